@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+# The short names of what there is to do; CMake does the work. `make help` lists them.
+JOBS ?= $(shell nproc)
+WERROR ?= ON
+FUZZ_SECONDS ?= 60
+CMAKE_ARGS ?=
+SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -ec
+.DEFAULT_GOAL := build
+.PHONY: build debug deps deps-fuzz deps-gpu test asan tsan fuzz format check bundle clean help
+MAKEFLAGS += --no-print-directory
+
+# $(call build,preset,folder): configure (its report only when it fails) and compile.
+define build
+	@mkdir -p $(2)
+	@cmake --preset $(1) -DPAODING_WERROR=$(WERROR) $(CMAKE_ARGS) >$(2)/configure.log 2>&1 || { cat $(2)/configure.log; exit 1; }
+	@grep -h '^-- CUDA:' $(2)/configure.log || true
+	@cmake --build $(2) --parallel $(JOBS)
+endef
+
+build:            ## Build the release into build/ (the default)
+	$(call build,release,build)
+
+debug:            ## Build without optimisation into build-debug/
+	$(call build,debug,build-debug)
+
+deps:             ## Install what the build needs from apt; does nothing when all is there
+	@tools/deps.sh build
+
+deps-fuzz:        ## Install clang for `make fuzz`
+	@tools/deps.sh fuzz
+
+deps-gpu:         ## Unpack CUDA 13.0 headers and run-time libraries (NVIDIA's pip packages, 0.9 GB) into .deps/
+	@tools/deps.sh gpu
+
+test: deps        ## Build, then run every test
+	$(call build,release,build)
+	@tools/run_tests.sh build $(JOBS)
+
+asan: deps        ## The tests under AddressSanitizer and UBSan, in build-asan/
+	$(call build,asan,build-asan)
+	@tools/run_tests.sh build-asan $(JOBS)
+
+tsan: deps        ## The tests under ThreadSanitizer, in build-tsan/
+	$(call build,tsan,build-tsan)
+	@tools/run_tests.sh build-tsan $(JOBS)
+
+fuzz: deps deps-fuzz  ## Run every *_fuzz.cpp for FUZZ_SECONDS (60) each, in build-fuzz/
+	@cmake --preset fuzz $(CMAKE_ARGS) >/dev/null
+	@cmake --build build-fuzz --parallel $(JOBS) --target fuzz_targets
+	@tools/run_fuzz.sh build-fuzz $(FUZZ_SECONDS)
+
+format:           ## Format every .h and .cpp in place
+	@tools/check.sh --format
+
+check:            ## Formatting, file sizes, dependencies between folders, names, generated files
+	@tools/check.sh
+
+bundle:           ## Copy the programs and the libraries they need into build/bundle/, to run elsewhere
+	$(call build,release,build)
+	@tools/bundle.sh build/bundle
+
+clean:            ## Remove every build folder
+	rm -rf build build-debug build-asan build-tsan build-fuzz
+
+help:             ## This list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
+	@echo 'Settings: JOBS=$(JOBS) WERROR=$(WERROR) FUZZ_SECONDS=$(FUZZ_SECONDS) CMAKE_ARGS="-DPAODING_CUDA=OFF ..."'

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+# How everything is compiled: target paoding_options, plus ccache and the run paths.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG")
+
+# The programs find their libraries beside themselves or in lib/, so that a build can be carried elsewhere (tools/bundle.sh).
+# Old-style RPATH, because it also serves the libraries' own dependencies (openblas -> gfortran); RUNPATH does not.
+set(CMAKE_BUILD_RPATH "$ORIGIN;$ORIGIN/lib")
+set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)
+set(CMAKE_INSTALL_RPATH "$ORIGIN;$ORIGIN/lib;$ORIGIN/../lib")
+
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+endif()
+
+add_library(paoding_options INTERFACE)
+target_compile_options(paoding_options INTERFACE
+  -Wall -Wextra
+  # GCC would fuse a*b+c where the instruction set has fma, so results would depend on the code around a formula.
+  -ffp-contract=off)
+target_link_options(paoding_options INTERFACE -Wl,--disable-new-dtags -Wl,--as-needed)
+
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  # False alarm of GCC 12 for `"literal" + std::string` (bug 105651).
+  target_compile_options(paoding_options INTERFACE -Wno-restrict)
+endif()
+if(PAODING_WERROR)
+  target_compile_options(paoding_options INTERFACE -Werror)
+endif()
+
+if(PAODING_SANITIZE)
+  target_compile_options(paoding_options INTERFACE
+    -fsanitize=${PAODING_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer
+    # The sanitizers' own branches make GCC see variables that might be unset.
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
+  target_link_options(paoding_options INTERFACE -fsanitize=${PAODING_SANITIZE})
+endif()
+
+if(PAODING_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    message(FATAL_ERROR "PAODING_FUZZ needs clang, the compiler is ${CMAKE_CXX_COMPILER_ID}: cmake --preset fuzz")
+  endif()
+  set(BUILD_SHARED_LIBS OFF)
+  target_compile_options(paoding_options INTERFACE -fsanitize=fuzzer-no-link)
+endif()

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+# The libraries that are linked (`make deps` installs them): target paoding_libraries. No CUDA library is among them.
+find_package(Threads REQUIRED)
+find_package(fmt 9 REQUIRED)
+find_package(simdjson REQUIRED)
+find_package(ZLIB REQUIRED)
+find_package(hwy REQUIRED)
+
+# Those that bring no CMake package, or one that asks for more than is used: OpenCL (oneDNN).
+find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.hpp REQUIRED)
+find_library(DNNL_LIBRARY dnnl REQUIRED)
+find_path(SLEEF_INCLUDE_DIR sleef.h REQUIRED)
+find_library(SLEEF_LIBRARY sleef REQUIRED)
+find_path(OPENBLAS_INCLUDE_DIR cblas.h PATH_SUFFIXES x86_64-linux-gnu/openblas-pthread openblas REQUIRED)
+find_library(OPENBLAS_LIBRARY openblas REQUIRED)
+
+add_library(paoding_libraries INTERFACE)
+target_include_directories(paoding_libraries SYSTEM INTERFACE
+  ${DNNL_INCLUDE_DIR} ${SLEEF_INCLUDE_DIR} ${OPENBLAS_INCLUDE_DIR})
+target_link_libraries(paoding_libraries INTERFACE
+  fmt::fmt ${DNNL_LIBRARY} simdjson::simdjson ZLIB::ZLIB hwy::hwy ${SLEEF_LIBRARY} ${OPENBLAS_LIBRARY}
+  Threads::Threads ${CMAKE_DL_LIBS})
+
+if(PAODING_FUZZ)
+  # clang's OpenMP would put a second thread pool beside oneDNN's gomp. Fuzzing is serial: pragmas are ignored, and the
+  # few omp_ calls go to gomp, whose header gets a folder of its own (its neighbours are GCC's intrinsics).
+  file(GLOB gomp_headers /usr/lib/gcc/*/*/include/omp.h)
+  list(SORT gomp_headers COMPARE NATURAL ORDER DESCENDING)
+  if(gomp_headers)
+    list(GET gomp_headers 0 gomp_header)
+    configure_file(${gomp_header} ${CMAKE_CURRENT_BINARY_DIR}/gomp/omp.h COPYONLY)
+  endif()
+  target_include_directories(paoding_libraries SYSTEM INTERFACE ${CMAKE_CURRENT_BINARY_DIR}/gomp)
+  target_link_libraries(paoding_libraries INTERFACE -l:libgomp.so.1)
+else()
+  find_package(OpenMP REQUIRED COMPONENTS CXX)
+  target_link_libraries(paoding_libraries INTERFACE OpenMP::OpenMP_CXX)
+endif()

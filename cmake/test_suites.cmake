@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+# add_test_binary(name files...): a GoogleTest program with one ctest entry per suite. Entries per test would start the
+# program thousands of times. The suites are listed when ctest runs, by this same file (its second half).
+if(NOT PAODING_LIST_SUITES_OF)
+  set(test_suites_file ${CMAKE_CURRENT_LIST_FILE})
+
+  function(add_test_binary name)
+    if(NOT ARGN)
+      return()
+    endif()
+    find_package(GTest REQUIRED)
+    add_executable(${name} ${ARGN})
+    target_link_libraries(${name} PRIVATE paoding_inside GTest::gtest)
+    if(NOT EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/tests/main.cpp)
+      target_link_libraries(${name} PRIVATE GTest::gtest_main)
+    endif()
+
+    # Waiting threads must sleep: spinning ones take the cores from the other suites.
+    set(environment OMP_WAIT_POLICY=passive)
+    if(PAODING_SANITIZE MATCHES "thread")
+      # gomp is not instrumented, so its barriers are invisible to ThreadSanitizer; our own threads are what it checks.
+      list(APPEND environment OMP_NUM_THREADS=1)
+    endif()
+    list(JOIN environment "\;" environment)
+    set(list_file ${CMAKE_CURRENT_BINARY_DIR}/${name}_suites.cmake)
+    file(GENERATE OUTPUT ${list_file} CONTENT "set(PAODING_LIST_SUITES_OF \"$<TARGET_FILE:${name}>\")
+set(folder \"${CMAKE_CURRENT_SOURCE_DIR}\")
+set(environment \"${environment}\")
+include(\"${test_suites_file}\")\n")
+    set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${list_file})
+  endfunction()
+  return()
+endif()
+
+# Inside ctest: --gtest_list_tests prints "Suite." or "Prefix/Suite.  # TypeParam = ..." lines, tests indented below.
+execute_process(COMMAND ${PAODING_LIST_SUITES_OF} --gtest_list_tests
+  WORKING_DIRECTORY ${folder} OUTPUT_VARIABLE lines ERROR_VARIABLE problem RESULT_VARIABLE result)
+if(NOT result EQUAL 0)
+  message(FATAL_ERROR "${PAODING_LIST_SUITES_OF} --gtest_list_tests: ${result}\n${lines}${problem}")
+endif()
+string(REGEX MATCHALL "(^|\n)[A-Za-z0-9_/]+[.]" suites "${lines}")
+foreach(suite ${suites})
+  string(REGEX REPLACE "[\n.]" "" suite "${suite}")
+  if(NOT suite MATCHES "(^|/)DISABLED_")
+    add_test(${suite} ${PAODING_LIST_SUITES_OF} --gtest_filter=${suite}.*:-*DISABLED_* --gtest_brief=1)
+    set_tests_properties(${suite} PROPERTIES WORKING_DIRECTORY "${folder}" ENVIRONMENT "${environment}" TIMEOUT 600)
+  endif()
+endforeach()

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one exception type. Building, compiling and loading throw it before any work starts;
+// run() can only fail with ErrorKind::device.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace paoding {
+
+enum class ErrorKind {
+  shape,        // extents, ranks or axes do not fit
+  dtype,        // an element type that the op does not take
+  argument,     // an attribute, name or option that is out of range or unknown
+  unsupported,  // legal, but no kernel or device does it
+  device,       // a GPU, driver or library call failed
+  file,         // a file or text from outside is missing, truncated or malformed
+};
+
+std::string_view to_string(ErrorKind kind);
+
+/// what() reads "op: which input, what it is, what was needed (in scope)", a hint on its own line.
+class Error : public std::runtime_error {
+ public:
+  Error(ErrorKind kind, const std::string& message) : std::runtime_error(message), kind_(kind) {}
+  ErrorKind kind() const { return kind_; }
+
+ private:
+  ErrorKind kind_;
+};
+
+}  // namespace paoding

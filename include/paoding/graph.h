@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one IR: a Graph of Nodes. A Value is one output of a node; its dtype and shape are known as soon as it exists.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "paoding/types.h"
+
+namespace paoding {
+
+class Graph;
+struct OpDef;
+
+/// An interned string: cheap to copy and compare. Names of inputs, scopes and ops.
+class Name {
+ public:
+  Name() : Name(std::string_view{}) {}
+  Name(std::string_view text);  // NOLINT: meant to be implicit
+  Name(const char* text) : Name(std::string_view(text)) {}
+  Name(const std::string& text) : Name(std::string_view(text)) {}
+  const std::string& str() const { return *text_; }
+  bool empty() const { return text_->empty(); }
+  friend bool operator==(Name a, Name b) { return a.text_ == b.text_; }
+
+ private:
+  const std::string* text_;
+};
+
+using NodeId = std::int32_t;
+
+/// Output `output` of node `node` of some graph.
+struct Ref {
+  NodeId node = -1;
+  std::int32_t output = 0;
+  bool valid() const { return node >= 0; }
+  friend bool operator==(const Ref&, const Ref&) = default;
+  friend auto operator<=>(const Ref&, const Ref&) = default;
+};
+
+/// Handle to an output of a node. Copy it freely; it is valid as long as its Graph.
+class Value {
+ public:
+  Value() = default;
+  Value(Graph* graph, Ref ref) : graph_(graph), ref_(ref) {}
+  bool valid() const { return graph_ != nullptr; }
+  Graph& graph() const { return *graph_; }
+  Ref ref() const { return ref_; }
+  const Type& type() const;
+  DType dtype() const { return type().dtype; }
+  const Shape& shape() const { return type().shape; }
+  friend bool operator==(const Value&, const Value&) = default;
+
+ private:
+  Graph* graph_ = nullptr;
+  Ref ref_;
+};
+using Values = std::vector<Value>;
+
+/// The value of a node's attribute.
+using AttrValue = std::variant<bool, std::int64_t, double, std::string, DType, std::vector<std::int64_t>>;
+
+/// Attributes of a node in the order its op declares them.
+class Attrs {
+ public:
+  Attrs() = default;
+  Attrs(std::initializer_list<std::pair<std::string, AttrValue>> entries) : entries_(entries) {}
+  void set(std::string name, AttrValue value);
+  const AttrValue* find(std::string_view name) const;
+  bool get_bool(std::string_view name) const;
+  std::int64_t get_int(std::string_view name) const;
+  double get_float(std::string_view name) const;
+  DType get_dtype(std::string_view name) const;
+  const std::vector<std::int64_t>& get_ints(std::string_view name) const;
+  const std::vector<std::pair<std::string, AttrValue>>& entries() const { return entries_; }
+  friend bool operator==(const Attrs&, const Attrs&) = default;
+
+ private:
+  std::vector<std::pair<std::string, AttrValue>> entries_;
+};
+
+/// One application of an op.
+struct Node {
+  const OpDef* op = nullptr;
+  std::vector<Ref> inputs;
+  Attrs attrs;
+  std::vector<Type> types;                     // of the outputs
+  std::vector<std::shared_ptr<Graph>> bodies;  // sub-graphs (scan has one); never shared between nodes
+  Name name;                                   // of an input or parameter; empty otherwise
+  Name scope;                                  // the user's scope: "decoder/blend"
+  Name origin;                                 // the composed op or gradient that made it: "lstm_cell", "mul_grad"
+
+  /// What reports call this node: its origin, else its op's name.
+  const std::string& label() const;
+};
+
+/// A static computation: nodes in an order in which every node follows its inputs, named inputs, named fetches.
+/// A body (of scan) is a Graph too: its inputs and fetches are positional, and it uses values of the enclosing graph
+/// only through inputs that capture() makes.
+class Graph {
+ public:
+  struct Fetch {
+    std::string name;
+    Ref ref;
+  };
+
+  Graph() = default;
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+
+  /// A value fed on every run. Error (argument) when the name is taken or empty.
+  Value input(std::string_view name, DType dtype, const Shape& shape);
+  /// A value kept in a Parameters store and shared by programs. Same errors.
+  Value parameter(std::string_view name, DType dtype, const Shape& shape);
+  /// Names `value` as a result that compile() can fetch. Error (argument) when the name is taken.
+  void fetch(std::string_view name, const Value& value);
+
+  std::unique_ptr<Graph> clone() const;
+
+  // ---- reading ----
+  NodeId size() const { return static_cast<NodeId>(nodes_.size()); }
+  const Node& node(NodeId id) const { return nodes_[static_cast<std::size_t>(id)]; }
+  const Type& type(Ref ref) const { return node(ref.node).types[static_cast<std::size_t>(ref.output)]; }
+  Value value(Ref ref) { return {this, ref}; }
+  /// Nodes of op `input`, in the order they were made.
+  const std::vector<NodeId>& inputs() const { return inputs_; }
+  const std::vector<NodeId>& parameters() const { return parameters_; }
+  const std::vector<Fetch>& fetches() const { return fetches_; }
+  /// The input or parameter of this name; invalid when there is none.
+  Value find(std::string_view name);
+
+  // ---- building and rewriting, for ops and passes ----
+  /// Appends a node that is complete (types inferred); takes scope and origin from the graph when it has none.
+  NodeId add(Node node);
+  Node& mutable_node(NodeId id) { return nodes_[static_cast<std::size_t>(id)]; }
+  std::vector<Fetch>& mutable_fetches() { return fetches_; }
+  /// Makes every use of `from`, in nodes and fetches, a use of `to`.
+  void replace(Ref from, Ref to);
+  /// replace() of several at once, in one walk; chains (a to b, b to c) are followed.
+  void replace(const std::map<Ref, Ref>& replacements);
+  /// Drops nodes that no fetch needs (inputs and parameters stay, unless `drop_inputs`), and restores the order.
+  void compact(bool drop_inputs = false);
+
+  /// For a body under construction: the enclosing graph, and the input that stands for `outer`, made on first use.
+  Graph* parent = nullptr;
+  Value capture(const Value& outer);
+  const std::vector<Value>& captured() const { return captured_; }
+
+  Name scope;   // given to new nodes; see class Scope
+  Name origin;  // given to new nodes; see call()
+
+ private:
+  std::deque<Node> nodes_;
+  std::vector<NodeId> inputs_;
+  std::vector<NodeId> parameters_;
+  std::vector<Fetch> fetches_;
+  std::vector<Value> captured_;                  // outer values, in the order their inputs were made
+  std::map<std::pair<Graph*, Ref>, Ref> capture_of_;
+};
+
+/// Names what is built while it lives: nodes get "outer/inner" as their scope; errors, dumps and reports show it.
+class Scope {
+ public:
+  Scope(Graph& graph, std::string_view name);
+  ~Scope() { graph_.scope = saved_; }
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
+
+ private:
+  Graph& graph_;
+  Name saved_;
+};
+
+/// Text form of a graph, version 1: one statement a line; parse_graph() reads it back. See docs/graph_text.md.
+std::string to_text(const Graph& graph);
+/// Error (file) with line and column when `text` is not a graph; op errors keep their own kind.
+std::unique_ptr<Graph> parse_graph(std::string_view text);
+
+}  // namespace paoding

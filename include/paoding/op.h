@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// OpDef: everything an op says about itself, in one block. Shape and dtype checks, broadcasting, promotion, gradient
+// sums over broadcasts, kernels, tests, the op table and the docs are derived from it. Ops outside the tree register
+// the same way: see examples/ and docs/adding_an_op.md.
+#pragma once
+
+#include <functional>
+#include <type_traits>
+
+#include "paoding/error.h"
+#include "paoding/graph.h"
+#include "paoding/scalar.h"
+
+namespace paoding {
+
+/// An attribute an op takes.
+struct AttrSpec {
+  std::string name;
+  AttrValue example;                  // fixes the kind; its value is the default unless `required`
+  bool required = false;
+  std::string doc = {};
+};
+
+/// What a shape rule sees: the types of the inputs, the attributes, the bodies.
+struct OpCall {
+  const OpDef& op;
+  std::span<const Type> inputs;
+  const Attrs& attrs;
+  std::span<const std::shared_ptr<Graph>> bodies;
+  Name scope;
+  /// "op: message (in scope)".
+  [[noreturn]] void fail(ErrorKind kind, const std::string& message) const;
+  /// The name of input i, as errors call it.
+  std::string input_name(std::size_t i) const;
+};
+
+/// What a gradient rule sees. `grads[i]` is invalid where output i does not matter to the loss; an entry of the
+/// result may be invalid where an input has no gradient. A gradient may have the output's broadcast shape: the driver
+/// sums it to the input's shape.
+struct GradCall {
+  Graph& graph;
+  NodeId id;
+  const Node& node;
+  Values inputs;
+  Values outputs;
+  Values grads;
+  std::vector<bool> wanted;  // per input
+};
+
+/// What a lift rule sees: the node applied to every element of a new outermost axis of extent `length`. Input i has
+/// that axis where `lifted[i]`. The outputs must have it. An invalid result declines.
+struct LiftCall {
+  const Node& node;
+  Values inputs;
+  std::vector<bool> lifted;
+  std::int64_t length;
+};
+
+/// A test case of the op sweep: inputs of these shapes; an error text to expect instead of a result.
+struct OpCase {
+  std::vector<Shape> shapes = {};
+  Attrs attrs = {};
+  std::vector<DType> dtypes = {};  // of the inputs; f32 where absent
+  std::string error = {};          // a part of the message
+};
+
+enum class OpKind {
+  formula,     // elementwise: a scalar formula, broadcasting derived
+  reduction,   // becomes a reduce mask of a group
+  view,        // moves no data of its own: slice, reshape, concat ...
+  composed,    // written in terms of other ops; never a node
+  kernel,      // has implementations per device
+  structural,  // input, parameter, scan, group
+};
+
+using Formula = std::function<Scalar(std::span<const Scalar>, const Attrs&)>;
+
+struct OpDef {
+  std::string name;
+  std::string summary;  // the formula or rule in one line
+  OpKind kind = OpKind::kernel;
+  int version = 1;
+  std::vector<std::string> inputs = {};  // names; a last one ending in "..." takes any number (at least one)
+  std::vector<AttrSpec> attrs = {};
+  int conditions = 0;  // leading inputs that are bools and take no part in promotion (select)
+
+  Formula formula = {};                                                        // formula ops
+  std::function<std::vector<Type>(const OpCall&)> infer = {};                  // all but formula and composed
+  std::function<Values(const GradCall&)> gradient = {};                        // derived for formulas unless given
+  std::function<Values(const LiftCall&)> lift = {};                            // derived for formulas
+  std::function<Values(std::span<const Value>, const Attrs&)> compose = {};    // composed ops
+  std::vector<OpCase> cases = {};
+
+  bool is_variadic() const { return !inputs.empty() && inputs.back().ends_with("..."); }
+};
+
+/// A formula of one to four scalars as OpDef wants it: formula([](Scalar a, Scalar b) { return a * b; }).
+template <class F>
+Formula formula(F f) {
+  if constexpr (std::is_invocable_v<F, std::span<const Scalar>, const Attrs&>) {
+    return f;
+  } else if constexpr (std::is_invocable_v<F, Scalar>) {
+    return [f](std::span<const Scalar> in, const Attrs&) { return f(in[0]); };
+  } else if constexpr (std::is_invocable_v<F, Scalar, Scalar>) {
+    return [f](std::span<const Scalar> in, const Attrs&) { return f(in[0], in[1]); };
+  } else if constexpr (std::is_invocable_v<F, Scalar, Scalar, Scalar>) {
+    return [f](std::span<const Scalar> in, const Attrs&) { return f(in[0], in[1], in[2]); };
+  } else {
+    return [f](std::span<const Scalar> in, const Attrs&) { return f(in[0], in[1], in[2], in[3]); };
+  }
+}
+
+/// Adds an op to the table. Error (argument) when the name is taken or the block is incomplete.
+const OpDef& register_op(OpDef op);
+/// The op of this name; nullptr when there is none.
+const OpDef* find_op(std::string_view name);
+/// Every op, by name.
+std::vector<const OpDef*> all_ops();
+
+/// Applies `op`: checks arity and attributes, captures values of enclosing graphs, promotes dtypes of formula inputs,
+/// infers the result types, adds the node (or what a composed op consists of). `graph` is needed only for ops without
+/// inputs. Errors: as the op's.
+Values call(const OpDef& op, std::span<const Value> inputs, Attrs attrs = {},
+            std::vector<std::shared_ptr<Graph>> bodies = {}, Graph* graph = nullptr);
+/// The same for an op with one output, by name.
+Value call(std::string_view op, std::initializer_list<Value> inputs, Attrs attrs = {});
+
+}  // namespace paoding

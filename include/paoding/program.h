@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Program: a graph compiled for one device. Every error of the model is found by the constructor; run() only runs.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "paoding/graph.h"
+#include "paoding/tensor.h"
+
+namespace paoding {
+
+/// How a plan is run; the same kernels either way.
+enum class Execution {
+  captured,  // on a GPU one CUDA graph launch per run
+  stepwise,  // one step after the other, each waited for and checked: the debug execution
+};
+
+/// One step as the debug execution saw it.
+struct StepSeen {
+  std::string op;
+  std::string scope;
+  std::int64_t instance = 0;    // time step, inside a scan
+  std::vector<Tensor> results;  // what the step wrote
+};
+
+struct CompileOptions {
+  Device device = Device::cpu();
+  std::vector<std::string> fetches = {};          // names of graph fetches; all when empty
+  std::vector<std::string> disabled_passes = {};  // see `paoding dump --help`; "alias_views" makes every view a copy
+  Execution execution = Execution::captured;
+  bool allow_tf32 = false;                        // on a GPU: f32 products may round operands to TF32
+  /// Stepwise only: called after every step with what it wrote.
+  std::function<void(const StepSeen&)> on_step = {};
+  /// Called after each pass with the graph as it is then.
+  std::function<void(const std::string& pass, const Graph& graph)> after_pass = {};
+};
+
+/// What compiling did and took.
+struct CompileReport {
+  struct Pass {
+    std::string name;
+    double milliseconds = 0;
+    std::int64_t nodes_before = 0, nodes_after = 0;
+    std::vector<std::string> notes;
+  };
+  std::vector<Pass> passes;
+  std::vector<std::string> plan_notes;   // kernels that declined, copies that were needed, with the reason
+  double milliseconds = 0;               // all of it
+  double kernel_milliseconds = 0;        // of that, compiling or loading kernels
+  int kernels_compiled = 0;              // new kernel texts; 0 when another shape of the model was compiled before
+  std::int64_t launches = 0;             // per run
+  std::int64_t arena_bytes = 0;
+  std::int64_t peak_live_bytes = 0;
+};
+
+/// The values of a graph's parameters on one device, shared by programs. Zero until set.
+class Parameters {
+ public:
+  Parameters(const Graph& graph, const Device& device);
+  ~Parameters();
+  Parameters(Parameters&&) noexcept;
+  Parameters& operator=(Parameters&&) noexcept;
+
+  const Device& device() const;
+  std::vector<std::string> names() const;
+  /// Error (argument) on an unknown name, (shape) or (dtype) when the tensor's type is another.
+  void set(std::string_view name, const Tensor& tensor);
+  Tensor get(std::string_view name) const;
+
+ private:
+  friend class Program;
+  struct Store;
+  std::shared_ptr<Store> store_;
+};
+
+class Program {
+ public:
+  /// Compiles `graph`. Errors: (argument) unknown fetch or pass, parameters of another device or missing there;
+  /// (unsupported) an op without a kernel on the device; (device) no such device.
+  explicit Program(const Graph& graph, const CompileOptions& options = {}, const Parameters* parameters = nullptr);
+  ~Program();
+  Program(Program&&) noexcept;
+  Program& operator=(Program&&) noexcept;
+
+  /// The same model with other shapes: plans `graph` anew and compiles no kernel that is there already. The new
+  /// program shares parameters and, where it is large enough, the arena; the two must not run at the same time.
+  Program bind(const Graph& graph) const;
+
+  // ---- by position: nothing is looked up ----
+
+  const std::vector<std::string>& input_names() const;
+  const std::vector<std::string>& fetch_names() const;
+  /// Position of an input or fetch. Error (argument) with the names there are.
+  int input_index(std::string_view name) const;
+  int fetch_index(std::string_view name) const;
+  const Type& input_type(int index) const;
+  const Type& fetch_type(int index) const;
+  /// Gives an input its value, until it is given another. Error (shape, dtype) when the type is another.
+  void set_input(int index, const Tensor& tensor);
+  /// Runs once. On a GPU it returns when the run is under way; wait() or fetch() wait for it.
+  /// Error (argument) when an input was never set; (device) when the device fails.
+  void run();
+  void wait();
+  /// The value of the last run.
+  Tensor fetch(int index);
+
+  // ---- by name, for convenience ----
+
+  std::map<std::string, Tensor> run(const std::map<std::string, Tensor>& feeds);
+
+  const CompileReport& report() const;
+  /// Steps, operands and memory as text.
+  std::string plan_text() const;
+  /// The source text of every kernel made for this program on a GPU; empty on the CPU.
+  std::string kernel_text() const;
+
+ private:
+  struct Compiled;
+  explicit Program(std::unique_ptr<Compiled> compiled);
+  std::unique_ptr<Compiled> compiled_;
+};
+
+}  // namespace paoding

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// The reverse walk: adjoints from outputs to inputs, contributions summed, broadcasts summed away.
+#include <algorithm>
+
+#include "autodiff/formula_gradient.h"
+#include "base/check.h"
+#include "paoding/autodiff.h"
+#include "paoding/ops.h"
+
+namespace paoding {
+namespace {
+
+// A gradient of a broadcast input has the broadcast shape; summing it back is the driver's work, never an op's.
+Value sum_to(const Value& gradient, const Shape& shape) {
+  const Shape& from = gradient.shape();
+  if (from == shape) return gradient;
+  std::vector<std::int64_t> axes;
+  const int extra = from.rank() - shape.rank();
+  for (int axis = 0; axis < from.rank(); ++axis) {
+    if (axis < extra || (shape[axis - extra] == 1 && from[axis] != 1)) axes.push_back(axis);
+  }
+  if (extra < 0) return reshape(expand(gradient, shape), shape);  // a scalar gradient of a larger input
+  return reshape(axes.empty() ? gradient : sum(gradient, axes), shape);
+}
+
+class ReverseWalk {
+ public:
+  ReverseWalk(Graph& graph, std::span<const Value> inputs) : graph_(graph), size_(graph.size()) {
+    influenced_.resize(static_cast<std::size_t>(size_), 0);
+    for (const Value& input : inputs) influenced_[static_cast<std::size_t>(input.ref().node)] = 1;
+    for (NodeId id = 0; id < size_; ++id) {
+      for (const Ref& ref : graph.node(id).inputs) {
+        if (influenced_[static_cast<std::size_t>(ref.node)]) influenced_[static_cast<std::size_t>(id)] = 1;
+      }
+    }
+    for (NodeId id = 0; id < size_; ++id) {
+      contributions_.emplace_back(graph.node(id).types.size());
+    }
+  }
+
+  void seed(Ref ref, const Value& gradient) { contributions(ref).push_back(gradient); }
+
+  // The sum of what has been collected for `ref`; invalid when nothing has.
+  Value total(Ref ref) {
+    Values& terms = contributions(ref);
+    if (terms.size() > 1) terms = {add_n(terms)};
+    return terms.empty() ? Value() : terms[0];
+  }
+
+  void run() {
+    for (NodeId id = size_ - 1; id >= 0; --id) {
+      if (influenced_[static_cast<std::size_t>(id)] && !graph_.node(id).inputs.empty()) visit(id);
+    }
+  }
+
+ private:
+  Values& contributions(Ref ref) {
+    return contributions_[static_cast<std::size_t>(ref.node)][static_cast<std::size_t>(ref.output)];
+  }
+
+  void visit(NodeId id) {
+    const Node& node = graph_.node(id);
+    const Name saved_origin = graph_.origin, saved_scope = graph_.scope;
+    graph_.origin = node.label() + "_grad";
+    graph_.scope = node.scope;
+    GradCall call{graph_, id, node, {}, {}, {}, {}};
+    bool has_gradient = false;
+    // Types may grow while the rule runs (scan stacks what it saves), so this is taken before.
+    const auto outputs = static_cast<std::int32_t>(contributions_[static_cast<std::size_t>(id)].size());
+    for (std::int32_t k = 0; k < outputs; ++k) {
+      call.outputs.push_back(graph_.value({id, k}));
+      call.grads.push_back(total({id, k}));
+      has_gradient |= call.grads.back().valid();
+    }
+    if (has_gradient) {
+      for (const Ref& ref : node.inputs) {
+        call.inputs.push_back(graph_.value(ref));
+        call.wanted.push_back(influenced_[static_cast<std::size_t>(ref.node)] && is_float(graph_.type(ref).dtype));
+      }
+      apply_rule(call);
+    }
+    graph_.origin = saved_origin;
+    graph_.scope = saved_scope;
+  }
+
+  void apply_rule(const GradCall& call) {
+    const OpDef& op = *call.node.op;
+    if (std::none_of(call.wanted.begin(), call.wanted.end(), [](bool wanted) { return wanted; })) return;
+    if (!op.gradient && op.kind != OpKind::formula) {
+      fail(ErrorKind::unsupported, "{}: has no gradient, but one is needed{}", op.name,
+           call.node.scope.empty() ? "" : fmt::format(" (in {})", call.node.scope.str()));
+    }
+    const Values results = op.gradient ? op.gradient(call) : formula_gradient(call);
+    PD_ASSERT(results.size() == call.inputs.size(), "a gradient rule gives one value per input");
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      if (!call.wanted[i] || !results[i].valid()) continue;
+      contributions(call.inputs[i].ref()).push_back(sum_to(results[i], call.inputs[i].shape()));
+    }
+  }
+
+  Graph& graph_;
+  const NodeId size_;  // nodes that were there before the gradients
+  std::vector<char> influenced_;
+  std::vector<std::vector<Values>> contributions_;  // [node][output]
+};
+
+void check_arguments(std::span<const Value> outputs, std::span<const Value> inputs, std::span<const Value> seeds) {
+  if (outputs.empty()) fail(ErrorKind::argument, "gradients: there is no output to differentiate");
+  Graph* graph = &outputs[0].graph();
+  for (std::span<const Value> list : {outputs, inputs, seeds}) {
+    for (const Value& value : list) {
+      if (!value.valid() || &value.graph() != graph) {
+        fail(ErrorKind::argument, "gradients: outputs, inputs and seeds must be values of one graph");
+      }
+    }
+  }
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (!is_float(inputs[i].dtype())) {
+      fail(ErrorKind::dtype, "gradients: input {} is {}; only floats have gradients", i, to_string(inputs[i].dtype()));
+    }
+  }
+  if (!seeds.empty() && seeds.size() != outputs.size()) {
+    fail(ErrorKind::argument, "gradients: {} outputs, but {} seeds", outputs.size(), seeds.size());
+  }
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (!is_float(outputs[i].dtype())) {
+      fail(ErrorKind::dtype, "gradients: output {} is {}; only floats have gradients", i,
+           to_string(outputs[i].dtype()));
+    }
+    if (seeds.empty() ? outputs[i].shape().elements() != 1 : !(seeds[i].type() == outputs[i].type())) {
+      fail(ErrorKind::argument, "gradients: output {} is {}, {}", i, to_string(outputs[i].type()),
+           seeds.empty() ? "which is not a scalar, so it needs a seed"
+                         : "but its seed is " + to_string(seeds[i].type()));
+    }
+  }
+}
+
+}  // namespace
+
+Values gradients(std::span<const Value> outputs, std::span<const Value> inputs, std::span<const Value> seeds) {
+  check_arguments(outputs, inputs, seeds);
+  Graph& graph = outputs[0].graph();
+  ReverseWalk walk(graph, inputs);
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const Value seed = seeds.empty() ? full(graph, outputs[i].shape(), 1, outputs[i].dtype()) : seeds[i];
+    walk.seed(outputs[i].ref(), seed);
+  }
+  walk.run();
+  Values results;
+  for (const Value& input : inputs) {
+    const Value gradient = walk.total(input.ref());
+    results.push_back(gradient.valid() ? gradient
+                                       : expand(full(graph, {}, 0, input.dtype()), input.shape()));
+  }
+  return results;
+}
+
+Values gradients(const Value& output, std::initializer_list<Value> inputs) {
+  return gradients(std::array{output}, std::span(inputs.begin(), inputs.size()));
+}
+
+}  // namespace paoding

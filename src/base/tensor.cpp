@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensor: aligned host memory, and conversion from and to double.
+#include "paoding/tensor.h"
+
+#include <cstdlib>
+#include <new>
+
+#include "base/check.h"
+#include "base/half.h"
+
+namespace paoding {
+namespace {
+
+/// Calls visit(T{}) with the C++ type that stores `dtype`; f16 and bf16 are 16 raw bits.
+template <class Visit>
+void with_storage_type(DType dtype, Visit&& visit) {
+  switch (dtype) {
+    case DType::f64: return visit(double{});
+    case DType::f32: return visit(float{});
+    case DType::f16:
+    case DType::bf16: return visit(std::uint16_t{});
+    case DType::i64: return visit(std::int64_t{});
+    case DType::i32: return visit(std::int32_t{});
+    case DType::u8:
+    case DType::boolean: return visit(std::uint8_t{});
+  }
+}
+
+}  // namespace
+
+Tensor::Tensor(const Type& type) : type_(type) {
+  constexpr std::size_t kAlignment = 64;
+  const auto bytes = static_cast<std::size_t>(paoding::size_bytes(type));
+  const std::size_t padded = (bytes + kAlignment) / kAlignment * kAlignment;  // never zero
+  auto* memory = static_cast<std::byte*>(std::aligned_alloc(kAlignment, padded));
+  if (memory == nullptr) throw std::bad_alloc();
+  bytes_ = std::shared_ptr<std::byte>(memory, [](std::byte* p) { std::free(p); });
+}
+
+Tensor Tensor::from(DType dtype, const Shape& shape, std::span<const double> values) {
+  if (static_cast<std::int64_t>(values.size()) != shape.elements()) {
+    fail(ErrorKind::shape, "Tensor::from: {} values for shape {}, which has {}", values.size(), to_string(shape),
+         shape.elements());
+  }
+  Tensor tensor(dtype, shape);
+  with_storage_type(dtype, [&]<class T>(T) {
+    T* out = tensor.data<T>();
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (dtype == DType::f16) {
+        out[i] = static_cast<T>(float_to_f16(static_cast<float>(values[i])));
+      } else if (dtype == DType::bf16) {
+        out[i] = static_cast<T>(float_to_bf16(static_cast<float>(values[i])));
+      } else if (dtype == DType::boolean) {
+        out[i] = static_cast<T>(values[i] != 0);
+      } else {
+        out[i] = static_cast<T>(values[i]);
+      }
+    }
+  });
+  return tensor;
+}
+
+std::vector<double> Tensor::to_doubles() const {
+  std::vector<double> values(static_cast<std::size_t>(shape().elements()));
+  with_storage_type(dtype(), [&]<class T>(T) {
+    const T* in = data<T>();
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (dtype() == DType::f16) {
+        values[i] = f16_to_float(static_cast<std::uint16_t>(in[i]));
+      } else if (dtype() == DType::bf16) {
+        values[i] = bf16_to_float(static_cast<std::uint16_t>(in[i]));
+      } else {
+        values[i] = static_cast<double>(in[i]);
+      }
+    }
+  });
+  return values;
+}
+
+}  // namespace paoding

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CPU back end of groups: a Group scheduled once into loops over L1-sized tiles and a flat list of SIMD routines
+// per tile, then run as often as wanted.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "group/group.h"
+
+namespace paoding {
+
+/// Whether an output may be given the memory of a load of its dtype and strides, as Group allows.
+enum class Sharing : std::uint8_t {
+  possible,  // outputs that could spoil a load which is read again later go through a register
+  none,      // every output has memory of its own: it is computed right there
+};
+
+class CpuGroupKernel {
+ public:
+  /// Schedules `group`. threads = 0 chooses by the bytes the group moves: one below 64 KB, at most max_threads().
+  /// Error (unsupported) when the Expr applies a primitive to a dtype it does not take.
+  explicit CpuGroupKernel(const Group& group, int threads = 0, Sharing sharing = Sharing::possible);
+  ~CpuGroupKernel();
+  CpuGroupKernel(CpuGroupKernel&&) noexcept;
+  CpuGroupKernel& operator=(CpuGroupKernel&&) noexcept;
+
+  /// Runs the group on one pointer per load, then one per output. Allocates nothing; one caller at a time. The same
+  /// operands and thread count give the same bits.
+  void run(void* const* operands) const;
+
+  /// How many threads run() uses.
+  int threads() const;
+
+ private:
+  struct Running;
+  std::unique_ptr<Running> running_;
+};
+
+}  // namespace paoding

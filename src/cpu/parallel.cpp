@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cpu/parallel.h"
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+namespace paoding {
+
+#ifdef _OPENMP
+
+int max_threads() { return omp_get_max_threads(); }
+
+void parallel(int threads, void (*body)(int thread, void* state), void* state) {
+  if (threads == 1) return body(0, state);
+  // The runtime may grant fewer threads than asked for; the loop still makes every call.
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+  for (int thread = 0; thread < threads; ++thread) body(thread, state);
+}
+
+#else
+
+int max_threads() { return 1; }
+
+void parallel(int threads, void (*body)(int thread, void* state), void* state) {
+  for (int thread = 0; thread < threads; ++thread) body(thread, state);
+}
+
+#endif
+
+}  // namespace paoding

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one place that knows OpenMP. oneDNN uses the same pool, so that two pools never compete for the cores.
+#pragma once
+
+namespace paoding {
+
+/// The most threads a parallel region may use: OMP_NUM_THREADS, or the cores this process may run on.
+int max_threads();
+
+/// Calls body(thread, state) once for each thread in [0, threads) and returns when all have returned. With one thread,
+/// and inside a parallel region, the calls are made one after the other by the caller. `body` must not throw.
+void parallel(int threads, void (*body)(int thread, void* state), void* state);
+
+}  // namespace paoding

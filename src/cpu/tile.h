@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// The instruction set of the CPU tile interpreter. A tile is a small dense block of values, one row after the other,
+// that stays in L1; an instruction is one prebuilt SIMD routine over it. Values have a compute dtype (f64, f32, i64,
+// i32, bool as a byte of 0 or 1); only loads and stores know the others.
+#pragma once
+
+#include <cstdint>
+
+#include "paoding/scalar.h"
+
+namespace paoding {
+
+/// How much of the tile is filled at the moment.
+struct TileShape {
+  std::int64_t rows = 1;
+  std::int64_t cols = 1;
+};
+
+struct Instruction;
+/// `slots`: the pointers of the running thread, to registers, constants, sums and the current place in each operand.
+using TileRoutine = void (*)(const Instruction& self, char* const* slots, const TileShape& shape);
+
+struct Instruction {
+  TileRoutine routine = nullptr;
+  std::uint16_t out = 0, a = 0, b = 0, c = 0;  // slots
+  bool scalar = false;                         // one element, the same for the whole tile
+  bool rows_reduced = false;                   // zero, accumulate, flush: which tile axes the sums run over
+  bool cols_reduced = false;
+  bool accumulate = false;                     // flush: adds to what is there
+  std::int64_t row_stride = 0, col_stride = 0; // load, store, flush: of the operand, in elements
+  std::int64_t pitch = 0;                      // zero, accumulate, flush: from one row of sums to the next
+};
+
+inline std::int64_t element_count(const Instruction& self, const TileShape& shape) {
+  return self.scalar ? 1 : shape.rows * shape.cols;
+}
+
+/// out = prim(a, b, c) for the nodes of an Expr other than input, constant and convert. `scalar_args`: bit k says that
+/// argument k is one element for the whole tile; the condition of select never is unless all are.
+/// Null when the primitive does not take the dtype (of its last argument).
+TileRoutine find_routine(Prim prim, DType compute, unsigned scalar_args);
+
+/// out = a converted: `from` a compute dtype, `to` any dtype; f16, bf16 and u8 are rounded to and widened back.
+TileRoutine find_convert(DType from, DType to);
+
+enum class Layout : std::uint8_t { dense, strided };
+
+/// out (compute dtype) = a (operand of `stored` dtype).
+TileRoutine find_load(DType stored, Layout layout);
+/// out (operand of `stored` dtype) = a (compute dtype); `streaming` bypasses the caches where the layout allows.
+TileRoutine find_store(DType stored, Layout layout, bool streaming);
+/// Every element of out = the one at a.
+TileRoutine find_fill(DType compute);
+
+/// Sums are kept in f64 for floats and in i64 for integers and bool, whatever the dtype of the output.
+inline constexpr std::int64_t kSumBytes = 8;
+/// Sets the sums at out to 0.
+TileRoutine find_zero();
+/// Adds the tile at a to the sums at out.
+TileRoutine find_accumulate(DType compute);
+/// Writes the sums at a (of values of dtype `compute`) to the operand at out.
+TileRoutine find_flush(DType compute, DType stored);
+/// Ends the effect of streaming stores: other threads may read after it.
+void finish_streaming();
+
+// The parts that find_routine is made of, one translation unit each.
+TileRoutine find_float_routine(Prim prim, DType compute, unsigned scalar_args);
+TileRoutine find_math_routine(Prim prim, DType compute);
+TileRoutine find_plain_routine(Prim prim, DType compute, unsigned scalar_args);
+
+}  // namespace paoding

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tile routines: loads and stores of operands, which is where stored dtypes become compute dtypes and back.
+#ifndef HWY_DISABLED_TARGETS
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
+#endif
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/tile_memory.cpp"
+#include "hwy/foreach_target.h"
+//
+#include <cstring>
+
+#include "base/half.h"
+#include "cpu/tile_stored.h"
+#include "cpu/tile_vector-inl.h"
+#include "hwy/cache_control.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace paoding {
+namespace HWY_NAMESPACE {
+
+// ---- dense bf16 and f16: vectors ---------------------------------------------
+
+void load_bf16(const Instruction& self, char* const* slots, const TileShape& shape) {
+  const hn::ScalableTag<float> d;
+  const hn::RebindToUnsigned<decltype(d)> du;
+  const hn::Rebind<std::uint16_t, decltype(d)> half;
+  const std::size_t lanes = hn::Lanes(d), n = static_cast<std::size_t>(element_count(self, shape));
+  auto* out = reinterpret_cast<float*>(slots[self.out]);
+  const auto* a = reinterpret_cast<const std::uint16_t*>(slots[self.a]);
+  std::size_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto bits = hn::ShiftLeft<16>(hn::PromoteTo(du, hn::LoadU(half, a + i)));
+    hn::StoreU(hn::BitCast(d, bits), d, out + i);
+  }
+  for (; i < n; ++i) out[i] = bf16_to_float(a[i]);
+}
+
+void store_bf16(const Instruction& self, char* const* slots, const TileShape& shape) {
+  const hn::ScalableTag<float> d;
+  const hn::RebindToUnsigned<decltype(d)> du;
+  const hn::RebindToSigned<decltype(d)> di;
+  const hn::Rebind<std::uint16_t, decltype(d)> half;
+  const std::size_t lanes = hn::Lanes(d), n = static_cast<std::size_t>(element_count(self, shape));
+  auto* out = reinterpret_cast<std::uint16_t*>(slots[self.out]);
+  const auto* a = reinterpret_cast<const float*>(slots[self.a]);
+  const auto one = hn::Set(du, 1), almost_half = hn::Set(du, 0x7fff), quiet = hn::Set(du, 0x40);
+  std::size_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto v = hn::LoadU(d, a + i);
+    const auto bits = hn::BitCast(du, v);
+    const auto top = hn::ShiftRight<16>(bits);
+    const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(almost_half, hn::And(top, one))));
+    const auto result = hn::IfThenElse(hn::RebindMask(du, hn::Eq(v, v)), rounded, hn::Or(top, quiet));
+    hn::StoreU(hn::DemoteTo(half, hn::BitCast(di, result)), half, out + i);
+  }
+  for (; i < n; ++i) out[i] = float_to_bf16(a[i]);
+}
+
+void load_f16(const Instruction& self, char* const* slots, const TileShape& shape) {
+  const std::size_t n = static_cast<std::size_t>(element_count(self, shape));
+  auto* out = reinterpret_cast<float*>(slots[self.out]);
+  const auto* a = reinterpret_cast<const std::uint16_t*>(slots[self.a]);
+  std::size_t i = 0;
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+  const hn::ScalableTag<float> d;
+  const hn::Rebind<hwy::float16_t, decltype(d)> half;
+  const std::size_t lanes = hn::Lanes(d);
+  for (; i + lanes <= n; i += lanes) {
+    const auto v = hn::LoadU(half, reinterpret_cast<const hwy::float16_t*>(a + i));
+    hn::StoreU(hn::PromoteTo(d, v), d, out + i);
+  }
+#endif
+  for (; i < n; ++i) out[i] = f16_to_float(a[i]);
+}
+
+void store_f16(const Instruction& self, char* const* slots, const TileShape& shape) {
+  const std::size_t n = static_cast<std::size_t>(element_count(self, shape));
+  auto* out = reinterpret_cast<std::uint16_t*>(slots[self.out]);
+  const auto* a = reinterpret_cast<const float*>(slots[self.a]);
+  std::size_t i = 0;
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+  const hn::ScalableTag<float> d;
+  const hn::Rebind<hwy::float16_t, decltype(d)> half;
+  const std::size_t lanes = hn::Lanes(d);
+  for (; i + lanes <= n; i += lanes) {
+    const auto v = hn::DemoteTo(half, hn::LoadU(d, a + i));
+    hn::StoreU(v, half, reinterpret_cast<hwy::float16_t*>(out + i));
+  }
+#endif
+  for (; i < n; ++i) out[i] = float_to_f16(a[i]);
+}
+
+// ---- copies ------------------------------------------------------------------
+
+template <std::size_t kBytes>
+void copy(const Instruction& self, char* const* slots, const TileShape& shape) {
+  std::memcpy(slots[self.out], slots[self.a], static_cast<std::size_t>(element_count(self, shape)) * kBytes);
+}
+
+template <std::size_t kBytes>
+void stream(const Instruction& self, char* const* slots, const TileShape& shape) {
+  const hn::ScalableTag<std::uint8_t> d;
+  const std::size_t lanes = hn::Lanes(d), n = static_cast<std::size_t>(element_count(self, shape)) * kBytes;
+  auto* out = reinterpret_cast<std::uint8_t*>(slots[self.out]);
+  const auto* a = reinterpret_cast<const std::uint8_t*>(slots[self.a]);
+  std::size_t i = std::min(n, (lanes - reinterpret_cast<std::uintptr_t>(out)) & (lanes - 1));  // streams are aligned
+  std::memcpy(out, a, i);
+  for (; i + lanes <= n; i += lanes) hn::Stream(hn::LoadU(d, a + i), d, out + i);
+  std::memcpy(out + i, a + i, n - i);
+}
+
+TileRoutine find_dense_load(DType stored) {
+  switch (stored) {
+    case DType::f64: case DType::i64: return copy<8>;
+    case DType::f32: case DType::i32: return copy<4>;
+    case DType::boolean: return copy<1>;
+    case DType::f16: return load_f16;
+    case DType::bf16: return load_bf16;
+    case DType::u8: return nullptr;
+  }
+  return nullptr;
+}
+
+TileRoutine find_dense_store(DType stored, bool streaming) {
+  switch (stored) {
+    case DType::f64: case DType::i64: return streaming ? stream<8> : copy<8>;
+    case DType::f32: case DType::i32: return streaming ? stream<4> : copy<4>;
+    case DType::boolean: return streaming ? stream<1> : copy<1>;
+    case DType::f16: return store_f16;
+    case DType::bf16: return store_bf16;
+    case DType::u8: return nullptr;
+  }
+  return nullptr;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace paoding
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace paoding {
+namespace {
+
+template <DType kStored>
+void load_strided(const Instruction& self, char* const* slots, const TileShape& shape) {
+  using S = Stored<kStored>;
+  auto* out = reinterpret_cast<typename S::Compute*>(slots[self.out]);
+  const auto* a = reinterpret_cast<const typename S::Type*>(slots[self.a]);
+  const std::int64_t rows = self.scalar ? 1 : shape.rows, cols = self.scalar ? 1 : shape.cols;
+  const std::int64_t step = self.col_stride;
+  if (rows > 1 && self.row_stride == 1 && step > 1) {  // down the columns, which are contiguous in the operand
+    for (std::int64_t c = 0; c < cols; ++c) {
+      for (std::int64_t r = 0; r < rows; ++r) out[r * cols + c] = S::load(a[c * step + r]);
+    }
+    return;
+  }
+  for (std::int64_t r = 0; r < rows; ++r, out += cols, a += self.row_stride) {
+    if (step == 1 && std::is_same_v<typename S::Type, typename S::Compute>) {
+      std::memcpy(out, a, static_cast<std::size_t>(cols) * sizeof *out);
+    } else if (step == 1) {
+      for (std::int64_t c = 0; c < cols; ++c) out[c] = S::load(a[c]);
+    } else if (step == 0) {
+      const auto value = S::load(a[0]);
+      for (std::int64_t c = 0; c < cols; ++c) out[c] = value;
+    } else {
+      for (std::int64_t c = 0; c < cols; ++c) out[c] = S::load(a[c * step]);
+    }
+  }
+}
+
+template <DType kStored>
+void store_strided(const Instruction& self, char* const* slots, const TileShape& shape) {
+  using S = Stored<kStored>;
+  auto* out = reinterpret_cast<typename S::Type*>(slots[self.out]);
+  const auto* a = reinterpret_cast<const typename S::Compute*>(slots[self.a]);
+  const std::int64_t step = self.col_stride;
+  for (std::int64_t r = 0; r < shape.rows; ++r, a += shape.cols, out += self.row_stride) {
+    if (step == 1 && std::is_same_v<typename S::Type, typename S::Compute>) {
+      std::memcpy(out, a, static_cast<std::size_t>(shape.cols) * sizeof *out);
+    } else if (step == 1) {
+      for (std::int64_t c = 0; c < shape.cols; ++c) out[c] = S::store(a[c]);
+    } else {
+      for (std::int64_t c = 0; c < shape.cols; ++c) out[c * step] = S::store(a[c]);
+    }
+  }
+}
+
+template <class T>
+void fill(const Instruction& self, char* const* slots, const TileShape& shape) {
+  T* out = reinterpret_cast<T*>(slots[self.out]);
+  const T value = *reinterpret_cast<const T*>(slots[self.a]);
+  const std::int64_t n = element_count(self, shape);
+  for (std::int64_t i = 0; i < n; ++i) out[i] = value;
+}
+
+}  // namespace
+
+HWY_EXPORT(find_dense_load);
+HWY_EXPORT(find_dense_store);
+
+TileRoutine find_load(DType stored, Layout layout) {
+  if (layout == Layout::dense) {
+    if (const TileRoutine found = HWY_DYNAMIC_DISPATCH(find_dense_load)(stored)) return found;
+  }
+  return visit_stored(stored, [](auto dtype) -> TileRoutine { return load_strided<dtype.value>; });
+}
+
+TileRoutine find_store(DType stored, Layout layout, bool streaming) {
+  if (layout == Layout::dense) {
+    if (const TileRoutine found = HWY_DYNAMIC_DISPATCH(find_dense_store)(stored, streaming)) return found;
+  }
+  return visit_stored(stored, [](auto dtype) -> TileRoutine { return store_strided<dtype.value>; });
+}
+
+TileRoutine find_fill(DType compute) {
+  switch (size_bytes(compute)) {
+    case 8: return fill<std::uint64_t>;
+    case 4: return fill<std::uint32_t>;
+    default: return fill<std::uint8_t>;
+  }
+}
+
+void finish_streaming() { hwy::FlushStream(); }
+
+}  // namespace paoding
+#endif

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/cupti_collector.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <deque>
+#include <mutex>
+
+#include "gpu/cupti_library.h"
+#include "gpu/driver.h"
+
+namespace paoding::gpu {
+
+const std::string& CuptiCollector::problem() { return cupti_problem(); }
+
+#if PD_HAS_CUPTI
+
+namespace {
+
+constexpr std::size_t kBufferBytes = std::size_t{4} << 20;
+
+// Kernels are the most frequent; a graph's kernels are seen one by one only while GRAPH_TRACE is off.
+constexpr CUpti_ActivityKind kKinds[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,
+                                         CUPTI_ACTIVITY_KIND_MEMSET};
+
+struct Collection {
+  std::mutex mutex;
+  std::vector<GpuActivity> activities;  // times are CUPTI's until stop()
+  std::uint64_t dropped = 0;
+  std::int64_t offset_ns = 0;  // steady_clock minus CUPTI's clock, at start
+  bool has_callbacks = false;
+};
+
+Collection& collection() {
+  static Collection the_collection;
+  return the_collection;
+}
+
+// Both clocks read as close together as can be: the tightest of several tries.
+std::int64_t clock_offset() {
+  std::int64_t best_gap = INT64_MAX, offset = 0;
+  for (int i = 0; i < 20; ++i) {
+    const auto now = [] { return std::chrono::steady_clock::now().time_since_epoch().count(); };
+    const std::int64_t before = now();
+    std::uint64_t cupti_now = 0;
+    PD_CUPTI(cupti()->cuptiGetTimestamp(&cupti_now));
+    const std::int64_t after = now();
+    if (after - before < best_gap) {
+      best_gap = after - before;
+      offset = before + (after - before) / 2 - static_cast<std::int64_t>(cupti_now);
+    }
+  }
+  return offset;
+}
+
+void add_record(const CUpti_Activity* record, Collection* all) {
+  GpuActivity activity;
+  const auto times = [&](std::uint64_t start, std::uint64_t end) {
+    activity.start_ns = static_cast<std::int64_t>(start);
+    activity.duration_ns = static_cast<std::int64_t>(end - start);
+  };
+  // Records are read by the version of the first fields only, which older libraries write too.
+  if (record->kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL || record->kind == CUPTI_ACTIVITY_KIND_KERNEL) {
+    const auto* kernel = reinterpret_cast<const CUpti_ActivityKernel9*>(record);
+    activity.kind = GpuActivity::Kind::kernel;
+    times(kernel->start, kernel->end);
+    activity.device = kernel->deviceId;
+    activity.stream = kernel->streamId;
+    activity.correlation = kernel->correlationId;
+    activity.graph = kernel->graphId;
+    activity.name = kernel->name != nullptr ? kernel->name : "";
+  } else if (record->kind == CUPTI_ACTIVITY_KIND_MEMCPY) {
+    const auto* copy = reinterpret_cast<const CUpti_ActivityMemcpy5*>(record);
+    activity.kind = GpuActivity::Kind::memcpy;
+    times(copy->start, copy->end);
+    activity.device = copy->deviceId;
+    activity.stream = copy->streamId;
+    activity.correlation = copy->correlationId;
+    activity.graph = copy->graphId;
+    activity.bytes = static_cast<std::int64_t>(copy->bytes);
+    activity.is_from_host = copy->copyKind == CUPTI_ACTIVITY_MEMCPY_KIND_HTOD;
+    activity.is_to_host = copy->copyKind == CUPTI_ACTIVITY_MEMCPY_KIND_DTOH;
+  } else if (record->kind == CUPTI_ACTIVITY_KIND_MEMSET) {
+    const auto* fill = reinterpret_cast<const CUpti_ActivityMemset4*>(record);
+    activity.kind = GpuActivity::Kind::memset;
+    times(fill->start, fill->end);
+    activity.device = fill->deviceId;
+    activity.stream = fill->streamId;
+    activity.correlation = fill->correlationId;
+    activity.graph = fill->graphId;
+    activity.bytes = static_cast<std::int64_t>(fill->bytes);
+  } else {
+    return;
+  }
+  all->activities.push_back(std::move(activity));
+}
+
+// CUPTI calls these from its own threads.
+void CUPTIAPI give_buffer(std::uint8_t** buffer, std::size_t* size, std::size_t* most_records) {
+  *buffer = static_cast<std::uint8_t*>(std::aligned_alloc(8, kBufferBytes));
+  *size = *buffer != nullptr ? kBufferBytes : 0;
+  *most_records = 0;
+}
+
+void CUPTIAPI take_buffer(CUcontext, std::uint32_t, std::uint8_t* buffer, std::size_t, std::size_t valid_bytes) {
+  Collection& all = collection();
+  const std::lock_guard lock(all.mutex);
+  CUpti_Activity* record = nullptr;
+  while (cupti()->cuptiActivityGetNextRecord(buffer, valid_bytes, &record) == CUPTI_SUCCESS) add_record(record, &all);
+  std::size_t dropped = 0;
+  if (cupti()->cuptiActivityGetNumDroppedRecords(nullptr, 0, &dropped) == CUPTI_SUCCESS) all.dropped += dropped;
+  std::free(buffer);
+}
+
+}  // namespace
+
+bool CuptiCollector::start(std::string* why_not) {
+  if (cupti() == nullptr) {
+    *why_not = cupti_problem();
+    return false;
+  }
+  Collection& all = collection();
+  try {
+    if (!all.has_callbacks) PD_CUPTI(cupti()->cuptiActivityRegisterCallbacks(give_buffer, take_buffer));
+    all.has_callbacks = true;
+    for (CUpti_ActivityKind kind : kKinds) PD_CUPTI(cupti()->cuptiActivityEnable(kind));
+    PD_CUPTI(cupti()->cuptiActivityFlushAll(1));  // what an earlier recording left behind
+    const std::lock_guard lock(all.mutex);
+    all.activities.clear();
+    all.dropped = 0;
+    all.offset_ns = clock_offset();
+  } catch (const Error& error) {
+    *why_not = error.what();
+    for (CUpti_ActivityKind kind : kKinds) cupti()->cuptiActivityDisable(kind);
+    return false;
+  }
+  return true;
+}
+
+std::vector<GpuActivity> CuptiCollector::stop(std::uint64_t* dropped) {
+  Collection& all = collection();
+  if (driver() != nullptr) {
+    CUcontext current = nullptr;
+    if (driver()->cuCtxGetCurrent(&current) == CUDA_SUCCESS && current != nullptr) driver()->cuCtxSynchronize();
+  }
+  cupti()->cuptiActivityFlushAll(1);
+  const std::int64_t end_offset = clock_offset();
+  for (CUpti_ActivityKind kind : kKinds) cupti()->cuptiActivityDisable(kind);
+  const std::lock_guard lock(all.mutex);
+  // The two clocks may drift; the middle of both offsets halves the error.
+  const std::int64_t offset = all.offset_ns + (end_offset - all.offset_ns) / 2;
+  for (GpuActivity& activity : all.activities) activity.start_ns += offset;
+  std::stable_sort(all.activities.begin(), all.activities.end(),
+                   [](const GpuActivity& a, const GpuActivity& b) { return a.start_ns < b.start_ns; });
+  *dropped = all.dropped;
+  return std::move(all.activities);
+}
+
+#else
+
+bool CuptiCollector::start(std::string* why_not) {
+  *why_not = cupti_problem();
+  return false;
+}
+
+std::vector<GpuActivity> CuptiCollector::stop(std::uint64_t* dropped) {
+  *dropped = 0;
+  return {};
+}
+
+#endif
+
+}  // namespace paoding::gpu

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// What CUPTI saw between start and stop: kernels, copies, fills, with times of steady_clock. Which of a program's
+// steps a kernel was is for others to find out.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace paoding::gpu {
+
+struct GpuActivity {
+  enum class Kind : std::uint8_t { kernel, memcpy, memset };
+  Kind kind = Kind::kernel;
+  std::int64_t start_ns = 0;  // of steady_clock
+  std::int64_t duration_ns = 0;
+  std::uint32_t device = 0;
+  std::uint32_t stream = 0;
+  std::uint32_t correlation = 0;  // the same for everything one graph launch started
+  std::uint32_t graph = 0;        // 0 when it was not part of a graph
+  std::int64_t bytes = 0;         // copies and fills
+  bool is_from_host = false;      // copies: host to device
+  bool is_to_host = false;        // copies: device to host
+  std::string name;               // kernels
+};
+
+class CuptiCollector {
+ public:
+  /// Empty when CUPTI can be used; else why not.
+  static const std::string& problem();
+  /// Starts collecting. False, with the reason, when CUPTI refuses (another profiler has it).
+  static bool start(std::string* why_not);
+  /// Ends collecting, waits for what is under way, returns everything in order of start. `dropped` counts records
+  /// that CUPTI lost.
+  static std::vector<GpuActivity> stop(std::uint64_t* dropped);
+};
+
+}  // namespace paoding::gpu

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// CUPTI's activity functions, loaded at run time: what the profiler asks for kernel and copy times.
+// A toolkit may come without cupti.h; then PD_HAS_CUPTI is 0 and cupti() is always nullptr.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "gpu/library.h"
+
+#if __has_include(<cupti.h>)
+#include <cupti.h>
+#define PD_HAS_CUPTI 1
+#else
+#define PD_HAS_CUPTI 0
+#endif
+
+namespace paoding::gpu {
+
+#if PD_HAS_CUPTI
+#define PD_CUPTI_FUNCTIONS(X)          \
+  X(cuptiGetVersion)                   \
+  X(cuptiGetResultString)              \
+  X(cuptiGetTimestamp)                 \
+  X(cuptiActivityRegisterCallbacks)    \
+  X(cuptiActivityEnable)               \
+  X(cuptiActivityDisable)              \
+  X(cuptiActivityFlushAll)             \
+  X(cuptiActivityGetNextRecord)        \
+  X(cuptiActivityGetNumDroppedRecords) \
+  X(cuptiActivitySetAttribute)         \
+  X(cuptiGetGraphNodeId)               \
+  X(cuptiFinalize)
+#else
+#define PD_CUPTI_FUNCTIONS(X)
+#endif
+
+#define PD_CUPTI_MEMBER(name) decltype(&::name) name = nullptr;
+struct Cupti {
+  PD_CUPTI_FUNCTIONS(PD_CUPTI_MEMBER)
+};
+#undef PD_CUPTI_MEMBER
+
+/// CUPTI's functions; nullptr when the library or its header was missing. Loaded once, from any thread.
+const Cupti* cupti();
+/// Why cupti() is nullptr, in words; empty when it is not.
+const std::string& cupti_problem();
+/// The library search behind cupti(), for `doctor`.
+const Library& cupti_library();
+/// CUPTI's own number for its interface, 130001 for CUDA 13.0; 0 without CUPTI. A library older than the header's
+/// CUPTI_API_VERSION writes shorter records: fields it does not have must not be read.
+std::uint32_t cupti_version();
+
+#if PD_HAS_CUPTI
+/// Error (device) with what was being done and CUPTI's words, unless the call succeeded.
+void check(CUptiResult result, const char* what);
+#endif
+
+}  // namespace paoding::gpu
+
+/// Throws Error (device) with the call's text and CUPTI's description when the call fails.
+#define PD_CUPTI(call) ::paoding::gpu::check((call), #call)

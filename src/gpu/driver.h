@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CUDA driver API, loaded at run time: a table of its functions, its errors in words, and the few owning
+// types the GPU back end is written in. cuda.h gives only types here; libcuda is never linked.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "gpu/library.h"
+
+namespace paoding::gpu {
+
+// Every driver function in use. cuda.h renames many of them by macro (cuMemAlloc is cuMemAlloc_v2); the list is
+// expanded before it is declared or turned into text, so members, types and symbol names agree with the header.
+// Callers write driver()->cuMemAlloc(...) and get the same renaming, as long as this header is included.
+#define PD_DRIVER_FUNCTIONS(X)                    \
+  X(cuInit)                                       \
+  X(cuDriverGetVersion)                           \
+  X(cuGetErrorName)                               \
+  X(cuGetErrorString)                             \
+  X(cuDeviceGetCount)                             \
+  X(cuDeviceGet)                                  \
+  X(cuDeviceGetName)                              \
+  X(cuDeviceGetAttribute)                         \
+  X(cuDeviceTotalMem)                             \
+  X(cuDevicePrimaryCtxRetain)                     \
+  X(cuDevicePrimaryCtxRelease)                    \
+  X(cuCtxSetCurrent)                              \
+  X(cuCtxGetCurrent)                              \
+  X(cuCtxSynchronize)                             \
+  X(cuCtxGetStreamPriorityRange)                  \
+  X(cuModuleLoadData)                             \
+  X(cuModuleUnload)                               \
+  X(cuModuleGetFunction)                          \
+  X(cuModuleGetGlobal)                            \
+  X(cuFuncSetAttribute)                           \
+  X(cuFuncGetAttribute)                           \
+  X(cuLaunchKernel)                               \
+  X(cuLaunchKernelEx)                             \
+  X(cuOccupancyMaxActiveBlocksPerMultiprocessor)  \
+  X(cuOccupancyMaxActiveClusters)                 \
+  X(cuMemGetInfo)                                 \
+  X(cuMemAlloc)                                   \
+  X(cuMemFree)                                    \
+  X(cuMemAllocHost)                               \
+  X(cuMemFreeHost)                                \
+  X(cuMemcpyHtoD)                                 \
+  X(cuMemcpyDtoH)                                 \
+  X(cuMemcpyDtoD)                                 \
+  X(cuMemcpyHtoDAsync)                            \
+  X(cuMemcpyDtoHAsync)                            \
+  X(cuMemcpyDtoDAsync)                            \
+  X(cuMemsetD8Async)                              \
+  X(cuMemsetD32Async)                             \
+  X(cuStreamCreateWithPriority)                   \
+  X(cuStreamDestroy)                              \
+  X(cuStreamSynchronize)                          \
+  X(cuStreamQuery)                                \
+  X(cuStreamWaitEvent)                            \
+  X(cuStreamBeginCapture)                         \
+  X(cuStreamEndCapture)                           \
+  X(cuStreamGetCaptureInfo)                       \
+  X(cuGraphInstantiate)                           \
+  X(cuGraphInstantiateWithParams)                 \
+  X(cuGraphUpload)                                \
+  X(cuGraphLaunch)                                \
+  X(cuGraphDestroy)                               \
+  X(cuGraphExecDestroy)                           \
+  X(cuGraphGetNodes)                              \
+  X(cuGraphNodeGetType)                           \
+  X(cuEventCreate)                                \
+  X(cuEventDestroy)                               \
+  X(cuEventRecord)                                \
+  X(cuEventQuery)                                 \
+  X(cuEventSynchronize)                           \
+  X(cuEventElapsedTime)
+
+#define PD_DRIVER_MEMBER(name) decltype(&::name) name = nullptr;
+struct Driver {
+  PD_DRIVER_FUNCTIONS(PD_DRIVER_MEMBER)
+};
+#undef PD_DRIVER_MEMBER
+
+/// Fills the table from a loaded library. False, with the reason, when a function is missing.
+bool load_functions(const Library& library, Driver* driver, std::string* problem);
+
+/// The driver, initialised; nullptr when there is no usable one. Loaded once, from any thread.
+const Driver* driver();
+/// Why driver() is nullptr, in words; empty when it is not.
+const std::string& driver_problem();
+/// The library search behind driver(), for `doctor`.
+const Library& driver_library();
+/// driver(), or Error (device) with driver_problem().
+const Driver& required_driver();
+
+/// "13.0" for 13000.
+std::string version_text(int version);
+/// "CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered"; the number alone without a driver.
+std::string error_text(CUresult result);
+/// True for faults after which every call on the same CUcontext fails.
+bool is_sticky(CUresult result);
+/// Error (device) with what was being done and error_text, unless the call succeeded.
+void check(CUresult result, const char* what);
+
+/// What decides how kernels are compiled and launched for one GPU.
+struct GpuInfo {
+  std::string name;                    // "NVIDIA H200"
+  int major = 0;                       // compute capability, 9 for 9.0
+  int minor = 0;
+  int sm_count = 0;
+  std::int64_t l2_bytes = 0;
+  std::int64_t memory_bytes = 0;       // all of the device's memory, free or not
+  std::int64_t max_shared_bytes = 0;   // shared memory of one block after opting in
+  int driver_version = 0;              // 13000 for CUDA 13.0
+};
+
+/// One GPU with its primary CUcontext, which other CUDA libraries of the process share.
+class GpuDevice {
+ public:
+  /// GPUs that the driver shows; 0 without a driver. Never throws.
+  static int count();
+  /// The GPU of this index, created on first use and kept until the process ends.
+  /// Error (device) when there is no usable driver or no such GPU.
+  static GpuDevice& get(int index);
+
+  GpuDevice(const GpuDevice&) = delete;
+  GpuDevice& operator=(const GpuDevice&) = delete;
+
+  /// Makes this GPU the one that driver calls of the calling thread act on.
+  void make_current() const;
+  const GpuInfo& info() const { return info_; }
+  int index() const { return index_; }
+
+ private:
+  explicit GpuDevice(int index);
+  int index_ = 0;
+  CUcontext primary_ = nullptr;
+  GpuInfo info_;
+};
+
+// The types below are made on one GPU and released on it from any thread; making and releasing leave that GPU
+// current on the calling thread.
+
+/// Device memory, 256-byte aligned, uninitialised; freed by the destructor. No bytes give address 0.
+class DeviceMemory {
+ public:
+  DeviceMemory() = default;
+  /// Error (device) when the GPU has not that much free.
+  DeviceMemory(const GpuDevice& device, std::size_t size_bytes);
+  ~DeviceMemory() { reset(); }
+  DeviceMemory(DeviceMemory&& other) noexcept { swap(other); }
+  DeviceMemory& operator=(DeviceMemory&& other) noexcept;
+
+  CUdeviceptr address() const { return address_; }
+  void* pointer() const { return reinterpret_cast<void*>(address_); }
+  std::size_t size_bytes() const { return size_bytes_; }
+
+ private:
+  void reset();
+  void swap(DeviceMemory& other) noexcept;
+  const GpuDevice* device_ = nullptr;
+  CUdeviceptr address_ = 0;
+  std::size_t size_bytes_ = 0;
+};
+
+/// Page-locked host memory: the only kind that copies asynchronously.
+class PinnedMemory {
+ public:
+  PinnedMemory() = default;
+  PinnedMemory(const GpuDevice& device, std::size_t size_bytes);
+  ~PinnedMemory() { reset(); }
+  PinnedMemory(PinnedMemory&& other) noexcept { swap(other); }
+  PinnedMemory& operator=(PinnedMemory&& other) noexcept;
+
+  std::byte* bytes() const { return bytes_; }
+  std::size_t size_bytes() const { return size_bytes_; }
+
+ private:
+  void reset();
+  void swap(PinnedMemory& other) noexcept;
+  const GpuDevice* device_ = nullptr;
+  std::byte* bytes_ = nullptr;
+  std::size_t size_bytes_ = 0;
+};
+
+/// A non-blocking stream: it does not wait for the legacy default stream.
+class Stream {
+ public:
+  Stream() = default;
+  /// Lower numbers run first; 0 is the usual priority.
+  explicit Stream(const GpuDevice& device, int priority = 0);
+  ~Stream() { reset(); }
+  Stream(Stream&& other) noexcept { swap(other); }
+  Stream& operator=(Stream&& other) noexcept;
+
+  CUstream get() const { return stream_; }
+  void wait_idle() const;
+
+ private:
+  void reset();
+  void swap(Stream& other) noexcept;
+  const GpuDevice* device_ = nullptr;
+  CUstream stream_ = nullptr;
+};
+
+/// A point in a stream. Events that only order streams are cheaper without timing.
+class Event {
+ public:
+  Event() = default;
+  explicit Event(const GpuDevice& device, bool with_timing = false);
+  ~Event() { reset(); }
+  Event(Event&& other) noexcept { swap(other); }
+  Event& operator=(Event&& other) noexcept;
+
+  CUevent get() const { return event_; }
+  void record(CUstream stream) const;
+  bool is_done() const;
+  void wait_done() const;
+  /// Milliseconds from `start` to this event; both recorded with timing and done.
+  float milliseconds_since(const Event& start) const;
+
+ private:
+  void reset();
+  void swap(Event& other) noexcept;
+  const GpuDevice* device_ = nullptr;
+  CUevent event_ = nullptr;
+};
+
+/// Kernels loaded from the bytes of a cubin. `name` appears in errors.
+class Module {
+ public:
+  Module() = default;
+  Module(const GpuDevice& device, std::span<const char> cubin, std::string name);
+  ~Module() { reset(); }
+  Module(Module&& other) noexcept { swap(other); }
+  Module& operator=(Module&& other) noexcept;
+
+  /// The kernel of this (extern "C") name. Error (device) when the module has none.
+  CUfunction function(const std::string& name) const;
+  /// Address of the __device__ or __constant__ variable of this name.
+  CUdeviceptr global(const std::string& name) const;
+
+ private:
+  void reset();
+  void swap(Module& other) noexcept;
+  const GpuDevice* device_ = nullptr;
+  CUmodule module_ = nullptr;
+  std::string name_;
+};
+
+}  // namespace paoding::gpu
+
+/// Throws Error (device) with the call's text, CUDA's error name and its description when the call fails.
+#define PD_CUDA(call) ::paoding::gpu::check((call), #call)

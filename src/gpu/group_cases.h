@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// Groups that tests of the GPU back end run or compile: the fused kernels of real models, and random ones.
+#pragma once
+
+#include <algorithm>
+#include <random>
+#include <vector>
+
+#include "group/group.h"
+
+namespace paoding::gpu {
+
+using Strides = std::vector<std::int64_t>;
+
+inline Strides dense(const Strides& extents, std::uint32_t reduced = 0) {
+  Strides strides(extents.size(), 0);
+  std::int64_t step = 1;
+  for (std::size_t a = extents.size(); a-- > 0;) {
+    if ((reduced >> a) & 1u) continue;
+    strides[a] = step;
+    step *= extents[a];
+  }
+  return strides;
+}
+
+inline GroupOutput sum_output(const Group& group, DType dtype, Scalar value, std::uint32_t mask) {
+  return {dtype, value.id(), mask, mask ? Combine::sum : Combine::none, false, dense(group.extents, mask)};
+}
+
+/// out_k = sum over masks[k] of x, for one load.
+inline Group sums(Strides extents, DType dtype, std::vector<std::uint32_t> masks) {
+  Group group;
+  group.extents = std::move(extents);
+  group.loads = {{dtype, dense(group.extents)}};
+  const Scalar x = make_input(&group.expr, 0, compute_dtype(dtype));
+  for (const std::uint32_t mask : masks) group.outputs.push_back(sum_output(group, dtype, x, mask));
+  return group;
+}
+
+/// dx = (1 - w) dout, dy = w dout; masks < 0 leave the output away.
+inline Group lerp_grad(Strides extents, DType dtype, Strides w, int dx_mask, int dy_mask) {
+  Group group;
+  group.extents = std::move(extents);
+  group.loads = {{dtype, dense(group.extents)}, {dtype, std::move(w)}};
+  const Scalar dout = make_input(&group.expr, 0, compute_dtype(dtype));
+  const Scalar weight = make_input(&group.expr, 1, compute_dtype(dtype));
+  if (dx_mask >= 0) group.outputs.push_back(sum_output(group, dtype, dout * (1.0 - weight), static_cast<std::uint32_t>(dx_mask)));
+  if (dy_mask >= 0) group.outputs.push_back(sum_output(group, dtype, dout * weight, static_cast<std::uint32_t>(dy_mask)));
+  return group;
+}
+
+/// h = o tanh(c'), c' = f c + i g, from one row of gates [B, 4H] and c.
+inline Group lstm_gates(std::int64_t batch, std::int64_t hidden) {
+  Group group;
+  group.extents = {batch, hidden};
+  for (int k = 0; k < 4; ++k) group.loads.push_back({f32, {4 * hidden, 1}});
+  group.loads.push_back({f32, {hidden, 1}});
+  auto in = [&](int k) { return make_input(&group.expr, k, f32); };
+  const Scalar c = sigmoid(in(1)) * in(4) + sigmoid(in(0)) * tanh(in(2));
+  group.outputs = {sum_output(group, f32, sigmoid(in(3)) * tanh(c), 0), sum_output(group, f32, c, 0)};
+  return group;
+}
+
+inline constexpr DType kFloats[] = {f32, bf16, f16, f64};
+
+inline Group random_group(std::mt19937& rng) {
+  auto pick = [&](int n) { return static_cast<int>(rng() % static_cast<unsigned>(n)); };
+  Group group;
+  const int rank = 1 + pick(4);
+  const std::int64_t sizes[] = {2, 3, 4, 5, 7, 8, 16, 31, 33, 64, 100, 129, 256, 300};
+  std::int64_t points = 1;
+  for (int a = 0; a < rank; ++a) {
+    std::int64_t extent = sizes[pick(14)];
+    while (points * extent > 60000) extent = std::max<std::int64_t>(1, extent / 2);
+    points *= extent;
+    group.extents.push_back(extent);
+  }
+  const DType dtype = pick(8) == 0 ? i32 : pick(10) == 0 ? i64 : kFloats[pick(4)];
+  const DType compute = compute_dtype(dtype);
+  Scalar value;
+  const int loads = 1 + pick(3);
+  for (int i = 0; i < loads; ++i) {
+    const DType stored = is_float(dtype) && pick(4) == 0 && dtype != f64 ? kFloats[pick(3)] : dtype;
+    Strides strides = dense(group.extents, i == 0 ? 0 : static_cast<std::uint32_t>(rng() % (1u << rank)));
+    if (pick(5) == 0) {  // a slice of something wider
+      for (std::size_t a = 0; a + 1 < strides.size(); ++a) strides[a] *= 2;
+    }
+    if (pick(8) == 0 && rank == 2) strides = {1, group.extents[0]};  // transposed
+    group.loads.push_back({stored, strides});
+    Scalar x = make_input(&group.expr, i, compute_dtype(stored));
+    if (i == 0) value = x;
+    else if (i == 1) value = value * x;
+    else value = value + x;
+  }
+  const int outputs = 1 + pick(3);
+  for (int o = 0; o < outputs; ++o) {
+    const std::uint32_t mask = pick(3) == 0 ? 0 : static_cast<std::uint32_t>(rng() % (1u << rank));
+    Scalar v = o == 0 ? value : o == 1 ? value + value : value * value;
+    if (compute == f32 && pick(3) == 0) v = o == 0 ? tanh(v) : sigmoid(v);
+    const DType stored = is_float(dtype) && dtype != f64 && pick(3) == 0 ? kFloats[pick(3)] : dtype;
+    group.outputs.push_back(sum_output(group, stored, v, mask));
+    group.outputs.back().accumulate = pick(4) == 0;
+  }
+  return group;
+}
+
+}  // namespace paoding::gpu

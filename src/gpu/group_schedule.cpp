@@ -1,0 +1,501 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/group_schedule.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/check.h"
+
+namespace paoding::gpu {
+namespace {
+
+// Groups below this are a matter of latency, not of bandwidth.
+constexpr std::int64_t kSmallPoints = 64 << 10;
+// A CTA of a split reduction reads at least this much: one batch of its loads, a vector per thread and unroll step.
+constexpr std::int64_t kSplitBytes = 16 << 10;
+// More when it leaves a partial sum per column, until there is a wave of two CTAs per SM.
+constexpr std::int64_t kColumnSplitBytes = 32 << 10;
+// A reduction is split until the grid holds this many CTAs per SM: one wave, all resident.
+constexpr std::int64_t kCtasPerSm = 4;
+// A split column keeps its rows per CTA above this, so that partial sums stay below 5% of what is read.
+constexpr std::int64_t kRowsPerPartial = 40;
+// The last arriver reads at most this many partial elements of an output: 20 a thread.
+constexpr std::int64_t kPartialsPerTile = 20 * 256;
+// A load with a larger footprint per CTA does not stay in L1 between the CTAs that share it.
+constexpr std::int64_t kSharedLoadBytes = 64 << 10;
+constexpr int kThreads = 256;
+constexpr int kMaxVector = 8;
+constexpr int kMaxUnroll = 8;
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+std::int64_t pow2_ceil(std::int64_t n) {
+  std::int64_t p = 1;
+  while (p < n) p *= 2;
+  return p;
+}
+
+std::int64_t pow2_floor(std::int64_t n) {
+  std::int64_t p = 1;
+  while (p * 2 <= n) p *= 2;
+  return p;
+}
+
+class Scheduler {
+ public:
+  Scheduler(const Group& group, std::span<const int> alignment, const ChipFacts& chip)
+      : group_(group), alignment_(alignment), chip_(chip), inner_(group.rank() - 1), used_(used_loads(group)) {
+    for (const GroupOutput& output : group_.outputs) is_pointwise_ = is_pointwise_ && output.reduce_mask == 0;
+    is_small_ = is_pointwise_ && group_.points() <= kSmallPoints;
+    s_.is_wide = needs_wide_offsets();
+  }
+
+  GroupSchedule run() {
+    choose_form();
+    choose_vector();
+    choose_sinks();
+    if (s_.form == LoopForm::tile) {
+      choose_tile();
+    } else {
+      choose_sweep();
+    }
+    order_grid();
+    estimate_residents();
+    explain();
+    return std::move(s_);
+  }
+
+ private:
+  std::int64_t extent(int axis) const { return group_.extents[static_cast<std::size_t>(axis)]; }
+  std::int64_t extent_product(const std::vector<int>& axes) const {
+    std::int64_t product = 1;
+    for (const int axis : axes) product *= extent(axis);
+    return product;
+  }
+  std::int64_t stride(std::size_t operand, int axis) const {
+    return operand_strides(group_, operand)[static_cast<std::size_t>(axis)];
+  }
+  bool varies(std::size_t operand, const std::vector<int>& axes) const {
+    return std::any_of(axes.begin(), axes.end(), [&](int axis) { return stride(operand, axis) != 0; });
+  }
+  /// Bit o: output o reduces this axis. Axes of one class play the same role everywhere and may share an index.
+  std::uint64_t axis_class(int axis) const {
+    std::uint64_t bits = 0;
+    for (std::size_t o = 0; o < group_.outputs.size(); ++o) {
+      if ((group_.outputs[o].reduce_mask >> axis) & 1u) bits |= std::uint64_t{1} << o;
+    }
+    return bits;
+  }
+  bool has_sink(SinkKind kind) const { return std::find(s_.sinks.begin(), s_.sinks.end(), kind) != s_.sinks.end(); }
+
+  bool needs_wide_offsets() const {
+    constexpr std::int64_t kLimit = (std::int64_t{1} << 31) - (1 << 16);  // room for one step past the end
+    if (group_.points() >= kLimit) return true;
+    for (std::size_t i = 0; i < group_.operands(); ++i) {
+      std::int64_t reach = 0;
+      for (int axis = 0; axis < group_.rank(); ++axis) reach += std::abs(stride(i, axis)) * (extent(axis) - 1);
+      if (reach >= kLimit) return true;
+    }
+    return false;
+  }
+
+  // ---- Axis roles ----
+
+  void choose_form() {
+    const std::uint64_t inner_class = axis_class(inner_);
+    bool keeps_inner = false;
+    for (const GroupOutput& output : group_.outputs) {
+      keeps_inner = keeps_inner || (output.reduce_mask != 0 && !((output.reduce_mask >> inner_) & 1u));
+    }
+    std::vector<int> same, others;  // as the inner axis, or not
+    for (int axis = 0; axis < inner_; ++axis) (axis_class(axis) == inner_class ? same : others).push_back(axis);
+    // Columns need lanes that stay where they are. So do short rows, where a sweep would leave lanes idle, and
+    // pointwise groups of several axes with a long inner one, which then need no division per vector.
+    const bool is_short = same.empty() && extent(inner_) <= 32 * 4 && !others.empty();
+    const bool is_rows_of_points = is_pointwise_ && !same.empty() && extent(inner_) >= 128;
+    s_.form = keeps_inner || (!is_pointwise_ && is_short) || is_rows_of_points ? LoopForm::tile : LoopForm::sweep;
+    s_.inner_axes = {inner_};
+    if (s_.form == LoopForm::sweep) s_.inner_axes.insert(s_.inner_axes.begin(), same.begin(), same.end());
+
+    // The serial axes: one class, reduced by as many of the column outputs as possible, then the largest.
+    std::vector<int> free = others;
+    if (s_.form == LoopForm::tile) free.insert(free.end(), same.begin(), same.end());
+    std::sort(free.begin(), free.end());
+    std::uint64_t best_class = 0;
+    std::int64_t best_misses = -1, best_size = -1;
+    for (const int candidate : free) {
+      const std::uint64_t bits = axis_class(candidate);
+      std::int64_t misses = 0, size = 1;
+      for (std::size_t o = 0; o < group_.outputs.size(); ++o) {
+        const std::uint32_t mask = group_.outputs[o].reduce_mask;
+        if (mask != 0 && !((mask >> inner_) & 1u) && !((bits >> o) & 1u)) ++misses;
+      }
+      for (const int axis : free) size *= axis_class(axis) == bits ? extent(axis) : 1;
+      if (best_misses < 0 || misses < best_misses || (misses == best_misses && size > best_size)) {
+        best_class = bits, best_misses = misses, best_size = size;
+      }
+    }
+    for (const int axis : free) (axis_class(axis) == best_class ? s_.serial_axes : s_.grid_axes).push_back(axis);
+    if (s_.form == LoopForm::sweep) separate_shared_rows();
+    s_.serial_count = extent_product(s_.serial_axes);
+  }
+
+  /// Rows that read the same part of a large load should run together, as neighbouring CTAs: a serial axis along which
+  /// such a load stays the same, while it moves along others, becomes a grid axis, which order_grid() then puts first.
+  void separate_shared_rows() {
+    for (std::size_t a = 0; a < s_.serial_axes.size() && s_.serial_axes.size() > 1; ++a) {
+      const int axis = s_.serial_axes[a];
+      if (extent_product(s_.serial_axes) / extent(axis) < 8) continue;
+      for (std::size_t i = 0; i < group_.loads.size(); ++i) {
+        const bool is_shared = used_[i] && stride(i, axis) == 0 && varies(i, s_.serial_axes) && varies(i, s_.inner_axes);
+        if (!is_shared) continue;
+        s_.grid_axes.push_back(axis);
+        s_.serial_axes.erase(s_.serial_axes.begin() + static_cast<std::ptrdiff_t>(a--));
+        break;
+      }
+    }
+    std::sort(s_.grid_axes.begin(), s_.grid_axes.end());
+  }
+
+  void choose_sinks() {
+    for (const GroupOutput& output : group_.outputs) {
+      const bool reduces_inner = (output.reduce_mask >> inner_) & 1u;
+      const bool reduces_serial = s_.serial_axes.empty() || ((output.reduce_mask >> s_.serial_axes[0]) & 1u);
+      s_.sinks.push_back(output.reduce_mask == 0 ? SinkKind::store
+                         : reduces_inner        ? (reduces_serial ? SinkKind::total : SinkKind::row)
+                         : reduces_serial       ? SinkKind::column
+                                                : SinkKind::spread);
+    }
+  }
+
+  // ---- Vectors: 16 bytes of the widest operand that is contiguous along the inner axis ----
+
+  DType dtype(std::size_t operand) const {
+    return operand < group_.loads.size() ? group_.loads[operand].dtype
+                                         : group_.outputs[operand - group_.loads.size()].dtype;
+  }
+  /// Whether an operand is moved once per point, contiguously.
+  bool is_stream(std::size_t i) const {
+    if (stride(i, inner_) != 1) return false;
+    return i < group_.loads.size() ? bool(used_[i]) : group_.outputs[i - group_.loads.size()].reduce_mask == 0;
+  }
+  bool fits_vector(std::size_t i, int vector) const {
+    const std::int64_t piece = std::min<std::int64_t>(16, vector * size_bytes(dtype(i)));
+    if (stride(i, inner_) != 1 || alignment_[i] % piece != 0) return false;
+    for (int axis = 0; axis < inner_; ++axis) {
+      if (stride(i, axis) * size_bytes(dtype(i)) % piece != 0 || stride(i, axis) % vector != 0) return false;
+    }
+    return true;
+  }
+
+  void choose_vector() {
+    std::int64_t widest = 16, bytes = 0;
+    for (std::size_t i = 0; i < group_.operands(); ++i) {
+      if (!is_stream(i)) continue;
+      widest = bytes == 0 ? size_bytes(dtype(i)) : std::max(widest, size_bytes(dtype(i)));
+      bytes += size_bytes(dtype(i));
+    }
+    std::int64_t vector = std::min<std::int64_t>({16 / widest, kMaxVector, pow2_floor(extent(inner_))});
+    // A small group has too few points for all SMs: narrow vectors spread it over more warps.
+    if (is_small_) vector = std::min(vector, pow2_floor(std::max<std::int64_t>(1, group_.points() / (chip_.sm_count * 48))));
+    const bool may_be_ragged = s_.form == LoopForm::tile || s_.inner_axes.size() == 1;
+    for (; vector > 1; vector /= 2) {
+      std::int64_t whole = 0;
+      for (std::size_t i = 0; i < group_.operands(); ++i) {
+        if (is_stream(i) && fits_vector(i, static_cast<int>(vector))) whole += size_bytes(dtype(i));
+      }
+      if (2 * whole >= bytes && (may_be_ragged || extent(inner_) % vector == 0)) break;
+    }
+    s_.vector = static_cast<int>(vector);
+    s_.is_ragged = extent(inner_) % vector != 0;
+    for (std::size_t i = 0; i < group_.operands(); ++i) s_.is_vector.push_back(vector == 1 || fits_vector(i, s_.vector));
+    std::vector<int> outer(s_.inner_axes.begin(), s_.inner_axes.end() - 1);
+    s_.inner_vectors = extent_product(outer) * ceil_div(extent(inner_), vector);
+  }
+
+  // ---- Sizes ----
+
+  /// Bytes that a thread asks for in one step of its loop.
+  std::int64_t step_bytes() const {
+    const std::vector<int>& loop = s_.form == LoopForm::tile ? s_.serial_axes : s_.inner_axes;
+    std::int64_t bytes = 0;
+    for (std::size_t i = 0; i < group_.loads.size(); ++i) {
+      if (!used_[i] || !varies(i, loop)) continue;
+      const bool is_blocked = s_.block_axis >= 0 && stride(i, s_.block_axis) != 0;
+      bytes += size_bytes(dtype(i)) * (stride(i, inner_) != 0 ? s_.vector : 1) * (is_blocked ? s_.block : 1);
+    }
+    return bytes;
+  }
+  /// Steps in flight together, so that resident threads (1024 per SM in reductions, 1536 in lighter pointwise
+  /// kernels) ask for in_flight_bytes.
+  int choose_unroll(std::int64_t steps) const {
+    if (is_small_) return 1;
+    // Row sums in a tile are shuffles between two batches of loads, while nothing is in flight: larger batches.
+    const bool pauses = s_.form == LoopForm::tile && has_sink(SinkKind::row);
+    const std::int64_t wanted = chip_.in_flight_bytes * (pauses ? 2 : 1), threads = is_pointwise_ ? 1536 : 1024;
+    const std::int64_t step = step_bytes();
+    const std::int64_t unroll = step == 0 ? 1 : pow2_ceil(ceil_div(wanted, threads * step));
+    return static_cast<int>(std::clamp<std::int64_t>(unroll, 1, std::min<std::int64_t>(kMaxUnroll, pow2_ceil(steps))));
+  }
+  std::int64_t read_bytes() const {
+    std::int64_t bytes = 0;
+    for (std::size_t i = 0; i < group_.loads.size(); ++i) {
+      if (used_[i] && stride(i, inner_) != 0) bytes += size_bytes(dtype(i));
+    }
+    return bytes * group_.points();
+  }
+  /// Parts that each of `tiles` independent pieces of work is split into: none from two CTAs per SM on; else enough
+  /// for one wave, unless the parts get too small to be worth a partial sum.
+  std::int64_t choose_split(std::int64_t tiles) const {
+    if (tiles >= 2 * chip_.sm_count) return 1;
+    const std::int64_t full = kCtasPerSm * chip_.sm_count / tiles;
+    std::int64_t by_bytes = read_bytes() / (tiles * kSplitBytes);
+    if (has_sink(SinkKind::column)) {
+      const std::int64_t two_per_sm = 2 * chip_.sm_count / tiles;
+      by_bytes = std::max(read_bytes() / (tiles * kColumnSplitBytes), std::min(by_bytes, two_per_sm));
+    }
+    return std::max<std::int64_t>(1, std::min(full, by_bytes));
+  }
+  std::int64_t grid_axis_product() const {
+    std::int64_t product = extent_product(s_.grid_axes);
+    return product / s_.block / s_.chunk;
+  }
+
+  // ---- Tile: lanes stay on columns, threads walk down the serial axes ----
+
+  void choose_tile() {
+    const std::int64_t vectors = s_.inner_vectors;
+    int threads = is_small_ ? 128 : kThreads;
+    if (is_pointwise_) {
+      // The widest tile that leaves at most 1/8 more lanes idle than the best one.
+      double best = 0;
+      auto use = [&](int lanes) { return double(vectors) / double(ceil_div(vectors, lanes) * lanes); };
+      for (int lanes = 16; lanes <= threads; lanes *= 2) best = std::max(best, use(lanes));
+      s_.lanes = threads;
+      while (s_.lanes > 16 && use(s_.lanes) < best - 0.125) s_.lanes /= 2;
+    } else {
+      s_.lanes = static_cast<int>(std::min<std::int64_t>(32, pow2_ceil(vectors)));
+      if (has_sink(SinkKind::column) && !has_sink(SinkKind::row)) narrow_columns();
+    }
+    s_.rows = threads / s_.lanes;
+    while (is_small_ && s_.rows > 1 && s_.rows / 2 >= s_.serial_count && s_.lanes * s_.rows > 64) s_.rows /= 2;
+    choose_block_axis();
+
+    const std::int64_t tiles = ceil_div(vectors, s_.lanes) * grid_axis_product();
+    const std::int64_t steps = ceil_div(s_.serial_count, s_.rows);
+    const bool keeps_serial = !has_sink(SinkKind::column) && !has_sink(SinkKind::total);
+    s_.unroll = choose_unroll(steps);
+    if (keeps_serial) {
+      // Nothing is carried along: a CTA does one batch, or up to 8 while 16 CTAs per SM remain, to reuse what it holds.
+      const std::int64_t batch = s_.rows * s_.unroll;
+      const std::int64_t ctas = tiles * ceil_div(s_.serial_count, batch);
+      s_.serial_chunk = batch * std::clamp<std::int64_t>(ctas / (16 * chip_.sm_count), 1, 8);
+    } else {
+      std::int64_t split = choose_split(tiles);
+      if (has_sink(SinkKind::column)) split = std::min(split, std::max<std::int64_t>(1, s_.serial_count / kRowsPerPartial));
+      s_.serial_chunk = ceil_div(ceil_div(s_.serial_count, split), s_.rows) * s_.rows;
+    }
+    s_.inner_chunk = s_.lanes;
+    choose_chunk_axis();
+    for (std::size_t a = s_.grid_axes.size(); a-- > 0;) {
+      const int axis = s_.grid_axes[a];
+      s_.grid.push_back({GridDim::Over::axis, axis,
+                         extent(axis) / (axis == s_.block_axis ? s_.block : axis == s_.chunk_axis ? s_.chunk : 1)});
+    }
+  }
+
+  /// Narrower tiles make more of them, so fewer partial sums per tile and less for the last arriver to read; down to
+  /// 8 lanes (128 bytes of a row), since narrower ones waste parts of cache lines.
+  void narrow_columns() {
+    for (; s_.lanes > 8; s_.lanes /= 2) {
+      const std::int64_t tiles = ceil_div(s_.inner_vectors, s_.lanes) * grid_axis_product();
+      const std::int64_t split = choose_split(tiles);
+      if (tiles * split >= chip_.sm_count && (split == 1 || split * s_.lanes * s_.vector <= kPartialsPerTile)) break;
+    }
+  }
+
+  /// When a large load is the same for all indices of a grid axis, a thread does two of them per load: L2 is asked half
+  /// as often. Only while 8 CTAs per SM remain.
+  void choose_block_axis() {
+    if (is_pointwise_ || has_sink(SinkKind::spread)) return;
+    const std::int64_t ctas = ceil_div(s_.inner_vectors, s_.lanes) * grid_axis_product();
+    if (ctas < 16 * chip_.sm_count) return;
+    for (const int axis : s_.grid_axes) {
+      if (extent(axis) % 2 != 0) continue;
+      bool is_shared = false, is_needed = false;
+      for (std::size_t i = 0; i < group_.loads.size(); ++i) {
+        if (!used_[i] || stride(i, inner_) == 0 || !varies(i, s_.serial_axes)) continue;
+        const std::int64_t footprint = s_.serial_count * s_.lanes * s_.vector * size_bytes(dtype(i));
+        if (stride(i, axis) != 0) is_needed = true;
+        else if (footprint >= kSharedLoadBytes) is_shared = true;
+      }
+      if (is_shared && is_needed) {
+        s_.block_axis = axis, s_.block = 2;
+        return;
+      }
+    }
+  }
+
+  /// When row sums are reduced over a grid axis too, every CTA along it leaves a partial sum per row. A CTA that does
+  /// several indices of that axis leaves one. Only while 12 CTAs per SM remain.
+  void choose_chunk_axis() {
+    constexpr std::int64_t kMaxRowSlots = 2048;
+    if (!has_sink(SinkKind::row) || has_sink(SinkKind::spread) || has_sink(SinkKind::total)) return;
+    if (s_.serial_chunk * s_.block > kMaxRowSlots) return;
+    const std::int64_t ctas =
+        ceil_div(s_.inner_vectors, s_.lanes) * grid_axis_product() * ceil_div(s_.serial_count, s_.serial_chunk);
+    for (const int axis : s_.grid_axes) {
+      if (axis == s_.block_axis) continue;
+      bool fits = true;
+      for (std::size_t o = 0; o < s_.sinks.size(); ++o) {
+        // Columns are written once per index of the chunk, so they must be whole there.
+        const std::uint32_t mask = group_.outputs[o].reduce_mask;
+        bool is_whole = s_.serial_chunk >= s_.serial_count;
+        for (const int other : s_.grid_axes) is_whole = is_whole && !((mask >> other) & 1u);
+        const bool reduces = (mask >> axis) & 1u;
+        if (s_.sinks[o] == SinkKind::row && !reduces) fits = false;
+        if (s_.sinks[o] == SinkKind::column && !is_whole) fits = false;
+      }
+      if (!fits) continue;
+      std::int64_t chunk = 1;
+      while (chunk < 8 && extent(axis) % (2 * chunk) == 0 && ctas / (2 * chunk) >= 12 * chip_.sm_count) chunk *= 2;
+      if (chunk == 1) continue;
+      s_.chunk_axis = axis, s_.chunk = chunk;
+      s_.row_slots = static_cast<int>(pow2_ceil(s_.serial_chunk * s_.block));
+      return;
+    }
+  }
+
+  // ---- Sweep: lanes walk along the inner axes, one row of threads per serial index ----
+
+  void choose_sweep() {
+    const std::int64_t rows = s_.serial_count * grid_axis_product();
+    int threads = is_small_ ? 128 : kThreads;
+    if (is_pointwise_) {
+      s_.lanes = threads;
+    } else {
+      // Enough rows give every warp its own; a few are shared by more warps, so that all SMs have work.
+      s_.lanes = rows >= 32 * chip_.sm_count ? 32 : rows >= 8 * chip_.sm_count ? 128 : 256;
+      s_.lanes = static_cast<int>(std::min<std::int64_t>(s_.lanes, pow2_ceil(s_.inner_vectors)));
+      const std::int64_t needed = std::max<std::int64_t>(64, s_.lanes * pow2_ceil(s_.serial_count));
+      threads = static_cast<int>(std::min<std::int64_t>(threads, needed));
+    }
+    s_.rows = threads / s_.lanes;
+    s_.serial_chunk = s_.rows;
+    if (is_pointwise_) {
+      s_.unroll = choose_unroll(ceil_div(s_.inner_vectors, s_.lanes));
+      s_.inner_chunk = std::int64_t{s_.lanes} * s_.unroll;
+    } else {
+      const std::int64_t split = choose_split(ceil_div(s_.serial_count, s_.rows) * grid_axis_product());
+      const std::int64_t whole = std::min(s_.lanes, 32);
+      s_.inner_chunk = ceil_div(ceil_div(s_.inner_vectors, split), whole) * whole;
+      s_.unroll = choose_unroll(ceil_div(s_.inner_chunk, s_.lanes));
+    }
+    for (std::size_t a = s_.grid_axes.size(); a-- > 0;) {
+      s_.grid.push_back({GridDim::Over::axis, s_.grid_axes[a], extent(s_.grid_axes[a])});
+    }
+  }
+
+  // ---- The grid ----
+
+  /// Inner first, then serial, then axes from the inside out; but a dimension along which large loads stay the same
+  /// goes before, so that the CTAs that share them run together and find them in L2.
+  void order_grid() {
+    const std::int64_t serial_parts = ceil_div(s_.serial_count, s_.serial_chunk);
+    const std::int64_t inner_parts = ceil_div(s_.inner_vectors, s_.inner_chunk);
+    if (serial_parts > 1) s_.grid.insert(s_.grid.begin(), {GridDim::Over::serial, -1, serial_parts});
+    if (inner_parts > 1) s_.grid.insert(s_.grid.begin(), {GridDim::Over::inner, -1, inner_parts});
+    auto reuse = [&](const GridDim& dim) {
+      const std::vector<int> axes = dim.over == GridDim::Over::axis     ? std::vector<int>{dim.axis}
+                                    : dim.over == GridDim::Over::serial ? s_.serial_axes
+                                                                        : s_.inner_axes;
+      std::int64_t bytes = 0;
+      for (std::size_t i = 0; i < group_.loads.size(); ++i) {
+        if (!used_[i] || varies(i, axes)) continue;
+        std::int64_t elements = 1;
+        if (varies(i, s_.inner_axes)) elements *= s_.inner_chunk * s_.vector;
+        if (varies(i, s_.serial_axes)) elements *= std::min(s_.serial_chunk, s_.serial_count);
+        const std::int64_t footprint = elements * size_bytes(dtype(i));
+        if (footprint >= 4096) bytes += footprint;
+      }
+      return bytes;
+    };
+    std::stable_sort(s_.grid.begin(), s_.grid.end(),
+                     [&](const GridDim& a, const GridDim& b) { return reuse(a) > reuse(b); });
+    s_.ctas = 1;
+    for (const GridDim& dim : s_.grid) s_.ctas *= dim.count;
+  }
+
+  /// 4 CTAs of 256 threads leave 64 registers a thread, which hold the loads in flight and the sums of most groups;
+  /// light pointwise groups fit 32 and fill the SM, so that their grid has no small second wave.
+  void estimate_residents() {
+    std::int64_t words = step_bytes() * s_.unroll / 4;
+    for (std::size_t o = 0; o < s_.sinks.size(); ++o) {
+      const std::int64_t size = group_.expr.dtype_of(group_.outputs[o].value) == f64 ? 2 : 1;
+      if (s_.sinks[o] == SinkKind::column) words += size * s_.vector * s_.block;
+      if (s_.sinks[o] == SinkKind::store || s_.sinks[o] == SinkKind::spread) words += size * s_.vector;
+    }
+    s_.resident_ctas = words <= 32 ? 4 : words <= 64 ? 3 : 2;
+    if (is_pointwise_ && !is_small_ && !s_.is_wide && words <= 20 && group_.expr.size() <= 16) s_.resident_ctas = 8;
+  }
+
+  void explain() {
+    std::string grid;
+    for (const GridDim& dim : s_.grid) {
+      const std::string name = dim.over == GridDim::Over::axis     ? fmt::format("axis {}", dim.axis)
+                               : dim.over == GridDim::Over::serial ? std::string("serial parts")
+                                                                   : std::string("inner parts");
+      grid += fmt::format("{}{} {}", grid.empty() ? "" : " x ", dim.count, name);
+    }
+    s_.why = fmt::format("{}: {} lanes x {} elements, {} rows, unroll {}{}{}; {} CTAs{}{}, {:.1f} per SM; "
+                         "{} serial and {} inner steps per thread, {:.0f} KB in flight per SM",
+                         s_.form == LoopForm::tile ? "tile" : "sweep", s_.lanes, s_.vector, s_.rows, s_.unroll,
+                         s_.block > 1 ? fmt::format(", {} of axis {} per load", s_.block, s_.block_axis) : "",
+                         s_.chunk > 1 ? fmt::format(", {} of axis {} per CTA", s_.chunk, s_.chunk_axis) : "", s_.ctas,
+                         grid.empty() ? "" : " = ", grid, double(s_.ctas) / chip_.sm_count,
+                         ceil_div(std::min(s_.serial_chunk, s_.serial_count), s_.rows),
+                         ceil_div(std::min(s_.inner_chunk, s_.inner_vectors), s_.lanes), in_flight_kilobytes());
+  }
+  double in_flight_kilobytes() const {
+    const std::int64_t resident = std::min<std::int64_t>(ceil_div(s_.ctas, chip_.sm_count), 1536 / s_.threads());
+    const std::int64_t most = is_pointwise_ ? resident : std::min<std::int64_t>(resident, s_.resident_ctas);
+    return double(most * s_.threads() * s_.unroll * step_bytes()) / 1024;
+  }
+
+  const Group& group_;
+  std::span<const int> alignment_;
+  const ChipFacts& chip_;
+  int inner_;
+  std::vector<bool> used_;
+  bool is_pointwise_ = true;  // nothing is reduced
+  bool is_small_ = false;     // pointwise, and latency decides
+  GroupSchedule s_;
+};
+
+}  // namespace
+
+std::vector<bool> used_loads(const Group& group) {
+  std::vector<bool> is_used(group.loads.size()), is_needed(static_cast<std::size_t>(group.expr.size()));
+  for (const GroupOutput& output : group.outputs) is_needed[static_cast<std::size_t>(output.value)] = true;
+  for (std::int32_t i = group.expr.size(); i-- > 0;) {
+    if (!is_needed[static_cast<std::size_t>(i)]) continue;
+    const ExprNode& node = group.expr[i];
+    if (node.prim == Prim::input) is_used[static_cast<std::size_t>(node.index)] = true;
+    for (const std::int32_t arg : node.args) {
+      if (arg >= 0) is_needed[static_cast<std::size_t>(arg)] = true;
+    }
+  }
+  return is_used;
+}
+
+const std::vector<std::int64_t>& operand_strides(const Group& group, std::size_t i) {
+  return i < group.loads.size() ? group.loads[i].strides : group.outputs[i - group.loads.size()].strides;
+}
+
+GroupSchedule schedule_group(const Group& group, std::span<const int> alignment, const ChipFacts& chip) {
+  PD_ASSERT(group.rank() >= 1 && group.points() > 0, "an empty or rank 0 group is rewritten before it is scheduled");
+  PD_ASSERT(alignment.size() == group.operands(), "one alignment per operand");
+  return Scheduler(group, alignment, chip).run();
+}
+
+}  // namespace paoding::gpu

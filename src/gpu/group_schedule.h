@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a Group runs on a GPU: which axes become CTAs, which one loop and which the lanes of a warp, in closed-form
+// rules of sizes and chip facts. group_text.h turns the result into CUDA text.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "group/group.h"
+
+namespace paoding::gpu {
+
+/// What the rules know of the chip; the defaults are an H200's.
+struct ChipFacts {
+  int sm_count = 132;
+  double bytes_per_us = 4.3e6;             // what a streaming kernel reaches
+  std::int64_t in_flight_bytes = 48 << 10;  // per SM, to cover memory latency
+};
+
+/// The loop that a CTA runs.
+enum class LoopForm : std::uint8_t {
+  tile,   // lanes stand on a tile of the inner axis, threads loop over the serial axes
+  sweep,  // rows of threads stand on one serial index each, lanes loop over the inner axes
+};
+
+/// How an output's elements come about in a CTA.
+enum class SinkKind : std::uint8_t {
+  store,   // every point is an element
+  column,  // keeps the inner axis, reduces the serial axes: summed in registers, then across rows of threads
+  row,     // reduces the inner axis, keeps the serial axes: summed across lanes
+  total,   // reduces both: summed over the CTA
+  spread,  // keeps both, reduces grid axes only: every point is a partial sum
+};
+
+/// One dimension of the grid.
+struct GridDim {
+  enum class Over : std::uint8_t { axis, serial, inner };
+  Over over = Over::axis;
+  int axis = -1;           // for Over::axis
+  std::int64_t count = 1;  // CTAs along it
+};
+
+/// Axis roles, tile sizes and splits for one canonical group. "Vectors" are `vector` neighbouring inner elements.
+struct GroupSchedule {
+  LoopForm form = LoopForm::tile;
+  std::vector<int> inner_axes;   // outermost first; the last axis of the space is the last of them
+  std::vector<int> serial_axes;  // flattened into one index
+  std::vector<int> grid_axes;
+  std::vector<GridDim> grid;     // fastest first
+  std::vector<SinkKind> sinks;   // per output
+  std::vector<bool> is_vector;   // per operand: its vectors can be moved whole
+  int vector = 1;                // elements per lane and step
+  int lanes = 32, rows = 8;      // threads of a CTA
+  int unroll = 1;                // steps whose loads are in flight together
+  int block_axis = -1, block = 1;                   // grid axis that a thread does `block` neighbours of at once
+  int chunk_axis = -1; std::int64_t chunk = 1;      // grid axis that a CTA loops over, summing rows in shared memory
+  int row_slots = 0;                                // shared sums per output for that
+  std::int64_t serial_count = 1, serial_chunk = 1;  // serial indices in all and per CTA
+  std::int64_t inner_vectors = 1, inner_chunk = 1;  // vectors in all (flattened inner axes) and per CTA
+  bool is_ragged = false;                           // the last vector of the inner axis is not whole
+  bool is_wide = false;                             // offsets need 64 bits
+  std::int64_t ctas = 0;
+  int resident_ctas = 4;                            // per SM, for __launch_bounds__
+  std::string why;
+
+  int threads() const { return lanes * rows; }
+};
+
+/// Which loads the outputs depend on; the others are never read.
+std::vector<bool> used_loads(const Group& group);
+/// Strides of operand i: loads first, then outputs.
+const std::vector<std::int64_t>& operand_strides(const Group& group, std::size_t i);
+
+/// The schedule of a canonical group with at least one axis and no empty one.
+/// `alignment`: bytes that each operand's start is a multiple of.
+GroupSchedule schedule_group(const Group& group, std::span<const int> alignment, const ChipFacts& chip);
+
+}  // namespace paoding::gpu

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/kernel_cache.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <fstream>
+#include <thread>
+
+#include "gpu/nvrtc.h"
+
+namespace paoding::gpu {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kMagic[8] = {'P', 'D', 'C', 'U', 'B', 'I', 'N', '\0'};
+constexpr std::uint32_t kFormatVersion = 1;
+constexpr std::size_t kMaxThreads = 4;
+
+/// The head of a cache file; the cubin follows it.
+struct FileHeader {
+  char magic[8];
+  std::uint32_t format_version;
+  std::uint32_t header_bytes;
+  std::uint64_t key[2];
+  std::uint64_t cubin_bytes;
+  std::uint64_t checksum[2];  // hash128 of the cubin
+};
+static_assert(sizeof(FileHeader) == 56);
+
+std::uint64_t read_word(const char* bytes) {
+  std::uint64_t word;
+  std::memcpy(&word, bytes, sizeof(word));
+  return word;
+}
+
+std::uint64_t mix(std::uint64_t h) {
+  h ^= h >> 33;
+  h *= 0xff51afd7ed558ccdULL;
+  h ^= h >> 33;
+  h *= 0xc4ceb9fe1a85ec53ULL;
+  return h ^ (h >> 33);
+}
+
+/// Appends a part with its length first, so that no two lists of parts give the same text.
+void append_part(std::string* text, std::string_view part) {
+  *text += std::to_string(part.size());
+  *text += ':';
+  *text += part;
+}
+
+}  // namespace
+
+std::array<std::uint64_t, 2> hash128(std::string_view bytes) {
+  constexpr std::uint64_t c1 = 0x87c37b91114253d5ULL, c2 = 0x4cf5ad432745937fULL;
+  const std::size_t size = bytes.size();
+  const std::size_t whole = size / 16 * 16;
+  std::uint64_t h1 = 0, h2 = 0;
+  for (std::size_t i = 0; i < whole; i += 16) {
+    h1 ^= std::rotl(read_word(bytes.data() + i) * c1, 31) * c2;
+    h1 = (std::rotl(h1, 27) + h2) * 5 + 0x52dce729;
+    h2 ^= std::rotl(read_word(bytes.data() + i + 8) * c2, 33) * c1;
+    h2 = (std::rotl(h2, 31) + h1) * 5 + 0x38495ab5;
+  }
+  char tail[16] = {};
+  if (size > whole) std::memcpy(tail, bytes.data() + whole, size - whole);
+  h2 ^= std::rotl(read_word(tail + 8) * c2, 33) * c1;
+  h1 ^= std::rotl(read_word(tail) * c1, 31) * c2;
+  h1 ^= size;
+  h2 ^= size;
+  h1 += h2;
+  h2 += h1;
+  h1 = mix(h1);
+  h2 = mix(h2);
+  h1 += h2;
+  h2 += h1;
+  return {h1, h2};
+}
+
+KernelCompiler KernelCompiler::nvrtc() {
+  return {nvrtc_version(), {}, [](const std::string& source, const std::string& name, const std::string& arch,
+                                  std::span<const std::string> options) {
+            return gpu::compile(source, name, arch, options);
+          }};
+}
+
+KernelCache::KernelCache(fs::path folder, KernelCompiler compiler)
+    : folder_(std::move(folder)), compiler_(std::move(compiler)) {}
+
+KernelCache& KernelCache::shared() {
+  static auto* cache = new KernelCache(folder_from_environment(), KernelCompiler::nvrtc());
+  return *cache;
+}
+
+fs::path KernelCache::folder_from_environment() {
+  if (const char* own = std::getenv("PAODING_CACHE_DIR")) return own;
+  const char* xdg = std::getenv("XDG_CACHE_HOME");
+  // The XDG specification asks for relative paths to be ignored.
+  if (xdg != nullptr && fs::path(xdg).is_absolute()) return fs::path(xdg) / "paoding";
+  const char* home = std::getenv("HOME");
+  if (home != nullptr && fs::path(home).is_absolute()) return fs::path(home) / ".cache" / "paoding";
+  return {};
+}
+
+KernelCache::Key KernelCache::key_of(const std::string& source, const std::string& arch) const {
+  std::string text;
+  append_part(&text, std::to_string(compiler_.version));
+  append_part(&text, arch);
+  for (const std::string& option : default_options()) append_part(&text, option);
+  append_part(&text, "");  // parts the lists of options
+  for (const std::string& option : compiler_.options) append_part(&text, option);
+  append_part(&text, "");
+  append_part(&text, source);
+  return hash128(text);
+}
+
+fs::path KernelCache::file_of(const Key& key) const {
+  return folder_ / fmt::format("{:016x}{:016x}.cubin", key[0], key[1]);
+}
+
+fs::path KernelCache::file_of(const std::string& source, const std::string& arch) const {
+  return file_of(key_of(source, arch));
+}
+
+KernelCache::Cubin KernelCache::cubin(const std::string& source, const std::string& arch, const std::string& name) {
+  const Key key = key_of(source, arch);
+  std::promise<Cubin> promise;
+  std::shared_future<Cubin> already;
+  {
+    std::lock_guard lock(mutex_);
+    auto [entry, is_new] = cubins_.try_emplace(key);
+    if (is_new) {
+      entry->second = promise.get_future().share();
+    } else {
+      already = entry->second;
+      ++counts_.memory_hits;
+    }
+  }
+  if (already.valid()) return already.get();  // waits while another thread compiles it; throws what that one threw
+  try {
+    Cubin made = load_or_compile(key, source, arch, name);
+    promise.set_value(made);
+    return made;
+  } catch (...) {
+    {
+      std::lock_guard lock(mutex_);
+      cubins_.erase(key);
+    }
+    promise.set_exception(std::current_exception());
+    throw;
+  }
+}
+
+KernelCache::Cubin KernelCache::load_or_compile(const Key& key, const std::string& source, const std::string& arch,
+                                                const std::string& name) {
+  if (Cubin found = read_file(key)) {
+    std::lock_guard lock(mutex_);
+    ++counts_.disk_hits;
+    return found;
+  }
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point start = Clock::now();
+  auto count = [&] {
+    std::lock_guard lock(mutex_);
+    ++counts_.compiles;
+    counts_.compile_milliseconds += std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+  };
+  Cubin made;
+  try {
+    made = std::make_shared<const std::vector<char>>(compiler_.compile(source, name, arch, compiler_.options));
+  } catch (...) {
+    count();
+    throw;
+  }
+  count();
+  write_file(key, *made);
+  return made;
+}
+
+KernelCache::Cubin KernelCache::read_file(const Key& key) const {
+  if (folder_.empty()) return nullptr;
+  const fs::path path = file_of(key);
+  std::error_code error;
+  const std::uintmax_t file_bytes = fs::file_size(path, error);
+  if (error || file_bytes < sizeof(FileHeader)) return nullptr;
+  std::ifstream file(path, std::ios::binary);
+  FileHeader header;
+  if (!file.read(reinterpret_cast<char*>(&header), sizeof(header))) return nullptr;
+  // Anything that does not fit is a file of another version or a damaged one: compiled anew and replaced.
+  if (std::memcmp(header.magic, kMagic, sizeof(kMagic)) != 0 || header.format_version != kFormatVersion ||
+      header.header_bytes != sizeof(FileHeader) || header.key[0] != key[0] || header.key[1] != key[1] ||
+      header.cubin_bytes == 0 || header.cubin_bytes != file_bytes - sizeof(FileHeader)) {
+    return nullptr;
+  }
+  std::vector<char> cubin(header.cubin_bytes);
+  if (!file.read(cubin.data(), static_cast<std::streamsize>(cubin.size()))) return nullptr;
+  const Key checksum = hash128({cubin.data(), cubin.size()});
+  if (checksum[0] != header.checksum[0] || checksum[1] != header.checksum[1]) return nullptr;
+  return std::make_shared<const std::vector<char>>(std::move(cubin));
+}
+
+void KernelCache::write_file(const Key& key, const std::vector<char>& cubin) const {
+  if (folder_.empty() || cubin.empty()) return;
+  std::error_code error;
+  fs::create_directories(folder_, error);
+  if (error) return;
+
+  const Key checksum = hash128({cubin.data(), cubin.size()});
+  FileHeader header{};
+  std::memcpy(header.magic, kMagic, sizeof(kMagic));
+  header.format_version = kFormatVersion;
+  header.header_bytes = sizeof(FileHeader);
+  header.key[0] = key[0];
+  header.key[1] = key[1];
+  header.cubin_bytes = cubin.size();
+  header.checksum[0] = checksum[0];
+  header.checksum[1] = checksum[1];
+
+  // Written beside and renamed: other processes see the old file or the whole new one. The counter parts two
+  // caches of one process.
+  static std::atomic<int> counter{0};
+  const fs::path path = file_of(key);
+  fs::path temporary = path;
+  temporary += fmt::format(".{}.{}.tmp", getpid(), counter.fetch_add(1));
+  bool is_written = false;
+  {
+    std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
+    file.write(reinterpret_cast<const char*>(&header), sizeof(header));
+    file.write(cubin.data(), static_cast<std::streamsize>(cubin.size()));
+    file.close();
+    is_written = file.good();
+  }
+  if (is_written) fs::rename(temporary, path, error);
+  if (!is_written || error) fs::remove(temporary, error);
+}
+
+void KernelCache::compile_all(std::span<const std::string> sources, const std::string& arch) {
+  std::atomic<std::size_t> next{0};
+  std::mutex error_mutex;
+  std::exception_ptr first_error;
+  auto work = [&] {
+    for (std::size_t i = next.fetch_add(1); i < sources.size(); i = next.fetch_add(1)) {
+      try {
+        cubin(sources[i], arch, fmt::format("kernel{}.cu", i));
+      } catch (...) {
+        std::lock_guard lock(error_mutex);
+        if (first_error == nullptr) first_error = std::current_exception();
+      }
+    }
+  };
+  std::size_t missing = 0;
+  {
+    std::lock_guard lock(mutex_);
+    for (const std::string& source : sources) missing += cubins_.count(key_of(source, arch)) == 0 ? 1 : 0;
+  }
+  std::vector<std::jthread> threads;  // joined on every way out
+  for (std::size_t i = 1; i < std::min(missing, kMaxThreads); ++i) threads.emplace_back(work);
+  work();
+  threads.clear();
+  if (first_error != nullptr) std::rethrow_exception(first_error);
+}
+
+CacheCounts KernelCache::counts() const {
+  std::lock_guard lock(mutex_);
+  return counts_;
+}
+
+}  // namespace paoding::gpu

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// A formula op's formula as an Expr, for given input dtypes.
+#pragma once
+
+#include "paoding/op.h"
+
+namespace paoding {
+
+struct TracedFormula {
+  Expr expr;               // Prim::input i is the op's input i
+  std::int32_t root = -1;  // the result
+};
+
+/// `op`'s formula for inputs of these dtypes. Traced once per (op, dtypes, attributes) and kept.
+/// Error (dtype) when the formula does not take them.
+const TracedFormula& traced_formula(const OpDef& op, std::span<const DType> dtypes, const Attrs& attrs);
+
+/// The types of `op`'s outputs; for formula ops by broadcasting. Errors: as the op's.
+std::vector<Type> infer_types(const OpCall& call);
+
+}  // namespace paoding

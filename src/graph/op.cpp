@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+// The op table, and call(): how an op becomes a node.
+#include "paoding/op.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+
+#include "base/check.h"
+#include "graph/formula.h"
+
+namespace paoding {
+
+void register_built_in_ops();  // src/ops/all_ops.cpp
+
+namespace {
+
+struct OpTable {
+  std::mutex mutex;
+  std::map<std::string, std::unique_ptr<OpDef>, std::less<>> ops;
+};
+
+OpTable& table() {
+  static OpTable the_table;
+  return the_table;
+}
+
+OpTable& filled_table() {
+  static std::once_flag once;
+  std::call_once(once, register_built_in_ops);
+  return table();
+}
+
+void check_complete(const OpDef& op) {
+  auto incomplete = [&](const char* what) { fail(ErrorKind::argument, "op '{}': {}", op.name, what); };
+  if (op.name.empty()) incomplete("has no name");
+  if (op.summary.empty()) incomplete("has no summary");
+  if (op.kind == OpKind::formula && !op.formula) incomplete("is a formula op without a formula");
+  if (op.kind == OpKind::composed && !op.compose) incomplete("is a composed op without a composition");
+  if (op.kind != OpKind::formula && op.kind != OpKind::composed && !op.infer) incomplete("has no shape rule");
+}
+
+int depth(const Graph* graph) {
+  int levels = 0;
+  for (; graph->parent != nullptr; graph = graph->parent) ++levels;
+  return levels;
+}
+
+const char* kind_name(const AttrValue& value) {
+  constexpr const char* names[] = {"bool", "integer", "float", "string", "dtype", "list of integers"};
+  return names[value.index()];
+}
+
+// The declared attributes in declared order, defaults filled in; an integer serves where a float is wanted.
+Attrs complete_attrs(const OpDef& op, const Attrs& given) {
+  for (const auto& [name, value] : given.entries()) {
+    const auto it = std::find_if(op.attrs.begin(), op.attrs.end(), [&](const AttrSpec& s) { return s.name == name; });
+    if (it == op.attrs.end()) {
+      std::string known;
+      for (const AttrSpec& spec : op.attrs) known += (known.empty() ? "" : ", ") + spec.name;
+      fail(ErrorKind::argument, "{}: has no attribute '{}'; it takes: {}", op.name, name,
+           known.empty() ? "none" : known);
+    }
+  }
+  Attrs attrs;
+  for (const AttrSpec& spec : op.attrs) {
+    const AttrValue* value = given.find(spec.name);
+    if (value == nullptr) {
+      if (spec.required) fail(ErrorKind::argument, "{}: attribute '{}' is missing", op.name, spec.name);
+      attrs.set(spec.name, spec.example);
+    } else if (value->index() == spec.example.index()) {
+      attrs.set(spec.name, *value);
+    } else if (std::holds_alternative<double>(spec.example) && std::holds_alternative<std::int64_t>(*value)) {
+      attrs.set(spec.name, static_cast<double>(std::get<std::int64_t>(*value)));
+    } else {
+      fail(ErrorKind::argument, "{}: attribute '{}' is a {}, not a {}", op.name, spec.name, kind_name(*value),
+           kind_name(spec.example));
+    }
+  }
+  return attrs;
+}
+
+void check_arity(const OpDef& op, std::size_t count) {
+  const std::size_t least = op.inputs.size();
+  if (op.is_variadic() ? count < least : count != least) {
+    fail(ErrorKind::argument, "{}: has {} inputs, takes {}{} ({})", op.name, count, op.is_variadic() ? "at least " : "",
+         least, fmt::join(op.inputs, ", "));
+  }
+}
+
+// Inputs of a formula op meet in one dtype; the first `op.conditions` keep theirs.
+void promote_inputs(const OpDef& op, Values* inputs) {
+  const auto first = static_cast<std::size_t>(op.conditions);
+  if (inputs->size() <= first) return;
+  DType dtype = (*inputs)[first].dtype();
+  for (std::size_t i = first; i < inputs->size(); ++i) dtype = promote(dtype, (*inputs)[i].dtype());
+  for (std::size_t i = first; i < inputs->size(); ++i) {
+    if ((*inputs)[i].dtype() != dtype) (*inputs)[i] = call("cast", {(*inputs)[i]}, {{"dtype", dtype}});
+  }
+}
+
+}  // namespace
+
+void OpCall::fail(ErrorKind kind, const std::string& message) const {
+  paoding::fail(kind, "{}: {}{}", op.name, message, scope.empty() ? "" : fmt::format(" (in {})", scope.str()));
+}
+
+std::string OpCall::input_name(std::size_t i) const {
+  if (op.is_variadic() && i + 1 >= op.inputs.size()) {
+    const std::string& last = op.inputs.back();
+    return fmt::format("{}[{}]", last.substr(0, last.size() - 3), i + 1 - op.inputs.size());
+  }
+  return op.inputs[i];
+}
+
+const OpDef& register_op(OpDef op) {
+  check_complete(op);
+  const std::lock_guard lock(table().mutex);
+  auto [it, is_new] = table().ops.emplace(op.name, nullptr);
+  if (!is_new) fail(ErrorKind::argument, "op '{}': there is already an op of this name", op.name);
+  it->second = std::make_unique<OpDef>(std::move(op));
+  return *it->second;
+}
+
+const OpDef* find_op(std::string_view name) {
+  OpTable& ops = filled_table();
+  const std::lock_guard lock(ops.mutex);
+  const auto it = ops.ops.find(name);
+  return it == ops.ops.end() ? nullptr : it->second.get();
+}
+
+std::vector<const OpDef*> all_ops() {
+  OpTable& ops = filled_table();
+  const std::lock_guard lock(ops.mutex);
+  std::vector<const OpDef*> list;
+  for (const auto& [name, op] : ops.ops) list.push_back(op.get());
+  return list;
+}
+
+const TracedFormula& traced_formula(const OpDef& op, std::span<const DType> dtypes, const Attrs& attrs) {
+  // Node based, so that references stay; entries live as long as the process, as ops do.
+  struct Entry {
+    std::vector<DType> dtypes;
+    Attrs attrs;
+    TracedFormula formula;
+  };
+  static std::mutex mutex;
+  static std::map<const OpDef*, std::deque<Entry>> kept;
+  const std::lock_guard lock(mutex);
+  std::deque<Entry>& entries = kept[&op];
+  for (const Entry& entry : entries) {
+    if (std::equal(dtypes.begin(), dtypes.end(), entry.dtypes.begin(), entry.dtypes.end()) && entry.attrs == attrs) {
+      return entry.formula;
+    }
+  }
+  Entry entry{{dtypes.begin(), dtypes.end()}, attrs, {}};
+  std::vector<Scalar> inputs;
+  for (std::size_t i = 0; i < dtypes.size(); ++i) {
+    inputs.push_back(make_input(&entry.formula.expr, static_cast<std::int32_t>(i), compute_dtype(dtypes[i])));
+  }
+  entry.formula.root = op.formula(inputs, attrs).id();
+  entries.push_back(std::move(entry));
+  return entries.back().formula;
+}
+
+std::vector<Type> infer_types(const OpCall& call) {
+  if (call.op.kind != OpKind::formula) return call.op.infer(call);
+  Shape shape;
+  std::vector<DType> dtypes;
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+    const Shape before = shape;
+    if (!broadcast(before, call.inputs[i].shape, &shape)) {
+      call.fail(ErrorKind::shape, fmt::format("{} has shape {}, which does not broadcast with {}", call.input_name(i),
+                                              to_string(call.inputs[i].shape), to_string(before)));
+    }
+    dtypes.push_back(call.inputs[i].dtype);
+  }
+  const DType promoted = dtypes[static_cast<std::size_t>(call.op.conditions)];
+  DType result = promoted;
+  try {
+    const TracedFormula& traced = traced_formula(call.op, dtypes, call.attrs);
+    if (call.attrs.find("dtype") != nullptr) {
+      result = call.attrs.get_dtype("dtype");
+    } else if (traced.expr.dtype_of(traced.root) != compute_dtype(promoted)) {
+      result = traced.expr[traced.root].dtype;
+    }
+  } catch (const Error& error) {  // the primitive's message, with the op's name and scope around it
+    std::string types;
+    for (const Type& type : call.inputs) types += (types.empty() ? "" : ", ") + to_string(type);
+    call.fail(error.kind(), fmt::format("inputs are {}; {}", types, error.what()));
+  }
+  return {Type{result, shape}};
+}
+
+Values call(const OpDef& op, std::span<const Value> given, Attrs given_attrs,
+            std::vector<std::shared_ptr<Graph>> bodies, Graph* graph) {
+  check_arity(op, given.size());
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    if (!given[i].valid()) fail(ErrorKind::argument, "{}: input {} is a Value without a node", op.name, i);
+    if (graph == nullptr || depth(&given[i].graph()) > depth(graph)) graph = &given[i].graph();
+  }
+  PD_ASSERT(graph != nullptr, "an op without inputs was called without a graph");
+  Values inputs;
+  for (const Value& value : given) inputs.push_back(graph->capture(value));
+  Attrs attrs = complete_attrs(op, given_attrs);
+
+  if (op.kind == OpKind::composed) {
+    const Name saved = graph->origin;
+    graph->origin = op.name;
+    Values made = op.compose(inputs, attrs);
+    graph->origin = saved;
+    return made;
+  }
+  if (op.kind == OpKind::formula) promote_inputs(op, &inputs);
+
+  Node node;
+  node.op = &op;
+  std::vector<Type> types;
+  for (const Value& value : inputs) {
+    node.inputs.push_back(value.ref());
+    types.push_back(value.type());
+  }
+  node.types = infer_types({op, types, attrs, bodies, graph->scope});
+  node.attrs = std::move(attrs);
+  node.bodies = std::move(bodies);
+  const auto outputs = static_cast<std::int32_t>(node.types.size());
+  const NodeId id = graph->add(std::move(node));
+  Values results;
+  for (std::int32_t i = 0; i < outputs; ++i) results.push_back(graph->value({id, i}));
+  return results;
+}
+
+Value call(std::string_view op, std::initializer_list<Value> inputs, Attrs attrs) {
+  const OpDef* def = find_op(op);
+  if (def == nullptr) fail(ErrorKind::argument, "there is no op named '{}'; `paoding ops` lists them", op);
+  return call(*def, std::span(inputs.begin(), inputs.size()), std::move(attrs)).front();
+}
+
+}  // namespace paoding

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Group: the loop nest that everything but matmul (and later convolution) is compiled to. One broadcast iteration
+// space, loads with strides (0 = broadcast), one scalar Expr, and outputs that each reduce over their own set of
+// axes. Outputs with different reduce masks share one read: lerp_grad writes dy and reduces dx in one pass over dout.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "paoding/scalar.h"
+
+namespace paoding {
+
+inline constexpr int kMaxGroupRank = 10;
+
+/// How the elements that fall on one output element are combined.
+enum class Combine : std::uint8_t { none, sum };
+
+/// An operand read once per iteration point: element address = sum over axes of index * stride.
+struct GroupLoad {
+  DType dtype = DType::f32;           // as stored; converted to compute_dtype(dtype) when read
+  std::vector<std::int64_t> strides;  // in elements, one per axis of the space; 0 where broadcast
+  friend bool operator==(const GroupLoad&, const GroupLoad&) = default;
+};
+
+/// An operand written: expr node `value`, reduced over the axes in `reduce_mask`.
+struct GroupOutput {
+  DType dtype = DType::f32;           // as stored
+  std::int32_t value = -1;            // node of the Expr
+  std::uint32_t reduce_mask = 0;      // bit a: axis a is reduced
+  Combine combine = Combine::none;    // none exactly when reduce_mask is 0
+  bool accumulate = false;            // add to what is there instead of storing over it
+  std::vector<std::int64_t> strides;  // in elements; 0 on reduced axes
+  friend bool operator==(const GroupOutput&, const GroupOutput&) = default;
+};
+
+/// Operands are numbered loads first, then outputs; each has its own pointer when the group runs, which already
+/// includes any constant offset. Prim::input with index i reads loads[i].
+/// An output may share memory with a load only if both have the same dtype, strides and start, and the output does not
+/// reduce (each element is then read before it is written, by the same iteration point).
+struct Group {
+  std::vector<std::int64_t> extents;  // the iteration space, outermost axis first; rank 0 is one point
+  std::vector<GroupLoad> loads;
+  std::vector<GroupOutput> outputs;
+  Expr expr;
+
+  int rank() const { return static_cast<int>(extents.size()); }
+  std::int64_t points() const;
+  std::size_t operands() const { return loads.size() + outputs.size(); }
+  /// Bytes that must move at least: every distinct element of a load read once, every output element written once.
+  std::int64_t min_bytes() const;
+};
+
+/// Same group with axes of extent 1 dropped, adjacent axes merged wherever every operand's strides and every reduce
+/// mask allow it, and axes ordered so that the last is the one along which most bytes are contiguous.
+Group canonical(const Group& group);
+
+/// One line per load and output and the Expr, for dumps: "space [16, 150528]", "load 0 f32 (150528, 1)" ...
+std::string to_string(const Group& group);
+
+/// Runs the group in double, point by point: the reference that every generated kernel is compared with.
+/// `operands`: for each operand a dense array of doubles addressed by its strides. Sums are compensated.
+void run_reference(const Group& group, const std::vector<double*>& operands);
+
+}  // namespace paoding

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "group/lower.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/check.h"
+#include "graph/formula.h"
+#include "ops/axes.h"
+
+namespace paoding {
+namespace {
+
+// Strides of a value over an iteration space to which it broadcasts, aligned at the last axis.
+std::vector<std::int64_t> strides_over(const Shape& space, const Layout& layout) {
+  std::vector<std::int64_t> strides(static_cast<std::size_t>(space.rank()), 0);
+  const Shape& shape = layout.type.shape;
+  const int offset = space.rank() - shape.rank();
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    const bool is_broadcast = shape[axis] == 1 && space[axis + offset] != 1;
+    if (!is_broadcast) {
+      strides[static_cast<std::size_t>(axis + offset)] = layout.strides[static_cast<std::size_t>(axis)];
+    }
+  }
+  return strides;
+}
+
+// The iteration space of one node: its result's shape, for a sum its input's.
+const Shape& space_of(const Graph& graph, const Node& node) {
+  return node.op->name == "sum" ? graph.type(node.inputs[0]).shape : node.types[0].shape;
+}
+
+class Lowering {
+ public:
+  explicit Lowering(const Shape& space) : space_(space) { lowered_.group.extents.assign(space.begin(), space.end()); }
+
+  // The value of input i of the node, which lies as `layout` says and is made by `source`.
+  std::int32_t input(std::size_t i, const Layout& layout, Ref source, const Node& producer) {
+    Group& group = lowered_.group;
+    const DType compute = compute_dtype(layout.type.dtype);
+    if (producer.op->name == "full") return make_constant(&group.expr, producer.attrs.get_float("value"), compute).id();
+    const auto [it, is_new] = load_of_.try_emplace(source, group.loads.size());
+    if (is_new) {
+      group.loads.push_back({layout.type.dtype, strides_over(space_, layout)});
+      lowered_.load_inputs.push_back(i);
+    }
+    return make_input(&group.expr, static_cast<std::int32_t>(it->second), compute).id();
+  }
+
+  // A load that no node stands for.
+  std::int32_t load(const Layout& layout) {
+    Group& group = lowered_.group;
+    group.loads.push_back({layout.type.dtype, strides_over(space_, layout)});
+    return make_input(&group.expr, static_cast<std::int32_t>(group.loads.size()) - 1, compute_dtype(layout.type.dtype))
+        .id();
+  }
+
+  std::int32_t constant(double number, DType dtype) {
+    return make_constant(&lowered_.group.expr, number, compute_dtype(dtype)).id();
+  }
+
+  // The value of a node that is neither an input nor a sum, from its inputs' values.
+  std::int32_t value(const Graph& graph, const Node& node, std::span<const std::int32_t> args) {
+    if (node.op->name == "full") return constant(node.attrs.get_float("value"), node.types[0].dtype);
+    if (node.op->name == "expand") return args[0];
+    std::vector<DType> dtypes;
+    for (const Ref& ref : node.inputs) dtypes.push_back(graph.type(ref).dtype);
+    const TracedFormula& traced = traced_formula(*node.op, dtypes, node.attrs);
+    std::vector<std::int32_t> placed;
+    for (const ExprNode& source : traced.expr.nodes()) {
+      if (source.prim == Prim::input) {
+        placed.push_back(args[static_cast<std::size_t>(source.index)]);
+        continue;
+      }
+      ExprNode copy = source;
+      for (std::int32_t& arg : copy.args) arg = arg < 0 ? arg : placed[static_cast<std::size_t>(arg)];
+      placed.push_back(lowered_.group.expr.add(copy));
+    }
+    return placed[static_cast<std::size_t>(traced.root)];
+  }
+
+  void output(std::int32_t value, const Layout& layout) {
+    GroupOutput output{};
+    output.dtype = layout.type.dtype;
+    output.value = value;
+    output.strides = strides_over(space_, layout);
+    lowered_.group.outputs.push_back(std::move(output));
+  }
+
+  void sum_output(const Node& sum, std::int32_t value, const Layout& layout) {
+    GroupOutput output{};
+    output.dtype = layout.type.dtype;
+    output.value = value;
+    output.combine = Combine::sum;
+    output.strides.assign(static_cast<std::size_t>(space_.rank()), 0);
+    const std::vector<int> axes = plain_axes(sum.attrs.get_ints("axes"), space_.rank());
+    const bool keepdims = sum.attrs.get_bool("keepdims");
+    int at = 0;  // axis of the result
+    for (int axis = 0; axis < space_.rank(); ++axis) {
+      if (std::binary_search(axes.begin(), axes.end(), axis)) {
+        output.reduce_mask |= 1u << axis;
+        at += keepdims;
+      } else {
+        output.strides[static_cast<std::size_t>(axis)] = layout.strides[static_cast<std::size_t>(at++)];
+      }
+    }
+    if (output.reduce_mask == 0) output.combine = Combine::none;  // a sum of a scalar
+    lowered_.group.outputs.push_back(std::move(output));
+  }
+
+  LoweredGroup take() { return std::move(lowered_); }
+
+ private:
+  Shape space_;
+  LoweredGroup lowered_;
+  std::map<Ref, std::size_t> load_of_;
+};
+
+LoweredGroup lower_body(const Graph& graph, const Node& group, std::span<const Layout> inputs,
+                        std::span<const Layout> outputs) {
+  const Graph& body = *group.bodies[0];
+  Shape space;
+  for (NodeId id = 0; id < body.size(); ++id) {
+    if (body.node(id).op->name == "input") continue;
+    const Shape before = space;
+    broadcast(before, space_of(body, body.node(id)), &space);
+  }
+  Lowering lowering(space);
+  std::map<Ref, std::int32_t> value;
+  for (std::size_t i = 0; i < body.inputs().size(); ++i) {
+    const Ref source = group.inputs[i];
+    value[{body.inputs()[i], 0}] = lowering.input(i, inputs[i], source, graph.node(source.node));
+  }
+  for (NodeId id = 0; id < body.size(); ++id) {
+    const Node& node = body.node(id);
+    if (node.op->name == "input" || node.op->name == "sum") continue;
+    std::vector<std::int32_t> args;
+    for (const Ref& ref : node.inputs) args.push_back(value.at(ref));
+    value[{id, 0}] = lowering.value(body, node, args);
+  }
+  for (std::size_t i = 0; i < body.fetches().size(); ++i) {
+    const Ref ref = body.fetches()[i].ref;
+    const Node& node = body.node(ref.node);
+    if (node.op->name == "sum") {
+      lowering.sum_output(node, value.at(node.inputs[0]), outputs[i]);
+    } else {
+      lowering.output(value.at(ref), outputs[i]);
+    }
+  }
+  return lowering.take();
+}
+
+}  // namespace
+
+bool is_groupable(const Node& node) {
+  const std::string& op = node.op->name;
+  return node.op->kind == OpKind::formula || op == "sum" || op == "expand" || op == "full" || op == "group";
+}
+
+LoweredGroup lower(const Graph& graph, const Node& node, std::span<const Layout> inputs,
+                   std::span<const Layout> outputs) {
+  PD_ASSERT(is_groupable(node), "this op is not computed by a group");
+  if (node.op->name == "group") return lower_body(graph, node, inputs, outputs);
+  Lowering lowering(space_of(graph, node));
+  std::vector<std::int32_t> args;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    args.push_back(lowering.input(i, inputs[i], node.inputs[i], graph.node(node.inputs[i].node)));
+  }
+  if (node.op->name == "sum") {
+    lowering.sum_output(node, args[0], outputs[0]);
+  } else {
+    lowering.output(lowering.value(graph, node, args), outputs[0]);
+  }
+  return lowering.take();
+}
+
+Group lower_copy(const Layout& from, const Layout& to) {
+  Lowering lowering(to.type.shape);
+  lowering.output(lowering.load(from), to);
+  return lowering.take().group;
+}
+
+Group lower_fill(double number, const Layout& to) {
+  Lowering lowering(to.type.shape);
+  lowering.output(lowering.constant(number, to.type.dtype), to);
+  return lowering.take().group;
+}
+
+}  // namespace paoding

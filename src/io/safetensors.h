@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the reader and the writer of safetensors files must agree on.
+//
+// A file is: N, the header's length, as 8 bytes little-endian; N bytes of JSON, padded with spaces; the body.
+// The header maps each tensor's name to {"dtype", "shape", "data_offsets": [begin, end]}, offsets counted from the
+// start of the body, which the tensors fill without holes. "__metadata__" maps strings to strings instead.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "paoding/tensor.h"
+
+namespace paoding::safetensors {
+
+static_assert(std::endian::native == std::endian::little, "the body is little-endian and is not converted");
+
+inline constexpr std::uint64_t kLengthBytes = 8;
+inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the limit of the reference implementation
+inline constexpr std::string_view kMetadataKey = "__metadata__";
+
+struct DTypeName {
+  std::string_view name;  // as the header spells it
+  DType dtype;
+};
+
+inline constexpr DTypeName kDTypeNames[kDTypeCount] = {
+    {"F64", DType::f64}, {"F32", DType::f32}, {"F16", DType::f16}, {"BF16", DType::bf16},
+    {"I64", DType::i64}, {"I32", DType::i32}, {"U8", DType::u8},   {"BOOL", DType::boolean},
+};
+
+std::string_view dtype_name(DType dtype);
+
+/// `text` made safe for an error message: control characters and broken UTF-8 escaped, long text cut.
+std::string shown(std::string_view text);
+
+/// Error (file) when `text` is not UTF-8. Reading needs it too: simdjson checks the JSON, but lets escapes of lone
+/// surrogates (\udc00) through, which are not text. `what` names the text in the message.
+void check_text(std::string_view file, std::string_view what, std::string_view text);
+
+/// The index of the first byte of a bool tensor that is neither 0 nor 1; -1 when there is none or it is no bool.
+std::int64_t first_bad_bool(const Tensor& tensor);
+
+}  // namespace paoding::safetensors

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// The explicit list of op families.
+#include "ops/families.h"
+
+namespace paoding {
+
+void register_built_in_ops() {
+  register_elementwise_ops();
+  register_shape_ops();
+  register_reduction_ops();
+  register_matmul();
+  register_scan();
+  register_recurrent_ops();
+  register_group();
+}
+
+}  // namespace paoding

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// The families of ops; each registers its blocks. all_ops.cpp calls them all: an explicit list, so that a static
+// library loses none.
+#pragma once
+
+namespace paoding {
+
+void register_elementwise_ops();
+void register_shape_ops();
+void register_reduction_ops();
+void register_matmul();
+void register_scan();
+void register_recurrent_ops();
+void register_group();
+
+}  // namespace paoding

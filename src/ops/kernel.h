@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernel ops: an ordered table of implementations per device. The first that accepts wins; every refusal says why
+// (PAODING_EXPLAIN=1 prints it). Everything is decided when a kernel is prepared; run() only runs.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/layout.h"
+#include "paoding/op.h"
+
+namespace paoding {
+
+/// One application of a kernel op with its operands' layouts.
+struct KernelCall {
+  const OpDef* op = nullptr;
+  Attrs attrs;
+  std::vector<Layout> inputs;
+  std::vector<Layout> outputs;
+  std::vector<std::int64_t> alignments;  // bytes to which every operand's address is known to be aligned
+  bool allow_tf32 = false;               // f32 products may round their operands to TF32
+};
+
+/// What a kernel gets when it runs.
+struct KernelRun {
+  void* const* operands;  // inputs, then outputs
+  void* scratch;          // scratch_bytes() of the device's memory
+  void* stream;           // CUstream on a GPU
+};
+
+/// A kernel for fixed layouts.
+class PreparedKernel {
+ public:
+  virtual ~PreparedKernel() = default;
+  virtual std::int64_t scratch_bytes() const { return 0; }
+  virtual void run(const KernelRun& run) const = 0;
+};
+
+struct KernelImplementation {
+  std::string name;  // "onednn", "cublaslt"
+  DeviceKind device;
+  /// Why this one cannot do the call; empty when it can.
+  std::function<std::string(const KernelCall&)> refusal;
+  std::function<std::unique_ptr<PreparedKernel>(const KernelCall&, const Device&)> prepare;
+};
+
+/// Appends to the table of the op.
+void register_kernel(std::string op, KernelImplementation implementation);
+/// The first implementation that accepts; nullptr when none does. `refusals` gets a line per refusal.
+const KernelImplementation* choose_kernel(const KernelCall& call, DeviceKind device,
+                                          std::vector<std::string>* refusals);
+
+}  // namespace paoding

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// matmul on the GPU: cuBLASLt, prepared when the program is compiled.
+#include <algorithm>
+
+#include "base/check.h"
+#include "gpu/cublaslt.h"
+#include "ops/all_kernels.h"
+#include "ops/matmul/matmul_shape.h"
+
+namespace paoding {
+namespace {
+
+constexpr std::size_t kWorkspaceLimit = std::size_t{32} << 20;  // what cuBLAS itself takes on Hopper
+
+std::string cublaslt_refusal(const KernelCall& call) {
+  const MatmulShape shape(call);
+  if (shape.is_empty()) return "an extent is 0";
+  if (shape.batch.size() > 1) return "the batch axes do not merge into one";
+  std::int64_t ld;
+  bool is_transposed;
+  if (!blas_layout(shape.a, shape.m, shape.k, &ld, &is_transposed)) return "a has neither rows nor columns contiguous";
+  if (!blas_layout(shape.b, shape.k, shape.n, &ld, &is_transposed)) return "b has neither rows nor columns contiguous";
+  if (!blas_layout(shape.c, shape.m, shape.n, &ld, &is_transposed) || is_transposed) {
+    return "the result's rows are not contiguous";
+  }
+  return "";
+}
+
+class CublasLtMatmul : public PreparedKernel {
+ public:
+  CublasLtMatmul(const KernelCall& call, const Device& device) {
+    const MatmulShape shape(call);
+    gpu::MatmulSpec spec;
+    spec.a_dtype = spec.b_dtype = spec.c_dtype = shape.dtype;
+    spec.precision = shape.dtype == DType::f64                        ? gpu::MatmulPrecision::f64
+                     : shape.dtype == DType::f32 && call.allow_tf32 ? gpu::MatmulPrecision::tf32
+                                                                    : gpu::MatmulPrecision::f32;
+    spec.m = shape.m;
+    spec.n = shape.n;
+    spec.k = shape.k;
+    bool c_is_transposed = false;
+    blas_layout(shape.a, shape.m, shape.k, &spec.lda, &spec.transpose_a);
+    blas_layout(shape.b, shape.k, shape.n, &spec.ldb, &spec.transpose_b);
+    blas_layout(shape.c, shape.m, shape.n, &spec.ldc, &c_is_transposed);
+    if (!shape.batch.empty()) {
+      spec.batch = shape.batch[0];
+      spec.stride_a = shape.a.batch_strides[0];
+      spec.stride_b = shape.b.batch_strides[0];
+      spec.stride_c = shape.c.batch_strides[0];
+    }
+    const auto alignment = [&](std::size_t i) { return static_cast<int>(std::min<std::int64_t>(call.alignments[i], 256)); };
+    spec.align_a = alignment(0);
+    spec.align_b = alignment(1);
+    spec.align_c = alignment(2);
+    product_ = gpu::Matmul(gpu::GpuDevice::get(device.index), spec, kWorkspaceLimit);
+  }
+
+  std::int64_t scratch_bytes() const override { return static_cast<std::int64_t>(product_.workspace_bytes()); }
+
+  void run(const KernelRun& run) const override {
+    product_.run(static_cast<CUstream>(run.stream), run.operands[0], run.operands[1], run.operands[2], run.operands[2],
+                 run.scratch);
+  }
+
+ private:
+  gpu::Matmul product_;
+};
+
+// A product over no elements is zero.
+class EmptyMatmul : public PreparedKernel {
+ public:
+  explicit EmptyMatmul(const KernelCall& call) : bytes_(static_cast<std::size_t>(size_bytes(call.outputs[0].type))) {}
+
+  void run(const KernelRun& run) const override {
+    if (bytes_ == 0) return;
+    const auto address = reinterpret_cast<CUdeviceptr>(run.operands[2]);
+    PD_CUDA(gpu::required_driver().cuMemsetD8Async(address, 0, bytes_, static_cast<CUstream>(run.stream)));
+  }
+
+ private:
+  std::size_t bytes_;
+};
+
+}  // namespace
+
+void register_matmul_gpu() {
+  register_kernel("matmul", {"cublaslt", DeviceKind::cuda, cublaslt_refusal, [](const KernelCall& call, const Device& device) {
+                               return std::make_unique<CublasLtMatmul>(call, device);
+                             }});
+  register_kernel("matmul", {"zero", DeviceKind::cuda,
+                             [](const KernelCall& call) -> std::string {
+                               if (!MatmulShape(call).is_empty()) return "no extent is 0";
+                               return call.outputs[0].is_dense() ? "" : "the result is not dense";
+                             },
+                             [](const KernelCall& call, const Device&) { return std::make_unique<EmptyMatmul>(call); }});
+}
+
+}  // namespace paoding

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// scan: recurrence over time as one node with the step as its body.
+#include "ops/scan/scan.h"
+
+#include "base/check.h"
+#include "ops/families.h"
+#include "paoding/ops.h"
+
+namespace paoding {
+namespace {
+
+constexpr std::int64_t kMaxSteps = std::int64_t{1} << 24;
+
+std::vector<Type> infer_scan(const OpCall& call) {
+  if (call.bodies.size() != 1) call.fail(ErrorKind::argument, "needs one body");
+  const Graph& body = *call.bodies[0];
+  const std::int64_t carries = call.attrs.get_int("carries"), sequences = call.attrs.get_int("sequences");
+  const std::int64_t length = call.attrs.get_int("length");
+  const auto inputs = static_cast<std::int64_t>(call.inputs.size());
+  if (carries < 0 || sequences < 0 || carries > inputs || sequences > inputs - carries) {
+    call.fail(ErrorKind::argument, fmt::format("has {} inputs, but carries = {} and sequences = {}", inputs, carries,
+                                               sequences));
+  }
+  if (length < 0 || length > kMaxSteps) {
+    call.fail(ErrorKind::argument, fmt::format("length {} is not between 0 and {}", length, kMaxSteps));
+  }
+  if (static_cast<std::int64_t>(body.inputs().size()) != inputs) {
+    call.fail(ErrorKind::argument, fmt::format("has {} inputs, but its body has {}", inputs, body.inputs().size()));
+  }
+  if (!body.parameters().empty()) call.fail(ErrorKind::argument, "its body declares a parameter; declare it outside");
+  for (std::int64_t i = 0; i < inputs; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    Type expected = call.inputs[at];
+    if (i >= carries && i < carries + sequences) {
+      if (expected.shape.rank() == 0 || expected.shape[0] != length) {
+        call.fail(ErrorKind::shape, fmt::format("sequence {} has shape {}; its first extent must be the length {}",
+                                                i - carries, to_string(expected.shape), length));
+      }
+      expected.shape = expected.shape.with_removed(0);
+    }
+    const Type& actual = body.type({body.inputs()[at], 0});
+    if (!(actual == expected)) {
+      call.fail(ErrorKind::shape, fmt::format("input {} of the body is {}, but gets {}", i, to_string(actual),
+                                              to_string(expected)));
+    }
+  }
+  if (static_cast<std::int64_t>(body.fetches().size()) < carries) {
+    call.fail(ErrorKind::argument,
+              fmt::format("its body fetches {} values, fewer than its {} carries", body.fetches().size(), carries));
+  }
+  std::vector<Type> types;
+  for (std::size_t i = 0; i < body.fetches().size(); ++i) {
+    Type type = body.type(body.fetches()[i].ref);
+    if (static_cast<std::int64_t>(i) < carries) {
+      if (!(type == call.inputs[i])) {
+        call.fail(ErrorKind::shape, fmt::format("carry {} starts as {}, but a step makes it {}", i,
+                                                to_string(call.inputs[i]), to_string(type)));
+      }
+    } else {
+      type.shape = type.shape.with_inserted(0, length);
+    }
+    types.push_back(type);
+  }
+  if (types.empty()) call.fail(ErrorKind::argument, "its body fetches nothing");
+  return types;
+}
+
+}  // namespace
+
+ScanView::ScanView(const Node& scan_node)
+    : node(scan_node),
+      body(*scan_node.bodies[0]),
+      carries(static_cast<int>(scan_node.attrs.get_int("carries"))),
+      sequences(static_cast<int>(scan_node.attrs.get_int("sequences"))),
+      constants(static_cast<int>(scan_node.inputs.size()) - carries - sequences),
+      outputs(static_cast<int>(body.fetches().size()) - carries),
+      length(scan_node.attrs.get_int("length")),
+      is_reverse(scan_node.attrs.get_bool("reverse")) {}
+
+Values add_scan(Graph& graph, const Values& carries, const Values& sequences, const Values& constants,
+                std::int64_t length, bool is_reverse, std::shared_ptr<Graph> body) {
+  Values inputs = carries;
+  inputs.insert(inputs.end(), sequences.begin(), sequences.end());
+  inputs.insert(inputs.end(), constants.begin(), constants.end());
+  const Attrs attrs{{"carries", static_cast<std::int64_t>(carries.size())},
+                    {"sequences", static_cast<std::int64_t>(sequences.size())},
+                    {"length", length},
+                    {"reverse", is_reverse}};
+  return call(*find_op("scan"), inputs, attrs, {std::move(body)}, &graph);
+}
+
+Ref add_scan_output(Graph& graph, NodeId scan, Ref body_value, std::string_view name) {
+  Node& node = graph.mutable_node(scan);
+  const ScanView view(node);
+  for (int i = 0; i < view.outputs; ++i) {
+    if (view.body.fetches()[static_cast<std::size_t>(view.carries + i)].ref == body_value) {
+      return {scan, static_cast<std::int32_t>(view.carries + i)};
+    }
+  }
+  std::string unique = fmt::format("{}{}", name, view.outputs);
+  view.body.fetch(unique, view.body.value(body_value));
+  Type type = view.body.type(body_value);
+  type.shape = type.shape.with_inserted(0, view.length);
+  node.types.push_back(type);
+  return {scan, static_cast<std::int32_t>(node.types.size()) - 1};
+}
+
+void register_scan() {
+  register_op({
+      .name = "scan",
+      .summary = "runs its body for every element of its sequences, carrying values from step to step",
+      .kind = OpKind::structural,
+      .inputs = {"values..."},
+      .attrs = {{.name = "carries", .example = std::int64_t{0}, .required = true, .doc = "how many inputs are carried"},
+                {.name = "sequences", .example = std::int64_t{0}, .required = true, .doc = "how many are sequences"},
+                {.name = "length", .example = std::int64_t{0}, .required = true, .doc = "steps"},
+                {.name = "reverse", .example = false, .doc = "from the last step to the first"}},
+      .infer = infer_scan,
+      .gradient = scan_gradient,
+  });
+}
+
+// Inside the step of another scan, sequences may be values of any enclosing graph: the scan belongs to the innermost.
+static Graph& innermost(const Values& initial, const Values& sequences) {
+  Graph* deepest = nullptr;
+  int deepest_level = -1;
+  for (const Values* list : {&initial, &sequences}) {
+    for (const Value& value : *list) {
+      if (!value.valid()) fail(ErrorKind::argument, "scan: an initial value or sequence is a Value without a node");
+      int level = 0;
+      for (const Graph* graph = &value.graph(); graph->parent != nullptr; graph = graph->parent) ++level;
+      if (level > deepest_level) deepest_level = level, deepest = &value.graph();
+    }
+  }
+  return *deepest;
+}
+
+static StepResult run_body(Graph& body, const Values& initial, const Values& sequences,
+                           const std::function<StepResult(const Values&, const Values&)>& make) {
+  Values carries, elements;
+  for (std::size_t i = 0; i < initial.size(); ++i) {
+    carries.push_back(body.input(fmt::format("carry{}", i), initial[i].dtype(), initial[i].shape()));
+  }
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    elements.push_back(
+        body.input(fmt::format("element{}", i), sequences[i].dtype(), sequences[i].shape().with_removed(0)));
+  }
+  StepResult result = make(carries, elements);
+  // A result may be a value of the enclosing graph that the step passes through.
+  for (auto* list : {&result.carries, &result.outputs}) {
+    for (Value& value : *list) value = body.capture(value);
+  }
+  return result;
+}
+
+StepResult scan(const Values& initial, const Values& sequences,
+                const std::function<StepResult(const Values&, const Values&)>& make, bool reverse) {
+  if (sequences.empty()) fail(ErrorKind::shape, "scan: needs at least one sequence to know its length");
+  Graph& graph = innermost(initial, sequences);
+  const std::string in = graph.scope.empty() ? "" : fmt::format(" (in {})", graph.scope.str());
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    const Shape &shape = sequences[i].shape(), &first = sequences[0].shape();
+    if (shape.rank() == 0 || shape[0] != first[0]) {
+      fail(ErrorKind::shape, "scan: sequence {} has shape {}, sequence 0 has {}; their first extents must be equal{}", i,
+           to_string(shape), to_string(first), in);
+    }
+  }
+  const std::int64_t length = sequences[0].shape()[0];
+  auto body = std::make_shared<Graph>();
+  body->parent = &graph;
+  body->scope = graph.scope;
+  const StepResult made = run_body(*body, initial, sequences, make);
+  body->parent = nullptr;
+  if (made.carries.size() != initial.size()) {
+    fail(ErrorKind::argument, "scan: starts with {} carries, but a step returns {}{}", initial.size(),
+         made.carries.size(), in);
+  }
+  for (std::size_t i = 0; i < made.carries.size(); ++i) body->fetch(fmt::format("next{}", i), made.carries[i]);
+  for (std::size_t i = 0; i < made.outputs.size(); ++i) body->fetch(fmt::format("out{}", i), made.outputs[i]);
+  const Values outputs = add_scan(graph, initial, sequences, body->captured(), length, reverse, body);
+  const auto middle = outputs.begin() + static_cast<std::ptrdiff_t>(initial.size());
+  return {Values(outputs.begin(), middle), Values(middle, outputs.end())};
+}
+
+}  // namespace paoding

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// What no fetch needs goes: nodes, and in loops the stacked values nobody reads, the carries that influence nothing
+// kept, and what then is fed in for nothing. Inputs and parameters of the top graph stay: users feed and store them.
+//
+//   before:  %3, %4, %5 = scan(%h0, %k0, %xs, %w)   # carries h and k, stacks h; k only counts
+//            fetch %5
+//   after:   %3, %4 = scan(%h0, %xs, %w)            # carries h, stacks h
+//            fetch %4
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "paoding/op.h"
+#include "passes/pass.h"
+#include "passes/scan_parts.h"
+
+namespace paoding {
+namespace {
+
+void drop_in(Graph& graph);
+NodeId trim_scan(Graph& graph, NodeId scan, std::set<Ref> read, std::map<Ref, Ref>* replaced);
+
+class ScanTrimmer {
+ public:
+  /// `read`: the outputs of the scan that anybody reads.
+  ScanTrimmer(Graph& graph, NodeId scan, const std::set<Ref>& read) : parts_(graph, scan), read_(read) { mark(); }
+
+  bool has_unused() const {
+    const auto is_unread = [&](const auto& argument) { return !needed_.contains(argument.input); };
+    return std::any_of(parts_.sequences.begin(), parts_.sequences.end(), is_unread) ||
+           std::any_of(parts_.constants.begin(), parts_.constants.end(), is_unread) ||
+           std::any_of(parts_.carries.begin(), parts_.carries.end(), [&](const auto& c) { return !is_kept(c); }) ||
+           std::any_of(parts_.outputs.begin(), parts_.outputs.end(), [&](const auto& o) { return !is_kept(o); });
+  }
+
+  /// What of the scan's inputs matters to what is read.
+  std::vector<Ref> inputs() const {
+    std::vector<Ref> refs;
+    for (const auto& carry : parts_.carries) {
+      if (is_kept(carry)) refs.push_back(carry.initial);
+    }
+    for (const auto* list : {&parts_.sequences, &parts_.constants}) {
+      for (const auto& argument : *list) {
+        if (needed_.contains(argument.input)) refs.push_back(argument.outer);
+      }
+    }
+    return refs;
+  }
+
+  NodeId trim(std::map<Ref, Ref>* replaced) {
+    trim_inner_scans();
+    std::erase_if(parts_.outputs, [&](const auto& output) { return !is_kept(output); });
+    std::erase_if(parts_.carries, [&](const auto& carry) { return !is_kept(carry); });
+    return parts_.rebuild(replaced);
+  }
+
+ private:
+  bool is_kept(const ScanParts::Output& output) const { return read_.contains(output.stacked); }
+  bool is_kept(const ScanParts::Carry& carry) const {
+    return read_.contains(carry.last) || needed_.contains(carry.input);
+  }
+
+  std::set<Ref> read_of(NodeId id) const {
+    return {needed_.lower_bound({id, 0}), needed_.lower_bound({id + 1, 0})};
+  }
+
+  // Everything in the body that what is read needs; a carry whose value is needed needs its next value. A scan in the
+  // body needs no more than its outputs that are read do: a carry that goes round through both must not keep itself.
+  void mark() {
+    std::vector<Ref> open;
+    const auto need = [&](Ref ref) {
+      if (needed_.insert(ref).second) open.push_back(ref);
+    };
+    std::map<Ref, Ref> next_of;  // by the carry's input
+    for (const auto& carry : parts_.carries) {
+      next_of[carry.input] = carry.next;
+      if (read_.contains(carry.last)) need(carry.next);
+    }
+    for (const auto& output : parts_.outputs) {
+      if (is_kept(output)) need(output.value);
+    }
+    while (!open.empty()) {
+      const Ref ref = open.back();
+      open.pop_back();
+      if (const auto it = next_of.find(ref); it != next_of.end()) need(it->second);
+      const Node& node = parts_.body.node(ref.node);
+      const bool is_scan = node.op->name == "scan";
+      const std::vector<Ref> inputs =
+          is_scan ? ScanTrimmer(parts_.body, ref.node, read_of(ref.node)).inputs() : node.inputs;
+      for (const Ref& input : inputs) need(input);
+    }
+  }
+
+  // They may read what is about to go.
+  void trim_inner_scans() {
+    std::map<Ref, Ref> moved;
+    for (NodeId id = parts_.body.size() - 1; id >= 0; --id) {
+      if (parts_.body.node(id).op->name != "scan") continue;
+      if (const std::set<Ref> read = read_of(id); !read.empty()) trim_scan(parts_.body, id, read, &moved);
+    }
+    parts_.body.replace(moved);
+    const auto follow = [&](Ref* ref) {
+      for (auto it = moved.find(*ref); it != moved.end(); it = moved.find(*ref)) *ref = it->second;
+    };
+    for (auto& carry : parts_.carries) follow(&carry.next);
+    for (auto& output : parts_.outputs) follow(&output.value);
+  }
+
+  ScanParts parts_;
+  std::set<Ref> read_;
+  std::set<Ref> needed_;  // inside
+};
+
+// Trims a scan of which `read` outputs are read, then its body, then what the smaller body no longer needs. Returns
+// the node that stands for it.
+NodeId trim_scan(Graph& graph, NodeId scan, std::set<Ref> read, std::map<Ref, Ref>* replaced) {
+  while (true) {
+    ScanTrimmer trimmer(graph, scan, read);
+    if (trimmer.has_unused()) {
+      std::map<Ref, Ref> moved;
+      scan = trimmer.trim(&moved);
+      std::set<Ref> now_read;
+      for (const auto& [from, to] : moved) {
+        if (read.contains(from)) now_read.insert(to);
+      }
+      replaced->insert(moved.begin(), moved.end());
+      read = std::move(now_read);
+    }
+    drop_in(*graph.node(scan).bodies[0]);
+    if (!ScanTrimmer(graph, scan, read).has_unused()) return scan;
+  }
+}
+
+void drop_in(Graph& graph) {
+  std::set<Ref> read;
+  for (const Graph::Fetch& fetch : graph.fetches()) read.insert(fetch.ref);
+  std::map<Ref, Ref> replaced;
+  const NodeId size = graph.size();
+  for (NodeId id = size - 1; id >= 0; --id) {
+    std::set<Ref> mine;
+    for (std::int32_t k = 0; k < static_cast<std::int32_t>(graph.node(id).types.size()); ++k) {
+      if (read.contains({id, k})) mine.insert({id, k});
+    }
+    if (mine.empty()) continue;
+    const NodeId now = graph.node(id).op->name == "scan" ? trim_scan(graph, id, mine, &replaced) : id;
+    for (const Ref& ref : graph.node(now).inputs) read.insert(ref);
+  }
+  graph.replace(replaced);
+  graph.compact();
+}
+
+}  // namespace
+
+void drop_unused(Graph& graph, PassNotes&) { drop_in(graph); }
+
+}  // namespace paoding

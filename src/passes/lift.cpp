@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "passes/lift.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "paoding/ops.h"
+
+namespace paoding {
+namespace {
+
+// An elementwise op over time: lifted inputs of lower rank get axes of extent 1 behind the time axis, so that what
+// was aligned at the last axis still is.
+Values lift_formula(const Node& node, const std::vector<Lifted>& inputs) {
+  const int rank = node.types[0].shape.rank() + 1;
+  Values aligned;
+  for (const Lifted& input : inputs) {
+    const Shape& shape = input.value.shape();
+    if (!input.has_time || shape.rank() == rank) {
+      aligned.push_back(input.value);
+      continue;
+    }
+    std::vector<std::int64_t> dims(shape.begin(), shape.end());
+    dims.insert(dims.begin() + 1, static_cast<std::size_t>(rank - shape.rank()), 1);
+    aligned.push_back(reshape(input.value, dims));
+  }
+  return call(*node.op, aligned, node.attrs);
+}
+
+}  // namespace
+
+std::optional<std::vector<Lifted>> lift_node(Graph& graph, const Node& node, const std::vector<Lifted>& inputs,
+                                             std::int64_t length, std::string* why_not) {
+  const Name saved_scope = graph.scope, saved_origin = graph.origin;
+  graph.scope = node.scope;
+  graph.origin = node.origin;
+  const bool has_time = std::any_of(inputs.begin(), inputs.end(), [](const Lifted& l) { return l.has_time; });
+  Values made;
+  if (!node.bodies.empty()) {
+    *why_not = node.op->name + " has a body";
+  } else if (!has_time) {
+    Values values;
+    for (const Lifted& input : inputs) values.push_back(input.value);
+    made = call(*node.op, values, node.attrs, {}, &graph);
+  } else if (node.op->kind == OpKind::formula) {
+    made = lift_formula(node, inputs);
+  } else if (node.op->lift) {
+    LiftCall lift{node, {}, {}, length};
+    for (const Lifted& input : inputs) {
+      lift.inputs.push_back(input.value);
+      lift.lifted.push_back(input.has_time);
+    }
+    made = node.op->lift(lift);
+  }
+  graph.scope = saved_scope;
+  graph.origin = saved_origin;
+  if (made.empty()) {
+    if (why_not->empty()) *why_not = node.op->name + " has no rule for all steps at once";
+    return std::nullopt;
+  }
+  std::vector<Lifted> results;
+  for (const Value& value : made) results.push_back({value, has_time});
+  return results;
+}
+
+}  // namespace paoding

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// A sum of products over time becomes one product with time in its inner extent: the weight gradient of a recurrence
+// is then one large matmul. A batched product with one matrix for all of the batch becomes one product as well.
+//
+//   before:  %2 = matmul(%0, %1, transpose_a = true)   # [T, B, K], [T, B, N]: [T, K, N]
+//            %3 = sum(%2, axes = [0])
+//   after:   %4 = reshape(%0, shape = [T * B, K])
+//            %5 = reshape(%1, shape = [T * B, N])
+//            %3 = matmul(%4, %5, transpose_a = true)   # [K, N]
+#include <fmt/format.h>
+
+#include "ops/axes.h"
+#include "paoding/op.h"
+#include "paoding/ops.h"
+#include "passes/pass.h"
+#include "passes/rewriter.h"
+
+namespace paoding {
+namespace {
+
+class ProductMerger {
+ public:
+  ProductMerger(Graph& graph, PassNotes& notes) : graph_(graph), notes_(notes), rewriter_(graph) {}
+
+  void run() {
+    for (NodeId id = 0; id < rewriter_.first_new; ++id) {
+      const Node& node = rewriter_.enter(id);
+      Value merged;
+      if (node.op->name == "sum") merged = merge_sum(node);
+      if (node.op->name == "matmul") merged = merge_shared(node);
+      if (merged.valid()) rewriter_.replace({id, 0}, merged.ref());
+    }
+    rewriter_.finish();
+  }
+
+ private:
+  const Node& node_of(const Value& value) const { return graph_.node(value.ref().node); }
+
+  // The matrices of a value [.., R, C], one under the other: [prod(..) * R, C].
+  Value stacked(const Value& value) {
+    const Shape& shape = value.shape();
+    const std::int64_t columns = shape[shape.rank() - 1];
+    std::int64_t rows = 1;  // by hand: -1 cannot be computed when there are no columns
+    for (int axis = 0; axis + 1 < shape.rank(); ++axis) rows *= shape[axis];
+    return reshape(value, Shape{rows, columns});
+  }
+
+  Value merge_sum(const Node& sum) {
+    const Node& product = graph_.node(sum.inputs[0].node);
+    if (product.op->name != "matmul") return {};
+    const int batch_axes = product.types[0].shape.rank() - 2;
+    const std::vector<int> axes = plain_axes(sum.attrs.get_ints("axes"), batch_axes + 2);
+    if (batch_axes == 0 || axes[0] != 0) return {};
+    const auto decline = [&](std::string_view why) {
+      notes_.add(fmt::format("sum over axes of {} {} kept: {}", product.label(), to_string(product.types[0]), why));
+      return Value();
+    };
+    if (static_cast<int>(axes.size()) != batch_axes || axes.back() != batch_axes - 1) {
+      return decline("it is not over exactly the batch axes");
+    }
+    if (rewriter_.uses(sum.inputs[0].node) > 1) return decline("the product is read elsewhere too");
+    const Value a = graph_.value(product.inputs[0]), b = graph_.value(product.inputs[1]);
+    if (!product.attrs.get_bool("transpose_a") || product.attrs.get_bool("transpose_b")) {
+      return decline("the summed extent is not next to the batch axes in both operands");
+    }
+    for (int axis = 0; axis < batch_axes; ++axis) {
+      if (a.shape().rank() != b.shape().rank() || a.shape()[axis] != b.shape()[axis]) {
+        return decline("an operand broadcasts over the batch");
+      }
+    }
+    return reshape(matmul(stacked(a), stacked(b), true, false), sum.types[0].shape);
+  }
+
+  // The one matrix that `value` [.., R, C] repeats; invalid when it holds several.
+  Value repeated_matrix(const Value& value) {
+    const auto single = [&](const Value& v) {
+      const Shape& shape = v.shape();
+      for (int axis = 0; axis + 2 < shape.rank(); ++axis) {
+        if (shape[axis] != 1) return Value();
+      }
+      return reshape(v, Shape{shape[shape.rank() - 2], shape[shape.rank() - 1]});
+    };
+    if (node_of(value).op->name != "expand") return single(value);
+    const Value source = graph_.value(node_of(value).inputs[0]);
+    const int from = source.shape().rank(), to = value.shape().rank();
+    if (from < 2 || source.shape()[from - 1] != value.shape()[to - 1] ||
+        source.shape()[from - 2] != value.shape()[to - 2]) {
+      return {};
+    }
+    return single(source);
+  }
+
+  Value merge_shared(const Node& product) {
+    const Value a = graph_.value(product.inputs[0]), b = graph_.value(product.inputs[1]);
+    const Shape& result = product.types[0].shape;
+    if (a.shape().rank() < 3 || a.shape().rank() != result.rank()) return {};
+    for (int axis = 0; axis + 2 < result.rank(); ++axis) {
+      if (a.shape()[axis] != result[axis]) return {};  // the batch is b's
+    }
+    const Value matrix = repeated_matrix(b);
+    if (!matrix.valid()) return {};
+    if (product.attrs.get_bool("transpose_a")) {
+      notes_.add(fmt::format("{} {} with one matrix for its batch kept batched: its first operand is transposed",
+                             product.label(), to_string(product.types[0])));
+      return {};
+    }
+    return reshape(matmul(stacked(a), matrix, false, product.attrs.get_bool("transpose_b")), result);
+  }
+
+  Graph& graph_;
+  PassNotes& notes_;
+  Rewriter rewriter_;
+};
+
+}  // namespace
+
+void merge_products(Graph& graph, PassNotes& notes) {
+  for_each_graph(graph, [&](Graph& g) { ProductMerger(g, notes).run(); });
+}
+
+}  // namespace paoding

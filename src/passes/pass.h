@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a pass is, and the order in which they run.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "paoding/graph.h"
+
+namespace paoding {
+
+/// How one pass went, for `paoding dump` and PAODING_EXPLAIN=1.
+struct PassRecord {
+  std::string name;
+  double milliseconds = 0;
+  NodeId nodes_before = 0;
+  NodeId nodes_after = 0;
+  std::vector<std::string> notes = {};  // what it did and what it declined, with the reason
+};
+
+struct PassOptions {
+  std::vector<std::string> disabled;  // names of passes to skip; Error (argument) on an unknown one
+  bool verify = true;                 // check the IR after every pass
+  /// Called after each pass that ran; `dump --after` prints the graph here.
+  std::function<void(const std::string& pass, const Graph& graph)> after = {};
+};
+
+/// What a pass gets besides the graph: where to note what it did or why it declined.
+class PassNotes {
+ public:
+  void add(std::string note) { notes_.push_back(std::move(note)); }
+  std::vector<std::string>& list() { return notes_; }
+
+ private:
+  std::vector<std::string> notes_;
+};
+
+/// One pass: rewrites `graph` and the bodies in it; leaves it compacted and legal.
+struct Pass {
+  const char* name;
+  const char* reason;  // one line: why it runs, and why here
+  void (*run)(Graph& graph, PassNotes& notes);
+};
+
+/// Every pass in the order it runs (pipeline.cpp: the compiler's table of contents). A pass may appear twice.
+const std::vector<Pass>& pipeline();
+
+/// Runs the pipeline. Error (argument) when `options.disabled` names no pass.
+std::vector<PassRecord> run_passes(Graph& graph, const PassOptions& options);
+
+// ---- the passes, one file each ----
+
+void merge_duplicates(Graph& graph, PassNotes& notes);
+void simplify_views(Graph& graph, PassNotes& notes);
+void split_products(Graph& graph, PassNotes& notes);
+void sum_gradients(Graph& graph, PassNotes& notes);
+void push_slices(Graph& graph, PassNotes& notes);
+void hoist_products(Graph& graph, PassNotes& notes);
+void sum_over_time(Graph& graph, PassNotes& notes);
+void sink_products(Graph& graph, PassNotes& notes);
+void merge_products(Graph& graph, PassNotes& notes);
+void drop_unused(Graph& graph, PassNotes& notes);
+void fuse_groups(Graph& graph, PassNotes& notes);
+
+/// Calls `rewrite` on every body in `graph`, innermost first, then on `graph`.
+void for_each_graph(Graph& graph, const std::function<void(Graph&)>& rewrite);
+
+}  // namespace paoding

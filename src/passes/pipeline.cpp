@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// The compiler's table of contents: which passes run, in which order, and why.
+#include <algorithm>
+#include <chrono>
+
+#include "base/check.h"
+#include "graph/verify.h"
+#include "paoding/op.h"
+#include "passes/pass.h"
+
+namespace paoding {
+
+namespace {
+// What is listed so that it can be switched off, but is done elsewhere.
+void leave_alone(Graph&, PassNotes&) {}
+}  // namespace
+
+const std::vector<Pass>& pipeline() {
+  static const std::vector<Pass> passes = {
+      {"merge_duplicates", "equal nodes become one, so that later passes see one of each", merge_duplicates},
+      {"simplify_views", "reshapes, slices and sums of each other become one, or nothing", simplify_views},
+      {"split_products", "a product of a concatenation becomes a sum of products, so that only the part that depends "
+                         "on the carried state stays in a loop", split_products},
+      {"sum_gradients", "sums of padded slices become one concatenation: gradients are written where they belong",
+       sum_gradients},
+      {"push_slices", "slices move up through elementwise ops, so that gates share one iteration space", push_slices},
+      {"hoist_products", "products that do not depend on the carried state leave the loop as one large product",
+       hoist_products},
+      {"sum_over_time", "sums carried through a loop become sums of stacked values after it", sum_over_time},
+      {"sink_products", "products that only feed stacked results move behind the loop as one large product",
+       sink_products},
+      {"merge_products", "a sum of products over time becomes one product with time in its inner extent",
+       merge_products},
+      {"merge_duplicates", "hoisting and sinking made equal nodes", merge_duplicates},
+      {"simplify_views", "and views of views", simplify_views},
+      {"drop_unused", "what no fetch needs goes, also inside loops, before fusion could pull it in", drop_unused},
+      {"fuse_groups", "elementwise ops and reductions that share an iteration space become one kernel", fuse_groups},
+      {"alias_views", "views cost nothing and parts are written where they belong; the planner does it", leave_alone},
+  };
+  return passes;
+}
+
+std::vector<PassRecord> run_passes(Graph& graph, const PassOptions& options) {
+  for (const std::string& name : options.disabled) {
+    const auto& all = pipeline();
+    if (std::none_of(all.begin(), all.end(), [&](const Pass& pass) { return pass.name == name; })) {
+      std::vector<std::string> names;
+      for (const Pass& pass : all) {
+        if (std::find(names.begin(), names.end(), pass.name) == names.end()) names.push_back(pass.name);
+      }
+      fail(ErrorKind::argument, "there is no pass named '{}'; there are: {}", name, fmt::join(names, ", "));
+    }
+  }
+  std::vector<PassRecord> records;
+  for (const Pass& pass : pipeline()) {
+    if (std::find(options.disabled.begin(), options.disabled.end(), pass.name) != options.disabled.end()) continue;
+    PassRecord record{.name = pass.name, .nodes_before = graph.size()};
+    PassNotes notes;
+    const auto start = std::chrono::steady_clock::now();
+    pass.run(graph, notes);
+    record.milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    record.nodes_after = graph.size();
+    record.notes = std::move(notes.list());
+    if (options.verify) verify(graph, pass.name);
+    if (options.after) options.after(pass.name, graph);
+    records.push_back(std::move(record));
+  }
+  return records;
+}
+
+void for_each_graph(Graph& graph, const std::function<void(Graph&)>& rewrite) {
+  for (NodeId id = 0; id < graph.size(); ++id) {
+    for (const auto& body : graph.node(id).bodies) {
+      if (graph.node(id).op->name != "group") for_each_graph(*body, rewrite);
+    }
+  }
+  rewrite(graph);
+}
+
+}  // namespace paoding

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// What passes that replace values by values share: nodes are visited in order, each sees its inputs as already
+// rewritten, and what replaces a value is appended; finish() puts the uses and the order right.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "paoding/graph.h"
+
+namespace paoding {
+
+class Rewriter {
+ public:
+  explicit Rewriter(Graph& graph)
+      : graph(graph), first_new(graph.size()), scope_(graph.scope), origin_(graph.origin),
+        uses_(static_cast<std::size_t>(graph.size()), 0) {
+    for (NodeId id = 0; id < first_new; ++id) {
+      for (const Ref& ref : graph.node(id).inputs) ++uses_[static_cast<std::size_t>(ref.node)];
+    }
+    for (const Graph::Fetch& fetch : graph.fetches()) ++uses_[static_cast<std::size_t>(fetch.ref.node)];
+  }
+  Rewriter(const Rewriter&) = delete;
+  Rewriter& operator=(const Rewriter&) = delete;
+
+  /// Brings the inputs of `id` up to date and makes new nodes take its scope and origin.
+  const Node& enter(NodeId id) {
+    Node& node = graph.mutable_node(id);
+    for (Ref& ref : node.inputs) ref = now(ref);
+    graph.scope = node.scope;
+    graph.origin = node.origin;
+    return node;
+  }
+  Value value(Ref ref) { return graph.value(ref); }
+  void replace(Ref from, Ref to) {
+    if (!(from == to)) replaced_[from] = to;
+  }
+  /// What stands for `ref` now.
+  Ref now(Ref ref) const {
+    for (auto it = replaced_.find(ref); it != replaced_.end(); it = replaced_.find(ref)) ref = it->second;
+    return ref;
+  }
+  /// Uses of a node by nodes and fetches before the pass; new nodes count as used once.
+  int uses(NodeId id) const { return id < first_new ? uses_[static_cast<std::size_t>(id)] : 1; }
+  bool changed() const { return !replaced_.empty(); }
+
+  /// Applies the replacements and compacts.
+  void finish() {
+    graph.scope = scope_;
+    graph.origin = origin_;
+    graph.replace(replaced_);
+    graph.compact();
+  }
+
+  Graph& graph;
+  const NodeId first_new;
+
+ private:
+  Name scope_, origin_;
+  std::vector<int> uses_;
+  std::map<Ref, Ref> replaced_;
+};
+
+}  // namespace paoding

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "passes/scan_parts.h"
+
+#include <set>
+
+#include "base/check.h"
+#include "ops/scan/scan.h"
+
+namespace paoding {
+
+ScanParts::ScanParts(Graph& outer, NodeId id)
+    : graph(outer), body(*outer.node(id).bodies[0]), scan(id), length(0), is_reverse(false) {
+  const ScanView view(outer.node(id));
+  length = view.length;
+  is_reverse = view.is_reverse;
+  const auto argument = [&](int i) {
+    const auto at = static_cast<std::size_t>(i);
+    return Argument{view.node.inputs[at], {body.inputs()[at], 0}};
+  };
+  for (int i = 0; i < view.carries; ++i) {
+    const Argument start = argument(i);
+    carries.push_back({start.outer, start.input, body.fetches()[static_cast<std::size_t>(i)].ref, {id, i}});
+  }
+  for (int i = 0; i < view.sequences; ++i) sequences.push_back(argument(view.first_sequence() + i));
+  for (int i = 0; i < view.constants; ++i) constants.push_back(argument(view.first_constant() + i));
+  for (int i = 0; i < view.outputs; ++i) {
+    const Graph::Fetch& fetch = body.fetches()[static_cast<std::size_t>(view.carries + i)];
+    outputs.push_back({fetch.ref, {id, view.carries + i}, fetch.name});
+  }
+}
+
+Ref ScanParts::add_sequence(Ref outer) {
+  for (const Argument& argument : sequences) {
+    if (argument.outer == outer) return argument.input;
+  }
+  const Type& type = graph.type(outer);
+  const Value made = body.input(fmt::format("element_{}", body.size()), type.dtype, type.shape.with_removed(0));
+  sequences.push_back({outer, made.ref()});
+  return made.ref();
+}
+
+Ref ScanParts::add_constant(Ref outer) {
+  for (const Argument& argument : constants) {
+    if (argument.outer == outer) return argument.input;
+  }
+  const Type& type = graph.type(outer);
+  const Value made = body.input(fmt::format("constant_{}", body.size()), type.dtype, type.shape);
+  constants.push_back({outer, made.ref()});
+  return made.ref();
+}
+
+std::size_t ScanParts::add_output(Ref value) {
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i].value == value) return i;
+  }
+  outputs.push_back({value, {}, ""});
+  return outputs.size() - 1;
+}
+
+NodeId ScanParts::rebuild(std::map<Ref, Ref>* replaced) {
+  // What the carries and outputs need of the body.
+  std::set<NodeId> needed;
+  std::vector<NodeId> open;
+  const auto need = [&](Ref ref) {
+    if (needed.insert(ref.node).second) open.push_back(ref.node);
+  };
+  for (const Carry& carry : carries) need(carry.next), need(carry.input);
+  for (const Output& output : outputs) need(output.value);
+  while (!open.empty()) {
+    const NodeId id = open.back();
+    open.pop_back();
+    for (const Ref& ref : body.node(id).inputs) need(ref);
+  }
+  const auto drop_unread = [&](std::vector<Argument>* arguments) {
+    std::erase_if(*arguments, [&](const Argument& argument) { return !needed.contains(argument.input.node); });
+  };
+  drop_unread(&sequences);
+  drop_unread(&constants);
+
+  // The new body: inputs in positional order, then the needed nodes in an order that stands. Nodes that a pass
+  // appended may stand behind their users, so the order is found anew.
+  auto made = std::make_shared<Graph>();
+  std::map<Ref, Ref> inside;
+  std::vector<Ref> outer_inputs;
+  const auto add_input = [&](Ref outer, Ref old) {
+    const Node& node = body.node(old.node);
+    const Value value = made->input(node.name.str(), node.types[0].dtype, node.types[0].shape);
+    inside[old] = value.ref();
+    outer_inputs.push_back(outer);
+  };
+  for (const Carry& carry : carries) add_input(carry.initial, carry.input);
+  for (const Argument& argument : sequences) add_input(argument.outer, argument.input);
+  for (const Argument& argument : constants) add_input(argument.outer, argument.input);
+  std::vector<std::pair<NodeId, std::size_t>> stack;
+  const auto is_done = [&](NodeId id) { return inside.contains({id, 0}); };
+  for (NodeId root : needed) {
+    if (is_done(root)) continue;
+    stack.emplace_back(root, 0);
+    while (!stack.empty()) {
+      auto& [id, next] = stack.back();
+      const Node& node = body.node(id);
+      if (next < node.inputs.size()) {
+        const NodeId input = node.inputs[next++].node;
+        if (!is_done(input)) stack.emplace_back(input, 0);
+        continue;
+      }
+      if (!is_done(id)) {
+        PD_ASSERT(node.op->name != "input", "a body input that is no argument of the scan");
+        Node copy = node;
+        for (Ref& ref : copy.inputs) ref = inside.at(ref);
+        const NodeId copied = made->add(std::move(copy));
+        for (std::int32_t k = 0; k < static_cast<std::int32_t>(node.types.size()); ++k) inside[{id, k}] = {copied, k};
+      }
+      stack.pop_back();
+    }
+  }
+  for (std::size_t i = 0; i < carries.size(); ++i) {
+    made->fetch(fmt::format("next{}", i), made->value(inside.at(carries[i].next)));
+  }
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    made->fetch(fmt::format("out{}", i), made->value(inside.at(outputs[i].value)));
+  }
+
+  const Node& old = graph.node(scan);
+  const Name saved_scope = graph.scope, saved_origin = graph.origin;
+  graph.scope = old.scope;
+  graph.origin = old.origin;
+  Values initial, elements, whole;
+  for (const Carry& carry : carries) initial.push_back(graph.value(carry.initial));
+  for (const Argument& argument : sequences) elements.push_back(graph.value(argument.outer));
+  for (const Argument& argument : constants) whole.push_back(graph.value(argument.outer));
+  const Values results = add_scan(graph, initial, elements, whole, length, is_reverse, made);
+  graph.scope = saved_scope;
+  graph.origin = saved_origin;
+  for (std::size_t i = 0; i < carries.size(); ++i) {
+    if (carries[i].last.valid()) (*replaced)[carries[i].last] = results[i].ref();
+  }
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i].stacked.valid()) (*replaced)[outputs[i].stacked] = results[carries.size() + i].ref();
+  }
+  return results[0].ref().node;
+}
+
+std::vector<char> depends_on_carries(const ScanParts& parts) {
+  std::vector<char> depends(static_cast<std::size_t>(parts.body.size()), 0);
+  for (const ScanParts::Carry& carry : parts.carries) depends[static_cast<std::size_t>(carry.input.node)] = 1;
+  for (NodeId id = 0; id < parts.body.size(); ++id) {
+    for (const Ref& ref : parts.body.node(id).inputs) {
+      if (depends[static_cast<std::size_t>(ref.node)]) depends[static_cast<std::size_t>(id)] = 1;
+    }
+  }
+  return depends;
+}
+
+std::vector<char> feeds_carries(const ScanParts& parts) {
+  std::vector<char> feeds(static_cast<std::size_t>(parts.body.size()), 0);
+  for (const ScanParts::Carry& carry : parts.carries) feeds[static_cast<std::size_t>(carry.next.node)] = 1;
+  for (NodeId id = parts.body.size() - 1; id >= 0; --id) {
+    if (!feeds[static_cast<std::size_t>(id)]) continue;
+    for (const Ref& ref : parts.body.node(id).inputs) feeds[static_cast<std::size_t>(ref.node)] = 1;
+  }
+  return feeds;
+}
+
+}  // namespace paoding

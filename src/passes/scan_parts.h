@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// A scan taken apart for editing: passes change the lists, then rebuild() makes a new node from them.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "paoding/graph.h"
+
+namespace paoding {
+
+struct ScanParts {
+  struct Carry {
+    Ref initial;  // outside
+    Ref input;    // inside: its value at the start of a step
+    Ref next;     // inside: its value for the next step
+    Ref last;     // outside: the old node's output that holds the last one; invalid for a new carry
+  };
+  struct Argument {
+    Ref outer;  // outside
+    Ref input;  // inside
+  };
+  struct Output {
+    Ref value;    // inside
+    Ref stacked;  // outside: the old node's output; invalid for a new one
+    std::string name;
+  };
+
+  ScanParts(Graph& graph, NodeId scan);
+
+  /// Makes `outer` visible inside: as element t of its outermost axis, or whole. Returns the inside value.
+  Ref add_sequence(Ref outer);
+  Ref add_constant(Ref outer);
+  /// Stacks an inside value; equal ones are shared. Returns its index in `outputs`.
+  std::size_t add_output(Ref value);
+
+  /// Adds a scan node made of the lists as they are now, dropping body nodes that no carry or output needs, and
+  /// arguments the body does not read. Fills `replaced` (old outer refs to new ones) for every carry and output that
+  /// has one; the caller applies it, with graph.replace(). Returns the node; outer refs of new outputs are
+  /// {node, carries + index}.
+  NodeId rebuild(std::map<Ref, Ref>* replaced);
+
+  Graph& graph;
+  Graph& body;
+  NodeId scan;
+  std::vector<Carry> carries;
+  std::vector<Argument> sequences;
+  std::vector<Argument> constants;
+  std::vector<Output> outputs;
+  std::int64_t length;
+  bool is_reverse;
+};
+
+/// For every node of a body: whether its value depends on a carry.
+std::vector<char> depends_on_carries(const ScanParts& parts);
+/// For every node of a body: whether a carry's next value depends on it.
+std::vector<char> feeds_carries(const ScanParts& parts);
+
+}  // namespace paoding

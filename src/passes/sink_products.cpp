@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// sink_products: a product or reduction in a loop that no carry needs only feeds stacked results. It moves behind the
+// loop, where it is done for all steps at once on the stacked operands:
+//
+//   dx = scan(..) [ .. out = matmul(dg, w, transpose_b=true) ]
+// becomes
+//   s = scan(..) [ .. out = dg ];  dx = matmul(s, w, transpose_b=true)
+#include <map>
+
+#include "base/check.h"
+#include "paoding/op.h"
+#include "passes/lift.h"
+#include "passes/pass.h"
+#include "passes/scan_parts.h"
+
+namespace paoding {
+namespace {
+
+class Sink {
+ public:
+  Sink(Graph& graph, NodeId id, PassNotes& notes) : graph_(graph), notes_(notes), parts_(graph, id) {}
+
+  void run() {
+    mark();
+    if (!has_marked_ || !all_can_be_lifted()) return;
+    // Operands that stay inside are stacked; what the outside has already is used as it is.
+    for (NodeId id = 0; id < parts_.body.size(); ++id) {
+      if (!marked_[static_cast<std::size_t>(id)]) continue;
+      for (const Ref& ref : parts_.body.node(id).inputs) {
+        if (!marked_[static_cast<std::size_t>(ref.node)]) find_outside(ref);
+      }
+    }
+    const std::vector<ScanParts::Output> old_outputs = parts_.outputs;
+    std::vector<ScanParts::Output> kept;
+    std::vector<ScanParts::Output> sunk;
+    for (const ScanParts::Output& output : old_outputs) {
+      (marked_[static_cast<std::size_t>(output.value.node)] ? sunk : kept).push_back(output);
+    }
+    parts_.outputs = kept;
+    std::map<Ref, Ref> replaced;
+    const NodeId made = parts_.rebuild(&replaced);
+    graph_.replace(replaced);
+    for (const auto& [ref, unused] : to_stack_) {
+      for (std::size_t i = 0; i < parts_.outputs.size(); ++i) {
+        if (!(parts_.outputs[i].value == ref)) continue;
+        const Ref stacked{made, static_cast<std::int32_t>(parts_.carries.size() + i)};
+        outside_[ref] = {graph_.value(stacked), true};
+      }
+    }
+    build_outside();
+    std::map<Ref, Ref> moved;
+    for (const ScanParts::Output& output : sunk) moved[output.stacked] = with_time(outside_.at(output.value)).ref();
+    graph_.replace(moved);
+  }
+
+ private:
+  static bool is_worth_sinking(const Node& node) {
+    return node.op->kind == OpKind::kernel || node.op->kind == OpKind::reduction;
+  }
+
+  // Products and reductions that no carry needs, and everything made from them.
+  void mark() {
+    const std::vector<char> feeds = feeds_carries(parts_);
+    marked_.assign(static_cast<std::size_t>(parts_.body.size()), 0);
+    for (NodeId id = 0; id < parts_.body.size(); ++id) {
+      const Node& node = parts_.body.node(id);
+      const auto at = static_cast<std::size_t>(id);
+      if (feeds[at] || node.op->name == "input") continue;
+      bool from_marked = is_worth_sinking(node);
+      for (const Ref& ref : node.inputs) from_marked |= marked_[static_cast<std::size_t>(ref.node)] != 0;
+      marked_[at] = from_marked;
+      has_marked_ |= from_marked;
+    }
+  }
+
+  bool all_can_be_lifted() {
+    for (NodeId id = 0; id < parts_.body.size(); ++id) {
+      const Node& node = parts_.body.node(id);
+      if (!marked_[static_cast<std::size_t>(id)]) continue;
+      if (node.op->kind != OpKind::formula && !node.op->lift) {
+        notes_.add(fmt::format("nothing is moved behind the loop: {} has no rule for all steps at once", node.op->name));
+        return false;
+      }
+    }
+    return true;
+  }
+
+  // How the outside sees `ref`, a value that stays in the loop. A view of an argument is made outside again.
+  void find_outside(Ref ref) {
+    if (outside_.contains(ref) || to_stack_.contains(ref)) return;
+    for (const auto& argument : parts_.sequences) {
+      if (argument.input == ref) outside_[ref] = {graph_.value(argument.outer), true};
+    }
+    for (const auto& argument : parts_.constants) {
+      if (argument.input == ref) outside_[ref] = {graph_.value(argument.outer), false};
+    }
+    if (outside_.contains(ref)) return;
+    const Node& node = parts_.body.node(ref.node);
+    if (node.op->name == "full") {
+      std::string why_not;
+      const auto lifted = lift_node(graph_, node, {}, parts_.length, &why_not);
+      PD_ASSERT(lifted.has_value(), "full needs no rule");
+      outside_[ref] = (*lifted)[0];
+      return;
+    }
+    to_stack_[ref] = true;
+    parts_.add_output(ref);
+  }
+
+  void build_outside() {
+    for (NodeId id = 0; id < parts_.body.size(); ++id) {
+      if (!marked_[static_cast<std::size_t>(id)]) continue;
+      const Node& node = parts_.body.node(id);
+      std::vector<Lifted> inputs;
+      for (const Ref& ref : node.inputs) inputs.push_back(outside_.at(ref));
+      std::string why_not;
+      const auto lifted = lift_node(graph_, node, inputs, parts_.length, &why_not);
+      PD_ASSERT(lifted.has_value(), "all_can_be_lifted() said it could");
+      for (std::size_t k = 0; k < lifted->size(); ++k) outside_[{id, static_cast<std::int32_t>(k)}] = (*lifted)[k];
+      if (is_worth_sinking(node)) {
+        notes_.add(fmt::format("moved {} {} behind {} steps", node.op->name, to_string(node.types[0]), parts_.length));
+      }
+    }
+  }
+
+  Value with_time(const Lifted& lifted) {
+    if (lifted.has_time) return lifted.value;
+    return expand_over_time(lifted.value);
+  }
+
+  Value expand_over_time(const Value& value) {
+    const Shape target = value.shape().with_inserted(0, parts_.length);
+    return call("expand", {value}, {{"shape", std::vector<std::int64_t>(target.begin(), target.end())}});
+  }
+
+  Graph& graph_;
+  PassNotes& notes_;
+  ScanParts parts_;
+  std::vector<char> marked_;  // per node of the body: moves out
+  bool has_marked_ = false;
+  std::map<Ref, Lifted> outside_;
+  std::map<Ref, bool> to_stack_;
+};
+
+}  // namespace
+
+void sink_products(Graph& graph, PassNotes& notes) {
+  for_each_graph(graph, [&](Graph& each) {
+    const NodeId size = each.size();
+    for (NodeId id = 0; id < size; ++id) {
+      if (each.node(id).op->name == "scan") Sink(each, id, notes).run();
+    }
+    each.compact();
+  });
+}
+
+}  // namespace paoding

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sums of padded slices, which is what gradients of slices are, become one concatenation: every part is written where
+// it belongs and nothing is added. Sums of sums become one sum; zeros among the terms go.
+//
+//   before:  %3 = pad(%1, before = [0, 0], after = [0, 4])     after:  %5 = concat(%1, %2, axis = 1)
+//            %4 = pad(%2, before = [0, 4], after = [0, 0])
+//            %5 = add(%3, %4)
+#include <algorithm>
+#include <optional>
+
+#include "paoding/op.h"
+#include "paoding/ops.h"
+#include "passes/pass.h"
+#include "passes/rewriter.h"
+
+namespace paoding {
+namespace {
+
+using Ints = std::vector<std::int64_t>;
+
+// A term that is zero outside start <= index < end of one axis.
+struct Part {
+  Value inner;
+  int axis = 0;
+  std::int64_t start = 0, end = 0;
+};
+
+class GradientSums {
+ public:
+  explicit GradientSums(Graph& graph) : graph_(graph), rewriter_(graph) {}
+
+  void run() {
+    // A sum that another one takes in is looked at once, as part of that.
+    std::vector<char> is_taken(static_cast<std::size_t>(rewriter_.first_new), 0);
+    for (NodeId id = 0; id < rewriter_.first_new; ++id) {
+      for (const Ref& ref : graph_.node(id).inputs) {
+        if (is_sum(id) && takes_in(id, ref)) is_taken[static_cast<std::size_t>(ref.node)] = 1;
+      }
+    }
+    for (NodeId id = 0; id < rewriter_.first_new; ++id) {
+      rewriter_.enter(id);
+      if (is_sum(id) && !is_taken[static_cast<std::size_t>(id)]) rewrite(id);
+    }
+    rewriter_.finish();
+  }
+
+ private:
+  bool is_sum(NodeId id) const {
+    const std::string& op = graph_.node(id).op->name;
+    return op == "add" || op == "add_n";
+  }
+
+  bool takes_in(NodeId sum, Ref term) const {
+    return is_sum(term.node) && rewriter_.uses(term.node) == 1 && graph_.type(term) == graph_.type({sum, 0});
+  }
+
+  bool is_zero(const Value& value) const {
+    const Node& node = graph_.node(value.ref().node);
+    if (node.op->name == "full") return node.attrs.get_float("value") == 0;
+    if (node.op->name != "expand" && node.op->name != "reshape" && node.op->name != "pad") return false;
+    return is_zero(graph_.value(node.inputs[0]));
+  }
+
+  // The terms of a sum and of the sums in it that nobody else reads. Sets `has_nested` when one of those is an add_n
+  // in an add_n, which is worth a rewrite of its own.
+  void collect(NodeId id, Values* terms, bool* has_nested) {
+    std::vector<std::pair<NodeId, std::size_t>> stack{{id, 0}};
+    while (!stack.empty()) {
+      auto& [sum, next] = stack.back();
+      const Node& node = graph_.node(sum);
+      if (next == node.inputs.size()) {
+        stack.pop_back();
+        continue;
+      }
+      const Ref ref = node.inputs[next++];
+      if (ref.node >= rewriter_.first_new || !takes_in(sum, ref)) {
+        terms->push_back(graph_.value(ref));
+        continue;
+      }
+      *has_nested |= graph_.node(ref.node).op->name == "add_n" && node.op->name == "add_n";
+      stack.emplace_back(ref.node, 0);
+    }
+  }
+
+  void rewrite(NodeId id) {
+    const Type type = graph_.node(id).types[0];
+    Values all;
+    bool changed = false;
+    collect(id, &all, &changed);
+    Values rest;
+    std::vector<Part> parts;
+    for (const Value& term : all) {
+      if (is_zero(term)) {
+        changed = true;
+      } else if (const std::optional<Part> part = part_of(term, type.shape)) {
+        parts.push_back(*part);
+      } else {
+        rest.push_back(term);
+      }
+    }
+    changed |= join_parts(type.shape, &parts, &rest);
+    if (!changed) return;
+    Value result = rest.empty() ? full(graph_, type.shape, 0, type.dtype)
+                   : rest.size() == 1 ? rest[0]
+                   : rest.size() == 2 ? add(rest[0], rest[1])
+                                      : add_n(rest);
+    rewriter_.replace({id, 0}, expand(result, type.shape).ref());
+  }
+
+  // `term` as a part, when it is a pad along one axis to the whole shape of the sum.
+  std::optional<Part> part_of(const Value& term, const Shape& whole) {
+    const Node& node = graph_.node(term.ref().node);
+    if (node.op->name != "pad" || !(term.shape() == whole)) return {};
+    const Value inner = graph_.value(node.inputs[0]);
+    std::optional<Part> part;
+    for (int axis = 0; axis < whole.rank(); ++axis) {
+      if (inner.shape()[axis] == whole[axis]) continue;
+      if (part) return {};  // zeros along two axes
+      const std::int64_t start = node.attrs.get_ints("before")[static_cast<std::size_t>(axis)];
+      part = Part{inner, axis, start, start + inner.shape()[axis]};
+    }
+    return part;
+  }
+
+  Value pad_again(const Part& part, const Shape& whole) {
+    const auto rank = static_cast<std::size_t>(whole.rank());
+    Ints before(rank, 0), after(rank, 0);
+    before[static_cast<std::size_t>(part.axis)] = part.start;
+    after[static_cast<std::size_t>(part.axis)] = whole[part.axis] - part.end;
+    return pad(part.inner, before, after);
+  }
+
+  // Adds what the parts come to in front of `rest`. True when any two were joined.
+  bool join_parts(const Shape& whole, std::vector<Part>* parts, Values* rest) {
+    std::stable_sort(parts->begin(), parts->end(), [](const Part& a, const Part& b) {
+      return std::tuple(a.axis, a.start, a.end) < std::tuple(b.axis, b.start, b.end);
+    });
+    // Parts of one range are summed before they are placed.
+    std::vector<Part> distinct;
+    for (std::size_t i = 0; i < parts->size();) {
+      const Part& first = (*parts)[i];
+      Values same;
+      for (; i < parts->size() && (*parts)[i].axis == first.axis && (*parts)[i].start == first.start &&
+             (*parts)[i].end == first.end; ++i) {
+        same.push_back((*parts)[i].inner);
+      }
+      Part joined = first;
+      if (same.size() > 1) joined.inner = same.size() == 2 ? add(same[0], same[1]) : add_n(same);
+      distinct.push_back(joined);
+    }
+    // Walks along an axis, taking every part that starts behind the last one taken; parts that overlap wait for the
+    // next round.
+    Values placed;
+    while (!distinct.empty()) {
+      std::vector<Part> row, waiting;
+      for (const Part& part : distinct) {
+        const bool fits = row.empty() || (row.back().axis == part.axis && row.back().end <= part.start);
+        (fits ? row : waiting).push_back(part);
+      }
+      placed.push_back(row.size() == 1 ? pad_again(row[0], whole) : place(row, whole));
+      distinct = std::move(waiting);
+    }
+    const bool joined = placed.size() < parts->size();
+    rest->insert(rest->begin(), placed.begin(), placed.end());
+    return joined;
+  }
+
+  Value place(const std::vector<Part>& row, const Shape& whole) {
+    const int axis = row[0].axis;
+    Values pieces;
+    std::int64_t next = 0;
+    const auto fill_to = [&](std::int64_t start) {
+      if (start > next) {
+        pieces.push_back(full(graph_, whole.with_dim(axis, start - next), 0, row[0].inner.dtype()));
+      }
+    };
+    for (const Part& part : row) {
+      fill_to(part.start);
+      pieces.push_back(part.inner);
+      next = part.end;
+    }
+    fill_to(whole[axis]);
+    return concat(pieces, axis);
+  }
+
+  Graph& graph_;
+  Rewriter rewriter_;
+};
+
+}  // namespace
+
+void sum_gradients(Graph& graph, PassNotes&) {
+  for_each_graph(graph, [](Graph& g) { GradientSums(g).run(); });
+}
+
+}  // namespace paoding

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// The arena: when each slot is alive, and where it goes. Also unrolling, since both walk operands through loops.
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+#include "base/check.h"
+#include "plan/plan.h"
+
+namespace paoding {
+namespace {
+
+constexpr std::int64_t kSlotAlignment = 256;
+
+std::int64_t align_up(std::int64_t bytes) { return (bytes + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment; }
+
+struct LoopRange {
+  int first;
+  int last;
+};
+
+// Numbers the steps, and collects for each slot the positions of its uses with the loops around them.
+struct Uses {
+  struct Use {
+    int position;
+    std::vector<int> loops;  // the loops around it, outermost first, as indices into `ranges`
+    bool is_write;
+  };
+  int position = 0;
+  std::vector<LoopRange> ranges;
+  std::vector<int> open;
+  std::vector<std::vector<Use>> of_slot;
+
+  void walk(std::vector<Step>& steps) {
+    for (Step& step : steps) {
+      if (step.kind == Step::Kind::loop) {
+        const int range = static_cast<int>(ranges.size());
+        step.position = position;
+        ranges.push_back({position, position});
+        open.push_back(range);
+        walk(step.body);
+        open.pop_back();
+        ranges[static_cast<std::size_t>(range)].last = position - 1;
+        continue;
+      }
+      step.position = position++;
+      for (std::size_t i = 0; i < step.operands.size(); ++i) {
+        of_slot[static_cast<std::size_t>(step.operands[i].slot)].push_back({step.position, open, i >= step.reads});
+      }
+    }
+  }
+};
+
+// A slot whose first use is a write in a loop, and whose every use is in that loop without moving with it, lives
+// within one turn. Anything else that a loop touches lives through the whole loop.
+void find_lifetimes(Plan* plan) {
+  Uses uses;
+  uses.of_slot.resize(plan->slots.size());
+  uses.walk(plan->steps);
+  plan->positions = uses.position;
+
+  std::vector<char> moves(plan->slots.size(), 0);  // some operand of it moves with a loop
+  const std::function<void(const std::vector<Step>&)> find_moving = [&](const std::vector<Step>& steps) {
+    for (const Step& step : steps) {
+      for (const Operand& operand : step.operands) {
+        if (!operand.terms.empty()) moves[static_cast<std::size_t>(operand.slot)] = 1;
+      }
+      find_moving(step.body);
+    }
+  };
+  find_moving(plan->steps);
+
+  for (std::size_t i = 0; i < plan->slots.size(); ++i) {
+    Slot& slot = plan->slots[i];
+    const auto& list = uses.of_slot[i];
+    if (list.empty()) {
+      slot.first = slot.last = plan->positions;
+      if (slot.is_fetched) continue;
+      slot.last = -1;
+      continue;
+    }
+    // The loops that all uses share are not left while it lives, provided that a turn starts by writing it.
+    std::size_t shared = moves[i] || !list.front().is_write ? 0 : list.front().loops.size();
+    for (const auto& use : list) {
+      const std::size_t common = std::min(shared, use.loops.size());
+      shared = static_cast<std::size_t>(
+          std::mismatch(use.loops.begin(), use.loops.begin() + static_cast<std::ptrdiff_t>(common),
+                        list.front().loops.begin())
+              .first -
+          use.loops.begin());
+    }
+    slot.first = list.front().position;
+    slot.last = list.front().position;
+    for (const auto& use : list) {
+      int first = use.position, last = use.position;
+      if (use.loops.size() > shared) {
+        const LoopRange& range = uses.ranges[static_cast<std::size_t>(use.loops[shared])];
+        first = range.first;
+        last = range.last;
+      }
+      slot.first = std::min(slot.first, first);
+      slot.last = std::max(slot.last, last);
+    }
+    if (slot.is_fetched) slot.last = plan->positions;
+  }
+}
+
+std::int64_t peak_live(const Plan& plan) {
+  std::vector<std::int64_t> change(static_cast<std::size_t>(plan.positions) + 2, 0);
+  for (const Slot& slot : plan.slots) {
+    if (slot.kind != SlotKind::arena || slot.last < slot.first) continue;
+    change[static_cast<std::size_t>(slot.first)] += align_up(slot.bytes);
+    change[static_cast<std::size_t>(slot.last) + 1] -= align_up(slot.bytes);
+  }
+  std::int64_t live = 0, peak = 0;
+  for (std::int64_t delta : change) peak = std::max(peak, live += delta);
+  return peak;
+}
+
+}  // namespace
+
+void place_slots(Plan* plan) {
+  find_lifetimes(plan);
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < plan->slots.size(); ++i) {
+    if (plan->slots[i].kind == SlotKind::arena && plan->slots[i].last >= plan->slots[i].first) order.push_back(i);
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return plan->slots[a].bytes > plan->slots[b].bytes; });
+  std::vector<std::size_t> placed;  // by offset
+  for (std::size_t i : order) {
+    Slot& slot = plan->slots[i];
+    std::int64_t offset = 0;
+    for (std::size_t other_index : placed) {
+      const Slot& other = plan->slots[other_index];
+      if (other.last < slot.first || other.first > slot.last) continue;  // never alive together
+      if (other.offset >= offset + align_up(slot.bytes)) break;          // fits in the gap before it
+      offset = std::max(offset, other.offset + align_up(other.bytes));
+    }
+    slot.offset = offset;
+    plan->arena_bytes = std::max(plan->arena_bytes, offset + align_up(slot.bytes));
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), i,
+                                   [&](std::size_t a, std::size_t b) {
+                                     return plan->slots[a].offset < plan->slots[b].offset;
+                                   }),
+                  i);
+  }
+  plan->peak_live_bytes = peak_live(*plan);
+}
+
+std::vector<Launch> unroll(const Plan& plan) {
+  std::vector<Launch> launches;
+  std::vector<std::int64_t> turn(static_cast<std::size_t>(plan.loops), 0);
+  const std::function<void(const std::vector<Step>&, std::int64_t)> walk = [&](const std::vector<Step>& steps,
+                                                                               std::int64_t instance) {
+    for (const Step& step : steps) {
+      if (step.kind == Step::Kind::loop) {
+        for (std::int64_t s = 0; s < step.length; ++s) {
+          turn[static_cast<std::size_t>(step.loop)] = s;
+          walk(step.body, s);
+        }
+        continue;
+      }
+      Launch launch{&step, instance, {}};
+      for (const Operand& operand : step.operands) {
+        std::int64_t offset = operand.offset;
+        for (const LoopTerm& term : operand.terms) {
+          std::int64_t count = turn[static_cast<std::size_t>(term.loop)] + term.shift;
+          if (term.modulus != 0) count %= term.modulus;
+          offset += count * term.stride;
+        }
+        launch.addresses.emplace_back(operand.slot, offset);
+      }
+      launches.push_back(std::move(launch));
+    }
+  };
+  walk(plan.steps, 0);
+  return launches;
+}
+
+std::int64_t alignment_of(const Operand& operand) {
+  std::int64_t alignment = std::gcd(kSlotAlignment, operand.offset);
+  for (const LoopTerm& term : operand.terms) alignment = std::gcd(alignment, term.stride);
+  return alignment;
+}
+
+}  // namespace paoding

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plan: what a Program does, step by step, with every operand's place. Nothing is decided after it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "group/group.h"
+#include "ops/kernel.h"
+#include "paoding/graph.h"
+
+namespace paoding {
+
+/// How an operand moves from one turn of a loop to the next: turn s (0, 1, ..) adds ((s + shift) mod modulus) * stride
+/// bytes; without a modulus (0) s * stride.
+struct LoopTerm {
+  int loop = 0;
+  std::int64_t stride = 0;  // bytes; negative in a reverse scan
+  std::int64_t shift = 0;
+  std::int64_t modulus = 0;
+};
+
+/// A value's place: a slot, an offset in it, how it moves with the loops around, and its layout there.
+struct Operand {
+  int slot = -1;
+  std::int64_t offset = 0;  // bytes
+  std::vector<LoopTerm> terms;
+  Layout layout;
+};
+
+enum class SlotKind : std::uint8_t {
+  input,      // fed; keeps its own memory, so that a feed lands where it is read
+  parameter,  // memory of the Parameters store
+  arena,      // shares the arena with slots that live at other times
+};
+
+/// A piece of memory.
+struct Slot {
+  SlotKind kind = SlotKind::arena;
+  std::string name;          // of the input or parameter; else of the node whose result it holds
+  std::int64_t bytes = 0;
+  std::int64_t offset = 0;   // in the arena
+  int first = 0;             // position of the first step that writes it
+  int last = -1;             // position of the last step that reads it
+  bool is_fetched = false;   // lives to the end of the run
+};
+
+/// Who a step is, for reports.
+struct StepLabel {
+  std::string op;                    // "matmul", "mul_grad", "group"
+  std::string scope;
+  std::vector<std::string> members;  // the ops of a group
+  NodeId node = -1;                  // of the graph that was planned
+};
+
+struct Step {
+  enum class Kind : std::uint8_t { group, kernel, loop };
+  Kind kind = Kind::group;
+  StepLabel label;
+  int position = 0;  // in the order of the text; a loop's body counts once
+  std::vector<Operand> operands;  // what it reads, then what it writes
+  std::size_t reads = 0;
+
+  Group group;                                      // Kind::group
+  KernelCall call;                                  // Kind::kernel
+  const KernelImplementation* kernel = nullptr;
+
+  int loop = -1;                                    // Kind::loop: its number in LoopTerm::loop
+  std::int64_t length = 0;
+  std::vector<Step> body;
+};
+
+struct Plan {
+  DeviceKind device = DeviceKind::cpu;
+  std::vector<Step> steps;
+  std::vector<Slot> slots;
+  std::vector<std::pair<std::string, int>> inputs;      // name, slot
+  std::vector<std::pair<std::string, int>> parameters;  // name, slot
+  struct Fetch {
+    std::string name;
+    Operand operand;  // dense
+  };
+  std::vector<Fetch> fetches;
+  int loops = 0;
+  int positions = 0;
+  std::int64_t arena_bytes = 0;
+  std::int64_t peak_live_bytes = 0;  // the least any arena could do for this order
+  std::vector<std::string> notes;    // refusals and copies, with the reason
+};
+
+struct PlanOptions {
+  DeviceKind device = DeviceKind::cpu;
+  bool allow_tf32 = false;
+  bool alias_views = true;  // off: every slice, reshape, concat and carry is copied, as frameworks that run op by op do
+};
+
+/// Plans a graph that has been through the passes. Error (unsupported) when an op has no kernel for the device.
+Plan make_plan(const Graph& graph, const PlanOptions& options);
+
+/// Gives arena slots their offsets: greedy by size, lowest offset that no slot alive at the same time covers.
+void place_slots(Plan* plan);
+
+/// The plan as text: steps with operands, slots, what holds the peak.
+std::string to_string(const Plan& plan);
+
+/// One launch of a plan with its loops unrolled: which step, and every operand's slot and byte offset.
+struct Launch {
+  const Step* step = nullptr;
+  std::int64_t instance = 0;                             // turn of the innermost loop, 0 outside
+  std::vector<std::pair<int, std::int64_t>> addresses;  // slot, offset in it
+};
+
+/// Every launch of a run in order.
+std::vector<Launch> unroll(const Plan& plan);
+
+/// Bytes to which the operand's address is aligned on every turn, slots being aligned to 256.
+std::int64_t alignment_of(const Operand& operand);
+
+}  // namespace paoding

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/planner.h"
+
+#include "base/check.h"
+#include "group/lower.h"
+
+namespace paoding {
+
+Plan make_plan(const Graph& graph, const PlanOptions& options) { return Planner(options).run(graph); }
+
+Plan Planner::run(const Graph& graph) {
+  Frame frame{graph, {}, {}, &plan_.steps};
+  const auto give_slot = [&](NodeId id, SlotKind kind, std::vector<std::pair<std::string, int>>* list) {
+    const Node& node = graph.node(id);
+    const int slot = new_slot(kind, node.name.str(), size_bytes(node.types[0]));
+    frame.places[{id, 0}] = {slot, 0, {}, Layout::dense(node.types[0])};
+    list->emplace_back(node.name.str(), slot);
+  };
+  for (NodeId id : graph.inputs()) give_slot(id, SlotKind::input, &plan_.inputs);
+  for (NodeId id : graph.parameters()) give_slot(id, SlotKind::parameter, &plan_.parameters);
+  plan_nodes(frame);
+  fetch(frame);
+  place_slots(&plan_);
+  return std::move(plan_);
+}
+
+void Planner::plan_nodes(Frame& frame) {
+  assign_destinations(frame);
+  for (NodeId id = 0; id < frame.graph.size(); ++id) plan_node(frame, id);
+}
+
+void Planner::plan_node(Frame& frame, NodeId id) {
+  const Node& node = frame.graph.node(id);
+  if (node.op->name == "input" || node.op->name == "parameter" || node.op->name == "full") return;
+  if (node.op->name == "scan") return plan_scan(frame, id);
+  if (node.op->kind == OpKind::view) return plan_view(frame, id);
+  if (is_groupable(node)) return plan_group(frame, id);
+  plan_kernel(frame, id);
+}
+
+void Planner::plan_group(Frame& frame, NodeId id) {
+  const Node& node = frame.graph.node(id);
+  std::vector<Layout> inputs, outputs;
+  for (const Ref& ref : node.inputs) {
+    const bool is_constant = frame.graph.node(ref.node).op->name == "full";
+    inputs.push_back(is_constant ? Layout::dense(frame.graph.type(ref)) : place(frame, ref).layout);
+  }
+  std::vector<Operand> results;
+  for (std::int32_t k = 0; k < static_cast<std::int32_t>(node.types.size()); ++k) {
+    results.push_back(result_place(frame, {id, k}));
+    outputs.push_back(results.back().layout);
+  }
+  LoweredGroup lowered = lower(frame.graph, node, inputs, outputs);
+  Step step;
+  step.kind = Step::Kind::group;
+  step.label = label_of(frame, id);
+  for (std::size_t input : lowered.load_inputs) step.operands.push_back(place(frame, node.inputs[input]));
+  step.reads = step.operands.size();
+  for (std::size_t k = 0; k < results.size(); ++k) {
+    step.operands.push_back(results[k]);
+    frame.places[{id, static_cast<std::int32_t>(k)}] = results[k];
+  }
+  step.group = std::move(lowered.group);
+  frame.steps->push_back(std::move(step));
+}
+
+void Planner::plan_kernel(Frame& frame, NodeId id) {
+  const Node& node = frame.graph.node(id);
+  Step step;
+  step.kind = Step::Kind::kernel;
+  step.label = label_of(frame, id);
+  for (const Ref& ref : node.inputs) step.operands.push_back(place(frame, ref));
+  step.reads = step.operands.size();
+  for (std::int32_t k = 0; k < static_cast<std::int32_t>(node.types.size()); ++k) {
+    step.operands.push_back(result_place(frame, {id, k}));
+  }
+  const auto make_call = [&] {
+    step.call = {node.op, node.attrs, {}, {}, {}, options_.allow_tf32};
+    for (std::size_t i = 0; i < step.operands.size(); ++i) {
+      (i < step.reads ? step.call.inputs : step.call.outputs).push_back(step.operands[i].layout);
+      step.call.alignments.push_back(alignment_of(step.operands[i]));
+    }
+  };
+  make_call();
+  std::vector<std::string> refusals;
+  step.kernel = choose_kernel(step.call, options_.device, &refusals);
+  std::vector<Operand> wanted(step.operands.begin() + static_cast<std::ptrdiff_t>(step.reads), step.operands.end());
+  bool is_copied = false;
+  if (step.kernel == nullptr) {
+    // Perhaps only the layouts do not suit: dense copies of what is not dense.
+    for (std::size_t i = 0; i < step.operands.size(); ++i) {
+      if (step.operands[i].layout.is_dense()) continue;
+      is_copied = true;
+      if (i < step.reads) {
+        step.operands[i] = dense_copy(frame, step.operands[i], node, "copy_" + node.op->name);
+      } else {
+        step.operands[i] = new_operand(frame, {id, static_cast<std::int32_t>(i - step.reads)});
+      }
+    }
+    make_call();
+    if (is_copied) step.kernel = choose_kernel(step.call, options_.device, &refusals);
+  }
+  for (const std::string& refusal : refusals) {
+    plan_.notes.push_back(refusal + (step.kernel ? "" : fmt::format(" (in {})", step.label.scope)));
+  }
+  if (step.kernel == nullptr) {
+    fail(ErrorKind::unsupported, "{}: no kernel for {} on this device{}{}", node.op->name, to_string(node.types[0]),
+         node.scope.empty() ? "" : fmt::format(" (in {})", node.scope.str()),
+         refusals.empty() ? "" : "\n" + refusals.back());
+  }
+  const std::vector<Operand> written(step.operands.begin() + static_cast<std::ptrdiff_t>(step.reads),
+                                     step.operands.end());
+  frame.steps->push_back(std::move(step));
+  for (std::size_t k = 0; k < written.size(); ++k) {
+    const Ref ref{id, static_cast<std::int32_t>(k)};
+    if (is_copied && frame.destinations.contains(ref)) copy(frame, written[k], wanted[k], node, "copy_" + node.op->name);
+    frame.places[ref] = is_copied && frame.destinations.contains(ref) ? wanted[k] : written[k];
+  }
+}
+
+int Planner::new_slot(SlotKind kind, std::string name, std::int64_t bytes) {
+  Slot slot;
+  slot.kind = kind;
+  slot.name = std::move(name);
+  slot.bytes = bytes;
+  plan_.slots.push_back(std::move(slot));
+  return static_cast<int>(plan_.slots.size()) - 1;
+}
+
+Operand Planner::new_operand(Frame& frame, Ref ref) {
+  const Node& node = frame.graph.node(ref.node);
+  const Type& type = frame.graph.type(ref);
+  return {new_slot(SlotKind::arena, node.label(), size_bytes(type)), 0, {}, Layout::dense(type)};
+}
+
+Operand Planner::result_place(Frame& frame, Ref ref) {
+  const auto it = frame.destinations.find(ref);
+  return it != frame.destinations.end() ? it->second : new_operand(frame, ref);
+}
+
+const Operand& Planner::place(Frame& frame, Ref ref) {
+  const auto it = frame.places.find(ref);
+  if (it != frame.places.end()) return it->second;
+  // Only constants are made on demand: inside groups they cost nothing.
+  const Node& node = frame.graph.node(ref.node);
+  PD_ASSERT(node.op->name == "full", "a value is read before it has a place");
+  const Operand made = result_place(frame, ref);
+  fill(frame, node.attrs.get_float("value"), made, node);
+  return frame.places[ref] = made;
+}
+
+void Planner::copy(Frame& frame, const Operand& from, const Operand& to, const Node& why, std::string_view label) {
+  Step step;
+  step.kind = Step::Kind::group;
+  step.label = {std::string(label), why.scope.str(), {}, -1};
+  step.operands = {from, to};
+  step.reads = 1;
+  step.group = lower_copy(from.layout, to.layout);
+  frame.steps->push_back(std::move(step));
+}
+
+Operand Planner::dense_copy(Frame& frame, const Operand& operand, const Node& why, std::string_view label) {
+  Operand dense{new_slot(SlotKind::arena, std::string(label), size_bytes(operand.layout.type)), 0, {},
+                Layout::dense(operand.layout.type)};
+  copy(frame, operand, dense, why, label);
+  return dense;
+}
+
+void Planner::fill(Frame& frame, double number, const Operand& to, const Node& why) {
+  Step step;
+  step.kind = Step::Kind::group;
+  step.label = {"fill", why.scope.str(), {}, -1};
+  step.operands = {to};
+  step.reads = 0;
+  step.group = lower_fill(number, to.layout);
+  frame.steps->push_back(std::move(step));
+}
+
+StepLabel Planner::label_of(const Frame& frame, NodeId id) const {
+  const Node& node = frame.graph.node(id);
+  StepLabel label{node.op->name == "group" ? "group" : node.label(), node.scope.str(), {}, frame.scan ? -1 : id};
+  if (node.op->name == "group") {
+    for (NodeId inner = 0; inner < node.bodies[0]->size(); ++inner) {
+      const Node& member = node.bodies[0]->node(inner);
+      if (member.op->name != "input" && member.op->name != "full") label.members.push_back(member.label());
+    }
+  }
+  return label;
+}
+
+// Fetches are read after the run, dense; each keeps its memory to the end.
+void Planner::fetch(Frame& frame) {
+  for (const Graph::Fetch& fetch : frame.graph.fetches()) {
+    Operand operand = place(frame, fetch.ref);
+    const Slot& slot = plan_.slots[static_cast<std::size_t>(operand.slot)];
+    if (!operand.layout.is_dense() || slot.kind != SlotKind::arena) {
+      operand = dense_copy(frame, operand, frame.graph.node(fetch.ref.node), "fetch");
+    }
+    plan_.slots[static_cast<std::size_t>(operand.slot)].is_fetched = true;
+    plan_.fetches.push_back({fetch.name, operand});
+  }
+}
+
+}  // namespace paoding

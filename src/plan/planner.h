@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// The planner: walks a graph in order and emits steps; knows where every value lies.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+
+#include "ops/scan/scan.h"
+#include "plan/plan.h"
+
+namespace paoding {
+
+/// `layout` seen under another shape without moving anything; nullopt when a copy is needed.
+std::optional<Layout> reshape_layout(const Layout& layout, const Shape& shape);
+
+/// The part of `operand` from `start` on, of `shape`.
+Operand sub_range(const Operand& operand, std::span<const std::int64_t> start, const Shape& shape);
+
+class Planner {
+ public:
+  explicit Planner(const PlanOptions& options) : options_(options) { plan_.device = options.device; }
+
+  Plan run(const Graph& graph);
+
+ private:
+  /// What is known about the values of one graph (the whole one, or a body in its loop).
+  struct Frame {
+    const Graph& graph;
+    std::map<Ref, Operand> places;        // where a value is
+    std::map<Ref, Operand> destinations;  // where a value has to be written, when its place is not free
+    std::vector<Step>* steps;             // where steps go
+    const Node* scan = nullptr;           // the scan whose body this is
+  };
+
+  // planner.cpp
+  void plan_nodes(Frame& frame);
+  void plan_node(Frame& frame, NodeId id);
+  void plan_group(Frame& frame, NodeId id);
+  void plan_kernel(Frame& frame, NodeId id);
+  int new_slot(SlotKind kind, std::string name, std::int64_t bytes);
+  Operand new_operand(Frame& frame, Ref ref);
+  /// Where to write `ref`: its destination if it has one, else a new slot.
+  Operand result_place(Frame& frame, Ref ref);
+  const Operand& place(Frame& frame, Ref ref);
+  void copy(Frame& frame, const Operand& from, const Operand& to, const Node& why, std::string_view label);
+  Operand dense_copy(Frame& frame, const Operand& operand, const Node& why, std::string_view label);
+  void fill(Frame& frame, double number, const Operand& to, const Node& why);
+  StepLabel label_of(const Frame& frame, NodeId id) const;
+  void fetch(Frame& frame);
+
+  // views.cpp
+  void plan_view(Frame& frame, NodeId id);
+  /// Gives the inputs of every concat sub-ranges of its result as their destinations.
+  void assign_destinations(Frame& frame);
+  bool can_write_to(const Frame& frame, Ref ref) const;
+
+  // loops.cpp
+  void plan_scan(Frame& frame, NodeId id);
+
+  const PlanOptions options_;
+  Plan plan_;
+};
+
+}  // namespace paoding

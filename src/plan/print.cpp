@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan as text, for `paoding dump --plan` and golden tests.
+#include <algorithm>
+
+#include "base/check.h"
+#include "plan/plan.h"
+
+namespace paoding {
+namespace {
+
+std::string operand_text(const Plan& plan, const Operand& operand) {
+  const Slot& slot = plan.slots[static_cast<std::size_t>(operand.slot)];
+  std::string text = slot.kind == SlotKind::arena ? fmt::format("s{}", operand.slot) : slot.name;
+  if (operand.offset != 0) text += fmt::format("+{}", operand.offset);
+  for (const LoopTerm& term : operand.terms) {
+    const std::string turn = term.shift == 0 ? fmt::format("t{}", term.loop) : fmt::format("(t{}+{})", term.loop, term.shift);
+    text += term.modulus != 0 ? fmt::format("+{}%{}*{}", turn, term.modulus, term.stride)
+                              : fmt::format("{:+}*{}", term.stride, turn);
+  }
+  text += ":" + to_string(operand.layout.type);
+  if (!operand.layout.is_dense()) {
+    const auto rank = static_cast<std::size_t>(operand.layout.type.shape.rank());
+    text += fmt::format("/({})", fmt::join(operand.layout.strides.begin(),
+                                           operand.layout.strides.begin() + static_cast<std::ptrdiff_t>(rank), ","));
+  }
+  return text;
+}
+
+// "mul*3+sigmoid+sum": members in order of first appearance, counted.
+std::string members_text(const std::vector<std::string>& members) {
+  std::vector<std::pair<std::string, int>> counted;
+  for (const std::string& member : members) {
+    const auto it = std::find_if(counted.begin(), counted.end(), [&](const auto& c) { return c.first == member; });
+    if (it == counted.end()) {
+      counted.emplace_back(member, 1);
+    } else {
+      ++it->second;
+    }
+  }
+  std::string text;
+  for (const auto& [name, count] : counted) {
+    text += (text.empty() ? "" : "+") + name + (count > 1 ? fmt::format("*{}", count) : "");
+  }
+  return text;
+}
+
+void print_steps(const Plan& plan, const std::vector<Step>& steps, const std::string& indent, std::string* out) {
+  for (const Step& step : steps) {
+    const std::string scope = step.label.scope.empty() ? "" : " @" + step.label.scope;
+    if (step.kind == Step::Kind::loop) {
+      *out += fmt::format("{}for t{} in 0..{} ({}){}\n", indent, step.loop, step.length, step.label.op, scope);
+      print_steps(plan, step.body, indent + "  ", out);
+      continue;
+    }
+    std::string reads, writes;
+    for (std::size_t i = 0; i < step.operands.size(); ++i) {
+      std::string& list = i < step.reads ? reads : writes;
+      list += (list.empty() ? "" : ", ") + operand_text(plan, step.operands[i]);
+    }
+    const std::string how = step.kind == Step::Kind::kernel ? step.kernel->name : "group";
+    const std::string members = step.label.members.empty() ? "" : "[" + members_text(step.label.members) + "]";
+    *out += fmt::format("{}{:>3} {}{} {} <- {}  ({}){}\n", indent, step.position, step.label.op, members, writes,
+                        reads.empty() ? "nothing" : reads, how, scope);
+  }
+}
+
+}  // namespace
+
+std::string to_string(const Plan& plan) {
+  std::string text = fmt::format("plan for {}: {} steps, {} launches, arena {} bytes (peak live {})\n",
+                                 plan.device == DeviceKind::cpu ? "cpu" : "cuda", plan.positions, unroll(plan).size(),
+                                 plan.arena_bytes, plan.peak_live_bytes);
+  print_steps(plan, plan.steps, "", &text);
+  for (const Plan::Fetch& fetch : plan.fetches) {
+    text += fmt::format("fetch {} = {}\n", fetch.name, operand_text(plan, fetch.operand));
+  }
+  text += "slots\n";
+  for (std::size_t i = 0; i < plan.slots.size(); ++i) {
+    const Slot& slot = plan.slots[i];
+    if (slot.kind != SlotKind::arena) {
+      text += fmt::format("  {} {} bytes, {}\n", slot.name, slot.bytes, slot.kind == SlotKind::input ? "input" : "parameter");
+    } else if (slot.last >= slot.first) {
+      text += fmt::format("  s{} {} bytes at {}, steps {}..{}, {}{}\n", i, slot.bytes, slot.offset, slot.first, slot.last,
+                          slot.name, slot.is_fetched ? ", fetched" : "");
+    }
+  }
+  // What is alive where the most is alive.
+  int worst = 0;
+  std::int64_t most = -1;
+  for (int position = 0; position <= plan.positions; ++position) {
+    std::int64_t live = 0;
+    for (const Slot& slot : plan.slots) {
+      if (slot.kind == SlotKind::arena && slot.first <= position && position <= slot.last) live += slot.bytes;
+    }
+    if (live > most) most = live, worst = position;
+  }
+  text += fmt::format("peak at step {}:", worst);
+  for (std::size_t i = 0; i < plan.slots.size(); ++i) {
+    const Slot& slot = plan.slots[i];
+    if (slot.kind == SlotKind::arena && slot.first <= worst && worst <= slot.last) {
+      text += fmt::format(" s{} ({}, {})", i, slot.name, slot.bytes);
+    }
+  }
+  text += "\n";
+  for (const std::string& note : plan.notes) text += "note: " + note + "\n";
+  return text;
+}
+
+}  // namespace paoding

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// The public profiler: start and stop around the recorder, and the words of the command line.
+#include "paoding/profile.h"
+
+#include <algorithm>
+#include <cctype>
+#include <iterator>
+
+#include "base/check.h"
+#include "profile/recorder.h"
+#include "profile/report.h"
+#include "profile/timeline.h"
+
+namespace paoding {
+
+namespace {
+
+bool ends_in_json(const std::string& path) {
+  constexpr std::string_view kEnding = ".json";
+  return path.size() >= kEnding.size() && path.compare(path.size() - kEnding.size(), kEnding.size(), kEnding) == 0;
+}
+
+void check_path(const std::string& path) {
+  if (path.empty() || ends_in_json(path)) return;
+  fail(ErrorKind::argument, "stop_profiler: the path is '{}', needs to end in .json (a timeline) or to be empty", path);
+}
+
+std::string finish_report(const profile::Trace& trace, State state, Detail detail, SortBy sort,
+                          const std::string& path) {
+  if (!path.empty()) profile::write_timeline(trace, path);
+  return profile::report(trace, {.state = state, .detail = detail, .sort = sort});
+}
+
+template <class T>
+struct Choice {
+  std::string_view name;
+  T value;
+};
+
+template <class T, std::size_t N>
+T parse_choice(std::string_view what, std::string_view text, const Choice<T> (&choices)[N]) {
+  const auto same = [](char a, char b) {
+    return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));
+  };
+  std::string names;
+  for (const Choice<T>& choice : choices) {
+    if (std::equal(text.begin(), text.end(), choice.name.begin(), choice.name.end(), same)) return choice.value;
+    names += (names.empty() ? "" : ", ") + std::string(choice.name);
+  }
+  fail(ErrorKind::argument, "profiler: {} is '{}', needs to be one of {}", what, text, names);
+}
+
+}  // namespace
+
+void start_profiler(State state, Detail detail) {
+  profile::Recorder::start({.state = state, .detail = detail});
+}
+
+std::string stop_profiler(SortBy sort, const std::string& path) {
+  check_path(path);
+  const profile::Trace trace = profile::Recorder::stop();
+  const profile::RecorderOptions options = profile::Recorder::options();
+  return finish_report(trace, options.state, options.detail, sort, path);
+}
+
+Profiler::Profiler(State state, Detail detail) : state_(state), detail_(detail) {
+  profile::Recorder::start({.state = state, .detail = detail});
+}
+
+Profiler::~Profiler() {
+  if (trace_ != nullptr) return;
+  try {
+    profile::Recorder::stop();
+  } catch (const std::exception&) {
+    // Somebody else stopped it: there is nothing left to end.
+  }
+}
+
+std::string Profiler::stop(SortBy sort, const std::string& path) {
+  check_path(path);
+  if (trace_ == nullptr) trace_ = std::make_unique<profile::Trace>(profile::Recorder::stop());
+  return finish_report(*trace_, state_, detail_, sort, path);
+}
+
+const profile::Trace& Profiler::trace() const {
+  if (trace_ == nullptr) fail(ErrorKind::argument, "Profiler: the trace is still being recorded, needs stop() first");
+  return *trace_;
+}
+
+State parse_state(std::string_view text) {
+  static constexpr Choice<State> kStates[] = {{"cpu", State::cpu}, {"gpu", State::gpu}, {"all", State::all}};
+  return parse_choice("state", text, kStates);
+}
+
+Detail parse_detail(std::string_view text) {
+  static constexpr Choice<Detail> kDetails[] = {
+      {"op", Detail::op},      {"phases", Detail::phases},   {"instances", Detail::instances},
+      {"Default", Detail::op}, {"OpDetail", Detail::phases}, {"AllOpDetail", Detail::instances},
+  };
+  return parse_choice("detail", text, kDetails);
+}
+
+SortBy parse_sort(std::string_view text) {
+  static constexpr Choice<SortBy> kSorts[] = {
+      {"none", SortBy::none}, {"calls", SortBy::calls},     {"total", SortBy::total}, {"max", SortBy::max},
+      {"min", SortBy::min},   {"average", SortBy::average}, {"ave", SortBy::average},
+  };
+  return parse_choice("sort order", text, kSorts);
+}
+
+std::string_view to_string(State state) {
+  switch (state) {
+    case State::cpu: return "CPU";
+    case State::gpu: return "GPU";
+    case State::all: return "All";
+  }
+  return "?";
+}
+
+std::string_view to_string(Detail detail) {
+  switch (detail) {
+    case Detail::op: return "op";
+    case Detail::phases: return "phases";
+    case Detail::instances: return "instances";
+  }
+  return "?";
+}
+
+std::string_view to_string(SortBy sort) {
+  switch (sort) {
+    case SortBy::none: return "none";
+    case SortBy::calls: return "calls";
+    case SortBy::total: return "total";
+    case SortBy::max: return "max";
+    case SortBy::min: return "min";
+    case SortBy::average: return "average";
+  }
+  return "?";
+}
+
+}  // namespace paoding

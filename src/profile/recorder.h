@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recorder: how a running program writes spans. Off, it costs one relaxed load; on, two time stamps and a 24-byte store
+// into the thread's own chunk: no lock, no text, no allocation but for a new chunk every kChunkRecords spans.
+//
+//   static const SiteId site = Recorder::add_site({.name = "feed", .kind = SpanKind::feed});   // once
+//   SpanScope seen(site);                                                                      // each time
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#if defined(__x86_64__)
+#include <x86intrin.h>
+#endif
+
+#include "paoding/profile.h"
+#include "profile/trace.h"
+
+namespace paoding::profile {
+
+/// A time stamp of the fastest steady clock there is: the CPU's counter where it never stops or changes its rate,
+/// else steady_clock in ns. Recorder::to_ns converts.
+using Ticks = std::uint64_t;
+
+/// One span as it is written.
+struct SpanRecord {
+  SiteId site;
+  std::uint32_t run;
+  Ticks start, end;
+};
+
+/// Where a thread writes next.
+struct RecordCursor {
+  SpanRecord* records = nullptr;
+  std::uint32_t used = 0, limit = 0;
+  std::atomic<std::uint32_t>* published = nullptr;
+  std::uint64_t session = 0;
+};
+
+struct RecorderOptions {
+  State state = State::all;
+  Detail detail = Detail::op;
+  std::size_t max_bytes = std::size_t{256} << 20;  // of host spans; what comes after is dropped and counted
+};
+
+/// A part of the engine that sees GPU work and must be told when a recording starts and stops.
+struct GpuSource {
+  std::function<void(State, Detail)> start;  // called before the first span is taken
+  std::function<void()> stop;                // adds what it has seen (Recorder::add_gpu) and returns
+};
+
+class Recorder {
+ public:
+  static constexpr std::uint32_t kChunkRecords = 8192;
+
+  /// Whether host spans are wanted; ask before taking time stamps.
+  static bool active() { return (flags_.load(std::memory_order_relaxed) & kHost) != 0; }
+  /// Whether host spans inside ops (infer_shape, prepare, compute) are wanted too.
+  static bool phases_active() { return (flags_.load(std::memory_order_relaxed) & kPhases) != 0; }
+  /// Whether GPU spans are wanted.
+  static bool gpu_active() { return (flags_.load(std::memory_order_relaxed) & kGpu) != 0; }
+
+  static Ticks now() {
+#if defined(__x86_64__)
+    if (counter_is_steady_) [[likely]] return __rdtsc();
+#endif
+    return static_cast<Ticks>(std::chrono::steady_clock::now().time_since_epoch().count());
+  }
+
+  /// Registers a place in a program, at compile time; equal facts give the same id. Ids live as long as the process.
+  static SiteId add_site(const SiteInfo& info);
+
+  /// Writes one span of the calling thread. `run` numbers the execution: needed on the run's own span and on launches
+  /// (0 elsewhere: spans take it from the span around them).
+  static void complete(SiteId site, Ticks start, Ticks end, std::uint32_t run = 0) {
+    RecordCursor& at = cursor_;
+    if (at.used == at.limit || at.session != session_.load(std::memory_order_relaxed)) [[unlikely]] {
+      if (!next_chunk()) return;
+    }
+    at.records[at.used] = {site, run, start, end};
+    at.used += 1;
+    // Publishes the record to stop(), which may run in another thread at this moment.
+    at.published->store(at.used, std::memory_order_release);
+  }
+
+  /// A number for an execution, never 0.
+  static std::uint32_t next_run();
+
+  /// A track for add_gpu; valid until stop(). Equal arguments give the same id.
+  static TrackId gpu_track(TrackKind kind, const std::string& name, int device);
+  /// Writes one GPU span, timed elsewhere in ns of steady_clock. `correlation`: see Span. Any thread; takes a lock.
+  static void add_gpu(SiteId site, std::uint32_t run, std::int64_t start_ns, std::int64_t duration_ns, TrackId track,
+                      std::uint32_t correlation = 0);
+  /// Says what could not be seen during this recording.
+  static void add_note(std::string text, std::uint64_t count = 0);
+  /// Registers a source for all recordings to come.
+  static void add_source(GpuSource source);
+
+  /// Error (argument) when a recording is already under way.
+  static void start(const RecorderOptions& options);
+  /// Ends the recording. Error (argument) when there is none.
+  static Trace stop();
+  static bool running();
+  /// Of the recording under way or, when there is none, of the last one.
+  static RecorderOptions options();
+
+ private:
+  static constexpr std::uint32_t kHost = 1, kGpu = 2, kPhases = 4;
+
+  struct Chunk;
+  struct ThreadSpans;
+  struct Recording;
+  struct ThreadExit;
+
+  static bool next_chunk();
+  static Recording& recording();
+
+  static inline std::atomic<std::uint32_t> flags_{0};
+  static inline std::atomic<std::uint64_t> session_{0};
+  static const bool counter_is_steady_;
+  static inline constinit thread_local RecordCursor cursor_{};  // constinit: reaching it needs no guard
+};
+
+/// Records its own lifetime as a span.
+class SpanScope {
+ public:
+  explicit SpanScope(SiteId site, std::uint32_t run = 0)
+      : site_(site), run_(run), on_(Recorder::active()), start_(on_ ? Recorder::now() : 0) {}
+  ~SpanScope() {
+    if (on_) Recorder::complete(site_, start_, Recorder::now(), run_);
+  }
+  SpanScope(const SpanScope&) = delete;
+  SpanScope& operator=(const SpanScope&) = delete;
+
+ private:
+  SiteId site_;
+  std::uint32_t run_;
+  bool on_;
+  Ticks start_;
+};
+
+}  // namespace paoding::profile

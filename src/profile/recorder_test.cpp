@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+// The recorder and the public profiler: threads, filters, limits, wrong use, and what a span costs.
+#include "profile/recorder.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "paoding/error.h"
+
+namespace paoding::profile {
+namespace {
+
+std::int64_t steady_ns() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
+
+SiteId site(const char* op, SpanKind kind = SpanKind::op) { return Recorder::add_site({.op = op, .kind = kind}); }
+
+template <class F>
+void expect_error(F f, const std::string& part) {
+  try {
+    f();
+    FAIL() << "no error with: " << part;
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::argument);
+    EXPECT_NE(std::string(e.what()).find(part), std::string::npos) << e.what();
+  }
+}
+
+TEST(Recorder, KeepsTimesOfTheSteadyClock) {
+  Recorder::start({});
+  const std::int64_t before = steady_ns();
+  {
+    SpanScope outer(site("outer"));
+    SpanScope inner(site("inner"));
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  const std::int64_t after = steady_ns();
+  const Trace trace = Recorder::stop();
+  ASSERT_EQ(trace.size(), 2u);
+  EXPECT_EQ(trace.name(0), "outer");
+  EXPECT_EQ(trace.parent(1), 0u);
+  constexpr std::int64_t kSlack = 2000;  // ns, of converting between two clocks
+  EXPECT_GE(trace.start(0), before - kSlack);
+  EXPECT_LE(trace.end(0), after + kSlack);
+  EXPECT_GE(trace.duration(1), 5'000'000 - kSlack);
+}
+
+TEST(Recorder, KeepsTheSpansOfManyThreadsAndOfThreadsThatEnded) {
+  constexpr int kThreads = 4, kSpans = 20000;  // more than two chunks each
+  const SiteId s = site("step");
+  Recorder::start({});
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < kSpans; ++i) SpanScope span(s);
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  const Trace trace = Recorder::stop();
+  EXPECT_EQ(trace.tracks().size(), std::size_t{kThreads});
+  std::vector<int> spans(kThreads);
+  for (SpanId i = 0; i < trace.size(); ++i) spans[trace.track_id(i)] += 1;
+  for (int n : spans) EXPECT_EQ(n, kSpans);
+  EXPECT_TRUE(trace.notes().empty());
+}
+
+TEST(Recorder, StopsWhileOtherThreadsWriteAndStartsAgain) {
+  const SiteId s = site("busy");
+  std::atomic<bool> end{false};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 2; ++t) {
+    threads.emplace_back([&] {
+      while (!end) SpanScope span(s);
+    });
+  }
+  for (int session = 0; session < 20; ++session) {
+    const std::int64_t from = steady_ns();
+    Recorder::start({});
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    const Trace trace = Recorder::stop();
+    for (SpanId i = 0; i < trace.size(); ++i) ASSERT_GE(trace.start(i), from - 2000) << "of an earlier recording";
+  }
+  end = true;
+  for (auto& thread : threads) thread.join();
+}
+
+TEST(Recorder, WritesNothingWhenOff) {
+  EXPECT_FALSE(Recorder::active());
+  { SpanScope span(site("unseen")); }
+  Recorder::start({});
+  const Trace trace = Recorder::stop();
+  EXPECT_EQ(trace.size(), 0u);
+}
+
+TEST(Recorder, FiltersByStateAndDetail) {
+  Recorder::start({.state = State::cpu});
+  EXPECT_TRUE(Recorder::active());
+  EXPECT_FALSE(Recorder::phases_active());
+  EXPECT_FALSE(Recorder::gpu_active());
+  const TrackId track = Recorder::gpu_track(TrackKind::stream, "stream 7", 0);
+  Recorder::add_gpu(site("mul", SpanKind::kernel), 0, 10, 10, track);
+  EXPECT_EQ(Recorder::stop().size(), 0u);
+
+  Recorder::start({.state = State::gpu, .detail = Detail::phases});
+  EXPECT_FALSE(Recorder::active());
+  EXPECT_FALSE(Recorder::phases_active());
+  EXPECT_TRUE(Recorder::gpu_active());
+  Recorder::add_gpu(site("mul", SpanKind::kernel), 5, 10, 12, Recorder::gpu_track(TrackKind::stream, "stream 7", 0));
+  const Trace trace = Recorder::stop();
+  ASSERT_EQ(trace.size(), 1u);
+  EXPECT_EQ(trace.start(0), 10);
+  EXPECT_EQ(trace.duration(0), 12);
+  EXPECT_EQ(trace.run(0), 5u);
+  EXPECT_TRUE(trace.on_gpu(0));
+
+  Recorder::start({.detail = Detail::instances});
+  EXPECT_TRUE(Recorder::phases_active());
+  Recorder::stop();
+}
+
+TEST(Recorder, CountsWhatItDropsWhenFull) {
+  constexpr std::uint64_t kSpans = 3 * Recorder::kChunkRecords;
+  const SiteId s = site("many");
+  Recorder::start({.max_bytes = Recorder::kChunkRecords * sizeof(SpanRecord)});
+  for (std::uint64_t i = 0; i < kSpans; ++i) SpanScope span(s);
+  const Trace trace = Recorder::stop();
+  EXPECT_EQ(trace.size(), std::size_t{Recorder::kChunkRecords});
+  ASSERT_EQ(trace.notes().size(), 1u);
+  EXPECT_EQ(trace.notes()[0].count, kSpans - Recorder::kChunkRecords);
+}
+
+TEST(Recorder, TellsItsSourcesAndKeepsTheHostsHalfWhenOneFails) {
+  static int starts = 0;
+  Recorder::add_source({.start = [](State, Detail) { ++starts; },
+                        .stop = [] {
+                          if (starts == 1) throw Error(ErrorKind::device, "no GPU today");
+                        }});
+  Recorder::start({.state = State::cpu});
+  Recorder::stop();
+  EXPECT_EQ(starts, 0);
+  Recorder::start({});
+  const Trace trace = Recorder::stop();
+  EXPECT_EQ(starts, 1);
+  ASSERT_EQ(trace.notes().size(), 1u);
+  EXPECT_EQ(trace.notes()[0].text, "GPU spans: no GPU today");
+  starts = 100;
+}
+
+TEST(Profiler, RefusesToStartTwiceAndToStopWhatIsNotRunning) {
+  expect_error([] { stop_profiler(); }, "nothing is being recorded");
+  start_profiler(State::cpu, Detail::phases);
+  expect_error([] { start_profiler(); }, "state CPU, detail phases");
+  expect_error([] { Profiler nested; }, "already under way");
+  expect_error([] { stop_profiler(SortBy::total, "/tmp/profile"); }, "'/tmp/profile', needs to end in .json");
+  EXPECT_TRUE(Recorder::running());
+  EXPECT_NE(stop_profiler().find("Place: CPU"), std::string::npos);
+}
+
+TEST(Profiler, ReportsAHalfOpenWindowOfSteps) {
+  const SiteId run = Recorder::add_site({.name = "run", .kind = SpanKind::run});
+  std::string text;
+  for (int step = 0; step < 10; ++step) {
+    if (step == 2) start_profiler(State::all, Detail::op);
+    if (step == 8) text = stop_profiler(SortBy::total);
+    SpanScope span(run, Recorder::next_run());
+    SpanScope op(site("windowed"));
+  }
+  const std::size_t row = text.find("thread0::windowed");
+  ASSERT_NE(row, std::string::npos) << text;
+  std::istringstream cells(text.substr(row));
+  std::string name;
+  int calls = 0;
+  cells >> name >> calls;
+  EXPECT_EQ(calls, 6);
+}
+
+TEST(Profiler, ScopedFormWritesTheTimelineAndReportsAgain) {
+  char path[] = "/tmp/paoding_timeline_XXXXXX.json";
+  const int file = mkstemps(path, 5);
+  ASSERT_GE(file, 0);
+  close(file);
+  Profiler seen(State::cpu);
+  expect_error([&] { seen.trace(); }, "stop()");
+  { SpanScope op(site("scoped")); }
+  EXPECT_NE(seen.stop(SortBy::calls, path).find("scoped"), std::string::npos);
+  EXPECT_NE(seen.stop(SortBy::max).find("Sorted by maximum"), std::string::npos);
+  EXPECT_EQ(seen.trace().size(), 1u);
+  std::stringstream written;
+  written << std::ifstream(path).rdbuf();
+  EXPECT_NE(written.str().find("\"scoped\""), std::string::npos);
+  std::remove(path);
+  { Profiler unstopped; }
+  EXPECT_FALSE(Recorder::running());
+}
+
+TEST(Profiler, ReadsTheWordsOfTheCommandLine) {
+  EXPECT_EQ(parse_state("All"), State::all);
+  EXPECT_EQ(parse_state("gpu"), State::gpu);
+  EXPECT_EQ(parse_detail("Default"), Detail::op);
+  EXPECT_EQ(parse_detail("OpDetail"), Detail::phases);
+  EXPECT_EQ(parse_detail("AllOpDetail"), Detail::instances);
+  EXPECT_EQ(parse_detail("phases"), Detail::phases);
+  EXPECT_EQ(parse_sort("ave"), SortBy::average);
+  EXPECT_EQ(parse_sort("none"), SortBy::none);
+  expect_error([] { parse_state("tpu"); }, "state is 'tpu', needs to be one of cpu, gpu, all");
+  expect_error([] { parse_detail("ops"); }, "Default, OpDetail, AllOpDetail");
+  expect_error([] { parse_sort("name"); }, "none, calls, total, max, min, average");
+}
+
+// Not an assertion on speed, which a loaded machine would fail; the bound catches a lock or an allocation per span.
+TEST(Recorder, CostsNanosecondsPerSpan) {
+  constexpr int kSpans = 1'000'000;
+  const SiteId s = site("cost");
+  const auto measure = [&](int spans) {
+    double best = 1e9;
+    for (int round = 0; round < 5; ++round) {
+      const std::int64_t start = steady_ns();
+      for (int i = 0; i < spans; ++i) {
+        SpanScope span(s);
+        asm volatile("" ::: "memory");
+      }
+      best = std::min(best, static_cast<double>(steady_ns() - start) / spans);
+    }
+    return best;
+  };
+  const double off = measure(kSpans);
+  Recorder::start({});
+  const double on = measure(kSpans);
+  const Trace trace = Recorder::stop();
+  EXPECT_EQ(trace.size(), 5u * kSpans);
+  RecordProperty("off_ps", static_cast<int>(off * 1000));
+  RecordProperty("on_ps", static_cast<int>(on * 1000));
+  EXPECT_LT(off, 50);
+  EXPECT_LT(on, 500);
+}
+
+}  // namespace
+}  // namespace paoding::profile

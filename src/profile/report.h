@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// The text report of a Trace, and the numbers it is made of.
+//
+// What the numbers mean (all are lengths of unions of intervals, so nothing is counted twice):
+//   Total time      when anything was under way besides compiling: runs from call to return, GPU work, feeds, fetches.
+//   Computation     when a compute phase or a GPU kernel was under way. An op without recorded phases computes whenever it
+//                   is not inferring, preparing, copying, waiting or feeding.
+//   Framework       Total - Computation; never negative, because computation lies inside the total.
+//   GpuMemcpy       when a copy from or to a GPU was under way: on the host, or on the GPU.
+//   a call          its host span and the GPU spans it caused. GPU time: when those were under way. CPU time: the rest of
+//                   the host span. Total = CPU + GPU.
+//   a row           the sum, smallest, largest and average of its calls; Ratio is the share of the total time (per thread:
+//                   of that thread's) in which one of its calls was under way, so 0 <= Ratio <= 1. Rows of threads or
+//                   streams that worked at the same time may add up to more than 1.
+//   (between events)  what of the total time no row covers, gap by gap.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "paoding/profile.h"
+#include "profile/trace.h"
+
+namespace paoding::profile {
+
+/// Which Event Summaries: `automatic` is per thread for one thread, else merged first and then per thread.
+enum class Threads { automatic, merged, per_thread };
+
+struct ReportOptions {
+  State state = State::all;  // of a trace with more, only this side
+  Detail detail = Detail::op;
+  SortBy sort = SortBy::total;
+  Threads threads = Threads::automatic;
+  int width = 0;              // event names are cut to this many characters; 0: never
+  bool share_groups = false;  // time of a fused group goes to its ops in proportion to their bytes (evenly when unknown)
+};
+
+/// One line of an Event Summary. Times in ns; fractions of one appear only when groups are shared out.
+struct Row {
+  std::string name;
+  int depth = 0;            // 0 is outermost
+  std::uint64_t calls = 0;  // with share_groups each op of a group counts the group's call
+  double total = 0, cpu = 0, gpu = 0;
+  double min = 0, max = 0;
+  double ratio = 0;
+  bool at_compile = false;  // happened when the program was compiled, takes no run time
+  double average() const { return calls == 0 ? 0 : total / static_cast<double>(calls); }
+};
+
+/// The Event Summary of one thread, or of all.
+struct Section {
+  std::string thread;    // "thread1"; empty when merged
+  double total = 0;      // ns that `ratio` refers to
+  std::vector<Row> rows;  // in printing order: parents before children
+};
+
+struct CopyTotals {
+  std::uint64_t calls = 0;
+  double total = 0;
+};
+
+struct Measures {
+  double total = 0, computation = 0, framework = 0;  // ns
+  double compile = 0;                                // ns, not part of the total
+  std::uint64_t runs = 0;
+  CopyTotals copies, async_copies, sync_copies;
+  std::vector<Section> merged;      // none or one
+  std::vector<Section> per_thread;  // none or one per thread
+  std::vector<Note> notes;
+};
+
+/// The numbers of a report.
+Measures measure(const Trace& trace, const ReportOptions& options = {});
+/// Their text.
+std::string to_text(const Measures& measures, const ReportOptions& options = {});
+/// Both: to_text(measure(trace)).
+std::string report(const Trace& trace, const ReportOptions& options = {});
+
+/// "group: mul+sub+sum": the ops of a fused group in order, repeats counted (mul*3), long lists cut.
+std::string group_name(const Trace& trace, const Site& site);
+
+}  // namespace paoding::profile

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// The layout of a report: header, Overhead Summary, GpuMemcpy Summary, Event Summary.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "profile/report.h"
+
+namespace paoding::profile {
+
+namespace {
+
+constexpr double kNsPerMs = 1e6;
+
+std::string ms(double ns) { return fmt::format("{:g}", ns / kNsPerMs); }
+
+double share(double part, double whole) { return whole > 0 ? part / whole : 0; }
+
+std::string_view sorted_by(SortBy sort) {
+  switch (sort) {
+    case SortBy::none: return "Not sorted: in the order of first appearance";
+    case SortBy::calls: return "Sorted by number of calls in descending order in the same thread";
+    case SortBy::total: return "Sorted by total time in descending order in the same thread";
+    case SortBy::max: return "Sorted by maximum time in descending order in the same thread";
+    case SortBy::min: return "Sorted by minimum time in descending order in the same thread";
+    case SortBy::average: return "Sorted by average time in descending order in the same thread";
+  }
+  return "";
+}
+
+using Cells = std::vector<std::string>;
+
+// Left-aligned columns, each as wide as its widest cell, two spaces apart.
+void append_table(std::string& out, const std::vector<Cells>& lines) {
+  std::vector<std::size_t> widths;
+  for (const Cells& cells : lines) {
+    widths.resize(std::max(widths.size(), cells.size()), 0);
+    for (std::size_t c = 0; c < cells.size(); ++c) widths[c] = std::max(widths[c], cells[c].size());
+  }
+  for (const Cells& cells : lines) {
+    for (std::size_t c = 0; c < cells.size(); ++c) {
+      const bool is_last = c + 1 == cells.size();
+      out += is_last ? cells[c] : fmt::format("{:<{}}  ", cells[c], widths[c]);
+    }
+    out += '\n';
+  }
+}
+
+void append_title(std::string& out, std::string_view title) {
+  out += fmt::format("\n------------------------- {} -------------------------\n\n", title);
+}
+
+void append_header(std::string& out, const ReportOptions& options, bool is_merged) {
+  out += "-------------------------> Profiling Report <-------------------------\n\n";
+  if (is_merged) out += "Note! This Report merge all thread info into one.\n";
+  out += fmt::format("Place: {}\nTime unit: ms\n{}\n", to_string(options.state), sorted_by(options.sort));
+}
+
+// What the reader must know about what is missing.
+void append_completeness(std::string& out, const Measures& m) {
+  out += "Not seen: ";
+  if (m.notes.empty()) out += "nothing known to be missing";
+  for (std::size_t i = 0; i < m.notes.size(); ++i) {
+    out += i == 0 ? "" : "; ";
+    out += m.notes[i].text;
+    if (m.notes[i].count > 0) out += fmt::format(" ({})", m.notes[i].count);
+  }
+  out += '\n';
+}
+
+void append_summaries(std::string& out, const Measures& m) {
+  append_title(out, "Overhead Summary");
+  out += fmt::format("Total time: {}\n", ms(m.total));
+  const auto overhead = [&](const char* name, double ns) {
+    return Cells{name, fmt::format("Total: {}", ms(ns)), fmt::format("Ratio: {:g}%", 100 * share(ns, m.total))};
+  };
+  append_table(out, {overhead("  Computation time", m.computation), overhead("  Framework overhead", m.framework)});
+  if (m.compile > 0) out += fmt::format("Compiling, not in the total: {}\n", ms(m.compile));
+  append_completeness(out, m);
+
+  append_title(out, "GpuMemCpy Summary");
+  std::vector<Cells> lines;
+  const auto add = [&](const char* name, const CopyTotals& copies) {
+    lines.push_back({name, fmt::format("Calls: {}", copies.calls), fmt::format("Total: {}", ms(copies.total)),
+                     fmt::format("Ratio: {:g}%", 100 * share(copies.total, m.total))});
+  };
+  add("GpuMemcpy", m.copies);
+  if (m.async_copies.calls > 0) add("  GpuMemcpyAsync", m.async_copies);
+  if (m.sync_copies.calls > 0) add("  GpuMemcpySync", m.sync_copies);
+  append_table(out, lines);
+}
+
+std::string event_name(const Section& section, const Row& row, int width) {
+  std::string name(static_cast<std::size_t>(2 * row.depth), ' ');
+  if (row.depth == 0 && !section.thread.empty()) name += section.thread + "::";
+  name += row.name;
+  const auto limit = static_cast<std::size_t>(std::max(width, 4));
+  if (width > 0 && name.size() > limit) name = name.substr(0, limit - 3) + "...";
+  return name;
+}
+
+void append_events(std::string& out, const std::vector<Section>& sections, const ReportOptions& options) {
+  append_title(out, "Event Summary");
+  const bool has_both = options.state == State::all;
+  std::vector<Cells> lines;
+  Cells head{"Event", "Calls", "Total"};
+  if (has_both) head.insert(head.end(), {"CPU Time (Ratio)", "GPU Time (Ratio)"});
+  head.insert(head.end(), {"Min.", "Max.", "Ave.", "Ratio."});
+  lines.push_back(std::move(head));
+  for (const Section& section : sections) {
+    for (const Row& row : section.rows) {
+      Cells cells{event_name(section, row, options.width), fmt::format("{}", row.calls), ms(row.total)};
+      if (has_both) {
+        cells.push_back(fmt::format("{:.6f} ({:.6f})", row.cpu / kNsPerMs, share(row.cpu, row.total)));
+        cells.push_back(fmt::format("{:.6f} ({:.6f})", row.gpu / kNsPerMs, share(row.gpu, row.total)));
+      }
+      cells.insert(cells.end(), {ms(row.min), ms(row.max), ms(row.average()), fmt::format("{:g}", row.ratio)});
+      lines.push_back(std::move(cells));
+    }
+  }
+  append_table(out, lines);
+}
+
+}  // namespace
+
+std::string to_text(const Measures& m, const ReportOptions& options) {
+  std::string out;
+  const bool has_merged = !m.merged.empty() || options.threads == Threads::merged;
+  append_header(out, options, has_merged);
+  append_summaries(out, m);
+  append_events(out, has_merged ? m.merged : m.per_thread, options);
+  if (has_merged && !m.per_thread.empty()) {
+    out += '\n';
+    append_header(out, options, false);
+    append_events(out, m.per_thread, options);
+  }
+  return out;
+}
+
+}  // namespace paoding::profile

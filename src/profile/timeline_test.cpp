@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// The timeline: read back with another JSON parser.
+#include "profile/timeline.h"
+
+#include <gtest/gtest.h>
+#include <simdjson.h>
+
+#include <map>
+
+#include "paoding/error.h"
+
+namespace paoding::profile {
+namespace {
+
+TEST(Timeline, IsJsonWithExactTimesNamesAndArrows) {
+  Trace trace;
+  const TrackId host = trace.add_track(TrackKind::thread, "thread0");
+  const TrackId gpu = trace.add_track(TrackKind::stream, "stream 7", 0);
+  const std::string awkward = "a \"quoted\\ name\"\n\x01 \xc3\xa9 \xff\xe0\x80\x80";
+  trace.add({.track = host,
+             .site = trace.add_site({.name = awkward, .kind = SpanKind::launch}),
+             .start_ns = 1'000'000'000'001,
+             .duration_ns = 1'234'567,
+             .correlation = 1});
+  trace.add({.track = gpu,
+             .site = trace.add_site({.name = "k", .op = "mul", .kind = SpanKind::kernel, .members = {{"mul", 1}, {"add", 2}}}),
+             .start_ns = 1'000'000'005'006,
+             .duration_ns = 40,
+             .correlation = 1});
+  trace.add_note("lost \"some\"", 3);
+  trace.finish();
+  const std::string text = timeline_json(trace);
+
+  simdjson::dom::parser parser;
+  simdjson::dom::element doc;
+  ASSERT_EQ(parser.parse(text).get(doc), simdjson::SUCCESS) << text;
+  EXPECT_NE(text.find("\"ts\":5.005,"), std::string::npos) << text;
+  EXPECT_NE(text.find("\"dur\":1234.567,"), std::string::npos) << text;
+  std::map<std::string, int> kinds;
+  for (simdjson::dom::element event : doc["traceEvents"]) {
+    const std::string ph{std::string_view(event["ph"])};
+    kinds[ph] += 1;
+    if (ph == "X" && std::string_view(event["cat"]) == "launch") {
+      EXPECT_EQ(std::string_view(event["name"]),
+                "a \"quoted\\ name\"\n\x01 \xc3\xa9 \xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");
+    }
+    if (ph == "s") { EXPECT_EQ(double(event["ts"]), 0.0); }
+    if (ph == "f") {
+      EXPECT_EQ(double(event["ts"]), 5.005);
+      EXPECT_EQ(int64_t(event["pid"]), 1);
+    }
+  }
+  EXPECT_EQ(kinds["X"], 2);
+  EXPECT_EQ(kinds["s"], 1);
+  EXPECT_EQ(kinds["f"], 1);
+  EXPECT_EQ(kinds["M"], 4);  // two processes, two rows
+  EXPECT_EQ(int64_t(doc["otherData"]["notSeen"].at(0)["count"]), 3);
+}
+
+TEST(Timeline, PutsCrossingSpansOnRowsOfTheirOwn) {
+  Trace trace;
+  const TrackId host = trace.add_track(TrackKind::thread, "thread0");
+  const SiteId site = trace.add_site({.name = "x"});
+  for (const auto& [start, end] : {std::pair{0, 10}, {2, 8}, {5, 15}, {12, 20}, {21, 22}}) {
+    trace.add({.track = host, .site = site, .start_ns = start, .duration_ns = end - start});
+  }
+  trace.finish();
+  simdjson::dom::parser parser;
+  simdjson::dom::element doc;
+  ASSERT_EQ(parser.parse(timeline_json(trace)).get(doc), simdjson::SUCCESS);
+  std::map<int64_t, std::vector<std::pair<double, double>>> rows;
+  for (simdjson::dom::element event : doc["traceEvents"]) {
+    if (std::string_view(event["ph"]) != "X") continue;
+    const double start = event["ts"], duration = event["dur"];
+    rows[int64_t(event["tid"])].push_back({start, start + duration});
+  }
+  EXPECT_EQ(rows.size(), 2u);
+  for (const auto& [tid, spans] : rows) {
+    for (const auto& a : spans) {
+      for (const auto& b : spans) {
+        const bool crossing = a.first < b.first && b.first < a.second && a.second < b.second;
+        EXPECT_FALSE(crossing) << tid;
+      }
+    }
+  }
+}
+
+TEST(Timeline, OfNothingIsStillJson) {
+  Trace trace;
+  trace.finish();
+  simdjson::dom::parser parser;
+  simdjson::dom::element doc;
+  EXPECT_EQ(parser.parse(timeline_json(trace)).get(doc), simdjson::SUCCESS);
+}
+
+TEST(Timeline, SaysWhichFileCannotBeWritten) {
+  Trace trace;
+  trace.finish();
+  try {
+    write_timeline(trace, "/no/such/folder/t.json");
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::file);
+    EXPECT_NE(std::string(e.what()).find("/no/such/folder/t.json"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace paoding::profile

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// Filling a Trace, and finding in finish() what belongs to what.
+#include "profile/trace.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <tuple>
+
+#include "base/check.h"
+
+namespace paoding::profile {
+
+std::string_view to_string(SpanKind kind) {
+  switch (kind) {
+    case SpanKind::run: return "run";
+    case SpanKind::compile: return "compile";
+    case SpanKind::op: return "op";
+    case SpanKind::infer_shape: return "infer_shape";
+    case SpanKind::prepare: return "prepare_data";
+    case SpanKind::compute: return "compute";
+    case SpanKind::feed: return "feed";
+    case SpanKind::fetch: return "fetch";
+    case SpanKind::memcpy: return "memcpy";
+    case SpanKind::memset: return "memset";
+    case SpanKind::launch: return "launch";
+    case SpanKind::wait: return "wait";
+    case SpanKind::kernel: return "kernel";
+    case SpanKind::host: return "host";
+  }
+  return "?";
+}
+
+std::string_view to_string(Copy copy) {
+  switch (copy) {
+    case Copy::none: return "";
+    case Copy::host_to_device: return "CPU->GPU";
+    case Copy::device_to_host: return "GPU->CPU";
+    case Copy::same_device:
+    case Copy::device_to_device: return "GPU->GPU";
+    case Copy::host_to_host: return "CPU->CPU";
+  }
+  return "?";
+}
+
+Trace::Trace() { intern(""); }
+
+StringId Trace::intern(std::string_view text) {
+  if (auto found = string_ids_.find(text); found != string_ids_.end()) return found->second;
+  const auto id = static_cast<StringId>(strings_.size());
+  strings_.emplace_back(text);
+  string_ids_.emplace(strings_.back(), id);
+  return id;
+}
+
+TrackId Trace::add_track(TrackKind kind, std::string_view name, int device) {
+  tracks_.push_back({kind, intern(name), device});
+  return static_cast<TrackId>(tracks_.size() - 1);
+}
+
+SiteId Trace::add_site(const SiteInfo& info) {
+  Site site;
+  site.name = intern(info.name);
+  site.op = intern(info.op);
+  site.scope = intern(info.scope);
+  site.instance = intern(info.instance);
+  site.kind = info.kind;
+  site.copy = info.copy;
+  site.async = info.async;
+  site.bytes = info.bytes;
+  site.flops = info.flops;
+  std::string key = fmt::format("{},{},{},{},{},{},{},{},{}", site.name, site.op, site.scope, site.instance,
+                                static_cast<int>(site.kind), static_cast<int>(site.copy), site.async, site.bytes,
+                                site.flops);
+  for (const auto& member : info.members) key += fmt::format(",{}:{}", intern(member.op), member.bytes);
+  const auto [found, is_new] = site_ids_.try_emplace(std::move(key), static_cast<SiteId>(sites_.size()));
+  if (!is_new) return found->second;
+  site.members_begin = static_cast<std::uint32_t>(members_.size());
+  for (const auto& member : info.members) members_.push_back({intern(member.op), member.bytes});
+  site.members_end = static_cast<std::uint32_t>(members_.size());
+  sites_.push_back(site);
+  return found->second;
+}
+
+SpanId Trace::add(const Span& span) {
+  PD_ASSERT(span.track < tracks_.size() && span.site < sites_.size(), "a span names a track or site that is not there");
+  PD_ASSERT(span.duration_ns >= 0, "a span ends before it starts");
+  const auto id = static_cast<SpanId>(size());
+  if (span.bytes >= 0 && bytes_.empty()) bytes_.assign(size(), -1);
+  if (span.flops >= 0 && flops_.empty()) flops_.assign(size(), -1);
+  start_.push_back(span.start_ns);
+  duration_.push_back(span.duration_ns);
+  track_.push_back(span.track);
+  site_.push_back(span.site);
+  run_.push_back(span.run);
+  correlation_.push_back(span.correlation);
+  parent_.push_back(span.parent);
+  cause_.push_back(span.cause);
+  if (!bytes_.empty() || span.bytes >= 0) bytes_.push_back(span.bytes);
+  if (!flops_.empty() || span.flops >= 0) flops_.push_back(span.flops);
+  return id;
+}
+
+void Trace::add_note(std::string text, std::uint64_t count) { notes_.push_back({std::move(text), count}); }
+
+std::int64_t Trace::bytes(SpanId i) const { return bytes_.empty() || bytes_[i] < 0 ? site(i).bytes : bytes_[i]; }
+
+double Trace::flops(SpanId i) const { return flops_.empty() || flops_[i] < 0 ? site(i).flops : flops_[i]; }
+
+std::string_view Trace::name(SpanId i) const {
+  const Site& s = site(i);
+  return text(s.name != 0 ? s.name : s.op);
+}
+
+namespace {
+
+template <class T>
+void permute(std::vector<T>& column, const std::vector<SpanId>& order) {
+  if (column.empty()) return;
+  std::vector<T> sorted(column.size());
+  for (std::size_t i = 0; i < order.size(); ++i) sorted[i] = column[order[i]];
+  column.swap(sorted);
+}
+
+}  // namespace
+
+void Trace::finish() {
+  sort_spans();
+  link_parents();
+  link_causes();
+  runs_.clear();
+  first_ns_ = last_ns_ = size() == 0 ? 0 : start_[0];
+  for (SpanId i = 0; i < size(); ++i) {
+    if (kind(i) == SpanKind::run) runs_.push_back(i);
+    first_ns_ = std::min(first_ns_, start(i));
+    last_ns_ = std::max(last_ns_, end(i));
+  }
+  std::stable_sort(runs_.begin(), runs_.end(), [&](SpanId a, SpanId b) { return start(a) < start(b); });
+}
+
+void Trace::sort_spans() {
+  std::vector<SpanId> order(size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto before = [&](SpanId a, SpanId b) {
+    if (track_[a] != track_[b]) return track_[a] < track_[b];
+    if (start_[a] != start_[b]) return start_[a] < start_[b];
+    if (duration_[a] != duration_[b]) return duration_[a] > duration_[b];
+    return kind(a) < kind(b);
+  };
+  if (std::is_sorted(order.begin(), order.end(), before)) return;
+  std::stable_sort(order.begin(), order.end(), before);
+
+  std::vector<SpanId> place(size());
+  for (SpanId i = 0; i < order.size(); ++i) place[order[i]] = i;
+  permute(start_, order);
+  permute(duration_, order);
+  permute(track_, order);
+  permute(site_, order);
+  permute(run_, order);
+  permute(correlation_, order);
+  permute(parent_, order);
+  permute(cause_, order);
+  permute(bytes_, order);
+  permute(flops_, order);
+  for (SpanId& p : parent_) p = p == kNone ? kNone : place[p];
+  for (SpanId& c : cause_) c = c == kNone ? kNone : place[c];
+}
+
+void Trace::link_parents() {
+  std::vector<SpanId> open;
+  for (SpanId i = 0; i < size(); ++i) {
+    const auto over = [&](SpanId s) {
+      return track_[s] != track_[i] || end(s) < start(i) || (end(s) == start(i) && duration(i) > 0);
+    };
+    while (!open.empty() && over(open.back())) open.pop_back();
+    if (parent_[i] == kNone) {
+      // Spans that overlap without containing each other are siblings, so look further out for one that contains this.
+      const auto found =
+          std::find_if(open.rbegin(), open.rend(), [&](SpanId s) { return !over(s) && end(s) >= end(i); });
+      if (found != open.rend()) parent_[i] = *found;
+    }
+    PD_ASSERT(parent_[i] == kNone || parent_[i] < i, "a span's parent starts after it or is on a later track");
+    if (run_[i] == 0 && parent_[i] != kNone) run_[i] = run_[parent_[i]];
+    open.push_back(i);
+  }
+}
+
+void Trace::link_causes() {
+  std::unordered_map<std::uint32_t, SpanId> by_correlation;
+  std::unordered_map<std::uint32_t, std::vector<SpanId>> launches;  // of each run
+  for (SpanId i = 0; i < size(); ++i) {
+    if (on_gpu(i)) continue;
+    if (correlation_[i] != 0) by_correlation[correlation_[i]] = i;  // the innermost comes last
+    if (kind(i) == SpanKind::launch && run_[i] != 0) launches[run_[i]].push_back(i);
+  }
+  // A run with several launches was run step by step: the n-th launch for an op instance started its n-th GPU span.
+  using StepKey = std::tuple<std::uint32_t, StringId, StringId>;
+  std::map<StepKey, std::pair<std::vector<SpanId>, std::size_t>> steps;
+  for (const auto& [run, spans] : launches) {
+    if (spans.size() < 2) continue;
+    for (SpanId s : spans) steps[{run, site(s).op, site(s).instance}].first.push_back(s);
+  }
+  for (SpanId i = 0; i < size(); ++i) {
+    if (!on_gpu(i)) continue;
+    if (cause_[i] == kNone && correlation_[i] != 0) {
+      if (auto found = by_correlation.find(correlation_[i]); found != by_correlation.end()) cause_[i] = found->second;
+    }
+    if (cause_[i] == kNone && run_[i] != 0) {
+      const auto of_run = launches.find(run_[i]);
+      if (of_run == launches.end()) continue;
+      if (of_run->second.size() == 1) {
+        cause_[i] = of_run->second[0];
+      } else if (auto step = steps.find({run_[i], site(i).op, site(i).instance}); step != steps.end()) {
+        auto& [spans, next] = step->second;
+        if (next < spans.size()) cause_[i] = spans[next++];
+      }
+    }
+    if (run_[i] == 0 && cause_[i] != kNone) run_[i] = run_[cause_[i]];
+  }
+}
+
+}  // namespace paoding::profile

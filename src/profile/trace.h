@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// Trace: what was seen. Every source (the recorder, CUPTI, importers) fills one; every report, timeline and diff reads one.
+// Columns, not objects: a span costs 40 bytes, and all text and constant facts sit once in its Site.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace paoding::profile {
+
+using StringId = std::uint32_t;  // 0 is ""
+using TrackId = std::uint32_t;
+using SiteId = std::uint32_t;
+using SpanId = std::uint32_t;
+inline constexpr std::uint32_t kNone = 0xffffffffu;
+
+enum class TrackKind : std::uint8_t { thread, stream, copy_engine };
+
+/// A line on which spans follow or contain each other.
+struct Track {
+  TrackKind kind = TrackKind::thread;
+  StringId name = 0;         // "thread0", "stream 7"
+  std::int32_t device = -1;  // GPU number; -1 for threads
+};
+
+/// What a span is. Outer kinds come first: of two spans with equal times the one with the lower kind contains the other.
+enum class SpanKind : std::uint8_t {
+  run,          // one execution of a program, from call to return
+  compile,      // making a program; whatever lies inside is not run time
+  op,           // all that is done for one op or one fused group
+  infer_shape,  // the three phases of an op ...
+  prepare,      // ... everything besides computing: copies, staging, casts, layout changes
+  compute,      // ... its kernels, on the CPU or (as seen by the host) on the GPU
+  feed,         // values handed in
+  fetch,        // values handed out
+  memcpy,       // direction in Site::copy
+  memset,
+  launch,  // handing work to a GPU
+  wait,    // the host waiting for a GPU or another thread
+  kernel,  // one kernel, normally on a stream's track
+  host,    // any other host work, known by its name only
+};
+
+enum class Copy : std::uint8_t { none, host_to_device, device_to_host, same_device, device_to_device, host_to_host };
+
+/// Names: "run", "infer_shape", "prepare_data", ...
+std::string_view to_string(SpanKind kind);
+/// Names: "GPU->CPU", ...
+std::string_view to_string(Copy copy);
+
+/// The facts about a place in a program that are the same each time it runs, as its author writes them.
+struct SiteInfo {
+  struct Member {
+    std::string op = {};
+    std::int64_t bytes = 0;
+  };
+  std::string name = {};      // what a timeline shows: kernel name, "wait for fetch"; may be empty when `op` is set
+  std::string op = {};        // op type, "slice"; empty when no op is concerned
+  std::string scope = {};     // the user's scope, "encoder/layer1"
+  std::string instance = {};  // which of the ops of this type, "slice1"
+  SpanKind kind = SpanKind::host;
+  Copy copy = Copy::none;
+  bool async = false;            // memcpy only: the host does not wait for the copy
+  std::int64_t bytes = 0;        // moved or touched; 0 is unknown
+  double flops = 0;              // 0 is unknown
+  std::vector<Member> members = {};   // the ops of a fused group, in order; empty for a single op
+};
+
+/// SiteInfo inside a Trace: text interned.
+struct Site {
+  StringId name = 0, op = 0, scope = 0, instance = 0;
+  SpanKind kind = SpanKind::host;
+  Copy copy = Copy::none;
+  bool async = false;
+  std::int64_t bytes = 0;
+  double flops = 0;
+  std::uint32_t members_begin = 0, members_end = 0;  // into Trace::members()
+};
+
+struct Member {
+  StringId op = 0;
+  std::int64_t bytes = 0;
+};
+
+/// One thing that happened, as a source adds it.
+struct Span {
+  TrackId track = 0;
+  SiteId site = 0;
+  std::int64_t start_ns = 0;  // of std::chrono::steady_clock, for every source: a source converts
+  std::int64_t duration_ns = 0;
+  std::uint32_t run = 0;          // number of the execution it belongs to; 0: its parent's or its cause's
+  std::uint32_t correlation = 0;  // shared by a host span and the GPU spans it caused; 0: none
+  SpanId parent = kNone;          // kNone: finish() finds the innermost span of the track that contains it
+  SpanId cause = kNone;           // the span on another track that started it; kNone: finish() looks for it
+  std::int64_t bytes = -1;        // -1: the site's
+  double flops = -1;              // -1: the site's
+};
+
+/// Something that could not be seen or was lost.
+struct Note {
+  std::string text;         // "spans dropped because the recorder was full"
+  std::uint64_t count = 0;  // 0: not countable
+};
+
+class Trace {
+ public:
+  Trace();
+  Trace(Trace&&) = default;
+  Trace& operator=(Trace&&) = default;
+  Trace(const Trace&) = delete;  // the string index points into its own strings
+  Trace& operator=(const Trace&) = delete;
+
+  // ---- filling ----
+  StringId intern(std::string_view text);
+  TrackId add_track(TrackKind kind, std::string_view name, int device = -1);
+  /// The same facts give the same id.
+  SiteId add_site(const SiteInfo& info);
+  SpanId add(const Span& span);
+  void add_note(std::string text, std::uint64_t count = 0);
+  /// Must be called after the last add() and before anything reads: sorts the spans by track, start and containment
+  /// (so ids change, and a parent comes before its children), links parents, causes and runs.
+  void finish();
+
+  // ---- reading (after finish) ----
+  std::size_t size() const { return start_.size(); }
+  std::int64_t start(SpanId i) const { return start_[i]; }
+  std::int64_t duration(SpanId i) const { return duration_[i]; }
+  std::int64_t end(SpanId i) const { return start_[i] + duration_[i]; }
+  TrackId track_id(SpanId i) const { return track_[i]; }
+  SiteId site_id(SpanId i) const { return site_[i]; }
+  const Site& site(SpanId i) const { return sites_[site_[i]]; }
+  const Track& track(SpanId i) const { return tracks_[track_[i]]; }
+  SpanKind kind(SpanId i) const { return sites_[site_[i]].kind; }
+  bool on_gpu(SpanId i) const { return tracks_[track_[i]].kind != TrackKind::thread; }
+  SpanId parent(SpanId i) const { return parent_[i]; }
+  SpanId cause(SpanId i) const { return cause_[i]; }
+  std::uint32_t run(SpanId i) const { return run_[i]; }
+  std::int64_t bytes(SpanId i) const;
+  double flops(SpanId i) const;
+  /// The site's name, or its op when it has none.
+  std::string_view name(SpanId i) const;
+
+  std::string_view text(StringId id) const { return strings_[id]; }
+  const std::vector<Track>& tracks() const { return tracks_; }
+  const std::vector<Site>& sites() const { return sites_; }
+  const std::vector<Member>& members() const { return members_; }
+  const std::vector<Note>& notes() const { return notes_; }
+  /// Spans of kind run, in order: the executions.
+  const std::vector<SpanId>& runs() const { return runs_; }
+  /// First start and last end of all spans; 0 when there are none.
+  std::int64_t first_ns() const { return first_ns_; }
+  std::int64_t last_ns() const { return last_ns_; }
+
+ private:
+  void sort_spans();
+  void link_parents();
+  void link_causes();
+
+  std::deque<std::string> strings_;  // a deque: its strings never move
+  std::unordered_map<std::string_view, StringId> string_ids_;
+  std::unordered_map<std::string, SiteId> site_ids_;
+  std::vector<Track> tracks_;
+  std::vector<Site> sites_;
+  std::vector<Member> members_;
+  std::vector<Note> notes_;
+
+  // one entry per span
+  std::vector<std::int64_t> start_, duration_;
+  std::vector<TrackId> track_;
+  std::vector<SiteId> site_;
+  std::vector<std::uint32_t> run_, correlation_;
+  std::vector<SpanId> parent_, cause_;
+  // empty until a span says other than its site
+  std::vector<std::int64_t> bytes_;
+  std::vector<double> flops_;
+
+  std::vector<SpanId> runs_;
+  std::int64_t first_ns_ = 0, last_ns_ = 0;
+};
+
+}  // namespace paoding::profile

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// Trace: containment, causes and runs that finish() finds.
+#include "profile/trace.h"
+
+#include <gtest/gtest.h>
+
+namespace paoding::profile {
+namespace {
+
+SpanId find(const Trace& trace, std::string_view name) {
+  for (SpanId i = 0; i < trace.size(); ++i) {
+    if (trace.name(i) == name) return i;
+  }
+  ADD_FAILURE() << "no span " << name;
+  return 0;
+}
+
+TEST(Trace, GivesEqualTextAndEqualSitesOneId) {
+  Trace trace;
+  EXPECT_EQ(trace.intern("mul"), trace.intern("mul"));
+  EXPECT_NE(trace.intern("mul"), trace.intern("add"));
+  const SiteInfo group{.name = "g", .kind = SpanKind::op, .members = {{"mul", 4}, {"add", 8}}};
+  SiteInfo other = group;
+  other.members[1].bytes = 9;
+  EXPECT_EQ(trace.add_site(group), trace.add_site(group));
+  EXPECT_NE(trace.add_site(group), trace.add_site(other));
+}
+
+TEST(Trace, FindsTheInnermostSpanThatContainsEach) {
+  Trace trace;
+  const TrackId track = trace.add_track(TrackKind::thread, "thread0");
+  const auto add = [&](const char* name, std::int64_t start, std::int64_t end) {
+    trace.add({.track = track, .site = trace.add_site({.name = name}), .start_ns = start, .duration_ns = end - start});
+  };
+  add("inner", 20, 30);  // as a recorder writes: what ends first comes first
+  add("outer", 10, 50);
+  add("crossing", 40, 60);       // overlaps outer, lies in nothing
+  add("in crossing", 52, 55);
+  add("in both", 42, 48);
+  add("after", 60, 70);          // touches crossing's end
+  add("instant", 70, 70);        // at after's end: still part of it
+  trace.finish();
+  EXPECT_EQ(trace.parent(find(trace, "inner")), find(trace, "outer"));
+  EXPECT_EQ(trace.parent(find(trace, "outer")), kNone);
+  EXPECT_EQ(trace.parent(find(trace, "crossing")), kNone);
+  EXPECT_EQ(trace.parent(find(trace, "in crossing")), find(trace, "crossing"));
+  EXPECT_EQ(trace.parent(find(trace, "in both")), find(trace, "crossing"));
+  EXPECT_EQ(trace.parent(find(trace, "after")), kNone);
+  EXPECT_EQ(trace.parent(find(trace, "instant")), find(trace, "after"));
+  EXPECT_EQ(trace.first_ns(), 10);
+  EXPECT_EQ(trace.last_ns(), 70);
+}
+
+TEST(Trace, PutsTheOuterKindOutsideWhenTimesAreEqual) {
+  Trace trace;
+  const TrackId track = trace.add_track(TrackKind::thread, "thread0");
+  for (SpanKind kind : {SpanKind::compute, SpanKind::op, SpanKind::run}) {
+    trace.add({.track = track,
+               .site = trace.add_site({.name = std::string(to_string(kind)), .kind = kind}),
+               .start_ns = 5,
+               .duration_ns = 5});
+  }
+  trace.finish();
+  EXPECT_EQ(trace.parent(find(trace, "compute")), find(trace, "op"));
+  EXPECT_EQ(trace.parent(find(trace, "op")), find(trace, "run"));
+}
+
+TEST(Trace, LinksGpuSpansByCorrelationAndByRun) {
+  Trace trace;
+  const TrackId gpu = trace.add_track(TrackKind::stream, "stream 7", 0);  // before the thread: order must not matter
+  const TrackId host = trace.add_track(TrackKind::thread, "thread0");
+  const SiteId run = trace.add_site({.name = "run", .kind = SpanKind::run});
+  const SiteId graph = trace.add_site({.name = "graph launch", .kind = SpanKind::launch});
+  const SiteId one = trace.add_site({.name = "one", .kind = SpanKind::launch});
+  trace.add({.track = host, .site = run, .start_ns = 0, .duration_ns = 10, .run = 3});
+  trace.add({.track = host, .site = graph, .start_ns = 2, .duration_ns = 2});  // its run comes from the span around it
+  trace.add({.track = host, .site = one, .start_ns = 20, .duration_ns = 2, .correlation = 77});
+  trace.add({.track = gpu, .site = trace.add_site({.name = "a"}), .start_ns = 5, .duration_ns = 9, .run = 3});
+  trace.add({.track = gpu, .site = trace.add_site({.name = "b"}), .start_ns = 25, .duration_ns = 1, .correlation = 77});
+  trace.add({.track = gpu, .site = trace.add_site({.name = "c"}), .start_ns = 27, .duration_ns = 1});
+  trace.finish();
+  EXPECT_EQ(trace.cause(find(trace, "a")), find(trace, "graph launch"));
+  EXPECT_EQ(trace.cause(find(trace, "b")), find(trace, "one"));
+  EXPECT_EQ(trace.cause(find(trace, "c")), kNone);
+  EXPECT_EQ(trace.run(find(trace, "graph launch")), 3u);
+  EXPECT_EQ(trace.runs(), std::vector<SpanId>{find(trace, "run")});
+}
+
+TEST(Trace, MatchesTheLaunchesOfAStepByStepRunInOrder) {
+  Trace trace;
+  const TrackId host = trace.add_track(TrackKind::thread, "thread0");
+  const TrackId gpu = trace.add_track(TrackKind::stream, "stream 7", 0);
+  const auto site = [&](const char* instance, SpanKind kind) {
+    return trace.add_site({.op = "mul", .instance = instance, .kind = kind});
+  };
+  const char* order[] = {"mul0", "mul1", "mul0"};
+  for (int i = 0; i < 3; ++i) {
+    trace.add({.track = host, .site = site(order[i], SpanKind::launch), .start_ns = 10 * i, .duration_ns = 2, .run = 1});
+    trace.add({.track = gpu, .site = site(order[i], SpanKind::kernel), .start_ns = 10 * i + 5, .duration_ns = 2, .run = 1});
+  }
+  trace.finish();
+  for (SpanId i = 0; i < trace.size(); ++i) {
+    if (!trace.on_gpu(i)) continue;
+    ASSERT_NE(trace.cause(i), kNone);
+    EXPECT_EQ(trace.start(trace.cause(i)), trace.start(i) - 5);
+  }
+}
+
+TEST(Trace, KeepsBytesOfASpanApartFromItsSites) {
+  Trace trace;
+  const TrackId track = trace.add_track(TrackKind::thread, "thread0");
+  const SiteId site = trace.add_site({.name = "copy", .kind = SpanKind::memcpy, .bytes = 64});
+  trace.add({.track = track, .site = site, .start_ns = 5, .duration_ns = 1});
+  trace.add({.track = track, .site = site, .start_ns = 1, .duration_ns = 1, .bytes = 1024});
+  trace.finish();
+  EXPECT_EQ(trace.bytes(0), 1024);
+  EXPECT_EQ(trace.bytes(1), 64);
+}
+
+}  // namespace
+}  // namespace paoding::profile

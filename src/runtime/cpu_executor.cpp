@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CPU executor: every launch of a run with its pointers resolved, in one flat list.
+#include <cstring>
+#include <map>
+
+#include "base/check.h"
+#include "cpu/group_kernel.h"
+#include "runtime/executor.h"
+#include "runtime/sites.h"
+
+namespace paoding {
+namespace {
+
+using profile::Recorder;
+
+class CpuArena : public Arena {
+ public:
+  explicit CpuArena(std::int64_t bytes) : memory(Type{DType::u8, Shape{bytes}}) {}
+  Tensor memory;
+};
+
+class CpuExecutor : public Executor {
+ public:
+  CpuExecutor(const Plan& plan, const ExecutorOptions& options) : plan_(plan), on_step_(options.on_step) {
+    arena_ = std::dynamic_pointer_cast<CpuArena>(options.arena);
+    if (!arena_ || arena_->memory.size_bytes() < plan.arena_bytes) arena_ = std::make_shared<CpuArena>(plan.arena_bytes);
+    place_slots(options.parameters);
+    prepare(plan.steps);
+    resolve();
+  }
+
+  void write(int slot, const Tensor& tensor) override {
+    std::memcpy(bases_[static_cast<std::size_t>(slot)], tensor.bytes(), static_cast<std::size_t>(tensor.size_bytes()));
+  }
+
+  Tensor read(const Operand& dense) override {
+    Tensor tensor(dense.layout.type);
+    std::memcpy(tensor.bytes(), bases_[static_cast<std::size_t>(dense.slot)] + dense.offset,
+                static_cast<std::size_t>(tensor.size_bytes()));
+    return tensor;
+  }
+
+  void run(std::uint32_t) override {
+    if (on_step_) return run_stepwise();
+    if (Recorder::active()) return run_recorded();
+    for (const Prepared& launch : launches_) run_one(launch);
+  }
+
+  void wait() override {}
+  std::shared_ptr<Arena> arena() const override { return arena_; }
+  std::int64_t launches() const override { return static_cast<std::int64_t>(launches_.size()); }
+
+ private:
+  struct Prepared {
+    const CpuGroupKernel* group = nullptr;
+    const PreparedKernel* kernel = nullptr;
+    void* const* operands = nullptr;
+    profile::SiteId site = 0;
+    profile::SiteId compute_site = 0;
+  };
+
+  void run_one(const Prepared& launch) const {
+    if (launch.group != nullptr) {
+      launch.group->run(launch.operands);
+    } else {
+      launch.kernel->run({launch.operands, scratch_.bytes_or_null(), nullptr});
+    }
+  }
+
+  void run_recorded() const {
+    const bool has_phases = Recorder::phases_active();
+    for (const Prepared& launch : launches_) {
+      const profile::Ticks start = Recorder::now();
+      run_one(launch);
+      const profile::Ticks end = Recorder::now();
+      Recorder::complete(launch.site, start, end);
+      if (has_phases) Recorder::complete(launch.compute_site, start, end);
+    }
+  }
+
+  void run_stepwise() {
+    for (std::size_t i = 0; i < launches_.size(); ++i) {
+      run_one(launches_[i]);
+      const Launch& launch = unrolled_[i];
+      StepSeen seen{launch.step->label.op, launch.step->label.scope, launch.instance, {}};
+      for (std::size_t k = launch.step->reads; k < launch.step->operands.size(); ++k) {
+        seen.results.push_back(read_strided(launch, k));
+      }
+      on_step_(seen);
+    }
+  }
+
+  // A result that lies in strides, made dense by a group that copies it.
+  Tensor read_strided(const Launch& launch, std::size_t k) const;
+
+  void place_slots(const std::vector<void*>& parameters) {
+    bases_.resize(plan_.slots.size());
+    std::size_t next_parameter = 0;
+    for (std::size_t i = 0; i < plan_.slots.size(); ++i) {
+      const Slot& slot = plan_.slots[i];
+      if (slot.kind == SlotKind::parameter) {
+        bases_[i] = static_cast<std::byte*>(parameters[next_parameter++]);
+      } else if (slot.kind == SlotKind::input) {
+        inputs_.emplace_back(Type{DType::u8, Shape{slot.bytes}});
+        bases_[i] = inputs_.back().bytes();
+      } else {
+        bases_[i] = arena_->memory.bytes() + slot.offset;
+      }
+    }
+  }
+
+  void prepare(const std::vector<Step>& steps) {
+    for (const Step& step : steps) {
+      if (step.kind == Step::Kind::loop) {
+        prepare(step.body);
+      } else if (step.kind == Step::Kind::group) {
+        groups_.emplace(&step, CpuGroupKernel(canonical(step.group)));
+      } else {
+        auto kernel = step.kernel->prepare(step.call, Device::cpu());
+        scratch_.grow(kernel->scratch_bytes());
+        kernels_.emplace(&step, std::move(kernel));
+      }
+    }
+  }
+
+  void resolve() {
+    unrolled_ = unroll(plan_);
+    std::size_t count = 0;
+    for (const Launch& launch : unrolled_) count += launch.addresses.size();
+    pointers_.reserve(count);
+    for (const Launch& launch : unrolled_) {
+      Prepared prepared;
+      prepared.operands = pointers_.data() + pointers_.size();
+      for (const auto& [slot, offset] : launch.addresses) pointers_.push_back(bases_[static_cast<std::size_t>(slot)] + offset);
+      if (launch.step->kind == Step::Kind::group) {
+        prepared.group = &groups_.at(launch.step);
+      } else {
+        prepared.kernel = kernels_.at(launch.step).get();
+      }
+      const StepSites sites = sites_of(*launch.step, launch.instance);
+      prepared.site = sites.op;
+      prepared.compute_site = sites.compute;
+      launches_.push_back(prepared);
+    }
+    if (!on_step_) unrolled_ = {};
+  }
+
+  struct Scratch {
+    Tensor memory{DType::u8, Shape{0}};
+    void grow(std::int64_t bytes) {
+      if (bytes > memory.size_bytes()) memory = Tensor(DType::u8, Shape{bytes});
+    }
+    void* bytes_or_null() const { return const_cast<std::byte*>(memory.bytes()); }
+  };
+
+  const Plan& plan_;
+  std::function<void(const StepSeen&)> on_step_;
+  std::shared_ptr<CpuArena> arena_;
+  std::vector<Tensor> inputs_;
+  std::vector<std::byte*> bases_;  // per slot
+  std::map<const Step*, CpuGroupKernel> groups_;
+  std::map<const Step*, std::unique_ptr<PreparedKernel>> kernels_;
+  Scratch scratch_;
+  std::vector<void*> pointers_;  // operands of all launches
+  std::vector<Prepared> launches_;
+  std::vector<Launch> unrolled_;  // kept for the debug execution only
+};
+
+Tensor CpuExecutor::read_strided(const Launch& launch, std::size_t k) const {
+  const Layout& layout = launch.step->operands[k].layout;
+  const auto& [slot, offset] = launch.addresses[k];
+  const std::byte* start = bases_[static_cast<std::size_t>(slot)] + offset;
+  Tensor tensor(layout.type);
+  const Shape& shape = layout.type.shape;
+  const std::int64_t size = size_bytes(layout.type.dtype), elements = shape.elements();
+  for (std::int64_t i = 0; i < elements; ++i) {
+    std::int64_t rest = i, at = 0;
+    for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+      at += rest % shape[axis] * layout.strides[static_cast<std::size_t>(axis)];
+      rest /= shape[axis];
+    }
+    std::memcpy(tensor.bytes() + i * size, start + at * size, static_cast<std::size_t>(size));
+  }
+  return tensor;
+}
+
+class CpuBuffer : public DeviceBuffer {
+ public:
+  explicit CpuBuffer(std::int64_t bytes) : memory_(Type{DType::u8, Shape{bytes}}) {
+    std::memset(memory_.bytes(), 0, static_cast<std::size_t>(bytes));
+  }
+  void* address() const override { return const_cast<std::byte*>(memory_.bytes()); }
+  void write(const Tensor& tensor) override {
+    std::memcpy(memory_.bytes(), tensor.bytes(), static_cast<std::size_t>(tensor.size_bytes()));
+  }
+  Tensor read(const Type& type) const override {
+    Tensor tensor(type);
+    std::memcpy(tensor.bytes(), memory_.bytes(), static_cast<std::size_t>(tensor.size_bytes()));
+    return tensor;
+  }
+
+ private:
+  Tensor memory_;
+};
+
+}  // namespace
+
+std::unique_ptr<Executor> make_cpu_executor(const Plan& plan, const ExecutorOptions& options) {
+  return std::make_unique<CpuExecutor>(plan, options);
+}
+
+std::unique_ptr<DeviceBuffer> make_cpu_buffer(std::int64_t bytes) { return std::make_unique<CpuBuffer>(bytes); }
+
+}  // namespace paoding

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Executor: a plan with kernels and memory on one device.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "paoding/program.h"
+#include "plan/plan.h"
+
+namespace paoding {
+
+/// Memory that several programs of one model share; it grows with the largest.
+class Arena {
+ public:
+  virtual ~Arena() = default;
+};
+
+/// What compiling kernels cost.
+struct KernelCost {
+  int compiled = 0;
+  double milliseconds = 0;
+};
+
+class Executor {
+ public:
+  virtual ~Executor() = default;
+  virtual void write(int slot, const Tensor& tensor) = 0;
+  virtual Tensor read(const Operand& dense) = 0;
+  /// `run` numbers the execution for a recording under way, 0 when there is none.
+  virtual void run(std::uint32_t run) = 0;
+  virtual void wait() = 0;
+  virtual std::shared_ptr<Arena> arena() const = 0;
+  virtual KernelCost kernel_cost() const { return {}; }
+  virtual std::int64_t launches() const = 0;
+  virtual std::string kernel_text() const { return ""; }
+};
+
+struct ExecutorOptions {
+  Device device;
+  Execution execution = Execution::captured;
+  std::function<void(const StepSeen&)> on_step = {};
+  std::shared_ptr<Arena> arena = {};          // to share when it is large enough
+  std::vector<void*> parameters = {};         // device address per Plan::parameters
+};
+
+/// `plan` must outlive the executor.
+std::unique_ptr<Executor> make_cpu_executor(const Plan& plan, const ExecutorOptions& options);
+std::unique_ptr<Executor> make_gpu_executor(const Plan& plan, const ExecutorOptions& options);
+
+/// Memory for the parameters of a store.
+class DeviceBuffer {
+ public:
+  virtual ~DeviceBuffer() = default;
+  virtual void* address() const = 0;
+  virtual void write(const Tensor& tensor) = 0;
+  virtual Tensor read(const Type& type) const = 0;
+};
+std::unique_ptr<DeviceBuffer> make_cpu_buffer(std::int64_t bytes);
+std::unique_ptr<DeviceBuffer> make_gpu_buffer(std::int64_t bytes, const Device& device);
+
+}  // namespace paoding

@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: Apache-2.0
+// The GPU executor: every launch of a run captured once into a CUDA graph; a run is one graph launch.
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "base/check.h"
+#include "gpu/group_kernel.h"
+#include "gpu/kernel_cache.h"
+#include "gpu/nvrtc.h"
+#include "runtime/executor.h"
+#include "runtime/gpu_trace.h"
+
+namespace paoding {
+namespace {
+
+using gpu::DeviceMemory;
+using gpu::GpuDevice;
+using gpu::PinnedMemory;
+
+class GpuArena : public Arena {
+ public:
+  GpuArena(const GpuDevice& device, std::int64_t bytes) : memory(device, static_cast<std::size_t>(bytes)) {}
+  DeviceMemory memory;
+};
+
+// Small feeds are staged in pinned memory, so that the copy does not hold up the caller.
+constexpr std::int64_t kMaxStagedBytes = std::int64_t{4} << 20;
+
+class GpuExecutor : public Executor {
+ public:
+  GpuExecutor(const Plan& plan, const ExecutorOptions& options)
+      : plan_(plan),
+        on_step_(options.on_step),
+        is_captured_(options.execution == Execution::captured),
+        device_(GpuDevice::get(options.device.index)),
+        driver_(gpu::required_driver()),
+        stream_(device_) {
+    arena_ = std::dynamic_pointer_cast<GpuArena>(options.arena);
+    if (!arena_ || arena_->memory.size_bytes() < static_cast<std::size_t>(plan.arena_bytes)) {
+      arena_ = std::make_shared<GpuArena>(device_, plan.arena_bytes);
+    }
+    place_slots(options.parameters);
+    prepare_kernels();
+    resolve();
+    if (is_captured_) capture();
+    seen_.emplace(device_.index(), launches_, nodes_of_launch_);
+  }
+
+  ~GpuExecutor() override {
+    if (exec_ != nullptr) driver_.cuGraphExecDestroy(exec_);
+    if (graph_ != nullptr) driver_.cuGraphDestroy(graph_);
+  }
+
+  void write(int slot, const Tensor& tensor) override {
+    device_.make_current();
+    const auto at = static_cast<std::size_t>(slot);
+    const auto bytes = static_cast<std::size_t>(tensor.size_bytes());
+    if (bytes == 0) return;
+    const void* source = tensor.bytes();
+    Staging& staging = staging_[slot];
+    if (tensor.size_bytes() <= kMaxStagedBytes) {
+      if (staging.memory.size_bytes() == 0) {
+        staging = {PinnedMemory(device_, bytes), gpu::Event(device_)};
+      } else {
+        staging.copied.wait_done();  // the copy of the value before
+      }
+      std::memcpy(staging.memory.bytes(), source, bytes);
+      source = staging.memory.bytes();
+    }
+    PD_CUDA(driver_.cuMemcpyHtoDAsync(bases_[at], source, bytes, stream_.get()));
+    if (staging.memory.size_bytes() != 0) staging.copied.record(stream_.get());
+  }
+
+  Tensor read(const Operand& dense) override {
+    device_.make_current();
+    Tensor tensor(dense.layout.type);
+    wait();
+    if (tensor.size_bytes() == 0) return tensor;
+    PD_CUDA(driver_.cuMemcpyDtoH(tensor.bytes(),
+                                 bases_[static_cast<std::size_t>(dense.slot)] + static_cast<CUdeviceptr>(dense.offset),
+                                 static_cast<std::size_t>(tensor.size_bytes())));
+    return tensor;
+  }
+
+  void run(std::uint32_t run) override {
+    device_.make_current();
+    if (!is_captured_) return run_stepwise();
+    if (!GpuTrace::is_wanted()) {
+      PD_CUDA(driver_.cuGraphLaunch(exec_, stream_.get()));
+    } else if (GpuTrace::sees_graphs()) {
+      seen_->before_graph(run);
+      PD_CUDA(driver_.cuGraphLaunch(exec_, stream_.get()));
+      seen_->after_graph(run);
+    } else {
+      seen_->time_steps(run, stream_.get(), [this](std::size_t i) { start(i); });
+    }
+  }
+
+  void wait() override { stream_.wait_idle(); }
+  std::shared_ptr<Arena> arena() const override { return arena_; }
+  KernelCost kernel_cost() const override { return cost_; }
+  std::int64_t launches() const override { return static_cast<std::int64_t>(launches_.size()); }
+
+  std::string kernel_text() const override {
+    std::string text;
+    std::set<std::string> seen;
+    for (const auto& [step, kernel] : groups_) {
+      if (seen.insert(kernel.plan().source).second) text += kernel.plan().source + "\n";
+    }
+    return text;
+  }
+
+ private:
+  struct Staging {
+    PinnedMemory memory;
+    gpu::Event copied;
+  };
+
+  void place_slots(const std::vector<void*>& parameters) {
+    std::size_t next_parameter = 0;
+    for (const Slot& slot : plan_.slots) {
+      if (slot.kind == SlotKind::parameter) {
+        bases_.push_back(reinterpret_cast<CUdeviceptr>(parameters[next_parameter++]));
+      } else if (slot.kind == SlotKind::input) {
+        inputs_.emplace_back(device_, static_cast<std::size_t>(std::max<std::int64_t>(slot.bytes, 1)));
+        bases_.push_back(inputs_.back().address());
+      } else {
+        bases_.push_back(arena_->memory.address() + static_cast<CUdeviceptr>(slot.offset));
+      }
+    }
+  }
+
+  void for_each_step(const std::vector<Step>& steps, const std::function<void(const Step&)>& visit) {
+    for (const Step& step : steps) {
+      if (step.kind == Step::Kind::loop) {
+        for_each_step(step.body, visit);
+      } else {
+        visit(step);
+      }
+    }
+  }
+
+  void prepare_kernels() {
+    const gpu::CacheCounts before = gpu::KernelCache::shared().counts();
+    std::vector<std::pair<const Step*, gpu::GroupKernelPlan>> planned;
+    std::vector<std::string> sources;
+    for_each_step(plan_.steps, [&](const Step& step) {
+      if (step.kind != Step::Kind::group) return;
+      planned.emplace_back(&step, gpu::plan_group_step(step, gpu::chip_facts(device_.info())));
+      if (planned.back().second.grid[0] != 0) sources.push_back(planned.back().second.source);
+    });
+    std::sort(sources.begin(), sources.end());
+    sources.erase(std::unique(sources.begin(), sources.end()), sources.end());
+    gpu::KernelCache::shared().compile_all(sources, gpu::arch_name(device_.info().major, device_.info().minor));
+    std::int64_t scratch = 0, tickets = 0;
+    for (auto& [step, kernel_plan] : planned) {
+      scratch = std::max(scratch, kernel_plan.workspace_bytes);
+      tickets = std::max(tickets, kernel_plan.ticket_count);
+      groups_.emplace(step, gpu::GroupKernel(device_, std::move(kernel_plan), step->operands.size()));
+    }
+    for_each_step(plan_.steps, [&](const Step& step) {
+      if (step.kind != Step::Kind::kernel) return;
+      auto kernel = step.kernel->prepare(step.call, Device::cuda(device_.index()));
+      scratch = std::max(scratch, kernel->scratch_bytes());
+      kernels_.emplace(&step, std::move(kernel));
+    });
+    scratch_ = DeviceMemory(device_, static_cast<std::size_t>(std::max<std::int64_t>(scratch, 1)));
+    const auto ticket_bytes = static_cast<std::size_t>(std::max<std::int64_t>(tickets, 1)) * 4;
+    tickets_ = DeviceMemory(device_, ticket_bytes);
+    PD_CUDA(driver_.cuMemsetD8Async(tickets_.address(), 0, ticket_bytes, stream_.get()));
+    stream_.wait_idle();
+    const gpu::CacheCounts after = gpu::KernelCache::shared().counts();
+    cost_ = {static_cast<int>(after.compiles - before.compiles), after.compile_milliseconds - before.compile_milliseconds};
+  }
+
+  void resolve() {
+    launches_ = unroll(plan_);
+    std::size_t count = 0;
+    for (const Launch& launch : launches_) count += launch.addresses.size();
+    pointers_.reserve(count);
+    for (const Launch& launch : launches_) {
+      first_pointer_.push_back(pointers_.size());
+      for (const auto& [slot, offset] : launch.addresses) {
+        pointers_.push_back(
+            reinterpret_cast<void*>(bases_[static_cast<std::size_t>(slot)] + static_cast<CUdeviceptr>(offset)));
+      }
+    }
+  }
+
+  void start(std::size_t i) const {
+    const Step* step = launches_[i].step;
+    void* const* operands = pointers_.data() + first_pointer_[i];
+    if (step->kind == Step::Kind::group) {
+      groups_.at(step).launch(stream_.get(), operands, scratch_.pointer(), tickets_.pointer());
+    } else {
+      kernels_.at(step)->run({operands, scratch_.pointer(), stream_.get()});
+    }
+  }
+
+  // Also notes how many graph nodes each launch became, which is how profiles find their way back.
+  void capture() {
+    PD_CUDA(driver_.cuStreamBeginCapture(stream_.get(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    std::size_t nodes = 0;
+    try {
+      for (std::size_t i = 0; i < launches_.size(); ++i) {
+        start(i);
+        const std::size_t now = captured_nodes();
+        nodes_of_launch_.push_back(static_cast<int>(now - nodes));
+        nodes = now;
+      }
+    } catch (...) {
+      driver_.cuStreamEndCapture(stream_.get(), &graph_);
+      throw;
+    }
+    PD_CUDA(driver_.cuStreamEndCapture(stream_.get(), &graph_));
+    PD_CUDA(driver_.cuGraphInstantiate(&exec_, graph_, 0));
+    PD_CUDA(driver_.cuGraphUpload(exec_, stream_.get()));
+  }
+
+  std::size_t captured_nodes() const {
+    CUstreamCaptureStatus status;
+    CUgraph graph = nullptr;
+    PD_CUDA(driver_.cuStreamGetCaptureInfo(stream_.get(), &status, nullptr, &graph, nullptr, nullptr, nullptr));
+    std::size_t count = 0;
+    PD_CUDA(driver_.cuGraphGetNodes(graph, nullptr, &count));
+    return count;
+  }
+
+  void run_stepwise() {
+    for (std::size_t i = 0; i < launches_.size(); ++i) {
+      const Launch& launch = launches_[i];
+      try {
+        start(i);
+        stream_.wait_idle();
+      } catch (const Error& error) {
+        fail(ErrorKind::device, "step {} ({}{}, turn {}) failed: {}", i, launch.step->label.op,
+             launch.step->label.scope.empty() ? "" : " in " + launch.step->label.scope, launch.instance, error.what());
+      }
+      if (!on_step_) continue;
+      StepSeen step{launch.step->label.op, launch.step->label.scope, launch.instance, {}};
+      for (std::size_t k = launch.step->reads; k < launch.step->operands.size(); ++k) {
+        step.results.push_back(read_strided(launch, k));
+      }
+      on_step_(step);
+    }
+  }
+
+  // Copies the stretch of memory that the value spans, and picks its elements on the host.
+  Tensor read_strided(const Launch& launch, std::size_t k) const {
+    const Layout& layout = launch.step->operands[k].layout;
+    const Shape& shape = layout.type.shape;
+    Tensor tensor(layout.type);
+    if (tensor.size_bytes() == 0) return tensor;
+    const std::int64_t size = size_bytes(layout.type.dtype);
+    std::int64_t last = 0;
+    for (int axis = 0; axis < shape.rank(); ++axis) {
+      last += (shape[axis] - 1) * layout.strides[static_cast<std::size_t>(axis)];
+    }
+    std::vector<std::byte> stretch(static_cast<std::size_t>((last + 1) * size));
+    const auto& [slot, offset] = launch.addresses[k];
+    PD_CUDA(driver_.cuMemcpyDtoH(stretch.data(),
+                                 bases_[static_cast<std::size_t>(slot)] + static_cast<CUdeviceptr>(offset),
+                                 stretch.size()));
+    const std::int64_t elements = shape.elements();
+    for (std::int64_t i = 0; i < elements; ++i) {
+      std::int64_t rest = i, at = 0;
+      for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+        at += rest % shape[axis] * layout.strides[static_cast<std::size_t>(axis)];
+        rest /= shape[axis];
+      }
+      std::memcpy(tensor.bytes() + i * size, stretch.data() + at * size, static_cast<std::size_t>(size));
+    }
+    return tensor;
+  }
+
+  const Plan& plan_;
+  std::function<void(const StepSeen&)> on_step_;
+  const bool is_captured_;
+  GpuDevice& device_;
+  const gpu::Driver& driver_;
+  gpu::Stream stream_;
+  std::shared_ptr<GpuArena> arena_;
+  std::vector<DeviceMemory> inputs_;
+  std::vector<CUdeviceptr> bases_;  // per slot
+  std::map<int, Staging> staging_;  // per input slot
+  std::map<const Step*, gpu::GroupKernel> groups_;
+  std::map<const Step*, std::unique_ptr<PreparedKernel>> kernels_;
+  DeviceMemory scratch_;  // partial sums and library workspace; steps follow each other, so they share it
+  DeviceMemory tickets_;
+  KernelCost cost_;
+  std::vector<Launch> launches_;
+  std::vector<void*> pointers_;
+  std::vector<std::size_t> first_pointer_;  // per launch
+  std::vector<int> nodes_of_launch_;
+  CUgraph graph_ = nullptr;
+  CUgraphExec exec_ = nullptr;
+  std::optional<GpuTrace> seen_;
+};
+
+class GpuBuffer : public DeviceBuffer {
+ public:
+  GpuBuffer(std::int64_t bytes, const Device& device)
+      : device_(GpuDevice::get(device.index)), memory_(device_, static_cast<std::size_t>(bytes)) {
+    if (bytes == 0) return;
+    PD_CUDA(gpu::required_driver().cuMemsetD8Async(memory_.address(), 0, memory_.size_bytes(), nullptr));
+    PD_CUDA(gpu::required_driver().cuCtxSynchronize());
+  }
+  void* address() const override { return memory_.pointer(); }
+  void write(const Tensor& tensor) override {
+    device_.make_current();
+    PD_CUDA(gpu::required_driver().cuCtxSynchronize());
+    PD_CUDA(gpu::required_driver().cuMemcpyHtoD(memory_.address(), tensor.bytes(),
+                                                static_cast<std::size_t>(tensor.size_bytes())));
+  }
+  Tensor read(const Type& type) const override {
+    device_.make_current();
+    Tensor tensor(type);
+    PD_CUDA(gpu::required_driver().cuCtxSynchronize());
+    PD_CUDA(gpu::required_driver().cuMemcpyDtoH(tensor.bytes(), memory_.address(),
+                                                static_cast<std::size_t>(tensor.size_bytes())));
+    return tensor;
+  }
+
+ private:
+  GpuDevice& device_;
+  DeviceMemory memory_;
+};
+
+}  // namespace
+
+std::unique_ptr<Executor> make_gpu_executor(const Plan& plan, const ExecutorOptions& options) {
+  return std::make_unique<GpuExecutor>(plan, options);
+}
+
+std::unique_ptr<DeviceBuffer> make_gpu_buffer(std::int64_t bytes, const Device& device) {
+  return std::make_unique<GpuBuffer>(bytes, device);
+}
+
+}  // namespace paoding

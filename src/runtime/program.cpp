@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compiling: select fetches, run the passes, plan, make an executor. And the calls on what came out.
+#include "paoding/program.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/check.h"
+#include "paoding/op.h"
+#include "passes/pass.h"
+#include "profile/recorder.h"
+#include "runtime/executor.h"
+
+namespace paoding {
+
+// ---- Parameters ----
+
+struct Parameters::Store {
+  struct Entry {
+    Type type;
+    std::unique_ptr<DeviceBuffer> buffer;
+  };
+  Device device;
+  std::vector<std::string> order;
+  std::map<std::string, Entry, std::less<>> entries;
+
+  Entry& at(std::string_view name) {
+    const auto it = entries.find(name);
+    if (it == entries.end()) {
+      fail(ErrorKind::argument, "parameters: there is none named '{}'; there are: {}", name, fmt::join(order, ", "));
+    }
+    return it->second;
+  }
+};
+
+Parameters::Parameters(const Graph& graph, const Device& device) : store_(std::make_shared<Store>()) {
+  store_->device = device;
+  for (NodeId id : graph.parameters()) {
+    const Node& node = graph.node(id);
+    const std::int64_t bytes = size_bytes(node.types[0]);
+    auto buffer = device.kind == DeviceKind::cpu ? make_cpu_buffer(bytes) : make_gpu_buffer(bytes, device);
+    store_->entries.emplace(node.name.str(), Store::Entry{node.types[0], std::move(buffer)});
+    store_->order.push_back(node.name.str());
+  }
+}
+
+Parameters::~Parameters() = default;
+Parameters::Parameters(Parameters&&) noexcept = default;
+Parameters& Parameters::operator=(Parameters&&) noexcept = default;
+const Device& Parameters::device() const { return store_->device; }
+std::vector<std::string> Parameters::names() const { return store_->order; }
+
+void Parameters::set(std::string_view name, const Tensor& tensor) {
+  Store::Entry& entry = store_->at(name);
+  if (!(tensor.type() == entry.type)) {
+    fail(tensor.dtype() == entry.type.dtype ? ErrorKind::shape : ErrorKind::dtype, "parameter '{}' is {}, not {}", name,
+         to_string(entry.type), to_string(tensor.type()));
+  }
+  entry.buffer->write(tensor);
+}
+
+Tensor Parameters::get(std::string_view name) const {
+  const Store::Entry& entry = store_->at(name);
+  return entry.buffer->read(entry.type);
+}
+
+// ---- Program ----
+
+struct Program::Compiled {
+  CompileOptions options;
+  std::shared_ptr<Parameters::Store> parameters;
+  Plan plan;
+  std::unique_ptr<Executor> executor;
+  CompileReport report;
+  std::vector<std::string> inputs, fetches;
+  std::vector<Type> input_types;
+  std::vector<char> is_set;
+  profile::SiteId run_site = 0;
+  bool is_ready = false;  // every input has been set
+
+  void set_input(int index, const Tensor& tensor) {
+    const auto at = static_cast<std::size_t>(index);
+    if (!(tensor.type() == input_types[at])) {
+      fail(tensor.dtype() == input_types[at].dtype ? ErrorKind::shape : ErrorKind::dtype, "input '{}' is {}, not {}",
+           inputs[at], to_string(input_types[at]), to_string(tensor.type()));
+    }
+    executor->write(plan.inputs[at].second, tensor);
+    is_set[at] = 1;
+    if (!is_ready) is_ready = std::find(is_set.begin(), is_set.end(), 0) == is_set.end();
+  }
+};
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double milliseconds_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+int index_of(const std::vector<std::string>& names, std::string_view name, const char* what) {
+  const auto it = std::find(names.begin(), names.end(), name);
+  if (it == names.end()) {
+    fail(ErrorKind::argument, "{}: there is none named '{}'; there are: {}", what, name,
+         names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")));
+  }
+  return static_cast<int>(it - names.begin());
+}
+
+// Leaves the wanted fetches only, in the order asked for.
+void select_fetches(Graph* graph, const std::vector<std::string>& wanted) {
+  std::vector<std::string> names;
+  for (const Graph::Fetch& fetch : graph->fetches()) names.push_back(fetch.name);
+  if (names.empty()) fail(ErrorKind::argument, "compile: the graph fetches nothing; name a result with Graph::fetch()");
+  if (wanted.empty()) return;
+  std::vector<Graph::Fetch> selected;
+  for (const std::string& name : wanted) {
+    selected.push_back(graph->fetches()[static_cast<std::size_t>(index_of(names, name, "fetch"))]);
+  }
+  graph->mutable_fetches() = std::move(selected);
+}
+
+}  // namespace
+
+Program::Program(std::unique_ptr<Compiled> compiled) : compiled_(std::move(compiled)) {}
+Program::~Program() = default;
+Program::Program(Program&&) noexcept = default;
+Program& Program::operator=(Program&&) noexcept = default;
+
+Program::Program(const Graph& graph, const CompileOptions& options, const Parameters* parameters)
+    : compiled_(std::make_unique<Compiled>()) {
+  if (parameters != nullptr) compiled_->parameters = parameters->store_;
+  compiled_->options = options;
+  *this = bind(graph);
+}
+
+Program Program::bind(const Graph& source) const {
+  const auto start = Clock::now();
+  auto made = std::make_unique<Compiled>();
+  made->options = compiled_->options;
+  made->parameters = compiled_->parameters;
+  const CompileOptions& options = made->options;
+
+  const std::unique_ptr<Graph> graph = source.clone();
+  select_fetches(graph.get(), options.fetches);
+  PassOptions pass_options;
+  pass_options.after = options.after_pass;
+  pass_options.disabled = options.disabled_passes;
+  for (PassRecord& record : run_passes(*graph, pass_options)) {
+    made->report.passes.push_back(
+        {record.name, record.milliseconds, record.nodes_before, record.nodes_after, std::move(record.notes)});
+  }
+  PlanOptions plan_options{options.device.kind, options.allow_tf32, true};
+  const auto& disabled = options.disabled_passes;
+  plan_options.alias_views = std::find(disabled.begin(), disabled.end(), "alias_views") == disabled.end();
+  made->plan = make_plan(*graph, plan_options);
+
+  ExecutorOptions executor_options{options.device, options.execution, options.on_step, nullptr, {}};
+  if (options.execution == Execution::captured) executor_options.on_step = nullptr;
+  if (compiled_->executor) executor_options.arena = compiled_->executor->arena();
+  for (const auto& [name, slot] : made->plan.parameters) {
+    if (!made->parameters) {
+      fail(ErrorKind::argument, "compile: the graph has parameter '{}', but no Parameters were given", name);
+    }
+    if (!(made->parameters->device == options.device)) {
+      fail(ErrorKind::argument, "compile: the Parameters are on {}, the program on {}",
+           to_string(made->parameters->device), to_string(options.device));
+    }
+    const Parameters::Store::Entry& entry = made->parameters->at(name);
+    const std::int64_t needed = made->plan.slots[static_cast<std::size_t>(slot)].bytes;
+    if (size_bytes(entry.type) != needed) {
+      fail(ErrorKind::shape, "compile: parameter '{}' has {} bytes in the graph, but {} in the Parameters", name, needed,
+           size_bytes(entry.type));
+    }
+    executor_options.parameters.push_back(entry.buffer->address());
+  }
+  made->executor = options.device.kind == DeviceKind::cpu ? make_cpu_executor(made->plan, executor_options)
+                                                          : make_gpu_executor(made->plan, executor_options);
+
+  made->run_site = profile::Recorder::add_site({.name = "Program::run", .kind = profile::SpanKind::run});
+  for (const auto& [name, slot] : made->plan.inputs) made->inputs.push_back(name);
+  for (NodeId id : graph->inputs()) made->input_types.push_back(graph->node(id).types[0]);
+  for (const Plan::Fetch& fetch : made->plan.fetches) made->fetches.push_back(fetch.name);
+  made->is_set.assign(made->inputs.size(), 0);
+  made->is_ready = made->inputs.empty();
+  CompileReport& report = made->report;
+  report.plan_notes = made->plan.notes;
+  report.kernels_compiled = made->executor->kernel_cost().compiled;
+  report.kernel_milliseconds = made->executor->kernel_cost().milliseconds;
+  report.launches = made->executor->launches();
+  report.arena_bytes = made->plan.arena_bytes;
+  report.peak_live_bytes = made->plan.peak_live_bytes;
+  report.milliseconds = milliseconds_since(start);
+  return Program(std::move(made));
+}
+
+const std::vector<std::string>& Program::input_names() const { return compiled_->inputs; }
+const std::vector<std::string>& Program::fetch_names() const { return compiled_->fetches; }
+int Program::input_index(std::string_view name) const { return index_of(compiled_->inputs, name, "input"); }
+int Program::fetch_index(std::string_view name) const { return index_of(compiled_->fetches, name, "fetch"); }
+const Type& Program::input_type(int index) const { return compiled_->input_types.at(static_cast<std::size_t>(index)); }
+const Type& Program::fetch_type(int index) const {
+  return compiled_->plan.fetches.at(static_cast<std::size_t>(index)).operand.layout.type;
+}
+
+void Program::set_input(int index, const Tensor& tensor) { compiled_->set_input(index, tensor); }
+
+void Program::run() {
+  if (!compiled_->is_ready) {
+    const auto missing = std::find(compiled_->is_set.begin(), compiled_->is_set.end(), 0) - compiled_->is_set.begin();
+    fail(ErrorKind::argument, "run: input '{}' was never set", compiled_->inputs[static_cast<std::size_t>(missing)]);
+  }
+  if (profile::Recorder::active()) {
+    const std::uint32_t number = profile::Recorder::next_run();
+    const profile::SpanScope seen(compiled_->run_site, number);
+    compiled_->executor->run(number);
+  } else {
+    compiled_->executor->run(0);
+  }
+}
+
+void Program::wait() { compiled_->executor->wait(); }
+
+Tensor Program::fetch(int index) {
+  return compiled_->executor->read(compiled_->plan.fetches.at(static_cast<std::size_t>(index)).operand);
+}
+
+std::map<std::string, Tensor> Program::run(const std::map<std::string, Tensor>& feeds) {
+  for (const auto& [name, tensor] : feeds) set_input(input_index(name), tensor);
+  run();
+  std::map<std::string, Tensor> results;
+  for (std::size_t i = 0; i < compiled_->fetches.size(); ++i) {
+    results.emplace(compiled_->fetches[i], fetch(static_cast<int>(i)));
+  }
+  return results;
+}
+
+const CompileReport& Program::report() const { return compiled_->report; }
+std::string Program::plan_text() const { return to_string(compiled_->plan); }
+std::string Program::kernel_text() const { return compiled_->executor->kernel_text(); }
+
+}  // namespace paoding

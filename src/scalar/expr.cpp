@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Building an Expr: nodes without duplicates, dtype checks, constants folded.
+#include <bit>
+#include <cmath>
+
+#include "base/check.h"
+#include "scalar/primitive.h"
+
+namespace paoding {
+namespace {
+
+std::size_t hash_of(const ExprNode& node) {
+  std::size_t hash = static_cast<std::size_t>(node.prim) * 31 + static_cast<std::size_t>(node.dtype);
+  auto mix = [&](std::size_t value) { hash = (hash ^ value) * 0x9e3779b97f4a7c15ull, hash ^= hash >> 29; };
+  for (std::int32_t arg : node.args) mix(static_cast<std::size_t>(arg));
+  mix(static_cast<std::size_t>(node.index));
+  mix(std::bit_cast<std::uint64_t>(node.value));
+  return hash;
+}
+
+bool same(const ExprNode& a, const ExprNode& b) {  // bitwise on the constant, so that -0.0 and NaN stay themselves
+  return a.prim == b.prim && a.dtype == b.dtype && std::equal(a.args, a.args + 3, b.args) && a.index == b.index &&
+         std::bit_cast<std::uint64_t>(a.value) == std::bit_cast<std::uint64_t>(b.value);
+}
+
+Scalar binary(Prim prim, Scalar a, Scalar b) { return apply_prim(prim, std::array{a, b}); }
+Scalar unary(Prim prim, Scalar a) { return apply_prim(prim, std::array{a}); }
+
+bool is_constant(Scalar a, double value) {
+  const ExprNode& node = (*a.expr())[a.id()];
+  return node.prim == Prim::constant && node.value == value && !std::signbit(node.value);
+}
+
+// Identities that hold for every input, NaN and infinity too (so x * 0 stays). Derivatives make many of them.
+bool simplify(Prim prim, std::span<const Scalar> args, Scalar* result) {
+  if (prim == Prim::mul && is_constant(args[0], 1)) return *result = args[1], true;
+  if ((prim == Prim::mul || prim == Prim::div) && is_constant(args[1], 1)) return *result = args[0], true;
+  if (prim == Prim::sub && is_constant(args[1], 0)) return *result = args[0], true;
+  if (prim == Prim::select && args[1].id() == args[2].id()) return *result = args[1], true;
+  return false;
+}
+
+}  // namespace
+
+std::int32_t Expr::add(const ExprNode& node) {
+  const std::size_t hash = hash_of(node);
+  for (auto [it, end] = by_hash_.equal_range(hash); it != end; ++it) {
+    if (same((*this)[it->second], node)) return it->second;
+  }
+  nodes_.push_back(node);
+  by_hash_.emplace(hash, size() - 1);
+  return size() - 1;
+}
+
+Scalar Scalar::constant(double value) const { return make_constant(expr_, value, dtype()); }
+
+Scalar make_input(Expr* expr, std::int32_t index, DType compute) {
+  return {expr, expr->add({.prim = Prim::input, .dtype = compute, .index = index})};
+}
+
+Scalar make_constant(Expr* expr, double value, DType compute) {
+  return {expr, expr->add({.prim = Prim::constant, .dtype = compute, .value = value})};
+}
+
+Scalar convert(Scalar a, DType dtype) {
+  if (a.dtype() == dtype) return a;
+  return {a.expr(), a.expr()->add({.prim = Prim::convert, .dtype = dtype, .args = {a.id(), -1, -1}})};
+}
+
+Scalar apply_prim(Prim prim, std::span<const Scalar> args) {
+  const Primitive& row = primitive(prim);
+  PD_ASSERT(static_cast<int>(args.size()) == row.arity, "wrong number of arguments for a scalar primitive");
+  const int first_value = row.rule == PrimRule::select ? 1 : 0;
+  const DType dtype = args[static_cast<std::size_t>(first_value)].dtype();
+  for (std::size_t i = static_cast<std::size_t>(first_value); i < args.size(); ++i) {
+    if (args[i].dtype() != dtype) {
+      fail(ErrorKind::dtype, "{}: argument {} is {}, but argument {} is {}", row.name, i, to_string(args[i].dtype()),
+           first_value, to_string(dtype));
+    }
+  }
+  const bool is_bool = dtype == DType::boolean;
+  switch (row.rule) {
+    case PrimRule::number:
+    case PrimRule::compare:
+      if (is_bool) fail(ErrorKind::dtype, "{}: takes numbers, not bool", row.name);
+      break;
+    case PrimRule::real:
+      if (!is_float(dtype)) fail(ErrorKind::dtype, "{}: takes floats, not {}", row.name, to_string(dtype));
+      break;
+    case PrimRule::logical:
+      if (!is_bool) fail(ErrorKind::dtype, "{}: takes bools, not {}", row.name, to_string(dtype));
+      break;
+    case PrimRule::select:
+      if (args[0].dtype() != DType::boolean) {
+        fail(ErrorKind::dtype, "select: the condition is {}, not bool", to_string(args[0].dtype()));
+      }
+      break;
+    case PrimRule::leaf:
+    case PrimRule::convert: PD_ASSERT(false, "leaves and converts have their own makers");
+  }
+  Scalar simple;
+  if (simplify(prim, args, &simple)) return simple;
+  ExprNode node{.prim = prim, .dtype = row.rule == PrimRule::compare ? DType::boolean : dtype};
+  for (std::size_t i = 0; i < args.size(); ++i) node.args[i] = args[i].id();
+  return {args[0].expr(), args[0].expr()->add(node)};
+}
+
+Scalar operator+(Scalar a, Scalar b) { return binary(Prim::add, a, b); }
+Scalar operator-(Scalar a, Scalar b) { return binary(Prim::sub, a, b); }
+Scalar operator*(Scalar a, Scalar b) { return binary(Prim::mul, a, b); }
+Scalar operator/(Scalar a, Scalar b) { return binary(Prim::div, a, b); }
+Scalar operator-(Scalar a) { return unary(Prim::neg, a); }
+Scalar operator<(Scalar a, Scalar b) { return binary(Prim::less, a, b); }
+Scalar operator<=(Scalar a, Scalar b) { return binary(Prim::less_equal, a, b); }
+Scalar operator+(Scalar a, double b) { return a + a.constant(b); }
+Scalar operator-(Scalar a, double b) { return a - a.constant(b); }
+Scalar operator*(Scalar a, double b) { return a * a.constant(b); }
+Scalar operator/(Scalar a, double b) { return a / a.constant(b); }
+Scalar operator<(Scalar a, double b) { return a < a.constant(b); }
+Scalar operator+(double a, Scalar b) { return b.constant(a) + b; }
+Scalar operator-(double a, Scalar b) { return b.constant(a) - b; }
+Scalar operator*(double a, Scalar b) { return b.constant(a) * b; }
+Scalar operator/(double a, Scalar b) { return b.constant(a) / b; }
+Scalar abs(Scalar a) { return unary(Prim::abs, a); }
+Scalar minimum(Scalar a, Scalar b) { return binary(Prim::minimum, a, b); }
+Scalar maximum(Scalar a, Scalar b) { return binary(Prim::maximum, a, b); }
+Scalar exp(Scalar a) { return unary(Prim::exp, a); }
+Scalar log(Scalar a) { return unary(Prim::log, a); }
+Scalar sqrt(Scalar a) { return unary(Prim::sqrt, a); }
+Scalar rsqrt(Scalar a) { return unary(Prim::rsqrt, a); }
+Scalar tanh(Scalar a) { return unary(Prim::tanh, a); }
+Scalar sigmoid(Scalar a) { return unary(Prim::sigmoid, a); }
+Scalar equal(Scalar a, Scalar b) { return binary(Prim::equal, a, b); }
+Scalar select(Scalar condition, Scalar if_true, Scalar if_false) {
+  return apply_prim(Prim::select, std::array{condition, if_true, if_false});
+}
+
+}  // namespace paoding

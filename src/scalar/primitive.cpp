@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// One row per scalar primitive: name, dtypes, reference meaning, CUDA text, derivative.
+#include "scalar/primitive.h"
+
+#include <cmath>
+
+#include "base/check.h"
+#include "base/half.h"
+
+namespace paoding {
+namespace {
+
+using Args = std::span<const Scalar>;
+using Adjoints = std::span<Scalar>;
+
+void no_derivative(Scalar, Args, Scalar, Adjoints) {}
+
+double nan_min(double a, double b) { return std::isnan(a) || std::isnan(b) ? NAN : std::fmin(a, b); }
+double nan_max(double a, double b) { return std::isnan(a) || std::isnan(b) ? NAN : std::fmax(a, b); }
+
+// The adjoint g goes to the argument that was chosen; on a tie to the first.
+void choose(Scalar chooses_first, Scalar g, Adjoints d) {
+  d[0] = select(chooses_first, g, g.constant(0));
+  d[1] = select(chooses_first, g.constant(0), g);
+}
+
+const Primitive kPrimitives[kPrimCount] = {
+    {"input", 0, PrimRule::leaf, nullptr, "", "", no_derivative},
+    {"constant", 0, PrimRule::leaf, nullptr, "", "", no_derivative},
+    {"convert", 1, PrimRule::convert, nullptr, "", "",
+     [](Scalar, Args a, Scalar g, Adjoints d) { d[0] = convert(g, a[0].dtype()); }},
+    {"add", 2, PrimRule::number, [](double a, double b, double) { return a + b; }, "{0} + {1}", "",
+     [](Scalar, Args, Scalar g, Adjoints d) { d[0] = d[1] = g; }},
+    {"sub", 2, PrimRule::number, [](double a, double b, double) { return a - b; }, "{0} - {1}", "",
+     [](Scalar, Args, Scalar g, Adjoints d) { d[0] = g, d[1] = -g; }},
+    {"mul", 2, PrimRule::number, [](double a, double b, double) { return a * b; }, "{0} * {1}", "",
+     [](Scalar, Args a, Scalar g, Adjoints d) { d[0] = g * a[1], d[1] = g * a[0]; }},
+    {"div", 2, PrimRule::real, [](double a, double b, double) { return a / b; }, "{0} / {1}", "",
+     [](Scalar out, Args a, Scalar g, Adjoints d) { d[0] = g / a[1], d[1] = -(d[0] * out); }},
+    {"neg", 1, PrimRule::number, [](double a, double, double) { return -a; }, "-{0}", "",
+     [](Scalar, Args, Scalar g, Adjoints d) { d[0] = -g; }},
+    {"abs", 1, PrimRule::number, [](double a, double, double) { return std::fabs(a); }, "pd_abs({0})", "",
+     [](Scalar, Args a, Scalar g, Adjoints d) {
+       const Scalar zero = a[0].constant(0);
+       d[0] = select(a[0] < zero, -g, select(equal(a[0], zero), g.constant(0), g));
+     }},
+    {"minimum", 2, PrimRule::number, [](double a, double b, double) { return nan_min(a, b); }, "pd_min({0}, {1})", "",
+     [](Scalar, Args a, Scalar g, Adjoints d) { choose(a[0] <= a[1], g, d); }},
+    {"maximum", 2, PrimRule::number, [](double a, double b, double) { return nan_max(a, b); }, "pd_max({0}, {1})", "",
+     [](Scalar, Args a, Scalar g, Adjoints d) { choose(a[1] <= a[0], g, d); }},
+    {"exp", 1, PrimRule::real, [](double a, double, double) { return std::exp(a); }, "expf({0})", "exp({0})",
+     [](Scalar out, Args, Scalar g, Adjoints d) { d[0] = g * out; }},
+    {"log", 1, PrimRule::real, [](double a, double, double) { return std::log(a); }, "logf({0})", "log({0})",
+     [](Scalar, Args a, Scalar g, Adjoints d) { d[0] = g / a[0]; }},
+    {"sqrt", 1, PrimRule::real, [](double a, double, double) { return std::sqrt(a); }, "sqrtf({0})", "sqrt({0})",
+     [](Scalar out, Args, Scalar g, Adjoints d) { d[0] = g * 0.5 / out; }},
+    {"rsqrt", 1, PrimRule::real, [](double a, double, double) { return 1 / std::sqrt(a); }, "rsqrtf({0})",
+     "rsqrt({0})", [](Scalar out, Args a, Scalar g, Adjoints d) { d[0] = g * -0.5 * out / a[0]; }},
+    {"tanh", 1, PrimRule::real, [](double a, double, double) { return std::tanh(a); }, "pd_tanh({0})", "tanh({0})",
+     [](Scalar out, Args, Scalar g, Adjoints d) { d[0] = g * (1.0 - out * out); }},
+    {"sigmoid", 1, PrimRule::real, [](double a, double, double) { return 1 / (1 + std::exp(-a)); }, "pd_sigmoid({0})",
+     "pd_sigmoid({0})", [](Scalar out, Args, Scalar g, Adjoints d) { d[0] = g * (out * (1.0 - out)); }},
+    {"less", 2, PrimRule::compare, [](double a, double b, double) { return double(a < b); }, "{0} < {1}", "",
+     no_derivative},
+    {"less_equal", 2, PrimRule::compare, [](double a, double b, double) { return double(a <= b); }, "{0} <= {1}", "",
+     no_derivative},
+    {"equal", 2, PrimRule::compare, [](double a, double b, double) { return double(a == b); }, "{0} == {1}", "",
+     no_derivative},
+    {"logical_and", 2, PrimRule::logical, [](double a, double b, double) { return double(a != 0 && b != 0); },
+     "{0} && {1}", "", no_derivative},
+    {"logical_or", 2, PrimRule::logical, [](double a, double b, double) { return double(a != 0 || b != 0); },
+     "{0} || {1}", "", no_derivative},
+    {"logical_not", 1, PrimRule::logical, [](double a, double, double) { return double(a == 0); }, "!{0}", "",
+     no_derivative},
+    {"select", 3, PrimRule::select, [](double a, double b, double c) { return a != 0 ? b : c; }, "{0} ? {1} : {2}", "",
+     [](Scalar, Args a, Scalar g, Adjoints d) {
+       d[1] = select(a[0], g, g.constant(0));
+       d[2] = select(a[0], g.constant(0), g);
+     }},
+};
+
+double convert_value(double a, DType dtype) {
+  switch (dtype) {
+    case DType::f64: return a;
+    case DType::f32: return static_cast<float>(a);
+    case DType::f16: return f16_to_float(float_to_f16(static_cast<float>(a)));
+    case DType::bf16: return bf16_to_float(float_to_bf16(static_cast<float>(a)));
+    case DType::i64: return static_cast<double>(static_cast<std::int64_t>(a));
+    case DType::i32: return static_cast<double>(static_cast<std::int32_t>(a));
+    case DType::u8: return static_cast<double>(static_cast<std::uint8_t>(static_cast<std::int32_t>(a)));
+    case DType::boolean: return a != 0;
+  }
+  return a;
+}
+
+}  // namespace
+
+const Primitive& primitive(Prim prim) { return kPrimitives[static_cast<std::size_t>(prim)]; }
+
+std::vector<double> evaluate(const Expr& expr, std::span<const double> inputs) {
+  std::vector<double> values(static_cast<std::size_t>(expr.size()));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const ExprNode& node = expr.nodes()[i];
+    auto arg = [&](int k) { return node.args[k] < 0 ? 0 : values[static_cast<std::size_t>(node.args[k])]; };
+    switch (node.prim) {
+      case Prim::input: values[i] = inputs[static_cast<std::size_t>(node.index)]; break;
+      case Prim::constant: values[i] = node.value; break;
+      case Prim::convert: values[i] = convert_value(arg(0), node.dtype); break;
+      default: values[i] = primitive(node.prim).evaluate(arg(0), arg(1), arg(2));
+    }
+  }
+  return values;
+}
+
+std::string to_string(const Expr& expr) {
+  std::string text;
+  for (std::int32_t i = 0; i < expr.size(); ++i) {
+    const ExprNode& node = expr[i];
+    text += fmt::format("%{} = {}(", i, primitive(node.prim).name);
+    if (node.prim == Prim::input) text += fmt::format("{}", node.index);
+    if (node.prim == Prim::constant) text += fmt::format("{}", node.value);
+    for (int k = 0; k < primitive(node.prim).arity; ++k) text += fmt::format("{}%{}", k ? ", " : "", node.args[k]);
+    text += fmt::format(") {}\n", to_string(node.dtype));
+  }
+  return text;
+}
+
+}  // namespace paoding

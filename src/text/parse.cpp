@@ -1,0 +1,548 @@
+// SPDX-License-Identifier: Apache-2.0
+// parse_graph(): graph text to a Graph, one statement at a time. The text may come from anywhere, so names are kept in
+// ordered maps, and depth, nodes and the work of gradients are limited: time and memory stay proportional to the text.
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <map>
+
+#include "base/check.h"
+#include "paoding/autodiff.h"
+#include "paoding/op.h"
+#include "text/lexer.h"
+
+namespace paoding {
+namespace {
+
+constexpr std::int64_t kVersion = 1;
+constexpr int kMaxDepth = 16;                     // of bodies
+constexpr std::int64_t kMaxNodes = 1'000'000;     // of the graph and its bodies
+constexpr std::int64_t kMaxWalked = 4'000'000;    // nodes that gradients statements walk over in all
+
+using Ints = std::vector<std::int64_t>;
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t above = row[j];
+      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
+      diagonal = above;
+    }
+  }
+  return row[b.size()];
+}
+
+// " (did you mean 'mul'?)", or nothing when no name is near.
+std::string suggestion(std::string_view wrong, const std::vector<std::string>& names) {
+  if (wrong.empty() || wrong.size() > 40) return {};
+  const std::size_t furthest = wrong.size() <= 3 ? 1 : wrong.size() <= 7 ? 2 : 3;
+  std::vector<std::pair<std::size_t, std::string>> near;
+  for (const std::string& name : names) {
+    if (name.size() > 40) continue;
+    const std::size_t distance = edit_distance(wrong, name);
+    if (distance <= furthest && distance < wrong.size()) near.emplace_back(distance, fmt::format("'{}'", name));
+  }
+  std::sort(near.begin(), near.end());
+  std::string text;
+  for (std::size_t i = 0; i < std::min<std::size_t>(near.size(), 3); ++i) text += (i ? " or " : "") + near[i].second;
+  return text.empty() ? text : fmt::format(" (did you mean {}?)", text);
+}
+
+const char* kind_text(const AttrValue& example) {
+  constexpr const char* texts[] = {"true or false", "an integer",  "a number", "a string in quotes",
+                                   "a dtype",       "a list of integers, as in [0,1]"};
+  return texts[example.index()];
+}
+
+std::int64_t count_nodes(const Graph& graph, NodeId first = 0) {
+  std::int64_t count = graph.size() - first;
+  for (NodeId id = first; id < graph.size(); ++id) {
+    for (const auto& body : graph.node(id).bodies) count += count_nodes(*body);
+  }
+  return count;
+}
+
+// What a gradients statement may cost: the nodes it walks over. The gradient of a scan compares every value it saves
+// with those saved before, which tells in bodies of more than a thousand nodes.
+std::int64_t gradient_cost(const Graph& graph) {
+  std::int64_t cost = graph.size();
+  for (NodeId id = 0; id < graph.size(); ++id) {
+    for (const auto& body : graph.node(id).bodies) {
+      cost += gradient_cost(*body) + std::int64_t{body->size()} * body->size() / 1000;
+    }
+  }
+  return cost;
+}
+
+class Parser {
+ public:
+  explicit Parser(std::string_view text) : lexer_(text) {}
+
+  std::unique_ptr<Graph> run() {
+    header();
+    auto graph = std::make_unique<Graph>();
+    Names names;
+    while (!at_end()) statement(*graph, &names, nullptr);
+    return graph;
+  }
+
+ private:
+  struct Named {
+    Ref ref;
+    int line;
+  };
+  // Keyed by "%3" for numbered values and "=x" for named ones, so that "%3" in quotes is another name.
+  using Names = std::map<std::string, Named, std::less<>>;
+
+  // What may stand behind a call.
+  struct Tail {
+    Token at;
+    std::vector<Type> types;
+    bool has_types = false;
+    Name scope, origin;
+  };
+
+  // ---- tokens ----
+
+  const Token& peek() const { return lexer_.peek(); }
+  Token take() { return lexer_.take(); }
+  [[noreturn]] void fail_at(const Token& token, const std::string& message) const { lexer_.fail_at(token, message); }
+  [[noreturn]] void unexpected(const std::string& expected) const {
+    fail_at(peek(), fmt::format("{} where {} was expected", describe(peek()), expected));
+  }
+
+  Token expect(char mark, const char* why) {
+    if (!peek().is(mark)) unexpected(fmt::format("'{}' {}", mark, why));
+    return take();
+  }
+
+  void end_line() {
+    if (peek().kind == TokenKind::newline) {
+      take();
+    } else if (peek().kind != TokenKind::end) {
+      unexpected("the end of the line");
+    }
+  }
+
+  bool at_end() const { return peek().kind == TokenKind::end; }
+
+  bool at_name() const {
+    const Token& token = peek();
+    return token.kind == TokenKind::percent || token.kind == TokenKind::quoted ||
+           (token.kind == TokenKind::word && token.text[0] != '.');
+  }
+
+  Token name(const char* what) {
+    if (!at_name()) unexpected(what);
+    return take();
+  }
+
+  static std::string key_of(const Token& token) {
+    return token.kind == TokenKind::percent ? token.text : "=" + token.text;
+  }
+
+  std::int64_t integer(const char* what) {
+    const Token& token = peek();
+    if (token.kind != TokenKind::number) unexpected(what);
+    std::int64_t value = 0;
+    const char* end = token.text.data() + token.text.size();
+    const auto [stop, error] = std::from_chars(token.text.data(), end, value);
+    if (error == std::errc::result_out_of_range) {
+      fail_at(token, fmt::format("{} does not fit 64 bits", describe(token)));
+    }
+    if (error != std::errc() || stop != end) fail_at(token, fmt::format("{} is not an integer", describe(token)));
+    take();
+    return value;
+  }
+
+  double number(const char* what) {
+    const Token& token = peek();
+    const bool is_word = token.kind == TokenKind::word;
+    const std::string_view text = token.text;
+    double value = 0;
+    if (text == "inf" || text == "+inf" || text == "-inf") {
+      value = text[0] == '-' ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::infinity();
+    } else if (text == "nan") {
+      value = std::numeric_limits<double>::quiet_NaN();
+    } else if (token.kind != TokenKind::number || is_word) {
+      unexpected(what);
+    } else {
+      const char* end = text.data() + text.size();
+      const auto [stop, error] = std::from_chars(text.data() + (text[0] == '+' ? 1 : 0), end, value);
+      if (error == std::errc::result_out_of_range) {
+        fail_at(token, fmt::format("{} does not fit an f64; infinity is written inf", describe(token)));
+      }
+      const char digit = text[text[0] == '-' || text[0] == '+' ? 1 : 0];
+      if (error != std::errc() || stop != end || digit < '0' || digit > '9') {
+        fail_at(token, fmt::format("{} is not a number", describe(token)));
+      }
+    }
+    take();
+    return value;
+  }
+
+  Ints int_list() {
+    Ints list;
+    expect('[', "before the list");
+    while (!peek().is(']')) {
+      if (!list.empty()) expect(',', "or ']' in the list");
+      list.push_back(integer("an integer"));
+    }
+    take();
+    return list;
+  }
+
+  // Errors of ops keep their kind and get the line in front.
+  template <class F>
+  static auto on_line(const Token& token, F build) {
+    try {
+      return build();
+    } catch (const Error& error) {
+      throw Error(error.kind(), fmt::format("line {}: {}", token.line, error.what()));
+    }
+  }
+
+  DType dtype() {
+    const Token token = peek();
+    DType result = DType::f32;
+    if (token.kind != TokenKind::word || !parse_dtype(token.text, &result)) {
+      unexpected("a dtype (f64, f32, f16, bf16, i64, i32, u8, bool)");
+    }
+    take();
+    return result;
+  }
+
+  Type type() {
+    const Token at = peek();
+    const DType element = dtype();
+    if (!peek().is('[')) unexpected(fmt::format("a shape, as in {0}[2,3], or {0}[] for a scalar,", to_string(element)));
+    const Ints dims = int_list();
+    return on_line(at, [&] { return Type{element, Shape(std::span<const std::int64_t>(dims))}; });
+  }
+
+  // ---- names ----
+
+  Value find(Graph& graph, const Names& names, const Names* outer, const Token& token) {
+    const auto it = names.find(key_of(token));
+    if (it != names.end()) return graph.value(it->second.ref);
+    if (outer != nullptr && outer->contains(key_of(token))) {
+      fail_at(token, fmt::format("{} is a value outside this body, which sees only its own: pass it as an input",
+                                 describe(token)));
+    }
+    std::vector<std::string> known;
+    for (const auto& [key, named] : names) known.push_back(key[0] == '=' ? key.substr(1) : key);
+    fail_at(token, fmt::format("there is no value {} above this line{}", describe(token),
+                               suggestion(token.text, known)));
+  }
+
+  void define(Names* names, const Token& token, Ref ref) {
+    const auto [it, is_new] = names->emplace(key_of(token), Named{ref, token.line});
+    if (!is_new) {
+      fail_at(token, fmt::format("{} is already defined on line {}", describe(token), it->second.line));
+    }
+  }
+
+  // Names between parentheses, up to `close` or ';'.
+  Values values(Graph& graph, const Names& names, const Names* outer) {
+    Values list;
+    while (!peek().is(')') && !peek().is(';')) {
+      if (!list.empty()) expect(',', "or ')' in the list of values");
+      list.push_back(find(graph, names, outer, name("a value")));
+    }
+    return list;
+  }
+
+  // ---- statements ----
+
+  void header() {
+    if (peek().kind == TokenKind::newline) take();
+    const char* first_line = "the first line 'paoding graph 1'";
+    if (!peek().is_word("paoding")) unexpected(first_line);
+    take();
+    if (!peek().is_word("graph")) unexpected(first_line);
+    take();
+    const Token at = peek();
+    const std::int64_t version = integer(first_line);
+    if (version < 1) fail_at(at, fmt::format("there is no version {} of graph text; this is version {}", version, kVersion));
+    if (version > kVersion) {
+      fail_at(at, fmt::format("this text is version {}, but this build reads up to version {}: read it with a newer "
+                              "paoding, or write it again with this one", version, kVersion));
+    }
+    end_line();
+  }
+
+  void statement(Graph& graph, Names* names, const Names* outer) {
+    if (peek().kind == TokenKind::newline) {
+      take();
+      return;
+    }
+    if (peek().is_word("fetch")) return fetch(graph, *names, outer);
+    std::vector<Token> left{name("a statement, as in 'y = neg(x)' or 'fetch y = y',")};
+    while (peek().is(',')) {
+      take();
+      left.push_back(name("a name"));
+    }
+    if (!peek().is('=')) {
+      unexpected(peek().is('(') ? "'=': name the results, as in 'y = neg(x)';" : "'=' behind the names");
+    }
+    take();
+    if (peek().is_word("input") || peek().is_word("parameter")) {
+      declaration(graph, names, left, outer != nullptr);
+    } else if (peek().is_word("gradients")) {
+      gradients_statement(graph, names, outer, left);
+    } else {
+      op_statement(graph, names, outer, left);
+    }
+    end_line();
+  }
+
+  void fetch(Graph& graph, const Names& names, const Names* outer) {
+    take();
+    const Token label = name("the name of the fetch");
+    if (label.kind == TokenKind::percent) {
+      fail_at(label, fmt::format("a fetch needs a name, as in 'fetch y = {}'", label.text));
+    }
+    Token source = label;
+    if (peek().is('=')) {  // `fetch y` is short for `fetch y = y`
+      take();
+      source = name("a value");
+    }
+    const Value value = find(graph, names, outer, source);
+    const bool is_body = outer != nullptr;  // whose fetches are positional: their names are free
+    if (!is_body && !fetch_names_.emplace(label.text, Named{{}, label.line}).second) {
+      fail_at(label, fmt::format("{} is already fetched on line {}", describe(label),
+                                 fetch_names_.find(label.text)->second.line));
+    }
+    graph.mutable_fetches().push_back({label.text, value.ref()});
+    end_line();
+  }
+
+  // Graph::input would search all inputs for the name; the map of names already has it.
+  void declaration(Graph& graph, Names* names, const std::vector<Token>& left, bool is_body) {
+    const Token keyword = take();
+    if (left.size() != 1) fail_at(left[1], fmt::format("{} gives one value", keyword.text));
+    const bool is_unnamed = left[0].kind == TokenKind::percent;
+    if (is_unnamed ? !is_body : left[0].text.empty()) {
+      fail_at(left[0], fmt::format("a name was expected: the left side names the {}", keyword.text));
+    }
+    Node node;
+    node.op = find_op(keyword.text);
+    node.types = {type()};
+    if (!is_unnamed) node.name = left[0].text;
+    scope_and_origin(&node.scope, &node.origin);
+    count_new(left[0], 1);
+    define(names, left[0], {graph.add(std::move(node)), 0});
+  }
+
+  void gradients_statement(Graph& graph, Names* names, const Names* outer, const std::vector<Token>& left) {
+    const Token keyword = take();
+    expect('(', "behind gradients");
+    Values outputs = values(graph, *names, outer), seeds;
+    if (peek().is(';')) {
+      take();
+      seeds = values(graph, *names, outer);
+    } else if (outputs.size() == 2) {  // (loss, seed)
+      seeds = {outputs[1]};
+      outputs.pop_back();
+    } else if (outputs.size() > 2) {
+      fail_at(keyword, "several outputs are separated from their seeds by ';', as in gradients(a, b; seed_a, seed_b)");
+    }
+    expect(')', "behind the outputs and seeds");
+    if (!peek().is_word("by")) unexpected("'by' and the values to differentiate by");
+    take();
+    expect('(', "behind by");
+    const Values inputs = values(graph, *names, outer);
+    expect(')', "behind the values to differentiate by");
+
+    walked_ += gradient_cost(graph);
+    if (walked_ > kMaxWalked) {
+      fail_at(keyword, fmt::format("gradients statements walk over more than {} nodes in all", kMaxWalked));
+    }
+    build(graph, names, left, keyword, nullptr, {}, [&] { return gradients(outputs, inputs, seeds); });
+  }
+
+  void op_statement(Graph& graph, Names* names, const Names* outer, const std::vector<Token>& left) {
+    const Token at = peek();
+    const OpDef& op = find_versioned();
+    expect('(', "behind the op");
+    const Values inputs = values(graph, *names, outer);
+    expect(')', "behind the inputs");
+    const Attrs attrs = attributes(op);
+    std::vector<std::shared_ptr<Graph>> bodies;
+    while (peek().is('[')) bodies.push_back(body(names));
+    build(graph, names, left, at, &op, bodies, [&] { return call(op, inputs, attrs, bodies, &graph); });
+  }
+
+  // Reads the tail, runs `make` under its scope and origin, checks and names the results.
+  template <class F>
+  void build(Graph& graph, Names* names, const std::vector<Token>& left, const Token& at, const OpDef* op,
+             const std::vector<std::shared_ptr<Graph>>& bodies, F make) {
+    const Tail tail = read_tail();
+    const bool is_expanded = op == nullptr || op->kind == OpKind::composed;
+    if (is_expanded && !tail.origin.empty()) {
+      fail_at(tail.at, fmt::format("{} is expanded into nodes that name their own origin", describe(at)));
+    }
+    const NodeId first = graph.size();
+    graph.scope = tail.scope;
+    graph.origin = tail.origin;
+    const Values made = on_line(at, make);
+    graph.scope = graph.origin = Name();
+    std::int64_t added = count_nodes(graph, first);
+    for (const auto& parsed : bodies) added -= count_nodes(*parsed);  // counted when they were read
+    count_new(at, added);
+
+    if (made.size() != left.size()) {
+      fail_at(left[0], fmt::format("{} gives {} values, but {} stand on the left", describe(at), made.size(), left.size()));
+    }
+    if (tail.has_types && tail.types.size() != made.size()) {
+      fail_at(tail.at, fmt::format("{} types for {} values", tail.types.size(), made.size()));
+    }
+    for (std::size_t i = 0; i < made.size(); ++i) {
+      if (tail.has_types && !(tail.types[i] == made[i].type())) {
+        fail_at(tail.at, fmt::format("{} is {}, but the text says {}", describe(left[i]), to_string(made[i].type()),
+                                     to_string(tail.types[i])));
+      }
+      define(names, left[i], made[i].ref());
+    }
+  }
+
+  void count_new(const Token& at, std::int64_t nodes) {
+    nodes_ += nodes;
+    if (nodes_ > kMaxNodes) fail_at(at, fmt::format("more than {} nodes", kMaxNodes));
+  }
+
+  // ---- parts of a statement ----
+
+  const OpDef& find_versioned() {
+    if (peek().kind == TokenKind::percent || !at_name()) unexpected("an op, input, parameter or gradients");
+    const Token token = take();
+    std::string op_name = token.text;
+    std::int64_t version = 1;
+    Token suffix = token;
+    if (token.kind == TokenKind::quoted) {  // "odd name".v2
+      if (peek().kind == TokenKind::word) suffix = take();
+    } else if (const std::size_t dot = op_name.rfind(".v"); dot != std::string::npos) {
+      suffix.text = op_name.substr(dot);
+      op_name.resize(dot);
+    }
+    if (suffix.text.starts_with(".v")) {
+      const char *begin = suffix.text.data() + 2, *end = suffix.text.data() + suffix.text.size();
+      const auto [stop, error] = std::from_chars(begin, end, version);
+      if (error != std::errc() || stop != end || version < 1 || *begin == '0') {
+        fail_at(suffix, fmt::format("{} is not a version, as in mul.v2", describe(suffix)));
+      }
+    }
+    const OpDef* op = find_op(op_name);
+    if (op == nullptr) {
+      std::vector<std::string> known;
+      for (const OpDef* other : all_ops()) known.push_back(other->name);
+      fail_at(token, fmt::format("there is no op '{}'{}; `paoding ops` lists them", shortened(op_name),
+                                 suggestion(op_name, known)));
+    }
+    if (version != op->version) {
+      fail_at(token, fmt::format("there is no version {} of {} in this build, which has version {}{}", version, op_name,
+                                 op->version, version > op->version ? ": a newer paoding wrote this text" : ""));
+    }
+    return *op;
+  }
+
+  Attrs attributes(const OpDef& op) {
+    Attrs attrs;
+    if (!peek().is('{')) return attrs;
+    take();
+    while (!peek().is('}')) {
+      if (!attrs.entries().empty()) expect(',', "or '}' behind the attribute");
+      const Token token = peek();
+      if (token.kind != TokenKind::word && token.kind != TokenKind::quoted) unexpected("an attribute");
+      take();
+      const auto spec = std::find_if(op.attrs.begin(), op.attrs.end(),
+                                     [&](const AttrSpec& declared) { return declared.name == token.text; });
+      if (spec == op.attrs.end()) {
+        std::string known;
+        for (const AttrSpec& declared : op.attrs) known += (known.empty() ? "" : ", ") + declared.name;
+        fail_at(token, fmt::format("{} has no attribute {}; it takes: {}", op.name, describe(token),
+                                   known.empty() ? "none" : known));
+      }
+      if (attrs.find(token.text) != nullptr) fail_at(token, fmt::format("attribute {} stands twice", describe(token)));
+      expect('=', "behind the attribute's name");
+      attrs.set(token.text, attr_value(spec->example));
+    }
+    take();
+    return attrs;
+  }
+
+  AttrValue attr_value(const AttrValue& example) {
+    const char* what = kind_text(example);
+    if (std::holds_alternative<std::int64_t>(example)) return integer(what);
+    if (std::holds_alternative<double>(example)) return number(what);
+    if (std::holds_alternative<DType>(example)) return dtype();
+    if (std::holds_alternative<Ints>(example)) {
+      if (!peek().is('[')) unexpected(what);
+      return int_list();
+    }
+    if (std::holds_alternative<bool>(example)) {
+      if (!peek().is_word("true") && !peek().is_word("false")) unexpected(what);
+      return take().text == "true";
+    }
+    if (peek().kind != TokenKind::quoted) unexpected(what);
+    return take().text;
+  }
+
+  std::shared_ptr<Graph> body(const Names* outer) {
+    const Token open = take();
+    if (++depth_ > kMaxDepth) fail_at(open, fmt::format("bodies are nested deeper than {}", kMaxDepth));
+    if (peek().kind != TokenKind::newline) unexpected("a new line: a body's statements stand on lines of their own,");
+    auto graph = std::make_shared<Graph>();
+    Names names;
+    while (!peek().is(']')) {
+      if (at_end()) fail_at(open, "this body is not closed by a line with ']'");
+      statement(*graph, &names, outer);
+    }
+    take();
+    --depth_;
+    return graph;
+  }
+
+  void scope_and_origin(Name* scope, Name* origin) {
+    if (peek().is('@')) {
+      take();
+      if (peek().kind != TokenKind::quoted && peek().kind != TokenKind::word) unexpected("a scope, as in @\"decoder\"");
+      *scope = take().text;
+    }
+    if (peek().is('~')) {
+      take();
+      if (peek().kind != TokenKind::quoted && peek().kind != TokenKind::word) unexpected("an origin, as in ~mul_grad");
+      *origin = take().text;
+    }
+  }
+
+  Tail read_tail() {
+    Tail tail;
+    tail.at = peek();
+    if (peek().is(':')) {
+      tail.has_types = true;
+      do {
+        take();
+        tail.types.push_back(type());
+      } while (peek().is(','));
+    }
+    scope_and_origin(&tail.scope, &tail.origin);
+    return tail;
+  }
+
+  Lexer lexer_;
+  Names fetch_names_;  // of the outermost graph
+  int depth_ = 0;
+  std::int64_t nodes_ = 0;
+  std::int64_t walked_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Graph> parse_graph(std::string_view text) { return Parser(text).run(); }
+
+}  // namespace paoding

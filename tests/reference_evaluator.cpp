@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/reference_evaluator.h"
+
+#include <algorithm>
+#include <functional>
+#include <stdexcept>
+
+#include "graph/formula.h"
+#include "paoding/op.h"
+#include "scalar/primitive.h"
+
+namespace paoding {
+namespace {
+
+using Ints = std::vector<std::int64_t>;
+using Dense = std::vector<double>;
+
+std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+// Calls visit(index) for every index of `shape`, last axis fastest.
+void for_each_index(const Ints& shape, const std::function<void(const Ints&)>& visit) {
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return;
+  Ints index(shape.size(), 0);
+  while (true) {
+    visit(index);
+    std::size_t axis = shape.size();
+    while (axis > 0 && ++index[axis - 1] == shape[axis - 1]) index[--axis] = 0;
+    if (axis == 0) return;
+  }
+}
+
+Ints to_ints(const Shape& shape) { return {shape.begin(), shape.end()}; }
+
+std::int64_t offset(const Ints& index, const Ints& shape) {
+  std::int64_t result = 0;
+  for (std::size_t axis = 0; axis < shape.size(); ++axis) result = result * shape[axis] + index[axis];
+  return result;
+}
+
+// Where `index` of a broadcast result falls in an operand of `shape`: aligned at the last axis, extents of 1 repeat.
+std::int64_t broadcast_offset(const Ints& index, const Ints& shape) {
+  Ints mine(shape.size());
+  for (std::size_t axis = 0; axis < shape.size(); ++axis) {
+    mine[axis] = shape[axis] == 1 ? 0 : index[index.size() - shape.size() + axis];
+  }
+  return offset(mine, shape);
+}
+
+std::size_t plain(std::int64_t axis, std::size_t rank) {
+  return at(axis < 0 ? axis + static_cast<std::int64_t>(rank) : axis);
+}
+
+class Evaluation {
+ public:
+  Evaluation(const Graph& graph, const std::vector<Dense>& inputs, const std::vector<Dense>& parameters)
+      : graph_(graph), values_(at(graph.size())) {
+    for (std::size_t i = 0; i < inputs.size(); ++i) values_[at(graph.inputs()[i])] = {inputs[i]};
+    for (std::size_t i = 0; i < parameters.size(); ++i) values_[at(graph.parameters()[i])] = {parameters[i]};
+    for (NodeId id = 0; id < graph.size(); ++id) {
+      const Node& node = graph.node(id);
+      if (node.op->name != "input" && node.op->name != "parameter") values_[at(id)] = run(node);
+    }
+  }
+
+  std::vector<Dense> fetches() const {
+    std::vector<Dense> result;
+    for (const Graph::Fetch& fetch : graph_.fetches()) result.push_back(value(fetch.ref));
+    return result;
+  }
+
+ private:
+  const Dense& value(Ref ref) const { return values_[at(ref.node)][at(ref.output)]; }
+  Ints shape_of(Ref ref) const { return to_ints(graph_.type(ref).shape); }
+
+  std::vector<Dense> run(const Node& node) {
+    const std::string& op = node.op->name;
+    if (op == "scan") return run_scan(node);
+    if (op == "group") {
+      std::vector<Dense> inputs;
+      for (const Ref& ref : node.inputs) inputs.push_back(value(ref));
+      return Evaluation(*node.bodies.at(0), inputs, {}).fetches();
+    }
+    if (node.op->kind == OpKind::formula) return {run_formula(node)};
+    if (op == "full") return {Dense(at(node.types[0].shape.elements()), node.attrs.get_float("value"))};
+    if (op == "reshape") return {value(node.inputs[0])};
+    if (op == "expand") return {run_expand(node)};
+    if (op == "slice") return {run_slice(node)};
+    if (op == "pad") return {run_pad(node)};
+    if (op == "concat") return {run_concat(node)};
+    if (op == "sum") return {run_sum(node)};
+    if (op == "matmul") return {run_matmul(node)};
+    throw std::invalid_argument("reference evaluator: does not know op '" + op + "'");
+  }
+
+  Dense run_formula(const Node& node) {
+    std::vector<DType> dtypes;
+    for (const Ref& ref : node.inputs) dtypes.push_back(graph_.type(ref).dtype);
+    const TracedFormula& formula = traced_formula(*node.op, dtypes, node.attrs);
+    Dense result;
+    for_each_index(to_ints(node.types[0].shape), [&](const Ints& index) {
+      Dense arguments;
+      for (const Ref& ref : node.inputs) arguments.push_back(value(ref)[at(broadcast_offset(index, shape_of(ref)))]);
+      result.push_back(evaluate(formula.expr, arguments)[at(formula.root)]);
+    });
+    return result;
+  }
+
+  Dense run_expand(const Node& node) {
+    const Dense& a = value(node.inputs[0]);
+    const Ints shape = shape_of(node.inputs[0]);
+    Dense result;
+    for_each_index(to_ints(node.types[0].shape),
+                   [&](const Ints& index) { result.push_back(a[at(broadcast_offset(index, shape))]); });
+    return result;
+  }
+
+  Dense run_slice(const Node& node) {
+    const Dense& a = value(node.inputs[0]);
+    const Ints shape = shape_of(node.inputs[0]), start = node.attrs.get_ints("start");
+    Dense result;
+    for_each_index(to_ints(node.types[0].shape), [&](Ints index) {
+      for (std::size_t axis = 0; axis < index.size(); ++axis) index[axis] += start[axis];
+      result.push_back(a[at(offset(index, shape))]);
+    });
+    return result;
+  }
+
+  Dense run_pad(const Node& node) {
+    const Dense& a = value(node.inputs[0]);
+    const Ints before = node.attrs.get_ints("before"), whole = to_ints(node.types[0].shape);
+    Dense result(at(node.types[0].shape.elements()), 0.0);
+    std::size_t next = 0;
+    for_each_index(shape_of(node.inputs[0]), [&](Ints index) {
+      for (std::size_t axis = 0; axis < index.size(); ++axis) index[axis] += before[axis];
+      result[at(offset(index, whole))] = a[next++];
+    });
+    return result;
+  }
+
+  Dense run_concat(const Node& node) {
+    const Ints whole = to_ints(node.types[0].shape);
+    const std::size_t axis = plain(node.attrs.get_int("axis"), whole.size());
+    Dense result(at(node.types[0].shape.elements()), 0.0);
+    std::int64_t start = 0;
+    for (const Ref& ref : node.inputs) {
+      std::size_t next = 0;
+      for_each_index(shape_of(ref), [&](Ints index) {
+        index[axis] += start;
+        result[at(offset(index, whole))] = value(ref)[next++];
+      });
+      start += shape_of(ref)[axis];
+    }
+    return result;
+  }
+
+  Dense run_sum(const Node& node) {
+    const Dense& a = value(node.inputs[0]);
+    const Ints shape = shape_of(node.inputs[0]);
+    const Ints axes = node.attrs.get_ints("axes");
+    std::vector<bool> summed(shape.size(), axes.empty());
+    for (std::int64_t axis : axes) summed[plain(axis, shape.size())] = true;
+    Ints kept;  // the result's shape with summed axes as 1: the same order of elements with and without keepdims
+    for (std::size_t axis = 0; axis < shape.size(); ++axis) kept.push_back(summed[axis] ? 1 : shape[axis]);
+    Dense result(at(node.types[0].shape.elements()), 0.0);
+    std::size_t next = 0;
+    for_each_index(shape, [&](const Ints& index) { result[at(broadcast_offset(index, kept))] += a[next++]; });
+    return result;
+  }
+
+  Dense run_matmul(const Node& node) {
+    const Dense &a = value(node.inputs[0]), &b = value(node.inputs[1]);
+    const Ints a_shape = shape_of(node.inputs[0]), b_shape = shape_of(node.inputs[1]);
+    const bool ta = node.attrs.get_bool("transpose_a"), tb = node.attrs.get_bool("transpose_b");
+    const std::size_t rank_a = a_shape.size(), rank_b = b_shape.size();
+    const Ints a_batch(a_shape.begin(), a_shape.end() - 2), b_batch(b_shape.begin(), b_shape.end() - 2);
+    const std::int64_t inner = a_shape[rank_a - (ta ? 2 : 1)];
+    Dense result;
+    for_each_index(to_ints(node.types[0].shape), [&](const Ints& index) {
+      const Ints batch(index.begin(), index.end() - 2);
+      const std::int64_t m = index[index.size() - 2], n = index[index.size() - 1];
+      const std::int64_t a_start = broadcast_offset(batch, a_batch) * a_shape[rank_a - 2] * a_shape[rank_a - 1];
+      const std::int64_t b_start = broadcast_offset(batch, b_batch) * b_shape[rank_b - 2] * b_shape[rank_b - 1];
+      double total = 0;
+      for (std::int64_t k = 0; k < inner; ++k) {
+        const std::int64_t ia = ta ? k * a_shape[rank_a - 1] + m : m * a_shape[rank_a - 1] + k;
+        const std::int64_t ib = tb ? n * b_shape[rank_b - 1] + k : k * b_shape[rank_b - 1] + n;
+        total += a[at(a_start + ia)] * b[at(b_start + ib)];
+      }
+      result.push_back(total);
+    });
+    return result;
+  }
+
+  // Inputs: carries, sequences, constants; outputs: last carries, then what each step fetches behind them, stacked.
+  std::vector<Dense> run_scan(const Node& node) {
+    const std::size_t carries = at(node.attrs.get_int("carries")), sequences = at(node.attrs.get_int("sequences"));
+    const std::int64_t length = node.attrs.get_int("length");
+    const bool reverse = node.attrs.get_bool("reverse");
+    std::vector<Dense> results(node.types.size());
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      results[i] = i < carries ? value(node.inputs[i]) : Dense(at(node.types[i].shape.elements()), 0.0);
+    }
+    for (std::int64_t step = 0; step < length; ++step) {
+      const std::int64_t t = reverse ? length - 1 - step : step;
+      std::vector<Dense> inputs;
+      for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+        const Dense& whole = value(node.inputs[i]);
+        if (i < carries) {
+          inputs.push_back(results[i]);
+        } else if (i < carries + sequences) {
+          const std::int64_t size = static_cast<std::int64_t>(whole.size()) / length;
+          inputs.emplace_back(whole.begin() + t * size, whole.begin() + (t + 1) * size);
+        } else {
+          inputs.push_back(whole);
+        }
+      }
+      const std::vector<Dense> made = Evaluation(*node.bodies.at(0), inputs, {}).fetches();
+      for (std::size_t i = 0; i < made.size(); ++i) {
+        if (i < carries) {
+          results[i] = made[i];
+        } else {
+          std::copy(made[i].begin(), made[i].end(),
+                    results[i].begin() + t * static_cast<std::int64_t>(made[i].size()));
+        }
+      }
+    }
+    return results;
+  }
+
+  const Graph& graph_;
+  std::vector<std::vector<Dense>> values_;  // [node][output]
+};
+
+std::vector<Dense> fed(const Graph& graph, const std::vector<NodeId>& nodes,
+                       const std::map<std::string, Dense>& feeds) {
+  std::vector<Dense> list;
+  for (NodeId id : nodes) {
+    const Node& node = graph.node(id);
+    const auto it = feeds.find(node.name.str());
+    if (it == feeds.end()) throw std::invalid_argument("reference evaluator: no feed for '" + node.name.str() + "'");
+    if (it->second.size() != at(node.types[0].shape.elements())) {
+      throw std::invalid_argument("reference evaluator: the feed for '" + node.name.str() + "' has " +
+                                  std::to_string(it->second.size()) + " elements, its type is " +
+                                  to_string(node.types[0]));
+    }
+    list.push_back(it->second);
+  }
+  return list;
+}
+
+}  // namespace
+
+std::map<std::string, std::vector<double>> evaluate_graph(const Graph& graph,
+                                                          const std::map<std::string, std::vector<double>>& feeds) {
+  const std::vector<Dense> results =
+      Evaluation(graph, fed(graph, graph.inputs(), feeds), fed(graph, graph.parameters(), feeds)).fetches();
+  std::map<std::string, Dense> named;
+  for (std::size_t i = 0; i < results.size(); ++i) named[graph.fetches()[i].name] = results[i];
+  return named;
+}
+
+}  // namespace paoding

@@ -1,0 +1,129 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# tools/check.sh [--sources | --generated | --format]: what a compiler does not check. Every problem is printed as
+# file:line: what is wrong; any problem gives exit status 1. Without an option both kinds of checks run.
+#   --sources    first line, #pragma once, file sizes, dependencies between folders, file names, formatting
+#   --generated  files that are written by the build and committed are fresh (needs build/paoding)
+#   --format     no check: formats every C++ file in place
+set -uo pipefail
+cd "$(dirname "$0")/.."
+build=${PAODING_BUILD:-build}
+
+# The folders of src/, first to last: a file includes only from its own folder or one before it.
+folders="base scalar graph ops text autodiff group passes profile plan io cpu gpu runtime"
+warn_lines=400
+most_lines=600
+forbidden="manager handler controller proxy generic helper util context impl data"
+# Committed files that a command prints: "file|command", run in the repository with $build set.
+generated=("docs/ops.md|$build/paoding ops --markdown")
+
+roots=()
+for root in include src cli tests examples benchmarks; do [[ -d $root ]] && roots+=("$root"); done
+cxx_files() { find "${roots[@]}" -name '*.h' -o -name '*.cpp' | sort; }
+script_files() { find CMakeLists.txt Makefile cmake tools .ci -type f \( -name '*.sh' -o -name '*.cmake' -o -name CMakeLists.txt \
+  -o -name Makefile -o -name run \); }
+
+clang_format=$(command -v clang-format-14 || true)
+
+# Lines are counted, includes followed, first lines and #pragma once looked for in one pass over all files. An -inl.h is
+# Highway's: it is included once per instruction set and guards itself in another way.
+check_text() {
+  { cxx_files; find src -name '*.cu'; script_files; } | tr '\n' '\0' | xargs -0 awk -v folders="$folders" -v warn="$warn_lines" -v most="$most_lines" '
+    function problem(line, text) { printf "%s:%d: %s\n", FILENAME, line, text; failed = 1 }
+    function finish() {
+      if (name == "") return
+      if (name ~ /\.h$/ && name !~ /-inl\.h$/ && !pragma) { printf "%s:1: #pragma once is missing\n", name; failed = 1 }
+      if (!spdx) { printf "%s:1: first line must be SPDX-License-Identifier: Apache-2.0\n", name; failed = 1 }
+      if (lines > most) { printf "%s:%d: %d lines, the most is %d: split it\n", name, lines, lines, most; failed = 1 }
+      else if (lines > warn) printf "%s:%d: note: %d lines, more than %d\n", name, lines, lines, warn
+    }
+    BEGIN { count = split(folders, list, " "); for (i = 1; i <= count; ++i) rank[list[i]] = i }
+    FNR == 1 {
+      finish()
+      name = FILENAME; pragma = 0; spdx = 0; lines = 0; own = ""
+      crossing = name !~ /^src\// || name ~ /_(test|bench|fuzz)\.cpp$/   # these may include from every folder
+      if (name ~ /^src\//) {
+        split(name, parts, "/"); own = parts[2]
+        if (!(own in rank)) problem(1, "src/" own " is not in the list of folders at the top of tools/check.sh")
+      }
+    }
+    { lines = FNR }
+    FNR <= 2 && /SPDX-License-Identifier: Apache-2\.0/ && (FNR == 1 || name !~ /\.(h|cpp|cu)$/) { spdx = 1 }
+    /^#pragma once/ { pragma = 1 }
+    /^#include "/ {
+      split($0, quoted, "\""); path = quoted[2]; split(path, parts, "/"); theirs = parts[1]
+      if (path ~ /^\.\.?\//) problem(FNR, "#include \"" path "\": write it relative to src/ or include/")
+      if (name ~ /^include\// && path !~ /^paoding\//) problem(FNR, "#include \"" path "\": public headers include public headers only")
+      if (crossing || !(theirs in rank) || !(own in rank) || rank[theirs] <= rank[own]) next
+      if (own == "ops" && theirs == "cpu" && name ~ /_cpu\.(h|cpp)$/) next
+      if (own == "ops" && theirs == "gpu" && name ~ /_gpu\.(h|cpp)$/) next
+      problem(FNR, "#include \"" path "\": src/" own " comes before src/" theirs " and may not use it")
+    }
+    END { finish(); exit failed }'
+}
+
+# A forbidden word counts as a part of a name between separators, in singular or plural: context.h, string_utils.cpp.
+check_names() {
+  { cxx_files; find src -name '*.cu'; script_files; } | awk -v words="$forbidden" '
+    BEGIN { split(words, list, " "); for (i in list) { bad[list[i]]; bad[list[i] "s"] } }
+    {
+      path_count = split($0, path, "/"); count = split(path[path_count], parts, /[^A-Za-z]+/)
+      for (i = 1; i < count; ++i) if (tolower(parts[i]) in bad) { printf "%s:1: \"%s\" says nothing: name it for what it is\n", $0, parts[i]; failed = 1 }
+    }
+    END { exit failed }'
+}
+
+# Only what changed since the last clean run is formatted again: clang-format needs about 30 ms a file.
+check_format() {
+  if [[ -z $clang_format ]]; then
+    echo "check: formatting not checked, clang-format-14 is missing (make deps)" >&2
+    return 0
+  fi
+  local stamp=$build/format_checked newer=() started
+  started=$(mktemp)
+  [[ -f $stamp && $stamp -nt .clang-format ]] && newer=(-newer "$stamp")
+  find "${roots[@]}" \( -name '*.h' -o -name '*.cpp' \) "${newer[@]}" -print0 |
+    xargs -0 -r -P "$(nproc)" -n 12 bash -c 'report=$("$@" 2>&1 | sed -n "s/: error: code should be.*//p" | sort -t: -uk1,1)
+      [[ -z $report ]] || printf "%s\n" "$report"' format "$clang_format" --dry-run -Werror |
+    sed 's/$/: not as clang-format writes it (make format)/' |
+    awk '{ print } END { exit NR > 0 }'
+  local status=$?
+  if ((status == 0)) && [[ -d $build ]]; then touch -r "$started" "$stamp"; fi
+  rm -f "$started"
+  return $status
+}
+
+check_generated() {
+  local status=0 entry file command
+  for entry in "${generated[@]}"; do
+    file=${entry%%|*} command=${entry#*|}
+    [[ -x ${command%% *} && -f $file ]] || continue
+    if ! $command 2>&1 | diff -q - "$file" >/dev/null; then
+      local line
+      line=$($command 2>&1 | cmp - "$file" 2>&1 | sed -n 's/.*line \([0-9]*\).*/\1/p')
+      echo "$file:${line:-1}: not what the program prints now; write it anew: $command > $file"
+      status=1
+    fi
+  done
+  return $status
+}
+
+status=0
+case "${1:-}" in
+  --format)
+    [[ -n $clang_format ]] || { echo "check: clang-format-14 is missing (make deps)" >&2; exit 1; }
+    cxx_files | xargs -r -P "$(nproc)" -n 8 "$clang_format" -i
+    exit ;;
+  --sources | --generated | "") ;;
+  *) echo "usage: tools/check.sh [--sources | --generated | --format]" >&2; exit 2 ;;
+esac
+if [[ ${1:-} != --generated ]]; then
+  check_text || status=1
+  check_names || status=1
+  check_format || status=1
+fi
+if [[ ${1:-} != --sources ]]; then
+  check_generated || status=1
+fi
+((status == 0)) && echo "check: ok"
+exit $status

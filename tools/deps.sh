@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# tools/deps.sh build|fuzz|gpu: installs what is needed, quietly, and only what is missing.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# Needed to build and test; then what the checks and speed gain from.
+build_needs=(cmake ninja-build g++ libdnnl-dev libhwy-dev libsleef-dev libopenblas-dev libcli11-dev libfmt-dev
+  libsimdjson-dev zlib1g-dev libgtest-dev)
+build_likes=(ccache clang-format-14 libbenchmark-dev)
+fuzz_needs=(clang-16 libclang-rt-16-dev)
+
+installed() { [[ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" == installed ]]; }
+
+missing_of() {
+  local package
+  for package in "$@"; do installed "$package" || echo "$package"; done
+}
+
+install() {  # install <needs...> -- <likes...>
+  local needs=() likes=()
+  while (($#)) && [[ $1 != -- ]]; do needs+=("$1"); shift; done
+  shift
+  likes=("$@")
+  if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+    echo "deps: no apt here; these Debian packages, or the same by another name, are needed: ${needs[*]}" >&2
+    return 0
+  fi
+  local missing
+  mapfile -t missing < <(missing_of "${needs[@]}" "${likes[@]}")
+  ((${#missing[@]})) || return 0
+  local as_root=()
+  [[ $(id -u) == 0 ]] || as_root=(sudo)
+  echo "deps: installing ${missing[*]}"
+  local log
+  log=$(mktemp)
+  if ! { "${as_root[@]}" apt-get update -qq &&
+         "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+           "${missing[@]}"; } >"$log" 2>&1; then
+    tail -n 5 "$log" >&2
+  fi
+  rm -f "$log"
+  mapfile -t missing < <(missing_of "${needs[@]}")
+  if ((${#missing[@]})); then
+    echo "deps: could not install ${missing[*]}" >&2
+    return 1
+  fi
+}
+
+install_gpu() {
+  # Headers for the build; cublas, nvrtc and cupti bring the libraries that are loaded at run time. No nvcc.
+  local packages=('nvidia-cuda-runtime==13.0.*' 'nvidia-cuda-crt==13.0.*' 'nvidia-cuda-cccl==13.0.*'
+    'nvidia-cuda-nvrtc==13.0.*' 'nvidia-cublas==13.1.*' 'nvidia-cuda-cupti==13.0.*')
+  local stamp=.deps/installed
+  [[ -f $stamp && "$(cat $stamp)" == "${packages[*]}" ]] && return 0
+  python3 -m pip --version >/dev/null 2>&1 || install python3-pip -- 
+  echo "deps: ${packages[*]} into .deps/"
+  python3 -m pip install -q --disable-pip-version-check --root-user-action=ignore --no-deps --upgrade \
+    --target .deps "${packages[@]}"
+  echo "${packages[*]}" >$stamp
+}
+
+case "${1:-}" in
+  build) install "${build_needs[@]}" -- "${build_likes[@]}" ;;
+  fuzz) install "${fuzz_needs[@]}" -- ;;
+  gpu) install_gpu ;;
+  *) echo "usage: tools/deps.sh build|fuzz|gpu" >&2; exit 2 ;;
+esac
