@@ -18,6 +18,12 @@ using PassFunction = void (*)(Graph&, PassNotes&);
 const std::vector<PassFunction> kPasses = {merge_duplicates, simplify_views, split_products, sum_gradients,
                                   push_slices,      merge_products, drop_unused};
 
+std::vector<PassFunction> whole_pipeline() {
+  std::vector<PassFunction> passes;
+  for (const Pass& pass : pipeline()) passes.push_back(pass.run);
+  return passes;
+}
+
 // ---- random graphs ----
 
 class RandomGraph {
@@ -111,6 +117,12 @@ TEST_P(RandomGraphs, KeepTheirValues) {
   check(all);
 }
 
+TEST_P(RandomGraphs, KeepTheirValuesThroughThePipeline) {
+  Graph g;
+  RandomGraph(g, GetParam());
+  run_and_compare(g, whole_pipeline());
+}
+
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomGraphs, testing::Range(0u, 60u));
 
 // ---- models ----
@@ -166,6 +178,19 @@ TEST(Models, KeepLossAndGradientsThroughEveryPass) {
     std::vector<PassFunction> all = kPasses;
     all.insert(all.end(), kPasses.begin(), kPasses.end());
     run_and_compare(g, all);
+  }
+}
+
+TEST(Models, KeepLossAndGradientsThroughThePipeline) {
+  for (const bool reverse : {false, true}) {
+    for (std::size_t count = 1; count <= pipeline().size(); ++count) {
+      Graph g;
+      build_seq2seq(g, reverse);
+      std::vector<PassFunction> passes = whole_pipeline();
+      passes.resize(count);
+      SCOPED_TRACE(std::string("up to ") + pipeline()[count - 1].name);
+      run_and_compare(g, passes);
+    }
   }
 }
 

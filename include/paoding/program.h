@@ -33,6 +33,7 @@ struct CompileOptions {
   std::vector<std::string> fetches = {};          // names of graph fetches; all when empty
   std::vector<std::string> disabled_passes = {};  // see `paoding dump --help`; "alias_views" makes every view a copy
   Execution execution = Execution::captured;
+  int repeats = 1;                                // times that one run() runs the plan: for timing without launch gaps
   bool allow_tf32 = false;                        // on a GPU: f32 products may round operands to TF32
   /// Stepwise only: called after every step with what it wrote.
   std::function<void(const StepSeen&)> on_step = {};

@@ -24,9 +24,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-#ifndef PAODING_SOURCE_DIR
-#define PAODING_SOURCE_DIR "."
-#endif
+/// The checkout, from where this file was compiled.
+std::string source_folder() {
+  static const std::string folder = fs::absolute(__FILE__).parent_path().parent_path().parent_path().string();
+  return folder;
+}
 
 // ---- Elements as stored ----
 
@@ -135,7 +137,7 @@ std::vector<Case> make_cases() {
     add(make_case("near", wide));
   }
   std::mt19937 rng(20);
-  for (int i = 0; i < 300; ++i) {
+  for (int i = 0; i < 200; ++i) {
     const Group group = random_group(rng);
     ChipFacts chip;
     chip.sm_count = i % 3 == 0 ? 1 : i % 3 == 1 ? 4 : 132;

@@ -48,7 +48,8 @@ struct Group {
   int rank() const { return static_cast<int>(extents.size()); }
   std::int64_t points() const;
   std::size_t operands() const { return loads.size() + outputs.size(); }
-  /// Bytes that must move at least: every distinct element of a load read once, every output element written once.
+  /// Bytes that must move at least: every distinct element of a load read once, every output element written once (and
+  /// read once where it accumulates).
   std::int64_t min_bytes() const;
 };
 

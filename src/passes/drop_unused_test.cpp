@@ -70,6 +70,13 @@ TEST_F(TwoCarries, KeepsTheCarryThatAnotherNeeds) {
   EXPECT_EQ(scan_node().types.size(), 2u);
 }
 
+TEST_F(TwoCarries, KeepsTheCarryThatReachesAnOutputAStepLater) {
+  build(true);
+  g.fetch("y", made.outputs[0]);
+  trim();
+  EXPECT_EQ(scan_node().attrs.get_int("carries"), 2);
+}
+
 TEST_F(TwoCarries, KeepsTheCarryWhoseLastValueIsRead) {
   build(false);
   g.fetch("y", made.outputs[0]);

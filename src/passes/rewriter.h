@@ -31,7 +31,6 @@ class Rewriter {
     graph.origin = node.origin;
     return node;
   }
-  Value value(Ref ref) { return graph.value(ref); }
   void replace(Ref from, Ref to) {
     if (!(from == to)) replaced_[from] = to;
   }
@@ -42,7 +41,6 @@ class Rewriter {
   }
   /// Uses of a node by nodes and fetches before the pass; new nodes count as used once.
   int uses(NodeId id) const { return id < first_new ? uses_[static_cast<std::size_t>(id)] : 1; }
-  bool changed() const { return !replaced_.empty(); }
 
   /// Applies the replacements and compacts.
   void finish() {

@@ -86,10 +86,13 @@ void take_sums_out(Graph& graph, NodeId id, PassNotes& notes) {
     if (!is_zeros(graph, sum.carry.initial)) terms.push_back(graph.value(sum.carry.initial));
     for (std::size_t output : sum.outputs) {
       const Ref stacked{made, static_cast<std::int32_t>(parts.carries.size() + output)};
-      const Name saved = graph.origin;
-      graph.origin = graph.node(made).label() + "_grad";
+      const Node& addend = parts.body.node(parts.outputs[output].value.node);
+      const Name saved_origin = graph.origin, saved_scope = graph.scope;
+      graph.origin = addend.origin;
+      graph.scope = addend.scope;
       terms.push_back(paoding::sum(graph.value(stacked), std::array<std::int64_t, 1>{0}));
-      graph.origin = saved;
+      graph.origin = saved_origin;
+      graph.scope = saved_scope;
     }
     replaced[sum.carry.last] = (terms.size() == 1 ? terms[0] : add_n(terms)).ref();
   }

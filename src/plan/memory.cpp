@@ -148,7 +148,7 @@ void place_slots(Plan* plan) {
   plan->peak_live_bytes = peak_live(*plan);
 }
 
-std::vector<Launch> unroll(const Plan& plan) {
+std::vector<Launch> unroll(const Plan& plan, int repeats) {
   std::vector<Launch> launches;
   std::vector<std::int64_t> turn(static_cast<std::size_t>(plan.loops), 0);
   const std::function<void(const std::vector<Step>&, std::int64_t)> walk = [&](const std::vector<Step>& steps,
@@ -174,7 +174,7 @@ std::vector<Launch> unroll(const Plan& plan) {
       launches.push_back(std::move(launch));
     }
   };
-  walk(plan.steps, 0);
+  for (int i = 0; i < repeats; ++i) walk(plan.steps, 0);
   return launches;
 }
 

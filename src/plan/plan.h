@@ -110,8 +110,8 @@ struct Launch {
   std::vector<std::pair<int, std::int64_t>> addresses;  // slot, offset in it
 };
 
-/// Every launch of a run in order.
-std::vector<Launch> unroll(const Plan& plan);
+/// Every launch of `repeats` runs in order.
+std::vector<Launch> unroll(const Plan& plan, int repeats = 1);
 
 /// Bytes to which the operand's address is aligned on every turn, slots being aligned to 256.
 std::int64_t alignment_of(const Operand& operand);

@@ -246,7 +246,9 @@ class RowTree {
 
   // A call of an op: of its row and, with Detail::instances, of its instance's row (which is returned).
   CallId open_op(CallId parent, std::uint32_t section, SiteId site_id) {
-    const SiteLabels labels = labels_of(site_id);
+    SiteLabels labels = labels_of(site_id);
+    if (labels.op == kNone) labels.op = labels.name;  // a phase that says of no op
+    if (labels.instance == kNone) labels.instance = labels.op;
     const Site& site = trace_.sites()[site_id];
     CallId call = kNone;
     if (options_.share_groups && site.members_end - site.members_begin > 1) {
@@ -344,6 +346,7 @@ void RowTree::add_host_span(SpanId i) {
     if (p == kNone || !in_compile_[p]) compiling.push_back(interval);
     if (kind != SpanKind::infer_shape) return;
     const SiteLabels labels = labels_of(trace_.site_id(i));
+    if (labels.op == kNone) return;
     const auto ns = static_cast<double>(trace_.duration(i));
     count(compiled_shapes_[{labels.op, kNone}], ns, ns, 0);
     count(compiled_shapes_[{labels.op, labels.instance}], ns, ns, 0);

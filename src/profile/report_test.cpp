@@ -104,8 +104,8 @@ TEST(Report, GivesRatiosOfTheThreadsOwnTotal) {
   EXPECT_EQ(text.substr(second).find("Overhead Summary"), std::string::npos);
   const auto merged = cells(text, "mul"), alone = cells(text, "thread1::mul");
   EXPECT_EQ(alone, (std::vector<std::string>{"1", "0.219497", "0.211977", "(0.965740)", "0.007520", "(0.034260)",
-                                             "0.219497", "0.219497", "0.219497", "0.438081"}));
-  EXPECT_NEAR(std::stod(alone.back()), 0.219 / 0.501, 0.002);
+                                             "0.219497", "0.219497", "0.219497", "0.438084"}));
+  EXPECT_NEAR(std::stod(alone.back()), 0.219 / 0.501, 0.001);
   EXPECT_NEAR(std::stod(merged.back()), 0.219497 / (6.08951 + 0.501039), 1e-6);
   const auto deletion = cells(text, "thread1::eager_deletion");
   EXPECT_EQ(deletion, (std::vector<std::string>{"2", "0.006166", "0.006166", "(1.000000)", "0.000000", "(0.000000)",
@@ -185,11 +185,11 @@ GpuMemcpy        Calls: 2  Total: 0.032  Ratio: 16%
 
 ------------------------- Event Summary -------------------------
 
-Event                       Calls  Total  CPU Time (Ratio)     GPU Time (Ratio)     Min.   Max.   Ave.   Ratio.
-thread0::slice              2      0.1    0.048000 (0.480000)  0.052000 (0.520000)  0.05   0.05   0.05   0.5
-  GpuMemcpySync:CPU->GPU    2      0.032  0.020000 (0.625000)  0.012000 (0.375000)  0.016  0.016  0.016  0.16
-thread0::mul                2      0.08   0.020000 (0.250000)  0.060000 (0.750000)  0.04   0.04   0.04   0.4
-thread0::(between events)   4      0.04   0.040000 (1.000000)  0.000000 (0.000000)  0.01   0.01   0.01   0.2
+Event                      Calls  Total  CPU Time (Ratio)     GPU Time (Ratio)     Min.   Max.   Ave.   Ratio.
+thread0::slice             2      0.1    0.048000 (0.480000)  0.052000 (0.520000)  0.05   0.05   0.05   0.5
+  GpuMemcpySync:CPU->GPU   2      0.032  0.020000 (0.625000)  0.012000 (0.375000)  0.016  0.016  0.016  0.16
+thread0::mul               2      0.08   0.020000 (0.250000)  0.060000 (0.750000)  0.04   0.04   0.04   0.4
+thread0::(between events)  4      0.04   0.040000 (1.000000)  0.000000 (0.000000)  0.01   0.01   0.01   0.2
 )";
 
 TEST(Report, LooksLikeThisByOp) {
@@ -204,28 +204,6 @@ TEST(Report, LooksLikeThisByOp) {
 
 std::string events(const std::string& text) { return text.substr(text.find("Event  ")); }
 
-constexpr const char* kGoldenPhases =
-    R"(Event                          Calls  Total  CPU Time (Ratio)     GPU Time (Ratio)     Min.   Max.   Ave.   Ratio.
-slice                          2      0.1    0.048000 (0.480000)  0.052000 (0.520000)  0.05   0.05   0.05   0.5
-  slice/compute                2      0.06   0.020000 (0.333333)  0.040000 (0.666667)  0.03   0.03   0.03   0.3
-  slice/prepare_data           2      0.04   0.028000 (0.700000)  0.012000 (0.300000)  0.02   0.02   0.02   0.2
-    GpuMemcpySync:CPU->GPU     2      0.032  0.020000 (0.625000)  0.012000 (0.375000)  0.016  0.016  0.016  0.16
-  slice/infer_shape (at compile)  1  0.004
-)";
-
-// Collapses runs of spaces, so that the golden text above it can be short.
-std::vector<std::string> squeezed(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) {
-    std::string out(line.find_first_not_of(' ') == std::string::npos ? 0 : line.find_first_not_of(' '), ' ');
-    std::istringstream words(line);
-    for (std::string word; words >> word;) out += (out.empty() || out.back() == ' ' ? "" : " ") + word;
-    lines.push_back(out);
-  }
-  return lines;
-}
-
 Scene two_runs() {
   Scene scene;
   const TrackId host = scene.thread("thread0"), gpu = scene.stream("stream 7");
@@ -235,17 +213,263 @@ Scene two_runs() {
   return scene;
 }
 
+// The numbers follow from the times at add_two_ops: slice's compute is 30..48 with its kernel 40..60, and so on.
+constexpr const char* kGoldenPhases = R"(
+Event                             Calls  Total  CPU Time (Ratio)     GPU Time (Ratio)     Min.   Max.   Ave.   Ratio.
+slice                             2      0.1    0.048000 (0.480000)  0.052000 (0.520000)  0.05   0.05   0.05   0.5
+  slice/compute                   2      0.06   0.020000 (0.333333)  0.040000 (0.666667)  0.03   0.03   0.03   0.3
+  slice/prepare_data              2      0.04   0.028000 (0.700000)  0.012000 (0.300000)  0.02   0.02   0.02   0.2
+    GpuMemcpySync:CPU->GPU        2      0.032  0.020000 (0.625000)  0.012000 (0.375000)  0.016  0.016  0.016  0.16
+  slice/infer_shape (at compile)  1      0.004  0.004000 (1.000000)  0.000000 (0.000000)  0.004  0.004  0.004  0
+mul                               2      0.08   0.020000 (0.250000)  0.060000 (0.750000)  0.04   0.04   0.04   0.4
+  mul/compute                     2      0.076  0.016000 (0.210526)  0.060000 (0.789474)  0.038  0.038  0.038  0.38
+  mul/infer_shape (at compile)    1      0.002  0.002000 (1.000000)  0.000000 (0.000000)  0.002  0.002  0.002  0
+  mul/prepare_data                0      0      0.000000 (0.000000)  0.000000 (0.000000)  0      0      0      0
+(between events)                  4      0.04   0.040000 (1.000000)  0.000000 (0.000000)  0.01   0.01   0.01   0.2
+)";
+
 TEST(Report, LooksLikeThisByPhase) {
-  (void)kGoldenPhases;
   Scene scene = two_runs();
   const std::string text = report(scene.finish(), {.detail = Detail::phases, .threads = Threads::merged});
-  std::cout << events(text);
+  EXPECT_EQ("\n" + events(text), kGoldenPhases);
 }
+
+constexpr const char* kGoldenInstances = R"(
+Event                                Calls  Total  CPU Time (Ratio)     GPU Time (Ratio)     Min.   Max.   Ave.   Ratio.
+slice                                2      0.1    0.048000 (0.480000)  0.052000 (0.520000)  0.05   0.05   0.05   0.5
+  slice0                             2      0.1    0.048000 (0.480000)  0.052000 (0.520000)  0.05   0.05   0.05   0.5
+    slice0/compute                   2      0.06   0.020000 (0.333333)  0.040000 (0.666667)  0.03   0.03   0.03   0.3
+    slice0/prepare_data              2      0.04   0.028000 (0.700000)  0.012000 (0.300000)  0.02   0.02   0.02   0.2
+      GpuMemcpySync:CPU->GPU         2      0.032  0.020000 (0.625000)  0.012000 (0.375000)  0.016  0.016  0.016  0.16
+    slice0/infer_shape (at compile)  1      0.004  0.004000 (1.000000)  0.000000 (0.000000)  0.004  0.004  0.004  0
+mul                                  2      0.08   0.020000 (0.250000)  0.060000 (0.750000)  0.04   0.04   0.04   0.4
+  mul0                               2      0.08   0.020000 (0.250000)  0.060000 (0.750000)  0.04   0.04   0.04   0.4
+    mul0/compute                     2      0.076  0.016000 (0.210526)  0.060000 (0.789474)  0.038  0.038  0.038  0.38
+    mul0/infer_shape (at compile)    1      0.002  0.002000 (1.000000)  0.000000 (0.000000)  0.002  0.002  0.002  0
+    mul0/prepare_data                0      0      0.000000 (0.000000)  0.000000 (0.000000)  0      0      0      0
+(between events)                     4      0.04   0.040000 (1.000000)  0.000000 (0.000000)  0.01   0.01   0.01   0.2
+)";
 
 TEST(Report, LooksLikeThisByInstance) {
   Scene scene = two_runs();
   const std::string text = report(scene.finish(), {.detail = Detail::instances, .threads = Threads::merged});
-  std::cout << events(text);
+  EXPECT_EQ("\n" + events(text), kGoldenInstances);
+}
+
+TEST(Report, KeepsTheInstancesOfAnOpApart) {
+  Scene scene;
+  const TrackId host = scene.thread("thread0");
+  scene.add(host, op("conv", "conv1"), 0, 10);
+  scene.add(host, op("conv", "conv2"), 10, 40);
+  scene.add(host, op("conv", "conv1"), 40, 60);
+  const Measures m = measure(scene.finish(), {.detail = Detail::instances});
+  const Section& section = m.per_thread.at(0);
+  EXPECT_EQ(row(section, "conv").calls, 3u);
+  EXPECT_EQ(row(section, "conv").total, 60e3);
+  EXPECT_EQ(row(section, "conv1", 1).calls, 2u);
+  EXPECT_EQ(row(section, "conv1", 1).total, 30e3);
+  EXPECT_EQ(row(section, "conv1", 1).min, 10e3);
+  EXPECT_EQ(row(section, "conv2", 1).total, 30e3);
+  EXPECT_EQ(row(section, "conv2/compute", 2).total, 30e3);  // no phases were recorded: all of it
+}
+
+// The debug execution of a branch: an op that runs other ops, with a copy of its own.
+TEST(Report, NestsOpsInTheOpThatRunsThem) {
+  Scene scene;
+  const TrackId host = scene.thread("thread0");
+  scene.add(host, op("conditional_block"), 0, 100);
+  scene.add(host, copy(Copy::device_to_host, true), 5, 15);
+  scene.add(host, op("assign"), 20, 50);
+  scene.add(host, copy(Copy::same_device, true), 30, 40);
+  scene.add(host, op("fill_constant"), 60, 80);
+  const Measures m = measure(scene.finish());
+  const Section& section = m.per_thread.at(0);
+  EXPECT_EQ(row(section, "conditional_block").total, 100e3);
+  EXPECT_EQ(row(section, "GpuMemcpyAsync:GPU->CPU", 1).total, 10e3);
+  EXPECT_EQ(row(section, "assign", 1).total, 30e3);
+  EXPECT_EQ(row(section, "GpuMemcpyAsync(same_gpu):GPU->GPU", 2).total, 10e3);
+  EXPECT_EQ(m.computation, 40e3);  // assign without its copy, and fill_constant; the block itself computes nothing
+  EXPECT_EQ(m.async_copies.calls, 2u);
+  EXPECT_EQ(m.async_copies.total, 20e3);
+}
+
+// A captured run: one launch, kernels that know their op, the call returns before they end.
+TEST(Report, GivesKernelsOfACapturedRunToTheirOps) {
+  Scene scene;
+  const TrackId host = scene.thread("thread0"), gpu = scene.stream("stream 7");
+  scene.add(host, named("run", SpanKind::run), 0, 20, 0, 9);
+  scene.add(host, named("graph launch", SpanKind::launch), 5, 10);
+  scene.add(gpu, part("matmul", SpanKind::kernel), 10, 40, 0, 9);
+  scene.add(gpu, part("softmax", SpanKind::kernel), 40, 50, 0, 9);
+  const Measures m = measure(scene.finish());
+  ASSERT_EQ(m.per_thread.size(), 1u);  // the stream's work belongs to the thread that launched it
+  EXPECT_EQ(m.total, 50e3);
+  EXPECT_EQ(m.computation, 40e3);
+  EXPECT_EQ(row(m.per_thread[0], "matmul").gpu, 30e3);
+  EXPECT_EQ(row(m.per_thread[0], "matmul").cpu, 0);
+  EXPECT_EQ(row(m.per_thread[0], "softmax").ratio, 0.2);
+  EXPECT_EQ(row(m.per_thread[0], "graph launch").gpu, 0);
+  EXPECT_EQ(row(m.per_thread[0], "(between events)").total, 5e3);
+}
+
+TEST(Report, UnitesWhatThreadsDoAtTheSameTime) {
+  Scene scene;
+  const TrackId a = scene.thread("thread0"), b = scene.thread("thread1");
+  scene.add(a, op("mul"), 0, 60);
+  scene.add(b, op("mul"), 40, 100);
+  const Measures m = measure(scene.finish());
+  EXPECT_EQ(m.total, 100e3);
+  EXPECT_EQ(m.computation, 100e3);
+  EXPECT_EQ(m.framework, 0);
+  ASSERT_EQ(m.merged.size(), 1u);
+  EXPECT_EQ(row(m.merged[0], "mul").total, 120e3);
+  EXPECT_EQ(row(m.merged[0], "mul").ratio, 1.0);
+  EXPECT_EQ(m.per_thread.at(1).thread, "thread1");
+  EXPECT_EQ(m.per_thread.at(1).total, 60e3);
+}
+
+TEST(Report, ShowsOneSideOnly) {
+  Scene scene = two_runs();
+  const Trace& trace = scene.finish();
+  const Measures cpu = measure(trace, {.state = State::cpu});
+  EXPECT_EQ(row(cpu.per_thread.at(0), "slice").total, 80e3);
+  EXPECT_EQ(cpu.total, 200e3);
+  const Measures gpu = measure(trace, {.state = State::gpu});
+  EXPECT_EQ(row(gpu.per_thread.at(0), "slice").total, 52e3);
+  EXPECT_EQ(gpu.total, 112e3);        // per run 20..26 and 40..90
+  EXPECT_EQ(gpu.computation, 100e3);
+  EXPECT_EQ(gpu.copies.total, 12e3);
+  const std::string text = report(trace, {.state = State::gpu});
+  EXPECT_NE(text.find("Place: GPU\n"), std::string::npos);
+  EXPECT_EQ(text.find("CPU Time"), std::string::npos);
+}
+
+TEST(Report, SortsByEachKey) {
+  Scene scene;
+  const TrackId host = scene.thread("thread0");
+  scene.add(host, op("first"), 0, 5);  // calls 1, total 5, max 5, min 5, average 5
+  for (int i = 0; i < 3; ++i) scene.add(host, op("often"), 10 + i, 11 + i);
+  scene.add(host, op("long"), 20, 40);
+  scene.add(host, op("long"), 40, 41);
+  scene.add(host, op("even"), 50, 62);
+  const Trace& trace = scene.finish();
+  const auto order = [&](SortBy sort) {
+    const Measures m = measure(trace, {.sort = sort});
+    std::string names;
+    for (const Row& r : m.per_thread.at(0).rows) names += r.name[0] == '(' ? "" : r.name.substr(0, 1);
+    return names;
+  };
+  EXPECT_EQ(order(SortBy::none), "fole");
+  EXPECT_EQ(order(SortBy::calls).substr(0, 2), "ol");
+  EXPECT_EQ(order(SortBy::total), "lefo");
+  EXPECT_EQ(order(SortBy::max), "lefo");
+  EXPECT_EQ(order(SortBy::min).substr(0, 2), "ef");
+  EXPECT_EQ(order(SortBy::average), "elfo");
+}
+
+TEST(Report, SharesAGroupOutByBytes) {
+  Scene scene;
+  const TrackId host = scene.thread("thread0");
+  SiteInfo group = op("", "group0");
+  group.members = {{"mul", 100}, {"sum", 200}, {"mul", 100}};
+  scene.add(host, group, 0, 40);
+  scene.add(host, op("mul"), 40, 50);
+  const Trace& trace = scene.finish();
+  const Measures whole = measure(trace);
+  EXPECT_EQ(row(whole.per_thread.at(0), "group: mul*2+sum").total, 40e3);
+  const Measures shared = measure(trace, {.share_groups = true});
+  EXPECT_EQ(row(shared.per_thread.at(0), "mul").total, 30e3);
+  EXPECT_EQ(row(shared.per_thread.at(0), "mul").calls, 2u);
+  EXPECT_EQ(row(shared.per_thread.at(0), "mul").ratio, 0.6);
+  EXPECT_EQ(row(shared.per_thread.at(0), "sum").total, 20e3);
+  EXPECT_EQ(shared.total, whole.total);
+  EXPECT_EQ(shared.computation, whole.computation);
+}
+
+TEST(Report, ShortensLongGroupsWithoutMergingThem) {
+  Scene scene;
+  const TrackId host = scene.thread("thread0");
+  for (int g = 0; g < 2; ++g) {
+    SiteInfo group = op("");
+    for (int i = 0; i < 30; ++i) group.members.push_back({"operation" + std::to_string(i), 1});
+    group.members.back().op = "last" + std::to_string(g);
+    scene.add(host, group, 10 * g, 10 * g + 10);
+  }
+  const Measures m = measure(scene.finish());
+  ASSERT_EQ(m.per_thread.at(0).rows.size(), 2u);
+  const std::string name = m.per_thread[0].rows[0].name;
+  EXPECT_LT(name.size(), 80u);
+  EXPECT_EQ(name, m.per_thread[0].rows[1].name);
+  EXPECT_NE(name.find("+... (30 ops)"), std::string::npos) << name;
+}
+
+TEST(Report, CutsNamesToTheWidth) {
+  Scene scene;
+  scene.add(scene.thread("thread0"), op("a_rather_long_name"), 0, 1);
+  EXPECT_NE(report(scene.finish(), {.width = 16}).find("\nthread0::a_ra...  1 "), std::string::npos);
+}
+
+TEST(Report, OfNothingIsAReport) {
+  Trace trace;
+  trace.finish();
+  const std::string text = report(trace);
+  EXPECT_NE(text.find("Total time: 0\n"), std::string::npos);
+  EXPECT_EQ(text.find("nan"), std::string::npos);
+}
+
+// What must hold of any trace, tried on many: spans at random, also crossing ones, on threads and streams.
+TEST(Report, IsSoundForAnyTrace) {
+  std::mt19937 random(7);
+  const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+  for (int round = 0; round < 300; ++round) {
+    Trace trace;
+    const TrackId tracks[] = {trace.add_track(TrackKind::thread, "thread0"),
+                              trace.add_track(TrackKind::stream, "stream 7", 0),
+                              trace.add_track(TrackKind::thread, "thread1")};
+    for (int i = 0; i < 40; ++i) {
+      const int track = below(3);
+      SiteInfo site{.name = "n" + std::to_string(below(3)), .kind = static_cast<SpanKind>(below(14))};
+      if (below(2) == 0) site.op = "op" + std::to_string(below(3));
+      if (below(6) == 0) site.members = {{"op0", 3}, {"op9", 1}};
+      site.copy = static_cast<Copy>(below(6));
+      site.async = below(2) == 0;
+      trace.add({.track = tracks[track],
+                 .site = trace.add_site(site),
+                 .start_ns = below(1000),
+                 .duration_ns = below(300),
+                 .run = static_cast<std::uint32_t>(below(4)),
+                 .correlation = static_cast<std::uint32_t>(below(10))});
+    }
+    trace.finish();
+    for (State state : {State::cpu, State::gpu, State::all}) {
+      for (Detail detail : {Detail::op, Detail::phases, Detail::instances}) {
+        for (bool share : {false, true}) {
+          const Measures m = measure(trace, {.state = state, .detail = detail, .share_groups = share});
+          ASSERT_GE(m.framework, 0);
+          ASSERT_EQ(m.computation + m.framework, m.total);
+          ASSERT_LE(m.copies.total, m.total);
+          ASSERT_LE(m.copies.total, m.async_copies.total + m.sync_copies.total);
+          std::vector<Section> sections = m.per_thread;
+          sections.insert(sections.end(), m.merged.begin(), m.merged.end());
+          for (const Section& section : sections) {
+            double ratios = 0;
+            std::vector<double> outer;
+            for (const Row& r : section.rows) {
+              ASSERT_GE(r.ratio, 0);
+              ASSERT_LE(r.ratio, 1);
+              ASSERT_NEAR(r.cpu + r.gpu, r.total, 1e-6);
+              ASSERT_LE(r.min, r.max);
+              if (r.depth == 0) ratios += r.ratio;
+              outer.resize(static_cast<std::size_t>(r.depth));
+              if (!r.at_compile && r.depth > 0 && !share) { ASSERT_LE(r.ratio, outer.back() + 1e-9) << r.name; }
+              outer.push_back(r.ratio);
+            }
+            if (section.total > 0 && !share) { ASSERT_GE(ratios, 1 - 1e-9) << "part of the wall in no row"; }
+          }
+        }
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ class CpuExecutor : public Executor {
     if (!arena_ || arena_->memory.size_bytes() < plan.arena_bytes) arena_ = std::make_shared<CpuArena>(plan.arena_bytes);
     place_slots(options.parameters);
     prepare(plan.steps);
-    resolve();
+    resolve(options.repeats);
   }
 
   void write(int slot, const Tensor& tensor) override {
@@ -114,7 +114,7 @@ class CpuExecutor : public Executor {
       if (step.kind == Step::Kind::loop) {
         prepare(step.body);
       } else if (step.kind == Step::Kind::group) {
-        groups_.emplace(&step, CpuGroupKernel(canonical(step.group)));
+        groups_.emplace(&step, CpuGroupKernel(canonical(step.group), 0, Sharing::none));
       } else {
         auto kernel = step.kernel->prepare(step.call, Device::cpu());
         scratch_.grow(kernel->scratch_bytes());
@@ -123,8 +123,8 @@ class CpuExecutor : public Executor {
     }
   }
 
-  void resolve() {
-    unrolled_ = unroll(plan_);
+  void resolve(int repeats) {
+    unrolled_ = unroll(plan_, repeats);
     std::size_t count = 0;
     for (const Launch& launch : unrolled_) count += launch.addresses.size();
     pointers_.reserve(count);

@@ -44,7 +44,7 @@ class GpuExecutor : public Executor {
     }
     place_slots(options.parameters);
     prepare_kernels();
-    resolve();
+    resolve(options.repeats);
     if (is_captured_) capture();
     seen_.emplace(device_.index(), launches_, nodes_of_launch_);
   }
@@ -176,8 +176,8 @@ class GpuExecutor : public Executor {
     cost_ = {static_cast<int>(after.compiles - before.compiles), after.compile_milliseconds - before.compile_milliseconds};
   }
 
-  void resolve() {
-    launches_ = unroll(plan_);
+  void resolve(int repeats) {
+    launches_ = unroll(plan_, repeats);
     std::size_t count = 0;
     for (const Launch& launch : launches_) count += launch.addresses.size();
     pointers_.reserve(count);

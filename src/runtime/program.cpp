@@ -155,7 +155,8 @@ Program Program::bind(const Graph& source) const {
   plan_options.alias_views = std::find(disabled.begin(), disabled.end(), "alias_views") == disabled.end();
   made->plan = make_plan(*graph, plan_options);
 
-  ExecutorOptions executor_options{options.device, options.execution, options.on_step, nullptr, {}};
+  if (options.repeats < 1) fail(ErrorKind::argument, "compile: repeats = {}; it must be at least 1", options.repeats);
+  ExecutorOptions executor_options{options.device, options.execution, options.repeats, options.on_step, nullptr, {}};
   if (options.execution == Execution::captured) executor_options.on_step = nullptr;
   if (compiled_->executor) executor_options.arena = compiled_->executor->arena();
   for (const auto& [name, slot] : made->plan.parameters) {

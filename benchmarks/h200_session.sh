@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# One measuring session on a machine with a GPU: tests there, ours and PyTorch's timings in one run, reports.
+# Usage: benchmarks/h200_session.sh BUNDLE OUT [tests] [lerp] [lstm] [report]     (all four by default)
+#   BUNDLE  folder made by tools/bundle.sh: paoding, paoding_tests and the libraries they need
+#   OUT     folder for logs and JSON; a short table is printed last
+set -u
+bundle=$1
+out=$2
+shift 2
+parts=${*:-tests lerp lstm report}
+repo=$(cd "$(dirname "$0")/.." && pwd)
+paoding=$bundle/paoding
+mkdir -p "$out"
+has() { [[ " $parts " == *" $1 "* ]]; }
+note() { printf '\n== %s (%s)\n' "$1" "$(date -u +%H:%M:%S)"; }
+
+{
+  note doctor
+  "$paoding" doctor
+  nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem --format=csv,noheader
+
+  if has tests; then
+    note tests
+    timeout 240 "$bundle/paoding_tests" --gtest_brief=1 > "$out/tests.log" 2>&1
+    echo "exit $?"
+    tail -n 25 "$out/tests.log"
+  fi
+
+  if has lerp; then
+    note "lerp_grad, ours"
+    "$paoding" bench lerp_grad --device cuda --json "$out/lerp_grad_ours.json"
+    note "lerp_grad, PyTorch"
+    (cd "$repo/benchmarks/peers" && python3 lerp_grad.py "$out/lerp_grad_pytorch.json")
+  fi
+
+  if has lstm; then
+    feeds=/tmp/lstm_feeds.safetensors fetches=/tmp/lstm_fetches.safetensors
+    for batch in 1 32; do
+      note "LSTM T64 B$batch H512 against nn.LSTM in float64"
+      python3 "$repo/benchmarks/peers/check_lstm.py" make $feeds 64 $batch 512
+      sed "s/BATCH/$batch/g" "$repo/examples/graphs/lstm_batch.txt" > /tmp/lstm.txt
+      for device in cpu cuda; do
+        "$paoding" run /tmp/lstm.txt --device $device --feed $feeds --fetch $fetches > /dev/null
+        python3 "$repo/benchmarks/peers/check_lstm.py" check $feeds $fetches
+      done
+    done
+    note "LSTM, ours"
+    "$paoding" bench lstm_steps --device cuda --json "$out/lstm_ours.json"
+    "$paoding" bench lstm_steps --device cuda --tf32
+    "$paoding" bench lstm_steps --device cuda --dtype bf16
+    note "LSTM, PyTorch"
+    (cd "$repo/benchmarks/peers" && python3 lstm_steps.py "$out/lstm_pytorch.json")
+  fi
+
+  if has report; then
+    sed "s/BATCH/32/g" "$repo/examples/graphs/lstm_batch.txt" > /tmp/lstm.txt
+    all=$("$paoding" dump /tmp/lstm.txt --passes 2>/dev/null | sed -n 's/^# after \([a-z_]*\).*/\1/p' | sort -u | paste -sd,)
+    note "report, passes on"
+    "$paoding" run /tmp/lstm.txt --device cuda --random 1 --repeat 20 --profile | tee "$out/report_on.txt"
+    note "report, passes off ($all)"
+    "$paoding" run /tmp/lstm.txt --device cuda --random 1 --repeat 20 --no-pass "$all" --profile | tee "$out/report_off.txt"
+  fi
+} 2>&1 | tee "$out/session.log"

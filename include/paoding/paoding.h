@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything a program that uses paoding needs.
+#pragma once
+
+#include "paoding/autodiff.h"
+#include "paoding/error.h"
+#include "paoding/graph.h"
+#include "paoding/io.h"
+#include "paoding/op.h"
+#include "paoding/ops.h"
+#include "paoding/profile.h"
+#include "paoding/program.h"
+#include "paoding/scalar.h"
+#include "paoding/tensor.h"
+#include "paoding/types.h"

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pieces of kernel text: a group's Expr as a CUDA function, the Sizes struct, indented lines.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "group/group.h"
+
+namespace paoding::gpu {
+
+/// The prelude's type for an element as stored, and for arithmetic on it.
+std::string_view stored_type(DType dtype);
+std::string_view computed_type(DType dtype);
+
+/// "void formula(inputs by value, outputs by reference)" for the loads in use and the outputs that are live.
+std::string formula_text(const Group& group, const std::vector<bool>& is_live);
+
+/// The Sizes struct: fields in the text, words for the launch.
+class SizeFields {
+ public:
+  std::string number(const std::string& name, std::int64_t value) {
+    if (add(name, "long long")) words_.push_back(static_cast<std::uint64_t>(value));
+    return "(Index)size." + name;
+  }
+  std::string wide_number(const std::string& name, std::int64_t value) {
+    number(name, value);
+    return "size." + name;
+  }
+  /// For division by `count`; Hacker's Delight 10-9: with shift = ceil(log2 count), exact for n < 2^31.
+  std::string divisor(const std::string& name, std::int64_t count) {
+    if (add(name, "Divisor")) {
+      std::uint64_t shift = 0, magic = 0;
+      if (count < (std::int64_t{1} << 31)) {
+        while ((std::int64_t{1} << shift) < count) ++shift;
+        const auto d = static_cast<std::uint64_t>(count);
+        magic = (((std::uint64_t{1} << shift) - d) << 32) / d + 1;
+      }
+      words_.push_back(static_cast<std::uint64_t>(count));
+      words_.push_back((magic & 0xffffffffu) | shift << 32);
+    }
+    return "size." + name;
+  }
+  std::string text() const {
+    std::string fields;
+    for (const auto& [name, type] : fields_) fields += fmt::format("  {} {};\n", type, name);
+    return "struct Sizes {\n" + fields + "};\n";
+  }
+  const std::vector<std::uint64_t>& words() const { return words_; }
+
+ private:
+  bool add(const std::string& name, const char* type) {
+    for (const auto& field : fields_) {
+      if (field.first == name) return false;
+    }
+    fields_.emplace_back(name, type);
+    return true;
+  }
+  std::vector<std::pair<std::string, const char*>> fields_;
+  std::vector<std::uint64_t> words_;
+};
+
+/// Lines with indentation that follows the braces.
+class Lines {
+ public:
+  template <class... Args>
+  void add(fmt::format_string<Args...> format, Args&&... args) {
+    raw(fmt::format(format, std::forward<Args>(args)...));
+  }
+  void raw(const std::string& line) {
+    if (line.starts_with('}')) --depth_;
+    text_ += line.empty() ? line : std::string(static_cast<std::size_t>(2 * depth_), ' ') + line;
+    text_ += '\n';
+    if (line.ends_with('{')) ++depth_;
+  }
+  void indent() { ++depth_; }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+  int depth_ = 0;
+};
+
+}  // namespace paoding::gpu

@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: Apache-2.0
+// The loop of a group's kernel, and how its sums leave the CTA.
+#include "gpu/group_writer.h"
+
+namespace paoding::gpu {
+
+// ---- Loads ----
+
+std::vector<int> KernelText::outer_axes() const {
+  std::vector<int> axes = s_.grid_axes;
+  axes.insert(axes.end(), fixed_axes().begin(), fixed_axes().end());
+  return axes;
+}
+
+bool KernelText::needs_offset(std::size_t k) const {
+  for (std::size_t i = 0; i < group_.operands(); ++i) {
+    if (offset_of_[i] == k && (i < loads() ? bool(used_[i]) : is_sink(i - loads(), SinkKind::store))) return true;
+  }
+  return false;
+}
+
+void KernelText::emit_bases() {
+  for (std::size_t k = 0; k < offsets_.size(); ++k) {
+    if (!needs_offset(k)) continue;
+    const std::string name = fmt::format("at{}", k);
+    k_.add("const Index {}_base = 0{};  // elements into {}", name, offset_terms(name, offsets_[k], outer_axes()), operands_at(k));
+  }
+  for (std::size_t o = 0; o < group_.outputs.size(); ++o) {
+    if (is_sink(o, SinkKind::column)) k_.add("{} out{}_sum[{}][kVector] = {{}};", sum_type(o), o, sum_count(o));
+  }
+}
+
+std::string KernelText::operands_at(std::size_t k) const {
+  std::string list;
+  for (std::size_t i = 0; i < group_.operands(); ++i) {
+    if (offset_of_[i] != k) continue;
+    list += fmt::format("{}{}{}", list.empty() ? "" : ", ", i < loads() ? "in" : "out", i < loads() ? i : i - loads());
+  }
+  return list;
+}
+
+std::string KernelText::pack_type(std::size_t operand) const {
+  const DType dtype = operand < loads() ? group_.loads[operand].dtype : output(operand - loads()).dtype;
+  return fmt::format("Pack<{}, {}>", stored_type(dtype), stride(operand, inner_) == 0 ? "1" : "kVector");
+}
+
+std::string KernelText::inner_step(std::size_t operand) {
+  const std::int64_t step = stride(operand, inner_);
+  return step == 1 ? "(Index)1" : sizes_.number(fmt::format("at{}_x{}", offset_of_[operand], inner_), step);
+}
+
+void KernelText::emit_move(std::size_t operand, bool is_store, const std::string& pack, const std::string& at, const std::string& count) {
+  const std::string pointer = fmt::format("{}{} + {}", operand < loads() ? "in" : "out",
+                                          operand < loads() ? operand : operand - loads(), at);
+  const bool once = operand < loads() && !may_alias_[operand];
+  const std::string whole = is_store ? fmt::format("store({}, {});", pointer, pack)
+                                     : fmt::format("load<{}>({}, {});", once, pack, pointer);
+  const std::string each =
+      is_store ? fmt::format("store_each({}, {}, {}, {});", pointer, inner_step(operand), count, pack)
+               : fmt::format("load_each<{}>({}, {}, {}, {});", once, pack, pointer, inner_step(operand), count);
+  if (stride(operand, inner_) == 0 || s_.vector == 1) {
+    k_.raw(whole);
+  } else if (!s_.is_vector[operand]) {
+    k_.raw(each);
+  } else if (s_.is_ragged) {
+    k_.add("if ({} == kVector) {}", count, whole);
+    k_.add("else {}", each);
+  } else {
+    k_.raw(whole);
+  }
+}
+
+void KernelText::emit_block_loop(bool blocked) {
+  if (blocked && s_.block > 1) k_.raw("#pragma unroll"), k_.raw("for (int j = 0; j < kBlock; ++j) {");
+}
+
+void KernelText::end_block_loop(bool blocked) {
+  if (blocked && s_.block > 1) k_.raw("}");
+}
+
+std::string KernelText::block_term(std::size_t operand) {
+  if (!is_blocked(operand) || s_.block == 1) return "";
+  return fmt::format(" + j * {}", sizes_.number(fmt::format("at{}_x{}", offset_of_[operand], s_.block_axis),
+                                                stride(operand, s_.block_axis)));
+}
+
+void KernelText::emit_hoisted_loads() {
+  for (std::size_t i = 0; i < loads(); ++i) {
+    if (!used_[i] || !is_hoisted(i)) continue;
+    k_.add("{} in{}_v[1][{}] = {{}};", pack_type(i), i, is_blocked(i) ? s_.block : 1);
+    k_.add("if ({}) {{", is_tile_ ? "inner_ok" : "serial_ok");
+    emit_block_loop(is_blocked(i));
+    emit_move(i, false, fmt::format("in{}_v[0][{}]", i, block_index(is_blocked(i))),
+              fmt::format("at{}_base{}", offset_of_[i], block_term(i)), s_.is_ragged ? "count" : "kVector");
+    end_block_loop(is_blocked(i));
+    k_.raw("}");
+  }
+}
+
+// ---- The loop: all loads of kUnroll steps, then all arithmetic, sums and stores ----
+
+bool KernelText::loop_needs_offset(std::size_t k) const {
+  return needs_offset(k) && varies(offsets_[k], loop_axes());
+}
+
+std::string KernelText::offset_in_loop(std::size_t operand) {
+  const std::size_t k = offset_of_[operand];
+  return fmt::format("at{}{}{}", k, loop_needs_offset(k) ? "[u]" : "_base", block_term(operand));
+}
+
+void KernelText::emit_loop() {
+  const bool loop_count = s_.is_ragged && !is_tile_;
+  if (is_tile_) {
+    k_.raw("for (Index s0 = s_begin; s0 < s_end; s0 += kRows * kUnroll) {");
+  } else {
+    k_.raw("for (Index q0 = q_begin; q0 < q_end; q0 += kLanes * kUnroll) {");
+  }
+  k_.raw("bool ok[kUnroll];");
+  if (loop_count) k_.raw("int counts[kUnroll];");
+  for (std::size_t k = 0; k < offsets_.size(); ++k) {
+    if (loop_needs_offset(k)) k_.add("Index at{}[kUnroll];", k);
+  }
+  for (std::size_t i = 0; i < loads(); ++i) {
+    if (used_[i] && !is_hoisted(i)) k_.add("{} in{}_v[kUnroll][{}];", pack_type(i), i, is_blocked(i) ? s_.block : 1);
+  }
+  for (std::size_t o = 0; o < group_.outputs.size(); ++o) {
+    if (is_old_read(o)) k_.add("{} out{}_old[kUnroll][{}];", pack_type(loads() + o), o, keeps_block(o) ? s_.block : 1);
+  }
+  k_.raw("#pragma unroll");
+  k_.raw("for (int u = 0; u < kUnroll; ++u) {");
+  if (is_tile_) {
+    k_.raw("const Index s = s0 + row + u * kRows;");
+    k_.raw("ok[u] = inner_ok && s < s_end;");
+  } else {
+    k_.raw("const Index q = q0 + lane + u * kLanes;");
+    k_.raw("ok[u] = serial_ok && q < q_end;");
+  }
+  k_.raw("if (ok[u]) {");
+  emit_loop_coordinates();
+  if (loop_count) emit_count("counts[u]", "");
+  for (std::size_t k = 0; k < offsets_.size(); ++k) {
+    if (!loop_needs_offset(k)) continue;
+    k_.add("at{0}[u] = at{0}_base{1};", k, offset_terms(fmt::format("at{}", k), offsets_[k], loop_axes()));
+  }
+  const std::string count = loop_count ? "counts[u]" : s_.is_ragged ? "count" : "kVector";
+  for (std::size_t i = 0; i < group_.operands(); ++i) {
+    const bool is_load = i < loads();
+    if (is_load ? !used_[i] || is_hoisted(i) : !is_old_read(i - loads())) continue;
+    const bool blocked = is_load ? is_blocked(i) : keeps_block(i - loads());
+    emit_block_loop(blocked);
+    emit_move(i, false, is_load ? fmt::format("in{}_v[u][{}]", i, block_index(blocked))
+                                : fmt::format("out{}_old[u][{}]", i - loads(), block_index(blocked)),
+              offset_in_loop(i), count);
+    end_block_loop(blocked);
+  }
+  k_.raw("}");
+  k_.raw("}");
+  emit_arithmetic(count);
+  k_.raw("}");
+}
+
+void KernelText::emit_loop_coordinates() {
+  if (is_tile_) {
+    if (!s_.serial_axes.empty()) emit_decode(s_.serial_axes, "s", "s");
+    return;
+  }
+  if (s_.inner_axes.size() == 1) {
+    k_.add("const Index x{} = q * kVector;", inner_);
+    return;
+  }
+  k_.raw("Index q_rest = q;");
+  for (std::size_t a = s_.inner_axes.size(); a-- > 1;) {
+    const int axis = s_.inner_axes[a];
+    const std::int64_t steps = axis == inner_ ? (extent(axis) + s_.vector - 1) / s_.vector : extent(axis);
+    k_.add("const Index x{} = next_coordinate(q_rest, {}){};", axis, sizes_.divisor(fmt::format("x{}_steps", axis), steps),
+           axis == inner_ && s_.vector > 1 ? " * kVector" : "");
+  }
+  k_.add("const Index x{} = q_rest;", s_.inner_axes[0]);
+}
+
+void KernelText::emit_arithmetic(const std::string& count) {
+  k_.raw("#pragma unroll");
+  k_.raw("for (int u = 0; u < kUnroll; ++u) {");
+  for (std::size_t o = 0; o < group_.outputs.size(); ++o) {
+    if (is_tile_ && is_sink(o, SinkKind::row)) k_.add("{} out{}_row[{}] = {{}};", sum_type(o), o, sum_count(o));
+  }
+  k_.raw("if (ok[u]) {");
+  emit_block_loop(true);
+  std::string declared, arguments;
+  for (std::size_t i = 0; i < loads(); ++i) {
+    if (!used_[i]) continue;
+    arguments += fmt::format("{}in{}_v[{}][{}].get({})", arguments.empty() ? "" : ", ", i, is_hoisted(i) ? "0" : "u",
+                             block_index(is_blocked(i)), stride(i, inner_) == 0 ? "0" : "v");
+  }
+  for (std::size_t o = 0; o < group_.outputs.size(); ++o) {
+    if (!is_live_[o]) continue;
+    declared += fmt::format("{} out{}_value; ", computed_type(group_.expr.dtype_of(output(o).value)), o);
+    arguments += fmt::format("{}out{}_value", arguments.empty() ? "" : ", ", o);
+    if (s_.sinks[o] == SinkKind::store) k_.add("{} out{}_new;", pack_type(loads() + o), o);
+  }
+  k_.raw("#pragma unroll");
+  k_.add("for (int v = 0; v < kVector; ++v) {{");
+  if (s_.is_ragged) k_.add("if (v >= {}) continue;", count);
+  if (!declared.empty()) k_.raw(declared.substr(0, declared.size() - 1));
+  k_.add("formula({});", arguments);
+  for (std::size_t o = 0; o < group_.outputs.size(); ++o) {
+    if (is_live_[o]) emit_sink(o);
+  }
+  k_.raw("}");
+  for (std::size_t o = 0; o < group_.outputs.size(); ++o) {
+    if (!is_sink(o, SinkKind::store)) continue;
+    emit_move(loads() + o, true, fmt::format("out{}_new", o), offset_in_loop(loads() + o), count);
+  }
+  end_block_loop(true);
+  k_.raw("}");
+  bool has_row = false;
+  for (std::size_t o = 0; o < group_.outputs.size(); ++o) has_row = has_row || (is_tile_ && is_sink(o, SinkKind::row));
+  if (has_row) k_.raw("const Index s = s0 + row + u * kRows;");
+  for (std::size_t o = 0; o < group_.outputs.size(); ++o) {
+    if (is_tile_ && is_sink(o, SinkKind::row)) emit_row(o);
+  }
+  k_.raw("}");
+}
+
+void KernelText::emit_sink(std::size_t o) {
+  const std::string_view j = block_index(keeps_block(o));
+  switch (s_.sinks[o]) {
+    case SinkKind::store: {
+      const std::string at = stride(loads() + o, inner_) == 0 ? "0" : "v";
+      if (output(o).accumulate) {
+        k_.add("out{0}_new.put({1}, ({2})out{0}_old[u][{3}].get({1}) + out{0}_value);", o, at, sum_type(o), j);
+      } else {
+        k_.add("out{0}_new.put({1}, out{0}_value);", o, at);
+      }
+      break;
+    }
+    case SinkKind::column: k_.add("out{0}_sum[{1}][v] += out{0}_value;", o, j); break;
+    case SinkKind::total: k_.add("out{0}_sum[{1}] += out{0}_value;", o, j); break;
+    case SinkKind::row: k_.add("out{0}_{1}[{2}] += out{0}_value;", o, is_tile_ ? "row" : "sum", j); break;
+    case SinkKind::spread:
+      k_.add("out{0}_part[(s0 + row + u * kRows - s_begin) * (kLanes * kVector) + lane * kVector + v] = out{0}_value;", o);
+      break;
+  }
+}
+
+void KernelText::emit_row(std::size_t o) {
+  const bool blocked = keeps_block(o);
+  const std::string_view j = block_index(blocked);
+  emit_block_loop(blocked);
+  k_.add("out{0}_row[{1}] = sum_lanes<kLanes>(out{0}_row[{1}]);", o, j);
+  k_.raw("if (lane == 0 && s < s_end) {");
+  const std::string slot = blocked && s_.block > 1
+                               ? fmt::format("j * {} + s - s_begin", sizes_.number("serial_chunk", s_.serial_chunk))
+                               : std::string("s - s_begin");
+  if (s_.chunk_axis >= 0) {
+    k_.add("{0}& sum = out{1}_rows[{2}];", sum_type(o), o, slot);
+    k_.add("sum = x{0} == x{0}_begin ? out{1}_row[{2}] : sum + out{1}_row[{2}];", s_.chunk_axis, o, j);
+  } else if (part_group_[o] >= 0) {
+    k_.add("out{0}_part[{1}] = out{0}_row[{2}];", o, slot, j);
+  } else {
+    if (!s_.serial_axes.empty()) emit_decode(s_.serial_axes, "s", "s");
+    emit_final_store(o, s_.serial_axes, fmt::format("out{}_row[{}]", o, j), "j");
+  }
+  k_.raw("}");
+  end_block_loop(blocked);
+}
+
+void KernelText::emit_final_store(std::size_t o, const std::vector<int>& axes, const std::string& value, const std::string& block) {
+  std::vector<int> all = s_.grid_axes;
+  all.insert(all.end(), axes.begin(), axes.end());
+  const std::string name = fmt::format("out{}", o);
+  std::string at = offset_terms(name, loads() + o, all);
+  if (keeps_block(o) && s_.block > 1) {
+    at += fmt::format(" + {} * {}", block,
+                      sizes_.number(fmt::format("{}_x{}", name, s_.block_axis), stride(loads() + o, s_.block_axis)));
+  }
+  k_.add("store_sum<{}>({}{}, {});", output(o).accumulate, name, at, value);
+}
+
+// ---- After the loop ----
+
+void KernelText::emit_columns() {
+  for (std::size_t o = 0; o < group_.outputs.size(); ++o) {
+    if (!is_sink(o, SinkKind::column)) continue;
+    const bool blocked = keeps_block(o);
+    emit_block_loop(blocked);
+    k_.add("sum_columns<kLanes, kRows>(out{}_sum[{}], shared);", o, block_index(blocked));
+    k_.raw("for (int c = threadIdx.x; c < kLanes * kVector; c += kThreads) {");
+    k_.add("const {0} sum = (({0}*)shared)[c];", sum_type(o));
+    if (part_group_[o] >= 0) {
+      k_.add("out{}_part[{}c] = sum;", o, blocked && s_.block > 1 ? "j * (kLanes * kVector) + " : "");
+    } else {
+      emit_column_store(o, "sum", "c", "j");
+    }
+    k_.raw("}");
+    end_block_loop(blocked);
+  }
+}
+
+void KernelText::emit_column_store(std::size_t o, const std::string& value, const std::string& column, const std::string& block) {
+  k_.add("const Index x{} = first_column + {};", inner_, column);
+  k_.add("if (x{} < {}) {{", inner_, inner_extent());
+  emit_final_store(o, {inner_}, value, block);
+  k_.raw("}");
+}
+
+void KernelText::emit_totals_and_rows() {
+  for (std::size_t o = 0; o < group_.outputs.size(); ++o) {
+    const bool blocked = keeps_block(o);
+    const std::string_view j = block_index(blocked);
+    const bool is_total = is_sink(o, SinkKind::total), is_row = is_sink(o, SinkKind::row);
+    if (is_total || (is_row && !is_tile_)) {
+      emit_block_loop(blocked);
+      k_.add("out{0}_sum[{1}] = sum_threads<{2}>(out{0}_sum[{1}], shared);", o, j, is_total ? "kThreads" : "kLanes");
+      k_.add("if ({}) {{", is_total ? "threadIdx.x == 0" : "lane == 0 && serial_ok");
+      const std::string value = fmt::format("out{}_sum[{}]", o, j);
+      if (part_group_[o] >= 0) {
+        k_.add("out{}_part[{}] = {};", o, is_row ? "row" : j, value);
+      } else {
+        emit_final_store(o, is_row ? s_.serial_axes : std::vector<int>{}, value, "j");
+      }
+      k_.raw("}");
+      end_block_loop(blocked);
+    }
+    if (is_row && s_.chunk_axis >= 0) {
+      k_.raw("__syncthreads();");
+      k_.add("for (int e = threadIdx.x; e < {}; e += kThreads) {{", tile_elements_text(o));
+      if (part_group_[o] >= 0) {
+        k_.add("out{0}_part[e] = out{0}_rows[e];", o);
+      } else {
+        emit_element_store(o, fmt::format("out{}_rows[e]", o));
+      }
+      k_.raw("}");
+    }
+  }
+}
+
+void KernelText::emit_element_store(std::size_t o, const std::string& value) {
+  const bool blocked = keeps_block(o) && s_.block > 1;
+  switch (s_.sinks[o]) {
+    case SinkKind::column:
+      if (blocked) k_.raw("const int j = (int)(e / (kLanes * kVector));");
+      emit_column_store(o, value, blocked ? "(Index)(e % (kLanes * kVector))" : "(Index)e", "j");
+      return;
+    case SinkKind::row: {
+      const std::string chunk = is_tile_ ? sizes_.number("serial_chunk", s_.serial_chunk) : std::string("(Index)kRows");
+      if (blocked) k_.add("const int j = (int)(e / {});", chunk);
+      k_.add("const Index s = s_begin + (Index)e{};", blocked ? fmt::format(" - j * {}", chunk) : "");
+      k_.raw("if (s < s_end) {");
+      if (!s_.serial_axes.empty()) emit_decode(s_.serial_axes, "s", "s");
+      emit_final_store(o, s_.serial_axes, value, "j");
+      k_.raw("}");
+      return;
+    }
+    case SinkKind::spread:
+      k_.raw("const Index s = s_begin + (Index)(e / (kLanes * kVector));");
+      k_.add("const Index x{} = first_column + (Index)(e % (kLanes * kVector));", inner_);
+      k_.add("if (s < s_end && x{} < {}) {{", inner_, inner_extent());
+      if (!s_.serial_axes.empty()) emit_decode(s_.serial_axes, "s", "s");
+      {
+        std::vector<int> axes = s_.serial_axes;
+        axes.push_back(inner_);
+        emit_final_store(o, axes, value, "j");
+      }
+      k_.raw("}");
+      return;
+    default: emit_final_store(o, {}, value, "(int)e"); return;
+  }
+}
+
+void KernelText::emit_last_arrivers() {
+  for (std::size_t p = 0; p < parts_.size(); ++p) {
+    k_.add("if (is_last_arriver(tickets + {} + tile{}, (unsigned)parts{})) {{",
+           sizes_.wide_number(fmt::format("tickets{}", p), ticket_count_), p, p);
+    ticket_count_ += parts_[p].tiles;
+    for (const std::size_t o : parts_[p].outputs) {
+      k_.raw("{");
+      k_.add("const int width = part_width<kThreads>({});", tile_elements_text(o));
+      k_.add("for (long long first = 0; first < {}; first += width) {{", tile_elements_text(o));
+      k_.add("const {} sum = sum_parts<kThreads>(out{}_tile, (int)parts{}, {}, first, width, shared);", sum_type(o), o, p,
+             tile_elements_text(o));
+      k_.raw("const long long e = first + threadIdx.x;");
+      k_.add("if ((int)threadIdx.x < width && e < {}) {{", tile_elements_text(o));
+      emit_element_store(o, "sum");
+      k_.raw("}");
+      k_.raw("}");
+      k_.raw("}");
+    }
+    k_.raw("}");
+  }
+}
+
+}  // namespace paoding::gpu
