@@ -39,7 +39,7 @@ note() { printf '\n== %s (%s)\n' "$1" "$(date -u +%H:%M:%S)"; }
     for batch in 1 32; do
       note "LSTM T64 B$batch H512 against nn.LSTM in float64"
       python3 "$repo/benchmarks/peers/check_lstm.py" make $feeds 64 $batch 512
-      sed "s/BATCH/$batch/g" "$repo/examples/graphs/lstm_batch.txt" > /tmp/lstm.txt
+      sed "s/BATCH/$batch/g" "$repo/benchmarks/lstm_t64_h512.txt.in" > /tmp/lstm.txt
       for device in cpu cuda; do
         "$paoding" run /tmp/lstm.txt --device $device --feed $feeds --fetch $fetches > /dev/null
         python3 "$repo/benchmarks/peers/check_lstm.py" check $feeds $fetches
@@ -54,7 +54,7 @@ note() { printf '\n== %s (%s)\n' "$1" "$(date -u +%H:%M:%S)"; }
   fi
 
   if has report; then
-    sed "s/BATCH/32/g" "$repo/examples/graphs/lstm_batch.txt" > /tmp/lstm.txt
+    sed "s/BATCH/32/g" "$repo/benchmarks/lstm_t64_h512.txt.in" > /tmp/lstm.txt
     all=$("$paoding" dump /tmp/lstm.txt --passes 2>/dev/null | sed -n 's/^# after \([a-z_]*\).*/\1/p' | sort -u | paste -sd,)
     note "report, passes on"
     "$paoding" run /tmp/lstm.txt --device cuda --random 1 --repeat 20 --profile | tee "$out/report_on.txt"

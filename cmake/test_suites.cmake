@@ -21,7 +21,6 @@ if(NOT PAODING_LIST_SUITES_OF)
       # gomp is not instrumented, so its barriers are invisible to ThreadSanitizer; our own threads are what it checks.
       list(APPEND environment OMP_NUM_THREADS=1)
     endif()
-    list(JOIN environment "\;" environment)
     set(list_file ${CMAKE_CURRENT_BINARY_DIR}/${name}_suites.cmake)
     file(GENERATE OUTPUT ${list_file} CONTENT "set(PAODING_LIST_SUITES_OF \"$<TARGET_FILE:${name}>\")
 set(folder \"${CMAKE_CURRENT_SOURCE_DIR}\")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares what `paoding run` fetched for examples/graphs/lstm_*.txt with PyTorch's nn.LSTM and its autograd in float64.
+"""Compares what `paoding run` fetched for benchmarks/lstm_t64_h512.txt.in with PyTorch's nn.LSTM and its autograd in float64.
 
 Usage: python3 benchmarks/peers/check_lstm.py make FEEDS.safetensors T B H     writes random feeds
        python3 benchmarks/peers/check_lstm.py check FEEDS.safetensors FETCHES.safetensors [LIMIT]

@@ -160,7 +160,7 @@ class Graph {
   std::vector<NodeId> inputs_;
   std::vector<NodeId> parameters_;
   std::vector<Fetch> fetches_;
-  std::vector<Value> captured_;                  // outer values, in the order their inputs were made
+  std::vector<Value> captured_;  // outer values, in the order their inputs were made
   std::map<std::pair<Graph*, Ref>, Ref> capture_of_;
 };
 

@@ -16,7 +16,7 @@ namespace paoding {
 /// An attribute an op takes.
 struct AttrSpec {
   std::string name;
-  AttrValue example;                  // fixes the kind; its value is the default unless `required`
+  AttrValue example;  // fixes the kind; its value is the default unless `required`
   bool required = false;
   std::string doc = {};
 };
@@ -84,11 +84,11 @@ struct OpDef {
   std::vector<AttrSpec> attrs = {};
   int conditions = 0;  // leading inputs that are bools and take no part in promotion (select)
 
-  Formula formula = {};                                                        // formula ops
-  std::function<std::vector<Type>(const OpCall&)> infer = {};                  // all but formula and composed
-  std::function<Values(const GradCall&)> gradient = {};                        // derived for formulas unless given
-  std::function<Values(const LiftCall&)> lift = {};                            // derived for formulas
-  std::function<Values(std::span<const Value>, const Attrs&)> compose = {};    // composed ops
+  Formula formula = {};                                                      // formula ops
+  std::function<std::vector<Type>(const OpCall&)> infer = {};                // all but formula and composed
+  std::function<Values(const GradCall&)> gradient = {};                      // derived for formulas unless given
+  std::function<Values(const LiftCall&)> lift = {};                          // derived for formulas
+  std::function<Values(std::span<const Value>, const Attrs&)> compose = {};  // composed ops
   std::vector<OpCase> cases = {};
 
   bool is_variadic() const { return !inputs.empty() && inputs.back().ends_with("..."); }

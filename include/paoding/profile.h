@@ -29,7 +29,7 @@ enum class SortBy { none, calls, total, max, min, average };
 /// Error (argument) when a recording is already under way: there is one at a time.
 void start_profiler(State state = State::all, Detail detail = Detail::op);
 
-/// Stops the recording and returns its report. A `path` that ends in .json also gets the timeline (Chrome trace format).
+/// Stops the recording and returns its report. A `path` ending in .json also gets the timeline (Chrome trace format).
 /// Error (argument) when nothing is being recorded or the path has another ending (the recording then goes on),
 /// (file) when the timeline cannot be written.
 std::string stop_profiler(SortBy sort = SortBy::total, const std::string& path = "");
@@ -57,7 +57,7 @@ class Profiler {
 
 /// For command lines: "cpu", "gpu", "all", in any case. Error (argument) lists the choices.
 State parse_state(std::string_view text);
-/// "op", "phases", "instances" or "Default", "OpDetail", "AllOpDetail", in any case. Error (argument) lists the choices.
+/// "op", "phases", "instances" or "Default", "OpDetail", "AllOpDetail", in any case. Errors as parse_state.
 Detail parse_detail(std::string_view text);
 /// "none", "calls", "total", "max", "min", "average" or "ave", in any case. Error (argument) lists the choices.
 SortBy parse_sort(std::string_view text);

@@ -33,8 +33,8 @@ struct CompileOptions {
   std::vector<std::string> fetches = {};          // names of graph fetches; all when empty
   std::vector<std::string> disabled_passes = {};  // see `paoding dump --help`; "alias_views" makes every view a copy
   Execution execution = Execution::captured;
-  int repeats = 1;                                // times that one run() runs the plan: for timing without launch gaps
-  bool allow_tf32 = false;                        // on a GPU: f32 products may round operands to TF32
+  int repeats = 1;          // times that one run() runs the plan: for timing without launch gaps
+  bool allow_tf32 = false;  // on a GPU: f32 products may round operands to TF32
   /// Stepwise only: called after every step with what it wrote.
   std::function<void(const StepSeen&)> on_step = {};
   /// Called after each pass with the graph as it is then.
@@ -50,11 +50,11 @@ struct CompileReport {
     std::vector<std::string> notes;
   };
   std::vector<Pass> passes;
-  std::vector<std::string> plan_notes;   // kernels that declined, copies that were needed, with the reason
-  double milliseconds = 0;               // all of it
-  double kernel_milliseconds = 0;        // of that, compiling or loading kernels
-  int kernels_compiled = 0;              // new kernel texts; 0 when another shape of the model was compiled before
-  std::int64_t launches = 0;             // per run
+  std::vector<std::string> plan_notes;  // kernels that declined, copies that were needed, with the reason
+  double milliseconds = 0;              // all of it
+  double kernel_milliseconds = 0;       // of that, compiling or loading kernels
+  int kernels_compiled = 0;             // new kernel texts; 0 when another shape of the model was compiled before
+  std::int64_t launches = 0;            // per run
   std::int64_t arena_bytes = 0;
   std::int64_t peak_live_bytes = 0;
 };

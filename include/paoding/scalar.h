@@ -15,40 +15,40 @@ namespace paoding {
 
 /// The scalar primitives. Each has one row in the table of src/scalar/primitive.cpp and one SIMD routine in src/cpu/.
 enum class Prim : std::uint8_t {
-  input,          // element of the formula's argument `index`
-  constant,       // `value`
-  convert,        // to `dtype`; to f16, bf16 or u8 it rounds there and widens back
-  add,            // a + b
-  sub,            // a - b
-  mul,            // a * b
-  div,            // a / b, floats only
-  neg,            // -a
-  abs,            // |a|
-  minimum,        // the smaller; NaN if either is
-  maximum,        // the larger; NaN if either is
-  exp,            // e^a
-  log,            // natural logarithm
-  sqrt,           // square root
-  rsqrt,          // 1 / sqrt(a)
-  tanh,           // hyperbolic tangent
-  sigmoid,        // 1 / (1 + e^-a)
-  less,           // a < b, a bool
-  less_equal,     // a <= b, a bool
-  equal,          // a == b, a bool
-  logical_and,    // a and b, of bools
-  logical_or,     // a or b, of bools
-  logical_not,    // not a, of a bool
-  select,         // a ? b : c, of a bool and two values of one dtype
+  input,        // element of the formula's argument `index`
+  constant,     // `value`
+  convert,      // to `dtype`; to f16, bf16 or u8 it rounds there and widens back
+  add,          // a + b
+  sub,          // a - b
+  mul,          // a * b
+  div,          // a / b, floats only
+  neg,          // -a
+  abs,          // |a|
+  minimum,      // the smaller; NaN if either is
+  maximum,      // the larger; NaN if either is
+  exp,          // e^a
+  log,          // natural logarithm
+  sqrt,         // square root
+  rsqrt,        // 1 / sqrt(a)
+  tanh,         // hyperbolic tangent
+  sigmoid,      // 1 / (1 + e^-a)
+  less,         // a < b, a bool
+  less_equal,   // a <= b, a bool
+  equal,        // a == b, a bool
+  logical_and,  // a and b, of bools
+  logical_or,   // a or b, of bools
+  logical_not,  // not a, of a bool
+  select,       // a ? b : c, of a bool and two values of one dtype
 };
 inline constexpr int kPrimCount = static_cast<int>(Prim::select) + 1;
 
 /// One value of an Expr. Every argument stands before the node that uses it.
 struct ExprNode {
   Prim prim = Prim::constant;
-  DType dtype = DType::f32;              // f64, f32, i64, i32 or bool; for convert the exact target dtype
-  std::int32_t args[3] = {-1, -1, -1};   // indices of earlier nodes
-  std::int32_t index = -1;               // which input, for Prim::input
-  double value = 0;                      // the number, for Prim::constant
+  DType dtype = DType::f32;             // f64, f32, i64, i32 or bool; for convert the exact target dtype
+  std::int32_t args[3] = {-1, -1, -1};  // indices of earlier nodes
+  std::int32_t index = -1;              // which input, for Prim::input
+  double value = 0;                     // the number, for Prim::constant
 
   friend bool operator==(const ExprNode&, const ExprNode&) = default;
 };

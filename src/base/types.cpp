@@ -19,10 +19,10 @@ struct DTypeRow {
 };
 
 constexpr DTypeRow kDTypes[kDTypeCount] = {
-    {"f64", 8, true, false, DType::f64},   {"f32", 4, true, false, DType::f32},
-    {"f16", 2, true, false, DType::f32},   {"bf16", 2, true, false, DType::f32},
-    {"i64", 8, false, true, DType::i64},   {"i32", 4, false, true, DType::i32},
-    {"u8", 1, false, true, DType::i32},    {"bool", 1, false, false, DType::boolean},
+    {"f64", 8, true, false, DType::f64}, {"f32", 4, true, false, DType::f32},
+    {"f16", 2, true, false, DType::f32}, {"bf16", 2, true, false, DType::f32},
+    {"i64", 8, false, true, DType::i64}, {"i32", 4, false, true, DType::i32},
+    {"u8", 1, false, true, DType::i32},  {"bool", 1, false, false, DType::boolean},
 };
 
 const DTypeRow& row(DType dtype) { return kDTypes[static_cast<std::size_t>(dtype)]; }
@@ -106,9 +106,7 @@ Shape Shape::with_dim(int axis, std::int64_t extent) const {
   return Shape(std::span<const std::int64_t>(dims));
 }
 
-bool operator==(const Shape& a, const Shape& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end());
-}
+bool operator==(const Shape& a, const Shape& b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); }
 
 std::string to_string(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape.dims(), ", ")); }
 

@@ -44,8 +44,10 @@ inline Group lerp_grad(Strides extents, DType dtype, Strides w, int dx_mask, int
   group.loads = {{dtype, dense(group.extents)}, {dtype, std::move(w)}};
   const Scalar dout = make_input(&group.expr, 0, compute_dtype(dtype));
   const Scalar weight = make_input(&group.expr, 1, compute_dtype(dtype));
-  if (dx_mask >= 0) group.outputs.push_back(sum_output(group, dtype, dout * (1.0 - weight), static_cast<std::uint32_t>(dx_mask)));
-  if (dy_mask >= 0) group.outputs.push_back(sum_output(group, dtype, dout * weight, static_cast<std::uint32_t>(dy_mask)));
+  if (dx_mask >= 0)
+    group.outputs.push_back(sum_output(group, dtype, dout * (1.0 - weight), static_cast<std::uint32_t>(dx_mask)));
+  if (dy_mask >= 0)
+    group.outputs.push_back(sum_output(group, dtype, dout * weight, static_cast<std::uint32_t>(dy_mask)));
   return group;
 }
 
@@ -88,9 +90,12 @@ inline Group random_group(std::mt19937& rng) {
     if (pick(8) == 0 && rank == 2) strides = {1, group.extents[0]};  // transposed
     group.loads.push_back({stored, strides});
     Scalar x = make_input(&group.expr, i, compute_dtype(stored));
-    if (i == 0) value = x;
-    else if (i == 1) value = value * x;
-    else value = value + x;
+    if (i == 0)
+      value = x;
+    else if (i == 1)
+      value = value * x;
+    else
+      value = value + x;
   }
   const int outputs = 1 + pick(3);
   for (int o = 0; o < outputs; ++o) {

@@ -63,8 +63,8 @@ std::vector<Named> workloads() {
   lerp("lerp_grad [16,204800] f64", {16, 204800}, f64, {0, 0}, 0, 0);
   lerp("lerp_grad x [16,1,1,1], y [16,3,224,224]", {16, 3, 224, 224}, f32, {0, 0, 0, 0}, 0b1110, 0);
   lerp("lerp_grad x [16,1,1,1], y [16,3,244,244], w [3,1,244]", {16, 3, 244, 244}, f32, {0, 244, 0, 1}, 0b1110, 0);
-  lerp("lerp_grad x [64,1,512,1], y [64,256,1,128], w [256,512,128]", {64, 256, 512, 128}, f32,
-       {0, 512 * 128, 128, 1}, 0b1010, 0b0100);
+  lerp("lerp_grad x [64,1,512,1], y [64,256,1,128], w [256,512,128]", {64, 256, 512, 128}, f32, {0, 512 * 128, 128, 1},
+       0b1010, 0b0100);
   for (const DType dtype : {f32, bf16}) {
     const std::string kind = " " + std::string(to_string(dtype));
     all.push_back({"sum over rows [6400,2048]" + kind, sums({6400, 2048}, dtype, {1})});
@@ -75,6 +75,7 @@ std::vector<Named> workloads() {
     all.push_back({"conv bias [1000,64,7,7]" + kind, sums({1000, 64, 7, 7}, dtype, {0b1101})});
     all.push_back({"row sums [8192,1024]" + kind, sums({8192, 1024}, dtype, {2})});
   }
+  all.push_back({"64-bit offsets [65536,65536]", sums({65536, 65536}, f32, {1, 2, 0})});
   all.push_back({"gates [1,512]", lstm_gates(1, 512)});
   all.push_back({"gates [32,512]", lstm_gates(32, 512)});
   all.push_back({"gates [128,512]", lstm_gates(128, 512)});
@@ -94,10 +95,12 @@ TEST(GroupCubin, WorkloadsStayInRegisters) {
     EXPECT_GT(use.registers, 0);
     EXPECT_LE(use.registers, 80) << plan.why;  // three CTAs of 256 threads per SM
     if (const char* folder = getenv("PAODING_KEEP_CUBINS")) {
-      std::ofstream(std::string(folder) + "/" + named.name.substr(0, named.name.find('/')) + ".cubin").write(cubin.data(), static_cast<std::streamsize>(cubin.size()));
+      std::ofstream(std::string(folder) + "/" + named.name.substr(0, named.name.find('/')) + ".cubin")
+          .write(cubin.data(), static_cast<std::streamsize>(cubin.size()));
     }
     if (getenv("PAODING_EXPLAIN") != nullptr) {
-      std::cout << named.name << ": " << use.registers << " registers, floor " << plan.floor_us << " us\n    " << plan.why << "\n";
+      std::cout << named.name << ": " << use.registers << " registers, floor " << plan.floor_us << " us\n    "
+                << plan.why << "\n";
     }
   }
 }

@@ -67,7 +67,8 @@ std::string formula_text(const Group& group, const std::vector<bool>& is_live) {
   for (std::size_t o = 0; o < group.outputs.size(); ++o) {
     if (!is_live[o]) continue;
     is_needed[static_cast<std::size_t>(group.outputs[o].value)] = true;
-    params += fmt::format("{}{}& out{}", params.empty() ? "" : ", ", computed_type(group.expr.dtype_of(group.outputs[o].value)), o);
+    params += fmt::format("{}{}& out{}", params.empty() ? "" : ", ",
+                          computed_type(group.expr.dtype_of(group.outputs[o].value)), o);
   }
   for (std::int32_t i = group.expr.size(); i-- > 0;) {
     if (!is_needed[static_cast<std::size_t>(i)]) continue;

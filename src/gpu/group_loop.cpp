@@ -23,7 +23,8 @@ void KernelText::emit_bases() {
   for (std::size_t k = 0; k < offsets_.size(); ++k) {
     if (!needs_offset(k)) continue;
     const std::string name = fmt::format("at{}", k);
-    k_.add("const Index {}_base = 0{};  // elements into {}", name, offset_terms(name, offsets_[k], outer_axes()), operands_at(k));
+    k_.add("const Index {}_base = 0{};  // elements into {}", name, offset_terms(name, offsets_[k], outer_axes()),
+           operands_at(k));
   }
   for (std::size_t o = 0; o < group_.outputs.size(); ++o) {
     if (is_sink(o, SinkKind::column)) k_.add("{} out{}_sum[{}][kVector] = {{}};", sum_type(o), o, sum_count(o));
@@ -49,12 +50,13 @@ std::string KernelText::inner_step(std::size_t operand) {
   return step == 1 ? "(Index)1" : sizes_.number(fmt::format("at{}_x{}", offset_of_[operand], inner_), step);
 }
 
-void KernelText::emit_move(std::size_t operand, bool is_store, const std::string& pack, const std::string& at, const std::string& count) {
-  const std::string pointer = fmt::format("{}{} + {}", operand < loads() ? "in" : "out",
-                                          operand < loads() ? operand : operand - loads(), at);
+void KernelText::emit_move(std::size_t operand, bool is_store, const std::string& pack, const std::string& at,
+                           const std::string& count) {
+  const std::string pointer =
+      fmt::format("{}{} + {}", operand < loads() ? "in" : "out", operand < loads() ? operand : operand - loads(), at);
   const bool once = operand < loads() && !may_alias_[operand];
-  const std::string whole = is_store ? fmt::format("store({}, {});", pointer, pack)
-                                     : fmt::format("load<{}>({}, {});", once, pack, pointer);
+  const std::string whole =
+      is_store ? fmt::format("store({}, {});", pointer, pack) : fmt::format("load<{}>({}, {});", once, pack, pointer);
   const std::string each =
       is_store ? fmt::format("store_each({}, {}, {}, {});", pointer, inner_step(operand), count, pack)
                : fmt::format("load_each<{}>({}, {}, {}, {});", once, pack, pointer, inner_step(operand), count);
@@ -99,9 +101,7 @@ void KernelText::emit_hoisted_loads() {
 
 // ---- The loop: all loads of kUnroll steps, then all arithmetic, sums and stores ----
 
-bool KernelText::loop_needs_offset(std::size_t k) const {
-  return needs_offset(k) && varies(offsets_[k], loop_axes());
-}
+bool KernelText::loop_needs_offset(std::size_t k) const { return needs_offset(k) && varies(offsets_[k], loop_axes()); }
 
 std::string KernelText::offset_in_loop(std::size_t operand) {
   const std::size_t k = offset_of_[operand];
@@ -148,8 +148,9 @@ void KernelText::emit_loop() {
     if (is_load ? !used_[i] || is_hoisted(i) : !is_old_read(i - loads())) continue;
     const bool blocked = is_load ? is_blocked(i) : keeps_block(i - loads());
     emit_block_loop(blocked);
-    emit_move(i, false, is_load ? fmt::format("in{}_v[u][{}]", i, block_index(blocked))
-                                : fmt::format("out{}_old[u][{}]", i - loads(), block_index(blocked)),
+    emit_move(i, false,
+              is_load ? fmt::format("in{}_v[u][{}]", i, block_index(blocked))
+                      : fmt::format("out{}_old[u][{}]", i - loads(), block_index(blocked)),
               offset_in_loop(i), count);
     end_block_loop(blocked);
   }
@@ -172,8 +173,8 @@ void KernelText::emit_loop_coordinates() {
   for (std::size_t a = s_.inner_axes.size(); a-- > 1;) {
     const int axis = s_.inner_axes[a];
     const std::int64_t steps = axis == inner_ ? (extent(axis) + s_.vector - 1) / s_.vector : extent(axis);
-    k_.add("const Index x{} = next_coordinate(q_rest, {}){};", axis, sizes_.divisor(fmt::format("x{}_steps", axis), steps),
-           axis == inner_ && s_.vector > 1 ? " * kVector" : "");
+    k_.add("const Index x{} = next_coordinate(q_rest, {}){};", axis,
+           sizes_.divisor(fmt::format("x{}_steps", axis), steps), axis == inner_ && s_.vector > 1 ? " * kVector" : "");
   }
   k_.add("const Index x{} = q_rest;", s_.inner_axes[0]);
 }
@@ -238,7 +239,8 @@ void KernelText::emit_sink(std::size_t o) {
     case SinkKind::total: k_.add("out{0}_sum[{1}] += out{0}_value;", o, j); break;
     case SinkKind::row: k_.add("out{0}_{1}[{2}] += out{0}_value;", o, is_tile_ ? "row" : "sum", j); break;
     case SinkKind::spread:
-      k_.add("out{0}_part[(s0 + row + u * kRows - s_begin) * (kLanes * kVector) + lane * kVector + v] = out{0}_value;", o);
+      k_.add("out{0}_part[(s0 + row + u * kRows - s_begin) * (kLanes * kVector) + lane * kVector + v] = out{0}_value;",
+             o);
       break;
   }
 }
@@ -265,7 +267,8 @@ void KernelText::emit_row(std::size_t o) {
   end_block_loop(blocked);
 }
 
-void KernelText::emit_final_store(std::size_t o, const std::vector<int>& axes, const std::string& value, const std::string& block) {
+void KernelText::emit_final_store(std::size_t o, const std::vector<int>& axes, const std::string& value,
+                                  const std::string& block) {
   std::vector<int> all = s_.grid_axes;
   all.insert(all.end(), axes.begin(), axes.end());
   const std::string name = fmt::format("out{}", o);
@@ -297,7 +300,8 @@ void KernelText::emit_columns() {
   }
 }
 
-void KernelText::emit_column_store(std::size_t o, const std::string& value, const std::string& column, const std::string& block) {
+void KernelText::emit_column_store(std::size_t o, const std::string& value, const std::string& column,
+                                   const std::string& block) {
   k_.add("const Index x{} = first_column + {};", inner_, column);
   k_.add("if (x{} < {}) {{", inner_, inner_extent());
   emit_final_store(o, {inner_}, value, block);
@@ -377,8 +381,8 @@ void KernelText::emit_last_arrivers() {
       k_.raw("{");
       k_.add("const int width = part_width<kThreads>({});", tile_elements_text(o));
       k_.add("for (long long first = 0; first < {}; first += width) {{", tile_elements_text(o));
-      k_.add("const {} sum = sum_parts<kThreads>(out{}_tile, (int)parts{}, {}, first, width, shared);", sum_type(o), o, p,
-             tile_elements_text(o));
+      k_.add("const {} sum = sum_parts<kThreads>(out{}_tile, (int)parts{}, {}, first, width, shared);", sum_type(o), o,
+             p, tile_elements_text(o));
       k_.raw("const long long e = first + threadIdx.x;");
       k_.add("if ((int)threadIdx.x < width && e < {}) {{", tile_elements_text(o));
       emit_element_store(o, "sum");

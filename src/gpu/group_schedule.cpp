@@ -147,7 +147,8 @@ class Scheduler {
       const int axis = s_.serial_axes[a];
       if (extent_product(s_.serial_axes) / extent(axis) < 8) continue;
       for (std::size_t i = 0; i < group_.loads.size(); ++i) {
-        const bool is_shared = used_[i] && stride(i, axis) == 0 && varies(i, s_.serial_axes) && varies(i, s_.inner_axes);
+        const bool is_shared =
+            used_[i] && stride(i, axis) == 0 && varies(i, s_.serial_axes) && varies(i, s_.inner_axes);
         if (!is_shared) continue;
         s_.grid_axes.push_back(axis);
         s_.serial_axes.erase(s_.serial_axes.begin() + static_cast<std::ptrdiff_t>(a--));
@@ -162,9 +163,9 @@ class Scheduler {
       const bool reduces_inner = (output.reduce_mask >> inner_) & 1u;
       const bool reduces_serial = s_.serial_axes.empty() || ((output.reduce_mask >> s_.serial_axes[0]) & 1u);
       s_.sinks.push_back(output.reduce_mask == 0 ? SinkKind::store
-                         : reduces_inner        ? (reduces_serial ? SinkKind::total : SinkKind::row)
-                         : reduces_serial       ? SinkKind::column
-                                                : SinkKind::spread);
+                         : reduces_inner         ? (reduces_serial ? SinkKind::total : SinkKind::row)
+                         : reduces_serial        ? SinkKind::column
+                                                 : SinkKind::spread);
     }
   }
 
@@ -197,7 +198,8 @@ class Scheduler {
     }
     std::int64_t vector = std::min<std::int64_t>({16 / widest, kMaxVector, pow2_floor(extent(inner_))});
     // A small group has too few points for all SMs: narrow vectors spread it over more warps.
-    if (is_small_) vector = std::min(vector, pow2_floor(std::max<std::int64_t>(1, group_.points() / (chip_.sm_count * 48))));
+    if (is_small_)
+      vector = std::min(vector, pow2_floor(std::max<std::int64_t>(1, group_.points() / (chip_.sm_count * 48))));
     const bool may_be_ragged = s_.form == LoopForm::tile || s_.inner_axes.size() == 1;
     for (; vector > 1; vector /= 2) {
       std::int64_t whole = 0;
@@ -208,7 +210,8 @@ class Scheduler {
     }
     s_.vector = static_cast<int>(vector);
     s_.is_ragged = extent(inner_) % vector != 0;
-    for (std::size_t i = 0; i < group_.operands(); ++i) s_.is_vector.push_back(vector == 1 || fits_vector(i, s_.vector));
+    for (std::size_t i = 0; i < group_.operands(); ++i)
+      s_.is_vector.push_back(vector == 1 || fits_vector(i, s_.vector));
     std::vector<int> outer(s_.inner_axes.begin(), s_.inner_axes.end() - 1);
     s_.inner_vectors = extent_product(outer) * ceil_div(extent(inner_), vector);
   }
@@ -235,7 +238,8 @@ class Scheduler {
     const std::int64_t wanted = chip_.in_flight_bytes * (pauses ? 2 : 1), threads = is_pointwise_ ? 1536 : 1024;
     const std::int64_t step = step_bytes();
     const std::int64_t unroll = step == 0 ? 1 : pow2_ceil(ceil_div(wanted, threads * step));
-    return static_cast<int>(std::clamp<std::int64_t>(unroll, 1, std::min<std::int64_t>(kMaxUnroll, pow2_ceil(steps))));
+    return static_cast<int>(std::clamp<std::int64_t>(
+        unroll, 1, std::min<std::int64_t>(pauses ? kMaxUnroll / 2 : kMaxUnroll, pow2_ceil(steps))));
   }
   std::int64_t read_bytes() const {
     std::int64_t bytes = 0;
@@ -292,7 +296,8 @@ class Scheduler {
       s_.serial_chunk = batch * std::clamp<std::int64_t>(ctas / (16 * chip_.sm_count), 1, 8);
     } else {
       std::int64_t split = choose_split(tiles);
-      if (has_sink(SinkKind::column)) split = std::min(split, std::max<std::int64_t>(1, s_.serial_count / kRowsPerPartial));
+      if (has_sink(SinkKind::column))
+        split = std::min(split, std::max<std::int64_t>(1, s_.serial_count / kRowsPerPartial));
       s_.serial_chunk = ceil_div(ceil_div(s_.serial_count, split), s_.rows) * s_.rows;
     }
     s_.inner_chunk = s_.lanes;
@@ -300,7 +305,9 @@ class Scheduler {
     for (std::size_t a = s_.grid_axes.size(); a-- > 0;) {
       const int axis = s_.grid_axes[a];
       s_.grid.push_back({GridDim::Over::axis, axis,
-                         extent(axis) / (axis == s_.block_axis ? s_.block : axis == s_.chunk_axis ? s_.chunk : 1)});
+                         extent(axis) / (axis == s_.block_axis   ? s_.block
+                                         : axis == s_.chunk_axis ? s_.chunk
+                                                                 : 1)});
     }
   }
 
@@ -326,8 +333,10 @@ class Scheduler {
       for (std::size_t i = 0; i < group_.loads.size(); ++i) {
         if (!used_[i] || stride(i, inner_) == 0 || !varies(i, s_.serial_axes)) continue;
         const std::int64_t footprint = s_.serial_count * s_.lanes * s_.vector * size_bytes(dtype(i));
-        if (stride(i, axis) != 0) is_needed = true;
-        else if (footprint >= kSharedLoadBytes) is_shared = true;
+        if (stride(i, axis) != 0)
+          is_needed = true;
+        else if (footprint >= kSharedLoadBytes)
+          is_shared = true;
       }
       if (is_shared && is_needed) {
         s_.block_axis = axis, s_.block = 2;
@@ -430,9 +439,11 @@ class Scheduler {
   /// light pointwise groups fit 32 and fill the SM, so that their grid has no small second wave.
   void estimate_residents() {
     std::int64_t words = step_bytes() * s_.unroll / 4;
+    if (!is_pointwise_) words += s_.unroll;  // an offset each
     for (std::size_t o = 0; o < s_.sinks.size(); ++o) {
       const std::int64_t size = group_.expr.dtype_of(group_.outputs[o].value) == f64 ? 2 : 1;
       if (s_.sinks[o] == SinkKind::column) words += size * s_.vector * s_.block;
+      if (s_.sinks[o] == SinkKind::row) words += size * s_.unroll * s_.block;  // shuffled at the same time
       if (s_.sinks[o] == SinkKind::store || s_.sinks[o] == SinkKind::spread) words += size * s_.vector;
     }
     s_.resident_ctas = words <= 32 ? 4 : words <= 64 ? 3 : 2;
@@ -447,14 +458,15 @@ class Scheduler {
                                                                    : std::string("inner parts");
       grid += fmt::format("{}{} {}", grid.empty() ? "" : " x ", dim.count, name);
     }
-    s_.why = fmt::format("{}: {} lanes x {} elements, {} rows, unroll {}{}{}; {} CTAs{}{}, {:.1f} per SM; "
-                         "{} serial and {} inner steps per thread, {:.0f} KB in flight per SM",
-                         s_.form == LoopForm::tile ? "tile" : "sweep", s_.lanes, s_.vector, s_.rows, s_.unroll,
-                         s_.block > 1 ? fmt::format(", {} of axis {} per load", s_.block, s_.block_axis) : "",
-                         s_.chunk > 1 ? fmt::format(", {} of axis {} per CTA", s_.chunk, s_.chunk_axis) : "", s_.ctas,
-                         grid.empty() ? "" : " = ", grid, double(s_.ctas) / chip_.sm_count,
-                         ceil_div(std::min(s_.serial_chunk, s_.serial_count), s_.rows),
-                         ceil_div(std::min(s_.inner_chunk, s_.inner_vectors), s_.lanes), in_flight_kilobytes());
+    s_.why = fmt::format(
+        "{}: {} lanes x {} elements, {} rows, unroll {}{}{}; {} CTAs{}{}, {:.1f} per SM; "
+        "{} serial and {} inner steps per thread, {:.0f} KB in flight per SM",
+        s_.form == LoopForm::tile ? "tile" : "sweep", s_.lanes, s_.vector, s_.rows, s_.unroll,
+        s_.block > 1 ? fmt::format(", {} of axis {} per load", s_.block, s_.block_axis) : "",
+        s_.chunk > 1 ? fmt::format(", {} of axis {} per CTA", s_.chunk, s_.chunk_axis) : "", s_.ctas,
+        grid.empty() ? "" : " = ", grid, double(s_.ctas) / chip_.sm_count,
+        ceil_div(std::min(s_.serial_chunk, s_.serial_count), s_.rows),
+        ceil_div(std::min(s_.inner_chunk, s_.inner_vectors), s_.lanes), in_flight_kilobytes());
   }
   double in_flight_kilobytes() const {
     const std::int64_t resident = std::min<std::int64_t>(ceil_div(s_.ctas, chip_.sm_count), 1536 / s_.threads());

@@ -15,7 +15,7 @@ namespace paoding::gpu {
 /// What the rules know of the chip; the defaults are an H200's.
 struct ChipFacts {
   int sm_count = 132;
-  double bytes_per_us = 4.3e6;             // what a streaming kernel reaches
+  double bytes_per_us = 4.3e6;              // what a streaming kernel reaches
   std::int64_t in_flight_bytes = 48 << 10;  // per SM, to cover memory latency
 };
 
@@ -48,21 +48,22 @@ struct GroupSchedule {
   std::vector<int> inner_axes;   // outermost first; the last axis of the space is the last of them
   std::vector<int> serial_axes;  // flattened into one index
   std::vector<int> grid_axes;
-  std::vector<GridDim> grid;     // fastest first
-  std::vector<SinkKind> sinks;   // per output
-  std::vector<bool> is_vector;   // per operand: its vectors can be moved whole
-  int vector = 1;                // elements per lane and step
-  int lanes = 32, rows = 8;      // threads of a CTA
-  int unroll = 1;                // steps whose loads are in flight together
-  int block_axis = -1, block = 1;                   // grid axis that a thread does `block` neighbours of at once
-  int chunk_axis = -1; std::int64_t chunk = 1;      // grid axis that a CTA loops over, summing rows in shared memory
+  std::vector<GridDim> grid;       // fastest first
+  std::vector<SinkKind> sinks;     // per output
+  std::vector<bool> is_vector;     // per operand: its vectors can be moved whole
+  int vector = 1;                  // elements per lane and step
+  int lanes = 32, rows = 8;        // threads of a CTA
+  int unroll = 1;                  // steps whose loads are in flight together
+  int block_axis = -1, block = 1;  // grid axis that a thread does `block` neighbours of at once
+  int chunk_axis = -1;
+  std::int64_t chunk = 1;                           // grid axis that a CTA loops over, summing rows in shared memory
   int row_slots = 0;                                // shared sums per output for that
   std::int64_t serial_count = 1, serial_chunk = 1;  // serial indices in all and per CTA
   std::int64_t inner_vectors = 1, inner_chunk = 1;  // vectors in all (flattened inner axes) and per CTA
   bool is_ragged = false;                           // the last vector of the inner axis is not whole
   bool is_wide = false;                             // offsets need 64 bits
   std::int64_t ctas = 0;
-  int resident_ctas = 4;                            // per SM, for __launch_bounds__
+  int resident_ctas = 4;  // per SM, for __launch_bounds__
   std::string why;
 
   int threads() const { return lanes * rows; }

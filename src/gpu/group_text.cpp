@@ -9,7 +9,13 @@
 
 namespace paoding::gpu {
 
-KernelText::KernelText(const Group& group, const GroupSchedule& schedule, const std::vector<bool>& is_live) : group_(group), s_(schedule), is_live_(is_live), used_(used_loads(group)), inner_(group.rank() - 1), is_tile_(schedule.form == LoopForm::tile) {
+KernelText::KernelText(const Group& group, const GroupSchedule& schedule, const std::vector<bool>& is_live)
+    : group_(group),
+      s_(schedule),
+      is_live_(is_live),
+      used_(used_loads(group)),
+      inner_(group.rank() - 1),
+      is_tile_(schedule.form == LoopForm::tile) {
   find_aliases();
   find_parts();
 }
@@ -31,8 +37,9 @@ GroupKernelPlan KernelText::run() {
   emit_last_arrivers();
 
   GroupKernelPlan plan;
-  plan.source = comment() + std::string(group_prelude()) + "\n// ---- This group ----\n\nusing Index = " +
-                (s_.is_wide ? "long long" : "int") + ";\n\n" + sizes_.text() + "\n" + formula + "\n";
+  plan.source = comment() + std::string(group_prelude()) +
+                "\n// ---- This group ----\n\nusing Index = " + (s_.is_wide ? "long long" : "int") + ";\n\n" +
+                sizes_.text() + "\n" + formula + "\n";
   std::string kernel = signature() + k_.text() + "}\n";
   std::uint64_t hash = 14695981039346656037ull;
   for (const char c : plan.source + kernel) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ull;
@@ -163,8 +170,8 @@ std::string KernelText::comment() const {
       if ((output(o).reduce_mask >> axis) & 1u) sum += fmt::format("{}{}", sum.empty() ? "" : ", ", axis);
     }
     if (!sum.empty()) sum = fmt::format("sum over {{{}}} of ", sum);
-    text += fmt::format("//   out{}: {}, strides ({}), {} {}v{}\n", o, to_string(output(o).dtype),
-                        classes(loads() + o), output(o).accumulate ? "+=" : "=", sum, output(o).value);
+    text += fmt::format("//   out{}: {}, strides ({}), {} {}v{}\n", o, to_string(output(o).dtype), classes(loads() + o),
+                        output(o).accumulate ? "+=" : "=", sum, output(o).value);
   }
   return text;
 }
@@ -177,9 +184,10 @@ std::string KernelText::signature() {
                           stored_type(is_load ? group_.loads[i].dtype : output(i - loads()).dtype),
                           may_alias_[i] ? "" : "__restrict__ ", is_load ? "in" : "out", is_load ? i : i - loads());
   }
-  return fmt::format("extern \"C\" __global__ void __launch_bounds__(256, {}) $entry(\n{}    void* workspace, "
-                     "unsigned* tickets, const Sizes size) {{\n",
-                     s_.resident_ctas, params);
+  return fmt::format(
+      "extern \"C\" __global__ void __launch_bounds__(256, {}) $entry(\n{}    void* workspace, "
+      "unsigned* tickets, const Sizes size) {{\n",
+      s_.resident_ctas, params);
 }
 
 // ---- Where this CTA and this thread stand ----
@@ -207,8 +215,7 @@ bool KernelText::has_sums() const {
 
 void KernelText::emit_coordinates() {
   k_.indent();
-  k_.add("constexpr int kVector = {}, kLanes = {}, kRows = {}, kUnroll = {};", s_.vector, s_.lanes, s_.rows,
-         s_.unroll);
+  k_.add("constexpr int kVector = {}, kLanes = {}, kRows = {}, kUnroll = {};", s_.vector, s_.lanes, s_.rows, s_.unroll);
   if (has_sums()) k_.raw("constexpr int kThreads = kLanes * kRows;");
   if (s_.block > 1) k_.add("constexpr int kBlock = {};", s_.block);
   k_.raw("const int lane = threadIdx.x % kLanes, row = threadIdx.x / kLanes;");
@@ -253,7 +260,8 @@ void KernelText::emit_coordinates() {
     for (std::size_t d = s_.grid.size(); d-- > 0;) {
       std::string& index = parts_[p].is_reduced[d] ? part : tile;
       index = index == "0" ? fmt::format("(long long)g{}", d)
-                           : fmt::format("({}) * {} + g{}", index, sizes_.wide_number(fmt::format("grid{}_count", d), s_.grid[d].count), d);
+                           : fmt::format("({}) * {} + g{}", index,
+                                         sizes_.wide_number(fmt::format("grid{}_count", d), s_.grid[d].count), d);
     }
     k_.add("const long long tile{0} = {1}, part{0} = {2}, parts{0} = {3};  // of the partial sums", p, tile, part,
            sizes_.wide_number(fmt::format("parts{}_count", p), parts_[p].parts));
@@ -275,7 +283,8 @@ void KernelText::emit_sums() {
   std::int64_t shared = 0;
   for (std::size_t o = 0; o < group_.outputs.size(); ++o) {
     if (!is_live_[o] || s_.sinks[o] == SinkKind::store) continue;
-    const std::int64_t columns = is_tile_ && s_.sinks[o] == SinkKind::column ? std::int64_t{s_.threads()} * s_.vector : 0;
+    const std::int64_t columns =
+        is_tile_ && s_.sinks[o] == SinkKind::column ? std::int64_t{s_.threads()} * s_.vector : 0;
     shared = std::max(shared, std::max<std::int64_t>(columns, s_.threads()) * sum_bytes(o));
     if (s_.sinks[o] == SinkKind::total || (!is_tile_ && s_.sinks[o] == SinkKind::row)) {
       k_.add("{} out{}_sum[{}] = {{}};", sum_type(o), o, sum_count(o));
@@ -325,7 +334,8 @@ GroupKernelPlan plan_group(const Group& canonical, std::span<const int> alignmen
   plan.floor_us = floor_us;
   plan.why = schedule.why;
   if (plan.workspace_bytes > 0) {
-    plan.why += fmt::format("; partial sums {:.1f} KB, {} tickets", double(plan.workspace_bytes) / 1024, plan.ticket_count);
+    plan.why +=
+        fmt::format("; partial sums {:.1f} KB, {} tickets", double(plan.workspace_bytes) / 1024, plan.ticket_count);
   }
   return plan;
 }

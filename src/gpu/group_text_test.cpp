@@ -96,10 +96,12 @@ std::vector<Case> make_cases() {
   add(make_case("lerp_grad dx reduced", lerp_grad({4, 3, 24, 24}, f32, {0, 0, 0, 0}, 0b1110, 0)));
   add(make_case("lerp_grad three ways", lerp_grad({16, 3, 44, 44}, f32, {0, 44, 0, 1}, 0b1110, 0), {}, small));
   add(make_case("lerp_grad dx only", lerp_grad({16, 3, 44, 44}, f32, {0, 44, 0, 1}, 0b1110, -1), {}, small));
-  add(make_case("lerp_grad four axes", lerp_grad({4, 6, 24, 128}, f32, {0, 24 * 128, 128, 1}, 0b1010, 0b0100), {}, small));
+  add(make_case("lerp_grad four axes", lerp_grad({4, 6, 24, 128}, f32, {0, 24 * 128, 128, 1}, 0b1010, 0b0100), {},
+                small));
   ChipFacts one;
   one.sm_count = 1;  // takes the block and the chunk axis
-  add(make_case("lerp_grad blocked", lerp_grad({8, 16, 136, 128}, f32, {0, 136 * 128, 128, 1}, 0b1010, 0b0100), {}, one));
+  add(make_case("lerp_grad blocked", lerp_grad({8, 16, 136, 128}, f32, {0, 136 * 128, 128, 1}, 0b1010, 0b0100), {},
+                one));
   add(make_case("row blocked", lerp_grad({8, 8, 129, 128}, bf16, {0, 129 * 128, 128, 1}, 0b1010, 0), {}, one));
   for (const DType dtype : {f32, bf16}) {
     add(make_case("sum over rows", sums({640, 200}, dtype, {0b01}), {}, small));
@@ -126,15 +128,13 @@ std::vector<Case> make_cases() {
     const Scalar a = make_input(&casts.expr, 0, i32), b = make_input(&casts.expr, 1, boolean);
     const Scalar c = make_input(&casts.expr, 2, i64);
     const Scalar chosen = select(b, a, a + a);
-    casts.outputs = {sum_output(casts, i32, chosen, 0b01), sum_output(casts, boolean, a < chosen, 0),
-                     sum_output(casts, f16, convert(chosen, f32) * 0.5, 0), sum_output(casts, i64, c, 0b10),
-                     sum_output(casts, u8, maximum(a, chosen), 0), sum_output(casts, bf16, convert(c, bf16), 0)};
+    casts.outputs = {sum_output(casts, i32, chosen, 0b01),
+                     sum_output(casts, boolean, a < chosen, 0),
+                     sum_output(casts, f16, convert(chosen, f32) * 0.5, 0),
+                     sum_output(casts, i64, c, 0b10),
+                     sum_output(casts, u8, maximum(a, chosen), 0),
+                     sum_output(casts, bf16, convert(c, bf16), 0)};
     add(make_case("casts", casts));
-  }
-  {
-    Group wide = lerp_grad({3, 40}, f32, {0, 1}, 0, 0b01);  // 64-bit offsets; the third row is never near memory
-    wide.extents[0] = 2;
-    add(make_case("near", wide));
   }
   std::mt19937 rng(20);
   for (int i = 0; i < 200; ++i) {
@@ -144,6 +144,18 @@ std::vector<Case> make_cases() {
     std::vector<int> alignment;
     for (std::size_t k = 0; k < group.operands(); ++k) alignment.push_back(rng() % 4 ? 256 : 8);
     add(make_case("random " + std::to_string(i), group, alignment, chip));
+  }
+  // Every fifth with 64-bit offsets, as a group too large to run here would have.
+  const std::size_t count = cases.size();
+  for (std::size_t i = 0; i < count; i += 5) {
+    Case wide = cases[i];
+    const std::string narrow = "using Index = int;", entry = wide.plan.entry;
+    if (wide.plan.grid[0] == 0) continue;
+    wide.name += ", 64-bit offsets";
+    wide.plan.source.replace(wide.plan.source.find(narrow), narrow.size(), "using Index = long long;");
+    wide.plan.entry += "_wide";
+    wide.plan.source.replace(wide.plan.source.find(entry), entry.size(), wide.plan.entry);
+    add(std::move(wide));
   }
   return cases;
 }
@@ -175,14 +187,15 @@ class EmulatedKernels {
     }
     std::size_t next = 0;
     for (const auto& [entry, plan] : kernels) {
-      files[next++ % kFiles] << "namespace in_" << entry << " {\n" << plan->source << "}\nextern \"C\" int run_" << entry
+      files[next++ % kFiles] << "namespace in_" << entry << " {\n"
+                             << plan->source << "}\nextern \"C\" int run_" << entry
                              << "(void** a, unsigned g, unsigned b, const unsigned* o) { return emulation::launch(in_"
                              << entry << "::" << entry << ", a, g, b, o); }\n";
     }
     files.clear();
     std::string command = "cd " + folder_.string() + "; ";
     for (std::size_t f = 0; f < kFiles; ++f) {
-      command += "(g++ -std=c++20 -O1 -w -fPIC -shared -I" PAODING_SOURCE_DIR "/src -I" PAODING_SOURCE_DIR
+      command += "(g++ -std=c++20 -O1 -w -fPIC -shared -I" + source_folder() + "/src -I" + source_folder() +
                  "/tests/cuda_emulation kernels" + std::to_string(f) + ".cpp -o kernels" + std::to_string(f) +
                  ".so > log" + std::to_string(f) + " 2>&1) & ";
     }
@@ -245,7 +258,8 @@ Operand make_operand(const Group& group, std::size_t i, int alignment, std::mt19
   const bool is_read = is_load || group.outputs[i - group.loads.size()].accumulate;
   operand.values.resize(count);
   for (std::size_t k = 0; k < count; ++k) {
-    const double value = is_float(operand.dtype) ? std::uniform_real_distribution<double>(-1, 1)(rng) : double(rng() % 4);
+    const double value =
+        is_float(operand.dtype) ? std::uniform_real_distribution<double>(-1, 1)(rng) : double(rng() % 4);
     if (is_read) put(operand.dtype, operand.start + k * size, value);  // else what is there is the poison
     operand.values[k] = get(operand.dtype, operand.start + k * size);
   }
@@ -267,7 +281,8 @@ void check(const Case& c, unsigned seed) {
   SCOPED_TRACE(c.name + "\n" + to_string(c.group) + c.plan.why);
   std::mt19937 rng(seed);
   std::vector<Operand> operands;
-  for (std::size_t i = 0; i < c.group.operands(); ++i) operands.push_back(make_operand(c.group, i, c.alignment[i], rng));
+  for (std::size_t i = 0; i < c.group.operands(); ++i)
+    operands.push_back(make_operand(c.group, i, c.alignment[i], rng));
   std::vector<std::vector<double>> expected;
   for (const Operand& operand : operands) expected.push_back(operand.values);
   std::vector<double*> pointers;
@@ -332,6 +347,32 @@ TEST(GroupText, DependsOnTheShapeClassOnly) {
   EXPECT_EQ(source(lerp_grad({16, 102400}, f32, {0, 0}, 0, 0)), source(lerp_grad({32, 204800}, f32, {0, 0}, 0, 0)));
   EXPECT_EQ(source(sums({6400, 2048}, f32, {1})), source(sums({12800, 2048}, f32, {1})));
   EXPECT_NE(source(sums({6400, 2048}, f32, {1})), source(sums({6400, 2048}, bf16, {1})));
+}
+
+// The cases above are of use only while they take every road.
+TEST(GroupText, CasesTakeEverySchedule) {
+  std::map<std::string, int> seen;
+  for (const Case& c : cases()) {
+    if (c.group.points() == 0 || c.group.rank() == 0) continue;
+    const GroupSchedule s = schedule_group(c.group, c.alignment, c.chip);
+    const char* form = s.form == LoopForm::tile ? "tile " : "sweep ";
+    const char* kinds[] = {"store", "column", "row", "total", "spread"};
+    for (const SinkKind sink : s.sinks) ++seen[form + std::string(kinds[static_cast<int>(sink)])];
+    seen["block"] += s.block > 1;
+    seen["chunk"] += s.chunk > 1;
+    seen["block and chunk"] += s.block > 1 && s.chunk > 1;
+    seen["ragged"] += s.is_ragged;
+    seen["partial sums"] += c.plan.ticket_count > 0;
+    seen["several serial axes"] += s.serial_axes.size() > 1;
+    seen["several inner axes"] += s.inner_axes.size() > 1;
+    seen["unrolled"] += s.unroll > 1;
+    seen["not a vector"] += std::count(s.is_vector.begin(), s.is_vector.end(), false) > 0;
+  }
+  for (const char* road : {"tile store", "tile column", "tile row", "tile total", "tile spread", "sweep store",
+                           "sweep row", "sweep total", "block", "chunk", "block and chunk", "ragged", "partial sums",
+                           "several serial axes", "several inner axes", "unrolled", "not a vector"}) {
+    EXPECT_GT(seen[road], 0) << road;
+  }
 }
 
 TEST(GroupText, WritesNothingForEmptyOutputs) { EXPECT_EQ(make_case("", sums({0, 4}, f32, {0})).plan.grid[0], 0u); }

@@ -21,7 +21,6 @@ struct PartGroup {
 class KernelText {
  public:
   KernelText(const Group& group, const GroupSchedule& schedule, const std::vector<bool>& is_live);
-
   GroupKernelPlan run();
 
  private:
@@ -36,7 +35,9 @@ class KernelText {
   std::string_view sum_type(std::size_t o) const;
   int sum_bytes(std::size_t o) const { return sum_type(o) == "double" || sum_type(o) == "long long" ? 8 : 4; }
   bool is_blocked(std::size_t operand) const { return s_.block_axis >= 0 && stride(operand, s_.block_axis) != 0; }
-  bool keeps_block(std::size_t o) const { return s_.block_axis >= 0 && !((output(o).reduce_mask >> s_.block_axis) & 1u); }
+  bool keeps_block(std::size_t o) const {
+    return s_.block_axis >= 0 && !((output(o).reduce_mask >> s_.block_axis) & 1u);
+  }
   /// Sums that a thread holds per column or row of this output.
   int sum_count(std::size_t o) const { return keeps_block(o) ? s_.block : 1; }
   std::string_view block_index(bool blocked) const { return blocked && s_.block > 1 ? "j" : "0"; }
@@ -45,15 +46,12 @@ class KernelText {
 
   /// " + x0 * (Index)size.in0_x0 ..." over those of `axes` along which the operand moves.
   std::string offset_terms(const std::string& name, std::size_t operand, const std::vector<int>& axes);
-  std::vector<int> all_grid_axes() const { return s_.grid_axes; }
   std::string inner_extent() { return sizes_.number("inner", extent(inner_)); }
 
   // ---- Which operands share what ----
 
   void find_aliases();
-
   bool reduces(std::size_t o, const GridDim& dim) const;
-
   void find_parts();
 
   /// Partial sums per CTA of an output: a number in the text where the tile size is one, else a parameter.
@@ -63,38 +61,28 @@ class KernelText {
   // ---- Text before the kernel ----
 
   std::string comment() const;
-
-
   std::string signature();
 
   // ---- Where this CTA and this thread stand ----
 
   void emit_decode(const std::vector<int>& axes, const std::string& index, const std::string& name);
-
   bool has_sums() const;
-
   void emit_coordinates();
-
   void emit_count(const std::string& target, const std::string& suffix);
-
   void emit_sums();
 
   // ---- Loads ----
 
   std::vector<int> outer_axes() const;
-
   bool needs_offset(std::size_t k) const;
-
   void emit_bases();
-
   std::string operands_at(std::size_t k) const;
-
   std::string pack_type(std::size_t operand) const;
   std::string inner_step(std::size_t operand);
 
   /// Moves one pack between `pack` and the operand's element `at`.
-  void emit_move(std::size_t operand, bool is_store, const std::string& pack, const std::string& at, const std::string& count);
-
+  void emit_move(std::size_t operand, bool is_store, const std::string& pack, const std::string& at,
+                 const std::string& count);
   void emit_block_loop(bool blocked);
   void end_block_loop(bool blocked);
   std::string block_term(std::size_t operand);
@@ -106,34 +94,28 @@ class KernelText {
 
   bool loop_needs_offset(std::size_t k) const;
   std::string offset_in_loop(std::size_t operand);
-
   void emit_loop();
-
   bool is_old_read(std::size_t o) const { return is_sink(o, SinkKind::store) && output(o).accumulate; }
 
   void emit_loop_coordinates();
-
   void emit_arithmetic(const std::string& count);
-
   void emit_sink(std::size_t o);
 
   /// The sum of one row of a tile, in the loop: every lane takes part.
   void emit_row(std::size_t o);
 
   /// Stores a finished sum: `axes` besides the grid's have coordinates in scope.
-  void emit_final_store(std::size_t o, const std::vector<int>& axes, const std::string& value, const std::string& block);
+  void emit_final_store(std::size_t o, const std::vector<int>& axes, const std::string& value,
+                        const std::string& block);
 
   // ---- After the loop ----
 
   void emit_columns();
-
   void emit_column_store(std::size_t o, const std::string& value, const std::string& column, const std::string& block);
-
   void emit_totals_and_rows();
 
   /// Stores element e of an output's tile, in the order the partial sums have.
   void emit_element_store(std::size_t o, const std::string& value);
-
   void emit_last_arrivers();
 
   const Group& group_;
@@ -146,7 +128,7 @@ class KernelText {
   std::vector<std::size_t> offset_of_;  // per operand: which of them
   std::vector<bool> may_alias_;         // per operand: may share memory with another
   std::vector<PartGroup> parts_;
-  std::vector<int> part_group_;         // per output: index into parts_, or -1
+  std::vector<int> part_group_;  // per output: index into parts_, or -1
   SizeFields sizes_;
   Lines k_;
   std::int64_t workspace_bytes_ = 0, ticket_count_ = 0;

@@ -76,7 +76,10 @@ class Lowering {
       for (std::int32_t& arg : copy.args) arg = arg < 0 ? arg : placed[static_cast<std::size_t>(arg)];
       placed.push_back(lowered_.group.expr.add(copy));
     }
-    return placed[static_cast<std::size_t>(traced.root)];
+    const std::int32_t root = placed[static_cast<std::size_t>(traced.root)];
+    // A u8 is computed in i32 and wraps where it would have been stored: that is its meaning, not a rounding to save.
+    if (node.types[0].dtype != DType::u8 || lowered_.group.expr[root].prim == Prim::input) return root;
+    return convert(Scalar(&lowered_.group.expr, root), DType::u8).id();
   }
 
   void output(std::int32_t value, const Layout& layout) {

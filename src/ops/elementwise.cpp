@@ -15,15 +15,21 @@ const std::vector<OpCase> kBinaryCases = {{.shapes = {{4, 3}, {4, 3}}},
                                           {.shapes = {{2, 0}, {1}}},
                                           {.shapes = {{4, 3}, {5}}, .error = "b has shape [5]"}};
 
+const std::vector<OpCase> kLogicalCases = {
+    {.shapes = {{4, 3}, {3}}, .dtypes = {boolean, boolean}},
+    {.shapes = {{4, 3}, {4, 3}}, .error = "takes bools"},
+};
+
 // An op that is one scalar primitive of the same name, on one or two inputs.
-void register_primitive(const char* name, const char* summary, Prim prim, int arity) {
+void register_primitive(const char* name, const char* summary, Prim prim, int arity,
+                        const std::vector<OpCase>& cases = {}) {
   register_op({
       .name = name,
       .summary = summary,
       .kind = OpKind::formula,
       .inputs = arity == 1 ? std::vector<std::string>{"a"} : std::vector<std::string>{"a", "b"},
       .formula = [prim](std::span<const Scalar> in, const Attrs&) { return apply_prim(prim, in); },
-      .cases = arity == 1 ? kUnaryCases : kBinaryCases,
+      .cases = !cases.empty() ? cases : arity == 1 ? kUnaryCases : kBinaryCases,
   });
 }
 
@@ -48,9 +54,10 @@ void register_elementwise_ops() {
   register_primitive("less", "a < b, a bool", Prim::less, 2);
   register_primitive("less_equal", "a <= b, a bool", Prim::less_equal, 2);
   register_primitive("equal", "a == b, a bool", Prim::equal, 2);
-  register_primitive("logical_and", "a and b, bools", Prim::logical_and, 2);
-  register_primitive("logical_or", "a or b, bools", Prim::logical_or, 2);
-  register_primitive("logical_not", "not a, a bool", Prim::logical_not, 1);
+  register_primitive("logical_and", "a and b, bools", Prim::logical_and, 2, kLogicalCases);
+  register_primitive("logical_or", "a or b, bools", Prim::logical_or, 2, kLogicalCases);
+  register_primitive("logical_not", "not a, a bool", Prim::logical_not, 1,
+                     {{.shapes = {{4, 3}}, .dtypes = {boolean}}, {.shapes = {{4, 3}}, .error = "takes bools"}});
 
   // ---- select ----
   register_op({

@@ -19,10 +19,11 @@ Values compose_lstm_cell(std::span<const Value> in, const Attrs&) {
          to_string(h.shape()), to_string(c.shape()), to_string(u.shape()), to_string(b.shape()),
          h.graph().scope.empty() ? "" : fmt::format(" (in {})", h.graph().scope.str()));
   }
-  const Value gates = matmul(x, w) + matmul(h, u) + b;
+  // One call a statement: the order of nodes must not depend on the compiler's order of evaluation.
+  const Value from_x = matmul(x, w), from_h = matmul(h, u), gates = from_x + from_h + b;
   const auto gate = [&](int k) { return slice(gates, 1, k * hidden, (k + 1) * hidden); };
   const Value i = sigmoid(gate(0)), f = sigmoid(gate(1)), g = tanh(gate(2)), o = sigmoid(gate(3));
-  const Value new_c = f * c + i * g;
+  const Value kept = f * c, added = i * g, new_c = kept + added;
   return {o * tanh(new_c), new_c};
 }
 

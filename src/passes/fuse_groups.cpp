@@ -126,13 +126,12 @@ class Fusion {
   bool goes_around(int from, int to) const { return reaches(from, to, true); }
 
   bool reaches(int from, int to, bool only_around) const {
-    const NodeId limit = clusters_[static_cast<std::size_t>(to)].nodes.back();
     std::vector<NodeId> open;
     std::set<NodeId> seen;
     const auto visit_users = [&](NodeId id, bool from_inside) {
       for (NodeId user : users_[static_cast<std::size_t>(id)]) {
         if (cluster(user) == to && (!only_around || !from_inside)) return true;
-        if (cluster(user) == from || cluster(user) == to || user > limit_of(user, limit)) continue;
+        if (cluster(user) == from || cluster(user) == to) continue;
         // The whole cluster of a user runs at once, so all its members' users follow.
         for (NodeId member : members(user)) {
           if (seen.insert(member).second) open.push_back(member);
@@ -150,8 +149,6 @@ class Fusion {
     }
     return false;
   }
-  // Nodes behind the last node of the target cannot lead to it, unless their cluster has an earlier member.
-  NodeId limit_of(NodeId user, NodeId limit) const { return cluster(user) >= 0 ? size_ : limit; }
   std::vector<NodeId> members(NodeId id) const {
     return cluster(id) >= 0 ? clusters_[static_cast<std::size_t>(cluster(id))].nodes : std::vector<NodeId>{id};
   }

@@ -66,7 +66,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Declined{"PlainOperands", {5, 3, 2}, {5, 2, 4}, false, false, {0}, "not next to the batch axes"},
                     Declined{"SumOverRowsToo", {5, 2, 3}, {5, 2, 4}, true, false, {0, 1}, "exactly the batch axes"},
                     Declined{"SomeBatchAxes", {5, 2, 2, 3}, {5, 2, 2, 4}, true, false, {0}, "exactly the batch axes"},
-                    Declined{"OneBatchAxisAndRows", {5, 2, 2, 3}, {5, 2, 2, 4}, true, false, {0, 2}, "exactly the batch"},
+                    Declined{"AxisAndRows", {5, 2, 2, 3}, {5, 2, 2, 4}, true, false, {0, 2}, "exactly the batch"},
                     Declined{"Broadcasts", {5, 2, 3}, {1, 2, 4}, true, false, {0}, "broadcasts over the batch"}),
     [](const auto& info) { return std::string(info.param.name); });
 

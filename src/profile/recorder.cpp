@@ -276,7 +276,7 @@ Trace Recorder::stop() {
   }
 
   ClockPair stopped = read_clocks();
-  // A clock pair is good to some 30 ns: over 2 ms that is a rate good to 15 ppm, which is 30 ns at the end of those 2 ms.
+  // A clock pair is good to some 30 ns: over 2 ms a rate good to 15 ppm, 30 ns at the end of those 2 ms.
   while (stopped.ns - r.started.ns < 2'000'000) {
     std::this_thread::sleep_for(std::chrono::nanoseconds(2'000'000 - (stopped.ns - r.started.ns)));
     stopped = read_clocks();

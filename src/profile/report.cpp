@@ -331,7 +331,7 @@ class RowTree {
   std::vector<Target> targets_;
   std::vector<Piece> pieces_;
   std::vector<CallId> call_of_;             // per host span: the call that spans inside it belong to
-  std::vector<CallId> inner_of_;            // per host span: the call for launches and kernels, a compute row if there is one
+  std::vector<CallId> inner_of_;            // per host span: the call for launches and kernels (a compute row's if any)
   std::vector<bool> in_compile_;            // per span
   std::vector<std::int64_t> self_cursor_;   // per op without phases: its time before this is dealt with; else kNoSelf
   std::map<std::pair<LabelId, LabelId>, Row> compiled_shapes_;  // by op and instance (kNone: all of them)
@@ -442,7 +442,7 @@ void RowTree::add_gpu_span(SpanId i) {
       (calls_[call_of_[cause]].in_op || trace_.kind(cause) != SpanKind::launch)) {
     call = is_copy ? call_of_[cause] : inner_of_[cause];
     if (is_copy && !from_copy) call = open(call, section, labels_of(site_id).name);
-  } else if (labels_of(site_id).op != kNone) {  // a launch of a whole graph, or nobody knows: the span speaks for itself
+  } else if (labels_of(site_id).op != kNone) {  // launched with a whole graph, or unknown: speaks for itself
     call = open_op(kNone, section, site_id);
     if (is_copy) {
       call = open(call, section, labels_of(site_id).name);
@@ -575,6 +575,8 @@ Measures measure(const Trace& trace, const ReportOptions& options) {
   return m;
 }
 
-std::string report(const Trace& trace, const ReportOptions& options) { return to_text(measure(trace, options), options); }
+std::string report(const Trace& trace, const ReportOptions& options) {
+  return to_text(measure(trace, options), options);
+}
 
 }  // namespace paoding::profile

@@ -3,15 +3,15 @@
 //
 // What the numbers mean (all are lengths of unions of intervals, so nothing is counted twice):
 //   Total time      when anything was under way besides compiling: runs from call to return, GPU work, feeds, fetches.
-//   Computation     when a compute phase or a GPU kernel was under way. An op without recorded phases computes whenever it
-//                   is not inferring, preparing, copying, waiting or feeding.
+//   Computation     when a compute phase or a GPU kernel was under way. An op without recorded phases computes whenever
+//                   it is not inferring, preparing, copying, waiting or feeding.
 //   Framework       Total - Computation; never negative, because computation lies inside the total.
 //   GpuMemcpy       when a copy from or to a GPU was under way: on the host, or on the GPU.
-//   a call          its host span and the GPU spans it caused. GPU time: when those were under way. CPU time: the rest of
-//                   the host span. Total = CPU + GPU.
-//   a row           the sum, smallest, largest and average of its calls; Ratio is the share of the total time (per thread:
-//                   of that thread's) in which one of its calls was under way, so 0 <= Ratio <= 1. Rows of threads or
-//                   streams that worked at the same time may add up to more than 1.
+//   a call          its host span and the GPU spans it caused. GPU time: when those were under way. CPU time: the rest
+//                   of the host span. Total = CPU + GPU.
+//   a row           the sum, smallest, largest and average of its calls; Ratio is the share of the total time (per
+//                   thread: of that thread's) in which one of its calls was under way, so 0 <= Ratio <= 1. Rows of
+//                   threads or streams that worked at the same time may add up to more than 1.
 //   (between events)  what of the total time no row covers, gap by gap.
 #pragma once
 
@@ -33,7 +33,7 @@ struct ReportOptions {
   SortBy sort = SortBy::total;
   Threads threads = Threads::automatic;
   int width = 0;              // event names are cut to this many characters; 0: never
-  bool share_groups = false;  // time of a fused group goes to its ops in proportion to their bytes (evenly when unknown)
+  bool share_groups = false;  // time of a fused group goes to its ops by their bytes (evenly when unknown)
 };
 
 /// One line of an Event Summary. Times in ns; fractions of one appear only when groups are shared out.

@@ -71,7 +71,7 @@ std::vector<std::string> cells(const std::string& text, const std::string& name)
   return {};
 }
 
-// The report of case 1 whose second half is per thread: thread1's rows with their CPU and GPU parts, one after the other.
+// A well-known report with two threads: thread1's rows with their CPU and GPU parts, one after the other.
 void add_thread1(Scene& scene, TrackId thread1, TrackId gpu) {
   double at = 10000;
   std::uint32_t correlation = 100;

@@ -23,7 +23,8 @@ TEST(Timeline, IsJsonWithExactTimesNamesAndArrows) {
              .duration_ns = 1'234'567,
              .correlation = 1});
   trace.add({.track = gpu,
-             .site = trace.add_site({.name = "k", .op = "mul", .kind = SpanKind::kernel, .members = {{"mul", 1}, {"add", 2}}}),
+             .site = trace.add_site(
+                 {.name = "k", .op = "mul", .kind = SpanKind::kernel, .members = {{"mul", 1}, {"add", 2}}}),
              .start_ns = 1'000'000'005'006,
              .duration_ns = 40,
              .correlation = 1});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trace: what was seen. Every source (the recorder, CUPTI, importers) fills one; every report, timeline and diff reads one.
+// Trace: what was seen. Every source (the recorder, CUPTI, importers) fills one; reports, timelines and diffs read it.
 // Columns, not objects: a span costs 40 bytes, and all text and constant facts sit once in its Site.
 #pragma once
 
@@ -28,7 +28,7 @@ struct Track {
   std::int32_t device = -1;  // GPU number; -1 for threads
 };
 
-/// What a span is. Outer kinds come first: of two spans with equal times the one with the lower kind contains the other.
+/// What a span is. Outer kinds come first: of two spans with equal times the lower kind contains the other.
 enum class SpanKind : std::uint8_t {
   run,          // one execution of a program, from call to return
   compile,      // making a program; whatever lies inside is not run time

@@ -95,8 +95,9 @@ TEST(Trace, MatchesTheLaunchesOfAStepByStepRunInOrder) {
   };
   const char* order[] = {"mul0", "mul1", "mul0"};
   for (int i = 0; i < 3; ++i) {
-    trace.add({.track = host, .site = site(order[i], SpanKind::launch), .start_ns = 10 * i, .duration_ns = 2, .run = 1});
-    trace.add({.track = gpu, .site = site(order[i], SpanKind::kernel), .start_ns = 10 * i + 5, .duration_ns = 2, .run = 1});
+    const SiteId launch = site(order[i], SpanKind::launch), kernel = site(order[i], SpanKind::kernel);
+    trace.add({.track = host, .site = launch, .start_ns = 10 * i, .duration_ns = 2, .run = 1});
+    trace.add({.track = gpu, .site = kernel, .start_ns = 10 * i + 5, .duration_ns = 2, .run = 1});
   }
   trace.finish();
   for (SpanId i = 0; i < trace.size(); ++i) {

@@ -179,7 +179,9 @@ void Lexer::scan() {
 void Lexer::scan_quoted() {
   next_.kind = TokenKind::quoted;
   for (++at_;; ++at_) {
-    if (at_ >= text_.size() || text_[at_] == '\n') fail_at(next_, "this quote is not closed before the end of the line");
+    if (at_ >= text_.size() || text_[at_] == '\n') {
+      fail_at(next_, "this quote is not closed before the end of the line");
+    }
     if (text_[at_] == '"') break;
     if (text_[at_] != '\\') {
       next_.text += text_[at_];

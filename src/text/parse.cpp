@@ -10,51 +10,21 @@
 #include "paoding/autodiff.h"
 #include "paoding/op.h"
 #include "text/lexer.h"
+#include "text/suggest.h"
 
 namespace paoding {
 namespace {
 
 constexpr std::int64_t kVersion = 1;
-constexpr int kMaxDepth = 16;                     // of bodies
-constexpr std::int64_t kMaxNodes = 1'000'000;     // of the graph and its bodies
-constexpr std::int64_t kMaxWalked = 4'000'000;    // nodes that gradients statements walk over in all
+constexpr int kMaxDepth = 16;                   // of bodies
+constexpr std::int64_t kMaxNodes = 1'000'000;   // of the graph and its bodies
+constexpr std::int64_t kMaxWalked = 4'000'000;  // nodes that gradients statements walk over in all
 
 using Ints = std::vector<std::int64_t>;
 
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t above = row[j];
-      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
-      diagonal = above;
-    }
-  }
-  return row[b.size()];
-}
-
-// " (did you mean 'mul'?)", or nothing when no name is near.
-std::string suggestion(std::string_view wrong, const std::vector<std::string>& names) {
-  if (wrong.empty() || wrong.size() > 40) return {};
-  const std::size_t furthest = wrong.size() <= 3 ? 1 : wrong.size() <= 7 ? 2 : 3;
-  std::vector<std::pair<std::size_t, std::string>> near;
-  for (const std::string& name : names) {
-    if (name.size() > 40) continue;
-    const std::size_t distance = edit_distance(wrong, name);
-    if (distance <= furthest && distance < wrong.size()) near.emplace_back(distance, fmt::format("'{}'", name));
-  }
-  std::sort(near.begin(), near.end());
-  std::string text;
-  for (std::size_t i = 0; i < std::min<std::size_t>(near.size(), 3); ++i) text += (i ? " or " : "") + near[i].second;
-  return text.empty() ? text : fmt::format(" (did you mean {}?)", text);
-}
-
 const char* kind_text(const AttrValue& example) {
-  constexpr const char* texts[] = {"true or false", "an integer",  "a number", "a string in quotes",
-                                   "a dtype",       "a list of integers, as in [0,1]"};
+  constexpr const char* texts[] = {"true or false",      "an integer", "a number",
+                                   "a string in quotes", "a dtype",    "a list of integers, as in [0,1]"};
   return texts[example.index()];
 }
 
@@ -161,14 +131,13 @@ class Parser {
 
   double number(const char* what) {
     const Token& token = peek();
-    const bool is_word = token.kind == TokenKind::word;
-    const std::string_view text = token.text;
+    const std::string_view text = token.kind == TokenKind::quoted ? std::string_view() : token.text;
     double value = 0;
     if (text == "inf" || text == "+inf" || text == "-inf") {
       value = text[0] == '-' ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::infinity();
     } else if (text == "nan") {
       value = std::numeric_limits<double>::quiet_NaN();
-    } else if (token.kind != TokenKind::number || is_word) {
+    } else if (token.kind != TokenKind::number) {
       unexpected(what);
     } else {
       const char* end = text.data() + text.size();
@@ -235,8 +204,8 @@ class Parser {
     }
     std::vector<std::string> known;
     for (const auto& [key, named] : names) known.push_back(key[0] == '=' ? key.substr(1) : key);
-    fail_at(token, fmt::format("there is no value {} above this line{}", describe(token),
-                               suggestion(token.text, known)));
+    fail_at(token,
+            fmt::format("there is no value {} above this line{}", describe(token), suggestion(token.text, known)));
   }
 
   void define(Names* names, const Token& token, Ref ref) {
@@ -267,10 +236,13 @@ class Parser {
     take();
     const Token at = peek();
     const std::int64_t version = integer(first_line);
-    if (version < 1) fail_at(at, fmt::format("there is no version {} of graph text; this is version {}", version, kVersion));
+    if (version < 1) {
+      fail_at(at, fmt::format("there is no version {} of graph text; this is version {}", version, kVersion));
+    }
     if (version > kVersion) {
       fail_at(at, fmt::format("this text is version {}, but this build reads up to version {}: read it with a newer "
-                              "paoding, or write it again with this one", version, kVersion));
+                              "paoding, or write it again with this one",
+                              version, kVersion));
     }
     end_line();
   }
@@ -396,7 +368,8 @@ class Parser {
     count_new(at, added);
 
     if (made.size() != left.size()) {
-      fail_at(left[0], fmt::format("{} gives {} values, but {} stand on the left", describe(at), made.size(), left.size()));
+      fail_at(left[0],
+              fmt::format("{} gives {} values, but {} stand on the left", describe(at), made.size(), left.size()));
     }
     if (tail.has_types && tail.types.size() != made.size()) {
       fail_at(tail.at, fmt::format("{} types for {} values", tail.types.size(), made.size()));

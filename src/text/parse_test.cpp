@@ -79,11 +79,12 @@ TEST(ParseGraph, ExpandsGradientsAsTheFunctionDoes) {
     Graph built;
     const Value x = built.input("x", f32, {4, 3}), seed = built.input("seed", f32, {4, 3});
     const Value y = tanh(x), loss = sum(y);
-    const Value dx = has_seed ? gradients(std::vector{y}, std::vector{x}, std::vector{seed})[0] : gradients(loss, {x})[0];
+    const Value dx =
+        has_seed ? gradients(std::vector{y}, std::vector{x}, std::vector{seed})[0] : gradients(loss, {x})[0];
     built.fetch("dx", dx);
-    const auto parsed = parse(
-        std::string("x = input f32[4,3]\nseed = input f32[4,3]\ny = tanh(x)\nloss = sum(y)\n") +
-        (has_seed ? "dx = gradients(y, seed) by (x)" : "dx = gradients(loss) by (x)") + " : f32[4,3]\nfetch dx\n");
+    const auto parsed = parse(std::string("x = input f32[4,3]\nseed = input f32[4,3]\ny = tanh(x)\nloss = sum(y)\n") +
+                              (has_seed ? "dx = gradients(y, seed) by (x)" : "dx = gradients(loss) by (x)") +
+                              " : f32[4,3]\nfetch dx\n");
     EXPECT_EQ(to_text(*parsed), to_text(built));
   }
 }
@@ -125,8 +126,10 @@ TEST(ParseGraph, ReadsEveryKindOfNumberExactly) {
   EXPECT_EQ(value("9007199254740993"), 9007199254740992.0);
   EXPECT_ERROR("a = full() {value=1e999}\n", "file: <graph text>:2:19: '1e999' does not fit an f64");
   EXPECT_ERROR("a = full() {value=1.2.3}\n", "file: <graph text>:2:19: '1.2.3' is not a number");
+  EXPECT_ERROR("a = full() {value=\"inf\"}\n", "file: <graph text>:2:19: \"inf\" where a number was expected");
   EXPECT_ERROR("a = full() {value=true}\n", "file: <graph text>:2:19: 'true' where a number was expected");
-  EXPECT_ERROR("a = input f32[9223372036854775808]\n", "file: <graph text>:2:15: '9223372036854775808' does not fit 64");
+  EXPECT_ERROR("a = input f32[9223372036854775808]\n",
+               "file: <graph text>:2:15: '9223372036854775808' does not fit 64");
   EXPECT_ERROR("a = input f32[1.5]\n", "file: <graph text>:2:15: '1.5' is not an integer");
 }
 
@@ -143,8 +146,10 @@ TEST(ParseGraph, ShowsTheLineAndACaretBelowTheMistake) {
 
 TEST(ParseGraph, SaysWhatWasExpected) {
   const std::string xy = kXy;
-  EXPECT_ERROR(xy + "z = add(x, yy)\n", "file: <graph text>:4:12: there is no value 'yy' above this line (did you mean 'y'?)");
-  EXPECT_ERROR(xy + "z = add(x y)\n", "file: <graph text>:4:11: 'y' where ',' or ')' in the list of values was expected");
+  EXPECT_ERROR(xy + "z = add(x, yy)\n",
+               "file: <graph text>:4:12: there is no value 'yy' above this line (did you mean 'y'?)");
+  EXPECT_ERROR(xy + "z = add(x y)\n",
+               "file: <graph text>:4:11: 'y' where ',' or ')' in the list of values was expected");
   EXPECT_ERROR(xy + "z = add(x, y\n", "file: <graph text>:4:13: the end of the line where ','");
   EXPECT_ERROR(xy + "z = add(x, y)) \n", "file: <graph text>:4:14: ')' where the end of the line");
   EXPECT_ERROR(xy + "add(x, y)\n", "file: <graph text>:4:4: '(' where '=': name the results");
@@ -152,18 +157,22 @@ TEST(ParseGraph, SaysWhatWasExpected) {
   EXPECT_ERROR(xy + "a, b = neg(y)\n", "file: <graph text>:4:1: 'neg' gives 1 values, but 2 stand on the left");
   EXPECT_ERROR(xy + "z = add(x, y) : f32[3]\n", "file: <graph text>:4:15: 'z' is f32[4,3], but the text says f32[3]");
   EXPECT_ERROR(xy + "z = add(x, y) : f32[4,3], f32[3]\n", "file: <graph text>:4:15: 2 types for 1 values");
-  EXPECT_ERROR(xy + "z = sum(x) {axis=[0]}\n", "file: <graph text>:4:13: sum has no attribute 'axis'; it takes: axes, keepdims");
+  EXPECT_ERROR(xy + "z = sum(x) {axis=[0]}\n",
+               "file: <graph text>:4:13: sum has no attribute 'axis'; it takes: axes, keepdims");
   EXPECT_ERROR(xy + "z = sum(x) {axes=0}\n", "file: <graph text>:4:18: '0' where a list of integers, as in [0,1] was");
   EXPECT_ERROR(xy + "z = sum(x) {axes=[0], axes=[0]}\n", "file: <graph text>:4:23: attribute 'axes' stands twice");
   EXPECT_ERROR(xy + "z = cast(x) {dtype=f31}\n", "file: <graph text>:4:20: 'f31' where a dtype (f64, f32");
-  EXPECT_ERROR(xy + "z = input f32\n", "file: <graph text>:4:14: the end of the line where a shape, as in f32[2,3], or f32[]");
+  EXPECT_ERROR(xy + "z = input f32\n",
+               "file: <graph text>:4:14: the end of the line where a shape, as in f32[2,3], or f32[]");
   EXPECT_ERROR(xy + "%4 = input f32[]\n", "file: <graph text>:4:1: a name was expected");
   EXPECT_ERROR(xy + "fetch a = x\nfetch a = y\n", "file: <graph text>:5:7: 'a' is already fetched on line 4");
   EXPECT_ERROR(xy + "fetch %3\n", "file: <graph text>:4:7: a fetch needs a name, as in 'fetch y = %3'");
   EXPECT_ERROR(xy + "z = neg(\"x)\n", "file: <graph text>:4:9: this quote is not closed");
   EXPECT_ERROR(xy + "z = neg(\"\\q\")\n", "file: <graph text>:4:10: unknown escape");
-  EXPECT_ERROR(xy + "z = scan(x) {carries=1, sequences=0, length=1} [\nx = neg(x)\n]\n", "file: <graph text>:5:9: 'x' is a value outside");
-  EXPECT_ERROR(xy + "z = scan(x) {carries=1, sequences=0, length=1} [\n", "file: <graph text>:4:48: this body is not closed");
+  EXPECT_ERROR(xy + "z = scan(x) {carries=1, sequences=0, length=1} [\nx = neg(x)\n]\n",
+               "file: <graph text>:5:9: 'x' is a value outside");
+  EXPECT_ERROR(xy + "z = scan(x) {carries=1, sequences=0, length=1} [\n",
+               "file: <graph text>:4:48: this body is not closed");
 }
 
 TEST(ParseGraph, KeepsTheKindOfAnErrorOfAnOp) {
@@ -199,16 +208,19 @@ TEST(ParseGraph, RefusesBytesThatAreNoText) {
   EXPECT_ERROR(std::string("x = input f32[2]\n# \0 comment\n", 30), "file: <graph text>:3:3: control character 0x00");
   EXPECT_ERROR("x = input f32[2] # \xff\n", "file: <graph text>:2:20: this byte is not UTF-8 text");
   EXPECT_ERROR("x = input f32[2] # \xc0\x80\n", "file: <graph text>:2:20: this byte is not UTF-8 text");
-  EXPECT_ERROR("\xc3\xa9 = input f32[2]\n", "file: <graph text>:2:1: '\xc3\xa9' is not expected here; such names go in quotes");
+  EXPECT_ERROR("\xc3\xa9 = input f32[2]\n",
+               "file: <graph text>:2:1: '\xc3\xa9' is not expected here; such names go in quotes");
 }
 
 TEST(ParseGraph, LimitsDepthNodesNamesAndNumbers) {
   std::string deep = "x = input f32[]\n";
   for (int i = 0; i < 100'000; ++i) deep += "y = scan(x) {carries=1, sequences=0, length=1} [\nx = input f32[]\n";
   EXPECT_ERROR(deep, "file: <graph text>:35:48: bodies are nested deeper than 16");
-  EXPECT_ERROR("\"" + std::string(70'000, 'n') + "\" = input f32[]\n", "file: <graph text>:2:1: a name of more than 65536");
+  EXPECT_ERROR("\"" + std::string(70'000, 'n') + "\" = input f32[]\n",
+               "file: <graph text>:2:1: a name of more than 65536");
   EXPECT_ERROR(std::string(70'000, 'n') + " = input f32[]\n", "file: <graph text>:2:1: a name of more than 65536");
-  EXPECT_ERROR("x = input f32[" + std::string(70'000, '1') + "]\n", "file: <graph text>:2:15: a number of more than 512");
+  EXPECT_ERROR("x = input f32[" + std::string(70'000, '1') + "]\n",
+               "file: <graph text>:2:15: a number of more than 512");
   std::string wide = "x = input f32[]\n";
   for (int i = 0; i < 2000; ++i) wide += fmt::format("a{} = neg(x)\nb{} = gradients(a{}) by (x)\n", i, i, i);
   EXPECT_NE(error_of(wide).find("gradients statements walk over more than 4000000 nodes in all"), std::string::npos);

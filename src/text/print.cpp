@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // to_text(): a graph as text that parse_graph() reads back to the same graph.
-#include <bit>
-#include <cmath>
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+
+#include <bit>
+#include <cmath>
 
 #include "paoding/op.h"
 #include "text/lexer.h"

@@ -78,8 +78,10 @@ TEST(GraphText, PrintsOneStatementALine) {
 
 TEST(GraphText, ReadsBackScansAndTheirGradients) {
   Graph graph;
-  const Value xs = graph.input("xs", f32, {6, 2, 5}), h0 = graph.input("h0", f32, {2, 4}), c0 = graph.input("c0", f32, {2, 4});
-  const Value w = graph.parameter("w", f32, {5, 16}), u = graph.parameter("u", f32, {4, 16}), b = graph.parameter("b", f32, {16});
+  const Value xs = graph.input("xs", f32, {6, 2, 5}), h0 = graph.input("h0", f32, {2, 4}),
+              c0 = graph.input("c0", f32, {2, 4});
+  const Value w = graph.parameter("w", f32, {5, 16}), u = graph.parameter("u", f32, {4, 16}),
+              b = graph.parameter("b", f32, {16});
   Scope scope(graph, "encoder");
   const StepResult made = scan({h0, c0}, {xs}, [&](const Values& carries, const Values& elements) {
     const auto [h, c] = lstm_cell(elements[0], carries[0], carries[1], w, u, b);
@@ -120,7 +122,8 @@ TEST(GraphText, ReadsBackEveryCaseOfEveryOp) {
 
 TEST(GraphText, QuotesNamesThatAreNoWords) {
   Graph graph;
-  for (const char* name : {"fetch", "%3", "a b", "1x", ".x", "\"", "\\", "tab\t", "\n", "\x01\x7f", "\xff\xc3", "\xc3\xa9", "input"}) {
+  for (const char* name :
+       {"fetch", "%3", "a b", "1x", ".x", "\"", "\\", "tab\t", "\n", "\x01\x7f", "\xff\xc3", "\xc3\xa9", "input"}) {
     graph.fetch(name, neg(graph.input(name, f32, {})));
   }
   graph.fetch(std::string("\0", 1), graph.find("a b"));
@@ -132,7 +135,8 @@ TEST(GraphText, QuotesNamesThatAreNoWords) {
 
 TEST(GraphText, PrintsNumbersThatReadBackToTheSameBits) {
   Graph graph;
-  for (const double value : {0.0, -0.0, 0.1, 1.0 / 3, 1e16, 123456789012345680.0, 1e22, 5e-324, -1.7976931348623157e308}) {
+  for (const double value :
+       {0.0, -0.0, 0.1, 1.0 / 3, 1e16, 123456789012345680.0, 1e22, 5e-324, -1.7976931348623157e308}) {
     full(graph, {}, value, f64);
   }
   const auto again = parse_graph(to_text(graph));
@@ -143,13 +147,14 @@ TEST(GraphText, PrintsNumbersThatReadBackToTheSameBits) {
 }
 
 TEST(GraphText, WritesVersionsAboveOneAndReadsThem) {
-  const OpDef twice{.name = "text_test_twice",
-                    .summary = "2 a",
-                    .kind = OpKind::formula,
-                    .version = 2,
-                    .inputs = {"a"},
-                    .attrs = {{.name = "note", .example = std::string("none")}, {.name = "k", .example = std::int64_t{7}}},
-                    .formula = formula([](Scalar a) { return a + a; })};
+  const OpDef twice{
+      .name = "text_test_twice",
+      .summary = "2 a",
+      .kind = OpKind::formula,
+      .version = 2,
+      .inputs = {"a"},
+      .attrs = {{.name = "note", .example = std::string("none")}, {.name = "k", .example = std::int64_t{7}}},
+      .formula = formula([](Scalar a) { return a + a; })};
   const OpDef& op = register_op(twice);
   Graph graph;
   const Value x = graph.input("x", f32, {2});

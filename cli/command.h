@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the subcommands share: how they register, print, fail and are interrupted, and the options that say how a
+// graph is compiled.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "paoding/graph.h"
+#include "paoding/program.h"
+
+namespace paoding::cli {
+
+// ---- registering ----
+
+/// A subcommand and what it does; `run` returns the exit code.
+struct Command {
+  CLI::App* app;
+  std::function<int()> run;
+};
+using Commands = std::vector<Command>;
+
+void add_run(CLI::App& app, Commands* commands);
+void add_dump(CLI::App& app, Commands* commands);
+void add_ops(CLI::App& app, Commands* commands);
+void add_doctor(CLI::App& app, Commands* commands);
+void add_bench(CLI::App& app, Commands* commands);
+void add_bench_lerp_grad(CLI::App& bench, Commands* commands);
+void add_bench_lstm_steps(CLI::App& bench, Commands* commands);
+
+inline constexpr int kOk = 0;
+inline constexpr int kFailed = 1;  // the work could not be done, or its result is wrong
+inline constexpr int kUsage = 2;   // the command line is wrong
+inline constexpr int kInterrupted = 130;
+
+/// Wrong use of the command line that the parser cannot see: exit code 2.
+class UsageError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// ---- printing ----
+
+/// Writes to stdout. A reader that went away is no error: the rest is dropped.
+void print_text(std::string_view text);
+template <class... Args>
+void print(fmt::format_string<Args...> format, Args&&... args) {
+  print_text(fmt::format(format, std::forward<Args>(args)...));
+}
+/// Flushes stdout; false, with the reason on stderr, when output was lost for another reason than a closed pipe.
+bool finish_output();
+
+/// A line on stderr that the next one overwrites; nothing unless stderr is a terminal. Empty text clears it.
+void show_progress(std::string_view text);
+
+// ---- interruption ----
+
+/// Ctrl-C is noted and acted on at the next check_interrupted(); a second one ends the process at once.
+void catch_interrupts();
+struct Interrupted {};
+/// Throws Interrupted after a Ctrl-C.
+void check_interrupted();
+
+// ---- what subcommands have in common ----
+
+/// --device, --no-pass, --tf32, --explain.
+struct CompileFlags {
+  std::string device = "best";
+  std::vector<std::string> no_pass;
+  bool allow_tf32 = false;
+  bool explain = false;
+
+  void add_to(CLI::App& app);
+  /// Error (UsageError) when a word is unknown; a missing GPU is found when compiling.
+  CompileOptions options() const;
+};
+
+/// "cpu", "cuda", "cuda:1" or "best". UsageError otherwise.
+Device parse_device(const std::string& text);
+/// The names of all passes, each once, in order. UsageError when `names` has one that is not among them.
+std::vector<std::string> pass_names();
+void check_pass_names(const std::vector<std::string>& names);
+
+/// The text of a file, or of stdin for "-". Error (file).
+std::string read_text(const std::string& path);
+/// The graph in a file; errors name the file.
+std::unique_ptr<Graph> load_graph(const std::string& path);
+
+/// Pass notes and kernel refusals to stderr, when asked for by --explain or PAODING_EXPLAIN=1.
+void explain(const CompileFlags& flags, const CompileReport& report);
+
+}  // namespace paoding::cli

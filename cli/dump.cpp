@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// paoding dump: a graph at any stage of compiling, its plan, and the kernels made for it.
+#include <algorithm>
+#include <set>
+
+#include "base/check.h"
+#include "command.h"
+#include "staged.h"
+
+#if PAODING_WITH_CUDA
+#include "gpu/group_kernel.h"
+#endif
+
+namespace paoding::cli {
+namespace {
+
+struct DumpOptions {
+  std::string file, after;
+  bool passes = false, plan = false, kernels = false, times = false;
+  CompileFlags compile{.device = "cpu"};
+};
+
+// ---- stages ----
+
+struct Stage {
+  std::string pass;
+  std::string text;
+};
+
+std::vector<Stage> stages_of(const Graph& graph, const DumpOptions& options, Staged* staged) {
+  std::vector<Stage> stages;
+  *staged = run_passes_of(graph, options.compile.no_pass, [&](const std::string& pass, const Graph& now) {
+    stages.push_back({pass, to_text(now)});
+  });
+  return stages;
+}
+
+void print_after(const Graph& graph, const DumpOptions& options) {
+  Staged staged;
+  const std::vector<Stage> stages = stages_of(graph, options, &staged);
+  // "merge_duplicates#2" is its second turn; without a number the last one counts.
+  const std::size_t mark = options.after.find('#');
+  const std::string name = options.after.substr(0, mark);
+  check_pass_names({name});
+  std::vector<const Stage*> turns;
+  for (const Stage& stage : stages) {
+    if (stage.pass == name) turns.push_back(&stage);
+  }
+  if (turns.empty()) throw UsageError(fmt::format("--after {}: this pass is switched off by --no-pass", name));
+  const std::string number = mark == std::string::npos ? fmt::format("{}", turns.size()) : options.after.substr(mark + 1);
+  for (std::size_t i = 0; i < turns.size(); ++i) {
+    if (number == fmt::format("{}", i + 1)) return print_text(turns[i]->text);
+  }
+  throw UsageError(fmt::format("--after {}: {} runs {} times", options.after, name, turns.size()));
+}
+
+void print_all_stages(const Graph& graph, const DumpOptions& options) {
+  Staged staged;
+  std::string before = to_text(graph);
+  print("# as read: {} nodes\n{}", graph.size(), before);
+  std::size_t i = 0;
+  for (const Stage& stage : stages_of(graph, options, &staged)) {
+    const PassRecord& record = staged.passes.at(i++);
+    print("\n# after {}: {} -> {} nodes{}\n", record.name, record.nodes_before, record.nodes_after,
+          stage.text == before ? ", nothing changed" : "");
+    for (const std::string& note : record.notes) print("#   {}\n", note);
+    if (stage.text != before) print_text(stage.text);
+    before = stage.text;
+  }
+}
+
+void print_times(const Graph& graph, const DumpOptions& options) {
+  const Staged staged = run_passes_of(graph, options.compile.no_pass);
+  double total = 0;
+  print("{:<18} {:>9} {:>7} {:>7}  {}\n", "pass", "ms", "before", "after", "notes");
+  for (const PassRecord& record : staged.passes) {
+    print("{:<18} {:>9.3f} {:>7} {:>7}  {}\n", record.name, record.milliseconds, record.nodes_before, record.nodes_after,
+          record.notes.empty() ? "" : record.notes.front());
+    for (std::size_t i = 1; i < record.notes.size(); ++i) print("{:<46}{}\n", "", record.notes[i]);
+    total += record.milliseconds;
+  }
+  print("{:<18} {:>9.3f}\n", "all", total);
+}
+
+// ---- kernels ----
+
+#if PAODING_WITH_CUDA
+void print_kernels_of(const std::vector<Step>& steps, std::set<std::string>* seen) {
+  for (const Step& step : steps) {
+    check_interrupted();
+    if (step.kind == Step::Kind::loop) print_kernels_of(step.body, seen);
+    if (step.kind != Step::Kind::group) continue;
+    const gpu::GroupKernelPlan kernel = gpu::plan_group_step(step, {});
+    if (kernel.grid[0] == 0) continue;
+    print("// step {}: {}{}\n// {}; grid {} x {} x {}, block {}, floor {:.2f} us\n", step.position, step_name(step),
+          step.label.scope.empty() ? "" : " in " + step.label.scope, kernel.why, kernel.grid[0], kernel.grid[1],
+          kernel.grid[2], kernel.block, kernel.floor_us);
+    if (seen->insert(kernel.source).second) {
+      print("{}\n", kernel.source);
+    } else {
+      print("// the text is that of an earlier step\n\n");
+    }
+  }
+}
+
+void print_kernels(const Graph& graph, const DumpOptions& options) {
+  std::set<std::string> seen;
+  const Staged staged = plan_of(graph, options.compile, DeviceKind::cuda);
+  print_kernels_of(staged.plan.steps, &seen);
+}
+#else
+void print_kernels(const Graph&, const DumpOptions&) {
+  fail(ErrorKind::unsupported, "dump: this build has no GPU back end; build where CUDA's headers are (make deps-gpu)");
+}
+#endif
+
+int dump(const DumpOptions& options) {
+  check_pass_names(options.compile.no_pass);
+  const Device device = parse_device(options.compile.device);
+  const std::unique_ptr<Graph> graph = load_graph(options.file);
+  if (options.times) print_times(*graph, options);
+  if (options.passes) print_all_stages(*graph, options);
+  if (!options.after.empty()) print_after(*graph, options);
+  if (options.plan) print_text(to_string(plan_of(*graph, options.compile, device.kind).plan));
+  if (options.kernels) print_kernels(*graph, options);
+  if (options.after.empty() && !options.passes && !options.plan && !options.kernels && !options.times) {
+    print_text(to_text(*graph));
+  }
+  return kOk;
+}
+
+}  // namespace
+
+void add_dump(CLI::App& app, Commands* commands) {
+  auto options = std::make_shared<DumpOptions>();
+  std::string passes;
+  for (const std::string& name : pass_names()) passes += (passes.empty() ? "" : ", ") + name;
+  CLI::App* sub = app.add_subcommand(
+      "dump",
+      "Show what the compiler makes of a graph, stage by stage\n\n"
+      "Prints the graph as read (gradients and composed ops expanded), after a pass, after every pass with the pass's\n"
+      "notes, its plan (steps, operands, memory), or the CUDA text of its kernels. Nothing is run and no device is\n"
+      "needed, not even for --device cuda. The passes, in the order they first run:\n  " + passes);
+  sub->add_option("FILE", options->file, "The graph's text; - is stdin")->required();
+  sub->add_option("--after", options->after, "The graph after this pass; PASS#1 is the first turn of one that runs twice")
+      ->type_name("PASS");
+  sub->add_flag("--passes", options->passes, "Every stage with what the passes noted");
+  sub->add_flag("--plan", options->plan, "The plan for the device");
+  sub->add_flag("--kernels", options->kernels, "The CUDA text of the plan for a GPU (an H200's sizes)");
+  sub->add_flag("--times", options->times, "What each pass took, nodes before and after, notes");
+  sub->add_option("--device", options->compile.device, "Plan for cpu, cuda or best")->capture_default_str();
+  sub->add_option("--no-pass", options->compile.no_pass, "Passes to leave out, split by commas")
+      ->delimiter(',')
+      ->type_name("NAMES");
+  sub->add_flag("--tf32", options->compile.allow_tf32, "Plan with TF32 products");
+  sub->footer(
+      "Examples:\n"
+      "  paoding dump examples/graphs/lstm.txt --times\n"
+      "  paoding dump examples/graphs/lstm.txt --after hoist_products\n"
+      "  paoding dump examples/graphs/lerp_grad.txt --kernels\n"
+      "  paoding dump examples/graphs/lstm.txt --plan --no-pass fuse_groups,alias_views");
+  commands->push_back({sub, [options] { return dump(*options); }});
+}
+
+}  // namespace paoding::cli

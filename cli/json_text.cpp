@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "json_text.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace paoding::cli {
+
+std::string json_string(std::string_view text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      quoted += '\\';
+      quoted += c;
+    } else if (c == '\n') {
+      quoted += "\\n";
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      quoted += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + "\"";
+}
+
+std::string json_number(double number) { return std::isfinite(number) ? fmt::format("{}", number) : "null"; }
+
+std::string json_strings(const std::vector<std::string>& texts) {
+  std::vector<std::string> items;
+  for (const std::string& text : texts) items.push_back(json_string(text));
+  return json_array(items);
+}
+
+JsonObject& JsonObject::add(std::string_view key, std::string_view text) { return add_json(key, json_string(text)); }
+JsonObject& JsonObject::add(std::string_view key, double number) { return add_json(key, json_number(number)); }
+JsonObject& JsonObject::add(std::string_view key, std::int64_t number) {
+  return add_json(key, fmt::format("{}", number));
+}
+JsonObject& JsonObject::add(std::string_view key, bool flag) { return add_json(key, flag ? "true" : "false"); }
+
+JsonObject& JsonObject::add_json(std::string_view key, std::string_view json) {
+  if (!members_.empty()) members_ += ",";
+  members_ += json_string(key) + ":";
+  members_ += json;
+  return *this;
+}
+
+std::string json_array(const std::vector<std::string>& items) { return fmt::format("[{}]", fmt::join(items, ",")); }
+
+}  // namespace paoding::cli

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line: finds the subcommand, runs it, and turns every error into one message and an exit code.
+#include <new>
+
+#include "base/check.h"
+#include "base/env.h"
+#include "command.h"
+#include "paoding/version.h"
+#include "text/suggest.h"
+
+namespace paoding::cli {
+namespace {
+
+// Lists subcommands by the first line of their description; the rest is for their own help.
+class HelpFormat : public CLI::Formatter {
+ public:
+  HelpFormat() { column_width(34); }
+  std::string make_subcommand(const CLI::App* sub) const override {
+    const std::string text = sub->get_description();
+    return fmt::format("  {:<20}{}\n", sub->get_display_name(), text.substr(0, text.find('\n')));
+  }
+};
+
+std::string env_table() {
+  std::string text = "Environment:\n";
+  for (const EnvVariable& variable : env_variables()) {
+    text += fmt::format("  {:<20}{} [{}]\n", variable.name, variable.meaning, variable.fallback);
+  }
+  return text;
+}
+
+// The innermost subcommand that was given.
+CLI::App* innermost(CLI::App* app) {
+  while (!app->get_subcommands().empty()) app = app->get_subcommands().front();
+  return app;
+}
+
+std::vector<std::string> names_of(const std::vector<CLI::App*>& apps) {
+  std::vector<std::string> names;
+  for (const CLI::App* app : apps) names.push_back(app->get_name());
+  return names;
+}
+
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+// What is wrong with the command line, in words of its own where CLI11's say too little.
+std::string usage_problem(CLI::App& app, const CLI::ParseError& error) {
+  CLI::App* last = innermost(&app);
+  const std::vector<CLI::App*> choices = last->get_subcommands([](CLI::App*) { return true; });
+  for (const std::string& word : app.remaining(true)) {
+    if (word.starts_with("-")) {
+      const std::string name = word.substr(0, word.find('='));
+      return fmt::format("there is no option '{}'{}", name, suggestion(name, option_names(*last)));
+    }
+    if (choices.empty()) return fmt::format("'{}' is one argument too many", word);
+    const std::vector<std::string> names = names_of(choices);
+    return fmt::format("there is no command '{}'{}; there are: {}", word, suggestion(word, names),
+                       fmt::join(names, ", "));
+  }
+  if (!choices.empty()) return fmt::format("a command is missing; there are: {}", fmt::join(names_of(choices), ", "));
+  return error.what();
+}
+
+std::string full_name(const CLI::App* app) {
+  std::string name = app->get_name();
+  for (app = app->get_parent(); app != nullptr; app = app->get_parent()) name = app->get_name() + " " + name;
+  return name;
+}
+
+int fail_usage(CLI::App& app, const std::string& problem) {
+  fmt::print(stderr, "paoding: {}\n`{} --help` says how it is used\n", problem, full_name(innermost(&app)));
+  return kUsage;
+}
+
+int run_command(CLI::App& app, const Commands& commands) {
+  const CLI::App* chosen = innermost(&app);
+  try {
+    for (const Command& command : commands) {
+      if (command.app == chosen) return command.run();
+    }
+    return fail_usage(app, "a command is missing");
+  } catch (const UsageError& error) {
+    show_progress("");
+    return fail_usage(app, error.what());
+  } catch (const Interrupted&) {
+    show_progress("");
+    fmt::print(stderr, "paoding: interrupted\n");
+    return kInterrupted;
+  } catch (const std::bad_alloc&) {
+    show_progress("");
+    fmt::print(stderr, "paoding: not enough memory\n");
+  } catch (const InternalError& error) {
+    show_progress("");
+    fmt::print(stderr, "paoding: this is a bug in paoding, please report it: {}\n", error.what());
+  } catch (const std::exception& error) {
+    show_progress("");
+    fmt::print(stderr, "paoding: {}\n", error.what());
+  }
+  return kFailed;
+}
+
+int main(int argc, char** argv) {
+  catch_interrupts();
+  CLI::App app("paoding: a deep-learning engine that shows where every microsecond goes.\n"
+               "Graphs are given as text (docs/graph_text.md), values as safetensors files.",
+               "paoding");
+  app.formatter(std::make_shared<HelpFormat>());
+  app.set_version_flag("--version", "paoding " PAODING_VERSION);
+  app.set_help_flag("-h,--help", "Print this help");
+  app.require_subcommand(1);
+  Commands commands;
+  add_run(app, &commands);
+  add_dump(app, &commands);
+  add_ops(app, &commands);
+  add_doctor(app, &commands);
+  add_bench(app, &commands);
+  app.footer(
+      "Examples:\n"
+      "  paoding doctor                                       what this machine has\n"
+      "  paoding run examples/graphs/lerp_grad.txt --random 7 --repeat 50\n"
+      "  paoding dump examples/graphs/lstm.txt --plan         what the compiler made of it\n"
+      "  paoding COMMAND --help                               more of each\n\n" +
+      env_table());
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& asked) {  // --help, --version
+    std::ostringstream text, none;
+    app.exit(asked, text, none);
+    print_text(text.str());
+    return finish_output() ? kOk : kFailed;
+  } catch (const CLI::ParseError& error) {
+    return fail_usage(app, usage_problem(app, error));
+  }
+  const int code = run_command(app, commands);
+  return finish_output() ? code : kFailed;
+}
+
+}  // namespace
+}  // namespace paoding::cli
+
+int main(int argc, char** argv) { return paoding::cli::main(argc, argv); }

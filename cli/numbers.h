@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers in tensors: filling them at random, fast and the same everywhere, and summing up what they hold.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "paoding/tensor.h"
+
+namespace paoding::cli {
+
+/// Normal numbers of mean 0 and deviation 1 for floats, 0..9 for integers, false or true for bools. Element i depends on
+/// the seed, the name and i only, not on threads. Gigabytes take seconds: all threads work on it.
+Tensor random_tensor(const Type& type, std::uint64_t seed, std::string_view name);
+
+/// `number` in every element.
+Tensor filled_tensor(const Type& type, double number);
+
+/// What a tensor holds. Without any finite element min, max, mean and norm are NaN.
+struct Summary {
+  double min = 0, max = 0, mean = 0, norm = 0;  // of the finite elements
+  std::int64_t nans = 0, infinities = 0;
+  std::int64_t first_bad = -1;  // index of the first NaN or infinity
+  bool is_finite() const { return first_bad < 0; }
+};
+Summary summarize(const Tensor& tensor);
+
+}  // namespace paoding::cli

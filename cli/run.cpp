@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+// paoding run: compiles a graph, runs it, says what came out and how long it took.
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+
+#include "base/check.h"
+#include "base/env.h"
+#include "command.h"
+#include "feeds.h"
+#include "json_text.h"
+#include "numbers.h"
+#include "paoding/io.h"
+#include "paoding/profile.h"
+#include "staged.h"
+
+namespace paoding::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct RunOptions {
+  std::string file;
+  std::vector<std::string> feeds;
+  std::string fetch_path;
+  CompileFlags compile;
+  int repeat = 0;
+  bool has_profile = false;
+  std::string sort = "total", detail = "op", profile_path;
+  bool stepwise = false;
+  bool check_finite = false;
+  std::uint64_t seed = 0;
+  bool has_seed = false;
+  bool json = false;
+};
+
+// Words and paths that would only be found wrong after the work.
+void check_options(const RunOptions& options) {
+  try {
+    parse_sort(options.sort);
+    parse_detail(options.detail);
+  } catch (const Error& error) {
+    throw UsageError(error.what());
+  }
+  for (const std::string& path : {options.fetch_path, options.profile_path}) {
+    const auto folder = std::filesystem::path(path).parent_path();
+    if (!path.empty() && !folder.empty() && !std::filesystem::is_directory(folder)) {
+      fail(ErrorKind::file, "{}: there is no folder {} to write to", path, folder.string());
+    }
+  }
+  const std::string& path = options.profile_path;
+  if (!path.empty() && !path.ends_with(".json")) {
+    throw UsageError(fmt::format("--profile-path is '{}', needs to end in .json", path));
+  }
+}
+
+// ---- --check-finite ----
+
+std::string bad_elements(const Tensor& tensor, const Summary& seen) {
+  std::int64_t rest = seen.first_bad;
+  std::vector<std::int64_t> index(static_cast<std::size_t>(tensor.shape().rank()));
+  for (std::size_t axis = index.size(); axis-- > 0;) {
+    index[axis] = rest % tensor.shape()[static_cast<int>(axis)];
+    rest /= tensor.shape()[static_cast<int>(axis)];
+  }
+  return fmt::format("{} NaN and {} infinite of {} elements of {}, the first at [{}]", seen.nans, seen.infinities,
+                     tensor.shape().elements(), to_string(tensor.type()), fmt::join(index, ", "));
+}
+
+// Watches the steps of a run, and stops it at the first result that is not finite.
+class FiniteCheck {
+ public:
+  FiniteCheck(const Graph& graph, const CompileFlags& flags, DeviceKind device)
+      : graph_(graph), flags_(flags), device_(device) {}
+
+  void see(const StepSeen& step) {
+    const std::int64_t position = steps_++;
+    for (const Tensor& result : step.results) {
+      const Summary seen = summarize(result);
+      if (seen.is_finite()) continue;
+      // The executor runs the launches of the plan in order, so the same plan made again tells more about this one.
+      const Staged staged = plan_of(graph_, flags_, device_);
+      const std::vector<Launch> launches = unroll(staged.plan);
+      const auto at = static_cast<std::size_t>(position);
+      const bool is_known = at < launches.size() && launches[at].step->label.op == step.op;
+      fail(ErrorKind::argument, "check-finite: step {} wrote the first NaN or infinity: {}{}, time step {}: {}{}",
+           position, is_known ? step_name(*launches[at].step) : step.op,
+           step.scope.empty() ? "" : " in " + step.scope, step.instance, bad_elements(result, seen),
+           step.op == "group" ? "\n--no-pass fuse_groups takes the group apart" : "");
+    }
+  }
+  std::int64_t steps() const { return steps_; }
+
+ private:
+  const Graph& graph_;
+  const CompileFlags& flags_;
+  const DeviceKind device_;
+  std::int64_t steps_ = 0;
+};
+
+void check_feeds_finite(const std::map<std::string, Tensor>& feeds) {
+  for (const auto& [name, tensor] : feeds) {
+    const Summary seen = summarize(tensor);
+    if (!seen.is_finite()) {
+      fail(ErrorKind::argument, "check-finite: what '{}' is fed is not finite: {}", name, bad_elements(tensor, seen));
+    }
+  }
+}
+
+// ---- running ----
+
+struct Timing {
+  double first_ms = 0;
+  std::vector<double> repeated_ms;  // sorted
+
+  double median() const { return repeated_ms[repeated_ms.size() / 2]; }
+};
+
+double run_once(Program& program) {
+  check_interrupted();
+  const auto start = Clock::now();
+  program.run();
+  program.wait();
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+struct Outcome {
+  Device device;
+  const CompileReport* report = nullptr;
+  Timing timing;
+  std::string profile;  // the report's text
+  std::vector<std::pair<std::string, Tensor>> fetches;
+  std::int64_t steps_checked = 0;
+};
+
+void time_runs(Program& program, const RunOptions& options, Outcome* outcome) {
+  outcome->timing.first_ms = run_once(program);
+  const int repeat = options.has_profile ? std::max(options.repeat, 1) : options.repeat;
+  if (options.has_profile) start_profiler(State::all, parse_detail(options.detail));
+  for (int i = 0; i < repeat; ++i) {
+    outcome->timing.repeated_ms.push_back(run_once(program));
+    if (i % 64 == 63) show_progress(fmt::format("run {} of {}", i + 1, repeat));
+  }
+  show_progress("");
+  if (options.has_profile) outcome->profile = stop_profiler(parse_sort(options.sort), options.profile_path);
+  std::sort(outcome->timing.repeated_ms.begin(), outcome->timing.repeated_ms.end());
+}
+
+void print_outcome(const Outcome& outcome) {
+  const CompileReport& report = *outcome.report;
+  print("compiled for {} in {:.1f} ms: {} launches per run, {} bytes of arena\n", to_string(outcome.device),
+        report.milliseconds, report.launches, report.arena_bytes);
+  std::size_t widths[2] = {5, 4};
+  for (const auto& [name, tensor] : outcome.fetches) {
+    widths[0] = std::max(widths[0], name.size());
+    widths[1] = std::max(widths[1], to_string(tensor.type()).size());
+  }
+  print("{:<{}}  {:<{}} {:>13} {:>13} {:>13} {:>13}\n", "fetch", widths[0], "type", widths[1], "min", "max", "mean",
+        "norm");
+  for (const auto& [name, tensor] : outcome.fetches) {
+    const Summary seen = summarize(tensor);
+    print("{:<{}}  {:<{}} {:>13.6g} {:>13.6g} {:>13.6g} {:>13.6g}{}\n", name, widths[0], to_string(tensor.type()),
+          widths[1], seen.min, seen.max, seen.mean, seen.norm,
+          seen.is_finite() ? "" : fmt::format("  {} NaN, {} infinite", seen.nans, seen.infinities));
+  }
+  const Timing& timing = outcome.timing;
+  print("first run {:.3f} ms\n", timing.first_ms);
+  if (!timing.repeated_ms.empty()) {
+    print("{} more runs, each waited for: median {:.3f} ms [{:.3f}, {:.3f}]\n", timing.repeated_ms.size(),
+          timing.median(), timing.repeated_ms.front(), timing.repeated_ms.back());
+  }
+  if (outcome.steps_checked != 0) print("check-finite: all results of {} steps are finite\n", outcome.steps_checked);
+  if (!outcome.profile.empty()) print("\n{}", outcome.profile);
+}
+
+void print_json(const Outcome& outcome) {
+  const CompileReport& report = *outcome.report;
+  std::vector<std::string> fetches;
+  for (const auto& [name, tensor] : outcome.fetches) {
+    const Summary seen = summarize(tensor);
+    std::vector<std::string> dims;
+    for (const std::int64_t dim : tensor.shape()) dims.push_back(fmt::format("{}", dim));
+    JsonObject fetch;
+    fetch.add("name", name).add("dtype", to_string(tensor.dtype())).add_json("shape", json_array(dims));
+    fetch.add("min", seen.min).add("max", seen.max).add("mean", seen.mean).add("norm", seen.norm);
+    fetch.add("nan", seen.nans).add("infinite", seen.infinities);
+    fetches.push_back(fetch.text());
+  }
+  JsonObject all;
+  all.add("device", to_string(outcome.device)).add("compile_ms", report.milliseconds);
+  all.add("kernel_compile_ms", report.kernel_milliseconds).add("kernels_compiled", report.kernels_compiled);
+  all.add("launches", report.launches).add("arena_bytes", report.arena_bytes);
+  all.add("peak_live_bytes", report.peak_live_bytes).add("first_ms", outcome.timing.first_ms);
+  if (!outcome.timing.repeated_ms.empty()) {
+    const std::vector<double>& times = outcome.timing.repeated_ms;
+    all.add("runs", static_cast<std::int64_t>(times.size())).add("median_ms", outcome.timing.median());
+    all.add("min_ms", times.front()).add("max_ms", times.back());
+  }
+  if (outcome.steps_checked != 0) all.add("steps_checked", outcome.steps_checked);
+  all.add_json("fetches", json_array(fetches));
+  if (!outcome.profile.empty()) all.add("profile", outcome.profile);
+  print("{}\n", all.text());
+}
+
+int run(const RunOptions& options) {
+  check_options(options);
+  CompileOptions compile = options.compile.options();
+  const std::unique_ptr<Graph> graph = load_graph(options.file);
+  if (graph->fetches().empty()) {
+    fail(ErrorKind::argument, "{}: the graph fetches nothing; a line `fetch NAME` names a result", options.file);
+  }
+  const std::map<std::string, Tensor> feeds =
+      collect_feeds(*graph, options.feeds, options.has_seed ? std::optional(options.seed) : std::nullopt);
+  if (options.check_finite) check_feeds_finite(feeds);
+
+  FiniteCheck check(*graph, options.compile, compile.device.kind);
+  const bool is_stepwise = options.stepwise || options.check_finite || env_flag("PAODING_STEPWISE");
+  if (is_stepwise) compile.execution = Execution::stepwise;
+  bool is_checking = options.check_finite;  // the first run only
+  if (options.check_finite) {
+    compile.on_step = [&](const StepSeen& step) {
+      check_interrupted();
+      if (is_checking) check.see(step);
+    };
+  }
+  compile.after_pass = [](const std::string& pass, const Graph&) {
+    check_interrupted();
+    show_progress("compiling: " + pass);
+  };
+
+  Parameters parameters(*graph, compile.device);
+  for (const std::string& name : parameters.names()) parameters.set(name, feeds.at(name));
+  Program program(*graph, compile, &parameters);
+  show_progress("");
+  explain(options.compile, program.report());
+  for (const std::string& name : program.input_names()) program.set_input(program.input_index(name), feeds.at(name));
+
+  Outcome outcome;
+  outcome.device = compile.device;
+  outcome.report = &program.report();
+  if (options.check_finite) {
+    run_once(program);
+    is_checking = false;
+    outcome.steps_checked = check.steps();
+  }
+  time_runs(program, options, &outcome);
+  std::map<std::string, Tensor> results;
+  for (const std::string& name : program.fetch_names()) {
+    outcome.fetches.emplace_back(name, program.fetch(program.fetch_index(name)));
+    results.emplace(outcome.fetches.back());
+  }
+  if (!options.fetch_path.empty()) save_safetensors(options.fetch_path, results);
+  options.json ? print_json(outcome) : print_outcome(outcome);
+  return kOk;
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, Commands* commands) {
+  auto options = std::make_shared<RunOptions>();
+  CLI::App* sub = app.add_subcommand(
+      "run",
+      "Run a graph and say what came out and how long it took\n\n"
+      "Reads a graph as text (docs/graph_text.md), takes the values of its inputs and parameters by name from\n"
+      "safetensors files, compiles it for a device and runs it. Everything that is wrong with the graph or the values\n"
+      "is found before any work. Prints every fetch with its type, min, max, mean and norm, and the times of the runs;\n"
+      "the first run, which warms caches up, is told apart.");
+  sub->add_option("FILE", options->file, "The graph's text; - is stdin")->required();
+  sub->add_option("--feed", options->feeds, "safetensors files with values of inputs and parameters")
+      ->type_name("FILES");
+  sub->add_option("--fetch", options->fetch_path, "Write the fetches to this safetensors file")->type_name("FILE");
+  auto* seed = sub->add_option("--random", options->seed,
+                               "Fill what is not fed: normal numbers for floats, 0..9 for integers")
+                   ->type_name("SEED");
+  sub->add_option("--repeat", options->repeat, "Runs to time, after the first")
+      ->check(CLI::Range(0, 1 << 30))->capture_default_str();
+  options->compile.add_to(*sub);
+  sub->add_flag("--profile", options->has_profile, "Profile the repeated runs (one, without --repeat) and print the report");
+  sub->add_option("--sort", options->sort, "Rows of the report by none, calls, total, max, min or average")
+      ->capture_default_str();
+  sub->add_option("--detail", options->detail, "How far ops are taken apart: op, phases or instances")
+      ->capture_default_str();
+  sub->add_option("--profile-path", options->profile_path, "Also write the timeline (Chrome trace format, .json)")
+      ->type_name("FILE");
+  sub->add_flag("--stepwise", options->stepwise, "Launch and check step by step (as PAODING_STEPWISE=1)");
+  sub->add_flag("--check-finite", options->check_finite,
+                "Run once step by step and fail at the first step that makes a NaN or an infinity");
+  sub->add_flag("--json", options->json, "Print one JSON object");
+  sub->footer(
+      "Examples:\n"
+      "  paoding run examples/graphs/lerp_grad.txt --random 7 --repeat 50\n"
+      "  paoding run examples/graphs/lstm.txt --random 7 --repeat 10 --profile --detail instances\n"
+      "  paoding run examples/graphs/lstm.txt --random 7 --fetch /tmp/grads.safetensors --device cpu\n"
+      "  paoding run examples/graphs/log_of_negative.txt --random 7 --check-finite");
+  commands->push_back({sub, [options, seed] {
+                         options->has_seed = seed->count() != 0;
+                         options->has_profile = options->has_profile || !options->profile_path.empty();
+                         return run(*options);
+                       }});
+}
+
+}  // namespace paoding::cli

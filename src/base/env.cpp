@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/env.h"
+
+#include <cstdlib>
+
+namespace paoding {
+
+std::span<const EnvVariable> env_variables() {
+  static constexpr EnvVariable kTable[] = {
+      {"PAODING_EXPLAIN", "1: the command line prints what every pass did and why kernels declined", "off", true},
+      {"PAODING_STEPWISE", "1: `paoding run` launches and checks step by step (the debug execution)", "off", true},
+      {"PAODING_CUDA_PATH", "folders (split at ':') searched first for NVIDIA's libraries", "none", true},
+      {"PAODING_CACHE_DIR", "where compiled GPU kernels are kept; empty: nowhere", "~/.cache/paoding", true},
+      {"OMP_NUM_THREADS", "threads of the CPU kernels", "all cores", false},
+      {"OMP_WAIT_POLICY", "passive: waiting threads sleep; better when the cores are shared", "active", false},
+      {"CUDA_HOME", "a CUDA toolkit to search, after the loader's own places", "/usr/local/cuda*", false},
+      {"CUDA_PATH", "the same", "none", false},
+      {"VIRTUAL_ENV", "a Python environment whose NVIDIA packages are searched", "none", false},
+      {"XDG_CACHE_HOME", "the parent of the kernel cache, when PAODING_CACHE_DIR is not set", "~/.cache", false},
+  };
+  return kTable;
+}
+
+std::optional<std::string> env_value(const char* name) {
+  const char* value = std::getenv(name);
+  if (value == nullptr) return std::nullopt;
+  return std::string(value);
+}
+
+std::string env_text(const char* name) { return env_value(name).value_or(""); }
+
+bool env_flag(const char* name) {
+  const std::string value = env_text(name);
+  return !value.empty() && value != "0" && value != "false" && value != "no" && value != "off";
+}
+
+}  // namespace paoding

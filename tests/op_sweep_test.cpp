@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every op, every case it declares, every float dtype: forward, gradient, between elementwise ops, fused against
+// unfused, errors. Nothing is written per op. Tests are named OpSweep.lerp/case1/gradient/f32; on a machine with a GPU
+// there are OpSweepOnGpu tests too.
+#include "tests/op_case.h"
+
+namespace paoding::testing_program {
+namespace {
+
+constexpr double kStep = 1e-5;            // of finite differences
+constexpr std::size_t kMostProbes = 8;    // elements of one input that are probed
+
+bool is_positive_only(const OpDef& op) { return op.name == "log" || op.name == "sqrt" || op.name == "rsqrt"; }
+
+// Results that jump have no finite difference; their gradient is defined to be the identity's.
+bool rounds(const SweepCase& c) {
+  const AttrValue* dtype = c.shape.attrs.find("dtype");
+  if (dtype == nullptr || !std::holds_alternative<DType>(*dtype)) return false;
+  const DType to = std::get<DType>(*dtype);
+  return to != f64 && to != f32;
+}
+
+// What rounding every node once, and summing, may cost.
+double tolerance(const Graph& graph) {
+  double worst = epsilon(f64), longest = 1;
+  for (NodeId id = 0; id < graph.size(); ++id) {
+    const Node& node = graph.node(id);
+    for (const Type& type : node.types) worst = std::max(worst, epsilon(type.dtype));
+    for (const Ref& ref : node.inputs) {
+      const Shape &in = graph.type(ref).shape, &out = node.types[0].shape;
+      if (node.op->name == "sum" && out.elements() > 0) {
+        longest = std::max(longest, static_cast<double>(in.elements() / out.elements()));
+      }
+      if (node.op->name == "matmul") longest = std::max(longest, static_cast<double>(std::max(in[in.rank() - 1], in[in.rank() - 2])));
+    }
+  }
+  return worst * (4 + graph.size() + std::sqrt(longest));
+}
+
+Dense values_of(const Tensors& tensors, const std::string& name) { return tensors.at(name).to_doubles(); }
+
+// What the evaluator says, with a u8 wrapped as storing it does.
+Feeds expected_of(const Graph& graph, const Feeds& feeds) {
+  Feeds results = evaluate_graph(graph, feeds);
+  for (const Graph::Fetch& fetch : graph.fetches()) {
+    if (graph.type(fetch.ref).dtype != u8) continue;
+    for (double& value : results[fetch.name]) value -= 256 * std::floor(value / 256);
+  }
+  return results;
+}
+
+// Runs a program with two sets of feeds and the first again: nothing may be remembered.
+Tensors run_thrice(Program& program, const Graph& graph, const Feeds& feeds, const Feeds& others) {
+  const Tensors first = program.run(to_tensors(graph, feeds));
+  const Tensors second = program.run(to_tensors(graph, others));
+  const auto expected = expected_of(graph, others);
+  for (const auto& [name, values] : expected) {
+    expect_close(name + " of the second run", values_of(second, name), values, tolerance(graph));
+  }
+  expect_same_bits(first, program.run(to_tensors(graph, feeds)));
+  return first;
+}
+
+CompileOptions options_for(const Device& device, bool fused = true) {
+  CompileOptions options;
+  options.device = device;
+  if (!fused) options.disabled_passes = pass_names();
+  return options;
+}
+
+void check_forward(const SweepCase& c, const Device& device) {
+  const CaseGraph made(c, Around::nothing, false);
+  const bool positive = is_positive_only(*c.op);
+  const Feeds feeds = make_feeds(made.graph, 1, positive), others = make_feeds(made.graph, 2, positive);
+  Program program(made.graph, options_for(device));
+  const Tensors got = run_thrice(program, made.graph, feeds, others);
+  for (const auto& [name, values] : expected_of(made.graph, feeds)) {
+    EXPECT_EQ(got.at(name).type(), made.graph.type(made.graph.fetches()[static_cast<std::size_t>(program.fetch_index(name))].ref));
+    expect_close(name, values_of(got, name), values, tolerance(made.graph));
+  }
+}
+
+// d(sum out * seed) / d(element) by central differences in float64.
+double difference(const CaseGraph& made, const Feeds& feeds, const std::string& input, std::size_t element) {
+  const auto loss = [&](double shift) {
+    Feeds moved = feeds;
+    moved[input][element] += shift;
+    const auto results = evaluate_graph(made.graph, moved);
+    double total = 0;
+    for (std::size_t i = 0, seed = 0; i < made.graph.fetches().size(); ++i) {
+      const Graph::Fetch& fetch = made.graph.fetches()[i];
+      if (!fetch.name.starts_with("out") || !is_float(made.graph.type(fetch.ref).dtype)) continue;
+      const Dense &out = results.at(fetch.name), &weights = feeds.at("seed" + std::to_string(seed++));
+      for (std::size_t k = 0; k < out.size(); ++k) total += out[k] * weights[k];
+    }
+    return total;
+  };
+  return (loss(kStep) - loss(-kStep)) / (2 * kStep);
+}
+
+void check_gradient(const SweepCase& c, const Device& device) {
+  const CaseGraph made(c, Around::nothing, true);
+  if (!made.has_gradient) return;
+  const bool positive = is_positive_only(*c.op);
+  const Feeds feeds = make_feeds(made.graph, 3, positive), others = make_feeds(made.graph, 4, positive);
+  Program program(made.graph, options_for(device));
+  const Tensors got = run_thrice(program, made.graph, feeds, others);
+  const auto exact = evaluate_graph(made.graph, feeds);
+  const double limit = tolerance(made.graph);
+  std::mt19937 random(5);
+  for (std::size_t i = 0; i < made.floats.size(); ++i) {
+    const std::string name = "gradient" + std::to_string(i);
+    const Dense gradient = values_of(got, name);
+    EXPECT_EQ(got.at(name).type(), made.floats[i].type());
+    expect_close(name, gradient, exact.at(name), limit);
+    if (rounds(c)) continue;
+    const std::string input = made.graph.node(made.floats[i].ref().node).name.str();
+    for (std::size_t probe = 0; probe < std::min(gradient.size(), kMostProbes); ++probe) {
+      const std::size_t element = gradient.size() <= kMostProbes ? probe : random() % gradient.size();
+      const double expected = difference(made, feeds, input, element);
+      EXPECT_NEAR(gradient[element], expected, (1e-7 + limit) * (1 + std::max(std::fabs(expected), largest(gradient))))
+          << "element " << element << " of the gradient for " << input;
+    }
+  }
+}
+
+// Between elementwise ops, in the same kernel.
+void check_chain(const SweepCase& c, const Device& device) {
+  const CaseGraph made(c, Around::elementwise, false);
+  const Feeds feeds = make_feeds(made.graph, 6, is_positive_only(*c.op));
+  const auto exact = evaluate_graph(made.graph, feeds);
+  Program program(made.graph, options_for(device));
+  const Tensors got = program.run(to_tensors(made.graph, feeds));
+  for (const auto& [name, values] : exact) {
+    // An i32 made of a float may differ by one where the float is at the edge; no case is.
+    expect_close(name, values_of(got, name), values, tolerance(made.graph));
+  }
+  if (c.op->kind == OpKind::formula && device.kind == DeviceKind::cpu) {
+    EXPECT_EQ(program.report().launches, 1) << program.plan_text();
+  }
+}
+
+void check_fused(const SweepCase& c, const Device& device) {
+  for (const Around around : {Around::nothing, Around::elementwise}) {
+    const CaseGraph made(c, around, true);
+    const Feeds feeds = make_feeds(made.graph, 7, is_positive_only(*c.op));
+    Program fused(made.graph, options_for(device)), plain(made.graph, options_for(device, false));
+    const Tensors a = fused.run(to_tensors(made.graph, feeds)), b = plain.run(to_tensors(made.graph, feeds));
+    for (const auto& [name, tensor] : a) {
+      expect_close(name + " fused against unfused", tensor.to_doubles(), values_of(b, name), 2 * tolerance(made.graph));
+    }
+  }
+}
+
+void check_error(const SweepCase& c) {
+  try {
+    const CaseGraph made(c, Around::nothing, false);
+    FAIL() << "no error; expected one with '" << c.shape.error << "'";
+  } catch (const Error& error) {
+    const std::string message = error.what();
+    EXPECT_NE(message.find(c.shape.error), std::string::npos) << message;
+    EXPECT_NE(message.find(c.op->name), std::string::npos) << message;
+  }
+}
+
+// ---- registration ----
+
+class SweepTest : public testing::Test {
+ public:
+  SweepTest(std::function<void()> check, std::string what) : check_(std::move(check)), what_(std::move(what)) {}
+  void TestBody() override {
+    SCOPED_TRACE(what_);
+    check_();
+  }
+
+ private:
+  std::function<void()> check_;
+  std::string what_;
+};
+
+void add_test(const char* suite, const SweepCase& c, const std::string& kind, std::function<void()> check) {
+  std::string name = c.op->name + "/" + c.name + "/" + kind, shapes;
+  if (c.shape.error.empty()) name += "/" + std::string(to_string(c.dtype));
+  for (const Shape& shape : c.shape.shapes) shapes += to_string(shape) + " ";
+  testing::RegisterTest(suite, name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
+                        [=] { return new SweepTest(check, c.op->name + " of " + shapes); });
+}
+
+void add_tests(const char* suite, const Device& device) {
+  for (const DType dtype : {f32, f64, bf16, f16}) {
+    for (const SweepCase& c : sweep_cases(dtype)) {
+      if (!c.shape.error.empty()) {
+        if (dtype == f32 && device.kind == DeviceKind::cpu) add_test(suite, c, "error", [c] { check_error(c); });
+        continue;
+      }
+      const bool is_logical = c.op->name.starts_with("logical");  // has no floats
+      if (is_logical && dtype != f32) continue;
+      add_test(suite, c, "forward", [c, device] { check_forward(c, device); });
+      add_test(suite, c, "chain", [c, device] { check_chain(c, device); });
+      add_test(suite, c, "fused", [c, device] { check_fused(c, device); });
+      if (!is_logical) add_test(suite, c, "gradient", [c, device] { check_gradient(c, device); });
+    }
+  }
+  // Ops on numbers take integers too.
+  for (const DType dtype : {i32, i64, u8}) {
+    for (const SweepCase& c : sweep_cases(dtype)) {
+      if (!c.shape.error.empty()) continue;
+      try {
+        const CaseGraph takes_it(c, Around::nothing, false);
+      } catch (const Error&) {
+        continue;
+      }
+      add_test(suite, c, "forward", [c, device] { check_forward(c, device); });
+      add_test(suite, c, "fused", [c, device] { check_fused(c, device); });
+    }
+  }
+}
+
+[[maybe_unused]] const bool are_added = [] {
+  add_tests("OpSweep", Device::cpu());
+  if (Device::best().kind == DeviceKind::cuda) add_tests("OpSweepOnGpu", Device::best());
+  return true;
+}();
+
+TEST(OpSweepCases, AreThereForEveryOp) {
+  // Ops without a case, with the reason why.
+  const std::set<std::string> without = {"input", "parameter", "full", "group", "scan"};  // structural: tested by graphs
+  for (const OpDef* op : all_ops()) {
+    bool has_result = false;
+    for (const OpCase& c : op->cases) has_result |= c.error.empty();
+    if (op->name.starts_with("test_")) continue;  // registered by another test of this program
+    EXPECT_NE(has_result, without.contains(op->name)) << op->name;
+  }
+}
+
+TEST(OpSweepCases, RunOnAGpuWhereThereIsOne) {
+  if (Device::best().kind != DeviceKind::cuda) GTEST_SKIP() << "NOT CHECKED: no GPU here, the sweep ran on the CPU only";
+}
+
+}  // namespace
+}  // namespace paoding::testing_program

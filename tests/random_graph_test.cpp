@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random graphs give what the float64 evaluator says: with all passes, with none, and with each one left out, on every
+// device there is. PAODING_RANDOM_GRAPHS=100000 tries that many instead of 200, PAODING_RANDOM_SEED is the first one.
+// A failure prints the seed and the graph's text.
+#include "tests/random_graph.h"
+
+#include <cstdlib>
+
+namespace paoding::testing_program {
+namespace {
+
+unsigned from_environment(const char* name, unsigned otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : static_cast<unsigned>(std::strtoul(text, nullptr, 10));
+}
+
+// Fed, and expected, once for all programs of one graph.
+struct Example {
+  Graph graph;
+  Feeds feeds;
+  Feeds expected;
+  double limit = 0;
+
+  explicit Example(unsigned seed) {
+    RandomGraph(graph, seed);
+    feeds = make_feeds(graph, seed);
+    expected = evaluate_graph(graph, feeds);
+    bool has_f32 = false;
+    for (NodeId id = 0; id < graph.size(); ++id) {
+      for (const Type& type : graph.node(id).types) has_f32 |= type.dtype == f32;
+    }
+    // Second derivatives and loops amplify; a bug is rarely smaller than 0.1%.
+    limit = has_f32 ? 2e-4 : 1e-11;
+  }
+
+  std::string check(const CompileOptions& options) {
+    try {
+      Program program(graph, options);
+      const Tensors got = program.run(to_tensors(graph, feeds));
+      for (const auto& [name, values] : expected) {
+        const Dense mine = got.at(name).to_doubles();
+        if (mine.size() != values.size()) return name + " has another size";
+        const double scale = std::max(1.0, largest(values));
+        for (std::size_t i = 0; i < values.size(); ++i) {
+          if (!std::isfinite(values[i]) || scale > 1e6) break;  // the example itself left the range
+          if (!(std::fabs(mine[i] - values[i]) <= limit * scale)) {
+            return name + "[" + std::to_string(i) + "] is " + std::to_string(mine[i]) + ", not " +
+                   std::to_string(values[i]);
+          }
+        }
+      }
+      expect_same_bits(got, program.run(to_tensors(graph, feeds)));
+    } catch (const std::exception& error) {
+      return std::string("threw: ") + error.what();
+    }
+    return "";
+  }
+};
+
+std::vector<std::pair<std::string, CompileOptions>> ways(const Device& device) {
+  std::vector<std::pair<std::string, CompileOptions>> list;
+  CompileOptions options;
+  options.device = device;
+  list.emplace_back("all passes", options);
+  options.disabled_passes = pass_names();
+  list.emplace_back("no passes", options);
+  for (const std::string& pass : pass_names()) {
+    options.disabled_passes = {pass};
+    list.emplace_back("without " + pass, options);
+  }
+  return list;
+}
+
+void check_graphs(const Device& device) {
+  const unsigned count = from_environment("PAODING_RANDOM_GRAPHS", 200), start = from_environment("PAODING_RANDOM_SEED", 0);
+  int failed = 0;
+  for (unsigned seed = start; seed < start + count && failed < 5; ++seed) {
+    Example example(seed);
+    std::string problems;
+    for (const auto& [name, options] : ways(device)) {
+      const std::string problem = example.check(options);
+      if (!problem.empty()) problems += name + ": " + problem + "\n";
+    }
+    if (problems.empty()) continue;
+    ++failed;
+    ADD_FAILURE() << "seed " << seed << " on " << to_string(device) << "\n" << problems << to_text(example.graph);
+  }
+}
+
+TEST(RandomPrograms, GiveWhatTheEvaluatorSays) { check_graphs(Device::cpu()); }
+
+TEST(RandomPrograms, GiveWhatTheEvaluatorSaysOnAGpu) {
+  if (Device::best().kind != DeviceKind::cuda) GTEST_SKIP() << "NOT CHECKED: no GPU here";
+  check_graphs(Device::best());
+}
+
+TEST(RandomPrograms, ReadBackFromTheirText) {
+  for (unsigned seed = 0; seed < 50; ++seed) {
+    Example example(seed);
+    const std::string text = to_text(example.graph);
+    const auto parsed = parse_graph(text);
+    EXPECT_EQ(to_text(*parsed), text) << "seed " << seed;
+    const auto values = evaluate_graph(*parsed, example.feeds);
+    for (const auto& [name, expected] : example.expected) expect_close(name, values.at(name), expected, 1e-14);
+  }
+}
+
+}  // namespace
+}  // namespace paoding::testing_program
