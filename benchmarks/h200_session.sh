@@ -47,7 +47,7 @@ note() { printf '\n== %s (%s)\n' "$1" "$(date -u +%H:%M:%S)"; }
     done
     note "LSTM, ours"
     "$paoding" bench lstm_steps --device cuda --json "$out/lstm_ours.json"
-    "$paoding" bench lstm_steps --device cuda --tf32
+    "$paoding" bench lstm_steps --device cuda --tf32 --json "$out/lstm_tf32_ours.json"
     "$paoding" bench lstm_steps --device cuda --dtype bf16
     note "LSTM, PyTorch"
     (cd "$repo/benchmarks/peers" && python3 lstm_steps.py "$out/lstm_pytorch.json")

@@ -8,7 +8,8 @@ void add_bench(CLI::App& app, Commands* commands) {
   CLI::App* sub = app.add_subcommand(
       "bench",
       "Measure the engine on a known piece of work\n\n"
-      "Every benchmark checks its results against float64 once per case before it times them, prints the median with min\n"
+      "Every benchmark checks its results against float64 once per case before it times them, prints the median with "
+      "min\n"
       "and max, and says in its heading what was timed. A wrong result is marked WRONG and gives exit code 1.");
   sub->require_subcommand(1);
   add_bench_lerp_grad(*sub, commands);

@@ -19,7 +19,8 @@ namespace {
 struct LerpOptions {
   CompileFlags compile;
   bool quick = false, all = false;
-  int chosen = 0;  // 0: all cases
+  int chosen = 0;      // 0: all cases
+  std::string result;  // empty: all
   std::string json_path;
 };
 
@@ -173,12 +174,11 @@ struct Inputs {
 };
 
 double error_of(const Row& row, const Inputs& in, Program& program, int set) {
-  const auto fetched = [&](const char* name) { return program.fetch(program.fetch_index(fmt::format("{}{}", name, set))); };
-  const std::vector<double> w = in.w.to_doubles();
-  const auto at = [](const std::vector<double>& values, std::int64_t i) { return values[static_cast<std::size_t>(i)]; };
+  const auto fetched = [&](const char* name) {
+    return program.fetch(program.fetch_index(fmt::format("{}{}", name, set)));
+  };
   double error = 0;
   if (!row.is_backward()) {
-    const std::vector<double> x = in.x.to_doubles(), y = in.y.to_doubles();
     const Four xs = strides(row.work.x), ys = strides(row.work.y), size = extents(row.work.out);
     const auto expected = sum_to(row.work.out, row.work.out, row.w, [&](std::int64_t i, std::int64_t in_w) {
       std::int64_t rest = i, in_x = 0, in_y = 0;
@@ -187,21 +187,21 @@ double error_of(const Row& row, const Inputs& in, Program& program, int set) {
         in_y += rest % size[axis] * ys[axis];
         rest /= size[axis];
       }
-      return at(x, in_x) + at(w, in_w) * (at(y, in_y) - at(x, in_x));
+      return element(in.x, in_x) + element(in.w, in_w) * (element(in.y, in_y) - element(in.x, in_x));
     });
     return max_relative_error(fetched("out"), expected);
   }
-  const std::vector<double> dout = in.dout.to_doubles();
   if (row.wants_dx()) {
-    error = max_relative_error(fetched("dx"), sum_to(row.work.x, row.work.out, row.w, [&](std::int64_t i, std::int64_t k) {
-      return (1 - at(w, k)) * at(dout, i);
-    }));
+    error =
+        max_relative_error(fetched("dx"), sum_to(row.work.x, row.work.out, row.w, [&](std::int64_t i, std::int64_t k) {
+                             return (1 - element(in.w, k)) * element(in.dout, i);
+                           }));
   }
   if (row.wants_dy()) {
     error = std::max(error, max_relative_error(fetched("dy"), sum_to(row.work.y, row.work.out, row.w,
-                                                                    [&](std::int64_t i, std::int64_t k) {
-      return at(w, k) * at(dout, i);
-    })));
+                                                                     [&](std::int64_t i, std::int64_t k) {
+                                                                       return element(in.w, k) * element(in.dout, i);
+                                                                     })));
   }
   return error;
 }
@@ -267,10 +267,10 @@ bool same_results(Program& program, int set) {
 }
 
 struct Measured {
-  Samples time;          // of one copy of the work
-  Samples waiting;       // run and wait, hot only
-  double floor_us = 0;   // 0: unknown
-  double kernels = 0;    // launches per copy
+  Samples time;         // of one copy of the work
+  Samples waiting;      // run and wait, hot only
+  double floor_us = 0;  // 0: unknown
+  double kernels = 0;   // launches per copy
   double error = 0;
   bool is_right = true;
   int sets = 1;
@@ -285,12 +285,15 @@ double gpu_floor_us(const Row& row, const MachineFacts& machine, bool is_cold) {
   return static_cast<double>(row.bytes()) / rate;
 }
 
+constexpr int kHotRepeats = 20;
+
 Measured measure(const Row& row, int sets, const LerpOptions& options, const CompileOptions& compile,
                  const MachineFacts& machine) {
   Effort effort = options.quick ? Effort::quick() : Effort{};
   if (row.bytes() > (std::int64_t{1} << 30)) effort.least = options.quick ? 3 : 10;
   const Inputs in = {random_tensor({row.dtype, row.work.x}, 1, "x"), random_tensor({row.dtype, row.work.y}, 1, "y"),
-                     random_tensor({row.dtype, row.w}, 1, "w"), random_tensor({row.dtype, row.work.out}, 1, "dout")};
+                     random_tensor({row.dtype, row.w}, 1, "w"),
+                     row.is_backward() ? random_tensor({row.dtype, row.work.out}, 1, "dout") : Tensor()};
   Program program = compiled(row, sets, compile, in);
   explain(options.compile, program.report());
   poison(row, program, in);
@@ -306,7 +309,11 @@ Measured measure(const Row& row, int sets, const LerpOptions& options, const Com
     measured.time = time_waiting(program, sets, effort);
     measured.floor_us = time_copy(row.bytes(), sets, effort).median;
   } else {
-    measured.time = time_back_to_back(program, sets, effort);
+    // One set: the plan many times in one graph, or the time between graph launches would be measured too.
+    CompileOptions repeated = compile;
+    if (sets == 1 && row.bytes() < (std::int64_t{1} << 30)) repeated.repeats = kHotRepeats;
+    Program timed = compiled(row, sets, repeated, in);
+    measured.time = time_back_to_back(timed, sets * repeated.repeats, effort);
     measured.floor_us = gpu_floor_us(row, machine, sets > 1 || row.bytes() > machine.cache_bytes);
   }
   if (sets == 1) measured.waiting = time_waiting(program, 1, effort);
@@ -353,19 +360,25 @@ int cold_sets(const Row& row, const Device& device, const MachineFacts& machine)
 
 void print_heading(const Device& device, const MachineFacts& machine) {
   print("lerp_grad: gradients of out = x + w (y - x), on {} ({})\n", to_string(device), machine.name);
-  print("cold  a run works on several sets of buffers in turn, together more than 3 x {:.0f} MB of cache (less when memory is\n"
-        "      short: see sets in --json); the time is a run's divided by the sets\n",
-        static_cast<double>(std::max<std::int64_t>(machine.cache_bytes, 60'000'000)) / 1e6);
+  print(
+      "cold  a run works on several sets of buffers in turn, together more than 3 x {:.0f} MB of cache (less when "
+      "memory is\n"
+      "      short: see sets in --json); the time is a run's divided by the sets\n",
+      static_cast<double>(std::max<std::int64_t>(machine.cache_bytes, 60'000'000)) / 1e6);
   if (device.kind == DeviceKind::cpu) {
     print("hot   one set; floor: a memcpy of the same bytes by the same threads, in the same state, measured here\n");
   } else {
-    print("hot   one set, runs launched back to back and waited for once: at least a graph launch (about 2 us) each;\n"
-          "      floor: bytes over 4.6 (reading), 4.3 (mixed), 8.5 (in L2) TB/s, known for the H200 only\n");
+    print(
+        "hot   one set, the kernel 20 times in one graph; graphs launched back to back and waited for once, as for "
+        "cold;\n"
+        "      floor: bytes over 4.6 (reading), 4.3 (mixed), 8.5 (in L2) TB/s, known for the H200 only\n");
   }
-  print("us is wall time, median [min, max]; wall: one run and its wait; err: largest error over the largest expected "
-        "value\n\n");
-  print("#  {:<8}{:<5}{:<20}{:<5}{:>27}{:>9}{:>9}{:>8}{:>9}{:>7}{:>5}  {}\n", "result", "type", "w", "", "us", "wall us",
-        "MB", "GB/s", "floor us", "of it", "krn", "err");
+  print_text(load_warning());
+  print(
+      "us is wall time, median [min, max]; wall: one run and its wait; err: largest error over the largest expected "
+      "value\n\n");
+  print("#  {:<8}{:<5}{:<20}{:<5}{:>27}{:>9}{:>9}{:>8}{:>9}{:>7}{:>5}  {}\n", "result", "type", "w", "", "us",
+        "wall us", "MB", "GB/s", "floor us", "of it", "krn", "err");
 }
 
 int bench(const LerpOptions& options) {
@@ -378,12 +391,14 @@ int bench(const LerpOptions& options) {
   for (const Case& work : cases()) {
     if (options.chosen != 0 && options.chosen != work.number) continue;
     for (const Row& row : rows_of(work, options.all)) {
+      if (!options.result.empty() && options.result != kVariantNames[static_cast<int>(row.variant)]) continue;
       const bool is_large = row.bytes() > (std::int64_t{1} << 30);
       const bool is_left_out = is_large && options.chosen == 0 && compile.device.kind == DeviceKind::cpu;
       const int sets = cold_sets(row, compile.device, machine);
       if (is_left_out || sets < 1) {
         print("{}  {:<8} left out: {:.1f} GB of memory{}\n", work.number, kVariantNames[static_cast<int>(row.variant)],
-              static_cast<double>(row.memory_bytes()) / 1e9, is_left_out ? "; --case 5 runs it" : ", too little is free");
+              static_cast<double>(row.memory_bytes()) / 1e9,
+              is_left_out ? "; --case 5 runs it" : ", too little is free");
         continue;
       }
       const auto measure_and_print = [&](const char* state, int count) {
@@ -422,7 +437,12 @@ void add_bench_lerp_grad(CLI::App& bench_app, Commands* commands) {
       "  3  x [16,1,1,1], y [16,3,224,224], w [1]    4  x [16,1,1,1], y [16,3,244,244], w [3,1,244]\n"
       "  5  x [64,1,512,1], y [64,256,1,128], w [256,512,128]");
   options->compile.add_to(*sub);
-  sub->add_option("--case", options->chosen, "Only this case")->check(CLI::Range(1, 5));
+  sub->add_option("--case", options->chosen, "Only this case")
+      ->check(CLI::Range(1, 5).description(""))
+      ->type_name("1..5");
+  sub->add_option("--result", options->result, "Only dx+dy, dx, dy or forward")
+      ->check(CLI::IsMember({"dx+dy", "dx", "dy", "forward"}).description(""))
+      ->type_name("NAME");
   sub->add_flag("--quick", options->quick, "Fewer samples: 10 instead of at least 50");
   sub->add_flag("--all", options->all, "Every combination of w, dtype and result");
   sub->add_option("--json", options->json_path, "Also write the rows to this file")->type_name("FILE");

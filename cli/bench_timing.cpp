@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <limits>
@@ -13,6 +14,7 @@
 #include "base/check.h"
 #include "command.h"
 #include "cpu/parallel.h"
+#include "numbers.h"
 
 #if PAODING_WITH_CUDA
 #include "gpu/driver.h"
@@ -109,11 +111,11 @@ Samples time_copy(std::int64_t bytes, int sets, const Effort& effort) {
 }
 
 double max_relative_error(const Tensor& got, std::span<const double> expected) {
-  const std::vector<double> values = got.to_doubles();
+  PD_ASSERT(got.shape().elements() == static_cast<std::int64_t>(expected.size()), "as many results as expected values");
   double largest = 0, error = 0;
-  for (std::size_t i = 0; i < values.size(); ++i) {
+  for (std::size_t i = 0; i < expected.size(); ++i) {
     largest = std::max(largest, std::abs(expected[i]));
-    const double off = std::abs(values[i] - expected[i]);
+    const double off = std::abs(element(got, static_cast<std::int64_t>(i)) - expected[i]);
     if (!std::isfinite(off)) return std::numeric_limits<double>::infinity();
     error = std::max(error, off);
   }
@@ -129,7 +131,7 @@ double tolerance(DType dtype) {
   }
 }
 
-MachineFacts machine_facts(const Device& device) {
+MachineFacts machine_facts([[maybe_unused]] const Device& device) {
   MachineFacts facts;
 #if PAODING_WITH_CUDA
   if (device.kind == DeviceKind::cuda) {
@@ -155,6 +157,15 @@ MachineFacts machine_facts(const Device& device) {
     if (line.starts_with("MemAvailable:")) facts.free_bytes = std::atoll(line.c_str() + sizeof "MemAvailable:") * 1024;
   }
   return facts;
+}
+
+std::string load_warning() {
+  double load = 0;
+  if (getloadavg(&load, 1) != 1 || load < 0.5) return "";
+  return fmt::format(
+      "note: the load average is {:.1f}: other work on this machine disturbs the times; OMP_WAIT_POLICY=passive "
+      "lessens it\n",
+      load);
 }
 
 void write_json(const std::string& path, const std::string& json) {

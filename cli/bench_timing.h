@@ -47,11 +47,14 @@ double tolerance(DType dtype);
 
 /// Name, cache and memory of a device.
 struct MachineFacts {
-  std::string name;             // "NVIDIA H200", "AMD EPYC, 2 threads"
-  std::int64_t cache_bytes = 0; // L2 of a GPU, last level of a CPU
-  std::int64_t free_bytes = 0;  // memory that can be used
+  std::string name;              // "NVIDIA H200", "AMD EPYC, 2 threads"
+  std::int64_t cache_bytes = 0;  // L2 of a GPU, last level of a CPU
+  std::int64_t free_bytes = 0;   // memory that can be used
 };
 MachineFacts machine_facts(const Device& device);
+
+/// A line that says so when other work keeps this machine busy, else "".
+std::string load_warning();
 
 /// Writes `json` and a line end to a file, for --json. Error (file).
 void write_json(const std::string& path, const std::string& json);

@@ -10,7 +10,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
+#include <ctime>
 
 #include "base/check.h"
 #include "base/env.h"
@@ -51,12 +51,23 @@ void show_progress(std::string_view text) {
 
 namespace {
 
-std::atomic<bool> interrupted = false;
-static_assert(std::atomic<bool>::is_always_lock_free, "a signal may only touch lock-free atomics");
+std::atomic<std::int64_t> interrupted_at = 0;  // ms of the monotonic clock; 0: not yet
+static_assert(std::atomic<std::int64_t>::is_always_lock_free, "a signal may only touch lock-free atomics");
+
+std::int64_t now_ms() {
+  timespec now = {};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return std::int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
+}
 
 void on_interrupt(int) {
   constexpr char kText[] = "\npaoding: stopping; Ctrl-C again to stop at once\n";
-  if (interrupted.exchange(true)) _exit(kInterrupted);
+  constexpr std::int64_t kSameMs = 300;  // `timeout` and terminals may send one interrupt twice
+  std::int64_t first = 0;
+  if (!interrupted_at.compare_exchange_strong(first, now_ms())) {
+    if (now_ms() - first > kSameMs) _exit(kInterrupted);
+    return;
+  }
   [[maybe_unused]] const auto written = write(STDERR_FILENO, kText, sizeof kText - 1);
 }
 
@@ -71,16 +82,18 @@ void catch_interrupts() {
 }
 
 void check_interrupted() {
-  if (interrupted.load()) throw Interrupted{};
+  if (interrupted_at.load() != 0) throw Interrupted{};
 }
 
 // ---- what subcommands have in common ----
 
 void CompileFlags::add_to(CLI::App& app) {
   app.add_option("--device", device, "cpu, cuda, cuda:N, or best: the first GPU that works, else the CPU")
+      ->type_name("DEVICE")
       ->capture_default_str();
   app.add_option("--no-pass", no_pass, "Passes to leave out, split by commas; alias_views makes every view a copy")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->type_name("NAMES");
   app.add_flag("--tf32", allow_tf32, "On a GPU, f32 products may round their operands to TF32");
   app.add_flag("--explain", explain, "Print what every pass did and why kernels declined (as PAODING_EXPLAIN=1)");
@@ -121,8 +134,8 @@ void check_pass_names(const std::vector<std::string>& names) {
   const std::vector<std::string> all = pass_names();
   for (const std::string& name : names) {
     if (std::find(all.begin(), all.end(), name) != all.end()) continue;
-    throw UsageError(fmt::format("there is no pass named '{}'{}; there are: {}", name, suggestion(name, all),
-                                 fmt::join(all, ", ")));
+    throw UsageError(
+        fmt::format("there is no pass named '{}'{}; there are: {}", name, suggestion(name, all), fmt::join(all, ", ")));
   }
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // paoding doctor: what this machine has, what was looked for and not found, and what to do about it.
-#include <cblas.h>
 #include <hwy/targets.h>
 #include <oneapi/dnnl/dnnl.h>
 
@@ -42,7 +41,8 @@ std::string proc_value(const char* path, std::string_view key) {
 
 // The best instruction set that both this CPU and the kernels have; the kernels leave three sets out.
 std::string highway_target() {
-  const auto both = hwy::SupportedTargets() & HWY_TARGETS & ~static_cast<std::int64_t>(HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL);
+  const auto both =
+      hwy::SupportedTargets() & HWY_TARGETS & ~static_cast<std::int64_t>(HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL);
   return hwy::TargetName(both & -both);  // better targets are lower bits
 }
 
@@ -55,12 +55,11 @@ void print_cpu() {
                                   proc_value("/proc/meminfo", "MemAvailable")));
   const dnnl_version_t* version = dnnl_version();
   print_row("oneDNN", fmt::format("{}.{}.{}", version->major, version->minor, version->patch));
-  print_row("OpenBLAS", openblas_get_config());
 }
 
 #if PAODING_WITH_CUDA
-void print_library(const char* name, const gpu::Library& library, const std::string& problem, const std::string& version,
-                   const char* use, const char* remedy) {
+void print_library(const char* name, const gpu::Library& library, const std::string& problem,
+                   const std::string& version, const char* use, const char* remedy) {
   if (library.loaded() && problem.empty()) {
     return print_row(name, fmt::format("{} {}", version, library.path()));
   }
@@ -108,14 +107,16 @@ void print_kernel_cache() {
   namespace fs = std::filesystem;
   print("\nKernel cache\n");
   const fs::path folder = gpu::KernelCache::folder_from_environment();
-  if (folder.empty()) return print_row("folder", "none: kernels are compiled anew by every process (PAODING_CACHE_DIR)");
+  if (folder.empty())
+    return print_row("folder", "none: kernels are compiled anew by every process (PAODING_CACHE_DIR)");
   std::error_code error;
   if (!fs::exists(folder, error)) {
     return print_row("folder", fmt::format("{}, not there yet: the first kernel makes it", folder.string()));
   }
   if (!fs::is_directory(folder, error) || access(folder.c_str(), R_OK | W_OK | X_OK) != 0) {
     return print_row("folder", fmt::format("{}: cannot be written, so kernels are compiled anew by every process; "
-                                           "make it writable or set PAODING_CACHE_DIR", folder.string()));
+                                           "make it writable or set PAODING_CACHE_DIR",
+                                           folder.string()));
   }
   std::int64_t files = 0;
   std::uintmax_t bytes = 0;
@@ -126,7 +127,8 @@ void print_kernel_cache() {
     ++files;
     bytes += size;
   }
-  print_row("folder", fmt::format("{}: {} kernels, {:.1f} MB", folder.string(), files, static_cast<double>(bytes) / 1e6));
+  print_row("folder",
+            fmt::format("{}: {} kernels, {:.1f} MB", folder.string(), files, static_cast<double>(bytes) / 1e6));
 }
 
 void print_gpu_parts() {
@@ -145,8 +147,8 @@ void print_environment() {
   print("\nEnvironment (value, else what holds without one)\n");
   for (const EnvVariable& variable : env_variables()) {
     const auto value = env_value(variable.name);
-    print("  {:<20}{:<24}  {}\n", variable.name, value ? "\"" + *value + "\"" : fmt::format("not set [{}]", variable.fallback),
-          variable.meaning);
+    print("  {:<20}{:<24}  {}\n", variable.name,
+          value ? "\"" + *value + "\"" : fmt::format("not set [{}]", variable.fallback), variable.meaning);
   }
 }
 
@@ -164,7 +166,8 @@ void add_doctor(CLI::App& app, Commands* commands) {
   CLI::App* sub = app.add_subcommand(
       "doctor",
       "Say what this machine has and what is missing\n\n"
-      "CPU, threads and instruction set; every library that is looked for, where it was found or why not and what to do;\n"
+      "CPU, threads and instruction set; every library that is looked for, where it was found or why not and what to "
+      "do;\n"
       "GPUs; the kernel cache; environment variables. A machine without a GPU is healthy: the exit code is 0.");
   sub->footer(
       "Examples:\n"

@@ -17,7 +17,7 @@ namespace {
 struct DumpOptions {
   std::string file, after;
   bool passes = false, plan = false, kernels = false, times = false;
-  CompileFlags compile{.device = "cpu"};
+  CompileFlags compile;
 };
 
 // ---- stages ----
@@ -47,7 +47,8 @@ void print_after(const Graph& graph, const DumpOptions& options) {
     if (stage.pass == name) turns.push_back(&stage);
   }
   if (turns.empty()) throw UsageError(fmt::format("--after {}: this pass is switched off by --no-pass", name));
-  const std::string number = mark == std::string::npos ? fmt::format("{}", turns.size()) : options.after.substr(mark + 1);
+  const std::string number =
+      mark == std::string::npos ? fmt::format("{}", turns.size()) : options.after.substr(mark + 1);
   for (std::size_t i = 0; i < turns.size(); ++i) {
     if (number == fmt::format("{}", i + 1)) return print_text(turns[i]->text);
   }
@@ -74,8 +75,8 @@ void print_times(const Graph& graph, const DumpOptions& options) {
   double total = 0;
   print("{:<18} {:>9} {:>7} {:>7}  {}\n", "pass", "ms", "before", "after", "notes");
   for (const PassRecord& record : staged.passes) {
-    print("{:<18} {:>9.3f} {:>7} {:>7}  {}\n", record.name, record.milliseconds, record.nodes_before, record.nodes_after,
-          record.notes.empty() ? "" : record.notes.front());
+    print("{:<18} {:>9.3f} {:>7} {:>7}  {}\n", record.name, record.milliseconds, record.nodes_before,
+          record.nodes_after, record.notes.empty() ? "" : record.notes.front());
     for (std::size_t i = 1; i < record.notes.size(); ++i) print("{:<46}{}\n", "", record.notes[i]);
     total += record.milliseconds;
   }
@@ -133,6 +134,7 @@ int dump(const DumpOptions& options) {
 
 void add_dump(CLI::App& app, Commands* commands) {
   auto options = std::make_shared<DumpOptions>();
+  options->compile.device = "cpu";
   std::string passes;
   for (const std::string& name : pass_names()) passes += (passes.empty() ? "" : ", ") + name;
   CLI::App* sub = app.add_subcommand(
@@ -140,17 +142,22 @@ void add_dump(CLI::App& app, Commands* commands) {
       "Show what the compiler makes of a graph, stage by stage\n\n"
       "Prints the graph as read (gradients and composed ops expanded), after a pass, after every pass with the pass's\n"
       "notes, its plan (steps, operands, memory), or the CUDA text of its kernels. Nothing is run and no device is\n"
-      "needed, not even for --device cuda. The passes, in the order they first run:\n  " + passes);
-  sub->add_option("FILE", options->file, "The graph's text; - is stdin")->required();
-  sub->add_option("--after", options->after, "The graph after this pass; PASS#1 is the first turn of one that runs twice")
+      "needed, not even for --device cuda. The passes, in the order they first run:\n  " +
+          passes);
+  sub->add_option("FILE", options->file, "The graph's text; - is stdin")->type_name("")->required();
+  sub->add_option("--after", options->after,
+                  "The graph after this pass; PASS#1 is the first turn of one that runs twice")
       ->type_name("PASS");
   sub->add_flag("--passes", options->passes, "Every stage with what the passes noted");
   sub->add_flag("--plan", options->plan, "The plan for the device");
   sub->add_flag("--kernels", options->kernels, "The CUDA text of the plan for a GPU (an H200's sizes)");
   sub->add_flag("--times", options->times, "What each pass took, nodes before and after, notes");
-  sub->add_option("--device", options->compile.device, "Plan for cpu, cuda or best")->capture_default_str();
+  sub->add_option("--device", options->compile.device, "Plan for cpu, cuda or best")
+      ->type_name("DEVICE")
+      ->capture_default_str();
   sub->add_option("--no-pass", options->compile.no_pass, "Passes to leave out, split by commas")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->type_name("NAMES");
   sub->add_flag("--tf32", options->compile.allow_tf32, "Plan with TF32 products");
   sub->footer(

@@ -35,8 +35,8 @@ std::map<std::string, Tensor> collect_feeds(const Graph& graph, const std::vecto
     for (auto& [name, tensor] : load_safetensors(file)) {
       const auto it = wanted.find(name);
       if (it == wanted.end()) {
-        problems.push_back(fmt::format("'{}' of {} is no input or parameter of the graph{}", name, file,
-                                       suggestion(name, names)));
+        problems.push_back(
+            fmt::format("'{}' of {} is no input or parameter of the graph{}", name, file, suggestion(name, names)));
       } else if (!(it->second.type == tensor.type())) {
         problems.push_back(fmt::format("{} '{}' is {} in the graph, but {} in {}", it->second.kind, name,
                                        to_string(it->second.type), to_string(tensor.type()), file));

@@ -2,12 +2,15 @@
 #include "json_text.h"
 
 #include <fmt/format.h>
+#include <simdjson.h>
 
 #include <cmath>
 
 namespace paoding::cli {
 
 std::string json_string(std::string_view text) {
+  // Names may hold any bytes; those that are no UTF-8 are written as the characters of their numbers.
+  const bool is_utf8 = simdjson::validate_utf8(text);
   std::string quoted = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') {
@@ -15,8 +18,8 @@ std::string json_string(std::string_view text) {
       quoted += c;
     } else if (c == '\n') {
       quoted += "\\n";
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      quoted += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+    } else if (const auto byte = static_cast<unsigned char>(c); byte < 0x20 || (byte >= 0x80 && !is_utf8)) {
+      quoted += fmt::format("\\u{:04x}", byte);
     } else {
       quoted += c;
     }

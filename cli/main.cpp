@@ -15,6 +15,7 @@ namespace {
 class HelpFormat : public CLI::Formatter {
  public:
   HelpFormat() { column_width(34); }
+  std::string make_description(const CLI::App* app) const override { return Formatter::make_description(app) + "\n"; }
   std::string make_subcommand(const CLI::App* sub) const override {
     const std::string text = sub->get_description();
     return fmt::format("  {:<20}{}\n", sub->get_display_name(), text.substr(0, text.find('\n')));
@@ -107,9 +108,10 @@ int run_command(CLI::App& app, const Commands& commands) {
 
 int main(int argc, char** argv) {
   catch_interrupts();
-  CLI::App app("paoding: a deep-learning engine that shows where every microsecond goes.\n"
-               "Graphs are given as text (docs/graph_text.md), values as safetensors files.",
-               "paoding");
+  CLI::App app(
+      "paoding: a deep-learning engine that shows where every microsecond goes.\n"
+      "Graphs are given as text (docs/graph_text.md), values as safetensors files.",
+      "paoding");
   app.formatter(std::make_shared<HelpFormat>());
   app.set_version_flag("--version", "paoding " PAODING_VERSION);
   app.set_help_flag("-h,--help", "Print this help");

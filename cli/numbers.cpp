@@ -12,9 +12,15 @@
 namespace paoding::cli {
 namespace {
 
-struct F16 { std::uint16_t bits; };
-struct Bf16 { std::uint16_t bits; };
-struct Bool { std::uint8_t byte; };
+struct F16 {
+  std::uint16_t bits;
+};
+struct Bf16 {
+  std::uint16_t bits;
+};
+struct Bool {
+  std::uint8_t byte;
+};
 
 // Calls visit(T*, count) with the element type of the tensor.
 template <class Visit>
@@ -43,7 +49,9 @@ void store(double number, std::uint8_t* to) { *to = static_cast<std::uint8_t>(nu
 void store(double number, Bool* to) { to->byte = number != 0 ? 1 : 0; }
 
 template <class T>
-double load(T value) { return static_cast<double>(value); }
+double load(T value) {
+  return static_cast<double>(value);
+}
 double load(F16 value) { return static_cast<double>(f16_to_float(value.bits)); }
 double load(Bf16 value) { return static_cast<double>(bf16_to_float(value.bits)); }
 double load(Bool value) { return value.byte; }
@@ -58,7 +66,7 @@ std::uint64_t mix(std::uint64_t x) {
 
 // Two normal numbers from 64 random bits (Box and Muller 1958).
 std::pair<float, float> normal_pair(std::uint64_t bits) {
-  const float u = (static_cast<float>(bits >> 40) + 0.5f) * 0x1p-24f;           // (0, 1)
+  const float u = (static_cast<float>(bits >> 40) + 0.5f) * 0x1p-24f;  // (0, 1)
   const float angle = static_cast<float>(bits & 0xffffffu) * 0x1p-24f * 2.0f * std::numbers::pi_v<float>;
   const float radius = std::sqrt(-2.0f * std::log(u));
   return {radius * std::cos(angle), radius * std::sin(angle)};
@@ -124,6 +132,12 @@ Tensor filled_tensor(const Type& type, double number) {
     parallel_ranges(count, fill);
   });
   return tensor;
+}
+
+double element(const Tensor& tensor, std::int64_t i) {
+  double value = 0;
+  visit_elements(tensor, [&](const auto* elements, std::int64_t) { value = load(elements[i]); });
+  return value;
 }
 
 Summary summarize(const Tensor& tensor) {

@@ -9,12 +9,15 @@
 
 namespace paoding::cli {
 
-/// Normal numbers of mean 0 and deviation 1 for floats, 0..9 for integers, false or true for bools. Element i depends on
-/// the seed, the name and i only, not on threads. Gigabytes take seconds: all threads work on it.
+/// Normal numbers of mean 0 and deviation 1 for floats, 0..9 for integers, false or true for bools. Element i depends
+/// on the seed, the name and i only, not on threads. Gigabytes take seconds: all threads work on it.
 Tensor random_tensor(const Type& type, std::uint64_t seed, std::string_view name);
 
 /// `number` in every element.
 Tensor filled_tensor(const Type& type, double number);
+
+/// Element `i` of a tensor, in order.
+double element(const Tensor& tensor, std::int64_t i);
 
 /// What a tensor holds. Without any finite element min, max, mean and norm are NaN.
 struct Summary {

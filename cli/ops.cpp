@@ -86,7 +86,8 @@ void print_one(const OpDef& op) {
 void print_table(const std::vector<const OpDef*>& ops) {
   for (const OpDef* op : ops) {
     const std::string attrs = attrs_text(*op);
-    const std::string signature = fmt::format("{}({}){}", op->name, inputs_text(*op), attrs.empty() ? "" : " {" + attrs + "}");
+    const std::string signature =
+        fmt::format("{}({}){}", op->name, inputs_text(*op), attrs.empty() ? "" : " {" + attrs + "}");
     print("{:<11}gradient {:<9}{}\n{:>29}  {}\n", kind_of(*op), gradient_of(*op), signature, "", op->summary);
   }
   print("{} ops; `paoding ops NAME` says more of one\n", ops.size());
@@ -100,7 +101,8 @@ std::string cell(std::string text) {
 void print_markdown(const std::vector<const OpDef*>& ops) {
   print_text(
       "# Ops\n\n"
-      "Written by `paoding ops --markdown`; do not edit. Gradient: *derived* means from the op's formula, or from the ops\n"
+      "Written by `paoding ops --markdown`; do not edit. Gradient: *derived* means from the op's formula, or from the "
+      "ops\n"
       "it consists of.\n\n"
       "| op | inputs | attributes | kind | gradient | what it computes |\n|---|---|---|---|---|---|\n");
   for (const OpDef* op : ops) {
@@ -143,7 +145,8 @@ void add_ops(CLI::App& app, Commands* commands) {
   CLI::App* sub = app.add_subcommand(
       "ops",
       "List the ops, or say more of one\n\n"
-      "The table comes from the ops' own declarations: inputs, attributes with their defaults, kind, and whether there\n"
+      "The table comes from the ops' own declarations: inputs, attributes with their defaults, kind, and whether "
+      "there\n"
       "is a gradient (yes: a rule of its own; derived: from its formula or the ops it consists of).");
   sub->add_option("NAME", options->name, "One op");
   auto* json = sub->add_flag("--json", options->json, "A JSON array");

@@ -84,8 +84,8 @@ class FiniteCheck {
       const auto at = static_cast<std::size_t>(position);
       const bool is_known = at < launches.size() && launches[at].step->label.op == step.op;
       fail(ErrorKind::argument, "check-finite: step {} wrote the first NaN or infinity: {}{}, time step {}: {}{}",
-           position, is_known ? step_name(*launches[at].step) : step.op,
-           step.scope.empty() ? "" : " in " + step.scope, step.instance, bad_elements(result, seen),
+           position, is_known ? step_name(*launches[at].step) : step.op, step.scope.empty() ? "" : " in " + step.scope,
+           step.instance, bad_elements(result, seen),
            step.op == "group" ? "\n--no-pass fuse_groups takes the group apart" : "");
     }
   }
@@ -263,22 +263,28 @@ void add_run(CLI::App& app, Commands* commands) {
       "Run a graph and say what came out and how long it took\n\n"
       "Reads a graph as text (docs/graph_text.md), takes the values of its inputs and parameters by name from\n"
       "safetensors files, compiles it for a device and runs it. Everything that is wrong with the graph or the values\n"
-      "is found before any work. Prints every fetch with its type, min, max, mean and norm, and the times of the runs;\n"
+      "is found before any work. Prints every fetch with its type, min, max, mean and norm, and the times of the "
+      "runs;\n"
       "the first run, which warms caches up, is told apart.");
-  sub->add_option("FILE", options->file, "The graph's text; - is stdin")->required();
+  sub->add_option("FILE", options->file, "The graph's text; - is stdin")->type_name("")->required();
   sub->add_option("--feed", options->feeds, "safetensors files with values of inputs and parameters")
       ->type_name("FILES");
   sub->add_option("--fetch", options->fetch_path, "Write the fetches to this safetensors file")->type_name("FILE");
-  auto* seed = sub->add_option("--random", options->seed,
-                               "Fill what is not fed: normal numbers for floats, 0..9 for integers")
-                   ->type_name("SEED");
+  auto* seed =
+      sub->add_option("--random", options->seed, "Fill what is not fed: normal numbers for floats, 0..9 for integers")
+          ->type_name("SEED");
   sub->add_option("--repeat", options->repeat, "Runs to time, after the first")
-      ->check(CLI::Range(0, 1 << 30))->capture_default_str();
+      ->check(CLI::Range(0, 1 << 30).description(""))
+      ->type_name("N")
+      ->capture_default_str();
   options->compile.add_to(*sub);
-  sub->add_flag("--profile", options->has_profile, "Profile the repeated runs (one, without --repeat) and print the report");
+  sub->add_flag("--profile", options->has_profile,
+                "Profile the repeated runs (one, without --repeat) and print the report");
   sub->add_option("--sort", options->sort, "Rows of the report by none, calls, total, max, min or average")
+      ->type_name("KEY")
       ->capture_default_str();
   sub->add_option("--detail", options->detail, "How far ops are taken apart: op, phases or instances")
+      ->type_name("LEVEL")
       ->capture_default_str();
   sub->add_option("--profile-path", options->profile_path, "Also write the timeline (Chrome trace format, .json)")
       ->type_name("FILE");

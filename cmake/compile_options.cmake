@@ -7,7 +7,7 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG")
 
 # The programs find their libraries beside themselves or in lib/, so that a build can be carried elsewhere (tools/bundle.sh).
-# Old-style RPATH, because it also serves the libraries' own dependencies (openblas -> gfortran); RUNPATH does not.
+# Old-style RPATH, because it also serves the libraries' own dependencies (oneDNN -> gomp); RUNPATH does not.
 set(CMAKE_BUILD_RPATH "$ORIGIN;$ORIGIN/lib")
 set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)
 set(CMAKE_INSTALL_RPATH "$ORIGIN;$ORIGIN/lib;$ORIGIN/../lib")

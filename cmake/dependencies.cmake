@@ -9,16 +9,12 @@ find_package(hwy REQUIRED)
 # Those that bring no CMake package, or one that asks for more than is used: OpenCL (oneDNN).
 find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.hpp REQUIRED)
 find_library(DNNL_LIBRARY dnnl REQUIRED)
-find_path(SLEEF_INCLUDE_DIR sleef.h REQUIRED)
-find_library(SLEEF_LIBRARY sleef REQUIRED)
-find_path(OPENBLAS_INCLUDE_DIR cblas.h PATH_SUFFIXES x86_64-linux-gnu/openblas-pthread openblas REQUIRED)
-find_library(OPENBLAS_LIBRARY openblas REQUIRED)
 
 add_library(paoding_libraries INTERFACE)
 target_include_directories(paoding_libraries SYSTEM INTERFACE
-  ${DNNL_INCLUDE_DIR} ${SLEEF_INCLUDE_DIR} ${OPENBLAS_INCLUDE_DIR})
+  ${DNNL_INCLUDE_DIR})
 target_link_libraries(paoding_libraries INTERFACE
-  fmt::fmt ${DNNL_LIBRARY} simdjson::simdjson ZLIB::ZLIB hwy::hwy ${SLEEF_LIBRARY} ${OPENBLAS_LIBRARY}
+  fmt::fmt ${DNNL_LIBRARY} simdjson::simdjson ZLIB::ZLIB hwy::hwy
   Threads::Threads ${CMAKE_DL_LIBS})
 
 if(PAODING_FUZZ)

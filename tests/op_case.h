@@ -8,17 +8,16 @@ namespace paoding::testing_program {
 
 struct SweepCase {
   const OpDef* op = nullptr;
-  std::string name;      // "case3", "broadcast1"
+  std::string name;  // "case3", "broadcast1"
   OpCase shape;
-  DType dtype = f32;     // stands for f32 in the case
+  DType dtype = f32;  // stands for f32 in the case
 };
 
 /// The dtypes of a case's inputs once `dtype` stands for f32.
 inline std::vector<DType> input_dtypes(const SweepCase& c) {
-  const DType usual = c.op->name.starts_with("logical") ? boolean : f32;
   std::vector<DType> dtypes;
   for (std::size_t i = 0; i < c.shape.shapes.size(); ++i) {
-    const DType given = i < c.shape.dtypes.size() ? c.shape.dtypes[i] : usual;
+    const DType given = i < c.shape.dtypes.size() ? c.shape.dtypes[i] : f32;
     dtypes.push_back(given == f32 ? c.dtype : given);
   }
   return dtypes;
@@ -32,7 +31,8 @@ inline std::vector<Shape> random_broadcast(std::size_t count, std::mt19937& rand
   if (random() % 8 == 0) extents[random() % rank] = 0;
   std::vector<Shape> shapes;
   for (std::size_t i = 0; i < count; ++i) {
-    Ints dims(extents.begin() + static_cast<std::ptrdiff_t>(random() % 3 == 0 ? random() % (rank + 1) : 0), extents.end());
+    Ints dims(extents.begin() + static_cast<std::ptrdiff_t>(random() % 3 == 0 ? random() % (rank + 1) : 0),
+              extents.end());
     for (auto& dim : dims) {
       if (random() % 3 == 0) dim = 1;
     }
@@ -53,7 +53,7 @@ inline std::vector<SweepCase> sweep_cases(DType dtype) {
     for (int i = 0; i < 4; ++i) {
       OpCase made;
       made.shapes = random_broadcast(op->inputs.size(), random);
-      made.dtypes.assign(static_cast<std::size_t>(op->conditions), boolean);
+      made.dtypes = op->cases.at(0).dtypes;
       cases.push_back({op, "broadcast" + std::to_string(i), made, dtype});
     }
   }

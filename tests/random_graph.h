@@ -23,7 +23,7 @@ class RandomGraph {
     }
     inputs_ = pool.size();
     const int ops = 5 + static_cast<int>(below(36));
-    for (int i = 0; i < ops; ++i) grow(&pool, 0);
+    for (int i = 0; i < ops; ++i) grow(&pool, &graph, 0);
     fetch(graph, pool);
   }
 
@@ -35,6 +35,7 @@ class RandomGraph {
   };
   using Pool = std::vector<Item>;
   static constexpr std::int64_t kMostElements = 300;
+  static constexpr int kMostAxes = 5;  // what two loops stack has two more, and a sum of it one more; 8 are allowed
 
   std::int64_t below(std::int64_t bound) { return static_cast<std::int64_t>(random_() % static_cast<unsigned>(bound)); }
   bool chance(int percent) { return below(100) < percent; }
@@ -58,7 +59,7 @@ class RandomGraph {
     pool->push_back(std::move(item));
   }
 
-  void grow(Pool* pool, int depth) {
+  void grow(Pool* pool, const Graph* here, int depth) {
     const Item item = pick_float(*pool);
     const std::int64_t kind = below(100);
     if (kind < 18) return add(pool, unary(item));
@@ -69,7 +70,7 @@ class RandomGraph {
     if (kind < 84) return add(pool, converted(item));
     if (kind < 89) return add(pool, chosen(item, *pool));
     if (kind < 93) return add(pool, many(item, *pool));
-    if (depth < 2) return scanned(pool, depth);
+    if (depth < 2) return scanned(pool, here, depth);
     return add(pool, unary(item));
   }
 
@@ -99,8 +100,9 @@ class RandomGraph {
       case 3: return {a / (b * b + 1.0), x.bound, false};
       case 4: return {lerp(a, b, sigmoid(a)), x.bound + y.bound, false};
       // The gradients of minimum and maximum jump where the operands are equal.
-      default: return x.is_exact && y.is_exact ? Item{maximum(a, b), std::max(x.bound, y.bound), true}
-                                               : Item{tanh(a) * b, y.bound, false};
+      default:
+        return x.is_exact && y.is_exact ? Item{maximum(a, b), std::max(x.bound, y.bound), true}
+                                        : Item{tanh(a) * b, y.bound, false};
     }
   }
 
@@ -137,7 +139,8 @@ class RandomGraph {
         const bool fits = other.value.shape().rank() == rank && other.value.dtype() == v.dtype() &&
                           other.value.shape().with_dim(axis, 0) == v.shape().with_dim(axis, 0);
         const Value second = fits ? other.value : chance(50) ? tanh(v) : v;
-        return {concat(std::array{v, second, slice(v, axis, 0, extent / 2)}, axis), std::max({x.bound, other.bound, 1.0}), false};
+        return {concat(std::array{v, second, slice(v, axis, 0, extent / 2)}, axis),
+                std::max({x.bound, other.bound, 1.0}), false};
       }
       case 3: {
         if (v.shape().elements() > kMostElements / 4) return unary(x);
@@ -149,12 +152,12 @@ class RandomGraph {
       }
       case 4: return {reshape(v, reshaped(v.shape())), x.bound, x.is_exact};
       case 5: {
-        if (rank >= 5 || v.shape().elements() > kMostElements / 4) return unary(x);
+        if (rank >= kMostAxes || v.shape().elements() > kMostElements / 4) return unary(x);
         return {expand(v, v.shape().with_inserted(0, 1 + below(3))), x.bound, x.is_exact};
       }
       default: {
         // Expanded along an extent of 1, or in the middle.
-        if (rank >= 5 || v.shape().elements() > kMostElements / 4) return unary(x);
+        if (rank >= kMostAxes || v.shape().elements() > kMostElements / 4) return unary(x);
         const Shape one = v.shape().with_inserted(axis, 1);
         return {expand(reshape(v, one), one.with_dim(axis, 1 + below(3))), x.bound, x.is_exact};
       }
@@ -170,10 +173,10 @@ class RandomGraph {
       merged.erase(merged.begin() + at + 1);
       return Shape{std::span<const std::int64_t>(merged)};
     }
-    for (int axis = 0; axis < shape.rank() && shape.rank() < 5; ++axis) {
+    for (int axis = 0; axis < shape.rank() && shape.rank() < kMostAxes; ++axis) {
       if (shape[axis] % 2 == 0 && shape[axis] > 0) return shape.with_dim(axis, shape[axis] / 2).with_inserted(axis, 2);
     }
-    return shape.rank() < 6 ? shape.with_inserted(static_cast<int>(below(shape.rank() + 1)), 1) : shape;
+    return shape.rank() < kMostAxes ? shape.with_inserted(static_cast<int>(below(shape.rank() + 1)), 1) : shape;
   }
 
   Item product(const Item& x, const Pool& pool) {
@@ -200,7 +203,8 @@ class RandomGraph {
     }
     const bool first = chance(50);
     if (std::max(rows, columns) > 12) return unary(x);
-    return {matmul(v, v, first, !first), x.bound * x.bound * static_cast<double>(std::max<std::int64_t>(1, first ? rows : columns)), false};
+    return {matmul(v, v, first, !first),
+            x.bound * x.bound * static_cast<double>(std::max<std::int64_t>(1, first ? rows : columns)), false};
   }
 
   Item converted(const Item& x) {
@@ -239,7 +243,7 @@ class RandomGraph {
   }
 
   // A scan over what has a leading axis; its body may use anything outside.
-  void scanned(Pool* pool, int depth) {
+  void scanned(Pool* pool, const Graph* here, int depth) {
     Values sequences, carries;
     const std::int64_t wanted = 1 + below(3);
     for (int tries = 0; tries < 12 && static_cast<std::int64_t>(sequences.size()) < wanted; ++tries) {
@@ -254,6 +258,12 @@ class RandomGraph {
       if (start.shape().elements() > 60) continue;
       carries.push_back(chance(15) ? full(start.graph(), start.shape(), 0.25, start.dtype()) : start);
     }
+    // A scan belongs to the innermost graph of its carries and sequences, and its body sees no more than that one.
+    const auto is_here = [&](const Value& value) { return &value.graph() == here; };
+    if (std::none_of(carries.begin(), carries.end(), is_here) &&
+        std::none_of(sequences.begin(), sequences.end(), is_here)) {
+      return;
+    }
     const StepResult made = scan(
         carries, sequences,
         [&](const Values& carry, const Values& element) {
@@ -263,7 +273,7 @@ class RandomGraph {
           const std::size_t own = inside.size();
           for (std::int64_t i = below(4); i > 0; --i) inside.push_back({pick_float(*pool).value, 3, false});
           if (chance(50)) std::rotate(inside.begin(), inside.begin() + static_cast<std::ptrdiff_t>(own), inside.end());
-          for (std::int64_t i = 2 + below(9); i > 0; --i) grow(&inside, depth + 1);
+          for (std::int64_t i = 2 + below(9); i > 0; --i) grow(&inside, &element[0].graph(), depth + 1);
           StepResult result;
           for (const Value& value : carry) result.carries.push_back(next_of(value, inside));
           for (std::int64_t i = below(4); i > 0; --i) result.outputs.push_back(pick(inside).value);
@@ -274,7 +284,8 @@ class RandomGraph {
         chance(50));
     for (const auto* list : {&made.carries, &made.outputs}) {
       for (const Value& value : *list) {
-        if (value.shape().elements() <= 4 * kMostElements) pool->push_back({value, 3, false});
+        if (value.shape().elements() > 4 * kMostElements || value.shape().rank() > kMostAxes) continue;
+        pool->push_back({value, 3, false});
       }
     }
   }

@@ -96,8 +96,10 @@ struct Node {
   Name scope;                                  // the user's scope: "decoder/blend"
   Name origin;                                 // the composed op or gradient that made it: "lstm_cell", "mul_grad"
 
-  /// What reports call this node: its origin, else its op's name.
+  /// What it belongs to: its origin, else its op's name.
   const std::string& label() const;
+  /// What reports call it: "lstm_cell/matmul", or its op's name alone when it has no origin.
+  std::string title() const;
 };
 
 /// A static computation: nodes in an order in which every node follows its inputs, named inputs, named fetches.

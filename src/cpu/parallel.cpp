@@ -18,7 +18,24 @@ void parallel(int threads, void (*body)(int thread, void* state), void* state) {
   for (int thread = 0; thread < threads; ++thread) body(thread, state);
 }
 
+SerialScope::SerialScope(bool is_serial) {
+  if (!is_serial) return;
+  saved_ = omp_get_max_threads();
+  if (saved_ == 1) {
+    saved_ = 0;
+  } else {
+    omp_set_num_threads(1);
+  }
+}
+
+SerialScope::~SerialScope() {
+  if (saved_ != 0) omp_set_num_threads(saved_);
+}
+
 #else
+
+SerialScope::SerialScope(bool) {}
+SerialScope::~SerialScope() {}
 
 int max_threads() { return 1; }
 

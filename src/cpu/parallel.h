@@ -11,4 +11,17 @@ int max_threads();
 /// and inside a parallel region, the calls are made one after the other by the caller. `body` must not throw.
 void parallel(int threads, void (*body)(int thread, void* state), void* state);
 
+/// While it lives, parallel regions that the calling thread starts, in libraries too, have one thread when `is_serial`.
+/// For work that is over before a second thread would have woken up.
+class SerialScope {
+ public:
+  explicit SerialScope(bool is_serial);
+  ~SerialScope();
+  SerialScope(const SerialScope&) = delete;
+  SerialScope& operator=(const SerialScope&) = delete;
+
+ private:
+  int saved_ = 0;  // threads before; 0: nothing to restore
+};
+
 }  // namespace paoding

@@ -21,16 +21,18 @@ std::string_view computed_type(DType dtype);
 /// "void formula(inputs by value, outputs by reference)" for the loads in use and the outputs that are live.
 std::string formula_text(const Group& group, const std::vector<bool>& is_live);
 
-/// The Sizes struct: fields in the text, words for the launch.
+/// The Sizes struct: fields in the text, words for the launch. A size that is used as an Index is declared as one, in a
+/// word of its own: read as 64 bits and narrowed, the ptxas of CUDA 13.0 turns the minimum of two sizes into a 16-bit
+/// move that leaves the upper half of the register undefined.
 class SizeFields {
  public:
   std::string number(const std::string& name, std::int64_t value) {
-    if (add(name, "long long")) words_.push_back(static_cast<std::uint64_t>(value));
-    return "(Index)size." + name;
+    if (add(name, "alignas(8) Index")) words_.push_back(static_cast<std::uint64_t>(value));
+    return "size." + name;
   }
   std::string wide_number(const std::string& name, std::int64_t value) {
-    number(name, value);
-    return "size." + name;
+    if (add(name + "_wide", "long long")) words_.push_back(static_cast<std::uint64_t>(value));
+    return "size." + name + "_wide";
   }
   /// For division by `count`; Hacker's Delight 10-9: with shift = ceil(log2 count), exact for n < 2^31.
   std::string divisor(const std::string& name, std::int64_t count) {

@@ -85,9 +85,9 @@ SearchPlaces SearchPlaces::from_environment() {
   places.cuda_path = environment("CUDA_PATH");
   places.virtual_env = environment("VIRTUAL_ENV");
   places.path = environment("PATH");
-  std::error_code error;
-  fs::path here = fs::current_path(error);
-  if (!error) places.deps = here / ".deps";
+#ifdef PAODING_DEPS_DIR
+  places.deps = PAODING_DEPS_DIR;  // where `make deps-gpu` puts them; never the current folder, which may be anyone's
+#endif
   return places;
 }
 

@@ -57,6 +57,7 @@ const std::vector<std::int64_t>& Attrs::get_ints(std::string_view name) const {
 }
 
 const std::string& Node::label() const { return origin.empty() ? op->name : origin.str(); }
+std::string Node::title() const { return origin.empty() ? op->name : origin.str() + "/" + op->name; }
 
 Value Graph::input(std::string_view name, DType dtype, const Shape& shape) {
   if (name.empty()) fail(ErrorKind::argument, "input: the name is empty");

@@ -60,6 +60,12 @@ class ScanTrimmer {
     return read_.contains(carry.last) || needed_.contains(carry.input);
   }
 
+  // The one that ScanParts::rebuild would keep.
+  Ref spare_input() const {
+    if (!parts_.sequences.empty()) return parts_.sequences[0].input;
+    return parts_.constants.empty() ? parts_.carries[0].input : parts_.constants[0].input;
+  }
+
   std::set<Ref> read_of(NodeId id) const {
     return {needed_.lower_bound({id, 0}), needed_.lower_bound({id + 1, 0})};
   }
@@ -79,7 +85,8 @@ class ScanTrimmer {
     for (const auto& output : parts_.outputs) {
       if (is_kept(output)) need(output.value);
     }
-    while (!open.empty()) {
+    while (!open.empty() || inputs().empty()) {
+      if (open.empty()) need(spare_input());  // a scan has at least one input
       const Ref ref = open.back();
       open.pop_back();
       if (const auto it = next_of.find(ref); it != next_of.end()) need(it->second);

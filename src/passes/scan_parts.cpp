@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "passes/scan_parts.h"
 
+#include <algorithm>
 #include <set>
 
 #include "base/check.h"
@@ -74,6 +75,13 @@ NodeId ScanParts::rebuild(std::map<Ref, Ref>* replaced) {
   const auto drop_unread = [&](std::vector<Argument>* arguments) {
     std::erase_if(*arguments, [&](const Argument& argument) { return !needed.contains(argument.input.node); });
   };
+  // A scan has at least one input, even when nothing that it stacks depends on any.
+  const auto is_read = [&](const Argument& argument) { return needed.contains(argument.input.node); };
+  if (carries.empty() && std::none_of(sequences.begin(), sequences.end(), is_read) &&
+      std::none_of(constants.begin(), constants.end(), is_read)) {
+    if (sequences.empty() && constants.empty()) add_constant(graph.node(scan).inputs[0]);
+    needed.insert((sequences.empty() ? constants : sequences)[0].input.node);
+  }
   drop_unread(&sequences);
   drop_unread(&constants);
 

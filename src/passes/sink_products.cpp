@@ -5,6 +5,8 @@
 //   dx = scan(..) [ .. out = matmul(dg, w, transpose_b=true) ]
 // becomes
 //   s = scan(..) [ .. out = dg ];  dx = matmul(s, w, transpose_b=true)
+//
+// A stacked reshape is a reshape of the stacked value, so it moves too: inside it would be a copy.
 #include <map>
 
 #include "base/check.h"
@@ -61,12 +63,16 @@ class Sink {
   // Products and reductions that no carry needs, and everything made from them.
   void mark() {
     const std::vector<char> feeds = feeds_carries(parts_);
+    std::vector<char> is_read(static_cast<std::size_t>(parts_.body.size()), 0);  // by a node of the body
+    for (NodeId id = 0; id < parts_.body.size(); ++id) {
+      for (const Ref& ref : parts_.body.node(id).inputs) is_read[static_cast<std::size_t>(ref.node)] = 1;
+    }
     marked_.assign(static_cast<std::size_t>(parts_.body.size()), 0);
     for (NodeId id = 0; id < parts_.body.size(); ++id) {
       const Node& node = parts_.body.node(id);
       const auto at = static_cast<std::size_t>(id);
       if (feeds[at] || node.op->name == "input") continue;
-      bool from_marked = is_worth_sinking(node);
+      bool from_marked = is_worth_sinking(node) || (node.op->name == "reshape" && !is_read[at]);
       for (const Ref& ref : node.inputs) from_marked |= marked_[static_cast<std::size_t>(ref.node)] != 0;
       marked_[at] = from_marked;
       has_marked_ |= from_marked;

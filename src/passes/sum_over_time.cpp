@@ -6,7 +6,8 @@
 // becomes
 //   s = scan(..) [ out = matmul(x, dg) ];  dw = sum(s, axes=[0])
 //
-// Applied only where the addend is a product or a reduction that no carry needs, since then nothing is really stacked.
+// Where the addend is a product or a reduction, nothing is really stacked in the end. Anything else is stacked only up to
+// kMaxStackedBytes: writing it once and reading it once costs no more traffic than the running sum did, but memory.
 #include <map>
 #include <set>
 
@@ -18,6 +19,8 @@
 
 namespace paoding {
 namespace {
+
+constexpr std::int64_t kMaxStackedBytes = std::int64_t{64} << 20;
 
 bool is_zeros(const Graph& graph, Ref ref) {
   const Node* node = &graph.node(ref.node);
@@ -67,7 +70,9 @@ void take_sums_out(Graph& graph, NodeId id, PassNotes& notes) {
     bool fits = adds && self == 1 && used(carry.input) == 1 && used(carry.next) == 1 && !addends.empty() &&
                 parts.length > 0;
     for (const Ref& ref : addends) {
-      fits = fits && parts.body.type(ref) == parts.body.type(carry.next) && is_sinkable(parts.body, ref);
+      const Type& type = parts.body.type(ref);
+      fits = fits && type == parts.body.type(carry.next) &&
+             (is_sinkable(parts.body, ref) || size_bytes(type) * parts.length <= kMaxStackedBytes);
     }
     if (!fits) {
       kept.push_back(carry);

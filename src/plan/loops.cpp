@@ -41,7 +41,7 @@ void Planner::plan_scan(Frame& outer, NodeId id) {
       if (fetch_ref(k) == input_ref(i)) before.push_back(k);
     }
     const bool has_history = !after.empty() || !before.empty();
-    const int slot = new_slot(SlotKind::arena, node.label() + (has_history ? " history" : " carry"),
+    const int slot = new_slot(SlotKind::arena, node.title() + (has_history ? " history" : " carry"),
                               bytes * (has_history ? length + 1 : 2));
     // A history is in order of time, so a reverse scan fills it from its end.
     const std::int64_t start = has_history && view.is_reverse ? length : 0;
@@ -113,10 +113,7 @@ void Planner::plan_scan(Frame& outer, NodeId id) {
   }
   plan_nodes(frame);
   const auto is_same = [](const Operand& a, const Operand& b) {
-    return a.slot == b.slot && a.offset == b.offset && a.terms.size() == b.terms.size() &&
-           std::equal(a.terms.begin(), a.terms.end(), b.terms.begin(), [](const LoopTerm& x, const LoopTerm& y) {
-             return x.loop == y.loop && x.stride == y.stride && x.shift == y.shift && x.modulus == y.modulus;
-           });
+    return a.slot == b.slot && a.offset == b.offset && a.terms == b.terms;
   };
   for (int k = 0; k < fetches; ++k) {
     const Operand& made = place(frame, fetch_ref(k));

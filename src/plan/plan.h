@@ -18,6 +18,8 @@ struct LoopTerm {
   std::int64_t stride = 0;  // bytes; negative in a reverse scan
   std::int64_t shift = 0;
   std::int64_t modulus = 0;
+
+  friend bool operator==(const LoopTerm&, const LoopTerm&) = default;
 };
 
 /// A value's place: a slot, an offset in it, how it moves with the loops around, and its layout there.
@@ -47,7 +49,7 @@ struct Slot {
 
 /// Who a step is, for reports.
 struct StepLabel {
-  std::string op;                    // "matmul", "mul_grad", "group"
+  std::string op;                    // "matmul", "lstm_cell/matmul", "lstm_cell_grad/group"
   std::string scope;
   std::vector<std::string> members;  // the ops of a group
   NodeId node = -1;                  // of the graph that was planned

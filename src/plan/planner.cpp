@@ -130,7 +130,7 @@ int Planner::new_slot(SlotKind kind, std::string name, std::int64_t bytes) {
 Operand Planner::new_operand(Frame& frame, Ref ref) {
   const Node& node = frame.graph.node(ref.node);
   const Type& type = frame.graph.type(ref);
-  return {new_slot(SlotKind::arena, node.label(), size_bytes(type)), 0, {}, Layout::dense(type)};
+  return {new_slot(SlotKind::arena, node.title(), size_bytes(type)), 0, {}, Layout::dense(type)};
 }
 
 Operand Planner::result_place(Frame& frame, Ref ref) {
@@ -178,11 +178,11 @@ void Planner::fill(Frame& frame, double number, const Operand& to, const Node& w
 
 StepLabel Planner::label_of(const Frame& frame, NodeId id) const {
   const Node& node = frame.graph.node(id);
-  StepLabel label{node.op->name == "group" ? "group" : node.label(), node.scope.str(), {}, frame.scan ? -1 : id};
+  StepLabel label{node.title(), node.scope.str(), {}, frame.scan ? -1 : id};
   if (node.op->name == "group") {
     for (NodeId inner = 0; inner < node.bodies[0]->size(); ++inner) {
       const Node& member = node.bodies[0]->node(inner);
-      if (member.op->name != "input" && member.op->name != "full") label.members.push_back(member.label());
+      if (member.op->name != "input" && member.op->name != "full") label.members.push_back(member.op->name);
     }
   }
   return label;

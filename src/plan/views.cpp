@@ -94,8 +94,8 @@ void Planner::plan_view(Frame& frame, NodeId id) {
       const Operand& source = place(frame, ref);
       // A part that was written in place is there already.
       const bool is_there = source.slot == target.slot && source.offset == target.offset &&
-                            source.layout.strides == target.layout.strides;
-      if (!is_there) copy(frame, source, target, node, node.label());
+                            source.terms == target.terms && source.layout.strides == target.layout.strides;
+      if (!is_there) copy(frame, source, target, node, node.title());
     }
     frame.places[self] = whole;
     return;
@@ -110,7 +110,7 @@ void Planner::plan_view(Frame& frame, NodeId id) {
       seen = source;
       seen->layout = *layout;
     } else {
-      seen = dense_copy(frame, source, node, node.label());
+      seen = dense_copy(frame, source, node, node.title());
       seen->layout = Layout::dense(node.types[0]);
     }
   } else if (op == "expand") {
@@ -126,10 +126,10 @@ void Planner::plan_view(Frame& frame, NodeId id) {
   }
   PD_ASSERT(seen.has_value(), "a view op that the planner does not know");
   if (frame.destinations.contains(self)) {
-    copy(frame, *seen, frame.destinations[self], node, node.label());
+    copy(frame, *seen, frame.destinations[self], node, node.title());
     frame.places[self] = frame.destinations[self];
   } else if (!options_.alias_views) {
-    frame.places[self] = dense_copy(frame, *seen, node, node.label());
+    frame.places[self] = dense_copy(frame, *seen, node, node.title());
   } else {
     frame.places[self] = *seen;
   }

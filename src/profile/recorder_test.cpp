@@ -66,7 +66,7 @@ TEST(Recorder, KeepsTheSpansOfManyThreadsAndOfThreadsThatEnded) {
   std::vector<int> spans(kThreads);
   for (SpanId i = 0; i < trace.size(); ++i) spans[trace.track_id(i)] += 1;
   for (int n : spans) EXPECT_EQ(n, kSpans);
-  EXPECT_TRUE(trace.notes().empty());
+  EXPECT_TRUE(trace.notes().empty()) << trace.notes()[0].text;
 }
 
 TEST(Recorder, StopsWhileOtherThreadsWriteAndStartsAgain) {
@@ -130,7 +130,7 @@ TEST(Recorder, CountsWhatItDropsWhenFull) {
   for (std::uint64_t i = 0; i < kSpans; ++i) SpanScope span(s);
   const Trace trace = Recorder::stop();
   EXPECT_EQ(trace.size(), std::size_t{Recorder::kChunkRecords});
-  ASSERT_EQ(trace.notes().size(), 1u);
+  ASSERT_EQ(trace.notes().size(), 1u) << trace.notes()[0].text;
   EXPECT_EQ(trace.notes()[0].count, kSpans - Recorder::kChunkRecords);
 }
 
@@ -146,7 +146,7 @@ TEST(Recorder, TellsItsSourcesAndKeepsTheHostsHalfWhenOneFails) {
   Recorder::start({});
   const Trace trace = Recorder::stop();
   EXPECT_EQ(starts, 1);
-  ASSERT_EQ(trace.notes().size(), 1u);
+  ASSERT_EQ(trace.notes().size(), 1u) << trace.notes()[0].text;
   EXPECT_EQ(trace.notes()[0].text, "GPU spans: no GPU today");
   starts = 100;
 }

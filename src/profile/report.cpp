@@ -22,7 +22,7 @@ std::string group_name(const Trace& trace, const Site& site) {
       found->second += 1;
     }
   }
-  std::string name = "group: ";
+  std::string name = (site.op == 0 ? "group" : std::string(trace.text(site.op))) + ": ";
   for (std::size_t i = 0; i < ops.size(); ++i) {
     std::string part = i == 0 ? "" : "+";
     part += trace.text(ops[i].first);

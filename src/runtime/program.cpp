@@ -159,7 +159,7 @@ Program Program::bind(const Graph& source) const {
   ExecutorOptions executor_options{options.device, options.execution, options.repeats, options.on_step, nullptr, {}};
   if (options.execution == Execution::captured) executor_options.on_step = nullptr;
   if (compiled_->executor) executor_options.arena = compiled_->executor->arena();
-  for (const auto& [name, slot] : made->plan.parameters) {
+  for (const auto& [name, unused] : made->plan.parameters) {
     if (!made->parameters) {
       fail(ErrorKind::argument, "compile: the graph has parameter '{}', but no Parameters were given", name);
     }
@@ -168,10 +168,11 @@ Program Program::bind(const Graph& source) const {
            to_string(made->parameters->device), to_string(options.device));
     }
     const Parameters::Store::Entry& entry = made->parameters->at(name);
-    const std::int64_t needed = made->plan.slots[static_cast<std::size_t>(slot)].bytes;
-    if (size_bytes(entry.type) != needed) {
-      fail(ErrorKind::shape, "compile: parameter '{}' has {} bytes in the graph, but {} in the Parameters", name, needed,
-           size_bytes(entry.type));
+    const Type& needed = graph->find(name).type();
+    if (!(entry.type == needed)) {
+      fail(entry.type.dtype == needed.dtype ? ErrorKind::shape : ErrorKind::dtype,
+           "compile: parameter '{}' is {} in the graph, but {} in the Parameters", name, to_string(needed),
+           to_string(entry.type));
     }
     executor_options.parameters.push_back(entry.buffer->address());
   }

@@ -39,9 +39,16 @@ std::string onednn_refusal(const KernelCall& call) {
   return "";
 }
 
+// Below this many multiplications one thread is done before a second has woken up (about 6 us).
+constexpr std::int64_t kSerialProducts = 1'000'000;
+
 class OneDnnMatmul : public PreparedKernel {
  public:
   explicit OneDnnMatmul(const MatmulShape& shape) : stream_(cpu_engine()) {
+    std::int64_t products = shape.m * shape.n * shape.k;
+    for (std::int64_t extent : shape.batch) products *= extent;
+    is_serial_ = products < kSerialProducts;
+    const SerialScope serial(is_serial_);
     const auto desc = [&](const MatmulOperand& operand, std::int64_t rows, std::int64_t columns) {
       dnnl::memory::dims dims, strides;
       for (std::size_t i = 0; i < shape.batch.size(); ++i) {
@@ -67,11 +74,13 @@ class OneDnnMatmul : public PreparedKernel {
   }
 
   void run(const KernelRun& run) const override {
+    const SerialScope serial(is_serial_);
     for (std::size_t i = 0; i < 3; ++i) memories_[i].set_data_handle(run.operands[i]);  // shared with arguments_
     primitive_.execute(stream_, arguments_);
   }
 
  private:
+  bool is_serial_ = false;
   mutable dnnl::stream stream_;
   dnnl::matmul primitive_;
   mutable std::vector<dnnl::memory> memories_;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // matmul on the GPU: cuBLASLt, prepared when the program is compiled.
 #include <algorithm>
+#include <array>
+#include <numeric>
 
 #include "base/check.h"
 #include "gpu/cublaslt.h"
@@ -15,7 +17,6 @@ constexpr std::size_t kWorkspaceLimit = std::size_t{32} << 20;  // what cuBLAS i
 std::string cublaslt_refusal(const KernelCall& call) {
   const MatmulShape shape(call);
   if (shape.is_empty()) return "an extent is 0";
-  if (shape.batch.size() > 1) return "the batch axes do not merge into one";
   std::int64_t ld;
   bool is_transposed;
   if (!blas_layout(shape.a, shape.m, shape.k, &ld, &is_transposed)) return "a has neither rows nor columns contiguous";
@@ -42,13 +43,19 @@ class CublasLtMatmul : public PreparedKernel {
     blas_layout(shape.a, shape.m, shape.k, &spec.lda, &spec.transpose_a);
     blas_layout(shape.b, shape.k, shape.n, &spec.ldb, &spec.transpose_b);
     blas_layout(shape.c, shape.m, shape.n, &spec.ldc, &c_is_transposed);
+    // The innermost batch axis is the library's; others that do not merge with it are a launch each.
     if (!shape.batch.empty()) {
-      spec.batch = shape.batch[0];
-      spec.stride_a = shape.a.batch_strides[0];
-      spec.stride_b = shape.b.batch_strides[0];
-      spec.stride_c = shape.c.batch_strides[0];
+      spec.batch = shape.batch.back();
+      spec.stride_a = shape.a.batch_strides.back();
+      spec.stride_b = shape.b.batch_strides.back();
+      spec.stride_c = shape.c.batch_strides.back();
     }
-    const auto alignment = [&](std::size_t i) { return static_cast<int>(std::min<std::int64_t>(call.alignments[i], 256)); };
+    find_offsets(shape);
+    const auto alignment = [&](std::size_t i) {
+      std::int64_t bytes = std::min<std::int64_t>(call.alignments[i], 256);
+      for (const auto& offsets : offsets_) bytes = std::gcd(bytes, offsets[i]);
+      return static_cast<int>(bytes);
+    };
     spec.align_a = alignment(0);
     spec.align_b = alignment(1);
     spec.align_c = alignment(2);
@@ -58,12 +65,35 @@ class CublasLtMatmul : public PreparedKernel {
   std::int64_t scratch_bytes() const override { return static_cast<std::int64_t>(product_.workspace_bytes()); }
 
   void run(const KernelRun& run) const override {
-    product_.run(static_cast<CUstream>(run.stream), run.operands[0], run.operands[1], run.operands[2], run.operands[2],
-                 run.scratch);
+    const auto at = [&](std::size_t i, const Offsets& offsets) { return static_cast<char*>(run.operands[i]) + offsets[i]; };
+    for (const Offsets& offsets : offsets_) {
+      product_.run(static_cast<CUstream>(run.stream), at(0, offsets), at(1, offsets), at(2, offsets), at(2, offsets),
+                   run.scratch);
+    }
   }
 
  private:
+  using Offsets = std::array<std::int64_t, 3>;  // bytes from the start of a, b, c
+
+  void find_offsets(const MatmulShape& shape) {
+    std::int64_t count = 1;
+    for (std::size_t i = 0; i + 1 < shape.batch.size(); ++i) count *= shape.batch[i];
+    const MatmulOperand* operands[] = {&shape.a, &shape.b, &shape.c};
+    for (std::int64_t index = 0; index < count; ++index) {
+      Offsets offsets{};
+      std::int64_t rest = index;
+      for (std::size_t axis = shape.batch.size() - std::min<std::size_t>(shape.batch.size(), 1); axis-- > 0;) {
+        for (std::size_t k = 0; k < 3; ++k) {
+          offsets[k] += rest % shape.batch[axis] * operands[k]->batch_strides[axis] * size_bytes(shape.dtype);
+        }
+        rest /= shape.batch[axis];
+      }
+      offsets_.push_back(offsets);
+    }
+  }
+
   gpu::Matmul product_;
+  std::vector<Offsets> offsets_;  // one per launch
 };
 
 // A product over no elements is zero.

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Takes glibc's malloc's place in the test program; the library's calls, and operator new's, come here too.
+#include "tests/allocation_count.h"
+
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <cstdlib>
+
+#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(__clang__)
+#define PD_COUNTS_ALLOCATIONS 1
+#else
+#define PD_COUNTS_ALLOCATIONS 0
+#endif
+
+namespace {
+std::atomic<bool> is_counting{false};
+std::atomic<std::int64_t> allocations{0};
+[[maybe_unused]] void note_allocation() {
+  if (is_counting.load(std::memory_order_relaxed)) allocations.fetch_add(1, std::memory_order_relaxed);
+}
+}  // namespace
+
+#if PD_COUNTS_ALLOCATIONS
+extern "C" {
+void* __libc_malloc(std::size_t);                 // NOLINT: glibc's names
+void* __libc_calloc(std::size_t, std::size_t);    // NOLINT
+void* __libc_realloc(void*, std::size_t);         // NOLINT
+void* __libc_memalign(std::size_t, std::size_t);  // NOLINT
+
+void* malloc(std::size_t size) {
+  note_allocation();
+  return __libc_malloc(size);
+}
+void* calloc(std::size_t count, std::size_t size) {
+  note_allocation();
+  return __libc_calloc(count, size);
+}
+void* realloc(void* old, std::size_t size) {
+  note_allocation();
+  return __libc_realloc(old, size);
+}
+void* memalign(std::size_t alignment, std::size_t size) {
+  note_allocation();
+  return __libc_memalign(alignment, size);
+}
+void* aligned_alloc(std::size_t alignment, std::size_t size) {
+  note_allocation();
+  return __libc_memalign(alignment, size);
+}
+int posix_memalign(void** result, std::size_t alignment, std::size_t size) {
+  note_allocation();
+  void* const made = __libc_memalign(alignment, size);
+  if (made == nullptr) return ENOMEM;
+  *result = made;
+  return 0;
+}
+}
+#endif
+
+namespace paoding::testing_program {
+
+AllocationCount::AllocationCount() {
+  allocations = 0;
+  is_counting = true;
+}
+AllocationCount::~AllocationCount() { is_counting = false; }
+std::int64_t AllocationCount::count() const { return allocations; }
+bool AllocationCount::works() { return PD_COUNTS_ALLOCATIONS != 0; }
+
+}  // namespace paoding::testing_program

@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line as its users meet it: the program beside this one is run, its output, errors and exit codes are
+// looked at.
+#include <gtest/gtest.h>
+#include <simdjson.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <sstream>
+
+#include "paoding/io.h"
+
+namespace paoding {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::Test;
+
+std::string read_file(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+fs::path program() { return fs::read_symlink("/proc/self/exe").parent_path() / "paoding"; }
+
+struct Ran {
+  int code;
+  std::string out, err;
+};
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+bool is_json(const std::string& text) {
+  simdjson::dom::parser parser;
+  return parser.parse(simdjson::padded_string(text)).error() == simdjson::SUCCESS;
+}
+
+// A folder of its own for each test, and small graphs in it.
+class Cli : public Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(fs::exists(program())) << program() << " is not there: build all targets";
+    std::string pattern = (fs::temp_directory_path() / "paoding_cli_XXXXXX").string();
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+    write("scale.txt",
+          "paoding graph 1\n"
+          "x = input f32[2,3]\n"
+          "w = parameter f32[3]\n"
+          "y = mul(x, w)\n"
+          "dx, dw = gradients(y, x) by (x, w)\n"
+          "fetch y\n"
+          "fetch dw\n");
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  void write(const std::string& name, const std::string& text) const { std::ofstream(folder_ / name) << text; }
+  void save(const std::string& name, const std::map<std::string, Tensor>& tensors) const {
+    save_safetensors(folder_ / name, tensors);
+  }
+
+  Ran shell(const std::string& command) const {
+    const std::string all = "(" + command + ") >" + path("stdout") + " 2>" + path("stderr") + " </dev/null";
+    const int status = std::system(all.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(path("stdout")), read_file(path("stderr"))};
+  }
+  // Graph files are looked for in the test's folder: $D stands for it.
+  Ran run(std::string arguments, const std::string& environment = "") const {
+    for (std::size_t at = 0; (at = arguments.find("$D", at)) != std::string::npos;) {
+      arguments.replace(at, 2, folder_.string());
+    }
+    return shell(environment + " " + program().string() + " " + arguments);
+  }
+
+  fs::path folder_;
+};
+
+Tensor floats(const Shape& shape, const std::vector<double>& values) { return Tensor::from(f32, shape, values); }
+
+// ---- words of the command line ----
+
+TEST_F(Cli, HelpTeachesEveryCommandWithExamples) {
+  const Ran help = run("--help");
+  EXPECT_EQ(help.code, 0);
+  EXPECT_TRUE(has(help.out, "PAODING_EXPLAIN")) << help.out;
+  for (const char* command : {"run", "dump", "ops", "doctor", "bench", "bench lerp_grad", "bench lstm_steps"}) {
+    const Ran ran = run(std::string(command) + " --help");
+    EXPECT_EQ(ran.code, 0) << command;
+    EXPECT_TRUE(has(ran.out, "Examples:\n  paoding ")) << command << "\n" << ran.out;
+  }
+}
+
+TEST_F(Cli, UnknownCommandsAndOptionsSuggestNearOnes) {
+  Ran ran = run("dmup x");
+  EXPECT_EQ(ran.code, 2);
+  EXPECT_TRUE(has(ran.err, "no command 'dmup' (did you mean 'dump'?)")) << ran.err;
+  ran = run("run $D/scale.txt --repaet 3");
+  EXPECT_EQ(ran.code, 2);
+  EXPECT_TRUE(has(ran.err, "no option '--repaet' (did you mean '--repeat'?)")) << ran.err;
+  ran = run("");
+  EXPECT_EQ(ran.code, 2);
+  EXPECT_TRUE(has(ran.err, "a command is missing")) << ran.err;
+  ran = run("bench lstm");
+  EXPECT_EQ(ran.code, 2);
+  EXPECT_TRUE(has(ran.err, "lstm_steps")) << ran.err;
+  EXPECT_EQ(run("run").code, 2);
+  EXPECT_EQ(run("run a b").code, 2);
+}
+
+TEST_F(Cli, WrongWordsAreWrongUsage) {
+  for (const char* arguments : {"--device cdua", "--device cuda:x", "--device cuda:", "--sort size", "--detail ops",
+                                "--no-pass fuse_group", "--profile-path trace.txt", "--repeat -1", "--repeat many"}) {
+    const Ran ran = run(std::string("run $D/scale.txt --random 1 ") + arguments);
+    EXPECT_EQ(ran.code, 2) << arguments << "\n" << ran.err;
+    EXPECT_TRUE(ran.out.empty()) << ran.out;
+    EXPECT_FALSE(ran.err.empty());
+  }
+  EXPECT_TRUE(has(run("run $D/scale.txt --random 1 --no-pass fuse_group").err, "did you mean 'fuse_groups'"));
+}
+
+// ---- run ----
+
+TEST_F(Cli, RunComputesWhatTheGraphSaysAndWritesFetches) {
+  save("x.safetensors", {{"x", floats({2, 3}, {1, 2, 3, 4, 5, 6})}});
+  save("w.safetensors", {{"w", floats({3}, {10, 100, -1000})}});
+  const Ran ran =
+      run("run --device cpu --feed $D/x.safetensors $D/w.safetensors --fetch $D/out.safetensors $D/scale.txt");
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_TRUE(ran.err.empty()) << ran.err;
+  EXPECT_TRUE(has(ran.out, "y ")) << ran.out;
+  EXPECT_TRUE(has(ran.out, "-6000")) << ran.out;
+  const auto out = load_safetensors(path("out.safetensors"));
+  EXPECT_EQ(out.size(), 2u);
+  EXPECT_EQ(out.at("y").to_doubles(), (std::vector<double>{10, 200, -3000, 40, 500, -6000}));
+  EXPECT_EQ(out.at("dw").to_doubles(), (std::vector<double>{1 + 16, 4 + 25, 9 + 36}));  // sum of x * seed, seed = x
+}
+
+TEST_F(Cli, RunNamesEveryFeedThatDoesNotFit) {
+  save("a.safetensors", {{"x", Tensor::from(f64, {2, 3}, std::vector<double>(6, 1))}, {"ww", floats({3}, {1, 2, 3})}});
+  const Ran ran = run("run $D/scale.txt --feed $D/a.safetensors --fetch $D/out.safetensors");
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_TRUE(has(ran.err, "input 'x' is f32[2,3] in the graph, but f64[2,3] in " + path("a.safetensors"))) << ran.err;
+  EXPECT_TRUE(has(ran.err, "'ww' of " + path("a.safetensors") + " is no input or parameter of the graph (did you mean"))
+      << ran.err;
+  EXPECT_TRUE(has(ran.err, "parameter 'w', f32[3], is not fed")) << ran.err;
+  EXPECT_FALSE(has(ran.err, "'x', f32[2,3], is not fed")) << ran.err;
+  EXPECT_FALSE(fs::exists(path("out.safetensors")));
+  EXPECT_TRUE(ran.out.empty()) << ran.out;
+}
+
+TEST_F(Cli, RunRefusesTwoValuesForOneName) {
+  save("a.safetensors", {{"x", floats({2, 3}, {1, 2, 3, 4, 5, 6})}});
+  fs::copy_file(path("a.safetensors"), path("b.safetensors"));
+  const Ran ran = run("run $D/scale.txt --random 1 --feed $D/a.safetensors --feed $D/b.safetensors");
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_TRUE(has(ran.err, "'x' is fed twice")) << ran.err;
+}
+
+TEST_F(Cli, RunSaysWhichFileIsMissingOrMalformed) {
+  Ran ran = run("run $D/none.txt --random 1");
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_TRUE(has(ran.err, path("none.txt") + ": No such file")) << ran.err;
+  ran = run("run $D --random 1");
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_TRUE(has(ran.err, "directory")) << ran.err;
+  ran = run("run $D/scale.txt --feed $D/none.safetensors");
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_TRUE(has(ran.err, "none.safetensors")) << ran.err;
+  write("bad.safetensors", "nonsense");
+  ran = run("run $D/scale.txt --feed $D/bad.safetensors");
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_TRUE(has(ran.err, "bad.safetensors")) << ran.err;
+  ran = run("run $D/scale.txt --random 1 --fetch $D/no/such/folder.safetensors");
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_TRUE(has(ran.err, "no folder")) << ran.err;
+}
+
+TEST_F(Cli, RunShowsWhereGraphTextIsWrong) {
+  write("bad.txt", "paoding graph 1\nx = input f32[3]\ny = mull(x, x)\nfetch y\n");
+  Ran ran = run("run $D/bad.txt --random 1");
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_TRUE(has(ran.err, path("bad.txt") + ":3:5: there is no op 'mull'")) << ran.err;
+  write("shapes.txt", "paoding graph 1\nx = input f32[3]\ny = input f32[4]\nz = mul(x, y)\nfetch z\n");
+  ran = run("run $D/shapes.txt --random 1");
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_TRUE(has(ran.err, path("shapes.txt") + ": line 4: mul")) << ran.err;
+  write("nothing.txt", "paoding graph 1\nx = input f32[3]\n");
+  ran = run("run $D/nothing.txt --random 1");
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_TRUE(has(ran.err, "fetches nothing")) << ran.err;
+}
+
+TEST_F(Cli, RunReadsAGraphFromStdin) {
+  const Ran ran = shell("cat " + path("scale.txt") + " | " + program().string() + " run - --random 1 --device cpu");
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_TRUE(has(ran.out, "f32[2,3]")) << ran.out;
+}
+
+TEST_F(Cli, RandomFeedsDependOnTheSeedOnly) {
+  const auto fetched = [&](const std::string& seed, const std::string& environment) {
+    const Ran ran = run("run $D/scale.txt --device cpu --fetch $D/out.safetensors --random " + seed, environment);
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    return load_safetensors(path("out.safetensors")).at("y").to_doubles();
+  };
+  const auto one = fetched("1", "OMP_NUM_THREADS=1");
+  EXPECT_EQ(one, fetched("1", "OMP_NUM_THREADS=2"));
+  EXPECT_NE(one, fetched("2", ""));
+  EXPECT_NE(one[0], one[1]);
+}
+
+TEST_F(Cli, RunPrintsOneValidJsonObject) {
+  const Ran ran = run("run $D/scale.txt --random 1 --device cpu --repeat 5 --profile --json");
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  ASSERT_TRUE(is_json(ran.out)) << ran.out;
+  simdjson::dom::parser parser;
+  const simdjson::dom::element all = parser.parse(ran.out);
+  EXPECT_EQ(std::string_view(all["device"]), "cpu");
+  EXPECT_EQ(std::int64_t(all["runs"]), 5);
+  EXPECT_LE(double(all["min_ms"]), double(all["median_ms"]));
+  EXPECT_LE(double(all["median_ms"]), double(all["max_ms"]));
+  EXPECT_EQ(std::string_view(all["fetches"].at(0)["name"]), "y");
+  EXPECT_TRUE(has(std::string(std::string_view(all["profile"])), "Profiling Report"));
+}
+
+TEST_F(Cli, NanInAFetchKeepsJsonValid) {
+  const Ran ran = run("run examples/graphs/log_of_negative.txt --random 1 --device cpu --json");
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_TRUE(is_json(ran.out)) << ran.out;
+  EXPECT_TRUE(has(ran.out, "\"nan\":8")) << ran.out;
+}
+
+TEST_F(Cli, ProfileCountsTheRepeatedRunsOnly) {
+  const Ran ran =
+      run("run $D/scale.txt --random 1 --device cpu --repeat 7 --no-pass fuse_groups --profile "
+          "--profile-path $D/trace.json");
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_TRUE(has(ran.out, "Profiling Report")) << ran.out;
+  const std::size_t row = ran.out.find("thread0::mul ");
+  ASSERT_NE(row, std::string::npos) << ran.out;
+  EXPECT_EQ(std::atoi(ran.out.c_str() + row + sizeof "thread0::mul"), 7) << ran.out;
+  EXPECT_TRUE(is_json(read_file(path("trace.json"))));
+}
+
+TEST_F(Cli, CheckFiniteNamesTheFirstBadStep) {
+  Ran ran = run("run examples/graphs/log_of_negative.txt --random 1 --device cpu --check-finite --no-pass fuse_groups");
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_TRUE(has(ran.err, ": log in score, time step 0: 8 NaN and 0 infinite")) << ran.err;
+  ran = run("run $D/scale.txt --random 1 --device cpu --check-finite");
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_TRUE(has(ran.out, "steps are finite")) << ran.out;
+  save("x.safetensors", {{"x", floats({2, 3}, {1, 2, 3, 4, std::numeric_limits<double>::infinity(), 6})}});
+  ran = run("run $D/scale.txt --random 1 --device cpu --check-finite --feed $D/x.safetensors");
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_TRUE(has(ran.err, "what 'x' is fed is not finite")) << ran.err;
+  EXPECT_TRUE(has(ran.err, "[1, 1]")) << ran.err;
+}
+
+TEST_F(Cli, CheckFiniteCountsTimeStepsInsideAScan) {
+  // h doubles its exponent at every step: 2, 4, 16 ... 2^64, then 2^128 is infinite in f32, at time step 6.
+  write("grow.txt",
+        "paoding graph 1\n"
+        "xs = input f32[10,4]\nh0 = input f32[4]\n"
+        "h, ys = scan(h0, xs) {carries=1, sequences=1, length=10} [\n"
+        "  h = input f32[4]\n  x = input f32[4]\n"
+        "  n = mul(h, h)\n  z = mul(x, n)\n"
+        "  fetch n = n\n  fetch z = z\n]\n"
+        "fetch ys\n");
+  save("f.safetensors", {{"h0", floats({4}, {2, 2, 2, 2})}, {"xs", floats({10, 4}, std::vector<double>(40, 1))}});
+  const Ran ran = run("run $D/grow.txt --device cpu --check-finite --feed $D/f.safetensors");
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_TRUE(has(ran.err, "time step 6")) << ran.err;
+}
+
+TEST_F(Cli, StepwiseAndExplainComeFromTheEnvironmentToo) {
+  const std::string arguments = "run $D/scale.txt --random 1 --device cpu --fetch $D/out.safetensors";
+  Ran ran = run(arguments, "PAODING_EXPLAIN=1");
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_TRUE(has(ran.err, "pass fuse_groups")) << ran.err;
+  const std::string captured = read_file(path("out.safetensors"));
+  ran = run(arguments, "PAODING_EXPLAIN=0 PAODING_STEPWISE=1");
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_TRUE(ran.err.empty()) << ran.err;
+  EXPECT_EQ(read_file(path("out.safetensors")), captured);
+  EXPECT_TRUE(has(run(arguments + " --explain").err, "pass fuse_groups"));
+}
+
+// ---- dump, ops, doctor ----
+
+TEST_F(Cli, DumpPrintsGraphsThatRunTheSame) {
+  Ran ran = run("dump $D/scale.txt");
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  ASSERT_TRUE(ran.out.starts_with("paoding graph 1\n")) << ran.out;
+  write("read.txt", ran.out);
+  EXPECT_EQ(run("dump $D/read.txt").out, ran.out);
+  ran = run("dump $D/scale.txt --after drop_unused");
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  write("after.txt", ran.out);
+  run("run $D/scale.txt --random 1 --device cpu --fetch $D/a.safetensors");
+  run("run $D/after.txt --random 1 --device cpu --fetch $D/b.safetensors");
+  const auto a = load_safetensors(path("a.safetensors")), b = load_safetensors(path("b.safetensors"));
+  EXPECT_EQ(a.at("dw").to_doubles(), b.at("dw").to_doubles());
+}
+
+TEST_F(Cli, DumpShowsStagesPlanAndTimes) {
+  const std::string graph = "dump examples/graphs/lstm.txt ";
+  EXPECT_TRUE(has(run(graph + "--passes").out, "\n# after hoist_products: ")) << run(graph + "--passes").out;
+  EXPECT_TRUE(has(run(graph + "--passes").out, "# as read: "));
+  EXPECT_TRUE(has(run(graph + "--plan").out, "plan for cpu: "));
+  EXPECT_TRUE(has(run(graph + "--plan --device cuda").out, "plan for cuda: "));
+  const Ran times = run(graph + "--times");
+  EXPECT_TRUE(has(times.out, "fuse_groups")) << times.out;
+  EXPECT_FALSE(has(run(graph + "--times --no-pass fuse_groups").out, "fuse_groups"));
+  Ran ran = run(graph + "--after hoist_product");
+  EXPECT_EQ(ran.code, 2);
+  EXPECT_TRUE(has(ran.err, "did you mean 'hoist_products'")) << ran.err;
+  EXPECT_EQ(run(graph + "--after merge_duplicates#3").code, 2);
+  EXPECT_NE(run(graph + "--after merge_duplicates#1").out, run(graph + "--after merge_duplicates").out);
+  EXPECT_EQ(run(graph + "--after fuse_groups --no-pass fuse_groups").code, 2);
+}
+
+TEST_F(Cli, DumpWritesKernelsWithoutAGpu) {
+  const Ran ran = run("dump examples/graphs/lerp_grad.txt --kernels");
+#if PAODING_WITH_CUDA
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_TRUE(has(ran.out, "__global__")) << ran.out;
+#else
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_TRUE(has(ran.err, "no GPU back end")) << ran.err;
+#endif
+}
+
+TEST_F(Cli, OpsListsTheTable) {
+  EXPECT_TRUE(has(run("ops").out, "matmul(a, b)"));
+  const Ran one = run("ops matmul");
+  EXPECT_TRUE(has(one.out, "transpose_a bool, default false")) << one.out;
+  EXPECT_TRUE(is_json(run("ops --json").out));
+  EXPECT_TRUE(is_json(run("ops lerp --json").out));
+  EXPECT_TRUE(has(run("ops --markdown").out, "| `lerp` |"));
+  const Ran wrong = run("ops lrp");
+  EXPECT_EQ(wrong.code, 1);
+  EXPECT_TRUE(has(wrong.err, "no op 'lrp' (did you mean 'lerp'?)")) << wrong.err;
+}
+
+TEST_F(Cli, DoctorIsContentWithoutAGpu) {
+  const Ran ran = run("doctor", "PAODING_CACHE_DIR=" + path("cache") + " PAODING_CUDA_PATH=/nonexistent");
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  for (const char* part : {"CPU", "SIMD", "GPUs", "PAODING_CUDA_PATH   \"/nonexistent\""}) {
+    EXPECT_TRUE(has(ran.out, part)) << part << "\n" << ran.out;
+  }
+#if PAODING_WITH_CUDA
+  EXPECT_TRUE(has(ran.out, path("cache") + ", not there yet")) << ran.out;
+#endif
+}
+
+// ---- bench ----
+
+TEST_F(Cli, BenchLstmChecksItsResultsAndWritesJson) {
+  const Ran ran = run("bench lstm_steps --device cpu --quick --batch 1,3 --hidden 24 --steps 5 --json $D/l.json");
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_FALSE(has(ran.out, "WRONG")) << ran.out;
+  simdjson::dom::parser parser;
+  const std::string text = read_file(path("l.json"));
+  ASSERT_TRUE(is_json(text)) << text;
+  const simdjson::dom::element all = parser.parse(text);
+  ASSERT_EQ(simdjson::dom::array(all["rows"]).size(), 4u);  // two batches, forward and training
+  for (const simdjson::dom::element row : simdjson::dom::array(all["rows"])) {
+    EXPECT_GT(double(row["error"]), 0);  // float32 is not float64
+    EXPECT_LT(double(row["error"]), 1e-4);
+  }
+  EXPECT_EQ(run("bench lstm_steps --dtype i32").code, 2);
+  EXPECT_EQ(run("bench lerp_grad --case 6").code, 2);
+  EXPECT_EQ(run("bench lerp_grad --case 1 --json $D/no/x.json").code, 1);
+}
+
+// ---- the world around ----
+
+TEST_F(Cli, AClosedPipeIsNoCrash) {
+  // The reader is gone before the first byte is written.
+  const Ran ran = shell("(sleep 0.2; " + program().string() + " ops --json; echo $? >" + path("code") + ") | true");
+  EXPECT_EQ(read_file(path("code")), "0\n");
+  EXPECT_TRUE(ran.err.empty()) << ran.err;
+}
+
+TEST_F(Cli, AFullDiskIsAnError) {
+  if (!fs::exists("/dev/full")) GTEST_SKIP() << "there is no /dev/full";
+  const Ran ran = shell(program().string() + " ops > /dev/full");
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_TRUE(has(ran.err, "No space left")) << ran.err;
+}
+
+TEST_F(Cli, CtrlCEndsALongRun) {
+  const Ran ran = shell("timeout --preserve-status -s INT 1 " + program().string() + " run " + path("scale.txt") +
+                        " --random 1 --device cpu --repeat 1000000000");
+  EXPECT_EQ(ran.code, 130) << ran.err;
+  EXPECT_TRUE(has(ran.err, "interrupted")) << ran.err;
+  EXPECT_TRUE(ran.out.empty()) << ran.out;
+}
+
+}  // namespace
+}  // namespace paoding

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CUDA texts that a program would have on a GPU; needs no GPU. Only with CUDA's headers.
+#pragma once
+
+#include <functional>
+
+#include "gpu/group_kernel.h"
+#include "tests/program_check.h"
+
+namespace paoding::testing_program {
+
+/// Text of every group of the graph's plan for an H200, with a step that uses it.
+inline std::map<std::string, std::string> kernel_texts_with_steps(const Graph& graph,
+                                                                  const std::vector<std::string>& disabled = {}) {
+  const auto copy = graph.clone();
+  PassOptions options;
+  options.disabled = disabled;
+  run_passes(*copy, options);
+  PlanOptions plan_options;
+  plan_options.device = DeviceKind::cuda;
+  const Plan plan = make_plan(*copy, plan_options);
+  std::map<std::string, std::string> texts;
+  const std::function<void(const std::vector<Step>&)> walk = [&](const std::vector<Step>& steps) {
+    for (const Step& step : steps) {
+      if (step.kind == Step::Kind::loop) walk(step.body);
+      if (step.kind != Step::Kind::group) continue;
+      const gpu::GroupKernelPlan made = gpu::plan_group_step(step, gpu::ChipFacts{});
+      if (made.grid[0] == 0) continue;  // nothing to launch
+      std::string what = step.label.op;
+      for (const std::string& member : step.label.members) what += " " + member;
+      texts.emplace(made.source, what + " (" + made.why + ")");
+    }
+  };
+  walk(plan.steps);
+  return texts;
+}
+
+inline std::set<std::string> kernel_texts(const Graph& graph) {
+  std::set<std::string> texts;
+  for (const auto& [text, step] : kernel_texts_with_steps(graph)) texts.insert(text);
+  return texts;
+}
+
+}  // namespace paoding::testing_program
