@@ -111,6 +111,7 @@ void register_elementwise_ops() {
       .inputs = {"a", "b", "t"},
       // Two branches so that t = 1 gives b exactly; a + t * (b - a) alone does not.
       .formula = formula([](Scalar a, Scalar b, Scalar t) {
+        t = t / 1.0;  // refuses integers; the Expr keeps no trace of it
         return select(t < 0.5, a + t * (b - a), b - (1.0 - t) * (b - a));
       }),
       // Both branches have the same derivative; g * (1 - t) keeps its precision as t nears 1, where g - g * t cancels.
@@ -124,7 +125,8 @@ void register_elementwise_ops() {
                 {.shapes = {{4, 3}, {4, 3}, {}}},
                 {.shapes = {{4, 1, 1}, {4, 3, 5}, {3, 1}}},
                 {.shapes = {{2, 0}, {2, 0}, {1}}},
-                {.shapes = {{4, 3}, {4, 3}, {5}}, .error = "t has shape [5]"}},
+                {.shapes = {{4, 3}, {4, 3}, {5}}, .error = "t has shape [5]"},
+                {.shapes = {{3}, {3}, {3}}, .dtypes = {i32, i32, i32}, .error = "takes floats, not i32"}},
   });
 }
 

@@ -59,6 +59,7 @@ std::size_t ScanParts::add_output(Ref value) {
 }
 
 NodeId ScanParts::rebuild(std::map<Ref, Ref>* replaced) {
+  if (carries.empty() && outputs.empty()) return scan;  // all has moved out of the loop: the old node goes unread
   // What the carries and outputs need of the body.
   std::set<NodeId> needed;
   std::vector<NodeId> open;

@@ -81,6 +81,7 @@ void register_matmul() {
                 {.shapes = {{3, 4}, {5, 3}}, .attrs = {{"transpose_a", true}, {"transpose_b", true}}},
                 {.shapes = {{2, 1, 4, 3}, {6, 3, 5}}},
                 {.shapes = {{4, 0}, {0, 5}}},
+                {.shapes = {{2, 3, 0}, {0, 5}}},
                 {.shapes = {{1, 64}, {64, 32}}},
                 {.shapes = {{4, 3}, {4, 5}}, .error = "(K = 3)"},
                 {.shapes = {{3}, {3, 5}}, .error = "its rank must be at least 2"}},
@@ -94,8 +95,10 @@ Value matmul(const Value& a, const Value& b, bool transpose_a, bool transpose_b)
   if (left.shape().rank() > 2 && right.shape().rank() == 2 && !transpose_a) {
     // One matrix for all leading axes: one large product, and a gradient of b that is one too.
     const Shape& shape = left.shape();
-    const Value product = call("matmul", {reshape(left, Ints{-1, shape[shape.rank() - 1]}), right}, attrs);
-    return reshape(product, shape.with_dim(shape.rank() - 1, product.shape()[1]));
+    const int last = shape.rank() - 1;
+    const std::int64_t rows = shape.with_dim(last, 1).elements();  // not -1: K may be 0
+    const Value product = call("matmul", {reshape(left, Ints{rows, shape[last]}), right}, attrs);
+    return reshape(product, shape.with_dim(last, product.shape()[1]));
   }
   return call("matmul", {left, right}, attrs);
 }

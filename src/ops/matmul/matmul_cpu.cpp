@@ -3,8 +3,7 @@
 #include <dnnl.hpp>
 
 #include <algorithm>
-#include <cstring>
-#include <type_traits>
+#include <array>
 
 #include "base/check.h"
 #include "base/half.h"
@@ -29,6 +28,9 @@ std::string onednn_refusal(const KernelCall& call) {
     return fmt::format("{} is not one of f32, bf16", to_string(shape.dtype));
   }
   if (shape.batch.size() > 4) return "more than 4 batch axes";
+  for (std::size_t i = 0; i < shape.batch.size(); ++i) {
+    if (shape.a.batch_strides[i] == 0 && shape.b.batch_strides[i] == 0) return "a and b both broadcast over a batch axis";
+  }
   std::int64_t ld;
   bool is_transposed;
   if (!blas_layout(shape.a, shape.m, shape.k, &ld, &is_transposed)) return "a has neither rows nor columns contiguous";
@@ -70,21 +72,23 @@ class OneDnnMatmul : public PreparedKernel {
     primitive_ = dnnl::matmul(made);
     memories_ = {dnnl::memory(a, cpu_engine(), nullptr), dnnl::memory(b, cpu_engine(), nullptr),
                  dnnl::memory(c, cpu_engine(), nullptr)};
-    arguments_ = {{DNNL_ARG_SRC, memories_[0]}, {DNNL_ARG_WEIGHTS, memories_[1]}, {DNNL_ARG_DST, memories_[2]}};
+    constexpr int kArguments[] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST};
+    for (std::size_t i = 0; i < 3; ++i) arguments_[i] = {kArguments[i], memories_[i].get()};
   }
 
   void run(const KernelRun& run) const override {
     const SerialScope serial(is_serial_);
-    for (std::size_t i = 0; i < 3; ++i) memories_[i].set_data_handle(run.operands[i]);  // shared with arguments_
-    primitive_.execute(stream_, arguments_);
+    // The C calls: the C++ ones make a map and a vector every time.
+    for (std::size_t i = 0; i < 3; ++i) dnnl_memory_set_data_handle(arguments_[i].memory, run.operands[i]);
+    dnnl_primitive_execute(primitive_.get(), stream_.get(), 3, arguments_.data());
   }
 
  private:
   bool is_serial_ = false;
-  mutable dnnl::stream stream_;
+  dnnl::stream stream_;
   dnnl::matmul primitive_;
-  mutable std::vector<dnnl::memory> memories_;
-  std::unordered_map<int, dnnl::memory> arguments_;
+  std::vector<dnnl::memory> memories_;
+  std::array<dnnl_exec_arg_t, 3> arguments_{};  // of memories_
 };
 
 // ---- plain loops ----
