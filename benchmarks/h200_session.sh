@@ -1,14 +1,17 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # One measuring session on a machine with a GPU: tests there, ours and PyTorch's timings in one run, reports.
-# Usage: benchmarks/h200_session.sh BUNDLE OUT [tests] [lerp] [lstm] [report]     (all four by default)
+# Usage: benchmarks/h200_session.sh BUNDLE OUT [tests] [all] [lerp] [cpu] [lstm] [report]     (lerp lstm report by default)
+#   tests   the whole test binary, with the op sweep and the random graphs on the GPU
+#   all     every combination of result, w and dtype of lerp_grad, checked against float64 on the GPU and the CPU
+#   cpu     lerp_grad on the CPU, ours and PyTorch's
 #   BUNDLE  folder made by tools/bundle.sh: paoding, paoding_tests and the libraries they need
 #   OUT     folder for logs and JSON; a short table is printed last
 set -u
 bundle=$1
 out=$2
 shift 2
-parts=${*:-tests lerp lstm report}
+parts=${*:-lerp lstm report}
 repo=$(cd "$(dirname "$0")/.." && pwd)
 paoding=$bundle/paoding
 mkdir -p "$out"
@@ -22,9 +25,30 @@ note() { printf '\n== %s (%s)\n' "$1" "$(date -u +%H:%M:%S)"; }
 
   if has tests; then
     note tests
-    timeout 240 "$bundle/paoding_tests" --gtest_brief=1 > "$out/tests.log" 2>&1
+    (cd "$repo" && timeout 400 "$bundle/paoding_tests" --gtest_brief=1) > "$out/tests.log" 2>&1
     echo "exit $?"
-    tail -n 25 "$out/tests.log"
+    grep -v 'wrong allocation' "$out/tests.log" | tail -n 40
+  fi
+
+  if has all; then
+    note "lerp_grad from one graph text on both devices"
+    for device in cpu cuda; do
+      "$paoding" run "$repo/examples/graphs/lerp_grad.txt" --device $device --random 7 | grep -v compiled
+    done
+    note "lerp_grad, every combination"
+    for device in cuda cpu; do
+      "$paoding" bench lerp_grad --device $device --all --quick > "$out/lerp_grad_all_$device.txt" 2>&1
+      echo "$device: exit $?, $(grep -c '^[1-5] ' "$out/lerp_grad_all_$device.txt") rows, $(grep -c WRONG "$out/lerp_grad_all_$device.txt") wrong," \
+        "$(awk '/^[1-5] / && $(NF-1) > most { most = $(NF-1) } END { print most }' "$out/lerp_grad_all_$device.txt") launches at most"
+    done
+  fi
+
+  if has cpu; then
+    note "lerp_grad on the CPU, ours"
+    "$paoding" bench lerp_grad --device cpu --quick --result dx+dy --json "$out/lerp_grad_cpu_ours.json"
+    "$paoding" bench lerp_grad --device cpu --quick --result dx+dy --case 5
+    note "lerp_grad on the CPU, PyTorch"
+    (cd "$repo/benchmarks/peers" && python3 lerp_grad.py "$out/lerp_grad_cpu_pytorch.json" cpu)
   fi
 
   if has lerp; then

@@ -18,7 +18,7 @@ for target in "$build"/fuzz/*_fuzz; do
     [[ -d $folder ]] && seeds+=("$folder")
   done
   count=$((count + 1))
-  echo "fuzz: $name for $seconds s"
+  echo "fuzz: $name for $seconds s, seeds: ${seeds[*]:-none}"
   log=$build/findings/$name.log
   if "$target" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
       -artifact_prefix="$build/findings/$name-" "$corpus" "${seeds[@]}" >"$log" 2>&1; then

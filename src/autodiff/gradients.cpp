@@ -4,6 +4,7 @@
 
 #include "autodiff/formula_gradient.h"
 #include "base/check.h"
+#include "graph/keep_names.h"
 #include "paoding/autodiff.h"
 #include "paoding/ops.h"
 
@@ -60,7 +61,7 @@ class ReverseWalk {
 
   void visit(NodeId id) {
     const Node& node = graph_.node(id);
-    const Name saved_origin = graph_.origin, saved_scope = graph_.scope;
+    const KeepNames keep(graph_);
     graph_.origin = node.label() + "_grad";
     graph_.scope = node.scope;
     GradCall call{graph_, id, node, {}, {}, {}, {}};
@@ -79,8 +80,6 @@ class ReverseWalk {
       }
       apply_rule(call);
     }
-    graph_.origin = saved_origin;
-    graph_.scope = saved_scope;
   }
 
   void apply_rule(const GradCall& call) {
@@ -94,7 +93,8 @@ class ReverseWalk {
     PD_ASSERT(results.size() == call.inputs.size(), "a gradient rule gives one value per input");
     for (std::size_t i = 0; i < results.size(); ++i) {
       if (!call.wanted[i] || !results[i].valid()) continue;
-      contributions(call.inputs[i].ref()).push_back(sum_to(results[i], call.inputs[i].shape()));
+      const Value& input = call.inputs[i];
+      contributions(input.ref()).push_back(cast(sum_to(results[i], input.shape()), input.dtype()));
     }
   }
 

@@ -111,6 +111,7 @@ NodeId Graph::add(Node node) {
 }
 
 Value Graph::capture(const Value& outer) {
+  if (!outer.valid()) fail(ErrorKind::argument, "value: this Value was never given a node");
   if (&outer.graph() == this) return outer;
   if (parent == nullptr) {
     fail(ErrorKind::argument, "value of another graph: values of one expression must come from one graph or from those "

@@ -39,6 +39,25 @@ std::vector<Type> infer_named(const OpCall& call) {
   call.fail(ErrorKind::argument, "is made by Graph::input or Graph::parameter, not called");
 }
 
+// Converting a double that an integer cannot hold is undefined, and a stored u8 would wrap where one in a group does not.
+bool holds(DType dtype, double value) {
+  switch (dtype) {
+    case DType::i64: return value >= -0x1p63 && value < 0x1p63;
+    case DType::i32: return value > -0x1p31 - 1 && value < 0x1p31;
+    case DType::u8: return value > -1 && value < 256;
+    default: return true;
+  }
+}
+
+std::vector<Type> infer_full(const OpCall& call) {
+  const DType dtype = call.attrs.get_dtype("dtype");
+  const double value = call.attrs.get_float("value");
+  if (!holds(dtype, value)) {
+    call.fail(ErrorKind::argument, fmt::format("value = {}, which {} cannot hold", value, to_string(dtype)));
+  }
+  return {Type{dtype, Shape{std::span<const std::int64_t>(call.attrs.get_ints("shape"))}}};
+}
+
 std::vector<Type> infer_reshape(const OpCall& call) {
   Ints dims = call.attrs.get_ints("shape");
   const std::int64_t elements = call.inputs[0].shape.elements();
@@ -167,11 +186,7 @@ void register_shape_ops() {
       .attrs = {{.name = "value", .example = 0.0, .required = true, .doc = "the number"},
                 {.name = "shape", .example = Ints{}, .doc = "extents; a scalar by default"},
                 {.name = "dtype", .example = f32, .doc = "the result's dtype"}},
-      .infer =
-          [](const OpCall& call) {
-            return std::vector{
-                Type{call.attrs.get_dtype("dtype"), Shape{std::span<const std::int64_t>(call.attrs.get_ints("shape"))}}};
-          },
+      .infer = infer_full,
   });
 
   // ---- reshape ----

@@ -3,7 +3,7 @@
 // Build: clang++-16 -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -Iinclude -Isrc src/text/parse_fuzz.cpp
 //        src/{text,autodiff,ops,ops/*,graph,group,scalar,base}/*.cpp -lfmt
 //        without the *_test, *_cpu and *_gpu files and the tables of kernels (src/ops/kernel.cpp, all_kernels.cpp)
-// Run: ./parse_fuzz -max_len=4096 corpus tests/fuzz_seeds/graph
+// Run: ./parse_fuzz -max_len=4096 corpus tests/fuzz_seeds/parse
 #include <cstdint>
 #include <string_view>
 

@@ -172,7 +172,7 @@ TEST(GraphText, WritesVersionsAboveOneAndReadsThem) {
 
 TEST(GraphText, ReadsTheSeedsOfTheFuzzer) {
   int files = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(root() / "tests/fuzz_seeds/graph")) {
+  for (const auto& entry : std::filesystem::directory_iterator(root() / "tests/fuzz_seeds/parse")) {
     SCOPED_TRACE(entry.path().string());
     ++files;
     if (entry.path().filename().string().starts_with("bad_")) {

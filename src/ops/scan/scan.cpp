@@ -2,6 +2,8 @@
 // scan: recurrence over time as one node with the step as its body.
 #include "ops/scan/scan.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "ops/families.h"
 #include "paoding/ops.h"
@@ -98,6 +100,8 @@ Ref add_scan_output(Graph& graph, NodeId scan, Ref body_value, std::string_view 
     }
   }
   std::string unique = fmt::format("{}{}", name, view.outputs);
+  const auto is_taken = [&](const Graph::Fetch& fetch) { return fetch.name == unique; };
+  while (std::any_of(view.body.fetches().begin(), view.body.fetches().end(), is_taken)) unique += "_";
   view.body.fetch(unique, view.body.value(body_value));
   Type type = view.body.type(body_value);
   type.shape = type.shape.with_inserted(0, view.length);

@@ -67,7 +67,6 @@ class ScanGradient {
     }
     for (int i : wrt_) inputs.push_back(step_->value({step_->inputs()[at(i)], 0}));
     gradients_ = gradients(outputs, inputs, seeds);
-    for (std::size_t i = 0; i < wrt_.size(); ++i) step_->fetch(fmt::format("g{}", i), gradients_[i]);
   }
 
   // Differentiating a scan inside the step made that scan, in the copy, stack what its gradient needs; the real one

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Puts a graph's scope and origin back when it ends, also when what names nodes in between throws.
+#pragma once
+
+#include "paoding/graph.h"
+
+namespace paoding {
+
+class KeepNames {
+ public:
+  explicit KeepNames(Graph& graph) : graph_(graph), scope_(graph.scope), origin_(graph.origin) {}
+  ~KeepNames() {
+    graph_.scope = scope_;
+    graph_.origin = origin_;
+  }
+  KeepNames(const KeepNames&) = delete;
+  KeepNames& operator=(const KeepNames&) = delete;
+
+ private:
+  Graph& graph_;
+  Name scope_, origin_;
+};
+
+}  // namespace paoding
