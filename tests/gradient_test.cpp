@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // gradients() against finite differences in double, through the reference evaluator: every case of every op, scans in
 // all their forms, broadcasts, gradients of gradients.
-#include "paoding/autodiff.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,6 +9,7 @@
 #include <random>
 
 #include "graph/verify.h"
+#include "paoding/autodiff.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
 #include "tests/reference_evaluator.h"
@@ -200,8 +199,13 @@ struct Lstm {
 
 Lstm build_lstm(Graph& g, bool reverse = false) {
   constexpr std::int64_t T = 5, B = 2, I = 3, H = 2;
-  Lstm m{g.input("x", f32, {T, B, I}), g.input("h0", f32, {B, H}),    g.input("c0", f32, {B, H}),
-         g.parameter("w", f32, {I, 4 * H}), g.parameter("u", f32, {H, 4 * H}), g.parameter("b", f32, {4 * H}), {}};
+  Lstm m{g.input("x", f32, {T, B, I}),
+         g.input("h0", f32, {B, H}),
+         g.input("c0", f32, {B, H}),
+         g.parameter("w", f32, {I, 4 * H}),
+         g.parameter("u", f32, {H, 4 * H}),
+         g.parameter("b", f32, {4 * H}),
+         {}};
   m.made = scan(
       {m.h0, m.c0}, {m.x},
       [&](const Values& carry, const Values& element) {
@@ -258,8 +262,9 @@ TEST(ScanGradients, WithAnUnusedCarryAndConstant) {
 TEST(ScanGradients, ThroughACarryThatPassesThrough) {
   Graph g;
   const Value h0 = g.input("h0", f32, {2}), xs = g.input("xs", f32, {3, 2});
-  const StepResult made =
-      scan({h0}, {xs}, [&](const Values& carry, const Values& x) { return step({carry[0]}, {carry[0] * x[0], x[0]}); });
+  const StepResult made = scan({h0}, {xs}, [&](const Values& carry, const Values& x) {
+    return step({carry[0]}, {carry[0] * x[0], x[0]});
+  });
   const std::array out{made.carries[0], made.outputs[0], made.outputs[1]};
   expect_gradients(g, weighted_sum(g, out), {h0, xs});
 }
@@ -267,8 +272,9 @@ TEST(ScanGradients, ThroughACarryThatPassesThrough) {
 TEST(ScanGradients, WhenTheStepReturnsAConstant) {
   Graph g;
   const Value h0 = g.input("h0", f32, {2}), xs = g.input("xs", f32, {3, 2}), w = g.input("w", f32, {2});
-  const StepResult made =
-      scan({h0}, {xs}, [&](const Values& carry, const Values& x) { return step({w}, {carry[0] * x[0], w}); });
+  const StepResult made = scan({h0}, {xs}, [&](const Values& carry, const Values& x) {
+    return step({w}, {carry[0] * x[0], w});
+  });
   const std::array out{made.carries[0], made.outputs[0], made.outputs[1]};
   expect_gradients(g, weighted_sum(g, out), {h0, xs, w});
 }

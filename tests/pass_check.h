@@ -33,9 +33,7 @@ inline const Node& only(const Graph& graph, std::string_view op) {
   throw std::invalid_argument("no node of op " + std::string(op));
 }
 
-inline const Node& fetched(const Graph& graph, std::size_t i = 0) {
-  return graph.node(graph.fetches().at(i).ref.node);
-}
+inline const Node& fetched(const Graph& graph, std::size_t i = 0) { return graph.node(graph.fetches().at(i).ref.node); }
 
 inline std::map<std::string, std::vector<double>> random_feeds(const Graph& graph, unsigned seed) {
   std::mt19937 random(seed);
@@ -56,8 +54,7 @@ inline std::map<std::string, std::vector<double>> random_feeds(const Graph& grap
 }
 
 /// Runs the passes on `graph` and compares every fetch with what it was before. Returns their notes.
-inline std::vector<std::string> run_and_compare(Graph& graph,
-                                                const std::vector<void (*)(Graph&, PassNotes&)>& passes) {
+inline std::vector<std::string> run_and_compare(Graph& graph, const std::vector<void (*)(Graph&, PassNotes&)>& passes) {
   const auto feeds = random_feeds(graph, 7);
   const auto before = evaluate_graph(graph, feeds);
   std::vector<Type> types;

@@ -16,7 +16,7 @@ using Ints = std::vector<std::int64_t>;
 using PassFunction = void (*)(Graph&, PassNotes&);
 
 const std::vector<PassFunction> kPasses = {merge_duplicates, simplify_views, split_products, sum_gradients,
-                                  push_slices,      merge_products, drop_unused};
+                                           push_slices,      merge_products, drop_unused};
 
 std::vector<PassFunction> whole_pipeline() {
   std::vector<PassFunction> passes;

@@ -219,8 +219,7 @@ class Evaluation {
         if (i < carries) {
           results[i] = made[i];
         } else {
-          std::copy(made[i].begin(), made[i].end(),
-                    results[i].begin() + t * static_cast<std::int64_t>(made[i].size()));
+          std::copy(made[i].begin(), made[i].end(), results[i].begin() + t * static_cast<std::int64_t>(made[i].size()));
         }
       }
     }

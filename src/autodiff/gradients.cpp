@@ -149,8 +149,7 @@ Values gradients(std::span<const Value> outputs, std::span<const Value> inputs, 
   Values results;
   for (const Value& input : inputs) {
     const Value gradient = walk.total(input.ref());
-    results.push_back(gradient.valid() ? gradient
-                                       : expand(full(graph, {}, 0, input.dtype()), input.shape()));
+    results.push_back(gradient.valid() ? gradient : expand(full(graph, {}, 0, input.dtype()), input.shape()));
   }
   return results;
 }

@@ -8,13 +8,13 @@
 namespace paoding {
 namespace {
 
-constexpr std::int64_t kTileElements = 1024;        // 4 KB of f32: a dozen registers fit in L1
-constexpr std::int64_t kShortRow = 128;             // rows up to this long share a tile
-constexpr std::int64_t kSquareRows = 16;            // of a tile that transposes: a cache line of f32
-constexpr std::int64_t kSplitElements = 64;         // threads divide the innermost axis in whole cache lines
-constexpr std::int64_t kSerialBytes = 256 << 10;    // below, waking threads (1 to 7 us) costs more than it saves
+constexpr std::int64_t kTileElements = 1024;      // 4 KB of f32: a dozen registers fit in L1
+constexpr std::int64_t kShortRow = 128;           // rows up to this long share a tile
+constexpr std::int64_t kSquareRows = 16;          // of a tile that transposes: a cache line of f32
+constexpr std::int64_t kSplitElements = 64;       // threads divide the innermost axis in whole cache lines
+constexpr std::int64_t kSerialBytes = 256 << 10;  // below, waking threads (1 to 7 us) costs more than it saves
 constexpr std::int64_t kBytesPerThread = 128 << 10;
-constexpr std::int64_t kSumsInCache = 256 << 10;    // sums up to this size are kept for all columns at once
+constexpr std::int64_t kSumsInCache = 256 << 10;  // sums up to this size are kept for all columns at once
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 std::int64_t round_up(std::int64_t a, std::int64_t unit) { return ceil_div(a, unit) * unit; }
@@ -95,8 +95,8 @@ class LoopChooser {
   std::int64_t work_bytes() const {
     std::int64_t slow_nodes = 0;  // one costs about as much as moving 8 bytes
     for (const ExprNode& node : group_.expr.nodes()) {
-      slow_nodes += node.prim == Prim::exp || node.prim == Prim::log || node.prim == Prim::tanh ||
-                    node.prim == Prim::sigmoid;
+      slow_nodes +=
+          node.prim == Prim::exp || node.prim == Prim::log || node.prim == Prim::tanh || node.prim == Prim::sigmoid;
     }
     return group_.min_bytes() + group_.points() * slow_nodes * 8;
   }

@@ -3,9 +3,10 @@
 // register, and where the sums of each output are kept. Nothing is left for run() to decide.
 #include "cpu/group_kernel_nest.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
-#include <unistd.h>
 
 #include "base/check.h"
 #include "scalar/primitive.h"
@@ -447,12 +448,12 @@ class Builder {
   Axes tile_axes_ = 0;
   std::int64_t streaming_bytes_ = last_level_cache_bytes();
   std::vector<Place> places_;
-  std::vector<std::int32_t> last_use_;     // -1 unused, expr.size() used by an output
-  std::vector<Instruction> sums_;          // per output that reduces: its accumulate
+  std::vector<std::int32_t> last_use_;  // -1 unused, expr.size() used by an output
+  std::vector<Instruction> sums_;       // per output that reduces: its accumulate
   std::vector<std::pair<std::uint16_t, std::vector<std::int64_t>>> shared_moves_;
-  std::vector<Instruction> last_;          // what the tile list ends with
+  std::vector<Instruction> last_;  // what the tile list ends with
   std::vector<std::uint16_t> free_registers_;
-  std::vector<bool> reusable_;             // nodes in registers of the tile list
+  std::vector<bool> reusable_;  // nodes in registers of the tile list
   int next_slot_ = 0;
   Nest nest_;
 };

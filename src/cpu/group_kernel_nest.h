@@ -23,9 +23,9 @@ enum class TileAxis : std::uint8_t { none, rows, cols };
 struct NestLoop {
   int axis = 0;
   std::int64_t extent = 1;
-  std::int64_t step = 1;                 // of the axis; more than 1 where the tile covers part of it
+  std::int64_t step = 1;  // of the axis; more than 1 where the tile covers part of it
   TileAxis tile_axis = TileAxis::none;
-  bool split = false;                    // each thread runs its own part of this loop
+  bool split = false;  // each thread runs its own part of this loop
   std::vector<SlotMove> moves;
   std::vector<Instruction> enter, exit;  // before the first and after the last iteration
 };
@@ -37,9 +37,9 @@ struct SharedSum {
   std::int64_t count = 1;
   bool is_float = true;
   std::uint16_t out_slot = 0;
-  std::int64_t out_bytes = 4;                                  // of one element
-  std::vector<std::int64_t> extents, out_strides;              // of the kept axes, outermost first
-  Instruction flush;                                           // slot 0 from slot 1, a run along the last kept axis
+  std::int64_t out_bytes = 4;                      // of one element
+  std::vector<std::int64_t> extents, out_strides;  // of the kept axes, outermost first
+  Instruction flush;                               // slot 0 from slot 1, a run along the last kept axis
 };
 
 /// The start of a slot that is not an operand: a register, a constant or sums.
@@ -54,12 +54,12 @@ struct Constant {
 };
 
 struct Nest {
-  bool empty = false;                // no points: outputs that reduce are still written
-  bool streams = false;              // some store bypasses the caches
+  bool empty = false;    // no points: outputs that reduce are still written
+  bool streams = false;  // some store bypasses the caches
   int threads = 1;
-  std::int64_t split_extent = 1;     // of the axis that the threads share out, in units of split_unit
+  std::int64_t split_extent = 1;  // of the axis that the threads share out, in units of split_unit
   std::int64_t split_unit = 1;
-  TileShape shape;                   // of a whole tile
+  TileShape shape;  // of a whole tile
   std::vector<NestLoop> loops;
   std::vector<Instruction> tile;
   std::vector<SharedSum> shared_sums;

@@ -65,9 +65,10 @@ struct Case {
     for (const GroupLoad& load : group.loads) {
       Memory m{load.dtype, std::vector<double>(elements(group, load.strides)), {}};
       for (double& v : m.values) {
-        v = is_float(load.dtype) ? uniform(random)
+        v = is_float(load.dtype)    ? uniform(random)
             : load.dtype == boolean ? double(random() % 2)
-            : load.dtype == u8 ? double(random() % 10) : double(random() % 19) - 9;
+            : load.dtype == u8      ? double(random() % 10)
+                                    : double(random() % 19) - 9;
       }
       m.store();
       m.values = m.load();  // as rounded
@@ -114,7 +115,8 @@ void check(const Case& c, int threads, double scale = 20, double terms = -1, Sha
     for (std::size_t k = 0; k < result.size(); ++k) {
       const double expected = output.dtype == boolean ? double(want[i].values[k] != 0) : want[i].values[k];
       ASSERT_NEAR(result[k], expected, tolerance(output.dtype, expected, n, scale))
-          << "operand " << i << " element " << k << " threads " << threads << "\n" << to_string(c.group);
+          << "operand " << i << " element " << k << " threads " << threads << "\n"
+          << to_string(c.group);
     }
   }
 }
@@ -291,8 +293,8 @@ TEST(CpuGroupKernel, TransposedOperandsAreReadInSquareTiles) {
   for (const int threads : {1, 2, 4}) {
     Case c;
     c.group.extents = {37, 3, 200};
-    c.group.loads = {{f32, {600, 200, 1}}, {f32, {1, 37, 111}}, {bf16, {1, 0, 0}}, {f32, {0, 0, 1}},
-                     {u8, {1, 37, 111}}};
+    c.group.loads = {
+        {f32, {600, 200, 1}}, {f32, {1, 37, 111}}, {bf16, {1, 0, 0}}, {f32, {0, 0, 1}}, {u8, {1, 37, 111}}};
     std::vector<Scalar> x;
     for (int i = 0; i < 5; ++i) x.push_back(make_input(&c.group.expr, i, compute_dtype(c.group.loads[i].dtype)));
     const Scalar row = exp(x[2]), column = tanh(x[3]);
@@ -407,9 +409,26 @@ std::vector<T> apply(Prim prim, DType dtype, std::vector<T> x) {
 template <class T>
 void check_functions(DType dtype, double relative) {
   constexpr T kInfinity = std::numeric_limits<T>::infinity();
-  std::vector<T> x{0, T(-0.0), 1, -1, kInfinity, -kInfinity, std::numeric_limits<T>::quiet_NaN(),
-                   std::numeric_limits<T>::max(), std::numeric_limits<T>::lowest(), std::numeric_limits<T>::min(),
-                   std::numeric_limits<T>::denorm_min(), 89, -89, -103, 104, 710, -710, -746, 1e5, -1e5};
+  std::vector<T> x{0,
+                   T(-0.0),
+                   1,
+                   -1,
+                   kInfinity,
+                   -kInfinity,
+                   std::numeric_limits<T>::quiet_NaN(),
+                   std::numeric_limits<T>::max(),
+                   std::numeric_limits<T>::lowest(),
+                   std::numeric_limits<T>::min(),
+                   std::numeric_limits<T>::denorm_min(),
+                   89,
+                   -89,
+                   -103,
+                   104,
+                   710,
+                   -710,
+                   -746,
+                   1e5,
+                   -1e5};
   std::mt19937 random(5);
   for (const double range : {1e-6, 1e-3, 0.1, 1.0, 10.0, 30.0, 87.0, 700.0}) {
     std::uniform_real_distribution<double> uniform(-range, range);

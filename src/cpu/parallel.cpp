@@ -13,7 +13,7 @@ int max_threads() { return omp_get_max_threads(); }
 
 void parallel(int threads, void (*body)(int thread, void* state), void* state) {
   if (threads == 1) return body(0, state);
-  // The runtime may grant fewer threads than asked for; the loop still makes every call.
+    // The runtime may grant fewer threads than asked for; the loop still makes every call.
 #pragma omp parallel for num_threads(threads) schedule(static, 1)
   for (int thread = 0; thread < threads; ++thread) body(thread, state);
 }

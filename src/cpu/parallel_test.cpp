@@ -14,7 +14,8 @@ using Calls = std::array<std::atomic<int>, 8>;
 TEST(Parallel, CallsEveryThreadOnce) {
   for (const int threads : {1, 2, 8}) {
     Calls calls{};
-    parallel(threads, [](int thread, void* state) { ++(*static_cast<Calls*>(state))[thread]; }, &calls);
+    parallel(
+        threads, [](int thread, void* state) { ++(*static_cast<Calls*>(state))[thread]; }, &calls);
     for (int i = 0; i < 8; ++i) EXPECT_EQ(calls[i], i < threads) << "call " << i << " of " << threads;
   }
 }
@@ -24,7 +25,8 @@ TEST(Parallel, StillMakesEveryCallInsideAnotherRegion) {
   parallel(
       2,
       [](int, void* state) {
-        parallel(4, [](int thread, void* inner) { ++(*static_cast<Calls*>(inner))[thread]; }, state);
+        parallel(
+            4, [](int thread, void* inner) { ++(*static_cast<Calls*>(inner))[thread]; }, state);
       },
       &calls);
   for (int i = 0; i < 4; ++i) EXPECT_EQ(calls[i], 2);

@@ -26,9 +26,9 @@ struct Instruction {
   bool scalar = false;                         // one element, the same for the whole tile
   bool rows_reduced = false;                   // zero, accumulate, flush: which tile axes the sums run over
   bool cols_reduced = false;
-  bool accumulate = false;                     // flush: adds to what is there
-  std::int64_t row_stride = 0, col_stride = 0; // load, store, flush: of the operand, in elements
-  std::int64_t pitch = 0;                      // zero, accumulate, flush: from one row of sums to the next
+  bool accumulate = false;                      // flush: adds to what is there
+  std::int64_t row_stride = 0, col_stride = 0;  // load, store, flush: of the operand, in elements
+  std::int64_t pitch = 0;                       // zero, accumulate, flush: from one row of sums to the next
 };
 
 inline std::int64_t element_count(const Instruction& self, const TileShape& shape) {

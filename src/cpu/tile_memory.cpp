@@ -111,8 +111,10 @@ void stream(const Instruction& self, char* const* slots, const TileShape& shape)
 
 TileRoutine find_dense_load(DType stored) {
   switch (stored) {
-    case DType::f64: case DType::i64: return copy<8>;
-    case DType::f32: case DType::i32: return copy<4>;
+    case DType::f64:
+    case DType::i64: return copy<8>;
+    case DType::f32:
+    case DType::i32: return copy<4>;
     case DType::boolean: return copy<1>;
     case DType::f16: return load_f16;
     case DType::bf16: return load_bf16;
@@ -123,8 +125,10 @@ TileRoutine find_dense_load(DType stored) {
 
 TileRoutine find_dense_store(DType stored, bool streaming) {
   switch (stored) {
-    case DType::f64: case DType::i64: return streaming ? stream<8> : copy<8>;
-    case DType::f32: case DType::i32: return streaming ? stream<4> : copy<4>;
+    case DType::f64:
+    case DType::i64: return streaming ? stream<8> : copy<8>;
+    case DType::f32:
+    case DType::i32: return streaming ? stream<4> : copy<4>;
     case DType::boolean: return streaming ? stream<1> : copy<1>;
     case DType::f16: return store_f16;
     case DType::bf16: return store_bf16;

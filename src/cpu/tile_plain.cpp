@@ -106,23 +106,33 @@ TileRoutine find_bool(Prim prim, unsigned scalar_args) {
 template <class To>
 struct Cast {
   template <class From>
-  To operator()(From a) const { return static_cast<To>(a); }
+  To operator()(From a) const {
+    return static_cast<To>(a);
+  }
 };
 struct Truth {
   template <class From>
-  Byte operator()(From a) const { return a != From(0); }
+  Byte operator()(From a) const {
+    return a != From(0);
+  }
 };
 struct RoundF16 {
   template <class From>
-  float operator()(From a) const { return f16_to_float(float_to_f16(static_cast<float>(a))); }
+  float operator()(From a) const {
+    return f16_to_float(float_to_f16(static_cast<float>(a)));
+  }
 };
 struct RoundBf16 {
   template <class From>
-  float operator()(From a) const { return bf16_to_float(float_to_bf16(static_cast<float>(a))); }
+  float operator()(From a) const {
+    return bf16_to_float(float_to_bf16(static_cast<float>(a)));
+  }
 };
 struct WrapU8 {
   template <class From>
-  std::int32_t operator()(From a) const { return static_cast<Byte>(static_cast<std::int32_t>(a)); }
+  std::int32_t operator()(From a) const {
+    return static_cast<Byte>(static_cast<std::int32_t>(a));
+  }
 };
 
 template <class From, class To, class F>

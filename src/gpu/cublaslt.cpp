@@ -239,9 +239,8 @@ void Matmul::choose_algorithm(std::size_t workspace_limit_bytes) {
 
   cublasLtMatmulHeuristicResult_t found{};
   int count = 0;
-  cublasStatus_t status =
-      table.cublasLtMatmulAlgoGetHeuristic(handle_, product_.get(), first_.get(), second_.get(), result_.get(),
-                                           result_.get(), made, 1, &found, &count);
+  cublasStatus_t status = table.cublasLtMatmulAlgoGetHeuristic(handle_, product_.get(), first_.get(), second_.get(),
+                                                               result_.get(), result_.get(), made, 1, &found, &count);
   if (status == CUBLAS_STATUS_SUCCESS && count > 0) status = found.state;
   if (status != CUBLAS_STATUS_SUCCESS || count == 0) {
     fail(ErrorKind::unsupported, "cublaslt: no algorithm within {} bytes of workspace ({}): {}", workspace_limit_bytes,
@@ -258,9 +257,9 @@ void Matmul::run(CUstream stream, const void* a, const void* b, const void* c_in
   const void* alpha = is_f64 ? static_cast<const void*>(&spec_.alpha) : &alpha_f32_;
   const void* beta = is_f64 ? static_cast<const void*>(&spec_.beta) : &beta_f32_;
   const void* c = c_in == nullptr ? d_out : c_in;  // not read, but cuBLASLt wants an address
-  cublasStatus_t status = cublaslt()->cublasLtMatmul(handle_, product_.get(), alpha, b, first_.get(), a, second_.get(),
-                                                     beta, c, result_.get(), d_out, result_.get(), &algorithm_,
-                                                     workspace, workspace_bytes_, stream);
+  cublasStatus_t status =
+      cublaslt()->cublasLtMatmul(handle_, product_.get(), alpha, b, first_.get(), a, second_.get(), beta, c,
+                                 result_.get(), d_out, result_.get(), &algorithm_, workspace, workspace_bytes_, stream);
   if (status != CUBLAS_STATUS_SUCCESS) check_cublas(status, ("cublasLtMatmul of " + to_string(spec_)).c_str());
 }
 

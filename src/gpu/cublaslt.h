@@ -16,22 +16,22 @@
 
 namespace paoding::gpu {
 
-#define PD_CUBLASLT_FUNCTIONS(X)           \
-  X(cublasLtGetVersion)                    \
-  X(cublasLtGetStatusName)                 \
-  X(cublasLtGetStatusString)               \
-  X(cublasLtCreate)                        \
-  X(cublasLtDestroy)                       \
-  X(cublasLtMatmulDescCreate)              \
-  X(cublasLtMatmulDescDestroy)             \
-  X(cublasLtMatmulDescSetAttribute)        \
-  X(cublasLtMatrixLayoutCreate)            \
-  X(cublasLtMatrixLayoutDestroy)           \
-  X(cublasLtMatrixLayoutSetAttribute)      \
-  X(cublasLtMatmulPreferenceCreate)        \
-  X(cublasLtMatmulPreferenceDestroy)       \
-  X(cublasLtMatmulPreferenceSetAttribute)  \
-  X(cublasLtMatmulAlgoGetHeuristic)        \
+#define PD_CUBLASLT_FUNCTIONS(X)          \
+  X(cublasLtGetVersion)                   \
+  X(cublasLtGetStatusName)                \
+  X(cublasLtGetStatusString)              \
+  X(cublasLtCreate)                       \
+  X(cublasLtDestroy)                      \
+  X(cublasLtMatmulDescCreate)             \
+  X(cublasLtMatmulDescDestroy)            \
+  X(cublasLtMatmulDescSetAttribute)       \
+  X(cublasLtMatrixLayoutCreate)           \
+  X(cublasLtMatrixLayoutDestroy)          \
+  X(cublasLtMatrixLayoutSetAttribute)     \
+  X(cublasLtMatmulPreferenceCreate)       \
+  X(cublasLtMatmulPreferenceDestroy)      \
+  X(cublasLtMatmulPreferenceSetAttribute) \
+  X(cublasLtMatmulAlgoGetHeuristic)       \
   X(cublasLtMatmul)
 
 #define PD_CUBLASLT_MEMBER(name) decltype(&::name) name = nullptr;

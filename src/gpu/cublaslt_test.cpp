@@ -236,10 +236,10 @@ TEST(Matmul, GivesTheProductOnTheGpuForEveryDtype) {
     DType in, out;
     MatmulPrecision precision;
   };
-  const Case cases[] = {{DType::f64, DType::f64, MatmulPrecision::f64}, {DType::f32, DType::f32, MatmulPrecision::f32},
-                        {DType::f32, DType::f32, MatmulPrecision::tf32}, {DType::f16, DType::f16, MatmulPrecision::f32},
-                        {DType::f16, DType::f32, MatmulPrecision::f32},
-                        {DType::bf16, DType::f32, MatmulPrecision::f32}};
+  const Case cases[] = {
+      {DType::f64, DType::f64, MatmulPrecision::f64},  {DType::f32, DType::f32, MatmulPrecision::f32},
+      {DType::f32, DType::f32, MatmulPrecision::tf32}, {DType::f16, DType::f16, MatmulPrecision::f32},
+      {DType::f16, DType::f32, MatmulPrecision::f32},  {DType::bf16, DType::f32, MatmulPrecision::f32}};
   for (const Case& one : cases) {
     for (MatmulSpec spec : specs()) {
       spec.a_dtype = spec.b_dtype = one.in;

@@ -75,11 +75,11 @@ bool load_functions(const Library& library, Driver* driver, std::string* problem
   std::string missing;
   // Two steps, so that `name` is expanded before it becomes text.
 #define PD_DRIVER_TEXT(name) #name
-#define PD_DRIVER_LOAD(name)                                                                              \
-  driver->name = library.find<decltype(&::name)>(PD_DRIVER_TEXT(name));                                   \
-  if (driver->name == nullptr) {                                                                          \
-    const char* older = older_name(PD_DRIVER_TEXT(name));                                                 \
-    if (older != nullptr) driver->name = library.find<decltype(&::name)>(older);                          \
+#define PD_DRIVER_LOAD(name)                                                                                   \
+  driver->name = library.find<decltype(&::name)>(PD_DRIVER_TEXT(name));                                        \
+  if (driver->name == nullptr) {                                                                               \
+    const char* older = older_name(PD_DRIVER_TEXT(name));                                                      \
+    if (older != nullptr) driver->name = library.find<decltype(&::name)>(older);                               \
     if (driver->name == nullptr) missing += (missing.empty() ? "" : ", ") + std::string(PD_DRIVER_TEXT(name)); \
   }
   PD_DRIVER_FUNCTIONS(PD_DRIVER_LOAD)
@@ -128,10 +128,8 @@ bool is_sticky(CUresult result) {
     case CUDA_ERROR_INVALID_PC:
     case CUDA_ERROR_LAUNCH_FAILED:
     case CUDA_ERROR_TENSOR_MEMORY_LEAK:
-    case CUDA_ERROR_CONTEXT_IS_DESTROYED:
-      return true;
-    default:
-      return false;
+    case CUDA_ERROR_CONTEXT_IS_DESTROYED: return true;
+    default: return false;
   }
 }
 

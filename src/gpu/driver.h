@@ -17,66 +17,66 @@ namespace paoding::gpu {
 // Every driver function in use. cuda.h renames many of them by macro (cuMemAlloc is cuMemAlloc_v2); the list is
 // expanded before it is declared or turned into text, so members, types and symbol names agree with the header.
 // Callers write driver()->cuMemAlloc(...) and get the same renaming, as long as this header is included.
-#define PD_DRIVER_FUNCTIONS(X)                    \
-  X(cuInit)                                       \
-  X(cuDriverGetVersion)                           \
-  X(cuGetErrorName)                               \
-  X(cuGetErrorString)                             \
-  X(cuDeviceGetCount)                             \
-  X(cuDeviceGet)                                  \
-  X(cuDeviceGetName)                              \
-  X(cuDeviceGetAttribute)                         \
-  X(cuDeviceTotalMem)                             \
-  X(cuDevicePrimaryCtxRetain)                     \
-  X(cuDevicePrimaryCtxRelease)                    \
-  X(cuCtxSetCurrent)                              \
-  X(cuCtxGetCurrent)                              \
-  X(cuCtxSynchronize)                             \
-  X(cuCtxGetStreamPriorityRange)                  \
-  X(cuModuleLoadData)                             \
-  X(cuModuleUnload)                               \
-  X(cuModuleGetFunction)                          \
-  X(cuModuleGetGlobal)                            \
-  X(cuFuncSetAttribute)                           \
-  X(cuFuncGetAttribute)                           \
-  X(cuLaunchKernel)                               \
-  X(cuLaunchKernelEx)                             \
-  X(cuOccupancyMaxActiveBlocksPerMultiprocessor)  \
-  X(cuOccupancyMaxActiveClusters)                 \
-  X(cuMemGetInfo)                                 \
-  X(cuMemAlloc)                                   \
-  X(cuMemFree)                                    \
-  X(cuMemAllocHost)                               \
-  X(cuMemFreeHost)                                \
-  X(cuMemcpyHtoD)                                 \
-  X(cuMemcpyDtoH)                                 \
-  X(cuMemcpyDtoD)                                 \
-  X(cuMemcpyHtoDAsync)                            \
-  X(cuMemcpyDtoHAsync)                            \
-  X(cuMemcpyDtoDAsync)                            \
-  X(cuMemsetD8Async)                              \
-  X(cuMemsetD32Async)                             \
-  X(cuStreamCreateWithPriority)                   \
-  X(cuStreamDestroy)                              \
-  X(cuStreamSynchronize)                          \
-  X(cuStreamQuery)                                \
-  X(cuStreamWaitEvent)                            \
-  X(cuStreamBeginCapture)                         \
-  X(cuStreamEndCapture)                           \
-  X(cuStreamGetCaptureInfo)                       \
-  X(cuGraphInstantiate)                           \
-  X(cuGraphInstantiateWithParams)                 \
-  X(cuGraphUpload)                                \
-  X(cuGraphLaunch)                                \
-  X(cuGraphDestroy)                               \
-  X(cuGraphExecDestroy)                           \
-  X(cuGraphGetNodes)                              \
-  X(cuGraphNodeGetType)                           \
-  X(cuEventCreate)                                \
-  X(cuEventDestroy)                               \
-  X(cuEventRecord)                                \
-  X(cuEventQuery)                                 \
-  X(cuEventSynchronize)                           \
+#define PD_DRIVER_FUNCTIONS(X)                   \
+  X(cuInit)                                      \
+  X(cuDriverGetVersion)                          \
+  X(cuGetErrorName)                              \
+  X(cuGetErrorString)                            \
+  X(cuDeviceGetCount)                            \
+  X(cuDeviceGet)                                 \
+  X(cuDeviceGetName)                             \
+  X(cuDeviceGetAttribute)                        \
+  X(cuDeviceTotalMem)                            \
+  X(cuDevicePrimaryCtxRetain)                    \
+  X(cuDevicePrimaryCtxRelease)                   \
+  X(cuCtxSetCurrent)                             \
+  X(cuCtxGetCurrent)                             \
+  X(cuCtxSynchronize)                            \
+  X(cuCtxGetStreamPriorityRange)                 \
+  X(cuModuleLoadData)                            \
+  X(cuModuleUnload)                              \
+  X(cuModuleGetFunction)                         \
+  X(cuModuleGetGlobal)                           \
+  X(cuFuncSetAttribute)                          \
+  X(cuFuncGetAttribute)                          \
+  X(cuLaunchKernel)                              \
+  X(cuLaunchKernelEx)                            \
+  X(cuOccupancyMaxActiveBlocksPerMultiprocessor) \
+  X(cuOccupancyMaxActiveClusters)                \
+  X(cuMemGetInfo)                                \
+  X(cuMemAlloc)                                  \
+  X(cuMemFree)                                   \
+  X(cuMemAllocHost)                              \
+  X(cuMemFreeHost)                               \
+  X(cuMemcpyHtoD)                                \
+  X(cuMemcpyDtoH)                                \
+  X(cuMemcpyDtoD)                                \
+  X(cuMemcpyHtoDAsync)                           \
+  X(cuMemcpyDtoHAsync)                           \
+  X(cuMemcpyDtoDAsync)                           \
+  X(cuMemsetD8Async)                             \
+  X(cuMemsetD32Async)                            \
+  X(cuStreamCreateWithPriority)                  \
+  X(cuStreamDestroy)                             \
+  X(cuStreamSynchronize)                         \
+  X(cuStreamQuery)                               \
+  X(cuStreamWaitEvent)                           \
+  X(cuStreamBeginCapture)                        \
+  X(cuStreamEndCapture)                          \
+  X(cuStreamGetCaptureInfo)                      \
+  X(cuGraphInstantiate)                          \
+  X(cuGraphInstantiateWithParams)                \
+  X(cuGraphUpload)                               \
+  X(cuGraphLaunch)                               \
+  X(cuGraphDestroy)                              \
+  X(cuGraphExecDestroy)                          \
+  X(cuGraphGetNodes)                             \
+  X(cuGraphNodeGetType)                          \
+  X(cuEventCreate)                               \
+  X(cuEventDestroy)                              \
+  X(cuEventRecord)                               \
+  X(cuEventQuery)                                \
+  X(cuEventSynchronize)                          \
   X(cuEventElapsedTime)
 
 #define PD_DRIVER_MEMBER(name) decltype(&::name) name = nullptr;
@@ -108,14 +108,14 @@ void check(CUresult result, const char* what);
 
 /// What decides how kernels are compiled and launched for one GPU.
 struct GpuInfo {
-  std::string name;                    // "NVIDIA H200"
-  int major = 0;                       // compute capability, 9 for 9.0
+  std::string name;  // "NVIDIA H200"
+  int major = 0;     // compute capability, 9 for 9.0
   int minor = 0;
   int sm_count = 0;
   std::int64_t l2_bytes = 0;
-  std::int64_t memory_bytes = 0;       // all of the device's memory, free or not
-  std::int64_t max_shared_bytes = 0;   // shared memory of one block after opting in
-  int driver_version = 0;              // 13000 for CUDA 13.0
+  std::int64_t memory_bytes = 0;      // all of the device's memory, free or not
+  std::int64_t max_shared_bytes = 0;  // shared memory of one block after opting in
+  int driver_version = 0;             // 13000 for CUDA 13.0
 };
 
 /// One GPU with its primary CUcontext, which other CUDA libraries of the process share.

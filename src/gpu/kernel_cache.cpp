@@ -85,10 +85,10 @@ std::array<std::uint64_t, 2> hash128(std::string_view bytes) {
 }
 
 KernelCompiler KernelCompiler::nvrtc() {
-  return {nvrtc_version(), {}, [](const std::string& source, const std::string& name, const std::string& arch,
-                                  std::span<const std::string> options) {
-            return gpu::compile(source, name, arch, options);
-          }};
+  return {nvrtc_version(),
+          {},
+          [](const std::string& source, const std::string& name, const std::string& arch,
+             std::span<const std::string> options) { return gpu::compile(source, name, arch, options); }};
 }
 
 KernelCache::KernelCache(fs::path folder, KernelCompiler compiler)

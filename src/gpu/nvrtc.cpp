@@ -102,8 +102,8 @@ std::string excerpt(const std::string& source, const std::vector<int>& lines) {
     if (shown.count(number) != 0) {
       if (last != 0 && number != last + 1) text += "   ...\n";
       bool marked = std::find(lines.begin(), lines.end(), number) != lines.end();
-      text += fmt::format("{}{:5} | {}\n", marked ? '>' : ' ', number,
-                          std::string_view(source).substr(begin, end - begin));
+      text +=
+          fmt::format("{}{:5} | {}\n", marked ? '>' : ' ', number, std::string_view(source).substr(begin, end - begin));
       last = number;
     }
     begin = end + 1;
@@ -146,8 +146,7 @@ std::vector<char> compile(const std::string& source, const std::string& name, co
   for (const std::string& option : options) arguments.push_back(option.c_str());
 
   NvrtcProgram program(*table, source, name);
-  nvrtcResult result =
-      table->nvrtcCompileProgram(program.get(), static_cast<int>(arguments.size()), arguments.data());
+  nvrtcResult result = table->nvrtcCompileProgram(program.get(), static_cast<int>(arguments.size()), arguments.data());
   if (result != NVRTC_SUCCESS) {
     std::string log = program.log();
     std::string lines = excerpt(source, error_lines(log, name, 3));

@@ -46,7 +46,11 @@ TEST(Nvrtc, CompilesAKernelToACubin) {
   PD_SKIP_WITHOUT_NVRTC();
   std::vector<char> cubin = compile(kAdd, "add.cu", "sm_90a");
   ASSERT_GT(cubin.size(), 64u);
-  EXPECT_EQ(std::memcmp(cubin.data(), "\x7f" "ELF", 4), 0);
+  EXPECT_EQ(std::memcmp(cubin.data(),
+                        "\x7f"
+                        "ELF",
+                        4),
+            0);
   EXPECT_NE(std::string(cubin.begin(), cubin.end()).find(".text.add"), std::string::npos);
 }
 

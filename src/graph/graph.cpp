@@ -114,8 +114,9 @@ Value Graph::capture(const Value& outer) {
   if (!outer.valid()) fail(ErrorKind::argument, "value: this Value was never given a node");
   if (&outer.graph() == this) return outer;
   if (parent == nullptr) {
-    fail(ErrorKind::argument, "value of another graph: values of one expression must come from one graph or from those "
-                              "that enclose it");
+    fail(ErrorKind::argument,
+         "value of another graph: values of one expression must come from one graph or from those "
+         "that enclose it");
   }
   const Value mine = parent->capture(outer);
   const auto key = std::pair(parent, mine.ref());

@@ -37,7 +37,8 @@ void check_complete(const OpDef& op) {
   if (op.name.empty()) incomplete("has no name");
   if (op.summary.empty()) incomplete("has no summary");
   if (op.kind == OpKind::formula && !op.formula) incomplete("is a formula op without a formula");
-  if (op.kind == OpKind::formula && (op.conditions < 0 || op.inputs.size() <= static_cast<std::size_t>(op.conditions))) {
+  if (op.kind == OpKind::formula &&
+      (op.conditions < 0 || op.inputs.size() <= static_cast<std::size_t>(op.conditions))) {
     incomplete("is a formula op without an input that gives the result its dtype");
   }
   if (op.kind == OpKind::composed && !op.compose) incomplete("is a composed op without a composition");
@@ -163,7 +164,8 @@ const TracedFormula& traced_formula(const OpDef& op, std::span<const DType> dtyp
     inputs.push_back(make_input(&entry.formula.expr, static_cast<std::int32_t>(i), compute_dtype(dtypes[i])));
   }
   entry.formula.root = op.formula(inputs, attrs).id();
-  if (entry.formula.root < 0) fail(ErrorKind::argument, "{}: its formula returned a Scalar that was never given a value", op.name);
+  if (entry.formula.root < 0)
+    fail(ErrorKind::argument, "{}: its formula returned a Scalar that was never given a value", op.name);
   entries.push_back(std::move(entry));
   return entries.back().formula;
 }

@@ -34,10 +34,10 @@ TEST(Call, OfAComposedOpThatFailsLeavesNoOrigin) {
 }
 
 TEST(Call, OfAGradientThatFailsLeavesNoOriginAndNoScope) {
-  const OpDef& rough = register_op({.name = "test_rough",
-                                    .summary = "has no gradient",
-                                    .inputs = {"a"},
-                                    .infer = [](const OpCall& call) { return std::vector{call.inputs[0]}; }});
+  const OpDef& rough = register_op(
+      {.name = "test_rough", .summary = "has no gradient", .inputs = {"a"}, .infer = [](const OpCall& call) {
+         return std::vector{call.inputs[0]};
+       }});
   Graph graph;
   const Value x = graph.input("x", f32, {3});
   Value y;

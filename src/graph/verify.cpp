@@ -23,7 +23,8 @@ void verify(const Graph& graph, std::string_view when) {
     for (const Ref& ref : node.inputs) {
       if (ref.node < 0 || ref.node >= id) illegal(fmt::format("input {} does not stand before it", ref.node));
       const auto outputs = static_cast<std::int32_t>(graph.node(ref.node).types.size());
-      if (ref.output < 0 || ref.output >= outputs) illegal(fmt::format("input {} has no output {}", ref.node, ref.output));
+      if (ref.output < 0 || ref.output >= outputs)
+        illegal(fmt::format("input {} has no output {}", ref.node, ref.output));
       types.push_back(graph.type(ref));
     }
     if (node.op->is_variadic() ? types.size() < node.op->inputs.size() : types.size() != node.op->inputs.size()) {

@@ -21,7 +21,8 @@ struct LoweredGroup {
 
 /// The Group that computes `node`; its outputs are the node's outputs. An input that is a `full` becomes a constant,
 /// one that is read twice one load. Intermediate f16 and bf16 values keep f32 precision; only stores and casts round.
-LoweredGroup lower(const Graph& graph, const Node& node, std::span<const Layout> inputs, std::span<const Layout> outputs);
+LoweredGroup lower(const Graph& graph, const Node& node, std::span<const Layout> inputs,
+                   std::span<const Layout> outputs);
 
 /// The Group that copies a value from one layout to another of the same type.
 Group lower_copy(const Layout& from, const Layout& to);

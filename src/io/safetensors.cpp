@@ -95,8 +95,7 @@ using safetensors::shown;  // declared out there, hidden by the overload
 template <class... Args>
 [[noreturn]] void fail_tensor(std::string_view file, std::string_view tensor, fmt::format_string<Args...> format,
                               Args&&... args) {
-  fail(ErrorKind::file, "{}: tensor '{}': {}", file, shown(tensor),
-       fmt::format(format, std::forward<Args>(args)...));
+  fail(ErrorKind::file, "{}: tensor '{}': {}", file, shown(tensor), fmt::format(format, std::forward<Args>(args)...));
 }
 
 DType read_dtype(std::string_view file, std::string_view tensor, const dom::element& value) {
@@ -349,18 +348,17 @@ class InputFile {
 }  // namespace safetensors
 
 SafetensorsFile parse_safetensors(std::span<const std::byte> bytes, std::string_view name) {
-  return safetensors::read_or_out_of_memory(
-      name, bytes.size(), [&](std::uint64_t offset, std::byte* to, std::size_t size_bytes) {
-        if (size_bytes > 0) std::memcpy(to, bytes.data() + offset, size_bytes);
-      });
+  return safetensors::read_or_out_of_memory(name, bytes.size(),
+                                            [&](std::uint64_t offset, std::byte* to, std::size_t size_bytes) {
+                                              if (size_bytes > 0) std::memcpy(to, bytes.data() + offset, size_bytes);
+                                            });
 }
 
 SafetensorsFile read_safetensors(const std::filesystem::path& path) {
   const safetensors::InputFile file(path.string());
-  return safetensors::read_or_out_of_memory(path.string(), file.size_bytes(),
-                                            [&](std::uint64_t offset, std::byte* to, std::size_t size_bytes) {
-                                              file.read_at(offset, to, size_bytes);
-                                            });
+  return safetensors::read_or_out_of_memory(
+      path.string(), file.size_bytes(),
+      [&](std::uint64_t offset, std::byte* to, std::size_t size_bytes) { file.read_at(offset, to, size_bytes); });
 }
 
 std::map<std::string, Tensor> load_safetensors(const std::filesystem::path& path) {

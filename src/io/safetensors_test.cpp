@@ -89,10 +89,14 @@ TEST(Safetensors, ReadsEveryDTypeFromHandMadeBytes) {
     std::string body;
     double value;
   } rows[] = {
-      {"F64", f64, "\x00\x00\x00\x00\x00\x00\x04\xC0"s, -2.5}, {"F32", f32, "\x00\x00\x20\xC0"s, -2.5},
-      {"F16", f16, "\x00\xC1"s, -2.5},                         {"BF16", bf16, "\x20\xC0"s, -2.5},
-      {"I64", i64, "\xFE\xFF\xFF\xFF\xFF\xFF\xFF\xFF"s, -2},   {"I32", i32, "\xFE\xFF\xFF\xFF"s, -2},
-      {"U8", u8, "\xFE"s, 254},                                {"BOOL", boolean, "\x01"s, 1},
+      {"F64", f64, "\x00\x00\x00\x00\x00\x00\x04\xC0"s, -2.5},
+      {"F32", f32, "\x00\x00\x20\xC0"s, -2.5},
+      {"F16", f16, "\x00\xC1"s, -2.5},
+      {"BF16", bf16, "\x20\xC0"s, -2.5},
+      {"I64", i64, "\xFE\xFF\xFF\xFF\xFF\xFF\xFF\xFF"s, -2},
+      {"I32", i32, "\xFE\xFF\xFF\xFF"s, -2},
+      {"U8", u8, "\xFE"s, 254},
+      {"BOOL", boolean, "\x01"s, 1},
   };
   for (const auto& row : rows) {
     const auto size = std::to_string(row.body.size());
@@ -135,8 +139,7 @@ TEST(Safetensors, RefusesBrokenFraming) {
 
 TEST(Safetensors, RefusesTensorsThatSayNonsense) {
   const std::string w = "m.safetensors: tensor 'w': ";
-  EXPECT_EQ(refusal(file_of(R"({"w":[1]})")),
-            w + "is [1], must be an object with dtype, shape and data_offsets");
+  EXPECT_EQ(refusal(file_of(R"({"w":[1]})")), w + "is [1], must be an object with dtype, shape and data_offsets");
   EXPECT_EQ(refusal(file_of(R"({"w":{"shape":[],"data_offsets":[0,1]}})", "x")), w + "has no dtype");
   EXPECT_EQ(refusal(file_of(R"({"w":{"dtype":"U8","data_offsets":[0,1]}})", "x")), w + "has no shape");
   EXPECT_EQ(refusal(file_of(R"({"w":{"dtype":"U8","shape":[1]}})", "x")), w + "has no data_offsets");
@@ -189,8 +192,7 @@ TEST(Safetensors, RefusesNamesThatAreThereTwiceOrAreNoText) {
             "m.safetensors: the header has __metadata__ twice");
   EXPECT_EQ(refusal(file_of(R"({"__metadata__":{"a":"1","a":"1"}})")), "m.safetensors: metadata 'a' is there twice");
   EXPECT_EQ(refusal(file_of(R"({"__metadata__":{"a":1}})")), "m.safetensors: metadata 'a' is 1, must be a string");
-  EXPECT_EQ(refusal(file_of(R"({"__metadata__":["a"]})")),
-            "m.safetensors: __metadata__ is [\"a\"], must be an object");
+  EXPECT_EQ(refusal(file_of(R"({"__metadata__":["a"]})")), "m.safetensors: __metadata__ is [\"a\"], must be an object");
   for (const char* lone : {R"({"\udc00":)", R"({"\ud800":)", R"({"\ud800\u0041":)"}) {
     const std::string text = refusal(file_of(lone + entry("U8", "[1]", "[0,1]") + "}", "x"));
     EXPECT_TRUE(text.find("UTF-8") != std::string::npos || text.find("not valid JSON") != std::string::npos) << text;

@@ -10,7 +10,8 @@ namespace paoding {
 
 /// 0 <= axis < rank. Error (shape) through `call` otherwise.
 int plain_axis(const OpCall& call, std::int64_t axis, int rank);
-/// Sorted, without duplicates; all axes when `axes` is empty. Error (shape) through `call` on one out of range or twice.
+/// Sorted, without duplicates; all axes when `axes` is empty. Error (shape) through `call` on one out of range or
+/// twice.
 std::vector<int> plain_axes(const OpCall& call, const std::vector<std::int64_t>& axes, int rank);
 /// The same for a node that is known to be legal.
 std::vector<int> plain_axes(const std::vector<std::int64_t>& axes, int rank);

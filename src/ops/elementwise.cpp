@@ -29,7 +29,9 @@ void register_primitive(const char* name, const char* summary, Prim prim, int ar
       .kind = OpKind::formula,
       .inputs = arity == 1 ? std::vector<std::string>{"a"} : std::vector<std::string>{"a", "b"},
       .formula = [prim](std::span<const Scalar> in, const Attrs&) { return apply_prim(prim, in); },
-      .cases = !cases.empty() ? cases : arity == 1 ? kUnaryCases : kBinaryCases,
+      .cases = !cases.empty() ? cases
+               : arity == 1   ? kUnaryCases
+                              : kBinaryCases,
   });
 }
 

@@ -29,8 +29,8 @@ Ints to_ints(const Shape& shape) { return {shape.begin(), shape.end()}; }
 
 void check_length(const OpCall& call, const char* attr, const Ints& ints, int rank) {
   if (static_cast<int>(ints.size()) != rank) {
-    call.fail(ErrorKind::shape, fmt::format("{} has {} entries, but a has shape {}", attr, ints.size(),
-                                            to_string(call.inputs[0].shape)));
+    call.fail(ErrorKind::shape,
+              fmt::format("{} has {} entries, but a has shape {}", attr, ints.size(), to_string(call.inputs[0].shape)));
   }
 }
 
@@ -39,7 +39,8 @@ std::vector<Type> infer_named(const OpCall& call) {
   call.fail(ErrorKind::argument, "is made by Graph::input or Graph::parameter, not called");
 }
 
-// Converting a double that an integer cannot hold is undefined, and a stored u8 would wrap where one in a group does not.
+// Converting a double that an integer cannot hold is undefined, and a stored u8 would wrap where one in a group does
+// not.
 bool holds(DType dtype, double value) {
   switch (dtype) {
     case DType::i64: return value >= -0x1p63 && value < 0x1p63;
@@ -71,9 +72,9 @@ std::vector<Type> infer_reshape(const OpCall& call) {
   }
   const Shape shape{std::span<const std::int64_t>(dims)};
   if (shape.elements() != elements) {
-    call.fail(ErrorKind::shape, fmt::format("a has shape {} ({} elements), which does not become {} ({})",
-                                            to_string(call.inputs[0].shape), elements, to_string(shape),
-                                            shape.elements()));
+    call.fail(ErrorKind::shape,
+              fmt::format("a has shape {} ({} elements), which does not become {} ({})",
+                          to_string(call.inputs[0].shape), elements, to_string(shape), shape.elements()));
   }
   return {Type{call.inputs[0].dtype, shape}};
 }
@@ -97,8 +98,8 @@ std::vector<Type> infer_slice(const OpCall& call) {
   for (int axis = 0; axis < shape.rank(); ++axis) {
     const auto i = static_cast<std::size_t>(axis);
     if (start[i] < 0 || start[i] > end[i] || end[i] > shape[axis]) {
-      call.fail(ErrorKind::shape, fmt::format("takes {} to {} of axis {}, but a has shape {}", start[i], end[i], axis,
-                                              to_string(shape)));
+      call.fail(ErrorKind::shape,
+                fmt::format("takes {} to {} of axis {}, but a has shape {}", start[i], end[i], axis, to_string(shape)));
     }
     dims.push_back(end[i] - start[i]);
   }
@@ -131,8 +132,7 @@ std::vector<Type> infer_concat(const OpCall& call) {
       call.fail(ErrorKind::dtype, fmt::format("{} is {}, but {} is {}", call.input_name(i), to_string(type.dtype),
                                               call.input_name(0), to_string(first.dtype)));
     }
-    if (type.shape.rank() != first.shape.rank() ||
-        !(type.shape.with_dim(axis, 0) == first.shape.with_dim(axis, 0))) {
+    if (type.shape.rank() != first.shape.rank() || !(type.shape.with_dim(axis, 0) == first.shape.with_dim(axis, 0))) {
       call.fail(ErrorKind::shape,
                 fmt::format("{} has shape {}, which differs from {} of {} in more than axis {}", call.input_name(i),
                             to_string(type.shape), to_string(first.shape), call.input_name(0), axis));
@@ -172,7 +172,8 @@ std::vector<int> plain_axes(const Ints& axes, int rank) {
 }
 
 void register_shape_ops() {
-  register_op({.name = "input", .summary = "a value fed on every run", .kind = OpKind::structural, .infer = infer_named});
+  register_op(
+      {.name = "input", .summary = "a value fed on every run", .kind = OpKind::structural, .infer = infer_named});
   register_op({.name = "parameter",
                .summary = "a value kept between runs and shared by programs",
                .kind = OpKind::structural,
@@ -256,7 +257,9 @@ void register_shape_ops() {
           },
       .cases = {{.shapes = {{4, 6}}, .attrs = {{"start", Ints{1, 2}}, {"end", Ints{3, 6}}}},
                 {.shapes = {{4, 6}}, .attrs = {{"start", Ints{0, 3}}, {"end", Ints{4, 3}}}},
-                {.shapes = {{4, 6}}, .attrs = {{"start", Ints{0, 0}}, {"end", Ints{4, 7}}}, .error = "0 to 7 of axis 1"}},
+                {.shapes = {{4, 6}},
+                 .attrs = {{"start", Ints{0, 0}}, {"end", Ints{4, 7}}},
+                 .error = "0 to 7 of axis 1"}},
   });
 
   // ---- pad ----
@@ -313,10 +316,9 @@ void register_shape_ops() {
             Values pieces;
             for (std::size_t i = 0; i < call.inputs.size(); ++i) {
               const Value& piece = call.inputs[i];
-              pieces.push_back(
-                  call.lifted[i]
-                      ? piece
-                      : expand(piece, Shape{std::span<const std::int64_t>(with_front(to_ints(piece.shape()), call.length))}));
+              pieces.push_back(call.lifted[i] ? piece
+                                              : expand(piece, Shape{std::span<const std::int64_t>(
+                                                                  with_front(to_ints(piece.shape()), call.length))}));
             }
             return Values{concat(pieces, static_cast<int>(axis < 0 ? axis : axis + 1))};
           },
@@ -329,7 +331,8 @@ void register_shape_ops() {
 // ---- the functions of ops.h ----
 
 Value full(Graph& graph, const Shape& shape, double value, DType dtype) {
-  return call(*find_op("full"), {}, {{"value", value}, {"shape", to_ints(shape)}, {"dtype", dtype}}, {}, &graph).front();
+  return call(*find_op("full"), {}, {{"value", value}, {"shape", to_ints(shape)}, {"dtype", dtype}}, {}, &graph)
+      .front();
 }
 
 Value reshape(const Value& a, std::span<const std::int64_t> shape) {
@@ -357,7 +360,8 @@ Value slice(const Value& a, int axis, std::int64_t start, std::int64_t end) {
 }
 
 Value pad(const Value& a, std::span<const std::int64_t> before, std::span<const std::int64_t> after) {
-  return call("pad", {a}, {{"before", Ints(before.begin(), before.end())}, {"after", Ints(after.begin(), after.end())}});
+  return call("pad", {a},
+              {{"before", Ints(before.begin(), before.end())}, {"after", Ints(after.begin(), after.end())}});
 }
 
 Value concat(std::span<const Value> inputs, int axis) {

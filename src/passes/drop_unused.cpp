@@ -66,9 +66,7 @@ class ScanTrimmer {
     return parts_.constants.empty() ? parts_.carries[0].input : parts_.constants[0].input;
   }
 
-  std::set<Ref> read_of(NodeId id) const {
-    return {needed_.lower_bound({id, 0}), needed_.lower_bound({id + 1, 0})};
-  }
+  std::set<Ref> read_of(NodeId id) const { return {needed_.lower_bound({id, 0}), needed_.lower_bound({id + 1, 0})}; }
 
   // Everything in the body that what is read needs; a carry whose value is needed needs its next value. A scan in the
   // body needs no more than its outputs that are read do: a carry that goes round through both must not keep itself.

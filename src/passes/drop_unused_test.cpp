@@ -29,11 +29,10 @@ struct TwoCarries : testing::Test {
   void build(bool k_in_h) {
     const Value h0 = g.input("h0", f32, {2}), k0 = g.input("k0", f32, {2}), xs = g.input("xs", f32, {4, 2}),
                 ys = g.input("ys", f32, {4, 2});
-    made = scan({h0, k0}, {xs, ys},
-                [&](const Values& carry, const Values& in) {
-                  const Value h = tanh(carry[0] + in[0]), k = carry[1] * in[1] + w;
-                  return step({k_in_h ? h + carry[1] : h, k}, {h, k, h * k});
-                });
+    made = scan({h0, k0}, {xs, ys}, [&](const Values& carry, const Values& in) {
+      const Value h = tanh(carry[0] + in[0]), k = carry[1] * in[1] + w;
+      return step({k_in_h ? h + carry[1] : h, k}, {h, k, h * k});
+    });
   }
   void trim() { run_and_compare(g, {drop_unused}); }
   const Node& scan_node() { return only(g, "scan"); }

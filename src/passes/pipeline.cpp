@@ -19,8 +19,10 @@ const std::vector<Pass>& pipeline() {
   static const std::vector<Pass> passes = {
       {"merge_duplicates", "equal nodes become one, so that later passes see one of each", merge_duplicates},
       {"simplify_views", "reshapes, slices and sums of each other become one, or nothing", simplify_views},
-      {"split_products", "a product of a concatenation becomes a sum of products, so that only the part that depends "
-                         "on the carried state stays in a loop", split_products},
+      {"split_products",
+       "a product of a concatenation becomes a sum of products, so that only the part that depends "
+       "on the carried state stays in a loop",
+       split_products},
       {"sum_gradients", "sums of padded slices become one concatenation: gradients are written where they belong",
        sum_gradients},
       {"push_slices", "slices move up through elementwise ops, so that gates share one iteration space", push_slices},

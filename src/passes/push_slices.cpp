@@ -64,8 +64,10 @@ class SlicePusher {
     for (const auto& [range, size] : ranges) elements += size;
     const std::int64_t whole = node.types[0].shape.elements();
     if (elements > whole) {
-      notes_.add(fmt::format("slices of {} {} stay behind it: they overlap, and {} elements would be computed instead "
-                             "of {}", node.label(), to_string(node.types[0]), elements, whole));
+      notes_.add(
+          fmt::format("slices of {} {} stay behind it: they overlap, and {} elements would be computed instead "
+                      "of {}",
+                      node.label(), to_string(node.types[0]), elements, whole));
       return false;
     }
     return true;
@@ -121,7 +123,7 @@ class SlicePusher {
   PassNotes& notes_;
   const NodeId first_new_;
   std::vector<std::vector<NodeId>> users_;  // of nodes that were there before; live ones only
-  std::vector<char> is_read_whole_;  // by a fetch or by a formula this pass has made
+  std::vector<char> is_read_whole_;         // by a fetch or by a formula this pass has made
   std::map<Ref, Ref> replaced_;
 };
 

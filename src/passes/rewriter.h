@@ -13,7 +13,10 @@ namespace paoding {
 class Rewriter {
  public:
   explicit Rewriter(Graph& graph)
-      : graph(graph), first_new(graph.size()), scope_(graph.scope), origin_(graph.origin),
+      : graph(graph),
+        first_new(graph.size()),
+        scope_(graph.scope),
+        origin_(graph.origin),
         uses_(static_cast<std::size_t>(graph.size()), 0) {
     for (NodeId id = 0; id < first_new; ++id) {
       for (const Ref& ref : graph.node(id).inputs) ++uses_[static_cast<std::size_t>(ref.node)];

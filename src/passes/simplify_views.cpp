@@ -180,8 +180,8 @@ class Simplifier {
     const Ints &start_a = node(a).attrs.get_ints("start"), &end_a = node(a).attrs.get_ints("end");
     const Ints &start_b = node(b).attrs.get_ints("start"), &end_b = node(b).attrs.get_ints("end");
     for (int k = 0; k < shape(a).rank(); ++k) {
-      const bool fits = k == axis ? end_a[at(k)] == start_b[at(k)]
-                                  : start_a[at(k)] == start_b[at(k)] && end_a[at(k)] == end_b[at(k)];
+      const bool fits =
+          k == axis ? end_a[at(k)] == start_b[at(k)] : start_a[at(k)] == start_b[at(k)] && end_a[at(k)] == end_b[at(k)];
       if (!fits) return {};
     }
     return best(slice(value(input(a)), start_a, end_b));

@@ -35,14 +35,12 @@ struct SimplifyViews : testing::Test {
   Value y = g.input("other", f32, {2, 6});
 };
 
-TEST_F(SimplifyViews, JoinsReshapes) {
-  EXPECT_EQ(shown(g, reshape(reshape(x, Ints{24}), Ints{3, 8})), "reshape(x)");
-}
+TEST_F(SimplifyViews, JoinsReshapes) { EXPECT_EQ(shown(g, reshape(reshape(x, Ints{24}), Ints{3, 8})), "reshape(x)"); }
 TEST_F(SimplifyViews, DropsReshapesThatEndWhereTheyStarted) {
   EXPECT_EQ(shown(g, reshape(reshape(x, Ints{24}), Ints{4, 6})), "x");
 }
 TEST_F(SimplifyViews, JoinsExpands) {
-  EXPECT_EQ(shown(g, expand(expand(slice(x, 0, 0, 1), {2, 6}) , {2, 6})), "expand(slice(x))");
+  EXPECT_EQ(shown(g, expand(expand(slice(x, 0, 0, 1), {2, 6}), {2, 6})), "expand(slice(x))");
   Graph h;
   EXPECT_EQ(shown(h, expand(expand(h.input("x", f32, {1, 3}), {4, 3}), {2, 4, 3})), "expand(x)");
 }
@@ -123,11 +121,10 @@ TEST_F(SimplifyViews, ConstantsTakeTheirShapeAtOnce) {
   EXPECT_EQ(shown(g, reshape(expand(full(g, {}, 3), {2, 6}), Ints{12})), "full");
 }
 TEST_F(SimplifyViews, KeepsOtherOutputsOfANodeApart) {
-  const StepResult made =
-      scan({slice(x, 0, 0, 1)}, {reshape(x, Ints{4, 1, 6})}, [](const Values& h, const Values& in) {
-        const Value next = slice(concat(std::array{h[0], in[0]}, 0), 0, 1, 2);
-        return step({h[0] + next}, {reshape(reshape(next, Ints{6}), Ints{2, 3})});
-      });
+  const StepResult made = scan({slice(x, 0, 0, 1)}, {reshape(x, Ints{4, 1, 6})}, [](const Values& h, const Values& in) {
+    const Value next = slice(concat(std::array{h[0], in[0]}, 0), 0, 1, 2);
+    return step({h[0] + next}, {reshape(reshape(next, Ints{6}), Ints{2, 3})});
+  });
   EXPECT_EQ(shown(g, reshape(reshape(made.outputs[0], Ints{24}), Ints{4, 6})), "reshape(scan)");
 }
 

@@ -84,7 +84,8 @@ class Sink {
       const Node& node = parts_.body.node(id);
       if (!marked_[static_cast<std::size_t>(id)]) continue;
       if (node.op->kind != OpKind::formula && !node.op->lift) {
-        notes_.add(fmt::format("nothing is moved behind the loop: {} has no rule for all steps at once", node.op->name));
+        notes_.add(
+            fmt::format("nothing is moved behind the loop: {} has no rule for all steps at once", node.op->name));
         return false;
       }
     }

@@ -100,7 +100,7 @@ class GradientSums {
     }
     changed |= join_parts(type.shape, &parts, &rest);
     if (!changed) return;
-    Value result = rest.empty() ? full(graph_, type.shape, 0, type.dtype)
+    Value result = rest.empty()       ? full(graph_, type.shape, 0, type.dtype)
                    : rest.size() == 1 ? rest[0]
                    : rest.size() == 2 ? add(rest[0], rest[1])
                                       : add_n(rest);
@@ -141,7 +141,8 @@ class GradientSums {
       const Part& first = (*parts)[i];
       Values same;
       for (; i < parts->size() && (*parts)[i].axis == first.axis && (*parts)[i].start == first.start &&
-             (*parts)[i].end == first.end; ++i) {
+             (*parts)[i].end == first.end;
+           ++i) {
         same.push_back((*parts)[i].inner);
       }
       Part joined = first;

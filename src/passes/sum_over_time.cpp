@@ -6,8 +6,8 @@
 // becomes
 //   s = scan(..) [ out = matmul(x, dg) ];  dw = sum(s, axes=[0])
 //
-// Where the addend is a product or a reduction, nothing is really stacked in the end. Anything else is stacked only up to
-// kMaxStackedBytes: writing it once and reading it once costs no more traffic than the running sum did, but memory.
+// Where the addend is a product or a reduction, nothing is really stacked in the end. Anything else is stacked only up
+// to kMaxStackedBytes: writing it once and reading it once costs no more traffic than the running sum did, but memory.
 #include <map>
 #include <set>
 
@@ -67,8 +67,8 @@ void take_sums_out(Graph& graph, NodeId id, PassNotes& notes) {
       }
     }
     const auto used = [&](Ref ref) { return uses.contains(ref) ? uses.at(ref) : 0; };
-    bool fits = adds && self == 1 && used(carry.input) == 1 && used(carry.next) == 1 && !addends.empty() &&
-                parts.length > 0;
+    bool fits =
+        adds && self == 1 && used(carry.input) == 1 && used(carry.next) == 1 && !addends.empty() && parts.length > 0;
     for (const Ref& ref : addends) {
       const Type& type = parts.body.type(ref);
       fits = fits && type == parts.body.type(carry.next) &&

@@ -83,11 +83,11 @@ void find_lifetimes(Plan* plan) {
     std::size_t shared = moves[i] || !list.front().is_write ? 0 : list.front().loops.size();
     for (const auto& use : list) {
       const std::size_t common = std::min(shared, use.loops.size());
-      shared = static_cast<std::size_t>(
-          std::mismatch(use.loops.begin(), use.loops.begin() + static_cast<std::ptrdiff_t>(common),
-                        list.front().loops.begin())
-              .first -
-          use.loops.begin());
+      shared = static_cast<std::size_t>(std::mismatch(use.loops.begin(),
+                                                      use.loops.begin() + static_cast<std::ptrdiff_t>(common),
+                                                      list.front().loops.begin())
+                                            .first -
+                                        use.loops.begin());
     }
     slot.first = list.front().position;
     slot.last = list.front().position;
@@ -139,11 +139,10 @@ void place_slots(Plan* plan) {
     }
     slot.offset = offset;
     plan->arena_bytes = std::max(plan->arena_bytes, offset + align_up(slot.bytes));
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), i,
-                                   [&](std::size_t a, std::size_t b) {
-                                     return plan->slots[a].offset < plan->slots[b].offset;
-                                   }),
-                  i);
+    placed.insert(
+        std::upper_bound(placed.begin(), placed.end(), i,
+                         [&](std::size_t a, std::size_t b) { return plan->slots[a].offset < plan->slots[b].offset; }),
+        i);
   }
   plan->peak_live_bytes = peak_live(*plan);
 }

@@ -39,17 +39,17 @@ enum class SlotKind : std::uint8_t {
 /// A piece of memory.
 struct Slot {
   SlotKind kind = SlotKind::arena;
-  std::string name;          // of the input or parameter; else of the node whose result it holds
+  std::string name;  // of the input or parameter; else of the node whose result it holds
   std::int64_t bytes = 0;
-  std::int64_t offset = 0;   // in the arena
-  int first = 0;             // position of the first step that writes it
-  int last = -1;             // position of the last step that reads it
-  bool is_fetched = false;   // lives to the end of the run
+  std::int64_t offset = 0;  // in the arena
+  int first = 0;            // position of the first step that writes it
+  int last = -1;            // position of the last step that reads it
+  bool is_fetched = false;  // lives to the end of the run
 };
 
 /// Who a step is, for reports.
 struct StepLabel {
-  std::string op;                    // "matmul", "lstm_cell/matmul", "lstm_cell_grad/group"
+  std::string op;  // "matmul", "lstm_cell/matmul", "lstm_cell_grad/group"
   std::string scope;
   std::vector<std::string> members;  // the ops of a group
   NodeId node = -1;                  // of the graph that was planned
@@ -59,15 +59,15 @@ struct Step {
   enum class Kind : std::uint8_t { group, kernel, loop };
   Kind kind = Kind::group;
   StepLabel label;
-  int position = 0;  // in the order of the text; a loop's body counts once
+  int position = 0;               // in the order of the text; a loop's body counts once
   std::vector<Operand> operands;  // what it reads, then what it writes
   std::size_t reads = 0;
 
-  Group group;                                      // Kind::group
-  KernelCall call;                                  // Kind::kernel
+  Group group;      // Kind::group
+  KernelCall call;  // Kind::kernel
   const KernelImplementation* kernel = nullptr;
 
-  int loop = -1;                                    // Kind::loop: its number in LoopTerm::loop
+  int loop = -1;  // Kind::loop: its number in LoopTerm::loop
   std::int64_t length = 0;
   std::vector<Step> body;
 };
@@ -108,7 +108,7 @@ std::string to_string(const Plan& plan);
 /// One launch of a plan with its loops unrolled: which step, and every operand's slot and byte offset.
 struct Launch {
   const Step* step = nullptr;
-  std::int64_t instance = 0;                             // turn of the innermost loop, 0 outside
+  std::int64_t instance = 0;                            // turn of the innermost loop, 0 outside
   std::vector<std::pair<int, std::int64_t>> addresses;  // slot, offset in it
 };
 

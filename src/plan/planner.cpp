@@ -113,7 +113,8 @@ void Planner::plan_kernel(Frame& frame, NodeId id) {
   frame.steps->push_back(std::move(step));
   for (std::size_t k = 0; k < written.size(); ++k) {
     const Ref ref{id, static_cast<std::int32_t>(k)};
-    if (is_copied && frame.destinations.contains(ref)) copy(frame, written[k], wanted[k], node, "copy_" + node.op->name);
+    if (is_copied && frame.destinations.contains(ref))
+      copy(frame, written[k], wanted[k], node, "copy_" + node.op->name);
     frame.places[ref] = is_copied && frame.destinations.contains(ref) ? wanted[k] : written[k];
   }
 }
@@ -160,7 +161,9 @@ void Planner::copy(Frame& frame, const Operand& from, const Operand& to, const N
 }
 
 Operand Planner::dense_copy(Frame& frame, const Operand& operand, const Node& why, std::string_view label) {
-  Operand dense{new_slot(SlotKind::arena, std::string(label), size_bytes(operand.layout.type)), 0, {},
+  Operand dense{new_slot(SlotKind::arena, std::string(label), size_bytes(operand.layout.type)),
+                0,
+                {},
                 Layout::dense(operand.layout.type)};
   copy(frame, operand, dense, why, label);
   return dense;

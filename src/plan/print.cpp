@@ -13,7 +13,8 @@ std::string operand_text(const Plan& plan, const Operand& operand) {
   std::string text = slot.kind == SlotKind::arena ? fmt::format("s{}", operand.slot) : slot.name;
   if (operand.offset != 0) text += fmt::format("+{}", operand.offset);
   for (const LoopTerm& term : operand.terms) {
-    const std::string turn = term.shift == 0 ? fmt::format("t{}", term.loop) : fmt::format("(t{}+{})", term.loop, term.shift);
+    const std::string turn =
+        term.shift == 0 ? fmt::format("t{}", term.loop) : fmt::format("(t{}+{})", term.loop, term.shift);
     text += term.modulus != 0 ? fmt::format("+{}%{}*{}", turn, term.modulus, term.stride)
                               : fmt::format("{:+}*{}", term.stride, turn);
   }
@@ -78,10 +79,11 @@ std::string to_string(const Plan& plan) {
   for (std::size_t i = 0; i < plan.slots.size(); ++i) {
     const Slot& slot = plan.slots[i];
     if (slot.kind != SlotKind::arena) {
-      text += fmt::format("  {} {} bytes, {}\n", slot.name, slot.bytes, slot.kind == SlotKind::input ? "input" : "parameter");
+      text += fmt::format("  {} {} bytes, {}\n", slot.name, slot.bytes,
+                          slot.kind == SlotKind::input ? "input" : "parameter");
     } else if (slot.last >= slot.first) {
-      text += fmt::format("  s{} {} bytes at {}, steps {}..{}, {}{}\n", i, slot.bytes, slot.offset, slot.first, slot.last,
-                          slot.name, slot.is_fetched ? ", fetched" : "");
+      text += fmt::format("  s{} {} bytes at {}, steps {}..{}, {}{}\n", i, slot.bytes, slot.offset, slot.first,
+                          slot.last, slot.name, slot.is_fetched ? ", fetched" : "");
     }
   }
   // What is alive where the most is alive.

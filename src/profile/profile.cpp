@@ -52,9 +52,7 @@ T parse_choice(std::string_view what, std::string_view text, const Choice<T> (&c
 
 }  // namespace
 
-void start_profiler(State state, Detail detail) {
-  profile::Recorder::start({.state = state, .detail = detail});
-}
+void start_profiler(State state, Detail detail) { profile::Recorder::start({.state = state, .detail = detail}); }
 
 std::string stop_profiler(SortBy sort, const std::string& path) {
   check_path(path);

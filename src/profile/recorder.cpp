@@ -165,9 +165,9 @@ bool Recorder::next_chunk() {
 }
 
 SiteId Recorder::add_site(const SiteInfo& info) {
-  std::string key = fmt::format("{}\n{}\n{}\n{}\n{} {} {} {} {}", info.name, info.op, info.scope, info.instance,
-                                static_cast<int>(info.kind), static_cast<int>(info.copy), info.async, info.bytes,
-                                info.flops);
+  std::string key =
+      fmt::format("{}\n{}\n{}\n{}\n{} {} {} {} {}", info.name, info.op, info.scope, info.instance,
+                  static_cast<int>(info.kind), static_cast<int>(info.copy), info.async, info.bytes, info.flops);
   for (const auto& member : info.members) key += fmt::format("\n{} {}", member.op, member.bytes);
   Recording& r = recording();
   std::lock_guard lock(r.sites_mutex);
@@ -281,8 +281,8 @@ Trace Recorder::stop() {
     std::this_thread::sleep_for(std::chrono::nanoseconds(2'000'000 - (stopped.ns - r.started.ns)));
     stopped = read_clocks();
   }
-  const double ns_per_tick = static_cast<double>(stopped.ns - r.started.ns) /
-                             static_cast<double>(stopped.ticks - r.started.ticks);
+  const double ns_per_tick =
+      static_cast<double>(stopped.ns - r.started.ns) / static_cast<double>(stopped.ticks - r.started.ticks);
   const auto to_ns = [&](Ticks ticks) {
     return r.started.ns + static_cast<std::int64_t>(static_cast<double>(ticks - r.started.ticks) * ns_per_tick);
   };

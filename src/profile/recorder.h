@@ -65,7 +65,8 @@ class Recorder {
 
   static Ticks now() {
 #if defined(__x86_64__)
-    if (counter_is_steady_) [[likely]] return __rdtsc();
+    if (counter_is_steady_) [[likely]]
+      return __rdtsc();
 #endif
     return static_cast<Ticks>(std::chrono::steady_clock::now().time_since_epoch().count());
   }

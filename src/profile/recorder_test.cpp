@@ -137,9 +137,10 @@ TEST(Recorder, CountsWhatItDropsWhenFull) {
 TEST(Recorder, TellsItsSourcesAndKeepsTheHostsHalfWhenOneFails) {
   static int starts = 0;
   Recorder::add_source({.start = [](State, Detail) { ++starts; },
-                        .stop = [] {
-                          if (starts == 1) throw Error(ErrorKind::device, "no GPU today");
-                        }});
+                        .stop =
+                            [] {
+                              if (starts == 1) throw Error(ErrorKind::device, "no GPU today");
+                            }});
   Recorder::start({.state = State::cpu});
   Recorder::stop();
   EXPECT_EQ(starts, 0);

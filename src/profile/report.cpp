@@ -207,7 +207,9 @@ class RowTree {
       section_of_track_[key] = static_cast<std::uint32_t>(roots_.size());
       nodes_.emplace_back();
       roots_.push_back({static_cast<NodeId>(nodes_.size() - 1),
-                        per_thread_ ? std::string(trace_.text(trace_.tracks()[track].name)) : "", {}, {}});
+                        per_thread_ ? std::string(trace_.text(trace_.tracks()[track].name)) : "",
+                        {},
+                        {}});
     }
     return section_of_track_[key];
   }
@@ -330,10 +332,10 @@ class RowTree {
   std::vector<Call> calls_;
   std::vector<Target> targets_;
   std::vector<Piece> pieces_;
-  std::vector<CallId> call_of_;             // per host span: the call that spans inside it belong to
-  std::vector<CallId> inner_of_;            // per host span: the call for launches and kernels (a compute row's if any)
-  std::vector<bool> in_compile_;            // per span
-  std::vector<std::int64_t> self_cursor_;   // per op without phases: its time before this is dealt with; else kNoSelf
+  std::vector<CallId> call_of_;            // per host span: the call that spans inside it belong to
+  std::vector<CallId> inner_of_;           // per host span: the call for launches and kernels (a compute row's if any)
+  std::vector<bool> in_compile_;           // per span
+  std::vector<std::int64_t> self_cursor_;  // per op without phases: its time before this is dealt with; else kNoSelf
   std::map<std::pair<LabelId, LabelId>, Row> compiled_shapes_;  // by op and instance (kNone: all of them)
 };
 
@@ -369,8 +371,7 @@ void RowTree::add_host_span(SpanId i) {
   }
   switch (kind) {
     case SpanKind::run:
-    case SpanKind::compile:
-      break;
+    case SpanKind::compile: break;
     case SpanKind::op:
       call = inner = open_op(outer, section, trace_.site_id(i));
       if (options_.detail != Detail::op && self_cursor_[i] != kNoSelf) inner = open(call, section, kComputeLabel);
@@ -405,9 +406,7 @@ void RowTree::add_host_span(SpanId i) {
     case SpanKind::wait:
     case SpanKind::feed:
     case SpanKind::fetch:
-    case SpanKind::host:
-      call = inner = open(outer, section, labels_of(trace_.site_id(i)).name);
-      break;
+    case SpanKind::host: call = inner = open(outer, section, labels_of(trace_.site_id(i)).name); break;
   }
   call_of_[i] = call;
   inner_of_[i] = inner;

@@ -50,8 +50,8 @@ struct Row {
 
 /// The Event Summary of one thread, or of all.
 struct Section {
-  std::string thread;    // "thread1"; empty when merged
-  double total = 0;      // ns that `ratio` refers to
+  std::string thread;     // "thread1"; empty when merged
+  double total = 0;       // ns that `ratio` refers to
   std::vector<Row> rows;  // in printing order: parents before children
 };
 
@@ -77,7 +77,8 @@ std::string to_text(const Measures& measures, const ReportOptions& options = {})
 /// Both: to_text(measure(trace)).
 std::string report(const Trace& trace, const ReportOptions& options = {});
 
-/// "group: mul+sub+sum", or the site's op in place of "group": the ops of a fused group in order, repeats counted (mul*3), long lists cut.
+/// "group: mul+sub+sum", or the site's op in place of "group": the ops of a fused group in order, repeats counted
+/// (mul*3), long lists cut.
 std::string group_name(const Trace& trace, const Site& site);
 
 }  // namespace paoding::profile

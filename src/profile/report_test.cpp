@@ -152,15 +152,15 @@ TEST(Report, CountsNothingTwice) {
   ASSERT_EQ(m.per_thread.size(), 1u);
   EXPECT_TRUE(m.merged.empty());
   const Row& slice = row(m.per_thread[0], "slice");
-  EXPECT_EQ(slice.total, 50e3);     // 10..60
-  EXPECT_EQ(slice.gpu, 26e3);       // 20..26, 40..60
+  EXPECT_EQ(slice.total, 50e3);  // 10..60
+  EXPECT_EQ(slice.gpu, 26e3);    // 20..26, 40..60
   EXPECT_EQ(slice.cpu, 24e3);
   EXPECT_EQ(slice.ratio, 0.5);
   const Row& copied = row(m.per_thread[0], "GpuMemcpySync:CPU->GPU", 1);
   EXPECT_EQ(copied.total, 16e3);
   EXPECT_EQ(copied.gpu, 6e3);
   const Row& between = row(m.per_thread[0], "(between events)");
-  EXPECT_EQ(between.calls, 2u);     // 0..10, 90..100
+  EXPECT_EQ(between.calls, 2u);  // 0..10, 90..100
   EXPECT_EQ(between.total, 20e3);
 }
 
@@ -336,7 +336,7 @@ TEST(Report, ShowsOneSideOnly) {
   EXPECT_EQ(cpu.total, 200e3);
   const Measures gpu = measure(trace, {.state = State::gpu});
   EXPECT_EQ(row(gpu.per_thread.at(0), "slice").total, 52e3);
-  EXPECT_EQ(gpu.total, 112e3);        // per run 20..26 and 40..90
+  EXPECT_EQ(gpu.total, 112e3);  // per run 20..26 and 40..90
   EXPECT_EQ(gpu.computation, 100e3);
   EXPECT_EQ(gpu.copies.total, 12e3);
   const std::string text = report(trace, {.state = State::gpu});
@@ -461,10 +461,14 @@ TEST(Report, IsSoundForAnyTrace) {
               ASSERT_LE(r.min, r.max);
               if (r.depth == 0) ratios += r.ratio;
               outer.resize(static_cast<std::size_t>(r.depth));
-              if (!r.at_compile && r.depth > 0 && !share) { ASSERT_LE(r.ratio, outer.back() + 1e-9) << r.name; }
+              if (!r.at_compile && r.depth > 0 && !share) {
+                ASSERT_LE(r.ratio, outer.back() + 1e-9) << r.name;
+              }
               outer.push_back(r.ratio);
             }
-            if (section.total > 0 && !share) { ASSERT_GE(ratios, 1 - 1e-9) << "part of the wall in no row"; }
+            if (section.total > 0 && !share) {
+              ASSERT_GE(ratios, 1 - 1e-9) << "part of the wall in no row";
+            }
           }
         }
       }

@@ -45,7 +45,9 @@ TEST(Timeline, IsJsonWithExactTimesNamesAndArrows) {
       EXPECT_EQ(std::string_view(event["name"]),
                 "a \"quoted\\ name\"\n\x01 \xc3\xa9 \xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");
     }
-    if (ph == "s") { EXPECT_EQ(double(event["ts"]), 0.0); }
+    if (ph == "s") {
+      EXPECT_EQ(double(event["ts"]), 0.0);
+    }
     if (ph == "f") {
       EXPECT_EQ(double(event["ts"]), 5.005);
       EXPECT_EQ(int64_t(event["pid"]), 1);

@@ -69,9 +69,9 @@ SiteId Trace::add_site(const SiteInfo& info) {
   site.async = info.async;
   site.bytes = info.bytes;
   site.flops = info.flops;
-  std::string key = fmt::format("{},{},{},{},{},{},{},{},{}", site.name, site.op, site.scope, site.instance,
-                                static_cast<int>(site.kind), static_cast<int>(site.copy), site.async, site.bytes,
-                                site.flops);
+  std::string key =
+      fmt::format("{},{},{},{},{},{},{},{},{}", site.name, site.op, site.scope, site.instance,
+                  static_cast<int>(site.kind), static_cast<int>(site.copy), site.async, site.bytes, site.flops);
   for (const auto& member : info.members) key += fmt::format(",{}:{}", intern(member.op), member.bytes);
   const auto [found, is_new] = site_ids_.try_emplace(std::move(key), static_cast<SiteId>(sites_.size()));
   if (!is_new) return found->second;

@@ -65,10 +65,10 @@ struct SiteInfo {
   std::string instance = {};  // which of the ops of this type, "slice1"
   SpanKind kind = SpanKind::host;
   Copy copy = Copy::none;
-  bool async = false;            // memcpy only: the host does not wait for the copy
-  std::int64_t bytes = 0;        // moved or touched; 0 is unknown
-  double flops = 0;              // 0 is unknown
-  std::vector<Member> members = {};   // the ops of a fused group, in order; empty for a single op
+  bool async = false;                // memcpy only: the host does not wait for the copy
+  std::int64_t bytes = 0;            // moved or touched; 0 is unknown
+  double flops = 0;                  // 0 is unknown
+  std::vector<Member> members = {};  // the ops of a fused group, in order; empty for a single op
 };
 
 /// SiteInfo inside a Trace: text interned.

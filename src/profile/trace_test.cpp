@@ -34,11 +34,11 @@ TEST(Trace, FindsTheInnermostSpanThatContainsEach) {
   };
   add("inner", 20, 30);  // as a recorder writes: what ends first comes first
   add("outer", 10, 50);
-  add("crossing", 40, 60);       // overlaps outer, lies in nothing
+  add("crossing", 40, 60);  // overlaps outer, lies in nothing
   add("in crossing", 52, 55);
   add("in both", 42, 48);
-  add("after", 60, 70);          // touches crossing's end
-  add("instant", 70, 70);        // at after's end: still part of it
+  add("after", 60, 70);    // touches crossing's end
+  add("instant", 70, 70);  // at after's end: still part of it
   trace.finish();
   EXPECT_EQ(trace.parent(find(trace, "inner")), find(trace, "outer"));
   EXPECT_EQ(trace.parent(find(trace, "outer")), kNone);

@@ -23,7 +23,8 @@ class CpuExecutor : public Executor {
  public:
   CpuExecutor(const Plan& plan, const ExecutorOptions& options) : plan_(plan), on_step_(options.on_step) {
     arena_ = std::dynamic_pointer_cast<CpuArena>(options.arena);
-    if (!arena_ || arena_->memory.size_bytes() < plan.arena_bytes) arena_ = std::make_shared<CpuArena>(plan.arena_bytes);
+    if (!arena_ || arena_->memory.size_bytes() < plan.arena_bytes)
+      arena_ = std::make_shared<CpuArena>(plan.arena_bytes);
     place_slots(options.parameters);
     prepare(plan.steps);
     resolve(options.repeats);
@@ -131,7 +132,8 @@ class CpuExecutor : public Executor {
     for (const Launch& launch : unrolled_) {
       Prepared prepared;
       prepared.operands = pointers_.data() + pointers_.size();
-      for (const auto& [slot, offset] : launch.addresses) pointers_.push_back(bases_[static_cast<std::size_t>(slot)] + offset);
+      for (const auto& [slot, offset] : launch.addresses)
+        pointers_.push_back(bases_[static_cast<std::size_t>(slot)] + offset);
       if (launch.step->kind == Step::Kind::group) {
         prepared.group = &groups_.at(launch.step);
       } else {

@@ -39,10 +39,10 @@ class Executor {
 struct ExecutorOptions {
   Device device;
   Execution execution = Execution::captured;
-  int repeats = 1;                            // times that one run() runs the plan
+  int repeats = 1;  // times that one run() runs the plan
   std::function<void(const StepSeen&)> on_step = {};
-  std::shared_ptr<Arena> arena = {};          // to share when it is large enough
-  std::vector<void*> parameters = {};         // device address per Plan::parameters
+  std::shared_ptr<Arena> arena = {};   // to share when it is large enough
+  std::vector<void*> parameters = {};  // device address per Plan::parameters
 };
 
 /// `plan` must outlive the executor.

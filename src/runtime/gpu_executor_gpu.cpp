@@ -173,7 +173,8 @@ class GpuExecutor : public Executor {
     PD_CUDA(driver_.cuMemsetD8Async(tickets_.address(), 0, ticket_bytes, stream_.get()));
     stream_.wait_idle();
     const gpu::CacheCounts after = gpu::KernelCache::shared().counts();
-    cost_ = {static_cast<int>(after.compiles - before.compiles), after.compile_milliseconds - before.compile_milliseconds};
+    cost_ = {static_cast<int>(after.compiles - before.compiles),
+             after.compile_milliseconds - before.compile_milliseconds};
   }
 
   void resolve(int repeats) {
@@ -261,9 +262,8 @@ class GpuExecutor : public Executor {
     }
     std::vector<std::byte> stretch(static_cast<std::size_t>((last + 1) * size));
     const auto& [slot, offset] = launch.addresses[k];
-    PD_CUDA(driver_.cuMemcpyDtoH(stretch.data(),
-                                 bases_[static_cast<std::size_t>(slot)] + static_cast<CUdeviceptr>(offset),
-                                 stretch.size()));
+    PD_CUDA(driver_.cuMemcpyDtoH(
+        stretch.data(), bases_[static_cast<std::size_t>(slot)] + static_cast<CUdeviceptr>(offset), stretch.size()));
     const std::int64_t elements = shape.elements();
     for (std::int64_t i = 0; i < elements; ++i) {
       std::int64_t rest = i, at = 0;

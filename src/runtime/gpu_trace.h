@@ -4,11 +4,11 @@
 // one by one between events, and the report says so.
 #pragma once
 
+#include <cuda.h>
+
 #include <functional>
 #include <memory>
 #include <vector>
-
-#include <cuda.h>
 
 #include "plan/plan.h"
 #include "profile/recorder.h"

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/gpu_trace.h"
-
 #include <map>
 #include <mutex>
 
 #include "base/check.h"
 #include "gpu/cupti_collector.h"
 #include "gpu/driver.h"
+#include "runtime/gpu_trace.h"
 #include "runtime/sites.h"
 
 namespace paoding {
@@ -144,9 +143,7 @@ void GpuTrace::before_graph(std::uint32_t run) {
   launch_start_ = Recorder::now();
 }
 
-void GpuTrace::after_graph(std::uint32_t run) {
-  Recorder::complete(launch_site_, launch_start_, Recorder::now(), run);
-}
+void GpuTrace::after_graph(std::uint32_t run) { Recorder::complete(launch_site_, launch_start_, Recorder::now(), run); }
 
 void GpuTrace::time_steps(std::uint32_t run, CUstream stream, const std::function<void(std::size_t)>& start) {
   const gpu::GpuDevice& device = gpu::GpuDevice::get(shape_->device);
@@ -166,7 +163,8 @@ void GpuTrace::time_steps(std::uint32_t run, CUstream stream, const std::functio
   const auto track = Recorder::gpu_track(profile::TrackKind::stream, "stream", shape_->device);
   std::int64_t before_ns = 0;
   for (std::size_t i = 0; i < shape_->sites.size(); ++i) {
-    const auto at_ns = static_cast<std::int64_t>(static_cast<double>(events[i + 1].milliseconds_since(events[0])) * 1e6);
+    const auto at_ns =
+        static_cast<std::int64_t>(static_cast<double>(events[i + 1].milliseconds_since(events[0])) * 1e6);
     Recorder::add_gpu(shape_->sites[i], run, anchor_ns + before_ns, at_ns - before_ns, track, run);
     before_ns = at_ns;
   }

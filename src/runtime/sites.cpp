@@ -27,7 +27,8 @@ StepSites sites_of(const Step& step, std::int64_t instance) {
     const MatmulShape shape(step.call);
     double batches = 1;
     for (std::int64_t extent : shape.batch) batches *= static_cast<double>(extent);
-    info.flops = 2 * batches * static_cast<double>(shape.m) * static_cast<double>(shape.n) * static_cast<double>(shape.k);
+    info.flops =
+        2 * batches * static_cast<double>(shape.m) * static_cast<double>(shape.n) * static_cast<double>(shape.k);
   }
   // Every member walks over the group's space; what it reads and writes there is its share of the time.
   for (const std::string& member : step.label.members) {

@@ -13,13 +13,13 @@ namespace paoding {
 
 /// Which dtypes a primitive takes and gives.
 enum class PrimRule : std::uint8_t {
-  leaf,       // no arguments
-  number,     // numbers of one dtype give that dtype
-  real,       // floats of one dtype give that dtype
-  compare,    // numbers of one dtype give bool
-  logical,    // bools give bool
-  select,     // bool and two of one dtype give that dtype
-  convert,    // anything gives the node's dtype
+  leaf,     // no arguments
+  number,   // numbers of one dtype give that dtype
+  real,     // floats of one dtype give that dtype
+  compare,  // numbers of one dtype give bool
+  logical,  // bools give bool
+  select,   // bool and two of one dtype give that dtype
+  convert,  // anything gives the node's dtype
 };
 
 struct Primitive {
@@ -28,10 +28,12 @@ struct Primitive {
   PrimRule rule;
   /// The reference meaning, in double (bools are 0 and 1).
   double (*evaluate)(double a, double b, double c);
-  /// CUDA C++ with {0} {1} {2} for the arguments; `cuda` for f32 and integers, `cuda_f64` where f64 is written otherwise.
+  /// CUDA C++ with {0} {1} {2} for the arguments; `cuda` for f32 and integers, `cuda_f64` where f64 is written
+  /// otherwise.
   std::string_view cuda;
   std::string_view cuda_f64;
-  /// Adjoints of the arguments, given the adjoint `g` of the result `out`; an argument without one keeps an empty Scalar.
+  /// Adjoints of the arguments, given the adjoint `g` of the result `out`; an argument without one keeps an empty
+  /// Scalar.
   void (*derivative)(Scalar out, std::span<const Scalar> args, Scalar g, std::span<Scalar> adjoints);
 };
 

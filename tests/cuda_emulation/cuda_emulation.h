@@ -28,14 +28,20 @@
 #define __restrict__ __restrict
 #endif
 
-struct uint2 { unsigned x, y; };
-struct alignas(16) uint4 { unsigned x, y, z, w; };
+struct uint2 {
+  unsigned x, y;
+};
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
 inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 
 namespace emulation {
 
-struct Index3 { unsigned x = 0, y = 0, z = 0; };
+struct Index3 {
+  unsigned x = 0, y = 0, z = 0;
+};
 
 // ---- Fibers: a stack and a saved stack pointer each ----
 
@@ -200,12 +206,24 @@ int launch(void (*kernel)(P...), void** arguments, unsigned grid, unsigned block
 inline void __syncthreads() { emulation::wait_block(); }
 inline void __syncwarp(unsigned = ~0u) { emulation::wait_warp(); }
 inline void __threadfence() {}
-template <class T> T __shfl_xor_sync(unsigned, T value, int offset) { return emulation::shuffle_xor(value, offset); }
+template <class T>
+T __shfl_xor_sync(unsigned, T value, int offset) {
+  return emulation::shuffle_xor(value, offset);
+}
 inline unsigned atomicAdd(unsigned* at, unsigned value) { return std::exchange(*at, *at + value); }
 
-template <class T> T __ldg(const T* at) { return *at; }
-template <class T> T __ldcg(const T* at) { return *at; }
-template <class To, class From> To emulated_bits(From from) { return std::bit_cast<To>(from); }
+template <class T>
+T __ldg(const T* at) {
+  return *at;
+}
+template <class T>
+T __ldcg(const T* at) {
+  return *at;
+}
+template <class To, class From>
+To emulated_bits(From from) {
+  return std::bit_cast<To>(from);
+}
 inline float __uint_as_float(unsigned bits) { return emulated_bits<float>(bits); }
 inline unsigned __float_as_uint(float value) { return emulated_bits<unsigned>(value); }
 inline double __longlong_as_double(long long bits) { return emulated_bits<double>(bits); }

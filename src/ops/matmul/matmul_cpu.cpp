@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // matmul on the CPU: oneDNN for f32 and bf16, plain loops for the rest (f64, f16, empty extents).
-#include <dnnl.hpp>
-
 #include <algorithm>
 #include <array>
+#include <dnnl.hpp>
 
 #include "base/check.h"
 #include "base/half.h"
@@ -29,7 +28,8 @@ std::string onednn_refusal(const KernelCall& call) {
   }
   if (shape.batch.size() > 4) return "more than 4 batch axes";
   for (std::size_t i = 0; i < shape.batch.size(); ++i) {
-    if (shape.a.batch_strides[i] == 0 && shape.b.batch_strides[i] == 0) return "a and b both broadcast over a batch axis";
+    if (shape.a.batch_strides[i] == 0 && shape.b.batch_strides[i] == 0)
+      return "a and b both broadcast over a batch axis";
   }
   std::int64_t ld;
   bool is_transposed;
@@ -67,7 +67,8 @@ class OneDnnMatmul : public PreparedKernel {
       const auto type = shape.dtype == DType::f32 ? dnnl::memory::data_type::f32 : dnnl::memory::data_type::bf16;
       return dnnl::memory::desc(dims, type, strides);
     };
-    const auto a = desc(shape.a, shape.m, shape.k), b = desc(shape.b, shape.k, shape.n), c = desc(shape.c, shape.m, shape.n);
+    const auto a = desc(shape.a, shape.m, shape.k), b = desc(shape.b, shape.k, shape.n),
+               c = desc(shape.c, shape.m, shape.n);
     const dnnl::matmul::primitive_desc made({a, b, c}, cpu_engine());
     primitive_ = dnnl::matmul(made);
     memories_ = {dnnl::memory(a, cpu_engine(), nullptr), dnnl::memory(b, cpu_engine(), nullptr),

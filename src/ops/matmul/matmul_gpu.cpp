@@ -33,7 +33,7 @@ class CublasLtMatmul : public PreparedKernel {
     const MatmulShape shape(call);
     gpu::MatmulSpec spec;
     spec.a_dtype = spec.b_dtype = spec.c_dtype = shape.dtype;
-    spec.precision = shape.dtype == DType::f64                        ? gpu::MatmulPrecision::f64
+    spec.precision = shape.dtype == DType::f64                      ? gpu::MatmulPrecision::f64
                      : shape.dtype == DType::f32 && call.allow_tf32 ? gpu::MatmulPrecision::tf32
                                                                     : gpu::MatmulPrecision::f32;
     spec.m = shape.m;
@@ -65,7 +65,9 @@ class CublasLtMatmul : public PreparedKernel {
   std::int64_t scratch_bytes() const override { return static_cast<std::int64_t>(product_.workspace_bytes()); }
 
   void run(const KernelRun& run) const override {
-    const auto at = [&](std::size_t i, const Offsets& offsets) { return static_cast<char*>(run.operands[i]) + offsets[i]; };
+    const auto at = [&](std::size_t i, const Offsets& offsets) {
+      return static_cast<char*>(run.operands[i]) + offsets[i];
+    };
     for (const Offsets& offsets : offsets_) {
       product_.run(static_cast<CUstream>(run.stream), at(0, offsets), at(1, offsets), at(2, offsets), at(2, offsets),
                    run.scratch);
@@ -114,15 +116,17 @@ class EmptyMatmul : public PreparedKernel {
 }  // namespace
 
 void register_matmul_gpu() {
-  register_kernel("matmul", {"cublaslt", DeviceKind::cuda, cublaslt_refusal, [](const KernelCall& call, const Device& device) {
-                               return std::make_unique<CublasLtMatmul>(call, device);
-                             }});
-  register_kernel("matmul", {"zero", DeviceKind::cuda,
-                             [](const KernelCall& call) -> std::string {
-                               if (!MatmulShape(call).is_empty()) return "no extent is 0";
-                               return call.outputs[0].is_dense() ? "" : "the result is not dense";
-                             },
-                             [](const KernelCall& call, const Device&) { return std::make_unique<EmptyMatmul>(call); }});
+  register_kernel("matmul",
+                  {"cublaslt", DeviceKind::cuda, cublaslt_refusal, [](const KernelCall& call, const Device& device) {
+                     return std::make_unique<CublasLtMatmul>(call, device);
+                   }});
+  register_kernel("matmul",
+                  {"zero", DeviceKind::cuda,
+                   [](const KernelCall& call) -> std::string {
+                     if (!MatmulShape(call).is_empty()) return "no extent is 0";
+                     return call.outputs[0].is_dense() ? "" : "the result is not dense";
+                   },
+                   [](const KernelCall& call, const Device&) { return std::make_unique<EmptyMatmul>(call); }});
 }
 
 }  // namespace paoding

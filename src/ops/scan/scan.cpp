@@ -20,8 +20,8 @@ std::vector<Type> infer_scan(const OpCall& call) {
   const std::int64_t length = call.attrs.get_int("length");
   const auto inputs = static_cast<std::int64_t>(call.inputs.size());
   if (carries < 0 || sequences < 0 || carries > inputs || sequences > inputs - carries) {
-    call.fail(ErrorKind::argument, fmt::format("has {} inputs, but carries = {} and sequences = {}", inputs, carries,
-                                               sequences));
+    call.fail(ErrorKind::argument,
+              fmt::format("has {} inputs, but carries = {} and sequences = {}", inputs, carries, sequences));
   }
   if (length < 0 || length > kMaxSteps) {
     call.fail(ErrorKind::argument, fmt::format("length {} is not between 0 and {}", length, kMaxSteps));
@@ -42,8 +42,8 @@ std::vector<Type> infer_scan(const OpCall& call) {
     }
     const Type& actual = body.type({body.inputs()[at], 0});
     if (!(actual == expected)) {
-      call.fail(ErrorKind::shape, fmt::format("input {} of the body is {}, but gets {}", i, to_string(actual),
-                                              to_string(expected)));
+      call.fail(ErrorKind::shape,
+                fmt::format("input {} of the body is {}, but gets {}", i, to_string(actual), to_string(expected)));
     }
   }
   if (static_cast<std::int64_t>(body.fetches().size()) < carries) {
@@ -165,8 +165,8 @@ StepResult scan(const Values& initial, const Values& sequences,
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     const Shape &shape = sequences[i].shape(), &first = sequences[0].shape();
     if (shape.rank() == 0 || shape[0] != first[0]) {
-      fail(ErrorKind::shape, "scan: sequence {} has shape {}, sequence 0 has {}; their first extents must be equal{}", i,
-           to_string(shape), to_string(first), in);
+      fail(ErrorKind::shape, "scan: sequence {} has shape {}, sequence 0 has {}; their first extents must be equal{}",
+           i, to_string(shape), to_string(first), in);
     }
   }
   const std::int64_t length = sequences[0].shape()[0];

@@ -47,7 +47,8 @@ class ScanGradient {
     const auto add_seed = [&](int fetch, std::string name) {
       const Ref ref = step_->fetches()[at(fetch)].ref;
       outputs.push_back(step_->value(ref));
-      do name = "d_" + name; while (step_->find(name).valid());  // the gradient of a gradient has a d_carry0 already
+      do name = "d_" + name;
+      while (step_->find(name).valid());  // the gradient of a gradient has a d_carry0 already
       seeds.push_back(step_->input(name, step_->type(ref).dtype, step_->type(ref).shape));
       seeds_.push_back(seeds.back().ref());
     };
@@ -125,7 +126,8 @@ class ScanGradient {
     }
     for (int i : seeded_outputs_) {
       in_body[seeds_[seed++]] =
-          backward_input(&scan, &scan.sequences, call_.grads[at(view_.carries + i)], true, fmt::format("d_out{}", i)).ref();
+          backward_input(&scan, &scan.sequences, call_.grads[at(view_.carries + i)], true, fmt::format("d_out{}", i))
+              .ref();
     }
     feed_residuals(&scan, &in_body);
     copy_gradient_nodes(&body, &in_body);
@@ -142,8 +144,8 @@ class ScanGradient {
       if (wrt_[k] < view_.first_constant()) body.fetch(fmt::format("out{}", k), gradient(k));
     }
 
-    const Values made = add_scan(call_.graph, scan.carries, scan.sequences, scan.constants, view_.length,
-                                 !view_.is_reverse, scan.body);
+    const Values made =
+        add_scan(call_.graph, scan.carries, scan.sequences, scan.constants, view_.length, !view_.is_reverse, scan.body);
     return distribute(made);
   }
 
@@ -155,13 +157,15 @@ class ScanGradient {
       const bool is_element = input >= view_.first_sequence();
       const Value outer = is_element ? call_.inputs[at(input)]
                                      : call_.graph.value(add_scan_output(call_.graph, call_.id, ref, "saved"));
-      (*in_body)[ref] = backward_input(scan, &scan->sequences, outer, true, fmt::format("saved{}", in_body->size())).ref();
+      (*in_body)[ref] =
+          backward_input(scan, &scan->sequences, outer, true, fmt::format("saved{}", in_body->size())).ref();
     }
     for (const auto& [ref, unused] : residuals_) {
       const int input = input_index(ref);
       if (input < view_.first_constant()) continue;
       (*in_body)[ref] =
-          backward_input(scan, &scan->constants, call_.inputs[at(input)], false, fmt::format("constant{}", input)).ref();
+          backward_input(scan, &scan->constants, call_.inputs[at(input)], false, fmt::format("constant{}", input))
+              .ref();
     }
   }
 
