@@ -87,7 +87,7 @@ struct Type {
 
 /// "f32[16,102400]", as graph text writes it.
 std::string to_string(const Type& type);
-/// Bytes of a dense value of this type.
+/// Bytes of a dense value of this type. Error (shape) above 2^47.
 std::int64_t size_bytes(const Type& type);
 
 enum class DeviceKind : std::uint8_t { cpu, cuda };

@@ -137,7 +137,13 @@ std::string to_string(const Type& type) {
   return fmt::format("{}[{}]", to_string(type.dtype), fmt::join(type.shape.dims(), ","));
 }
 
-std::int64_t size_bytes(const Type& type) { return type.shape.elements() * size_bytes(type.dtype); }
+std::int64_t size_bytes(const Type& type) {
+  const std::int64_t elements = type.shape.elements();
+  if (elements > kMaxExtent / size_bytes(type.dtype)) {
+    fail(ErrorKind::shape, "{}: has more than 2^47 bytes", to_string(type));
+  }
+  return elements * size_bytes(type.dtype);
+}
 
 std::string to_string(const Device& device) {
   return device.kind == DeviceKind::cpu ? "cpu" : fmt::format("cuda:{}", device.index);

@@ -145,8 +145,8 @@ std::vector<GpuActivity> CuptiCollector::stop(std::uint64_t* dropped) {
     if (driver()->cuCtxGetCurrent(&current) == CUDA_SUCCESS && current != nullptr) driver()->cuCtxSynchronize();
   }
   cupti()->cuptiActivityFlushAll(1);
-  const std::int64_t end_offset = clock_offset();
   for (CUpti_ActivityKind kind : kKinds) cupti()->cuptiActivityDisable(kind);
+  const std::int64_t end_offset = clock_offset();
   const std::lock_guard lock(all.mutex);
   // The two clocks may drift; the middle of both offsets halves the error.
   const std::int64_t offset = all.offset_ns + (end_offset - all.offset_ns) / 2;

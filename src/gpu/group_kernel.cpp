@@ -41,16 +41,14 @@ GroupKernel::GroupKernel(const GpuDevice& device, GroupKernelPlan plan, std::siz
 
 void GroupKernel::launch(CUstream stream, void* const* operands, void* workspace, void* tickets) const {
   if (plan_.grid[0] == 0) return;
-  constexpr std::size_t kMaxArguments = 128;
-  void* arguments[kMaxArguments];
-  PD_ASSERT(operands_ + 3 <= kMaxArguments, "a group has too many operands");
-  std::size_t count = 0;
-  for (; count < operands_; ++count) arguments[count] = const_cast<void**>(&operands[count]);
-  arguments[count++] = &workspace;
-  arguments[count++] = &tickets;
-  arguments[count++] = const_cast<std::uint64_t*>(plan_.sizes.data());
+  std::vector<void*> arguments;  // made when a run is captured, not when it is launched
+  arguments.reserve(operands_ + 3);
+  for (std::size_t i = 0; i < operands_; ++i) arguments.push_back(const_cast<void**>(&operands[i]));
+  arguments.push_back(&workspace);
+  arguments.push_back(&tickets);
+  arguments.push_back(const_cast<std::uint64_t*>(plan_.sizes.data()));
   PD_CUDA(required_driver().cuLaunchKernel(function_, plan_.grid[0], plan_.grid[1], plan_.grid[2], plan_.block, 1, 1,
-                                           plan_.shared_bytes, stream, arguments, nullptr));
+                                           plan_.shared_bytes, stream, arguments.data(), nullptr));
 }
 
 }  // namespace paoding::gpu

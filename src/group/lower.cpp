@@ -38,7 +38,7 @@ class Lowering {
   std::int32_t input(std::size_t i, const Layout& layout, Ref source, const Node& producer) {
     Group& group = lowered_.group;
     const DType compute = compute_dtype(layout.type.dtype);
-    if (producer.op->name == "full") return make_constant(&group.expr, producer.attrs.get_float("value"), compute).id();
+    if (producer.op->name == "full") return constant(producer.attrs.get_float("value"), layout.type.dtype);
     const auto [it, is_new] = load_of_.try_emplace(source, group.loads.size());
     if (is_new) {
       group.loads.push_back({layout.type.dtype, strides_over(space_, layout)});
@@ -55,8 +55,10 @@ class Lowering {
         .id();
   }
 
+  // A constant as it would be if it were stored: f16 and bf16 round it.
   std::int32_t constant(double number, DType dtype) {
-    return make_constant(&lowered_.group.expr, number, compute_dtype(dtype)).id();
+    const Scalar exact = make_constant(&lowered_.group.expr, number, compute_dtype(dtype));
+    return dtype == DType::f16 || dtype == DType::bf16 ? convert(exact, dtype).id() : exact.id();
   }
 
   // The value of a node that is neither an input nor a sum, from its inputs' values.

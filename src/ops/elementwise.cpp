@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Elementwise ops: a scalar formula each. Broadcasting, promotion, kernels, gradients and tests are derived from it.
+#include <cmath>
+
+#include "base/check.h"
 #include "ops/families.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
@@ -157,7 +160,14 @@ Value add_n(std::span<const Value> inputs) { return call(*find_op("add_n"), inpu
 Value cast(const Value& a, DType dtype) { return a.dtype() == dtype ? a : call("cast", {a}, {{"dtype", dtype}}); }
 
 namespace {
-Value constant_like(const Value& a, double value) { return full(a.graph(), {}, value, a.dtype()); }
+// A fraction beside an integer would be cut off without a word.
+Value constant_like(const Value& a, double value) {
+  if (!is_float(a.dtype()) && value != std::trunc(value)) {
+    fail(ErrorKind::dtype, "constant {}: stands beside a value of {}; cast the value first", value,
+         to_string(a.dtype()));
+  }
+  return full(a.graph(), {}, value, a.dtype());
+}
 }  // namespace
 
 Value operator+(const Value& a, const Value& b) { return add(a, b); }

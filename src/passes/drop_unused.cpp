@@ -23,7 +23,12 @@ NodeId trim_scan(Graph& graph, NodeId scan, std::set<Ref> read, std::map<Ref, Re
 class ScanTrimmer {
  public:
   /// `read`: the outputs of the scan that anybody reads.
-  ScanTrimmer(Graph& graph, NodeId scan, const std::set<Ref>& read) : parts_(graph, scan), read_(read) { mark(); }
+  /// `depth`: of scans that are looked into from here; deeper ones count as needing all their inputs, since looking
+  /// costs a factor per level.
+  ScanTrimmer(Graph& graph, NodeId scan, const std::set<Ref>& read, int depth = 2)
+      : parts_(graph, scan), read_(read), depth_(depth) {
+    mark();
+  }
 
   bool has_unused() const {
     const auto is_unread = [&](const auto& argument) { return !needed_.contains(argument.input); };
@@ -76,6 +81,7 @@ class ScanTrimmer {
       if (needed_.insert(ref).second) open.push_back(ref);
     };
     std::map<Ref, Ref> next_of;  // by the carry's input
+    std::map<NodeId, std::set<Ref>> looked_into;
     for (const auto& carry : parts_.carries) {
       next_of[carry.input] = carry.next;
       if (read_.contains(carry.last)) need(carry.next);
@@ -89,10 +95,15 @@ class ScanTrimmer {
       open.pop_back();
       if (const auto it = next_of.find(ref); it != next_of.end()) need(it->second);
       const Node& node = parts_.body.node(ref.node);
-      const bool is_scan = node.op->name == "scan";
-      const std::vector<Ref> inputs =
-          is_scan ? ScanTrimmer(parts_.body, ref.node, read_of(ref.node)).inputs() : node.inputs;
-      for (const Ref& input : inputs) need(input);
+      if (node.op->name != "scan" || depth_ == 0) {
+        for (const Ref& input : node.inputs) need(input);
+        continue;
+      }
+      std::set<Ref> read_now = read_of(ref.node);
+      std::set<Ref>& seen = looked_into[ref.node];
+      if (seen == read_now) continue;
+      for (const Ref& input : ScanTrimmer(parts_.body, ref.node, read_now, depth_ - 1).inputs()) need(input);
+      seen = std::move(read_now);
     }
   }
 
@@ -113,6 +124,7 @@ class ScanTrimmer {
 
   ScanParts parts_;
   std::set<Ref> read_;
+  int depth_;
   std::set<Ref> needed_;  // inside
 };
 

@@ -35,8 +35,13 @@ std::optional<std::vector<Lifted>> lift_node(Graph& graph, const Node& node, con
   graph.scope = node.scope;
   graph.origin = node.origin;
   const bool has_time = std::any_of(inputs.begin(), inputs.end(), [](const Lifted& l) { return l.has_time; });
+  bool is_too_deep = false;
+  for (const Lifted& input : inputs) is_too_deep |= !input.has_time && input.value.shape().rank() == Shape::kMaxRank;
+  for (const Type& type : node.types) is_too_deep |= has_time && type.shape.rank() == Shape::kMaxRank;
   Values made;
-  if (!node.bodies.empty()) {
+  if (is_too_deep && has_time) {
+    *why_not = node.op->name + " has as many axes as there may be";
+  } else if (!node.bodies.empty()) {
     *why_not = node.op->name + " has a body";
   } else if (!has_time) {
     Values values;
@@ -54,7 +59,7 @@ std::optional<std::vector<Lifted>> lift_node(Graph& graph, const Node& node, con
   }
   graph.scope = saved_scope;
   graph.origin = saved_origin;
-  if (made.empty()) {
+  if (made.empty() || std::any_of(made.begin(), made.end(), [](const Value& value) { return !value.valid(); })) {
     if (why_not->empty()) *why_not = node.op->name + " has no rule for all steps at once";
     return std::nullopt;
   }

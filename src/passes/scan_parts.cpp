@@ -9,6 +9,14 @@
 
 namespace paoding {
 
+namespace {
+std::string free_name(Graph& body, std::string_view kind) {
+  std::string name = fmt::format("{}_{}", kind, body.size());
+  while (body.find(name).valid()) name += "_";  // the user's
+  return name;
+}
+}  // namespace
+
 ScanParts::ScanParts(Graph& outer, NodeId id)
     : graph(outer), body(*outer.node(id).bodies[0]), scan(id), length(0), is_reverse(false) {
   const ScanView view(outer.node(id));
@@ -35,7 +43,7 @@ Ref ScanParts::add_sequence(Ref outer) {
     if (argument.outer == outer) return argument.input;
   }
   const Type& type = graph.type(outer);
-  const Value made = body.input(fmt::format("element_{}", body.size()), type.dtype, type.shape.with_removed(0));
+  const Value made = body.input(free_name(body, "element"), type.dtype, type.shape.with_removed(0));
   sequences.push_back({outer, made.ref()});
   return made.ref();
 }
@@ -45,7 +53,7 @@ Ref ScanParts::add_constant(Ref outer) {
     if (argument.outer == outer) return argument.input;
   }
   const Type& type = graph.type(outer);
-  const Value made = body.input(fmt::format("constant_{}", body.size()), type.dtype, type.shape);
+  const Value made = body.input(free_name(body, "constant"), type.dtype, type.shape);
   constants.push_back({outer, made.ref()});
   return made.ref();
 }

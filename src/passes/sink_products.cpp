@@ -7,6 +7,7 @@
 //   s = scan(..) [ .. out = dg ];  dx = matmul(s, w, transpose_b=true)
 //
 // A stacked reshape is a reshape of the stacked value, so it moves too: inside it would be a copy.
+#include <algorithm>
 #include <map>
 
 #include "base/check.h"
@@ -17,6 +18,8 @@
 
 namespace paoding {
 namespace {
+
+constexpr std::int64_t kMaxStackedBytes = std::int64_t{256} << 20;
 
 class Sink {
  public:
@@ -56,8 +59,11 @@ class Sink {
   }
 
  private:
-  static bool is_worth_sinking(const Node& node) {
-    return node.op->kind == OpKind::kernel || node.op->kind == OpKind::reduction;
+  // A product gains a lot; a reduction as long as stacking what it reduces costs little memory.
+  bool is_worth_sinking(const Node& node) const {
+    if (node.op->kind == OpKind::kernel) return true;
+    if (node.op->kind != OpKind::reduction) return false;
+    return size_bytes(parts_.body.type(node.inputs[0])) <= kMaxStackedBytes / std::max<std::int64_t>(parts_.length, 1);
   }
 
   // Products and reductions that no carry needs, and everything made from them.
@@ -83,6 +89,15 @@ class Sink {
     for (NodeId id = 0; id < parts_.body.size(); ++id) {
       const Node& node = parts_.body.node(id);
       if (!marked_[static_cast<std::size_t>(id)]) continue;
+      const bool is_too_deep = std::any_of(node.types.begin(), node.types.end(),
+                                           [](const Type& type) { return type.shape.rank() == Shape::kMaxRank; }) ||
+                               std::any_of(node.inputs.begin(), node.inputs.end(), [&](const Ref& ref) {
+                                 return parts_.body.type(ref).shape.rank() == Shape::kMaxRank;
+                               });
+      if (is_too_deep) {
+        notes_.add(fmt::format("nothing is moved behind the loop: {} has as many axes as there may be", node.op->name));
+        return false;
+      }
       if (node.op->kind != OpKind::formula && !node.op->lift) {
         notes_.add(
             fmt::format("nothing is moved behind the loop: {} has no rule for all steps at once", node.op->name));

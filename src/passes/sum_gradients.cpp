@@ -55,10 +55,11 @@ class GradientSums {
   }
 
   bool is_zero(const Value& value) const {
-    const Node& node = graph_.node(value.ref().node);
-    if (node.op->name == "full") return node.attrs.get_float("value") == 0;
-    if (node.op->name != "expand" && node.op->name != "reshape" && node.op->name != "pad") return false;
-    return is_zero(graph_.value(node.inputs[0]));
+    const Node* node = &graph_.node(value.ref().node);
+    while (node->op->name == "expand" || node->op->name == "reshape" || node->op->name == "pad") {
+      node = &graph_.node(node->inputs[0].node);
+    }
+    return node->op->name == "full" && node->attrs.get_float("value") == 0;
   }
 
   // The terms of a sum and of the sums in it that nobody else reads. Sets `has_nested` when one of those is an add_n

@@ -41,6 +41,10 @@ void Planner::plan_scan(Frame& outer, NodeId id) {
       if (fetch_ref(k) == input_ref(i)) before.push_back(k);
     }
     const bool has_history = !after.empty() || !before.empty();
+    if (bytes > 0 && length + 1 > kMaxPlanBytes / bytes) {
+      fail(ErrorKind::unsupported, "scan: {} steps of carry {}, {}, are more than 2^47 bytes{}", length, i,
+           to_string(type), node.scope.empty() ? "" : fmt::format(" (in {})", node.scope.str()));
+    }
     const int slot = new_slot(SlotKind::arena, node.title() + (has_history ? " history" : " carry"),
                               bytes * (has_history ? length + 1 : 2));
     // A history is in order of time, so a reverse scan fills it from its end.

@@ -137,6 +137,10 @@ void place_slots(Plan* plan) {
       if (other.offset >= offset + align_up(slot.bytes)) break;          // fits in the gap before it
       offset = std::max(offset, other.offset + align_up(other.bytes));
     }
+    if (offset > kMaxPlanBytes - align_up(slot.bytes)) {
+      fail(ErrorKind::unsupported, "plan: memory for '{}', {} bytes, would end beyond 2^47 bytes", slot.name,
+           slot.bytes);
+    }
     slot.offset = offset;
     plan->arena_bytes = std::max(plan->arena_bytes, offset + align_up(slot.bytes));
     placed.insert(
@@ -147,8 +151,29 @@ void place_slots(Plan* plan) {
   plan->peak_live_bytes = peak_live(*plan);
 }
 
+std::int64_t count_launches(const std::vector<Step>& steps) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 62;
+  std::int64_t count = 0;
+  for (const Step& step : steps) {
+    std::int64_t more = 1;
+    if (step.kind == Step::Kind::loop) {
+      const std::int64_t in_body = count_launches(step.body);
+      more = step.length == 0 ? 0 : in_body > kMost / step.length ? kMost : in_body * step.length;
+    }
+    count = more > kMost - count ? kMost : count + more;
+  }
+  return count;
+}
+
 std::vector<Launch> unroll(const Plan& plan, int repeats) {
+  const std::int64_t per_run = count_launches(plan.steps);
+  if (per_run > kMaxLaunches / repeats) {
+    fail(ErrorKind::unsupported,
+         "plan: a run has {} launches, at most {} are possible\nhint: shorter scans, or several runs", per_run,
+         kMaxLaunches / repeats);
+  }
   std::vector<Launch> launches;
+  launches.reserve(static_cast<std::size_t>(per_run * repeats));
   std::vector<std::int64_t> turn(static_cast<std::size_t>(plan.loops), 0);
   const std::function<void(const std::vector<Step>&, std::int64_t)> walk = [&](const std::vector<Step>& steps,
                                                                                std::int64_t instance) {

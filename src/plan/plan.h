@@ -36,6 +36,11 @@ enum class SlotKind : std::uint8_t {
   arena,      // shares the arena with slots that live at other times
 };
 
+/// The most bytes of a slot or of the arena: far above any memory, far below where sums of sizes overflow.
+inline constexpr std::int64_t kMaxPlanBytes = std::int64_t{1} << 47;
+/// The most launches of a run. A loop is unrolled when a program is made, at about 200 bytes a launch.
+inline constexpr std::int64_t kMaxLaunches = std::int64_t{1} << 22;
+
 /// A piece of memory.
 struct Slot {
   SlotKind kind = SlotKind::arena;
@@ -96,7 +101,8 @@ struct PlanOptions {
   bool alias_views = true;  // off: every slice, reshape, concat and carry is copied, as frameworks that run op by op do
 };
 
-/// Plans a graph that has been through the passes. Error (unsupported) when an op has no kernel for the device.
+/// Plans a graph that has been through the passes. Error (unsupported) when an op has no kernel for the device, a run
+/// would have more than kMaxLaunches launches, or memory would be more than kMaxPlanBytes.
 Plan make_plan(const Graph& graph, const PlanOptions& options);
 
 /// Gives arena slots their offsets: greedy by size, lowest offset that no slot alive at the same time covers.
@@ -111,6 +117,9 @@ struct Launch {
   std::int64_t instance = 0;                            // turn of the innermost loop, 0 outside
   std::vector<std::pair<int, std::int64_t>> addresses;  // slot, offset in it
 };
+
+/// How many launches a run has; at most 2^62, which stands for all that is more.
+std::int64_t count_launches(const std::vector<Step>& steps);
 
 /// Every launch of `repeats` runs in order.
 std::vector<Launch> unroll(const Plan& plan, int repeats = 1);

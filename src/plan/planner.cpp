@@ -21,6 +21,11 @@ Plan Planner::run(const Graph& graph) {
   plan_nodes(frame);
   fetch(frame);
   place_slots(&plan_);
+  if (const std::int64_t launches = count_launches(plan_.steps); launches > kMaxLaunches) {
+    fail(ErrorKind::unsupported,
+         "plan: a run has {} launches, at most {} are possible\nhint: shorter scans, or several runs", launches,
+         kMaxLaunches);
+  }
   return std::move(plan_);
 }
 
@@ -101,7 +106,7 @@ void Planner::plan_kernel(Frame& frame, NodeId id) {
     if (is_copied) step.kernel = choose_kernel(step.call, options_.device, &refusals);
   }
   for (const std::string& refusal : refusals) {
-    plan_.notes.push_back(refusal + (step.kernel ? "" : fmt::format(" (in {})", step.label.scope)));
+    plan_.notes.push_back(refusal + (node.scope.empty() ? "" : fmt::format(" (in {})", node.scope.str())));
   }
   if (step.kernel == nullptr) {
     fail(ErrorKind::unsupported, "{}: no kernel for {} on this device{}{}", node.op->name, to_string(node.types[0]),
@@ -113,13 +118,14 @@ void Planner::plan_kernel(Frame& frame, NodeId id) {
   frame.steps->push_back(std::move(step));
   for (std::size_t k = 0; k < written.size(); ++k) {
     const Ref ref{id, static_cast<std::int32_t>(k)};
-    if (is_copied && frame.destinations.contains(ref))
-      copy(frame, written[k], wanted[k], node, "copy_" + node.op->name);
-    frame.places[ref] = is_copied && frame.destinations.contains(ref) ? wanted[k] : written[k];
+    const bool is_elsewhere = frame.destinations.contains(ref) && written[k].slot != wanted[k].slot;
+    if (is_elsewhere) copy(frame, written[k], wanted[k], node, "copy_" + node.op->name);
+    frame.places[ref] = is_elsewhere ? wanted[k] : written[k];
   }
 }
 
 int Planner::new_slot(SlotKind kind, std::string name, std::int64_t bytes) {
+  PD_ASSERT(bytes >= 0 && bytes <= kMaxPlanBytes, "a slot of more bytes than any device has");
   Slot slot;
   slot.kind = kind;
   slot.name = std::move(name);
@@ -158,6 +164,9 @@ void Planner::copy(Frame& frame, const Operand& from, const Operand& to, const N
   step.reads = 1;
   step.group = lower_copy(from.layout, to.layout);
   frame.steps->push_back(std::move(step));
+  plan_.notes.push_back(fmt::format("{}: copies {}{}{}", label, to_string(to.layout.type),
+                                    frame.scan != nullptr ? " in every step" : "",
+                                    why.scope.empty() ? "" : fmt::format(" (in {})", why.scope.str())));
 }
 
 Operand Planner::dense_copy(Frame& frame, const Operand& operand, const Node& why, std::string_view label) {

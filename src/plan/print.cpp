@@ -69,8 +69,8 @@ void print_steps(const Plan& plan, const std::vector<Step>& steps, const std::st
 
 std::string to_string(const Plan& plan) {
   std::string text = fmt::format("plan for {}: {} steps, {} launches, arena {} bytes (peak live {})\n",
-                                 plan.device == DeviceKind::cpu ? "cpu" : "cuda", plan.positions, unroll(plan).size(),
-                                 plan.arena_bytes, plan.peak_live_bytes);
+                                 plan.device == DeviceKind::cpu ? "cpu" : "cuda", plan.positions,
+                                 count_launches(plan.steps), plan.arena_bytes, plan.peak_live_bytes);
   print_steps(plan, plan.steps, "", &text);
   for (const Plan::Fetch& fetch : plan.fetches) {
     text += fmt::format("fetch {} = {}\n", fetch.name, operand_text(plan, fetch.operand));

@@ -53,7 +53,7 @@ TEST(Recorder, KeepsTimesOfTheSteadyClock) {
 TEST(Recorder, KeepsTheSpansOfManyThreadsAndOfThreadsThatEnded) {
   constexpr int kThreads = 4, kSpans = 20000;  // more than two chunks each
   const SiteId s = site("step");
-  Recorder::start({});
+  Recorder::start({.state = State::cpu});  // a GPU may add notes of its own
   std::vector<std::thread> threads;
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&] {
@@ -126,7 +126,7 @@ TEST(Recorder, FiltersByStateAndDetail) {
 TEST(Recorder, CountsWhatItDropsWhenFull) {
   constexpr std::uint64_t kSpans = 3 * Recorder::kChunkRecords;
   const SiteId s = site("many");
-  Recorder::start({.max_bytes = Recorder::kChunkRecords * sizeof(SpanRecord)});
+  Recorder::start({.state = State::cpu, .max_bytes = Recorder::kChunkRecords * sizeof(SpanRecord)});
   for (std::uint64_t i = 0; i < kSpans; ++i) SpanScope span(s);
   const Trace trace = Recorder::stop();
   EXPECT_EQ(trace.size(), std::size_t{Recorder::kChunkRecords});
@@ -147,8 +147,8 @@ TEST(Recorder, TellsItsSourcesAndKeepsTheHostsHalfWhenOneFails) {
   Recorder::start({});
   const Trace trace = Recorder::stop();
   EXPECT_EQ(starts, 1);
-  ASSERT_EQ(trace.notes().size(), 1u) << trace.notes()[0].text;
-  EXPECT_EQ(trace.notes()[0].text, "GPU spans: no GPU today");
+  EXPECT_TRUE(std::any_of(trace.notes().begin(), trace.notes().end(),
+                          [](const Note& note) { return note.text == "GPU spans: no GPU today"; }));
   starts = 100;
 }
 

@@ -71,7 +71,11 @@ class GpuExecutor : public Executor {
       source = staging.memory.bytes();
     }
     PD_CUDA(driver_.cuMemcpyHtoDAsync(bases_[at], source, bytes, stream_.get()));
-    if (staging.memory.size_bytes() != 0) staging.copied.record(stream_.get());
+    if (staging.memory.size_bytes() != 0) {
+      staging.copied.record(stream_.get());
+    } else {
+      stream_.wait_idle();  // the caller's memory may be pinned, and is read only until here
+    }
   }
 
   Tensor read(const Operand& dense) override {

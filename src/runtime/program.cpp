@@ -107,6 +107,13 @@ int index_of(const std::vector<std::string>& names, std::string_view name, const
   return static_cast<int>(it - names.begin());
 }
 
+std::size_t checked(int index, const std::vector<std::string>& names, const char* what) {
+  if (index < 0 || static_cast<std::size_t>(index) >= names.size()) {
+    fail(ErrorKind::argument, "{}: there is no number {}; there are {}", what, index, names.size());
+  }
+  return static_cast<std::size_t>(index);
+}
+
 // Leaves the wanted fetches only, in the order asked for.
 void select_fetches(Graph* graph, const std::vector<std::string>& wanted) {
   std::vector<std::string> names;
@@ -200,12 +207,17 @@ const std::vector<std::string>& Program::input_names() const { return compiled_-
 const std::vector<std::string>& Program::fetch_names() const { return compiled_->fetches; }
 int Program::input_index(std::string_view name) const { return index_of(compiled_->inputs, name, "input"); }
 int Program::fetch_index(std::string_view name) const { return index_of(compiled_->fetches, name, "fetch"); }
-const Type& Program::input_type(int index) const { return compiled_->input_types.at(static_cast<std::size_t>(index)); }
+const Type& Program::input_type(int index) const {
+  return compiled_->input_types[checked(index, compiled_->inputs, "input")];
+}
 const Type& Program::fetch_type(int index) const {
-  return compiled_->plan.fetches.at(static_cast<std::size_t>(index)).operand.layout.type;
+  return compiled_->plan.fetches[checked(index, compiled_->fetches, "fetch")].operand.layout.type;
 }
 
-void Program::set_input(int index, const Tensor& tensor) { compiled_->set_input(index, tensor); }
+void Program::set_input(int index, const Tensor& tensor) {
+  checked(index, compiled_->inputs, "input");
+  compiled_->set_input(index, tensor);
+}
 
 void Program::run() {
   if (!compiled_->is_ready) {
@@ -224,7 +236,7 @@ void Program::run() {
 void Program::wait() { compiled_->executor->wait(); }
 
 Tensor Program::fetch(int index) {
-  return compiled_->executor->read(compiled_->plan.fetches.at(static_cast<std::size_t>(index)).operand);
+  return compiled_->executor->read(compiled_->plan.fetches[checked(index, compiled_->fetches, "fetch")].operand);
 }
 
 std::map<std::string, Tensor> Program::run(const std::map<std::string, Tensor>& feeds) {
