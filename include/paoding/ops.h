@@ -40,6 +40,8 @@ Value rsqrt(const Value& a);
 Value tanh(const Value& a);
 /// 1 / (1 + e^-a). Floats.
 Value sigmoid(const Value& a);
+/// log(1 + e^a), without overflow for large a; its gradient is sigmoid(a). Floats.
+Value softplus(const Value& a);
 /// a < b, a bool. Numbers.
 Value less(const Value& a, const Value& b);
 /// a <= b, a bool. Numbers.

@@ -108,6 +108,19 @@ void register_elementwise_ops() {
       .cases = {{.shapes = {{4, 3}}}, {.shapes = {{4, 3}, {4, 3}, {4, 3}}}, {.shapes = {{4, 3}, {3}, {}, {4, 1}}}},
   });
 
+  // ---- softplus ----
+  register_op({
+      .name = "softplus",
+      .summary = "log(1 + e^a)",
+      .kind = OpKind::formula,
+      .inputs = {"a"},
+      // e^a alone overflows where the result is a; the larger of a and 0 is taken out first.
+      .formula = formula([](Scalar a) { return maximum(a, a.constant(0)) + log(1.0 + exp(-abs(a))); }),
+      // The derived gradient would be 1 at a = 0, where abs and maximum have kinks that their sum has not.
+      .gradient = [](const GradCall& call) { return Values{call.grads[0] * sigmoid(call.inputs[0])}; },
+      .cases = kUnaryCases,
+  });
+
   // ---- lerp ----
   register_op({
       .name = "lerp",
@@ -151,6 +164,7 @@ Value sqrt(const Value& a) { return call("sqrt", {a}); }
 Value rsqrt(const Value& a) { return call("rsqrt", {a}); }
 Value tanh(const Value& a) { return call("tanh", {a}); }
 Value sigmoid(const Value& a) { return call("sigmoid", {a}); }
+Value softplus(const Value& a) { return call("softplus", {a}); }
 Value less(const Value& a, const Value& b) { return call("less", {a, b}); }
 Value less_equal(const Value& a, const Value& b) { return call("less_equal", {a, b}); }
 Value equal(const Value& a, const Value& b) { return call("equal", {a, b}); }
