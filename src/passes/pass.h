@@ -52,6 +52,7 @@ std::vector<PassRecord> run_passes(Graph& graph, const PassOptions& options);
 // ---- the passes, one file each ----
 
 void merge_duplicates(Graph& graph, PassNotes& notes);
+void fold_identities(Graph& graph, PassNotes& notes);
 void simplify_views(Graph& graph, PassNotes& notes);
 void split_products(Graph& graph, PassNotes& notes);
 void sum_gradients(Graph& graph, PassNotes& notes);

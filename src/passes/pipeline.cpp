@@ -18,6 +18,7 @@ void leave_alone(Graph&, PassNotes&) {}
 const std::vector<Pass>& pipeline() {
   static const std::vector<Pass> passes = {
       {"merge_duplicates", "equal nodes become one, so that later passes see one of each", merge_duplicates},
+      {"fold_identities", "x * 1 and the like, which derivatives make many of, are x", fold_identities},
       {"simplify_views", "reshapes, slices and sums of each other become one, or nothing", simplify_views},
       {"split_products",
        "a product of a concatenation becomes a sum of products, so that only the part that depends "

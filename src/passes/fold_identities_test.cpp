@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "paoding/ops.h"
+#include "paoding/program.h"
+#include "passes/pass.h"
+#include "tests/pass_check.h"
+
+namespace paoding {
+namespace {
+
+TEST(FoldIdentities, LeavesNothingOfOpsThatGiveBackAnInput) {
+  Graph g;
+  const Value x = g.input("x", f32, {4, 3});
+  g.fetch("y", -(-((1.0 * x * 1.0 / 1.0) - 0.0)) + 1.0);
+  PassNotes notes;
+  fold_identities(g, notes);
+  fold_identities(g, notes);  // neg(neg(..)) shows when what is inside has gone
+  EXPECT_EQ(count_here(g, "mul"), 0);
+  EXPECT_EQ(count_here(g, "div"), 0);
+  EXPECT_EQ(count_here(g, "sub"), 0);
+  EXPECT_EQ(count_here(g, "neg"), 0);
+  EXPECT_EQ(count_here(g, "add"), 1);
+  EXPECT_FALSE(notes.list().empty());
+}
+
+TEST(FoldIdentities, KeepsWhatStretchesAnInputOrChangesTheSignOfZero) {
+  Graph g;
+  const Value x = g.input("x", f32, {3});
+  g.fetch("stretched", x * full(g, {4, 3}, 1));
+  g.fetch("zero", x + 0.0);
+  g.fetch("negated", 0.0 - x);
+  PassNotes notes;
+  fold_identities(g, notes);
+  EXPECT_EQ(count_here(g, "mul"), 1);
+  EXPECT_EQ(count_here(g, "add"), 1);
+  EXPECT_EQ(count_here(g, "sub"), 1);
+}
+
+TEST(FoldIdentities, FoldsInsideLoopsToo) {
+  Graph g;
+  const Value xs = g.input("xs", f32, {5, 3}), h0 = g.input("h0", f32, {3});
+  const StepResult loop = scan({h0}, {xs}, [](const Values& carries, const Values& elements) {
+    const Value h = tanh(carries[0] * 1.0 + elements[0]);
+    return step({h}, {h});
+  });
+  g.fetch("y", loop.outputs[0]);
+  PassNotes notes;
+  fold_identities(g, notes);
+  EXPECT_EQ(count_here(*only(g, "scan").bodies[0], "mul"), 0);
+}
+
+}  // namespace
+}  // namespace paoding
