@@ -194,7 +194,8 @@ StepLabel Planner::label_of(const Frame& frame, NodeId id) const {
   if (node.op->name == "group") {
     for (NodeId inner = 0; inner < node.bodies[0]->size(); ++inner) {
       const Node& member = node.bodies[0]->node(inner);
-      if (member.op->name != "input" && member.op->name != "full") label.members.push_back(member.op->name);
+      if (member.op->name != "input" && member.op->name != "full")
+        label.members.push_back(node.origin.empty() ? member.title() : member.op->name);
     }
   }
   return label;
