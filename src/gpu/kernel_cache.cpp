@@ -13,6 +13,7 @@
 #include <fstream>
 #include <thread>
 
+#include "base/env.h"
 #include "gpu/nvrtc.h"
 
 namespace paoding::gpu {
@@ -100,12 +101,10 @@ KernelCache& KernelCache::shared() {
 }
 
 fs::path KernelCache::folder_from_environment() {
-  if (const char* own = std::getenv("PAODING_CACHE_DIR")) return own;
-  const char* xdg = std::getenv("XDG_CACHE_HOME");
-  // The XDG specification asks for relative paths to be ignored.
-  if (xdg != nullptr && fs::path(xdg).is_absolute()) return fs::path(xdg) / "paoding";
-  const char* home = std::getenv("HOME");
-  if (home != nullptr && fs::path(home).is_absolute()) return fs::path(home) / ".cache" / "paoding";
+  if (const auto own = env_value("PAODING_CACHE_DIR")) return *own;
+  // Relative paths are to be ignored there, says the XDG specification.
+  if (const fs::path xdg = env_text("XDG_CACHE_HOME"); xdg.is_absolute()) return xdg / "paoding";
+  if (const fs::path home = env_text("HOME"); home.is_absolute()) return home / ".cache" / "paoding";
   return {};
 }
 

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <utility>
 
+#include "base/env.h"
+
 namespace paoding::gpu {
 namespace {
 
@@ -19,11 +21,6 @@ constexpr const char* kTargets[] = {"targets/sbsa-linux/lib", "targets/aarch64-l
 #else
 constexpr const char* kTargets[] = {"targets/x86_64-linux/lib"};
 #endif
-
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? std::string() : std::string(value);
-}
 
 std::vector<std::string> split(const std::string& text) {
   std::vector<std::string> parts;
@@ -80,11 +77,11 @@ void add_python_prefix(std::vector<fs::path>* folders, const fs::path& prefix) {
 
 SearchPlaces SearchPlaces::from_environment() {
   SearchPlaces places;
-  places.paoding_cuda_path = environment("PAODING_CUDA_PATH");
-  places.cuda_home = environment("CUDA_HOME");
-  places.cuda_path = environment("CUDA_PATH");
-  places.virtual_env = environment("VIRTUAL_ENV");
-  places.path = environment("PATH");
+  places.paoding_cuda_path = env_text("PAODING_CUDA_PATH");
+  places.cuda_home = env_text("CUDA_HOME");
+  places.cuda_path = env_text("CUDA_PATH");
+  places.virtual_env = env_text("VIRTUAL_ENV");
+  places.path = env_text("PATH");
 #ifdef PAODING_DEPS_DIR
   places.deps = PAODING_DEPS_DIR;  // where `make deps-gpu` puts them; never the current folder, which may be anyone's
 #endif
