@@ -8,46 +8,16 @@
 #include "graph/formula.h"
 #include "paoding/op.h"
 #include "scalar/primitive.h"
+#include "tests/reference_ops.h"
 
 namespace paoding {
 namespace {
 
-using Ints = std::vector<std::int64_t>;
-using Dense = std::vector<double>;
+using namespace reference;
 
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
-// Calls visit(index) for every index of `shape`, last axis fastest.
-void for_each_index(const Ints& shape, const std::function<void(const Ints&)>& visit) {
-  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return;
-  Ints index(shape.size(), 0);
-  while (true) {
-    visit(index);
-    std::size_t axis = shape.size();
-    while (axis > 0 && ++index[axis - 1] == shape[axis - 1]) index[--axis] = 0;
-    if (axis == 0) return;
-  }
-}
-
-Ints to_ints(const Shape& shape) { return {shape.begin(), shape.end()}; }
-
-std::int64_t offset(const Ints& index, const Ints& shape) {
-  std::int64_t result = 0;
-  for (std::size_t axis = 0; axis < shape.size(); ++axis) result = result * shape[axis] + index[axis];
-  return result;
-}
-
-// Where `index` of a broadcast result falls in an operand of `shape`: aligned at the last axis, extents of 1 repeat.
-std::int64_t broadcast_offset(const Ints& index, const Ints& shape) {
-  Ints mine(shape.size());
-  for (std::size_t axis = 0; axis < shape.size(); ++axis) {
-    mine[axis] = shape[axis] == 1 ? 0 : index[index.size() - shape.size() + axis];
-  }
-  return offset(mine, shape);
-}
-
-std::size_t plain(std::int64_t axis, std::size_t rank) {
-  return at(axis < 0 ? axis + static_cast<std::int64_t>(rank) : axis);
+std::map<std::string, std::function<std::vector<Dense>(const Call&)>>& meanings() {
+  static std::map<std::string, std::function<std::vector<Dense>(const Call&)>> table;
+  return table;
 }
 
 class Evaluation {
@@ -89,7 +59,17 @@ class Evaluation {
     if (op == "concat") return {run_concat(node)};
     if (op == "sum") return {run_sum(node)};
     if (op == "matmul") return {run_matmul(node)};
+    if (const auto it = meanings().find(op); it != meanings().end()) return it->second(call_of(node));
     throw std::invalid_argument("reference evaluator: does not know op '" + op + "'");
+  }
+
+  Call call_of(const Node& node) const {
+    Call call{node, {}, {}};
+    for (const Ref& ref : node.inputs) {
+      call.inputs.push_back(value(ref));
+      call.types.push_back(graph_.type(ref));
+    }
+    return call;
   }
 
   Dense run_formula(const Node& node) {
@@ -256,6 +236,10 @@ std::map<std::string, std::vector<double>> evaluate_graph(const Graph& graph,
   std::map<std::string, Dense> named;
   for (std::size_t i = 0; i < results.size(); ++i) named[graph.fetches()[i].name] = results[i];
   return named;
+}
+
+bool reference::add(const std::string& op, std::function<std::vector<Dense>(const Call&)> meaning) {
+  return meanings().emplace(op, std::move(meaning)).second;
 }
 
 }  // namespace paoding

@@ -17,6 +17,8 @@ namespace paoding {
 enum class Prim : std::uint8_t {
   input,        // element of the formula's argument `index`
   constant,     // `value`
+  index,        // number `index` of a group that follows from the iteration point; in no formula
+  reduced,      // result `index` of a group's own reductions; in no formula
   convert,      // to `dtype`; to f16, bf16 or u8 it rounds there and widens back
   add,          // a + b
   sub,          // a - b
@@ -47,7 +49,7 @@ struct ExprNode {
   Prim prim = Prim::constant;
   DType dtype = DType::f32;             // f64, f32, i64, i32 or bool; for convert the exact target dtype
   std::int32_t args[3] = {-1, -1, -1};  // indices of earlier nodes
-  std::int32_t index = -1;              // which input, for Prim::input
+  std::int32_t index = -1;              // which one, for input, index and reduced
   double value = 0;                     // the number, for Prim::constant
 
   friend bool operator==(const ExprNode&, const ExprNode&) = default;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Group: the loop nest that everything but matmul (and later convolution) is compiled to. One broadcast iteration
-// space, loads with strides (0 = broadcast), one scalar Expr, and outputs that each reduce over their own set of
-// axes. Outputs with different reduce masks share one read: lerp_grad writes dy and reduces dx in one pass over dout.
+// Group: the loop nest that everything but products and convolutions is compiled to. One broadcast iteration space,
+// loads with strides (0 = broadcast), one scalar Expr, and outputs that each reduce over their own set of axes. Outputs
+// with different reduce masks share one read: lerp_grad writes dy and reduces dx in one pass over dout. The Expr may
+// also read its own reductions (the row maximum and the row sum of a softmax): a group then runs in stages.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +15,9 @@ namespace paoding {
 
 inline constexpr int kMaxGroupRank = 10;
 
-/// How the elements that fall on one output element are combined.
-enum class Combine : std::uint8_t { none, sum };
+/// How the elements that fall on one output element are combined. Without any element: 0, -inf or the least integer,
+/// +inf or the greatest integer, 1. A NaN among the elements makes max and min NaN.
+enum class Combine : std::uint8_t { none, sum, max, min, prod };
 
 /// An operand read once per iteration point: element address = sum over axes of index * stride.
 struct GroupLoad {
@@ -35,6 +37,25 @@ struct GroupOutput {
   friend bool operator==(const GroupOutput&, const GroupOutput&) = default;
 };
 
+/// A number that follows from the iteration point alone: start + sum over axes of index * stride. Read with
+/// Prim::index. It has no memory and is no operand.
+struct GroupIndex {
+  DType dtype = DType::i64;  // i64 or i32
+  std::int64_t start = 0;
+  std::vector<std::int64_t> strides;  // one per axis of the space
+  friend bool operator==(const GroupIndex&, const GroupIndex&) = default;
+};
+
+/// A reduction whose result the group itself reads, at every point it was reduced over, with Prim::reduced. Its stage
+/// is one more than that of the reductions `value` depends on; all of a group reduce over the same axes. The result
+/// has the compute dtype of `value`; it is not rounded to the dtype in which an unfused program would store it.
+struct GroupReduction {
+  std::int32_t value = -1;  // node of the Expr
+  Combine combine = Combine::sum;
+  std::uint32_t reduce_mask = 0;  // bit a: axis a is reduced; never 0
+  friend bool operator==(const GroupReduction&, const GroupReduction&) = default;
+};
+
 /// Operands are numbered loads first, then outputs; each has its own pointer when the group runs, which already
 /// includes any constant offset. Prim::input with index i reads loads[i].
 /// An output may share memory with a load only if both have the same dtype, strides and start, and the output does not
@@ -43,6 +64,8 @@ struct Group {
   std::vector<std::int64_t> extents;  // the iteration space, outermost axis first; rank 0 is one point
   std::vector<GroupLoad> loads;
   std::vector<GroupOutput> outputs;
+  std::vector<GroupIndex> indices;
+  std::vector<GroupReduction> reductions;  // every one reads only earlier ones
   Expr expr;
 
   int rank() const { return static_cast<int>(extents.size()); }

@@ -21,18 +21,23 @@ struct PassRecord {
 
 struct PassOptions {
   std::vector<std::string> disabled;  // names of passes to skip; Error (argument) on an unknown one
+  DeviceKind device = DeviceKind::cpu;  // what the program will run on
   bool verify = true;                 // check the IR after every pass
   /// Called after each pass that ran; `dump --after` prints the graph here.
   std::function<void(const std::string& pass, const Graph& graph)> after = {};
 };
 
-/// What a pass gets besides the graph: where to note what it did or why it declined.
+/// What a pass gets besides the graph: the device that the program is for, and where to note what it did or why it
+/// declined.
 class PassNotes {
  public:
+  explicit PassNotes(DeviceKind device = DeviceKind::cpu) : device_(device) {}
+  DeviceKind device() const { return device_; }
   void add(std::string note) { notes_.push_back(std::move(note)); }
   std::vector<std::string>& list() { return notes_; }
 
  private:
+  DeviceKind device_;
   std::vector<std::string> notes_;
 };
 

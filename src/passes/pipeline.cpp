@@ -58,7 +58,7 @@ std::vector<PassRecord> run_passes(Graph& graph, const PassOptions& options) {
   for (const Pass& pass : pipeline()) {
     if (std::find(options.disabled.begin(), options.disabled.end(), pass.name) != options.disabled.end()) continue;
     PassRecord record{.name = pass.name, .nodes_before = graph.size()};
-    PassNotes notes;
+    PassNotes notes(options.device);
     const auto start = std::chrono::steady_clock::now();
     pass.run(graph, notes);
     record.milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();

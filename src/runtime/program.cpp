@@ -151,6 +151,7 @@ Program Program::bind(const Graph& source) const {
   const std::unique_ptr<Graph> graph = source.clone();
   select_fetches(graph.get(), options.fetches);
   PassOptions pass_options;
+  pass_options.device = options.device.kind;
   pass_options.after = options.after_pass;
   pass_options.disabled = options.disabled_passes;
   for (PassRecord& record : run_passes(*graph, pass_options)) {

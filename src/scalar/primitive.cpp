@@ -27,6 +27,8 @@ void choose(Scalar chooses_first, Scalar g, Adjoints d) {
 const Primitive kPrimitives[kPrimCount] = {
     {"input", 0, PrimRule::leaf, nullptr, "", "", no_derivative},
     {"constant", 0, PrimRule::leaf, nullptr, "", "", no_derivative},
+    {"index", 0, PrimRule::leaf, nullptr, "", "", no_derivative},
+    {"reduced", 0, PrimRule::leaf, nullptr, "", "", no_derivative},
     {"convert", 1, PrimRule::convert, nullptr, "", "",
      [](Scalar, Args a, Scalar g, Adjoints d) { d[0] = convert(g, a[0].dtype()); }},
     {"add", 2, PrimRule::number, [](double a, double b, double) { return a + b; }, "{0} + {1}", "",

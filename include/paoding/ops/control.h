@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recurrence: a step that runs once for every element of a sequence.
+#pragma once
+
+#include <functional>
+#include <utility>
+
+#include "paoding/graph.h"
+
+namespace paoding {
+
+/// What one step of a scan gives: the carried values for the next step, and values to stack over time.
+struct StepResult {
+  Values carries;
+  Values outputs;
+};
+/// step({h, c}, {h}).
+inline StepResult step(Values carries, Values outputs) { return {std::move(carries), std::move(outputs)}; }
+
+/// Runs `body` for t = 0 .. T-1 (T-1 .. 0 when `reverse`): it gets the carried values and element t of each sequence
+/// ([T, ...] gives [...]), and may use any value of the enclosing graph. Returns the last carried values, and every
+/// output stacked to [T, ...]. Error (shape) when sequences differ in T, there is none, or a carry changes its type.
+StepResult scan(const Values& initial, const Values& sequences,
+                const std::function<StepResult(const Values& carries, const Values& elements)>& body,
+                bool reverse = false);
+
+}  // namespace paoding
