@@ -20,9 +20,9 @@ struct PassRecord {
 };
 
 struct PassOptions {
-  std::vector<std::string> disabled;  // names of passes to skip; Error (argument) on an unknown one
+  std::vector<std::string> disabled;    // names of passes to skip; Error (argument) on an unknown one
   DeviceKind device = DeviceKind::cpu;  // what the program will run on
-  bool verify = true;                 // check the IR after every pass
+  bool verify = true;                   // check the IR after every pass
   /// Called after each pass that ran; `dump --after` prints the graph here.
   std::function<void(const std::string& pass, const Graph& graph)> after = {};
 };
