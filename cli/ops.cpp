@@ -37,12 +37,13 @@ std::string value_text(const AttrValue& value) {
     std::string operator()(const std::vector<std::int64_t>& list) const {
       return fmt::format("[{}]", fmt::join(list, ","));
     }
+    std::string operator()(const std::vector<double>& list) const { return fmt::format("[{}]", fmt::join(list, ",")); }
   };
   return std::visit(Text{}, value);
 }
 
 const char* kind_of(const AttrValue& value) {
-  constexpr const char* names[] = {"bool", "integer", "float", "string", "dtype", "integers"};
+  constexpr const char* names[] = {"bool", "integer", "float", "string", "dtype", "integers", "floats"};
   return names[value.index()];
 }
 

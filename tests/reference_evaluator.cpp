@@ -97,9 +97,11 @@ class Evaluation {
   Dense run_slice(const Node& node) {
     const Dense& a = value(node.inputs[0]);
     const Ints shape = shape_of(node.inputs[0]), start = node.attrs.get_ints("start");
+    Ints step = node.attrs.get_ints("step");
+    step.resize(start.size(), 1);
     Dense result;
     for_each_index(to_ints(node.types[0].shape), [&](Ints index) {
-      for (std::size_t axis = 0; axis < index.size(); ++axis) index[axis] += start[axis];
+      for (std::size_t axis = 0; axis < index.size(); ++axis) index[axis] = start[axis] + index[axis] * step[axis];
       result.push_back(a[at(offset(index, shape))]);
     });
     return result;
@@ -108,10 +110,12 @@ class Evaluation {
   Dense run_pad(const Node& node) {
     const Dense& a = value(node.inputs[0]);
     const Ints before = node.attrs.get_ints("before"), whole = to_ints(node.types[0].shape);
-    Dense result(at(node.types[0].shape.elements()), 0.0);
+    Ints between = node.attrs.get_ints("interior");
+    between.resize(before.size(), 0);
+    Dense result(at(node.types[0].shape.elements()), node.attrs.get_float("value"));
     std::size_t next = 0;
     for_each_index(shape_of(node.inputs[0]), [&](Ints index) {
-      for (std::size_t axis = 0; axis < index.size(); ++axis) index[axis] += before[axis];
+      for (std::size_t k = 0; k < index.size(); ++k) index[k] = before[k] + index[k] * (between[k] + 1);
       result[at(offset(index, whole))] = a[next++];
     });
     return result;

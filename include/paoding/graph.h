@@ -64,7 +64,8 @@ class Value {
 using Values = std::vector<Value>;
 
 /// The value of a node's attribute.
-using AttrValue = std::variant<bool, std::int64_t, double, std::string, DType, std::vector<std::int64_t>>;
+using AttrValue =
+    std::variant<bool, std::int64_t, double, std::string, DType, std::vector<std::int64_t>, std::vector<double>>;
 
 /// Attributes of a node in the order its op declares them.
 class Attrs {
@@ -78,6 +79,7 @@ class Attrs {
   double get_float(std::string_view name) const;
   DType get_dtype(std::string_view name) const;
   const std::vector<std::int64_t>& get_ints(std::string_view name) const;
+  const std::vector<double>& get_floats(std::string_view name) const;
   const std::vector<std::pair<std::string, AttrValue>>& entries() const { return entries_; }
   friend bool operator==(const Attrs&, const Attrs&) = default;
 

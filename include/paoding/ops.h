@@ -8,4 +8,6 @@
 #include "paoding/ops/product.h"
 #include "paoding/ops/recurrent.h"
 #include "paoding/ops/reduction.h"
+#include "paoding/ops/index.h"
 #include "paoding/ops/shape.h"
+#include "paoding/ops/sort.h"

@@ -55,6 +55,9 @@ DType Attrs::get_dtype(std::string_view name) const { return get<DType>(*this, n
 const std::vector<std::int64_t>& Attrs::get_ints(std::string_view name) const {
   return get<std::vector<std::int64_t>>(*this, name);
 }
+const std::vector<double>& Attrs::get_floats(std::string_view name) const {
+  return get<std::vector<double>>(*this, name);
+}
 
 const std::string& Node::label() const { return origin.empty() ? op->name : origin.str(); }
 std::string Node::title() const { return origin.empty() ? op->name : origin.str() + "/" + op->name; }

@@ -52,7 +52,7 @@ int depth(const Graph* graph) {
 }
 
 const char* kind_name(const AttrValue& value) {
-  constexpr const char* names[] = {"bool", "integer", "float", "string", "dtype", "list of integers"};
+  constexpr const char* names[] = {"bool", "integer", "float", "string", "dtype", "list of integers", "list of floats"};
   return names[value.index()];
 }
 
@@ -77,6 +77,9 @@ Attrs complete_attrs(const OpDef& op, const Attrs& given) {
       attrs.set(spec.name, *value);
     } else if (std::holds_alternative<double>(spec.example) && std::holds_alternative<std::int64_t>(*value)) {
       attrs.set(spec.name, static_cast<double>(std::get<std::int64_t>(*value)));
+    } else if (const auto* ints = std::get_if<std::vector<std::int64_t>>(value);
+               ints != nullptr && std::holds_alternative<std::vector<double>>(spec.example)) {
+      attrs.set(spec.name, std::vector<double>(ints->begin(), ints->end()));
     } else {
       fail(ErrorKind::argument, "{}: attribute '{}' is a {}, not a {}", op.name, spec.name, kind_name(*value),
            kind_name(spec.example));

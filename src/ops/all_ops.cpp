@@ -6,8 +6,13 @@ namespace paoding {
 
 void register_built_in_ops() {
   register_elementwise_ops();
-  register_shape_ops();
+  register_constants();
+  register_views();
+  register_view_forms();
+  register_joins();
   register_reduction_ops();
+  register_index_ops();
+  register_sort_ops();
   register_matmul();
   register_scan();
   register_recurrent_ops();

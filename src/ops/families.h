@@ -6,8 +6,13 @@
 namespace paoding {
 
 void register_elementwise_ops();
-void register_shape_ops();
+void register_constants();
+void register_views();
+void register_view_forms();
+void register_joins();
 void register_reduction_ops();
+void register_index_ops();
+void register_sort_ops();
 void register_matmul();
 void register_scan();
 void register_recurrent_ops();

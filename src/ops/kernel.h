@@ -21,6 +21,7 @@ struct KernelCall {
   std::vector<Layout> outputs;
   std::vector<std::int64_t> alignments;  // bytes to which every operand's address is known to be aligned
   bool allow_tf32 = false;               // f32 products may round their operands to TF32
+  std::string scope = {};                // of the node, for errors that only a run can find
 };
 
 /// What a kernel gets when it runs.

@@ -6,6 +6,7 @@
 //            %4 = mul(%2, %3)
 //
 // Inputs and parameters are never equal, nor are nodes with bodies (comparing bodies costs more than such twins would).
+#include <algorithm>
 #include <bit>
 #include <unordered_map>
 
@@ -31,6 +32,9 @@ std::size_t hash_of(const AttrValue& value) {
   if (const auto* ints = std::get_if<std::vector<std::int64_t>>(&value)) {
     for (std::int64_t number : *ints) mix(&hash, static_cast<std::size_t>(number));
   }
+  if (const auto* floats = std::get_if<std::vector<double>>(&value)) {
+    for (double number : *floats) mix(&hash, std::bit_cast<std::uint64_t>(number));
+  }
   return hash;
 }
 
@@ -45,14 +49,23 @@ std::size_t hash_of(const Node& node) {
 }
 
 // Floats compare by their bits: 0 is not -0, and a NaN is itself.
+bool equal_values(const AttrValue& a, const AttrValue& b) {
+  const auto same_bits = [](double x, double y) {
+    return std::bit_cast<std::uint64_t>(x) == std::bit_cast<std::uint64_t>(y);
+  };
+  if (a.index() != b.index()) return false;
+  if (const auto* number = std::get_if<double>(&a)) return same_bits(*number, std::get<double>(b));
+  if (const auto* list = std::get_if<std::vector<double>>(&a)) {
+    return std::ranges::equal(*list, std::get<std::vector<double>>(b), same_bits);
+  }
+  return a == b;
+}
+
 bool equal_attrs(const Attrs& a, const Attrs& b) {
   if (a.entries().size() != b.entries().size()) return false;
   for (std::size_t i = 0; i < a.entries().size(); ++i) {
-    const AttrValue &x = a.entries()[i].second, &y = b.entries()[i].second;
-    const auto *p = std::get_if<double>(&x), *q = std::get_if<double>(&y);
-    const bool are_floats = p != nullptr && q != nullptr;
-    const bool same = are_floats ? std::bit_cast<std::uint64_t>(*p) == std::bit_cast<std::uint64_t>(*q) : x == y;
-    if (!same || a.entries()[i].first != b.entries()[i].first) return false;
+    if (a.entries()[i].first != b.entries()[i].first) return false;
+    if (!equal_values(a.entries()[i].second, b.entries()[i].second)) return false;
   }
   return true;
 }

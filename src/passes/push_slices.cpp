@@ -9,14 +9,13 @@
 
 #include <map>
 
+#include "ops/views.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
 #include "passes/pass.h"
 
 namespace paoding {
 namespace {
-
-using Ints = std::vector<std::int64_t>;
 
 class SlicePusher {
  public:
@@ -42,14 +41,11 @@ class SlicePusher {
   }
 
  private:
-  using Range = std::pair<Ints, Ints>;
+  using Range = SliceRange;
 
   std::vector<NodeId>& users(NodeId id) { return users_[static_cast<std::size_t>(id)]; }
 
-  Range range_of(NodeId slice) const {
-    const Attrs& attrs = graph_.node(slice).attrs;
-    return {attrs.get_ints("start"), attrs.get_ints("end")};
-  }
+  Range range_of(NodeId slice) const { return slice_range(graph_.node(slice)); }
 
   bool is_pushable(NodeId id) {
     const Node& node = graph_.node(id);
@@ -101,20 +97,21 @@ class SlicePusher {
   Ref sliced_input(Ref ref, const Shape& whole, const Range& range) {
     const Shape& shape = graph_.type(ref).shape;
     const int missing = whole.rank() - shape.rank();
-    Ints start, end;
+    Range part;
     bool is_whole = true;
     for (int axis = 0; axis < shape.rank(); ++axis) {
       const auto from = static_cast<std::size_t>(axis + missing);
       const bool is_full = shape[axis] == whole[axis + missing];
-      start.push_back(is_full ? range.first[from] : 0);
-      end.push_back(is_full ? range.second[from] : shape[axis]);
-      is_whole &= start.back() == 0 && end.back() == shape[axis];
+      part.start.push_back(is_full ? range.start[from] : 0);
+      part.end.push_back(is_full ? range.end[from] : shape[axis]);
+      part.step.push_back(is_full ? range.step[from] : 1);
+      is_whole &= part.start.back() == 0 && part.end.back() == shape[axis] && part.step.back() == 1;
     }
     if (is_whole) {
       if (ref.node < first_new_) is_read_whole_[static_cast<std::size_t>(ref.node)] = 1;
       return ref;
     }
-    const Value made = slice(graph_.value(ref), start, end);
+    const Value made = slice(graph_.value(ref), part);
     if (ref.node < first_new_) users(ref.node).push_back(made.ref().node);
     return made.ref();
   }

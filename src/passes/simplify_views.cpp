@@ -7,8 +7,10 @@
 //            %4 = reshape(%3, shape = [4, 8])
 //            fetch %2, %4
 #include <algorithm>
+#include <bit>
 
 #include "ops/axes.h"
+#include "ops/views.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
 #include "passes/pass.h"
@@ -19,7 +21,7 @@ namespace {
 
 using Ints = std::vector<std::int64_t>;
 
-std::size_t at(int axis) { return static_cast<std::size_t>(axis); }
+constexpr std::size_t at(int axis) { return static_cast<std::size_t>(axis); }
 
 // Every value of the first converts to the second unchanged.
 bool widens_exactly(DType from, DType to) {
@@ -65,6 +67,9 @@ class Simplifier {
     if (op == "reshape") return reshape_rule(ref);
     if (op == "expand") return expand_rule(ref);
     if (op == "slice") return slice_rule(ref);
+    if (op == "transpose") return transpose_rule(ref);
+    if (op == "matmul") return matmul_rule(ref);
+    if (op == "constant") return constant_rule(ref);
     if (op == "pad") return pad_rule(ref);
     if (op == "concat") return concat_rule(ref);
     if (op == "sum") return sum_rule(ref);
@@ -95,72 +100,172 @@ class Simplifier {
 
   Value slice_rule(Ref ref) {
     const Ref from = input(ref);
-    if (shape(from) == shape(ref)) return value(from);  // as long as the whole: it is the whole
+    const SliceRange range = slice_range(node(ref));
+    bool is_whole = shape(from) == shape(ref);  // as long as the whole: it is the whole, unless it is turned round
+    for (int axis = 0; axis < shape(ref).rank(); ++axis) is_whole &= range.step[at(axis)] > 0 || shape(ref)[axis] <= 1;
+    if (is_whole) return value(from);
     if (is(from, "full")) return full_like(from, shape(ref));
-    const Ints &start = node(ref).attrs.get_ints("start"), &end = node(ref).attrs.get_ints("end");
-    if (is(from, "slice")) {
-      const Ints& offset = node(from).attrs.get_ints("start");
-      return shifted_slice(input(from), start, end, offset, 1);
-    }
+    if (is(from, "slice")) return slice_of_slice(ref);
     if (is(from, "concat")) return slice_of_concat(ref);
-    if (is(from, "pad")) {
-      const Ints& before = node(from).attrs.get_ints("before");
-      const Shape& inner = shape(input(from));
-      bool is_inside = true;
-      for (int axis = 0; axis < inner.rank(); ++axis) {
-        const std::int64_t first = start[at(axis)] - before[at(axis)], last = end[at(axis)] - before[at(axis)];
-        if (last <= 0 || first >= inner[axis]) return full(graph_, shape(ref), 0, graph_.type(ref).dtype);
-        is_inside &= first >= 0 && last <= inner[axis];
-      }
-      if (is_inside) return shifted_slice(input(from), start, end, before, -1);
-    }
+    if (is(from, "pad")) return slice_of_pad(ref);
     return {};
   }
 
-  Value shifted_slice(Ref from, Ints start, Ints end, const Ints& offset, std::int64_t sign) {
-    for (std::size_t i = 0; i < start.size(); ++i) start[i] += sign * offset[i], end[i] += sign * offset[i];
-    return slice(value(from), start, end);
+  // `count` elements of one axis, the first at `start`; steps that nothing is reached with are 1.
+  static void set_axis(SliceRange* range, int axis, std::int64_t start, std::int64_t count, std::int64_t step) {
+    range->start[at(axis)] = count == 0 ? 0 : start;
+    range->step[at(axis)] = count <= 1 ? 1 : step;
+    range->end[at(axis)] = slice_end(range->start[at(axis)], count, range->step[at(axis)]);
   }
 
-  int concat_axis(Ref ref) const {
-    const std::int64_t axis = node(ref).attrs.get_int("axis");
-    return static_cast<int>(axis < 0 ? axis + shape(ref).rank() : axis);
+  Value slice_of_slice(Ref ref) {
+    const Ref inner = input(ref);
+    const SliceRange outer = slice_range(node(ref));
+    SliceRange range = slice_range(node(inner));
+    for (int axis = 0; axis < shape(ref).rank(); ++axis) {
+      const std::int64_t count = shape(ref)[axis], step = range.step[at(axis)];
+      const std::int64_t start = count == 0 ? 0 : range.start[at(axis)] + outer.start[at(axis)] * step;
+      set_axis(&range, axis, start, count, count <= 1 ? 1 : outer.step[at(axis)] * step);
+    }
+    return slice(value(input(inner)), range);
+  }
+
+  // The lowest and the highest index that a slice that is not empty takes along an axis.
+  static std::pair<std::int64_t, std::int64_t> reach(const SliceRange& range, int axis) {
+    const std::int64_t first = range.start[at(axis)];
+    const std::int64_t last = first + (range.extent(axis) - 1) * range.step[at(axis)];
+    return std::minmax(first, last);
   }
 
   Value slice_of_concat(Ref ref) {
     const Ref whole = input(ref);
-    Ints start = node(ref).attrs.get_ints("start"), end = node(ref).attrs.get_ints("end");
-    const int axis = concat_axis(whole);
+    SliceRange range = slice_range(node(ref));
+    const int axis = concat_axis(node(whole));
+    const std::int64_t count = shape(ref)[axis];
+    if (count == 0) return {};
+    const auto [lowest, highest] = reach(range, axis);
     std::int64_t offset = 0;
     for (const Ref piece : node(whole).inputs) {
       const std::int64_t extent = shape(piece)[axis];
-      if (start[at(axis)] >= offset && end[at(axis)] <= offset + extent) {
-        start[at(axis)] -= offset;
-        end[at(axis)] -= offset;
-        return slice(value(piece), start, end);
+      if (lowest >= offset && highest < offset + extent) {
+        set_axis(&range, axis, range.start[at(axis)] - offset, count, range.step[at(axis)]);
+        return slice(value(piece), range);
       }
       offset += extent;
     }
     return {};
   }
 
+  // What lies between the padding is a slice of what was padded; what lies in it a constant.
+  Value slice_of_pad(Ref ref) {
+    const Ref from = input(ref);
+    if (shape(ref).elements() == 0) return full(graph_, shape(ref), 0, graph_.type(ref).dtype);
+    const Padding padding = padding_of(node(from));
+    const Shape& inner = shape(input(from));
+    SliceRange range = slice_range(node(ref));
+    bool is_inside = true;
+    for (int axis = 0; axis < inner.rank(); ++axis) {
+      const std::int64_t before = padding.before[at(axis)], pitch = padding.interior[at(axis)] + 1;
+      const std::int64_t last = before + (inner[axis] - 1) * pitch;
+      const auto [lowest, highest] = reach(range, axis);
+      if (inner[axis] == 0 || highest < before || lowest > last) {
+        return full(graph_, shape(ref), padding.value, graph_.type(ref).dtype);
+      }
+      const std::int64_t start = range.start[at(axis)] - before, step = range.step[at(axis)];
+      is_inside &= lowest >= before && highest <= last && start % pitch == 0 && step % pitch == 0;
+      if (is_inside) set_axis(&range, axis, start / pitch, shape(ref)[axis], step / pitch);
+    }
+    return is_inside ? slice(value(input(from)), range) : Value();
+  }
+
+  Value transpose_rule(Ref ref) {
+    const Ref from = input(ref);
+    const std::vector<int> permutation = permutation_of(node(ref));
+    if (std::ranges::is_sorted(permutation)) return value(from);
+    if (is(from, "full")) return full_like(from, shape(ref));
+    if (is(from, "transpose")) {
+      const std::vector<int> inner = permutation_of(node(from));
+      std::vector<int> joint;
+      for (const int axis : permutation) joint.push_back(inner[at(axis)]);
+      return transpose(value(input(from)), joint);
+    }
+    std::vector<int> long_axes;  // axes of extent 1 may move freely
+    for (const int axis : permutation) {
+      if (shape(from)[axis] != 1) long_axes.push_back(axis);
+    }
+    if (std::ranges::is_sorted(long_axes) && shape(from).elements() > 0) return reshape(value(from), shape(ref));
+    if (node(from).op->kind == OpKind::formula) return transposed_away(from, permutation, 0);
+    return {};
+  }
+
+  // transpose(ref, permutation) without a transpose, where those in front of an elementwise chain cancel it: the chain
+  // then keeps one layout. Invalid when they do not, or when the chain is needed as it is too.
+  Value transposed_away(Ref ref, const std::vector<int>& permutation, int depth) {
+    constexpr int kMostOps = 16;
+    if (shape(ref).rank() == 0) return value(ref);
+    if (shape(ref).rank() != static_cast<int>(permutation.size())) return {};
+    if (is(ref, "transpose") && inverse(permutation_of(node(ref))) == permutation) return value(input(ref));
+    if (node(ref).op->kind != OpKind::formula || rewriter_.uses(ref.node) > 1 || depth == kMostOps) return {};
+    Values inputs;
+    for (const Ref each : std::vector<Ref>(node(ref).inputs)) {
+      inputs.push_back(transposed_away(each, permutation, depth + 1));
+      if (!inputs.back().valid()) return {};
+    }
+    const Node made = node(ref);  // a copy: call() may move the nodes
+    return call(*made.op, inputs, made.attrs).front();
+  }
+
+  // A product of a transposed matrix is a product with its flag turned.
+  Value matmul_rule(Ref ref) {
+    Values in;
+    bool flags[2] = {node(ref).attrs.get_bool("transpose_a"), node(ref).attrs.get_bool("transpose_b")};
+    bool changed = false;
+    for (std::size_t i = 0; i < 2; ++i) {
+      const Ref from = input(ref, i);
+      in.push_back(value(from));
+      if (!is(from, "transpose")) continue;
+      std::vector<int> permutation = permutation_of(node(from));
+      std::swap(permutation[permutation.size() - 1], permutation[permutation.size() - 2]);
+      if (!std::ranges::is_sorted(permutation)) continue;
+      in.back() = value(input(from));
+      flags[i] = !flags[i];
+      changed = true;
+    }
+    if (!changed) return {};
+    return call("matmul", {in[0], in[1]}, {{"transpose_a", flags[0]}, {"transpose_b", flags[1]}});
+  }
+
+  // Of one number only: that is computed with in kernels, not read.
+  Value constant_rule(Ref ref) {
+    const std::vector<double>& values = node(ref).attrs.get_floats("values");
+    const auto bits = [](double number) { return std::bit_cast<std::uint64_t>(number); };
+    const bool is_one_number =
+        std::ranges::all_of(values, [&](double each) { return bits(each) == bits(values[0]); });
+    if (!is_one_number) return {};
+    return full(graph_, shape(ref), values.empty() ? 0 : values[0], graph_.type(ref).dtype);
+  }
+
   Value pad_rule(Ref ref) {
     const Ref from = input(ref);
     if (shape(from) == shape(ref)) return value(from);
-    if (is(from, "full") && node(from).attrs.get_float("value") == 0) return full_like(from, shape(ref));
+    Padding outer = padding_of(node(ref));
+    if (is(from, "full") && node(from).attrs.get_float("value") == outer.value) return full_like(from, shape(ref));
+    if (shape(from).elements() == 0) return full(graph_, shape(ref), outer.value, graph_.type(ref).dtype);
     if (!is(from, "pad")) return {};
-    Ints before = node(ref).attrs.get_ints("before"), after = node(ref).attrs.get_ints("after");
-    for (std::size_t i = 0; i < before.size(); ++i) {
-      before[i] += node(from).attrs.get_ints("before")[i];
-      after[i] += node(from).attrs.get_ints("after")[i];
+    const Padding inner = padding_of(node(from));
+    if (!outer.is_plain() || inner.value != outer.value) return {};
+    for (std::size_t i = 0; i < outer.before.size(); ++i) {
+      outer.before[i] += inner.before[i];
+      outer.after[i] += inner.after[i];
     }
-    return pad(value(input(from)), before, after);
+    outer.interior = inner.interior;
+    return pad(value(input(from)), outer);
   }
 
   // Neighbours that are adjacent slices of one value are one slice; empty pieces go.
   Value concat_rule(Ref ref) {
     if (node(ref).inputs.size() == 1) return value(input(ref));
-    const int axis = concat_axis(ref);
+    const int axis = concat_axis(node(ref));
     Values pieces;
     for (const Ref piece : node(ref).inputs) {
       if (shape(piece)[axis] == 0 && shape(ref)[axis] != 0) continue;
@@ -177,14 +282,19 @@ class Simplifier {
 
   Value join(Ref a, Ref b, int axis) {
     if (!is(a, "slice") || !is(b, "slice") || !(input(a) == input(b))) return {};
-    const Ints &start_a = node(a).attrs.get_ints("start"), &end_a = node(a).attrs.get_ints("end");
-    const Ints &start_b = node(b).attrs.get_ints("start"), &end_b = node(b).attrs.get_ints("end");
+    SliceRange first = slice_range(node(a));
+    const SliceRange second = slice_range(node(b));
+    if (first.step != second.step) return {};
+    const std::int64_t step = first.step[at(axis)], count = shape(a)[axis] + shape(b)[axis];
+    if (shape(a)[axis] == 0 || shape(b)[axis] == 0) return {};
     for (int k = 0; k < shape(a).rank(); ++k) {
-      const bool fits =
-          k == axis ? end_a[at(k)] == start_b[at(k)] : start_a[at(k)] == start_b[at(k)] && end_a[at(k)] == end_b[at(k)];
+      const bool fits = k == axis
+                            ? first.start[at(k)] + shape(a)[k] * step == second.start[at(k)]
+                            : first.start[at(k)] == second.start[at(k)] && shape(a)[k] == shape(b)[k];
       if (!fits) return {};
     }
-    return best(slice(value(input(a)), start_a, end_b));
+    set_axis(&first, axis, first.start[at(axis)], count, step);
+    return best(slice(value(input(a)), first));
   }
 
   Value sum_rule(Ref ref) {
@@ -196,7 +306,27 @@ class Simplifier {
     if (rewriter_.uses(from.node) > 1) return {};
     if (is(from, "sum")) return sum_of_sum(ref);
     if (is(from, "reshape")) return sum_of_reshape(ref);
+    if (is(from, "transpose")) return sum_of_transpose(ref);
     return {};
+  }
+
+  // The sum first: what is left to transpose is smaller, and often nothing.
+  Value sum_of_transpose(Ref ref) {
+    const Ref view = input(ref);
+    const std::vector<int> permutation = permutation_of(node(view)), summed = sum_axes(ref);
+    Ints axes;
+    std::vector<int> kept;  // axes of the source in the order of the result
+    for (std::size_t i = 0; i < permutation.size(); ++i) {
+      if (std::ranges::binary_search(summed, static_cast<int>(i))) {
+        axes.push_back(permutation[i]);
+      } else {
+        kept.push_back(permutation[i]);
+      }
+    }
+    std::vector<int> order(kept);  // of the sum's axes
+    for (int& axis : order) axis = static_cast<int>(std::ranges::count_if(kept, [&](int k) { return k < axis; }));
+    const Value made = best(sum(value(input(view)), axes));
+    return reshape(best(order.empty() ? made : transpose(made, order)), shape(ref));
   }
 
   std::vector<int> sum_axes(Ref ref) const {

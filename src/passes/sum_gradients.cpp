@@ -5,9 +5,13 @@
 //   before:  %3 = pad(%1, before = [0, 0], after = [0, 4])     after:  %5 = concat(%1, %2, axis = 1)
 //            %4 = pad(%2, before = [0, 4], after = [0, 0])
 //            %5 = add(%3, %4)
+//
+// Parts that interleave (gradients of x[::2] and x[1::2]) are a concatenation along an axis of their own.
 #include <algorithm>
+#include <map>
 #include <optional>
 
+#include "ops/views.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
 #include "passes/pass.h"
@@ -23,6 +27,13 @@ struct Part {
   Value inner;
   int axis = 0;
   std::int64_t start = 0, end = 0;
+};
+
+// A term that is zero but at indices offset, offset + pitch, .. of one axis.
+struct Interleaved {
+  Value inner;
+  int axis = 0;
+  std::int64_t pitch = 0, offset = 0;
 };
 
 class GradientSums {
@@ -56,7 +67,8 @@ class GradientSums {
 
   bool is_zero(const Value& value) const {
     const Node* node = &graph_.node(value.ref().node);
-    while (node->op->name == "expand" || node->op->name == "reshape" || node->op->name == "pad") {
+    while (node->op->name == "expand" || node->op->name == "reshape" ||
+           (node->op->name == "pad" && node->attrs.get_float("value") == 0)) {
       node = &graph_.node(node->inputs[0].node);
     }
     return node->op->name == "full" && node->attrs.get_float("value") == 0;
@@ -90,15 +102,19 @@ class GradientSums {
     collect(id, &all, &changed);
     Values rest;
     std::vector<Part> parts;
+    std::vector<Interleaved> interleaved;
     for (const Value& term : all) {
       if (is_zero(term)) {
         changed = true;
       } else if (const std::optional<Part> part = part_of(term, type.shape)) {
         parts.push_back(*part);
+      } else if (const std::optional<Interleaved> woven = interleaved_part_of(term, type.shape)) {
+        interleaved.push_back(*woven);
       } else {
         rest.push_back(term);
       }
     }
+    changed |= join_interleaved(type.shape, &interleaved, &rest);
     changed |= join_parts(type.shape, &parts, &rest);
     if (!changed) return;
     Value result = rest.empty()       ? full(graph_, type.shape, 0, type.dtype)
@@ -112,15 +128,83 @@ class GradientSums {
   std::optional<Part> part_of(const Value& term, const Shape& whole) {
     const Node& node = graph_.node(term.ref().node);
     if (node.op->name != "pad" || !(term.shape() == whole)) return {};
+    const Padding padding = padding_of(node);
+    if (padding.value != 0 || !padding.is_plain()) return {};
     const Value inner = graph_.value(node.inputs[0]);
     std::optional<Part> part;
     for (int axis = 0; axis < whole.rank(); ++axis) {
       if (inner.shape()[axis] == whole[axis]) continue;
       if (part) return {};  // zeros along two axes
-      const std::int64_t start = node.attrs.get_ints("before")[static_cast<std::size_t>(axis)];
+      const std::int64_t start = padding.before[static_cast<std::size_t>(axis)];
       part = Part{inner, axis, start, start + inner.shape()[axis]};
     }
     return part;
+  }
+
+  // `term` as an interleaved part, when those of all offsets would fill the shape of the sum.
+  std::optional<Interleaved> interleaved_part_of(const Value& term, const Shape& whole) {
+    const Node& node = graph_.node(term.ref().node);
+    if (node.op->name != "pad" || !(term.shape() == whole) || whole.rank() == Shape::kMaxRank) return {};
+    const Padding padding = padding_of(node);
+    const Value inner = graph_.value(node.inputs[0]);
+    if (padding.value != 0) return {};
+    std::optional<Interleaved> part;
+    for (int axis = 0; axis < whole.rank(); ++axis) {
+      const auto i = static_cast<std::size_t>(axis);
+      if (inner.shape()[axis] == whole[axis]) continue;
+      const std::int64_t pitch = padding.interior[i] + 1;
+      if (part || pitch == 1 || inner.shape()[axis] * pitch != whole[axis] || padding.before[i] >= pitch) return {};
+      part = Interleaved{inner, axis, pitch, padding.before[i]};
+    }
+    return part;
+  }
+
+  // Adds to `rest` what the parts come to. True when any two were joined.
+  bool join_interleaved(const Shape& whole, std::vector<Interleaved>* parts, Values* rest) {
+    bool joined = false;
+    while (!parts->empty()) {
+      const Interleaved first = parts->front();
+      std::map<std::int64_t, Values> at_offset;
+      std::size_t taken = 0;
+      std::erase_if(*parts, [&](const Interleaved& part) {
+        if (part.axis != first.axis || part.pitch != first.pitch) return false;
+        at_offset[part.offset].push_back(part.inner);
+        ++taken;
+        return true;
+      });
+      std::map<std::int64_t, Value> of_offset;
+      for (const auto& [offset, same] : at_offset) {
+        of_offset[offset] = same.size() == 1 ? same[0] : same.size() == 2 ? add(same[0], same[1]) : add_n(same);
+      }
+      const std::size_t before = rest->size();
+      if (of_offset.size() > 1 && static_cast<std::int64_t>(of_offset.size()) * 2 >= first.pitch) {
+        rest->push_back(interleave(first, of_offset, whole));
+      } else {
+        for (const auto& [offset, value] : of_offset) rest->push_back(dilate(first, offset, value, whole));
+      }
+      joined |= rest->size() - before < taken;
+    }
+    return joined;
+  }
+
+  static Value dilate(const Interleaved& like, std::int64_t offset, const Value& value, const Shape& whole) {
+    const auto rank = static_cast<std::size_t>(whole.rank()), axis = static_cast<std::size_t>(like.axis);
+    Padding padding{Ints(rank, 0), Ints(rank, 0), Ints(rank, 0), 0};
+    padding.before[axis] = offset;
+    padding.after[axis] = like.pitch - 1 - offset;
+    padding.interior[axis] = like.pitch - 1;
+    return pad(value, padding);
+  }
+
+  Value interleave(const Interleaved& like, const std::map<std::int64_t, Value>& of_offset, const Shape& whole) {
+    const Shape& shape = like.inner.shape();
+    Values pieces;
+    for (std::int64_t offset = 0; offset < like.pitch; ++offset) {
+      const auto found = of_offset.find(offset);
+      const Value piece = found == of_offset.end() ? full(graph_, shape, 0, like.inner.dtype()) : found->second;
+      pieces.push_back(reshape(piece, shape.with_inserted(like.axis + 1, 1)));
+    }
+    return reshape(concat(pieces, like.axis + 1), whole);
   }
 
   Value pad_again(const Part& part, const Shape& whole) {

@@ -112,16 +112,13 @@ void Planner::plan_scan(Frame& outer, NodeId id) {
 
   if (options_.alias_views) {
     for (int k = 0; k < fetches; ++k) {
-      if (can_write_to(frame, fetch_ref(k))) frame.destinations.try_emplace(fetch_ref(k), targets[k]);
+      propose_destination(frame, fetch_ref(k), targets[k]);
     }
   }
   plan_nodes(frame);
-  const auto is_same = [](const Operand& a, const Operand& b) {
-    return a.slot == b.slot && a.offset == b.offset && a.terms == b.terms;
-  };
   for (int k = 0; k < fetches; ++k) {
     const Operand& made = place(frame, fetch_ref(k));
-    if (!is_same(made, targets[k])) copy(frame, made, targets[k], node, k < view.carries ? "scan_carry" : "scan_stack");
+    if (!is_same_place(made, targets[k])) copy(frame, made, targets[k], node, k < view.carries ? "scan_carry" : "scan_stack");
   }
 
   Step step;
@@ -133,7 +130,7 @@ void Planner::plan_scan(Frame& outer, NodeId id) {
   if (!step.body.empty()) outer.steps->push_back(std::move(step));
   for (auto& [k, operand] : results) {
     const Ref ref{id, k};
-    if (outer.destinations.contains(ref) && !is_same(operand, outer.destinations[ref])) {
+    if (outer.destinations.contains(ref) && !is_same_place(operand, outer.destinations[ref])) {
       copy(outer, operand, outer.destinations[ref], node, "scan_result");
       outer.places[ref] = outer.destinations[ref];
     } else {

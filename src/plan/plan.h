@@ -8,6 +8,7 @@
 #include "group/group.h"
 #include "ops/kernel.h"
 #include "paoding/graph.h"
+#include "paoding/tensor.h"
 
 namespace paoding {
 
@@ -83,6 +84,7 @@ struct Plan {
   std::vector<Slot> slots;
   std::vector<std::pair<std::string, int>> inputs;      // name, slot
   std::vector<std::pair<std::string, int>> parameters;  // name, slot
+  std::vector<std::pair<int, Tensor>> constants;        // slot, what it holds from the start; slots like inputs'
   struct Fetch {
     std::string name;
     Operand operand;  // dense

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/planner.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "group/lower.h"
 
@@ -37,6 +39,7 @@ void Planner::plan_nodes(Frame& frame) {
 void Planner::plan_node(Frame& frame, NodeId id) {
   const Node& node = frame.graph.node(id);
   if (node.op->name == "input" || node.op->name == "parameter" || node.op->name == "full") return;
+  if (node.op->name == "constant") return plan_constant(frame, id);
   if (node.op->name == "scan") return plan_scan(frame, id);
   if (node.op->kind == OpKind::view) return plan_view(frame, id);
   if (is_groupable(node)) return plan_group(frame, id);
@@ -69,6 +72,44 @@ void Planner::plan_group(Frame& frame, NodeId id) {
   frame.steps->push_back(std::move(step));
 }
 
+namespace {
+
+// Which operands, made dense, let some kernel take the call: the fewest bytes that do; none when nothing helps.
+std::vector<std::size_t> operands_to_copy(const KernelCall& call, DeviceKind device) {
+  constexpr std::size_t kMostTried = 6;
+  std::vector<std::size_t> strided;
+  const auto layout_of = [](auto& of, std::size_t i) -> auto& {
+    return i < of.inputs.size() ? of.inputs[i] : of.outputs[i - of.inputs.size()];
+  };
+  for (std::size_t i = 0; i < call.inputs.size() + call.outputs.size(); ++i) {
+    if (!layout_of(call, i).is_dense()) strided.push_back(i);
+  }
+  std::vector<std::pair<std::int64_t, unsigned>> sets;  // bytes, mask over `strided`
+  for (unsigned mask = 1; mask < 1u << std::min(strided.size(), kMostTried); ++mask) {
+    std::int64_t bytes = 0;
+    for (std::size_t k = 0; k < strided.size(); ++k) {
+      if ((mask >> k) & 1u || k >= kMostTried) bytes += size_bytes(layout_of(call, strided[k]).type);
+    }
+    sets.emplace_back(bytes, mask);
+  }
+  std::sort(sets.begin(), sets.end());
+  for (const auto& [bytes, mask] : sets) {
+    KernelCall trial = call;
+    std::vector<std::size_t> copied;
+    for (std::size_t k = 0; k < strided.size(); ++k) {
+      if (!((mask >> k) & 1u) && k < kMostTried) continue;
+      copied.push_back(strided[k]);
+      layout_of(trial, strided[k]) = Layout::dense(layout_of(call, strided[k]).type);
+      trial.alignments[strided[k]] = 256;
+    }
+    std::vector<std::string> unused;
+    if (choose_kernel(trial, device, &unused) != nullptr) return copied;
+  }
+  return {};
+}
+
+}  // namespace
+
 void Planner::plan_kernel(Frame& frame, NodeId id) {
   const Node& node = frame.graph.node(id);
   Step step;
@@ -80,7 +121,7 @@ void Planner::plan_kernel(Frame& frame, NodeId id) {
     step.operands.push_back(result_place(frame, {id, k}));
   }
   const auto make_call = [&] {
-    step.call = {node.op, node.attrs, {}, {}, {}, options_.allow_tf32};
+    step.call = {node.op, node.attrs, {}, {}, {}, options_.allow_tf32, node.scope.str()};
     for (std::size_t i = 0; i < step.operands.size(); ++i) {
       (i < step.reads ? step.call.inputs : step.call.outputs).push_back(step.operands[i].layout);
       step.call.alignments.push_back(alignment_of(step.operands[i]));
@@ -92,9 +133,8 @@ void Planner::plan_kernel(Frame& frame, NodeId id) {
   std::vector<Operand> wanted(step.operands.begin() + static_cast<std::ptrdiff_t>(step.reads), step.operands.end());
   bool is_copied = false;
   if (step.kernel == nullptr) {
-    // Perhaps only the layouts do not suit: dense copies of what is not dense.
-    for (std::size_t i = 0; i < step.operands.size(); ++i) {
-      if (step.operands[i].layout.is_dense()) continue;
+    // Perhaps only the layouts do not suit: dense copies of as little as helps.
+    for (const std::size_t i : operands_to_copy(step.call, options_.device)) {
       is_copied = true;
       if (i < step.reads) {
         step.operands[i] = dense_copy(frame, step.operands[i], node, "copy_" + node.op->name);
@@ -122,6 +162,15 @@ void Planner::plan_kernel(Frame& frame, NodeId id) {
     if (is_elsewhere) copy(frame, written[k], wanted[k], node, "copy_" + node.op->name);
     frame.places[ref] = is_elsewhere ? wanted[k] : written[k];
   }
+}
+
+// It keeps its memory, as an input does, and is written once, when the program is made.
+void Planner::plan_constant(Frame& frame, NodeId id) {
+  const Node& node = frame.graph.node(id);
+  const int slot = new_slot(SlotKind::input, node.title(), size_bytes(node.types[0]));
+  plan_.constants.emplace_back(
+      slot, Tensor::from(node.types[0].dtype, node.types[0].shape, node.attrs.get_floats("values")));
+  frame.places[{id, 0}] = {slot, 0, {}, Layout::dense(node.types[0])};
 }
 
 int Planner::new_slot(SlotKind kind, std::string name, std::int64_t bytes) {

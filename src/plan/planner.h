@@ -11,6 +11,12 @@
 
 namespace paoding {
 
+/// `layout` with its axes in another order: axis i of the result is axis permutation[i].
+Layout transpose_layout(const Layout& layout, std::span<const int> permutation);
+
+/// Whether both are the same elements of the same memory in the same order.
+bool is_same_place(const Operand& a, const Operand& b);
+
 /// `layout` seen under another shape without moving anything; nullopt when a copy is needed.
 std::optional<Layout> reshape_layout(const Layout& layout, const Shape& shape);
 
@@ -38,6 +44,7 @@ class Planner {
   void plan_node(Frame& frame, NodeId id);
   void plan_group(Frame& frame, NodeId id);
   void plan_kernel(Frame& frame, NodeId id);
+  void plan_constant(Frame& frame, NodeId id);
   int new_slot(SlotKind kind, std::string name, std::int64_t bytes);
   Operand new_operand(Frame& frame, Ref ref);
   /// Where to write `ref`: its destination if it has one, else a new slot.
@@ -51,8 +58,15 @@ class Planner {
 
   // views.cpp
   void plan_view(Frame& frame, NodeId id);
-  /// Gives the inputs of every concat sub-ranges of its result as their destinations.
+
+  // joins.cpp
+  void plan_concat(Frame& frame, NodeId id);
+  void plan_pad(Frame& frame, NodeId id);
+  /// Gives the inputs of every concat and pad their parts of its result as destinations.
   void assign_destinations(Frame& frame);
+  /// Has `ref` written to `where`, if it is written at all and has no other destination; the source of a view that
+  /// only renames its elements is written so that the view is there.
+  void propose_destination(Frame& frame, Ref ref, const Operand& where) const;
   bool can_write_to(const Frame& frame, Ref ref) const;
 
   // loops.cpp

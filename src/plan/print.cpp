@@ -79,8 +79,12 @@ std::string to_string(const Plan& plan) {
   for (std::size_t i = 0; i < plan.slots.size(); ++i) {
     const Slot& slot = plan.slots[i];
     if (slot.kind != SlotKind::arena) {
+      const bool is_constant = std::ranges::any_of(
+          plan.constants, [&](const auto& constant) { return constant.first == static_cast<int>(i); });
       text += fmt::format("  {} {} bytes, {}\n", slot.name, slot.bytes,
-                          slot.kind == SlotKind::input ? "input" : "parameter");
+                          is_constant                     ? "constant"
+                          : slot.kind == SlotKind::input ? "input"
+                                                         : "parameter");
     } else if (slot.last >= slot.first) {
       text += fmt::format("  s{} {} bytes at {}, steps {}..{}, {}{}\n", i, slot.bytes, slot.offset, slot.first,
                           slot.last, slot.name, slot.is_fetched ? ", fetched" : "");

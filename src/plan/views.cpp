@@ -1,133 +1,137 @@
 // SPDX-License-Identifier: Apache-2.0
-// Views cost nothing where an operand can be addressed in place. Concatenations go the other way round: their parts
-// are written where they belong.
+// Views cost nothing where an operand can be addressed in place: they are other strides of it.
 #include <algorithm>
 
 #include "base/check.h"
-#include "group/lower.h"
-#include "ops/axes.h"
+#include "ops/views.h"
 #include "plan/planner.h"
 
 namespace paoding {
+namespace {
 
-std::optional<Layout> reshape_layout(const Layout& layout, const Shape& shape) {
-  if (layout.is_dense()) return Layout::dense({layout.type.dtype, shape});
-  // Without extents of 1 both shapes must be the same; those extents may stand anywhere.
-  Layout result{{layout.type.dtype, shape}, {}};
-  int from = 0;
-  const Shape& old = layout.type.shape;
-  for (int axis = 0; axis < shape.rank(); ++axis) {
-    if (shape[axis] == 1) continue;
-    while (from < old.rank() && old[from] == 1) ++from;
-    if (from == old.rank() || old[from] != shape[axis]) return std::nullopt;
-    result.strides[static_cast<std::size_t>(axis)] = layout.strides[static_cast<std::size_t>(from++)];
-  }
-  return result;
-}
+std::size_t at(int axis) { return static_cast<std::size_t>(axis); }
 
-Operand sub_range(const Operand& operand, std::span<const std::int64_t> start, const Shape& shape) {
+Operand sliced(const Operand& operand, const SliceRange& range, const Shape& shape) {
   Operand part = operand;
   part.layout.type.shape = shape;
-  for (std::size_t axis = 0; axis < start.size(); ++axis) {
-    part.offset += start[axis] * operand.layout.strides[axis] * size_bytes(operand.layout.type.dtype);
+  const bool is_empty = shape.elements() == 0;  // it may start anywhere
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    const std::int64_t stride = operand.layout.strides[at(axis)];
+    if (!is_empty) part.offset += range.start[at(axis)] * stride * size_bytes(operand.layout.type.dtype);
+    part.layout.strides[at(axis)] = shape[axis] > 1 ? range.step[at(axis)] * stride : stride;
   }
   return part;
 }
 
-namespace {
-
-std::vector<std::int64_t> start_at(int rank, int axis, std::int64_t index) {
-  std::vector<std::int64_t> start(static_cast<std::size_t>(rank), 0);
-  start[static_cast<std::size_t>(axis)] = index;
-  return start;
-}
-
-int concat_axis(const Node& node) {
-  const std::int64_t axis = node.attrs.get_int("axis");
-  return static_cast<int>(axis < 0 ? axis + node.types[0].shape.rank() : axis);
+Operand expanded(const Operand& operand, const Type& type) {
+  Operand seen = operand;
+  seen.layout = Layout{type, {}};
+  const Shape &from = operand.layout.type.shape, &to = type.shape;
+  for (int axis = 0; axis < from.rank(); ++axis) {
+    const int place = axis + to.rank() - from.rank();
+    if (from[axis] == to[place] && to[place] != 1) {
+      seen.layout.strides[at(place)] = operand.layout.strides[at(axis)];
+    }
+  }
+  return seen;
 }
 
 }  // namespace
 
-// Nodes that write their result themselves can write it anywhere; views and what is fed cannot.
-bool Planner::can_write_to(const Frame& frame, Ref ref) const {
-  const Node& node = frame.graph.node(ref.node);
-  if (node.op->name == "full") return false;
-  if (node.op->name == "concat" || node.op->name == "pad") return true;
-  return (is_groupable(node) && node.op->kind != OpKind::view) || node.op->kind == OpKind::kernel;
+// As NumPy reshapes without a copy: from the outermost axis on, as few old axes as new ones that hold as many elements;
+// the old ones must be one run, the new ones divide it.
+std::optional<Layout> reshape_layout(const Layout& layout, const Shape& shape) {
+  const Shape& old = layout.type.shape;
+  if (layout.is_dense() || shape.elements() == 0) return Layout::dense({layout.type.dtype, shape});
+  Layout result{{layout.type.dtype, shape}, {}};
+  std::vector<std::pair<std::int64_t, std::int64_t>> axes;  // extent and stride of those longer than 1
+  for (int axis = 0; axis < old.rank(); ++axis) {
+    if (old[axis] != 1) axes.emplace_back(old[axis], layout.strides[at(axis)]);
+  }
+  std::size_t next = 0;
+  for (int first = 0; first < shape.rank();) {
+    if (shape[first] == 1) {
+      ++first;
+      continue;
+    }
+    std::int64_t in_old = axes[next].first, in_new = shape[first];
+    const std::size_t begin = next;
+    int last = first;
+    while (in_old != in_new) {
+      if (in_old < in_new) {
+        in_old *= axes[++next].first;
+      } else {
+        in_new *= shape[++last];
+      }
+    }
+    for (std::size_t i = begin; i < next; ++i) {
+      if (axes[i].second != axes[i + 1].second * axes[i + 1].first) return std::nullopt;
+    }
+    std::int64_t stride = axes[next++].second;
+    for (int axis = last; axis >= first; --axis) {
+      result.strides[at(axis)] = shape[axis] == 1 ? 0 : stride;
+      stride *= shape[axis];
+    }
+    first = last + 1;
+  }
+  return result;
 }
 
-void Planner::assign_destinations(Frame& frame) {
-  if (!options_.alias_views) return;
-  for (NodeId id = frame.graph.size() - 1; id >= 0; --id) {
-    const Node& node = frame.graph.node(id);
-    if (node.op->name != "concat") continue;
-    const Ref self{id, 0};
-    if (!frame.destinations.contains(self)) frame.destinations[self] = new_operand(frame, self);
-    const Operand whole = frame.destinations[self];
-    const int rank = node.types[0].shape.rank();
-    std::int64_t index = 0;
-    for (const Ref& ref : node.inputs) {
-      const Shape& shape = frame.graph.type(ref).shape;
-      const std::vector<std::int64_t> start = start_at(rank, concat_axis(node), index);
-      index += shape[concat_axis(node)];
-      if (!can_write_to(frame, ref) || frame.destinations.contains(ref)) continue;
-      frame.destinations[ref] = sub_range(whole, start, shape);
-    }
+Layout transpose_layout(const Layout& layout, std::span<const int> permutation) {
+  Layout result{{layout.type.dtype, {}}, {}};
+  std::vector<std::int64_t> dims;
+  for (const int axis : permutation) {
+    result.strides[dims.size()] = layout.strides[at(axis)];
+    dims.push_back(layout.type.shape[axis]);
   }
+  result.type.shape = Shape{std::span<const std::int64_t>(dims)};
+  return result;
+}
+
+bool is_same_place(const Operand& a, const Operand& b) {
+  if (a.slot != b.slot || a.offset != b.offset || a.terms != b.terms || !(a.layout.type == b.layout.type)) return false;
+  const Shape& shape = a.layout.type.shape;
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    if (shape[axis] > 1 && a.layout.strides[at(axis)] != b.layout.strides[at(axis)]) return false;
+  }
+  return true;
+}
+
+Operand sub_range(const Operand& operand, std::span<const std::int64_t> start, const Shape& shape) {
+  SliceRange range{{start.begin(), start.end()}, {}, std::vector<std::int64_t>(start.size(), 1)};
+  return sliced(operand, range, shape);
 }
 
 void Planner::plan_view(Frame& frame, NodeId id) {
   const Node& node = frame.graph.node(id);
   const Ref self{id, 0};
   const std::string& op = node.op->name;
-  if (op == "concat" || op == "pad") {
-    const Operand whole = result_place(frame, self);
-    if (op == "pad") fill(frame, 0, whole, node);
-    std::int64_t index = 0;
-    for (const Ref& ref : node.inputs) {
-      const Shape& shape = frame.graph.type(ref).shape;
-      const std::vector<std::int64_t> start =
-          op == "pad" ? node.attrs.get_ints("before") : start_at(shape.rank(), concat_axis(node), index);
-      if (op == "concat") index += shape[concat_axis(node)];
-      const Operand target = sub_range(whole, start, shape);
-      const Operand& source = place(frame, ref);
-      // A part that was written in place is there already.
-      const bool is_there = source.slot == target.slot && source.offset == target.offset &&
-                            source.terms == target.terms && source.layout.strides == target.layout.strides;
-      if (!is_there) copy(frame, source, target, node, node.title());
-    }
-    frame.places[self] = whole;
-    return;
-  }
+  if (op == "concat") return plan_concat(frame, id);
+  if (op == "pad") return plan_pad(frame, id);
 
   const Operand source = place(frame, node.inputs[0]);
   std::optional<Operand> seen;  // the source as this view sees it
   if (op == "slice") {
-    seen = sub_range(source, node.attrs.get_ints("start"), node.types[0].shape);
+    seen = sliced(source, slice_range(node), node.types[0].shape);
+  } else if (op == "transpose") {
+    seen = source;
+    seen->layout = transpose_layout(source.layout, permutation_of(node));
+  } else if (op == "expand") {
+    seen = expanded(source, node.types[0]);
   } else if (op == "reshape") {
+    seen = source;
     if (const auto layout = reshape_layout(source.layout, node.types[0].shape)) {
-      seen = source;
       seen->layout = *layout;
     } else {
       seen = dense_copy(frame, source, node, node.title());
       seen->layout = Layout::dense(node.types[0]);
     }
-  } else if (op == "expand") {
-    seen = source;
-    seen->layout = Layout{node.types[0], {}};
-    const Shape &from = source.layout.type.shape, &to = node.types[0].shape;
-    for (int axis = 0; axis < from.rank(); ++axis) {
-      const int at = axis + to.rank() - from.rank();
-      if (from[axis] == to[at] && to[at] != 1) {
-        seen->layout.strides[static_cast<std::size_t>(at)] = source.layout.strides[static_cast<std::size_t>(axis)];
-      }
-    }
   }
   PD_ASSERT(seen.has_value(), "a view op that the planner does not know");
   if (frame.destinations.contains(self)) {
-    copy(frame, *seen, frame.destinations[self], node, node.title());
-    frame.places[self] = frame.destinations[self];
+    const Operand& wanted = frame.destinations[self];
+    if (!is_same_place(*seen, wanted)) copy(frame, *seen, wanted, node, node.title());
+    frame.places[self] = wanted;
   } else if (!options_.alias_views) {
     frame.places[self] = dense_copy(frame, *seen, node, node.title());
   } else {

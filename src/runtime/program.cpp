@@ -187,6 +187,8 @@ Program Program::bind(const Graph& source) const {
   made->executor = options.device.kind == DeviceKind::cpu ? make_cpu_executor(made->plan, executor_options)
                                                           : make_gpu_executor(made->plan, executor_options);
 
+  for (const auto& [slot, tensor] : made->plan.constants) made->executor->write(slot, tensor);
+
   made->run_site = profile::Recorder::add_site({.name = "Program::run", .kind = profile::SpanKind::run});
   for (const auto& [name, slot] : made->plan.inputs) made->inputs.push_back(name);
   for (NodeId id : graph->inputs()) made->input_types.push_back(graph->node(id).types[0]);

@@ -24,7 +24,8 @@ using Ints = std::vector<std::int64_t>;
 
 const char* kind_text(const AttrValue& example) {
   constexpr const char* texts[] = {"true or false",      "an integer", "a number",
-                                   "a string in quotes", "a dtype",    "a list of integers, as in [0,1]"};
+                                   "a string in quotes", "a dtype",    "a list of integers, as in [0,1]",
+                                   "a list of numbers, as in [0,1.5]"};
   return texts[example.index()];
 }
 
@@ -160,6 +161,17 @@ class Parser {
     while (!peek().is(']')) {
       if (!list.empty()) expect(',', "or ']' in the list");
       list.push_back(integer("an integer"));
+    }
+    take();
+    return list;
+  }
+
+  std::vector<double> number_list() {
+    std::vector<double> list;
+    expect('[', "before the list");
+    while (!peek().is(']')) {
+      if (!list.empty()) expect(',', "or ']' in the list");
+      list.push_back(number("a number"));
     }
     take();
     return list;
@@ -456,6 +468,10 @@ class Parser {
     if (std::holds_alternative<Ints>(example)) {
       if (!peek().is('[')) unexpected(what);
       return int_list();
+    }
+    if (std::holds_alternative<std::vector<double>>(example)) {
+      if (!peek().is('[')) unexpected(what);
+      return number_list();
     }
     if (std::holds_alternative<bool>(example)) {
       if (!peek().is_word("true") && !peek().is_word("false")) unexpected(what);

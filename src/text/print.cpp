@@ -31,6 +31,12 @@ std::string float_text(double value) {
   return text;
 }
 
+// In a list of floats, where an integer is one too.
+std::string short_text(double value) {
+  const std::string text = float_text(value);
+  return text.ends_with(".0") && text != "-0.0" ? text.substr(0, text.size() - 2) : text;
+}
+
 std::string attr_text(const AttrValue& value) {
   struct Text {
     std::string operator()(bool v) const { return v ? "true" : "false"; }
@@ -39,6 +45,11 @@ std::string attr_text(const AttrValue& value) {
     std::string operator()(const std::string& v) const { return quote(v); }
     std::string operator()(DType v) const { return std::string(to_string(v)); }
     std::string operator()(const std::vector<std::int64_t>& v) const { return fmt::format("[{}]", fmt::join(v, ",")); }
+    std::string operator()(const std::vector<double>& v) const {
+      std::string text = "[";
+      for (double number : v) text += (text.size() == 1 ? "" : ",") + short_text(number);
+      return text + "]";
+    }
   };
   return std::visit(Text{}, value);
 }

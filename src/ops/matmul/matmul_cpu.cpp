@@ -175,13 +175,25 @@ std::unique_ptr<PreparedKernel> prepare_loops(const KernelCall& call, const Devi
   }
 }
 
+// What oneDNN declines for its layout alone is worth a copy, unless it is tiny.
+std::string loops_refusal(const KernelCall& call) {
+  constexpr std::int64_t kWorthCopying = 32768;  // multiplications
+  const MatmulShape shape(call);
+  if (call.outputs[0].type.shape.elements() * shape.k < kWorthCopying) return "";
+  KernelCall dense = call;
+  for (auto* layouts : {&dense.inputs, &dense.outputs}) {
+    for (Layout& layout : *layouts) layout = Layout::dense(layout.type);
+  }
+  return onednn_refusal(dense).empty() && !onednn_refusal(call).empty() ? "oneDNN is faster with dense copies" : "";
+}
+
 }  // namespace
 
 void register_matmul_cpu() {
   register_kernel("matmul", {"onednn", DeviceKind::cpu, onednn_refusal, [](const KernelCall& call, const Device&) {
                                return std::make_unique<OneDnnMatmul>(MatmulShape(call));
                              }});
-  register_kernel("matmul", {"loops", DeviceKind::cpu, [](const KernelCall&) { return std::string(); }, prepare_loops});
+  register_kernel("matmul", {"loops", DeviceKind::cpu, loops_refusal, prepare_loops});
 }
 
 }  // namespace paoding

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// What kernels that work along one axis need of a layout: the axes before it as one, the axis, those behind it as one.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "ops/kernel.h"
+
+namespace paoding {
+
+/// Axes first .. last - 1 of a layout seen as one; nullopt when their strides do not allow it. No axes: extent 1.
+struct JointAxis {
+  std::int64_t extent = 1;
+  std::int64_t stride = 1;  // in elements
+};
+std::optional<JointAxis> joint_axis(const Layout& layout, int first, int last);
+
+/// A value as [outer, axis, inner]: `count` axes from `axis` on are the middle.
+struct Rows {
+  JointAxis outer, middle, inner;
+};
+std::optional<Rows> rows_of(const Layout& layout, int axis, int count = 1);
+
+/// Where the axes before, at or behind `axis` do not join, or the inner elements are not contiguous: what to say.
+std::string rows_refusal(const Layout& layout, int axis, int count, const std::string& name);
+
+/// "[2, 0]": the index of element `flat` of a value of this shape.
+std::string index_text(const Shape& shape, std::int64_t flat);
+
+/// How many threads are worth starting for work that moves so many bytes.
+int threads_for(std::int64_t bytes);
+
+}  // namespace paoding

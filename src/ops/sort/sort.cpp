@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// sort, topk, argsort, cumsum. Kernels: sort_cpu.cpp.
+#include "base/check.h"
+#include "ops/axes.h"
+#include "ops/families.h"
+#include "paoding/op.h"
+#include "paoding/ops.h"
+
+namespace paoding {
+namespace {
+
+AttrSpec axis_attr(std::int64_t axis) {
+  return {.name = "axis", .example = axis, .doc = "negative counts from the end"};
+}
+
+int axis_of(const Node& node) {
+  const auto axis = static_cast<int>(node.attrs.get_int("axis"));
+  return axis < 0 ? axis + node.types[0].shape.rank() : axis;
+}
+
+// The attributes of the node for a value with one more axis in front.
+Attrs lifted_attrs(const LiftCall& call) {
+  Attrs attrs = call.node.attrs;
+  attrs.set("axis", std::int64_t{axis_of(call.node) + 1});
+  return attrs;
+}
+
+Values lift_along_axis(const LiftCall& call) { return paoding::call(*call.node.op, call.inputs, lifted_attrs(call)); }
+
+std::vector<Type> infer_sort(const OpCall& call) {
+  const Type& a = call.inputs[0];
+  plain_axis(call, call.attrs.get_int("axis"), a.shape.rank());
+  return {a, Type{i64, a.shape}};
+}
+
+std::vector<Type> infer_topk(const OpCall& call) {
+  const Type& a = call.inputs[0];
+  const int axis = plain_axis(call, call.attrs.get_int("axis"), a.shape.rank());
+  const std::int64_t k = call.attrs.get_int("k");
+  if (k < 0 || k > a.shape[axis]) {
+    call.fail(ErrorKind::shape,
+              fmt::format("k = {}, but axis {} of a, {}, has extent {}", k, axis, to_string(a.shape), a.shape[axis]));
+  }
+  const Shape shape = a.shape.with_dim(axis, k);
+  return {Type{a.dtype, shape}, Type{i64, shape}};
+}
+
+// Elements that were moved take their gradients back with them.
+Values sort_gradient(const GradCall& call) {
+  if (!call.grads[0].valid()) return {Value()};
+  const int axis = axis_of(call.node);
+  return {scatter_add_elements(call.outputs[1], call.grads[0], axis, call.inputs[0].shape()[axis])};
+}
+
+std::vector<Type> infer_cumsum(const OpCall& call) {
+  const Type& a = call.inputs[0];
+  if (a.dtype == boolean) call.fail(ErrorKind::dtype, "a is bool; cast it to an integer first");
+  plain_axis(call, call.attrs.get_int("axis"), a.shape.rank());
+  return {a};
+}
+
+}  // namespace
+
+void register_sort_ops() {
+  register_op({
+      .name = "sort",
+      .summary = "a in order along axis, and where each element came from; stable, NaN counts as greatest",
+      .kind = OpKind::kernel,
+      .inputs = {"a"},
+      .attrs = {axis_attr(-1), {.name = "descending", .example = false, .doc = "the greatest first"}},
+      .infer = infer_sort,
+      .gradient = sort_gradient,
+      .lift = lift_along_axis,
+      .cases = {{.shapes = {{4, 9}}},
+                {.shapes = {{7}}, .attrs = {{"descending", true}}},
+                {.shapes = {{2, 6, 3}}, .attrs = {{"axis", std::int64_t{1}}}},
+                {.shapes = {{2, 0}}},
+                {.shapes = {{3, 1}}},
+                {.shapes = {{}}, .error = "axis -1 of a value of rank 0"}},
+  });
+
+  register_op({
+      .name = "argsort",
+      .summary = "where the elements of a in order along axis come from",
+      .kind = OpKind::composed,
+      .inputs = {"a"},
+      .attrs = {axis_attr(-1), {.name = "descending", .example = false, .doc = "the greatest first"}},
+      .compose = [](std::span<const Value> in, const Attrs& attrs) { return Values{call(*find_op("sort"), in, attrs)[1]}; },
+      .cases = {{.shapes = {{4, 9}}},
+                {.shapes = {{7, 2}}, .attrs = {{"axis", std::int64_t{0}}, {"descending", true}}, .dtypes = {i64}}},
+  });
+
+  register_op({
+      .name = "topk",
+      .summary = "the k greatest (or least) elements along axis in order, and where they came from",
+      .kind = OpKind::kernel,
+      .inputs = {"a"},
+      .attrs = {{.name = "k", .example = std::int64_t{1}, .required = true, .doc = "how many"},
+                axis_attr(-1),
+                {.name = "largest", .example = true, .doc = "the greatest in descending order, else the least"}},
+      .infer = infer_topk,
+      .gradient = sort_gradient,
+      .lift = lift_along_axis,
+      .cases = {{.shapes = {{4, 9}}, .attrs = {{"k", std::int64_t{3}}}},
+                {.shapes = {{5, 3}}, .attrs = {{"k", std::int64_t{2}}, {"axis", std::int64_t{0}}, {"largest", false}}},
+                {.shapes = {{2, 4}}, .attrs = {{"k", std::int64_t{0}}}},
+                {.shapes = {{2, 4}}, .attrs = {{"k", std::int64_t{4}}}},
+                {.shapes = {{2, 4}}, .attrs = {{"k", std::int64_t{5}}}, .error = "k = 5, but axis 1 of a"}},
+  });
+
+  register_op({
+      .name = "cumsum",
+      .summary = "running sums along axis",
+      .kind = OpKind::kernel,
+      .inputs = {"a"},
+      .attrs = {axis_attr(0),
+                {.name = "exclusive", .example = false, .doc = "without the element itself"},
+                {.name = "reverse", .example = false, .doc = "from the end"}},
+      .infer = infer_cumsum,
+      .gradient =
+          [](const GradCall& call) {
+            return Values{cumsum(call.grads[0], axis_of(call.node), call.node.attrs.get_bool("exclusive"),
+                                 !call.node.attrs.get_bool("reverse"))};
+          },
+      .lift = lift_along_axis,
+      .cases = {{.shapes = {{9}}},
+                {.shapes = {{4, 6}}, .attrs = {{"axis", std::int64_t{-1}}, {"exclusive", true}}},
+                {.shapes = {{2, 5, 3}}, .attrs = {{"axis", std::int64_t{1}}, {"reverse", true}}},
+                {.shapes = {{4, 70}}, .attrs = {{"exclusive", true}, {"reverse", true}}},
+                {.shapes = {{0, 3}}},
+                {.shapes = {{3}}, .dtypes = {boolean}, .error = "a is bool"}},
+  });
+}
+
+Sorted sort(const Value& a, int axis, bool descending) {
+  const Values made =
+      call(*find_op("sort"), std::array{a}, {{"axis", std::int64_t{axis}}, {"descending", descending}});
+  return {made[0], made[1]};
+}
+
+Value argsort(const Value& a, int axis, bool descending) {
+  return call("argsort", {a}, {{"axis", std::int64_t{axis}}, {"descending", descending}});
+}
+
+Sorted topk(const Value& a, std::int64_t k, int axis, bool largest) {
+  const Values made =
+      call(*find_op("topk"), std::array{a}, {{"k", k}, {"axis", std::int64_t{axis}}, {"largest", largest}});
+  return {made[0], made[1]};
+}
+
+Value cumsum(const Value& a, int axis, bool exclusive, bool reverse) {
+  return call("cumsum", {a}, {{"axis", std::int64_t{axis}}, {"exclusive", exclusive}, {"reverse", reverse}});
+}
+
+}  // namespace paoding

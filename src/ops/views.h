@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// The attributes of slice, pad, transpose and concat with their defaults filled in, for passes and the planner.
+#pragma once
+
+#include <vector>
+
+#include "paoding/op.h"
+
+namespace paoding {
+
+/// Elements start, start + step, .. before end, per axis.
+struct SliceRange {
+  std::vector<std::int64_t> start, end, step;
+  friend bool operator==(const SliceRange&, const SliceRange&) = default;
+  friend auto operator<=>(const SliceRange&, const SliceRange&) = default;
+
+  /// Whether every step is 1.
+  bool is_plain() const;
+  /// How many elements there are along an axis.
+  std::int64_t extent(int axis) const;
+};
+SliceRange slice_range(const Node& slice);
+/// `count` elements from `start` on, `step` apart, as slice wants its end.
+std::int64_t slice_end(std::int64_t start, std::int64_t count, std::int64_t step);
+/// slice(a, start, end, step).
+Value slice(const Value& a, const SliceRange& range);
+
+/// Where the elements of a pad's input are in its result: start + i * step, per axis.
+struct Padding {
+  std::vector<std::int64_t> before, after, interior;
+  double value = 0;
+
+  /// Whether nothing stands between two elements.
+  bool is_plain() const;
+};
+Padding padding_of(const Node& pad);
+Value pad(const Value& a, const Padding& padding);
+
+/// Axis permutation[i] of the input is axis i of the result; none negative.
+std::vector<int> permutation_of(const Node& transpose);
+std::vector<int> inverse(const std::vector<int>& permutation);
+Value transpose(const Value& a, const std::vector<int>& permutation);
+
+/// The axis of a concat, not negative.
+int concat_axis(const Node& concat);
+
+/// Whether a value of `dtype` can be `value`; converting a double that an integer cannot hold is undefined.
+bool can_hold(DType dtype, double value);
+
+}  // namespace paoding

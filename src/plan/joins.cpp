@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// Concatenations and pads go the other way round than views: their parts are written where they belong, also through
+// views that only rename elements (the reshape in a stack), and padding is written beside them.
+#include <algorithm>
+
+#include "base/check.h"
+#include "group/lower.h"
+#include "ops/views.h"
+#include "plan/planner.h"
+
+namespace paoding {
+namespace {
+
+using Ints = std::vector<std::int64_t>;
+
+constexpr std::size_t kMostGaps = 4;  // launches to fill around a part, instead of filling everything and copying it
+
+std::size_t at(int axis) { return static_cast<std::size_t>(axis); }
+
+Ints start_at(int rank, int axis, std::int64_t index) {
+  Ints start(at(rank), 0);
+  start[at(axis)] = index;
+  return start;
+}
+
+// The boxes around the part of a pad without interior: along each axis what is in front and behind, within the part's
+// range of the axes before it.
+std::vector<Operand> gaps(const Operand& whole, const Padding& padding, const Shape& part) {
+  std::vector<Operand> boxes;
+  Ints start(padding.before.size(), 0);
+  Shape shape = whole.layout.type.shape;
+  for (int axis = 0; axis < part.rank(); ++axis) {
+    const std::int64_t before = padding.before[at(axis)], behind = before + part[axis];
+    for (const auto& [first, extent] : {std::pair(std::int64_t{0}, before), std::pair(behind, shape[axis] - behind)}) {
+      start[at(axis)] = first;
+      const Shape box = shape.with_dim(axis, extent);
+      if (box.elements() > 0) boxes.push_back(sub_range(whole, start, box));
+    }
+    start[at(axis)] = before;
+    shape = shape.with_dim(axis, part[axis]);
+  }
+  return boxes;
+}
+
+// Where the elements of a pad's input are in its result.
+Operand inside(const Operand& whole, const Padding& padding, const Shape& shape) {
+  Operand part = sub_range(whole, padding.before, shape);
+  for (int axis = 0; axis < shape.rank(); ++axis) part.layout.strides[at(axis)] *= padding.interior[at(axis)] + 1;
+  return part;
+}
+
+// `where` as the source of the view `node` sees it, if the view has every element once; nullopt otherwise.
+std::optional<Operand> through(const Node& node, const Type& source, const Operand& where) {
+  Operand operand = where;
+  const std::string& op = node.op->name;
+  if (op == "reshape") {
+    const auto layout = reshape_layout(where.layout, source.shape);
+    if (!layout) return std::nullopt;
+    operand.layout = *layout;
+    return operand;
+  }
+  if (op == "transpose") {
+    operand.layout = transpose_layout(where.layout, inverse(permutation_of(node)));
+    return operand;
+  }
+  if (op != "slice" || !(source.shape == node.types[0].shape) || source.shape.elements() == 0) return std::nullopt;
+  const SliceRange range = slice_range(node);  // the whole, perhaps turned round
+  for (int axis = 0; axis < source.shape.rank(); ++axis) {
+    if (range.step[at(axis)] > 0 || source.shape[axis] <= 1) continue;
+    const std::int64_t stride = where.layout.strides[at(axis)];
+    operand.offset += (source.shape[axis] - 1) * stride * size_bytes(source.dtype);
+    operand.layout.strides[at(axis)] = -stride;
+  }
+  return operand;
+}
+
+}  // namespace
+
+// Nodes that write their result themselves can write it anywhere; views and what is fed cannot.
+bool Planner::can_write_to(const Frame& frame, Ref ref) const {
+  const Node& node = frame.graph.node(ref.node);
+  if (node.op->name == "full") return false;
+  if (node.op->name == "concat" || node.op->name == "pad") return true;
+  return (is_groupable(node) && node.op->kind != OpKind::view) || node.op->kind == OpKind::kernel;
+}
+
+void Planner::propose_destination(Frame& frame, Ref ref, const Operand& where) const {
+  std::optional<Operand> place = where;
+  while (place && !frame.destinations.contains(ref)) {
+    if (can_write_to(frame, ref)) {
+      frame.destinations.emplace(ref, *place);
+      return;
+    }
+    const Node& node = frame.graph.node(ref.node);
+    if (node.op->kind != OpKind::view || node.op->name == "expand") return;
+    ref = node.inputs[0];
+    place = through(node, frame.graph.type(ref), *place);
+  }
+}
+
+void Planner::assign_destinations(Frame& frame) {
+  if (!options_.alias_views) return;
+  for (NodeId id = frame.graph.size() - 1; id >= 0; --id) {
+    const Node& node = frame.graph.node(id);
+    const Ref self{id, 0};
+    if (node.op->name == "pad") {
+      const Padding padding = padding_of(node);
+      const Type& part = frame.graph.type(node.inputs[0]);
+      const auto place = frame.destinations.find(self);
+      const Operand whole = place != frame.destinations.end() ? place->second : Operand{0, 0, {}, Layout::dense(node.types[0])};
+      if (!padding.is_plain() || gaps(whole, padding, part.shape).size() > kMostGaps) continue;
+      if (place == frame.destinations.end()) frame.destinations[self] = new_operand(frame, self);
+      propose_destination(frame, node.inputs[0], inside(frame.destinations[self], padding, part.shape));
+    }
+    if (node.op->name != "concat") continue;
+    if (!frame.destinations.contains(self)) frame.destinations[self] = new_operand(frame, self);
+    const Operand whole = frame.destinations[self];
+    const int axis = concat_axis(node);
+    std::int64_t index = 0;
+    for (const Ref& ref : node.inputs) {
+      const Shape& shape = frame.graph.type(ref).shape;
+      propose_destination(frame, ref, sub_range(whole, start_at(shape.rank(), axis, index), shape));
+      index += shape[axis];
+    }
+  }
+}
+
+void Planner::plan_concat(Frame& frame, NodeId id) {
+  const Node& node = frame.graph.node(id);
+  const Operand whole = result_place(frame, {id, 0});
+  const int axis = concat_axis(node);
+  std::int64_t index = 0;
+  for (const Ref& ref : node.inputs) {
+    const Shape& shape = frame.graph.type(ref).shape;
+    const Operand target = sub_range(whole, start_at(shape.rank(), axis, index), shape);
+    index += shape[axis];
+    if (shape.elements() == 0) continue;
+    if (const Node& source = frame.graph.node(ref.node); source.op->name == "full") {
+      fill(frame, source.attrs.get_float("value"), target, node);
+    } else if (!is_same_place(place(frame, ref), target)) {  // else it was written there
+      copy(frame, place(frame, ref), target, node, node.title());
+    }
+  }
+  frame.places[{id, 0}] = whole;
+}
+
+void Planner::plan_pad(Frame& frame, NodeId id) {
+  const Node& node = frame.graph.node(id);
+  const Padding padding = padding_of(node);
+  const Operand whole = result_place(frame, {id, 0});
+  const Shape& shape = frame.graph.type(node.inputs[0]).shape;
+  const Operand target = inside(whole, padding, shape);
+  const Operand source = place(frame, node.inputs[0]);
+  const bool is_there = is_same_place(source, target);
+  if (is_there) {
+    for (const Operand& gap : gaps(whole, padding, shape)) fill(frame, padding.value, gap, node);
+  } else {
+    fill(frame, padding.value, whole, node);
+    copy(frame, source, target, node, node.title());
+  }
+  frame.places[{id, 0}] = whole;
+}
+
+}  // namespace paoding
