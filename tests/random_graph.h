@@ -4,6 +4,8 @@
 // is computed from rounded numbers, so that results can be compared tightly.
 #pragma once
 
+#include <numeric>
+
 #include "tests/program_check.h"
 
 namespace paoding::testing_program {
@@ -124,7 +126,7 @@ class RandomGraph {
     if (rank == 0) return {expand(v, {1 + below(3)}), x.bound, x.is_exact};
     const int axis = static_cast<int>(below(rank));
     const std::int64_t extent = v.shape()[axis];
-    switch (below(7)) {
+    switch (below(12)) {
       case 0: {
         const std::int64_t start = below(extent + 1), end = start + below(extent - start + 1);
         return {slice(v, axis, start, start == end && chance(80) ? extent : end), x.bound, x.is_exact};
@@ -154,6 +156,32 @@ class RandomGraph {
       case 5: {
         if (rank >= kMostAxes || v.shape().elements() > kMostElements / 4) return unary(x);
         return {expand(v, v.shape().with_inserted(0, 1 + below(3))), x.bound, x.is_exact};
+      }
+      case 6: {
+        Ints permutation(static_cast<std::size_t>(rank));
+        std::iota(permutation.begin(), permutation.end(), 0);
+        std::shuffle(permutation.begin(), permutation.end(), random_);
+        return {transpose(v, permutation), x.bound, x.is_exact};
+      }
+      case 7: return {flip(v, chance(50) ? Ints{} : Ints{axis}), x.bound, x.is_exact};
+      case 8: {
+        if (extent == 0) return {flip(v), x.bound, x.is_exact};
+        const std::int64_t step = (1 + below(3)) * (chance(30) ? -1 : 1), first = below(extent);
+        return {slice(v, axis, first, step > 0 ? extent : -1, step), x.bound, x.is_exact};
+      }
+      case 9: {
+        if (v.shape().elements() * 3 > kMostElements) return unary(x);
+        Ints none(static_cast<std::size_t>(rank)), between = none;
+        between[static_cast<std::size_t>(axis)] = 1 + below(2);
+        return {pad(v, none, none, chance(50) ? 0 : 0.5, between), std::max(x.bound, 0.5), x.is_exact};
+      }
+      case 10: {
+        if (extent == 0) return unary(x);
+        Dense ids(static_cast<std::size_t>(below(5)));
+        for (double& id : ids) id = static_cast<double>(below(extent));
+        if (v.shape().elements() / extent * static_cast<std::int64_t>(ids.size()) > kMostElements) return unary(x);
+        const Value indices = constant(v.graph(), Shape{static_cast<std::int64_t>(ids.size())}, ids, i64);
+        return {gather(v, indices, axis), x.bound, x.is_exact};
       }
       default: {
         // Expanded along an extent of 1, or in the middle.

@@ -138,18 +138,17 @@ Values compose_stack(std::span<const Value> in, const Attrs& attrs) {
   return {pieces.size() == 1 ? pieces[0] : concat(pieces, axis)};
 }
 
-// Stretches along new axes in front of those that repeat, then joins each with its neighbour. The rank allows only so
-// many new axes at once.
-Value tile_some(const Value& a, const Ints& times) {
-  const int rank = a.shape().rank();
-  const auto repeats = std::ranges::count_if(times, [](std::int64_t each) { return each != 1; });
-  if (repeats > 1 && rank + repeats > Shape::kMaxRank) {
-    Ints first = times, rest = times;
-    const std::size_t middle = times.size() / 2;
-    std::fill(first.begin() + static_cast<std::ptrdiff_t>(middle), first.end(), 1);
-    std::fill(rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(middle), 1);
-    return tile_some(tile_some(a, first), rest);
+void check_product(const OpCall& call, std::int64_t extent, std::int64_t times) {
+  if (times != 0 && extent > (std::int64_t{1} << 62) / times) {
+    call.fail(ErrorKind::shape, fmt::format("{} times an extent of {} are more elements than a shape can have", times,
+                                            extent));
   }
+}
+
+// Stretches along new axes in front of those that repeat, then joins each with its neighbour. Where the rank has no
+// room for them all, one axis after the other, with those around it as one.
+Value tile_all(const Value& a, const Ints& times) {
+  const int rank = a.shape().rank();
   Ints thin, wide, joined;
   for (int axis = 0; axis < rank; ++axis) {
     const std::int64_t count = times[static_cast<std::size_t>(axis)], extent = a.shape()[axis];
@@ -160,11 +159,17 @@ Value tile_some(const Value& a, const Ints& times) {
   if (static_cast<int>(wide.size()) <= Shape::kMaxRank) {
     return reshape(expand(reshape(a, thin), to_shape(wide)), joined);
   }
-  Values copies;  // eight axes already: one after the other
-  const auto at = std::ranges::find_if(times, [](std::int64_t each) { return each != 1; }) - times.begin();
-  if (times[static_cast<std::size_t>(at)] == 0) return slice(a, static_cast<int>(at), 0, 0);
-  copies.assign(static_cast<std::size_t>(times[static_cast<std::size_t>(at)]), a);
-  return concat(copies, static_cast<int>(at));
+  Value tiled = a;
+  for (int axis = 0; axis < rank; ++axis) {
+    const std::int64_t count = times[static_cast<std::size_t>(axis)];
+    if (count == 1) continue;
+    const Shape shape = tiled.shape();
+    std::int64_t outer = 1, inner = 1;
+    for (int k = 0; k < rank; ++k) (k < axis ? outer : inner) *= shape[k];
+    const Value stretched = expand(reshape(tiled, Shape{outer, 1, inner}), Shape{outer, count, inner});
+    tiled = reshape(stretched, shape.with_dim(axis, shape[axis] * count));
+  }
+  return tiled;
 }
 
 Values compose_tile(std::span<const Value> in, const Attrs& attrs) {
@@ -178,7 +183,8 @@ Values compose_tile(std::span<const Value> in, const Attrs& attrs) {
   }
   if (dims.size() < times.size()) dims.insert(dims.begin(), times.size() - dims.size(), 1);
   if (times.size() < dims.size()) times.insert(times.begin(), dims.size() - times.size(), 1);
-  return {tile_some(reshape(in[0], to_shape(dims)), times)};
+  for (std::size_t i = 0; i < dims.size(); ++i) check_product(call, dims[i], times[i]);
+  return {tile_all(reshape(in[0], to_shape(dims)), times)};
 }
 
 Values compose_repeat(std::span<const Value> in, const Attrs& attrs) {
@@ -188,6 +194,7 @@ Values compose_repeat(std::span<const Value> in, const Attrs& attrs) {
   const int axis = plain_axis(call, attrs.get_int("axis"), shape.rank());
   const std::int64_t times = attrs.get_int("times");
   if (times < 0 || times > kMostPadding) call.fail(ErrorKind::shape, fmt::format("times = {}", times));
+  check_product(call, shape[axis], times);
   // The axes before and behind as one each, so that any rank has room for a new one.
   std::int64_t outer = 1, inner = 1;
   for (int k = 0; k < axis; ++k) outer *= shape[k];

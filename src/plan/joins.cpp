@@ -112,6 +112,13 @@ void Planner::assign_destinations(Frame& frame) {
       if (place == frame.destinations.end()) frame.destinations[self] = new_operand(frame, self);
       propose_destination(frame, node.inputs[0], inside(frame.destinations[self], padding, part.shape));
     }
+    if (node.op->name == "reshape" && frame.graph.node(node.inputs[0].node).op->name == "transpose") {
+      // Heads put side by side again: written in the order that the reshape wants, the transposed value needs no copy.
+      const Node& turned = frame.graph.node(node.inputs[0].node);
+      const Layout made = Layout::dense(frame.graph.type(turned.inputs[0]));
+      const Layout seen = transpose_layout(made, permutation_of(turned));
+      if (!reshape_layout(seen, node.types[0].shape)) propose_destination(frame, self, new_operand(frame, self));
+    }
     if (node.op->name != "concat") continue;
     if (!frame.destinations.contains(self)) frame.destinations[self] = new_operand(frame, self);
     const Operand whole = frame.destinations[self];

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // gather and scatter_add, by rows and by elements: each is the other's gradient. Kernels: index_cpu.cpp.
+#include <algorithm>
+
 #include "base/check.h"
 #include "ops/axes.h"
 #include "ops/families.h"
@@ -104,11 +106,31 @@ std::vector<Type> infer_scatter_add_elements(const OpCall& call) {
 
 // ---- all steps of a scan at once ----
 
+Value with_steps(const LiftCall& call, std::size_t i) {
+  if (call.lifted[i]) return call.inputs[i];
+  Ints dims = to_ints(call.inputs[i].shape());
+  dims.insert(dims.begin(), call.length);
+  return expand(call.inputs[i], to_shape(dims));
+}
+
+// Indices that differ from step to step, as one per element of [steps, before.., indices as one, behind..].
+Value index_per_element(const Value& indices, const Shape& shape, int axis) {
+  Ints thin(static_cast<std::size_t>(shape.rank()), 1);
+  thin[0] = shape[0];
+  thin[static_cast<std::size_t>(axis)] = shape[axis];
+  return expand(reshape(indices, thin), shape);
+}
+
 Values lift_gather(const LiftCall& call) {
   const Value &a = call.inputs[0], &indices = call.inputs[1];
   const int axis = axis_of(call.node, a.shape().rank() - (call.lifted[0] ? 1 : 0));
   if (!call.lifted[1]) return {gather(a, indices, axis + 1)};
-  if (call.lifted[0]) return {};  // other rows of another table in every step
+  if (call.lifted[0]) {  // other rows of another table in every step
+    const Shape one_axis = a.shape().with_dim(axis + 1, indices.shape().elements() / std::max<std::int64_t>(call.length, 1));
+    Ints whole = to_ints(call.node.types[0].shape);
+    whole.insert(whole.begin(), call.length);
+    return {reshape(gather_elements(a, index_per_element(indices, one_axis, axis + 1), axis + 1), whole)};
+  }
   const Value made = gather(a, indices, axis);
   std::vector<int> permutation{axis};  // the steps stand where the indices do: they come to the front
   for (int k = 0; k < made.shape().rank(); ++k) {
@@ -117,22 +139,20 @@ Values lift_gather(const LiftCall& call) {
   return {axis == 0 ? made : transpose(made, permutation)};
 }
 
-Value with_steps(const LiftCall& call, std::size_t i) {
-  if (call.lifted[i]) return call.inputs[i];
-  Ints dims = to_ints(call.inputs[i].shape());
-  dims.insert(dims.begin(), call.length);
-  return expand(call.inputs[i], to_shape(dims));
-}
-
 Values lift_gather_elements(const LiftCall& call) {
   const int axis = axis_of(call.node, call.node.types[0].shape.rank());
   return {gather_elements(with_steps(call, 0), with_steps(call, 1), axis + 1)};
 }
 
 Values lift_scatter_add(const LiftCall& call) {
-  if (call.lifted[0]) return {};
-  const int axis = axis_of(call.node, call.node.types[0].shape.rank());
-  return {scatter_add(call.inputs[0], call.inputs[1], axis + 1, call.node.attrs.get_int("extent"))};
+  const Shape& result = call.node.types[0].shape;
+  const int axis = axis_of(call.node, result.rank());
+  const std::int64_t extent = result[axis];
+  if (!call.lifted[0]) return {scatter_add(call.inputs[0], call.inputs[1], axis + 1, extent)};
+  const std::int64_t count = call.inputs[0].shape().elements() / std::max<std::int64_t>(call.length, 1);
+  const Shape one_axis = result.with_dim(axis, count).with_inserted(0, call.length);
+  const Value updates = reshape(with_steps(call, 1), one_axis);
+  return {scatter_add_elements(index_per_element(call.inputs[0], one_axis, axis + 1), updates, axis + 1, extent)};
 }
 
 Values lift_scatter_add_elements(const LiftCall& call) {
