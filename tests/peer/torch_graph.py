@@ -241,7 +241,9 @@ def run_block(statements, env):
             continue
         values = [env[n] for n in s.inputs]
         if s.op == 'full':
-            results = [torch.full(s.attrs.get('shape', []), s.attrs['value'], dtype=s.attrs.get('dtype', torch.float32))]
+            value = torch.full(s.attrs.get('shape', []), s.attrs['value'], dtype=s.attrs.get('dtype', torch.float32))
+            # Or what is computed from constants alone had no gradient to ask for.
+            results = [value.requires_grad_() if value.is_floating_point() else value]
         elif s.op == 'scan':
             results = run_scan(s, values)
         elif s.op in TORCH:
