@@ -18,7 +18,8 @@ void Planner::choose_layouts(Frame& frame) {
   if (!options_.choose_layouts) return;
   const Graph& graph = frame.graph;
   const auto is_image = [&](Ref ref) { return graph.type(ref).shape.rank() == 4; };
-  std::set<Ref> wanted, used;  // by a kernel; by any node
+  std::set<Ref> wanted, used, fetched;  // by a kernel, by any node, by the caller
+  for (const Graph::Fetch& fetch : graph.fetches()) fetched.insert(fetch.ref);
   for (NodeId id = 0; id < graph.size(); ++id) {
     const Node& node = graph.node(id);
     const bool is_kernel = node.op->kind == OpKind::kernel;
@@ -36,7 +37,7 @@ void Planner::choose_layouts(Frame& frame) {
     for (std::int32_t k = 0; k < static_cast<std::int32_t>(node.types.size()); ++k) {
       const Ref ref{id, k};
       // What is only fetched is written as it will be read.
-      if (!is_image(ref) || !used.contains(ref)) continue;
+      if (!is_image(ref) || (fetched.contains(ref) && !used.contains(ref))) continue;
       bool is_chosen = wants(operands, node.inputs.size() + static_cast<std::size_t>(k));
       if (!is_kernel) {
         is_chosen = wanted.contains(ref);
