@@ -19,6 +19,8 @@ Staged run_passes_of(const Graph& graph, const std::vector<std::string>& no_pass
 Staged plan_of(const Graph& graph, const CompileFlags& flags, DeviceKind device) {
   Staged staged = run_passes_of(graph, flags.no_pass);
   PlanOptions options{device, flags.allow_tf32, true};
+  options.choose_layouts =
+      std::find(flags.no_pass.begin(), flags.no_pass.end(), "choose_layouts") == flags.no_pass.end();
   options.alias_views = std::find(flags.no_pass.begin(), flags.no_pass.end(), "alias_views") == flags.no_pass.end();
   staged.plan = make_plan(*staged.graph, options);
   return staged;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "paoding/ops/control.h"
+#include "paoding/ops/convolution.h"
 #include "paoding/ops/elementwise.h"
 #include "paoding/ops/product.h"
 #include "paoding/ops/recurrent.h"

@@ -5,6 +5,8 @@ namespace paoding {
 
 void register_built_in_kernels() {
   register_matmul_cpu();
+  register_convolution_cpu();
+  register_pooling_cpu();
 #if PAODING_WITH_CUDA
   register_matmul_gpu();
 #endif

@@ -9,6 +9,8 @@ void register_built_in_ops() {
   register_shape_ops();
   register_reduction_ops();
   register_matmul();
+  register_convolution();
+  register_pooling();
   register_scan();
   register_assign();
   register_recurrent_ops();

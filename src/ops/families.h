@@ -9,6 +9,8 @@ void register_elementwise_ops();
 void register_shape_ops();
 void register_reduction_ops();
 void register_matmul();
+void register_convolution();
+void register_pooling();
 void register_scan();
 void register_assign();
 void register_recurrent_ops();

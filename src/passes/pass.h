@@ -67,6 +67,7 @@ void sum_over_time(Graph& graph, PassNotes& notes);
 void sink_products(Graph& graph, PassNotes& notes);
 void merge_products(Graph& graph, PassNotes& notes);
 void drop_unused(Graph& graph, PassNotes& notes);
+void fuse_convolutions(Graph& graph, PassNotes& notes);
 void fuse_groups(Graph& graph, PassNotes& notes);
 
 /// Calls `rewrite` on every body in `graph`, innermost first, then on `graph`.

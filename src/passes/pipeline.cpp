@@ -37,7 +37,13 @@ const std::vector<Pass>& pipeline() {
       {"merge_duplicates", "hoisting and sinking made equal nodes", merge_duplicates},
       {"simplify_views", "and views of views", simplify_views},
       {"drop_unused", "what no fetch needs goes, also inside loops, before fusion could pull it in", drop_unused},
+      {"fuse_convolutions", "bias and ReLU become a part of the convolution before groups could take them",
+       fuse_convolutions},
       {"fuse_groups", "elementwise ops and reductions that share an iteration space become one kernel", fuse_groups},
+      {"choose_layouts",
+       "images lie with their channels innermost between convolutions, so that nothing is converted; the planner does "
+       "it",
+       leave_alone},
       {"alias_views", "views cost nothing and parts are written where they belong; the planner does it", leave_alone},
   };
   return passes;

@@ -101,6 +101,7 @@ struct Plan {
 struct PlanOptions {
   DeviceKind device = DeviceKind::cpu;
   bool allow_tf32 = false;
+  bool choose_layouts = true;  // off: everything lies densely in the order of its axes
   bool alias_views = true;  // off: every slice, reshape, concat and carry is copied, as frameworks that run op by op do
   bool reorder = true;      // run the nodes in the order, of several, that needs the least memory
 };

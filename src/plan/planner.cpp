@@ -53,6 +53,7 @@ Plan Planner::run(const Graph& graph) {
 
 void Planner::plan_nodes(Frame& frame) {
   assign_destinations(frame);
+  choose_layouts(frame);
   for (NodeId id : node_order(frame.graph, order_)) plan_node(frame, id);
 }
 
@@ -97,7 +98,7 @@ void Planner::plan_kernel(Frame& frame, NodeId id) {
   Step step;
   step.kind = Step::Kind::kernel;
   step.label = label_of(frame, id);
-  for (const Ref& ref : node.inputs) step.operands.push_back(place(frame, ref));
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) step.operands.push_back(kernel_input(frame, id, i));
   step.reads = step.operands.size();
   for (std::int32_t k = 0; k < static_cast<std::int32_t>(node.types.size()); ++k) {
     step.operands.push_back(result_place(frame, {id, k}));
@@ -165,7 +166,10 @@ Operand Planner::new_operand(Frame& frame, Ref ref) {
 
 Operand Planner::result_place(Frame& frame, Ref ref) {
   const auto it = frame.destinations.find(ref);
-  return it != frame.destinations.end() ? it->second : new_operand(frame, ref);
+  if (it != frame.destinations.end()) return it->second;
+  Operand made = new_operand(frame, ref);
+  if (frame.channels_last.contains(ref)) made.layout = channels_last(made.layout.type);
+  return made;
 }
 
 const Operand& Planner::place(Frame& frame, Ref ref) {

@@ -34,6 +34,8 @@ class Planner {
     std::map<Ref, Operand> destinations;  // where a value has to be written, when its place is not free
     std::vector<Step>* steps;             // where steps go
     const Node* scan = nullptr;           // the scan whose body this is
+    std::set<Ref> channels_last = {};     // images that are to lie with their channels innermost
+    std::map<Ref, Operand> converted = {};  // copies of other images that lie so
   };
 
   // planner.cpp
@@ -51,6 +53,12 @@ class Planner {
   void fill(Frame& frame, double number, const Operand& to, const Node& why);
   StepLabel label_of(const Frame& frame, NodeId id) const;
   void fetch(Frame& frame);
+
+  // layouts.cpp
+  /// Decides which images of the graph lie with their channels innermost.
+  void choose_layouts(Frame& frame);
+  /// The place of input i of a kernel: where it is, or a copy with channels innermost when the kernel wants that.
+  Operand kernel_input(Frame& frame, NodeId id, std::size_t i);
 
   // views.cpp
   void plan_view(Frame& frame, NodeId id);

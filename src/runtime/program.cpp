@@ -210,6 +210,7 @@ Program Program::bind(const Graph& source) const {
   }
   PlanOptions plan_options{options.device.kind, options.allow_tf32, true};
   const auto& disabled = options.disabled_passes;
+  plan_options.choose_layouts = std::find(disabled.begin(), disabled.end(), "choose_layouts") == disabled.end();
   plan_options.alias_views = std::find(disabled.begin(), disabled.end(), "alias_views") == disabled.end();
   made->plan = make_plan(*graph, plan_options);
 
