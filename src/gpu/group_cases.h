@@ -37,6 +37,25 @@ inline Group sums(Strides extents, DType dtype, std::vector<std::uint32_t> masks
   return group;
 }
 
+/// One reduction of each kind over `mask`, of x and of x < 0.
+inline Group reductions(Strides extents, DType dtype, std::uint32_t mask) {
+  Group group;
+  group.extents = std::move(extents);
+  group.loads = {{dtype, dense(group.extents)}};
+  const Scalar x = make_input(&group.expr, 0, compute_dtype(dtype));
+  const auto add = [&](DType stored, Scalar value, Combine combine) {
+    group.outputs.push_back(sum_output(group, stored, value, mask));
+    group.outputs.back().combine = combine;
+  };
+  for (const Combine combine : {Combine::sum, Combine::max, Combine::min}) add(dtype, x, combine);
+  // Products stay near 1.
+  add(dtype, is_float(dtype) ? 1.0 + x * 0.0625 : select(x < 1.0, x.constant(1), x.constant(-1)), Combine::prod);
+  const Scalar low = x < (is_float(dtype) ? -0.9 : 1.0);
+  add(boolean, low, Combine::max);
+  add(boolean, low, Combine::min);
+  return group;
+}
+
 /// dx = (1 - w) dout, dy = w dout; masks < 0 leave the output away.
 inline Group lerp_grad(Strides extents, DType dtype, Strides w, int dx_mask, int dy_mask) {
   Group group;
@@ -88,6 +107,9 @@ inline Group random_group(std::mt19937& rng) {
       for (std::size_t a = 0; a + 1 < strides.size(); ++a) strides[a] *= 2;
     }
     if (pick(8) == 0 && rank == 2) strides = {1, group.extents[0]};  // transposed
+    for (std::size_t a = 0; a < strides.size(); ++a) {
+      if (pick(8) == 0) strides[a] = -strides[a];  // flipped
+    }
     group.loads.push_back({stored, strides});
     Scalar x = make_input(&group.expr, i, compute_dtype(stored));
     if (i == 0)
@@ -97,6 +119,15 @@ inline Group random_group(std::mt19937& rng) {
     else
       value = value + x;
   }
+  if (pick(4) == 0) {  // a number of the point
+    GroupIndex index{pick(2) ? i64 : i32, pick(100) - 50, {}};
+    for (int a = 0; a < rank; ++a) index.strides.push_back(pick(3) - 1);
+    if (pick(4) == 0) index.start = std::int64_t{1} << 40, index.dtype = i64;
+    group.indices.push_back(index);
+    const Scalar number(&group.expr, group.expr.add({Prim::index, index.dtype, {-1, -1, -1}, 0, 0}));
+    const Scalar used = convert(select(number < 40.0, number, number.constant(1)), compute);
+    value = value + (is_float(compute) ? used * 0x1p-9 : used);  // so that sums stay in the range of f16
+  }
   const int outputs = 1 + pick(3);
   for (int o = 0; o < outputs; ++o) {
     const std::uint32_t mask = pick(3) == 0 ? 0 : static_cast<std::uint32_t>(rng() % (1u << rank));
@@ -104,7 +135,9 @@ inline Group random_group(std::mt19937& rng) {
     if (compute == f32 && pick(3) == 0) v = o == 0 ? tanh(v) : sigmoid(v);
     const DType stored = is_float(dtype) && dtype != f64 && pick(3) == 0 ? kFloats[pick(3)] : dtype;
     group.outputs.push_back(sum_output(group, stored, v, mask));
-    group.outputs.back().accumulate = pick(4) == 0;
+    GroupOutput& output = group.outputs.back();
+    if (mask != 0 && pick(3) == 0) output.combine = pick(2) ? Combine::max : Combine::min;
+    output.accumulate = pick(4) == 0 && output.combine != Combine::max && output.combine != Combine::min;
   }
   return group;
 }

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "base/check.h"
+#include "gpu/group_formula.h"
 
 namespace paoding::gpu {
 namespace {
@@ -44,7 +45,11 @@ std::int64_t pow2_floor(std::int64_t n) {
 class Scheduler {
  public:
   Scheduler(const Group& group, std::span<const int> alignment, const ChipFacts& chip)
-      : group_(group), alignment_(alignment), chip_(chip), inner_(group.rank() - 1), used_(used_loads(group)) {
+      : group_(group),
+        alignment_(alignment),
+        chip_(chip),
+        inner_(group.rank() - 1),
+        used_(used_by(group, live_values(group, std::vector<bool>(group.outputs.size(), true))).loads) {
     for (const GroupOutput& output : group_.outputs) is_pointwise_ = is_pointwise_ && output.reduce_mask == 0;
     is_small_ = is_pointwise_ && group_.points() <= kSmallPoints;
     s_.is_wide = needs_wide_offsets();
@@ -485,20 +490,6 @@ class Scheduler {
 };
 
 }  // namespace
-
-std::vector<bool> used_loads(const Group& group) {
-  std::vector<bool> is_used(group.loads.size()), is_needed(static_cast<std::size_t>(group.expr.size()));
-  for (const GroupOutput& output : group.outputs) is_needed[static_cast<std::size_t>(output.value)] = true;
-  for (std::int32_t i = group.expr.size(); i-- > 0;) {
-    if (!is_needed[static_cast<std::size_t>(i)]) continue;
-    const ExprNode& node = group.expr[i];
-    if (node.prim == Prim::input) is_used[static_cast<std::size_t>(node.index)] = true;
-    for (const std::int32_t arg : node.args) {
-      if (arg >= 0) is_needed[static_cast<std::size_t>(arg)] = true;
-    }
-  }
-  return is_used;
-}
 
 const std::vector<std::int64_t>& operand_strides(const Group& group, std::size_t i) {
   return i < group.loads.size() ? group.loads[i].strides : group.outputs[i - group.loads.size()].strides;

@@ -69,8 +69,6 @@ struct GroupSchedule {
   int threads() const { return lanes * rows; }
 };
 
-/// Which loads the outputs depend on; the others are never read.
-std::vector<bool> used_loads(const Group& group);
 /// Strides of operand i: loads first, then outputs.
 const std::vector<std::int64_t>& operand_strides(const Group& group, std::size_t i);
 

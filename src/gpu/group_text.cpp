@@ -13,7 +13,7 @@ KernelText::KernelText(const Group& group, const GroupSchedule& schedule, const 
     : group_(group),
       s_(schedule),
       is_live_(is_live),
-      used_(used_loads(group)),
+      used_(used_by(group, live_values(group, is_live))),
       inner_(group.rank() - 1),
       is_tile_(schedule.form == LoopForm::tile) {
   find_aliases();
@@ -21,7 +21,11 @@ KernelText::KernelText(const Group& group, const GroupSchedule& schedule, const 
 }
 
 GroupKernelPlan KernelText::run() {
-  const std::string formula = formula_text(group_, is_live_);
+  std::vector<FormulaResult> results;
+  for (std::size_t o = 0; o < group_.outputs.size(); ++o) {
+    if (is_live_[o]) results.push_back({fmt::format("out{}", o), output(o).value});
+  }
+  const std::string formula = formula_text(group_, "formula", results);
   emit_coordinates();
   emit_sums();
   if (s_.chunk_axis >= 0) {
@@ -162,14 +166,17 @@ std::string KernelText::comment() const {
   };
   for (std::size_t i = 0; i < loads(); ++i) {
     text += fmt::format("//   in{}: {}, strides ({}){}\n", i, to_string(group_.loads[i].dtype), classes(i),
-                        used_[i] ? "" : ", not read");
+                        used_.loads[i] ? "" : ", not read");
+  }
+  for (std::size_t i = 0; i < group_.indices.size(); ++i) {
+    if (used_.indices[i]) text += fmt::format("//   idx{}: {} of the point\n", i, to_string(group_.indices[i].dtype));
   }
   for (std::size_t o = 0; o < group_.outputs.size(); ++o) {
     std::string sum;
     for (int axis = 0; axis < group_.rank(); ++axis) {
       if ((output(o).reduce_mask >> axis) & 1u) sum += fmt::format("{}{}", sum.empty() ? "" : ", ", axis);
     }
-    if (!sum.empty()) sum = fmt::format("sum over {{{}}} of ", sum);
+    if (!sum.empty()) sum = fmt::format("{} over {{{}}} of ", op(o), sum);
     text += fmt::format("//   out{}: {}, strides ({}), {} {}v{}\n", o, to_string(output(o).dtype), classes(loads() + o),
                         output(o).accumulate ? "+=" : "=", sum, output(o).value);
   }
@@ -287,7 +294,8 @@ void KernelText::emit_sums() {
         is_tile_ && s_.sinks[o] == SinkKind::column ? std::int64_t{s_.threads()} * s_.vector : 0;
     shared = std::max(shared, std::max<std::int64_t>(columns, s_.threads()) * sum_bytes(o));
     if (s_.sinks[o] == SinkKind::total || (!is_tile_ && s_.sinks[o] == SinkKind::row)) {
-      k_.add("{} out{}_sum[{}] = {{}};", sum_type(o), o, sum_count(o));
+      k_.add("{} out{}_sum[{}];", sum_type(o), o, sum_count(o));
+      k_.add("clear<{}>(out{}_sum);", op(o), o);
     }
     if (s_.chunk_axis >= 0 && s_.sinks[o] == SinkKind::row) {
       k_.add("__shared__ {} out{}_rows[{}];  // row sums of the whole chunk", sum_type(o), o, s_.row_slots);
@@ -299,16 +307,19 @@ void KernelText::emit_sums() {
 GroupKernelPlan plan_group(const Group& canonical, std::span<const int> alignment, const ChipFacts& chip) {
   Group group = canonical;
   std::vector<bool> is_live(group.outputs.size(), true);
-  // An empty space: sums over nothing are 0, outputs without elements are left alone.
+  // An empty space: reductions of nothing are constants, outputs without elements are left alone.
   if (group.points() == 0) {
-    const auto zero = [&](DType dtype) { return group.expr.add({Prim::constant, dtype, {-1, -1, -1}, -1, 0}); };
+    const auto constant = [&](DType dtype, double number) {
+      return group.expr.add({Prim::constant, dtype, {-1, -1, -1}, -1, number});
+    };
     for (std::size_t o = 0; o < group.outputs.size(); ++o) {
       GroupOutput& output = group.outputs[o];
       for (int axis = 0; axis < group.rank(); ++axis) {
         const bool reduced = (output.reduce_mask >> axis) & 1u;
         if (!reduced && group.extents[static_cast<std::size_t>(axis)] == 0) is_live[o] = false;
       }
-      output.value = zero(group.expr.dtype_of(output.value));
+      const DType dtype = group.expr.dtype_of(output.value);
+      output.value = constant(dtype, identity_of(output.combine, dtype));
     }
     for (std::int64_t& extent : group.extents) extent = std::max<std::int64_t>(extent, 1);
   }

@@ -39,7 +39,7 @@ void put(DType dtype, char* at, double value) {
     case DType::f32: write(static_cast<float>(value)); break;
     case DType::f16: write(float_to_f16(static_cast<float>(value))); break;
     case DType::bf16: write(float_to_bf16(static_cast<float>(value))); break;
-    case DType::i64: write(static_cast<std::int64_t>(value)); break;
+    case DType::i64: write(value >= 0x1p63 ? INT64_MAX : static_cast<std::int64_t>(value)); break;
     case DType::i32: write(static_cast<std::int32_t>(value)); break;
     case DType::u8: write(static_cast<std::uint8_t>(value)); break;
     case DType::boolean: write(static_cast<std::uint8_t>(value != 0)); break;
@@ -112,10 +112,29 @@ std::vector<Case> make_cases() {
     add(make_case("long rows", sums({3, 9000}, dtype, {0b10}), {}, small));
     add(make_case("short rows", sums({300, 10}, dtype, {0b10}), {}, small));
     add(make_case("everything", sums({20011}, dtype, {0b1}), {}, small));
+    for (const std::uint32_t mask : {0b01u, 0b10u, 0b11u}) {
+      add(make_case("every combination", reductions({70, 260}, dtype, mask), {}, small));
+    }
     add(make_case("spread", sums({5, 37, 100}, dtype, {0b001, 0b010}), {}, small));
   }
   add(make_case("gates 1", lstm_gates(1, 512)));
   add(make_case("gates 32", lstm_gates(32, 512)));
+  for (const DType dtype : {f64, i32, i64, u8}) {
+    add(make_case("every combination of columns", reductions({600, 20}, dtype, 0b01), {}, small));
+    add(make_case("every combination of rows", reductions({9, 3000}, dtype, 0b10), {}, small));
+  }
+  add(make_case("combinations of nothing", reductions({7, 0}, f32, 0b10)));
+  add(make_case("combinations of no integers", reductions({7, 0}, i64, 0b10)));
+  add(make_case("combinations of no integers of 32 bits", reductions({7, 0}, i32, 0b10)));
+  for (const Strides& strides : {Strides{-260, 1}, Strides{260, -1}, Strides{-1, -70}, Strides{1, 70}}) {
+    Group views = sums({70, 260}, f32, {0, 0b01, 0b10});
+    views.loads[0].strides = strides;
+    add(make_case("flipped or transposed", views));
+    views.outputs.resize(1);
+    add(make_case("flipped or transposed copy", views));
+    std::swap(views.loads[0].strides, views.outputs[0].strides);
+    add(make_case("flipped or transposed store", views));
+  }
   add(make_case("one element", sums({}, f32, {0})));
   add(make_case("one element of extents 1", sums({1, 1}, f32, {0b11})));
   add(make_case("empty sum", sums({3, 0}, f32, {0b10, 0b01})));
@@ -237,8 +256,10 @@ const EmulatedKernels& kernels() {
 struct Operand {
   DType dtype;
   std::vector<char> bytes;
-  char* start = nullptr;
+  char* start = nullptr;  // of the element at lowest address
   std::vector<double> values;
+  std::int64_t first = 0;   // where the first point's element is: not 0 where a stride is negative
+  char* pointer = nullptr;  // to it
 };
 
 Operand make_operand(const Group& group, std::size_t i, int alignment, std::mt19937& rng) {
@@ -247,14 +268,18 @@ Operand make_operand(const Group& group, std::size_t i, int alignment, std::mt19
   operand.dtype = is_load ? group.loads[i].dtype : group.outputs[i - group.loads.size()].dtype;
   std::int64_t last = 0;
   for (std::size_t a = 0; a < group.extents.size(); ++a) {
-    last += operand_strides(group, i)[a] * std::max<std::int64_t>(group.extents[a] - 1, 0);
+    const std::int64_t reach = operand_strides(group, i)[a] * std::max<std::int64_t>(group.extents[a] - 1, 0);
+    (reach < 0 ? operand.first : last) += std::abs(reach);
   }
-  const auto count = static_cast<std::size_t>(last + 1);
+  const auto count = static_cast<std::size_t>(operand.first + last + 1);
   const auto size = static_cast<std::size_t>(size_bytes(operand.dtype));
-  operand.bytes.assign(count * size + 512, 0x7f);
+  operand.bytes.assign(count * size + 1024, 0x7f);
   operand.start = operand.bytes.data();
   while (reinterpret_cast<std::uintptr_t>(operand.start) % 256 != 0) ++operand.start;
-  if (alignment < 256) operand.start += alignment;
+  // Elements below the first point's keep its alignment as it was promised.
+  const auto before = static_cast<std::int64_t>(static_cast<std::size_t>(operand.first) * size);
+  operand.start += (256 - before % 256) % 256 + (alignment < 256 ? alignment : 0);
+  operand.pointer = operand.start + before;
   const bool is_read = is_load || group.outputs[i - group.loads.size()].accumulate;
   operand.values.resize(count);
   for (std::size_t k = 0; k < count; ++k) {
@@ -286,7 +311,7 @@ void check(const Case& c, unsigned seed) {
   std::vector<std::vector<double>> expected;
   for (const Operand& operand : operands) expected.push_back(operand.values);
   std::vector<double*> pointers;
-  for (auto& values : expected) pointers.push_back(values.data());
+  for (std::size_t i = 0; i < operands.size(); ++i) pointers.push_back(expected[i].data() + operands[i].first);
 
   std::vector<char> workspace(static_cast<std::size_t>(c.plan.workspace_bytes) + 256, 0x7f);
   std::vector<unsigned> tickets(static_cast<std::size_t>(c.plan.ticket_count) + 1, 0);
@@ -294,7 +319,7 @@ void check(const Case& c, unsigned seed) {
   while (reinterpret_cast<std::uintptr_t>(workspace_at) % 256 != 0) ++workspace_at;
   unsigned* tickets_at = tickets.data();
   std::vector<void*> arguments;
-  for (Operand& operand : operands) arguments.push_back(&operand.start);
+  for (Operand& operand : operands) arguments.push_back(&operand.pointer);
   arguments.push_back(&workspace_at);
   arguments.push_back(&tickets_at);
   std::vector<std::uint64_t> sizes = c.plan.sizes;
@@ -324,8 +349,8 @@ void check(const Case& c, unsigned seed) {
           put(output.dtype, bytes.data(), want);
           want = get(output.dtype, bytes.data());
         }
-        if (std::isnan(want) && std::isnan(got)) continue;  // poison between elements
-        ASSERT_NEAR(got, want, std::isfinite(want) ? tolerance(c.group, output, want) : 0.0)
+        if (want == got || (std::isnan(want) && std::isnan(got))) continue;  // infinities; poison between elements
+        ASSERT_NEAR(got, want, tolerance(c.group, output, want))
             << "output " << i - c.group.loads.size() << " element " << k << " in round " << round;
         expected[i][k] = got;
       }
