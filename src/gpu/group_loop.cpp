@@ -71,8 +71,8 @@ void KernelText::emit_index_bases() {
   }
 }
 
-std::string KernelText::index_argument(std::size_t i) {
-  std::string text = fmt::format("idx{}{}", i, index_varies(i) ? "[u]" : "_base");
+std::string KernelText::index_argument(std::size_t i, const std::string& at) {
+  std::string text = at;
   const auto add = [&](const char* times, int axis) {
     if (group_.indices[i].strides[static_cast<std::size_t>(axis)] == 0) return;
     text += fmt::format(" + {} * {}", times, index_step(i, axis));
@@ -254,7 +254,9 @@ void KernelText::emit_arithmetic(const std::string& count) {
                              block_index(is_blocked(i)), stride(i, inner_) == 0 ? "0" : "v");
   }
   for (std::size_t i = 0; i < group_.indices.size(); ++i) {
-    if (used_.indices[i]) arguments += fmt::format("{}{}", arguments.empty() ? "" : ", ", index_argument(i));
+    if (!used_.indices[i]) continue;
+    arguments += fmt::format("{}{}", arguments.empty() ? "" : ", ",
+                             index_argument(i, fmt::format("idx{}{}", i, index_varies(i) ? "[u]" : "_base")));
   }
   for (std::size_t o = 0; o < group_.outputs.size(); ++o) {
     if (!is_live_[o]) continue;
@@ -305,6 +307,7 @@ void KernelText::emit_sink(std::size_t o) {
       k_.add("out{0}_part[(s0 + row + u * kRows - s_begin) * (kLanes * kVector) + lane * kVector + v] = out{0}_value;",
              o);
       break;
+    case SinkKind::once: break;  // only in groups with own reductions
   }
 }
 

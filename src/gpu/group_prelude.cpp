@@ -168,55 +168,6 @@ template <bool kAccumulate, class T, class Value> PD_DEVICE void store_sum(T* to
 }
 )cuda";
 
-constexpr std::string_view kScalars = R"cuda(
-// ---- Scalar functions of the primitives ----
-
-template <class T> PD_DEVICE T pd_abs(T a) { return a < T(0) ? -a : a; }
-template <> PD_DEVICE float pd_abs(float a) { return fabsf(a); }
-template <> PD_DEVICE double pd_abs(double a) { return fabs(a); }
-// NaN if either is: a NaN first argument fails the comparison's complement, a NaN second one fails b == b.
-template <class T> PD_DEVICE T pd_min(T a, T b) { return !(b < a) && b == b ? a : b; }
-template <class T> PD_DEVICE T pd_max(T a, T b) { return !(a < b) && b == b ? a : b; }
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-template <> PD_DEVICE float pd_min(float a, float b) {
-  float least;
-  asm("min.NaN.f32 %0, %1, %2;" : "=f"(least) : "f"(a), "f"(b));
-  return least;
-}
-template <> PD_DEVICE float pd_max(float a, float b) {
-  float greatest;
-  asm("max.NaN.f32 %0, %1, %2;" : "=f"(greatest) : "f"(a), "f"(b));
-  return greatest;
-}
-#endif
-PD_DEVICE float pd_tanh(float a) { return tanhf(a); }
-PD_DEVICE double pd_tanh(double a) { return tanh(a); }
-// expf overflows to infinity below -88, which gives 0, as it should.
-PD_DEVICE float pd_sigmoid(float a) { return __fdividef(1.0f, 1.0f + expf(-a)); }
-PD_DEVICE double pd_sigmoid(double a) { return 1.0 / (1.0 + exp(-a)); }
-
-// ---- Coordinates: division by a number known at launch, as a multiplication ----
-
-// For 0 <= n < 2^31: n / count == (high word of n * magic, plus n) >> shift.
-struct Divisor {
-  long long count;
-  unsigned magic, shift;
-};
-
-PD_DEVICE int divide(int n, const Divisor& by) { return (int)((__umulhi((unsigned)n, by.magic) + (unsigned)n) >> by.shift); }
-PD_DEVICE long long divide(long long n, const Divisor& by) {
-  if ((n >> 31) == 0 && (by.count >> 31) == 0) return divide((int)n, by);
-  return n / by.count;
-}
-// Takes the fastest coordinate off a linear index.
-template <class Index> PD_DEVICE Index next_coordinate(Index& rest, const Divisor& extent) {
-  const Index quotient = divide(rest, extent);
-  const Index coordinate = rest - quotient * (Index)extent.count;
-  rest = quotient;
-  return coordinate;
-}
-)cuda";
-
 constexpr std::string_view kSums = R"cuda(
 // ---- How elements are combined ----
 
@@ -276,6 +227,17 @@ template <class Op, int kWidth, class T> PD_DEVICE T combine_threads(T value, vo
     value = of_warp[first];
 #pragma unroll
     for (int i = 1; i < kWidth / 32; ++i) value = Op::of(value, of_warp[first + i]);
+    return value;
+  }
+}
+
+// kCount results of warps, in shared memory; every lane of the threads that call it gets the result.
+template <class Op, int kCount, class T> PD_DEVICE T combine_warps(const T* of_warp) {
+  if constexpr (kCount > 8) return combine_lanes<Op, kCount>(of_warp[threadIdx.x % kCount]);
+  else {
+    T value = of_warp[0];
+#pragma unroll
+    for (int i = 1; i < kCount; ++i) value = Op::of(value, of_warp[i]);
     return value;
   }
 }
@@ -366,6 +328,19 @@ PD_DEVICE T combine_parts(const T* part, int parts, long long elements, long lon
   return sum;
 }
 
+// Combines `parts` values `step` apart in index order.
+template <class Op, class T> PD_DEVICE T fold_parts(const T* at, int parts, long long step) {
+  T value = Op::template none<T>();
+  for (int p = 0; p < parts; p += 16) {
+    T loaded[16];
+#pragma unroll
+    for (int i = 0; i < 16; ++i) loaded[i] = p + i < parts ? __ldcg(at + (p + i) * step) : Op::template none<T>();
+#pragma unroll
+    for (int i = 0; i < 16; ++i) value = Op::of(value, loaded[i]);
+  }
+  return value;
+}
+
 // The power of two that combine_parts works in: all elements at once if there are few, the CTA's threads otherwise.
 template <int kThreads> PD_DEVICE int part_width(long long elements) {
   int width = 1;
@@ -377,7 +352,7 @@ template <int kThreads> PD_DEVICE int part_width(long long elements) {
 }  // namespace
 
 std::string_view group_prelude() {
-  static const std::string text = std::string(kElements) + std::string(kScalars) + std::string(kSums);
+  static const std::string text = std::string(kElements) + std::string(scalar_prelude()) + std::string(kSums);
   return text;
 }
 

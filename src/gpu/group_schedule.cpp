@@ -52,7 +52,7 @@ class Scheduler {
         used_(used_by(group, live_values(group, std::vector<bool>(group.outputs.size(), true))).loads) {
     for (const GroupOutput& output : group_.outputs) is_pointwise_ = is_pointwise_ && output.reduce_mask == 0;
     is_small_ = is_pointwise_ && group_.points() <= kSmallPoints;
-    s_.is_wide = needs_wide_offsets();
+    s_.is_wide = needs_wide_offsets(group_);
   }
 
   GroupSchedule run() {
@@ -92,17 +92,6 @@ class Scheduler {
     return bits;
   }
   bool has_sink(SinkKind kind) const { return std::find(s_.sinks.begin(), s_.sinks.end(), kind) != s_.sinks.end(); }
-
-  bool needs_wide_offsets() const {
-    constexpr std::int64_t kLimit = (std::int64_t{1} << 31) - (1 << 16);  // room for one step past the end
-    if (group_.points() >= kLimit) return true;
-    for (std::size_t i = 0; i < group_.operands(); ++i) {
-      std::int64_t reach = 0;
-      for (int axis = 0; axis < group_.rank(); ++axis) reach += std::abs(stride(i, axis)) * (extent(axis) - 1);
-      if (reach >= kLimit) return true;
-    }
-    return false;
-  }
 
   // ---- Axis roles ----
 
@@ -176,23 +165,13 @@ class Scheduler {
 
   // ---- Vectors: 16 bytes of the widest operand that is contiguous along the inner axis ----
 
-  DType dtype(std::size_t operand) const {
-    return operand < group_.loads.size() ? group_.loads[operand].dtype
-                                         : group_.outputs[operand - group_.loads.size()].dtype;
-  }
+  DType dtype(std::size_t operand) const { return operand_dtype(group_, operand); }
   /// Whether an operand is moved once per point, contiguously.
   bool is_stream(std::size_t i) const {
     if (stride(i, inner_) != 1) return false;
     return i < group_.loads.size() ? bool(used_[i]) : group_.outputs[i - group_.loads.size()].reduce_mask == 0;
   }
-  bool fits_vector(std::size_t i, int vector) const {
-    const std::int64_t piece = std::min<std::int64_t>(16, vector * size_bytes(dtype(i)));
-    if (stride(i, inner_) != 1 || alignment_[i] % piece != 0) return false;
-    for (int axis = 0; axis < inner_; ++axis) {
-      if (stride(i, axis) * size_bytes(dtype(i)) % piece != 0 || stride(i, axis) % vector != 0) return false;
-    }
-    return true;
-  }
+  bool fits_vector(std::size_t i, int vector) const { return gpu::fits_vector(group_, i, alignment_[i], vector); }
 
   void choose_vector() {
     std::int64_t widest = 16, bytes = 0;
@@ -490,6 +469,31 @@ class Scheduler {
 };
 
 }  // namespace
+
+DType operand_dtype(const Group& group, std::size_t i) {
+  return i < group.loads.size() ? group.loads[i].dtype : group.outputs[i - group.loads.size()].dtype;
+}
+
+bool needs_wide_offsets(const Group& group) {
+  constexpr std::int64_t kLimit = (std::int64_t{1} << 31) - (1 << 16);  // room for one step past the end
+  if (group.points() >= kLimit) return true;
+  for (std::size_t i = 0; i < group.operands(); ++i) {
+    std::int64_t reach = 0;
+    for (std::size_t axis = 0; axis < group.extents.size(); ++axis) {
+      reach += std::abs(operand_strides(group, i)[axis]) * (group.extents[axis] - 1);
+    }
+    if (reach >= kLimit) return true;
+  }
+  return false;
+}
+
+bool fits_vector(const Group& group, std::size_t i, std::int64_t alignment, int vector) {
+  const std::vector<std::int64_t>& strides = operand_strides(group, i);
+  const std::int64_t size = size_bytes(operand_dtype(group, i)), piece = std::min<std::int64_t>(16, vector * size);
+  if (strides.back() != 1 || alignment % piece != 0) return false;
+  return std::all_of(strides.begin(), strides.end() - 1,
+                     [&](std::int64_t step) { return step * size % piece == 0 && step % vector == 0; });
+}
 
 const std::vector<std::int64_t>& operand_strides(const Group& group, std::size_t i) {
   return i < group.loads.size() ? group.loads[i].strides : group.outputs[i - group.loads.size()].strides;

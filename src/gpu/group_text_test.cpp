@@ -18,6 +18,8 @@
 
 #include "base/half.h"
 #include "gpu/group_cases.h"
+#include "gpu/group_prelude.h"
+#include "group/staged.h"
 
 namespace paoding::gpu {
 namespace {
@@ -164,6 +166,36 @@ std::vector<Case> make_cases() {
     for (std::size_t k = 0; k < group.operands(); ++k) alignment.push_back(rng() % 4 ? 256 : 8);
     add(make_case("random " + std::to_string(i), group, alignment, chip));
   }
+  for (const DType dtype : {f32, bf16, f64}) {
+    for (const Strides& extents : {Strides{50, 10}, Strides{33, 127}, Strides{20, 1024}, Strides{5, 7709}}) {
+      add(make_case("softmax of rows", softmax(extents, dtype, 2)));
+    }
+    add(make_case("softmax of few rows", softmax({3, 5000}, dtype, 2)));
+    add(make_case("softmax of columns", softmax({40, 300}, dtype, 1), {}, small));
+    add(make_case("softmax of 3 channels", softmax({4, 3, 500}, dtype, 2), {}, small));
+    add(make_case("softmax of a middle axis", softmax({5, 70, 36}, dtype, 2)));
+    add(make_case("softmax of two axes", softmax({6, 5, 4, 33}, dtype, 0b1010)));
+    add(make_case("softmax of all", softmax({130, 7}, dtype, 3)));
+    add(make_case("cross entropy", cross_entropy(37, 203, dtype)));
+    add(make_case("layer norm", layer_norm({30, 1024}, dtype, 2)));
+    add(make_case("layer norm of columns", layer_norm({1000, 30}, dtype, 1)));
+    add(make_case("layer norm gradient", layer_norm_grad({300, 512}, dtype, 2), {}, small));
+    add(make_case("layer norm gradient, odd", layer_norm_grad({70, 131}, dtype, 2), {}, small));
+    add(make_case("layer norm gradient of three axes", layer_norm_grad({6, 9, 40}, dtype, 4)));
+  }
+  add(make_case("rows too long to hold", softmax({2, 70001}, f64, 2)));
+  add(make_case("rows too long to hold, gradient", layer_norm_grad({9, 33000}, f32, 2), {}, one));
+  add(make_case("columns too long to hold", softmax({3000, 36}, f64, 1), {}, one));
+  add(make_case("softmax of nothing", softmax({0, 5}, f32, 2)));
+  for (int i = 0; i < 150; ++i) {
+    const Group group = random_staged_group(rng);
+    ChipFacts chip;
+    chip.sm_count = i % 3 == 0 ? 1 : i % 3 == 1 ? 4 : 132;
+    std::vector<int> alignment;
+    for (std::size_t k = 0; k < group.operands(); ++k) alignment.push_back(rng() % 4 ? 256 : 8);
+    if (!staged_refusal(canonical(group)).empty()) continue;
+    add(make_case("random staged " + std::to_string(i), group, alignment, chip));
+  }
   // Every fifth with 64-bit offsets, as a group too large to run here would have.
   const std::size_t count = cases.size();
   for (std::size_t i = 0; i < count; i += 5) {
@@ -198,16 +230,18 @@ class EmulatedKernels {
     for (const Case& c : cases()) {
       if (c.plan.grid[0] > 0) kernels[c.plan.entry] = &c.plan;
     }
-    constexpr std::size_t kFiles = 2;
     std::vector<std::ofstream> files;
     for (std::size_t f = 0; f < kFiles; ++f) {
       files.emplace_back(folder_ / ("kernels" + std::to_string(f) + ".cpp"));
-      files.back() << "#include \"cuda_emulation.h\"\n#pragma GCC diagnostic ignored \"-Wunknown-pragmas\"\n";
+      files.back() << "#include \"cuda_emulation.h\"\n#pragma GCC diagnostic ignored \"-Wunknown-pragmas\"\n"
+                   << group_prelude();
     }
     std::size_t next = 0;
     for (const auto& [entry, plan] : kernels) {
+      std::string source = plan->source;  // the prelude is compiled once for all
+      source.erase(source.find(group_prelude()), group_prelude().size());
       files[next++ % kFiles] << "namespace in_" << entry << " {\n"
-                             << plan->source << "}\nextern \"C\" int run_" << entry
+                             << source << "}\nextern \"C\" int run_" << entry
                              << "(void** a, unsigned g, unsigned b, const unsigned* o) { return emulation::launch(in_"
                              << entry << "::" << entry << ", a, g, b, o); }\n";
     }
@@ -237,12 +271,16 @@ class EmulatedKernels {
     return nullptr;
   }
   std::string log() const {
-    std::ifstream file(folder_ / "log0");
-    std::string text{std::istreambuf_iterator<char>(file), {}};
-    return text.substr(0, 3000);
+    std::string text;
+    for (std::size_t f = 0; f < kFiles; ++f) {
+      std::ifstream file(folder_ / ("log" + std::to_string(f)));
+      text += std::string{std::istreambuf_iterator<char>(file), {}}.substr(0, 3000);
+    }
+    return text;
   }
 
  private:
+  static constexpr std::size_t kFiles = 2;
   fs::path folder_;
   std::vector<void*> libraries_;
 };
@@ -378,7 +416,7 @@ TEST(GroupText, DependsOnTheShapeClassOnly) {
 TEST(GroupText, CasesTakeEverySchedule) {
   std::map<std::string, int> seen;
   for (const Case& c : cases()) {
-    if (c.group.points() == 0 || c.group.rank() == 0) continue;
+    if (c.group.points() == 0 || c.group.rank() == 0 || !c.group.reductions.empty()) continue;
     const GroupSchedule s = schedule_group(c.group, c.alignment, c.chip);
     const char* form = s.form == LoopForm::tile ? "tile " : "sweep ";
     const char* kinds[] = {"store", "column", "row", "total", "spread"};

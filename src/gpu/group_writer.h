@@ -18,12 +18,13 @@ struct PartGroup {
   std::int64_t parts = 1, tiles = 1;
 };
 
+/// A kernel of one pass over the points.
 class KernelText {
  public:
   KernelText(const Group& group, const GroupSchedule& schedule, const std::vector<bool>& is_live);
   GroupKernelPlan run();
 
- private:
+ protected:
   std::size_t loads() const { return group_.loads.size(); }
   const GroupOutput& output(std::size_t o) const { return group_.outputs[o]; }
   std::int64_t stride(std::size_t operand, int axis) const;
@@ -82,7 +83,9 @@ class KernelText {
   std::string index_terms(std::size_t i, const std::vector<int>& axes);
   bool index_varies(std::size_t i) const;  // in the loop
   void emit_index_bases();
-  std::string index_argument(std::size_t i);
+  /// Index i of an element: `at` holds that of the vector.
+  std::string index_argument(std::size_t i, const std::string& at);
+  GroupKernelPlan finish(const std::string& formulas);
 
   std::string operands_at(std::size_t k) const;
   std::string pack_type(std::size_t operand) const;

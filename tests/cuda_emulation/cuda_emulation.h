@@ -74,7 +74,7 @@ pd_switch_stack:
 #endif
 
 constexpr std::size_t kStackBytes = 64 << 10;
-constexpr int kMaxThreads = 256, kWarp = 32;
+constexpr int kMaxThreads = 1024, kWarp = 32;
 
 struct Fiber {
   void* stack_pointer = nullptr;
