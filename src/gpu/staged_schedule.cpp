@@ -227,7 +227,7 @@ class StagedScheduler {
   /// One turn per CTA; with results over all rows as many CTAs as are resident, each leaving one partial result.
   void choose_grid() {
     const std::int64_t words = s_.steps * vector_words();
-    const std::int64_t residents = words <= 16 ? 4 : words <= 40 ? 3 : 2;
+    const std::int64_t residents = !s_.holds_rows ? 2 : words <= 16 ? 4 : words <= 40 ? 3 : 2;
     s_.resident_ctas =
         static_cast<int>(std::max<std::int64_t>(1, residents * kThreads / std::max(kThreads, s_.threads())));
     bool is_persistent = false;
