@@ -12,8 +12,10 @@ constexpr std::size_t kMostProbes = 8;  // elements of one input that are probed
 
 bool is_positive_only(const OpDef& op) { return op.name == "log" || op.name == "sqrt" || op.name == "rsqrt"; }
 
-// Results that jump have no finite difference; their gradient is defined to be the identity's.
+// Results that jump have no finite difference; their gradient is defined to be the identity's. Nor is what has its
+// gradient stopped.
 bool rounds(const SweepCase& c) {
+  if (c.op->name == "stop_gradient") return true;
   const AttrValue* dtype = c.shape.attrs.find("dtype");
   if (dtype == nullptr || !std::holds_alternative<DType>(*dtype)) return false;
   const DType to = std::get<DType>(*dtype);
@@ -28,7 +30,7 @@ double tolerance(const Graph& graph) {
     for (const Type& type : node.types) worst = std::max(worst, epsilon(type.dtype));
     for (const Ref& ref : node.inputs) {
       const Shape &in = graph.type(ref).shape, &out = node.types[0].shape;
-      if (node.op->name == "sum" && out.elements() > 0) {
+      if (node.op->kind == OpKind::reduction && out.elements() > 0) {
         longest = std::max(longest, static_cast<double>(in.elements() / out.elements()));
       }
       if (node.op->name == "matmul")
