@@ -43,8 +43,8 @@ GroupBody read_body(const Graph& body, const std::function<void(ErrorKind, const
     const Shape before = read.space;
     const Shape& shape = space_of(body, node);
     if (!broadcast(before, shape, &read.space)) {
-      fail(ErrorKind::shape, fmt::format("its body's shapes {} and {} share no iteration space", to_string(before),
-                                         to_string(shape)));
+      fail(ErrorKind::shape,
+           fmt::format("its body's shapes {} and {} share no iteration space", to_string(before), to_string(shape)));
     }
     for (const Ref& ref : node.inputs) {
       if (body.node(ref.node).op->kind == OpKind::reduction) read.is_read[static_cast<std::size_t>(ref.node)] = 1;
@@ -55,10 +55,10 @@ GroupBody read_body(const Graph& body, const std::function<void(ErrorKind, const
     if (!read.is_read[static_cast<std::size_t>(id)]) continue;
     const std::uint32_t axes = row_axes_of(body, node, read.space);
     if (axes == 0) {
-      fail(ErrorKind::unsupported, fmt::format("its body uses the result of a {} of {}, which does not broadcast back "
-                                               "over the iteration space {}",
-                                               node.op->name, to_string(body.type(node.inputs[0]).shape),
-                                               to_string(read.space)));
+      fail(ErrorKind::unsupported,
+           fmt::format("its body uses the result of a {} of {}, which does not broadcast back "
+                       "over the iteration space {}",
+                       node.op->name, to_string(body.type(node.inputs[0]).shape), to_string(read.space)));
     }
     if (read.row_axes != 0 && read.row_axes != axes) {
       fail(ErrorKind::unsupported, "its body uses the results of reductions over different axes");

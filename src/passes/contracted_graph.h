@@ -36,11 +36,11 @@ class ContractedGraph {
   void reorder(int first, int last, int into, std::vector<int> before, std::vector<int> behind);
 
   const Graph& graph_;
-  std::vector<int> unit_of_;                   // per node
-  std::vector<std::vector<NodeId>> members_;   // per unit
-  std::vector<std::vector<NodeId>> users_;     // per node
-  std::vector<int> place_;                     // per unit: its place in the topological order
-  std::vector<int> visited_;                   // per unit: the round that visited it last
+  std::vector<int> unit_of_;                  // per node
+  std::vector<std::vector<NodeId>> members_;  // per unit
+  std::vector<std::vector<NodeId>> users_;    // per node
+  std::vector<int> place_;                    // per unit: its place in the topological order
+  std::vector<int> visited_;                  // per unit: the round that visited it last
   int round_ = 0;
 };
 

@@ -31,8 +31,6 @@ constexpr std::size_t kMaxNodes = 160;    // so that one kernel compiles in well
 // A row is read once per stage: a longer one would come from memory each time, and be one thread's work alone.
 constexpr std::int64_t kMaxRowElements = 64 << 10;
 
-bool runs_in_stages(DeviceKind device) { return device == DeviceKind::cpu; }
-
 class Fusion {
  public:
   Fusion(Graph& graph, PassNotes& notes) : graph_(graph), notes_(notes), size_(graph.size()), units_(graph) {
@@ -157,8 +155,8 @@ class Fusion {
       if (kernel.space[axis] != 1) innermost = axis;
     }
     if (row > kMaxRowElements) {
-      return decline(fmt::format("rows of {} elements, more than {}, would be read again from memory", row,
-                                 kMaxRowElements));
+      return decline(
+          fmt::format("rows of {} elements, more than {}, would be read again from memory", row, kMaxRowElements));
     }
     if (innermost >= 0 && !((kernel.row_axes >> innermost) & 1u)) {
       return decline("its rows are not contiguous");
@@ -263,6 +261,8 @@ class Fusion {
 };
 
 }  // namespace
+
+bool runs_in_stages(DeviceKind device) { return device == DeviceKind::cpu; }
 
 void fuse_groups(Graph& graph, PassNotes& notes) {
   for_each_graph(graph, [&](Graph& each) { Fusion(each, notes).run(); });
