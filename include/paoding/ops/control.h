@@ -24,4 +24,9 @@ StepResult scan(const Values& initial, const Values& sequences,
                 const std::function<StepResult(const Values& carries, const Values& elements)>& body,
                 bool reverse = false);
 
+/// In the body of a scan: the number of the step, i64, which is the position of its elements in the sequences (a
+/// reverse scan begins with T - 1). `body` is the graph of a carry or element.
+/// Error (argument) elsewhere.
+Value step_index(Graph& body);
+
 }  // namespace paoding
