@@ -82,7 +82,8 @@ struct OpDef {
   int version = 1;
   std::vector<std::string> inputs = {};  // names; a last one ending in "..." takes any number (at least one)
   std::vector<AttrSpec> attrs = {};
-  int conditions = 0;  // leading inputs that are bools and take no part in promotion (select)
+  int conditions = 0;       // leading inputs that are bools and take no part in promotion (select)
+  bool has_effect = false;  // does something besides giving its result, so it is kept though nobody reads it: assign
 
   Formula formula = {};                                                      // formula ops
   std::function<std::vector<Type>(const OpCall&)> infer = {};                // all but formula and composed

@@ -10,6 +10,7 @@ void register_built_in_ops() {
   register_reduction_ops();
   register_matmul();
   register_scan();
+  register_assign();
   register_recurrent_ops();
   register_group();
 }

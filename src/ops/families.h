@@ -10,6 +10,7 @@ void register_shape_ops();
 void register_reduction_ops();
 void register_matmul();
 void register_scan();
+void register_assign();
 void register_recurrent_ops();
 void register_group();
 

@@ -89,6 +89,7 @@ class ScanTrimmer {
     for (const auto& output : parts_.outputs) {
       if (is_kept(output)) need(output.value);
     }
+    for (NodeId id : parts_.body.effects()) need({id, 0});
     while (!open.empty() || inputs().empty()) {
       if (open.empty()) need(spare_input());  // a scan has at least one input
       const Ref ref = open.back();
@@ -151,6 +152,7 @@ NodeId trim_scan(Graph& graph, NodeId scan, std::set<Ref> read, std::map<Ref, Re
 void drop_in(Graph& graph) {
   std::set<Ref> read;
   for (const Graph::Fetch& fetch : graph.fetches()) read.insert(fetch.ref);
+  for (NodeId id : graph.effects()) read.insert({id, 0});
   std::map<Ref, Ref> replaced;
   const NodeId size = graph.size();
   for (NodeId id = size - 1; id >= 0; --id) {

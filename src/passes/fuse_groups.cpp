@@ -13,6 +13,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "graph/keep_names.h"
 #include "paoding/op.h"
 #include "passes/pass.h"
 
@@ -88,6 +89,7 @@ class Fusion {
       std::swap(a, b);
     }
     Cluster &first = clusters_[static_cast<std::size_t>(a)], &second = clusters_[static_cast<std::size_t>(b)];
+    if (node(first.nodes[0]).placement != node(second.nodes[0]).placement) return false;
     Cluster merged;
     if (!broadcast(first.space, second.space, &merged.space) || !(merged.space == second.space)) return false;
     if (!(first.space == second.space) && !can_be_recomputed(first, b)) return false;
@@ -197,12 +199,11 @@ class Fusion {
       }
     }
     if (inputs.empty()) return;  // only constants: left as they are
-    const Name saved_scope = graph_.scope, saved_origin = graph_.origin;
+    const KeepNames keep(graph_);
+    graph_.placement = node(cluster.nodes[0]).placement;
     graph_.scope = common_scope(cluster);
     graph_.origin = common_origin(cluster);
     const Values made = call(*find_op("group"), inputs, {}, {body}, &graph_);
-    graph_.scope = saved_scope;
-    graph_.origin = saved_origin;
     for (std::size_t i = 0; i < outputs.size(); ++i) (*replaced)[outputs[i]] = made[i].ref();
   }
 

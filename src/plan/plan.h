@@ -75,6 +75,9 @@ struct Step {
   int loop = -1;  // Kind::loop: its number in LoopTerm::loop
   std::int64_t length = 0;
   std::vector<Step> body;
+
+  /// The lists of steps inside.
+  std::vector<std::vector<Step>*> bodies() { return {&body}; }
 };
 
 struct Plan {

@@ -41,6 +41,7 @@ Plan Planner::run(const Graph& graph) {
   for (NodeId id : graph.parameters()) give_slot(id, SlotKind::parameter, &plan_.parameters);
   plan_nodes(frame);
   fetch(frame);
+  plan_assigns(frame);
   place_slots(&plan_);
   if (const std::int64_t launches = count_launches(plan_.steps); launches > kMaxLaunches) {
     fail(ErrorKind::unsupported,
@@ -57,7 +58,8 @@ void Planner::plan_nodes(Frame& frame) {
 
 void Planner::plan_node(Frame& frame, NodeId id) {
   const Node& node = frame.graph.node(id);
-  if (node.op->name == "input" || node.op->name == "parameter" || node.op->name == "full") return;
+  const std::string& op = node.op->name;
+  if (op == "input" || op == "parameter" || op == "full" || op == "assign") return;
   if (node.op->name == "scan") return plan_scan(frame, id);
   if (node.op->kind == OpKind::view) return plan_view(frame, id);
   if (is_groupable(node)) return plan_group(frame, id);

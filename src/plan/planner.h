@@ -58,6 +58,10 @@ class Planner {
   void assign_destinations(Frame& frame);
   bool can_write_to(const Frame& frame, Ref ref) const;
 
+  // assigns.cpp
+  void plan_assigns(Frame& frame);
+  std::string in_place_refusal(const Operand& made, int parameter);
+
   // loops.cpp
   void plan_scan(Frame& frame, NodeId id);
 

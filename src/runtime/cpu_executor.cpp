@@ -115,13 +115,23 @@ class CpuExecutor : public Executor {
       if (step.kind == Step::Kind::loop) {
         prepare(step.body);
       } else if (step.kind == Step::Kind::group) {
-        groups_.emplace(&step, CpuGroupKernel(canonical(step.group), 0, Sharing::none));
+        groups_.emplace(&step, CpuGroupKernel(canonical(step.group), 0, sharing_of(step)));
       } else {
         auto kernel = step.kernel->prepare(step.call, Device::cpu());
         scratch_.grow(kernel->scratch_bytes());
         kernels_.emplace(&step, std::move(kernel));
       }
     }
+  }
+
+  // Only a parameter is ever written where the same step reads it.
+  static Sharing sharing_of(const Step& step) {
+    for (std::size_t out = step.reads; out < step.operands.size(); ++out) {
+      for (std::size_t in = 0; in < step.reads; ++in) {
+        if (step.operands[in].slot == step.operands[out].slot) return Sharing::possible;
+      }
+    }
+    return Sharing::none;
   }
 
   void resolve(int repeats) {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <mutex>
+#include <shared_mutex>
 
 #include "base/check.h"
 #include "paoding/op.h"
@@ -23,6 +25,27 @@ struct Parameters::Store {
   Device device;
   std::vector<std::string> order;
   std::map<std::string, Entry, std::less<>> entries;
+  // Runs that write hold it alone. A GPU's run goes on after Program::run() has returned: whoever comes next waits.
+  std::shared_mutex running;
+  std::mutex pending_lock;
+  std::vector<Executor*> pending;  // on a GPU: what has been launched and not been waited for
+
+  // Before executor `next`, or the host (nullptr), touches the values: all others have finished. Under `running`.
+  void finish_others(const Executor* next) {
+    const std::lock_guard lock(pending_lock);
+    std::erase_if(pending, [&](Executor* executor) {
+      if (executor != next) executor->wait();
+      return executor != next;
+    });
+  }
+  void add_pending(Executor* executor) {
+    const std::lock_guard lock(pending_lock);
+    if (std::find(pending.begin(), pending.end(), executor) == pending.end()) pending.push_back(executor);
+  }
+  void remove_pending(const Executor* executor) {
+    const std::lock_guard lock(pending_lock);
+    std::erase(pending, executor);
+  }
 
   Entry& at(std::string_view name) {
     const auto it = entries.find(name);
@@ -69,11 +92,15 @@ void Parameters::set(std::string_view name, const Tensor& tensor) {
     fail(tensor.dtype() == entry.type.dtype ? ErrorKind::shape : ErrorKind::dtype, "parameter '{}' is {}, not {}", name,
          to_string(entry.type), to_string(tensor.type()));
   }
+  const std::unique_lock lock(store_->running);
+  store_->finish_others(nullptr);
   entry.buffer->write(tensor);
 }
 
 Tensor Parameters::get(std::string_view name) const {
   const Store::Entry& entry = store_->at(name);
+  const std::shared_lock lock(store_->running);
+  store_->finish_others(nullptr);
   return entry.buffer->read(entry.type);
 }
 
@@ -90,6 +117,26 @@ struct Program::Compiled {
   std::vector<char> is_set;
   profile::SiteId run_site = 0;
   bool is_ready = false;  // every input has been set
+  bool writes_parameters = false;
+  std::vector<Printed> printed;
+
+  ~Compiled() {
+    if (parameters && executor) parameters->remove_pending(executor.get());
+  }
+
+  // Runs that share a store: together when all only read, else one after the other.
+  void run_in_order(std::uint32_t number) {
+    printed.clear();
+    if (!parameters || plan.parameters.empty()) return executor->run(number);
+    std::shared_lock<std::shared_mutex> shared(parameters->running, std::defer_lock);
+    std::unique_lock<std::shared_mutex> alone(parameters->running, std::defer_lock);
+    writes_parameters ? alone.lock() : shared.lock();
+    if (options.device.kind == DeviceKind::cuda) {
+      parameters->finish_others(executor.get());
+      parameters->add_pending(executor.get());
+    }
+    executor->run(number);
+  }
 
   void set_input(int index, const Tensor& tensor) {
     const auto at = static_cast<std::size_t>(index);
@@ -131,7 +178,8 @@ std::size_t checked(int index, const std::vector<std::string>& names, const char
 void select_fetches(Graph* graph, const std::vector<std::string>& wanted) {
   std::vector<std::string> names;
   for (const Graph::Fetch& fetch : graph->fetches()) names.push_back(fetch.name);
-  if (names.empty()) fail(ErrorKind::argument, "compile: the graph fetches nothing; name a result with Graph::fetch()");
+  if (names.empty() && graph->effects().empty())
+    fail(ErrorKind::argument, "compile: the graph fetches nothing; name a result with Graph::fetch()");
   if (wanted.empty()) return;
   std::vector<Graph::Fetch> selected;
   for (const std::string& name : wanted) {
@@ -163,6 +211,8 @@ Program Program::bind(const Graph& source) const {
 
   const std::unique_ptr<Graph> graph = source.clone();
   select_fetches(graph.get(), options.fetches);
+  if (!options.assign) graph->drop_assigns();
+  made->writes_parameters = !graph->assigns().empty();
   PassOptions pass_options;
   pass_options.device = options.device.kind;
   pass_options.after = options.after_pass;
@@ -241,9 +291,9 @@ void Program::run() {
   if (profile::Recorder::active()) {
     const std::uint32_t number = profile::Recorder::next_run();
     const profile::SpanScope seen(compiled_->run_site, number);
-    compiled_->executor->run(number);
+    compiled_->run_in_order(number);
   } else {
-    compiled_->executor->run(0);
+    compiled_->run_in_order(0);
   }
 }
 
@@ -263,6 +313,7 @@ std::map<std::string, Tensor> Program::run(const std::map<std::string, Tensor>& 
   return results;
 }
 
+const std::vector<Printed>& Program::printed() const { return compiled_->printed; }
 const CompileReport& Program::report() const { return compiled_->report; }
 std::string Program::plan_text() const { return to_string(compiled_->plan); }
 std::string Program::kernel_text() const { return compiled_->executor->kernel_text(); }

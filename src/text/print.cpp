@@ -16,8 +16,10 @@ namespace {
 
 std::string name_text(std::string_view name) { return is_plain_name(name) ? std::string(name) : quote(name); }
 
-// The left side of a definition; `fetch` there would begin a fetch statement.
-std::string defined_name(std::string_view name) { return name == "fetch" ? quote(name) : name_text(name); }
+// The left side of a definition; `fetch` or `assign` there would begin such a statement.
+std::string defined_name(std::string_view name) {
+  return name == "fetch" || name == "assign" ? quote(name) : name_text(name);
+}
 
 std::string value_name(const Graph& graph, Ref ref) {
   const Node& node = graph.node(ref.node);
@@ -74,6 +76,11 @@ class Printer {
     for (NodeId id = 0; id < graph.size(); ++id) {
       const Node& node = graph.node(id);
       text_ += indent;
+      if (node.op->name == "assign") {
+        text_ += fmt::format("assign {} = {}", value_name(graph, node.inputs[0]), value_name(graph, node.inputs[1]));
+        print_names(node);
+        continue;
+      }
       for (std::size_t i = 0; i < node.types.size(); ++i) {
         text_ += (i == 0 ? "" : ", ") + value_name(graph, {id, static_cast<std::int32_t>(i)});
       }
@@ -83,13 +90,18 @@ class Printer {
       } else {
         print_call(graph, node, indent);
       }
-      if (!node.scope.empty()) text_ += " @" + quote(node.scope.str());
-      if (!node.origin.empty()) text_ += " ~" + name_text(node.origin.str());
-      text_ += '\n';
+      print_names(node);
     }
     for (const Graph::Fetch& fetch : graph.fetches()) {
       text_ += fmt::format("{}fetch {} = {}\n", indent, name_text(fetch.name), value_name(graph, fetch.ref));
     }
+  }
+
+  void print_names(const Node& node) {
+    if (!node.scope.empty()) text_ += " @" + quote(node.scope.str());
+    if (node.placement == Placement::cpu) text_ += " @cpu";
+    if (!node.origin.empty()) text_ += " ~" + name_text(node.origin.str());
+    text_ += '\n';
   }
 
   void print_call(const Graph& graph, const Node& node, const std::string& indent) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recurrence: a step that runs once for every element of a sequence.
+// What runs, how often, and what stays: recurrence, and values kept between runs.
 #pragma once
 
 #include <functional>
@@ -28,5 +28,9 @@ StepResult scan(const Values& initial, const Values& sequences,
 /// reverse scan begins with T - 1). `body` is the graph of a carry or element.
 /// Error (argument) elsewhere.
 Value step_index(Graph& body);
+
+/// `parameter` takes `value` at the end of every run; reads within the run see the value at its start. One assignment
+/// per parameter, of exactly its type. See Graph::assign for the errors.
+void assign(const Value& parameter, const Value& value);
 
 }  // namespace paoding
