@@ -62,7 +62,23 @@ class Evaluation {
     if (node.op->kind == OpKind::reduction) return {run_reduction(node)};
     if (op == "matmul") return {run_matmul(node)};
     if (const auto it = meanings().find(op); it != meanings().end()) return it->second(call_of(node));
+    if (node.op->kind == OpKind::composed) return run_composed(node);
     throw std::invalid_argument("reference evaluator: does not know op '" + op + "'");
+  }
+
+  // A composed op without a meaning of its own here is what it consists of.
+  std::vector<Dense> run_composed(const Node& node) {
+    Graph parts;
+    Values values;
+    std::vector<Dense> inputs;
+    for (const Ref& ref : node.inputs) {
+      const Type& type = graph_.type(ref);
+      values.push_back(parts.input("in" + std::to_string(values.size()), type.dtype, type.shape));
+      inputs.push_back(value(ref));
+    }
+    const Values made = expand_composed(parts, *node.op, values, node.attrs);
+    for (const Value& output : made) parts.fetch("out" + std::to_string(parts.fetches().size()), output);
+    return Evaluation(parts, inputs, {}).fetches();
   }
 
   Call call_of(const Node& node) const {

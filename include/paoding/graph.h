@@ -3,6 +3,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -12,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "paoding/tensor.h"
 #include "paoding/types.h"
 
 namespace paoding {
@@ -115,6 +117,9 @@ struct Node {
   std::string title() const;
 };
 
+/// Makes the value a parameter has before it is set or trained; equal seeds give equal bits. See paoding/nn.h.
+using Initializer = std::function<Tensor(const Type& type, std::uint64_t seed)>;
+
 /// Whether the node is kept though nobody reads its result: its op does something, or one in a body of it does.
 bool has_effect(const Node& node);
 
@@ -134,8 +139,9 @@ class Graph {
 
   /// A value fed on every run. Error (argument) when the name is taken or empty.
   Value input(std::string_view name, DType dtype, const Shape& shape);
-  /// A value kept in a Parameters store and shared by programs. Same errors.
-  Value parameter(std::string_view name, DType dtype, const Shape& shape);
+  /// A value kept in a Parameters store and shared by programs; zero at first unless `initial` says otherwise. Same
+  /// errors.
+  Value parameter(std::string_view name, DType dtype, const Shape& shape, Initializer initial = {});
   /// Names `value` as a result that compile() can fetch. Error (argument) when the name is taken.
   void fetch(std::string_view name, const Value& value);
   /// The same for a Variant whose alternatives are one value each: the fetched Tensor is of the alternative that the
@@ -157,6 +163,8 @@ class Graph {
   const std::vector<NodeId>& inputs() const { return inputs_; }
   const std::vector<NodeId>& parameters() const { return parameters_; }
   const std::vector<Fetch>& fetches() const { return fetches_; }
+  /// By the names of the parameters that have one. Not part of the text form.
+  const std::map<std::string, Initializer>& initializers() const { return initializers_; }
   /// The input or parameter of this name; invalid when there is none.
   Value find(std::string_view name);
   /// Nodes of op `assign`, in the order they were made.
@@ -177,6 +185,8 @@ class Graph {
   void forget_effect(NodeId id);
   /// Parameters keep their values: every `assign` goes, and what only it needed.
   void drop_assigns();
+  /// For those who give a body its inputs in another order than they made them.
+  std::vector<NodeId>& mutable_inputs() { return inputs_; }
   /// Makes every use of `from`, in nodes and fetches, a use of `to`.
   void replace(Ref from, Ref to);
   /// replace() of several at once, in one walk; chains (a to b, b to c) are followed.
@@ -190,6 +200,12 @@ class Graph {
   Graph* parent = nullptr;
   Value capture(const Value& outer);
   const std::vector<Value>& captured() const { return captured_; }
+  /// For the step of a loop under construction: how often it runs, and the number of the step (i64), which is an input
+  /// of the body that step_index() makes on first use. -1: no loop.
+  std::int64_t step_count = -1;
+  Value step_number;
+  /// How many random ops the graph has; each draws from a stream of its own.
+  std::int64_t random_streams = 0;
 
   Name scope;                            // given to new nodes; see class Scope
   Name origin;                           // given to new nodes; see call()
@@ -201,6 +217,7 @@ class Graph {
   std::deque<Node> nodes_;
   std::vector<NodeId> inputs_;
   std::vector<NodeId> parameters_;
+  std::map<std::string, Initializer> initializers_;
   std::vector<NodeId> effects_;
   std::vector<Fetch> fetches_;
   std::vector<Value> captured_;                       // outer values, in the order their inputs were made

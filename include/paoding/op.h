@@ -68,7 +68,7 @@ enum class OpKind {
   formula,     // elementwise: a scalar formula, broadcasting derived
   reduction,   // becomes a reduce mask of a group
   view,        // moves no data of its own: slice, reshape, concat ...
-  composed,    // written in terms of other ops; never a node
+  composed,    // written in terms of other ops; a node only if it has a gradient rule, until the passes start
   kernel,      // has implementations per device
   structural,  // input, parameter, scan, group
 };
@@ -92,6 +92,8 @@ struct OpDef {
   std::function<Values(std::span<const Value>, const Attrs&)> compose = {};  // composed ops
   std::vector<OpCase> cases = {};
 
+  /// A composed op that call() replaces at once by what it consists of.
+  bool is_expanded_at_once() const { return kind == OpKind::composed && !gradient; }
   bool is_variadic() const { return !inputs.empty() && inputs.back().ends_with("..."); }
 };
 

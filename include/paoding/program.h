@@ -2,6 +2,7 @@
 // Program: a graph compiled for one device. Every error of the model is found by the constructor; run() only runs.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -71,11 +72,17 @@ struct CompileReport {
   std::int64_t peak_live_bytes = 0;
 };
 
-/// The values of a graph's parameters on one device, shared by programs. Zero until set. Runs of programs that share
-/// them are ordered when either writes, and with set() and get(), from whatever threads they come.
+struct ParametersOptions {
+  std::uint64_t seed = 0;  // of every random initial value and of the graph's random numbers
+};
+
+/// The values of a graph's parameters on one device, shared by programs. They start as Graph::parameter() was told,
+/// which is zero unless said otherwise; a value depends on the seed and the parameter's name, not on other parameters.
+/// Runs of programs that share them are ordered when either writes, and with set() and get(), from whatever threads they
+/// come.
 class Parameters {
  public:
-  Parameters(const Graph& graph, const Device& device);
+  Parameters(const Graph& graph, const Device& device, const ParametersOptions& options = {});
   ~Parameters();
   Parameters(Parameters&&) noexcept;
   Parameters& operator=(Parameters&&) noexcept;

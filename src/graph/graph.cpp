@@ -70,7 +70,7 @@ Value Graph::input(std::string_view name, DType dtype, const Shape& shape) {
   return value({add(std::move(node)), 0});
 }
 
-Value Graph::parameter(std::string_view name, DType dtype, const Shape& shape) {
+Value Graph::parameter(std::string_view name, DType dtype, const Shape& shape, Initializer initial) {
   if (name.empty()) fail(ErrorKind::argument, "parameter: the name is empty");
   if (find(name).valid()) {
     fail(ErrorKind::argument, "parameter: there is already an input or parameter named '{}'", name);
@@ -79,6 +79,7 @@ Value Graph::parameter(std::string_view name, DType dtype, const Shape& shape) {
   node.op = find_op("parameter");
   node.name = name;
   node.types = {Type{dtype, shape}};
+  if (initial) initializers_[std::string(name)] = std::move(initial);
   return value({add(std::move(node)), 0});
 }
 
@@ -293,6 +294,8 @@ std::unique_ptr<Graph> Graph::clone() const {
   }
   copy->inputs_ = inputs_;
   copy->parameters_ = parameters_;
+  copy->initializers_ = initializers_;
+  copy->random_streams = random_streams;
   copy->effects_ = effects_;
   copy->fetches_ = fetches_;
   copy->named_ = named_;

@@ -170,7 +170,29 @@ const TracedFormula& traced_formula(const OpDef& op, std::span<const DType> dtyp
   return entries.back().formula;
 }
 
+Values expand_composed(Graph& graph, const OpDef& op, std::span<const Value> inputs, const Attrs& attrs) {
+  const KeepNames keep(graph);
+  graph.origin = op.name;
+  return op.compose(inputs, attrs);
+}
+
+namespace {
+// The types of a composed op are those of what it consists of.
+std::vector<Type> infer_composed(const OpCall& call) {
+  Graph scratch;
+  scratch.scope = call.scope;
+  Values inputs;
+  for (const Type& type : call.inputs) {
+    inputs.push_back(scratch.input(fmt::format("in{}", inputs.size()), type.dtype, type.shape));
+  }
+  std::vector<Type> types;
+  for (const Value& value : expand_composed(scratch, call.op, inputs, call.attrs)) types.push_back(value.type());
+  return types;
+}
+}  // namespace
+
 std::vector<Type> infer_types(const OpCall& call) {
+  if (call.op.kind == OpKind::composed) return infer_composed(call);
   if (call.op.kind != OpKind::formula) return call.op.infer(call);
   Shape shape;
   std::vector<DType> dtypes;
@@ -211,11 +233,7 @@ Values call(const OpDef& op, std::span<const Value> given, Attrs given_attrs,
   for (const Value& value : given) inputs.push_back(graph->capture(value));
   Attrs attrs = complete_attrs(op, given_attrs);
 
-  if (op.kind == OpKind::composed) {
-    const KeepNames keep(*graph);
-    graph->origin = op.name;
-    return op.compose(inputs, attrs);
-  }
+  if (op.is_expanded_at_once()) return expand_composed(*graph, op, inputs, attrs);
   if (op.kind == OpKind::formula) promote_inputs(op, &inputs);
 
   Node node;

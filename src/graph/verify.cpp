@@ -20,7 +20,7 @@ void verify(const Graph& graph, std::string_view when) {
                                       node.op ? node.op->name : "no op", what));
     };
     if (node.op == nullptr) illegal("has no op");
-    if (node.op->kind == OpKind::composed) illegal("a composed op is never a node");
+    if (node.op->is_expanded_at_once()) illegal("a composed op without a gradient rule is never a node");
     std::vector<Type> types;
     for (const Ref& ref : node.inputs) {
       if (ref.node < 0 || ref.node >= id) illegal(fmt::format("input {} does not stand before it", ref.node));

@@ -51,6 +51,10 @@ struct Pass {
 /// Every pass in the order it runs (pipeline.cpp: the compiler's table of contents). A pass may appear twice.
 const std::vector<Pass>& pipeline();
 
+/// Replaces composed ops that waited as nodes for gradients to be taken; run_passes() begins with it, whatever is
+/// disabled, since no other pass knows such nodes.
+void expand_composed_ops(Graph& graph, PassNotes& notes);
+
 /// Runs the pipeline. Error (argument) when `options.disabled` names no pass.
 std::vector<PassRecord> run_passes(Graph& graph, const PassOptions& options);
 

@@ -63,8 +63,7 @@ std::vector<PassRecord> run_passes(Graph& graph, const PassOptions& options) {
     }
   }
   std::vector<PassRecord> records;
-  for (const Pass& pass : pipeline()) {
-    if (std::find(options.disabled.begin(), options.disabled.end(), pass.name) != options.disabled.end()) continue;
+  const auto run = [&](const Pass& pass) {
     PassRecord record{.name = pass.name, .nodes_before = graph.size()};
     PassNotes notes(options.device);
     const auto start = std::chrono::steady_clock::now();
@@ -75,6 +74,13 @@ std::vector<PassRecord> run_passes(Graph& graph, const PassOptions& options) {
     if (options.verify) verify(graph, pass.name);
     if (options.after) options.after(pass.name, graph);
     records.push_back(std::move(record));
+  };
+  // Not in the list, which is what can be switched off: nothing else knows composed ops.
+  run({"expand_composed_ops", "composed ops with gradients of their own become what they consist of",
+       expand_composed_ops});
+  for (const Pass& pass : pipeline()) {
+    if (std::find(options.disabled.begin(), options.disabled.end(), pass.name) != options.disabled.end()) continue;
+    run(pass);
   }
   return records;
 }

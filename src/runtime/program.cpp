@@ -56,7 +56,17 @@ struct Parameters::Store {
   }
 };
 
-Parameters::Parameters(const Graph& graph, const Device& device) : store_(std::make_shared<Store>()) {
+namespace {
+// The seed of one parameter: what others there are and their order must not matter. (FNV-1a over the name.)
+std::uint64_t seed_of(std::uint64_t seed, std::string_view name) {
+  std::uint64_t hash = 0xcbf29ce484222325 ^ seed;
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return hash;
+}
+}  // namespace
+
+Parameters::Parameters(const Graph& graph, const Device& device, const ParametersOptions& options)
+    : store_(std::make_shared<Store>()) {
   store_->device = device;
   for (NodeId id : graph.parameters()) {
     const Node& node = graph.node(id);
@@ -64,6 +74,9 @@ Parameters::Parameters(const Graph& graph, const Device& device) : store_(std::m
     auto buffer = device.kind == DeviceKind::cpu ? make_cpu_buffer(bytes) : make_gpu_buffer(bytes, device);
     store_->entries.emplace(node.name.str(), Store::Entry{node.types[0], std::move(buffer)});
     store_->order.push_back(node.name.str());
+    if (const auto it = graph.initializers().find(node.name.str()); it != graph.initializers().end()) {
+      set(node.name.str(), it->second(node.types[0], seed_of(options.seed, node.name.str())));
+    }
   }
 }
 

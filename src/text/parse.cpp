@@ -372,7 +372,7 @@ class Parser {
   void build(Graph& graph, Names* names, const std::vector<Token>& left, const Token& at, const OpDef* op,
              const std::vector<std::shared_ptr<Graph>>& bodies, F make) {
     const Tail tail = read_tail();
-    const bool is_expanded = op == nullptr || op->kind == OpKind::composed;
+    const bool is_expanded = op == nullptr || op->is_expanded_at_once();
     if (is_expanded && !tail.origin.empty()) {
       fail_at(tail.at, fmt::format("{} is expanded into nodes that name their own origin", describe(at)));
     }

@@ -24,6 +24,11 @@ StepResult scan(const Values& initial, const Values& sequences,
                 const std::function<StepResult(const Values& carries, const Values& elements)>& body,
                 bool reverse = false);
 
+/// In the body of a scan: the number of the step, i64, which is the position of its elements in the sequences (a
+/// reverse scan begins with T - 1). `body` is the graph of a carry or element.
+/// Error (argument) elsewhere.
+Value step_index(Graph& body);
+
 /// `parameter` takes `value` at the end of every run; reads within the run see the value at its start. One assignment
 /// per parameter, of exactly its type. See Graph::assign for the errors.
 void assign(const Value& parameter, const Value& value);

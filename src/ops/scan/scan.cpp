@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "ops/families.h"
+#include "ops/iota.h"
 #include "paoding/ops.h"
 
 namespace paoding {
@@ -124,6 +125,20 @@ void register_scan() {
   });
 }
 
+Value step_index(Graph& body) {
+  if (body.step_count < 0) fail(ErrorKind::argument, "step_index: the graph given is not the step of a scan");
+  if (!body.step_number.valid()) body.step_number = body.input("step", i64, {});
+  return body.step_number;
+}
+
+// The number of the step becomes the last sequence: its input moves in front of the captured values'.
+static Value add_step_sequence(Graph& graph, Graph& body, std::size_t sequences_end) {
+  std::vector<NodeId>& inputs = body.mutable_inputs();
+  const auto at = std::find(inputs.begin(), inputs.end(), body.step_number.ref().node);
+  std::rotate(inputs.begin() + static_cast<std::ptrdiff_t>(sequences_end), at, at + 1);
+  return iota(graph, Shape{body.step_count}, 0, i64);
+}
+
 // Inside the step of another scan, sequences may be values of any enclosing graph: the scan belongs to the innermost.
 static Graph& innermost(const Values& initial, const Values& sequences) {
   Graph* deepest = nullptr;
@@ -157,8 +172,9 @@ static StepResult run_body(Graph& body, const Values& initial, const Values& seq
   return result;
 }
 
-StepResult scan(const Values& initial, const Values& sequences,
+StepResult scan(const Values& initial, const Values& given_sequences,
                 const std::function<StepResult(const Values&, const Values&)>& make, bool reverse) {
+  Values sequences = given_sequences;
   if (sequences.empty()) fail(ErrorKind::shape, "scan: needs at least one sequence to know its length");
   Graph& graph = innermost(initial, sequences);
   const std::string in = graph.scope.empty() ? "" : fmt::format(" (in {})", graph.scope.str());
@@ -173,11 +189,15 @@ StepResult scan(const Values& initial, const Values& sequences,
   auto body = std::make_shared<Graph>();
   body->parent = &graph;
   body->scope = graph.scope;
+  body->step_count = length;
   const StepResult made = run_body(*body, initial, sequences, make);
   body->parent = nullptr;
   if (made.carries.size() != initial.size()) {
     fail(ErrorKind::argument, "scan: starts with {} carries, but a step returns {}{}", initial.size(),
          made.carries.size(), in);
+  }
+  if (body->step_number.valid()) {
+    sequences.push_back(add_step_sequence(graph, *body, initial.size() + sequences.size()));
   }
   for (std::size_t i = 0; i < made.carries.size(); ++i) body->fetch(fmt::format("next{}", i), made.carries[i]);
   for (std::size_t i = 0; i < made.outputs.size(); ++i) body->fetch(fmt::format("out{}", i), made.outputs[i]);
