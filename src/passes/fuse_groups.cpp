@@ -16,12 +16,9 @@
 #include <set>
 
 #include "base/check.h"
-<<<<<<< HEAD
 #include "graph/keep_names.h"
-=======
 #include "group/lower.h"
 #include "ops/group_body.h"
->>>>>>> gpu
 #include "paoding/op.h"
 #include "passes/contracted_graph.h"
 #include "passes/pass.h"
@@ -97,6 +94,7 @@ class Fusion {
   // Merges two units if one kernel can compute both.
   void try_merge(int a, int b) {
     if (a == b || !kernel(a).is_group || !kernel(b).is_group) return;
+    if (node(units_.members(a)[0]).placement != node(units_.members(b)[0]).placement) return;
     if (units_.members(a).size() + units_.members(b).size() > kMaxNodes) return note_size(a, b);
     Kernel merged{true, {}, 0};
     const Shape &first = kernel(a).space, &second = kernel(b).space;
@@ -108,16 +106,6 @@ class Fusion {
       case ContractedGraph::Answer::too_far: ++too_far_; break;
       case ContractedGraph::Answer::cycle: break;
     }
-<<<<<<< HEAD
-    Cluster &first = clusters_[static_cast<std::size_t>(a)], &second = clusters_[static_cast<std::size_t>(b)];
-    if (node(first.nodes[0]).placement != node(second.nodes[0]).placement) return false;
-    Cluster merged;
-    if (!broadcast(first.space, second.space, &merged.space) || !(merged.space == second.space)) return false;
-    if (!(first.space == second.space) && !can_be_recomputed(first, b)) return false;
-    std::merge(first.nodes.begin(), first.nodes.end(), second.nodes.begin(), second.nodes.end(),
-               std::back_inserter(merged.nodes));
-    for (NodeId id : merged.nodes) {
-=======
   }
 
   void note_size(int a, int b) {
@@ -141,7 +129,6 @@ class Fusion {
   bool find_row_axes(int a, int b, Kernel* merged) {
     NodeId example = -1;
     const bool fits = for_all(a, b, [&](NodeId id) {
->>>>>>> gpu
       for (const Ref& ref : node(id).inputs) {
         if (!is_reduction(ref.node) || !is_inside(ref.node, a, b)) continue;
         const std::uint32_t axes = row_axes_of(graph_, node(ref.node), merged->space);
@@ -235,16 +222,10 @@ class Fusion {
       }
     }
     if (inputs.empty()) return;  // only constants: left as they are
-<<<<<<< HEAD
     const KeepNames keep(graph_);
-    graph_.placement = node(cluster.nodes[0]).placement;
-    graph_.scope = common_scope(cluster);
-    graph_.origin = common_origin(cluster);
-=======
-    const Name saved_scope = graph_.scope, saved_origin = graph_.origin;
+    graph_.placement = node(nodes[0]).placement;
     graph_.scope = common_scope(nodes);
     graph_.origin = common_origin(nodes);
->>>>>>> gpu
     const Values made = call(*find_op("group"), inputs, {}, {body}, &graph_);
     for (std::size_t i = 0; i < outputs.size(); ++i) (*replaced)[outputs[i]] = made[i].ref();
   }

@@ -71,11 +71,8 @@ void sum_over_time(Graph& graph, PassNotes& notes);
 void sink_products(Graph& graph, PassNotes& notes);
 void merge_products(Graph& graph, PassNotes& notes);
 void drop_unused(Graph& graph, PassNotes& notes);
-<<<<<<< HEAD
 void fuse_convolutions(Graph& graph, PassNotes& notes);
-=======
 void keep_reduced_axes(Graph& graph, PassNotes& notes);
->>>>>>> gpu
 void fuse_groups(Graph& graph, PassNotes& notes);
 
 /// Whether the groups of this device may read their own reductions.

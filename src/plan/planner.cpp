@@ -59,12 +59,8 @@ void Planner::plan_nodes(Frame& frame) {
 
 void Planner::plan_node(Frame& frame, NodeId id) {
   const Node& node = frame.graph.node(id);
-<<<<<<< HEAD
   const std::string& op = node.op->name;
-  if (op == "input" || op == "parameter" || op == "full" || op == "assign") return;
-=======
-  if (node.op->name == "input" || node.op->name == "parameter" || is_generated(node)) return;
->>>>>>> gpu
+  if (op == "input" || op == "parameter" || op == "assign" || is_generated(node)) return;
   if (node.op->name == "scan") return plan_scan(frame, id);
   if (node.op->kind == OpKind::view) return plan_view(frame, id);
   if (is_groupable(node)) return plan_group(frame, id);
