@@ -65,7 +65,7 @@ class RandomGraph {
     const std::int64_t kind = below(100);
     if (kind < 18) return add(pool, unary(item));
     if (kind < 40) return add(pool, binary(item, pick_float(*pool)));
-    if (kind < 46) return add(pool, summed(item));
+    if (kind < 48) return add(pool, summed(item));
     if (kind < 70) return add(pool, moved(item, *pool));
     if (kind < 80) return add(pool, product(item, *pool));
     if (kind < 84) return add(pool, converted(item));
@@ -113,9 +113,55 @@ class RandomGraph {
     for (int axis = 0; axis < shape.rank(); ++axis) {
       if (chance(40)) axes.push_back(chance(30) ? axis - shape.rank() : axis);
     }
-    const Value total = sum(x.value, axes, chance(50));
-    const std::int64_t left = std::max<std::int64_t>(total.shape().elements(), 1);
-    return {total, std::max(1.0, x.bound * static_cast<double>(shape.elements() / left)), false};
+    const bool keeps = chance(50);
+    const Value& v = x.value;
+    const auto count = [&](const Value& result) {
+      const std::int64_t left = std::max<std::int64_t>(result.shape().elements(), 1);
+      return static_cast<double>(shape.elements() / left);
+    };
+    // Of nothing, most are infinite.
+    const std::int64_t way = shape.elements() == 0 ? 0 : below(12);
+    switch (way) {
+      case 0:
+      case 1:
+      case 2:
+      case 3: {
+        const Value total = sum(v, axes, keeps);
+        return {total, std::max(1.0, x.bound * count(total)), false};
+      }
+      case 4: return {mean(v, axes, keeps), x.bound, false};
+      case 5: return {var(v, axes, keeps), x.bound * x.bound, false};
+      case 6: {
+        const Value most = logsumexp(v, axes, keeps);
+        return {most, x.bound + std::log(count(most)), false};
+      }
+      case 7: return {prod(tanh(v), axes, keeps), 1, false};
+      // The gradients of max and min, and where they are, jump where the operands are equal.
+      case 8:
+      case 9:
+        if (!x.is_exact) return along_rows(x);
+        return {way == 8 ? max(v, axes, keeps) : min(v, axes, keeps), x.bound, true};
+      case 10: {
+        if (!x.is_exact || shape.rank() == 0) return along_rows(x);
+        const int axis = static_cast<int>(below(shape.rank()));
+        const Value where = chance(50) ? argmax(v, axis, keeps) : argmin(v, axis, keeps);
+        return {cast(where, v.dtype()) * (1.0 / static_cast<double>(shape[axis])), 1, false};
+      }
+      default: return along_rows(x);
+    }
+  }
+
+  // Reductions that are read at every element again.
+  Item along_rows(const Item& x) {
+    const Value& v = x.value;
+    const int rank = v.shape().rank();
+    const Ints axes = rank == 0 ? Ints{} : chance(80) ? Ints{rank - 1} : Ints{below(rank)};
+    if (chance(50)) {
+      const Value e = exp(v - stop_gradient(max(v, axes, true)));
+      return {chance(50) ? e / sum(e, axes, true) : v - logsumexp(v, axes, true), x.bound + 6, false};
+    }
+    const Value d = v - mean(v, axes, true);
+    return {d * rsqrt(var(v, axes, true) + 0.5), 2 * x.bound, false};
   }
 
   // Views and what copies parts: nothing is computed.

@@ -2,6 +2,7 @@
 #include "tests/reference_evaluator.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <stdexcept>
 
@@ -57,7 +58,8 @@ class Evaluation {
     if (op == "slice") return {run_slice(node)};
     if (op == "pad") return {run_pad(node)};
     if (op == "concat") return {run_concat(node)};
-    if (op == "sum") return {run_sum(node)};
+    if (op == "iota") return {run_iota(node)};
+    if (node.op->kind == OpKind::reduction) return {run_reduction(node)};
     if (op == "matmul") return {run_matmul(node)};
     if (const auto it = meanings().find(op); it != meanings().end()) return it->second(call_of(node));
     if (node.op->kind == OpKind::composed) return run_composed(node);
@@ -149,17 +151,48 @@ class Evaluation {
     return result;
   }
 
-  Dense run_sum(const Node& node) {
+  Dense run_iota(const Node& node) {
+    const Ints& strides = node.attrs.get_ints("strides");
+    Dense result;
+    for_each_index(to_ints(node.types[0].shape), [&](const Ints& index) {
+      std::int64_t value = node.attrs.get_int("start");
+      for (std::size_t axis = 0; axis < index.size(); ++axis) value += index[axis] * strides[axis];
+      result.push_back(static_cast<double>(value));
+    });
+    return result;
+  }
+
+  // What a reduction of no element gives.
+  static double start_of(const std::string& op, DType dtype) {
+    const bool is_max = op == "max";
+    if (op == "sum") return 0;
+    if (op == "prod") return 1;
+    if (dtype == DType::boolean) return is_max ? 0 : 1;
+    if (dtype == DType::u8) return is_max ? 0 : 255;
+    if (dtype == DType::i32) return is_max ? -2147483648.0 : 2147483647.0;
+    if (dtype == DType::i64) return is_max ? -0x1p63 : 0x1p63;
+    return is_max ? -INFINITY : INFINITY;
+  }
+
+  Dense run_reduction(const Node& node) {
     const Dense& a = value(node.inputs[0]);
     const Ints shape = shape_of(node.inputs[0]);
     const Ints axes = node.attrs.get_ints("axes");
-    std::vector<bool> summed(shape.size(), axes.empty());
-    for (std::int64_t axis : axes) summed[plain(axis, shape.size())] = true;
-    Ints kept;  // the result's shape with summed axes as 1: the same order of elements with and without keepdims
-    for (std::size_t axis = 0; axis < shape.size(); ++axis) kept.push_back(summed[axis] ? 1 : shape[axis]);
-    Dense result(at(node.types[0].shape.elements()), 0.0);
+    const std::string& op = node.op->name;
+    std::vector<bool> reduced(shape.size(), axes.empty());
+    for (std::int64_t axis : axes) reduced[plain(axis, shape.size())] = true;
+    Ints kept;  // the result's shape with reduced axes as 1: the same order of elements with and without keepdims
+    for (std::size_t axis = 0; axis < shape.size(); ++axis) kept.push_back(reduced[axis] ? 1 : shape[axis]);
+    Dense result(at(node.types[0].shape.elements()), start_of(op, node.types[0].dtype));
     std::size_t next = 0;
-    for_each_index(shape, [&](const Ints& index) { result[at(broadcast_offset(index, kept))] += a[next++]; });
+    for_each_index(shape, [&](const Ints& index) {
+      double& so_far = result[at(broadcast_offset(index, kept))];
+      const double x = a[next++];
+      if (op == "sum") so_far += x;
+      if (op == "prod") so_far *= x;
+      if (op == "max" && !(std::isnan(so_far) || x <= so_far)) so_far = x;
+      if (op == "min" && !(std::isnan(so_far) || x >= so_far)) so_far = x;
+    });
     return result;
   }
 

@@ -93,6 +93,17 @@ void register_elementwise_ops() {
                 {.shapes = {{9}}, .attrs = {{"dtype", i32}}}},
   });
 
+  // ---- stop_gradient ----
+  register_op({
+      .name = "stop_gradient",
+      .summary = "a, whose gradient is none",
+      .kind = OpKind::formula,
+      .inputs = {"a"},
+      .formula = formula([](Scalar a) { return a; }),
+      .gradient = [](const GradCall&) { return Values{Value()}; },
+      .cases = kUnaryCases,
+  });
+
   // ---- add_n ----
   register_op({
       .name = "add_n",
@@ -171,6 +182,7 @@ Value equal(const Value& a, const Value& b) { return call("equal", {a, b}); }
 Value select(const Value& condition, const Value& a, const Value& b) { return call("select", {condition, a, b}); }
 Value lerp(const Value& a, const Value& b, const Value& t) { return call("lerp", {a, b, t}); }
 Value add_n(std::span<const Value> inputs) { return call(*find_op("add_n"), inputs).front(); }
+Value stop_gradient(const Value& a) { return call("stop_gradient", {a}); }
 Value cast(const Value& a, DType dtype) { return a.dtype() == dtype ? a : call("cast", {a}, {{"dtype", dtype}}); }
 
 namespace {

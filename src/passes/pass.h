@@ -71,7 +71,11 @@ void sum_over_time(Graph& graph, PassNotes& notes);
 void sink_products(Graph& graph, PassNotes& notes);
 void merge_products(Graph& graph, PassNotes& notes);
 void drop_unused(Graph& graph, PassNotes& notes);
+void keep_reduced_axes(Graph& graph, PassNotes& notes);
 void fuse_groups(Graph& graph, PassNotes& notes);
+
+/// Whether the groups of this device may read their own reductions.
+bool runs_in_stages(DeviceKind device);
 
 /// Calls `rewrite` on every body in `graph`, innermost first, then on `graph`.
 void for_each_graph(Graph& graph, const std::function<void(Graph&)>& rewrite);

@@ -11,6 +11,7 @@
 #include <map>
 
 #include "base/check.h"
+#include "group/lower.h"
 #include "paoding/op.h"
 #include "passes/lift.h"
 #include "passes/pass.h"
@@ -118,10 +119,10 @@ class Sink {
     }
     if (outside_.contains(ref)) return;
     const Node& node = parts_.body.node(ref.node);
-    if (node.op->name == "full") {
+    if (is_generated(node)) {
       std::string why_not;
       const auto lifted = lift_node(graph_, node, {}, parts_.length, &why_not);
-      PD_ASSERT(lifted.has_value(), "full needs no rule");
+      PD_ASSERT(lifted.has_value(), "what is generated needs no rule");
       outside_[ref] = (*lifted)[0];
       return;
     }

@@ -59,7 +59,7 @@ void Planner::plan_nodes(Frame& frame) {
 void Planner::plan_node(Frame& frame, NodeId id) {
   const Node& node = frame.graph.node(id);
   const std::string& op = node.op->name;
-  if (op == "input" || op == "parameter" || op == "full" || op == "assign") return;
+  if (op == "input" || op == "parameter" || op == "assign" || is_generated(node)) return;
   if (node.op->name == "scan") return plan_scan(frame, id);
   if (node.op->kind == OpKind::view) return plan_view(frame, id);
   if (is_groupable(node)) return plan_group(frame, id);
@@ -70,8 +70,8 @@ void Planner::plan_group(Frame& frame, NodeId id) {
   const Node& node = frame.graph.node(id);
   std::vector<Layout> inputs, outputs;
   for (const Ref& ref : node.inputs) {
-    const bool is_constant = frame.graph.node(ref.node).op->name == "full";
-    inputs.push_back(is_constant ? Layout::dense(frame.graph.type(ref)) : place(frame, ref).layout);
+    const bool is_free = is_generated(frame.graph.node(ref.node));
+    inputs.push_back(is_free ? Layout::dense(frame.graph.type(ref)) : place(frame, ref).layout);
   }
   std::vector<Operand> results;
   for (std::int32_t k = 0; k < static_cast<std::int32_t>(node.types.size()); ++k) {
@@ -171,11 +171,11 @@ Operand Planner::result_place(Frame& frame, Ref ref) {
 const Operand& Planner::place(Frame& frame, Ref ref) {
   const auto it = frame.places.find(ref);
   if (it != frame.places.end()) return it->second;
-  // Only constants are made on demand: inside groups they cost nothing.
+  // Only what is generated is made on demand: inside groups it costs nothing.
   const Node& node = frame.graph.node(ref.node);
-  PD_ASSERT(node.op->name == "full", "a value is read before it has a place");
+  PD_ASSERT(is_generated(node), "a value is read before it has a place");
   const Operand made = result_place(frame, ref);
-  fill(frame, node.attrs.get_float("value"), made, node);
+  fill(frame, lower_generated(node, made.layout), made, node);
   return frame.places[ref] = made;
 }
 
@@ -201,13 +201,13 @@ Operand Planner::dense_copy(Frame& frame, const Operand& operand, const Node& wh
   return dense;
 }
 
-void Planner::fill(Frame& frame, double number, const Operand& to, const Node& why) {
+void Planner::fill(Frame& frame, Group group, const Operand& to, const Node& why) {
   Step step;
   step.kind = Step::Kind::group;
   step.label = {"fill", why.scope.str(), {}, -1};
   step.operands = {to};
   step.reads = 0;
-  step.group = lower_fill(number, to.layout);
+  step.group = std::move(group);
   frame.steps->push_back(std::move(step));
 }
 
@@ -217,7 +217,7 @@ StepLabel Planner::label_of(const Frame& frame, NodeId id) const {
   if (node.op->name == "group") {
     for (NodeId inner = 0; inner < node.bodies[0]->size(); ++inner) {
       const Node& member = node.bodies[0]->node(inner);
-      if (member.op->name != "input" && member.op->name != "full")
+      if (member.op->name != "input" && !is_generated(member))
         label.members.push_back(node.origin.empty() ? member.title() : member.op->name);
     }
   }

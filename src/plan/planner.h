@@ -48,7 +48,8 @@ class Planner {
   const Operand& place(Frame& frame, Ref ref);
   void copy(Frame& frame, const Operand& from, const Operand& to, const Node& why, std::string_view label);
   Operand dense_copy(Frame& frame, const Operand& operand, const Node& why, std::string_view label);
-  void fill(Frame& frame, double number, const Operand& to, const Node& why);
+  /// A step that runs `group`, which reads nothing.
+  void fill(Frame& frame, Group group, const Operand& to, const Node& why);
   StepLabel label_of(const Frame& frame, NodeId id) const;
   void fetch(Frame& frame);
 

@@ -52,7 +52,7 @@ int concat_axis(const Node& node) {
 // Nodes that write their result themselves can write it anywhere; views and what is fed cannot.
 bool Planner::can_write_to(const Frame& frame, Ref ref) const {
   const Node& node = frame.graph.node(ref.node);
-  if (node.op->name == "full") return false;
+  if (is_generated(node)) return false;
   if (node.op->name == "concat" || node.op->name == "pad") return true;
   return (is_groupable(node) && node.op->kind != OpKind::view) || node.op->kind == OpKind::kernel;
 }
@@ -83,7 +83,7 @@ void Planner::plan_view(Frame& frame, NodeId id) {
   const std::string& op = node.op->name;
   if (op == "concat" || op == "pad") {
     const Operand whole = result_place(frame, self);
-    if (op == "pad") fill(frame, 0, whole, node);
+    if (op == "pad") fill(frame, lower_fill(0, whole.layout), whole, node);
     std::int64_t index = 0;
     for (const Ref& ref : node.inputs) {
       const Shape& shape = frame.graph.type(ref).shape;

@@ -50,6 +50,8 @@ Value select(const Value& condition, const Value& a, const Value& b);
 Value lerp(const Value& a, const Value& b, const Value& t);
 /// The sum of all inputs. Numbers; at least one input.
 Value add_n(std::span<const Value> inputs);
+/// a itself, as a constant for gradients: none flows back through it. Any dtype.
+Value stop_gradient(const Value& a);
 /// a converted to `dtype`; float to integer truncates, to f16 and bf16 rounds to nearest even.
 Value cast(const Value& a, DType dtype);
 
