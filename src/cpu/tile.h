@@ -82,6 +82,8 @@ void finish_streaming();
 // The parts that find_routine is made of, one translation unit each.
 TileRoutine find_float_routine(Prim prim, DType compute, unsigned scalar_args);
 TileRoutine find_math_routine(Prim prim, DType compute);
+TileRoutine find_sleef_routine(Prim prim, DType compute, unsigned scalar_args);
 TileRoutine find_plain_routine(Prim prim, DType compute, unsigned scalar_args);
+TileRoutine find_random_routine(unsigned scalar_args);
 
 }  // namespace paoding

@@ -183,6 +183,55 @@ PD_DEVICE double pd_tanh(double a) { return tanh(a); }
 PD_DEVICE float pd_sigmoid(float a) { return __fdividef(1.0f, 1.0f + expf(-a)); }
 PD_DEVICE double pd_sigmoid(double a) { return 1.0 / (1.0 + exp(-a)); }
 
+// The quotient rounded down, the remainder with b's sign; of integers by 0 both are 0. The least integer by -1 wraps.
+template <class T> PD_DEVICE T pd_floor_divide(T a, T b) {
+  if (b == 0) return 0;
+  if (b == -1) return (T)(0 - (unsigned long long)a);
+  return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
+template <class T> PD_DEVICE T pd_remainder(T a, T b) {
+  if (b == 0 || b == -1) return 0;
+  const T rest = a % b;
+  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+template <> PD_DEVICE float pd_remainder(float a, float b) {
+  const float rest = fmodf(a, b);
+  if (rest == 0.0f) return copysignf(0.0f, b);
+  return (rest < 0.0f) != (b < 0.0f) ? rest + b : rest;
+}
+template <> PD_DEVICE double pd_remainder(double a, double b) {
+  const double rest = fmod(a, b);
+  if (rest == 0.0) return copysign(0.0, b);
+  return (rest < 0.0) != (b < 0.0) ? rest + b : rest;
+}
+template <> PD_DEVICE float pd_floor_divide(float a, float b) {
+  if (b == 0.0f) return a / b;
+  const float rest = fmodf(a, b), whole = rintf((a - rest) / b);
+  return rest != 0.0f && (rest < 0.0f) != (b < 0.0f) ? whole - 1.0f : whole;
+}
+template <> PD_DEVICE double pd_floor_divide(double a, double b) {
+  if (b == 0.0) return a / b;
+  const double rest = fmod(a, b), whole = rint((a - rest) / b);
+  return rest != 0.0 && (rest < 0.0) != (b < 0.0) ? whole - 1.0 : whole;
+}
+
+// Philox4x32-10 (Salmon et al. 2011): word index % 4 of the block with counter (index / 4, stream) and key seed.
+PD_DEVICE int pd_random_bits(long long index, long long stream, long long seed) {
+  const unsigned long long number = (unsigned long long)index >> 2;
+  unsigned w0 = (unsigned)number, w1 = (unsigned)(number >> 32);
+  unsigned w2 = (unsigned)stream, w3 = (unsigned)((unsigned long long)stream >> 32);
+  unsigned key0 = (unsigned)seed, key1 = (unsigned)((unsigned long long)seed >> 32);
+#pragma unroll
+  for (int round = 0; round < 10; ++round) {
+    const unsigned low0 = 0xD2511F53u * w0, high0 = __umulhi(0xD2511F53u, w0);
+    const unsigned low2 = 0xCD9E8D57u * w2, high2 = __umulhi(0xCD9E8D57u, w2);
+    w0 = high2 ^ w1 ^ key0, w1 = low2, w2 = high0 ^ w3 ^ key1, w3 = low0;
+    key0 += 0x9E3779B9u, key1 += 0xBB67AE85u;
+  }
+  const unsigned word = (unsigned)index & 3u;
+  return (int)(word < 2u ? (word == 0u ? w0 : w1) : (word == 2u ? w2 : w3));
+}
+
 // ---- Coordinates: division by a number known at launch, as a multiplication ----
 
 // For 0 <= n < 2^31: n / count == (high word of n * magic, plus n) >> shift.

@@ -30,7 +30,9 @@ void register_primitive(const char* name, const char* summary, Prim prim, int ar
       .name = name,
       .summary = summary,
       .kind = OpKind::formula,
-      .inputs = arity == 1 ? std::vector<std::string>{"a"} : std::vector<std::string>{"a", "b"},
+      .inputs = arity == 1   ? std::vector<std::string>{"a"}
+                : arity == 2 ? std::vector<std::string>{"a", "b"}
+                             : std::vector<std::string>{"index", "stream", "seed"},
       .formula = [prim](std::span<const Scalar> in, const Attrs&) { return apply_prim(prim, in); },
       .cases = !cases.empty() ? cases
                : arity == 1   ? kUnaryCases
@@ -63,6 +65,13 @@ void register_elementwise_ops() {
   register_primitive("logical_or", "a or b, bools", Prim::logical_or, 2, kLogicalCases);
   register_primitive("logical_not", "not a, a bool", Prim::logical_not, 1,
                      {{.shapes = {{4, 3}}, .dtypes = {boolean}}, {.shapes = {{4, 3}}, .error = "takes bools"}});
+
+  // ---- random_bits ----
+  register_primitive("random_bits", "32 random bits as an i32, of i64 index, stream and seed", Prim::random_bits, 3,
+                     {{.shapes = {{4, 3}, {}, {}}, .dtypes = {i64, i64, i64}},
+                      {.shapes = {{4, 1}, {3}, {2, 1, 1}}, .dtypes = {i64, i64, i64}},
+                      {.shapes = {{0}, {}, {}}, .dtypes = {i64, i64, i64}},
+                      {.shapes = {{4}, {}, {}}, .dtypes = {i32, i32, i32}, .error = "takes i64, not i32"}});
 
   // ---- select ----
   register_op({
@@ -180,6 +189,9 @@ Value less(const Value& a, const Value& b) { return call("less", {a, b}); }
 Value less_equal(const Value& a, const Value& b) { return call("less_equal", {a, b}); }
 Value equal(const Value& a, const Value& b) { return call("equal", {a, b}); }
 Value select(const Value& condition, const Value& a, const Value& b) { return call("select", {condition, a, b}); }
+Value random_bits(const Value& index, const Value& stream, const Value& seed) {
+  return call("random_bits", {index, stream, seed});
+}
 Value lerp(const Value& a, const Value& b, const Value& t) { return call("lerp", {a, b, t}); }
 Value add_n(std::span<const Value> inputs) { return call(*find_op("add_n"), inputs).front(); }
 Value stop_gradient(const Value& a) { return call("stop_gradient", {a}); }

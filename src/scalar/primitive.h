@@ -19,6 +19,7 @@ enum class PrimRule : std::uint8_t {
   compare,  // numbers of one dtype give bool
   logical,  // bools give bool
   select,   // bool and two of one dtype give that dtype
+  random,   // three i64 give i32
   convert,  // anything gives the node's dtype
 };
 

@@ -46,6 +46,10 @@ Value less_equal(const Value& a, const Value& b);
 Value equal(const Value& a, const Value& b);
 /// condition ? a : b. `condition` is bool, a and b of one dtype after promotion.
 Value select(const Value& condition, const Value& a, const Value& b);
+/// 32 random bits as an i32: a pure function of three i64, the same on every device (Philox4x32-10). `index` is the
+/// element's position, `stream` tells ops and runs apart, `seed` is the user's; they broadcast. How the bits are made
+/// and used: random_bits() in scalar.h. Error (dtype) unless all are i64.
+Value random_bits(const Value& index, const Value& stream, const Value& seed);
 /// Straight line from a to b: a + t * (b - a), exactly b at t = 1. Floats.
 Value lerp(const Value& a, const Value& b, const Value& t);
 /// The sum of all inputs. Numbers; at least one input.
