@@ -96,6 +96,7 @@ class Fusion {
     if (a == b || !kernel(a).is_group || !kernel(b).is_group) return;
     if (node(units_.members(a)[0]).placement != node(units_.members(b)[0]).placement) return;
     if (units_.members(a).size() + units_.members(b).size() > kMaxNodes) return note_size(a, b);
+    if (node(units_.members(a)[0]).placement != node(units_.members(b)[0]).placement) return;
     Kernel merged{true, {}, 0};
     const Shape &first = kernel(a).space, &second = kernel(b).space;
     if (!broadcast(first, second, &merged.space) || !(merged.space == first || merged.space == second)) return;
