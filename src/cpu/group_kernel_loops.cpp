@@ -4,6 +4,7 @@
 
 #include "cpu/group_kernel_nest.h"
 #include "cpu/parallel.h"
+#include "scalar/primitive.h"
 
 namespace paoding {
 namespace {
@@ -95,8 +96,7 @@ class LoopChooser {
   std::int64_t work_bytes() const {
     std::int64_t slow_nodes = 0;  // one costs about as much as moving 8 bytes
     for (const ExprNode& node : group_.expr.nodes()) {
-      slow_nodes +=
-          node.prim == Prim::exp || node.prim == Prim::log || node.prim == Prim::tanh || node.prim == Prim::sigmoid;
+      slow_nodes += is_slow(node.prim);
     }
     return group_.min_bytes() + group_.points() * slow_nodes * 8;
   }
