@@ -82,7 +82,8 @@ void check_forward(const SweepCase& c, const Device& device) {
 }
 
 // d(sum out * seed) / d(element) by central differences in float64; none where it has no derivative.
-std::optional<double> difference(const CaseGraph& made, const Feeds& feeds, const std::string& input, std::size_t element) {
+std::optional<double> difference(const CaseGraph& made, const Feeds& feeds, const std::string& input,
+                                 std::size_t element) {
   const auto loss = [&](double shift) {
     Feeds moved = feeds;
     moved[input][element] += shift;

@@ -52,11 +52,48 @@ constexpr DType kDType = sizeof(T) == 4 ? f32 : f64;
 template <class T>
 std::vector<T> special_values() {
   using Limits = std::numeric_limits<T>;
-  std::vector<T> values{0, 1, T(0.5), 2, 3, T(1.5), T(2.5), 4, 8, 10, 100, 1024, T(1e-20), T(88.7), T(88.73), T(87.4),
-                        T(103.9), T(104.1), T(709.7), T(709.8), T(745.2), 17, T(9.01), T(3.92), 6, 20, 1000, T(1e5),
-                        T(123456.7), T(1e9), T(3.1415927), T(1.5707964), T(8388607.5), T(8388608.5), T(1e30),
-                        Limits::max(), Limits::min(), Limits::min() / 2, Limits::denorm_min(), Limits::epsilon(),
-                        Limits::infinity(), Limits::quiet_NaN()};
+  std::vector<T> values{0,
+                        1,
+                        T(0.5),
+                        2,
+                        3,
+                        T(1.5),
+                        T(2.5),
+                        4,
+                        8,
+                        10,
+                        100,
+                        1024,
+                        T(1e-20),
+                        T(88.7),
+                        T(88.73),
+                        T(87.4),
+                        T(103.9),
+                        T(104.1),
+                        T(709.7),
+                        T(709.8),
+                        T(745.2),
+                        17,
+                        T(9.01),
+                        T(3.92),
+                        6,
+                        20,
+                        1000,
+                        T(1e5),
+                        T(123456.7),
+                        T(1e9),
+                        T(3.1415927),
+                        T(1.5707964),
+                        T(8388607.5),
+                        T(8388608.5),
+                        T(1e30),
+                        Limits::max(),
+                        Limits::min(),
+                        Limits::min() / 2,
+                        Limits::denorm_min(),
+                        Limits::epsilon(),
+                        Limits::infinity(),
+                        Limits::quiet_NaN()};
   for (std::size_t i = 0, count = values.size(); i < count; ++i) values.push_back(-values[i]);
   return values;
 }
@@ -135,7 +172,8 @@ void check_functions() {
     EXPECT_LE(worst, 4) << name << " of " << at << " is " << apply(find_routine(row.prim, kDType<T>, 0), {at})[0]
                         << ", not " << static_cast<double>(row.function(at));
     testing::Test::RecordProperty(name + (sizeof(T) == 4 ? "_f32" : "_f64"), std::to_string(worst));
-    if (std::getenv("PAODING_SHOW_ULPS")) std::printf("%s %s %.2f\n", name.c_str(), sizeof(T) == 4 ? "f32" : "f64", worst);
+    if (std::getenv("PAODING_SHOW_ULPS"))
+      std::printf("%s %s %.2f\n", name.c_str(), sizeof(T) == 4 ? "f32" : "f64", worst);
   }
 }
 
@@ -153,7 +191,8 @@ void check_binary(Prim prim, long double (*function)(long double, long double), 
   std::mt19937 random(6);
   for (const double range : {0.5, 3.0, 40.0, 1e5}) {
     std::uniform_real_distribution<double> uniform(-range, range);
-    for (int i = 0; i < 2000; ++i) a.push_back(static_cast<T>(uniform(random))), b.push_back(static_cast<T>(uniform(random)));
+    for (int i = 0; i < 2000; ++i)
+      a.push_back(static_cast<T>(uniform(random))), b.push_back(static_cast<T>(uniform(random)));
   }
   const std::string name(primitive(prim).name);
   const std::vector<T> got = apply(find_routine(prim, kDType<T>, 0), a, b);
@@ -198,7 +237,8 @@ TEST(TileMath, QuotientsAreRoundedDown) {
     return static_cast<double>(primitive(Prim::floor_divide).evaluate(a, b, 0));
   };
   Targets().for_each([&] {
-    const std::vector<float> a{7, -7, 7, -7, 1, -1, 0, 6, -6, 1e9f, 0.5f, -0.5f}, b{2, 2, -2, -2, 0, 0, 3, 3, 3, 7, 2, 2};
+    const std::vector<float> a{7, -7, 7, -7, 1, -1, 0, 6, -6, 1e9f, 0.5f, -0.5f},
+        b{2, 2, -2, -2, 0, 0, 3, 3, 3, 7, 2, 2};
     const std::vector<float> got = apply(find_routine(Prim::floor_divide, f32, 0), a, b);
     const std::vector<float> want{3, -4, -4, 3, INFINITY, -INFINITY, 0, 2, -2, 142857142.0f, 0, -1};
     EXPECT_EQ(got, want);

@@ -16,15 +16,15 @@ namespace {
 void register_with_number(const char* name, const char* summary, const char* attr, double value, const char* doc,
                           std::function<Scalar(Scalar, double)> f, std::vector<OpCase> cases,
                           std::function<Values(const GradCall&)> gradient = {}) {
-  register_op({.name = name,
-               .summary = summary,
-               .kind = OpKind::formula,
-               .inputs = {"a"},
-               .attrs = {{.name = attr, .example = value, .doc = doc}},
-               .formula = [f, attr](std::span<const Scalar> in,
-                                    const Attrs& attrs) { return f(in[0], attrs.get_float(attr)); },
-               .gradient = std::move(gradient),
-               .cases = std::move(cases)});
+  register_op(
+      {.name = name,
+       .summary = summary,
+       .kind = OpKind::formula,
+       .inputs = {"a"},
+       .attrs = {{.name = attr, .example = value, .doc = doc}},
+       .formula = [f, attr](std::span<const Scalar> in, const Attrs& attrs) { return f(in[0], attrs.get_float(attr)); },
+       .gradient = std::move(gradient),
+       .cases = std::move(cases)});
 }
 
 std::vector<OpCase> with(const char* attr, double value) {
@@ -45,9 +45,7 @@ Scalar gelu_formula(std::span<const Scalar> in, const Attrs& attrs) {
   return 0.5 * a * (1.0 + tanh(scale * (a + 0.044715 * (a * a * a))));
 }
 
-Scalar hard_sigmoid_formula(Scalar a) {
-  return minimum(a.constant(1), maximum(a.constant(0), a * (1.0 / 6) + 0.5));
-}
+Scalar hard_sigmoid_formula(Scalar a) { return minimum(a.constant(1), maximum(a.constant(0), a * (1.0 / 6) + 0.5)); }
 
 // a tanh(log(1 + e^a)) without either: with e = e^a and n = e (e + 2) it is a n / (n + 2), which is a from 20 on.
 Scalar mish_formula(Scalar a) {
@@ -103,7 +101,9 @@ void register_activation_ops() {
       .summary = "a * P(N(0, 1) <= a)",
       .kind = OpKind::formula,
       .inputs = {"a"},
-      .attrs = {{.name = "approximate", .example = std::string("none"), .doc = "\"none\": with erf; \"tanh\": with tanh"}},
+      .attrs = {{.name = "approximate",
+                 .example = std::string("none"),
+                 .doc = "\"none\": with erf; \"tanh\": with tanh"}},
       .formula = gelu_formula,
       .cases = {{.shapes = {{4, 3}}},
                 {.shapes = {{50}}, .attrs = {{"approximate", std::string("tanh")}}},
@@ -138,8 +138,6 @@ Value softsign(const Value& a) { return call("softsign", {a}); }
 Value leaky_relu(const Value& a, double slope) { return call("leaky_relu", {a}, {{"slope", slope}}); }
 Value elu(const Value& a, double alpha) { return call("elu", {a}, {{"alpha", alpha}}); }
 Value hardtanh(const Value& a, double min, double max) { return call("hardtanh", {a}, {{"min", min}, {"max", max}}); }
-Value gelu(const Value& a, const std::string& approximate) {
-  return call("gelu", {a}, {{"approximate", approximate}});
-}
+Value gelu(const Value& a, const std::string& approximate) { return call("gelu", {a}, {{"approximate", approximate}}); }
 
 }  // namespace paoding

@@ -29,7 +29,8 @@ Result apply(const std::function<Value(const Value&)>& op, const std::vector<dou
   const Value a = g.input("a", dtype, {count});
   const Value out = op(a);
   g.fetch("out", out);
-  if (is_float(out.dtype())) g.fetch("gradient", gradients(std::array{out}, std::array{a}, std::array{full(g, out.shape(), 1, out.dtype())})[0]);
+  if (is_float(out.dtype()))
+    g.fetch("gradient", gradients(std::array{out}, std::array{a}, std::array{full(g, out.shape(), 1, out.dtype())})[0]);
   Program program(g, {.device = Device::cpu()});
   auto results = program.run({{"a", Tensor::from(dtype, {count}, x)}});
   Result result{results.at("out").to_doubles(), {}};

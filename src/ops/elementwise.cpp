@@ -131,9 +131,9 @@ void register_elementwise_ops() {
       .inputs = {"index", "stream", "seed"},
       .formula = formula([](Scalar index, Scalar stream, Scalar seed) { return random_bits(index, stream, seed); }),
       .cases = {{.shapes = {{4, 3}, {}, {}}, .dtypes = {i64, i64, i64}},
-                      {.shapes = {{4, 1}, {3}, {2, 1, 1}}, .dtypes = {i64, i64, i64}},
-                      {.shapes = {{0}, {}, {}}, .dtypes = {i64, i64, i64}},
-                      {.shapes = {{4}, {}, {}}, .dtypes = {i32, i32, i32}, .error = "takes i64, not i32"}},
+                {.shapes = {{4, 1}, {3}, {2, 1, 1}}, .dtypes = {i64, i64, i64}},
+                {.shapes = {{0}, {}, {}}, .dtypes = {i64, i64, i64}},
+                {.shapes = {{4}, {}, {}}, .dtypes = {i32, i32, i32}, .error = "takes i64, not i32"}},
   });
 
   // ---- cast ----
