@@ -3,9 +3,12 @@
 // value, what was needed, and the scope.
 #pragma once
 
+#include "paoding/ops/activation.h"
+#include "paoding/ops/comparison.h"
 #include "paoding/ops/control.h"
 #include "paoding/ops/convolution.h"
 #include "paoding/ops/elementwise.h"
+#include "paoding/ops/function.h"
 #include "paoding/ops/product.h"
 #include "paoding/ops/recurrent.h"
 #include "paoding/ops/reduction.h"

@@ -5,6 +5,7 @@
 
 #include "cpu/group_kernel_nest.h"
 #include "cpu/parallel.h"
+#include "scalar/primitive.h"
 
 namespace paoding {
 namespace {

@@ -70,7 +70,7 @@ void register_all(const char* target) {
 }  // namespace paoding
 
 int main(int argc, char** argv) {
-  for (const std::int64_t target : {HWY_AVX3, HWY_AVX2, HWY_SSE2}) {
+  for (const std::int64_t target : {HWY_AVX3, HWY_AVX2}) {
     if ((hwy::SupportedTargets() & target) == 0) continue;
     hwy::SetSupportedTargetsForTest(target);
     hwy::GetChosenTarget().Update(hwy::SupportedTargets());

@@ -3,6 +3,7 @@
 #include "paoding/op.h"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <mutex>
 
@@ -104,6 +105,16 @@ void promote_inputs(const OpDef& op, Values* inputs) {
   }
 }
 
+// Equal to the bit, so that a NaN is itself and -0 is not 0.
+bool same_attrs(const Attrs& a, const Attrs& b) {
+  const auto same = [](const auto& x, const auto& y) {
+    const double *first = std::get_if<double>(&x.second), *second = std::get_if<double>(&y.second);
+    if (x.first != y.first || !first != !second) return false;
+    return first ? std::bit_cast<std::uint64_t>(*first) == std::bit_cast<std::uint64_t>(*second) : x.second == y.second;
+  };
+  return std::equal(a.entries().begin(), a.entries().end(), b.entries().begin(), b.entries().end(), same);
+}
+
 }  // namespace
 
 void OpCall::fail(ErrorKind kind, const std::string& message) const {
@@ -154,7 +165,8 @@ const TracedFormula& traced_formula(const OpDef& op, std::span<const DType> dtyp
   const std::lock_guard lock(mutex);
   std::deque<Entry>& entries = kept[&op];
   for (const Entry& entry : entries) {
-    if (std::equal(dtypes.begin(), dtypes.end(), entry.dtypes.begin(), entry.dtypes.end()) && entry.attrs == attrs) {
+    if (std::equal(dtypes.begin(), dtypes.end(), entry.dtypes.begin(), entry.dtypes.end()) &&
+        same_attrs(entry.attrs, attrs)) {
       return entry.formula;
     }
   }

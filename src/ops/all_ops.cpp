@@ -6,6 +6,9 @@ namespace paoding {
 
 void register_built_in_ops() {
   register_elementwise_ops();
+  register_function_ops();
+  register_comparison_ops();
+  register_activation_ops();
   register_shape_ops();
   register_reduction_ops();
   register_matmul();

@@ -6,6 +6,9 @@
 namespace paoding {
 
 void register_elementwise_ops();
+void register_function_ops();
+void register_comparison_ops();
+void register_activation_ops();
 void register_shape_ops();
 void register_reduction_ops();
 void register_matmul();

@@ -138,11 +138,16 @@ Scalar operator/(Scalar a, Scalar b) { return binary(Prim::div, a, b); }
 Scalar operator-(Scalar a) { return unary(Prim::neg, a); }
 Scalar operator<(Scalar a, Scalar b) { return binary(Prim::less, a, b); }
 Scalar operator<=(Scalar a, Scalar b) { return binary(Prim::less_equal, a, b); }
+Scalar operator>(Scalar a, Scalar b) { return b < a; }
+Scalar operator>=(Scalar a, Scalar b) { return b <= a; }
 Scalar operator+(Scalar a, double b) { return a + a.constant(b); }
 Scalar operator-(Scalar a, double b) { return a - a.constant(b); }
 Scalar operator*(Scalar a, double b) { return a * a.constant(b); }
 Scalar operator/(Scalar a, double b) { return a / a.constant(b); }
 Scalar operator<(Scalar a, double b) { return a < a.constant(b); }
+Scalar operator<=(Scalar a, double b) { return a <= a.constant(b); }
+Scalar operator>(Scalar a, double b) { return a.constant(b) < a; }
+Scalar operator>=(Scalar a, double b) { return a.constant(b) <= a; }
 Scalar operator+(double a, Scalar b) { return b.constant(a) + b; }
 Scalar operator-(double a, Scalar b) { return b.constant(a) - b; }
 Scalar operator*(double a, Scalar b) { return b.constant(a) * b; }

@@ -157,6 +157,17 @@ double convert_value(double a, DType dtype) {
 
 const Primitive& primitive(Prim prim) { return kPrimitives[static_cast<std::size_t>(prim)]; }
 
+bool is_slow(Prim prim) {
+  switch (prim) {
+    case Prim::sqrt:
+    case Prim::rsqrt: return false;
+    case Prim::floor_divide:
+    case Prim::remainder:
+    case Prim::random_bits: return true;
+    default: return Prim::pow <= prim && prim <= Prim::erfc;
+  }
+}
+
 std::vector<double> evaluate(const Expr& expr, std::span<const double> inputs, std::span<const double> indices,
                              std::span<const double> reduced) {
   std::vector<double> values(static_cast<std::size_t>(expr.size()));

@@ -40,6 +40,9 @@ struct Primitive {
 
 const Primitive& primitive(Prim prim);
 
+/// Whether it takes tens of instructions: about as long as moving 8 bytes.
+bool is_slow(Prim prim);
+
 /// The value of every node of `expr` for these inputs, in double; only an explicit convert rounds. `indices` and
 /// `reduced` are those of the group that the Expr belongs to; formulas have none.
 std::vector<double> evaluate(const Expr& expr, std::span<const double> inputs, std::span<const double> indices = {},
