@@ -10,8 +10,6 @@ namespace {
 constexpr double kStep = 1e-5;          // of finite differences
 constexpr std::size_t kMostProbes = 8;  // elements of one input that are probed
 
-bool is_positive_only(const OpDef& op) { return op.name == "log" || op.name == "sqrt" || op.name == "rsqrt"; }
-
 // Results that jump have no finite difference; their gradient is defined to be the identity's.
 bool rounds(const SweepCase& c) {
   const AttrValue* dtype = c.shape.attrs.find("dtype");
@@ -71,8 +69,7 @@ CompileOptions options_for(const Device& device, bool fused = true) {
 
 void check_forward(const SweepCase& c, const Device& device) {
   const CaseGraph made(c, Around::nothing, false);
-  const bool positive = is_positive_only(*c.op);
-  const Feeds feeds = make_feeds(made.graph, 1, positive), others = make_feeds(made.graph, 2, positive);
+  const Feeds feeds = feeds_of(c, made.graph, 1), others = feeds_of(c, made.graph, 2);
   Program program(made.graph, options_for(device));
   const Tensors got = run_thrice(program, made.graph, feeds, others);
   for (const auto& [name, values] : expected_of(made.graph, feeds)) {
@@ -103,8 +100,7 @@ double difference(const CaseGraph& made, const Feeds& feeds, const std::string& 
 void check_gradient(const SweepCase& c, const Device& device) {
   const CaseGraph made(c, Around::nothing, true);
   if (!made.has_gradient) return;
-  const bool positive = is_positive_only(*c.op);
-  const Feeds feeds = make_feeds(made.graph, 3, positive), others = make_feeds(made.graph, 4, positive);
+  const Feeds feeds = feeds_of(c, made.graph, 3), others = feeds_of(c, made.graph, 4);
   Program program(made.graph, options_for(device));
   const Tensors got = run_thrice(program, made.graph, feeds, others);
   const auto exact = evaluate_graph(made.graph, feeds);
@@ -129,7 +125,7 @@ void check_gradient(const SweepCase& c, const Device& device) {
 // Between elementwise ops, in the same kernel.
 void check_chain(const SweepCase& c, const Device& device) {
   const CaseGraph made(c, Around::elementwise, false);
-  const Feeds feeds = make_feeds(made.graph, 6, is_positive_only(*c.op));
+  const Feeds feeds = feeds_of(c, made.graph, 6);
   const auto exact = evaluate_graph(made.graph, feeds);
   Program program(made.graph, options_for(device));
   const Tensors got = program.run(to_tensors(made.graph, feeds));
@@ -145,7 +141,7 @@ void check_chain(const SweepCase& c, const Device& device) {
 void check_fused(const SweepCase& c, const Device& device) {
   for (const Around around : {Around::nothing, Around::elementwise}) {
     const CaseGraph made(c, around, true);
-    const Feeds feeds = make_feeds(made.graph, 7, is_positive_only(*c.op));
+    const Feeds feeds = feeds_of(c, made.graph, 7);
     Program fused(made.graph, options_for(device)), plain(made.graph, options_for(device, false));
     const Tensors a = fused.run(to_tensors(made.graph, feeds)), b = plain.run(to_tensors(made.graph, feeds));
     for (const auto& [name, tensor] : a) {

@@ -10,7 +10,8 @@ namespace paoding::testing_program {
 
 class RandomGraph {
  public:
-  RandomGraph(Graph& graph, unsigned seed) : random_(seed) {
+  /// With `statements`, gradients are not added to the graph but written there as graph text that follows it.
+  RandomGraph(Graph& graph, unsigned seed, std::string* statements = nullptr) : random_(seed) {
     const DType dtype = below(3) == 0 ? f64 : f32;
     const std::int64_t a = 1 + below(4), b = 1 + below(5), c = 1 + below(3);
     Pool pool;
@@ -24,7 +25,7 @@ class RandomGraph {
     inputs_ = pool.size();
     const int ops = 5 + static_cast<int>(below(36));
     for (int i = 0; i < ops; ++i) grow(&pool, &graph, 0);
-    fetch(graph, pool);
+    fetch(graph, pool, statements);
   }
 
  private:
@@ -309,7 +310,7 @@ class RandomGraph {
     return chance(50) ? tanh(carry) : carry + cast(tanh(sum(item.value)), carry.dtype()) * 0.1;
   }
 
-  void fetch(Graph& graph, const Pool& pool) {
+  void fetch(Graph& graph, const Pool& pool, std::string* statements) {
     Values fetched{pool.back().value};
     for (std::int64_t i = below(4); i > 0; --i) fetched.push_back(pick(pool).value);
     if (chance(10)) fetched.push_back(pool[0].value);
@@ -334,11 +335,35 @@ class RandomGraph {
       if (is_float(inner.dtype())) wanted.push_back(inner);
     }
     if (wanted.empty()) return;
+    if (statements != nullptr) return write_gradients(graph, wanted, statements);
     const Values made = gradients(std::array{loss}, wanted);
     for (std::size_t i = 0; i < made.size(); ++i) graph.fetch("d" + std::to_string(i), made[i]);
     if (!chance(10)) return;
     const Values second = gradients(std::array{sum(made[0] * made[0])}, std::array{pool[0].value});
     graph.fetch("dd", second[0]);
+  }
+
+  // Unused nodes go, so that the text is short; their numbers are known only then.
+  void write_gradients(Graph& graph, const Values& wanted, std::string* text) {
+    const bool has_second = chance(10);
+    for (std::size_t i = 0; i < wanted.size(); ++i) graph.fetch("w" + std::to_string(i), wanted[i]);
+    graph.compact();
+    const auto name = [&](const std::string& fetch) {
+      const auto is_it = [&](const Graph::Fetch& each) { return each.name == fetch; };
+      const Ref ref = std::find_if(graph.fetches().begin(), graph.fetches().end(), is_it)->ref;
+      const Node& node = graph.node(ref.node);
+      if (!node.name.empty()) return node.name.str();
+      const std::string id = "%" + std::to_string(ref.node);
+      return node.types.size() == 1 ? id : id + "." + std::to_string(ref.output);
+    };
+    std::string left, right, fetches;
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      const std::string mine = "d" + std::to_string(i), comma = i == 0 ? "" : ", ";
+      left += comma + mine, right += comma + name("w" + std::to_string(i));
+      fetches += "fetch " + mine + "\n";
+    }
+    *text = left + " = gradients(" + name("loss") + ") by (" + right + ")\n" + fetches;
+    if (has_second) *text += "squares = mul(d0, d0)\nnorm = sum(squares)\ndd = gradients(norm) by (x0)\nfetch dd\n";
   }
 
   std::mt19937 random_;

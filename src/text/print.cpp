@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // to_text(): a graph as text that parse_graph() reads back to the same graph.
+#include "text/print.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -52,19 +54,6 @@ bool is_default(const AttrSpec& spec, const AttrValue& value) {
   return spec.example == value;
 }
 
-// " {axes=[0], keepdims=true}"; what equals the default is left out.
-std::string attrs_text(const Node& node) {
-  std::string text;
-  for (const auto& [name, value] : node.attrs.entries()) {
-    bool is_shown = true;
-    for (const AttrSpec& spec : node.op->attrs) {
-      if (spec.name == name) is_shown = !is_default(spec, value);
-    }
-    if (is_shown) text += fmt::format("{}{}={}", text.empty() ? "" : ", ", name_text(name), attr_text(value));
-  }
-  return text.empty() ? text : " {" + text + "}";
-}
-
 std::string op_text(const OpDef& op) {
   const bool is_special = op.name == "gradients" || op.name.rfind(".v") != std::string::npos;
   std::string text = is_special ? quote(op.name) : name_text(op.name);
@@ -108,7 +97,7 @@ class Printer {
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       text_ += (i == 0 ? "" : ", ") + value_name(graph, node.inputs[i]);
     }
-    text_ += ')' + attrs_text(node);
+    text_ += ')' + attrs_text(*node.op, node.attrs);
     for (const auto& body : node.bodies) {
       text_ += " [\n";
       print(*body, indent + "  ");
@@ -121,6 +110,18 @@ class Printer {
 };
 
 }  // namespace
+
+std::string attrs_text(const OpDef& op, const Attrs& attrs) {
+  std::string text;
+  for (const auto& [name, value] : attrs.entries()) {
+    bool is_shown = true;
+    for (const AttrSpec& spec : op.attrs) {
+      if (spec.name == name) is_shown = !is_default(spec, value);
+    }
+    if (is_shown) text += fmt::format("{}{}={}", text.empty() ? "" : ", ", name_text(name), attr_text(value));
+  }
+  return text.empty() ? text : " {" + text + "}";
+}
 
 std::string to_text(const Graph& graph) { return Printer().run(graph); }
 
