@@ -93,7 +93,8 @@ std::map<std::string, std::vector<double>> make_feeds(const Graph& graph) {
       } else if (name.starts_with("v.")) {
         for (double& value : values) value = 1e-4 * (1 + value * value);
       } else if (name != "x") {
-        const double inputs = shape.rank() == 1 ? 100 : static_cast<double>(shape.elements() / shape[shape.rank() == 4 ? 0 : 1]);
+        const double inputs =
+            shape.rank() == 1 ? 100 : static_cast<double>(shape.elements() / shape[shape.rank() == 4 ? 0 : 1]);
         for (double& value : values) value /= std::sqrt(inputs);
       }
       // As f32 holds them, so that float64 starts from the same numbers.
@@ -207,7 +208,8 @@ int bench(const NetOptions& options) {
   print_text(load_warning());
   print(
       "training: cross entropy, the gradients of all weights, Adam. wall: one run and its wait, median [min, max];\n"
-      "streamed: runs launched back to back (GPU only); image: wall over the batch; err: largest error over the largest\n"
+      "streamed: runs launched back to back (GPU only); image: wall over the batch; err: largest error over the "
+      "largest\n"
       "expected value of every result, against float64\n\n");
   print("{:<9}{:>6}{:>6} {:<12} {:<5}{:>11}{:>10}{:>29}{:>13}{:>11}{:>10}  {}\n", "pass", "batch", "size", "channels",
         "type", "compile ms", "launches", "wall us", "streamed us", "image us", "arena MB", "err");

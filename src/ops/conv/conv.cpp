@@ -20,16 +20,16 @@ void check_operands(const OpCall& call, std::initializer_list<const char*> meani
   for (const char* meaning : meanings) {
     const Type& type = call.inputs[i];
     if (!is_float(type.dtype)) {
-      call.fail(ErrorKind::dtype,
-                fmt::format("{} is {}; it takes floats", call.input_name(i), to_string(type.dtype)));
+      call.fail(ErrorKind::dtype, fmt::format("{} is {}; it takes floats", call.input_name(i), to_string(type.dtype)));
     }
     if (type.dtype != call.inputs[0].dtype) {
-      call.fail(ErrorKind::dtype, fmt::format("{} is {}, but {} is {}", call.input_name(0),
-                                              to_string(call.inputs[0].dtype), call.input_name(i), to_string(type.dtype)));
+      call.fail(ErrorKind::dtype,
+                fmt::format("{} is {}, but {} is {}", call.input_name(0), to_string(call.inputs[0].dtype),
+                            call.input_name(i), to_string(type.dtype)));
     }
     if (type.shape.rank() != 4) {
-      call.fail(ErrorKind::shape, fmt::format("{} has shape {}; it must be {}", call.input_name(i),
-                                              to_string(type.shape), meaning));
+      call.fail(ErrorKind::shape,
+                fmt::format("{} has shape {}; it must be {}", call.input_name(i), to_string(type.shape), meaning));
     }
     ++i;
   }
@@ -39,8 +39,8 @@ std::int64_t checked_groups(const OpCall& call, std::int64_t channels, std::int6
   const std::int64_t groups = call.attrs.get_int("groups");
   if (groups < 1) call.fail(ErrorKind::argument, fmt::format("groups is {}; it must be at least 1", groups));
   if (channels % groups != 0 || outputs % groups != 0) {
-    call.fail(ErrorKind::shape, fmt::format("{} groups do not divide {} channels in and {} channels out", groups,
-                                            channels, outputs));
+    call.fail(ErrorKind::shape,
+              fmt::format("{} groups do not divide {} channels in and {} channels out", groups, channels, outputs));
   }
   return groups;
 }
@@ -121,7 +121,9 @@ Attrs shared_attrs(const Attrs& attrs) {
   return shared;
 }
 
-Value convolve(const Value& x, const Value& w, const Attrs& attrs) { return call("conv2d", {x, w}, shared_attrs(attrs)); }
+Value convolve(const Value& x, const Value& w, const Attrs& attrs) {
+  return call("conv2d", {x, w}, shared_attrs(attrs));
+}
 
 Value grad_input(const Value& dy, const Value& w, const Shape& x, const Attrs& attrs) {
   Attrs all = shared_attrs(attrs);
@@ -178,7 +180,8 @@ Values batch_lift(const LiftCall& call) {
   const Shape& x = in[0].shape();
   in[0] = reshape(in[0], Shape{x[0] * x[1], x[2], x[3], x[4]});
   Values made = paoding::call(*call.node.op, in, call.node.attrs);
-  for (std::size_t k = 0; k < made.size(); ++k) made[k] = reshape(made[k], call.node.types[k].shape.with_inserted(0, call.length));
+  for (std::size_t k = 0; k < made.size(); ++k)
+    made[k] = reshape(made[k], call.node.types[k].shape.with_inserted(0, call.length));
   return made;
 }
 
@@ -205,12 +208,12 @@ std::vector<ConvCase> conv_cases() {
   };
   return {{{2, 3, 5, 6}, {4, 3, 3, 3}, {2, 4, 3, 4}, {}},
           {{2, 3, 5, 6}, {4, 3, 3, 3}, {2, 4, 5, 6}, attrs({1, 1}, {1, 1, 1, 1}, {1, 1}, 1)},
-          {{1, 4, 7, 5}, {6, 2, 3, 2}, {1, 6, 3, 4}, attrs({2, 1}, {0, 1, 1, 0}, {1, 2}, 2)},        // odd sizes
-          {{2, 5, 6, 6}, {5, 1, 3, 3}, {2, 5, 6, 6}, attrs({1, 1}, {1, 1, 1, 1}, {1, 1}, 5)},        // depthwise
-          {{2, 16, 4, 4}, {8, 16, 1, 1}, {2, 8, 4, 4}, {}},                                           // 1x1
-          {{1, 2, 9, 9}, {3, 2, 2, 2}, {1, 3, 3, 3}, attrs({3, 3}, {0, 0, 0, 0}, {1, 1}, 1)},         // stride > kernel
-          {{1, 2, 4, 5}, {3, 2, 3, 3}, {1, 3, 8, 9}, attrs({1, 1}, {3, 3, 3, 3}, {1, 1}, 1)},         // padding >= kernel
-          {{1, 1, 3, 12}, {2, 1, 1, 11}, {1, 2, 3, 12}, attrs({1, 1}, {0, 0, 5, 5}, {1, 1}, 1)},      // a long kernel
+          {{1, 4, 7, 5}, {6, 2, 3, 2}, {1, 6, 3, 4}, attrs({2, 1}, {0, 1, 1, 0}, {1, 2}, 2)},     // odd sizes
+          {{2, 5, 6, 6}, {5, 1, 3, 3}, {2, 5, 6, 6}, attrs({1, 1}, {1, 1, 1, 1}, {1, 1}, 5)},     // depthwise
+          {{2, 16, 4, 4}, {8, 16, 1, 1}, {2, 8, 4, 4}, {}},                                       // 1x1
+          {{1, 2, 9, 9}, {3, 2, 2, 2}, {1, 3, 3, 3}, attrs({3, 3}, {0, 0, 0, 0}, {1, 1}, 1)},     // stride > kernel
+          {{1, 2, 4, 5}, {3, 2, 3, 3}, {1, 3, 8, 9}, attrs({1, 1}, {3, 3, 3, 3}, {1, 1}, 1)},     // padding >= kernel
+          {{1, 1, 3, 12}, {2, 1, 1, 11}, {1, 2, 3, 12}, attrs({1, 1}, {0, 0, 5, 5}, {1, 1}, 1)},  // a long kernel
           {{0, 3, 5, 6}, {4, 3, 3, 3}, {0, 4, 3, 4}, {}}};
 }
 
@@ -239,20 +242,21 @@ void register_convolution() {
       .infer = infer_conv,
       .gradient = conv_gradient,
       .lift = batch_lift,
-      .cases = cases_of([](const ConvCase& c) { return OpCase{.shapes = {c.x, c.w}, .attrs = c.attrs}; },
-                        {{.shapes = {{3, 5, 6}, {4, 3, 3, 3}}, .error = "x has shape [3, 5, 6]"},
-                         {.shapes = {{2, 3, 5, 6}, {4, 2, 3, 3}}, .error = "w must have 3 in axis 1"},
-                         {.shapes = {{2, 3, 5, 6}, {4, 3, 3, 3}},
-                          .attrs = {{"groups", std::int64_t{2}}},
-                          .error = "2 groups do not divide 3 channels in"},
-                         {.shapes = {{2, 3, 5, 2}, {4, 3, 3, 3}}, .error = "the width of the result would be 0"},
-                         {.shapes = {{2, 3, 5, 6}, {4, 3, 3, 3}},
-                          .attrs = {{"stride", Ints{0, 1}}},
-                          .error = "stride is [0, 1]"},
-                         {.shapes = {{2, 3, 5, 6}, {4, 3, 3, 3}},
-                          .attrs = {{"padding", Ints{1, 1}}},
-                          .error = "padding has 2 numbers"},
-                         {.shapes = {{2, 3, 5, 6}, {4, 3, 3, 3}}, .dtypes = {f32, i32}, .error = "w is i32"}}),
+      .cases = cases_of(
+          [](const ConvCase& c) {
+            return OpCase{.shapes = {c.x, c.w}, .attrs = c.attrs};
+          },
+          {{.shapes = {{3, 5, 6}, {4, 3, 3, 3}}, .error = "x has shape [3, 5, 6]"},
+           {.shapes = {{2, 3, 5, 6}, {4, 2, 3, 3}}, .error = "w must have 3 in axis 1"},
+           {.shapes = {{2, 3, 5, 6}, {4, 3, 3, 3}},
+            .attrs = {{"groups", std::int64_t{2}}},
+            .error = "2 groups do not divide 3 channels in"},
+           {.shapes = {{2, 3, 5, 2}, {4, 3, 3, 3}}, .error = "the width of the result would be 0"},
+           {.shapes = {{2, 3, 5, 6}, {4, 3, 3, 3}}, .attrs = {{"stride", Ints{0, 1}}}, .error = "stride is [0, 1]"},
+           {.shapes = {{2, 3, 5, 6}, {4, 3, 3, 3}},
+            .attrs = {{"padding", Ints{1, 1}}},
+            .error = "padding has 2 numbers"},
+           {.shapes = {{2, 3, 5, 6}, {4, 3, 3, 3}}, .dtypes = {f32, i32}, .error = "w is i32"}}),
   });
 
   // ---- conv2d_bias ----

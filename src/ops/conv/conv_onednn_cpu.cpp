@@ -14,7 +14,8 @@ namespace {
 using Dims = dnnl::memory::dims;
 using Tag = dnnl::memory::format_tag;
 
-// An image as it lies. Axes of extent 1 get the stride that channels-last would give them: oneDNN goes by strides alone.
+// An image as it lies. Axes of extent 1 get the stride that channels-last would give them: oneDNN goes by strides
+// alone.
 dnnl::memory::desc given_image(const Layout& layout) {
   const Shape& shape = layout.type.shape;
   const Dims dims(shape.begin(), shape.end());
@@ -75,11 +76,10 @@ ConvDescs make_convolution(const ConvShape& shape, bool with_primitive) {
     attr.set_post_ops(ops);
   }
   using Forward = dnnl::convolution_forward;
-  const auto forward_desc = shape.has_bias
-                                ? Forward::desc(dnnl::prop_kind::forward_training, algorithm, x, w, bias, y, strides,
-                                                dilation, before, after)
-                                : Forward::desc(dnnl::prop_kind::forward_training, algorithm, x, w, y, strides,
-                                                dilation, before, after);
+  const auto forward_desc =
+      shape.has_bias
+          ? Forward::desc(dnnl::prop_kind::forward_training, algorithm, x, w, bias, y, strides, dilation, before, after)
+          : Forward::desc(dnnl::prop_kind::forward_training, algorithm, x, w, y, strides, dilation, before, after);
   const Forward::primitive_desc forward(forward_desc, attr, engine);
   if (shape.kind == ConvKind::forward) {
     return {forward.src_desc(),
@@ -153,7 +153,8 @@ class OneDnnConvolution : public PreparedKernel {
         {shape.kind == ConvKind::grad_weight ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, w},
         {is_forward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, y}};
     if (shape.has_bias) {
-      const dnnl::memory::desc given(made.bias.dims(), onednn_type(shape.dtype), Dims{std::max<std::int64_t>(shape.bias.strides[0], 1)});
+      const dnnl::memory::desc given(made.bias.dims(), onednn_type(shape.dtype),
+                                     Dims{std::max<std::int64_t>(shape.bias.strides[0], 1)});
       arguments.emplace_back(DNNL_ARG_BIAS, place(given, made.bias, 2));
     }
     if (made.scratchpad.get_size() > 0) {
@@ -189,10 +190,8 @@ void register_convolution_cpu() {
     register_kernel(op, {.name = "onednn",
                          .device = DeviceKind::cpu,
                          .refusal = refusal_of,
-                         .prepare =
-                             [](const KernelCall& call, const Device&) {
-                               return std::make_unique<OneDnnConvolution>(ConvShape(call));
-                             },
+                         .prepare = [](const KernelCall& call,
+                                       const Device&) { return std::make_unique<OneDnnConvolution>(ConvShape(call)); },
                          .channels_last = images});
     register_convolution_loops(op);
   }
