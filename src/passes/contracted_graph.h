@@ -27,7 +27,7 @@ class ContractedGraph {
   /// kMostVisited units have to be looked at: that keeps the whole near linear in the size of the graph.
   Answer merge(int from, int into);
 
-  static constexpr std::size_t kMostVisited = 4096;
+  static constexpr std::size_t kMostVisited = 1024;
 
  private:
   bool is_visited(int unit) const { return visited_[static_cast<std::size_t>(unit)] == round_; }

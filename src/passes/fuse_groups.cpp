@@ -11,7 +11,6 @@
 // A group may read its own reductions where the kernel can run in stages (a softmax: the maximum of each row, then the
 // sum, then the quotients). What has one element per row then belongs to it too, and is written once per row.
 #include <algorithm>
-#include <bit>
 #include <map>
 #include <set>
 
@@ -201,17 +200,18 @@ class Fusion {
   }
 
   std::size_t operand_count(int a, int b) const {
-    std::set<Ref> operands;
+    std::vector<Ref> operands;
     for_all(a, b, [&](NodeId id) {
       for (const Ref& ref : node(id).inputs) {
-        if (!is_inside(ref.node, a, b) && !is_free(node(ref.node))) operands.insert(ref);
+        if (!is_inside(ref.node, a, b) && !is_free(node(ref.node))) operands.push_back(ref);
       }
       bool is_output = is_fetched(id);
       for (const NodeId user : units_.users(id)) is_output |= !is_inside(user, a, b);
-      if (is_output) operands.insert({id, 0});
+      if (is_output) operands.push_back({id, 0});
       return true;
     });
-    return operands.size();
+    std::sort(operands.begin(), operands.end());
+    return static_cast<std::size_t>(std::unique(operands.begin(), operands.end()) - operands.begin());
   }
 
   void build(int unit, std::map<Ref, Ref>* replaced) {

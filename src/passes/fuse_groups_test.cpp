@@ -6,6 +6,7 @@
 #include "paoding/autodiff.h"
 #include "paoding/ops.h"
 #include "tests/pass_check.h"
+#include "tests/program_check.h"
 
 namespace paoding {
 namespace {
@@ -146,12 +147,33 @@ TEST(FuseGroups, MakesOneKernelOfACrossEntropyAndItsGradient) {
             }),
             1);
   // The mean over rows is another kernel: its elements are rows.
-  EXPECT_LE(kernels([&](Graph& g) {
+  EXPECT_EQ(kernels([&](Graph& g) {
               const Value y = mean(loss(g));
               g.fetch("y", y);
               fetch_gradients(g, y, {g.find("x")});
             }),
-            3);
+            2);
+}
+
+TEST(FuseGroups, RunsASoftmaxAsOneLaunchOnTheCpu) {
+  for (const DType dtype : {f32, f64, bf16}) {
+    Graph g;
+    const Value x = g.input("x", dtype, {33, 130});
+    g.fetch("y", softmax_of(x));
+    CompileOptions options;
+    options.device = Device::cpu();
+    Program fused(g, options);
+    EXPECT_EQ(fused.report().launches, 1) << fused.plan_text();
+    options.disabled_passes = testing_program::pass_names();
+    Program plain(g, options);
+    const auto feeds = testing_program::make_feeds(g, 5);
+    const auto tensors = testing_program::to_tensors(g, feeds);
+    const Dense exact = evaluate_graph(g, feeds).at("y");
+    for (Program* program : {&fused, &plain}) {
+      testing_program::expect_close("y", program->run(tensors).at("y").to_doubles(), exact,
+                                    8 * testing_program::epsilon(dtype));
+    }
+  }
 }
 
 TEST(FuseGroups, WritesWhatIsPerRowOncePerRow) {

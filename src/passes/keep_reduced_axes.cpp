@@ -74,7 +74,7 @@ class AxisKeeper {
     const Node& node = graph_.node(id);
     const Value source = value(node.inputs[0]);
     const int rank = source.shape().rank();
-    if (node.attrs.get_bool("keepdims") || node.types[0].shape.rank() == 0) return;
+    if (node.attrs.get_bool("keepdims")) return;
     const std::vector<int> axes = plain_axes(node.attrs.get_ints("axes"), rank);
     if (axes.empty() || axes.back() != rank - 1 || !has_formula_user_[static_cast<std::size_t>(id)]) return;
     const std::vector<std::int64_t> list(axes.begin(), axes.end());
@@ -126,7 +126,7 @@ class AxisKeeper {
     if (adds_extents_of_one(target, shape(from))) {
       const OpKind kind = graph_.node(from.node).op->kind;
       const bool is_per_row = shape(from)[shape(from).rank() - 1] == 1;
-      if (target.rank() > 0 && is_per_row && (kind == OpKind::formula || kind == OpKind::reduction)) {
+      if (is_per_row && (kind == OpKind::formula || kind == OpKind::reduction)) {
         kept_[{id, 0}] = from;
       }
     } else if (adds_extents_of_one(shape(from), target) && shape(from).rank() > 0) {

@@ -38,6 +38,7 @@ const std::vector<Pass>& pipeline() {
       {"simplify_views", "and views of views", simplify_views},
       {"keep_reduced_axes", "what is computed from a reduction stays aligned with what was reduced", keep_reduced_axes},
       {"simplify_views", "reshapes that this put in meet those that were there", simplify_views},
+      {"merge_duplicates", "and become equal ones", merge_duplicates},
       {"drop_unused", "what no fetch needs goes, also inside loops, before fusion could pull it in", drop_unused},
       {"fuse_groups", "elementwise ops and reductions that share an iteration space become one kernel", fuse_groups},
       {"alias_views", "views cost nothing and parts are written where they belong; the planner does it", leave_alone},

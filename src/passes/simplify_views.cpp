@@ -139,6 +139,9 @@ class Simplifier {
     if (node(from).op->kind == OpKind::reduction) return reshape_of_reduction(ref);
     if (is(from, "full")) return full_like(from, shape(ref));
     if (is(from, "iota")) return reshape_of_iota(from, shape(ref));
+    if (is(from, "expand") && shape(input(from)).elements() == 1) {  // one number, whatever the shape
+      return expand(best(reshape(value(input(from)), Shape{})), shape(ref));
+    }
     return {};
   }
 
@@ -148,6 +151,7 @@ class Simplifier {
     if (is(from, "expand")) return expand(value(input(from)), shape(ref));
     if (is(from, "full")) return full_like(from, shape(ref));
     if (is(from, "iota")) return expand_of_iota(from, shape(ref));
+    if (is(from, "reshape") && shape(input(from)).rank() == 0) return expand(value(input(from)), shape(ref));
     return {};
   }
 
