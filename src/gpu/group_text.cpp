@@ -7,6 +7,7 @@
 #include "gpu/group_prelude.h"
 #include "gpu/group_writer.h"
 #include "gpu/staged_text.h"
+#include "group/staged.h"
 
 namespace paoding::gpu {
 
@@ -351,6 +352,33 @@ void replace_empty(Group* group, std::vector<bool>* is_live) {
   for (std::int64_t& extent : group->extents) extent = std::max<std::int64_t>(extent, 1);
 }
 
+// Results over all rows come from threads that keep their places in the row, so a row's axis stands innermost, even
+// where another is contiguous.
+void put_row_inside(Group* group) {
+  const std::uint32_t row = row_mask(*group), rows = rows_mask(*group);
+  const int rank = group->rank();
+  bool has_columns = false;
+  for (const GroupOutput& output : group->outputs) has_columns |= rows != 0 && output.reduce_mask == rows;
+  if (!has_columns || ((row >> (rank - 1)) & 1u)) return;
+  int axis = rank - 1;
+  while (!((row >> axis) & 1u)) --axis;
+  const auto rotate = [&](auto& values) {
+    std::rotate(values.begin() + axis, values.begin() + axis + 1, values.end());
+  };
+  const auto rotate_mask = [&](std::uint32_t mask) {
+    const std::uint32_t below = mask & ((1u << axis) - 1), above = mask >> (axis + 1) << axis;
+    return below | above | ((mask >> axis) & 1u) << (rank - 1);
+  };
+  rotate(group->extents);
+  for (GroupLoad& load : group->loads) rotate(load.strides);
+  for (GroupIndex& index : group->indices) rotate(index.strides);
+  for (GroupOutput& output : group->outputs) {
+    rotate(output.strides);
+    output.reduce_mask = rotate_mask(output.reduce_mask);
+  }
+  for (GroupReduction& reduction : group->reductions) reduction.reduce_mask = rotate_mask(reduction.reduce_mask);
+}
+
 }  // namespace
 
 GroupKernelPlan plan_group(const Group& canonical, std::span<const int> alignment, const ChipFacts& chip) {
@@ -371,6 +399,12 @@ GroupKernelPlan plan_group(const Group& canonical, std::span<const int> alignmen
     return plan;
   }
   const bool is_staged = !group.reductions.empty();
+  if (is_staged) {
+    if (const std::string why = staged_refusal(group); !why.empty()) {
+      fail(ErrorKind::unsupported, "fused loop with reductions of its own: {}", why);
+    }
+    put_row_inside(&group);
+  }
   const GroupSchedule schedule =
       is_staged ? schedule_staged(group, alignment, chip) : schedule_group(group, alignment, chip);
   if (schedule.ctas >= (std::int64_t{1} << 31)) {

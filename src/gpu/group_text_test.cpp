@@ -135,6 +135,7 @@ std::vector<Case> make_cases() {
     add(make_case("layer norm gradient", layer_norm_grad({300, 512}, dtype, 2), {}, small));
     add(make_case("layer norm gradient, odd", layer_norm_grad({70, 131}, dtype, 2), {}, small));
     add(make_case("layer norm gradient of three axes", layer_norm_grad({6, 9, 40}, dtype, 4)));
+    add(make_case("layer norm gradient of strided rows", layer_norm_grad({40, 70}, dtype, 1)));
   }
   add(make_case("rows too long to hold", softmax({2, 70001}, f64, 2)));
   add(make_case("rows too long to hold, gradient", layer_norm_grad({9, 33000}, f32, 2), {}, one));

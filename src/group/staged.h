@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups with own reductions on a GPU: which of them one kernel computes. Here, because the pass that makes groups
-// must know.
+// Groups with own reductions as GPUs run them: a row, what the reductions reduce, is the work of one warp or CTA.
 #pragma once
 
 #include <string>
@@ -15,9 +14,8 @@ inline std::uint32_t row_mask(const Group& group) {
 }
 inline std::uint32_t rows_mask(const Group& group) { return ((1u << group.rank()) - 1) & ~row_mask(group); }
 
-/// Why no single GPU kernel should compute this canonical group with own reductions; empty when one should.
-/// A kernel gives every row to one warp or CTA, so outputs are: one per point, one per row, one per place in the row
-/// (combined over all rows, where rows are contiguous), or one for all.
+/// Why no single GPU kernel computes this canonical group with own reductions; empty when one does. Its outputs must
+/// be one per point, one per row, one per place in the row (combined over all rows), or one for all.
 std::string staged_refusal(const Group& canonical);
 
 }  // namespace paoding

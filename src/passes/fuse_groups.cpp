@@ -31,6 +31,9 @@ constexpr std::size_t kMaxNodes = 160;    // so that one kernel compiles in well
 // A row is read once per stage: a longer one would come from memory each time, and be one thread's work alone.
 constexpr std::int64_t kMaxRowElements = 64 << 10;
 
+// On a GPU a row is one CTA's work: fewer rows than this leave most of it idle while long ones run.
+constexpr std::int64_t kFewRows = 64, kLongRow = 32 << 10;
+
 class Fusion {
  public:
   Fusion(Graph& graph, PassNotes& notes) : graph_(graph), notes_(notes), size_(graph.size()), units_(graph) {
@@ -138,10 +141,10 @@ class Fusion {
       }
       return true;
     });
-    return fits && (merged->row_axes == 0 || can_run_in_stages(*merged, example));
+    return fits && (merged->row_axes == 0 || can_run_in_stages(*merged, example, a, b));
   }
 
-  bool can_run_in_stages(const Kernel& kernel, NodeId example) {
+  bool can_run_in_stages(const Kernel& kernel, NodeId example, int a, int b) {
     if (!runs_in_stages(notes_.device()) || kernel.space.elements() == 0) return false;
     const auto decline = [&](const std::string& why) {
       if (declined_.insert(example).second) {
@@ -156,14 +159,34 @@ class Fusion {
       if ((kernel.row_axes >> axis) & 1u) row *= kernel.space[axis];
       if (kernel.space[axis] != 1) innermost = axis;
     }
-    if (row > kMaxRowElements) {
+    const bool is_gpu = notes_.device() == DeviceKind::cuda;
+    if (!is_gpu && row > kMaxRowElements) {
       return decline(
           fmt::format("rows of {} elements, more than {}, would be read again from memory", row, kMaxRowElements));
     }
-    if (innermost >= 0 && !((kernel.row_axes >> innermost) & 1u)) {
-      return decline("its rows are not contiguous");
+    const std::int64_t rows = kernel.space.elements() / row;
+    if (is_gpu && rows < kFewRows && row > kLongRow) {
+      return decline(fmt::format("{} rows of {} elements: separate kernels share out such rows", rows, row));
+    }
+    const bool is_contiguous = innermost < 0 || ((kernel.row_axes >> innermost) & 1u);
+    if (!is_gpu && !is_contiguous) return decline("its rows are not contiguous");
+    if (is_gpu && !reduces_rows(kernel, a, b, is_contiguous)) {
+      return decline("another reduction of the kernel is neither over its rows nor over all of them");
     }
     return true;
+  }
+
+  // On a GPU a row is the work of one warp or CTA: results are one per row, one for all rows, or one per place in the
+  // row for all rows, which are then contiguous.
+  bool reduces_rows(const Kernel& kernel, int a, int b, bool is_contiguous) const {
+    std::uint32_t long_axes = 0;
+    for (int axis = 0; axis < kernel.space.rank(); ++axis) long_axes |= (kernel.space[axis] != 1 ? 1u : 0u) << axis;
+    const std::uint32_t row = kernel.row_axes & long_axes, rows = long_axes & ~row;
+    return for_all(a, b, [&](NodeId id) {
+      if (!is_reduction(id)) return true;
+      const std::uint32_t axes = row_axes_of(graph_, node(id), kernel.space) & long_axes;
+      return axes == row || axes == long_axes || (axes == rows && is_contiguous);
+    });
   }
 
   // Everything is as large as the space, or has one element per row, or is smaller and nobody else's business: then it
@@ -264,7 +287,7 @@ class Fusion {
 
 }  // namespace
 
-bool runs_in_stages(DeviceKind device) { return device == DeviceKind::cpu; }
+bool runs_in_stages(DeviceKind) { return true; }
 
 void fuse_groups(Graph& graph, PassNotes& notes) {
   for_each_graph(graph, [&](Graph& each) { Fusion(each, notes).run(); });

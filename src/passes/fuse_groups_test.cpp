@@ -222,20 +222,50 @@ TEST(FuseGroups, SaysWhyAReductionIsReadByAnotherKernel) {
   EXPECT_NE(all.find("its rows are not contiguous"), std::string::npos) << all;
 }
 
-TEST(FuseGroups, LeavesStagesOutWhereTheDeviceHasNone) {
-  if (runs_in_stages(DeviceKind::cuda)) GTEST_SKIP() << "every device runs groups in stages";
-  Graph g;
-  g.fetch("y", softmax_of(g.input("x", f32, {6, 10})));
+int kernels_on_gpu(Graph& g, std::string* notes_text = nullptr) {
   PassNotes notes(DeviceKind::cuda);
   fuse_groups(g, notes);
-  for (NodeId id = 0; id < g.size(); ++id) {
-    const Node& node = g.node(id);
-    if (node.op->name != "group") continue;
-    std::vector<Layout> inputs, outputs;
-    for (const Ref& ref : node.inputs) inputs.push_back(Layout::dense(g.type(ref)));
-    for (const Type& type : node.types) outputs.push_back(Layout::dense(type));
-    EXPECT_TRUE(lower(g, node, inputs, outputs).group.reductions.empty());
+  for (const std::string& note : notes.list()) {
+    if (notes_text != nullptr) *notes_text += note + "\n";
   }
+  return kernels_of(g);
+}
+
+TEST(FuseGroups, KeepsRowsTogetherOnAGpu) {
+  Graph strided;  // rows that are not contiguous
+  const Value z = strided.input("z", f32, {600, 10});
+  strided.fetch("w", z - mean(z, Ints{0}, true));
+  EXPECT_EQ(kernels_on_gpu(strided), 1);
+
+  Graph norm;  // what is combined over all rows, too
+  const Value x = norm.input("x", f32, {100, 30}), dy = norm.input("dy", f32, {100, 30});
+  const Value off = x - mean(x, Ints{1}, true);
+  norm.fetch("dx", dy * off);
+  norm.fetch("dgamma", sum(dy * off, Ints{0}));
+  norm.fetch("all", sum(off * off));
+  EXPECT_EQ(kernels_on_gpu(norm), 1);
+}
+
+TEST(FuseGroups, SaysWhyAGpuDoesNotKeepRowsTogether) {
+  Graph g;
+  const Value x = g.input("x", f32, {2, (32 << 10) + 1});
+  g.fetch("y", x - mean(x, Ints{1}, true));
+  Graph strided;
+  const Value z = strided.input("z", f32, {600, 10});
+  const Value off = z - mean(z, Ints{0}, true);
+  strided.fetch("w", off);
+  strided.fetch("sums", sum(off, Ints{1}));
+  Graph some;
+  const Value a = some.input("a", f32, {6, 10, 20});
+  const Value b = a - mean(a, Ints{2}, true);
+  some.fetch("b", b);
+  some.fetch("sums", sum(b, Ints{1}));
+  std::string notes;
+  EXPECT_GT(kernels_on_gpu(g, &notes), 1);
+  EXPECT_GT(kernels_on_gpu(strided, &notes), 1);
+  EXPECT_GT(kernels_on_gpu(some, &notes), 1);
+  EXPECT_NE(notes.find("2 rows of 32769 elements: separate kernels share out such rows"), std::string::npos) << notes;
+  EXPECT_NE(notes.find("is neither over its rows nor over all of them"), std::string::npos) << notes;
 }
 
 // Of the processor, not of the clock on the wall: others may use the machine.

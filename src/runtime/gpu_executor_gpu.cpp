@@ -139,10 +139,14 @@ class GpuExecutor : public Executor {
 
   void for_each_step(const std::vector<Step>& steps, const std::function<void(const Step&)>& visit) {
     for (const Step& step : steps) {
-      if (step.kind == Step::Kind::loop) {
-        for_each_step(step.body, visit);
-      } else {
-        visit(step);
+      switch (step.kind) {
+        case Step::Kind::loop: for_each_step(step.body, visit); break;
+        case Step::Kind::group:
+        case Step::Kind::kernel: visit(step); break;
+        default:
+          fail(ErrorKind::unsupported,
+               "{}{}: a run on a GPU is one fixed list of launches, which cannot branch; use a CPU", step.label.op,
+               step.label.scope.empty() ? "" : " (in " + step.label.scope + ")");
       }
     }
   }
