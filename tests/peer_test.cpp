@@ -11,6 +11,7 @@
 #include "paoding/io.h"
 #include "tests/op_case.h"
 #include "tests/random_graph.h"
+#include "tests/source_root.h"
 #include "text/print.h"
 
 namespace paoding::testing_program {
@@ -36,7 +37,7 @@ std::vector<PeerGraph> read_graphs(const fs::path& path) {
   return graphs;
 }
 
-fs::path recorded(const std::string& file) { return fs::path(__FILE__).parent_path() / "peer" / "recorded" / file; }
+fs::path recorded(const std::string& file) { return source_root() / "tests" / "peer" / "recorded" / file; }
 
 // Numbers one after the other: feeds by graph and input, results by graph and fetch.
 struct Numbers {

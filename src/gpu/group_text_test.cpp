@@ -18,17 +18,12 @@
 
 #include "base/half.h"
 #include "gpu/group_cases.h"
+#include "tests/source_root.h"
 
 namespace paoding::gpu {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// The checkout, from where this file was compiled.
-std::string source_folder() {
-  static const std::string folder = fs::absolute(__FILE__).parent_path().parent_path().parent_path().string();
-  return folder;
-}
 
 // ---- Elements as stored ----
 
@@ -195,9 +190,9 @@ class EmulatedKernels {
     files.clear();
     std::string command = "cd " + folder_.string() + "; ";
     for (std::size_t f = 0; f < kFiles; ++f) {
-      command += "(g++ -std=c++20 -O1 -w -fPIC -shared -I" + source_folder() + "/src -I" + source_folder() +
-                 "/tests/cuda_emulation kernels" + std::to_string(f) + ".cpp -o kernels" + std::to_string(f) +
-                 ".so > log" + std::to_string(f) + " 2>&1) & ";
+      command += "(g++ -std=c++20 -O1 -w -fPIC -shared -I" + source_root().string() + "/src -I" +
+                 source_root().string() + "/tests/cuda_emulation kernels" + std::to_string(f) + ".cpp -o kernels" +
+                 std::to_string(f) + ".so > log" + std::to_string(f) + " 2>&1) & ";
     }
     if (std::system((command + "wait").c_str()) != 0) return;
     for (std::size_t f = 0; f < kFiles; ++f) {

@@ -117,38 +117,64 @@ std::int64_t peak_live(const Plan& plan) {
   return peak;
 }
 
+// Gives the slots, in this order, the lowest offset that no slot alive at the same time covers. Returns where the
+// last one ends.
+std::int64_t pack(const Plan& plan, const std::vector<std::size_t>& slots, std::vector<std::int64_t>* offsets) {
+  std::vector<std::size_t> placed;  // by offset
+  std::int64_t end = 0;
+  for (std::size_t i : slots) {
+    const Slot& slot = plan.slots[i];
+    const std::int64_t bytes = align_up(slot.bytes);
+    std::int64_t offset = 0;
+    for (std::size_t other_index : placed) {
+      const Slot& other = plan.slots[other_index];
+      if (other.last < slot.first || other.first > slot.last) continue;  // never alive together
+      if ((*offsets)[other_index] >= offset + bytes) break;              // fits in the gap before it
+      offset = std::max(offset, (*offsets)[other_index] + align_up(other.bytes));
+    }
+    if (offset > kMaxPlanBytes - bytes) {
+      fail(ErrorKind::unsupported, "plan: memory for '{}', {} bytes, would end beyond 2^47 bytes", slot.name,
+           slot.bytes);
+    }
+    (*offsets)[i] = offset;
+    end = std::max(end, offset + bytes);
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), i,
+                                   [&](std::size_t a, std::size_t b) { return (*offsets)[a] < (*offsets)[b]; }),
+                  i);
+  }
+  return end;
+}
+
 }  // namespace
 
 void place_slots(Plan* plan) {
   find_lifetimes(plan);
-  std::vector<std::size_t> order;
-  for (std::size_t i = 0; i < plan->slots.size(); ++i) {
-    if (plan->slots[i].kind == SlotKind::arena && plan->slots[i].last >= plan->slots[i].first) order.push_back(i);
-  }
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return plan->slots[a].bytes > plan->slots[b].bytes; });
-  std::vector<std::size_t> placed;  // by offset
-  for (std::size_t i : order) {
-    Slot& slot = plan->slots[i];
-    std::int64_t offset = 0;
-    for (std::size_t other_index : placed) {
-      const Slot& other = plan->slots[other_index];
-      if (other.last < slot.first || other.first > slot.last) continue;  // never alive together
-      if (other.offset >= offset + align_up(slot.bytes)) break;          // fits in the gap before it
-      offset = std::max(offset, other.offset + align_up(other.bytes));
-    }
-    if (offset > kMaxPlanBytes - align_up(slot.bytes)) {
-      fail(ErrorKind::unsupported, "plan: memory for '{}', {} bytes, would end beyond 2^47 bytes", slot.name,
-           slot.bytes);
-    }
-    slot.offset = offset;
-    plan->arena_bytes = std::max(plan->arena_bytes, offset + align_up(slot.bytes));
-    placed.insert(
-        std::upper_bound(placed.begin(), placed.end(), i,
-                         [&](std::size_t a, std::size_t b) { return plan->slots[a].offset < plan->slots[b].offset; }),
-        i);
-  }
   plan->peak_live_bytes = peak_live(*plan);
+  std::vector<std::size_t> slots;
+  for (std::size_t i = 0; i < plan->slots.size(); ++i) {
+    if (plan->slots[i].kind == SlotKind::arena && plan->slots[i].last >= plan->slots[i].first) slots.push_back(i);
+  }
+  // Which order packs best depends on the plan. Trying is cheap, and ends where nothing is left to gain.
+  const auto bytes = [&](std::size_t i) { return plan->slots[i].bytes; };
+  const auto steps = [&](std::size_t i) { return std::int64_t{plan->slots[i].last} - plan->slots[i].first + 1; };
+  const std::function<bool(std::size_t, std::size_t)> orders[] = {
+      [&](std::size_t a, std::size_t b) { return bytes(a) > bytes(b); },
+      [&](std::size_t a, std::size_t b) {
+        return double(bytes(a)) * double(steps(a)) > double(bytes(b)) * double(steps(b));
+      },
+      [&](std::size_t a, std::size_t b) { return plan->slots[a].first < plan->slots[b].first; },
+      [&](std::size_t a, std::size_t b) { return plan->slots[a].last > plan->slots[b].last; },
+      [&](std::size_t a, std::size_t b) { return steps(a) > steps(b); },
+  };
+  std::vector<std::int64_t> best;
+  for (const auto& order : orders) {
+    std::stable_sort(slots.begin(), slots.end(), order);
+    std::vector<std::int64_t> offsets(plan->slots.size(), 0);
+    const std::int64_t end = pack(*plan, slots, &offsets);
+    if (best.empty() || end < plan->arena_bytes) best = std::move(offsets), plan->arena_bytes = end;
+    if (plan->arena_bytes <= plan->peak_live_bytes) break;
+  }
+  for (std::size_t i : slots) plan->slots[i].offset = best[i];
 }
 
 std::int64_t count_launches(const std::vector<Step>& steps) {

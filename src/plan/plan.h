@@ -102,6 +102,7 @@ struct PlanOptions {
   DeviceKind device = DeviceKind::cpu;
   bool allow_tf32 = false;
   bool alias_views = true;  // off: every slice, reshape, concat and carry is copied, as frameworks that run op by op do
+  bool reorder = true;      // run the nodes in the order, of several, that needs the least memory
 };
 
 /// Plans a graph that has been through the passes. Error (unsupported) when an op has no kernel for the device, a run

@@ -6,7 +6,28 @@
 
 namespace paoding {
 
-Plan make_plan(const Graph& graph, const PlanOptions& options) { return Planner(options).run(graph); }
+namespace {
+// Greedy scheduling looks at every ready node again and again: quadratic at worst.
+constexpr NodeId kMostNodesToReorder = 20'000;
+// Below this it does not matter, and plans of small graphs read in the order in which they were written.
+constexpr std::int64_t kLeastBytesToReorder = 1 << 20;
+}  // namespace
+
+Plan make_plan(const Graph& graph, const PlanOptions& options) {
+  Plan best = Planner(options, NodeOrder::as_built).run(graph);
+  if (!options.reorder || graph.size() > kMostNodesToReorder || best.peak_live_bytes < kLeastBytesToReorder) {
+    return best;
+  }
+  const std::int64_t as_built = best.peak_live_bytes;
+  for (const NodeOrder order : {NodeOrder::forward, NodeOrder::backward}) {
+    Plan other = Planner(options, order).run(graph);
+    if (other.peak_live_bytes >= best.peak_live_bytes) continue;
+    other.notes.push_back(fmt::format("order_steps: {} bytes live at the peak, {} in the order of the graph",
+                                      other.peak_live_bytes, as_built));
+    best = std::move(other);
+  }
+  return best;
+}
 
 Plan Planner::run(const Graph& graph) {
   Frame frame{graph, {}, {}, &plan_.steps};
@@ -32,7 +53,7 @@ Plan Planner::run(const Graph& graph) {
 
 void Planner::plan_nodes(Frame& frame) {
   assign_destinations(frame);
-  for (NodeId id = 0; id < frame.graph.size(); ++id) plan_node(frame, id);
+  for (NodeId id : node_order(frame.graph, order_)) plan_node(frame, id);
 }
 
 void Planner::plan_node(Frame& frame, NodeId id) {

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "ops/scan/scan.h"
+#include "plan/order.h"
 #include "plan/plan.h"
 
 namespace paoding {
@@ -19,7 +20,9 @@ Operand sub_range(const Operand& operand, std::span<const std::int64_t> start, c
 
 class Planner {
  public:
-  explicit Planner(const PlanOptions& options) : options_(options) { plan_.device = options.device; }
+  Planner(const PlanOptions& options, NodeOrder order) : options_(options), order_(order) {
+    plan_.device = options.device;
+  }
 
   Plan run(const Graph& graph);
 
@@ -63,6 +66,7 @@ class Planner {
   void plan_scan(Frame& frame, NodeId id);
 
   const PlanOptions options_;
+  const NodeOrder order_;
   Plan plan_;
 };
 

@@ -99,13 +99,16 @@ double convert_value(double a, DType dtype) {
 
 const Primitive& primitive(Prim prim) { return kPrimitives[static_cast<std::size_t>(prim)]; }
 
-std::vector<double> evaluate(const Expr& expr, std::span<const double> inputs) {
+std::vector<double> evaluate(const Expr& expr, std::span<const double> inputs, std::span<const double> indices,
+                             std::span<const double> reduced) {
   std::vector<double> values(static_cast<std::size_t>(expr.size()));
   for (std::size_t i = 0; i < values.size(); ++i) {
     const ExprNode& node = expr.nodes()[i];
     auto arg = [&](int k) { return node.args[k] < 0 ? 0 : values[static_cast<std::size_t>(node.args[k])]; };
     switch (node.prim) {
       case Prim::input: values[i] = inputs[static_cast<std::size_t>(node.index)]; break;
+      case Prim::index: values[i] = indices[static_cast<std::size_t>(node.index)]; break;
+      case Prim::reduced: values[i] = reduced[static_cast<std::size_t>(node.index)]; break;
       case Prim::constant: values[i] = node.value; break;
       case Prim::convert: values[i] = convert_value(arg(0), node.dtype); break;
       default: values[i] = primitive(node.prim).evaluate(arg(0), arg(1), arg(2));
@@ -119,7 +122,7 @@ std::string to_string(const Expr& expr) {
   for (std::int32_t i = 0; i < expr.size(); ++i) {
     const ExprNode& node = expr[i];
     text += fmt::format("%{} = {}(", i, primitive(node.prim).name);
-    if (node.prim == Prim::input) text += fmt::format("{}", node.index);
+    if (node.index >= 0) text += fmt::format("{}", node.index);
     if (node.prim == Prim::constant) text += fmt::format("{}", node.value);
     for (int k = 0; k < primitive(node.prim).arity; ++k) text += fmt::format("{}%{}", k ? ", " : "", node.args[k]);
     text += fmt::format(") {}\n", to_string(node.dtype));

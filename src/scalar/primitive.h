@@ -39,8 +39,10 @@ struct Primitive {
 
 const Primitive& primitive(Prim prim);
 
-/// The value of every node of `expr` for these inputs, in double; only an explicit convert rounds.
-std::vector<double> evaluate(const Expr& expr, std::span<const double> inputs);
+/// The value of every node of `expr` for these inputs, in double; only an explicit convert rounds. `indices` and
+/// `reduced` are those of the group that the Expr belongs to; formulas have none.
+std::vector<double> evaluate(const Expr& expr, std::span<const double> inputs, std::span<const double> indices = {},
+                             std::span<const double> reduced = {});
 
 /// `expr` as text, one node a line: "%3 = mul(%1, %2) f32". For dumps and golden tests.
 std::string to_string(const Expr& expr);
