@@ -11,6 +11,9 @@ void register_built_in_ops() {
   register_matmul();
   register_scan();
   register_assign();
+  register_branch();
+  register_while();
+  register_checkpoint();
   register_recurrent_ops();
   register_group();
 }

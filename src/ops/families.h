@@ -11,6 +11,9 @@ void register_reduction_ops();
 void register_matmul();
 void register_scan();
 void register_assign();
+void register_branch();
+void register_while();
+void register_checkpoint();
 void register_recurrent_ops();
 void register_group();
 

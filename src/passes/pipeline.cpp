@@ -54,6 +54,8 @@ std::vector<PassRecord> run_passes(Graph& graph, const PassOptions& options) {
       fail(ErrorKind::argument, "there is no pass named '{}'; there are: {}", name, fmt::join(names, ", "));
     }
   }
+  PassNotes unnoted(options.device);
+  inline_checkpoints(graph, unnoted);  // nothing else could run a checkpoint, so it is not in the list
   std::vector<PassRecord> records;
   for (const Pass& pass : pipeline()) {
     if (std::find(options.disabled.begin(), options.disabled.end(), pass.name) != options.disabled.end()) continue;

@@ -45,7 +45,7 @@ std::shared_ptr<Graph> remake_body(const Graph& from, const std::vector<BodyInpu
     const std::string name =
         free_input_name(*body, input.name.empty() ? fmt::format("in{}", body->inputs().size()) : input.name);
     const Value made = body->input(name, input.type.dtype, input.type.shape);
-    if (input.stands_for.valid()) known.try_emplace(input.stands_for, made.ref());
+    for (const Ref& ref : input.stands_for) known.try_emplace(ref, made.ref());
   }
   std::vector<Ref> wanted = fetches;
   for (NodeId id : from.effects()) wanted.push_back({id, 0});

@@ -11,15 +11,15 @@
 
 namespace paoding {
 
-/// An input of a body in the making, and the value of the old graph that it stands for; invalid when for none.
+/// An input of a body in the making, and the values of the old graph that it stands for.
 struct BodyInput {
   Type type;
-  Ref stands_for = {};
+  std::vector<Ref> stands_for = {};
   std::string name = {};  // made up where empty or taken
 };
 
-/// A body with exactly these inputs that fetches these values of `from`. Of `from` it has what the fetches and nodes with
-/// an effect need, and of that what no input stands for.
+/// A body with exactly these inputs that fetches these values of `from`. Of `from` it has what the fetches and nodes
+/// with an effect need, and of that what no input stands for.
 std::shared_ptr<Graph> remake_body(const Graph& from, const std::vector<BodyInput>& inputs,
                                    const std::vector<Ref>& fetches);
 

@@ -86,7 +86,7 @@ Value scalar(const Value& value, const char* op, const char* what) {
     fail(ErrorKind::shape, "{}: the {} has shape {}; it must be one element, of shape [] or [1]{}", op, what,
          to_string(value.shape()), scope.empty() ? "" : fmt::format(" (in {})", scope.str()));
   }
-  return value.shape().rank() == 0 ? value : reshape(value, {});
+  return value.shape().rank() == 0 ? value : reshape(value, Shape{});
 }
 
 Value predicate(const Value& value, const char* op) {
@@ -113,7 +113,7 @@ BuiltBranches build_branches(const Value& index, const std::vector<std::function
     body->parent = built.graph;
     body->scope = index.graph().scope;
     body->placement = index.graph().placement;
-    for (const Value& value : within(*body, branch)) {
+    for (const Value& value : branch()) {
       body->fetch(fmt::format("out{}", body->fetches().size()), body->capture(value));
     }
     built.graph = body->parent;  // a value of a graph further in moves the branch there
@@ -131,7 +131,7 @@ BuiltBranches build_branches(const Value& index, const std::vector<std::function
     for (const Value& value : built.values) inputs.push_back({value.type()});
     for (std::size_t i = 0; i < body->captured().size(); ++i) {
       BodyInput& input = inputs[position.at(body->captured()[i].ref())];
-      input.stands_for = {body->inputs()[i], 0};
+      input.stands_for = {{body->inputs()[i], 0}};
       input.name = body->node(body->inputs()[i]).name.str();
     }
     std::vector<Ref> fetches;
@@ -201,7 +201,8 @@ Variant switch_variant(const Value& index, const std::vector<std::function<Value
   const Value chosen = scalar(index, "switch_variant", "index");
   const BuiltBranches built = build_branches(chosen, branches, "switch_variant");
   std::vector<std::int64_t> owners;
-  for (std::size_t k = 0; k < built.results.size(); ++k) owners.insert(owners.end(), built.results[k], static_cast<std::int64_t>(k));
+  for (std::size_t k = 0; k < built.results.size(); ++k)
+    owners.insert(owners.end(), built.results[k], static_cast<std::int64_t>(k));
   const Values made = add_branch(*built.graph, chosen, built.values, 0, owners, built.bodies);
   Variant variant{built.graph->capture(chosen), {}};
   std::size_t next = 0;
@@ -231,7 +232,9 @@ Values cond(const Value& is_true, const std::function<Values()>& then, const std
 }
 
 Value cond(const Value& is_true, const std::function<Value()>& then, const std::function<Value()>& otherwise) {
-  return cond(is_true, [&] { return Values{then()}; }, [&] { return Values{otherwise()}; }).front();
+  return cond(
+             is_true, [&] { return Values{then()}; }, [&] { return Values{otherwise()}; })
+      .front();
 }
 
 static std::vector<std::function<Values()>> with_default(const std::vector<Case>& cases,

@@ -6,10 +6,10 @@
 
 namespace paoding {
 
-/// Node inputs: the index, then values. Every body has those values as its inputs. Body fetches: `common` results, of the
-/// same types in every body, then the body's own. Node outputs: the common results, then the bodies' own ones in the
-/// order of `owners`: output common + i is the next own result of body owners[i], and means something only when the index
-/// chose that body. An index outside 0 .. n-1 chooses the last body.
+/// Node inputs: the index, then values. Every body has those values as its inputs. Body fetches: `common` results, of
+/// the same types in every body, then the body's own. Node outputs: the common results, then the bodies' own ones in
+/// the order of `owners`: output common + i is the next own result of body owners[i], and means something only when the
+/// index chose that body. An index outside 0 .. n-1 chooses the last body.
 struct BranchView {
   explicit BranchView(const Node& branch_node);
 

@@ -28,7 +28,7 @@ class BranchGradient {
       std::vector<BodyInput> inputs;
       for (std::size_t i = 0; i < outer_.size(); ++i) {
         const auto it = made.stands_for.find(i);
-        inputs.push_back({outer_[i].type(), it == made.stands_for.end() ? Ref{} : it->second});
+        inputs.push_back({outer_[i].type(), it == made.stands_for.end() ? std::vector<Ref>() : it->second});
       }
       bodies.push_back(remake_body(*made.step, inputs, made.gradients));
     }
@@ -41,8 +41,8 @@ class BranchGradient {
  private:
   struct Differentiated {
     std::unique_ptr<Graph> step;
-    std::vector<Ref> gradients;               // per wrt_
-    std::map<std::size_t, Ref> stands_for;    // input of the gradient's bodies, value of `step`
+    std::vector<Ref> gradients;                          // per wrt_
+    std::map<std::size_t, std::vector<Ref>> stands_for;  // input of the gradient's bodies: values of `step`
   };
 
   void differentiate(int k) {
@@ -58,7 +58,7 @@ class BranchGradient {
       if (!is_float(out.dtype())) continue;
       outputs.push_back(out);
       seeds.push_back(step.input(free_input_name(step, fmt::format("d_out{}", output)), out.dtype(), out.shape()));
-      made.stands_for[position(gradient)] = seeds.back().ref();
+      made.stands_for[position(gradient)].push_back(seeds.back().ref());
     }
     for (int i : wrt_) inputs.push_back(step.value({step.inputs()[static_cast<std::size_t>(i)], 0}));
     const Values gradients_made = outputs.empty() ? zeros(step, inputs) : gradients(outputs, inputs, seeds);
@@ -86,12 +86,13 @@ class BranchGradient {
       if (ref.node < forward_size) {
         if (node.op->name == "input") {
           const auto at = std::find(step.inputs().begin(), step.inputs().end(), ref.node) - step.inputs().begin();
-          made->stands_for[position(call_.inputs[static_cast<std::size_t>(at) + 1])] = ref;
+          made->stands_for[position(call_.inputs[static_cast<std::size_t>(at) + 1])].push_back(ref);
           continue;
         }
         const bool is_cheap = node.inputs.empty() || (node.op->kind == OpKind::view && node.inputs.size() == 1);
         if (!is_cheap) {
-          made->stands_for[position(call_.graph.value(add_branch_output(call_.graph, call_.id, k, ref)))] = ref;
+          made->stands_for[position(call_.graph.value(add_branch_output(call_.graph, call_.id, k, ref)))].push_back(
+              ref);
           continue;
         }
       }
