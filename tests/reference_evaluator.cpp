@@ -46,7 +46,12 @@ class Evaluation {
   std::vector<Dense> run(const Node& node) {
     const std::string& op = node.op->name;
     if (op == "scan") return run_scan(node);
-    if (op == "group") {
+    if (op == "branch") return run_branch(node);
+    if (op == "while") return run_while(node);
+    if (op == "print" || op == "barrier") return inputs_of(node);
+    if (op == "assign") return {value(node.inputs[1])};
+    if (op == "variant") return {value(node.inputs[1 + chosen(node.inputs[0], node.inputs.size() - 1)])};
+    if (op == "group" || op == "checkpoint") {
       std::vector<Dense> inputs;
       for (const Ref& ref : node.inputs) inputs.push_back(value(ref));
       return Evaluation(*node.bodies.at(0), inputs, {}).fetches();
@@ -79,6 +84,44 @@ class Evaluation {
     const Values made = expand_composed(parts, *node.op, values, node.attrs);
     for (const Value& output : made) parts.fetch("out" + std::to_string(parts.fetches().size()), output);
     return Evaluation(parts, inputs, {}).fetches();
+  }
+
+  std::vector<Dense> inputs_of(const Node& node) const {
+    std::vector<Dense> list;
+    for (const Ref& ref : node.inputs) list.push_back(value(ref));
+    return list;
+  }
+
+  // Which of `count` branches an index stands for: the last one when there is none of that number.
+  std::size_t chosen(Ref index, std::size_t count) const {
+    const double number = value(index)[0];
+    return number >= 0 && number < static_cast<double>(count) ? static_cast<std::size_t>(number) : count - 1;
+  }
+
+  // What only branches that are not taken give is NaN: nothing may depend on it.
+  std::vector<Dense> run_branch(const Node& node) {
+    const std::size_t taken = chosen(node.inputs[0], node.bodies.size()), common = at(node.attrs.get_int("common"));
+    std::vector<Dense> inputs = inputs_of(node);
+    inputs.erase(inputs.begin());
+    const std::vector<Dense> made = Evaluation(*node.bodies[taken], inputs, {}).fetches();
+    std::vector<Dense> results(made.begin(), made.begin() + static_cast<std::ptrdiff_t>(common));
+    std::size_t own = common;
+    for (std::int64_t owner : node.attrs.get_ints("owners")) {
+      const bool is_made = at(owner) == taken;
+      const Type& type = node.types[results.size()];
+      results.push_back(is_made ? made[own++] : Dense(at(type.shape.elements()), std::nan("")));
+    }
+    return results;
+  }
+
+  std::vector<Dense> run_while(const Node& node) {
+    std::vector<Dense> values = inputs_of(node);
+    while (Evaluation(*node.bodies[0], values, {}).fetches()[0][0] != 0) {
+      const std::vector<Dense> next = Evaluation(*node.bodies[1], values, {}).fetches();
+      std::copy(next.begin(), next.end(), values.begin());
+    }
+    values.resize(node.types.size());
+    return values;
   }
 
   Call call_of(const Node& node) const {

@@ -206,14 +206,16 @@ class Graph {
   Value step_number;
   /// How many random ops the graph has; each draws from a stream of its own.
   std::int64_t random_streams = 0;
+  /// The parent, which encloses `inner`, and what has been captured from it, are now `inner`.
+  void move_into(Graph& inner);
+  /// Whether `inner` is under construction for a node of this graph, or of one further in.
+  bool encloses(const Graph& inner) const;
 
   Name scope;                            // given to new nodes; see class Scope
   Name origin;                           // given to new nodes; see call()
   Placement placement = Placement::any;  // given to new nodes; see class OnCpu
 
  private:
-  bool encloses(const Graph& inner) const;
-  void move_into(Graph& inner);
   std::deque<Node> nodes_;
   std::vector<NodeId> inputs_;
   std::vector<NodeId> parameters_;

@@ -146,6 +146,7 @@ class Program {
  private:
   struct Compiled;
   explicit Program(std::unique_ptr<Compiled> compiled);
+  Program compile(const Graph& graph) const;
   std::unique_ptr<Compiled> compiled_;
 };
 

@@ -194,7 +194,6 @@ bool Graph::encloses(const Graph& inner) const {
   return graph == this;
 }
 
-// The parent, and what has been captured from it, are now further in.
 void Graph::move_into(Graph& inner) {
   std::map<Ref, Ref> moved;
   for (Value& outer : captured_) {

@@ -16,6 +16,9 @@ void register_built_in_ops() {
   register_pooling();
   register_scan();
   register_assign();
+  register_branch();
+  register_while();
+  register_checkpoint();
   register_recurrent_ops();
   register_group();
 }

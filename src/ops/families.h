@@ -16,6 +16,9 @@ void register_convolution();
 void register_pooling();
 void register_scan();
 void register_assign();
+void register_branch();
+void register_while();
+void register_checkpoint();
 void register_recurrent_ops();
 void register_group();
 

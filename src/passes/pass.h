@@ -60,6 +60,7 @@ std::vector<PassRecord> run_passes(Graph& graph, const PassOptions& options);
 
 // ---- the passes, one file each ----
 
+void inline_checkpoints(Graph& graph, PassNotes& notes);
 void merge_duplicates(Graph& graph, PassNotes& notes);
 void fold_identities(Graph& graph, PassNotes& notes);
 void simplify_views(Graph& graph, PassNotes& notes);

@@ -63,6 +63,8 @@ std::vector<PassRecord> run_passes(Graph& graph, const PassOptions& options) {
       fail(ErrorKind::argument, "there is no pass named '{}'; there are: {}", name, fmt::join(names, ", "));
     }
   }
+  PassNotes unnoted(options.device);
+  inline_checkpoints(graph, unnoted);  // nothing else could run a checkpoint, so it is not in the list
   std::vector<PassRecord> records;
   const auto run = [&](const Pass& pass) {
     PassRecord record{.name = pass.name, .nodes_before = graph.size()};

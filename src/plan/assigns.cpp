@@ -55,20 +55,20 @@ bool is_pointwise(const Step& step, int old, int made) {
 
 }  // namespace
 
-// Why the value in slot `made` cannot be written straight into `parameter`; empty when it can.
-std::string Planner::in_place_refusal(const Operand& made, int parameter) {
+// Why the value `made` by `steps` cannot be written straight into slot `target`; empty when it can.
+std::string Planner::in_place_refusal(std::vector<Step>& steps, const Operand& made, int target) {
   const Slot& slot = plan_.slots[static_cast<std::size_t>(made.slot)];
   if (slot.kind != SlotKind::arena) return "the value is fed";
   if (slot.is_fetched) return "the value is fetched too";
   const bool is_whole = made.offset == 0 && made.terms.empty() && made.layout.is_dense() &&
-                        slot.bytes == plan_.slots[static_cast<std::size_t>(parameter)].bytes;
+                        slot.bytes == plan_.slots[static_cast<std::size_t>(target)].bytes;
   if (!is_whole) return "the value is a part of another, or strided";
   bool is_written = false;
-  for (Step& step : plan_.steps) {
-    const bool reads_old = touches(step, parameter, false);
+  for (Step& step : steps) {
+    const bool reads_old = touches(step, target, false);
     const bool writes = touches(step, made.slot, true);
     if (is_written && reads_old) return "the old value is read later, by " + step.label.op;
-    if (!is_written && writes && reads_old && !is_pointwise(step, parameter, made.slot)) {
+    if (!is_written && writes && reads_old && !is_pointwise(step, target, made.slot)) {
       return step.label.op + " reads other elements of the old value than it writes";
     }
     is_written |= writes;
@@ -76,56 +76,45 @@ std::string Planner::in_place_refusal(const Operand& made, int parameter) {
   return is_written ? "" : "the value is made by no step";
 }
 
-void Planner::plan_assigns(Frame& frame) {
-  struct Write {
-    NodeId id;
-    int parameter;
-    Operand value;
-  };
-  std::vector<Write> writes;
-  std::vector<char> is_assigned(plan_.slots.size(), 0);
-  const std::vector<NodeId> assigns = frame.graph.assigns();
-  const auto parameter_of = [&](NodeId id) { return frame.places.at(frame.graph.node(id).inputs[0]); };
-  for (NodeId id : assigns) is_assigned[static_cast<std::size_t>(parameter_of(id).slot)] = 1;
-  for (NodeId id : assigns) {
-    const Node& node = frame.graph.node(id);
-    if (node.inputs[0] == node.inputs[1]) continue;
-    Operand value = place(frame, node.inputs[1]);
-    // Another parameter's old value is taken before that one is written.
-    const bool is_old = static_cast<std::size_t>(value.slot) < is_assigned.size() &&
-                        is_assigned[static_cast<std::size_t>(value.slot)] != 0;
-    if (is_old) value = dense_copy(frame, value, node, "assign");
-    writes.push_back({id, parameter_of(id).slot, value});
-  }
-  std::vector<std::pair<int, int>> moved;  // from the slot that a value had to its parameter's
-  const auto follow = [&](Write* write) {  // two parameters may take one value
-    for (const auto& [from, to] : moved) {
-      if (write->value.slot == from) write->value.slot = to;
-    }
-  };
+void Planner::write_back(Frame& frame, std::vector<Write> writes) {
+  std::set<int> targets;
+  for (const Write& write : writes) targets.insert(write.target.slot);
   for (Write& write : writes) {
-    const Node& node = frame.graph.node(write.id);
-    follow(&write);
-    const std::string refusal = in_place_refusal(write.value, write.parameter);
+    // The old value of another target is taken before that one is written.
+    if (targets.contains(write.value.slot)) write.value = dense_copy(frame, write.value, *write.why, write.label);
+  }
+  std::map<int, int> moved;  // from the slot that a value had to its target's
+  std::set<int> done;
+  for (const Write& write : writes) {
+    if (moved.contains(write.value.slot)) continue;  // two targets that take one value
+    const std::string refusal = in_place_refusal(*frame.steps, write.value, write.target.slot);
     if (refusal.empty()) {
-      const int from = write.value.slot;
-      moved.emplace_back(from, write.parameter);
-      for_each_operand(plan_.steps, [&](Step& step, std::size_t i) {
-        if (step.operands[i].slot == from) step.operands[i].slot = write.parameter;
+      moved[write.value.slot] = write.target.slot;
+      done.insert(write.target.slot);
+      for_each_operand(*frame.steps, [&](Step& step, std::size_t i) {
+        if (step.operands[i].slot == write.value.slot) step.operands[i].slot = write.target.slot;
       });
       continue;
     }
-    plan_.notes.push_back(fmt::format("assign: '{}' is written by a copy at the end: {}",
-                                      frame.graph.node(node.inputs[0].node).name.str(), refusal));
+    plan_.notes.push_back(fmt::format("{}: '{}' is written by a copy at the end: {}", write.label,
+                                      plan_.slots[static_cast<std::size_t>(write.target.slot)].name, refusal));
   }
   for (Write& write : writes) {
-    const bool is_there =
-        std::any_of(moved.begin(), moved.end(), [&](const auto& pair) { return pair.second == write.parameter; });
-    if (is_there) continue;
-    follow(&write);
-    const Node& node = frame.graph.node(write.id);
-    copy(frame, write.value, parameter_of(write.id), node, node.title());
+    if (done.contains(write.target.slot)) continue;
+    if (const auto it = moved.find(write.value.slot); it != moved.end()) write.value.slot = it->second;
+    copy(frame, write.value, write.target, *write.why, write.label);
   }
+}
+
+void Planner::plan_assigns(Frame& frame) {
+  std::vector<Write> writes;
+  for (NodeId id : frame.graph.assigns()) {
+    const Node& node = frame.graph.node(id);
+    if (node.inputs[0] == node.inputs[1]) continue;
+    const Operand value = place(frame, node.inputs[1]);
+    writes.push_back({value, frame.places.at(node.inputs[0]), &node, node.title()});
+  }
+  write_back(frame, std::move(writes));
 }
 
 }  // namespace paoding

@@ -132,15 +132,7 @@ void Planner::plan_scan(Frame& outer, NodeId id) {
   step.length = length;
   step.body = std::move(body_steps);
   if (!step.body.empty()) outer.steps->push_back(std::move(step));
-  for (auto& [k, operand] : results) {
-    const Ref ref{id, k};
-    if (outer.destinations.contains(ref) && !is_same(operand, outer.destinations[ref])) {
-      copy(outer, operand, outer.destinations[ref], node, "scan_result");
-      outer.places[ref] = outer.destinations[ref];
-    } else {
-      outer.places[ref] = operand;
-    }
-  }
+  for (auto& [k, operand] : results) outer.places[{id, k}] = operand;
 }
 
 }  // namespace paoding

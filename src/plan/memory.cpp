@@ -33,21 +33,29 @@ struct Uses {
 
   void walk(std::vector<Step>& steps) {
     for (Step& step : steps) {
-      if (step.kind == Step::Kind::loop) {
+      if (step.kind == Step::Kind::loop || step.kind == Step::Kind::repeat) {
         const int range = static_cast<int>(ranges.size());
         step.position = position;
         ranges.push_back({position, position});
         open.push_back(range);
+        walk(step.condition);
+        if (step.kind == Step::Kind::repeat) use(step);
         walk(step.body);
         open.pop_back();
         ranges[static_cast<std::size_t>(range)].last = position - 1;
         continue;
       }
-      step.position = position++;
-      for (std::size_t i = 0; i < step.operands.size(); ++i) {
-        of_slot[static_cast<std::size_t>(step.operands[i].slot)].push_back({step.position, open, i >= step.reads});
-      }
+      step.position = use(step);
+      // One branch after the other: what lives in one only does so at other positions than what lives in another.
+      for (auto& branch : step.branches) walk(branch);
     }
+  }
+
+  int use(const Step& step) {
+    for (std::size_t i = 0; i < step.operands.size(); ++i) {
+      of_slot[static_cast<std::size_t>(step.operands[i].slot)].push_back({position, open, i >= step.reads});
+    }
+    return position++;
   }
 };
 
@@ -65,7 +73,7 @@ void find_lifetimes(Plan* plan) {
       for (const Operand& operand : step.operands) {
         if (!operand.terms.empty()) moves[static_cast<std::size_t>(operand.slot)] = 1;
       }
-      find_moving(step.body);
+      for (const auto* body : step.bodies()) find_moving(*body);
     }
   };
   find_moving(plan->steps);
@@ -175,57 +183,6 @@ void place_slots(Plan* plan) {
     if (plan->arena_bytes <= plan->peak_live_bytes) break;
   }
   for (std::size_t i : slots) plan->slots[i].offset = best[i];
-}
-
-std::int64_t count_launches(const std::vector<Step>& steps) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 62;
-  std::int64_t count = 0;
-  for (const Step& step : steps) {
-    std::int64_t more = 1;
-    if (step.kind == Step::Kind::loop) {
-      const std::int64_t in_body = count_launches(step.body);
-      more = step.length == 0 ? 0 : in_body > kMost / step.length ? kMost : in_body * step.length;
-    }
-    count = more > kMost - count ? kMost : count + more;
-  }
-  return count;
-}
-
-std::vector<Launch> unroll(const Plan& plan, int repeats) {
-  const std::int64_t per_run = count_launches(plan.steps);
-  if (per_run > kMaxLaunches / repeats) {
-    fail(ErrorKind::unsupported,
-         "plan: a run has {} launches, at most {} are possible\nhint: shorter scans, or several runs", per_run,
-         kMaxLaunches / repeats);
-  }
-  std::vector<Launch> launches;
-  launches.reserve(static_cast<std::size_t>(per_run * repeats));
-  std::vector<std::int64_t> turn(static_cast<std::size_t>(plan.loops), 0);
-  const std::function<void(const std::vector<Step>&, std::int64_t)> walk = [&](const std::vector<Step>& steps,
-                                                                               std::int64_t instance) {
-    for (const Step& step : steps) {
-      if (step.kind == Step::Kind::loop) {
-        for (std::int64_t s = 0; s < step.length; ++s) {
-          turn[static_cast<std::size_t>(step.loop)] = s;
-          walk(step.body, s);
-        }
-        continue;
-      }
-      Launch launch{&step, instance, {}};
-      for (const Operand& operand : step.operands) {
-        std::int64_t offset = operand.offset;
-        for (const LoopTerm& term : operand.terms) {
-          std::int64_t count = turn[static_cast<std::size_t>(term.loop)] + term.shift;
-          if (term.modulus != 0) count %= term.modulus;
-          offset += count * term.stride;
-        }
-        launch.addresses.emplace_back(operand.slot, offset);
-      }
-      launches.push_back(std::move(launch));
-    }
-  };
-  for (int i = 0; i < repeats; ++i) walk(plan.steps, 0);
-  return launches;
 }
 
 std::int64_t alignment_of(const Operand& operand) {

@@ -85,9 +85,11 @@ class Scheduler {
     const Node& node = graph_.node(id);
     const std::string& op = node.op->name;
     const bool is_view = node.op->kind == OpKind::view && op != "concat" && op != "pad" && !node.inputs.empty();
-    storage_[at(id)] = is_view ? storage_[at(node.inputs[0].node)] : id;
+    const bool is_passed =
+        op == "print" || op == "barrier" || op == "assign" || op == "variant";  // no memory of its own
+    storage_[at(id)] = is_view || is_passed ? storage_[at(node.inputs[0].node)] : id;
     const bool is_given = node.op->kind == OpKind::structural && node.inputs.empty();  // fed, kept or a constant
-    if (!is_view && !is_given) {
+    if (!is_view && !is_given && !is_passed) {
       for (const Type& type : node.types) bytes_[at(id)] += size_bytes(type);
     }
     for (NodeId input : distinct_inputs(id)) {

@@ -60,7 +60,10 @@ void Planner::plan_nodes(Frame& frame) {
 void Planner::plan_node(Frame& frame, NodeId id) {
   const Node& node = frame.graph.node(id);
   const std::string& op = node.op->name;
-  if (op == "input" || op == "parameter" || op == "assign" || is_generated(node)) return;
+  if (op == "input" || op == "parameter" || op == "assign" || op == "variant" || is_generated(node)) return;
+  if (op == "branch") return plan_branch(frame, id);
+  if (op == "while") return plan_while(frame, id);
+  if (op == "print" || op == "barrier") return plan_passed(frame, id);
   if (node.op->name == "scan") return plan_scan(frame, id);
   if (node.op->kind == OpKind::view) return plan_view(frame, id);
   if (is_groupable(node)) return plan_group(frame, id);
@@ -177,6 +180,9 @@ const Operand& Planner::place(Frame& frame, Ref ref) {
   if (it != frame.places.end()) return it->second;
   // Only what is generated is made on demand: inside groups it costs nothing.
   const Node& node = frame.graph.node(ref.node);
+  if (node.op->name == "variant") {
+    fail(ErrorKind::unsupported, "variant: an op uses it, but only a fetch can\nhint: visit(variant, f)");
+  }
   PD_ASSERT(is_generated(node), "a value is read before it has a place");
   const Operand made = result_place(frame, ref);
   fill(frame, lower_generated(node, made.layout), made, node);
@@ -217,7 +223,7 @@ void Planner::fill(Frame& frame, Group group, const Operand& to, const Node& why
 
 StepLabel Planner::label_of(const Frame& frame, NodeId id) const {
   const Node& node = frame.graph.node(id);
-  StepLabel label{node.title(), node.scope.str(), {}, frame.scan ? -1 : id};
+  StepLabel label{node.title(), node.scope.str(), {}, frame.scan ? -1 : id, node.placement};
   if (node.op->name == "group") {
     for (NodeId inner = 0; inner < node.bodies[0]->size(); ++inner) {
       const Node& member = node.bodies[0]->node(inner);
@@ -230,14 +236,23 @@ StepLabel Planner::label_of(const Frame& frame, NodeId id) const {
 
 // Fetches are read after the run, dense; each keeps its memory to the end.
 void Planner::fetch(Frame& frame) {
-  for (const Graph::Fetch& fetch : frame.graph.fetches()) {
-    Operand operand = place(frame, fetch.ref);
+  const auto keep = [&](Ref ref) {
+    Operand operand = place(frame, ref);
     const Slot& slot = plan_.slots[static_cast<std::size_t>(operand.slot)];
     if (!operand.layout.is_dense() || slot.kind != SlotKind::arena) {
-      operand = dense_copy(frame, operand, frame.graph.node(fetch.ref.node), "fetch");
+      operand = dense_copy(frame, operand, frame.graph.node(ref.node), "fetch");
     }
     plan_.slots[static_cast<std::size_t>(operand.slot)].is_fetched = true;
-    plan_.fetches.push_back({fetch.name, operand});
+    return operand;
+  };
+  for (const Graph::Fetch& fetch : frame.graph.fetches()) {
+    const Node& node = frame.graph.node(fetch.ref.node);
+    const bool is_variant = node.op->name == "variant";
+    Plan::Fetch planned{fetch.name, keep(is_variant ? node.inputs[0] : fetch.ref), {}};
+    for (std::size_t i = 1; is_variant && i < node.inputs.size(); ++i) {
+      planned.alternatives.push_back(keep(node.inputs[i]));
+    }
+    plan_.fetches.push_back(std::move(planned));
   }
 }
 

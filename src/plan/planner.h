@@ -69,7 +69,22 @@ class Planner {
 
   // assigns.cpp
   void plan_assigns(Frame& frame);
-  std::string in_place_refusal(const Operand& made, int parameter);
+  /// A value that takes the place of an old one, which every step of the frame sees until its end.
+  struct Write {
+    Operand value, target;
+    const Node* why;
+    std::string label;
+  };
+  void write_back(Frame& frame, std::vector<Write> writes);
+  std::string in_place_refusal(std::vector<Step>& steps, const Operand& made, int target);
+
+  // branches.cpp
+  void plan_branch(Frame& outer, NodeId id);
+  void plan_while(Frame& outer, NodeId id);
+  void plan_passed(Frame& frame, NodeId id);
+  void refuse_on_gpu(const Node& node) const;
+  /// Leaves the value at `target`, if it is not there already.
+  void deliver(Frame& frame, Ref ref, const Operand& target, const Node& why, std::string_view label);
 
   // loops.cpp
   void plan_scan(Frame& frame, NodeId id);

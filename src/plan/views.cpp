@@ -53,7 +53,7 @@ int concat_axis(const Node& node) {
 bool Planner::can_write_to(const Frame& frame, Ref ref) const {
   const Node& node = frame.graph.node(ref.node);
   if (is_generated(node)) return false;
-  if (node.op->name == "concat" || node.op->name == "pad") return true;
+  if (node.op->name == "concat" || node.op->name == "pad" || node.op->name == "branch") return true;
   return (is_groupable(node) && node.op->kind != OpKind::view) || node.op->kind == OpKind::kernel;
 }
 

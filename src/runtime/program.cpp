@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <mutex>
+#include <new>
 #include <shared_mutex>
 
 #include "base/check.h"
@@ -188,6 +189,20 @@ void select_fetches(Graph* graph, const std::vector<std::string>& wanted) {
   graph->mutable_fetches() = std::move(selected);
 }
 
+// A program for a GPU has no part that runs on the CPU yet.
+void refuse_placement(const Graph& graph) {
+  for (NodeId id = 0; id < graph.size(); ++id) {
+    const Node& node = graph.node(id);
+    if (node.placement == Placement::cpu) {
+      fail(ErrorKind::unsupported,
+           "{}: is to run on the CPU, but a program for a GPU runs there as a whole for now{}\n"
+           "hint: compile it for the CPU, or leave OnCpu away",
+           node.op->name, node.scope.empty() ? "" : fmt::format(" (in {})", node.scope.str()));
+    }
+    for (const auto& body : node.bodies) refuse_placement(*body);
+  }
+}
+
 }  // namespace
 
 Program::Program(std::unique_ptr<Compiled> compiled) : compiled_(std::move(compiled)) {}
@@ -202,7 +217,15 @@ Program::Program(const Graph& graph, const CompileOptions& options, const Parame
   *this = bind(graph);
 }
 
-Program Program::bind(const Graph& source) const {
+Program Program::bind(const Graph& graph) const {
+  try {
+    return compile(graph);
+  } catch (const std::bad_alloc&) {
+    fail(ErrorKind::device, "compile: the machine has too little memory for a graph of {} nodes", graph.size());
+  }
+}
+
+Program Program::compile(const Graph& source) const {
   const auto start = Clock::now();
   auto made = std::make_unique<Compiled>();
   made->options = compiled_->options;
@@ -210,6 +233,7 @@ Program Program::bind(const Graph& source) const {
   const CompileOptions& options = made->options;
 
   const std::unique_ptr<Graph> graph = source.clone();
+  if (options.device.kind != DeviceKind::cpu) refuse_placement(*graph);
   select_fetches(graph.get(), options.fetches);
   if (!options.assign) graph->drop_assigns();
   made->writes_parameters = !graph->assigns().empty();
@@ -228,7 +252,12 @@ Program Program::bind(const Graph& source) const {
   made->plan = make_plan(*graph, plan_options);
 
   if (options.repeats < 1) fail(ErrorKind::argument, "compile: repeats = {}; it must be at least 1", options.repeats);
-  ExecutorOptions executor_options{options.device, options.execution, options.repeats, options.on_step, nullptr, {}};
+  ExecutorOptions executor_options{
+      options.device, options.execution, options.repeats, options.on_step, {}, nullptr, {}};
+  executor_options.on_print = [compiled = made.get()](Printed&& printed) {
+    if (compiled->options.on_print) return compiled->options.on_print(printed);
+    compiled->printed.push_back(std::move(printed));
+  };
   if (options.execution == Execution::captured) executor_options.on_step = nullptr;
   if (compiled_->executor) executor_options.arena = compiled_->executor->arena();
   for (const auto& [name, unused] : made->plan.parameters) {
@@ -276,7 +305,12 @@ const Type& Program::input_type(int index) const {
   return compiled_->input_types[checked(index, compiled_->inputs, "input")];
 }
 const Type& Program::fetch_type(int index) const {
-  return compiled_->plan.fetches[checked(index, compiled_->fetches, "fetch")].operand.layout.type;
+  const Plan::Fetch& fetch = compiled_->plan.fetches[checked(index, compiled_->fetches, "fetch")];
+  if (!fetch.alternatives.empty()) {
+    fail(ErrorKind::argument, "fetch '{}' is a Variant of {} alternatives: its type is known after a run", fetch.name,
+         fetch.alternatives.size());
+  }
+  return fetch.operand.layout.type;
 }
 
 void Program::set_input(int index, const Tensor& tensor) {
@@ -301,7 +335,13 @@ void Program::run() {
 void Program::wait() { compiled_->executor->wait(); }
 
 Tensor Program::fetch(int index) {
-  return compiled_->executor->read(compiled_->plan.fetches[checked(index, compiled_->fetches, "fetch")].operand);
+  const Plan::Fetch& fetch = compiled_->plan.fetches[checked(index, compiled_->fetches, "fetch")];
+  const Tensor tensor = compiled_->executor->read(fetch.operand);
+  if (fetch.alternatives.empty()) return tensor;
+  const auto chosen = static_cast<std::int64_t>(tensor.to_doubles()[0]);
+  const auto count = static_cast<std::int64_t>(fetch.alternatives.size());
+  return compiled_->executor->read(
+      fetch.alternatives[static_cast<std::size_t>(chosen >= 0 && chosen < count ? chosen : count - 1)]);
 }
 
 std::map<std::string, Tensor> Program::run(const std::map<std::string, Tensor>& feeds) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops that do something besides giving a value, or that say what a value is good for: assign, variant.
+// Ops that do something besides giving a value: assign, print.
 #include "ops/families.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
@@ -23,6 +23,10 @@ void assign(const Value& parameter, const Value& value) {
   parameter.graph().assign(parameter, value);
 }
 
+Value print(const Value& value, std::string_view message) {
+  return call("print", {value}, {{"message", std::string(message)}});
+}
+
 void register_assign() {
   register_op({
       .name = "assign",
@@ -31,6 +35,17 @@ void register_assign() {
       .inputs = {"parameter", "value"},
       .has_effect = true,
       .infer = infer_assign,
+  });
+  register_op({
+      .name = "print",
+      .summary = "a itself; a run hands it to CompileOptions::on_print",
+      .kind = OpKind::structural,
+      .inputs = {"a"},
+      .attrs = {{.name = "message", .example = std::string(), .doc = "handed on with it"}},
+      .has_effect = true,
+      .infer = [](const OpCall& call) { return std::vector{call.inputs[0]}; },
+      .gradient = [](const GradCall& call) { return Values{call.grads[0]}; },
+      .cases = {{.shapes = {{2, 3}}}, {.shapes = {{}}}, {.shapes = {{0, 2}}}},
   });
 }
 
