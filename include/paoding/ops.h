@@ -3,9 +3,14 @@
 // value, what was needed, and the scope.
 #pragma once
 
+#include "paoding/ops/attention.h"
 #include "paoding/ops/control.h"
 #include "paoding/ops/elementwise.h"
+#include "paoding/ops/loss.h"
+#include "paoding/ops/norm.h"
 #include "paoding/ops/product.h"
+#include "paoding/ops/random.h"
 #include "paoding/ops/recurrent.h"
 #include "paoding/ops/reduction.h"
 #include "paoding/ops/shape.h"
+#include "paoding/ops/softmax.h"

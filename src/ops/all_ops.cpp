@@ -11,6 +11,10 @@ void register_built_in_ops() {
   register_matmul();
   register_scan();
   register_assign();
+  register_softmax_ops();
+  register_loss_ops();
+  register_norm_ops();
+  register_random_ops();
   register_recurrent_ops();
   register_group();
 }

@@ -11,6 +11,10 @@ void register_reduction_ops();
 void register_matmul();
 void register_scan();
 void register_assign();
+void register_softmax_ops();
+void register_loss_ops();
+void register_norm_ops();
+void register_random_ops();
 void register_recurrent_ops();
 void register_group();
 
