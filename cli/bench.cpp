@@ -15,6 +15,7 @@ void add_bench(CLI::App& app, Commands* commands) {
   add_bench_conv_net(*sub, commands);
   add_bench_lerp_grad(*sub, commands);
   add_bench_lstm_steps(*sub, commands);
+  add_bench_seq2seq(*sub, commands);
   sub->footer(
       "Examples:\n"
       "  paoding bench lerp_grad --case 1 --quick\n"

@@ -19,8 +19,8 @@ struct RecurrentWeights {
 
 /// One layer and direction of torch.nn.LSTM, GRU or RNN: weight_ih [gates H, I], weight_hh [gates H, P], bias_ih and
 /// bias_hh [gates H] (both empty, of shape [0], for a layer without), weight_hr [P, H] for an LSTM with projection. The
-/// gates are in our order already; b is the sum of the biases, but a GRU's is [4H]: sums for r and z, bias_ih for n, then
-/// bias_hh for n, which r scales. Error (shape) when something does not fit.
+/// gates are in our order already; b is the sum of the biases, but a GRU's is [4H]: sums for r and z, bias_ih for n,
+/// then bias_hh for n, which r scales. Error (shape) when something does not fit.
 RecurrentWeights from_pytorch(RecurrentKind kind, const Tensor& weight_ih, const Tensor& weight_hh,
                               const Tensor& bias_ih = {}, const Tensor& bias_hh = {}, const Tensor& weight_hr = {});
 

@@ -49,12 +49,16 @@ Tensor joined_bias(const Tensor& like, const Doubles& of_x, const Doubles& of_h,
 }
 
 std::vector<int> plain_order(RecurrentKind kind) {
-  return kind == RecurrentKind::lstm ? std::vector{0, 1, 2, 3} : kind == RecurrentKind::gru ? std::vector{0, 1, 2} : std::vector{0};
+  return kind == RecurrentKind::lstm  ? std::vector{0, 1, 2, 3}
+         : kind == RecurrentKind::gru ? std::vector{0, 1, 2}
+                                      : std::vector{0};
 }
 
 // Where our i, f, g, o and r, z, n stand in ONNX's i, o, f, c and z, r, h.
 std::vector<int> onnx_order(RecurrentKind kind) {
-  return kind == RecurrentKind::lstm ? std::vector{0, 2, 3, 1} : kind == RecurrentKind::gru ? std::vector{1, 0, 2} : std::vector{0};
+  return kind == RecurrentKind::lstm  ? std::vector{0, 2, 3, 1}
+         : kind == RecurrentKind::gru ? std::vector{1, 0, 2}
+                                      : std::vector{0};
 }
 
 }  // namespace
@@ -67,11 +71,13 @@ RecurrentWeights from_pytorch(RecurrentKind kind, const Tensor& weight_ih, const
   if (ih.rank() != 2 || ih[0] % gates != 0) wrong(from, "weight_ih", weight_ih, fmt::format("[{} H, I]", gates));
   const std::int64_t hidden = ih[0] / gates;
   const bool has_projection = !is_empty(weight_hr);
-  if (has_projection && (kind != RecurrentKind::lstm || weight_hr.shape().rank() != 2 || weight_hr.shape()[1] != hidden)) {
+  if (has_projection &&
+      (kind != RecurrentKind::lstm || weight_hr.shape().rank() != 2 || weight_hr.shape()[1] != hidden)) {
     wrong(from, "weight_hr", weight_hr, fmt::format("[P, {}], of an LSTM", hidden));
   }
   const std::int64_t width = has_projection ? weight_hr.shape()[0] : hidden;
-  if (!(weight_hh.shape() == Shape{ih[0], width})) wrong(from, "weight_hh", weight_hh, fmt::format("[{}, {}]", ih[0], width));
+  if (!(weight_hh.shape() == Shape{ih[0], width}))
+    wrong(from, "weight_hh", weight_hh, fmt::format("[{}, {}]", ih[0], width));
   for (const auto& [name, bias] : {std::pair{"bias_ih", &bias_ih}, std::pair{"bias_hh", &bias_hh}}) {
     if (!is_empty(*bias) && !(bias->shape() == Shape{ih[0]})) wrong(from, name, *bias, fmt::format("[{}]", ih[0]));
   }
@@ -92,8 +98,10 @@ std::vector<RecurrentWeights> from_onnx(RecurrentKind kind, const Tensor& w, con
   const std::int64_t gates = gates_of(kind);
   if (w.shape().rank() != 3 || w.shape()[1] % gates != 0) wrong(from, "W", w, fmt::format("[D, {} H, I]", gates));
   const std::int64_t directions = w.shape()[0], rows = w.shape()[1], hidden = rows / gates, inputs = w.shape()[2];
-  if (!(r.shape() == Shape{directions, rows, hidden})) wrong(from, "R", r, fmt::format("[{}, {}, {}]", directions, rows, hidden));
-  if (!is_empty(b) && !(b.shape() == Shape{directions, 2 * rows})) wrong(from, "B", b, fmt::format("[{}, {}]", directions, 2 * rows));
+  if (!(r.shape() == Shape{directions, rows, hidden}))
+    wrong(from, "R", r, fmt::format("[{}, {}, {}]", directions, rows, hidden));
+  if (!is_empty(b) && !(b.shape() == Shape{directions, 2 * rows}))
+    wrong(from, "B", b, fmt::format("[{}, {}]", directions, 2 * rows));
   const Doubles all_w = w.to_doubles(), all_r = r.to_doubles();
   const Doubles all_b = is_empty(b) ? Doubles(static_cast<std::size_t>(directions * 2 * rows), 0.0) : b.to_doubles();
   const auto part = [](const Doubles& all, std::int64_t begin, std::int64_t count) {

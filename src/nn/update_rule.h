@@ -33,7 +33,7 @@ class UpdateRule {
   Updated update_sgd(const Value& value, const Value& gradient, const Values& states, const Sgd& sgd) const;
 
   Optimizer optimizer_;
-  Value rate_;                   // f64
+  Value rate_;                    // f64
   Value step_size_, root_scale_;  // of Adam, f64: rate / (1 - beta1^t), 1 / sqrt(1 - beta2^t)
 };
 

@@ -19,6 +19,10 @@ void register_built_in_ops() {
   register_branch();
   register_while();
   register_checkpoint();
+  register_softmax_ops();
+  register_loss_ops();
+  register_norm_ops();
+  register_random_ops();
   register_recurrent_ops();
   register_group();
 }

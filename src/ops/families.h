@@ -19,6 +19,10 @@ void register_assign();
 void register_branch();
 void register_while();
 void register_checkpoint();
+void register_softmax_ops();
+void register_loss_ops();
+void register_norm_ops();
+void register_random_ops();
 void register_recurrent_ops();
 void register_group();
 

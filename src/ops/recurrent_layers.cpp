@@ -2,7 +2,6 @@
 // Stacks of recurrent layers: a scan per layer and direction. What does not depend on the state, above all the product
 // of the input, is taken out of the loop by the passes, so a step here says only what one step is.
 #include "base/check.h"
-#include "ops/iota.h"
 #include "paoding/ops.h"
 
 namespace paoding {

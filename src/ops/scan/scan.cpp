@@ -6,7 +6,6 @@
 
 #include "base/check.h"
 #include "ops/families.h"
-#include "ops/iota.h"
 #include "paoding/ops.h"
 
 namespace paoding {
