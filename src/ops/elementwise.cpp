@@ -161,7 +161,7 @@ void register_elementwise_ops() {
       .inputs = {"a"},
       .formula = formula([](Scalar a) { return a; }),
       .gradient = [](const GradCall&) { return Values{Value()}; },
-      .cases = kUnaryCases,
+      .cases = unary_cases(),
   });
 
   // ---- add_n ----

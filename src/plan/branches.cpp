@@ -2,6 +2,7 @@
 // Branches and loops without a length. Every branch writes the results where they are wanted, so that none is copied;
 // what only one branch needs shares memory with what only another needs. A loop keeps one entry per carried value.
 #include "base/check.h"
+#include "group/lower.h"
 #include "ops/control/branch.h"
 #include "plan/planner.h"
 
@@ -17,8 +18,8 @@ void Planner::refuse_on_gpu(const Node& node) const {
 
 void Planner::deliver(Frame& frame, Ref ref, const Operand& target, const Node& why, std::string_view label) {
   const Node& source = frame.graph.node(ref.node);
-  if (source.op->name == "full" && !frame.places.contains(ref)) {
-    return fill(frame, source.attrs.get_float("value"), target, why);
+  if (is_generated(source) && !frame.places.contains(ref)) {
+    return fill(frame, lower_generated(source, target.layout), target, why);
   }
   const Operand& made = place(frame, ref);
   const bool is_there = made.slot == target.slot && made.offset == target.offset && made.terms == target.terms &&
