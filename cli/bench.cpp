@@ -12,8 +12,10 @@ void add_bench(CLI::App& app, Commands* commands) {
       "min\n"
       "and max, and says in its heading what was timed. A wrong result is marked WRONG and gives exit code 1.");
   sub->require_subcommand(1);
+  add_bench_conv_net(*sub, commands);
   add_bench_lerp_grad(*sub, commands);
   add_bench_lstm_steps(*sub, commands);
+  add_bench_seq2seq(*sub, commands);
   sub->footer(
       "Examples:\n"
       "  paoding bench lerp_grad --case 1 --quick\n"

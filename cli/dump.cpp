@@ -18,6 +18,7 @@ struct DumpOptions {
   std::string file, after;
   bool passes = false, plan = false, kernels = false, times = false;
   CompileFlags compile;
+  DeviceKind kind = DeviceKind::cpu;  // of compile.device
 };
 
 // ---- stages ----
@@ -29,7 +30,7 @@ struct Stage {
 
 std::vector<Stage> stages_of(const Graph& graph, const DumpOptions& options, Staged* staged) {
   std::vector<Stage> stages;
-  *staged = run_passes_of(graph, options.compile.no_pass, [&](const std::string& pass, const Graph& now) {
+  *staged = run_passes_of(graph, options.compile.no_pass, options.kind, [&](const std::string& pass, const Graph& now) {
     stages.push_back({pass, to_text(now)});
   });
   return stages;
@@ -71,7 +72,7 @@ void print_all_stages(const Graph& graph, const DumpOptions& options) {
 }
 
 void print_times(const Graph& graph, const DumpOptions& options) {
-  const Staged staged = run_passes_of(graph, options.compile.no_pass);
+  const Staged staged = run_passes_of(graph, options.compile.no_pass, options.kind);
   double total = 0;
   print("{:<18} {:>9} {:>7} {:>7}  {}\n", "pass", "ms", "before", "after", "notes");
   for (const PassRecord& record : staged.passes) {
@@ -115,14 +116,14 @@ void print_kernels(const Graph&, const DumpOptions&) {
 }
 #endif
 
-int dump(const DumpOptions& options) {
+int dump(DumpOptions options) {
   check_pass_names(options.compile.no_pass);
-  const Device device = parse_device(options.compile.device);
+  options.kind = parse_device(options.compile.device).kind;
   const std::unique_ptr<Graph> graph = load_graph(options.file);
   if (options.times) print_times(*graph, options);
   if (options.passes) print_all_stages(*graph, options);
   if (!options.after.empty()) print_after(*graph, options);
-  if (options.plan) print_text(to_string(plan_of(*graph, options.compile, device.kind).plan));
+  if (options.plan) print_text(to_string(plan_of(*graph, options.compile, options.kind).plan));
   if (options.kernels) print_kernels(*graph, options);
   if (options.after.empty() && !options.passes && !options.plan && !options.kernels && !options.times) {
     print_text(to_text(*graph));

@@ -17,8 +17,8 @@ struct Staged {
   Plan plan;  // refers to `graph`
 };
 
-/// The passes alone. `after` is called after each.
-Staged run_passes_of(const Graph& graph, const std::vector<std::string>& no_pass,
+/// The passes alone, for a kind of device. `after` is called after each.
+Staged run_passes_of(const Graph& graph, const std::vector<std::string>& no_pass, DeviceKind device,
                      const std::function<void(const std::string& pass, const Graph& graph)>& after = {});
 /// The passes and the plan for a kind of device, which need not be there.
 Staged plan_of(const Graph& graph, const CompileFlags& flags, DeviceKind device);

@@ -6,15 +6,16 @@ find_package(simdjson REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(hwy REQUIRED)
 
-# Those that bring no CMake package, or one that asks for more than is used: OpenCL (oneDNN).
+# Those that bring no CMake package (SLEEF), or one that asks for more than is used: OpenCL (oneDNN).
 find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.hpp REQUIRED)
 find_library(DNNL_LIBRARY dnnl REQUIRED)
+find_library(SLEEF_LIBRARY sleef REQUIRED)
 
 add_library(paoding_libraries INTERFACE)
 target_include_directories(paoding_libraries SYSTEM INTERFACE
   ${DNNL_INCLUDE_DIR})
 target_link_libraries(paoding_libraries INTERFACE
-  fmt::fmt ${DNNL_LIBRARY} simdjson::simdjson ZLIB::ZLIB hwy::hwy
+  fmt::fmt ${DNNL_LIBRARY} ${SLEEF_LIBRARY} simdjson::simdjson ZLIB::ZLIB hwy::hwy
   Threads::Threads ${CMAKE_DL_LIBS})
 
 if(PAODING_FUZZ)

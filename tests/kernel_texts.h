@@ -15,6 +15,7 @@ inline std::map<std::string, std::string> kernel_texts_with_steps(const Graph& g
   const auto copy = graph.clone();
   PassOptions options;
   options.disabled = disabled;
+  options.device = DeviceKind::cuda;
   run_passes(*copy, options);
   PlanOptions plan_options;
   plan_options.device = DeviceKind::cuda;

@@ -60,6 +60,12 @@ inline std::vector<SweepCase> sweep_cases(DType dtype) {
   return cases;
 }
 
+/// The feeds of a case: what its op takes.
+inline Feeds feeds_of(const SweepCase& c, const Graph& graph, unsigned seed) {
+  const std::string& op = c.op->name;
+  return make_feeds(graph, seed, op == "log" || op == "sqrt" || op == "rsqrt");
+}
+
 enum class Around { nothing, elementwise };
 
 /// The op of a case in a graph: fetches out0, out1 .. and, on request, the gradients of sum(out * seed) for every

@@ -28,6 +28,7 @@ Plan plan_of(const Graph& graph, const PlanWay& way, DeviceKind device = DeviceK
   const auto copy = graph.clone();
   PassOptions options;
   options.disabled = way.disabled;
+  options.device = device;
   run_passes(*copy, options);
   PlanOptions plan_options;
   plan_options.device = device;
@@ -63,6 +64,7 @@ class ShadowRun {
 
   void run() {
     for (const Launch& launch : unroll(plan_)) {
+      if (launch.kind == Launch::Kind::jump) continue;  // every branch runs here, one after the other
       ++launch_;
       const Step& step = *launch.step;
       where_ =

@@ -12,7 +12,8 @@ namespace paoding::testing_program {
 
 class RandomGraph {
  public:
-  RandomGraph(Graph& graph, unsigned seed) : random_(seed) {
+  /// With `statements`, gradients are not added to the graph but written there as graph text that follows it.
+  RandomGraph(Graph& graph, unsigned seed, std::string* statements = nullptr) : random_(seed) {
     const DType dtype = below(3) == 0 ? f64 : f32;
     const std::int64_t a = 1 + below(4), b = 1 + below(5), c = 1 + below(3);
     Pool pool;
@@ -26,7 +27,7 @@ class RandomGraph {
     inputs_ = pool.size();
     const int ops = 5 + static_cast<int>(below(36));
     for (int i = 0; i < ops; ++i) grow(&pool, &graph, 0);
-    fetch(graph, pool);
+    fetch(graph, pool, statements);
   }
 
  private:
@@ -66,7 +67,7 @@ class RandomGraph {
     const std::int64_t kind = below(100);
     if (kind < 18) return add(pool, unary(item));
     if (kind < 40) return add(pool, binary(item, pick_float(*pool)));
-    if (kind < 46) return add(pool, summed(item));
+    if (kind < 48) return add(pool, summed(item));
     if (kind < 70) return add(pool, moved(item, *pool));
     if (kind < 80) return add(pool, product(item, *pool));
     if (kind < 84) return add(pool, converted(item));
@@ -114,9 +115,55 @@ class RandomGraph {
     for (int axis = 0; axis < shape.rank(); ++axis) {
       if (chance(40)) axes.push_back(chance(30) ? axis - shape.rank() : axis);
     }
-    const Value total = sum(x.value, axes, chance(50));
-    const std::int64_t left = std::max<std::int64_t>(total.shape().elements(), 1);
-    return {total, std::max(1.0, x.bound * static_cast<double>(shape.elements() / left)), false};
+    const bool keeps = chance(50);
+    const Value& v = x.value;
+    const auto count = [&](const Value& result) {
+      const std::int64_t left = std::max<std::int64_t>(result.shape().elements(), 1);
+      return static_cast<double>(shape.elements() / left);
+    };
+    // Of nothing, most are infinite.
+    const std::int64_t way = shape.elements() == 0 ? 0 : below(12);
+    switch (way) {
+      case 0:
+      case 1:
+      case 2:
+      case 3: {
+        const Value total = sum(v, axes, keeps);
+        return {total, std::max(1.0, x.bound * count(total)), false};
+      }
+      case 4: return {mean(v, axes, keeps), x.bound, false};
+      case 5: return {var(v, axes, keeps), x.bound * x.bound, false};
+      case 6: {
+        const Value most = logsumexp(v, axes, keeps);
+        return {most, x.bound + std::log(count(most)), false};
+      }
+      case 7: return {prod(tanh(v), axes, keeps), 1, false};
+      // The gradients of max and min, and where they are, jump where the operands are equal.
+      case 8:
+      case 9:
+        if (!x.is_exact) return along_rows(x);
+        return {way == 8 ? max(v, axes, keeps) : min(v, axes, keeps), x.bound, true};
+      case 10: {
+        if (!x.is_exact || shape.rank() == 0) return along_rows(x);
+        const int axis = static_cast<int>(below(shape.rank()));
+        const Value where = chance(50) ? argmax(v, axis, keeps) : argmin(v, axis, keeps);
+        return {cast(where, v.dtype()) * (1.0 / static_cast<double>(shape[axis])), 1, false};
+      }
+      default: return along_rows(x);
+    }
+  }
+
+  // Reductions that are read at every element again.
+  Item along_rows(const Item& x) {
+    const Value& v = x.value;
+    const int rank = v.shape().rank();
+    const Ints axes = rank == 0 ? Ints{} : chance(80) ? Ints{rank - 1} : Ints{below(rank)};
+    if (chance(50)) {
+      const Value e = exp(v - stop_gradient(max(v, axes, true)));
+      return {chance(50) ? e / sum(e, axes, true) : v - logsumexp(v, axes, true), x.bound + 6, false};
+    }
+    const Value d = v - mean(v, axes, true);
+    return {d * rsqrt(var(v, axes, true) + 0.5), 2 * x.bound, false};
   }
 
   // Views and what copies parts: nothing is computed.
@@ -337,7 +384,7 @@ class RandomGraph {
     return chance(50) ? tanh(carry) : carry + cast(tanh(sum(item.value)), carry.dtype()) * 0.1;
   }
 
-  void fetch(Graph& graph, const Pool& pool) {
+  void fetch(Graph& graph, const Pool& pool, std::string* statements) {
     Values fetched{pool.back().value};
     for (std::int64_t i = below(4); i > 0; --i) fetched.push_back(pick(pool).value);
     if (chance(10)) fetched.push_back(pool[0].value);
@@ -362,11 +409,35 @@ class RandomGraph {
       if (is_float(inner.dtype())) wanted.push_back(inner);
     }
     if (wanted.empty()) return;
+    if (statements != nullptr) return write_gradients(graph, wanted, statements);
     const Values made = gradients(std::array{loss}, wanted);
     for (std::size_t i = 0; i < made.size(); ++i) graph.fetch("d" + std::to_string(i), made[i]);
     if (!chance(10)) return;
     const Values second = gradients(std::array{sum(made[0] * made[0])}, std::array{pool[0].value});
     graph.fetch("dd", second[0]);
+  }
+
+  // Unused nodes go, so that the text is short; their numbers are known only then.
+  void write_gradients(Graph& graph, const Values& wanted, std::string* text) {
+    const bool has_second = chance(10);
+    for (std::size_t i = 0; i < wanted.size(); ++i) graph.fetch("w" + std::to_string(i), wanted[i]);
+    graph.compact();
+    const auto name = [&](const std::string& fetch) {
+      const auto is_it = [&](const Graph::Fetch& each) { return each.name == fetch; };
+      const Ref ref = std::find_if(graph.fetches().begin(), graph.fetches().end(), is_it)->ref;
+      const Node& node = graph.node(ref.node);
+      if (!node.name.empty()) return node.name.str();
+      const std::string id = "%" + std::to_string(ref.node);
+      return node.types.size() == 1 ? id : id + "." + std::to_string(ref.output);
+    };
+    std::string left, right, fetches;
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      const std::string mine = "d" + std::to_string(i), comma = i == 0 ? "" : ", ";
+      left += comma + mine, right += comma + name("w" + std::to_string(i));
+      fetches += "fetch " + mine + "\n";
+    }
+    *text = left + " = gradients(" + name("loss") + ") by (" + right + ")\n" + fetches;
+    if (has_second) *text += "squares = mul(d0, d0)\nnorm = sum(squares)\ndd = gradients(norm) by (x0)\nfetch dd\n";
   }
 
   std::mt19937 random_;

@@ -2,6 +2,7 @@
 #include "tests/reference_evaluator.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <stdexcept>
 
@@ -45,7 +46,12 @@ class Evaluation {
   std::vector<Dense> run(const Node& node) {
     const std::string& op = node.op->name;
     if (op == "scan") return run_scan(node);
-    if (op == "group") {
+    if (op == "branch") return run_branch(node);
+    if (op == "while") return run_while(node);
+    if (op == "print" || op == "barrier") return inputs_of(node);
+    if (op == "assign") return {value(node.inputs[1])};
+    if (op == "variant") return {value(node.inputs[1 + chosen(node.inputs[0], node.inputs.size() - 1)])};
+    if (op == "group" || op == "checkpoint") {
       std::vector<Dense> inputs;
       for (const Ref& ref : node.inputs) inputs.push_back(value(ref));
       return Evaluation(*node.bodies.at(0), inputs, {}).fetches();
@@ -57,10 +63,65 @@ class Evaluation {
     if (op == "slice") return {run_slice(node)};
     if (op == "pad") return {run_pad(node)};
     if (op == "concat") return {run_concat(node)};
-    if (op == "sum") return {run_sum(node)};
+    if (op == "iota") return {run_iota(node)};
+    if (node.op->kind == OpKind::reduction) return {run_reduction(node)};
     if (op == "matmul") return {run_matmul(node)};
     if (const auto it = meanings().find(op); it != meanings().end()) return it->second(call_of(node));
+    if (node.op->kind == OpKind::composed) return run_composed(node);
     throw std::invalid_argument("reference evaluator: does not know op '" + op + "'");
+  }
+
+  // A composed op without a meaning of its own here is what it consists of.
+  std::vector<Dense> run_composed(const Node& node) {
+    Graph parts;
+    Values values;
+    std::vector<Dense> inputs;
+    for (const Ref& ref : node.inputs) {
+      const Type& type = graph_.type(ref);
+      values.push_back(parts.input("in" + std::to_string(values.size()), type.dtype, type.shape));
+      inputs.push_back(value(ref));
+    }
+    const Values made = expand_composed(parts, *node.op, values, node.attrs);
+    for (const Value& output : made) parts.fetch("out" + std::to_string(parts.fetches().size()), output);
+    return Evaluation(parts, inputs, {}).fetches();
+  }
+
+  std::vector<Dense> inputs_of(const Node& node) const {
+    std::vector<Dense> list;
+    for (const Ref& ref : node.inputs) list.push_back(value(ref));
+    return list;
+  }
+
+  // Which of `count` branches an index stands for: the last one when there is none of that number.
+  std::size_t chosen(Ref index, std::size_t count) const {
+    const double number = value(index)[0];
+    return number >= 0 && number < static_cast<double>(count) ? static_cast<std::size_t>(number) : count - 1;
+  }
+
+  // What only branches that are not taken give is NaN: nothing may depend on it.
+  std::vector<Dense> run_branch(const Node& node) {
+    const std::size_t taken = chosen(node.inputs[0], node.bodies.size()), common = at(node.attrs.get_int("common"));
+    std::vector<Dense> inputs = inputs_of(node);
+    inputs.erase(inputs.begin());
+    const std::vector<Dense> made = Evaluation(*node.bodies[taken], inputs, {}).fetches();
+    std::vector<Dense> results(made.begin(), made.begin() + static_cast<std::ptrdiff_t>(common));
+    std::size_t own = common;
+    for (std::int64_t owner : node.attrs.get_ints("owners")) {
+      const bool is_made = at(owner) == taken;
+      const Type& type = node.types[results.size()];
+      results.push_back(is_made ? made[own++] : Dense(at(type.shape.elements()), std::nan("")));
+    }
+    return results;
+  }
+
+  std::vector<Dense> run_while(const Node& node) {
+    std::vector<Dense> values = inputs_of(node);
+    while (Evaluation(*node.bodies[0], values, {}).fetches()[0][0] != 0) {
+      const std::vector<Dense> next = Evaluation(*node.bodies[1], values, {}).fetches();
+      std::copy(next.begin(), next.end(), values.begin());
+    }
+    values.resize(node.types.size());
+    return values;
   }
 
   Call call_of(const Node& node) const {
@@ -137,17 +198,48 @@ class Evaluation {
     return result;
   }
 
-  Dense run_sum(const Node& node) {
+  Dense run_iota(const Node& node) {
+    const Ints& strides = node.attrs.get_ints("strides");
+    Dense result;
+    for_each_index(to_ints(node.types[0].shape), [&](const Ints& index) {
+      std::int64_t value = node.attrs.get_int("start");
+      for (std::size_t axis = 0; axis < index.size(); ++axis) value += index[axis] * strides[axis];
+      result.push_back(static_cast<double>(value));
+    });
+    return result;
+  }
+
+  // What a reduction of no element gives.
+  static double start_of(const std::string& op, DType dtype) {
+    const bool is_max = op == "max";
+    if (op == "sum") return 0;
+    if (op == "prod") return 1;
+    if (dtype == DType::boolean) return is_max ? 0 : 1;
+    if (dtype == DType::u8) return is_max ? 0 : 255;
+    if (dtype == DType::i32) return is_max ? -2147483648.0 : 2147483647.0;
+    if (dtype == DType::i64) return is_max ? -0x1p63 : 0x1p63;
+    return is_max ? -INFINITY : INFINITY;
+  }
+
+  Dense run_reduction(const Node& node) {
     const Dense& a = value(node.inputs[0]);
     const Ints shape = shape_of(node.inputs[0]);
     const Ints axes = node.attrs.get_ints("axes");
-    std::vector<bool> summed(shape.size(), axes.empty());
-    for (std::int64_t axis : axes) summed[plain(axis, shape.size())] = true;
-    Ints kept;  // the result's shape with summed axes as 1: the same order of elements with and without keepdims
-    for (std::size_t axis = 0; axis < shape.size(); ++axis) kept.push_back(summed[axis] ? 1 : shape[axis]);
-    Dense result(at(node.types[0].shape.elements()), 0.0);
+    const std::string& op = node.op->name;
+    std::vector<bool> reduced(shape.size(), axes.empty());
+    for (std::int64_t axis : axes) reduced[plain(axis, shape.size())] = true;
+    Ints kept;  // the result's shape with reduced axes as 1: the same order of elements with and without keepdims
+    for (std::size_t axis = 0; axis < shape.size(); ++axis) kept.push_back(reduced[axis] ? 1 : shape[axis]);
+    Dense result(at(node.types[0].shape.elements()), start_of(op, node.types[0].dtype));
     std::size_t next = 0;
-    for_each_index(shape, [&](const Ints& index) { result[at(broadcast_offset(index, kept))] += a[next++]; });
+    for_each_index(shape, [&](const Ints& index) {
+      double& so_far = result[at(broadcast_offset(index, kept))];
+      const double x = a[next++];
+      if (op == "sum") so_far += x;
+      if (op == "prod") so_far *= x;
+      if (op == "max" && !(std::isnan(so_far) || x <= so_far)) so_far = x;
+      if (op == "min" && !(std::isnan(so_far) || x >= so_far)) so_far = x;
+    });
     return result;
   }
 

@@ -3,14 +3,17 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
+#include "paoding/tensor.h"
 #include "paoding/types.h"
 
 namespace paoding {
@@ -63,6 +66,17 @@ class Value {
 };
 using Values = std::vector<Value>;
 
+/// A value that is one of several alternatives, which may differ in shape and dtype: what `variant_case` and its like
+/// return. Alternative i exists when `index` is i; outside 0 .. n-1 the last one does. visit() uses it, fetch() reads
+/// it.
+struct Variant {
+  Value index;
+  std::vector<Values> alternatives;
+};
+
+/// Where a node has to run; see class OnCpu.
+enum class Placement : std::uint8_t { any, cpu };
+
 /// The value of a node's attribute.
 using AttrValue =
     std::variant<bool, std::int64_t, double, std::string, DType, std::vector<std::int64_t>, std::vector<double>>;
@@ -97,12 +111,19 @@ struct Node {
   Name name;                                   // of an input or parameter; empty otherwise
   Name scope;                                  // the user's scope: "decoder/blend"
   Name origin;                                 // the composed op or gradient that made it: "lstm_cell", "mul_grad"
+  Placement placement = Placement::any;
 
   /// What it belongs to: its origin, else its op's name.
   const std::string& label() const;
   /// What reports call it: "lstm_cell/matmul", or its op's name alone when it has no origin.
   std::string title() const;
 };
+
+/// Makes the value a parameter has before it is set or trained; equal seeds give equal bits. See paoding/nn.h.
+using Initializer = std::function<Tensor(const Type& type, std::uint64_t seed)>;
+
+/// Whether the node is kept though nobody reads its result: its op does something, or one in a body of it does.
+bool has_effect(const Node& node);
 
 /// A static computation: nodes in an order in which every node follows its inputs, named inputs, named fetches.
 /// A body (of scan) is a Graph too: its inputs and fetches are positional, and it uses values of the enclosing graph
@@ -120,10 +141,18 @@ class Graph {
 
   /// A value fed on every run. Error (argument) when the name is taken or empty.
   Value input(std::string_view name, DType dtype, const Shape& shape);
-  /// A value kept in a Parameters store and shared by programs. Same errors.
-  Value parameter(std::string_view name, DType dtype, const Shape& shape);
+  /// A value kept in a Parameters store and shared by programs; zero at first unless `initial` says otherwise. Same
+  /// errors.
+  Value parameter(std::string_view name, DType dtype, const Shape& shape, Initializer initial = {});
   /// Names `value` as a result that compile() can fetch. Error (argument) when the name is taken.
   void fetch(std::string_view name, const Value& value);
+  /// The same for a Variant whose alternatives are one value each: the fetched Tensor is of the alternative that the
+  /// run took.
+  void fetch(std::string_view name, const Variant& variant);
+  /// `parameter` takes `value` at the end of every run; within a run every read sees the value at its start. A program
+  /// does so whatever it fetches, unless CompileOptions::assign is off. Error (argument) when `parameter` is no
+  /// parameter of this graph or is assigned already, (shape, dtype) when the types differ.
+  void assign(const Value& parameter, const Value& value);
 
   std::unique_ptr<Graph> clone() const;
 
@@ -136,36 +165,69 @@ class Graph {
   const std::vector<NodeId>& inputs() const { return inputs_; }
   const std::vector<NodeId>& parameters() const { return parameters_; }
   const std::vector<Fetch>& fetches() const { return fetches_; }
+  /// By the names of the parameters that have one. Not part of the text form.
+  const std::map<std::string, Initializer>& initializers() const { return initializers_; }
   /// The input or parameter of this name; invalid when there is none.
   Value find(std::string_view name);
+  /// Nodes of op `assign`, in the order they were made.
+  std::vector<NodeId> assigns() const;
+  /// Nodes that do something besides giving values (assign, print, and what has one in a body): kept though nobody may
+  /// read them.
+  const std::vector<NodeId>& effects() const { return effects_; }
 
   // ---- building and rewriting, for ops and passes ----
   /// Appends a node that is complete (types inferred); takes scope and origin from the graph when it has none.
   NodeId add(Node node);
   Node& mutable_node(NodeId id) { return nodes_[static_cast<std::size_t>(id)]; }
-  std::vector<Fetch>& mutable_fetches() { return fetches_; }
+  std::vector<Fetch>& mutable_fetches() {
+    fetch_names_.clear();
+    return fetches_;
+  }
+  /// `id` has been replaced by another node: it goes when nobody reads it, like any.
+  void forget_effect(NodeId id);
+  /// Parameters keep their values: every `assign` goes, and what only it needed.
+  void drop_assigns();
+  /// For those who give a body its inputs in another order than they made them.
+  std::vector<NodeId>& mutable_inputs() { return inputs_; }
   /// Makes every use of `from`, in nodes and fetches, a use of `to`.
   void replace(Ref from, Ref to);
   /// replace() of several at once, in one walk; chains (a to b, b to c) are followed.
   void replace(const std::map<Ref, Ref>& replacements);
-  /// Drops nodes that no fetch needs (inputs and parameters stay, unless `drop_inputs`), and restores the order.
+  /// Drops nodes that no fetch and no node with an effect needs (inputs and parameters stay, unless `drop_inputs`), and
+  /// restores the order.
   void compact(bool drop_inputs = false);
 
-  /// For a body under construction: the enclosing graph, and the input that stands for `outer`, made on first use.
+  /// For a body under construction: the enclosing graph, and the input that stands for `outer`, made on first use. A
+  /// body belongs to the innermost graph whose values it uses: a value of a graph further in moves it there.
   Graph* parent = nullptr;
   Value capture(const Value& outer);
   const std::vector<Value>& captured() const { return captured_; }
+  /// For the step of a loop under construction: how often it runs, and the number of the step (i64), which is an input
+  /// of the body that step_index() makes on first use. -1: no loop.
+  std::int64_t step_count = -1;
+  Value step_number;
+  /// How many random ops the graph has; each draws from a stream of its own.
+  std::int64_t random_streams = 0;
+  /// The parent, which encloses `inner`, and what has been captured from it, are now `inner`.
+  void move_into(Graph& inner);
+  /// Whether `inner` is under construction for a node of this graph, or of one further in.
+  bool encloses(const Graph& inner) const;
 
-  Name scope;   // given to new nodes; see class Scope
-  Name origin;  // given to new nodes; see call()
+  Name scope;                            // given to new nodes; see class Scope
+  Name origin;                           // given to new nodes; see call()
+  Placement placement = Placement::any;  // given to new nodes; see class OnCpu
 
  private:
   std::deque<Node> nodes_;
   std::vector<NodeId> inputs_;
   std::vector<NodeId> parameters_;
+  std::map<std::string, Initializer> initializers_;
+  std::vector<NodeId> effects_;
   std::vector<Fetch> fetches_;
-  std::vector<Value> captured_;  // outer values, in the order their inputs were made
-  std::map<std::pair<Graph*, Ref>, Ref> capture_of_;
+  std::vector<Value> captured_;                       // outer values, in the order their inputs were made
+  std::map<Ref, Ref> capture_of_;                     // by the parent's value
+  std::map<std::string, NodeId, std::less<>> named_;  // inputs and parameters
+  std::set<std::string, std::less<>> fetch_names_;    // of fetches_, or empty: then they are collected anew
 };
 
 /// Names what is built while it lives: nodes get "outer/inner" as their scope; errors, dumps and reports show it.
@@ -179,6 +241,20 @@ class Scope {
  private:
   Graph& graph_;
   Name saved_;
+};
+
+/// What is built while it lives has to run on the CPU, also in a program for a GPU: predicates and other small things
+/// that only decide what is done. On a CPU program it changes nothing but what dumps and plans show.
+class OnCpu {
+ public:
+  explicit OnCpu(Graph& graph) : graph_(graph), saved_(graph.placement) { graph.placement = Placement::cpu; }
+  ~OnCpu() { graph_.placement = saved_; }
+  OnCpu(const OnCpu&) = delete;
+  OnCpu& operator=(const OnCpu&) = delete;
+
+ private:
+  Graph& graph_;
+  Placement saved_;
 };
 
 /// Text form of a graph, version 1: one statement a line; parse_graph() reads it back. See docs/graph_text.md.

@@ -68,7 +68,7 @@ enum class OpKind {
   formula,     // elementwise: a scalar formula, broadcasting derived
   reduction,   // becomes a reduce mask of a group
   view,        // moves no data of its own: slice, reshape, concat ...
-  composed,    // written in terms of other ops; never a node
+  composed,    // written in terms of other ops; a node only if it has a gradient rule, until the passes start
   kernel,      // has implementations per device
   structural,  // input, parameter, scan, group
 };
@@ -82,7 +82,8 @@ struct OpDef {
   int version = 1;
   std::vector<std::string> inputs = {};  // names; a last one ending in "..." takes any number (at least one)
   std::vector<AttrSpec> attrs = {};
-  int conditions = 0;  // leading inputs that are bools and take no part in promotion (select)
+  int conditions = 0;       // leading inputs that are bools and take no part in promotion (select)
+  bool has_effect = false;  // does something besides giving its result, so it is kept though nobody reads it: assign
 
   Formula formula = {};                                                      // formula ops
   std::function<std::vector<Type>(const OpCall&)> infer = {};                // all but formula and composed
@@ -91,6 +92,8 @@ struct OpDef {
   std::function<Values(std::span<const Value>, const Attrs&)> compose = {};  // composed ops
   std::vector<OpCase> cases = {};
 
+  /// A composed op that call() replaces at once by what it consists of.
+  bool is_expanded_at_once() const { return kind == OpKind::composed && !gradient; }
   bool is_variadic() const { return !inputs.empty() && inputs.back().ends_with("..."); }
 };
 

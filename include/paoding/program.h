@@ -2,6 +2,7 @@
 // Program: a graph compiled for one device. Every error of the model is found by the constructor; run() only runs.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -28,6 +29,14 @@ struct StepSeen {
   std::vector<Tensor> results;  // what the step wrote
 };
 
+/// A value that reached a `print` op.
+struct Printed {
+  std::string message;
+  std::string scope;
+  std::int64_t instance = 0;  // time step, inside a scan
+  Tensor value;
+};
+
 struct CompileOptions {
   Device device = Device::cpu();
   std::vector<std::string> fetches = {};          // names of graph fetches; all when empty
@@ -35,6 +44,10 @@ struct CompileOptions {
   Execution execution = Execution::captured;
   int repeats = 1;          // times that one run() runs the plan: for timing without launch gaps
   bool allow_tf32 = false;  // on a GPU: f32 products may round operands to TF32
+  bool assign = true;       // off: parameters keep their values, to evaluate a graph that trains
+  /// Called with every value that reaches a `print` op, in the order of the run; without it Program::printed() has
+  /// those of the last run. On a GPU in the stepwise execution only.
+  std::function<void(const Printed&)> on_print = {};
   /// Stepwise only: called after every step with what it wrote.
   std::function<void(const StepSeen&)> on_step = {};
   /// Called after each pass with the graph as it is then.
@@ -59,10 +72,17 @@ struct CompileReport {
   std::int64_t peak_live_bytes = 0;
 };
 
-/// The values of a graph's parameters on one device, shared by programs. Zero until set.
+struct ParametersOptions {
+  std::uint64_t seed = 0;  // of every random initial value and of the graph's random numbers
+};
+
+/// The values of a graph's parameters on one device, shared by programs. They start as Graph::parameter() was told,
+/// which is zero unless said otherwise; a value depends on the seed and the parameter's name, not on other parameters.
+/// Runs of programs that share them are ordered when either writes, and with set() and get(), from whatever threads they
+/// come.
 class Parameters {
  public:
-  Parameters(const Graph& graph, const Device& device);
+  Parameters(const Graph& graph, const Device& device, const ParametersOptions& options = {});
   ~Parameters();
   Parameters(Parameters&&) noexcept;
   Parameters& operator=(Parameters&&) noexcept;
@@ -100,6 +120,7 @@ class Program {
   int input_index(std::string_view name) const;
   int fetch_index(std::string_view name) const;
   const Type& input_type(int index) const;
+  /// Error (argument) for a Variant, which has a type only after a run.
   const Type& fetch_type(int index) const;
   /// Gives an input its value, until it is given another. Error (shape, dtype) when the type is another.
   void set_input(int index, const Tensor& tensor);
@@ -107,8 +128,10 @@ class Program {
   /// Error (argument) when an input was never set; (device) when the device fails.
   void run();
   void wait();
-  /// The value of the last run.
+  /// The value of the last run; of a Variant, the alternative that it took.
   Tensor fetch(int index);
+  /// What `print` ops saw in the last run; empty when CompileOptions::on_print took it.
+  const std::vector<Printed>& printed() const;
 
   // ---- by name, for convenience ----
 
@@ -123,6 +146,7 @@ class Program {
  private:
   struct Compiled;
   explicit Program(std::unique_ptr<Compiled> compiled);
+  Program compile(const Graph& graph) const;
   std::unique_ptr<Compiled> compiled_;
 };
 

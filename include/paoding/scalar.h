@@ -15,34 +15,51 @@ namespace paoding {
 
 /// The scalar primitives. Each has one row in the table of src/scalar/primitive.cpp and one SIMD routine in src/cpu/.
 enum class Prim : std::uint8_t {
-  input,        // element of the formula's argument `index`
-  constant,     // `value`
-  index,        // number `index` of a group that follows from the iteration point; in no formula
-  reduced,      // result `index` of a group's own reductions; in no formula
-  convert,      // to `dtype`; to f16, bf16 or u8 it rounds there and widens back
-  add,          // a + b
-  sub,          // a - b
-  mul,          // a * b
-  div,          // a / b, floats only
-  neg,          // -a
-  abs,          // |a|
-  minimum,      // the smaller; NaN if either is
-  maximum,      // the larger; NaN if either is
-  exp,          // e^a
-  log,          // natural logarithm
-  sqrt,         // square root
-  rsqrt,        // 1 / sqrt(a)
-  tanh,         // hyperbolic tangent
-  sigmoid,      // 1 / (1 + e^-a)
-  less,         // a < b, a bool
-  less_equal,   // a <= b, a bool
-  equal,        // a == b, a bool
-  logical_and,  // a and b, of bools
-  logical_or,   // a or b, of bools
-  logical_not,  // not a, of a bool
-  select,       // a ? b : c, of a bool and two values of one dtype
+  input,         // element of the formula's argument `index`
+  constant,      // `value`
+  index,         // number `index` of a group that follows from the iteration point; in no formula
+  reduced,       // result `index` of a group's own reductions; in no formula
+  convert,       // to `dtype`; to f16, bf16 or u8 it rounds there and widens back
+  add,           // a + b
+  sub,           // a - b
+  mul,           // a * b
+  div,           // a / b, floats only
+  floor_divide,  // the greatest integer <= a / b; of integers by 0 it is 0
+  remainder,     // a - b * floor(a / b), with b's sign; of integers by 0 it is 0
+  neg,           // -a
+  abs,           // |a|
+  minimum,       // the smaller; NaN if either is
+  maximum,       // the larger; NaN if either is
+  floor,         // the greatest integer <= a; integers stay, here and in the next three
+  ceil,          // the least integer >= a
+  round,         // the nearest integer, half to even
+  trunc,         // without its fraction
+  pow,           // a^b; 1 for b = 0 and for a = 1, NaN for a < 0 and a fractional b
+  exp,           // e^a
+  expm1,         // e^a - 1, with all digits near 0
+  log,           // natural logarithm
+  log1p,         // log(1 + a), with all digits near 0
+  log2,          // logarithm to base 2, exact for powers of 2
+  log10,         // logarithm to base 10
+  sqrt,          // square root
+  rsqrt,         // 1 / sqrt(a)
+  sin,           // sine of radians
+  cos,           // cosine of radians
+  tan,           // tangent of radians
+  tanh,          // hyperbolic tangent
+  sigmoid,       // 1 / (1 + e^-a)
+  erf,           // 2 / sqrt(pi) times the integral of e^(-t^2) from 0 to a
+  erfc,          // 1 - erf(a), with all digits for large a
+  less,          // a < b, a bool
+  less_equal,    // a <= b, a bool
+  equal,         // a == b, a bool
+  logical_and,   // a and b, of bools
+  logical_or,    // a or b, of bools
+  logical_not,   // not a, of a bool
+  select,        // a ? b : c, of a bool and two values of one dtype
+  random_bits,   // 32 random bits as an i32, of (index, stream, seed), all i64: see random_bits() below
 };
-inline constexpr int kPrimCount = static_cast<int>(Prim::select) + 1;
+inline constexpr int kPrimCount = static_cast<int>(Prim::random_bits) + 1;
 
 /// One value of an Expr. Every argument stands before the node that uses it.
 struct ExprNode {
@@ -102,25 +119,61 @@ Scalar operator/(Scalar a, Scalar b);
 Scalar operator-(Scalar a);
 Scalar operator<(Scalar a, Scalar b);
 Scalar operator<=(Scalar a, Scalar b);
+Scalar operator>(Scalar a, Scalar b);
+Scalar operator>=(Scalar a, Scalar b);
 Scalar operator+(Scalar a, double b);
 Scalar operator-(Scalar a, double b);
 Scalar operator*(Scalar a, double b);
 Scalar operator/(Scalar a, double b);
 Scalar operator<(Scalar a, double b);
+Scalar operator<=(Scalar a, double b);
+Scalar operator>(Scalar a, double b);
+Scalar operator>=(Scalar a, double b);
 Scalar operator+(double a, Scalar b);
 Scalar operator-(double a, Scalar b);
 Scalar operator*(double a, Scalar b);
 Scalar operator/(double a, Scalar b);
+Scalar floor_divide(Scalar a, Scalar b);
+Scalar remainder(Scalar a, Scalar b);
 Scalar abs(Scalar a);
 Scalar minimum(Scalar a, Scalar b);
 Scalar maximum(Scalar a, Scalar b);
+Scalar floor(Scalar a);
+Scalar ceil(Scalar a);
+Scalar round(Scalar a);
+Scalar trunc(Scalar a);
+Scalar pow(Scalar a, Scalar b);
 Scalar exp(Scalar a);
+Scalar expm1(Scalar a);
 Scalar log(Scalar a);
+Scalar log1p(Scalar a);
+Scalar log2(Scalar a);
+Scalar log10(Scalar a);
 Scalar sqrt(Scalar a);
 Scalar rsqrt(Scalar a);
+Scalar sin(Scalar a);
+Scalar cos(Scalar a);
+Scalar tan(Scalar a);
 Scalar tanh(Scalar a);
 Scalar sigmoid(Scalar a);
+Scalar erf(Scalar a);
+Scalar erfc(Scalar a);
 Scalar equal(Scalar a, Scalar b);
+Scalar logical_and(Scalar a, Scalar b);
+Scalar logical_or(Scalar a, Scalar b);
+Scalar logical_not(Scalar a);
 Scalar select(Scalar condition, Scalar if_true, Scalar if_false);
+
+/// 32 random bits as an i32, a pure function of three i64 and the same on every device: word (index mod 4) of
+/// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011) with key = seed and
+/// counter = (index div 4, stream), low words first. So the elements of a tensor take their position as `index`; every
+/// op and every run takes a `stream` of its own, such as op_number * 2^32 + run_number; `seed` is the user's.
+/// Neighbouring indices of one stream and seed are made together, which is several times faster than any other order.
+/// All three are below 2^53 where the float64 reference is to agree.
+Scalar random_bits(Scalar index, Scalar stream, Scalar seed);
+/// Uniform in [0, 1) of the same arguments: a multiple of 2^-24 in f32, of 2^-53 in f64, every one as likely. The
+/// index is below 2^52 (f64 also reads index + 2^52). 1 - it is in (0, 1], as a logarithm needs it; a normal is
+/// sqrt(-2 log(1 - u1)) cos(2 pi u2) with u1 and u2 of two streams.
+Scalar random_uniform(Scalar index, Scalar stream, Scalar seed, DType dtype);
 
 }  // namespace paoding

@@ -64,6 +64,7 @@ class ReverseWalk {
     const KeepNames keep(graph_);
     graph_.origin = node.label() + "_grad";
     graph_.scope = node.scope;
+    graph_.placement = node.placement;
     GradCall call{graph_, id, node, {}, {}, {}, {}};
     bool has_gradient = false;
     // Types may grow while the rule runs (scan stacks what it saves), so this is taken before.

@@ -3,7 +3,6 @@
 #include "paoding/tensor.h"
 
 #include <cstdlib>
-#include <new>
 
 #include "base/check.h"
 #include "base/half.h"
@@ -33,7 +32,7 @@ Tensor::Tensor(const Type& type) : type_(type) {
   const auto bytes = static_cast<std::size_t>(paoding::size_bytes(type));
   const std::size_t padded = (bytes + kAlignment) / kAlignment * kAlignment;  // never zero
   auto* memory = static_cast<std::byte*>(std::aligned_alloc(kAlignment, padded));
-  if (memory == nullptr) throw std::bad_alloc();
+  if (memory == nullptr) fail(ErrorKind::device, "memory: no {} bytes for a {}", bytes, to_string(type));
   bytes_ = std::shared_ptr<std::byte>(memory, [](std::byte* p) { std::free(p); });
 }
 

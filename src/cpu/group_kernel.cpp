@@ -6,7 +6,9 @@
 #include <cstring>
 #include <new>
 
+#include "base/check.h"
 #include "cpu/group_kernel_nest.h"
+#include "cpu/group_kernel_stages.h"
 #include "cpu/parallel.h"
 
 namespace paoding {
@@ -17,12 +19,25 @@ constexpr std::align_val_t kPage{4096};  // threads never share a page of regist
 struct PageDelete {
   void operator()(char* memory) const { ::operator delete(memory, kPage); }
 };
+using PageMemory = std::unique_ptr<char, PageDelete>;
+
+PageMemory page_memory(std::int64_t size) {
+  const auto bytes = static_cast<std::size_t>(std::max<std::int64_t>(size, 1));
+  PageMemory memory(static_cast<char*>(::operator new(bytes, kPage)));
+  std::memset(memory.get(), 0, bytes);
+  return memory;
+}
+
+struct Range {
+  std::int64_t begin = 0, end = 0;
+};
 
 struct Worker {
-  std::int64_t begin = 0, end = 0;  // its part of the split loop
+  std::vector<Range> ranges;  // its part of each split loop
+  bool idle = false;
   TileShape shape;
   std::vector<char*> slots;
-  std::unique_ptr<char, PageDelete> arena;
+  PageMemory arena;
 };
 
 inline void execute(const std::vector<Instruction>& list, const Worker& worker) {
@@ -30,25 +45,33 @@ inline void execute(const std::vector<Instruction>& list, const Worker& worker) 
   for (const Instruction& instruction : list) instruction.routine(instruction, slots, worker.shape);
 }
 
+// By way of integers: an index slot holds a number that points nowhere.
 inline void move(const NestLoop& loop, std::int64_t units, Worker& worker) {
-  for (const SlotMove& m : loop.moves) worker.slots[m.slot] += m.bytes * units;
+  for (const SlotMove& m : loop.moves) {
+    char*& slot = worker.slots[m.slot];
+    slot =
+        reinterpret_cast<char*>(reinterpret_cast<std::uintptr_t>(slot) + static_cast<std::uintptr_t>(m.bytes * units));
+  }
 }
 
-void walk(const Nest& nest, std::size_t depth, Worker& worker) {
-  const NestLoop& loop = nest.loops[depth];
-  const bool innermost = depth + 1 == nest.loops.size();
-  const std::int64_t begin = loop.split ? worker.begin : 0, end = loop.split ? worker.end : loop.extent;
+// `phase`: whose loops these are, none for the nest's own.
+void walk(const Nest& nest, const Phase* phase, std::size_t depth, Worker& worker) {
+  const std::vector<NestLoop>& loops = phase ? phase->loops : nest.loops;
+  if (depth == loops.size()) {
+    if (phase) return execute(phase->tile, worker);
+    for (const Phase& each : nest.phases) walk(nest, &each, 0, worker);
+    return;
+  }
+  const NestLoop& loop = loops[depth];
+  Range range{0, loop.extent};
+  if (loop.split >= 0) range = worker.ranges[static_cast<std::size_t>(loop.split)];
   execute(loop.enter, worker);
-  if (begin != 0) move(loop, begin, worker);
-  std::int64_t at = begin;
-  for (; at < end; at += loop.step) {
-    if (loop.tile_axis == TileAxis::rows) worker.shape.rows = std::min(loop.step, end - at);
-    if (loop.tile_axis == TileAxis::cols) worker.shape.cols = std::min(loop.step, end - at);
-    if (innermost) {
-      execute(nest.tile, worker);
-    } else {
-      walk(nest, depth + 1, worker);
-    }
+  if (range.begin != 0) move(loop, range.begin, worker);
+  std::int64_t at = range.begin;
+  for (; at < range.end; at += loop.step) {
+    if (loop.tile_axis == TileAxis::rows) worker.shape.rows = std::min(loop.step, range.end - at);
+    if (loop.tile_axis == TileAxis::cols) worker.shape.cols = std::min(loop.step, range.end - at);
+    walk(nest, phase, depth + 1, worker);
     move(loop, loop.step, worker);
   }
   move(loop, -at, worker);
@@ -57,20 +80,10 @@ void walk(const Nest& nest, std::size_t depth, Worker& worker) {
   execute(loop.exit, worker);
 }
 
-template <class Sum>
-void add_sums(char* to, const char* from, std::int64_t count) {
-  auto* sums = reinterpret_cast<Sum*>(to);
-  const auto* more = reinterpret_cast<const Sum*>(from);
-  for (std::int64_t i = 0; i < count; ++i) sums[i] += more[i];
-}
-
-// Adds up the sums of all threads, in the order of the threads, and writes them out.
-void finish(const SharedSum& sum, std::vector<Worker>& workers, char* out) {
+// Combines the accumulators of all threads, in the order of the threads, and writes them out.
+void write_shared(const SharedSum& sum, std::vector<Worker>& workers, char* out) {
   char* total = workers[0].slots[sum.slot];
-  for (std::size_t w = 1; w < workers.size(); ++w) {
-    const char* more = workers[w].slots[sum.slot];
-    sum.is_float ? add_sums<double>(total, more, sum.count) : add_sums<std::uint64_t>(total, more, sum.count);
-  }
+  for (std::size_t w = 1; w < workers.size(); ++w) sum.combine(total, workers[w].slots[sum.slot], sum.count);
   if (sum.count == 0) return;
   const int outer = static_cast<int>(sum.extents.size()) - 1;  // the last kept axis is one run of the flush
   const TileShape run{1, outer < 0 ? 1 : sum.extents.back()};
@@ -78,7 +91,7 @@ void finish(const SharedSum& sum, std::vector<Worker>& workers, char* out) {
   for (std::int64_t done = 0; done < sum.count; done += run.cols) {
     std::int64_t offset = 0;
     for (int axis = 0; axis < outer; ++axis) offset += index[axis] * sum.out_strides[static_cast<std::size_t>(axis)];
-    char* const slots[2] = {out + offset * sum.out_bytes, total + done * kSumBytes};
+    char* const slots[2] = {out + offset * sum.out_bytes, total + done * kAccumulatorBytes};
     sum.flush.routine(sum.flush, slots, run);
     for (int axis = outer; axis-- > 0;) {
       if (++index[axis] < sum.extents[static_cast<std::size_t>(axis)]) break;
@@ -89,48 +102,113 @@ void finish(const SharedSum& sum, std::vector<Worker>& workers, char* out) {
 
 }  // namespace
 
-struct CpuGroupKernel::Running {
+// One nest with what its threads need.
+struct CpuGroupKernel::Part {
   Nest nest;
   std::vector<Worker> workers;
-  std::size_t operands = 0;
+  std::vector<int> operands;        // per operand slot of the nest: of the kernel's operands, -1 when it is `own`
+  std::vector<char*> own;           // per operand slot: memory of the kernel
   void* const* pointers = nullptr;  // of the call in progress
 
-  void work(Worker& worker) const {
-    for (std::size_t i = 0; i < operands; ++i) worker.slots[i] = static_cast<char*>(pointers[i]);
+  Part(const Group& group, int threads, Sharing sharing) : nest(build_nest(group, threads, sharing)) {
+    for (std::size_t i = 0; i < group.operands(); ++i) operands.push_back(static_cast<int>(i));
+    own.assign(operands.size(), nullptr);
+  }
+
+  void hire() {
+    workers.resize(static_cast<std::size_t>(nest.threads));
+    for (int w = 0; w < nest.threads; ++w) {
+      Worker& worker = workers[static_cast<std::size_t>(w)];
+      worker.idle = nest.empty;
+      int rest = w;
+      for (std::size_t s = nest.splits.size(); s-- > 0;) {
+        const NestSplit& split = nest.splits[s];
+        const std::int64_t units = (split.extent + split.unit - 1) / split.unit, part = rest % split.parts;
+        rest /= split.parts;
+        const Range range{units * part / split.parts * split.unit,
+                          std::min(split.extent, units * (part + 1) / split.parts * split.unit)};
+        worker.ranges.insert(worker.ranges.begin(), range);
+        worker.idle = worker.idle || range.begin >= range.end;
+      }
+      worker.shape = nest.shape;
+      worker.arena = page_memory(nest.arena_bytes);
+      worker.slots.assign(static_cast<std::size_t>(nest.slot_count), worker.arena.get());
+      for (const ArenaSlot& slot : nest.arena_slots) worker.slots[slot.slot] = worker.arena.get() + slot.offset;
+      for (const IndexSlot& slot : nest.index_slots) {
+        worker.slots[slot.slot] = reinterpret_cast<char*>(static_cast<std::intptr_t>(slot.start));
+      }
+      for (const Constant& c : nest.constants) std::memcpy(worker.arena.get() + c.offset, &c.bits, sizeof c.bits);
+    }
+  }
+
+  char* operand(std::size_t slot, void* const* given) const {
+    const int from = operands[slot];
+    return from < 0 ? own[slot] : static_cast<char*>(given[from]);
+  }
+
+  void work(int thread, void* const* given) {
+    Worker& worker = workers[static_cast<std::size_t>(thread)];
+    for (std::size_t i = 0; i < operands.size(); ++i) worker.slots[i] = operand(i, given);
     for (const SharedSum& sum : nest.shared_sums) {
-      std::memset(worker.slots[sum.slot], 0, static_cast<std::size_t>(sum.count * kSumBytes));
+      std::fill_n(reinterpret_cast<std::uint64_t*>(worker.slots[sum.slot]), sum.count, sum.identity);
     }
-    if (worker.begin >= worker.end) return;
-    if (nest.loops.empty()) {
-      execute(nest.tile, worker);
-    } else {
-      walk(nest, 0, worker);
-    }
+    if (worker.idle) return;
+    walk(nest, nullptr, 0, worker);
     if (nest.streams) finish_streaming();
   }
+
+  void finish(void* const* given) {
+    for (const SharedSum& sum : nest.shared_sums) write_shared(sum, workers, operand(sum.out_slot, given));
+  }
+
+  void run(void* const* given) {
+    pointers = given;
+    if (nest.threads == 1) {
+      work(0, given);
+    } else {
+      parallel(
+          nest.threads,
+          [](int thread, void* state) {
+            auto* part = static_cast<Part*>(state);
+            part->work(thread, part->pointers);
+          },
+          this);
+    }
+    finish(given);
+  }
+};
+
+struct CpuGroupKernel::Running {
+  std::vector<Part> parts;
+  std::vector<PageMemory> stage_values;
 };
 
 CpuGroupKernel::CpuGroupKernel(const Group& group, int threads, Sharing sharing)
     : running_(std::make_unique<Running>()) {
-  Running& r = *running_;
-  r.nest = build_nest(group, threads, sharing);
-  r.operands = group.operands();
-  r.workers.resize(static_cast<std::size_t>(r.nest.threads));
-  const Nest& nest = r.nest;
-  for (std::int64_t w = 0; w < nest.threads; ++w) {
-    Worker& worker = r.workers[static_cast<std::size_t>(w)];
-    const std::int64_t units = (nest.split_extent + nest.split_unit - 1) / nest.split_unit;
-    worker.begin = units * w / nest.threads * nest.split_unit;
-    worker.end = std::min(nest.split_extent, units * (w + 1) / nest.threads * nest.split_unit);
-    if (nest.empty) worker.end = worker.begin;
-    worker.shape = nest.shape;
-    const auto bytes = static_cast<std::size_t>(std::max<std::int64_t>(nest.arena_bytes, 1));
-    worker.arena.reset(static_cast<char*>(::operator new(bytes, kPage)));
-    std::memset(worker.arena.get(), 0, bytes);
-    worker.slots.assign(static_cast<std::size_t>(nest.slot_count), worker.arena.get());
-    for (const ArenaSlot& slot : nest.arena_slots) worker.slots[slot.slot] = worker.arena.get() + slot.offset;
-    for (const Constant& c : nest.constants) std::memcpy(worker.arena.get() + c.offset, &c.bits, sizeof c.bits);
+  std::vector<Part>& parts = running_->parts;
+  parts.emplace_back(group, threads, sharing);
+  if (parts[0].nest.waits) {
+    // Every pass gets loops and threads of its own, and waits for the one before.
+    parts.clear();
+    const Group whole = canonical(group);
+    const Stages stages = split_into_groups(whole);
+    for (const StageValue& value : stages.values) {
+      const std::int64_t elements = kept_points(whole, reduced_axes(whole));
+      running_->stage_values.push_back(page_memory(elements * size_bytes(value.dtype)));
+    }
+    for (const StagePass& pass : stages.passes) {
+      Part& part = parts.emplace_back(pass.group, threads, sharing);
+      part.operands = pass.load_operands;
+      part.operands.insert(part.operands.end(), pass.output_operands.begin(), pass.output_operands.end());
+      for (std::size_t slot = 0; slot < part.operands.size(); ++slot) {
+        const auto value = part.operands[slot] - static_cast<int>(group.operands());
+        if (value < 0) continue;
+        part.own[slot] = running_->stage_values[static_cast<std::size_t>(value)].get();
+        part.operands[slot] = -1;
+      }
+    }
   }
+  for (Part& part : parts) part.hire();
 }
 
 CpuGroupKernel::~CpuGroupKernel() = default;
@@ -138,24 +216,24 @@ CpuGroupKernel::CpuGroupKernel(CpuGroupKernel&&) noexcept = default;
 CpuGroupKernel& CpuGroupKernel::operator=(CpuGroupKernel&&) noexcept = default;
 
 void CpuGroupKernel::run(void* const* operands) const {
-  Running& r = *running_;
-  r.pointers = operands;
-  if (r.nest.threads == 1) {
-    r.work(r.workers[0]);
-  } else {
-    parallel(
-        r.nest.threads,
-        [](int thread, void* state) {
-          auto* running = static_cast<Running*>(state);
-          running->work(running->workers[static_cast<std::size_t>(thread)]);
-        },
-        &r);
-  }
-  for (const SharedSum& sum : r.nest.shared_sums) {
-    finish(sum, r.workers, static_cast<char*>(operands[sum.out_slot]));
-  }
+  for (Part& part : running_->parts) part.run(operands);
 }
 
-int CpuGroupKernel::threads() const { return running_->nest.threads; }
+int CpuGroupKernel::threads() const {
+  int most = 1;
+  for (const Part& part : running_->parts) most = std::max(most, part.nest.threads);
+  return most;
+}
+
+int CpuGroupKernel::regions() const { return static_cast<int>(running_->parts.size()); }
+
+void CpuGroupKernel::run_part(int thread, void* const* operands) const {
+  PD_ASSERT(running_->parts.size() == 1, "a kernel of several regions has no parts to run apart");
+  running_->parts[0].work(thread, operands);
+}
+
+void CpuGroupKernel::finish(void* const* operands) const { running_->parts[0].finish(operands); }
+
+double estimated_cost(const Group& group) { return group_cost(canonical(group)); }
 
 }  // namespace paoding

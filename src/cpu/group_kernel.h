@@ -18,7 +18,7 @@ enum class Sharing : std::uint8_t {
 
 class CpuGroupKernel {
  public:
-  /// Schedules `group`. threads = 0 chooses by the bytes the group moves: one below 64 KB, at most max_threads().
+  /// Schedules `group`. threads = 0 chooses by what the group costs, at most max_threads().
   /// Error (unsupported) when the Expr applies a primitive to a dtype it does not take.
   explicit CpuGroupKernel(const Group& group, int threads = 0, Sharing sharing = Sharing::possible);
   ~CpuGroupKernel();
@@ -31,10 +31,22 @@ class CpuGroupKernel {
 
   /// How many threads run() uses.
   int threads() const;
+  /// Parallel regions that run() enters, one after the other. More than one when a group with reductions of its own
+  /// has too few rows for its threads.
+  int regions() const;
+
+  /// run() of a kernel of one region, in two halves for a caller that has a region of its own: run_part() once for
+  /// each thread in [0, threads()), at the same time if wanted, then finish() when all have returned.
+  void run_part(int thread, void* const* operands) const;
+  void finish(void* const* operands) const;
 
  private:
+  struct Part;
   struct Running;
   std::unique_ptr<Running> running_;
 };
+
+/// Nanoseconds that one thread needs for the group, roughly.
+double estimated_cost(const Group& group);
 
 }  // namespace paoding

@@ -1,58 +1,90 @@
 // SPDX-License-Identifier: Apache-2.0
 // The shape of a Nest: what one tile covers, in which order the loops run around it, and how threads share them out.
 #include <algorithm>
+#include <cmath>
 
 #include "cpu/group_kernel_nest.h"
 #include "cpu/parallel.h"
+#include "scalar/primitive.h"
 
 namespace paoding {
 namespace {
 
-constexpr std::int64_t kTileElements = 1024;      // 4 KB of f32: a dozen registers fit in L1
-constexpr std::int64_t kShortRow = 128;           // rows up to this long share a tile
-constexpr std::int64_t kSquareRows = 16;          // of a tile that transposes: a cache line of f32
-constexpr std::int64_t kSplitElements = 64;       // threads divide the innermost axis in whole cache lines
-constexpr std::int64_t kSerialBytes = 256 << 10;  // below, waking threads (1 to 7 us) costs more than it saves
-constexpr std::int64_t kBytesPerThread = 128 << 10;
-constexpr std::int64_t kSumsInCache = 256 << 10;  // sums up to this size are kept for all columns at once
+constexpr std::int64_t kTileElements = 1024;       // 4 KB of f32: a dozen registers fit in L1
+constexpr std::int64_t kShortRow = 128;            // rows up to this long share a tile
+constexpr std::int64_t kSquareRows = 16;           // of a tile that transposes: a cache line of f32
+constexpr std::int64_t kSplitElements = 64;        // threads divide the innermost axis in whole cache lines
+constexpr std::int64_t kSumsInCache = 256 << 10;   // sums up to this size are kept for all columns at once
+constexpr std::int64_t kStripElements = 64 << 10;  // of a strip whose columns are reduced: what phases keep stays in L2
+constexpr std::int64_t kWholeRows = 32;            // columns up to this long lie in one tile
+constexpr double kForkNanoseconds = 5000, kThreadNanoseconds = 1000;  // of a parallel region, and per thread in it
+constexpr int kMaxSplits = 3;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 std::int64_t round_up(std::int64_t a, std::int64_t unit) { return ceil_div(a, unit) * unit; }
 
 class LoopChooser {
  public:
-  LoopChooser(const Group& group, Nest* nest) : group_(group), nest_(*nest) {}
+  LoopChooser(const Group& group, Nest* nest, std::vector<NestLoop>* inner)
+      : group_(group), nest_(*nest), inner_(*inner), reduced_(reduced_axes(group)) {}
 
-  int choose(int threads) {
-    choose_tile();
-    choose_loops(threads);
-    return row_axis_;
+  void choose(int threads) {
+    nest_.empty = group_.points() == 0;
+    if (nest_.empty) {
+      nest_.shape = {1, 1};
+      return;
+    }
+    if (has_axis(~reduced_, inner()) && reduced_ != 0) {
+      choose_column_tile();
+    } else {
+      choose_row_tile();
+    }
+    choose_threads(threads);
+    for (const int axis : loop_order()) add_loop(axis);
   }
 
  private:
   int inner() const { return group_.rank() - 1; }
   std::int64_t extent(int axis) const { return axis < 0 ? 1 : group_.extents[static_cast<std::size_t>(axis)]; }
+  bool is_reduced(int axis) const { return has_axis(reduced_, axis); }
 
-  void choose_tile() {
-    nest_.empty = group_.points() == 0;
+  static std::int64_t even_part(std::int64_t length) {
+    if (length <= kTileElements) return length;
+    return round_up(ceil_div(length, ceil_div(length, kTileElements)), kSplitElements);
+  }
+
+  void choose_row_tile() {
     const std::int64_t length = extent(inner());
-    nest_.shape.cols = length;
-    if (const int across = transposed_axis(); across >= 0) {
-      row_axis_ = across;
+    nest_.shape.cols = even_part(length);
+    if (const int across = transposed_axis(); across >= 0 && reduced_ == 0) {
+      nest_.row_axis = across;
       nest_.shape = {kSquareRows, kTileElements / kSquareRows};
-    } else if (length > kTileElements) {
-      nest_.shape.cols = round_up(ceil_div(length, ceil_div(length, kTileElements)), kSplitElements);
     } else if (group_.rank() > 1 && length <= kShortRow) {
-      nest_.shape.rows = std::min(extent(inner() - 1), kTileElements / std::max<std::int64_t>(length, 1));
-      if (nest_.shape.rows > 1) row_axis_ = inner() - 1;
+      nest_.shape.rows = std::min(extent(inner() - 1), kTileElements / length);
+      if (nest_.shape.rows > 1) nest_.row_axis = inner() - 1;
     }
-    if (nest_.empty) nest_.shape = {1, 1};
+  }
+
+  // Of a group whose own reductions run down the columns: the rows are a reduced axis.
+  void choose_column_tile() {
+    int axis = inner() - 1;
+    while (!is_reduced(axis)) --axis;
+    const std::int64_t length = extent(inner()), rows = extent(axis);
+    const std::int64_t all_rows = group_.points() / kept_points(group_, reduced_);
+    if (all_rows == rows && rows <= kWholeRows) {
+      nest_.shape = {rows, std::min(length, round_up(kTileElements, rows * 16) / rows)};
+    } else {
+      const std::int64_t strip = std::max(kSplitElements, kStripElements / all_rows / kSplitElements * kSplitElements);
+      nest_.shape.cols = std::min({length, strip, kTileElements});
+      nest_.shape.rows = std::min(rows, std::max<std::int64_t>(1, kTileElements / nest_.shape.cols));
+    }
+    if (nest_.shape.rows > 1) nest_.row_axis = axis;
   }
 
   // The axis along which some operand is contiguous that is not so along the innermost, or -1. Both then get a part of
   // the tile, or every element would be fetched from a cache line of its own.
   int transposed_axis() const {
-    if (nest_.empty || extent(inner()) <= kShortRow) return -1;
+    if (extent(inner()) <= kShortRow) return -1;
     int found = -1;
     auto look = [&](const std::vector<std::int64_t>& strides) {
       if (stride_along(strides, inner()) == 0 || stride_along(strides, inner()) == 1) return;
@@ -65,20 +97,19 @@ class LoopChooser {
     return found;
   }
 
-  std::int64_t step(int axis) const {
-    return axis == inner() ? nest_.shape.cols : axis == row_axis_ ? nest_.shape.rows : 1;
-  }
-
   // Memory order, unless sums of columns would not stay in the cache: then the summed axes become the inner loops, so
   // that one strip of sums is complete before the next begins.
   std::vector<int> loop_order() const {
+    if (reduced_ != 0) return in_order(reduced_);
     const GroupOutput* widest = nullptr;
     for (const GroupOutput& output : group_.outputs) {
       if (has_axis(output.reduce_mask, inner())) return in_order(0);
       if (output.reduce_mask == 0) continue;
-      if (!widest || kept_elements(group_, output) > kept_elements(group_, *widest)) widest = &output;
+      if (!widest || kept_points(group_, output.reduce_mask) > kept_points(group_, widest->reduce_mask)) {
+        widest = &output;
+      }
     }
-    if (!widest || kept_elements(group_, *widest) * kSumBytes <= kSumsInCache) return in_order(0);
+    if (!widest || kept_points(group_, widest->reduce_mask) * kAccumulatorBytes <= kSumsInCache) return in_order(0);
     return in_order(widest->reduce_mask);
   }
 
@@ -92,73 +123,85 @@ class LoopChooser {
     return order;
   }
 
-  std::int64_t work_bytes() const {
-    std::int64_t slow_nodes = 0;  // one costs about as much as moving 8 bytes
-    for (const ExprNode& node : group_.expr.nodes()) {
-      slow_nodes +=
-          node.prim == Prim::exp || node.prim == Prim::log || node.prim == Prim::tanh || node.prim == Prim::sigmoid;
-    }
-    return group_.min_bytes() + group_.points() * slow_nodes * 8;
-  }
+  // ---- threads -----------------------------------------------------------------
 
-  std::int64_t split_units(int axis) const {
-    return axis == inner() ? ceil_div(extent(axis), kSplitElements) : extent(axis);
-  }
-
-  // How well `threads` share out this axis: 1 when all have the same, less for threads' own sums and for scattering.
-  double split_score(int axis, int threads) const {
-    const std::int64_t units = split_units(axis);
-    double score = double(units) / double(ceil_div(units, threads) * threads);
-    for (const GroupOutput& output : group_.outputs) {
-      if (has_axis(output.reduce_mask, axis)) {
-        const double sum_bytes = 2.0 * threads * double(kept_elements(group_, output) * kSumBytes);
-        score -= std::min(1.0, sum_bytes / double(group_.min_bytes()));
-      }
-    }
-    if (axis == inner() && group_.rank() > 1) score -= 0.05;
-    return score;
-  }
-
-  void choose_loops(int threads) {
-    if (nest_.empty) return;
+  void choose_threads(int threads) {
+    const double cost = group_cost(group_);
     if (threads == 0) {
-      const std::int64_t bytes = work_bytes();
-      const std::int64_t useful = std::min<std::int64_t>(max_threads(), bytes / kBytesPerThread);
-      threads = bytes < kSerialBytes ? 1 : static_cast<int>(useful);
+      // The sum of one thread's work and of what it costs to start them all is least here.
+      const auto best = static_cast<int>(std::sqrt(cost / kThreadNanoseconds));
+      threads = std::min(max_threads(), std::max(1, best));
+      if (cost / threads + kForkNanoseconds + threads * kThreadNanoseconds >= cost) threads = 1;
     }
-    const std::vector<int> order = loop_order();
-    int split = -1;
-    if (threads > 1) {
-      double best = -10;
-      for (const int axis : order) {
-        if (axis == inner() && row_axis_ >= 0) continue;  // rows of a tile stay whole
-        const double score = split_score(axis, threads);
-        if (score > best + 0.01) best = score, split = axis;
+    if (threads == 1) return;
+    best_speed_ = 1;
+    std::vector<int> parts(group_.extents.size(), 1);
+    try_parts(0, threads, 0, &parts);
+    nest_.waits = reduced_ != 0 && best_speed_ < 0.6 * threads;
+    parts_ = best_parts_;
+  }
+
+  std::int64_t split_unit(int axis) const { return axis == inner() ? kSplitElements : 1; }
+  std::int64_t split_units(int axis) const {
+    if (is_reduced(axis)) return 1;
+    if (axis == inner() && nest_.row_axis >= 0 && nest_.shape.cols == extent(axis)) return 1;  // rows stay whole
+    return ceil_div(extent(axis), split_unit(axis));
+  }
+
+  void try_parts(int axis, int threads, int splits, std::vector<int>* parts) {
+    if (axis == group_.rank() || splits == kMaxSplits) return consider(*parts);
+    const std::int64_t most = std::min<std::int64_t>(threads, split_units(axis));
+    for (int n = 1; n <= most; ++n) {
+      (*parts)[static_cast<std::size_t>(axis)] = n;
+      try_parts(axis + 1, threads / n, splits + (n > 1), parts);
+    }
+    (*parts)[static_cast<std::size_t>(axis)] = 1;
+  }
+
+  // How many times faster than one thread: less where parts differ, for threads' own sums and for scattering.
+  void consider(const std::vector<int>& parts) {
+    double speed = 1;
+    int threads = 1;
+    for (int axis = 0; axis < group_.rank(); ++axis) {
+      const int n = parts[static_cast<std::size_t>(axis)];
+      threads *= n;
+      speed *= double(split_units(axis)) / double(ceil_div(split_units(axis), n));
+      if (n > 1 && axis == inner() && group_.rank() > 1) speed *= 0.95;
+    }
+    if (threads == 1) return;
+    for (const GroupOutput& output : group_.outputs) {
+      for (int axis = 0; axis < group_.rank(); ++axis) {
+        if (parts[static_cast<std::size_t>(axis)] == 1 || !has_axis(output.reduce_mask, axis)) continue;
+        const double sum_bytes = 2.0 * threads * double(kept_points(group_, output.reduce_mask) * kAccumulatorBytes);
+        speed *= 1 - std::min(0.9, sum_bytes / double(group_.min_bytes()));
+        break;
       }
-      threads = split < 0 ? 1 : static_cast<int>(std::min<std::int64_t>(threads, split_units(split)));
     }
-    if (threads > 1) {
-      nest_.threads = threads;
-      nest_.split_extent = extent(split);
-      nest_.split_unit = split == inner() ? kSplitElements : 1;
-    } else {
-      split = -1;
+    if (speed > best_speed_ * 1.01) best_speed_ = speed, best_parts_ = parts;
+  }
+
+  void add_loop(int axis) {
+    NestLoop loop;
+    loop.axis = axis;
+    loop.extent = extent(axis);
+    loop.step = axis == inner() ? nest_.shape.cols : axis == nest_.row_axis ? nest_.shape.rows : 1;
+    loop.tile_axis = axis == inner() ? TileAxis::cols : axis == nest_.row_axis ? TileAxis::rows : TileAxis::none;
+    const int parts = parts_.empty() ? 1 : parts_[static_cast<std::size_t>(axis)];
+    if (parts > 1) {
+      loop.split = static_cast<int>(nest_.splits.size());
+      nest_.splits.push_back({loop.extent, split_unit(axis), parts});
+      nest_.threads *= parts;
     }
-    for (const int axis : order) {
-      if (extent(axis) <= step(axis) && axis != split) continue;
-      NestLoop loop;
-      loop.axis = axis;
-      loop.extent = extent(axis);
-      loop.step = step(axis);
-      loop.split = axis == split;
-      loop.tile_axis = axis == inner() ? TileAxis::cols : axis == row_axis_ ? TileAxis::rows : TileAxis::none;
-      nest_.loops.push_back(loop);
-    }
+    if (loop.extent <= loop.step && parts == 1) return;
+    (is_reduced(axis) ? inner_ : nest_.loops).push_back(loop);
   }
 
   const Group& group_;
   Nest& nest_;
-  int row_axis_ = -1;
+  std::vector<NestLoop>& inner_;
+  std::uint32_t reduced_;
+  double best_speed_ = 1;
+  std::vector<int> best_parts_, parts_;
 };
 
 }  // namespace
@@ -169,14 +212,60 @@ std::int64_t stride_along(const std::vector<std::int64_t>& strides, int axis) {
 
 bool has_axis(std::uint32_t axes, int axis) { return axis >= 0 && ((axes >> axis) & 1u); }
 
-std::int64_t kept_elements(const Group& group, const GroupOutput& output) {
-  std::int64_t elements = 1;
+std::int64_t kept_points(const Group& group, std::uint32_t mask) {
+  std::int64_t points = 1;
   for (int axis = 0; axis < group.rank(); ++axis) {
-    if (!has_axis(output.reduce_mask, axis)) elements *= group.extents[static_cast<std::size_t>(axis)];
+    if (!has_axis(mask, axis)) points *= group.extents[static_cast<std::size_t>(axis)];
   }
-  return elements;
+  return points;
 }
 
-int choose_loops(const Group& group, int threads, Nest* nest) { return LoopChooser(group, nest).choose(threads); }
+std::uint32_t reduced_axes(const Group& group) {
+  return group.reductions.empty() ? 0 : group.reductions[0].reduce_mask;
+}
+
+double node_cost(const Group& group, const ExprNode& node) {
+  switch (node.prim) {
+    case Prim::constant:
+    case Prim::reduced: return 0;
+    case Prim::input: {
+      const GroupLoad& load = group.loads[static_cast<std::size_t>(node.index)];
+      const std::int64_t step = load.strides.empty() ? 1 : load.strides.back();
+      return step != 0 && step != 1 ? 8 : load.dtype == compute_dtype(load.dtype) ? 0 : 1;
+    }
+    case Prim::index:
+    case Prim::convert:
+    case Prim::add:
+    case Prim::sub:
+    case Prim::mul:
+    case Prim::neg:
+    case Prim::abs:
+    case Prim::minimum:
+    case Prim::maximum:
+    case Prim::less:
+    case Prim::less_equal:
+    case Prim::equal:
+    case Prim::logical_and:
+    case Prim::logical_or:
+    case Prim::logical_not:
+    case Prim::select: return 1;
+    case Prim::div:
+    case Prim::sqrt:
+    case Prim::rsqrt: return 3;
+    default: return 8;
+  }
+}
+
+double group_cost(const Group& group) {
+  constexpr double kNanosecondsPerByte = 0.06, kNanosecondsPerUnit = 0.05;  // measured on a Xeon with AVX-512
+  double units = static_cast<double>(group.outputs.size());
+  for (const ExprNode& node : group.expr.nodes()) units += node_cost(group, node);
+  return static_cast<double>(group.min_bytes()) * kNanosecondsPerByte +
+         static_cast<double>(group.points()) * units * kNanosecondsPerUnit;
+}
+
+void choose_loops(const Group& group, int threads, Nest* nest, std::vector<NestLoop>* inner) {
+  LoopChooser(group, nest, inner).choose(threads);
+}
 
 }  // namespace paoding

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Nest: what a Group becomes for the CPU. Loops around a tile, and for each place in the loops the instructions that
-// run there: what does not change in the inner loops is computed outside them.
+// run there: what does not change in the inner loops is computed outside them. A group with own reductions runs in
+// phases: inside the loops over what is kept, every phase has its own loops over what is reduced.
 #pragma once
 
 #include <cstdint>
@@ -25,24 +26,36 @@ struct NestLoop {
   std::int64_t extent = 1;
   std::int64_t step = 1;  // of the axis; more than 1 where the tile covers part of it
   TileAxis tile_axis = TileAxis::none;
-  bool split = false;  // each thread runs its own part of this loop
+  int split = -1;  // which of Nest::splits: each thread runs its own part of this loop
   std::vector<SlotMove> moves;
   std::vector<Instruction> enter, exit;  // before the first and after the last iteration
 };
 
-/// Sums that are complete only when all loops and threads are: a dense array of them per thread, combined at the end.
+/// Loops inside the nest's loops, run one phase after the other.
+struct Phase {
+  std::vector<NestLoop> loops;
+  std::vector<Instruction> tile;
+};
+
+/// An axis that the threads share out, in `parts` of whole units.
+struct NestSplit {
+  std::int64_t extent = 1, unit = 1;
+  int parts = 1;
+};
+
+/// Accumulators that are complete only when all loops and threads are: a dense array per thread, combined at the end.
 struct SharedSum {
   std::uint16_t slot = 0;
-  std::int64_t arena_offset = 0;
   std::int64_t count = 1;
-  bool is_float = true;
+  std::uint64_t identity = 0;
+  CombineRoutine combine = nullptr;
   std::uint16_t out_slot = 0;
   std::int64_t out_bytes = 4;                      // of one element
   std::vector<std::int64_t> extents, out_strides;  // of the kept axes, outermost first
   Instruction flush;                               // slot 0 from slot 1, a run along the last kept axis
 };
 
-/// The start of a slot that is not an operand: a register, a constant or sums.
+/// The start of a slot that is not an operand: a register, a constant, accumulators, what phases hand on.
 struct ArenaSlot {
   std::uint16_t slot = 0;
   std::int64_t offset = 0;
@@ -53,31 +66,46 @@ struct Constant {
   std::uint64_t bits = 0;  // the first bytes are the value in its compute dtype
 };
 
+/// A slot that holds a number that follows from the iteration point, which moves like a pointer to bytes.
+struct IndexSlot {
+  std::uint16_t slot = 0;
+  std::int64_t start = 0;
+};
+
 struct Nest {
   bool empty = false;    // no points: outputs that reduce are still written
   bool streams = false;  // some store bypasses the caches
-  int threads = 1;
-  std::int64_t split_extent = 1;  // of the axis that the threads share out, in units of split_unit
-  std::int64_t split_unit = 1;
-  TileShape shape;  // of a whole tile
+  int threads = 1;       // the product of the splits' parts
+  std::vector<NestSplit> splits;
+  TileShape shape;     // of a whole tile
+  int row_axis = -1;   // the axis of the tile's rows, -1 when it has one row
+  bool waits = false;  // the kept axes are too few for the threads: phases are better run as groups of their own
   std::vector<NestLoop> loops;
-  std::vector<Instruction> tile;
+  std::vector<Phase> phases;
   std::vector<SharedSum> shared_sums;
   int slot_count = 0;
   std::vector<ArenaSlot> arena_slots;
   std::vector<Constant> constants;
+  std::vector<IndexSlot> index_slots;
   std::int64_t arena_bytes = 0;
 };
 
-/// Sets the tile's shape, the loops and the threads of `nest` for a canonical group (threads = 0: by bytes moved).
-/// Returns the axis of the tile's rows, -1 when it has one row.
-int choose_loops(const Group& group, int threads, Nest* nest);
+/// Sets the tile, the loops and the threads of `nest` for a canonical group (threads = 0: by its cost). The loops of
+/// the axes that the group's own reductions reduce go to *inner: every phase has them.
+void choose_loops(const Group& group, int threads, Nest* nest, std::vector<NestLoop>* inner);
+
+/// Nanoseconds that one thread needs, roughly.
+double group_cost(const Group& group);
+/// What the node costs per element, in units of an addition.
+double node_cost(const Group& group, const ExprNode& node);
 
 // Axis -1 stands for one that the group does not have.
 std::int64_t stride_along(const std::vector<std::int64_t>& strides, int axis);
 bool has_axis(std::uint32_t axes, int axis);
-/// Elements of an output: the product of the extents of the axes it does not reduce.
-std::int64_t kept_elements(const Group& group, const GroupOutput& output);
+/// Points of the space with the axes in `mask` left out.
+std::int64_t kept_points(const Group& group, std::uint32_t mask);
+/// The axes of the group's own reductions; 0 without any.
+std::uint32_t reduced_axes(const Group& group);
 
 Nest build_nest(const Group& group, int threads, Sharing sharing);
 

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "group/group.h"
 #include "paoding/scalar.h"
 
 namespace paoding {
@@ -23,16 +24,23 @@ using TileRoutine = void (*)(const Instruction& self, char* const* slots, const 
 struct Instruction {
   TileRoutine routine = nullptr;
   std::uint16_t out = 0, a = 0, b = 0, c = 0;  // slots
-  bool scalar = false;                         // one element, the same for the whole tile
-  bool rows_reduced = false;                   // zero, accumulate, flush: which tile axes the sums run over
+  bool one_row = false;                        // the values are the same in every row of the tile: one is kept
+  bool one_col = false;                        // or in every column; with both they are a single element
+  bool rows_reduced = false;                   // start, accumulate, flush: which tile axes are combined
   bool cols_reduced = false;
   bool accumulate = false;                      // flush: adds to what is there
-  std::int64_t row_stride = 0, col_stride = 0;  // load, store, flush: of the operand, in elements
-  std::int64_t pitch = 0;                       // zero, accumulate, flush: from one row of sums to the next
+  std::int64_t row_stride = 0, col_stride = 0;  // load, store, flush, index: of the operand, in elements
+  std::int64_t pitch = 0;                       // start, accumulate, flush: from one row of accumulators to the next
 };
 
+/// The part of the tile that an instruction's values fill.
+inline TileShape value_shape(const Instruction& self, const TileShape& shape) {
+  return {self.one_row ? 1 : shape.rows, self.one_col ? 1 : shape.cols};
+}
+
 inline std::int64_t element_count(const Instruction& self, const TileShape& shape) {
-  return self.scalar ? 1 : shape.rows * shape.cols;
+  const TileShape values = value_shape(self, shape);
+  return values.rows * values.cols;
 }
 
 /// out = prim(a, b, c) for the nodes of an Expr other than input, constant and convert. `scalar_args`: bit k says that
@@ -49,23 +57,33 @@ enum class Layout : std::uint8_t { dense, strided };
 TileRoutine find_load(DType stored, Layout layout);
 /// out (operand of `stored` dtype) = a (compute dtype); `streaming` bypasses the caches where the layout allows.
 TileRoutine find_store(DType stored, Layout layout, bool streaming);
-/// Every element of out = the one at a.
-TileRoutine find_fill(DType compute);
+/// out = a, which is one row (row_stride 0, col_stride 1), one column (1, 0) or one element (0, 0) of a compute dtype,
+/// in every row, column or element of `out`.
+TileRoutine find_spread(DType compute);
+/// out = the number that slot a holds in place of a pointer, plus row * row_stride + col * col_stride.
+TileRoutine find_index(DType compute);
 
-/// Sums are kept in f64 for floats and in i64 for integers and bool, whatever the dtype of the output.
-inline constexpr std::int64_t kSumBytes = 8;
-/// Sets the sums at out to 0.
-TileRoutine find_zero();
-/// Adds the tile at a to the sums at out.
-TileRoutine find_accumulate(DType compute);
-/// Writes the sums at a (of values of dtype `compute`) to the operand at out.
+/// Accumulators are f64 for floats and i64 for integers and bools, whatever the dtype of the output.
+inline constexpr std::int64_t kAccumulatorBytes = 8;
+/// The accumulator that stands for no element.
+std::uint64_t identity_bits(Combine combine, DType compute);
+/// Sets the accumulators at out to that.
+TileRoutine find_start(Combine combine, DType compute);
+/// Combines the tile at a into the accumulators at out.
+TileRoutine find_accumulate(Combine combine, DType compute);
+/// Writes the accumulators at a (of values of dtype `compute`) to the operand at out.
 TileRoutine find_flush(DType compute, DType stored);
+/// to[i] = to[i] combined with from[i], of accumulators.
+using CombineRoutine = void (*)(char* to, const char* from, std::int64_t count);
+CombineRoutine find_combine(Combine combine, DType compute);
 /// Ends the effect of streaming stores: other threads may read after it.
 void finish_streaming();
 
 // The parts that find_routine is made of, one translation unit each.
 TileRoutine find_float_routine(Prim prim, DType compute, unsigned scalar_args);
 TileRoutine find_math_routine(Prim prim, DType compute);
+TileRoutine find_sleef_routine(Prim prim, DType compute, unsigned scalar_args);
 TileRoutine find_plain_routine(Prim prim, DType compute, unsigned scalar_args);
+TileRoutine find_random_routine(unsigned scalar_args);
 
 }  // namespace paoding

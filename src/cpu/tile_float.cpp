@@ -20,6 +20,10 @@ struct Mul { template <class D, class V> HWY_INLINE V operator()(D, V a, V b) co
 struct Div { template <class D, class V> HWY_INLINE V operator()(D, V a, V b) const { return hn::Div(a, b); } };
 struct Neg { template <class D, class V> HWY_INLINE V operator()(D, V a) const { return hn::Neg(a); } };
 struct Abs { template <class D, class V> HWY_INLINE V operator()(D, V a) const { return hn::Abs(a); } };
+struct Floor { template <class D, class V> HWY_INLINE V operator()(D, V a) const { return hn::Floor(a); } };
+struct Ceil { template <class D, class V> HWY_INLINE V operator()(D, V a) const { return hn::Ceil(a); } };
+struct Round { template <class D, class V> HWY_INLINE V operator()(D, V a) const { return hn::Round(a); } };
+struct Trunc { template <class D, class V> HWY_INLINE V operator()(D, V a) const { return hn::Trunc(a); } };
 struct Sqrt { template <class D, class V> HWY_INLINE V operator()(D, V a) const { return hn::Sqrt(a); } };
 // clang-format on
 
@@ -117,6 +121,10 @@ TileRoutine find_arithmetic(Prim prim, unsigned scalar_args) {
     case Prim::maximum: return pick<T, Maximum>(scalar_args);
     case Prim::neg: return unary<T, Neg>;
     case Prim::abs: return unary<T, Abs>;
+    case Prim::floor: return unary<T, Floor>;
+    case Prim::ceil: return unary<T, Ceil>;
+    case Prim::round: return unary<T, Round>;
+    case Prim::trunc: return unary<T, Trunc>;
     case Prim::sqrt: return unary<T, Sqrt>;
     case Prim::rsqrt: return unary<T, Rsqrt>;
     default: return nullptr;
@@ -151,8 +159,10 @@ TileRoutine find_float_routine(Prim prim, DType compute, unsigned scalar_args) {
 }
 
 TileRoutine find_routine(Prim prim, DType compute, unsigned scalar_args) {
+  if (prim == Prim::random_bits) return compute == i64 ? find_random_routine(scalar_args) : nullptr;
   if (const TileRoutine found = find_float_routine(prim, compute, scalar_args)) return found;
   if (const TileRoutine found = find_math_routine(prim, compute)) return found;
+  if (const TileRoutine found = find_sleef_routine(prim, compute, scalar_args)) return found;
   return find_plain_routine(prim, compute, scalar_args);
 }
 

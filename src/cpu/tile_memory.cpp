@@ -7,6 +7,7 @@
 #define HWY_TARGET_INCLUDE "cpu/tile_memory.cpp"
 #include "hwy/foreach_target.h"
 //
+#include <algorithm>
 #include <cstring>
 
 #include "base/half.h"
@@ -137,6 +138,35 @@ TileRoutine find_dense_store(DType stored, bool streaming) {
   return nullptr;
 }
 
+// ---- one row or column for the whole tile --------------------------------------
+
+void spread_32(const Instruction& self, char* const* slots, const TileShape& shape) {
+  const hn::ScalableTag<std::uint32_t> d;
+  const std::size_t lanes = hn::Lanes(d);
+  const TileShape values = value_shape(self, shape);
+  const auto rows = static_cast<std::size_t>(values.rows), cols = static_cast<std::size_t>(values.cols);
+  auto* out = reinterpret_cast<std::uint32_t*>(slots[self.out]);
+  const auto* a = reinterpret_cast<const std::uint32_t*>(slots[self.a]);
+  if (self.col_stride != 0) {
+    for (std::size_t r = 0; r < rows; ++r, out += cols) std::memcpy(out, a, cols * sizeof *out);
+    return;
+  }
+  const std::size_t length = self.row_stride == 0 ? rows * cols : cols, count = self.row_stride == 0 ? 1 : rows;
+  const std::size_t total = count * length;
+  for (std::size_t r = 0, at = 0; r < count; ++r, at += length) {
+    const auto v = hn::Set(d, a[r]);
+    // A row may run over its end into the next one, which is written after it.
+    std::size_t i = 0;
+    for (; i < length && at + i + lanes <= total; i += lanes) hn::StoreU(v, d, out + at + i);
+    if (i < length) {
+      for (; i + lanes <= length; i += lanes) hn::StoreU(v, d, out + at + i);
+      if (i < length) store_first(v, d, out + at + i, length - i);
+    }
+  }
+}
+
+TileRoutine find_spread_32() { return spread_32; }
+
 }  // namespace HWY_NAMESPACE
 }  // namespace paoding
 HWY_AFTER_NAMESPACE();
@@ -150,7 +180,7 @@ void load_strided(const Instruction& self, char* const* slots, const TileShape& 
   using S = Stored<kStored>;
   auto* out = reinterpret_cast<typename S::Compute*>(slots[self.out]);
   const auto* a = reinterpret_cast<const typename S::Type*>(slots[self.a]);
-  const std::int64_t rows = self.scalar ? 1 : shape.rows, cols = self.scalar ? 1 : shape.cols;
+  const auto [rows, cols] = value_shape(self, shape);
   const std::int64_t step = self.col_stride;
   if (rows > 1 && self.row_stride == 1 && step > 1) {  // down the columns, which are contiguous in the operand
     for (std::int64_t c = 0; c < cols; ++c) {
@@ -177,30 +207,52 @@ void store_strided(const Instruction& self, char* const* slots, const TileShape&
   using S = Stored<kStored>;
   auto* out = reinterpret_cast<typename S::Type*>(slots[self.out]);
   const auto* a = reinterpret_cast<const typename S::Compute*>(slots[self.a]);
+  const auto [rows, cols] = value_shape(self, shape);
   const std::int64_t step = self.col_stride;
-  for (std::int64_t r = 0; r < shape.rows; ++r, a += shape.cols, out += self.row_stride) {
+  for (std::int64_t r = 0; r < rows; ++r, a += cols, out += self.row_stride) {
     if (step == 1 && std::is_same_v<typename S::Type, typename S::Compute>) {
-      std::memcpy(out, a, static_cast<std::size_t>(shape.cols) * sizeof *out);
+      std::memcpy(out, a, static_cast<std::size_t>(cols) * sizeof *out);
     } else if (step == 1) {
-      for (std::int64_t c = 0; c < shape.cols; ++c) out[c] = S::store(a[c]);
+      for (std::int64_t c = 0; c < cols; ++c) out[c] = S::store(a[c]);
     } else {
-      for (std::int64_t c = 0; c < shape.cols; ++c) out[c * step] = S::store(a[c]);
+      for (std::int64_t c = 0; c < cols; ++c) out[c * step] = S::store(a[c]);
     }
   }
 }
 
 template <class T>
-void fill(const Instruction& self, char* const* slots, const TileShape& shape) {
+void spread(const Instruction& self, char* const* slots, const TileShape& shape) {
   T* out = reinterpret_cast<T*>(slots[self.out]);
-  const T value = *reinterpret_cast<const T*>(slots[self.a]);
-  const std::int64_t n = element_count(self, shape);
-  for (std::int64_t i = 0; i < n; ++i) out[i] = value;
+  const T* a = reinterpret_cast<const T*>(slots[self.a]);
+  const auto [rows, cols] = value_shape(self, shape);
+  if (self.row_stride == 0 && self.col_stride == 0) {
+    std::fill_n(out, rows * cols, *a);
+    return;
+  }
+  for (std::int64_t r = 0; r < rows; ++r, out += cols, a += self.row_stride) {
+    if (self.col_stride == 0) {
+      std::fill_n(out, cols, *a);
+    } else {
+      std::memcpy(out, a, static_cast<std::size_t>(cols) * sizeof(T));
+    }
+  }
+}
+
+template <class T>
+void index(const Instruction& self, char* const* slots, const TileShape& shape) {
+  T* out = reinterpret_cast<T*>(slots[self.out]);
+  auto start = static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(slots[self.a]));
+  const auto [rows, cols] = value_shape(self, shape);
+  for (std::int64_t r = 0; r < rows; ++r, out += cols, start += self.row_stride) {
+    for (std::int64_t c = 0; c < cols; ++c) out[c] = static_cast<T>(start + c * self.col_stride);
+  }
 }
 
 }  // namespace
 
 HWY_EXPORT(find_dense_load);
 HWY_EXPORT(find_dense_store);
+HWY_EXPORT(find_spread_32);
 
 TileRoutine find_load(DType stored, Layout layout) {
   if (layout == Layout::dense) {
@@ -216,13 +268,15 @@ TileRoutine find_store(DType stored, Layout layout, bool streaming) {
   return visit_stored(stored, [](auto dtype) -> TileRoutine { return store_strided<dtype.value>; });
 }
 
-TileRoutine find_fill(DType compute) {
+TileRoutine find_spread(DType compute) {
   switch (size_bytes(compute)) {
-    case 8: return fill<std::uint64_t>;
-    case 4: return fill<std::uint32_t>;
-    default: return fill<std::uint8_t>;
+    case 8: return spread<std::uint64_t>;
+    case 4: return HWY_DYNAMIC_DISPATCH(find_spread_32)();
+    default: return spread<std::uint8_t>;
   }
 }
+
+TileRoutine find_index(DType compute) { return compute == i32 ? index<std::int32_t> : index<std::int64_t>; }
 
 void finish_streaming() { hwy::FlushStream(); }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tile routines as plain loops: integers, bools, conversions, and what of f64 is not arithmetic. Never the hot part.
+#include <bit>
+
 #include "base/half.h"
 #include "cpu/tile.h"
 
@@ -8,7 +10,7 @@ namespace {
 
 using Byte = std::uint8_t;  // a bool: 0 or 1
 
-// Integers wrap around, as they do in CUDA.
+// Integers wrap around, as they do in CUDA; divided by 0 they give 0.
 template <class T>
 using Wrapping = std::conditional_t<std::is_same_v<T, std::int32_t>, std::uint32_t, std::uint64_t>;
 
@@ -32,6 +34,40 @@ TileRoutine pick(unsigned scalar_args) {
 template <class T, class F>
 TileRoutine pick_unary() {
   return loop<T, T, F, false, true>;
+}
+
+// The quotient is rounded down and the remainder has b's sign. -1 apart, because the least integer has no opposite.
+template <class T>
+struct FloorDivide {
+  T operator()(T a, T b) const {
+    if (b == 0) return 0;
+    if (b == -1) return T(-Wrapping<T>(a));
+    return T(a / b - (a % b != 0 && (a < 0) != (b < 0)));
+  }
+};
+template <class T>
+struct Remainder {
+  T operator()(T a, T b) const {
+    if (b == 0 || b == -1) return 0;
+    const T rest = a % b;
+    return rest != 0 && (rest < 0) != (b < 0) ? T(rest + b) : rest;
+  }
+};
+
+// Dividing by a power of two is a shift, which random numbers and index arithmetic live on.
+template <class T, bool kRemainder>
+void divide_by_one(const Instruction& self, char* const* slots, const TileShape& shape) {
+  using F = std::conditional_t<kRemainder, Remainder<T>, FloorDivide<T>>;
+  T* out = reinterpret_cast<T*>(slots[self.out]);
+  const T* a = reinterpret_cast<const T*>(slots[self.a]);
+  const T b = *reinterpret_cast<const T*>(slots[self.b]);
+  const std::int64_t n = element_count(self, shape);
+  if (b > 0 && (b & (b - 1)) == 0) {
+    const int shift = std::countr_zero(Wrapping<T>(b));
+    for (std::int64_t i = 0; i < n; ++i) out[i] = kRemainder ? T(a[i] & (b - 1)) : T(a[i] >> shift);
+  } else {
+    for (std::int64_t i = 0; i < n; ++i) out[i] = F()(a[i], b);
+  }
 }
 
 template <class T, bool kOneB, bool kOneC>
@@ -84,6 +120,9 @@ TileRoutine find_integer(Prim prim, unsigned scalar_args) {
     case Prim::add: return pick<T, T, Add<T>>(scalar_args);
     case Prim::sub: return pick<T, T, Sub<T>>(scalar_args);
     case Prim::mul: return pick<T, T, Mul<T>>(scalar_args);
+    case Prim::floor_divide:
+      return scalar_args == 2 ? divide_by_one<T, false> : pick<T, T, FloorDivide<T>>(scalar_args);
+    case Prim::remainder: return scalar_args == 2 ? divide_by_one<T, true> : pick<T, T, Remainder<T>>(scalar_args);
     case Prim::minimum: return pick<T, T, Minimum<T>>(scalar_args);
     case Prim::maximum: return pick<T, T, Maximum<T>>(scalar_args);
     case Prim::neg: return pick_unary<T, Neg<T>>();

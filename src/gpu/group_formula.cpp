@@ -12,8 +12,17 @@ namespace {
 
 std::string constant_text(double value, DType dtype) {
   if (dtype == DType::boolean) return value != 0 ? "true" : "false";
-  if (dtype == DType::i64) return fmt::format("{}ll", static_cast<std::int64_t>(value));
-  if (dtype == DType::i32) return fmt::format("{}", static_cast<std::int32_t>(value));
+  // The least integers are no literals, and the greatest i64 is 2^63 as a double.
+  if (dtype == DType::i64) {
+    if (value >= 0x1p63) return "0x7fffffffffffffffll";
+    if (value <= -0x1p63) return "(-0x7fffffffffffffffll - 1)";
+    return fmt::format("{}ll", static_cast<std::int64_t>(value));
+  }
+  if (dtype == DType::i32) {
+    if (value >= 0x1p31) return "0x7fffffff";
+    if (value <= -0x1p31) return "(-0x7fffffff - 1)";
+    return fmt::format("{}", static_cast<std::int32_t>(value));
+  }
   if (dtype == DType::f64) {
     if (std::isfinite(value)) return fmt::format("{:.17e}", value);
     return fmt::format("__longlong_as_double(0x{:x}ll)", std::bit_cast<std::uint64_t>(value));
@@ -57,42 +66,91 @@ std::string_view computed_type(DType dtype) {
   return dtype == DType::boolean ? "bool" : stored_type(compute_dtype(dtype));
 }
 
-std::string formula_text(const Group& group, const std::vector<bool>& is_live) {
-  const std::vector<bool> used = used_loads(group);
-  std::string params, body;
-  for (std::size_t i = 0; i < group.loads.size(); ++i) {
-    if (used[i]) params += fmt::format("{}{} in{}", params.empty() ? "" : ", ", computed_type(group.loads[i].dtype), i);
+std::string_view combine_text(Combine combine) {
+  switch (combine) {
+    case Combine::none:
+    case Combine::sum: return "Sum";
+    case Combine::max: return "Max";
+    case Combine::min: return "Min";
+    case Combine::prod: return "Prod";
   }
-  std::vector<bool> is_needed(static_cast<std::size_t>(group.expr.size()));
-  for (std::size_t o = 0; o < group.outputs.size(); ++o) {
-    if (!is_live[o]) continue;
-    is_needed[static_cast<std::size_t>(group.outputs[o].value)] = true;
-    params += fmt::format("{}{}& out{}", params.empty() ? "" : ", ",
-                          computed_type(group.expr.dtype_of(group.outputs[o].value)), o);
-  }
+  return "";
+}
+
+FormulaUse used_by(const Group& group, const std::vector<std::int32_t>& values) {
+  FormulaUse use;
+  use.nodes.resize(static_cast<std::size_t>(group.expr.size()));
+  use.loads.resize(group.loads.size());
+  use.indices.resize(group.indices.size());
+  use.reductions.resize(group.reductions.size());
+  for (const std::int32_t value : values) use.nodes[static_cast<std::size_t>(value)] = true;
   for (std::int32_t i = group.expr.size(); i-- > 0;) {
-    if (!is_needed[static_cast<std::size_t>(i)]) continue;
-    for (const std::int32_t arg : group.expr[i].args) {
-      if (arg >= 0) is_needed[static_cast<std::size_t>(arg)] = true;
+    if (!use.nodes[static_cast<std::size_t>(i)]) continue;
+    const ExprNode& node = group.expr[i];
+    if (node.prim == Prim::input) use.loads[static_cast<std::size_t>(node.index)] = true;
+    if (node.prim == Prim::index) use.indices[static_cast<std::size_t>(node.index)] = true;
+    if (node.prim == Prim::reduced) use.reductions[static_cast<std::size_t>(node.index)] = true;
+    for (const std::int32_t arg : node.args) {
+      if (arg >= 0) use.nodes[static_cast<std::size_t>(arg)] = true;
     }
   }
+  return use;
+}
+
+std::vector<std::int32_t> live_values(const Group& group, const std::vector<bool>& is_live) {
+  std::vector<std::int32_t> values;
+  for (std::size_t o = 0; o < group.outputs.size(); ++o) {
+    if (is_live[o]) values.push_back(group.outputs[o].value);
+  }
+  return values;
+}
+
+bool index_is_wide(const Group& group, std::size_t i) {
+  const GroupIndex& index = group.indices[i];
+  constexpr std::int64_t kLimit = (std::int64_t{1} << 31) - (1 << 16);  // room for one step past the end
+  // Strides of a legal index keep every number in 64 bits, so only their sum of sizes is watched.
+  double reach = std::fabs(static_cast<double>(index.start));
+  for (std::size_t axis = 0; axis < index.strides.size(); ++axis) {
+    reach += std::fabs(static_cast<double>(index.strides[axis])) * static_cast<double>(group.extents[axis]);
+  }
+  return reach >= static_cast<double>(kLimit);
+}
+
+std::string formula_text(const Group& group, std::string_view name, const std::vector<FormulaResult>& results) {
+  std::vector<std::int32_t> values;
+  for (const FormulaResult& result : results) values.push_back(result.value);
+  const FormulaUse use = used_by(group, values);
+  std::string params, body;
+  const auto parameter = [&](DType computed, std::string_view reference, const std::string& called) {
+    params += fmt::format("{}{}{} {}", params.empty() ? "" : ", ", computed_type(computed), reference, called);
+  };
+  for (std::size_t i = 0; i < use.loads.size(); ++i) {
+    if (use.loads[i]) parameter(group.loads[i].dtype, "", fmt::format("in{}", i));
+  }
+  for (std::size_t i = 0; i < use.indices.size(); ++i) {
+    if (use.indices[i]) parameter(group.indices[i].dtype, "", fmt::format("idx{}", i));
+  }
+  for (std::size_t r = 0; r < use.reductions.size(); ++r) {
+    if (use.reductions[r]) parameter(group.expr.dtype_of(group.reductions[r].value), "", fmt::format("red{}", r));
+  }
+  for (const FormulaResult& result : results) parameter(group.expr.dtype_of(result.value), "&", result.name);
   for (std::int32_t i = 0; i < group.expr.size(); ++i) {
-    if (!is_needed[static_cast<std::size_t>(i)]) continue;
+    if (!use.nodes[static_cast<std::size_t>(i)]) continue;
     const ExprNode& node = group.expr[i];
     const Primitive& prim = primitive(node.prim);
     std::string value;
     switch (node.prim) {
       case Prim::input: value = fmt::format("in{}", node.index); break;
+      case Prim::index: value = fmt::format("idx{}", node.index); break;
+      case Prim::reduced: value = fmt::format("red{}", node.index); break;
       case Prim::constant: value = constant_text(node.value, group.expr.dtype_of(i)); break;
       case Prim::convert: value = fmt::format("convert_to<{}>(v{})", stored_type(node.dtype), node.args[0]); break;
       default: value = fill_in(node.dtype == f64 && !prim.cuda_f64.empty() ? prim.cuda_f64 : prim.cuda, node);
     }
     body += fmt::format("  const {} v{} = {};\n", computed_type(group.expr.dtype_of(i)), i, value);
   }
-  for (std::size_t o = 0; o < group.outputs.size(); ++o) {
-    if (is_live[o]) body += fmt::format("  out{} = v{};\n", o, group.outputs[o].value);
-  }
-  return "PD_DEVICE void formula(" + params + ") {\n" + body + "}\n";
+  for (const FormulaResult& result : results) body += fmt::format("  {} = v{};\n", result.name, result.value);
+  return fmt::format("PD_DEVICE void {}({}) {{\n{}}}\n", name, params, body);
 }
 
 }  // namespace paoding::gpu

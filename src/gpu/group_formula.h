@@ -18,8 +18,26 @@ namespace paoding::gpu {
 std::string_view stored_type(DType dtype);
 std::string_view computed_type(DType dtype);
 
-/// "void formula(inputs by value, outputs by reference)" for the loads in use and the outputs that are live.
-std::string formula_text(const Group& group, const std::vector<bool>& is_live);
+/// The prelude's type that combines two elements.
+std::string_view combine_text(Combine combine);
+
+/// Which loads, indices and own reductions some values depend on; what a reduction depends on does not count.
+struct FormulaUse {
+  std::vector<bool> nodes, loads, indices, reductions;
+};
+FormulaUse used_by(const Group& group, const std::vector<std::int32_t>& values);
+/// The values of the outputs that are live.
+std::vector<std::int32_t> live_values(const Group& group, const std::vector<bool>& is_live);
+/// Whether the numbers of index i need 64 bits.
+bool index_is_wide(const Group& group, std::size_t i);
+
+/// A result of a formula: the name of its parameter and the node of the Expr.
+struct FormulaResult {
+  std::string name;
+  std::int32_t value = -1;
+};
+/// "void name(loads, indices and reductions in use by value, results by reference)".
+std::string formula_text(const Group& group, std::string_view name, const std::vector<FormulaResult>& results);
 
 /// The Sizes struct: fields in the text, words for the launch. A size that is used as an Index is declared as one, in a
 /// word of its own: read as 64 bits and narrowed, the ptxas of CUDA 13.0 turns the minimum of two sizes into a 16-bit

@@ -14,7 +14,7 @@ std::vector<int> KernelText::outer_axes() const {
 
 bool KernelText::needs_offset(std::size_t k) const {
   for (std::size_t i = 0; i < group_.operands(); ++i) {
-    if (offset_of_[i] == k && (i < loads() ? bool(used_[i]) : is_sink(i - loads(), SinkKind::store))) return true;
+    if (offset_of_[i] == k && (i < loads() ? bool(used_.loads[i]) : is_sink(i - loads(), SinkKind::store))) return true;
   }
   return false;
 }
@@ -26,9 +26,60 @@ void KernelText::emit_bases() {
     k_.add("const Index {}_base = 0{};  // elements into {}", name, offset_terms(name, offsets_[k], outer_axes()),
            operands_at(k));
   }
+  emit_index_bases();
   for (std::size_t o = 0; o < group_.outputs.size(); ++o) {
-    if (is_sink(o, SinkKind::column)) k_.add("{} out{}_sum[{}][kVector] = {{}};", sum_type(o), o, sum_count(o));
+    if (!is_sink(o, SinkKind::column)) continue;
+    k_.add("{} out{}_sum[{}][kVector];", sum_type(o), o, sum_count(o));
+    k_.add("clear<{}>(out{}_sum);", op(o), o);
   }
+}
+
+// ---- Indices: numbers of the iteration point, kept as one per step, like offsets ----
+
+std::string_view KernelText::index_type(std::size_t i) const {
+  return index_is_wide(group_, i) ? "long long" : "Index";
+}
+
+std::string KernelText::index_step(std::size_t i, int axis) {
+  const std::string name = fmt::format("idx{}_x{}", i, axis);
+  const std::int64_t step = group_.indices[i].strides[static_cast<std::size_t>(axis)];
+  return step == 1 ? "1" : index_is_wide(group_, i) ? sizes_.wide_number(name, step) : sizes_.number(name, step);
+}
+
+std::string KernelText::index_terms(std::size_t i, const std::vector<int>& axes) {
+  std::string text;
+  for (const int axis : axes) {
+    if (group_.indices[i].strides[static_cast<std::size_t>(axis)] == 0) continue;
+    text += fmt::format(" + ({})x{} * {}", index_type(i), axis, index_step(i, axis));
+  }
+  return text;
+}
+
+bool KernelText::index_varies(std::size_t i) const {
+  return std::any_of(loop_axes().begin(), loop_axes().end(),
+                     [&](int axis) { return group_.indices[i].strides[static_cast<std::size_t>(axis)] != 0; });
+}
+
+void KernelText::emit_index_bases() {
+  for (std::size_t i = 0; i < group_.indices.size(); ++i) {
+    if (!used_.indices[i]) continue;
+    const std::int64_t start = group_.indices[i].start;
+    const std::string name = fmt::format("idx{}_start", i);
+    k_.add("const {} idx{}_base = {}{};", index_type(i), i,
+           index_is_wide(group_, i) ? sizes_.wide_number(name, start) : sizes_.number(name, start),
+           index_terms(i, outer_axes()));
+  }
+}
+
+std::string KernelText::index_argument(std::size_t i, const std::string& at) {
+  std::string text = at;
+  const auto add = [&](const char* times, int axis) {
+    if (group_.indices[i].strides[static_cast<std::size_t>(axis)] == 0) return;
+    text += fmt::format(" + {} * {}", times, index_step(i, axis));
+  };
+  if (s_.vector > 1) add("v", inner_);
+  if (s_.block > 1) add("j", s_.block_axis);
+  return fmt::format("({})({})", computed_type(group_.indices[i].dtype), text);
 }
 
 std::string KernelText::operands_at(std::size_t k) const {
@@ -88,7 +139,7 @@ std::string KernelText::block_term(std::size_t operand) {
 
 void KernelText::emit_hoisted_loads() {
   for (std::size_t i = 0; i < loads(); ++i) {
-    if (!used_[i] || !is_hoisted(i)) continue;
+    if (!used_.loads[i] || !is_hoisted(i)) continue;
     k_.add("{} in{}_v[1][{}] = {{}};", pack_type(i), i, is_blocked(i) ? s_.block : 1);
     k_.add("if ({}) {{", is_tile_ ? "inner_ok" : "serial_ok");
     emit_block_loop(is_blocked(i));
@@ -120,8 +171,12 @@ void KernelText::emit_loop() {
   for (std::size_t k = 0; k < offsets_.size(); ++k) {
     if (loop_needs_offset(k)) k_.add("Index at{}[kUnroll];", k);
   }
+  for (std::size_t i = 0; i < group_.indices.size(); ++i) {
+    if (used_.indices[i] && index_varies(i)) k_.add("{} idx{}[kUnroll];", index_type(i), i);
+  }
   for (std::size_t i = 0; i < loads(); ++i) {
-    if (used_[i] && !is_hoisted(i)) k_.add("{} in{}_v[kUnroll][{}];", pack_type(i), i, is_blocked(i) ? s_.block : 1);
+    if (used_.loads[i] && !is_hoisted(i))
+      k_.add("{} in{}_v[kUnroll][{}];", pack_type(i), i, is_blocked(i) ? s_.block : 1);
   }
   for (std::size_t o = 0; o < group_.outputs.size(); ++o) {
     if (is_old_read(o)) k_.add("{} out{}_old[kUnroll][{}];", pack_type(loads() + o), o, keeps_block(o) ? s_.block : 1);
@@ -142,10 +197,13 @@ void KernelText::emit_loop() {
     if (!loop_needs_offset(k)) continue;
     k_.add("at{0}[u] = at{0}_base{1};", k, offset_terms(fmt::format("at{}", k), offsets_[k], loop_axes()));
   }
+  for (std::size_t i = 0; i < group_.indices.size(); ++i) {
+    if (used_.indices[i] && index_varies(i)) k_.add("idx{0}[u] = idx{0}_base{1};", i, index_terms(i, loop_axes()));
+  }
   const std::string count = loop_count ? "counts[u]" : s_.is_ragged ? "count" : "kVector";
   for (std::size_t i = 0; i < group_.operands(); ++i) {
     const bool is_load = i < loads();
-    if (is_load ? !used_[i] || is_hoisted(i) : !is_old_read(i - loads())) continue;
+    if (is_load ? !used_.loads[i] || is_hoisted(i) : !is_old_read(i - loads())) continue;
     const bool blocked = is_load ? is_blocked(i) : keeps_block(i - loads());
     emit_block_loop(blocked);
     emit_move(i, false,
@@ -183,15 +241,22 @@ void KernelText::emit_arithmetic(const std::string& count) {
   k_.raw("#pragma unroll");
   k_.raw("for (int u = 0; u < kUnroll; ++u) {");
   for (std::size_t o = 0; o < group_.outputs.size(); ++o) {
-    if (is_tile_ && is_sink(o, SinkKind::row)) k_.add("{} out{}_row[{}] = {{}};", sum_type(o), o, sum_count(o));
+    if (!is_tile_ || !is_sink(o, SinkKind::row)) continue;
+    k_.add("{} out{}_row[{}];", sum_type(o), o, sum_count(o));
+    k_.add("clear<{}>(out{}_row);", op(o), o);
   }
   k_.raw("if (ok[u]) {");
   emit_block_loop(true);
   std::string declared, arguments;
   for (std::size_t i = 0; i < loads(); ++i) {
-    if (!used_[i]) continue;
+    if (!used_.loads[i]) continue;
     arguments += fmt::format("{}in{}_v[{}][{}].get({})", arguments.empty() ? "" : ", ", i, is_hoisted(i) ? "0" : "u",
                              block_index(is_blocked(i)), stride(i, inner_) == 0 ? "0" : "v");
+  }
+  for (std::size_t i = 0; i < group_.indices.size(); ++i) {
+    if (!used_.indices[i]) continue;
+    arguments += fmt::format("{}{}", arguments.empty() ? "" : ", ",
+                             index_argument(i, fmt::format("idx{}{}", i, index_varies(i) ? "[u]" : "_base")));
   }
   for (std::size_t o = 0; o < group_.outputs.size(); ++o) {
     if (!is_live_[o]) continue;
@@ -235,28 +300,33 @@ void KernelText::emit_sink(std::size_t o) {
       }
       break;
     }
-    case SinkKind::column: k_.add("out{0}_sum[{1}][v] += out{0}_value;", o, j); break;
-    case SinkKind::total: k_.add("out{0}_sum[{1}] += out{0}_value;", o, j); break;
-    case SinkKind::row: k_.add("out{0}_{1}[{2}] += out{0}_value;", o, is_tile_ ? "row" : "sum", j); break;
+    case SinkKind::column: emit_combine(o, fmt::format("out{}_sum[{}][v]", o, j)); break;
+    case SinkKind::total: emit_combine(o, fmt::format("out{}_sum[{}]", o, j)); break;
+    case SinkKind::row: emit_combine(o, fmt::format("out{}_{}[{}]", o, is_tile_ ? "row" : "sum", j)); break;
     case SinkKind::spread:
       k_.add("out{0}_part[(s0 + row + u * kRows - s_begin) * (kLanes * kVector) + lane * kVector + v] = out{0}_value;",
              o);
       break;
+    case SinkKind::once: break;  // only in groups with own reductions
   }
+}
+
+void KernelText::emit_combine(std::size_t o, const std::string& sum) {
+  k_.add("{0} = {1}::of({0}, ({2})out{3}_value);", sum, op(o), sum_type(o), o);
 }
 
 void KernelText::emit_row(std::size_t o) {
   const bool blocked = keeps_block(o);
   const std::string_view j = block_index(blocked);
   emit_block_loop(blocked);
-  k_.add("out{0}_row[{1}] = sum_lanes<kLanes>(out{0}_row[{1}]);", o, j);
+  k_.add("out{0}_row[{1}] = combine_lanes<{2}, kLanes>(out{0}_row[{1}]);", o, j, op(o));
   k_.raw("if (lane == 0 && s < s_end) {");
   const std::string slot = blocked && s_.block > 1
                                ? fmt::format("j * {} + s - s_begin", sizes_.number("serial_chunk", s_.serial_chunk))
                                : std::string("s - s_begin");
   if (s_.chunk_axis >= 0) {
     k_.add("{0}& sum = out{1}_rows[{2}];", sum_type(o), o, slot);
-    k_.add("sum = x{0} == x{0}_begin ? out{1}_row[{2}] : sum + out{1}_row[{2}];", s_.chunk_axis, o, j);
+    k_.add("sum = x{0} == x{0}_begin ? out{1}_row[{2}] : {3}::of(sum, out{1}_row[{2}]);", s_.chunk_axis, o, j, op(o));
   } else if (part_group_[o] >= 0) {
     k_.add("out{0}_part[{1}] = out{0}_row[{2}];", o, slot, j);
   } else {
@@ -287,7 +357,7 @@ void KernelText::emit_columns() {
     if (!is_sink(o, SinkKind::column)) continue;
     const bool blocked = keeps_block(o);
     emit_block_loop(blocked);
-    k_.add("sum_columns<kLanes, kRows>(out{}_sum[{}], shared);", o, block_index(blocked));
+    k_.add("combine_columns<{}, kLanes, kRows>(out{}_sum[{}], shared);", op(o), o, block_index(blocked));
     k_.raw("for (int c = threadIdx.x; c < kLanes * kVector; c += kThreads) {");
     k_.add("const {0} sum = (({0}*)shared)[c];", sum_type(o));
     if (part_group_[o] >= 0) {
@@ -315,7 +385,8 @@ void KernelText::emit_totals_and_rows() {
     const bool is_total = is_sink(o, SinkKind::total), is_row = is_sink(o, SinkKind::row);
     if (is_total || (is_row && !is_tile_)) {
       emit_block_loop(blocked);
-      k_.add("out{0}_sum[{1}] = sum_threads<{2}>(out{0}_sum[{1}], shared);", o, j, is_total ? "kThreads" : "kLanes");
+      k_.add("out{0}_sum[{1}] = combine_threads<{2}, {3}>(out{0}_sum[{1}], shared);", o, j, op(o),
+             is_total ? "kThreads" : "kLanes");
       k_.add("if ({}) {{", is_total ? "threadIdx.x == 0" : "lane == 0 && serial_ok");
       const std::string value = fmt::format("out{}_sum[{}]", o, j);
       if (part_group_[o] >= 0) {
@@ -381,8 +452,8 @@ void KernelText::emit_last_arrivers() {
       k_.raw("{");
       k_.add("const int width = part_width<kThreads>({});", tile_elements_text(o));
       k_.add("for (long long first = 0; first < {}; first += width) {{", tile_elements_text(o));
-      k_.add("const {} sum = sum_parts<kThreads>(out{}_tile, (int)parts{}, {}, first, width, shared);", sum_type(o), o,
-             p, tile_elements_text(o));
+      k_.add("const {} sum = combine_parts<{}, kThreads>(out{}_tile, (int)parts{}, {}, first, width, shared);",
+             sum_type(o), op(o), o, p, tile_elements_text(o));
       k_.raw("const long long e = first + threadIdx.x;");
       k_.add("if ((int)threadIdx.x < width && e < {}) {{", tile_elements_text(o));
       emit_element_store(o, "sum");

@@ -168,73 +168,84 @@ template <bool kAccumulate, class T, class Value> PD_DEVICE void store_sum(T* to
 }
 )cuda";
 
-constexpr std::string_view kScalars = R"cuda(
-// ---- Scalar functions of the primitives ----
-
-template <class T> PD_DEVICE T pd_abs(T a) { return a < T(0) ? -a : a; }
-template <> PD_DEVICE float pd_abs(float a) { return fabsf(a); }
-template <> PD_DEVICE double pd_abs(double a) { return fabs(a); }
-// NaN if either is: a NaN first argument fails the comparison's complement, a NaN second one fails b == b.
-template <class T> PD_DEVICE T pd_min(T a, T b) { return !(b < a) && b == b ? a : b; }
-template <class T> PD_DEVICE T pd_max(T a, T b) { return !(a < b) && b == b ? a : b; }
-PD_DEVICE float pd_tanh(float a) { return tanhf(a); }
-PD_DEVICE double pd_tanh(double a) { return tanh(a); }
-// expf overflows to infinity below -88, which gives 0, as it should.
-PD_DEVICE float pd_sigmoid(float a) { return __fdividef(1.0f, 1.0f + expf(-a)); }
-PD_DEVICE double pd_sigmoid(double a) { return 1.0 / (1.0 + exp(-a)); }
-
-// ---- Coordinates: division by a number known at launch, as a multiplication ----
-
-// For 0 <= n < 2^31: n / count == (high word of n * magic, plus n) >> shift.
-struct Divisor {
-  long long count;
-  unsigned magic, shift;
-};
-
-PD_DEVICE int divide(int n, const Divisor& by) { return (int)((__umulhi((unsigned)n, by.magic) + (unsigned)n) >> by.shift); }
-PD_DEVICE long long divide(long long n, const Divisor& by) {
-  if ((n >> 31) == 0 && (by.count >> 31) == 0) return divide((int)n, by);
-  return n / by.count;
-}
-// Takes the fastest coordinate off a linear index.
-template <class Index> PD_DEVICE Index next_coordinate(Index& rest, const Divisor& extent) {
-  const Index quotient = divide(rest, extent);
-  const Index coordinate = rest - quotient * (Index)extent.count;
-  rest = quotient;
-  return coordinate;
-}
-)cuda";
-
 constexpr std::string_view kSums = R"cuda(
-// ---- Sums across threads, always in the same order ----
+// ---- How elements are combined ----
 
-// Over groups of kWidth neighbouring lanes (a power of two, at most 32); every lane gets the sum.
-template <int kWidth, class T> PD_DEVICE T sum_lanes(T value) {
+template <class T> PD_DEVICE T least() {
+  if constexpr (kSame<T, float>) return __uint_as_float(0xff800000u);
+  else if constexpr (kSame<T, double>) return __longlong_as_double((long long)0xfff0000000000000ull);
+  else return (T)1 << (8 * sizeof(T) - 1);
+}
+template <class T> PD_DEVICE T greatest() {
+  if constexpr (kSame<T, float> || kSame<T, double>) return -least<T>();
+  else return ~least<T>();
+}
+struct Sum {
+  template <class T> static PD_DEVICE T of(T a, T b) { return a + b; }
+  template <class T> static PD_DEVICE T none() { return T(0); }
+};
+struct Prod {
+  template <class T> static PD_DEVICE T of(T a, T b) { return a * b; }
+  template <class T> static PD_DEVICE T none() { return T(1); }
+};
+struct Max {
+  template <class T> static PD_DEVICE T of(T a, T b) { return pd_max(a, b); }
+  template <class T> static PD_DEVICE T none() { return least<T>(); }
+};
+struct Min {
+  template <class T> static PD_DEVICE T of(T a, T b) { return pd_min(a, b); }
+  template <class T> static PD_DEVICE T none() { return greatest<T>(); }
+};
+// Sets every element to what combining nothing gives.
+template <class Op, class T> PD_DEVICE void clear(T& value) { value = Op::template none<T>(); }
+template <class Op, class T, int kCount> PD_DEVICE void clear(T (&values)[kCount]) {
 #pragma unroll
-  for (int offset = kWidth / 2; offset > 0; offset /= 2) value += __shfl_xor_sync(0xffffffffu, value, offset);
+  for (int i = 0; i < kCount; ++i) clear<Op>(values[i]);
+}
+
+// ---- Across threads, always in the same order ----
+
+// Over groups of kWidth neighbouring lanes (a power of two, at most 32); every lane gets the result.
+template <class Op, int kWidth, class T> PD_DEVICE T combine_lanes(T value) {
+#pragma unroll
+  for (int offset = kWidth / 2; offset > 0; offset /= 2) {
+    value = Op::of(value, __shfl_xor_sync(0xffffffffu, value, offset));
+  }
   return value;
 }
 
-// Over groups of kWidth neighbouring threads (a power of two); every thread gets the sum. The whole CTA calls it.
-template <int kWidth, class T> PD_DEVICE T sum_threads(T value, void* shared) {
-  if constexpr (kWidth <= 32) return sum_lanes<kWidth>(value);
+// Over groups of kWidth neighbouring threads (a power of two); every thread gets the result. The whole CTA calls it.
+template <class Op, int kWidth, class T> PD_DEVICE T combine_threads(T value, void* shared) {
+  if constexpr (kWidth <= 32) return combine_lanes<Op, kWidth>(value);
   else {
-    T* warp_sums = (T*)shared;
-    value = sum_lanes<32>(value);
+    T* of_warp = (T*)shared;
+    value = combine_lanes<Op, 32>(value);
     __syncthreads();
-    if (threadIdx.x % 32 == 0) warp_sums[threadIdx.x / 32] = value;
+    if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = value;
     __syncthreads();
     const int first = (int)threadIdx.x / kWidth * (kWidth / 32);
-    value = warp_sums[first];
+    value = of_warp[first];
 #pragma unroll
-    for (int i = 1; i < kWidth / 32; ++i) value += warp_sums[first + i];
+    for (int i = 1; i < kWidth / 32; ++i) value = Op::of(value, of_warp[first + i]);
     return value;
   }
 }
 
-// Column sums: threads are kRows rows of kLanes lanes, each with kVector neighbouring columns in `sum`.
-// Afterwards shared[c] holds the sum of column c (kLanes * kVector of them), for every thread to read.
-template <int kLanes, int kRows, int kVector, class T> PD_DEVICE void sum_columns(const T (&sum)[kVector], void* shared) {
+// kCount results of warps, in shared memory; every lane of the threads that call it gets the result.
+template <class Op, int kCount, class T> PD_DEVICE T combine_warps(const T* of_warp) {
+  if constexpr (kCount > 8) return combine_lanes<Op, kCount>(of_warp[threadIdx.x % kCount]);
+  else {
+    T value = of_warp[0];
+#pragma unroll
+    for (int i = 1; i < kCount; ++i) value = Op::of(value, of_warp[i]);
+    return value;
+  }
+}
+
+// Columns: threads are kRows rows of kLanes lanes, each with kVector neighbouring columns in `sum`.
+// Afterwards shared[c] holds the result of column c (kLanes * kVector of them), for every thread to read.
+template <class Op, int kLanes, int kRows, int kVector, class T>
+PD_DEVICE void combine_columns(const T (&sum)[kVector], void* shared) {
   constexpr int kColumns = kLanes * kVector;
   constexpr int kRowsInWarp = kLanes >= 32 ? 1 : 32 / kLanes < kRows ? 32 / kLanes : kRows;
   constexpr int kPartRows = kRows / kRowsInWarp;
@@ -247,7 +258,7 @@ template <int kLanes, int kRows, int kVector, class T> PD_DEVICE void sum_column
     if constexpr (kRowsInWarp > 1) {
 #pragma unroll
       for (int offset = kLanes * kRowsInWarp / 2; offset >= kLanes; offset /= 2) {
-        value += __shfl_xor_sync(0xffffffffu, value, offset);
+        value = Op::of(value, __shfl_xor_sync(0xffffffffu, value, offset));
       }
     }
     if (row % kRowsInWarp == 0) part[row / kRowsInWarp * kColumns + lane * kVector + v] = value;
@@ -257,14 +268,14 @@ template <int kLanes, int kRows, int kVector, class T> PD_DEVICE void sum_column
     for (int c = threadIdx.x; c < kColumns; c += kLanes * kRows) {
       T value = part[c];
 #pragma unroll
-      for (int r = 1; r < kPartRows; ++r) value += part[r * kColumns + c];
+      for (int r = 1; r < kPartRows; ++r) value = Op::of(value, part[r * kColumns + c]);
       part[c] = value;
     }
     __syncthreads();
   }
 }
 
-// ---- Sums across CTAs: each leaves its partial sums in the workspace, the last one to come adds them up ----
+// ---- Across CTAs: each leaves its partial results in the workspace, the last one to come combines them ----
 
 // True in the CTA that is the last of `parts` to arrive; the ticket is then zero again for the next launch.
 PD_DEVICE bool is_last_arriver(unsigned* ticket, unsigned parts) {
@@ -280,13 +291,13 @@ PD_DEVICE bool is_last_arriver(unsigned* ticket, unsigned parts) {
   return is_last;
 }
 
-// Sums `parts` partial tiles of `elements` each, elements [first, first + width) of them, in index order whatever the
+// Combines `parts` partial tiles of `elements` each, elements [first, first + width) of them, in index order whatever the
 // order of arrival. `width` is a power of two up to kThreads; thread t < width gets element first + t.
-template <int kThreads, class T>
-PD_DEVICE T sum_parts(const T* part, int parts, long long elements, long long first, int width, void* shared) {
+template <class Op, int kThreads, class T>
+PD_DEVICE T combine_parts(const T* part, int parts, long long elements, long long first, int width, void* shared) {
   T* sums = (T*)shared;
   const int element = threadIdx.x & (width - 1), split = kThreads / width, which = threadIdx.x / width;
-  T sum = T(0);
+  T sum = Op::template none<T>();
   if (first + element < elements) {
     const T* at = part + first + element;
     int p = which;
@@ -295,27 +306,42 @@ PD_DEVICE T sum_parts(const T* part, int parts, long long elements, long long fi
 #pragma unroll
       for (int i = 0; i < 16; ++i) loaded[i] = __ldcg(at + (p + i * split) * elements);
 #pragma unroll
-      for (int i = 0; i < 16; ++i) sum += loaded[i];
+      for (int i = 0; i < 16; ++i) sum = Op::of(sum, loaded[i]);
     }
     if (p < parts) {
       T loaded[16];
 #pragma unroll
-      for (int i = 0; i < 16; ++i) loaded[i] = p + i * split < parts ? __ldcg(at + (p + i * split) * elements) : T(0);
+      for (int i = 0; i < 16; ++i) {
+        loaded[i] = p + i * split < parts ? __ldcg(at + (p + i * split) * elements) : Op::template none<T>();
+      }
 #pragma unroll
-      for (int i = 0; i < 16; ++i) sum += loaded[i];
+      for (int i = 0; i < 16; ++i) sum = Op::of(sum, loaded[i]);
     }
   }
-  for (int offset = width; offset < 32; offset *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, offset);
+  for (int offset = width; offset < 32; offset *= 2) sum = Op::of(sum, __shfl_xor_sync(0xffffffffu, sum, offset));
   const int rows = width < 32 ? kThreads / 32 : split, row_width = width < 32 ? 32 : width;
   __syncthreads();
   sums[threadIdx.x] = sum;
   __syncthreads();
   sum = sums[element];
-  for (int r = 1; r < rows; ++r) sum += sums[r * row_width + element];
+  for (int r = 1; r < rows; ++r) sum = Op::of(sum, sums[r * row_width + element]);
   return sum;
 }
 
-// The power of two that sum_parts works in: all elements at once if there are few, the CTA's threads otherwise.
+// Combines `parts` values `step` apart in index order.
+template <class Op, class T> PD_DEVICE T fold_parts(const T* at, int parts, long long step) {
+  T value = Op::template none<T>();
+  for (int p = 0; p < parts; p += 16) {
+    T loaded[16];
+#pragma unroll
+    for (int i = 0; i < 16; ++i) loaded[i] = p + i < parts ? __ldcg(at + (p + i) * step) : Op::template none<T>();
+#pragma unroll
+    for (int i = 0; i < 16; ++i) value = Op::of(value, loaded[i]);
+  }
+  return value;
+}
+
+// The power of two that combine_parts works in: all elements at once if there are few, the CTA's threads otherwise.
 template <int kThreads> PD_DEVICE int part_width(long long elements) {
   int width = 1;
   while (width < kThreads && width < elements) width *= 2;
@@ -326,7 +352,7 @@ template <int kThreads> PD_DEVICE int part_width(long long elements) {
 }  // namespace
 
 std::string_view group_prelude() {
-  static const std::string text = std::string(kElements) + std::string(kScalars) + std::string(kSums);
+  static const std::string text = std::string(kElements) + std::string(scalar_prelude()) + std::string(kSums);
   return text;
 }
 

@@ -9,4 +9,7 @@ namespace paoding::gpu {
 
 std::string_view group_prelude();
 
+/// Its part of scalar functions and coordinates.
+std::string_view scalar_prelude();
+
 }  // namespace paoding::gpu

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "base/check.h"
+#include "gpu/group_formula.h"
 
 namespace paoding::gpu {
 namespace {
@@ -44,10 +45,14 @@ std::int64_t pow2_floor(std::int64_t n) {
 class Scheduler {
  public:
   Scheduler(const Group& group, std::span<const int> alignment, const ChipFacts& chip)
-      : group_(group), alignment_(alignment), chip_(chip), inner_(group.rank() - 1), used_(used_loads(group)) {
+      : group_(group),
+        alignment_(alignment),
+        chip_(chip),
+        inner_(group.rank() - 1),
+        used_(used_by(group, live_values(group, std::vector<bool>(group.outputs.size(), true))).loads) {
     for (const GroupOutput& output : group_.outputs) is_pointwise_ = is_pointwise_ && output.reduce_mask == 0;
     is_small_ = is_pointwise_ && group_.points() <= kSmallPoints;
-    s_.is_wide = needs_wide_offsets();
+    s_.is_wide = needs_wide_offsets(group_);
   }
 
   GroupSchedule run() {
@@ -87,17 +92,6 @@ class Scheduler {
     return bits;
   }
   bool has_sink(SinkKind kind) const { return std::find(s_.sinks.begin(), s_.sinks.end(), kind) != s_.sinks.end(); }
-
-  bool needs_wide_offsets() const {
-    constexpr std::int64_t kLimit = (std::int64_t{1} << 31) - (1 << 16);  // room for one step past the end
-    if (group_.points() >= kLimit) return true;
-    for (std::size_t i = 0; i < group_.operands(); ++i) {
-      std::int64_t reach = 0;
-      for (int axis = 0; axis < group_.rank(); ++axis) reach += std::abs(stride(i, axis)) * (extent(axis) - 1);
-      if (reach >= kLimit) return true;
-    }
-    return false;
-  }
 
   // ---- Axis roles ----
 
@@ -171,23 +165,13 @@ class Scheduler {
 
   // ---- Vectors: 16 bytes of the widest operand that is contiguous along the inner axis ----
 
-  DType dtype(std::size_t operand) const {
-    return operand < group_.loads.size() ? group_.loads[operand].dtype
-                                         : group_.outputs[operand - group_.loads.size()].dtype;
-  }
+  DType dtype(std::size_t operand) const { return operand_dtype(group_, operand); }
   /// Whether an operand is moved once per point, contiguously.
   bool is_stream(std::size_t i) const {
     if (stride(i, inner_) != 1) return false;
     return i < group_.loads.size() ? bool(used_[i]) : group_.outputs[i - group_.loads.size()].reduce_mask == 0;
   }
-  bool fits_vector(std::size_t i, int vector) const {
-    const std::int64_t piece = std::min<std::int64_t>(16, vector * size_bytes(dtype(i)));
-    if (stride(i, inner_) != 1 || alignment_[i] % piece != 0) return false;
-    for (int axis = 0; axis < inner_; ++axis) {
-      if (stride(i, axis) * size_bytes(dtype(i)) % piece != 0 || stride(i, axis) % vector != 0) return false;
-    }
-    return true;
-  }
+  bool fits_vector(std::size_t i, int vector) const { return gpu::fits_vector(group_, i, alignment_[i], vector); }
 
   void choose_vector() {
     std::int64_t widest = 16, bytes = 0;
@@ -486,18 +470,29 @@ class Scheduler {
 
 }  // namespace
 
-std::vector<bool> used_loads(const Group& group) {
-  std::vector<bool> is_used(group.loads.size()), is_needed(static_cast<std::size_t>(group.expr.size()));
-  for (const GroupOutput& output : group.outputs) is_needed[static_cast<std::size_t>(output.value)] = true;
-  for (std::int32_t i = group.expr.size(); i-- > 0;) {
-    if (!is_needed[static_cast<std::size_t>(i)]) continue;
-    const ExprNode& node = group.expr[i];
-    if (node.prim == Prim::input) is_used[static_cast<std::size_t>(node.index)] = true;
-    for (const std::int32_t arg : node.args) {
-      if (arg >= 0) is_needed[static_cast<std::size_t>(arg)] = true;
+DType operand_dtype(const Group& group, std::size_t i) {
+  return i < group.loads.size() ? group.loads[i].dtype : group.outputs[i - group.loads.size()].dtype;
+}
+
+bool needs_wide_offsets(const Group& group) {
+  constexpr std::int64_t kLimit = (std::int64_t{1} << 31) - (1 << 16);  // room for one step past the end
+  if (group.points() >= kLimit) return true;
+  for (std::size_t i = 0; i < group.operands(); ++i) {
+    std::int64_t reach = 0;
+    for (std::size_t axis = 0; axis < group.extents.size(); ++axis) {
+      reach += std::abs(operand_strides(group, i)[axis]) * (group.extents[axis] - 1);
     }
+    if (reach >= kLimit) return true;
   }
-  return is_used;
+  return false;
+}
+
+bool fits_vector(const Group& group, std::size_t i, std::int64_t alignment, int vector) {
+  const std::vector<std::int64_t>& strides = operand_strides(group, i);
+  const std::int64_t size = size_bytes(operand_dtype(group, i)), piece = std::min<std::int64_t>(16, vector * size);
+  if (strides.back() != 1 || alignment % piece != 0) return false;
+  return std::all_of(strides.begin(), strides.end() - 1,
+                     [&](std::int64_t step) { return step * size % piece == 0 && step % vector == 0; });
 }
 
 const std::vector<std::int64_t>& operand_strides(const Group& group, std::size_t i) {

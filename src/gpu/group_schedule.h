@@ -32,6 +32,7 @@ enum class SinkKind : std::uint8_t {
   row,     // reduces the inner axis, keeps the serial axes: summed across lanes
   total,   // reduces both: summed over the CTA
   spread,  // keeps both, reduces grid axes only: every point is a partial sum
+  once,    // does not vary along a row of the group's own reductions: written once for each
 };
 
 /// One dimension of the grid.
@@ -64,18 +65,34 @@ struct GroupSchedule {
   bool is_wide = false;                             // offsets need 64 bits
   std::int64_t ctas = 0;
   int resident_ctas = 4;  // per SM, for __launch_bounds__
+
+  // A group with own reductions (staged_schedule.cpp). In a sweep a row of threads, kLanes of them, walks along each
+  // row of the group's reductions; in a tile the rows of threads walk and lanes stand on neighbouring rows.
+  int steps = 1;               // vectors per thread that are held, or in flight together
+  bool holds_rows = false;     // loads of a whole row stay in registers from stage to stage; otherwise read again
+  std::vector<bool> is_held;   // per load
+  std::int64_t row_count = 1;  // of the grid and serial axes (in a tile: times inner_vectors)
+  std::int64_t blocks = 1;     // rows / rows per turn of a CTA; `ctas` of them at a time
+
   std::string why;
 
   int threads() const { return lanes * rows; }
 };
 
-/// Which loads the outputs depend on; the others are never read.
-std::vector<bool> used_loads(const Group& group);
 /// Strides of operand i: loads first, then outputs.
 const std::vector<std::int64_t>& operand_strides(const Group& group, std::size_t i);
+
+DType operand_dtype(const Group& group, std::size_t i);
+/// Whether element offsets or the number of points need 64 bits.
+bool needs_wide_offsets(const Group& group);
+/// Whether operand i can be moved in whole vectors along the inner axis.
+bool fits_vector(const Group& group, std::size_t i, std::int64_t alignment, int vector);
 
 /// The schedule of a canonical group with at least one axis and no empty one.
 /// `alignment`: bytes that each operand's start is a multiple of.
 GroupSchedule schedule_group(const Group& group, std::span<const int> alignment, const ChipFacts& chip);
+
+/// The same for a group with own reductions; its outputs must be among those of staged_refusal().
+GroupSchedule schedule_staged(const Group& group, std::span<const int> alignment, const ChipFacts& chip);
 
 }  // namespace paoding::gpu

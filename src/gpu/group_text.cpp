@@ -6,6 +6,8 @@
 #include "base/check.h"
 #include "gpu/group_prelude.h"
 #include "gpu/group_writer.h"
+#include "gpu/staged_text.h"
+#include "group/staged.h"
 
 namespace paoding::gpu {
 
@@ -13,7 +15,7 @@ KernelText::KernelText(const Group& group, const GroupSchedule& schedule, const 
     : group_(group),
       s_(schedule),
       is_live_(is_live),
-      used_(used_loads(group)),
+      used_(used_by(group, live_values(group, is_live))),
       inner_(group.rank() - 1),
       is_tile_(schedule.form == LoopForm::tile) {
   find_aliases();
@@ -21,7 +23,11 @@ KernelText::KernelText(const Group& group, const GroupSchedule& schedule, const 
 }
 
 GroupKernelPlan KernelText::run() {
-  const std::string formula = formula_text(group_, is_live_);
+  std::vector<FormulaResult> results;
+  for (std::size_t o = 0; o < group_.outputs.size(); ++o) {
+    if (is_live_[o]) results.push_back({fmt::format("out{}", o), output(o).value});
+  }
+  const std::string formula = formula_text(group_, "formula", results);
   emit_coordinates();
   emit_sums();
   if (s_.chunk_axis >= 0) {
@@ -36,10 +42,14 @@ GroupKernelPlan KernelText::run() {
   emit_totals_and_rows();
   emit_last_arrivers();
 
+  return finish(formula);
+}
+
+GroupKernelPlan KernelText::finish(const std::string& formulas) {
   GroupKernelPlan plan;
   plan.source = comment() + std::string(group_prelude()) +
                 "\n// ---- This group ----\n\nusing Index = " + (s_.is_wide ? "long long" : "int") + ";\n\n" +
-                sizes_.text() + "\n" + formula + "\n";
+                sizes_.text() + "\n" + formulas + "\n";
   std::string kernel = signature() + k_.text() + "}\n";
   std::uint64_t hash = 14695981039346656037ull;
   for (const char c : plan.source + kernel) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ull;
@@ -162,14 +172,21 @@ std::string KernelText::comment() const {
   };
   for (std::size_t i = 0; i < loads(); ++i) {
     text += fmt::format("//   in{}: {}, strides ({}){}\n", i, to_string(group_.loads[i].dtype), classes(i),
-                        used_[i] ? "" : ", not read");
+                        used_.loads[i] ? "" : ", not read");
+  }
+  for (std::size_t i = 0; i < group_.indices.size(); ++i) {
+    if (used_.indices[i]) text += fmt::format("//   idx{}: {} of the point\n", i, to_string(group_.indices[i].dtype));
+  }
+  for (std::size_t r = 0; r < group_.reductions.size(); ++r) {
+    text += fmt::format("//   red{}: {} of v{} along a row\n", r, combine_text(group_.reductions[r].combine),
+                        group_.reductions[r].value);
   }
   for (std::size_t o = 0; o < group_.outputs.size(); ++o) {
     std::string sum;
     for (int axis = 0; axis < group_.rank(); ++axis) {
       if ((output(o).reduce_mask >> axis) & 1u) sum += fmt::format("{}{}", sum.empty() ? "" : ", ", axis);
     }
-    if (!sum.empty()) sum = fmt::format("sum over {{{}}} of ", sum);
+    if (!sum.empty()) sum = fmt::format("{} over {{{}}} of ", op(o), sum);
     text += fmt::format("//   out{}: {}, strides ({}), {} {}v{}\n", o, to_string(output(o).dtype), classes(loads() + o),
                         output(o).accumulate ? "+=" : "=", sum, output(o).value);
   }
@@ -185,9 +202,9 @@ std::string KernelText::signature() {
                           may_alias_[i] ? "" : "__restrict__ ", is_load ? "in" : "out", is_load ? i : i - loads());
   }
   return fmt::format(
-      "extern \"C\" __global__ void __launch_bounds__(256, {}) $entry(\n{}    void* workspace, "
+      "extern \"C\" __global__ void __launch_bounds__({}, {}) $entry(\n{}    void* workspace, "
       "unsigned* tickets, const Sizes size) {{\n",
-      s_.resident_ctas, params);
+      std::max(256, s_.threads()), s_.resident_ctas, params);
 }
 
 // ---- Where this CTA and this thread stand ----
@@ -287,7 +304,8 @@ void KernelText::emit_sums() {
         is_tile_ && s_.sinks[o] == SinkKind::column ? std::int64_t{s_.threads()} * s_.vector : 0;
     shared = std::max(shared, std::max<std::int64_t>(columns, s_.threads()) * sum_bytes(o));
     if (s_.sinks[o] == SinkKind::total || (!is_tile_ && s_.sinks[o] == SinkKind::row)) {
-      k_.add("{} out{}_sum[{}] = {{}};", sum_type(o), o, sum_count(o));
+      k_.add("{} out{}_sum[{}];", sum_type(o), o, sum_count(o));
+      k_.add("clear<{}>(out{}_sum);", op(o), o);
     }
     if (s_.chunk_axis >= 0 && s_.sinks[o] == SinkKind::row) {
       k_.add("__shared__ {} out{}_rows[{}];  // row sums of the whole chunk", sum_type(o), o, s_.row_slots);
@@ -296,26 +314,82 @@ void KernelText::emit_sums() {
   if (shared > 0) k_.add("__shared__ double shared[{}];", shared / 8);
 }
 
+namespace {
+
+// An empty space as one of extents 1: reductions of nothing are constants, outputs without elements are left alone.
+void replace_empty(Group* group, std::vector<bool>* is_live) {
+  const auto constant = [](Expr* expr, Combine combine, DType dtype) {
+    return expr->add({Prim::constant, dtype, {-1, -1, -1}, -1, identity_of(combine, dtype)});
+  };
+  Expr expr;
+  std::vector<std::int32_t> placed;
+  for (const ExprNode& node : group->expr.nodes()) {
+    if (node.prim == Prim::reduced) {
+      const GroupReduction& reduction = group->reductions[static_cast<std::size_t>(node.index)];
+      placed.push_back(constant(&expr, reduction.combine, group->expr.dtype_of(reduction.value)));
+      continue;
+    }
+    ExprNode copy = node;
+    for (std::int32_t& arg : copy.args) arg = arg < 0 ? arg : placed[static_cast<std::size_t>(arg)];
+    placed.push_back(expr.add(copy));
+  }
+  for (std::size_t o = 0; o < group->outputs.size(); ++o) {
+    GroupOutput& output = group->outputs[o];
+    for (int axis = 0; axis < group->rank(); ++axis) {
+      const bool reduced = (output.reduce_mask >> axis) & 1u;
+      if (!reduced && group->extents[static_cast<std::size_t>(axis)] == 0) (*is_live)[o] = false;
+    }
+    const DType dtype = group->expr.dtype_of(output.value);
+    if (output.combine == Combine::none && output.reduce_mask != 0) {  // written once, of reductions of nothing
+      output.value = placed[static_cast<std::size_t>(output.value)];
+      output.reduce_mask = 0;
+    } else {
+      output.value = constant(&expr, output.combine, dtype);
+    }
+  }
+  group->expr = std::move(expr);
+  group->reductions.clear();
+  for (std::int64_t& extent : group->extents) extent = std::max<std::int64_t>(extent, 1);
+}
+
+// Results over all rows come from threads that keep their places in the row, so a row's axis stands innermost, even
+// where another is contiguous.
+void put_row_inside(Group* group) {
+  const std::uint32_t row = row_mask(*group), rows = rows_mask(*group);
+  const int rank = group->rank();
+  bool has_columns = false;
+  for (const GroupOutput& output : group->outputs) has_columns |= rows != 0 && output.reduce_mask == rows;
+  if (!has_columns || ((row >> (rank - 1)) & 1u)) return;
+  int axis = rank - 1;
+  while (!((row >> axis) & 1u)) --axis;
+  const auto rotate = [&](auto& values) {
+    std::rotate(values.begin() + axis, values.begin() + axis + 1, values.end());
+  };
+  const auto rotate_mask = [&](std::uint32_t mask) {
+    const std::uint32_t below = mask & ((1u << axis) - 1), above = mask >> (axis + 1) << axis;
+    return below | above | ((mask >> axis) & 1u) << (rank - 1);
+  };
+  rotate(group->extents);
+  for (GroupLoad& load : group->loads) rotate(load.strides);
+  for (GroupIndex& index : group->indices) rotate(index.strides);
+  for (GroupOutput& output : group->outputs) {
+    rotate(output.strides);
+    output.reduce_mask = rotate_mask(output.reduce_mask);
+  }
+  for (GroupReduction& reduction : group->reductions) reduction.reduce_mask = rotate_mask(reduction.reduce_mask);
+}
+
+}  // namespace
+
 GroupKernelPlan plan_group(const Group& canonical, std::span<const int> alignment, const ChipFacts& chip) {
   Group group = canonical;
   std::vector<bool> is_live(group.outputs.size(), true);
-  // An empty space: sums over nothing are 0, outputs without elements are left alone.
-  if (group.points() == 0) {
-    const auto zero = [&](DType dtype) { return group.expr.add({Prim::constant, dtype, {-1, -1, -1}, -1, 0}); };
-    for (std::size_t o = 0; o < group.outputs.size(); ++o) {
-      GroupOutput& output = group.outputs[o];
-      for (int axis = 0; axis < group.rank(); ++axis) {
-        const bool reduced = (output.reduce_mask >> axis) & 1u;
-        if (!reduced && group.extents[static_cast<std::size_t>(axis)] == 0) is_live[o] = false;
-      }
-      output.value = zero(group.expr.dtype_of(output.value));
-    }
-    for (std::int64_t& extent : group.extents) extent = std::max<std::int64_t>(extent, 1);
-  }
+  if (group.points() == 0) replace_empty(&group, &is_live);
   if (group.extents.empty()) {
     group.extents = {1};
     for (GroupLoad& load : group.loads) load.strides = {0};
     for (GroupOutput& output : group.outputs) output.strides = {0};
+    for (GroupIndex& index : group.indices) index.strides = {0};
   }
 
   GroupKernelPlan plan;
@@ -324,13 +398,21 @@ GroupKernelPlan plan_group(const Group& canonical, std::span<const int> alignmen
     plan.why = "empty: nothing to launch";
     return plan;
   }
-  const GroupSchedule schedule = schedule_group(group, alignment, chip);
+  const bool is_staged = !group.reductions.empty();
+  if (is_staged) {
+    if (const std::string why = staged_refusal(group); !why.empty()) {
+      fail(ErrorKind::unsupported, "fused loop with reductions of its own: {}", why);
+    }
+    put_row_inside(&group);
+  }
+  const GroupSchedule schedule =
+      is_staged ? schedule_staged(group, alignment, chip) : schedule_group(group, alignment, chip);
   if (schedule.ctas >= (std::int64_t{1} << 31)) {
     fail(ErrorKind::unsupported, "fused loop: {} CTAs for {} points, at most 2^31 - 1 fit a grid", schedule.ctas,
          group.points());
   }
   const double floor_us = plan.floor_us;
-  plan = KernelText(group, schedule, is_live).run();
+  plan = is_staged ? StagedText(group, schedule, is_live).run() : KernelText(group, schedule, is_live).run();
   plan.floor_us = floor_us;
   plan.why = schedule.why;
   if (plan.workspace_bytes > 0) {

@@ -3,66 +3,21 @@
 // gives, for random groups with poisoned outputs, in any order of CTAs, twice on one workspace.
 #include "gpu/group_text.h"
 
-#include <dlfcn.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <numeric>
 #include <random>
 
-#include "base/half.h"
 #include "gpu/group_cases.h"
+#include "group/staged.h"
+#include "tests/cuda_emulation/emulated_kernels.h"
 
 namespace paoding::gpu {
 namespace {
-
-namespace fs = std::filesystem;
-
-/// The checkout, from where this file was compiled.
-std::string source_folder() {
-  static const std::string folder = fs::absolute(__FILE__).parent_path().parent_path().parent_path().string();
-  return folder;
-}
-
-// ---- Elements as stored ----
-
-void put(DType dtype, char* at, double value) {
-  auto write = [&](auto typed) { std::memcpy(at, &typed, sizeof(typed)); };
-  switch (dtype) {
-    case DType::f64: write(value); break;
-    case DType::f32: write(static_cast<float>(value)); break;
-    case DType::f16: write(float_to_f16(static_cast<float>(value))); break;
-    case DType::bf16: write(float_to_bf16(static_cast<float>(value))); break;
-    case DType::i64: write(static_cast<std::int64_t>(value)); break;
-    case DType::i32: write(static_cast<std::int32_t>(value)); break;
-    case DType::u8: write(static_cast<std::uint8_t>(value)); break;
-    case DType::boolean: write(static_cast<std::uint8_t>(value != 0)); break;
-  }
-}
-
-double get(DType dtype, const char* at) {
-  auto read = [&](auto typed) {
-    std::memcpy(&typed, at, sizeof(typed));
-    return typed;
-  };
-  switch (dtype) {
-    case DType::f64: return read(double{});
-    case DType::f32: return read(float{});
-    case DType::f16: return f16_to_float(read(std::uint16_t{}));
-    case DType::bf16: return bf16_to_float(read(std::uint16_t{}));
-    case DType::i64: return static_cast<double>(read(std::int64_t{}));
-    case DType::i32: return read(std::int32_t{});
-    case DType::u8: return read(std::uint8_t{});
-    case DType::boolean: return read(std::uint8_t{}) != 0;
-  }
-  return 0;
-}
 
 /// A value's largest relative error for being stored as dtype.
 double rounding(DType dtype) {
@@ -112,10 +67,29 @@ std::vector<Case> make_cases() {
     add(make_case("long rows", sums({3, 9000}, dtype, {0b10}), {}, small));
     add(make_case("short rows", sums({300, 10}, dtype, {0b10}), {}, small));
     add(make_case("everything", sums({20011}, dtype, {0b1}), {}, small));
+    for (const std::uint32_t mask : {0b01u, 0b10u, 0b11u}) {
+      add(make_case("every combination", reductions({70, 260}, dtype, mask), {}, small));
+    }
     add(make_case("spread", sums({5, 37, 100}, dtype, {0b001, 0b010}), {}, small));
   }
   add(make_case("gates 1", lstm_gates(1, 512)));
   add(make_case("gates 32", lstm_gates(32, 512)));
+  for (const DType dtype : {f64, i32, i64, u8}) {
+    add(make_case("every combination of columns", reductions({600, 20}, dtype, 0b01), {}, small));
+    add(make_case("every combination of rows", reductions({9, 3000}, dtype, 0b10), {}, small));
+  }
+  add(make_case("combinations of nothing", reductions({7, 0}, f32, 0b10)));
+  add(make_case("combinations of no integers", reductions({7, 0}, i64, 0b10)));
+  add(make_case("combinations of no integers of 32 bits", reductions({7, 0}, i32, 0b10)));
+  for (const Strides& strides : {Strides{-260, 1}, Strides{260, -1}, Strides{-1, -70}, Strides{1, 70}}) {
+    Group views = sums({70, 260}, f32, {0, 0b01, 0b10});
+    views.loads[0].strides = strides;
+    add(make_case("flipped or transposed", views));
+    views.outputs.resize(1);
+    add(make_case("flipped or transposed copy", views));
+    std::swap(views.loads[0].strides, views.outputs[0].strides);
+    add(make_case("flipped or transposed store", views));
+  }
   add(make_case("one element", sums({}, f32, {0})));
   add(make_case("one element of extents 1", sums({1, 1}, f32, {0b11})));
   add(make_case("empty sum", sums({3, 0}, f32, {0b10, 0b01})));
@@ -145,6 +119,37 @@ std::vector<Case> make_cases() {
     for (std::size_t k = 0; k < group.operands(); ++k) alignment.push_back(rng() % 4 ? 256 : 8);
     add(make_case("random " + std::to_string(i), group, alignment, chip));
   }
+  for (const DType dtype : {f32, bf16, f64}) {
+    for (const Strides& extents : {Strides{50, 10}, Strides{33, 127}, Strides{20, 1024}, Strides{5, 7709}}) {
+      add(make_case("softmax of rows", softmax(extents, dtype, 2)));
+    }
+    add(make_case("softmax of few rows", softmax({3, 5000}, dtype, 2)));
+    add(make_case("softmax of columns", softmax({40, 300}, dtype, 1), {}, small));
+    add(make_case("softmax of 3 channels", softmax({4, 3, 500}, dtype, 2), {}, small));
+    add(make_case("softmax of a middle axis", softmax({5, 70, 36}, dtype, 2)));
+    add(make_case("softmax of two axes", softmax({6, 5, 4, 33}, dtype, 0b1010)));
+    add(make_case("softmax of all", softmax({130, 7}, dtype, 3)));
+    add(make_case("cross entropy", cross_entropy(37, 203, dtype)));
+    add(make_case("layer norm", layer_norm({30, 1024}, dtype, 2)));
+    add(make_case("layer norm of columns", layer_norm({1000, 30}, dtype, 1)));
+    add(make_case("layer norm gradient", layer_norm_grad({300, 512}, dtype, 2), {}, small));
+    add(make_case("layer norm gradient, odd", layer_norm_grad({70, 131}, dtype, 2), {}, small));
+    add(make_case("layer norm gradient of three axes", layer_norm_grad({6, 9, 40}, dtype, 4)));
+    add(make_case("layer norm gradient of strided rows", layer_norm_grad({40, 70}, dtype, 1)));
+  }
+  add(make_case("rows too long to hold", softmax({2, 70001}, f64, 2)));
+  add(make_case("rows too long to hold, gradient", layer_norm_grad({9, 33000}, f32, 2), {}, one));
+  add(make_case("columns too long to hold", softmax({3000, 36}, f64, 1), {}, one));
+  add(make_case("softmax of nothing", softmax({0, 5}, f32, 2)));
+  for (int i = 0; i < 150; ++i) {
+    const Group group = random_staged_group(rng);
+    ChipFacts chip;
+    chip.sm_count = i % 3 == 0 ? 1 : i % 3 == 1 ? 4 : 132;
+    std::vector<int> alignment;
+    for (std::size_t k = 0; k < group.operands(); ++k) alignment.push_back(rng() % 4 ? 256 : 8);
+    if (!staged_refusal(canonical(group)).empty()) continue;
+    add(make_case("random staged " + std::to_string(i), group, alignment, chip));
+  }
   // Every fifth with 64-bit offsets, as a group too large to run here would have.
   const std::size_t count = cases.size();
   for (std::size_t i = 0; i < count; i += 5) {
@@ -165,71 +170,12 @@ const std::vector<Case>& cases() {
   return *made;
 }
 
-// ---- Running on the CPU ----
-
-using Launch = int (*)(void** arguments, unsigned grid, unsigned block, const unsigned* order);
-
-/// All kernels as shared libraries, compiled in a few runs of g++ at once.
-class EmulatedKernels {
- public:
-  EmulatedKernels() {
-    std::string name = (fs::temp_directory_path() / "paoding_emulation_XXXXXX").string();
-    folder_ = mkdtemp(name.data());
-    std::map<std::string, const GroupKernelPlan*> kernels;
-    for (const Case& c : cases()) {
-      if (c.plan.grid[0] > 0) kernels[c.plan.entry] = &c.plan;
-    }
-    constexpr std::size_t kFiles = 2;
-    std::vector<std::ofstream> files;
-    for (std::size_t f = 0; f < kFiles; ++f) {
-      files.emplace_back(folder_ / ("kernels" + std::to_string(f) + ".cpp"));
-      files.back() << "#include \"cuda_emulation.h\"\n#pragma GCC diagnostic ignored \"-Wunknown-pragmas\"\n";
-    }
-    std::size_t next = 0;
-    for (const auto& [entry, plan] : kernels) {
-      files[next++ % kFiles] << "namespace in_" << entry << " {\n"
-                             << plan->source << "}\nextern \"C\" int run_" << entry
-                             << "(void** a, unsigned g, unsigned b, const unsigned* o) { return emulation::launch(in_"
-                             << entry << "::" << entry << ", a, g, b, o); }\n";
-    }
-    files.clear();
-    std::string command = "cd " + folder_.string() + "; ";
-    for (std::size_t f = 0; f < kFiles; ++f) {
-      command += "(g++ -std=c++20 -O1 -w -fPIC -shared -I" + source_folder() + "/src -I" + source_folder() +
-                 "/tests/cuda_emulation kernels" + std::to_string(f) + ".cpp -o kernels" + std::to_string(f) +
-                 ".so > log" + std::to_string(f) + " 2>&1) & ";
-    }
-    if (std::system((command + "wait").c_str()) != 0) return;
-    for (std::size_t f = 0; f < kFiles; ++f) {
-      const std::string file = (folder_ / ("kernels" + std::to_string(f) + ".so")).string();
-      libraries_.push_back(dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL));
-    }
-  }
-  ~EmulatedKernels() {
-    if (getenv("PAODING_KEEP_KERNELS") != nullptr) return;
-    std::error_code ignored;
-    fs::remove_all(folder_, ignored);
-  }
-  Launch find(const std::string& entry) const {
-    for (void* library : libraries_) {
-      if (library == nullptr) continue;
-      if (void* found = dlsym(library, ("run_" + entry).c_str())) return reinterpret_cast<Launch>(found);
-    }
-    return nullptr;
-  }
-  std::string log() const {
-    std::ifstream file(folder_ / "log0");
-    std::string text{std::istreambuf_iterator<char>(file), {}};
-    return text.substr(0, 3000);
-  }
-
- private:
-  fs::path folder_;
-  std::vector<void*> libraries_;
-};
-
 const EmulatedKernels& kernels() {
-  static const EmulatedKernels made;
+  static const EmulatedKernels made([] {
+    std::vector<const GroupKernelPlan*> plans;
+    for (const Case& c : cases()) plans.push_back(&c.plan);
+    return plans;
+  }());
   return made;
 }
 
@@ -237,8 +183,10 @@ const EmulatedKernels& kernels() {
 struct Operand {
   DType dtype;
   std::vector<char> bytes;
-  char* start = nullptr;
+  char* start = nullptr;  // of the element at lowest address
   std::vector<double> values;
+  std::int64_t first = 0;   // where the first point's element is: not 0 where a stride is negative
+  char* pointer = nullptr;  // to it
 };
 
 Operand make_operand(const Group& group, std::size_t i, int alignment, std::mt19937& rng) {
@@ -247,14 +195,18 @@ Operand make_operand(const Group& group, std::size_t i, int alignment, std::mt19
   operand.dtype = is_load ? group.loads[i].dtype : group.outputs[i - group.loads.size()].dtype;
   std::int64_t last = 0;
   for (std::size_t a = 0; a < group.extents.size(); ++a) {
-    last += operand_strides(group, i)[a] * std::max<std::int64_t>(group.extents[a] - 1, 0);
+    const std::int64_t reach = operand_strides(group, i)[a] * std::max<std::int64_t>(group.extents[a] - 1, 0);
+    (reach < 0 ? operand.first : last) += std::abs(reach);
   }
-  const auto count = static_cast<std::size_t>(last + 1);
+  const auto count = static_cast<std::size_t>(operand.first + last + 1);
   const auto size = static_cast<std::size_t>(size_bytes(operand.dtype));
-  operand.bytes.assign(count * size + 512, 0x7f);
+  operand.bytes.assign(count * size + 1024, 0x7f);
   operand.start = operand.bytes.data();
   while (reinterpret_cast<std::uintptr_t>(operand.start) % 256 != 0) ++operand.start;
-  if (alignment < 256) operand.start += alignment;
+  // Elements below the first point's keep its alignment as it was promised.
+  const auto before = static_cast<std::int64_t>(static_cast<std::size_t>(operand.first) * size);
+  operand.start += (256 - before % 256) % 256 + (alignment < 256 ? alignment : 0);
+  operand.pointer = operand.start + before;
   const bool is_read = is_load || group.outputs[i - group.loads.size()].accumulate;
   operand.values.resize(count);
   for (std::size_t k = 0; k < count; ++k) {
@@ -286,7 +238,7 @@ void check(const Case& c, unsigned seed) {
   std::vector<std::vector<double>> expected;
   for (const Operand& operand : operands) expected.push_back(operand.values);
   std::vector<double*> pointers;
-  for (auto& values : expected) pointers.push_back(values.data());
+  for (std::size_t i = 0; i < operands.size(); ++i) pointers.push_back(expected[i].data() + operands[i].first);
 
   std::vector<char> workspace(static_cast<std::size_t>(c.plan.workspace_bytes) + 256, 0x7f);
   std::vector<unsigned> tickets(static_cast<std::size_t>(c.plan.ticket_count) + 1, 0);
@@ -294,7 +246,7 @@ void check(const Case& c, unsigned seed) {
   while (reinterpret_cast<std::uintptr_t>(workspace_at) % 256 != 0) ++workspace_at;
   unsigned* tickets_at = tickets.data();
   std::vector<void*> arguments;
-  for (Operand& operand : operands) arguments.push_back(&operand.start);
+  for (Operand& operand : operands) arguments.push_back(&operand.pointer);
   arguments.push_back(&workspace_at);
   arguments.push_back(&tickets_at);
   std::vector<std::uint64_t> sizes = c.plan.sizes;
@@ -324,8 +276,8 @@ void check(const Case& c, unsigned seed) {
           put(output.dtype, bytes.data(), want);
           want = get(output.dtype, bytes.data());
         }
-        if (std::isnan(want) && std::isnan(got)) continue;  // poison between elements
-        ASSERT_NEAR(got, want, std::isfinite(want) ? tolerance(c.group, output, want) : 0.0)
+        if (want == got || (std::isnan(want) && std::isnan(got))) continue;  // infinities; poison between elements
+        ASSERT_NEAR(got, want, tolerance(c.group, output, want))
             << "output " << i - c.group.loads.size() << " element " << k << " in round " << round;
         expected[i][k] = got;
       }
@@ -353,7 +305,7 @@ TEST(GroupText, DependsOnTheShapeClassOnly) {
 TEST(GroupText, CasesTakeEverySchedule) {
   std::map<std::string, int> seen;
   for (const Case& c : cases()) {
-    if (c.group.points() == 0 || c.group.rank() == 0) continue;
+    if (c.group.points() == 0 || c.group.rank() == 0 || !c.group.reductions.empty()) continue;
     const GroupSchedule s = schedule_group(c.group, c.alignment, c.chip);
     const char* form = s.form == LoopForm::tile ? "tile " : "sweep ";
     const char* kinds[] = {"store", "column", "row", "total", "spread"};

@@ -18,12 +18,13 @@ struct PartGroup {
   std::int64_t parts = 1, tiles = 1;
 };
 
+/// A kernel of one pass over the points.
 class KernelText {
  public:
   KernelText(const Group& group, const GroupSchedule& schedule, const std::vector<bool>& is_live);
   GroupKernelPlan run();
 
- private:
+ protected:
   std::size_t loads() const { return group_.loads.size(); }
   const GroupOutput& output(std::size_t o) const { return group_.outputs[o]; }
   std::int64_t stride(std::size_t operand, int axis) const;
@@ -33,6 +34,7 @@ class KernelText {
   const std::vector<int>& fixed_axes() const { return is_tile_ ? s_.inner_axes : s_.serial_axes; }
   bool is_sink(std::size_t o, SinkKind kind) const { return is_live_[o] && s_.sinks[o] == kind; }
   std::string_view sum_type(std::size_t o) const;
+  std::string_view op(std::size_t o) const { return combine_text(output(o).combine); }
   int sum_bytes(std::size_t o) const { return sum_type(o) == "double" || sum_type(o) == "long long" ? 8 : 4; }
   bool is_blocked(std::size_t operand) const { return s_.block_axis >= 0 && stride(operand, s_.block_axis) != 0; }
   bool keeps_block(std::size_t o) const {
@@ -76,6 +78,15 @@ class KernelText {
   std::vector<int> outer_axes() const;
   bool needs_offset(std::size_t k) const;
   void emit_bases();
+  std::string_view index_type(std::size_t i) const;
+  std::string index_step(std::size_t i, int axis);
+  std::string index_terms(std::size_t i, const std::vector<int>& axes);
+  bool index_varies(std::size_t i) const;  // in the loop
+  void emit_index_bases();
+  /// Index i of an element: `at` holds that of the vector.
+  std::string index_argument(std::size_t i, const std::string& at);
+  GroupKernelPlan finish(const std::string& formulas);
+
   std::string operands_at(std::size_t k) const;
   std::string pack_type(std::size_t operand) const;
   std::string inner_step(std::size_t operand);
@@ -100,6 +111,7 @@ class KernelText {
   void emit_loop_coordinates();
   void emit_arithmetic(const std::string& count);
   void emit_sink(std::size_t o);
+  void emit_combine(std::size_t o, const std::string& sum);
 
   /// The sum of one row of a tile, in the loop: every lane takes part.
   void emit_row(std::size_t o);
@@ -121,7 +133,7 @@ class KernelText {
   const Group& group_;
   const GroupSchedule& s_;
   const std::vector<bool>& is_live_;
-  std::vector<bool> used_;
+  FormulaUse used_;
   int inner_;
   bool is_tile_;
   std::vector<std::size_t> offsets_;    // one operand per distinct stride vector

@@ -18,4 +18,7 @@ const TracedFormula& traced_formula(const OpDef& op, std::span<const DType> dtyp
 /// The types of `op`'s outputs; for formula ops by broadcasting. Errors: as the op's.
 std::vector<Type> infer_types(const OpCall& call);
 
+/// What a composed op consists of, added to `graph`; its name is the origin of the nodes.
+Values expand_composed(Graph& graph, const OpDef& op, std::span<const Value> inputs, const Attrs& attrs);
+
 }  // namespace paoding

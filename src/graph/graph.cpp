@@ -2,6 +2,7 @@
 // Graph: adding nodes, capturing outer values, replacing uses, dropping what is not needed.
 #include "paoding/graph.h"
 
+#include <array>
 #include <mutex>
 #include <unordered_set>
 
@@ -72,7 +73,7 @@ Value Graph::input(std::string_view name, DType dtype, const Shape& shape) {
   return value({add(std::move(node)), 0});
 }
 
-Value Graph::parameter(std::string_view name, DType dtype, const Shape& shape) {
+Value Graph::parameter(std::string_view name, DType dtype, const Shape& shape, Initializer initial) {
   if (name.empty()) fail(ErrorKind::argument, "parameter: the name is empty");
   if (find(name).valid()) {
     fail(ErrorKind::argument, "parameter: there is already an input or parameter named '{}'", name);
@@ -81,6 +82,7 @@ Value Graph::parameter(std::string_view name, DType dtype, const Shape& shape) {
   node.op = find_op("parameter");
   node.name = name;
   node.types = {Type{dtype, shape}};
+  if (initial) initializers_[std::string(name)] = std::move(initial);
   return value({add(std::move(node)), 0});
 }
 
@@ -88,27 +90,82 @@ void Graph::fetch(std::string_view name, const Value& value) {
   if (!value.valid() || &value.graph() != this) {
     fail(ErrorKind::argument, "fetch: '{}' is not a value of this graph", name);
   }
-  for (const Fetch& fetch : fetches_) {
-    if (fetch.name == name) fail(ErrorKind::argument, "fetch: there is already a fetch named '{}'", name);
+  if (fetch_names_.empty()) {
+    for (const Fetch& fetch : fetches_) fetch_names_.insert(fetch.name);
   }
+  if (!fetch_names_.emplace(name).second) fail(ErrorKind::argument, "fetch: there is already a fetch named '{}'", name);
   fetches_.push_back({std::string(name), value.ref()});
 }
 
-Value Graph::find(std::string_view name) {
-  for (const auto* list : {&inputs_, &parameters_}) {
-    for (NodeId id : *list) {
-      if (node(id).name.str() == name) return value({id, 0});
+void Graph::fetch(std::string_view name, const Variant& variant) {
+  Values inputs{variant.index};
+  for (std::size_t i = 0; i < variant.alternatives.size(); ++i) {
+    if (variant.alternatives[i].size() != 1) {
+      fail(ErrorKind::argument, "fetch: alternative {} of '{}' has {} values; a fetch takes one", i, name,
+           variant.alternatives[i].size());
+    }
+    inputs.push_back(variant.alternatives[i][0]);
+  }
+  fetch(name, call(*find_op("variant"), inputs, {}, {}, this).front());
+}
+
+void Graph::assign(const Value& parameter, const Value& value) {
+  const auto in = [](Name where) { return where.empty() ? std::string() : fmt::format(" (in {})", where.str()); };
+  if (!parameter.valid() || &parameter.graph() != this || node(parameter.ref().node).op->name != "parameter") {
+    fail(ErrorKind::argument, "assign: what is assigned to is no parameter of this graph{}", in(scope));
+  }
+  if (!value.valid() || &value.graph() != this) {
+    fail(ErrorKind::argument, "assign: what '{}' is given is no value of this graph{}",
+         node(parameter.ref().node).name.str(), in(scope));
+  }
+  for (NodeId id : effects_) {
+    const Node& other = node(id);
+    if (other.op->name == "assign" && other.inputs[0] == parameter.ref()) {
+      fail(ErrorKind::argument, "assign: parameter '{}' is assigned twice: {}, and {}",
+           node(parameter.ref().node).name.str(), other.scope.empty() ? "without a scope" : "in " + other.scope.str(),
+           scope.empty() ? "without a scope" : "in " + scope.str());
     }
   }
-  return {};
+  call(*find_op("assign"), std::array{parameter, value}, {}, {}, this);
+}
+
+std::vector<NodeId> Graph::assigns() const {
+  std::vector<NodeId> ids;
+  for (NodeId id : effects_) {
+    if (node(id).op->name == "assign") ids.push_back(id);
+  }
+  return ids;
+}
+
+void Graph::forget_effect(NodeId id) { std::erase(effects_, id); }
+
+void Graph::drop_assigns() {
+  std::erase_if(effects_, [this](NodeId id) { return node(id).op->name == "assign"; });
+  compact();
+}
+
+Value Graph::find(std::string_view name) {
+  const auto it = named_.find(name);
+  return it == named_.end() ? Value() : value({it->second, 0});
+}
+
+bool has_effect(const Node& node) {
+  if (node.op->has_effect) return true;
+  for (const auto& body : node.bodies) {
+    if (!body->effects().empty()) return true;
+  }
+  return false;
 }
 
 NodeId Graph::add(Node node) {
   if (node.scope.empty()) node.scope = scope;
   if (node.origin.empty()) node.origin = origin;
   const NodeId id = size();
+  if (node.placement == Placement::any) node.placement = placement;
   if (node.op->name == "input") inputs_.push_back(id);
   if (node.op->name == "parameter") parameters_.push_back(id);
+  if (!node.name.empty()) named_.emplace(node.name.str(), id);
+  if (has_effect(node)) effects_.push_back(id);
   nodes_.push_back(std::move(node));
   return id;
 }
@@ -121,17 +178,34 @@ Value Graph::capture(const Value& outer) {
          "value of another graph: values of one expression must come from one graph or from those "
          "that enclose it");
   }
+  if (parent != &outer.graph() && parent->encloses(outer.graph())) move_into(outer.graph());
   const Value mine = parent->capture(outer);
-  const auto key = std::pair(parent, mine.ref());
-  if (auto it = capture_of_.find(key); it != capture_of_.end()) return value(it->second);
+  if (auto it = capture_of_.find(mine.ref()); it != capture_of_.end()) return value(it->second);
   const Node& source = parent->node(mine.ref().node);
   std::string name = source.name.str();
   if (name.empty() || find(name).valid()) name = fmt::format("c{}", captured_.size());
   while (find(name).valid()) name += "_";
   const Value made = input(name, mine.dtype(), mine.shape());
   captured_.push_back(mine);
-  capture_of_[key] = made.ref();
+  capture_of_[mine.ref()] = made.ref();
   return made;
+}
+
+bool Graph::encloses(const Graph& inner) const {
+  const Graph* graph = inner.parent;
+  while (graph != nullptr && graph != this) graph = graph->parent;
+  return graph == this;
+}
+
+void Graph::move_into(Graph& inner) {
+  std::map<Ref, Ref> moved;
+  for (Value& outer : captured_) {
+    const Ref mine = capture_of_.at(outer.ref());
+    outer = inner.capture(outer);
+    moved[outer.ref()] = mine;
+  }
+  capture_of_ = std::move(moved);
+  parent = &inner;
 }
 
 void Graph::replace(Ref from, Ref to) { replace({{from, to}}); }
@@ -180,6 +254,7 @@ void Graph::compact(bool drop_inputs) {
     if (!needed[static_cast<std::size_t>(id)]) needed[static_cast<std::size_t>(id)] = 1, open.push_back(id);
   };
   for (const Fetch& fetch : fetches_) need(fetch.ref.node);
+  for (NodeId id : effects_) need(id);
   if (!drop_inputs) {
     for (NodeId id : inputs_) need(id);
     for (NodeId id : parameters_) need(id);
@@ -202,7 +277,9 @@ void Graph::compact(bool drop_inputs) {
   }
   nodes_ = std::move(kept);
   for (Fetch& fetch : fetches_) fetch.ref.node = new_id[static_cast<std::size_t>(fetch.ref.node)];
-  for (auto* list : {&inputs_, &parameters_}) {
+  for (auto& [name, id] : named_) id = new_id[static_cast<std::size_t>(id)];
+  std::erase_if(named_, [](const auto& entry) { return entry.second < 0; });
+  for (auto* list : {&inputs_, &parameters_, &effects_}) {
     std::vector<NodeId> ids;
     for (NodeId id : *list) {
       if (new_id[static_cast<std::size_t>(id)] >= 0) ids.push_back(new_id[static_cast<std::size_t>(id)]);
@@ -219,7 +296,11 @@ std::unique_ptr<Graph> Graph::clone() const {
   }
   copy->inputs_ = inputs_;
   copy->parameters_ = parameters_;
+  copy->initializers_ = initializers_;
+  copy->random_streams = random_streams;
+  copy->effects_ = effects_;
   copy->fetches_ = fetches_;
+  copy->named_ = named_;
   return copy;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Puts a graph's scope and origin back when it ends, also when what names nodes in between throws.
+// Puts a graph's scope, origin and placement back when it ends, also when what names nodes in between throws.
 #pragma once
 
 #include "paoding/graph.h"
@@ -8,10 +8,12 @@ namespace paoding {
 
 class KeepNames {
  public:
-  explicit KeepNames(Graph& graph) : graph_(graph), scope_(graph.scope), origin_(graph.origin) {}
+  explicit KeepNames(Graph& graph)
+      : graph_(graph), scope_(graph.scope), origin_(graph.origin), placement_(graph.placement) {}
   ~KeepNames() {
     graph_.scope = scope_;
     graph_.origin = origin_;
+    graph_.placement = placement_;
   }
   KeepNames(const KeepNames&) = delete;
   KeepNames& operator=(const KeepNames&) = delete;
@@ -19,6 +21,7 @@ class KeepNames {
  private:
   Graph& graph_;
   Name scope_, origin_;
+  Placement placement_;
 };
 
 }  // namespace paoding

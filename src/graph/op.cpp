@@ -3,6 +3,7 @@
 #include "paoding/op.h"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <mutex>
 
@@ -107,6 +108,16 @@ void promote_inputs(const OpDef& op, Values* inputs) {
   }
 }
 
+// Equal to the bit, so that a NaN is itself and -0 is not 0.
+bool same_attrs(const Attrs& a, const Attrs& b) {
+  const auto same = [](const auto& x, const auto& y) {
+    const double *first = std::get_if<double>(&x.second), *second = std::get_if<double>(&y.second);
+    if (x.first != y.first || !first != !second) return false;
+    return first ? std::bit_cast<std::uint64_t>(*first) == std::bit_cast<std::uint64_t>(*second) : x.second == y.second;
+  };
+  return std::equal(a.entries().begin(), a.entries().end(), b.entries().begin(), b.entries().end(), same);
+}
+
 }  // namespace
 
 void OpCall::fail(ErrorKind kind, const std::string& message) const {
@@ -157,7 +168,8 @@ const TracedFormula& traced_formula(const OpDef& op, std::span<const DType> dtyp
   const std::lock_guard lock(mutex);
   std::deque<Entry>& entries = kept[&op];
   for (const Entry& entry : entries) {
-    if (std::equal(dtypes.begin(), dtypes.end(), entry.dtypes.begin(), entry.dtypes.end()) && entry.attrs == attrs) {
+    if (std::equal(dtypes.begin(), dtypes.end(), entry.dtypes.begin(), entry.dtypes.end()) &&
+        same_attrs(entry.attrs, attrs)) {
       return entry.formula;
     }
   }
@@ -173,7 +185,29 @@ const TracedFormula& traced_formula(const OpDef& op, std::span<const DType> dtyp
   return entries.back().formula;
 }
 
+Values expand_composed(Graph& graph, const OpDef& op, std::span<const Value> inputs, const Attrs& attrs) {
+  const KeepNames keep(graph);
+  graph.origin = op.name;
+  return op.compose(inputs, attrs);
+}
+
+namespace {
+// The types of a composed op are those of what it consists of.
+std::vector<Type> infer_composed(const OpCall& call) {
+  Graph scratch;
+  scratch.scope = call.scope;
+  Values inputs;
+  for (const Type& type : call.inputs) {
+    inputs.push_back(scratch.input(fmt::format("in{}", inputs.size()), type.dtype, type.shape));
+  }
+  std::vector<Type> types;
+  for (const Value& value : expand_composed(scratch, call.op, inputs, call.attrs)) types.push_back(value.type());
+  return types;
+}
+}  // namespace
+
 std::vector<Type> infer_types(const OpCall& call) {
+  if (call.op.kind == OpKind::composed) return infer_composed(call);
   if (call.op.kind != OpKind::formula) return call.op.infer(call);
   Shape shape;
   std::vector<DType> dtypes;
@@ -214,11 +248,7 @@ Values call(const OpDef& op, std::span<const Value> given, Attrs given_attrs,
   for (const Value& value : given) inputs.push_back(graph->capture(value));
   Attrs attrs = complete_attrs(op, given_attrs);
 
-  if (op.kind == OpKind::composed) {
-    const KeepNames keep(*graph);
-    graph->origin = op.name;
-    return op.compose(inputs, attrs);
-  }
+  if (op.is_expanded_at_once()) return expand_composed(*graph, op, inputs, attrs);
   if (op.kind == OpKind::formula) promote_inputs(op, &inputs);
 
   Node node;

@@ -2,6 +2,7 @@
 // The verifier: the rules of the IR, one line each.
 #include "graph/verify.h"
 
+#include <algorithm>
 #include <set>
 
 #include "base/check.h"
@@ -11,6 +12,7 @@ namespace paoding {
 
 void verify(const Graph& graph, std::string_view when) {
   std::set<std::string> names;
+  std::set<NodeId> assigned;
   for (NodeId id = 0; id < graph.size(); ++id) {
     const Node& node = graph.node(id);
     auto illegal = [&](const std::string& what) {
@@ -18,7 +20,7 @@ void verify(const Graph& graph, std::string_view when) {
                                       node.op ? node.op->name : "no op", what));
     };
     if (node.op == nullptr) illegal("has no op");
-    if (node.op->kind == OpKind::composed) illegal("a composed op is never a node");
+    if (node.op->is_expanded_at_once()) illegal("a composed op without a gradient rule is never a node");
     std::vector<Type> types;
     for (const Ref& ref : node.inputs) {
       if (ref.node < 0 || ref.node >= id) illegal(fmt::format("input {} does not stand before it", ref.node));
@@ -35,6 +37,11 @@ void verify(const Graph& graph, std::string_view when) {
       if (node.attrs.entries()[i].first != node.op->attrs[i].name) illegal("attributes are not in declared order");
     }
     if (!node.name.empty() && !names.insert(node.name.str()).second) illegal("its name is taken");
+    if (node.op->name == "assign") {
+      if (graph.node(node.inputs[0].node).op->name != "parameter") illegal("assigns to what is no parameter");
+      if (!assigned.insert(node.inputs[0].node).second) illegal("assigns to a parameter that is assigned already");
+    }
+    if (has_effect(node) && !std::ranges::count(graph.effects(), id)) illegal("its effect would be lost");
     for (const auto& body : node.bodies) verify(*body, when);
     if (node.op->name == "input" || node.op->name == "parameter") continue;
     try {

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "paoding/scalar.h"
@@ -16,7 +17,8 @@ namespace paoding {
 inline constexpr int kMaxGroupRank = 10;
 
 /// How the elements that fall on one output element are combined. Without any element: 0, -inf or the least integer,
-/// +inf or the greatest integer, 1. A NaN among the elements makes max and min NaN.
+/// +inf or the greatest integer, 1. A NaN among the elements makes max and min NaN. none over reduced axes: the value
+/// does not vary along them (it depends on the group's own reductions, say) and is written once.
 enum class Combine : std::uint8_t { none, sum, max, min, prod };
 
 /// An operand read once per iteration point: element address = sum over axes of index * stride.
@@ -31,8 +33,8 @@ struct GroupOutput {
   DType dtype = DType::f32;           // as stored
   std::int32_t value = -1;            // node of the Expr
   std::uint32_t reduce_mask = 0;      // bit a: axis a is reduced
-  Combine combine = Combine::none;    // none exactly when reduce_mask is 0
-  bool accumulate = false;            // add to what is there instead of storing over it
+  Combine combine = Combine::none;    // none when reduce_mask is 0
+  bool accumulate = false;            // add to what is there instead of storing over it; for none and sum
   std::vector<std::int64_t> strides;  // in elements; 0 on reduced axes
   friend bool operator==(const GroupOutput&, const GroupOutput&) = default;
 };
@@ -46,9 +48,10 @@ struct GroupIndex {
   friend bool operator==(const GroupIndex&, const GroupIndex&) = default;
 };
 
-/// A reduction whose result the group itself reads, at every point it was reduced over, with Prim::reduced. Its stage
-/// is one more than that of the reductions `value` depends on; all of a group reduce over the same axes. The result
-/// has the compute dtype of `value`; it is not rounded to the dtype in which an unfused program would store it.
+/// A reduction whose result the group itself reads, at every point it was reduced over, with Prim::reduced. All of a
+/// group reduce over the same axes. Its pass over the points is that of stages()[value]; the Prim::reduced that reads
+/// it stands behind `value` in the Expr. The result has the compute dtype of `value`; it is not rounded to the dtype
+/// in which an unfused program would store it.
 struct GroupReduction {
   std::int32_t value = -1;  // node of the Expr
   Combine combine = Combine::sum;
@@ -59,7 +62,8 @@ struct GroupReduction {
 /// Operands are numbered loads first, then outputs; each has its own pointer when the group runs, which already
 /// includes any constant offset. Prim::input with index i reads loads[i].
 /// An output may share memory with a load only if both have the same dtype, strides and start, and the output does not
-/// reduce (each element is then read before it is written, by the same iteration point).
+/// reduce (each element is then read before it is written, by the same iteration point). A group with reductions writes
+/// what it does not reduce in its last pass over the points of those reductions, so this holds for it too.
 struct Group {
   std::vector<std::int64_t> extents;  // the iteration space, outermost axis first; rank 0 is one point
   std::vector<GroupLoad> loads;
@@ -79,6 +83,22 @@ struct Group {
 /// Same group with axes of extent 1 dropped, adjacent axes merged wherever every operand's strides and every reduce
 /// mask allow it, and axes ordered so that the last is the one along which most bytes are contiguous.
 Group canonical(const Group& group);
+
+/// Fails when the group is not as described above: masks, strides, node indices, the order of reductions.
+void check(const Group& group);
+
+/// The pass over the points of one row (what the reductions reduce) in which each node of the Expr can be computed:
+/// 0 unless it depends on a reduction, 1 where that reduction needs nothing but loads, and so on.
+std::vector<int> stages(const Group& group);
+
+/// Whether each node of the Expr takes different values along the axes in `mask`, which must be 0 or, in a group with
+/// reductions, contain or equal their mask. What does not is computed once per row.
+std::vector<bool> varies_along(const Group& group, std::uint32_t mask);
+
+/// What combining no element gives, in a compute dtype, as a double (the greatest i64 is 2^63 then).
+double identity_of(Combine combine, DType compute);
+
+std::string_view to_string(Combine combine);
 
 /// One line per load and output and the Expr, for dumps: "space [16, 150528]", "load 0 f32 (150528, 1)" ...
 std::string to_string(const Group& group);

@@ -149,6 +149,106 @@ TEST(Reference, RankZeroIsOnePointAndInPlaceWorks) {
   EXPECT_EQ(x, 12.0);
 }
 
+TEST(Reference, CombinesMaximaMinimaAndProductsAndTheirIdentities) {
+  for (const std::int64_t rows : {3, 0}) {
+    Group group;
+    group.extents = {2, rows};
+    group.loads = {{f32, {rows, 1}}};
+    const std::int32_t x = make_input(&group.expr, 0, f32).id();
+    for (const Combine combine : {Combine::max, Combine::min, Combine::prod}) {
+      group.outputs.push_back({f32, x, 2, combine, false, {1, 0}});
+    }
+    std::vector<double> values{2, -3, 0.5, 1, std::nan(""), 4}, max(2), min(2), prod(2);
+    run_reference(group, {values.data(), max.data(), min.data(), prod.data()});
+    EXPECT_EQ(max[0], rows ? 2 : -std::numeric_limits<double>::infinity());
+    EXPECT_EQ(min[0], rows ? -3 : std::numeric_limits<double>::infinity());
+    EXPECT_EQ(prod[0], rows ? -3 : 1);
+    EXPECT_EQ(std::isnan(max[1]) && std::isnan(min[1]) && std::isnan(prod[1]), rows != 0) << "a NaN wins";
+  }
+  EXPECT_EQ(identity_of(Combine::max, boolean), 0);
+  EXPECT_EQ(identity_of(Combine::min, boolean), 1);
+  EXPECT_EQ(identity_of(Combine::max, i32), std::numeric_limits<std::int32_t>::min());
+  EXPECT_EQ(identity_of(Combine::min, i32), std::numeric_limits<std::int32_t>::max());
+}
+
+std::int32_t add_leaf(Group* group, Prim prim, std::int32_t index, DType dtype) {
+  return group->expr.add({.prim = prim, .dtype = dtype, .index = index});
+}
+
+// Row-wise softmax over axis 1 of [rows, columns]: y, and log(sum) + max once per row.
+Group softmax(std::int64_t rows, std::int64_t columns) {
+  Group group;
+  group.extents = {rows, columns};
+  group.loads = {{f32, {columns, 1}}};
+  Expr* expr = &group.expr;
+  const Scalar x = make_input(expr, 0, f32);
+  group.reductions.push_back({x.id(), Combine::max, 2});
+  const Scalar max(expr, add_leaf(&group, Prim::reduced, 0, f32));
+  const Scalar e = exp(x - max);
+  group.reductions.push_back({e.id(), Combine::sum, 2});
+  const Scalar sum(expr, add_leaf(&group, Prim::reduced, 1, f32));
+  group.outputs.push_back({f32, (e / sum).id(), 0, Combine::none, false, {columns, 1}});
+  group.outputs.push_back({f32, (log(sum) + max).id(), 2, Combine::none, false, {1, 0}});
+  return group;
+}
+
+TEST(Reference, RunsReductionsThatTheGroupReadsInStages) {
+  const Group group = softmax(3, 4);
+  check(group);
+  EXPECT_EQ(stages(group), (std::vector<int>{0, 1, 1, 1, 2, 2, 2, 2}));
+  EXPECT_EQ(varies_along(group, 2), (std::vector<bool>{true, false, true, true, false, true, false, false}));
+  std::vector<double> x(12), y(12), row(3);
+  for (int i = 0; i < 12; ++i) x[i] = std::sin(i * 1.7) * 3;
+  const std::vector<double> in = x;
+  run_reference(group, {x.data(), x.data(), row.data()});  // in place
+  for (int r = 0; r < 3; ++r) {
+    double total = 0;
+    for (int c = 0; c < 4; ++c) total += std::exp(in[r * 4 + c]);
+    for (int c = 0; c < 4; ++c) EXPECT_NEAR(x[r * 4 + c], std::exp(in[r * 4 + c]) / total, 1e-15);
+    EXPECT_NEAR(row[r], std::log(total), 1e-14);
+  }
+}
+
+TEST(Reference, IndicesFollowFromThePoint) {
+  Group group;
+  group.extents = {2, 3};
+  group.indices = {{i64, 5, {10, -1}}};
+  group.outputs.push_back({i64, add_leaf(&group, Prim::index, 0, i64), 0, Combine::none, false, {3, 1}});
+  std::vector<double> y(6);
+  run_reference(group, {y.data()});
+  EXPECT_EQ(y, (std::vector<double>{5, 4, 3, 15, 14, 13}));
+  EXPECT_EQ(to_string(group), "space [2, 3]\nindex 0 i64 5 + (10, -1)\noutput 0 i64 (3, 1) = %0\n%0 = index(0) i64\n");
+}
+
+TEST(Group, PrintsItsReductions) {
+  const std::string text = to_string(softmax(3, 4));
+  EXPECT_NE(text.find("reduced 0 = max over {1} of %0\nreduced 1 = sum over {1} of %3\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("output 1 f32 (1, 0) = once over {1} of %7\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("%1 = reduced(0) f32\n"), std::string::npos) << text;
+}
+
+TEST(Canonical, ReductionsOverUnitAxesAreTheValuesThemselves) {
+  const Group result = canonical(softmax(3, 1));
+  EXPECT_TRUE(result.reductions.empty());
+  check(result);
+  std::vector<double> x{1, 2, 3}, y(3), row(3);
+  run_reference(result, {x.data(), y.data(), row.data()});
+  EXPECT_EQ(y, std::vector<double>(3, 1.0));
+  EXPECT_EQ(row, x);
+}
+
+TEST(Canonical, KeepsAxesApartWhereAReductionOrAnIndexDiffers) {
+  Group group = product({4, 5}, {5, 1}, {5, 1});
+  EXPECT_EQ(canonical(group).rank(), 1);
+  group.indices = {{i64, 0, {1, 0}}};
+  EXPECT_EQ(canonical(group).rank(), 2);
+  group.indices[0].strides = {5, 1};
+  EXPECT_EQ(canonical(group).rank(), 1);
+  EXPECT_EQ(canonical(group).indices[0].strides, (std::vector<std::int64_t>{1}));
+  group.reductions = {{2, Combine::max, 2}};
+  EXPECT_EQ(canonical(group).rank(), 2);
+}
+
 // Random spaces, strides and masks: the canonical group must compute what the group as written computes.
 TEST(Canonical, ComputesTheSameForRandomGroups) {
   std::mt19937 random(7);
@@ -174,10 +274,25 @@ TEST(Canonical, ComputesTheSameForRandomGroups) {
     const std::uint32_t all = (1u << rank) - 1;
     for (int i = 0; i < 2; ++i) group.loads.push_back({f32, strides(pick(2) ? all : random() & all, pick(2))});
     const Scalar a = make_input(&group.expr, 0, f32), b = make_input(&group.expr, 1, f32);
-    const std::int32_t value = (a * b + a).id();
+    Scalar value = a * b + a;
+    if (pick(2)) {
+      GroupIndex index{i64, pick(9), {}};
+      for (int axis = 0; axis < rank; ++axis) index.strides.push_back(pick(3) - 1);
+      if (pick(2)) index.strides = strides(all, false);
+      group.indices.push_back(index);
+      value = value + convert(Scalar(&group.expr, add_leaf(&group, Prim::index, 0, i64)), f32);
+    }
+    const Combine combines[] = {Combine::sum, Combine::max, Combine::min};
+    const std::uint32_t rows = pick(2) ? 0 : random() & all;
+    for (int i = 0; rows != 0 && i < 2; ++i) {
+      group.reductions.push_back({value.id(), combines[pick(3)], rows});
+      value = value * 2.0 - Scalar(&group.expr, add_leaf(&group, Prim::reduced, i, f32));
+    }
     for (int i = 0; i < 2; ++i) {
       const std::uint32_t mask = pick(2) ? 0 : random() & all;
-      group.outputs.push_back(output(value, mask, strides(all & ~mask, pick(2)), pick(2)));
+      group.outputs.push_back(output(value.id(), mask, strides(all & ~mask, pick(2)), false));
+      if (mask != 0) group.outputs.back().combine = combines[pick(3)];
+      group.outputs.back().accumulate = pick(2) && (mask == 0 || group.outputs.back().combine == Combine::sum);
     }
     std::vector<std::vector<double>> memory(4, std::vector<double>(2000));
     for (auto& m : memory) {

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "graph/formula.h"
 #include "ops/axes.h"
+#include "ops/group_body.h"
 
 namespace paoding {
 namespace {
@@ -25,11 +26,6 @@ std::vector<std::int64_t> strides_over(const Shape& space, const Layout& layout)
   return strides;
 }
 
-// The iteration space of one node: its result's shape, for a sum its input's.
-const Shape& space_of(const Graph& graph, const Node& node) {
-  return node.op->name == "sum" ? graph.type(node.inputs[0]).shape : node.types[0].shape;
-}
-
 class Lowering {
  public:
   explicit Lowering(const Shape& space) : space_(space) { lowered_.group.extents.assign(space.begin(), space.end()); }
@@ -38,7 +34,7 @@ class Lowering {
   std::int32_t input(std::size_t i, const Layout& layout, Ref source, const Node& producer) {
     Group& group = lowered_.group;
     const DType compute = compute_dtype(layout.type.dtype);
-    if (producer.op->name == "full") return constant(producer.attrs.get_float("value"), layout.type.dtype);
+    if (is_generated(producer)) return generated(producer);
     const auto [it, is_new] = load_of_.try_emplace(source, group.loads.size());
     if (is_new) {
       group.loads.push_back({layout.type.dtype, strides_over(space_, layout)});
@@ -61,9 +57,23 @@ class Lowering {
     return dtype == DType::f16 || dtype == DType::bf16 ? convert(exact, dtype).id() : exact.id();
   }
 
-  // The value of a node that is neither an input nor a sum, from its inputs' values.
+  std::int32_t generated(const Node& node) {
+    const Type& type = node.types[0];
+    if (node.op->name == "full") return constant(node.attrs.get_float("value"), type.dtype);
+    const std::vector<std::int64_t>& strides = node.attrs.get_ints("strides");
+    Layout layout{type, {}};
+    std::copy(strides.begin(), strides.end(), layout.strides.begin());
+    GroupIndex index{type.dtype, node.attrs.get_int("start"), strides_over(space_, layout)};
+    Group& group = lowered_.group;
+    auto it = std::find(group.indices.begin(), group.indices.end(), index);
+    if (it == group.indices.end()) it = group.indices.insert(it, std::move(index));
+    const auto place = static_cast<std::int32_t>(it - group.indices.begin());
+    return group.expr.add({.prim = Prim::index, .dtype = compute_dtype(type.dtype), .index = place});
+  }
+
+  // The value of a node that is neither an input nor a reduction, from its inputs' values.
   std::int32_t value(const Graph& graph, const Node& node, std::span<const std::int32_t> args) {
-    if (node.op->name == "full") return constant(node.attrs.get_float("value"), node.types[0].dtype);
+    if (is_generated(node)) return generated(node);
     if (node.op->name == "expand") return args[0];
     std::vector<DType> dtypes;
     for (const Ref& ref : node.inputs) dtypes.push_back(graph.type(ref).dtype);
@@ -92,14 +102,14 @@ class Lowering {
     lowered_.group.outputs.push_back(std::move(output));
   }
 
-  void sum_output(const Node& sum, std::int32_t value, const Layout& layout) {
+  void reduced_output(const Node& reduction, std::int32_t value, const Layout& layout) {
     GroupOutput output{};
     output.dtype = layout.type.dtype;
     output.value = value;
-    output.combine = Combine::sum;
+    output.combine = combine_of(reduction);
     output.strides.assign(static_cast<std::size_t>(space_.rank()), 0);
-    const std::vector<int> axes = plain_axes(sum.attrs.get_ints("axes"), space_.rank());
-    const bool keepdims = sum.attrs.get_bool("keepdims");
+    const std::vector<int> axes = plain_axes(reduction.attrs.get_ints("axes"), space_.rank());
+    const bool keepdims = reduction.attrs.get_bool("keepdims");
     int at = 0;  // axis of the result
     for (int axis = 0; axis < space_.rank(); ++axis) {
       if (std::binary_search(axes.begin(), axes.end(), axis)) {
@@ -109,8 +119,25 @@ class Lowering {
         output.strides[static_cast<std::size_t>(axis)] = layout.strides[static_cast<std::size_t>(at++)];
       }
     }
-    if (output.reduce_mask == 0) output.combine = Combine::none;  // a sum of a scalar
+    if (output.reduce_mask == 0) output.combine = Combine::none;  // of a scalar
     lowered_.group.outputs.push_back(std::move(output));
+  }
+
+  // A reduction that the group itself reads.
+  std::int32_t reduced(const Node& reduction, std::int32_t value, std::uint32_t row_axes) {
+    Group& group = lowered_.group;
+    const auto place = static_cast<std::int32_t>(group.reductions.size());
+    group.reductions.push_back({value, combine_of(reduction), row_axes});
+    const std::int32_t leaf =
+        group.expr.add({.prim = Prim::reduced, .dtype = group.expr.dtype_of(value), .index = place});
+    if (reduction.types[0].dtype != DType::u8) return leaf;
+    return convert(Scalar(&group.expr, leaf), DType::u8).id();  // wraps, as in value()
+  }
+
+  // A value with one element per row.
+  void row_output(std::int32_t value, const Layout& layout, std::uint32_t row_axes) {
+    output(value, layout);
+    lowered_.group.outputs.back().reduce_mask = row_axes;
   }
 
   LoweredGroup take() { return std::move(lowered_); }
@@ -124,13 +151,8 @@ class Lowering {
 LoweredGroup lower_body(const Graph& graph, const Node& group, std::span<const Layout> inputs,
                         std::span<const Layout> outputs) {
   const Graph& body = *group.bodies[0];
-  Shape space;
-  for (NodeId id = 0; id < body.size(); ++id) {
-    if (body.node(id).op->name == "input") continue;
-    const Shape before = space;
-    broadcast(before, space_of(body, body.node(id)), &space);
-  }
-  Lowering lowering(space);
+  const GroupBody read = read_body(body, [](ErrorKind, const std::string& what) { PD_ASSERT(false, what.c_str()); });
+  Lowering lowering(read.space);
   std::map<Ref, std::int32_t> value;
   for (std::size_t i = 0; i < body.inputs().size(); ++i) {
     const Ref source = group.inputs[i];
@@ -138,7 +160,12 @@ LoweredGroup lower_body(const Graph& graph, const Node& group, std::span<const L
   }
   for (NodeId id = 0; id < body.size(); ++id) {
     const Node& node = body.node(id);
-    if (node.op->name == "input" || node.op->name == "sum") continue;
+    if (node.op->name == "input") continue;
+    if (node.op->kind == OpKind::reduction) {
+      if (!read.is_read[static_cast<std::size_t>(id)]) continue;
+      value[{id, 0}] = lowering.reduced(node, value.at(node.inputs[0]), read.row_axes);
+      continue;
+    }
     std::vector<std::int32_t> args;
     for (const Ref& ref : node.inputs) args.push_back(value.at(ref));
     value[{id, 0}] = lowering.value(body, node, args);
@@ -146,8 +173,10 @@ LoweredGroup lower_body(const Graph& graph, const Node& group, std::span<const L
   for (std::size_t i = 0; i < body.fetches().size(); ++i) {
     const Ref ref = body.fetches()[i].ref;
     const Node& node = body.node(ref.node);
-    if (node.op->name == "sum") {
-      lowering.sum_output(node, value.at(node.inputs[0]), outputs[i]);
+    if (read.is_per_row(body, ref)) {
+      lowering.row_output(value.at(ref), outputs[i], read.row_axes);
+    } else if (node.op->kind == OpKind::reduction) {
+      lowering.reduced_output(node, value.at(node.inputs[0]), outputs[i]);
     } else {
       lowering.output(value.at(ref), outputs[i]);
     }
@@ -159,7 +188,20 @@ LoweredGroup lower_body(const Graph& graph, const Node& group, std::span<const L
 
 bool is_groupable(const Node& node) {
   const std::string& op = node.op->name;
-  return node.op->kind == OpKind::formula || op == "sum" || op == "expand" || op == "full" || op == "group";
+  return node.op->kind == OpKind::formula || node.op->kind == OpKind::reduction || op == "expand" || op == "group" ||
+         is_generated(node);
+}
+
+bool is_generated(const Node& node) { return node.op->name == "full" || node.op->name == "iota"; }
+
+Combine combine_of(const Node& reduction) {
+  const std::string& op = reduction.op->name;
+  if (op == "sum") return Combine::sum;
+  if (op == "max") return Combine::max;
+  if (op == "min") return Combine::min;
+  if (op == "prod") return Combine::prod;
+  PD_ASSERT(false, "a reduction that no group can compute");
+  return Combine::none;
 }
 
 LoweredGroup lower(const Graph& graph, const Node& node, std::span<const Layout> inputs,
@@ -171,8 +213,8 @@ LoweredGroup lower(const Graph& graph, const Node& node, std::span<const Layout>
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     args.push_back(lowering.input(i, inputs[i], node.inputs[i], graph.node(node.inputs[i].node)));
   }
-  if (node.op->name == "sum") {
-    lowering.sum_output(node, args[0], outputs[0]);
+  if (node.op->kind == OpKind::reduction) {
+    lowering.reduced_output(node, args[0], outputs[0]);
   } else {
     lowering.output(lowering.value(graph, node, args), outputs[0]);
   }
@@ -188,6 +230,12 @@ Group lower_copy(const Layout& from, const Layout& to) {
 Group lower_fill(double number, const Layout& to) {
   Lowering lowering(to.type.shape);
   lowering.output(lowering.constant(number, to.type.dtype), to);
+  return lowering.take().group;
+}
+
+Group lower_generated(const Node& node, const Layout& to) {
+  Lowering lowering(to.type.shape);
+  lowering.output(lowering.generated(node), to);
   return lowering.take().group;
 }
 

@@ -7,6 +7,8 @@ void register_built_in_kernels() {
   register_matmul_cpu();
   register_index_cpu();
   register_sort_cpu();
+  register_convolution_cpu();
+  register_pooling_cpu();
 #if PAODING_WITH_CUDA
   register_matmul_gpu();
 #endif

@@ -10,11 +10,25 @@ void register_built_in_ops() {
   register_views();
   register_view_forms();
   register_joins();
+  register_function_ops();
+  register_comparison_ops();
+  register_activation_ops();
+  register_shape_ops();
   register_reduction_ops();
   register_index_ops();
   register_sort_ops();
   register_matmul();
+  register_convolution();
+  register_pooling();
   register_scan();
+  register_assign();
+  register_branch();
+  register_while();
+  register_checkpoint();
+  register_softmax_ops();
+  register_loss_ops();
+  register_norm_ops();
+  register_random_ops();
   register_recurrent_ops();
   register_group();
 }

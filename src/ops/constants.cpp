@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Values that are not computed: input, parameter, full, constant and what is written with them.
 #include <algorithm>
+#include <cmath>
 
 #include "base/check.h"
 #include "ops/axes.h"
@@ -31,6 +32,33 @@ std::vector<Type> infer_full(const OpCall& call) {
     call.fail(ErrorKind::argument, fmt::format("value = {}, which {} cannot hold", value, to_string(dtype)));
   }
   return {Type{dtype, Shape{std::span<const std::int64_t>(call.attrs.get_ints("shape"))}}};
+}
+
+// Every value must be a number of the dtype, or arithmetic on indices would wrap where the result does not.
+std::vector<Type> infer_iota(const OpCall& call) {
+  const DType dtype = call.attrs.get_dtype("dtype");
+  if (dtype != DType::i64 && dtype != DType::i32) {
+    call.fail(ErrorKind::dtype, fmt::format("dtype = {}; indices are i64 or i32", to_string(dtype)));
+  }
+  const Shape shape{std::span<const std::int64_t>(call.attrs.get_ints("shape"))};
+  const Ints& strides = call.attrs.get_ints("strides");
+  if (static_cast<int>(strides.size()) != shape.rank()) {
+    call.fail(ErrorKind::shape,
+              fmt::format("strides has {} entries, but shape is {}", strides.size(), to_string(shape)));
+  }
+  // In floating point, where nothing overflows; 2^62 leaves room for its rounding.
+  double least = static_cast<double>(call.attrs.get_int("start")), most = least;
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    const double far = static_cast<double>(strides[static_cast<std::size_t>(axis)]) *
+                       static_cast<double>(std::max<std::int64_t>(shape[axis] - 1, 0));
+    (far < 0 ? least : most) += far;
+  }
+  const double limit = dtype == DType::i32 ? 0x1p31 - 1 : 0x1p62;
+  if (most > limit || least < -limit - 1) {
+    call.fail(ErrorKind::argument,
+              fmt::format("goes from {} to {}, which {} cannot hold", least, most, to_string(dtype)));
+  }
+  return {Type{dtype, shape}};
 }
 
 std::vector<Type> infer_constant(const OpCall& call) {
@@ -88,6 +116,27 @@ void register_constants() {
       .infer = infer_full,
   });
 
+  // ---- iota ----
+  register_op({
+      .name = "iota",
+      .summary = "start + the sum over axes of index * stride",
+      .kind = OpKind::structural,
+      .attrs = {{.name = "shape", .example = Ints{}, .required = true, .doc = "extents"},
+                {.name = "strides", .example = Ints{}, .required = true, .doc = "what one step along each axis adds"},
+                {.name = "start", .example = std::int64_t{0}, .doc = "the value at index 0"},
+                {.name = "dtype", .example = i64, .doc = "i64 or i32"}},
+      .infer = infer_iota,
+      .cases =
+          {{.attrs = {{"shape", Ints{5}}, {"strides", Ints{1}}}},
+           {.attrs = {{"shape", Ints{3, 4}}, {"strides", Ints{0, -2}}, {"start", std::int64_t{7}}, {"dtype", i32}}},
+           {.attrs = {{"shape", Ints{2, 0}}, {"strides", Ints{1, 1}}}},
+           {.attrs = {{"shape", Ints{}}, {"strides", Ints{}}, {"start", std::int64_t{-3}}}},
+           {.attrs = {{"shape", Ints{3}}, {"strides", Ints{}}}, .error = "strides has 0 entries"},
+           {.attrs = {{"shape", Ints{3}}, {"strides", Ints{1}}, {"dtype", f32}}, .error = "indices are i64 or i32"},
+           {.attrs = {{"shape", Ints{3}}, {"strides", Ints{std::int64_t{1} << 31}}, {"dtype", i32}},
+            .error = "which i32 cannot hold"}},
+  });
+
   // ---- constant ----
   register_op({
       .name = "constant",
@@ -137,6 +186,24 @@ void register_constants() {
 Value full(Graph& graph, const Shape& shape, double value, DType dtype) {
   return call(*find_op("full"), {}, {{"value", value}, {"shape", to_ints(shape)}, {"dtype", dtype}}, {}, &graph)
       .front();
+}
+
+Value iota(Graph& graph, const Shape& shape, int axis, DType dtype) {
+  const OpCall where{*find_op("iota"), {}, {}, {}, graph.scope};
+  Ints strides(static_cast<std::size_t>(shape.rank()), 0);
+  strides[static_cast<std::size_t>(plain_axis(where, axis, shape.rank()))] = 1;
+  return call(*find_op("iota"), {}, {{"shape", to_ints(shape)}, {"strides", strides}, {"dtype", dtype}}, {}, &graph)
+      .front();
+}
+
+Value arange(Graph& graph, std::int64_t start, std::int64_t end, std::int64_t step, DType dtype) {
+  if (step == 0) fail(ErrorKind::argument, "arange: step = 0, from {} to {}", start, end);
+  const double count = std::ceil((static_cast<double>(end) - static_cast<double>(start)) / static_cast<double>(step));
+  const std::int64_t extent = count > 0 ? static_cast<std::int64_t>(std::min(count, 0x1p60)) : 0;
+  const bool is_index = dtype == DType::i64 || dtype == DType::i32;
+  const Attrs attrs{
+      {"shape", Ints{extent}}, {"strides", Ints{step}}, {"start", start}, {"dtype", is_index ? dtype : i64}};
+  return cast(call(*find_op("iota"), {}, attrs, {}, &graph).front(), dtype);
 }
 
 Value zeros(Graph& graph, const Shape& shape, DType dtype) { return full(graph, shape, 0, dtype); }

@@ -1,31 +1,68 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elementwise ops: a scalar formula each. Broadcasting, promotion, kernels, gradients and tests are derived from it.
+// Elementwise arithmetic: a scalar formula each. Broadcasting, promotion, kernels, gradients and tests are derived
+// from it.
 #include <cmath>
+#include <limits>
 
 #include "base/check.h"
 #include "ops/families.h"
+#include "ops/formula_op.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
 
 namespace paoding {
 namespace {
 
-const std::vector<OpCase> kUnaryCases = {
-    {.shapes = {{4, 3}}}, {.shapes = {{}}}, {.shapes = {{2, 0}}}, {.shapes = {{1000}}}};
-const std::vector<OpCase> kBinaryCases = {{.shapes = {{4, 3}, {4, 3}}},
-                                          {.shapes = {{4, 1, 3}, {5, 1}}},
-                                          {.shapes = {{}, {7}}},
-                                          {.shapes = {{2, 0}, {1}}},
-                                          {.shapes = {{4, 3}, {5}}, .error = "b has shape [5]"}};
+// Without min or max the bound on that side is missing.
+Scalar clamp_formula(std::span<const Scalar> in, const Attrs& attrs) {
+  const double low = attrs.get_float("min"), high = attrs.get_float("max");
+  if (!(low <= high)) fail(ErrorKind::argument, "min is {} and max is {}; min <= max is needed", low, high);
+  Scalar result = in[0];
+  for (const double bound : {low, high}) {
+    if (std::isinf(bound)) continue;
+    if (!is_float(result.dtype()) && bound != std::trunc(bound)) {
+      fail(ErrorKind::dtype, "bound {} beside integers; cast them first", bound);
+    }
+    // The value first, so that its gradient is 1 at the bound itself.
+    result = bound == low ? maximum(result, result.constant(low)) : minimum(result, result.constant(high));
+  }
+  return result;
+}
 
-const std::vector<OpCase> kLogicalCases = {
-    {.shapes = {{4, 3}, {3}}, .dtypes = {boolean, boolean}},
-    {.shapes = {{4, 3}, {4, 3}}, .error = "takes bools"},
-};
+// A whole power of a value by squaring.
+Value whole_power(const Value& a, std::uint64_t exponent) {
+  Value result, square = a;
+  for (; exponent != 0; exponent >>= 1) {
+    if (exponent & 1) result = result.valid() ? mul(result, square) : square;
+    if (exponent > 1) square = mul(square, square);
+  }
+  return result;
+}
 
-// An op that is one scalar primitive of the same name, on one or two inputs.
-void register_primitive(const char* name, const char* summary, Prim prim, int arity,
-                        const std::vector<OpCase>& cases = {}) {
+}  // namespace
+
+const std::vector<OpCase>& unary_cases() {
+  static const std::vector<OpCase> cases = {
+      {.shapes = {{4, 3}}}, {.shapes = {{}}}, {.shapes = {{2, 0}}}, {.shapes = {{1000}}}};
+  return cases;
+}
+
+const std::vector<OpCase>& binary_cases() {
+  static const std::vector<OpCase> cases = {{.shapes = {{4, 3}, {4, 3}}},
+                                            {.shapes = {{4, 1, 3}, {5, 1}}},
+                                            {.shapes = {{}, {7}}},
+                                            {.shapes = {{2, 0}, {1}}},
+                                            {.shapes = {{4, 3}, {5}}, .error = "b has shape [5]"}};
+  return cases;
+}
+
+std::vector<OpCase> float_cases() {
+  std::vector<OpCase> cases = unary_cases();
+  cases.push_back({.shapes = {{4, 3}}, .dtypes = {i32}, .error = "takes floats, not i32"});
+  return cases;
+}
+
+void register_primitive(const char* name, const char* summary, Prim prim, int arity, const std::vector<OpCase>& cases) {
   register_op({
       .name = name,
       .summary = summary,
@@ -33,12 +70,10 @@ void register_primitive(const char* name, const char* summary, Prim prim, int ar
       .inputs = arity == 1 ? std::vector<std::string>{"a"} : std::vector<std::string>{"a", "b"},
       .formula = [prim](std::span<const Scalar> in, const Attrs&) { return apply_prim(prim, in); },
       .cases = !cases.empty() ? cases
-               : arity == 1   ? kUnaryCases
-                              : kBinaryCases,
+               : arity == 1   ? unary_cases()
+                              : binary_cases(),
   });
 }
-
-}  // namespace
 
 void register_elementwise_ops() {
   // ---- one primitive each ----
@@ -46,34 +81,59 @@ void register_elementwise_ops() {
   register_primitive("sub", "a - b", Prim::sub, 2);
   register_primitive("mul", "a * b", Prim::mul, 2);
   register_primitive("div", "a / b", Prim::div, 2);
+  register_primitive("floor_divide", "a / b rounded down", Prim::floor_divide, 2);
+  register_primitive("remainder", "a - b * floor(a / b), with the sign of b", Prim::remainder, 2);
   register_primitive("neg", "-a", Prim::neg, 1);
   register_primitive("abs", "|a|", Prim::abs, 1);
   register_primitive("minimum", "the smaller of a and b", Prim::minimum, 2);
   register_primitive("maximum", "the larger of a and b", Prim::maximum, 2);
-  register_primitive("exp", "e^a", Prim::exp, 1);
-  register_primitive("log", "natural logarithm of a", Prim::log, 1);
-  register_primitive("sqrt", "square root of a", Prim::sqrt, 1);
-  register_primitive("rsqrt", "1 / sqrt(a)", Prim::rsqrt, 1);
-  register_primitive("tanh", "hyperbolic tangent of a", Prim::tanh, 1);
-  register_primitive("sigmoid", "1 / (1 + e^-a)", Prim::sigmoid, 1);
-  register_primitive("less", "a < b, a bool", Prim::less, 2);
-  register_primitive("less_equal", "a <= b, a bool", Prim::less_equal, 2);
-  register_primitive("equal", "a == b, a bool", Prim::equal, 2);
-  register_primitive("logical_and", "a and b, bools", Prim::logical_and, 2, kLogicalCases);
-  register_primitive("logical_or", "a or b, bools", Prim::logical_or, 2, kLogicalCases);
-  register_primitive("logical_not", "not a, a bool", Prim::logical_not, 1,
-                     {{.shapes = {{4, 3}}, .dtypes = {boolean}}, {.shapes = {{4, 3}}, .error = "takes bools"}});
+  register_primitive("floor", "the greatest integer <= a", Prim::floor, 1);
+  register_primitive("ceil", "the least integer >= a", Prim::ceil, 1);
+  register_primitive("round", "the nearest integer, half to even", Prim::round, 1);
+  register_primitive("trunc", "a without its fraction", Prim::trunc, 1);
 
-  // ---- select ----
+  // ---- sign, square, reciprocal ----
+  register_unary(
+      "sign", "-1, 0 or 1; NaN of NaN",
+      [](Scalar a) {
+        const Scalar zero = a.constant(0);
+        return select(zero < a, a.constant(1), select(a < zero, a.constant(-1), a));  // a: 0 or NaN
+      },
+      unary_cases(), [](const GradCall&) { return Values(1); });  // 0 everywhere
+  register_unary(
+      "square", "a * a", [](Scalar a) { return a * a; }, unary_cases());
+  register_unary(
+      "reciprocal", "1 / a", [](Scalar a) { return 1.0 / a; }, float_cases());
+
+  // ---- clamp ----
   register_op({
-      .name = "select",
-      .summary = "condition ? a : b",
+      .name = "clamp",
+      .summary = "a, but at least min and at most max",
       .kind = OpKind::formula,
-      .inputs = {"condition", "a", "b"},
-      .conditions = 1,
-      .formula = formula([](Scalar condition, Scalar a, Scalar b) { return select(condition, a, b); }),
-      .cases = {{.shapes = {{4, 3}, {4, 3}, {3}}, .dtypes = {boolean, f32, f32}},
-                {.shapes = {{3}, {3}, {3}}, .error = "condition is f32"}},
+      .inputs = {"a"},
+      .attrs = {{.name = "min", .example = -std::numeric_limits<double>::infinity(), .doc = "the least value"},
+                {.name = "max", .example = std::numeric_limits<double>::infinity(), .doc = "the greatest value"}},
+      .formula = clamp_formula,
+      .cases = {{.shapes = {{4, 3}}, .attrs = {{"min", -0.51}, {"max", 0.77}}},
+                {.shapes = {{50}}, .attrs = {{"min", 1.0}, {"max", 3.0}}},
+                {.shapes = {{}}, .attrs = {{"max", 0.0}}},
+                {.shapes = {{2, 0}}, .attrs = {{"min", 0.0}}},
+                {.shapes = {{3}}},
+                {.shapes = {{3}}, .attrs = {{"min", 2.0}, {"max", 1.0}}, .error = "min is 2 and max is 1"},
+                {.shapes = {{3}}, .attrs = {{"min", 0.5}}, .dtypes = {i32}, .error = "bound 0.5 beside integers"}},
+  });
+
+  // ---- random_bits ----
+  register_op({
+      .name = "random_bits",
+      .summary = "32 random bits as an i32, of i64 index, stream and seed",
+      .kind = OpKind::formula,
+      .inputs = {"index", "stream", "seed"},
+      .formula = formula([](Scalar index, Scalar stream, Scalar seed) { return random_bits(index, stream, seed); }),
+      .cases = {{.shapes = {{4, 3}, {}, {}}, .dtypes = {i64, i64, i64}},
+                {.shapes = {{4, 1}, {3}, {2, 1, 1}}, .dtypes = {i64, i64, i64}},
+                {.shapes = {{0}, {}, {}}, .dtypes = {i64, i64, i64}},
+                {.shapes = {{4}, {}, {}}, .dtypes = {i32, i32, i32}, .error = "takes i64, not i32"}},
   });
 
   // ---- cast ----
@@ -93,6 +153,17 @@ void register_elementwise_ops() {
                 {.shapes = {{9}}, .attrs = {{"dtype", i32}}}},
   });
 
+  // ---- stop_gradient ----
+  register_op({
+      .name = "stop_gradient",
+      .summary = "a, whose gradient is none",
+      .kind = OpKind::formula,
+      .inputs = {"a"},
+      .formula = formula([](Scalar a) { return a; }),
+      .gradient = [](const GradCall&) { return Values{Value()}; },
+      .cases = unary_cases(),
+  });
+
   // ---- add_n ----
   register_op({
       .name = "add_n",
@@ -106,19 +177,6 @@ void register_elementwise_ops() {
             return sum;
           },
       .cases = {{.shapes = {{4, 3}}}, {.shapes = {{4, 3}, {4, 3}, {4, 3}}}, {.shapes = {{4, 3}, {3}, {}, {4, 1}}}},
-  });
-
-  // ---- softplus ----
-  register_op({
-      .name = "softplus",
-      .summary = "log(1 + e^a)",
-      .kind = OpKind::formula,
-      .inputs = {"a"},
-      // e^a alone overflows where the result is a; the larger of a and 0 is taken out first.
-      .formula = formula([](Scalar a) { return maximum(a, a.constant(0)) + log(1.0 + exp(-abs(a))); }),
-      // The derived gradient would be 1 at a = 0, where abs and maximum have kinks that their sum has not.
-      .gradient = [](const GradCall& call) { return Values{call.grads[0] * sigmoid(call.inputs[0])}; },
-      .cases = kUnaryCases,
   });
 
   // ---- lerp ----
@@ -148,33 +206,51 @@ void register_elementwise_ops() {
   });
 }
 
-// ---- the functions of ops.h ----
+// ---- the functions of ops/elementwise.h ----
 
 Value add(const Value& a, const Value& b) { return call("add", {a, b}); }
 Value sub(const Value& a, const Value& b) { return call("sub", {a, b}); }
 Value mul(const Value& a, const Value& b) { return call("mul", {a, b}); }
 Value div(const Value& a, const Value& b) { return call("div", {a, b}); }
-Value neg(const Value& a) { return call("neg", {a}); }
-Value abs(const Value& a) { return call("abs", {a}); }
+Value floor_divide(const Value& a, const Value& b) { return call("floor_divide", {a, b}); }
+Value remainder(const Value& a, const Value& b) { return call("remainder", {a, b}); }
 Value minimum(const Value& a, const Value& b) { return call("minimum", {a, b}); }
 Value maximum(const Value& a, const Value& b) { return call("maximum", {a, b}); }
-Value exp(const Value& a) { return call("exp", {a}); }
-Value log(const Value& a) { return call("log", {a}); }
-Value sqrt(const Value& a) { return call("sqrt", {a}); }
-Value rsqrt(const Value& a) { return call("rsqrt", {a}); }
-Value tanh(const Value& a) { return call("tanh", {a}); }
-Value sigmoid(const Value& a) { return call("sigmoid", {a}); }
-Value softplus(const Value& a) { return call("softplus", {a}); }
-Value less(const Value& a, const Value& b) { return call("less", {a, b}); }
-Value less_equal(const Value& a, const Value& b) { return call("less_equal", {a, b}); }
-Value equal(const Value& a, const Value& b) { return call("equal", {a, b}); }
-Value select(const Value& condition, const Value& a, const Value& b) { return call("select", {condition, a, b}); }
+Value neg(const Value& a) { return call("neg", {a}); }
+Value abs(const Value& a) { return call("abs", {a}); }
+Value floor(const Value& a) { return call("floor", {a}); }
+Value ceil(const Value& a) { return call("ceil", {a}); }
+Value round(const Value& a) { return call("round", {a}); }
+Value trunc(const Value& a) { return call("trunc", {a}); }
+Value sign(const Value& a) { return call("sign", {a}); }
+Value square(const Value& a) { return call("square", {a}); }
+Value reciprocal(const Value& a) { return call("reciprocal", {a}); }
+Value floor_divide(const Value& a, double b) { return floor_divide(a, constant_like(a, b)); }
+Value remainder(const Value& a, double b) { return remainder(a, constant_like(a, b)); }
+Value minimum(const Value& a, double b) { return minimum(a, constant_like(a, b)); }
+Value maximum(const Value& a, double b) { return maximum(a, constant_like(a, b)); }
+Value clamp(const Value& a, double min, double max) { return call("clamp", {a}, {{"min", min}, {"max", max}}); }
+Value clamp(const Value& a, const Value& min, const Value& max) { return minimum(maximum(a, min), max); }
+Value random_bits(const Value& index, const Value& stream, const Value& seed) {
+  return call("random_bits", {index, stream, seed});
+}
 Value lerp(const Value& a, const Value& b, const Value& t) { return call("lerp", {a, b, t}); }
 Value add_n(std::span<const Value> inputs) { return call(*find_op("add_n"), inputs).front(); }
+Value stop_gradient(const Value& a) { return call("stop_gradient", {a}); }
 Value cast(const Value& a, DType dtype) { return a.dtype() == dtype ? a : call("cast", {a}, {{"dtype", dtype}}); }
 
-namespace {
-// A fraction beside an integer would be cut off without a word.
+Value pow(const Value& a, double exponent) {
+  const bool is_whole = exponent == std::trunc(exponent);
+  if (exponent == 0) return expand(constant_like(a, 1), a.shape());
+  if (is_whole && exponent > 0 && exponent <= (is_float(a.dtype()) ? 4 : 64)) {
+    return whole_power(a, static_cast<std::uint64_t>(exponent));
+  }
+  if (exponent == 0.5) return sqrt(a);
+  if (exponent == -0.5) return rsqrt(a);
+  if (exponent == -1) return reciprocal(a);
+  return pow(a, constant_like(a, exponent));
+}
+
 Value constant_like(const Value& a, double value) {
   if (!is_float(a.dtype()) && value != std::trunc(value)) {
     fail(ErrorKind::dtype, "constant {}: stands beside a value of {}; cast the value first", value,
@@ -182,7 +258,6 @@ Value constant_like(const Value& a, double value) {
   }
   return full(a.graph(), {}, value, a.dtype());
 }
-}  // namespace
 
 Value operator+(const Value& a, const Value& b) { return add(a, b); }
 Value operator-(const Value& a, const Value& b) { return sub(a, b); }

@@ -20,6 +20,11 @@ KernelTable& table() {
   return the_table;
 }
 
+void register_once() {
+  static std::once_flag once;
+  std::call_once(once, register_built_in_kernels);
+}
+
 }  // namespace
 
 void register_kernel(std::string op, KernelImplementation implementation) {
@@ -29,8 +34,7 @@ void register_kernel(std::string op, KernelImplementation implementation) {
 
 const KernelImplementation* choose_kernel(const KernelCall& call, DeviceKind device,
                                           std::vector<std::string>* refusals) {
-  static std::once_flag once;
-  std::call_once(once, register_built_in_kernels);
+  register_once();
   const std::lock_guard lock(table().mutex);
   for (const KernelImplementation& candidate : table().of_op[call.op->name]) {
     if (candidate.device != device) continue;
@@ -39,6 +43,16 @@ const KernelImplementation* choose_kernel(const KernelCall& call, DeviceKind dev
     refusals->push_back(call.op->name + ": " + candidate.name + " declined: " + refusal);
   }
   return nullptr;
+}
+
+std::uint32_t wants_channels_last(const OpDef& op, DeviceKind device) {
+  register_once();
+  const std::lock_guard lock(table().mutex);
+  std::uint32_t operands = 0;
+  for (const KernelImplementation& candidate : table().of_op[op.name]) {
+    if (candidate.device == device) operands |= candidate.channels_last;
+  }
+  return operands;
 }
 
 }  // namespace paoding

@@ -45,6 +45,9 @@ struct KernelImplementation {
   /// Why this one cannot do the call; empty when it can.
   std::function<std::string(const KernelCall&)> refusal;
   std::function<std::unique_ptr<PreparedKernel>(const KernelCall&, const Device&)> prepare;
+  /// Bit k: operand k (inputs, then outputs), an image [N, C, H, W], had better lie with its channels innermost. The
+  /// planner decides.
+  std::uint32_t channels_last = 0;
 };
 
 /// Appends to the table of the op.
@@ -52,5 +55,7 @@ void register_kernel(std::string op, KernelImplementation implementation);
 /// The first implementation that accepts; nullptr when none does. `refusals` gets a line per refusal.
 const KernelImplementation* choose_kernel(const KernelCall& call, DeviceKind device,
                                           std::vector<std::string>* refusals);
+/// The operands that the op's implementations for the device want so: see KernelImplementation::channels_last.
+std::uint32_t wants_channels_last(const OpDef& op, DeviceKind device);
 
 }  // namespace paoding

@@ -10,6 +10,9 @@
 #include <map>
 #include <set>
 
+#include "graph/keep_names.h"
+#include "ops/control/bodies.h"
+#include "ops/control/branch.h"
 #include "paoding/op.h"
 #include "passes/pass.h"
 #include "passes/scan_parts.h"
@@ -89,6 +92,7 @@ class ScanTrimmer {
     for (const auto& output : parts_.outputs) {
       if (is_kept(output)) need(output.value);
     }
+    for (NodeId id : parts_.body.effects()) need({id, 0});
     while (!open.empty() || inputs().empty()) {
       if (open.empty()) need(spare_input());  // a scan has at least one input
       const Ref ref = open.back();
@@ -148,9 +152,65 @@ NodeId trim_scan(Graph& graph, NodeId scan, std::set<Ref> read, std::map<Ref, Re
   }
 }
 
+// The same for a branch: results nobody reads go, then what its bodies no longer need, then values none of them reads.
+NodeId trim_branch(Graph& graph, NodeId branch, const std::set<Ref>& read, std::map<Ref, Ref>* replaced) {
+  const BranchView view(graph.node(branch));
+  std::vector<int> kept;
+  for (int output = 0; output < view.outputs(); ++output) {
+    if (read.contains({branch, output})) kept.push_back(output);
+  }
+  std::vector<std::shared_ptr<Graph>> bodies;
+  std::vector<bool> is_read(view.node.inputs.size() - 1, false);
+  const auto inputs_of = [&](const Graph& body, const std::vector<bool>* only) {
+    std::vector<BodyInput> inputs;
+    for (std::size_t i = 0; i < body.inputs().size(); ++i) {
+      const Node& input = body.node(body.inputs()[i]);
+      if (only == nullptr || (*only)[i]) inputs.push_back({input.types[0], {{body.inputs()[i], 0}}, input.name.str()});
+    }
+    return inputs;
+  };
+  for (int k = 0; k < view.branches(); ++k) {
+    std::vector<Ref> fetches;
+    for (int output : kept) {
+      if (view.owner(output) < 0 || view.owner(output) == k) fetches.push_back(view.value_of(k, output));
+    }
+    bodies.push_back(remake_body(view.body(k), inputs_of(view.body(k), nullptr), fetches));
+    drop_in(*bodies.back());
+    const std::vector<bool> mine = read_inputs(*bodies.back());
+    for (std::size_t i = 0; i < mine.size(); ++i) is_read[i] = is_read[i] || mine[i];
+  }
+  Values values;
+  for (std::size_t i = 0; i < is_read.size(); ++i) {
+    if (is_read[i]) values.push_back(graph.value(view.node.inputs[i + 1]));
+  }
+  for (auto& body : bodies) {
+    std::vector<Ref> fetches;
+    for (const Graph::Fetch& fetch : body->fetches()) fetches.push_back(fetch.ref);
+    body = remake_body(*body, inputs_of(*body, &is_read), fetches);
+  }
+  int common = 0;
+  std::vector<std::int64_t> owners;
+  for (int output : kept) {
+    if (view.owner(output) < 0) {
+      ++common;
+    } else {
+      owners.push_back(view.owner(output));
+    }
+  }
+  const KeepNames keep(graph);
+  graph.scope = view.node.scope;
+  graph.origin = view.node.origin;
+  graph.placement = view.node.placement;
+  const Values made = add_branch(graph, graph.value(view.node.inputs[0]), values, common, owners, bodies);
+  graph.forget_effect(branch);
+  for (std::size_t i = 0; i < kept.size(); ++i) (*replaced)[{branch, kept[i]}] = made[i].ref();
+  return made[0].ref().node;
+}
+
 void drop_in(Graph& graph) {
   std::set<Ref> read;
   for (const Graph::Fetch& fetch : graph.fetches()) read.insert(fetch.ref);
+  for (NodeId id : graph.effects()) read.insert({id, 0});
   std::map<Ref, Ref> replaced;
   const NodeId size = graph.size();
   for (NodeId id = size - 1; id >= 0; --id) {
@@ -159,7 +219,13 @@ void drop_in(Graph& graph) {
       if (read.contains({id, k})) mine.insert({id, k});
     }
     if (mine.empty()) continue;
-    const NodeId now = graph.node(id).op->name == "scan" ? trim_scan(graph, id, mine, &replaced) : id;
+    const std::string& op = graph.node(id).op->name;
+    const NodeId now = op == "scan"     ? trim_scan(graph, id, mine, &replaced)
+                       : op == "branch" ? trim_branch(graph, id, mine, &replaced)
+                                        : id;
+    if (op == "while") {
+      for (const auto& body : graph.node(id).bodies) drop_in(*body);
+    }
     for (const Ref& ref : graph.node(now).inputs) read.insert(ref);
   }
   graph.replace(replaced);

@@ -23,6 +23,7 @@ bool is_full_of(const Graph& graph, Ref ref, double value) {
 // The input that `node` gives back; invalid when it computes something.
 Ref same_as(const Graph& graph, const Node& node) {
   const std::string& op = node.op->name;
+  if (op == "stop_gradient") return node.inputs[0];  // gradients are made before passes run
   if (op == "mul" && is_full_of(graph, node.inputs[0], 1)) return node.inputs[1];
   if ((op == "mul" || op == "div") && is_full_of(graph, node.inputs[1], 1)) return node.inputs[0];
   if (op == "sub" && is_full_of(graph, node.inputs[1], 0)) return node.inputs[0];

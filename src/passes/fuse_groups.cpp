@@ -6,14 +6,20 @@
 //   dx, dy = group(w, g) [ a = sub(1, w); b = mul(a, g); fetch sum(b); fetch mul(w, g) ]
 //
 // Greedy: first along edges from producer to consumer, then between siblings that read one full-size value. What is
-// smaller than the space is recomputed at every point, so it is taken in only when nobody else needs it. The result of
-// a sum exists only after the kernel, so nothing in a group reads one.
+// smaller than the space is recomputed at every point, so it is taken in only when nobody else needs it.
+//
+// A group may read its own reductions where the kernel can run in stages (a softmax: the maximum of each row, then the
+// sum, then the quotients). What has one element per row then belongs to it too, and is written once per row.
 #include <algorithm>
 #include <map>
 #include <set>
 
 #include "base/check.h"
+#include "graph/keep_names.h"
+#include "group/lower.h"
+#include "ops/group_body.h"
 #include "paoding/op.h"
+#include "passes/contracted_graph.h"
 #include "passes/pass.h"
 
 namespace paoding {
@@ -22,202 +28,244 @@ namespace {
 constexpr std::size_t kMaxOperands = 40;  // pointers and live vectors of one kernel
 constexpr std::size_t kMaxNodes = 160;    // so that one kernel compiles in well under a second
 
-struct Cluster {
-  std::vector<NodeId> nodes;  // in graph order
-  Shape space;
-};
+// A row is read once per stage: a longer one would come from memory each time, and be one thread's work alone.
+constexpr std::int64_t kMaxRowElements = 64 << 10;
+
+// On a GPU a row is one CTA's work: fewer rows than this leave most of it idle while long ones run.
+constexpr std::int64_t kFewRows = 64, kLongRow = 32 << 10;
 
 class Fusion {
  public:
-  Fusion(Graph& graph, PassNotes& notes) : graph_(graph), notes_(notes), size_(graph.size()) {
-    cluster_of_.assign(static_cast<std::size_t>(size_), -1);
-    users_.resize(static_cast<std::size_t>(size_));
+  Fusion(Graph& graph, PassNotes& notes) : graph_(graph), notes_(notes), size_(graph.size()), units_(graph) {
     is_fetched_.assign(static_cast<std::size_t>(size_), 0);
+    kernels_.resize(static_cast<std::size_t>(size_));
     for (const Graph::Fetch& fetch : graph.fetches()) is_fetched_[static_cast<std::size_t>(fetch.ref.node)] = 1;
     for (NodeId id = 0; id < size_; ++id) {
       const Node& node = graph.node(id);
-      for (const Ref& ref : node.inputs) {
-        auto& list = users_[static_cast<std::size_t>(ref.node)];
-        if (list.empty() || list.back() != id) list.push_back(id);
-      }
-      const std::string& op = node.op->name;
-      if (node.op->kind == OpKind::formula || op == "sum" || op == "expand") {
-        cluster_of_[static_cast<std::size_t>(id)] = static_cast<int>(clusters_.size());
-        clusters_.push_back({{id}, op == "sum" ? graph.type(node.inputs[0]).shape : node.types[0].shape});
-      }
+      Kernel& kernel = kernels_[static_cast<std::size_t>(id)];
+      kernel.is_group =
+          node.op->kind == OpKind::formula || node.op->kind == OpKind::reduction || node.op->name == "expand";
+      if (kernel.is_group) kernel.space = space_of(graph, node);
     }
   }
 
   void run() {
     for (NodeId id = 0; id < size_; ++id) {
-      for (const Ref& ref : graph_.node(id).inputs) try_merge(cluster(ref.node), cluster(id));
+      for (const Ref& ref : graph_.node(id).inputs) try_merge(units_.unit_of(ref.node), units_.unit_of(id));
     }
     for (NodeId id = 0; id < size_; ++id) merge_siblings(id);
+    if (too_far_ > 0) {
+      notes_.add(fmt::format("{} pairs of ops were kept apart: more than {} steps stand between them", too_far_,
+                             ContractedGraph::kMostVisited));
+    }
     std::map<Ref, Ref> replaced;
-    for (const Cluster& cluster : clusters_) {
-      if (cluster.nodes.size() > 1) build(cluster, &replaced);
+    for (int unit = 0; unit < size_; ++unit) {
+      if (units_.members(unit).size() > 1) build(unit, &replaced);
     }
     graph_.replace(replaced);
     graph_.compact();
   }
 
  private:
-  int cluster(NodeId id) const { return cluster_of_[static_cast<std::size_t>(id)]; }
+  // What a unit becomes, if its nodes are of the kind that groups compute.
+  struct Kernel {
+    bool is_group = false;
+    Shape space;
+    std::uint32_t row_axes = 0;  // what the reductions reduce that it reads itself
+  };
+
   const Node& node(NodeId id) const { return graph_.node(id); }
-  bool is_sum(NodeId id) const { return node(id).op->name == "sum"; }
-  static bool is_free(const Node& node) { return node.op->name == "full"; }  // copied into every group that reads it
+  Kernel& kernel(int unit) { return kernels_[static_cast<std::size_t>(unit)]; }
+  bool is_reduction(NodeId id) const { return node(id).op->kind == OpKind::reduction; }
+  bool is_fetched(NodeId id) const { return is_fetched_[static_cast<std::size_t>(id)] != 0; }
+  static bool is_free(const Node& node) { return is_generated(node); }  // copied into every group that reads it
 
   void merge_siblings(NodeId id) {
-    const auto& users = users_[static_cast<std::size_t>(id)];
+    const auto& users = units_.users(id);
     for (std::size_t k = 1; k < users.size(); ++k) {
-      const int a = cluster(users[0]), b = cluster(users[k]);
-      if (a < 0 || b < 0 || a == b) continue;
+      const int a = units_.unit_of(users[0]), b = units_.unit_of(users[k]);
+      if (!kernel(a).is_group || !kernel(b).is_group || a == b) continue;
       // Worth it only when what they share is as large as what they walk over.
-      const Shape& space = clusters_[static_cast<std::size_t>(a)].space;
+      const Shape& space = kernel(a).space;
       bool is_shared_whole = false;
       for (const Type& type : node(id).types) is_shared_whole |= type.shape == space;
-      if (is_shared_whole && space == clusters_[static_cast<std::size_t>(b)].space) try_merge(a, b);
+      if (is_shared_whole && space == kernel(b).space) try_merge(a, b);
     }
   }
 
-  // Merges two clusters if one kernel can compute both; `a` stands before or beside `b`.
-  bool try_merge(int a, int b) {
-    if (a < 0 || b < 0 || a == b) return false;
-    if (clusters_[static_cast<std::size_t>(a)].nodes[0] > clusters_[static_cast<std::size_t>(b)].nodes[0] &&
-        has_path(b, a)) {
-      std::swap(a, b);
+  // Merges two units if one kernel can compute both.
+  void try_merge(int a, int b) {
+    if (a == b || !kernel(a).is_group || !kernel(b).is_group) return;
+    if (node(units_.members(a)[0]).placement != node(units_.members(b)[0]).placement) return;
+    if (units_.members(a).size() + units_.members(b).size() > kMaxNodes) return note_size(a, b);
+    if (node(units_.members(a)[0]).placement != node(units_.members(b)[0]).placement) return;
+    Kernel merged{true, {}, 0};
+    const Shape &first = kernel(a).space, &second = kernel(b).space;
+    if (!broadcast(first, second, &merged.space) || !(merged.space == first || merged.space == second)) return;
+    if (!find_row_axes(a, b, &merged) || !all_fit(a, b, merged)) return;
+    if (operand_count(a, b) > kMaxOperands) return note_size(a, b);
+    switch (units_.merge(a, b)) {
+      case ContractedGraph::Answer::merged: kernel(b) = merged; break;
+      case ContractedGraph::Answer::too_far: ++too_far_; break;
+      case ContractedGraph::Answer::cycle: break;
     }
-    Cluster &first = clusters_[static_cast<std::size_t>(a)], &second = clusters_[static_cast<std::size_t>(b)];
-    Cluster merged;
-    if (!broadcast(first.space, second.space, &merged.space) || !(merged.space == second.space)) return false;
-    if (!(first.space == second.space) && !can_be_recomputed(first, b)) return false;
-    std::merge(first.nodes.begin(), first.nodes.end(), second.nodes.begin(), second.nodes.end(),
-               std::back_inserter(merged.nodes));
-    for (NodeId id : merged.nodes) {
+  }
+
+  void note_size(int a, int b) {
+    notes_.add(fmt::format("kept {} and {} apart: one kernel would have too many operands or nodes",
+                           node(units_.members(a)[0]).label(), node(units_.members(b)[0]).label()));
+  }
+
+  bool is_inside(NodeId id, int a, int b) const { return units_.unit_of(id) == a || units_.unit_of(id) == b; }
+
+  template <class Visit>
+  bool for_all(int a, int b, Visit visit) const {
+    for (const int unit : {a, b}) {
+      for (const NodeId id : units_.members(unit)) {
+        if (!visit(id)) return false;
+      }
+    }
+    return true;
+  }
+
+  // What is reduced by the reductions that the merged unit reads itself; false when no kernel can do that.
+  bool find_row_axes(int a, int b, Kernel* merged) {
+    NodeId example = -1;
+    const bool fits = for_all(a, b, [&](NodeId id) {
       for (const Ref& ref : node(id).inputs) {
-        if (is_sum(ref.node) && is_inside(ref.node, a, b)) return false;
+        if (!is_reduction(ref.node) || !is_inside(ref.node, a, b)) continue;
+        const std::uint32_t axes = row_axes_of(graph_, node(ref.node), merged->space);
+        if (axes == 0 || (merged->row_axes != 0 && merged->row_axes != axes)) return false;
+        merged->row_axes = axes;
+        example = ref.node;
       }
-    }
-    if (goes_around(a, b) || goes_around(b, a)) return false;
-    if (merged.nodes.size() > kMaxNodes || operand_count(merged, a, b) > kMaxOperands) {
-      notes_.add(fmt::format("kept {} and {} apart: one kernel would have too many operands or nodes",
-                             node(first.nodes[0]).label(), node(second.nodes[0]).label()));
-      return false;
-    }
-    for (NodeId id : first.nodes) cluster_of_[static_cast<std::size_t>(id)] = b;
-    second = std::move(merged);
-    first.nodes.clear();
-    return true;
+      return true;
+    });
+    return fits && (merged->row_axes == 0 || can_run_in_stages(*merged, example, a, b));
   }
 
-  // A smaller producer is computed anew at every point of the larger space, so nobody else may need it.
-  bool can_be_recomputed(const Cluster& first, int b) const {
-    for (NodeId id : first.nodes) {
-      if (is_sum(id) || is_fetched_[static_cast<std::size_t>(id)]) return false;
-      for (NodeId user : users_[static_cast<std::size_t>(id)]) {
-        if (cluster(user) != b && cluster(user) != cluster(id)) return false;
-      }
-    }
-    return true;
-  }
-
-  bool has_path(int from, int to) const { return reaches(from, to, false); }
-  // A path from one cluster to the other through nodes outside both would become a cycle.
-  bool goes_around(int from, int to) const { return reaches(from, to, true); }
-
-  bool reaches(int from, int to, bool only_around) const {
-    std::vector<NodeId> open;
-    std::set<NodeId> seen;
-    const auto visit_users = [&](NodeId id, bool from_inside) {
-      for (NodeId user : users_[static_cast<std::size_t>(id)]) {
-        if (cluster(user) == to && (!only_around || !from_inside)) return true;
-        if (cluster(user) == from || cluster(user) == to) continue;
-        // The whole cluster of a user runs at once, so all its members' users follow.
-        for (NodeId member : members(user)) {
-          if (seen.insert(member).second) open.push_back(member);
-        }
+  bool can_run_in_stages(const Kernel& kernel, NodeId example, int a, int b) {
+    if (!runs_in_stages(notes_.device()) || kernel.space.elements() == 0) return false;
+    const auto decline = [&](const std::string& why) {
+      if (declined_.insert(example).second) {
+        notes_.add(fmt::format("{} of {} is not read by the kernel that makes it: {}", node(example).label(),
+                               to_string(graph_.type(node(example).inputs[0])), why));
       }
       return false;
     };
-    for (NodeId id : clusters_[static_cast<std::size_t>(from)].nodes) {
-      if (visit_users(id, true)) return true;
+    std::int64_t row = 1;
+    int innermost = -1;
+    for (int axis = 0; axis < kernel.space.rank(); ++axis) {
+      if ((kernel.row_axes >> axis) & 1u) row *= kernel.space[axis];
+      if (kernel.space[axis] != 1) innermost = axis;
     }
-    while (!open.empty()) {
-      const NodeId id = open.back();
-      open.pop_back();
-      if (visit_users(id, false)) return true;
+    const bool is_gpu = notes_.device() == DeviceKind::cuda;
+    if (!is_gpu && row > kMaxRowElements) {
+      return decline(
+          fmt::format("rows of {} elements, more than {}, would be read again from memory", row, kMaxRowElements));
     }
-    return false;
-  }
-  std::vector<NodeId> members(NodeId id) const {
-    return cluster(id) >= 0 ? clusters_[static_cast<std::size_t>(cluster(id))].nodes : std::vector<NodeId>{id};
+    const std::int64_t rows = kernel.space.elements() / row;
+    if (is_gpu && rows < kFewRows && row > kLongRow) {
+      return decline(fmt::format("{} rows of {} elements: separate kernels share out such rows", rows, row));
+    }
+    const bool is_contiguous = innermost < 0 || ((kernel.row_axes >> innermost) & 1u);
+    if (!is_gpu && !is_contiguous) return decline("its rows are not contiguous");
+    if (is_gpu && !reduces_rows(kernel, a, b, is_contiguous)) {
+      return decline("another reduction of the kernel is neither over its rows nor over all of them");
+    }
+    return true;
   }
 
-  bool is_inside(NodeId id, int a, int b) const { return cluster(id) >= 0 && (cluster(id) == a || cluster(id) == b); }
+  // On a GPU a row is the work of one warp or CTA: results are one per row, one for all rows, or one per place in the
+  // row for all rows, which are then contiguous.
+  bool reduces_rows(const Kernel& kernel, int a, int b, bool is_contiguous) const {
+    std::uint32_t long_axes = 0;
+    for (int axis = 0; axis < kernel.space.rank(); ++axis) long_axes |= (kernel.space[axis] != 1 ? 1u : 0u) << axis;
+    const std::uint32_t row = kernel.row_axes & long_axes, rows = long_axes & ~row;
+    return for_all(a, b, [&](NodeId id) {
+      if (!is_reduction(id)) return true;
+      const std::uint32_t axes = row_axes_of(graph_, node(id), kernel.space) & long_axes;
+      return axes == row || axes == long_axes || (axes == rows && is_contiguous);
+    });
+  }
 
-  std::size_t operand_count(const Cluster& merged, int a, int b) const {
-    std::set<Ref> operands;
-    for (NodeId id : merged.nodes) {
+  // Everything is as large as the space, or has one element per row, or is smaller and nobody else's business: then it
+  // is computed anew at every point of the larger space.
+  bool all_fit(int a, int b, const Kernel& merged) const {
+    return for_all(a, b, [&](NodeId id) {
+      const Shape& shape = space_of(graph_, node(id));
+      if (shape == merged.space) return true;
+      if (is_reduction(id)) return false;
+      if (merged.row_axes != 0 && is_row_shape(shape, merged.space, merged.row_axes)) return true;
+      if (is_fetched(id)) return false;
+      return std::ranges::all_of(units_.users(id), [&](NodeId user) { return is_inside(user, a, b); });
+    });
+  }
+
+  std::size_t operand_count(int a, int b) const {
+    std::vector<Ref> operands;
+    for_all(a, b, [&](NodeId id) {
       for (const Ref& ref : node(id).inputs) {
-        if (!is_inside(ref.node, a, b) && !is_free(node(ref.node))) operands.insert(ref);
+        if (!is_inside(ref.node, a, b) && !is_free(node(ref.node))) operands.push_back(ref);
       }
-      bool is_output = is_fetched_[static_cast<std::size_t>(id)] != 0;
-      for (NodeId user : users_[static_cast<std::size_t>(id)]) is_output |= !is_inside(user, a, b);
-      if (is_output) operands.insert({id, 0});
-    }
-    return operands.size();
+      bool is_output = is_fetched(id);
+      for (const NodeId user : units_.users(id)) is_output |= !is_inside(user, a, b);
+      if (is_output) operands.push_back({id, 0});
+      return true;
+    });
+    std::sort(operands.begin(), operands.end());
+    return static_cast<std::size_t>(std::unique(operands.begin(), operands.end()) - operands.begin());
   }
 
-  void build(const Cluster& cluster, std::map<Ref, Ref>* replaced) {
+  void build(int unit, std::map<Ref, Ref>* replaced) {
     auto body = std::make_shared<Graph>();
     std::map<Ref, Ref> inside;
     Values inputs;
-    const int mine = cluster_of_[static_cast<std::size_t>(cluster.nodes[0])];
-    for (NodeId id : cluster.nodes) {
+    const std::vector<NodeId>& nodes = units_.members(unit);
+    for (NodeId id : nodes) {
       for (const Ref& ref : node(id).inputs) {
-        if (this->cluster(ref.node) == mine || is_free(node(ref.node)) || inside.contains(ref)) continue;
+        if (units_.unit_of(ref.node) == unit || is_free(node(ref.node)) || inside.contains(ref)) continue;
         const Type& type = graph_.type(ref);
         inside[ref] = body->input(fmt::format("in{}", inputs.size()), type.dtype, type.shape).ref();
         inputs.push_back(graph_.value(ref));
       }
     }
     std::vector<Ref> outputs;
-    for (NodeId id : cluster.nodes) {
+    for (NodeId id : nodes) {
       Node copy = node(id);
       for (Ref& ref : copy.inputs) {
         if (!inside.contains(ref)) inside[ref] = {body->add(Node(node(ref.node))), 0};  // a free one
         ref = inside.at(ref);
       }
       inside[{id, 0}] = {body->add(std::move(copy)), 0};
-      bool is_output = is_fetched_[static_cast<std::size_t>(id)] != 0;
-      for (NodeId user : users_[static_cast<std::size_t>(id)]) is_output |= this->cluster(user) != mine;
+      bool is_output = is_fetched(id);
+      for (NodeId user : units_.users(id)) is_output |= units_.unit_of(user) != unit;
       if (is_output) {
         outputs.push_back({id, 0});
         body->fetch(fmt::format("out{}", outputs.size() - 1), body->value(inside.at({id, 0})));
       }
     }
     if (inputs.empty()) return;  // only constants: left as they are
-    const Name saved_scope = graph_.scope, saved_origin = graph_.origin;
-    graph_.scope = common_scope(cluster);
-    graph_.origin = common_origin(cluster);
+    const KeepNames keep(graph_);
+    graph_.placement = node(nodes[0]).placement;
+    graph_.scope = common_scope(nodes);
+    graph_.origin = common_origin(nodes);
     const Values made = call(*find_op("group"), inputs, {}, {body}, &graph_);
-    graph_.scope = saved_scope;
-    graph_.origin = saved_origin;
     for (std::size_t i = 0; i < outputs.size(); ++i) (*replaced)[outputs[i]] = made[i].ref();
   }
 
-  Name common_origin(const Cluster& cluster) const {
-    const Name first = node(cluster.nodes[0]).origin;
-    for (NodeId id : cluster.nodes) {
+  Name common_origin(const std::vector<NodeId>& nodes) const {
+    const Name first = node(nodes[0]).origin;
+    for (NodeId id : nodes) {
       if (!(node(id).origin == first)) return {};
     }
     return first;
   }
 
   // The longest scope that encloses every node.
-  Name common_scope(const Cluster& cluster) const {
-    std::string common = node(cluster.nodes[0]).scope.str();
-    for (NodeId id : cluster.nodes) {
+  Name common_scope(const std::vector<NodeId>& nodes) const {
+    std::string common = node(nodes[0]).scope.str();
+    for (NodeId id : nodes) {
       const std::string& scope = node(id).scope.str();
       while (!common.empty() && scope != common && !scope.starts_with(common + "/")) {
         const auto slash = common.rfind('/');
@@ -230,13 +278,16 @@ class Fusion {
   Graph& graph_;
   PassNotes& notes_;
   const NodeId size_;
-  std::vector<int> cluster_of_;
-  std::vector<Cluster> clusters_;
-  std::vector<std::vector<NodeId>> users_;
+  ContractedGraph units_;
+  std::vector<Kernel> kernels_;  // per unit
   std::vector<char> is_fetched_;
+  std::set<NodeId> declined_;  // reductions, so that each is noted once
+  int too_far_ = 0;
 };
 
 }  // namespace
+
+bool runs_in_stages(DeviceKind) { return true; }
 
 void fuse_groups(Graph& graph, PassNotes& notes) {
   for_each_graph(graph, [&](Graph& each) { Fusion(each, notes).run(); });

@@ -51,11 +51,16 @@ struct Pass {
 /// Every pass in the order it runs (pipeline.cpp: the compiler's table of contents). A pass may appear twice.
 const std::vector<Pass>& pipeline();
 
+/// Replaces composed ops that waited as nodes for gradients to be taken; run_passes() begins with it, whatever is
+/// disabled, since no other pass knows such nodes.
+void expand_composed_ops(Graph& graph, PassNotes& notes);
+
 /// Runs the pipeline. Error (argument) when `options.disabled` names no pass.
 std::vector<PassRecord> run_passes(Graph& graph, const PassOptions& options);
 
 // ---- the passes, one file each ----
 
+void inline_checkpoints(Graph& graph, PassNotes& notes);
 void merge_duplicates(Graph& graph, PassNotes& notes);
 void fold_identities(Graph& graph, PassNotes& notes);
 void simplify_views(Graph& graph, PassNotes& notes);
@@ -67,7 +72,12 @@ void sum_over_time(Graph& graph, PassNotes& notes);
 void sink_products(Graph& graph, PassNotes& notes);
 void merge_products(Graph& graph, PassNotes& notes);
 void drop_unused(Graph& graph, PassNotes& notes);
+void fuse_convolutions(Graph& graph, PassNotes& notes);
+void keep_reduced_axes(Graph& graph, PassNotes& notes);
 void fuse_groups(Graph& graph, PassNotes& notes);
+
+/// Whether the groups of this device may read their own reductions.
+bool runs_in_stages(DeviceKind device);
 
 /// Calls `rewrite` on every body in `graph`, innermost first, then on `graph`.
 void for_each_graph(Graph& graph, const std::function<void(Graph&)>& rewrite);

@@ -36,8 +36,17 @@ const std::vector<Pass>& pipeline() {
        merge_products},
       {"merge_duplicates", "hoisting and sinking made equal nodes", merge_duplicates},
       {"simplify_views", "and views of views", simplify_views},
+      {"keep_reduced_axes", "what is computed from a reduction stays aligned with what was reduced", keep_reduced_axes},
+      {"simplify_views", "reshapes that this put in meet those that were there", simplify_views},
+      {"merge_duplicates", "and become equal ones", merge_duplicates},
       {"drop_unused", "what no fetch needs goes, also inside loops, before fusion could pull it in", drop_unused},
+      {"fuse_convolutions", "bias and ReLU become a part of the convolution before groups could take them",
+       fuse_convolutions},
       {"fuse_groups", "elementwise ops and reductions that share an iteration space become one kernel", fuse_groups},
+      {"choose_layouts",
+       "images lie with their channels innermost between convolutions, so that nothing is converted; the planner does "
+       "it",
+       leave_alone},
       {"alias_views", "views cost nothing and parts are written where they belong; the planner does it", leave_alone},
   };
   return passes;
@@ -54,9 +63,10 @@ std::vector<PassRecord> run_passes(Graph& graph, const PassOptions& options) {
       fail(ErrorKind::argument, "there is no pass named '{}'; there are: {}", name, fmt::join(names, ", "));
     }
   }
+  PassNotes unnoted(options.device);
+  inline_checkpoints(graph, unnoted);  // nothing else could run a checkpoint, so it is not in the list
   std::vector<PassRecord> records;
-  for (const Pass& pass : pipeline()) {
-    if (std::find(options.disabled.begin(), options.disabled.end(), pass.name) != options.disabled.end()) continue;
+  const auto run = [&](const Pass& pass) {
     PassRecord record{.name = pass.name, .nodes_before = graph.size()};
     PassNotes notes(options.device);
     const auto start = std::chrono::steady_clock::now();
@@ -67,6 +77,13 @@ std::vector<PassRecord> run_passes(Graph& graph, const PassOptions& options) {
     if (options.verify) verify(graph, pass.name);
     if (options.after) options.after(pass.name, graph);
     records.push_back(std::move(record));
+  };
+  // Not in the list, which is what can be switched off: nothing else knows composed ops.
+  run({"expand_composed_ops", "composed ops with gradients of their own become what they consist of",
+       expand_composed_ops});
+  for (const Pass& pass : pipeline()) {
+    if (std::find(options.disabled.begin(), options.disabled.end(), pass.name) != options.disabled.end()) continue;
+    run(pass);
   }
   return records;
 }

@@ -17,6 +17,7 @@ class Rewriter {
         first_new(graph.size()),
         scope_(graph.scope),
         origin_(graph.origin),
+        placement_(graph.placement),
         uses_(static_cast<std::size_t>(graph.size()), 0) {
     for (NodeId id = 0; id < first_new; ++id) {
       for (const Ref& ref : graph.node(id).inputs) ++uses_[static_cast<std::size_t>(ref.node)];
@@ -32,6 +33,7 @@ class Rewriter {
     for (Ref& ref : node.inputs) ref = now(ref);
     graph.scope = node.scope;
     graph.origin = node.origin;
+    graph.placement = node.placement;
     return node;
   }
   void replace(Ref from, Ref to) {
@@ -49,6 +51,7 @@ class Rewriter {
   void finish() {
     graph.scope = scope_;
     graph.origin = origin_;
+    graph.placement = placement_;
     graph.replace(replaced_);
     graph.compact();
   }
@@ -58,6 +61,7 @@ class Rewriter {
 
  private:
   Name scope_, origin_;
+  Placement placement_;
   std::vector<int> uses_;
   std::map<Ref, Ref> replaced_;
 };

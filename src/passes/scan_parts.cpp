@@ -76,6 +76,7 @@ NodeId ScanParts::rebuild(std::map<Ref, Ref>* replaced) {
   };
   for (const Carry& carry : carries) need(carry.next), need(carry.input);
   for (const Output& output : outputs) need(output.value);
+  for (NodeId id : body.effects()) need({id, 0});
   while (!open.empty()) {
     const NodeId id = open.back();
     open.pop_back();
@@ -149,6 +150,7 @@ NodeId ScanParts::rebuild(std::map<Ref, Ref>* replaced) {
   const Values results = add_scan(graph, initial, elements, whole, length, is_reverse, made);
   graph.scope = saved_scope;
   graph.origin = saved_origin;
+  graph.forget_effect(scan);
   for (std::size_t i = 0; i < carries.size(); ++i) {
     if (carries[i].last.valid()) (*replaced)[carries[i].last] = results[i].ref();
   }

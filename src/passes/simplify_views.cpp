@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Views of views become one view, or nothing; sums of sums one sum; casts there and back none.
+// Views of views become one view, or nothing; sums of sums and the like one; casts there and back none.
 //
 //   before:  %1 = slice(%0, start = [0, 2], end = [4, 8])     after:  %2 = slice(%0, start = [1, 3], end = [2, 5])
 //            %2 = slice(%1, start = [1, 1], end = [2, 3])             fetch %2, %0
@@ -7,6 +7,7 @@
 //            %4 = reshape(%3, shape = [4, 8])
 //            fetch %2, %4
 #include <algorithm>
+#include <array>
 #include <bit>
 
 #include "ops/axes.h"
@@ -72,7 +73,7 @@ class Simplifier {
     if (op == "constant") return constant_rule(ref);
     if (op == "pad") return pad_rule(ref);
     if (op == "concat") return concat_rule(ref);
-    if (op == "sum") return sum_rule(ref);
+    if (node(ref).op->kind == OpKind::reduction) return reduction_rule(ref);
     if (op == "cast") return cast_rule(ref);
     if (op == "add_n" && node(ref).inputs.size() == 1) return value(input(ref));
     return {};
@@ -82,11 +83,74 @@ class Simplifier {
     return full(graph_, target, node(constant).attrs.get_float("value"), graph_.type(constant).dtype);
   }
 
+  // A view of an iota is an iota, as long as its strides say where the elements are.
+  Value iota_like(Ref from, const Shape& target, const Ints& strides, std::int64_t start) {
+    const Attrs attrs{{"shape", Ints(target.begin(), target.end())},
+                      {"strides", strides},
+                      {"start", start},
+                      {"dtype", graph_.type(from).dtype}};
+    return call(*find_op("iota"), {}, attrs, {}, &graph_).front();
+  }
+
+  Value reshape_of_iota(Ref from, const Shape& target) {
+    const Ints& old = node(from).attrs.get_ints("strides");
+    const Shape& source = shape(from);
+    Ints strides(static_cast<std::size_t>(target.rank()), 0);
+    // From the last axis on: runs of axes with as many elements on both sides. Those of the source must be evenly
+    // spaced, as one axis of them would be.
+    int a = source.rank() - 1, b = target.rank() - 1;
+    if (target.elements() == 0) return iota_like(from, target, strides, 0);
+    while (b >= 0) {
+      while (a >= 0 && source[a] == 1) --a;
+      if (a < 0) break;  // only extents of 1 are left
+      const std::int64_t step = old[at(a)];
+      std::int64_t in = source[a], out = 1;
+      for (--a; b >= 0 && out < in;) {
+        strides[at(b)] = target[b] == 1 ? 0 : step * out;
+        out *= target[b--];
+        while (out > in) {
+          while (source[a] == 1) --a;
+          if (old[at(a)] != step * in) return {};
+          in *= source[a--];
+        }
+      }
+    }
+    return iota_like(from, target, strides, node(from).attrs.get_int("start"));
+  }
+
+  Value expand_of_iota(Ref from, const Shape& target) {
+    const Shape& source = shape(from);
+    const int offset = target.rank() - source.rank();
+    Ints strides(static_cast<std::size_t>(target.rank()), 0);
+    for (int axis = 0; axis < source.rank(); ++axis) {
+      if (source[axis] != 1) strides[at(axis + offset)] = node(from).attrs.get_ints("strides")[at(axis)];
+    }
+    return iota_like(from, target, strides, node(from).attrs.get_int("start"));
+  }
+
+  Value slice_of_iota(Ref ref) {
+    const Ref from = input(ref);
+    Ints strides = node(from).attrs.get_ints("strides");
+    const SliceRange range = slice_range(node(ref));
+    std::int64_t start = node(from).attrs.get_int("start");
+    if (shape(ref).elements() == 0) return iota_like(from, shape(ref), strides, 0);
+    for (std::size_t axis = 0; axis < strides.size(); ++axis) {
+      start += range.start[axis] * strides[axis];
+      strides[axis] *= range.step[axis];
+    }
+    return iota_like(from, shape(ref), strides, start);
+  }
+
   Value reshape_rule(Ref ref) {
     const Ref from = input(ref);
     if (shape(from) == shape(ref)) return value(from);
     if (is(from, "reshape")) return reshape(value(input(from)), shape(ref));
+    if (node(from).op->kind == OpKind::reduction) return reshape_of_reduction(ref);
     if (is(from, "full")) return full_like(from, shape(ref));
+    if (is(from, "iota")) return reshape_of_iota(from, shape(ref));
+    if (is(from, "expand") && shape(input(from)).elements() == 1) {  // one number, whatever the shape
+      return expand(best(reshape(value(input(from)), Shape{})), shape(ref));
+    }
     return {};
   }
 
@@ -95,6 +159,8 @@ class Simplifier {
     if (shape(from) == shape(ref)) return value(from);
     if (is(from, "expand")) return expand(value(input(from)), shape(ref));
     if (is(from, "full")) return full_like(from, shape(ref));
+    if (is(from, "iota")) return expand_of_iota(from, shape(ref));
+    if (is(from, "reshape") && shape(input(from)).rank() == 0) return expand(value(input(from)), shape(ref));
     return {};
   }
 
@@ -105,6 +171,7 @@ class Simplifier {
     for (int axis = 0; axis < shape(ref).rank(); ++axis) is_whole &= range.step[at(axis)] > 0 || shape(ref)[axis] <= 1;
     if (is_whole) return value(from);
     if (is(from, "full")) return full_like(from, shape(ref));
+    if (is(from, "iota")) return slice_of_iota(ref);
     if (is(from, "slice")) return slice_of_slice(ref);
     if (is(from, "concat")) return slice_of_concat(ref);
     if (is(from, "pad")) return slice_of_pad(ref);
@@ -297,65 +364,83 @@ class Simplifier {
     return best(slice(value(input(a)), first));
   }
 
-  Value sum_rule(Ref ref) {
+  Value reduced(Ref like, const Value& from, const Ints& axes, bool keepdims) {
+    return call(*node(like).op, std::array{from}, {{"axes", axes}, {"keepdims", keepdims}}).front();
+  }
+
+  // Reduced axes that a reshape puts back as extents of 1 can be kept.
+  Value reshape_of_reduction(Ref ref) {
+    const Ref from = input(ref);
+    if (node(from).attrs.get_bool("keepdims") || rewriter_.uses(from.node) > 1) return {};
+    const Shape& source = shape(input(from));
+    const std::vector<int> axes = reduced_axes(from);
+    if (shape(ref).rank() != source.rank() || axes.empty()) return {};
+    for (int axis = 0; axis < source.rank(); ++axis) {
+      const bool is_reduced = std::binary_search(axes.begin(), axes.end(), axis);
+      if (shape(ref)[axis] != (is_reduced ? 1 : source[axis])) return {};
+    }
+    return reduced(from, value(input(from)), Ints(axes.begin(), axes.end()), true);
+  }
+
+  Value reduction_rule(Ref ref) {
     const Ref from = input(ref);
     if (shape(from).elements() == shape(ref).elements() && shape(ref).elements() > 0) {
-      return reshape(value(from), shape(ref));  // every axis summed has extent 1
+      return reshape(value(from), shape(ref));  // every reduced axis has extent 1
     }
-    // The inner value is read by this sum only: otherwise it has to be made anyway, and is the cheaper thing to read.
+    // The inner value is read by this one only: otherwise it has to be made anyway, and is the cheaper thing to read.
     if (rewriter_.uses(from.node) > 1) return {};
-    if (is(from, "sum")) return sum_of_sum(ref);
-    if (is(from, "reshape")) return sum_of_reshape(ref);
-    if (is(from, "transpose")) return sum_of_transpose(ref);
+    if (node(from).op == node(ref).op) return reduction_of_reduction(ref);
+    if (is(from, "reshape")) return reduction_of_reshape(ref);
+    if (is(from, "transpose")) return reduction_of_transpose(ref);
     return {};
   }
 
-  // The sum first: what is left to transpose is smaller, and often nothing.
-  Value sum_of_transpose(Ref ref) {
+  // The reduction first: what is left to transpose is smaller, and often nothing.
+  Value reduction_of_transpose(Ref ref) {
     const Ref view = input(ref);
-    const std::vector<int> permutation = permutation_of(node(view)), summed = sum_axes(ref);
+    const std::vector<int> permutation = permutation_of(node(view)), gone = reduced_axes(ref);
     Ints axes;
     std::vector<int> kept;  // axes of the source in the order of the result
     for (std::size_t i = 0; i < permutation.size(); ++i) {
-      if (std::ranges::binary_search(summed, static_cast<int>(i))) {
+      if (std::ranges::binary_search(gone, static_cast<int>(i))) {
         axes.push_back(permutation[i]);
       } else {
         kept.push_back(permutation[i]);
       }
     }
-    std::vector<int> order(kept);  // of the sum's axes
+    std::vector<int> order(kept);  // of the reduction's axes
     for (int& axis : order) axis = static_cast<int>(std::ranges::count_if(kept, [&](int k) { return k < axis; }));
-    const Value made = best(sum(value(input(view)), axes));
+    const Value made = best(reduced(ref, value(input(view)), axes, false));
     return reshape(best(order.empty() ? made : transpose(made, order)), shape(ref));
   }
 
-  std::vector<int> sum_axes(Ref ref) const {
+  std::vector<int> reduced_axes(Ref ref) const {
     return plain_axes(node(ref).attrs.get_ints("axes"), shape(input(ref)).rank());
   }
 
-  Value sum_of_sum(Ref ref) {
+  Value reduction_of_reduction(Ref ref) {
     const Ref inner = input(ref);
     const Ref source = input(inner);
-    const std::vector<int> summed = sum_axes(inner);
+    const std::vector<int> gone = reduced_axes(inner);
     const bool inner_keeps = node(inner).attrs.get_bool("keepdims");
-    std::vector<int> source_axis;  // of each axis of the inner sum
+    std::vector<int> source_axis;  // of each axis of the inner reduction
     for (int axis = 0; axis < shape(source).rank(); ++axis) {
-      if (inner_keeps || !std::binary_search(summed.begin(), summed.end(), axis)) source_axis.push_back(axis);
+      if (inner_keeps || !std::binary_search(gone.begin(), gone.end(), axis)) source_axis.push_back(axis);
     }
-    Ints axes(summed.begin(), summed.end());
-    for (int axis : sum_axes(ref)) axes.push_back(source_axis[at(axis)]);
+    Ints axes(gone.begin(), gone.end());
+    for (int axis : reduced_axes(ref)) axes.push_back(source_axis[at(axis)]);
     std::sort(axes.begin(), axes.end());
     axes.erase(std::unique(axes.begin(), axes.end()), axes.end());
-    return sum_to_shape(source, axes, ref);
+    return reduced_to_shape(source, axes, ref);
   }
 
-  Value sum_to_shape(Ref source, const Ints& axes, Ref result) {
+  Value reduced_to_shape(Ref source, const Ints& axes, Ref result) {
     const bool keepdims = shape(result).rank() == shape(source).rank();
-    return reshape(best(sum(value(source), axes, keepdims)), shape(result));
+    return reshape(best(reduced(result, value(source), axes, keepdims)), shape(result));
   }
 
   // A reshape that only adds or removes axes of extent 1 leaves the other axes in their order.
-  Value sum_of_reshape(Ref ref) {
+  Value reduction_of_reshape(Ref ref) {
     const Ref view = input(ref);
     const Ref source = input(view);
     const auto long_axes = [&](Ref of) {
@@ -365,15 +450,15 @@ class Simplifier {
       }
       return axes;
     };
-    const std::vector<int> outside = long_axes(view), inside = long_axes(source), summed = sum_axes(ref);
+    const std::vector<int> outside = long_axes(view), inside = long_axes(source), gone = reduced_axes(ref);
     if (outside.size() != inside.size()) return {};
     Ints axes;
     for (std::size_t i = 0; i < outside.size(); ++i) {
       if (shape(view)[outside[i]] != shape(source)[inside[i]]) return {};
-      if (std::binary_search(summed.begin(), summed.end(), outside[i])) axes.push_back(inside[i]);
+      if (std::binary_search(gone.begin(), gone.end(), outside[i])) axes.push_back(inside[i]);
     }
     if (axes.empty()) return reshape(value(source), shape(ref));
-    return sum_to_shape(source, axes, ref);
+    return reduced_to_shape(source, axes, ref);
   }
 
   Value cast_rule(Ref ref) {

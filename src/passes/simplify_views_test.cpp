@@ -128,5 +128,30 @@ TEST_F(SimplifyViews, KeepsOtherOutputsOfANodeApart) {
   EXPECT_EQ(shown(g, reshape(reshape(made.outputs[0], Ints{24}), Ints{4, 6})), "reshape(scan)");
 }
 
+TEST_F(SimplifyViews, MakesAnIotaOfViewsOfAnIota) {
+  const auto only_iota = [](auto view) {
+    Graph h;
+    return shown(h, cast(view(iota(h, {4, 6}, 1), h), f32));
+  };
+  EXPECT_EQ(only_iota([](Value i, Graph&) { return slice(i, Ints{1, 2}, Ints{3, 5}); }), "cast(iota)");
+  EXPECT_EQ(only_iota([](Value i, Graph&) { return expand(i, {3, 4, 6}); }), "cast(iota)");
+  EXPECT_EQ(only_iota([](Value i, Graph&) { return reshape(i, Ints{2, 2, 1, 3, 2}); }), "cast(iota)");
+  EXPECT_EQ(only_iota([](Value, Graph& h) { return reshape(arange(h, 3, 27), Ints{4, 6}); }), "cast(iota)");
+  EXPECT_EQ(only_iota([](Value, Graph& h) {
+              return reshape(reshape(arange(h, 3, 27), Ints{4, 6}), Ints{8, 3});
+            }),
+            "cast(iota)");
+  EXPECT_EQ(only_iota([](Value i, Graph&) { return slice(i, Ints{1, 2}, Ints{1, 5}); }), "cast(iota)");
+  EXPECT_EQ(only_iota([](Value i, Graph&) { return reshape(i, Ints{24}); }), "cast(reshape(iota))")
+      << "counts 0 to 5 four times";
+}
+TEST_F(SimplifyViews, KeepsReducedAxesThatAReshapePutsBack) {
+  EXPECT_EQ(shown(g, reshape(max(x, Ints{1}), Ints{4, 1})), "max(x)");
+  Graph h;
+  EXPECT_EQ(shown(h, max(max(h.input("x", f32, {2, 3, 4}), Ints{2}), Ints{0})), "max(x)");
+  Graph other;
+  EXPECT_EQ(shown(other, max(sum(other.input("x", f32, {2, 3, 4}), Ints{2}), Ints{0})), "max(sum(x))");
+}
+
 }  // namespace
 }  // namespace paoding

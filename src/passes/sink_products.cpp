@@ -11,6 +11,7 @@
 #include <map>
 
 #include "base/check.h"
+#include "group/lower.h"
 #include "paoding/op.h"
 #include "passes/lift.h"
 #include "passes/pass.h"
@@ -104,6 +105,37 @@ class Sink {
         return false;
       }
     }
+    return kernels_can_be_lifted();
+  }
+
+  // The rule of a kernel op may decline: a convolution with weights per step does. It is tried on inputs like those it
+  // would get.
+  bool kernels_can_be_lifted() {
+    std::vector<char> has_time(static_cast<std::size_t>(parts_.body.size()), 1);
+    for (const auto& argument : parts_.constants) has_time[static_cast<std::size_t>(argument.input.node)] = 0;
+    for (NodeId id = 0; id < parts_.body.size(); ++id) {
+      const Node& node = parts_.body.node(id);
+      const auto at = static_cast<std::size_t>(id);
+      if (node.op->name == "full") has_time[at] = 0;
+      if (!marked_[at]) continue;
+      Graph tried;
+      std::vector<Lifted> inputs;
+      bool any_time = false;
+      for (const Ref& ref : node.inputs) {
+        const Type& type = parts_.body.type(ref);
+        const bool is_lifted = has_time[static_cast<std::size_t>(ref.node)] != 0;
+        any_time |= is_lifted;
+        inputs.push_back({tried.input(std::to_string(inputs.size()), type.dtype,
+                                      is_lifted ? type.shape.with_inserted(0, parts_.length) : type.shape),
+                          is_lifted});
+      }
+      has_time[at] = any_time;
+      std::string why_not;
+      if (node.op->kind == OpKind::kernel && !lift_node(tried, node, inputs, parts_.length, &why_not)) {
+        notes_.add("nothing is moved behind the loop: " + why_not);
+        return false;
+      }
+    }
     return true;
   }
 
@@ -118,10 +150,10 @@ class Sink {
     }
     if (outside_.contains(ref)) return;
     const Node& node = parts_.body.node(ref.node);
-    if (node.op->name == "full") {
+    if (is_generated(node)) {
       std::string why_not;
       const auto lifted = lift_node(graph_, node, {}, parts_.length, &why_not);
-      PD_ASSERT(lifted.has_value(), "full needs no rule");
+      PD_ASSERT(lifted.has_value(), "what is generated needs no rule");
       outside_[ref] = (*lifted)[0];
       return;
     }

@@ -79,8 +79,8 @@ std::optional<Operand> through(const Node& node, const Type& source, const Opera
 // Nodes that write their result themselves can write it anywhere; views and what is fed cannot.
 bool Planner::can_write_to(const Frame& frame, Ref ref) const {
   const Node& node = frame.graph.node(ref.node);
-  if (node.op->name == "full") return false;
-  if (node.op->name == "concat" || node.op->name == "pad") return true;
+  if (is_generated(node)) return false;
+  if (node.op->name == "concat" || node.op->name == "pad" || node.op->name == "branch") return true;
   return (is_groupable(node) && node.op->kind != OpKind::view) || node.op->kind == OpKind::kernel;
 }
 
@@ -142,8 +142,8 @@ void Planner::plan_concat(Frame& frame, NodeId id) {
     const Operand target = sub_range(whole, start_at(shape.rank(), axis, index), shape);
     index += shape[axis];
     if (shape.elements() == 0) continue;
-    if (const Node& source = frame.graph.node(ref.node); source.op->name == "full") {
-      fill(frame, source.attrs.get_float("value"), target, node);
+    if (const Node& source = frame.graph.node(ref.node); is_generated(source) && !frame.places.contains(ref)) {
+      fill(frame, lower_generated(source, target.layout), target, node);
     } else if (!is_same_place(place(frame, ref), target)) {  // else it was written there
       copy(frame, place(frame, ref), target, node, node.title());
     }
@@ -160,9 +160,9 @@ void Planner::plan_pad(Frame& frame, NodeId id) {
   const Operand source = place(frame, node.inputs[0]);
   const bool is_there = is_same_place(source, target);
   if (is_there) {
-    for (const Operand& gap : gaps(whole, padding, shape)) fill(frame, padding.value, gap, node);
+    for (const Operand& gap : gaps(whole, padding, shape)) fill(frame, lower_fill(padding.value, gap.layout), gap, node);
   } else {
-    fill(frame, padding.value, whole, node);
+    fill(frame, lower_fill(padding.value, whole.layout), whole, node);
     copy(frame, source, target, node, node.title());
   }
   frame.places[{id, 0}] = whole;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "group/lower.h"
 #include "plan/planner.h"
 
 namespace paoding {
@@ -61,8 +62,8 @@ void Planner::plan_scan(Frame& outer, NodeId id) {
     }
     const Node& source = outer.graph.node(node.inputs[static_cast<std::size_t>(i)].node);
     const Operand first = entry(slot, type, start);
-    if (source.op->name == "full") {
-      fill(outer, source.attrs.get_float("value"), first, node);
+    if (is_generated(source)) {
+      fill(outer, lower_generated(source, first.layout), first, node);
     } else {
       copy(outer, outer_place(i), first, node, "scan_start");
     }

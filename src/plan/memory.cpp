@@ -33,21 +33,29 @@ struct Uses {
 
   void walk(std::vector<Step>& steps) {
     for (Step& step : steps) {
-      if (step.kind == Step::Kind::loop) {
+      if (step.kind == Step::Kind::loop || step.kind == Step::Kind::repeat) {
         const int range = static_cast<int>(ranges.size());
         step.position = position;
         ranges.push_back({position, position});
         open.push_back(range);
+        walk(step.condition);
+        if (step.kind == Step::Kind::repeat) use(step);
         walk(step.body);
         open.pop_back();
         ranges[static_cast<std::size_t>(range)].last = position - 1;
         continue;
       }
-      step.position = position++;
-      for (std::size_t i = 0; i < step.operands.size(); ++i) {
-        of_slot[static_cast<std::size_t>(step.operands[i].slot)].push_back({step.position, open, i >= step.reads});
-      }
+      step.position = use(step);
+      // One branch after the other: what lives in one only does so at other positions than what lives in another.
+      for (auto& branch : step.branches) walk(branch);
     }
+  }
+
+  int use(const Step& step) {
+    for (std::size_t i = 0; i < step.operands.size(); ++i) {
+      of_slot[static_cast<std::size_t>(step.operands[i].slot)].push_back({position, open, i >= step.reads});
+    }
+    return position++;
   }
 };
 
@@ -65,7 +73,7 @@ void find_lifetimes(Plan* plan) {
       for (const Operand& operand : step.operands) {
         if (!operand.terms.empty()) moves[static_cast<std::size_t>(operand.slot)] = 1;
       }
-      find_moving(step.body);
+      for (const auto* body : step.bodies()) find_moving(*body);
     }
   };
   find_moving(plan->steps);
@@ -117,89 +125,64 @@ std::int64_t peak_live(const Plan& plan) {
   return peak;
 }
 
+// Gives the slots, in this order, the lowest offset that no slot alive at the same time covers. Returns where the
+// last one ends.
+std::int64_t pack(const Plan& plan, const std::vector<std::size_t>& slots, std::vector<std::int64_t>* offsets) {
+  std::vector<std::size_t> placed;  // by offset
+  std::int64_t end = 0;
+  for (std::size_t i : slots) {
+    const Slot& slot = plan.slots[i];
+    const std::int64_t bytes = align_up(slot.bytes);
+    std::int64_t offset = 0;
+    for (std::size_t other_index : placed) {
+      const Slot& other = plan.slots[other_index];
+      if (other.last < slot.first || other.first > slot.last) continue;  // never alive together
+      if ((*offsets)[other_index] >= offset + bytes) break;              // fits in the gap before it
+      offset = std::max(offset, (*offsets)[other_index] + align_up(other.bytes));
+    }
+    if (offset > kMaxPlanBytes - bytes) {
+      fail(ErrorKind::unsupported, "plan: memory for '{}', {} bytes, would end beyond 2^47 bytes", slot.name,
+           slot.bytes);
+    }
+    (*offsets)[i] = offset;
+    end = std::max(end, offset + bytes);
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), i,
+                                   [&](std::size_t a, std::size_t b) { return (*offsets)[a] < (*offsets)[b]; }),
+                  i);
+  }
+  return end;
+}
+
 }  // namespace
 
 void place_slots(Plan* plan) {
   find_lifetimes(plan);
-  std::vector<std::size_t> order;
-  for (std::size_t i = 0; i < plan->slots.size(); ++i) {
-    if (plan->slots[i].kind == SlotKind::arena && plan->slots[i].last >= plan->slots[i].first) order.push_back(i);
-  }
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return plan->slots[a].bytes > plan->slots[b].bytes; });
-  std::vector<std::size_t> placed;  // by offset
-  for (std::size_t i : order) {
-    Slot& slot = plan->slots[i];
-    std::int64_t offset = 0;
-    for (std::size_t other_index : placed) {
-      const Slot& other = plan->slots[other_index];
-      if (other.last < slot.first || other.first > slot.last) continue;  // never alive together
-      if (other.offset >= offset + align_up(slot.bytes)) break;          // fits in the gap before it
-      offset = std::max(offset, other.offset + align_up(other.bytes));
-    }
-    if (offset > kMaxPlanBytes - align_up(slot.bytes)) {
-      fail(ErrorKind::unsupported, "plan: memory for '{}', {} bytes, would end beyond 2^47 bytes", slot.name,
-           slot.bytes);
-    }
-    slot.offset = offset;
-    plan->arena_bytes = std::max(plan->arena_bytes, offset + align_up(slot.bytes));
-    placed.insert(
-        std::upper_bound(placed.begin(), placed.end(), i,
-                         [&](std::size_t a, std::size_t b) { return plan->slots[a].offset < plan->slots[b].offset; }),
-        i);
-  }
   plan->peak_live_bytes = peak_live(*plan);
-}
-
-std::int64_t count_launches(const std::vector<Step>& steps) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 62;
-  std::int64_t count = 0;
-  for (const Step& step : steps) {
-    std::int64_t more = 1;
-    if (step.kind == Step::Kind::loop) {
-      const std::int64_t in_body = count_launches(step.body);
-      more = step.length == 0 ? 0 : in_body > kMost / step.length ? kMost : in_body * step.length;
-    }
-    count = more > kMost - count ? kMost : count + more;
+  std::vector<std::size_t> slots;
+  for (std::size_t i = 0; i < plan->slots.size(); ++i) {
+    if (plan->slots[i].kind == SlotKind::arena && plan->slots[i].last >= plan->slots[i].first) slots.push_back(i);
   }
-  return count;
-}
-
-std::vector<Launch> unroll(const Plan& plan, int repeats) {
-  const std::int64_t per_run = count_launches(plan.steps);
-  if (per_run > kMaxLaunches / repeats) {
-    fail(ErrorKind::unsupported,
-         "plan: a run has {} launches, at most {} are possible\nhint: shorter scans, or several runs", per_run,
-         kMaxLaunches / repeats);
-  }
-  std::vector<Launch> launches;
-  launches.reserve(static_cast<std::size_t>(per_run * repeats));
-  std::vector<std::int64_t> turn(static_cast<std::size_t>(plan.loops), 0);
-  const std::function<void(const std::vector<Step>&, std::int64_t)> walk = [&](const std::vector<Step>& steps,
-                                                                               std::int64_t instance) {
-    for (const Step& step : steps) {
-      if (step.kind == Step::Kind::loop) {
-        for (std::int64_t s = 0; s < step.length; ++s) {
-          turn[static_cast<std::size_t>(step.loop)] = s;
-          walk(step.body, s);
-        }
-        continue;
-      }
-      Launch launch{&step, instance, {}};
-      for (const Operand& operand : step.operands) {
-        std::int64_t offset = operand.offset;
-        for (const LoopTerm& term : operand.terms) {
-          std::int64_t count = turn[static_cast<std::size_t>(term.loop)] + term.shift;
-          if (term.modulus != 0) count %= term.modulus;
-          offset += count * term.stride;
-        }
-        launch.addresses.emplace_back(operand.slot, offset);
-      }
-      launches.push_back(std::move(launch));
-    }
+  // Which order packs best depends on the plan. Trying is cheap, and ends where nothing is left to gain.
+  const auto bytes = [&](std::size_t i) { return plan->slots[i].bytes; };
+  const auto steps = [&](std::size_t i) { return std::int64_t{plan->slots[i].last} - plan->slots[i].first + 1; };
+  const std::function<bool(std::size_t, std::size_t)> orders[] = {
+      [&](std::size_t a, std::size_t b) { return bytes(a) > bytes(b); },
+      [&](std::size_t a, std::size_t b) {
+        return double(bytes(a)) * double(steps(a)) > double(bytes(b)) * double(steps(b));
+      },
+      [&](std::size_t a, std::size_t b) { return plan->slots[a].first < plan->slots[b].first; },
+      [&](std::size_t a, std::size_t b) { return plan->slots[a].last > plan->slots[b].last; },
+      [&](std::size_t a, std::size_t b) { return steps(a) > steps(b); },
   };
-  for (int i = 0; i < repeats; ++i) walk(plan.steps, 0);
-  return launches;
+  std::vector<std::int64_t> best;
+  for (const auto& order : orders) {
+    std::stable_sort(slots.begin(), slots.end(), order);
+    std::vector<std::int64_t> offsets(plan->slots.size(), 0);
+    const std::int64_t end = pack(*plan, slots, &offsets);
+    if (best.empty() || end < plan->arena_bytes) best = std::move(offsets), plan->arena_bytes = end;
+    if (plan->arena_bytes <= plan->peak_live_bytes) break;
+  }
+  for (std::size_t i : slots) plan->slots[i].offset = best[i];
 }
 
 std::int64_t alignment_of(const Operand& operand) {

@@ -59,10 +59,18 @@ struct StepLabel {
   std::string scope;
   std::vector<std::string> members;  // the ops of a group
   NodeId node = -1;                  // of the graph that was planned
+  Placement placement = Placement::any;
 };
 
 struct Step {
-  enum class Kind : std::uint8_t { group, kernel, loop };
+  enum class Kind : std::uint8_t {
+    group,
+    kernel,
+    loop,    // runs `body` `length` times, unrolled
+    branch,  // reads its operand, an index, and runs that one of `branches`
+    repeat,  // runs `condition`, then, if its operand is true, `body`, and again
+    print,   // hands its operand to whoever listens
+  };
   Kind kind = Kind::group;
   StepLabel label;
   int position = 0;               // in the order of the text; a loop's body counts once
@@ -76,6 +84,21 @@ struct Step {
   int loop = -1;  // Kind::loop: its number in LoopTerm::loop
   std::int64_t length = 0;
   std::vector<Step> body;
+  std::vector<Step> condition;              // Kind::repeat
+  std::vector<std::vector<Step>> branches;  // Kind::branch
+  std::string message;                      // Kind::print
+
+  /// The lists of steps inside, in the order in which they stand.
+  std::vector<std::vector<Step>*> bodies() {
+    std::vector<std::vector<Step>*> lists{&condition, &body};
+    for (auto& branch : branches) lists.push_back(&branch);
+    return lists;
+  }
+  std::vector<const std::vector<Step>*> bodies() const {
+    std::vector<const std::vector<Step>*> lists{&condition, &body};
+    for (const auto& branch : branches) lists.push_back(&branch);
+    return lists;
+  }
 };
 
 struct Plan {
@@ -87,7 +110,8 @@ struct Plan {
   std::vector<std::pair<int, Tensor>> constants;        // slot, what it holds from the start; slots like inputs'
   struct Fetch {
     std::string name;
-    Operand operand;  // dense
+    Operand operand;                         // dense; of a Variant its index
+    std::vector<Operand> alternatives = {};  // of a Variant: where each is, dense
   };
   std::vector<Fetch> fetches;
   int loops = 0;
@@ -100,7 +124,9 @@ struct Plan {
 struct PlanOptions {
   DeviceKind device = DeviceKind::cpu;
   bool allow_tf32 = false;
+  bool choose_layouts = true;  // off: everything lies densely in the order of its axes
   bool alias_views = true;  // off: every slice, reshape, concat and carry is copied, as frameworks that run op by op do
+  bool reorder = true;      // run the nodes in the order, of several, that needs the least memory
 };
 
 /// Plans a graph that has been through the passes. Error (unsupported) when an op has no kernel for the device, a run
@@ -113,14 +139,22 @@ void place_slots(Plan* plan);
 /// The plan as text: steps with operands, slots, what holds the peak.
 std::string to_string(const Plan& plan);
 
-/// One launch of a plan with its loops unrolled: which step, and every operand's slot and byte offset.
+/// One entry of a plan with its loops unrolled: which step, and every operand's slot and byte offset. Control flow is
+/// entries that name which one comes next.
 struct Launch {
+  enum class Kind : std::uint8_t {
+    run,     // the step, then the next entry
+    select,  // reads a number; that one of `targets` is next, the last when there is none of that number
+    jump,    // targets[0] is next
+  };
   const Step* step = nullptr;
   std::int64_t instance = 0;                            // turn of the innermost loop, 0 outside
-  std::vector<std::pair<int, std::int64_t>> addresses;  // slot, offset in it
+  std::vector<std::pair<int, std::int64_t>> addresses;  // slot, offset in it; none of a jump
+  Kind kind = Kind::run;
+  std::vector<std::size_t> targets = {};  // positions in the list; its size stands for the end
 };
 
-/// How many launches a run has; at most 2^62, which stands for all that is more.
+/// How many entries the list of launches has for a run; at most 2^62, which stands for all that is more.
 std::int64_t count_launches(const std::vector<Step>& steps);
 
 /// Every launch of `repeats` runs in order.

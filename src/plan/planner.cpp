@@ -8,7 +8,28 @@
 
 namespace paoding {
 
-Plan make_plan(const Graph& graph, const PlanOptions& options) { return Planner(options).run(graph); }
+namespace {
+// Greedy scheduling looks at every ready node again and again: quadratic at worst.
+constexpr NodeId kMostNodesToReorder = 20'000;
+// Below this it does not matter, and plans of small graphs read in the order in which they were written.
+constexpr std::int64_t kLeastBytesToReorder = 1 << 20;
+}  // namespace
+
+Plan make_plan(const Graph& graph, const PlanOptions& options) {
+  Plan best = Planner(options, NodeOrder::as_built).run(graph);
+  if (!options.reorder || graph.size() > kMostNodesToReorder || best.peak_live_bytes < kLeastBytesToReorder) {
+    return best;
+  }
+  const std::int64_t as_built = best.peak_live_bytes;
+  for (const NodeOrder order : {NodeOrder::forward, NodeOrder::backward}) {
+    Plan other = Planner(options, order).run(graph);
+    if (other.peak_live_bytes >= best.peak_live_bytes) continue;
+    other.notes.push_back(fmt::format("order_steps: {} bytes live at the peak, {} in the order of the graph",
+                                      other.peak_live_bytes, as_built));
+    best = std::move(other);
+  }
+  return best;
+}
 
 Plan Planner::run(const Graph& graph) {
   Frame frame{graph, {}, {}, &plan_.steps};
@@ -22,6 +43,7 @@ Plan Planner::run(const Graph& graph) {
   for (NodeId id : graph.parameters()) give_slot(id, SlotKind::parameter, &plan_.parameters);
   plan_nodes(frame);
   fetch(frame);
+  plan_assigns(frame);
   place_slots(&plan_);
   if (const std::int64_t launches = count_launches(plan_.steps); launches > kMaxLaunches) {
     fail(ErrorKind::unsupported,
@@ -33,13 +55,18 @@ Plan Planner::run(const Graph& graph) {
 
 void Planner::plan_nodes(Frame& frame) {
   assign_destinations(frame);
-  for (NodeId id = 0; id < frame.graph.size(); ++id) plan_node(frame, id);
+  choose_layouts(frame);
+  for (NodeId id : node_order(frame.graph, order_)) plan_node(frame, id);
 }
 
 void Planner::plan_node(Frame& frame, NodeId id) {
   const Node& node = frame.graph.node(id);
-  if (node.op->name == "input" || node.op->name == "parameter" || node.op->name == "full") return;
-  if (node.op->name == "constant") return plan_constant(frame, id);
+  const std::string& op = node.op->name;
+  if (op == "input" || op == "parameter" || op == "assign" || op == "variant" || is_generated(node)) return;
+  if (op == "branch") return plan_branch(frame, id);
+  if (op == "while") return plan_while(frame, id);
+  if (op == "print" || op == "barrier") return plan_passed(frame, id);
+  if (op == "constant") return plan_constant(frame, id);
   if (node.op->name == "scan") return plan_scan(frame, id);
   if (node.op->kind == OpKind::view) return plan_view(frame, id);
   if (is_groupable(node)) return plan_group(frame, id);
@@ -50,8 +77,8 @@ void Planner::plan_group(Frame& frame, NodeId id) {
   const Node& node = frame.graph.node(id);
   std::vector<Layout> inputs, outputs;
   for (const Ref& ref : node.inputs) {
-    const bool is_constant = frame.graph.node(ref.node).op->name == "full";
-    inputs.push_back(is_constant ? Layout::dense(frame.graph.type(ref)) : place(frame, ref).layout);
+    const bool is_free = is_generated(frame.graph.node(ref.node));
+    inputs.push_back(is_free ? Layout::dense(frame.graph.type(ref)) : place(frame, ref).layout);
   }
   std::vector<Operand> results;
   for (std::int32_t k = 0; k < static_cast<std::int32_t>(node.types.size()); ++k) {
@@ -115,7 +142,7 @@ void Planner::plan_kernel(Frame& frame, NodeId id) {
   Step step;
   step.kind = Step::Kind::kernel;
   step.label = label_of(frame, id);
-  for (const Ref& ref : node.inputs) step.operands.push_back(place(frame, ref));
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) step.operands.push_back(kernel_input(frame, id, i));
   step.reads = step.operands.size();
   for (std::int32_t k = 0; k < static_cast<std::int32_t>(node.types.size()); ++k) {
     step.operands.push_back(result_place(frame, {id, k}));
@@ -191,17 +218,23 @@ Operand Planner::new_operand(Frame& frame, Ref ref) {
 
 Operand Planner::result_place(Frame& frame, Ref ref) {
   const auto it = frame.destinations.find(ref);
-  return it != frame.destinations.end() ? it->second : new_operand(frame, ref);
+  if (it != frame.destinations.end()) return it->second;
+  Operand made = new_operand(frame, ref);
+  if (frame.channels_last.contains(ref)) made.layout = channels_last(made.layout.type);
+  return made;
 }
 
 const Operand& Planner::place(Frame& frame, Ref ref) {
   const auto it = frame.places.find(ref);
   if (it != frame.places.end()) return it->second;
-  // Only constants are made on demand: inside groups they cost nothing.
+  // Only what is generated is made on demand: inside groups it costs nothing.
   const Node& node = frame.graph.node(ref.node);
-  PD_ASSERT(node.op->name == "full", "a value is read before it has a place");
+  if (node.op->name == "variant") {
+    fail(ErrorKind::unsupported, "variant: an op uses it, but only a fetch can\nhint: visit(variant, f)");
+  }
+  PD_ASSERT(is_generated(node), "a value is read before it has a place");
   const Operand made = result_place(frame, ref);
-  fill(frame, node.attrs.get_float("value"), made, node);
+  fill(frame, lower_generated(node, made.layout), made, node);
   return frame.places[ref] = made;
 }
 
@@ -227,23 +260,23 @@ Operand Planner::dense_copy(Frame& frame, const Operand& operand, const Node& wh
   return dense;
 }
 
-void Planner::fill(Frame& frame, double number, const Operand& to, const Node& why) {
+void Planner::fill(Frame& frame, Group group, const Operand& to, const Node& why) {
   Step step;
   step.kind = Step::Kind::group;
   step.label = {"fill", why.scope.str(), {}, -1};
   step.operands = {to};
   step.reads = 0;
-  step.group = lower_fill(number, to.layout);
+  step.group = std::move(group);
   frame.steps->push_back(std::move(step));
 }
 
 StepLabel Planner::label_of(const Frame& frame, NodeId id) const {
   const Node& node = frame.graph.node(id);
-  StepLabel label{node.title(), node.scope.str(), {}, frame.scan ? -1 : id};
+  StepLabel label{node.title(), node.scope.str(), {}, frame.scan ? -1 : id, node.placement};
   if (node.op->name == "group") {
     for (NodeId inner = 0; inner < node.bodies[0]->size(); ++inner) {
       const Node& member = node.bodies[0]->node(inner);
-      if (member.op->name != "input" && member.op->name != "full")
+      if (member.op->name != "input" && !is_generated(member))
         label.members.push_back(node.origin.empty() ? member.title() : member.op->name);
     }
   }
@@ -252,14 +285,23 @@ StepLabel Planner::label_of(const Frame& frame, NodeId id) const {
 
 // Fetches are read after the run, dense; each keeps its memory to the end.
 void Planner::fetch(Frame& frame) {
-  for (const Graph::Fetch& fetch : frame.graph.fetches()) {
-    Operand operand = place(frame, fetch.ref);
+  const auto keep = [&](Ref ref) {
+    Operand operand = place(frame, ref);
     const Slot& slot = plan_.slots[static_cast<std::size_t>(operand.slot)];
     if (!operand.layout.is_dense() || slot.kind != SlotKind::arena) {
-      operand = dense_copy(frame, operand, frame.graph.node(fetch.ref.node), "fetch");
+      operand = dense_copy(frame, operand, frame.graph.node(ref.node), "fetch");
     }
     plan_.slots[static_cast<std::size_t>(operand.slot)].is_fetched = true;
-    plan_.fetches.push_back({fetch.name, operand});
+    return operand;
+  };
+  for (const Graph::Fetch& fetch : frame.graph.fetches()) {
+    const Node& node = frame.graph.node(fetch.ref.node);
+    const bool is_variant = node.op->name == "variant";
+    Plan::Fetch planned{fetch.name, keep(is_variant ? node.inputs[0] : fetch.ref), {}};
+    for (std::size_t i = 1; is_variant && i < node.inputs.size(); ++i) {
+      planned.alternatives.push_back(keep(node.inputs[i]));
+    }
+    plan_.fetches.push_back(std::move(planned));
   }
 }
 

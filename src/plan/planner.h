@@ -7,6 +7,7 @@
 #include <set>
 
 #include "ops/scan/scan.h"
+#include "plan/order.h"
 #include "plan/plan.h"
 
 namespace paoding {
@@ -25,7 +26,9 @@ Operand sub_range(const Operand& operand, std::span<const std::int64_t> start, c
 
 class Planner {
  public:
-  explicit Planner(const PlanOptions& options) : options_(options) { plan_.device = options.device; }
+  Planner(const PlanOptions& options, NodeOrder order) : options_(options), order_(order) {
+    plan_.device = options.device;
+  }
 
   Plan run(const Graph& graph);
 
@@ -37,6 +40,8 @@ class Planner {
     std::map<Ref, Operand> destinations;  // where a value has to be written, when its place is not free
     std::vector<Step>* steps;             // where steps go
     const Node* scan = nullptr;           // the scan whose body this is
+    std::set<Ref> channels_last = {};     // images that are to lie with their channels innermost
+    std::map<Ref, Operand> converted = {};  // copies of other images that lie so
   };
 
   // planner.cpp
@@ -52,9 +57,16 @@ class Planner {
   const Operand& place(Frame& frame, Ref ref);
   void copy(Frame& frame, const Operand& from, const Operand& to, const Node& why, std::string_view label);
   Operand dense_copy(Frame& frame, const Operand& operand, const Node& why, std::string_view label);
-  void fill(Frame& frame, double number, const Operand& to, const Node& why);
+  /// A step that runs `group`, which reads nothing.
+  void fill(Frame& frame, Group group, const Operand& to, const Node& why);
   StepLabel label_of(const Frame& frame, NodeId id) const;
   void fetch(Frame& frame);
+
+  // layouts.cpp
+  /// Decides which images of the graph lie with their channels innermost.
+  void choose_layouts(Frame& frame);
+  /// The place of input i of a kernel: where it is, or a copy with channels innermost when the kernel wants that.
+  Operand kernel_input(Frame& frame, NodeId id, std::size_t i);
 
   // views.cpp
   void plan_view(Frame& frame, NodeId id);
@@ -69,10 +81,30 @@ class Planner {
   void propose_destination(Frame& frame, Ref ref, const Operand& where) const;
   bool can_write_to(const Frame& frame, Ref ref) const;
 
+  // assigns.cpp
+  void plan_assigns(Frame& frame);
+  /// A value that takes the place of an old one, which every step of the frame sees until its end.
+  struct Write {
+    Operand value, target;
+    const Node* why;
+    std::string label;
+  };
+  void write_back(Frame& frame, std::vector<Write> writes);
+  std::string in_place_refusal(std::vector<Step>& steps, const Operand& made, int target);
+
+  // branches.cpp
+  void plan_branch(Frame& outer, NodeId id);
+  void plan_while(Frame& outer, NodeId id);
+  void plan_passed(Frame& frame, NodeId id);
+  void refuse_on_gpu(const Node& node) const;
+  /// Leaves the value at `target`, if it is not there already.
+  void deliver(Frame& frame, Ref ref, const Operand& target, const Node& why, std::string_view label);
+
   // loops.cpp
   void plan_scan(Frame& frame, NodeId id);
 
   const PlanOptions options_;
+  const NodeOrder order_;
   Plan plan_;
 };
 

@@ -45,6 +45,8 @@ std::string members_text(const std::vector<std::string>& members) {
   return text;
 }
 
+std::string placement_text(const Step& step) { return step.label.placement == Placement::cpu ? " @cpu" : ""; }
+
 void print_steps(const Plan& plan, const std::vector<Step>& steps, const std::string& indent, std::string* out) {
   for (const Step& step : steps) {
     const std::string scope = step.label.scope.empty() ? "" : " @" + step.label.scope;
@@ -53,15 +55,33 @@ void print_steps(const Plan& plan, const std::vector<Step>& steps, const std::st
       print_steps(plan, step.body, indent + "  ", out);
       continue;
     }
+    if (step.kind == Step::Kind::branch) {
+      *out += fmt::format("{}{:>3} switch {} ({}){}{}\n", indent, step.position, operand_text(plan, step.operands[0]),
+                          step.label.op, placement_text(step), scope);
+      for (std::size_t k = 0; k < step.branches.size(); ++k) {
+        *out += fmt::format("{}{}:\n", indent, k + 1 < step.branches.size() ? fmt::format("case {}", k) : "else");
+        print_steps(plan, step.branches[k], indent + "  ", out);
+      }
+      continue;
+    }
+    if (step.kind == Step::Kind::repeat) {
+      *out += fmt::format("{}repeat ({}){}{}\n", indent, step.label.op, placement_text(step), scope);
+      print_steps(plan, step.condition, indent + "  ", out);
+      *out += fmt::format("{}while {}\n", indent, operand_text(plan, step.operands[0]));
+      print_steps(plan, step.body, indent + "  ", out);
+      continue;
+    }
     std::string reads, writes;
     for (std::size_t i = 0; i < step.operands.size(); ++i) {
       std::string& list = i < step.reads ? reads : writes;
       list += (list.empty() ? "" : ", ") + operand_text(plan, step.operands[i]);
     }
-    const std::string how = step.kind == Step::Kind::kernel ? step.kernel->name : "group";
+    const std::string how = step.kind == Step::Kind::kernel  ? step.kernel->name
+                            : step.kind == Step::Kind::print ? "print"
+                                                             : "group";
     const std::string members = step.label.members.empty() ? "" : "[" + members_text(step.label.members) + "]";
     *out += fmt::format("{}{:>3} {}{} {} <- {}  ({}){}\n", indent, step.position, step.label.op, members, writes,
-                        reads.empty() ? "nothing" : reads, how, scope);
+                        reads.empty() ? "nothing" : reads, how, placement_text(step) + scope);
   }
 }
 
@@ -73,7 +93,11 @@ std::string to_string(const Plan& plan) {
                                  count_launches(plan.steps), plan.arena_bytes, plan.peak_live_bytes);
   print_steps(plan, plan.steps, "", &text);
   for (const Plan::Fetch& fetch : plan.fetches) {
-    text += fmt::format("fetch {} = {}\n", fetch.name, operand_text(plan, fetch.operand));
+    text += fmt::format("fetch {} = {}", fetch.name, operand_text(plan, fetch.operand));
+    for (std::size_t i = 0; i < fetch.alternatives.size(); ++i) {
+      text += fmt::format("{} {}", i == 0 ? " of" : ",", operand_text(plan, fetch.alternatives[i]));
+    }
+    text += "\n";
   }
   text += "slots\n";
   for (std::size_t i = 0; i < plan.slots.size(); ++i) {

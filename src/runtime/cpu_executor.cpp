@@ -21,7 +21,8 @@ class CpuArena : public Arena {
 
 class CpuExecutor : public Executor {
  public:
-  CpuExecutor(const Plan& plan, const ExecutorOptions& options) : plan_(plan), on_step_(options.on_step) {
+  CpuExecutor(const Plan& plan, const ExecutorOptions& options)
+      : plan_(plan), on_step_(options.on_step), on_print_(options.on_print) {
     arena_ = std::dynamic_pointer_cast<CpuArena>(options.arena);
     if (!arena_ || arena_->memory.size_bytes() < plan.arena_bytes)
       arena_ = std::make_shared<CpuArena>(plan.arena_bytes);
@@ -44,7 +45,7 @@ class CpuExecutor : public Executor {
   void run(std::uint32_t) override {
     if (on_step_) return run_stepwise();
     if (Recorder::active()) return run_recorded();
-    for (const Prepared& launch : launches_) run_one(launch);
+    for (const Prepared* at = begin(); at != end();) at = run_one(*at);
   }
 
   void wait() override {}
@@ -56,39 +57,68 @@ class CpuExecutor : public Executor {
     const CpuGroupKernel* group = nullptr;
     const PreparedKernel* kernel = nullptr;
     void* const* operands = nullptr;
+    const Launch* print = nullptr;
+    const Prepared* const* targets = nullptr;  // of a select or jump
+    std::int64_t target_count = 0;
+    DType chooser = DType::i32;  // what a select reads
     profile::SiteId site = 0;
     profile::SiteId compute_site = 0;
   };
 
-  void run_one(const Prepared& launch) const {
+  const Prepared* begin() const { return launches_.data(); }
+  const Prepared* end() const { return launches_.data() + launches_.size(); }
+
+  // Returns what is next.
+  const Prepared* run_one(const Prepared& launch) const {
     if (launch.group != nullptr) {
       launch.group->run(launch.operands);
-    } else {
+    } else if (launch.kernel != nullptr) {
       launch.kernel->run({launch.operands, scratch_.bytes_or_null(), nullptr});
+    } else if (launch.targets != nullptr) {
+      return launch.targets[launch.target_count == 1 ? 0 : chosen(launch)];
+    } else {
+      hand_over(*launch.print);
     }
+    return &launch + 1;
+  }
+
+  static std::int64_t chosen(const Prepared& select) {
+    const void* at = select.operands[0];
+    const std::int64_t index = select.chooser == DType::i64   ? *static_cast<const std::int64_t*>(at)
+                               : select.chooser == DType::i32 ? *static_cast<const std::int32_t*>(at)
+                                                              : *static_cast<const std::uint8_t*>(at);
+    return index >= 0 && index < select.target_count ? index : select.target_count - 1;
   }
 
   void run_recorded() const {
     const bool has_phases = Recorder::phases_active();
-    for (const Prepared& launch : launches_) {
+    for (const Prepared* at = begin(); at != end();) {
+      const Prepared& launch = *at;
       const profile::Ticks start = Recorder::now();
-      run_one(launch);
-      const profile::Ticks end = Recorder::now();
-      Recorder::complete(launch.site, start, end);
-      if (has_phases) Recorder::complete(launch.compute_site, start, end);
+      at = run_one(launch);
+      if (launch.target_count == 1) continue;  // a jump
+      const profile::Ticks stop = Recorder::now();
+      Recorder::complete(launch.site, start, stop);
+      if (has_phases) Recorder::complete(launch.compute_site, start, stop);
     }
   }
 
   void run_stepwise() {
-    for (std::size_t i = 0; i < launches_.size(); ++i) {
-      run_one(launches_[i]);
-      const Launch& launch = unrolled_[i];
+    for (const Prepared* at = begin(); at != end();) {
+      const Launch& launch = unrolled_[static_cast<std::size_t>(at - begin())];
+      at = run_one(*at);
+      if (launch.kind != Launch::Kind::run) continue;
       StepSeen seen{launch.step->label.op, launch.step->label.scope, launch.instance, {}};
       for (std::size_t k = launch.step->reads; k < launch.step->operands.size(); ++k) {
         seen.results.push_back(read_strided(launch, k));
       }
       on_step_(seen);
     }
+  }
+
+  void hand_over(const Launch& launch) const {
+    if (on_print_)
+      on_print_({launch.step->message, launch.step->label.scope, launch.instance, read_strided(launch, 0)});
   }
 
   // A result that lies in strides, made dense by a group that copies it.
@@ -112,11 +142,10 @@ class CpuExecutor : public Executor {
 
   void prepare(const std::vector<Step>& steps) {
     for (const Step& step : steps) {
-      if (step.kind == Step::Kind::loop) {
-        prepare(step.body);
-      } else if (step.kind == Step::Kind::group) {
-        groups_.emplace(&step, CpuGroupKernel(canonical(step.group), 0, Sharing::none));
-      } else {
+      for (const auto* body : step.bodies()) prepare(*body);
+      if (step.kind == Step::Kind::group) {
+        groups_.emplace(&step, CpuGroupKernel(canonical(step.group), 0, sharing_of(step)));
+      } else if (step.kind == Step::Kind::kernel) {
         auto kernel = step.kernel->prepare(step.call, Device::cpu());
         scratch_.grow(kernel->scratch_bytes());
         kernels_.emplace(&step, std::move(kernel));
@@ -124,27 +153,54 @@ class CpuExecutor : public Executor {
     }
   }
 
+  // Only a parameter is ever written where the same step reads it.
+  static Sharing sharing_of(const Step& step) {
+    for (std::size_t out = step.reads; out < step.operands.size(); ++out) {
+      for (std::size_t in = 0; in < step.reads; ++in) {
+        if (step.operands[in].slot == step.operands[out].slot) return Sharing::possible;
+      }
+    }
+    return Sharing::none;
+  }
+
   void resolve(int repeats) {
     unrolled_ = unroll(plan_, repeats);
-    std::size_t count = 0;
-    for (const Launch& launch : unrolled_) count += launch.addresses.size();
-    pointers_.reserve(count);
+    std::size_t count = 0, targets = 0;
+    bool has_prints = false;
     for (const Launch& launch : unrolled_) {
-      Prepared prepared;
-      prepared.operands = pointers_.data() + pointers_.size();
-      for (const auto& [slot, offset] : launch.addresses)
-        pointers_.push_back(bases_[static_cast<std::size_t>(slot)] + offset);
-      if (launch.step->kind == Step::Kind::group) {
-        prepared.group = &groups_.at(launch.step);
-      } else {
-        prepared.kernel = kernels_.at(launch.step).get();
-      }
-      const StepSites sites = sites_of(*launch.step, launch.instance);
-      prepared.site = sites.op;
-      prepared.compute_site = sites.compute;
-      launches_.push_back(prepared);
+      count += launch.addresses.size();
+      targets += launch.targets.size();
+      has_prints |= launch.step->kind == Step::Kind::print;
     }
-    if (!on_step_) unrolled_ = {};
+    pointers_.reserve(count);
+    targets_.reserve(targets);
+    launches_.reserve(unrolled_.size());
+    for (const Launch& launch : unrolled_) launches_.push_back(prepared(launch));
+    if (!on_step_ && !has_prints) unrolled_ = {};
+  }
+
+  Prepared prepared(const Launch& launch) {
+    Prepared prepared;
+    prepared.operands = pointers_.data() + pointers_.size();
+    for (const auto& [slot, offset] : launch.addresses)
+      pointers_.push_back(bases_[static_cast<std::size_t>(slot)] + offset);
+    if (launch.kind != Launch::Kind::run) {
+      prepared.targets = targets_.data() + targets_.size();
+      prepared.target_count = static_cast<std::int64_t>(launch.targets.size());
+      for (std::size_t target : launch.targets) targets_.push_back(begin() + target);
+      prepared.chooser = launch.step->operands[0].layout.type.dtype;
+      if (launch.kind == Launch::Kind::jump) return prepared;
+    } else if (launch.step->kind == Step::Kind::group) {
+      prepared.group = &groups_.at(launch.step);
+    } else if (launch.step->kind == Step::Kind::print) {
+      prepared.print = &launch;
+    } else {
+      prepared.kernel = kernels_.at(launch.step).get();
+    }
+    const StepSites sites = sites_of(*launch.step, launch.instance);
+    prepared.site = sites.op;
+    prepared.compute_site = sites.compute;
+    return prepared;
   }
 
   struct Scratch {
@@ -157,6 +213,7 @@ class CpuExecutor : public Executor {
 
   const Plan& plan_;
   std::function<void(const StepSeen&)> on_step_;
+  std::function<void(Printed&&)> on_print_;
   std::shared_ptr<CpuArena> arena_;
   std::vector<Tensor> inputs_;
   std::vector<std::byte*> bases_;  // per slot
@@ -165,7 +222,8 @@ class CpuExecutor : public Executor {
   Scratch scratch_;
   std::vector<void*> pointers_;  // operands of all launches
   std::vector<Prepared> launches_;
-  std::vector<Launch> unrolled_;  // kept for the debug execution only
+  std::vector<const Prepared*> targets_;  // of all selects and jumps
+  std::vector<Launch> unrolled_;          // kept for the debug execution and for what is printed
 };
 
 Tensor CpuExecutor::read_strided(const Launch& launch, std::size_t k) const {

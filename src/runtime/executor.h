@@ -41,6 +41,7 @@ struct ExecutorOptions {
   Execution execution = Execution::captured;
   int repeats = 1;  // times that one run() runs the plan
   std::function<void(const StepSeen&)> on_step = {};
+  std::function<void(Printed&&)> on_print = {};
   std::shared_ptr<Arena> arena = {};   // to share when it is large enough
   std::vector<void*> parameters = {};  // device address per Plan::parameters
 };

@@ -34,6 +34,7 @@ class GpuExecutor : public Executor {
   GpuExecutor(const Plan& plan, const ExecutorOptions& options)
       : plan_(plan),
         on_step_(options.on_step),
+        on_print_(options.on_print),
         is_captured_(options.execution == Execution::captured),
         device_(GpuDevice::get(options.device.index)),
         driver_(gpu::required_driver()),
@@ -139,10 +140,14 @@ class GpuExecutor : public Executor {
 
   void for_each_step(const std::vector<Step>& steps, const std::function<void(const Step&)>& visit) {
     for (const Step& step : steps) {
-      if (step.kind == Step::Kind::loop) {
-        for_each_step(step.body, visit);
-      } else {
-        visit(step);
+      switch (step.kind) {
+        case Step::Kind::loop: for_each_step(step.body, visit); break;
+        case Step::Kind::group:
+        case Step::Kind::kernel: visit(step); break;
+        default:
+          fail(ErrorKind::unsupported,
+               "{}{}: a run on a GPU is one fixed list of launches, which cannot branch; use a CPU", step.label.op,
+               step.label.scope.empty() ? "" : " (in " + step.label.scope + ")");
       }
     }
   }
@@ -197,6 +202,7 @@ class GpuExecutor : public Executor {
 
   void start(std::size_t i) const {
     const Step* step = launches_[i].step;
+    if (step->kind == Step::Kind::print) return;  // only the debug execution stops to look
     void* const* operands = pointers_.data() + first_pointer_[i];
     if (step->kind == Step::Kind::group) {
       groups_.at(step).launch(stream_.get(), operands, scratch_.pointer(), tickets_.pointer());
@@ -244,6 +250,9 @@ class GpuExecutor : public Executor {
         fail(ErrorKind::device, "step {} ({}{}, turn {}) failed: {}", i, launch.step->label.op,
              launch.step->label.scope.empty() ? "" : " in " + launch.step->label.scope, launch.instance, error.what());
       }
+      if (launch.step->kind == Step::Kind::print && on_print_) {
+        on_print_({launch.step->message, launch.step->label.scope, launch.instance, read_strided(launch, 0)});
+      }
       if (!on_step_) continue;
       StepSeen step{launch.step->label.op, launch.step->label.scope, launch.instance, {}};
       for (std::size_t k = launch.step->reads; k < launch.step->operands.size(); ++k) {
@@ -282,6 +291,7 @@ class GpuExecutor : public Executor {
 
   const Plan& plan_;
   std::function<void(const StepSeen&)> on_step_;
+  std::function<void(Printed&&)> on_print_;
   const bool is_captured_;
   GpuDevice& device_;
   const gpu::Driver& driver_;

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <mutex>
+#include <new>
+#include <shared_mutex>
 
 #include "base/check.h"
 #include "paoding/op.h"
@@ -23,6 +26,27 @@ struct Parameters::Store {
   Device device;
   std::vector<std::string> order;
   std::map<std::string, Entry, std::less<>> entries;
+  // Runs that write hold it alone. A GPU's run goes on after Program::run() has returned: whoever comes next waits.
+  std::shared_mutex running;
+  std::mutex pending_lock;
+  std::vector<Executor*> pending;  // on a GPU: what has been launched and not been waited for
+
+  // Before executor `next`, or the host (nullptr), touches the values: all others have finished. Under `running`.
+  void finish_others(const Executor* next) {
+    const std::lock_guard lock(pending_lock);
+    std::erase_if(pending, [&](Executor* executor) {
+      if (executor != next) executor->wait();
+      return executor != next;
+    });
+  }
+  void add_pending(Executor* executor) {
+    const std::lock_guard lock(pending_lock);
+    if (std::find(pending.begin(), pending.end(), executor) == pending.end()) pending.push_back(executor);
+  }
+  void remove_pending(const Executor* executor) {
+    const std::lock_guard lock(pending_lock);
+    std::erase(pending, executor);
+  }
 
   Entry& at(std::string_view name) {
     const auto it = entries.find(name);
@@ -33,7 +57,17 @@ struct Parameters::Store {
   }
 };
 
-Parameters::Parameters(const Graph& graph, const Device& device) : store_(std::make_shared<Store>()) {
+namespace {
+// The seed of one parameter: what others there are and their order must not matter. (FNV-1a over the name.)
+std::uint64_t seed_of(std::uint64_t seed, std::string_view name) {
+  std::uint64_t hash = 0xcbf29ce484222325 ^ seed;
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return hash;
+}
+}  // namespace
+
+Parameters::Parameters(const Graph& graph, const Device& device, const ParametersOptions& options)
+    : store_(std::make_shared<Store>()) {
   store_->device = device;
   for (NodeId id : graph.parameters()) {
     const Node& node = graph.node(id);
@@ -41,6 +75,9 @@ Parameters::Parameters(const Graph& graph, const Device& device) : store_(std::m
     auto buffer = device.kind == DeviceKind::cpu ? make_cpu_buffer(bytes) : make_gpu_buffer(bytes, device);
     store_->entries.emplace(node.name.str(), Store::Entry{node.types[0], std::move(buffer)});
     store_->order.push_back(node.name.str());
+    if (const auto it = graph.initializers().find(node.name.str()); it != graph.initializers().end()) {
+      set(node.name.str(), it->second(node.types[0], seed_of(options.seed, node.name.str())));
+    }
   }
 }
 
@@ -56,11 +93,15 @@ void Parameters::set(std::string_view name, const Tensor& tensor) {
     fail(tensor.dtype() == entry.type.dtype ? ErrorKind::shape : ErrorKind::dtype, "parameter '{}' is {}, not {}", name,
          to_string(entry.type), to_string(tensor.type()));
   }
+  const std::unique_lock lock(store_->running);
+  store_->finish_others(nullptr);
   entry.buffer->write(tensor);
 }
 
 Tensor Parameters::get(std::string_view name) const {
   const Store::Entry& entry = store_->at(name);
+  const std::shared_lock lock(store_->running);
+  store_->finish_others(nullptr);
   return entry.buffer->read(entry.type);
 }
 
@@ -77,6 +118,26 @@ struct Program::Compiled {
   std::vector<char> is_set;
   profile::SiteId run_site = 0;
   bool is_ready = false;  // every input has been set
+  bool writes_parameters = false;
+  std::vector<Printed> printed;
+
+  ~Compiled() {
+    if (parameters && executor) parameters->remove_pending(executor.get());
+  }
+
+  // Runs that share a store: together when all only read, else one after the other.
+  void run_in_order(std::uint32_t number) {
+    printed.clear();
+    if (!parameters || plan.parameters.empty()) return executor->run(number);
+    std::shared_lock<std::shared_mutex> shared(parameters->running, std::defer_lock);
+    std::unique_lock<std::shared_mutex> alone(parameters->running, std::defer_lock);
+    writes_parameters ? alone.lock() : shared.lock();
+    if (options.device.kind == DeviceKind::cuda) {
+      parameters->finish_others(executor.get());
+      parameters->add_pending(executor.get());
+    }
+    executor->run(number);
+  }
 
   void set_input(int index, const Tensor& tensor) {
     const auto at = static_cast<std::size_t>(index);
@@ -118,13 +179,28 @@ std::size_t checked(int index, const std::vector<std::string>& names, const char
 void select_fetches(Graph* graph, const std::vector<std::string>& wanted) {
   std::vector<std::string> names;
   for (const Graph::Fetch& fetch : graph->fetches()) names.push_back(fetch.name);
-  if (names.empty()) fail(ErrorKind::argument, "compile: the graph fetches nothing; name a result with Graph::fetch()");
+  if (names.empty() && graph->effects().empty())
+    fail(ErrorKind::argument, "compile: the graph fetches nothing; name a result with Graph::fetch()");
   if (wanted.empty()) return;
   std::vector<Graph::Fetch> selected;
   for (const std::string& name : wanted) {
     selected.push_back(graph->fetches()[static_cast<std::size_t>(index_of(names, name, "fetch"))]);
   }
   graph->mutable_fetches() = std::move(selected);
+}
+
+// A program for a GPU has no part that runs on the CPU yet.
+void refuse_placement(const Graph& graph) {
+  for (NodeId id = 0; id < graph.size(); ++id) {
+    const Node& node = graph.node(id);
+    if (node.placement == Placement::cpu) {
+      fail(ErrorKind::unsupported,
+           "{}: is to run on the CPU, but a program for a GPU runs there as a whole for now{}\n"
+           "hint: compile it for the CPU, or leave OnCpu away",
+           node.op->name, node.scope.empty() ? "" : fmt::format(" (in {})", node.scope.str()));
+    }
+    for (const auto& body : node.bodies) refuse_placement(*body);
+  }
 }
 
 }  // namespace
@@ -141,7 +217,15 @@ Program::Program(const Graph& graph, const CompileOptions& options, const Parame
   *this = bind(graph);
 }
 
-Program Program::bind(const Graph& source) const {
+Program Program::bind(const Graph& graph) const {
+  try {
+    return compile(graph);
+  } catch (const std::bad_alloc&) {
+    fail(ErrorKind::device, "compile: the machine has too little memory for a graph of {} nodes", graph.size());
+  }
+}
+
+Program Program::compile(const Graph& source) const {
   const auto start = Clock::now();
   auto made = std::make_unique<Compiled>();
   made->options = compiled_->options;
@@ -149,7 +233,10 @@ Program Program::bind(const Graph& source) const {
   const CompileOptions& options = made->options;
 
   const std::unique_ptr<Graph> graph = source.clone();
+  if (options.device.kind != DeviceKind::cpu) refuse_placement(*graph);
   select_fetches(graph.get(), options.fetches);
+  if (!options.assign) graph->drop_assigns();
+  made->writes_parameters = !graph->assigns().empty();
   PassOptions pass_options;
   pass_options.device = options.device.kind;
   pass_options.after = options.after_pass;
@@ -160,11 +247,17 @@ Program Program::bind(const Graph& source) const {
   }
   PlanOptions plan_options{options.device.kind, options.allow_tf32, true};
   const auto& disabled = options.disabled_passes;
+  plan_options.choose_layouts = std::find(disabled.begin(), disabled.end(), "choose_layouts") == disabled.end();
   plan_options.alias_views = std::find(disabled.begin(), disabled.end(), "alias_views") == disabled.end();
   made->plan = make_plan(*graph, plan_options);
 
   if (options.repeats < 1) fail(ErrorKind::argument, "compile: repeats = {}; it must be at least 1", options.repeats);
-  ExecutorOptions executor_options{options.device, options.execution, options.repeats, options.on_step, nullptr, {}};
+  ExecutorOptions executor_options{
+      options.device, options.execution, options.repeats, options.on_step, {}, nullptr, {}};
+  executor_options.on_print = [compiled = made.get()](Printed&& printed) {
+    if (compiled->options.on_print) return compiled->options.on_print(printed);
+    compiled->printed.push_back(std::move(printed));
+  };
   if (options.execution == Execution::captured) executor_options.on_step = nullptr;
   if (compiled_->executor) executor_options.arena = compiled_->executor->arena();
   for (const auto& [name, unused] : made->plan.parameters) {
@@ -214,7 +307,12 @@ const Type& Program::input_type(int index) const {
   return compiled_->input_types[checked(index, compiled_->inputs, "input")];
 }
 const Type& Program::fetch_type(int index) const {
-  return compiled_->plan.fetches[checked(index, compiled_->fetches, "fetch")].operand.layout.type;
+  const Plan::Fetch& fetch = compiled_->plan.fetches[checked(index, compiled_->fetches, "fetch")];
+  if (!fetch.alternatives.empty()) {
+    fail(ErrorKind::argument, "fetch '{}' is a Variant of {} alternatives: its type is known after a run", fetch.name,
+         fetch.alternatives.size());
+  }
+  return fetch.operand.layout.type;
 }
 
 void Program::set_input(int index, const Tensor& tensor) {
@@ -230,16 +328,22 @@ void Program::run() {
   if (profile::Recorder::active()) {
     const std::uint32_t number = profile::Recorder::next_run();
     const profile::SpanScope seen(compiled_->run_site, number);
-    compiled_->executor->run(number);
+    compiled_->run_in_order(number);
   } else {
-    compiled_->executor->run(0);
+    compiled_->run_in_order(0);
   }
 }
 
 void Program::wait() { compiled_->executor->wait(); }
 
 Tensor Program::fetch(int index) {
-  return compiled_->executor->read(compiled_->plan.fetches[checked(index, compiled_->fetches, "fetch")].operand);
+  const Plan::Fetch& fetch = compiled_->plan.fetches[checked(index, compiled_->fetches, "fetch")];
+  const Tensor tensor = compiled_->executor->read(fetch.operand);
+  if (fetch.alternatives.empty()) return tensor;
+  const auto chosen = static_cast<std::int64_t>(tensor.to_doubles()[0]);
+  const auto count = static_cast<std::int64_t>(fetch.alternatives.size());
+  return compiled_->executor->read(
+      fetch.alternatives[static_cast<std::size_t>(chosen >= 0 && chosen < count ? chosen : count - 1)]);
 }
 
 std::map<std::string, Tensor> Program::run(const std::map<std::string, Tensor>& feeds) {
@@ -252,6 +356,7 @@ std::map<std::string, Tensor> Program::run(const std::map<std::string, Tensor>& 
   return results;
 }
 
+const std::vector<Printed>& Program::printed() const { return compiled_->printed; }
 const CompileReport& Program::report() const { return compiled_->report; }
 std::string Program::plan_text() const { return to_string(compiled_->plan); }
 std::string Program::kernel_text() const { return compiled_->executor->kernel_text(); }

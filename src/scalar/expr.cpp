@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Building an Expr: nodes without duplicates, dtype checks, constants folded.
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
@@ -31,12 +32,31 @@ bool is_constant(Scalar a, double value) {
   return node.prim == Prim::constant && node.value == value && !std::signbit(node.value);
 }
 
+bool is_constant(Scalar a) { return (*a.expr())[a.id()].prim == Prim::constant; }
+
+// Arithmetic on constants of floats, as the reference does it. Integers wrap around, so theirs is left to the device.
+bool fold(const Primitive& row, std::span<const Scalar> args, Scalar* result) {
+  if (!is_float(args[0].dtype()) || !std::all_of(args.begin(), args.end(), [](Scalar a) { return is_constant(a); })) {
+    return false;
+  }
+  double values[3] = {};
+  for (std::size_t i = 0; i < args.size(); ++i) values[i] = (*args[i].expr())[args[i].id()].value;
+  const DType dtype = row.rule == PrimRule::compare ? DType::boolean : args[0].dtype();
+  *result = make_constant(args[0].expr(), row.evaluate(values[0], values[1], values[2]), dtype);
+  return true;
+}
+
 // Identities that hold for every input, NaN and infinity too (so x * 0 stays). Derivatives make many of them.
 bool simplify(Prim prim, std::span<const Scalar> args, Scalar* result) {
   if (prim == Prim::mul && is_constant(args[0], 1)) return *result = args[1], true;
   if ((prim == Prim::mul || prim == Prim::div) && is_constant(args[1], 1)) return *result = args[0], true;
   if (prim == Prim::sub && is_constant(args[1], 0)) return *result = args[0], true;
   if (prim == Prim::select && args[1].id() == args[2].id()) return *result = args[1], true;
+  if (prim == Prim::select && is_constant(args[0])) {
+    return *result = (*args[0].expr())[args[0].id()].value != 0 ? args[1] : args[2], true;
+  }
+  const bool rounds = prim == Prim::floor || prim == Prim::ceil || prim == Prim::round || prim == Prim::trunc;
+  if (rounds && is_integer(args[0].dtype())) return *result = args[0], true;
   return false;
 }
 
@@ -95,12 +115,18 @@ Scalar apply_prim(Prim prim, std::span<const Scalar> args) {
         fail(ErrorKind::dtype, "select: the condition is {}, not bool", to_string(args[0].dtype()));
       }
       break;
+    case PrimRule::random:
+      if (dtype != DType::i64) fail(ErrorKind::dtype, "{}: takes i64, not {}", row.name, to_string(dtype));
+      break;
     case PrimRule::leaf:
     case PrimRule::convert: PD_ASSERT(false, "leaves and converts have their own makers");
   }
   Scalar simple;
-  if (simplify(prim, args, &simple)) return simple;
-  ExprNode node{.prim = prim, .dtype = row.rule == PrimRule::compare ? DType::boolean : dtype};
+  if (simplify(prim, args, &simple) || fold(row, args, &simple)) return simple;
+  ExprNode node{.prim = prim,
+                .dtype = row.rule == PrimRule::compare  ? DType::boolean
+                         : row.rule == PrimRule::random ? DType::i32
+                                                        : dtype};
   for (std::size_t i = 0; i < args.size(); ++i) node.args[i] = args[i].id();
   return {args[0].expr(), args[0].expr()->add(node)};
 }
@@ -112,27 +138,65 @@ Scalar operator/(Scalar a, Scalar b) { return binary(Prim::div, a, b); }
 Scalar operator-(Scalar a) { return unary(Prim::neg, a); }
 Scalar operator<(Scalar a, Scalar b) { return binary(Prim::less, a, b); }
 Scalar operator<=(Scalar a, Scalar b) { return binary(Prim::less_equal, a, b); }
+Scalar operator>(Scalar a, Scalar b) { return b < a; }
+Scalar operator>=(Scalar a, Scalar b) { return b <= a; }
 Scalar operator+(Scalar a, double b) { return a + a.constant(b); }
 Scalar operator-(Scalar a, double b) { return a - a.constant(b); }
 Scalar operator*(Scalar a, double b) { return a * a.constant(b); }
 Scalar operator/(Scalar a, double b) { return a / a.constant(b); }
 Scalar operator<(Scalar a, double b) { return a < a.constant(b); }
+Scalar operator<=(Scalar a, double b) { return a <= a.constant(b); }
+Scalar operator>(Scalar a, double b) { return a.constant(b) < a; }
+Scalar operator>=(Scalar a, double b) { return a.constant(b) <= a; }
 Scalar operator+(double a, Scalar b) { return b.constant(a) + b; }
 Scalar operator-(double a, Scalar b) { return b.constant(a) - b; }
 Scalar operator*(double a, Scalar b) { return b.constant(a) * b; }
 Scalar operator/(double a, Scalar b) { return b.constant(a) / b; }
-Scalar abs(Scalar a) { return unary(Prim::abs, a); }
+Scalar floor_divide(Scalar a, Scalar b) { return binary(Prim::floor_divide, a, b); }
+Scalar remainder(Scalar a, Scalar b) { return binary(Prim::remainder, a, b); }
 Scalar minimum(Scalar a, Scalar b) { return binary(Prim::minimum, a, b); }
 Scalar maximum(Scalar a, Scalar b) { return binary(Prim::maximum, a, b); }
+Scalar pow(Scalar a, Scalar b) { return binary(Prim::pow, a, b); }
+Scalar equal(Scalar a, Scalar b) { return binary(Prim::equal, a, b); }
+Scalar logical_and(Scalar a, Scalar b) { return binary(Prim::logical_and, a, b); }
+Scalar logical_or(Scalar a, Scalar b) { return binary(Prim::logical_or, a, b); }
+Scalar abs(Scalar a) { return unary(Prim::abs, a); }
+Scalar floor(Scalar a) { return unary(Prim::floor, a); }
+Scalar ceil(Scalar a) { return unary(Prim::ceil, a); }
+Scalar round(Scalar a) { return unary(Prim::round, a); }
+Scalar trunc(Scalar a) { return unary(Prim::trunc, a); }
 Scalar exp(Scalar a) { return unary(Prim::exp, a); }
+Scalar expm1(Scalar a) { return unary(Prim::expm1, a); }
 Scalar log(Scalar a) { return unary(Prim::log, a); }
+Scalar log1p(Scalar a) { return unary(Prim::log1p, a); }
+Scalar log2(Scalar a) { return unary(Prim::log2, a); }
+Scalar log10(Scalar a) { return unary(Prim::log10, a); }
 Scalar sqrt(Scalar a) { return unary(Prim::sqrt, a); }
 Scalar rsqrt(Scalar a) { return unary(Prim::rsqrt, a); }
+Scalar sin(Scalar a) { return unary(Prim::sin, a); }
+Scalar cos(Scalar a) { return unary(Prim::cos, a); }
+Scalar tan(Scalar a) { return unary(Prim::tan, a); }
 Scalar tanh(Scalar a) { return unary(Prim::tanh, a); }
 Scalar sigmoid(Scalar a) { return unary(Prim::sigmoid, a); }
-Scalar equal(Scalar a, Scalar b) { return binary(Prim::equal, a, b); }
+Scalar erf(Scalar a) { return unary(Prim::erf, a); }
+Scalar erfc(Scalar a) { return unary(Prim::erfc, a); }
+Scalar logical_not(Scalar a) { return unary(Prim::logical_not, a); }
 Scalar select(Scalar condition, Scalar if_true, Scalar if_false) {
   return apply_prim(Prim::select, std::array{condition, if_true, if_false});
+}
+
+Scalar random_bits(Scalar index, Scalar stream, Scalar seed) {
+  return apply_prim(Prim::random_bits, std::array{index, stream, seed});
+}
+
+Scalar random_uniform(Scalar index, Scalar stream, Scalar seed, DType dtype) {
+  const auto top = [](Scalar bits, double dropped) { return floor_divide(bits, bits.constant(dropped)); };
+  const Scalar bits = random_bits(index, stream, seed);
+  if (dtype == DType::f32) return (convert(top(bits, 256), DType::f32) + 0x1p23) * 0x1p-24;
+  if (dtype != DType::f64) fail(ErrorKind::dtype, "random_uniform: makes f32 or f64, not {}", to_string(dtype));
+  const Scalar more = random_bits(index + 0x1p52, stream, seed);
+  const Scalar low = convert(top(more, 2048), DType::f64) + 0x1p20;
+  return ((convert(bits, DType::f64) + 0x1p31) * 0x1p21 + low) * 0x1p-53;
 }
 
 }  // namespace paoding

@@ -19,6 +19,7 @@ enum class PrimRule : std::uint8_t {
   compare,  // numbers of one dtype give bool
   logical,  // bools give bool
   select,   // bool and two of one dtype give that dtype
+  random,   // three i64 give i32
   convert,  // anything gives the node's dtype
 };
 
@@ -39,8 +40,13 @@ struct Primitive {
 
 const Primitive& primitive(Prim prim);
 
-/// The value of every node of `expr` for these inputs, in double; only an explicit convert rounds.
-std::vector<double> evaluate(const Expr& expr, std::span<const double> inputs);
+/// Whether it takes tens of instructions: about as long as moving 8 bytes.
+bool is_slow(Prim prim);
+
+/// The value of every node of `expr` for these inputs, in double; only an explicit convert rounds. `indices` and
+/// `reduced` are those of the group that the Expr belongs to; formulas have none.
+std::vector<double> evaluate(const Expr& expr, std::span<const double> inputs, std::span<const double> indices = {},
+                             std::span<const double> reduced = {});
 
 /// `expr` as text, one node a line: "%3 = mul(%1, %2) f32". For dumps and golden tests.
 std::string to_string(const Expr& expr);

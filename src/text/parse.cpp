@@ -37,17 +37,8 @@ std::int64_t count_nodes(const Graph& graph, NodeId first = 0) {
   return count;
 }
 
-// What a gradients statement may cost: the nodes it walks over. The gradient of a scan compares every value it saves
-// with those saved before, which tells in bodies of more than a thousand nodes.
-std::int64_t gradient_cost(const Graph& graph) {
-  std::int64_t cost = graph.size();
-  for (NodeId id = 0; id < graph.size(); ++id) {
-    for (const auto& body : graph.node(id).bodies) {
-      cost += gradient_cost(*body) + std::int64_t{body->size()} * body->size() / 1000;
-    }
-  }
-  return cost;
-}
+// What a gradients statement may cost: the nodes it walks over.
+std::int64_t gradient_cost(const Graph& graph) { return count_nodes(graph); }
 
 class Parser {
  public:
@@ -75,6 +66,7 @@ class Parser {
     std::vector<Type> types;
     bool has_types = false;
     Name scope, origin;
+    Placement placement = Placement::any;
   };
 
   // ---- tokens ----
@@ -265,6 +257,7 @@ class Parser {
       return;
     }
     if (peek().is_word("fetch")) return fetch(graph, *names, outer);
+    if (peek().is_word("assign")) return assign(graph, *names, outer);
     std::vector<Token> left{name("a statement, as in 'y = neg(x)' or 'fetch y = y',")};
     while (peek().is(',')) {
       take();
@@ -305,6 +298,20 @@ class Parser {
     end_line();
   }
 
+  void assign(Graph& graph, const Names& names, const Names* outer) {
+    const Token at = take();
+    const Value parameter = find(graph, names, outer, name("the parameter to assign to"));
+    expect('=', "behind the parameter");
+    const Value value = find(graph, names, outer, name("a value"));
+    Tail tail;
+    names_tail(&tail);
+    count_new(at, 1);
+    set_names(&graph, &tail);
+    on_line(at, [&] { graph.assign(parameter, value); });
+    set_names(&graph, nullptr);
+    end_line();
+  }
+
   // Graph::input would search all inputs for the name; the map of names already has it.
   void declaration(Graph& graph, Names* names, const std::vector<Token>& left, bool is_body) {
     const Token keyword = take();
@@ -317,7 +324,9 @@ class Parser {
     node.op = find_op(keyword.text);
     node.types = {type()};
     if (!is_unnamed) node.name = left[0].text;
-    scope_and_origin(&node.scope, &node.origin);
+    Tail tail;
+    names_tail(&tail);
+    node.scope = tail.scope, node.origin = tail.origin, node.placement = tail.placement;
     count_new(left[0], 1);
     define(names, left[0], {graph.add(std::move(node)), 0});
   }
@@ -366,15 +375,14 @@ class Parser {
   void build(Graph& graph, Names* names, const std::vector<Token>& left, const Token& at, const OpDef* op,
              const std::vector<std::shared_ptr<Graph>>& bodies, F make) {
     const Tail tail = read_tail();
-    const bool is_expanded = op == nullptr || op->kind == OpKind::composed;
+    const bool is_expanded = op == nullptr || op->is_expanded_at_once();
     if (is_expanded && !tail.origin.empty()) {
       fail_at(tail.at, fmt::format("{} is expanded into nodes that name their own origin", describe(at)));
     }
     const NodeId first = graph.size();
-    graph.scope = tail.scope;
-    graph.origin = tail.origin;
+    set_names(&graph, &tail);
     const Values made = on_line(at, make);
-    graph.scope = graph.origin = Name();
+    set_names(&graph, nullptr);
     std::int64_t added = count_nodes(graph, first);
     for (const auto& parsed : bodies) added -= count_nodes(*parsed);  // counted when they were read
     count_new(at, added);
@@ -496,17 +504,30 @@ class Parser {
     return graph;
   }
 
-  void scope_and_origin(Name* scope, Name* origin) {
-    if (peek().is('@')) {
+  // @"scope" @cpu ~origin; each may be missing. A scope named cpu stands in quotes.
+  void names_tail(Tail* tail) {
+    while (peek().is('@')) {
       take();
+      if (peek().is_word("cpu")) {
+        take();
+        tail->placement = Placement::cpu;
+        continue;
+      }
       if (peek().kind != TokenKind::quoted && peek().kind != TokenKind::word) unexpected("a scope, as in @\"decoder\"");
-      *scope = take().text;
+      if (!tail->scope.empty()) fail_at(peek(), "a second scope");
+      tail->scope = take().text;
     }
     if (peek().is('~')) {
       take();
       if (peek().kind != TokenKind::quoted && peek().kind != TokenKind::word) unexpected("an origin, as in ~mul_grad");
-      *origin = take().text;
+      tail->origin = take().text;
     }
+  }
+
+  static void set_names(Graph* graph, const Tail* tail) {
+    graph->scope = tail == nullptr ? Name() : tail->scope;
+    graph->origin = tail == nullptr ? Name() : tail->origin;
+    graph->placement = tail == nullptr ? Placement::any : tail->placement;
   }
 
   Tail read_tail() {
@@ -519,7 +540,7 @@ class Parser {
         tail.types.push_back(type());
       } while (peek().is(','));
     }
-    scope_and_origin(&tail.scope, &tail.origin);
+    names_tail(&tail);
     return tail;
   }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // to_text(): a graph as text that parse_graph() reads back to the same graph.
+#include "text/print.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -14,8 +16,10 @@ namespace {
 
 std::string name_text(std::string_view name) { return is_plain_name(name) ? std::string(name) : quote(name); }
 
-// The left side of a definition; `fetch` there would begin a fetch statement.
-std::string defined_name(std::string_view name) { return name == "fetch" ? quote(name) : name_text(name); }
+// The left side of a definition; `fetch` or `assign` there would begin such a statement.
+std::string defined_name(std::string_view name) {
+  return name == "fetch" || name == "assign" ? quote(name) : name_text(name);
+}
 
 std::string value_name(const Graph& graph, Ref ref) {
   const Node& node = graph.node(ref.node);
@@ -63,19 +67,6 @@ bool is_default(const AttrSpec& spec, const AttrValue& value) {
   return spec.example == value;
 }
 
-// " {axes=[0], keepdims=true}"; what equals the default is left out.
-std::string attrs_text(const Node& node) {
-  std::string text;
-  for (const auto& [name, value] : node.attrs.entries()) {
-    bool is_shown = true;
-    for (const AttrSpec& spec : node.op->attrs) {
-      if (spec.name == name) is_shown = !is_default(spec, value);
-    }
-    if (is_shown) text += fmt::format("{}{}={}", text.empty() ? "" : ", ", name_text(name), attr_text(value));
-  }
-  return text.empty() ? text : " {" + text + "}";
-}
-
 std::string op_text(const OpDef& op) {
   const bool is_special = op.name == "gradients" || op.name.rfind(".v") != std::string::npos;
   std::string text = is_special ? quote(op.name) : name_text(op.name);
@@ -96,6 +87,11 @@ class Printer {
     for (NodeId id = 0; id < graph.size(); ++id) {
       const Node& node = graph.node(id);
       text_ += indent;
+      if (node.op->name == "assign") {
+        text_ += fmt::format("assign {} = {}", value_name(graph, node.inputs[0]), value_name(graph, node.inputs[1]));
+        print_names(node);
+        continue;
+      }
       for (std::size_t i = 0; i < node.types.size(); ++i) {
         text_ += (i == 0 ? "" : ", ") + value_name(graph, {id, static_cast<std::int32_t>(i)});
       }
@@ -105,13 +101,18 @@ class Printer {
       } else {
         print_call(graph, node, indent);
       }
-      if (!node.scope.empty()) text_ += " @" + quote(node.scope.str());
-      if (!node.origin.empty()) text_ += " ~" + name_text(node.origin.str());
-      text_ += '\n';
+      print_names(node);
     }
     for (const Graph::Fetch& fetch : graph.fetches()) {
       text_ += fmt::format("{}fetch {} = {}\n", indent, name_text(fetch.name), value_name(graph, fetch.ref));
     }
+  }
+
+  void print_names(const Node& node) {
+    if (!node.scope.empty()) text_ += " @" + quote(node.scope.str());
+    if (node.placement == Placement::cpu) text_ += " @cpu";
+    if (!node.origin.empty()) text_ += " ~" + name_text(node.origin.str());
+    text_ += '\n';
   }
 
   void print_call(const Graph& graph, const Node& node, const std::string& indent) {
@@ -119,7 +120,7 @@ class Printer {
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       text_ += (i == 0 ? "" : ", ") + value_name(graph, node.inputs[i]);
     }
-    text_ += ')' + attrs_text(node);
+    text_ += ')' + attrs_text(*node.op, node.attrs);
     for (const auto& body : node.bodies) {
       text_ += " [\n";
       print(*body, indent + "  ");
@@ -132,6 +133,18 @@ class Printer {
 };
 
 }  // namespace
+
+std::string attrs_text(const OpDef& op, const Attrs& attrs) {
+  std::string text;
+  for (const auto& [name, value] : attrs.entries()) {
+    bool is_shown = true;
+    for (const AttrSpec& spec : op.attrs) {
+      if (spec.name == name) is_shown = !is_default(spec, value);
+    }
+    if (is_shown) text += fmt::format("{}{}={}", text.empty() ? "" : ", ", name_text(name), attr_text(value));
+  }
+  return text.empty() ? text : " {" + text + "}";
+}
 
 std::string to_text(const Graph& graph) { return Printer().run(graph); }
 

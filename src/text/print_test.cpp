@@ -12,13 +12,11 @@
 #include "paoding/error.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
+#include "tests/source_root.h"
 #include "text/lexer.h"
 
 namespace paoding {
 namespace {
-
-// The checkout this file was compiled from.
-std::filesystem::path root() { return std::filesystem::path(__FILE__).parent_path().parent_path().parent_path(); }
 
 std::string read(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
@@ -172,7 +170,7 @@ TEST(GraphText, WritesVersionsAboveOneAndReadsThem) {
 
 TEST(GraphText, ReadsTheSeedsOfTheFuzzer) {
   int files = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(root() / "tests/fuzz_seeds/parse")) {
+  for (const auto& entry : std::filesystem::directory_iterator(source_root() / "tests/fuzz_seeds/parse")) {
     SCOPED_TRACE(entry.path().string());
     ++files;
     if (entry.path().filename().string().starts_with("bad_")) {
@@ -185,7 +183,7 @@ TEST(GraphText, ReadsTheSeedsOfTheFuzzer) {
 }
 
 TEST(GraphText, ReadsTheExampleOfTheDocs) {
-  const std::string page = read(root() / "docs/graph_text.md");
+  const std::string page = read(source_root() / "docs/graph_text.md");
   const std::size_t start = page.find("```\npaoding graph 1"), end = page.find("\n```", start + 4);
   ASSERT_NE(start, std::string::npos);
   ASSERT_NE(end, std::string::npos);

@@ -74,7 +74,7 @@ pd_switch_stack:
 #endif
 
 constexpr std::size_t kStackBytes = 64 << 10;
-constexpr int kMaxThreads = 256, kWarp = 32;
+constexpr int kMaxThreads = 1024, kWarp = 32;
 
 struct Fiber {
   void* stack_pointer = nullptr;
@@ -168,6 +168,17 @@ T shuffle_xor(T value, int offset) {
   return other;
 }
 
+inline unsigned ballot(bool is_true) {
+  Machine& m = machine;
+  const int self = m.current, first = self / kWarp * kWarp;
+  m.slots[self] = is_true;
+  wait_warp();
+  unsigned bits = 0;
+  for (int i = 0; i < kWarp; ++i) bits |= (m.slots[first + i] != 0 ? 1u : 0u) << i;
+  wait_warp();
+  return bits;
+}
+
 template <class... P, std::size_t... I>
 void call(void (*kernel)(P...), void** arguments, std::index_sequence<I...>) {
   kernel(*static_cast<std::remove_const_t<P>*>(arguments[I])...);
@@ -210,6 +221,9 @@ template <class T>
 T __shfl_xor_sync(unsigned, T value, int offset) {
   return emulation::shuffle_xor(value, offset);
 }
+inline unsigned __ballot_sync(unsigned, bool is_true) { return emulation::ballot(is_true); }
+inline int __popc(unsigned bits) { return std::popcount(bits); }
+inline int __ffs(int bits) { return std::countr_zero(static_cast<unsigned>(bits)) + 1; }  // of bits != 0
 inline unsigned atomicAdd(unsigned* at, unsigned value) { return std::exchange(*at, *at + value); }
 
 template <class T>

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recurrence: a step that runs once for every element of a sequence.
+// What runs, how often, and what stays: recurrence, and values kept between runs.
 #pragma once
 
 #include <functional>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "paoding/graph.h"
 
@@ -23,5 +25,72 @@ inline StepResult step(Values carries, Values outputs) { return {std::move(carri
 StepResult scan(const Values& initial, const Values& sequences,
                 const std::function<StepResult(const Values& carries, const Values& elements)>& body,
                 bool reverse = false);
+
+/// In the body of a scan: the number of the step, i64, which is the position of its elements in the sequences (a
+/// reverse scan begins with T - 1). `body` is the graph of a carry or element.
+/// Error (argument) elsewhere.
+Value step_index(Graph& body);
+
+// ---- branches ----
+// One of several functions runs, chosen when the program runs. Each may use any value of the enclosing graphs. A
+// predicate is a bool, an index an i32 or i64, of shape [] or [1]. On a GPU: Error (unsupported) when compiled.
+
+/// then() where `predicate` is true, else otherwise(); both must give values of the same types. Error (shape, dtype)
+/// when they do not, or when the predicate is no single bool.
+Values cond(const Value& predicate, const std::function<Values()>& then, const std::function<Values()>& otherwise);
+Value cond(const Value& predicate, const std::function<Value()>& then, const std::function<Value()>& otherwise);
+
+/// branches[index](); the last one when the index is not in 0 .. n-1. Errors as cond.
+Values switch_case(const Value& index, const std::vector<std::function<Values()>>& branches);
+
+/// A predicate and what runs when it is the first that is true.
+struct Case {
+  Value predicate;
+  std::function<Values()> branch;
+};
+/// The branch of the first case whose predicate is true; otherwise() when none is, or the last case's branch when there
+/// is no `otherwise`. Errors as cond.
+Values case_of(const std::vector<Case>& cases, const std::function<Values()>& otherwise = {});
+
+/// The same where the branches differ in shape, dtype or number of results.
+Variant switch_variant(const Value& index, const std::vector<std::function<Values()>>& branches);
+Variant case_variant(const std::vector<Case>& cases, const std::function<Values()>& otherwise = {});
+
+/// f(the alternative that exists), which must give the same types for each: f is called once per alternative while the
+/// graph is built. Errors as switch_case.
+Values visit(const Variant& variant, const std::function<Values(const Values&)>& f);
+Variant visit_variant(const Variant& variant, const std::function<Values(const Values&)>& f);
+
+// ---- loops ----
+
+/// Repeats body(values) as long as condition(values), a bool of shape [] or [1], is true, beginning with `initial`;
+/// returns the last values. Their types stay. Not differentiable: see the other form. Error (shape, dtype) when a value
+/// changes its type, (unsupported) when a gradient is asked for, or on a GPU. A loop whose condition stays true ends
+/// with the process.
+Values while_loop(const Values& initial, const std::function<Value(const Values&)>& condition,
+                  const std::function<Values(const Values&)>& body);
+
+struct LoopResult {
+  Values values;
+  Value iterations;  // i64[]: how often the body ran
+};
+/// The same, at most `max_iterations` times, and differentiable: a scan over branches, whose gradient keeps what the
+/// body's needs of each turn. Turns that are not taken cost the condition and a copy of the values.
+LoopResult while_loop(const Values& initial, const std::function<Value(const Values&)>& condition,
+                      const std::function<Values(const Values&)>& body, std::int64_t max_iterations);
+
+// ---- looking, keeping, recomputing ----
+
+/// `value` itself; every run hands it to CompileOptions::on_print (or Program::printed()) with `message`, also when
+/// nobody uses the result. Not fused away. On a GPU in the stepwise execution only.
+Value print(const Value& value, std::string_view message = "");
+
+/// f(inputs), of which the backward pass keeps only the inputs (and what else f uses): the values inside f are computed
+/// again there. Less memory for one more run of f.
+Values checkpoint(const std::function<Values(const Values&)>& f, const Values& inputs);
+
+/// `parameter` takes `value` at the end of every run; reads within the run see the value at its start. One assignment
+/// per parameter, of exactly its type. See Graph::assign for the errors.
+void assign(const Value& parameter, const Value& value);
 
 }  // namespace paoding

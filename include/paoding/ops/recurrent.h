@@ -1,17 +1,72 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recurrent cells.
+// Recurrent cells, and layers that scan them over time.
+//
+// Everything is laid out [T, B, I]: time, batch, features. Weights stand on the right of a product: w [I, gates * H]
+// for the input, u [P, gates * H] for the state. Gates are in PyTorch's order: i, f, g, o (LSTM) and r, z, n (GRU).
+// paoding/recurrent_weights.h converts PyTorch's and ONNX's tensors.
 #pragma once
 
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "paoding/graph.h"
 
 namespace paoding {
 
-/// One LSTM step. x [B, I], h and c [B, H], w [I, 4H] for x, u [H, 4H] for h, b [4H]; gates in the order i, f, g, o:
-/// i, f, o = sigmoid, g = tanh of their quarter of x w + h u + b; c' = f c + i g; h' = o tanh(c'). Returns {h', c'}.
+/// One LSTM step. x [B, I], h [B, P], c [B, H], w [I, 4H] for x, u [P, 4H] for h, b [4H]; gates in the order i, f, g,
+/// o: i, f, o = sigmoid, g = tanh of their quarter of x w + h u + b; c' = f c + i g; h' = o tanh(c'). Returns {h', c'},
+/// both [B, H]: P is H unless h is a projection of the last h'.
 /// (Hochreiter and Schmidhuber 1997 with the forget gate of Gers et al. 2000; PyTorch's gate order.)
 std::pair<Value, Value> lstm_cell(const Value& x, const Value& h, const Value& c, const Value& w, const Value& u,
                                   const Value& b);
+
+/// One GRU step. x [B, I], h [B, H], w [I, 3H], u [H, 3H]; gates in the order r, z, n; r, z = sigmoid of their third of
+/// x w + h u + b; h' = (1 - z) n + z h. With `reset_after` (cuDNN, PyTorch) n = tanh(x w_n + b_n + r (h u_n + b_m)) and
+/// b is [4H] in the order r, z, n, m. Without (Cho et al. 2014) n = tanh(x w_n + b_n + (r h) u_n) and b is [3H]; the
+/// step then has two products, one behind the other. Returns h'.
+Value gru_cell(const Value& x, const Value& h, const Value& w, const Value& u, const Value& b, bool reset_after = true);
+
+/// One step of the plain recurrence (Elman 1990): h' = tanh(x w + h u + b), or the larger of that sum and 0 with
+/// `relu`. x [B, I], h [B, H], w [I, H], u [H, H], b [H].
+Value rnn_cell(const Value& x, const Value& h, const Value& w, const Value& u, const Value& b, bool relu = false);
+
+/// The weights of one layer in one direction; shapes as the cells say.
+struct RecurrentParameters {
+  Value w, u, b;
+  Value projection = {};  // LSTM only, may be absent: [H, P]; what leaves a step and enters the next is h' projection
+};
+
+/// What a stack of recurrent layers takes besides its input and weights.
+struct RecurrentOptions {
+  bool bidirectional = false;  // a second set of weights per layer runs from the end to the start
+  /// [B] integers: how many steps of each row count; all when absent. Steps beyond change no state and give zeros. The
+  /// last state is the one at the length; the reverse direction starts there. 0 leaves the initial state.
+  Value lengths = {};
+  /// States before the first step, in the order of the parameters: [B, P] each (c: [B, H]). Zeros when empty.
+  Values initial_h = {}, initial_c = {};
+  double dropout = 0;       // between layers, not behind the last; 0 when a model is evaluated
+  bool reset_after = true;  // gru only
+  bool relu = false;        // rnn only
+};
+
+struct RecurrentResult {
+  Value outputs;  // [T, B, P], or [T, B, 2P] when bidirectional: forward, then reverse
+  Values last_h;  // per layer and direction, as the parameters: [B, P]
+  Values last_c;  // lstm only: [B, H]
+};
+
+/// A stack of LSTM layers over xs [T, B, I]. `parameters` has one entry per layer, or two (forward, reverse) when
+/// bidirectional; layers above the first take [T, B, P or 2P]. The product of the input is one for all steps; a step
+/// costs one product and one fused kernel (a projection adds a product).
+/// Error (shape) when something does not fit, (argument) when counts do not, (dtype) on float lengths.
+RecurrentResult lstm(const Value& xs, std::span<const RecurrentParameters> parameters,
+                     const RecurrentOptions& options = {});
+/// The same for the GRU.
+RecurrentResult gru(const Value& xs, std::span<const RecurrentParameters> parameters,
+                    const RecurrentOptions& options = {});
+/// The same for the plain recurrence.
+RecurrentResult rnn(const Value& xs, std::span<const RecurrentParameters> parameters,
+                    const RecurrentOptions& options = {});
 
 }  // namespace paoding

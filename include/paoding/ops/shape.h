@@ -14,6 +14,13 @@ namespace paoding {
 
 /// `shape` filled with `value`.
 Value full(Graph& graph, const Shape& shape, double value, DType dtype = DType::f32);
+/// The index along `axis` (negative counts from the end) at every element of `shape`; i64 or i32. Where a kernel of
+/// elementwise ops and reductions reads it, it takes no memory. Error (dtype) for other dtypes; (argument) when the
+/// dtype cannot hold it.
+Value iota(Graph& graph, const Shape& shape, int axis, DType dtype = DType::i64);
+/// start, start + step, .. up to but without `end`; empty when there is none. i64 and i32 as iota; any other dtype is
+/// a cast of the i64. Error (argument) when step is 0.
+Value arange(Graph& graph, std::int64_t start, std::int64_t end, std::int64_t step = 1, DType dtype = DType::i64);
 Value zeros(Graph& graph, const Shape& shape, DType dtype = DType::f32);
 Value ones(Graph& graph, const Shape& shape, DType dtype = DType::f32);
 /// The shape and dtype of a, filled with `value`.

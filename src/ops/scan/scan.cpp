@@ -91,22 +91,24 @@ Values add_scan(Graph& graph, const Values& carries, const Values& sequences, co
   return call(*find_op("scan"), inputs, attrs, {std::move(body)}, &graph);
 }
 
-Ref add_scan_output(Graph& graph, NodeId scan, Ref body_value, std::string_view name) {
-  Node& node = graph.mutable_node(scan);
-  const ScanView view(node);
-  for (int i = 0; i < view.outputs; ++i) {
-    if (view.body.fetches()[static_cast<std::size_t>(view.carries + i)].ref == body_value) {
-      return {scan, static_cast<std::int32_t>(view.carries + i)};
-    }
+ScanOutputs::ScanOutputs(Graph& graph, NodeId scan) : graph_(graph), scan_(scan) {
+  const ScanView view(graph.node(scan));
+  for (int i = view.carries; i < view.carries + view.outputs; ++i) {
+    output_of_.try_emplace(view.body.fetches()[static_cast<std::size_t>(i)].ref, i);
   }
-  std::string unique = fmt::format("{}{}", name, view.outputs);
-  const auto is_taken = [&](const Graph::Fetch& fetch) { return fetch.name == unique; };
-  while (std::any_of(view.body.fetches().begin(), view.body.fetches().end(), is_taken)) unique += "_";
-  view.body.fetch(unique, view.body.value(body_value));
-  Type type = view.body.type(body_value);
-  type.shape = type.shape.with_inserted(0, view.length);
-  node.types.push_back(type);
-  return {scan, static_cast<std::int32_t>(node.types.size()) - 1};
+}
+
+Ref ScanOutputs::add(Ref body_value) {
+  Node& node = graph_.mutable_node(scan_);
+  const auto [it, is_new] = output_of_.try_emplace(body_value, static_cast<std::int32_t>(node.types.size()));
+  if (is_new) {
+    Graph& body = *node.bodies[0];
+    body.mutable_fetches().push_back({fmt::format("saved{}", body.fetches().size()), body_value});
+    Type type = body.type(body_value);
+    type.shape = type.shape.with_inserted(0, node.attrs.get_int("length"));
+    node.types.push_back(type);
+  }
+  return {scan_, it->second};
 }
 
 void register_scan() {
@@ -122,6 +124,20 @@ void register_scan() {
       .infer = infer_scan,
       .gradient = scan_gradient,
   });
+}
+
+Value step_index(Graph& body) {
+  if (body.step_count < 0) fail(ErrorKind::argument, "step_index: the graph given is not the step of a scan");
+  if (!body.step_number.valid()) body.step_number = body.input("step", i64, {});
+  return body.step_number;
+}
+
+// The number of the step becomes the last sequence: its input moves in front of the captured values'.
+static Value add_step_sequence(Graph& graph, Graph& body, std::size_t sequences_end) {
+  std::vector<NodeId>& inputs = body.mutable_inputs();
+  const auto at = std::find(inputs.begin(), inputs.end(), body.step_number.ref().node);
+  std::rotate(inputs.begin() + static_cast<std::ptrdiff_t>(sequences_end), at, at + 1);
+  return iota(graph, Shape{body.step_count}, 0, i64);
 }
 
 // Inside the step of another scan, sequences may be values of any enclosing graph: the scan belongs to the innermost.
@@ -157,8 +173,9 @@ static StepResult run_body(Graph& body, const Values& initial, const Values& seq
   return result;
 }
 
-StepResult scan(const Values& initial, const Values& sequences,
+StepResult scan(const Values& initial, const Values& given_sequences,
                 const std::function<StepResult(const Values&, const Values&)>& make, bool reverse) {
+  Values sequences = given_sequences;
   if (sequences.empty()) fail(ErrorKind::shape, "scan: needs at least one sequence to know its length");
   Graph& graph = innermost(initial, sequences);
   const std::string in = graph.scope.empty() ? "" : fmt::format(" (in {})", graph.scope.str());
@@ -173,15 +190,21 @@ StepResult scan(const Values& initial, const Values& sequences,
   auto body = std::make_shared<Graph>();
   body->parent = &graph;
   body->scope = graph.scope;
+  body->step_count = length;
+  body->placement = graph.placement;
   const StepResult made = run_body(*body, initial, sequences, make);
+  Graph& home = *body->parent;  // further in than its sequences, if it uses values from there
   body->parent = nullptr;
   if (made.carries.size() != initial.size()) {
     fail(ErrorKind::argument, "scan: starts with {} carries, but a step returns {}{}", initial.size(),
          made.carries.size(), in);
   }
+  if (body->step_number.valid()) {
+    sequences.push_back(add_step_sequence(home, *body, initial.size() + sequences.size()));
+  }
   for (std::size_t i = 0; i < made.carries.size(); ++i) body->fetch(fmt::format("next{}", i), made.carries[i]);
   for (std::size_t i = 0; i < made.outputs.size(); ++i) body->fetch(fmt::format("out{}", i), made.outputs[i]);
-  const Values outputs = add_scan(graph, initial, sequences, body->captured(), length, reverse, body);
+  const Values outputs = add_scan(home, initial, sequences, body->captured(), length, reverse, body);
   const auto middle = outputs.begin() + static_cast<std::ptrdiff_t>(initial.size());
   return {Values(outputs.begin(), middle), Values(middle, outputs.end())};
 }

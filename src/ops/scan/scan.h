@@ -2,6 +2,8 @@
 // How a scan node's inputs, outputs and body correspond: everyone who takes one apart reads it through ScanView.
 #pragma once
 
+#include <map>
+
 #include "paoding/op.h"
 
 namespace paoding {
@@ -28,8 +30,18 @@ struct ScanView {
 Values add_scan(Graph& graph, const Values& carries, const Values& sequences, const Values& constants,
                 std::int64_t length, bool is_reverse, std::shared_ptr<Graph> body);
 
-/// Stacks one more value of the body over time; returns the new output of the node. An equal one is reused.
-Ref add_scan_output(Graph& graph, NodeId scan, Ref body_value, std::string_view name);
+/// Stacks more values of a scan's body over time.
+class ScanOutputs {
+ public:
+  ScanOutputs(Graph& graph, NodeId scan);
+  /// The output of the node that stacks `body_value`; a new one if there is none.
+  Ref add(Ref body_value);
+
+ private:
+  Graph& graph_;
+  NodeId scan_;
+  std::map<Ref, std::int32_t> output_of_;  // by body value
+};
 
 Values scan_gradient(const GradCall& call);
 

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "base/check.h"
+#include "ops/control/bodies.h"
 #include "ops/scan/scan.h"
 #include "paoding/autodiff.h"
 #include "paoding/ops.h"
@@ -28,11 +29,13 @@ struct BackwardScan {
 class ScanGradient {
  public:
   explicit ScanGradient(const GradCall& call)
-      : call_(call), view_(call.node), step_(view_.body.clone()), forward_size_(step_->size()) {}
+      : call_(call), view_(call.node), step_(view_.body.clone()), forward_size_(step_->size()) {
+    for (NodeId id : view_.body.inputs()) input_of_.emplace(id, static_cast<int>(input_of_.size()));
+  }
 
   Values run() {
     differentiate_step();
-    adopt_saved_outputs();
+    adopt_saved_outputs(*step_, &view_.body, forward_size_);
     find_residuals();
     return build();
   }
@@ -68,18 +71,6 @@ class ScanGradient {
     }
     for (int i : wrt_) inputs.push_back(step_->value({step_->inputs()[at(i)], 0}));
     gradients_ = gradients(outputs, inputs, seeds);
-  }
-
-  // Differentiating a scan inside the step made that scan, in the copy, stack what its gradient needs; the real one
-  // must do the same.
-  void adopt_saved_outputs() {
-    for (NodeId id = 0; id < forward_size_; ++id) {
-      const Node& copy = step_->node(id);
-      Node& mine = view_.body.mutable_node(id);
-      if (copy.types.size() == mine.types.size()) continue;
-      mine.types = copy.types;
-      mine.bodies = copy.bodies;  // the copy dies with this object, so they are not shared
-    }
   }
 
   // Every forward value that a gradient node reads, in order.
@@ -150,13 +141,13 @@ class ScanGradient {
   }
 
   void feed_residuals(BackwardScan* scan, std::map<Ref, Ref>* in_body) {
+    ScanOutputs saved(call_.graph, call_.id);
     // Constants come after all sequences, so two walks.
     for (const auto& [ref, unused] : residuals_) {
       const int input = input_index(ref);
       if (input >= view_.first_constant()) continue;
       const bool is_element = input >= view_.first_sequence();
-      const Value outer = is_element ? call_.inputs[at(input)]
-                                     : call_.graph.value(add_scan_output(call_.graph, call_.id, ref, "saved"));
+      const Value outer = is_element ? call_.inputs[at(input)] : call_.graph.value(saved.add(ref));
       (*in_body)[ref] =
           backward_input(scan, &scan->sequences, outer, true, fmt::format("saved{}", in_body->size())).ref();
     }
@@ -171,11 +162,8 @@ class ScanGradient {
 
   // Which input of the body `ref` is; -1 for a value computed in the step.
   int input_index(Ref ref) const {
-    const auto& inputs = step_->inputs();
-    for (int i = 0; i < view_.carries + view_.sequences + view_.constants; ++i) {
-      if (inputs[at(i)] == ref.node) return i;
-    }
-    return -1;
+    const auto it = input_of_.find(ref.node);
+    return it == input_of_.end() ? -1 : it->second;
   }
 
   void copy_gradient_nodes(Graph* body, std::map<Ref, Ref>* in_body) {
@@ -215,6 +203,7 @@ class ScanGradient {
   const ScanView view_;
   std::unique_ptr<Graph> step_;
   const NodeId forward_size_;
+  std::map<NodeId, int> input_of_;  // position of an input node among the body's inputs
   std::vector<int> float_carries_, seeded_outputs_, wrt_;
   std::vector<Ref> seeds_;
   Values gradients_;

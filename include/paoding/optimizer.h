@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training: minimize() adds the gradients of a loss and the update of every parameter to the graph. The updates are
+// graph ops that assign at the end of a run, one kernel per parameter, in place.
+//
+// What an optimizer remembers are parameters too, so checkpoints and Parameters hold it by these names:
+//   optimizer/step       i64: updates made
+//   optimizer/skipped    i64: updates skipped because a gradient was not finite
+//   optimizer/micro      i64: runs since the last update, with accumulation
+//   sgd/momentum/<p>     the running sum of gradients of parameter <p>, with momentum
+//   adam/m/<p>, adam/v/<p>   running means of the gradient and its square
+//   gradient/<p>         the sum of gradients since the last update, with accumulation
+//   master/<p>           the f32 value of an f16 or bf16 parameter, with master weights
+// All of them are f32 where the parameter is f16 or bf16, else of its dtype.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "paoding/graph.h"
+
+namespace paoding {
+
+/// A learning rate: a number, or a formula of the number of updates made so far (f64 scalar, 0 at first) that gives an
+/// f64 scalar.
+class LearningRate {
+ public:
+  using Formula = std::function<Value(const Value& step)>;
+  LearningRate(double rate);  // NOLINT: meant to be implicit
+  template <class F>
+  requires std::is_invocable_r_v<Value, F, const Value&> LearningRate(F formula)
+      : formula_(std::move(formula)) {}  // NOLINT: meant to be implicit
+  Value at(const Value& step) const { return formula_(step); }
+
+ private:
+  Formula formula_;
+};
+
+/// From 0 (exactly rate / steps at the first update) to `rate` in `steps` updates, then `rate`.
+LearningRate linear_warmup(double rate, std::int64_t steps);
+/// rate at first, `last` after `steps` updates and from then on, half a cosine in between (Loshchilov, Hutter 2017);
+/// the first `warmup` updates rise to it in a line.
+LearningRate cosine_decay(double rate, std::int64_t steps, double last = 0, std::int64_t warmup = 0);
+/// rate * factor^(step / every), the division rounded down.
+LearningRate step_decay(double rate, std::int64_t every, double factor);
+/// rate * min((step + 1) / warmup, sqrt(warmup / (step + 1))): the greatest is `rate` (Vaswani et al. 2017).
+LearningRate inverse_square_root(double rate, std::int64_t warmup);
+
+/// p -= rate d, d = g + weight_decay p; with momentum d is m = momentum m + d, or d + momentum m with nesterov.
+struct Sgd {
+  LearningRate learning_rate = 0.01;
+  double momentum = 0;
+  bool nesterov = false;
+  double weight_decay = 0;
+};
+
+/// m = beta1 m + (1 - beta1) d, v = beta2 v + (1 - beta2) d^2, d = g + weight_decay p;
+/// p -= rate (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon) in update t = 1, 2 .. (Kingma, Ba 2015).
+struct Adam {
+  LearningRate learning_rate = 1e-3;
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
+  double weight_decay = 0;
+};
+
+/// Adam with the decay apart from the gradient: p -= rate weight_decay p besides (Loshchilov, Hutter 2019).
+struct AdamW {
+  LearningRate learning_rate = 1e-3;
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
+  double weight_decay = 0.01;
+};
+
+using Optimizer = std::variant<Sgd, Adam, AdamW>;
+
+/// Parameters that an optimizer of their own, with its own rate and decay, updates.
+struct ParameterGroup {
+  std::vector<std::string> names;  // a name ending in '*' stands for all that begin with what is before it
+  Optimizer optimizer;
+};
+
+struct MinimizeOptions {
+  std::vector<ParameterGroup> groups = {};  // the first that names a parameter has it
+  std::vector<std::string> frozen = {};     // parameters that stay as they are; names as in groups
+  int accumulate = 1;                       // runs (micro-batches) whose mean gradient makes one update
+  double clip_norm = 0;  // gradients are scaled down to this norm, taken over all of them together; 0 is no limit
+  /// An update whose gradients are not all finite leaves parameters and state as they were and counts as skipped. A sum
+  /// of squares beyond what f32 holds counts as not finite.
+  bool skip_nonfinite = false;
+  bool master_weights = false;  // f16 and bf16 parameters are rounded from an f32 value that is kept
+};
+
+/// What training knows about a run.
+struct TrainingStep {
+  Values parameters;    // the trained ones, in the order of the graph
+  Values gradients;     // of the loss, by this run alone, in the same order
+  Value gradient_norm;  // over all, before clipping; made when it is first needed by clipping or skipping, else absent
+  Value learning_rate;  // of parameters in no group, f64
+};
+
+/// Adds to the graph of `loss` (a scalar) the gradients and updates of every parameter that it depends on.
+/// Error (argument) when no parameter is left, a name in the options fits none, a number is out of range, or the graph
+/// is trained already.
+TrainingStep minimize(const Value& loss, const Optimizer& optimizer, const MinimizeOptions& options = {});
+
+}  // namespace paoding

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tile routines on SLEEF's vector functions (Shibata, Petrogalli: "SLEEF: A portable vectorized library of C standard
+// mathematical functions", 2020), whose errors are below 1 ulp, 1.5 for erfc, 3.5 where a name says u35. SLEEF has one
+// function per instruction set; sleef.h declares only those that the whole file is compiled for, so they are declared
+// here. Without AVX2 the C library's functions serve, one element at a time.
+#ifndef HWY_DISABLED_TARGETS
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
+#endif
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/tile_sleef.cpp"
+#include "hwy/foreach_target.h"
+//
+#include <cmath>
+
+#include "cpu/tile_vector-inl.h"
+
+#undef PD_SLEEF_F32
+#undef PD_SLEEF_F64
+#if HWY_TARGET == HWY_AVX3
+#define PD_SLEEF_F32(name, bound) Sleef_##name##f16_##bound##avx512f
+#define PD_SLEEF_F64(name, bound) Sleef_##name##d8_##bound##avx512f
+#elif HWY_TARGET == HWY_AVX2
+#define PD_SLEEF_F32(name, bound) Sleef_##name##f8_##bound##avx2
+#define PD_SLEEF_F64(name, bound) Sleef_##name##d4_##bound##avx2
+#elif HWY_TARGET != HWY_SCALAR
+#error "SLEEF's names for this instruction set are not listed here"
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace paoding {
+namespace HWY_NAMESPACE {
+namespace sleef {  // its Expm1 and Erf are not those of tile_math.cpp
+
+#undef PD_UNARY
+#undef PD_BINARY
+#if HWY_TARGET == HWY_SCALAR
+#define PD_UNARY(Name, function, bound32, bound64) \
+  struct Name {                                    \
+    template <class D, class V>                    \
+    HWY_INLINE V operator()(D, V a) const {        \
+      return V(std::function(a.raw));              \
+    }                                              \
+  };
+#define PD_BINARY(Name, function, bound)         \
+  struct Name {                                  \
+    template <class D, class V>                  \
+    HWY_INLINE V operator()(D, V a, V b) const { \
+      return V(std::function(a.raw, b.raw));     \
+    }                                            \
+  };
+#else
+using Raw32 = decltype(hn::Vec<hn::ScalableTag<float>>::raw);
+using Raw64 = decltype(hn::Vec<hn::ScalableTag<double>>::raw);
+#define PD_UNARY(Name, function, bound32, bound64)         \
+  extern "C" Raw32 PD_SLEEF_F32(function, bound32)(Raw32); \
+  extern "C" Raw64 PD_SLEEF_F64(function, bound64)(Raw64); \
+  struct Name {                                            \
+    template <class D, class V>                            \
+    HWY_INLINE V operator()(D, V a) const {                \
+      if constexpr (sizeof(hn::TFromD<D>) == 4) {          \
+        return V{PD_SLEEF_F32(function, bound32)(a.raw)};  \
+      } else {                                             \
+        return V{PD_SLEEF_F64(function, bound64)(a.raw)};  \
+      }                                                    \
+    }                                                      \
+  };
+#define PD_BINARY(Name, function, bound)                        \
+  extern "C" Raw32 PD_SLEEF_F32(function, bound)(Raw32, Raw32); \
+  extern "C" Raw64 PD_SLEEF_F64(function, bound)(Raw64, Raw64); \
+  struct Name {                                                 \
+    template <class D, class V>                                 \
+    HWY_INLINE V operator()(D, V a, V b) const {                \
+      if constexpr (sizeof(hn::TFromD<D>) == 4) {               \
+        return V{PD_SLEEF_F32(function, bound)(a.raw, b.raw)};  \
+      } else {                                                  \
+        return V{PD_SLEEF_F64(function, bound)(a.raw, b.raw)};  \
+      }                                                         \
+    }                                                           \
+  };
+#endif
+PD_UNARY(Expm1, expm1, u10, u10)
+PD_UNARY(Log1p, log1p, u10, u10)
+PD_UNARY(Log2, log2, u10, u10)
+PD_UNARY(Log10, log10, u10, u10)
+PD_UNARY(Sin, sin, u35, u10)
+PD_UNARY(Cos, cos, u35, u10)
+PD_UNARY(Tan, tan, u35, u10)
+PD_UNARY(Erf, erf, u10, u10)
+PD_UNARY(Erfc, erfc, u15, u15)
+PD_BINARY(Pow, pow, u10)
+PD_BINARY(Fmod, fmod, )
+
+struct Remainder {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V a, V b) const {
+    const V zero = hn::Zero(d), rest = Fmod()(d, a, b);
+    const V same_sign =
+        hn::IfThenElse(hn::Lt(hn::Mul(rest, hn::CopySign(hn::Set(d, 1), b)), zero), hn::Add(rest, b), rest);
+    return hn::IfThenElse(hn::Eq(rest, zero), hn::CopySign(zero, b), same_sign);
+  }
+};
+
+struct FloorDivide {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V a, V b) const {
+    const V zero = hn::Zero(d), one = hn::Set(d, 1), rest = Fmod()(d, a, b);
+    const V whole = hn::Round(hn::Div(hn::Sub(a, rest), b));
+    const V below = hn::IfThenElse(hn::Lt(hn::Mul(rest, hn::CopySign(one, b)), zero), hn::Sub(whole, one), whole);
+    return hn::IfThenElse(hn::Eq(b, zero), hn::Div(a, b), below);
+  }
+};
+
+template <class T, class Op>
+TileRoutine pick(unsigned scalar_args) {
+  return scalar_args == 1 ? binary<T, Op, 1> : scalar_args == 2 ? binary<T, Op, 2> : binary<T, Op, 0>;
+}
+
+template <class T>
+TileRoutine find_for(Prim prim, unsigned scalar_args) {
+  switch (prim) {
+    case Prim::expm1: return unary<T, Expm1>;
+    case Prim::log1p: return unary<T, Log1p>;
+    case Prim::log2: return unary<T, Log2>;
+    case Prim::log10: return unary<T, Log10>;
+    case Prim::sin: return unary<T, Sin>;
+    case Prim::cos: return unary<T, Cos>;
+    case Prim::tan: return unary<T, Tan>;
+    case Prim::erf: return unary<T, Erf>;
+    case Prim::erfc: return unary<T, Erfc>;
+    case Prim::pow: return pick<T, Pow>(scalar_args);
+    case Prim::remainder: return pick<T, Remainder>(scalar_args);
+    case Prim::floor_divide: return pick<T, FloorDivide>(scalar_args);
+    default: return nullptr;
+  }
+}
+
+}  // namespace sleef
+
+TileRoutine find_sleef(Prim prim, DType compute, unsigned scalar_args) {
+  return compute == f32   ? sleef::find_for<float>(prim, scalar_args)
+         : compute == f64 ? sleef::find_for<double>(prim, scalar_args)
+                          : nullptr;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace paoding
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace paoding {
+
+HWY_EXPORT(find_sleef);
+
+TileRoutine find_sleef_routine(Prim prim, DType compute, unsigned scalar_args) {
+  return HWY_DYNAMIC_DISPATCH(find_sleef)(prim, compute, scalar_args == 3 ? 0 : scalar_args);
+}
+
+}  // namespace paoding
+#endif

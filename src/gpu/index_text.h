@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels that find rows or elements by number: gather and scatter_add. Values are seen as [outer, middle, inner], the
+// middle being the axis that indices count along; inner elements are contiguous. A number out of range reads 0 and adds
+// nothing: a launch cannot throw. Argument lists are those of group kernels.
+#pragma once
+
+#include "gpu/group_text.h"
+#include "paoding/types.h"
+
+namespace paoding::gpu {
+
+/// Extents of the call and element strides of its two strided operands.
+struct IndexShape {
+  DType dtype = DType::f32;        // of the values
+  DType index_dtype = DType::i64;  // i32 or i64
+  std::int64_t outer = 1, inner = 1;
+  std::int64_t range = 1;  // of numbers
+  std::int64_t count = 1;  // indices: of all in *_rows; of each outer and inner place in *_elements
+  std::int64_t from_outer = 0, from_middle = 0;           // of what is read: a or updates
+  std::int64_t to_outer = 0, to_middle = 0;               // of the result
+  std::int64_t from_alignment = 256, to_alignment = 256;  // bytes
+};
+
+/// out[o, n, i] = a[o, ids[n], i]. Operands: a, ids, out.
+GroupKernelPlan plan_gather_rows(const IndexShape& shape);
+/// out[o, n, i] = a[o, ids[o, n, i], i]. Operands: a, ids, out.
+GroupKernelPlan plan_gather_elements(const IndexShape& shape);
+/// out[o, r, i] = sum of updates[o, n, i] over n with ids[n] == r, added in their order. Operands: ids, updates, out.
+GroupKernelPlan plan_scatter_rows(const IndexShape& shape);
+/// out[o, r, i] = sum of updates[o, n, i] over n with ids[o, n, i] == r, in order. Operands: ids, updates, out.
+GroupKernelPlan plan_scatter_elements(const IndexShape& shape);
+
+}  // namespace paoding::gpu

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels of gather and scatter_add, compiled by NVRTC and run on the CPU, against sums written down plainly.
+#include "gpu/index_text.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+#include <random>
+
+#include "gpu/nvrtc.h"
+#include "tests/cuda_emulation/emulated_kernels.h"
+
+namespace paoding::gpu {
+namespace {
+
+enum class Kind { gather_rows, gather_elements, scatter_rows, scatter_elements };
+
+struct Case {
+  Kind kind;
+  IndexShape shape;
+  GroupKernelPlan plan;
+
+  bool is_gather() const { return kind == Kind::gather_rows || kind == Kind::gather_elements; }
+  bool is_rows() const { return kind == Kind::gather_rows || kind == Kind::scatter_rows; }
+  std::int64_t from_rows() const { return is_gather() ? shape.range : shape.count; }
+  std::int64_t to_rows() const { return is_gather() ? shape.count : shape.range; }
+};
+
+Case make_case(Kind kind, DType dtype, DType index, Shape extents, std::int64_t pad = 0, std::int64_t alignment = 256) {
+  Case made{kind, {}, {}};
+  IndexShape& shape = made.shape;
+  shape.dtype = dtype, shape.index_dtype = index;
+  shape.outer = extents[0], shape.range = extents[1], shape.count = extents[2], shape.inner = extents[3];
+  shape.from_middle = shape.inner + pad, shape.from_outer = shape.from_middle * made.from_rows();
+  shape.to_middle = shape.inner + 2 * pad, shape.to_outer = shape.to_middle * made.to_rows();
+  shape.from_alignment = alignment;
+  made.plan = kind == Kind::gather_rows       ? plan_gather_rows(shape)
+              : kind == Kind::gather_elements ? plan_gather_elements(shape)
+              : kind == Kind::scatter_rows    ? plan_scatter_rows(shape)
+                                              : plan_scatter_elements(shape);
+  return made;
+}
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> made = [] {
+    std::vector<Case> cases;
+    for (const DType dtype : {f32, bf16, f64, u8, i64}) {
+      for (const Kind kind : {Kind::gather_rows, Kind::gather_elements, Kind::scatter_rows, Kind::scatter_elements}) {
+        const DType index = cases.size() % 2 ? i32 : i64;
+        cases.push_back(make_case(kind, dtype, index, {1, 100, 37, 64}));
+        cases.push_back(make_case(kind, dtype, index, {3, 7, 11, 5}, 1));
+        cases.push_back(make_case(kind, dtype, index, {2, 5, 300, 1}));
+        cases.push_back(make_case(kind, dtype, index, {1, 40, 9, 132}, 4, size_bytes(dtype)));
+      }
+    }
+    cases.push_back(make_case(Kind::scatter_rows, f32, i64, {1, 33, 5000, 8}));  // several chunks of indices
+    cases.push_back(make_case(Kind::scatter_rows, f16, i32, {2, 3, 0, 8}));      // nothing but zeros
+    cases.push_back(make_case(Kind::scatter_elements, f16, i32, {2, 30, 100, 40}));
+    return cases;
+  }();
+  return made;
+}
+
+void check(const Case& c, const EmulatedKernels& kernels, unsigned seed) {
+  const IndexShape& s = c.shape;
+  SCOPED_TRACE(c.plan.why + " " + std::string(to_string(s.dtype)) +
+               fmt::format(" [{}, {}, {}, {}]", s.outer, s.range, s.count, s.inner));
+  std::mt19937 rng(seed);
+  const auto size = static_cast<std::size_t>(size_bytes(s.dtype)),
+             index_size = static_cast<std::size_t>(size_bytes(s.index_dtype));
+  const auto from_count = static_cast<std::size_t>(s.outer * s.from_outer),
+             to_count = static_cast<std::size_t>(s.outer * s.to_outer);
+  const auto indices = static_cast<std::size_t>(c.is_rows() ? s.count : s.outer * s.count * s.inner);
+  const auto aligned = [](std::vector<char>& bytes, std::size_t count) {
+    bytes.assign(count + 512, 0x7f);
+    char* at = bytes.data();
+    while (reinterpret_cast<std::uintptr_t>(at) % 256 != 0) ++at;
+    return at;
+  };
+  std::vector<char> from_bytes, id_bytes, to_bytes, workspace_bytes;
+  char* from = aligned(from_bytes, from_count * size + 256) + (s.from_alignment < 256 ? s.from_alignment : 0);
+  char *ids = aligned(id_bytes, indices * index_size), *to = aligned(to_bytes, to_count * size);
+  char* workspace = aligned(workspace_bytes, static_cast<std::size_t>(c.plan.workspace_bytes));
+  for (std::size_t k = 0; k < from_count; ++k) {
+    put(s.dtype, from + k * size,
+        is_float(s.dtype) ? std::uniform_real_distribution<double>(-1, 1)(rng) : double(rng() % 100));
+  }
+  for (std::size_t k = 0; k < indices; ++k) {  // some out of range, many equal
+    const std::int64_t id = rng() % 9 == 0 ? std::int64_t(rng() % 5) - 2 + (rng() % 2 ? s.range : 0)
+                                           : std::int64_t(rng() % 3 == 0 ? 0 : rng() % static_cast<unsigned>(s.range));
+    put(s.index_dtype, ids + k * index_size, double(id));
+  }
+  std::vector<double> want(to_count, NAN), terms(to_count, 1);
+  const auto from_at = [&](std::int64_t o, std::int64_t m, std::int64_t i) {
+    return get(s.dtype, from + static_cast<std::size_t>(o * s.from_outer + m * s.from_middle + i) * size);
+  };
+  const auto to_at = [&](std::int64_t o, std::int64_t m, std::int64_t i) {
+    return static_cast<std::size_t>(o * s.to_outer + m * s.to_middle + i);
+  };
+  for (std::int64_t o = 0; o < s.outer; ++o) {
+    for (std::int64_t i = 0; i < s.inner; ++i) {
+      for (std::int64_t m = 0; m < c.to_rows(); ++m) want[to_at(o, m, i)] = 0;
+      for (std::int64_t n = 0; n < s.count; ++n) {
+        const std::int64_t place = c.is_rows() ? n : (o * s.count + n) * s.inner + i;
+        const auto id =
+            static_cast<std::int64_t>(get(s.index_dtype, ids + static_cast<std::size_t>(place) * index_size));
+        if (id < 0 || id >= s.range) continue;
+        if (c.is_gather()) {
+          want[to_at(o, n, i)] = from_at(o, id, i);
+        } else {
+          want[to_at(o, id, i)] += from_at(o, n, i);
+          terms[to_at(o, id, i)] += 1;
+        }
+      }
+    }
+  }
+  if (c.plan.grid[0] == 0) return;
+  const Launch launch = kernels.find(c.plan.entry);
+  ASSERT_NE(launch, nullptr) << kernels.log();
+  unsigned* tickets = nullptr;
+  std::vector<std::uint64_t> sizes = c.plan.sizes;
+  void* arguments[] = {
+      c.is_gather() ? &from : &ids, c.is_gather() ? &ids : &from, &to, &workspace, &tickets, sizes.data()};
+  std::vector<unsigned> order(c.plan.grid[0]);
+  std::iota(order.begin(), order.end(), 0u);
+  for (int round = 0; round < 2; ++round) {
+    std::shuffle(order.begin(), order.end(), rng);
+    ASSERT_EQ(launch(arguments, c.plan.grid[0], c.plan.block, order.data()), 0) << "deadlock";
+    for (std::size_t k = 0; k < to_count; ++k) {
+      if (std::isnan(want[k])) continue;  // between rows
+      double expected = want[k];
+      if (!is_float(s.dtype)) {
+        char wrapped[8];
+        put(s.dtype, wrapped, expected);
+        expected = get(s.dtype, wrapped);
+      }
+      const double step = s.dtype == f64    ? 0x1p-50
+                          : s.dtype == f32  ? 0x1p-21
+                          : s.dtype == bf16 ? 0x1p-8
+                          : s.dtype == f16  ? 0x1p-11
+                                            : 0;
+      const double most = c.is_gather() ? 0 : step * (std::fabs(expected) + std::sqrt(terms[k]));
+      ASSERT_NEAR(get(s.dtype, to + k * size), expected, most) << "element " << k << " in round " << round;
+    }
+  }
+}
+
+TEST(IndexText, FindsAndAddsTheRightRows) {
+  std::vector<const GroupKernelPlan*> plans;
+  for (const Case& c : cases()) plans.push_back(&c.plan);
+  const EmulatedKernels kernels(plans);
+  unsigned seed = 1;
+  for (const Case& c : cases()) {
+    check(c, kernels, seed++);
+    if (HasFailure()) return;
+  }
+}
+
+TEST(IndexText, Compiles) {
+  if (nvrtc() == nullptr) GTEST_SKIP() << "NOT CHECKED: " << nvrtc_problem();
+  for (const Kind kind : {Kind::gather_rows, Kind::gather_elements, Kind::scatter_rows, Kind::scatter_elements}) {
+    for (const DType dtype : {f32, bf16}) {
+      for (const std::int64_t count : {30, 300}) {
+        const Case made = make_case(kind, dtype, i64, {1, 50000, count, 512});
+        EXPECT_FALSE(compile(made.plan.source, made.plan.entry + ".cu", "sm_90a").empty());
+      }
+    }
+  }
+}
+
+TEST(IndexText, DependsOnTheShapeClassOnly) {
+  EXPECT_EQ(make_case(Kind::gather_rows, f32, i64, {1, 50, 30, 512}).plan.source,
+            make_case(Kind::gather_rows, f32, i64, {2, 500, 31, 1024}).plan.source);
+}
+
+}  // namespace
+}  // namespace paoding::gpu

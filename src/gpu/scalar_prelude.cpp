@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CUDA text of primitives that take more than an operator or a function of CUDA's library, and of coordinates.
+#include "gpu/group_prelude.h"
+
+namespace paoding::gpu {
+namespace {
+
+constexpr std::string_view kScalars = R"cuda(
+// ---- Scalar functions of the primitives ----
+
+template <class T> PD_DEVICE T pd_abs(T a) { return a < T(0) ? -a : a; }
+template <> PD_DEVICE float pd_abs(float a) { return fabsf(a); }
+template <> PD_DEVICE double pd_abs(double a) { return fabs(a); }
+// NaN if either is: a NaN first argument fails the comparison's complement, a NaN second one fails b == b.
+template <class T> PD_DEVICE T pd_min(T a, T b) { return !(b < a) && b == b ? a : b; }
+template <class T> PD_DEVICE T pd_max(T a, T b) { return !(a < b) && b == b ? a : b; }
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+template <> PD_DEVICE float pd_min(float a, float b) {
+  float least;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(least) : "f"(a), "f"(b));
+  return least;
+}
+template <> PD_DEVICE float pd_max(float a, float b) {
+  float greatest;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(greatest) : "f"(a), "f"(b));
+  return greatest;
+}
+#endif
+PD_DEVICE float pd_tanh(float a) { return tanhf(a); }
+PD_DEVICE double pd_tanh(double a) { return tanh(a); }
+// expf overflows to infinity below -88, which gives 0, as it should.
+PD_DEVICE float pd_sigmoid(float a) { return __fdividef(1.0f, 1.0f + expf(-a)); }
+PD_DEVICE double pd_sigmoid(double a) { return 1.0 / (1.0 + exp(-a)); }
+
+// Of integers by 0 both are 0; by -1 the hardware's division would overflow for the least integer.
+template <class T> PD_DEVICE T pd_remainder(T a, T b) {
+  if (b == 0 || b == T(-1)) return 0;
+  const T rest = a % b;
+  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+template <class T> PD_DEVICE T pd_floor_divide(T a, T b) {
+  if (b == 0) return 0;
+  if (b == T(-1)) return (T)(0ull - (unsigned long long)a);
+  const T quotient = a / b;
+  return quotient * b != a && (a < 0) != (b < 0) ? quotient - 1 : quotient;
+}
+template <class T> PD_DEVICE bool pd_is_infinite(T a) { return a == a && a - a != a - a; }
+template <class T> PD_DEVICE T pd_with_sign_of(T rest, T a, T b) {
+  if (pd_is_infinite(b) && a - a == a - a) return a == 0 || (a < 0) == (b < 0) ? a : b;
+  if (rest == 0) return b < 0 ? T(-0.0) : T(0);
+  return (rest < 0) != (b < 0) ? rest + b : rest;
+}
+template <> PD_DEVICE float pd_remainder(float a, float b) { return pd_with_sign_of(fmodf(a, b), a, b); }
+template <> PD_DEVICE double pd_remainder(double a, double b) { return pd_with_sign_of(fmod(a, b), a, b); }
+template <> PD_DEVICE float pd_floor_divide(float a, float b) {
+  if (b == 0 || pd_is_infinite(a) || pd_is_infinite(b)) return floorf(a / b);
+  return rintf((a - pd_remainder(a, b)) / b);
+}
+template <> PD_DEVICE double pd_floor_divide(double a, double b) {
+  if (b == 0 || pd_is_infinite(a) || pd_is_infinite(b)) return floor(a / b);
+  return rint((a - pd_remainder(a, b)) / b);
+}
+
+// Philox4x32-10, as in scalar/philox.h: word (index mod 4) of the block with counter (index div 4, stream), key seed.
+PD_DEVICE int pd_random_bits(long long index, long long stream, long long seed) {
+  const unsigned long long block = (unsigned long long)index >> 2;
+  unsigned c0 = (unsigned)block, c1 = (unsigned)(block >> 32), c2 = (unsigned)stream;
+  unsigned c3 = (unsigned)((unsigned long long)stream >> 32);
+  unsigned k0 = (unsigned)seed, k1 = (unsigned)((unsigned long long)seed >> 32);
+#pragma unroll
+  for (int round = 0; round < 10; ++round) {
+    const unsigned high0 = __umulhi(0xD2511F53u, c0), high2 = __umulhi(0xCD9E8D57u, c2);
+    const unsigned low0 = 0xD2511F53u * c0, low2 = 0xCD9E8D57u * c2;
+    c0 = high2 ^ c1 ^ k0, c1 = low2, c2 = high0 ^ c3 ^ k1, c3 = low0;
+    k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
+  }
+  const unsigned low = index & 1 ? c1 : c0, high = index & 1 ? c3 : c2;
+  return (int)(index & 2 ? high : low);
+}
+
+// ---- Coordinates: division by a number known at launch, as a multiplication ----
+
+// For 0 <= n < 2^31: n / count == (high word of n * magic, plus n) >> shift.
+struct Divisor {
+  long long count;
+  unsigned magic, shift;
+};
+
+PD_DEVICE int divide(int n, const Divisor& by) { return (int)((__umulhi((unsigned)n, by.magic) + (unsigned)n) >> by.shift); }
+PD_DEVICE long long divide(long long n, const Divisor& by) {
+  if ((n >> 31) == 0 && (by.count >> 31) == 0) return divide((int)n, by);
+  return n / by.count;
+}
+// Takes the fastest coordinate off a linear index.
+template <class Index> PD_DEVICE Index next_coordinate(Index& rest, const Divisor& extent) {
+  const Index quotient = divide(rest, extent);
+  const Index coordinate = rest - quotient * (Index)extent.count;
+  rest = quotient;
+  return coordinate;
+}
+)cuda";
+
+}  // namespace
+
+std::string_view scalar_prelude() { return kScalars; }
+
+}  // namespace paoding::gpu

@@ -1,0 +1,447 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/staged_text.h"
+
+namespace paoding::gpu {
+
+StagedText::StagedText(const Group& group, const GroupSchedule& schedule, const std::vector<bool>& is_live)
+    : KernelText(group, schedule, is_live) {
+  std::vector<std::int32_t> values = live_values(group, is_live);
+  for (const GroupReduction& reduction : group.reductions) values.push_back(reduction.value);
+  used_ = used_by(group, values);
+  find_passes();
+}
+
+std::string_view StagedText::reduction_type(std::size_t r) const {
+  const DType dtype = group_.expr.dtype_of(group_.reductions[r].value);
+  return dtype == DType::boolean ? "int" : computed_type(dtype);
+}
+
+bool StagedText::has_columns() const {
+  for (std::size_t o = 0; o < group_.outputs.size(); ++o) {
+    if (is_sink(o, SinkKind::column)) return true;
+  }
+  return false;
+}
+
+// One pass per stage of the reductions, and the last for all that is written.
+void StagedText::find_passes() {
+  const std::vector<int> stage = stages(group_);
+  for (std::size_t r = 0; r < group_.reductions.size(); ++r) {
+    const auto at = static_cast<std::size_t>(stage[static_cast<std::size_t>(group_.reductions[r].value)]);
+    if (passes_.size() <= at) passes_.resize(at + 1);
+    passes_[at].reductions.push_back(r);
+    passes_[at].results.push_back({fmt::format("red{}_new", r), group_.reductions[r].value});
+  }
+  Pass last;
+  for (std::size_t o = 0; o < group_.outputs.size(); ++o) {
+    if (!is_live_[o]) continue;
+    Pass& pass = s_.sinks[o] == SinkKind::once ? once_ : last;
+    pass.outputs.push_back(o);
+    pass.results.push_back({fmt::format("out{}", o), output(o).value});
+  }
+  if (!last.outputs.empty()) passes_.push_back(std::move(last));
+  for (std::size_t p = 0; p < passes_.size(); ++p) passes_[p].formula = fmt::format("stage{}", p);
+  once_.formula = "once_per_row";
+  const auto find_use = [&](Pass& pass) {
+    std::vector<std::int32_t> values;
+    for (const FormulaResult& result : pass.results) values.push_back(result.value);
+    pass.use = used_by(group_, values);
+  };
+  for (Pass& pass : passes_) find_use(pass);
+  find_use(once_);
+  for (const Pass& pass : passes_) {
+    bool combines = !pass.reductions.empty();
+    for (const std::size_t o : pass.outputs) combines = combines || s_.sinks[o] == SinkKind::row;
+    exchanges_ += combines;
+  }
+}
+
+GroupKernelPlan StagedText::run() {
+  std::string formulas;
+  for (const Pass& pass : passes_) formulas += formula_text(group_, pass.formula, pass.results) + "\n";
+  if (!once_.outputs.empty()) formulas += formula_text(group_, once_.formula, once_.results) + "\n";
+  emit_start();
+  emit_turn();
+  emit_across_rows();
+  emit_partials();
+  return finish(formulas);
+}
+
+// ---- Before the turns ----
+
+void StagedText::emit_start() {
+  k_.indent();
+  k_.add("constexpr int kVector = {}, kLanes = {}, kRows = {}, kSteps = {}, kThreads = kLanes * kRows;", s_.vector,
+         s_.lanes, s_.rows, s_.steps);
+  k_.raw("const int lane = threadIdx.x % kLanes, row = threadIdx.x / kLanes;");
+  // Where columns of a row stand in memory is known before the rows are.
+  std::int64_t shared = 0;
+  for (std::size_t o = 0; o < group_.outputs.size(); ++o) {
+    if (!is_across_rows(o)) continue;
+    const std::int64_t per_thread = s_.sinks[o] == SinkKind::column && s_.holds_rows ? s_.vector : 1;
+    shared = std::max(shared, std::int64_t{s_.threads()} * per_thread * sum_bytes(o));
+    if (s_.sinks[o] == SinkKind::total) {
+      k_.add("{} out{}_sum;", sum_type(o), o);
+    } else if (s_.holds_rows) {
+      k_.add("{} out{}_sum[kSteps][kVector];", sum_type(o), o);
+    } else {
+      continue;
+    }
+    k_.add("clear<{}>(out{}_sum);", op(o), o);
+  }
+  if (is_tile_ && s_.rows > 1) shared = std::max<std::int64_t>(shared, std::int64_t{s_.threads()} * s_.vector * 8);
+  if (shared > 0) k_.add("__shared__ double shared[{}];", (shared + 7) / 8);
+  for (std::size_t o = 0; o < group_.outputs.size(); ++o) {
+    if (!is_across_rows(o)) continue;
+    // A partial result per CTA, then one per bundle of them.
+    const std::int64_t elements = s_.sinks[o] == SinkKind::total ? 1
+                                  : s_.holds_rows                ? std::int64_t{s_.steps} * s_.lanes * s_.vector
+                                                                 : s_.inner_vectors * s_.vector;
+    workspace_bytes_ = (workspace_bytes_ + 255) / 256 * 256;
+    k_.add("{0}* const out{1}_partial = ({0}*)((char*)workspace + {2});", sum_type(o), o,
+           sizes_.wide_number(fmt::format("out{}_workspace", o), workspace_bytes_));
+    k_.add("const long long out{}_tile = {};", o, sizes_.wide_number(fmt::format("out{}_elements", o), elements));
+    workspace_bytes_ += (s_.ctas + (s_.ctas + kBundle - 1) / kBundle) * elements * sum_bytes(o);
+  }
+}
+
+// ---- A turn: the rows that this CTA takes, or neighbouring vectors of rows ----
+
+void StagedText::emit_turn() {
+  const std::string inner = sizes_.number("inner_vectors", s_.inner_vectors);
+  k_.add("for (Index turn = blockIdx.x; turn < {}; turn += {}) {{", sizes_.number("turns", s_.blocks),
+         sizes_.number("ctas", s_.ctas));
+  if (is_tile_) {
+    k_.raw("Index tile_rest = turn;");
+    k_.add("const Index first_lane = next_coordinate(tile_rest, {}) * kLanes;",
+           sizes_.divisor("tiles", (s_.inner_vectors + s_.lanes - 1) / s_.lanes));
+    k_.raw("const Index r = tile_rest;");
+    if (!s_.grid_axes.empty()) emit_decode(s_.grid_axes, "r", "r");
+    k_.add("const Index x{} = (first_lane + lane) * kVector;", inner_);
+    k_.add("const bool row_ok = first_lane + lane < {};", inner);
+    if (s_.is_ragged) emit_count("const int count", "");
+  } else {
+    k_.add("const bool row_ok = turn * kRows + row < {};", sizes_.number("rows", s_.row_count));
+    k_.raw("const Index r = row_ok ? turn * kRows + row : 0;");
+    if (!s_.serial_axes.empty()) emit_decode(s_.serial_axes, "r", "r");
+  }
+  emit_row_start();
+  for (const Pass& pass : passes_) emit_pass(pass);
+  emit_rows(passes_.back());
+  if (exchanges_ == 1 && s_.lanes > 32 && !is_tile_)
+    k_.raw("__syncthreads();  // the next turn exchanges through the same memory");
+  k_.raw("}");
+}
+
+void StagedText::emit_row_start() {
+  for (std::size_t k = 0; k < offsets_.size(); ++k) {
+    bool is_used = false;
+    for (std::size_t i = 0; i < group_.operands(); ++i) {
+      if (offset_of_[i] == k) is_used |= i < loads() ? bool(used_.loads[i]) : is_sink(i - loads(), SinkKind::store);
+    }
+    if (!is_used) continue;
+    k_.add("const Index at{}_base = 0{};  // elements into {}", k,
+           offset_terms(fmt::format("at{}", k), offsets_[k], outer_axes()), operands_at(k));
+  }
+  emit_index_bases();
+  emit_row_loads();
+}
+
+// What does not move along the row is read once, what is held all at once.
+void StagedText::emit_row_loads() {
+  bool has_held = false;
+  for (std::size_t i = 0; i < loads(); ++i) {
+    if (!used_.loads[i]) continue;
+    if (is_kept(i)) {
+      k_.add("{} in{}_v[kSteps];", pack_type(i), i);
+      has_held = true;
+    }
+    if (moves_in_row(i)) continue;
+    k_.add("{} in{}_row = {{}};", pack_type(i), i);
+    k_.raw("if (row_ok) {");
+    emit_load(i, fmt::format("in{}_row", i), is_tile_ ? vector_count() : "kVector");
+    k_.raw("}");
+  }
+  if (!has_held) return;
+  emit_steps(true, "");
+  for (std::size_t i = 0; i < loads(); ++i) {
+    if (used_.loads[i] && is_kept(i)) emit_load(i, fmt::format("in{}_v[u]", i), vector_count());
+  }
+  k_.raw("}");
+  k_.raw("}");
+}
+
+/// Opens the loop over a thread's steps along the row, and the condition that a step is in the row.
+void StagedText::emit_steps(bool needs_count, const std::string& first) {
+  k_.raw("#pragma unroll");
+  k_.raw("for (int u = 0; u < kSteps; ++u) {");
+  const char* walker = is_tile_ ? "row + u * kRows" : "lane + u * kLanes";
+  const std::string end = is_tile_ ? sizes_.number("length", s_.serial_count) : sizes_.number("inner_vectors", 0);
+  k_.add("const Index {} = {}{};", is_tile_ ? "s" : "q", first, walker);
+  k_.add("if (row_ok && {} < {}) {{", is_tile_ ? "s" : "q", end);
+  emit_loop_coordinates();
+  if (needs_count && s_.is_ragged && !is_tile_) emit_count("const int count", "");
+}
+
+std::string StagedText::step_offset(std::size_t operand) {
+  const std::size_t k = offset_of_[operand];
+  return fmt::format("at{}_base{}", k, offset_terms(fmt::format("at{}", k), offsets_[k], loop_axes()));
+}
+
+void StagedText::emit_load(std::size_t load, const std::string& pack, const std::string& count) {
+  emit_move(load, false, pack, moves_in_row(load) ? step_offset(load) : fmt::format("at{}_base", offset_of_[load]),
+            count);
+}
+
+// ---- A pass along the row ----
+
+void StagedText::emit_loads_of(const Pass& pass, const std::string& index) {
+  for (std::size_t i = 0; i < loads(); ++i) {
+    if (!pass.use.loads[i] || is_kept(i) || !moves_in_row(i)) continue;
+    if (index.empty()) k_.add("{} in{}_v;", pack_type(i), i);
+    emit_load(i, fmt::format("in{}_v{}", i, index), vector_count());
+  }
+}
+
+void StagedText::emit_pass(const Pass& pass) {
+  std::vector<Combined> combined;
+  for (const std::size_t r : pass.reductions) {
+    k_.add("{} red{}{};", reduction_type(r), r, is_tile_ ? "[kVector]" : "");
+    k_.add("clear<{}>(red{});", reduction_op(r), r);
+    combined.push_back({fmt::format("red{}", r), reduction_op(r), reduction_type(r)});
+  }
+  for (const std::size_t o : pass.outputs) {
+    if (s_.sinks[o] != SinkKind::row) continue;
+    k_.add("{} out{}_row{};", sum_type(o), o, is_tile_ ? "[kVector]" : "");
+    k_.add("clear<{}>(out{}_row);", op(o), o);
+    combined.push_back({fmt::format("out{}_row", o), op(o), sum_type(o)});
+  }
+  if (s_.holds_rows) {
+    emit_steps(true, "");
+    emit_loads_of(pass, "");
+    emit_points(pass);
+    k_.raw("}");
+    k_.raw("}");
+  } else {
+    const bool is_loaded_ahead = std::any_of(pass.use.loads.begin(), pass.use.loads.end(), [](bool is) { return is; });
+    const std::string end = is_tile_ ? sizes_.number("length", s_.serial_count) : sizes_.number("inner_vectors", 0);
+    k_.add("for (Index first = 0; first < {}; first += kSteps * {}) {{", end, is_tile_ ? "kRows" : "kLanes");
+    if (is_loaded_ahead) {
+      for (std::size_t i = 0; i < loads(); ++i) {
+        if (pass.use.loads[i] && moves_in_row(i)) k_.add("{} in{}_v[kSteps];", pack_type(i), i);
+      }
+      emit_steps(true, "first + ");
+      emit_loads_of(pass, "[u]");
+      k_.raw("}");
+      k_.raw("}");
+    }
+    emit_steps(true, "first + ");
+    emit_points(pass);
+    k_.raw("}");
+    k_.raw("}");
+    k_.raw("}");
+  }
+  if (!combined.empty()) emit_team(combined);
+}
+
+/// Arguments of a pass's formula for element v of step u, or, once per row, for element v of a tile.
+std::string StagedText::arguments(const FormulaUse& use, bool is_point) {
+  std::string list;
+  const auto add = [&](const std::string& argument) { list += (list.empty() ? "" : ", ") + argument; };
+  for (std::size_t i = 0; i < loads(); ++i) {
+    if (!use.loads[i]) continue;
+    const char* element = stride(i, inner_) == 0 ? "0" : "v";
+    const char* pack = !moves_in_row(i) ? "row" : is_kept(i) || !s_.holds_rows ? "v[u]" : "v";
+    add(fmt::format("in{}_{}.get({})", i, pack, element));
+  }
+  for (std::size_t i = 0; i < group_.indices.size(); ++i) {
+    if (!use.indices[i]) continue;
+    std::string at = fmt::format("idx{}_base", i);
+    if (is_point) at += index_terms(i, loop_axes());
+    // Without a point the row's first element stands for all: such an index does not move along the row.
+    add(is_point || is_tile_ ? index_argument(i, at)
+                             : fmt::format("({})({})", computed_type(group_.indices[i].dtype), at));
+  }
+  for (std::size_t r = 0; r < group_.reductions.size(); ++r) {
+    if (use.reductions[r]) add(fmt::format("red{}{}", r, element()));
+  }
+  return list;
+}
+
+void StagedText::emit_points(const Pass& pass) {
+  for (const std::size_t o : pass.outputs) {
+    if (s_.sinks[o] != SinkKind::store) continue;
+    k_.add("{} out{}_new;", pack_type(loads() + o), o);
+    if (!output(o).accumulate) continue;
+    k_.add("{} out{}_old;", pack_type(loads() + o), o);
+    emit_move(loads() + o, false, fmt::format("out{}_old", o), step_offset(loads() + o), vector_count());
+  }
+  k_.raw("#pragma unroll");
+  k_.raw("for (int v = 0; v < kVector; ++v) {");
+  if (s_.is_ragged) k_.raw("if (v >= count) continue;");
+  std::string call = arguments(pass.use, true);
+  for (const FormulaResult& result : pass.results) {
+    const std::string_view type = computed_type(group_.expr.dtype_of(result.value));
+    k_.add("{} {}_value;", type, result.name);
+    call += fmt::format("{}{}_value", call.empty() ? "" : ", ", result.name);
+  }
+  k_.add("{}({});", pass.formula, call);
+  for (const std::size_t r : pass.reductions) {
+    k_.add("red{0}{1} = {2}::of(red{0}{1}, ({3})red{0}_new_value);", r, element(), reduction_op(r), reduction_type(r));
+  }
+  for (const std::size_t o : pass.outputs) emit_point_sink(o);
+  k_.raw("}");
+  for (const std::size_t o : pass.outputs) {
+    if (s_.sinks[o] != SinkKind::store) continue;
+    emit_move(loads() + o, true, fmt::format("out{}_new", o), step_offset(loads() + o), vector_count());
+  }
+}
+
+void StagedText::emit_point_sink(std::size_t o) {
+  switch (s_.sinks[o]) {
+    case SinkKind::store: {
+      const char* at = stride(loads() + o, inner_) == 0 ? "0" : "v";
+      if (output(o).accumulate) {
+        k_.add("out{0}_new.put({1}, ({2})out{0}_old.get({1}) + out{0}_value);", o, at, sum_type(o));
+      } else {
+        k_.add("out{0}_new.put({1}, out{0}_value);", o, at);
+      }
+      return;
+    }
+    case SinkKind::row: emit_combine(o, fmt::format("out{}_row{}", o, element())); return;
+    case SinkKind::total: emit_combine(o, fmt::format("out{}_sum", o)); return;
+    case SinkKind::column:
+      if (s_.holds_rows) return emit_combine(o, fmt::format("out{}_sum[u][v]", o));
+      // Too many for registers: this CTA's partial results, each of one thread.
+      k_.add("{0}& column{1} = out{1}_partial[blockIdx.x * out{1}_tile + q * kVector + v];", sum_type(o), o);
+      k_.add("column{0} = turn == (Index)blockIdx.x ? ({1})out{0}_value : {2}::of(column{0}, ({1})out{0}_value);", o,
+             sum_type(o), op(o));
+      return;
+    default: return;
+  }
+}
+
+// ---- Across the threads of a row ----
+
+void StagedText::emit_team(const std::vector<Combined>& values) {
+  if (is_tile_) {
+    if (s_.rows == 1) return;
+    for (const Combined& value : values) {
+      k_.add("combine_columns<{}, kLanes, kRows>({}, shared);", value.op, value.name);
+      k_.raw("#pragma unroll");
+      k_.add("for (int v = 0; v < kVector; ++v) {0}[v] = (({1}*)shared)[lane * kVector + v];", value.name, value.type);
+    }
+    return;
+  }
+  for (const Combined& value : values) {
+    k_.add("{0} = combine_lanes<{1}, {2}>({0});", value.name, value.op, std::min(s_.lanes, 32));
+  }
+  if (s_.lanes <= 32) return;
+  // Every exchange of a turn has its own memory, so one barrier is enough between writing and reading.
+  const int exchange = exchange_++;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    k_.add("__shared__ {} warps{}_{}[kThreads / 32];", values[i].type, exchange, i);
+    k_.add("if (threadIdx.x % 32 == 0) warps{}_{}[threadIdx.x / 32] = {};", exchange, i, values[i].name);
+  }
+  k_.raw("__syncthreads();");
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    k_.add("{} = combine_warps<{}, kLanes / 32>(warps{}_{} + threadIdx.x / kLanes * (kLanes / 32));", values[i].name,
+           values[i].op, exchange, i);
+  }
+}
+
+/// What there is one of per row.
+void StagedText::emit_rows(const Pass& pass) {
+  std::vector<std::size_t> combined;
+  for (const std::size_t o : pass.outputs) {
+    if (s_.sinks[o] == SinkKind::row) combined.push_back(o);
+  }
+  if (combined.empty() && once_.outputs.empty()) return;
+  k_.add("if (row_ok && {} == 0) {{", is_tile_ ? "row" : "lane");
+  std::vector<int> axes = is_tile_ ? std::vector<int>{} : s_.serial_axes;
+  std::string at;
+  if (is_tile_) {
+    k_.raw("const Index first_x = x" + std::to_string(inner_) + ";");
+    k_.raw("#pragma unroll");
+    k_.raw("for (int v = 0; v < kVector; ++v) {");
+    if (s_.is_ragged) k_.raw("if (v >= count) continue;");
+  }
+  std::string call = arguments(once_.use, false);
+  for (const FormulaResult& result : once_.results) {
+    k_.add("{} {}_value;", computed_type(group_.expr.dtype_of(result.value)), result.name);
+    call += fmt::format("{}{}_value", call.empty() ? "" : ", ", result.name);
+  }
+  if (!once_.outputs.empty()) k_.add("{}({});", once_.formula, call);
+  if (is_tile_) {
+    k_.add("const Index x{} = first_x + v;", inner_);
+    axes = {inner_};
+  }
+  for (const std::size_t o : once_.outputs) emit_final_store(o, axes, fmt::format("out{}_value", o), "0");
+  for (const std::size_t o : combined) emit_final_store(o, axes, fmt::format("out{}_row{}", o, element()), "0");
+  if (is_tile_) k_.raw("}");
+  k_.raw("}");
+}
+
+// ---- After the turns: results over all rows ----
+
+void StagedText::emit_across_rows() {
+  for (std::size_t o = 0; o < group_.outputs.size(); ++o) {
+    if (is_sink(o, SinkKind::total)) {
+      k_.add("out{0}_sum = combine_threads<{1}, kThreads>(out{0}_sum, shared);", o, op(o));
+      k_.add("if (threadIdx.x == 0) out{0}_partial[blockIdx.x] = out{0}_sum;", o);
+    }
+    if (!is_sink(o, SinkKind::column) || !s_.holds_rows) continue;
+    k_.raw("#pragma unroll");
+    k_.raw("for (int u = 0; u < kSteps; ++u) {");
+    k_.add("combine_columns<{}, kLanes, kRows>(out{}_sum[u], shared);", op(o), o);
+    k_.raw("for (int c = threadIdx.x; c < kLanes * kVector; c += kThreads) {");
+    k_.add("out{0}_partial[blockIdx.x * out{0}_tile + u * (kLanes * kVector) + c] = (({1}*)shared)[c];", o,
+           sum_type(o));
+    k_.raw("}");
+    k_.raw("}");
+  }
+}
+
+// The last CTA of a bundle combines the bundle's partial results, the last of those CTAs the bundles'.
+void StagedText::emit_partials() {
+  std::vector<std::size_t> across;
+  for (std::size_t o = 0; o < group_.outputs.size(); ++o) {
+    if (is_across_rows(o)) across.push_back(o);
+  }
+  if (across.empty()) return;
+  const std::int64_t bundles = (s_.ctas + kBundle - 1) / kBundle;
+  const std::string ctas = sizes_.wide_number("ctas", s_.ctas), count = sizes_.wide_number("bundles", bundles);
+  ticket_count_ = bundles + 1;
+  k_.add("constexpr int kBundle = {};", kBundle);
+  k_.raw("const long long bundle = blockIdx.x / kBundle;");
+  k_.add("const int members = {0} - bundle * kBundle < kBundle ? (int)({0} - bundle * kBundle) : kBundle;", ctas);
+  k_.raw("if (!is_last_arriver(tickets + 1 + bundle, (unsigned)members)) return;");
+  for (const std::size_t o : across) {
+    k_.add("{}* const out{}_bundles = out{}_partial + {} * out{}_tile;", sum_type(o), o, o, ctas, o);
+    k_.add("for (long long e = threadIdx.x; e < out{}_tile; e += kThreads) {{", o);
+    k_.add("out{0}_bundles[bundle * out{0}_tile + e] =", o);
+    k_.add("    fold_parts<{1}>(out{0}_partial + bundle * kBundle * out{0}_tile + e, members, out{0}_tile);", o, op(o));
+    k_.raw("}");
+  }
+  k_.add("if (!is_last_arriver(tickets, (unsigned){})) return;", count);
+  for (const std::size_t o : across) {
+    k_.add("for (long long e = threadIdx.x; e < out{}_tile; e += kThreads) {{", o);
+    k_.add("const {0} sum = fold_parts<{1}>(out{2}_bundles + e, (int){3}, out{2}_tile);", sum_type(o), op(o), o, count);
+    if (is_sink(o, SinkKind::total)) {
+      emit_final_store(o, {}, "sum", "0");
+    } else {
+      k_.raw("const Index q = (Index)(e / kVector);");
+      k_.add("if (q < {}) {{", sizes_.number("inner_vectors", 0));
+      emit_loop_coordinates();
+      k_.add("const Index column = x{} + (Index)(e % kVector);", inner_);
+      k_.add("if (column < {}) {{", inner_extent());
+      k_.add("const Index x{} = column;", inner_);
+      emit_final_store(o, s_.inner_axes, "sum", "0");
+      k_.raw("}");
+      k_.raw("}");
+    }
+    k_.raw("}");
+  }
+}
+
+}  // namespace paoding::gpu

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes the kernel of a group with own reductions: every turn of a CTA takes some rows and walks along them once per
+// stage.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "gpu/group_writer.h"
+
+namespace paoding::gpu {
+
+/// Partial results that one CTA combines at a time: about the root of how many there are.
+inline constexpr int kBundle = 16;
+
+class StagedText : public KernelText {
+ public:
+  StagedText(const Group& group, const GroupSchedule& schedule, const std::vector<bool>& is_live);
+  GroupKernelPlan run();
+
+ private:
+  /// A pass along the rows: what it computes at every point and what that needs.
+  struct Pass {
+    std::string formula;  // the name of its function
+    std::vector<FormulaResult> results;
+    std::vector<std::size_t> reductions;  // combined in it
+    std::vector<std::size_t> outputs;     // stored or combined in it
+    FormulaUse use;
+  };
+
+  std::string_view reduction_type(std::size_t r) const;
+  std::string_view reduction_op(std::size_t r) const { return combine_text(group_.reductions[r].combine); }
+  /// A tile combines one row per element of a vector.
+  std::string element() const { return is_tile_ ? "[v]" : ""; }
+  bool moves_in_row(std::size_t operand) const { return varies(operand, loop_axes()); }
+  bool is_kept(std::size_t load) const { return s_.holds_rows && s_.is_held[load]; }
+  bool is_across_rows(std::size_t o) const { return is_sink(o, SinkKind::column) || is_sink(o, SinkKind::total); }
+  bool has_columns() const;
+
+  void find_passes();
+  void emit_start();
+  void emit_turn();
+  void emit_row_start();
+  void emit_row_loads();
+  void emit_steps(bool needs_count, const std::string& first);
+  void emit_load(std::size_t load, const std::string& pack, const std::string& count);
+  void emit_pass(const Pass& pass);
+  void emit_loads_of(const Pass& pass, const std::string& index);
+  void emit_points(const Pass& pass);
+  void emit_point_sink(std::size_t o);
+  /// Combines partial results of the threads that walk one row; afterwards each of them has the result.
+  struct Combined {
+    std::string name;
+    std::string_view op, type;
+  };
+  void emit_team(const std::vector<Combined>& values);
+  void emit_rows(const Pass& pass);
+  void emit_across_rows();
+  void emit_partials();
+  std::string step_offset(std::size_t operand);
+  std::string arguments(const FormulaUse& use, bool is_point);
+  std::string vector_count() const { return s_.is_ragged ? "count" : "kVector"; }
+
+  std::vector<Pass> passes_;
+  Pass once_;          // what is written once per row
+  int exchanges_ = 0;  // through shared memory, per turn
+  int exchange_ = 0;
+};
+
+}  // namespace paoding::gpu

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layers: declarations of parameters, and the ops that use them.
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+#include "paoding/nn.h"
+
+namespace paoding::nn {
+namespace {
+
+std::string joined(std::string_view layer, std::string_view name) { return fmt::format("{}/{}", layer, name); }
+
+Initializer within_root(std::int64_t width) {
+  const double bound = 1 / std::sqrt(static_cast<double>(std::max<std::int64_t>(width, 1)));
+  return uniform(-bound, bound);
+}
+
+// The values of `initial` with `bias` added to the second quarter, the forget gates.
+Initializer with_forget_bias(Initializer initial, double bias) {
+  if (bias == 0) return initial;
+  return [=](const Type& type, std::uint64_t seed) {
+    std::vector<double> values = initial(type, seed).to_doubles();
+    const std::size_t hidden = values.size() / 4;
+    for (std::size_t i = hidden; i < 2 * hidden; ++i) values[i] += bias;
+    return Tensor::from(type.dtype, type.shape, values);
+  };
+}
+
+}  // namespace
+
+Linear::Linear(Graph& graph, std::string_view name, std::int64_t inputs, std::int64_t outputs,
+               const LinearOptions& options) {
+  const Initializer plain = within_root(inputs);
+  weight = graph.parameter(joined(name, "weight"), options.dtype, {inputs, outputs},
+                           options.initial ? options.initial : plain);
+  if (options.bias) bias = graph.parameter(joined(name, "bias"), options.dtype, {outputs}, plain);
+}
+
+Value Linear::operator()(const Value& x) const {
+  const Shape& shape = x.shape();
+  if (shape.rank() == 0 || shape[shape.rank() - 1] != weight.shape()[0]) {
+    fail(ErrorKind::shape, "linear: x has shape {}, its last extent must be {}{}", to_string(shape), weight.shape()[0],
+         x.graph().scope.empty() ? "" : fmt::format(" (in {})", x.graph().scope.str()));
+  }
+  // One product of matrices, whatever stands before the last axis.
+  const std::int64_t rows = shape.with_removed(shape.rank() - 1).elements();
+  Value y = matmul(reshape(x, Shape{rows, weight.shape()[0]}), weight);
+  if (bias.valid()) y = y + bias;
+  return reshape(y, shape.with_dim(shape.rank() - 1, weight.shape()[1]));
+}
+
+Embedding::Embedding(Graph& graph, std::string_view name, std::int64_t rows, std::int64_t width, DType dtype,
+                     Initializer initial) {
+  weight = graph.parameter(joined(name, "weight"), dtype, {rows, width}, initial ? initial : normal(0, 1));
+}
+
+// A product with the indices as rows of one 1: right for any index type and differentiable, but it reads the whole
+// table for every index.
+Value Embedding::operator()(const Value& indices) const {
+  if (!is_integer(indices.dtype())) {
+    fail(ErrorKind::dtype, "embedding: indices are {}, needed are integers", to_string(indices.dtype()));
+  }
+  const Shape& shape = indices.shape();
+  const std::int64_t rows = weight.shape()[0], count = shape.elements();
+  const Value column = reshape(cast(indices, i64), Shape{count, 1});
+  const Value chosen = cast(equal(iota(indices.graph(), Shape{rows}, 0, i64), column), weight.dtype());
+  return reshape(matmul(chosen, weight), shape.with_inserted(shape.rank(), weight.shape()[1]));
+}
+
+LayerNorm::LayerNorm(Graph& graph, std::string_view name, std::int64_t width, double epsilon, DType dtype)
+    : epsilon_(epsilon) {
+  gamma = graph.parameter(joined(name, "gamma"), dtype, {width}, constant(1));
+  beta = graph.parameter(joined(name, "beta"), dtype, {width});
+}
+
+Value LayerNorm::operator()(const Value& x) const { return layer_norm(x, gamma, beta, {}, epsilon_); }
+
+BatchNorm::BatchNorm(Graph& graph, std::string_view name, std::int64_t channels, const BatchNormOptions& options,
+                     DType dtype)
+    : options_(options) {
+  gamma = graph.parameter(joined(name, "gamma"), dtype, {channels}, constant(1));
+  beta = graph.parameter(joined(name, "beta"), dtype, {channels});
+  running_mean = graph.parameter(joined(name, "running_mean"), compute_dtype(dtype), {channels});
+  running_variance = graph.parameter(joined(name, "running_variance"), compute_dtype(dtype), {channels}, constant(1));
+}
+
+Value BatchNorm::operator()(const Value& x) const {
+  return batch_norm(x, gamma, beta, running_mean, running_variance, options_);
+}
+
+Recurrent::Recurrent(RecurrentKind kind, Graph& graph, std::string_view name, std::int64_t inputs, std::int64_t hidden,
+                     const RecurrentLayerOptions& options)
+    : kind_(kind), options_(options) {
+  const std::int64_t gates = kind == RecurrentKind::lstm ? 4 : kind == RecurrentKind::gru ? 3 : 1;
+  const std::int64_t biases = kind == RecurrentKind::gru && options.reset_after ? 4 : gates;
+  const std::int64_t width = options.projection > 0 ? options.projection : hidden;
+  const Initializer initial = options.initial ? options.initial : within_root(hidden);
+  const int directions = options.bidirectional ? 2 : 1;
+  for (int layer = 0; layer < options.layers; ++layer) {
+    const std::int64_t features = layer == 0 ? inputs : directions * width;
+    for (int direction = 0; direction < directions; ++direction) {
+      const std::string of = fmt::format("{}/l{}{}", name, layer, direction == 1 ? "_reverse" : "");
+      const auto parameter = [&](const char* what, const Shape& shape, const Initializer& start) {
+        return graph.parameter(joined(of, what), options.dtype, shape, start);
+      };
+      RecurrentParameters made;
+      made.w = parameter("w", {features, gates * hidden}, initial);
+      made.u = parameter("u", {width, gates * hidden}, initial);
+      made.b = parameter("b", {biases * hidden},
+                         kind == RecurrentKind::lstm ? with_forget_bias(initial, options.forget_bias) : initial);
+      if (options.projection > 0) made.projection = parameter("projection", {hidden, width}, initial);
+      parameters_.push_back(made);
+    }
+  }
+}
+
+RecurrentResult Recurrent::operator()(const Value& xs, RecurrentOptions options) const {
+  options.bidirectional = options_.bidirectional;
+  options.dropout = options_.dropout;
+  options.reset_after = options_.reset_after;
+  options.relu = options_.relu;
+  if (kind_ == RecurrentKind::lstm) return lstm(xs, parameters_, options);
+  if (kind_ == RecurrentKind::gru) return gru(xs, parameters_, options);
+  return rnn(xs, parameters_, options);
+}
+
+}  // namespace paoding::nn

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// minimize(): gradients, what they have in common (norm, finiteness, counters), then one update per parameter. A
+// decision about an update is a select inside its kernel, never a branch: a run always does the same work.
+#include "paoding/optimizer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "base/check.h"
+#include "nn/update_rule.h"
+#include "paoding/autodiff.h"
+#include "paoding/op.h"
+#include "paoding/ops.h"
+
+namespace paoding {
+namespace {
+
+constexpr double kLargest = 3.4028234663852886e38;  // f32
+
+bool fits(const std::string& pattern, const std::string& name) {
+  return pattern.ends_with('*') ? name.starts_with(pattern.substr(0, pattern.size() - 1)) : pattern == name;
+}
+
+// The parameters among the ancestors of a value.
+std::vector<NodeId> parameters_of(const Value& loss) {
+  const Graph& graph = loss.graph();
+  std::vector<char> needed(static_cast<std::size_t>(loss.ref().node) + 1, 0);
+  needed.back() = 1;
+  for (NodeId id = loss.ref().node; id >= 0; --id) {
+    if (!needed[static_cast<std::size_t>(id)]) continue;
+    for (const Ref& ref : graph.node(id).inputs) needed[static_cast<std::size_t>(ref.node)] = 1;
+  }
+  std::vector<NodeId> found;
+  for (NodeId id : graph.parameters()) {
+    if (static_cast<std::size_t>(id) < needed.size() && needed[static_cast<std::size_t>(id)] &&
+        is_float(graph.node(id).types[0].dtype)) {
+      found.push_back(id);
+    }
+  }
+  return found;
+}
+
+class Minimize {
+ public:
+  Minimize(const Value& loss, const Optimizer& optimizer, const MinimizeOptions& options)
+      : loss_(loss), graph_(loss.graph()), options_(options), optimizers_{optimizer} {
+    for (const ParameterGroup& group : options.groups) optimizers_.push_back(group.optimizer);
+    check_options();
+  }
+
+  TrainingStep run() {
+    choose_parameters();
+    made_.gradients = gradients(std::array{loss_}, made_.parameters);
+    const Scope scope(graph_, "optimizer");
+    sum_gradients();
+    measure();
+    count();
+    for (const Optimizer& optimizer : optimizers_) rules_.push_back(UpdateRule(optimizer, step_));
+    for (std::size_t i = 0; i < made_.parameters.size(); ++i) update(i);
+    made_.learning_rate = rules_[0].learning_rate();
+    return made_;
+  }
+
+ private:
+  [[noreturn]] void wrong(const std::string& what) const { fail(ErrorKind::argument, "minimize: {}", what); }
+
+  void check_options() const {
+    if (loss_.shape().elements() != 1 || !is_float(loss_.dtype())) {
+      wrong(fmt::format("the loss is {}, needed is a scalar float", to_string(loss_.type())));
+    }
+    if (graph_.parent != nullptr) wrong("the loss is a value of a loop's step");
+    if (graph_.find("optimizer/step").valid()) wrong("the graph has an optimizer already");
+    if (options_.accumulate < 1) wrong(fmt::format("accumulate = {}, needs to be at least 1", options_.accumulate));
+    if (!(options_.clip_norm >= 0)) wrong(fmt::format("clip_norm = {}, needs to be at least 0", options_.clip_norm));
+    for (const Optimizer& optimizer : optimizers_) check(optimizer);
+  }
+
+  void choose_parameters() {
+    std::set<std::string> used;  // patterns that fit something
+    for (NodeId id : parameters_of(loss_)) {
+      const std::string& name = graph_.node(id).name.str();
+      const auto names_it = [&](const std::string& pattern) {
+        if (!fits(pattern, name)) return false;
+        used.insert(pattern);
+        return true;
+      };
+      if (std::any_of(options_.frozen.begin(), options_.frozen.end(), names_it)) continue;
+      std::size_t rule = 0;
+      for (std::size_t g = 0; g < options_.groups.size() && rule == 0; ++g) {
+        const auto& names = options_.groups[g].names;
+        if (std::any_of(names.begin(), names.end(), names_it)) rule = g + 1;
+      }
+      made_.parameters.push_back(graph_.value({id, 0}));
+      rule_of_.push_back(rule);
+    }
+    if (made_.parameters.empty()) wrong("the loss depends on no parameter that is not frozen");
+    std::vector<std::string> patterns = options_.frozen;
+    for (const ParameterGroup& group : options_.groups) {
+      patterns.insert(patterns.end(), group.names.begin(), group.names.end());
+    }
+    for (const std::string& pattern : patterns) {
+      if (!used.contains(pattern)) wrong(fmt::format("'{}' fits no parameter that the loss depends on", pattern));
+    }
+  }
+
+  const std::string& name(std::size_t i) const { return graph_.node(made_.parameters[i].ref().node).name.str(); }
+  Value constant(DType dtype, double value) { return full(graph_, {}, value, dtype); }
+  Value counter(const char* counter_name) { return graph_.parameter(counter_name, i64, {}); }
+
+  // What the update uses: this run's gradient, or the mean of the runs since the last update.
+  void sum_gradients() {
+    if (options_.accumulate > 1) {
+      const Value micro = counter("optimizer/micro");
+      is_last_ = equal(micro, constant(i64, options_.accumulate - 1));
+      assign(micro, select(is_last_, constant(i64, 0), micro + 1));
+    }
+    for (std::size_t i = 0; i < made_.gradients.size(); ++i) {
+      const Value& gradient = made_.gradients[i];
+      const DType wide = compute_dtype(gradient.dtype());
+      Value total = cast(gradient, wide);
+      if (options_.accumulate > 1) {
+        const Value sum = graph_.parameter("gradient/" + name(i), wide, gradient.shape());
+        total = sum + total;
+        assign(sum, select(is_last_, constant(wide, 0), total));
+        total = total * (1.0 / options_.accumulate);
+      }
+      used_.push_back(total);
+    }
+  }
+
+  void measure() {
+    if (options_.clip_norm == 0 && !options_.skip_nonfinite) return;
+    Values squares;
+    for (const Value& gradient : used_) squares.push_back(cast(sum(gradient * gradient), norm_dtype()));
+    const Value square = add_n(squares);
+    made_.gradient_norm = sqrt(square);
+    if (options_.skip_nonfinite) is_finite_ = less_equal(square, constant(norm_dtype(), kLargest));
+    if (options_.clip_norm > 0) {
+      // As torch.nn.utils.clip_grad_norm_ has it: 1e-6 keeps the quotient finite.
+      const Value ratio = options_.clip_norm / (made_.gradient_norm + 1e-6);
+      scale_ = minimum(ratio, constant(norm_dtype(), 1));
+    }
+  }
+
+  DType norm_dtype() const {
+    return std::any_of(used_.begin(), used_.end(), [](const Value& g) { return g.dtype() == f64; }) ? f64 : f32;
+  }
+
+  void count() {
+    step_ = counter("optimizer/step");
+    apply_ = is_last_;
+    if (is_finite_.valid()) {
+      const Value skipped = counter("optimizer/skipped");
+      const Value is_bad = call("logical_not", {is_finite_});
+      const Value is_skipped = is_last_.valid() ? call("logical_and", {is_last_, is_bad}) : is_bad;
+      assign(skipped, select(is_skipped, skipped + 1, skipped));
+      apply_ = is_last_.valid() ? call("logical_and", {is_last_, is_finite_}) : is_finite_;
+    }
+    assign(step_, apply_.valid() ? select(apply_, step_ + 1, step_) : step_ + 1);
+  }
+
+  // Old values stay where the update does not apply.
+  void set(const Value& parameter, const Value& now) {
+    const Value stored = cast(now, parameter.dtype());
+    assign(parameter, apply_.valid() ? select(apply_, stored, parameter) : stored);
+  }
+
+  void update(std::size_t i) {
+    const Value& parameter = made_.parameters[i];
+    const DType wide = compute_dtype(parameter.dtype());
+    Value gradient = used_[i];
+    if (scale_.valid()) gradient = gradient * cast(scale_, wide);
+    Value value = cast(parameter, wide), master;
+    if (options_.master_weights && wide != parameter.dtype()) {
+      master = graph_.parameter("master/" + name(i), wide, parameter.shape());
+      value = select(equal(step_, constant(i64, 0)), value, master);  // it starts as the parameter does
+    }
+    const UpdateRule& rule = rules_[rule_of_[i]];
+    Values states;
+    for (const char* state : rule.states()) {
+      states.push_back(graph_.parameter(state + name(i), wide, parameter.shape()));
+    }
+    const UpdateRule::Updated updated = rule.update(value, gradient, states);
+    for (std::size_t k = 0; k < states.size(); ++k) set(states[k], updated.states[k]);
+    set(parameter, updated.value);
+    if (master.valid()) set(master, updated.value);
+  }
+
+  const Value loss_;
+  Graph& graph_;
+  const MinimizeOptions& options_;
+  std::vector<Optimizer> optimizers_;  // the common one, then those of groups
+  std::vector<UpdateRule> rules_;
+  std::vector<std::size_t> rule_of_;  // per parameter
+  TrainingStep made_;
+  Values used_;
+  Value is_last_, is_finite_, apply_, scale_, step_;  // absent where they are always true or 1
+};
+
+}  // namespace
+
+TrainingStep minimize(const Value& loss, const Optimizer& optimizer, const MinimizeOptions& options) {
+  return Minimize(loss, optimizer, options).run();
+}
+
+}  // namespace paoding

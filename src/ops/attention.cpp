@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention, of products and softmax.
+#include <cmath>
+
+#include "base/check.h"
+#include "paoding/op.h"
+#include "paoding/ops.h"
+
+namespace paoding {
+namespace {
+
+[[noreturn]] void wrong(const char* op, const Value& at, ErrorKind kind, const std::string& what) {
+  fail(kind, "{}: {}{}", op, what, at.graph().scope.empty() ? "" : fmt::format(" (in {})", at.graph().scope.str()));
+}
+
+Value constant(const Value& like, double value) { return full(like.graph(), {}, value, like.dtype()); }
+
+Value both(const Value& a, const Value& b) { return a.valid() ? call("logical_and", {a, b}) : b; }
+
+// The weights of scores over the last axis: 0 where `counts` is false, also in rows where it is nowhere true.
+Value weights_of(const Value& scores, const Value& counts) {
+  if (!counts.valid()) return softmax(scores);
+  const double lowest = scores.dtype() == f16 ? -6e4 : -1e30;  // finite: a row of infinities has no softmax
+  const Value weights = softmax(select(counts, scores, constant(scores, lowest)));
+  return select(counts, weights, constant(weights, 0));
+}
+
+}  // namespace
+
+Value scaled_dot_product_attention(const Value& queries, const Value& keys, const Value& values,
+                                   const AttentionOptions& options) {
+  const char* op = "scaled_dot_product_attention";
+  const Shape &q = queries.shape(), &k = keys.shape(), &v = values.shape();
+  if (q.rank() < 2 || k.rank() < 2 || v.rank() < 2 || q[q.rank() - 1] != k[k.rank() - 1] ||
+      k[k.rank() - 2] != v[v.rank() - 2]) {
+    wrong(op, queries, ErrorKind::shape,
+          fmt::format("queries have shape {}, keys {}, values {}; needed are [.., T, E], [.., S, E], [.., S, F]",
+                      to_string(q), to_string(k), to_string(v)));
+  }
+  const double scale = options.scale != 0 ? options.scale : 1 / std::sqrt(static_cast<double>(q[q.rank() - 1]));
+  const Value scores = matmul(queries * scale, keys, false, true);
+  const int rank = scores.shape().rank();
+  const std::int64_t T = scores.shape()[rank - 2], S = scores.shape()[rank - 1];
+  Graph& graph = scores.graph();
+  Value counts = options.mask;
+  if (counts.valid()) {
+    Shape joint;
+    if (counts.dtype() != boolean || !broadcast(counts.shape(), scores.shape(), &joint) || !(joint == scores.shape())) {
+      wrong(op, queries, ErrorKind::shape,
+            fmt::format("mask is {}, needed is a bool that broadcasts to {}", to_string(counts.type()),
+                        to_string(scores.shape())));
+    }
+  }
+  if (options.causal) {
+    const Value position = iota(graph, Shape{T, 1}, 0, i64), key = iota(graph, Shape{1, S}, 1, i64);
+    counts = both(counts, less_equal(key, position));
+  }
+  if (options.lengths.valid()) {
+    if (rank < 3 || !is_integer(options.lengths.dtype()) || !(options.lengths.shape() == Shape{k[0]})) {
+      wrong(op, queries, ErrorKind::shape,
+            fmt::format("lengths are {}, needed are integers [B], B the first of at least 3 axes of keys {}",
+                        to_string(options.lengths.type()), to_string(k)));
+    }
+    std::vector<std::int64_t> aligned(static_cast<std::size_t>(rank), 1);
+    aligned[0] = k[0];
+    const Value ends = reshape(cast(options.lengths, i64), aligned);
+    counts = both(counts, less(iota(graph, Shape{S}, 0, i64), ends));
+  }
+  return matmul(dropout(weights_of(scores, counts), options.dropout), values);
+}
+
+std::pair<Value, Value> multiplicative_attention(const Value& query, const Value& memory, const Value& counts,
+                                                 const Value& keys) {
+  const char* op = "multiplicative_attention";
+  const Shape &q = query.shape(), &m = memory.shape();
+  const Value& scored = keys.valid() ? keys : memory;
+  if (q.rank() != 2 || m.rank() != 3 || q[0] != m[0] || !(scored.shape() == Shape{m[0], m[1], q[1]})) {
+    wrong(op, query, ErrorKind::shape,
+          fmt::format("query has shape {}, memory {}, keys {}; needed are [B, E], [B, S, F], [B, S, E]", to_string(q),
+                      to_string(m), to_string(scored.shape())));
+  }
+  if (counts.valid() && !(counts.type() == Type{boolean, Shape{m[0], m[1]}})) {
+    wrong(op, query, ErrorKind::shape,
+          fmt::format("counts is {}, needed is bool[{},{}]", to_string(counts.type()), m[0], m[1]));
+  }
+  const Value column = reshape(query, Shape{q[0], q[1], 1});
+  const Value scores = reshape(matmul(scored, column), Shape{m[0], m[1]});
+  const Value weights = weights_of(scores, counts);
+  const Value row = reshape(weights, Shape{m[0], 1, m[1]});
+  return {reshape(matmul(row, memory), Shape{m[0], m[2]}), weights};
+}
+
+}  // namespace paoding

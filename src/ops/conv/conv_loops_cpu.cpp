@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convolutions as plain loops over any layout: f64, empty extents, and what oneDNN has no code for. A row of the result
+// is summed in a buffer per thread, so that the inner loop runs along rows.
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/half.h"
+#include "cpu/parallel.h"
+#include "ops/all_kernels.h"
+#include "ops/conv/conv_shape.h"
+
+namespace paoding {
+namespace {
+
+template <class T>
+T same(T value) {
+  return value;
+}
+
+template <class Stored, class Sum, Sum (*Load)(Stored), Stored (*Store)(Sum)>
+class LoopConvolution : public PreparedKernel {
+ public:
+  explicit LoopConvolution(ConvShape shape) : shape_(std::move(shape)) {
+    const bool is_weight = shape_.kind == ConvKind::grad_weight;
+    const Layout& result = is_weight ? shape_.w : shape_.kind == ConvKind::forward ? shape_.y : shape_.x;
+    const Shape& extents = result.type.shape;
+    rows_ = extents[0] * extents[1] * (is_weight ? 1 : extents[2]);
+    width_ = is_weight ? extents[2] * extents[3] : extents[3];
+    constexpr std::int64_t kWorthThreads = 32768;  // multiplications
+    if (shape_.products() >= kWorthThreads) threads_ = max_threads();
+    sums_ = std::make_unique<Sum[]>(static_cast<std::size_t>(threads_ * width_));
+  }
+
+  void run(const KernelRun& run) const override {
+    struct State {
+      const LoopConvolution* self;
+      void* const* operands;
+    } state{this, run.operands};
+    parallel(
+        threads_,
+        [](int thread, void* raw) {
+          const State& s = *static_cast<State*>(raw);
+          const LoopConvolution& self = *s.self;
+          const std::int64_t begin = self.rows_ * thread / self.threads_;
+          const std::int64_t end = self.rows_ * (thread + 1) / self.threads_;
+          Sum* sums = self.sums_.get() + thread * self.width_;
+          for (std::int64_t row = begin; row < end; ++row) {
+            std::fill_n(sums, self.width_, Sum{0});
+            switch (self.shape_.kind) {
+              case ConvKind::forward: self.forward_row(s.operands, row, sums); break;
+              case ConvKind::grad_input: self.grad_input_row(s.operands, row, sums); break;
+              case ConvKind::grad_weight: self.grad_weight_row(s.operands, row, sums); break;
+            }
+          }
+        },
+        &state);
+  }
+
+ private:
+  static const Stored* at(const void* base, const Layout& layout, std::int64_t i, std::int64_t j, std::int64_t k) {
+    const auto& s = layout.strides;
+    return static_cast<const Stored*>(base) + i * s[0] + j * s[1] + k * s[2];
+  }
+
+  void forward_row(void* const* operands, std::int64_t row, Sum* sums) const {
+    const auto [vertical, horizontal] = shape_.axes;
+    const std::int64_t i = row % vertical.outputs, o = row / vertical.outputs % shape_.outputs;
+    const std::int64_t n = row / vertical.outputs / shape_.outputs;
+    const std::int64_t inputs = shape_.w.type.shape[1], first = o / (shape_.outputs / shape_.groups) * inputs;
+    const std::int64_t step = shape_.x.strides[3];
+    for (std::int64_t c = 0; c < inputs; ++c) {
+      for (std::int64_t k = 0; k < vertical.kernel; ++k) {
+        const std::int64_t h = vertical.input(i, k);
+        if (h < 0 || h >= vertical.size) continue;
+        const Stored* from = at(operands[0], shape_.x, n, first + c, h);
+        const Stored* weights = at(operands[1], shape_.w, o, c, k);
+        for (std::int64_t l = 0; l < horizontal.kernel; ++l) {
+          const Sum factor = Load(weights[l * shape_.w.strides[3]]);
+          const auto [begin, end] = horizontal.outputs_of(l);
+          const Stored* tap = from + horizontal.input(begin, l) * step;
+          for (std::int64_t j = begin; j < end; ++j) {
+            sums[j] += factor * Load(tap[(j - begin) * horizontal.stride * step]);
+          }
+        }
+      }
+    }
+    auto* to = const_cast<Stored*>(at(operands[shape_.has_bias ? 3 : 2], shape_.y, n, o, i));
+    Sum bias{0};
+    if (shape_.has_bias) bias = Load(static_cast<const Stored*>(operands[2])[o * shape_.bias.strides[0]]);
+    for (std::int64_t j = 0; j < horizontal.outputs; ++j) {
+      Sum value = sums[j] + bias;
+      if (shape_.has_relu) value = value > 0 ? value : Sum{0};
+      to[j * shape_.y.strides[3]] = Store(value);
+    }
+  }
+
+  void grad_input_row(void* const* operands, std::int64_t row, Sum* sums) const {
+    const auto [vertical, horizontal] = shape_.axes;
+    const std::int64_t h = row % vertical.size, c = row / vertical.size % shape_.channels;
+    const std::int64_t n = row / vertical.size / shape_.channels;
+    const std::int64_t inputs = shape_.w.type.shape[1], outputs = shape_.outputs / shape_.groups;
+    const std::int64_t group = c / inputs, step = shape_.y.strides[3];
+    for (std::int64_t o = group * outputs; o < (group + 1) * outputs; ++o) {
+      for (std::int64_t k = 0; k < vertical.kernel; ++k) {
+        const std::int64_t moved = h + vertical.before - k * vertical.dilation;  // i * stride
+        const std::int64_t i = moved / vertical.stride;
+        if (moved < 0 || moved % vertical.stride != 0 || i >= vertical.outputs) continue;
+        const Stored* from = at(operands[0], shape_.y, n, o, i);
+        const Stored* weights = at(operands[1], shape_.w, o, c - group * inputs, k);
+        for (std::int64_t l = 0; l < horizontal.kernel; ++l) {
+          const Sum factor = Load(weights[l * shape_.w.strides[3]]);
+          const auto [begin, end] = horizontal.outputs_of(l);
+          for (std::int64_t j = begin; j < end; ++j) sums[horizontal.input(j, l)] += factor * Load(from[j * step]);
+        }
+      }
+    }
+    auto* to = const_cast<Stored*>(at(operands[2], shape_.x, n, c, h));
+    for (std::int64_t j = 0; j < horizontal.size; ++j) to[j * shape_.x.strides[3]] = Store(sums[j]);
+  }
+
+  void grad_weight_row(void* const* operands, std::int64_t row, Sum* sums) const {
+    const auto [vertical, horizontal] = shape_.axes;
+    const std::int64_t inputs = shape_.w.type.shape[1], o = row / inputs, c = row % inputs;
+    const std::int64_t channel = o / (shape_.outputs / shape_.groups) * inputs + c;
+    for (std::int64_t n = 0; n < shape_.batch; ++n) {
+      for (std::int64_t k = 0; k < vertical.kernel; ++k) {
+        const auto [first, last] = vertical.outputs_of(k);
+        for (std::int64_t i = first; i < last; ++i) {
+          const Stored* from = at(operands[0], shape_.x, n, channel, vertical.input(i, k));
+          const Stored* dy = at(operands[1], shape_.y, n, o, i);
+          for (std::int64_t l = 0; l < horizontal.kernel; ++l) {
+            const auto [begin, end] = horizontal.outputs_of(l);
+            Sum sum{0};
+            for (std::int64_t j = begin; j < end; ++j) {
+              sum += Load(from[horizontal.input(j, l) * shape_.x.strides[3]]) * Load(dy[j * shape_.y.strides[3]]);
+            }
+            sums[k * horizontal.kernel + l] += sum;
+          }
+        }
+      }
+    }
+    for (std::int64_t k = 0; k < vertical.kernel; ++k) {
+      auto* to = const_cast<Stored*>(at(operands[2], shape_.w, o, c, k));
+      for (std::int64_t l = 0; l < horizontal.kernel; ++l) {
+        to[l * shape_.w.strides[3]] = Store(sums[k * horizontal.kernel + l]);
+      }
+    }
+  }
+
+  ConvShape shape_;
+  std::int64_t rows_ = 0, width_ = 0;  // of the result: rows that are summed at once
+  int threads_ = 1;
+  std::unique_ptr<Sum[]> sums_;  // a row per thread
+};
+
+std::unique_ptr<PreparedKernel> prepare(const KernelCall& call, const Device&) {
+  ConvShape shape(call);
+  switch (shape.dtype) {
+    case DType::f64: return std::make_unique<LoopConvolution<double, double, same, same>>(std::move(shape));
+    case DType::f32: return std::make_unique<LoopConvolution<float, float, same, same>>(std::move(shape));
+    case DType::f16:
+      return std::make_unique<LoopConvolution<std::uint16_t, float, f16_to_float, float_to_f16>>(std::move(shape));
+    case DType::bf16:
+      return std::make_unique<LoopConvolution<std::uint16_t, float, bf16_to_float, float_to_bf16>>(std::move(shape));
+    default: PD_ASSERT(false, "a convolution takes floats only"); return nullptr;
+  }
+}
+
+}  // namespace
+
+void register_convolution_loops(const char* op) {
+  register_kernel(op, {.name = "loops",
+                       .device = DeviceKind::cpu,
+                       .refusal = [](const KernelCall&) { return std::string(); },
+                       .prepare = prepare});
+}
+
+}  // namespace paoding

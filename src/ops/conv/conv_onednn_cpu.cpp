@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convolutions by oneDNN, in f32 and bf16. Images whose channels lie last are read and written as they are; others, and
+// the weights, are converted within the kernel to what oneDNN prefers.
+#include <algorithm>
+
+#include "base/check.h"
+#include "cpu/onednn.h"
+#include "ops/all_kernels.h"
+#include "ops/conv/conv_shape.h"
+
+namespace paoding {
+namespace {
+
+using Dims = dnnl::memory::dims;
+using Tag = dnnl::memory::format_tag;
+
+// An image as it lies. Axes of extent 1 get the stride that channels-last would give them: oneDNN goes by strides
+// alone.
+dnnl::memory::desc given_image(const Layout& layout) {
+  const Shape& shape = layout.type.shape;
+  const Dims dims(shape.begin(), shape.end());
+  if (is_channels_last(layout)) return {dims, onednn_type(layout.type.dtype), Tag::nhwc};
+  return {dims, onednn_type(layout.type.dtype), Dims(layout.strides.begin(), layout.strides.begin() + 4)};
+}
+
+// What the convolution itself should read or write.
+dnnl::memory::desc wanted_image(const Layout& layout) {
+  const Shape& shape = layout.type.shape;
+  return {Dims(shape.begin(), shape.end()), onednn_type(layout.type.dtype),
+          is_channels_last(layout) ? Tag::nhwc : Tag::any};
+}
+
+Dims weight_dims(const ConvShape& shape) {
+  Dims dims{shape.outputs, shape.channels / shape.groups, shape.axes[0].kernel, shape.axes[1].kernel};
+  if (shape.groups > 1) {
+    dims[0] /= shape.groups;
+    dims.insert(dims.begin(), shape.groups);
+  }
+  return dims;
+}
+
+dnnl::memory::desc given_weights(const ConvShape& shape) {
+  Dims strides(shape.w.strides.begin(), shape.w.strides.begin() + 4);
+  if (shape.groups > 1) strides.insert(strides.begin(), strides[0] * (shape.outputs / shape.groups));
+  return {weight_dims(shape), onednn_type(shape.dtype), strides};
+}
+
+// The descriptions that a primitive settled on.
+struct ConvDescs {
+  dnnl::memory::desc x, w, y, bias, scratchpad;
+  std::string name;
+  dnnl::primitive primitive;  // unless only the descriptions were asked for
+};
+
+ConvDescs make_convolution(const ConvShape& shape, bool with_primitive) {
+  const dnnl::engine& engine = onednn_engine();
+  const auto algorithm = dnnl::algorithm::convolution_direct;
+  const Dims strides{shape.axes[0].stride, shape.axes[1].stride};
+  const Dims dilation{shape.axes[0].dilation - 1, shape.axes[1].dilation - 1};
+  const Dims before{shape.axes[0].before, shape.axes[1].before};
+  // oneDNN wants the padding that the last window uses, not what lies behind it.
+  const auto used_after = [&](std::size_t i) {
+    const WindowAxis& axis = shape.axes[i];
+    return axis.input(axis.outputs - 1, axis.kernel - 1) + 1 - axis.size;
+  };
+  const Dims after{used_after(0), used_after(1)};
+  const auto x = wanted_image(shape.x), y = wanted_image(shape.y);
+  const auto type = onednn_type(shape.dtype);
+  const dnnl::memory::desc w(weight_dims(shape), type, Tag::any), bias(Dims{shape.outputs}, type, Tag::x);
+
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  if (shape.has_relu) {
+    dnnl::post_ops ops;
+    ops.append_eltwise(1, dnnl::algorithm::eltwise_relu, 0, 0);
+    attr.set_post_ops(ops);
+  }
+  using Forward = dnnl::convolution_forward;
+  const auto forward_desc =
+      shape.has_bias
+          ? Forward::desc(dnnl::prop_kind::forward_training, algorithm, x, w, bias, y, strides, dilation, before, after)
+          : Forward::desc(dnnl::prop_kind::forward_training, algorithm, x, w, y, strides, dilation, before, after);
+  const Forward::primitive_desc forward(forward_desc, attr, engine);
+  if (shape.kind == ConvKind::forward) {
+    return {forward.src_desc(),
+            forward.weights_desc(),
+            forward.dst_desc(),
+            bias,
+            forward.scratchpad_desc(),
+            forward.impl_info_str(),
+            with_primitive ? dnnl::primitive(Forward(forward)) : dnnl::primitive()};
+  }
+  if (shape.kind == ConvKind::grad_input) {
+    using Backward = dnnl::convolution_backward_data;
+    const Backward::primitive_desc made(Backward::desc(algorithm, x, w, y, strides, dilation, before, after), attr,
+                                        engine, forward);
+    return {made.diff_src_desc(),
+            made.weights_desc(),
+            made.diff_dst_desc(),
+            {},
+            made.scratchpad_desc(),
+            made.impl_info_str(),
+            with_primitive ? dnnl::primitive(Backward(made)) : dnnl::primitive()};
+  }
+  using Backward = dnnl::convolution_backward_weights;
+  const Backward::primitive_desc made(Backward::desc(algorithm, x, w, y, strides, dilation, before, after), attr,
+                                      engine, forward);
+  return {made.src_desc(),
+          made.diff_weights_desc(),
+          made.diff_dst_desc(),
+          {},
+          made.scratchpad_desc(),
+          made.impl_info_str(),
+          with_primitive ? dnnl::primitive(Backward(made)) : dnnl::primitive()};
+}
+
+std::string onednn_refusal(const ConvShape& shape) {
+  if (shape.is_empty()) return "an extent is 0";
+  try {
+    const std::string name = make_convolution(shape, false).name;
+    return name.starts_with("ref") ? "it has only its reference loops for this convolution" : "";
+  } catch (const dnnl::error& error) {
+    return fmt::format("it has no such convolution here ({})", error.what());
+  }
+}
+
+class OneDnnConvolution : public PreparedKernel {
+ public:
+  explicit OneDnnConvolution(const ConvShape& shape) {
+    const ConvDescs made = make_convolution(shape, true);
+    const bool is_forward = shape.kind == ConvKind::forward, is_data = shape.kind == ConvKind::grad_input;
+    const std::size_t result = shape.has_bias ? 3 : 2;
+    // Operands in the order of the op; results last.
+    const std::size_t x_at = is_data ? result : 0, y_at = is_forward ? result : is_data ? 0 : 1;
+    const std::size_t w_at = shape.kind == ConvKind::grad_weight ? result : 1;
+    std::vector<std::pair<std::size_t, std::size_t>> after;  // conversions of the result
+    const auto place = [&](const dnnl::memory::desc& given, const dnnl::memory::desc& wanted, std::size_t operand) {
+      const std::size_t outer = sequence_.memory(given, OneDnnSequence::operand(operand));
+      if (given == wanted) return outer;
+      const std::size_t inner = sequence_.memory(wanted, sequence_.scratch(wanted.get_size()));
+      if (operand == result) {
+        after.emplace_back(inner, outer);
+      } else {
+        sequence_.add_reorder(outer, inner);
+      }
+      return inner;
+    };
+    const std::size_t x = place(given_image(shape.x), made.x, x_at);
+    const std::size_t w = place(given_weights(shape), made.w, w_at);
+    const std::size_t y = place(given_image(shape.y), made.y, y_at);
+    std::vector<std::pair<int, std::size_t>> arguments = {
+        {is_data ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, x},
+        {shape.kind == ConvKind::grad_weight ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, w},
+        {is_forward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, y}};
+    if (shape.has_bias) {
+      const dnnl::memory::desc given(made.bias.dims(), onednn_type(shape.dtype),
+                                     Dims{std::max<std::int64_t>(shape.bias.strides[0], 1)});
+      arguments.emplace_back(DNNL_ARG_BIAS, place(given, made.bias, 2));
+    }
+    if (made.scratchpad.get_size() > 0) {
+      arguments.emplace_back(DNNL_ARG_SCRATCHPAD,
+                             sequence_.memory(made.scratchpad, sequence_.scratch(made.scratchpad.get_size())));
+    }
+    sequence_.add(made.primitive, std::move(arguments));
+    for (const auto& [inner, outer] : after) sequence_.add_reorder(inner, outer);
+  }
+
+  std::int64_t scratch_bytes() const override { return sequence_.scratch_bytes(); }
+  void run(const KernelRun& run) const override { sequence_.run(run.operands, run.scratch); }
+
+ private:
+  OneDnnSequence sequence_;
+};
+
+std::string refusal_of(const KernelCall& call) {
+  const ConvShape shape(call);
+  if (shape.dtype != DType::f32 && shape.dtype != DType::bf16) {
+    return fmt::format("{} is not one of f32, bf16", to_string(shape.dtype));
+  }
+  return onednn_refusal(shape);
+}
+
+}  // namespace
+
+void register_convolution_cpu() {
+  // All operands but the weights and the bias.
+  constexpr std::pair<const char*, std::uint32_t> kOps[] = {
+      {"conv2d", 0b101}, {"conv2d_bias", 0b1001}, {"conv2d_grad_input", 0b101}, {"conv2d_grad_weight", 0b011}};
+  for (const auto& [op, images] : kOps) {
+    register_kernel(op, {.name = "onednn",
+                         .device = DeviceKind::cpu,
+                         .refusal = refusal_of,
+                         .prepare = [](const KernelCall& call,
+                                       const Device&) { return std::make_unique<OneDnnConvolution>(ConvShape(call)); },
+                         .channels_last = images});
+    register_convolution_loops(op);
+  }
+}
+
+}  // namespace paoding

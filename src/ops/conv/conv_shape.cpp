@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/conv/conv_shape.h"
+
+#include "base/check.h"
+
+namespace paoding {
+
+ConvShape::ConvShape(const KernelCall& call) {
+  const std::string& op = call.op->name;
+  const Layout &a = call.inputs[0], &b = call.inputs[1], &result = call.outputs[0];
+  if (op == "conv2d_grad_input") {
+    kind = ConvKind::grad_input;
+    y = a, w = b, x = result;
+  } else if (op == "conv2d_grad_weight") {
+    kind = ConvKind::grad_weight;
+    x = a, y = b, w = result;
+  } else {
+    PD_ASSERT(op == "conv2d" || op == "conv2d_bias", "a convolution");
+    x = a, w = b, y = result;
+    has_bias = op == "conv2d_bias";
+    if (has_bias) {
+      bias = call.inputs[2];
+      has_relu = std::get<std::string>(*call.attrs.find("activation")) == "relu";
+    }
+  }
+  dtype = x.type.dtype;
+  batch = x.type.shape[0];
+  channels = x.type.shape[1];
+  outputs = y.type.shape[1];
+  groups = call.attrs.get_int("groups");
+  axes = window_axes(call.attrs, {x.type.shape[2], x.type.shape[3]}, {w.type.shape[2], w.type.shape[3]});
+}
+
+bool ConvShape::is_empty() const {
+  return x.type.shape.elements() == 0 || w.type.shape.elements() == 0 || y.type.shape.elements() == 0;
+}
+
+std::int64_t ConvShape::products() const {
+  return y.type.shape.elements() * w.type.shape[1] * axes[0].kernel * axes[1].kernel;
+}
+
+}  // namespace paoding

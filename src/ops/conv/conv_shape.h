@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// A convolution as kernels want it: extents, windows and where each of its three tensors lies. Which of them is the
+// result depends on the op.
+#pragma once
+
+#include <string>
+
+#include "ops/conv/window.h"
+#include "ops/kernel.h"
+
+namespace paoding {
+
+enum class ConvKind : std::uint8_t { forward, grad_input, grad_weight };
+
+struct ConvShape {
+  ConvKind kind = ConvKind::forward;
+  DType dtype = DType::f32;
+  std::int64_t batch = 0, channels = 0, outputs = 0, groups = 1;
+  std::array<WindowAxis, 2> axes;
+  Layout x, w, y;  // [N, C, H, W], [O, C / groups, KH, KW], [N, O, OH, OW]
+  Layout bias;     // [O], with has_bias
+  bool has_bias = false, has_relu = false;
+
+  explicit ConvShape(const KernelCall& call);
+  bool is_empty() const;  // some extent is 0
+  std::int64_t products() const;
+};
+
+}  // namespace paoding

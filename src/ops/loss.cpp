@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+// Losses. Cross entropy keeps the logarithm of the sum as a second result: with it the gradient reads the logits once.
+#include <array>
+
+#include "base/check.h"
+#include "ops/families.h"
+#include "paoding/op.h"
+#include "paoding/ops.h"
+
+namespace paoding {
+namespace {
+
+constexpr std::array<std::int64_t, 1> kLast{-1};
+
+[[noreturn]] void wrong(const char* op, const Value& at, ErrorKind kind, const std::string& what) {
+  fail(kind, "{}: {}{}", op, what, at.graph().scope.empty() ? "" : fmt::format(" (in {})", at.graph().scope.str()));
+}
+
+Value constant(const Value& like, double value) { return full(like.graph(), {}, value, like.dtype()); }
+
+Value with_last(const Value& value) { return reshape(value, value.shape().with_inserted(value.shape().rank(), 1)); }
+
+// ---- cross_entropy ----
+
+void check_cross_entropy(const Value& logits, const Value& labels, double smoothing) {
+  const char* op = "cross_entropy";
+  const Shape &all = logits.shape(), &rows = labels.shape();
+  if (!is_float(logits.dtype())) {
+    wrong(op, logits, ErrorKind::dtype, fmt::format("logits are {}, needed are floats", to_string(logits.dtype())));
+  }
+  if (!is_integer(labels.dtype())) {
+    wrong(op, logits, ErrorKind::dtype, fmt::format("labels are {}, needed are integers", to_string(labels.dtype())));
+  }
+  if (all.rank() < 1 || !(all.with_removed(all.rank() - 1) == rows)) {
+    wrong(op, logits, ErrorKind::shape,
+          fmt::format("labels have shape {}, logits {}; needed are labels [..] for logits [.., V]", to_string(rows),
+                      to_string(all)));
+  }
+  if (!(smoothing >= 0 && smoothing < 1)) {
+    wrong(op, logits, ErrorKind::argument,
+          fmt::format("label_smoothing = {}, needs to be at least 0 and below 1", smoothing));
+  }
+}
+
+// Whether the element of a row is the one that the label names: [.., V].
+Value is_label(const Value& logits, const Value& labels) {
+  const std::int64_t classes = logits.shape()[logits.shape().rank() - 1];
+  return equal(iota(logits.graph(), Shape{classes}, 0, i64), with_last(cast(labels, i64)));
+}
+
+Values compose_cross_entropy(std::span<const Value> in, const Attrs& attrs) {
+  const double smoothing = attrs.get_float("label_smoothing");
+  check_cross_entropy(in[0], in[1], smoothing);
+  const Value logits = cast(in[0], compute_dtype(in[0].dtype())), labels = cast(in[1], i64);
+  const auto classes = static_cast<double>(in[0].shape()[in[0].shape().rank() - 1]);
+  const Value largest = max(logits, kLast, true);
+  const Value total = sum(exp(logits - largest), kLast, true);
+  const Value log_total = reshape(largest + log(total), labels.shape());
+  const Value at_label = sum(select(is_label(in[0], in[1]), logits, constant(logits, 0)), kLast);
+  Value loss = log_total - at_label * (1 - smoothing);
+  if (smoothing > 0) loss = loss - sum(logits, kLast) * (smoothing / classes);
+  // The root of -1 is a NaN that graph text can say.
+  const Value one = constant(loss, 1), is_known = less(labels, constant(labels, classes));
+  loss = loss * sqrt(select(is_known, one, -one));
+  return {select(less(labels, constant(labels, 0)), constant(loss, 0), loss), log_total};
+}
+
+Values cross_entropy_gradient(const GradCall& call) {
+  const Value logits = cast(call.inputs[0], call.outputs[0].dtype()), &labels = call.inputs[1];
+  const double smoothing = call.node.attrs.get_float("label_smoothing");
+  const auto classes = static_cast<double>(logits.shape()[logits.shape().rank() - 1]);
+  const Value likely = exp(logits - with_last(call.outputs[1]));  // softmax
+  Value result;
+  if (call.grads[0].valid()) {
+    const Value counts = less(labels, constant(labels, 0));
+    const Value g = with_last(select(counts, constant(logits, 0), call.grads[0]));
+    const Value target = select(is_label(logits, labels), constant(logits, 1 - smoothing + smoothing / classes),
+                                constant(logits, smoothing / classes));
+    result = (likely - target) * g;
+  }
+  if (call.grads[1].valid()) {
+    const Value of_sum = likely * with_last(call.grads[1]);
+    result = result.valid() ? result + of_sum : of_sum;
+  }
+  return {result, Value()};
+}
+
+// ---- losses of pairs ----
+
+LossReduction reduction_of(const char* op, const Value& at, const Attrs& attrs) {
+  const std::string& name = std::get<std::string>(*attrs.find("reduction"));
+  if (name == "mean") return LossReduction::mean;
+  if (name == "sum") return LossReduction::sum;
+  if (name == "none") return LossReduction::none;
+  wrong(op, at, ErrorKind::argument, fmt::format("reduction = '{}', needs to be mean, sum or none", name));
+}
+
+std::string name_of(LossReduction reduction) {
+  return reduction == LossReduction::mean ? "mean" : reduction == LossReduction::sum ? "sum" : "none";
+}
+
+Value reduced(const Value& losses, LossReduction reduction) {
+  if (reduction == LossReduction::none) return losses;
+  return reduction == LossReduction::sum ? sum(losses) : mean(losses);
+}
+
+// A composed op of two inputs whose losses are reduced as its attribute says.
+void register_pair_loss(const char* name, const char* summary, Value (*loss)(const Value&, const Value&, const Attrs&),
+                        std::vector<AttrSpec> more = {}, std::vector<OpCase> more_cases = {}) {
+  std::vector<AttrSpec> attrs = {{.name = "reduction", .example = std::string("mean"), .doc = "mean, sum or none"}};
+  attrs.insert(attrs.end(), more.begin(), more.end());
+  std::vector<OpCase> cases = {
+      {.shapes = {{4, 3}, {4, 3}}},
+      {.shapes = {{4, 3}, {4, 3}}, .attrs = {{"reduction", std::string("sum")}}},
+      {.shapes = {{4, 3}, {3}}, .attrs = {{"reduction", std::string("none")}}},
+      {.shapes = {{}, {}}},
+      {.shapes = {{4}, {4}}, .attrs = {{"reduction", std::string("total")}}, .error = "reduction = 'total'"},
+  };
+  cases.insert(cases.end(), more_cases.begin(), more_cases.end());
+  register_op({
+      .name = name,
+      .summary = summary,
+      .kind = OpKind::composed,
+      .inputs = {"prediction", "target"},
+      .attrs = attrs,
+      .compose =
+          [name, loss](std::span<const Value> in, const Attrs& given) {
+            const LossReduction reduction = reduction_of(name, in[0], given);
+            return Values{reduced(loss(in[0], in[1], given), reduction)};
+          },
+      .cases = cases,
+  });
+}
+
+Value huber(const Value& prediction, const Value& target, const Attrs& attrs) {
+  const double delta = attrs.get_float("delta");
+  if (!(delta > 0)) {
+    wrong("huber_loss", prediction, ErrorKind::argument, fmt::format("delta = {}, needs to be above 0", delta));
+  }
+  const Value d = prediction - target, size = abs(d);
+  const Value near = d * d * 0.5, far = (size - delta / 2) * delta;
+  return select(less(size, constant(size, delta)), near, far);
+}
+
+}  // namespace
+
+void register_loss_ops() {
+  // ---- cross_entropy ----
+  register_op({
+      .name = "cross_entropy",
+      .summary = "log(sum(e^logits)) - logits[label] per row, and log(sum(e^logits))",
+      .kind = OpKind::composed,
+      .inputs = {"logits", "labels"},
+      .attrs = {{.name = "label_smoothing", .example = 0.0, .doc = "share of the target spread over all classes"}},
+      .gradient = cross_entropy_gradient,
+      .compose = compose_cross_entropy,
+      .cases = {{.shapes = {{6, 5}, {6}}, .dtypes = {f32, i64}},
+                {.shapes = {{2, 3, 7}, {2, 3}}, .attrs = {{"label_smoothing", 0.1}}, .dtypes = {f32, i32}},
+                {.shapes = {{5}, {}}, .dtypes = {f32, i32}},
+                {.shapes = {{0, 5}, {0}}, .dtypes = {f32, i32}},
+                {.shapes = {{3, 700}, {3}}, .dtypes = {f32, i64}},
+                {.shapes = {{6, 5}, {6}}, .error = "labels are f32"},
+                {.shapes = {{6, 5}, {5}}, .dtypes = {f32, i32}, .error = "labels have shape [5]"},
+                {.shapes = {{6, 5}, {6}},
+                 .attrs = {{"label_smoothing", 1.0}},
+                 .dtypes = {f32, i32},
+                 .error = "label_smoothing = 1"}},
+  });
+
+  // ---- losses of pairs ----
+  register_pair_loss("mse_loss", "(prediction - target)^2, reduced",
+                     [](const Value& prediction, const Value& target, const Attrs&) {
+                       const Value d = prediction - target;
+                       return d * d;
+                     });
+  register_pair_loss(
+      "l1_loss", "|prediction - target|, reduced",
+      [](const Value& prediction, const Value& target, const Attrs&) { return abs(prediction - target); });
+  register_pair_loss("huber_loss",
+                     "d^2 / 2 for |d| < delta, else delta (|d| - delta / 2), of prediction - target, reduced", huber,
+                     {{.name = "delta", .example = 1.0, .doc = "where the square becomes a line"}},
+                     {{.shapes = {{4, 3}, {4, 3}}, .attrs = {{"delta", 0.37}}},
+                      {.shapes = {{4}, {4}}, .attrs = {{"delta", 0.0}}, .error = "delta = 0"}});
+  register_pair_loss(
+      "binary_cross_entropy_with_logits", "softplus(logits) - target logits, reduced",
+      [](const Value& logits, const Value& target, const Attrs&) { return softplus(logits) - target * logits; });
+}
+
+Value cross_entropy(const Value& logits, const Value& labels, const CrossEntropyOptions& options) {
+  const Value losses = call("cross_entropy", {logits, labels}, {{"label_smoothing", options.label_smoothing}});
+  Value weights;
+  if (options.weights.valid()) {
+    weights = cast(options.weights, losses.dtype());
+    if (!(weights.shape() == losses.shape())) {
+      wrong("cross_entropy", losses, ErrorKind::shape,
+            fmt::format("weights have shape {}, labels {}", to_string(weights.shape()), to_string(losses.shape())));
+    }
+  }
+  const Value weighted = weights.valid() ? losses * weights : losses;
+  if (options.reduction == LossReduction::none) return weighted;
+  if (options.reduction == LossReduction::sum) return sum(weighted);
+  // Labels that do not count take their weight with them.
+  const Value zero = constant(losses, 0), one = constant(losses, 1);
+  const Value counted = select(less(labels, constant(labels, 0)), zero, weights.valid() ? weights : one);
+  const Value all = sum(counted);
+  return sum(weighted) / select(equal(all, zero), one, all);
+}
+
+namespace {
+Value pair_loss(const char* op, const Value& prediction, const Value& target, LossReduction reduction,
+                Attrs attrs = {}) {
+  attrs.set("reduction", name_of(reduction));
+  return call(op, {prediction, target}, std::move(attrs));
+}
+}  // namespace
+
+Value mse_loss(const Value& prediction, const Value& target, LossReduction reduction) {
+  return pair_loss("mse_loss", prediction, target, reduction);
+}
+Value l1_loss(const Value& prediction, const Value& target, LossReduction reduction) {
+  return pair_loss("l1_loss", prediction, target, reduction);
+}
+Value huber_loss(const Value& prediction, const Value& target, double delta, LossReduction reduction) {
+  return pair_loss("huber_loss", prediction, target, reduction, {{"delta", delta}});
+}
+Value binary_cross_entropy_with_logits(const Value& logits, const Value& target, LossReduction reduction) {
+  return pair_loss("binary_cross_entropy_with_logits", logits, target, reduction);
+}
+
+}  // namespace paoding

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products on the CPU: every implementation over extents and strides that fill its blocks and leave rests, against
+// float64, and that the fast ones are the ones that run.
+#include <gtest/gtest.h>
+
+#include "tests/program_check.h"
+
+namespace paoding::testing_program {
+namespace {
+
+struct ProductCase {
+  Shape a, b;
+  bool transpose_a = false, transpose_b = false;
+};
+
+// "vector", "onednn" ..: the implementations in the plan, without doubles.
+std::set<std::string> kernels_of(const Program& program) {
+  std::set<std::string> found;
+  const std::string text = program.plan_text();
+  for (const char* name : {"vector", "onednn", "blocked", "loops"}) {
+    if (text.find("(" + std::string(name) + ")") != std::string::npos) found.insert(name);
+  }
+  return found;
+}
+
+void expect_right(const Graph& g, const std::string& kernel, double tolerance) {
+  const Feeds feeds = make_feeds(g, 3);
+  const Feeds expected = evaluate_graph(g, feeds);
+  Program program(g);
+  EXPECT_EQ(kernels_of(program), std::set<std::string>{kernel}) << program.plan_text();
+  const Tensors got = program.run(to_tensors(g, feeds));
+  for (const auto& [name, values] : expected) expect_close(name, got.at(name).to_doubles(), values, tolerance);
+  expect_same_bits(got, program.run(to_tensors(g, feeds)));
+}
+
+TEST(MatmulOnTheCpu, OfFewRowsOrColumnsReadsTheMatrixOnce) {
+  const ProductCase cases[] = {{{1, 300}, {300, 515}},
+                               {{1, 300}, {515, 300}, false, true},
+                               {{4, 37}, {37, 9}},
+                               {{3, 37}, {9, 37}, false, true},
+                               {{2, 64, 1, 50}, {2, 64, 50, 33}},
+                               {{6, 1, 50}, {6, 33, 50}, false, true},
+                               {{6, 33, 50}, {6, 50, 1}},
+                               {{50, 300}, {300, 2}, false, false},
+                               {{50, 300}, {1, 300}, false, true},
+                               {{5, 7, 1, 20}, {7, 20, 40}},
+                               {{2, 5000}, {5000, 3}}};
+  for (const ProductCase& c : cases) {
+    SCOPED_TRACE(to_string(c.a) + " " + to_string(c.b));
+    Graph g;
+    const Value a = g.input("a", f32, c.a), b = g.input("b", f32, c.b);
+    g.fetch("y", call("matmul", {a, b}, {{"transpose_a", c.transpose_a}, {"transpose_b", c.transpose_b}}));
+    // Two columns whose other operand has no contiguous columns are oneDNN's.
+    const bool is_vector = c.a[c.a.rank() - 2] <= 4 || c.b.rank() > 2 || c.transpose_b;
+    expect_right(g, is_vector ? "vector" : "onednn", 1e-5);
+  }
+}
+
+TEST(MatmulOnTheCpu, InF64IsBlocked) {
+  const ProductCase cases[] = {{{1, 1}, {1, 1}},
+                               {{7, 13}, {13, 19}},
+                               {{100, 300}, {300, 270}},
+                               {{300, 100}, {270, 300}, true, true},
+                               {{3, 1, 40, 30}, {2, 30, 50}},
+                               {{1, 600}, {600, 1}}};
+  for (const ProductCase& c : cases) {
+    SCOPED_TRACE(to_string(c.a) + " " + to_string(c.b));
+    Graph g;
+    const Value a = g.input("a", f64, c.a), b = g.input("b", f64, c.b);
+    g.fetch("y", call("matmul", {a, b}, {{"transpose_a", c.transpose_a}, {"transpose_b", c.transpose_b}}));
+    expect_right(g, "blocked", 1e-13);
+  }
+}
+
+TEST(MatmulOnTheCpu, TakesAnyStridesByACopyOfItsOwn) {
+  Graph g;
+  const Value a = g.input("a", f32, {30, 40, 2}), b = g.input("b", f32, {40, 20, 3});
+  const std::array<std::int64_t, 3> a0{0, 0, 1}, a1{30, 40, 2}, b0{0, 0, 2}, b1{40, 20, 3};
+  const Value strided_a = reshape(slice(a, a0, a1), Shape{30, 40}), strided_b = reshape(slice(b, b0, b1), Shape{40, 20});
+  g.fetch("y", matmul(strided_a, strided_b));
+  g.fetch("z", matmul(strided_b, strided_a, true, true));
+  expect_right(g, "onednn", 1e-5);
+}
+
+TEST(MatmulOnTheCpu, WritesAResultThatLiesInStrides) {
+  Graph g;
+  const Value a = g.input("a", f32, {2, 30, 40}), b = g.input("b", f32, {2, 40, 20});
+  const Value y = reshape(matmul(a, b), Shape{2, 30, 20, 1});
+  g.fetch("y", concat(std::array{y, y * 2.0}, 3));
+  const Feeds feeds = make_feeds(g, 3);
+  Program program(g);
+  const Tensors got = program.run(to_tensors(g, feeds));
+  expect_close("y", got.at("y").to_doubles(), evaluate_graph(g, feeds).at("y"), 1e-5);
+}
+
+TEST(MatmulOnTheCpu, OfOperandsThatBothRepeatRunsThePrimitivePerTurn) {
+  Graph g;
+  const Value a = g.input("a", f32, {3, 1, 30, 40}), b = g.input("b", f32, {1, 1, 40, 20});
+  g.fetch("y", call("matmul", {expand(a, Shape{3, 4, 30, 40}), expand(b, Shape{3, 4, 40, 20})}));
+  expect_right(g, "onednn", 1e-5);
+}
+
+TEST(MatmulOnTheCpu, TakesMoreBatchAxesThanAPrimitive) {
+  Graph g;
+  const Value a = g.input("a", f32, {2, 1, 2, 1, 2, 1, 8, 9}), b = g.input("b", f32, {1, 3, 1, 2, 1, 2, 9, 10});
+  g.fetch("y", matmul(a, b));
+  expect_right(g, "onednn", 1e-5);
+}
+
+}  // namespace
+}  // namespace paoding::testing_program

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// One to four rows of f32 times a matrix, alone or per batch: attention of one query, a layer for one request. All the
+// time goes into reading the matrix once, so it is read along its contiguous axis, several rows or columns at a time.
+// (Measured on AVX-512, one row times [256, 1024]: oneDNN 2.6.3 takes 37 us, 28 GB/s from L2.)
+#ifndef HWY_DISABLED_TARGETS
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
+#endif
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/matmul/matmul_vector_cpu.cpp"
+#include "hwy/foreach_target.h"
+//
+#include <algorithm>
+#include <array>
+
+#include "base/check.h"
+#include "cpu/parallel.h"
+#include "hwy/highway.h"
+#include "ops/matmul/matmul_cpu.h"
+#include "ops/matmul/matmul_shape.h"
+
+#ifndef PAODING_MATMUL_VECTOR_H_
+#define PAODING_MATMUL_VECTOR_H_
+namespace paoding {
+/// c [rows, n] = a [rows, k] * b [k, n] for columns [begin, end) of one batch.
+struct VectorProduct {
+  const float *a, *b;
+  float* c;
+  std::int64_t rows, k, begin, end;
+  std::int64_t lda, ldb, row_stride, column_stride;  // strides of c last
+};
+}  // namespace paoding
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace paoding {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+constexpr std::int64_t kRowsAtOnce = 8;  // of b: as many streams as the prefetchers follow
+
+// b has contiguous rows. A tile of columns of c stays in L1 while rows of b pass by.
+template <std::int64_t kRows, class D>
+HWY_INLINE void add_rows(D d, const VectorProduct& p, std::int64_t from, std::int64_t count, std::int64_t j) {
+  using V = hn::Vec<D>;
+  V sums[kRows];
+  for (std::int64_t r = 0; r < kRows; ++r) {
+    sums[r] = from == 0 ? hn::Zero(d) : hn::LoadU(d, p.c + r * p.row_stride + j);
+  }
+  for (std::int64_t i = from; i < from + count; ++i) {
+    const V row = hn::LoadU(d, p.b + i * p.ldb + j);
+    for (std::int64_t r = 0; r < kRows; ++r) sums[r] = hn::MulAdd(hn::Set(d, p.a[r * p.lda + i]), row, sums[r]);
+  }
+  for (std::int64_t r = 0; r < kRows; ++r) hn::StoreU(sums[r], d, p.c + r * p.row_stride + j);
+}
+
+template <std::int64_t kRows>
+void by_rows(const VectorProduct& p) {
+  const hn::ScalableTag<float> d;
+  const hn::CappedTag<float, 1> one;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  constexpr std::int64_t kColumns = 2048;  // of c per tile: 8 KB a row
+  for (std::int64_t begin = p.begin; begin < p.end; begin += kColumns) {
+    const std::int64_t end = std::min(begin + kColumns, p.end);
+    for (std::int64_t i = 0; i < p.k; i += kRowsAtOnce) {
+      const std::int64_t count = std::min(kRowsAtOnce, p.k - i);
+      std::int64_t j = begin;
+      if (count == kRowsAtOnce) {
+        for (; j + lanes <= end; j += lanes) add_rows<kRows>(d, p, i, kRowsAtOnce, j);
+      } else {
+        for (; j + lanes <= end; j += lanes) add_rows<kRows>(d, p, i, count, j);
+      }
+      for (; j < end; ++j) add_rows<kRows>(one, p, i, count, j);
+    }
+  }
+}
+
+// b has contiguous columns: dot products, kAtOnce columns at a time.
+template <std::int64_t kRows, std::int64_t kAtOnce>
+HWY_INLINE void dot_columns(const VectorProduct& p, std::int64_t j) {
+  const hn::ScalableTag<float> d;
+  using V = hn::Vec<decltype(d)>;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  V sums[kRows][kAtOnce];
+  for (auto& row : sums) {
+    for (V& sum : row) sum = hn::Zero(d);
+  }
+  std::int64_t i = 0;
+  for (; i + lanes <= p.k; i += lanes) {
+    V a[kRows];
+    for (std::int64_t r = 0; r < kRows; ++r) a[r] = hn::LoadU(d, p.a + r * p.lda + i);
+    for (std::int64_t q = 0; q < kAtOnce; ++q) {
+      const V column = hn::LoadU(d, p.b + (j + q) * p.ldb + i);
+      for (std::int64_t r = 0; r < kRows; ++r) sums[r][q] = hn::MulAdd(a[r], column, sums[r][q]);
+    }
+  }
+  for (std::int64_t r = 0; r < kRows; ++r) {
+    for (std::int64_t q = 0; q < kAtOnce; ++q) {
+      float total = hn::GetLane(hn::SumOfLanes(d, sums[r][q]));
+      for (std::int64_t rest = i; rest < p.k; ++rest) total += p.a[r * p.lda + rest] * p.b[(j + q) * p.ldb + rest];
+      p.c[r * p.row_stride + (j + q) * p.column_stride] = total;
+    }
+  }
+}
+
+template <std::int64_t kRows>
+void by_columns(const VectorProduct& p) {
+  std::int64_t j = p.begin;
+  for (; j + 4 <= p.end; j += 4) dot_columns<kRows, 4>(p, j);
+  for (; j < p.end; ++j) dot_columns<kRows, 1>(p, j);
+}
+
+void multiply_by_rows(const VectorProduct& p) {
+  switch (p.rows) {
+    case 1: return by_rows<1>(p);
+    case 2: return by_rows<2>(p);
+    case 3: return by_rows<3>(p);
+    default: return by_rows<4>(p);
+  }
+}
+
+void multiply_by_columns(const VectorProduct& p) {
+  switch (p.rows) {
+    case 1: return by_columns<1>(p);
+    case 2: return by_columns<2>(p);
+    case 3: return by_columns<3>(p);
+    default: return by_columns<4>(p);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace paoding
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace paoding {
+namespace {
+
+HWY_EXPORT(multiply_by_rows);
+HWY_EXPORT(multiply_by_columns);
+
+constexpr std::int64_t kMostRows = 4;
+
+// The product with the few rows in a: as given, or transposed when b has the few columns.
+MatmulShape oriented(const KernelCall& call) {
+  MatmulShape shape(call);
+  if (shape.m <= kMostRows) return shape;
+  std::swap(shape.m, shape.n);
+  std::swap(shape.a, shape.b);
+  for (MatmulOperand* operand : {&shape.a, &shape.b, &shape.c}) std::swap(operand->row_stride, operand->column_stride);
+  return shape;
+}
+
+class VectorMatmul : public PreparedKernel {
+ public:
+  explicit VectorMatmul(MatmulShape shape) : shape_(std::move(shape)) {
+    for (std::int64_t extent : shape_.batch) batches_ *= extent;
+    by_rows_ = shape_.b.column_stride == 1 && (shape_.c.column_stride == 1 || shape_.n == 1);
+    if (shape_.n == 1) by_rows_ = shape_.b.row_stride != 1;
+    // A thread is worth waking for 64 KB of b.
+    const std::int64_t work = batches_ * shape_.n * shape_.k;
+    threads_ = static_cast<int>(std::clamp<std::int64_t>(work / 16384, 1, max_threads()));
+    // Columns are shared out too when there are not enough batches; in whole cache lines.
+    constexpr std::int64_t kLine = 16;
+    const std::int64_t most_parts = std::max<std::int64_t>(shape_.n / (4 * kLine), 1);
+    parts_ = batches_ >= 4 * threads_ ? 1 : std::min<std::int64_t>(threads_, most_parts);
+    width_ = ((shape_.n + parts_ - 1) / parts_ + kLine - 1) / kLine * kLine;
+  }
+
+  void run(const KernelRun& run) const override {
+    struct State {
+      const VectorMatmul* self;
+      void* const* operands;
+    } state{this, run.operands};
+    parallel(
+        threads_,
+        [](int thread, void* raw) {
+          const State& s = *static_cast<State*>(raw);
+          const VectorMatmul& self = *s.self;
+          const std::int64_t units = self.batches_ * self.parts_;
+          for (std::int64_t u = units * thread / self.threads_; u < units * (thread + 1) / self.threads_; ++u) {
+            self.run_unit(s.operands, u / self.parts_, u % self.parts_);
+          }
+        },
+        &state);
+  }
+
+  bool is_swapped = false;
+
+ private:
+  void run_unit(void* const* operands, std::int64_t batch, std::int64_t part) const {
+    VectorProduct p{};
+    p.begin = std::min(part * width_, shape_.n);
+    p.end = std::min(p.begin + width_, shape_.n);
+    p.rows = shape_.m;
+    p.k = shape_.k;
+    p.a = static_cast<const float*>(operands[is_swapped ? 1 : 0]) + offset(shape_.a, batch);
+    p.b = static_cast<const float*>(operands[is_swapped ? 0 : 1]) + offset(shape_.b, batch);
+    p.c = static_cast<float*>(operands[2]) + offset(shape_.c, batch);
+    p.lda = shape_.a.row_stride;
+    p.ldb = by_rows_ ? shape_.b.row_stride : shape_.b.column_stride;
+    p.row_stride = shape_.c.row_stride;
+    p.column_stride = shape_.c.column_stride;
+    if (by_rows_) {
+      HWY_DYNAMIC_DISPATCH(multiply_by_rows)(p);
+    } else {
+      HWY_DYNAMIC_DISPATCH(multiply_by_columns)(p);
+    }
+  }
+
+  std::int64_t offset(const MatmulOperand& operand, std::int64_t batch) const {
+    std::int64_t sum = 0;
+    for (std::size_t i = shape_.batch.size(); i-- > 0; batch /= shape_.batch[i]) {
+      sum += batch % shape_.batch[i] * operand.batch_strides[i];
+    }
+    return sum;
+  }
+
+  MatmulShape shape_;
+  std::int64_t batches_ = 1, parts_ = 1, width_ = 0;
+  int threads_ = 1;
+  bool by_rows_ = false;
+};
+
+}  // namespace
+
+std::string vector_matmul_refusal(const KernelCall& call) {
+  const MatmulShape given(call), shape = oriented(call);
+  if (given.is_empty()) return "an extent is 0";
+  if (given.dtype != DType::f32) return fmt::format("{} is not f32", to_string(given.dtype));
+  if (shape.m > kMostRows) return fmt::format("a has {} rows and b {} columns, more than {}", given.m, given.n, kMostRows);
+  if (shape.a.column_stride != 1 && shape.k > 1) return "the few rows are not contiguous";
+  const bool has_rows = shape.b.column_stride == 1 && shape.c.column_stride == 1;
+  if (!has_rows && shape.b.row_stride != 1) return "the matrix has neither rows nor columns contiguous";
+  return "";
+}
+
+std::unique_ptr<PreparedKernel> prepare_vector_matmul(const KernelCall& call, const Device&) {
+  auto kernel = std::make_unique<VectorMatmul>(oriented(call));
+  kernel->is_swapped = MatmulShape(call).m > kMostRows;
+  return kernel;
+}
+
+}  // namespace paoding
+#endif  // HWY_ONCE

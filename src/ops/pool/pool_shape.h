@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// A pool as kernels want it: which windows an element is in, which elements a window has, and where everything lies.
+#pragma once
+
+#include "ops/conv/window.h"
+#include "ops/kernel.h"
+
+namespace paoding {
+
+enum class PoolKind : std::uint8_t { max_forward, max_grad, max_pick, avg_forward, avg_grad };
+
+/// A tap of a window along one axis.
+struct PoolTap {
+  std::int32_t other = 0;  // the element of the image, seen from a window; the window, seen from an element
+  std::int32_t tap = 0;
+};
+
+/// What every position along one axis of the result combines.
+struct PoolAxis {
+  std::vector<PoolTap> taps;
+  std::vector<std::int32_t> first;  // of each position in `taps`; one more entry than positions
+  std::vector<std::int32_t> count;  // avg: per window, the elements along this axis that count
+
+  std::span<const PoolTap> of(std::int64_t position) const {
+    const auto at = static_cast<std::size_t>(position);
+    return std::span(taps).subspan(static_cast<std::size_t>(first[at]),
+                                   static_cast<std::size_t>(first[at + 1] - first[at]));
+  }
+};
+
+struct PoolShape {
+  PoolKind kind = PoolKind::max_forward;
+  DType dtype = DType::f32;
+  std::int64_t batch = 0, channels = 0, kernel_width = 1;
+  std::array<PoolAxis, 2> axes;
+  Layout from, to;  // what is read and what is written: image and windows, or the other way round
+  Layout index;     // of max pools, one per window
+  bool has_index() const { return kind != PoolKind::avg_forward && kind != PoolKind::avg_grad; }
+
+  explicit PoolShape(const KernelCall& call);
+};
+
+/// The fast kernels: f32 with all channels last. Empty when they can do it, else why not.
+std::string simd_pool_refusal(const KernelCall& call);
+std::unique_ptr<PreparedKernel> prepare_simd_pool(const KernelCall& call, const Device& device);
+
+}  // namespace paoding

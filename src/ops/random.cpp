@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random ops: formulas of (index, run, seed), so they fuse, lift out of loops and cost no memory. What makes them
+// random is where their inputs come from: random_key() below.
+#include <cmath>
+#include <numbers>
+
+#include "base/check.h"
+#include "ops/families.h"
+#include "paoding/op.h"
+#include "paoding/ops.h"
+
+namespace paoding {
+namespace {
+
+constexpr const char* kState = "random/state";
+constexpr double kStreamSize = 4294967296.0;  // runs of one stream
+
+std::string place(const Graph& graph) { return graph.scope.empty() ? "" : fmt::format(" (in {})", graph.scope.str()); }
+
+// {seed, run}. Seeds stay below 2^48, where float64 holds them.
+Tensor initial_state(const Type& type, std::uint64_t seed) {
+  Tensor state(type);
+  state.data<std::int64_t>()[0] = static_cast<std::int64_t>(seed & 0xffff'ffff'ffff);
+  state.data<std::int64_t>()[1] = 0;
+  return state;
+}
+
+struct Key {
+  Value index, run, seed;
+  std::int64_t stream;
+};
+
+// The position of every element of `shape` among all that this op makes in a run, and where its numbers come from.
+Key random_key(Graph& graph, const Shape& shape, int streams) {
+  Graph* root = &graph;
+  while (root->parent != nullptr) root = root->parent;
+  Value state = root->find(kState);
+  if (!state.valid()) {
+    state = root->parameter(kState, i64, {2}, initial_state);
+    assign(state, state + iota(*root, Shape{2}, 0, i64));
+  }
+  Key key;
+  key.stream = root->random_streams;
+  root->random_streams += streams;
+  const Value seed = slice(state, 0, 0, 1), run = slice(state, 0, 1, 2);
+  key.seed = reshape(seed, Shape{});
+  key.run = reshape(run, Shape{});
+  key.index = reshape(iota(graph, Shape{shape.elements()}, 0, i64), shape);
+  // Steps of the loops around come first: all of a step, then all of the next.
+  auto size = static_cast<double>(shape.elements());
+  for (Graph* loop = &graph; loop->parent != nullptr; loop = loop->parent) {
+    if (loop->step_count < 0) continue;  // a branch
+    key.index = key.index + step_index(*loop) * size;
+    size *= static_cast<double>(loop->step_count);
+  }
+  return key;
+}
+
+Scalar stream_of(Scalar run, const Attrs& attrs, int number = 0) {
+  return run + static_cast<double>(attrs.get_int("stream") + number) * kStreamSize;
+}
+
+const std::vector<std::string> kKeyInputs = {"index", "run", "seed"};
+const AttrSpec kStreamAttr = {
+    .name = "stream", .example = std::int64_t{0}, .required = true, .doc = "which op's numbers"};
+const AttrSpec kDTypeAttr = {.name = "dtype", .example = f32, .doc = "the result's dtype"};
+
+AttrSpec number(const char* name, double value, const char* doc) {
+  return {.name = name, .example = value, .doc = doc};
+}
+
+std::vector<OpCase> key_cases(const Attrs& attrs) {
+  return {{.shapes = {{4, 3}, {}, {}}, .attrs = attrs, .dtypes = {i64, i64, i64}},
+          {.shapes = {{2, 0}, {}, {}}, .attrs = attrs, .dtypes = {i64, i64, i64}},
+          {.shapes = {{}, {}, {}}, .attrs = attrs, .dtypes = {i64, i64, i64}}};
+}
+
+void check_probability(const Graph& graph, const char* op, double probability, bool can_be_one) {
+  if (probability >= 0 && (can_be_one ? probability <= 1 : probability < 1)) return;
+  fail(ErrorKind::argument, "{}: probability = {}, needs to be at least 0 and {} 1{}", op, probability,
+       can_be_one ? "at most" : "below", place(graph));
+}
+
+void check_float(const Graph& graph, const char* op, DType dtype) {
+  if (is_float(dtype)) return;
+  fail(ErrorKind::dtype, "{}: dtype is {}, needed is a float{}", op, to_string(dtype), place(graph));
+}
+
+}  // namespace
+
+void register_random_ops() {
+  // ---- random_uniform ----
+  register_op({
+      .name = "random_uniform",
+      .summary = "uniform numbers in [low, high) of a stream",
+      .kind = OpKind::formula,
+      .inputs = kKeyInputs,
+      .attrs = {kStreamAttr, number("low", 0, "the least"), number("high", 1, "above the greatest"), kDTypeAttr},
+      .formula =
+          [](std::span<const Scalar> in, const Attrs& attrs) {
+            const DType dtype = attrs.get_dtype("dtype");
+            const double low = attrs.get_float("low"), high = attrs.get_float("high");
+            const Scalar u = random_uniform(in[0], stream_of(in[1], attrs), in[2], compute_dtype(dtype));
+            return convert(low + (high - low) * u, dtype);
+          },
+      .cases = key_cases({{"stream", std::int64_t{3}}, {"low", -1.0}, {"high", 2.0}}),
+  });
+
+  // ---- random_normal ----
+  register_op({
+      .name = "random_normal",
+      .summary = "normal numbers of two streams",
+      .kind = OpKind::formula,
+      .inputs = kKeyInputs,
+      .attrs = {kStreamAttr, number("mean", 0, "of all"), number("deviation", 1, "standard deviation"), kDTypeAttr},
+      .formula =
+          [](std::span<const Scalar> in, const Attrs& attrs) {
+            const DType dtype = attrs.get_dtype("dtype"), wide = compute_dtype(dtype);
+            const Scalar u = random_uniform(in[0], stream_of(in[1], attrs), in[2], wide);
+            const Scalar v = random_uniform(in[0], stream_of(in[1], attrs, 1), in[2], wide);
+            // 1 - u is never 0.
+            const Scalar radius = sqrt(-2.0 * log(1.0 - u)), normal = radius * cos(2 * std::numbers::pi * v);
+            return convert(attrs.get_float("mean") + attrs.get_float("deviation") * normal, dtype);
+          },
+      .cases = key_cases({{"stream", std::int64_t{3}}, {"mean", 1.0}, {"deviation", 0.5}}),
+  });
+
+  // ---- random_bernoulli ----
+  register_op({
+      .name = "random_bernoulli",
+      .summary = "bools of a stream that are true with probability",
+      .kind = OpKind::formula,
+      .inputs = kKeyInputs,
+      .attrs = {kStreamAttr, number("probability", 0.5, "of true")},
+      .formula =
+          [](std::span<const Scalar> in, const Attrs& attrs) {
+            return random_uniform(in[0], stream_of(in[1], attrs), in[2], f32) < attrs.get_float("probability");
+          },
+      .cases = key_cases({{"stream", std::int64_t{3}}, {"probability", 0.25}}),
+  });
+
+  // ---- dropout ----
+  std::vector<std::string> inputs = kKeyInputs;
+  inputs.emplace_back("x");
+  register_op({
+      .name = "dropout",
+      .summary = "0 with probability, else x / (1 - probability)",
+      .kind = OpKind::formula,
+      .inputs = inputs,
+      .attrs = {kStreamAttr, number("probability", 0.5, "of 0")},
+      .conditions = 3,
+      .formula =
+          [](std::span<const Scalar> in, const Attrs& attrs) {
+            const double probability = attrs.get_float("probability");
+            const Scalar u = random_uniform(in[0], stream_of(in[1], attrs), in[2], f32), x = in[3];
+            return select(u < probability, x.constant(0), x * (1 / (1 - probability)));
+          },
+      // The same numbers again rather than a mask in memory.
+      .gradient =
+          [](const GradCall& call) {
+            const Value dx = paoding::call("dropout", {call.inputs[0], call.inputs[1], call.inputs[2], call.grads[0]},
+                                           call.node.attrs);
+            return Values{Value(), Value(), Value(), dx};
+          },
+      .cases = {{.shapes = {{4, 3}, {}, {}, {4, 3}},
+                 .attrs = {{"stream", std::int64_t{1}}},
+                 .dtypes = {i64, i64, i64, f32}},
+                {.shapes = {{2, 0}, {}, {}, {2, 0}},
+                 .attrs = {{"stream", std::int64_t{1}}, {"probability", 0.2}},
+                 .dtypes = {i64, i64, i64, f32}}},
+  });
+}
+
+Value random_uniform(Graph& graph, const Shape& shape, double low, double high, DType dtype) {
+  check_float(graph, "random_uniform", dtype);
+  const Key key = random_key(graph, shape, 1);
+  return call("random_uniform", {key.index, key.run, key.seed},
+              {{"stream", key.stream}, {"low", low}, {"high", high}, {"dtype", dtype}});
+}
+
+Value random_normal(Graph& graph, const Shape& shape, double mean, double deviation, DType dtype) {
+  check_float(graph, "random_normal", dtype);
+  const Key key = random_key(graph, shape, 2);
+  return call("random_normal", {key.index, key.run, key.seed},
+              {{"stream", key.stream}, {"mean", mean}, {"deviation", deviation}, {"dtype", dtype}});
+}
+
+Value random_bernoulli(Graph& graph, const Shape& shape, double probability) {
+  check_probability(graph, "random_bernoulli", probability, true);
+  const Key key = random_key(graph, shape, 1);
+  return call("random_bernoulli", {key.index, key.run, key.seed},
+              {{"stream", key.stream}, {"probability", probability}});
+}
+
+Value dropout(const Value& x, double probability, bool training) {
+  check_probability(x.graph(), "dropout", probability, false);
+  check_float(x.graph(), "dropout", x.dtype());
+  if (!training || probability == 0) return x;
+  const Key key = random_key(x.graph(), x.shape(), 1);
+  return call("dropout", {key.index, key.run, key.seed, x}, {{"stream", key.stream}, {"probability", probability}});
+}
+
+}  // namespace paoding

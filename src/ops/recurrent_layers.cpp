@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stacks of recurrent layers: a scan per layer and direction. What does not depend on the state, above all the product
+// of the input, is taken out of the loop by the passes, so a step here says only what one step is.
+#include "base/check.h"
+#include "paoding/ops.h"
+
+namespace paoding {
+namespace {
+
+enum class Kind { lstm, gru, rnn };
+
+std::string place(const Value& value) {
+  return value.graph().scope.empty() ? "" : fmt::format(" (in {})", value.graph().scope.str());
+}
+
+class Stack {
+ public:
+  Stack(Kind kind, const Value& xs, std::span<const RecurrentParameters> parameters, const RecurrentOptions& options)
+      : kind_(kind), xs_(xs), parameters_(parameters), options_(options), directions_(options.bidirectional ? 2 : 1) {
+    check();
+    if (!options.lengths.valid()) return;
+    // [T, B, 1]: whether the step counts for the row.
+    const std::int64_t steps = xs.shape()[0], rows = xs.shape()[1];
+    const Value last = reshape(cast(options.lengths, i64), Shape{1, rows, 1});
+    counts_ = less(iota(xs.graph(), Shape{steps, 1, 1}, 0, i64), last);
+  }
+
+  RecurrentResult run() {
+    RecurrentResult result;
+    Value layer_input = xs_;
+    const std::size_t layers = parameters_.size() / directions_;
+    for (std::size_t layer = 0; layer < layers; ++layer) {
+      if (layer > 0 && options_.dropout > 0) layer_input = dropout(layer_input, options_.dropout);
+      Values outputs;
+      for (std::size_t direction = 0; direction < directions_; ++direction) {
+        outputs.push_back(run_direction(layer_input, layer * directions_ + direction, direction == 1, &result));
+      }
+      layer_input = directions_ == 2 ? concat(outputs, 2) : outputs[0];
+    }
+    result.outputs = layer_input;
+    return result;
+  }
+
+ private:
+  const char* name() const { return kind_ == Kind::lstm ? "lstm" : kind_ == Kind::gru ? "gru" : "rnn"; }
+  int gates() const { return kind_ == Kind::lstm ? 4 : kind_ == Kind::gru ? 3 : 1; }
+  int biases() const { return kind_ == Kind::gru && options_.reset_after ? 4 : gates(); }
+  static std::int64_t hidden_of(const RecurrentParameters& p, int gates) { return p.w.shape()[1] / gates; }
+  // The width of what leaves a step.
+  std::int64_t width_of(const RecurrentParameters& p) const {
+    return p.projection.valid() ? p.projection.shape()[1] : hidden_of(p, gates());
+  }
+
+  void check() const {
+    const auto wrong = [&](ErrorKind error, const std::string& what) {
+      fail(error, "{}: {}{}", name(), what, place(xs_));
+    };
+    if (xs_.shape().rank() != 3)
+      wrong(ErrorKind::shape, fmt::format("xs has shape {}, needed is [T, B, I]", to_string(xs_.shape())));
+    if (parameters_.empty() || parameters_.size() % directions_ != 0) {
+      wrong(ErrorKind::argument,
+            fmt::format("has {} sets of parameters, needs {} per layer", parameters_.size(), directions_));
+    }
+    if (options_.dropout < 0 || options_.dropout >= 1) {
+      wrong(ErrorKind::argument, fmt::format("dropout = {}, needs to be at least 0 and below 1", options_.dropout));
+    }
+    if (options_.lengths.valid()) {
+      if (!is_integer(options_.lengths.dtype())) {
+        wrong(ErrorKind::dtype,
+              fmt::format("lengths are {}, needed are integers", to_string(options_.lengths.dtype())));
+      }
+      if (!(options_.lengths.shape() == Shape{xs_.shape()[1]})) {
+        wrong(ErrorKind::shape, fmt::format("lengths have shape {}, needed is [{}]",
+                                            to_string(options_.lengths.shape()), xs_.shape()[1]));
+      }
+    }
+    std::int64_t features = xs_.shape()[2];
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      check_parameters(i, features);
+      const std::int64_t width = width_of(parameters_[i]);
+      check_initial("initial_h", options_.initial_h, i, width);
+      if (kind_ == Kind::lstm) check_initial("initial_c", options_.initial_c, i, hidden_of(parameters_[i], gates()));
+      if ((i + 1) % directions_ != 0) continue;
+      if (directions_ == 2 && width_of(parameters_[i - 1]) != width) {
+        wrong(ErrorKind::shape, fmt::format("the directions of layer {} differ in width: {} and {}", i / 2,
+                                            width_of(parameters_[i - 1]), width));
+      }
+      features = width * static_cast<std::int64_t>(directions_);
+    }
+    if (kind_ != Kind::lstm && !options_.initial_c.empty())
+      wrong(ErrorKind::argument, "has no cell state, but initial_c is given");
+  }
+
+  void check_parameters(std::size_t i, std::int64_t features) const {
+    const RecurrentParameters& p = parameters_[i];
+    const auto shape = [](const Value& value) { return value.valid() ? to_string(value.shape()) : "absent"; };
+    bool fits = p.w.valid() && p.u.valid() && p.b.valid() && p.w.shape().rank() == 2 && p.w.shape()[0] == features &&
+                p.w.shape()[1] % gates() == 0;
+    if (fits) {
+      const std::int64_t hidden = hidden_of(p, gates());
+      if (p.projection.valid())
+        fits = kind_ == Kind::lstm && p.projection.shape().rank() == 2 && p.projection.shape()[0] == hidden;
+      fits = fits && p.u.shape() == Shape{width_of(p), gates() * hidden} && p.b.shape() == Shape{biases() * hidden};
+    }
+    if (fits) return;
+    fail(ErrorKind::shape,
+         "{}: parameters {} have w {}, u {}, b {}, projection {}; needed are w [{}, {}H], u [P, {}H], b [{}H], "
+         "projection [H, P]{}{}",
+         name(), i, shape(p.w), shape(p.u), shape(p.b), shape(p.projection), features, gates(), gates(), biases(),
+         kind_ == Kind::lstm ? " or absent" : " absent", place(xs_));
+  }
+
+  void check_initial(const char* what, const Values& given, std::size_t i, std::int64_t width) const {
+    if (given.empty()) return;
+    if (given.size() != parameters_.size()) {
+      fail(ErrorKind::argument, "{}: {} has {} states for {} sets of parameters{}", name(), what, given.size(),
+           parameters_.size(), place(xs_));
+    }
+    if (!(given[i].shape() == Shape{xs_.shape()[1], width})) {
+      fail(ErrorKind::shape, "{}: {}[{}] has shape {}, needed is [{}, {}]{}", name(), what, i,
+           to_string(given[i].shape()), xs_.shape()[1], width, place(xs_));
+    }
+  }
+
+  Value initial(const Values& given, std::size_t i, std::int64_t width) const {
+    if (!given.empty()) return given[i];
+    return expand(full(xs_.graph(), {}, 0, parameters_[i].u.dtype()), Shape{xs_.shape()[1], width});
+  }
+
+  Value run_direction(const Value& input, std::size_t i, bool is_reverse, RecurrentResult* result) {
+    const RecurrentParameters& p = parameters_[i];
+    Values states = {initial(options_.initial_h, i, width_of(p))};
+    if (kind_ == Kind::lstm) states.push_back(initial(options_.initial_c, i, hidden_of(p, gates())));
+    Values sequences = {input};
+    if (counts_.valid()) sequences.push_back(counts_);
+    const StepResult made = scan(
+        states, sequences,
+        [&](const Values& before, const Values& element) {
+          Values after = cell(element[0], before, p);
+          if (!counts_.valid()) return step(after, {after[0]});
+          const Value& counts = element[1];
+          const Value output = select(counts, after[0], full(after[0].graph(), {}, 0, after[0].dtype()));
+          for (std::size_t k = 0; k < after.size(); ++k) after[k] = select(counts, after[k], before[k]);
+          return step(after, {output});
+        },
+        is_reverse);
+    result->last_h.push_back(made.carries[0]);
+    if (kind_ == Kind::lstm) result->last_c.push_back(made.carries[1]);
+    return made.outputs[0];
+  }
+
+  Values cell(const Value& x, const Values& state, const RecurrentParameters& p) const {
+    if (kind_ == Kind::gru) return {gru_cell(x, state[0], p.w, p.u, p.b, options_.reset_after)};
+    if (kind_ == Kind::rnn) return {rnn_cell(x, state[0], p.w, p.u, p.b, options_.relu)};
+    const auto [h, c] = lstm_cell(x, state[0], state[1], p.w, p.u, p.b);
+    return {p.projection.valid() ? matmul(h, p.projection) : h, c};
+  }
+
+  const Kind kind_;
+  const Value xs_;
+  const std::span<const RecurrentParameters> parameters_;
+  const RecurrentOptions& options_;
+  const std::size_t directions_;
+  Value counts_;
+};
+
+}  // namespace
+
+RecurrentResult lstm(const Value& xs, std::span<const RecurrentParameters> parameters,
+                     const RecurrentOptions& options) {
+  return Stack(Kind::lstm, xs, parameters, options).run();
+}
+
+RecurrentResult gru(const Value& xs, std::span<const RecurrentParameters> parameters, const RecurrentOptions& options) {
+  return Stack(Kind::gru, xs, parameters, options).run();
+}
+
+RecurrentResult rnn(const Value& xs, std::span<const RecurrentParameters> parameters, const RecurrentOptions& options) {
+  return Stack(Kind::rnn, xs, parameters, options).run();
+}
+
+}  // namespace paoding

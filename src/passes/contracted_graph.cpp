@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "passes/contracted_graph.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace paoding {
+namespace {
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+}  // namespace
+
+ContractedGraph::ContractedGraph(const Graph& graph) : graph_(graph) {
+  const std::size_t size = at(graph.size());
+  unit_of_.resize(size);
+  std::iota(unit_of_.begin(), unit_of_.end(), 0);
+  place_ = unit_of_;
+  visited_.assign(size, 0);
+  users_.resize(size);
+  members_.resize(size);
+  for (NodeId id = 0; id < graph.size(); ++id) {
+    members_[at(id)] = {id};
+    for (const Ref& ref : graph.node(id).inputs) {
+      auto& list = users_[at(ref.node)];
+      if (list.empty() || list.back() != id) list.push_back(id);
+    }
+  }
+}
+
+// The units that `first` reaches and that stand before `last`; a cycle when one of them reaches `last`.
+ContractedGraph::Answer ContractedGraph::find_behind(int first, int last, std::vector<int>* behind) {
+  const auto visit_users = [&](int unit) {
+    for (const NodeId member : members(unit)) {
+      for (const NodeId user : users(member)) {
+        const int next = unit_of(user);
+        if (next == last && unit != first) return false;
+        if (next == first || next == last || place_[at(next)] > place_[at(last)] || is_visited(next)) continue;
+        visited_[at(next)] = round_;
+        behind->push_back(next);
+      }
+    }
+    return true;
+  };
+  if (!visit_users(first)) return Answer::cycle;
+  for (std::size_t next = 0; next < behind->size(); ++next) {
+    if (behind->size() > kMostVisited) return Answer::too_far;
+    if (!visit_users((*behind)[next])) return Answer::cycle;
+  }
+  return Answer::merged;
+}
+
+// The units that reach `last` and stand behind `first`; false when there are too many.
+bool ContractedGraph::find_before(int first, int last, std::vector<int>* before) {
+  const auto visit_inputs = [&](int unit) {
+    for (const NodeId member : members(unit)) {
+      for (const Ref& ref : graph_.node(member).inputs) {
+        const int next = unit_of(ref.node);
+        if (next == first || next == last || place_[at(next)] < place_[at(first)] || is_visited(next)) continue;
+        visited_[at(next)] = round_;
+        before->push_back(next);
+      }
+    }
+  };
+  visit_inputs(last);
+  for (std::size_t next = 0; next < before->size(); ++next) {
+    if (before->size() > kMostVisited) return false;
+    visit_inputs((*before)[next]);
+  }
+  return true;
+}
+
+// What reaches `last` comes before the merged unit and what `first` reaches behind it, in the places they all had.
+void ContractedGraph::reorder(int first, int last, int into, std::vector<int> before, std::vector<int> behind) {
+  const auto by_place = [&](int a, int b) { return place_[at(a)] < place_[at(b)]; };
+  std::sort(before.begin(), before.end(), by_place);
+  std::sort(behind.begin(), behind.end(), by_place);
+  std::vector<int> units = before;
+  units.push_back(into);
+  units.insert(units.end(), behind.begin(), behind.end());
+  std::vector<int> places{place_[at(first)], place_[at(last)]};
+  for (const auto* list : {&before, &behind}) {
+    for (const int unit : *list) places.push_back(place_[at(unit)]);
+  }
+  std::sort(places.begin(), places.end());
+  for (std::size_t i = 0; i < units.size(); ++i) place_[at(units[i])] = places[i];
+}
+
+ContractedGraph::Answer ContractedGraph::merge(int from, int into) {
+  const bool is_in_order = place_[at(from)] < place_[at(into)];
+  const int first = is_in_order ? from : into, last = is_in_order ? into : from;
+  std::vector<int> behind, before;
+  ++round_;
+  if (const Answer answer = find_behind(first, last, &behind); answer != Answer::merged) return answer;
+  if (behind.empty()) {
+    place_[at(into)] = place_[at(last)];
+  } else {
+    ++round_;
+    if (!find_before(first, last, &before)) return Answer::too_far;
+    reorder(first, last, into, std::move(before), std::move(behind));
+  }
+  std::vector<NodeId> merged;
+  std::merge(members(from).begin(), members(from).end(), members(into).begin(), members(into).end(),
+             std::back_inserter(merged));
+  for (const NodeId id : members(from)) unit_of_[at(id)] = into;
+  members_[at(from)].clear();
+  members_[at(into)] = std::move(merged);
+  return Answer::merged;
+}
+
+}  // namespace paoding

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// choose_layouts: images [N, C, H, W] lie with their channels innermost from one convolution or pool to the next, the
+// elementwise work between them included, where the kernels of the device want it. It is a matter of strides: the graph
+// does not change, and groups walk over memory in whatever order it lies. (Measured with oneDNN 2.6.3 on AVX-512 for 3x3
+// convolutions of 16 to 64 channels: as fast as its blocked formats, 3 to 10 times as fast as channels outermost.)
+#include "base/check.h"
+#include "group/lower.h"
+#include "plan/planner.h"
+
+namespace paoding {
+namespace {
+
+bool wants(std::uint32_t operands, std::size_t i) { return i < 32 && (operands >> i & 1u) != 0; }
+
+}  // namespace
+
+void Planner::choose_layouts(Frame& frame) {
+  if (!options_.choose_layouts) return;
+  const Graph& graph = frame.graph;
+  const auto is_image = [&](Ref ref) { return graph.type(ref).shape.rank() == 4; };
+  std::set<Ref> wanted, used, fetched;  // by a kernel, by any node, by the caller
+  for (const Graph::Fetch& fetch : graph.fetches()) fetched.insert(fetch.ref);
+  for (NodeId id = 0; id < graph.size(); ++id) {
+    const Node& node = graph.node(id);
+    const bool is_kernel = node.op->kind == OpKind::kernel;
+    const std::uint32_t operands = is_kernel ? wants_channels_last(*node.op, options_.device) : 0;
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      used.insert(node.inputs[i]);
+      if (wants(operands, i) && is_image(node.inputs[i])) wanted.insert(node.inputs[i]);
+    }
+  }
+  for (NodeId id = 0; id < graph.size(); ++id) {
+    const Node& node = graph.node(id);
+    const bool is_kernel = node.op->kind == OpKind::kernel;
+    if (!is_kernel && !(is_groupable(node) && node.op->name != "full")) continue;
+    const std::uint32_t operands = is_kernel ? wants_channels_last(*node.op, options_.device) : 0;
+    for (std::int32_t k = 0; k < static_cast<std::int32_t>(node.types.size()); ++k) {
+      const Ref ref{id, k};
+      // What is only fetched is written as it will be read.
+      if (!is_image(ref) || (fetched.contains(ref) && !used.contains(ref))) continue;
+      bool is_chosen = wants(operands, node.inputs.size() + static_cast<std::size_t>(k));
+      if (!is_kernel) {
+        is_chosen = wanted.contains(ref);
+        for (const Ref& input : node.inputs) {
+          is_chosen |= frame.channels_last.contains(input) && graph.type(input).shape == graph.type(ref).shape;
+        }
+      }
+      if (is_chosen) frame.channels_last.insert(ref);
+    }
+  }
+}
+
+Operand Planner::kernel_input(Frame& frame, NodeId id, std::size_t i) {
+  const Node& node = frame.graph.node(id);
+  const Ref ref = node.inputs[i];
+  const Operand found = place(frame, ref);
+  const Type& type = found.layout.type;
+  if (!options_.choose_layouts || !wants(wants_channels_last(*node.op, options_.device), i)) return found;
+  if (type.shape.rank() != 4 || type.shape.elements() == 0 || is_channels_last(found.layout)) return found;
+  const auto it = frame.converted.find(ref);
+  if (it != frame.converted.end()) return it->second;
+  Operand made{new_slot(SlotKind::arena, "channels_last", size_bytes(type)), 0, {}, channels_last(type)};
+  copy(frame, found, made, node, "channels_last");
+  return frame.converted[ref] = made;
+}
+
+}  // namespace paoding

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// The order in which a graph's nodes run: any in which a node follows its inputs gives the same numbers, but not the
+// same memory.
+#pragma once
+
+#include <vector>
+
+#include "paoding/graph.h"
+
+namespace paoding {
+
+enum class NodeOrder {
+  as_built,  // by number
+  forward,   // from the first step on: next what adds least to what is live
+  backward,  // from the last step back: before it what leaves least live
+};
+
+/// All nodes of `graph` (not of its bodies) in this order. Deterministic; ties go by number.
+std::vector<NodeId> node_order(const Graph& graph, NodeOrder order);
+
+}  // namespace paoding

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// Generated kernels compiled by g++ against cuda_emulation.h, to be run thread by thread on the CPU.
+#pragma once
+
+#include <dlfcn.h>
+#include <stdlib.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/half.h"
+#include "gpu/group_prelude.h"
+#include "gpu/group_text.h"
+#include "tests/source_root.h"
+
+namespace paoding::gpu {
+
+// ---- Elements as stored ----
+
+inline void put(DType dtype, char* at, double value) {
+  auto write = [&](auto typed) { std::memcpy(at, &typed, sizeof(typed)); };
+  switch (dtype) {
+    case DType::f64: write(value); break;
+    case DType::f32: write(static_cast<float>(value)); break;
+    case DType::f16: write(float_to_f16(static_cast<float>(value))); break;
+    case DType::bf16: write(float_to_bf16(static_cast<float>(value))); break;
+    case DType::i64: write(value >= 0x1p63 ? INT64_MAX : static_cast<std::int64_t>(value)); break;
+    case DType::i32: write(static_cast<std::int32_t>(value)); break;
+    case DType::u8: write(static_cast<std::uint8_t>(value)); break;
+    case DType::boolean: write(static_cast<std::uint8_t>(value != 0)); break;
+  }
+}
+
+inline double get(DType dtype, const char* at) {
+  auto read = [&](auto typed) {
+    std::memcpy(&typed, at, sizeof(typed));
+    return typed;
+  };
+  switch (dtype) {
+    case DType::f64: return read(double{});
+    case DType::f32: return read(float{});
+    case DType::f16: return f16_to_float(read(std::uint16_t{}));
+    case DType::bf16: return bf16_to_float(read(std::uint16_t{}));
+    case DType::i64: return static_cast<double>(read(std::int64_t{}));
+    case DType::i32: return read(std::int32_t{});
+    case DType::u8: return read(std::uint8_t{});
+    case DType::boolean: return read(std::uint8_t{}) != 0;
+  }
+  return 0;
+}
+
+// ---- Kernels ----
+
+using Launch = int (*)(void** arguments, unsigned grid, unsigned block, const unsigned* order);
+
+/// All kernels as shared libraries, compiled in a few runs of g++ at once.
+class EmulatedKernels {
+ public:
+  explicit EmulatedKernels(const std::vector<const GroupKernelPlan*>& plans) {
+    std::string name = (std::filesystem::temp_directory_path() / "paoding_emulation_XXXXXX").string();
+    folder_ = mkdtemp(name.data());
+    std::map<std::string, const GroupKernelPlan*> kernels;
+    for (const GroupKernelPlan* plan : plans) {
+      if (plan->grid[0] > 0) kernels[plan->entry] = plan;
+    }
+    std::vector<std::ofstream> files;
+    for (std::size_t f = 0; f < kFiles; ++f) {
+      files.emplace_back(folder_ / ("kernels" + std::to_string(f) + ".cpp"));
+      files.back() << "#include \"cuda_emulation.h\"\n#pragma GCC diagnostic ignored \"-Wunknown-pragmas\"\n"
+                   << group_prelude();
+    }
+    std::size_t next = 0;
+    for (const auto& [entry, plan] : kernels) {
+      std::string source = plan->source;  // the prelude is compiled once for all
+      source.erase(source.find(group_prelude()), group_prelude().size());
+      files[next++ % kFiles] << "namespace in_" << entry << " {\n"
+                             << source << "}\nextern \"C\" int run_" << entry
+                             << "(void** a, unsigned g, unsigned b, const unsigned* o) { return emulation::launch(in_"
+                             << entry << "::" << entry << ", a, g, b, o); }\n";
+    }
+    files.clear();
+    std::string command = "cd " + folder_.string() + "; ";
+    for (std::size_t f = 0; f < kFiles; ++f) {
+      command += "(g++ -std=c++20 -O1 -w -fPIC -shared -I" + source_root().string() + "/src -I" +
+                 source_root().string() + "/tests/cuda_emulation kernels" + std::to_string(f) + ".cpp -o kernels" +
+                 std::to_string(f) + ".so > log" + std::to_string(f) + " 2>&1) & ";
+    }
+    if (std::system((command + "wait").c_str()) != 0) return;
+    for (std::size_t f = 0; f < kFiles; ++f) {
+      const std::string file = (folder_ / ("kernels" + std::to_string(f) + ".so")).string();
+      libraries_.push_back(dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL));
+    }
+  }
+  ~EmulatedKernels() {
+    if (getenv("PAODING_KEEP_KERNELS") != nullptr) return;
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
+  Launch find(const std::string& entry) const {
+    for (void* library : libraries_) {
+      if (library == nullptr) continue;
+      if (void* found = dlsym(library, ("run_" + entry).c_str())) return reinterpret_cast<Launch>(found);
+    }
+    return nullptr;
+  }
+  std::string log() const {
+    std::string text;
+    for (std::size_t f = 0; f < kFiles; ++f) {
+      std::ifstream file(folder_ / ("log" + std::to_string(f)));
+      text += std::string{std::istreambuf_iterator<char>(file), {}}.substr(0, 3000);
+    }
+    return text;
+  }
+
+ private:
+  static constexpr std::size_t kFiles = 2;
+  std::filesystem::path folder_;
+  std::vector<void*> libraries_;
+};
+
+}  // namespace paoding::gpu

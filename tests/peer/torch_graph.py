@@ -1,0 +1,335 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs paoding graph text (docs/graph_text.md) in PyTorch: what it means there, op by op, gradients by autograd."""
+import math
+import re
+
+import torch
+
+TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|%\d+(?:\.\d+)?|[A-Za-z_][A-Za-z0-9_.]*|-?(?:inf|nan|\d[\d.e+-]*)|[=(){}\[\],:;@~]|#[^\n]*|\n')
+DTYPES = dict(f64=torch.float64, f32=torch.float32, f16=torch.float16, bf16=torch.bfloat16, i64=torch.int64,
+              i32=torch.int32, u8=torch.uint8, bool=torch.bool)
+
+
+class Missing(Exception):
+    """PyTorch has no counterpart of an op."""
+
+
+class Statement:
+    def __init__(self, left, op, inputs=(), attrs=None, bodies=(), dtype=None, shape=None, seeds=None, wanted=()):
+        self.left, self.op, self.inputs, self.attrs = left, op, list(inputs), attrs or {}
+        self.bodies, self.dtype, self.shape, self.seeds, self.wanted = list(bodies), dtype, shape, seeds, list(wanted)
+
+
+class Parser:
+    def __init__(self, text):
+        self.tokens = [t for t in TOKEN.findall(text.split('\n', 1)[1]) if not t.startswith('#')]
+        self.at = 0
+
+    def peek(self):
+        return self.tokens[self.at] if self.at < len(self.tokens) else None
+
+    def take(self, wanted=None):
+        token = self.tokens[self.at]
+        assert wanted is None or token == wanted, (wanted, self.tokens[max(0, self.at - 8):self.at + 3])
+        self.at += 1
+        return token
+
+    def accept(self, token):
+        if self.peek() == token:
+            self.at += 1
+            return True
+        return False
+
+    def name(self):
+        token = self.take()
+        return token[1:-1] if token[0] == '"' else token
+
+    def names(self, end):
+        result = []
+        while not self.accept(end):
+            if self.peek() == ';':
+                break
+            result.append(self.name())
+            self.accept(',')
+        return result
+
+    def type(self):
+        dtype, shape = self.take(), []
+        self.take('[')
+        while not self.accept(']'):
+            shape.append(int(self.take()))
+            self.accept(',')
+        return DTYPES[dtype], shape
+
+    def attr(self):
+        token = self.take()
+        if token == '[':
+            values = []
+            while not self.accept(']'):
+                values.append(number(self.take()))
+                self.accept(',')
+            return values
+        if token[0] == '"':
+            return token[1:-1]
+        if token in ('true', 'false'):
+            return token == 'true'
+        return DTYPES[token] if token in DTYPES else number(token)
+
+    def block(self):
+        statements, fetches = [], []
+        while self.peek() not in (None, ']'):
+            if self.accept('\n'):
+                continue
+            if self.peek() == 'fetch':
+                self.take()
+                name = self.name()
+                fetches.append((name, self.name() if self.accept('=') else name))
+            else:
+                statements.append(self.statement())
+            while self.peek() not in (None, '\n', ']'):
+                self.skip_note()
+        return statements, fetches
+
+    def skip_note(self):
+        self.take()
+
+    def statement(self):
+        left = self.names('=')
+        op = self.take()
+        if op in ('input', 'parameter'):
+            dtype, shape = self.type()
+            return Statement(left, op, dtype=dtype, shape=shape)
+        op = re.sub(r'\.v\d+$', '', op)
+        self.take('(')
+        inputs = self.names(')')
+        if op == 'gradients':
+            if self.accept(';'):
+                seeds = self.names(')')
+            else:
+                inputs, seeds = inputs[:1], inputs[1:]
+            assert self.take() == 'by'
+            self.take('(')
+            return Statement(left, op, inputs, seeds=seeds, wanted=self.names(')'))
+        attrs, bodies, types = {}, [], []
+        if self.accept('{'):
+            while not self.accept('}'):
+                key = self.name()
+                self.take('=')
+                attrs[key] = self.attr()
+                self.accept(',')
+        while self.accept('['):
+            bodies.append(self.block())
+            self.take(']')
+        if self.accept(':'):
+            types.append(self.type())
+            while self.accept(','):
+                types.append(self.type())
+        statement = Statement(left, op, inputs, attrs, bodies)
+        if types:
+            statement.dtype, statement.shape = types[0]
+        return statement
+
+
+def number(token):
+    return int(token) if re.fullmatch(r'-?\d+', token) else float(token)
+
+
+def dims(attrs, a, key='axes'):
+    return [d % a.dim() for d in attrs.get(key, [])] or list(range(a.dim()))
+
+
+def total(a, attrs):
+    # torch.sum() of no axis at all would sum over every axis.
+    return a.clone() if a.dim() == 0 else torch.sum(a, dims(attrs, a), keepdim=attrs.get('keepdims', False), dtype=a.dtype)
+
+
+def padded(a, attrs):
+    pairs = [p for before, after in zip(reversed(attrs['before']), reversed(attrs['after'])) for p in (before, after)]
+    return torch.nn.functional.pad(a, pairs)
+
+
+def sliced(a, attrs):
+    steps = attrs.get('step', [1] * a.dim())
+    return a[tuple(slice(s, e, t) for s, e, t in zip(attrs['start'], attrs['end'], steps))]
+
+
+def lstm_cell(x, h, c, w, u, b):
+    h, c = torch.lstm_cell(x, (h, c), w.t(), u.t(), b, torch.zeros_like(b))
+    return h, c
+
+
+def matmul(a, b, attrs):
+    return torch.matmul(a.mT if attrs.get('transpose_a') else a, b.mT if attrs.get('transpose_b') else b)
+
+
+def promoted(function):
+    return lambda *args: function(*args[:-1])
+
+
+TORCH = {
+    'add': lambda a, b, _: torch.add(a, b), 'sub': lambda a, b, _: torch.sub(a, b),
+    'mul': lambda a, b, _: torch.mul(a, b), 'div': lambda a, b, _: torch.div(a, b), 'neg': lambda a, _: torch.neg(a),
+    'abs': lambda a, _: torch.abs(a), 'exp': lambda a, _: torch.exp(a), 'log': lambda a, _: torch.log(a),
+    # torch.minimum shares the gradient of a tie; feeds have none.
+    'minimum': lambda a, b, _: torch.minimum(a, b), 'maximum': lambda a, b, _: torch.maximum(a, b),
+    'sqrt': lambda a, _: torch.sqrt(a), 'rsqrt': lambda a, _: torch.rsqrt(a), 'tanh': lambda a, _: torch.tanh(a),
+    'sigmoid': lambda a, _: torch.sigmoid(a), 'softplus': lambda a, _: torch.nn.functional.softplus(a, threshold=100),
+    'less': lambda a, b, _: a < b, 'less_equal': lambda a, b, _: a <= b, 'equal': lambda a, b, _: a == b,
+    'logical_and': lambda a, b, _: torch.logical_and(a, b), 'logical_or': lambda a, b, _: torch.logical_or(a, b),
+    'logical_not': lambda a, _: torch.logical_not(a), 'select': lambda c, a, b, _: torch.where(c, a, b),
+    'lerp': lambda a, b, t, _: torch.lerp(a, b, t.expand(torch.broadcast_shapes(a.shape, b.shape, t.shape))),
+    'cast': lambda a, attrs: a.to(attrs['dtype']),
+    'sum': total,
+    'reshape': lambda a, attrs: a.reshape(attrs['shape']),
+    'expand': lambda a, attrs: a.expand(attrs['shape']),
+    'slice': sliced, 'pad': padded,
+    'matmul': matmul,
+    'lstm_cell': lambda *args: lstm_cell(*args[:-1]),
+}
+
+
+def add_n(*args):
+    result = args[0]
+    for a in args[1:-1]:
+        result = result + a
+    return result.clone() if len(args) == 2 else result
+
+
+def convolved(x, w, attrs):
+    top, bottom, left, right = attrs.get('padding', [0] * 4)
+    return torch.nn.functional.conv2d(torch.nn.functional.pad(x, (left, right, top, bottom)), w,
+                                      stride=attrs.get('stride', 1), dilation=attrs.get('dilation', 1),
+                                      groups=attrs.get('groups', 1))
+
+
+def convolved_with_bias(x, w, bias, attrs):
+    y = convolved(x, w, attrs) + bias[:, None, None]
+    return torch.relu(y) if attrs.get('activation') == 'relu' else y
+
+
+def transposed(function, shape, like, dy):
+    """What the transpose of a linear function gives: its gradient at any point of this shape."""
+    point = torch.zeros(shape, dtype=like.dtype, requires_grad=True)
+    made = torch.autograd.grad(function(point), point, dy, create_graph=True, allow_unused=True)[0]
+    return torch.zeros(shape, dtype=like.dtype) if made is None else made
+
+
+def conv_grad_input(dy, w, attrs):
+    shape = [dy.shape[0], w.shape[1] * attrs.get('groups', 1)] + attrs['size']
+    return transposed(lambda x: convolved(x, w, attrs), shape, dy, dy)
+
+
+def conv_grad_weight(x, dy, attrs):
+    shape = [dy.shape[1], x.shape[1] // attrs.get('groups', 1)] + attrs['kernel']
+    return transposed(lambda w: convolved(x, w, attrs), shape, x, dy)
+
+
+def windows(x, attrs, outside):
+    """[N, C, taps, OH, OW]: every window's elements."""
+    if x.shape[0] == 0:
+        raise Missing('windows of no image')
+    top, bottom, left, right = attrs.get('padding', [0] * 4)
+    x = torch.nn.functional.pad(x, (left, right, top, bottom), value=outside)
+    kernel, stride, dilation = attrs['kernel'], attrs.get('stride', [1, 1]), attrs.get('dilation', [1, 1])
+    flat = torch.nn.functional.unfold(x, kernel, dilation=dilation, stride=stride)
+    size = [(x.shape[i + 2] - dilation[i] * (kernel[i] - 1) - 1) // stride[i] + 1 for i in (0, 1)]
+    return flat.reshape(x.shape[0], x.shape[1], kernel[0] * kernel[1], *size)
+
+
+def max_pool(x, attrs):
+    value, index = windows(x, attrs, -math.inf).max(2)
+    return value, index.to(torch.uint8 if math.prod(attrs['kernel']) <= 256 else torch.int32)
+
+
+def max_pick(x, index, attrs):
+    return windows(x, attrs, 0).gather(2, index.long().unsqueeze(2)).squeeze(2)
+
+
+def max_grad(dy, index, attrs):
+    return transposed(lambda x: max_pick(x, index, attrs), list(dy.shape[:2]) + attrs['size'], dy, dy)
+
+
+def avg_pool(x, attrs):
+    taken = windows(x, attrs, 0)
+    return taken.sum(2) / (taken.shape[2] if attrs.get('count_padding', True) else
+                           windows(torch.ones_like(x), attrs, 0).sum(2))
+
+
+TORCH.update({
+    'conv2d': convolved, 'conv2d_bias': convolved_with_bias, 'conv2d_grad_input': conv_grad_input,
+    'conv2d_grad_weight': conv_grad_weight, 'max_pool2d': max_pool, 'max_pool2d_pick': max_pick,
+    'max_pool2d_grad': max_grad, 'avg_pool2d': avg_pool,
+    'avg_pool2d_grad': lambda dy, attrs: transposed(lambda x: avg_pool(x, attrs), list(dy.shape[:2]) + attrs['size'],
+                                                    dy, dy),
+})
+TORCH['add_n'] = add_n
+TORCH['concat'] = lambda *args: torch.cat(args[:-1], args[-1]['axis'])
+
+
+def run_scan(statement, values):
+    attrs = statement.attrs
+    carries, sequences, length = attrs['carries'], attrs['sequences'], attrs['length']
+    body, fetches = statement.bodies[0]
+    inside = [s.left[0] for s in body if s.op == 'input']
+    state, outputs = list(values[:carries]), []
+    for t in (reversed(range(length)) if attrs.get('reverse') else range(length)):
+        elements = [v[t] for v in values[carries:carries + sequences]]
+        env = dict(zip(inside, state + elements + list(values[carries + sequences:])))
+        run_block(body, env)
+        made = [env[name] for _, name in fetches]
+        state = made[:carries]
+        outputs.append(made[carries:])
+    if attrs.get('reverse'):
+        outputs.reverse()
+    if not outputs:
+        raise Missing('a scan of no steps')
+    # The last carries are values of their own, apart from what was stacked.
+    return [s.clone() for s in state] + [torch.stack(column) for column in zip(*outputs)]
+
+
+def run_block(statements, env):
+    for s in statements:
+        if s.op in ('input', 'parameter'):
+            continue
+        if s.op == 'gradients':
+            outputs = [env[n] for n in s.inputs]
+            seeds = [env[n] for n in s.seeds] if s.seeds else [torch.ones_like(o) for o in outputs]
+            wanted = [env[n] for n in s.wanted]
+            kept = [(o, g) for o, g in zip(outputs, seeds) if o.requires_grad]
+            made = [None] * len(wanted)
+            used = [i for i, w in enumerate(wanted) if w.requires_grad]
+            if kept and used:
+                parts = torch.autograd.grad([o for o, _ in kept], [wanted[i] for i in used], [g for _, g in kept],
+                                            allow_unused=True, create_graph=True)
+                for i, part in zip(used, parts):
+                    made[i] = part
+            for name, w, d in zip(s.left, wanted, made):
+                env[name] = torch.zeros_like(w) if d is None else d
+            continue
+        values = [env[n] for n in s.inputs]
+        if s.op == 'full':
+            value = torch.full(s.attrs.get('shape', []), s.attrs['value'], dtype=s.attrs.get('dtype', torch.float32))
+            # Or what is computed from constants alone had no gradient to ask for.
+            results = [value.requires_grad_() if value.is_floating_point() else value]
+        elif s.op == 'scan':
+            results = run_scan(s, values)
+        elif s.op in TORCH:
+            results = TORCH[s.op](*values, s.attrs)
+            results = list(results) if isinstance(results, (tuple, list)) else [results]
+        else:
+            raise Missing(s.op)
+        for name, result in zip(s.left, results):
+            # Here every value is one of its own; what PyTorch hands through would share its gradient.
+            env[name] = result.clone() if any(result is v for v in env.values()) else result
+
+
+def run(text, take):
+    """The fetches of a graph text in order; take(count) gives the next numbers of the feeds."""
+    statements, fetches = Parser(text).block()
+    env = {}
+    for s in statements:
+        if s.op in ('input', 'parameter'):
+            value = torch.tensor(take(math.prod(s.shape)), dtype=torch.float64).reshape(s.shape).to(s.dtype)
+            env[s.left[0]] = value.requires_grad_() if value.is_floating_point() else value
+    run_block(statements, env)
+    return [(name, env[source].detach()) for name, source in fetches]
