@@ -169,7 +169,7 @@ void check_functions() {
         EXPECT_EQ(std::signbit(y[i]), std::signbit(x[i])) << name << " of a zero";
       }
     }
-    EXPECT_LE(worst, 4) << name << " of " << at << " is " << apply(find_routine(row.prim, kDType<T>, 0), {at})[0]
+    EXPECT_LE(worst, 4) << name << " of " << at << " is " << apply(find_routine(row.prim, kDType<T>, 0), std::vector<T>{at})[0]
                         << ", not " << static_cast<double>(row.function(at));
     testing::Test::RecordProperty(name + (sizeof(T) == 4 ? "_f32" : "_f64"), std::to_string(worst));
     if (std::getenv("PAODING_SHOW_ULPS"))

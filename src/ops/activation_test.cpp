@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <tuple>
 #include <functional>
 #include <limits>
 
@@ -23,7 +24,10 @@ struct Result {
   std::vector<double> out, gradient;  // of sum(out)
 };
 
-Result apply(const std::function<Value(const Value&)>& op, const std::vector<double>& x, DType dtype = f32) {
+// Of the overloads of a function, the one on a Value.
+using Unary = Value (*)(const Value&);
+
+Result results_of(const std::function<Value(const Value&)>& op, const std::vector<double>& x, DType dtype = f32) {
   Graph g;
   const auto count = static_cast<std::int64_t>(x.size());
   const Value a = g.input("a", dtype, {count});
@@ -52,35 +56,35 @@ void expect_all(const std::vector<double>& got, const std::vector<double>& want,
 }
 
 TEST(Activation, ReluHasNoGradientAtZero) {
-  const Result r = apply(relu, {-1, 0, 2, -0.0, kInfinity, kNan});
+  const Result r = results_of(relu, {-1, 0, 2, -0.0, kInfinity, kNan});
   expect_all(r.out, {0, 0, 2, 0, kInfinity, kNan});
   expect_all({r.gradient.begin(), r.gradient.begin() + 5}, {0, 0, 1, 0, 1});
 }
 
 TEST(Activation, GradientsAtKinksArePytorchs) {
-  expect_all(apply([](const Value& a) { return leaky_relu(a, 0.25); }, {-2, 0, 2}).gradient, {0.25, 0.25, 1});
-  expect_all(apply([](const Value& a) { return elu(a, 2); }, {-1, 0, 1}).gradient, {2 * std::exp(-1.0), 2, 1});
-  expect_all(apply([](const Value& a) { return hardtanh(a); }, {-2, -1, 0.5, 1, 2}).gradient, {0, 0, 1, 0, 0});
-  expect_all(apply(hard_sigmoid, {-4, -3, 0, 3, 4}).gradient, {0, 0, 1.0 / 6, 0, 0});
-  expect_all(apply([](const Value& a) { return clamp(a, -1, 1); }, {-2, -1, 0.5, 1, 2}).gradient, {0, 1, 1, 1, 0});
-  expect_all(apply(softplus, {0}).gradient, {0.5});
-  expect_all(apply(log_sigmoid, {0}).gradient, {0.5});
-  expect_all(apply(softsign, {0}).gradient, {1});
-  expect_all(apply(abs, {-1, 0, 1}).gradient, {-1, 0, 1});
-  expect_all(apply(sign, {-2, -0.0, 0, 3, kNan}).out, {-1, 0, 0, 1, kNan});
+  expect_all(results_of([](const Value& a) { return leaky_relu(a, 0.25); }, {-2, 0, 2}).gradient, {0.25, 0.25, 1});
+  expect_all(results_of([](const Value& a) { return elu(a, 2); }, {-1, 0, 1}).gradient, {2 * std::exp(-1.0), 2, 1});
+  expect_all(results_of([](const Value& a) { return hardtanh(a); }, {-2, -1, 0.5, 1, 2}).gradient, {0, 0, 1, 0, 0});
+  expect_all(results_of(hard_sigmoid, {-4, -3, 0, 3, 4}).gradient, {0, 0, 1.0 / 6, 0, 0});
+  expect_all(results_of([](const Value& a) { return clamp(a, -1, 1); }, {-2, -1, 0.5, 1, 2}).gradient, {0, 1, 1, 1, 0});
+  expect_all(results_of(softplus, {0}).gradient, {0.5});
+  expect_all(results_of(log_sigmoid, {0}).gradient, {0.5});
+  expect_all(results_of(softsign, {0}).gradient, {1});
+  expect_all(results_of(Unary(abs), {-1, 0, 1}).gradient, {-1, 0, 1});
+  expect_all(results_of(sign, {-2, -0.0, 0, 3, kNan}).out, {-1, 0, 0, 1, kNan});
 }
 
 TEST(Activation, NothingOverflowsFarFromZero) {
   const std::vector<double> far{-1e30, -200, -100, 100, 200, 1e30, -kInfinity, kInfinity, kNan};
-  expect_all(apply(softplus, far).out, {0, 0, 3.783506e-44, 100, 200, 1e30, 0, kInfinity, kNan}, 1e-2);
-  expect_all(apply(log_sigmoid, far).out, {-1e30, -200, -100, -3.783506e-44, 0, 0, -kInfinity, 0, kNan}, 1e-2);
-  expect_all(apply(mish, {-200, -20, 20, 200, 1e30}).out, {0, -20 * std::exp(-20.0), 20, 200, 1e30}, 2e-6);
-  expect_all(apply(mish, {-200, 30, 200, 1e30}).gradient, {0, 1, 1, 1});
-  expect_all(apply([](const Value& a) { return elu(a); }, {-1e30, -200, 200, 1e30}).gradient, {0, 0, 1, 1});
-  expect_all(apply([](const Value& a) { return elu(a); }, {-1e30, -1e-8, 200}).out, {-1, -1e-8, 200});
-  expect_all(apply(silu, {-1e30, -200, 200, 1e30}).out, {0, 0, 200, 1e30});
-  expect_all(apply(silu, {-50, 50}).gradient, {-50 * std::exp(-50.0) + std::exp(-50.0), 1}, 1e-5);
-  expect_all(apply(softsign, {-1e30, 1e10}).gradient, {0, 1e-20}, 1e-5);
+  expect_all(results_of(softplus, far).out, {0, 0, 3.783506e-44, 100, 200, 1e30, 0, kInfinity, kNan}, 1e-2);
+  expect_all(results_of(log_sigmoid, far).out, {-1e30, -200, -100, -3.783506e-44, 0, 0, -kInfinity, 0, kNan}, 1e-2);
+  expect_all(results_of(mish, {-200, -20, 20, 200, 1e30}).out, {0, -20 * std::exp(-20.0), 20, 200, 1e30}, 2e-6);
+  expect_all(results_of(mish, {-200, 30, 200, 1e30}).gradient, {0, 1, 1, 1});
+  expect_all(results_of([](const Value& a) { return elu(a); }, {-1e30, -200, 200, 1e30}).gradient, {0, 0, 1, 1});
+  expect_all(results_of([](const Value& a) { return elu(a); }, {-1e30, -1e-8, 200}).out, {-1, -1e-8, 200});
+  expect_all(results_of(silu, {-1e30, -200, 200, 1e30}).out, {0, 0, 200, 1e30});
+  expect_all(results_of(silu, {-50, 50}).gradient, {-50 * std::exp(-50.0) + std::exp(-50.0), 1}, 1e-5);
+  expect_all(results_of(softsign, {-1e30, 1e10}).gradient, {0, 1e-20}, 1e-5);
 }
 
 TEST(Activation, GeluIsRightFarFromAndNearZero) {
@@ -89,50 +93,50 @@ TEST(Activation, GeluIsRightFarFromAndNearZero) {
     return 0.5 * (1 + std::erf(a / std::sqrt(2.0))) + a * std::exp(-a * a / 2) / std::sqrt(2 * std::acos(-1.0));
   };
   const std::vector<double> x{-10, -3, -1, -1e-4, 0, 1e-4, 0.5, 1, 3, 10};
-  const Result r = apply([](const Value& a) { return gelu(a); }, x);
+  const Result r = results_of([](const Value& a) { return gelu(a); }, x);
   for (std::size_t i = 0; i < x.size(); ++i) {
     EXPECT_NEAR(r.out[i], exact(x[i]), 2e-7 * std::max(1.0, std::fabs(x[i]))) << x[i];
     EXPECT_NEAR(r.gradient[i], slope(x[i]), 5e-7) << x[i];
   }
-  const Result t = apply([](const Value& a) { return gelu(a, "tanh"); }, {-10, -1, 0, 1, 10, 1e10});
+  const Result t = results_of([](const Value& a) { return gelu(a, "tanh"); }, {-10, -1, 0, 1, 10, 1e10});
   const std::vector<double> want{0, -0.15880801, 0, 0.84119199, 10, 1e10};  // torch.nn.functional.gelu
   for (std::size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(t.out[i], want[i], 1e-6 * std::max(1.0, want[i]));
 }
 
 TEST(Functions, KeepTheirDigitsNearZero) {
-  expect_all(apply(log1p, {1e-10, -1e-10, 1e-3}).out, {1e-10, -1e-10, std::log1p(1e-3)});
-  expect_all(apply(expm1, {1e-10, -1e-10, 1e-3}).out, {1e-10, -1e-10, std::expm1(1e-3)});
-  expect_all(apply(erfc, {5, 9}).out, {std::erfc(5.0), std::erfc(9.0)});
-  expect_all(apply(log2, {0.125, 8, 1024}).out, {-3, 3, 10}, 0);
+  expect_all(results_of(Unary(log1p), {1e-10, -1e-10, 1e-3}).out, {1e-10, -1e-10, std::log1p(1e-3)});
+  expect_all(results_of(Unary(expm1), {1e-10, -1e-10, 1e-3}).out, {1e-10, -1e-10, std::expm1(1e-3)});
+  expect_all(results_of(Unary(erfc), {5, 9}).out, {std::erfc(5.0), std::erfc(9.0)});
+  expect_all(results_of(Unary(log2), {0.125, 8, 1024}).out, {-3, 3, 10}, 0);
 }
 
 TEST(Functions, PowersHaveTheirGradientsAtZero) {
   const auto power = [](double exponent) { return [=](const Value& a) { return pow(a, exponent); }; };
-  expect_all(apply(power(0), {0, 2, kNan}).out, {1, 1, 1});
-  expect_all(apply(power(0), {0, 2}).gradient, {0, 0});
-  expect_all(apply(power(2), {0, -3}).gradient, {0, -6});
-  expect_all(apply(power(3), {-2, 2}).out, {-8, 8});
-  expect_all(apply(power(2.5), {0, 4}).gradient, {0, 20});
-  expect_all(apply(power(-2), {2, -2}).out, {0.25, 0.25});
-  expect_all(apply(power(0.5), {4}).gradient, {0.25});
-  expect_all(apply(power(5), {2, -3}, i32).out, {32, -243});
+  expect_all(results_of(power(0), {0, 2, kNan}).out, {1, 1, 1});
+  expect_all(results_of(power(0), {0, 2}).gradient, {0, 0});
+  expect_all(results_of(power(2), {0, -3}).gradient, {0, -6});
+  expect_all(results_of(power(3), {-2, 2}).out, {-8, 8});
+  expect_all(results_of(power(2.5), {0, 4}).gradient, {0, 20});
+  expect_all(results_of(power(-2), {2, -2}).out, {0.25, 0.25});
+  expect_all(results_of(power(0.5), {4}).gradient, {0.25});
+  expect_all(results_of(power(5), {2, -3}, i32).out, {32, -243});
   // The exponent's gradient: a^b log(a), 0 at a = 0 with b >= 0.
-  expect_all(apply([](const Value& b) { return pow(full(b.graph(), {}, 0, f32), b); }, {0, 1, 2}).gradient, {0, 0, 0});
-  expect_all(apply([](const Value& b) { return pow(full(b.graph(), {}, 2, f32), b); }, {0, 3}).gradient,
+  expect_all(results_of([](const Value& b) { return pow(full(b.graph(), {}, 0, f32), b); }, {0, 1, 2}).gradient, {0, 0, 0});
+  expect_all(results_of([](const Value& b) { return pow(full(b.graph(), {}, 2, f32), b); }, {0, 3}).gradient,
              {std::log(2.0), 8 * std::log(2.0)});
   // A value to the power of a value that happens to be 0: 1, and no gradient for the base.
-  expect_all(apply([](const Value& a) { return pow(a, full(a.graph(), {}, 0, f32)); }, {0, 2}).gradient, {0, 0});
+  expect_all(results_of([](const Value& a) { return pow(a, full(a.graph(), {}, 0, f32)); }, {0, 2}).gradient, {0, 0});
 }
 
 TEST(Comparison, SortsOutNanAndInfinity) {
   const std::vector<double> x{1, kNan, kInfinity, -kInfinity, 0};
-  expect_all(apply(isnan, x).out, {0, 1, 0, 0, 0});
-  expect_all(apply(isinf, x).out, {0, 0, 1, 1, 0});
-  expect_all(apply(isfinite, x).out, {1, 0, 0, 0, 1});
-  expect_all(apply([](const Value& a) { return not_equal(a, a); }, x).out, {0, 1, 0, 0, 0});
-  expect_all(apply([](const Value& a) { return greater_equal(a, 1.0); }, x).out, {1, 0, 1, 0, 0});
-  expect_all(apply([](const Value& a) { return where(less(a, 1.0), 7.0, a); }, {0, 2}).out, {7, 2});
-  expect_all(apply(isfinite, {1, 2}, i64).out, {1, 1});
+  expect_all(results_of(isnan, x).out, {0, 1, 0, 0, 0});
+  expect_all(results_of(isinf, x).out, {0, 0, 1, 1, 0});
+  expect_all(results_of(isfinite, x).out, {1, 0, 0, 0, 1});
+  expect_all(results_of([](const Value& a) { return not_equal(a, a); }, x).out, {0, 1, 0, 0, 0});
+  expect_all(results_of([](const Value& a) { return greater_equal(a, 1.0); }, x).out, {1, 0, 1, 0, 0});
+  expect_all(results_of([](const Value& a) { return where(less(a, 1.0), 7.0, a); }, {0, 2}).out, {7, 2});
+  expect_all(results_of(isfinite, {1, 2}, i64).out, {1, 1});
 }
 
 TEST(Formula, IsTracedOnceForANanAttribute) {

@@ -262,6 +262,116 @@ TORCH.update({
     'avg_pool2d_grad': lambda dy, attrs: transposed(lambda x: avg_pool(x, attrs), list(dy.shape[:2]) + attrs['size'],
                                                     dy, dy),
 })
+F = torch.nn.functional
+
+
+def reduced(function):
+    return lambda a, attrs: function(a, dims(attrs, a), attrs.get('keepdims', False)) if a.dim() else a.clone()
+
+
+def product(a, axes, keepdim):
+    for axis in sorted(axes, reverse=True):
+        a = a.prod(axis, keepdim=keepdim)
+    return a
+
+
+def truth(function):
+    """any and all take one axis at a time."""
+    def run(a, axes, keepdim):
+        for axis in sorted(axes, reverse=True):
+            a = function(a, axis, keepdim=keepdim)
+        return a
+    return run
+
+
+def variance(a, axes, keepdim, correction):
+    if math.prod(a.shape[i] for i in axes) <= correction:
+        raise Missing('the variance of too few elements')
+    return torch.var(a, axes, correction=correction, keepdim=keepdim)
+
+
+def extreme(function):
+    def run(a, axes, keepdim):
+        if any(a.shape[i] == 0 for i in axes):
+            raise Missing('the extreme of nothing')
+        return function(a.to(torch.uint8), axes, keepdim=keepdim).bool() if a.dtype == torch.bool else \
+            function(a, axes, keepdim=keepdim)
+    return run
+
+
+def normalized(x, gamma, beta, attrs):
+    axes = [d % x.dim() for d in attrs.get('axes', [-1])]
+    mean, var = x.mean(axes, keepdim=True), x.var(axes, correction=0, keepdim=True)
+    return (x - mean) / torch.sqrt(var + attrs.get('epsilon', 1e-5)) * gamma + beta, mean, var
+
+
+def cross_entropy(logits, labels, attrs):
+    if logits.dim() == 1:
+        return F.cross_entropy(logits[None], labels[None].long(), reduction='none', ignore_index=-100,
+                               label_smoothing=attrs.get('label_smoothing', 0))[0]
+    flat = logits.reshape(-1, logits.shape[-1])
+    return F.cross_entropy(flat, labels.reshape(-1).long(), reduction='none',
+                           label_smoothing=attrs.get('label_smoothing', 0)).reshape(labels.shape)
+
+
+def paired(function, **options):
+    def run(prediction, target, attrs):
+        a, b = torch.broadcast_tensors(prediction, target)
+        more = {name: attrs.get(key, default) for name, (key, default) in options.items()}
+        if a.numel() == 0 and attrs.get('reduction', 'mean') == 'mean':
+            raise Missing('the mean of nothing')
+        return function(a, b, reduction=attrs.get('reduction', 'mean'), **more)
+    return run
+
+
+def gru_cell(x, h, w, u, b, attrs):
+    raise Missing('a GRU with one bias')
+
+
+def rnn_cell(x, h, w, u, b, attrs):
+    a = x @ w + h @ u + b
+    return torch.relu(a) if attrs.get('relu') else torch.tanh(a)
+
+
+def one(function):
+    return lambda a, _: function(a)
+
+
+for name in ('ceil cos erf erfc expm1 floor isfinite isinf isnan log10 log1p log2 reciprocal sign sin square tan trunc '
+             'relu').split():
+    TORCH[name] = one(getattr(torch, name))
+for name, function in (('hardswish', F.hardswish), ('mish', F.mish), ('silu', F.silu), ('softsign', F.softsign),
+                       ('log_sigmoid', F.logsigmoid), ('hard_sigmoid', F.hardsigmoid), ('round', torch.round),
+                       ('stop_gradient', torch.detach)):
+    TORCH[name] = one(function)
+for name, function in (('greater', torch.gt), ('greater_equal', torch.ge), ('not_equal', torch.ne),
+                       ('logical_xor', torch.logical_xor), ('floor_divide', torch.floor_divide),
+                       ('remainder', torch.remainder), ('pow', torch.pow)):
+    TORCH[name] = lambda a, b, _, function=function: function(a, b)
+TORCH.update({
+    'clamp': lambda a, attrs: torch.clamp(a, attrs.get('min', -math.inf), attrs.get('max', math.inf)),
+    'elu': lambda a, attrs: F.elu(a, attrs.get('alpha', 1.0)),
+    'leaky_relu': lambda a, attrs: F.leaky_relu(a, attrs.get('slope', 0.01)),
+    'hardtanh': lambda a, attrs: F.hardtanh(a, attrs.get('min', -1.0), attrs.get('max', 1.0)),
+    'gelu': lambda a, attrs: F.gelu(a, approximate=attrs.get('approximate', 'none')),
+    'mean': reduced(lambda a, axes, keepdim: torch.mean(a, axes, keepdim=keepdim)),
+    'max': reduced(extreme(torch.amax)), 'min': reduced(extreme(torch.amin)), 'prod': reduced(product),
+    'any': reduced(truth(torch.any)), 'all': reduced(truth(torch.all)),
+    'logsumexp': reduced(lambda a, axes, keepdim: torch.logsumexp(a, axes, keepdim=keepdim)),
+    'var': lambda a, attrs: variance(a, dims(attrs, a), attrs.get('keepdims', False), attrs.get('correction', 0)),
+    'argmax': lambda a, attrs: torch.argmax(a, attrs['axis'], keepdim=attrs.get('keepdims', False)),
+    'argmin': lambda a, attrs: torch.argmin(a, attrs['axis'], keepdim=attrs.get('keepdims', False)),
+    'softmax': lambda a, attrs: torch.softmax(a, attrs.get('axis', -1)),
+    'log_softmax': lambda a, attrs: torch.log_softmax(a, attrs.get('axis', -1)),
+    'layer_norm': normalized,
+    'batch_norm': lambda x, gamma, beta, attrs: normalized(x, gamma, beta, {'axes': [0], **attrs}),
+    'rms_norm': lambda x, gamma, attrs: F.rms_norm(x, x.shape[-1:], None, attrs.get('epsilon', 1e-6)) * gamma,
+    'cross_entropy': cross_entropy,
+    'mse_loss': paired(F.mse_loss), 'l1_loss': paired(F.l1_loss),
+    'huber_loss': paired(F.huber_loss, delta=('delta', 1.0)),
+    'binary_cross_entropy_with_logits': paired(F.binary_cross_entropy_with_logits),
+    'gru_cell': gru_cell, 'rnn_cell': rnn_cell,
+})
 TORCH['add_n'] = add_n
 TORCH['concat'] = lambda *args: torch.cat(args[:-1], args[-1]['axis'])
 
@@ -311,6 +421,12 @@ def run_block(statements, env):
             value = torch.full(s.attrs.get('shape', []), s.attrs['value'], dtype=s.attrs.get('dtype', torch.float32))
             # Or what is computed from constants alone had no gradient to ask for.
             results = [value.requires_grad_() if value.is_floating_point() else value]
+        elif s.op == 'iota':
+            value = torch.full(s.attrs['shape'], s.attrs.get('start', 0), dtype=s.attrs.get('dtype', torch.int64))
+            for axis, stride in enumerate(s.attrs['strides']):
+                steps = torch.arange(s.attrs['shape'][axis], dtype=value.dtype) * stride
+                value = value + steps.reshape([-1 if i == axis else 1 for i in range(value.dim())])
+            results = [value]
         elif s.op == 'scan':
             results = run_scan(s, values)
         elif s.op in TORCH:
