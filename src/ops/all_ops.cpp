@@ -13,7 +13,6 @@ void register_built_in_ops() {
   register_function_ops();
   register_comparison_ops();
   register_activation_ops();
-  register_shape_ops();
   register_reduction_ops();
   register_index_ops();
   register_sort_ops();

@@ -13,7 +13,6 @@ void register_joins();
 void register_function_ops();
 void register_comparison_ops();
 void register_activation_ops();
-void register_shape_ops();
 void register_reduction_ops();
 void register_index_ops();
 void register_sort_ops();
