@@ -12,6 +12,7 @@
 #include "paoding/autodiff.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
+#include "tests/op_case.h"
 #include "tests/reference_evaluator.h"
 
 namespace paoding {
@@ -124,6 +125,7 @@ BuiltCase build_case(Graph& graph, const OpDef& op, const OpCase& test_case) {
 std::vector<NamedCase> differentiable_cases() {
   std::vector<NamedCase> cases;
   for (const OpDef* op : all_ops()) {
+    if (op->name == "stop_gradient") continue;  // its gradient is 0 by definition: see Gradients.StopWhereTold
     for (std::size_t i = 0; i < op->cases.size(); ++i) {
       const OpCase& test_case = op->cases[i];
       const AttrValue* dtype = test_case.attrs.find("dtype");
@@ -145,8 +147,7 @@ TEST_P(OpGradient, EqualsFiniteDifferences) {
   const OpCase& test_case = op.cases[GetParam().index];
   Graph graph;
   const BuiltCase built = build_case(graph, op, test_case);
-  const bool positive = op.name == "log" || op.name == "sqrt" || op.name == "rsqrt";
-  expect_gradients(graph, built.loss, built.floats, positive);
+  expect_gradients(graph, built.loss, built.floats, testing_program::takes_positive_only(op));
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryOp, OpGradient, testing::ValuesIn(differentiable_cases()), [](const auto& info) {
@@ -173,6 +174,17 @@ TEST(Gradients, AreZeroForInputsThatDoNotMatter) {
   Graph g;
   const Value x = g.input("x", f32, {3}), y = g.input("y", f32, {2, 2}), n = g.input("n", f32, {3});
   expect_gradients(g, sum(select(less(n, x), x * x, x)), {x, y, n});
+}
+
+TEST(Gradients, StopWhereTold) {
+  Graph g;
+  const Value x = g.input("x", f32, {2});
+  const Value stopped = stop_gradient(x);
+  g.fetch("all", gradients(std::array{sum(stopped * stopped)}, std::array{x})[0]);
+  g.fetch("part", gradients(std::array{sum(x * stopped)}, std::array{x})[0]);
+  const auto got = evaluate_graph(g, {{"x", {2, -3}}});
+  EXPECT_EQ(got.at("all"), (Dense{0, 0}));
+  EXPECT_EQ(got.at("part"), (Dense{2, -3}));
 }
 
 TEST(Gradients, TakeSeeds) {

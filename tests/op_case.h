@@ -60,10 +60,15 @@ inline std::vector<SweepCase> sweep_cases(DType dtype) {
   return cases;
 }
 
+/// Whether an op, or its gradient, is NaN left of 0 (log1p: left of -1; pow: for fractional powers).
+inline bool takes_positive_only(const OpDef& op) {
+  static const std::set<std::string> names = {"log", "log1p", "log2", "log10", "pow", "sqrt", "rsqrt"};
+  return names.contains(op.name);
+}
+
 /// The feeds of a case: what its op takes.
 inline Feeds feeds_of(const SweepCase& c, const Graph& graph, unsigned seed) {
-  const std::string& op = c.op->name;
-  return make_feeds(graph, seed, op == "log" || op == "sqrt" || op == "rsqrt");
+  return make_feeds(graph, seed, takes_positive_only(*c.op));
 }
 
 enum class Around { nothing, elementwise };

@@ -5,10 +5,6 @@
 namespace paoding::testing_program {
 namespace {
 
-bool takes_positive_only(const OpDef& op) {
-  return op.name.starts_with("log") || op.name == "pow" || op.name.ends_with("sqrt");
-}
-
 // The first float case with elements that is no error.
 const OpCase* usual_case(const OpDef& op) {
   for (const OpCase& c : op.cases) {

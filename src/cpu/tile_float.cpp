@@ -7,6 +7,8 @@
 #define HWY_TARGET_INCLUDE "cpu/tile_float.cpp"
 #include "hwy/foreach_target.h"
 //
+#include <cmath>
+
 #include "cpu/tile_vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -20,8 +22,13 @@ struct Mul { template <class D, class V> HWY_INLINE V operator()(D, V a, V b) co
 struct Div { template <class D, class V> HWY_INLINE V operator()(D, V a, V b) const { return hn::Div(a, b); } };
 struct Neg { template <class D, class V> HWY_INLINE V operator()(D, V a) const { return hn::Neg(a); } };
 struct Abs { template <class D, class V> HWY_INLINE V operator()(D, V a) const { return hn::Abs(a); } };
+#if HWY_TARGET == HWY_SCALAR  // Highway's own give a zero the wrong sign there
+struct Floor { template <class D, class V> HWY_INLINE V operator()(D, V a) const { return V(std::floor(a.raw)); } };
+struct Ceil { template <class D, class V> HWY_INLINE V operator()(D, V a) const { return V(std::ceil(a.raw)); } };
+#else
 struct Floor { template <class D, class V> HWY_INLINE V operator()(D, V a) const { return hn::Floor(a); } };
 struct Ceil { template <class D, class V> HWY_INLINE V operator()(D, V a) const { return hn::Ceil(a); } };
+#endif
 struct Round { template <class D, class V> HWY_INLINE V operator()(D, V a) const { return hn::Round(a); } };
 struct Trunc { template <class D, class V> HWY_INLINE V operator()(D, V a) const { return hn::Trunc(a); } };
 struct Sqrt { template <class D, class V> HWY_INLINE V operator()(D, V a) const { return hn::Sqrt(a); } };

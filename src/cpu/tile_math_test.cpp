@@ -169,8 +169,9 @@ void check_functions() {
         EXPECT_EQ(std::signbit(y[i]), std::signbit(x[i])) << name << " of a zero";
       }
     }
-    EXPECT_LE(worst, 4) << name << " of " << at << " is " << apply(find_routine(row.prim, kDType<T>, 0), std::vector<T>{at})[0]
-                        << ", not " << static_cast<double>(row.function(at));
+    EXPECT_LE(worst, 4) << name << " of " << at << " is "
+                        << apply(find_routine(row.prim, kDType<T>, 0), std::vector<T>{at})[0] << ", not "
+                        << static_cast<double>(row.function(at));
     testing::Test::RecordProperty(name + (sizeof(T) == 4 ? "_f32" : "_f64"), std::to_string(worst));
     if (std::getenv("PAODING_SHOW_ULPS"))
       std::printf("%s %s %.2f\n", name.c_str(), sizeof(T) == 4 ? "f32" : "f64", worst);
@@ -222,6 +223,18 @@ TEST(TileMath, PowersAreWithinFourUlps) {
     const auto power = [](long double a, long double b) { return std::pow(a, b); };
     check_binary<float>(Prim::pow, power, 4);
     check_binary<double>(Prim::pow, power, 4);
+  });
+}
+
+TEST(TileMath, PowersReachTheLargestDouble) {
+  std::vector<double> a, b;
+  for (int i = 0; i < 101; ++i)
+    a.push_back(i % 2 == 0 ? 2 : 0.5), b.push_back((i % 2 == 0 ? 1 : -1) * (1024 - i * 1e-7));
+  Targets().for_each([&] {
+    const std::vector<double> got = apply(find_routine(Prim::pow, f64, 0), a, b);
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      EXPECT_LE(ulps(got[i], std::pow(static_cast<long double>(a[i]), b[i])), 4) << a[i] << " to the " << b[i];
+    }
   });
 }
 

@@ -11,6 +11,7 @@
 #include "hwy/foreach_target.h"
 //
 #include <cmath>
+#include <limits>
 
 #include "cpu/tile_vector-inl.h"
 
@@ -79,7 +80,7 @@ using Raw64 = decltype(hn::Vec<hn::ScalableTag<double>>::raw);
   };
 #endif
 PD_UNARY(Expm1, expm1, u10, u10)
-PD_UNARY(Log1p, log1p, u10, u10)
+PD_UNARY(SleefLog1p, log1p, u10, u10)
 PD_UNARY(Log2, log2, u10, u10)
 PD_UNARY(Log10, log10, u10, u10)
 PD_UNARY(Sin, sin, u35, u10)
@@ -87,8 +88,66 @@ PD_UNARY(Cos, cos, u35, u10)
 PD_UNARY(Tan, tan, u35, u10)
 PD_UNARY(Erf, erf, u10, u10)
 PD_UNARY(Erfc, erfc, u15, u15)
-PD_BINARY(Pow, pow, u10)
-PD_BINARY(Fmod, fmod, )
+PD_BINARY(SleefPow, pow, u10)
+PD_BINARY(SleefFmod, fmod, )
+
+// The C library's function where `wrong` is set: what SLEEF does not do right, and seldom comes.
+template <class D, class V, class M, class T>
+HWY_NOINLINE V repaired(D d, V a, V b, V y, M wrong, T (*function)(T, T)) {
+  HWY_ALIGN T as[hn::MaxLanes(d)], bs[hn::MaxLanes(d)], ys[hn::MaxLanes(d)], marks[hn::MaxLanes(d)];
+  hn::Store(a, d, as), hn::Store(b, d, bs), hn::Store(y, d, ys);
+  hn::Store(hn::IfThenElseZero(wrong, hn::Set(d, T(1))), d, marks);
+  for (std::size_t i = 0; i < hn::Lanes(d); ++i) {
+    if (marks[i] != 0) ys[i] = function(as[i], bs[i]);
+  }
+  return hn::Load(d, ys);
+}
+
+// SLEEF's is one unit off among denormal numbers, where the result is the argument, and infinite near the largest
+// double, where log(1 + a) is log(a).
+struct Log1p {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V a) const {
+    using T = hn::TFromD<D>;
+    const auto tiny = hn::Lt(hn::Abs(a), hn::Set(d, std::numeric_limits<T>::epsilon() / 4));
+    if constexpr (sizeof(T) == 4) {
+      return hn::IfThenElse(tiny, a, SleefLog1p()(d, a));
+    } else {
+      const auto large = hn::Gt(a, hn::Set(d, 0x1p1000));
+      const V y = SleefLog1p()(d, hn::IfThenElse(large, hn::Mul(a, hn::Set(d, 0x1p-64)), a));
+      const V back = hn::IfThenElseZero(large, hn::Set(d, 64 * 0.693147180559945309));
+      return hn::IfThenElse(tiny, a, hn::Add(y, back));
+    }
+  }
+};
+
+// SLEEF's power of doubles is infinite from e^709.78271114955 on; the largest double is e^709.78271289338.
+struct Pow {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V a, V b) const {
+    const V y = SleefPow()(d, a, b);
+    if constexpr (sizeof(hn::TFromD<D>) == 8) {
+      const auto infinite = hn::IsInf(y);
+      if (HWY_UNLIKELY(!hn::AllFalse(d, infinite))) {
+        return repaired<D, V, decltype(infinite), double>(d, a, b, y, infinite, std::pow);
+      }
+    }
+    return y;
+  }
+};
+
+// SLEEF's is NaN for denormal divisors, and wrong for quotients beyond 1e38 in f32 and 1e300 in f64.
+struct Fmod {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V a, V b) const {
+    using T = hn::TFromD<D>;
+    const V y = SleefFmod()(d, a, b), divisor = hn::Abs(b);
+    const V most = hn::Mul(divisor, hn::Set(d, sizeof(T) == 4 ? T(1e37) : T(1e299)));
+    const auto wrong = hn::Or(hn::Lt(divisor, hn::Set(d, std::numeric_limits<T>::min())), hn::Gt(hn::Abs(a), most));
+    if (HWY_LIKELY(hn::AllFalse(d, wrong))) return y;
+    return repaired<D, V, decltype(wrong), T>(d, a, b, y, wrong, std::fmod);
+  }
+};
 
 struct Remainder {
   template <class D, class V>

@@ -45,7 +45,9 @@ Scalar gelu_formula(std::span<const Scalar> in, const Attrs& attrs) {
   return 0.5 * a * (1.0 + tanh(scale * (a + 0.044715 * (a * a * a))));
 }
 
-Scalar hard_sigmoid_formula(Scalar a) { return minimum(a.constant(1), maximum(a.constant(0), a * (1.0 / 6) + 0.5)); }
+Scalar hard_sigmoid_formula(Scalar a) {
+  return minimum(a.constant(1), maximum(a.constant(0), float_only(a) * (1.0 / 6) + 0.5));
+}
 
 // a tanh(log(1 + e^a)) without either: with e = e^a and n = e (e + 2) it is a n / (n + 2), which is a from 20 on.
 Scalar mish_formula(Scalar a) {
@@ -64,7 +66,7 @@ void register_activation_ops() {
       [](const GradCall& call) { return Values{where(greater(call.outputs[0], 0.0), call.grads[0], 0.0)}; });
   register_with_number(
       "leaky_relu", "a where it is above 0, else slope * a", "slope", 0.01, "the factor of negative values",
-      [](Scalar a, double slope) { return select(a > 0.0, a, slope * a); }, with("slope", 0.2));
+      [](Scalar a, double slope) { return select(a > 0.0, a, slope * float_only(a)); }, with("slope", 0.2));
   register_with_number(
       "elu", "a where it is above 0, else alpha * (e^a - 1)", "alpha", 1.0, "the factor of negative values",
       [](Scalar a, double alpha) { return select(a > 0.0, a, alpha * expm1(minimum(a, a.constant(0)))); },

@@ -115,6 +115,7 @@ void register_pair_loss(const char* name, const char* summary, Value (*loss)(con
       {.shapes = {{4, 3}, {3}}, .attrs = {{"reduction", std::string("none")}}},
       {.shapes = {{}, {}}},
       {.shapes = {{4}, {4}}, .attrs = {{"reduction", std::string("total")}}, .error = "reduction = 'total'"},
+      {.shapes = {{4}, {4}}, .dtypes = {u8, u8}, .error = "prediction is u8"},
   };
   cases.insert(cases.end(), more_cases.begin(), more_cases.end());
   register_op({
@@ -126,6 +127,12 @@ void register_pair_loss(const char* name, const char* summary, Value (*loss)(con
       .compose =
           [name, loss](std::span<const Value> in, const Attrs& given) {
             const LossReduction reduction = reduction_of(name, in[0], given);
+            // A difference of u8 would wrap, and no gradient reaches an integer.
+            if (!is_float(in[0].dtype()) && !is_float(in[1].dtype())) {
+              wrong(name, in[0], ErrorKind::dtype,
+                    fmt::format("prediction is {}, target {}, one needs to be of floats", to_string(in[0].dtype()),
+                                to_string(in[1].dtype())));
+            }
             return Values{reduced(loss(in[0], in[1], given), reduction)};
           },
       .cases = cases,
