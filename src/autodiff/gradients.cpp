@@ -4,6 +4,7 @@
 
 #include "autodiff/formula_gradient.h"
 #include "base/check.h"
+#include "graph/body_scope.h"
 #include "graph/keep_names.h"
 #include "paoding/autodiff.h"
 #include "paoding/ops.h"
@@ -141,6 +142,8 @@ void check_arguments(std::span<const Value> outputs, std::span<const Value> inpu
 Values gradients(std::span<const Value> outputs, std::span<const Value> inputs, std::span<const Value> seeds) {
   check_arguments(outputs, inputs, seeds);
   Graph& graph = outputs[0].graph();
+  const BodyScope beside_the_outputs(nullptr,
+                                     BodyKind::loop);  // also when a branch asks for gradients of what is around it
   ReverseWalk walk(graph, inputs);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const Value seed = seeds.empty() ? full(graph, outputs[i].shape(), 1, outputs[i].dtype()) : seeds[i];

@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "base/check.h"
+#include "graph/body_scope.h"
 #include "paoding/op.h"
 
 namespace paoding {
@@ -116,6 +117,12 @@ void Graph::assign(const Value& parameter, const Value& value) {
   }
   if (!value.valid() || &value.graph() != this) {
     fail(ErrorKind::argument, "assign: what '{}' is given is no value of this graph{}",
+         node(parameter.ref().node).name.str(), in(scope));
+  }
+  if (&BodyScope::home(*this) != this) {
+    fail(ErrorKind::argument,
+         "assign: parameter '{}' is assigned in a branch, but an assign takes effect in every run{}\n"
+         "hint: assign what the branch gives, behind it",
          node(parameter.ref().node).name.str(), in(scope));
   }
   for (NodeId id : effects_) {

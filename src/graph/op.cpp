@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "base/check.h"
+#include "graph/body_scope.h"
 #include "graph/formula.h"
 #include "graph/keep_names.h"
 
@@ -244,6 +245,7 @@ Values call(const OpDef& op, std::span<const Value> given, Attrs given_attrs,
     if (graph == nullptr || depth(&given[i].graph()) > depth(graph)) graph = &given[i].graph();
   }
   PD_ASSERT(graph != nullptr, "an op without inputs was called without a graph");
+  graph = &BodyScope::home(*graph);
   Values inputs;
   for (const Value& value : given) inputs.push_back(graph->capture(value));
   Attrs attrs = complete_attrs(op, given_attrs);

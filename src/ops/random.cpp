@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "base/check.h"
+#include "graph/body_scope.h"
 #include "ops/families.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
@@ -31,11 +32,20 @@ struct Key {
 };
 
 // The position of every element of `shape` among all that this op makes in a run, and where its numbers come from.
-Key random_key(Graph& graph, const Shape& shape, int streams) {
+Key random_key(Graph& of_values, const Shape& shape, int streams) {
+  Graph& graph = BodyScope::home(of_values);
+  if (BodyScope::is_in_endless_loop()) {
+    fail(ErrorKind::unsupported,
+         "random numbers in a while_loop without a limit would be the same in all its steps{}\n"
+         "hint: while_loop(..., max_iterations)",
+         place(graph));
+  }
+  BodyScope::nest(graph);  // every step of every loop around draws anew
   Graph* root = &graph;
   while (root->parent != nullptr) root = root->parent;
   Value state = root->find(kState);
   if (!state.valid()) {
+    const BodyScope outside(nullptr, BodyKind::loop);  // runs are counted whichever branches they take
     state = root->parameter(kState, i64, {2}, initial_state);
     assign(state, state + iota(*root, Shape{2}, 0, i64));
   }

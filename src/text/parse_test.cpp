@@ -135,7 +135,8 @@ TEST(ParseGraph, ReadsEveryKindOfNumberExactly) {
 
 TEST(ParseGraph, ShowsTheLineAndACaretBelowTheMistake) {
   EXPECT_EQ(error_of("\"\xc3\xa9\" = input f32[2]\n\ty = mull(\"\xc3\xa9\")\n"),
-            "file: <graph text>:3:6: there is no op 'mull' (did you mean 'full' or 'mul'?); `paoding ops` lists them\n"
+            "file: <graph text>:3:6: there is no op 'mull' (did you mean 'full' or 'mul' or 'all'?); `paoding ops` "
+            "lists them\n"
             "   y = mull(\"\xc3\xa9\")\n"
             "       ^");
   EXPECT_EQ(error_of("\"\xc3\xa9\" = input f64[2] : f64[2]\n"),

@@ -323,7 +323,7 @@ TEST_F(Cli, DumpShowsStagesPlanAndTimes) {
   Ran ran = run(graph + "--after hoist_product");
   EXPECT_EQ(ran.code, 2);
   EXPECT_TRUE(has(ran.err, "did you mean 'hoist_products'")) << ran.err;
-  EXPECT_EQ(run(graph + "--after merge_duplicates#3").code, 2);
+  EXPECT_EQ(run(graph + "--after merge_duplicates#4").code, 2);
   EXPECT_NE(run(graph + "--after merge_duplicates#1").out, run(graph + "--after merge_duplicates").out);
   EXPECT_EQ(run(graph + "--after fuse_groups --no-pass fuse_groups").code, 2);
 }

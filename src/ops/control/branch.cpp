@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "graph/body_scope.h"
 #include "ops/control/bodies.h"
 #include "ops/families.h"
 #include "paoding/ops.h"
@@ -106,13 +107,14 @@ struct BuiltBranches {
 BuiltBranches build_branches(const Value& index, const std::vector<std::function<Values()>>& branches, const char* op) {
   if (branches.empty()) fail(ErrorKind::argument, "{}: needs at least one branch", op);
   BuiltBranches built;
-  built.graph = &index.graph();
+  built.graph = &BodyScope::home(index.graph());
   std::vector<std::shared_ptr<Graph>> written;
   for (const auto& branch : branches) {
     auto body = std::make_shared<Graph>();
     body->parent = built.graph;
-    body->scope = index.graph().scope;
-    body->placement = index.graph().placement;
+    body->scope = built.graph->scope;
+    body->placement = built.graph->placement;
+    const BodyScope writing(body.get(), BodyKind::branch);
     for (const Value& value : branch()) {
       body->fetch(fmt::format("out{}", body->fetches().size()), body->capture(value));
     }

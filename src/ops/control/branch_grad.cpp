@@ -15,7 +15,7 @@ namespace {
 
 class BranchGradient {
  public:
-  explicit BranchGradient(const GradCall& call) : call_(call), view_(call.node) {
+  explicit BranchGradient(const GradCall& call) : call_(call), view_(call.node), given_outputs_(view_.outputs()) {
     for (std::size_t i = 1; i < call.inputs.size(); ++i) {
       if (call.wanted[i]) wrt_.push_back(static_cast<int>(i) - 1);
     }
@@ -51,7 +51,7 @@ class BranchGradient {
     Graph& step = *made.step;
     const NodeId forward_size = step.size();
     Values outputs, seeds, inputs;
-    for (int output = 0; output < view_.outputs(); ++output) {
+    for (int output = 0; output < given_outputs_; ++output) {
       const Value& gradient = call_.grads[static_cast<std::size_t>(output)];
       if (!gradient.valid() || (view_.owner(output) >= 0 && view_.owner(output) != k)) continue;
       const Value out = step.value(view_.value_of(k, output));
@@ -111,7 +111,8 @@ class BranchGradient {
 
   const GradCall& call_;
   const BranchView view_;
-  std::vector<int> wrt_;  // of the bodies' inputs
+  const int given_outputs_;  // before what this saves
+  std::vector<int> wrt_;     // of the bodies' inputs
   std::vector<Differentiated> differentiated_;
   Values outer_;
   std::map<Ref, std::size_t> position_;

@@ -4,6 +4,7 @@
 // the body behind a barrier, which keeps the copy from being recognised as what has been computed before, and which
 // waits for the incoming gradient, so that the copy runs no earlier than it is needed.
 #include "base/check.h"
+#include "graph/body_scope.h"
 #include "ops/control/bodies.h"
 #include "ops/families.h"
 #include "paoding/autodiff.h"
@@ -80,6 +81,7 @@ Values checkpoint(const std::function<Values(const Values&)>& f, const Values& i
     if (!value.valid()) fail(ErrorKind::argument, "checkpoint: an input is a Value without a node");
     if (graph == nullptr || graph->encloses(value.graph())) graph = &value.graph();
   }
+  graph = &BodyScope::home(*graph);
   auto body = std::make_shared<Graph>();
   body->parent = graph;
   body->scope = graph->scope;

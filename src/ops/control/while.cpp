@@ -2,6 +2,7 @@
 // while_loop. With a limit it is a scan whose step is a branch, and has a gradient from them. Without one it is a node
 // of its own with two bodies, condition and step.
 #include "base/check.h"
+#include "graph/body_scope.h"
 #include "ops/control/bodies.h"
 #include "ops/families.h"
 #include "ops/scan/scan.h"
@@ -67,7 +68,7 @@ Graph& home_of(const Values& initial) {
     if (!value.valid()) fail(ErrorKind::argument, "while_loop: an initial value is a Value without a node");
     if (graph == nullptr || graph->encloses(value.graph())) graph = &value.graph();
   }
-  return *graph;
+  return BodyScope::home(*graph);
 }
 
 std::shared_ptr<Graph> open_body(Graph& home, const Values& initial, Values* carried) {
@@ -91,6 +92,7 @@ Values while_loop(const Values& initial, const std::function<Value(const Values&
     Values carried;
     written[k] = open_body(*home, initial, &carried);
     Graph& mine = *written[k];
+    const BodyScope writing(&mine, BodyKind::endless_loop);
     const Values made = k == 0 ? Values{as_predicate(condition(carried))} : body(carried);
     for (const Value& value : made) mine.fetch(fmt::format("out{}", mine.fetches().size()), mine.capture(value));
     home = mine.parent;
@@ -130,6 +132,9 @@ LoopResult while_loop(const Values& initial, const std::function<Value(const Val
   const std::shared_ptr<Graph> turn = open_body(first_home, start, &carried);
   const Values values(carried.begin(), carried.end() - 1);
   const Value iterations = carried.back();
+  turn->step_count = max_iterations;
+  turn->step_number = iterations;  // the same, as long as it runs
+  const BodyScope writing(turn.get(), BodyKind::loop);
   const Values next = cond(
       as_predicate(turn->capture(condition(values))),
       [&] {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "graph/body_scope.h"
 #include "ops/families.h"
 #include "paoding/ops.h"
 
@@ -152,7 +153,7 @@ static Graph& innermost(const Values& initial, const Values& sequences) {
       if (level > deepest_level) deepest_level = level, deepest = &value.graph();
     }
   }
-  return *deepest;
+  return BodyScope::home(*deepest);
 }
 
 static StepResult run_body(Graph& body, const Values& initial, const Values& sequences,
@@ -165,6 +166,7 @@ static StepResult run_body(Graph& body, const Values& initial, const Values& seq
     elements.push_back(
         body.input(fmt::format("element{}", i), sequences[i].dtype(), sequences[i].shape().with_removed(0)));
   }
+  const BodyScope writing(&body, BodyKind::loop);
   StepResult result = make(carries, elements);
   // A result may be a value of the enclosing graph that the step passes through.
   for (auto* list : {&result.carries, &result.outputs}) {
