@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every kernel text that the op sweep, an LSTM with its gradients and lerp_grad would have on an H200 compiles. Needs
-// NVRTC, but no GPU. Equal texts are compiled once, on four threads.
+// NVRTC, but no GPU. Equal texts are compiled once, many in one program.
 #include <atomic>
 #include <chrono>
 #include <mutex>
 #include <thread>
 
+#include "gpu/group_prelude.h"
 #include "gpu/nvrtc.h"
+#include "tests/gpu_refusals.h"
 #include "tests/kernel_texts.h"
 #include "tests/op_case.h"
 
@@ -21,26 +23,62 @@ void add_texts(Texts* all, const Graph& graph, const std::string& what, const st
   for (const auto& [text, step] : kernel_texts_with_steps(graph, disabled)) all->emplace(text, what + ": " + step);
 }
 
+/// One program of several kernels: NVRTC reads the prelude, most of every text, once for them all.
+std::string one_program(std::span<const std::string> texts) {
+  const std::string prelude(gpu::group_prelude());
+  std::string program = prelude;
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    std::string text = texts[i];
+    const std::size_t at = text.find(prelude);
+    EXPECT_NE(at, std::string::npos) << text;
+    if (at != std::string::npos) text.erase(at, prelude.size());
+    program += fmt::format("namespace in_{} {{\n{}\n}}\n", i, text);
+  }
+  return program;
+}
+
 /// Compiles all; a failure says where a text is from and what NVRTC says of it.
 void compile_all(const Texts& texts, const char* what) {
+  constexpr std::size_t kBatch = 24;
   const auto start = std::chrono::steady_clock::now();
-  std::vector<std::pair<std::string, std::string>> list(texts.begin(), texts.end());
+  std::vector<std::string> list, origins;
+  for (const auto& [text, from] : texts) {
+    list.push_back(text);
+    origins.push_back(from);
+  }
   std::atomic<std::size_t> next{0};
   std::atomic<int> failed{0};
   std::mutex mutex;
+  const auto fails = [&](const std::string& source, std::string* message) {
+    try {
+      gpu::compile(source, "kernel.cu", kArch);
+      return false;
+    } catch (const std::exception& error) {
+      *message = error.what();
+      return true;
+    }
+  };
   const auto work = [&] {
-    for (std::size_t i = next++; i < list.size() && failed < 5; i = next++) {
-      try {
-        gpu::compile(list[i].first, "kernel.cu", kArch);
-      } catch (const std::exception& error) {
+    for (std::size_t i = next.fetch_add(kBatch); i < list.size() && failed < 5; i = next.fetch_add(kBatch)) {
+      const std::size_t count = std::min(kBatch, list.size() - i);
+      std::string together, alone;
+      if (!fails(one_program(std::span(list).subspan(i, count)), &together)) continue;
+      bool is_found = false;
+      for (std::size_t k = i; k < i + count && failed < 5; ++k) {
+        if (!fails(list[k], &alone)) continue;
+        is_found = true;
         ++failed;
         const std::lock_guard lock(mutex);
-        ADD_FAILURE() << list[i].second << "\n" << error.what();
+        ADD_FAILURE() << origins[k] << "\n" << alone;
       }
+      if (is_found || failed >= 5) continue;
+      ++failed;
+      const std::lock_guard lock(mutex);
+      ADD_FAILURE() << "kernels that compile alone do not in one program\n" << together;
     }
   };
   std::vector<std::thread> threads;
-  for (int i = 0; i < 4; ++i) threads.emplace_back(work);
+  for (unsigned i = 0; i < std::max(2u, std::thread::hardware_concurrency()); ++i) threads.emplace_back(work);
   for (std::thread& thread : threads) thread.join();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   std::printf("%s: %zu distinct texts compiled in %.1f s\n", what, list.size(), seconds);
@@ -49,33 +87,89 @@ void compile_all(const Texts& texts, const char* what) {
 #define SKIP_WITHOUT_NVRTC() \
   if (gpu::nvrtc() == nullptr) GTEST_SKIP() << "NOT CHECKED, no kernel was compiled: " << gpu::nvrtc_problem()
 
+struct Sweep {
+  Texts texts;
+  std::map<std::string, std::set<std::string>> refused;  // op: the cases that have no program for its sake
+};
+
 // Every case in f32, alone and between other ops, with gradients, fused and unfused; in other dtypes the first
 // case of each op, fused: their texts differ in types alone.
-Texts sweep_texts() {
-  Texts texts;
-  for (const DType dtype : {f32, f64, bf16, f16, i64}) {
-    std::map<const OpDef*, int> taken;
-    for (const SweepCase& c : sweep_cases(dtype)) {
-      if (!c.shape.error.empty() || (dtype != f32 && ++taken[c.op] > 1)) continue;
-      for (const Around around : {Around::nothing, Around::elementwise}) {
-        try {
-          const CaseGraph made(c, around, true);
+const Sweep& sweep() {
+  static const auto* made = [] {
+    auto* result = new Sweep;
+    for (const DType dtype : {f32, f64, bf16, f16, i64}) {
+      std::map<const OpDef*, int> taken;
+      for (const SweepCase& c : sweep_cases(dtype)) {
+        if (!c.shape.error.empty() || (dtype != f32 && ++taken[c.op] > 1)) continue;
+        for (const Around around : {Around::nothing, Around::elementwise}) {
           const std::string what = c.op->name + "/" + c.name + "/" + std::string(to_string(dtype));
-          add_texts(&texts, made.graph, what);
-          if (dtype == f32 && around == Around::elementwise) add_texts(&texts, made.graph, what, {"fuse_groups"});
-        } catch (const Error& error) {
-          // Floats only, or a product that has no GPU kernel: not a matter of group kernels.
-          EXPECT_TRUE(error.kind() == ErrorKind::dtype || error.kind() == ErrorKind::unsupported) << error.what();
+          try {
+            const CaseGraph made(c, around, true);
+            add_texts(&result->texts, made.graph, what);
+            if (dtype == f32 && around == Around::elementwise) {
+              add_texts(&result->texts, made.graph, what, {"fuse_groups"});
+            }
+          } catch (const Error& error) {
+            if (error.kind() == ErrorKind::dtype) continue;  // the op takes floats only
+            result->refused[refused_op(error)].insert(what);
+            EXPECT_TRUE(is_known_gpu_refusal(error)) << what << "\n" << error.what();
+          }
         }
       }
     }
+    return result;
+  }();
+  return *made;
+}
+
+TEST(GpuKernels, AreMissingForListedOps) {
+  std::set<std::string> refused;
+  for (const auto& [op, cases] : sweep().refused) {
+    refused.insert(op);
+    std::printf("no GPU kernel for %s, NOT CHECKED:", op.c_str());
+    for (const std::string& what : cases) std::printf(" %s", what.c_str());
+    std::printf("\n");
   }
-  return texts;
+  EXPECT_EQ(refused, ops_without_gpu_kernel()) << "tests/gpu_refusals.h is to name just the ops that a GPU refuses";
 }
 
 TEST(GpuKernels, OfEveryOpCaseCompile) {
   SKIP_WITHOUT_NVRTC();
-  compile_all(sweep_texts(), "op sweep");
+  compile_all(sweep().texts, "op sweep");
+}
+
+TEST(GpuKernels, AreRefusedForStepsThatDecideWhileAProgramRuns) {
+  const auto expect_refusal = [](const Graph& graph, const std::string& op) {
+    try {
+      kernel_texts(graph);
+      ADD_FAILURE() << op << " was planned for a GPU; tests/gpu_refusals.h says that it cannot be";
+    } catch (const Error& error) {
+      EXPECT_TRUE(is_known_gpu_refusal(error)) << error.what();
+      EXPECT_EQ(refused_op(error), op) << error.what();
+      std::printf("refused on a GPU: %s\n", error.what());
+    }
+  };
+  const auto input = [](Graph& graph) { return graph.input("x", f32, {}); };
+  std::map<std::string, std::function<Value(Graph&)>> steps;
+  steps["branch"] = [&](Graph& graph) {
+    const Value x = input(graph);
+    return cond(
+        less(x, 2.0 * x), [&] { return exp(x); }, [&] { return tanh(x); });
+  };
+  steps["while"] = [&](Graph& graph) {
+    const Value x = input(graph);
+    return while_loop(
+        {x}, [&](const Values& v) { return less(v[0], x * x); }, [](const Values& v) { return Values{v[0] + 1.0}; })[0];
+  };
+  steps["print"] = [&](Graph& graph) { return print(input(graph)); };
+  std::set<std::string> tried;
+  for (const auto& [op, make] : steps) {
+    Graph graph;
+    graph.fetch("y", make(graph));
+    expect_refusal(graph, op);
+    tried.insert(op);
+  }
+  EXPECT_EQ(tried, steps_without_gpu());
 }
 
 TEST(GpuKernels, OfAnLstmCompileAndAreFew) {

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a program for a GPU cannot have yet: tests skip it there, by name. Nothing else may be refused, so an op that
+// loses its kernel fails, and so does a name that is left here once its op has one (GpuKernels.AreMissingForListedOps).
+#pragma once
+
+#include <set>
+#include <string>
+
+#include "paoding/error.h"
+
+namespace paoding::testing_program {
+
+/// Kernel ops without an implementation for a GPU.
+inline const std::set<std::string>& ops_without_gpu_kernel() {
+  static const auto* ops = new std::set<std::string>{
+      "conv2d",          "conv2d_bias", "conv2d_grad_input", "conv2d_grad_weight", "max_pool2d",
+      "max_pool2d_grad", "avg_pool2d",  "avg_pool2d_grad",   "max_pool2d_pick"};
+  return *ops;
+}
+
+/// Ops that are steps of the planner's own, which a GPU's fixed list of launches cannot have.
+inline const std::set<std::string>& steps_without_gpu() {
+  static const auto* ops = new std::set<std::string>{"branch", "while", "print"};
+  return *ops;
+}
+
+/// The op that an error of compiling names, as all of them do: "conv2d: no kernel for ..".
+inline std::string refused_op(const Error& error) {
+  const std::string text = error.what();
+  return text.substr(0, text.find(':'));
+}
+
+/// Whether compiling for a GPU failed for an op that is known to have no kernel there, and for nothing else.
+inline bool is_known_gpu_refusal(const Error& error) {
+  if (error.kind() != ErrorKind::unsupported) return false;
+  const std::string op = refused_op(error);
+  return ops_without_gpu_kernel().contains(op) || steps_without_gpu().contains(op);
+}
+
+}  // namespace paoding::testing_program
