@@ -56,17 +56,17 @@ note() { printf '\n== %s (%s)\n' "$1" "$(date -u +%H:%M:%S)"; }
     for threads in 2 16; do
       export OMP_NUM_THREADS=$threads
       note "CPU, $threads threads, ours"
-      "$paoding" bench g2p --json "$out/g2p_$threads.json"
-      "$paoding" bench conv_net --json "$out/conv_net_$threads.json"
-      "$paoding" bench kernels --json "$out/kernels_$threads.json"
+      "$paoding" bench g2p --device cpu --json "$out/g2p_$threads.json"
+      "$paoding" bench conv_net --device cpu --json "$out/conv_net_$threads.json"
+      "$paoding" bench kernels --device cpu --json "$out/kernels_$threads.json"
       "$paoding" bench lerp_grad --device cpu --quick --result dx+dy --case 1
       note "CPU, $threads threads, PyTorch"
       (cd "$repo/benchmarks/peers" && THREADS=$threads python3 cpu.py "$out/cpu_pytorch_$threads.json")
       note "CPU, $threads threads, g2p once more"
-      "$paoding" bench g2p
+      "$paoding" bench g2p --device cpu
     done
     unset OMP_NUM_THREADS
-    "$paoding" bench seq2seq --compile-only
+    "$paoding" bench seq2seq --device cpu --compile-only
   fi
 
   if has lerp; then
