@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # One measuring session on a machine with a GPU: tests there, ours and PyTorch's timings in one run, reports.
-# Usage: benchmarks/h200_session.sh BUNDLE OUT [tests] [all] [lerp] [cpu] [lstm] [report]     (lerp lstm report by default)
+# Usage: benchmarks/h200_session.sh BUNDLE OUT [tests] [all] [lerp] [cpu] [g] [lstm] [report]     (lerp lstm report by default)
 #   tests   the whole test binary, with the op sweep and the random graphs on the GPU
 #   all     every combination of result, w and dtype of lerp_grad, checked against float64 on the GPU and the CPU
 #   cpu     lerp_grad on the CPU, ours and PyTorch's
+#   g       training steps and memory-bound kernels on the CPU with 2 and 16 threads, ours and PyTorch's
 #   BUNDLE  folder made by tools/bundle.sh: paoding, paoding_tests and the libraries they need
 #   OUT     folder for logs and JSON; a short table is printed last
 set -u
@@ -49,6 +50,23 @@ note() { printf '\n== %s (%s)\n' "$1" "$(date -u +%H:%M:%S)"; }
     "$paoding" bench lerp_grad --device cpu --quick --result dx+dy --case 5
     note "lerp_grad on the CPU, PyTorch"
     (cd "$repo/benchmarks/peers" && python3 lerp_grad.py "$out/lerp_grad_cpu_pytorch.json" cpu)
+  fi
+
+  if has g; then
+    for threads in 2 16; do
+      export OMP_NUM_THREADS=$threads
+      note "CPU, $threads threads, ours"
+      "$paoding" bench g2p --device cpu --json "$out/g2p_$threads.json"
+      "$paoding" bench conv_net --device cpu --json "$out/conv_net_$threads.json"
+      "$paoding" bench kernels --device cpu --json "$out/kernels_$threads.json"
+      "$paoding" bench lerp_grad --device cpu --quick --result dx+dy --case 1
+      note "CPU, $threads threads, PyTorch"
+      (cd "$repo/benchmarks/peers" && THREADS=$threads python3 cpu.py "$out/cpu_pytorch_$threads.json")
+      note "CPU, $threads threads, g2p once more"
+      "$paoding" bench g2p --device cpu
+    done
+    unset OMP_NUM_THREADS
+    "$paoding" bench seq2seq --device cpu --compile-only
   fi
 
   if has lerp; then

@@ -13,6 +13,7 @@ void add_bench(CLI::App& app, Commands* commands) {
       "and max, and says in its heading what was timed. A wrong result is marked WRONG and gives exit code 1.");
   sub->require_subcommand(1);
   add_bench_conv_net(*sub, commands);
+  add_bench_kernels(*sub, commands);
   add_bench_lerp_grad(*sub, commands);
   add_bench_lstm_steps(*sub, commands);
   add_bench_seq2seq(*sub, commands);

@@ -33,6 +33,7 @@ void add_ops(CLI::App& app, Commands* commands);
 void add_doctor(CLI::App& app, Commands* commands);
 void add_bench(CLI::App& app, Commands* commands);
 void add_bench_conv_net(CLI::App& bench, Commands* commands);
+void add_bench_kernels(CLI::App& bench, Commands* commands);
 void add_bench_lerp_grad(CLI::App& bench, Commands* commands);
 void add_bench_lstm_steps(CLI::App& bench, Commands* commands);
 void add_bench_seq2seq(CLI::App& bench, Commands* commands);  // g2p and seq2seq
