@@ -49,10 +49,28 @@ HWY_INLINE hn::Vec<D> power_of_two(D d, V n) {
   return hn::BitCast(d, hn::Add(hn::ShiftLeft<23>(n), hn::Set(di, 0x3f800000)));
 }
 
-// In two steps, because neither 2^128 nor 2^-149 is a normal number. Max and Min give their second argument for NaN.
+// The second argument for NaN, as x86's instructions have it and Highway's fallback has not.
+template <class V>
+HWY_INLINE V least(V a, V b) {
+#if HWY_TARGET == HWY_SCALAR
+  return V(a.raw < b.raw ? a.raw : b.raw);
+#else
+  return hn::Min(a, b);
+#endif
+}
+template <class V>
+HWY_INLINE V greatest(V a, V b) {
+#if HWY_TARGET == HWY_SCALAR
+  return V(a.raw > b.raw ? a.raw : b.raw);
+#else
+  return hn::Max(a, b);
+#endif
+}
+
+// In two steps, because neither 2^128 nor 2^-149 is a normal number.
 template <class D, class V>
 HWY_INLINE V exp_f32(D d, V x) {
-  const Reduced reduced = reduce(d, hn::Min(hn::Set(d, 89.0f), hn::Max(hn::Set(d, -104.0f), x)));
+  const Reduced reduced = reduce(d, least(hn::Set(d, 89.0f), greatest(hn::Set(d, -104.0f), x)));
   const auto half = hn::ShiftRight<1>(reduced.n);
   const V y = hn::Mul(hn::Add(reduced.power, hn::Set(d, 1.0f)), power_of_two(d, half));
   return hn::Mul(y, power_of_two(d, hn::Sub(reduced.n, half)));
@@ -77,7 +95,7 @@ struct Expm1 {
   template <class D, class V>
   HWY_INLINE V operator()(D d, V x) const {
     const hn::RebindToSigned<D> di;
-    const Reduced reduced = reduce(d, hn::Min(hn::Set(d, 89.0f), hn::Max(hn::Set(d, -30.0f), x)));
+    const Reduced reduced = reduce(d, least(hn::Set(d, 89.0f), greatest(hn::Set(d, -30.0f), x)));
     const V scale = power_of_two(d, hn::Sub(reduced.n, hn::Set(di, 1)));
     const V y = hn::MulAdd(scale, reduced.power, hn::Sub(scale, hn::Set(d, 0.5f)));
     return hn::CopySign(hn::Add(y, y), x);  // -0 stays
@@ -88,7 +106,7 @@ struct Expm1 {
 struct Erf {
   template <class D, class V>
   HWY_INLINE V operator()(D d, V x) const {
-    const V a = hn::Min(hn::Set(d, 4.0f), hn::Abs(x)), s = hn::Mul(x, x);
+    const V a = least(hn::Set(d, 4.0f), hn::Abs(x)), s = hn::Mul(x, x);
     V p = hn::MulAdd(hn::Set(d, -5.976896500e-04f), s, hn::Set(d, 4.990980495e-03f));
     p = hn::MulAdd(p, s, hn::Set(d, -2.676556632e-02f));
     p = hn::MulAdd(p, s, hn::Set(d, 1.128180251e-01f));
@@ -126,7 +144,7 @@ struct Tanh {
   HWY_INLINE V operator()(D d, V x) const {
     if constexpr (sizeof(hn::TFromD<D>) == 4) {
       const V minus_two = hn::Set(d, -2.0f);
-      const Reduced reduced = reduce(d, hn::Mul(minus_two, hn::Min(hn::Set(d, 10.0f), hn::Abs(x))));
+      const Reduced reduced = reduce(d, hn::Mul(minus_two, least(hn::Set(d, 10.0f), hn::Abs(x))));
       const V scale = power_of_two(d, reduced.n), one = hn::Set(d, 1.0f);
       const V t = hn::NegMulAdd(scale, reduced.power, hn::Sub(one, scale));  // 1 - e^(-2|x|)
       return hn::CopySign(hn::Div(t, hn::Sub(hn::Neg(minus_two), t)), x);

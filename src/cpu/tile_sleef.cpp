@@ -104,20 +104,16 @@ HWY_NOINLINE V repaired(D d, V a, V b, V y, M wrong, T (*function)(T, T)) {
 }
 
 // SLEEF's is one unit off among denormal numbers, where the result is the argument, and infinite near the largest
-// double, where log(1 + a) is log(a).
+// number, where log(1 + a) is log(a).
 struct Log1p {
   template <class D, class V>
   HWY_INLINE V operator()(D d, V a) const {
     using T = hn::TFromD<D>;
     const auto tiny = hn::Lt(hn::Abs(a), hn::Set(d, std::numeric_limits<T>::epsilon() / 4));
-    if constexpr (sizeof(T) == 4) {
-      return hn::IfThenElse(tiny, a, SleefLog1p()(d, a));
-    } else {
-      const auto large = hn::Gt(a, hn::Set(d, 0x1p1000));
-      const V y = SleefLog1p()(d, hn::IfThenElse(large, hn::Mul(a, hn::Set(d, 0x1p-64)), a));
-      const V back = hn::IfThenElseZero(large, hn::Set(d, 64 * 0.693147180559945309));
-      return hn::IfThenElse(tiny, a, hn::Add(y, back));
-    }
+    const auto large = hn::Gt(a, hn::Set(d, std::numeric_limits<T>::max() * T(0x1p-24)));
+    const V y = SleefLog1p()(d, hn::IfThenElse(large, hn::Mul(a, hn::Set(d, T(0x1p-64))), a));
+    const V back = hn::IfThenElseZero(large, hn::Set(d, T(64 * 0.693147180559945309)));
+    return hn::IfThenElse(tiny, a, hn::Add(y, back));
   }
 };
 
