@@ -54,6 +54,7 @@ inline std::vector<SweepCase> sweep_cases(DType dtype) {
       OpCase made;
       made.shapes = random_broadcast(op->inputs.size(), random);
       made.dtypes = op->cases.at(0).dtypes;
+      made.attrs = op->cases.at(0).attrs;  // some have no default
       cases.push_back({op, "broadcast" + std::to_string(i), made, dtype});
     }
   }
