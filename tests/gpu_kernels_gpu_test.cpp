@@ -125,7 +125,7 @@ const Sweep& sweep() {
 TEST(GpuKernels, AreMissingForListedOps) {
   std::set<std::string> refused;
   for (const auto& [op, cases] : sweep().refused) {
-    refused.insert(op);
+    if (!steps_without_gpu().contains(op)) refused.insert(op);
     std::printf("no GPU kernel for %s, NOT CHECKED:", op.c_str());
     for (const std::string& what : cases) std::printf(" %s", what.c_str());
     std::printf("\n");

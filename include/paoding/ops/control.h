@@ -82,7 +82,7 @@ LoopResult while_loop(const Values& initial, const std::function<Value(const Val
 // ---- looking, keeping, recomputing ----
 
 /// `value` itself; every run hands it to CompileOptions::on_print (or Program::printed()) with `message`, also when
-/// nobody uses the result. Not fused away. On a GPU in the stepwise execution only.
+/// nobody uses the result. Not fused away. On a GPU: Error (unsupported) when compiled.
 Value print(const Value& value, std::string_view message = "");
 
 /// f(inputs), of which the backward pass keeps only the inputs (and what else f uses): the values inside f are computed
