@@ -14,8 +14,8 @@ namespace pd = paoding;
 namespace {
 
 // Mish (Misra 2019) with a slope: a * tanh(softplus(slope * a)). Scalar stands for one element.
-void register_mish() {
-  pd::register_op({.name = "mish",
+void register_sloped_mish() {
+  pd::register_op({.name = "sloped_mish",
                    .summary = "a * tanh(log(1 + e^(slope * a)))",
                    .kind = pd::OpKind::formula,
                    .inputs = {"a", "slope"},
@@ -27,18 +27,18 @@ void register_mish() {
                    .cases = {{.shapes = {{4, 3}, {}}}}});
 }
 
-pd::Value mish(const pd::Value& a, const pd::Value& slope) { return pd::call("mish", {a, slope}); }
+pd::Value sloped_mish(const pd::Value& a, const pd::Value& slope) { return pd::call("sloped_mish", {a, slope}); }
 
-double mish(double a, double slope) { return a * std::tanh(std::log1p(std::exp(slope * a))); }
+double sloped_mish(double a, double slope) { return a * std::tanh(std::log1p(std::exp(slope * a))); }
 
 }  // namespace
 
 int main() {
-  register_mish();
+  register_sloped_mish();
   pd::Graph g;
   const pd::Value x = g.input("x", pd::f32, {4, 1000});
   const pd::Value slope = g.input("slope", pd::f32, {4, 1});  // broadcasts over the columns
-  const pd::Value y = mish(x * 2.0, slope);
+  const pd::Value y = sloped_mish(x * 2.0, slope);
   const pd::Value loss = pd::sum(y * y);
   const pd::Values grads = pd::gradients(loss, {x, slope});
   g.fetch("loss", loss);
@@ -54,7 +54,7 @@ int main() {
   // The derived gradient of the slope beside a central difference of the formula in C++.
   const auto loss_of = [&](double first_slope) {
     double sum = 0;
-    for (std::size_t i = 0; i < 1000; ++i) sum += std::pow(mish(2 * xs[i], first_slope), 2);
+    for (std::size_t i = 0; i < 1000; ++i) sum += std::pow(sloped_mish(2 * xs[i], first_slope), 2);
     return sum;
   };
   const double difference = (loss_of(0.5 + 1e-5) - loss_of(0.5 - 1e-5)) / 2e-5;

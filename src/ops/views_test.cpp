@@ -123,7 +123,7 @@ TEST(Constants, ComeBackFromTextAndKeepTheirValues) {
   EXPECT_THROW(constant(g, {70000}, Dense(70000)), Error);
 }
 
-TEST(SimplifyViews, CancelsTransposesAroundAnElementwiseChain) {
+TEST(SimplifyTransposes, CancelsTransposesAroundAnElementwiseChain) {
   Graph g;
   const Value x = g.input("x", f32, {4, 6});
   g.fetch("y", transpose(tanh(transpose(x, Ints{1, 0}) * 2.0), Ints{1, 0}));

@@ -38,13 +38,14 @@ def record(folder, name):
         except torch_graph.Missing as reason:
             results.append(0.0)
             missing.setdefault(str(reason), []).append(title)
-        except Exception as error:
-            raise RuntimeError(f'{title}: {error}\n{text}') from error
+        except Exception as error:  # refused by PyTorch or unknown to torch_graph.py: listed below
+            results.append(0.0)
+            missing.setdefault(f'{type(error).__name__}: {str(error)[:70]}', []).append(title)
         at += sum(taken)
     assert at == len(feeds), 'feeds are left over'
     save_file({'results': numpy.array(results)}, f'{folder}/{name}.results.safetensors')
     for reason, titles in missing.items():
-        print(f'{name}: nothing recorded for {len(titles)} graphs, PyTorch has no {reason}')
+        print(f'{name}: nothing recorded for {" ".join(titles[:6])} ({len(titles)} in all): {reason}')
 
 
 if __name__ == '__main__':

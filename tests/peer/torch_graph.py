@@ -306,12 +306,10 @@ def normalized(x, gamma, beta, attrs):
 
 
 def cross_entropy(logits, labels, attrs):
-    if logits.dim() == 1:
-        return F.cross_entropy(logits[None], labels[None].long(), reduction='none', ignore_index=-100,
-                               label_smoothing=attrs.get('label_smoothing', 0))[0]
     flat = logits.reshape(-1, logits.shape[-1])
-    return F.cross_entropy(flat, labels.reshape(-1).long(), reduction='none',
+    loss = F.cross_entropy(flat, labels.reshape(-1).long(), reduction='none',
                            label_smoothing=attrs.get('label_smoothing', 0)).reshape(labels.shape)
+    return loss, torch.logsumexp(logits, -1)
 
 
 def paired(function, **options):
@@ -372,6 +370,90 @@ TORCH.update({
     'binary_cross_entropy_with_logits': paired(F.binary_cross_entropy_with_logits),
     'gru_cell': gru_cell, 'rnn_cell': rnn_cell,
 })
+
+
+def padded_any(a, attrs):
+    """pad with `value` and `interior` many elements between neighbours."""
+    value, interior = attrs.get('value', 0), attrs.get('interior') or [0] * a.dim()
+    size = [b + max(0, n + (n - 1) * i) + e for b, n, i, e in zip(attrs['before'], a.shape, interior, attrs['after'])]
+    out = torch.full(size, value, dtype=a.dtype)
+    if a.numel() == 0:
+        return out + a.sum() * 0 if a.is_floating_point() else out
+    place = tuple(slice(b, b + (n - 1) * (i + 1) + 1, i + 1) for b, n, i in zip(attrs['before'], a.shape, interior))
+    mask = torch.zeros(size, dtype=torch.bool)
+    mask[place] = True
+    return out.masked_scatter(mask, a)
+
+
+def sliced_any(a, attrs):
+    """Steps below 0 walk backwards, which torch does not slice."""
+    for axis, (s, e, t) in enumerate(zip(attrs['start'], attrs['end'], attrs.get('step') or [1] * a.dim())):
+        a = a.index_select(axis, torch.arange(s, e, t)) if t < 0 or t > 1 else a.narrow(axis, s, e - s)
+    return a.clone()
+
+
+def gathered(a, indices, attrs):
+    axis = attrs.get('axis', 0) % a.dim()
+    flat = a.index_select(axis, indices.reshape(-1).long())
+    return flat.reshape(a.shape[:axis] + indices.shape + a.shape[axis + 1:])
+
+
+TORCH.update({
+    'pad': padded_any, 'slice': sliced_any,
+    'transpose': lambda a, attrs: a.permute(attrs['permutation']).clone(),
+    'flip': lambda a, attrs: torch.flip(a, attrs.get('axes') or list(range(a.dim()))),
+    'gather': gathered, 'embedding': lambda t, ids, _: torch.nn.functional.embedding(ids.long(), t),
+    'gather_elements': lambda a, i, attrs: torch.gather(a, attrs.get('axis', 0), i.long()),
+    'sort': lambda a, attrs: tuple(torch.sort(a, dim=attrs.get('axis', -1), descending=attrs.get('descending', False),
+                                              stable=True)),
+    'argsort': lambda a, attrs: torch.sort(a, dim=attrs.get('axis', -1), descending=attrs.get('descending', False),
+                                           stable=True)[1],
+    'topk': lambda a, attrs: tuple(torch.topk(a, attrs['k'], attrs.get('axis', -1), attrs.get('largest', True))),
+    'stack': lambda *args: torch.stack(args[:-1], args[-1].get('axis', 0)),
+    'unstack': lambda a, attrs: torch.unbind(a, attrs.get('axis', 0)),
+    'crop': cropped,
+    'tile': lambda a, attrs: torch.tile(a, attrs['times']),
+    'roll': lambda a, attrs: torch.roll(a, attrs['shift'], attrs.get('axis', 0)),
+    'repeat': lambda a, attrs: torch.repeat_interleave(a, attrs['times'], attrs.get('axis', 0)),
+    'swap_axes': lambda a, attrs: a.transpose(attrs.get('first', -2), attrs.get('second', -1)).clone(),
+    'flatten': lambda a, attrs: torch.flatten(a, attrs.get('first', 0), attrs.get('last', -1)).clone(),
+    'split': lambda a, attrs: torch.split(a, attrs['sizes'], attrs.get('axis', 0)) if attrs.get('sizes') else
+    torch.split(a, a.shape[attrs.get('axis', 0)] // attrs.get('parts', 1), attrs.get('axis', 0)),
+    'scatter_add': lambda i, u, attrs: scattered(i, u, attrs),
+    'scatter_add_elements': lambda i, u, attrs: torch.zeros(
+        [attrs['extent'] if d == attrs.get('axis', 0) % u.dim() else n for d, n in enumerate(u.shape)],
+        dtype=u.dtype).scatter_add(attrs.get('axis', 0), i.long(), u),
+    'cumsum': lambda a, attrs: cumulative(a, attrs),
+    'full_like': lambda a, attrs: torch.full_like(a, attrs['value'], requires_grad=False),
+    'shape': lambda a, _: torch.tensor(list(a.shape), dtype=torch.int64),
+})
+
+
+def cropped(a, attrs):
+    for axis, (before, after) in enumerate(zip(attrs['before'], attrs['after'])):
+        a = a.narrow(axis, before, a.shape[axis] - before - after)
+    return a.clone()
+
+
+def scattered(indices, updates, attrs):
+    axis = attrs.get('axis', 0) % (updates.dim() - indices.dim() + 1)
+    shape = list(updates.shape)
+    flat = updates.reshape(shape[:axis] + [indices.numel()] + shape[axis + indices.dim():])
+    size = list(flat.shape)
+    size[axis] = attrs['extent']
+    return torch.zeros(size, dtype=updates.dtype).index_add(axis, indices.reshape(-1).long(), flat)
+
+
+def cumulative(a, attrs):
+    axis = attrs.get('axis', 0)
+    if attrs.get('reverse'):
+        a = a.flip(axis)
+    total = a.cumsum(axis, dtype=a.dtype)
+    if attrs.get('exclusive'):
+        total = total - a
+    return total.flip(axis) if attrs.get('reverse') else total
+
+
 TORCH['add_n'] = add_n
 TORCH['concat'] = lambda *args: torch.cat(args[:-1], args[-1]['axis'])
 
@@ -420,6 +502,10 @@ def run_block(statements, env):
         if s.op == 'full':
             value = torch.full(s.attrs.get('shape', []), s.attrs['value'], dtype=s.attrs.get('dtype', torch.float32))
             # Or what is computed from constants alone had no gradient to ask for.
+            results = [value.requires_grad_() if value.is_floating_point() else value]
+        elif s.op == 'constant':
+            dtype = s.attrs.get('dtype', torch.float32)
+            value = torch.tensor(s.attrs['values'], dtype=torch.float64).reshape(s.attrs.get('shape', [])).to(dtype)
             results = [value.requires_grad_() if value.is_floating_point() else value]
         elif s.op == 'iota':
             value = torch.full(s.attrs['shape'], s.attrs.get('start', 0), dtype=s.attrs.get('dtype', torch.int64))

@@ -199,7 +199,12 @@ void register_index_ops() {
       .summary = "rows of table by number",
       .kind = OpKind::composed,
       .inputs = {"table", "ids"},
-      .compose = [](std::span<const Value> in, const Attrs&) { return Values{gather(in[0], in[1], 0)}; },
+      .compose =
+          [](std::span<const Value> in, const Attrs& attrs) {
+            const Type types[] = {in[0].type(), in[1].type()};
+            check_indices({*find_op("embedding"), types, attrs, {}, in[0].graph().scope}, 1);
+            return Values{gather(in[0], in[1], 0)};
+          },
       .cases = {{.shapes = {{7, 4}, {3, 2}}, .dtypes = {f32, i32}},
                 {.shapes = {{7, 4}, {3}}, .dtypes = {f32, u8}, .error = "indices are u8"}},
   });

@@ -158,6 +158,13 @@ std::string onednn_refusal(const KernelCall& call) {
       return fmt::format("{} repeats one row or column", name);
     }
   }
+  const auto is_backwards = [](const MatmulOperand& operand) {
+    const auto is_negative = [](std::int64_t stride) { return stride < 0; };
+    return operand.row_stride < 0 || operand.column_stride < 0 || std::ranges::any_of(operand.batch_strides, is_negative);
+  };
+  for (const auto& [operand, name] : {std::pair{&shape.a, "a"}, {&shape.b, "b"}, {&shape.c, "the result"}}) {
+    if (is_backwards(*operand)) return fmt::format("{} is walked over backwards", name);
+  }
   if (shape.dtype == DType::f32) return "";  // on every CPU
   try {
     OneDnnMatmul tried(shape);
@@ -165,6 +172,18 @@ std::string onednn_refusal(const KernelCall& call) {
     return fmt::format("it has no such product here ({})", error.what());
   }
   return "";
+}
+
+// What oneDNN declines for its layout alone is worth a copy, unless it is tiny.
+std::string loops_refusal(const KernelCall& call) {
+  constexpr std::int64_t kWorthCopying = 32768;  // multiplications
+  const MatmulShape shape(call);
+  if (call.outputs[0].type.shape.elements() * shape.k < kWorthCopying) return "";
+  KernelCall dense = call;
+  for (auto* layouts : {&dense.inputs, &dense.outputs}) {
+    for (Layout& layout : *layouts) layout = Layout::dense(layout.type);
+  }
+  return onednn_refusal(dense).empty() && !onednn_refusal(call).empty() ? "oneDNN is faster with dense copies" : "";
 }
 
 }  // namespace
@@ -179,7 +198,7 @@ void register_matmul_cpu() {
     return std::make_unique<OneDnnMatmul>(MatmulShape(call));
   });
   add("blocked", blocked_matmul_refusal, prepare_blocked_matmul);
-  add("loops", [](const KernelCall&) { return std::string(); }, prepare_matmul_loops);
+  add("loops", loops_refusal, prepare_matmul_loops);
 }
 
 }  // namespace paoding
