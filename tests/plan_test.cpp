@@ -174,7 +174,7 @@ void check_slots(const Plan& plan) {
     EXPECT_LE(x.offset + x.bytes, plan.arena_bytes);
     for (std::size_t b = a + 1; b < plan.slots.size(); ++b) {
       const Slot& y = plan.slots[b];
-      if (y.kind != SlotKind::arena || y.last < y.first || x.last < y.first || y.last < x.first) continue;
+      if (y.kind != SlotKind::arena || y.last < y.first || !alive_together(x, y)) continue;
       EXPECT_TRUE(x.offset + x.bytes <= y.offset || y.offset + y.bytes <= x.offset)
           << "slots " << a << " and " << b << " overlap";
     }

@@ -14,8 +14,9 @@ namespace {
 using Ints = std::vector<std::int64_t>;
 using Dense = std::vector<double>;
 
-const std::vector<void (*)(Graph&, PassNotes&)> kPasses = {
-    merge_duplicates, fold_identities, simplify_views, keep_reduced_axes, simplify_views, drop_unused, fuse_groups};
+const std::vector<void (*)(Graph&, PassNotes&)> kPasses = {merge_duplicates,  fold_identities, simplify_views,
+                                                           keep_reduced_axes, simplify_views,  merge_duplicates,
+                                                           drop_unused,       fuse_groups};
 
 // Nodes that become launches.
 int kernels_of(const Graph& graph) {

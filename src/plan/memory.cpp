@@ -19,6 +19,14 @@ struct LoopRange {
   int last;
 };
 
+// Past the gap of the slot that `position` is in; `position` when it is in none.
+int behind_gap(const Slot& slot, int position) {
+  for (const auto& [first, last] : slot.gaps) {
+    if (first <= position && position <= last) return last + 1;
+  }
+  return position;
+}
+
 // Numbers the steps, and collects for each slot the positions of its uses with the loops around them.
 struct Uses {
   struct Use {
@@ -30,6 +38,7 @@ struct Uses {
   std::vector<LoopRange> ranges;
   std::vector<int> open;
   std::vector<std::vector<Use>> of_slot;
+  std::vector<std::vector<LoopRange>> branches;  // of every branching step, in the order of their positions
 
   void walk(std::vector<Step>& steps) {
     for (Step& step : steps) {
@@ -47,7 +56,13 @@ struct Uses {
       }
       step.position = use(step);
       // One branch after the other: what lives in one only does so at other positions than what lives in another.
-      for (auto& branch : step.branches) walk(branch);
+      std::vector<LoopRange> mine;
+      for (auto& branch : step.branches) {
+        const int first = position;
+        walk(branch);
+        mine.push_back({first, position - 1});
+      }
+      if (!mine.empty()) branches.push_back(std::move(mine));
     }
   }
 
@@ -58,6 +73,28 @@ struct Uses {
     return position++;
   }
 };
+
+// A slot that comes to life in one of several branches and is read behind them is a result of theirs: each branch that
+// runs writes it itself, so before that it holds nothing.
+void find_gaps(const Uses& uses, const std::vector<Uses::Use>& list, Slot* slot) {
+  for (const std::vector<LoopRange>& branches : uses.branches) {
+    if (slot->first < branches.front().first || slot->last <= branches.back().last) continue;
+    for (const LoopRange& branch : branches) {
+      int written = branch.last + 1;
+      for (const Uses::Use& use : list) {
+        if (use.position < branch.first || use.position > branch.last) continue;
+        int first = use.position;
+        for (int loop : use.loops) {  // written in a loop of the branch, it lives from the start of the loop
+          const LoopRange& range = uses.ranges[static_cast<std::size_t>(loop)];
+          if (range.first >= branch.first) first = std::min(first, range.first);
+        }
+        written = std::min(written, first);
+      }
+      const int first = std::max(branch.first, slot->first);
+      if (first < written) slot->gaps.emplace_back(first, written - 1);
+    }
+  }
+}
 
 // A slot whose first use is a write in a loop, and whose every use is in that loop without moving with it, lives
 // within one turn. Anything else that a loop touches lives through the whole loop.
@@ -110,6 +147,7 @@ void find_lifetimes(Plan* plan) {
       slot.last = std::max(slot.last, last);
     }
     if (slot.is_fetched) slot.last = plan->positions;
+    if (slot.kind == SlotKind::arena) find_gaps(uses, list, &slot);
   }
 }
 
@@ -119,6 +157,10 @@ std::int64_t peak_live(const Plan& plan) {
     if (slot.kind != SlotKind::arena || slot.last < slot.first) continue;
     change[static_cast<std::size_t>(slot.first)] += align_up(slot.bytes);
     change[static_cast<std::size_t>(slot.last) + 1] -= align_up(slot.bytes);
+    for (const auto& [first, last] : slot.gaps) {
+      change[static_cast<std::size_t>(first)] -= align_up(slot.bytes);
+      change[static_cast<std::size_t>(last) + 1] += align_up(slot.bytes);
+    }
   }
   std::int64_t live = 0, peak = 0;
   for (std::int64_t delta : change) peak = std::max(peak, live += delta);
@@ -136,8 +178,8 @@ std::int64_t pack(const Plan& plan, const std::vector<std::size_t>& slots, std::
     std::int64_t offset = 0;
     for (std::size_t other_index : placed) {
       const Slot& other = plan.slots[other_index];
-      if (other.last < slot.first || other.first > slot.last) continue;  // never alive together
-      if ((*offsets)[other_index] >= offset + bytes) break;              // fits in the gap before it
+      if (!alive_together(slot, other)) continue;
+      if ((*offsets)[other_index] >= offset + bytes) break;  // fits in the gap before it
       offset = std::max(offset, (*offsets)[other_index] + align_up(other.bytes));
     }
     if (offset > kMaxPlanBytes - bytes) {
@@ -154,6 +196,20 @@ std::int64_t pack(const Plan& plan, const std::vector<std::size_t>& slots, std::
 }
 
 }  // namespace
+
+bool Slot::is_alive_at(int position) const {
+  return first <= position && position <= last && behind_gap(*this, position) == position;
+}
+
+bool alive_together(const Slot& a, const Slot& b) {
+  const int last = std::min(a.last, b.last);
+  for (int position = std::max(a.first, b.first); position <= last;) {
+    const int next = behind_gap(b, behind_gap(a, position));
+    if (next == position) return true;
+    position = next;
+  }
+  return false;
+}
 
 void place_slots(Plan* plan) {
   find_lifetimes(plan);

@@ -51,7 +51,15 @@ struct Slot {
   int first = 0;            // position of the first step that writes it
   int last = -1;            // position of the last step that reads it
   bool is_fetched = false;  // lives to the end of the run
+  /// First and last positions in between at which it holds nothing yet: a result of a branch, while a branch that comes
+  /// later in the plan has not written it.
+  std::vector<std::pair<int, int>> gaps;
+
+  bool is_alive_at(int position) const;
 };
+
+/// Whether there is a position at which both are alive.
+bool alive_together(const Slot& a, const Slot& b);
 
 /// Who a step is, for reports.
 struct StepLabel {

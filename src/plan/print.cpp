@@ -110,8 +110,10 @@ std::string to_string(const Plan& plan) {
                           : slot.kind == SlotKind::input ? "input"
                                                          : "parameter");
     } else if (slot.last >= slot.first) {
-      text += fmt::format("  s{} {} bytes at {}, steps {}..{}, {}{}\n", i, slot.bytes, slot.offset, slot.first,
-                          slot.last, slot.name, slot.is_fetched ? ", fetched" : "");
+      std::string gaps;
+      for (const auto& [first, last] : slot.gaps) gaps += fmt::format(" but {}..{}", first, last);
+      text += fmt::format("  s{} {} bytes at {}, steps {}..{}{}, {}{}\n", i, slot.bytes, slot.offset, slot.first,
+                          slot.last, gaps, slot.name, slot.is_fetched ? ", fetched" : "");
     }
   }
   // What is alive where the most is alive.
@@ -120,14 +122,14 @@ std::string to_string(const Plan& plan) {
   for (int position = 0; position <= plan.positions; ++position) {
     std::int64_t live = 0;
     for (const Slot& slot : plan.slots) {
-      if (slot.kind == SlotKind::arena && slot.first <= position && position <= slot.last) live += slot.bytes;
+      if (slot.kind == SlotKind::arena && slot.is_alive_at(position)) live += slot.bytes;
     }
     if (live > most) most = live, worst = position;
   }
   text += fmt::format("peak at step {}:", worst);
   for (std::size_t i = 0; i < plan.slots.size(); ++i) {
     const Slot& slot = plan.slots[i];
-    if (slot.kind == SlotKind::arena && slot.first <= worst && worst <= slot.last) {
+    if (slot.kind == SlotKind::arena && slot.is_alive_at(worst)) {
       text += fmt::format(" s{} ({}, {})", i, slot.name, slot.bytes);
     }
   }
