@@ -30,7 +30,11 @@ struct Sizes {
 
 Sizes sizes_of(const Call& call, Ints x, Ints w, Ints y) {
   const Attrs& attrs = call.node.attrs;
-  return {std::move(x), std::move(w), std::move(y), attrs.get_ints("stride"), attrs.get_ints("padding"),
+  return {std::move(x),
+          std::move(w),
+          std::move(y),
+          attrs.get_ints("stride"),
+          attrs.get_ints("padding"),
           attrs.get_ints("dilation")};
 }
 

@@ -78,8 +78,8 @@ struct ParametersOptions {
 
 /// The values of a graph's parameters on one device, shared by programs. They start as Graph::parameter() was told,
 /// which is zero unless said otherwise; a value depends on the seed and the parameter's name, not on other parameters.
-/// Runs of programs that share them are ordered when either writes, and with set() and get(), from whatever threads they
-/// come.
+/// Runs of programs that share them are ordered when either writes, and with set() and get(), from whatever threads
+/// they come.
 class Parameters {
  public:
   Parameters(const Graph& graph, const Device& device, const ParametersOptions& options = {});

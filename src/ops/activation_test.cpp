@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <tuple>
 #include <functional>
 #include <limits>
+#include <tuple>
 
 #include "graph/formula.h"
 #include "paoding/autodiff.h"
@@ -121,7 +121,8 @@ TEST(Functions, PowersHaveTheirGradientsAtZero) {
   expect_all(results_of(power(0.5), {4}).gradient, {0.25});
   expect_all(results_of(power(5), {2, -3}, i32).out, {32, -243});
   // The exponent's gradient: a^b log(a), 0 at a = 0 with b >= 0.
-  expect_all(results_of([](const Value& b) { return pow(full(b.graph(), {}, 0, f32), b); }, {0, 1, 2}).gradient, {0, 0, 0});
+  expect_all(results_of([](const Value& b) { return pow(full(b.graph(), {}, 0, f32), b); }, {0, 1, 2}).gradient,
+             {0, 0, 0});
   expect_all(results_of([](const Value& b) { return pow(full(b.graph(), {}, 2, f32), b); }, {0, 3}).gradient,
              {std::log(2.0), 8 * std::log(2.0)});
   // A value to the power of a value that happens to be 0: 1, and no gradient for the base.

@@ -73,9 +73,8 @@ std::vector<Type> infer_constant(const OpCall& call) {
                           count, kMostConstants));
   }
   if (count != shape.elements()) {
-    call.fail(ErrorKind::shape,
-              fmt::format("has {} values for shape {}, which has {} elements", count, to_string(shape),
-                          shape.elements()));
+    call.fail(ErrorKind::shape, fmt::format("has {} values for shape {}, which has {} elements", count,
+                                            to_string(shape), shape.elements()));
   }
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (!can_hold(dtype, values[i])) {

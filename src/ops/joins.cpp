@@ -49,7 +49,8 @@ std::vector<Type> infer_pad(const OpCall& call) {
     }
     const auto gaps = static_cast<double>(std::max<std::int64_t>(extent - 1, 0)) * static_cast<double>(between);
     if (gaps > 0x1p60) {
-      call.fail(ErrorKind::shape, fmt::format("pads axis {}, of extent {}, by {} between elements", i, extent, between));
+      call.fail(ErrorKind::shape,
+                fmt::format("pads axis {}, of extent {}, by {} between elements", i, extent, between));
     }
     dims.push_back(before[i] + extent + std::max<std::int64_t>(extent - 1, 0) * between + after[i]);
   }
@@ -61,8 +62,7 @@ Values pad_gradient(const GradCall& call) {
   SliceRange range{padding.before, {}, {}};
   for (std::size_t i = 0; i < padding.before.size(); ++i) {
     range.step.push_back(padding.interior[i] + 1);
-    range.end.push_back(
-        slice_end(padding.before[i], call.inputs[0].shape()[static_cast<int>(i)], range.step.back()));
+    range.end.push_back(slice_end(padding.before[i], call.inputs[0].shape()[static_cast<int>(i)], range.step.back()));
   }
   return {slice(call.grads[0], range)};
 }
@@ -112,8 +112,7 @@ Values lift_concat(const LiftCall& call) {
   Values pieces;
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
     const Value& piece = call.inputs[i];
-    pieces.push_back(call.lifted[i] ? piece
-                                    : expand(piece, to_shape(with_front(to_ints(piece.shape()), call.length))));
+    pieces.push_back(call.lifted[i] ? piece : expand(piece, to_shape(with_front(to_ints(piece.shape()), call.length))));
   }
   return {concat(pieces, static_cast<int>(axis < 0 ? axis : axis + 1))};
 }
@@ -140,8 +139,8 @@ Values compose_stack(std::span<const Value> in, const Attrs& attrs) {
 
 void check_product(const OpCall& call, std::int64_t extent, std::int64_t times) {
   if (times != 0 && extent > (std::int64_t{1} << 62) / times) {
-    call.fail(ErrorKind::shape, fmt::format("{} times an extent of {} are more elements than a shape can have", times,
-                                            extent));
+    call.fail(ErrorKind::shape,
+              fmt::format("{} times an extent of {} are more elements than a shape can have", times, extent));
   }
 }
 
@@ -243,7 +242,9 @@ void register_joins() {
       .attrs = {{.name = "before", .example = Ints{}, .required = true, .doc = "how many in front, per axis"},
                 {.name = "after", .example = Ints{}, .required = true, .doc = "how many behind, per axis"},
                 {.name = "value", .example = 0.0, .doc = "what is put there"},
-                {.name = "interior", .example = Ints{}, .doc = "how many between neighbours, per axis; none by default"}},
+                {.name = "interior",
+                 .example = Ints{},
+                 .doc = "how many between neighbours, per axis; none by default"}},
       .infer = infer_pad,
       .gradient = pad_gradient,
       .lift = lift_pad,
@@ -251,7 +252,8 @@ void register_joins() {
                 {.shapes = {{4, 3}}, .attrs = {{"before", Ints{1, 2}}, {"after", Ints{1, 1}}, {"value", 2.0}}},
                 {.shapes = {{4, 3, 2}},
                  .attrs = {{"before", Ints{0, 2, 0}}, {"after", Ints{1, 0, 0}}, {"interior", Ints{2, 0, 1}}}},
-                {.shapes = {{0, 2}}, .attrs = {{"before", Ints{1, 0}}, {"after", Ints{1, 0}}, {"interior", Ints{3, 1}}}},
+                {.shapes = {{0, 2}},
+                 .attrs = {{"before", Ints{1, 0}}, {"after", Ints{1, 0}}, {"interior", Ints{3, 1}}}},
                 {.shapes = {{}}, .attrs = {{"before", Ints{}}, {"after", Ints{}}}},
                 {.shapes = {{4, 3}}, .attrs = {{"before", Ints{0, -1}}, {"after", Ints{0, 0}}}, .error = "by -1"},
                 {.shapes = {{4}},

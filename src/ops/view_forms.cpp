@@ -136,7 +136,8 @@ Values compose_split(std::span<const Value> in, const Attrs& attrs) {
   std::int64_t total = 0;
   for (const std::int64_t size : sizes) {
     if (size < 0 || size > shape[axis]) {
-      c.call.fail(ErrorKind::shape, fmt::format("a part of extent {} of axis {} of a, {}", size, axis, to_string(shape)));
+      c.call.fail(ErrorKind::shape,
+                  fmt::format("a part of extent {} of axis {} of a, {}", size, axis, to_string(shape)));
     }
     total += size;
   }
@@ -178,7 +179,8 @@ void register_view_forms() {
       .cases = {{.shapes = {{4, 3, 2}}},
                 {.shapes = {{2, 4, 0, 3}}, .attrs = {{"first", std::int64_t{1}}, {"last", std::int64_t{-2}}}},
                 {.shapes = {{}}},
-                {.shapes = {{4, 3}}, .attrs = {{"first", std::int64_t{1}}, {"last", std::int64_t{0}}},
+                {.shapes = {{4, 3}},
+                 .attrs = {{"first", std::int64_t{1}}, {"last", std::int64_t{0}}},
                  .error = "axis 1 stands behind axis 0"}},
   });
 

@@ -8,9 +8,9 @@
 //   r = conv2d_bias(x, w, bias) {activation = "relu"};  y, i = max_pool2d(r)
 //   d = select(less_equal(y, 0), 0, dy);  db = max_pool2d_grad(d, i);  dbias = sum(d, axes = [0, 2, 3])
 //
-// The sign of a ReLU's result is that of its argument, so b is not needed; an element that gets a gradient from a window
-// is the window's largest, so a mask of elements is a mask of windows; and every window gives to exactly one element, so
-// the sums are the same.
+// The sign of a ReLU's result is that of its argument, so b is not needed; an element that gets a gradient from a
+// window is the window's largest, so a mask of elements is a mask of windows; and every window gives to exactly one
+// element, so the sums are the same.
 #include <algorithm>
 #include <optional>
 
@@ -166,8 +166,8 @@ class ConvolutionFusion {
     Attrs attrs = conv.attrs;
     attrs.set("activation", std::string("relu"));
     ++relus_;
-    return call(*conv.op, std::array{graph_.value(conv.inputs[0]), graph_.value(conv.inputs[1]),
-                                     graph_.value(conv.inputs[2])},
+    return call(*conv.op,
+                std::array{graph_.value(conv.inputs[0]), graph_.value(conv.inputs[1]), graph_.value(conv.inputs[2])},
                 attrs)
         .front();
   }
@@ -185,10 +185,9 @@ class ConvolutionFusion {
       Attrs attrs = node(conv).attrs;
       attrs.set("activation", std::string("none"));
       ++biases_;
-      const Value made =
-          call(*find_op("conv2d_bias"),
-               std::array{graph_.value(input(conv)), graph_.value(input(conv, 1)), bias}, attrs)
-              .front();
+      const Value made = call(*find_op("conv2d_bias"),
+                              std::array{graph_.value(input(conv)), graph_.value(input(conv, 1)), bias}, attrs)
+                             .front();
       uses_of_bias_[made.ref().node] = rewriter.uses(ref.node);
       return made;
     }
@@ -212,9 +211,11 @@ void fuse_convolutions(Graph& graph, PassNotes& notes) {
     ConvolutionFusion fusion(each, notes);
     fusion.run();
     if (fusion.biases_ > 0) {
-      notes.add(fmt::format("{} convolutions took in their bias, {} of them a relu too", fusion.biases_, fusion.relus_));
+      notes.add(
+          fmt::format("{} convolutions took in their bias, {} of them a relu too", fusion.biases_, fusion.relus_));
     }
-    if (fusion.masks_ > 0) notes.add(fmt::format("{} gradients are masked before a max pool scatters them", fusion.masks_));
+    if (fusion.masks_ > 0)
+      notes.add(fmt::format("{} gradients are masked before a max pool scatters them", fusion.masks_));
   });
 }
 

@@ -306,8 +306,7 @@ class Simplifier {
   Value constant_rule(Ref ref) {
     const std::vector<double>& values = node(ref).attrs.get_floats("values");
     const auto bits = [](double number) { return std::bit_cast<std::uint64_t>(number); };
-    const bool is_one_number =
-        std::ranges::all_of(values, [&](double each) { return bits(each) == bits(values[0]); });
+    const bool is_one_number = std::ranges::all_of(values, [&](double each) { return bits(each) == bits(values[0]); });
     if (!is_one_number) return {};
     return full(graph_, shape(ref), values.empty() ? 0 : values[0], graph_.type(ref).dtype);
   }
@@ -355,9 +354,8 @@ class Simplifier {
     const std::int64_t step = first.step[at(axis)], count = shape(a)[axis] + shape(b)[axis];
     if (shape(a)[axis] == 0 || shape(b)[axis] == 0) return {};
     for (int k = 0; k < shape(a).rank(); ++k) {
-      const bool fits = k == axis
-                            ? first.start[at(k)] + shape(a)[k] * step == second.start[at(k)]
-                            : first.start[at(k)] == second.start[at(k)] && shape(a)[k] == shape(b)[k];
+      const bool fits = k == axis ? first.start[at(k)] + shape(a)[k] * step == second.start[at(k)]
+                                  : first.start[at(k)] == second.start[at(k)] && shape(a)[k] == shape(b)[k];
       if (!fits) return {};
     }
     set_axis(&first, axis, first.start[at(axis)], count, step);

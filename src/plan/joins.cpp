@@ -107,7 +107,8 @@ void Planner::assign_destinations(Frame& frame) {
       const Padding padding = padding_of(node);
       const Type& part = frame.graph.type(node.inputs[0]);
       const auto place = frame.destinations.find(self);
-      const Operand whole = place != frame.destinations.end() ? place->second : Operand{0, 0, {}, Layout::dense(node.types[0])};
+      const Operand whole =
+          place != frame.destinations.end() ? place->second : Operand{0, 0, {}, Layout::dense(node.types[0])};
       if (!padding.is_plain() || gaps(whole, padding, part.shape).size() > kMostGaps) continue;
       if (place == frame.destinations.end()) frame.destinations[self] = new_operand(frame, self);
       propose_destination(frame, node.inputs[0], inside(frame.destinations[self], padding, part.shape));
@@ -160,7 +161,8 @@ void Planner::plan_pad(Frame& frame, NodeId id) {
   const Operand source = place(frame, node.inputs[0]);
   const bool is_there = is_same_place(source, target);
   if (is_there) {
-    for (const Operand& gap : gaps(whole, padding, shape)) fill(frame, lower_fill(padding.value, gap.layout), gap, node);
+    for (const Operand& gap : gaps(whole, padding, shape))
+      fill(frame, lower_fill(padding.value, gap.layout), gap, node);
   } else {
     fill(frame, lower_fill(padding.value, whole.layout), whole, node);
     copy(frame, source, target, node, node.title());

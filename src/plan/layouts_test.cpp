@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layouts: between convolutions nothing is converted, and what lies with its channels last is read back as it should be.
+// Layouts: between convolutions nothing is converted, and what lies with its channels last is read back as it should
+// be.
 #include <gtest/gtest.h>
 
 #include "plan/plan.h"
@@ -87,13 +88,15 @@ TEST(Layouts, ConvertAnImageOnceForAllThatReadIt) {
   g.fetch("dw", gradients(sum(y * y), {w})[0]);
   run_passes(g, {});
   int conversions = 0;
-  for (const std::string& note : make_plan(g, {}).notes) conversions += note.starts_with("channels_last: copies") ? 1 : 0;
+  for (const std::string& note : make_plan(g, {}).notes)
+    conversions += note.starts_with("channels_last: copies") ? 1 : 0;
   EXPECT_EQ(conversions, 1);
 }
 
 TEST(Layouts, HoldInsideAScanToo) {
   Graph g;
-  const Value x = g.input("x", f32, {4, 2, 3, 6, 6}), w = g.input("w", f32, {3, 3, 3, 3}), h0 = g.input("h0", f32, {2, 3, 6, 6});
+  const Value x = g.input("x", f32, {4, 2, 3, 6, 6}), w = g.input("w", f32, {3, 3, 3, 3}),
+              h0 = g.input("h0", f32, {2, 3, 6, 6});
   const StepResult made = scan({h0}, {x}, [&](const Values& carry, const Values& element) {
     const Value h = conv2d(carry[0] + element[0], w, {.padding = {1, 1, 1, 1}, .activation = Activation::relu});
     return step({max_pool2d(h, {.kernel = {3, 3}, .stride = {1, 1}, .padding = {1, 1, 1, 1}}) * 0.2}, {h});

@@ -119,7 +119,8 @@ void Planner::plan_scan(Frame& outer, NodeId id) {
   plan_nodes(frame);
   for (int k = 0; k < fetches; ++k) {
     const Operand& made = place(frame, fetch_ref(k));
-    if (!is_same_place(made, targets[k])) copy(frame, made, targets[k], node, k < view.carries ? "scan_carry" : "scan_stack");
+    if (!is_same_place(made, targets[k]))
+      copy(frame, made, targets[k], node, k < view.carries ? "scan_carry" : "scan_stack");
   }
 
   Step step;

@@ -106,7 +106,7 @@ std::string to_string(const Plan& plan) {
       const bool is_constant = std::ranges::any_of(
           plan.constants, [&](const auto& constant) { return constant.first == static_cast<int>(i); });
       text += fmt::format("  {} {} bytes, {}\n", slot.name, slot.bytes,
-                          is_constant                     ? "constant"
+                          is_constant                    ? "constant"
                           : slot.kind == SlotKind::input ? "input"
                                                          : "parameter");
     } else if (slot.last >= slot.first) {

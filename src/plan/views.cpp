@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Views cost nothing where an operand can be addressed in place: they are other strides of it.
+#include "ops/views.h"
+
 #include <algorithm>
 
 #include "base/check.h"
-#include "ops/views.h"
 #include "plan/planner.h"
 
 namespace paoding {

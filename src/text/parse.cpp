@@ -23,8 +23,12 @@ constexpr std::int64_t kMaxWalked = 4'000'000;  // nodes that gradients statemen
 using Ints = std::vector<std::int64_t>;
 
 const char* kind_text(const AttrValue& example) {
-  constexpr const char* texts[] = {"true or false",      "an integer", "a number",
-                                   "a string in quotes", "a dtype",    "a list of integers, as in [0,1]",
+  constexpr const char* texts[] = {"true or false",
+                                   "an integer",
+                                   "a number",
+                                   "a string in quotes",
+                                   "a dtype",
+                                   "a list of integers, as in [0,1]",
                                    "a list of numbers, as in [0,1.5]"};
   return texts[example.index()];
 }

@@ -411,7 +411,7 @@ TORCH.update({
     'topk': lambda a, attrs: tuple(torch.topk(a, attrs['k'], attrs.get('axis', -1), attrs.get('largest', True))),
     'stack': lambda *args: torch.stack(args[:-1], args[-1].get('axis', 0)),
     'unstack': lambda a, attrs: torch.unbind(a, attrs.get('axis', 0)),
-    'crop': cropped,
+    'crop': lambda a, attrs: cropped(a, attrs),
     'tile': lambda a, attrs: torch.tile(a, attrs['times']),
     'roll': lambda a, attrs: torch.roll(a, attrs['shift'], attrs.get('axis', 0)),
     'repeat': lambda a, attrs: torch.repeat_interleave(a, attrs['times'], attrs.get('axis', 0)),

@@ -20,10 +20,10 @@ Value embedding(const Value& table, const Value& ids);
 Value gather_elements(const Value& a, const Value& indices, int axis = 0);
 Value take_along_axis(const Value& a, const Value& indices, int axis = 0);
 
-/// The sum of updates[p.., i.., q..] at [p.., indices[i..], q..] of a result that has `extent` elements along `axis` and
-/// 0 where no index points. Updates of one element are added in the order of the indices, for any number of threads;
-/// f16 and bf16 are added in f32. Numbers of any dtype. The gradient of gather. Gradient: gather.
-/// Error (shape) unless updates.shape[axis:] begins with indices.shape.
+/// The sum of updates[p.., i.., q..] at [p.., indices[i..], q..] of a result that has `extent` elements along `axis`
+/// and 0 where no index points. Updates of one element are added in the order of the indices, for any number of
+/// threads; f16 and bf16 are added in f32. Numbers of any dtype. The gradient of gather. Gradient: gather. Error
+/// (shape) unless updates.shape[axis:] begins with indices.shape.
 Value scatter_add(const Value& indices, const Value& updates, int axis, std::int64_t extent);
 /// into + that: a's shape with the axis replaced by those of indices is the updates'.
 Value scatter_add(const Value& into, const Value& indices, const Value& updates, int axis = 0);

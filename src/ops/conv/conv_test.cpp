@@ -50,8 +50,9 @@ TEST(Convolution, OfManyExtentsIsRight) {
 TEST(Convolution, HasGradientsOfItsGradients) {
   Graph g;
   const Value x = g.input("x", f64, {2, 2, 5, 4}), w = g.input("w", f64, {3, 2, 3, 2}), b = g.input("b", f64, {3});
-  const Value y = max_pool2d(conv2d(x, w, b, {.stride = {1, 2}, .padding = {1, 0, 1, 1}, .activation = Activation::tanh}),
-                             {.kernel = {2, 2}, .stride = {1, 1}});
+  const Value y =
+      max_pool2d(conv2d(x, w, b, {.stride = {1, 2}, .padding = {1, 0, 1, 1}, .activation = Activation::tanh}),
+                 {.kernel = {2, 2}, .stride = {1, 1}});
   const Value loss = sum(y * y * g.input("seed", f64, y.shape()));
   const Values first = gradients(loss, {x, w});
   const Value penalty = sum(first[0] * first[0]) + sum(first[1] * first[1]);
@@ -90,9 +91,8 @@ TEST(Convolution, OverOneAxisIsThatOfImagesOfHeightOne) {
 TEST(Convolution, RunsInALoopWithWeightsOfItsOwnPerStep) {
   Graph g;
   const Value x = g.input("x", f32, {3, 2, 4, 5, 5}), w = g.input("w", f32, {3, 4, 4, 3, 3});
-  const StepResult made = scan({}, {x, w}, [&](const Values&, const Values& element) {
-    return step({}, {conv2d(element[0], element[1])});
-  });
+  const StepResult made = scan(
+      {}, {x, w}, [&](const Values&, const Values& element) { return step({}, {conv2d(element[0], element[1])}); });
   g.fetch("y", made.outputs[0]);
   expect_right(g, 1e-5);
 }

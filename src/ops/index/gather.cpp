@@ -98,8 +98,8 @@ std::vector<Type> infer_scatter_add_elements(const OpCall& call) {
   const std::int64_t extent = checked_extent(call);
   const int axis = plain_axis(call, call.attrs.get_int("axis"), updates.rank());
   if (!(call.inputs[0].shape == updates)) {
-    call.fail(ErrorKind::shape, fmt::format("indices have shape {}, but updates {}",
-                                            to_string(call.inputs[0].shape), to_string(updates)));
+    call.fail(ErrorKind::shape, fmt::format("indices have shape {}, but updates {}", to_string(call.inputs[0].shape),
+                                            to_string(updates)));
   }
   return {Type{call.inputs[1].dtype, updates.with_dim(axis, extent)}};
 }
@@ -126,7 +126,8 @@ Values lift_gather(const LiftCall& call) {
   const int axis = axis_of(call.node, a.shape().rank() - (call.lifted[0] ? 1 : 0));
   if (!call.lifted[1]) return {gather(a, indices, axis + 1)};
   if (call.lifted[0]) {  // other rows of another table in every step
-    const Shape one_axis = a.shape().with_dim(axis + 1, indices.shape().elements() / std::max<std::int64_t>(call.length, 1));
+    const Shape one_axis =
+        a.shape().with_dim(axis + 1, indices.shape().elements() / std::max<std::int64_t>(call.length, 1));
     Ints whole = to_ints(call.node.types[0].shape);
     whole.insert(whole.begin(), call.length);
     return {reshape(gather_elements(a, index_per_element(indices, one_axis, axis + 1), axis + 1), whole)};
@@ -157,8 +158,7 @@ Values lift_scatter_add(const LiftCall& call) {
 
 Values lift_scatter_add_elements(const LiftCall& call) {
   const int axis = axis_of(call.node, call.node.types[0].shape.rank());
-  return {scatter_add_elements(with_steps(call, 0), with_steps(call, 1), axis + 1,
-                               call.node.attrs.get_int("extent"))};
+  return {scatter_add_elements(with_steps(call, 0), with_steps(call, 1), axis + 1, call.node.attrs.get_int("extent"))};
 }
 
 }  // namespace
@@ -227,7 +227,9 @@ void register_index_ops() {
                 {.shapes = {{2, 7, 3}, {2, 9, 3}}, .attrs = {{"axis", std::int64_t{1}}}, .dtypes = {f32, i64}},
                 {.shapes = {{3, 6}, {3, 1}}, .attrs = {{"axis", std::int64_t{-1}}}, .dtypes = {f32, i64}},
                 {.shapes = {{6}, {0}}, .dtypes = {f32, i64}},
-                {.shapes = {{6, 3}, {4, 2}}, .dtypes = {f32, i64}, .error = "differs from [6, 3] of a in more than axis 0"},
+                {.shapes = {{6, 3}, {4, 2}},
+                 .dtypes = {f32, i64},
+                 .error = "differs from [6, 3] of a in more than axis 0"},
                 {.shapes = {{6, 3}, {4}}, .dtypes = {f32, i64}, .error = "indices have shape [4]"}},
   });
 

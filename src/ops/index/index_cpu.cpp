@@ -31,8 +31,8 @@ class Indices {
   bool is_legal(std::int64_t id) const { return static_cast<std::uint64_t>(id) < static_cast<std::uint64_t>(range_); }
 
   [[noreturn]] void fail(const void* data, std::int64_t position) const {
-    const std::int64_t id = is_wide() ? static_cast<const std::int64_t*>(data)[position]
-                                      : static_cast<const std::int32_t*>(data)[position];
+    const std::int64_t id =
+        is_wide() ? static_cast<const std::int64_t*>(data)[position] : static_cast<const std::int32_t*>(data)[position];
     paoding::fail(ErrorKind::argument, "{}: indices{} = {}, but axis {} has extent {}{}", op_,
                   index_text(type_.shape, position), id, axis_, range_,
                   scope_.empty() ? "" : fmt::format(" (in {})", scope_));
@@ -255,8 +255,7 @@ class ScatterAdd : public PreparedKernel {
                              std::int64_t{sizeof(Stored)})) {}
 
   std::int64_t scratch_bytes() const override {
-    return (to_.middle.extent + 1 + indices_.count()) * std::int64_t{sizeof(std::int64_t)} +
-           threads_ * sum_bytes();
+    return (to_.middle.extent + 1 + indices_.count()) * std::int64_t{sizeof(std::int64_t)} + threads_ * sum_bytes();
   }
 
   void run(const KernelRun& run) const override {
@@ -341,8 +340,8 @@ class ScatterAddElements : public PreparedKernel {
         width_(std::clamp<std::int64_t>(to_.inner.extent, 1, kWidest)),
         parts_((to_.inner.extent + width_ - 1) / width_),
         blocks_(call.outputs[0].type.shape.elements() == 0 ? 0 : to_.outer.extent * parts_),
-        threads_(threads_for((call.outputs[0].type.shape.elements() + indices_.count()) *
-                             std::int64_t{sizeof(Stored)})) {}
+        threads_(
+            threads_for((call.outputs[0].type.shape.elements() + indices_.count()) * std::int64_t{sizeof(Stored)})) {}
 
   std::int64_t scratch_bytes() const override { return threads_ * sum_bytes(); }
 

@@ -27,9 +27,13 @@ TEST(Gather, OfAnIndexOutOfRangeFailsTheRunAndNotTheNext) {
   const auto run = [&](const Dense& values) {
     return program.run({{"table", rows}, {"ids", Tensor::from(i32, {2, 3}, values)}}).at("y").to_doubles();
   };
-  EXPECT_EQ(error_of([&] { run({0, 1, 2, 3, 4, -1}); }),
+  EXPECT_EQ(error_of([&] {
+              run({0, 1, 2, 3, 4, -1});
+            }),
             "gather: indices[1, 1] = 4, but axis 0 has extent 4 (in encoder)");
-  EXPECT_EQ(error_of([&] { run({0, -1, 2, 3, 0, 0}); }),
+  EXPECT_EQ(error_of([&] {
+              run({0, -1, 2, 3, 0, 0});
+            }),
             "gather: indices[0, 1] = -1, but axis 0 has extent 4 (in encoder)");
   EXPECT_EQ(run({3, 0, 1, 2, 2, 0}), (Dense{6, 7, 0, 1, 2, 3, 4, 5, 4, 5, 0, 1}));
 }
@@ -41,8 +45,7 @@ TEST(Scatter, OfAnIndexOutOfRangeFailsTheRun) {
     g.fetch("y", by_elements ? scatter_add_elements(ids, updates, 0, 5) : scatter_add(ids, updates, 0, 5));
     Program program(g, {});
     const auto run = [&](const Dense& values) {
-      return program
-          .run({{"ids", Tensor::from(i64, {3}, values)}, {"updates", Tensor::from(f32, {3}, Dense{1, 2, 4})}})
+      return program.run({{"ids", Tensor::from(i64, {3}, values)}, {"updates", Tensor::from(f32, {3}, Dense{1, 2, 4})}})
           .at("y")
           .to_doubles();
     };

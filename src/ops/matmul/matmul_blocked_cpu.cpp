@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // f64 products in blocks: a block of a and a panel of b are packed so that they fit the caches and lie in the order in
-// which the inner kernel reads them, whatever the operands' strides (Goto and van de Geijn, "Anatomy of high-performance
-// matrix multiplication", 2008). The blocks of the result are shared out among threads; each packs for itself.
+// which the inner kernel reads them, whatever the operands' strides (Goto and van de Geijn, "Anatomy of
+// high-performance matrix multiplication", 2008). The blocks of the result are shared out among threads; each packs for
+// itself.
 #ifndef HWY_DISABLED_TARGETS
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
 #endif

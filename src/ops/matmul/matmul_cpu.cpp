@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // matmul on the CPU: which implementation when, and oneDNN's for f32 and bf16.
+#include "ops/matmul/matmul_cpu.h"
+
 #include <algorithm>
 #include <array>
 #include <tuple>
@@ -8,7 +10,6 @@
 #include "cpu/onednn.h"
 #include "cpu/parallel.h"
 #include "ops/all_kernels.h"
-#include "ops/matmul/matmul_cpu.h"
 #include "ops/matmul/matmul_shape.h"
 
 namespace paoding {
@@ -45,8 +46,7 @@ class OneDnnMatmul : public PreparedKernel {
     attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
     const dnnl::matmul::primitive_desc made({sequence_.desc(a), sequence_.desc(b), sequence_.desc(c)}, attr,
                                             onednn_engine());
-    std::vector<std::pair<int, std::size_t>> arguments = {
-        {DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c}};
+    std::vector<std::pair<int, std::size_t>> arguments = {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c}};
     if (const auto pad = made.scratchpad_desc(); pad.get_size() > 0) {
       arguments.emplace_back(DNNL_ARG_SCRATCHPAD, sequence_.memory(pad, sequence_.scratch(pad.get_size())));
     }
@@ -140,7 +140,7 @@ class OneDnnMatmul : public PreparedKernel {
   }
 
   bool is_serial_ = false;
-  std::vector<std::size_t> inner_;  // batch axes of the primitive
+  std::vector<std::size_t> inner_;                           // batch axes of the primitive
   std::vector<std::array<std::int64_t, 3>> offsets_ = {{}};  // bytes from the start of a, b, c, one per execution
   OneDnnSequence sequence_;
 };
@@ -160,7 +160,8 @@ std::string onednn_refusal(const KernelCall& call) {
   }
   const auto is_backwards = [](const MatmulOperand& operand) {
     const auto is_negative = [](std::int64_t stride) { return stride < 0; };
-    return operand.row_stride < 0 || operand.column_stride < 0 || std::ranges::any_of(operand.batch_strides, is_negative);
+    return operand.row_stride < 0 || operand.column_stride < 0 ||
+           std::ranges::any_of(operand.batch_strides, is_negative);
   };
   for (const auto& [operand, name] : {std::pair{&shape.a, "a"}, {&shape.b, "b"}, {&shape.c, "the result"}}) {
     if (is_backwards(*operand)) return fmt::format("{} is walked over backwards", name);
@@ -190,8 +191,7 @@ std::string loops_refusal(const KernelCall& call) {
 
 void register_matmul_cpu() {
   const auto add = [](const char* name, auto refusal, auto prepare) {
-    register_kernel("matmul",
-                    {.name = name, .device = DeviceKind::cpu, .refusal = refusal, .prepare = prepare});
+    register_kernel("matmul", {.name = name, .device = DeviceKind::cpu, .refusal = refusal, .prepare = prepare});
   };
   add("vector", vector_matmul_refusal, prepare_vector_matmul);
   add("onednn", onednn_refusal, [](const KernelCall& call, const Device&) -> std::unique_ptr<PreparedKernel> {

@@ -76,7 +76,8 @@ TEST(MatmulOnTheCpu, TakesAnyStridesByACopyOfItsOwn) {
   Graph g;
   const Value a = g.input("a", f32, {30, 40, 2}), b = g.input("b", f32, {40, 20, 3});
   const std::array<std::int64_t, 3> a0{0, 0, 1}, a1{30, 40, 2}, b0{0, 0, 2}, b1{40, 20, 3};
-  const Value strided_a = reshape(slice(a, a0, a1), Shape{30, 40}), strided_b = reshape(slice(b, b0, b1), Shape{40, 20});
+  const Value strided_a = reshape(slice(a, a0, a1), Shape{30, 40}),
+              strided_b = reshape(slice(b, b0, b1), Shape{40, 20});
   g.fetch("y", matmul(strided_a, strided_b));
   g.fetch("z", matmul(strided_b, strided_a, true, true));
   expect_right(g, "onednn", 1e-5);

@@ -227,7 +227,8 @@ std::string vector_matmul_refusal(const KernelCall& call) {
   const MatmulShape given(call), shape = oriented(call);
   if (given.is_empty()) return "an extent is 0";
   if (given.dtype != DType::f32) return fmt::format("{} is not f32", to_string(given.dtype));
-  if (shape.m > kMostRows) return fmt::format("a has {} rows and b {} columns, more than {}", given.m, given.n, kMostRows);
+  if (shape.m > kMostRows)
+    return fmt::format("a has {} rows and b {} columns, more than {}", given.m, given.n, kMostRows);
   if (shape.a.column_stride != 1 && shape.k > 1) return "the few rows are not contiguous";
   const bool has_rows = shape.b.column_stride == 1 && shape.c.column_stride == 1;
   if (!has_rows && shape.b.row_stride != 1) return "the matrix has neither rows nor columns contiguous";

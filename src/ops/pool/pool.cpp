@@ -97,8 +97,8 @@ Type type_before(const OpCall& call) {
   const auto size = pair_of(call, "size");
   const Shape shape = pooled(dy.shape, pool_axes(call, size));
   if (!(dy.shape == shape)) {
-    call.fail(ErrorKind::shape, fmt::format("dy has shape {}; the pool's result has {}", to_string(dy.shape),
-                                            to_string(shape)));
+    call.fail(ErrorKind::shape,
+              fmt::format("dy has shape {}; the pool's result has {}", to_string(dy.shape), to_string(shape)));
   }
   return {dy.dtype, {dy.shape[0], dy.shape[1], size[0], size[1]}};
 }
@@ -198,13 +198,13 @@ struct PoolCase {
 
 std::vector<PoolCase> pool_cases() {
   return {{{2, 3, 4, 6}, {2, 3, 2, 3}, {2, 2}, {2, 2}},
-          {{2, 18, 5, 7}, {2, 18, 2, 3}, {2, 2}, {2, 2}},                            // odd extents, channels in vectors
-          {{1, 2, 7, 7}, {1, 2, 3, 3}, {3, 3}, {2, 2}},                              // overlapping windows
-          {{1, 2, 5, 5}, {1, 2, 3, 3}, {3, 3}, {2, 2}, {1, 1, 1, 1}},                // padded
-          {{1, 1, 9, 8}, {1, 1, 3, 2}, {2, 3}, {3, 4}},                              // stride > kernel
-          {{1, 2, 7, 6}, {1, 2, 5, 2}, {2, 3}, {1, 1}, {0, 0, 0, 0}, {2, 2}},        // taps apart
-          {{1, 1, 3, 3}, {1, 1, 4, 5}, {3, 3}, {1, 1}, {2, 1, 2, 2}},                // padding > kernel / 2
-          {{1, 1, 18, 17}, {1, 1, 2, 1}, {17, 17}, {1, 1}},                          // index in i32
+          {{2, 18, 5, 7}, {2, 18, 2, 3}, {2, 2}, {2, 2}},                      // odd extents, channels in vectors
+          {{1, 2, 7, 7}, {1, 2, 3, 3}, {3, 3}, {2, 2}},                        // overlapping windows
+          {{1, 2, 5, 5}, {1, 2, 3, 3}, {3, 3}, {2, 2}, {1, 1, 1, 1}},          // padded
+          {{1, 1, 9, 8}, {1, 1, 3, 2}, {2, 3}, {3, 4}},                        // stride > kernel
+          {{1, 2, 7, 6}, {1, 2, 5, 2}, {2, 3}, {1, 1}, {0, 0, 0, 0}, {2, 2}},  // taps apart
+          {{1, 1, 3, 3}, {1, 1, 4, 5}, {3, 3}, {1, 1}, {2, 1, 2, 2}},          // padding > kernel / 2
+          {{1, 1, 18, 17}, {1, 1, 2, 1}, {17, 17}, {1, 1}},                    // index in i32
           {{0, 2, 4, 4}, {0, 2, 2, 2}, {2, 2}, {2, 2}}};
 }
 
@@ -295,13 +295,14 @@ void register_pooling() {
       .infer = infer_avg_pool,
       .gradient = avg_pool_gradient,
       .lift = batch_lift,
-      .cases = cases_of([](const PoolCase& c) { return OpCase{.shapes = {c.x}, .attrs = c.attrs()}; },
-                        {{.shapes = {{1, 2, 5, 5}},
-                          .attrs = {{"kernel", Ints{3, 3}},
-                                    {"stride", Ints{2, 2}},
-                                    {"padding", Ints{1, 1, 1, 1}},
-                                    {"count_padding", false}}},
-                         {.shapes = {{1, 2, 5, 5}}, .attrs = {{"kernel", Ints{2, 2}}}, .dtypes = {i32}, .error = "x is i32"}}),
+      .cases = cases_of(
+          [](const PoolCase& c) { return OpCase{.shapes = {c.x}, .attrs = c.attrs()}; },
+          {{.shapes = {{1, 2, 5, 5}},
+            .attrs = {{"kernel", Ints{3, 3}},
+                      {"stride", Ints{2, 2}},
+                      {"padding", Ints{1, 1, 1, 1}},
+                      {"count_padding", false}}},
+           {.shapes = {{1, 2, 5, 5}}, .attrs = {{"kernel", Ints{2, 2}}}, .dtypes = {i32}, .error = "x is i32"}}),
   });
 
   // ---- avg_pool2d_grad ----
@@ -310,8 +311,8 @@ void register_pooling() {
       .summary = "dy spread evenly over every window",
       .kind = OpKind::kernel,
       .inputs = {"dy"},
-      .attrs = pool_attrs(
-          {count_padding, {.name = "size", .example = Ints{}, .required = true, .doc = "H and W of x"}}),
+      .attrs =
+          pool_attrs({count_padding, {.name = "size", .example = Ints{}, .required = true, .doc = "H and W of x"}}),
       .infer = infer_avg_grad,
       .gradient = avg_grad_gradient,
       .lift = batch_lift,

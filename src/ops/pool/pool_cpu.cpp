@@ -102,8 +102,7 @@ class LoopPool : public PreparedKernel {
       case PoolKind::max_grad:
         for (const PoolTap& row : rows) {
           for (const PoolTap& column : columns) {
-            if (index_at(operands[1], n, c, row.other, column.other) ==
-                row.tap * shape_.kernel_width + column.tap) {
+            if (index_at(operands[1], n, c, row.other, column.other) == row.tap * shape_.kernel_width + column.tap) {
               value += read(operands, n, c, row.other, column.other);
             }
           }

@@ -97,7 +97,8 @@ struct Pixel {
 
 // Channels [c, c + Lanes(d)) of one pixel.
 template <class D>
-HWY_INLINE void run_pixel(const Pixel<D>& pixel, void* const* operands, std::int64_t from, std::int64_t to, float share) {
+HWY_INLINE void run_pixel(const Pixel<D>& pixel, void* const* operands, std::int64_t from, std::int64_t to,
+                          float share) {
   const float* source = static_cast<const float*>(operands[0]) + from;
   switch (pixel.shape.kind) {
     case PoolKind::max_forward:
@@ -135,8 +136,7 @@ void pool_rows(const PoolShape& shape, void* const* operands, std::int64_t begin
       const std::int64_t to = (row * width + w) * channels;
       std::int64_t c = 0;
       const auto run = [&](auto tag, std::int64_t step) {
-        const Pixel<decltype(tag)> pixel{tag,        shape,         rows,          columns,
-                                         row_stride, column_stride, shape.kernel_width};
+        const Pixel<decltype(tag)> pixel{tag, shape, rows, columns, row_stride, column_stride, shape.kernel_width};
         for (; c + step <= channels; c += step) run_pixel(pixel, operands, n * image + c, to + c, share);
       };
       run(d, lanes);

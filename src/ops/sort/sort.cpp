@@ -85,7 +85,8 @@ void register_sort_ops() {
       .kind = OpKind::composed,
       .inputs = {"a"},
       .attrs = {axis_attr(-1), {.name = "descending", .example = false, .doc = "the greatest first"}},
-      .compose = [](std::span<const Value> in, const Attrs& attrs) { return Values{call(*find_op("sort"), in, attrs)[1]}; },
+      .compose = [](std::span<const Value> in,
+                    const Attrs& attrs) { return Values{call(*find_op("sort"), in, attrs)[1]}; },
       .cases = {{.shapes = {{4, 9}}},
                 {.shapes = {{7, 2}}, .attrs = {{"axis", std::int64_t{0}}, {"descending", true}}, .dtypes = {i64}}},
   });
@@ -133,8 +134,7 @@ void register_sort_ops() {
 }
 
 Sorted sort(const Value& a, int axis, bool descending) {
-  const Values made =
-      call(*find_op("sort"), std::array{a}, {{"axis", std::int64_t{axis}}, {"descending", descending}});
+  const Values made = call(*find_op("sort"), std::array{a}, {{"axis", std::int64_t{axis}}, {"descending", descending}});
   return {made[0], made[1]};
 }
 

@@ -120,7 +120,8 @@ class SortRows : public PreparedKernel {
         descending_(descending),
         rows_(call.outputs[0].type.shape.elements() == 0 ? 0 : from_.outer.extent * from_.inner.extent) {
     constexpr std::int64_t kCost = 64;  // of sorting an element, as bytes that could be moved meanwhile
-    threads_ = static_cast<int>(std::clamp<std::int64_t>(rows_, 1, threads_for(call.inputs[0].type.shape.elements() * kCost)));
+    threads_ =
+        static_cast<int>(std::clamp<std::int64_t>(rows_, 1, threads_for(call.inputs[0].type.shape.elements() * kCost)));
   }
 
   std::int64_t scratch_bytes() const override { return threads_ * row_bytes(); }
