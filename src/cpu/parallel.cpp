@@ -3,6 +3,8 @@
 
 #ifdef _OPENMP
 #include <omp.h>
+
+#include <algorithm>
 #endif
 
 namespace paoding {
@@ -44,5 +46,10 @@ void parallel(int threads, void (*body)(int thread, void* state), void* state) {
 }
 
 #endif
+
+int threads_for(std::int64_t bytes) {
+  constexpr std::int64_t kWorthThread = 128 << 10;  // what one core moves in about 10 us
+  return static_cast<int>(std::clamp<std::int64_t>(bytes / kWorthThread, 1, max_threads()));
+}
 
 }  // namespace paoding

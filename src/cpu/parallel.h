@@ -6,6 +6,8 @@ namespace paoding {
 
 /// The most threads a parallel region may use: OMP_NUM_THREADS, or the cores this process may run on.
 int max_threads();
+/// How many threads are worth starting for work that moves so many bytes.
+int threads_for(std::int64_t bytes);
 
 /// Calls body(thread, state) once for each thread in [0, threads) and returns when all have returned. With one thread,
 /// and inside a parallel region, the calls are made one after the other by the caller. `body` must not throw.

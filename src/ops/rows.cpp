@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "cpu/parallel.h"
 
 namespace paoding {
 
@@ -44,11 +43,6 @@ std::string index_text(const Shape& shape, std::int64_t flat) {
     flat /= extent;
   }
   return fmt::format("[{}]", fmt::join(index, ", "));
-}
-
-int threads_for(std::int64_t bytes) {
-  constexpr std::int64_t kWorthThread = 128 << 10;  // what one core moves in about 10 us
-  return static_cast<int>(std::clamp<std::int64_t>(bytes / kWorthThread, 1, max_threads()));
 }
 
 }  // namespace paoding

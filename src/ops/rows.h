@@ -28,7 +28,4 @@ std::string rows_refusal(const Layout& layout, int axis, int count, const std::s
 /// "[2, 0]": the index of element `flat` of a value of this shape.
 std::string index_text(const Shape& shape, std::int64_t flat);
 
-/// How many threads are worth starting for work that moves so many bytes.
-int threads_for(std::int64_t bytes);
-
 }  // namespace paoding
