@@ -177,6 +177,37 @@ TEST(Branch, StandsInScansAndHoldsThem) {
   for (const Feeds& each : feeds) check_gradients(g, each);
 }
 
+// Also what is computed of values of outside only: a branch that is not taken must cost nothing and print nothing.
+TEST(Branch, HoldsWhatItsFunctionWrites) {
+  Graph g;
+  const Value p = g.input("p", boolean, {}), x = g.input("x", f32, {3}), k = g.parameter("k", f32, {3});
+  const Value y = cond(
+      p,
+      [&] {
+        const Value twice = scan({x}, {reshape(x, Shape{3, 1})}, [&](const Values& c, const Values& e) {
+                              return step({c[0] + exp(x) + e[0]}, {});
+                            }).carries[0];
+        return cond(
+            p, [&] { return tanh(x) * twice; }, [&] { return x; });
+      },
+      [&] { return dropout(x, 0.5); });
+  g.fetch("y", y);
+  for (NodeId id = 0; id < g.size(); ++id) {
+    const std::string& op = g.node(id).op->name;
+    EXPECT_TRUE(op != "scan" && op != "exp" && op != "tanh" && op != "dropout") << to_text(g);
+  }
+  EXPECT_TRUE(has(message_of([&] {
+                    cond(
+                        p,
+                        [&] {
+                          assign(k, x);
+                          return x;
+                        },
+                        [&] { return x; });
+                  }),
+                  "assign: parameter 'k' is assigned in a branch"));
+}
+
 TEST(Branch, SharesMemoryBetweenBranches) {
   Graph g;
   const Value p = g.input("p", boolean, {}), x = g.input("x", f32, {64, 64});

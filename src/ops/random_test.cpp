@@ -123,6 +123,28 @@ TEST(Random, EveryStepOfEveryLoopHasItsOwnNumbers) {
   EXPECT_GT(moments_of(all).deviation, 0.2);
 }
 
+// A loop without a limit has no numbers of its steps to draw by.
+TEST(Random, AreAnewInEveryTurnOfALoopWithALimitAndNotPossibleWithoutOne) {
+  Graph g;
+  const Value x = g.input("x", f32, {3});
+  const auto goes_on = [](const Values& v) { return less(v[1], full(v[1].graph(), {}, 4, i64)); };
+  const auto draw = [&](const Values& v) {
+    const Value drawn = reshape(random_uniform(v[0].graph(), {3}), std::array<std::int64_t, 2>{1, 3});
+    return Values{concat(std::array{slice(v[0], 0, 1, 4), drawn}, 0), v[1] + 1.0};
+  };
+  const Values start{full(g, {4, 3}, 0), full(g, {}, 0, i64)};
+  g.fetch("all", while_loop(start, goes_on, draw, 6).values[0]);
+  g.fetch("x", x);
+  Parameters parameters(g, Device::cpu(), {.seed = 1});
+  Program program(g, {}, &parameters);
+  Dense all = program.run({{"x", Tensor::from(f32, {3}, Dense(3, 1.0))}}).at("all").to_doubles();
+  ASSERT_EQ(all.size(), 12U);
+  std::sort(all.begin(), all.end());
+  EXPECT_GT(all.front(), 0);
+  EXPECT_TRUE(std::unique(all.begin(), all.end()) == all.end());
+  EXPECT_THROW(while_loop(start, goes_on, draw), Error);
+}
+
 TEST(Random, AStepKnowsItsNumber) {
   for (const bool reverse : {false, true}) {
     Graph g;
