@@ -2,6 +2,8 @@
 // The one place that knows OpenMP. oneDNN uses the same pool, so that two pools never compete for the cores.
 #pragma once
 
+#include <cstdint>
+
 namespace paoding {
 
 /// The most threads a parallel region may use: OMP_NUM_THREADS, or the cores this process may run on.
