@@ -229,7 +229,8 @@ TEST(Peer, EveryOpWasRecorded) {
   for (const OpDef* op : all_ops()) {
     bool has_result = false;
     for (const OpCase& c : op->cases) has_result |= c.error.empty();
-    if (!has_result || op->name.starts_with("test_")) continue;
+    const bool is_ours = !op->name.starts_with("test_") && !op->name.starts_with("my_");  // other tests register some
+    if (!has_result || !is_ours) continue;
     EXPECT_TRUE(seen.contains(op->name)) << op->name << ": run tests/peer/record.sh";
   }
 }
