@@ -17,6 +17,7 @@
 #include "base/check.h"
 #include "graph/keep_names.h"
 #include "group/lower.h"
+#include "group/staged.h"
 #include "ops/group_body.h"
 #include "paoding/op.h"
 #include "passes/contracted_graph.h"
@@ -251,7 +252,20 @@ class Fusion {
     graph_.scope = common_scope(nodes);
     graph_.origin = common_origin(nodes);
     const Values made = call(*find_op("group"), inputs, {}, {body}, &graph_);
+    if (const std::string why = gpu_refusal(made[0].ref().node); !why.empty()) {
+      notes_.add(fmt::format("{} ops of {} stay apart: {}", nodes.size(), node(nodes[0]).label(), why));
+      return;  // nobody uses the group: it goes
+    }
     for (std::size_t i = 0; i < outputs.size(); ++i) (*replaced)[outputs[i]] = made[i].ref();
+  }
+
+  // What merging step by step could not see: the group as a whole, lowered, is no GPU kernel.
+  std::string gpu_refusal(NodeId group) const {
+    if (notes_.device() != DeviceKind::cuda) return "";
+    std::vector<Layout> inputs, outputs;
+    for (const Ref& ref : node(group).inputs) inputs.push_back(Layout::dense(graph_.type(ref)));
+    for (const Type& type : node(group).types) outputs.push_back(Layout::dense(type));
+    return staged_refusal(canonical(lower(graph_, node(group), inputs, outputs).group));
   }
 
   Name common_origin(const std::vector<NodeId>& nodes) const {
