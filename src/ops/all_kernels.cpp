@@ -7,6 +7,7 @@ void register_built_in_kernels() {
   register_matmul_cpu();
 #if PAODING_WITH_CUDA
   register_matmul_gpu();
+  register_index_gpu();
 #endif
 }
 

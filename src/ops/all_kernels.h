@@ -7,5 +7,6 @@ namespace paoding {
 void register_built_in_kernels();
 void register_matmul_cpu();
 void register_matmul_gpu();
+void register_index_gpu();
 
 }  // namespace paoding
