@@ -176,7 +176,9 @@ TEST(Dropout, KeepsTheMeanAndScalesWhatItKeeps) {
   std::int64_t zeros = 0;
   for (double value : y) {
     zeros += value == 0;
-    if (value != 0) ASSERT_FLOAT_EQ(static_cast<float>(value), 2.5F);
+    if (value != 0) {
+      ASSERT_FLOAT_EQ(static_cast<float>(value), 2.5F);
+    }
   }
   EXPECT_NEAR(static_cast<double>(zeros) / kCount, 0.2, 0.005);
 }
