@@ -93,6 +93,7 @@ class PhaseBuilder {
       for (int l = first_reduced; l < loop_count(); ++l) {
         local = local && has(output.reduce_mask, loop(l).axis) && loop(l).split < 0;
       }
+      if (local && first_reduced == loop_count() && can_reduce_at_once(o)) continue;
       local ? place_local_sum(o, first_reduced) : place_shared_sum(o);
     }
   }
@@ -102,6 +103,19 @@ class PhaseBuilder {
     flush.routine = find_flush(group_.expr.dtype_of(output.value), output.dtype);
     flush.accumulate = output.accumulate;
     return flush;
+  }
+
+  bool can_reduce_at_once(std::size_t o) {
+    const GroupOutput& output = group_.outputs[o];
+    Instruction& reduce = sums_[o];
+    const DType compute = group_.expr.dtype_of(output.value);
+    const TileRoutine routine = find_reduce(output.combine, compute);
+    if (routine == nullptr || output.dtype != compute || output.accumulate) return false;
+    set_strides(output.strides, &reduce);
+    if (!reduce.cols_reduced && reduce.col_stride != 1) return false;
+    reduce.routine = routine;
+    reduce.out = output_slot(o);
+    return true;
   }
 
   void place_local_sum(std::size_t o, int level) {
@@ -406,11 +420,9 @@ class PhaseBuilder {
     Instruction instruction;
     instruction.a = place.kind == kind ? place.slot : spread(output.value, kind);
     if (!once) {
-      instruction.routine = sums_[o].routine;
-      instruction.out = sums_[o].out;
-      instruction.rows_reduced = sums_[o].rows_reduced;
-      instruction.cols_reduced = sums_[o].cols_reduced;
-      instruction.pitch = sums_[o].pitch;
+      const std::uint16_t value = instruction.a;
+      instruction = sums_[o];
+      instruction.a = value;
       setting_.phase->tile.push_back(instruction);
       return;
     }

@@ -73,6 +73,9 @@ TileRoutine find_start(Combine combine, DType compute);
 TileRoutine find_accumulate(Combine combine, DType compute);
 /// Writes the accumulators at a (of values of dtype `compute`) to the operand at out.
 TileRoutine find_flush(DType compute, DType stored);
+/// Writes the reduced tile at a to an operand of its own dtype, dense along the columns where they stay: start,
+/// accumulate and flush at once. Null where there is no such routine.
+TileRoutine find_reduce(Combine combine, DType compute);
 /// to[i] = to[i] combined with from[i], of accumulators.
 using CombineRoutine = void (*)(char* to, const char* from, std::int64_t count);
 CombineRoutine find_combine(Combine combine, DType compute);
