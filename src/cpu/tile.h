@@ -17,6 +17,27 @@ struct TileShape {
   std::int64_t cols = 1;
 };
 
+/// What an instruction computes, for those who can make several at once (fused_routine.h).
+struct Meaning {
+  enum class Kind : std::uint8_t {
+    other,
+    prim,        // find_routine's, with its scalar_args
+    load,        // a dense operand of `stored`
+    store,       // to a dense operand of `stored`, not streaming
+    convert,     // to `stored`, rounded and widened back
+    accumulate,  // find_accumulate's
+    reduce,      // find_reduce's
+  };
+  Kind kind = Kind::other;
+  Prim prim = Prim::constant;
+  Combine combine = Combine::none;
+  DType compute = DType::f32;  // of the arguments, for a prim of its last one
+  DType stored = DType::f32;
+  unsigned scalar_args = 0;
+
+  friend bool operator==(const Meaning&, const Meaning&) = default;
+};
+
 struct Instruction;
 /// `slots`: the pointers of the running thread, to registers, constants, sums and the current place in each operand.
 using TileRoutine = void (*)(const Instruction& self, char* const* slots, const TileShape& shape);
@@ -31,6 +52,7 @@ struct Instruction {
   bool accumulate = false;                      // flush: adds to what is there
   std::int64_t row_stride = 0, col_stride = 0;  // load, store, flush, index: of the operand, in elements
   std::int64_t pitch = 0;                       // start, accumulate, flush: from one row of accumulators to the next
+  Meaning meaning;
 };
 
 /// The part of the tile that an instruction's values fill.
