@@ -206,6 +206,24 @@ class LayoutBuilder {
   std::vector<bool> vectors_ = std::vector<bool>(kVectors), masks_ = std::vector<bool>(kMasks);
 };
 
+bool touches(const Instruction& a, const Instruction& b) {
+  return a.out == b.out || a.out == b.a || a.out == b.b || a.out == b.c || b.out == a.a || b.out == a.b || b.out == a.c;
+}
+
+// Single elements are computed as early as they can be, so that they do not stand between instructions on whole tiles.
+// Those that write operands stay: another operand may share the memory.
+void move_elements_up(std::size_t operands, std::vector<Instruction>* list) {
+  const auto is_element = [](const Instruction& i) {
+    return i.meaning.kind == Kind::prim && i.one_row && i.one_col;
+  };
+  for (std::size_t i = 1; i < list->size(); ++i) {
+    if (!is_element((*list)[i]) || (*list)[i].out < operands) continue;
+    for (std::size_t at = i; at > 0 && !touches((*list)[at - 1], (*list)[at]); --at) {
+      std::swap((*list)[at - 1], (*list)[at]);
+    }
+  }
+}
+
 class ListFuser {
  public:
   ListFuser(const std::vector<bool>& is_temporary, bool single_row, const std::vector<Instruction>& list)
@@ -286,10 +304,11 @@ bool is_fusable(const Instruction& instruction, bool single_row) {
 
 std::optional<FusedLayout> layout_of(const FusedRun& run) { return LayoutBuilder(run).build(); }
 
-void fuse_instructions(const std::vector<bool>& is_temporary, bool single_row, std::vector<Instruction>* list,
+void fuse_instructions(const TileRegisters& registers, bool single_row, std::vector<Instruction>* list,
                        std::vector<std::shared_ptr<const FusedCode>>* code) {
   if (!can_fuse_tiles()) return;
-  const ListFuser fuser(is_temporary, single_row, *list);
+  move_elements_up(registers.operands, list);
+  const ListFuser fuser(registers.is_register, single_row, *list);
   std::vector<Instruction> result;
   for (std::size_t i = 0; i < list->size();) {
     std::size_t end = i + 1;

@@ -64,9 +64,15 @@ std::optional<FusedLayout> layout_of(const FusedRun& run);
 /// The routine of a stretch that has a layout; null when it is too long. Equal stretches share one.
 std::shared_ptr<const FusedCode> make_fused_routine(const FusedRun& run, const FusedLayout& layout);
 
-/// Replaces stretches of two and more fusable instructions of a list by one each. `is_temporary`: per slot, whether it
-/// is a register of this list alone. What the routines are made of is kept alive by `code`.
-void fuse_instructions(const std::vector<bool>& is_temporary, bool single_row, std::vector<Instruction>* list,
+/// What is known of slots.
+struct TileRegisters {
+  std::size_t operands = 0;       // the first slots
+  std::vector<bool> is_register;  // per slot: no other list knows it
+};
+
+/// Replaces stretches of two and more fusable instructions of a list by one each. What the routines are made of is kept
+/// alive by `code`.
+void fuse_instructions(const TileRegisters& registers, bool single_row, std::vector<Instruction>* list,
                        std::vector<std::shared_ptr<const FusedCode>>* code);
 
 }  // namespace paoding
