@@ -72,6 +72,7 @@ void sum_over_time(Graph& graph, PassNotes& notes);
 void sink_products(Graph& graph, PassNotes& notes);
 void merge_products(Graph& graph, PassNotes& notes);
 void drop_unused(Graph& graph, PassNotes& notes);
+void widen_products(Graph& graph, PassNotes& notes);
 void fuse_convolutions(Graph& graph, PassNotes& notes);
 void keep_reduced_axes(Graph& graph, PassNotes& notes);
 void fuse_groups(Graph& graph, PassNotes& notes);

@@ -40,6 +40,8 @@ const std::vector<Pass>& pipeline() {
       {"simplify_views", "reshapes that this put in meet those that were there", simplify_views},
       {"merge_duplicates", "and become equal ones", merge_duplicates},
       {"drop_unused", "what no fetch needs goes, also inside loops, before fusion could pull it in", drop_unused},
+      {"widen_products", "no library multiplies f16 on the CPU: casts around products, which groups then take",
+       widen_products},
       {"fuse_convolutions", "bias and ReLU become a part of the convolution before groups could take them",
        fuse_convolutions},
       {"fuse_groups", "elementwise ops and reductions that share an iteration space become one kernel", fuse_groups},
