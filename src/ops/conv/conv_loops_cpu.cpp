@@ -32,28 +32,17 @@ class LoopConvolution : public PreparedKernel {
   }
 
   void run(const KernelRun& run) const override {
-    struct State {
-      const LoopConvolution* self;
-      void* const* operands;
-    } state{this, run.operands};
-    parallel(
-        threads_,
-        [](int thread, void* raw) {
-          const State& s = *static_cast<State*>(raw);
-          const LoopConvolution& self = *s.self;
-          const std::int64_t begin = self.rows_ * thread / self.threads_;
-          const std::int64_t end = self.rows_ * (thread + 1) / self.threads_;
-          Sum* sums = self.sums_.get() + thread * self.width_;
-          for (std::int64_t row = begin; row < end; ++row) {
-            std::fill_n(sums, self.width_, Sum{0});
-            switch (self.shape_.kind) {
-              case ConvKind::forward: self.forward_row(s.operands, row, sums); break;
-              case ConvKind::grad_input: self.grad_input_row(s.operands, row, sums); break;
-              case ConvKind::grad_weight: self.grad_weight_row(s.operands, row, sums); break;
-            }
-          }
-        },
-        &state);
+    share_out(threads_, rows_, [&](std::int64_t begin, std::int64_t end, int thread) {
+      Sum* sums = sums_.get() + thread * width_;
+      for (std::int64_t row = begin; row < end; ++row) {
+        std::fill_n(sums, width_, Sum{0});
+        switch (shape_.kind) {
+          case ConvKind::forward: forward_row(run.operands, row, sums); break;
+          case ConvKind::grad_input: grad_input_row(run.operands, row, sums); break;
+          case ConvKind::grad_weight: grad_weight_row(run.operands, row, sums); break;
+        }
+      }
+    });
   }
 
  private:

@@ -45,23 +45,6 @@ class Indices {
   std::int64_t range_;
 };
 
-// Calls work(begin, end) for the parts of 0 .. count - 1, one per thread.
-template <class Work>
-void share_out(int threads, std::int64_t count, const Work& work) {
-  struct State {
-    int threads;
-    std::int64_t count;
-    const Work* work;
-  } state{threads, count, &work};
-  parallel(
-      threads,
-      [](int thread, void* raw) {
-        const State& s = *static_cast<State*>(raw);
-        (*s.work)(s.count * thread / s.threads, s.count * (thread + 1) / s.threads, thread);
-      },
-      &state);
-}
-
 // The lowest position that any thread found wrong.
 class FirstWrong {
  public:

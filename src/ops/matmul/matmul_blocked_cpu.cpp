@@ -127,21 +127,10 @@ class BlockedMatmul : public PreparedKernel {
   std::int64_t scratch_bytes() const override { return threads_ * kPackedBytes; }
 
   void run(const KernelRun& run) const override {
-    struct State {
-      const BlockedMatmul* self;
-      const KernelRun* run;
-    } state{this, &run};
-    parallel(
-        threads_,
-        [](int thread, void* raw) {
-          const State& s = *static_cast<State*>(raw);
-          const BlockedMatmul& self = *s.self;
-          auto* packed = reinterpret_cast<double*>(static_cast<char*>(s.run->scratch) + thread * kPackedBytes);
-          const std::int64_t begin = self.blocks() * thread / self.threads_;
-          const std::int64_t end = self.blocks() * (thread + 1) / self.threads_;
-          for (std::int64_t block = begin; block < end; ++block) self.run_block(s.run->operands, block, packed);
-        },
-        &state);
+    share_out(threads_, blocks(), [&](std::int64_t begin, std::int64_t end, int thread) {
+      auto* packed = reinterpret_cast<double*>(static_cast<char*>(run.scratch) + thread * kPackedBytes);
+      for (std::int64_t block = begin; block < end; ++block) run_block(run.operands, block, packed);
+    });
   }
 
  private:

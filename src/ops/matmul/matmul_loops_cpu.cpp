@@ -26,22 +26,11 @@ class LoopMatmul : public PreparedKernel {
     const auto* a = static_cast<const Stored*>(run.operands[0]);
     const auto* b = static_cast<const Stored*>(run.operands[1]);
     auto* c = static_cast<Stored*>(run.operands[2]);
-    struct State {
-      const LoopMatmul* self;
-      const Stored *a, *b;
-      Stored* c;
-    } state{this, a, b, c};
-    parallel(
-        threads_,
-        [](int thread, void* raw) {
-          const State& s = *static_cast<State*>(raw);
-          const std::int64_t rows = s.self->batches_ * s.self->shape_.m;
-          const std::int64_t begin = rows * thread / s.self->threads_, end = rows * (thread + 1) / s.self->threads_;
-          for (std::int64_t row = begin; row < end; ++row) {
-            s.self->one_row(s.a, s.b, s.c, row / s.self->shape_.m, row % s.self->shape_.m, s.self->sums_of(thread));
-          }
-        },
-        &state);
+    share_out(threads_, batches_ * shape_.m, [&](std::int64_t begin, std::int64_t end, int thread) {
+      for (std::int64_t row = begin; row < end; ++row) {
+        one_row(a, b, c, row / shape_.m, row % shape_.m, sums_of(thread));
+      }
+    });
   }
 
  private:

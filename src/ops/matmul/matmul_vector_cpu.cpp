@@ -167,21 +167,9 @@ class VectorMatmul : public PreparedKernel {
   }
 
   void run(const KernelRun& run) const override {
-    struct State {
-      const VectorMatmul* self;
-      void* const* operands;
-    } state{this, run.operands};
-    parallel(
-        threads_,
-        [](int thread, void* raw) {
-          const State& s = *static_cast<State*>(raw);
-          const VectorMatmul& self = *s.self;
-          const std::int64_t units = self.batches_ * self.parts_;
-          for (std::int64_t u = units * thread / self.threads_; u < units * (thread + 1) / self.threads_; ++u) {
-            self.run_unit(s.operands, u / self.parts_, u % self.parts_);
-          }
-        },
-        &state);
+    share_out(threads_, batches_ * parts_, [&](std::int64_t begin, std::int64_t end, int) {
+      for (std::int64_t unit = begin; unit < end; ++unit) run_unit(run.operands, unit / parts_, unit % parts_);
+    });
   }
 
   bool is_swapped = false;

@@ -30,20 +30,9 @@ class LoopPool : public PreparedKernel {
   }
 
   void run(const KernelRun& run) const override {
-    struct State {
-      const LoopPool* self;
-      void* const* operands;
-    } state{this, run.operands};
-    parallel(
-        threads_,
-        [](int thread, void* raw) {
-          const State& s = *static_cast<State*>(raw);
-          const LoopPool& self = *s.self;
-          const std::int64_t begin = self.rows_ * thread / self.threads_;
-          const std::int64_t end = self.rows_ * (thread + 1) / self.threads_;
-          for (std::int64_t row = begin; row < end; ++row) self.run_row(s.operands, row);
-        },
-        &state);
+    share_out(threads_, rows_, [&](std::int64_t begin, std::int64_t end, int) {
+      for (std::int64_t row = begin; row < end; ++row) run_row(run.operands, row);
+    });
   }
 
  private:

@@ -127,20 +127,10 @@ class SortRows : public PreparedKernel {
   std::int64_t scratch_bytes() const override { return threads_ * row_bytes(); }
 
   void run(const KernelRun& run) const override {
-    struct State {
-      const SortRows* self;
-      const KernelRun* run;
-    } state{this, &run};
-    parallel(
-        threads_,
-        [](int thread, void* raw) {
-          const State& s = *static_cast<State*>(raw);
-          const std::int64_t begin = s.self->rows_ * thread / s.self->threads_;
-          const std::int64_t end = s.self->rows_ * (thread + 1) / s.self->threads_;
-          auto* entries = reinterpret_cast<Entry*>(static_cast<char*>(s.run->scratch) + thread * s.self->row_bytes());
-          for (std::int64_t row = begin; row < end; ++row) s.self->one_row(*s.run, row, entries);
-        },
-        &state);
+    share_out(threads_, rows_, [&](std::int64_t begin, std::int64_t end, int thread) {
+      auto* entries = reinterpret_cast<Entry*>(static_cast<char*>(run.scratch) + thread * row_bytes());
+      for (std::int64_t row = begin; row < end; ++row) one_row(run, row, entries);
+    });
   }
 
  private:
@@ -226,19 +216,9 @@ class Cumsum : public PreparedKernel {
   }
 
   void run(const KernelRun& run) const override {
-    struct State {
-      const Cumsum* self;
-      const KernelRun* run;
-    } state{this, &run};
-    parallel(
-        threads_,
-        [](int thread, void* raw) {
-          const State& s = *static_cast<State*>(raw);
-          const std::int64_t begin = s.self->blocks_ * thread / s.self->threads_;
-          const std::int64_t end = s.self->blocks_ * (thread + 1) / s.self->threads_;
-          for (std::int64_t block = begin; block < end; ++block) s.self->one_block(*s.run, block);
-        },
-        &state);
+    share_out(threads_, blocks_, [&](std::int64_t begin, std::int64_t end, int) {
+      for (std::int64_t block = begin; block < end; ++block) one_block(run, block);
+    });
   }
 
  private:
