@@ -148,9 +148,10 @@ class BlockedMatmul : public PreparedKernel {
     const std::int64_t batch = block / row_blocks() / column_blocks();
     const auto &a = shape_.a, &b = shape_.b, &c = shape_.c;
     const BlockProduct p{
-        .a = static_cast<const double*>(operands[0]) + offset(a, batch) + row * a.row_stride,
-        .b = static_cast<const double*>(operands[1]) + offset(b, batch) + column * b.column_stride,
-        .c = static_cast<double*>(operands[2]) + offset(c, batch) + row * c.row_stride + column * c.column_stride,
+        .a = static_cast<const double*>(operands[0]) + shape_.batch_offset(a, batch) + row * a.row_stride,
+        .b = static_cast<const double*>(operands[1]) + shape_.batch_offset(b, batch) + column * b.column_stride,
+        .c = static_cast<double*>(operands[2]) + shape_.batch_offset(c, batch) + row * c.row_stride +
+             column * c.column_stride,
         .rows = std::min(rows_, shape_.m - row),
         .columns = std::min(columns_, shape_.n - column),
         .k = shape_.k,
@@ -163,14 +164,6 @@ class BlockedMatmul : public PreparedKernel {
         .packed_a = packed,
         .packed_b = packed + kBlockInner * (kBlockRows + kTileRows)};
     HWY_DYNAMIC_DISPATCH(multiply_block)(p);
-  }
-
-  std::int64_t offset(const MatmulOperand& operand, std::int64_t batch) const {
-    std::int64_t sum = 0;
-    for (std::size_t i = shape_.batch.size(); i-- > 0; batch /= shape_.batch[i]) {
-      sum += batch % shape_.batch[i] * operand.batch_strides[i];
-    }
-    return sum;
   }
 
   MatmulShape shape_;
