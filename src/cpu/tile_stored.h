@@ -76,7 +76,7 @@ auto visit_stored_float(DType dtype, Visitor visitor) {
     case DType::f64: return visitor(std::integral_constant<DType, DType::f64>());
     case DType::f16: return visitor(std::integral_constant<DType, DType::f16>());
     case DType::bf16: return visitor(std::integral_constant<DType, DType::bf16>());
-    default: PD_ASSERT(dtype == DType::f32, "{} is no float", to_string(dtype));
+    default: PD_ASSERT(dtype == DType::f32, "the op takes floats only");
   }
   return visitor(std::integral_constant<DType, DType::f32>());
 }
