@@ -35,6 +35,7 @@ class NestBuilder {
                   {&nest_, &nest_.phases[p], &pool_, slots, operands_, sharing, last_level_cache_bytes()});
     }
     nest_.slot_count = pool_.count();
+    fuse();
   }
 
   Nest take() { return std::move(nest_); }
@@ -71,6 +72,22 @@ class NestBuilder {
   std::int32_t converted(std::int32_t node, DType compute) {
     if (group_.expr.dtype_of(node) == compute) return node;
     return group_.expr.add({.prim = Prim::convert, .dtype = compute, .args = {node, -1, -1}});
+  }
+
+  void fuse() {
+    const bool single_row = nest_.row_axis < 0;
+    const auto fuse_loops = [&](std::vector<NestLoop>& loops) {
+      for (NestLoop& loop : loops) {
+        for (std::vector<Instruction>* list : {&loop.enter, &loop.exit}) {
+          fuse_instructions({}, single_row, list, &nest_.code);
+        }
+      }
+    };
+    fuse_loops(nest_.loops);
+    for (Phase& phase : nest_.phases) {
+      fuse_loops(phase.loops);
+      fuse_instructions(pool_.registers(), single_row, &phase.tile, &nest_.code);
+    }
   }
 
   Stages whole() const {

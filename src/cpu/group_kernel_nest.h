@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "cpu/fused_routine.h"
 #include "cpu/group_kernel.h"
 #include "cpu/tile.h"
 #include "group/group.h"
@@ -88,6 +89,7 @@ struct Nest {
   std::vector<Constant> constants;
   std::vector<IndexSlot> index_slots;
   std::int64_t arena_bytes = 0;
+  std::vector<std::shared_ptr<const FusedCode>> code;  // of the fused routines in the lists
 };
 
 /// Sets the tile, the loops and the threads of `nest` for a canonical group (threads = 0: by its cost). The loops of

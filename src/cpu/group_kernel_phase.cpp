@@ -85,7 +85,9 @@ class PhaseBuilder {
       const TileKind kept = kept_kind(output);
       add.rows_reduced = !kept.rows;
       add.cols_reduced = !kept.cols;
-      add.routine = find_accumulate(output.combine, group_.expr.dtype_of(output.value));
+      const DType compute = group_.expr.dtype_of(output.value);
+      add.routine = find_accumulate(output.combine, compute);
+      add.meaning = {.kind = Meaning::Kind::accumulate, .combine = output.combine, .compute = compute};
       // Complete after some loop, if all loops inside it reduce and none outside does.
       int first_reduced = 0;
       while (first_reduced < loop_count() && !has(output.reduce_mask, loop(first_reduced).axis)) ++first_reduced;
@@ -93,6 +95,7 @@ class PhaseBuilder {
       for (int l = first_reduced; l < loop_count(); ++l) {
         local = local && has(output.reduce_mask, loop(l).axis) && loop(l).split < 0;
       }
+      if (local && first_reduced == loop_count() && can_reduce_at_once(o)) continue;
       local ? place_local_sum(o, first_reduced) : place_shared_sum(o);
     }
   }
@@ -104,12 +107,27 @@ class PhaseBuilder {
     return flush;
   }
 
+  bool can_reduce_at_once(std::size_t o) {
+    const GroupOutput& output = group_.outputs[o];
+    Instruction& reduce = sums_[o];
+    const DType compute = group_.expr.dtype_of(output.value);
+    const TileRoutine routine = find_reduce(output.combine, compute);
+    if (routine == nullptr || output.dtype != compute || output.accumulate) return false;
+    set_strides(output.strides, &reduce);
+    if (!reduce.cols_reduced && reduce.col_stride != 1) return false;
+    reduce.routine = routine;
+    reduce.meaning.kind = Meaning::Kind::reduce;
+    reduce.out = output_slot(o);
+    return true;
+  }
+
   void place_local_sum(std::size_t o, int level) {
     const GroupOutput& output = group_.outputs[o];
     Instruction& add = sums_[o];
     add.out = pool_.add(tile_elements() * kAccumulatorBytes);
     add.pitch = add.rows_reduced ? 0 : add.cols_reduced ? 1 : nest_.shape.cols;
     Instruction start = add;
+    start.meaning = {};
     start.routine = find_start(output.combine, group_.expr.dtype_of(output.value));
     list(level).push_back(start);
     Instruction flush = flush_of(output);
@@ -338,6 +356,7 @@ class PhaseBuilder {
       set_strides(load.strides, &instruction);
       const bool is_dense = dense(place.kind, load.strides, pass_.load_operands[index]);
       instruction.routine = find_load(load.dtype, is_dense ? Layout::dense : Layout::strided);
+      if (is_dense) instruction.meaning = {.kind = Meaning::Kind::load, .compute = node.dtype, .stored = load.dtype};
       list(place.level).push_back(instruction);
       return;
     }
@@ -368,8 +387,14 @@ class PhaseBuilder {
     instruction.b = arity > 1 ? slots[1] : slots[0];  // routines may look at every argument
     instruction.c = arity > 2 ? slots[2] : slots[0];
     const DType compute = group_.expr.dtype_of(node.args[arity - 1]);
-    instruction.routine =
-        node.prim == Prim::convert ? find_convert(compute, node.dtype) : find_routine(node.prim, compute, scalar_args);
+    if (node.prim == Prim::convert) {
+      instruction.routine = find_convert(compute, node.dtype);
+      instruction.meaning = {.kind = Meaning::Kind::convert, .compute = compute, .stored = node.dtype};
+    } else {
+      instruction.routine = find_routine(node.prim, compute, scalar_args);
+      instruction.meaning = {
+          .kind = Meaning::Kind::prim, .prim = node.prim, .compute = compute, .scalar_args = scalar_args};
+    }
     if (instruction.routine == nullptr) {
       fail(ErrorKind::unsupported, "group: no CPU routine for {} of {}", primitive(node.prim).name, to_string(compute));
     }
@@ -406,11 +431,9 @@ class PhaseBuilder {
     Instruction instruction;
     instruction.a = place.kind == kind ? place.slot : spread(output.value, kind);
     if (!once) {
-      instruction.routine = sums_[o].routine;
-      instruction.out = sums_[o].out;
-      instruction.rows_reduced = sums_[o].rows_reduced;
-      instruction.cols_reduced = sums_[o].cols_reduced;
-      instruction.pitch = sums_[o].pitch;
+      const std::uint16_t value = instruction.a;
+      instruction = sums_[o];
+      instruction.a = value;
       setting_.phase->tile.push_back(instruction);
       return;
     }
@@ -421,6 +444,10 @@ class PhaseBuilder {
     nest_.streams = nest_.streams || streamed;
     const bool is_dense = dense(kind, output.strides, pass_.output_operands[o]);
     instruction.routine = find_store(output.dtype, is_dense ? Layout::dense : Layout::strided, streamed);
+    if (is_dense && !streamed) {
+      const DType compute = group_.expr.dtype_of(output.value);
+      instruction.meaning = {.kind = Meaning::Kind::store, .compute = compute, .stored = output.dtype};
+    }
     if (output.reduce_mask != 0) {
       list(outer_).push_back(instruction);  // its value is the same at all points that the phase's loops visit
     } else {
@@ -490,7 +517,12 @@ std::uint16_t SlotPool::add_bare() {
 }
 
 std::uint16_t SlotPool::take_register() {
-  if (free_.empty()) return add(nest_.shape.rows * nest_.shape.cols * 8);
+  if (free_.empty()) {
+    const std::uint16_t slot = add(nest_.shape.rows * nest_.shape.cols * 8);
+    registers_.resize(slot + std::size_t{1});
+    registers_[slot] = true;
+    return slot;
+  }
   const std::uint16_t slot = free_.back();
   free_.pop_back();
   return slot;
