@@ -140,9 +140,10 @@ class PrintedValues {
                          seen.norm);
       if (!seen.is_finite()) rest += fmt::format(", {} NaN, {} infinite", seen.nans, seen.infinities);
     }
-    print("print {}{}{}: {} [{}{}\n", json_string(printed.message), printed.scope.empty() ? "" : " in " + printed.scope,
-          printed.instance == 0 ? "" : fmt::format(", time step {}", printed.instance), to_string(value.type()),
-          fmt::join(elements, ", "), rest.empty() ? "]" : rest);
+    cli::print("print {}{}{}: {} [{}{}\n", json_string(printed.message),
+               printed.scope.empty() ? "" : " in " + printed.scope,
+               printed.instance == 0 ? "" : fmt::format(", time step {}", printed.instance), to_string(value.type()),
+               fmt::join(elements, ", "), rest.empty() ? "]" : rest);
   }
   const std::vector<std::string>& objects() const { return objects_; }
 

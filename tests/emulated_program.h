@@ -7,26 +7,15 @@
 #include <map>
 #include <memory>
 
-#include "gpu/group_kernel.h"
 #include "gpu/text_kernel.h"
 #include "tests/cuda_emulation/emulated_kernels.h"
-#include "tests/program_check.h"
+#include "tests/kernel_texts.h"
 
 namespace paoding::testing_program {
 
 class EmulatedProgram {
  public:
-  explicit EmulatedProgram(const Graph& graph, const std::vector<std::string>& disabled = {}) {
-    const auto copy = graph.clone();
-    PassOptions options;
-    options.disabled = disabled;
-    options.device = DeviceKind::cuda;
-    run_passes(*copy, options);
-    PlanOptions plan_options;
-    plan_options.device = DeviceKind::cuda;
-    plan_ = make_plan(*copy, plan_options);
-    add_kernels(plan_.steps);
-  }
+  explicit EmulatedProgram(const Graph& graph) : plan_(plan_for_gpu(graph)) { add_kernels(plan_.steps); }
 
   /// An op whose kernel is a library's, which cannot be emulated; empty when there is none.
   const std::string& library_op() const { return library_op_; }

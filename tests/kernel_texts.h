@@ -9,10 +9,8 @@
 
 namespace paoding::testing_program {
 
-/// Text of every group, and of every other kernel of our own, of the graph's plan for an H200, with a step that uses
-/// it.
-inline std::map<std::string, std::string> kernel_texts_with_steps(const Graph& graph,
-                                                                  const std::vector<std::string>& disabled = {}) {
+/// The graph's plan for a GPU, after the passes.
+inline Plan plan_for_gpu(const Graph& graph, const std::vector<std::string>& disabled = {}) {
   const auto copy = graph.clone();
   PassOptions options;
   options.disabled = disabled;
@@ -20,7 +18,14 @@ inline std::map<std::string, std::string> kernel_texts_with_steps(const Graph& g
   run_passes(*copy, options);
   PlanOptions plan_options;
   plan_options.device = DeviceKind::cuda;
-  const Plan plan = make_plan(*copy, plan_options);
+  return make_plan(*copy, plan_options);
+}
+
+/// Text of every group, and of every other kernel of our own, of the graph's plan for an H200, with a step that uses
+/// it.
+inline std::map<std::string, std::string> kernel_texts_with_steps(const Graph& graph,
+                                                                  const std::vector<std::string>& disabled = {}) {
+  const Plan plan = plan_for_gpu(graph, disabled);
   std::map<std::string, std::string> texts;
   const std::function<void(const std::vector<Step>&)> walk = [&](const std::vector<Step>& steps) {
     for (const Step& step : steps) {

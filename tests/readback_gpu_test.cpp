@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run on a GPU hands to the host besides its results: values of `print`, and indices out of range. The places are
-// computed here on any machine; the runs need a GPU.
+// What a run on a GPU hands to the host besides its results: values of `print`, and indices out of range. The places
+// are computed here on any machine; the runs need a GPU.
 #include "runtime/gpu_readback.h"
-
 #include "tests/program_check.h"
 
 namespace paoding::testing_program {

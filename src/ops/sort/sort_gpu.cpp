@@ -106,7 +106,7 @@ PD_DEVICE void sort_tile(const T* a, T* values, long long* places, Entry<T>* run
     }
   }
   __syncthreads();
-  const Index kept = least_of(least_of(size.count - first, kTile), size.taken);
+  const Index kept = least_of(size.count - first, size.kept);
   for (int i = threadIdx.x; i < kept; i += kThreads) {
     if constexpr (kIsAll) mine.write(i, entries[i].place(), size);
     else runs[row * size.count + tile * size.kept + i] = entries[i];
