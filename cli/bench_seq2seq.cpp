@@ -21,7 +21,7 @@ namespace {
 struct StepOptions {
   CompileFlags compile;
   Seq2SeqSize size;
-  bool quick = false, compile_only = false;
+  bool quick = false, compile_only = false, report = false;
   std::string json_path;
 };
 
@@ -71,15 +71,16 @@ double products_of(const Seq2SeqSize& s) {
 // Where the time of a run goes, in shares of it.
 struct Shares {
   double products = 0, groups = 0, others = 0, framework = 0;
+  std::string report;
 };
 
 Shares shares_of(Program& program, int runs) {
   Profiler profiler;
   for (int i = 0; i < runs; ++i) program.run();
   program.wait();
-  profiler.stop();
-  const profile::Measures measures = profile::measure(profiler.trace());
   Shares shares;
+  shares.report = profiler.stop();
+  const profile::Measures measures = profile::measure(profiler.trace());
   if (measures.total <= 0) return shares;
   shares.framework = measures.framework / measures.total;
   for (const profile::Section& section : measures.merged.empty() ? measures.per_thread : measures.merged) {
@@ -156,6 +157,7 @@ int bench(const StepOptions& options, const char* name) {
   print("wall us, one run and its wait: {} ({} runs), {:.0f} GFLOP/s of products\n", to_string(wall), wall.count, rate);
   print("shares of a recorded run: products {:.1f}%, groups {:.1f}%, other ops {:.1f}%, framework {:.1f}%\n",
         100 * shares.products, 100 * shares.groups, 100 * shares.others, 100 * shares.framework);
+  if (options.report) print_text(shares.report);
   print("loss {:.4f} at first, {:.4f} after all runs on the same batch\n", first, last);
   json.add("wall_us", wall.median).add("wall_us_min", wall.min).add("wall_us_max", wall.max).add("samples", wall.count);
   json.add("products_share", shares.products)
@@ -179,6 +181,7 @@ void add_step_bench(CLI::App& parent, Commands* commands, const char* name, cons
   sub->add_option("--target", options->size.target_steps, "Target positions")->capture_default_str();
   sub->add_flag("--compile-only", options->compile_only, "Only compile, and bind to four fifths of the steps");
   sub->add_flag("--quick", options->quick, "Fewer runs");
+  sub->add_flag("--report", options->report, "Also print the Profiling Report of ten runs");
   sub->add_option("--json", options->json_path, "Also write the numbers to this file");
   options->compile.add_to(*sub);
   commands->push_back({sub, [options, name] { return bench(*options, name); }});

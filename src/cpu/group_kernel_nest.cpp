@@ -79,14 +79,14 @@ class NestBuilder {
     const auto fuse_loops = [&](std::vector<NestLoop>& loops) {
       for (NestLoop& loop : loops) {
         for (std::vector<Instruction>* list : {&loop.enter, &loop.exit}) {
-          fuse_instructions({}, single_row, list, &nest_.code);
+          fuse_instructions({operands_, {}}, single_row, list, &nest_.code);
         }
       }
     };
     fuse_loops(nest_.loops);
     for (Phase& phase : nest_.phases) {
       fuse_loops(phase.loops);
-      fuse_instructions(pool_.registers(), single_row, &phase.tile, &nest_.code);
+      fuse_instructions({operands_, pool_.registers()}, single_row, &phase.tile, &nest_.code);
     }
   }
 
@@ -126,7 +126,8 @@ class NestBuilder {
     // In a tile that holds all that is reduced a value stays in its register for nothing; else keeping one costs a
     // store and a load, which must be worth it and fit into the second cache.
     constexpr std::int64_t kMostKept = 256 << 10;
-    options.keep_from = inner.empty() ? 1 : all * 8 <= kMostKept ? 4 : 1e9;
+    const double in_register = can_fuse_tiles() ? 5 : 1;
+    options.keep_from = inner.empty() ? in_register : all * 8 <= kMostKept ? 4 : 1e9;
     options.is_ready = [this](std::int32_t node) {
       const GroupLoad& load = group_.loads[static_cast<std::size_t>(group_.expr[node].index)];
       const TileKind tile = tile_kind(group_, nest_, ~std::uint32_t{0});
