@@ -8,7 +8,7 @@
 #include "staged.h"
 
 #if PAODING_WITH_CUDA
-#include "gpu/group_kernel.h"
+#include "gpu/text_kernel.h"
 #endif
 
 namespace paoding::cli {
@@ -91,16 +91,15 @@ void print_kernels_of(const std::vector<Step>& steps, std::set<std::string>* see
   for (const Step& step : steps) {
     check_interrupted();
     if (step.kind == Step::Kind::loop) print_kernels_of(step.body, seen);
-    if (step.kind != Step::Kind::group) continue;
-    const gpu::GroupKernelPlan kernel = gpu::plan_group_step(step, {});
-    if (kernel.grid[0] == 0) continue;
-    print("// step {}: {}{}\n// {}; grid {} x {} x {}, block {}, floor {:.2f} us\n", step.position, step_name(step),
-          step.label.scope.empty() ? "" : " in " + step.label.scope, kernel.why, kernel.grid[0], kernel.grid[1],
-          kernel.grid[2], kernel.block, kernel.floor_us);
-    if (seen->insert(kernel.source).second) {
-      print("{}\n", kernel.source);
-    } else {
-      print("// the text is that of an earlier step\n\n");
+    for (const gpu::GroupKernelPlan& kernel : gpu::kernels_of(step)) {
+      print("// step {}: {}{}\n// {}; grid {} x {} x {}, block {}{}\n", step.position, step_name(step),
+            step.label.scope.empty() ? "" : " in " + step.label.scope, kernel.why, kernel.grid[0], kernel.grid[1],
+            kernel.grid[2], kernel.block, kernel.floor_us > 0 ? fmt::format(", floor {:.2f} us", kernel.floor_us) : "");
+      if (seen->insert(kernel.source).second) {
+        print("{}\n", kernel.source);
+      } else {
+        print("// the text is that of an earlier step\n\n");
+      }
     }
   }
 }

@@ -107,6 +107,51 @@ void check_feeds_finite(const std::map<std::string, Tensor>& feeds) {
   }
 }
 
+// ---- what `print` hands over ----
+
+constexpr std::int64_t kMostShown = 16;  // elements of a value that is printed
+
+// Shown as it comes; with --json kept for the one object that is printed.
+class PrintedValues {
+ public:
+  explicit PrintedValues(bool is_json) : is_json_(is_json) {}
+
+  void see(const Printed& printed) {
+    const Tensor& value = printed.value;
+    const std::int64_t count = value.shape().elements();
+    if (is_json_) {
+      std::vector<std::string> dims, elements;
+      for (const std::int64_t dim : value.shape()) dims.push_back(fmt::format("{}", dim));
+      for (std::int64_t i = 0; i < count; ++i) elements.push_back(json_number(element(value, i)));
+      JsonObject one;
+      one.add("message", printed.message).add("scope", printed.scope).add("instance", printed.instance);
+      one.add("dtype", to_string(value.dtype())).add_json("shape", json_array(dims));
+      objects_.push_back(one.add_json("values", json_array(elements)).text());
+      return;
+    }
+    std::vector<std::string> elements;
+    for (std::int64_t i = 0; i < std::min(count, kMostShown); ++i) {
+      elements.push_back(fmt::format("{:.6g}", element(value, i)));
+    }
+    std::string rest;
+    if (count > kMostShown) {
+      const Summary seen = summarize(value);
+      rest = fmt::format(", ..] min {:.6g}, max {:.6g}, mean {:.6g}, norm {:.6g}", seen.min, seen.max, seen.mean,
+                         seen.norm);
+      if (!seen.is_finite()) rest += fmt::format(", {} NaN, {} infinite", seen.nans, seen.infinities);
+    }
+    cli::print("print {}{}{}: {} [{}{}\n", json_string(printed.message),
+               printed.scope.empty() ? "" : " in " + printed.scope,
+               printed.instance == 0 ? "" : fmt::format(", time step {}", printed.instance), to_string(value.type()),
+               fmt::join(elements, ", "), rest.empty() ? "]" : rest);
+  }
+  const std::vector<std::string>& objects() const { return objects_; }
+
+ private:
+  const bool is_json_;
+  std::vector<std::string> objects_;
+};
+
 // ---- running ----
 
 struct Timing {
@@ -131,10 +176,12 @@ struct Outcome {
   std::string profile;  // the report's text
   std::vector<std::pair<std::string, Tensor>> fetches;
   std::int64_t steps_checked = 0;
+  std::vector<std::string> printed;  // JSON objects
 };
 
-void time_runs(Program& program, const RunOptions& options, Outcome* outcome) {
+void time_runs(Program& program, const RunOptions& options, Outcome* outcome, bool* is_printing) {
   outcome->timing.first_ms = run_once(program);
+  *is_printing = false;
   const int repeat = options.has_profile ? std::max(options.repeat, 1) : options.repeat;
   if (options.has_profile) start_profiler(State::all, parse_detail(options.detail));
   for (int i = 0; i < repeat; ++i) {
@@ -197,6 +244,7 @@ void print_json(const Outcome& outcome) {
     all.add("min_ms", times.front()).add("max_ms", times.back());
   }
   if (outcome.steps_checked != 0) all.add("steps_checked", outcome.steps_checked);
+  if (!outcome.printed.empty()) all.add_json("printed", json_array(outcome.printed));
   all.add_json("fetches", json_array(fetches));
   if (!outcome.profile.empty()) all.add("profile", outcome.profile);
   print("{}\n", all.text());
@@ -223,6 +271,12 @@ int run(const RunOptions& options) {
       if (is_checking) check.see(step);
     };
   }
+  PrintedValues printed(options.json);
+  bool is_printing = true;  // the first run only
+  compile.on_print = [&](const Printed& value) {
+    check_interrupted();
+    if (is_printing) printed.see(value);
+  };
   compile.after_pass = [](const std::string& pass, const Graph&) {
     check_interrupted();
     show_progress("compiling: " + pass);
@@ -240,10 +294,11 @@ int run(const RunOptions& options) {
   outcome.report = &program.report();
   if (options.check_finite) {
     run_once(program);
-    is_checking = false;
+    is_checking = is_printing = false;
     outcome.steps_checked = check.steps();
   }
-  time_runs(program, options, &outcome);
+  time_runs(program, options, &outcome, &is_printing);
+  outcome.printed = printed.objects();
   std::map<std::string, Tensor> results;
   for (const std::string& name : program.fetch_names()) {
     outcome.fetches.emplace_back(name, program.fetch(program.fetch_index(name)));
@@ -265,7 +320,9 @@ void add_run(CLI::App& app, Commands* commands) {
       "safetensors files, compiles it for a device and runs it. Everything that is wrong with the graph or the values\n"
       "is found before any work. Prints every fetch with its type, min, max, mean and norm, and the times of the "
       "runs;\n"
-      "the first run, which warms caches up, is told apart.");
+      "the first run, which warms caches up, is told apart. Every value that reaches a `print` op in the first run is\n"
+      "shown as it comes, with the op's message, its scope and the time step in a scan: 16 elements, and of longer\n"
+      "values min, max, mean and norm. With --json they are in \"printed\", whole.");
   sub->add_option("FILE", options->file, "The graph's text; - is stdin")->type_name("")->required();
   sub->add_option("--feed", options->feeds, "safetensors files with values of inputs and parameters")
       ->type_name("FILES");

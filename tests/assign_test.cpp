@@ -10,18 +10,6 @@
 namespace paoding::testing_program {
 namespace {
 
-template <class Work>
-std::string message_of(Work&& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 Tensor ramp(const Shape& shape, double first, double step) {
   Dense values;
   for (std::int64_t i = 0; i < shape.elements(); ++i) values.push_back(first + step * static_cast<double>(i));

@@ -10,18 +10,6 @@
 namespace paoding::testing_program {
 namespace {
 
-template <class Work>
-std::string message_of(Work&& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 // Runs with these feeds, with all passes, without, and step by step; compares with the evaluator.
 void check_runs(const Graph& g, const std::vector<Feeds>& feeds) {
   for (const bool fused : {true, false}) {

@@ -12,28 +12,13 @@ namespace paoding::testing_program {
 
 /// Kernel ops without an implementation for a GPU.
 inline const std::set<std::string>& ops_without_gpu_kernel() {
-  static const auto* ops = new std::set<std::string>{"conv2d",
-                                                     "conv2d_bias",
-                                                     "conv2d_grad_input",
-                                                     "conv2d_grad_weight",
-                                                     "max_pool2d",
-                                                     "max_pool2d_grad",
-                                                     "avg_pool2d",
-                                                     "avg_pool2d_grad",
-                                                     "max_pool2d_pick",
-                                                     "gather",
-                                                     "gather_elements",
-                                                     "scatter_add",
-                                                     "scatter_add_elements",
-                                                     "sort",
-                                                     "topk",
-                                                     "cumsum"};
+  static const auto* ops = new std::set<std::string>{};
   return *ops;
 }
 
 /// Ops that are steps of the planner's own, which a GPU's fixed list of launches cannot have.
 inline const std::set<std::string>& steps_without_gpu() {
-  static const auto* ops = new std::set<std::string>{"branch", "while", "print"};
+  static const auto* ops = new std::set<std::string>{"branch", "while"};
   return *ops;
 }
 

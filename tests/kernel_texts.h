@@ -4,14 +4,13 @@
 
 #include <functional>
 
-#include "gpu/group_kernel.h"
+#include "gpu/text_kernel.h"
 #include "tests/program_check.h"
 
 namespace paoding::testing_program {
 
-/// Text of every group of the graph's plan for an H200, with a step that uses it.
-inline std::map<std::string, std::string> kernel_texts_with_steps(const Graph& graph,
-                                                                  const std::vector<std::string>& disabled = {}) {
+/// The graph's plan for a GPU, after the passes.
+inline Plan plan_for_gpu(const Graph& graph, const std::vector<std::string>& disabled = {}) {
   const auto copy = graph.clone();
   PassOptions options;
   options.disabled = disabled;
@@ -19,17 +18,23 @@ inline std::map<std::string, std::string> kernel_texts_with_steps(const Graph& g
   run_passes(*copy, options);
   PlanOptions plan_options;
   plan_options.device = DeviceKind::cuda;
-  const Plan plan = make_plan(*copy, plan_options);
+  return make_plan(*copy, plan_options);
+}
+
+/// Text of every group, and of every other kernel of our own, of the graph's plan for an H200, with a step that uses
+/// it.
+inline std::map<std::string, std::string> kernel_texts_with_steps(const Graph& graph,
+                                                                  const std::vector<std::string>& disabled = {}) {
+  const Plan plan = plan_for_gpu(graph, disabled);
   std::map<std::string, std::string> texts;
   const std::function<void(const std::vector<Step>&)> walk = [&](const std::vector<Step>& steps) {
     for (const Step& step : steps) {
       if (step.kind == Step::Kind::loop) walk(step.body);
-      if (step.kind != Step::Kind::group) continue;
-      const gpu::GroupKernelPlan made = gpu::plan_group_step(step, gpu::ChipFacts{});
-      if (made.grid[0] == 0) continue;  // nothing to launch
       std::string what = step.label.op;
       for (const std::string& member : step.label.members) what += " " + member;
-      texts.emplace(made.source, what + " (" + made.why + ")");
+      for (const gpu::GroupKernelPlan& made : gpu::kernels_of(step)) {
+        texts.emplace(made.source, what + " (" + made.why + ")");
+      }
     }
   };
   walk(plan.steps);

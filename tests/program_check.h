@@ -12,6 +12,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "paoding/autodiff.h"
@@ -36,6 +37,19 @@ inline std::vector<std::string> pass_names() {
   }
   return names;
 }
+
+/// What the Error says that `work` throws, "no error" when it throws none.
+template <class Work>
+std::string message_of(Work&& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+inline bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 /// The distance from 1 to the next number.
 inline double epsilon(DType dtype) {

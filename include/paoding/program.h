@@ -46,7 +46,7 @@ struct CompileOptions {
   bool allow_tf32 = false;  // on a GPU: f32 products may round operands to TF32
   bool assign = true;       // off: parameters keep their values, to evaluate a graph that trains
   /// Called with every value that reaches a `print` op, in the order of the run; without it Program::printed() has
-  /// those of the last run. On a GPU in the stepwise execution only.
+  /// those of the last run. On a GPU values are handed over at the end of the run, which is waited for.
   std::function<void(const Printed&)> on_print = {};
   /// Stepwise only: called after every step with what it wrote.
   std::function<void(const StepSeen&)> on_step = {};
@@ -124,8 +124,9 @@ class Program {
   const Type& fetch_type(int index) const;
   /// Gives an input its value, until it is given another. Error (shape, dtype) when the type is another.
   void set_input(int index, const Tensor& tensor);
-  /// Runs once. On a GPU it returns when the run is under way; wait() or fetch() wait for it.
-  /// Error (argument) when an input was never set; (device) when the device fails.
+  /// Runs once. On a GPU it returns when the run is under way; wait() or fetch() wait for it, and throw what was found
+  /// wrong with it: an index out of range. Error (argument) when an input was never set; (device) when the device
+  /// fails.
   void run();
   void wait();
   /// The value of the last run; of a Variant, the alternative that it took.

@@ -18,6 +18,24 @@ double fork_nanoseconds();
 /// and inside a parallel region, the calls are made one after the other by the caller. `body` must not throw.
 void parallel(int threads, void (*body)(int thread, void* state), void* state);
 
+/// Calls work(begin, end, thread) once per thread for its part of 0 .. count - 1. Parts follow each other and differ by
+/// one at most; some are empty when there are fewer units than threads. Allocates nothing; `work` must not throw.
+template <class Work>
+void share_out(int threads, std::int64_t count, const Work& work) {
+  struct State {
+    int threads;
+    std::int64_t count;
+    const Work* work;
+  } state{threads, count, &work};
+  parallel(
+      threads,
+      [](int thread, void* raw) {
+        const State& s = *static_cast<State*>(raw);
+        (*s.work)(s.count * thread / s.threads, s.count * (thread + 1) / s.threads, thread);
+      },
+      &state);
+}
+
 /// While it lives, parallel regions that the calling thread starts, in libraries too, have one thread when `is_serial`.
 /// For work that is over before a second thread would have woken up.
 class SerialScope {

@@ -32,6 +32,21 @@ TEST(Parallel, StillMakesEveryCallInsideAnotherRegion) {
   for (int i = 0; i < 4; ++i) EXPECT_EQ(calls[i], 2);
 }
 
+TEST(Parallel, SharesOutEveryUnitOnce) {
+  for (const int threads : {1, 3, 8}) {
+    for (const std::int64_t count : {0, 2, 8, 13}) {
+      std::array<std::atomic<int>, 16> units{};
+      Calls calls{};
+      share_out(threads, count, [&](std::int64_t begin, std::int64_t end, int thread) {
+        ++calls[static_cast<std::size_t>(thread)];
+        for (std::int64_t i = begin; i < end; ++i) ++units[static_cast<std::size_t>(i)];
+      });
+      for (int i = 0; i < 16; ++i) EXPECT_EQ(units[i], i < count) << "unit " << i << " of " << count;
+      for (int i = 0; i < 8; ++i) EXPECT_EQ(calls[i], i < threads) << "call " << i << " of " << threads;
+    }
+  }
+}
+
 TEST(Parallel, OffersAtLeastOneThread) { EXPECT_GE(max_threads(), 1); }
 
 }  // namespace

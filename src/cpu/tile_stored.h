@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "base/check.h"
 #include "base/half.h"
 #include "paoding/types.h"
 
@@ -66,6 +67,18 @@ auto visit_stored(DType dtype, Visitor visitor) {
     case DType::boolean: break;
   }
   return visitor(std::integral_constant<DType, DType::boolean>());
+}
+
+/// visit_stored for what takes floats only: no code is made for the other dtypes.
+template <class Visitor>
+auto visit_stored_float(DType dtype, Visitor visitor) {
+  switch (dtype) {
+    case DType::f64: return visitor(std::integral_constant<DType, DType::f64>());
+    case DType::f16: return visitor(std::integral_constant<DType, DType::f16>());
+    case DType::bf16: return visitor(std::integral_constant<DType, DType::bf16>());
+    default: PD_ASSERT(dtype == DType::f32, "the op takes floats only");
+  }
+  return visitor(std::integral_constant<DType, DType::f32>());
 }
 
 }  // namespace paoding

@@ -4,8 +4,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "gpu/group_formula.h"
-#include "gpu/group_prelude.h"
+#include "gpu/text_kernel.h"
 
 namespace paoding::gpu {
 namespace {
@@ -14,12 +13,29 @@ constexpr int kThreads = 256;
 constexpr int kInFlight = 4;           // elements or pieces per thread
 constexpr std::int64_t kMaxScan = 64;  // indices per place that every element of the result looks through
 
-constexpr std::string_view kGatherText = R"cuda(
+constexpr std::string_view kFaultText = R"cuda(
 template <class Id> PD_DEVICE bool is_legal(Id id, long long range) { return id >= 0 && (long long)id < range; }
+
+// Keeps the lowest place of a number out of range: its halves, each below the place, so that the least of both words is
+// of one place whatever the order of threads.
+PD_DEVICE void note_fault(unsigned long long* fault, long long place, long long id) {
+  atomicMin(fault, (unsigned long long)place << 32 | (unsigned)id);
+  atomicMin(fault + 1, (unsigned long long)place << 32 | (unsigned)((unsigned long long)id >> 32));
+}
+)cuda";
+
+constexpr std::string_view kCheckText = R"cuda(
+template <class Id> PD_DEVICE void check_indices(const Id* ids, unsigned long long* fault, const Sizes& size) {
+  const Index n = (Index)blockIdx.x * kThreads + threadIdx.x;
+  if (n < size.count && !is_legal(ids[n], size.range_wide)) note_fault(fault, n, ids[n]);
+}
+)cuda";
+
+constexpr std::string_view kGatherText = R"cuda(
 
 // Rows as pieces of up to 16 bytes: strides are in pieces.
 template <class Id, class Piece>
-PD_DEVICE void gather_rows(const Piece* a, const Id* ids, Piece* out, const Sizes& size) {
+PD_DEVICE void gather_rows(const Piece* a, const Id* ids, Piece* out, unsigned long long* fault, const Sizes& size) {
   const Index first = (Index)blockIdx.x * (kThreads * kInFlight) + threadIdx.x;
   Piece value[kInFlight];
   Index to[kInFlight];
@@ -32,6 +48,7 @@ PD_DEVICE void gather_rows(const Piece* a, const Id* ids, Piece* out, const Size
     const Id id = __ldg(ids + n);
     to[u] = rest * size.to_outer + n * size.to_middle + piece;
     if (is_legal(id, size.range_wide)) value[u] = __ldg(a + (rest * size.from_outer + (Index)id * size.from_middle + piece));
+    else note_fault(fault, n, id);
   }
 #pragma unroll
   for (int u = 0; u < kInFlight; ++u) {
@@ -40,7 +57,7 @@ PD_DEVICE void gather_rows(const Piece* a, const Id* ids, Piece* out, const Size
 }
 
 template <class Id, class Piece>
-PD_DEVICE void gather_elements(const Piece* a, const Id* ids, Piece* out, const Sizes& size) {
+PD_DEVICE void gather_elements(const Piece* a, const Id* ids, Piece* out, unsigned long long* fault, const Sizes& size) {
   const Index first = (Index)blockIdx.x * (kThreads * kInFlight) + threadIdx.x;
 #pragma unroll
   for (int u = 0; u < kInFlight; ++u) {
@@ -51,6 +68,7 @@ PD_DEVICE void gather_elements(const Piece* a, const Id* ids, Piece* out, const 
     const Id id = __ldg(ids + p);
     Piece value = Piece();
     if (is_legal(id, size.range_wide)) value = __ldg(a + (rest * size.from_outer + (Index)id * size.from_middle + i));
+    else note_fault(fault, p, id);
     out[rest * size.to_outer + n * size.to_middle + i] = value;
   }
 }
@@ -60,7 +78,7 @@ PD_DEVICE void gather_elements(const Piece* a, const Id* ids, Piece* out, const 
 // list the positions that are its own, in order; then each warp adds up the updates of its 4 rows.
 constexpr std::string_view kScatterRowsText = R"cuda(
 template <class Id, class T, int kVector>
-PD_DEVICE void scatter_rows(const Id* ids, const T* updates, T* out, const Sizes& size) {
+PD_DEVICE void scatter_rows(const Id* ids, const T* updates, T* out, unsigned long long* fault, const Sizes& size) {
   constexpr int kWarps = kThreads / 32, kRowsOfWarp = 4, kSegment = 512, kLoads = 8;
   __shared__ unsigned entries[kWarps][kSegment];  // row << 16 | position in the segment
   __shared__ int counts[kWarps];
@@ -76,7 +94,8 @@ PD_DEVICE void scatter_rows(const Id* ids, const T* updates, T* out, const Sizes
     int count = 0;
     for (int k = 0; k < kSegment; k += 32) {
       const Index n = chunk + warp * kSegment + k + lane;
-      const long long row = n < size.count ? (long long)__ldg(ids + n) - first_row : -1;
+      const long long id = n < size.count ? (long long)__ldg(ids + n) : 0, row = n < size.count ? id - first_row : -1;
+      if (blockIdx.x == 0 && n < size.count && !is_legal(id, size.range_wide)) note_fault(fault, n, id);
       const bool is_mine = row >= 0 && row < kWarps * kRowsOfWarp && row + first_row < size.range_wide;
       const unsigned found = __ballot_sync(0xffffffffu, is_mine);
       if (is_mine) entries[warp][count + __popc(found & ((1u << lane) - 1))] = (unsigned)row << 16 | (unsigned)(k + lane);
@@ -129,13 +148,16 @@ PD_DEVICE void scatter_rows(const Id* ids, const T* updates, T* out, const Sizes
 constexpr std::string_view kScatterElementsText = R"cuda(
 // Few indices per place: every element of the result looks through them.
 template <class Id, class T>
-PD_DEVICE void scatter_scan(const Id* ids, const T* updates, T* out, const Sizes& size) {
+PD_DEVICE void scatter_scan(const Id* ids, const T* updates, T* out, unsigned long long* fault, const Sizes& size) {
   Index rest = (Index)blockIdx.x * kThreads + threadIdx.x;
   if (rest >= size.total) return;
   const Index i = next_coordinate(rest, size.inner_extent), row = next_coordinate(rest, size.range);
   Compute<T> sum = 0;
   for (Index n = 0; n < size.count; ++n) {
-    if ((long long)__ldg(ids + ((rest * size.count + n) * size.inner + i)) != row) continue;
+    const Index place = (rest * size.count + n) * size.inner + i;
+    const Id id = __ldg(ids + place);
+    if (row == 0 && !is_legal(id, size.range_wide)) note_fault(fault, place, id);
+    if ((long long)id != row) continue;
     sum += load_one<true>(updates + (rest * size.from_outer + n * size.from_middle + i));
   }
   store_sum<false>(out + (rest * size.to_outer + row * size.to_middle + i), sum);
@@ -144,7 +166,8 @@ PD_DEVICE void scatter_scan(const Id* ids, const T* updates, T* out, const Sizes
 // Many: a CTA clears 32 columns, one thread per column adds its updates to them, and half floats, which are added in
 // f32, are rounded at the end.
 template <class Id, class T, class Total>
-PD_DEVICE void scatter_columns(const Id* ids, const T* updates, T* out, void* workspace, const Sizes& size) {
+PD_DEVICE void scatter_columns(const Id* ids, const T* updates, T* out, void* workspace, unsigned long long* fault,
+                               const Sizes& size) {
   const int lane = threadIdx.x % 32, walker = threadIdx.x / 32;
   Index rest = blockIdx.x;
   const Index i = next_coordinate(rest, size.tiles) * 32 + lane;
@@ -162,12 +185,14 @@ PD_DEVICE void scatter_columns(const Id* ids, const T* updates, T* out, void* wo
       Compute<T> update[kInFlight];
 #pragma unroll
       for (int u = 0; u < kInFlight; ++u) {
-        row[u] = n + u < size.count ? (long long)__ldg(ids + ((rest * size.count + n + u) * size.inner + i)) : -1;
+        const Index place = (rest * size.count + n + u) * size.inner + i;
+        row[u] = n + u < size.count ? (long long)__ldg(ids + place) : -1;
+        if (n + u < size.count && !is_legal(row[u], size.range_wide)) note_fault(fault, place, row[u]);
         if (n + u < size.count) update[u] = load_one<true>(updates + (rest * size.from_outer + (n + u) * size.from_middle + i));
       }
 #pragma unroll
       for (int u = 0; u < kInFlight; ++u) {
-        if (row[u] >= 0 && row[u] < size.range_extent) store_sum<true>(totals + (Index)row[u] * pitch, update[u]);
+        if (is_legal(row[u], size.range_wide)) store_sum<true>(totals + (Index)row[u] * pitch, update[u]);
       }
     }
   }
@@ -180,56 +205,42 @@ PD_DEVICE void scatter_columns(const Id* ids, const T* updates, T* out, void* wo
 }
 )cuda";
 
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
+// The sizes that all kernels here have, and the text around them.
 class IndexText {
  public:
   IndexText(const IndexShape& shape, std::int64_t from_rows, std::int64_t to_rows) : shape_(shape) {
     const auto reach = [&](std::int64_t outer, std::int64_t rows, std::int64_t middle) {
       return shape.outer * std::abs(outer) + rows * std::abs(middle) + shape.inner;
     };
-    constexpr std::int64_t kLimit = (std::int64_t{1} << 31) - (1 << 16);
-    is_wide_ = std::max({reach(shape.from_outer, from_rows, shape.from_middle),
-                         reach(shape.to_outer, to_rows, shape.to_middle), shape.outer * shape.count * shape.inner,
-                         shape.outer * shape.range * shape.inner}) >= kLimit;
+    parts_.is_wide = needs_wide_index(std::max(
+        {reach(shape.from_outer, from_rows, shape.from_middle), reach(shape.to_outer, to_rows, shape.to_middle),
+         shape.outer * shape.count * shape.inner, shape.outer * shape.range * shape.inner}));
+    parts_.threads = kThreads;
+    parts_.constants = fmt::format("constexpr int kInFlight = {};\n{}", kInFlight, kFaultText);
   }
 
-  void number(const std::string& name, std::int64_t value) { sizes_.number(name, value); }
-  void wide_number(const std::string& name, std::int64_t value) { sizes_.wide_number(name, value); }
-  void divisor(const std::string& name, std::int64_t value) { sizes_.divisor(name, value); }
+  void number(const std::string& name, std::int64_t value) { parts_.sizes.number(name, value); }
+  void divisor(const std::string& name, std::int64_t value) { parts_.sizes.divisor(name, value); }
   void strides(std::int64_t unit) {
     number("from_outer", shape_.from_outer / unit), number("from_middle", shape_.from_middle / unit);
     number("to_outer", shape_.to_outer / unit), number("to_middle", shape_.to_middle / unit);
-    wide_number("range", shape_.range);
+    range();
   }
+  void range() { parts_.sizes.wide_number("range", shape_.range); }
 
-  /// `operands`: parameters before the workspace; `call`: the body of the kernel.
-  GroupKernelPlan finish(const std::string& what, std::string_view text, const std::string& operands,
+  GroupKernelPlan finish(const std::string& what, std::string_view text, std::vector<std::string> operands,
                          const std::string& call, std::int64_t ctas) {
-    if (ctas >= std::int64_t{1} << 31)
-      fail(ErrorKind::unsupported, "{}: {} CTAs, at most 2^31 - 1 fit a grid", what, ctas);
-    GroupKernelPlan plan;
-    plan.source = fmt::format("// {}\n{}\nusing Index = {};\nconstexpr int kThreads = {}, kInFlight = {};\n\n{}", what,
-                              group_prelude(), is_wide_ ? "long long" : "int", kThreads, kInFlight, sizes_.text());
-    plan.source += text;
-    std::uint64_t hash = 14695981039346656037ull;
-    for (const char c : plan.source + operands + call) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ull;
-    plan.entry = fmt::format("{}_{:016x}", what, hash);
-    plan.source += fmt::format(
-        "\nextern \"C\" __global__ void __launch_bounds__({}) {}(\n    {}, void* workspace, unsigned* tickets, "
-        "const Sizes size) {{\n  {};\n}}\n",
-        kThreads, plan.entry, operands, call);
-    plan.grid[0] = static_cast<unsigned>(ctas);
-    plan.block = kThreads;
-    plan.sizes = sizes_.words();
-    plan.why = fmt::format("{}: {} CTAs", what, ctas);
-    return plan;
+    parts_.name = what;
+    parts_.functions = text;
+    parts_.operands = std::move(operands);
+    parts_.call = call;
+    parts_.ctas = ctas;
+    return make_text_kernel(parts_);
   }
 
  private:
   const IndexShape& shape_;
-  bool is_wide_ = false;
-  SizeFields sizes_;
+  TextParts parts_;
 };
 
 std::string_view piece_type(std::int64_t bytes) {
@@ -240,12 +251,12 @@ std::string_view piece_type(std::int64_t bytes) {
                       : "unsigned char";
 }
 
-std::string gather_operands(std::string_view piece, DType index) {
-  return fmt::format("const {0}* a, const {1}* ids, {0}* out", piece, stored_type(index));
+std::vector<std::string> gather_operands(std::string_view piece, DType index) {
+  return {fmt::format("const {}* a", piece), input_parameter(index, "ids"), fmt::format("{}* out", piece)};
 }
-std::string scatter_operands(const IndexShape& shape) {
-  return fmt::format("const {0}* ids, const {1}* updates, {1}* out", stored_type(shape.index_dtype),
-                     stored_type(shape.dtype));
+std::vector<std::string> scatter_operands(const IndexShape& shape) {
+  return {input_parameter(shape.index_dtype, "ids"), input_parameter(shape.dtype, "updates"),
+          output_parameter(shape.dtype, "out")};
 }
 
 /// The most elements, at most 16 bytes of them, in which rows of both operands can be moved.
@@ -262,6 +273,16 @@ std::int64_t vector_of(const IndexShape& shape) {
   return vector;
 }
 
+// Where the result of a scatter is empty, its indices are still looked at.
+GroupKernelPlan plan_check(const IndexShape& shape, std::int64_t count) {
+  if (count == 0) return {};
+  IndexText text(shape, shape.count, shape.range);
+  text.number("count", count);
+  text.range();
+  return text.finish("check_indices", kCheckText, scatter_operands(shape), "check_indices(ids, fault, size)",
+                     parts_of(count, kThreads));
+}
+
 }  // namespace
 
 GroupKernelPlan plan_gather_rows(const IndexShape& shape) {
@@ -274,7 +295,7 @@ GroupKernelPlan plan_gather_rows(const IndexShape& shape) {
   text.strides(vector);
   const std::string_view piece = piece_type(vector * size_bytes(shape.dtype));
   return text.finish("gather_rows", kGatherText, gather_operands(piece, shape.index_dtype),
-                     "gather_rows(a, ids, out, size)", ceil_div(total, kThreads * kInFlight));
+                     "gather_rows(a, ids, out, fault, size)", parts_of(total, kThreads * kInFlight));
 }
 
 GroupKernelPlan plan_gather_elements(const IndexShape& shape) {
@@ -286,43 +307,44 @@ GroupKernelPlan plan_gather_elements(const IndexShape& shape) {
   text.strides(1);
   const std::string_view piece = piece_type(size_bytes(shape.dtype));
   return text.finish("gather_elements", kGatherText, gather_operands(piece, shape.index_dtype),
-                     "gather_elements(a, ids, out, size)", ceil_div(total, kThreads * kInFlight));
+                     "gather_elements(a, ids, out, fault, size)", parts_of(total, kThreads * kInFlight));
 }
 
 GroupKernelPlan plan_scatter_rows(const IndexShape& shape) {
   constexpr std::int64_t kRowsOfCta = 32;
-  if (shape.outer * shape.range * shape.inner == 0) return {};
+  if (shape.outer * shape.range * shape.inner == 0) return plan_check(shape, shape.count);
   IndexText text(shape, shape.count, shape.range);
-  const std::int64_t vector = vector_of(shape), tiles = ceil_div(shape.inner, 32 * vector);
-  const std::int64_t blocks = ceil_div(shape.range, kRowsOfCta);
+  const std::int64_t vector = vector_of(shape), tiles = parts_of(shape.inner, 32 * vector);
+  const std::int64_t blocks = parts_of(shape.range, kRowsOfCta);
   text.divisor("tiles", tiles), text.divisor("blocks", blocks);
   text.number("inner", shape.inner), text.number("count", shape.count);
   text.strides(1);
   return text.finish("scatter_rows", kScatterRowsText, scatter_operands(shape),
-                     fmt::format("scatter_rows<{}, {}, {}>(ids, updates, out, size)", stored_type(shape.index_dtype),
-                                 stored_type(shape.dtype), vector),
+                     fmt::format("scatter_rows<{}, {}, {}>(ids, updates, out, fault, size)",
+                                 stored_type(shape.index_dtype), stored_type(shape.dtype), vector),
                      tiles * blocks * shape.outer);
 }
 
 GroupKernelPlan plan_scatter_elements(const IndexShape& shape) {
   const std::int64_t total = shape.outer * shape.range * shape.inner;
-  if (total == 0) return {};
+  if (total == 0) return plan_check(shape, shape.outer * shape.count * shape.inner);
   IndexText text(shape, shape.count, shape.range);
   const std::string types = fmt::format("{}, {}", stored_type(shape.index_dtype), stored_type(shape.dtype));
   text.number("total", total);
   text.number("inner", shape.inner), text.number("count", shape.count), text.number("range_extent", shape.range);
   text.divisor("inner_extent", shape.inner), text.divisor("range", shape.range);
-  const std::int64_t tiles = ceil_div(shape.inner, 32);
+  const std::int64_t tiles = parts_of(shape.inner, 32);
   text.divisor("tiles", tiles);
   text.strides(1);
   if (shape.count <= kMaxScan) {
     return text.finish("scatter_elements", kScatterElementsText, scatter_operands(shape),
-                       fmt::format("scatter_scan<{}>(ids, updates, out, size)", types), ceil_div(total, kThreads));
+                       fmt::format("scatter_scan<{}>(ids, updates, out, fault, size)", types),
+                       parts_of(total, kThreads));
   }
   const bool is_half = shape.dtype == DType::f16 || shape.dtype == DType::bf16;
   GroupKernelPlan plan = text.finish("scatter_elements", kScatterElementsText, scatter_operands(shape),
-                                     fmt::format("scatter_columns<{}, {}>(ids, updates, out, workspace, size)", types,
-                                                 is_half ? "float" : std::string(stored_type(shape.dtype))),
+                                     fmt::format("scatter_columns<{}, {}>(ids, updates, out, workspace, fault, size)",
+                                                 types, is_half ? "float" : std::string(stored_type(shape.dtype))),
                                      tiles * shape.outer);
   if (is_half) plan.workspace_bytes = total * 4;
   return plan;

@@ -92,6 +92,7 @@ void check(const Case& c, const EmulatedKernels& kernels, unsigned seed) {
     put(s.index_dtype, ids + k * index_size, double(id));
   }
   std::vector<double> want(to_count, NAN), terms(to_count, 1);
+  std::uint64_t first_wrong = ~std::uint64_t{0}, wrong_id = 0;
   const auto from_at = [&](std::int64_t o, std::int64_t m, std::int64_t i) {
     return get(s.dtype, from + static_cast<std::size_t>(o * s.from_outer + m * s.from_middle + i) * size);
   };
@@ -105,7 +106,12 @@ void check(const Case& c, const EmulatedKernels& kernels, unsigned seed) {
         const std::int64_t place = c.is_rows() ? n : (o * s.count + n) * s.inner + i;
         const auto id =
             static_cast<std::int64_t>(get(s.index_dtype, ids + static_cast<std::size_t>(place) * index_size));
-        if (id < 0 || id >= s.range) continue;
+        if (id < 0 || id >= s.range) {
+          if (static_cast<std::uint64_t>(place) < first_wrong) {
+            first_wrong = static_cast<std::uint64_t>(place), wrong_id = static_cast<std::uint64_t>(id);
+          }
+          continue;
+        }
         if (c.is_gather()) {
           want[to_at(o, n, i)] = from_at(o, id, i);
         } else {
@@ -118,15 +124,22 @@ void check(const Case& c, const EmulatedKernels& kernels, unsigned seed) {
   if (c.plan.grid[0] == 0) return;
   const Launch launch = kernels.find(c.plan.entry);
   ASSERT_NE(launch, nullptr) << kernels.log();
-  unsigned* tickets = nullptr;
+  std::uint64_t fault_words[2], *fault = fault_words;
   std::vector<std::uint64_t> sizes = c.plan.sizes;
   void* arguments[] = {
-      c.is_gather() ? &from : &ids, c.is_gather() ? &ids : &from, &to, &workspace, &tickets, sizes.data()};
+      c.is_gather() ? &from : &ids, c.is_gather() ? &ids : &from, &to, &workspace, &fault, sizes.data()};
   std::vector<unsigned> order(c.plan.grid[0]);
   std::iota(order.begin(), order.end(), 0u);
   for (int round = 0; round < 2; ++round) {
     std::shuffle(order.begin(), order.end(), rng);
+    fault_words[0] = fault_words[1] = ~std::uint64_t{0};
     ASSERT_EQ(launch(arguments, c.plan.grid[0], c.plan.block, order.data()), 0) << "deadlock";
+    if (first_wrong == ~std::uint64_t{0}) {
+      EXPECT_EQ(fault_words[0] & fault_words[1], ~std::uint64_t{0});
+    } else {
+      EXPECT_EQ(fault_words[0], first_wrong << 32 | (wrong_id & 0xffffffffu));
+      EXPECT_EQ(fault_words[1], first_wrong << 32 | wrong_id >> 32);
+    }
     for (std::size_t k = 0; k < to_count; ++k) {
       if (std::isnan(want[k])) continue;  // between rows
       double expected = want[k];

@@ -9,21 +9,13 @@
 
 #include "paoding/autodiff.h"
 #include "paoding/ops.h"
+#include "tests/program_check.h"
 
 namespace paoding {
 namespace {
 
-template <class Work>
-std::string message_of(Work&& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
-bool has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
+using testing_program::has;
+using testing_program::message_of;
 
 TEST(Call, OfAComposedOpThatFailsLeavesNoOrigin) {
   Graph graph;

@@ -262,12 +262,7 @@ TEST(Optimizer, FollowsAScheduleOfItsOwnSteps) {
 TEST(Optimizer, SaysWhatIsWrong) {
   const auto message = [](const Optimizer& optimizer, const MinimizeOptions& options) {
     Model model;
-    try {
-      minimize(model.loss, optimizer, options);
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-    return std::string("no error");
+    return message_of([&] { minimize(model.loss, optimizer, options); });
   };
   EXPECT_NE(message(Sgd{}, {.frozen = {"r"}}).find("'r' fits no parameter"), std::string::npos);
   EXPECT_NE(message(Sgd{}, {.frozen = {"p", "net/*"}}).find("no parameter that is not frozen"), std::string::npos);

@@ -11,6 +11,11 @@ void register_built_in_kernels() {
   register_pooling_cpu();
 #if PAODING_WITH_CUDA
   register_matmul_gpu();
+  register_index_gpu();
+  register_convolution_gpu();
+  register_pooling_gpu();
+  register_sort_gpu();
+  register_cumsum_gpu();
 #endif
 }
 

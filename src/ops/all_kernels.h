@@ -10,6 +10,11 @@ void register_convolution_cpu();
 void register_convolution_loops(const char* op);
 void register_pooling_cpu();
 void register_matmul_gpu();
+void register_index_gpu();
+void register_convolution_gpu();
+void register_pooling_gpu();
+void register_sort_gpu();
+void register_cumsum_gpu();
 void register_index_cpu();
 void register_sort_cpu();
 

@@ -2,6 +2,7 @@
 // group: what fuse_groups makes of elementwise ops and reductions that share an iteration space; one kernel.
 #include "base/check.h"
 #include "ops/axes.h"
+#include "ops/control/bodies.h"
 #include "ops/families.h"
 #include "ops/group_body.h"
 #include "paoding/op.h"
@@ -78,23 +79,8 @@ GroupBody read_body(const Graph& body, const std::function<void(ErrorKind, const
 namespace {
 
 std::vector<Type> infer_group(const OpCall& call) {
-  if (call.bodies.size() != 1) call.fail(ErrorKind::argument, "needs one body");
-  const Graph& body = *call.bodies[0];
-  if (body.inputs().size() != call.inputs.size()) {
-    call.fail(ErrorKind::argument,
-              fmt::format("has {} inputs, but its body has {}", call.inputs.size(), body.inputs().size()));
-  }
-  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
-    const Type& inside = body.type({body.inputs()[i], 0});
-    if (!(inside == call.inputs[i])) {
-      call.fail(ErrorKind::shape, fmt::format("input {} of the body is {}, but gets {}", i, to_string(inside),
-                                              to_string(call.inputs[i])));
-    }
-  }
-  if (body.fetches().empty()) call.fail(ErrorKind::argument, "its body fetches nothing");
-  read_body(body, [&](ErrorKind kind, const std::string& what) { call.fail(kind, what); });
-  std::vector<Type> types;
-  for (const Graph::Fetch& fetch : body.fetches()) types.push_back(body.type(fetch.ref));
+  std::vector<Type> types = infer_from_body(call);
+  read_body(*call.bodies[0], [&](ErrorKind kind, const std::string& what) { call.fail(kind, what); });
   return types;
 }
 

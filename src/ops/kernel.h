@@ -29,6 +29,7 @@ struct KernelRun {
   void* const* operands;  // inputs, then outputs
   void* scratch;          // scratch_bytes() of the device's memory
   void* stream;           // CUstream on a GPU
+  void* fault = nullptr;  // on a GPU, where may_fault(): two 64-bit words of the device, all ones
 };
 
 /// A kernel for fixed layouts.
@@ -37,7 +38,20 @@ class PreparedKernel {
   virtual ~PreparedKernel() = default;
   virtual std::int64_t scratch_bytes() const { return 0; }
   virtual void run(const KernelRun& run) const = 0;
+
+  // ---- on a GPU ----
+
+  /// Whether a run may meet values that it cannot do, an index out of range. On the CPU run() throws; a launch cannot,
+  /// and leaves in KernelRun::fault what it met. When the run is waited for, raise() throws the error of that.
+  virtual bool may_fault() const { return false; }
+  virtual void raise(const std::uint64_t* /*fault*/) const {}
+  /// The CUDA texts that it was compiled from, where they are paoding's own.
+  virtual std::vector<std::string> texts() const { return {}; }
 };
+
+namespace gpu {
+struct TextPlan;  // gpu/text_kernel.h
+}
 
 struct KernelImplementation {
   std::string name;  // "onednn", "cublaslt"
@@ -48,6 +62,9 @@ struct KernelImplementation {
   /// Bit k: operand k (inputs, then outputs), an image [N, C, H, W], had better lie with its channels innermost. The
   /// planner decides.
   std::uint32_t channels_last = 0;
+  /// On a GPU, of a kernel that is paoding's own: its launches, so that all texts of a program are compiled at once,
+  /// and in tests without a GPU.
+  std::function<std::shared_ptr<const gpu::TextPlan>(const KernelCall&)> plan_text = {};
 };
 
 /// Appends to the table of the op.

@@ -275,12 +275,7 @@ TEST(RecurrentLayers, SayWhatDoesNotFit) {
     const RecurrentParameters p{g.input("w", f32, {features, 12}), g.input("u", f32, {3, 12}), g.input("b", f32, {12})};
     RecurrentOptions options;
     change(g, &options);
-    try {
-      lstm(xs, std::array{p}, options);
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-    return std::string("no error");
+    return message_of([&] { lstm(xs, std::array{p}, options); });
   };
   const auto none = [](Graph&, RecurrentOptions*) {};
   EXPECT_EQ(message(none), "no error");

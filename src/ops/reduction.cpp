@@ -180,6 +180,19 @@ const OpCase kOfBools{.shapes = {{4, 9}}, .attrs = {{"axes", Ints{1}}}, .dtypes 
 const OpCase kNotOfBools{.shapes = {{4, 3}}, .dtypes = {boolean}, .error = "a is bool"};
 const OpCase kNotOfIntegers{.shapes = {{4, 3}}, .dtypes = {i32}, .error = "a is i32, not a float"};
 
+void register_reduction(const char* name, const char* summary, std::vector<Type> (*infer)(const OpCall&),
+                        Values (*gradient)(const GradCall&), const std::vector<OpCase>& own_cases) {
+  register_op({.name = name,
+               .summary = summary,
+               .kind = OpKind::reduction,
+               .inputs = {"a"},
+               .attrs = kAttrs,
+               .infer = infer,
+               .gradient = gradient,
+               .lift = reduction_lift,
+               .cases = with(kCases, own_cases)});
+}
+
 void register_composed(const char* name, const char* summary,
                        std::function<Values(std::span<const Value>, const Attrs&)> compose, std::vector<OpCase> cases,
                        const std::vector<AttrSpec>& attrs = kAttrs) {
@@ -196,42 +209,10 @@ void register_composed(const char* name, const char* summary,
 
 void register_reduction_ops() {
   // ---- what groups compute ----
-  register_op({.name = "sum",
-               .summary = "sum over axes",
-               .kind = OpKind::reduction,
-               .inputs = {"a"},
-               .attrs = kAttrs,
-               .infer = infer_number_reduction,
-               .gradient = sum_gradient,
-               .lift = reduction_lift,
-               .cases = with(kCases, {kOfNothing, kNotOfBools})});
-  register_op({.name = "max",
-               .summary = "the largest element over axes",
-               .kind = OpKind::reduction,
-               .inputs = {"a"},
-               .attrs = kAttrs,
-               .infer = infer_reduction,
-               .gradient = choice_gradient,
-               .lift = reduction_lift,
-               .cases = with(kCases, {kOfNothing, kOfBools})});
-  register_op({.name = "min",
-               .summary = "the smallest element over axes",
-               .kind = OpKind::reduction,
-               .inputs = {"a"},
-               .attrs = kAttrs,
-               .infer = infer_reduction,
-               .gradient = choice_gradient,
-               .lift = reduction_lift,
-               .cases = with(kCases, {kOfNothing, kOfBools})});
-  register_op({.name = "prod",
-               .summary = "product over axes",
-               .kind = OpKind::reduction,
-               .inputs = {"a"},
-               .attrs = kAttrs,
-               .infer = infer_number_reduction,
-               .gradient = prod_gradient,
-               .lift = reduction_lift,
-               .cases = with(kCases, {kOfNothing, kNotOfBools})});
+  register_reduction("sum", "sum over axes", infer_number_reduction, sum_gradient, {kOfNothing, kNotOfBools});
+  register_reduction("max", "the largest element over axes", infer_reduction, choice_gradient, {kOfNothing, kOfBools});
+  register_reduction("min", "the smallest element over axes", infer_reduction, choice_gradient, {kOfNothing, kOfBools});
+  register_reduction("prod", "product over axes", infer_number_reduction, prod_gradient, {kOfNothing, kNotOfBools});
 
   // ---- composed of them ----
   register_composed("mean", "sum / count over axes", compose_mean, with(kCases, {kNotOfIntegers}));

@@ -10,7 +10,9 @@
 #include "gpu/group_kernel.h"
 #include "gpu/kernel_cache.h"
 #include "gpu/nvrtc.h"
+#include "gpu/text_kernel.h"
 #include "runtime/executor.h"
+#include "runtime/gpu_readback.h"
 #include "runtime/gpu_trace.h"
 
 namespace paoding {
@@ -34,7 +36,6 @@ class GpuExecutor : public Executor {
   GpuExecutor(const Plan& plan, const ExecutorOptions& options)
       : plan_(plan),
         on_step_(options.on_step),
-        on_print_(options.on_print),
         is_captured_(options.execution == Execution::captured),
         device_(GpuDevice::get(options.device.index)),
         driver_(gpu::required_driver()),
@@ -46,6 +47,8 @@ class GpuExecutor : public Executor {
     place_slots(options.parameters);
     prepare_kernels();
     resolve(options.repeats);
+    prints_ = GpuPrints(device_, launches_, options.on_print);
+    faults_ = GpuFaults(device_, kernels_with_faults());
     if (is_captured_) capture();
     seen_.emplace(device_.index(), launches_, nodes_of_launch_);
   }
@@ -93,6 +96,41 @@ class GpuExecutor : public Executor {
   void run(std::uint32_t run) override {
     device_.make_current();
     if (!is_captured_) return run_stepwise();
+    launch_all(run);
+    faults_.start_copy(stream_.get());
+    if (prints_.empty()) return;
+    stream_.wait_idle();
+    prints_.hand_over();
+  }
+
+  void wait() override {
+    stream_.wait_idle();
+    faults_.check();
+  }
+  std::shared_ptr<Arena> arena() const override { return arena_; }
+  KernelCost kernel_cost() const override { return cost_; }
+  std::int64_t launches() const override { return static_cast<std::int64_t>(launches_.size()); }
+
+  std::string kernel_text() const override {
+    std::string text;
+    std::set<std::string> seen;
+    const auto add = [&](const std::string& source) {
+      if (seen.insert(source).second) text += source + "\n";
+    };
+    for (const auto& [step, kernel] : groups_) add(kernel.plan().source);
+    for (const auto& [step, kernel] : kernels_) {
+      for (const std::string& source : kernel->texts()) add(source);
+    }
+    return text;
+  }
+
+ private:
+  struct Staging {
+    PinnedMemory memory;
+    gpu::Event copied;
+  };
+
+  void launch_all(std::uint32_t run) {
     if (!GpuTrace::is_wanted()) {
       PD_CUDA(driver_.cuGraphLaunch(exec_, stream_.get()));
     } else if (GpuTrace::sees_graphs()) {
@@ -103,26 +141,6 @@ class GpuExecutor : public Executor {
       seen_->time_steps(run, stream_.get(), [this](std::size_t i) { start(i); });
     }
   }
-
-  void wait() override { stream_.wait_idle(); }
-  std::shared_ptr<Arena> arena() const override { return arena_; }
-  KernelCost kernel_cost() const override { return cost_; }
-  std::int64_t launches() const override { return static_cast<std::int64_t>(launches_.size()); }
-
-  std::string kernel_text() const override {
-    std::string text;
-    std::set<std::string> seen;
-    for (const auto& [step, kernel] : groups_) {
-      if (seen.insert(kernel.plan().source).second) text += kernel.plan().source + "\n";
-    }
-    return text;
-  }
-
- private:
-  struct Staging {
-    PinnedMemory memory;
-    gpu::Event copied;
-  };
 
   void place_slots(const std::vector<void*>& parameters) {
     std::size_t next_parameter = 0;
@@ -144,6 +162,7 @@ class GpuExecutor : public Executor {
         case Step::Kind::loop: for_each_step(step.body, visit); break;
         case Step::Kind::group:
         case Step::Kind::kernel: visit(step); break;
+        case Step::Kind::print: break;
         default:
           fail(ErrorKind::unsupported,
                "{}{}: a run on a GPU is one fixed list of launches, which cannot branch; use a CPU", step.label.op,
@@ -157,6 +176,9 @@ class GpuExecutor : public Executor {
     std::vector<std::pair<const Step*, gpu::GroupKernelPlan>> planned;
     std::vector<std::string> sources;
     for_each_step(plan_.steps, [&](const Step& step) {
+      if (step.kind == Step::Kind::kernel && step.kernel->plan_text) {
+        for (const auto& launch : step.kernel->plan_text(step.call)->launches) sources.push_back(launch.source);
+      }
       if (step.kind != Step::Kind::group) return;
       planned.emplace_back(&step, gpu::plan_group_step(step, gpu::chip_facts(device_.info())));
       if (planned.back().second.grid[0] != 0) sources.push_back(planned.back().second.source);
@@ -200,14 +222,24 @@ class GpuExecutor : public Executor {
     }
   }
 
+  std::vector<const PreparedKernel*> kernels_with_faults() const {
+    std::vector<const PreparedKernel*> found;
+    for (const Launch& launch : launches_) {
+      const auto kernel = kernels_.find(launch.step);
+      found.push_back(kernel != kernels_.end() && kernel->second->may_fault() ? kernel->second.get() : nullptr);
+    }
+    return found;
+  }
+
   void start(std::size_t i) const {
     const Step* step = launches_[i].step;
-    if (step->kind == Step::Kind::print) return;  // only the debug execution stops to look
     void* const* operands = pointers_.data() + first_pointer_[i];
-    if (step->kind == Step::Kind::group) {
+    if (step->kind == Step::Kind::print) {
+      prints_.start(i, reinterpret_cast<CUdeviceptr>(operands[0]), stream_.get());
+    } else if (step->kind == Step::Kind::group) {
       groups_.at(step).launch(stream_.get(), operands, scratch_.pointer(), tickets_.pointer());
     } else {
-      kernels_.at(step)->run({operands, scratch_.pointer(), stream_.get()});
+      kernels_.at(step)->run({operands, scratch_.pointer(), stream_.get(), faults_.words_of(i)});
     }
   }
 
@@ -250,9 +282,7 @@ class GpuExecutor : public Executor {
         fail(ErrorKind::device, "step {} ({}{}, turn {}) failed: {}", i, launch.step->label.op,
              launch.step->label.scope.empty() ? "" : " in " + launch.step->label.scope, launch.instance, error.what());
       }
-      if (launch.step->kind == Step::Kind::print && on_print_) {
-        on_print_({launch.step->message, launch.step->label.scope, launch.instance, read_strided(launch, 0)});
-      }
+      if (launch.step->kind == Step::Kind::print) prints_.hand_over(i);
       if (!on_step_) continue;
       StepSeen step{launch.step->label.op, launch.step->label.scope, launch.instance, {}};
       for (std::size_t k = launch.step->reads; k < launch.step->operands.size(); ++k) {
@@ -260,38 +290,23 @@ class GpuExecutor : public Executor {
       }
       on_step_(step);
     }
+    faults_.start_copy(stream_.get());
   }
 
   // Copies the stretch of memory that the value spans, and picks its elements on the host.
   Tensor read_strided(const Launch& launch, std::size_t k) const {
     const Layout& layout = launch.step->operands[k].layout;
-    const Shape& shape = layout.type.shape;
-    Tensor tensor(layout.type);
-    if (tensor.size_bytes() == 0) return tensor;
-    const std::int64_t size = size_bytes(layout.type.dtype);
-    std::int64_t last = 0;
-    for (int axis = 0; axis < shape.rank(); ++axis) {
-      last += (shape[axis] - 1) * layout.strides[static_cast<std::size_t>(axis)];
-    }
-    std::vector<std::byte> stretch(static_cast<std::size_t>((last + 1) * size));
+    const Stretch stretch = stretch_of(layout);
+    if (stretch.bytes == 0) return Tensor(layout.type);
+    std::vector<std::byte> copied(static_cast<std::size_t>(stretch.bytes));
     const auto& [slot, offset] = launch.addresses[k];
-    PD_CUDA(driver_.cuMemcpyDtoH(
-        stretch.data(), bases_[static_cast<std::size_t>(slot)] + static_cast<CUdeviceptr>(offset), stretch.size()));
-    const std::int64_t elements = shape.elements();
-    for (std::int64_t i = 0; i < elements; ++i) {
-      std::int64_t rest = i, at = 0;
-      for (int axis = shape.rank() - 1; axis >= 0; --axis) {
-        at += rest % shape[axis] * layout.strides[static_cast<std::size_t>(axis)];
-        rest /= shape[axis];
-      }
-      std::memcpy(tensor.bytes() + i * size, stretch.data() + at * size, static_cast<std::size_t>(size));
-    }
-    return tensor;
+    const CUdeviceptr at = bases_[static_cast<std::size_t>(slot)] + static_cast<CUdeviceptr>(offset);
+    PD_CUDA(driver_.cuMemcpyDtoH(copied.data(), at - static_cast<CUdeviceptr>(stretch.before), copied.size()));
+    return picked(layout, copied.data());
   }
 
   const Plan& plan_;
   std::function<void(const StepSeen&)> on_step_;
-  std::function<void(Printed&&)> on_print_;
   const bool is_captured_;
   GpuDevice& device_;
   const gpu::Driver& driver_;
@@ -309,6 +324,8 @@ class GpuExecutor : public Executor {
   std::vector<void*> pointers_;
   std::vector<std::size_t> first_pointer_;  // per launch
   std::vector<int> nodes_of_launch_;
+  GpuPrints prints_;
+  GpuFaults faults_;
   CUgraph graph_ = nullptr;
   CUgraphExec exec_ = nullptr;
   std::optional<GpuTrace> seen_;

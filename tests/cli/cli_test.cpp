@@ -229,6 +229,34 @@ TEST_F(Cli, RunPrintsOneValidJsonObject) {
   EXPECT_TRUE(has(std::string(std::string_view(all["profile"])), "Profiling Report"));
 }
 
+TEST_F(Cli, RunShowsWhatPrintHandsOverInTheFirstRun) {
+  write("print.txt",
+        "paoding graph 1\nx = input f32[2]\nxs = input f32[3,2]\nbig = input f32[100]\n"
+        "last = scan(x, xs) {carries=1, sequences=1, length=3} [\n"
+        "  c = input f32[2]\n  e = input f32[2]\n  n = add(c, e)\n"
+        "  p = print(n) {message=\"sum\"} @\"cell\"\n  fetch p\n]\n"
+        "whole = print(big) {message=\"all of \\\"it\\\"\"}\nfetch last\n");
+  save("feeds.safetensors", {{"x", floats({2}, {1, 2})},
+                             {"xs", floats({3, 2}, {1, 1, 1, 1, 1, 1})},
+                             {"big", floats({100}, std::vector<double>(100, 0.5))}});
+  const std::string arguments = "run $D/print.txt --device cpu --repeat 3 --feed $D/feeds.safetensors";
+  Ran ran = run(arguments);
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  for (const char* line :
+       {"print \"sum\" in cell: f32[2] [2, 3]\n", "print \"sum\" in cell, time step 1: f32[2] [3, 4]\n",
+        "print \"sum\" in cell, time step 2: f32[2] [4, 5]\n", "print \"all of \\\"it\\\"\": f32[100] [0.5, ",
+        "0.5, ..] min 0.5, max 0.5, mean 0.5, norm 5\n"}) {
+    const std::size_t at = ran.out.find(line);
+    EXPECT_NE(at, std::string::npos) << line << "\n" << ran.out;
+    EXPECT_EQ(ran.out.find(line, at + 1), std::string::npos) << "shown twice: " << line;
+  }
+  ran = run(arguments + " --json");
+  EXPECT_TRUE(is_json(ran.out)) << ran.out;
+  EXPECT_TRUE(has(ran.out, R"({"message":"sum","scope":"cell","instance":2,"dtype":"f32","shape":[2],"values":[4,5]})"))
+      << ran.out;
+  EXPECT_TRUE(has(run("run --help").out, "`print`"));
+}
+
 TEST_F(Cli, NanInAFetchKeepsJsonValid) {
   const Ran ran = run("run examples/graphs/log_of_negative.txt --random 1 --device cpu --json");
   ASSERT_EQ(ran.code, 0) << ran.err;

@@ -168,6 +168,19 @@ T shuffle_xor(T value, int offset) {
   return other;
 }
 
+template <class T>
+T shuffle_up(T value, int offset) {
+  static_assert(sizeof(T) <= 8);
+  Machine& m = machine;
+  const int self = m.current, from = self % kWarp >= offset ? self - offset : self;
+  std::memcpy(&m.slots[self], &value, sizeof(T));
+  wait_warp();
+  T other;
+  std::memcpy(&other, &m.slots[from], sizeof(T));
+  wait_warp();
+  return other;
+}
+
 inline unsigned ballot(bool is_true) {
   Machine& m = machine;
   const int self = m.current, first = self / kWarp * kWarp;
@@ -221,10 +234,17 @@ template <class T>
 T __shfl_xor_sync(unsigned, T value, int offset) {
   return emulation::shuffle_xor(value, offset);
 }
+template <class T>
+T __shfl_up_sync(unsigned, T value, int offset) {
+  return emulation::shuffle_up(value, offset);
+}
 inline unsigned __ballot_sync(unsigned, bool is_true) { return emulation::ballot(is_true); }
 inline int __popc(unsigned bits) { return std::popcount(bits); }
 inline int __ffs(int bits) { return std::countr_zero(static_cast<unsigned>(bits)) + 1; }  // of bits != 0
 inline unsigned atomicAdd(unsigned* at, unsigned value) { return std::exchange(*at, *at + value); }
+inline unsigned long long atomicMin(unsigned long long* at, unsigned long long value) {
+  return std::exchange(*at, value < *at ? value : *at);
+}
 
 template <class T>
 T __ldg(const T* at) {

@@ -82,7 +82,8 @@ LoopResult while_loop(const Values& initial, const std::function<Value(const Val
 // ---- looking, keeping, recomputing ----
 
 /// `value` itself; every run hands it to CompileOptions::on_print (or Program::printed()) with `message`, also when
-/// nobody uses the result. Not fused away. On a GPU: Error (unsupported) when compiled.
+/// nobody uses the result. Not fused away. On a GPU every value is copied where the run comes by, and all are handed
+/// over at its end, in their order; a program that prints waits for each of its runs.
 Value print(const Value& value, std::string_view message = "");
 
 /// f(inputs), of which the backward pass keeps only the inputs (and what else f uses): the values inside f are computed

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ops that find elements by numbers computed at run time. Indices are i32 or i64 and count from 0; negative ones do not
-// count from the end. What they are is known only when the program runs: on the CPU run() throws Error (argument),
-// which names the op, the position, the number and the range, when one is out of range, for gathers and for scatters
-// alike; no result of that run may be used, and the next run() starts afresh.
+// count from the end. What they are is known only when the program runs: when one is out of range Error (argument)
+// names the op, the position, the number and the range, for gathers and for scatters alike; no result of that run may
+// be used, and the next run() starts afresh. On the CPU run() throws it, on a GPU the wait() or fetch() behind the run,
+// with the same text: the first such step of the run, the first such index of the step.
 #pragma once
 
 #include "paoding/graph.h"
@@ -22,8 +23,8 @@ Value take_along_axis(const Value& a, const Value& indices, int axis = 0);
 
 /// The sum of updates[p.., i.., q..] at [p.., indices[i..], q..] of a result that has `extent` elements along `axis`
 /// and 0 where no index points. Updates of one element are added in the order of the indices, for any number of
-/// threads; f16 and bf16 are added in f32. Numbers of any dtype. The gradient of gather. Gradient: gather. Error
-/// (shape) unless updates.shape[axis:] begins with indices.shape.
+/// threads and on a GPU (no atomics); f16 and bf16 are added in f32. Numbers of any dtype. The gradient of gather.
+/// Gradient: gather. Error (shape) unless updates.shape[axis:] begins with indices.shape.
 Value scatter_add(const Value& indices, const Value& updates, int axis, std::int64_t extent);
 /// into + that: a's shape with the axis replaced by those of indices is the updates'.
 Value scatter_add(const Value& into, const Value& indices, const Value& updates, int axis = 0);

@@ -24,7 +24,7 @@ Value argsort(const Value& a, int axis = -1, bool descending = false);
 /// equal ones the first. NaN as in sort. Error (shape) unless 0 <= k <= extent.
 Sorted topk(const Value& a, std::int64_t k, int axis = -1, bool largest = true);
 /// Running sums: result[i] = a[0] + .. + a[i] along `axis`; without a[i] when `exclusive`, from the end when `reverse`.
-/// Floats are added in f64 on the CPU and stored rounded, integers wrap. Not for bool. Gradient: the cumsum of the
+/// Floats are added in f64 and stored rounded, integers wrap. Not for bool. Gradient: the cumsum of the
 /// gradient the other way round.
 Value cumsum(const Value& a, int axis = 0, bool exclusive = false, bool reverse = false);
 

@@ -37,6 +37,26 @@ void copy_into(Graph* to, const Graph& from, const std::vector<Ref>& wanted, std
   }
 }
 
+std::vector<Type> infer_from_body(const OpCall& call) {
+  if (call.bodies.size() != 1) call.fail(ErrorKind::argument, "needs one body");
+  const Graph& body = *call.bodies[0];
+  if (body.inputs().size() != call.inputs.size()) {
+    call.fail(ErrorKind::argument,
+              fmt::format("has {} inputs, but its body has {}", call.inputs.size(), body.inputs().size()));
+  }
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+    const Type& inside = body.type({body.inputs()[i], 0});
+    if (!(inside == call.inputs[i])) {
+      call.fail(ErrorKind::shape, fmt::format("input {} of the body is {}, but gets {}", i, to_string(inside),
+                                              to_string(call.inputs[i])));
+    }
+  }
+  if (body.fetches().empty()) call.fail(ErrorKind::argument, "its body fetches nothing");
+  std::vector<Type> types;
+  for (const Graph::Fetch& fetch : body.fetches()) types.push_back(body.type(fetch.ref));
+  return types;
+}
+
 std::shared_ptr<Graph> remake_body(const Graph& from, const std::vector<BodyInput>& inputs,
                                    const std::vector<Ref>& fetches) {
   auto body = std::make_shared<Graph>();

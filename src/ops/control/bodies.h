@@ -11,6 +11,10 @@
 
 namespace paoding {
 
+/// The types that a call of one body has: its fetches'. Fails where the body does not fit the inputs of the call or
+/// fetches nothing.
+std::vector<Type> infer_from_body(const OpCall& call);
+
 /// An input of a body in the making, and the values of the old graph that it stands for.
 struct BodyInput {
   Type type;

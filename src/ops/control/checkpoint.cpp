@@ -14,23 +14,10 @@ namespace paoding {
 namespace {
 
 std::vector<Type> infer_checkpoint(const OpCall& call) {
-  if (call.bodies.size() != 1) call.fail(ErrorKind::argument, "needs one body");
-  const Graph& body = *call.bodies[0];
-  if (!body.parameters().empty()) call.fail(ErrorKind::argument, "its body declares a parameter; declare it outside");
-  if (body.inputs().size() != call.inputs.size()) {
-    call.fail(ErrorKind::argument,
-              fmt::format("has {} inputs, but its body has {}", call.inputs.size(), body.inputs().size()));
+  const std::vector<Type> types = infer_from_body(call);
+  if (!call.bodies[0]->parameters().empty()) {
+    call.fail(ErrorKind::argument, "its body declares a parameter; declare it outside");
   }
-  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
-    const Type& inside = body.type({body.inputs()[i], 0});
-    if (!(inside == call.inputs[i])) {
-      call.fail(ErrorKind::shape, fmt::format("input {} of the body is {}, but gets {}", i, to_string(inside),
-                                              to_string(call.inputs[i])));
-    }
-  }
-  std::vector<Type> types;
-  for (const Graph::Fetch& fetch : body.fetches()) types.push_back(body.type(fetch.ref));
-  if (types.empty()) call.fail(ErrorKind::argument, "its body fetches nothing");
   return types;
 }
 

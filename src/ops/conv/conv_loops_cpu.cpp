@@ -4,22 +4,20 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "base/half.h"
 #include "cpu/parallel.h"
+#include "cpu/tile_stored.h"
 #include "ops/all_kernels.h"
 #include "ops/conv/conv_shape.h"
 
 namespace paoding {
 namespace {
 
-template <class T>
-T same(T value) {
-  return value;
-}
-
-template <class Stored, class Sum, Sum (*Load)(Stored), Stored (*Store)(Sum)>
+template <class Dtype>  // Stored<..>
 class LoopConvolution : public PreparedKernel {
  public:
+  using Element = typename Dtype::Type;
+  using Sum = typename Dtype::Compute;
+
   explicit LoopConvolution(ConvShape shape) : shape_(std::move(shape)) {
     const bool is_weight = shape_.kind == ConvKind::grad_weight;
     const Layout& result = is_weight ? shape_.w : shape_.kind == ConvKind::forward ? shape_.y : shape_.x;
@@ -32,34 +30,23 @@ class LoopConvolution : public PreparedKernel {
   }
 
   void run(const KernelRun& run) const override {
-    struct State {
-      const LoopConvolution* self;
-      void* const* operands;
-    } state{this, run.operands};
-    parallel(
-        threads_,
-        [](int thread, void* raw) {
-          const State& s = *static_cast<State*>(raw);
-          const LoopConvolution& self = *s.self;
-          const std::int64_t begin = self.rows_ * thread / self.threads_;
-          const std::int64_t end = self.rows_ * (thread + 1) / self.threads_;
-          Sum* sums = self.sums_.get() + thread * self.width_;
-          for (std::int64_t row = begin; row < end; ++row) {
-            std::fill_n(sums, self.width_, Sum{0});
-            switch (self.shape_.kind) {
-              case ConvKind::forward: self.forward_row(s.operands, row, sums); break;
-              case ConvKind::grad_input: self.grad_input_row(s.operands, row, sums); break;
-              case ConvKind::grad_weight: self.grad_weight_row(s.operands, row, sums); break;
-            }
-          }
-        },
-        &state);
+    share_out(threads_, rows_, [&](std::int64_t begin, std::int64_t end, int thread) {
+      Sum* sums = sums_.get() + thread * width_;
+      for (std::int64_t row = begin; row < end; ++row) {
+        std::fill_n(sums, width_, Sum{0});
+        switch (shape_.kind) {
+          case ConvKind::forward: forward_row(run.operands, row, sums); break;
+          case ConvKind::grad_input: grad_input_row(run.operands, row, sums); break;
+          case ConvKind::grad_weight: grad_weight_row(run.operands, row, sums); break;
+        }
+      }
+    });
   }
 
  private:
-  static const Stored* at(const void* base, const Layout& layout, std::int64_t i, std::int64_t j, std::int64_t k) {
+  static const Element* at(const void* base, const Layout& layout, std::int64_t i, std::int64_t j, std::int64_t k) {
     const auto& s = layout.strides;
-    return static_cast<const Stored*>(base) + i * s[0] + j * s[1] + k * s[2];
+    return static_cast<const Element*>(base) + i * s[0] + j * s[1] + k * s[2];
   }
 
   void forward_row(void* const* operands, std::int64_t row, Sum* sums) const {
@@ -72,25 +59,25 @@ class LoopConvolution : public PreparedKernel {
       for (std::int64_t k = 0; k < vertical.kernel; ++k) {
         const std::int64_t h = vertical.input(i, k);
         if (h < 0 || h >= vertical.size) continue;
-        const Stored* from = at(operands[0], shape_.x, n, first + c, h);
-        const Stored* weights = at(operands[1], shape_.w, o, c, k);
+        const Element* from = at(operands[0], shape_.x, n, first + c, h);
+        const Element* weights = at(operands[1], shape_.w, o, c, k);
         for (std::int64_t l = 0; l < horizontal.kernel; ++l) {
-          const Sum factor = Load(weights[l * shape_.w.strides[3]]);
+          const Sum factor = Dtype::load(weights[l * shape_.w.strides[3]]);
           const auto [begin, end] = horizontal.outputs_of(l);
-          const Stored* tap = from + horizontal.input(begin, l) * step;
+          const Element* tap = from + horizontal.input(begin, l) * step;
           for (std::int64_t j = begin; j < end; ++j) {
-            sums[j] += factor * Load(tap[(j - begin) * horizontal.stride * step]);
+            sums[j] += factor * Dtype::load(tap[(j - begin) * horizontal.stride * step]);
           }
         }
       }
     }
-    auto* to = const_cast<Stored*>(at(operands[shape_.has_bias ? 3 : 2], shape_.y, n, o, i));
+    auto* to = const_cast<Element*>(at(operands[shape_.has_bias ? 3 : 2], shape_.y, n, o, i));
     Sum bias{0};
-    if (shape_.has_bias) bias = Load(static_cast<const Stored*>(operands[2])[o * shape_.bias.strides[0]]);
+    if (shape_.has_bias) bias = Dtype::load(static_cast<const Element*>(operands[2])[o * shape_.bias.strides[0]]);
     for (std::int64_t j = 0; j < horizontal.outputs; ++j) {
       Sum value = sums[j] + bias;
       if (shape_.has_relu) value = value > 0 ? value : Sum{0};
-      to[j * shape_.y.strides[3]] = Store(value);
+      to[j * shape_.y.strides[3]] = Dtype::store(value);
     }
   }
 
@@ -105,17 +92,18 @@ class LoopConvolution : public PreparedKernel {
         const std::int64_t moved = h + vertical.before - k * vertical.dilation;  // i * stride
         const std::int64_t i = moved / vertical.stride;
         if (moved < 0 || moved % vertical.stride != 0 || i >= vertical.outputs) continue;
-        const Stored* from = at(operands[0], shape_.y, n, o, i);
-        const Stored* weights = at(operands[1], shape_.w, o, c - group * inputs, k);
+        const Element* from = at(operands[0], shape_.y, n, o, i);
+        const Element* weights = at(operands[1], shape_.w, o, c - group * inputs, k);
         for (std::int64_t l = 0; l < horizontal.kernel; ++l) {
-          const Sum factor = Load(weights[l * shape_.w.strides[3]]);
+          const Sum factor = Dtype::load(weights[l * shape_.w.strides[3]]);
           const auto [begin, end] = horizontal.outputs_of(l);
-          for (std::int64_t j = begin; j < end; ++j) sums[horizontal.input(j, l)] += factor * Load(from[j * step]);
+          for (std::int64_t j = begin; j < end; ++j)
+            sums[horizontal.input(j, l)] += factor * Dtype::load(from[j * step]);
         }
       }
     }
-    auto* to = const_cast<Stored*>(at(operands[2], shape_.x, n, c, h));
-    for (std::int64_t j = 0; j < horizontal.size; ++j) to[j * shape_.x.strides[3]] = Store(sums[j]);
+    auto* to = const_cast<Element*>(at(operands[2], shape_.x, n, c, h));
+    for (std::int64_t j = 0; j < horizontal.size; ++j) to[j * shape_.x.strides[3]] = Dtype::store(sums[j]);
   }
 
   void grad_weight_row(void* const* operands, std::int64_t row, Sum* sums) const {
@@ -126,13 +114,14 @@ class LoopConvolution : public PreparedKernel {
       for (std::int64_t k = 0; k < vertical.kernel; ++k) {
         const auto [first, last] = vertical.outputs_of(k);
         for (std::int64_t i = first; i < last; ++i) {
-          const Stored* from = at(operands[0], shape_.x, n, channel, vertical.input(i, k));
-          const Stored* dy = at(operands[1], shape_.y, n, o, i);
+          const Element* from = at(operands[0], shape_.x, n, channel, vertical.input(i, k));
+          const Element* dy = at(operands[1], shape_.y, n, o, i);
           for (std::int64_t l = 0; l < horizontal.kernel; ++l) {
             const auto [begin, end] = horizontal.outputs_of(l);
             Sum sum{0};
             for (std::int64_t j = begin; j < end; ++j) {
-              sum += Load(from[horizontal.input(j, l) * shape_.x.strides[3]]) * Load(dy[j * shape_.y.strides[3]]);
+              sum += Dtype::load(from[horizontal.input(j, l) * shape_.x.strides[3]]) *
+                     Dtype::load(dy[j * shape_.y.strides[3]]);
             }
             sums[k * horizontal.kernel + l] += sum;
           }
@@ -140,9 +129,9 @@ class LoopConvolution : public PreparedKernel {
       }
     }
     for (std::int64_t k = 0; k < vertical.kernel; ++k) {
-      auto* to = const_cast<Stored*>(at(operands[2], shape_.w, o, c, k));
+      auto* to = const_cast<Element*>(at(operands[2], shape_.w, o, c, k));
       for (std::int64_t l = 0; l < horizontal.kernel; ++l) {
-        to[l * shape_.w.strides[3]] = Store(sums[k * horizontal.kernel + l]);
+        to[l * shape_.w.strides[3]] = Dtype::store(sums[k * horizontal.kernel + l]);
       }
     }
   }
@@ -155,15 +144,9 @@ class LoopConvolution : public PreparedKernel {
 
 std::unique_ptr<PreparedKernel> prepare(const KernelCall& call, const Device&) {
   ConvShape shape(call);
-  switch (shape.dtype) {
-    case DType::f64: return std::make_unique<LoopConvolution<double, double, same, same>>(std::move(shape));
-    case DType::f32: return std::make_unique<LoopConvolution<float, float, same, same>>(std::move(shape));
-    case DType::f16:
-      return std::make_unique<LoopConvolution<std::uint16_t, float, f16_to_float, float_to_f16>>(std::move(shape));
-    case DType::bf16:
-      return std::make_unique<LoopConvolution<std::uint16_t, float, bf16_to_float, float_to_bf16>>(std::move(shape));
-    default: PD_ASSERT(false, "a convolution takes floats only"); return nullptr;
-  }
+  return visit_stored_float(shape.dtype, [&](auto dtype) -> std::unique_ptr<PreparedKernel> {
+    return std::make_unique<LoopConvolution<Stored<dtype.value>>>(std::move(shape));
+  });
 }
 
 }  // namespace

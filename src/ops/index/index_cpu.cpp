@@ -10,57 +10,11 @@
 #include "base/half.h"
 #include "cpu/parallel.h"
 #include "ops/all_kernels.h"
+#include "ops/index/index_call.h"
 #include "ops/rows.h"
 
 namespace paoding {
 namespace {
-
-std::int64_t axis_of(const KernelCall& call, int rank) {
-  const std::int64_t axis = call.attrs.get_int("axis");
-  return axis < 0 ? axis + rank : axis;
-}
-
-// The indices of a call: read as i64, and named in the error about one that is out of range.
-class Indices {
- public:
-  Indices(const KernelCall& call, std::size_t input, int axis, std::int64_t range)
-      : type_(call.inputs[input].type), op_(call.op->name), scope_(call.scope), axis_(axis), range_(range) {}
-
-  std::int64_t count() const { return type_.shape.elements(); }
-  bool is_wide() const { return type_.dtype == DType::i64; }
-  bool is_legal(std::int64_t id) const { return static_cast<std::uint64_t>(id) < static_cast<std::uint64_t>(range_); }
-
-  [[noreturn]] void fail(const void* data, std::int64_t position) const {
-    const std::int64_t id =
-        is_wide() ? static_cast<const std::int64_t*>(data)[position] : static_cast<const std::int32_t*>(data)[position];
-    paoding::fail(ErrorKind::argument, "{}: indices{} = {}, but axis {} has extent {}{}", op_,
-                  index_text(type_.shape, position), id, axis_, range_,
-                  scope_.empty() ? "" : fmt::format(" (in {})", scope_));
-  }
-
- private:
-  Type type_;
-  std::string op_, scope_;
-  int axis_;
-  std::int64_t range_;
-};
-
-// Calls work(begin, end) for the parts of 0 .. count - 1, one per thread.
-template <class Work>
-void share_out(int threads, std::int64_t count, const Work& work) {
-  struct State {
-    int threads;
-    std::int64_t count;
-    const Work* work;
-  } state{threads, count, &work};
-  parallel(
-      threads,
-      [](int thread, void* raw) {
-        const State& s = *static_cast<State*>(raw);
-        (*s.work)(s.count * thread / s.threads, s.count * (thread + 1) / s.threads, thread);
-      },
-      &state);
-}
 
 // The lowest position that any thread found wrong.
 class FirstWrong {
@@ -81,7 +35,7 @@ class FirstWrong {
 // ---- gather ----
 
 std::string gather_refusal(const KernelCall& call) {
-  const auto axis = static_cast<int>(axis_of(call, call.inputs[0].type.shape.rank()));
+  const int axis = index_axis(call, call.inputs[0].type.shape.rank());
   if (!call.inputs[1].is_dense()) return "indices are not dense";
   if (std::string why = rows_refusal(call.inputs[0], axis, 1, "a"); !why.empty()) return why;
   return rows_refusal(call.outputs[0], axis, call.inputs[1].type.shape.rank(), "the result");
@@ -91,7 +45,7 @@ template <class Id, std::int64_t kBytes>  // of an inner run; 0: any
 class Gather : public PreparedKernel {
  public:
   explicit Gather(const KernelCall& call)
-      : axis_(static_cast<int>(axis_of(call, call.inputs[0].type.shape.rank()))),
+      : axis_(index_axis(call, call.inputs[0].type.shape.rank())),
         indices_(call, 1, axis_, call.inputs[0].type.shape[axis_]),
         from_(*rows_of(call.inputs[0], axis_)),
         to_(*rows_of(call.outputs[0], axis_, call.inputs[1].type.shape.rank())),
@@ -122,7 +76,7 @@ class Gather : public PreparedKernel {
         begin += last - first;
       }
     });
-    if (wrong.found()) indices_.fail(ids, wrong.position());
+    if (wrong.found()) indices_.fail_at(ids, wrong.position());
   }
 
  private:
@@ -135,7 +89,7 @@ class Gather : public PreparedKernel {
 
 template <class Id>
 std::unique_ptr<PreparedKernel> prepare_gather_of(const KernelCall& call) {
-  const auto axis = static_cast<int>(axis_of(call, call.inputs[0].type.shape.rank()));
+  const int axis = index_axis(call, call.inputs[0].type.shape.rank());
   const std::int64_t bytes = rows_of(call.inputs[0], axis)->inner.extent * size_bytes(call.inputs[0].type.dtype);
   switch (bytes) {
     case 1: return std::make_unique<Gather<Id, 1>>(call);
@@ -149,7 +103,7 @@ std::unique_ptr<PreparedKernel> prepare_gather_of(const KernelCall& call) {
 // ---- gather_elements ----
 
 std::string gather_elements_refusal(const KernelCall& call) {
-  const auto axis = static_cast<int>(axis_of(call, call.inputs[0].type.shape.rank()));
+  const int axis = index_axis(call, call.inputs[0].type.shape.rank());
   if (!call.inputs[1].is_dense()) return "indices are not dense";
   if (std::string why = rows_refusal(call.inputs[0], axis, 1, "a"); !why.empty()) return why;
   return rows_refusal(call.outputs[0], axis, 1, "the result");
@@ -159,7 +113,7 @@ template <class Id, class Stored>
 class GatherElements : public PreparedKernel {
  public:
   explicit GatherElements(const KernelCall& call)
-      : axis_(static_cast<int>(axis_of(call, call.inputs[0].type.shape.rank()))),
+      : axis_(index_axis(call, call.inputs[0].type.shape.rank())),
         indices_(call, 1, axis_, call.inputs[0].type.shape[axis_]),
         from_(*rows_of(call.inputs[0], axis_)),
         to_(*rows_of(call.outputs[0], axis_)),
@@ -187,7 +141,7 @@ class GatherElements : public PreparedKernel {
         }
       }
     });
-    if (wrong.found()) indices_.fail(ids, wrong.position());
+    if (wrong.found()) indices_.fail_at(ids, wrong.position());
   }
 
  private:
@@ -229,7 +183,7 @@ using AddedF16 = Added<std::uint16_t, float, f16_to_float, float_to_f16>;
 using AddedBf16 = Added<std::uint16_t, float, bf16_to_float, float_to_bf16>;
 
 std::string scatter_refusal(const KernelCall& call) {
-  const auto axis = static_cast<int>(axis_of(call, call.outputs[0].type.shape.rank()));
+  const int axis = index_axis(call, call.outputs[0].type.shape.rank());
   if (!call.inputs[0].is_dense()) return "indices are not dense";
   if (std::string why = rows_refusal(call.inputs[1], axis, call.inputs[0].type.shape.rank(), "updates"); !why.empty()) {
     return why;
@@ -246,7 +200,7 @@ class ScatterAdd : public PreparedKernel {
   using Sum = typename How::Sum;
 
   explicit ScatterAdd(const KernelCall& call)
-      : axis_(static_cast<int>(axis_of(call, call.outputs[0].type.shape.rank()))),
+      : axis_(index_axis(call, call.outputs[0].type.shape.rank())),
         indices_(call, 0, axis_, call.outputs[0].type.shape[axis_]),
         from_(*rows_of(call.inputs[1], axis_, call.inputs[0].type.shape.rank())),
         to_(*rows_of(call.outputs[0], axis_)),
@@ -268,7 +222,7 @@ class ScatterAdd : public PreparedKernel {
     char* sums = reinterpret_cast<char*>(order + count);
     std::fill_n(ends, range + 1, std::int64_t{0});
     for (std::int64_t i = 0; i < count; ++i) {
-      if (!indices_.is_legal(ids[i])) indices_.fail(ids, i);
+      if (!indices_.is_legal(ids[i])) indices_.fail_at(ids, i);
       ++ends[ids[i] + 1];
     }
     for (std::int64_t id = 0; id < range; ++id) ends[id + 1] += ends[id];
@@ -319,7 +273,7 @@ class ScatterAdd : public PreparedKernel {
 };
 
 std::string scatter_elements_refusal(const KernelCall& call) {
-  const auto axis = static_cast<int>(axis_of(call, call.outputs[0].type.shape.rank()));
+  const int axis = index_axis(call, call.outputs[0].type.shape.rank());
   if (!call.inputs[0].is_dense()) return "indices are not dense";
   if (std::string why = rows_refusal(call.inputs[1], axis, 1, "updates"); !why.empty()) return why;
   return rows_refusal(call.outputs[0], axis, 1, "the result");
@@ -333,7 +287,7 @@ class ScatterAddElements : public PreparedKernel {
   using Sum = typename How::Sum;
 
   explicit ScatterAddElements(const KernelCall& call)
-      : axis_(static_cast<int>(axis_of(call, call.outputs[0].type.shape.rank()))),
+      : axis_(index_axis(call, call.outputs[0].type.shape.rank())),
         indices_(call, 0, axis_, call.outputs[0].type.shape[axis_]),
         from_(*rows_of(call.inputs[1], axis_)),
         to_(*rows_of(call.outputs[0], axis_)),
@@ -350,7 +304,7 @@ class ScatterAddElements : public PreparedKernel {
     const auto* from = static_cast<const Stored*>(run.operands[1]);
     auto* to = static_cast<Stored*>(run.operands[2]);
     auto* sums = static_cast<char*>(run.scratch);
-    if (blocks_ == 0 && indices_.count() > 0) indices_.fail(ids, 0);  // an axis of extent 0 has no legal index
+    if (blocks_ == 0 && indices_.count() > 0) indices_.fail_at(ids, 0);  // an axis of extent 0 has no legal index
     FirstWrong wrong;
     share_out(threads_, blocks_, [&](std::int64_t begin, std::int64_t end, int thread) {
       Sum* buffer = reinterpret_cast<Sum*>(sums + thread * sum_bytes());
@@ -381,7 +335,7 @@ class ScatterAddElements : public PreparedKernel {
         }
       }
     });
-    if (wrong.found()) indices_.fail(ids, wrong.position());
+    if (wrong.found()) indices_.fail_at(ids, wrong.position());
   }
 
  private:

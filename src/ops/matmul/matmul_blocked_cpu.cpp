@@ -127,21 +127,10 @@ class BlockedMatmul : public PreparedKernel {
   std::int64_t scratch_bytes() const override { return threads_ * kPackedBytes; }
 
   void run(const KernelRun& run) const override {
-    struct State {
-      const BlockedMatmul* self;
-      const KernelRun* run;
-    } state{this, &run};
-    parallel(
-        threads_,
-        [](int thread, void* raw) {
-          const State& s = *static_cast<State*>(raw);
-          const BlockedMatmul& self = *s.self;
-          auto* packed = reinterpret_cast<double*>(static_cast<char*>(s.run->scratch) + thread * kPackedBytes);
-          const std::int64_t begin = self.blocks() * thread / self.threads_;
-          const std::int64_t end = self.blocks() * (thread + 1) / self.threads_;
-          for (std::int64_t block = begin; block < end; ++block) self.run_block(s.run->operands, block, packed);
-        },
-        &state);
+    share_out(threads_, blocks(), [&](std::int64_t begin, std::int64_t end, int thread) {
+      auto* packed = reinterpret_cast<double*>(static_cast<char*>(run.scratch) + thread * kPackedBytes);
+      for (std::int64_t block = begin; block < end; ++block) run_block(run.operands, block, packed);
+    });
   }
 
  private:
@@ -159,9 +148,10 @@ class BlockedMatmul : public PreparedKernel {
     const std::int64_t batch = block / row_blocks() / column_blocks();
     const auto &a = shape_.a, &b = shape_.b, &c = shape_.c;
     const BlockProduct p{
-        .a = static_cast<const double*>(operands[0]) + offset(a, batch) + row * a.row_stride,
-        .b = static_cast<const double*>(operands[1]) + offset(b, batch) + column * b.column_stride,
-        .c = static_cast<double*>(operands[2]) + offset(c, batch) + row * c.row_stride + column * c.column_stride,
+        .a = static_cast<const double*>(operands[0]) + shape_.batch_offset(a, batch) + row * a.row_stride,
+        .b = static_cast<const double*>(operands[1]) + shape_.batch_offset(b, batch) + column * b.column_stride,
+        .c = static_cast<double*>(operands[2]) + shape_.batch_offset(c, batch) + row * c.row_stride +
+             column * c.column_stride,
         .rows = std::min(rows_, shape_.m - row),
         .columns = std::min(columns_, shape_.n - column),
         .k = shape_.k,
@@ -174,14 +164,6 @@ class BlockedMatmul : public PreparedKernel {
         .packed_a = packed,
         .packed_b = packed + kBlockInner * (kBlockRows + kTileRows)};
     HWY_DYNAMIC_DISPATCH(multiply_block)(p);
-  }
-
-  std::int64_t offset(const MatmulOperand& operand, std::int64_t batch) const {
-    std::int64_t sum = 0;
-    for (std::size_t i = shape_.batch.size(); i-- > 0; batch /= shape_.batch[i]) {
-      sum += batch % shape_.batch[i] * operand.batch_strides[i];
-    }
-    return sum;
   }
 
   MatmulShape shape_;

@@ -21,8 +21,8 @@ using Dims = std::vector<std::int64_t>;
 constexpr std::int64_t kSerialProducts = 1'000'000;
 constexpr std::size_t kMostBatchAxes = 4;  // of one primitive
 
-// Executing a primitive allocates: oneDNN 2.6 makes a hash map of the arguments, a node each, and no call of its API
-// avoids that. (Counted: the number of arguments plus two, whatever the scratchpad mode.)
+// Executing a primitive allocates in oneDNN 2.6.3, which makes a hash map of the arguments, a node each. (Counted: the
+// number of arguments plus two, whatever the scratchpad mode.)
 class OneDnnMatmul : public PreparedKernel {
  public:
   explicit OneDnnMatmul(const MatmulShape& shape) {

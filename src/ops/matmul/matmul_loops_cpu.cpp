@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "base/half.h"
 #include "cpu/parallel.h"
+#include "cpu/tile_stored.h"
 #include "ops/matmul/matmul_cpu.h"
 #include "ops/matmul/matmul_shape.h"
 
@@ -12,9 +12,12 @@ namespace paoding {
 namespace {
 
 // Row by row, so that the inner loop runs along contiguous rows of b where they are.
-template <class Stored, class Sum, Sum (*Load)(Stored), Stored (*Store)(Sum)>
+template <class Dtype>  // Stored<..>
 class LoopMatmul : public PreparedKernel {
  public:
+  using Element = typename Dtype::Type;
+  using Sum = typename Dtype::Compute;
+
   explicit LoopMatmul(MatmulShape shape) : shape_(std::move(shape)) {
     for (std::int64_t extent : shape_.batch) batches_ *= extent;
     constexpr std::int64_t kWorthThreads = 32768;  // multiplications
@@ -23,47 +26,28 @@ class LoopMatmul : public PreparedKernel {
   }
 
   void run(const KernelRun& run) const override {
-    const auto* a = static_cast<const Stored*>(run.operands[0]);
-    const auto* b = static_cast<const Stored*>(run.operands[1]);
-    auto* c = static_cast<Stored*>(run.operands[2]);
-    struct State {
-      const LoopMatmul* self;
-      const Stored *a, *b;
-      Stored* c;
-    } state{this, a, b, c};
-    parallel(
-        threads_,
-        [](int thread, void* raw) {
-          const State& s = *static_cast<State*>(raw);
-          const std::int64_t rows = s.self->batches_ * s.self->shape_.m;
-          const std::int64_t begin = rows * thread / s.self->threads_, end = rows * (thread + 1) / s.self->threads_;
-          for (std::int64_t row = begin; row < end; ++row) {
-            s.self->one_row(s.a, s.b, s.c, row / s.self->shape_.m, row % s.self->shape_.m, s.self->sums_of(thread));
-          }
-        },
-        &state);
+    const auto* a = static_cast<const Element*>(run.operands[0]);
+    const auto* b = static_cast<const Element*>(run.operands[1]);
+    auto* c = static_cast<Element*>(run.operands[2]);
+    share_out(threads_, batches_ * shape_.m, [&](std::int64_t begin, std::int64_t end, int thread) {
+      for (std::int64_t row = begin; row < end; ++row) {
+        one_row(a, b, c, row / shape_.m, row % shape_.m, sums_of(thread));
+      }
+    });
   }
 
  private:
-  std::int64_t batch_offset(const MatmulOperand& operand, std::int64_t batch) const {
-    std::int64_t offset = 0;
-    for (std::size_t i = shape_.batch.size(); i-- > 0; batch /= shape_.batch[i]) {
-      offset += batch % shape_.batch[i] * operand.batch_strides[i];
-    }
-    return offset;
-  }
-
-  void one_row(const Stored* a, const Stored* b, Stored* c, std::int64_t batch, std::int64_t i, Sum* sums) const {
-    const Stored* row = a + batch_offset(shape_.a, batch) + i * shape_.a.row_stride;
-    const Stored* matrix = b + batch_offset(shape_.b, batch);
-    Stored* out = c + batch_offset(shape_.c, batch) + i * shape_.c.row_stride;
+  void one_row(const Element* a, const Element* b, Element* c, std::int64_t batch, std::int64_t i, Sum* sums) const {
+    const Element* row = a + shape_.batch_offset(shape_.a, batch) + i * shape_.a.row_stride;
+    const Element* matrix = b + shape_.batch_offset(shape_.b, batch);
+    Element* out = c + shape_.batch_offset(shape_.c, batch) + i * shape_.c.row_stride;
     std::fill_n(sums, shape_.n, Sum{0});
     for (std::int64_t k = 0; k < shape_.k; ++k) {
-      const Sum factor = Load(row[k * shape_.a.column_stride]);
-      const Stored* from = matrix + k * shape_.b.row_stride;
-      for (std::int64_t j = 0; j < shape_.n; ++j) sums[j] += factor * Load(from[j * shape_.b.column_stride]);
+      const Sum factor = Dtype::load(row[k * shape_.a.column_stride]);
+      const Element* from = matrix + k * shape_.b.row_stride;
+      for (std::int64_t j = 0; j < shape_.n; ++j) sums[j] += factor * Dtype::load(from[j * shape_.b.column_stride]);
     }
-    for (std::int64_t j = 0; j < shape_.n; ++j) out[j * shape_.c.column_stride] = Store(sums[j]);
+    for (std::int64_t j = 0; j < shape_.n; ++j) out[j * shape_.c.column_stride] = Dtype::store(sums[j]);
   }
 
   Sum* sums_of(int thread) const { return sums_.get() + static_cast<std::int64_t>(thread) * shape_.n; }
@@ -74,24 +58,13 @@ class LoopMatmul : public PreparedKernel {
   std::unique_ptr<Sum[]> sums_;  // a row of sums per thread
 };
 
-template <class T>
-T same(T value) {
-  return value;
-}
-
 }  // namespace
 
 std::unique_ptr<PreparedKernel> prepare_matmul_loops(const KernelCall& call, const Device&) {
   MatmulShape shape(call);
-  switch (shape.dtype) {
-    case DType::f64: return std::make_unique<LoopMatmul<double, double, same, same>>(std::move(shape));
-    case DType::f32: return std::make_unique<LoopMatmul<float, float, same, same>>(std::move(shape));
-    case DType::f16:
-      return std::make_unique<LoopMatmul<std::uint16_t, float, f16_to_float, float_to_f16>>(std::move(shape));
-    case DType::bf16:
-      return std::make_unique<LoopMatmul<std::uint16_t, float, bf16_to_float, float_to_bf16>>(std::move(shape));
-    default: PD_ASSERT(false, "matmul takes floats only"); return nullptr;
-  }
+  return visit_stored_float(shape.dtype, [&](auto dtype) -> std::unique_ptr<PreparedKernel> {
+    return std::make_unique<LoopMatmul<Stored<dtype.value>>>(std::move(shape));
+  });
 }
 
 }  // namespace paoding

@@ -25,6 +25,14 @@ struct MatmulShape {
 
   explicit MatmulShape(const KernelCall& call);
   bool is_empty() const;  // some extent is 0
+  /// Elements from an operand's start to its matrix number `index` of the batch.
+  std::int64_t batch_offset(const MatmulOperand& operand, std::int64_t index) const {
+    std::int64_t offset = 0;
+    for (std::size_t i = batch.size(); i-- > 0; index /= batch[i]) {
+      offset += index % batch[i] * operand.batch_strides[i];
+    }
+    return offset;
+  }
 };
 
 /// Whether rows or columns are contiguous, and the other stride is at least their extent: what BLAS calls a leading

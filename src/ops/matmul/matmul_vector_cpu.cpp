@@ -167,21 +167,9 @@ class VectorMatmul : public PreparedKernel {
   }
 
   void run(const KernelRun& run) const override {
-    struct State {
-      const VectorMatmul* self;
-      void* const* operands;
-    } state{this, run.operands};
-    parallel(
-        threads_,
-        [](int thread, void* raw) {
-          const State& s = *static_cast<State*>(raw);
-          const VectorMatmul& self = *s.self;
-          const std::int64_t units = self.batches_ * self.parts_;
-          for (std::int64_t u = units * thread / self.threads_; u < units * (thread + 1) / self.threads_; ++u) {
-            self.run_unit(s.operands, u / self.parts_, u % self.parts_);
-          }
-        },
-        &state);
+    share_out(threads_, batches_ * parts_, [&](std::int64_t begin, std::int64_t end, int) {
+      for (std::int64_t unit = begin; unit < end; ++unit) run_unit(run.operands, unit / parts_, unit % parts_);
+    });
   }
 
   bool is_swapped = false;
@@ -193,9 +181,9 @@ class VectorMatmul : public PreparedKernel {
     p.end = std::min(p.begin + width_, shape_.n);
     p.rows = shape_.m;
     p.k = shape_.k;
-    p.a = static_cast<const float*>(operands[is_swapped ? 1 : 0]) + offset(shape_.a, batch);
-    p.b = static_cast<const float*>(operands[is_swapped ? 0 : 1]) + offset(shape_.b, batch);
-    p.c = static_cast<float*>(operands[2]) + offset(shape_.c, batch);
+    p.a = static_cast<const float*>(operands[is_swapped ? 1 : 0]) + shape_.batch_offset(shape_.a, batch);
+    p.b = static_cast<const float*>(operands[is_swapped ? 0 : 1]) + shape_.batch_offset(shape_.b, batch);
+    p.c = static_cast<float*>(operands[2]) + shape_.batch_offset(shape_.c, batch);
     p.lda = shape_.a.row_stride;
     p.ldb = by_rows_ ? shape_.b.row_stride : shape_.b.column_stride;
     p.row_stride = shape_.c.row_stride;
@@ -205,14 +193,6 @@ class VectorMatmul : public PreparedKernel {
     } else {
       HWY_DYNAMIC_DISPATCH(multiply_by_columns)(p);
     }
-  }
-
-  std::int64_t offset(const MatmulOperand& operand, std::int64_t batch) const {
-    std::int64_t sum = 0;
-    for (std::size_t i = shape_.batch.size(); i-- > 0; batch /= shape_.batch[i]) {
-      sum += batch % shape_.batch[i] * operand.batch_strides[i];
-    }
-    return sum;
   }
 
   MatmulShape shape_;

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "base/check.h"
-#include "base/half.h"
 #include "cpu/parallel.h"
+#include "cpu/tile_stored.h"
 #include "ops/all_kernels.h"
 #include "ops/conv/conv_shape.h"
 #include "ops/pool/pool_shape.h"
@@ -13,14 +13,12 @@
 namespace paoding {
 namespace {
 
-template <class T>
-T same(T value) {
-  return value;
-}
-
-template <class Stored, class Sum, Sum (*Load)(Stored), Stored (*Store)(Sum)>
+template <class Dtype>  // Stored<..>
 class LoopPool : public PreparedKernel {
  public:
+  using Element = typename Dtype::Type;
+  using Sum = typename Dtype::Compute;
+
   explicit LoopPool(PoolShape shape) : shape_(std::move(shape)), channels_last_(is_channels_last(shape_.to)) {
     const Shape& result = shape_.to.type.shape;
     // Threads share rows of the result, in the order in which they lie.
@@ -30,20 +28,9 @@ class LoopPool : public PreparedKernel {
   }
 
   void run(const KernelRun& run) const override {
-    struct State {
-      const LoopPool* self;
-      void* const* operands;
-    } state{this, run.operands};
-    parallel(
-        threads_,
-        [](int thread, void* raw) {
-          const State& s = *static_cast<State*>(raw);
-          const LoopPool& self = *s.self;
-          const std::int64_t begin = self.rows_ * thread / self.threads_;
-          const std::int64_t end = self.rows_ * (thread + 1) / self.threads_;
-          for (std::int64_t row = begin; row < end; ++row) self.run_row(s.operands, row);
-        },
-        &state);
+    share_out(threads_, rows_, [&](std::int64_t begin, std::int64_t end, int) {
+      for (std::int64_t row = begin; row < end; ++row) run_row(run.operands, row);
+    });
   }
 
  private:
@@ -68,7 +55,7 @@ class LoopPool : public PreparedKernel {
   }
 
   Sum read(void* const* operands, std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) const {
-    return Load(static_cast<const Stored*>(operands[0])[offset(shape_.from, n, c, h, w)]);
+    return Dtype::load(static_cast<const Element*>(operands[0])[offset(shape_.from, n, c, h, w)]);
   }
   std::int64_t index_at(const void* index, std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) const {
     const std::int64_t at = offset(shape_.index, n, c, h, w);
@@ -96,7 +83,7 @@ class LoopPool : public PreparedKernel {
         } else {
           static_cast<std::int32_t*>(operands[2])[at] = static_cast<std::int32_t>(best);
         }
-        static_cast<Stored*>(operands[1])[offset(shape_.to, n, c, h, w)] = Store(value);
+        static_cast<Element*>(operands[1])[offset(shape_.to, n, c, h, w)] = Dtype::store(value);
         return;
       }
       case PoolKind::max_grad:
@@ -133,7 +120,7 @@ class LoopPool : public PreparedKernel {
         }
         break;
     }
-    static_cast<Stored*>(operands[shape_.has_index() ? 2 : 1])[offset(shape_.to, n, c, h, w)] = Store(value);
+    static_cast<Element*>(operands[shape_.has_index() ? 2 : 1])[offset(shape_.to, n, c, h, w)] = Dtype::store(value);
   }
 
   // Of the window at (i, j): 1 / the elements that count.
@@ -150,15 +137,9 @@ class LoopPool : public PreparedKernel {
 
 std::unique_ptr<PreparedKernel> prepare_loops(const KernelCall& call, const Device&) {
   PoolShape shape(call);
-  switch (shape.dtype) {
-    case DType::f64: return std::make_unique<LoopPool<double, double, same, same>>(std::move(shape));
-    case DType::f32: return std::make_unique<LoopPool<float, float, same, same>>(std::move(shape));
-    case DType::f16:
-      return std::make_unique<LoopPool<std::uint16_t, float, f16_to_float, float_to_f16>>(std::move(shape));
-    case DType::bf16:
-      return std::make_unique<LoopPool<std::uint16_t, float, bf16_to_float, float_to_bf16>>(std::move(shape));
-    default: PD_ASSERT(false, "a pool takes floats only"); return nullptr;
-  }
+  return visit_stored_float(shape.dtype, [&](auto dtype) -> std::unique_ptr<PreparedKernel> {
+    return std::make_unique<LoopPool<Stored<dtype.value>>>(std::move(shape));
+  });
 }
 
 }  // namespace

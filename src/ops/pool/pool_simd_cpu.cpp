@@ -165,19 +165,9 @@ class SimdPool : public PreparedKernel {
   }
 
   void run(const KernelRun& run) const override {
-    struct State {
-      const SimdPool* self;
-      void* const* operands;
-    } state{this, run.operands};
-    parallel(
-        threads_,
-        [](int thread, void* raw) {
-          const State& s = *static_cast<State*>(raw);
-          const SimdPool& self = *s.self;
-          HWY_DYNAMIC_DISPATCH(pool_rows)
-          (self.shape_, s.operands, self.rows_ * thread / self.threads_, self.rows_ * (thread + 1) / self.threads_);
-        },
-        &state);
+    share_out(threads_, rows_, [&](std::int64_t begin, std::int64_t end, int) {
+      HWY_DYNAMIC_DISPATCH(pool_rows)(shape_, run.operands, begin, end);
+    });
   }
 
  private:

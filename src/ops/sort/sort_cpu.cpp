@@ -11,23 +11,10 @@
 #include "cpu/parallel.h"
 #include "ops/all_kernels.h"
 #include "ops/rows.h"
+#include "ops/sort/along_axis.h"
 
 namespace paoding {
 namespace {
-
-int axis_of(const KernelCall& call) {
-  const std::int64_t axis = call.attrs.get_int("axis");
-  return static_cast<int>(axis < 0 ? axis + call.inputs[0].type.shape.rank() : axis);
-}
-
-std::string along_axis_refusal(const KernelCall& call) {
-  const int axis = axis_of(call);
-  if (std::string why = rows_refusal(call.inputs[0], axis, 1, "a"); !why.empty()) return why;
-  for (const Layout& output : call.outputs) {
-    if (std::string why = rows_refusal(output, axis, 1, "a result"); !why.empty()) return why;
-  }
-  return "";
-}
 
 // ---- keys: unsigned numbers in the order of the elements; NaN above all, -0 the same as 0 ----
 
@@ -114,9 +101,9 @@ class SortRows : public PreparedKernel {
   using Entry = typename How::Entry;
 
   SortRows(const KernelCall& call, bool descending)
-      : from_(*rows_of(call.inputs[0], axis_of(call))),
-        values_(*rows_of(call.outputs[0], axis_of(call))),
-        indices_(*rows_of(call.outputs[1], axis_of(call))),
+      : from_(*rows_of(call.inputs[0], along_axis(call))),
+        values_(*rows_of(call.outputs[0], along_axis(call))),
+        indices_(*rows_of(call.outputs[1], along_axis(call))),
         descending_(descending),
         rows_(call.outputs[0].type.shape.elements() == 0 ? 0 : from_.outer.extent * from_.inner.extent) {
     constexpr std::int64_t kCost = 64;  // of sorting an element, as bytes that could be moved meanwhile
@@ -127,20 +114,10 @@ class SortRows : public PreparedKernel {
   std::int64_t scratch_bytes() const override { return threads_ * row_bytes(); }
 
   void run(const KernelRun& run) const override {
-    struct State {
-      const SortRows* self;
-      const KernelRun* run;
-    } state{this, &run};
-    parallel(
-        threads_,
-        [](int thread, void* raw) {
-          const State& s = *static_cast<State*>(raw);
-          const std::int64_t begin = s.self->rows_ * thread / s.self->threads_;
-          const std::int64_t end = s.self->rows_ * (thread + 1) / s.self->threads_;
-          auto* entries = reinterpret_cast<Entry*>(static_cast<char*>(s.run->scratch) + thread * s.self->row_bytes());
-          for (std::int64_t row = begin; row < end; ++row) s.self->one_row(*s.run, row, entries);
-        },
-        &state);
+    share_out(threads_, rows_, [&](std::int64_t begin, std::int64_t end, int thread) {
+      auto* entries = reinterpret_cast<Entry*>(static_cast<char*>(run.scratch) + thread * row_bytes());
+      for (std::int64_t row = begin; row < end; ++row) one_row(run, row, entries);
+    });
   }
 
  private:
@@ -184,12 +161,6 @@ std::unique_ptr<PreparedKernel> prepare_sort(const KernelCall& call, bool descen
   }
 }
 
-std::string sort_refusal(const KernelCall& call) {
-  const Shape& shape = call.inputs[0].type.shape;
-  if (shape[axis_of(call)] > std::int64_t{1} << 32) return "more than 2^32 elements in a row";
-  return along_axis_refusal(call);
-}
-
 // ---- cumsum ----
 
 template <class S, class T>
@@ -215,8 +186,8 @@ class Cumsum : public PreparedKernel {
   using Sum = typename How::Sum;
 
   explicit Cumsum(const KernelCall& call)
-      : from_(*rows_of(call.inputs[0], axis_of(call))),
-        to_(*rows_of(call.outputs[0], axis_of(call))),
+      : from_(*rows_of(call.inputs[0], along_axis(call))),
+        to_(*rows_of(call.outputs[0], along_axis(call))),
         exclusive_(call.attrs.get_bool("exclusive")),
         reverse_(call.attrs.get_bool("reverse")),
         parts_((to_.inner.extent + kWidest - 1) / kWidest),
@@ -226,19 +197,9 @@ class Cumsum : public PreparedKernel {
   }
 
   void run(const KernelRun& run) const override {
-    struct State {
-      const Cumsum* self;
-      const KernelRun* run;
-    } state{this, &run};
-    parallel(
-        threads_,
-        [](int thread, void* raw) {
-          const State& s = *static_cast<State*>(raw);
-          const std::int64_t begin = s.self->blocks_ * thread / s.self->threads_;
-          const std::int64_t end = s.self->blocks_ * (thread + 1) / s.self->threads_;
-          for (std::int64_t block = begin; block < end; ++block) s.self->one_block(*s.run, block);
-        },
-        &state);
+    share_out(threads_, blocks_, [&](std::int64_t begin, std::int64_t end, int) {
+      for (std::int64_t block = begin; block < end; ++block) one_block(run, block);
+    });
   }
 
  private:

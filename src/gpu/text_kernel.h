@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernel ops computed by CUDA text of our own: how a text is put together, what a call becomes, how it is registered.
+// As with groups the text depends on the shape class only; extents and strides are arguments.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gpu/group_formula.h"
+#include "gpu/group_kernel.h"
+#include "ops/kernel.h"
+
+namespace paoding::gpu {
+
+/// A call as launches, one after the other. Arguments of each: a pointer per operand (inputs, then outputs), the
+/// workspace, the fault words, the sizes.
+struct TextPlan {
+  std::vector<GroupKernelPlan> launches;
+  std::int64_t workspace_bytes = 0;
+  /// Given where a launch may leave a fault: throws its error.
+  std::function<void(const std::uint64_t* fault)> raise = {};
+};
+
+/// What a kernel's text and launch are made of.
+struct TextParts {
+  std::string name;                   // of the kernel, before a hash of its text
+  bool is_wide = false;               // Index is long long
+  int threads = 256;                  // of a CTA: kThreads in the text
+  std::string constants = {};         // text before Sizes
+  std::string functions = {};         // text behind it
+  std::vector<std::string> operands;  // parameters: "const float* a"
+  std::string call;                   // the kernel's body
+  std::int64_t ctas = 0;              // 0: nothing to launch
+  SizeFields sizes = {};
+};
+/// Error (unsupported) when there are more CTAs than a grid has.
+GroupKernelPlan make_text_kernel(const TextParts& parts);
+
+/// CTAs, or anything else, that `count` units need, `each` at a time.
+inline std::int64_t parts_of(std::int64_t count, std::int64_t each) { return (count + each - 1) / each; }
+/// Whether offsets or counts up to this need 64 bits: below, sums of two with a CTA's threads fit 31.
+inline bool needs_wide_index(std::int64_t most) { return most >= (std::int64_t{1} << 31) - (1 << 16); }
+/// Elements that a strided operand reaches over.
+std::int64_t reach_of(const Layout& layout);
+/// "const float* name", or without const for what is written.
+std::string input_parameter(DType dtype, std::string_view name);
+std::string output_parameter(DType dtype, std::string_view name);
+
+/// The launches of a step that are text of our own: a group's or a kernel op's; none of a library's.
+std::vector<GroupKernelPlan> kernels_of(const Step& step, const ChipFacts& chip = {});
+
+/// Appends to the op's table for GPUs.
+void register_text_kernel(const std::string& op, std::string name,
+                          std::function<std::string(const KernelCall&)> refusal,
+                          std::function<TextPlan(const KernelCall&)> plan);
+
+}  // namespace paoding::gpu

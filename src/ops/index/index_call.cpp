@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/index/index_call.h"
+
+#include "base/check.h"
+#include "ops/rows.h"
+
+namespace paoding {
+
+int index_axis(const KernelCall& call, int rank) {
+  const auto axis = static_cast<int>(call.attrs.get_int("axis"));
+  return axis < 0 ? axis + rank : axis;
+}
+
+void Indices::fail(std::int64_t position, std::int64_t id) const {
+  paoding::fail(ErrorKind::argument, "{}: indices{} = {}, but axis {} has extent {}{}", op_,
+                index_text(type_.shape, position), id, axis_, range_,
+                scope_.empty() ? "" : fmt::format(" (in {})", scope_));
+}
+
+void Indices::fail_at(const void* data, std::int64_t position) const {
+  fail(position,
+       is_wide() ? static_cast<const std::int64_t*>(data)[position] : static_cast<const std::int32_t*>(data)[position]);
+}
+
+}  // namespace paoding

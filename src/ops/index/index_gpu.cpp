@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// gather and scatter_add on the GPU: what gpu/index_text.h writes. A launch cannot throw, so an index out of range is
+// noted by the kernel, and the run that met it fails when it is waited for.
+#include "base/check.h"
+#include "gpu/index_text.h"
+#include "gpu/text_kernel.h"
+#include "ops/all_kernels.h"
+#include "ops/index/index_call.h"
+#include "ops/rows.h"
+
+namespace paoding {
+namespace {
+
+// Which inputs are the values (a or updates) and the indices, and how many axes the indices take in what is read and in
+// the result.
+struct IndexOp {
+  const char* name;
+  std::size_t values, indices;
+  bool is_gather, is_rows;
+
+  int axis(const KernelCall& call) const {
+    return index_axis(call, (is_gather ? call.inputs[0] : call.outputs[0]).type.shape.rank());
+  }
+  int from_axes(const KernelCall& call) const { return is_rows && !is_gather ? rank(call) : 1; }
+  int to_axes(const KernelCall& call) const { return is_rows && is_gather ? rank(call) : 1; }
+  int rank(const KernelCall& call) const { return call.inputs[indices].type.shape.rank(); }
+};
+constexpr IndexOp kOps[] = {{"gather", 0, 1, true, true},
+                            {"gather_elements", 0, 1, true, false},
+                            {"scatter_add", 1, 0, false, true},
+                            {"scatter_add_elements", 1, 0, false, false}};
+
+std::string refusal(const KernelCall& call, const IndexOp& op) {
+  if (!call.inputs[op.indices].is_dense()) return "indices are not dense";
+  if (call.inputs[op.indices].type.shape.elements() >= (std::int64_t{1} << 32) - 1) {
+    return "2^32 - 1 indices or more: the place of one that is out of range is noted in 32 bits";
+  }
+  const int axis = op.axis(call);
+  if (std::string why = rows_refusal(call.inputs[op.values], axis, op.from_axes(call), "what is read"); !why.empty()) {
+    return why;
+  }
+  return rows_refusal(call.outputs[0], axis, op.to_axes(call), "the result");
+}
+
+gpu::TextPlan plan(const KernelCall& call, const IndexOp& op) {
+  const int axis = op.axis(call);
+  const Rows from = *rows_of(call.inputs[op.values], axis, op.from_axes(call)),
+             to = *rows_of(call.outputs[0], axis, op.to_axes(call));
+  gpu::IndexShape shape;
+  shape.dtype = call.outputs[0].type.dtype;
+  shape.index_dtype = call.inputs[op.indices].type.dtype;
+  shape.outer = to.outer.extent, shape.inner = to.inner.extent;
+  shape.range = (op.is_gather ? from : to).middle.extent;
+  shape.count = (op.is_gather ? to : from).middle.extent;
+  shape.from_outer = from.outer.stride, shape.from_middle = from.middle.stride;
+  shape.to_outer = to.outer.stride, shape.to_middle = to.middle.stride;
+  shape.from_alignment = call.alignments[op.values];
+  shape.to_alignment = call.alignments[call.inputs.size()];
+  gpu::TextPlan made;
+  made.launches.push_back(op.is_gather ? (op.is_rows ? plan_gather_rows(shape) : plan_gather_elements(shape))
+                                       : (op.is_rows ? plan_scatter_rows(shape) : plan_scatter_elements(shape)));
+  made.workspace_bytes = made.launches[0].workspace_bytes;
+  made.raise = [indices = Indices(call, op.indices, axis, shape.range)](const std::uint64_t* fault) {
+    const std::uint64_t id = (fault[0] & 0xffffffffu) | fault[1] << 32;
+    indices.fail(static_cast<std::int64_t>(fault[0] >> 32),
+                 indices.is_wide() ? static_cast<std::int64_t>(id) : static_cast<std::int32_t>(id));
+  };
+  return made;
+}
+
+}  // namespace
+
+void register_index_gpu() {
+  for (const IndexOp& op : kOps) {
+    gpu::register_text_kernel(
+        op.name, op.is_rows ? "rows" : "elements", [&op](const KernelCall& call) { return refusal(call, op); },
+        [&op](const KernelCall& call) { return plan(call, op); });
+  }
+}
+
+}  // namespace paoding

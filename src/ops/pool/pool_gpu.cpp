@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pooling on the GPU: one thread per element of the result, over any layout and float; threads follow the result's
+// memory, channels first or last. Gradients are gathered, as on the CPU, in a fixed order.
+#include "base/check.h"
+#include "gpu/text_kernel.h"
+#include "ops/all_kernels.h"
+#include "ops/conv/window_gpu.h"
+#include "ops/pool/pool_shape.h"
+
+namespace paoding {
+namespace {
+
+constexpr int kThreads = 256;
+
+constexpr std::string_view kPoolText = R"cuda(
+// Of the window at (i, j): 1 / the elements that count.
+template <class Sum> PD_DEVICE Sum share_of(const Window& vertical, const Window& horizontal, Index i, Index j) {
+  if constexpr (kCountsPadding) return Sum(1) / (Sum)(vertical.kernel * horizontal.kernel);
+  const Taps rows = taps_of(vertical, i), columns = taps_of(horizontal, j);
+  return Sum(1) / (Sum)((rows.last - rows.first) * (columns.last - columns.first));
+}
+
+template <class T, class Id>
+PD_DEVICE void pool(const T* from, const Id* chosen, T* to, Id* choice, const Window& vertical,
+                    const Window& horizontal, const Sizes& size) {
+  Index rest = (Index)blockIdx.x * kThreads + threadIdx.x;
+  if (rest >= size.total) return;
+  Index c = 0;
+  if constexpr (kChannelsLast) c = next_coordinate(rest, size.channels);
+  const Index w = next_coordinate(rest, size.width), h = next_coordinate(rest, size.height);
+  if constexpr (!kChannelsLast) c = next_coordinate(rest, size.channels);
+  const Index n = rest;
+  using Sum = Compute<T>;
+  const T* const image = from + (n * size.from_n + c * size.from_c);
+  const Id* const choices = chosen + (n * size.index_n + c * size.index_c);
+  const auto read = [&](Index i, Index j) { return load_one<true>(image + (i * size.from_h + j * size.from_w)); };
+  Sum value = 0;
+  if constexpr (kKind == kMaxForward || kKind == kAvgForward) {
+    const Taps rows = taps_of(vertical, h), columns = taps_of(horizontal, w);
+    Index best = -1;
+    for (Index k = rows.first; k < rows.last; ++k) {
+      for (Index l = columns.first; l < columns.last; ++l) {
+        const Sum candidate = read(element_of(vertical, h, k), element_of(horizontal, w, l));
+        if constexpr (kKind == kAvgForward) value += candidate;
+        // A NaN is larger than any number, and no other NaN is larger than it.
+        else if (best < 0 || candidate > value || (candidate != candidate && value == value)) {
+          value = candidate;
+          best = k * horizontal.kernel + l;
+        }
+      }
+    }
+    if constexpr (kKind == kAvgForward) value *= share_of<Sum>(vertical, horizontal, h, w);
+    else choice[n * size.index_n + c * size.index_c + h * size.index_h + w * size.index_w] = (Id)best;
+  } else if constexpr (kKind == kMaxPick) {
+    const Index wanted = (Index)choices[h * size.index_h + w * size.index_w];
+    const Index k = wanted / horizontal.kernel, l = wanted % horizontal.kernel;
+    const Taps rows = taps_of(vertical, h), columns = taps_of(horizontal, w);
+    if (wanted >= 0 && k >= rows.first && k < rows.last && l >= columns.first && l < columns.last) {
+      value = read(element_of(vertical, h, k), element_of(horizontal, w, l));
+    }
+  } else {
+    // Windows from the first to the last that the element is in: taps from the last to the first.
+    for (Index k = vertical.kernel - 1; k >= 0; --k) {
+      const Index i = window_of(vertical, h, k);
+      if (i < 0) continue;
+      for (Index l = horizontal.kernel - 1; l >= 0; --l) {
+        const Index j = window_of(horizontal, w, l);
+        if (j < 0) continue;
+        if constexpr (kKind == kAvgGrad) value += read(i, j) * share_of<Sum>(vertical, horizontal, i, j);
+        else if ((Index)choices[i * size.index_h + j * size.index_w] == k * horizontal.kernel + l) value += read(i, j);
+      }
+    }
+  }
+  store_sum<false>(to + (n * size.to_n + c * size.to_c + h * size.to_h + w * size.to_w), value);
+}
+)cuda";
+
+constexpr std::string_view kind_name(PoolKind kind) {
+  switch (kind) {
+    case PoolKind::max_forward: return "kMaxForward";
+    case PoolKind::max_grad: return "kMaxGrad";
+    case PoolKind::max_pick: return "kMaxPick";
+    case PoolKind::avg_forward: return "kAvgForward";
+    case PoolKind::avg_grad: return "kAvgGrad";
+  }
+  return "";
+}
+
+gpu::TextPlan plan(const KernelCall& call) {
+  const PoolShape shape(call);
+  const bool is_grad = shape.kind == PoolKind::max_grad || shape.kind == PoolKind::avg_grad;
+  const bool is_last = is_channels_last(shape.to);
+  const Shape &result = shape.to.type.shape, &image = is_grad ? result : shape.from.type.shape;
+  const auto& kernel = call.attrs.get_ints("kernel");
+  const auto windows = window_axes(call.attrs, {image[2], image[3]}, {kernel[0], kernel[1]});
+  if (result.elements() == 0) return {};
+  gpu::TextParts parts;
+  parts.name = call.op->name;
+  parts.threads = kThreads;
+  std::int64_t most = std::max(gpu::reach_of(shape.from), gpu::reach_of(shape.to));
+  if (shape.has_index()) most = std::max(most, gpu::reach_of(shape.index));
+  for (const WindowAxis& axis : windows) most = std::max(most, gpu::reach_of(axis));
+  parts.is_wide = gpu::needs_wide_index(most);
+  parts.constants = fmt::format(
+      "enum Kind {{ kMaxForward, kMaxGrad, kMaxPick, kAvgForward, kAvgGrad }};\nconstexpr Kind kKind = {};\n"
+      "constexpr bool kChannelsLast = {}, kCountsPadding = {};\n",
+      kind_name(shape.kind), is_last, !shape.has_index() && call.attrs.get_bool("count_padding"));
+  parts.functions = fmt::format("{}{}", gpu::kWindowText, kPoolText);
+  parts.sizes.number("total", result.elements());
+  parts.sizes.divisor("channels", result[1]);
+  parts.sizes.divisor("height", result[2]), parts.sizes.divisor("width", result[3]);
+  gpu::add_strides(&parts.sizes, "from", shape.from), gpu::add_strides(&parts.sizes, "to", shape.to);
+  gpu::add_strides(&parts.sizes, "index", shape.index);
+  const std::string both = gpu::add_window(&parts.sizes, "vertical", windows[0]) + "  " +
+                           gpu::add_window(&parts.sizes, "horizontal", windows[1]) + "  ";
+  switch (shape.kind) {
+    case PoolKind::max_forward:
+      parts.operands = {gpu::input_parameter(shape.dtype, "from"), gpu::output_parameter(shape.dtype, "to"),
+                        gpu::output_parameter(shape.index.type.dtype, "choice")};
+      parts.call = fmt::format("pool(from, (const {}*)choice, to, choice, vertical, horizontal, size)",
+                               gpu::stored_type(shape.index.type.dtype));
+      break;
+    case PoolKind::max_grad:
+    case PoolKind::max_pick:
+      parts.operands = {gpu::input_parameter(shape.dtype, "from"),
+                        gpu::input_parameter(shape.index.type.dtype, "chosen"),
+                        gpu::output_parameter(shape.dtype, "to")};
+      parts.call = fmt::format("pool(from, chosen, to, ({}*)nullptr, vertical, horizontal, size)",
+                               gpu::stored_type(shape.index.type.dtype));
+      break;
+    case PoolKind::avg_forward:
+    case PoolKind::avg_grad:
+      parts.operands = {gpu::input_parameter(shape.dtype, "from"), gpu::output_parameter(shape.dtype, "to")};
+      parts.call = "pool(from, (const unsigned char*)nullptr, to, (unsigned char*)nullptr, vertical, horizontal, size)";
+      break;
+  }
+  parts.call = both + parts.call;
+  parts.ctas = gpu::parts_of(result.elements(), kThreads);
+  return {{gpu::make_text_kernel(parts)}, 0, {}};
+}
+
+}  // namespace
+
+void register_pooling_gpu() {
+  for (const char* op : {"max_pool2d", "max_pool2d_grad", "max_pool2d_pick", "avg_pool2d", "avg_pool2d_grad"}) {
+    gpu::register_text_kernel(
+        op, "elements", [](const KernelCall&) { return std::string(); }, plan);
+  }
+}
+
+}  // namespace paoding

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernel ops that a GPU computes with text of our own, run on the CPU by cuda_emulation against the float64 reference:
+// every case of the op sweep that has one, with gradients, and sizes at which the kernels go other ways.
+#include "gpu/nvrtc.h"
+#include "tests/emulated_program.h"
+#include "tests/op_case.h"
+
+namespace paoding::testing_program {
+namespace {
+
+struct EmulatedCase {
+  std::string what;
+  std::unique_ptr<Graph> graph;
+  Feeds feeds;
+  std::unique_ptr<EmulatedProgram> program;
+};
+
+// Compiles all cases together, runs each and compares what it fetches.
+void check(const std::vector<EmulatedCase>& cases) {
+  std::vector<const gpu::GroupKernelPlan*> kernels;
+  for (const EmulatedCase& c : cases) {
+    for (const gpu::GroupKernelPlan* kernel : c.program->kernels()) kernels.push_back(kernel);
+  }
+  const gpu::EmulatedKernels compiled(kernels);
+  unsigned seed = 1;
+  for (const EmulatedCase& c : cases) {
+    SCOPED_TRACE(c.what);
+    const Tensors feeds = to_tensors(*c.graph, c.feeds);
+    const Tensors got = c.program->run(compiled, feeds, seed++);
+    for (const auto& [name, values] : expected_of(*c.graph, c.feeds)) {
+      expect_close(name, got.at(name).to_doubles(), values, tolerance(*c.graph));
+    }
+    expect_same_bits(got, c.program->run(compiled, feeds, seed++));
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+void add(std::vector<EmulatedCase>* cases, const std::string& what, const Graph& graph, const Feeds& feeds) {
+  EmulatedCase made{what, graph.clone(), feeds, std::make_unique<EmulatedProgram>(graph)};
+  if (!made.program->has_text_kernel()) return;
+  EXPECT_EQ(made.program->library_op(), "") << what;
+  cases->push_back(std::move(made));
+}
+
+void check_sweep(const std::vector<DType>& dtypes, bool has_chains) {
+  std::vector<EmulatedCase> cases;
+  std::set<std::string> ops;
+  for (const DType dtype : dtypes) {
+    for (const SweepCase& c : sweep_cases(dtype)) {
+      if (!c.shape.error.empty()) continue;
+      for (const Around around : {Around::nothing, Around::elementwise}) {
+        if (around == Around::elementwise && !has_chains) continue;
+        const std::size_t before = cases.size();
+        try {
+          const CaseGraph made(c, around, is_float(dtype));
+          add(&cases, c.op->name + "/" + c.name + "/" + std::string(to_string(dtype)), made.graph,
+              feeds_of(c, made.graph, 1));
+        } catch (const Error& error) {
+          // Not every op takes integers, nor does every constant of a case fit them.
+          EXPECT_TRUE(!is_float(dtype) || error.kind() == ErrorKind::dtype || error.kind() == ErrorKind::unsupported)
+              << error.what();
+        }
+        if (cases.size() > before) ops.insert(c.op->name);
+      }
+    }
+  }
+  std::printf("%zu cases of %zu ops\n", cases.size(), ops.size());
+  for (const char* op :
+       {"gather", "scatter_add_elements", "max_pool2d", "avg_pool2d", "cumsum", "sort", "topk", "conv2d"}) {
+    EXPECT_TRUE(ops.contains(op) || !is_float(dtypes[0])) << op;
+  }
+  check(cases);
+}
+
+TEST(TextKernels, OfTheSweepAreRightInF32) { check_sweep({f32}, true); }
+TEST(TextKernels, OfTheSweepAreRightInOtherFloats) { check_sweep({f64, bf16, f16}, false); }
+TEST(TextKernels, OfTheSweepAreRightInIntegers) { check_sweep({i64, i32, u8}, false); }
+
+void add_made(std::vector<EmulatedCase>* cases, const std::string& what, const std::function<void(Graph&)>& make) {
+  Graph graph;
+  make(graph);
+  add(cases, what, graph, make_feeds(graph, 3));
+  EXPECT_FALSE(cases->empty());
+}
+
+TEST(TextKernels, SortRowsOfAnyLength) {
+  std::vector<EmulatedCase> cases;
+  for (const std::int64_t count : {1, 64, 65, 256, 257, 1024, 1025, 3000, 9000}) {
+    for (const DType dtype : {f32, f64, i32, bf16, u8}) {
+      if (count > 3000 && dtype != f32 && dtype != u8) continue;
+      add_made(&cases, fmt::format("sort {} {}", count, to_string(dtype)), [&](Graph& g) {
+        const Sorted made = sort(g.input("a", dtype, {2, count}), 1, count % 2 == 0);
+        g.fetch("values", made.values), g.fetch("indices", made.indices);
+      });
+    }
+    if (count < 5) continue;
+    for (const std::int64_t k : {std::int64_t{5}, count - 1}) {
+      add_made(&cases, fmt::format("topk {} of {}", k, count), [&](Graph& g) {
+        const Sorted made = topk(g.input("a", f32, {count, 3}), k, 0, k == 5);
+        g.fetch("values", made.values), g.fetch("indices", made.indices);
+      });
+    }
+  }
+  check(cases);
+}
+
+TEST(TextKernels, SortNansAboveAllAndKeepTheOrderOfEquals) {
+  const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
+  std::vector<float> values;
+  for (int i = 0; i < 1500; ++i) {
+    const float all[] = {nan, inf, -inf, 0.0f, -0.0f, 1.0f, -1.0f, 1e-45f, -nan};
+    values.push_back(all[i * 7 % 9]);
+  }
+  Graph g;
+  const Value a = g.input("a", f32, {1500});
+  for (const bool descending : {false, true}) {
+    const Sorted made = sort(a, 0, descending);
+    g.fetch(fmt::format("values{}", descending), made.values);
+    g.fetch(fmt::format("indices{}", descending), made.indices);
+  }
+  Tensor fed(f32, {1500});
+  std::memcpy(fed.bytes(), values.data(), values.size() * sizeof(float));
+  const EmulatedProgram program(g);
+  const gpu::EmulatedKernels compiled(program.kernels());
+  expect_same_bits(Program(g).run({{"a", fed}}), program.run(compiled, {{"a", fed}}, 1));
+}
+
+TEST(TextKernels, AddUpRowsThatAreCutIntoParts) {
+  std::vector<EmulatedCase> cases;
+  for (const bool exclusive : {false, true}) {
+    for (const bool reverse : {false, true}) {
+      for (const Shape& shape : {Shape{1, 5000}, Shape{3, 1024}, Shape{5000, 3}, Shape{2, 300, 40}}) {
+        add_made(&cases, fmt::format("cumsum {} {} {}", to_string(shape), exclusive, reverse), [&](Graph& g) {
+          g.fetch("y",
+                  cumsum(g.input("a", f32, shape), shape.rank() == 2 && shape[0] == 5000 ? 0 : 1, exclusive, reverse));
+        });
+      }
+    }
+  }
+  add_made(&cases, "cumsum i64", [](Graph& g) { g.fetch("y", cumsum(g.input("a", i64, {2, 3000}), 1)); });
+  check(cases);
+}
+
+TEST(TextKernels, LetAnInfinityReachOnlyWhatComesAfterIt) {
+  const double inf = std::numeric_limits<double>::infinity();
+  for (const bool exclusive : {false, true}) {
+    Graph g;
+    g.fetch("y", cumsum(g.input("a", f32, {4000}), 0, exclusive));
+    Dense values(4000, 1.0);
+    values[2500] = inf, values[2600] = -inf;
+    const Tensors feeds{{"a", Tensor::from(f32, {4000}, values)}};
+    const EmulatedProgram program(g);
+    const gpu::EmulatedKernels compiled(program.kernels());
+    expect_close("y", program.run(compiled, feeds, 1).at("y").to_doubles(), Program(g).run(feeds).at("y").to_doubles(),
+                 1e-6);
+  }
+}
+
+TEST(TextKernels, PoolImagesThatLieInAnyOrder) {
+  std::vector<EmulatedCase> cases;
+  for (const bool is_last : {false, true}) {
+    for (const DType dtype : {f32, bf16}) {
+      add_made(&cases, fmt::format("pools {} {}", is_last, to_string(dtype)), [&](Graph& g) {
+        const Value x = is_last ? transpose(g.input("x", dtype, {2, 9, 7, 5}), Ints{0, 3, 1, 2})
+                                : g.input("x", dtype, {2, 5, 9, 7});
+        Pool2dOptions options;
+        options.kernel = {3, 3};
+        options.stride = {2, 1};
+        options.padding = {1, 0, 1, 2};
+        const Value a = max_pool2d(x, options), b = avg_pool2d(x, options, is_last);
+        g.fetch("max", a), g.fetch("avg", b);
+        g.fetch("dx", gradients(sum(cast(a, f32) * cast(b, f32)), {x})[0]);
+      });
+    }
+  }
+  check(cases);
+}
+
+TEST(TextKernels, NameAnIndexOutOfRangeAsTheCpuDoes) {
+  const auto same = [](const std::function<Value(Graph&)>& make, const Tensors& feeds) {
+    Graph g;
+    g.fetch("y", make(g));
+    const EmulatedProgram program(g);
+    const gpu::EmulatedKernels compiled(program.kernels());
+    const std::string on_cpu = message_of([&] { Program(g).run(feeds); });
+    EXPECT_EQ(message_of([&] { program.run(compiled, feeds, 1); }), on_cpu);
+    EXPECT_TRUE(has(on_cpu, ", but axis ")) << on_cpu;
+  };
+  const auto ids = [](DType dtype, const Shape& shape, Dense values) { return Tensor::from(dtype, shape, values); };
+  const Tensor a = Tensor::from(f32, {4, 3}, Dense(12, 1.0));
+  for (const DType dtype : {i32, i64}) {
+    same(
+        [&](Graph& g) {
+          return gather(g.input("a", f32, {4, 3}), g.input("i", dtype, {2, 3}), 0);
+        },
+        {{"a", a}, {"i", ids(dtype, {2, 3}, {0, 1, 2, 4, -1, 9})}});
+    same(
+        [&](Graph& g) {
+          const Scope scope(g, "model");
+          return gather_elements(g.input("a", f32, {4, 3}), g.input("i", dtype, {2, 3}), 0);
+        },
+        {{"a", a}, {"i", ids(dtype, {2, 3}, {0, 1, -2, 3, 3, 9})}});
+    same(
+        [&](Graph& g) {
+          return scatter_add(g.input("i", dtype, {4}), g.input("a", f32, {4, 3}), 0, 5);
+        },
+        {{"a", a}, {"i", ids(dtype, {4}, {0, 4, -1, 7})}});
+    same(
+        [&](Graph& g) {
+          return scatter_add(g.input("i", dtype, {4}), g.input("a", f32, {4, 3}), 0, 0);
+        },
+        {{"a", a}, {"i", ids(dtype, {4}, {3, 0, 0, 0})}});
+    same(
+        [&](Graph& g) {
+          return scatter_add_elements(g.input("i", dtype, {4, 3}), g.input("a", f32, {4, 3}), 0, 2);
+        },
+        {{"a", a}, {"i", ids(dtype, {4, 3}, {0, 1, 1, 1, 0, 2, 0, 0, 0, 0, 0, -5})}});
+    same(
+        [&](Graph& g) {
+          return scatter_add_elements(g.input("i", dtype, {4, 3}), g.input("a", f32, {4, 3}), 0, 0);
+        },
+        {{"a", a}, {"i", ids(dtype, {4, 3}, Dense(12, 1.0))}});
+    const Tensor many = Tensor::from(f32, {100, 3}, Dense(300, 1.0));
+    Dense wrong(300, 1.0);
+    wrong[298] = -1, wrong[200] = 2;
+    same(
+        [&](Graph& g) {
+          return scatter_add_elements(g.input("i", dtype, {100, 3}), g.input("a", f32, {100, 3}), 0, 2);
+        },
+        {{"a", many}, {"i", ids(dtype, {100, 3}, wrong)}});
+  }
+  same(
+      [&](Graph& g) {
+        return gather(g.input("a", f32, {4, 3}), g.input("i", i64, {2}), 1);
+      },
+      {{"a", a}, {"i", ids(i64, {2}, {1, -7e15})}});
+}
+
+// Offsets of more than 31 bits; planned only, nobody has the memory.
+TEST(TextKernels, OfHugeValuesCompile) {
+  if (gpu::nvrtc() == nullptr) GTEST_SKIP() << "NOT CHECKED, no kernel was compiled: " << gpu::nvrtc_problem();
+  Graph g;
+  const Value rows = g.input("rows", bf16, {1 << 17, 1 << 16}), ids = g.input("ids", i64, {1 << 16});
+  const Value images = g.input("images", bf16, {1 << 14, 64, 96, 96});
+  g.fetch("cumsum", cumsum(rows, 1)), g.fetch("columns", cumsum(rows, 0));
+  g.fetch("sort", topk(rows, 8, 1).values);
+  g.fetch("gather", gather(rows, ids, 0)), g.fetch("scatter", scatter_add(ids, rows, 1, 1 << 16));
+  const Value pooled = max_pool2d(images), mean = avg_pool2d(images);
+  const Value y = conv2d(images, g.input("w", bf16, {8, 64, 3, 3}));
+  g.fetch("pools", pooled + mean), g.fetch("conv", y);
+  const Values made = gradients(sum(cast(pooled + mean, f32)) + sum(cast(y, f32)), {images, g.find("w")});
+  g.fetch("images", made[0]), g.fetch("weights", made[1]);
+  int wide = 0;
+  for (const auto& [text, step] : kernel_texts_with_steps(g)) {
+    if (text.find("using Index = long long;") == std::string::npos) continue;
+    SCOPED_TRACE(step);
+    ++wide;
+    EXPECT_FALSE(gpu::compile(text, "kernel.cu", "sm_90a").empty());
+  }
+  EXPECT_GE(wide, 12);
+}
+
+}  // namespace
+}  // namespace paoding::testing_program
