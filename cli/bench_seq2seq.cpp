@@ -21,8 +21,8 @@ namespace {
 struct StepOptions {
   CompileFlags compile;
   Seq2SeqSize size;
-  bool quick = false, compile_only = false;
-  std::string json_path;
+  bool quick = false, compile_only = false, report = false;
+  std::string json_path, dtype = "f32";
 };
 
 struct Step {
@@ -41,7 +41,7 @@ Step make_step(const Seq2SeqSize& size) {
   Step step;
   step.build_milliseconds = milliseconds([&] {
     const Value loss = build_seq2seq(*step.graph, size);
-    const TrainingStep training = minimize(loss, Adam{}, {.clip_norm = 5});
+    const TrainingStep training = minimize(loss, Adam{}, {.clip_norm = 5, .master_weights = size.dtype != f32});
     step.graph->fetch("loss", loss);
     step.graph->fetch("norm", training.gradient_norm);
   });
@@ -71,15 +71,16 @@ double products_of(const Seq2SeqSize& s) {
 // Where the time of a run goes, in shares of it.
 struct Shares {
   double products = 0, groups = 0, others = 0, framework = 0;
+  std::string report;
 };
 
 Shares shares_of(Program& program, int runs) {
   Profiler profiler;
   for (int i = 0; i < runs; ++i) program.run();
   program.wait();
-  profiler.stop();
-  const profile::Measures measures = profile::measure(profiler.trace());
   Shares shares;
+  shares.report = profiler.stop();
+  const profile::Measures measures = profile::measure(profiler.trace());
   if (measures.total <= 0) return shares;
   shares.framework = measures.framework / measures.total;
   for (const profile::Section& section : measures.merged.empty() ? measures.per_thread : measures.merged) {
@@ -156,6 +157,7 @@ int bench(const StepOptions& options, const char* name) {
   print("wall us, one run and its wait: {} ({} runs), {:.0f} GFLOP/s of products\n", to_string(wall), wall.count, rate);
   print("shares of a recorded run: products {:.1f}%, groups {:.1f}%, other ops {:.1f}%, framework {:.1f}%\n",
         100 * shares.products, 100 * shares.groups, 100 * shares.others, 100 * shares.framework);
+  if (options.report) print_text(shares.report);
   print("loss {:.4f} at first, {:.4f} after all runs on the same batch\n", first, last);
   json.add("wall_us", wall.median).add("wall_us_min", wall.min).add("wall_us_max", wall.max).add("samples", wall.count);
   json.add("products_share", shares.products)
@@ -177,11 +179,18 @@ void add_step_bench(CLI::App& parent, Commands* commands, const char* name, cons
   sub->add_option("--hidden", options->size.hidden, "Width of embeddings and states")->capture_default_str();
   sub->add_option("--source", options->size.source_steps, "Source positions")->capture_default_str();
   sub->add_option("--target", options->size.target_steps, "Target positions")->capture_default_str();
+  sub->add_option("--dtype", options->dtype, "f32, or bf16: weights and activations; updates keep f32")
+      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->capture_default_str();
   sub->add_flag("--compile-only", options->compile_only, "Only compile, and bind to four fifths of the steps");
   sub->add_flag("--quick", options->quick, "Fewer runs");
+  sub->add_flag("--report", options->report, "Also print the Profiling Report of ten runs");
   sub->add_option("--json", options->json_path, "Also write the numbers to this file");
   options->compile.add_to(*sub);
-  commands->push_back({sub, [options, name] { return bench(*options, name); }});
+  commands->push_back({sub, [options, name] {
+                         options->size.dtype = options->dtype == "bf16" ? DType::bf16 : f32;
+                         return bench(*options, name);
+                       }});
 }
 
 }  // namespace

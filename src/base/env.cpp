@@ -11,6 +11,8 @@ std::span<const EnvVariable> env_variables() {
       {"PAODING_STEPWISE", "1: `paoding run` launches and checks step by step (the debug execution)", "off", true},
       {"PAODING_CUDA_PATH", "folders (split at ':') searched first for NVIDIA's libraries", "none", true},
       {"PAODING_CACHE_DIR", "where compiled GPU kernels are kept; empty: nowhere", "~/.cache/paoding", true},
+      {"PAODING_FUSE_TILES", "0: CPU groups run instruction by instruction, without machine code of their own", "1",
+       true},
       {"OMP_NUM_THREADS", "threads of the CPU kernels", "all cores", false},
       {"OMP_WAIT_POLICY", "passive: waiting threads sleep; better when the cores are shared", "active", false},
       {"CUDA_HOME", "a CUDA toolkit to search, after the loader's own places", "/usr/local/cuda*", false},

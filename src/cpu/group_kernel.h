@@ -48,5 +48,9 @@ class CpuGroupKernel {
 
 /// Nanoseconds that one thread needs for the group, roughly.
 double estimated_cost(const Group& group);
+/// Nanoseconds until work that costs one thread `cost` is done by `threads`, with what starting them costs.
+double parallel_cost(double cost, int threads);
+/// The number of threads with which that is least: one or all.
+int useful_threads(double cost);
 
 }  // namespace paoding

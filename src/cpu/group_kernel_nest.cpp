@@ -35,6 +35,7 @@ class NestBuilder {
                   {&nest_, &nest_.phases[p], &pool_, slots, operands_, sharing, last_level_cache_bytes()});
     }
     nest_.slot_count = pool_.count();
+    fuse();
   }
 
   Nest take() { return std::move(nest_); }
@@ -73,6 +74,22 @@ class NestBuilder {
     return group_.expr.add({.prim = Prim::convert, .dtype = compute, .args = {node, -1, -1}});
   }
 
+  void fuse() {
+    const bool single_row = nest_.row_axis < 0;
+    const auto fuse_loops = [&](std::vector<NestLoop>& loops) {
+      for (NestLoop& loop : loops) {
+        for (std::vector<Instruction>* list : {&loop.enter, &loop.exit}) {
+          fuse_instructions({operands_, {}}, single_row, list, &nest_.code);
+        }
+      }
+    };
+    fuse_loops(nest_.loops);
+    for (Phase& phase : nest_.phases) {
+      fuse_loops(phase.loops);
+      fuse_instructions({operands_, pool_.registers()}, single_row, &phase.tile, &nest_.code);
+    }
+  }
+
   Stages whole() const {
     StagePass pass{group_, load_operands_, {}};
     for (std::size_t o = 0; o < group_.outputs.size(); ++o) {
@@ -109,7 +126,8 @@ class NestBuilder {
     // In a tile that holds all that is reduced a value stays in its register for nothing; else keeping one costs a
     // store and a load, which must be worth it and fit into the second cache.
     constexpr std::int64_t kMostKept = 256 << 10;
-    options.keep_from = inner.empty() ? 1 : all * 8 <= kMostKept ? 4 : 1e9;
+    const double in_register = can_fuse_tiles() ? 5 : 1;
+    options.keep_from = inner.empty() ? in_register : all * 8 <= kMostKept ? 4 : 1e9;
     options.is_ready = [this](std::int32_t node) {
       const GroupLoad& load = group_.loads[static_cast<std::size_t>(group_.expr[node].index)];
       const TileKind tile = tile_kind(group_, nest_, ~std::uint32_t{0});

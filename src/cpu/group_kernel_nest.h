@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "cpu/fused_routine.h"
 #include "cpu/group_kernel.h"
 #include "cpu/tile.h"
 #include "group/group.h"
@@ -29,6 +30,8 @@ struct NestLoop {
   int split = -1;  // which of Nest::splits: each thread runs its own part of this loop
   std::vector<SlotMove> moves;
   std::vector<Instruction> enter, exit;  // before the first and after the last iteration
+  std::int64_t block = 0;                // iterations that block_enter and block_exit enclose; 0: no blocks
+  std::vector<Instruction> block_enter, block_exit;
 };
 
 /// Loops inside the nest's loops, run one phase after the other.
@@ -88,6 +91,7 @@ struct Nest {
   std::vector<Constant> constants;
   std::vector<IndexSlot> index_slots;
   std::int64_t arena_bytes = 0;
+  std::vector<std::shared_ptr<const FusedCode>> code;  // of the fused routines in the lists
 };
 
 /// Sets the tile, the loops and the threads of `nest` for a canonical group (threads = 0: by its cost). The loops of

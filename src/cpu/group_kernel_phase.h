@@ -24,11 +24,14 @@ class SlotPool {
   void give_back(std::uint16_t slot) { free_.push_back(slot); }
   std::int64_t offset_of_last() const { return nest_.arena_slots.back().offset; }
   int count() const { return next_; }
+  /// Per slot, whether it is a register.
+  const std::vector<bool>& registers() const { return registers_; }
 
  private:
   Nest& nest_;
   int next_;
   std::vector<std::uint16_t> free_;
+  std::vector<bool> registers_;
 };
 
 struct PhaseSetting {

@@ -13,11 +13,15 @@ namespace paoding {
 
 int max_threads() { return omp_get_max_threads(); }
 
+// Always a team of all threads, of which some may have nothing to do: between regions of different sizes libgomp ends
+// the threads that are too many and makes new ones, which costs many times the region (16 threads: 100 us and more).
 void parallel(int threads, void (*body)(int thread, void* state), void* state) {
   if (threads == 1) return body(0, state);
-    // The runtime may grant fewer threads than asked for; the loop still makes every call.
-#pragma omp parallel for num_threads(threads) schedule(static, 1)
-  for (int thread = 0; thread < threads; ++thread) body(thread, state);
+#pragma omp parallel if (omp_in_parallel() == 0)
+  {
+    const int team = omp_get_num_threads();
+    for (int thread = omp_get_thread_num(); thread < threads; thread += team) body(thread, state);
+  }
 }
 
 SerialScope::SerialScope(bool is_serial) {
@@ -46,6 +50,9 @@ void parallel(int threads, void (*body)(int thread, void* state), void* state) {
 }
 
 #endif
+
+// Measured on 16 cores with threads that wait actively: 0.6 us and 0.2 for each thread.
+double fork_nanoseconds() { return 1000 + 300.0 * max_threads(); }
 
 int threads_for(std::int64_t bytes) {
   constexpr std::int64_t kWorthThread = 128 << 10;  // what one core moves in about 10 us

@@ -11,6 +11,9 @@ int max_threads();
 /// How many threads are worth starting for work that moves so many bytes.
 int threads_for(std::int64_t bytes);
 
+/// What a parallel region costs beyond its work, however many of the threads have some.
+double fork_nanoseconds();
+
 /// Calls body(thread, state) once for each thread in [0, threads) and returns when all have returned. With one thread,
 /// and inside a parallel region, the calls are made one after the other by the caller. `body` must not throw.
 void parallel(int threads, void (*body)(int thread, void* state), void* state);

@@ -17,6 +17,28 @@ struct TileShape {
   std::int64_t cols = 1;
 };
 
+/// What an instruction computes, for those who can make several at once (fused_routine.h).
+struct Meaning {
+  enum class Kind : std::uint8_t {
+    other,
+    prim,        // find_routine's, with its scalar_args
+    load,        // a dense operand of `stored`
+    store,       // to a dense operand of `stored`, not streaming
+    convert,     // to `stored`, rounded and widened back
+    accumulate,  // find_accumulate's
+    reduce,      // find_reduce's
+    index,       // find_index's
+  };
+  Kind kind = Kind::other;
+  Prim prim = Prim::constant;
+  Combine combine = Combine::none;
+  DType compute = DType::f32;  // of the arguments, for a prim of its last one
+  DType stored = DType::f32;
+  unsigned scalar_args = 0;
+
+  friend bool operator==(const Meaning&, const Meaning&) = default;
+};
+
 struct Instruction;
 /// `slots`: the pointers of the running thread, to registers, constants, sums and the current place in each operand.
 using TileRoutine = void (*)(const Instruction& self, char* const* slots, const TileShape& shape);
@@ -31,6 +53,7 @@ struct Instruction {
   bool accumulate = false;                      // flush: adds to what is there
   std::int64_t row_stride = 0, col_stride = 0;  // load, store, flush, index: of the operand, in elements
   std::int64_t pitch = 0;                       // start, accumulate, flush: from one row of accumulators to the next
+  Meaning meaning;
 };
 
 /// The part of the tile that an instruction's values fill.
@@ -73,6 +96,9 @@ TileRoutine find_start(Combine combine, DType compute);
 TileRoutine find_accumulate(Combine combine, DType compute);
 /// Writes the accumulators at a (of values of dtype `compute`) to the operand at out.
 TileRoutine find_flush(DType compute, DType stored);
+/// Writes the reduced tile at a to an operand of its own dtype, dense along the columns where they stay: start,
+/// accumulate and flush at once. Null where there is no such routine.
+TileRoutine find_reduce(Combine combine, DType compute);
 /// to[i] = to[i] combined with from[i], of accumulators.
 using CombineRoutine = void (*)(char* to, const char* from, std::int64_t count);
 CombineRoutine find_combine(Combine combine, DType compute);

@@ -124,6 +124,62 @@ void combine_rows(double* sums, const double* a, std::size_t n) {
   for (; i < n; ++i) hn::StoreU(Op::combine(one, hn::LoadU(one, sums + i), hn::LoadU(one, a + i)), one, sums + i);
 }
 
+// Columns: a tile's rows are combined in T first, by blocks that keep the error of a sum at a few ulp.
+constexpr std::size_t kRowBlock = 64;
+
+template <class Op, class D, class T = hn::TFromD<D>>
+HWY_INLINE hn::Vec<D> combine_down(D d, const T* a, std::size_t rows, std::size_t cols, std::size_t width) {
+  const bool whole = width == hn::Lanes(d);
+  auto v = whole ? hn::LoadU(d, a) : load_first(d, a, width);
+  for (std::size_t r = 1; r < rows; ++r) {
+    v = Op::combine(d, v, whole ? hn::LoadU(d, a + r * cols) : load_first(d, a + r * cols, width));
+  }
+  return v;
+}
+
+template <class Op, class T>
+void combine_columns(double* sums, const T* a, std::size_t rows, std::size_t cols) {
+  const hn::ScalableTag<T> d;
+  const std::size_t lanes = hn::Lanes(d);
+  HWY_ALIGN T block[hn::MaxLanes(d)];
+  for (std::size_t r = 0; r < rows; r += kRowBlock, a += kRowBlock * cols) {
+    const std::size_t count = std::min(kRowBlock, rows - r);
+    for (std::size_t c = 0; c < cols; c += lanes) {
+      const std::size_t width = std::min(lanes, cols - c);
+      hn::Store(combine_down<Op>(d, a + c, count, cols, width), d, block);
+      combine_rows<Op>(sums + c, block, width);
+    }
+  }
+}
+
+// All that is reduced lies in the tile: the results are written without accumulators.
+template <class T, class Op>
+void reduce(const Instruction& self, char* const* slots, const TileShape& shape) {
+  T* out = reinterpret_cast<T*>(slots[self.out]);
+  const T* a = reinterpret_cast<const T*>(slots[self.a]);
+  const auto rows = static_cast<std::size_t>(shape.rows), cols = static_cast<std::size_t>(shape.cols);
+  if (self.cols_reduced && self.rows_reduced) {
+    *out = static_cast<T>(reduce_row<Op>(a, rows * cols));
+    return;
+  }
+  if (self.cols_reduced) {
+    for (std::size_t r = 0; r < rows; ++r, a += cols, out += self.row_stride) {
+      *out = static_cast<T>(reduce_row<Op>(a, cols));
+    }
+    return;
+  }
+  const hn::ScalableTag<T> d;
+  const std::size_t lanes = hn::Lanes(d);
+  for (std::size_t c = 0; c < cols; c += lanes) {
+    const std::size_t width = std::min(lanes, cols - c);
+    auto v = combine_down<Op>(d, a + c, std::min(kRowBlock, rows), cols, width);
+    for (std::size_t r = kRowBlock; r < rows; r += kRowBlock) {
+      v = Op::combine(d, v, combine_down<Op>(d, a + r * cols + c, std::min(kRowBlock, rows - r), cols, width));
+    }
+    width == lanes ? hn::StoreU(v, d, out + c) : store_first(v, d, out + c, width);
+  }
+}
+
 template <class Op>
 HWY_INLINE void combine_into(double* sum, double more) {
   const hn::CappedTag<double, 1> one;
@@ -136,6 +192,7 @@ void accumulate(const Instruction& self, char* const* slots, const TileShape& sh
   const T* a = reinterpret_cast<const T*>(slots[self.a]);
   const auto rows = static_cast<std::size_t>(shape.rows), cols = static_cast<std::size_t>(shape.cols);
   if (self.cols_reduced && self.rows_reduced) return combine_into<Op>(sums, reduce_row<Op>(a, rows * cols));
+  if (self.rows_reduced && rows > 1) return combine_columns<Op>(sums, a, rows, cols);
   for (std::size_t r = 0; r < rows; ++r, a += cols, sums += self.pitch) {
     if (self.cols_reduced) {
       combine_into<Op>(sums, reduce_row<Op>(a, cols));
@@ -143,6 +200,15 @@ void accumulate(const Instruction& self, char* const* slots, const TileShape& sh
       combine_rows<Op>(sums, a, cols);
     }
   }
+}
+
+template <class T>
+TileRoutine find_reduce_of(Combine combine) {
+  return combine == Combine::sum ? reduce<T, Sum> : combine == Combine::max ? reduce<T, Max> : reduce<T, Min>;
+}
+
+TileRoutine find_reduce_float(Combine combine, DType compute) {
+  return compute == f32 ? find_reduce_of<float>(combine) : find_reduce_of<double>(combine);
 }
 
 template <class T>
@@ -268,6 +334,12 @@ void flush(const Instruction& self, char* const* slots, const TileShape& shape) 
 }  // namespace
 
 HWY_EXPORT(find_float);
+HWY_EXPORT(find_reduce_float);
+
+TileRoutine find_reduce(Combine combine, DType compute) {
+  if (!is_float(compute) || combine == Combine::prod) return nullptr;
+  return HWY_DYNAMIC_DISPATCH(find_reduce_float)(combine, compute);
+}
 
 std::uint64_t identity_bits(Combine combine, DType compute) {
   std::uint64_t bits = 0;

@@ -2,11 +2,15 @@
 // The CPU executor: every launch of a run with its pointers resolved, in one flat list.
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <map>
 
 #include "base/check.h"
+#include "cpu/group_batch.h"
 #include "cpu/group_kernel.h"
+#include "cpu/parallel.h"
 #include "runtime/executor.h"
+#include "runtime/independent.h"
 #include "runtime/sites.h"
 
 namespace paoding {
@@ -46,7 +50,14 @@ class CpuExecutor : public Executor {
   void run(std::uint32_t) override {
     if (on_step_) return run_stepwise();
     if (Recorder::active()) return run_recorded();
-    for (const Prepared* at = begin(); at != end();) at = run_one(*at);
+    for (const Prepared* at = begin(); at != end();) {
+      if (at->batch == nullptr) {
+        at = run_one(*at);
+      } else {
+        at->batch->run();
+        at += at->batch->size();
+      }
+    }
   }
 
   void wait() override {}
@@ -57,6 +68,7 @@ class CpuExecutor : public Executor {
   struct Prepared {
     const CpuGroupKernel* group = nullptr;
     const PreparedKernel* kernel = nullptr;
+    const CpuGroupBatch* batch = nullptr;  // this launch and those after it, where they run together
     void* const* operands = nullptr;
     const Launch* print = nullptr;
     const Prepared* const* targets = nullptr;  // of a select or jump
@@ -208,6 +220,7 @@ class CpuExecutor : public Executor {
     launches_.reserve(unrolled_.size());
     for (const Launch& launch : unrolled_) launches_.push_back(prepared(launch));
     open_.reserve(static_cast<std::size_t>(depth_of(plan_.steps)));
+    find_batches();
     if (!on_step_ && !has_prints) unrolled_ = {};
   }
 
@@ -236,6 +249,47 @@ class CpuExecutor : public Executor {
     return prepared;
   }
 
+  // Neighbours that do not depend on each other share one parallel region. Recorded and stepwise runs call the same
+  // kernels one by one: the same bits.
+  void find_batches() {
+    constexpr std::size_t kMostMembers = 64;
+    if (max_threads() == 1) return;
+    for (const auto& [begin, end] : independent_stretches(unrolled_, bases_, kMostMembers)) {
+      double together = 0, apart = 0;
+      for (std::size_t i = begin; i < end; ++i) {
+        const double cost = cost_of(unrolled_[i].step);
+        together += cost;
+        apart += parallel_cost(cost, launches_[i].group->threads());
+      }
+      const int threads = useful_threads(together);
+      if (threads == 1 || parallel_cost(together, threads) >= apart) continue;
+      std::vector<CpuGroupBatch::Member> members;
+      for (std::size_t i = begin; i < end; ++i) {
+        const double cost = cost_of(unrolled_[i].step);
+        launches_[i].group = &batch_kernel(unrolled_[i].step, CpuGroupBatch::threads_of(cost, together, threads));
+        members.push_back({launches_[i].group, launches_[i].operands, cost});
+      }
+      launches_[begin].batch = &batches_.emplace_back(std::move(members), threads);
+    }
+  }
+
+  double cost_of(const Step* step) {
+    const auto [found, is_new] = costs_.try_emplace(step, 0);
+    if (is_new) found->second = estimated_cost(step->group);
+    return found->second;
+  }
+
+  // For that many threads, or for one where the group cannot be shared out so.
+  const CpuGroupKernel& batch_kernel(const Step* step, int threads) {
+    const auto key = std::make_pair(step, threads);
+    if (const auto found = batch_kernels_.find(key); found != batch_kernels_.end()) return found->second;
+    CpuGroupKernel kernel(canonical(step->group), threads, sharing_of(*step));
+    if (kernel.regions() > 1 || (kernel.threads() != threads && kernel.threads() > 1)) {
+      kernel = CpuGroupKernel(canonical(step->group), 1, sharing_of(*step));
+    }
+    return batch_kernels_.emplace(key, std::move(kernel)).first->second;
+  }
+
   struct Scratch {
     Tensor memory{DType::u8, Shape{0}};
     void grow(std::int64_t bytes) {
@@ -251,6 +305,9 @@ class CpuExecutor : public Executor {
   std::vector<Tensor> inputs_;
   std::vector<std::byte*> bases_;  // per slot
   std::map<const Step*, CpuGroupKernel> groups_;
+  std::map<std::pair<const Step*, int>, CpuGroupKernel> batch_kernels_;  // by their threads
+  std::map<const Step*, double> costs_;
+  std::deque<CpuGroupBatch> batches_;
   std::map<const Step*, std::unique_ptr<PreparedKernel>> kernels_;
   Scratch scratch_;
   std::vector<void*> pointers_;  // operands of all launches

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/independent.h"
+
+#include <algorithm>
+#include <cstdint>
+
+namespace paoding {
+namespace {
+
+// From the first to behind the last byte that an operand may touch.
+struct Extent {
+  std::intptr_t begin = 0, end = 0;
+  bool is_written = false;
+};
+
+using Extents = std::vector<Extent>;
+
+Extents extents_of(const Launch& launch, const std::vector<std::byte*>& bases) {
+  Extents extents;
+  for (std::size_t k = 0; k < launch.addresses.size(); ++k) {
+    const Layout& layout = launch.step->operands[k].layout;
+    const auto& [slot, offset] = launch.addresses[k];
+    const auto start = reinterpret_cast<std::intptr_t>(bases[static_cast<std::size_t>(slot)] + offset);
+    const std::int64_t size = size_bytes(layout.type.dtype);
+    Extent extent{start, start + size, k >= launch.step->reads};
+    for (int axis = 0; axis < layout.type.shape.rank(); ++axis) {
+      const std::int64_t last = std::max<std::int64_t>(layout.type.shape[axis] - 1, 0);
+      const std::int64_t span = last * layout.strides[static_cast<std::size_t>(axis)] * size;
+      (span < 0 ? extent.begin : extent.end) += span;
+    }
+    extents.push_back(extent);
+  }
+  return extents;
+}
+
+bool collide(const Extents& a, const Extents& b) {
+  for (const Extent& x : a) {
+    for (const Extent& y : b) {
+      if ((x.is_written || y.is_written) && x.begin < y.end && y.begin < x.end) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+std::vector<std::pair<std::size_t, std::size_t>> independent_stretches(const std::vector<Launch>& launches,
+                                                                       const std::vector<std::byte*>& bases,
+                                                                       std::size_t most) {
+  std::vector<std::pair<std::size_t, std::size_t>> stretches;
+  std::vector<Extents> members;
+  std::size_t begin = 0;
+  const auto close = [&](std::size_t end) {
+    if (end - begin >= 2) stretches.emplace_back(begin, end);
+    members.clear();
+    begin = end;
+  };
+  for (std::size_t i = 0; i < launches.size(); ++i) {
+    const Launch& launch = launches[i];
+    if (launch.kind != Launch::Kind::run || launch.step->kind != Step::Kind::group) {
+      close(i);
+      begin = i + 1;
+      continue;
+    }
+    Extents extents = extents_of(launch, bases);
+    bool joins = members.size() < most;
+    for (std::size_t m = 0; joins && m < members.size(); ++m) {
+      joins = launches[begin + m].step != launch.step && !collide(members[m], extents);
+    }
+    if (!joins) close(i);
+    members.push_back(std::move(extents));
+  }
+  close(launches.size());
+  return stretches;
+}
+
+}  // namespace paoding

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which launches may run at the same time.
+#pragma once
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "plan/plan.h"
+
+namespace paoding {
+
+/// Stretches [begin, end) of two or more consecutive launches of different group steps, none of which writes memory
+/// that another reads or writes. `bases`: the address of every slot. A stretch has at most `most` launches.
+std::vector<std::pair<std::size_t, std::size_t>> independent_stretches(const std::vector<Launch>& launches,
+                                                                       const std::vector<std::byte*>& bases,
+                                                                       std::size_t most);
+
+}  // namespace paoding
