@@ -28,8 +28,8 @@ inline Value build_seq2seq(Graph& graph, const Seq2SeqSize& size) {
   };
   const Value source = graph.input("source", i64, {S, B}), target = graph.input("target", i64, {T + 1, B});
   const Value lengths = size.has_lengths ? graph.input("lengths", i64, {B}) : Value();
-  const nn::Embedding read(graph, "source", size.source_vocabulary, H, size.dtype);
-  const nn::Embedding written(graph, "target", size.target_vocabulary, H, size.dtype);
+  const nn::Embedding read(graph, "source", size.source_vocabulary, H, {.dtype = size.dtype});
+  const nn::Embedding written(graph, "target", size.target_vocabulary, H, {.dtype = size.dtype});
   const nn::Lstm encoder(graph, "encoder", H, H, {.layers = size.layers, .dropout = size.dropout, .dtype = size.dtype});
   const nn::Lstm decoder(graph, "decoder", 2 * H, H, {.layers = size.layers, .dtype = size.dtype});  // only its cells
   const nn::Linear project = linear("memory", H, H, false), attend = linear("attention", 2 * H, H, false);

@@ -9,7 +9,11 @@
 namespace paoding::reference {
 namespace {
 
-std::vector<Dense> constant(const Call& call) { return {call.node.attrs.get_floats("values")}; }
+std::vector<Dense> constant(const Call& call) {
+  const AttrValue& values = *call.node.attrs.find("values");
+  if (const Ints* ints = std::get_if<Ints>(&values)) return {Dense(ints->begin(), ints->end())};
+  return {std::get<Dense>(values)};
+}
 
 std::vector<Dense> transpose(const Call& call) {
   const Ints shape = call.shape(0), permutation = call.node.attrs.get_ints("permutation");

@@ -15,7 +15,8 @@ const OpCase* usual_case(const OpDef& op) {
   return nullptr;
 }
 
-void check_second_gradient(const OpDef& op, const OpCase& usual) {
+// With 0 at `zeros` of the first input.
+void check_second_gradient(const OpDef& op, const OpCase& usual, const std::vector<std::size_t>& zeros = {}) {
   SCOPED_TRACE(op.name);
   const CaseGraph first({&op, "", usual, f64}, Around::nothing, true);
   if (!first.has_gradient) return;
@@ -33,7 +34,8 @@ void check_second_gradient(const OpDef& op, const OpCase& usual) {
   const Values again = gradients(made, second.floats, weights);
   for (std::size_t i = 0; i < again.size(); ++i) graph.fetch("again" + std::to_string(i), again[i]);
 
-  const Feeds feeds = make_feeds(graph, 11, takes_positive_only(op));
+  Feeds feeds = make_feeds(graph, 11, takes_positive_only(op));
+  for (const std::size_t element : zeros) feeds.at("in0").at(element) = 0;
   Program program(graph, {.device = Device::cpu()});
   const Tensors got = program.run(to_tensors(graph, feeds));
   const auto loss = [&](const std::string& input, std::size_t element, double shift) {
@@ -54,7 +56,7 @@ void check_second_gradient(const OpDef& op, const OpCase& usual) {
   for (std::size_t i = 0; i < second.floats.size(); ++i) {
     const std::string input = graph.node(second.floats[i].ref().node).name.str();
     const Dense gradient = got.at("again" + std::to_string(i)).to_doubles();
-    for (std::size_t element = 0; element < std::min<std::size_t>(gradient.size(), 4); ++element) {
+    for (std::size_t element = 0; element < std::min<std::size_t>(gradient.size(), zeros.empty() ? 4 : 64); ++element) {
       constexpr double kStep = 1e-5;
       const double expected = (loss(input, element, kStep) - loss(input, element, -kStep)) / (2 * kStep);
       EXPECT_NEAR(gradient[element], expected, 1e-6 * (1 + largest(gradient))) << input << " element " << element;
@@ -72,6 +74,21 @@ TEST(SecondGradient, IsRightForEveryFormulaOp) {
     ++checked;
   }
   EXPECT_GE(checked, 50);
+}
+
+TEST(SecondGradient, OfProductsIsRightWhereElementsAre0) {
+  const Ints last{1}, first{0, -1};
+  for (const char* name : {"prod", "prod_others"}) {
+    // Rows with none, one, two and three zeros.
+    check_second_gradient(*find_op(name), {.shapes = {{4, 5}}, .attrs = {{"axes", last}}}, {6, 10, 13, 15, 17, 19});
+    check_second_gradient(*find_op(name), {.shapes = {{2, 3, 2}}, .attrs = {{"axes", first}}}, {0, 4, 11});
+  }
+  for (const bool exclusive : {false, true}) {
+    for (const bool reverse : {false, true}) {
+      const Attrs attrs{{"axis", std::int64_t{1}}, {"exclusive", exclusive}, {"reverse", reverse}};
+      check_second_gradient(*find_op("cumprod"), {.shapes = {{3, 6}}, .attrs = attrs}, {7, 12, 16});
+    }
+  }
 }
 
 }  // namespace

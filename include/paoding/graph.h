@@ -2,6 +2,7 @@
 // The one IR: a Graph of Nodes. A Value is one output of a node; its dtype and shape are known as soon as it exists.
 #pragma once
 
+#include <concepts>
 #include <deque>
 #include <functional>
 #include <map>
@@ -10,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -81,6 +83,29 @@ enum class Placement : std::uint8_t { any, cpu };
 using AttrValue =
     std::variant<bool, std::int64_t, double, std::string, DType, std::vector<std::int64_t>, std::vector<double>>;
 
+/// A number as C++ has it: an integer stays one, so that an i64 made of it is exact.
+class Number {
+ public:
+  template <std::floating_point T>
+  Number(T value) : real_(value) {}  // NOLINT: meant to be implicit
+  template <std::integral T>
+  Number(T value)  // NOLINT: meant to be implicit
+      : real_(static_cast<double>(value)), is_whole_(std::in_range<std::int64_t>(value)) {
+    if (is_whole_) whole_ = static_cast<std::int64_t>(value);
+  }
+  /// The nearest double.
+  double real() const { return real_; }
+  /// As an attribute: an integer where no double is the number.
+  AttrValue attr() const;
+
+ private:
+  double real_;
+  std::int64_t whole_ = 0;
+  bool is_whole_ = false;
+};
+/// The same of a whole list: integers where a double would round one of them.
+AttrValue exact_numbers(std::span<const std::int64_t> values);
+
 /// Attributes of a node in the order its op declares them.
 class Attrs {
  public:
@@ -90,6 +115,7 @@ class Attrs {
   const AttrValue* find(std::string_view name) const;
   bool get_bool(std::string_view name) const;
   std::int64_t get_int(std::string_view name) const;
+  /// Rounded where it is an integer that the attribute keeps.
   double get_float(std::string_view name) const;
   DType get_dtype(std::string_view name) const;
   const std::vector<std::int64_t>& get_ints(std::string_view name) const;

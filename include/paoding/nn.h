@@ -8,6 +8,7 @@
 // Names are "<layer>/weight" and the like. Weights stand on the right: [inputs, outputs].
 #pragma once
 
+#include <array>
 #include <span>
 #include <string>
 #include <string_view>
@@ -59,13 +60,83 @@ class Linear {
   Value weight, bias;  // [inputs, outputs], [outputs] or absent
 };
 
-/// Rows of a table: integers [..] to [.., width]. The table starts normal of deviation 1.
+struct Conv2dLayerOptions {
+  Conv2dOptions conv = {};  // stride, padding, dilation, groups, and the activation behind the bias
+  bool bias = true;
+  DType dtype = DType::f32;
+  Initializer initial = {};  // of the weight; uniform in +-1 / sqrt(inputs / groups * KH * KW), as PyTorch has it
+};
+
+/// conv2d over images [N, inputs, H, W] with windows of `kernel` (KH, KW): [N, outputs, OH, OW]. Error (argument)
+/// unless the groups divide inputs and outputs; errors of applying it: as conv2d.
+class Conv2d {
+ public:
+  Conv2d(Graph& graph, std::string_view name, std::int64_t inputs, std::int64_t outputs,
+         std::array<std::int64_t, 2> kernel, const Conv2dLayerOptions& options = {});
+  Value operator()(const Value& x) const;
+  Value weight, bias;  // [outputs, inputs / groups, KH, KW], [outputs] or absent
+
+ private:
+  Conv2dOptions conv_;
+};
+
+struct EmbeddingOptions {
+  std::int64_t padding = -1;  // a row that starts 0 and gets no gradient; none when -1
+  DType dtype = DType::f32;
+  Initializer initial = {};  // normal of deviation 1, as PyTorch has it, when absent
+};
+
+/// Rows of a table by number: integers [..] from 0 to rows - 1 to [.., width]. Error (argument) unless padding is -1 or
+/// a row; errors of applying it: as embedding.
 class Embedding {
  public:
-  Embedding(Graph& graph, std::string_view name, std::int64_t rows, std::int64_t width, DType dtype = DType::f32,
-            Initializer initial = {});
+  Embedding(Graph& graph, std::string_view name, std::int64_t rows, std::int64_t width,
+            const EmbeddingOptions& options = {});
   Value operator()(const Value& indices) const;
   Value weight;  // [rows, width]
+
+ private:
+  std::int64_t padding_;
+};
+
+struct MultiHeadAttentionOptions {
+  std::int64_t key_width = 0, value_width = 0;  // of keys and values; as that of queries when 0
+  bool bias = true;
+  double dropout = 0;  // of the attention weights, while training
+  bool training = true;
+  DType dtype = DType::f32;
+  Initializer initial = {};  // of the projections of queries, keys and values; xavier_uniform when absent, as PyTorch
+};
+
+/// Attention of several heads (Vaswani et al. 2017): queries [B, T, width], keys [B, S, key_width] and values
+/// [B, S, value_width] are projected to `width`, split into `heads` parts of width / heads that attend each by itself,
+/// joined and projected: [B, T, width].
+/// Where all three have one width, their projections lie beside each other in one matrix "<name>/in/weight"
+/// [width, 3 width] (queries, keys, values) with the bias "<name>/in/bias" [3 width], and what is one Value is
+/// projected by one product: all three in self-attention, keys and values in attention to a memory. Otherwise they are
+/// "<name>/query/weight", "<name>/key/weight" and "<name>/value/weight", with "<name>/in/bias" as before. The last
+/// projection is "<name>/out/weight" [width, width], "<name>/out/bias" [width]. Biases start 0.
+/// Error (argument) unless heads divide width, (shape) when something given does not fit.
+class MultiHeadAttention {
+ public:
+  MultiHeadAttention(Graph& graph, std::string_view name, std::int64_t width, std::int64_t heads,
+                     const MultiHeadAttentionOptions& options = {});
+  /// `options` as in scaled_dot_product_attention for [B, heads, T, S], with the layer's dropout; a mask of three axes
+  /// is [B, T, S], for every head.
+  Value operator()(const Value& queries, const Value& keys, const Value& values,
+                   const AttentionOptions& options = {}) const;
+  /// Self-attention.
+  Value operator()(const Value& x, const AttentionOptions& options = {}) const { return (*this)(x, x, x, options); }
+
+  Value weight;                                  // [width, 3 width], or absent
+  Value query_weight, key_weight, value_weight;  // [.., width], or absent
+  Value bias;                                    // [3 width], or absent
+  Value output_weight, output_bias;              // [width, width], [width] or absent
+
+ private:
+  Value projected(const Value& x, std::int64_t first, std::int64_t count) const;
+  std::int64_t width_, heads_;
+  double dropout_;
 };
 
 /// layer_norm over the last axis of extent `width`, gamma from 1 and beta from 0.

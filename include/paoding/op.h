@@ -19,6 +19,8 @@ struct AttrSpec {
   AttrValue example;  // fixes the kind; its value is the default unless `required`
   bool required = false;
   std::string doc = {};
+  /// Of a float, or a list of them: integers that no double holds stay integers, so that an i64 is exact.
+  bool keeps_integers = false;
 };
 
 /// What a shape rule sees: the types of the inputs, the attributes, the bodies.

@@ -12,6 +12,7 @@
 #include "paoding/ops/function.h"
 #include "paoding/ops/index.h"
 #include "paoding/ops/loss.h"
+#include "paoding/ops/mask.h"
 #include "paoding/ops/norm.h"
 #include "paoding/ops/product.h"
 #include "paoding/ops/random.h"

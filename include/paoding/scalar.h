@@ -68,6 +68,7 @@ struct ExprNode {
   std::int32_t args[3] = {-1, -1, -1};  // indices of earlier nodes
   std::int32_t index = -1;              // which one, for input, index and reduced
   double value = 0;                     // the number, for Prim::constant
+  std::int64_t whole = 0;               // the same of an i64, where a double may round it
 
   friend bool operator==(const ExprNode&, const ExprNode&) = default;
 };
@@ -109,6 +110,8 @@ Scalar apply_prim(Prim prim, std::span<const Scalar> args);
 /// Input `index` of a formula over `expr`.
 Scalar make_input(Expr* expr, std::int32_t index, DType compute);
 Scalar make_constant(Expr* expr, double value, DType compute);
+/// The same with an integer that an i64 keeps exactly.
+Scalar make_constant(Expr* expr, std::int64_t value, DType compute);
 /// a converted to `dtype` (a cast: rounds to f16, bf16 and u8 too).
 Scalar convert(Scalar a, DType dtype);
 

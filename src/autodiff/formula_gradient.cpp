@@ -49,7 +49,10 @@ class Replay {
   Value value(std::int32_t i) {
     if (at(i).valid()) return at(i);
     const ExprNode& node = expr_[i];
-    if (node.prim == Prim::constant) return at(i) = full(call_.graph, {}, node.value, storage(node.dtype));
+    if (node.prim == Prim::constant) {
+      const Number number = node.dtype == DType::i64 ? Number(node.whole) : Number(node.value);
+      return at(i) = full(call_.graph, {}, number, storage(node.dtype));
+    }
     Values args;
     for (int k = 0; k < primitive(node.prim).arity; ++k) args.push_back(value(node.args[k]));
     if (node.prim == Prim::convert) return at(i) = cast(args[0], node.dtype);

@@ -370,7 +370,7 @@ class PhaseBuilder {
     switch (compute_dtype(node.dtype)) {
       case DType::f64: put(node.value); break;
       case DType::f32: put(static_cast<float>(node.value)); break;
-      case DType::i64: put(static_cast<std::int64_t>(node.value)); break;
+      case DType::i64: put(node.whole); break;
       case DType::i32: put(static_cast<std::int32_t>(node.value)); break;
       default: put(static_cast<std::uint8_t>(node.value != 0)); break;
     }

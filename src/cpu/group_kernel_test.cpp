@@ -180,7 +180,7 @@ class Generator {
     const Scalar negated = apply_prim(Prim::logical_not, std::vector<Scalar>{bools[0]});
     const Prim both = pick(2) ? Prim::logical_and : Prim::logical_or;
     bools.push_back(apply_prim(both, std::vector<Scalar>{negated, bools.back()}));
-    numbers.push_back(make_constant(expr, 1 + pick(3), compute));
+    numbers.push_back(make_constant(expr, 1.0 + pick(3), compute));
     const int nodes = 1 + pick(12);
     for (int i = 0; i < nodes; ++i) numbers.push_back(node(numbers, bools, compute));
     const std::size_t before = numbers.size();

@@ -3,6 +3,7 @@
 
 #include <bit>
 #include <cmath>
+#include <limits>
 
 #include "gpu/group_schedule.h"
 #include "scalar/primitive.h"
@@ -10,13 +11,13 @@
 namespace paoding::gpu {
 namespace {
 
-std::string constant_text(double value, DType dtype) {
+std::string constant_text(const ExprNode& node, DType dtype) {
+  const double value = node.value;
   if (dtype == DType::boolean) return value != 0 ? "true" : "false";
-  // The least integers are no literals, and the greatest i64 is 2^63 as a double.
+  // The least integers are no literals.
   if (dtype == DType::i64) {
-    if (value >= 0x1p63) return "0x7fffffffffffffffll";
-    if (value <= -0x1p63) return "(-0x7fffffffffffffffll - 1)";
-    return fmt::format("{}ll", static_cast<std::int64_t>(value));
+    if (node.whole == std::numeric_limits<std::int64_t>::min()) return "(-0x7fffffffffffffffll - 1)";
+    return fmt::format("{}ll", node.whole);
   }
   if (dtype == DType::i32) {
     if (value >= 0x1p31) return "0x7fffffff";
@@ -143,7 +144,7 @@ std::string formula_text(const Group& group, std::string_view name, const std::v
       case Prim::input: value = fmt::format("in{}", node.index); break;
       case Prim::index: value = fmt::format("idx{}", node.index); break;
       case Prim::reduced: value = fmt::format("red{}", node.index); break;
-      case Prim::constant: value = constant_text(node.value, group.expr.dtype_of(i)); break;
+      case Prim::constant: value = constant_text(node, group.expr.dtype_of(i)); break;
       case Prim::convert: value = fmt::format("convert_to<{}>(v{})", stored_type(node.dtype), node.args[0]); break;
       default: value = fill_in(node.dtype == f64 && !prim.cuda_f64.empty() ? prim.cuda_f64 : prim.cuda, node);
     }

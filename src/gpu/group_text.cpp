@@ -319,7 +319,7 @@ namespace {
 // An empty space as one of extents 1: reductions of nothing are constants, outputs without elements are left alone.
 void replace_empty(Group* group, std::vector<bool>* is_live) {
   const auto constant = [](Expr* expr, Combine combine, DType dtype) {
-    return expr->add({Prim::constant, dtype, {-1, -1, -1}, -1, identity_of(combine, dtype)});
+    return make_constant(expr, identity_of(combine, dtype), dtype).id();
   };
   Expr expr;
   std::vector<std::int32_t> placed;

@@ -50,9 +50,30 @@ const T& get(const Attrs& attrs, std::string_view name) {
 }
 }  // namespace
 
+namespace {
+bool is_a_double(std::int64_t value) {
+  const auto rounded = static_cast<double>(value);
+  return rounded < 0x1p63 && static_cast<std::int64_t>(rounded) == value;
+}
+}  // namespace
+
+AttrValue Number::attr() const {
+  if (is_whole_ && !is_a_double(whole_)) return whole_;
+  return real_;
+}
+
+AttrValue exact_numbers(std::span<const std::int64_t> values) {
+  if (std::all_of(values.begin(), values.end(), is_a_double)) return std::vector<double>(values.begin(), values.end());
+  return std::vector<std::int64_t>(values.begin(), values.end());
+}
+
 bool Attrs::get_bool(std::string_view name) const { return get<bool>(*this, name); }
 std::int64_t Attrs::get_int(std::string_view name) const { return get<std::int64_t>(*this, name); }
-double Attrs::get_float(std::string_view name) const { return get<double>(*this, name); }
+double Attrs::get_float(std::string_view name) const {
+  const AttrValue* value = find(name);
+  if (value != nullptr && std::holds_alternative<std::int64_t>(*value)) return static_cast<double>(get_int(name));
+  return get<double>(*this, name);
+}
 DType Attrs::get_dtype(std::string_view name) const { return get<DType>(*this, name); }
 const std::vector<std::int64_t>& Attrs::get_ints(std::string_view name) const {
   return get<std::vector<std::int64_t>>(*this, name);

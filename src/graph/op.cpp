@@ -78,10 +78,12 @@ Attrs complete_attrs(const OpDef& op, const Attrs& given) {
     } else if (value->index() == spec.example.index()) {
       attrs.set(spec.name, *value);
     } else if (std::holds_alternative<double>(spec.example) && std::holds_alternative<std::int64_t>(*value)) {
-      attrs.set(spec.name, static_cast<double>(std::get<std::int64_t>(*value)));
+      const Number number = std::get<std::int64_t>(*value);
+      attrs.set(spec.name, spec.keeps_integers ? number.attr() : number.real());
     } else if (const auto* ints = std::get_if<std::vector<std::int64_t>>(value);
                ints != nullptr && std::holds_alternative<std::vector<double>>(spec.example)) {
-      attrs.set(spec.name, std::vector<double>(ints->begin(), ints->end()));
+      attrs.set(spec.name,
+                spec.keeps_integers ? exact_numbers(*ints) : std::vector<double>(ints->begin(), ints->end()));
     } else {
       fail(ErrorKind::argument, "{}: attribute '{}' is a {}, not a {}", op.name, spec.name, kind_name(*value),
            kind_name(spec.example));

@@ -52,14 +52,18 @@ class Lowering {
   }
 
   // A constant as it would be if it were stored: f16 and bf16 round it.
-  std::int32_t constant(double number, DType dtype) {
+  template <class T>
+  std::int32_t constant(T number, DType dtype) {
     const Scalar exact = make_constant(&lowered_.group.expr, number, compute_dtype(dtype));
     return dtype == DType::f16 || dtype == DType::bf16 ? convert(exact, dtype).id() : exact.id();
   }
 
   std::int32_t generated(const Node& node) {
     const Type& type = node.types[0];
-    if (node.op->name == "full") return constant(node.attrs.get_float("value"), type.dtype);
+    if (node.op->name == "full") {
+      const std::int64_t* whole = std::get_if<std::int64_t>(node.attrs.find("value"));
+      return whole != nullptr ? constant(*whole, type.dtype) : constant(node.attrs.get_float("value"), type.dtype);
+    }
     const std::vector<std::int64_t>& strides = node.attrs.get_ints("strides");
     Layout layout{type, {}};
     std::copy(strides.begin(), strides.end(), layout.strides.begin());

@@ -27,6 +27,15 @@ Initializer with_forget_bias(Initializer initial, double bias) {
   };
 }
 
+Initializer with_zero_row(const Initializer& initial, std::int64_t row) {
+  return [=](const Type& type, std::uint64_t seed) {
+    std::vector<double> values = initial(type, seed).to_doubles();
+    const auto width = static_cast<std::size_t>(type.shape[1]), first = static_cast<std::size_t>(row) * width;
+    for (std::size_t i = first; i < first + width; ++i) values[i] = 0;
+    return Tensor::from(type.dtype, type.shape, values);
+  };
+}
+
 }  // namespace
 
 Linear::Linear(Graph& graph, std::string_view name, std::int64_t inputs, std::int64_t outputs,
@@ -50,22 +59,37 @@ Value Linear::operator()(const Value& x) const {
   return reshape(y, shape.with_dim(shape.rank() - 1, weight.shape()[1]));
 }
 
-Embedding::Embedding(Graph& graph, std::string_view name, std::int64_t rows, std::int64_t width, DType dtype,
-                     Initializer initial) {
-  weight = graph.parameter(joined(name, "weight"), dtype, {rows, width}, initial ? initial : normal(0, 1));
+Conv2d::Conv2d(Graph& graph, std::string_view name, std::int64_t inputs, std::int64_t outputs,
+               std::array<std::int64_t, 2> kernel, const Conv2dLayerOptions& options)
+    : conv_(options.conv) {
+  const std::int64_t groups = conv_.groups;
+  if (groups < 1 || inputs % groups != 0 || outputs % groups != 0) {
+    fail(ErrorKind::argument, "conv2d '{}': {} groups do not divide {} inputs and {} outputs", name, groups, inputs,
+         outputs);
+  }
+  const Shape shape{outputs, inputs / groups, kernel[0], kernel[1]};
+  const Initializer plain = within_root(shape[1] * shape[2] * shape[3]);
+  weight = graph.parameter(joined(name, "weight"), options.dtype, shape, options.initial ? options.initial : plain);
+  if (options.bias) bias = graph.parameter(joined(name, "bias"), options.dtype, {outputs}, plain);
 }
 
-// A product with the indices as rows of one 1: right for any index type and differentiable, but it reads the whole
-// table for every index.
-Value Embedding::operator()(const Value& indices) const {
-  if (!is_integer(indices.dtype())) {
-    fail(ErrorKind::dtype, "embedding: indices are {}, needed are integers", to_string(indices.dtype()));
+Value Conv2d::operator()(const Value& x) const {
+  return bias.valid() ? conv2d(x, weight, bias, conv_) : conv2d(x, weight, conv_);
+}
+
+Embedding::Embedding(Graph& graph, std::string_view name, std::int64_t rows, std::int64_t width,
+                     const EmbeddingOptions& options)
+    : padding_(options.padding) {
+  if (padding_ < -1 || padding_ >= rows) {
+    fail(ErrorKind::argument, "embedding '{}': padding = {}, but there are {} rows", name, padding_, rows);
   }
-  const Shape& shape = indices.shape();
-  const std::int64_t rows = weight.shape()[0], count = shape.elements();
-  const Value column = reshape(cast(indices, i64), Shape{count, 1});
-  const Value chosen = cast(equal(iota(indices.graph(), Shape{rows}, 0, i64), column), weight.dtype());
-  return reshape(matmul(chosen, weight), shape.with_inserted(shape.rank(), weight.shape()[1]));
+  const Initializer initial = options.initial ? options.initial : normal(0, 1);
+  weight = graph.parameter(joined(name, "weight"), options.dtype, {rows, width},
+                           padding_ < 0 ? initial : with_zero_row(initial, padding_));
+}
+
+Value Embedding::operator()(const Value& indices) const {
+  return embedding(weight, indices.dtype() == u8 ? cast(indices, i32) : indices, padding_);
 }
 
 LayerNorm::LayerNorm(Graph& graph, std::string_view name, std::int64_t width, double epsilon, DType dtype)

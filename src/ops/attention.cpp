@@ -41,7 +41,6 @@ Value scaled_dot_product_attention(const Value& queries, const Value& keys, cons
   const Value scores = matmul(queries * scale, keys, false, true);
   const int rank = scores.shape().rank();
   const std::int64_t T = scores.shape()[rank - 2], S = scores.shape()[rank - 1];
-  Graph& graph = scores.graph();
   Value counts = options.mask;
   if (counts.valid()) {
     Shape joint;
@@ -51,10 +50,7 @@ Value scaled_dot_product_attention(const Value& queries, const Value& keys, cons
                         to_string(scores.shape())));
     }
   }
-  if (options.causal) {
-    const Value position = iota(graph, Shape{T, 1}, 0, i64), key = iota(graph, Shape{1, S}, 1, i64);
-    counts = both(counts, less_equal(key, position));
-  }
+  if (options.causal) counts = both(counts, causal_mask(scores.graph(), T, S));
   if (options.lengths.valid()) {
     if (rank < 3 || !is_integer(options.lengths.dtype()) || !(options.lengths.shape() == Shape{k[0]})) {
       wrong(op, queries, ErrorKind::shape,
@@ -62,9 +58,9 @@ Value scaled_dot_product_attention(const Value& queries, const Value& keys, cons
                         to_string(options.lengths.type()), to_string(k)));
     }
     std::vector<std::int64_t> aligned(static_cast<std::size_t>(rank), 1);
-    aligned[0] = k[0];
-    const Value ends = reshape(cast(options.lengths, i64), aligned);
-    counts = both(counts, less(iota(graph, Shape{S}, 0, i64), ends));
+    aligned.front() = k[0];
+    aligned.back() = S;
+    counts = both(counts, reshape(sequence_mask(options.lengths, S), aligned));
   }
   return matmul(dropout(weights_of(scores, counts), options.dropout), values);
 }

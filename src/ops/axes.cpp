@@ -41,4 +41,14 @@ int plain_axis(const Value& a, std::int64_t axis, std::string_view op) {
   return plain_axis(OpCall{*find_op(op), {}, {}, {}, a.graph().scope}, axis, a.shape().rank());
 }
 
+Ints to_ints(const Shape& shape) { return {shape.begin(), shape.end()}; }
+
+Shape to_shape(const Ints& dims) { return Shape{std::span<const std::int64_t>(dims)}; }
+
+Ints with_front(const Ints& ints, std::int64_t first) {
+  Ints longer{first};
+  longer.insert(longer.end(), ints.begin(), ints.end());
+  return longer;
+}
+
 }  // namespace paoding

@@ -18,20 +18,25 @@ using Floats = std::vector<double>;
 
 constexpr std::int64_t kMostConstants = 65536;  // elements of a constant: it is part of the graph's text
 
-Ints to_ints(const Shape& shape) { return {shape.begin(), shape.end()}; }
-
 // input and parameter are made by Graph alone; their types are their own.
 std::vector<Type> infer_named(const OpCall& call) {
   call.fail(ErrorKind::argument, "is made by Graph::input or Graph::parameter, not called");
 }
 
+// Whether the attribute is an integer that no double is: only an i64 can be it.
+bool keeps_integer(const OpCall& call, DType dtype, const char* name) {
+  const AttrValue& value = *call.attrs.find(name);
+  if (!std::holds_alternative<std::int64_t>(value) && !std::holds_alternative<Ints>(value)) return false;
+  return dtype == DType::i64;
+}
+
 std::vector<Type> infer_full(const OpCall& call) {
   const DType dtype = call.attrs.get_dtype("dtype");
   const double value = call.attrs.get_float("value");
-  if (!can_hold(dtype, value)) {
+  if (!keeps_integer(call, dtype, "value") && !can_hold(dtype, value)) {
     call.fail(ErrorKind::argument, fmt::format("value = {}, which {} cannot hold", value, to_string(dtype)));
   }
-  return {Type{dtype, Shape{std::span<const std::int64_t>(call.attrs.get_ints("shape"))}}};
+  return {Type{dtype, to_shape(call.attrs.get_ints("shape"))}};
 }
 
 // Every value must be a number of the dtype, or arithmetic on indices would wrap where the result does not.
@@ -62,8 +67,9 @@ std::vector<Type> infer_iota(const OpCall& call) {
 }
 
 std::vector<Type> infer_constant(const OpCall& call) {
-  const Floats& values = call.attrs.get_floats("values");
   const DType dtype = call.attrs.get_dtype("dtype");
+  const bool is_exact = keeps_integer(call, dtype, "values");
+  const Floats values = constant_values(call.attrs);
   const Shape shape{std::span<const std::int64_t>(call.attrs.get_ints("shape"))};
   const auto count = static_cast<std::int64_t>(values.size());
   if (count > kMostConstants) {
@@ -77,7 +83,7 @@ std::vector<Type> infer_constant(const OpCall& call) {
                                             to_string(shape), shape.elements()));
   }
   for (std::size_t i = 0; i < values.size(); ++i) {
-    if (!can_hold(dtype, values[i])) {
+    if (!is_exact && !can_hold(dtype, values[i])) {
       call.fail(ErrorKind::argument,
                 fmt::format("values[{}] = {}, which {} cannot hold", i, values[i], to_string(dtype)));
     }
@@ -86,6 +92,27 @@ std::vector<Type> infer_constant(const OpCall& call) {
 }
 
 }  // namespace
+
+Value full_of(Graph& graph, const Shape& shape, const AttrValue& value, DType dtype) {
+  return call(*find_op("full"), {}, {{"value", value}, {"shape", to_ints(shape)}, {"dtype", dtype}}, {}, &graph)
+      .front();
+}
+
+std::vector<double> constant_values(const Attrs& attrs) {
+  const AttrValue& values = *attrs.find("values");
+  if (const Ints* ints = std::get_if<Ints>(&values)) return {ints->begin(), ints->end()};
+  return std::get<Floats>(values);
+}
+
+Tensor constant_tensor(const Node& constant) {
+  const Type& type = constant.types[0];
+  const Ints* ints = std::get_if<Ints>(constant.attrs.find("values"));
+  if (ints == nullptr || type.dtype != DType::i64)
+    return Tensor::from(type.dtype, type.shape, constant_values(constant.attrs));
+  Tensor tensor(type.dtype, type.shape);
+  std::copy(ints->begin(), ints->end(), tensor.data<std::int64_t>());
+  return tensor;
+}
 
 bool can_hold(DType dtype, double value) {
   switch (dtype) {
@@ -109,7 +136,7 @@ void register_constants() {
       .name = "full",
       .summary = "shape filled with value",
       .kind = OpKind::structural,
-      .attrs = {{.name = "value", .example = 0.0, .required = true, .doc = "the number"},
+      .attrs = {{.name = "value", .example = 0.0, .required = true, .doc = "the number", .keeps_integers = true},
                 {.name = "shape", .example = Ints{}, .doc = "extents; a scalar by default"},
                 {.name = "dtype", .example = f32, .doc = "the result's dtype"}},
       .infer = infer_full,
@@ -141,7 +168,11 @@ void register_constants() {
       .name = "constant",
       .summary = "a small tensor that is part of the graph",
       .kind = OpKind::structural,
-      .attrs = {{.name = "values", .example = Floats{}, .required = true, .doc = "the elements, at most 65536"},
+      .attrs = {{.name = "values",
+                 .example = Floats{},
+                 .required = true,
+                 .doc = "the elements, at most 65536",
+                 .keeps_integers = true},
                 {.name = "shape", .example = Ints{}, .doc = "extents; a scalar by default"},
                 {.name = "dtype", .example = f32, .doc = "the result's dtype"}},
       .infer = infer_constant,
@@ -159,10 +190,10 @@ void register_constants() {
       .summary = "the shape and dtype of a, filled with value",
       .kind = OpKind::composed,
       .inputs = {"a"},
-      .attrs = {{.name = "value", .example = 0.0, .required = true, .doc = "the number"}},
+      .attrs = {{.name = "value", .example = 0.0, .required = true, .doc = "the number", .keeps_integers = true}},
       .compose =
           [](std::span<const Value> in, const Attrs& attrs) {
-            return Values{full(in[0].graph(), in[0].shape(), attrs.get_float("value"), in[0].dtype())};
+            return Values{full_of(in[0].graph(), in[0].shape(), *attrs.find("value"), in[0].dtype())};
           },
       .cases = {{.shapes = {{4, 3}}, .attrs = {{"value", 2.0}}}, {.shapes = {{}}, .attrs = {{"value", -1.0}}}},
   });
@@ -182,9 +213,8 @@ void register_constants() {
   });
 }
 
-Value full(Graph& graph, const Shape& shape, double value, DType dtype) {
-  return call(*find_op("full"), {}, {{"value", value}, {"shape", to_ints(shape)}, {"dtype", dtype}}, {}, &graph)
-      .front();
+Value full(Graph& graph, const Shape& shape, Number value, DType dtype) {
+  return full_of(graph, shape, value.attr(), dtype);
 }
 
 Value iota(Graph& graph, const Shape& shape, int axis, DType dtype) {
@@ -207,10 +237,15 @@ Value arange(Graph& graph, std::int64_t start, std::int64_t end, std::int64_t st
 
 Value zeros(Graph& graph, const Shape& shape, DType dtype) { return full(graph, shape, 0, dtype); }
 Value ones(Graph& graph, const Shape& shape, DType dtype) { return full(graph, shape, 1, dtype); }
-Value full_like(const Value& a, double value) { return call("full_like", {a}, {{"value", value}}); }
+Value full_like(const Value& a, Number value) { return call("full_like", {a}, {{"value", value.attr()}}); }
 
 Value constant(Graph& graph, const Shape& shape, std::span<const double> values, DType dtype) {
   const Attrs attrs{{"values", Floats(values.begin(), values.end())}, {"shape", to_ints(shape)}, {"dtype", dtype}};
+  return call(*find_op("constant"), {}, attrs, {}, &graph).front();
+}
+
+Value constant(Graph& graph, const Shape& shape, std::span<const std::int64_t> values, DType dtype) {
+  const Attrs attrs{{"values", exact_numbers(values)}, {"shape", to_ints(shape)}, {"dtype", dtype}};
   return call(*find_op("constant"), {}, attrs, {}, &graph).front();
 }
 

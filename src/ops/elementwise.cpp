@@ -225,10 +225,10 @@ Value trunc(const Value& a) { return call("trunc", {a}); }
 Value sign(const Value& a) { return call("sign", {a}); }
 Value square(const Value& a) { return call("square", {a}); }
 Value reciprocal(const Value& a) { return call("reciprocal", {a}); }
-Value floor_divide(const Value& a, double b) { return floor_divide(a, constant_like(a, b)); }
-Value remainder(const Value& a, double b) { return remainder(a, constant_like(a, b)); }
-Value minimum(const Value& a, double b) { return minimum(a, constant_like(a, b)); }
-Value maximum(const Value& a, double b) { return maximum(a, constant_like(a, b)); }
+Value floor_divide(const Value& a, Number b) { return floor_divide(a, constant_like(a, b)); }
+Value remainder(const Value& a, Number b) { return remainder(a, constant_like(a, b)); }
+Value minimum(const Value& a, Number b) { return minimum(a, constant_like(a, b)); }
+Value maximum(const Value& a, Number b) { return maximum(a, constant_like(a, b)); }
 Value clamp(const Value& a, double min, double max) { return call("clamp", {a}, {{"min", min}, {"max", max}}); }
 Value clamp(const Value& a, const Value& min, const Value& max) { return minimum(maximum(a, min), max); }
 Value random_bits(const Value& index, const Value& stream, const Value& seed) {
@@ -251,9 +251,9 @@ Value pow(const Value& a, double exponent) {
   return pow(a, constant_like(a, exponent));
 }
 
-Value constant_like(const Value& a, double value) {
-  if (!is_float(a.dtype()) && value != std::trunc(value)) {
-    fail(ErrorKind::dtype, "constant {}: stands beside a value of {}; cast the value first", value,
+Value constant_like(const Value& a, Number value) {
+  if (!is_float(a.dtype()) && value.real() != std::trunc(value.real())) {
+    fail(ErrorKind::dtype, "constant {}: stands beside a value of {}; cast the value first", value.real(),
          to_string(a.dtype()));
   }
   return full(a.graph(), {}, value, a.dtype());
@@ -264,13 +264,13 @@ Value operator-(const Value& a, const Value& b) { return sub(a, b); }
 Value operator*(const Value& a, const Value& b) { return mul(a, b); }
 Value operator/(const Value& a, const Value& b) { return div(a, b); }
 Value operator-(const Value& a) { return neg(a); }
-Value operator+(const Value& a, double b) { return add(a, constant_like(a, b)); }
-Value operator-(const Value& a, double b) { return sub(a, constant_like(a, b)); }
-Value operator*(const Value& a, double b) { return mul(a, constant_like(a, b)); }
-Value operator/(const Value& a, double b) { return div(a, constant_like(a, b)); }
-Value operator+(double a, const Value& b) { return add(constant_like(b, a), b); }
-Value operator-(double a, const Value& b) { return sub(constant_like(b, a), b); }
-Value operator*(double a, const Value& b) { return mul(constant_like(b, a), b); }
-Value operator/(double a, const Value& b) { return div(constant_like(b, a), b); }
+Value operator+(const Value& a, Number b) { return add(a, constant_like(a, b)); }
+Value operator-(const Value& a, Number b) { return sub(a, constant_like(a, b)); }
+Value operator*(const Value& a, Number b) { return mul(a, constant_like(a, b)); }
+Value operator/(const Value& a, Number b) { return div(a, constant_like(a, b)); }
+Value operator+(Number a, const Value& b) { return add(constant_like(b, a), b); }
+Value operator-(Number a, const Value& b) { return sub(constant_like(b, a), b); }
+Value operator*(Number a, const Value& b) { return mul(constant_like(b, a), b); }
+Value operator/(Number a, const Value& b) { return div(constant_like(b, a), b); }
 
 }  // namespace paoding

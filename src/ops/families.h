@@ -15,6 +15,7 @@ void register_comparison_ops();
 void register_activation_ops();
 void register_reduction_ops();
 void register_index_ops();
+void register_mask_ops();
 void register_sort_ops();
 void register_matmul();
 void register_convolution();

@@ -30,6 +30,6 @@ void register_unary(const char* name, const char* summary, F f, const std::vecto
 }
 
 /// A scalar of a's dtype. Error (dtype) for a fraction beside an integer, which would be cut off without a word.
-Value constant_like(const Value& a, double value);
+Value constant_like(const Value& a, Number value);
 
 }  // namespace paoding

@@ -16,16 +16,6 @@ using Ints = std::vector<std::int64_t>;
 
 constexpr std::int64_t kMostPadding = std::int64_t{1} << 40;
 
-Ints with_front(const Ints& ints, std::int64_t first) {
-  Ints longer{first};
-  longer.insert(longer.end(), ints.begin(), ints.end());
-  return longer;
-}
-
-Ints to_ints(const Shape& shape) { return {shape.begin(), shape.end()}; }
-
-Shape to_shape(const Ints& dims) { return Shape{std::span<const std::int64_t>(dims)}; }
-
 std::vector<Type> infer_pad(const OpCall& call) {
   const Type& a = call.inputs[0];
   const Ints &before = call.attrs.get_ints("before"), &after = call.attrs.get_ints("after"),

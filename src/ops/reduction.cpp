@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reductions: sum, max, min and prod are what groups compute; the others are composed of them.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
 #include "base/check.h"
 #include "ops/axes.h"
 #include "ops/families.h"
+#include "ops/views.h"
+#include "paoding/autodiff.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
 
@@ -24,7 +27,7 @@ Shape reduced_shape(const Shape& shape, const std::vector<int>& axes, bool keepd
       dims.push_back(1);
     }
   }
-  return Shape{std::span<const std::int64_t>(dims)};
+  return to_shape(dims);
 }
 
 std::vector<Type> infer_reduction(const OpCall& call) {
@@ -73,17 +76,48 @@ Values choice_gradient(const GradCall& call) {
   return {is_chosen * (g / sum(is_chosen, call.node.attrs.get_ints("axes"), true))};
 }
 
-// The product of the others: with no 0 among all, the product over the element; with one, at that one the product of
-// the others and 0 elsewhere; with more, 0.
 Values prod_gradient(const GradCall& call) {
-  const Value a = widened(call.inputs[0]), g = with_kept_axes(call, call.grads[0]);
-  const Ints& axes = call.node.attrs.get_ints("axes");
+  const Value others =
+      paoding::call("prod_others", {widened(call.inputs[0])}, {{"axes", call.node.attrs.get_ints("axes")}});
+  return {with_kept_axes(call, call.grads[0]) * others};
+}
+
+// With no 0 among all, the product over the element; with one, at that one the product of the others and 0 elsewhere;
+// with more, 0. Two reductions, but its derivatives, taken branch by branch, would be wrong where an element is 0.
+Values compose_prod_others(std::span<const Value> in, const Attrs& attrs) {
+  const OpCall call{*find_op("prod_others"), {}, attrs, {}, in[0].graph().scope};
+  if (!is_float(in[0].dtype())) {
+    call.fail(ErrorKind::dtype, fmt::format("a is {}, not a float; cast it first", to_string(in[0].dtype())));
+  }
+  plain_axes(call, attrs.get_ints("axes"), in[0].shape().rank());
+  const Value a = widened(in[0]);
+  const Ints& axes = attrs.get_ints("axes");
   const auto number = [&](double value) { return full(a.graph(), {}, value, a.dtype()); };
   const Value is_zero = equal(a, number(0)), others = select(is_zero, number(1), a);
   const Value product = prod(others, axes, true), zeros = sum(cast(is_zero, a.dtype()), axes, true);
   const Value at_zero = select(equal(zeros, number(1)), product, number(0));
   const Value elsewhere = select(equal(zeros, number(0)), product / others, number(0));
-  return {g * select(is_zero, at_zero, elsewhere)};
+  return {cast(select(is_zero, at_zero, elsewhere), in[0].dtype())};
+}
+
+// Of what it is without a division: the product of those before times that of those behind, along the reduced axes as
+// one.
+Values prod_others_gradient(const GradCall& call) {
+  const Value& a = call.inputs[0];
+  const int rank = a.shape().rank();
+  const std::vector<int> axes = plain_axes(call.node.attrs.get_ints("axes"), rank);
+  if (axes.empty() || a.shape().elements() == 0) return {Value()};  // of no other: 1
+  std::vector<int> permutation;
+  for (int axis = 0; axis < rank; ++axis) {
+    if (!std::binary_search(axes.begin(), axes.end(), axis)) permutation.push_back(axis);
+  }
+  permutation.insert(permutation.end(), axes.begin(), axes.end());
+  const Value last = transpose(widened(a), permutation);
+  const std::int64_t rows = reduced_shape(a.shape(), axes, false).elements();
+  const Value row = reshape(last, Shape{rows, a.shape().elements() / rows});
+  const Value others = cumprod(row, 1, true) * cumprod(row, 1, true, true);
+  const Value made = cast(transpose(reshape(others, last.shape()), inverse(permutation)), a.dtype());
+  return gradients(std::array{made}, std::array{a}, std::array{call.grads[0]});
 }
 
 // ---- composed ----
@@ -152,7 +186,7 @@ Values compose_arg(const char* op, const Value& given, const Attrs& attrs,
   const DType dtype = extent <= std::numeric_limits<std::int32_t>::max() ? DType::i32 : DType::i64;
   Ints aligned(static_cast<std::size_t>(a.shape().rank() - axis), 1);
   aligned[0] = extent;
-  const Value index = iota(a.graph(), Shape{std::span<const std::int64_t>(aligned)}, 0, dtype);
+  const Value index = iota(a.graph(), to_shape(aligned), 0, dtype);
   const Value none = full(a.graph(), {}, static_cast<double>(extent), dtype);
   return {cast(min(select(is_best, index, none), axes, attrs.get_bool("keepdims")), DType::i64)};
 }
@@ -213,6 +247,21 @@ void register_reduction_ops() {
   register_reduction("max", "the largest element over axes", infer_reduction, choice_gradient, {kOfNothing, kOfBools});
   register_reduction("min", "the smallest element over axes", infer_reduction, choice_gradient, {kOfNothing, kOfBools});
   register_reduction("prod", "product over axes", infer_number_reduction, prod_gradient, {kOfNothing, kNotOfBools});
+
+  register_op({.name = "prod_others",
+               .summary = "the product of all other elements over axes: prod's derivative",
+               .kind = OpKind::composed,
+               .inputs = {"a"},
+               .attrs = {kAttrs[0]},
+               .gradient = prod_others_gradient,
+               .compose = compose_prod_others,
+               .cases = {{.shapes = {{4, 3, 5}}},
+                         {.shapes = {{4, 3, 5}}, .attrs = {{"axes", Ints{1}}}},
+                         {.shapes = {{2, 3, 4}}, .attrs = {{"axes", Ints{0, -1}}}},
+                         {.shapes = {{3, 0}}, .attrs = {{"axes", Ints{0}}}},
+                         {.shapes = {{}}},
+                         {.shapes = {{4, 3}}, .dtypes = {i32}, .error = "a is i32, not a float"},
+                         {.shapes = {{4, 3}}, .attrs = {{"axes", Ints{2}}}, .error = "axis 2 of a value of rank 2"}}});
 
   // ---- composed of them ----
   register_composed("mean", "sum / count over axes", compose_mean, with(kCases, {kNotOfIntegers}));

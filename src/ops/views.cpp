@@ -21,14 +21,6 @@ AttrSpec ints_attr(const char* name, const char* doc) {
   return {.name = name, .example = Ints{}, .required = true, .doc = doc};
 }
 
-Ints with_front(const Ints& ints, std::int64_t first) {
-  Ints longer{first};
-  longer.insert(longer.end(), ints.begin(), ints.end());
-  return longer;
-}
-
-Ints to_ints(const Shape& shape) { return {shape.begin(), shape.end()}; }
-
 void check_length(const OpCall& call, const char* attr, const Ints& ints, int rank) {
   if (static_cast<int>(ints.size()) != rank) {
     call.fail(ErrorKind::shape,
@@ -44,7 +36,7 @@ std::vector<Type> infer_reshape(const OpCall& call) {
   if (unknown == 1) {
     const auto place = std::find(dims.begin(), dims.end(), -1);
     *place = 1;
-    const std::int64_t known = Shape{std::span<const std::int64_t>(dims)}.elements();
+    const std::int64_t known = to_shape(dims).elements();
     *place = known == 0 ? 0 : elements / known;
   }
   const Shape shape{std::span<const std::int64_t>(dims)};
@@ -73,7 +65,7 @@ Values lift_expand(const LiftCall& call) {
   aligned.insert(aligned.begin(), call.length);
   aligned.insert(aligned.end(), a.begin() + 1, a.end());
   const Ints target = with_front(to_ints(from), call.length);
-  return {expand(reshape(call.inputs[0], aligned), Shape{std::span<const std::int64_t>(target)})};
+  return {expand(reshape(call.inputs[0], aligned), to_shape(target))};
 }
 
 std::vector<Type> infer_slice(const OpCall& call) {
@@ -101,7 +93,7 @@ std::vector<Type> infer_slice(const OpCall& call) {
     const std::int64_t length = step > 0 ? end[i] - start[i] : start[i] - end[i];
     dims.push_back(length == 0 ? 0 : step > 0 ? (length - 1) / step + 1 : 1 - (length - 1) / step);
   }
-  return {Type{call.inputs[0].dtype, Shape{std::span<const std::int64_t>(dims)}}};
+  return {Type{call.inputs[0].dtype, to_shape(dims)}};
 }
 
 // What a slice took goes back to where it was, with zeros for what it left: a pad, and for a step of more than 1 with
@@ -137,7 +129,7 @@ std::vector<Type> infer_transpose(const OpCall& call) {
   if (!permutation.empty()) plain_axes(call, permutation, shape.rank());  // in range, none twice
   Ints dims;
   for (const std::int64_t axis : permutation) dims.push_back(shape[plain_axis(call, axis, shape.rank())]);
-  return {Type{call.inputs[0].dtype, Shape{std::span<const std::int64_t>(dims)}}};
+  return {Type{call.inputs[0].dtype, to_shape(dims)}};
 }
 
 Values lift_transpose(const LiftCall& call) {

@@ -80,7 +80,7 @@ class Simplifier {
   }
 
   Value full_like(Ref constant, const Shape& target) {
-    return full(graph_, target, node(constant).attrs.get_float("value"), graph_.type(constant).dtype);
+    return full_of(graph_, target, *node(constant).attrs.find("value"), graph_.type(constant).dtype);
   }
 
   // A view of an iota is an iota, as long as its strides say where the elements are.
@@ -304,6 +304,10 @@ class Simplifier {
 
   // Of one number only: that is computed with in kernels, not read.
   Value constant_rule(Ref ref) {
+    if (const Ints* exact = std::get_if<Ints>(node(ref).attrs.find("values"))) {
+      const bool is_one = std::ranges::all_of(*exact, [&](std::int64_t each) { return each == exact->front(); });
+      return is_one ? full(graph_, shape(ref), exact->front(), graph_.type(ref).dtype) : Value();
+    }
     const std::vector<double>& values = node(ref).attrs.get_floats("values");
     const auto bits = [](double number) { return std::bit_cast<std::uint64_t>(number); };
     const bool is_one_number = std::ranges::all_of(values, [&](double each) { return bits(each) == bits(values[0]); });
@@ -315,7 +319,8 @@ class Simplifier {
     const Ref from = input(ref);
     if (shape(from) == shape(ref)) return value(from);
     Padding outer = padding_of(node(ref));
-    if (is(from, "full") && node(from).attrs.get_float("value") == outer.value) return full_like(from, shape(ref));
+    if (is(from, "full") && *node(from).attrs.find("value") == AttrValue(outer.value))
+      return full_like(from, shape(ref));
     if (shape(from).elements() == 0) return full(graph_, shape(ref), outer.value, graph_.type(ref).dtype);
     if (!is(from, "pad")) return {};
     const Padding inner = padding_of(node(from));

@@ -160,6 +160,7 @@ struct Launch {
   std::vector<std::pair<int, std::int64_t>> addresses;  // slot, offset in it; none of a jump
   Kind kind = Kind::run;
   std::vector<std::size_t> targets = {};  // positions in the list; its size stands for the end
+  std::size_t end = 0;  // of a select: the position behind all that its branches, or the turns of its loop, consist of
 };
 
 /// How many entries the list of launches has for a run; at most 2^62, which stands for all that is more.

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "group/lower.h"
+#include "ops/views.h"
 
 namespace paoding {
 
@@ -195,8 +196,7 @@ void Planner::plan_kernel(Frame& frame, NodeId id) {
 void Planner::plan_constant(Frame& frame, NodeId id) {
   const Node& node = frame.graph.node(id);
   const int slot = new_slot(SlotKind::input, node.title(), size_bytes(node.types[0]));
-  plan_.constants.emplace_back(slot,
-                               Tensor::from(node.types[0].dtype, node.types[0].shape, node.attrs.get_floats("values")));
+  plan_.constants.emplace_back(slot, constant_tensor(node));
   frame.places[{id, 0}] = {slot, 0, {}, Layout::dense(node.types[0])};
 }
 

@@ -32,7 +32,7 @@ class Unroller {
 
  private:
   std::size_t add(const Step& step, std::int64_t instance, Launch::Kind kind) {
-    Launch launch{&step, instance, {}, kind, {}};
+    Launch launch{&step, instance, {}, kind, {}, 0};
     for (std::size_t i = 0; kind != Launch::Kind::jump && i < step.operands.size(); ++i) {
       const Operand& operand = step.operands[i];
       std::int64_t offset = operand.offset;
@@ -56,6 +56,7 @@ class Unroller {
       if (k + 1 < step.branches.size()) jumps.push_back(add(step, instance, Launch::Kind::jump));
     }
     for (std::size_t jump : jumps) launches_[jump].targets = {launches_.size()};
+    launches_[select].end = launches_.size();
   }
 
   void repeat(const Step& step, std::int64_t instance) {
@@ -66,6 +67,7 @@ class Unroller {
     walk(step.body, instance);
     launches_[add(step, instance, Launch::Kind::jump)].targets = {start};
     launches_[select].targets = {launches_.size(), body};  // false, true
+    launches_[select].end = launches_.size();
   }
 
   std::vector<std::int64_t> turn_;  // per loop

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CPU executor: every launch of a run with its pointers resolved, in one flat list.
+#include <algorithm>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -72,9 +73,19 @@ class CpuExecutor : public Executor {
     const Launch* print = nullptr;
     const Prepared* const* targets = nullptr;  // of a select or jump
     std::int64_t target_count = 0;
-    DType chooser = DType::i32;  // what a select reads
+    DType chooser = DType::i32;     // what a select reads
+    const Prepared* end = nullptr;  // of a select: what follows all that it chooses among
     profile::SiteId site = 0;
     profile::SiteId compute_site = 0;
+
+    bool is_select() const { return end != nullptr; }
+    bool is_jump() const { return targets != nullptr && end == nullptr; }
+  };
+
+  // A select that is under way.
+  struct Open {
+    const Prepared* select;
+    profile::Ticks start;
   };
 
   const Prepared* begin() const { return launches_.data(); }
@@ -102,15 +113,25 @@ class CpuExecutor : public Executor {
     return index >= 0 && index < select.target_count ? index : select.target_count - 1;
   }
 
-  void run_recorded() const {
+  // A select's span ends behind what it chose, so that reports show that within it; all turns of a loop are one span.
+  void run_recorded() {
     const bool has_phases = Recorder::phases_active();
-    for (const Prepared* at = begin(); at != end();) {
+    open_.clear();
+    for (const Prepared* at = begin();;) {
+      for (; !open_.empty() && open_.back().select->end == at; open_.pop_back()) {
+        Recorder::complete(open_.back().select->site, open_.back().start, Recorder::now());
+      }
+      if (at == end()) break;
       const Prepared& launch = *at;
       const profile::Ticks start = Recorder::now();
       at = run_one(launch);
-      if (launch.target_count == 1) continue;  // a jump
+      if (launch.is_jump()) continue;
       const profile::Ticks stop = Recorder::now();
-      Recorder::complete(launch.site, start, stop);
+      if (!launch.is_select()) {
+        Recorder::complete(launch.site, start, stop);
+      } else if (open_.empty() || open_.back().select != &launch) {
+        open_.push_back({&launch, start});
+      }
       if (has_phases) Recorder::complete(launch.compute_site, start, stop);
     }
   }
@@ -165,6 +186,16 @@ class CpuExecutor : public Executor {
     }
   }
 
+  // How many selects may be under way at once.
+  static int depth_of(const std::vector<Step>& steps) {
+    int deepest = 0;
+    for (const Step& step : steps) {
+      const bool selects = step.kind == Step::Kind::branch || step.kind == Step::Kind::repeat;
+      for (const auto* body : step.bodies()) deepest = std::max(deepest, depth_of(*body) + (selects ? 1 : 0));
+    }
+    return deepest;
+  }
+
   // Only a parameter is ever written where the same step reads it.
   static Sharing sharing_of(const Step& step) {
     for (std::size_t out = step.reads; out < step.operands.size(); ++out) {
@@ -188,6 +219,7 @@ class CpuExecutor : public Executor {
     targets_.reserve(targets);
     launches_.reserve(unrolled_.size());
     for (const Launch& launch : unrolled_) launches_.push_back(prepared(launch));
+    open_.reserve(static_cast<std::size_t>(depth_of(plan_.steps)));
     find_batches();
     if (!on_step_ && !has_prints) unrolled_ = {};
   }
@@ -203,6 +235,7 @@ class CpuExecutor : public Executor {
       for (std::size_t target : launch.targets) targets_.push_back(begin() + target);
       prepared.chooser = launch.step->operands[0].layout.type.dtype;
       if (launch.kind == Launch::Kind::jump) return prepared;
+      prepared.end = begin() + launch.end;
     } else if (launch.step->kind == Step::Kind::group) {
       prepared.group = &groups_.at(launch.step);
     } else if (launch.step->kind == Step::Kind::print) {
@@ -280,6 +313,7 @@ class CpuExecutor : public Executor {
   std::vector<void*> pointers_;  // operands of all launches
   std::vector<Prepared> launches_;
   std::vector<const Prepared*> targets_;  // of all selects and jumps
+  std::vector<Open> open_;                // while recording
   std::vector<Launch> unrolled_;          // kept for the debug execution and for what is printed
 };
 

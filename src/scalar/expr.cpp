@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 
 #include "base/check.h"
 #include "scalar/primitive.h"
@@ -16,12 +17,13 @@ std::size_t hash_of(const ExprNode& node) {
   for (std::int32_t arg : node.args) mix(static_cast<std::size_t>(arg));
   mix(static_cast<std::size_t>(node.index));
   mix(std::bit_cast<std::uint64_t>(node.value));
+  mix(static_cast<std::size_t>(node.whole));
   return hash;
 }
 
 bool same(const ExprNode& a, const ExprNode& b) {  // bitwise on the constant, so that -0.0 and NaN stay themselves
   return a.prim == b.prim && a.dtype == b.dtype && std::equal(a.args, a.args + 3, b.args) && a.index == b.index &&
-         std::bit_cast<std::uint64_t>(a.value) == std::bit_cast<std::uint64_t>(b.value);
+         a.whole == b.whole && std::bit_cast<std::uint64_t>(a.value) == std::bit_cast<std::uint64_t>(b.value);
 }
 
 Scalar binary(Prim prim, Scalar a, Scalar b) { return apply_prim(prim, std::array{a, b}); }
@@ -79,7 +81,20 @@ Scalar make_input(Expr* expr, std::int32_t index, DType compute) {
 }
 
 Scalar make_constant(Expr* expr, double value, DType compute) {
-  return {expr, expr->add({.prim = Prim::constant, .dtype = compute, .value = value})};
+  ExprNode node{.prim = Prim::constant, .dtype = compute, .value = value};
+  if (compute == DType::i64) {  // identities of reductions go to 2^63, which is the greatest i64
+    const bool fits = value >= -0x1p63 && value < 0x1p63;
+    node.whole = fits        ? static_cast<std::int64_t>(value)
+                 : value > 0 ? std::numeric_limits<std::int64_t>::max()
+                             : std::numeric_limits<std::int64_t>::min();
+  }
+  return {expr, expr->add(node)};
+}
+
+Scalar make_constant(Expr* expr, std::int64_t value, DType compute) {
+  if (compute != DType::i64) return make_constant(expr, static_cast<double>(value), compute);
+  return {expr,
+          expr->add({.prim = Prim::constant, .dtype = compute, .value = static_cast<double>(value), .whole = value})};
 }
 
 Scalar convert(Scalar a, DType dtype) {

@@ -194,7 +194,11 @@ std::string to_string(const Expr& expr) {
     const ExprNode& node = expr[i];
     text += fmt::format("%{} = {}(", i, primitive(node.prim).name);
     if (node.index >= 0) text += fmt::format("{}", node.index);
-    if (node.prim == Prim::constant) text += fmt::format("{}", node.value);
+    if (node.prim == Prim::constant && node.dtype == DType::i64) {
+      text += fmt::format("{}", node.whole);
+    } else if (node.prim == Prim::constant) {
+      text += fmt::format("{}", node.value);
+    }
     for (int k = 0; k < primitive(node.prim).arity; ++k) text += fmt::format("{}%{}", k ? ", " : "", node.args[k]);
     text += fmt::format(") {}\n", to_string(node.dtype));
   }

@@ -162,14 +162,31 @@ class Parser {
     return list;
   }
 
-  std::vector<double> number_list() {
+  // Whether the next number is an integer of 64 bits; -0 is a float.
+  bool at_integer() const {
+    const Token& token = peek();
+    if (token.kind != TokenKind::number || token.text == "-0") return false;
+    std::int64_t value = 0;
+    const char* end = token.text.data() + token.text.size();
+    const auto [stop, error] = std::from_chars(token.text.data(), end, value);
+    return error == std::errc() && stop == end;
+  }
+
+  AttrValue number_list(bool keeps_integers) {
     std::vector<double> list;
+    Ints integers;
     expect('[', "before the list");
     while (!peek().is(']')) {
       if (!list.empty()) expect(',', "or ']' in the list");
-      list.push_back(number("a number"));
+      if (keeps_integers && integers.size() == list.size() && at_integer()) {
+        integers.push_back(integer("a number"));
+        list.push_back(static_cast<double>(integers.back()));
+      } else {
+        list.push_back(number("a number"));
+      }
     }
     take();
+    if (!list.empty() && integers.size() == list.size()) return exact_numbers(integers);
     return list;
   }
 
@@ -466,14 +483,17 @@ class Parser {
       }
       if (attrs.find(token.text) != nullptr) fail_at(token, fmt::format("attribute {} stands twice", describe(token)));
       expect('=', "behind the attribute's name");
-      attrs.set(token.text, attr_value(spec->example));
+      attrs.set(token.text, attr_value(*spec));
     }
     take();
     return attrs;
   }
 
-  AttrValue attr_value(const AttrValue& example) {
+  AttrValue attr_value(const AttrSpec& spec) {
+    const AttrValue& example = spec.example;
     const char* what = kind_text(example);
+    if (spec.keeps_integers && std::holds_alternative<double>(example) && at_integer())
+      return Number(integer(what)).attr();
     if (std::holds_alternative<std::int64_t>(example)) return integer(what);
     if (std::holds_alternative<double>(example)) return number(what);
     if (std::holds_alternative<DType>(example)) return dtype();
@@ -483,7 +503,7 @@ class Parser {
     }
     if (std::holds_alternative<std::vector<double>>(example)) {
       if (!peek().is('[')) unexpected(what);
-      return number_list();
+      return number_list(spec.keeps_integers);
     }
     if (std::holds_alternative<bool>(example)) {
       if (!peek().is_word("true") && !peek().is_word("false")) unexpected(what);

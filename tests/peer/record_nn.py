@@ -119,6 +119,50 @@ batch_norm.eval()
 keep("batch_norm/eval", batch_norm(KEPT["batch_norm/x"]))
 
 
+def layer(name, module, *inputs, **options):
+    """A module's result and gradients; `inputs` that are floats get one too."""
+    distinct = {id(value): value for value in inputs if value.is_floating_point()}
+    for value in distinct.values():
+        value.requires_grad_()
+    y = module(*inputs, **options)
+    y = y[0] if isinstance(y, tuple) else y
+    dy = torch.randn_like(y)
+    (y * dy).sum().backward()
+    keep(f"{name}/y", y)
+    keep(f"{name}/dy", dy)
+    for i, value in enumerate(distinct.values() if distinct else inputs):
+        keep(f"{name}/x{i}", value)
+        if value.grad is not None:
+            keep(f"{name}/dx{i}", value.grad)
+    keep_all(name, module)
+
+
+def floats(mask):
+    return mask.to(torch.int64)
+
+
+attention = dict(batch_first=True)
+causal = torch.triu(torch.ones(4, 4, dtype=torch.bool), 1)  # true: not seen
+lengths = torch.tensor([3, 5])
+behind = torch.arange(5) >= lengths[:, None]
+x = torch.randn(2, 4, 6)
+layer("attention_self", shaken(nn.MultiheadAttention(6, 3, **attention)), x, x, x, attn_mask=causal)
+x, memory = torch.randn(2, 4, 6), torch.randn(2, 5, 6)
+layer("attention_memory", shaken(nn.MultiheadAttention(6, 2, **attention)), x, memory, memory, key_padding_mask=behind)
+hidden = torch.rand(2, 4, 5) < 0.4
+hidden[:, :, 0] = False
+keep("attention_widths/seen", floats(~hidden))
+x, keys, values = torch.randn(2, 4, 6), torch.randn(2, 5, 3), torch.randn(2, 5, 7)
+layer("attention_widths", shaken(nn.MultiheadAttention(6, 2, kdim=3, vdim=7, **attention)), x, keys, values,
+      attn_mask=hidden.repeat_interleave(2, 0))
+x, keys, values = torch.randn(2, 4, 6), torch.randn(2, 5, 6), torch.randn(2, 5, 6)
+layer("attention_plain", shaken(nn.MultiheadAttention(6, 6, bias=False, **attention)), x, keys, values)
+keep("attention_memory/lengths", lengths)
+layer("conv2d_layer", nn.Conv2d(4, 6, (3, 2), stride=(2, 1), padding=(1, 0), dilation=(1, 2), groups=2),
+      torch.randn(2, 4, 6, 7))
+layer("embedding_layer", nn.Embedding(7, 4, padding_idx=2), torch.tensor([[0, 2, 6], [2, 1, 0]]))
+
+
 def optimizer(name, make):
     p = torch.randn(9, requires_grad=True)
     keep(f"optimizer/{name}/start", p)

@@ -402,7 +402,7 @@ TORCH.update({
     'pad': padded_any, 'slice': sliced_any,
     'transpose': lambda a, attrs: a.permute(attrs['permutation']).clone(),
     'flip': lambda a, attrs: torch.flip(a, attrs.get('axes') or list(range(a.dim()))),
-    'gather': gathered, 'embedding': lambda t, ids, _: torch.nn.functional.embedding(ids.long(), t),
+    'gather': gathered, 'embedding': lambda t, ids, attrs: embedded(t, ids, attrs),
     'gather_elements': lambda a, i, attrs: torch.gather(a, attrs.get('axis', 0), i.long()),
     'sort': lambda a, attrs: tuple(torch.sort(a, dim=attrs.get('axis', -1), descending=attrs.get('descending', False),
                                               stable=True)),
@@ -423,7 +423,9 @@ TORCH.update({
     'scatter_add_elements': lambda i, u, attrs: torch.zeros(
         [attrs['extent'] if d == attrs.get('axis', 0) % u.dim() else n for d, n in enumerate(u.shape)],
         dtype=u.dtype).scatter_add(attrs.get('axis', 0), i.long(), u),
-    'cumsum': lambda a, attrs: cumulative(a, attrs),
+    'cumsum': lambda a, attrs: cumulative(a, attrs), 'cumprod': lambda a, attrs: cumulative_product(a, attrs),
+    'prod_others': lambda a, attrs: others_product(a, attrs), 'one_hot': lambda ids, attrs: one_hot(ids, attrs),
+    'sequence_mask': lambda lengths, attrs: torch.arange(attrs['max_length']) < lengths.unsqueeze(-1),
     'full_like': lambda a, attrs: torch.full_like(a, attrs['value'], requires_grad=False),
     'shape': lambda a, _: torch.tensor(list(a.shape), dtype=torch.int64),
 })
@@ -452,6 +454,44 @@ def cumulative(a, attrs):
     if attrs.get('exclusive'):
         total = total - a
     return total.flip(axis) if attrs.get('reverse') else total
+
+
+def cumulative_product(a, attrs):
+    axis = attrs.get('axis', 0)
+    if attrs.get('reverse'):
+        a = a.flip(axis)
+    product = a.cumprod(axis, dtype=a.dtype)
+    if attrs.get('exclusive') and a.shape[axis] > 0:
+        product = torch.cat([torch.ones_like(a.narrow(axis, 0, 1)), product.narrow(axis, 0, a.shape[axis] - 1)], axis)
+    return product.flip(axis) if attrs.get('reverse') else product
+
+
+def others_product(a, attrs):
+    if a.dim() == 0:
+        return torch.ones_like(a)
+    axes = dims(attrs, a)
+    kept = [d for d in range(a.dim()) if d not in axes]
+    last = a.permute(kept + axes)
+    row = last.reshape(math.prod(a.shape[d] for d in kept), -1 if a.numel() else 0)
+    whole = {'axis': 1, 'exclusive': True}
+    made = cumulative_product(row, whole) * cumulative_product(row, {**whole, 'reverse': True})
+    order = kept + axes
+    return made.reshape(last.shape).permute([order.index(d) for d in range(a.dim())])
+
+
+def embedded(table, ids, attrs):
+    padding = attrs.get('padding', -1)
+    if table.dim() != 2:  # rows of matrices: those of a table of longer rows
+        return embedded(table.reshape(table.shape[0], -1), ids, attrs).reshape(ids.shape + table.shape[1:])
+    return F.embedding(ids.long(), table, padding_idx=padding if padding >= 0 else None)
+
+
+def one_hot(ids, attrs):
+    depth, axis = attrs['depth'], attrs.get('axis', -1)
+    # F.one_hot refuses ids beyond the depth.
+    hot = F.one_hot(ids.long(), max(depth, 5))[..., :depth].bool().movedim(-1, axis)
+    dtype = attrs.get('dtype', torch.float32)
+    return torch.where(hot, torch.tensor(attrs.get('on', 1.0)).to(dtype), torch.tensor(attrs.get('off', 0.0)).to(dtype))
 
 
 TORCH['add_n'] = add_n

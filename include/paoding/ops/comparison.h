@@ -8,22 +8,22 @@ namespace paoding {
 
 /// a < b, a bool. Numbers.
 Value less(const Value& a, const Value& b);
-Value less(const Value& a, double b);
+Value less(const Value& a, Number b);
 /// a <= b, a bool. Numbers.
 Value less_equal(const Value& a, const Value& b);
-Value less_equal(const Value& a, double b);
+Value less_equal(const Value& a, Number b);
 /// a > b, a bool. Numbers.
 Value greater(const Value& a, const Value& b);
-Value greater(const Value& a, double b);
+Value greater(const Value& a, Number b);
 /// a >= b, a bool. Numbers.
 Value greater_equal(const Value& a, const Value& b);
-Value greater_equal(const Value& a, double b);
+Value greater_equal(const Value& a, Number b);
 /// a == b, a bool. Numbers.
 Value equal(const Value& a, const Value& b);
-Value equal(const Value& a, double b);
+Value equal(const Value& a, Number b);
 /// a != b, a bool. Numbers.
 Value not_equal(const Value& a, const Value& b);
-Value not_equal(const Value& a, double b);
+Value not_equal(const Value& a, Number b);
 /// Whether a is NaN, infinite, neither; bools. Numbers.
 Value isnan(const Value& a);
 Value isinf(const Value& a);
@@ -38,11 +38,11 @@ Value logical_xor(const Value& a, const Value& b);
 Value logical_not(const Value& a);
 /// condition ? a : b. `condition` is bool, a and b of one dtype after promotion. What is not chosen gets gradient 0.
 Value select(const Value& condition, const Value& a, const Value& b);
-Value select(const Value& condition, const Value& a, double b);
-Value select(const Value& condition, double a, const Value& b);
+Value select(const Value& condition, const Value& a, Number b);
+Value select(const Value& condition, Number a, const Value& b);
 /// Another name of select.
 Value where(const Value& condition, const Value& a, const Value& b);
-Value where(const Value& condition, const Value& a, double b);
-Value where(const Value& condition, double a, const Value& b);
+Value where(const Value& condition, const Value& a, Number b);
+Value where(const Value& condition, Number a, const Value& b);
 
 }  // namespace paoding

@@ -20,21 +20,21 @@ Value mul(const Value& a, const Value& b);
 Value div(const Value& a, const Value& b);
 /// a / b rounded down, as Python's //; gradient 0. Numbers; integers divided by 0 give 0.
 Value floor_divide(const Value& a, const Value& b);
-Value floor_divide(const Value& a, double b);
+Value floor_divide(const Value& a, Number b);
 /// a - b * floor(a / b), with the sign of b, as Python's %; exact, whatever the quotient. Gradients: 1 for a,
 /// -floor(a / b) for b. Numbers; of integers and 0 it is 0.
 Value remainder(const Value& a, const Value& b);
-Value remainder(const Value& a, double b);
+Value remainder(const Value& a, Number b);
 /// -a. Numbers.
 Value neg(const Value& a);
 /// |a|; the gradient at 0 is 0. Numbers.
 Value abs(const Value& a);
 /// The smaller of a and b, NaN if either is. On a tie the gradient goes to a. Numbers.
 Value minimum(const Value& a, const Value& b);
-Value minimum(const Value& a, double b);
+Value minimum(const Value& a, Number b);
 /// The larger of a and b, NaN if either is. On a tie the gradient goes to a. Numbers.
 Value maximum(const Value& a, const Value& b);
-Value maximum(const Value& a, double b);
+Value maximum(const Value& a, Number b);
 /// The greatest integer <= a; gradient 0. Numbers; integers stay, here and in the next three.
 Value floor(const Value& a);
 /// The least integer >= a; gradient 0. Numbers.
@@ -72,13 +72,13 @@ Value operator-(const Value& a, const Value& b);
 Value operator*(const Value& a, const Value& b);
 Value operator/(const Value& a, const Value& b);
 Value operator-(const Value& a);
-Value operator+(const Value& a, double b);
-Value operator-(const Value& a, double b);
-Value operator*(const Value& a, double b);
-Value operator/(const Value& a, double b);
-Value operator+(double a, const Value& b);
-Value operator-(double a, const Value& b);
-Value operator*(double a, const Value& b);
-Value operator/(double a, const Value& b);
+Value operator+(const Value& a, Number b);
+Value operator-(const Value& a, Number b);
+Value operator*(const Value& a, Number b);
+Value operator/(const Value& a, Number b);
+Value operator+(Number a, const Value& b);
+Value operator-(Number a, const Value& b);
+Value operator*(Number a, const Value& b);
+Value operator/(Number a, const Value& b);
 
 }  // namespace paoding

@@ -14,8 +14,9 @@ namespace paoding {
 /// a.shape[:axis] + indices.shape + a.shape[axis + 1:] (NumPy's take). Any dtype. Gradient: scatter_add.
 /// Error (dtype) when indices are no i32 or i64; Error (shape) when a has no such axis.
 Value gather(const Value& a, const Value& indices, int axis = 0);
-/// Rows of `table` [V, H..] by number: gather along axis 0.
-Value embedding(const Value& table, const Value& ids);
+/// Rows of `table` [V, H..] by number: gather along axis 0. The row `padding` gets no gradient, so that training leaves
+/// it as it is; none when -1. Gradient: scatter_add. Errors: as gather; (argument) unless padding is -1 or a row.
+Value embedding(const Value& table, const Value& ids, std::int64_t padding = -1);
 /// One element per index: result[p, i, q] = a[p, indices[p, i, q], q], the middle one being `axis` (NumPy's
 /// take_along_axis, PyTorch's gather). indices have a's rank and extents except along `axis`.
 Value gather_elements(const Value& a, const Value& indices, int axis = 0);

@@ -12,8 +12,8 @@ namespace paoding {
 
 // ---- constants ----
 
-/// `shape` filled with `value`.
-Value full(Graph& graph, const Shape& shape, double value, DType dtype = DType::f32);
+/// `shape` filled with `value`: an i64 has an integer exactly, whatever its size.
+Value full(Graph& graph, const Shape& shape, Number value, DType dtype = DType::f32);
 /// The index along `axis` (negative counts from the end) at every element of `shape`; i64 or i32. Where a kernel of
 /// elementwise ops and reductions reads it, it takes no memory. Error (dtype) for other dtypes; (argument) when the
 /// dtype cannot hold it.
@@ -24,11 +24,13 @@ Value arange(Graph& graph, std::int64_t start, std::int64_t end, std::int64_t st
 Value zeros(Graph& graph, const Shape& shape, DType dtype = DType::f32);
 Value ones(Graph& graph, const Shape& shape, DType dtype = DType::f32);
 /// The shape and dtype of a, filled with `value`.
-Value full_like(const Value& a, double value);
+Value full_like(const Value& a, Number value);
 /// A small tensor that is part of the graph: `values` in the order of the last axis, at most 65536 of them.
 /// Error (argument) when their number is not the shape's, when dtype cannot hold one, or when there are too many: feed
 /// larger ones as an input or keep them in a parameter.
 Value constant(Graph& graph, const Shape& shape, std::span<const double> values, DType dtype = DType::f32);
+/// The same of integers, which an i64 has exactly.
+Value constant(Graph& graph, const Shape& shape, std::span<const std::int64_t> values, DType dtype = DType::i64);
 /// The extents of a, i64 [rank]. They are known when the graph is built, so this is a constant.
 Value shape_of(const Value& a);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Orders and running sums along an axis. There is no `nonzero` or `unique`: the shape of a result never depends on
-// values here; use select, topk or a mask.
+// Orders, running sums and products along an axis. There is no `nonzero` or `unique`: the shape of a result never
+// depends on values here; use select, topk or a mask.
 #pragma once
 
 #include <utility>
@@ -27,5 +27,10 @@ Sorted topk(const Value& a, std::int64_t k, int axis = -1, bool largest = true);
 /// Floats are added in f64 and stored rounded, integers wrap. Not for bool. Gradient: the cumsum of the
 /// gradient the other way round.
 Value cumsum(const Value& a, int axis = 0, bool exclusive = false, bool reverse = false);
+/// Running products: result[i] = a[0] .. a[i] along `axis`; exclusive and reverse as in cumsum, 1 where there is
+/// nothing to multiply. Numbers, not bool; f16 and bf16 are multiplied in f32. Made of log2(extent) products of
+/// neighbours (Hillis, Steele, "Data parallel algorithms", 1986), so that gradients, of any order, are right where an
+/// element is 0. Error (shape) when a has no such axis, (dtype) for bool.
+Value cumprod(const Value& a, int axis = 0, bool exclusive = false, bool reverse = false);
 
 }  // namespace paoding

@@ -18,10 +18,6 @@ const AttrSpec kAxis = {.name = "axis", .example = std::int64_t{0}, .doc = "nega
 const AttrSpec kExtent = {
     .name = "extent", .example = std::int64_t{0}, .required = true, .doc = "of the result along axis"};
 
-Shape to_shape(const Ints& dims) { return Shape{std::span<const std::int64_t>(dims)}; }
-
-Ints to_ints(const Shape& shape) { return {shape.begin(), shape.end()}; }
-
 void check_indices(const OpCall& call, std::size_t input) {
   const DType dtype = call.inputs[input].dtype;
   if (dtype != i32 && dtype != i64) {
@@ -161,6 +157,33 @@ Values lift_scatter_add_elements(const LiftCall& call) {
   return {scatter_add_elements(with_steps(call, 0), with_steps(call, 1), axis + 1, call.node.attrs.get_int("extent"))};
 }
 
+// ---- embedding ----
+
+Values compose_embedding(std::span<const Value> in, const Attrs& attrs) {
+  const Type types[] = {in[0].type(), in[1].type()};
+  const OpCall call{*find_op("embedding"), types, attrs, {}, in[0].graph().scope};
+  check_indices(call, 1);
+  const Shape& shape = types[0].shape;
+  if (shape.rank() == 0) call.fail(ErrorKind::shape, "table has no rows: its shape is []");
+  if (const std::int64_t padding = attrs.get_int("padding"); padding < -1 || padding >= shape[0]) {
+    call.fail(ErrorKind::argument,
+              fmt::format("padding = {}, but table, {}, has {} rows", padding, to_string(shape), shape[0]));
+  }
+  return {gather(in[0], in[1], 0)};
+}
+
+Values embedding_gradient(const GradCall& call) {
+  const Value& ids = call.inputs[1];
+  const std::int64_t rows = call.inputs[0].shape()[0], padding = call.node.attrs.get_int("padding");
+  Value g = call.grads[0];
+  if (padding >= 0) {
+    Ints dims = to_ints(ids.shape());
+    dims.resize(static_cast<std::size_t>(g.shape().rank()), 1);
+    g = select(reshape(equal(ids, static_cast<double>(padding)), dims), 0.0, g);
+  }
+  return {scatter_add(ids, g, 0, rows), Value()};
+}
+
 }  // namespace
 
 void register_index_ops() {
@@ -196,17 +219,22 @@ void register_index_ops() {
 
   register_op({
       .name = "embedding",
-      .summary = "rows of table by number",
+      .summary = "rows of table by number; the row `padding` gets no gradient",
       .kind = OpKind::composed,
       .inputs = {"table", "ids"},
-      .compose =
-          [](std::span<const Value> in, const Attrs& attrs) {
-            const Type types[] = {in[0].type(), in[1].type()};
-            check_indices({*find_op("embedding"), types, attrs, {}, in[0].graph().scope}, 1);
-            return Values{gather(in[0], in[1], 0)};
-          },
+      .attrs = {{.name = "padding", .example = std::int64_t{-1}, .doc = "a row that stays as it is; none when -1"}},
+      .gradient = embedding_gradient,
+      .compose = compose_embedding,
       .cases = {{.shapes = {{7, 4}, {3, 2}}, .dtypes = {f32, i32}},
-                {.shapes = {{7, 4}, {3}}, .dtypes = {f32, u8}, .error = "indices are u8"}},
+                {.shapes = {{6, 2, 3}, {9}}, .attrs = {{"padding", std::int64_t{2}}}, .dtypes = {f32, i64}},
+                {.shapes = {{6}, {}}, .dtypes = {f32, i64}},
+                {.shapes = {{6, 3}, {0}}, .attrs = {{"padding", std::int64_t{0}}}, .dtypes = {f32, i64}},
+                {.shapes = {{7, 4}, {3}}, .dtypes = {f32, u8}, .error = "indices are u8"},
+                {.shapes = {{}, {3}}, .dtypes = {f32, i32}, .error = "table has no rows"},
+                {.shapes = {{7, 4}, {3}},
+                 .attrs = {{"padding", std::int64_t{7}}},
+                 .dtypes = {f32, i32},
+                 .error = "padding = 7, but table, [7, 4], has 7 rows"}},
   });
 
   register_op({
@@ -293,7 +321,9 @@ Value gather(const Value& a, const Value& indices, int axis) {
   return call("gather", {a, indices}, {{"axis", std::int64_t{axis}}});
 }
 
-Value embedding(const Value& table, const Value& ids) { return call("embedding", {table, ids}); }
+Value embedding(const Value& table, const Value& ids, std::int64_t padding) {
+  return call("embedding", {table, ids}, {{"padding", padding}});
+}
 
 Value gather_elements(const Value& a, const Value& indices, int axis) {
   return call("gather_elements", {a, indices}, {{"axis", std::int64_t{axis}}});

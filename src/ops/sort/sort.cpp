@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sort, topk, argsort, cumsum. Kernels: sort_cpu.cpp.
+// sort, topk, argsort, cumsum, cumprod. Kernels: sort_cpu.cpp.
 #include "base/check.h"
 #include "ops/axes.h"
 #include "ops/families.h"
@@ -57,6 +57,38 @@ std::vector<Type> infer_cumsum(const OpCall& call) {
   if (a.dtype == boolean) call.fail(ErrorKind::dtype, "a is bool; cast it to an integer first");
   plain_axis(call, call.attrs.get_int("axis"), a.shape.rank());
   return {a};
+}
+
+// Products of 1, 2, 4 .. neighbours (Hillis, Steele 1986): no element is divided by, so a gradient of any order is
+// right where one is 0.
+Values compose_cumprod(std::span<const Value> in, const Attrs& attrs) {
+  const Type type = in[0].type();
+  const OpCall call{*find_op("cumprod"), std::span(&type, 1), attrs, {}, in[0].graph().scope};
+  if (type.dtype == boolean) call.fail(ErrorKind::dtype, "a is bool; cast it to an integer first");
+  const int axis = plain_axis(call, attrs.get_int("axis"), type.shape.rank());
+  const bool reverse = attrs.get_bool("reverse");
+  const std::int64_t extent = type.shape[axis];
+  if (type.shape.elements() == 0) return {in[0]};
+  // The part that has a neighbour `distance` before it (behind it, in reverse), that neighbour, and the others.
+  const auto moved = [&](const Value& a, std::int64_t distance) {
+    return reverse ? slice(a, axis, distance, extent) : slice(a, axis, 0, extent - distance);
+  };
+  const auto rest = [&](const Value& a, std::int64_t distance) {
+    return reverse ? slice(a, axis, extent - distance, extent) : slice(a, axis, 0, distance);
+  };
+  const auto joined = [&](const Value& first, const Value& others) {
+    return concat(reverse ? std::array{others, first} : std::array{first, others}, axis);
+  };
+  Value products = is_float(type.dtype) ? cast(in[0], compute_dtype(type.dtype)) : in[0];
+  for (std::int64_t distance = 1; distance < extent; distance *= 2) {
+    const Value later = reverse ? slice(products, axis, 0, extent - distance) : slice(products, axis, distance, extent);
+    products = joined(rest(products, distance), later * moved(products, distance));
+  }
+  if (attrs.get_bool("exclusive")) {
+    const Value one = full(products.graph(), type.shape.with_dim(axis, 1), 1, products.dtype());
+    products = extent == 1 ? one : joined(one, moved(products, 1));
+  }
+  return {cast(products, type.dtype)};
 }
 
 }  // namespace
@@ -131,6 +163,28 @@ void register_sort_ops() {
                 {.shapes = {{0, 3}}},
                 {.shapes = {{3}}, .dtypes = {boolean}, .error = "a is bool"}},
   });
+
+  register_op({
+      .name = "cumprod",
+      .summary = "running products along axis",
+      .kind = OpKind::composed,
+      .inputs = {"a"},
+      .attrs = {axis_attr(0),
+                {.name = "exclusive", .example = false, .doc = "without the element itself"},
+                {.name = "reverse", .example = false, .doc = "from the end"}},
+      .compose = compose_cumprod,
+      .cases = {{.shapes = {{9}}},
+                {.shapes = {{4, 6}}, .attrs = {{"axis", std::int64_t{-1}}, {"exclusive", true}}},
+                {.shapes = {{2, 5, 3}}, .attrs = {{"axis", std::int64_t{1}}, {"reverse", true}}},
+                {.shapes = {{2, 19}}, .attrs = {{"axis", std::int64_t{1}}, {"exclusive", true}, {"reverse", true}}},
+                {.shapes = {{3, 1}}, .attrs = {{"axis", std::int64_t{1}}, {"exclusive", true}}},
+                {.shapes = {{1, 4}}},
+                {.shapes = {{0, 3}}},
+                {.shapes = {{3, 0}}},
+                {.shapes = {{}}, .error = "axis 0 of a value of rank 0"},
+                {.shapes = {{3}}, .attrs = {{"axis", std::int64_t{-2}}}, .error = "axis -2 of a value of rank 1"},
+                {.shapes = {{3}}, .dtypes = {boolean}, .error = "a is bool"}},
+  });
 }
 
 Sorted sort(const Value& a, int axis, bool descending) {
@@ -150,6 +204,10 @@ Sorted topk(const Value& a, std::int64_t k, int axis, bool largest) {
 
 Value cumsum(const Value& a, int axis, bool exclusive, bool reverse) {
   return call("cumsum", {a}, {{"axis", std::int64_t{axis}}, {"exclusive", exclusive}, {"reverse", reverse}});
+}
+
+Value cumprod(const Value& a, int axis, bool exclusive, bool reverse) {
+  return call("cumprod", {a}, {{"axis", std::int64_t{axis}}, {"exclusive", exclusive}, {"reverse", reverse}});
 }
 
 }  // namespace paoding
