@@ -17,6 +17,7 @@ void register_reduction_ops();
 void register_index_ops();
 void register_sort_ops();
 void register_matmul();
+void register_matmul_packed();
 void register_convolution();
 void register_pooling();
 void register_scan();
