@@ -22,7 +22,7 @@ struct StepOptions {
   CompileFlags compile;
   Seq2SeqSize size;
   bool quick = false, compile_only = false, report = false;
-  std::string json_path;
+  std::string json_path, dtype = "f32";
 };
 
 struct Step {
@@ -41,7 +41,7 @@ Step make_step(const Seq2SeqSize& size) {
   Step step;
   step.build_milliseconds = milliseconds([&] {
     const Value loss = build_seq2seq(*step.graph, size);
-    const TrainingStep training = minimize(loss, Adam{}, {.clip_norm = 5});
+    const TrainingStep training = minimize(loss, Adam{}, {.clip_norm = 5, .master_weights = size.dtype != f32});
     step.graph->fetch("loss", loss);
     step.graph->fetch("norm", training.gradient_norm);
   });
@@ -179,12 +179,18 @@ void add_step_bench(CLI::App& parent, Commands* commands, const char* name, cons
   sub->add_option("--hidden", options->size.hidden, "Width of embeddings and states")->capture_default_str();
   sub->add_option("--source", options->size.source_steps, "Source positions")->capture_default_str();
   sub->add_option("--target", options->size.target_steps, "Target positions")->capture_default_str();
+  sub->add_option("--dtype", options->dtype, "f32, or bf16: weights and activations; updates keep f32")
+      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->capture_default_str();
   sub->add_flag("--compile-only", options->compile_only, "Only compile, and bind to four fifths of the steps");
   sub->add_flag("--quick", options->quick, "Fewer runs");
   sub->add_flag("--report", options->report, "Also print the Profiling Report of ten runs");
   sub->add_option("--json", options->json_path, "Also write the numbers to this file");
   options->compile.add_to(*sub);
-  commands->push_back({sub, [options, name] { return bench(*options, name); }});
+  commands->push_back({sub, [options, name] {
+                         options->size.dtype = options->dtype == "bf16" ? DType::bf16 : f32;
+                         return bench(*options, name);
+                       }});
 }
 
 }  // namespace

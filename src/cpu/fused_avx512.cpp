@@ -21,6 +21,7 @@ namespace paoding {
 namespace {
 
 using Kind = Meaning::Kind;
+using ValueKind = FusedLayout::Value::Kind;
 
 constexpr int kVectors = 28;
 
@@ -102,10 +103,11 @@ class Emitter : public VectorAssembler, public FusedCode {
   void write() {
     const std::array<Reg64, 6> saved = {rbx, rbp, r12, r13, r14, r15};
     for (const Reg64& reg : saved) push(reg);
-    const int stack = static_cast<int>(layout_.scalars.size()) * 8;
+    const int stack = static_cast<int>(layout_.scalars.size() + layout_.targets.size()) * 8;
     if (stack > 0) sub(rsp, stack);
     read_count();
     read_scalars();
+    find_targets();
     for (std::size_t i = 0; i < layout_.streams.size(); ++i)
       mov(Reg64(kRegisters[i]), ptr[slots() + layout_.streams[i] * 8]);
     for (std::size_t which = 0; which < layout_.sums.size(); ++which) {
@@ -121,6 +123,10 @@ class Emitter : public VectorAssembler, public FusedCode {
     for (std::size_t i = saved.size(); i-- > 0;) pop(saved[i]);
     ret();
     write_literals();
+    if (layout_.targets.empty()) return;
+    align(64);
+    L(numbers_);
+    for (std::uint32_t lane = 0; lane < 16; ++lane) dd(lane);
   }
 
   // How many elements a tile has, of (self: rdi, slots: rsi, shape: rdx).
@@ -149,6 +155,41 @@ class Emitter : public VectorAssembler, public FusedCode {
         mov(ptr[rsp + static_cast<int>(i) * 8], rax);
       }
     }
+  }
+
+  // The number less the first index, in 32 bits: tiles are shorter.
+  void find_targets() {
+    constexpr int kMost = 1 << 30;
+    for (std::size_t i = 0; i < layout_.targets.size(); ++i) {
+      const FusedLayout::Target& target = layout_.targets[i];
+      mov(rdx, ptr[slots() + target.number * 8]);
+      target.is_wide ? mov(rdx, ptr[rdx]) : movsxd(rdx, dword[rdx]);
+      sub(rdx, ptr[slots() + target.index * 8]);
+      mov(rax, -1);
+      cmp(rdx, rax);
+      cmovl(rdx, rax);
+      mov(rax, kMost);
+      cmp(rdx, rax);
+      cmovg(rdx, rax);
+      mov(dword[rsp + target_place(i)], edx);
+    }
+  }
+  int target_place(std::size_t target) const { return static_cast<int>(layout_.scalars.size() + target) * 8; }
+
+  void compare_index(const Instruction& instruction, const FusedLayout::Step& step, int part) {
+    const int s0 = s(0).getIdx();
+    const Xmm element = is_f32() ? Xmm(s(0)) : Xmm(Xbyak::Ymm(s0));
+    vpbroadcastd(element, eax);
+    vpaddd(element, element, ptr[rip + numbers_]);
+    if (part > 0) vpaddd(element, element, every_bits(static_cast<std::uint32_t>(part * lanes())));
+    constexpr int kEqual = 0, kLess = 1, kLessEqual = 2, kNotLess = 5, kGreater = 6;
+    const bool is_number_first = instruction.meaning.scalar_args == 1;
+    const int how = instruction.meaning.prim == Prim::equal  ? kEqual
+                    : instruction.meaning.prim == Prim::less ? (is_number_first ? kGreater : kLess)
+                    : is_number_first                        ? kNotLess
+                                                             : kLessEqual;
+    vpcmpd(mask(step.out), element, ptr_b[rsp + target_place(static_cast<std::size_t>(step.target))],
+           static_cast<std::uint8_t>(how));
   }
 
   // While `parts` whole vectors are left.
@@ -183,7 +224,7 @@ class Emitter : public VectorAssembler, public FusedCode {
   void write_body(int part, bool is_rest) {
     for (std::size_t i = 0; i < run_.instructions.size(); ++i) {
       for (const FusedLayout::Input& input : layout_.steps[i].loads) {
-        const bool is_mask = layout_.values[static_cast<std::size_t>(input.value)].is_mask;
+        const bool is_mask = layout_.values[static_cast<std::size_t>(input.value)].kind == ValueKind::mask;
         load(is_mask ? boolean : layout_.compute, input.slot, input.value, part, is_rest);
       }
       write_instruction(i, part, is_rest);
@@ -198,11 +239,14 @@ class Emitter : public VectorAssembler, public FusedCode {
       case Kind::load: load(m.stored, instruction.a, step.out, part, is_rest); break;
       case Kind::store: store(m.stored, instruction.out, step.args[0], part, is_rest); break;
       case Kind::convert: convert(m, step); break;
-      case Kind::prim: compute(m.prim, step); break;
+      case Kind::index: break;  // where it is compared
+      case Kind::prim:
+        step.target == FusedLayout::kNone ? compute(m.prim, step) : compare_index(instruction, step, part);
+        break;
       default: accumulate(i, part, is_rest); break;
     }
     if (step.out >= 0 && run_.is_stored[i]) {
-      const bool is_mask = layout_.values[static_cast<std::size_t>(step.out)].is_mask;
+      const bool is_mask = layout_.values[static_cast<std::size_t>(step.out)].kind == ValueKind::mask;
       store(is_mask ? boolean : layout_.compute, instruction.out, step.out, part, is_rest);
     }
   }
@@ -404,6 +448,7 @@ class Emitter : public VectorAssembler, public FusedCode {
 
   const FusedRun& run_;
   const FusedLayout& layout_;
+  Xbyak::Label numbers_;  // 0, 1, ... 15
   int unroll_ = 1, first_sum_ = 0, first_scalar_ = 0;
 };
 

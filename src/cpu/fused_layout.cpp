@@ -10,6 +10,7 @@ namespace paoding {
 namespace {
 
 using Kind = Meaning::Kind;
+using ValueKind = FusedLayout::Value::Kind;
 
 constexpr int kVectors = 28;  // of 32: four are for the steps of a function
 constexpr int kMasks = 4;     // of k1..k7: one for the last elements, two for the steps of a function
@@ -17,6 +18,13 @@ constexpr std::size_t kStreams = 12;
 constexpr int kMostSums = 3;
 
 bool is_vector(DType dtype) { return dtype == f32 || dtype == f64; }
+
+// Or may be one: of one number and what must be an index then.
+bool is_index_comparison(const Meaning& m) {
+  const bool compares = m.prim == Prim::less || m.prim == Prim::less_equal || m.prim == Prim::equal;
+  const bool is_integer = m.compute == DType::i64 || m.compute == DType::i32;
+  return m.kind == Kind::prim && compares && is_integer && (m.scalar_args == 1 || m.scalar_args == 2);
+}
 
 // Functions of f64 and those that are rare stay with the interpreter.
 bool is_fusable_prim(const Meaning& m) {
@@ -37,7 +45,7 @@ bool is_fusable_prim(const Meaning& m) {
     case Prim::rsqrt:
     case Prim::less:
     case Prim::less_equal:
-    case Prim::equal:
+    case Prim::equal: return is_vector(m.compute) || is_index_comparison(m);
     case Prim::select: return is_vector(m.compute);
     case Prim::exp:
     case Prim::expm1:
@@ -64,8 +72,6 @@ bool takes_mask(const Meaning& m, int arg) {
 
 int arity_of(const Meaning& m) { return m.kind == Kind::prim ? primitive(m.prim).arity : 1; }
 
-bool has_result(const Meaning& m) { return m.kind == Kind::prim || m.kind == Kind::load || m.kind == Kind::convert; }
-
 // The dtype of the vectors, or nothing where only masks are.
 std::optional<DType> vector_dtype(const Meaning& m) {
   if (m.kind == Kind::convert) return is_vector(m.compute) ? m.compute : compute_dtype(m.stored);
@@ -81,8 +87,10 @@ class LayoutBuilder {
     if (!find_dtype()) return std::nullopt;
     result_.steps.resize(run_.instructions.size());
     for (std::size_t i = 0; i < run_.instructions.size(); ++i) {
-      name_values(i);
-      if (writes_over_input(i)) return std::nullopt;
+      const bool is_named = run_.instructions[i].meaning.kind == Kind::index    ? name_index(i)
+                            : is_index_comparison(run_.instructions[i].meaning) ? name_comparison(i)
+                                                                                : name_values(i);
+      if (!is_named || writes_over_input(i)) return std::nullopt;
     }
     for (std::size_t i = 0; i < run_.instructions.size(); ++i) {
       if (!place_values(i)) return std::nullopt;
@@ -104,8 +112,8 @@ class LayoutBuilder {
     return true;
   }
 
-  int add_value(bool is_mask) {
-    result_.values.push_back({-1, is_mask});
+  int add_value(ValueKind kind) {
+    result_.values.push_back({kind, -1});
     last_use_.push_back(-1);
     return static_cast<int>(result_.values.size()) - 1;
   }
@@ -122,7 +130,38 @@ class LayoutBuilder {
     return -1 - static_cast<int>(found - scalars.begin());
   }
 
-  void name_values(std::size_t i) {
+  bool name_index(std::size_t i) {
+    const Instruction& instruction = run_.instructions[i];
+    if (run_.is_stored[i] || !run_.single_row || instruction.one_col || instruction.col_stride != 1) return false;
+    const int value = add_value(ValueKind::index);
+    index_slots_[value] = instruction.a;
+    result_.steps[i].out = current_[instruction.out] = value;
+    return true;
+  }
+
+  // Of an index of this stretch and a number.
+  bool name_comparison(std::size_t i) {
+    const Instruction& instruction = run_.instructions[i];
+    const bool is_number_first = instruction.meaning.scalar_args == 1;
+    const auto found = current_.find(is_number_first ? instruction.b : instruction.a);
+    if (found == current_.end() || kind_of(found->second) != ValueKind::index) return false;
+    FusedLayout::Step& step = result_.steps[i];
+    step.target = static_cast<int>(result_.targets.size());
+    result_.targets.push_back({index_slots_.at(found->second), is_number_first ? instruction.a : instruction.b,
+                               instruction.meaning.compute == DType::i64});
+    name_result(i);
+    return true;
+  }
+
+  void name_result(std::size_t i) {
+    const Instruction& instruction = run_.instructions[i];
+    const ValueKind kind = gives_mask(instruction.meaning) ? ValueKind::mask : ValueKind::vector;
+    result_.steps[i].out = current_[instruction.out] = add_value(kind);
+    last_use_.back() = static_cast<int>(i);
+    if (run_.is_stored[i]) add_stream(instruction.out);
+  }
+
+  bool name_values(std::size_t i) {
     const Instruction& instruction = run_.instructions[i];
     const Meaning& m = instruction.meaning;
     FusedLayout::Step& step = result_.steps[i];
@@ -134,18 +173,17 @@ class LayoutBuilder {
       }
       auto [found, is_new] = current_.try_emplace(slots[k], -1);
       if (is_new) {
-        found->second = add_value(takes_mask(m, k));
+        found->second = add_value(takes_mask(m, k) ? ValueKind::mask : ValueKind::vector);
         step.loads.push_back({slots[k], found->second});
         add_stream(slots[k]);
       }
+      if (kind_of(found->second) == ValueKind::index) return false;
       step.args[k] = found->second;
       last_use_[static_cast<std::size_t>(found->second)] = static_cast<int>(i);
     }
     if (m.kind == Kind::load) add_stream(instruction.a);
     if (has_result(m)) {
-      step.out = current_[instruction.out] = add_value(gives_mask(m));
-      last_use_.back() = static_cast<int>(i);
-      if (run_.is_stored[i]) add_stream(instruction.out);
+      name_result(i);
     } else if (m.kind == Kind::store) {
       add_stream(instruction.out);
     } else if (instruction.cols_reduced) {
@@ -153,6 +191,7 @@ class LayoutBuilder {
     } else {
       add_stream(instruction.out);  // sums of columns
     }
+    return true;
   }
 
   // A register that first held bytes and then holds floats: the floats would cover bytes that are still to be read.
@@ -161,22 +200,23 @@ class LayoutBuilder {
     if (out < 0 || !run_.is_stored[i]) return false;
     for (const FusedLayout::Step& step : result_.steps) {
       for (const FusedLayout::Input& input : step.loads) {
-        if (input.slot == run_.instructions[i].out && is_mask(input.value) != is_mask(out)) return true;
+        if (input.slot == run_.instructions[i].out && kind_of(input.value) != kind_of(out)) return true;
       }
     }
     return false;
   }
 
-  bool is_mask(int value) const { return result_.values[static_cast<std::size_t>(value)].is_mask; }
+  ValueKind kind_of(int value) const { return result_.values[static_cast<std::size_t>(value)].kind; }
 
   bool place(int value) {
     FusedLayout::Value& v = result_.values[static_cast<std::size_t>(value)];
-    std::vector<bool>& taken = v.is_mask ? masks_ : vectors_;
+    if (v.kind == ValueKind::index) return true;
+    std::vector<bool>& taken = v.kind == ValueKind::mask ? masks_ : vectors_;
     const auto free = std::find(taken.begin(), taken.end(), false);
     if (free == taken.end()) return false;
     *free = true;
     v.reg = static_cast<int>(free - taken.begin());
-    if (!v.is_mask) result_.vectors = std::max(result_.vectors, v.reg + 1);
+    if (v.kind == ValueKind::vector) result_.vectors = std::max(result_.vectors, v.reg + 1);
     return true;
   }
 
@@ -194,99 +234,32 @@ class LayoutBuilder {
     for (const int value : used) {
       if (value < 0 || last_use_[static_cast<std::size_t>(value)] != static_cast<int>(i)) continue;
       const FusedLayout::Value& v = result_.values[static_cast<std::size_t>(value)];
-      (v.is_mask ? masks_ : vectors_)[static_cast<std::size_t>(v.reg)] = false;
+      if (v.kind != ValueKind::index)
+        (v.kind == ValueKind::mask ? masks_ : vectors_)[static_cast<std::size_t>(v.reg)] = false;
     }
     return true;
   }
 
   const FusedRun& run_;
   FusedLayout result_;
-  std::map<std::uint16_t, int> current_;  // the value that a slot holds
-  std::vector<int> last_use_;             // per value: the instruction
+  std::map<std::uint16_t, int> current_;      // the value that a slot holds
+  std::map<int, std::uint16_t> index_slots_;  // of values that are an index
+  std::vector<int> last_use_;                 // per value: the instruction
   std::vector<bool> vectors_ = std::vector<bool>(kVectors), masks_ = std::vector<bool>(kMasks);
 };
 
-bool touches(const Instruction& a, const Instruction& b) {
-  return a.out == b.out || a.out == b.a || a.out == b.b || a.out == b.c || b.out == a.a || b.out == a.b || b.out == a.c;
-}
-
-// Single elements are computed as early as they can be, so that they do not stand between instructions on whole tiles.
-// Those that write operands stay: another operand may share the memory.
-void move_elements_up(std::size_t operands, std::vector<Instruction>* list) {
-  const auto is_element = [](const Instruction& i) {
-    return i.meaning.kind == Kind::prim && i.one_row && i.one_col;
-  };
-  for (std::size_t i = 1; i < list->size(); ++i) {
-    if (!is_element((*list)[i]) || (*list)[i].out < operands) continue;
-    for (std::size_t at = i; at > 0 && !touches((*list)[at - 1], (*list)[at]); --at) {
-      std::swap((*list)[at - 1], (*list)[at]);
-    }
-  }
-}
-
-class ListFuser {
- public:
-  ListFuser(const std::vector<bool>& is_temporary, bool single_row, const std::vector<Instruction>& list)
-      : is_temporary_(is_temporary), single_row_(single_row), list_(list) {}
-
-  // The layout of the longest stretch from `begin` on, and its end.
-  std::optional<FusedLayout> longest(std::size_t begin, std::size_t* end) const {
-    std::optional<FusedLayout> best;
-    if (!is_fusable(list_[begin], single_row_)) return best;
-    for (*end = begin + 1; *end < list_.size(); ++*end) {
-      const Instruction& next = list_[*end];
-      if (!is_fusable(next, single_row_) || !same_elements(list_[begin], next)) break;
-      std::optional<FusedLayout> longer = layout_of(stretch(begin, *end + 1));
-      if (!longer) break;
-      best = std::move(longer);
-    }
-    return best;
-  }
-
-  FusedRun stretch(std::size_t begin, std::size_t end) const {
-    FusedRun run{std::span(list_).subspan(begin, end - begin), {}, single_row_};
-    for (std::size_t i = begin; i < end; ++i) run.is_stored.push_back(is_read(i, end));
-    return run;
-  }
-
- private:
-  static bool reduces(const Instruction& i) {
-    return i.meaning.kind == Kind::accumulate || i.meaning.kind == Kind::reduce;
-  }
-
-  // A reduction goes over the whole tile and has no flags of its own.
-  bool same_elements(const Instruction& a, const Instruction& b) const {
-    const auto flags = [&](const Instruction& i) {
-      return reduces(i) ? std::pair(single_row_, false) : std::pair(i.one_row, i.one_col);
-    };
-    return flags(a) == flags(b);
-  }
-
-  // Whether what instruction i writes is read after the stretch that ends at `end`.
-  bool is_read(std::size_t i, std::size_t end) const {
-    if (!has_result(list_[i].meaning)) return false;
-    const std::uint16_t slot = list_[i].out;
-    if (slot >= is_temporary_.size() || !is_temporary_[slot]) return true;
-    for (std::size_t next = i + 1; next < list_.size(); ++next) {
-      const Instruction& reader = list_[next];
-      if (next >= end && (reader.a == slot || reader.b == slot || reader.c == slot)) return true;
-      if (reader.out == slot) return false;
-    }
-    return false;
-  }
-
-  const std::vector<bool>& is_temporary_;
-  bool single_row_;
-  const std::vector<Instruction>& list_;
-};
-
 }  // namespace
+
+bool has_result(const Meaning& m) {
+  return m.kind == Kind::prim || m.kind == Kind::load || m.kind == Kind::convert || m.kind == Kind::index;
+}
 
 bool is_fusable(const Instruction& instruction, bool single_row) {
   const Meaning& m = instruction.meaning;
   switch (m.kind) {
     case Kind::other: return false;
     case Kind::prim: return is_fusable_prim(m);
+    case Kind::index: return true;
     case Kind::load:
     case Kind::store:
       return m.stored == boolean || m.stored == f32 || m.stored == f64 || m.stored == f16 || m.stored == bf16;
@@ -303,34 +276,5 @@ bool is_fusable(const Instruction& instruction, bool single_row) {
 }
 
 std::optional<FusedLayout> layout_of(const FusedRun& run) { return LayoutBuilder(run).build(); }
-
-void fuse_instructions(const TileRegisters& registers, bool single_row, std::vector<Instruction>* list,
-                       std::vector<std::shared_ptr<const FusedCode>>* code) {
-  if (!can_fuse_tiles()) return;
-  move_elements_up(registers.operands, list);
-  const ListFuser fuser(registers.is_register, single_row, *list);
-  std::vector<Instruction> result;
-  for (std::size_t i = 0; i < list->size();) {
-    std::size_t end = i + 1;
-    const std::optional<FusedLayout> layout = fuser.longest(i, &end);
-    const std::shared_ptr<const FusedCode> made = layout ? make_fused_routine(fuser.stretch(i, end), *layout) : nullptr;
-    if (!made) {
-      result.push_back((*list)[i++]);
-      continue;
-    }
-    code->push_back(made);
-    Instruction& fused = result.emplace_back();
-    fused.routine = made->routine();
-    fused.one_row = single_row;
-    for (std::size_t k = i; k < end; ++k) {
-      const Instruction& instruction = (*list)[k];
-      if (instruction.meaning.kind == Kind::accumulate || instruction.meaning.kind == Kind::reduce) continue;
-      fused.one_row = instruction.one_row;
-      fused.one_col = instruction.one_col;
-    }
-    i = end;
-  }
-  *list = std::move(result);
-}
 
 }  // namespace paoding

@@ -33,6 +33,8 @@ class FusedCode {
 bool can_fuse_tiles();
 /// Whether a stretch may contain the instruction.
 bool is_fusable(const Instruction& instruction, bool single_row);
+/// Whether an instruction of such a kind writes a register or an operand of its own, for each element of its argument.
+bool has_result(const Meaning& meaning);
 
 /// Which registers, pointers and masks a stretch needs.
 struct FusedLayout {
@@ -45,18 +47,26 @@ struct FusedLayout {
     std::vector<Input> loads;             // values read from memory before the instruction
     int args[3] = {kNone, kNone, kNone};  // values; -1 - s: scalar s
     int out = kNone;
+    int target = kNone;  // of a comparison with an index: which of `targets`
   };
   struct Value {
-    int reg = -1;  // a vector, or a mask where is_mask
-    bool is_mask = false;
+    enum class Kind : std::uint8_t { vector, mask, index };  // an index is nowhere: it follows from the element
+    Kind kind = Kind::vector;
+    int reg = -1;
+  };
+  /// The element from which on an index is no longer less than a number, or where it equals it.
+  struct Target {
+    std::uint16_t index = 0, number = 0;  // slots
+    bool is_wide = false;                 // the number is an i64
   };
   DType compute = DType::f32;  // of the vectors
   std::vector<Step> steps;     // per instruction
   std::vector<Value> values;
   std::vector<std::uint16_t> streams;  // slots whose pointers are kept
   std::vector<std::uint16_t> scalars;  // slots that hold one element
-  std::vector<std::size_t> sums;       // instructions that reduce all elements to one
-  int vectors = 0;                     // registers of values
+  std::vector<Target> targets;
+  std::vector<std::size_t> sums;  // instructions that reduce all elements to one
+  int vectors = 0;                // registers of values
 };
 /// Nothing when the stretch needs more than there is.
 std::optional<FusedLayout> layout_of(const FusedRun& run);

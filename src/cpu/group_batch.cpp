@@ -41,9 +41,7 @@ void CpuGroupBatch::work(std::size_t thread) const {
 void CpuGroupBatch::run() const {
   parallel(
       threads(),
-      [](int thread, void* state) {
-        static_cast<const CpuGroupBatch*>(state)->work(static_cast<std::size_t>(thread));
-      },
+      [](int thread, void* state) { static_cast<const CpuGroupBatch*>(state)->work(static_cast<std::size_t>(thread)); },
       const_cast<CpuGroupBatch*>(this));
   for (const Member& member : members_) member.kernel->finish(member.operands);
 }

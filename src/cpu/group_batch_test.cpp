@@ -32,7 +32,7 @@ TEST(CpuGroupBatch, GivesTheBitsOfOneMemberAfterTheOther) {
       const double cost = estimated_cost(group);
       kernels.emplace_back(group, CpuGroupBatch::threads_of(cost, total, threads));
       const auto n = static_cast<std::size_t>(size);
-      std::vector<float>& p = memory.emplace_back(n), &g = memory.emplace_back(n);
+      std::vector<float>&p = memory.emplace_back(n), &g = memory.emplace_back(n);
       for (std::size_t i = 0; i < n; ++i) p[i] = float(i % 13), g[i] = 0.37f * float(i % 101);
       for (auto* operands : {&together, &apart}) {
         std::vector<float>& out = memory.emplace_back(n, -1.0f);

@@ -68,11 +68,16 @@ void walk(const Nest& nest, const Phase* phase, std::size_t depth, Worker& worke
   execute(loop.enter, worker);
   if (range.begin != 0) move(loop, range.begin, worker);
   std::int64_t at = range.begin;
-  for (; at < range.end; at += loop.step) {
-    if (loop.tile_axis == TileAxis::rows) worker.shape.rows = std::min(loop.step, range.end - at);
-    if (loop.tile_axis == TileAxis::cols) worker.shape.cols = std::min(loop.step, range.end - at);
-    walk(nest, phase, depth + 1, worker);
-    move(loop, loop.step, worker);
+  while (at < range.end) {
+    const std::int64_t end = loop.block > 0 ? std::min(range.end, at + loop.block * loop.step) : range.end;
+    execute(loop.block_enter, worker);
+    for (; at < end; at += loop.step) {
+      if (loop.tile_axis == TileAxis::rows) worker.shape.rows = std::min(loop.step, range.end - at);
+      if (loop.tile_axis == TileAxis::cols) worker.shape.cols = std::min(loop.step, range.end - at);
+      walk(nest, phase, depth + 1, worker);
+      move(loop, loop.step, worker);
+    }
+    execute(loop.block_exit, worker);
   }
   move(loop, -at, worker);
   if (loop.tile_axis == TileAxis::rows) worker.shape.rows = nest.shape.rows;

@@ -39,7 +39,12 @@ class LoopChooser {
       choose_row_tile();
     }
     choose_threads(threads);
-    for (const int axis : loop_order()) add_loop(axis);
+    // Loops that only say which part is a thread's stand outside: what they enclose then is what is summed.
+    std::vector<int> order = loop_order();
+    std::stable_partition(order.begin(), order.end(), [&](int axis) {
+      return parts_of(axis) > 1 && ceil_div(extent(axis), parts_of(axis)) <= step_of(axis);
+    });
+    for (const int axis : order) add_loop(axis);
   }
 
  private:
@@ -173,13 +178,18 @@ class LoopChooser {
     if (speed > best_speed_ * 1.01) best_speed_ = speed, best_parts_ = parts;
   }
 
+  int parts_of(int axis) const { return parts_.empty() ? 1 : parts_[static_cast<std::size_t>(axis)]; }
+  std::int64_t step_of(int axis) const {
+    return axis == inner() ? nest_.shape.cols : axis == nest_.row_axis ? nest_.shape.rows : 1;
+  }
+
   void add_loop(int axis) {
     NestLoop loop;
     loop.axis = axis;
     loop.extent = extent(axis);
-    loop.step = axis == inner() ? nest_.shape.cols : axis == nest_.row_axis ? nest_.shape.rows : 1;
+    loop.step = step_of(axis);
     loop.tile_axis = axis == inner() ? TileAxis::cols : axis == nest_.row_axis ? TileAxis::rows : TileAxis::none;
-    const int parts = parts_.empty() ? 1 : parts_[static_cast<std::size_t>(axis)];
+    const int parts = parts_of(axis);
     if (parts > 1) {
       loop.split = static_cast<int>(nest_.splits.size());
       nest_.splits.push_back({loop.extent, split_unit(axis), parts});

@@ -30,6 +30,8 @@ struct NestLoop {
   int split = -1;  // which of Nest::splits: each thread runs its own part of this loop
   std::vector<SlotMove> moves;
   std::vector<Instruction> enter, exit;  // before the first and after the last iteration
+  std::int64_t block = 0;                // iterations that block_enter and block_exit enclose; 0: no blocks
+  std::vector<Instruction> block_enter, block_exit;
 };
 
 /// Loops inside the nest's loops, run one phase after the other.

@@ -97,7 +97,42 @@ class PhaseBuilder {
       }
       if (local && first_reduced == loop_count() && can_reduce_at_once(o)) continue;
       local ? place_local_sum(o, first_reduced) : place_shared_sum(o);
+      sum_in_blocks(o);
     }
+  }
+
+  // Sums of columns, one row at a time: the rows of a block are combined in f32, which is half of what f64 moves, and
+  // the error stays at a few ulp.
+  void sum_in_blocks(std::size_t o) {
+    constexpr std::int64_t kRows = 64;
+    const GroupOutput& output = group_.outputs[o];
+    const Instruction& add = sums_[o];
+    if (nest_.empty || nest_.row_axis >= 0 || add.cols_reduced || loop_count() == 0) return;
+    NestLoop& rows = loop(loop_count() - 1);
+    const bool is_long = rows.extent / rows.step >= kRows / 4;
+    if (!is_long || !has(output.reduce_mask, rows.axis) || group_.expr.dtype_of(output.value) != f32) return;
+    const Prim prim = output.combine == Combine::sum   ? Prim::add
+                      : output.combine == Combine::max ? Prim::maximum
+                                                       : Prim::minimum;
+    if (output.combine == Combine::prod) return;
+    rows.block = kRows;
+    Instruction start, combine, finish = add;
+    start.out = combine.out = combine.a = finish.a = pool_.add(tile_elements() * 8);
+    start.routine = find_spread(f32);
+    start.a = add_constant({.prim = Prim::constant, .dtype = f32, .value = identity_of(output.combine, f32)});
+    combine.routine = find_routine(prim, f32, 0);
+    combine.meaning = {.kind = Meaning::Kind::prim, .prim = prim, .compute = f32};
+    set_kind(whole(), &start);
+    set_kind(whole(), &combine);
+    rows.block_enter.push_back(start);
+    rows.block_exit.push_back(finish);
+    sums_[o] = combine;
+  }
+
+  std::uint16_t add_constant(const ExprNode& node) {
+    const std::uint16_t slot = pool_.add(8);
+    nest_.constants.push_back({pool_.offset_of_last(), constant_bits(node)});
+    return slot;
   }
 
   Instruction flush_of(const GroupOutput& output) const {
@@ -311,8 +346,7 @@ class PhaseBuilder {
     Place& place = places_[static_cast<std::size_t>(i)];
     const ExprNode& node = group_.expr[i];
     if (node.prim == Prim::constant) {
-      place.slot = pool_.add(8);
-      nest_.constants.push_back({pool_.offset_of_last(), constant_bits(node)});
+      place.slot = add_constant(node);
       return;
     }
     if (node.prim == Prim::input && is_in_place(i)) {
@@ -366,6 +400,7 @@ class PhaseBuilder {
       move_along_all(instruction.a, group_.indices[index].strides, 1);
       set_strides(group_.indices[index].strides, &instruction);
       instruction.routine = find_index(node.dtype);
+      instruction.meaning = {.kind = Meaning::Kind::index, .compute = node.dtype};
       list(place.level).push_back(instruction);
       return;
     }
@@ -433,7 +468,7 @@ class PhaseBuilder {
     if (!once) {
       const std::uint16_t value = instruction.a;
       instruction = sums_[o];
-      instruction.a = value;
+      (instruction.meaning.kind == Meaning::Kind::prim ? instruction.b : instruction.a) = value;
       setting_.phase->tile.push_back(instruction);
       return;
     }
@@ -506,8 +541,11 @@ class PhaseBuilder {
 }  // namespace
 
 std::uint16_t SlotPool::add(std::int64_t bytes) {
+  // Slots of whole pages would all begin at the same place in one: a load then waits for the stores before it that have
+  // the same low twelve bits.
+  constexpr std::int64_t kLine = 64, kApart = 11 * kLine, kLarge = 1024;
   nest_.arena_slots.push_back({add_bare(), nest_.arena_bytes});
-  nest_.arena_bytes += round_up(bytes, 64);
+  nest_.arena_bytes += round_up(bytes, kLine) + (bytes >= kLarge ? kApart : 0);
   return nest_.arena_slots.back().slot;
 }
 

@@ -27,6 +27,7 @@ struct Meaning {
     convert,     // to `stored`, rounded and widened back
     accumulate,  // find_accumulate's
     reduce,      // find_reduce's
+    index,       // find_index's
   };
   Kind kind = Kind::other;
   Prim prim = Prim::constant;

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which stretches of a tile list become one routine.
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "cpu/fused_routine.h"
+
+namespace paoding {
+namespace {
+
+using Kind = Meaning::Kind;
+
+bool touches(const Instruction& a, const Instruction& b) {
+  return a.out == b.out || a.out == b.a || a.out == b.b || a.out == b.c || b.out == a.a || b.out == a.b || b.out == a.c;
+}
+
+bool is_element(const Instruction& i) { return i.meaning.kind == Kind::prim && i.one_row && i.one_col; }
+
+// Single elements are computed as early as they can be, so that they do not stand between instructions on whole tiles.
+// Those that write operands stay: another operand may share the memory.
+void move_elements_up(std::size_t operands, std::vector<Instruction>* list) {
+  for (std::size_t i = 1; i < list->size(); ++i) {
+    if (!is_element((*list)[i]) || (*list)[i].out < operands) continue;
+    for (std::size_t at = i; at > 0 && !touches((*list)[at - 1], (*list)[at]); --at) {
+      std::swap((*list)[at - 1], (*list)[at]);
+    }
+  }
+}
+
+class ListFuser {
+ public:
+  ListFuser(const std::vector<bool>& is_temporary, bool single_row, const std::vector<Instruction>& list)
+      : is_temporary_(is_temporary), single_row_(single_row), list_(list) {}
+
+  // The layout of the longest stretch from `begin` on, and its end.
+  std::optional<FusedLayout> longest(std::size_t begin, std::size_t* end) const {
+    constexpr std::size_t kPatience = 6;  // a longer stretch may do what a shorter cannot: use up an index
+    std::optional<FusedLayout> best;
+    std::size_t best_end = begin + 1;
+    if (!is_fusable(list_[begin], single_row_)) return best;
+    for (*end = begin + 1; *end < list_.size(); ++*end) {
+      const Instruction& next = list_[*end];
+      if (!is_fusable(next, single_row_) || !same_elements(list_[begin], next)) break;
+      std::optional<FusedLayout> longer = layout_of(stretch(begin, *end + 1));
+      if (longer) {
+        best = std::move(longer);
+        best_end = *end + 1;
+      } else if (*end > best_end + kPatience) {
+        break;
+      }
+    }
+    *end = best_end;
+    return best;
+  }
+
+  FusedRun stretch(std::size_t begin, std::size_t end) const {
+    FusedRun run{std::span(list_).subspan(begin, end - begin), {}, single_row_};
+    for (std::size_t i = begin; i < end; ++i) run.is_stored.push_back(is_read(i, end));
+    return run;
+  }
+
+ private:
+  static bool reduces(const Instruction& i) {
+    return i.meaning.kind == Kind::accumulate || i.meaning.kind == Kind::reduce;
+  }
+
+  // A reduction goes over the whole tile and has no flags of its own.
+  bool same_elements(const Instruction& a, const Instruction& b) const {
+    const auto flags = [&](const Instruction& i) {
+      return reduces(i) ? std::pair(single_row_, false) : std::pair(i.one_row, i.one_col);
+    };
+    return flags(a) == flags(b);
+  }
+
+  // Whether what instruction i writes is read after the stretch that ends at `end`.
+  bool is_read(std::size_t i, std::size_t end) const {
+    if (!has_result(list_[i].meaning)) return false;
+    const std::uint16_t slot = list_[i].out;
+    if (slot >= is_temporary_.size() || !is_temporary_[slot]) return true;
+    for (std::size_t next = i + 1; next < list_.size(); ++next) {
+      const Instruction& reader = list_[next];
+      if (next >= end && (reader.a == slot || reader.b == slot || reader.c == slot)) return true;
+      if (reader.out == slot) return false;
+    }
+    return false;
+  }
+
+  const std::vector<bool>& is_temporary_;
+  bool single_row_;
+  const std::vector<Instruction>& list_;
+};
+
+}  // namespace
+
+void fuse_instructions(const TileRegisters& registers, bool single_row, std::vector<Instruction>* list,
+                       std::vector<std::shared_ptr<const FusedCode>>* code) {
+  if (!can_fuse_tiles()) return;
+  move_elements_up(registers.operands, list);
+  const ListFuser fuser(registers.is_register, single_row, *list);
+  std::vector<std::pair<std::size_t, std::size_t>> stretches;
+  for (std::size_t i = 0; i < list->size();) {
+    std::size_t end = i + 1;
+    if (fuser.longest(i, &end)) stretches.emplace_back(i, end);
+    i = end;
+  }
+  std::vector<Instruction> result;
+  std::size_t next = 0;
+  for (const auto& [begin, end] : stretches) {
+    const FusedRun run = fuser.stretch(begin, end);
+    const std::shared_ptr<const FusedCode> made = make_fused_routine(run, *layout_of(run));
+    if (!made) continue;
+    result.insert(result.end(), list->begin() + static_cast<std::ptrdiff_t>(next),
+                  list->begin() + static_cast<std::ptrdiff_t>(begin));
+    code->push_back(made);
+    Instruction& fused = result.emplace_back();
+    fused.routine = made->routine();
+    fused.one_row = single_row;
+    for (std::size_t k = begin; k < end; ++k) {
+      const Instruction& instruction = (*list)[k];
+      if (instruction.meaning.kind == Kind::accumulate || instruction.meaning.kind == Kind::reduce) continue;
+      fused.one_row = instruction.one_row;
+      fused.one_col = instruction.one_col;
+    }
+    next = end;
+  }
+  result.insert(result.end(), list->begin() + static_cast<std::ptrdiff_t>(next), list->end());
+  *list = std::move(result);
+}
+
+}  // namespace paoding
