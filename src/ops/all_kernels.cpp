@@ -5,6 +5,7 @@ namespace paoding {
 
 void register_built_in_kernels() {
   register_matmul_cpu();
+  register_matmul_packed_cpu();
   register_index_cpu();
   register_sort_cpu();
   register_convolution_cpu();

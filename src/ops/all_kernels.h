@@ -6,6 +6,7 @@ namespace paoding {
 
 void register_built_in_kernels();
 void register_matmul_cpu();
+void register_matmul_packed_cpu();
 void register_convolution_cpu();
 void register_convolution_loops(const char* op);
 void register_pooling_cpu();

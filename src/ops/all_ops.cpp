@@ -18,6 +18,7 @@ void register_built_in_ops() {
   register_mask_ops();
   register_sort_ops();
   register_matmul();
+  register_matmul_packed();
   register_convolution();
   register_pooling();
   register_scan();

@@ -18,6 +18,7 @@ void register_index_ops();
 void register_mask_ops();
 void register_sort_ops();
 void register_matmul();
+void register_matmul_packed();
 void register_convolution();
 void register_pooling();
 void register_scan();

@@ -76,6 +76,7 @@ void widen_products(Graph& graph, PassNotes& notes);
 void fuse_convolutions(Graph& graph, PassNotes& notes);
 void keep_reduced_axes(Graph& graph, PassNotes& notes);
 void fuse_groups(Graph& graph, PassNotes& notes);
+void pack_weights(Graph& graph, PassNotes& notes);
 
 /// Whether the groups of this device may read their own reductions.
 bool runs_in_stages(DeviceKind device);

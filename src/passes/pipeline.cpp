@@ -45,6 +45,8 @@ const std::vector<Pass>& pipeline() {
       {"fuse_convolutions", "bias and ReLU become a part of the convolution before groups could take them",
        fuse_convolutions},
       {"fuse_groups", "elementwise ops and reductions that share an iteration space become one kernel", fuse_groups},
+      {"pack_weights", "weights that products of a loop read again and again lie as those want them; no other op could",
+       pack_weights},
       {"choose_layouts",
        "images lie with their channels innermost between convolutions, so that nothing is converted; the planner does "
        "it",

@@ -17,22 +17,23 @@ namespace {
 
 using Dims = std::vector<std::int64_t>;
 
-// Below this many multiplications one thread is done before a second has woken up (about 6 us).
-constexpr std::int64_t kSerialProducts = 1'000'000;
 constexpr std::size_t kMostBatchAxes = 4;  // of one primitive
 
 // Executing a primitive allocates in oneDNN 2.6.3, which makes a hash map of the arguments, a node each. (Counted: the
 // number of arguments plus two, whatever the scratchpad mode.)
 class OneDnnMatmul : public PreparedKernel {
  public:
-  explicit OneDnnMatmul(const MatmulShape& shape) {
+  /// `packed`: how b lies, when not in the strides of `shape`.
+  explicit OneDnnMatmul(const MatmulShape& shape, const dnnl::memory::desc* packed = nullptr) {
     std::int64_t products = shape.m * shape.n * shape.k;
     for (std::int64_t extent : shape.batch) products *= extent;
-    is_serial_ = products < kSerialProducts;
+    is_serial_ = is_serial_product(products);
     const SerialScope serial(is_serial_);
     split_batch(shape);
 
-    const auto a = operand(shape, shape.a, shape.m, shape.k, 0), b = operand(shape, shape.b, shape.k, shape.n, 1);
+    const auto a = operand(shape, shape.a, shape.m, shape.k, 0),
+               b = packed != nullptr ? sequence_.memory(*packed, OneDnnSequence::operand(1))
+                                     : operand(shape, shape.b, shape.k, shape.n, 1);
     bool is_transposed = false;
     std::int64_t ld = 0;
     const bool is_direct = blas_layout(shape.c, shape.m, shape.n, &ld, &is_transposed) && !is_transposed;
@@ -50,11 +51,14 @@ class OneDnnMatmul : public PreparedKernel {
     if (const auto pad = made.scratchpad_desc(); pad.get_size() > 0) {
       arguments.emplace_back(DNNL_ARG_SCRATCHPAD, sequence_.memory(pad, sequence_.scratch(pad.get_size())));
     }
+    is_reference_ = std::string_view(made.impl_info_str()).starts_with("ref");
     sequence_.add(dnnl::matmul(made), std::move(arguments));
     if (c != result) sequence_.add_reorder(c, result);
   }
 
   std::int64_t scratch_bytes() const override { return sequence_.scratch_bytes(); }
+  /// Whether oneDNN has nothing but naive loops for it.
+  bool is_reference() const { return is_reference_; }
 
   void run(const KernelRun& run) const override {
     const SerialScope serial(is_serial_);
@@ -139,13 +143,20 @@ class OneDnnMatmul : public PreparedKernel {
     return onednn_desc(shape.dtype, dims, strides);
   }
 
-  bool is_serial_ = false;
+  bool is_serial_ = false, is_reference_ = false;
   std::vector<std::size_t> inner_;                           // batch axes of the primitive
   std::vector<std::array<std::int64_t, 3>> offsets_ = {{}};  // bytes from the start of a, b, c, one per execution
   OneDnnSequence sequence_;
 };
 
-std::string onednn_refusal(const KernelCall& call) {
+}  // namespace
+
+bool is_serial_product(std::int64_t multiplications) {
+  constexpr std::int64_t kSerialProducts = 1'000'000;  // a second thread wakes up in about 6 us
+  return multiplications < kSerialProducts;
+}
+
+std::string onednn_matmul_refusal(const KernelCall& call) {
   const MatmulShape shape(call);
   if (shape.is_empty()) return "an extent is 0";
   if (shape.dtype != DType::f32 && shape.dtype != DType::bf16) {
@@ -175,6 +186,21 @@ std::string onednn_refusal(const KernelCall& call) {
   return "";
 }
 
+std::string onednn_packed_refusal(const KernelCall& call, const dnnl::memory::desc& packed) {
+  if (std::string refusal = onednn_matmul_refusal(call); !refusal.empty()) return refusal;
+  try {
+    return OneDnnMatmul(MatmulShape(call), &packed).is_reference() ? "oneDNN has only its reference for it" : "";
+  } catch (const dnnl::error& error) {
+    return fmt::format("it has no such product here ({})", error.what());
+  }
+}
+
+std::unique_ptr<PreparedKernel> prepare_onednn_matmul(const MatmulShape& shape, const dnnl::memory::desc& packed) {
+  return std::make_unique<OneDnnMatmul>(shape, &packed);
+}
+
+namespace {
+
 // What oneDNN declines for its layout alone is worth a copy, unless it is tiny.
 std::string loops_refusal(const KernelCall& call) {
   constexpr std::int64_t kWorthCopying = 32768;  // multiplications
@@ -184,7 +210,9 @@ std::string loops_refusal(const KernelCall& call) {
   for (auto* layouts : {&dense.inputs, &dense.outputs}) {
     for (Layout& layout : *layouts) layout = Layout::dense(layout.type);
   }
-  return onednn_refusal(dense).empty() && !onednn_refusal(call).empty() ? "oneDNN is faster with dense copies" : "";
+  return onednn_matmul_refusal(dense).empty() && !onednn_matmul_refusal(call).empty()
+             ? "oneDNN is faster with dense copies"
+             : "";
 }
 
 }  // namespace
@@ -194,7 +222,7 @@ void register_matmul_cpu() {
     register_kernel("matmul", {.name = name, .device = DeviceKind::cpu, .refusal = refusal, .prepare = prepare});
   };
   add("vector", vector_matmul_refusal, prepare_vector_matmul);
-  add("onednn", onednn_refusal, [](const KernelCall& call, const Device&) -> std::unique_ptr<PreparedKernel> {
+  add("onednn", onednn_matmul_refusal, [](const KernelCall& call, const Device&) -> std::unique_ptr<PreparedKernel> {
     return std::make_unique<OneDnnMatmul>(MatmulShape(call));
   });
   add("blocked", blocked_matmul_refusal, prepare_blocked_matmul);

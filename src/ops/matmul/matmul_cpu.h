@@ -5,13 +5,23 @@
 #include <memory>
 #include <string>
 
+#include "cpu/onednn.h"
 #include "ops/kernel.h"
+#include "ops/matmul/matmul_shape.h"
 
 namespace paoding {
 
 /// One to four rows, or columns, of f32 times a matrix: a matter of reading the matrix once.
 std::string vector_matmul_refusal(const KernelCall& call);
 std::unique_ptr<PreparedKernel> prepare_vector_matmul(const KernelCall& call, const Device& device);
+
+/// oneDNN's, for f32 and bf16.
+std::string onednn_matmul_refusal(const KernelCall& call);
+/// The same with b packed so, without a batch; the strides that the call has for b do not matter.
+std::string onednn_packed_refusal(const KernelCall& call, const dnnl::memory::desc& packed);
+std::unique_ptr<PreparedKernel> prepare_onednn_matmul(const MatmulShape& shape, const dnnl::memory::desc& packed);
+/// Whether one thread is done with so many multiplications before a second has woken up.
+bool is_serial_product(std::int64_t multiplications);
 
 /// f64 in blocks that fit the caches.
 std::string blocked_matmul_refusal(const KernelCall& call);

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// What pack_weights packs and where, what it declines and why. Which orders oneDNN has depends on the machine: where it
+// has none, the pass has nothing to do, and a test of its own says so.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+
+#include "ops/matmul/matmul_packed.h"
+#include "ops/scan/scan.h"
+#include "paoding/autodiff.h"
+#include "paoding/ops.h"
+#include "tests/pass_check.h"
+
+namespace paoding {
+namespace {
+
+using Ints = std::vector<std::int64_t>;
+
+constexpr std::int64_t kRows = 5, kWidth = 384;
+
+bool has_order(DType dtype) { return !packed_order(dtype, kRows, kWidth, kWidth).order.empty(); }
+
+#define SKIP_WITHOUT_ORDER(dtype) \
+  if (!has_order(dtype)) GTEST_SKIP() << "NOT CHECKED: oneDNN reads plain weights on this machine"
+
+const Node& scan_of(const Graph& graph) { return only(graph, "scan"); }
+const Graph& body_of(const Graph& graph) { return *scan_of(graph).bodies[0]; }
+
+// h = tanh(h * w) `length` times.
+Value recur(const Value& h0, const Value& w, std::int64_t length, bool transpose = false) {
+  const Value xs = full(h0.graph(), Shape{length}.with_inserted(1, kRows).with_inserted(2, kWidth), 1.0, h0.dtype());
+  return scan({h0}, {xs},
+              [&](const Values& carry, const Values& element) {
+                const Value h = tanh(matmul(carry[0], w, false, transpose) * 0.01 + element[0]);
+                return step({h}, {});
+              })
+      .carries[0];
+}
+
+struct Recurrence {
+  Graph graph;
+  Value h0, w;
+  explicit Recurrence(DType dtype = f32, const Shape& weights = {kWidth, kWidth})
+      : h0(graph.input("h0", dtype, {kRows, kWidth})), w(graph.input("w", dtype, weights)) {}
+};
+
+bool is_noted(const std::vector<std::string>& notes, std::string_view text) {
+  return std::any_of(notes.begin(), notes.end(),
+                     [&](const std::string& note) { return note.find(text) != std::string::npos; });
+}
+
+TEST(PackWeights, PacksInFrontOfTheLoopWhatItsProductsRead) {
+  for (const DType dtype : {f32, bf16}) {
+    for (const bool transpose : {false, true}) {
+      SKIP_WITHOUT_ORDER(dtype);
+      Recurrence r(dtype);
+      r.graph.fetch("h", recur(r.h0, r.w, 6, transpose));
+      const auto notes = run_and_compare(r.graph, {pack_weights});
+      const Node& packed = only(r.graph, "pack_weights");
+      EXPECT_EQ(packed.attrs.get_bool("transpose"), transpose);
+      EXPECT_EQ(packed.attrs.get_int("rows"), kRows);
+      EXPECT_EQ(count_here(body_of(r.graph), "matmul"), 0);
+      EXPECT_EQ(count_here(body_of(r.graph), "matmul_packed"), 1);
+      // The plain weights no longer go in.
+      for (const Ref& ref : scan_of(r.graph).inputs) EXPECT_FALSE(ref == r.w.ref());
+      EXPECT_TRUE(is_noted(notes, "read 6 times"));
+    }
+  }
+}
+
+TEST(PackWeights, PacksViewsThatTheBodyTakes) {
+  SKIP_WITHOUT_ORDER(f32);
+  Recurrence r(f32, {kWidth, 3 * kWidth});
+  const Value xs = full(r.graph, {4, kRows, kWidth}, 1.0, f32);
+  const StepResult made = scan({r.h0}, {xs}, [&](const Values& carry, const Values& element) {
+    const Value left = slice(r.w, 1, 0, kWidth), right = slice(r.w, 1, kWidth, 2 * kWidth);
+    return step({tanh(matmul(carry[0], left) * 0.01 + matmul(carry[0], right) * 0.02 + element[0])}, {});
+  });
+  r.graph.fetch("h", made.carries[0]);
+  run_and_compare(r.graph, {pack_weights});
+  EXPECT_EQ(count_here(r.graph, "pack_weights"), 2);
+  EXPECT_EQ(count_here(body_of(r.graph), "slice"), 0);
+  EXPECT_EQ(count_here(body_of(r.graph), "matmul_packed"), 2);
+}
+
+TEST(PackWeights, PacksOnceForProductsThatWantTheSameOrder) {
+  SKIP_WITHOUT_ORDER(f32);
+  Recurrence r;
+  const Value once = recur(r.h0, r.w, 2), again = recur(once, r.w, 2);  // four in all
+  r.graph.fetch("h", again);
+  run_and_compare(r.graph, {pack_weights});
+  EXPECT_EQ(count_here(r.graph, "pack_weights"), 1);
+}
+
+TEST(PackWeights, PacksWhatManyProductsOutsideOfLoopsRead) {
+  SKIP_WITHOUT_ORDER(f32);
+  for (const int count : {3, 4}) {
+    Recurrence r;
+    Value h = r.h0;
+    for (int i = 0; i < count; ++i) h = tanh(matmul(h, r.w) * 0.01);
+    r.graph.fetch("h", h);
+    const auto notes = run_and_compare(r.graph, {pack_weights});
+    EXPECT_EQ(count_here(r.graph, "pack_weights"), count == 4 ? 1 : 0);
+    EXPECT_EQ(count_here(r.graph, "matmul_packed"), count == 4 ? 4 : 0);
+    EXPECT_TRUE(is_noted(notes, count == 4 ? "read 4 times" : "read 3 times, a pack pays from 4"));
+  }
+}
+
+TEST(PackWeights, PacksInFrontOfTheOutermostLoopThatLeavesThem) {
+  SKIP_WITHOUT_ORDER(f32);
+  Recurrence r;
+  const Value xs = full(r.graph, {3, kRows, kWidth}, 1.0, f32);
+  const StepResult made = scan({r.h0}, {xs}, [&](const Values& carry, const Values& element) {
+    return step({recur(carry[0] + element[0], r.w, 2)}, {});
+  });
+  r.graph.fetch("h", made.carries[0]);
+  run_and_compare(r.graph, {pack_weights});
+  EXPECT_EQ(count_here(r.graph, "pack_weights"), 1);
+  const Graph& outer = body_of(r.graph);
+  EXPECT_EQ(count_here(outer, "pack_weights"), 0);
+  EXPECT_EQ(count_here(body_of(outer), "matmul_packed"), 1);
+}
+
+TEST(PackWeights, StaysInsideALoopThatChangesTheWeights) {
+  SKIP_WITHOUT_ORDER(f32);
+  Recurrence r;
+  const Value ws = r.graph.input("ws", f32, {2, kWidth, kWidth});
+  const StepResult made = scan({r.h0}, {ws}, [&](const Values& carry, const Values& element) {
+    return step({recur(carry[0], element[0], 4)}, {});
+  });
+  r.graph.fetch("h", made.carries[0]);
+  run_and_compare(r.graph, {pack_weights});
+  EXPECT_EQ(count_here(r.graph, "pack_weights"), 0);
+  EXPECT_EQ(count_here(body_of(r.graph), "pack_weights"), 1);
+}
+
+TEST(PackWeights, PacksBothDirectionsOfARecurrenceAndItsGradient) {
+  SKIP_WITHOUT_ORDER(f32);
+  Recurrence r;
+  const Value h = recur(r.h0, r.w, 4);
+  r.graph.fetch("h", h);
+  const Value loss = sum(h * h);
+  r.graph.fetch("dh0", gradients(std::array{loss}, std::array{r.h0})[0]);
+  run_and_compare(r.graph, {merge_duplicates, simplify_views, sink_products, drop_unused, pack_weights});
+  int plain = 0, transposed = 0;
+  for (NodeId id = 0; id < r.graph.size(); ++id) {
+    if (r.graph.node(id).op->name != "pack_weights") continue;
+    ++(r.graph.node(id).attrs.get_bool("transpose") ? transposed : plain);
+  }
+  EXPECT_EQ(plain, 1);
+  EXPECT_EQ(transposed, 1);
+}
+
+TEST(PackWeights, DeclinesWithAReason) {
+  struct Declined {
+    const char* name;
+    DType dtype;
+    std::int64_t width, rows, length;
+    const char* why;
+  };
+  SKIP_WITHOUT_ORDER(f32);
+  for (const Declined& p : {Declined{"few turns", f32, kWidth, kRows, 3, "read 3 times, a pack pays from 4"},
+                            Declined{"few turns in bf16", bf16, kWidth, kRows, 5, "read 5 times, a pack pays from 6"},
+                            Declined{"small", f32, 64, kRows, 20, "little would be saved"},
+                            Declined{"short rows", f32, 160, kRows, 20, "are read in place as fast"},
+                            Declined{"a row", f32, kWidth, 1, 20, "the kernel 'vector' reads them as they are"},
+                            Declined{"f64", f64, kWidth, kRows, 20, "the kernel 'blocked' reads them as they are"}}) {
+    SCOPED_TRACE(p.name);
+    if (!has_order(p.dtype) && p.dtype != f64) continue;
+    Graph g;
+    const Value h0 = g.input("h0", p.dtype, {p.rows, p.width}), w = g.input("w", p.dtype, {p.width, p.width});
+    const Value xs = full(g, {p.length, p.rows, p.width}, 1.0, p.dtype);
+    g.fetch("h", scan({h0}, {xs}, [&](const Values& carry, const Values& element) {
+                   return step({tanh(matmul(carry[0], w) * 0.01 + element[0])}, {});
+                 }).carries[0]);
+    const auto notes = run_and_compare(g, {pack_weights});
+    EXPECT_EQ(count_here(g, "pack_weights"), 0);
+    EXPECT_TRUE(is_noted(notes, p.why)) << (notes.empty() ? "no notes" : notes.back());
+  }
+}
+
+TEST(PackWeights, LeavesWeightsThatALoopCarries) {
+  Recurrence r;
+  const Value xs = full(r.graph, {8, kRows, kWidth}, 1.0, f32);
+  const StepResult made = scan({r.h0, r.w}, {xs}, [&](const Values& carry, const Values& element) {
+    return step({tanh(matmul(carry[0], carry[1]) * 0.01 + element[0]), carry[1] * 0.9}, {});
+  });
+  r.graph.fetch("h", made.carries[0]);
+  run_and_compare(r.graph, {pack_weights});
+  EXPECT_EQ(count_here(r.graph, "pack_weights"), 0);
+  EXPECT_EQ(count_here(body_of(r.graph), "matmul"), 1);
+}
+
+TEST(PackWeights, DoesNothingForAGpu) {
+  Recurrence r;
+  r.graph.fetch("h", recur(r.h0, r.w, 20));
+  PassNotes notes(DeviceKind::cuda);
+  pack_weights(r.graph, notes);
+  EXPECT_EQ(count_here(body_of(r.graph), "matmul"), 1);
+  EXPECT_TRUE(notes.list().empty());
+}
+
+}  // namespace
+}  // namespace paoding
