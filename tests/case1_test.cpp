@@ -150,5 +150,51 @@ TEST(Case1, CropCutsToTheShapeOfTheOther) {
   }
 }
 
+// Calls of the row `name`, or -1.
+int calls_of(const std::string& report, const std::string& name) {
+  const auto at = report.find("\n" + name + " ");
+  return at == std::string::npos ? -1 : std::stoi(report.substr(at + 1 + name.size()));
+}
+
+// What the story counted over 100 runs: two less_than, one equal, two conditional blocks a run, and copies between the
+// devices, of which there are none here.
+TEST(Case1, ReportCountsTheOpsOf100Runs) {
+  Graph g;
+  build_case(g, Inputs::fed, false, {});
+  CompileOptions options;
+  options.disabled_passes = pass_names();
+  Program program(g, options);
+  for (const char* name : {"x", "y", "z"}) {
+    program.set_input(program.input_index(name), Tensor::from(f32, {1}, Dense{*name == 'x' ? 0.3 : 0.1}));
+  }
+  start_profiler(State::all, Detail::op);
+  for (int i = 0; i < 100; ++i) program.run();
+  const std::string report = stop_profiler(SortBy::total);
+  EXPECT_EQ(calls_of(report, "thread0::less"), 200) << report;
+  EXPECT_EQ(calls_of(report, "thread0::equal"), 100) << report;
+  EXPECT_EQ(calls_of(report, "thread0::branch"), 200) << report;
+  EXPECT_NE(report.find("GpuMemcpy  Calls: 0"), std::string::npos) << report;
+}
+
+// Started before the third run and stopped before the ninth: six runs, each with the fetch of its two results.
+TEST(Case1, ProfilesSixOfTenRuns) {
+  Graph g;
+  build_crop(g, Inputs::fed);
+  Program program(g);
+  const Tensors fed{{"data1", Tensor::from(f32, {1, 3, 8, 8}, Dense(192, 0.5))},
+                    {"data2", Tensor::from(f32, {1, 3, 5, 5}, Dense(75, 0.5))}};
+  std::string report;
+  for (int iteration = 0; iteration < 10; ++iteration) {
+    if (iteration == 2) start_profiler(State::all, Detail::op);
+    if (iteration == 8) report = stop_profiler(SortBy::total);
+    program.run(fed);
+  }
+  EXPECT_EQ(calls_of(report, "thread0::fetch"), 12) << report;
+  Profiler scoped(State::all, Detail::op);
+  for (int iteration = 0; iteration < 10; ++iteration) program.run(fed);
+  report = scoped.stop(SortBy::total);
+  EXPECT_EQ(calls_of(report, "thread0::fetch"), 20) << report;
+}
+
 }  // namespace
 }  // namespace paoding::testing_program

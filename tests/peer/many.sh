@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # tests/peer/many.sh OUT COUNT: compares COUNT random graphs and their gradients with PyTorch, in several processes, on
 # the CPU and, where there is a GPU, there too. Needs paoding_tests and a Python with torch, numpy and safetensors; no
-# build tree. A short summary comes last. In OUT: summary.txt, failures.txt (seed, difference, graph text), and the log
-# of a process that died.
+# build tree. A short summary comes last. In OUT: summary.txt, failures.txt (seed, difference, graph text),
+# lacking.txt (graphs that PyTorch cannot run, and why), and the log of a process that died.
 #   BUILD      folder of paoding_tests: a build, or what tools/bundle.sh made          (build)
 #   PYTHON     a Python with torch, numpy and safetensors                              (python3)
 #   PROCESSES  at a time                                                               (number of cores)
@@ -26,6 +26,7 @@ trap 'touch "$work/stop"' INT TERM
 devices=cpu
 if ((cuda_part > 0)) && "$build/paoding" doctor 2>/dev/null | grep -q 'cuda:0'; then devices="cpu cuda"; fi
 : >"$out/failures.txt"
+: >"$out/lacking.txt"
 
 # One core each: the graphs are small, and so many processes share the machine.
 export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive MKL_NUM_THREADS=1
@@ -44,6 +45,7 @@ compare() {
     (($(left) <= 0)) || { echo "cpu 0 0 0 0 1" >"$folder/counts"; cp "$log" "$out/died_in_pytorch_$2.log"; }
     return
   fi
+  flock "$work/lock" grep 'nothing recorded' "$log" >>"$out/lacking.txt"
   for device in $devices; do
     (($(left) > 0)) || return
     part=$3
@@ -87,9 +89,14 @@ while [[ -n $(jobs -rp) ]]; do wait -n; done
   for device in $devices; do
     awk -v device="$device" '$1 == device { same += $2; missing += $3; refused += $4; failed += $5; died += $6 }
       END { printf "peer: %s: %d as PyTorch gives them, %d differ, %d that PyTorch lacks, %d without a kernel on %s, %d chunks died\n",
-                   device, same, failed, missing, refused, device, died; exit failed + died > 0 }' "$work/counts" || bad=1
+                   device, same, failed, missing, refused, device, died
+            exit failed + died > 0 ? 1 : same == 0 ? 2 : 0 }' "$work/counts"
+    case $? in
+      1) problem="FAILURES: see $out/failures.txt and $out/died_*.log" ;;
+      2) problem=${problem:-"NOTHING COMPARED on $device: no chunk ended in time, or nothing has a kernel"} ;;
+    esac
   done
-  echo "peer: $([[ ${bad:-0} == 0 ]] && echo "no failure" || echo "FAILURES: see $out/failures.txt and $out/died_*.log")"
+  echo "peer: ${problem:-no failure}"
 } >"$out/summary.txt"
 cat "$out/summary.txt"
-! grep -q FAILURES "$out/summary.txt"
+[[ -z ${problem:-} ]]
