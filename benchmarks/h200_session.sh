@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # One measuring session on a machine with a GPU: tests there, ours and PyTorch's timings in one run, reports.
-# Usage: benchmarks/h200_session.sh BUNDLE OUT [tests] [all] [lerp] [cpu] [g] [lstm] [report]     (lerp lstm report by default)
+# Usage: benchmarks/h200_session.sh BUNDLE OUT [tests] [all] [lerp] [cpu] [g] [lstm] [report] [peer]     (lerp lstm report by default)
 #   tests   the whole test binary, with the op sweep and the random graphs on the GPU
 #   all     every combination of result, w and dtype of lerp_grad, checked against float64 on the GPU and the CPU
 #   cpu     lerp_grad on the CPU, ours and PyTorch's
 #   g       training steps and memory-bound kernels on the CPU with 2 and 16 threads, ours and PyTorch's
+#   peer    PEER_GRAPHS (100000) random graphs against PyTorch on the CPU and a tenth of them on the GPU, in at most
+#           PEER_SECONDS (540): the summary is printed, failures are in OUT/peer/
 #   BUNDLE  folder made by tools/bundle.sh: paoding, paoding_tests and the libraries they need
 #   OUT     folder for logs and JSON; a short table is printed last
 set -u
@@ -42,6 +44,12 @@ note() { printf '\n== %s (%s)\n' "$1" "$(date -u +%H:%M:%S)"; }
       echo "$device: exit $?, $(grep -c '^[1-5] ' "$out/lerp_grad_all_$device.txt") rows, $(grep -c WRONG "$out/lerp_grad_all_$device.txt") wrong," \
         "$(awk '/^[1-5] / && $(NF-1) > most { most = $(NF-1) } END { print most }' "$out/lerp_grad_all_$device.txt") launches at most"
     done
+  fi
+
+  if has peer; then
+    note "random graphs against PyTorch"
+    BUILD=$bundle CUDA_PART=${PEER_CUDA_PART:-10} SECONDS_MOST=${PEER_SECONDS:-540} \
+      "$repo/tests/peer/many.sh" "$out/peer" "${PEER_GRAPHS:-100000}"
   fi
 
   if has cpu; then

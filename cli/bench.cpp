@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // paoding bench: the parent of the benchmark commands; each is a file of its own.
+#include <CLI/CLI.hpp>
+
 #include "command.h"
 
 namespace paoding::cli {

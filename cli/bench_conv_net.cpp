@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // paoding bench conv_net: a training step of a small convolutional network, and its forward pass.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 

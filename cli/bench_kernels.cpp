@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // paoding bench kernels: work that is bound by memory, beside a copy of the same bytes: normalisation, cross entropy,
 // the optimizer.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // paoding bench lerp_grad: the gradients of out = x + w (y - x) on five shapes, each optional, and the forward pass.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <cstring>

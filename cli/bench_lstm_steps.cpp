@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // paoding bench lstm_steps: one LSTM layer over time, forward and with all its gradients, built with scan and
 // lstm_cell.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 

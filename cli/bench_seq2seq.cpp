@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // paoding bench g2p, paoding bench seq2seq: training steps of an attention seq2seq, and what compiling and binding one
 // takes.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cmath>

@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <memory>
 #include <stdexcept>
@@ -15,6 +14,10 @@
 
 #include "paoding/graph.h"
 #include "paoding/program.h"
+
+namespace CLI {  // <CLI/CLI.hpp> costs seconds: only what adds options includes it
+class App;
+}
 
 namespace paoding::cli {
 

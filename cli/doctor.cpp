@@ -3,6 +3,7 @@
 #include <hwy/targets.h>
 #include <oneapi/dnnl/dnnl.h>
 
+#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <fstream>
 #include <thread>

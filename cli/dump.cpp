@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // paoding dump: a graph at any stage of compiling, its plan, and the kernels made for it.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <set>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command line: finds the subcommand, runs it, and turns every error into one message and an exit code.
+#include <CLI/CLI.hpp>
 #include <new>
 
 #include "base/check.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // paoding ops: the op table, from the ops themselves; docs/ops.md is what --markdown prints.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include "base/check.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // paoding run: compiles a graph, runs it, says what came out and how long it took.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <filesystem>

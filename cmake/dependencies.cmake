@@ -17,6 +17,10 @@ target_include_directories(paoding_libraries SYSTEM INTERFACE
 target_link_libraries(paoding_libraries INTERFACE
   fmt::fmt ${DNNL_LIBRARY} ${SLEEF_LIBRARY} simdjson::simdjson ZLIB::ZLIB hwy::hwy
   Threads::Threads ${CMAKE_DL_LIBS})
+if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # Where nothing better is there Highway falls back to HWY_SCALAR with GCC, which is what our kernels know.
+  target_compile_definitions(paoding_libraries INTERFACE HWY_BROKEN_EMU128=1)
+endif()
 
 if(PAODING_FUZZ)
   # clang's OpenMP would put a second thread pool beside oneDNN's gomp. Fuzzing is serial: pragmas are ignored, and the

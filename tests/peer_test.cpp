@@ -6,9 +6,12 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <limits>
 #include <sstream>
 
 #include "paoding/io.h"
+#include "tests/gpu_refusals.h"
 #include "tests/op_case.h"
 #include "tests/random_graph.h"
 #include "tests/source_root.h"
@@ -145,11 +148,17 @@ unsigned from_environment(const char* name, unsigned otherwise) {
   return text == nullptr ? otherwise : static_cast<unsigned>(std::strtoul(text, nullptr, 10));
 }
 
-TEST(Peer, WritesTheGraphsForPyTorch) {
-  const char* folder = std::getenv("PAODING_PEER_WRITE");
-  if (folder == nullptr) GTEST_SKIP() << "only on request: tests/peer/record.sh sets PAODING_PEER_WRITE";
-  write_ops(folder);
-  write_random(folder, from_environment("PAODING_RANDOM_SEED", 0), from_environment("PAODING_RANDOM_GRAPHS", 1000));
+const char* write_folder() { return std::getenv("PAODING_PEER_WRITE"); }
+
+TEST(Peer, WritesTheOpsForPyTorch) {
+  if (write_folder() == nullptr) GTEST_SKIP() << "only on request: tests/peer/record.sh sets PAODING_PEER_WRITE";
+  write_ops(write_folder());
+}
+
+TEST(Peer, WritesRandomGraphsForPyTorch) {
+  if (write_folder() == nullptr) GTEST_SKIP() << "only on request: tests/peer/record.sh sets PAODING_PEER_WRITE";
+  write_random(write_folder(), from_environment("PAODING_RANDOM_SEED", 0),
+               from_environment("PAODING_RANDOM_GRAPHS", 1000));
 }
 
 // ---- comparing ----
@@ -165,8 +174,10 @@ Dense summary(const Dense& values) {
   return result;
 }
 
-std::string difference(const Dense& mine, Numbers& theirs, double limit) {
-  const Dense got = summary(mine), wanted = theirs.take(got.size());
+std::size_t summary_size(std::int64_t elements) { return 3 + std::min(static_cast<std::size_t>(elements), kSamples); }
+
+std::string difference(const Dense& mine, const Dense& wanted, double limit) {
+  const Dense got = summary(mine);
   if (got[0] != wanted[0]) return "has another size";
   const double size = std::max(1.0, got[0]), scale = std::max(1.0, wanted[2] / size);
   // A graph may leave the range in which a comparison means something.
@@ -183,43 +194,118 @@ std::string difference(const Dense& mine, Numbers& theirs, double limit) {
   return "";
 }
 
-void compare(const std::string& set, const fs::path& folder, double f32_limit) {
+struct Compared {
+  std::size_t same = 0, missing = 0, refused = 0, failed = 0;  // missing there, refused by the device here
+};
+
+struct Comparison {
+  Device device = Device::cpu();
+  std::size_t most = std::numeric_limits<std::size_t>::max();  // graphs that are compared, from the first on
+  /// Called before each graph with its name.
+  std::function<void(const PeerGraph&)> at = [](const PeerGraph&) {};
+  /// Called with what is wrong with a graph; true when that is enough.
+  std::function<bool(const PeerGraph&, const std::string& problem)> failed = {};
+};
+
+// What is wrong with the results of a graph; "" when nothing is.
+std::string problem_of(const Graph& graph, const Feeds& feeds, const std::map<std::string, Dense>& wanted,
+                       const Device& device, double f32_limit, bool* is_refused) {
+  const double limit = to_text(graph).find("f32[") != std::string::npos ? f32_limit : 1e-10;
+  std::string problems;
+  try {
+    CompileOptions options;
+    options.device = device;
+    Program program(graph, options);
+    const Tensors got = program.run(to_tensors(graph, feeds));
+    for (const auto& [name, numbers] : wanted) {
+      const std::string problem = difference(got.at(name).to_doubles(), numbers, limit);
+      if (!problem.empty()) problems += fmt::format("{} {}\n", name, problem);
+    }
+  } catch (const Error& error) {
+    *is_refused = device.kind != DeviceKind::cpu && is_known_gpu_refusal(error);
+    if (!*is_refused) problems = fmt::format("threw: {}\n", error.what());
+  } catch (const std::exception& error) {
+    problems = fmt::format("threw: {}\n", error.what());
+  }
+  return problems;
+}
+
+Compared compare(const std::string& set, const fs::path& folder, double f32_limit, const Comparison& how) {
+  Compared counts;
   const std::vector<PeerGraph> graphs = read_graphs(folder / (set + ".txt"));
-  ASSERT_FALSE(graphs.empty()) << "nothing is recorded for " << set;
+  EXPECT_FALSE(graphs.empty()) << "nothing is recorded for " << set;
   Numbers feeds{load_safetensors(folder / (set + ".feeds.safetensors")).at("feeds").to_doubles()};
   Numbers results{load_safetensors(folder / (set + ".results.safetensors")).at("results").to_doubles()};
-  int failed = 0;
-  for (const PeerGraph& peer : graphs) {
+  for (std::size_t i = 0; i < graphs.size(); ++i) {
+    if (i >= how.most) return counts;
+    const PeerGraph& peer = graphs[i];
+    how.at(peer);
     const auto graph = parse_graph(peer.text);
     Feeds mine;
     for (NodeId id : graph->inputs()) {
       const Node& node = graph->node(id);
       mine[node.name.str()] = feeds.take(static_cast<std::size_t>(node.types[0].shape.elements()));
     }
-    if (results.take(1)[0] == 0) continue;  // PyTorch has no such op
-    Program program(*graph);
-    const Tensors got = program.run(to_tensors(*graph, mine));
-    const double limit = to_text(*graph).find("f32[") != std::string::npos ? f32_limit : 1e-10;
-    for (const Graph::Fetch& fetch : graph->fetches()) {
-      const std::string problem = difference(got.at(fetch.name).to_doubles(), results, limit);
-      if (problem.empty()) continue;
-      ADD_FAILURE() << peer.name << ": " << fetch.name << " " << problem << "\n" << peer.text;
-      if (++failed == 5) return;
+    if (results.take(1)[0] == 0) {
+      ++counts.missing;
+      continue;
     }
+    std::map<std::string, Dense> wanted;
+    for (const Graph::Fetch& fetch : graph->fetches()) {
+      wanted[fetch.name] = results.take(summary_size(graph->type(fetch.ref).shape.elements()));
+    }
+    bool is_refused = false;
+    const std::string problem = problem_of(*graph, mine, wanted, how.device, f32_limit, &is_refused);
+    ++(is_refused ? counts.refused : problem.empty() ? counts.same : counts.failed);
+    if (!problem.empty() && how.failed(peer, problem)) return counts;
   }
   EXPECT_EQ(feeds.next, feeds.all.size());
   EXPECT_EQ(results.next, results.all.size());
+  return counts;
 }
 
-TEST(Peer, OpsGiveWhatPyTorchGave) { compare("ops", recorded(""), 1e-5); }
+// Shows the first five that fail.
+Comparison shown(const Device& device) {
+  Comparison how;
+  how.device = device;
+  how.failed = [count = 0](const PeerGraph& peer, const std::string& problem) mutable {
+    ADD_FAILURE() << peer.name << ": " << problem << peer.text;
+    return ++count == 5;
+  };
+  return how;
+}
 
-TEST(Peer, RandomGraphsGiveWhatPyTorchGave) { compare("random", recorded(""), 1e-3); }
+TEST(Peer, OpsGiveWhatPyTorchGave) { compare("ops", recorded(""), 1e-5, shown(Device::cpu())); }
 
-// For many more than are recorded: tests/peer/record.sh --check COUNT
+TEST(Peer, RandomGraphsGiveWhatPyTorchGave) { compare("random", recorded(""), 1e-3, shown(Device::cpu())); }
+
+TEST(Peer, OpsGiveWhatPyTorchGaveOnAGpu) {
+  if (Device::best().kind != DeviceKind::cuda) GTEST_SKIP() << "NOT CHECKED: no GPU here";
+  const Compared counts = compare("ops", recorded(""), 1e-5, shown(Device::best()));
+  std::printf("%zu cases of ops as PyTorch gave them, %zu NOT CHECKED without a kernel\n", counts.same, counts.refused);
+}
+
+// For many more than are recorded: tests/peer/many.sh. In the folder, compared.<device>.txt gets the counts,
+// failed.<device>.txt what failed, and at.<device>.txt names the graph being compared, for when the program dies of it.
 TEST(Peer, GraphsOfAFolderGiveWhatPyTorchGave) {
   const char* folder = std::getenv("PAODING_PEER_CHECK");
-  if (folder == nullptr) GTEST_SKIP() << "only on request: tests/peer/record.sh --check COUNT sets PAODING_PEER_CHECK";
-  compare("random", folder, 1e-3);
+  if (folder == nullptr) GTEST_SKIP() << "only on request: tests/peer/many.sh sets PAODING_PEER_CHECK";
+  const char* device = std::getenv("PAODING_PEER_DEVICE");
+  Comparison how;
+  if (device != nullptr && std::string(device) == "cuda") how.device = Device::cuda();
+  const std::string name = how.device.kind == DeviceKind::cuda ? "cuda" : "cpu";
+  const auto file = [&](const std::string& stem) { return fs::path(folder) / (stem + "." + name + ".txt"); };
+  std::ofstream failed(file("failed"));
+  how.most = from_environment("PAODING_PEER_MOST", std::numeric_limits<unsigned>::max());
+  how.at = [&](const PeerGraph& peer) { std::ofstream(file("at")) << peer.name << "\n"; };
+  how.failed = [&](const PeerGraph& peer, const std::string& problem) {
+    failed << "### " << peer.name << " on " << name << "\n" << problem << peer.text << "\n" << std::flush;
+    return false;
+  };
+  const Compared counts = compare("random", folder, 1e-3, how);
+  std::ofstream(file("compared")) << fmt::format("{} {} {} {}\n", counts.same, counts.missing, counts.refused,
+                                                 counts.failed);
+  EXPECT_EQ(counts.failed, 0U) << file("failed");
 }
 
 // Every op was shown to PyTorch, so that a new one is recorded too.

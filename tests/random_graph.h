@@ -79,7 +79,13 @@ class RandomGraph {
 
   Item unary(const Item& x) {
     const Value& v = x.value;
-    switch (below(9)) {
+    switch (below(15)) {
+      case 9: return {gelu(v, chance(50) ? "none" : "tanh"), x.bound, false};
+      case 10: return {silu(v), x.bound, false};
+      case 11: return {softplus(v), x.bound + 0.7, false};
+      case 12: return {chance(50) ? sin(v) : cos(v), 1, false};
+      case 13: return {chance(50) ? erf(v) : mish(v), std::max(1.0, x.bound), false};
+      case 14: return {square(v), x.bound * x.bound, false};
       case 0: return {tanh(v), 1, false};
       case 1: return {sigmoid(v), 1, false};
       case 2: return {exp(tanh(v)), 2.8, false};
@@ -158,12 +164,30 @@ class RandomGraph {
     const Value& v = x.value;
     const int rank = v.shape().rank();
     const Ints axes = rank == 0 ? Ints{} : chance(80) ? Ints{rank - 1} : Ints{below(rank)};
+    if (rank > 0 && chance(40)) return along_axis(x, static_cast<int>(axes[0]));
     if (chance(50)) {
       const Value e = exp(v - stop_gradient(max(v, axes, true)));
       return {chance(50) ? e / sum(e, axes, true) : v - logsumexp(v, axes, true), x.bound + 6, false};
     }
     const Value d = v - mean(v, axes, true);
     return {d * rsqrt(var(v, axes, true) + 0.5), 2 * x.bound, false};
+  }
+
+  // Ops with a name of their own for such.
+  Item along_axis(const Item& x, int axis) {
+    const Value& v = x.value;
+    switch (below(8)) {
+      case 0:
+      case 1: return {softmax(v, axis), 1, false};
+      case 2:
+      case 3: return {log_softmax(v, axis), 2 * x.bound + 6, false};
+      case 4:
+      case 5: return {layer_norm(v, {}, {}, Ints{axis}, 0.5), 2 * x.bound, false};
+      case 6: return {cumsum(v, axis, false, chance(50)), x.bound * static_cast<double>(v.shape()[axis] + 1), false};
+      // The order of equal elements is that of both, but what was computed may be equal here and not there.
+      default:
+        return x.is_exact ? Item{sort(v, axis, chance(50)).values, x.bound, true} : Item{softmax(v, axis), 1, false};
+    }
   }
 
   // Views and what copies parts: nothing is computed.

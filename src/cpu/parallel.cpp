@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu/parallel.h"
 
+#include <algorithm>
+
 #ifdef _OPENMP
 #include <omp.h>
-
-#include <algorithm>
 #endif
 
 namespace paoding {

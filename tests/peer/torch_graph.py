@@ -154,8 +154,11 @@ def sliced(a, attrs):
 
 
 def lstm_cell(x, h, c, w, u, b):
-    h, c = torch.lstm_cell(x, (h, c), w.t(), u.t(), b, torch.zeros_like(b))
-    return h, c
+    if h.shape == c.shape:
+        return torch.lstm_cell(x, (h, c), w.t(), u.t(), b, torch.zeros_like(b))
+    i, f, g, o = (x @ w + h @ u + b).chunk(4, 1)  # h is a projection, which torch's cell does not take
+    c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+    return torch.sigmoid(o) * torch.tanh(c), c
 
 
 def matmul(a, b, attrs):
@@ -323,7 +326,10 @@ def paired(function, **options):
 
 
 def gru_cell(x, h, w, u, b, attrs):
-    raise Missing('a GRU with one bias')
+    hidden = h.shape[-1]
+    if b.shape[0] != 4 * hidden:
+        raise Missing('a GRU that resets before its product')
+    return torch.gru_cell(x, h, w.t(), u.t(), b[:3 * hidden], torch.cat([torch.zeros_like(b[:2 * hidden]), b[3 * hidden:]]))
 
 
 def rnn_cell(x, h, w, u, b, attrs):
@@ -343,8 +349,7 @@ for name, function in (('hardswish', F.hardswish), ('mish', F.mish), ('silu', F.
                        ('stop_gradient', torch.detach)):
     TORCH[name] = one(function)
 for name, function in (('greater', torch.gt), ('greater_equal', torch.ge), ('not_equal', torch.ne),
-                       ('logical_xor', torch.logical_xor), ('floor_divide', torch.floor_divide),
-                       ('remainder', torch.remainder), ('pow', torch.pow)):
+                       ('logical_xor', torch.logical_xor), ('remainder', torch.remainder), ('pow', torch.pow)):
     TORCH[name] = lambda a, b, _, function=function: function(a, b)
 TORCH.update({
     'clamp': lambda a, attrs: torch.clamp(a, attrs.get('min', -math.inf), attrs.get('max', math.inf)),
@@ -363,7 +368,8 @@ TORCH.update({
     'log_softmax': lambda a, attrs: torch.log_softmax(a, attrs.get('axis', -1)),
     'layer_norm': normalized,
     'batch_norm': lambda x, gamma, beta, attrs: normalized(x, gamma, beta, {'axes': [0], **attrs}),
-    'rms_norm': lambda x, gamma, attrs: F.rms_norm(x, x.shape[-1:], None, attrs.get('epsilon', 1e-6)) * gamma,
+    'rms_norm': lambda x, gamma, attrs: (F.rms_norm(x, x.shape[-1:], gamma.expand(x.shape[-1:]), attrs.get('epsilon', 1e-6)),
+                                         (x * x).mean(-1, keepdim=True)),
     'cross_entropy': cross_entropy,
     'mse_loss': paired(F.mse_loss), 'l1_loss': paired(F.l1_loss),
     'huber_loss': paired(F.huber_loss, delta=('delta', 1.0)),
@@ -409,6 +415,12 @@ TORCH.update({
     'argsort': lambda a, attrs: torch.sort(a, dim=attrs.get('axis', -1), descending=attrs.get('descending', False),
                                            stable=True)[1],
     'topk': lambda a, attrs: tuple(torch.topk(a, attrs['k'], attrs.get('axis', -1), attrs.get('largest', True))),
+    'squeeze': lambda a, attrs: a.reshape([n for i, n in enumerate(a.shape) if n != 1 or attrs.get('axes') and
+                                           i not in [d % a.dim() for d in attrs['axes']]]),
+    'unsqueeze': lambda a, attrs: unsqueezed(a, attrs['axes']),
+    'print': lambda a, _: a.clone(), 'barrier': lambda *args: [a.clone() for a in args[:-1]],
+    # It jumps, so it has the gradient 0 here, and none in PyTorch.
+    'floor_divide': lambda a, b, _: torch.floor_divide(a.detach(), b.detach()),
     'stack': lambda *args: torch.stack(args[:-1], args[-1].get('axis', 0)),
     'unstack': lambda a, attrs: torch.unbind(a, attrs.get('axis', 0)),
     'crop': lambda a, attrs: cropped(a, attrs),
@@ -444,6 +456,12 @@ def scattered(indices, updates, attrs):
     size = list(flat.shape)
     size[axis] = attrs['extent']
     return torch.zeros(size, dtype=updates.dtype).index_add(axis, indices.reshape(-1).long(), flat)
+
+
+def unsqueezed(a, axes):
+    for axis in sorted(d % (a.dim() + len(axes)) for d in axes):
+        a = a.unsqueeze(axis)
+    return a.clone()
 
 
 def cumulative(a, attrs):
@@ -504,17 +522,21 @@ def run_scan(statement, values):
     body, fetches = statement.bodies[0]
     inside = [s.left[0] for s in body if s.op == 'input']
     state, outputs = list(values[:carries]), []
-    for t in (reversed(range(length)) if attrs.get('reverse') else range(length)):
-        elements = [v[t] for v in values[carries:carries + sequences]]
+
+    def step(elements):
         env = dict(zip(inside, state + elements + list(values[carries + sequences:])))
         run_block(body, env)
-        made = [env[name] for _, name in fetches]
+        return [env[name] for _, name in fetches]
+
+    for t in (reversed(range(length)) if attrs.get('reverse') else range(length)):
+        made = step([v[t] for v in values[carries:carries + sequences]])
         state = made[:carries]
         outputs.append(made[carries:])
     if attrs.get('reverse'):
         outputs.reverse()
-    if not outputs:
-        raise Missing('a scan of no steps')
+    if not outputs:  # one step says which types would have been stacked
+        made = step([torch.zeros(v.shape[1:], dtype=v.dtype) for v in values[carries:carries + sequences]])
+        return [s.clone() for s in state] + [torch.zeros([0, *o.shape], dtype=o.dtype) for o in made[carries:]]
     # The last carries are values of their own, apart from what was stacked.
     return [s.clone() for s in state] + [torch.stack(column) for column in zip(*outputs)]
 

@@ -140,6 +140,14 @@ class OneDnnMatmul : public PreparedKernel {
     }
     strides.push_back(operand.row_stride);
     strides.push_back(operand.column_stride);
+    // oneDNN looks at the strides of extents of 1 too: outermost, they are never in the way.
+    std::int64_t span = 1;
+    for (std::size_t i = 0; i < dims.size(); ++i) {
+      if (dims[i] > 1) span = std::max(span, dims[i] * strides[i]);
+    }
+    for (std::size_t i = 0; i < dims.size(); ++i) {
+      if (dims[i] == 1) strides[i] = span;
+    }
     return onednn_desc(shape.dtype, dims, strides);
   }
 
@@ -148,6 +156,23 @@ class OneDnnMatmul : public PreparedKernel {
   std::vector<std::array<std::int64_t, 3>> offsets_ = {{}};  // bytes from the start of a, b, c, one per execution
   OneDnnSequence sequence_;
 };
+
+// Whether an axis begins again before a faster one would have ended, as in [2, 3] with strides (7, 3): no two elements
+// share memory, but oneDNN describes no such thing.
+bool is_interleaved(const MatmulShape& shape, const MatmulOperand& operand, std::int64_t rows, std::int64_t columns) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> axes;  // stride, extent
+  const auto add = [&](std::int64_t stride, std::int64_t extent) {
+    if (stride != 0 && extent > 1) axes.emplace_back(stride, extent);
+  };
+  for (std::size_t i = 0; i < shape.batch.size(); ++i) add(operand.batch_strides[i], shape.batch[i]);
+  add(operand.row_stride, rows);
+  add(operand.column_stride, columns);
+  std::ranges::sort(axes);
+  for (std::size_t i = 1; i < axes.size(); ++i) {
+    if (axes[i].first < axes[i - 1].first * axes[i - 1].second) return true;
+  }
+  return false;
+}
 
 }  // namespace
 
@@ -176,6 +201,11 @@ std::string onednn_matmul_refusal(const KernelCall& call) {
   };
   for (const auto& [operand, name] : {std::pair{&shape.a, "a"}, {&shape.b, "b"}, {&shape.c, "the result"}}) {
     if (is_backwards(*operand)) return fmt::format("{} is walked over backwards", name);
+  }
+  for (const auto& [operand, rows, columns, name] : {std::tuple{&shape.a, shape.m, shape.k, "a"},
+                                                     {&shape.b, shape.k, shape.n, "b"},
+                                                     {&shape.c, shape.m, shape.n, "the result"}}) {
+    if (is_interleaved(shape, *operand, rows, columns)) return fmt::format("the strides of {} interleave", name);
   }
   if (shape.dtype == DType::f32) return "";  // on every CPU
   try {

@@ -108,5 +108,27 @@ TEST(MatmulOnTheCpu, TakesMoreBatchAxesThanAPrimitive) {
   expect_right(g, "onednn", 1e-5);
 }
 
+// A slice with a step: a row ends behind where the next one begins, which oneDNN cannot describe.
+TEST(MatmulOnTheCpu, TakesStridesThatInterleave) {
+  for (const std::int64_t rows : {2, 9, 60}) {
+    for (const std::int64_t columns : {1, 5, 40}) {
+      Graph g;
+      const Value x = g.input("x", f32, {3, rows, 61}), w = g.input("w", f32, {21, columns});
+      const Value picked = slice(x, 2, 0, 61, 3);  // [3, rows, 21], strides (61 rows, 61, 3)
+      g.fetch("right", matmul(picked, w));
+      g.fetch("left", matmul(slice(picked, 1, 0, 2), slice(picked, 1, rows - 1, rows), false, true));
+      g.fetch("first", matmul(reshape(slice(picked, 0, 0, 1), Shape{rows, 21}), w));
+      const Feeds feeds = make_feeds(g, 4);
+      const Feeds expected = evaluate_graph(g, feeds);
+      for (const auto& disabled : {std::vector<std::string>{}, pass_names()}) {
+        CompileOptions options;
+        options.disabled_passes = disabled;
+        const Tensors got = Program(g, options).run(to_tensors(g, feeds));
+        for (const auto& [name, values] : expected) expect_close(name, got.at(name).to_doubles(), values, 1e-5);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace paoding::testing_program
