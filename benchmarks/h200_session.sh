@@ -65,6 +65,7 @@ note() { printf '\n== %s (%s)\n' "$1" "$(date -u +%H:%M:%S)"; }
       export OMP_NUM_THREADS=$threads
       note "CPU, $threads threads, ours"
       "$paoding" bench g2p --device cpu --json "$out/g2p_$threads.json"
+      "$paoding" bench g2p --device cpu --dtype bf16 --json "$out/g2p_bf16_$threads.json"
       "$paoding" bench conv_net --device cpu --json "$out/conv_net_$threads.json"
       "$paoding" bench kernels --device cpu --json "$out/kernels_$threads.json"
       "$paoding" bench lerp_grad --device cpu --quick --result dx+dy --case 1
