@@ -70,10 +70,20 @@ Scalar stream_of(Scalar run, const Attrs& attrs, int number = 0) {
   return run + static_cast<double>(attrs.get_int("stream") + number) * kStreamSize;
 }
 
-const std::vector<std::string> kKeyInputs = {"index", "run", "seed"};
-const AttrSpec kStreamAttr = {
-    .name = "stream", .example = std::int64_t{0}, .required = true, .doc = "which op's numbers"};
-const AttrSpec kDTypeAttr = {.name = "dtype", .example = f32, .doc = "the result's dtype"};
+// A function, because ops may be registered before the constants of this file exist: in a static library.
+const std::vector<std::string>& key_inputs() {
+  static const std::vector<std::string> made{"index", "run", "seed"};
+  return made;
+}
+const AttrSpec& stream_attr() {
+  static const AttrSpec made{
+      .name = "stream", .example = std::int64_t{0}, .required = true, .doc = "which op's numbers"};
+  return made;
+}
+const AttrSpec& dtype_attr() {
+  static const AttrSpec made{.name = "dtype", .example = f32, .doc = "the result's dtype"};
+  return made;
+}
 
 AttrSpec number(const char* name, double value, const char* doc) {
   return {.name = name, .example = value, .doc = doc};
@@ -104,8 +114,8 @@ void register_random_ops() {
       .name = "random_uniform",
       .summary = "uniform numbers in [low, high) of a stream",
       .kind = OpKind::formula,
-      .inputs = kKeyInputs,
-      .attrs = {kStreamAttr, number("low", 0, "the least"), number("high", 1, "above the greatest"), kDTypeAttr},
+      .inputs = key_inputs(),
+      .attrs = {stream_attr(), number("low", 0, "the least"), number("high", 1, "above the greatest"), dtype_attr()},
       .formula =
           [](std::span<const Scalar> in, const Attrs& attrs) {
             const DType dtype = attrs.get_dtype("dtype");
@@ -121,8 +131,8 @@ void register_random_ops() {
       .name = "random_normal",
       .summary = "normal numbers of two streams",
       .kind = OpKind::formula,
-      .inputs = kKeyInputs,
-      .attrs = {kStreamAttr, number("mean", 0, "of all"), number("deviation", 1, "standard deviation"), kDTypeAttr},
+      .inputs = key_inputs(),
+      .attrs = {stream_attr(), number("mean", 0, "of all"), number("deviation", 1, "standard deviation"), dtype_attr()},
       .formula =
           [](std::span<const Scalar> in, const Attrs& attrs) {
             const DType dtype = attrs.get_dtype("dtype"), wide = compute_dtype(dtype);
@@ -140,8 +150,8 @@ void register_random_ops() {
       .name = "random_bernoulli",
       .summary = "bools of a stream that are true with probability",
       .kind = OpKind::formula,
-      .inputs = kKeyInputs,
-      .attrs = {kStreamAttr, number("probability", 0.5, "of true")},
+      .inputs = key_inputs(),
+      .attrs = {stream_attr(), number("probability", 0.5, "of true")},
       .formula =
           [](std::span<const Scalar> in, const Attrs& attrs) {
             return random_uniform(in[0], stream_of(in[1], attrs), in[2], f32) < attrs.get_float("probability");
@@ -150,14 +160,14 @@ void register_random_ops() {
   });
 
   // ---- dropout ----
-  std::vector<std::string> inputs = kKeyInputs;
+  std::vector<std::string> inputs = key_inputs();
   inputs.emplace_back("x");
   register_op({
       .name = "dropout",
       .summary = "0 with probability, else x / (1 - probability)",
       .kind = OpKind::formula,
       .inputs = inputs,
-      .attrs = {kStreamAttr, number("probability", 0.5, "of 0")},
+      .attrs = {stream_attr(), number("probability", 0.5, "of 0")},
       .conditions = 3,
       .formula =
           [](std::span<const Scalar> in, const Attrs& attrs) {

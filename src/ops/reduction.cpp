@@ -191,28 +191,47 @@ Values compose_arg(const char* op, const Value& given, const Attrs& attrs,
   return {cast(min(select(is_best, index, none), axes, attrs.get_bool("keepdims")), DType::i64)};
 }
 
-const std::vector<AttrSpec> kAttrs = {{.name = "axes", .example = Ints{}, .doc = "axes to reduce; all when empty"},
-                                      {.name = "keepdims", .example = false, .doc = "keep them as extent 1"}};
+// A function, because ops may be registered before the constants of this file exist: in a static library.
+const std::vector<AttrSpec>& reduction_attrs() {
+  static const std::vector<AttrSpec> made{{.name = "axes", .example = Ints{}, .doc = "axes to reduce; all when empty"},
+                                          {.name = "keepdims", .example = false, .doc = "keep them as extent 1"}};
+  return made;
+}
 
-const std::vector<OpCase> kCases = {
-    {.shapes = {{4, 3, 5}}},
-    {.shapes = {{4, 3, 5}}, .attrs = {{"axes", Ints{1}}}},
-    {.shapes = {{4, 3, 5}}, .attrs = {{"axes", Ints{0, -1}}, {"keepdims", true}}},
-    {.shapes = {{2, 70}}, .attrs = {{"axes", Ints{1}}}},
-    {.shapes = {{3, 0}}, .attrs = {{"axes", Ints{0}}}},
-    {.shapes = {{}}},
-    {.shapes = {{4, 3}}, .attrs = {{"axes", Ints{2}}}, .error = "axis 2 of a value of rank 2"},
-    {.shapes = {{4, 3}}, .attrs = {{"axes", Ints{1, -1}}}, .error = "name one axis twice"}};
+const std::vector<OpCase>& reduction_cases() {
+  static const std::vector<OpCase> made{
+      {.shapes = {{4, 3, 5}}},
+      {.shapes = {{4, 3, 5}}, .attrs = {{"axes", Ints{1}}}},
+      {.shapes = {{4, 3, 5}}, .attrs = {{"axes", Ints{0, -1}}, {"keepdims", true}}},
+      {.shapes = {{2, 70}}, .attrs = {{"axes", Ints{1}}}},
+      {.shapes = {{3, 0}}, .attrs = {{"axes", Ints{0}}}},
+      {.shapes = {{}}},
+      {.shapes = {{4, 3}}, .attrs = {{"axes", Ints{2}}}, .error = "axis 2 of a value of rank 2"},
+      {.shapes = {{4, 3}}, .attrs = {{"axes", Ints{1, -1}}}, .error = "name one axis twice"}};
+  return made;
+}
 
 std::vector<OpCase> with(std::vector<OpCase> cases, const std::vector<OpCase>& more) {
   cases.insert(cases.end(), more.begin(), more.end());
   return cases;
 }
 
-const OpCase kOfNothing{.shapes = {{0, 3}}, .attrs = {{"axes", Ints{0}}}};
-const OpCase kOfBools{.shapes = {{4, 9}}, .attrs = {{"axes", Ints{1}}}, .dtypes = {boolean}};
-const OpCase kNotOfBools{.shapes = {{4, 3}}, .dtypes = {boolean}, .error = "a is bool"};
-const OpCase kNotOfIntegers{.shapes = {{4, 3}}, .dtypes = {i32}, .error = "a is i32, not a float"};
+const OpCase& of_nothing() {
+  static const OpCase made{.shapes = {{0, 3}}, .attrs = {{"axes", Ints{0}}}};
+  return made;
+}
+const OpCase& of_bools() {
+  static const OpCase made{.shapes = {{4, 9}}, .attrs = {{"axes", Ints{1}}}, .dtypes = {boolean}};
+  return made;
+}
+const OpCase& not_of_bools() {
+  static const OpCase made{.shapes = {{4, 3}}, .dtypes = {boolean}, .error = "a is bool"};
+  return made;
+}
+const OpCase& not_of_integers() {
+  static const OpCase made{.shapes = {{4, 3}}, .dtypes = {i32}, .error = "a is i32, not a float"};
+  return made;
+}
 
 void register_reduction(const char* name, const char* summary, std::vector<Type> (*infer)(const OpCall&),
                         Values (*gradient)(const GradCall&), const std::vector<OpCase>& own_cases) {
@@ -220,16 +239,16 @@ void register_reduction(const char* name, const char* summary, std::vector<Type>
                .summary = summary,
                .kind = OpKind::reduction,
                .inputs = {"a"},
-               .attrs = kAttrs,
+               .attrs = reduction_attrs(),
                .infer = infer,
                .gradient = gradient,
                .lift = reduction_lift,
-               .cases = with(kCases, own_cases)});
+               .cases = with(reduction_cases(), own_cases)});
 }
 
 void register_composed(const char* name, const char* summary,
                        std::function<Values(std::span<const Value>, const Attrs&)> compose, std::vector<OpCase> cases,
-                       const std::vector<AttrSpec>& attrs = kAttrs) {
+                       const std::vector<AttrSpec>& attrs = reduction_attrs()) {
   register_op({.name = name,
                .summary = summary,
                .kind = OpKind::composed,
@@ -243,16 +262,19 @@ void register_composed(const char* name, const char* summary,
 
 void register_reduction_ops() {
   // ---- what groups compute ----
-  register_reduction("sum", "sum over axes", infer_number_reduction, sum_gradient, {kOfNothing, kNotOfBools});
-  register_reduction("max", "the largest element over axes", infer_reduction, choice_gradient, {kOfNothing, kOfBools});
-  register_reduction("min", "the smallest element over axes", infer_reduction, choice_gradient, {kOfNothing, kOfBools});
-  register_reduction("prod", "product over axes", infer_number_reduction, prod_gradient, {kOfNothing, kNotOfBools});
+  register_reduction("sum", "sum over axes", infer_number_reduction, sum_gradient, {of_nothing(), not_of_bools()});
+  register_reduction("max", "the largest element over axes", infer_reduction, choice_gradient,
+                     {of_nothing(), of_bools()});
+  register_reduction("min", "the smallest element over axes", infer_reduction, choice_gradient,
+                     {of_nothing(), of_bools()});
+  register_reduction("prod", "product over axes", infer_number_reduction, prod_gradient,
+                     {of_nothing(), not_of_bools()});
 
   register_op({.name = "prod_others",
                .summary = "the product of all other elements over axes: prod's derivative",
                .kind = OpKind::composed,
                .inputs = {"a"},
-               .attrs = {kAttrs[0]},
+               .attrs = {reduction_attrs()[0]},
                .gradient = prod_others_gradient,
                .compose = compose_prod_others,
                .cases = {{.shapes = {{4, 3, 5}}},
@@ -264,27 +286,30 @@ void register_reduction_ops() {
                          {.shapes = {{4, 3}}, .attrs = {{"axes", Ints{2}}}, .error = "axis 2 of a value of rank 2"}}});
 
   // ---- composed of them ----
-  register_composed("mean", "sum / count over axes", compose_mean, with(kCases, {kNotOfIntegers}));
+  register_composed("mean", "sum / count over axes", compose_mean, with(reduction_cases(), {not_of_integers()}));
   register_composed(
       "var", "sum((a - mean(a))^2) / (count - correction) over axes", compose_var,
-      with(kCases,
-           {{.shapes = {{4, 6}}, .attrs = {{"axes", Ints{1}}, {"correction", std::int64_t{1}}}}, kNotOfIntegers}),
-      {kAttrs[0], kAttrs[1], {.name = "correction", .example = std::int64_t{0}, .doc = "taken off the count"}});
+      with(reduction_cases(),
+           {{.shapes = {{4, 6}}, .attrs = {{"axes", Ints{1}}, {"correction", std::int64_t{1}}}}, not_of_integers()}),
+      {reduction_attrs()[0],
+       reduction_attrs()[1],
+       {.name = "correction", .example = std::int64_t{0}, .doc = "taken off the count"}});
   register_composed("logsumexp", "log(sum(e^a)) over axes", compose_logsumexp,
-                    with(kCases, {kOfNothing, kNotOfIntegers}));
+                    with(reduction_cases(), {of_nothing(), not_of_integers()}));
   register_composed("any", "whether any element is true, or not 0",
                     [](std::span<const Value> inputs, const Attrs& attrs) {
                       return Values{max(is_nonzero(inputs[0]), attrs.get_ints("axes"), attrs.get_bool("keepdims"))};
                     },
-                    {kCases[1], kOfNothing, kOfBools});
+                    {reduction_cases()[1], of_nothing(), of_bools()});
   register_composed("all", "whether all elements are true, or not 0",
                     [](std::span<const Value> inputs, const Attrs& attrs) {
                       return Values{min(is_nonzero(inputs[0]), attrs.get_ints("axes"), attrs.get_bool("keepdims"))};
                     },
-                    {kCases[1], kOfNothing, kOfBools});
+                    {reduction_cases()[1], of_nothing(), of_bools()});
 
   const std::vector<AttrSpec> arg_attrs = {
-      {.name = "axis", .example = std::int64_t{0}, .required = true, .doc = "negative counts from the end"}, kAttrs[1]};
+      {.name = "axis", .example = std::int64_t{0}, .required = true, .doc = "negative counts from the end"},
+      reduction_attrs()[1]};
   const std::vector<OpCase> arg_cases = {
       {.shapes = {{4, 3, 5}}, .attrs = {{"axis", std::int64_t{1}}}},
       {.shapes = {{4, 70}}, .attrs = {{"axis", std::int64_t{-1}}, {"keepdims", true}}},

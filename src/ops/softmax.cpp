@@ -58,17 +58,21 @@ Values log_softmax_gradient(const GradCall& call) {
   return {cast(g - exp(cast(y, wide)) * total, y.dtype())};
 }
 
-const std::vector<OpCase> kCases = {
-    {.shapes = {{4, 7}}},
-    {.shapes = {{3, 4, 5}}, .attrs = {{"axis", std::int64_t{1}}}},
-    {.shapes = {{3, 4}}, .attrs = {{"axis", std::int64_t{-2}}}},
-    {.shapes = {{1}}},
-    {.shapes = {{0, 5}}},
-    {.shapes = {{5, 0}}},
-    {.shapes = {{2, 600}}},
-    {.shapes = {{}}, .error = "axis -1 of a value of rank 0"},
-    {.shapes = {{4}}, .dtypes = {i32}, .error = "a is i32"},
-};
+// A function, because ops may be registered before the constants of this file exist: in a static library.
+const std::vector<OpCase>& softmax_cases() {
+  static const std::vector<OpCase> made{
+      {.shapes = {{4, 7}}},
+      {.shapes = {{3, 4, 5}}, .attrs = {{"axis", std::int64_t{1}}}},
+      {.shapes = {{3, 4}}, .attrs = {{"axis", std::int64_t{-2}}}},
+      {.shapes = {{1}}},
+      {.shapes = {{0, 5}}},
+      {.shapes = {{5, 0}}},
+      {.shapes = {{2, 600}}},
+      {.shapes = {{}}, .error = "axis -1 of a value of rank 0"},
+      {.shapes = {{4}}, .dtypes = {i32}, .error = "a is i32"},
+  };
+  return made;
+}
 
 }  // namespace
 
@@ -85,7 +89,7 @@ void register_softmax_ops() {
       .attrs = attrs,
       .gradient = softmax_gradient,
       .compose = compose_softmax,
-      .cases = kCases,
+      .cases = softmax_cases(),
   });
 
   // ---- log_softmax ----
@@ -97,7 +101,7 @@ void register_softmax_ops() {
       .attrs = attrs,
       .gradient = log_softmax_gradient,
       .compose = compose_log_softmax,
-      .cases = kCases,
+      .cases = softmax_cases(),
   });
 }
 

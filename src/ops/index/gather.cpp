@@ -14,9 +14,16 @@ namespace {
 
 using Ints = std::vector<std::int64_t>;
 
-const AttrSpec kAxis = {.name = "axis", .example = std::int64_t{0}, .doc = "negative counts from the end"};
-const AttrSpec kExtent = {
-    .name = "extent", .example = std::int64_t{0}, .required = true, .doc = "of the result along axis"};
+// A function, because ops may be registered before the constants of this file exist: in a static library.
+const AttrSpec& axis_attr() {
+  static const AttrSpec made{.name = "axis", .example = std::int64_t{0}, .doc = "negative counts from the end"};
+  return made;
+}
+const AttrSpec& extent_attr() {
+  static const AttrSpec made{
+      .name = "extent", .example = std::int64_t{0}, .required = true, .doc = "of the result along axis"};
+  return made;
+}
 
 void check_indices(const OpCall& call, std::size_t input) {
   const DType dtype = call.inputs[input].dtype;
@@ -193,7 +200,7 @@ void register_index_ops() {
       .summary = "a's elements at indices along axis: a.shape[:axis] + indices.shape + a.shape[axis + 1:]",
       .kind = OpKind::kernel,
       .inputs = {"a", "indices"},
-      .attrs = {kAxis},
+      .attrs = {axis_attr()},
       .infer = infer_gather,
       .gradient =
           [](const GradCall& call) {
@@ -242,7 +249,7 @@ void register_index_ops() {
       .summary = "one element per index: a[p, indices[p, i, q], q], the middle one being axis",
       .kind = OpKind::kernel,
       .inputs = {"a", "indices"},
-      .attrs = {kAxis},
+      .attrs = {axis_attr()},
       .infer = infer_gather_elements,
       .gradient =
           [](const GradCall& call) {
@@ -266,7 +273,7 @@ void register_index_ops() {
       .summary = "the sum of updates at indices along axis, 0 elsewhere",
       .kind = OpKind::kernel,
       .inputs = {"indices", "updates"},
-      .attrs = {kAxis, kExtent},
+      .attrs = {axis_attr(), extent_attr()},
       .infer = infer_scatter_add,
       .gradient =
           [](const GradCall& call) {
@@ -298,7 +305,7 @@ void register_index_ops() {
       .summary = "the sum of updates at one index each along axis, 0 elsewhere",
       .kind = OpKind::kernel,
       .inputs = {"indices", "updates"},
-      .attrs = {kAxis, kExtent},
+      .attrs = {axis_attr(), extent_attr()},
       .infer = infer_scatter_add_elements,
       .gradient =
           [](const GradCall& call) {
