@@ -177,7 +177,8 @@ class GpuExecutor : public Executor {
     std::vector<std::string> sources;
     for_each_step(plan_.steps, [&](const Step& step) {
       if (step.kind == Step::Kind::kernel && step.kernel->plan_text) {
-        for (const auto& launch : step.kernel->plan_text(step.call)->launches) sources.push_back(launch.source);
+        const auto text_plan = step.kernel->plan_text(step.call);
+        for (const gpu::GroupKernelPlan& launch : text_plan->launches) sources.push_back(launch.source);
       }
       if (step.kind != Step::Kind::group) return;
       planned.emplace_back(&step, gpu::plan_group_step(step, gpu::chip_facts(device_.info())));
