@@ -536,7 +536,9 @@ def run_scan(statement, values):
         outputs.reverse()
     if not outputs:  # one step says which types would have been stacked
         made = step([torch.zeros(v.shape[1:], dtype=v.dtype) for v in values[carries:carries + sequences]])
-        return [s.clone() for s in state] + [torch.zeros([0, *o.shape], dtype=o.dtype) for o in made[carries:]]
+        # Results of no steps depend on nothing, but gradients by what is made of them are asked for.
+        return [s.clone() for s in state] + [torch.zeros([0, *o.shape], dtype=o.dtype, requires_grad=o.is_floating_point())
+                                             for o in made[carries:]]
     # The last carries are values of their own, apart from what was stacked.
     return [s.clone() for s in state] + [torch.stack(column) for column in zip(*outputs)]
 
