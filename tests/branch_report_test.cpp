@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What recordings of branches and loops without a length show: the op, and in it the ops that it ran.
+#include "cpu/parallel.h"
 #include "paoding/paoding.h"
 #include "profile/report.h"
 #include "tests/program_check.h"
@@ -56,6 +57,24 @@ TEST(BranchReport, ShowsAllTurnsOfALoopInIt) {
             "while_start 1\nwhile 1\n  branch 3\n    matmul 1\n  while_carry 3\n");
   EXPECT_EQ(rows_of(program, {{"turns", number(0)}, {"x", matrix}}), "while_start 1\nwhile 1\n");
   EXPECT_EQ(program.run({{"turns", number(3)}, {"x", matrix}}).at("y").to_doubles(), Dense(16, 4.0));
+}
+
+TEST(BranchReport, ShowsGroupsThatRunTogetherAsOne) {
+  if (max_threads() == 1) GTEST_SKIP() << "NOT CHECKED: one thread runs one group after the other";
+  Graph g;
+  for (int i = 0; i < 4; ++i) {
+    const Value x = g.input("x" + std::to_string(i), f32, {300, 1000});
+    g.fetch("y" + std::to_string(i), tanh(x) * 2.0 + static_cast<double>(i));  // +0 is nothing
+  }
+  Program program(g);
+  Tensors feeds;
+  for (int i = 0; i < 4; ++i) {
+    feeds.emplace("x" + std::to_string(i), Tensor::from(f32, {300, 1000}, Dense(300'000, 0.5)));
+  }
+  Profiler profiler;
+  program.run(feeds);
+  const std::string report = profiler.stop();
+  EXPECT_TRUE(has(report, "4 groups: tanh*4+mul*4+add*3")) << report;
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The shape of a Nest: what one tile covers, in which order the loops run around it, and how threads share them out.
 #include <algorithm>
-#include <cmath>
+#include <functional>
+#include <numeric>
 
 #include "cpu/group_kernel_nest.h"
 #include "cpu/parallel.h"
@@ -113,7 +114,11 @@ class LoopChooser {
         widest = &output;
       }
     }
-    if (!widest || kept_points(group_, widest->reduce_mask) * kAccumulatorBytes <= kSumsInCache) return in_order(0);
+    if (!widest) return in_order(0);
+    // Every thread has sums of its own, which are combined at the end.
+    const std::int64_t threads = std::accumulate(parts_.begin(), parts_.end(), std::int64_t{1}, std::multiplies<>());
+    const std::int64_t sums = kept_points(group_, widest->reduce_mask) * threads;
+    if (sums * kAccumulatorBytes <= kSumsInCache) return in_order(0);
     return in_order(widest->reduce_mask);
   }
 

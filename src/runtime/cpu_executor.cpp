@@ -77,6 +77,7 @@ class CpuExecutor : public Executor {
     const Prepared* end = nullptr;  // of a select: what follows all that it chooses among
     profile::SiteId site = 0;
     profile::SiteId compute_site = 0;
+    profile::SiteId batch_site = 0, batch_compute_site = 0;  // of all that run together
 
     bool is_select() const { return end != nullptr; }
     bool is_jump() const { return targets != nullptr && end == nullptr; }
@@ -124,6 +125,14 @@ class CpuExecutor : public Executor {
       if (at == end()) break;
       const Prepared& launch = *at;
       const profile::Ticks start = Recorder::now();
+      if (launch.batch != nullptr) {
+        launch.batch->run();
+        at += launch.batch->size();
+        const profile::Ticks stop = Recorder::now();
+        Recorder::complete(launch.batch_site, start, stop);
+        if (has_phases) Recorder::complete(launch.batch_compute_site, start, stop);
+        continue;
+      }
       at = run_one(launch);
       if (launch.is_jump()) continue;
       const profile::Ticks stop = Recorder::now();
@@ -249,8 +258,8 @@ class CpuExecutor : public Executor {
     return prepared;
   }
 
-  // Neighbours that do not depend on each other share one parallel region. Recorded and stepwise runs call the same
-  // kernels one by one: the same bits.
+  // Neighbours that do not depend on each other share one parallel region. Stepwise runs call the same kernels one by
+  // one: the same bits.
   void find_batches() {
     constexpr std::size_t kMostMembers = 64;
     if (max_threads() == 1) return;
@@ -270,6 +279,11 @@ class CpuExecutor : public Executor {
         members.push_back({launches_[i].group, launches_[i].operands, cost});
       }
       launches_[begin].batch = &batches_.emplace_back(std::move(members), threads);
+      std::vector<const Step*> steps;
+      for (std::size_t i = begin; i < end; ++i) steps.push_back(unrolled_[i].step);
+      const StepSites sites = sites_of_batch(steps);
+      launches_[begin].batch_site = sites.op;
+      launches_[begin].batch_compute_site = sites.compute;
     }
   }
 

@@ -55,8 +55,14 @@ std::vector<std::pair<std::size_t, std::size_t>> independent_stretches(const std
     members.clear();
     begin = end;
   };
+  // Where branches meet again a stretch ends: one may come there from elsewhere.
+  std::vector<bool> is_target(launches.size() + 1);
+  for (const Launch& launch : launches) {
+    for (const std::size_t target : launch.targets) is_target[target] = true;
+  }
   for (std::size_t i = 0; i < launches.size(); ++i) {
     const Launch& launch = launches[i];
+    if (is_target[i]) close(i);
     if (launch.kind != Launch::Kind::run || launch.step->kind != Step::Kind::group) {
       close(i);
       begin = i + 1;

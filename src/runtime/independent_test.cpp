@@ -47,6 +47,14 @@ TEST(IndependentStretches, EndWhereSomethingReadIsWritten) {
   EXPECT_EQ(launches.stretches(), Stretches{});
 }
 
+TEST(IndependentStretches, EndWhereABranchLeads) {
+  Launches launches;
+  for (int i = 0; i < 6; ++i) launches.add(0, 16 + 16 * i);
+  launches.list[1].kind = Launch::Kind::jump;
+  launches.list[1].targets = {4};
+  EXPECT_EQ(launches.stretches(), (Stretches{{2, 4}, {4, 6}}));
+}
+
 TEST(IndependentStretches, EndAtKernelsAtTheLimitAndWhereAStepComesAgain) {
   Launches launches;
   for (int i = 0; i < 3; ++i) launches.add(0, 16 + 16 * i);

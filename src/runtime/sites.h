@@ -16,6 +16,9 @@ struct StepSites {
 /// Registers a step, once per program. `instance`: the turn of the loop around it.
 StepSites sites_of(const Step& step, std::int64_t instance);
 
+/// Registers groups that run together: one step whose members are all of theirs.
+StepSites sites_of_batch(const std::vector<const Step*>& groups);
+
 /// The least bytes a step moves: what it reads and writes, each element once.
 std::int64_t bytes_of(const Step& step);
 
