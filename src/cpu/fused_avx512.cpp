@@ -485,7 +485,9 @@ bool can_fuse_tiles() {
 std::shared_ptr<const FusedCode> make_fused_routine(const FusedRun& run, const FusedLayout& layout) {
   static std::mutex mutex;
   static std::map<std::vector<std::uint32_t>, std::weak_ptr<const FusedCode>> made;
+  constexpr std::size_t kMostKnown = 4096;  // then those of programs that are gone are forgotten
   const std::lock_guard lock(mutex);
+  if (made.size() > kMostKnown) std::erase_if(made, [](const auto& entry) { return entry.second.expired(); });
   std::weak_ptr<const FusedCode>& known = made[key_of(run)];
   std::shared_ptr<const FusedCode> code = known.lock();
   if (code) return code;
