@@ -2,6 +2,7 @@
 // Which stretches of a tile list become one routine.
 #include <algorithm>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "cpu/fused_routine.h"
@@ -41,7 +42,7 @@ class ListFuser {
     if (!is_fusable(list_[begin], single_row_)) return best;
     for (*end = begin + 1; *end < list_.size(); ++*end) {
       const Instruction& next = list_[*end];
-      if (!is_fusable(next, single_row_) || !same_elements(list_[begin], next)) break;
+      if (!is_fusable(next, single_row_) || elements(list_[begin]) != elements(next)) break;
       std::optional<FusedLayout> longer = layout_of(stretch(begin, *end + 1));
       if (longer) {
         best = std::move(longer);
@@ -57,20 +58,14 @@ class ListFuser {
   FusedRun stretch(std::size_t begin, std::size_t end) const {
     FusedRun run{std::span(list_).subspan(begin, end - begin), {}, single_row_};
     for (std::size_t i = begin; i < end; ++i) run.is_stored.push_back(is_read(i, end));
+    std::tie(run.one_row, run.one_col) = elements(list_[begin]);
     return run;
   }
 
  private:
-  static bool reduces(const Instruction& i) {
-    return i.meaning.kind == Kind::accumulate || i.meaning.kind == Kind::reduce;
-  }
-
-  // A reduction goes over the whole tile and has no flags of its own.
-  bool same_elements(const Instruction& a, const Instruction& b) const {
-    const auto flags = [&](const Instruction& i) {
-      return reduces(i) ? std::pair(single_row_, false) : std::pair(i.one_row, i.one_col);
-    };
-    return flags(a) == flags(b);
+  // one_row and one_col. A reduction goes over the whole tile and has none of its own.
+  std::pair<bool, bool> elements(const Instruction& i) const {
+    return reduces(i.meaning) ? std::pair(single_row_, false) : std::pair(i.one_row, i.one_col);
   }
 
   // Whether what instruction i writes is read after the stretch that ends at `end`.
@@ -98,33 +93,23 @@ void fuse_instructions(const TileRegisters& registers, bool single_row, std::vec
   if (!can_fuse_tiles()) return;
   move_elements_up(registers.operands, list);
   const ListFuser fuser(registers.is_register, single_row, *list);
-  std::vector<std::pair<std::size_t, std::size_t>> stretches;
+  std::vector<Instruction> result;
   for (std::size_t i = 0; i < list->size();) {
     std::size_t end = i + 1;
-    if (fuser.longest(i, &end)) stretches.emplace_back(i, end);
+    const std::optional<FusedLayout> layout = fuser.longest(i, &end);
+    const FusedRun run = fuser.stretch(i, end);
+    const std::shared_ptr<const FusedCode> made = layout ? make_fused_routine(run, *layout) : nullptr;
+    if (made) {
+      code->push_back(made);
+      Instruction& fused = result.emplace_back();
+      fused.routine = made->routine();
+      fused.one_row = run.one_row;
+      fused.one_col = run.one_col;
+    } else {
+      result.insert(result.end(), run.instructions.begin(), run.instructions.end());
+    }
     i = end;
   }
-  std::vector<Instruction> result;
-  std::size_t next = 0;
-  for (const auto& [begin, end] : stretches) {
-    const FusedRun run = fuser.stretch(begin, end);
-    const std::shared_ptr<const FusedCode> made = make_fused_routine(run, *layout_of(run));
-    if (!made) continue;
-    result.insert(result.end(), list->begin() + static_cast<std::ptrdiff_t>(next),
-                  list->begin() + static_cast<std::ptrdiff_t>(begin));
-    code->push_back(made);
-    Instruction& fused = result.emplace_back();
-    fused.routine = made->routine();
-    fused.one_row = single_row;
-    for (std::size_t k = begin; k < end; ++k) {
-      const Instruction& instruction = (*list)[k];
-      if (instruction.meaning.kind == Kind::accumulate || instruction.meaning.kind == Kind::reduce) continue;
-      fused.one_row = instruction.one_row;
-      fused.one_col = instruction.one_col;
-    }
-    next = end;
-  }
-  result.insert(result.end(), list->begin() + static_cast<std::ptrdiff_t>(next), list->end());
   *list = std::move(result);
 }
 

@@ -23,7 +23,7 @@ namespace {
 using Kind = Meaning::Kind;
 using ValueKind = FusedLayout::Value::Kind;
 
-constexpr int kVectors = 28;
+constexpr int kVectors = FusedLayout::kVectors;
 
 class Emitter : public VectorAssembler, public FusedCode {
  public:
@@ -43,6 +43,7 @@ class Emitter : public VectorAssembler, public FusedCode {
   static constexpr int kRegisters[] = {Operand::RDI, Operand::RDX, Operand::RBX, Operand::RBP,
                                        Operand::R8,  Operand::R9,  Operand::R10, Operand::R11,
                                        Operand::R12, Operand::R13, Operand::R14, Operand::R15};
+  static_assert(std::size(kRegisters) == FusedLayout::kStreams);
 
   Reg64 index() const { return rax; }
   Reg64 count() const { return rcx; }
@@ -131,15 +132,9 @@ class Emitter : public VectorAssembler, public FusedCode {
 
   // How many elements a tile has, of (self: rdi, slots: rsi, shape: rdx).
   void read_count() {
-    const Instruction* like = nullptr;
-    for (const Instruction& i : run_.instructions) {
-      if (i.meaning.kind != Kind::accumulate && i.meaning.kind != Kind::reduce) like = &i;
-    }
-    const bool one_row = like != nullptr ? like->one_row : run_.single_row;
-    const bool one_col = like != nullptr && like->one_col;
     mov(count(), 1);
-    if (!one_col) mov(count(), ptr[rdx + offsetof(TileShape, cols)]);
-    if (!one_row) imul(count(), ptr[rdx + offsetof(TileShape, rows)]);
+    if (!run_.one_col) mov(count(), ptr[rdx + offsetof(TileShape, cols)]);
+    if (!run_.one_row) imul(count(), ptr[rdx + offsetof(TileShape, rows)]);
   }
 
   void read_scalars() {

@@ -12,9 +12,8 @@ namespace {
 using Kind = Meaning::Kind;
 using ValueKind = FusedLayout::Value::Kind;
 
-constexpr int kVectors = 28;  // of 32: four are for the steps of a function
-constexpr int kMasks = 4;     // of k1..k7: one for the last elements, two for the steps of a function
-constexpr std::size_t kStreams = 12;
+constexpr int kMasks = 4;  // of k1..k7: one for the last elements, two for the steps of a function
+constexpr int kVectors = FusedLayout::kVectors;
 constexpr int kMostSums = 3;
 
 bool is_vector(DType dtype) { return dtype == f32 || dtype == f64; }
@@ -96,7 +95,8 @@ class LayoutBuilder {
       if (!place_values(i)) return std::nullopt;
     }
     const auto sums = static_cast<int>(result_.sums.size());
-    if (sums > kMostSums || result_.vectors + sums > kVectors || result_.streams.size() > kStreams) return std::nullopt;
+    if (sums > kMostSums || result_.vectors + sums > kVectors || result_.streams.size() > FusedLayout::kStreams)
+      return std::nullopt;
     return std::move(result_);
   }
 
@@ -253,6 +253,8 @@ class LayoutBuilder {
 bool has_result(const Meaning& m) {
   return m.kind == Kind::prim || m.kind == Kind::load || m.kind == Kind::convert || m.kind == Kind::index;
 }
+
+bool reduces(const Meaning& m) { return m.kind == Kind::accumulate || m.kind == Kind::reduce; }
 
 bool is_fusable(const Instruction& instruction, bool single_row) {
   const Meaning& m = instruction.meaning;

@@ -17,8 +17,9 @@ namespace paoding {
 /// A stretch of a tile list. All its instructions have values for the same elements.
 struct FusedRun {
   std::span<const Instruction> instructions;
-  std::vector<bool> is_stored;  // per instruction: somebody else reads the register it writes
-  bool single_row = false;      // a tile has one row
+  std::vector<bool> is_stored;            // per instruction: somebody else reads the register it writes
+  bool single_row = false;                // a tile has one row
+  bool one_row = false, one_col = false;  // of the values, as of an Instruction
 };
 
 /// Machine code that can be called.
@@ -35,10 +36,14 @@ bool can_fuse_tiles();
 bool is_fusable(const Instruction& instruction, bool single_row);
 /// Whether an instruction of such a kind writes a register or an operand of its own, for each element of its argument.
 bool has_result(const Meaning& meaning);
+/// Whether it combines the elements of a whole tile.
+bool reduces(const Meaning& meaning);
 
 /// Which registers, pointers and masks a stretch needs.
 struct FusedLayout {
   static constexpr int kNone = std::numeric_limits<int>::min();
+  static constexpr int kVectors = 28;          // registers of 32: four are for the steps of a function
+  static constexpr std::size_t kStreams = 12;  // registers for pointers
   struct Input {
     std::uint16_t slot = 0;
     int value = -1;

@@ -50,14 +50,7 @@ class CpuExecutor : public Executor {
   void run(std::uint32_t) override {
     if (on_step_) return run_stepwise();
     if (Recorder::active()) return run_recorded();
-    for (const Prepared* at = begin(); at != end();) {
-      if (at->batch == nullptr) {
-        at = run_one(*at);
-      } else {
-        at->batch->run();
-        at += at->batch->size();
-      }
-    }
+    for (const Prepared* at = begin(); at != end();) at = run_next(*at);
   }
 
   void wait() override {}
@@ -77,7 +70,6 @@ class CpuExecutor : public Executor {
     const Prepared* end = nullptr;  // of a select: what follows all that it chooses among
     profile::SiteId site = 0;
     profile::SiteId compute_site = 0;
-    profile::SiteId batch_site = 0, batch_compute_site = 0;  // of all that run together
 
     bool is_select() const { return end != nullptr; }
     bool is_jump() const { return targets != nullptr && end == nullptr; }
@@ -91,6 +83,13 @@ class CpuExecutor : public Executor {
 
   const Prepared* begin() const { return launches_.data(); }
   const Prepared* end() const { return launches_.data() + launches_.size(); }
+
+  // The launch, with those that run together with it. Returns what is next.
+  const Prepared* run_next(const Prepared& launch) const {
+    if (launch.batch == nullptr) return run_one(launch);
+    launch.batch->run();
+    return &launch + launch.batch->size();
+  }
 
   // Returns what is next.
   const Prepared* run_one(const Prepared& launch) const {
@@ -125,15 +124,7 @@ class CpuExecutor : public Executor {
       if (at == end()) break;
       const Prepared& launch = *at;
       const profile::Ticks start = Recorder::now();
-      if (launch.batch != nullptr) {
-        launch.batch->run();
-        at += launch.batch->size();
-        const profile::Ticks stop = Recorder::now();
-        Recorder::complete(launch.batch_site, start, stop);
-        if (has_phases) Recorder::complete(launch.batch_compute_site, start, stop);
-        continue;
-      }
-      at = run_one(launch);
+      at = run_next(launch);
       if (launch.is_jump()) continue;
       const profile::Ticks stop = Recorder::now();
       if (!launch.is_select()) {
@@ -282,8 +273,8 @@ class CpuExecutor : public Executor {
       std::vector<const Step*> steps;
       for (std::size_t i = begin; i < end; ++i) steps.push_back(unrolled_[i].step);
       const StepSites sites = sites_of_batch(steps);
-      launches_[begin].batch_site = sites.op;
-      launches_[begin].batch_compute_site = sites.compute;
+      launches_[begin].site = sites.op;
+      launches_[begin].compute_site = sites.compute;
     }
   }
 
