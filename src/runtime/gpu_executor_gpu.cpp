@@ -176,11 +176,10 @@ class GpuExecutor : public Executor {
     std::vector<std::pair<const Step*, gpu::GroupKernelPlan>> planned;
     std::vector<std::string> sources;
     for_each_step(plan_.steps, [&](const Step& step) {
-      if (step.kind == Step::Kind::kernel && step.kernel->plan_text) {
-        const auto text_plan = step.kernel->plan_text(step.call);
-        for (const gpu::GroupKernelPlan& launch : text_plan->launches) sources.push_back(launch.source);
+      if (step.kind != Step::Kind::group) {
+        for (const gpu::GroupKernelPlan& launch : gpu::kernels_of(step)) sources.push_back(launch.source);
+        return;
       }
-      if (step.kind != Step::Kind::group) return;
       planned.emplace_back(&step, gpu::plan_group_step(step, gpu::chip_facts(device_.info())));
       if (planned.back().second.grid[0] != 0) sources.push_back(planned.back().second.source);
     });
