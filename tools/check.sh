@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 build=${PAODING_BUILD:-build}
 
 # The folders of src/, first to last: a file includes only from its own folder or one before it.
-folders="base scalar graph ops text autodiff nn group passes profile plan io cpu gpu runtime"
+folders="base scalar graph ops text autodiff nn group passes profile plan io cpu gpu runtime data"
 warn_lines=400
 most_lines=600
 forbidden="manager handler controller proxy generic helper util context impl data"
@@ -18,7 +18,7 @@ forbidden="manager handler controller proxy generic helper util context impl dat
 generated=("docs/ops.md|$build/paoding ops --markdown")
 
 roots=()
-for root in include src cli tests examples benchmarks; do [[ -d $root ]] && roots+=("$root"); done
+for root in include src models cli tests examples benchmarks; do [[ -d $root ]] && roots+=("$root"); done
 cxx_files() { find "${roots[@]}" -name '*.h' -o -name '*.cpp' | sort; }
 script_files() { find CMakeLists.txt Makefile cmake tools .ci -type f \( -name '*.sh' -o -name '*.cmake' -o -name CMakeLists.txt \
   -o -name Makefile -o -name run \); }

@@ -3,6 +3,8 @@
 #pragma once
 
 #include "paoding/autodiff.h"
+#include "paoding/checkpoint.h"
+#include "paoding/data.h"
 #include "paoding/error.h"
 #include "paoding/graph.h"
 #include "paoding/io.h"

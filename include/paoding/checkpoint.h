@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checkpoints: what was trained, kept so that training goes on with the same bits, or that others predict with it.
+//
+// A run's folder has one folder per checkpoint, "step-00001200", with parameters.safetensors (every tensor of the
+// store: parameters, the optimizer's state, random counters), manifest.json (below) and the model's own files. A folder
+// gets its name when everything in it is whole and on disk, so one that has it is complete, whatever happened since.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "paoding/program.h"
+#include "paoding/tensor.h"
+
+namespace paoding {
+
+/// What is beside the tensors.
+struct Manifest {
+  std::string model;                           // "g2p"
+  std::map<std::string, std::string> options;  // of the model and the training, by name, as text
+  std::int64_t step = 0;                       // updates made
+  std::int64_t epoch = 0, batch = 0;           // where in the data to go on: batches of this epoch done
+  /// On held-out data, lower is better; NaN when it was not evaluated.
+  double score = 0;
+  std::string score_name;                    // "phoneme error rate"
+  std::map<std::string, std::string> notes;  // whatever else: free text
+  /// The loss as it was logged: steps and values, for the curve.
+  std::vector<std::pair<std::int64_t, double>> losses;
+};
+
+struct Checkpoint {
+  Manifest manifest;
+  std::map<std::string, Tensor> tensors;
+  std::map<std::string, std::string> files;  // the model's own, by file name: vocabularies
+};
+
+/// Where a run's checkpoints are, and which of them are kept.
+class CheckpointFolder {
+ public:
+  /// Makes the folder when it is not there. Error (file) when it cannot be made or written to.
+  explicit CheckpointFolder(std::filesystem::path folder, int keep_last = 2);
+
+  const std::filesystem::path& path() const { return folder_; }
+  /// Complete checkpoints, the oldest first.
+  std::vector<std::filesystem::path> checkpoints() const;
+  /// The newest; empty when there is none.
+  std::filesystem::path latest() const;
+  /// That of the lowest score; the newest when none has a score.
+  std::filesystem::path best() const;
+
+  /// Writes, flushes, renames; then drops those beyond the last `keep_last` and the best, and what unfinished saves
+  /// left behind. A checkpoint of the same step is replaced. Error (file) when it cannot be written, a full disk for
+  /// one: what was there stays.
+  std::filesystem::path save(const Checkpoint& checkpoint);
+
+ private:
+  std::filesystem::path folder_;
+  int keep_last_;
+};
+
+/// The checkpoint in `path`, or the best (the latest with `latest`) in it when it is a run's folder. Error (file) when
+/// there is none, a file is missing, truncated, malformed or not what the manifest says (size, checksum); nothing in it
+/// is trusted.
+Checkpoint load_checkpoint(const std::filesystem::path& path, bool latest = false);
+/// Its manifest alone.
+Manifest load_manifest(const std::filesystem::path& path, bool latest = false);
+
+/// Every value of a store by name, and back. restore: Error (argument) that lists, by name and type, which tensors are
+/// missing, left over or of another type; then nothing was changed. With `allow_more`, tensors that the store has no
+/// place for are left out: a program that predicts needs no optimizer's state.
+std::map<std::string, Tensor> values_of(const Parameters& parameters);
+void restore(Parameters* parameters, const std::map<std::string, Tensor>& tensors, bool allow_more = false);
+
+}  // namespace paoding

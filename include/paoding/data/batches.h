@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which examples make a batch, in which order, and preparing the next ones while one is trained on.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <thread>
+#include <vector>
+
+namespace paoding::data {
+
+/// The examples of one batch by number; all of one bucket.
+using BatchExamples = std::vector<std::int64_t>;
+
+/// The batches of an epoch: `buckets` has one number per example, and only examples of equal numbers share a batch of
+/// at most `size`; the last batch of a bucket may be smaller. Shuffled by seed and epoch alone (Philox; the examples,
+/// then the batches), so that an epoch can be gone on with at any batch on any machine.
+std::vector<BatchExamples> shuffled_batches(std::span<const std::int64_t> buckets, std::int64_t size,
+                                            std::uint64_t seed, std::int64_t epoch);
+/// The same in the order of the examples: for evaluation.
+std::vector<BatchExamples> batches_in_order(std::span<const std::int64_t> buckets, std::int64_t size);
+
+/// Example numbers 0 .. count - 1 split at random into parts of these shares (the last part takes what is left), each
+/// in ascending order; by seed alone. Error (argument) unless the shares are in 0 .. 1 and add up to at most 1.
+std::vector<std::vector<std::int64_t>> split(std::int64_t count, std::span<const double> shares, std::uint64_t seed);
+
+/// The smallest of `bounds` (ascending) that is at least `length`; the last one when none is.
+std::int64_t bucket_bound(std::span<const std::int64_t> bounds, std::int64_t length);
+
+/// A thread that makes what next() will ask for, at most `depth` ahead: items 0 .. count - 1 of `make`, in order.
+template <class T>
+class Prefetch {
+ public:
+  Prefetch(std::int64_t count, std::function<T(std::int64_t)> make, std::size_t depth = 4)
+      : count_(count), make_(std::move(make)), depth_(depth), thread_([this] { work(); }) {}
+  ~Prefetch() {
+    {
+      const std::lock_guard lock(mutex_);
+      is_stopped_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+  Prefetch(const Prefetch&) = delete;
+  Prefetch& operator=(const Prefetch&) = delete;
+
+  /// The next item; nothing after the last. What `make` threw is thrown here.
+  std::optional<T> next() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return !ready_.empty() || is_done_; });
+    if (ready_.empty()) {
+      if (error_) std::rethrow_exception(error_);
+      return std::nullopt;
+    }
+    std::optional<T> item(std::move(ready_.front()));
+    ready_.pop_front();
+    lock.unlock();
+    changed_.notify_all();
+    return item;
+  }
+
+ private:
+  void work() {
+    for (std::int64_t i = 0; i < count_; ++i) {
+      try {
+        T item = make_(i);
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [this] { return ready_.size() < depth_ || is_stopped_; });
+        if (is_stopped_) return;
+        ready_.push_back(std::move(item));
+      } catch (...) {
+        const std::lock_guard lock(mutex_);
+        error_ = std::current_exception();
+        break;
+      }
+      changed_.notify_all();
+    }
+    const std::lock_guard lock(mutex_);
+    is_done_ = true;
+    changed_.notify_all();
+  }
+
+  const std::int64_t count_;
+  const std::function<T(std::int64_t)> make_;
+  const std::size_t depth_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<T> ready_;
+  std::exception_ptr error_;
+  bool is_done_ = false, is_stopped_ = false;
+  std::thread thread_;  // last: it uses the others
+};
+
+}  // namespace paoding::data

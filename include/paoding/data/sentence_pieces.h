@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Text as numbers of word pieces, by the SentencePiece library (Kudo, Richardson 2018).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace paoding::data {
+
+struct SentencePieceOptions {
+  std::int64_t vocabulary = 8000;   // pieces, the special ones among them; an upper limit for small texts
+  double character_coverage = 1.0;  // share of the text's characters that get a piece of their own
+};
+
+/// A trained set of pieces: text to numbers and back. 0 stands for what is unknown, 1 for the start, 2 for the end.
+/// Copies share the model; encoding and decoding may run in several threads at once.
+class SentencePieces {
+ public:
+  static constexpr std::int64_t kUnknown = 0, kStart = 1, kEnd = 2;
+
+  /// A unigram model of `sentences` (Kudo 2018); the same sentences give the same model. Error (argument) when there
+  /// are none, or too few for any model.
+  static SentencePieces train(std::span<const std::string> sentences, const SentencePieceOptions& options = {});
+  /// From what serialized() gave. Error (file), with `name` in it, when it is not a model.
+  static SentencePieces load(std::string_view serialized, std::string_view name);
+
+  const std::string& serialized() const;
+  std::int64_t size() const;
+  /// The most likely pieces; neither start nor end among them.
+  std::vector<std::int64_t> encode(std::string_view text) const;
+  /// Start and end are left out. Error (argument) when a number is none of a piece.
+  std::string decode(std::span<const std::int64_t> pieces) const;
+
+ private:
+  struct Model;
+  std::shared_ptr<const Model> model_;
+};
+
+}  // namespace paoding::data
