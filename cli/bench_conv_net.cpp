@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "bench_timing.h"
 #include "command.h"
-#include "json_text.h"
+#include "io/json_text.h"
 #include "models/conv_net.h"
 #include "numbers.h"
 #include "paoding/nn.h"

@@ -9,7 +9,7 @@
 #include "base/check.h"
 #include "bench_timing.h"
 #include "command.h"
-#include "json_text.h"
+#include "io/json_text.h"
 #include "models/seq2seq.h"
 #include "numbers.h"
 #include "paoding/op.h"

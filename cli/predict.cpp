@@ -10,7 +10,7 @@
 #include "base/check.h"
 #include "base/env.h"
 #include "command.h"
-#include "json_text.h"
+#include "io/json_text.h"
 #include "models/task.h"
 #include "paoding/checkpoint.h"
 #include "train_log.h"

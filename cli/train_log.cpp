@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "command.h"
-#include "json_text.h"
+#include "io/json_text.h"
 
 namespace paoding::cli {
 namespace {

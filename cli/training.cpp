@@ -9,7 +9,7 @@
 
 #include "base/check.h"
 #include "command.h"
-#include "json_text.h"
+#include "io/json_text.h"
 #include "loss_curve.h"
 #include "paoding/data/batches.h"
 #include "paoding/debug.h"
