@@ -72,10 +72,12 @@ std::string texts_json(const std::map<std::string, std::string>& texts) {
   return object.text();
 }
 
-std::string losses_json(const Manifest& manifest) {
+using Points = std::vector<std::pair<std::int64_t, double>>;
+
+std::string points_json(const Points& points) {
   std::string json = "[";
-  for (const auto& [step, loss] : manifest.losses) {
-    json += fmt::format("{}[{},{}]", json.size() > 1 ? "," : "", step, number_json(loss));
+  for (const auto& [step, value] : points) {
+    json += fmt::format("{}[{},{}]", json.size() > 1 ? "," : "", step, number_json(value));
   }
   return json + "]";
 }
@@ -93,8 +95,10 @@ void check(const Manifest& manifest) {
        {std::pair("step", manifest.step), std::pair("epoch", manifest.epoch), std::pair("batch", manifest.batch)}) {
     if (number < 0) fail(ErrorKind::argument, "checkpoint: {} is {}, must not be negative", what, number);
   }
-  for (const auto& [step, loss] : manifest.losses) {
-    if (step < 0) fail(ErrorKind::argument, "checkpoint: a loss is that of step {}, must not be negative", step);
+  for (const auto* points : {&manifest.losses, &manifest.scores}) {
+    for (const auto& [step, value] : *points) {
+      if (step < 0) fail(ErrorKind::argument, "checkpoint: a loss is that of step {}, must not be negative", step);
+    }
   }
   check_writable("model", manifest.model);
   check_writable("score_name", manifest.score_name);
@@ -121,7 +125,8 @@ std::string manifest_text(const SealedManifest& sealed) {
       .add_json("score", number_json(manifest.score))
       .add("score_name", manifest.score_name)
       .add_json("notes", texts_json(manifest.notes))
-      .add_json("losses", losses_json(manifest))
+      .add_json("losses", points_json(manifest.losses))
+      .add_json("scores", points_json(manifest.scores))
       .add_json("files", files.text());
   std::string text = object.text();
   text.resize(text.size() - kBetween.size() - 1);  // the object goes on
@@ -193,17 +198,17 @@ class Fields {
     return static_cast<std::uint32_t>(std::stoul(digits, nullptr, 16));
   }
 
-  std::vector<std::pair<std::int64_t, double>> losses(std::string_view key) const {
+  std::vector<std::pair<std::int64_t, double>> points(std::string_view key) const {
     dom::array array;
     if (at(key).get(array) != simdjson::SUCCESS) wrong(path_of(key), at(key), "an array of [step, loss]");
-    std::vector<std::pair<std::int64_t, double>> losses;
+    std::vector<std::pair<std::int64_t, double>> points;
     for (dom::element item : array) {
       dom::array pair;
       if (item.get(pair) != simdjson::SUCCESS || pair.size() != 2) wrong("a loss", item, "[step, loss]");
-      losses.emplace_back(count_of("the step of a loss", pair.at(0).value_unsafe()),
+      points.emplace_back(count_of("the step of a loss", pair.at(0).value_unsafe()),
                           number_of("a loss", pair.at(1).value_unsafe()));
     }
-    return losses;
+    return points;
   }
 
   [[noreturn]] void wrong(std::string_view what, const dom::element& value, std::string_view needed) const {
@@ -278,7 +283,8 @@ SealedManifest read(const dom::element& root, std::string_view text, std::string
   manifest.score = fields.number("score");
   manifest.score_name = fields.text("score_name");
   manifest.notes = fields.texts("notes");
-  manifest.losses = fields.losses("losses");
+  manifest.losses = fields.points("losses");
+  manifest.scores = fields.points("scores");
   const Fields files = fields.object("files");
   for (const auto& entry : files.all()) {
     const std::string name(entry.first);

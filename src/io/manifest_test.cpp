@@ -26,7 +26,8 @@ SealedManifest example() {
                      .score = 0.1,
                      .score_name = "phoneme error rate",
                      .notes = {{"", std::string("a\0b", 3)}},
-                     .losses = {{0, 2.5}, {100, kNan}, {200, -kInfinity}, {300, kInfinity}, {400, 5e-324}}};
+                     .losses = {{0, 2.5}, {100, kNan}, {200, -kInfinity}, {300, kInfinity}, {400, 5e-324}},
+                     .scores = {{100, 0.25}}};
   sealed.files = {{"parameters.safetensors", {~0ull >> 1, 0xdeadbeef}}, {"words.txt", {0, 0}}};
   return sealed;
 }
@@ -63,6 +64,7 @@ TEST(Manifest, ReadsWhatItWrites) {
   EXPECT_EQ(read.manifest.score_name, sealed.manifest.score_name);
   EXPECT_EQ(read.manifest.notes, sealed.manifest.notes);
   EXPECT_EQ(read.files, sealed.files);
+  EXPECT_EQ(read.manifest.scores, sealed.manifest.scores);
   ASSERT_EQ(read.manifest.losses.size(), sealed.manifest.losses.size());
   for (std::size_t i = 0; i < read.manifest.losses.size(); ++i) {
     const double is = read.manifest.losses[i].second, was = sealed.manifest.losses[i].second;
