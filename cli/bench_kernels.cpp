@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "bench_timing.h"
 #include "command.h"
-#include "json_text.h"
+#include "io/json_text.h"
 #include "numbers.h"
 #include "paoding/autodiff.h"
 #include "paoding/ops.h"

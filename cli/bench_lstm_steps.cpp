@@ -9,7 +9,7 @@
 #include "bench_timing.h"
 #include "command.h"
 #include "cpu/parallel.h"
-#include "json_text.h"
+#include "io/json_text.h"
 #include "numbers.h"
 #include "paoding/autodiff.h"
 #include "paoding/ops.h"

@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "command.h"
-#include "json_text.h"
+#include "io/json_text.h"
 #include "paoding/op.h"
 #include "text/suggest.h"
 

@@ -9,7 +9,7 @@
 #include "base/env.h"
 #include "command.h"
 #include "feeds.h"
-#include "json_text.h"
+#include "io/json_text.h"
 #include "numbers.h"
 #include "paoding/io.h"
 #include "paoding/profile.h"

@@ -3,18 +3,13 @@
 // memory for tensors is taken, so a small file cannot ask for much.
 #include "io/safetensors.h"
 
-#include <fcntl.h>
 #include <simdjson.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <functional>
 #include <new>
 #include <optional>
-#include <system_error>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -304,47 +299,14 @@ SafetensorsFile read_or_out_of_memory(std::string_view file, std::uint64_t file_
   }
 }
 
-/// A file open for reading; closed with the scope.
-class InputFile {
- public:
-  explicit InputFile(std::string name) : name_(std::move(name)) {
-    // O_NONBLOCK: opening a pipe must fail below instead of waiting for a writer.
-    fd_ = ::open(name_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd_ < 0) fail(ErrorKind::file, "{}: cannot open: {}", name_, std::generic_category().message(errno));
-  }
-  InputFile(const InputFile&) = delete;
-  InputFile& operator=(const InputFile&) = delete;
-  ~InputFile() { ::close(fd_); }
-
-  std::uint64_t size_bytes() const {
-    struct stat status {};
-    if (::fstat(fd_, &status) != 0) {
-      fail(ErrorKind::file, "{}: cannot stat: {}", name_, std::generic_category().message(errno));
-    }
-    if (!S_ISREG(status.st_mode)) fail(ErrorKind::file, "{}: is not a regular file", name_);
-    return static_cast<std::uint64_t>(status.st_size);
-  }
-
-  void read_at(std::uint64_t offset, std::byte* to, std::size_t size_bytes) const {
-    while (size_bytes > 0) {
-      const ssize_t got = ::pread(fd_, to, size_bytes, static_cast<off_t>(offset));
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0) {
-        fail(ErrorKind::file, "{}: cannot read at byte {}: {}", name_, offset, std::generic_category().message(errno));
-      }
-      if (got == 0) fail(ErrorKind::file, "{}: ends at byte {}: it shrank while it was read", name_, offset);
-      to += got;
-      offset += static_cast<std::uint64_t>(got);
-      size_bytes -= static_cast<std::size_t>(got);
-    }
-  }
-
- private:
-  std::string name_;
-  int fd_;
-};
-
 }  // namespace
+
+SafetensorsFile read(const files::InputFile& file) {
+  return read_or_out_of_memory(
+      file.name(), file.size_bytes(),
+      [&](std::uint64_t offset, std::byte* to, std::size_t size_bytes) { file.read_at(offset, to, size_bytes); });
+}
+
 }  // namespace safetensors
 
 SafetensorsFile parse_safetensors(std::span<const std::byte> bytes, std::string_view name) {
@@ -355,10 +317,7 @@ SafetensorsFile parse_safetensors(std::span<const std::byte> bytes, std::string_
 }
 
 SafetensorsFile read_safetensors(const std::filesystem::path& path) {
-  const safetensors::InputFile file(path.string());
-  return safetensors::read_or_out_of_memory(
-      path.string(), file.size_bytes(),
-      [&](std::uint64_t offset, std::byte* to, std::size_t size_bytes) { file.read_at(offset, to, size_bytes); });
+  return safetensors::read(files::InputFile(path));
 }
 
 std::map<std::string, Tensor> load_safetensors(const std::filesystem::path& path) {

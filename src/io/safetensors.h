@@ -8,9 +8,15 @@
 
 #include <bit>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
+#include "io/files.h"
+#include "paoding/io.h"
 #include "paoding/tensor.h"
 
 namespace paoding::safetensors {
@@ -33,6 +39,9 @@ inline constexpr DTypeName kDTypeNames[kDTypeCount] = {
 
 std::string_view dtype_name(DType dtype);
 
+/// read_safetensors of an open file.
+SafetensorsFile read(const files::InputFile& file);
+
 /// `text` made safe for an error message: control characters and broken UTF-8 escaped, long text cut.
 std::string shown(std::string_view text);
 
@@ -42,5 +51,22 @@ void check_text(std::string_view file, std::string_view what, std::string_view t
 
 /// The index of the first byte of a bool tensor that is neither 0 nor 1; -1 when there is none or it is no bool.
 std::int64_t first_bad_bool(const Tensor& tensor);
+
+using NamedTensor = std::pair<const std::string, Tensor>;
+
+/// Where everything stands in a file with these tensors, which must outlive it. Errors as save_safetensors, about
+/// `file`.
+class Layout {
+ public:
+  using Write = std::function<void(const void* bytes, std::size_t size_bytes)>;
+  Layout(const std::string& file, const std::map<std::string, Tensor>& tensors,
+         const std::map<std::string, std::string>& metadata);
+  /// Hands over the bytes of the file, from the first to the last.
+  void write(const Write& write) const;
+
+ private:
+  std::string header_;
+  std::vector<const NamedTensor*> order_;
+};
 
 }  // namespace paoding::safetensors

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // libFuzzer target: whatever the bytes are, parse_safetensors gives tensors that can be read, or Error (file).
 // Build: clang++-16 -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -Iinclude -Isrc src/io/safetensors_fuzz.cpp
-//        src/io/safetensors.cpp src/base/{error,types,tensor}.cpp -lfmt -lsimdjson
+//        src/io/{safetensors,files}.cpp src/base/{error,types,tensor}.cpp -lfmt -lsimdjson
 #include <cstdint>
 #include <span>
 

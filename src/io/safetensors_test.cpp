@@ -4,39 +4,19 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <cstring>
-#include <fstream>
-#include <iterator>
 
 #include "paoding/error.h"
 #include "paoding/io.h"
+#include "tests/temporary_folder.h"
 
 namespace paoding {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// A folder that goes away with the test.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = (fs::temp_directory_path() / "paoding_safetensors_XXXXXX").string();
-    path_ = mkdtemp(name.data());
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  fs::path operator/(const char* name) const { return path_ / name; }
-  std::ptrdiff_t files() const { return std::distance(fs::directory_iterator(path_), fs::directory_iterator()); }
-
- private:
-  fs::path path_;
-};
 
 std::string length_prefix(std::uint64_t length) {
   std::string bytes(8, '\0');
@@ -72,11 +52,6 @@ std::string entry(const std::string& dtype, const std::string& shape, const std:
 std::string one(const std::string& dtype, const std::string& shape, const std::string& offsets,
                 const std::string& body = "") {
   return file_of(R"({"w":)" + entry(dtype, shape, offsets) + "}", body);
-}
-
-std::string slurp(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
 }
 
 // ---- reading ---------------------------------------------------------------
@@ -230,7 +205,7 @@ TEST(Safetensors, WritesSortedKeysAlignedBodyAndPaddedHeader) {
                                               {"a\"\\\n", Tensor::from(boolean, {}, std::vector<double>{1})},
                                               {"c", Tensor::from(f32, {1, 1}, std::vector<double>{-2.5})}};
   save_safetensors(folder / "x", tensors, {{"step", "7"}});
-  std::string header = R"({"__metadata__":{"step":"7"},"a\"\\\u000a":)" + entry("BOOL", "[]", "[4,5]") + R"(,"b":)" +
+  std::string header = R"({"__metadata__":{"step":"7"},"a\"\\\n":)" + entry("BOOL", "[]", "[4,5]") + R"(,"b":)" +
                        entry("U8", "[3]", "[5,8]") + R"(,"c":)" + entry("F32", "[1,1]", "[0,4]") + "}";
   header.resize((header.size() + 7) / 8 * 8, ' ');
   EXPECT_EQ(slurp(folder / "x"), file_of(header, std::string("\x00\x00\x20\xC0\x01\x01\x02\x03", 8)));

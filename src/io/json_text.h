@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace paoding::cli {
+namespace paoding {
 
 /// `text` in quotes, everything escaped that JSON wants escaped.
 std::string json_string(std::string_view text);
@@ -18,6 +18,8 @@ std::string json_strings(const std::vector<std::string>& texts);
 /// {"a":1,"b":"x"}: members in the order they are added.
 class JsonObject {
  public:
+  /// What stands between members besides the comma: a line end for a text that people read.
+  explicit JsonObject(std::string_view between = "") : between_(between) {}
   JsonObject& add(std::string_view key, std::string_view text);
   JsonObject& add(std::string_view key, const char* text) { return add(key, std::string_view(text)); }
   JsonObject& add(std::string_view key, const std::string& text) { return add(key, std::string_view(text)); }
@@ -27,13 +29,14 @@ class JsonObject {
   JsonObject& add(std::string_view key, bool flag);
   /// `json` is JSON already.
   JsonObject& add_json(std::string_view key, std::string_view json);
-  std::string text() const { return "{" + members_ + "}"; }
+  std::string text() const { return "{" + between_ + members_ + between_ + "}"; }
 
  private:
+  std::string between_;
   std::string members_;
 };
 
 /// [a,b]: every item is JSON already.
 std::string json_array(const std::vector<std::string>& items);
 
-}  // namespace paoding::cli
+}  // namespace paoding

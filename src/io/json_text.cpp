@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "json_text.h"
+#include "io/json_text.h"
 
 #include <fmt/format.h>
 #include <simdjson.h>
 
 #include <cmath>
 
-namespace paoding::cli {
+namespace paoding {
 
 std::string json_string(std::string_view text) {
   // Names may hold any bytes; those that are no UTF-8 are written as the characters of their numbers.
@@ -27,7 +27,10 @@ std::string json_string(std::string_view text) {
   return quoted + "\"";
 }
 
-std::string json_number(double number) { return std::isfinite(number) ? fmt::format("{}", number) : "null"; }
+std::string json_number(double number) {
+  if (number == 0 && std::signbit(number)) return "-0.0";  // "-0" would be read as a whole number, which has no sign
+  return std::isfinite(number) ? fmt::format("{}", number) : "null";
+}
 
 std::string json_strings(const std::vector<std::string>& texts) {
   std::vector<std::string> items;
@@ -43,7 +46,7 @@ JsonObject& JsonObject::add(std::string_view key, std::int64_t number) {
 JsonObject& JsonObject::add(std::string_view key, bool flag) { return add_json(key, flag ? "true" : "false"); }
 
 JsonObject& JsonObject::add_json(std::string_view key, std::string_view json) {
-  if (!members_.empty()) members_ += ",";
+  if (!members_.empty()) members_ += "," + between_;
   members_ += json_string(key) + ":";
   members_ += json;
   return *this;
@@ -51,4 +54,4 @@ JsonObject& JsonObject::add_json(std::string_view key, std::string_view json) {
 
 std::string json_array(const std::vector<std::string>& items) { return fmt::format("[{}]", fmt::join(items, ",")); }
 
-}  // namespace paoding::cli
+}  // namespace paoding

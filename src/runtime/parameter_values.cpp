@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// All values of a store at once: what a checkpoint keeps of it.
+#include <vector>
+
+#include "base/check.h"
+#include "paoding/checkpoint.h"
+
+namespace paoding {
+
+std::map<std::string, Tensor> values_of(const Parameters& parameters) {
+  std::map<std::string, Tensor> values;
+  for (const std::string& name : parameters.names()) values.emplace(name, parameters.get(name));
+  return values;
+}
+
+void restore(Parameters* parameters, const std::map<std::string, Tensor>& tensors, bool allow_more) {
+  constexpr std::size_t kMostListed = 20;
+  std::vector<std::string> problems;
+  const std::map<std::string, Tensor> present = values_of(*parameters);
+  for (const auto& [name, value] : present) {
+    const auto it = tensors.find(name);
+    if (it == tensors.end()) {
+      problems.push_back(fmt::format("'{}' {} is missing", name, to_string(value.type())));
+    } else if (!(it->second.type() == value.type())) {
+      problems.push_back(
+          fmt::format("'{}' is {}, must be {}", name, to_string(it->second.type()), to_string(value.type())));
+    }
+  }
+  for (const auto& [name, tensor] : tensors) {
+    if (allow_more || present.contains(name)) continue;
+    problems.push_back(fmt::format("'{}' {} has no place in the model", name, to_string(tensor.type())));
+  }
+  if (!problems.empty()) {
+    const std::size_t count = problems.size();
+    if (count > kMostListed) {
+      problems.resize(kMostListed);
+      problems.push_back(fmt::format("and {} more", count - kMostListed));
+    }
+    fail(ErrorKind::argument, "restore: {} of the tensors do not fit the model: {}", count, fmt::join(problems, "; "));
+  }
+  for (const auto& [name, value] : present) parameters->set(name, tensors.at(name));
+}
+
+}  // namespace paoding
