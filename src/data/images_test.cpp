@@ -4,7 +4,7 @@
 #include <array>
 #include <numeric>
 
-#include "data/idx.h"
+#include "data/image_formats.h"
 #include "data/test_folder.h"
 #include "paoding/data/corpora.h"
 #include "tests/temporary_folder.h"
@@ -40,8 +40,9 @@ TEST(Idx, RefusesEveryOtherLength) {
 }
 
 TEST(Idx, RefusesOtherKinds) {
-  EXPECT_EQ(refused("", 3), "file: f: begins with nothing, an IDX file begins with 00 00 08 03");
-  EXPECT_EQ(refused("PK\x03\x04", 1), "file: f: begins with 50 4b 03 04, an IDX file begins with 00 00 08 01");
+  EXPECT_EQ(refused("", 3), "file: f: begins with nothing, an IDX file begins with 00 00 08 03, a PGM picture with P5");
+  EXPECT_EQ(refused("PK\x03\x04", 1),
+            "file: f: begins with 50 4b 03 04, an IDX file begins with 00 00 08 01, a PGM picture with P5");
   EXPECT_EQ(refused(idx({4}, "abcd", 0x0d), 1),
             "file: f: IDX elements of type 0x0d on 1 axes, must be bytes (0x08) on 1");
   EXPECT_EQ(refused(idx({2}, "ab"), 3), "file: f: IDX elements of type 0x08 on 1 axes, must be bytes (0x08) on 3");
@@ -53,6 +54,39 @@ TEST(Idx, RefusesExtentsWhoseProductOverflows) {
   EXPECT_EQ(
       refused(idx({1 << 16, 1 << 24, 1 << 24}, ""), 3),
       "file: f: 0 bytes of elements, its extents 65536 x 16777216 x 16777216 need 18446744073709551616: get it again");
+}
+
+TEST(Pgm, GivesPixelsOf255) {
+  const Tensor picture = parse_pgm("P5\n# by hand\n3 2 # w h\n255\nabc\xff\n#", "f");
+  EXPECT_EQ(picture.type(), Type(u8, Shape{1, 2, 3}));
+  EXPECT_EQ(picture.to_doubles(), (std::vector<double>{97, 98, 99, 255, 10, 35}));
+  const std::string two_values = std::string("P5 3 1 2\n") + '\0' + '\1' + '\2';
+  EXPECT_EQ(parse_pgm(two_values, "f").to_doubles(), (std::vector<double>{0, 128, 255}));
+}
+
+TEST(Pgm, RefusesWhatIsNoPicture) {
+  const auto refused = [](const std::string& bytes) { return refusal([&] { parse_pgm(bytes, "f"); }); };
+  const std::string header = "file: f: width, height and largest value of a PGM picture must be numbers in 1 .. 65535";
+  EXPECT_EQ(refused("P6 1 1 255\nabc"), "file: f: is no binary PGM picture, which begins with P5");
+  for (const char* text : {"P5", "P5 3", "P5 0 3 255\n", "P5 -1 3 255\n", "P5 3 x 255\n",
+                           "P5 99999999999999999999 1 255\n", "P5 # never ends"}) {
+    EXPECT_EQ(refused(text), header) << text;
+  }
+  EXPECT_EQ(refused("P5 2 1 255\na"), "file: f: 1 bytes of pixels, a picture of 2 x 1 has 2");
+  EXPECT_EQ(refused("P5 2 1 255\nabc"), "file: f: 3 bytes of pixels, a picture of 2 x 1 has 2");
+  EXPECT_EQ(refused("P5 2 1 255"), "file: f: 0 bytes of pixels, a picture of 2 x 1 has 2");
+  EXPECT_EQ(refused("P5 1 1 65535\nab"), "file: f: its largest value is 65535, must be at most 255");
+  EXPECT_EQ(refused("P5 1 1 9\nz"), "file: f: pixel 0 is 122, its largest is 9");
+}
+
+TEST(Images, AreReadFromEitherFormat) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(read_image_file(folder.write("a.pgm", "P5 2 1 255\nab")).shape(), (Shape{1, 1, 2}));
+  EXPECT_EQ(read_image_file(folder.write("a.idx", idx({1, 1, 2}, "ab"))).to_doubles(), (std::vector<double>{97, 98}));
+  const auto png = folder.write("a.png", "\x89PNG\r\n");
+  EXPECT_EQ(refusal([&] { read_image_file(png); }),
+            "file: " + png.string() +
+                ": begins with 89 50 4e 47, an IDX file begins with 00 00 08 03, a PGM picture with P5");
 }
 
 TEST(Images, MustHaveALabelEach) {
