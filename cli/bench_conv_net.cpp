@@ -8,6 +8,7 @@
 #include "bench_timing.h"
 #include "command.h"
 #include "io/json_text.h"
+#include "models/conv_net.h"
 #include "numbers.h"
 #include "paoding/nn.h"
 #include "paoding/optimizer.h"
@@ -35,26 +36,18 @@ struct Net {
 // Training: the gradients of all weights and an update by Adam.
 std::unique_ptr<Graph> build(const Net& net, bool is_training) {
   auto graph = std::make_unique<Graph>();
-  Value h = graph->input("x", net.dtype, {net.batch, net.image_channels, net.size, net.size});
-  for (std::size_t i = 0; i < net.channels.size(); ++i) {
-    const std::string block = "conv" + std::to_string(i + 1);
-    const Scope scope(*graph, block);
-    const nn::Conv2d conv(*graph, block, h.shape()[1], net.channels[i], {3, 3},
-                          {.conv = {.padding = {1, 1, 1, 1}, .activation = Activation::relu}, .dtype = net.dtype});
-    h = max_pool2d(conv(h));
+  const models::ConvNet model(*graph, {.image_channels = net.image_channels,
+                                       .height = net.size,
+                                       .width = net.size,
+                                       .classes = net.classes,
+                                       .channels = net.channels,
+                                       .dtype = net.dtype});
+  const Value logits = model(graph->input("x", net.dtype, {net.batch, net.image_channels, net.size, net.size}));
+  if (!is_training) {
+    graph->fetch("logits", logits);
+    return graph;
   }
-  Value loss;
-  {
-    const Scope scope(*graph, "dense");
-    const std::int64_t features = h.shape().elements() / net.batch;
-    const nn::Linear dense(*graph, "dense", features, net.classes, {.dtype = net.dtype});
-    const Value logits = dense(reshape(h, Shape{net.batch, features}));
-    if (!is_training) {
-      graph->fetch("logits", logits);
-      return graph;
-    }
-    loss = cross_entropy(logits, graph->input("labels", i32, {net.batch}));
-  }
+  const Value loss = cross_entropy(logits, graph->input("labels", i32, {net.batch}));
   graph->fetch("loss", loss);
   const Scope scope(*graph, "adam");
   minimize(loss, Adam{});

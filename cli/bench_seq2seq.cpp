@@ -10,14 +10,21 @@
 #include "bench_timing.h"
 #include "command.h"
 #include "io/json_text.h"
+#include "models/seq2seq.h"
 #include "numbers.h"
 #include "paoding/op.h"
 #include "paoding/profile.h"
 #include "profile/report.h"
-#include "seq2seq_model.h"
 
 namespace paoding::cli {
 namespace {
+
+struct Seq2SeqSize {
+  models::Seq2SeqOptions model;
+  std::int64_t batch = 64, source_steps = 10, target_steps = 10;
+  bool has_lengths = false;     // source positions beyond a row's length are not seen
+  bool sums_over_time = false;  // loss: mean over the batch, summed over time, rather than the mean of all
+};
 
 struct StepOptions {
   CompileFlags compile;
@@ -37,12 +44,24 @@ double milliseconds(const std::function<void()>& work) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
 
+Value build_loss(Graph& graph, const Seq2SeqSize& size) {
+  const std::int64_t B = size.batch, T = size.target_steps;
+  const Value source = graph.input("source", i64, {size.source_steps, B}),
+              target = graph.input("target", i64, {T + 1, B});
+  const Value lengths = size.has_lengths ? graph.input("lengths", i64, {B}) : Value();
+  const models::Seq2Seq model(graph, size.model);
+  const auto reduction = size.sums_over_time ? LossReduction::sum : LossReduction::mean;
+  const Value loss =
+      model.loss(model.encode(source, lengths), slice(target, 0, 0, T), slice(target, 0, 1, T + 1), reduction);
+  return size.sums_over_time ? loss * (1.0 / static_cast<double>(B)) : loss;
+}
+
 // Adam, gradients clipped to a norm of 5.
 Step make_step(const Seq2SeqSize& size) {
   Step step;
   step.build_milliseconds = milliseconds([&] {
-    const Value loss = build_seq2seq(*step.graph, size);
-    const TrainingStep training = minimize(loss, Adam{}, {.clip_norm = 5, .master_weights = size.dtype != f32});
+    const Value loss = build_loss(*step.graph, size);
+    const TrainingStep training = minimize(loss, Adam{}, {.clip_norm = 5, .master_weights = size.model.dtype != f32});
     step.graph->fetch("loss", loss);
     step.graph->fetch("norm", training.gradient_norm);
   });
@@ -60,12 +79,12 @@ Tensor random_words(const Shape& shape, std::int64_t vocabulary, std::uint64_t s
 
 // Operations of the products of a step, forward and backward, two per multiplication.
 double products_of(const Seq2SeqSize& s) {
-  const auto H = static_cast<double>(s.hidden), B = static_cast<double>(s.batch);
+  const auto H = static_cast<double>(s.model.hidden), B = static_cast<double>(s.batch);
   const auto S = static_cast<double>(s.source_steps), T = static_cast<double>(s.target_steps);
-  const double layers = s.layers;
+  const auto layers = static_cast<double>(s.model.layers);
   const double encoder = S * (layers * 8 * H * H + H * H);
   const double decoder =
-      T * (layers * 8 * H * H + 4 * H * H + 2 * H * H + H * static_cast<double>(s.target_vocabulary));
+      T * (layers * 8 * H * H + 4 * H * H + 2 * H * H + H * static_cast<double>(s.model.target_vocabulary));
   return 3 * 2 * B * (encoder + decoder);
 }
 
@@ -112,8 +131,9 @@ int bench(const StepOptions& options, const char* name) {
   const Seq2SeqSize& size = options.size;
   const MachineFacts machine = machine_facts(compile.device);
   print("{}: {}+{} LSTM layers, hidden {}, vocabularies {} and {}, batch {}, {} x {} steps, Adam, clip 5, on {} ({})\n",
-        name, size.layers, size.layers, size.hidden, size.source_vocabulary, size.target_vocabulary, size.batch,
-        size.source_steps, size.target_steps, to_string(compile.device), machine.name);
+        name, size.model.layers, size.model.layers, size.model.hidden, size.model.source_vocabulary,
+        size.model.target_vocabulary, size.batch, size.source_steps, size.target_steps, to_string(compile.device),
+        machine.name);
   print_text(load_warning());
   const Step step = make_step(size);
   Parameters parameters(*step.graph, compile.device, {.seed = 7});
@@ -139,9 +159,9 @@ int bench(const StepOptions& options, const char* name) {
   }
 
   program.set_input(program.input_index("source"),
-                    random_words({size.source_steps, size.batch}, size.source_vocabulary, 1));
+                    random_words({size.source_steps, size.batch}, size.model.source_vocabulary, 1));
   program.set_input(program.input_index("target"),
-                    random_words({size.target_steps + 1, size.batch}, size.target_vocabulary, 2));
+                    random_words({size.target_steps + 1, size.batch}, size.model.target_vocabulary, 2));
   if (size.has_lengths) {
     Tensor lengths(i64, {size.batch});
     for (std::int64_t i = 0; i < size.batch; ++i) lengths.data<std::int64_t>()[i] = size.source_steps - i % 3;
@@ -177,9 +197,11 @@ void add_step_bench(CLI::App& parent, Commands* commands, const char* name, cons
   options->size = size;
   CLI::App* sub = parent.add_subcommand(name, description);
   sub->add_option("--batch", options->size.batch, "Rows of a batch")->capture_default_str();
-  sub->add_option("--hidden", options->size.hidden, "Width of embeddings and states")->capture_default_str();
+  sub->add_option("--hidden", options->size.model.hidden, "Width of embeddings and states")->capture_default_str();
   sub->add_option("--source", options->size.source_steps, "Source positions")->capture_default_str();
   sub->add_option("--target", options->size.target_steps, "Target positions")->capture_default_str();
+  sub->add_option("--dropout", options->size.model.dropout, "Share of what is dropped")->capture_default_str();
+  sub->add_flag("--lengths", options->size.has_lengths, "Sources have lengths");
   sub->add_option("--dtype", options->dtype, "f32, or bf16: weights and activations; updates keep f32")
       ->check(CLI::IsMember({"f32", "bf16"}))
       ->capture_default_str();
@@ -189,7 +211,7 @@ void add_step_bench(CLI::App& parent, Commands* commands, const char* name, cons
   sub->add_option("--json", options->json_path, "Also write the numbers to this file");
   options->compile.add_to(*sub);
   commands->push_back({sub, [options, name] {
-                         options->size.dtype = options->dtype == "bf16" ? DType::bf16 : f32;
+                         options->size.model.dtype = options->dtype == "bf16" ? DType::bf16 : f32;
                          return bench(*options, name);
                        }});
 }
@@ -201,14 +223,14 @@ void add_bench_seq2seq(CLI::App& parent, Commands* commands) {
                  "A training step that spells: 2+2 LSTM layers of 256, 30 letters, 42 phonemes", {});
   add_step_bench(parent, commands, "seq2seq",
                  "A training step that translates: 2+2 LSTM layers of 512, 17,191 and 7,709 words, 50 x 50 steps",
-                 {.source_vocabulary = 17191,
-                  .target_vocabulary = 7709,
-                  .hidden = 512,
+                 {.model = {.source_vocabulary = 17191,
+                            .target_vocabulary = 7709,
+                            .hidden = 512,
+                            .dropout = 0.2,
+                            .squashes_attention = false},
                   .batch = 128,
                   .source_steps = 50,
                   .target_steps = 50,
-                  .dropout = 0.2,
-                  .squashes_attention = false,
                   .has_lengths = true,
                   .sums_over_time = true});
 }

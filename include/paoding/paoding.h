@@ -14,6 +14,7 @@
 #include "paoding/optimizer.h"
 #include "paoding/profile.h"
 #include "paoding/program.h"
+#include "paoding/programs.h"
 #include "paoding/recurrent_weights.h"
 #include "paoding/scalar.h"
 #include "paoding/tensor.h"

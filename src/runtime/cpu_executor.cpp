@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/check.h"
+#include "cpu/arena.h"
 #include "cpu/group_batch.h"
 #include "cpu/group_kernel.h"
 #include "cpu/parallel.h"
@@ -20,8 +21,8 @@ using profile::Recorder;
 
 class CpuArena : public Arena {
  public:
-  explicit CpuArena(std::int64_t bytes) : memory(Type{DType::u8, Shape{bytes}}) {}
-  Tensor memory;
+  explicit CpuArena(std::int64_t bytes) : memory(bytes) {}
+  GrowingMemory memory;
 };
 
 class CpuExecutor : public Executor {
@@ -29,8 +30,7 @@ class CpuExecutor : public Executor {
   CpuExecutor(const Plan& plan, const ExecutorOptions& options)
       : plan_(plan), on_step_(options.on_step), on_print_(options.on_print) {
     arena_ = std::dynamic_pointer_cast<CpuArena>(options.arena);
-    if (!arena_ || arena_->memory.size_bytes() < plan.arena_bytes)
-      arena_ = std::make_shared<CpuArena>(plan.arena_bytes);
+    if (!arena_ || !arena_->memory.grow(plan.arena_bytes)) arena_ = std::make_shared<CpuArena>(plan.arena_bytes);
     place_slots(options.parameters);
     prepare(plan.steps);
     resolve(options.repeats);

@@ -45,6 +45,9 @@ struct ImageSet {
 /// A pair of IDX files (LeCun's format for MNIST), gzipped or not. Error (file) when one is truncated, of another kind,
 /// or they do not have equally many.
 ImageSet read_images(const std::filesystem::path& images, const std::filesystem::path& labels);
+/// The images alone [N, H, W]: an IDX file, gzipped or not, or one picture as a binary PGM (P5, 8 bits; [1, H, W]).
+/// "-" is standard input. Errors as read_images.
+Tensor read_image_file(const std::filesystem::path& path);
 
 struct SentencePair {
   std::string source, target;

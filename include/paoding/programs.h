@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Programs: one model for batches of many shapes.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "paoding/graph.h"
+#include "paoding/program.h"
+
+namespace paoding {
+
+/// The programs of one model, one per shape: made when a shape is first asked for, kept, all with the same parameters
+/// and in one arena, so what a run left in it (its fetches) is there until another of them runs.
+class Programs {
+ public:
+  /// What tells shapes apart: lengths, a batch; whatever `build` makes a graph of.
+  using Key = std::vector<std::int64_t>;
+  using Build = std::function<std::unique_ptr<Graph>(const Key& key)>;
+
+  /// `parameters` must outlive this.
+  Programs(Build build, CompileOptions options, const Parameters* parameters = nullptr)
+      : build_(std::move(build)), options_(std::move(options)), parameters_(parameters) {}
+
+  /// Compiled at the first call, bound when the key is new, found otherwise. Errors: as build, Program, Program::bind.
+  Program& at(const Key& key);
+
+  std::int64_t size() const { return static_cast<std::int64_t>(programs_.size()); }
+  /// Spent on making programs, their graphs among it.
+  double milliseconds() const { return milliseconds_; }
+  /// That of the program with the most.
+  std::int64_t arena_bytes() const;
+
+ private:
+  Build build_;
+  CompileOptions options_;
+  const Parameters* parameters_;
+  std::map<Key, Program> programs_;
+  double milliseconds_ = 0;
+};
+
+}  // namespace paoding

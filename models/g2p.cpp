@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+// g2p: from the spelling of a word to its phonemes ("grapheme to phoneme"), as a pronouncing dictionary has them.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <set>
+
+#include "models/all_tasks.h"
+#include "models/pair_task.h"
+#include "models/symbol_file.h"
+#include "paoding/data/batches.h"
+#include "paoding/data/corpora.h"
+#include "paoding/data/metrics.h"
+#include "paoding/data/vocabulary.h"
+#include "paoding/error.h"
+
+namespace paoding::models {
+namespace {
+
+constexpr const char *kUnknown = "<unknown>", *kStart = "<start>", *kEnd = "<end>";
+constexpr const char *kLetters = "letters.txt", *kPhonemes = "phonemes.txt";
+
+// A word of the validation or test part, and every way to say it.
+struct Word {
+  std::string spelling;
+  std::vector<Sequence> ways;
+};
+
+class G2p : public PairTask {
+ public:
+  G2p() {
+    model_.hidden = 256;
+    model_.dropout = 0.2;
+    settings = {.epochs = 12, .batch_size = 64, .learning_rate = 2e-3, .last_learning_rate = 1e-5};
+    source_bounds_ = {4, 5, 6, 7, 8, 9, 10, 12, 14, 18, 36};
+    target_bounds_ = {4, 6, 7, 8, 9, 10, 12, 14, 18, 36};
+  }
+  std::string_view name() const override { return "g2p"; }
+  std::string_view summary() const override { return "Spelling to phonemes: attention seq2seq on a dictionary"; }
+  std::string_view item() const override { return "words"; }
+  Options options() override {
+    Options all = PairTask::options();
+    all.push_back({"words", "Words of the dictionary to train on, chosen at random; 0: all", &words_limit_, 0});
+    return all;
+  }
+
+  void read(const std::filesystem::path& folder) override {
+    const std::filesystem::path path = data::find_pronunciations(folder);
+    std::vector<data::Pronunciations> dictionary = data::read_pronunciations(path);
+    std::erase_if(dictionary, [&](const data::Pronunciations& entry) {
+      return static_cast<std::int64_t>(entry.word.size()) > source_bounds_.back();
+    });
+    if (letters_.size() == 0) make_vocabularies(dictionary, path.string());
+    // By word, so that no word of one part is said in another.
+    auto parts = data::split(static_cast<std::int64_t>(dictionary.size()), std::array{0.93, 0.02, 0.05}, kSplitSeed);
+    if (words_limit_ > 0 && words_limit_ < static_cast<std::int64_t>(parts[0].size())) {
+      const double share = static_cast<double>(words_limit_) / static_cast<double>(parts[0].size());
+      const auto kept = data::split(static_cast<std::int64_t>(parts[0].size()), std::array{share}, kSplitSeed)[0];
+      std::vector<std::int64_t> fewer;
+      for (const std::int64_t i : kept) fewer.push_back(parts[0][static_cast<std::size_t>(i)]);
+      parts[0] = std::move(fewer);
+    }
+    for (std::size_t part = 0; part < 3; ++part) {
+      pairs_[part].clear();
+      words_[part].clear();
+      for (const std::int64_t at : parts[part]) add(part, dictionary[static_cast<std::size_t>(at)]);
+    }
+  }
+
+  std::map<std::string, std::string> files() const override {
+    return {{kLetters, to_file(letters_)}, {kPhonemes, to_file(phonemes_)}};
+  }
+  void set_files(const std::map<std::string, std::string>& files) override {
+    set_vocabularies(from_file(files, kLetters), from_file(files, kPhonemes));
+  }
+  std::unique_ptr<Predictor> predictor(const Trained& trained) const override;
+
+  const std::vector<Word>& words(Part part) const { return words_[static_cast<std::size_t>(part)]; }
+  // Letters as numbers; those never seen in training are "unknown".
+  Sequence spell(const std::string& word) const {
+    Sequence numbers;
+    for (const std::string& letter : data::characters(word, "word '" + word + "'")) {
+      numbers.push_back(std::max<std::int64_t>(0, letters_.find(letter)));
+    }
+    return numbers;
+  }
+  std::string say(const Sequence& phonemes) const {
+    std::vector<std::string> texts;
+    for (const std::int64_t phoneme : phonemes) texts.push_back(phonemes_.symbol(phoneme));
+    return fmt::format("{}", fmt::join(texts, " "));
+  }
+
+ private:
+  static constexpr std::uint64_t kSplitSeed = 1;  // the same parts whatever the training's seed is
+
+  void make_vocabularies(const std::vector<data::Pronunciations>& dictionary, const std::string& file) {
+    std::set<std::string> letters, phonemes;
+    for (const data::Pronunciations& entry : dictionary) {
+      for (std::string& letter : data::characters(entry.word, file)) letters.insert(std::move(letter));
+      for (const auto& way : entry.ways) phonemes.insert(way.begin(), way.end());
+    }
+    std::vector<std::string> spelled{kUnknown}, said{kStart, kEnd};
+    spelled.insert(spelled.end(), letters.begin(), letters.end());
+    said.insert(said.end(), phonemes.begin(), phonemes.end());
+    set_vocabularies(data::Vocabulary(std::move(spelled)), data::Vocabulary(std::move(said)));
+  }
+
+  void set_vocabularies(data::Vocabulary letters, data::Vocabulary phonemes) {
+    letters_ = std::move(letters);
+    phonemes_ = std::move(phonemes);
+    start_ = phonemes_.find(kStart);
+    end_ = phonemes_.find(kEnd);
+    if (letters_.find(kUnknown) != 0 || start_ < 0 || end_ < 0) {
+      throw Error(ErrorKind::file, fmt::format("{} must begin with {}, and {} have {} and {}", kLetters, kUnknown,
+                                               kPhonemes, kStart, kEnd));
+    }
+    model_.source_vocabulary = letters_.size();
+    model_.target_vocabulary = phonemes_.size();
+  }
+
+  void add(std::size_t part, const data::Pronunciations& entry) {
+    Word word{entry.word, {}};
+    for (const auto& way : entry.ways) {
+      Sequence& numbers = word.ways.emplace_back();
+      for (const std::string& phoneme : way) {
+        numbers.push_back(phonemes_.find(phoneme));
+        if (numbers.back() < 0) {
+          throw Error(ErrorKind::file, fmt::format("word '{}' has the phoneme '{}', which the checkpoint does not know",
+                                                   entry.word, phoneme));
+        }
+      }
+      if (static_cast<std::int64_t>(numbers.size()) >= target_bounds_.back()) {
+        word.ways.pop_back();
+        continue;
+      }
+      pairs_[part].push_back({spell(entry.word), numbers});
+    }
+    if (!word.ways.empty()) words_[part].push_back(std::move(word));
+  }
+
+  data::Vocabulary letters_, phonemes_;
+  std::vector<Word> words_[3];
+  std::int64_t words_limit_ = 0;
+};
+
+class G2pPredictor : public Predictor {
+ public:
+  G2pPredictor(const G2p& task, const Trained& trained) : task_(task), search_(task, trained) {}
+
+  // Of the ways to say a word, the one nearest to what was predicted counts.
+  std::vector<Score> evaluate(Part part, const SearchOptions& search, std::int64_t limit) override {
+    const std::vector<Word> words = first(task_.words(part), limit);
+    const auto found = search_(spelled(words), search.beam);
+    double errors = 0, phonemes = 0, wrong = 0;
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      const auto [distance, length] = nearest(words[i], found[i].at(0).words);
+      errors += static_cast<double>(distance);
+      phonemes += static_cast<double>(length);
+      wrong += distance > 0;
+    }
+    const double count = std::max(1.0, static_cast<double>(words.size()));
+    return {{"phoneme error rate", errors / std::max(1.0, phonemes), true}, {"word error rate", wrong / count, true}};
+  }
+
+  std::string show(const SearchOptions& search, std::int64_t count) override {
+    const std::vector<Word>& all = task_.words(Part::test);
+    std::vector<Word> words;  // spread over the alphabet
+    const auto wanted = std::min(static_cast<std::size_t>(count), all.size());
+    for (std::size_t i = 0; i < wanted; ++i) words.push_back(all[i * all.size() / wanted]);
+    const auto found = search_(spelled(words), search.beam);
+    std::string text = fmt::format("{:<18} {:<34} {}\n", "word", "predicted", "in the dictionary");
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      const Sequence& predicted = found[i].at(0).words;
+      std::vector<std::string> ways;
+      for (const Sequence& way : words[i].ways) ways.push_back(task_.say(way));
+      const bool is_right = nearest(words[i], predicted).first == 0;
+      text += fmt::format("{:<18} {:<34} {}{}\n", words[i].spelling, task_.say(predicted), is_right ? "" : "not ",
+                          fmt::join(ways, " | "));
+    }
+    return text;
+  }
+
+  std::vector<Predictions> predict(std::span<const std::string> lines, const SearchOptions& search) override {
+    std::vector<Sequence> sources;
+    for (const std::string& line : lines) sources.push_back(task_.spell(lower(line)));
+    const auto found = search_(sources, std::max(search.beam, search.best));
+    std::vector<Predictions> all(lines.size());
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      for (const Hypothesis& h : found[i]) {
+        if (static_cast<std::int64_t>(all[i].size()) < search.best) {
+          all[i].push_back({task_.say(h.words), h.log_probability});
+        }
+      }
+    }
+    return all;
+  }
+
+ private:
+  static std::string lower(std::string text) {
+    for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    return text;
+  }
+  static std::vector<Word> first(const std::vector<Word>& words, std::int64_t limit) {
+    if (limit <= 0 || limit >= static_cast<std::int64_t>(words.size())) return words;
+    std::vector<Word> some;  // spread over the alphabet, in which dictionaries are
+    for (std::int64_t i = 0; i < limit; ++i)
+      some.push_back(words[static_cast<std::size_t>(i) * words.size() / static_cast<std::size_t>(limit)]);
+    return some;
+  }
+  std::vector<Sequence> spelled(const std::vector<Word>& words) const {
+    std::vector<Sequence> sources;
+    for (const Word& word : words) sources.push_back(task_.spell(word.spelling));
+    return sources;
+  }
+  // Errors, and phonemes of the way they are counted by.
+  static std::pair<std::int64_t, std::int64_t> nearest(const Word& word, const Sequence& predicted) {
+    std::pair<std::int64_t, std::int64_t> best{-1, 0};
+    for (const Sequence& way : word.ways) {
+      const std::int64_t distance = data::edit_distance(predicted, way);
+      if (best.first < 0 || distance < best.first) best = {distance, static_cast<std::int64_t>(way.size())};
+    }
+    return best;
+  }
+
+  const G2p& task_;
+  PairSearch search_;
+};
+
+std::unique_ptr<Predictor> G2p::predictor(const Trained& trained) const {
+  return std::make_unique<G2pPredictor>(*this, trained);
+}
+
+}  // namespace
+
+std::unique_ptr<Task> make_g2p() { return std::make_unique<G2p>(); }
+
+}  // namespace paoding::models

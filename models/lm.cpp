@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+// lm: a language model of a book, verse by verse: which word follows.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+
+#include "models/all_tasks.h"
+#include "models/language_model.h"
+#include "models/symbol_file.h"
+#include "paoding/data/batches.h"
+#include "paoding/data/corpora.h"
+#include "paoding/data/vocabulary.h"
+#include "paoding/error.h"
+
+namespace paoding::models {
+namespace {
+
+using Sequence = std::vector<std::int64_t>;
+constexpr const char *kUnknown = "<unknown>", *kStart = "<start>", *kEnd = "<end>", *kWords = "words.txt";
+constexpr std::int64_t kRows = 32;  // of a run that searches
+
+bool is_in_word(unsigned char c) { return std::isalnum(c) != 0 || c == '\'' || c == '-' || c >= 0x80; }
+
+// Words, and punctuation marks each by itself.
+std::vector<std::string> words_of(std::string_view text) {
+  std::vector<std::string> words;
+  for (std::size_t i = 0; i < text.size();) {
+    std::size_t end = i + 1;
+    if (is_in_word(static_cast<unsigned char>(text[i]))) {
+      while (end < text.size() && is_in_word(static_cast<unsigned char>(text[end]))) ++end;
+    } else if (std::isspace(static_cast<unsigned char>(text[i])) != 0) {
+      i = end;
+      continue;
+    }
+    words.emplace_back(text.substr(i, end - i));
+    i = end;
+  }
+  return words;
+}
+
+class Lm : public Task {
+ public:
+  Lm() {
+    settings = {.epochs = 8, .batch_size = 32, .learning_rate = 2e-3, .last_learning_rate = 1e-5};
+    bounds_ = {12, 16, 20, 24, 28, 32, 36, 40, 48, 56, 64, 100};
+  }
+  std::string_view name() const override { return "lm"; }
+  std::string_view summary() const override { return "The next word: LSTM language model of the King James Version"; }
+  std::string_view item() const override { return "verses"; }
+  Options options() override {
+    return {{"hidden", "Width of embeddings and states", &model_.hidden, 1, 1 << 16},
+            {"layers", "Of the LSTM", &model_.layers, 1, 64},
+            {"dropout", "Share of what is dropped", &dropout_, 0, 0.99},
+            {"least-count", "Words that are rarer in the training part count as unknown", &least_count_, 1, 1e9},
+            {"continue", "Most words that predict adds to a line", &continue_, 1, 1000}};
+  }
+
+  void read(const std::filesystem::path& folder) override {
+    std::vector<std::vector<std::string>> verses;
+    for (const std::string& verse : data::read_kjv(data::find_kjv(folder))) verses.push_back(words_of(verse));
+    const auto parts = data::split(static_cast<std::int64_t>(verses.size()), std::array{0.93, 0.02, 0.05}, 1);
+    if (words_.size() == 0) {
+      std::map<std::string, std::int64_t> counts;
+      for (const std::int64_t i : parts[0]) {
+        for (const std::string& word : verses[static_cast<std::size_t>(i)]) ++counts[word];
+      }
+      std::vector<std::string> kept{kUnknown, kStart, kEnd};
+      for (const auto& [word, count] : counts) {
+        if (count >= least_count_) kept.push_back(word);
+      }
+      set_vocabulary(data::Vocabulary(std::move(kept)));
+    }
+    for (std::size_t part = 0; part < 3; ++part) {
+      verses_[part].clear();
+      for (const std::int64_t i : parts[part]) verses_[part].push_back(numbers(verses[static_cast<std::size_t>(i)]));
+    }
+  }
+
+  std::map<std::string, std::string> files() const override { return {{kWords, to_file(words_)}}; }
+  void set_files(const std::map<std::string, std::string>& files) override { set_vocabulary(from_file(files, kWords)); }
+
+  std::vector<std::int64_t> buckets(Part part) const override {
+    std::vector<std::int64_t> made;
+    for (const Sequence& verse : verses(part)) {
+      made.push_back(data::bucket_bound(bounds_, static_cast<std::int64_t>(verse.size()) + 1));
+    }
+    return made;
+  }
+
+  // A bucket is its bound. Longer verses are cut.
+  Batch batch(Part part, std::span<const std::int64_t> examples, std::int64_t bucket,
+              std::int64_t rows) const override {
+    Tensor written(i64, {bucket, rows}), labels(i64, {bucket, rows});
+    std::fill_n(written.data<std::int64_t>(), bucket * rows, end_);
+    std::fill_n(labels.data<std::int64_t>(), bucket * rows, -1);
+    Batch made;
+    made.bucket = bucket;
+    made.items = static_cast<std::int64_t>(examples.size());
+    for (std::size_t i = 0; i < examples.size(); ++i) {
+      const Sequence& verse = verses(part)[static_cast<std::size_t>(examples[i])];
+      const auto length = static_cast<std::int64_t>(verse.size());
+      for (std::int64_t t = 0; t < std::min(bucket, length + 1); ++t) {
+        const std::int64_t place = t * rows + static_cast<std::int64_t>(i);
+        written.data<std::int64_t>()[place] = t == 0 ? start_ : verse[static_cast<std::size_t>(t - 1)];
+        labels.data<std::int64_t>()[place] = t == length ? end_ : verse[static_cast<std::size_t>(t)];
+        made.weight += 1;
+      }
+    }
+    made.feeds = {written, labels};
+    return made;
+  }
+
+  Value loss(Graph& graph, std::int64_t bucket, std::int64_t rows, bool is_training) const override {
+    const Value written = graph.input("written", i64, {bucket, rows}),
+                labels = graph.input("labels", i64, {bucket, rows});
+    return model(graph, is_training).loss(written, labels);
+  }
+
+  std::unique_ptr<Predictor> predictor(const Trained& trained) const override;
+
+  LanguageModel model(Graph& graph, bool is_training) const {
+    LanguageModelOptions options = model_;
+    options.dropout = is_training ? dropout_ : 0;
+    return LanguageModel(graph, options);
+  }
+  Sequence numbers(const std::vector<std::string>& words) const {
+    Sequence made;
+    for (const std::string& word : words) made.push_back(std::max<std::int64_t>(0, words_.find(word)));
+    return made;
+  }
+  // Marks that close stand at the word before them.
+  std::string text(const Sequence& numbers) const {
+    std::string text;
+    for (const std::int64_t number : numbers) {
+      const std::string& word = words_.symbol(number);
+      if (!text.empty() && word.find_first_of(",.;:!?)") != 0) text += ' ';
+      text += word;
+    }
+    return text;
+  }
+  const std::vector<Sequence>& verses(Part part) const { return verses_[static_cast<std::size_t>(part)]; }
+  std::int64_t start() const { return start_; }
+  std::int64_t end() const { return end_; }
+  std::int64_t most_words() const { return continue_; }
+  std::int64_t bound(std::int64_t length) const { return data::bucket_bound(bounds_, length); }
+
+ private:
+  void set_vocabulary(data::Vocabulary words) {
+    words_ = std::move(words);
+    start_ = words_.find(kStart);
+    end_ = words_.find(kEnd);
+    if (words_.find(kUnknown) != 0 || start_ < 0 || end_ < 0) {
+      throw Error(ErrorKind::file,
+                  fmt::format("{} must begin with {}, and have {} and {}", kWords, kUnknown, kStart, kEnd));
+    }
+    model_.vocabulary = words_.size();
+  }
+
+  LanguageModelOptions model_;
+  double dropout_ = 0.3;
+  std::int64_t least_count_ = 2, continue_ = 20, start_ = 1, end_ = 2;
+  std::vector<std::int64_t> bounds_;  // of lengths with the end
+  data::Vocabulary words_;
+  std::vector<Sequence> verses_[3];
+};
+
+class LmPredictor : public Predictor {
+ public:
+  LmPredictor(const Lm& task, const Trained& trained)
+      : task_(task),
+        mean_loss_(task, trained, kRows),
+        programs_(
+            [&task](const Programs::Key& key) {
+              auto graph = std::make_unique<Graph>();
+              const Value written = graph->input("written", i64, {key[0], key[1]});
+              const Value lengths = graph->input("lengths", i64, {key[1]});
+              fetch(
+                  *graph,
+                  task.model(*graph, false)
+                      .search(written, lengths,
+                              {.beam = key[2], .steps = task.most_words(), .start = task.start(), .end = task.end()}));
+              return graph;
+            },
+            trained.compile, trained.parameters) {}
+
+  std::vector<Score> evaluate(Part part, const SearchOptions&, std::int64_t limit) override {
+    return {{"perplexity", std::exp(mean_loss_(part, limit)), false}};
+  }
+
+  // How verses begin, how they go on, and how the model would go on.
+  std::string show(const SearchOptions& search, std::int64_t count) override {
+    const std::vector<Sequence>& verses = task_.verses(Part::test);
+    std::vector<Sequence> beginnings;
+    std::vector<const Sequence*> whole;
+    const auto wanted = std::min(static_cast<std::size_t>(count), verses.size());
+    for (std::size_t i = 0; i < wanted; ++i) {
+      whole.push_back(&verses[i * verses.size() / wanted]);
+      const std::size_t half = std::min<std::size_t>(6, whole.back()->size() / 2);
+      beginnings.emplace_back(whole.back()->begin(), whole.back()->begin() + static_cast<std::ptrdiff_t>(half));
+    }
+    const auto found = continued(beginnings, search.beam);
+    std::string text;
+    for (std::size_t i = 0; i < wanted; ++i) {
+      const Sequence rest(whole[i]->begin() + static_cast<std::ptrdiff_t>(beginnings[i].size()), whole[i]->end());
+      text += fmt::format("{} ...\n  predicted   {}\n  in the book {}\n", task_.text(beginnings[i]),
+                          task_.text(found[i].at(0).words), task_.text(rest));
+    }
+    return text;
+  }
+
+  std::vector<Predictions> predict(std::span<const std::string> lines, const SearchOptions& search) override {
+    std::vector<Sequence> beginnings;
+    for (const std::string& line : lines) beginnings.push_back(task_.numbers(words_of(line)));
+    const auto found = continued(beginnings, std::max(search.beam, search.best));
+    std::vector<Predictions> all(lines.size());
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      for (const Hypothesis& h : found[i]) {
+        if (static_cast<std::int64_t>(all[i].size()) == search.best) break;
+        all[i].push_back({task_.text(h.words), h.log_probability});
+      }
+    }
+    return all;
+  }
+
+ private:
+  // Of beginnings that are too long the last words count.
+  std::vector<std::vector<Hypothesis>> continued(const std::vector<Sequence>& beginnings, std::int64_t beam) {
+    std::vector<std::int64_t> buckets;
+    for (const Sequence& text : beginnings) buckets.push_back(task_.bound(static_cast<std::int64_t>(text.size()) + 1));
+    std::vector<std::vector<Hypothesis>> found(beginnings.size());
+    for (const data::BatchExamples& batch : data::batches_in_order(buckets, kRows)) {
+      const std::int64_t bound = buckets[static_cast<std::size_t>(batch[0])];
+      const std::int64_t rows = batch.size() == 1 ? 1 : kRows;
+      Tensor written(i64, {bound, rows}), lengths(i64, {rows});
+      std::fill_n(written.data<std::int64_t>(), bound * rows, task_.start());
+      std::fill_n(lengths.data<std::int64_t>(), rows, 1);
+      for (std::size_t i = 0; i < batch.size(); ++i) {
+        const Sequence& text = beginnings[static_cast<std::size_t>(batch[i])];
+        const auto all = static_cast<std::int64_t>(text.size()), used = std::min(all, bound - 1);
+        lengths.data<std::int64_t>()[i] = used + 1;
+        for (std::int64_t t = 0; t < used; ++t) {
+          written.data<std::int64_t>()[(t + 1) * rows + static_cast<std::int64_t>(i)] =
+              text[static_cast<std::size_t>(all - used + t)];
+        }
+      }
+      Program& program = programs_.at({bound, rows, beam});
+      program.set_input(0, written);
+      program.set_input(1, lengths);
+      program.run();
+      auto rows_found = hypotheses(program, task_.end());
+      for (std::size_t i = 0; i < batch.size(); ++i)
+        found[static_cast<std::size_t>(batch[i])] = std::move(rows_found[i]);
+    }
+    return found;
+  }
+
+  const Lm& task_;
+  MeanLoss mean_loss_;
+  Programs programs_;  // by bound, rows, beam
+};
+
+std::unique_ptr<Predictor> Lm::predictor(const Trained& trained) const {
+  return std::make_unique<LmPredictor>(*this, trained);
+}
+
+}  // namespace
+
+std::unique_ptr<Task> make_lm() { return std::make_unique<Lm>(); }
+
+}  // namespace paoding::models

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/pair_task.h"
+
+#include <algorithm>
+
+#include "paoding/data/batches.h"
+
+namespace paoding::models {
+namespace {
+
+constexpr std::int64_t kSearchRows = 64;  // hypotheses of all sources in one run, about
+
+std::size_t index_of(const std::vector<std::int64_t>& bounds, std::int64_t length) {
+  const auto at = std::lower_bound(bounds.begin(), bounds.end(), length);
+  return static_cast<std::size_t>((at == bounds.end() ? at - 1 : at) - bounds.begin());
+}
+
+// Sources side by side, time first, and their lengths.
+struct Sources {
+  Tensor numbers, lengths;
+  Sources(std::int64_t steps, std::int64_t rows) : numbers(i64, {steps, rows}), lengths(i64, {rows}) {
+    std::fill_n(numbers.data<std::int64_t>(), steps * rows, 0);
+    std::fill_n(lengths.data<std::int64_t>(), rows, 0);
+  }
+  void set(std::int64_t row, const Sequence& source) {
+    const std::int64_t steps = numbers.shape()[0], rows = numbers.shape()[1];
+    const std::int64_t length = std::min(steps, static_cast<std::int64_t>(source.size()));
+    for (std::int64_t t = 0; t < length; ++t) {
+      numbers.data<std::int64_t>()[t * rows + row] = source[static_cast<std::size_t>(t)];
+    }
+    lengths.data<std::int64_t>()[row] = length;
+  }
+};
+
+}  // namespace
+
+Options PairTask::options() {
+  return {{"hidden", "Width of embeddings and states", &model_.hidden, 1, 1 << 16},
+          {"layers", "Of the encoder, and of the decoder", &model_.layers, 1, 64},
+          {"dropout", "Share of what is dropped: of embeddings, and between layers", &model_.dropout, 0, 0.99},
+          {"length-power", "Searching divides a log probability by the length to this power", &length_power_, 0, 10}};
+}
+
+std::vector<std::int64_t> PairTask::buckets(Part part) const {
+  std::vector<std::int64_t> made;
+  made.reserve(pairs(part).size());
+  for (const Pair& pair : pairs(part)) {
+    const std::size_t source = index_of(source_bounds_, static_cast<std::int64_t>(pair.source.size()));
+    const std::size_t target = index_of(target_bounds_, static_cast<std::int64_t>(pair.target.size()) + 1);
+    made.push_back(static_cast<std::int64_t>(source * target_bounds_.size() + target));
+  }
+  return made;
+}
+
+Batch PairTask::batch(Part part, std::span<const std::int64_t> examples, std::int64_t bucket, std::int64_t rows) const {
+  const auto count = static_cast<std::int64_t>(target_bounds_.size());
+  const std::int64_t S = source_bounds_[static_cast<std::size_t>(bucket / count)];
+  const std::int64_t T = target_bounds_[static_cast<std::size_t>(bucket % count)];
+  Sources sources(S, rows);
+  Tensor written(i64, {T, rows}), labels(i64, {T, rows});
+  std::fill_n(written.data<std::int64_t>(), T * rows, end_);
+  std::fill_n(labels.data<std::int64_t>(), T * rows, -1);
+  Batch made;
+  made.bucket = bucket;
+  for (std::size_t i = 0; i < examples.size(); ++i) {
+    const Pair& pair = pairs(part)[static_cast<std::size_t>(examples[i])];
+    const auto row = static_cast<std::int64_t>(i);
+    sources.set(row, pair.source);
+    const std::int64_t words = std::min(T - 1, static_cast<std::int64_t>(pair.target.size()));
+    for (std::int64_t t = 0; t <= words; ++t) {
+      const auto word = [&](std::int64_t at) { return pair.target[static_cast<std::size_t>(at)]; };
+      written.data<std::int64_t>()[t * rows + row] = t == 0 ? start_ : word(t - 1);
+      labels.data<std::int64_t>()[t * rows + row] = t == words ? end_ : word(t);
+    }
+    made.weight += static_cast<double>(words + 1);
+  }
+  made.items = static_cast<std::int64_t>(examples.size());
+  made.feeds = {sources.numbers, sources.lengths, written, labels};
+  return made;
+}
+
+Value PairTask::loss(Graph& graph, std::int64_t bucket, std::int64_t rows, bool is_training) const {
+  const auto count = static_cast<std::int64_t>(target_bounds_.size());
+  const std::int64_t S = source_bounds_[static_cast<std::size_t>(bucket / count)];
+  const std::int64_t T = target_bounds_[static_cast<std::size_t>(bucket % count)];
+  const Value source = graph.input("source", i64, {S, rows}), lengths = graph.input("lengths", i64, {rows});
+  const Value written = graph.input("written", i64, {T, rows}), labels = graph.input("labels", i64, {T, rows});
+  Seq2SeqOptions options = model_;
+  if (!is_training) options.dropout = 0;
+  const Seq2Seq model(graph, options);
+  return model.loss(model.encode(source, lengths), written, labels);
+}
+
+PairSearch::PairSearch(const PairTask& task, const Trained& trained)
+    : task_(task),
+      programs_(
+          [&task](const Programs::Key& key) {
+            auto graph = std::make_unique<Graph>();
+            const std::int64_t S = key[0], rows = key[1], beam = key[2];
+            const Value source = graph->input("source", i64, {S, rows}), lengths = graph->input("lengths", i64, {rows});
+            Seq2SeqOptions options = task.model_;
+            options.dropout = 0;
+            const Seq2Seq model(*graph, options);
+            // Half as long again as the source, and at most as long as targets were in training.
+            const std::int64_t steps = std::min(task.target_bounds_.back(), S + S / 2 + 6);
+            fetch(*graph, model.search(model.encode(source, lengths),
+                                       {.beam = beam, .steps = steps, .start = task.start_, .end = task.end_}));
+            return graph;
+          },
+          trained.compile, trained.parameters) {}
+
+std::vector<std::vector<Hypothesis>> PairSearch::operator()(std::span<const Sequence> sources, std::int64_t beam) {
+  std::vector<std::int64_t> buckets;
+  for (const Sequence& source : sources) {
+    buckets.push_back(data::bucket_bound(task_.source_bounds_, static_cast<std::int64_t>(source.size())));
+  }
+  const std::int64_t most = std::max<std::int64_t>(1, kSearchRows / beam);
+  std::vector<std::vector<Hypothesis>> found(sources.size());
+  for (const data::BatchExamples& batch : data::batches_in_order(buckets, most)) {
+    const std::int64_t bound = buckets[static_cast<std::size_t>(batch[0])];
+    const std::int64_t rows = batch.size() == 1 ? 1 : most;  // two shapes of a bucket: one source, and many
+    Sources fed(bound, rows);
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      fed.set(static_cast<std::int64_t>(i), sources[static_cast<std::size_t>(batch[i])]);
+    }
+    Program& program = programs_.at({bound, rows, beam});
+    program.set_input(0, fed.numbers);
+    program.set_input(1, fed.lengths);
+    program.run();
+    auto all = hypotheses(program, task_.end_, task_.length_power_);
+    for (std::size_t i = 0; i < batch.size(); ++i) found[static_cast<std::size_t>(batch[i])] = std::move(all[i]);
+  }
+  return found;
+}
+
+}  // namespace paoding::models

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// What tasks have in common, and the list of them.
+#include "models/task.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+
+#include "models/all_tasks.h"
+#include "paoding/data/batches.h"
+#include "paoding/error.h"
+
+namespace paoding::models {
+namespace {
+
+struct Entry {
+  const char* name;
+  std::unique_ptr<Task> (*make)();
+};
+constexpr std::array kTasks{
+    Entry{"fashion", make_fashion},
+    Entry{"g2p", make_g2p},
+    Entry{"lm", make_lm},
+    Entry{"translate", make_translate},
+};
+
+}  // namespace
+
+Options TrainingSettings::options() {
+  return {
+      {"epochs", "Times that every example is seen", &epochs, 0},
+      {"batch-size", "Examples of a step", &batch_size, 1, 1 << 20},
+      {"learning-rate", "Of Adam, at first", &learning_rate, 0, 100},
+      {"last-learning-rate", "At the end of the last epoch; half a cosine from the first", &last_learning_rate, 0, 100},
+      {"warmup", "Updates over which the learning rate rises from 0", &warmup, 0, 1e12},
+      {"clip-norm", "Gradients are scaled down to this norm; 0: no limit", &clip_norm, 0},
+      {"weight-decay", "Of AdamW", &weight_decay, 0, 1},
+      {"seed", "Of initial values, dropout, and the order of the examples", &seed, 0, 1e15}};
+}
+
+std::string text_of(const Score& score) {
+  return score.is_share ? fmt::format("{} {:.2f}%", score.name, 100 * score.value)
+                        : fmt::format("{} {:.4g}", score.name, score.value);
+}
+
+std::unique_ptr<Task> make_task(std::string_view name) {
+  for (const Entry& entry : kTasks) {
+    if (entry.name == name) return entry.make();
+  }
+  throw Error(ErrorKind::argument,
+              fmt::format("there is no model named '{}'; there are: {}", name, fmt::join(task_names(), ", ")));
+}
+
+std::vector<std::string> task_names() {
+  std::vector<std::string> names;
+  for (const Entry& entry : kTasks) names.emplace_back(entry.name);
+  return names;
+}
+
+std::vector<Predictions> Predictor::predict(std::span<const std::string>, const SearchOptions&) {
+  throw Error(ErrorKind::unsupported, "this model predicts from files, not from lines of text");
+}
+
+std::vector<Predictions> Predictor::predict_file(const std::string&, const SearchOptions&) {
+  throw Error(ErrorKind::unsupported, "this model predicts from lines of text");
+}
+
+MeanLoss::MeanLoss(const Task& task, const Trained& trained, std::int64_t rows)
+    : task_(task),
+      rows_(rows),
+      programs_(
+          [&task, rows](const Programs::Key& key) {
+            auto graph = std::make_unique<Graph>();
+            graph->fetch("loss", task.loss(*graph, key[0], rows, false));
+            return graph;
+          },
+          trained.compile, trained.parameters) {}
+
+double MeanLoss::operator()(Part part, std::int64_t limit) {
+  std::vector<std::int64_t> buckets = task_.buckets(part);
+  if (limit > 0 && limit < static_cast<std::int64_t>(buckets.size())) buckets.resize(static_cast<std::size_t>(limit));
+  double sum = 0, weight = 0;
+  for (const data::BatchExamples& examples : data::batches_in_order(buckets, rows_)) {
+    const std::int64_t bucket = buckets[static_cast<std::size_t>(examples[0])];
+    const Batch batch = task_.batch(part, examples, bucket, rows_);
+    Program& program = programs_.at({bucket});
+    for (std::size_t i = 0; i < batch.feeds.size(); ++i) program.set_input(static_cast<int>(i), batch.feeds[i]);
+    program.run();
+    sum += batch.weight * program.fetch(0).to_doubles()[0];
+    weight += batch.weight;
+  }
+  return weight > 0 ? sum / weight : 0;
+}
+
+}  // namespace paoding::models

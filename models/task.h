@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// Task: a model, what it is trained on and how good it is, as `paoding train` and `paoding predict` need it.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "models/option.h"
+#include "paoding/graph.h"
+#include "paoding/program.h"
+#include "paoding/programs.h"
+
+namespace paoding::models {
+
+/// Examples to learn from; to see while training how good it is and which checkpoint is the best; for the end.
+enum class Part { train, validation, test };
+
+/// What one step is fed.
+struct Batch {
+  std::int64_t bucket = 0;
+  std::vector<Tensor> feeds;  // in the order in which Task::loss() declares its inputs
+  double weight = 0;          // of its mean loss among other batches': what was averaged over
+  std::int64_t items = 0;     // what speed is counted in
+};
+
+/// How training goes, whatever the model; a task sets what suits it.
+struct TrainingSettings {
+  std::int64_t epochs = 10;
+  std::int64_t batch_size = 64;
+  double learning_rate = 1e-3;
+  double last_learning_rate = 0;  // at the end, half a cosine from the first
+  std::int64_t warmup = 0;        // updates over which the rate rises from 0
+  double clip_norm = 5;           // of gradients; 0 is no limit
+  double weight_decay = 0;
+  std::int64_t seed = 7;
+  Options options();
+};
+
+/// A number that says how good a model is.
+struct Score {
+  std::string name;       // "phoneme error rate"
+  double value = 0;       // lower is better where checkpoints are compared by it
+  bool is_share = false;  // 0.08 reads 8.00%
+};
+std::string text_of(const Score& score);
+
+/// What a model says about one input, the best first.
+struct Prediction {
+  std::string text;
+  double log_probability = 0;
+};
+using Predictions = std::vector<Prediction>;
+
+/// Where a model's parameters are and how its programs are compiled.
+struct Trained {
+  const Parameters* parameters = nullptr;
+  CompileOptions compile = {};
+};
+
+struct SearchOptions {
+  std::int64_t beam = 1;
+  std::int64_t best = 1;  // predictions per input
+};
+
+/// A model with parameters: how good it is, and what it says. Keeps its programs; lives as long as the task and the
+/// parameters do.
+class Predictor {
+ public:
+  virtual ~Predictor() = default;
+  /// How good it is: the first score is what checkpoints are compared by. At most `limit` examples (0: all).
+  virtual std::vector<Score> evaluate(Part part, const SearchOptions& search, std::int64_t limit) = 0;
+  /// Some examples of the test part with what the model says, for people to read.
+  virtual std::string show(const SearchOptions& search, std::int64_t count) = 0;
+  /// Of each line of text; or of what is in a file, where Task::predicts_lines() is false. Error (file, argument) when
+  /// an input is not what the model knows.
+  virtual std::vector<Predictions> predict(std::span<const std::string> lines, const SearchOptions& search);
+  virtual std::vector<Predictions> predict_file(const std::string& path, const SearchOptions& search);
+};
+
+class Task {
+ public:
+  virtual ~Task() = default;
+  virtual std::string_view name() const = 0;     // "g2p"
+  virtual std::string_view summary() const = 0;  // one line
+  virtual std::string_view item() const = 0;     // "words": what speed is counted in
+  /// Of the model and its data; they point into this object.
+  virtual Options options() = 0;
+  TrainingSettings settings;
+
+  // ---- data ----
+  /// Reads and splits the examples. Error (file) when something is missing or damaged.
+  virtual void read(const std::filesystem::path& folder) = 0;
+  /// Vocabularies and the like, by file name: they are kept with a checkpoint, and make a model without its data.
+  /// set_files: Error (file) when they are not what files() gave.
+  virtual std::map<std::string, std::string> files() const { return {}; }
+  virtual void set_files(const std::map<std::string, std::string>&) {}
+  /// The bucket of each example.
+  virtual std::vector<std::int64_t> buckets(Part part) const = 0;
+  /// Feeds for `rows` rows, the rest of which, beyond the examples, counts for nothing.
+  virtual Batch batch(Part part, std::span<const std::int64_t> examples, std::int64_t bucket,
+                      std::int64_t rows) const = 0;
+
+  // ---- the model ----
+  /// The mean loss of a batch of a bucket; declares the inputs, and every parameter.
+  virtual Value loss(Graph& graph, std::int64_t bucket, std::int64_t rows, bool is_training) const = 0;
+  virtual std::unique_ptr<Predictor> predictor(const Trained& trained) const = 0;
+  /// Whether it predicts from lines of text, rather than from files.
+  virtual bool predicts_lines() const { return true; }
+};
+
+/// A new task; Error (argument) with what there is when the name is none.
+std::unique_ptr<Task> make_task(std::string_view name);
+std::vector<std::string> task_names();
+
+/// The mean loss over a part, without dropout; keeps its programs.
+class MeanLoss {
+ public:
+  MeanLoss(const Task& task, const Trained& trained, std::int64_t rows);
+  /// At most `limit` examples (0: all).
+  double operator()(Part part, std::int64_t limit = 0);
+
+ private:
+  const Task& task_;
+  std::int64_t rows_;
+  Programs programs_;
+};
+
+}  // namespace paoding::models

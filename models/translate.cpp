@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// translate: English to Italian, learnt from the descriptions of Debian's packages.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "models/all_tasks.h"
+#include "models/pair_task.h"
+#include "models/symbol_file.h"
+#include "paoding/data/batches.h"
+#include "paoding/data/corpora.h"
+#include "paoding/data/metrics.h"
+#include "paoding/data/sentence_pieces.h"
+#include "paoding/error.h"
+
+namespace paoding::models {
+namespace {
+
+constexpr const char *kSourcePieces = "source.pieces", *kTargetPieces = "target.pieces";
+
+class Translate : public PairTask {
+ public:
+  Translate() {
+    model_.hidden = 512;
+    model_.dropout = 0.2;
+    length_power_ = 0.6;
+    start_ = data::SentencePieces::kStart;
+    end_ = data::SentencePieces::kEnd;
+    settings = {.epochs = 10, .batch_size = 128, .learning_rate = 1e-3, .last_learning_rate = 1e-5, .warmup = 500};
+    source_bounds_ = target_bounds_ = {6, 8, 10, 12, 14, 17, 20, 24, 28, 33, 40, 50};
+  }
+  std::string_view name() const override { return "translate"; }
+  std::string_view summary() const override { return "English to Italian: attention seq2seq on package descriptions"; }
+  std::string_view item() const override { return "sentences"; }
+  Options options() override {
+    Options all = PairTask::options();
+    all.push_back({"vocabulary", "Pieces of words in each language", &vocabulary_, 100, 1 << 20});
+    all.push_back({"sentences", "Pairs to train on, chosen at random; 0: all", &sentences_limit_, 0});
+    return all;
+  }
+
+  void read(const std::filesystem::path& folder) override {
+    const std::vector<data::SentencePair> corpus = data::read_translations(data::find_translations(folder, "en", "it"));
+    auto parts = data::split(static_cast<std::int64_t>(corpus.size()), std::array{0.98, 0.01, 0.01}, 1);
+    if (sentences_limit_ > 0 && sentences_limit_ < static_cast<std::int64_t>(parts[0].size())) {
+      const double share = static_cast<double>(sentences_limit_) / static_cast<double>(parts[0].size());
+      std::vector<std::int64_t> fewer;
+      for (const std::int64_t i : data::split(static_cast<std::int64_t>(parts[0].size()), std::array{share}, 1)[0]) {
+        fewer.push_back(parts[0][static_cast<std::size_t>(i)]);
+      }
+      parts[0] = std::move(fewer);
+    }
+    if (!source_) {
+      std::vector<std::string> sources, targets;
+      for (const std::int64_t i : parts[0]) {
+        sources.push_back(corpus[static_cast<std::size_t>(i)].source);
+        targets.push_back(corpus[static_cast<std::size_t>(i)].target);
+      }
+      set_pieces(data::SentencePieces::train(sources, {.vocabulary = vocabulary_}),
+                 data::SentencePieces::train(targets, {.vocabulary = vocabulary_}));
+    }
+    for (std::size_t part = 0; part < 3; ++part) {
+      pairs_[part].clear();
+      texts_[part].clear();
+      for (const std::int64_t i : parts[part]) {
+        const data::SentencePair& texts = corpus[static_cast<std::size_t>(i)];
+        Pair pair{source_->encode(texts.source), target_->encode(texts.target)};
+        const bool is_short = static_cast<std::int64_t>(pair.source.size()) <= source_bounds_.back() &&
+                              static_cast<std::int64_t>(pair.target.size()) < target_bounds_.back();
+        if (!is_short || pair.source.empty()) continue;
+        pairs_[part].push_back(std::move(pair));
+        if (part > 0) texts_[part].push_back(texts);
+      }
+    }
+  }
+
+  std::map<std::string, std::string> files() const override {
+    return {{kSourcePieces, source_->serialized()}, {kTargetPieces, target_->serialized()}};
+  }
+  void set_files(const std::map<std::string, std::string>& files) override {
+    set_pieces(data::SentencePieces::load(file_of(files, kSourcePieces), kSourcePieces),
+               data::SentencePieces::load(file_of(files, kTargetPieces), kTargetPieces));
+  }
+  std::unique_ptr<Predictor> predictor(const Trained& trained) const override;
+
+  const data::SentencePieces& source() const { return *source_; }
+  const data::SentencePieces& target() const { return *target_; }
+  // Of the validation or test part.
+  const std::vector<data::SentencePair>& texts(Part part) const { return texts_[static_cast<std::size_t>(part)]; }
+
+ private:
+  void set_pieces(data::SentencePieces source, data::SentencePieces target) {
+    source_ = std::move(source);
+    target_ = std::move(target);
+    model_.source_vocabulary = source_->size();
+    model_.target_vocabulary = target_->size();
+  }
+
+  std::optional<data::SentencePieces> source_, target_;
+  std::vector<data::SentencePair> texts_[3];
+  std::int64_t vocabulary_ = 8000, sentences_limit_ = 0;
+};
+
+class TranslatePredictor : public Predictor {
+ public:
+  TranslatePredictor(const Translate& task, const Trained& trained)
+      : task_(task), mean_loss_(task, trained, 64), search_(task, trained) {}
+
+  std::vector<Score> evaluate(Part part, const SearchOptions& search, std::int64_t limit) override {
+    std::vector<std::string> sources, references;
+    for (const data::SentencePair& pair : task_.texts(part)) {
+      if (limit > 0 && static_cast<std::int64_t>(sources.size()) == limit) break;
+      sources.push_back(pair.source);
+      references.push_back(pair.target);
+    }
+    return {{"loss", mean_loss_(part, limit)}, {"BLEU", data::bleu(translated(sources, search.beam), references)}};
+  }
+
+  std::string show(const SearchOptions& search, std::int64_t count) override {
+    const std::vector<data::SentencePair>& all = task_.texts(Part::test);
+    const auto wanted = std::min(static_cast<std::size_t>(count), all.size());
+    std::vector<std::string> sources;
+    for (std::size_t i = 0; i < wanted; ++i) sources.push_back(all[i * all.size() / wanted].source);
+    const std::vector<std::string> found = translated(sources, search.beam);
+    std::string text;
+    for (std::size_t i = 0; i < wanted; ++i) {
+      text += fmt::format("{}\n  predicted {}\n  there     {}\n", sources[i], found[i],
+                          all[i * all.size() / wanted].target);
+    }
+    return text;
+  }
+
+  std::vector<Predictions> predict(std::span<const std::string> lines, const SearchOptions& search) override {
+    const auto found = search_(pieces_of(lines), std::max(search.beam, search.best));
+    std::vector<Predictions> all(lines.size());
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      for (const Hypothesis& h : found[i]) {
+        if (static_cast<std::int64_t>(all[i].size()) == search.best) break;
+        all[i].push_back({task_.target().decode(h.words), h.log_probability});
+      }
+    }
+    return all;
+  }
+
+ private:
+  std::vector<Sequence> pieces_of(std::span<const std::string> lines) const {
+    std::vector<Sequence> all;
+    for (const std::string& line : lines) all.push_back(task_.source().encode(line));
+    return all;
+  }
+  std::vector<std::string> translated(std::span<const std::string> lines, std::int64_t beam) {
+    std::vector<std::string> texts;
+    for (const auto& found : search_(pieces_of(lines), beam)) texts.push_back(task_.target().decode(found.at(0).words));
+    return texts;
+  }
+
+  const Translate& task_;
+  MeanLoss mean_loss_;
+  PairSearch search_;
+};
+
+std::unique_ptr<Predictor> Translate::predictor(const Trained& trained) const {
+  return std::make_unique<TranslatePredictor>(*this, trained);
+}
+
+}  // namespace
+
+std::unique_ptr<Task> make_translate() { return std::make_unique<Translate>(); }
+
+}  // namespace paoding::models

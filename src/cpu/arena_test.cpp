@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cpu/arena.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+namespace paoding {
+namespace {
+
+TEST(GrowingMemory, KeepsItsAddressAndWhatIsInIt) {
+  GrowingMemory memory(1000);
+  std::byte* const address = memory.bytes();
+  std::memset(address, 7, 1000);
+  ASSERT_TRUE(memory.grow(50'000'000));
+  EXPECT_EQ(memory.bytes(), address);
+  EXPECT_EQ(address[999], std::byte{7});
+  std::memset(address, 9, 50'000'000);
+  EXPECT_GE(memory.size_bytes(), 50'000'000);
+  EXPECT_TRUE(memory.grow(10));  // never shrinks
+  EXPECT_GE(memory.size_bytes(), 50'000'000);
+}
+
+TEST(GrowingMemory, SaysWhenThereIsNoMore) {
+  GrowingMemory memory(0);
+  const std::int64_t before = memory.size_bytes();
+  EXPECT_FALSE(memory.grow(std::int64_t{1} << 60));
+  EXPECT_EQ(memory.size_bytes(), before);
+}
+
+}  // namespace
+}  // namespace paoding

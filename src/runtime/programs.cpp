@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "paoding/programs.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace paoding {
+
+Program& Programs::at(const Key& key) {
+  if (const auto found = programs_.find(key); found != programs_.end()) return found->second;
+  const auto start = std::chrono::steady_clock::now();
+  const std::unique_ptr<Graph> graph = build_(key);
+  Program made = programs_.empty() ? Program(*graph, options_, parameters_) : programs_.begin()->second.bind(*graph);
+  Program& kept = programs_.emplace(key, std::move(made)).first->second;
+  milliseconds_ += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  return kept;
+}
+
+std::int64_t Programs::arena_bytes() const {
+  std::int64_t most = 0;
+  for (const auto& [key, program] : programs_) most = std::max(most, program.report().arena_bytes);
+  return most;
+}
+
+}  // namespace paoding
