@@ -53,6 +53,7 @@ void show_progress(std::string_view text) {
 namespace {
 
 std::atomic<std::int64_t> interrupted_at = 0;  // ms of the monotonic clock; 0: not yet
+std::atomic<int> interrupted_by = SIGINT;
 static_assert(std::atomic<std::int64_t>::is_always_lock_free, "a signal may only touch lock-free atomics");
 
 std::int64_t now_ms() {
@@ -61,14 +62,15 @@ std::int64_t now_ms() {
   return std::int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
 }
 
-void on_interrupt(int) {
-  constexpr char kText[] = "\npaoding: stopping; Ctrl-C again to stop at once\n";
+void on_interrupt(int signal) {
+  constexpr char kText[] = "\npaoding: stopping; once more to stop at once\n";
   constexpr std::int64_t kSameMs = 300;  // `timeout` and terminals may send one interrupt twice
   std::int64_t first = 0;
   if (!interrupted_at.compare_exchange_strong(first, now_ms())) {
-    if (now_ms() - first > kSameMs) _exit(kInterrupted);
+    if (now_ms() - first > kSameMs) _exit(signal == SIGTERM ? kTerminated : kInterrupted);
     return;
   }
+  interrupted_by = signal;
   [[maybe_unused]] const auto written = write(STDERR_FILENO, kText, sizeof kText - 1);
 }
 
@@ -80,10 +82,11 @@ void catch_interrupts() {
   action.sa_handler = on_interrupt;
   action.sa_flags = SA_RESTART;
   sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
 }
 
 void check_interrupted() {
-  if (interrupted_at.load() != 0) throw Interrupted{};
+  if (interrupted_at.load() != 0) throw Interrupted{interrupted_by == SIGTERM ? kTerminated : kInterrupted};
 }
 
 // ---- what subcommands have in common ----

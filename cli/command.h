@@ -34,6 +34,9 @@ void add_run(CLI::App& app, Commands* commands);
 void add_dump(CLI::App& app, Commands* commands);
 void add_ops(CLI::App& app, Commands* commands);
 void add_doctor(CLI::App& app, Commands* commands);
+void add_train(CLI::App& app, Commands* commands);
+void add_predict(CLI::App& app, Commands* commands);
+void add_evaluate(CLI::App& app, Commands* commands);
 void add_bench(CLI::App& app, Commands* commands);
 void add_bench_conv_net(CLI::App& bench, Commands* commands);
 void add_bench_kernels(CLI::App& bench, Commands* commands);
@@ -45,6 +48,7 @@ inline constexpr int kOk = 0;
 inline constexpr int kFailed = 1;  // the work could not be done, or its result is wrong
 inline constexpr int kUsage = 2;   // the command line is wrong
 inline constexpr int kInterrupted = 130;
+inline constexpr int kTerminated = 143;
 
 /// Wrong use of the command line that the parser cannot see: exit code 2.
 class UsageError : public std::runtime_error {
@@ -68,10 +72,12 @@ void show_progress(std::string_view text);
 
 // ---- interruption ----
 
-/// Ctrl-C is noted and acted on at the next check_interrupted(); a second one ends the process at once.
+/// Ctrl-C and SIGTERM are noted and acted on at the next check_interrupted(); a second one ends the process at once.
 void catch_interrupts();
-struct Interrupted {};
-/// Throws Interrupted after a Ctrl-C.
+struct Interrupted {
+  int code;  // to exit with: kInterrupted, or kTerminated after a SIGTERM
+};
+/// Throws Interrupted after one.
 void check_interrupted();
 
 // ---- what subcommands have in common ----

@@ -90,10 +90,10 @@ int run_command(CLI::App& app, const Commands& commands) {
   } catch (const UsageError& error) {
     show_progress("");
     return fail_usage(app, error.what());
-  } catch (const Interrupted&) {
+  } catch (const Interrupted& interrupted) {
     show_progress("");
     fmt::print(stderr, "paoding: interrupted\n");
-    return kInterrupted;
+    return interrupted.code;
   } catch (const std::bad_alloc&) {
     show_progress("");
     fmt::print(stderr, "paoding: not enough memory\n");
@@ -118,6 +118,9 @@ int main(int argc, char** argv) {
   app.set_help_flag("-h,--help", "Print this help");
   app.require_subcommand(1);
   Commands commands;
+  add_train(app, &commands);
+  add_predict(app, &commands);
+  add_evaluate(app, &commands);
   add_run(app, &commands);
   add_dump(app, &commands);
   add_ops(app, &commands);
@@ -126,6 +129,9 @@ int main(int argc, char** argv) {
   app.footer(
       "Examples:\n"
       "  paoding doctor                                       what this machine has\n"
+      "  paoding train g2p --out runs/g2p                     learn to spell out words; Ctrl-C saves, --resume goes "
+      "on\n"
+      "  echo paoding | paoding predict g2p runs/g2p          and use it\n"
       "  paoding run examples/graphs/lerp_grad.txt --random 7 --repeat 50\n"
       "  paoding dump examples/graphs/lstm.txt --plan         what the compiler made of it\n"
       "  paoding COMMAND --help                               more of each\n\n" +

@@ -91,6 +91,8 @@ class Lm : public Task {
     return made;
   }
 
+  std::int64_t any_bucket() const override { return bounds_[0]; }
+
   // A bucket is its bound. Longer verses are cut.
   Batch batch(Part part, std::span<const std::int64_t> examples, std::int64_t bucket,
               std::int64_t rows) const override {

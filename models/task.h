@@ -102,6 +102,8 @@ class Task {
   virtual void set_files(const std::map<std::string, std::string>&) {}
   /// The bucket of each example.
   virtual std::vector<std::int64_t> buckets(Part part) const = 0;
+  /// A bucket that loss() takes, also without data.
+  virtual std::int64_t any_bucket() const { return 0; }
   /// Feeds for `rows` rows, the rest of which, beyond the examples, counts for nothing.
   virtual Batch batch(Part part, std::span<const std::int64_t> examples, std::int64_t bucket,
                       std::int64_t rows) const = 0;

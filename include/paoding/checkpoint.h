@@ -37,6 +37,8 @@ struct Manifest {
   std::map<std::string, std::string> notes;  // whatever else: free text
   /// The loss as it was logged: steps and values, for the curve.
   std::vector<std::pair<std::int64_t, double>> losses;
+  /// The scores of the checkpoints before, and its own, the same way.
+  std::vector<std::pair<std::int64_t, double>> scores;
 };
 
 struct Checkpoint {

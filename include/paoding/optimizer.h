@@ -4,7 +4,7 @@
 //
 // What an optimizer remembers are parameters too, so checkpoints and Parameters hold it by these names:
 //   optimizer/step       i64: updates made
-//   optimizer/skipped    i64: updates skipped because a gradient was not finite
+//   optimizer/skipped    i64: updates skipped because the loss or a gradient was not finite
 //   optimizer/micro      i64: runs since the last update, with accumulation
 //   sgd/momentum/<p>     the running sum of gradients of parameter <p>, with momentum
 //   adam/m/<p>, adam/v/<p>   running means of the gradient and its square
@@ -83,8 +83,10 @@ struct MinimizeOptions {
   std::vector<std::string> frozen = {};     // parameters that stay as they are; names as in groups
   int accumulate = 1;                       // runs (micro-batches) whose mean gradient makes one update
   double clip_norm = 0;  // gradients are scaled down to this norm, taken over all of them together; 0 is no limit
-  /// An update whose gradients are not all finite leaves parameters and state as they were and counts as skipped. A sum
-  /// of squares beyond what f32 holds counts as not finite.
+  /// An update whose gradients are not all finite, or in a run whose loss is not, leaves parameters and state as they
+  /// were and counts as skipped. A sum of squares beyond what f32 holds counts as not finite. With accumulation the
+  /// loss of every run counts. What random ops draw from ("random/state") moves on in a skipped run as in any;
+  /// find_nonfinite() can look for the reason.
   bool skip_nonfinite = false;
   bool master_weights = false;  // f16 and bf16 parameters are rounded from an f32 value that is kept
 };

@@ -5,6 +5,7 @@
 #include "paoding/autodiff.h"
 #include "paoding/checkpoint.h"
 #include "paoding/data.h"
+#include "paoding/debug.h"
 #include "paoding/error.h"
 #include "paoding/graph.h"
 #include "paoding/io.h"

@@ -120,6 +120,9 @@ class Minimize {
       const DType wide = compute_dtype(gradient.dtype());
       Value total = cast(gradient, wide);
       if (options_.accumulate > 1) {
+        if (options_.skip_nonfinite && i == smallest_gradient()) {
+          total = select(loss_is_finite(), total, constant(wide, std::nan("")));
+        }
         const Value sum = graph_.parameter("gradient/" + name(i), wide, gradient.shape());
         total = sum + total;
         assign(sum, select(is_last_, constant(wide, 0), total));
@@ -135,12 +138,25 @@ class Minimize {
     for (const Value& gradient : used_) squares.push_back(cast(sum(gradient * gradient), norm_dtype()));
     const Value square = add_n(squares);
     made_.gradient_norm = sqrt(square);
-    if (options_.skip_nonfinite) is_finite_ = less_equal(square, constant(norm_dtype(), kLargest));
+    if (options_.skip_nonfinite) {
+      // A loss can be infinite, or NaN, by a term whose gradient is not.
+      const Value gradients_are_finite = less_equal(square, constant(norm_dtype(), kLargest));
+      is_finite_ = call("logical_and", {gradients_are_finite, loss_is_finite()});
+    }
     if (options_.clip_norm > 0) {
       // As torch.nn.utils.clip_grad_norm_ has it: 1e-6 keeps the quotient finite.
       const Value ratio = options_.clip_norm / (made_.gradient_norm + 1e-6);
       scale_ = minimum(ratio, constant(norm_dtype(), 1));
     }
+  }
+
+  Value loss_is_finite() { return isfinite(reshape(loss_, Shape{})); }
+
+  // The gradient with the fewest elements carries on to the last micro-batch that the loss of one was not finite.
+  std::size_t smallest_gradient() const {
+    const auto smaller = [](const Value& a, const Value& b) { return a.shape().elements() < b.shape().elements(); };
+    const auto& all = made_.gradients;
+    return static_cast<std::size_t>(std::min_element(all.begin(), all.end(), smaller) - all.begin());
   }
 
   DType norm_dtype() const {

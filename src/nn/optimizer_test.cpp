@@ -229,6 +229,40 @@ TEST(Optimizer, SkipsUpdatesWhoseGradientsAreNotFinite) {
   EXPECT_EQ(trained.get("adam/v/net/q"), clean.get("adam/v/net/q"));
 }
 
+// loss = x p + c: an infinite c makes the loss infinite and leaves its gradient, x, alone.
+TEST(Optimizer, SkipsUpdatesWhoseLossIsNotFiniteThoughItsGradientIs) {
+  for (const int accumulate : {1, 2}) {
+    SCOPED_TRACE(accumulate);
+    for (const DType dtype : {f32, f64, bf16}) {
+      Graph g;
+      const Value p = g.parameter("p", dtype, {2}), c = g.input("c", dtype, {});
+      g.fetch("loss", sum(p * 3.0) + c);
+      minimize(g.value(g.fetches()[0].ref), Sgd{.learning_rate = 0.5, .momentum = 0.5},
+               {.accumulate = accumulate, .skip_nonfinite = true});
+      Parameters parameters(g, Device::cpu());
+      Program program(g, {}, &parameters);
+      const auto run = [&](double first, double last) {
+        for (int i = 0; i < accumulate; ++i)
+          program.run({{"c", Tensor::from(dtype, {}, Dense{i == 0 ? first : last})}});
+      };
+      run(1, 1);
+      const Dense after = parameters.get("p").to_doubles(), momentum = parameters.get("sgd/momentum/p").to_doubles();
+      EXPECT_EQ(after, (Dense{-1.5, -1.5}));
+      for (const double bad : {std::nan(""), HUGE_VAL, -HUGE_VAL}) {
+        run(bad, 1);
+        if (accumulate == 2) run(1, bad);
+      }
+      EXPECT_EQ(parameters.get("p").to_doubles(), after);
+      EXPECT_EQ(parameters.get("sgd/momentum/p").to_doubles(), momentum);
+      EXPECT_EQ(parameters.get("optimizer/step").to_doubles(), Dense{1});
+      EXPECT_EQ(parameters.get("optimizer/skipped").to_doubles(), Dense{3.0 * accumulate});
+      run(1, 1);
+      EXPECT_EQ(parameters.get("p").to_doubles(), (Dense{-3.75, -3.75}));
+      EXPECT_EQ(parameters.get("optimizer/step").to_doubles(), Dense{2});
+    }
+  }
+}
+
 // bf16 cannot hold p - 1e-4: without a master value nothing would ever change.
 TEST(Optimizer, KeepsMasterWeightsOfHalfParameters) {
   const Dense zero(5, 0.0);

@@ -128,6 +128,7 @@ void Planner::plan_scan(Frame& outer, NodeId id) {
   step.label = label_of(outer, id);
   step.loop = loop;
   step.length = length;
+  step.is_reverse = view.is_reverse;
   step.body = std::move(body_steps);
   if (!step.body.empty()) outer.steps->push_back(std::move(step));
   for (auto& [k, operand] : results) {

@@ -91,6 +91,7 @@ struct Step {
 
   int loop = -1;  // Kind::loop: its number in LoopTerm::loop
   std::int64_t length = 0;
+  bool is_reverse = false;  // the first turn is the last time step
   std::vector<Step> body;
   std::vector<Step> condition;              // Kind::repeat
   std::vector<std::vector<Step>> branches;  // Kind::branch

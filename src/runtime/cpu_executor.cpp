@@ -28,7 +28,7 @@ class CpuArena : public Arena {
 class CpuExecutor : public Executor {
  public:
   CpuExecutor(const Plan& plan, const ExecutorOptions& options)
-      : plan_(plan), on_step_(options.on_step), on_print_(options.on_print) {
+      : plan_(plan), on_step_(options.on_step), on_print_(options.on_print), watcher_(options.watcher) {
     arena_ = std::dynamic_pointer_cast<CpuArena>(options.arena);
     if (!arena_ || !arena_->memory.grow(plan.arena_bytes)) arena_ = std::make_shared<CpuArena>(plan.arena_bytes);
     place_slots(options.parameters);
@@ -48,7 +48,7 @@ class CpuExecutor : public Executor {
   }
 
   void run(std::uint32_t) override {
-    if (on_step_) return run_stepwise();
+    if (is_stepwise()) return run_stepwise();
     if (Recorder::active()) return run_recorded();
     for (const Prepared* at = begin(); at != end();) at = run_next(*at);
   }
@@ -80,6 +80,9 @@ class CpuExecutor : public Executor {
     const Prepared* select;
     profile::Ticks start;
   };
+
+  // Else the launches run one by one in any case.
+  bool is_stepwise() const { return on_step_ || watcher_ != nullptr; }
 
   const Prepared* begin() const { return launches_.data(); }
   const Prepared* end() const { return launches_.data() + launches_.size(); }
@@ -139,8 +142,15 @@ class CpuExecutor : public Executor {
   void run_stepwise() {
     for (const Prepared* at = begin(); at != end();) {
       const Launch& launch = unrolled_[static_cast<std::size_t>(at - begin())];
+      if (launch.kind != Launch::Kind::run) {
+        at = run_one(*at);
+        continue;
+      }
+      const auto read = [&](std::size_t k) { return read_strided(launch, k); };
+      if (watcher_ != nullptr) watcher_->before(launch, read);
       at = run_one(*at);
-      if (launch.kind != Launch::Kind::run) continue;
+      if (watcher_ != nullptr) watcher_->after(launch, read);
+      if (!on_step_) continue;
       StepSeen seen{launch.step->label.op, launch.step->label.scope, launch.instance, {}};
       for (std::size_t k = launch.step->reads; k < launch.step->operands.size(); ++k) {
         seen.results.push_back(read_strided(launch, k));
@@ -154,7 +164,7 @@ class CpuExecutor : public Executor {
       on_print_({launch.step->message, launch.step->label.scope, launch.instance, read_strided(launch, 0)});
   }
 
-  // A result that lies in strides, made dense by a group that copies it.
+  // An operand, dense whatever strides it has.
   Tensor read_strided(const Launch& launch, std::size_t k) const;
 
   void place_slots(const std::vector<void*>& parameters) {
@@ -221,7 +231,7 @@ class CpuExecutor : public Executor {
     for (const Launch& launch : unrolled_) launches_.push_back(prepared(launch));
     open_.reserve(static_cast<std::size_t>(depth_of(plan_.steps)));
     find_batches();
-    if (!on_step_ && !has_prints) unrolled_ = {};
+    if (!is_stepwise() && !has_prints) unrolled_ = {};
   }
 
   Prepared prepared(const Launch& launch) {
@@ -306,6 +316,7 @@ class CpuExecutor : public Executor {
   const Plan& plan_;
   std::function<void(const StepSeen&)> on_step_;
   std::function<void(Printed&&)> on_print_;
+  LaunchWatcher* watcher_;
   std::shared_ptr<CpuArena> arena_;
   std::vector<Tensor> inputs_;
   std::vector<std::byte*> bases_;  // per slot
@@ -327,6 +338,10 @@ Tensor CpuExecutor::read_strided(const Launch& launch, std::size_t k) const {
   const auto& [slot, offset] = launch.addresses[k];
   const std::byte* start = bases_[static_cast<std::size_t>(slot)] + offset;
   Tensor tensor(layout.type);
+  if (layout.is_dense()) {
+    std::memcpy(tensor.bytes(), start, static_cast<std::size_t>(tensor.size_bytes()));
+    return tensor;
+  }
   const Shape& shape = layout.type.shape;
   const std::int64_t size = size_bytes(layout.type.dtype), elements = shape.elements();
   for (std::int64_t i = 0; i < elements; ++i) {

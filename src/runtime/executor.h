@@ -36,6 +36,16 @@ class Executor {
   virtual std::string kernel_text() const { return ""; }
 };
 
+/// Looks at a stepwise run from inside: every launch of a step, with its operands, just before and just after it.
+class LaunchWatcher {
+ public:
+  /// The value of an operand of the launch, by its position in Step::operands, made dense.
+  using Read = std::function<Tensor(std::size_t operand)>;
+  virtual ~LaunchWatcher() = default;
+  virtual void before(const Launch& launch, const Read& read) = 0;
+  virtual void after(const Launch& launch, const Read& read) = 0;
+};
+
 struct ExecutorOptions {
   Device device;
   Execution execution = Execution::captured;
@@ -44,6 +54,7 @@ struct ExecutorOptions {
   std::function<void(Printed&&)> on_print = {};
   std::shared_ptr<Arena> arena = {};   // to share when it is large enough
   std::vector<void*> parameters = {};  // device address per Plan::parameters
+  LaunchWatcher* watcher = nullptr;    // of a stepwise run; must outlive the executor
 };
 
 /// `plan` must outlive the executor.

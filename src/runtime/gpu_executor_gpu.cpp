@@ -36,6 +36,7 @@ class GpuExecutor : public Executor {
   GpuExecutor(const Plan& plan, const ExecutorOptions& options)
       : plan_(plan),
         on_step_(options.on_step),
+        watcher_(options.watcher),
         is_captured_(options.execution == Execution::captured),
         device_(GpuDevice::get(options.device.index)),
         driver_(gpu::required_driver()),
@@ -275,6 +276,8 @@ class GpuExecutor : public Executor {
   void run_stepwise() {
     for (std::size_t i = 0; i < launches_.size(); ++i) {
       const Launch& launch = launches_[i];
+      const auto read = [&](std::size_t k) { return read_strided(launch, k); };
+      if (watcher_ != nullptr) watcher_->before(launch, read);
       try {
         start(i);
         stream_.wait_idle();
@@ -283,6 +286,7 @@ class GpuExecutor : public Executor {
              launch.step->label.scope.empty() ? "" : " in " + launch.step->label.scope, launch.instance, error.what());
       }
       if (launch.step->kind == Step::Kind::print) prints_.hand_over(i);
+      if (watcher_ != nullptr) watcher_->after(launch, read);
       if (!on_step_) continue;
       StepSeen step{launch.step->label.op, launch.step->label.scope, launch.instance, {}};
       for (std::size_t k = launch.step->reads; k < launch.step->operands.size(); ++k) {
@@ -307,6 +311,7 @@ class GpuExecutor : public Executor {
 
   const Plan& plan_;
   std::function<void(const StepSeen&)> on_step_;
+  LaunchWatcher* watcher_;
   const bool is_captured_;
   GpuDevice& device_;
   const gpu::Driver& driver_;

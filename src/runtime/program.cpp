@@ -10,8 +10,8 @@
 
 #include "base/check.h"
 #include "paoding/op.h"
-#include "passes/pass.h"
 #include "profile/recorder.h"
+#include "runtime/compile.h"
 #include "runtime/executor.h"
 
 namespace paoding {
@@ -159,48 +159,11 @@ double milliseconds_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-int index_of(const std::vector<std::string>& names, std::string_view name, const char* what) {
-  const auto it = std::find(names.begin(), names.end(), name);
-  if (it == names.end()) {
-    fail(ErrorKind::argument, "{}: there is none named '{}'; there are: {}", what, name,
-         names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")));
-  }
-  return static_cast<int>(it - names.begin());
-}
-
 std::size_t checked(int index, const std::vector<std::string>& names, const char* what) {
   if (index < 0 || static_cast<std::size_t>(index) >= names.size()) {
     fail(ErrorKind::argument, "{}: there is no number {}; there are {}", what, index, names.size());
   }
   return static_cast<std::size_t>(index);
-}
-
-// Leaves the wanted fetches only, in the order asked for.
-void select_fetches(Graph* graph, const std::vector<std::string>& wanted) {
-  std::vector<std::string> names;
-  for (const Graph::Fetch& fetch : graph->fetches()) names.push_back(fetch.name);
-  if (names.empty() && graph->effects().empty())
-    fail(ErrorKind::argument, "compile: the graph fetches nothing; name a result with Graph::fetch()");
-  if (wanted.empty()) return;
-  std::vector<Graph::Fetch> selected;
-  for (const std::string& name : wanted) {
-    selected.push_back(graph->fetches()[static_cast<std::size_t>(index_of(names, name, "fetch"))]);
-  }
-  graph->mutable_fetches() = std::move(selected);
-}
-
-// A program for a GPU has no part that runs on the CPU yet.
-void refuse_placement(const Graph& graph) {
-  for (NodeId id = 0; id < graph.size(); ++id) {
-    const Node& node = graph.node(id);
-    if (node.placement == Placement::cpu) {
-      fail(ErrorKind::unsupported,
-           "{}: is to run on the CPU, but a program for a GPU runs there as a whole for now{}\n"
-           "hint: compile it for the CPU, or leave OnCpu away",
-           node.op->name, node.scope.empty() ? "" : fmt::format(" (in {})", node.scope.str()));
-    }
-    for (const auto& body : node.bodies) refuse_placement(*body);
-  }
 }
 
 }  // namespace
@@ -232,24 +195,14 @@ Program Program::compile(const Graph& source) const {
   made->parameters = compiled_->parameters;
   const CompileOptions& options = made->options;
 
-  const std::unique_ptr<Graph> graph = source.clone();
-  if (options.device.kind != DeviceKind::cpu) refuse_placement(*graph);
-  select_fetches(graph.get(), options.fetches);
-  if (!options.assign) graph->drop_assigns();
+  CompiledPlan compiled = compile_plan(source, options);
+  const std::unique_ptr<Graph>& graph = compiled.graph;
   made->writes_parameters = !graph->assigns().empty();
-  PassOptions pass_options;
-  pass_options.device = options.device.kind;
-  pass_options.after = options.after_pass;
-  pass_options.disabled = options.disabled_passes;
-  for (PassRecord& record : run_passes(*graph, pass_options)) {
+  for (PassRecord& record : compiled.passes) {
     made->report.passes.push_back(
         {record.name, record.milliseconds, record.nodes_before, record.nodes_after, std::move(record.notes)});
   }
-  PlanOptions plan_options{options.device.kind, options.allow_tf32, true};
-  const auto& disabled = options.disabled_passes;
-  plan_options.choose_layouts = std::find(disabled.begin(), disabled.end(), "choose_layouts") == disabled.end();
-  plan_options.alias_views = std::find(disabled.begin(), disabled.end(), "alias_views") == disabled.end();
-  made->plan = make_plan(*graph, plan_options);
+  made->plan = std::move(compiled.plan);
 
   if (options.repeats < 1) fail(ErrorKind::argument, "compile: repeats = {}; it must be at least 1", options.repeats);
   ExecutorOptions executor_options{

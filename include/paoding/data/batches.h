@@ -20,25 +20,28 @@ using BatchExamples = std::vector<std::int64_t>;
 
 /// The batches of an epoch: `buckets` has one number per example, and only examples of equal numbers share a batch of
 /// at most `size`; the last batch of a bucket may be smaller. Shuffled by seed and epoch alone (Philox; the examples,
-/// then the batches), so that an epoch can be gone on with at any batch on any machine.
+/// then the batches), so that an epoch can be gone on with at any batch on any machine. Error (argument) when size < 1.
 std::vector<BatchExamples> shuffled_batches(std::span<const std::int64_t> buckets, std::int64_t size,
                                             std::uint64_t seed, std::int64_t epoch);
-/// The same in the order of the examples: for evaluation.
+/// The same in the order of the examples, and of the first examples of batches: for evaluation.
 std::vector<BatchExamples> batches_in_order(std::span<const std::int64_t> buckets, std::int64_t size);
 
-/// Example numbers 0 .. count - 1 split at random into parts of these shares (the last part takes what is left), each
-/// in ascending order; by seed alone. Error (argument) unless the shares are in 0 .. 1 and add up to at most 1.
+/// Example numbers 0 .. count - 1 split at random into one part per share, each in ascending order; by seed alone. The
+/// last part takes what is left, be it more than its share. Error (argument) unless there is a share and all are in
+/// 0 .. 1 and add up to at most 1.
 std::vector<std::vector<std::int64_t>> split(std::int64_t count, std::span<const double> shares, std::uint64_t seed);
 
-/// The smallest of `bounds` (ascending) that is at least `length`; the last one when none is.
+/// The smallest of `bounds` (ascending) that is at least `length`; the last one when none is. Error (argument) when
+/// there are no bounds.
 std::int64_t bucket_bound(std::span<const std::int64_t> bounds, std::int64_t length);
 
-/// A thread that makes what next() will ask for, at most `depth` ahead: items 0 .. count - 1 of `make`, in order.
+/// A thread that makes what next() will ask for, at most `depth` ahead (at least one): items 0 .. count - 1 of `make`,
+/// in order. next() is for one thread; what was made and not asked for is dropped at the end.
 template <class T>
 class Prefetch {
  public:
   Prefetch(std::int64_t count, std::function<T(std::int64_t)> make, std::size_t depth = 4)
-      : count_(count), make_(std::move(make)), depth_(depth), thread_([this] { work(); }) {}
+      : count_(count), make_(std::move(make)), depth_(depth == 0 ? 1 : depth), thread_([this] { work(); }) {}
   ~Prefetch() {
     {
       const std::lock_guard lock(mutex_);
@@ -69,10 +72,13 @@ class Prefetch {
   void work() {
     for (std::int64_t i = 0; i < count_; ++i) {
       try {
+        {
+          std::unique_lock lock(mutex_);
+          changed_.wait(lock, [this] { return ready_.size() < depth_ || is_stopped_; });
+          if (is_stopped_) return;
+        }
         T item = make_(i);
-        std::unique_lock lock(mutex_);
-        changed_.wait(lock, [this] { return ready_.size() < depth_ || is_stopped_; });
-        if (is_stopped_) return;
+        const std::lock_guard lock(mutex_);
         ready_.push_back(std::move(item));
       } catch (...) {
         const std::lock_guard lock(mutex_);

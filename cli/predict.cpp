@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// paoding predict: what a trained model says about words, sentences or images; paoding evaluate: how good it is.
+#include <omp.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <optional>
+
+#include "base/check.h"
+#include "base/env.h"
+#include "command.h"
+#include "io/json_text.h"
+#include "models/task.h"
+#include "paoding/checkpoint.h"
+#include "train_log.h"
+
+namespace paoding::cli {
+namespace {
+
+constexpr std::size_t kLinesTogether = 512;  // of a file; a terminal gets its answer line by line
+
+struct PredictCommand {
+  std::string model, checkpoint, device = "cpu", part = "test", data_folder = "data";
+  std::vector<std::string> inputs = {"-"};
+  models::SearchOptions search = {.beam = 1, .best = 1};
+  std::int64_t limit = 0, threads = 0, show = 0;
+  bool json = false, latest = false;
+};
+
+// A model as a checkpoint has it.
+struct Loaded {
+  std::unique_ptr<models::Task> task;
+  std::optional<Parameters> parameters;
+  std::unique_ptr<models::Predictor> predictor;
+};
+
+std::unique_ptr<models::Task> task_of(const PredictCommand& command) {
+  try {
+    return models::make_task(command.model);
+  } catch (const Error& error) {
+    throw UsageError(error.what());
+  }
+}
+
+Loaded load(const PredictCommand& command, bool needs_data) {
+  Loaded loaded;
+  loaded.task = task_of(command);
+  if (command.threads > 0) omp_set_num_threads(static_cast<int>(command.threads));
+  const Checkpoint checkpoint = load_checkpoint(command.checkpoint, command.latest);
+  if (checkpoint.manifest.model != command.model) {
+    fail(ErrorKind::argument, "{}: the checkpoint is one of '{}', not of '{}'", command.checkpoint,
+         checkpoint.manifest.model, command.model);
+  }
+  models::Task& task = *loaded.task;
+  for (const models::Option& option : task.options()) {
+    const auto kept = checkpoint.manifest.options.find(option.name);
+    if (kept != checkpoint.manifest.options.end()) models::set(option, kept->second);
+  }
+  task.set_files(checkpoint.files);
+  if (needs_data) task.read(command.data_folder);
+  Graph graph;
+  task.loss(graph, task.any_bucket(), 1, false);
+  CompileOptions compile;
+  compile.device = parse_device(command.device);
+  loaded.parameters.emplace(graph, compile.device);
+  restore(&*loaded.parameters, checkpoint.tensors, true);
+  loaded.predictor = task.predictor({&*loaded.parameters, compile});
+  return loaded;
+}
+
+void print_predictions(const PredictCommand& command, const std::string& input, const models::Predictions& found) {
+  if (command.json) {
+    std::vector<std::string> items;
+    for (const models::Prediction& p : found) {
+      items.push_back(JsonObject().add("text", p.text).add("log_probability", p.log_probability).text());
+    }
+    return print("{}\n", JsonObject().add("input", input).add_json("predictions", json_array(items)).text());
+  }
+  if (command.search.best == 1) return print("{}\n", found.empty() ? "" : found[0].text);
+  for (const models::Prediction& p : found) print("{}\t{:.4f}\t{}\n", input, p.log_probability, p.text);
+}
+
+void predict_lines(const PredictCommand& command, models::Predictor& predictor, std::istream& lines, bool at_once) {
+  std::vector<std::string> waiting;
+  const auto flush = [&] {
+    const auto found = predictor.predict(waiting, command.search);
+    for (std::size_t i = 0; i < waiting.size(); ++i) print_predictions(command, waiting[i], found[i]);
+    waiting.clear();
+    std::fflush(stdout);
+  };
+  for (std::string line; std::getline(lines, line);) {
+    check_interrupted();
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    waiting.push_back(std::move(line));
+    // What has been piped in so far is answered before more is waited for.
+    if (at_once || waiting.size() == kLinesTogether) flush();
+  }
+  if (!waiting.empty()) flush();
+}
+
+int predict(const PredictCommand& command) {
+  if (command.search.best > command.search.beam && command.model != "fashion") {
+    throw UsageError(fmt::format("--best {} needs a --beam of at least {}", command.search.best, command.search.best));
+  }
+  const Loaded loaded = load(command, false);
+  for (const std::string& input : command.inputs) {
+    if (!loaded.task->predicts_lines()) {
+      const auto found = loaded.predictor->predict_file(input, command.search);
+      for (std::size_t i = 0; i < found.size(); ++i) {
+        print_predictions(command, fmt::format("{}:{}", input, i), found[i]);
+      }
+    } else if (input == "-") {
+      predict_lines(command, *loaded.predictor, std::cin, isatty(STDIN_FILENO) == 1);
+    } else {
+      std::istringstream lines(read_text(input));
+      predict_lines(command, *loaded.predictor, lines, false);
+    }
+  }
+  return kOk;
+}
+
+int evaluate(const PredictCommand& command) {
+  const models::Part part = command.part == "train"        ? models::Part::train
+                            : command.part == "validation" ? models::Part::validation
+                                                           : models::Part::test;
+  const Loaded loaded = load(command, true);
+  JsonObject json;
+  for (const models::Score& score : loaded.predictor->evaluate(part, command.search, command.limit)) {
+    json.add(score.name, score.value);
+    if (!command.json) print("{}: {}\n", command.part, models::text_of(score));
+  }
+  if (command.json) print("{}\n", json.text());
+  if (command.show > 0) print("\n{}", loaded.predictor->show(command.search, command.show));
+  return kOk;
+}
+
+std::shared_ptr<PredictCommand> add_common(CLI::App& sub) {
+  const auto command = std::make_shared<PredictCommand>();
+  sub.add_option("model", command->model, fmt::format("One of {}", fmt::join(models::task_names(), ", ")))
+      ->required()
+      ->type_name("MODEL");
+  sub.add_option("checkpoint", command->checkpoint, "A checkpoint, or the folder of a run: the best one in it")
+      ->required()
+      ->type_name("CHECKPOINT");
+  sub.add_flag("--latest", command->latest, "Of a run's folder the latest checkpoint, not the best");
+  sub.add_option("--beam", command->search.beam, "Hypotheses kept while searching; 1: greedy")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  sub.add_flag("--json", command->json, "Print JSON lines");
+  sub.add_option("--device", command->device, "cpu, cuda, cuda:N or best")->capture_default_str();
+  sub.add_option("--threads", command->threads, "Of the CPU; 0: OMP_NUM_THREADS, or all cores")
+      ->check(CLI::Range(0, 4096))
+      ->capture_default_str();
+  return command;
+}
+
+}  // namespace
+
+void add_predict(CLI::App& app, Commands* commands) {
+  CLI::App* sub = app.add_subcommand(
+      "predict",
+      "What a trained model says about words, sentences or images\n"
+      "g2p: words to phonemes; translate: sentences; lm: how lines go on; one line in, one line out. fashion: files\n"
+      "of images (IDX, gzipped or not, or PGM).");
+  const auto command = add_common(*sub);
+  sub->add_option("inputs", command->inputs, "Files with a word, sentence or beginning a line, or of images; -: stdin")
+      ->type_name("FILE")
+      ->default_str("-");
+  sub->add_option("--best", command->search.best, "Predictions per input, with their log probabilities")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  commands->push_back({sub, [command] { return predict(*command); }});
+}
+
+void add_evaluate(CLI::App& app, Commands* commands) {
+  CLI::App* sub = app.add_subcommand("evaluate", "How good a trained model is on examples it was not trained on");
+  const auto command = add_common(*sub);
+  if (const auto folder = env_value("PAODING_DATA_DIR")) command->data_folder = *folder;
+  sub->add_option("--data", command->data_folder, "Folder of data sets; tools/fetch_data.sh fills it")
+      ->type_name("FOLDER")
+      ->capture_default_str();
+  sub->add_option("--part", command->part, "Which examples")
+      ->check(CLI::IsMember({"train", "validation", "test"}))
+      ->capture_default_str();
+  sub->add_option("--limit", command->limit, "At most so many examples; 0: all")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  sub->add_option("--show", command->show, "Also show so many test examples")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  commands->push_back({sub, [command] { return evaluate(*command); }});
+}
+
+}  // namespace paoding::cli

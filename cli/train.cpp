@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// paoding train: trains one of the models on real data, on this machine.
+#include <omp.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+
+#include "base/check.h"
+#include "base/env.h"
+#include "command.h"
+#include "training.h"
+
+namespace paoding::cli {
+namespace {
+
+struct TrainCommand {
+  std::unique_ptr<models::Task> task;
+  std::unique_ptr<TaskOptions> options;
+  TrainRequest request;
+  std::string device = "cpu";
+  std::int64_t threads = 0;
+};
+
+// Where nobody said where: the first of runs/g2p, runs/g2p-2 .. that is free.
+std::string free_folder(std::string_view task) {
+  const auto base = std::filesystem::path("runs") / task;
+  std::filesystem::path path = base;
+  for (int i = 2; std::filesystem::exists(path); ++i) path = fmt::format("{}-{}", base.string(), i);
+  return path.string();
+}
+
+int train(TrainCommand& command) {
+  TrainRequest& request = command.request;
+  if (request.resume && request.folder.empty()) {
+    throw UsageError("--resume needs --out: the folder with the checkpoints to go on from");
+  }
+  if (request.folder.empty()) request.folder = free_folder(command.task->name());
+  request.compile.device = parse_device(command.device);
+  if (command.threads > 0) omp_set_num_threads(static_cast<int>(command.threads));
+  Training(*command.task, *command.options, request).run();
+  return kOk;
+}
+
+}  // namespace
+
+void add_train(CLI::App& app, Commands* commands) {
+  CLI::App* group = app.add_subcommand("train", "Train a model on real data: g2p, translate, lm, fashion");
+  group->require_subcommand(1);
+  for (const std::string& name : models::task_names()) {
+    const auto command = std::make_shared<TrainCommand>();
+    command->task = models::make_task(name);
+    command->options = std::make_unique<TaskOptions>(*command->task);
+    if (const auto folder = env_value("PAODING_DATA_DIR")) command->request.data_folder = *folder;
+    TrainRequest& r = command->request;
+    CLI::App* sub = group->add_subcommand(name, std::string(command->task->summary()));
+    sub->add_option("--data", r.data_folder, "Folder of data sets; tools/fetch_data.sh fills it")
+        ->type_name("FOLDER")
+        ->capture_default_str();
+    sub->add_option("--out", r.folder, "Folder for checkpoints and the loss curve [runs/" + name + ", or -2, -3 ..]")
+        ->type_name("FOLDER");
+    sub->add_flag("--resume", r.resume, "Go on from the last checkpoint in --out, bit by bit as if never stopped");
+    sub->add_option("--steps", r.most_steps, "Updates in all; 0: as many as the epochs have")
+        ->check(CLI::NonNegativeNumber)
+        ->capture_default_str();
+    sub->add_option("--save-minutes", r.save_minutes, "Between checkpoints within an epoch; each epoch ends with one")
+        ->check(CLI::NonNegativeNumber)
+        ->capture_default_str();
+    sub->add_option("--validate", r.validate, "Validation examples scored after each epoch; 0: all")
+        ->check(CLI::NonNegativeNumber)
+        ->capture_default_str();
+    sub->add_option("--beam", r.search.beam, "Hypotheses kept when the test part is scored; 1: greedy")
+        ->check(CLI::Range(1, 1000))
+        ->capture_default_str();
+    sub->add_option("--show", r.show, "Test examples to show at the end")
+        ->check(CLI::NonNegativeNumber)
+        ->capture_default_str();
+    sub->add_flag("!--no-test", r.test, "Do not score the test part at the end");
+    sub->add_option("--profile", r.profile, "Show the Profiling Report of so many steps at the end")
+        ->check(CLI::NonNegativeNumber)
+        ->capture_default_str();
+    sub->add_flag("--json", r.json, "Print JSON lines");
+    sub->add_option("--device", command->device, "cpu, cuda, cuda:N or best")->capture_default_str();
+    sub->add_option("--threads", command->threads, "Of the CPU; 0: OMP_NUM_THREADS, or all cores")
+        ->check(CLI::Range(0, 4096))
+        ->capture_default_str();
+    command->options->add_to(*sub);
+    commands->push_back({sub, [command] { return train(*command); }});
+  }
+}
+
+}  // namespace paoding::cli

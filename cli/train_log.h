@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// What training says while it goes on: a line that renews itself on a terminal, plain lines elsewhere, or JSON lines.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "models/task.h"
+
+namespace paoding::cli {
+
+struct TrainState {
+  std::int64_t epoch = 0, epochs = 0;           // from 0
+  std::int64_t step = 0;                        // updates made
+  std::int64_t steps_done = 0, steps_left = 0;  // in this process, and to the end
+  double loss = 0;                              // the mean of the last steps
+};
+
+class TrainLog {
+ public:
+  TrainLog(std::string item, bool is_json);
+
+  /// A line about how things are: text, or for JSON an event with a message.
+  void say(const std::string& text);
+  /// After every step; shows something when it is time for it. `items` and `seconds` are the step's.
+  void step(const TrainState& state, double loss, std::int64_t items, double seconds);
+  void scores(const TrainState& state, const std::string& part, const std::vector<models::Score>& scores,
+              double seconds);
+  void saved(const TrainState& state, const std::string& path);
+  /// Everything that JSON's reader should have at the end: key and JSON.
+  void end(const std::vector<std::pair<std::string, std::string>>& members);
+  bool is_json() const { return is_json_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  std::string progress(const TrainState& state) const;
+  double items_per_second() const;
+  void print_line(const std::string& line);
+
+  const std::string item_;
+  const bool is_json_, is_terminal_;
+  Clock::time_point start_ = Clock::now(), shown_ = start_, said_ = start_;
+  double items_ = 0, seconds_ = 0;  // of steps, old ones forgotten by and by
+  double all_seconds_ = 0;          // of steps alone
+  double mean_loss_ = 0, mean_weight_ = 0;
+};
+
+/// "2:13" or "1:02:13".
+std::string clock_text(double seconds);
+
+}  // namespace paoding::cli

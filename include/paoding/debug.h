@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a NaN or an infinity came from: a run that gave one is run again step by step, and what its result was made of
+// is followed back to the first value that is not finite.
+//
+//   if (!std::isfinite(loss)) {
+//     const auto found = find_nonfinite(graph, parameters, feeds, options, {.rewind_random = 1});
+//     if (found) log(to_text(*found));
+//   }
+//
+// What is followed back, the first of these that there is: fetches that are not finite, in their order; parameters
+// that the run would leave not finite though they were; the gradients, where the update was skipped for them
+// (MinimizeOptions::skip_nonfinite). Infinities that do no harm (a mask of -inf in front of a softmax) are not on the
+// way from there, and a value that only has the infinities of such a constant is named only where nothing else is.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "paoding/graph.h"
+#include "paoding/program.h"
+#include "paoding/tensor.h"
+
+namespace paoding {
+
+/// Something that a step read.
+struct ValueRead {
+  std::string name;  // "input 'x'", "parameter 'w'", or the op that made it: "lstm_cell/matmul"
+  Type type;
+  std::int64_t nans = 0, infinities = 0;
+  double min = 0, max = 0;   // of what is finite; NaN where nothing is
+  std::optional<double> at;  // the element that goes with the one that is not finite, where it is one
+};
+
+/// A value that is not finite.
+struct NonfiniteValue {
+  enum class Kind { input, parameter, step };  // fed, in the store, or made by a step of the run
+  Kind kind = Kind::step;
+  std::string name;                       // of the input or parameter; of a step its op: "log", "lstm_cell/matmul"
+  std::string scope;                      // of a step
+  std::vector<std::string> members = {};  // the ops of a fused group, in order
+  std::int64_t time_step = -1;            // in the innermost loop around the step; -1 outside of loops
+  std::int64_t time_steps = 0;            // that the loop has; 0 where it has no fixed length
+  int result = 0;                         // which of the step's, 0 the first
+  int results = 1;                        // that the step has
+  Type type;
+  std::int64_t nans = 0, infinities = 0;  // elements
+  std::vector<std::int64_t> index;        // of the first of them
+  double value = 0;                       // there
+  std::vector<ValueRead> reads = {};      // of a step
+};
+
+struct NonfiniteReport {
+  std::string followed;  // what was followed back: "fetch 'loss'"
+  NonfiniteValue first;  // with the kernels of the run; a fed or stored one, else a step that read what is finite
+  /// Where an infinity `first` became the NaN that was followed.
+  std::optional<NonfiniteValue> became_nan;
+  /// `first` is several ops in one kernel: what a run in which each has a kernel of its own found. Absent where that
+  /// run gave finite results.
+  std::optional<NonfiniteValue> unfused;
+  bool was_unfused = false;  // whether there was such a run
+  /// Inputs and parameters besides `first` that are not finite to begin with.
+  std::vector<NonfiniteValue> others;
+};
+
+struct FindNonfiniteOptions {
+  /// How many runs the store has counted since the values that it holds were those of the run in question: its random
+  /// numbers are drawn again. 1 right after a run whose update was skipped, 0 where all values were put back.
+  std::int64_t rewind_random = 0;
+};
+
+/// Runs `graph` once more from what `parameters` holds now, step by step and on the same device, on a copy of them:
+/// they stay as they are. `compile`: as the run was compiled; execution, repeats and callbacks do not matter.
+/// Nothing when every fetch is finite, and every parameter after it. It takes two compilations, the memory of another
+/// set of parameters, and some times as long as a run.
+/// Error (argument) when an input is not fed or there is none of a name, (shape, dtype) when a feed's type is another,
+/// and as compiling says.
+std::optional<NonfiniteReport> find_nonfinite(const Graph& graph, const Parameters& parameters,
+                                              const std::map<std::string, Tensor>& feeds,
+                                              const CompileOptions& compile = {},
+                                              const FindNonfiniteOptions& options = {});
+
+/// Some lines for a person: "the first value that is not finite: log in decoder/attention, time step 3 of 10, element
+/// [2, 17] = -inf ...". Time steps count from 0.
+std::string to_text(const NonfiniteReport& report);
+
+}  // namespace paoding

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/pronunciations.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "data/test_folder.h"
+#include "tests/temporary_folder.h"
+
+namespace paoding::data {
+namespace {
+
+/// "word: W ER D / W AO D" for every word.
+std::vector<std::string> lines_of(const std::vector<Pronunciations>& words) {
+  std::vector<std::string> lines;
+  for (const Pronunciations& word : words) {
+    std::string line = word.word + ":";
+    for (std::size_t i = 0; i < word.ways.size(); ++i) {
+      if (i > 0) line += " /";
+      for (const std::string& phoneme : word.ways[i]) line += " " + phoneme;
+    }
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+std::vector<std::string> parsed(std::string_view text) { return lines_of(parse_pronunciations(text, "d.dict")); }
+std::string refused(std::string_view text) {
+  return refusal([&] { parse_pronunciations(text, "d.dict"); });
+}
+using Lines = std::vector<std::string>;
+
+TEST(Pronunciations, AreReadFromCmusFormat) {
+  EXPECT_EQ(parsed(";;; a remark\n"
+                   "a AH\n"
+                   "zoe's(2) Z OW Z\r\n"
+                   "\n"
+                   "a(2)  EY\n"
+                   "zoe's\tZ OW IY Z   # foreign name\n"
+                   "a(3) AH\n"  // said before
+                   "caf\u00e9 K AE F EY"),
+            (Lines{"a: AH / EY", "zoe's: Z OW Z / Z OW IY Z", "caf\u00e9: K AE F EY"}));
+}
+
+TEST(Pronunciations, KeepBracketsThatNumberNoWay) {
+  EXPECT_EQ(parsed("(paren P ER EH N\n:-) S M AY L\n(2) T UW\nx() EH K S\n"),
+            (Lines{"(paren: P ER EH N", ":-): S M AY L", "(2): T UW", "x(): EH K S"}));
+}
+
+TEST(Pronunciations, AreReadFromFestivalsFormat) {
+  EXPECT_EQ(parsed("MNCL\n"
+                   "; a remark \"\n"
+                   "(\"a\" dt (((ax) 0)))\n"
+                   "(\"a\" n (((ey) 1)))(\"aaron\" nil (((eh) 1) ((r ax n) 0)))\n"
+                   "(\"a\" v (((ey) 0)))\n"),
+            (Lines{"a: ax / ey", "aaron: eh r ax n"}));
+  EXPECT_EQ(parsed("(\"b\" nil (((b iy) 1)))"), (Lines{"b: b iy"}));
+}
+
+TEST(Pronunciations, RefuseWhatIsNoDictionary) {
+  EXPECT_EQ(refused("a AH\nab\n"), "file: d.dict:2: \"ab\" has a word but no phonemes, must be like \"word W ER D\"");
+  EXPECT_EQ(refused(""), "file: d.dict: there is no word in it, must be a pronouncing dictionary");
+  EXPECT_EQ(refused(";;; nothing\n\n"), "file: d.dict: there is no word in it, must be a pronouncing dictionary");
+  EXPECT_EQ(refused(std::string_view("a AH\n\0\1 b\n", 10)),
+            "file: d.dict:2: there is a control character, this is no dictionary: \"\\x00\\x01 b\"");
+}
+
+TEST(Pronunciations, OfAnotherEncodingAreNamedWithTheirLine) {
+  const std::string text = refused("a AH\ncaf\xe9 K AE F EY\n");
+  EXPECT_EQ(text.substr(0, text.find('\n')),
+            "file: d.dict:2: byte 3 of the line is not UTF-8: \"caf\\xe9 K AE F EY\\n\"");
+  EXPECT_NE(text.find("iconv -f latin1 -t utf-8"), std::string::npos) << text;
+}
+
+TEST(Pronunciations, RefuseFestivalsFormatWhereItIsBroken) {
+  EXPECT_EQ(refused("MNCL\n(\"a\" nil (((ey) 1))\n"),
+            "file: d.dict:3: the end of the text where ')' must be, as in (\"word\" nil (((w er d) 1)))");
+  EXPECT_EQ(
+      refused("MNCL\n(a nil (((ey) 1)))\n"),
+      "file: d.dict:2: \"a nil (((ey) 1)))\" where a word in quotes must be, as in (\"word\" nil (((w er d) 1)))");
+  EXPECT_EQ(refused("(\"a\" nil (((ey \"x\") 1)))"),
+            "file: d.dict:1: \"\\\"x\\\") 1)))\" where a name must be, as in (\"word\" nil (((w er d) 1)))");
+  EXPECT_EQ(refused("(\"a\" nil ())"), "file: d.dict:1: the word \"a\" has no phonemes");
+  EXPECT_EQ(refused("(\"\" nil (((a) 1)))"), "file: d.dict:1: the word is empty");
+  EXPECT_EQ(refused("(\"a\n"),
+            "file: d.dict:1: \"\" where a quote to end the word must be, as in (\"word\" nil (((w er d) 1)))");
+}
+
+TEST(Pronunciations, AreReadFromFiles) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(lines_of(read_pronunciations(folder.write("g2p/cmudict-en-us.dict", "a AH\n"))), Lines{"a: AH"});
+  EXPECT_EQ(find_pronunciations(folder.path()), folder / "g2p/cmudict-en-us.dict");
+  EXPECT_EQ(refusal([&] { read_pronunciations(folder / "none"); }),
+            "file: " + (folder / "none").string() + ": cannot be read: No such file or directory");
+  EXPECT_EQ(refusal([&] { read_pronunciations(folder.path()); }),
+            "file: " + folder.path().string() + ": this is a folder, must be a file");
+}
+
+TEST(Pronunciations, ThatAreNowhereAreToldHowToGet) {
+  if (std::filesystem::exists("/usr/share/pocketsphinx") || std::filesystem::exists("/usr/share/festival/dicts/cmu")) {
+    GTEST_SKIP() << "a dictionary is installed";
+  }
+  const TemporaryFolder folder;
+  const std::string text = refusal([&] { find_pronunciations(folder.path()); });
+  EXPECT_NE(text.find("file: pronouncing dictionary: not found, looked for " + folder.path().string()),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("\nGet it with: tools/fetch_data.sh g2p " + folder.path().string() +
+                      "; or: apt-get install pocketsphinx-en-us"),
+            std::string::npos)
+      << text;
+}
+
+TEST(Pronunciations, OfDebiansDictionaryAreAllRead) {
+  FOUND_OR_SKIP(path, find_pronunciations(test_folder()));
+  if (path.filename() != "cmudict-en-us.dict") GTEST_SKIP() << path << " is another dictionary";
+  const std::vector<Pronunciations> words = read_pronunciations(path);
+  std::size_t ways = 0;
+  std::set<std::string> phonemes;
+  for (const Pronunciations& word : words) {
+    ways += word.ways.size();
+    for (const auto& way : word.ways) phonemes.insert(way.begin(), way.end());
+  }
+  EXPECT_EQ(words.size(), 125'945U);
+  EXPECT_EQ(ways, 134'723U);
+  EXPECT_EQ(phonemes.size(), 39U);
+  EXPECT_EQ(lines_of({words.front()}), Lines{"'bout: B AW T"});
+  EXPECT_EQ(lines_of({words.back()}), Lines{"zywicki: Z IH W IH K IY"});
+}
+
+}  // namespace
+}  // namespace paoding::data

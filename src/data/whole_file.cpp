@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/whole_file.h"
+
+#define ZLIB_CONST  // zlib then takes what it reads as const
+#include <simdjson.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <limits>
+#include <memory>
+#include <system_error>
+
+#include "base/check.h"
+#include "text/lexer.h"
+
+namespace paoding::data {
+namespace {
+
+std::string reason(int error_number) { return std::generic_category().message(error_number); }
+
+/// An inflating zlib stream; window bits of 15 are zlib's format, 16 more are gzip's.
+class Inflater {
+ public:
+  Inflater(std::string_view bytes, std::string_view name, int window_bits) : name_(name), rest_(bytes) {
+    if (inflateInit2(&stream_, window_bits) != Z_OK) fail(ErrorKind::file, "{}: no memory to unpack it", name);
+  }
+  ~Inflater() { inflateEnd(&stream_); }
+  Inflater(const Inflater&) = delete;
+  Inflater& operator=(const Inflater&) = delete;
+
+  /// Fills `to` from its `from`th byte on as far as the stream goes; gives the count of bytes there now.
+  std::size_t fill(std::string& to, std::size_t from) {
+    while (from < to.size() && !is_done_) {
+      feed();
+      const auto room = static_cast<uInt>(std::min<std::size_t>(to.size() - from, std::numeric_limits<uInt>::max()));
+      stream_.next_out = reinterpret_cast<Bytef*>(to.data() + from);
+      stream_.avail_out = room;
+      const int status = inflate(&stream_, Z_NO_FLUSH);
+      from += room - stream_.avail_out;
+      if (status == Z_STREAM_END) {
+        is_done_ = true;
+      } else if (status == Z_BUF_ERROR && stream_.avail_in == 0 && rest_.empty()) {
+        fail(ErrorKind::file, "{}: the compressed data is truncated, get the file again", name_);
+      } else if (status == Z_MEM_ERROR) {
+        fail(ErrorKind::file, "{}: no memory to unpack it", name_);
+      } else if (status != Z_OK && status != Z_BUF_ERROR) {
+        fail(ErrorKind::file, "{}: the compressed data is damaged ({}), get the file again", name_,
+             stream_.msg != nullptr ? stream_.msg : "needs a dictionary");
+      }
+    }
+    return from;
+  }
+  bool is_done() const { return is_done_; }
+  /// Begins anew where another gzip member follows the one that is done.
+  bool begin_next_member() {
+    if (stream_.avail_in + rest_.size() == 0) return false;
+    is_done_ = false;
+    return inflateReset(&stream_) == Z_OK;
+  }
+
+ private:
+  void feed() {
+    if (stream_.avail_in > 0) return;
+    const auto count = std::min<std::size_t>(rest_.size(), std::numeric_limits<uInt>::max());
+    stream_.next_in = reinterpret_cast<const Bytef*>(rest_.data());
+    stream_.avail_in = static_cast<uInt>(count);
+    rest_.remove_prefix(count);
+  }
+
+  std::string_view name_, rest_;
+  z_stream stream_{};
+  bool is_done_ = false;
+};
+
+}  // namespace
+
+std::string read_whole(const std::filesystem::path& path, std::uint64_t most_bytes) {
+  std::error_code problem;
+  if (std::filesystem::is_directory(path, problem)) {
+    fail(ErrorKind::file, "{}: this is a folder, must be a file", path.string());
+  }
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), &std::fclose);
+  if (!file) fail(ErrorKind::file, "{}: cannot be read: {}", path.string(), reason(errno));
+  // Read to the end rather than as far as the size says: a pipe says 0, and a file may grow.
+  const std::uint64_t said = std::filesystem::file_size(path, problem);
+  std::string bytes;
+  if (!problem && said <= most_bytes) bytes.reserve(said + 1);
+  for (std::size_t size = 0;;) {
+    bytes.resize(std::max(bytes.capacity(), size + (std::size_t{64} << 10)));
+    const std::size_t count = std::fread(bytes.data() + size, 1, bytes.size() - size, file.get());
+    if (count == 0 && std::ferror(file.get()) != 0) {
+      fail(ErrorKind::file, "{}: cannot be read: {}", path.string(), reason(errno));
+    }
+    size += count;
+    bytes.resize(size);
+    if (size > most_bytes) {
+      fail(ErrorKind::file, "{}: is larger than {} bytes, too large for what it should be", path.string(), most_bytes);
+    }
+    if (count == 0) return bytes;
+  }
+}
+
+std::string gunzipped(std::string bytes, std::string_view name, std::uint64_t most_bytes) {
+  if (!bytes.starts_with("\x1f\x8b")) return bytes;
+  Inflater inflater(bytes, name, 15 + 16);
+  std::string result;
+  std::size_t size = 0;
+  do {
+    while (!inflater.is_done()) {
+      if (size == result.size()) result.resize(std::max(std::size_t{64} << 10, 2 * size));
+      size = inflater.fill(result, size);
+      if (size > most_bytes) fail(ErrorKind::file, "{}: unpacks to more than {} bytes", name, most_bytes);
+    }
+  } while (inflater.begin_next_member());
+  result.resize(size);
+  return result;
+}
+
+std::string inflated(std::string_view bytes, std::string_view name, std::size_t size_bytes) {
+  // Deflate's best is 1032:1; more than that is not asked for, so that a small file cannot take much memory.
+  if (size_bytes / 1032 > bytes.size()) {
+    fail(ErrorKind::file, "{}: {} packed bytes cannot hold {}, as the index says", name, bytes.size(), size_bytes);
+  }
+  Inflater inflater(bytes, name, 15);
+  std::string result(size_bytes + 1, '\0');  // one more, so that a stream that goes on is seen
+  const std::size_t size = inflater.fill(result, 0);
+  if (size != size_bytes) {
+    fail(ErrorKind::file, "{}: {} bytes were packed here, the index says {}", name,
+         size > size_bytes ? "more" : std::to_string(size), size_bytes);
+  }
+  result.resize(size);
+  return result;
+}
+
+void check_utf8(std::string_view text, std::string_view name) {
+  if (simdjson::validate_utf8(text.data(), text.size())) return;
+  std::size_t at = 0;
+  while (at < text.size()) {
+    const std::size_t length = utf8_length(text, at);
+    if (length == 0) break;
+    at += length;
+  }
+  const std::size_t begin = at == 0 ? 0 : text.rfind('\n', at - 1) + 1;  // npos + 1 is 0
+  const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(begin), '\n');
+  fail(ErrorKind::file,
+       "{}:{}: byte {} of the line is not UTF-8: {}\n"
+       "The text must be UTF-8. When it is Latin-1: iconv -f latin1 -t utf-8 FILE > NEW",
+       name, line, at - begin, quote(shortened(text.substr(begin, std::min<std::size_t>(at - begin + 20, 60)))));
+}
+
+std::string_view take_line(std::string_view& text) {
+  const std::size_t end = text.find('\n');
+  std::string_view line = text.substr(0, end);
+  text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  return line;
+}
+
+}  // namespace paoding::data

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/compile.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace paoding {
+namespace {
+
+// Leaves the wanted fetches only, in the order asked for.
+void select_fetches(Graph* graph, const std::vector<std::string>& wanted) {
+  std::vector<std::string> names;
+  for (const Graph::Fetch& fetch : graph->fetches()) names.push_back(fetch.name);
+  if (names.empty() && graph->effects().empty())
+    fail(ErrorKind::argument, "compile: the graph fetches nothing; name a result with Graph::fetch()");
+  if (wanted.empty()) return;
+  std::vector<Graph::Fetch> selected;
+  for (const std::string& name : wanted) {
+    selected.push_back(graph->fetches()[static_cast<std::size_t>(index_of(names, name, "fetch"))]);
+  }
+  graph->mutable_fetches() = std::move(selected);
+}
+
+// A program for a GPU has no part that runs on the CPU yet.
+void refuse_placement(const Graph& graph) {
+  for (NodeId id = 0; id < graph.size(); ++id) {
+    const Node& node = graph.node(id);
+    if (node.placement == Placement::cpu) {
+      fail(ErrorKind::unsupported,
+           "{}: is to run on the CPU, but a program for a GPU runs there as a whole for now{}\n"
+           "hint: compile it for the CPU, or leave OnCpu away",
+           node.op->name, node.scope.empty() ? "" : fmt::format(" (in {})", node.scope.str()));
+    }
+    for (const auto& body : node.bodies) refuse_placement(*body);
+  }
+}
+
+}  // namespace
+
+int index_of(const std::vector<std::string>& names, std::string_view name, const char* what) {
+  const auto it = std::find(names.begin(), names.end(), name);
+  if (it == names.end()) {
+    fail(ErrorKind::argument, "{}: there is none named '{}'; there are: {}", what, name,
+         names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")));
+  }
+  return static_cast<int>(it - names.begin());
+}
+
+CompiledPlan compile_plan(const Graph& source, const CompileOptions& options) {
+  CompiledPlan compiled;
+  compiled.graph = source.clone();
+  Graph& graph = *compiled.graph;
+  if (options.device.kind != DeviceKind::cpu) refuse_placement(graph);
+  select_fetches(&graph, options.fetches);
+  if (!options.assign) graph.drop_assigns();
+  PassOptions pass_options;
+  pass_options.device = options.device.kind;
+  pass_options.after = options.after_pass;
+  pass_options.disabled = options.disabled_passes;
+  compiled.passes = run_passes(graph, pass_options);
+  const auto does = [&](const char* pass) {
+    const auto& disabled = options.disabled_passes;
+    return std::find(disabled.begin(), disabled.end(), pass) == disabled.end();
+  };
+  PlanOptions plan_options{options.device.kind, options.allow_tf32, true};
+  plan_options.choose_layouts = does("choose_layouts");
+  plan_options.alias_views = does("alias_views");
+  compiled.plan = make_plan(graph, plan_options);
+  return compiled;
+}
+
+}  // namespace paoding
