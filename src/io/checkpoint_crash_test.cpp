@@ -95,8 +95,8 @@ TEST(CheckpointCrash, WhatIsThereIsWholeWheneverTheSavingProcessIsKilled) {
   const TemporaryFolder folder;
   const fs::path run = folder / "run";
   const auto begin = std::chrono::steady_clock::now();
-  for (int i = 0; i < 10; ++i) CheckpointFolder(run).save(made(0, 0));
-  // Disks differ: a child has time for about ten saves.
+  for (int i = 0; i < 5; ++i) CheckpointFolder(run).save(made(0, 0));
+  // Disks differ: a child has time for about five saves.
   const auto most = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - begin);
   std::mt19937 random(11);
   std::int64_t last = 0;
