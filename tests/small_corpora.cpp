@@ -109,7 +109,7 @@ void write_translate(const TemporaryFolder& folder, int count) {
 std::string verse(int number) {
   const std::array<const char*, 6> words{"light", "water", "earth", "stone", "bread", "house"};
   std::string text = "And";
-  for (int i = 0; i <= number % 7; ++i) {
+  for (int i = 0; i <= (number == kLongVerse ? 60 : number % 7); ++i) {
     text += fmt::format(" the {}", words[static_cast<std::size_t>(number / 7 + i * i) % 6]);
   }
   return text + (number % 1000 == 0 ? fmt::format(" of number{}.", number) : ".");

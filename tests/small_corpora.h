@@ -23,8 +23,9 @@ void write_fashion(const TemporaryFolder& folder, int train, int test);
 /// translate: English and Italian by word.
 void write_translate(const TemporaryFolder& folder, int count);
 
-/// kjv: as many verses as there have to be, of few words each.
+/// kjv: as many verses as there have to be, of few words each but for one.
 void write_kjv(const TemporaryFolder& folder);
 std::string verse(int number);
+constexpr int kLongVerse = 31;  // more than 100 words; the others have at most 18
 
 }  // namespace paoding::small_corpora

@@ -66,6 +66,9 @@ TEST(Programs, GiveWhatFreshProgramsGive) {
   EXPECT_EQ(programs.size(), std::ssize(different));
   EXPECT_EQ(built, std::ssize(different)) << "a key is built once";
   EXPECT_GT(programs.milliseconds(), 0);
+  for (const Programs::Key& key : different) {
+    EXPECT_TRUE(key == kKeys[0] || programs.at(key).report().kernels_compiled == 0) << "they are those of the first";
+  }
 }
 
 TEST(Programs, AreFoundAgainAndStayWhereTheyAre) {
