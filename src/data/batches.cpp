@@ -80,7 +80,6 @@ std::vector<BatchExamples> batches_in_order(std::span<const std::int64_t> bucket
 
 std::vector<std::vector<std::int64_t>> split(std::int64_t count, std::span<const double> shares, std::uint64_t seed) {
   if (count < 0) fail(ErrorKind::argument, "split: {} examples, there must be 0 or more", count);
-  if (shares.empty()) fail(ErrorKind::argument, "split: no share is given, there must be at least one");
   double sum = 0;
   for (const double share : shares) {
     if (!(share >= 0 && share <= 1)) fail(ErrorKind::argument, "split: share {} must be in 0 .. 1", share);
@@ -92,18 +91,18 @@ std::vector<std::vector<std::int64_t>> split(std::int64_t count, std::span<const
   std::vector<std::int64_t> order = ascending(count);
   Draws(seed, kSplitStream).shuffle(order);
   std::vector<std::vector<std::int64_t>> parts;
-  double before = 0;
-  std::int64_t begin = 0;
-  for (std::size_t i = 0; i < shares.size(); ++i) {
-    before += shares[i];
-    const bool is_last = i + 1 == shares.size();
-    // Where a part ends is rounded, not its size, so that the errors do not add up.
-    const std::int64_t end =
-        is_last ? count : std::min<std::int64_t>(count, std::llround(before * static_cast<double>(count)));
+  auto add_part = [&, begin = std::int64_t{0}](std::int64_t end) mutable {
     parts.emplace_back(order.begin() + begin, order.begin() + end);
     std::sort(parts.back().begin(), parts.back().end());
     begin = end;
+  };
+  double before = 0;
+  for (const double share : shares) {
+    before += share;
+    // Where a part ends is rounded, not its size, so that the errors do not add up.
+    add_part(std::min<std::int64_t>(count, std::llround(before * static_cast<double>(count))));
   }
+  add_part(count);
   return parts;
 }
 

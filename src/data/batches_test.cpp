@@ -104,19 +104,30 @@ TEST(BatchesInOrder, KeepTheOrderOfExamples) {
 
 TEST(Split, GivesEveryExampleToOnePart) {
   const auto parts = split(1001, std::vector{0.8, 0.1, 0.1}, 7);
-  ASSERT_EQ(parts.size(), 3U);
+  ASSERT_EQ(parts.size(), 4U);
   EXPECT_EQ(parts[0].size(), 801U);
   EXPECT_EQ(parts[1].size(), 100U);
   EXPECT_EQ(parts[2].size(), 100U);
+  EXPECT_EQ(parts[3].size(), 0U);
   for (const Numbers& part : parts) EXPECT_TRUE(std::is_sorted(part.begin(), part.end()));
   EXPECT_EQ(ascending(all_of(parts)), count_up(1001));
 }
 
-TEST(Split, GivesTheLastPartWhatIsLeft) {
-  const auto parts = split(10, std::vector{0.3, 0.3}, 7);
-  ASSERT_EQ(parts.size(), 2U);
+TEST(Split, GivesWhatIsLeftAsAPartOfItsOwn) {
+  const auto parts = split(10, std::vector{0.3, 0.2}, 7);
+  ASSERT_EQ(parts.size(), 3U);
   EXPECT_EQ(parts[0].size(), 3U);
-  EXPECT_EQ(parts[1].size(), 7U);
+  EXPECT_EQ(parts[1].size(), 2U);
+  EXPECT_EQ(parts[2].size(), 5U);
+  EXPECT_EQ(split(10, {}, 7), (std::vector<Numbers>{count_up(10)}));
+}
+
+TEST(Split, LeavesNothingWhereSharesAddUpToOne) {
+  // 0.93 + 0.02 + 0.05 is a little more or less than 1 in binary.
+  for (const std::int64_t count : {1, 7, 100, 125'945, 1'000'003}) {
+    EXPECT_TRUE(split(count, std::vector{0.93, 0.02, 0.05}, 7).back().empty());
+    EXPECT_TRUE(split(count, std::vector(10, 0.1), 7).back().empty());
+  }
 }
 
 TEST(Split, IsTheSameForASeedAndMixesExamples) {
@@ -139,7 +150,6 @@ TEST(Split, RefusesSharesThatAreNone) {
             "argument: split: the shares add up to 1.1, must be at most 1");
   EXPECT_EQ(refusal([] { split(10, std::vector{-0.1}, 1); }), "argument: split: share -0.1 must be in 0 .. 1");
   EXPECT_EQ(refusal([] { split(10, std::vector{std::nan("")}, 1); }), "argument: split: share nan must be in 0 .. 1");
-  EXPECT_EQ(refusal([] { split(10, {}, 1); }), "argument: split: no share is given, there must be at least one");
   EXPECT_EQ(refusal([] { split(-1, std::vector{1.0}, 1); }), "argument: split: -1 examples, there must be 0 or more");
 }
 

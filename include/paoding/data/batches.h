@@ -26,9 +26,9 @@ std::vector<BatchExamples> shuffled_batches(std::span<const std::int64_t> bucket
 /// The same in the order of the examples, and of the first examples of batches: for evaluation.
 std::vector<BatchExamples> batches_in_order(std::span<const std::int64_t> buckets, std::int64_t size);
 
-/// Example numbers 0 .. count - 1 split at random into one part per share, each in ascending order; by seed alone. The
-/// last part takes what is left, be it more than its share. Error (argument) unless there is a share and all are in
-/// 0 .. 1 and add up to at most 1.
+/// Example numbers 0 .. count - 1 split at random into one part per share and one more of what is left (empty when the
+/// shares add up to 1), each in ascending order; by seed alone. Error (argument) unless the shares are in 0 .. 1 and
+/// add up to at most 1.
 std::vector<std::vector<std::int64_t>> split(std::int64_t count, std::span<const double> shares, std::uint64_t seed);
 
 /// The smallest of `bounds` (ascending) that is at least `length`; the last one when none is. Error (argument) when

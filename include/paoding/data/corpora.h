@@ -26,6 +26,7 @@ struct TranslationFiles {
 /// Debian's package descriptions in two languages, "en" and "it" for one.
 TranslationFiles find_translations(const std::filesystem::path& folder, std::string_view source,
                                    std::string_view target);
+/// The folder that has mods.d/ and modules/.
 std::filesystem::path find_kjv(const std::filesystem::path& folder);
 
 /// A word and the ways to say it: of each, the phonemes.
@@ -34,7 +35,8 @@ struct Pronunciations {
   std::vector<std::vector<std::string>> ways;
 };
 /// A pronouncing dictionary, CMU's text format ("word AH B", another way as "word(2) ..."; ";;;" begins a comment) or
-/// Festival's (("word" nil (((b ah) 1)))): which one is seen from the text. In the order of first appearance. Error
+/// Festival's (("word" nil (((b ah) 1)))): which one is seen from the text. Phonemes are as the file
+/// writes them, Festival's stress left out. In the order of first appearance, each way to say a word once. Error
 /// (file) with the line when it is neither, is not UTF-8, or has no word.
 std::vector<Pronunciations> read_pronunciations(const std::filesystem::path& path);
 
@@ -45,21 +47,23 @@ struct ImageSet {
 /// A pair of IDX files (LeCun's format for MNIST), gzipped or not. Error (file) when one is truncated, of another kind,
 /// or they do not have equally many.
 ImageSet read_images(const std::filesystem::path& images, const std::filesystem::path& labels);
-/// The images alone [N, H, W]: an IDX file, gzipped or not, or one picture as a binary PGM (P5, 8 bits; [1, H, W]).
-/// "-" is standard input. Errors as read_images.
+/// The images alone [N, H, W]: an IDX file, or one picture as a binary PGM (P5, 8 bits, its largest value made 255;
+/// [1, H, W]), gzipped or not. "-" is standard input. Errors as read_images.
 Tensor read_image_file(const std::filesystem::path& path);
 
 struct SentencePair {
   std::string source, target;
 };
-/// The descriptions that Debian's Translation indexes (plain, .gz or .lz4 is not supported: fetch_data.sh unpacks) have
-/// in both languages, one pair per short description and per paragraph of as many sentences on both sides, in the order
-/// of the source file; pairs that are equal in both languages are left out, and each pair is there once.
-/// Error (file) when a file is no index or is not UTF-8.
+/// The descriptions that Debian's Translation indexes (plain or gzipped) have in both languages, matched by package and
+/// checksum: the short ones, and of the long ones with as many paragraphs and list items on both sides, each of these;
+/// sentence by sentence where it has as many on both sides. In the order of the source file, each pair once. Left out:
+/// what is equal in both languages, has no letter or more than 100 words, or is three times as long on one side (and 20
+/// bytes). Error (file) when a file is no index, is not UTF-8 or is packed otherwise, or nothing is translated.
 std::vector<SentencePair> read_translations(const TranslationFiles& files);
 
-/// The verses of the King James Version in the book's order, as a SWORD module (zText) of `folder` has them, without
-/// its markup. Error (file) when the module is damaged or of another kind.
+/// The 31,102 verses of the King James Version in the book's order, as the SWORD module (zText) of `folder`, which
+/// find_kjv() gives, has them: without markup and notes, the psalms' own headings in their first verses. Error (file)
+/// when the module is damaged or of another kind.
 std::vector<std::string> read_kjv(const std::filesystem::path& folder);
 
 }  // namespace paoding::data

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tokens that BLEU counts: what `sacrebleu --tokenize 13a` makes of a sentence, as mteval-v13a.pl did before it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace paoding::data {
+
+/// Tokens of a sentence; none is empty.
+std::vector<std::string> tokenize_13a(std::string line);
+
+}  // namespace paoding::data
