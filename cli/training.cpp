@@ -19,6 +19,7 @@ namespace paoding::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+constexpr int kReportWidth = 72;            // of an event's name
 constexpr std::int64_t kCurvePoints = 400;  // of the loss, about
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
@@ -124,7 +125,9 @@ void Training::run_epoch() {
     const std::optional<models::Batch> batch = is_last_step() ? std::nullopt : ahead.next();
     if (!batch) break;
     wait_seconds_ += seconds_since(start);
-    if (request_.profile > 0 && !profiler_ && last_step_ - manifest_.step <= request_.profile) profiler_.emplace();
+    if (request_.profile > 0 && !profiler_ && last_step_ - manifest_.step <= request_.profile) {
+      profiler_.emplace(State::all, request_.detail);
+    }
     run_step(*batch);
     manifest_.batch += 1;
     seconds_since_save_ += seconds_since(start);
@@ -138,7 +141,8 @@ void Training::run_epoch() {
       throw;
     }
   }
-  if (profiler_ && report_.empty()) report_ = profiler_->stop();
+  if (profiler_ && report_.empty())
+    report_ = profiler_->stop(request_.sort, "", {.nesting = request_.nesting, .width = kReportWidth});
   if (manifest_.batch < static_cast<std::int64_t>(batches.size()) && !is_last_step()) return;
   if (manifest_.batch >= static_cast<std::int64_t>(batches.size())) {
     manifest_.epoch += 1;
