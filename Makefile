@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # The short names of what there is to do; CMake does the work. `make help` lists them.
+PREFIX ?= /usr/local
 JOBS ?= $(shell nproc)
 WERROR ?= ON
 FUZZ_SECONDS ?= 60
@@ -7,7 +8,7 @@ CMAKE_ARGS ?=
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -ec
 .DEFAULT_GOAL := build
-.PHONY: build debug deps deps-fuzz deps-gpu test asan tsan fuzz format check bundle clean help
+.PHONY: build debug deps deps-fuzz deps-gpu test install asan tsan fuzz format check bundle clean help
 MAKEFLAGS += --no-print-directory
 
 # $(call build,preset,folder): configure (its report only when it fails) and compile.
@@ -37,6 +38,10 @@ test: deps        ## Build, then run every test
 	$(call build,release,build)
 	@tools/run_tests.sh build $(JOBS)
 
+install: deps     ## Build, then install headers, library and program under PREFIX (/usr/local)
+	$(call build,release,build)
+	@cmake --install build --prefix "$(PREFIX)"
+
 asan: deps        ## The tests under AddressSanitizer and UBSan, in build-asan/
 	$(call build,asan,build-asan)
 	@tools/run_tests.sh build-asan $(JOBS)
@@ -65,4 +70,4 @@ clean:            ## Remove every build folder
 
 help:             ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
-	@echo 'Settings: JOBS=$(JOBS) WERROR=$(WERROR) FUZZ_SECONDS=$(FUZZ_SECONDS) CMAKE_ARGS="-DPAODING_CUDA=OFF ..."'
+	@echo 'Settings: PREFIX=$(PREFIX) JOBS=$(JOBS) WERROR=$(WERROR) FUZZ_SECONDS=$(FUZZ_SECONDS) CMAKE_ARGS="-DPAODING_CUDA=OFF ..."'

@@ -162,15 +162,14 @@ void Training::run_step(const models::Batch& batch) {
   log_.step(refreshed(), loss, batch.items, seconds);
 }
 
-// The step left parameters and the optimizer's state as they were; the random numbers are set back, so that the same
-// step can be run again and looked at.
+// The step left parameters and the optimizer's state as they were: it is run again and looked at.
 void Training::fail_not_finite(const models::Batch& batch, double loss, double norm) {
   const auto graph = training_graph(batch.bucket);
   std::map<std::string, Tensor> feeds;
   for (std::size_t i = 0; i < batch.feeds.size(); ++i) {
     feeds[graph->node(graph->inputs()[i]).name.str()] = batch.feeds[i];
   }
-  const auto found = find_not_finite(*graph, *parameters_, feeds, request_.compile.device);
+  const auto found = find_nonfinite(*graph, *parameters_, feeds, request_.compile, {.rewind_random = 1});
   fail(ErrorKind::argument,
        "training stopped at step {}: the loss is {}, the norm of its gradients {}; no parameter was changed by it\n{}",
        manifest_.step + 1, loss, norm, found ? to_text(*found) : "run again step by step, everything is finite");

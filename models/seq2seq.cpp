@@ -47,12 +47,12 @@ Value Seq2Seq::attention(const Value& query, const Encoded& encoded) const {
   const Scope scope(query.graph(), "attention");
   const Shape& shape = encoded.memory.shape();
   const std::int64_t S = shape[0], B = shape[1], H = shape[2], beam = query.shape()[0] / B;
-  Value memory = encoded.memory, counts = encoded.counts, rows = reshape(query, Shape{1, B, H});
+  Value memory = encoded.memory, counts = encoded.counts;
   if (beam > 1) {
     memory = reshape(memory, Shape{S, B, 1, H});
-    rows = reshape(query, Shape{1, B, beam, H});
     if (counts.valid()) counts = reshape(counts, Shape{S, B, 1, 1});
   }
+  const Value rows = reshape(query, beam > 1 ? Shape{1, B, beam, H} : Shape{1, B, H});
   const std::array<std::int64_t, 1> over_width{rows.shape().rank() - 1}, over_time{0};
   Value scores = sum(memory * rows, over_width, true);
   if (counts.valid()) scores = select(counts, scores, full(scores.graph(), {}, -1e30, options_.dtype));

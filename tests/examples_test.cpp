@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // The programs of examples/ run as built, and print what they promise.
 #include <gtest/gtest.h>
+#include <simdjson.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <limits>
+#include <string>
+#include <vector>
 
 #include "tests/source_root.h"
+#include "tests/temporary_folder.h"
 
 namespace paoding {
 namespace {
@@ -21,11 +26,14 @@ struct Ran {
   std::string out;
 };
 
-Ran run(const std::string& example) {
+/// With `folder` for its temporary files.
+Ran run(const std::string& example, const std::string& argument = "", const fs::path& folder = "") {
   const fs::path program = fs::read_symlink("/proc/self/exe").parent_path() / "examples" / example;
   if (!fs::exists(program)) return {-1, program.string() + " is not there: build all targets"};
+  const std::string place = folder.empty() ? "" : "TMPDIR='" + folder.string() + "' ";
+  const std::string more = argument.empty() ? "" : " '" + argument + "'";
   Ran ran;
-  std::FILE* pipe = popen(("'" + program.string() + "' 2>&1").c_str(), "r");
+  std::FILE* pipe = popen((place + "'" + program.string() + "'" + more + " 2>&1").c_str(), "r");
   std::array<char, 4096> part;
   while (const std::size_t count = std::fread(part.data(), 1, part.size(), pipe)) ran.out.append(part.data(), count);
   ran.code = WEXITSTATUS(pclose(pipe));
@@ -39,15 +47,18 @@ double number_behind(const std::string& text, const std::string& label) {
 }
 
 TEST(Examples, AllRunToTheEnd) {
-  int count = 0;
+  const TemporaryFolder folder;
+  std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(source_root() / "examples")) {
-    if (entry.path().extension() != ".cpp") continue;
-    const Ran ran = run(entry.path().stem().string());
-    EXPECT_EQ(ran.code, 0) << entry.path() << "\n" << ran.out;
-    EXPECT_FALSE(ran.out.empty()) << entry.path();
-    ++count;
+    if (entry.path().extension() == ".cpp") names.push_back(entry.path().stem().string());
   }
-  EXPECT_GE(count, 4);
+  std::sort(names.begin(), names.end());  // 07 needs what 06 saves
+  EXPECT_GE(names.size(), 10u);
+  for (const std::string& name : names) {
+    const Ran ran = run(name, "", folder.path());
+    EXPECT_EQ(ran.code, 0) << name << "\n" << ran.out;
+    EXPECT_FALSE(ran.out.empty()) << name;
+  }
 }
 
 TEST(Examples, OwnOpHasTheGradientOfItsFormula) {
@@ -60,6 +71,62 @@ TEST(Examples, OwnCellLeavesTheLoopWithOneProductPerTimeStepAndWeight) {
   const Ran ran = run("04_own_cell");
   // Forward and backward: four launches a step, and five, and a few dozen around the loops.
   EXPECT_LE(number_behind(ran.out, " on cpu\n"), 50 * 9 + 40) << ran.out;
+}
+
+TEST(Examples, AddingIsLearntSavedAndLoadedAndGoesOnWhereItStopped) {
+  const TemporaryFolder folder;
+  const std::string place = (folder / "adder").string();
+  const Ran before = run("07_load_and_predict", place);
+  EXPECT_EQ(before.code, 1);
+  EXPECT_NE(before.out.find("run 06_train_and_save first"), std::string::npos) << before.out;
+
+  const Ran whole = run("06_train_and_save", place);
+  EXPECT_LT(number_behind(whole.out, "step 600: loss = "), 0.05) << whole.out;
+  const Ran predicted = run("07_load_and_predict", place);
+  EXPECT_EQ(predicted.code, 0) << predicted.out;
+  EXPECT_GE(number_behind(predicted.out, "right: "), 190) << predicted.out;
+
+  // From an earlier checkpoint the last third of the training has the same bits.
+  fs::create_directory(folder / "again");
+  fs::rename(folder / "adder/step-00000400", folder / "again/step-00000400");
+  const Ran again = run("06_train_and_save", (folder / "again").string());
+  EXPECT_NE(again.out.find("goes on after step 400\nstep 600:"), std::string::npos) << again.out;
+  for (const char* file : {"parameters.safetensors", "manifest.json"}) {
+    EXPECT_EQ(slurp(folder / "adder/step-00000600" / file), slurp(folder / "again/step-00000600" / file)) << file;
+  }
+}
+
+TEST(Examples, TheEvaluatingProgramSeesWhatTheTrainingOneLearns) {
+  const Ran ran = run("08_evaluate_with_shared_parameters");
+  EXPECT_LT(number_behind(ran.out, "after 0 steps: "), 350) << ran.out;
+  EXPECT_GT(number_behind(ran.out, "after 1000 steps: "), 480) << ran.out;
+}
+
+TEST(Examples, TheProfiledLoopWritesItsTimelineAndAddsUpToTheClock) {
+  const TemporaryFolder folder;
+  const Ran ran = run("09_profile_a_loop", (folder / "loop.json").string());
+  EXPECT_EQ(ran.code, 0) << ran.out;
+  const double clock = number_behind(ran.out, "A clock around the runs alone saw ");
+  const double reported = number_behind(ran.out, "Total time: ");
+  EXPECT_GT(reported, 0.3 * clock) << ran.out;
+  EXPECT_LT(reported, 1.05 * clock) << ran.out;
+  simdjson::dom::parser parser;
+  EXPECT_EQ(parser.load((folder / "loop.json").string()).error(), simdjson::SUCCESS);
+}
+
+TEST(Examples, GraphTextLearnsXorAndFilesAreRunOrRefusedWithTheirLine) {
+  const Ran learnt = run("10_run_graph_text");
+  EXPECT_LT(number_behind(learnt.out, "loss f32[] = "), 0.05) << learnt.out;
+  const std::string y = learnt.out.substr(learnt.out.find("y f32[4,1]"));
+  EXPECT_LT(number_behind(y, "= "), 0.2) << learnt.out;
+  for (const char* file : {"lerp_grad.txt", "lstm.txt"}) {
+    EXPECT_EQ(run("10_run_graph_text", (source_root() / "examples/graphs" / file).string()).code, 0) << file;
+  }
+  const TemporaryFolder folder;
+  spill(folder / "wrong.txt", "paoding graph 1\nx = input f32[2]\ny = mull(x, x)\n");
+  const Ran refused = run("10_run_graph_text", (folder / "wrong.txt").string());
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_NE(refused.out.find(":3:"), std::string::npos) << refused.out;
 }
 
 }  // namespace

@@ -75,7 +75,11 @@ class NewFolder {
 CheckpointFolder::CheckpointFolder(fs::path folder, int keep_last) : folder_(std::move(folder)), keep_last_(keep_last) {
   if (keep_last < 1) fail(ErrorKind::argument, "checkpoints: keep_last is {}, must be at least 1", keep_last);
   std::error_code problem;
-  if (fs::create_directories(folder_, problem)) files::flush_folder(fs::absolute(folder_).parent_path());
+  if (fs::create_directories(folder_, problem)) {
+    for (fs::path made = fs::absolute(folder_); made != made.root_path(); made = made.parent_path()) {
+      files::flush_folder(made.parent_path());
+    }
+  }
   if (problem) fail(ErrorKind::file, "{}: cannot make the folder: {}", folder_.string(), problem.message());
   lock_ = std::make_unique<files::Lock>(folder_ / kLockFile, "trains into this folder");
   drop_leftovers();

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <limits>
@@ -91,6 +92,43 @@ TEST(CheckpointFiles, ReadsEveryBitOfEveryDTypeThatItWrote) {
   EXPECT_EQ(load_safetensors(saved / "parameters.safetensors").size(), checkpoint.tensors.size());
   EXPECT_EQ(read_safetensors(saved / "parameters.safetensors").metadata,
             (std::map<std::string, std::string>{{"model", "test"}, {"step", "7"}}));
+}
+
+TEST(CheckpointFiles, AreWhatPythonSaysTheyAre) {
+  const char* named = std::getenv("PYTHON");
+  const std::string python = named != nullptr ? named : "python3";
+  if (std::system((python + " -c 'import safetensors.numpy' 2>/dev/null").c_str()) != 0) {
+    GTEST_SKIP() << python << " has no safetensors and numpy";
+  }
+  const TemporaryFolder folder;
+  Checkpoint checkpoint = at_step(3, kNan);
+  checkpoint.manifest.losses = {{10, 0.1}, {20, -std::numeric_limits<double>::infinity()}};
+  for (const DType dtype : {f64, f32, f16, i64, i32, u8, boolean}) {
+    checkpoint.tensors[std::string(to_string(dtype))] = Tensor::from(dtype, {2, 2}, std::array{0.0, 1.0, 1.0, 0.0});
+  }
+  const fs::path saved = CheckpointFolder(folder / "run").save(checkpoint);
+  spill(folder / "check.py", R"(
+import json, os, sys, zlib
+import numpy
+from safetensors.numpy import load_file
+os.chdir(sys.argv[1])
+text = open("manifest.json", "rb").read()
+manifest = json.loads(text)
+assert zlib.crc32(text[:text.rindex(b",\n")]) == int(manifest["checksum"], 16)
+assert sorted(manifest["files"]) == ["parameters.safetensors", "words.txt"]
+for name, seal in manifest["files"].items():
+    data = open(name, "rb").read()
+    assert len(data) == seal["bytes"] and zlib.crc32(data) == int(seal["crc32"], 16), name
+assert numpy.isnan(float(manifest["score"])) and manifest["step"] == 3
+assert [float(loss) for step, loss in manifest["losses"]] == [0.1, -numpy.inf]
+tensors = load_file("parameters.safetensors")
+dtypes = {"f64": "float64", "f32": "float32", "f16": "float16", "i64": "int64", "i32": "int32", "u8": "uint8",
+          "bool": "bool"}
+assert sorted(tensors) == sorted([*dtypes, "w"]), sorted(tensors)
+for name, dtype in dtypes.items():
+    assert str(tensors[name].dtype) == dtype and tensors[name].tolist() == [[0, 1], [1, 0]], name
+)");
+  EXPECT_EQ(std::system((python + " '" + (folder / "check.py").string() + "' '" + saved.string() + "'").c_str()), 0);
 }
 
 TEST(CheckpointFiles, WritesTheSameBytesForTheSameThings) {

@@ -8,6 +8,7 @@
 #include <limits>
 #include <new>
 #include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "io/json_text.h"
@@ -44,6 +45,9 @@ std::string name_problem(std::string_view name) {
 
 namespace {
 
+/// Steps and numbers.
+using Curve = std::vector<std::pair<std::int64_t, double>>;
+
 constexpr std::string_view kFormat = "paoding checkpoint";
 constexpr std::string_view kBetween = "\n";
 constexpr std::string_view kChecksumBegin = ",\n\"checksum\":\"", kChecksumEnd = "\"\n}\n";
@@ -72,10 +76,10 @@ std::string texts_json(const std::map<std::string, std::string>& texts) {
   return object.text();
 }
 
-std::string losses_json(const Manifest& manifest) {
+std::string curve_json(const Curve& curve) {
   std::string json = "[";
-  for (const auto& [step, loss] : manifest.losses) {
-    json += fmt::format("{}[{},{}]", json.size() > 1 ? "," : "", step, number_json(loss));
+  for (const auto& [step, number] : curve) {
+    json += fmt::format("{}[{},{}]", json.size() > 1 ? "," : "", step, number_json(number));
   }
   return json + "]";
 }
@@ -93,8 +97,11 @@ void check(const Manifest& manifest) {
        {std::pair("step", manifest.step), std::pair("epoch", manifest.epoch), std::pair("batch", manifest.batch)}) {
     if (number < 0) fail(ErrorKind::argument, "checkpoint: {} is {}, must not be negative", what, number);
   }
-  for (const auto& [step, loss] : manifest.losses) {
-    if (step < 0) fail(ErrorKind::argument, "checkpoint: a loss is that of step {}, must not be negative", step);
+  for (const auto& [what, curve] : {std::pair("losses", &manifest.losses), std::pair("scores", &manifest.scores)}) {
+    for (const auto& [step, number] : *curve) {
+      if (step >= 0) continue;
+      fail(ErrorKind::argument, "checkpoint: {} has {} for step {}, must not be negative", what, number, step);
+    }
   }
   check_writable("model", manifest.model);
   check_writable("score_name", manifest.score_name);
@@ -121,7 +128,8 @@ std::string manifest_text(const SealedManifest& sealed) {
       .add_json("score", number_json(manifest.score))
       .add("score_name", manifest.score_name)
       .add_json("notes", texts_json(manifest.notes))
-      .add_json("losses", losses_json(manifest))
+      .add_json("losses", curve_json(manifest.losses))
+      .add_json("scores", curve_json(manifest.scores))
       .add_json("files", files.text());
   std::string text = object.text();
   text.resize(text.size() - kBetween.size() - 1);  // the object goes on
@@ -193,17 +201,18 @@ class Fields {
     return static_cast<std::uint32_t>(std::stoul(digits, nullptr, 16));
   }
 
-  std::vector<std::pair<std::int64_t, double>> losses(std::string_view key) const {
+  Curve curve(std::string_view key) const {
+    const std::string what = path_of(key);
     dom::array array;
-    if (at(key).get(array) != simdjson::SUCCESS) wrong(path_of(key), at(key), "an array of [step, loss]");
-    std::vector<std::pair<std::int64_t, double>> losses;
+    if (at(key).get(array) != simdjson::SUCCESS) wrong(what, at(key), "an array of [step, number]");
+    Curve curve;
     for (dom::element item : array) {
       dom::array pair;
-      if (item.get(pair) != simdjson::SUCCESS || pair.size() != 2) wrong("a loss", item, "[step, loss]");
-      losses.emplace_back(count_of("the step of a loss", pair.at(0).value_unsafe()),
-                          number_of("a loss", pair.at(1).value_unsafe()));
+      if (item.get(pair) != simdjson::SUCCESS || pair.size() != 2) wrong("an item of " + what, item, "[step, number]");
+      curve.emplace_back(count_of("a step in " + what, pair.at(0).value_unsafe()),
+                         number_of("a number in " + what, pair.at(1).value_unsafe()));
     }
-    return losses;
+    return curve;
   }
 
   [[noreturn]] void wrong(std::string_view what, const dom::element& value, std::string_view needed) const {
@@ -278,7 +287,8 @@ SealedManifest read(const dom::element& root, std::string_view text, std::string
   manifest.score = fields.number("score");
   manifest.score_name = fields.text("score_name");
   manifest.notes = fields.texts("notes");
-  manifest.losses = fields.losses("losses");
+  manifest.losses = fields.curve("losses");
+  manifest.scores = fields.curve("scores");
   const Fields files = fields.object("files");
   for (const auto& entry : files.all()) {
     const std::string name(entry.first);

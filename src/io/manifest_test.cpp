@@ -26,7 +26,8 @@ SealedManifest example() {
                      .score = 0.1,
                      .score_name = "phoneme error rate",
                      .notes = {{"", std::string("a\0b", 3)}},
-                     .losses = {{0, 2.5}, {100, kNan}, {200, -kInfinity}, {300, kInfinity}, {400, 5e-324}}};
+                     .losses = {{0, 2.5}, {100, kNan}, {200, -kInfinity}, {300, kInfinity}, {400, 5e-324}},
+                     .scores = {{200, 0.5}, {400, 0.1}}};
   sealed.files = {{"parameters.safetensors", {~0ull >> 1, 0xdeadbeef}}, {"words.txt", {0, 0}}};
   return sealed;
 }
@@ -63,6 +64,7 @@ TEST(Manifest, ReadsWhatItWrites) {
   EXPECT_EQ(read.manifest.score_name, sealed.manifest.score_name);
   EXPECT_EQ(read.manifest.notes, sealed.manifest.notes);
   EXPECT_EQ(read.files, sealed.files);
+  EXPECT_EQ(read.manifest.scores, sealed.manifest.scores);
   ASSERT_EQ(read.manifest.losses.size(), sealed.manifest.losses.size());
   for (std::size_t i = 0; i < read.manifest.losses.size(); ++i) {
     const double is = read.manifest.losses[i].second, was = sealed.manifest.losses[i].second;
@@ -136,9 +138,9 @@ TEST(Manifest, ChecksEveryTypeAndRange) {
   EXPECT_EQ(refusal(forged("\"hidden\":\"128\"", "\"hidden\":128")),
             "m: options/hidden is 128, must be a text in quotes");
   EXPECT_NE(refusal(forged("\"hidden\":\"128\"", "\"hidden\":\"\\udc00\"")), "no error");
-  EXPECT_EQ(refusal(forged("[0,2.5]", "[0]")), "m: a loss is [0], must be [step, loss]");
+  EXPECT_EQ(refusal(forged("[0,2.5]", "[0]")), "m: an item of losses is [0], must be [step, number]");
   EXPECT_EQ(refusal(forged("[0,2.5]", "[-1,2.5]")),
-            "m: the step of a loss is -1, must be a whole number from 0 to 2^63 - 1");
+            "m: a step in losses is -1, must be a whole number from 0 to 2^63 - 1");
   EXPECT_EQ(refusal(forged("\"deadbeef\"", "\"deadbee\"")),
             "m: files/parameters.safetensors/crc32 is \"deadbee\", must be 8 hexadecimal digits");
   EXPECT_EQ(refusal(forged("\"deadbeef\"", "\"+eadbeef\"")),
@@ -191,7 +193,7 @@ TEST(Manifest, RefusesToWriteWhatCouldNotBeRead) {
   EXPECT_EQ(problem([](Manifest& m) {
               m.losses = {{-5, 0}};
             }),
-            "checkpoint: a loss is that of step -5, must not be negative");
+            "checkpoint: losses has 0 for step -5, must not be negative");
   EXPECT_EQ(problem([](Manifest& m) { m.model = "\xFF"; }), "checkpoint: model '\\xff' is not valid UTF-8");
   EXPECT_EQ(problem([](Manifest& m) { m.options["a"] = "\xFF"; }),
             "checkpoint: option 'a', '\\xff' is not valid UTF-8");
