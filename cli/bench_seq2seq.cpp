@@ -15,6 +15,7 @@
 #include "paoding/op.h"
 #include "paoding/profile.h"
 #include "profile/report.h"
+#include "report_flags.h"
 
 namespace paoding::cli {
 namespace {
@@ -30,6 +31,7 @@ struct StepOptions {
   CompileFlags compile;
   Seq2SeqSize size;
   bool quick = false, compile_only = false, report = false;
+  ReportFlags report_flags;
   std::string json_path, dtype = "f32";
 };
 
@@ -94,12 +96,12 @@ struct Shares {
   std::string report;
 };
 
-Shares shares_of(Program& program, int runs) {
-  Profiler profiler;
+Shares shares_of(Program& program, int runs, const ReportFlags& flags) {
+  Profiler profiler(State::all, flags.level());
   for (int i = 0; i < runs; ++i) program.run();
   program.wait();
   Shares shares;
-  shares.report = profiler.stop();
+  shares.report = profiler.stop(flags.sort_by(), "", flags.layout);
   const profile::Measures measures = profile::measure(profiler.trace());
   if (measures.total <= 0) return shares;
   shares.framework = measures.framework / measures.total;
@@ -173,7 +175,7 @@ int bench(const StepOptions& options, const char* name) {
   const double first = loss();
   const Samples wall = time_waiting(program, 1, options.quick ? Effort::quick() : Effort{50, 400, 5});
   const double last = loss();
-  const Shares shares = shares_of(program, 10);
+  const Shares shares = shares_of(program, 10, options.report_flags);
   const double rate = products_of(size) / wall.median / 1e3;
   print("wall us, one run and its wait: {} ({} runs), {:.0f} GFLOP/s of products\n", to_string(wall), wall.count, rate);
   print("shares of a recorded run: products {:.1f}%, groups {:.1f}%, other ops {:.1f}%, framework {:.1f}%\n",
@@ -208,10 +210,12 @@ void add_step_bench(CLI::App& parent, Commands* commands, const char* name, cons
   sub->add_flag("--compile-only", options->compile_only, "Only compile, and bind to four fifths of the steps");
   sub->add_flag("--quick", options->quick, "Fewer runs");
   sub->add_flag("--report", options->report, "Also print the Profiling Report of ten runs");
+  options->report_flags.add_to(*sub);
   sub->add_option("--json", options->json_path, "Also write the numbers to this file");
   options->compile.add_to(*sub);
   commands->push_back({sub, [options, name] {
                          options->size.model.dtype = options->dtype == "bf16" ? DType::bf16 : f32;
+                         options->report_flags.check();
                          return bench(*options, name);
                        }});
 }

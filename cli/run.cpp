@@ -13,6 +13,7 @@
 #include "numbers.h"
 #include "paoding/io.h"
 #include "paoding/profile.h"
+#include "report_flags.h"
 #include "staged.h"
 
 namespace paoding::cli {
@@ -27,7 +28,8 @@ struct RunOptions {
   CompileFlags compile;
   int repeat = 0;
   bool has_profile = false;
-  std::string sort = "total", detail = "op", profile_path;
+  ReportFlags report;
+  std::string profile_path;
   bool stepwise = false;
   bool check_finite = false;
   std::uint64_t seed = 0;
@@ -36,13 +38,8 @@ struct RunOptions {
 };
 
 // Words and paths that would only be found wrong after the work.
-void check_options(const RunOptions& options) {
-  try {
-    parse_sort(options.sort);
-    parse_detail(options.detail);
-  } catch (const Error& error) {
-    throw UsageError(error.what());
-  }
+void check_options(RunOptions& options) {
+  options.report.check();
   for (const std::string& path : {options.fetch_path, options.profile_path}) {
     const auto folder = std::filesystem::path(path).parent_path();
     if (!path.empty() && !folder.empty() && !std::filesystem::is_directory(folder)) {
@@ -184,13 +181,15 @@ void time_runs(Program& program, const RunOptions& options, Outcome* outcome, bo
   outcome->timing.first_ms = run_once(program);
   *is_printing = false;
   const int repeat = options.has_profile ? std::max(options.repeat, 1) : options.repeat;
-  if (options.has_profile) start_profiler(State::all, parse_detail(options.detail));
+  if (options.has_profile) start_profiler(State::all, options.report.level());
   for (int i = 0; i < repeat; ++i) {
     outcome->timing.repeated_ms.push_back(run_once(program));
     if (i % 64 == 63) show_progress(fmt::format("run {} of {}", i + 1, repeat));
   }
   show_progress("");
-  if (options.has_profile) outcome->profile = stop_profiler(parse_sort(options.sort), options.profile_path);
+  if (options.has_profile) {
+    outcome->profile = stop_profiler(options.report.sort_by(), options.profile_path, options.report.layout);
+  }
   std::sort(outcome->timing.repeated_ms.begin(), outcome->timing.repeated_ms.end());
 }
 
@@ -251,7 +250,7 @@ void print_json(const Outcome& outcome) {
   print("{}\n", all.text());
 }
 
-int run(const RunOptions& options) {
+int run(RunOptions& options) {
   check_options(options);
   CompileOptions compile = options.compile.options();
   const std::unique_ptr<Graph> graph = load_graph(options.file);
@@ -337,13 +336,8 @@ void add_run(CLI::App& app, Commands* commands) {
       ->capture_default_str();
   options->compile.add_to(*sub);
   sub->add_flag("--profile", options->has_profile,
-                "Profile the repeated runs (one, without --repeat) and print the report");
-  sub->add_option("--sort", options->sort, "Rows of the report by none, calls, total, max, min or average")
-      ->type_name("KEY")
-      ->capture_default_str();
-  sub->add_option("--detail", options->detail, "How far ops are taken apart: op, phases or instances")
-      ->type_name("LEVEL")
-      ->capture_default_str();
+                "Profile the repeated runs (one, without --repeat) and print the report (docs/profiling.md)");
+  options->report.add_to(*sub);
   sub->add_option("--profile-path", options->profile_path, "Also write the timeline (Chrome trace format, .json)")
       ->type_name("FILE");
   sub->add_flag("--stepwise", options->stepwise, "Launch and check step by step (as PAODING_STEPWISE=1)");

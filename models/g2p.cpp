@@ -33,8 +33,8 @@ class G2p : public PairTask {
  public:
   G2p() {
     model_.hidden = 256;
-    model_.dropout = 0.2;
-    settings = {.epochs = 12, .batch_size = 64, .learning_rate = 2e-3, .last_learning_rate = 1e-5};
+    model_.dropout = 0.1;
+    settings = {.epochs = 12, .batch_size = 64, .learning_rate = 1e-3, .last_learning_rate = 1e-5};
     source_bounds_ = {4, 5, 6, 7, 8, 9, 10, 12, 14, 18, 36};
     target_bounds_ = {4, 6, 7, 8, 9, 10, 12, 14, 18, 36};
   }

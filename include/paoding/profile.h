@@ -25,6 +25,19 @@ enum class Detail {
 /// The column that the rows of a report are sorted by, largest first; `none` keeps the order of first appearance.
 enum class SortBy { none, calls, total, max, min, average };
 
+/// What the rows of a report are nested by.
+enum class Nesting {
+  op,     // by the op that ran an op or a copy
+  scope,  // besides, ops by the scopes that they were built in (class Scope): "decoder" > "decoder/attention" > op
+};
+
+/// How a report is laid out.
+struct ReportLayout {
+  Nesting nesting = Nesting::op;
+  int width = 0;              // event names are cut to this many characters; 0: never
+  bool share_groups = false;  // time of a fused group goes to its ops by their bytes
+};
+
 /// Starts recording in every thread of the process.
 /// Error (argument) when a recording is already under way: there is one at a time.
 void start_profiler(State state = State::all, Detail detail = Detail::op);
@@ -32,7 +45,7 @@ void start_profiler(State state = State::all, Detail detail = Detail::op);
 /// Stops the recording and returns its report. A `path` ending in .json also gets the timeline (Chrome trace format).
 /// Error (argument) when nothing is being recorded or the path has another ending (the recording then goes on),
 /// (file) when the timeline cannot be written.
-std::string stop_profiler(SortBy sort = SortBy::total, const std::string& path = "");
+std::string stop_profiler(SortBy sort = SortBy::total, const std::string& path = "", const ReportLayout& layout = {});
 
 /// The same as an object: records from construction to stop(), or to the end of its life (then without a report).
 /// Errors as start_profiler and stop_profiler.
@@ -43,8 +56,8 @@ class Profiler {
   Profiler(const Profiler&) = delete;
   Profiler& operator=(const Profiler&) = delete;
 
-  /// Ends the recording at the first call; a later call reports the same recording again, sorted as asked.
-  std::string stop(SortBy sort = SortBy::total, const std::string& path = "");
+  /// Ends the recording at the first call; a later call reports the same recording again, sorted and laid out as asked.
+  std::string stop(SortBy sort = SortBy::total, const std::string& path = "", const ReportLayout& layout = {});
 
   /// What was recorded. Error (argument) before stop().
   const profile::Trace& trace() const;
@@ -61,6 +74,8 @@ State parse_state(std::string_view text);
 Detail parse_detail(std::string_view text);
 /// "none", "calls", "total", "max", "min", "average" or "ave", in any case. Error (argument) lists the choices.
 SortBy parse_sort(std::string_view text);
+/// "op" or "scope", in any case. Error (argument) lists the choices.
+Nesting parse_nesting(std::string_view text);
 
 /// "CPU", "GPU", "All".
 std::string_view to_string(State state);

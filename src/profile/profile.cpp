@@ -25,10 +25,15 @@ void check_path(const std::string& path) {
   fail(ErrorKind::argument, "stop_profiler: the path is '{}', needs to end in .json (a timeline) or to be empty", path);
 }
 
-std::string finish_report(const profile::Trace& trace, State state, Detail detail, SortBy sort,
-                          const std::string& path) {
+std::string finish_report(const profile::Trace& trace, State state, Detail detail, SortBy sort, const std::string& path,
+                          const ReportLayout& layout) {
   if (!path.empty()) profile::write_timeline(trace, path);
-  return profile::report(trace, {.state = state, .detail = detail, .sort = sort});
+  return profile::report(trace, {.state = state,
+                                 .detail = detail,
+                                 .sort = sort,
+                                 .nesting = layout.nesting,
+                                 .width = layout.width,
+                                 .share_groups = layout.share_groups});
 }
 
 template <class T>
@@ -54,11 +59,11 @@ T parse_choice(std::string_view what, std::string_view text, const Choice<T> (&c
 
 void start_profiler(State state, Detail detail) { profile::Recorder::start({.state = state, .detail = detail}); }
 
-std::string stop_profiler(SortBy sort, const std::string& path) {
+std::string stop_profiler(SortBy sort, const std::string& path, const ReportLayout& layout) {
   check_path(path);
   const profile::Trace trace = profile::Recorder::stop();
   const profile::RecorderOptions options = profile::Recorder::options();
-  return finish_report(trace, options.state, options.detail, sort, path);
+  return finish_report(trace, options.state, options.detail, sort, path, layout);
 }
 
 Profiler::Profiler(State state, Detail detail) : state_(state), detail_(detail) {
@@ -74,10 +79,10 @@ Profiler::~Profiler() {
   }
 }
 
-std::string Profiler::stop(SortBy sort, const std::string& path) {
+std::string Profiler::stop(SortBy sort, const std::string& path, const ReportLayout& layout) {
   check_path(path);
   if (trace_ == nullptr) trace_ = std::make_unique<profile::Trace>(profile::Recorder::stop());
-  return finish_report(*trace_, state_, detail_, sort, path);
+  return finish_report(*trace_, state_, detail_, sort, path, layout);
 }
 
 const profile::Trace& Profiler::trace() const {
@@ -104,6 +109,11 @@ SortBy parse_sort(std::string_view text) {
       {"min", SortBy::min},   {"average", SortBy::average}, {"ave", SortBy::average},
   };
   return parse_choice("sort order", text, kSorts);
+}
+
+Nesting parse_nesting(std::string_view text) {
+  static constexpr Choice<Nesting> kNestings[] = {{"op", Nesting::op}, {"scope", Nesting::scope}};
+  return parse_choice("nesting", text, kNestings);
 }
 
 std::string_view to_string(State state) {

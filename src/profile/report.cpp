@@ -5,81 +5,14 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <tuple>
 
 #include "base/check.h"
+#include "profile/intervals.h"
 
 namespace paoding::profile {
 
-std::string group_name(const Trace& trace, const Site& site) {
-  constexpr std::size_t kLongest = 60;
-  std::vector<std::pair<StringId, int>> ops;
-  for (std::uint32_t m = site.members_begin; m < site.members_end; ++m) {
-    const StringId op = trace.members()[m].op;
-    const auto found = std::find_if(ops.begin(), ops.end(), [&](const auto& o) { return o.first == op; });
-    if (found == ops.end()) {
-      ops.emplace_back(op, 1);
-    } else {
-      found->second += 1;
-    }
-  }
-  std::string name = (site.op == 0 ? "group" : std::string(trace.text(site.op))) + ": ";
-  for (std::size_t i = 0; i < ops.size(); ++i) {
-    std::string part = i == 0 ? "" : "+";
-    part += trace.text(ops[i].first);
-    if (ops[i].second > 1) part += fmt::format("*{}", ops[i].second);
-    if (i > 0 && name.size() + part.size() > kLongest) {
-      return name + fmt::format("+... ({} ops)", site.members_end - site.members_begin);
-    }
-    name += part;
-  }
-  return name;
-}
-
 namespace {
-
-struct Interval {
-  std::int64_t start, end;
-};
-
-// Sorted and without overlaps.
-void unite(std::vector<Interval>& intervals) {
-  std::sort(intervals.begin(), intervals.end(), [](auto a, auto b) { return a.start < b.start; });
-  std::size_t kept = 0;
-  for (const Interval& i : intervals) {
-    if (kept > 0 && i.start <= intervals[kept - 1].end) {
-      intervals[kept - 1].end = std::max(intervals[kept - 1].end, i.end);
-    } else {
-      intervals[kept++] = i;
-    }
-  }
-  intervals.resize(kept);
-}
-
-double length(const std::vector<Interval>& united) {
-  std::int64_t sum = 0;
-  for (const Interval& i : united) sum += i.end - i.start;
-  return static_cast<double>(sum);
-}
-
-double united_length(std::vector<Interval> intervals) {
-  unite(intervals);
-  return length(intervals);
-}
-
-// What of `whole` no interval of `covered` covers; both united.
-std::vector<Interval> gaps(const std::vector<Interval>& whole, const std::vector<Interval>& covered) {
-  std::vector<Interval> left;
-  std::size_t c = 0;
-  for (Interval w : whole) {
-    while (c < covered.size() && covered[c].end <= w.start) ++c;
-    for (std::size_t k = c; k < covered.size() && covered[k].start < w.end; ++k) {
-      if (covered[k].start > w.start) left.push_back({w.start, covered[k].start});
-      w.start = std::max(w.start, covered[k].end);
-    }
-    if (w.start < w.end) left.push_back(w);
-  }
-  return left;
-}
 
 void count(Row& row, double total, double cpu, double gpu) {
   row.min = row.calls == 0 ? total : std::min(row.min, total);
@@ -151,11 +84,17 @@ class RowTree {
     NodeId node;
     double share;
   };
+  // Where the rows around a call belong, with Nesting::scope.
+  struct Scope {
+    std::string_view name;  // in the trace
+    bool is_backward = false;
+  };
   struct Call {
     CallId parent;
     std::uint32_t section;
     std::uint32_t targets_begin, targets_end;
     bool in_op;
+    Scope scope;
   };
   struct Piece {
     CallId call;
@@ -232,7 +171,7 @@ class RowTree {
   }
 
   CallId open(CallId parent, std::uint32_t section, LabelId id, bool is_op = false) {
-    Call call{parent, section, static_cast<std::uint32_t>(targets_.size()), 0, is_op};
+    Call call{parent, section, static_cast<std::uint32_t>(targets_.size()), 0, is_op, scope_of(parent)};
     if (parent == kNone) {
       targets_.push_back({child(roots_[section].node, id), 1.0});
     } else {
@@ -247,7 +186,8 @@ class RowTree {
   }
 
   // A call of an op: of its row and, with Detail::instances, of its instance's row (which is returned).
-  CallId open_op(CallId parent, std::uint32_t section, SiteId site_id) {
+  CallId open_op(CallId parent, std::uint32_t section, SiteId site_id, std::uint32_t run) {
+    if (options_.nesting == Nesting::scope) parent = open_scopes(parent, section, site_id, run);
     SiteLabels labels = labels_of(site_id);
     if (labels.op == kNone) labels.op = labels.name;  // a phase that says of no op
     if (labels.instance == kNone) labels.instance = labels.op;
@@ -260,6 +200,50 @@ class RowTree {
     }
     if (options_.detail == Detail::instances) call = open(call, section, labels.instance, true);
     return call;
+  }
+
+  Scope scope_of(CallId call) const { return call == kNone ? Scope{} : calls_[call].scope; }
+
+  // The calls of the scopes that an op is in, outermost first, and of "(backward)" if it belongs to a gradient; below
+  // an op that runs it, those which that is not in. A scope is called once a run.
+  CallId open_scopes(CallId parent, std::uint32_t section, SiteId site_id, std::uint32_t run) {
+    const Site& site = trace_.sites()[site_id];
+    const Scope outer = scope_of(parent);
+    const std::string_view around = outer.name, name = trace_.text(site.scope);
+    const bool is_inside =
+        name.starts_with(around) && (around.empty() || name.size() == around.size() || name[around.size()] == '/');
+    const bool is_around = around.starts_with(name) && !is_inside;  // what runs it lies further in
+    std::size_t at = is_around ? name.size() : is_inside ? around.size() : 0;
+    CallId call = parent;
+    while (at < name.size()) {
+      const std::size_t slash = name.find('/', at + 1);
+      at = slash == name.npos ? name.size() : slash;
+      call = open_scope(call, section, std::string(name.substr(0, at)), run);
+      calls_[call].scope = {name.substr(0, at), outer.is_backward};
+    }
+    if (!is_backward(site) || outer.is_backward) return call;
+    call = open_scope(call, section, name.empty() ? "(backward)" : fmt::format("{} (backward)", name), run);
+    calls_[call].scope = {is_around ? around : name, true};
+    return call;
+  }
+
+  CallId open_scope(CallId parent, std::uint32_t section, const std::string& name, std::uint32_t run) {
+    const LabelId id = label(name + '\0' + "scope");  // an op may have the name of a scope
+    const auto [found, is_new] = scope_calls_.try_emplace({parent, section, id, run}, kNone);
+    if (is_new) found->second = open(parent, section, id);
+    return found->second;
+  }
+
+  // Whether the op, or most ops of the group, came from a gradient.
+  bool is_backward(const Site& site) const {
+    const auto is_gradient = [&](StringId op) {
+      const std::string_view title = trace_.text(op);
+      return title.substr(0, title.find('/')).ends_with("_grad");
+    };
+    if (is_gradient(site.op)) return true;
+    std::uint32_t gradients = 0;
+    for (auto m = site.members_begin; m < site.members_end; ++m) gradients += is_gradient(trace_.members()[m].op);
+    return 2 * gradients > site.members_end - site.members_begin;
   }
 
   CallId open_members(CallId parent, std::uint32_t section, const Site& site) {
@@ -275,7 +259,7 @@ class RowTree {
     if (parent != kNone) {
       outer.assign(targets_.begin() + calls_[parent].targets_begin, targets_.begin() + calls_[parent].targets_end);
     }
-    Call call{parent, section, static_cast<std::uint32_t>(targets_.size()), 0, true};
+    Call call{parent, section, static_cast<std::uint32_t>(targets_.size()), 0, true, scope_of(parent)};
     for (const Target& target : outer) {
       for (const auto& [id, share] : bytes) targets_.push_back({child(target.node, id), target.share * share});
     }
@@ -332,6 +316,7 @@ class RowTree {
   std::vector<Call> calls_;
   std::vector<Target> targets_;
   std::vector<Piece> pieces_;
+  std::map<std::tuple<CallId, std::uint32_t, LabelId, std::uint32_t>, CallId> scope_calls_;  // by what is around, run
   std::vector<CallId> call_of_;            // per host span: the call that spans inside it belong to
   std::vector<CallId> inner_of_;           // per host span: the call for launches and kernels (a compute row's if any)
   std::vector<bool> in_compile_;           // per span
@@ -373,13 +358,13 @@ void RowTree::add_host_span(SpanId i) {
     case SpanKind::run:
     case SpanKind::compile: break;
     case SpanKind::op:
-      call = inner = open_op(outer, section, trace_.site_id(i));
+      call = inner = open_op(outer, section, trace_.site_id(i), trace_.run(i));
       if (options_.detail != Detail::op && self_cursor_[i] != kNoSelf) inner = open(call, section, kComputeLabel);
       break;
     case SpanKind::infer_shape:
     case SpanKind::prepare:
     case SpanKind::compute:
-      if (!in_op) call = open_op(outer, section, trace_.site_id(i));
+      if (!in_op) call = open_op(outer, section, trace_.site_id(i), trace_.run(i));
       if (options_.detail != Detail::op) {
         call = open(call, section, static_cast<LabelId>(kind) - static_cast<LabelId>(SpanKind::infer_shape));
       }
@@ -442,7 +427,7 @@ void RowTree::add_gpu_span(SpanId i) {
     call = is_copy ? call_of_[cause] : inner_of_[cause];
     if (is_copy && !from_copy) call = open(call, section, labels_of(site_id).name);
   } else if (labels_of(site_id).op != kNone) {  // launched with a whole graph, or unknown: speaks for itself
-    call = open_op(kNone, section, site_id);
+    call = open_op(kNone, section, site_id, trace_.run(i));
     if (is_copy) {
       call = open(call, section, labels_of(site_id).name);
     } else if (options_.detail != Detail::op) {

@@ -12,6 +12,8 @@
 //   a row           the sum, smallest, largest and average of its calls; Ratio is the share of the total time (per
 //                   thread: of that thread's) in which one of its calls was under way, so 0 <= Ratio <= 1. Rows of
 //                   threads or streams that worked at the same time may add up to more than 1.
+//   a scope's row   (Nesting::scope) one call per run, with all that ran in the scope; a name ending in (backward) is
+//                   the part of a scope that belongs to gradients.
 //   (between events)  what of the total time no row covers, gap by gap.
 #pragma once
 
@@ -32,6 +34,7 @@ struct ReportOptions {
   Detail detail = Detail::op;
   SortBy sort = SortBy::total;
   Threads threads = Threads::automatic;
+  Nesting nesting = Nesting::op;
   int width = 0;              // event names are cut to this many characters; 0: never
   bool share_groups = false;  // time of a fused group goes to its ops by their bytes (evenly when unknown)
 };
@@ -78,7 +81,7 @@ std::string to_text(const Measures& measures, const ReportOptions& options = {})
 std::string report(const Trace& trace, const ReportOptions& options = {});
 
 /// "group: mul+sub+sum", or the site's op in place of "group": the ops of a fused group in order, repeats counted
-/// (mul*3), long lists cut.
+/// (mul*3), those of one origin together ("softmax_grad{mul+sub}+sum"), long lists cut.
 std::string group_name(const Trace& trace, const Site& site);
 
 }  // namespace paoding::profile

@@ -55,6 +55,7 @@ void append_header(std::string& out, const ReportOptions& options, bool is_merge
   out += "-------------------------> Profiling Report <-------------------------\n\n";
   if (is_merged) out += "Note! This Report merge all thread info into one.\n";
   out += fmt::format("Place: {}\nTime unit: ms\n{}\n", to_string(options.state), sorted_by(options.sort));
+  if (options.nesting == Nesting::scope) out += "Nested by scope: a call of a scope is a run\n";
 }
 
 // What the reader must know about what is missing.

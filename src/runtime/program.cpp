@@ -189,6 +189,9 @@ Program Program::bind(const Graph& graph) const {
 }
 
 Program Program::compile(const Graph& source) const {
+  static const profile::SiteId site =
+      profile::Recorder::add_site({.name = "Program::compile", .kind = profile::SpanKind::compile});
+  const profile::SpanScope seen(site);
   const auto start = Clock::now();
   auto made = std::make_unique<Compiled>();
   made->options = compiled_->options;
@@ -269,7 +272,9 @@ const Type& Program::fetch_type(int index) const {
 }
 
 void Program::set_input(int index, const Tensor& tensor) {
+  static const profile::SiteId site = profile::Recorder::add_site({.name = "feed", .kind = profile::SpanKind::feed});
   checked(index, compiled_->inputs, "input");
+  const profile::SpanScope seen(site);
   compiled_->set_input(index, tensor);
 }
 
@@ -290,6 +295,8 @@ void Program::run() {
 void Program::wait() { compiled_->executor->wait(); }
 
 Tensor Program::fetch(int index) {
+  static const profile::SiteId site = profile::Recorder::add_site({.name = "fetch", .kind = profile::SpanKind::fetch});
+  const profile::SpanScope seen(site);
   const Plan::Fetch& fetch = compiled_->plan.fetches[checked(index, compiled_->fetches, "fetch")];
   const Tensor tensor = compiled_->executor->read(fetch.operand);
   if (fetch.alternatives.empty()) return tensor;

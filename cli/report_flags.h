@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options of a Profiling Report, the same for every command that prints one.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "paoding/profile.h"
+
+namespace paoding::cli {
+
+struct ReportFlags {
+  std::string sort = "total", detail = "op", nest = "op";
+  ReportLayout layout;
+
+  void add_to(CLI::App& sub);
+  /// UsageError when a word is none of the choices.
+  void check();
+  SortBy sort_by() const { return parse_sort(sort); }
+  Detail level() const { return parse_detail(detail); }
+};
+
+}  // namespace paoding::cli
