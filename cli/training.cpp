@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "training.h"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -10,7 +8,6 @@
 #include <fstream>
 
 #include "base/check.h"
-#include "base/env.h"
 #include "command.h"
 #include "io/json_text.h"
 #include "loss_curve.h"
@@ -26,13 +23,6 @@ constexpr int kReportWidth = 72;            // of an event's name
 constexpr std::int64_t kCurvePoints = 400;  // of the loss, about
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-// How often this process had to leave a core to another.
-std::int64_t times_displaced() {
-  rusage used = {};
-  getrusage(RUSAGE_SELF, &used);
-  return used.ru_nivcsw;
-}
 
 }  // namespace
 
@@ -177,7 +167,6 @@ void Training::run_step(const models::Batch& batch) {
   state_.steps_done += 1;
   note_loss(loss);
   log_.step(refreshed(), loss, batch.items, seconds);
-  note_crowding();
 }
 
 // The step left parameters and the optimizer's state as they were: it is run again and looked at.
@@ -201,16 +190,6 @@ void Training::note_loss(double loss) {
   manifest_.losses.emplace_back(manifest_.step, loss_sum_ / static_cast<double>(loss_count_));
   loss_sum_ = 0;
   loss_count_ = 0;
-}
-
-// Threads that wait for each other spin, so that a core shared with another program costs far more than its share.
-void Training::note_crowding() {
-  constexpr double kSeconds = 5, kOftenPerSecond = 20;
-  if (is_crowding_noted_ || step_seconds_ < kSeconds) return;
-  is_crowding_noted_ = true;
-  const std::string policy = env_text("OMP_WAIT_POLICY");
-  if (static_cast<double>(times_displaced()) < kOftenPerSecond * step_seconds_ || policy == "passive") return;
-  log_.say("note: other programs take this one's cores; with OMP_WAIT_POLICY=passive that costs less");
 }
 
 void Training::validate() {

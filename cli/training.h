@@ -45,7 +45,6 @@ class Training {
   void run_step(const models::Batch& batch);
   [[noreturn]] void fail_not_finite(const models::Batch& batch, double loss, double norm);
   void note_loss(double loss);
-  void note_crowding();
   void validate();
   void save(double score);
   void finish();
@@ -68,7 +67,6 @@ class Training {
   std::string report_;  // of the last steps
   Manifest manifest_;   // where training is
   TrainState state_;
-  bool is_crowding_noted_ = false;
   double loss_sum_ = 0;  // since the last point of the curve
   std::int64_t loss_count_ = 0;
   std::map<std::int64_t, std::vector<float>> seconds_of_;  // by bucket, of every step
