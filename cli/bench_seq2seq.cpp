@@ -63,7 +63,8 @@ Step make_step(const Seq2SeqSize& size) {
   Step step;
   step.build_milliseconds = milliseconds([&] {
     const Value loss = build_loss(*step.graph, size);
-    const TrainingStep training = minimize(loss, Adam{}, {.clip_norm = 5, .master_weights = size.model.dtype != f32});
+    const TrainingStep training =
+        minimize(loss, Adam{}, {.clip_norm = 5, .skip_nonfinite = true, .master_weights = size.model.dtype != f32});
     step.graph->fetch("loss", loss);
     step.graph->fetch("norm", training.gradient_norm);
   });
