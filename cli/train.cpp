@@ -17,7 +17,7 @@ struct TrainCommand {
   std::unique_ptr<models::Task> task;
   std::unique_ptr<TaskOptions> options;
   TrainRequest request;
-  std::string device = "cpu", sort = "total", detail = "op", nesting = "scope";
+  std::string device = "cpu";
   std::int64_t threads = 0;
 };
 
@@ -35,13 +35,7 @@ int train(TrainCommand& command) {
     throw UsageError("--resume needs --out: the folder with the checkpoints to go on from");
   }
   if (request.folder.empty()) request.folder = free_folder(command.task->name());
-  try {
-    request.sort = parse_sort(command.sort);
-    request.detail = parse_detail(command.detail);
-    request.nesting = parse_nesting(command.nesting);
-  } catch (const Error& error) {
-    throw UsageError(error.what());
-  }
+  request.report.check();
   request.compile.device = parse_device(command.device);
   if (command.threads > 0) omp_set_num_threads(static_cast<int>(command.threads));
   Training(*command.task, *command.options, request).run();
@@ -85,10 +79,9 @@ void add_train(CLI::App& app, Commands* commands) {
     sub->add_option("--profile", r.profile, "Show the Profiling Report of so many steps at the end")
         ->check(CLI::NonNegativeNumber)
         ->capture_default_str();
-    sub->add_option("--sort", command->sort, "Of its rows: none, calls, total, max, min or average")
-        ->capture_default_str();
-    sub->add_option("--detail", command->detail, "Of its ops: op, phases or instances")->capture_default_str();
-    sub->add_option("--nest", command->nesting, "Of its rows: by scope or by op")->capture_default_str();
+    r.report.nest = "scope";
+    r.report.layout.width = 72;
+    r.report.add_to(*sub);
     sub->add_flag("--json", r.json, "Print JSON lines");
     sub->add_option("--device", command->device, "cpu, cuda, cuda:N or best")->capture_default_str();
     sub->add_option("--threads", command->threads, "Of the CPU; 0: OMP_NUM_THREADS, or all cores")

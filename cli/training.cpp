@@ -19,7 +19,6 @@ namespace paoding::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr int kReportWidth = 72;            // of an event's name
 constexpr std::int64_t kCurvePoints = 400;  // of the loss, about
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
@@ -126,7 +125,7 @@ void Training::run_epoch() {
     if (!batch) break;
     wait_seconds_ += seconds_since(start);
     if (request_.profile > 0 && !profiler_ && last_step_ - manifest_.step <= request_.profile) {
-      profiler_.emplace(State::all, request_.detail);
+      profiler_.emplace(ReportFlags::state_of(request_.compile.device), request_.report.level());
     }
     run_step(*batch);
     manifest_.batch += 1;
@@ -143,8 +142,7 @@ void Training::run_epoch() {
       throw;
     }
   }
-  if (profiler_ && report_.empty())
-    report_ = profiler_->stop(request_.sort, "", {.nesting = request_.nesting, .width = kReportWidth});
+  if (profiler_ && report_.empty()) report_ = profiler_->stop(request_.report.sort_by(), "", request_.report.layout);
   if (manifest_.batch < static_cast<std::int64_t>(batches.size()) && !is_last_step()) return;
   if (manifest_.batch >= static_cast<std::int64_t>(batches.size())) {
     manifest_.epoch += 1;

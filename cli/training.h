@@ -9,6 +9,7 @@
 #include "models/task.h"
 #include "paoding/checkpoint.h"
 #include "paoding/profile.h"
+#include "report_flags.h"
 #include "task_options.h"
 #include "train_log.h"
 
@@ -21,9 +22,7 @@ struct TrainRequest {
   double save_minutes = 5;       // between checkpoints within an epoch
   std::int64_t validate = 2000;  // examples of the validation part after each epoch; 0: all
   std::int64_t profile = 0;      // steps at the end whose report is shown
-  SortBy sort = SortBy::total;   // of its rows
-  Detail detail = Detail::op;
-  Nesting nesting = Nesting::scope;
+  ReportFlags report;
   std::int64_t show = 10;  // test examples to show at the end
   bool test = true;        // score the test part at the end
   models::SearchOptions search = {};
