@@ -35,6 +35,7 @@ int train(TrainCommand& command) {
     throw UsageError("--resume needs --out: the folder with the checkpoints to go on from");
   }
   if (request.folder.empty()) request.folder = free_folder(command.task->name());
+  request.report.check();
   request.compile.device = parse_device(command.device);
   if (command.threads > 0) omp_set_num_threads(static_cast<int>(command.threads));
   Training(*command.task, *command.options, request).run();
@@ -78,6 +79,9 @@ void add_train(CLI::App& app, Commands* commands) {
     sub->add_option("--profile", r.profile, "Show the Profiling Report of so many steps at the end")
         ->check(CLI::NonNegativeNumber)
         ->capture_default_str();
+    r.report.nest = "scope";
+    r.report.layout.width = 72;
+    r.report.add_to(*sub);
     sub->add_flag("--json", r.json, "Print JSON lines");
     sub->add_option("--device", command->device, "cpu, cuda, cuda:N or best")->capture_default_str();
     sub->add_option("--threads", command->threads, "Of the CPU; 0: OMP_NUM_THREADS, or all cores")

@@ -124,10 +124,14 @@ void Training::run_epoch() {
     const std::optional<models::Batch> batch = is_last_step() ? std::nullopt : ahead.next();
     if (!batch) break;
     wait_seconds_ += seconds_since(start);
-    if (request_.profile > 0 && !profiler_ && last_step_ - manifest_.step <= request_.profile) profiler_.emplace();
+    if (request_.profile > 0 && !profiler_ && last_step_ - manifest_.step <= request_.profile) {
+      profiler_.emplace(ReportFlags::state_of(request_.compile.device), request_.report.level());
+    }
     run_step(*batch);
     manifest_.batch += 1;
-    seconds_since_save_ += seconds_since(start);
+    const double seconds = seconds_since(start);
+    loop_seconds_ += seconds;
+    seconds_since_save_ += seconds;
     if (seconds_since_save_ > 60 * request_.save_minutes) save(std::nan(""));
     try {
       check_interrupted();
@@ -138,7 +142,7 @@ void Training::run_epoch() {
       throw;
     }
   }
-  if (profiler_ && report_.empty()) report_ = profiler_->stop();
+  if (profiler_ && report_.empty()) report_ = profiler_->stop(request_.report.sort_by(), "", request_.report.layout);
   if (manifest_.batch < static_cast<std::int64_t>(batches.size()) && !is_last_step()) return;
   if (manifest_.batch >= static_cast<std::int64_t>(batches.size())) {
     manifest_.epoch += 1;
@@ -156,6 +160,7 @@ void Training::run_step(const models::Batch& batch) {
   if (!std::isfinite(loss) || !std::isfinite(norm)) fail_not_finite(batch, loss, norm);
   const double seconds = seconds_since(start);
   step_seconds_ += seconds;
+  seconds_of_[batch.bucket].push_back(static_cast<float>(seconds));
   manifest_.step += 1;
   state_.steps_done += 1;
   note_loss(loss);
@@ -214,6 +219,27 @@ void Training::write_curve() const {
   if (!file.flush()) fail(ErrorKind::file, "{}: cannot write: {}", path.string(), std::strerror(errno));
 }
 
+// What the steps of every shape took: its inputs, how many, and their median.
+std::string Training::shapes_json() const {
+  std::vector<std::string> items;
+  for (const auto& [bucket, all] : seconds_of_) {
+    std::vector<float> sorted = all;
+    const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
+    std::nth_element(sorted.begin(), middle, sorted.end());
+    const auto graph = training_graph(bucket);
+    std::vector<std::string> inputs;
+    for (const NodeId id : graph->inputs()) {
+      inputs.push_back(graph->node(id).name.str() + " " + to_string(graph->node(id).types[0]));
+    }
+    items.push_back(JsonObject()
+                        .add("inputs", fmt::format("{}", fmt::join(inputs, ", ")))
+                        .add("steps", static_cast<std::int64_t>(all.size()))
+                        .add("median_ms", 1e3 * static_cast<double>(*middle))
+                        .text());
+  }
+  return json_array(items);
+}
+
 void Training::finish() {
   write_curve();
   std::vector<std::pair<std::string, std::string>> members;
@@ -237,9 +263,11 @@ void Training::finish() {
                   state_.steps_done, clock_text(step_seconds_), wait_seconds_, programs_->size(),
                   programs_->milliseconds() / 1e3, (folder_->path() / "curve.svg").string()));
   members.emplace_back("step_seconds", json_number(step_seconds_));
+  members.emplace_back("loop_seconds", json_number(loop_seconds_));
   members.emplace_back("wait_seconds", json_number(wait_seconds_));
   members.emplace_back("bind_seconds", json_number(programs_->milliseconds() / 1e3));
   members.emplace_back("checkpoint", json_string(best.string()));
+  if (log_.is_json()) members.emplace_back("shapes", shapes_json());
   log_.end(members);
 }
 

@@ -9,6 +9,7 @@
 #include "models/task.h"
 #include "paoding/checkpoint.h"
 #include "paoding/profile.h"
+#include "report_flags.h"
 #include "task_options.h"
 #include "train_log.h"
 
@@ -21,8 +22,9 @@ struct TrainRequest {
   double save_minutes = 5;       // between checkpoints within an epoch
   std::int64_t validate = 2000;  // examples of the validation part after each epoch; 0: all
   std::int64_t profile = 0;      // steps at the end whose report is shown
-  std::int64_t show = 10;        // test examples to show at the end
-  bool test = true;              // score the test part at the end
+  ReportFlags report;
+  std::int64_t show = 10;  // test examples to show at the end
+  bool test = true;        // score the test part at the end
   models::SearchOptions search = {};
   CompileOptions compile = {};
 };
@@ -46,6 +48,7 @@ class Training {
   void save(double score);
   void finish();
   void write_curve() const;
+  std::string shapes_json() const;
   bool is_last_step() const { return state_.step >= last_step_; }
   TrainState& refreshed();
 
@@ -65,7 +68,8 @@ class Training {
   TrainState state_;
   double loss_sum_ = 0;  // since the last point of the curve
   std::int64_t loss_count_ = 0;
-  double seconds_since_save_ = 0, step_seconds_ = 0, wait_seconds_ = 0;
+  std::map<std::int64_t, std::vector<float>> seconds_of_;  // by bucket, of every step
+  double seconds_since_save_ = 0, step_seconds_ = 0, wait_seconds_ = 0, loop_seconds_ = 0;
 };
 
 }  // namespace paoding::cli
