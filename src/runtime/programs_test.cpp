@@ -2,7 +2,9 @@
 #include "paoding/programs.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <fstream>
 #include <random>
 
 #include "paoding/nn.h"
@@ -104,6 +106,25 @@ TEST(Programs, ShareOneArenaOfTheLargest) {
     programs.at(key);
     EXPECT_EQ(programs.arena_bytes(), most);
   }
+}
+
+// An arena takes addresses for as much as the machine has, so another one would be seen.
+TEST(Programs, TakeAddressesForOneArena) {
+  const auto addresses = [] {
+    std::int64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    return pages;
+  };
+  const Parameters parameters(*model({1, 1}, false), Device::cpu());
+  const std::int64_t before = addresses();
+  const Program one(*model({1, 1}, false), {}, &parameters);
+  const std::int64_t for_one = addresses() - before;
+  if (for_one < sysconf(_SC_PHYS_PAGES) / 2) GTEST_SKIP() << "addresses are limited";
+  Programs programs([](const Programs::Key& key) { return model(key, false); }, {}, &parameters);
+  programs.at(kKeys[0]);
+  const std::int64_t with_first = addresses();
+  for (const Programs::Key& key : kKeys) programs.at(key);
+  EXPECT_LT(addresses() - with_first, for_one / 2);
 }
 
 // Training in many shapes, which share one optimizer's state.
