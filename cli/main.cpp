@@ -108,6 +108,7 @@ int run_command(CLI::App& app, const Commands& commands) {
 }
 
 int main(int argc, char** argv) {
+  hold_standard_streams();
   catch_interrupts();
   CLI::App app(
       "paoding: a deep-learning engine that shows where every microsecond goes.\n"

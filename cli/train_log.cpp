@@ -85,7 +85,8 @@ void TrainLog::step(const TrainState& given, double loss, std::int64_t items, do
     shown_ = now;
   }
   if (is_terminal_ && !is_json_) return;
-  if (seconds_between(said_, now) < (is_json_ ? 1 : kPrintEvery)) return;
+  const bool is_last = is_json_ && state.steps_left == 0;
+  if (!is_last && seconds_between(said_, now) < (is_json_ ? 1 : kPrintEvery)) return;
   said_ = now;
   if (!is_json_) return print_line(progress(state));
   print_line(JsonObject()
