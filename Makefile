@@ -8,7 +8,7 @@ CMAKE_ARGS ?=
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -ec
 .DEFAULT_GOAL := build
-.PHONY: build debug deps deps-fuzz deps-gpu test install asan tsan fuzz format check bundle clean help
+.PHONY: build debug demo deps deps-fuzz deps-gpu test install asan tsan fuzz format check bundle clean help
 MAKEFLAGS += --no-print-directory
 
 # $(call build,preset,folder): configure (its report only when it fails) and compile.
@@ -41,6 +41,12 @@ test: deps        ## Build, then run every test
 install: deps     ## Build, then install headers, library and program under PREFIX (/usr/local)
 	$(call build,release,build)
 	@cmake --install build --prefix "$(PREFIX)"
+
+demo: deps        ## Train a seq2seq that pronounces words, on this CPU, in some minutes; then show how it did
+	@mkdir -p build
+	@cmake --preset release -DPAODING_WERROR=$(WERROR) $(CMAKE_ARGS) >build/configure.log 2>&1 || { cat build/configure.log; exit 1; }
+	@cmake --build build --parallel $(JOBS) --target paoding_cli
+	@tools/demo.sh build
 
 asan: deps        ## The tests under AddressSanitizer and UBSan, in build-asan/
 	$(call build,asan,build-asan)

@@ -63,7 +63,8 @@ Step make_step(const Seq2SeqSize& size) {
   Step step;
   step.build_milliseconds = milliseconds([&] {
     const Value loss = build_loss(*step.graph, size);
-    const TrainingStep training = minimize(loss, Adam{}, {.clip_norm = 5, .master_weights = size.model.dtype != f32});
+    const TrainingStep training =
+        minimize(loss, Adam{}, {.clip_norm = 5, .skip_nonfinite = true, .master_weights = size.model.dtype != f32});
     step.graph->fetch("loss", loss);
     step.graph->fetch("norm", training.gradient_norm);
   });
@@ -96,8 +97,8 @@ struct Shares {
   std::string report;
 };
 
-Shares shares_of(Program& program, int runs, const ReportFlags& flags) {
-  Profiler profiler(State::all, flags.level());
+Shares shares_of(Program& program, int runs, const ReportFlags& flags, const Device& device) {
+  Profiler profiler(ReportFlags::state_of(device), flags.level());
   for (int i = 0; i < runs; ++i) program.run();
   program.wait();
   Shares shares;
@@ -175,7 +176,7 @@ int bench(const StepOptions& options, const char* name) {
   const double first = loss();
   const Samples wall = time_waiting(program, 1, options.quick ? Effort::quick() : Effort{50, 400, 5});
   const double last = loss();
-  const Shares shares = shares_of(program, 10, options.report_flags);
+  const Shares shares = shares_of(program, 10, options.report_flags, compile.device);
   const double rate = products_of(size) / wall.median / 1e3;
   print("wall us, one run and its wait: {} ({} runs), {:.0f} GFLOP/s of products\n", to_string(wall), wall.count, rate);
   print("shares of a recorded run: products {:.1f}%, groups {:.1f}%, other ops {:.1f}%, framework {:.1f}%\n",

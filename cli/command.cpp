@@ -32,13 +32,15 @@ void print_text(std::string_view text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) lost_output = errno == 0 ? EIO : errno;
 }
 
-bool output_is_lost() {
+// A flush that fails forgets what was to be written: the next one does not fail.
+void flush_output() {
   if (lost_output == 0 && std::fflush(stdout) != 0) lost_output = errno == 0 ? EIO : errno;
-  return lost_output != 0;
 }
 
+bool output_is_lost() { return lost_output != 0; }
+
 bool finish_output() {
-  if (lost_output == 0 && std::fflush(stdout) != 0) lost_output = errno == 0 ? EIO : errno;
+  flush_output();
   if (lost_output == 0 || lost_output == EPIPE) return true;
   fmt::print(stderr, "paoding: writing the output: {}\n", std::strerror(lost_output));
   return false;

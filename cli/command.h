@@ -64,7 +64,9 @@ template <class... Args>
 void print(fmt::format_string<Args...> format, Args&&... args) {
   print_text(fmt::format(format, std::forward<Args>(args)...));
 }
-/// Whether what is printed still arrives: nobody needs to compute more of it when not.
+/// Hands over what was printed so far.
+void flush_output();
+/// Whether output was lost: nobody needs more of it.
 bool output_is_lost();
 /// Flushes stdout; false, with the reason on stderr, when output was lost for another reason than a closed pipe.
 bool finish_output();

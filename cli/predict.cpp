@@ -97,7 +97,7 @@ void predict_lines(const PredictCommand& command, models::Predictor& predictor, 
     const auto found = predictor.predict(waiting, command.search);
     for (std::size_t i = 0; i < waiting.size(); ++i) print_predictions(command, waiting[i], found[i]);
     waiting.clear();
-    std::fflush(stdout);
+    flush_output();
   };
   // How many are answered together must not depend on how fast they come: sums of another batch may round otherwise.
   const std::size_t together = command.each_line || lines.is_terminal() ? 1 : kLinesTogether;

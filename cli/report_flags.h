@@ -6,6 +6,7 @@
 #include <string>
 
 #include "paoding/profile.h"
+#include "paoding/types.h"
 
 namespace paoding::cli {
 
@@ -16,6 +17,8 @@ struct ReportFlags {
   void add_to(CLI::App& sub);
   /// UsageError when a word is none of the choices.
   void check();
+  /// What a program on this device is recorded by: without a GPU its columns say nothing.
+  static State state_of(const Device& device) { return device.kind == DeviceKind::cpu ? State::cpu : State::all; }
   SortBy sort_by() const { return parse_sort(sort); }
   Detail level() const { return parse_detail(detail); }
 };

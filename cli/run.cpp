@@ -181,7 +181,7 @@ void time_runs(Program& program, const RunOptions& options, Outcome* outcome, bo
   outcome->timing.first_ms = run_once(program);
   *is_printing = false;
   const int repeat = options.has_profile ? std::max(options.repeat, 1) : options.repeat;
-  if (options.has_profile) start_profiler(State::all, options.report.level());
+  if (options.has_profile) start_profiler(ReportFlags::state_of(outcome->device), options.report.level());
   for (int i = 0; i < repeat; ++i) {
     outcome->timing.repeated_ms.push_back(run_once(program));
     if (i % 64 == 63) show_progress(fmt::format("run {} of {}", i + 1, repeat));

@@ -41,6 +41,7 @@ int train(TrainCommand& command) {
     if (option->count() > 0)
       request.go_on += fmt::format(" {} {}", option->get_name(), shell_word(option->as<std::string>()));
   }
+  request.report.check();
   request.compile.device = parse_device(command.device);
   if (command.threads > 0) omp_set_num_threads(static_cast<int>(command.threads));
   Training(*command.task, *command.options, request).run();
@@ -95,6 +96,9 @@ void add_train(CLI::App& app, Commands* commands) {
         ->check(CLI::NonNegativeNumber)
         ->type_name("N")
         ->capture_default_str();
+    r.report.nest = "scope";
+    r.report.layout.width = 72;
+    r.report.add_to(*sub);
     sub->add_flag("--json", r.json, "Print JSON lines");
     CLI::Option* device = sub->add_option("--device", command->device, "cpu, cuda, cuda:N or best")
                               ->type_name("DEVICE")

@@ -53,7 +53,7 @@ TrainLog::TrainLog(std::string item, bool is_json)
 void TrainLog::print_line(const std::string& line) {
   show_progress("");
   print("{}\n", line);
-  std::fflush(stdout);  // who reads a log wants to see where it is
+  flush_output();  // who reads a log wants to see where it is
 }
 
 void TrainLog::say(const std::string& text) {

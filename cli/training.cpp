@@ -214,14 +214,18 @@ void Training::run_epoch() {
     wait_seconds_ += seconds_since(start);
     const std::int64_t left = last_step_ - manifest_.step;
     const bool is_last_epoch = left <= static_cast<std::int64_t>(batches.size()) - manifest_.batch;
-    if (is_last_epoch && left <= request_.profile && !profiler_) profiler_.emplace();
+    if (is_last_epoch && left <= request_.profile && !profiler_) {
+      profiler_.emplace(ReportFlags::state_of(request_.compile.device), request_.report.level());
+    }
     run_step(*batch);
     manifest_.batch += 1;
-    seconds_since_save_ += seconds_since(start);
+    const double seconds = seconds_since(start);
+    loop_seconds_ += seconds;
+    seconds_since_save_ += seconds;
     if (seconds_since_save_ >= 60 * request_.save_minutes) save(std::nan(""));
     check_interrupted();
   }
-  if (profiler_ && report_.empty()) report_ = profiler_->stop();
+  if (profiler_ && report_.empty()) report_ = profiler_->stop(request_.report.sort_by(), "", request_.report.layout);
   validate(manifest_.batch >= static_cast<std::int64_t>(batches.size()));
 }
 
@@ -234,6 +238,7 @@ void Training::run_step(const models::Batch& batch) {
   if (!std::isfinite(loss) || !std::isfinite(norm)) fail_not_finite(batch, loss, norm);
   const double seconds = seconds_since(start);
   step_seconds_ += seconds;
+  seconds_of_[batch.bucket].push_back(static_cast<float>(seconds));
   manifest_.step += 1;
   is_saved_ = false;
   state_.steps_done += 1;
@@ -307,6 +312,27 @@ void Training::write_curve() const {
   file.commit();
 }
 
+// What the steps of every shape took: its inputs, how many, and their median.
+std::string Training::shapes_json() const {
+  std::vector<std::string> items;
+  for (const auto& [bucket, all] : seconds_of_) {
+    std::vector<float> sorted = all;
+    const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
+    std::nth_element(sorted.begin(), middle, sorted.end());
+    const auto graph = training_graph(bucket);
+    std::vector<std::string> inputs;
+    for (const NodeId id : graph->inputs()) {
+      inputs.push_back(graph->node(id).name.str() + " " + to_string(graph->node(id).types[0]));
+    }
+    items.push_back(JsonObject()
+                        .add("inputs", fmt::format("{}", fmt::join(inputs, ", ")))
+                        .add("steps", static_cast<std::int64_t>(all.size()))
+                        .add("median_ms", 1e3 * static_cast<double>(*middle))
+                        .text());
+  }
+  return json_array(items);
+}
+
 void Training::finish() {
   write_curve();
   std::vector<std::pair<std::string, std::string>> members;
@@ -330,9 +356,11 @@ void Training::finish() {
                   state_.steps_done, clock_text(step_seconds_), wait_seconds_, programs_->size(),
                   programs_->milliseconds() / 1e3, (folder_->path() / kCurveFile).string()));
   members.emplace_back("step_seconds", json_number(step_seconds_));
+  members.emplace_back("loop_seconds", json_number(loop_seconds_));
   members.emplace_back("wait_seconds", json_number(wait_seconds_));
   members.emplace_back("bind_seconds", json_number(programs_->milliseconds() / 1e3));
   members.emplace_back("checkpoint", json_string(best.string()));
+  if (log_.is_json()) members.emplace_back("shapes", shapes_json());
   log_.end(members);
 }
 

@@ -9,6 +9,7 @@
 #include "models/task.h"
 #include "paoding/checkpoint.h"
 #include "paoding/profile.h"
+#include "report_flags.h"
 #include "task_options.h"
 #include "train_log.h"
 
@@ -20,8 +21,9 @@ struct TrainRequest {
   std::string go_on;         // the command that goes on with this run
   double save_minutes = 5;   // between checkpoints within an epoch; 0: one after every step
   std::int64_t profile = 0;  // steps at the end whose report is shown
-  std::int64_t show = 10;    // test examples to show at the end
-  bool test = true;          // score the test part at the end
+  ReportFlags report;
+  std::int64_t show = 10;  // test examples to show at the end
+  bool test = true;        // score the test part at the end
   models::SearchOptions search = {};
   CompileOptions compile = {};
 };
@@ -49,6 +51,7 @@ class Training {
   void stop();
   void finish();
   void write_curve() const;
+  std::string shapes_json() const;
   bool is_last_step() const { return manifest_.step >= last_step_; }
   // A checkpoint of the last step may have been saved before it was scored.
   bool is_finished() const { return is_last_step() && scored_step_ == manifest_.step; }
@@ -73,7 +76,8 @@ class Training {
   bool is_saved_ = false;          // what is in manifest_ and the parameters
   double loss_sum_ = 0;            // since the last point of the curve
   std::int64_t loss_count_ = 0;
-  double seconds_since_save_ = 0, step_seconds_ = 0, wait_seconds_ = 0;
+  std::map<std::int64_t, std::vector<float>> seconds_of_;  // by bucket, of every step
+  double seconds_since_save_ = 0, step_seconds_ = 0, wait_seconds_ = 0, loop_seconds_ = 0;
 };
 
 }  // namespace paoding::cli

@@ -29,7 +29,7 @@ class Fashion : public Task {
   std::string_view item() const override { return "images"; }
   bool predicts_lines() const override { return false; }
   Options options() override {
-    return {{"width", "Channels of the first block; twice as many in the others", &width_, 1, 4096},
+    return {{"channels", "Of the first block; twice as many in the others", &width_, 1, 4096},
             {"dropout", "Share of the dense layer's inputs that is dropped", &dropout_, 0, 0.99}};
   }
 

@@ -156,6 +156,32 @@ INSTANTIATE_TEST_SUITE_P(EveryOp, OpGradient, testing::ValuesIn(differentiable_c
 
 // ---- sums over uses and broadcasts ----
 
+// So that reports know where the time of the sums goes that no op of the forward pass made.
+TEST(Gradients, OfAScanBelongToItsScope) {
+  Graph g;
+  const Value w = g.input("w", f32, {3}), xs = g.input("xs", f32, {4, 3});
+  Value last;
+  {
+    const Scope scope(g, "rnn");
+    last = scan({w}, {xs}, [&](const Values& carries, const Values& x) {
+             const Value h = carries[0] * w + x[0] * w * carries[0];
+             return step({h}, {});
+           }).carries[0];
+  }
+  gradients(sum(last), {w});
+  int scans = 0;
+  for (NodeId id = 0; id < g.size(); ++id) {
+    if (g.node(id).op->name != "scan") continue;
+    ++scans;
+    const Graph& body = *g.node(id).bodies[0];
+    for (NodeId inner = 0; inner < body.size(); ++inner) {
+      if (body.node(inner).op->name == "input") continue;
+      EXPECT_EQ(body.node(inner).scope.str(), "rnn") << body.node(inner).title();
+    }
+  }
+  EXPECT_EQ(scans, 2);
+}
+
 TEST(Gradients, SumOverAllUsesOfAValue) {
   Graph g;
   const Value x = g.input("x", f32, {3});

@@ -16,11 +16,11 @@ case $wanted in
 esac
 (($# <= 2)) || { echo "$usage" >&2; exit 2; }
 
-# A row per package: set|package|where it installs them|the files, relative to it and, later, to FOLDER/set.
+# A row per package: set|package|where it installs them|MiB for a while|the files, relative to it and to FOLDER/set.
 packages=(
-  "g2p|pocketsphinx-en-us|/usr/share/pocketsphinx/model/en-us|cmudict-en-us.dict"
-  "fashion|dataset-fashion-mnist|/usr/share/datasets/fashion-mnist|train-images-idx3-ubyte.gz train-labels-idx1-ubyte.gz t10k-images-idx3-ubyte.gz t10k-labels-idx1-ubyte.gz"
-  "kjv|sword-text-kjv|/usr/share/sword|mods.d/engKJV2006eb.conf modules/texts/ztext/engKJV2006eb/ot.bzs modules/texts/ztext/engKJV2006eb/ot.bzv modules/texts/ztext/engKJV2006eb/ot.bzz modules/texts/ztext/engKJV2006eb/nt.bzs modules/texts/ztext/engKJV2006eb/nt.bzv modules/texts/ztext/engKJV2006eb/nt.bzz"
+  "g2p|pocketsphinx-en-us|/usr/share/pocketsphinx/model/en-us|80|cmudict-en-us.dict"
+  "fashion|dataset-fashion-mnist|/usr/share/datasets/fashion-mnist|120|train-images-idx3-ubyte.gz train-labels-idx1-ubyte.gz t10k-images-idx3-ubyte.gz t10k-labels-idx1-ubyte.gz"
+  "kjv|sword-text-kjv|/usr/share/sword|60|mods.d/engKJV2006eb.conf modules/texts/ztext/engKJV2006eb/ot.bzs modules/texts/ztext/engKJV2006eb/ot.bzv modules/texts/ztext/engKJV2006eb/ot.bzz modules/texts/ztext/engKJV2006eb/nt.bzs modules/texts/ztext/engKJV2006eb/nt.bzv modules/texts/ztext/engKJV2006eb/nt.bzz"
 )
 languages=(en it)
 
@@ -44,7 +44,7 @@ explain() {  # explain <what was tried>
     grep -iE '^(E|W|Err)' <<<"$text" | tail -n 2 >&2
     die "$1: no network, or Debian's mirror cannot be reached; see /etc/apt/ for the mirror and the proxy, then run this again"
   elif grep -qi 'unable to locate package' <<<"$text"; then
-    die "$1: apt's sources have no such package; /etc/apt/sources.list* must name a Debian release with its component main"
+    die "$1: apt's sources do not have it; /etc/apt/sources.list* must name a Debian release with its component main"
   fi
   tail -n 3 <<<"$text" >&2
   die "$1 failed"
@@ -67,12 +67,20 @@ bytes_of() {  # bytes_of <folder> <files...>
   echo "$total"
 }
 
-begin_work() {
+begin_work() {  # begin_work <MiB that are needed for a while>
   mkdir -p "$folder" 2>/dev/null && [[ -w $folder ]] || die "$folder: cannot write there; name another FOLDER"
   command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null ||
     die "no apt here: fetch it on a Debian machine and copy FOLDER, docs/data.md says which files are needed"
-  find "$folder" -maxdepth 1 -name '.fetching.*' -mmin +600 -exec rm -rf {} + # of runs that were killed
-  work=$(mktemp -d "$folder/.fetching.XXXXXX") || die "$folder: cannot write there; name another FOLDER"
+  # Before apt is asked: on a full disk its update does not come back.
+  local free
+  free=$(df --output=avail -BM "$folder" | tail -n 1 | tr -dc 0-9)
+  ((free >= $1)) || die "the disk of $folder has $free MiB left, $1 are needed: make room or name another FOLDER"
+  local left pid
+  for left in "$folder"/.fetching.*; do # of runs that were killed
+    pid=${left##*/.fetching.}
+    [[ ! -d $left || -d /proc/${pid%%.*} ]] || rm -rf "$left"
+  done
+  work=$(mktemp -d "$folder/.fetching.$$.XXXXXX") || die "$folder: cannot write there; name another FOLDER"
   log=$work/log
   # apt's own hooks want root, or delete what others need: none of them is for private lists.
   printf '#clear APT::Update::Pre-Invoke;\n#clear APT::Update::Post-Invoke;\n#clear APT::Update::Post-Invoke-Success;\n' \
@@ -94,15 +102,15 @@ report() {  # report <set> <bytes> <what> <where>
   printf "%s: %'d bytes, %s, in %s\n" "$1" "$2" "$3" "$4"
 }
 
-fetch_package() {  # fetch_package <set> <package> <system folder> <files...>
-  local set=$1 package=$2 system=$3 bytes
-  shift 3
+fetch_package() {  # fetch_package <set> <package> <system folder> <MiB> <files...>
+  local set=$1 package=$2 system=$3 megabytes=$4 bytes
+  shift 4
   bytes=$(bytes_of "$folder/$set" "$@")
   if [[ -n $bytes ]]; then report "$set" "$bytes" "there already" "$folder/$set"; return; fi
   bytes=$(bytes_of "$system" "$@")
   if [[ -n $bytes ]]; then report "$set" "$bytes" "installed" "$system"; return; fi
 
-  begin_work
+  begin_work "$megabytes"
   if ! (cd "$work" && apt-get "${apt_options[@]}" download -qq "$package") >"$log" 2>&1; then
     # The machine's lists may be missing or old: lists of our own.
     apt_options+=(-o "Dir::State::Lists=$work/lists" -o Acquire::Languages=none)
@@ -132,7 +140,7 @@ fetch_translate() {
   bytes=$(bytes_of "$folder/translate" "${files[@]}")
   if [[ -n $bytes ]]; then report translate "$bytes" "there already" "$folder/translate"; return; fi
 
-  begin_work
+  begin_work 150
   apt_options+=(-o "Dir::State::Lists=$work/lists" -o "Acquire::Languages=$(IFS=,; echo "${languages[*]}")"
     -o Acquire::GzipIndexes=false)
   apt-get "${apt_options[@]}" -o Acquire::IndexTargets::deb::Packages::DefaultEnabled=false update -q >"$log" 2>&1 || true
@@ -145,7 +153,10 @@ fetch_translate() {
       { count[$1]++; size[$1] += $3; files[$1] = files[$1] $2 "|" $4 "\n" }
       END { for (r in count) if (count[r] == want && size[r] > most) { most = size[r]; best = r }
             if (best != "") printf "%s\n%s", best, files[best] }')
-  [[ -n $best ]] || explain "downloading the indexes Translation-${languages[*]}"
+  if [[ -z $best ]]; then
+    grep -qE '^(E|W|Err):?' "$log" || echo 'unable to locate package' >>"$log"  # apt is content, but there are none
+    explain "downloading the indexes ${files[*]}"
+  fi
   local release=${best%%$'\n'*} file
   while IFS='|' read -r language file; do
     step "unpacking Translation-$language" bash -c '/usr/lib/apt/apt-helper cat-file "$1" >"$2"' unpack "$file" \
@@ -160,8 +171,8 @@ fetch_translate() {
 for set in "${sets[@]}"; do
   if [[ $set == translate ]]; then fetch_translate; continue; fi
   for row in "${packages[@]}"; do
-    IFS="|" read -r name package system files <<<"$row"
+    IFS="|" read -r name package system megabytes files <<<"$row"
     # shellcheck disable=SC2086  # file names without blanks
-    [[ $name != "$set" ]] || fetch_package "$set" "$package" "$system" $files
+    [[ $name != "$set" ]] || fetch_package "$set" "$package" "$system" "$megabytes" $files
   done
 done

@@ -16,6 +16,8 @@ std::span<const EnvVariable> env_variables() {
       {"PAODING_DATA_DIR", "where tools/fetch_data.sh puts data sets, and training looks for them", "data", true},
       {"OMP_NUM_THREADS", "threads of the CPU kernels", "all cores", false},
       {"OMP_WAIT_POLICY", "passive: waiting threads sleep; better when the cores are shared", "active", false},
+      {"GOMP_SPINCOUNT", "how often waiting threads look before they sleep; about 2000 suits busy machines too",
+       "2000 in `paoding`, else the OpenMP library's", false},
       {"CUDA_HOME", "a CUDA toolkit to search, after the loader's own places", "/usr/local/cuda*", false},
       {"CUDA_PATH", "the same", "none", false},
       {"VIRTUAL_ENV", "a Python environment whose NVIDIA packages are searched", "none", false},

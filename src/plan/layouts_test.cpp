@@ -58,7 +58,7 @@ TEST(Layouts, AreKeptBetweenConvolutions) {
   for (const Step& step : plan.steps) {
     for (const Operand& operand : step.operands) {
       const Layout& layout = operand.layout;
-      const bool is_image = layout.type.shape.rank() == 4 && layout.type.shape[0] == 3 && step.label.op != "fetch";
+      const bool is_image = layout.type.shape.rank() == 4 && layout.type.shape[0] == 3 && step.label.op != "copy_fetch";
       if (is_image && step.kind == Step::Kind::kernel) {
         EXPECT_TRUE(is_channels_last(layout)) << to_string(plan);
       }
@@ -78,7 +78,7 @@ TEST(Layouts, OfAnImageThatIsOnlyFetchedAreDense) {
   run_passes(g, {});
   const Plan plan = make_plan(g, {});
   EXPECT_TRUE(plan.steps.back().operands.back().layout.is_dense()) << to_string(plan);
-  EXPECT_NE(plan.steps.back().label.op, "fetch");
+  EXPECT_NE(plan.steps.back().label.op, "copy_fetch");
 }
 
 TEST(Layouts, ConvertAnImageOnceForAllThatReadIt) {

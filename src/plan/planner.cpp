@@ -289,7 +289,7 @@ void Planner::fetch(Frame& frame) {
     Operand operand = place(frame, ref);
     const Slot& slot = plan_.slots[static_cast<std::size_t>(operand.slot)];
     if (!operand.layout.is_dense() || slot.kind != SlotKind::arena) {
-      operand = dense_copy(frame, operand, frame.graph.node(ref.node), "fetch");
+      operand = dense_copy(frame, operand, frame.graph.node(ref.node), "copy_fetch");
     }
     plan_.slots[static_cast<std::size_t>(operand.slot)].is_fetched = true;
     return operand;

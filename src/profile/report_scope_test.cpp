@@ -124,8 +124,9 @@ TEST(ReportByScope, SortsEveryLevelByEveryKey) {
   scene.add(op("c", "second"), 100, 105);
   const Trace& trace = scene.finish();
   const auto order = [&](SortBy sort) {
+    const Measures m = measure(trace, {.sort = sort, .nesting = Nesting::scope});
     std::string names;
-    for (const Row& row : measure(trace, {.sort = sort, .nesting = Nesting::scope}).per_thread.at(0).rows) {
+    for (const Row& row : m.per_thread.at(0).rows) {
       if (row.name[0] != '(') names += row.depth == 0 ? " " + row.name + ":" : row.name;
     }
     return names;

@@ -164,6 +164,33 @@ TEST(FindNonfinite, NamesTimeStepsOfScansForwardAndReverse) {
   }
 }
 
+// The branch that is taken is followed, also through a Variant, and every turn of a loop without a length.
+TEST(FindNonfinite, FollowsBranchesVariantsAndLoopsWithoutALength) {
+  for (const double chooser : {1.0, 0.0}) {
+    SCOPED_TRACE(chooser);
+    Case c;
+    const Value x = c.input("x", {2}, {-1, 2}), p = c.input("p", {}, {chooser});
+    const Value choice = greater(p, 0.5);
+    const auto with_log = [&] { return Values{log(x)}; };
+    const auto with_sqrt = [&] { return Values{sqrt(reshape(x, {2, 1}))}; };
+    c.g.fetch("variant", case_variant({{choice, with_log}}, with_sqrt));
+    EXPECT_EQ(op_of(c.found()), chooser > 0.5 ? "log" : "sqrt");
+    EXPECT_EQ(c.found().followed, "fetch 'variant'");
+  }
+  Case c;
+  const Value x = c.input("x", {2}, {4, 8});
+  const Value last = while_loop(
+      {x}, [](const Values& v) { return greater(sum(v[0]), -4.0); },
+      [](const Values& v) {
+        const Scope scope(v[0].graph(), "turn");
+        return Values{v[0] - 3.0 + sqrt(v[0]) * 0.0};
+      })[0];
+  c.g.fetch("last", last);
+  const NonfiniteReport report = c.found();
+  EXPECT_EQ(op_of(report), "sqrt") << to_text(report);
+  EXPECT_EQ(report.unfused ? report.unfused->scope : report.first.scope, "turn");
+}
+
 TEST(FindNonfinite, NamesWhatWasFedOrStoredBeforeTheRun) {
   Case c;
   const Value x = c.input("x", {2}, {1, kNan}), w = c.g.parameter("w", f32, {2}), unused = c.g.parameter("v", f32, {1});

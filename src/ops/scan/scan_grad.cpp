@@ -30,6 +30,7 @@ class ScanGradient {
  public:
   explicit ScanGradient(const GradCall& call)
       : call_(call), view_(call.node), step_(view_.body.clone()), forward_size_(step_->size()) {
+    step_->scope = call.node.scope;  // of sums of gradients, which belong to no op
     for (NodeId id : view_.body.inputs()) input_of_.emplace(id, static_cast<int>(input_of_.size()));
   }
 
@@ -102,6 +103,7 @@ class ScanGradient {
   Values build() {
     BackwardScan scan;
     Graph& body = *scan.body;
+    body.scope = call_.node.scope;
     std::map<Ref, Ref> in_body;  // step_ value -> body value
     std::size_t seed = 0;
     for (int i : float_carries_) {
