@@ -110,8 +110,9 @@ void TrainLog::scores(const TrainState& state, const std::string& part, const st
   }
   std::vector<std::string> texts;
   for (const models::Score& score : scores) texts.push_back(models::text_of(score));
-  print_line(fmt::format("epoch {:2} of {}, step {:6}: loss {:.4f}, {}: {} ({} {}/s; {})", state.epoch, state.epochs,
-                         state.step, mean_weight_ > 0 ? mean_loss_ / mean_weight_ : 0.0, part, fmt::join(texts, ", "),
+  print_line(fmt::format("epoch {:2} of {}, step {:6}: loss {:.4f}, {}: {} ({} {}/s; {})",
+                         state.epoch + (state.is_within_epoch ? 1 : 0), state.epochs, state.step,
+                         mean_weight_ > 0 ? mean_loss_ / mean_weight_ : 0.0, part, fmt::join(texts, ", "),
                          grouped(items_per_second()), item_, clock_text(seconds_between(start_, Clock::now()))));
 }
 

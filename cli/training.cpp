@@ -171,6 +171,7 @@ std::unique_ptr<Graph> Training::training_graph(std::int64_t bucket) const {
 
 TrainState& Training::refreshed() {
   state_.epoch = manifest_.epoch;
+  state_.is_within_epoch = manifest_.batch > 0;
   state_.epochs = task_.settings.epochs;
   state_.step = manifest_.step;
   state_.steps_left = std::max<std::int64_t>(0, last_step_ - manifest_.step);
