@@ -2,6 +2,7 @@
 #include "command.h"
 
 #include <fcntl.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -51,6 +52,9 @@ void show_progress(std::string_view text) {
   static bool is_shown = false;
   if (!is_terminal || (text.empty() && !is_shown)) return;
   // A failed write of progress is nobody's loss.
+  // What is longer than the terminal is wide would go on in a line that nothing clears.
+  winsize size = {};
+  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1) text = text.substr(0, size.ws_col - 1u);
   const std::string line = fmt::format("\r\x1b[K{}", text);
   [[maybe_unused]] const auto written = write(STDERR_FILENO, line.data(), line.size());
   is_shown = !text.empty();

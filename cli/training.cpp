@@ -28,6 +28,9 @@ constexpr const char* kCurveFile = "curve.svg";
 // Of a checkpoint: the last step that was scored, and what of the loss is no point of the curve yet.
 constexpr const char *kScoredStep = "scored_step", *kLossSum = "loss_sum", *kLossCount = "loss_count";
 
+// The sign of a NaN means nothing.
+std::string number_text(double number) { return std::isnan(number) ? "nan" : fmt::format("{}", number); }
+
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 }  // namespace
@@ -257,7 +260,7 @@ void Training::fail_not_finite(const models::Batch& batch, double loss, double n
   const auto found = find_nonfinite(*graph, *parameters_, feeds, request_.compile, {.rewind_random = 1});
   fail(ErrorKind::argument,
        "training stopped at step {}: the loss is {}, the norm of its gradients {}; no parameter was changed by it\n{}",
-       manifest_.step + 1, loss, norm, found ? to_text(*found) : "run again step by step, everything is finite");
+       manifest_.step + 1, number_text(loss), number_text(norm), found ? to_text(*found) : "run again step by step, everything is finite");
 }
 
 void Training::note_loss(double loss) {
