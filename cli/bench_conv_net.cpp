@@ -204,7 +204,7 @@ int bench(const NetOptions& options) {
       const Row row = measure(net, is_training, options, compile);
       show_progress("");
       print_row(row);
-      std::fflush(stdout);
+      flush_output();
       items.push_back(row_json(row));
       is_right = is_right && row.is_right;
     }

@@ -177,7 +177,7 @@ int bench(const KernelOptions& options) {
     print("{:<16} {:<14} {:<5}{:>9.1f}{:>10}{:>30}{:>30}{:>8}  {:.1e}{}\n", c.name, c.shape, to_string(dtype),
           c.bytes / 1e6, program.report().launches, to_string(wall), is_cpu ? to_string(copy) : "-",
           is_cpu ? fmt::format("{:.2f}", wall.median / copy.median) : "-", error, row_is_right ? "" : "  WRONG");
-    std::fflush(stdout);
+    flush_output();
     is_right = is_right && row_is_right;
     JsonObject object;
     object.add("case", c.name).add("shape", c.shape).add("dtype", to_string(dtype)).add("bytes", c.bytes);

@@ -407,7 +407,7 @@ int bench(const LerpOptions& options) {
         const Measured measured = measure(row, count, options, compile, machine);
         show_progress("");
         print_row(row, state, measured);
-        std::fflush(stdout);
+        flush_output();
         items.push_back(row_json(row, state, measured));
         is_right = is_right && measured.is_right;
       };

@@ -292,7 +292,7 @@ int bench(const LstmOptions& options) {
       const Row row = measure({options.steps, batch, options.hidden, dtype}, is_training, options, compile);
       show_progress("");
       print_row(row);
-      std::fflush(stdout);
+      flush_output();
       items.push_back(row_json(row));
       is_right = is_right && row.is_right;
     }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "command.h"
 
+#include <fcntl.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -31,8 +33,15 @@ void print_text(std::string_view text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) lost_output = errno == 0 ? EIO : errno;
 }
 
-bool finish_output() {
+// A flush that fails forgets what was to be written: the next one does not fail.
+void flush_output() {
   if (lost_output == 0 && std::fflush(stdout) != 0) lost_output = errno == 0 ? EIO : errno;
+}
+
+bool output_is_lost() { return lost_output != 0; }
+
+bool finish_output() {
+  flush_output();
   if (lost_output == 0 || lost_output == EPIPE) return true;
   fmt::print(stderr, "paoding: writing the output: {}\n", std::strerror(lost_output));
   return false;
@@ -43,6 +52,9 @@ void show_progress(std::string_view text) {
   static bool is_shown = false;
   if (!is_terminal || (text.empty() && !is_shown)) return;
   // A failed write of progress is nobody's loss.
+  // What is longer than the terminal is wide would go on in a line that nothing clears.
+  winsize size = {};
+  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1) text = text.substr(0, size.ws_col - 1u);
   const std::string line = fmt::format("\r\x1b[K{}", text);
   [[maybe_unused]] const auto written = write(STDERR_FILENO, line.data(), line.size());
   is_shown = !text.empty();
@@ -77,12 +89,21 @@ void on_interrupt(int signal) {
 }  // namespace
 
 void catch_interrupts() {
-  std::signal(SIGPIPE, SIG_IGN);  // a closed pipe becomes an error of the write
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
   struct sigaction action = {};
   action.sa_handler = on_interrupt;
   action.sa_flags = SA_RESTART;
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+}
+
+void hold_standard_streams() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(descriptor, F_GETFD) >= 0 || errno != EBADF) continue;
+    // The lowest free number is this one.
+    [[maybe_unused]] const int held = open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+  }
 }
 
 void check_interrupted() {
@@ -141,6 +162,14 @@ void check_pass_names(const std::vector<std::string>& names) {
     throw UsageError(
         fmt::format("there is no pass named '{}'{}; there are: {}", name, suggestion(name, all), fmt::join(all, ", ")));
   }
+}
+
+std::string shell_word(const std::string& text) {
+  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=@%+,";
+  if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) return text;
+  std::string word = "'";
+  for (const char c : text) word += c == '\'' ? "'\\''" : std::string(1, c);
+  return word + "'";
 }
 
 std::string read_text(const std::string& path) {

@@ -64,6 +64,10 @@ template <class... Args>
 void print(fmt::format_string<Args...> format, Args&&... args) {
   print_text(fmt::format(format, std::forward<Args>(args)...));
 }
+/// Hands over what was printed so far.
+void flush_output();
+/// Whether output was lost: nobody needs more of it.
+bool output_is_lost();
 /// Flushes stdout; false, with the reason on stderr, when output was lost for another reason than a closed pipe.
 bool finish_output();
 
@@ -73,7 +77,11 @@ void show_progress(std::string_view text);
 // ---- interruption ----
 
 /// Ctrl-C and SIGTERM are noted and acted on at the next check_interrupted(); a second one ends the process at once.
+/// Closed pipes and files that may not grow become errors of the write.
 void catch_interrupts();
+/// Where stdin, stdout or stderr is closed, something stands in for it that can be neither read nor written: else the
+/// next file opened would get its number, and what is printed would end up in a checkpoint.
+void hold_standard_streams();
 struct Interrupted {
   int code;  // to exit with: kInterrupted, or kTerminated after a SIGTERM
 };
@@ -99,6 +107,9 @@ Device parse_device(const std::string& text);
 /// The names of all passes, each once, in order. UsageError when `names` has one that is not among them.
 std::vector<std::string> pass_names();
 void check_pass_names(const std::vector<std::string>& names);
+
+/// `text` as one word of a shell's command.
+std::string shell_word(const std::string& text);
 
 /// The text of a file, or of stdin for "-". Error (file).
 std::string read_text(const std::string& path);

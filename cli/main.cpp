@@ -121,6 +121,7 @@ void spin_shortly(char** argv) {
 }
 
 int main(int argc, char** argv) {
+  hold_standard_streams();
   spin_shortly(argv);
   catch_interrupts();
   CLI::App app(

@@ -1,31 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 // paoding predict: what a trained model says about words, sentences or images; paoding evaluate: how good it is.
 #include <omp.h>
-#include <unistd.h>
+#include <simdjson.h>
 
 #include <CLI/CLI.hpp>
-#include <iostream>
+#include <algorithm>
 #include <optional>
 
 #include "base/check.h"
 #include "base/env.h"
 #include "command.h"
 #include "io/json_text.h"
+#include "line_reader.h"
 #include "models/task.h"
 #include "paoding/checkpoint.h"
-#include "train_log.h"
+#include "text/suggest.h"
 
 namespace paoding::cli {
 namespace {
 
-constexpr std::size_t kLinesTogether = 512;  // of a file; a terminal gets its answer line by line
+constexpr std::size_t kLinesTogether = 512;  // a terminal gets its answer line by line
 
 struct PredictCommand {
   std::string model, checkpoint, device = "cpu", part = "test", data_folder = "data";
   std::vector<std::string> inputs = {"-"};
   models::SearchOptions search = {.beam = 1, .best = 1};
   std::int64_t limit = 0, threads = 0, show = 0;
-  bool json = false, latest = false;
+  bool json = false, latest = false, each_line = false;
 };
 
 // A model as a checkpoint has it.
@@ -36,11 +37,12 @@ struct Loaded {
 };
 
 std::unique_ptr<models::Task> task_of(const PredictCommand& command) {
-  try {
-    return models::make_task(command.model);
-  } catch (const Error& error) {
-    throw UsageError(error.what());
+  const std::vector<std::string> names = models::task_names();
+  if (std::find(names.begin(), names.end(), command.model) == names.end()) {
+    throw UsageError(fmt::format("there is no model named '{}'{}; there are: {}", command.model,
+                                 suggestion(command.model, names), fmt::join(names, ", ")));
   }
+  return models::make_task(command.model);
 }
 
 Loaded load(const PredictCommand& command, bool needs_data) {
@@ -55,7 +57,11 @@ Loaded load(const PredictCommand& command, bool needs_data) {
   models::Task& task = *loaded.task;
   for (const models::Option& option : task.options()) {
     const auto kept = checkpoint.manifest.options.find(option.name);
-    if (kept != checkpoint.manifest.options.end()) models::set(option, kept->second);
+    try {
+      if (kept != checkpoint.manifest.options.end()) models::set(option, kept->second);
+    } catch (const Error& error) {
+      fail(ErrorKind::file, "{}: its manifest: {}", command.checkpoint, error.what());
+    }
   }
   task.set_files(checkpoint.files);
   if (needs_data) task.read(command.data_folder);
@@ -64,8 +70,12 @@ Loaded load(const PredictCommand& command, bool needs_data) {
   CompileOptions compile;
   compile.device = parse_device(command.device);
   loaded.parameters.emplace(graph, compile.device);
-  restore(&*loaded.parameters, checkpoint.tensors, true);
-  loaded.predictor = task.predictor({&*loaded.parameters, compile});
+  try {
+    restore(&*loaded.parameters, checkpoint.tensors, true);
+  } catch (const Error& error) {
+    fail(error.kind(), "{}: the checkpoint is not one of this model: {}", command.checkpoint, error.what());
+  }
+  loaded.predictor = task.predictor({&*loaded.parameters, compile, check_interrupted});
   return loaded;
 }
 
@@ -81,20 +91,25 @@ void print_predictions(const PredictCommand& command, const std::string& input, 
   for (const models::Prediction& p : found) print("{}\t{:.4f}\t{}\n", input, p.log_probability, p.text);
 }
 
-void predict_lines(const PredictCommand& command, models::Predictor& predictor, std::istream& lines, bool at_once) {
+void predict_lines(const PredictCommand& command, models::Predictor& predictor, LineReader& lines) {
   std::vector<std::string> waiting;
   const auto flush = [&] {
     const auto found = predictor.predict(waiting, command.search);
     for (std::size_t i = 0; i < waiting.size(); ++i) print_predictions(command, waiting[i], found[i]);
     waiting.clear();
-    std::fflush(stdout);
+    flush_output();
   };
-  for (std::string line; std::getline(lines, line);) {
-    check_interrupted();
-    if (!line.empty() && line.back() == '\r') line.pop_back();
+  // How many are answered together must not depend on how fast they come: sums of another batch may round otherwise.
+  const std::size_t together = command.each_line || lines.is_terminal() ? 1 : kLinesTogether;
+  for (std::string line; !output_is_lost() && lines.next(&line);) {
+    if (!simdjson::validate_utf8(line.data(), line.size())) {
+      if (!waiting.empty()) flush();
+      fail(ErrorKind::file, "{}: the line is not UTF-8; iconv -f latin1 -t utf8 may help", lines.place());
+    }
+    const std::string remark = predictor.remark(line);
+    if (!remark.empty()) fmt::print(stderr, "paoding: {}: {}\n", lines.place(), remark);
     waiting.push_back(std::move(line));
-    // What has been piped in so far is answered before more is waited for.
-    if (at_once || waiting.size() == kLinesTogether) flush();
+    if (waiting.size() == together) flush();
   }
   if (!waiting.empty()) flush();
 }
@@ -110,11 +125,9 @@ int predict(const PredictCommand& command) {
       for (std::size_t i = 0; i < found.size(); ++i) {
         print_predictions(command, fmt::format("{}:{}", input, i), found[i]);
       }
-    } else if (input == "-") {
-      predict_lines(command, *loaded.predictor, std::cin, isatty(STDIN_FILENO) == 1);
     } else {
-      std::istringstream lines(read_text(input));
-      predict_lines(command, *loaded.predictor, lines, false);
+      LineReader lines(input);
+      predict_lines(command, *loaded.predictor, lines);
     }
   }
   return kOk;
@@ -131,7 +144,7 @@ int evaluate(const PredictCommand& command) {
     if (!command.json) print("{}: {}\n", command.part, models::text_of(score));
   }
   if (command.json) print("{}\n", json.text());
-  if (command.show > 0) print("\n{}", loaded.predictor->show(command.search, command.show));
+  if (command.show > 0 && !command.json) print("\n{}", loaded.predictor->show(command.search, command.show));
   return kOk;
 }
 
@@ -146,11 +159,13 @@ std::shared_ptr<PredictCommand> add_common(CLI::App& sub) {
   sub.add_flag("--latest", command->latest, "Of a run's folder the latest checkpoint, not the best");
   sub.add_option("--beam", command->search.beam, "Hypotheses kept while searching; 1: greedy")
       ->check(CLI::Range(1, 1000))
+      ->type_name("N")
       ->capture_default_str();
   sub.add_flag("--json", command->json, "Print JSON lines");
-  sub.add_option("--device", command->device, "cpu, cuda, cuda:N or best")->capture_default_str();
+  sub.add_option("--device", command->device, "cpu, cuda, cuda:N or best")->type_name("DEVICE")->capture_default_str();
   sub.add_option("--threads", command->threads, "Of the CPU; 0: OMP_NUM_THREADS, or all cores")
       ->check(CLI::Range(0, 4096))
+      ->type_name("N")
       ->capture_default_str();
   return command;
 }
@@ -161,33 +176,54 @@ void add_predict(CLI::App& app, Commands* commands) {
   CLI::App* sub = app.add_subcommand(
       "predict",
       "What a trained model says about words, sentences or images\n"
-      "g2p: words to phonemes; translate: sentences; lm: how lines go on; one line in, one line out. fashion: files\n"
-      "of images (IDX, gzipped or not, or PGM).");
+      "g2p: words to phonemes; translate: sentences; lm: how lines go on; one line in, one line out, in their order.\n"
+      "fashion: files of images (IDX, gzipped or not, or PGM). With --best, each line out has the input, the log\n"
+      "probability and the prediction, split by tabs.");
   const auto command = add_common(*sub);
   sub->add_option("inputs", command->inputs, "Files with a word, sentence or beginning a line, or of images; -: stdin")
       ->type_name("FILE")
       ->default_str("-");
   sub->add_option("--best", command->search.best, "Predictions per input, with their log probabilities")
       ->check(CLI::Range(1, 1000))
+      ->type_name("N")
       ->capture_default_str();
+  sub->add_flag("--each-line", command->each_line, "Answer each line when it comes, as on a terminal: slower");
+  sub->footer(
+      "Examples:\n"
+      "  echo paoding | paoding predict g2p runs/g2p\n"
+      "  paoding predict g2p runs/g2p words.txt --beam 5 --best 3\n"
+      "  paoding predict g2p runs/g2p/step-00001200 --json < words.txt\n"
+      "  paoding predict translate runs/translate sentences.txt --beam 5\n"
+      "  paoding predict fashion runs/fashion data/fashion/t10k-images-idx3-ubyte.gz");
   commands->push_back({sub, [command] { return predict(*command); }});
 }
 
 void add_evaluate(CLI::App& app, Commands* commands) {
-  CLI::App* sub = app.add_subcommand("evaluate", "How good a trained model is on examples it was not trained on");
+  CLI::App* sub = app.add_subcommand("evaluate",
+                                     "How good a trained model is on examples it was not trained on\n"
+                                     "The same scores as training printed for that checkpoint, with its --validate as "
+                                     "--limit.");
+  sub->footer(
+      "Examples:\n"
+      "  paoding evaluate g2p runs/g2p\n"
+      "  paoding evaluate g2p runs/g2p --beam 5 --show 20\n"
+      "  paoding evaluate g2p runs/g2p --latest --part validation --limit 2000 --json");
   const auto command = add_common(*sub);
   if (const auto folder = env_value("PAODING_DATA_DIR")) command->data_folder = *folder;
   sub->add_option("--data", command->data_folder, "Folder of data sets; tools/fetch_data.sh fills it")
       ->type_name("FOLDER")
       ->capture_default_str();
-  sub->add_option("--part", command->part, "Which examples")
+  sub->add_option("--part", command->part, "Which examples: train, validation or test")
       ->check(CLI::IsMember({"train", "validation", "test"}))
+      ->type_name("PART")
       ->capture_default_str();
   sub->add_option("--limit", command->limit, "At most so many examples; 0: all")
       ->check(CLI::NonNegativeNumber)
+      ->type_name("N")
       ->capture_default_str();
   sub->add_option("--show", command->show, "Also show so many test examples")
       ->check(CLI::NonNegativeNumber)
+      ->type_name("N")
       ->capture_default_str();
   commands->push_back({sub, [command] { return evaluate(*command); }});
 }

@@ -2,7 +2,7 @@
 #include "task_options.h"
 
 #include <CLI/CLI.hpp>
-#include <fstream>
+#include <sstream>
 
 #include "base/check.h"
 #include "command.h"
@@ -19,8 +19,7 @@ void set_known(const models::Options& options, const std::map<std::string, std::
 }
 
 void set_from_file(const models::Options& options, const std::string& path) {
-  std::ifstream file(path);
-  if (!file) fail(ErrorKind::file, "{}: {}", path, std::strerror(errno));
+  std::istringstream file(read_text(path));
   std::vector<CLI::ConfigItem> items;
   try {
     items = CLI::ConfigTOML().from_config(file);
@@ -68,7 +67,9 @@ void TaskOptions::add_to(CLI::App& app) {
         ->default_str(models::text_of(option))
         ->group("Model and training");
   }
-  app.add_option("--config", config_path_, "A file with lines 'name = value' of the options below; these win")
+  app.add_option("--config", config_path_,
+                 "Lines 'name = value' of the options under Model and training; '#' begins a remark. What the "
+                 "command line says wins")
       ->type_name("FILE");
 }
 

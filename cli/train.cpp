@@ -19,6 +19,7 @@ struct TrainCommand {
   TrainRequest request;
   std::string device = "cpu";
   std::int64_t threads = 0;
+  std::vector<const CLI::Option*> again;  // to be said again when it goes on: no checkpoint has them
 };
 
 // Where nobody said where: the first of runs/g2p, runs/g2p-2 .. that is free.
@@ -35,6 +36,11 @@ int train(TrainCommand& command) {
     throw UsageError("--resume needs --out: the folder with the checkpoints to go on from");
   }
   if (request.folder.empty()) request.folder = free_folder(command.task->name());
+  request.go_on = fmt::format("paoding train {} --out {} --resume", command.task->name(), shell_word(request.folder));
+  for (const CLI::Option* option : command.again) {
+    if (option->count() > 0)
+      request.go_on += fmt::format(" {} {}", option->get_name(), shell_word(option->as<std::string>()));
+  }
   request.report.check();
   request.compile.device = parse_device(command.device);
   if (command.threads > 0) omp_set_num_threads(static_cast<int>(command.threads));
@@ -45,7 +51,15 @@ int train(TrainCommand& command) {
 }  // namespace
 
 void add_train(CLI::App& app, Commands* commands) {
-  CLI::App* group = app.add_subcommand("train", "Train a model on real data: g2p, translate, lm, fashion");
+  CLI::App* group = app.add_subcommand(
+      "train",
+      "Train a model on real data: g2p, translate, lm, fashion\n"
+      "It keeps checkpoints, goes on after a stop with the same bits, and ends with scores and a picture of the loss.");
+  group->footer(
+      "Examples:\n"
+      "  paoding train g2p                       into runs/g2p; about a quarter of an hour on 2 cores\n"
+      "  paoding train g2p --out runs/g2p --resume\n"
+      "  paoding train g2p --help                its options");
   group->require_subcommand(1);
   for (const std::string& name : models::task_names()) {
     const auto command = std::make_shared<TrainCommand>();
@@ -53,40 +67,57 @@ void add_train(CLI::App& app, Commands* commands) {
     command->options = std::make_unique<TaskOptions>(*command->task);
     if (const auto folder = env_value("PAODING_DATA_DIR")) command->request.data_folder = *folder;
     TrainRequest& r = command->request;
-    CLI::App* sub = group->add_subcommand(name, std::string(command->task->summary()));
-    sub->add_option("--data", r.data_folder, "Folder of data sets; tools/fetch_data.sh fills it")
-        ->type_name("FOLDER")
-        ->capture_default_str();
+    CLI::App* sub = group->add_subcommand(
+        name, std::string(command->task->summary()) +
+                  "\nOn a terminal a line shows how far it is; elsewhere a line is printed now and then. Ctrl-C saves\n"
+                  "and ends. What the files of a run are, and what --json prints: docs/training.md.");
+    CLI::Option* data = sub->add_option("--data", r.data_folder, "Folder of data sets; tools/fetch_data.sh fills it")
+                            ->type_name("FOLDER")
+                            ->capture_default_str();
     sub->add_option("--out", r.folder, "Folder for checkpoints and the loss curve [runs/" + name + ", or -2, -3 ..]")
         ->type_name("FOLDER");
     sub->add_flag("--resume", r.resume, "Go on from the last checkpoint in --out, bit by bit as if never stopped");
-    sub->add_option("--steps", r.most_steps, "Updates in all; 0: as many as the epochs have")
-        ->check(CLI::NonNegativeNumber)
-        ->capture_default_str();
-    sub->add_option("--save-minutes", r.save_minutes, "Between checkpoints within an epoch; each epoch ends with one")
-        ->check(CLI::NonNegativeNumber)
-        ->capture_default_str();
-    sub->add_option("--validate", r.validate, "Validation examples scored after each epoch; 0: all")
-        ->check(CLI::NonNegativeNumber)
-        ->capture_default_str();
+    CLI::Option* save =
+        sub->add_option("--save-minutes", r.save_minutes,
+                        "Between checkpoints within an epoch; 0: after every step. Each epoch ends with one")
+            ->check(CLI::NonNegativeNumber)
+            ->type_name("NUMBER")
+            ->capture_default_str();
     sub->add_option("--beam", r.search.beam, "Hypotheses kept when the test part is scored; 1: greedy")
         ->check(CLI::Range(1, 1000))
+        ->type_name("N")
         ->capture_default_str();
     sub->add_option("--show", r.show, "Test examples to show at the end")
         ->check(CLI::NonNegativeNumber)
+        ->type_name("N")
         ->capture_default_str();
     sub->add_flag("!--no-test", r.test, "Do not score the test part at the end");
-    sub->add_option("--profile", r.profile, "Show the Profiling Report of so many steps at the end")
+    sub->add_option("--profile", r.profile, "Show the Profiling Report of so many steps at the end, of the last epoch")
         ->check(CLI::NonNegativeNumber)
+        ->type_name("N")
         ->capture_default_str();
     r.report.nest = "scope";
     r.report.layout.width = 72;
     r.report.add_to(*sub);
     sub->add_flag("--json", r.json, "Print JSON lines");
-    sub->add_option("--device", command->device, "cpu, cuda, cuda:N or best")->capture_default_str();
-    sub->add_option("--threads", command->threads, "Of the CPU; 0: OMP_NUM_THREADS, or all cores")
-        ->check(CLI::Range(0, 4096))
-        ->capture_default_str();
+    CLI::Option* device = sub->add_option("--device", command->device, "cpu, cuda, cuda:N or best")
+                              ->type_name("DEVICE")
+                              ->capture_default_str();
+    CLI::Option* threads =
+        sub->add_option("--threads", command->threads, "Of the CPU; 0: OMP_NUM_THREADS, or all cores")
+            ->check(CLI::Range(0, 4096))
+            ->type_name("N")
+            ->capture_default_str();
+    command->again = {data, save, device, threads};
+    sub->footer(
+        fmt::format("Examples:\n"
+                    "  paoding train {0} --out runs/a                    checkpoints and curve.svg in runs/a\n"
+                    "  paoding train {0} --out runs/a --resume           after Ctrl-C, or a crash\n"
+                    "  paoding train {0} --epochs 3 --learning-rate 0.002\n"
+                    "  paoding train {0} --config small.txt --seed 8     lines such as: hidden = 64\n"
+                    "  paoding train {0} --json > log.jsonl\n"
+                    "  paoding {1} runs/a{2}",
+                    name, "predict " + name, name == "fashion" ? " images.idx" : " < lines.txt"));
     command->options->add_to(*sub);
     commands->push_back({sub, [command] { return train(*command); }});
   }

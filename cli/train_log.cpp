@@ -53,7 +53,7 @@ TrainLog::TrainLog(std::string item, bool is_json)
 void TrainLog::print_line(const std::string& line) {
   show_progress("");
   print("{}\n", line);
-  std::fflush(stdout);  // who reads a log wants to see where it is
+  flush_output();  // who reads a log wants to see where it is
 }
 
 void TrainLog::say(const std::string& text) {
@@ -85,7 +85,8 @@ void TrainLog::step(const TrainState& given, double loss, std::int64_t items, do
     shown_ = now;
   }
   if (is_terminal_ && !is_json_) return;
-  if (seconds_between(said_, now) < (is_json_ ? 1 : kPrintEvery)) return;
+  const bool is_last = is_json_ && state.steps_left == 0;
+  if (!is_last && seconds_between(said_, now) < (is_json_ ? 1 : kPrintEvery)) return;
   said_ = now;
   if (!is_json_) return print_line(progress(state));
   print_line(JsonObject()
@@ -109,8 +110,9 @@ void TrainLog::scores(const TrainState& state, const std::string& part, const st
   }
   std::vector<std::string> texts;
   for (const models::Score& score : scores) texts.push_back(models::text_of(score));
-  print_line(fmt::format("epoch {:2} of {}, step {:6}: loss {:.4f}, {}: {} ({} {}/s; {})", state.epoch, state.epochs,
-                         state.step, mean_weight_ > 0 ? mean_loss_ / mean_weight_ : 0.0, part, fmt::join(texts, ", "),
+  print_line(fmt::format("epoch {:2} of {}, step {:6}: loss {:.4f}, {}: {} ({} {}/s; {})",
+                         state.epoch + (state.is_within_epoch ? 1 : 0), state.epochs, state.step,
+                         mean_weight_ > 0 ? mean_loss_ / mean_weight_ : 0.0, part, fmt::join(texts, ", "),
                          grouped(items_per_second()), item_, clock_text(seconds_between(start_, Clock::now()))));
 }
 

@@ -12,7 +12,8 @@
 namespace paoding::cli {
 
 struct TrainState {
-  std::int64_t epoch = 0, epochs = 0;           // from 0
+  std::int64_t epoch = 0, epochs = 0;           // those done, and all
+  bool is_within_epoch = false;                 // updates of the next one are made
   std::int64_t step = 0;                        // updates made
   std::int64_t steps_done = 0, steps_left = 0;  // in this process, and to the end
   double loss = 0;                              // the mean of the last steps

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "training.h"
 
+#include <omp.h>
+
 #include <algorithm>
-#include <array>
+#include <charconv>
 #include <chrono>
 #include <cmath>
-#include <fstream>
+#include <filesystem>
 
 #include "base/check.h"
 #include "command.h"
+#include "io/checkpoint_names.h"
+#include "io/files.h"
 #include "io/json_text.h"
 #include "loss_curve.h"
 #include "paoding/data/batches.h"
@@ -20,6 +24,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::int64_t kCurvePoints = 400;  // of the loss, about
+constexpr const char* kCurveFile = "curve.svg";
+// Of a checkpoint: the last step that was scored, and what of the loss is no point of the curve yet.
+constexpr const char *kScoredStep = "scored_step", *kLossSum = "loss_sum", *kLossCount = "loss_count";
+
+// The sign of a NaN means nothing.
+std::string number_text(double number) { return std::isnan(number) ? "nan" : fmt::format("{}", number); }
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -27,61 +37,132 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 Training::Training(models::Task& task, TaskOptions& options, const TrainRequest& request)
     : task_(task), options_(options), request_(request), log_(std::string(task.item()), request.json) {
-  std::optional<Checkpoint> checkpoint;
-  folder_.emplace(request.folder);
-  if (request.resume) {
-    checkpoint = load_checkpoint(folder_->path(), true);
-    if (checkpoint->manifest.model != task.name()) {
-      fail(ErrorKind::argument, "{}: the checkpoint is one of '{}', not of '{}'", folder_->path().string(),
-           checkpoint->manifest.model, task.name());
-    }
-    manifest_ = checkpoint->manifest;
-  } else if (!folder_->latest().empty()) {
-    fail(ErrorKind::argument,
-         "{} has checkpoints already\nhint: --resume goes on with the last of them; or give another --out",
-         folder_->path().string());
-  }
+  const std::optional<Checkpoint> checkpoint = last_checkpoint();
   options.apply(manifest_.options);
   manifest_.model = task.name();
   manifest_.options = options.texts();
   if (checkpoint) task.set_files(checkpoint->files);
 
   const auto start = Clock::now();
+  show_progress("reading and preparing data ...");
   task.read(request.data_folder);
   buckets_ = task.buckets(models::Part::train);
   if (buckets_.empty()) fail(ErrorKind::file, "{}: no example to train on", request.data_folder);
-  const models::TrainingSettings& settings = task.settings;
-  steps_per_epoch_ = static_cast<std::int64_t>(data::shuffled_batches(buckets_, settings.batch_size, 0, 0).size());
-  last_step_ = settings.epochs * steps_per_epoch_;
-  if (request.most_steps > 0) last_step_ = std::min(last_step_, request.most_steps);
   log_.say(fmt::format("{}: {} {} to train on, {} to validate, {} to test (read in {:.1f} s)", task.name(),
                        buckets_.size(), task.item(), task.buckets(models::Part::validation).size(),
                        task.buckets(models::Part::test).size(), seconds_since(start)));
+  plan_steps();
 
   const std::unique_ptr<Graph> graph = training_graph(buckets_[0]);
   parameters_.emplace(*graph, request.compile.device,
-                      ParametersOptions{.seed = static_cast<std::uint64_t>(settings.seed)});
+                      ParametersOptions{.seed = static_cast<std::uint64_t>(task.settings.seed)});
   if (checkpoint) {
-    restore(&*parameters_, checkpoint->tensors);
+    try {
+      restore(&*parameters_, checkpoint->tensors);
+    } catch (const Error& error) {
+      fail(error.kind(), "{}: the checkpoint is not one of this model: {}", request.folder, error.what());
+    }
     log_.say(fmt::format("goes on after step {} of {}", manifest_.step, last_step_));
+  } else {
+    folder_.emplace(request.folder);
+    check_free();  // now that nobody else can train into it
   }
+  note_surroundings();
   programs_.emplace([this](const Programs::Key& key) { return training_graph(key[0]); }, request.compile,
                     &*parameters_);
-  predictor_ = task.predictor({&*parameters_, request.compile});
+  predictor_ = task.predictor({&*parameters_, request.compile, check_interrupted});
   std::int64_t count = 0;
   for (const std::string& name : parameters_->names()) {
     const bool is_state = name.find("optimizer/") == 0 || name.find("adam/") == 0 || name.find("random/") == 0;
     if (!is_state) count += parameters_->get(name).shape().elements();
   }
+  const models::TrainingSettings& settings = task.settings;
   log_.say(fmt::format("{} parameters, {} steps of {} {} in {} epochs on {}, checkpoints in {}", count, last_step_,
                        settings.batch_size, task.item(), settings.epochs, to_string(request.compile.device),
                        folder_->path().string()));
 }
 
+// Nothing is overwritten.
+void Training::check_free() const {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(request_.folder, ignored)) return;
+  if (!checkpoints::latest_in(request_.folder).empty()) {
+    fail(ErrorKind::argument,
+         "{} has checkpoints already\nhint: --resume goes on with the last of them; or give another --out",
+         request_.folder);
+  }
+  const auto curve = std::filesystem::path(request_.folder) / kCurveFile;
+  if (std::filesystem::exists(curve, ignored)) {
+    fail(ErrorKind::argument, "{} is there already\nhint: give another --out", curve.string());
+  }
+}
+
+// That of the run to go on with; where it is goes into manifest_.
+std::optional<Checkpoint> Training::last_checkpoint() {
+  if (!request_.resume) {
+    check_free();
+    return std::nullopt;
+  }
+  std::error_code ignored;
+  if (std::filesystem::is_directory(request_.folder, ignored)) folder_.emplace(request_.folder);
+  Checkpoint checkpoint = load_checkpoint(request_.folder, true);
+  if (checkpoint.manifest.model != task_.name()) {
+    fail(ErrorKind::argument, "{}: the checkpoint is one of '{}', not of '{}'", request_.folder,
+         checkpoint.manifest.model, task_.name());
+  }
+  manifest_ = checkpoint.manifest;
+  is_saved_ = true;
+  const auto number = [&](const char* name, auto none) {
+    const auto found = manifest_.notes.find(name);
+    auto value = none;
+    if (found == manifest_.notes.end()) return none;
+    const std::string& text = found->second;
+    const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
+    return parsed.ec == std::errc() && parsed.ptr == text.data() + text.size() ? value : none;
+  };
+  scored_step_ = number(kScoredStep, std::int64_t{-1});
+  loss_sum_ = number(kLossSum, 0.0);
+  loss_count_ = number(kLossCount, std::int64_t{0});
+  return checkpoint;
+}
+
+// What the same bits depend on besides the options. A change of it is no error, but nobody should be surprised.
+void Training::note_surroundings() {
+  std::uint64_t hash = 14695981039346656037u;  // FNV-1a, of what the order of the examples is made from
+  for (const std::int64_t bucket : buckets_) hash = (hash ^ static_cast<std::uint64_t>(bucket)) * 1099511628211u;
+  const std::pair<const char*, std::string> all[] = {
+      {"examples", fmt::format("{} ({:016x})", buckets_.size(), hash)},
+      {"threads", std::to_string(omp_get_max_threads())},
+      {"device", to_string(request_.compile.device)},
+  };
+  for (const auto& [name, now] : all) {
+    std::string& before = manifest_.notes[name];
+    if (!before.empty() && before != now) {
+      log_.say(
+          fmt::format("note: {} were {}, and are {} now: training goes on, but not with the same bits as without "
+                      "a stop",
+                      name, before, now));
+    }
+    before = now;
+  }
+}
+
+// From where manifest_ is to the end.
+void Training::plan_steps() {
+  const models::TrainingSettings& settings = task_.settings;
+  const auto batches = data::shuffled_batches(buckets_, settings.batch_size, 0, 0);
+  for (const data::BatchExamples& batch : batches) rows_ = std::max(rows_, static_cast<std::int64_t>(batch.size()));
+  const auto in_epoch = static_cast<std::int64_t>(batches.size());
+  const std::int64_t epochs_left = std::max<std::int64_t>(0, settings.epochs - manifest_.epoch);
+  const std::int64_t left = std::max<std::int64_t>(0, epochs_left * in_epoch - std::min(manifest_.batch, in_epoch));
+  last_step_ = manifest_.step + left;
+  if (settings.steps > 0) last_step_ = std::min(last_step_, std::max(settings.steps, manifest_.step));
+}
+
 std::unique_ptr<Graph> Training::training_graph(std::int64_t bucket) const {
   const models::TrainingSettings& s = task_.settings;
   auto graph = std::make_unique<Graph>();
-  const Value loss = task_.loss(*graph, bucket, s.batch_size, true);
+  const Value loss = task_.loss(*graph, bucket, rows_, true);
   const LearningRate rate =
       cosine_decay(s.learning_rate, std::max<std::int64_t>(last_step_, s.warmup + 1), s.last_learning_rate, s.warmup);
   Optimizer optimizer = Adam{.learning_rate = rate};
@@ -94,6 +175,7 @@ std::unique_ptr<Graph> Training::training_graph(std::int64_t bucket) const {
 
 TrainState& Training::refreshed() {
   state_.epoch = manifest_.epoch;
+  state_.is_within_epoch = manifest_.batch > 0;
   state_.epochs = task_.settings.epochs;
   state_.step = manifest_.step;
   state_.steps_left = std::max<std::int64_t>(0, last_step_ - manifest_.step);
@@ -102,8 +184,20 @@ TrainState& Training::refreshed() {
 
 void Training::run() {
   refreshed();
-  while (manifest_.epoch < task_.settings.epochs && !is_last_step()) run_epoch();
-  finish();
+  try {
+    while (!is_finished()) run_epoch();
+    finish();
+  } catch (const Interrupted&) {
+    stop();
+    throw;
+  }
+}
+
+// After a Ctrl-C or SIGTERM.
+void Training::stop() {
+  if (!is_saved_) save(std::nan(""));
+  write_curve();
+  log_.say(fmt::format("stopped after step {} of {}; this goes on: {}", manifest_.step, last_step_, request_.go_on));
 }
 
 void Training::run_epoch() {
@@ -115,8 +209,7 @@ void Training::run_epoch() {
       std::max<std::int64_t>(0, count),
       [&](std::int64_t i) {
         const data::BatchExamples& examples = batches[static_cast<std::size_t>(first + i)];
-        return task_.batch(models::Part::train, examples, buckets_[static_cast<std::size_t>(examples[0])],
-                           s.batch_size);
+        return task_.batch(models::Part::train, examples, buckets_[static_cast<std::size_t>(examples[0])], rows_);
       },
       8);
   while (true) {
@@ -124,7 +217,9 @@ void Training::run_epoch() {
     const std::optional<models::Batch> batch = is_last_step() ? std::nullopt : ahead.next();
     if (!batch) break;
     wait_seconds_ += seconds_since(start);
-    if (request_.profile > 0 && !profiler_ && last_step_ - manifest_.step <= request_.profile) {
+    const std::int64_t left = last_step_ - manifest_.step;
+    const bool is_last_epoch = left <= static_cast<std::int64_t>(batches.size()) - manifest_.batch;
+    if (is_last_epoch && left <= request_.profile && !profiler_) {
       profiler_.emplace(ReportFlags::state_of(request_.compile.device), request_.report.level());
     }
     run_step(*batch);
@@ -132,23 +227,11 @@ void Training::run_epoch() {
     const double seconds = seconds_since(start);
     loop_seconds_ += seconds;
     seconds_since_save_ += seconds;
-    if (seconds_since_save_ > 60 * request_.save_minutes) save(std::nan(""));
-    try {
-      check_interrupted();
-    } catch (const Interrupted&) {
-      save(std::nan(""));
-      log_.say(fmt::format("stopped after step {}; `paoding train {} --out {} --resume` goes on", manifest_.step,
-                           task_.name(), folder_->path().string()));
-      throw;
-    }
+    if (seconds_since_save_ >= 60 * request_.save_minutes) save(std::nan(""));
+    check_interrupted();
   }
   if (profiler_ && report_.empty()) report_ = profiler_->stop(request_.report.sort_by(), "", request_.report.layout);
-  if (manifest_.batch < static_cast<std::int64_t>(batches.size()) && !is_last_step()) return;
-  if (manifest_.batch >= static_cast<std::int64_t>(batches.size())) {
-    manifest_.epoch += 1;
-    manifest_.batch = 0;
-  }
-  validate();
+  validate(manifest_.batch >= static_cast<std::int64_t>(batches.size()));
 }
 
 void Training::run_step(const models::Batch& batch) {
@@ -162,6 +245,7 @@ void Training::run_step(const models::Batch& batch) {
   step_seconds_ += seconds;
   seconds_of_[batch.bucket].push_back(static_cast<float>(seconds));
   manifest_.step += 1;
+  is_saved_ = false;
   state_.steps_done += 1;
   note_loss(loss);
   log_.step(refreshed(), loss, batch.items, seconds);
@@ -177,7 +261,7 @@ void Training::fail_not_finite(const models::Batch& batch, double loss, double n
   const auto found = find_nonfinite(*graph, *parameters_, feeds, request_.compile, {.rewind_random = 1});
   fail(ErrorKind::argument,
        "training stopped at step {}: the loss is {}, the norm of its gradients {}; no parameter was changed by it\n{}",
-       manifest_.step + 1, loss, norm, found ? to_text(*found) : "run again step by step, everything is finite");
+       manifest_.step + 1, number_text(loss), number_text(norm), found ? to_text(*found) : "run again step by step, everything is finite");
 }
 
 void Training::note_loss(double loss) {
@@ -190,20 +274,34 @@ void Training::note_loss(double loss) {
   loss_count_ = 0;
 }
 
-void Training::validate() {
+// Scores are made before the next epoch begins in manifest_: a stop while they are made leaves them to be made.
+void Training::validate(bool is_end_of_epoch) {
   const auto start = Clock::now();
-  if (task_.buckets(models::Part::validation).empty()) return save(std::nan(""));
-  const auto scores = predictor_->evaluate(models::Part::validation, {}, request_.validate);
-  manifest_.score_name = scores.at(0).name;
-  manifest_.scores.emplace_back(manifest_.step, scores[0].value);
-  log_.scores(refreshed(), "validation", scores, seconds_since(start));
-  save(scores[0].value);
+  std::vector<models::Score> scores;
+  if (!task_.buckets(models::Part::validation).empty()) {
+    scores = predictor_->evaluate(models::Part::validation, {}, task_.settings.validate);
+  }
+  if (is_end_of_epoch) {
+    manifest_.epoch += 1;
+    manifest_.batch = 0;
+  }
+  scored_step_ = manifest_.step;
+  if (!scores.empty()) {
+    manifest_.score_name = scores[0].name;
+    manifest_.scores.emplace_back(manifest_.step, scores[0].value);
+    log_.scores(refreshed(), "validation", scores, seconds_since(start));
+  }
+  save(scores.empty() ? std::nan("") : scores[0].value);
 }
 
 void Training::save(double score) {
   manifest_.score = score;
+  manifest_.notes[kScoredStep] = std::to_string(scored_step_);
+  manifest_.notes[kLossSum] = fmt::format("{}", loss_sum_);
+  manifest_.notes[kLossCount] = std::to_string(loss_count_);
   const auto path = folder_->save({manifest_, values_of(*parameters_), task_.files()});
   seconds_since_save_ = 0;
+  is_saved_ = true;
   log_.saved(refreshed(), path.string());
 }
 
@@ -213,10 +311,10 @@ void Training::write_curve() const {
   for (const auto& [step, loss] : manifest_.losses) curve.losses.emplace_back(static_cast<double>(step), loss);
   for (const auto& [step, score] : manifest_.scores) curve.scores.emplace_back(static_cast<double>(step), score);
   curve.score_name = manifest_.score_name;
-  const auto path = folder_->path() / "curve.svg";
-  std::ofstream file(path, std::ios::binary);
-  file << to_svg(curve);
-  if (!file.flush()) fail(ErrorKind::file, "{}: cannot write: {}", path.string(), std::strerror(errno));
+  const std::string svg = to_svg(curve);
+  files::AtomicFile file(folder_->path() / kCurveFile);
+  file.write(svg.data(), svg.size());
+  file.commit();
 }
 
 // What the steps of every shape took: its inputs, how many, and their median.
@@ -261,7 +359,7 @@ void Training::finish() {
   log_.say(
       fmt::format("{} steps took {} (of it {:.1f} s waiting for data); {} programs bound in {:.1f} s; loss curve {}",
                   state_.steps_done, clock_text(step_seconds_), wait_seconds_, programs_->size(),
-                  programs_->milliseconds() / 1e3, (folder_->path() / "curve.svg").string()));
+                  programs_->milliseconds() / 1e3, (folder_->path() / kCurveFile).string()));
   members.emplace_back("step_seconds", json_number(step_seconds_));
   members.emplace_back("loop_seconds", json_number(loop_seconds_));
   members.emplace_back("wait_seconds", json_number(wait_seconds_));

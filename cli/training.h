@@ -18,10 +18,9 @@ namespace paoding::cli {
 struct TrainRequest {
   std::string data_folder = "data", folder;  // of data sets; of the run's checkpoints
   bool resume = false, json = false;
-  std::int64_t most_steps = 0;   // updates in all; 0: as many as the epochs have
-  double save_minutes = 5;       // between checkpoints within an epoch
-  std::int64_t validate = 2000;  // examples of the validation part after each epoch; 0: all
-  std::int64_t profile = 0;      // steps at the end whose report is shown
+  std::string go_on;         // the command that goes on with this run
+  double save_minutes = 5;   // between checkpoints within an epoch; 0: one after every step
+  std::int64_t profile = 0;  // steps at the end whose report is shown
   ReportFlags report;
   std::int64_t show = 10;  // test examples to show at the end
   bool test = true;        // score the test part at the end
@@ -31,25 +30,31 @@ struct TrainRequest {
 
 class Training {
  public:
-  /// Reads data and, to resume, the checkpoint; everything that can be wrong is found here.
+  /// Reads data and, to resume, the checkpoint; everything that can be wrong is found here. A new run's folder is made
+  /// when all else is well.
   Training(models::Task& task, TaskOptions& options, const TrainRequest& request);
-  /// To the end of the last epoch. Saves and throws Interrupted after a Ctrl-C or SIGTERM.
+  /// To the end of the last epoch, its scores among it. Saves and throws Interrupted after a Ctrl-C or SIGTERM.
   void run();
 
  private:
-  struct Step;
   std::unique_ptr<Graph> training_graph(std::int64_t bucket) const;
-  void restore_state(const Checkpoint& checkpoint);
+  void check_free() const;
+  std::optional<Checkpoint> last_checkpoint();
+  void note_surroundings();
+  void plan_steps();
   void run_epoch();
   void run_step(const models::Batch& batch);
   [[noreturn]] void fail_not_finite(const models::Batch& batch, double loss, double norm);
   void note_loss(double loss);
-  void validate();
+  void validate(bool is_end_of_epoch);
   void save(double score);
+  void stop();
   void finish();
   void write_curve() const;
   std::string shapes_json() const;
-  bool is_last_step() const { return state_.step >= last_step_; }
+  bool is_last_step() const { return manifest_.step >= last_step_; }
+  // A checkpoint of the last step may have been saved before it was scored.
+  bool is_finished() const { return is_last_step() && scored_step_ == manifest_.step; }
   TrainState& refreshed();
 
   models::Task& task_;
@@ -57,7 +62,8 @@ class Training {
   const TrainRequest request_;
   TrainLog log_;
   std::vector<std::int64_t> buckets_;  // of the training part
-  std::int64_t steps_per_epoch_ = 0, last_step_ = 0;
+  std::int64_t rows_ = 0;              // of a batch: the batch size, or fewer when no bucket has that many
+  std::int64_t last_step_ = 0;
   std::optional<CheckpointFolder> folder_;
   std::optional<Parameters> parameters_;
   std::optional<Programs> programs_;
@@ -66,7 +72,9 @@ class Training {
   std::string report_;  // of the last steps
   Manifest manifest_;   // where training is
   TrainState state_;
-  double loss_sum_ = 0;  // since the last point of the curve
+  std::int64_t scored_step_ = -1;  // the last that was
+  bool is_saved_ = false;          // what is in manifest_ and the parameters
+  double loss_sum_ = 0;            // since the last point of the curve
   std::int64_t loss_count_ = 0;
   std::map<std::int64_t, std::vector<float>> seconds_of_;  // by bucket, of every step
   double seconds_since_save_ = 0, step_seconds_ = 0, wait_seconds_ = 0, loop_seconds_ = 0;

@@ -108,6 +108,7 @@ class FashionPredictor : public Predictor {
  public:
   FashionPredictor(const Fashion& task, const Trained& trained)
       : task_(task),
+        before_run_(trained.before_run),
         programs_(
             [&task](const Programs::Key& key) {
               auto graph = std::make_unique<Graph>();
@@ -168,6 +169,7 @@ class FashionPredictor : public Predictor {
   std::vector<Ranked> run(const Tensor& images) {
     Program& program = programs_.at({images.shape()[0]});
     program.set_input(0, images);
+    if (before_run_) before_run_();
     program.run();
     const Tensor scores = program.fetch(0);
     std::vector<Ranked> rows(static_cast<std::size_t>(images.shape()[0]));
@@ -196,6 +198,7 @@ class FashionPredictor : public Predictor {
   }
 
   const Fashion& task_;
+  std::function<void()> before_run_;
   Programs programs_;  // by rows
 };
 

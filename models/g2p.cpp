@@ -78,6 +78,8 @@ class G2p : public PairTask {
   }
   std::unique_ptr<Predictor> predictor(const Trained& trained) const override;
 
+  const data::Vocabulary& letters() const { return letters_; }
+  std::int64_t most_letters() const { return source_bounds_.back(); }
   const std::vector<Word>& words(Part part) const { return words_[static_cast<std::size_t>(part)]; }
   // Letters as numbers; those never seen in training are "unknown".
   Sequence spell(const std::string& word) const {
@@ -189,6 +191,10 @@ class G2pPredictor : public Predictor {
     const auto found = search_(sources, std::max(search.beam, search.best));
     std::vector<Predictions> all(lines.size());
     for (std::size_t i = 0; i < lines.size(); ++i) {
+      if (lines[i].empty()) {  // nothing is said, for certain; no word of the dictionary is empty
+        all[i].push_back({});
+        continue;
+      }
       for (const Hypothesis& h : found[i]) {
         if (static_cast<std::int64_t>(all[i].size()) < search.best) {
           all[i].push_back({task_.say(h.words), h.log_probability});
@@ -196,6 +202,21 @@ class G2pPredictor : public Predictor {
       }
     }
     return all;
+  }
+
+  std::string remark(const std::string& line) const override {
+    const std::vector<std::string> letters = data::characters(lower(line), "word '" + line + "'");
+    std::vector<std::string> unknown;
+    for (const std::string& letter : letters) {
+      const bool is_new = std::find(unknown.begin(), unknown.end(), letter) == unknown.end();
+      if (task_.letters().find(letter) < 0 && is_new) unknown.push_back(letter);
+    }
+    std::string text;
+    if (!unknown.empty()) text = fmt::format("never seen in training: '{}'", fmt::join(unknown, "', '"));
+    if (const std::int64_t most = task_.most_letters(); static_cast<std::int64_t>(letters.size()) > most) {
+      text += fmt::format("{}{} letters, only the first {} count", text.empty() ? "" : "; ", letters.size(), most);
+    }
+    return text;
   }
 
  private:

@@ -175,6 +175,7 @@ class LmPredictor : public Predictor {
   LmPredictor(const Lm& task, const Trained& trained)
       : task_(task),
         mean_loss_(task, trained, kRows),
+        before_run_(trained.before_run),
         programs_(
             [&task](const Programs::Key& key) {
               auto graph = std::make_unique<Graph>();
@@ -252,6 +253,7 @@ class LmPredictor : public Predictor {
       Program& program = programs_.at({bound, rows, beam});
       program.set_input(0, written);
       program.set_input(1, lengths);
+      if (before_run_) before_run_();
       program.run();
       auto rows_found = hypotheses(program, task_.end());
       for (std::size_t i = 0; i < batch.size(); ++i)
@@ -262,6 +264,7 @@ class LmPredictor : public Predictor {
 
   const Lm& task_;
   MeanLoss mean_loss_;
+  std::function<void()> before_run_;
   Programs programs_;  // by bound, rows, beam
 };
 

@@ -93,6 +93,7 @@ Value PairTask::loss(Graph& graph, std::int64_t bucket, std::int64_t rows, bool 
 
 PairSearch::PairSearch(const PairTask& task, const Trained& trained)
     : task_(task),
+      before_run_(trained.before_run),
       programs_(
           [&task](const Programs::Key& key) {
             auto graph = std::make_unique<Graph>();
@@ -126,6 +127,7 @@ std::vector<std::vector<Hypothesis>> PairSearch::operator()(std::span<const Sequ
     Program& program = programs_.at({bound, rows, beam});
     program.set_input(0, fed.numbers);
     program.set_input(1, fed.lengths);
+    if (before_run_) before_run_();
     program.run();
     auto all = hypotheses(program, task_.end_, task_.length_power_);
     for (std::size_t i = 0; i < batch.size(); ++i) found[static_cast<std::size_t>(batch[i])] = std::move(all[i]);

@@ -43,6 +43,7 @@ class PairSearch {
 
  private:
   const PairTask& task_;
+  std::function<void()> before_run_;
   Programs programs_;  // by source bound, rows, beam
 };
 

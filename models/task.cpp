@@ -30,14 +30,16 @@ constexpr std::array kTasks{
 
 Options TrainingSettings::options() {
   return {
-      {"epochs", "Times that every example is seen", &epochs, 0},
+      {"epochs", "Times that every example is seen", &epochs, 0, 1e9},
+      {"steps", "Updates in all; 0: as many as the epochs have", &steps, 0, 1e15},
       {"batch-size", "Examples of a step", &batch_size, 1, 1 << 20},
       {"learning-rate", "Of Adam, at first", &learning_rate, 0, 100},
       {"last-learning-rate", "At the end of the last epoch; half a cosine from the first", &last_learning_rate, 0, 100},
       {"warmup", "Updates over which the learning rate rises from 0", &warmup, 0, 1e12},
       {"clip-norm", "Gradients are scaled down to this norm; 0: no limit", &clip_norm, 0},
       {"weight-decay", "Of AdamW", &weight_decay, 0, 1},
-      {"seed", "Of initial values, dropout, and the order of the examples", &seed, 0, 1e15}};
+      {"seed", "Of initial values, dropout, and the order of the examples", &seed, 0, 1e15},
+      {"validate", "Validation examples scored after each epoch; 0: all", &validate, 0, 1e15}};
 }
 
 std::string text_of(const Score& score) {
@@ -70,6 +72,7 @@ std::vector<Predictions> Predictor::predict_file(const std::string&, const Searc
 MeanLoss::MeanLoss(const Task& task, const Trained& trained, std::int64_t rows)
     : task_(task),
       rows_(rows),
+      before_run_(trained.before_run),
       programs_(
           [&task, rows](const Programs::Key& key) {
             auto graph = std::make_unique<Graph>();
@@ -87,6 +90,7 @@ double MeanLoss::operator()(Part part, std::int64_t limit) {
     const Batch batch = task_.batch(part, examples, bucket, rows_);
     Program& program = programs_.at({bucket});
     for (std::size_t i = 0; i < batch.feeds.size(); ++i) program.set_input(static_cast<int>(i), batch.feeds[i]);
+    if (before_run_) before_run_();
     program.run();
     sum += batch.weight * program.fetch(0).to_doubles()[0];
     weight += batch.weight;

@@ -39,6 +39,8 @@ struct TrainingSettings {
   double clip_norm = 5;           // of gradients; 0 is no limit
   double weight_decay = 0;
   std::int64_t seed = 7;
+  std::int64_t steps = 0;        // updates in all; 0: as many as the epochs have
+  std::int64_t validate = 2000;  // examples of the validation part after each epoch; 0: all
   Options options();
 };
 
@@ -61,6 +63,7 @@ using Predictions = std::vector<Prediction>;
 struct Trained {
   const Parameters* parameters = nullptr;
   CompileOptions compile = {};
+  std::function<void()> before_run = {};  // called before each run of a program; what it throws ends the work
 };
 
 struct SearchOptions {
@@ -81,6 +84,8 @@ class Predictor {
   /// an input is not what the model knows.
   virtual std::vector<Predictions> predict(std::span<const std::string> lines, const SearchOptions& search);
   virtual std::vector<Predictions> predict_file(const std::string& path, const SearchOptions& search);
+  /// What of a line the model cannot make use of, in words: letters that it never saw, what is too long. "": nothing.
+  virtual std::string remark(const std::string&) const { return {}; }
 };
 
 class Task {
@@ -130,6 +135,7 @@ class MeanLoss {
  private:
   const Task& task_;
   std::int64_t rows_;
+  std::function<void()> before_run_;
   Programs programs_;
 };
 

@@ -84,6 +84,7 @@ class Translate : public PairTask {
   }
   std::unique_ptr<Predictor> predictor(const Trained& trained) const override;
 
+  std::int64_t most_pieces() const { return source_bounds_.back(); }
   const data::SentencePieces& source() const { return *source_; }
   const data::SentencePieces& target() const { return *target_; }
   // Of a part's examples.
@@ -141,6 +142,13 @@ class TranslatePredictor : public Predictor {
       }
     }
     return all;
+  }
+
+  std::string remark(const std::string& line) const override {
+    const std::size_t pieces = task_.source().encode(line).size();
+    const std::int64_t most = task_.most_pieces();
+    if (static_cast<std::int64_t>(pieces) <= most) return "";
+    return fmt::format("{} pieces of words, only the first {} count", pieces, most);
   }
 
  private:

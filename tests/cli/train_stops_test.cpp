@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training that is stopped, killed or fails, at any moment: what goes on from its checkpoints ends with the same bytes
+// as training that never stopped.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cmath>
+#include <random>
+#include <thread>
+
+#include "paoding/checkpoint.h"
+#include "tests/cli/training_run.h"
+
+namespace paoding {
+namespace {
+
+class TrainStops : public TrainingRun {
+ protected:
+  std::vector<std::string> arguments(const std::string& out) const {
+    std::vector<std::string> all{"train",      "g2p",       "--hidden=16", "--layers=1",       "--batch-size=8",
+                                 "--epochs=2", "--no-test", "--show=0",    "--save-minutes=0", "--out",
+                                 out};
+    if (!checkpoints(out).empty()) all.push_back("--resume");
+    return all;
+  }
+  // The whole of the last checkpoint: parameters, optimizer, random counters, scores, losses, place in the data.
+  std::map<std::string, std::string> undisturbed() const {
+    trained("whole");
+    return last("whole");
+  }
+  static void wait_ms(double ms) { std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(ms)); }
+};
+
+void expect_same(const std::map<std::string, std::string>& got, const std::map<std::string, std::string>& wanted) {
+  ASSERT_EQ(got.size(), wanted.size());
+  for (const auto& [name, bytes] : wanted) {
+    ASSERT_TRUE(got.count(name)) << name;
+    EXPECT_TRUE(got.at(name) == bytes) << name << " differs"
+                                       << (name == "manifest.json" ? ":\n" + got.at(name) + bytes : "");
+  }
+}
+
+TEST_F(TrainStops, TrainingTwiceGivesTheSameBytes) {
+  const auto first = undisturbed();
+  trained("again");
+  expect_same(last("again"), first);
+  // However often it is saved.
+  trained("often", "--no-test --show 0 --save-minutes 0");
+  expect_same(last("often"), first);
+}
+
+TEST_F(TrainStops, StepsAndValidateAreKeptForResuming) {
+  trained("whole", "--no-test --show 0 --steps 30 --validate 2");
+  trained("parts", "--no-test --show 0 --steps 30 --validate 2 --save-minutes 0");
+  // As if killed behind step 29.
+  fs::remove_all(folder_ / ("parts/" + checkpoints("parts").back()));
+  const Ran ran = shell("paoding train g2p --out parts --resume --no-test --show 0");
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_TRUE(has(ran.out, " of 30\n")) << ran.out;
+  EXPECT_EQ(checkpoints("parts").back(), "step-00000030");
+  expect_same(last("parts"), last("whole"));
+}
+
+TEST_F(TrainStops, ACheckpointOfTheLastStepWithoutScoresIsScoredWhenResumed) {
+  const auto whole = undisturbed();
+  trained("parts", "--no-test --show 0 --save-minutes 0");
+  // What a kill between the last step's own checkpoint and its scores leaves.
+  Checkpoint checkpoint = load_checkpoint(folder_ / "parts", true);
+  checkpoint.manifest.epoch = 1;
+  checkpoint.manifest.batch = checkpoint.manifest.step - load_manifest(folder_ / "parts", true).scores[0].first;
+  checkpoint.manifest.scores.pop_back();
+  checkpoint.manifest.notes["scored_step"] = std::to_string(checkpoint.manifest.scores[0].first);
+  checkpoint.manifest.score = std::nan("");
+  CheckpointFolder(folder_ / "parts").save(checkpoint);
+  trained("parts", "--resume --no-test --show 0");
+  expect_same(last("parts"), whole);
+}
+
+TEST_F(TrainStops, SignalsSaveAndExitAndResumingEndsWithTheSameBytes) {
+  const auto whole = undisturbed();
+  std::mt19937 random(1);
+  int stopped = 0;
+  for (int round = 0; round < 6; ++round) {
+    const int signal = round % 2 == 0 ? SIGINT : SIGTERM;
+    std::vector<std::string> words = arguments("parts");
+    words[8] = "--save-minutes=" + std::string(round < 3 ? "0" : "5");
+    const pid_t child = start(words);
+    // Once it says what it will do, signals are caught.
+    for (int i = 0; i < 2000 && !has(slurp(folder_ / ".out"), "checkpoints in"); ++i) wait_ms(1);
+    wait_ms(std::uniform_real_distribution<>(0, round < 3 ? 300 : 60)(random));
+    kill(child, signal);
+    const Ran ran = ended(child);
+    if (ran.code == 0) continue;  // it was done already
+    ++stopped;
+    EXPECT_EQ(ran.code, signal == SIGINT ? 130 : 143) << ran.out << ran.err;
+    EXPECT_TRUE(has(ran.out, "this goes on: paoding train g2p --out parts --resume --save-minutes")) << ran.out;
+    EXPECT_TRUE(has(ran.err, "interrupted")) << ran.err;
+    EXPECT_FALSE(checkpoints("parts").empty());
+    EXPECT_TRUE(fs::exists(folder_ / "parts/curve.svg"));
+  }
+  EXPECT_GE(stopped, 1);
+  trained("parts", "--resume --no-test --show 0");
+  expect_same(last("parts"), whole);
+}
+
+// PAODING_KILLS=200 for more of them.
+TEST_F(TrainStops, KilledAtAnyMomentAndResumedEndsWithTheSameBytes) {
+  const char* wanted = std::getenv("PAODING_KILLS");  // NOLINT(concurrency-mt-unsafe)
+  const int kills = wanted != nullptr ? std::atoi(wanted) : 10;
+  const auto whole = undisturbed();
+  const std::string curve = slurp(folder_ / "whole/curve.svg");
+  std::mt19937 random(7);
+  int killed = 0, runs = 0, with_progress = 0, starts = 0;
+  while (killed < kills) {
+    const std::vector<std::string> before = checkpoints("parts");
+    const pid_t child = start(arguments("parts"));
+    ++starts;
+    // From before it reads anything to some steps on; each run starts from where the last one came.
+    wait_ms(std::uniform_real_distribution<>(0, 500)(random));
+    kill(child, SIGKILL);
+    const Ran ran = ended(child);
+    if (ran.code < 0) ++killed;
+    ASSERT_TRUE(ran.code < 0 || ran.code == 0) << ran.err;
+    // Everything that has a checkpoint's name is whole.
+    const std::vector<std::string> now = checkpoints("parts");
+    for (const std::string& name : now) ASSERT_NO_THROW(load_checkpoint(folder_ / "parts" / name)) << name;
+    with_progress += now != before;
+    ASSERT_TRUE(before.empty() || (!now.empty() && now.back() >= before.back()));
+    if (ran.code == 0) {  // it came to its end: once more from the beginning
+      ++runs;
+      expect_same(last("parts"), whole);
+      EXPECT_EQ(slurp(folder_ / "parts/curve.svg"), curve);
+      fs::remove_all(folder_ / "parts");
+    }
+    ASSERT_LT(starts, 10 * kills + 100);
+  }
+  const Ran ran = ended(start(arguments("parts")));
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  expect_same(last("parts"), whole);
+  EXPECT_EQ(slurp(folder_ / "parts/curve.svg"), curve);
+  EXPECT_GE(with_progress, 1);
+  RecordProperty("killed", killed);
+  if (wanted != nullptr) {
+    std::printf("%d killed of %d starts, %d of them behind a new checkpoint; %d runs ended with the same bytes\n",
+                killed, starts, with_progress, runs + 1);
+  }
+}
+
+TEST_F(TrainStops, AFullDiskKeepsTheLastCheckpoint) {
+  trained("a", "--no-test --show 0 --steps 4");
+  const auto before = last("a");
+  // Files may have 20 KiB: the parameters do not fit.
+  Ran ran = shell("ulimit -f 20; paoding train g2p --out a --resume --steps 0 --no-test --show 0");
+  EXPECT_EQ(ran.code, 1) << ran.out;
+  EXPECT_TRUE(has(ran.err, "parameters.safetensors: cannot write: ")) << ran.err;
+  EXPECT_EQ(checkpoints("a"), std::vector<std::string>{"step-00000004"});
+  EXPECT_EQ(last("a"), before);
+  EXPECT_EQ(load_checkpoint(folder_ / "a").manifest.step, 4);
+  ran = shell("paoding train g2p --out a --resume --steps 0 --no-test --show 0");
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  for (const auto& entry : fs::directory_iterator(folder_ / "a")) {
+    const std::string name = entry.path().filename();
+    EXPECT_TRUE(name == ".lock" || name == "curve.svg" || name.starts_with("step-")) << name << " was left behind";
+  }
+}
+
+TEST_F(TrainStops, OneTrainingAtATimeHasAFolder) {
+  trained("a", "--no-test --show 0 --steps 4");
+  const CheckpointFolder held(folder_ / "a");
+  const Ran ran = shell("paoding train g2p --out a --resume");
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_TRUE(has(ran.err, "trains into this folder")) << ran.err;
+}
+
+// ---- what is not finite ----
+
+TEST_F(TrainStops, WhatIsNotFiniteStopsTrainingAndIsNamed) {
+  trained("a", "--no-test --show 0 --steps 4");
+  Checkpoint poisoned = load_checkpoint(folder_ / "a", true);
+  const auto stops = [&](const char* out, float value, const std::vector<const char*>& parts) {
+    Tensor& weight = poisoned.tensors.at("memory/weight");
+    std::fill_n(weight.data<float>(), weight.shape().elements(), value);
+    CheckpointFolder(folder_ / out).save(poisoned);
+    const auto before = last(out);
+    const Ran ran = shell(std::string("paoding train g2p --resume --steps 0 --save-minutes 0 --out ") + out);
+    EXPECT_EQ(ran.code, 1) << ran.out;
+    for (const char* part : parts) EXPECT_TRUE(has(ran.err, part)) << part << "\n" << ran.err;
+    // No step was made, so nothing was saved.
+    EXPECT_EQ(checkpoints(out), std::vector<std::string>{"step-00000004"});
+    EXPECT_EQ(last(out), before);
+  };
+  stops("nan", std::nanf(""), {"training stopped at step 5", "no parameter was changed", "memory/weight"});
+  stops("large", 3e38f, {"training stopped at step 5", "the first value that is not finite: sum in decoder/attention, time step "});
+}
+
+TEST_F(TrainStops, ALearningRateFarTooLargeEndsInAMessageNotInRuin) {
+  const Ran ran = shell(
+      "paoding train g2p --hidden 16 --layers 1 --batch-size 8 --epochs 4 --clip-norm 0 --learning-rate "
+      "100 --last-learning-rate 100 --out a --no-test --show 0 --save-minutes 0");
+  // Adam's steps are as long as the rate whatever the gradients are: the loss may stay finite.
+  EXPECT_TRUE(ran.code == 0 || (ran.code == 1 && has(ran.err, "training stopped at step "))) << ran.err;
+  for (const auto& [name, tensor] : load_checkpoint(folder_ / "a", true).tensors) {
+    for (const double value : tensor.to_doubles()) ASSERT_TRUE(std::isfinite(value)) << name;
+  }
+}
+
+// ---- resuming elsewhere ----
+
+TEST_F(TrainStops, OtherDataAndThreadsAreTold) {
+  trained("a", "--no-test --show 0 --steps 4");
+  folder_.write("data/g2p/cmudict-en-us.dict", dictionary(140));
+  const Ran ran = shell("paoding train g2p --out a --resume --steps 0 --threads 1 --no-test --show 0");
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_TRUE(has(ran.out, "note: examples were ")) << ran.out;
+  EXPECT_TRUE(has(ran.out, "note: threads were 2, and are 1 now")) << ran.out;
+}
+
+}  // namespace
+}  // namespace paoding
