@@ -191,7 +191,8 @@ TEST_F(TrainStops, WhatIsNotFiniteStopsTrainingAndIsNamed) {
     EXPECT_EQ(last(out), before);
   };
   stops("nan", std::nanf(""), {"training stopped at step 5", "no parameter was changed", "memory/weight"});
-  stops("large", 3e38f, {"training stopped at step 5", "the first value that is not finite: sum in decoder/attention, time step "});
+  stops("large", 3e38f,
+        {"training stopped at step 5", "the first value that is not finite: sum in decoder/attention, time step "});
 }
 
 TEST_F(TrainStops, ALearningRateFarTooLargeEndsInAMessageNotInRuin) {
