@@ -260,7 +260,8 @@ void Training::fail_not_finite(const models::Batch& batch, double loss, double n
   const auto found = find_nonfinite(*graph, *parameters_, feeds, request_.compile, {.rewind_random = 1});
   fail(ErrorKind::argument,
        "training stopped at step {}: the loss is {}, the norm of its gradients {}; no parameter was changed by it\n{}",
-       manifest_.step + 1, number_text(loss), number_text(norm), found ? to_text(*found) : "run again step by step, everything is finite");
+       manifest_.step + 1, number_text(loss), number_text(norm),
+       found ? to_text(*found) : "run again step by step, everything is finite");
 }
 
 void Training::note_loss(double loss) {
