@@ -78,15 +78,18 @@ TEST_F(TrainStops, ACheckpointOfTheLastStepWithoutScoresIsScoredWhenResumed) {
 }
 
 TEST_F(TrainStops, SignalsSaveAndExitAndResumingEndsWithTheSameBytes) {
-  ended(start(arguments("whole", "--epochs=6")));
+  const auto words_of_run = [&](const char* out, const char* minutes) {
+    std::vector<std::string> words = arguments(out, "--epochs=6");
+    words[8] = minutes;
+    return words;
+  };
+  ended(start(words_of_run("whole", "--save-minutes=5")));
   const auto whole = last("whole");
   std::mt19937 random(1);
   int stopped = 0;
   for (int round = 0; round < 6; ++round) {
     const int signal = round % 2 == 0 ? SIGINT : SIGTERM;
-    std::vector<std::string> words = arguments("parts", "--epochs=6");
-    words[8] = "--save-minutes=" + std::string(round < 3 ? "0" : "5");
-    const pid_t child = start(words);
+    const pid_t child = start(words_of_run("parts", round < 3 ? "--save-minutes=0" : "--save-minutes=5"));
     // Once it says what it will do, signals are caught.
     for (int i = 0; i < 2000 && !has(slurp(folder_ / ".out"), "checkpoints in"); ++i) wait_ms(1);
     if (round > 0) wait_ms(std::uniform_real_distribution<>(0, 30)(random));
@@ -101,7 +104,7 @@ TEST_F(TrainStops, SignalsSaveAndExitAndResumingEndsWithTheSameBytes) {
     EXPECT_TRUE(fs::exists(folder_ / "parts/curve.svg"));
   }
   EXPECT_GE(stopped, 1);
-  EXPECT_EQ(ended(start(arguments("parts", "--epochs=6"))).code, 0);
+  EXPECT_EQ(ended(start(words_of_run("parts", "--save-minutes=5"))).code, 0);
   expect_same(last("parts"), whole);
 }
 
