@@ -44,6 +44,7 @@ Training::Training(models::Task& task, TaskOptions& options, const TrainRequest&
   if (checkpoint) task.set_files(checkpoint->files);
 
   const auto start = Clock::now();
+  show_progress("reading and preparing data ...");
   task.read(request.data_folder);
   buckets_ = task.buckets(models::Part::train);
   if (buckets_.empty()) fail(ErrorKind::file, "{}: no example to train on", request.data_folder);

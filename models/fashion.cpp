@@ -37,11 +37,13 @@ class Fashion : public Task {
     const data::ImageFiles files = data::find_fashion(folder);
     sets_[0] = data::read_images(files.train_images, files.train_labels);
     sets_[1] = data::read_images(files.test_images, files.test_labels);
-    for (const data::ImageSet& set : sets_) {
+    for (const bool is_test : {false, true}) {
+      const data::ImageSet& set = sets_[is_test];
       const std::uint8_t* labels = set.labels.data<std::uint8_t>();
-      check(set.images.shape(), files.train_images.string());
+      check(set.images.shape(), (is_test ? files.test_images : files.train_images).string());
       if (std::any_of(labels, labels + set.labels.shape()[0], [](std::uint8_t l) { return l >= kClasses.size(); })) {
-        throw Error(ErrorKind::file, fmt::format("{}: a label is above 9", files.train_labels.string()));
+        throw Error(ErrorKind::file,
+                    fmt::format("{}: a label is above 9", (is_test ? files.test_labels : files.train_labels).string()));
       }
     }
     auto parts = data::split(sets_[0].images.shape()[0], std::array{0.95, 0.05}, 1);

@@ -46,10 +46,9 @@ class Translate : public PairTask {
     auto parts = data::split(static_cast<std::int64_t>(corpus.size()), std::array{0.98, 0.01, 0.01}, 1);
     if (sentences_limit_ > 0 && sentences_limit_ < static_cast<std::int64_t>(parts[0].size())) {
       const double share = static_cast<double>(sentences_limit_) / static_cast<double>(parts[0].size());
+      const auto kept = data::split(static_cast<std::int64_t>(parts[0].size()), std::array{share}, 1)[0];
       std::vector<std::int64_t> fewer;
-      for (const std::int64_t i : data::split(static_cast<std::int64_t>(parts[0].size()), std::array{share}, 1)[0]) {
-        fewer.push_back(parts[0][static_cast<std::size_t>(i)]);
-      }
+      for (const std::int64_t i : kept) fewer.push_back(parts[0][static_cast<std::size_t>(i)]);
       parts[0] = std::move(fewer);
     }
     if (!source_) {
@@ -71,7 +70,7 @@ class Translate : public PairTask {
                               static_cast<std::int64_t>(pair.target.size()) < target_bounds_.back();
         if (!is_short || pair.source.empty()) continue;
         pairs_[part].push_back(std::move(pair));
-        if (part > 0) texts_[part].push_back(texts);
+        texts_[part].push_back(texts);
       }
     }
   }
@@ -88,7 +87,7 @@ class Translate : public PairTask {
   std::int64_t most_pieces() const { return source_bounds_.back(); }
   const data::SentencePieces& source() const { return *source_; }
   const data::SentencePieces& target() const { return *target_; }
-  // Of the validation or test part.
+  // Of a part's examples.
   const std::vector<data::SentencePair>& texts(Part part) const { return texts_[static_cast<std::size_t>(part)]; }
 
  private:

@@ -14,7 +14,8 @@
 namespace paoding {
 
 /// The programs of one model, one per shape: made when a shape is first asked for, kept, all with the same parameters
-/// and in one arena, so what a run left in it (its fetches) is there until another of them runs.
+/// and in one arena, so what a run left in it (its fetches) is there until another of them runs. On a GPU an arena does
+/// not grow: a program that needs more than all before it gets a larger one, which those after it share.
 class Programs {
  public:
   /// What tells shapes apart: lengths, a batch; whatever `build` makes a graph of.

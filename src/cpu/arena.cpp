@@ -24,10 +24,12 @@ std::byte* reserve(std::int64_t bytes) {
 
 }  // namespace
 
-GrowingMemory::GrowingMemory(std::int64_t bytes) {
+std::int64_t GrowingMemory::machine_bytes() { return sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE); }
+
+GrowingMemory::GrowingMemory(std::int64_t bytes, std::int64_t most) {
   const std::int64_t needed = std::max<std::int64_t>(whole_pages(bytes), whole_pages(1));
   // Where addresses are limited (ulimit -v) just what is needed: such memory cannot grow.
-  for (const std::int64_t wish : {whole_pages(sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE)), needed}) {
+  for (const std::int64_t wish : {whole_pages(most), needed}) {
     reserved_ = std::max(wish, needed);
     address_ = reserve(reserved_);
     if (address_ != nullptr) break;
@@ -48,6 +50,14 @@ bool GrowingMemory::grow(std::int64_t bytes) {
   if (mprotect(address_, static_cast<std::size_t>(wanted), PROT_READ | PROT_WRITE) != 0) return false;
   size_ = wanted;
   return true;
+}
+
+char* tile_memory(std::int64_t bytes) {
+  thread_local GrowingMemory memory(0, kMostTileBytes);
+  if (bytes > memory.size_bytes()) {
+    PD_ASSERT(memory.grow(bytes), "the machine has memory for a tile");
+  }
+  return reinterpret_cast<char*>(memory.bytes());
 }
 
 }  // namespace paoding

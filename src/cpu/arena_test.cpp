@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <cstring>
+#include <thread>
 
 namespace paoding {
 namespace {
@@ -26,6 +28,18 @@ TEST(GrowingMemory, SaysWhenThereIsNoMore) {
   const std::int64_t before = memory.size_bytes();
   EXPECT_FALSE(memory.grow(std::int64_t{1} << 60));
   EXPECT_EQ(memory.size_bytes(), before);
+}
+
+TEST(TileMemory, IsOnePlaceForAllGroupsOfAThreadAndAnotherForEachThread) {
+  char* const first = tile_memory(100);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(first) % 4096, 0u);
+  char* const grown = tile_memory(3'000'000);
+  EXPECT_EQ(first, grown);
+  std::memset(grown, 1, 3'000'000);
+  char* other = nullptr;
+  std::thread([&] { other = tile_memory(100); }).join();
+  EXPECT_NE(first, other);
+  EXPECT_EQ(tile_memory(1), first);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <new>
 
 #include "base/check.h"
+#include "cpu/arena.h"
 #include "cpu/group_kernel_nest.h"
 #include "cpu/group_kernel_stages.h"
 #include "cpu/parallel.h"
@@ -14,7 +15,7 @@
 namespace paoding {
 namespace {
 
-constexpr std::align_val_t kPage{4096};  // threads never share a page of registers or sums
+constexpr std::align_val_t kPage{4096};  // threads never share a page of sums
 
 struct PageDelete {
   void operator()(char* memory) const { ::operator delete(memory, kPage); }
@@ -37,7 +38,8 @@ struct Worker {
   bool idle = false;
   TileShape shape;
   std::vector<char*> slots;
-  PageMemory arena;
+  char* tiles = nullptr;  // the memory in which its slots are that are kept for a walk; of the thread that ran it last
+  PageMemory sums;        // absent where there are none
 };
 
 inline void execute(const std::vector<Instruction>& list, const Worker& worker) {
@@ -111,8 +113,9 @@ void write_shared(const SharedSum& sum, std::vector<Worker>& workers, char* out)
 struct CpuGroupKernel::Part {
   Nest nest;
   std::vector<Worker> workers;
-  std::vector<int> operands;        // per operand slot of the nest: of the kernel's operands, -1 when it is `own`
-  std::vector<char*> own;           // per operand slot: memory of the kernel
+  std::vector<int> operands;  // per operand slot of the nest: of the kernel's operands, -1 when it is `own`
+  std::vector<char*> own;     // per operand slot: memory of the kernel
+  std::vector<std::uint64_t> constants;
   void* const* pointers = nullptr;  // of the call in progress
 
   Part(const Group& group, int threads, Sharing sharing) : nest(build_nest(group, threads, sharing)) {
@@ -121,6 +124,8 @@ struct CpuGroupKernel::Part {
   }
 
   void hire() {
+    constants.resize(static_cast<std::size_t>(nest.bytes_of(Kept::forever)) / sizeof(std::uint64_t));
+    for (const Constant& c : nest.constants) std::memcpy(constant(c.offset), &c.bits, sizeof c.bits);
     workers.resize(static_cast<std::size_t>(nest.threads));
     for (int w = 0; w < nest.threads; ++w) {
       Worker& worker = workers[static_cast<std::size_t>(w)];
@@ -136,14 +141,29 @@ struct CpuGroupKernel::Part {
         worker.idle = worker.idle || range.begin >= range.end;
       }
       worker.shape = nest.shape;
-      worker.arena = page_memory(nest.arena_bytes);
-      worker.slots.assign(static_cast<std::size_t>(nest.slot_count), worker.arena.get());
-      for (const ArenaSlot& slot : nest.arena_slots) worker.slots[slot.slot] = worker.arena.get() + slot.offset;
+      if (nest.bytes_of(Kept::run) > 0) worker.sums = page_memory(nest.bytes_of(Kept::run));
+      worker.slots.assign(static_cast<std::size_t>(nest.slot_count), nullptr);
+      for (const ArenaSlot& slot : nest.arena_slots) {
+        if (slot.kept == Kept::run) worker.slots[slot.slot] = worker.sums.get() + slot.offset;
+        if (slot.kept == Kept::forever) worker.slots[slot.slot] = constant(slot.offset);
+      }
       for (const IndexSlot& slot : nest.index_slots) {
         worker.slots[slot.slot] = reinterpret_cast<char*>(static_cast<std::intptr_t>(slot.start));
       }
-      for (const Constant& c : nest.constants) std::memcpy(worker.arena.get() + c.offset, &c.bits, sizeof c.bits);
     }
+    if (nest.bytes_of(Kept::walk) > kMostTileBytes) {
+      fail(ErrorKind::unsupported, "group: a row takes {} bytes while it is worked on, the most is {}",
+           nest.bytes_of(Kept::walk), kMostTileBytes);
+    }
+  }
+
+  char* constant(std::int64_t offset) { return reinterpret_cast<char*>(constants.data()) + offset; }
+
+  void place(Worker& worker, char* tiles) const {
+    for (const ArenaSlot& slot : nest.arena_slots) {
+      if (slot.kept == Kept::walk) worker.slots[slot.slot] = tiles + slot.offset;
+    }
+    worker.tiles = tiles;
   }
 
   char* operand(std::size_t slot, void* const* given) const {
@@ -153,6 +173,8 @@ struct CpuGroupKernel::Part {
 
   void work(int thread, void* const* given) {
     Worker& worker = workers[static_cast<std::size_t>(thread)];
+    char* const tiles = tile_memory(nest.bytes_of(Kept::walk));
+    if (tiles != worker.tiles) place(worker, tiles);
     for (std::size_t i = 0; i < operands.size(); ++i) worker.slots[i] = operand(i, given);
     for (const SharedSum& sum : nest.shared_sums) {
       std::fill_n(reinterpret_cast<std::uint64_t*>(worker.slots[sum.slot]), sum.count, sum.identity);

@@ -4,6 +4,7 @@
 // phases: inside the loops over what is kept, every phase has its own loops over what is reduced.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -58,10 +59,19 @@ struct SharedSum {
   Instruction flush;                               // slot 0 from slot 1, a run along the last kept axis
 };
 
-/// The start of a slot that is not an operand: a register, a constant, accumulators, what phases hand on.
+/// How long what is in a slot that is no operand is needed.
+enum class Kept : std::uint8_t {
+  walk,     // while a thread walks its part: registers, accumulators of its own, what phases hand on
+  run,      // until all threads are done: accumulators that are combined then
+  forever,  // constants
+};
+inline constexpr std::size_t kKeptCount = 3;
+
+/// The start of a slot that is no operand, in the memory of its kind.
 struct ArenaSlot {
   std::uint16_t slot = 0;
   std::int64_t offset = 0;
+  Kept kept = Kept::walk;
 };
 
 struct Constant {
@@ -90,7 +100,8 @@ struct Nest {
   std::vector<ArenaSlot> arena_slots;
   std::vector<Constant> constants;
   std::vector<IndexSlot> index_slots;
-  std::int64_t arena_bytes = 0;
+  std::array<std::int64_t, kKeptCount> bytes = {};  // of each kind of memory, by Kept
+  std::int64_t bytes_of(Kept kept) const { return bytes[static_cast<std::size_t>(kept)]; }
   std::vector<std::shared_ptr<const FusedCode>> code;  // of the fused routines in the lists
 };
 

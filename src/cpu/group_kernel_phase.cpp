@@ -130,7 +130,7 @@ class PhaseBuilder {
   }
 
   std::uint16_t add_constant(const ExprNode& node) {
-    const std::uint16_t slot = pool_.add(8);
+    const std::uint16_t slot = pool_.add(8, Kept::forever);
     nest_.constants.push_back({pool_.offset_of_last(), constant_bits(node)});
     return slot;
   }
@@ -185,7 +185,7 @@ class PhaseBuilder {
     sum.count = kept_points(group_, output.reduce_mask);
     sum.identity = identity_bits(output.combine, compute);
     sum.combine = find_combine(output.combine, compute);
-    sum.slot = add.out = pool_.add(sum.count * kAccumulatorBytes);
+    sum.slot = add.out = pool_.add(sum.count * kAccumulatorBytes, Kept::run);
     sum.out_slot = output_slot(o);
     sum.out_bytes = size_bytes(output.dtype);
     sum.flush = flush_of(output);
@@ -540,12 +540,13 @@ class PhaseBuilder {
 
 }  // namespace
 
-std::uint16_t SlotPool::add(std::int64_t bytes) {
+std::uint16_t SlotPool::add(std::int64_t bytes, Kept kept) {
   // Slots of whole pages would all begin at the same place in one: a load then waits for the stores before it that have
   // the same low twelve bits.
   constexpr std::int64_t kLine = 64, kApart = 11 * kLine, kLarge = 1024;
-  nest_.arena_slots.push_back({add_bare(), nest_.arena_bytes});
-  nest_.arena_bytes += round_up(bytes, kLine) + (bytes >= kLarge ? kApart : 0);
+  std::int64_t& end = nest_.bytes[static_cast<std::size_t>(kept)];
+  nest_.arena_slots.push_back({add_bare(), end, kept});
+  end += round_up(bytes, kLine) + (bytes >= kLarge ? kApart : 0);
   return nest_.arena_slots.back().slot;
 }
 

@@ -16,7 +16,7 @@ class SlotPool {
  public:
   SlotPool(Nest* nest, int operands) : nest_(*nest), next_(operands) {}
 
-  std::uint16_t add(std::int64_t bytes);
+  std::uint16_t add(std::int64_t bytes, Kept kept = Kept::walk);
   /// A slot without memory: its start is set otherwise.
   std::uint16_t add_bare();
   /// A tile's worth of memory, for use within the tile list.

@@ -10,7 +10,12 @@ Program& Programs::at(const Key& key) {
   if (const auto found = programs_.find(key); found != programs_.end()) return found->second;
   const auto start = std::chrono::steady_clock::now();
   const std::unique_ptr<Graph> graph = build_(key);
-  Program made = programs_.empty() ? Program(*graph, options_, parameters_) : programs_.begin()->second.bind(*graph);
+  // Bound to the program with the largest arena: where an arena cannot grow (on a GPU), only a program that needs more
+  // than every other gets one of its own.
+  const auto base = std::max_element(programs_.begin(), programs_.end(), [](const auto& a, const auto& b) {
+    return a.second.report().arena_bytes < b.second.report().arena_bytes;
+  });
+  Program made = base == programs_.end() ? Program(*graph, options_, parameters_) : base->second.bind(*graph);
   Program& kept = programs_.emplace(key, std::move(made)).first->second;
   milliseconds_ += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   return kept;
