@@ -215,7 +215,7 @@ int bench(const NetOptions& options) {
     all.add("tf32", compile.allow_tf32).add_json("no_pass", json_strings(compile.disabled_passes));
     write_json(options.json_path, all.add_json("rows", json_array(items)).text());
   }
-  if (!is_right) fmt::print(stderr, "paoding: conv_net: results are WRONG, see above\n");
+  if (!is_right) print_error("paoding: conv_net: results are WRONG, see above\n");
   return is_right ? kOk : kFailed;
 }
 

@@ -191,7 +191,7 @@ int bench(const KernelOptions& options) {
     all.add("bench", "kernels").add("device", to_string(compile.device)).add("machine", machine.name);
     write_json(options.json_path, all.add_json("rows", json_array(items)).text());
   }
-  if (!is_right) fmt::print(stderr, "paoding: kernels: results are WRONG, see above\n");
+  if (!is_right) print_error("paoding: kernels: results are WRONG, see above\n");
   return is_right ? kOk : kFailed;
 }
 

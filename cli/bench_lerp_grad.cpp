@@ -420,7 +420,7 @@ int bench(const LerpOptions& options) {
     all.add("bench", "lerp_grad").add("device", to_string(compile.device)).add("machine", machine.name);
     write_json(options.json_path, all.add_json("rows", json_array(items)).text());
   }
-  if (!is_right) fmt::print(stderr, "paoding: lerp_grad: results are WRONG, see above\n");
+  if (!is_right) print_error("paoding: lerp_grad: results are WRONG, see above\n");
   return is_right ? kOk : kFailed;
 }
 

@@ -190,7 +190,7 @@ int bench(const StepOptions& options, const char* name) {
   json.add("first_loss", first).add("last_loss", last);
   if (!options.json_path.empty()) write_json(options.json_path, json.text());
   const bool is_right = std::isfinite(last) && last < first;  // training on one batch must fit it
-  if (!is_right) fmt::print(stderr, "paoding: {}: the loss did not fall: WRONG\n", name);
+  if (!is_right) print_error("paoding: {}: the loss did not fall: WRONG\n", name);
   return is_right ? kOk : kFailed;
 }
 

@@ -33,6 +33,10 @@ void print_text(std::string_view text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) lost_output = errno == 0 ? EIO : errno;
 }
 
+void print_error_text(std::string_view text) {
+  [[maybe_unused]] const std::size_t written = std::fwrite(text.data(), 1, text.size(), stderr);
+}
+
 // A flush that fails forgets what was to be written: the next one does not fail.
 void flush_output() {
   if (lost_output == 0 && std::fflush(stdout) != 0) lost_output = errno == 0 ? EIO : errno;
@@ -43,7 +47,7 @@ bool output_is_lost() { return lost_output != 0; }
 bool finish_output() {
   flush_output();
   if (lost_output == 0 || lost_output == EPIPE) return true;
-  fmt::print(stderr, "paoding: writing the output: {}\n", std::strerror(lost_output));
+  print_error("paoding: writing the output: {}\n", std::strerror(lost_output));
   return false;
 }
 
@@ -206,12 +210,12 @@ std::unique_ptr<Graph> load_graph(const std::string& path) {
 void explain(const CompileFlags& flags, const CompileReport& report) {
   if (!flags.explain && !env_flag("PAODING_EXPLAIN")) return;
   for (const CompileReport::Pass& pass : report.passes) {
-    fmt::print(stderr, "pass {}: {} -> {} nodes, {:.2f} ms\n", pass.name, pass.nodes_before, pass.nodes_after,
-               pass.milliseconds);
-    for (const std::string& note : pass.notes) fmt::print(stderr, "  {}\n", note);
+    print_error("pass {}: {} -> {} nodes, {:.2f} ms\n", pass.name, pass.nodes_before, pass.nodes_after,
+                pass.milliseconds);
+    for (const std::string& note : pass.notes) print_error("  {}\n", note);
   }
-  fmt::print(stderr, "plan: {} launches, {} bytes of arena\n", report.launches, report.arena_bytes);
-  for (const std::string& note : report.plan_notes) fmt::print(stderr, "  {}\n", note);
+  print_error("plan: {} launches, {} bytes of arena\n", report.launches, report.arena_bytes);
+  for (const std::string& note : report.plan_notes) print_error("  {}\n", note);
 }
 
 }  // namespace paoding::cli

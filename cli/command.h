@@ -64,6 +64,12 @@ template <class... Args>
 void print(fmt::format_string<Args...> format, Args&&... args) {
   print_text(fmt::format(format, std::forward<Args>(args)...));
 }
+/// Writes to stderr. Where nobody can read it, it is dropped.
+void print_error_text(std::string_view text);
+template <class... Args>
+void print_error(fmt::format_string<Args...> format, Args&&... args) {
+  print_error_text(fmt::format(format, std::forward<Args>(args)...));
+}
 /// Hands over what was printed so far.
 void flush_output();
 /// Whether output was lost: nobody needs more of it.

@@ -68,6 +68,10 @@ std::string usage_problem(CLI::App& app, const CLI::ParseError& error) {
     return fmt::format("there is no command '{}'{}; there are: {}", word, suggestion(word, names),
                        fmt::join(names, ", "));
   }
+  const std::string text = error.what();
+  if (const std::size_t at = text.find(": At Most 1 required but received "); at != std::string::npos) {
+    return fmt::format("{} is given more than once", text.substr(0, at));
+  }
   if (!choices.empty()) return fmt::format("a command is missing; there are: {}", fmt::join(names_of(choices), ", "));
   return error.what();
 }
@@ -79,7 +83,7 @@ std::string full_name(const CLI::App* app) {
 }
 
 int fail_usage(CLI::App& app, const std::string& problem) {
-  fmt::print(stderr, "paoding: {}\n`{} --help` says how it is used\n", problem, full_name(innermost(&app)));
+  print_error("paoding: {}\n`{} --help` says how it is used\n", problem, full_name(innermost(&app)));
   return kUsage;
 }
 
@@ -95,17 +99,17 @@ int run_command(CLI::App& app, const Commands& commands) {
     return fail_usage(app, error.what());
   } catch (const Interrupted& interrupted) {
     show_progress("");
-    fmt::print(stderr, "paoding: interrupted\n");
+    print_error("paoding: interrupted\n");
     return interrupted.code;
   } catch (const std::bad_alloc&) {
     show_progress("");
-    fmt::print(stderr, "paoding: not enough memory\n");
+    print_error("paoding: not enough memory\n");
   } catch (const InternalError& error) {
     show_progress("");
-    fmt::print(stderr, "paoding: this is a bug in paoding, please report it: {}\n", error.what());
+    print_error("paoding: this is a bug in paoding, please report it: {}\n", error.what());
   } catch (const std::exception& error) {
     show_progress("");
-    fmt::print(stderr, "paoding: {}\n", error.what());
+    print_error("paoding: {}\n", error.what());
   }
   return kFailed;
 }

@@ -107,7 +107,7 @@ void predict_lines(const PredictCommand& command, models::Predictor& predictor, 
       fail(ErrorKind::file, "{}: the line is not UTF-8; iconv -f latin1 -t utf8 may help", lines.place());
     }
     const std::string remark = predictor.remark(line);
-    if (!remark.empty()) fmt::print(stderr, "paoding: {}: {}\n", lines.place(), remark);
+    if (!remark.empty()) print_error("paoding: {}: {}\n", lines.place(), remark);
     waiting.push_back(std::move(line));
     if (waiting.size() == together) flush();
   }
@@ -158,13 +158,13 @@ std::shared_ptr<PredictCommand> add_common(CLI::App& sub) {
       ->type_name("CHECKPOINT");
   sub.add_flag("--latest", command->latest, "Of a run's folder the latest checkpoint, not the best");
   sub.add_option("--beam", command->search.beam, "Hypotheses kept while searching; 1: greedy")
-      ->check(CLI::Range(1, 1000))
+      ->check(CLI::Range(1, 1000).description(""))
       ->type_name("N")
       ->capture_default_str();
   sub.add_flag("--json", command->json, "Print JSON lines");
   sub.add_option("--device", command->device, "cpu, cuda, cuda:N or best")->type_name("DEVICE")->capture_default_str();
   sub.add_option("--threads", command->threads, "Of the CPU; 0: OMP_NUM_THREADS, or all cores")
-      ->check(CLI::Range(0, 4096))
+      ->check(CLI::Range(0, 4096).description(""))
       ->type_name("N")
       ->capture_default_str();
   return command;
@@ -184,14 +184,14 @@ void add_predict(CLI::App& app, Commands* commands) {
       ->type_name("FILE")
       ->default_str("-");
   sub->add_option("--best", command->search.best, "Predictions per input, with their log probabilities")
-      ->check(CLI::Range(1, 1000))
+      ->check(CLI::Range(1, 1000).description(""))
       ->type_name("N")
       ->capture_default_str();
   sub->add_flag("--each-line", command->each_line, "Answer each line when it comes, as on a terminal: slower");
   sub->footer(
       "Examples:\n"
-      "  echo paoding | paoding predict g2p runs/g2p\n"
       "  paoding predict g2p runs/g2p words.txt --beam 5 --best 3\n"
+      "  echo paoding | paoding predict g2p runs/g2p\n"
       "  paoding predict g2p runs/g2p/step-00001200 --json < words.txt\n"
       "  paoding predict translate runs/translate sentences.txt --beam 5\n"
       "  paoding predict fashion runs/fashion data/fashion/t10k-images-idx3-ubyte.gz");
@@ -214,15 +214,15 @@ void add_evaluate(CLI::App& app, Commands* commands) {
       ->type_name("FOLDER")
       ->capture_default_str();
   sub->add_option("--part", command->part, "Which examples: train, validation or test")
-      ->check(CLI::IsMember({"train", "validation", "test"}))
+      ->check(CLI::IsMember({"train", "validation", "test"}).description(""))
       ->type_name("PART")
       ->capture_default_str();
   sub->add_option("--limit", command->limit, "At most so many examples; 0: all")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::NonNegativeNumber.description(""))
       ->type_name("N")
       ->capture_default_str();
   sub->add_option("--show", command->show, "Also show so many test examples")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::NonNegativeNumber.description(""))
       ->type_name("N")
       ->capture_default_str();
   commands->push_back({sub, [command] { return evaluate(*command); }});

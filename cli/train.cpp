@@ -80,20 +80,20 @@ void add_train(CLI::App& app, Commands* commands) {
     CLI::Option* save =
         sub->add_option("--save-minutes", r.save_minutes,
                         "Between checkpoints within an epoch; 0: after every step. Each epoch ends with one")
-            ->check(CLI::NonNegativeNumber)
+            ->check(CLI::NonNegativeNumber.description(""))
             ->type_name("NUMBER")
             ->capture_default_str();
     sub->add_option("--beam", r.search.beam, "Hypotheses kept when the test part is scored; 1: greedy")
-        ->check(CLI::Range(1, 1000))
+        ->check(CLI::Range(1, 1000).description(""))
         ->type_name("N")
         ->capture_default_str();
     sub->add_option("--show", r.show, "Test examples to show at the end")
-        ->check(CLI::NonNegativeNumber)
+        ->check(CLI::NonNegativeNumber.description(""))
         ->type_name("N")
         ->capture_default_str();
     sub->add_flag("!--no-test", r.test, "Do not score the test part at the end");
     sub->add_option("--profile", r.profile, "Show the Profiling Report of so many steps at the end, of the last epoch")
-        ->check(CLI::NonNegativeNumber)
+        ->check(CLI::NonNegativeNumber.description(""))
         ->type_name("N")
         ->capture_default_str();
     r.report.nest = "scope";
@@ -105,7 +105,7 @@ void add_train(CLI::App& app, Commands* commands) {
                               ->capture_default_str();
     CLI::Option* threads =
         sub->add_option("--threads", command->threads, "Of the CPU; 0: OMP_NUM_THREADS, or all cores")
-            ->check(CLI::Range(0, 4096))
+            ->check(CLI::Range(0, 4096).description(""))
             ->type_name("N")
             ->capture_default_str();
     command->again = {data, save, device, threads};

@@ -113,9 +113,13 @@ TEST_F(Predict, ClosedStreamsAreNoRuin) {
   EXPECT_EQ(ran.code, 1);
   EXPECT_TRUE(has(ran.err, "<stdin>: Bad file descriptor")) << ran.err;
   // Endless input ends with its reader.
-  ran = shell("yes bada | timeout 20 " + program_.string() + " predict g2p a | head -1; echo ${PIPESTATUS[1]}");
+  ran = shell("yes bada | timeout 120 " + program_.string() + " predict g2p a | head -1; echo ${PIPESTATUS[1]}");
   EXPECT_EQ(lines_of(ran.out).size(), 2u) << ran.out;
   EXPECT_EQ(lines_of(ran.out)[1], "0");
+  EXPECT_EQ(shell("paoding predict g2p none 2>&-").code, 1);
+  if (fs::exists("/dev/full")) {
+    EXPECT_EQ(shell("paoding predict g2p none 2>/dev/full").code, 1);
+  }
   // Nothing that is printed ends up in a file of the run.
   ran = shell(train("--out b --no-test --show 0") + " >&- 2>&-");
   EXPECT_EQ(ran.code, 1);

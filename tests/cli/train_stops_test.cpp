@@ -17,9 +17,9 @@ namespace {
 
 class TrainStops : public TrainingRun {
  protected:
-  std::vector<std::string> arguments(const std::string& out) const {
-    std::vector<std::string> all{"train",      "g2p",       "--hidden=16", "--layers=1",       "--batch-size=8",
-                                 "--epochs=2", "--no-test", "--show=0",    "--save-minutes=0", "--out",
+  std::vector<std::string> arguments(const std::string& out, const std::string& epochs = "--epochs=2") const {
+    std::vector<std::string> all{"train", "g2p",       "--hidden=16", "--layers=1",       "--batch-size=8",
+                                 epochs,  "--no-test", "--show=0",    "--save-minutes=0", "--out",
                                  out};
     if (!checkpoints(out).empty()) all.push_back("--resume");
     return all;
@@ -78,17 +78,21 @@ TEST_F(TrainStops, ACheckpointOfTheLastStepWithoutScoresIsScoredWhenResumed) {
 }
 
 TEST_F(TrainStops, SignalsSaveAndExitAndResumingEndsWithTheSameBytes) {
-  const auto whole = undisturbed();
+  const auto words_of_run = [&](const char* out, const char* minutes) {
+    std::vector<std::string> words = arguments(out, "--epochs=6");
+    words[8] = minutes;
+    return words;
+  };
+  ended(start(words_of_run("whole", "--save-minutes=5")));
+  const auto whole = last("whole");
   std::mt19937 random(1);
   int stopped = 0;
   for (int round = 0; round < 6; ++round) {
     const int signal = round % 2 == 0 ? SIGINT : SIGTERM;
-    std::vector<std::string> words = arguments("parts");
-    words[8] = "--save-minutes=" + std::string(round < 3 ? "0" : "5");
-    const pid_t child = start(words);
+    const pid_t child = start(words_of_run("parts", round < 3 ? "--save-minutes=0" : "--save-minutes=5"));
     // Once it says what it will do, signals are caught.
     for (int i = 0; i < 2000 && !has(slurp(folder_ / ".out"), "checkpoints in"); ++i) wait_ms(1);
-    wait_ms(std::uniform_real_distribution<>(0, round < 3 ? 300 : 60)(random));
+    if (round > 0) wait_ms(std::uniform_real_distribution<>(0, 30)(random));
     kill(child, signal);
     const Ran ran = ended(child);
     if (ran.code == 0) continue;  // it was done already
@@ -100,7 +104,7 @@ TEST_F(TrainStops, SignalsSaveAndExitAndResumingEndsWithTheSameBytes) {
     EXPECT_TRUE(fs::exists(folder_ / "parts/curve.svg"));
   }
   EXPECT_GE(stopped, 1);
-  trained("parts", "--resume --no-test --show 0");
+  EXPECT_EQ(ended(start(words_of_run("parts", "--save-minutes=5"))).code, 0);
   expect_same(last("parts"), whole);
 }
 
@@ -110,14 +114,17 @@ TEST_F(TrainStops, KilledAtAnyMomentAndResumedEndsWithTheSameBytes) {
   const int kills = wanted != nullptr ? std::atoi(wanted) : 10;
   const auto whole = undisturbed();
   const std::string curve = slurp(folder_ / "whole/curve.svg");
+  const auto begin = std::chrono::steady_clock::now();
+  ended(start(arguments("timed")));
+  const double whole_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
   std::mt19937 random(7);
   int killed = 0, runs = 0, with_progress = 0, starts = 0;
   while (killed < kills) {
     const std::vector<std::string> before = checkpoints("parts");
     const pid_t child = start(arguments("parts"));
     ++starts;
-    // From before it reads anything to some steps on; each run starts from where the last one came.
-    wait_ms(std::uniform_real_distribution<>(0, 500)(random));
+    // From before it reads anything to the last steps; each run starts from where the last one came.
+    wait_ms(std::uniform_real_distribution<>(0, whole_ms)(random));
     kill(child, SIGKILL);
     const Ran ran = ended(child);
     if (ran.code < 0) ++killed;
