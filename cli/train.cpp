@@ -91,7 +91,8 @@ void add_train(CLI::App& app, Commands* commands) {
         ->check(CLI::NonNegativeNumber.description(""))
         ->type_name("N")
         ->capture_default_str();
-    sub->add_flag("!--no-test", r.test, "Do not score the test part at the end");
+    sub->add_flag_callback(
+        "--no-test", [&r] { r.test = false; }, "Do not score the test part at the end");
     sub->add_option("--profile", r.profile, "Show the Profiling Report of so many steps at the end, of the last epoch")
         ->check(CLI::NonNegativeNumber.description(""))
         ->type_name("N")
