@@ -57,7 +57,7 @@ void add_train(CLI::App& app, Commands* commands) {
       "It keeps checkpoints, goes on after a stop with the same bits, and ends with scores and a picture of the loss.");
   group->footer(
       "Examples:\n"
-      "  paoding train g2p                       into runs/g2p; about a quarter of an hour on 2 cores\n"
+      "  paoding train g2p                       into runs/g2p; about half an hour on 2 cores\n"
       "  paoding train g2p --out runs/g2p --resume\n"
       "  paoding train g2p --help                its options");
   group->require_subcommand(1);
