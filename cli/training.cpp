@@ -259,10 +259,26 @@ void Training::fail_not_finite(const models::Batch& batch, double loss, double n
     feeds[graph->node(graph->inputs()[i]).name.str()] = batch.feeds[i];
   }
   const auto found = find_nonfinite(*graph, *parameters_, feeds, request_.compile, {.rewind_random = 1});
+  take_back();
+  if (!is_saved_) save(std::nan(""));
   fail(ErrorKind::argument,
-       "training stopped at step {}: the loss is {}, the norm of its gradients {}; no parameter was changed by it\n{}",
-       manifest_.step + 1, number_text(loss), number_text(norm),
+       "training stopped at step {}: the loss is {}, the norm of its gradients {}; no parameter was changed by it, and "
+       "what was trained before is in {}\n{}",
+       manifest_.step + 1, number_text(loss), number_text(norm), folder_->latest().string(),
        found ? to_text(*found) : "run again step by step, everything is finite");
+}
+
+// What a skipped step has counted all the same: then it is as if it had never been tried.
+void Training::take_back() {
+  const std::vector<std::string> names = parameters_->names();
+  for (const auto& [name, at] : {std::pair("random/state", 1), std::pair("optimizer/skipped", 0)}) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) continue;
+    const Tensor counted = parameters_->get(name);
+    Tensor before(counted.type());
+    std::copy_n(counted.data<std::int64_t>(), counted.shape().elements(), before.data<std::int64_t>());
+    before.data<std::int64_t>()[at] -= 1;
+    parameters_->set(name, before);
+  }
 }
 
 void Training::note_loss(double loss) {

@@ -45,6 +45,7 @@ class Training {
   void run_epoch();
   void run_step(const models::Batch& batch);
   [[noreturn]] void fail_not_finite(const models::Batch& batch, double loss, double norm);
+  void take_back();
   void note_loss(double loss);
   void validate(bool is_end_of_epoch);
   void save(double score);

@@ -202,6 +202,30 @@ TEST_F(TrainStops, WhatIsNotFiniteStopsTrainingAndIsNamed) {
         {"training stopped at step 5", "the first value that is not finite: sum in decoder/attention, time step "});
 }
 
+TEST_F(TrainStops, WhatWasTrainedBeforeAStepThatIsNotFiniteIsSaved) {
+  // Only the word with a z meets the poisoned row, some steps behind the checkpoint.
+  folder_.write("data/g2p/cmudict-en-us.dict", dictionary(150) + "zoda Z O D A\n");
+  trained("a", "--no-test --show 0 --steps 4");
+  Checkpoint poisoned = load_checkpoint(folder_ / "a", true);
+  const std::string& letters = poisoned.files.at("letters.txt");
+  const auto row =
+      std::count(letters.begin(), letters.begin() + static_cast<std::ptrdiff_t>(letters.find("z\n")), '\n');
+  Tensor& table = poisoned.tensors.at("source/weight");
+  const std::int64_t width = table.shape()[1];
+  std::fill_n(table.data<float>() + row * width, width, std::nanf(""));
+  for (const char* out : {"each", "rarely"}) CheckpointFolder(folder_ / out).save(poisoned);
+
+  for (const std::string run : {"each --save-minutes 0", "rarely --save-minutes 1000"}) {
+    const Ran ran = shell("paoding train g2p --resume --steps 0 --out " + run);
+    EXPECT_EQ(ran.code, 1) << ran.out;
+    EXPECT_TRUE(has(ran.err, "what was trained before is in " + run.substr(0, run.find(' ')) + "/step-")) << ran.err;
+  }
+  // One saved before the step was tried, the other after: nothing of the step is left.
+  EXPECT_GT(load_manifest(folder_ / "rarely", true).step, 4);
+  EXPECT_EQ(load_manifest(folder_ / "rarely", true).step, load_manifest(folder_ / "each", true).step);
+  EXPECT_EQ(last("rarely").at("parameters.safetensors"), last("each").at("parameters.safetensors"));
+}
+
 TEST_F(TrainStops, ALearningRateFarTooLargeEndsInAMessageNotInRuin) {
   const Ran ran = shell(
       "paoding train g2p --hidden 16 --layers 1 --batch-size 8 --epochs 4 --clip-norm 0 --learning-rate "
