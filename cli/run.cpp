@@ -14,6 +14,7 @@
 #include "paoding/io.h"
 #include "paoding/profile.h"
 #include "report_flags.h"
+#include "runtime/nonfinite_trail.h"
 #include "staged.h"
 
 namespace paoding::cli {
@@ -55,12 +56,7 @@ void check_options(RunOptions& options) {
 // ---- --check-finite ----
 
 std::string bad_elements(const Tensor& tensor, const Summary& seen) {
-  std::int64_t rest = seen.first_bad;
-  std::vector<std::int64_t> index(static_cast<std::size_t>(tensor.shape().rank()));
-  for (std::size_t axis = index.size(); axis-- > 0;) {
-    index[axis] = rest % tensor.shape()[static_cast<int>(axis)];
-    rest /= tensor.shape()[static_cast<int>(axis)];
-  }
+  const std::vector<std::int64_t> index = index_of_element(tensor.shape(), seen.first_bad);
   return fmt::format("{} NaN and {} infinite of {} elements of {}, the first at [{}]", seen.nans, seen.infinities,
                      tensor.shape().elements(), to_string(tensor.type()), fmt::join(index, ", "));
 }

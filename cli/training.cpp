@@ -335,16 +335,16 @@ void Training::write_curve() const {
 }
 
 // What the steps of every shape took: its inputs, how many, and their median.
-std::string Training::shapes_json() const {
+std::string Training::shapes_json() {
   std::vector<std::string> items;
   for (const auto& [bucket, all] : seconds_of_) {
     std::vector<float> sorted = all;
     const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
     std::nth_element(sorted.begin(), middle, sorted.end());
-    const auto graph = training_graph(bucket);
+    const Program& program = programs_->at({bucket});
     std::vector<std::string> inputs;
-    for (const NodeId id : graph->inputs()) {
-      inputs.push_back(graph->node(id).name.str() + " " + to_string(graph->node(id).types[0]));
+    for (const std::string& name : program.input_names()) {
+      inputs.push_back(name + " " + to_string(program.input_type(program.input_index(name))));
     }
     items.push_back(JsonObject()
                         .add("inputs", fmt::format("{}", fmt::join(inputs, ", ")))
@@ -363,13 +363,14 @@ void Training::finish() {
     restore(&*parameters_, load_checkpoint(best).tensors);
     log_.say(fmt::format("the best checkpoint is {}", best.string()));
   }
-  if (request_.test && !task_.buckets(models::Part::test).empty()) {
+  const bool has_test = !task_.buckets(models::Part::test).empty();
+  if (request_.test && has_test) {
     const auto start = Clock::now();
     const auto scores = predictor_->evaluate(models::Part::test, request_.search, 0);
     log_.scores(refreshed(), "test", scores, seconds_since(start));
     for (const models::Score& score : scores) members.emplace_back(score.name, json_number(score.value));
   }
-  if (request_.show > 0 && !log_.is_json() && !task_.buckets(models::Part::test).empty()) {
+  if (request_.show > 0 && !log_.is_json() && has_test) {
     log_.say("\n" + predictor_->show(request_.search, request_.show));
   }
   if (!report_.empty()) log_.say(log_.is_json() ? report_ : "The last steps:\n\n" + report_);

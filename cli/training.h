@@ -52,7 +52,7 @@ class Training {
   void stop();
   void finish();
   void write_curve() const;
-  std::string shapes_json() const;
+  std::string shapes_json();
   bool is_last_step() const { return manifest_.step >= last_step_; }
   // A checkpoint of the last step may have been saved before it was scored.
   bool is_finished() const { return is_last_step() && scored_step_ == manifest_.step; }

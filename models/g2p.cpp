@@ -10,6 +10,7 @@
 
 #include "models/all_tasks.h"
 #include "models/pair_task.h"
+#include "models/predictions.h"
 #include "models/symbol_file.h"
 #include "paoding/data/batches.h"
 #include "paoding/data/corpora.h"
@@ -56,13 +57,7 @@ class G2p : public PairTask {
     if (letters_.size() == 0) make_vocabularies(dictionary, path.string());
     // By word, so that no word of one part is said in another.
     auto parts = data::split(static_cast<std::int64_t>(dictionary.size()), std::array{0.93, 0.02, 0.05}, kSplitSeed);
-    if (words_limit_ > 0 && words_limit_ < static_cast<std::int64_t>(parts[0].size())) {
-      const double share = static_cast<double>(words_limit_) / static_cast<double>(parts[0].size());
-      const auto kept = data::split(static_cast<std::int64_t>(parts[0].size()), std::array{share}, kSplitSeed)[0];
-      std::vector<std::int64_t> fewer;
-      for (const std::int64_t i : kept) fewer.push_back(parts[0][static_cast<std::size_t>(i)]);
-      parts[0] = std::move(fewer);
-    }
+    keep_some(&parts[0], words_limit_);
     for (std::size_t part = 0; part < 3; ++part) {
       pairs_[part].clear();
       words_[part].clear();
@@ -96,8 +91,6 @@ class G2p : public PairTask {
   }
 
  private:
-  static constexpr std::uint64_t kSplitSeed = 1;  // the same parts whatever the training's seed is
-
   void make_vocabularies(const std::vector<data::Pronunciations>& dictionary, const std::string& file) {
     std::set<std::string> letters, phonemes;
     for (const data::Pronunciations& entry : dictionary) {
@@ -154,7 +147,8 @@ class G2pPredictor : public Predictor {
 
   // Of the ways to say a word, the one nearest to what was predicted counts.
   std::vector<Score> evaluate(Part part, const SearchOptions& search, std::int64_t limit) override {
-    const std::vector<Word> words = first(task_.words(part), limit);
+    const std::vector<Word>& all_words = task_.words(part);
+    const std::vector<Word> words = limit > 0 ? spread(all_words, limit) : all_words;
     const auto found = search_(spelled(words), search.beam);
     double errors = 0, phonemes = 0, wrong = 0;
     for (std::size_t i = 0; i < words.size(); ++i) {
@@ -168,10 +162,7 @@ class G2pPredictor : public Predictor {
   }
 
   std::string show(const SearchOptions& search, std::int64_t count) override {
-    const std::vector<Word>& all = task_.words(Part::test);
-    std::vector<Word> words;  // spread over the alphabet
-    const auto wanted = std::min(static_cast<std::size_t>(count), all.size());
-    for (std::size_t i = 0; i < wanted; ++i) words.push_back(all[i * all.size() / wanted]);
+    const std::vector<Word> words = spread(task_.words(Part::test), count);
     const auto found = search_(spelled(words), search.beam);
     std::string text = fmt::format("{:<18} {:<34} {}\n", "word", "predicted", "in the dictionary");
     for (std::size_t i = 0; i < words.size(); ++i) {
@@ -189,17 +180,9 @@ class G2pPredictor : public Predictor {
     std::vector<Sequence> sources;
     for (const std::string& line : lines) sources.push_back(task_.spell(lower(line)));
     const auto found = search_(sources, std::max(search.beam, search.best));
-    std::vector<Predictions> all(lines.size());
+    auto all = predictions_of(found, search.best, [&](const Sequence& words) { return task_.say(words); });
     for (std::size_t i = 0; i < lines.size(); ++i) {
-      if (lines[i].empty()) {  // nothing is said, for certain; no word of the dictionary is empty
-        all[i].push_back({});
-        continue;
-      }
-      for (const Hypothesis& h : found[i]) {
-        if (static_cast<std::int64_t>(all[i].size()) < search.best) {
-          all[i].push_back({task_.say(h.words), h.log_probability});
-        }
-      }
+      if (lines[i].empty()) all[i] = {Prediction{}};  // nothing is said, for certain; no word there is empty
     }
     return all;
   }
@@ -223,13 +206,6 @@ class G2pPredictor : public Predictor {
   static std::string lower(std::string text) {
     for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
     return text;
-  }
-  static std::vector<Word> first(const std::vector<Word>& words, std::int64_t limit) {
-    if (limit <= 0 || limit >= static_cast<std::int64_t>(words.size())) return words;
-    std::vector<Word> some;  // spread over the alphabet, in which dictionaries are
-    for (std::int64_t i = 0; i < limit; ++i)
-      some.push_back(words[static_cast<std::size_t>(i) * words.size() / static_cast<std::size_t>(limit)]);
-    return some;
   }
   std::vector<Sequence> spelled(const std::vector<Word>& words) const {
     std::vector<Sequence> sources;

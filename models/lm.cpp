@@ -10,6 +10,7 @@
 
 #include "models/all_tasks.h"
 #include "models/language_model.h"
+#include "models/predictions.h"
 #include "models/symbol_file.h"
 #include "paoding/data/batches.h"
 #include "paoding/data/corpora.h"
@@ -196,19 +197,16 @@ class LmPredictor : public Predictor {
 
   // How verses begin, how they go on, and how the model would go on.
   std::string show(const SearchOptions& search, std::int64_t count) override {
-    const std::vector<Sequence>& verses = task_.verses(Part::test);
+    const std::vector<Sequence> verses = spread(task_.verses(Part::test), count);
     std::vector<Sequence> beginnings;
-    std::vector<const Sequence*> whole;
-    const auto wanted = std::min(static_cast<std::size_t>(count), verses.size());
-    for (std::size_t i = 0; i < wanted; ++i) {
-      whole.push_back(&verses[i * verses.size() / wanted]);
-      const std::size_t half = std::min<std::size_t>(6, whole.back()->size() / 2);
-      beginnings.emplace_back(whole.back()->begin(), whole.back()->begin() + static_cast<std::ptrdiff_t>(half));
+    for (const Sequence& verse : verses) {
+      const std::size_t half = std::min<std::size_t>(6, verse.size() / 2);
+      beginnings.emplace_back(verse.begin(), verse.begin() + static_cast<std::ptrdiff_t>(half));
     }
     const auto found = continued(beginnings, search.beam);
     std::string text;
-    for (std::size_t i = 0; i < wanted; ++i) {
-      const Sequence rest(whole[i]->begin() + static_cast<std::ptrdiff_t>(beginnings[i].size()), whole[i]->end());
+    for (std::size_t i = 0; i < verses.size(); ++i) {
+      const Sequence rest(verses[i].begin() + static_cast<std::ptrdiff_t>(beginnings[i].size()), verses[i].end());
       text += fmt::format("{} ...\n  predicted   {}\n  in the book {}\n", task_.text(beginnings[i]),
                           task_.text(found[i].at(0).words), task_.text(rest));
     }
@@ -219,14 +217,7 @@ class LmPredictor : public Predictor {
     std::vector<Sequence> beginnings;
     for (const std::string& line : lines) beginnings.push_back(task_.numbers(words_of(line)));
     const auto found = continued(beginnings, std::max(search.beam, search.best));
-    std::vector<Predictions> all(lines.size());
-    for (std::size_t i = 0; i < lines.size(); ++i) {
-      for (const Hypothesis& h : found[i]) {
-        if (static_cast<std::int64_t>(all[i].size()) == search.best) break;
-        all[i].push_back({task_.text(h.words), h.log_probability});
-      }
-    }
-    return all;
+    return predictions_of(found, search.best, [&](const Sequence& words) { return task_.text(words); });
   }
 
  private:

@@ -2,6 +2,7 @@
 #include "models/pair_task.h"
 
 #include <algorithm>
+#include <array>
 
 #include "paoding/data/batches.h"
 
@@ -52,10 +53,24 @@ std::vector<std::int64_t> PairTask::buckets(Part part) const {
   return made;
 }
 
-Batch PairTask::batch(Part part, std::span<const std::int64_t> examples, std::int64_t bucket, std::int64_t rows) const {
+PairTask::Steps PairTask::steps_of(std::int64_t bucket) const {
   const auto count = static_cast<std::int64_t>(target_bounds_.size());
-  const std::int64_t S = source_bounds_[static_cast<std::size_t>(bucket / count)];
-  const std::int64_t T = target_bounds_[static_cast<std::size_t>(bucket % count)];
+  return {source_bounds_[static_cast<std::size_t>(bucket / count)],
+          target_bounds_[static_cast<std::size_t>(bucket % count)]};
+}
+
+void PairTask::keep_some(std::vector<std::int64_t>* examples, std::int64_t limit) {
+  const auto count = static_cast<std::int64_t>(examples->size());
+  if (limit <= 0 || limit >= count) return;
+  const double share = static_cast<double>(limit) / static_cast<double>(count);
+  const std::vector<std::int64_t> kept = data::split(count, std::array{share}, kSplitSeed)[0];
+  std::vector<std::int64_t> fewer;
+  for (const std::int64_t i : kept) fewer.push_back((*examples)[static_cast<std::size_t>(i)]);
+  *examples = std::move(fewer);
+}
+
+Batch PairTask::batch(Part part, std::span<const std::int64_t> examples, std::int64_t bucket, std::int64_t rows) const {
+  const auto [S, T] = steps_of(bucket);
   Sources sources(S, rows);
   Tensor written(i64, {T, rows}), labels(i64, {T, rows});
   std::fill_n(written.data<std::int64_t>(), T * rows, end_);
@@ -80,9 +95,7 @@ Batch PairTask::batch(Part part, std::span<const std::int64_t> examples, std::in
 }
 
 Value PairTask::loss(Graph& graph, std::int64_t bucket, std::int64_t rows, bool is_training) const {
-  const auto count = static_cast<std::int64_t>(target_bounds_.size());
-  const std::int64_t S = source_bounds_[static_cast<std::size_t>(bucket / count)];
-  const std::int64_t T = target_bounds_[static_cast<std::size_t>(bucket % count)];
+  const auto [S, T] = steps_of(bucket);
   const Value source = graph.input("source", i64, {S, rows}), lengths = graph.input("lengths", i64, {rows});
   const Value written = graph.input("written", i64, {T, rows}), labels = graph.input("labels", i64, {T, rows});
   Seq2SeqOptions options = model_;

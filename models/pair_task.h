@@ -28,10 +28,18 @@ class PairTask : public Task {
   double length_power_ = 0;                                  // see hypotheses()
   std::vector<Pair> pairs_[3];                               // by part
 
+  static constexpr std::uint64_t kSplitSeed = 1;  // the same parts whatever the training's seed is
+  // Leaves `limit` of the examples, chosen at random; all of them for 0.
+  static void keep_some(std::vector<std::int64_t>* examples, std::int64_t limit);
+
   const std::vector<Pair>& pairs(Part part) const { return pairs_[static_cast<std::size_t>(part)]; }
 
  private:
   friend class PairSearch;
+  struct Steps {
+    std::int64_t source, target;
+  };
+  Steps steps_of(std::int64_t bucket) const;
 };
 
 /// Searches with the parameters of a PairTask.

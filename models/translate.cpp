@@ -8,6 +8,7 @@
 
 #include "models/all_tasks.h"
 #include "models/pair_task.h"
+#include "models/predictions.h"
 #include "models/symbol_file.h"
 #include "paoding/data/batches.h"
 #include "paoding/data/corpora.h"
@@ -43,14 +44,8 @@ class Translate : public PairTask {
 
   void read(const std::filesystem::path& folder) override {
     const std::vector<data::SentencePair> corpus = data::read_translations(data::find_translations(folder, "en", "it"));
-    auto parts = data::split(static_cast<std::int64_t>(corpus.size()), std::array{0.98, 0.01, 0.01}, 1);
-    if (sentences_limit_ > 0 && sentences_limit_ < static_cast<std::int64_t>(parts[0].size())) {
-      const double share = static_cast<double>(sentences_limit_) / static_cast<double>(parts[0].size());
-      const auto kept = data::split(static_cast<std::int64_t>(parts[0].size()), std::array{share}, 1)[0];
-      std::vector<std::int64_t> fewer;
-      for (const std::int64_t i : kept) fewer.push_back(parts[0][static_cast<std::size_t>(i)]);
-      parts[0] = std::move(fewer);
-    }
+    auto parts = data::split(static_cast<std::int64_t>(corpus.size()), std::array{0.98, 0.01, 0.01}, kSplitSeed);
+    keep_some(&parts[0], sentences_limit_);
     if (!source_) {
       std::vector<std::string> sources, targets;
       for (const std::int64_t i : parts[0]) {
@@ -119,29 +114,20 @@ class TranslatePredictor : public Predictor {
   }
 
   std::string show(const SearchOptions& search, std::int64_t count) override {
-    const std::vector<data::SentencePair>& all = task_.texts(Part::test);
-    const auto wanted = std::min(static_cast<std::size_t>(count), all.size());
+    const std::vector<data::SentencePair> pairs = spread(task_.texts(Part::test), count);
     std::vector<std::string> sources;
-    for (std::size_t i = 0; i < wanted; ++i) sources.push_back(all[i * all.size() / wanted].source);
+    for (const data::SentencePair& pair : pairs) sources.push_back(pair.source);
     const std::vector<std::string> found = translated(sources, search.beam);
     std::string text;
-    for (std::size_t i = 0; i < wanted; ++i) {
-      text += fmt::format("{}\n  predicted {}\n  there     {}\n", sources[i], found[i],
-                          all[i * all.size() / wanted].target);
+    for (std::size_t i = 0; i < pairs.size(); ++i) {
+      text += fmt::format("{}\n  predicted {}\n  there     {}\n", sources[i], found[i], pairs[i].target);
     }
     return text;
   }
 
   std::vector<Predictions> predict(std::span<const std::string> lines, const SearchOptions& search) override {
     const auto found = search_(pieces_of(lines), std::max(search.beam, search.best));
-    std::vector<Predictions> all(lines.size());
-    for (std::size_t i = 0; i < lines.size(); ++i) {
-      for (const Hypothesis& h : found[i]) {
-        if (static_cast<std::int64_t>(all[i].size()) == search.best) break;
-        all[i].push_back({task_.target().decode(h.words), h.log_probability});
-      }
-    }
-    return all;
+    return predictions_of(found, search.best, [&](const Sequence& pieces) { return task_.target().decode(pieces); });
   }
 
   std::string remark(const std::string& line) const override {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "io/files.h"
 #include "paoding/data/corpora.h"
 
 namespace paoding::data {
@@ -47,7 +48,7 @@ bool exists(const DataSet& set, const fs::path& path) {
 /// `path`, when this process may read it.
 const fs::path& readable(const DataSet& set, const fs::path& path) {
   if (::access(path.c_str(), R_OK) != 0) {
-    fail(ErrorKind::file, "{}: {} cannot be read: {}", set.what, path.string(), std::generic_category().message(errno));
+    fail(ErrorKind::file, "{}: {} cannot be read: {}", set.what, path.string(), files::reason(errno));
   }
   return path;
 }

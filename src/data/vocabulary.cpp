@@ -5,23 +5,10 @@
 #include <utility>
 
 #include "base/check.h"
+#include "data/whole_file.h"
 #include "text/lexer.h"
 
 namespace paoding::data {
-namespace {
-
-/// The first byte that begins no character; npos when there is none.
-std::size_t first_bad_byte(std::string_view text) {
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t length = utf8_length(text, at);
-    if (length == 0) return at;
-    at += length;
-  }
-  return std::string_view::npos;
-}
-
-}  // namespace
-
 Vocabulary::Vocabulary(std::vector<std::string> symbols) : symbols_(std::move(symbols)) {
   for (std::size_t i = 0; i < symbols_.size(); ++i) {
     const std::string& symbol = symbols_[i];

@@ -13,12 +13,11 @@
 #include <system_error>
 
 #include "base/check.h"
+#include "io/files.h"
 #include "text/lexer.h"
 
 namespace paoding::data {
 namespace {
-
-std::string reason(int error_number) { return std::generic_category().message(error_number); }
 
 /// An inflating zlib stream; window bits of 15 are zlib's format, 16 more are gzip's.
 class Inflater {
@@ -82,7 +81,7 @@ std::string read_whole(const std::filesystem::path& path, std::uint64_t most_byt
     fail(ErrorKind::file, "{}: this is a folder, must be a file", path.string());
   }
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), &std::fclose);
-  if (!file) fail(ErrorKind::file, "{}: cannot be read: {}", path.string(), reason(errno));
+  if (!file) fail(ErrorKind::file, "{}: cannot be read: {}", path.string(), files::reason(errno));
   // Read to the end rather than as far as the size says: a pipe says 0, and a file may grow.
   const std::uint64_t said = std::filesystem::file_size(path, problem);
   std::string bytes;
@@ -91,7 +90,7 @@ std::string read_whole(const std::filesystem::path& path, std::uint64_t most_byt
     bytes.resize(std::max(bytes.capacity(), size + (std::size_t{64} << 10)));
     const std::size_t count = std::fread(bytes.data() + size, 1, bytes.size() - size, file.get());
     if (count == 0 && std::ferror(file.get()) != 0) {
-      fail(ErrorKind::file, "{}: cannot be read: {}", path.string(), reason(errno));
+      fail(ErrorKind::file, "{}: cannot be read: {}", path.string(), files::reason(errno));
     }
     size += count;
     bytes.resize(size);
@@ -134,14 +133,18 @@ std::string inflated(std::string_view bytes, std::string_view name, std::size_t 
   return result;
 }
 
-void check_utf8(std::string_view text, std::string_view name) {
-  if (simdjson::validate_utf8(text.data(), text.size())) return;
-  std::size_t at = 0;
-  while (at < text.size()) {
+std::size_t first_bad_byte(std::string_view text) {
+  for (std::size_t at = 0; at < text.size();) {
     const std::size_t length = utf8_length(text, at);
-    if (length == 0) break;
+    if (length == 0) return at;
     at += length;
   }
+  return std::string_view::npos;
+}
+
+void check_utf8(std::string_view text, std::string_view name) {
+  if (simdjson::validate_utf8(text.data(), text.size())) return;
+  const std::size_t at = std::min(first_bad_byte(text), text.size());
   const std::size_t begin = at == 0 ? 0 : text.rfind('\n', at - 1) + 1;  // npos + 1 is 0
   const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(begin), '\n');
   fail(ErrorKind::file,

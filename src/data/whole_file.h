@@ -22,6 +22,8 @@ std::string gunzipped(std::string bytes, std::string_view name, std::uint64_t mo
 /// What a zlib stream of known size holds. Error (file) unless it holds just as many bytes.
 std::string inflated(std::string_view bytes, std::string_view name, std::size_t size_bytes);
 
+/// The first byte that begins no UTF-8 character; npos when there is none.
+std::size_t first_bad_byte(std::string_view text);
 /// Error (file) with name and line at the first byte that is not UTF-8.
 void check_utf8(std::string_view text, std::string_view name);
 
