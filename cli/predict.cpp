@@ -12,8 +12,8 @@
 #include "command.h"
 #include "io/json_text.h"
 #include "line_reader.h"
+#include "model_checkpoint.h"
 #include "models/task.h"
-#include "paoding/checkpoint.h"
 #include "text/suggest.h"
 
 namespace paoding::cli {
@@ -49,12 +49,8 @@ Loaded load(const PredictCommand& command, bool needs_data) {
   Loaded loaded;
   loaded.task = task_of(command);
   if (command.threads > 0) omp_set_num_threads(static_cast<int>(command.threads));
-  const Checkpoint checkpoint = load_checkpoint(command.checkpoint, command.latest);
-  if (checkpoint.manifest.model != command.model) {
-    fail(ErrorKind::argument, "{}: the checkpoint is one of '{}', not of '{}'", command.checkpoint,
-         checkpoint.manifest.model, command.model);
-  }
   models::Task& task = *loaded.task;
+  const Checkpoint checkpoint = load_checkpoint_of(task, command.checkpoint, command.latest);
   for (const models::Option& option : task.options()) {
     const auto kept = checkpoint.manifest.options.find(option.name);
     try {
@@ -70,11 +66,7 @@ Loaded load(const PredictCommand& command, bool needs_data) {
   CompileOptions compile;
   compile.device = parse_device(command.device);
   loaded.parameters.emplace(graph, compile.device);
-  try {
-    restore(&*loaded.parameters, checkpoint.tensors, true);
-  } catch (const Error& error) {
-    fail(error.kind(), "{}: the checkpoint is not one of this model: {}", command.checkpoint, error.what());
-  }
+  restore_from(command.checkpoint, checkpoint, &*loaded.parameters, true);
   loaded.predictor = task.predictor({&*loaded.parameters, compile, check_interrupted});
   return loaded;
 }

@@ -15,6 +15,7 @@
 #include "io/files.h"
 #include "io/json_text.h"
 #include "loss_curve.h"
+#include "model_checkpoint.h"
 #include "paoding/data/batches.h"
 #include "paoding/debug.h"
 #include "paoding/optimizer.h"
@@ -57,11 +58,7 @@ Training::Training(models::Task& task, TaskOptions& options, const TrainRequest&
   parameters_.emplace(*graph, request.compile.device,
                       ParametersOptions{.seed = static_cast<std::uint64_t>(task.settings.seed)});
   if (checkpoint) {
-    try {
-      restore(&*parameters_, checkpoint->tensors);
-    } catch (const Error& error) {
-      fail(error.kind(), "{}: the checkpoint is not one of this model: {}", request.folder, error.what());
-    }
+    restore_from(request.folder, *checkpoint, &*parameters_);
     log_.say(fmt::format("goes on after step {} of {}", manifest_.step, last_step_));
   } else {
     folder_.emplace(request.folder);
@@ -105,11 +102,7 @@ std::optional<Checkpoint> Training::last_checkpoint() {
   }
   std::error_code ignored;
   if (std::filesystem::is_directory(request_.folder, ignored)) folder_.emplace(request_.folder);
-  Checkpoint checkpoint = load_checkpoint(request_.folder, true);
-  if (checkpoint.manifest.model != task_.name()) {
-    fail(ErrorKind::argument, "{}: the checkpoint is one of '{}', not of '{}'", request_.folder,
-         checkpoint.manifest.model, task_.name());
-  }
+  Checkpoint checkpoint = load_checkpoint_of(task_, request_.folder, true);
   manifest_ = checkpoint.manifest;
   is_saved_ = true;
   const auto number = [&](const char* name, auto none) {
