@@ -3,7 +3,7 @@
 // at once only where nothing reads the old one later; what reads it in the very step that makes the new one, element by
 // element, may. Else the value waits in the arena and is copied at the end.
 #include <algorithm>
-#include <functional>
+#include <unordered_map>
 
 #include "base/check.h"
 #include "plan/planner.h"
@@ -11,22 +11,48 @@
 namespace paoding {
 namespace {
 
-void for_each_operand(std::vector<Step>& steps, const std::function<void(Step&, std::size_t)>& visit) {
-  for (Step& step : steps) {
-    for (std::size_t i = 0; i < step.operands.size(); ++i) visit(step, i);
-    for (std::vector<Step>* body : step.bodies()) for_each_operand(*body, visit);
-  }
-}
-
-bool touches(Step& step, int slot, bool written) {
-  bool found = false;
-  const auto look = [&](const Step& each, std::size_t i) {
-    found |= each.operands[i].slot == slot && (i >= each.reads) == written;
+// Where the steps of a list, and those inside them, touch each slot: a write is settled without going over the whole
+// plan again.
+class SlotUses {
+ public:
+  struct Use {
+    std::size_t step;  // of the list
+    Operand* operand;
+    bool is_write;
   };
-  for (std::size_t i = 0; i < step.operands.size(); ++i) look(step, i);
-  for (std::vector<Step>* body : step.bodies()) for_each_operand(*body, look);
-  return found;
-}
+
+  explicit SlotUses(std::vector<Step>& steps) {
+    for (std::size_t i = 0; i < steps.size(); ++i) add(steps[i], i);
+  }
+
+  /// In the order of the steps.
+  const std::vector<Use>& of(int slot) const {
+    static const std::vector<Use> none;
+    const auto it = uses_.find(slot);
+    return it == uses_.end() ? none : it->second;
+  }
+
+  /// Everything that touches `from` touches `to` instead.
+  void move(int from, int to) {
+    for (const Use& use : uses_[from]) use.operand->slot = to;
+    std::vector<Use> both;
+    std::ranges::merge(uses_[to], uses_[from], std::back_inserter(both), {}, &Use::step, &Use::step);
+    uses_[to] = std::move(both);
+    uses_.erase(from);
+  }
+
+ private:
+  void add(Step& step, std::size_t number) {
+    for (std::size_t i = 0; i < step.operands.size(); ++i) {
+      uses_[step.operands[i].slot].push_back({number, &step.operands[i], i >= step.reads});
+    }
+    for (std::vector<Step>* body : step.bodies()) {
+      for (Step& inner : *body) add(inner, number);
+    }
+  }
+
+  std::unordered_map<int, std::vector<Use>> uses_;
+};
 
 bool same_strides(const Group& group, const std::vector<std::int64_t>& a, const std::vector<std::int64_t>& b) {
   for (std::size_t axis = 0; axis < group.extents.size(); ++axis) {
@@ -53,27 +79,32 @@ bool is_pointwise(const Step& step, int old, int made) {
   return true;
 }
 
+// Why slot `made` cannot be slot `target`; empty when nothing reads the old value of `target` once `made` is written.
+std::string order_refusal(const std::vector<Step>& steps, const SlotUses& uses, int made, int target) {
+  const auto& mine = uses.of(made);
+  const auto write = std::ranges::find_if(mine, &SlotUses::Use::is_write);
+  if (write == mine.end()) return "the value is made by no step";
+  for (const SlotUses::Use& use : uses.of(target)) {
+    if (use.is_write || use.step < write->step) continue;
+    const Step& step = steps[use.step];
+    if (use.step > write->step) return "the old value is read later, by " + step.label.op;
+    if (!is_pointwise(step, target, made)) {
+      return step.label.op + " reads other elements of the old value than it writes";
+    }
+  }
+  return "";
+}
+
 }  // namespace
 
-// Why the value `made` by `steps` cannot be written straight into slot `target`; empty when it can.
-std::string Planner::in_place_refusal(std::vector<Step>& steps, const Operand& made, int target) {
+// Why the value `made` cannot be written straight into slot `target`, whenever that is; empty when it can.
+std::string Planner::in_place_refusal(const Operand& made, int target) const {
   const Slot& slot = plan_.slots[static_cast<std::size_t>(made.slot)];
   if (slot.kind != SlotKind::arena) return "the value is fed";
   if (slot.is_fetched) return "the value is fetched too";
   const bool is_whole = made.offset == 0 && made.terms.empty() && made.layout.is_dense() &&
                         slot.bytes == plan_.slots[static_cast<std::size_t>(target)].bytes;
-  if (!is_whole) return "the value is a part of another, or strided";
-  bool is_written = false;
-  for (Step& step : steps) {
-    const bool reads_old = touches(step, target, false);
-    const bool writes = touches(step, made.slot, true);
-    if (is_written && reads_old) return "the old value is read later, by " + step.label.op;
-    if (!is_written && writes && reads_old && !is_pointwise(step, target, made.slot)) {
-      return step.label.op + " reads other elements of the old value than it writes";
-    }
-    is_written |= writes;
-  }
-  return is_written ? "" : "the value is made by no step";
+  return is_whole ? "" : "the value is a part of another, or strided";
 }
 
 void Planner::write_back(Frame& frame, std::vector<Write> writes) {
@@ -83,17 +114,17 @@ void Planner::write_back(Frame& frame, std::vector<Write> writes) {
     // The old value of another target is taken before that one is written.
     if (targets.contains(write.value.slot)) write.value = dense_copy(frame, write.value, *write.why, write.label);
   }
+  SlotUses uses(*frame.steps);
   std::map<int, int> moved;  // from the slot that a value had to its target's
   std::set<int> done;
   for (const Write& write : writes) {
     if (moved.contains(write.value.slot)) continue;  // two targets that take one value
-    const std::string refusal = in_place_refusal(*frame.steps, write.value, write.target.slot);
+    std::string refusal = in_place_refusal(write.value, write.target.slot);
+    if (refusal.empty()) refusal = order_refusal(*frame.steps, uses, write.value.slot, write.target.slot);
     if (refusal.empty()) {
       moved[write.value.slot] = write.target.slot;
       done.insert(write.target.slot);
-      for_each_operand(*frame.steps, [&](Step& step, std::size_t i) {
-        if (step.operands[i].slot == write.value.slot) step.operands[i].slot = write.target.slot;
-      });
+      uses.move(write.value.slot, write.target.slot);
       continue;
     }
     plan_.notes.push_back(fmt::format("{}: '{}' is written by a copy at the end: {}", write.label,

@@ -5,81 +5,108 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "paoding/op.h"
 
 namespace paoding {
 namespace {
 
+// The nodes that may come next, the one of least cost in front; ties go by number.
+class Ready {
+ public:
+  Ready(std::vector<std::int64_t> cost, bool last_first)
+      : cost_(std::move(cost)), is_in_(cost_.size(), 0), sign_(last_first ? -1 : 1) {}
+
+  bool empty() const { return queue_.empty(); }
+  void insert(NodeId id) {
+    is_in_[index(id)] = 1;
+    queue_.insert(entry(id));
+  }
+  NodeId take() {
+    const NodeId best = queue_.begin()->second * sign_;
+    queue_.erase(queue_.begin());
+    is_in_[index(best)] = 0;
+    return best;
+  }
+  void make_cheaper(NodeId id, std::int64_t bytes) {
+    const bool is_in = is_in_[index(id)] != 0;
+    if (is_in) queue_.erase(entry(id));
+    cost_[index(id)] -= bytes;
+    if (is_in) queue_.insert(entry(id));
+  }
+
+ private:
+  static std::size_t index(NodeId id) { return static_cast<std::size_t>(id); }
+  std::pair<std::int64_t, NodeId> entry(NodeId id) const { return {cost_[index(id)], id * sign_}; }
+
+  std::vector<std::int64_t> cost_;  // of every node, ready or not
+  std::vector<char> is_in_;
+  const NodeId sign_;
+  std::set<std::pair<std::int64_t, NodeId>> queue_;
+};
+
 class Scheduler {
  public:
   explicit Scheduler(const Graph& graph) : graph_(graph), size_(static_cast<std::size_t>(graph.size())) {
     bytes_.assign(size_, 0);
     storage_.resize(size_);
+    inputs_.resize(size_);
     reads_.resize(size_);
     readers_.resize(size_);
     users_.resize(size_);
     is_kept_.assign(size_, 0);
+    seen_input_.assign(size_, -1);
+    seen_read_.assign(size_, -1);
     for (NodeId id = 0; id < graph.size(); ++id) add(id);
     for (const Graph::Fetch& fetch : graph.fetches()) is_kept_[at(storage_[at(fetch.ref.node)])] = 1;
   }
 
-  // Always the ready node with the least bytes made minus bytes no longer read.
+  // Always the ready node with the least bytes made minus bytes no longer read. A node gets cheaper when it becomes
+  // the last reader of a storage: once per storage.
   std::vector<NodeId> forward() {
-    std::vector<int> waiting(size_, 0), left(size_, 0);
+    std::vector<std::size_t> left(size_);
+    std::vector<char> is_done(size_, 0);
+    std::vector<std::int64_t> cost = bytes_;
+    const auto dies = [&](NodeId source) { return left[at(source)] == 1 && !is_kept_[at(source)]; };
+    for (std::size_t id = 0; id < size_; ++id) left[id] = readers_[id].size();
     for (std::size_t id = 0; id < size_; ++id) {
-      waiting[id] = static_cast<int>(distinct_inputs(static_cast<NodeId>(id)).size());
-      left[id] = static_cast<int>(readers_[id].size());
+      for (NodeId source : reads_[id]) cost[id] -= dies(source) ? bytes_[at(source)] : 0;
     }
-    const auto cost = [&](NodeId id) {
-      std::int64_t cost = bytes_[at(id)];
+    return schedule(inputs_, users_, Ready(std::move(cost), false), [&](NodeId id, Ready* ready) {
+      is_done[at(id)] = 1;
       for (NodeId source : reads_[at(id)]) {
-        if (left[at(source)] == 1 && !is_kept_[at(source)]) cost -= bytes_[at(source)];
+        --left[at(source)];
+        if (!dies(source)) continue;
+        const auto& readers = readers_[at(source)];
+        const auto last = std::find_if(readers.begin(), readers.end(), [&](NodeId each) { return !is_done[at(each)]; });
+        ready->make_cheaper(*last, bytes_[at(source)]);
       }
-      return cost;
-    };
-    return schedule(
-        waiting, users_, cost,
-        [&](NodeId id) {
-          for (NodeId source : reads_[at(id)]) --left[at(source)];
-        },
-        false);
+    });
   }
 
-  // The same from the end: a node put in front of all its users frees its result and needs its inputs.
+  // The same from the end: a node put in front of all its users frees its result and needs its inputs. It gets cheaper
+  // when another one needs one of them too: once per storage and reader.
   std::vector<NodeId> backward() {
-    std::vector<int> waiting(size_, 0);
-    std::vector<std::vector<NodeId>> sources(size_);
-    for (std::size_t id = 0; id < size_; ++id) {
-      waiting[id] = static_cast<int>(users_[id].size());
-      sources[id] = distinct_inputs(static_cast<NodeId>(id));
-    }
     std::vector<char> is_live = is_kept_;
-    const auto cost = [&](NodeId id) {
-      std::int64_t cost = -bytes_[at(id)];
-      for (NodeId source : reads_[at(id)]) cost += is_live[at(source)] ? 0 : bytes_[at(source)];
-      return cost;
-    };
-    std::vector<NodeId> order = schedule(
-        waiting, sources, cost,
-        [&](NodeId id) {
-          for (NodeId source : reads_[at(id)]) is_live[at(source)] = 1;
-        },
-        true);
+    std::vector<std::int64_t> cost(size_);
+    for (std::size_t id = 0; id < size_; ++id) {
+      cost[id] = -bytes_[id];
+      for (NodeId source : reads_[id]) cost[id] += is_live[at(source)] ? 0 : bytes_[at(source)];
+    }
+    std::vector<NodeId> order = schedule(users_, inputs_, Ready(std::move(cost), true), [&](NodeId id, Ready* ready) {
+      for (NodeId source : reads_[at(id)]) {
+        if (is_live[at(source)]) continue;
+        is_live[at(source)] = 1;
+        for (NodeId reader : readers_[at(source)]) ready->make_cheaper(reader, bytes_[at(source)]);
+      }
+    });
     std::reverse(order.begin(), order.end());
     return order;
   }
 
  private:
   static std::size_t at(NodeId id) { return static_cast<std::size_t>(id); }
-
-  std::vector<NodeId> distinct_inputs(NodeId id) const {
-    std::vector<NodeId> inputs;
-    for (const Ref& ref : graph_.node(id).inputs) {
-      if (std::find(inputs.begin(), inputs.end(), ref.node) == inputs.end()) inputs.push_back(ref.node);
-    }
-    return inputs;
-  }
 
   void add(NodeId id) {
     const Node& node = graph_.node(id);
@@ -92,44 +119,34 @@ class Scheduler {
     if (!is_view && !is_given && !is_passed) {
       for (const Type& type : node.types) bytes_[at(id)] += size_bytes(type);
     }
-    for (NodeId input : distinct_inputs(id)) {
+    for (const Ref& ref : node.inputs) {
+      const NodeId input = ref.node;
+      if (std::exchange(seen_input_[at(input)], id) == id) continue;
+      inputs_[at(id)].push_back(input);
       users_[at(input)].push_back(id);
       const NodeId source = storage_[at(input)];
-      if (source == storage_[at(id)]) continue;
-      auto& mine = reads_[at(id)];
-      if (std::find(mine.begin(), mine.end(), source) != mine.end()) continue;
-      mine.push_back(source);
+      if (source == storage_[at(id)] || std::exchange(seen_read_[at(source)], id) == id) continue;
+      reads_[at(id)].push_back(source);
       readers_[at(source)].push_back(id);
     }
     // What reads a view reads what it is a view of, for as long.
   }
 
-  // List scheduling: `waiting` counts what has to come first, `next` lists who waits for a node.
-  template <class Cost, class Done>
-  std::vector<NodeId> schedule(std::vector<int> waiting, const std::vector<std::vector<NodeId>>& next, const Cost& cost,
-                               const Done& done, bool last_first) {
-    std::set<NodeId> ready;
+  // List scheduling: `before` lists what has to come first, `behind` who waits for a node.
+  template <class Done>
+  std::vector<NodeId> schedule(const std::vector<std::vector<NodeId>>& before,
+                               const std::vector<std::vector<NodeId>>& behind, Ready ready, const Done& done) {
+    std::vector<std::size_t> waiting(size_);
     for (std::size_t id = 0; id < size_; ++id) {
+      waiting[id] = before[id].size();
       if (waiting[id] == 0) ready.insert(static_cast<NodeId>(id));
     }
     std::vector<NodeId> order;
     order.reserve(size_);
     while (!ready.empty()) {
-      NodeId best = -1;
-      std::int64_t least = 0;
-      const auto consider = [&](NodeId id) {
-        const std::int64_t mine = cost(id);
-        if (best < 0 || mine < least) best = id, least = mine;
-      };
-      if (last_first) {
-        std::for_each(ready.rbegin(), ready.rend(), consider);
-      } else {
-        std::for_each(ready.begin(), ready.end(), consider);
-      }
-      ready.erase(best);
-      order.push_back(best);
-      done(best);
-      for (NodeId id : next[at(best)]) {
+      order.push_back(ready.take());
+      done(order.back(), &ready);
+      for (NodeId id : behind[at(order.back())]) {
         if (--waiting[at(id)] == 0) ready.insert(id);
       }
     }
@@ -138,12 +155,14 @@ class Scheduler {
 
   const Graph& graph_;
   const std::size_t size_;
-  std::vector<std::int64_t> bytes_;           // that a node's results take
-  std::vector<NodeId> storage_;               // the node whose memory a node's result lies in
-  std::vector<std::vector<NodeId>> reads_;    // storages a node reads
-  std::vector<std::vector<NodeId>> readers_;  // who reads a storage
-  std::vector<std::vector<NodeId>> users_;    // who has a node as input
-  std::vector<char> is_kept_;                 // storages that live to the end
+  std::vector<std::int64_t> bytes_;             // that a node's results take
+  std::vector<NodeId> storage_;                 // the node whose memory a node's result lies in
+  std::vector<std::vector<NodeId>> inputs_;     // of a node, each once
+  std::vector<std::vector<NodeId>> users_;      // who has a node as input
+  std::vector<std::vector<NodeId>> reads_;      // storages a node reads
+  std::vector<std::vector<NodeId>> readers_;    // who reads a storage
+  std::vector<char> is_kept_;                   // storages that live to the end
+  std::vector<NodeId> seen_input_, seen_read_;  // the last node that had this one as input, or read it
 };
 
 }  // namespace

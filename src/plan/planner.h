@@ -90,7 +90,7 @@ class Planner {
     std::string label;
   };
   void write_back(Frame& frame, std::vector<Write> writes);
-  std::string in_place_refusal(std::vector<Step>& steps, const Operand& made, int target);
+  std::string in_place_refusal(const Operand& made, int target) const;
 
   // branches.cpp
   void plan_branch(Frame& outer, NodeId id);
