@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/env.h"
+#include "base/target.h"
 #include "command.h"
 #include "cpu/fused_routine.h"
 #include "cpu/parallel.h"
@@ -99,7 +100,7 @@ void print_gpus() {
     try {
       const gpu::GpuInfo& info = gpu::GpuDevice::get(i).info();
       print_row(name, fmt::format("{}, compute capability {}.{} ({}), {} SMs, {:.1f} GiB, {:.0f} MiB of L2", info.name,
-                                  info.major, info.minor, gpu::arch_name(info.major, info.minor), info.sm_count,
+                                  info.major, info.minor, arch_name(info.major, info.minor), info.sm_count,
                                   static_cast<double>(info.memory_bytes) / (1 << 30),
                                   static_cast<double>(info.l2_bytes) / (1 << 20)));
     } catch (const Error& error) {

@@ -9,7 +9,7 @@
 #include "staged.h"
 
 #if PAODING_WITH_CUDA
-#include "gpu/text_kernel.h"
+#include "gpu/text_launch.h"
 #endif
 
 namespace paoding::cli {
@@ -19,7 +19,8 @@ struct DumpOptions {
   std::string file, after;
   bool passes = false, plan = false, kernels = false, times = false;
   CompileFlags compile;
-  DeviceKind kind = DeviceKind::cpu;  // of compile.device
+  std::string target_name;
+  TargetPtr target;
 };
 
 // ---- stages ----
@@ -29,17 +30,17 @@ struct Stage {
   std::string text;
 };
 
-std::vector<Stage> stages_of(const Graph& graph, const DumpOptions& options, Staged* staged) {
+std::vector<Stage> stages_of(const Graph& graph, const DumpOptions& options, CompiledPlan* compiled) {
   std::vector<Stage> stages;
-  *staged = run_passes_of(graph, options.compile.no_pass, options.kind, [&](const std::string& pass, const Graph& now) {
+  *compiled = plan_of(graph, options.compile, options.target, [&](const std::string& pass, const Graph& now) {
     stages.push_back({pass, to_text(now)});
   });
   return stages;
 }
 
 void print_after(const Graph& graph, const DumpOptions& options) {
-  Staged staged;
-  const std::vector<Stage> stages = stages_of(graph, options, &staged);
+  CompiledPlan compiled;
+  const std::vector<Stage> stages = stages_of(graph, options, &compiled);
   // "merge_duplicates#2" is its second turn; without a number the last one counts.
   const std::size_t mark = options.after.find('#');
   const std::string name = options.after.substr(0, mark);
@@ -58,12 +59,12 @@ void print_after(const Graph& graph, const DumpOptions& options) {
 }
 
 void print_all_stages(const Graph& graph, const DumpOptions& options) {
-  Staged staged;
+  CompiledPlan compiled;
   std::string before = to_text(graph);
   print("# as read: {} nodes\n{}", graph.size(), before);
   std::size_t i = 0;
-  for (const Stage& stage : stages_of(graph, options, &staged)) {
-    const PassRecord& record = staged.passes.at(i++);
+  for (const Stage& stage : stages_of(graph, options, &compiled)) {
+    const PassRecord& record = compiled.passes.at(i++);
     print("\n# after {}: {} -> {} nodes{}\n", record.name, record.nodes_before, record.nodes_after,
           stage.text == before ? ", nothing changed" : "");
     for (const std::string& note : record.notes) print("#   {}\n", note);
@@ -73,10 +74,10 @@ void print_all_stages(const Graph& graph, const DumpOptions& options) {
 }
 
 void print_times(const Graph& graph, const DumpOptions& options) {
-  const Staged staged = run_passes_of(graph, options.compile.no_pass, options.kind);
+  const CompiledPlan compiled = plan_of(graph, options.compile, options.target);
   double total = 0;
   print("{:<18} {:>9} {:>7} {:>7}  {}\n", "pass", "ms", "before", "after", "notes");
-  for (const PassRecord& record : staged.passes) {
+  for (const PassRecord& record : compiled.passes) {
     print("{:<18} {:>9.3f} {:>7} {:>7}  {}\n", record.name, record.milliseconds, record.nodes_before,
           record.nodes_after, record.notes.empty() ? "" : record.notes.front());
     for (std::size_t i = 1; i < record.notes.size(); ++i) print("{:<46}{}\n", "", record.notes[i]);
@@ -91,8 +92,9 @@ void print_times(const Graph& graph, const DumpOptions& options) {
 void print_kernels_of(const std::vector<Step>& steps, std::set<std::string>* seen) {
   for (const Step& step : steps) {
     check_interrupted();
-    if (step.kind == Step::Kind::loop) print_kernels_of(step.body, seen);
-    for (const gpu::GroupKernelPlan& kernel : gpu::kernels_of(step)) {
+    for (const auto* body : step.bodies()) print_kernels_of(*body, seen);
+    if (step.text == nullptr) continue;
+    for (const gpu::TextLaunch& kernel : step.text->launches) {
       print("// step {}: {}{}\n// {}; grid {} x {} x {}, block {}{}\n", step.position, step_name(step),
             step.label.scope.empty() ? "" : " in " + step.label.scope, kernel.why, kernel.grid[0], kernel.grid[1],
             kernel.grid[2], kernel.block, kernel.floor_us > 0 ? fmt::format(", floor {:.2f} us", kernel.floor_us) : "");
@@ -107,8 +109,9 @@ void print_kernels_of(const std::vector<Step>& steps, std::set<std::string>* see
 
 void print_kernels(const Graph& graph, const DumpOptions& options) {
   std::set<std::string> seen;
-  const Staged staged = plan_of(graph, options.compile, DeviceKind::cuda);
-  print_kernels_of(staged.plan.steps, &seen);
+  const TargetPtr target = options.target->is_gpu() ? options.target : target_of("", "cuda");
+  const CompiledPlan compiled = plan_of(graph, options.compile, target);
+  print_kernels_of(compiled.plan.steps, &seen);
 }
 #else
 void print_kernels(const Graph&, const DumpOptions&) {
@@ -118,12 +121,12 @@ void print_kernels(const Graph&, const DumpOptions&) {
 
 int dump(DumpOptions options) {
   check_pass_names(options.compile.no_pass);
-  options.kind = parse_device(options.compile.device).kind;
+  options.target = target_of(options.target_name, options.compile.device);
   const std::unique_ptr<Graph> graph = load_graph(options.file);
   if (options.times) print_times(*graph, options);
   if (options.passes) print_all_stages(*graph, options);
   if (!options.after.empty()) print_after(*graph, options);
-  if (options.plan) print_text(to_string(plan_of(*graph, options.compile, options.kind).plan));
+  if (options.plan) print_text(to_string(plan_of(*graph, options.compile, options.target).plan));
   if (options.kernels) print_kernels(*graph, options);
   if (options.after.empty() && !options.passes && !options.plan && !options.kernels && !options.times) {
     print_text(to_text(*graph));
@@ -151,11 +154,18 @@ void add_dump(CLI::App& app, Commands* commands) {
       ->type_name("PASS");
   sub->add_flag("--passes", options->passes, "Every stage with what the passes noted");
   sub->add_flag("--plan", options->plan, "The plan for the device");
-  sub->add_flag("--kernels", options->kernels, "The CUDA text of the plan for a GPU (an H200's sizes)");
+  sub->add_flag("--kernels", options->kernels, "The CUDA text of the plan for a GPU");
   sub->add_flag("--times", options->times, "What each pass took, nodes before and after, notes");
   sub->add_option("--device", options->compile.device, "Plan for cpu, cuda or best")
       ->type_name("DEVICE")
       ->capture_default_str();
+  std::string targets;
+  for (const Target& target : named_targets()) targets += (targets.empty() ? "" : ", ") + target.name;
+  sub->add_option("--target", options->target_name,
+                  "Plan for a chip that need not be here: " + targets +
+                      ". Without it, for the device; an H200 where\n"
+                      "--device or --kernels asks for a GPU and there is none")
+      ->type_name("NAME");
   sub->add_option("--no-pass", options->compile.no_pass, "Passes to leave out, split by commas")
       ->delimiter(',')
       ->allow_extra_args(false)
@@ -165,7 +175,7 @@ void add_dump(CLI::App& app, Commands* commands) {
       "Examples:\n"
       "  paoding dump examples/graphs/lstm.txt --times\n"
       "  paoding dump examples/graphs/lstm.txt --after hoist_products\n"
-      "  paoding dump examples/graphs/lerp_grad.txt --kernels\n"
+      "  paoding dump examples/graphs/lerp_grad.txt --kernels --target a100\n"
       "  paoding dump examples/graphs/lstm.txt --plan --no-pass fuse_groups,alias_views");
   commands->push_back({sub, [options] { return dump(*options); }});
 }

@@ -7,6 +7,7 @@
 #include <numbers>
 
 #include "base/half.h"
+#include "base/hash.h"
 #include "cpu/parallel.h"
 
 namespace paoding::cli {
@@ -92,11 +93,7 @@ void parallel_ranges(std::int64_t count, Body body) {
       &state);
 }
 
-std::uint64_t hash_name(std::string_view name) {
-  std::uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
-  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  return hash;
-}
+std::uint64_t hash_name(std::string_view name) { return fnv1a(name); }
 
 }  // namespace
 

@@ -64,8 +64,7 @@ std::string bad_elements(const Tensor& tensor, const Summary& seen) {
 // Watches the steps of a run, and stops it at the first result that is not finite.
 class FiniteCheck {
  public:
-  FiniteCheck(const Graph& graph, const CompileFlags& flags, DeviceKind device)
-      : graph_(graph), flags_(flags), device_(device) {}
+  FiniteCheck(const Graph& graph, const CompileFlags& flags) : graph_(graph), flags_(flags) {}
 
   void see(const StepSeen& step) {
     const std::int64_t position = steps_++;
@@ -73,8 +72,8 @@ class FiniteCheck {
       const Summary seen = summarize(result);
       if (seen.is_finite()) continue;
       // The executor runs the launches of the plan in order, so the same plan made again tells more about this one.
-      const Staged staged = plan_of(graph_, flags_, device_);
-      const std::vector<Launch> launches = unroll(staged.plan);
+      const CompiledPlan compiled = plan_of(graph_, flags_, target_of("", flags_.device));
+      const std::vector<Launch> launches = unroll(compiled.plan);
       const auto at = static_cast<std::size_t>(position);
       const bool is_known = at < launches.size() && launches[at].step->label.op == step.op;
       fail(ErrorKind::argument, "check-finite: step {} wrote the first NaN or infinity: {}{}, time step {}: {}{}",
@@ -88,7 +87,6 @@ class FiniteCheck {
  private:
   const Graph& graph_;
   const CompileFlags& flags_;
-  const DeviceKind device_;
   std::int64_t steps_ = 0;
 };
 
@@ -257,7 +255,7 @@ int run(RunOptions& options) {
       collect_feeds(*graph, options.feeds, options.has_seed ? std::optional(options.seed) : std::nullopt);
   if (options.check_finite) check_feeds_finite(feeds);
 
-  FiniteCheck check(*graph, options.compile, compile.device.kind);
+  FiniteCheck check(*graph, options.compile);
   const bool is_stepwise = options.stepwise || options.check_finite || env_flag("PAODING_STEPWISE");
   if (is_stepwise) compile.execution = Execution::stepwise;
   bool is_checking = options.check_finite;  // the first run only

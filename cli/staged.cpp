@@ -1,30 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "staged.h"
 
-#include <algorithm>
+#if PAODING_WITH_CUDA
+#include "gpu/driver.h"
+#endif
 
 namespace paoding::cli {
+namespace {
 
-Staged run_passes_of(const Graph& graph, const std::vector<std::string>& no_pass, DeviceKind device,
-                     const std::function<void(const std::string& pass, const Graph& graph)>& after) {
-  Staged staged;
-  staged.graph = graph.clone();
-  PassOptions options;
-  options.disabled = no_pass;
-  options.device = device;
-  options.after = after;
-  staged.passes = run_passes(*staged.graph, options);
-  return staged;
+bool is_there(const Device& device) {
+#if PAODING_WITH_CUDA
+  return device.kind == DeviceKind::cpu || device.index < gpu::GpuDevice::count();
+#else
+  return device.kind == DeviceKind::cpu;
+#endif
 }
 
-Staged plan_of(const Graph& graph, const CompileFlags& flags, DeviceKind device) {
-  Staged staged = run_passes_of(graph, flags.no_pass, device);
-  PlanOptions options{device, flags.allow_tf32, true};
-  options.choose_layouts =
-      std::find(flags.no_pass.begin(), flags.no_pass.end(), "choose_layouts") == flags.no_pass.end();
-  options.alias_views = std::find(flags.no_pass.begin(), flags.no_pass.end(), "alias_views") == flags.no_pass.end();
-  staged.plan = make_plan(*staged.graph, options);
-  return staged;
+}  // namespace
+
+TargetPtr target_of(const std::string& target, const std::string& device) {
+  if (!target.empty()) return std::make_shared<const Target>(named_target(target));
+  const Device wanted = parse_device(device);
+  return is_there(wanted) ? paoding::target_of(wanted) : std::make_shared<const Target>(named_target("h200"));
+}
+
+CompiledPlan plan_of(const Graph& graph, const CompileFlags& flags, const TargetPtr& target,
+                     const std::function<void(const std::string& pass, const Graph& graph)>& after) {
+  CompileOptions options;
+  options.disabled_passes = flags.no_pass;
+  options.allow_tf32 = flags.allow_tf32;
+  options.after_pass = after;
+  return compile_plan(graph, options, target);
 }
 
 std::string step_name(const Step& step) {

@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "command.h"
 #include "io/checkpoint_names.h"
 #include "io/files.h"
@@ -121,8 +122,8 @@ std::optional<Checkpoint> Training::last_checkpoint() {
 
 // What the same bits depend on besides the options. A change of it is no error, but nobody should be surprised.
 void Training::note_surroundings() {
-  std::uint64_t hash = 14695981039346656037u;  // FNV-1a, of what the order of the examples is made from
-  for (const std::int64_t bucket : buckets_) hash = (hash ^ static_cast<std::uint64_t>(bucket)) * 1099511628211u;
+  std::uint64_t hash = kFnvStart;  // of what the order of the examples is made from
+  for (const std::int64_t bucket : buckets_) hash = fnv1a(hash, static_cast<std::uint64_t>(bucket));
   const std::pair<const char*, std::string> all[] = {
       {"examples", fmt::format("{} ({:016x})", buckets_.size(), hash)},
       {"threads", std::to_string(omp_get_max_threads())},

@@ -4,10 +4,9 @@
 #pragma once
 
 #include <cstring>
-#include <map>
 #include <memory>
 
-#include "gpu/text_kernel.h"
+#include "gpu/text_launch.h"
 #include "tests/cuda_emulation/emulated_kernels.h"
 #include "tests/kernel_texts.h"
 
@@ -21,10 +20,10 @@ class EmulatedProgram {
   const std::string& library_op() const { return library_op_; }
   /// Whether a kernel op of our own is among the steps.
   bool has_text_kernel() const { return has_text_kernel_; }
-  std::vector<const gpu::GroupKernelPlan*> kernels() const {
-    std::vector<const gpu::GroupKernelPlan*> kernels;
-    for (const auto& [step, made] : kernels_) {
-      for (const gpu::GroupKernelPlan& kernel : made.launches) kernels.push_back(&kernel);
+  std::vector<const gpu::TextLaunch*> kernels() const {
+    std::vector<const gpu::TextLaunch*> kernels;
+    for (const auto& text : texts_) {
+      for (const gpu::TextLaunch& kernel : text->launches) kernels.push_back(&kernel);
     }
     return kernels;
   }
@@ -41,6 +40,7 @@ class EmulatedProgram {
       } else {
         memories.emplace_back(slot.bytes);
         bases.push_back(memories.back().start());
+        if (slot.kind == SlotKind::state) std::memset(bases.back(), 0, static_cast<std::size_t>(slot.bytes));
       }
     }
     const auto write = [&](int slot, const Tensor& tensor) {
@@ -50,28 +50,28 @@ class EmulatedProgram {
     for (const auto& [name, slot] : plan_.inputs) write(slot, feeds.at(name));
     for (const auto& [slot, tensor] : plan_.constants) write(slot, tensor);
     for (const Launch& launch : unroll(plan_)) {
-      const Kernels& made = kernels_.at(launch.step);
+      const gpu::TextPlan& text = *launch.step->text;
       std::vector<char*> operands;
       for (const auto& [slot, offset] : launch.addresses) {
         operands.push_back(bases[static_cast<std::size_t>(slot)] + offset);
       }
-      const Memory workspace(made.workspace_bytes);
-      std::vector<std::uint64_t> words(static_cast<std::size_t>(made.ticket_count + 2), made.is_group ? 0 : ~0ull);
-      for (const gpu::GroupKernelPlan& kernel : made.launches) {
+      std::uint64_t fault[2] = {~0ull, ~0ull};
+      unsigned failed = 0;
+      const auto place = [&](int slot) { return slot < 0 ? nullptr : bases[static_cast<std::size_t>(slot)]; };
+      gpu::Room room{place(launch.step->workspace), place(launch.step->state), fault, &failed};
+      for (const gpu::TextLaunch& kernel : text.launches) {
         const gpu::Launch start = compiled.find(kernel.entry);
         if (start == nullptr) throw std::runtime_error(compiled.log());
         std::vector<void*> arguments;
         for (char*& operand : operands) arguments.push_back(&operand);
-        char* at = workspace.start();
-        std::uint64_t* extra = words.data();
         std::vector<std::uint64_t> sizes = kernel.sizes;
-        arguments.insert(arguments.end(), {&at, &extra, sizes.data()});
+        arguments.insert(arguments.end(), {&room, sizes.data()});
         std::vector<unsigned> order(kernel.grid[0]);
         for (unsigned i = 0; i < kernel.grid[0]; ++i) order[i] = i;
         std::shuffle(order.begin(), order.end(), random);
         EXPECT_EQ(start(arguments.data(), kernel.grid[0], kernel.block, order.data()), 0) << "deadlock: " << kernel.why;
       }
-      if (made.raise && (words[0] & words[1]) != ~0ull) made.raise(words.data());
+      if (text.raise && (fault[0] & fault[1]) != ~0ull) text.raise(fault);
     }
     Tensors results;
     for (const Plan::Fetch& fetch : plan_.fetches) {
@@ -86,13 +86,6 @@ class EmulatedProgram {
   }
 
  private:
-  struct Kernels {
-    std::vector<gpu::GroupKernelPlan> launches;
-    bool is_group = false;
-    std::int64_t workspace_bytes = 0, ticket_count = 0;
-    std::function<void(const std::uint64_t*)> raise;
-  };
-
   // Aligned as the driver's memory is.
   class Memory {
    public:
@@ -109,20 +102,10 @@ class EmulatedProgram {
 
   void add_kernels(const std::vector<Step>& steps) {
     for (const Step& step : steps) {
-      Kernels& made = kernels_[&step];
-      if (step.kind == Step::Kind::loop) {
-        add_kernels(step.body);
-      } else if (step.kind == Step::Kind::group) {
-        gpu::GroupKernelPlan plan = gpu::plan_group_step(step, gpu::ChipFacts{});
-        made.is_group = true;
-        made.workspace_bytes = plan.workspace_bytes, made.ticket_count = plan.ticket_count;
-        if (plan.grid[0] != 0) made.launches.push_back(std::move(plan));
-      } else if (step.kind == Step::Kind::kernel && step.kernel->plan_text) {
-        const auto plan = step.kernel->plan_text(step.call);
-        made.launches = plan->launches;
-        made.workspace_bytes = plan->workspace_bytes;
-        made.raise = plan->raise;
-        has_text_kernel_ = true;
+      for (const auto* body : step.bodies()) add_kernels(*body);
+      if (step.text != nullptr) {
+        texts_.push_back(step.text);
+        has_text_kernel_ |= step.kind == Step::Kind::kernel;
       } else if (step.kind == Step::Kind::kernel) {
         library_op_ = step.call.op->name;
       }
@@ -130,7 +113,7 @@ class EmulatedProgram {
   }
 
   Plan plan_;
-  std::map<const Step*, Kernels> kernels_;
+  std::vector<std::shared_ptr<const gpu::TextPlan>> texts_;
   std::string library_op_;
   bool has_text_kernel_ = false;
 };

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <thread>
 
-#include "gpu/group_prelude.h"
+#include "gpu/kernel_prelude.h"
 #include "gpu/nvrtc.h"
 #include "tests/gpu_refusals.h"
 #include "tests/kernel_texts.h"
@@ -25,7 +25,7 @@ void add_texts(Texts* all, const Graph& graph, const std::string& what, const st
 
 /// One program of several kernels: NVRTC reads the prelude, most of every text, once for them all.
 std::string one_program(std::span<const std::string> texts) {
-  const std::string prelude(gpu::group_prelude());
+  const std::string prelude(gpu::kernel_prelude());
   std::string program = prelude;
   for (std::size_t i = 0; i < texts.size(); ++i) {
     std::string text = texts[i];

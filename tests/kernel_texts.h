@@ -4,21 +4,18 @@
 
 #include <functional>
 
-#include "gpu/text_kernel.h"
+#include "gpu/text_launch.h"
+#include "runtime/compile.h"
 #include "tests/program_check.h"
 
 namespace paoding::testing_program {
 
-/// The graph's plan for a GPU, after the passes.
-inline Plan plan_for_gpu(const Graph& graph, const std::vector<std::string>& disabled = {}) {
-  const auto copy = graph.clone();
-  PassOptions options;
-  options.disabled = disabled;
-  options.device = DeviceKind::cuda;
-  run_passes(*copy, options);
-  PlanOptions plan_options;
-  plan_options.device = DeviceKind::cuda;
-  return make_plan(*copy, plan_options);
+/// The graph's plan for a GPU, an H200 unless another is named, after the passes.
+inline Plan plan_for_gpu(const Graph& graph, const std::vector<std::string>& disabled = {},
+                         const std::string& target = "h200") {
+  CompileOptions options;
+  options.disabled_passes = disabled;
+  return std::move(compile_plan(graph, options, std::make_shared<const Target>(named_target(target))).plan);
 }
 
 /// Text of every group, and of every other kernel of our own, of the graph's plan for an H200, with a step that uses
@@ -29,10 +26,11 @@ inline std::map<std::string, std::string> kernel_texts_with_steps(const Graph& g
   std::map<std::string, std::string> texts;
   const std::function<void(const std::vector<Step>&)> walk = [&](const std::vector<Step>& steps) {
     for (const Step& step : steps) {
-      if (step.kind == Step::Kind::loop) walk(step.body);
+      for (const auto* body : step.bodies()) walk(*body);
+      if (step.text == nullptr) continue;
       std::string what = step.label.op;
       for (const std::string& member : step.label.members) what += " " + member;
-      for (const gpu::GroupKernelPlan& made : gpu::kernels_of(step)) {
+      for (const gpu::TextLaunch& made : step.text->launches) {
         texts.emplace(made.source, what + " (" + made.why + ")");
       }
     }

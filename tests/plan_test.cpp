@@ -24,14 +24,14 @@ std::vector<PlanWay> plan_ways() {
           {"copied views", {}, false}};
 }
 
-Plan plan_of(const Graph& graph, const PlanWay& way, DeviceKind device = DeviceKind::cpu) {
+Plan plan_of(const Graph& graph, const PlanWay& way, const Target& target = {}) {
   const auto copy = graph.clone();
   PassOptions options;
   options.disabled = way.disabled;
-  options.device = device;
+  options.target = std::make_shared<const Target>(target);
   run_passes(*copy, options);
   PlanOptions plan_options;
-  plan_options.device = device;
+  plan_options.target = options.target;
   plan_options.alias_views = way.alias_views;
   return make_plan(*copy, plan_options);
 }
@@ -330,11 +330,11 @@ int products_of(const std::vector<const Step*>& steps, const Shape& result) {
   return count;
 }
 
-void check_lstm_plan(DeviceKind device, bool reverse) {
+void check_lstm_plan(const Target& target, bool reverse) {
   const std::int64_t T = 7, B = 4, I = 6, H = 8;
   Graph graph;
   build_lstm(graph, {.steps = T, .batch = B, .inputs = I, .hidden = H, .reverse = reverse});
-  const Plan plan = plan_of(graph, {"all passes", {}}, device);
+  const Plan plan = plan_of(graph, {"all passes", {}}, target);
   SCOPED_TRACE(to_string(plan));
   const StepCount count = divide(plan);
   ASSERT_EQ(count.loops.size(), 2u);
@@ -369,12 +369,12 @@ void check_lstm_plan(DeviceKind device, bool reverse) {
 }
 
 TEST(LstmPlan, HasOneLargeProductPerWeightAndTwoLaunchesPerStep) {
-  for (const bool reverse : {false, true}) check_lstm_plan(DeviceKind::cpu, reverse);
+  for (const bool reverse : {false, true}) check_lstm_plan({}, reverse);
 }
 
 #if PAODING_WITH_CUDA
 TEST(LstmPlan, IsTheSameOnAGpu) {
-  for (const bool reverse : {false, true}) check_lstm_plan(DeviceKind::cuda, reverse);
+  for (const bool reverse : {false, true}) check_lstm_plan(named_target("h200"), reverse);
 }
 #endif
 

@@ -6,7 +6,7 @@
 #include <chrono>
 
 #include "gpu/driver.h"
-#include "gpu/group_kernel.h"
+#include "gpu/loaded_kernel.h"
 #include "paoding/paoding.h"
 
 namespace paoding {

@@ -17,9 +17,9 @@ struct EmulatedCase {
 
 // Compiles all cases together, runs each and compares what it fetches.
 void check(const std::vector<EmulatedCase>& cases) {
-  std::vector<const gpu::GroupKernelPlan*> kernels;
+  std::vector<const gpu::TextLaunch*> kernels;
   for (const EmulatedCase& c : cases) {
-    for (const gpu::GroupKernelPlan* kernel : c.program->kernels()) kernels.push_back(kernel);
+    for (const gpu::TextLaunch* kernel : c.program->kernels()) kernels.push_back(kernel);
   }
   const gpu::EmulatedKernels compiled(kernels);
   unsigned seed = 1;

@@ -178,6 +178,9 @@ GpuDevice::GpuDevice(int index) : index_(index) {
   info_.l2_bytes = attribute(table, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, device);
   info_.memory_bytes = static_cast<std::int64_t>(memory_bytes);
   info_.max_shared_bytes = attribute(table, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device);
+  const auto clock = static_cast<double>(attribute(table, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, device));  // kHz
+  const auto width = static_cast<double>(attribute(table, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, device));
+  info_.memory_bytes_per_us = 2 * clock / 1000 * width / 8;
   info_.driver_version = loaded_driver().version;
   PD_CUDA(table.cuDevicePrimaryCtxRetain(&primary_, device));
 }

@@ -115,6 +115,7 @@ struct GpuInfo {
   std::int64_t l2_bytes = 0;
   std::int64_t memory_bytes = 0;      // all of the device's memory, free or not
   std::int64_t max_shared_bytes = 0;  // shared memory of one block after opting in
+  double memory_bytes_per_us = 0;     // as clock and width of the memory have it
   int driver_version = 0;             // 13000 for CUDA 13.0
 };
 

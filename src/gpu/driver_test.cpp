@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/target.h"
 #include "gpu/nvrtc.h"
 
 namespace paoding::gpu {

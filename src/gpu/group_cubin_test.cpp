@@ -93,13 +93,14 @@ std::vector<Named> workloads() {
   return all;
 }
 
-Use use_of(const GroupKernelPlan& plan) { return read_use(compile(plan.source, plan.entry + ".cu", "sm_90a")); }
+Use use_of(const TextLaunch& plan) { return read_use(compile(plan.source, plan.entry + ".cu", "sm_90a")); }
 
 TEST(GroupCubin, WorkloadsStayInRegisters) {
   if (nvrtc() == nullptr) GTEST_SKIP() << "NOT CHECKED: " << nvrtc_problem();
   for (const Named& named : workloads()) {
     SCOPED_TRACE(named.name);
-    const GroupKernelPlan plan = plan_group(canonical(named.group), std::vector<int>(named.group.operands(), 256));
+    const TextLaunch plan =
+        plan_group(canonical(named.group), std::vector<int>(named.group.operands(), 256), named_target("h200"));
     const std::vector<char> cubin = compile(plan.source, plan.entry + ".cu", "sm_90a");
     const Use use = read_use(cubin);
     EXPECT_EQ(use.frame_bytes, 0) << plan.why;
@@ -122,9 +123,9 @@ TEST(GroupCubin, RandomGroupsCompile) {
   std::mt19937 rng(20);
   for (int i = 0; i < 40; ++i) {
     const Group group = random_group(rng);
-    ChipFacts chip;
+    Target chip = named_target("h200");
     chip.sm_count = i % 3 == 0 ? 1 : i % 3 == 1 ? 4 : 132;
-    const GroupKernelPlan plan = plan_group(canonical(group), std::vector<int>(group.operands(), 256), chip);
+    const TextLaunch plan = plan_group(canonical(group), std::vector<int>(group.operands(), 256), chip);
     SCOPED_TRACE(to_string(group) + plan.why);
     EXPECT_EQ(use_of(plan).frame_bytes, 0);
   }

@@ -49,24 +49,6 @@ std::string fill_in(std::string_view pattern, const ExprNode& node) {
 
 }  // namespace
 
-std::string_view stored_type(DType dtype) {
-  switch (dtype) {
-    case DType::f64: return "double";
-    case DType::f32: return "float";
-    case DType::f16: return "F16";
-    case DType::bf16: return "BF16";
-    case DType::i64: return "long long";
-    case DType::i32: return "int";
-    case DType::u8: return "unsigned char";
-    case DType::boolean: return "Bool";
-  }
-  return "";
-}
-
-std::string_view computed_type(DType dtype) {
-  return dtype == DType::boolean ? "bool" : stored_type(compute_dtype(dtype));
-}
-
 std::string_view combine_text(Combine combine) {
   switch (combine) {
     case Combine::none:

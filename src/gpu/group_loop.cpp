@@ -445,7 +445,7 @@ void KernelText::emit_element_store(std::size_t o, const std::string& value) {
 
 void KernelText::emit_last_arrivers() {
   for (std::size_t p = 0; p < parts_.size(); ++p) {
-    k_.add("if (is_last_arriver(tickets + {} + tile{}, (unsigned)parts{})) {{",
+    k_.add("if (is_last_arriver(room.tickets + {} + tile{}, (unsigned)parts{})) {{",
            sizes_.wide_number(fmt::format("tickets{}", p), ticket_count_), p, p);
     ticket_count_ += parts_[p].tiles;
     for (const std::size_t o : parts_[p].outputs) {

@@ -44,10 +44,10 @@ std::int64_t pow2_floor(std::int64_t n) {
 
 class Scheduler {
  public:
-  Scheduler(const Group& group, std::span<const int> alignment, const ChipFacts& chip)
+  Scheduler(const Group& group, std::span<const int> alignment, const Target& target)
       : group_(group),
         alignment_(alignment),
-        chip_(chip),
+        target_(target),
         inner_(group.rank() - 1),
         used_(used_by(group, live_values(group, std::vector<bool>(group.outputs.size(), true))).loads) {
     for (const GroupOutput& output : group_.outputs) is_pointwise_ = is_pointwise_ && output.reduce_mask == 0;
@@ -183,7 +183,7 @@ class Scheduler {
     std::int64_t vector = std::min<std::int64_t>({16 / widest, kMaxVector, pow2_floor(extent(inner_))});
     // A small group has too few points for all SMs: narrow vectors spread it over more warps.
     if (is_small_)
-      vector = std::min(vector, pow2_floor(std::max<std::int64_t>(1, group_.points() / (chip_.sm_count * 48))));
+      vector = std::min(vector, pow2_floor(std::max<std::int64_t>(1, group_.points() / (target_.sm_count * 48))));
     const bool may_be_ragged = s_.form == LoopForm::tile || s_.inner_axes.size() == 1;
     for (; vector > 1; vector /= 2) {
       std::int64_t whole = 0;
@@ -219,7 +219,7 @@ class Scheduler {
     if (is_small_) return 1;
     // Row sums in a tile are shuffles between two batches of loads, while nothing is in flight: larger batches.
     const bool pauses = s_.form == LoopForm::tile && has_sink(SinkKind::row);
-    const std::int64_t wanted = chip_.in_flight_bytes * (pauses ? 2 : 1), threads = is_pointwise_ ? 1536 : 1024;
+    const std::int64_t wanted = target_.in_flight_bytes * (pauses ? 2 : 1), threads = is_pointwise_ ? 1536 : 1024;
     const std::int64_t step = step_bytes();
     const std::int64_t unroll = step == 0 ? 1 : pow2_ceil(ceil_div(wanted, threads * step));
     return static_cast<int>(std::clamp<std::int64_t>(
@@ -235,11 +235,11 @@ class Scheduler {
   /// Parts that each of `tiles` independent pieces of work is split into: none from two CTAs per SM on; else enough
   /// for one wave, unless the parts get too small to be worth a partial sum.
   std::int64_t choose_split(std::int64_t tiles) const {
-    if (tiles >= 2 * chip_.sm_count) return 1;
-    const std::int64_t full = kCtasPerSm * chip_.sm_count / tiles;
+    if (tiles >= 2 * target_.sm_count) return 1;
+    const std::int64_t full = kCtasPerSm * target_.sm_count / tiles;
     std::int64_t by_bytes = read_bytes() / (tiles * kSplitBytes);
     if (has_sink(SinkKind::column)) {
-      const std::int64_t two_per_sm = 2 * chip_.sm_count / tiles;
+      const std::int64_t two_per_sm = 2 * target_.sm_count / tiles;
       by_bytes = std::max(read_bytes() / (tiles * kColumnSplitBytes), std::min(by_bytes, two_per_sm));
     }
     return std::max<std::int64_t>(1, std::min(full, by_bytes));
@@ -277,7 +277,7 @@ class Scheduler {
       // Nothing is carried along: a CTA does one batch, or up to 8 while 16 CTAs per SM remain, to reuse what it holds.
       const std::int64_t batch = s_.rows * s_.unroll;
       const std::int64_t ctas = tiles * ceil_div(s_.serial_count, batch);
-      s_.serial_chunk = batch * std::clamp<std::int64_t>(ctas / (16 * chip_.sm_count), 1, 8);
+      s_.serial_chunk = batch * std::clamp<std::int64_t>(ctas / (16 * target_.sm_count), 1, 8);
     } else {
       std::int64_t split = choose_split(tiles);
       if (has_sink(SinkKind::column))
@@ -301,7 +301,7 @@ class Scheduler {
     for (; s_.lanes > 8; s_.lanes /= 2) {
       const std::int64_t tiles = ceil_div(s_.inner_vectors, s_.lanes) * grid_axis_product();
       const std::int64_t split = choose_split(tiles);
-      if (tiles * split >= chip_.sm_count && (split == 1 || split * s_.lanes * s_.vector <= kPartialsPerTile)) break;
+      if (tiles * split >= target_.sm_count && (split == 1 || split * s_.lanes * s_.vector <= kPartialsPerTile)) break;
     }
   }
 
@@ -310,7 +310,7 @@ class Scheduler {
   void choose_block_axis() {
     if (is_pointwise_ || has_sink(SinkKind::spread)) return;
     const std::int64_t ctas = ceil_div(s_.inner_vectors, s_.lanes) * grid_axis_product();
-    if (ctas < 16 * chip_.sm_count) return;
+    if (ctas < 16 * target_.sm_count) return;
     for (const int axis : s_.grid_axes) {
       if (extent(axis) % 2 != 0) continue;
       bool is_shared = false, is_needed = false;
@@ -351,7 +351,7 @@ class Scheduler {
       }
       if (!fits) continue;
       std::int64_t chunk = 1;
-      while (chunk < 8 && extent(axis) % (2 * chunk) == 0 && ctas / (2 * chunk) >= 12 * chip_.sm_count) chunk *= 2;
+      while (chunk < 8 && extent(axis) % (2 * chunk) == 0 && ctas / (2 * chunk) >= 12 * target_.sm_count) chunk *= 2;
       if (chunk == 1) continue;
       s_.chunk_axis = axis, s_.chunk = chunk;
       s_.row_slots = static_cast<int>(pow2_ceil(s_.serial_chunk * s_.block));
@@ -368,7 +368,7 @@ class Scheduler {
       s_.lanes = threads;
     } else {
       // Enough rows give every warp its own; a few are shared by more warps, so that all SMs have work.
-      s_.lanes = rows >= 32 * chip_.sm_count ? 32 : rows >= 8 * chip_.sm_count ? 128 : 256;
+      s_.lanes = rows >= 32 * target_.sm_count ? 32 : rows >= 8 * target_.sm_count ? 128 : 256;
       s_.lanes = static_cast<int>(std::min<std::int64_t>(s_.lanes, pow2_ceil(s_.inner_vectors)));
       const std::int64_t needed = std::max<std::int64_t>(64, s_.lanes * pow2_ceil(s_.serial_count));
       threads = static_cast<int>(std::min<std::int64_t>(threads, needed));
@@ -448,19 +448,19 @@ class Scheduler {
         s_.form == LoopForm::tile ? "tile" : "sweep", s_.lanes, s_.vector, s_.rows, s_.unroll,
         s_.block > 1 ? fmt::format(", {} of axis {} per load", s_.block, s_.block_axis) : "",
         s_.chunk > 1 ? fmt::format(", {} of axis {} per CTA", s_.chunk, s_.chunk_axis) : "", s_.ctas,
-        grid.empty() ? "" : " = ", grid, double(s_.ctas) / chip_.sm_count,
+        grid.empty() ? "" : " = ", grid, double(s_.ctas) / target_.sm_count,
         ceil_div(std::min(s_.serial_chunk, s_.serial_count), s_.rows),
         ceil_div(std::min(s_.inner_chunk, s_.inner_vectors), s_.lanes), in_flight_kilobytes());
   }
   double in_flight_kilobytes() const {
-    const std::int64_t resident = std::min<std::int64_t>(ceil_div(s_.ctas, chip_.sm_count), 1536 / s_.threads());
+    const std::int64_t resident = std::min<std::int64_t>(ceil_div(s_.ctas, target_.sm_count), 1536 / s_.threads());
     const std::int64_t most = is_pointwise_ ? resident : std::min<std::int64_t>(resident, s_.resident_ctas);
     return double(most * s_.threads() * s_.unroll * step_bytes()) / 1024;
   }
 
   const Group& group_;
   std::span<const int> alignment_;
-  const ChipFacts& chip_;
+  const Target& target_;
   int inner_;
   std::vector<bool> used_;
   bool is_pointwise_ = true;  // nothing is reduced
@@ -499,10 +499,10 @@ const std::vector<std::int64_t>& operand_strides(const Group& group, std::size_t
   return i < group.loads.size() ? group.loads[i].strides : group.outputs[i - group.loads.size()].strides;
 }
 
-GroupSchedule schedule_group(const Group& group, std::span<const int> alignment, const ChipFacts& chip) {
+GroupSchedule schedule_group(const Group& group, std::span<const int> alignment, const Target& target) {
   PD_ASSERT(group.rank() >= 1 && group.points() > 0, "an empty or rank 0 group is rewritten before it is scheduled");
   PD_ASSERT(alignment.size() == group.operands(), "one alignment per operand");
-  return Scheduler(group, alignment, chip).run();
+  return Scheduler(group, alignment, target).run();
 }
 
 }  // namespace paoding::gpu

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a Group runs on a GPU: which axes become CTAs, which one loop and which the lanes of a warp, in closed-form
-// rules of sizes and chip facts. group_text.h turns the result into CUDA text.
+// rules of sizes and of what the target is. group_text.h turns the result into CUDA text.
 #pragma once
 
 #include <cstdint>
@@ -8,16 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "base/target.h"
 #include "group/group.h"
 
 namespace paoding::gpu {
-
-/// What the rules know of the chip; the defaults are an H200's.
-struct ChipFacts {
-  int sm_count = 132;
-  double bytes_per_us = 4.3e6;              // what a streaming kernel reaches
-  std::int64_t in_flight_bytes = 48 << 10;  // per SM, to cover memory latency
-};
 
 /// The loop that a CTA runs.
 enum class LoopForm : std::uint8_t {
@@ -90,9 +84,9 @@ bool fits_vector(const Group& group, std::size_t i, std::int64_t alignment, int 
 
 /// The schedule of a canonical group with at least one axis and no empty one.
 /// `alignment`: bytes that each operand's start is a multiple of.
-GroupSchedule schedule_group(const Group& group, std::span<const int> alignment, const ChipFacts& chip);
+GroupSchedule schedule_group(const Group& group, std::span<const int> alignment, const Target& target);
 
 /// The same for a group with own reductions; its outputs must be among those of staged_refusal().
-GroupSchedule schedule_staged(const Group& group, std::span<const int> alignment, const ChipFacts& chip);
+GroupSchedule schedule_staged(const Group& group, std::span<const int> alignment, const Target& target);
 
 }  // namespace paoding::gpu

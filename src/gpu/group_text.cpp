@@ -4,8 +4,9 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "gpu/group_prelude.h"
+#include "base/hash.h"
 #include "gpu/group_writer.h"
+#include "gpu/kernel_prelude.h"
 #include "gpu/staged_text.h"
 #include "group/staged.h"
 
@@ -22,7 +23,7 @@ KernelText::KernelText(const Group& group, const GroupSchedule& schedule, const 
   find_parts();
 }
 
-GroupKernelPlan KernelText::run() {
+TextLaunch KernelText::run() {
   std::vector<FormulaResult> results;
   for (std::size_t o = 0; o < group_.outputs.size(); ++o) {
     if (is_live_[o]) results.push_back({fmt::format("out{}", o), output(o).value});
@@ -45,15 +46,13 @@ GroupKernelPlan KernelText::run() {
   return finish(formula);
 }
 
-GroupKernelPlan KernelText::finish(const std::string& formulas) {
-  GroupKernelPlan plan;
-  plan.source = comment() + std::string(group_prelude()) +
+TextLaunch KernelText::finish(const std::string& formulas) {
+  TextLaunch plan;
+  plan.source = comment() + std::string(kernel_prelude()) +
                 "\n// ---- This group ----\n\nusing Index = " + (s_.is_wide ? "long long" : "int") + ";\n\n" +
                 sizes_.text() + "\n" + formulas + "\n";
   std::string kernel = signature() + k_.text() + "}\n";
-  std::uint64_t hash = 14695981039346656037ull;
-  for (const char c : plan.source + kernel) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ull;
-  plan.entry = fmt::format("group_{:016x}", hash);
+  plan.entry = fmt::format("group_{:016x}", fnv1a(kernel, fnv1a(plan.source)));
   kernel.replace(kernel.find("$entry"), 6, plan.entry);
   plan.source += kernel;
   plan.grid[0] = static_cast<unsigned>(s_.ctas);
@@ -202,8 +201,8 @@ std::string KernelText::signature() {
                           may_alias_[i] ? "" : "__restrict__ ", is_load ? "in" : "out", is_load ? i : i - loads());
   }
   return fmt::format(
-      "extern \"C\" __global__ void __launch_bounds__({}, {}) $entry(\n{}    void* workspace, "
-      "unsigned* tickets, const Sizes size) {{\n",
+      "extern \"C\" __global__ void __launch_bounds__({}, {}) $entry(\n{}    const Room room, "
+      "const Sizes size) {{\n",
       std::max(256, s_.threads()), s_.resident_ctas, params);
 }
 
@@ -257,8 +256,8 @@ void KernelText::emit_coordinates() {
   const std::string serial = sizes_.number("serial", s_.serial_count);
   if (is_tile_) {
     k_.add("const Index s_begin = {} * {};", serial_part, sizes_.number("serial_chunk", s_.serial_chunk));
-    k_.add("const Index s_end = s_begin + {} < {} ? s_begin + {} : {};", sizes_.number("serial_chunk", 0), serial,
-           sizes_.number("serial_chunk", 0), serial);
+    k_.add("const Index s_end = s_begin + {} < {} ? s_begin + {} : {};", sizes_.named("serial_chunk"), serial,
+           sizes_.named("serial_chunk"), serial);
     k_.add("const Index first_column = {} * (kLanes * kVector);", inner_part);
     k_.add("const Index x{} = first_column + lane * kVector;", inner_);
     k_.add("const bool inner_ok = x{} < {};", inner_, inner_extent());
@@ -284,7 +283,7 @@ void KernelText::emit_coordinates() {
            sizes_.wide_number(fmt::format("parts{}_count", p), parts_[p].parts));
     for (const std::size_t o : parts_[p].outputs) {
       workspace_bytes_ = (workspace_bytes_ + 255) / 256 * 256;
-      k_.add("{0}* const out{1}_tile = ({0}*)((char*)workspace + {2}) + tile{3} * parts{3} * {4};", sum_type(o), o,
+      k_.add("{0}* const out{1}_tile = ({0}*)((char*)room.workspace + {2}) + tile{3} * parts{3} * {4};", sum_type(o), o,
              sizes_.wide_number(fmt::format("out{}_workspace", o), workspace_bytes_), p, tile_elements_text(o));
       k_.add("{0}* const out{1}_part = out{1}_tile + part{2} * {3};", sum_type(o), o, p, tile_elements_text(o));
       workspace_bytes_ += parts_[p].parts * parts_[p].tiles * tile_elements(o) * sum_bytes(o);
@@ -381,7 +380,7 @@ void put_row_inside(Group* group) {
 
 }  // namespace
 
-GroupKernelPlan plan_group(const Group& canonical, std::span<const int> alignment, const ChipFacts& chip) {
+TextLaunch plan_group(const Group& canonical, std::span<const int> alignment, const Target& target) {
   Group group = canonical;
   std::vector<bool> is_live(group.outputs.size(), true);
   if (group.points() == 0) replace_empty(&group, &is_live);
@@ -392,8 +391,8 @@ GroupKernelPlan plan_group(const Group& canonical, std::span<const int> alignmen
     for (GroupIndex& index : group.indices) index.strides = {0};
   }
 
-  GroupKernelPlan plan;
-  plan.floor_us = double(canonical.min_bytes()) / chip.bytes_per_us;
+  TextLaunch plan;
+  plan.floor_us = target.stream_us(double(canonical.min_read_bytes()), double(canonical.min_written_bytes()));
   if (std::find(is_live.begin(), is_live.end(), true) == is_live.end()) {
     plan.why = "empty: nothing to launch";
     return plan;
@@ -406,7 +405,7 @@ GroupKernelPlan plan_group(const Group& canonical, std::span<const int> alignmen
     put_row_inside(&group);
   }
   const GroupSchedule schedule =
-      is_staged ? schedule_staged(group, alignment, chip) : schedule_group(group, alignment, chip);
+      is_staged ? schedule_staged(group, alignment, target) : schedule_group(group, alignment, target);
   if (schedule.ctas >= (std::int64_t{1} << 31)) {
     fail(ErrorKind::unsupported, "fused loop: {} CTAs for {} points, at most 2^31 - 1 fit a grid", schedule.ctas,
          group.points());

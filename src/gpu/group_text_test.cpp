@@ -30,11 +30,12 @@ struct Case {
   std::string name;
   Group group;                 // canonical
   std::vector<int> alignment;  // of each operand's start, in bytes
-  ChipFacts chip;
-  GroupKernelPlan plan;
+  Target chip;
+  TextLaunch plan;
 };
 
-Case make_case(std::string name, const Group& group, std::vector<int> alignment = {}, ChipFacts chip = {}) {
+Case make_case(std::string name, const Group& group, std::vector<int> alignment = {},
+               const Target& chip = named_target("h200")) {
   Case made{std::move(name), canonical(group), std::move(alignment), chip, {}};
   if (made.alignment.empty()) made.alignment.assign(group.operands(), 256);
   made.plan = plan_group(made.group, made.alignment, chip);
@@ -44,7 +45,7 @@ Case make_case(std::string name, const Group& group, std::vector<int> alignment 
 std::vector<Case> make_cases() {
   std::vector<Case> cases;
   auto add = [&](Case made) { cases.push_back(std::move(made)); };
-  ChipFacts small;  // few SMs, so that small groups split as large ones do on a large chip
+  Target small = named_target("h200");  // few SMs, so that small groups split as large ones do on a large chip
   small.sm_count = 4;
   add(make_case("lerp_grad same shape", lerp_grad({16, 1030}, f32, {0, 0}, 0, 0)));
   add(make_case("lerp_grad f64", lerp_grad({16, 515}, f64, {0, 0}, 0, 0)));
@@ -53,7 +54,7 @@ std::vector<Case> make_cases() {
   add(make_case("lerp_grad dx only", lerp_grad({16, 3, 44, 44}, f32, {0, 44, 0, 1}, 0b1110, -1), {}, small));
   add(make_case("lerp_grad four axes", lerp_grad({4, 6, 24, 128}, f32, {0, 24 * 128, 128, 1}, 0b1010, 0b0100), {},
                 small));
-  ChipFacts one;
+  Target one = named_target("h200");
   one.sm_count = 1;  // takes the block and the chunk axis
   add(make_case("lerp_grad blocked", lerp_grad({8, 16, 136, 128}, f32, {0, 136 * 128, 128, 1}, 0b1010, 0b0100), {},
                 one));
@@ -113,7 +114,7 @@ std::vector<Case> make_cases() {
   std::mt19937 rng(20);
   for (int i = 0; i < 200; ++i) {
     const Group group = random_group(rng);
-    ChipFacts chip;
+    Target chip = named_target("h200");
     chip.sm_count = i % 3 == 0 ? 1 : i % 3 == 1 ? 4 : 132;
     std::vector<int> alignment;
     for (std::size_t k = 0; k < group.operands(); ++k) alignment.push_back(rng() % 4 ? 256 : 8);
@@ -143,7 +144,7 @@ std::vector<Case> make_cases() {
   add(make_case("softmax of nothing", softmax({0, 5}, f32, 2)));
   for (int i = 0; i < 150; ++i) {
     const Group group = random_staged_group(rng);
-    ChipFacts chip;
+    Target chip = named_target("h200");
     chip.sm_count = i % 3 == 0 ? 1 : i % 3 == 1 ? 4 : 132;
     std::vector<int> alignment;
     for (std::size_t k = 0; k < group.operands(); ++k) alignment.push_back(rng() % 4 ? 256 : 8);
@@ -172,7 +173,7 @@ const std::vector<Case>& cases() {
 
 const EmulatedKernels& kernels() {
   static const EmulatedKernels made([] {
-    std::vector<const GroupKernelPlan*> plans;
+    std::vector<const TextLaunch*> plans;
     for (const Case& c : cases()) plans.push_back(&c.plan);
     return plans;
   }());
@@ -244,11 +245,11 @@ void check(const Case& c, unsigned seed) {
   std::vector<unsigned> tickets(static_cast<std::size_t>(c.plan.ticket_count) + 1, 0);
   char* workspace_at = workspace.data();
   while (reinterpret_cast<std::uintptr_t>(workspace_at) % 256 != 0) ++workspace_at;
-  unsigned* tickets_at = tickets.data();
+  unsigned failed = 0;
+  Room room{workspace_at, tickets.data(), nullptr, &failed};
   std::vector<void*> arguments;
   for (Operand& operand : operands) arguments.push_back(&operand.pointer);
-  arguments.push_back(&workspace_at);
-  arguments.push_back(&tickets_at);
+  arguments.push_back(&room);
   std::vector<std::uint64_t> sizes = c.plan.sizes;
   arguments.push_back(sizes.data());
   std::vector<unsigned> order(c.plan.grid[0]);

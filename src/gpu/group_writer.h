@@ -22,7 +22,7 @@ struct PartGroup {
 class KernelText {
  public:
   KernelText(const Group& group, const GroupSchedule& schedule, const std::vector<bool>& is_live);
-  GroupKernelPlan run();
+  TextLaunch run();
 
  protected:
   std::size_t loads() const { return group_.loads.size(); }
@@ -85,7 +85,7 @@ class KernelText {
   void emit_index_bases();
   /// Index i of an element: `at` holds that of the vector.
   std::string index_argument(std::size_t i, const std::string& at);
-  GroupKernelPlan finish(const std::string& formulas);
+  TextLaunch finish(const std::string& formulas);
 
   std::string operands_at(std::size_t k) const;
   std::string pack_type(std::size_t operand) const;

@@ -5,7 +5,7 @@
 // first, the place and the high half in the second. Argument lists are those of text_kernel.h.
 #pragma once
 
-#include "gpu/group_text.h"
+#include "gpu/text_launch.h"
 #include "paoding/types.h"
 
 namespace paoding::gpu {
@@ -23,12 +23,12 @@ struct IndexShape {
 };
 
 /// out[o, n, i] = a[o, ids[n], i]. Operands: a, ids, out.
-GroupKernelPlan plan_gather_rows(const IndexShape& shape);
+TextLaunch plan_gather_rows(const IndexShape& shape);
 /// out[o, n, i] = a[o, ids[o, n, i], i]. Operands: a, ids, out.
-GroupKernelPlan plan_gather_elements(const IndexShape& shape);
+TextLaunch plan_gather_elements(const IndexShape& shape);
 /// out[o, r, i] = sum of updates[o, n, i] over n with ids[n] == r, added in their order. Operands: ids, updates, out.
-GroupKernelPlan plan_scatter_rows(const IndexShape& shape);
+TextLaunch plan_scatter_rows(const IndexShape& shape);
 /// out[o, r, i] = sum of updates[o, n, i] over n with ids[o, n, i] == r, in order. Operands: ids, updates, out.
-GroupKernelPlan plan_scatter_elements(const IndexShape& shape);
+TextLaunch plan_scatter_elements(const IndexShape& shape);
 
 }  // namespace paoding::gpu

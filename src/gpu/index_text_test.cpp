@@ -19,7 +19,7 @@ enum class Kind { gather_rows, gather_elements, scatter_rows, scatter_elements }
 struct Case {
   Kind kind;
   IndexShape shape;
-  GroupKernelPlan plan;
+  TextLaunch plan;
 
   bool is_gather() const { return kind == Kind::gather_rows || kind == Kind::gather_elements; }
   bool is_rows() const { return kind == Kind::gather_rows || kind == Kind::scatter_rows; }
@@ -124,10 +124,11 @@ void check(const Case& c, const EmulatedKernels& kernels, unsigned seed) {
   if (c.plan.grid[0] == 0) return;
   const Launch launch = kernels.find(c.plan.entry);
   ASSERT_NE(launch, nullptr) << kernels.log();
-  std::uint64_t fault_words[2], *fault = fault_words;
+  std::uint64_t fault_words[2];
   std::vector<std::uint64_t> sizes = c.plan.sizes;
-  void* arguments[] = {
-      c.is_gather() ? &from : &ids, c.is_gather() ? &ids : &from, &to, &workspace, &fault, sizes.data()};
+  unsigned failed = 0;
+  Room room{workspace, nullptr, fault_words, &failed};
+  void* arguments[] = {c.is_gather() ? &from : &ids, c.is_gather() ? &ids : &from, &to, &room, sizes.data()};
   std::vector<unsigned> order(c.plan.grid[0]);
   std::iota(order.begin(), order.end(), 0u);
   for (int round = 0; round < 2; ++round) {
@@ -160,7 +161,7 @@ void check(const Case& c, const EmulatedKernels& kernels, unsigned seed) {
 }
 
 TEST(IndexText, FindsAndAddsTheRightRows) {
-  std::vector<const GroupKernelPlan*> plans;
+  std::vector<const TextLaunch*> plans;
   for (const Case& c : cases()) plans.push_back(&c.plan);
   const EmulatedKernels kernels(plans);
   unsigned seed = 1;

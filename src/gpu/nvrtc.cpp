@@ -124,11 +124,6 @@ const Library& nvrtc_library() { return loaded_nvrtc().library; }
 
 int nvrtc_version() { return loaded_nvrtc().version; }
 
-std::string arch_name(int major, int minor) {
-  bool has_own_instructions = (major == 9 || major == 10) && minor == 0;
-  return fmt::format("sm_{}{}{}", major, minor, has_own_instructions ? "a" : "");
-}
-
 const std::vector<std::string>& default_options() {
   // -default-device: kernel text may define plain functions and lambdas. -fmad stays at its default, on.
   static const auto* options = new std::vector<std::string>{"--std=c++17", "-default-device"};

@@ -39,10 +39,6 @@ const Library& nvrtc_library();
 /// 13000 for CUDA 13.0, as the driver counts; 0 without NVRTC.
 int nvrtc_version();
 
-/// The architecture to compile for: "sm_90a" for 9.0, "sm_100a" for 10.0 (their own instructions are wanted),
-/// "sm_86" and the like otherwise.
-std::string arch_name(int major, int minor);
-
 /// The options that every compilation gets, besides the architecture.
 const std::vector<std::string>& default_options();
 

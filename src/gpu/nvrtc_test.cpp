@@ -35,13 +35,6 @@ TEST(Nvrtc, EitherLoadsOrSaysWhyNot) {
   }
 }
 
-TEST(Nvrtc, NamesTheArchitectureOfAComputeCapability) {
-  EXPECT_EQ(arch_name(9, 0), "sm_90a");
-  EXPECT_EQ(arch_name(10, 0), "sm_100a");
-  EXPECT_EQ(arch_name(8, 6), "sm_86");
-  EXPECT_EQ(arch_name(12, 0), "sm_120");
-}
-
 TEST(Nvrtc, CompilesAKernelToACubin) {
   PD_SKIP_WITHOUT_NVRTC();
   std::vector<char> cubin = compile(kAdd, "add.cu", "sm_90a");

@@ -34,8 +34,8 @@ std::int64_t round_steps(std::int64_t steps) {
 
 class StagedScheduler {
  public:
-  StagedScheduler(const Group& group, std::span<const int> alignment, const ChipFacts& chip)
-      : group_(group), alignment_(alignment), chip_(chip), inner_(group.rank() - 1), stages_(stages(group)) {
+  StagedScheduler(const Group& group, std::span<const int> alignment, const Target& target)
+      : group_(group), alignment_(alignment), target_(target), inner_(group.rank() - 1), stages_(stages(group)) {
     const std::uint32_t row = row_mask(group);
     for (int axis = 0; axis < group.rank(); ++axis) ((row >> axis) & 1u ? walk_ : kept_).push_back(axis);
     s_.form = (row >> inner_) & 1u ? LoopForm::sweep : LoopForm::tile;
@@ -185,11 +185,11 @@ class StagedScheduler {
     std::int64_t lanes = std::min<std::int64_t>(32, pow2_ceil(s_.inner_vectors));
     while (lanes < kMaxThreads && steps_of(lanes) * vector_words() > (lanes > kThreads ? kHeldWords : most)) lanes *= 2;
     while (lanes < kThreads && lanes < s_.inner_vectors &&
-           s_.row_count * lanes < std::int64_t{kThreads} * 2 * chip_.sm_count) {
+           s_.row_count * lanes < std::int64_t{kThreads} * 2 * target_.sm_count) {
       lanes *= 2;
     }
     s_.holds_rows = steps_of(lanes) * vector_words() <= most;
-    if (!s_.holds_rows) lanes = s_.row_count >= 2 * chip_.sm_count ? 512 : kMaxThreads;
+    if (!s_.holds_rows) lanes = s_.row_count >= 2 * target_.sm_count ? 512 : kMaxThreads;
     s_.lanes = static_cast<int>(lanes);
     s_.rows = std::max(1, kThreads / s_.lanes);
     while (s_.rows > 1 && s_.rows / 2 >= s_.row_count && s_.threads() > 32) s_.rows /= 2;
@@ -212,11 +212,11 @@ class StagedScheduler {
     const auto steps_of = [&](std::int64_t n) { return round_steps(ceil_div(s_.serial_count, kThreads / n)); };
     const auto blocks_of = [&](std::int64_t n) { return s_.row_count * ceil_div(s_.inner_vectors, n); };
     while (lanes > 8 && (steps_of(lanes) * vector_words() > kHeldWords ||
-                         (blocks_of(lanes) < 2 * chip_.sm_count && s_.serial_count >= 2 * kThreads / lanes))) {
+                         (blocks_of(lanes) < 2 * target_.sm_count && s_.serial_count >= 2 * kThreads / lanes))) {
       lanes /= 2;
     }
     s_.holds_rows = steps_of(lanes) * vector_words() <= kHeldWords;
-    if (!s_.holds_rows) lanes = std::min<std::int64_t>(blocks_of(32) >= 2 * chip_.sm_count ? 32 : 8, widest_tile);
+    if (!s_.holds_rows) lanes = std::min<std::int64_t>(blocks_of(32) >= 2 * target_.sm_count ? 32 : 8, widest_tile);
     s_.lanes = static_cast<int>(lanes);
     s_.rows = kThreads / s_.lanes;
     while (s_.rows > 1 && s_.rows / 2 >= s_.serial_count && s_.threads() > 32) s_.rows /= 2;
@@ -232,7 +232,7 @@ class StagedScheduler {
         static_cast<int>(std::max<std::int64_t>(1, residents * kThreads / std::max(kThreads, s_.threads())));
     bool is_persistent = false;
     for (const SinkKind sink : s_.sinks) is_persistent |= sink == SinkKind::column || sink == SinkKind::total;
-    const std::int64_t wave = std::int64_t{chip_.sm_count} * s_.resident_ctas;
+    const std::int64_t wave = std::int64_t{target_.sm_count} * s_.resident_ctas;
     s_.ctas = is_persistent ? std::min(s_.blocks, wave) : s_.blocks;
   }
 
@@ -245,7 +245,7 @@ class StagedScheduler {
 
   const Group& group_;
   std::span<const int> alignment_;
-  const ChipFacts& chip_;
+  const Target& target_;
   int inner_;
   std::vector<int> stages_;
   std::vector<int> walk_, kept_;  // axes
@@ -254,9 +254,9 @@ class StagedScheduler {
 
 }  // namespace
 
-GroupSchedule schedule_staged(const Group& group, std::span<const int> alignment, const ChipFacts& chip) {
+GroupSchedule schedule_staged(const Group& group, std::span<const int> alignment, const Target& target) {
   PD_ASSERT(!group.reductions.empty() && group.points() > 0, "an empty group has no reductions left");
-  return StagedScheduler(group, alignment, chip).run();
+  return StagedScheduler(group, alignment, target).run();
 }
 
 }  // namespace paoding::gpu

@@ -56,7 +56,7 @@ void StagedText::find_passes() {
   }
 }
 
-GroupKernelPlan StagedText::run() {
+TextLaunch StagedText::run() {
   std::string formulas;
   for (const Pass& pass : passes_) formulas += formula_text(group_, pass.formula, pass.results) + "\n";
   if (!once_.outputs.empty()) formulas += formula_text(group_, once_.formula, once_.results) + "\n";
@@ -98,7 +98,7 @@ void StagedText::emit_start() {
                                   : s_.holds_rows                ? std::int64_t{s_.steps} * s_.lanes * s_.vector
                                                                  : s_.inner_vectors * s_.vector;
     workspace_bytes_ = (workspace_bytes_ + 255) / 256 * 256;
-    k_.add("{0}* const out{1}_partial = ({0}*)((char*)workspace + {2});", sum_type(o), o,
+    k_.add("{0}* const out{1}_partial = ({0}*)((char*)room.workspace + {2});", sum_type(o), o,
            sizes_.wide_number(fmt::format("out{}_workspace", o), workspace_bytes_));
     k_.add("const long long out{}_tile = {};", o, sizes_.wide_number(fmt::format("out{}_elements", o), elements));
     workspace_bytes_ += (s_.ctas + (s_.ctas + kBundle - 1) / kBundle) * elements * sum_bytes(o);
@@ -176,7 +176,7 @@ void StagedText::emit_steps(bool needs_count, const std::string& first) {
   k_.raw("#pragma unroll");
   k_.raw("for (int u = 0; u < kSteps; ++u) {");
   const char* walker = is_tile_ ? "row + u * kRows" : "lane + u * kLanes";
-  const std::string end = is_tile_ ? sizes_.number("length", s_.serial_count) : sizes_.number("inner_vectors", 0);
+  const std::string end = is_tile_ ? sizes_.number("length", s_.serial_count) : sizes_.named("inner_vectors");
   k_.add("const Index {} = {}{};", is_tile_ ? "s" : "q", first, walker);
   k_.add("if (row_ok && {} < {}) {{", is_tile_ ? "s" : "q", end);
   emit_loop_coordinates();
@@ -224,7 +224,7 @@ void StagedText::emit_pass(const Pass& pass) {
     k_.raw("}");
   } else {
     const bool is_loaded_ahead = std::any_of(pass.use.loads.begin(), pass.use.loads.end(), [](bool is) { return is; });
-    const std::string end = is_tile_ ? sizes_.number("length", s_.serial_count) : sizes_.number("inner_vectors", 0);
+    const std::string end = is_tile_ ? sizes_.number("length", s_.serial_count) : sizes_.named("inner_vectors");
     k_.add("for (Index first = 0; first < {}; first += kSteps * {}) {{", end, is_tile_ ? "kRows" : "kLanes");
     if (is_loaded_ahead) {
       for (std::size_t i = 0; i < loads(); ++i) {
@@ -415,7 +415,7 @@ void StagedText::emit_partials() {
   k_.add("constexpr int kBundle = {};", kBundle);
   k_.raw("const long long bundle = blockIdx.x / kBundle;");
   k_.add("const int members = {0} - bundle * kBundle < kBundle ? (int)({0} - bundle * kBundle) : kBundle;", ctas);
-  k_.raw("if (!is_last_arriver(tickets + 1 + bundle, (unsigned)members)) return;");
+  k_.raw("if (!is_last_arriver(room.tickets + 1 + bundle, (unsigned)members)) return;");
   for (const std::size_t o : across) {
     k_.add("{}* const out{}_bundles = out{}_partial + {} * out{}_tile;", sum_type(o), o, o, ctas, o);
     k_.add("for (long long e = threadIdx.x; e < out{}_tile; e += kThreads) {{", o);
@@ -423,7 +423,7 @@ void StagedText::emit_partials() {
     k_.add("    fold_parts<{1}>(out{0}_partial + bundle * kBundle * out{0}_tile + e, members, out{0}_tile);", o, op(o));
     k_.raw("}");
   }
-  k_.add("if (!is_last_arriver(tickets, (unsigned){})) return;", count);
+  k_.add("if (!is_last_arriver(room.tickets, (unsigned){})) return;", count);
   for (const std::size_t o : across) {
     k_.add("for (long long e = threadIdx.x; e < out{}_tile; e += kThreads) {{", o);
     k_.add("const {0} sum = fold_parts<{1}>(out{2}_bundles + e, (int){3}, out{2}_tile);", sum_type(o), op(o), o, count);
@@ -431,7 +431,7 @@ void StagedText::emit_partials() {
       emit_final_store(o, {}, "sum", "0");
     } else {
       k_.raw("const Index q = (Index)(e / kVector);");
-      k_.add("if (q < {}) {{", sizes_.number("inner_vectors", 0));
+      k_.add("if (q < {}) {{", sizes_.named("inner_vectors"));
       emit_loop_coordinates();
       k_.add("const Index column = x{} + (Index)(e % kVector);", inner_);
       k_.add("if (column < {}) {{", inner_extent());

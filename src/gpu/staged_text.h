@@ -16,7 +16,7 @@ inline constexpr int kBundle = 16;
 class StagedText : public KernelText {
  public:
   StagedText(const Group& group, const GroupSchedule& schedule, const std::vector<bool>& is_live);
-  GroupKernelPlan run();
+  TextLaunch run();
 
  private:
   /// A pass along the rows: what it computes at every point and what that needs.

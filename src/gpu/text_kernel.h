@@ -9,20 +9,12 @@
 #include <string_view>
 #include <vector>
 
-#include "gpu/group_formula.h"
-#include "gpu/group_kernel.h"
+#include "gpu/text_launch.h"
+#include "gpu/text_pieces.h"
 #include "ops/kernel.h"
+#include "plan/plan.h"
 
 namespace paoding::gpu {
-
-/// A call as launches, one after the other. Arguments of each: a pointer per operand (inputs, then outputs), the
-/// workspace, the fault words, the sizes.
-struct TextPlan {
-  std::vector<GroupKernelPlan> launches;
-  std::int64_t workspace_bytes = 0;
-  /// Given where a launch may leave a fault: throws its error.
-  std::function<void(const std::uint64_t* fault)> raise = {};
-};
 
 /// What a kernel's text and launch are made of.
 struct TextParts {
@@ -37,7 +29,7 @@ struct TextParts {
   SizeFields sizes = {};
 };
 /// Error (unsupported) when there are more CTAs than a grid has.
-GroupKernelPlan make_text_kernel(const TextParts& parts);
+TextLaunch make_text_kernel(const TextParts& parts);
 
 /// CTAs, or anything else, that `count` units need, `each` at a time.
 inline std::int64_t parts_of(std::int64_t count, std::int64_t each) { return (count + each - 1) / each; }
@@ -49,8 +41,8 @@ std::int64_t reach_of(const Layout& layout);
 std::string input_parameter(DType dtype, std::string_view name);
 std::string output_parameter(DType dtype, std::string_view name);
 
-/// The launches of a step that are text of our own: a group's or a kernel op's; none of a library's.
-std::vector<GroupKernelPlan> kernels_of(const Step& step, const ChipFacts& chip = {});
+/// What a group or a kernel op of our own becomes on the target; nullptr for a library's kernel and for control flow.
+std::shared_ptr<const TextPlan> text_of(const Step& step, const Target& target);
 
 /// Appends to the op's table for GPUs.
 void register_text_kernel(const std::string& op, std::string name,

@@ -19,7 +19,7 @@ std::int64_t Group::points() const {
   return product;
 }
 
-std::int64_t Group::min_bytes() const {
+std::int64_t Group::min_read_bytes() const {
   std::int64_t bytes = 0;
   if (points() > 0) {
     for (const GroupLoad& load : loads) {
@@ -30,6 +30,11 @@ std::int64_t Group::min_bytes() const {
       bytes += elements * size_bytes(load.dtype);
     }
   }
+  return bytes;
+}
+
+std::int64_t Group::min_written_bytes() const {
+  std::int64_t bytes = 0;
   for (const GroupOutput& output : outputs) {
     std::int64_t elements = output.accumulate ? 2 : 1;  // what is there is read too
     for (std::size_t axis = 0; axis < extents.size(); ++axis) {

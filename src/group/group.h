@@ -77,7 +77,9 @@ struct Group {
   std::size_t operands() const { return loads.size() + outputs.size(); }
   /// Bytes that must move at least: every distinct element of a load read once, every output element written once (and
   /// read once where it accumulates).
-  std::int64_t min_bytes() const;
+  std::int64_t min_bytes() const { return min_read_bytes() + min_written_bytes(); }
+  std::int64_t min_read_bytes() const;
+  std::int64_t min_written_bytes() const;
 };
 
 /// Same group with axes of extent 1 dropped, adjacent axes merged wherever every operand's strides and every reduce

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/kernel.h"
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <mutex>
 
+#include "base/check.h"
 #include "ops/all_kernels.h"
 
 namespace paoding {
@@ -32,17 +34,41 @@ void register_kernel(std::string op, KernelImplementation implementation) {
   table().of_op[std::move(op)].push_back(std::move(implementation));
 }
 
-const KernelImplementation* choose_kernel(const KernelCall& call, DeviceKind device,
-                                          std::vector<std::string>* refusals) {
+std::vector<const KernelImplementation*> accepting_kernels(const KernelCall& call, std::vector<std::string>* refusals) {
   register_once();
   const std::lock_guard lock(table().mutex);
+  std::vector<const KernelImplementation*> accepting;
   for (const KernelImplementation& candidate : table().of_op[call.op->name]) {
-    if (candidate.device != device) continue;
+    if (candidate.device != call.target->kind) continue;
     const std::string refusal = candidate.refusal(call);
-    if (refusal.empty()) return &candidate;
-    refusals->push_back(call.op->name + ": " + candidate.name + " declined: " + refusal);
+    if (refusal.empty()) {
+      accepting.push_back(&candidate);
+    } else if (accepting.empty()) {
+      refusals->push_back(call.op->name + ": " + candidate.name + " declined: " + refusal);
+    }
   }
-  return nullptr;
+  return accepting;
+}
+
+const KernelImplementation* choose_kernel(const KernelCall& call, std::vector<std::string>* refusals) {
+  const auto accepting = accepting_kernels(call, refusals);
+  return accepting.empty() ? nullptr : accepting.front();
+}
+
+std::unique_ptr<PreparedKernel> prepare_kernel(
+    const KernelImplementation& chosen, const KernelCall& call, const Device& device, std::vector<std::string>* notes,
+    const std::function<Preparation(const KernelImplementation&, const KernelCall&)>& load) {
+  std::vector<std::string> unused;
+  const auto accepting = accepting_kernels(call, &unused);
+  for (auto it = std::find(accepting.begin(), accepting.end(), &chosen); it != accepting.end(); ++it) {
+    const KernelImplementation& candidate = **it;
+    Preparation made = candidate.prepare ? candidate.prepare(call, device) : load(candidate, call);
+    if (auto kernel = made.take()) return kernel;
+    notes->push_back(fmt::format("{}: {} declined when it was prepared: {}{}", call.op->name, candidate.name,
+                                 made.why_not(), call.scope.empty() ? "" : fmt::format(" (in {})", call.scope)));
+  }
+  fail(ErrorKind::unsupported, "{}: no kernel for {} on {}\n{}", call.op->name, to_string(call.outputs[0].type),
+       to_string(device), fmt::join(*notes, "\n"));
 }
 
 std::uint32_t wants_channels_last(const OpDef& op, DeviceKind device) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/layout.h"
+#include "base/target.h"
 #include "paoding/op.h"
 
 namespace paoding {
@@ -22,6 +23,7 @@ struct KernelCall {
   std::vector<std::int64_t> alignments;  // bytes to which every operand's address is known to be aligned
   bool allow_tf32 = false;               // f32 products may round their operands to TF32
   std::string scope = {};                // of the node, for errors that only a run can find
+  TargetPtr target = std::make_shared<const Target>();
 };
 
 /// What a kernel gets when it runs.
@@ -29,7 +31,11 @@ struct KernelRun {
   void* const* operands;  // inputs, then outputs
   void* scratch;          // scratch_bytes() of the device's memory
   void* stream;           // CUstream on a GPU
-  void* fault = nullptr;  // on a GPU, where may_fault(): two 64-bit words of the device, all ones
+
+  // ---- on a GPU ----
+  void* tickets = nullptr;  // of text kernels: 32-bit words that are zero
+  void* fault = nullptr;    // where may_fault(): two 64-bit words, all ones
+  void* failed = nullptr;   // a 32-bit word: not zero when a launch before this one has left a fault
 };
 
 /// A kernel for fixed layouts.
@@ -45,33 +51,57 @@ class PreparedKernel {
   /// and leaves in KernelRun::fault what it met. When the run is waited for, raise() throws the error of that.
   virtual bool may_fault() const { return false; }
   virtual void raise(const std::uint64_t* /*fault*/) const {}
-  /// The CUDA texts that it was compiled from, where they are paoding's own.
-  virtual std::vector<std::string> texts() const { return {}; }
 };
 
 namespace gpu {
 struct TextPlan;  // gpu/text_kernel.h
 }
 
+/// What preparing a kernel came to: the kernel, or why there is none after all (a library's heuristics say no).
+class Preparation {
+ public:
+  template <class Kernel>
+  Preparation(std::unique_ptr<Kernel> kernel) : kernel_(std::move(kernel)) {}
+  static Preparation declined(std::string why) {
+    Preparation none{std::unique_ptr<PreparedKernel>()};
+    none.why_ = std::move(why);
+    return none;
+  }
+  std::unique_ptr<PreparedKernel> take() { return std::move(kernel_); }
+  const std::string& why_not() const { return why_; }
+
+ private:
+  std::unique_ptr<PreparedKernel> kernel_;
+  std::string why_;
+};
+
 struct KernelImplementation {
   std::string name;  // "onednn", "cublaslt"
   DeviceKind device;
   /// Why this one cannot do the call; empty when it can.
   std::function<std::string(const KernelCall&)> refusal;
-  std::function<std::unique_ptr<PreparedKernel>(const KernelCall&, const Device&)> prepare;
-  /// Bit k: operand k (inputs, then outputs), an image [N, C, H, W], had better lie with its channels innermost. The
-  /// planner decides.
+  std::function<Preparation(const KernelCall&, const Device&)> prepare = {};
+  /// On a GPU: the most memory of the device that `prepare` may use beside the operands, while the kernel runs.
+  std::function<std::int64_t(const KernelCall&)> workspace_bytes = {};
+  /// Bit k: operand k (inputs, then outputs), an image [N, C, H, W], had better lie with its channels
+  /// innermost. The planner decides.
   std::uint32_t channels_last = 0;
-  /// On a GPU, of a kernel that is paoding's own: its launches, so that all texts of a program are compiled at once,
-  /// and in tests without a GPU.
+  /// On a GPU, of a kernel that is paoding's own, in place of `prepare`: what it launches. No GPU is needed to say it.
   std::function<std::shared_ptr<const gpu::TextPlan>(const KernelCall&)> plan_text = {};
 };
 
 /// Appends to the table of the op.
 void register_kernel(std::string op, KernelImplementation implementation);
-/// The first implementation that accepts; nullptr when none does. `refusals` gets a line per refusal.
-const KernelImplementation* choose_kernel(const KernelCall& call, DeviceKind device,
-                                          std::vector<std::string>* refusals);
+/// Every implementation for the call's target that accepts, in the order of the table. `refusals` gets a line per
+/// refusal.
+std::vector<const KernelImplementation*> accepting_kernels(const KernelCall& call, std::vector<std::string>* refusals);
+/// The first of them; nullptr when there is none.
+const KernelImplementation* choose_kernel(const KernelCall& call, std::vector<std::string>* refusals);
+/// Prepares `chosen`, or the first behind it in the table that does not decline; `notes` gets a line per decline. Those
+/// that are text of paoding's own are prepared by `load`. Error (unsupported) when all decline.
+std::unique_ptr<PreparedKernel> prepare_kernel(
+    const KernelImplementation& chosen, const KernelCall& call, const Device& device, std::vector<std::string>* notes,
+    const std::function<Preparation(const KernelImplementation&, const KernelCall&)>& load = {});
 /// The operands that the op's implementations for the device want so: see KernelImplementation::channels_last.
 std::uint32_t wants_channels_last(const OpDef& op, DeviceKind device);
 

@@ -146,7 +146,7 @@ class Fusion {
   }
 
   bool can_run_in_stages(const Kernel& kernel, NodeId example, int a, int b) {
-    if (!runs_in_stages(notes_.device()) || kernel.space.elements() == 0) return false;
+    if (kernel.space.elements() == 0) return false;
     const auto decline = [&](const std::string& why) {
       if (declined_.insert(example).second) {
         notes_.add(fmt::format("{} of {} is not read by the kernel that makes it: {}", node(example).label(),
@@ -160,7 +160,7 @@ class Fusion {
       if ((kernel.row_axes >> axis) & 1u) row *= kernel.space[axis];
       if (kernel.space[axis] != 1) innermost = axis;
     }
-    const bool is_gpu = notes_.device() == DeviceKind::cuda;
+    const bool is_gpu = notes_.target().is_gpu();
     if (!is_gpu && row > kMaxRowElements) {
       return decline(
           fmt::format("rows of {} elements, more than {}, would be read again from memory", row, kMaxRowElements));
@@ -261,7 +261,7 @@ class Fusion {
 
   // What merging step by step could not see: the group as a whole, lowered, is no GPU kernel.
   std::string gpu_refusal(NodeId group) const {
-    if (notes_.device() != DeviceKind::cuda) return "";
+    if (!notes_.target().is_gpu()) return "";
     std::vector<Layout> inputs, outputs;
     for (const Ref& ref : node(group).inputs) inputs.push_back(Layout::dense(graph_.type(ref)));
     for (const Type& type : node(group).types) outputs.push_back(Layout::dense(type));
@@ -300,8 +300,6 @@ class Fusion {
 };
 
 }  // namespace
-
-bool runs_in_stages(DeviceKind) { return true; }
 
 void fuse_groups(Graph& graph, PassNotes& notes) {
   for_each_graph(graph, [&](Graph& each) { Fusion(each, notes).run(); });

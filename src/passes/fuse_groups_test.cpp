@@ -215,7 +215,7 @@ TEST(FuseGroups, SaysWhyAReductionIsReadByAnotherKernel) {
   g.fetch("y", x - mean(x, Ints{1}, true));
   const Value z = g.input("z", f32, {6, 10});
   g.fetch("w", z - mean(z, Ints{0}, true));
-  PassNotes notes(DeviceKind::cpu);
+  PassNotes notes;
   fuse_groups(g, notes);
   std::string all;
   for (const std::string& note : notes.list()) all += note + "\n";
@@ -224,7 +224,7 @@ TEST(FuseGroups, SaysWhyAReductionIsReadByAnotherKernel) {
 }
 
 int kernels_on_gpu(Graph& g, std::string* notes_text = nullptr) {
-  PassNotes notes(DeviceKind::cuda);
+  PassNotes notes(std::make_shared<const Target>(named_target("h200")));
   fuse_groups(g, notes);
   for (const std::string& note : notes.list()) {
     if (notes_text != nullptr) *notes_text += note + "\n";

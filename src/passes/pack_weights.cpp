@@ -197,7 +197,7 @@ class WeightPacking {
     KernelCall call{node.op, node.attrs, {}, {Layout::dense(node.types[0])}, {256, 256, 256}};
     for (const Ref& ref : node.inputs) call.inputs.push_back(Layout::dense(graph.type(ref)));
     std::vector<std::string> refusals;
-    const KernelImplementation* chosen = choose_kernel(call, DeviceKind::cpu, &refusals);
+    const KernelImplementation* chosen = choose_kernel(call, &refusals);
     return chosen == nullptr ? "none" : chosen->name;
   }
 
@@ -280,7 +280,7 @@ bool reads_all_arguments(const Node& scan) {
 }  // namespace
 
 void pack_weights(Graph& graph, PassNotes& notes) {
-  if (notes.device() != DeviceKind::cpu) return;
+  if (notes.target().is_gpu()) return;
   WeightPacking packing(notes);
   packing.find(graph, {});
   if (!packing.pack()) return;

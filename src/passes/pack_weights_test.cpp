@@ -195,7 +195,7 @@ TEST(PackWeights, LeavesWeightsThatALoopCarries) {
 TEST(PackWeights, DoesNothingForAGpu) {
   Recurrence r;
   r.graph.fetch("h", recur(r.h0, r.w, 20));
-  PassNotes notes(DeviceKind::cuda);
+  PassNotes notes(std::make_shared<const Target>(named_target("h200")));
   pack_weights(r.graph, notes);
   EXPECT_EQ(count_here(body_of(r.graph), "matmul"), 1);
   EXPECT_TRUE(notes.list().empty());

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/target.h"
 #include "paoding/graph.h"
 
 namespace paoding {
@@ -20,24 +21,24 @@ struct PassRecord {
 };
 
 struct PassOptions {
-  std::vector<std::string> disabled;    // names of passes to skip; Error (argument) on an unknown one
-  DeviceKind device = DeviceKind::cpu;  // what the program will run on
-  bool verify = true;                   // check the IR after every pass
+  std::vector<std::string> disabled;                    // names of passes to skip; Error (argument) on an unknown one
+  TargetPtr target = std::make_shared<const Target>();  // what the program is for
+  bool verify = true;                                   // check the IR after every pass
   /// Called after each pass that ran; `dump --after` prints the graph here.
   std::function<void(const std::string& pass, const Graph& graph)> after = {};
 };
 
-/// What a pass gets besides the graph: the device that the program is for, and where to note what it did or why it
+/// What a pass gets besides the graph: what the program is made for, and where to note what it did or why it
 /// declined.
 class PassNotes {
  public:
-  explicit PassNotes(DeviceKind device = DeviceKind::cpu) : device_(device) {}
-  DeviceKind device() const { return device_; }
+  explicit PassNotes(TargetPtr target = std::make_shared<const Target>()) : target_(std::move(target)) {}
+  const Target& target() const { return *target_; }
   void add(std::string note) { notes_.push_back(std::move(note)); }
   std::vector<std::string>& list() { return notes_; }
 
  private:
-  DeviceKind device_;
+  TargetPtr target_;
   std::vector<std::string> notes_;
 };
 
@@ -77,9 +78,6 @@ void fuse_convolutions(Graph& graph, PassNotes& notes);
 void keep_reduced_axes(Graph& graph, PassNotes& notes);
 void fuse_groups(Graph& graph, PassNotes& notes);
 void pack_weights(Graph& graph, PassNotes& notes);
-
-/// Whether the groups of this device may read their own reductions.
-bool runs_in_stages(DeviceKind device);
 
 /// Calls `rewrite` on every body in `graph`, innermost first, then on `graph`.
 void for_each_graph(Graph& graph, const std::function<void(Graph&)>& rewrite);

@@ -67,12 +67,12 @@ std::vector<PassRecord> run_passes(Graph& graph, const PassOptions& options) {
       fail(ErrorKind::argument, "there is no pass named '{}'; there are: {}", name, fmt::join(names, ", "));
     }
   }
-  PassNotes unnoted(options.device);
+  PassNotes unnoted(options.target);
   inline_checkpoints(graph, unnoted);  // nothing else could run a checkpoint, so it is not in the list
   std::vector<PassRecord> records;
   const auto run = [&](const Pass& pass) {
     PassRecord record{.name = pass.name, .nodes_before = graph.size()};
-    PassNotes notes(options.device);
+    PassNotes notes(options.target);
     const auto start = std::chrono::steady_clock::now();
     pass.run(graph, notes);
     record.milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();

@@ -47,7 +47,7 @@ int widen_in(Graph& graph) {
 }  // namespace
 
 void widen_products(Graph& graph, PassNotes& notes) {
-  if (notes.device() != DeviceKind::cpu) return;
+  if (notes.target().is_gpu()) return;
   int count = 0;
   for_each_graph(graph, [&](Graph& each) { count += widen_in(each); });
   if (count > 0) notes.add(std::to_string(count) + " products of f16 are computed in f32");

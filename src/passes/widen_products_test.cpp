@@ -35,7 +35,7 @@ TEST(WidenProducts, LeavesOtherDtypesAndTheGpuAlone) {
   }
   Graph g;
   g.fetch("y", matmul(g.input("x", DType::f16, {2, 5}), g.input("w", DType::f16, {5, 3})));
-  PassNotes gpu(DeviceKind::cuda);
+  PassNotes gpu(std::make_shared<const Target>(named_target("h200")));
   widen_products(g, gpu);
   EXPECT_EQ(dtype_of(g, "matmul"), DType::f16);
 }

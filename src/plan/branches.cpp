@@ -9,7 +9,7 @@
 namespace paoding {
 
 void Planner::refuse_on_gpu(const Node& node) const {
-  if (options_.device == DeviceKind::cpu) return;
+  if (!options_.target->is_gpu()) return;
   fail(
       ErrorKind::unsupported,
       "{}: control flow that is decided while a program runs is not possible on a GPU yet{}\nhint: compile the program "

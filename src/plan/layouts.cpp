@@ -24,7 +24,7 @@ void Planner::choose_layouts(Frame& frame) {
   for (NodeId id = 0; id < graph.size(); ++id) {
     const Node& node = graph.node(id);
     const bool is_kernel = node.op->kind == OpKind::kernel;
-    const std::uint32_t operands = is_kernel ? wants_channels_last(*node.op, options_.device) : 0;
+    const std::uint32_t operands = is_kernel ? wants_channels_last(*node.op, options_.target->kind) : 0;
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       used.insert(node.inputs[i]);
       if (wants(operands, i) && is_image(node.inputs[i])) wanted.insert(node.inputs[i]);
@@ -34,7 +34,7 @@ void Planner::choose_layouts(Frame& frame) {
     const Node& node = graph.node(id);
     const bool is_kernel = node.op->kind == OpKind::kernel;
     if (!is_kernel && !(is_groupable(node) && node.op->name != "full")) continue;
-    const std::uint32_t operands = is_kernel ? wants_channels_last(*node.op, options_.device) : 0;
+    const std::uint32_t operands = is_kernel ? wants_channels_last(*node.op, options_.target->kind) : 0;
     for (std::int32_t k = 0; k < static_cast<std::int32_t>(node.types.size()); ++k) {
       const Ref ref{id, k};
       // What is only fetched is written as it will be read.
@@ -56,7 +56,7 @@ Operand Planner::kernel_input(Frame& frame, NodeId id, std::size_t i) {
   const Ref ref = node.inputs[i];
   const Operand found = place(frame, ref);
   const Type& type = found.layout.type;
-  if (!options_.choose_layouts || !wants(wants_channels_last(*node.op, options_.device), i)) return found;
+  if (!options_.choose_layouts || !wants(wants_channels_last(*node.op, options_.target->kind), i)) return found;
   if (type.shape.rank() != 4 || type.shape.elements() == 0 || is_channels_last(found.layout)) return found;
   const auto it = frame.converted.find(ref);
   if (it != frame.converted.end()) return it->second;

@@ -70,6 +70,7 @@ struct Uses {
     for (std::size_t i = 0; i < step.operands.size(); ++i) {
       of_slot[static_cast<std::size_t>(step.operands[i].slot)].push_back({position, open, i >= step.reads});
     }
+    if (step.workspace >= 0) of_slot[static_cast<std::size_t>(step.workspace)].push_back({position, open, true});
     return position++;
   }
 };
@@ -117,6 +118,7 @@ void find_lifetimes(Plan* plan) {
 
   for (std::size_t i = 0; i < plan->slots.size(); ++i) {
     Slot& slot = plan->slots[i];
+    slot.gaps.clear();
     const auto& list = uses.of_slot[i];
     if (list.empty()) {
       slot.first = slot.last = plan->positions;

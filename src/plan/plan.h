@@ -2,6 +2,8 @@
 // Plan: what a Program does, step by step, with every operand's place. Nothing is decided after it.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -34,6 +36,7 @@ struct Operand {
 enum class SlotKind : std::uint8_t {
   input,      // fed; keeps its own memory, so that a feed lands where it is read
   parameter,  // memory of the Parameters store
+  state,      // of a kernel; keeps its own memory, zero before the first run
   arena,      // shares the arena with slots that live at other times
 };
 
@@ -88,6 +91,9 @@ struct Step {
   Group group;      // Kind::group
   KernelCall call;  // Kind::kernel
   const KernelImplementation* kernel = nullptr;
+  /// On a GPU, of groups and kernel ops that are CUDA text of our own: what is launched.
+  std::shared_ptr<const gpu::TextPlan> text;
+  int workspace = -1, state = -1;  // on a GPU: slots of memory that it needs beside its operands
 
   int loop = -1;  // Kind::loop: its number in LoopTerm::loop
   std::int64_t length = 0;
@@ -111,7 +117,7 @@ struct Step {
 };
 
 struct Plan {
-  DeviceKind device = DeviceKind::cpu;
+  TargetPtr target = std::make_shared<const Target>();
   std::vector<Step> steps;
   std::vector<Slot> slots;
   std::vector<std::pair<std::string, int>> inputs;      // name, slot
@@ -130,12 +136,20 @@ struct Plan {
   std::vector<std::string> notes;    // refusals and copies, with the reason
 };
 
+/// Memory that a step needs beside its operands.
+struct StepNeeds {
+  std::int64_t workspace_bytes = 0;  // while it runs
+  std::int64_t state_bytes = 0;      // from run to run, zero before the first
+};
+
 struct PlanOptions {
-  DeviceKind device = DeviceKind::cpu;
+  TargetPtr target = std::make_shared<const Target>();
   bool allow_tf32 = false;
   bool choose_layouts = true;  // off: everything lies densely in the order of its axes
   bool alias_views = true;  // off: every slice, reshape, concat and carry is copied, as frameworks that run op by op do
-  bool reorder = true;      // run the nodes in the order, of several, that needs the least memory
+  /// Decides what a step is on the target, and says what it needs beside its operands.
+  std::function<StepNeeds(Step&)> lower = {};
+  bool reorder = true;  // run the nodes in the order, of several, that needs the least memory
 };
 
 /// Plans a graph that has been through the passes. Error (unsupported) when an op has no kernel for the device, a run

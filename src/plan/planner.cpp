@@ -14,9 +14,8 @@ namespace {
 constexpr NodeId kMostNodesToReorder = 20'000;
 // Below this it does not matter, and plans of small graphs read in the order in which they were written.
 constexpr std::int64_t kLeastBytesToReorder = 1 << 20;
-}  // namespace
 
-Plan make_plan(const Graph& graph, const PlanOptions& options) {
+Plan plan_in_best_order(const Graph& graph, const PlanOptions& options) {
   Plan best = Planner(options, NodeOrder::as_built).run(graph);
   if (!options.reorder || graph.size() > kMostNodesToReorder || best.peak_live_bytes < kLeastBytesToReorder) {
     return best;
@@ -30,6 +29,36 @@ Plan make_plan(const Graph& graph, const PlanOptions& options) {
     best = std::move(other);
   }
   return best;
+}
+
+// What steps need beside their operands lies in slots like everything else.
+void lower_steps(const PlanOptions& options, std::vector<Step>& steps, Plan* plan) {
+  const auto book = [&](SlotKind kind, const Step& step, std::int64_t bytes) {
+    if (bytes == 0) return -1;
+    Slot slot;
+    slot.kind = kind;
+    slot.name = step.label.op;
+    slot.bytes = bytes;
+    plan->slots.push_back(std::move(slot));
+    return static_cast<int>(plan->slots.size()) - 1;
+  };
+  for (Step& step : steps) {
+    for (auto* body : step.bodies()) lower_steps(options, *body, plan);
+    const StepNeeds needs = options.lower(step);
+    step.workspace = book(SlotKind::arena, step, needs.workspace_bytes);
+    step.state = book(SlotKind::state, step, needs.state_bytes);
+  }
+}
+
+}  // namespace
+
+Plan make_plan(const Graph& graph, const PlanOptions& options) {
+  Plan plan = plan_in_best_order(graph, options);
+  if (options.lower) {
+    lower_steps(options, plan.steps, &plan);
+    place_slots(&plan);
+  }
+  return plan;
 }
 
 Plan Planner::run(const Graph& graph) {
@@ -103,7 +132,7 @@ void Planner::plan_group(Frame& frame, NodeId id) {
 namespace {
 
 // Which operands, made dense, let some kernel take the call: the fewest bytes that do; none when nothing helps.
-std::vector<std::size_t> operands_to_copy(const KernelCall& call, DeviceKind device) {
+std::vector<std::size_t> operands_to_copy(const KernelCall& call) {
   constexpr std::size_t kMostTried = 6;
   std::vector<std::size_t> strided;
   const auto layout_of = [](auto& of, std::size_t i) -> auto& {
@@ -131,7 +160,7 @@ std::vector<std::size_t> operands_to_copy(const KernelCall& call, DeviceKind dev
       trial.alignments[strided[k]] = 256;
     }
     std::vector<std::string> unused;
-    if (choose_kernel(trial, device, &unused) != nullptr) return copied;
+    if (choose_kernel(trial, &unused) != nullptr) return copied;
   }
   return {};
 }
@@ -149,7 +178,7 @@ void Planner::plan_kernel(Frame& frame, NodeId id) {
     step.operands.push_back(result_place(frame, {id, k}));
   }
   const auto make_call = [&] {
-    step.call = {node.op, node.attrs, {}, {}, {}, options_.allow_tf32, node.scope.str()};
+    step.call = {node.op, node.attrs, {}, {}, {}, options_.allow_tf32, node.scope.str(), options_.target};
     for (std::size_t i = 0; i < step.operands.size(); ++i) {
       (i < step.reads ? step.call.inputs : step.call.outputs).push_back(step.operands[i].layout);
       step.call.alignments.push_back(alignment_of(step.operands[i]));
@@ -157,12 +186,12 @@ void Planner::plan_kernel(Frame& frame, NodeId id) {
   };
   make_call();
   std::vector<std::string> refusals;
-  step.kernel = choose_kernel(step.call, options_.device, &refusals);
+  step.kernel = choose_kernel(step.call, &refusals);
   std::vector<Operand> wanted(step.operands.begin() + static_cast<std::ptrdiff_t>(step.reads), step.operands.end());
   bool is_copied = false;
   if (step.kernel == nullptr) {
     // Perhaps only the layouts do not suit: dense copies of as little as helps.
-    for (const std::size_t i : operands_to_copy(step.call, options_.device)) {
+    for (const std::size_t i : operands_to_copy(step.call)) {
       is_copied = true;
       if (i < step.reads) {
         step.operands[i] = dense_copy(frame, step.operands[i], node, "copy_" + node.op->name);
@@ -171,7 +200,7 @@ void Planner::plan_kernel(Frame& frame, NodeId id) {
       }
     }
     make_call();
-    if (is_copied) step.kernel = choose_kernel(step.call, options_.device, &refusals);
+    if (is_copied) step.kernel = choose_kernel(step.call, &refusals);
   }
   for (const std::string& refusal : refusals) {
     plan_.notes.push_back(refusal + (node.scope.empty() ? "" : fmt::format(" (in {})", node.scope.str())));

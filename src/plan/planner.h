@@ -27,7 +27,7 @@ Operand sub_range(const Operand& operand, std::span<const std::int64_t> start, c
 class Planner {
  public:
   Planner(const PlanOptions& options, NodeOrder order) : options_(options), order_(order) {
-    plan_.device = options.device;
+    plan_.target = options.target;
   }
 
   Plan run(const Graph& graph);

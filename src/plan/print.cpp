@@ -89,8 +89,8 @@ void print_steps(const Plan& plan, const std::vector<Step>& steps, const std::st
 
 std::string to_string(const Plan& plan) {
   std::string text = fmt::format("plan for {}: {} steps, {} launches, arena {} bytes (peak live {})\n",
-                                 plan.device == DeviceKind::cpu ? "cpu" : "cuda", plan.positions,
-                                 count_launches(plan.steps), plan.arena_bytes, plan.peak_live_bytes);
+                                 plan.target->is_gpu() ? "cuda" : "cpu", plan.positions, count_launches(plan.steps),
+                                 plan.arena_bytes, plan.peak_live_bytes);
   print_steps(plan, plan.steps, "", &text);
   for (const Plan::Fetch& fetch : plan.fetches) {
     text += fmt::format("fetch {} = {}", fetch.name, operand_text(plan, fetch.operand));
@@ -108,6 +108,7 @@ std::string to_string(const Plan& plan) {
       text += fmt::format("  {} {} bytes, {}\n", slot.name, slot.bytes,
                           is_constant                    ? "constant"
                           : slot.kind == SlotKind::input ? "input"
+                          : slot.kind == SlotKind::state ? "state of a kernel"
                                                          : "parameter");
     } else if (slot.last >= slot.first) {
       std::string gaps;

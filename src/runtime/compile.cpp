@@ -47,15 +47,15 @@ int index_of(const std::vector<std::string>& names, std::string_view name, const
   return static_cast<int>(it - names.begin());
 }
 
-CompiledPlan compile_plan(const Graph& source, const CompileOptions& options) {
+CompiledPlan compile_plan(const Graph& source, const CompileOptions& options, TargetPtr target) {
   CompiledPlan compiled;
   compiled.graph = source.clone();
   Graph& graph = *compiled.graph;
-  if (options.device.kind != DeviceKind::cpu) refuse_placement(graph);
+  if (target->is_gpu()) refuse_placement(graph);
   select_fetches(&graph, options.fetches);
   if (!options.assign) graph.drop_assigns();
   PassOptions pass_options;
-  pass_options.device = options.device.kind;
+  pass_options.target = target;
   pass_options.after = options.after_pass;
   pass_options.disabled = options.disabled_passes;
   compiled.passes = run_passes(graph, pass_options);
@@ -63,9 +63,12 @@ CompiledPlan compile_plan(const Graph& source, const CompileOptions& options) {
     const auto& disabled = options.disabled_passes;
     return std::find(disabled.begin(), disabled.end(), pass) == disabled.end();
   };
-  PlanOptions plan_options{options.device.kind, options.allow_tf32, true};
+  PlanOptions plan_options;
+  plan_options.target = target;
+  plan_options.allow_tf32 = options.allow_tf32;
   plan_options.choose_layouts = does("choose_layouts");
   plan_options.alias_views = does("alias_views");
+  if (target->is_gpu()) plan_options.lower = [&](Step& step) { return lower_for_gpu(step, *target); };
   compiled.plan = make_plan(graph, plan_options);
   return compiled;
 }

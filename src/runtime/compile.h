@@ -10,6 +10,7 @@
 #include "paoding/program.h"
 #include "passes/pass.h"
 #include "plan/plan.h"
+#include "runtime/target.h"
 
 namespace paoding {
 
@@ -19,8 +20,10 @@ struct CompiledPlan {
   Plan plan;
 };
 
-/// Plans a copy of `graph`. Error (argument) on an unknown fetch or pass, (unsupported) as make_plan() says.
-CompiledPlan compile_plan(const Graph& graph, const CompileOptions& options);
+/// Plans a copy of `graph` for the target, which need not be there: the one path for programs, `dump`, benches and
+/// tests. `options.device` is not looked at. Error (argument) on an unknown fetch or pass, (unsupported) as make_plan()
+/// says.
+CompiledPlan compile_plan(const Graph& graph, const CompileOptions& options, TargetPtr target);
 
 /// The position of `name`. Error (argument) with the names there are; `what` is what they name: "input".
 int index_of(const std::vector<std::string>& names, std::string_view name, const char* what);

@@ -56,6 +56,7 @@ class CpuExecutor : public Executor {
   void wait() override {}
   std::shared_ptr<Arena> arena() const override { return arena_; }
   std::int64_t launches() const override { return static_cast<std::int64_t>(launches_.size()); }
+  KernelCost kernel_cost() const override { return cost_; }
 
  private:
   struct Prepared {
@@ -189,7 +190,7 @@ class CpuExecutor : public Executor {
       if (step.kind == Step::Kind::group) {
         groups_.emplace(&step, CpuGroupKernel(canonical(step.group), 0, sharing_of(step)));
       } else if (step.kind == Step::Kind::kernel) {
-        auto kernel = step.kernel->prepare(step.call, Device::cpu());
+        auto kernel = prepare_kernel(*step.kernel, step.call, Device::cpu(), &cost_.notes);
         scratch_.grow(kernel->scratch_bytes());
         kernels_.emplace(&step, std::move(kernel));
       }
@@ -326,6 +327,7 @@ class CpuExecutor : public Executor {
   std::deque<CpuGroupBatch> batches_;
   std::map<const Step*, std::unique_ptr<PreparedKernel>> kernels_;
   Scratch scratch_;
+  KernelCost cost_;
   std::vector<void*> pointers_;  // operands of all launches
   std::vector<Prepared> launches_;
   std::vector<const Prepared*> targets_;  // of all selects and jumps

@@ -4,6 +4,8 @@
 
 #include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "paoding/program.h"
 #include "plan/plan.h"
@@ -20,6 +22,7 @@ class Arena {
 struct KernelCost {
   int compiled = 0;
   double milliseconds = 0;
+  std::vector<std::string> notes = {};  // kernels that declined when they were prepared
 };
 
 class Executor {

@@ -24,7 +24,7 @@ class Replay {
  public:
   Replay(const Graph& graph, const Parameters& parameters, const std::map<std::string, Tensor>& feeds,
          const CompileOptions& compile, const FindNonfiniteOptions& options)
-      : compiled_(compile_plan(graph, compile)), trail_(compiled_.plan) {
+      : compiled_(compile_plan(graph, compile, target_of(compile.device))), trail_(compiled_.plan) {
     const Plan& plan = compiled_.plan;
     ExecutorOptions executor_options;
     executor_options.device = compile.device;

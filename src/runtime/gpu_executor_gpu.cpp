@@ -7,10 +7,8 @@
 #include <set>
 
 #include "base/check.h"
-#include "gpu/group_kernel.h"
 #include "gpu/kernel_cache.h"
-#include "gpu/nvrtc.h"
-#include "gpu/text_kernel.h"
+#include "gpu/loaded_kernel.h"
 #include "runtime/executor.h"
 #include "runtime/gpu_readback.h"
 #include "runtime/gpu_trace.h"
@@ -115,13 +113,12 @@ class GpuExecutor : public Executor {
   std::string kernel_text() const override {
     std::string text;
     std::set<std::string> seen;
-    const auto add = [&](const std::string& source) {
-      if (seen.insert(source).second) text += source + "\n";
-    };
-    for (const auto& [step, kernel] : groups_) add(kernel.plan().source);
-    for (const auto& [step, kernel] : kernels_) {
-      for (const std::string& source : kernel->texts()) add(source);
-    }
+    for_each_step(plan_.steps, [&](const Step& step) {
+      if (step.text == nullptr) return;
+      for (const gpu::TextLaunch& launch : step.text->launches) {
+        if (seen.insert(launch.source).second) text += launch.source + "\n";
+      }
+    });
     return text;
   }
 
@@ -145,19 +142,25 @@ class GpuExecutor : public Executor {
 
   void place_slots(const std::vector<void*>& parameters) {
     std::size_t next_parameter = 0;
+    const auto own = [&](const Slot& slot) {
+      own_.emplace_back(device_, static_cast<std::size_t>(std::max<std::int64_t>(slot.bytes, 1)));
+      return own_.back().address();
+    };
     for (const Slot& slot : plan_.slots) {
       if (slot.kind == SlotKind::parameter) {
         bases_.push_back(reinterpret_cast<CUdeviceptr>(parameters[next_parameter++]));
       } else if (slot.kind == SlotKind::input) {
-        inputs_.emplace_back(device_, static_cast<std::size_t>(std::max<std::int64_t>(slot.bytes, 1)));
-        bases_.push_back(inputs_.back().address());
+        bases_.push_back(own(slot));
+      } else if (slot.kind == SlotKind::state) {
+        bases_.push_back(own(slot));
+        PD_CUDA(driver_.cuMemsetD8Async(bases_.back(), 0, static_cast<std::size_t>(slot.bytes), stream_.get()));
       } else {
         bases_.push_back(arena_->memory.address() + static_cast<CUdeviceptr>(slot.offset));
       }
     }
   }
 
-  void for_each_step(const std::vector<Step>& steps, const std::function<void(const Step&)>& visit) {
+  void for_each_step(const std::vector<Step>& steps, const std::function<void(const Step&)>& visit) const {
     for (const Step& step : steps) {
       switch (step.kind) {
         case Step::Kind::loop: for_each_step(step.body, visit); break;
@@ -174,39 +177,28 @@ class GpuExecutor : public Executor {
 
   void prepare_kernels() {
     const gpu::CacheCounts before = gpu::KernelCache::shared().counts();
-    std::vector<std::pair<const Step*, gpu::GroupKernelPlan>> planned;
+    const std::string arch = plan_.target->arch();
     std::vector<std::string> sources;
     for_each_step(plan_.steps, [&](const Step& step) {
-      if (step.kind != Step::Kind::group) {
-        for (const gpu::GroupKernelPlan& launch : gpu::kernels_of(step)) sources.push_back(launch.source);
-        return;
-      }
-      planned.emplace_back(&step, gpu::plan_group_step(step, gpu::chip_facts(device_.info())));
-      if (planned.back().second.grid[0] != 0) sources.push_back(planned.back().second.source);
+      if (step.text == nullptr) return;
+      for (const gpu::TextLaunch& launch : step.text->launches) sources.push_back(launch.source);
     });
     std::sort(sources.begin(), sources.end());
     sources.erase(std::unique(sources.begin(), sources.end()), sources.end());
-    gpu::KernelCache::shared().compile_all(sources, gpu::arch_name(device_.info().major, device_.info().minor));
-    std::int64_t scratch = 0, tickets = 0;
-    for (auto& [step, kernel_plan] : planned) {
-      scratch = std::max(scratch, kernel_plan.workspace_bytes);
-      tickets = std::max(tickets, kernel_plan.ticket_count);
-      groups_.emplace(step, gpu::GroupKernel(device_, std::move(kernel_plan), step->operands.size()));
-    }
-    for_each_step(plan_.steps, [&](const Step& step) {
-      if (step.kind != Step::Kind::kernel) return;
-      auto kernel = step.kernel->prepare(step.call, Device::cuda(device_.index()));
-      scratch = std::max(scratch, kernel->scratch_bytes());
-      kernels_.emplace(&step, std::move(kernel));
-    });
-    scratch_ = DeviceMemory(device_, static_cast<std::size_t>(std::max<std::int64_t>(scratch, 1)));
-    const auto ticket_bytes = static_cast<std::size_t>(std::max<std::int64_t>(tickets, 1)) * 4;
-    tickets_ = DeviceMemory(device_, ticket_bytes);
-    PD_CUDA(driver_.cuMemsetD8Async(tickets_.address(), 0, ticket_bytes, stream_.get()));
+    gpu::KernelCache::shared().compile_all(sources, arch);
+    for_each_step(plan_.steps, [&](const Step& step) { kernels_.emplace(&step, prepare(step)); });
     stream_.wait_idle();
     const gpu::CacheCounts after = gpu::KernelCache::shared().counts();
-    cost_ = {static_cast<int>(after.compiles - before.compiles),
-             after.compile_milliseconds - before.compile_milliseconds};
+    cost_.compiled = static_cast<int>(after.compiles - before.compiles);
+    cost_.milliseconds = after.compile_milliseconds - before.compile_milliseconds;
+  }
+
+  std::unique_ptr<PreparedKernel> prepare(const Step& step) {
+    if (step.text != nullptr) return gpu::load_text(device_, step.text, step.operands.size());
+    const auto load = [&](const KernelImplementation& kernel, const KernelCall& call) -> Preparation {
+      return gpu::load_text(device_, kernel.plan_text(call), step.operands.size());
+    };
+    return prepare_kernel(*step.kernel, step.call, Device::cuda(device_.index()), &cost_.notes, load);
   }
 
   void resolve(int repeats) {
@@ -237,11 +229,14 @@ class GpuExecutor : public Executor {
     void* const* operands = pointers_.data() + first_pointer_[i];
     if (step->kind == Step::Kind::print) {
       prints_.start(i, reinterpret_cast<CUdeviceptr>(operands[0]), stream_.get());
-    } else if (step->kind == Step::Kind::group) {
-      groups_.at(step).launch(stream_.get(), operands, scratch_.pointer(), tickets_.pointer());
     } else {
-      kernels_.at(step)->run({operands, scratch_.pointer(), stream_.get(), faults_.words_of(i)});
+      kernels_.at(step)->run({operands, slot_pointer(step->workspace), stream_.get(), slot_pointer(step->state),
+                              faults_.words_of(i), faults_.failed()});
     }
+  }
+
+  void* slot_pointer(int slot) const {
+    return slot < 0 ? nullptr : reinterpret_cast<void*>(bases_[static_cast<std::size_t>(slot)]);
   }
 
   // Also notes how many graph nodes each launch became, which is how profiles find their way back.
@@ -317,13 +312,10 @@ class GpuExecutor : public Executor {
   const gpu::Driver& driver_;
   gpu::Stream stream_;
   std::shared_ptr<GpuArena> arena_;
-  std::vector<DeviceMemory> inputs_;
+  std::vector<DeviceMemory> own_;   // of slots outside the arena
   std::vector<CUdeviceptr> bases_;  // per slot
   std::map<int, Staging> staging_;  // per input slot
-  std::map<const Step*, gpu::GroupKernel> groups_;
   std::map<const Step*, std::unique_ptr<PreparedKernel>> kernels_;
-  DeviceMemory scratch_;  // partial sums and library workspace; steps follow each other, so they share it
-  DeviceMemory tickets_;
   KernelCost cost_;
   std::vector<Launch> launches_;
   std::vector<void*> pointers_;

@@ -55,6 +55,8 @@ class GpuFaults {
   GpuFaults(const gpu::GpuDevice& device, std::vector<const PreparedKernel*> kernels);
 
   bool empty() const { return first_.empty(); }
+  /// For KernelRun::failed.
+  void* failed() const { return failed_.pointer(); }
   /// For KernelRun::fault.
   void* words_of(std::size_t launch) const;
   /// Enqueued behind a run: what it found is on its way to the host.
@@ -67,7 +69,7 @@ class GpuFaults {
   const gpu::GpuDevice* device_ = nullptr;
   std::vector<const PreparedKernel*> kernels_;
   std::vector<std::int64_t> first_;  // per launch, in words; empty without kernels that may find one
-  gpu::DeviceMemory words_;
+  gpu::DeviceMemory words_, failed_;
   gpu::PinnedMemory seen_;
 };
 

@@ -9,6 +9,7 @@
 #include <shared_mutex>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "paoding/op.h"
 #include "profile/recorder.h"
 #include "runtime/compile.h"
@@ -58,12 +59,8 @@ struct Parameters::Store {
 };
 
 namespace {
-// The seed of one parameter: what others there are and their order must not matter. (FNV-1a over the name.)
-std::uint64_t seed_of(std::uint64_t seed, std::string_view name) {
-  std::uint64_t hash = 0xcbf29ce484222325 ^ seed;
-  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return hash;
-}
+// The seed of one parameter: what others there are and their order must not matter.
+std::uint64_t seed_of(std::uint64_t seed, std::string_view name) { return fnv1a(name, kFnvStart ^ seed); }
 }  // namespace
 
 Parameters::Parameters(const Graph& graph, const Device& device, const ParametersOptions& options)
@@ -198,7 +195,7 @@ Program Program::compile(const Graph& source) const {
   made->parameters = compiled_->parameters;
   const CompileOptions& options = made->options;
 
-  CompiledPlan compiled = compile_plan(source, options);
+  CompiledPlan compiled = compile_plan(source, options, target_of(options.device));
   const std::unique_ptr<Graph>& graph = compiled.graph;
   made->writes_parameters = !graph->assigns().empty();
   for (PassRecord& record : compiled.passes) {
@@ -246,6 +243,7 @@ Program Program::compile(const Graph& source) const {
   made->is_ready = made->inputs.empty();
   CompileReport& report = made->report;
   report.plan_notes = made->plan.notes;
+  for (const std::string& note : made->executor->kernel_cost().notes) report.plan_notes.push_back(note);
   report.kernels_compiled = made->executor->kernel_cost().compiled;
   report.kernel_milliseconds = made->executor->kernel_cost().milliseconds;
   report.launches = made->executor->launches();

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "base/half.h"
-#include "gpu/group_prelude.h"
 #include "gpu/group_text.h"
+#include "gpu/kernel_prelude.h"
 #include "tests/source_root.h"
 
 namespace paoding::gpu {
@@ -60,23 +60,23 @@ using Launch = int (*)(void** arguments, unsigned grid, unsigned block, const un
 /// All kernels as shared libraries, compiled in a few runs of g++ at once.
 class EmulatedKernels {
  public:
-  explicit EmulatedKernels(const std::vector<const GroupKernelPlan*>& plans) {
+  explicit EmulatedKernels(const std::vector<const TextLaunch*>& plans) {
     std::string name = (std::filesystem::temp_directory_path() / "paoding_emulation_XXXXXX").string();
     folder_ = mkdtemp(name.data());
-    std::map<std::string, const GroupKernelPlan*> kernels;
-    for (const GroupKernelPlan* plan : plans) {
+    std::map<std::string, const TextLaunch*> kernels;
+    for (const TextLaunch* plan : plans) {
       if (plan->grid[0] > 0) kernels[plan->entry] = plan;
     }
     std::vector<std::ofstream> files;
     for (std::size_t f = 0; f < kFiles; ++f) {
       files.emplace_back(folder_ / ("kernels" + std::to_string(f) + ".cpp"));
       files.back() << "#include \"cuda_emulation.h\"\n#pragma GCC diagnostic ignored \"-Wunknown-pragmas\"\n"
-                   << group_prelude();
+                   << kernel_prelude();
     }
     std::size_t next = 0;
     for (const auto& [entry, plan] : kernels) {
       std::string source = plan->source;  // the prelude is compiled once for all
-      source.erase(source.find(group_prelude()), group_prelude().size());
+      source.erase(source.find(kernel_prelude()), kernel_prelude().size());
       files[next++ % kFiles] << "namespace in_" << entry << " {\n"
                              << source << "}\nextern \"C\" int run_" << entry
                              << "(void** a, unsigned g, unsigned b, const unsigned* o) { return emulation::launch(in_"

@@ -12,7 +12,14 @@
 namespace paoding {
 namespace {
 
-constexpr std::size_t kWorkspaceLimit = std::size_t{32} << 20;  // what cuBLAS itself takes on Hopper
+// What cuBLAS itself takes on Hopper. Small products need no more than some partial sums of their results.
+constexpr std::int64_t kMostWorkspace = std::int64_t{32} << 20, kLeastWorkspace = std::int64_t{1} << 20;
+constexpr std::int64_t kMostPartialSums = 16;
+
+std::int64_t workspace_limit(const KernelCall& call) {
+  const std::int64_t sums = call.outputs[0].type.shape.elements() * 4;
+  return std::clamp(sums * kMostPartialSums, kLeastWorkspace, kMostWorkspace);
+}
 
 std::string cublaslt_refusal(const KernelCall& call) {
   const MatmulShape shape(call);
@@ -59,10 +66,8 @@ class CublasLtMatmul : public PreparedKernel {
     spec.align_a = alignment(0);
     spec.align_b = alignment(1);
     spec.align_c = alignment(2);
-    product_ = gpu::Matmul(gpu::GpuDevice::get(device.index), spec, kWorkspaceLimit);
+    product_ = gpu::Matmul(gpu::GpuDevice::get(device.index), spec, static_cast<std::size_t>(workspace_limit(call)));
   }
-
-  std::int64_t scratch_bytes() const override { return static_cast<std::int64_t>(product_.workspace_bytes()); }
 
   void run(const KernelRun& run) const override {
     const auto at = [&](std::size_t i, const Offsets& offsets) {
@@ -117,9 +122,12 @@ class EmptyMatmul : public PreparedKernel {
 
 void register_matmul_gpu() {
   register_kernel("matmul",
-                  {"cublaslt", DeviceKind::cuda, cublaslt_refusal, [](const KernelCall& call, const Device& device) {
-                     return std::make_unique<CublasLtMatmul>(call, device);
-                   }});
+                  {.name = "cublaslt",
+                   .device = DeviceKind::cuda,
+                   .refusal = cublaslt_refusal,
+                   .prepare = [](const KernelCall& call,
+                                 const Device& device) { return std::make_unique<CublasLtMatmul>(call, device); },
+                   .workspace_bytes = workspace_limit});
   register_kernel("matmul",
                   {"zero", DeviceKind::cuda,
                    [](const KernelCall& call) -> std::string {

@@ -1,11 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA text of primitives that take more than an operator or a function of CUDA's library, and of coordinates.
-#include "gpu/group_prelude.h"
-
-namespace paoding::gpu {
-namespace {
-
-constexpr std::string_view kScalars = R"cuda(
 // ---- Scalar functions of the primitives ----
 
 template <class T> PD_DEVICE T pd_abs(T a) { return a < T(0) ? -a : a; }
@@ -98,10 +91,3 @@ template <class Index> PD_DEVICE Index next_coordinate(Index& rest, const Diviso
   rest = quotient;
   return coordinate;
 }
-)cuda";
-
-}  // namespace
-
-std::string_view scalar_prelude() { return kScalars; }
-
-}  // namespace paoding::gpu

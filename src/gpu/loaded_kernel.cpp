@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/loaded_kernel.h"
+
+#include <array>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "base/target.h"
+#include "gpu/kernel_cache.h"
+#include "gpu/nvrtc.h"
+
+namespace paoding::gpu {
+namespace {
+constexpr unsigned kSharedWithoutAsking = 48 << 10;  // bytes
+constexpr unsigned kPortableCluster = 8;             // CTAs
+}  // namespace
+
+CUfunction load_kernel(const GpuDevice& device, const std::string& source, const std::string& entry) {
+  static std::mutex mutex;
+  static std::map<std::pair<int, std::string>, Module> modules;
+  const std::string arch = arch_name(device.info().major, device.info().minor);
+  const auto cubin = KernelCache::shared().cubin(source, arch, entry + ".cu");
+  const std::lock_guard lock(mutex);
+  const auto key = std::pair(device.index(), source);
+  auto it = modules.find(key);
+  if (it == modules.end()) it = modules.emplace(key, Module(device, *cubin, entry)).first;
+  return it->second.function(entry);
+}
+
+LoadedKernel::LoadedKernel(const GpuDevice& device, const TextLaunch& launch, std::size_t operands)
+    : launch_(&launch), function_(load_kernel(device, launch.source, launch.entry)), operands_(operands) {
+  const Driver& driver = required_driver();
+  device.make_current();
+  if (launch.shared_bytes > kSharedWithoutAsking) {
+    PD_CUDA(driver.cuFuncSetAttribute(function_, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                      static_cast<int>(launch.shared_bytes)));
+  }
+  if (launch.cluster > kPortableCluster) {
+    PD_CUDA(driver.cuFuncSetAttribute(function_, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1));
+  }
+}
+
+void LoadedKernel::start(CUstream stream, void* const* operands, const Room& room) const {
+  std::vector<void*> arguments;  // made when a run is captured, not when it is launched
+  arguments.reserve(operands_ + 2);
+  for (std::size_t i = 0; i < operands_; ++i) arguments.push_back(const_cast<void**>(&operands[i]));
+  arguments.push_back(const_cast<Room*>(&room));
+  arguments.push_back(const_cast<std::uint64_t*>(launch_->sizes.data()));
+  std::array<CUlaunchAttribute, 3> attributes;
+  unsigned count = 0;
+  if (launch_->cluster > 1) {
+    attributes[count].id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+    attributes[count++].value.clusterDim = {launch_->cluster, 1, 1};
+  }
+  if (launch_->is_cooperative) {
+    attributes[count].id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+    attributes[count++].value.cooperative = 1;
+  }
+  if (launch_->overlaps_before) {
+    attributes[count].id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+    attributes[count++].value.programmaticStreamSerializationAllowed = 1;
+  }
+  const Driver& driver = required_driver();
+  if (count == 0) {  // what drivers of before CUDA 12 know
+    PD_CUDA(driver.cuLaunchKernel(function_, launch_->grid[0], launch_->grid[1], launch_->grid[2], launch_->block, 1, 1,
+                                  launch_->shared_bytes, stream, arguments.data(), nullptr));
+    return;
+  }
+  CUlaunchConfig config{};
+  config.gridDimX = launch_->grid[0], config.gridDimY = launch_->grid[1], config.gridDimZ = launch_->grid[2];
+  config.blockDimX = launch_->block, config.blockDimY = config.blockDimZ = 1;
+  config.sharedMemBytes = launch_->shared_bytes;
+  config.hStream = stream;
+  config.attrs = attributes.data(), config.numAttrs = count;
+  PD_CUDA(driver.cuLaunchKernelEx(&config, function_, arguments.data(), nullptr));
+}
+
+namespace {
+
+class TextKernel : public PreparedKernel {
+ public:
+  TextKernel(const GpuDevice& device, std::shared_ptr<const TextPlan> text, std::size_t operands)
+      : text_(std::move(text)) {
+    for (const TextLaunch& launch : text_->launches) kernels_.emplace_back(device, launch, operands);
+  }
+
+  void run(const KernelRun& run) const override {
+    for (const LoadedKernel& kernel : kernels_) {
+      kernel.start(static_cast<CUstream>(run.stream), run.operands, {run.scratch, run.tickets, run.fault, run.failed});
+    }
+  }
+  bool may_fault() const override { return text_->raise != nullptr; }
+  void raise(const std::uint64_t* fault) const override { text_->raise(fault); }
+
+ private:
+  std::shared_ptr<const TextPlan> text_;
+  std::vector<LoadedKernel> kernels_;
+};
+
+}  // namespace
+
+std::unique_ptr<PreparedKernel> load_text(const GpuDevice& device, std::shared_ptr<const TextPlan> text,
+                                          std::size_t operands) {
+  return std::make_unique<TextKernel>(device, std::move(text), operands);
+}
+
+}  // namespace paoding::gpu

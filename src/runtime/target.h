@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a device to what code is made for, and from a planned step to what it is there.
+#pragma once
+
+#include "base/target.h"
+#include "plan/plan.h"
+
+namespace paoding {
+
+/// What programs for the device are made for. Error (device) when there is no such GPU.
+TargetPtr target_of(const Device& device);
+
+/// On a GPU: plans the text of a group or of a kernel of our own; what the step needs beside its operands.
+StepNeeds lower_for_gpu(Step& step, const Target& target);
+
+// ---- target_gpu.cpp, or cuda_missing.cpp ----
+
+TargetPtr target_of_gpu(int index);
+
+}  // namespace paoding
