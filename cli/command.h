@@ -38,11 +38,6 @@ void add_train(CLI::App& app, Commands* commands);
 void add_predict(CLI::App& app, Commands* commands);
 void add_evaluate(CLI::App& app, Commands* commands);
 void add_bench(CLI::App& app, Commands* commands);
-void add_bench_conv_net(CLI::App& bench, Commands* commands);
-void add_bench_kernels(CLI::App& bench, Commands* commands);
-void add_bench_lerp_grad(CLI::App& bench, Commands* commands);
-void add_bench_lstm_steps(CLI::App& bench, Commands* commands);
-void add_bench_seq2seq(CLI::App& bench, Commands* commands);  // g2p and seq2seq
 
 inline constexpr int kOk = 0;
 inline constexpr int kFailed = 1;  // the work could not be done, or its result is wrong

@@ -3,7 +3,7 @@
 # tools/check.sh [--sources | --generated | --format]: what a compiler does not check. Every problem is printed as
 # file:line: what is wrong; any problem gives exit status 1. Without an option both kinds of checks run.
 #   --sources    first line, #pragma once, file sizes, dependencies between folders, file names, formatting
-#   --generated  files that are written by the build and committed are fresh (needs build/paoding)
+#   --generated  files that are written by a program and committed are fresh (needs build/paoding, python3)
 #   --format     no check: formats every C++ file in place
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -110,6 +110,11 @@ check_generated() {
       status=1
     fi
   done
+  if command -v python3 >/dev/null; then
+    python3 benchmarks/performance.py --check || status=1
+  else
+    echo "check: measured tables not checked, python3 is missing" >&2
+  fi
   return $status
 }
 

@@ -110,6 +110,7 @@ TEST_F(Cli, UnknownCommandsAndOptionsSuggestNearOnes) {
   ran = run("bench lstm");
   EXPECT_EQ(ran.code, 2);
   EXPECT_TRUE(has(ran.err, "lstm_steps")) << ran.err;
+  EXPECT_EQ(run("bench lerp_grad --case 1 --sort size").code, 2);
   EXPECT_EQ(run("run").code, 2);
   EXPECT_EQ(run("run a b").code, 2);
 }
@@ -408,6 +409,68 @@ TEST_F(Cli, BenchLstmChecksItsResultsAndWritesJson) {
   EXPECT_EQ(run("bench lstm_steps --dtype i32").code, 2);
   EXPECT_EQ(run("bench lerp_grad --case 6").code, 2);
   EXPECT_EQ(run("bench lerp_grad --case 1 --json $D/no/x.json").code, 1);
+}
+
+TEST_F(Cli, BenchListsEveryCaseWithWhatIsNotWrittenYet) {
+  const Ran ran = run("bench --list --device cpu --json $D/cases.json");
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  for (const char* part : {"lerp_grad/5", "seq2seq/tf32", "lstm/training/t1024_b16_h768_bf16", "adam/60m_f32",
+                           "control/cases", "span/off", "gpt2/token_bf16", "waits for"}) {
+    EXPECT_TRUE(has(ran.out, part)) << part << "\n" << ran.out;
+  }
+  simdjson::dom::parser parser;
+  const simdjson::padded_string text(read_file(path("cases.json")));
+  const simdjson::dom::element all = parser.parse(text);
+  for (const simdjson::dom::element row : simdjson::dom::array(all["rows"])) {
+    const bool is_written = std::string_view(row["waits_for"]).empty();
+    EXPECT_TRUE(!is_written || simdjson::dom::object(row["sizes"]).size() > 0 || double(row["bytes"]) == 0)
+        << simdjson::minify(row);
+  }
+  const Ran unknown = run("bench --filter lerp_gard/1");
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_TRUE(has(unknown.err, "did you mean 'lerp_grad/1'?")) << unknown.err;
+}
+
+TEST_F(Cli, BenchMeasuresCasesOfTheListAndSaysWhatARowWaitsFor) {
+  const Ran ran =
+      run("bench --device cpu --quick --filter 'control/cases,gpt2,lstm/forward/t64_b1_h128_bf16' --json $D/r.json");
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  simdjson::dom::parser parser;
+  const simdjson::padded_string text(read_file(path("r.json")));
+  int measured = 0, waiting = 0;
+  for (const simdjson::dom::element row : simdjson::dom::array(parser.parse(text)["rows"])) {
+    if (row["us"].is_null()) {
+      EXPECT_FALSE(std::string_view(row["waits_for"]).empty());
+      waiting += 1;
+      continue;
+    }
+    EXPECT_LE(double(row["us_min"]), double(row["us"]));
+    EXPECT_LE(double(row["us"]), double(row["us_max"]));
+    EXPECT_TRUE(bool(row["right"]));
+    measured += 1;
+  }
+  EXPECT_EQ(measured, 2);
+  EXPECT_EQ(waiting, 2);
+}
+
+TEST_F(Cli, BenchFollowsNamesFromStdinAndAnswersEachWithJsonLines) {
+  const Ran ran = shell("printf 'control/cases\\nno/such\\ncontrol/cases\\n' | " + program().string() +
+                        " bench --follow --device cpu --quick");
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  std::istringstream lines(ran.out);
+  std::vector<std::string> answers = {""};
+  for (std::string line; std::getline(lines, line);) {
+    if (line.empty()) {
+      answers.emplace_back();
+    } else {
+      EXPECT_TRUE(is_json(line)) << line;
+      answers.back() += line;
+    }
+  }
+  ASSERT_EQ(answers.size(), 4u) << ran.out;  // the last is what comes behind the third
+  EXPECT_TRUE(has(answers[0], "\"case\":\"control/cases\"")) << answers[0];
+  EXPECT_TRUE(has(answers[1], "there is no case 'no/such'")) << answers[1];
+  EXPECT_TRUE(has(answers[2], "\"us\":")) << answers[2];
 }
 
 // ---- the world around ----

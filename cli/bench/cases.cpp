@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <iterator>
+#include <set>
+
+#include "base/check.h"
+#include "cli/bench/case.h"
+
+namespace paoding::cli::bench {
+
+Cases all_cases() {
+  Cases all;
+  for (const auto section : {seq2seq_cases, recurrent_cases, lerp_cases, sum_cases, conv_net_cases, kernel_cases,
+                             control_cases, profiler_cases, transformer_cases}) {
+    Cases cases = section();
+    std::move(cases.begin(), cases.end(), std::back_inserter(all));
+  }
+  std::set<std::string> names;
+  for (const Case& work : all) PD_ASSERT(names.insert(work.name).second, "names of cases are unique");
+  return all;
+}
+
+std::string type_text(const Case& work) { return work.tf32 ? "tf32" : std::string(to_string(work.dtype)); }
+
+}  // namespace paoding::cli::bench

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/bench/timing.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <limits>
+
+#include "base/check.h"
+#include "cli/command.h"
+#include "cli/numbers.h"
+#include "cpu/parallel.h"
+
+#if PAODING_WITH_CUDA
+#include "gpu/driver.h"
+#endif
+
+namespace paoding::cli::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double microseconds_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+}
+
+double timed(const std::function<void()>& work) {
+  check_interrupted();
+  const auto start = Clock::now();
+  work();
+  return microseconds_since(start);
+}
+
+}  // namespace
+
+std::string to_string(const Samples& samples) {
+  const int digits = samples.median < 100 ? 2 : samples.median < 10000 ? 1 : 0;
+  return fmt::format("{:.{}f} [{:.{}f}, {:.{}f}]", samples.median, digits, samples.min, digits, samples.max, digits);
+}
+
+Samples time_work(const std::function<void()>& work, double units, const Effort& effort) {
+  for (int i = 0; i < 2; ++i) timed(work);
+  std::vector<double> times;
+  const auto start = Clock::now();
+  const auto is_enough = [&] {
+    const auto count = static_cast<int>(times.size());
+    return count >= effort.most || (count >= effort.least && microseconds_since(start) > effort.seconds * 1e6);
+  };
+  while (!is_enough()) times.push_back(timed(work) / units);
+  std::sort(times.begin(), times.end());
+  return {times[times.size() / 2], times.front(), times.back(), static_cast<int>(times.size())};
+}
+
+Samples time_waiting(Program& program, double units, const Effort& effort) {
+  return time_work(
+      [&] {
+        program.run();
+        program.wait();
+      },
+      units, effort);
+}
+
+Samples time_back_to_back(Program& program, double units, const Effort& effort) {
+  const auto run_many = [&](int count) {
+    for (int i = 0; i < count; ++i) program.run();
+    program.wait();
+  };
+  run_many(2);
+  const double one = timed([&] { run_many(4); }) / 4;
+  const int count = std::clamp(static_cast<int>(2000 / std::max(one, 1.0)), 1, 1000);
+  return time_work([&] { run_many(count); }, units * count, effort);
+}
+
+namespace {
+
+// The part of `thread` in a buffer.
+struct Part {
+  std::size_t begin, end;
+};
+Part part_of(const std::vector<float>& buffer, std::int64_t begin, std::int64_t end, std::int64_t whole) {
+  const auto at = [&](std::int64_t i) {
+    return buffer.size() * static_cast<std::size_t>(i) / static_cast<std::size_t>(whole);
+  };
+  return {at(begin), at(end)};
+}
+
+// What is updated is read and written back; of the rest as much is copied as is both read and written, and what is left
+// only read, or only written.
+struct Buffers {
+  std::vector<float> updated, read, written;
+  float sum = 0;
+
+  void pass(int threads) {
+    constexpr std::int64_t kWhole = 1 << 20;
+    std::vector<float> sums(static_cast<std::size_t>(threads));
+    share_out(threads, kWhole, [&](std::int64_t begin, std::int64_t end, int thread) {
+      const Part in_place = part_of(updated, begin, end, kWhole);
+      for (std::size_t i = in_place.begin; i < in_place.end; ++i) updated[i] += 1;
+      const Part from = part_of(read, begin, end, kWhole), to = part_of(written, begin, end, kWhole);
+      const std::size_t both = std::min(from.end - from.begin, to.end - to.begin);
+      if (both > 0) std::memcpy(&written[to.begin], &read[from.begin], both * sizeof(float));
+      std::array<float, 16> lanes{};  // so that the compiler may add several at once
+      std::size_t i = from.begin + both;
+      for (; i + lanes.size() <= from.end; i += lanes.size()) {
+        for (std::size_t k = 0; k < lanes.size(); ++k) lanes[k] += read[i + k];
+      }
+      if (to.begin + both < to.end)
+        std::memset(&written[to.begin + both], 0, (to.end - to.begin - both) * sizeof(float));
+      for (const float lane : lanes) sums[static_cast<std::size_t>(thread)] += lane;
+    });
+    for (const float part : sums) sum += part;
+  }
+};
+
+}  // namespace
+
+Samples time_pass(double read, double written, double updated, int sets, const Effort& effort) {
+  const auto floats = [](double bytes) { return static_cast<std::size_t>(std::max(bytes, 0.0) / sizeof(float)); };
+  std::vector<Buffers> all(static_cast<std::size_t>(sets));
+  for (Buffers& buffers : all) {
+    buffers.updated.assign(floats(updated), 1.0f);
+    buffers.read.assign(floats(read - updated), 1.0f);
+    buffers.written.assign(floats(written - updated), 1.0f);
+  }
+  const int threads = read + written < (1 << 18) ? 1 : max_threads();
+  return time_work(
+      [&] {
+        for (Buffers& buffers : all) buffers.pass(threads);
+      },
+      sets, effort);
+}
+
+double max_relative_error(const Tensor& got, std::span<const double> expected) {
+  PD_ASSERT(got.shape().elements() == static_cast<std::int64_t>(expected.size()), "as many results as expected values");
+  double largest = 0, error = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    largest = std::max(largest, std::abs(expected[i]));
+    const double off = std::abs(element(got, static_cast<std::int64_t>(i)) - expected[i]);
+    if (!std::isfinite(off)) return std::numeric_limits<double>::infinity();
+    error = std::max(error, off);
+  }
+  return largest == 0 ? error : error / largest;
+}
+
+double tolerance(DType dtype) {
+  switch (dtype) {
+    case DType::f64: return 1e-12;
+    case DType::f32: return 1e-5;
+    case DType::f16: return 2e-3;
+    default: return 1e-2;
+  }
+}
+
+MachineFacts machine_facts([[maybe_unused]] const Device& device) {
+  MachineFacts facts;
+#if PAODING_WITH_CUDA
+  if (device.kind == DeviceKind::cuda) {
+    const gpu::GpuDevice& gpu = gpu::GpuDevice::get(device.index);
+    std::size_t free = 0, total = 0;
+    gpu.make_current();
+    PD_CUDA(gpu::required_driver().cuMemGetInfo(&free, &total));
+    return {gpu.info().name, gpu.info().l2_bytes, static_cast<std::int64_t>(free)};
+  }
+#endif
+  std::string model = "CPU";
+  std::ifstream cpu("/proc/cpuinfo");
+  for (std::string line; std::getline(cpu, line);) {
+    if (line.starts_with("model name")) {
+      model = line.substr(line.find(':') + 2);
+      break;
+    }
+  }
+  facts.name = fmt::format("{}, {} threads", model, max_threads());
+  facts.cache_bytes = std::max<std::int64_t>(sysconf(_SC_LEVEL3_CACHE_SIZE), 1 << 20);
+  std::ifstream memory("/proc/meminfo");
+  for (std::string line; std::getline(memory, line);) {
+    if (line.starts_with("MemAvailable:")) facts.free_bytes = std::atoll(line.c_str() + sizeof "MemAvailable:") * 1024;
+  }
+  return facts;
+}
+
+std::string load_warning() {
+  double load = 0;
+  if (getloadavg(&load, 1) != 1 || load < 0.5) return "";
+  return fmt::format(
+      "note: the load average is {:.1f}: other work on this machine disturbs the times; OMP_WAIT_POLICY=passive "
+      "lessens it\n",
+      load);
+}
+
+void write_json(const std::string& path, const std::string& json) {
+  std::ofstream file(path);
+  file << json << "\n";
+  file.close();
+  if (!file) fail(ErrorKind::file, "{}: cannot be written", path);
+}
+
+}  // namespace paoding::cli::bench
