@@ -278,7 +278,13 @@ def cpu_table(gpu, cpu):
     return lines
 
 
-READMES = {"lerp_grad": lerp_grad_table, "lstm": lstm_table, "cpu": cpu_table}
+def training_table(gpu, cpu):
+    lines = ["| command | model and data (`tools/fetch_data.sh` gets it) | on held-out examples | time |", "|---|---|---|---|"]
+    return lines + [f"| `{row['command']}` | {row['what']} | {row['scores']} | {row['time']} |"
+                    for row in load("training.json")["rows"]]
+
+
+READMES = {"training": training_table, "lerp_grad": lerp_grad_table, "lstm": lstm_table, "cpu": cpu_table}
 
 
 def readme(text, gpu, cpu):

@@ -8,10 +8,6 @@ def middle(numbers):
     return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
-def key_of(row):
-    return row["case"], row.get("cache"), row.get("clock"), row.get("threads")
-
-
 def known_rows(cases, rows, name, measured, threads):
     """`rows` with those of the case `name` (of these threads) replaced by `measured`, in the order of `cases`; rows of
     cases that are no more are dropped."""

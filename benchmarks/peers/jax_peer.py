@@ -90,7 +90,7 @@ def prepare(case, states, quick):
             return []
         run, arguments = work
         jax.block_until_ready(run(*arguments))
-    limits = dict(least=10, most=50, seconds=0.3) if quick else dict(least=30, most=200, seconds=1.0)
+    limits = dict(least=10, most=50, seconds=0.1) if quick else dict(least=50, most=200, seconds=0.3)
 
     def timed():
         with jax.default_matmul_precision(precision):

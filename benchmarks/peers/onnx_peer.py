@@ -80,7 +80,7 @@ def prepare(case, states, quick):
     binding.bind_ortvalue_input("x", onnxruntime.OrtValue.ortvalue_from_numpy(
         np.random.randn(*shape).astype(np.float32), device, 0))
     binding.bind_output(result, device)
-    limits = dict(least=10, most=50, seconds=0.3) if quick else dict(least=30, most=200, seconds=1.0)
+    limits = dict(least=10, most=50, seconds=0.1) if quick else dict(least=50, most=200, seconds=0.3)
 
     def run():
         session.run_with_iobinding(binding)

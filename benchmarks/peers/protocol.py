@@ -32,7 +32,7 @@ def time_calls(call, units=1, least=10, most=200, seconds=1.0):
         start = time.perf_counter()
         call()
         times.append((time.perf_counter() - start) * 1e6 / units)
-        if time.perf_counter() - begin > 20 * seconds and len(times) >= 3:
+        if time.perf_counter() - begin > 10 * seconds and len(times) >= 5:  # long ones
             break
     return Timing(times)
 

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch's side of sections S and G: training steps of the attention seq2seq, and the conv net of section B."""
+import time
+
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.profiler import ProfilerActivity, profile
 
+from protocol import Timing
 from torch_kernels import dtype_of
 
 
@@ -125,4 +129,27 @@ def conv_net(case, device):
             {"peer": "PyTorch compiled", "make": make(False, True)}]
 
 
-WORKS = {"seq2seq": seq2seq, "conv_net_forward": conv_net, "conv_net_training": conv_net}
+def recording(case, device):
+    """What torch.profiler adds to an eager step."""
+    step = seq2seq(case, device)[0]["make"](0)
+
+    def wall(count=5):
+        step()
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(count):
+            step()
+        torch.cuda.synchronize()
+        return (time.perf_counter() - start) * 1e6 / count
+
+    def timed():
+        costs = []
+        for _ in range(3):
+            plain = wall()
+            with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]):
+                costs.append(wall() - plain)
+        return Timing(costs)
+    return [{"peer": "torch.profiler, eager step", "timed": timed}]
+
+
+WORKS = {"recording": recording, "seq2seq": seq2seq, "conv_net_forward": conv_net, "conv_net_training": conv_net}

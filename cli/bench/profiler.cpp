@@ -19,7 +19,7 @@ Case recording_case(DType dtype, bool tf32, double step_us) {
   c.tf32 = tf32;
   c.name = fmt::format("recording/seq2seq_{}", type_text(c));
   c.what = "what a recorded seq2seq step takes longer";
-  c.sizes = "{}";
+  c.sizes = seq2seq_case("seq2seq", translation_size(), dtype, tf32).sizes;
   c.goal.wall = 0.03 * step_us;  // of the step as it was on 2026-11-22
   c.on_cpu = false;
   c.measure = [dtype](const Setting& setting) {

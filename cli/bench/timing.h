@@ -22,9 +22,9 @@ std::string to_string(const Samples& samples);
 /// How long to measure: at least `least` samples, then until `most` samples or `seconds` have gone by.
 struct Effort {
   int least = 50;
-  int most = 400;
-  double seconds = 2;
-  static Effort quick() { return {10, 50, 0.3}; }
+  int most = 200;
+  double seconds = 0.5;
+  static Effort quick() { return {10, 50, 0.2}; }
 };
 
 /// Calls `work` after a warm-up and divides the time of each call by `units`.

@@ -428,7 +428,7 @@ TEST_F(Cli, BenchListsEveryCaseWithWhatIsNotWrittenYet) {
   }
   const Ran unknown = run("bench --filter lerp_gard/1");
   EXPECT_EQ(unknown.code, 2);
-  EXPECT_TRUE(has(unknown.err, "did you mean 'lerp_grad/1'?")) << unknown.err;
+  EXPECT_TRUE(has(unknown.err, "did you mean 'lerp_grad/1'")) << unknown.err;
 }
 
 TEST_F(Cli, BenchMeasuresCasesOfTheListAndSaysWhatARowWaitsFor) {
