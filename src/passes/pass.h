@@ -71,6 +71,8 @@ void push_slices(Graph& graph, PassNotes& notes);
 void hoist_products(Graph& graph, PassNotes& notes);
 void sum_over_time(Graph& graph, PassNotes& notes);
 void sink_products(Graph& graph, PassNotes& notes);
+void remake_saved(Graph& graph, PassNotes& notes);
+void stack_sources(Graph& graph, PassNotes& notes);
 void merge_products(Graph& graph, PassNotes& notes);
 void drop_unused(Graph& graph, PassNotes& notes);
 void widen_products(Graph& graph, PassNotes& notes);

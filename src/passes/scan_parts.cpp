@@ -38,14 +38,18 @@ ScanParts::ScanParts(Graph& outer, NodeId id)
   }
 }
 
+Ref ScanParts::new_input(std::string_view kind, const Type& type) {
+  return body.input(free_name(body, kind), type.dtype, type.shape).ref();
+}
+
 Ref ScanParts::add_sequence(Ref outer) {
   for (const Argument& argument : sequences) {
     if (argument.outer == outer) return argument.input;
   }
   const Type& type = graph.type(outer);
-  const Value made = body.input(free_name(body, "element"), type.dtype, type.shape.with_removed(0));
-  sequences.push_back({outer, made.ref()});
-  return made.ref();
+  const Ref made = new_input("element", {type.dtype, type.shape.with_removed(0)});
+  sequences.push_back({outer, made});
+  return made;
 }
 
 Ref ScanParts::add_constant(Ref outer) {
@@ -53,9 +57,9 @@ Ref ScanParts::add_constant(Ref outer) {
     if (argument.outer == outer) return argument.input;
   }
   const Type& type = graph.type(outer);
-  const Value made = body.input(free_name(body, "constant"), type.dtype, type.shape);
-  constants.push_back({outer, made.ref()});
-  return made.ref();
+  const Ref made = new_input("constant", type);
+  constants.push_back({outer, made});
+  return made;
 }
 
 std::size_t ScanParts::add_output(Ref value) {

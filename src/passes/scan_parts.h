@@ -29,6 +29,8 @@ struct ScanParts {
 
   ScanParts(Graph& graph, NodeId scan);
 
+  /// A new input of the body, for a carry that is to be added; its name is the body's own.
+  Ref new_input(std::string_view kind, const Type& type);
   /// Makes `outer` visible inside: as element t of its outermost axis, or whole. Returns the inside value.
   Ref add_sequence(Ref outer);
   Ref add_constant(Ref outer);
