@@ -2,9 +2,10 @@
 """How benchmarks/compare talks with a peer: a process that reads requests from stdin, one a line, and answers each with
 its rows as JSON lines and an empty line.
 
-A request is {"case": what `paoding bench --list --json` says of it, "states": [{"cache", "clock", "sets"}], "quick": bool}.
+A request is {"case": what `paoding bench --list --json` says of it, "states": [{"cache", "clock", "sets", "swept"}], "quick": bool}.
 A row is {"peer", "cache", "clock", "us", "us_min", "us_max", "samples"}, or {"peer", "why"} where it could not be done.
-The same request again is timed again, not prepared again.
+The same request again is timed again, not prepared again. Where a state is "swept", more than three caches are read before
+every call, untimed; where it has several sets, their buffers are used in turn.
 """
 import json
 import sys
@@ -23,12 +24,14 @@ class Timing:
         return {"us": middle, "us_min": self.times[0], "us_max": self.times[-1], "samples": len(self.times)}
 
 
-def time_calls(call, units=1, least=10, most=200, seconds=1.0):
-    """Wall times of `call`, which waits for what it started, divided by `units`."""
+def time_calls(call, units=1, least=10, most=200, seconds=1.0, before=None):
+    """Wall times of `call`, which waits for what it started, divided by `units`; `before` each of them, untimed."""
     for _ in range(3):
         call()
     times, begin = [], time.perf_counter()
     while len(times) < most and (len(times) < least or time.perf_counter() - begin < seconds):
+        if before:
+            before()
         start = time.perf_counter()
         call()
         times.append((time.perf_counter() - start) * 1e6 / units)

@@ -62,10 +62,24 @@ def waited(call):
     return run
 
 
+SWEPT = []
+
+
+def sweep():
+    """Goes through the caches."""
+    if not SWEPT:
+        SWEPT.append(torch.ones(50_000_000 if ON_GPU else 300_000_000, device=DEVICE))
+    SWEPT[0].sum()
+    if ON_GPU:
+        torch.cuda.synchronize()
+
+
 def on_gpu(name, make, state, quick, graphs=True):
     """`make(set)` gives a call that works on buffers of its own."""
     row = {"cache": state["cache"], "clock": state["clock"]}
     limits = dict(least=10, most=50, seconds=0.1) if quick else dict(least=50, most=200, seconds=0.3)
+    if state.get("swept"):
+        limits.update(before=sweep, most=50)
     found = []
     if state["clock"] == "wall":
         call = make(0)
@@ -97,6 +111,8 @@ def on_gpu(name, make, state, quick, graphs=True):
 def on_cpu(name, make, state, quick):
     limits = dict(least=5, most=30, seconds=0.3) if quick else dict(least=20, most=200, seconds=2.0)
     calls = [make(i) for i in range(state["sets"])]
+    if state.get("swept"):
+        limits.update(before=sweep, most=50)
 
     def run():
         for call in calls:

@@ -23,6 +23,7 @@ struct Row {
   Floor floor;
   double goal_us = 0;
   int sets = 1;         // of buffers, used in turn
+  bool is_swept = false;  // the caches were swept before every run
   double launches = 0;  // of one piece of work
   double compile_ms = 0;
   std::int64_t arena_bytes = 0;
@@ -51,6 +52,7 @@ class PreparedCase {
   };
   void check(const Feeds& feeds);
   Row row(bool is_cold, bool is_wall, const Samples& time, int sets);
+  void make_sweep(std::int64_t bytes);
 
   Case work_;
   MeasureOptions options_;
@@ -61,6 +63,7 @@ class PreparedCase {
   int sets_ = 1;
   bool single_is_cold_ = false;  // one set is larger than three caches
   std::unique_ptr<Loaded> single_, rotating_, repeated_;
+  std::unique_ptr<Program> sweep_;  // reads more than three caches hold
   int repeats_ = 1;
 };
 

@@ -31,7 +31,8 @@ std::string heading(const Device& device, const MachineFacts& machine) {
   const bool is_cpu = device.kind == DeviceKind::cpu;
   std::string text = fmt::format("paoding bench on {} ({})\n", to_string(device), machine.name) + load_warning();
   text += fmt::format(
-      "cold: buffers used in turn, together more than 3 x {:.0f} MB of cache; hot: one set, again and again\n",
+      "cold: buffers used in turn, together more than 3 x {:.0f} MB of cache, or, on a GPU, as much read before every\n"
+      "run; hot: one set, again and again\n",
       static_cast<double>(std::max<std::int64_t>(machine.cache_bytes, 60'000'000)) / 1e6);
   text +=
       is_cpu
@@ -71,7 +72,7 @@ std::string row_json(const Row& row) {
     return object.add_json("us", "null").add("waits_for", row.waits_for).text();
   }
   object.add("us", row.time.median).add("us_min", row.time.min).add("us_max", row.time.max);
-  object.add("samples", row.time.count).add("sets", row.sets);
+  object.add("samples", row.time.count).add("sets", row.sets).add("swept", row.is_swept);
   if (row.floor.us > 0) {
     object.add("floor_us", row.floor.us).add("floor_with_launch_us", row.floor.with_launch);
     object.add("floor_by", row.floor.by);

@@ -44,7 +44,8 @@ std::string to_string(const Samples& samples) {
   return fmt::format("{:.{}f} [{:.{}f}, {:.{}f}]", samples.median, digits, samples.min, digits, samples.max, digits);
 }
 
-Samples time_work(const std::function<void()>& work, double units, const Effort& effort) {
+Samples time_work(const std::function<void()>& work, double units, const Effort& effort,
+                  const std::function<void()>& before) {
   for (int i = 0; i < 2; ++i) timed(work);
   std::vector<double> times;
   const auto start = Clock::now();
@@ -52,7 +53,10 @@ Samples time_work(const std::function<void()>& work, double units, const Effort&
     const auto count = static_cast<int>(times.size());
     return count >= effort.most || (count >= effort.least && microseconds_since(start) > effort.seconds * 1e6);
   };
-  while (!is_enough()) times.push_back(timed(work) / units);
+  while (!is_enough()) {
+    if (before) before();
+    times.push_back(timed(work) / units);
+  }
   std::sort(times.begin(), times.end());
   return {times[times.size() / 2], times.front(), times.back(), static_cast<int>(times.size())};
 }

@@ -27,8 +27,9 @@ struct Effort {
   static Effort quick() { return {10, 50, 0.2}; }
 };
 
-/// Calls `work` after a warm-up and divides the time of each call by `units`.
-Samples time_work(const std::function<void()>& work, double units, const Effort& effort);
+/// Calls `work` after a warm-up and divides the time of each call by `units`. `before` is called before each, untimed.
+Samples time_work(const std::function<void()>& work, double units, const Effort& effort,
+                  const std::function<void()>& before = {});
 
 /// run() and wait(), as a caller that needs the result sees it; `units` pieces of work in each run.
 Samples time_waiting(Program& program, double units, const Effort& effort);
