@@ -25,6 +25,10 @@ has() { [[ " $parts " == *" $1 "* ]]; }
 note() { printf '\n== %s (%s)\n' "$1" "$(date -u +%H:%M:%S)"; }
 left() { echo $((most - (SECONDS - begin))); }
 
+# The rows of the workloads that are about the CPU.
+cpu_cases=g2p,conv_net/training/b128_f32,lstm/forward/t64_b1_h128_f32,lstm/forward/t64_b1_h512_f32
+cpu_cases+=,lstm/training/t50_b32_h512_f32,lerp/1,lerp_grad/1,layer_norm/forward_f32,layer_norm/backward_f32,adam/10m_f32
+
 # compare RESULTS DEVICE ARGUMENTS..: goes on with benchmarks/results/RESULTS.json, leaves it in OUT.
 compare() {
   local results=$1 device=$2
@@ -32,7 +36,7 @@ compare() {
   [[ -f $out/$results.json || ! -f $repo/benchmarks/results/$results.json ]] ||
     cp "$repo/benchmarks/results/$results.json" "$out/$results.json"
   "$repo/benchmarks/compare" --device "$device" --json "$out/$results.json" --paoding "$paoding" --logs "/tmp/compare_$results" \
-    --seconds "$(left)" --filter "${FILTER:-}" ${QUICK:-} "$@"
+    --seconds "$(left)" ${QUICK:-} "$@"
   tail -qn 20 "/tmp/compare_$results"/*.log >"$out/$results.log" 2>/dev/null
 }
 
@@ -77,12 +81,12 @@ compare() {
   if has cpu; then
     for threads in 2 $(nproc); do
       note "CPU, $threads threads"
-      compare cpu cpu --threads "$threads" --peers torch,jax,onnx
+      compare cpu cpu --threads "$threads" --peers torch,jax,onnx --filter "${FILTER:-$cpu_cases}"
     done
   fi
 
   if has gpu; then
     note GPU
-    compare h200 cuda
+    compare h200 cuda --filter "${FILTER:-}"
   fi
 } 2>&1 | tee "$out/session.log"

@@ -109,7 +109,7 @@ def on_gpu(name, make, state, quick, graphs=True):
 
 
 def on_cpu(name, make, state, quick):
-    limits = dict(least=5, most=30, seconds=0.3) if quick else dict(least=20, most=200, seconds=2.0)
+    limits = dict(least=5, most=30, seconds=0.1) if quick else dict(least=20, most=100, seconds=0.5)
     calls = [make(i) for i in range(state["sets"])]
     if state.get("swept"):
         limits.update(before=sweep, most=50)

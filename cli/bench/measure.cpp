@@ -245,8 +245,8 @@ std::vector<Row> PreparedCase::time() {
   if (sweep_) {
     Effort few = effort_;
     few.most = 50;
-    rows.push_back(row(true, true,
-                       time_work([&] { run_and_wait(single_->program); }, 1, few, [&] { run_and_wait(*sweep_); }), 1));
+    rows.push_back(
+        row(true, true, time_work([&] { run_and_wait(single_->program); }, 1, few, [&] { run_and_wait(*sweep_); }), 1));
     rows.back().is_swept = true;
   }
   rows.push_back(row(single_is_cold_, true, time_waiting(single_->program, 1, effort_), 1));

@@ -22,9 +22,9 @@ struct Row {
   Samples time;
   Floor floor;
   double goal_us = 0;
-  int sets = 1;         // of buffers, used in turn
+  int sets = 1;           // of buffers, used in turn
   bool is_swept = false;  // the caches were swept before every run
-  double launches = 0;  // of one piece of work
+  double launches = 0;    // of one piece of work
   double compile_ms = 0;
   std::int64_t arena_bytes = 0;
   std::optional<double> error;  // absent: not compared

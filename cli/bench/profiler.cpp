@@ -58,7 +58,7 @@ Case span_case(bool is_on) {
   c.goal.wall = is_on ? 0.025 : 0.0005;
   c.measure = [is_on](const Setting& setting) {
     static const profile::SiteId site = profile::Recorder::add_site({.name = "span", .kind = profile::SpanKind::feed});
-    constexpr int kSpans = 100'000;
+    constexpr int kSpans = 10'000;
     if (is_on) start_profiler(State::cpu);
     const Samples samples = time_work(
         [&] {
