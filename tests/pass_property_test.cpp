@@ -15,8 +15,8 @@ namespace {
 using Ints = std::vector<std::int64_t>;
 using PassFunction = void (*)(Graph&, PassNotes&);
 
-const std::vector<PassFunction> kPasses = {merge_duplicates, simplify_views, split_products, sum_gradients,
-                                           push_slices,      merge_products, drop_unused};
+const std::vector<PassFunction> kPasses = {merge_duplicates, simplify_views, split_products, sum_gradients, push_slices,
+                                           sum_over_time,    sink_products,  merge_products, drop_unused};
 
 std::vector<PassFunction> whole_pipeline() {
   std::vector<PassFunction> passes;
@@ -129,7 +129,7 @@ INSTANTIATE_TEST_SUITE_P(Seeds, RandomGraphs, testing::Range(0u, 60u));
 
 // A two-layer LSTM, then a decoder with input feeding and attention of one head, trained on a squared error.
 void build_seq2seq(Graph& g, bool reverse) {
-  constexpr std::int64_t T = 4, S = 3, B = 2, I = 3, H = 2;
+  constexpr std::int64_t T = 4, S = 5, B = 2, I = 3, H = 4;
   const Value x = g.input("x", f32, {S, B, I}), y = g.input("y", f32, {T, B, I}), zero = full(g, {B, H}, 0);
   const auto weights = [&](std::string name, std::int64_t in) {
     return std::array{g.parameter(name + "_w", f32, {in, 4 * H}), g.parameter(name + "_u", f32, {H, 4 * H}),

@@ -7,11 +7,22 @@
 //   after:   %4 = reshape(%0, shape = [T * B, K])
 //            %5 = reshape(%1, shape = [T * B, N])
 //            %3 = matmul(%4, %5, transpose_a = true)   # [K, N]
+//
+// So does a sum of elementwise products of values that repeat each other's axes (the gradient of what attention reads):
+//
+//   before:  %2 = mul(%0, %1)                          # [T, S, B, 1], [T, 1, B, N]: [T, S, B, N]
+//            %3 = sum(%2, axes = [0])
+//   after:   %4 = transpose(%0)                        # [B, S, T]
+//            %5 = transpose(%1)                        # [B, T, N]
+//            %3 = transpose(matmul(%4, %5))            # [B, S, N], seen as [S, B, N]
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "ops/axes.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
+#include "passes/broadcast_product.h"
 #include "passes/pass.h"
 #include "passes/rewriter.h"
 
@@ -47,6 +58,7 @@ class ProductMerger {
 
   Value merge_sum(const Node& sum) {
     const Node& product = graph_.node(sum.inputs[0].node);
+    if (product.op->name == "mul") return merge_contraction(sum);
     if (product.op->name != "matmul") return {};
     const int batch_axes = product.types[0].shape.rank() - 2;
     const std::vector<int> axes = plain_axes(sum.attrs.get_ints("axes"), batch_axes + 2);
@@ -69,6 +81,71 @@ class ProductMerger {
       }
     }
     return reshape(matmul(stacked(a), stacked(b), true, false), sum.types[0].shape);
+  }
+
+  using Axes = std::vector<std::int64_t>;
+
+  // `value` as matrices of its axes `rows` and `columns`, one per element of its axes `batch`; its other axes are of
+  // extent 1. The two are swapped when columns would not be what is next to each other in memory.
+  Value matrices(const Value& value, int rank, const Axes& batch, Axes rows, Axes columns, bool* is_swapped) {
+    *is_swapped = rows.back() > columns.back();
+    if (*is_swapped) std::swap(rows, columns);
+    const Value aligned = reshape(value, aligned_shape(value.shape(), rank));
+    Axes order, dims;
+    for (const Axes* axes : std::initializer_list<const Axes*>{&batch, &rows, &columns}) {
+      std::int64_t extent = 1;
+      for (const std::int64_t axis : *axes) extent *= aligned.shape()[static_cast<int>(axis)];
+      if (axes != &batch || !batch.empty()) dims.push_back(extent);
+      order.insert(order.end(), axes->begin(), axes->end());
+    }
+    for (int axis = 0; axis < rank; ++axis) {
+      if (std::find(order.begin(), order.end(), axis) == order.end()) order.push_back(axis);
+    }
+    return reshape(transpose(aligned, order), dims);
+  }
+
+  // A sum of products of values that repeat each other's axes.
+  Value merge_contraction(const Node& sum) {
+    const Ref product = sum.inputs[0];
+    auto factors = broadcast_product(graph_, product);
+    if (!factors) return {};
+    const Shape space = graph_.type(product).shape;
+    const int rank = space.rank();
+    const auto decline = [&](std::string_view why) {
+      notes_.add(fmt::format("sum of {} {} kept: {}", graph_.node(product.node).label(), to_string(space), why));
+      return Value();
+    };
+    const std::vector<int> summed = plain_axes(sum.attrs.get_ints("axes"), rank);
+    Axes batch, rows, columns, inner;
+    const Shape a = aligned_shape(factors->a.shape(), rank), b = aligned_shape(factors->b.shape(), rank);
+    for (int axis = 0; axis < rank; ++axis) {
+      if (space[axis] == 1) continue;
+      const bool in_a = a[axis] == space[axis], in_b = b[axis] == space[axis];
+      const bool is_summed = std::find(summed.begin(), summed.end(), axis) != summed.end();
+      if (is_summed && !(in_a && in_b)) return decline("a factor repeats along a summed axis");
+      (is_summed ? inner : in_a && in_b ? batch : in_a ? rows : columns).push_back(axis);
+    }
+    if (inner.empty()) return {};
+    if (rewriter_.uses(product.node) > 1) return decline("the product is read elsewhere too");
+    if (rows.back() > columns.back()) {  // the result's columns are what is next to each other in memory
+      std::swap(factors->a, factors->b);
+      std::swap(rows, columns);
+    }
+    bool a_is_swapped, b_is_swapped;
+    const Value left = matrices(factors->a, rank, batch, rows, inner, &a_is_swapped);
+    const Value right = matrices(factors->b, rank, batch, inner, columns, &b_is_swapped);
+    const Value made = matmul(left, right, a_is_swapped, b_is_swapped);
+    // The axes of the result where the sum has them.
+    Axes order, dims;
+    for (const Axes* axes : {&batch, &rows, &columns}) order.insert(order.end(), axes->begin(), axes->end());
+    for (const std::int64_t axis : order) dims.push_back(space[static_cast<int>(axis)]);
+    Axes places(order.size());  // axis i of the sum's is axis places[i] of the product's
+    for (std::size_t i = 0; i < places.size(); ++i) places[i] = static_cast<std::int64_t>(i);
+    std::sort(places.begin(), places.end(), [&](std::int64_t x, std::int64_t y) {
+      return order[static_cast<std::size_t>(x)] < order[static_cast<std::size_t>(y)];
+    });
+    notes_.add(fmt::format("sum of {} {} is one product", graph_.node(product.node).label(), to_string(space)));
+    return reshape(transpose(reshape(made, dims), places), sum.types[0].shape);
   }
 
   // The one matrix that `value` [.., R, C] repeats; invalid when it holds several.

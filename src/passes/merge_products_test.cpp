@@ -40,6 +40,70 @@ TEST(MergeProducts, WorksWithoutElements) {
   EXPECT_EQ(count_here(g, "sum"), 0);
 }
 
+// ---- sums of elementwise products ----
+
+struct Contraction {
+  const char* name;
+  Shape a, b;
+  Ints axes;
+  Shape product;
+};
+
+class MergeProductsContracts : public testing::TestWithParam<Contraction> {};
+
+TEST_P(MergeProductsContracts, ValuesThatRepeatEachOthersAxes) {
+  for (const bool keepdims : {false, true}) {
+    for (const bool is_swapped : {false, true}) {
+      Graph g;
+      const Contraction& p = GetParam();
+      const Value a = g.input("a", f32, p.a), b = g.input("b", f32, p.b);
+      g.fetch("y", sum(is_swapped ? b * a : a * b, p.axes, keepdims));
+      run_and_compare(g, {merge_products});
+      EXPECT_EQ(count_here(g, "sum") + count_here(g, "mul"), 0);
+      EXPECT_EQ(only(g, "matmul").types[0].shape, p.product);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, MergeProductsContracts,
+    testing::Values(Contraction{"OverTime", {5, 4, 2, 1}, {5, 1, 2, 6}, {0}, {2, 4, 6}},
+                    Contraction{"WithoutABatch", {5, 4, 1}, {5, 1, 6}, {0}, {4, 6}},
+                    Contraction{"OverTheInnermostAxis", {4, 1, 5}, {1, 6, 5}, {2}, {4, 6}},
+                    Contraction{"OverTwoAxes", {3, 4, 5, 1}, {3, 1, 5, 6}, {0, 2}, {4, 6}},
+                    Contraction{"OfSeveralRowsAndBatches", {5, 2, 4, 3, 1, 3}, {5, 1, 1, 3, 7, 3}, {0}, {9, 8, 7}},
+                    Contraction{"OfLowerRank", {5, 4, 2, 1}, {2, 6}, {2}, {20, 6}},
+                    Contraction{"OfNothing", {0, 4, 2, 1}, {0, 1, 2, 6}, {0}, {2, 4, 6}},
+                    Contraction{"WithAxesOfExtentOne", {5, 4, 1, 2, 1}, {5, 1, 1, 2, 6}, {0, 2}, {2, 4, 6}}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+TEST(MergeProducts, SeesThroughExpandedFactors) {
+  Graph g;
+  const Value a = g.input("a", f32, {5, 4, 1}), b = g.input("b", f32, {6});
+  g.fetch("y", sum(expand(a, {5, 4, 6}) * expand(b, {4, 6}), Ints{0}));
+  g.fetch("z", sum(expand(a, {5, 4, 6}) * expand(reshape(b, Ints{1, 6}), {5, 4, 6}), Ints{0}));
+  run_and_compare(g, {merge_products});
+  EXPECT_EQ(count_here(g, "matmul"), 0) << "b repeats along the summed axis";
+}
+
+TEST(MergeProducts, KeepsSumsOfProductsThatAreNoProductOfMatrices) {
+  Graph g;
+  const Value a = g.input("a", f32, {5, 4, 6}), b = g.input("b", f32, {5, 1, 6}), c = g.input("c", f32, {5, 3, 1}),
+              d = g.input("d", f32, {5, 1, 6});
+  const Value n = g.input("n", i64, {5, 4, 1}), m = g.input("m", i64, {5, 1, 6});
+  g.fetch("vector", sum(a * b, Ints{0}));
+  g.fetch("elements", sum(a * a, Ints{0}));
+  g.fetch("small", sum(c * d, Ints{0}));
+  g.fetch("integers", sum(n * m, Ints{0}));
+  const Value read = g.input("e", f32, {5, 4, 1}) * b;
+  g.fetch("read", read);
+  g.fetch("twice", sum(read, Ints{0}));
+  const auto notes = run_and_compare(g, {merge_products});
+  EXPECT_EQ(count_here(g, "matmul"), 0);
+  ASSERT_FALSE(notes.empty());
+  EXPECT_NE(notes.back().find("read elsewhere too"), std::string::npos) << notes.back();
+}
+
 struct Declined {
   const char* name;
   Shape a, b;

@@ -6,13 +6,18 @@
 // becomes
 //   s = scan(..) [ .. out = dg ];  dx = matmul(s, w, transpose_b=true)
 //
+// A product of values that repeat each other's axes moves when it is only summed over the steps: merge_products makes
+// one product of matrices of that.
+//
 // A stacked reshape is a reshape of the stacked value, so it moves too: inside it would be a copy.
 #include <algorithm>
 #include <map>
 
 #include "base/check.h"
 #include "group/lower.h"
+#include "ops/axes.h"
 #include "paoding/op.h"
+#include "passes/broadcast_product.h"
 #include "passes/lift.h"
 #include "passes/pass.h"
 #include "passes/scan_parts.h"
@@ -61,10 +66,31 @@ class Sink {
 
  private:
   // A product gains a lot; a reduction as long as stacking what it reduces costs little memory.
-  bool is_worth_sinking(const Node& node) const {
+  bool is_worth_sinking(NodeId id) const {
+    const Node& node = parts_.body.node(id);
     if (node.op->kind == OpKind::kernel) return true;
+    if (node.op->name == "mul") return broadcast_product(parts_.body, {id, 0}) && is_only_summed({id, 0});
     if (node.op->kind != OpKind::reduction) return false;
     return size_bytes(parts_.body.type(node.inputs[0])) <= kMaxStackedBytes / std::max<std::int64_t>(parts_.length, 1);
+  }
+
+  // Whether a value of the body is stacked and read by nothing but sums over the steps.
+  bool is_only_summed(Ref ref) const {
+    bool is_summed = false;
+    for (const ScanParts::Output& output : parts_.outputs) {
+      if (!(output.value == ref)) continue;
+      for (const Graph::Fetch& fetch : graph_.fetches()) {
+        if (fetch.ref == output.stacked) return false;
+      }
+      for (NodeId id = 0; id < graph_.size(); ++id) {
+        const Node& node = graph_.node(id);
+        if (std::find(node.inputs.begin(), node.inputs.end(), output.stacked) == node.inputs.end()) continue;
+        if (node.op->name != "sum") return false;
+        if (plain_axes(node.attrs.get_ints("axes"), graph_.type(output.stacked).shape.rank())[0] != 0) return false;
+        is_summed = true;
+      }
+    }
+    return is_summed;
   }
 
   // Products and reductions that no carry needs, and everything made from them.
@@ -75,11 +101,13 @@ class Sink {
       for (const Ref& ref : parts_.body.node(id).inputs) is_read[static_cast<std::size_t>(ref.node)] = 1;
     }
     marked_.assign(static_cast<std::size_t>(parts_.body.size()), 0);
+    is_worth_ = marked_;
     for (NodeId id = 0; id < parts_.body.size(); ++id) {
       const Node& node = parts_.body.node(id);
       const auto at = static_cast<std::size_t>(id);
       if (feeds[at] || node.op->name == "input") continue;
-      bool from_marked = is_worth_sinking(node) || (node.op->name == "reshape" && !is_read[at]);
+      is_worth_[at] = is_worth_sinking(id);
+      bool from_marked = is_worth_[at] || (node.op->name == "reshape" && !is_read[at]);
       for (const Ref& ref : node.inputs) from_marked |= marked_[static_cast<std::size_t>(ref.node)] != 0;
       marked_[at] = from_marked;
       has_marked_ |= from_marked;
@@ -171,7 +199,7 @@ class Sink {
       const auto lifted = lift_node(graph_, node, inputs, parts_.length, &why_not);
       PD_ASSERT(lifted.has_value(), "all_can_be_lifted() said it could");
       for (std::size_t k = 0; k < lifted->size(); ++k) outside_[{id, static_cast<std::int32_t>(k)}] = (*lifted)[k];
-      if (is_worth_sinking(node)) {
+      if (is_worth_[static_cast<std::size_t>(id)]) {
         notes_.add(fmt::format("moved {} {} behind {} steps", node.op->name, to_string(node.types[0]), parts_.length));
       }
     }
@@ -190,7 +218,8 @@ class Sink {
   Graph& graph_;
   PassNotes& notes_;
   ScanParts parts_;
-  std::vector<char> marked_;  // per node of the body: moves out
+  std::vector<char> marked_;    // per node of the body: moves out
+  std::vector<char> is_worth_;  // per node of the body: is why something moves out
   bool has_marked_ = false;
   std::map<Ref, Lifted> outside_;
   std::map<Ref, bool> to_stack_;

@@ -6,14 +6,17 @@
 // becomes
 //   s = scan(..) [ out = matmul(x, dg) ];  dw = sum(s, axes=[0])
 //
-// Where the addend is a product or a reduction, nothing is really stacked in the end. Anything else is stacked only up
-// to kMaxStackedBytes: writing it once and reading it once costs no more traffic than the running sum did, but memory.
+// Where the addend is a product or a reduction, nothing is really stacked in the end. Of a product of values that
+// repeat each other's axes only these are stacked, which are smaller; addends that are such are taken one by one.
+// Anything else is stacked only up to kMaxStackedBytes: writing it once and reading it once costs no more traffic than
+// the running sum did, but memory.
 #include <map>
 #include <set>
 
 #include "base/check.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
+#include "passes/broadcast_product.h"
 #include "passes/pass.h"
 #include "passes/scan_parts.h"
 
@@ -39,10 +42,47 @@ std::map<Ref, int> count_uses(const ScanParts& parts) {
   return uses;
 }
 
-bool is_sinkable(const Graph& body, Ref ref) {
+bool is_sinkable(Graph& body, Ref ref) {
+  if (broadcast_product(body, ref)) return true;
   const Node* node = &body.node(ref.node);
   while (node->op->kind == OpKind::view && node->inputs.size() == 1) node = &body.node(node->inputs[0].node);
   return node->op->kind == OpKind::kernel || node->op->kind == OpKind::reduction;
+}
+
+bool is_sum(const Node& node) { return node.op->name == "add" || node.op->name == "add_n"; }
+
+// The addends of a sum; a sum among them that nobody else reads stands for its own, if those can all be sunk.
+std::vector<Ref> addends_of(ScanParts& parts, const std::map<Ref, int>& uses, Ref ref) {
+  const Node& node = parts.body.node(ref.node);
+  if (!is_sum(node)) return {ref};
+  std::vector<Ref> all;
+  for (const Ref& addend : node.inputs) {
+    const Node& inner = parts.body.node(addend.node);
+    bool is_taken_apart = is_sum(inner) && uses.at(addend) == 1;
+    std::vector<Ref> list;
+    if (is_taken_apart) list = addends_of(parts, uses, addend);
+    for (const Ref& each : list) {
+      is_taken_apart = is_taken_apart && parts.body.type(each) == inner.types[0] && is_sinkable(parts.body, each);
+    }
+    if (!is_taken_apart) list = {addend};
+    all.insert(all.end(), list.begin(), list.end());
+  }
+  return all;
+}
+
+// What is stacked for an addend: of a product of values that repeat each other's axes one of its own, which the steps
+// need not make, whatever else they make of it.
+Ref to_stack(Graph& body, Ref addend) {
+  const auto product = broadcast_product(body, addend);
+  if (!product) return addend;
+  const Node& node = body.node(addend.node);
+  const Name saved_origin = body.origin, saved_scope = body.scope;
+  body.origin = node.origin;
+  body.scope = node.scope;
+  const Value made = call("mul", {product->a, product->b});
+  body.origin = saved_origin;
+  body.scope = saved_scope;
+  return made.ref();
 }
 
 void take_sums_out(Graph& graph, NodeId id, PassNotes& notes) {
@@ -55,11 +95,10 @@ void take_sums_out(Graph& graph, NodeId id, PassNotes& notes) {
   std::vector<Sum> sums;
   std::vector<ScanParts::Carry> kept;
   for (const ScanParts::Carry& carry : parts.carries) {
-    const Node& add = parts.body.node(carry.next.node);
-    const bool adds = add.op->name == "add" || add.op->name == "add_n";
+    const bool adds = is_sum(parts.body.node(carry.next.node));
     std::vector<Ref> addends;
     int self = 0;
-    for (const Ref& ref : add.inputs) {
+    for (const Ref& ref : addends_of(parts, uses, carry.next)) {
       if (ref == carry.input) {
         ++self;
       } else {
@@ -79,7 +118,7 @@ void take_sums_out(Graph& graph, NodeId id, PassNotes& notes) {
       continue;
     }
     Sum sum{carry, {}};
-    for (const Ref& ref : addends) sum.outputs.push_back(parts.add_output(ref));
+    for (const Ref& ref : addends) sum.outputs.push_back(parts.add_output(to_stack(parts.body, ref)));
     sums.push_back(sum);
   }
   if (sums.empty()) return;
@@ -99,7 +138,13 @@ void take_sums_out(Graph& graph, NodeId id, PassNotes& notes) {
       graph.origin = saved_origin;
       graph.scope = saved_scope;
     }
+    const Node& add = parts.body.node(sum.carry.next.node);
+    const Name saved_origin = graph.origin, saved_scope = graph.scope;
+    graph.origin = add.origin;
+    graph.scope = add.scope;
     replaced[sum.carry.last] = (terms.size() == 1 ? terms[0] : add_n(terms)).ref();
+    graph.origin = saved_origin;
+    graph.scope = saved_scope;
   }
   notes.add(fmt::format("{} sums over {} steps are taken after the loop", sums.size(), parts.length));
   graph.replace(replaced);

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "ops/scan/scan.h"
+#include "paoding/autodiff.h"
+#include "paoding/ops.h"
+#include "tests/pass_check.h"
+
+namespace paoding {
+namespace {
+
+using Ints = std::vector<std::int64_t>;
+
+constexpr std::int64_t T = 5, S = 6, B = 2, H = 4;
+
+const std::vector<void (*)(Graph&, PassNotes&)> kOutOfTheLoop = {sum_over_time, sink_products, merge_products};
+
+// The most elements of anything that the only scan of the graph carries or stacks, per step.
+std::int64_t largest_result(const Graph& graph) {
+  const ScanView view(only(graph, "scan"));
+  std::int64_t most = 0;
+  for (std::size_t i = 0; i < view.node.types.size(); ++i) {
+    const std::int64_t elements = view.node.types[i].shape.elements();
+    most = std::max(most, static_cast<int>(i) < view.carries ? elements : elements / view.length);
+  }
+  return most;
+}
+
+TEST(SumOverTime, TakesProductsOfValuesThatRepeatEachOthersAxesOutAsTheirFactors) {
+  for (const bool is_reverse : {false, true}) {
+    for (const bool starts_at_zero : {false, true}) {
+      Graph g;
+      const Value x = g.input("x", f32, {T, B, H}), m = g.input("m", f32, {S, B, H});
+      const Value start = starts_at_zero ? full(g, {S, B, H}, 0) : g.input("start", f32, {S, B, H});
+      const Value scale = g.input("scale", f32, {T, S, B, 1});
+      const StepResult r = scan(
+          {start, full(g, {B, H}, 0)}, {x, scale},
+          [&](const Values& carry, const Values& e) {
+            const Value h = tanh(carry[1] + e[0]);
+            const Value scores = sum(m * h, Ints{-1}, true);
+            const Value both = expand(h, {S, B, H}) * e[1] + scores * h;
+            return step({carry[0] + both, h * sum(scores, Ints{0})}, {});
+          },
+          is_reverse);
+      g.fetch("sum", r.carries[0]);
+      g.fetch("h", r.carries[1]);
+      run_and_compare(g, kOutOfTheLoop);
+      EXPECT_EQ(count_here(g, "matmul"), 2);
+      EXPECT_LE(largest_result(g), S * B);
+    }
+  }
+}
+
+TEST(SumOverTime, LeavesInTheLoopWhatTheLoopReads) {
+  Graph g;
+  const Value x = g.input("x", f32, {T, 1, B, H}), y = g.input("y", f32, {T, S, B, 1});
+  const Value zero = full(g, {S, B, H}, 0);
+  const StepResult r = scan({zero, zero, zero}, {x, y}, [&](const Values& carry, const Values& e) {
+    const Value outer = e[0] * e[1];
+    // A sum that is read, one of a product that another carry needs, and that carry.
+    return step({carry[0] + outer * tanh(carry[0]), carry[1] + outer, tanh(carry[2]) * outer}, {});
+  });
+  for (std::size_t i = 0; i < 3; ++i) g.fetch("r" + std::to_string(i), r.carries[i]);
+  run_and_compare(g, kOutOfTheLoop);
+  EXPECT_EQ(ScanView(only(g, "scan")).carries, 2);
+  EXPECT_EQ(count_here(g, "matmul"), 1);
+}
+
+TEST(SumOverTime, TakesTheGradientOfWhatAttentionReadsOutOfTheLoop) {
+  for (const bool is_reverse : {false, true}) {
+    Graph g;
+    const Value x = g.input("x", f32, {T, B, H}), memory = g.input("memory", f32, {S, B, H});
+    const Value is_padding = g.input("is_padding", f32, {S, B, 1});
+    const StepResult r = scan(
+        {full(g, {B, H}, 0)}, {x},
+        [&](const Values& carry, const Values& e) {
+          const Value scores = sum(memory * tanh(carry[0] + e[0]), Ints{-1}, true);
+          const Value shares = softmax(select(less(is_padding, full(g, {}, 0.0)), scores, full(g, {}, -1e9)), 0);
+          return step({sum(memory * shares, Ints{0})}, {});
+        },
+        is_reverse);
+    const Value loss = sum(r.carries[0] * r.carries[0]);
+    g.fetch("d_memory", gradients(loss, {memory})[0]);
+    std::vector<void (*)(Graph&, PassNotes&)> passes;
+    for (const Pass& pass : pipeline()) {
+      passes.push_back(pass.run);
+      if (std::string_view(pass.name) == "merge_products") break;
+    }
+    passes.insert(passes.begin(), expand_composed_ops);
+    run_and_compare(g, passes);
+    EXPECT_EQ(count_here(g, "matmul"), 2);
+    for (NodeId id = 0; id < g.size(); ++id) {
+      if (g.node(id).op->name != "scan") continue;
+      for (const Type& type : g.node(id).types) EXPECT_LE(type.shape.elements(), T * S * B);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace paoding
