@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuDNN's recurrent layers called directly, every algorithm that takes the shape, replayed as a CUDA graph where it can be
-// captured. Reads requests from stdin as protocol.py describes them; only the numbers it needs are looked for in the text.
-// Built by benchmarks/compare where there is nvcc.
+// cuDNN's recurrent layers called directly, every algorithm that takes the shape, replayed as a CUDA graph where it can
+// be captured. Reads requests from stdin as protocol.py describes them; only the numbers it needs are looked for in the
+// text. Built by benchmarks/compare where there is nvcc.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
@@ -52,7 +52,8 @@ int number_after(const std::string& line, const std::string& key) {
 // The cache state of the row with this clock; empty when none is wanted.
 std::string cache_of(const std::string& line, const std::string& clock) {
   for (const char* cache : {"hot", "cold"}) {
-    if (line.find("{\"cache\": \"" + std::string(cache) + "\", \"clock\": \"" + clock + "\"") != std::string::npos) return cache;
+    if (line.find("{\"cache\": \"" + std::string(cache) + "\", \"clock\": \"" + clock + "\"") != std::string::npos)
+      return cache;
   }
   return "";
 }
@@ -116,7 +117,8 @@ struct Way {
 };
 
 std::vector<Way> ways(const std::string& dtype) {
-  const cudnnRNNAlgo_t algorithms[] = {CUDNN_RNN_ALGO_STANDARD, CUDNN_RNN_ALGO_PERSIST_STATIC, CUDNN_RNN_ALGO_PERSIST_DYNAMIC};
+  const cudnnRNNAlgo_t algorithms[] = {CUDNN_RNN_ALGO_STANDARD, CUDNN_RNN_ALGO_PERSIST_STATIC,
+                                       CUDNN_RNN_ALGO_PERSIST_DYNAMIC};
   const char* const names[] = {"cuDNN", "cuDNN persistent", "cuDNN persistent, built at run time"};
   const char* const converted[] = {"cuDNN, operands converted", "cuDNN persistent, operands converted"};
   std::vector<Way> all;
@@ -133,9 +135,13 @@ class Layer {
  public:
   Layer(cudnnHandle_t handle, cudaStream_t stream, const Request& r, const Way& way)
       : handle_(handle), stream_(stream), trains_(r.trains()) {
-    const cudnnDataType_t type = r.dtype == "f16" ? CUDNN_DATA_HALF : r.dtype == "bf16" ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
+    const cudnnDataType_t type = r.dtype == "f16"    ? CUDNN_DATA_HALF
+                                 : r.dtype == "bf16" ? CUDNN_DATA_BFLOAT16
+                                                     : CUDNN_DATA_FLOAT;
     const std::size_t size = type == CUDNN_DATA_FLOAT ? 4 : 2;
-    const cudnnRNNMode_t mode = r.kind.starts_with("gru") ? CUDNN_GRU : r.kind.starts_with("rnn") ? CUDNN_RNN_TANH : CUDNN_LSTM;
+    const cudnnRNNMode_t mode = r.kind.starts_with("gru")   ? CUDNN_GRU
+                                : r.kind.starts_with("rnn") ? CUDNN_RNN_TANH
+                                                            : CUDNN_LSTM;
     CHECK(cudnnCreateDropoutDescriptor(&dropout_));
     CHECK(cudnnSetDropoutDescriptor(dropout_, handle_, 0, nullptr, 0, 1));
     CHECK(cudnnCreateRNNDescriptor(&rnn_));
@@ -147,7 +153,8 @@ class Layer {
     for (int i = 0; r.has_lengths && i < r.batch; ++i) {
       lengths_[r.batch - 1 - i] = least + (r.steps - least) * (i + 1) * (i + 1) / (r.batch * r.batch);
     }
-    const auto layout = r.has_lengths ? CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED : CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED;
+    const auto layout =
+        r.has_lengths ? CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED : CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED;
     float zero = 0;
     for (cudnnRNNDataDescriptor_t* data : {&x_type_, &y_type_}) {
       CHECK(cudnnCreateRNNDataDescriptor(data));
@@ -161,8 +168,8 @@ class Layer {
     CHECK(cudnnGetRNNTempSpaceSizes(handle_, rnn_, mode_, x_type_, &workspace_bytes_, &reserve_bytes_));
     CHECK(cudnnGetRNNWeightSpaceSize(handle_, rnn_, &weight_bytes_));
     const std::size_t bytes = std::size_t(r.steps) * r.batch * r.hidden * size;
-    for (const std::size_t count : {bytes, bytes, bytes, bytes, weight_bytes_, weight_bytes_, workspace_bytes_, reserve_bytes_,
-                                    std::size_t(r.batch) * 4}) {
+    for (const std::size_t count : {bytes, bytes, bytes, bytes, weight_bytes_, weight_bytes_, workspace_bytes_,
+                                    reserve_bytes_, std::size_t(r.batch) * 4}) {
       buffers_.push_back(std::make_unique<Buffer>(count));
     }
     buffers_[kX]->fill(type, 1);
@@ -219,8 +226,10 @@ double microseconds() {
 
 void print_row(const char* peer, const std::string& cache, const char* clock, std::vector<double> times) {
   std::sort(times.begin(), times.end());
-  std::printf("{\"peer\": \"%s\", \"cache\": \"%s\", \"clock\": \"%s\", \"us\": %.3f, \"us_min\": %.3f, \"us_max\": %.3f, \"samples\": %zu}\n",
-              peer, cache.c_str(), clock, times[times.size() / 2], times.front(), times.back(), times.size());
+  std::printf(
+      "{\"peer\": \"%s\", \"cache\": \"%s\", \"clock\": \"%s\", \"us\": %.3f, \"us_min\": %.3f, \"us_max\": %.3f, "
+      "\"samples\": %zu}\n",
+      peer, cache.c_str(), clock, times[times.size() / 2], times.front(), times.back(), times.size());
 }
 
 void time_way(cudnnHandle_t handle, cudaStream_t stream, const Request& r, const Way& way) {
