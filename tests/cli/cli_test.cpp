@@ -411,6 +411,21 @@ TEST_F(Cli, BenchLstmChecksItsResultsAndWritesJson) {
   EXPECT_EQ(run("bench lerp_grad --case 1 --json $D/no/x.json").code, 1);
 }
 
+TEST_F(Cli, BenchComparesTrainingStepsWithFloat64) {
+  for (const char* command :
+       {"g2p --hidden 16 --batch 4 --source 3 --target 3", "g2p --dtype bf16 --hidden 16 --batch 4",
+        "conv_net --batch 4 --channels 3,5 --size 12"}) {
+    const Ran ran = run(std::string("bench ") + command + " --device cpu --quick --json $D/t.json");
+    EXPECT_EQ(ran.code, 0) << ran.out << ran.err;
+    simdjson::dom::parser parser;
+    const simdjson::padded_string text(read_file(path("t.json")));
+    for (const simdjson::dom::element row : simdjson::dom::array(parser.parse(text)["rows"])) {
+      EXPECT_GT(double(row["error"]), 0) << command;
+      EXPECT_LT(double(row["error"]), std::string_view(row["dtype"]) == "f32" ? 1e-4 : 1e-1) << command;
+    }
+  }
+}
+
 TEST_F(Cli, BenchListsEveryCaseWithWhatIsNotWrittenYet) {
   const Ran ran = run("bench --list --device cpu --json $D/cases.json");
   EXPECT_EQ(ran.code, 0) << ran.err;
