@@ -128,7 +128,7 @@ class RowTree {
     if (site.members_end - site.members_begin > 1) {
       std::string key = group_name(trace_, site) + '\0';
       for (auto m = site.members_begin; m < site.members_end; ++m) {
-        key += fmt::format("{},", trace_.members()[m].op);
+        key += fmt::format("{}{}", trace_.members()[m].op, kGroupKeyEnd);
       }
       labels.op = label(key);
     } else if (site.members_end > site.members_begin && op.empty()) {
@@ -136,8 +136,15 @@ class RowTree {
     } else if (!op.empty() || site.kind == SpanKind::op) {
       labels.op = op.empty() ? labels.name : label(op);
     }
-    labels.instance = site.instance == 0 ? labels.op : label(std::string(trace_.text(site.instance)));
+    labels.instance = site.instance == 0 ? labels.op : label(instance_name(site));
     return labels;
+  }
+
+  // Where no row around it says in what scope it stands, "matmul12 @encoder/l0", as plans have it.
+  std::string instance_name(const Site& site) const {
+    std::string name(trace_.text(site.instance));
+    if (options_.nesting == Nesting::op && site.scope != 0) name += fmt::format(" @{}", trace_.text(site.scope));
+    return name;
   }
 
   std::uint32_t section_of(TrackId track) {
@@ -299,9 +306,11 @@ class RowTree {
   void add_gpu_span(SpanId i);
   void count_calls();
   void add_phases_not_run();
+  void number_groups();
   void emit(NodeId node, int depth, double total, std::vector<Row>& rows);
 
   static constexpr LabelId kComputeLabel = 2;  // labels 0, 1, 2 are the phases
+  static constexpr char kGroupKeyEnd = '\1';   // no name ends in it
 
   const Trace& trace_;
   const ReportOptions& options_;
@@ -484,6 +493,24 @@ void RowTree::add_phases_not_run() {
   }
 }
 
+// Groups of different ops whose shortened names are one get numbers, in the order of their first appearance.
+void RowTree::number_groups() {
+  std::map<std::string_view, std::vector<LabelId>> groups;
+  for (LabelId id = 0; id < labels_.size(); ++id) {
+    const std::string_view text = labels_[id];
+    if (text.ends_with(kGroupKeyEnd)) groups[text.substr(0, text.find('\0'))].push_back(id);
+  }
+  std::map<LabelId, std::size_t> numbers;
+  for (const auto& [name, same] : groups) {
+    for (std::size_t i = 0; i < same.size() && same.size() > 1; ++i) numbers[same[i]] = i + 1;
+  }
+  for (Node& node : nodes_) {
+    if (const auto found = numbers.find(node.label); found != numbers.end()) {
+      node.name += fmt::format(" #{}", found->second);
+    }
+  }
+}
+
 void RowTree::emit(NodeId id, int depth, double whole, std::vector<Row>& rows) {
   Node& node = nodes_[id];
   if (depth >= 0) {
@@ -515,6 +542,7 @@ void RowTree::emit(NodeId id, int depth, double whole, std::vector<Row>& rows) {
 
 std::vector<Section> RowTree::sections() {
   std::vector<Section> result;
+  number_groups();
   for (SectionRoot& root : roots_) {
     unite(root.total);
     unite(root.covered);
@@ -545,6 +573,7 @@ Measures measure(const Trace& trace, const ReportOptions& options) {
   PD_ASSERT(m.framework >= 0, "computation outside of the total time");
   m.compile = united_length(std::move(threads.compiling));
   m.runs = trace.runs().size();
+  for (SpanId i = 0; i < trace.size() && !m.has_gpu; ++i) m.has_gpu = trace.on_gpu(i);
   m.async_copies = {threads.copy_calls[1], united_length(threads.copies[1])};
   m.sync_copies = {threads.copy_calls[0], united_length(threads.copies[0])};
   std::vector<Interval> copies = threads.copies[0];

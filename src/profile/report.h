@@ -35,13 +35,13 @@ struct ReportOptions {
   SortBy sort = SortBy::total;
   Threads threads = Threads::automatic;
   Nesting nesting = Nesting::op;
-  int width = 0;              // event names are cut to this many characters; 0: never
+  int width = 0;              // event names are cut to this many characters, so that they still differ; 0: never
   bool share_groups = false;  // time of a fused group goes to its ops by their bytes (evenly when unknown)
 };
 
 /// One line of an Event Summary. Times in ns; fractions of one appear only when groups are shared out.
 struct Row {
-  std::string name;
+  std::string name;         // rows beside each other that it would not tell apart are "name #1", "name #2"
   int depth = 0;            // 0 is outermost
   std::uint64_t calls = 0;  // with share_groups each op of a group counts the group's call
   double total = 0, cpu = 0, gpu = 0;
@@ -67,6 +67,7 @@ struct Measures {
   double total = 0, computation = 0, framework = 0;  // ns
   double compile = 0;                                // ns, not part of the total
   std::uint64_t runs = 0;
+  bool has_gpu = false;  // whether anything on a GPU is in the trace
   CopyTotals copies, async_copies, sync_copies;
   std::vector<Section> merged;      // none or one
   std::vector<Section> per_thread;  // none or one per thread

@@ -273,6 +273,19 @@ TEST(Report, KeepsTheInstancesOfAnOpApart) {
   EXPECT_EQ(row(section, "conv2/compute", 2).total, 30e3);  // no phases were recorded: all of it
 }
 
+TEST(Report, SaysInWhatScopeAnInstanceStands) {
+  Scene scene;
+  const TrackId host = scene.thread("thread0");
+  for (const char* name : {"up", "down"}) {
+    SiteInfo product = op("matmul", name == std::string("up") ? "matmul1" : "matmul2");
+    product.scope = std::string("block/") + name;
+    scene.add(host, product, name == std::string("up") ? 0 : 10, name == std::string("up") ? 10 : 30);
+  }
+  const Measures m = measure(scene.finish(), {.detail = Detail::instances});
+  EXPECT_EQ(row(m.per_thread.at(0), "matmul1 @block/up", 1).total, 10e3);
+  EXPECT_EQ(row(m.per_thread.at(0), "matmul2 @block/down", 1).total, 20e3);
+}
+
 // The debug execution of a branch: an op that runs other ops, with a copy of its own.
 TEST(Report, NestsOpsInTheOpThatRunsThem) {
   Scene scene;
@@ -397,16 +410,39 @@ TEST(Report, ShortensLongGroupsWithoutMergingThem) {
   }
   const Measures m = measure(scene.finish());
   ASSERT_EQ(m.per_thread.at(0).rows.size(), 2u);
-  const std::string name = m.per_thread[0].rows[0].name;
+  const std::string name = m.per_thread[0].rows[0].name, other = m.per_thread[0].rows[1].name;
   EXPECT_LT(name.size(), 80u);
-  EXPECT_EQ(name, m.per_thread[0].rows[1].name);
-  EXPECT_NE(name.find("+... (30 ops)"), std::string::npos) << name;
+  EXPECT_TRUE(name.ends_with("+... (30 ops) #1")) << name;
+  EXPECT_TRUE(other.ends_with("+... (30 ops) #2")) << other;
 }
 
 TEST(Report, CutsNamesToTheWidth) {
   Scene scene;
   scene.add(scene.thread("thread0"), op("a_rather_long_name"), 0, 1);
   EXPECT_NE(report(scene.finish(), {.width = 16}).find("\nthread0::a_ra...  1 "), std::string::npos);
+}
+
+// The same ops in another order are another kernel: both lists read mul*2+add.
+TEST(Report, NumbersGroupsWhoseListsReadTheSame) {
+  Scene scene;
+  const TrackId host = scene.thread("thread0");
+  SiteInfo first = op(""), second = op("");
+  first.members = {{"mul", 1}, {"mul", 1}, {"add", 1}};
+  second.members = {{"mul", 1}, {"add", 1}, {"mul", 1}};
+  scene.add(host, first, 0, 10);
+  scene.add(host, second, 10, 30);
+  scene.add(host, first, 30, 40);
+  const Measures m = measure(scene.finish(), {.sort = SortBy::none});
+  EXPECT_EQ(row(m.per_thread.at(0), "group: mul*2+add #1").calls, 2u);
+  EXPECT_EQ(row(m.per_thread.at(0), "group: mul*2+add #2").calls, 1u);
+}
+
+TEST(Report, HasNoColumnsOfAGpuThatWasNotSeen) {
+  Scene scene;
+  scene.add(scene.thread("thread0"), op("mul"), 0, 10);
+  const std::string text = report(scene.finish(), {.state = State::all});
+  EXPECT_EQ(text.find("GPU Time"), std::string::npos) << text;
+  EXPECT_EQ(cells(text, "thread0::mul"), (std::vector<std::string>{"1", "0.01", "0.01", "0.01", "0.01", "1"}));
 }
 
 TEST(Report, OfNothingIsAReport) {

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "profile/report.h"
+#include "profile/row_names.h"
 
 namespace paoding::profile {
 
@@ -36,12 +37,13 @@ void append_table(std::string& out, const std::vector<Cells>& lines) {
   std::vector<std::size_t> widths;
   for (const Cells& cells : lines) {
     widths.resize(std::max(widths.size(), cells.size()), 0);
-    for (std::size_t c = 0; c < cells.size(); ++c) widths[c] = std::max(widths[c], cells[c].size());
+    for (std::size_t c = 0; c < cells.size(); ++c) widths[c] = std::max(widths[c], characters(cells[c]));
   }
   for (const Cells& cells : lines) {
     for (std::size_t c = 0; c < cells.size(); ++c) {
       const bool is_last = c + 1 == cells.size();
-      out += is_last ? cells[c] : fmt::format("{:<{}}  ", cells[c], widths[c]);
+      out += cells[c];
+      if (!is_last) out.append(widths[c] - characters(cells[c]) + 2, ' ');
     }
     out += '\n';
   }
@@ -92,26 +94,20 @@ void append_summaries(std::string& out, const Measures& m) {
   append_table(out, lines);
 }
 
-std::string event_name(const Section& section, const Row& row, int width) {
-  std::string name(static_cast<std::size_t>(2 * row.depth), ' ');
-  if (row.depth == 0 && !section.thread.empty()) name += section.thread + "::";
-  name += row.name;
-  const auto limit = static_cast<std::size_t>(std::max(width, 4));
-  if (width > 0 && name.size() > limit) name = name.substr(0, limit - 3) + "...";
-  return name;
-}
-
-void append_events(std::string& out, const std::vector<Section>& sections, const ReportOptions& options) {
+// Both sides have columns where both were seen: without a GPU one would say what the total says, the other nothing.
+void append_events(std::string& out, const std::vector<Section>& sections, const ReportOptions& options,
+                   bool has_both) {
   append_title(out, "Event Summary");
-  const bool has_both = options.state == State::all;
   std::vector<Cells> lines;
   Cells head{"Event", "Calls", "Total"};
   if (has_both) head.insert(head.end(), {"CPU Time (Ratio)", "GPU Time (Ratio)"});
   head.insert(head.end(), {"Min.", "Max.", "Ave.", "Ratio."});
   lines.push_back(std::move(head));
   for (const Section& section : sections) {
-    for (const Row& row : section.rows) {
-      Cells cells{event_name(section, row, options.width), fmt::format("{}", row.calls), ms(row.total)};
+    const std::vector<std::string> names = row_names(section, options.width);
+    for (std::size_t i = 0; i < section.rows.size(); ++i) {
+      const Row& row = section.rows[i];
+      Cells cells{names[i], fmt::format("{}", row.calls), ms(row.total)};
       if (has_both) {
         cells.push_back(fmt::format("{:.6f} ({:.6f})", row.cpu / kNsPerMs, share(row.cpu, row.total)));
         cells.push_back(fmt::format("{:.6f} ({:.6f})", row.gpu / kNsPerMs, share(row.gpu, row.total)));
@@ -128,13 +124,14 @@ void append_events(std::string& out, const std::vector<Section>& sections, const
 std::string to_text(const Measures& m, const ReportOptions& options) {
   std::string out;
   const bool has_merged = !m.merged.empty() || options.threads == Threads::merged;
+  const bool has_both = options.state == State::all && m.has_gpu;
   append_header(out, options, has_merged);
   append_summaries(out, m);
-  append_events(out, has_merged ? m.merged : m.per_thread, options);
+  append_events(out, has_merged ? m.merged : m.per_thread, options, has_both);
   if (has_merged && !m.per_thread.empty()) {
     out += '\n';
     append_header(out, options, false);
-    append_events(out, m.per_thread, options);
+    append_events(out, m.per_thread, options, has_both);
   }
   return out;
 }
