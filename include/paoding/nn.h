@@ -5,7 +5,9 @@
 //   nn::Linear hidden(g, "hidden", 784, 128), out(g, "out", 128, 10);
 //   Value logits = out(relu(hidden(x)));
 //
-// Names are "<layer>/weight" and the like. Weights stand on the right: [inputs, outputs].
+// Names are "<layer>/weight" and the like. Weights stand on the right: [inputs, outputs]. Where a layer is applied it
+// opens the scope "<layer>" (what the scope around it ends with and the name begins with is said once), so that
+// reports, plans and errors tell layers apart.
 #pragma once
 
 #include <array>
@@ -17,13 +19,15 @@
 #include "paoding/graph.h"
 #include "paoding/ops.h"
 #include "paoding/optimizer.h"
+#include "paoding/range.h"
 #include "paoding/recurrent_weights.h"
 
 namespace paoding::nn {
 
 // ---- initial values ----
 // Made on the host in f64 and rounded; equal seeds give equal bits on every machine. The fan of a matrix [.., I, O] is
-// I inputs and O outputs; of a convolution [O, I, H, W] it is I H W and O H W.
+// I inputs and O outputs; of a convolution [O, I, H, W] it is I H W and O H W. Error (argument) when a bound is not
+// finite, or a deviation or a gain is negative.
 
 Initializer constant(double value);
 /// Uniform in [low, high).
@@ -44,6 +48,7 @@ Initializer orthogonal(double gain = 1, int blocks = 1);
 Initializer value(const Tensor& tensor);
 
 // ---- layers ----
+// Making one: error (argument) when a number of its options is out of range, (dtype) when its dtype is no float.
 
 struct LinearOptions {
   bool bias = true;
@@ -58,6 +63,9 @@ class Linear {
          const LinearOptions& options = {});
   Value operator()(const Value& x) const;
   Value weight, bias;  // [inputs, outputs], [outputs] or absent
+
+ private:
+  std::string name_;
 };
 
 struct Conv2dLayerOptions {
@@ -77,6 +85,7 @@ class Conv2d {
   Value weight, bias;  // [outputs, inputs / groups, KH, KW], [outputs] or absent
 
  private:
+  std::string name_;
   Conv2dOptions conv_;
 };
 
@@ -96,6 +105,7 @@ class Embedding {
   Value weight;  // [rows, width]
 
  private:
+  std::string name_;
   std::int64_t padding_;
 };
 
@@ -135,6 +145,7 @@ class MultiHeadAttention {
 
  private:
   Value projected(const Value& x, std::int64_t first, std::int64_t count) const;
+  std::string name_;
   std::int64_t width_, heads_;
   double dropout_;
 };
@@ -147,6 +158,7 @@ class LayerNorm {
   Value gamma, beta;
 
  private:
+  std::string name_;
   double epsilon_;
 };
 
@@ -159,13 +171,17 @@ class BatchNorm {
   Value gamma, beta, running_mean, running_variance;
 
  private:
+  std::string name_;
   BatchNormOptions options_;
 };
 
 /// dropout with a fixed probability; nothing unless `training`.
 class Dropout {
  public:
-  explicit Dropout(double probability, bool training = true) : probability_(probability), training_(training) {}
+  /// Error (argument) unless 0 <= probability < 1.
+  explicit Dropout(double probability, bool training = true) : probability_(probability), training_(training) {
+    check_range("dropout", "probability", probability, Range::from_up_to(0, 1));
+  }
   Value operator()(const Value& x) const { return dropout(x, probability_, training_); }
 
  private:
@@ -187,7 +203,7 @@ struct RecurrentLayerOptions {
 };
 
 /// A stack of recurrent layers with parameters "<name>/l0/w", "<name>/l0/u", "<name>/l0/b" and "<name>/l0/projection";
-/// reverse directions are "<name>/l0_reverse/w" and so on. See ops/recurrent.h for what it computes.
+/// reverse directions are "<name>/l0_reverse/w" and so on. See ops/recurrent.h for what it computes, in what scopes.
 class Recurrent {
  public:
   RecurrentResult operator()(const Value& xs, RecurrentOptions options = {}) const;
@@ -198,6 +214,7 @@ class Recurrent {
             const RecurrentLayerOptions& options);
 
  private:
+  std::string name_;
   RecurrentKind kind_;
   RecurrentLayerOptions options_;
   std::vector<RecurrentParameters> parameters_;

@@ -27,6 +27,7 @@ namespace paoding {
 class LearningRate {
  public:
   using Formula = std::function<Value(const Value& step)>;
+  /// Error (argument) unless the rate is finite and at least 0; so of the rates of the schedules below.
   LearningRate(double rate);  // NOLINT: meant to be implicit
   template <class F>
   requires std::is_invocable_r_v<Value, F, const Value&> LearningRate(F formula)

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "paoding/nn.h"
+#include "paoding/range.h"
 
 namespace paoding::nn {
 namespace {
@@ -75,18 +76,23 @@ Initializer constant(double value) {
 }
 
 Initializer uniform(double low, double high) {
+  check_range("uniform", "low", low, {});
+  check_range("uniform", "high", high, Range::at_least(low));
   return [=](const Type& type, std::uint64_t seed) {
     return filled(type, seed, [=](Source& source) { return low + (high - low) * source.uniform(); });
   };
 }
 
 Initializer normal(double mean, double deviation) {
+  check_range("normal", "mean", mean, {});
+  check_range("normal", "deviation", deviation, Range::at_least(0));
   return [=](const Type& type, std::uint64_t seed) {
     return filled(type, seed, [=](Source& source) { return mean + deviation * source.normal(); });
   };
 }
 
 Initializer xavier_uniform(double gain) {
+  check_range("xavier_uniform", "gain", gain, Range::at_least(0));
   return [=](const Type& type, std::uint64_t seed) {
     const Fan fan = fan_of(type.shape);
     const double bound = gain * std::sqrt(6 / (fan.inputs + fan.outputs));
@@ -95,6 +101,7 @@ Initializer xavier_uniform(double gain) {
 }
 
 Initializer xavier_normal(double gain) {
+  check_range("xavier_normal", "gain", gain, Range::at_least(0));
   return [=](const Type& type, std::uint64_t seed) {
     const Fan fan = fan_of(type.shape);
     return normal(0, gain * std::sqrt(2 / (fan.inputs + fan.outputs)))(type, seed);
@@ -102,6 +109,7 @@ Initializer xavier_normal(double gain) {
 }
 
 Initializer kaiming_uniform(double gain) {
+  check_range("kaiming_uniform", "gain", gain, Range::at_least(0));
   return [=](const Type& type, std::uint64_t seed) {
     const double bound = gain * std::sqrt(3 / fan_of(type.shape).inputs);
     return uniform(-bound, bound)(type, seed);
@@ -109,15 +117,18 @@ Initializer kaiming_uniform(double gain) {
 }
 
 Initializer kaiming_normal(double gain) {
+  check_range("kaiming_normal", "gain", gain, Range::at_least(0));
   return [=](const Type& type, std::uint64_t seed) {
     return normal(0, gain / std::sqrt(fan_of(type.shape).inputs))(type, seed);
   };
 }
 
 Initializer orthogonal(double gain, int blocks) {
+  check_range("orthogonal", "gain", gain, Range::at_least(0));
+  check_range("orthogonal", "blocks", blocks, Range::at_least(1));
   return [=](const Type& type, std::uint64_t seed) {
     const Shape& shape = type.shape;
-    if (shape.rank() != 2 || blocks < 1 || shape[1] % blocks != 0) {
+    if (shape.rank() != 2 || shape[1] % blocks != 0) {
       fail(ErrorKind::shape, "orthogonal: the parameter is {}, needed is a matrix of {} equal blocks of columns",
            to_string(type), blocks);
     }

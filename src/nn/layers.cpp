@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "graph/value_scope.h"
+#include "nn/layer_check.h"
 #include "paoding/nn.h"
 
 namespace paoding::nn {
@@ -39,7 +41,11 @@ Initializer with_zero_row(const Initializer& initial, std::int64_t row) {
 }  // namespace
 
 Linear::Linear(Graph& graph, std::string_view name, std::int64_t inputs, std::int64_t outputs,
-               const LinearOptions& options) {
+               const LinearOptions& options)
+    : name_(name) {
+  const LayerCheck check("linear", name);
+  check.widths({{"inputs", inputs}, {"outputs", outputs}});
+  check.is_float(options.dtype);
   const Initializer plain = within_root(inputs);
   weight = graph.parameter(joined(name, "weight"), options.dtype, {inputs, outputs},
                            options.initial ? options.initial : plain);
@@ -47,6 +53,7 @@ Linear::Linear(Graph& graph, std::string_view name, std::int64_t inputs, std::in
 }
 
 Value Linear::operator()(const Value& x) const {
+  const ValueScope scope(name_, x);
   const Shape& shape = x.shape();
   if (shape.rank() == 0 || shape[shape.rank() - 1] != weight.shape()[0]) {
     fail(ErrorKind::shape, "linear: x has shape {}, its last extent must be {}{}", to_string(shape), weight.shape()[0],
@@ -61,7 +68,10 @@ Value Linear::operator()(const Value& x) const {
 
 Conv2d::Conv2d(Graph& graph, std::string_view name, std::int64_t inputs, std::int64_t outputs,
                std::array<std::int64_t, 2> kernel, const Conv2dLayerOptions& options)
-    : conv_(options.conv) {
+    : name_(name), conv_(options.conv) {
+  const LayerCheck check("conv2d", name);
+  check.widths({{"inputs", inputs}, {"outputs", outputs}, {"kernel[0]", kernel[0]}, {"kernel[1]", kernel[1]}});
+  check.is_float(options.dtype);
   const std::int64_t groups = conv_.groups;
   if (groups < 1 || inputs % groups != 0 || outputs % groups != 0) {
     fail(ErrorKind::argument, "conv2d '{}': {} groups do not divide {} inputs and {} outputs", name, groups, inputs,
@@ -74,12 +84,16 @@ Conv2d::Conv2d(Graph& graph, std::string_view name, std::int64_t inputs, std::in
 }
 
 Value Conv2d::operator()(const Value& x) const {
+  const ValueScope scope(name_, x);
   return bias.valid() ? conv2d(x, weight, bias, conv_) : conv2d(x, weight, conv_);
 }
 
 Embedding::Embedding(Graph& graph, std::string_view name, std::int64_t rows, std::int64_t width,
                      const EmbeddingOptions& options)
-    : padding_(options.padding) {
+    : name_(name), padding_(options.padding) {
+  const LayerCheck check("embedding", name);
+  check.widths({{"rows", rows}, {"width", width}});
+  check.is_float(options.dtype);
   if (padding_ < -1 || padding_ >= rows) {
     fail(ErrorKind::argument, "embedding '{}': padding = {}, but there are {} rows", name, padding_, rows);
   }
@@ -89,20 +103,33 @@ Embedding::Embedding(Graph& graph, std::string_view name, std::int64_t rows, std
 }
 
 Value Embedding::operator()(const Value& indices) const {
+  const ValueScope scope(name_, indices);
   return embedding(weight, indices.dtype() == u8 ? cast(indices, i32) : indices, padding_);
 }
 
 LayerNorm::LayerNorm(Graph& graph, std::string_view name, std::int64_t width, double epsilon, DType dtype)
-    : epsilon_(epsilon) {
+    : name_(name), epsilon_(epsilon) {
+  const LayerCheck check("layer_norm", name);
+  check.widths({{"width", width}});
+  check.number("epsilon", epsilon, Range::at_least(0));
+  check.is_float(dtype);
   gamma = graph.parameter(joined(name, "gamma"), dtype, {width}, constant(1));
   beta = graph.parameter(joined(name, "beta"), dtype, {width});
 }
 
-Value LayerNorm::operator()(const Value& x) const { return layer_norm(x, gamma, beta, {}, epsilon_); }
+Value LayerNorm::operator()(const Value& x) const {
+  const ValueScope scope(name_, x);
+  return layer_norm(x, gamma, beta, {}, epsilon_);
+}
 
 BatchNorm::BatchNorm(Graph& graph, std::string_view name, std::int64_t channels, const BatchNormOptions& options,
                      DType dtype)
-    : options_(options) {
+    : name_(name), options_(options) {
+  const LayerCheck check("batch_norm", name);
+  check.widths({{"channels", channels}});
+  check.number("momentum", options.momentum, Range::between(0, 1));
+  check.number("epsilon", options.epsilon, Range::at_least(0));
+  check.is_float(dtype);
   gamma = graph.parameter(joined(name, "gamma"), dtype, {channels}, constant(1));
   beta = graph.parameter(joined(name, "beta"), dtype, {channels});
   running_mean = graph.parameter(joined(name, "running_mean"), compute_dtype(dtype), {channels});
@@ -110,12 +137,24 @@ BatchNorm::BatchNorm(Graph& graph, std::string_view name, std::int64_t channels,
 }
 
 Value BatchNorm::operator()(const Value& x) const {
+  const ValueScope scope(name_, x);
   return batch_norm(x, gamma, beta, running_mean, running_variance, options_);
 }
 
 Recurrent::Recurrent(RecurrentKind kind, Graph& graph, std::string_view name, std::int64_t inputs, std::int64_t hidden,
                      const RecurrentLayerOptions& options)
-    : kind_(kind), options_(options) {
+    : name_(name), kind_(kind), options_(options) {
+  const char* kinds[] = {"lstm", "gru", "rnn"};
+  const LayerCheck check(kinds[static_cast<int>(kind)], name);
+  check.widths({{"inputs", inputs}, {"hidden", hidden}, {"layers", options.layers}});
+  check.number("dropout", options.dropout, Range::from_up_to(0, 1));
+  check.number("projection", static_cast<double>(options.projection), Range::at_least(0));
+  check.number("forget_bias", options.forget_bias, {});
+  check.is_float(options.dtype);
+  check.only(kind == RecurrentKind::lstm || options.projection == 0, "projection", "an LSTM");
+  check.only(kind == RecurrentKind::lstm || options.forget_bias == 0, "forget_bias", "an LSTM");
+  check.only(kind == RecurrentKind::gru || options.reset_after, "reset_after", "a GRU");
+  check.only(kind == RecurrentKind::rnn || !options.relu, "relu", "an RNN");
   const std::int64_t gates = kind == RecurrentKind::lstm ? 4 : kind == RecurrentKind::gru ? 3 : 1;
   const std::int64_t biases = kind == RecurrentKind::gru && options.reset_after ? 4 : gates;
   const std::int64_t width = options.projection > 0 ? options.projection : hidden;
@@ -140,6 +179,7 @@ Recurrent::Recurrent(RecurrentKind kind, Graph& graph, std::string_view name, st
 }
 
 RecurrentResult Recurrent::operator()(const Value& xs, RecurrentOptions options) const {
+  const ValueScope scope(name_, xs);
   options.bidirectional = options_.bidirectional;
   options.dropout = options_.dropout;
   options.reset_after = options_.reset_after;

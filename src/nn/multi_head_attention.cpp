@@ -3,6 +3,8 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "graph/value_scope.h"
+#include "nn/layer_check.h"
 #include "paoding/nn.h"
 
 namespace paoding::nn {
@@ -19,8 +21,14 @@ Initializer within_root(std::int64_t width) {
 
 MultiHeadAttention::MultiHeadAttention(Graph& graph, std::string_view name, std::int64_t width, std::int64_t heads,
                                        const MultiHeadAttentionOptions& options)
-    : width_(width), heads_(heads), dropout_(options.training ? options.dropout : 0) {
-  if (width < 1 || heads < 1 || width % heads != 0) {
+    : name_(name), width_(width), heads_(heads), dropout_(options.training ? options.dropout : 0) {
+  const LayerCheck check("multi-head attention", name);
+  check.widths({{"width", width}, {"heads", heads}});
+  check.number("key_width", static_cast<double>(options.key_width), Range::at_least(0));
+  check.number("value_width", static_cast<double>(options.value_width), Range::at_least(0));
+  check.number("dropout", options.dropout, Range::from_up_to(0, 1));
+  check.is_float(options.dtype);
+  if (width % heads != 0) {
     fail(ErrorKind::argument, "multi-head attention '{}': width {} does not divide into {} heads", name, width, heads);
   }
   const std::int64_t key_width = options.key_width == 0 ? width : options.key_width;
@@ -42,8 +50,11 @@ MultiHeadAttention::MultiHeadAttention(Graph& graph, std::string_view name, std:
   output_bias = parameter("out/bias", {width}, {});
 }
 
-// `count` of the three projections from `first` on, of x [B, T, W], beside each other: [B, T, count width].
+// `count` of the three projections from `first` on, of x [B, T, W], beside each other: [B, T, count width]. The scopes
+// are those of the parameters.
 Value MultiHeadAttention::projected(const Value& x, std::int64_t first, std::int64_t count) const {
+  const char* names[] = {"query", "key", "value"};
+  const ValueScope scope(weight.valid() ? "in" : names[first], x);
   const auto part = [&](const Value& whole, int axis) {
     return count == 3 ? whole : slice(whole, axis, first * width_, (first + count) * width_);
   };
@@ -56,6 +67,7 @@ Value MultiHeadAttention::projected(const Value& x, std::int64_t first, std::int
 
 Value MultiHeadAttention::operator()(const Value& queries, const Value& keys, const Value& values,
                                      const AttentionOptions& given) const {
+  const ValueScope scope(name_, std::array{queries, keys, values});
   const Shape &q = queries.shape(), &k = keys.shape(), &v = values.shape();
   const std::int64_t key_width = weight.valid() ? width_ : key_weight.shape()[0];
   const std::int64_t value_width = weight.valid() ? width_ : value_weight.shape()[0];
@@ -91,6 +103,7 @@ Value MultiHeadAttention::operator()(const Value& queries, const Value& keys, co
     options.mask = reshape(options.mask, options.mask.shape().with_inserted(1, 1));
   }
   const Value seen = scaled_dot_product_attention(query, key, value, options);
+  const ValueScope out("out", seen);
   const Value joined = reshape(transpose(seen, kExchanged), Shape{q[0] * q[1], width_});
   Value y = matmul(joined, output_weight);
   if (output_bias.valid()) y = y + output_bias;

@@ -12,6 +12,7 @@
 #include "paoding/autodiff.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
+#include "paoding/range.h"
 
 namespace paoding {
 namespace {
@@ -71,8 +72,8 @@ class Minimize {
     }
     if (graph_.parent != nullptr) wrong("the loss is a value of a loop's step");
     if (graph_.find("optimizer/step").valid()) wrong("the graph has an optimizer already");
-    if (options_.accumulate < 1) wrong(fmt::format("accumulate = {}, needs to be at least 1", options_.accumulate));
-    if (!(options_.clip_norm >= 0)) wrong(fmt::format("clip_norm = {}, needs to be at least 0", options_.clip_norm));
+    check_range("minimize", "accumulate", options_.accumulate, Range::at_least(1));
+    check_range("minimize", "clip_norm", options_.clip_norm, Range::at_least(0));
     for (const Optimizer& optimizer : optimizers_) check(optimizer);
   }
 

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "paoding/ops.h"
+#include "paoding/range.h"
 
 namespace paoding {
 namespace {
@@ -13,15 +14,11 @@ AdamW as_adamw(const Adam& adam) {
   return {adam.learning_rate, adam.beta1, adam.beta2, adam.epsilon, adam.weight_decay};
 }
 
-void check_number(const char* optimizer, const char* name, double value, bool is_right, const char* needed) {
-  if (!is_right) fail(ErrorKind::argument, "minimize: {}: {} = {}, needs to be {}", optimizer, name, value, needed);
-}
-
 void check_adam(const char* name, const AdamW& adam) {
-  check_number(name, "beta1", adam.beta1, adam.beta1 >= 0 && adam.beta1 < 1, "at least 0 and below 1");
-  check_number(name, "beta2", adam.beta2, adam.beta2 >= 0 && adam.beta2 < 1, "at least 0 and below 1");
-  check_number(name, "epsilon", adam.epsilon, adam.epsilon >= 0, "at least 0");
-  check_number(name, "weight_decay", adam.weight_decay, adam.weight_decay >= 0, "at least 0");
+  check_range(name, "beta1", adam.beta1, Range::from_up_to(0, 1));
+  check_range(name, "beta2", adam.beta2, Range::from_up_to(0, 1));
+  check_range(name, "epsilon", adam.epsilon, Range::at_least(0));
+  check_range(name, "weight_decay", adam.weight_decay, Range::at_least(0));
 }
 
 // 1 - beta^t, in f64 so that it has its digits while it is small.
@@ -33,12 +30,12 @@ Value bias_correction(double beta, const Value& t) {
 }  // namespace
 
 void check(const Optimizer& optimizer) {
-  if (const auto* adam = std::get_if<Adam>(&optimizer)) return check_adam("adam", as_adamw(*adam));
-  if (const auto* adam = std::get_if<AdamW>(&optimizer)) return check_adam("adamw", *adam);
+  if (const auto* adam = std::get_if<Adam>(&optimizer)) return check_adam("minimize: adam", as_adamw(*adam));
+  if (const auto* adam = std::get_if<AdamW>(&optimizer)) return check_adam("minimize: adamw", *adam);
   const Sgd& sgd = std::get<Sgd>(optimizer);
-  check_number("sgd", "momentum", sgd.momentum, sgd.momentum >= 0, "at least 0");
-  check_number("sgd", "weight_decay", sgd.weight_decay, sgd.weight_decay >= 0, "at least 0");
-  check_number("sgd", "momentum", sgd.momentum, !sgd.nesterov || sgd.momentum > 0, "above 0 with nesterov");
+  check_range("minimize: sgd", "momentum", sgd.momentum, Range::at_least(0));
+  check_range("minimize: sgd", "weight_decay", sgd.weight_decay, Range::at_least(0));
+  if (sgd.nesterov) check_range("minimize: sgd with nesterov", "momentum", sgd.momentum, Range::above(0));
 }
 
 UpdateRule::UpdateRule(const Optimizer& optimizer, const Value& step) : optimizer_(optimizer) {

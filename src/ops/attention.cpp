@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention, of products and softmax.
+#include <array>
 #include <cmath>
 
 #include "base/check.h"
+#include "graph/value_scope.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
+#include "paoding/range.h"
 
 namespace paoding {
 namespace {
@@ -25,10 +28,8 @@ Value weights_of(const Value& scores, const Value& counts) {
   return select(counts, weights, constant(weights, 0));
 }
 
-}  // namespace
-
-Value scaled_dot_product_attention(const Value& queries, const Value& keys, const Value& values,
-                                   const AttentionOptions& options) {
+// What scaled_dot_product_attention() weighs the values with.
+Value attention_weights(const Value& queries, const Value& keys, const Value& values, const AttentionOptions& options) {
   const char* op = "scaled_dot_product_attention";
   const Shape &q = queries.shape(), &k = keys.shape(), &v = values.shape();
   if (q.rank() < 2 || k.rank() < 2 || v.rank() < 2 || q[q.rank() - 1] != k[k.rank() - 1] ||
@@ -37,6 +38,8 @@ Value scaled_dot_product_attention(const Value& queries, const Value& keys, cons
           fmt::format("queries have shape {}, keys {}, values {}; needed are [.., T, E], [.., S, E], [.., S, F]",
                       to_string(q), to_string(k), to_string(v)));
   }
+  check_range(op, "scale", options.scale, {});
+  const ValueScope scope("scores", std::array{queries, keys, values});
   const double scale = options.scale != 0 ? options.scale : 1 / std::sqrt(static_cast<double>(q[q.rank() - 1]));
   const Value scores = matmul(queries * scale, keys, false, true);
   const int rank = scores.shape().rank();
@@ -62,7 +65,16 @@ Value scaled_dot_product_attention(const Value& queries, const Value& keys, cons
     aligned.back() = S;
     counts = both(counts, reshape(sequence_mask(options.lengths, S), aligned));
   }
-  return matmul(dropout(weights_of(scores, counts), options.dropout), values);
+  return dropout(weights_of(scores, counts), options.dropout);
+}
+
+}  // namespace
+
+Value scaled_dot_product_attention(const Value& queries, const Value& keys, const Value& values,
+                                   const AttentionOptions& options) {
+  const Value weights = attention_weights(queries, keys, values, options);
+  const ValueScope scope("values", std::array{queries, keys, values});
+  return matmul(weights, values);
 }
 
 std::pair<Value, Value> multiplicative_attention(const Value& query, const Value& memory, const Value& counts,
@@ -79,9 +91,13 @@ std::pair<Value, Value> multiplicative_attention(const Value& query, const Value
     wrong(op, query, ErrorKind::shape,
           fmt::format("counts is {}, needed is bool[{},{}]", to_string(counts.type()), m[0], m[1]));
   }
-  const Value column = reshape(query, Shape{q[0], q[1], 1});
-  const Value scores = reshape(matmul(scored, column), Shape{m[0], m[1]});
-  const Value weights = weights_of(scores, counts);
+  const std::array given{query, memory, scored};
+  const Value weights = [&] {
+    const ValueScope scope("scores", given);
+    const Value column = reshape(query, Shape{q[0], q[1], 1});
+    return weights_of(reshape(matmul(scored, column), Shape{m[0], m[1]}), counts);
+  }();
+  const ValueScope scope("values", given);
   const Value row = reshape(weights, Shape{m[0], 1, m[1]});
   return {reshape(matmul(row, memory), Shape{m[0], m[2]}), weights};
 }

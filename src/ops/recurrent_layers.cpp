@@ -2,7 +2,9 @@
 // Stacks of recurrent layers: a scan per layer and direction. What does not depend on the state, above all the product
 // of the input, is taken out of the loop by the passes, so a step here says only what one step is.
 #include "base/check.h"
+#include "graph/value_scope.h"
 #include "paoding/ops.h"
+#include "paoding/range.h"
 
 namespace paoding {
 namespace {
@@ -61,8 +63,8 @@ class Stack {
       wrong(ErrorKind::argument,
             fmt::format("has {} sets of parameters, needs {} per layer", parameters_.size(), directions_));
     }
-    if (options_.dropout < 0 || options_.dropout >= 1) {
-      wrong(ErrorKind::argument, fmt::format("dropout = {}, needs to be at least 0 and below 1", options_.dropout));
+    if (constexpr Range range = Range::from_up_to(0, 1); !range.contains(options_.dropout)) {
+      wrong(ErrorKind::argument, fmt::format("dropout = {}, needs to be {}", options_.dropout, to_string(range)));
     }
     if (options_.lengths.valid()) {
       if (!is_integer(options_.lengths.dtype())) {
@@ -128,6 +130,8 @@ class Stack {
   }
 
   Value run_direction(const Value& input, std::size_t i, bool is_reverse, RecurrentResult* result) {
+    const std::string layer = fmt::format("l{}{}", i / directions_, is_reverse ? "_reverse" : "");
+    const ValueScope scope(parameters_.size() > 1 ? layer : "", xs_);
     const RecurrentParameters& p = parameters_[i];
     Values states = {initial(options_.initial_h, i, width_of(p))};
     if (kind_ == Kind::lstm) states.push_back(initial(options_.initial_c, i, hidden_of(p, gates())));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention.
+// Attention. Its products stand in two scopes, "scores" and "values".
 #pragma once
 
 #include <utility>

@@ -57,8 +57,8 @@ struct RecurrentResult {
 };
 
 /// A stack of LSTM layers over xs [T, B, I]. `parameters` has one entry per layer, or two (forward, reverse) when
-/// bidirectional; layers above the first take [T, B, P or 2P]. The product of the input is one for all steps; a step
-/// costs one product and one fused kernel (a projection adds a product).
+/// bidirectional; layers above the first take [T, B, P or 2P]. The product of the input is one for all steps; a step is
+/// one product (two with a projection) and one kernel. Several layers are in scopes: "l0", "l0_reverse", "l1" ..
 /// Error (shape) when something does not fit, (argument) when counts do not, (dtype) on float lengths.
 RecurrentResult lstm(const Value& xs, std::span<const RecurrentParameters> parameters,
                      const RecurrentOptions& options = {});
