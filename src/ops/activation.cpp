@@ -86,11 +86,14 @@ void register_activation_ops() {
       .formula =
           [](std::span<const Scalar> in, const Attrs& attrs) {
             const Scalar a = float_only(in[0]);
-            return minimum(a.constant(attrs.get_float("max")), maximum(a.constant(attrs.get_float("min")), a));
+            const double min = attrs.get_float("min"), max = attrs.get_float("max");
+            if (!(min <= max)) fail(ErrorKind::argument, "min is {} and max is {}; min <= max is needed", min, max);
+            return minimum(a.constant(max), maximum(a.constant(min), a));
           },
       .cases = {{.shapes = {{4, 3}}},
                 {.shapes = {{9}}, .attrs = {{"min", -0.51}, {"max", 0.52}}},
                 {.shapes = {{2, 0}}},
+                {.shapes = {{3}}, .attrs = {{"min", 2.0}}, .error = "min is 2 and max is 1"},
                 {.shapes = {{3}}, .dtypes = {i32}, .error = "takes floats, not i32"}},
   });
   register_unary("hard_sigmoid", "a / 6 + 1/2, kept in [0, 1]", hard_sigmoid_formula, float_cases());

@@ -8,6 +8,7 @@
 #include "ops/families.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
+#include "paoding/range.h"
 
 namespace paoding {
 namespace {
@@ -51,6 +52,7 @@ void check_input(const char* op, const Value& x, const Ints& axes) {
 Values compose_normalize(const char* op, std::span<const Value> in, const Attrs& attrs) {
   const Ints axes = attrs.get_ints("axes");
   check_input(op, in[0], axes);
+  check_range(op, "epsilon", attrs.get_float("epsilon"), Range::at_least(0));
   check_affine(op, in[0], "gamma", in[1]);
   check_affine(op, in[0], "beta", in[2]);
   const Value x = wide(in[0]), center = mean(x, axes, true), offset = x - center;
@@ -104,6 +106,7 @@ void register_normalize(const char* name, const char* summary, Values (*compose)
 Values compose_rms_norm(std::span<const Value> in, const Attrs& attrs) {
   const Ints axes{-1};
   check_input("rms_norm", in[0], axes);
+  check_range("rms_norm", "epsilon", attrs.get_float("epsilon"), Range::at_least(0));
   check_affine("rms_norm", in[0], "gamma", in[1]);
   const Value x = wide(in[0]), square = mean(x * x, axes, true);
   const Value y = x * rsqrt(square + attrs.get_float("epsilon")) * wide(in[1]);
@@ -148,7 +151,8 @@ void register_norm_ops() {
        {.shapes = {{2, 600}, {600}, {600}}},
        {.shapes = {{4, 6}, {2, 4, 6}, {6}}, .error = "gamma has shape [2, 4, 6]"},
        {.shapes = {{4, 6}, {6}, {5}}, .error = "beta has shape [5]"},
-       {.shapes = {{4, 6}, {6}, {6}}, .attrs = {{"axes", Ints{2}}}, .error = "axis 2 of a value of rank 2"}});
+       {.shapes = {{4, 6}, {6}, {6}}, .attrs = {{"axes", Ints{2}}}, .error = "axis 2 of a value of rank 2"},
+       {.shapes = {{4, 6}, {6}, {6}}, .attrs = {{"epsilon", -1e-5}}, .error = "epsilon = -1e-05"}});
 
   // ---- batch_norm ----
   register_normalize(
@@ -168,6 +172,7 @@ void register_norm_ops() {
       .compose = compose_rms_norm,
       .cases = {{.shapes = {{4, 6}, {6}}},
                 {.shapes = {{2, 3, 4}, {}}},
+                {.shapes = {{4, 6}, {6}}, .attrs = {{"epsilon", -1.0}}, .error = "epsilon = -1"},
                 {.shapes = {{4, 6}, {5}}, .error = "gamma has shape [5]"}},
   });
 }
@@ -188,6 +193,8 @@ Value batch_norm(const Value& x, const Value& gamma, const Value& beta, const Va
   const int rank = x.shape().rank();
   if (rank < 2)
     wrong(op, x, ErrorKind::shape, fmt::format("x has shape {}, needed is [N, C, ..]", to_string(x.shape())));
+  check_range(op, "momentum", options.momentum, Range::between(0, 1));
+  check_range(op, "epsilon", options.epsilon, Range::at_least(0));
   const std::int64_t channels = x.shape()[1];
   Ints along(static_cast<std::size_t>(rank - 1), 1);  // [C, 1, ..]: beside the axes behind the channels
   along[0] = channels;

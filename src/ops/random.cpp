@@ -9,6 +9,7 @@
 #include "ops/families.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
+#include "paoding/range.h"
 
 namespace paoding {
 namespace {
@@ -25,6 +26,8 @@ Tensor initial_state(const Type& type, std::uint64_t seed) {
   state.data<std::int64_t>()[1] = 0;
   return state;
 }
+
+constexpr Range kProbability = Range::between(0, 1), kDropped = Range::from_up_to(0, 1);
 
 struct Key {
   Value index, run, seed;
@@ -95,10 +98,24 @@ std::vector<OpCase> key_cases(const Attrs& attrs) {
           {.shapes = {{}, {}, {}}, .attrs = attrs, .dtypes = {i64, i64, i64}}};
 }
 
-void check_probability(const Graph& graph, const char* op, double probability, bool can_be_one) {
-  if (probability >= 0 && (can_be_one ? probability <= 1 : probability < 1)) return;
-  fail(ErrorKind::argument, "{}: probability = {}, needs to be at least 0 and {} 1{}", op, probability,
-       can_be_one ? "at most" : "below", place(graph));
+void check_probability(const Graph& graph, const char* op, double probability, const Range& range) {
+  if (range.contains(probability)) return;
+  fail(ErrorKind::argument, "{}: probability = {}, needs to be {}{}", op, probability, to_string(range), place(graph));
+}
+
+// An attribute of a formula, whose errors get the op's name in front.
+double number_in(const Attrs& attrs, const char* name, const Range& range) {
+  const double number = attrs.get_float(name);
+  if (range.contains(number)) return number;
+  fail(ErrorKind::argument, "{} = {}, needs to be {}", name, number, to_string(range));
+}
+
+std::vector<OpCase> with(std::vector<OpCase> cases, Attrs wrong, const char* error) {
+  OpCase refused = cases[0];
+  refused.attrs = std::move(wrong);
+  refused.error = error;
+  cases.push_back(refused);
+  return cases;
 }
 
 void check_float(const Graph& graph, const char* op, DType dtype) {
@@ -119,11 +136,13 @@ void register_random_ops() {
       .formula =
           [](std::span<const Scalar> in, const Attrs& attrs) {
             const DType dtype = attrs.get_dtype("dtype");
-            const double low = attrs.get_float("low"), high = attrs.get_float("high");
+            const double low = number_in(attrs, "low", {}), high = number_in(attrs, "high", {});
+            if (low > high) fail(ErrorKind::argument, "low is {} and high is {}; low <= high is needed", low, high);
             const Scalar u = random_uniform(in[0], stream_of(in[1], attrs), in[2], compute_dtype(dtype));
             return convert(low + (high - low) * u, dtype);
           },
-      .cases = key_cases({{"stream", std::int64_t{3}}, {"low", -1.0}, {"high", 2.0}}),
+      .cases = with(key_cases({{"stream", std::int64_t{3}}, {"low", -1.0}, {"high", 2.0}}),
+                    {{"stream", std::int64_t{3}}, {"low", 2.0}}, "low is 2 and high is 1"),
   });
 
   // ---- random_normal ----
@@ -140,9 +159,11 @@ void register_random_ops() {
             const Scalar v = random_uniform(in[0], stream_of(in[1], attrs, 1), in[2], wide);
             // 1 - u is never 0.
             const Scalar radius = sqrt(-2.0 * log(1.0 - u)), normal = radius * cos(2 * std::numbers::pi * v);
-            return convert(attrs.get_float("mean") + attrs.get_float("deviation") * normal, dtype);
+            return convert(number_in(attrs, "mean", {}) + number_in(attrs, "deviation", Range::at_least(0)) * normal,
+                           dtype);
           },
-      .cases = key_cases({{"stream", std::int64_t{3}}, {"mean", 1.0}, {"deviation", 0.5}}),
+      .cases = with(key_cases({{"stream", std::int64_t{3}}, {"mean", 1.0}, {"deviation", 0.5}}),
+                    {{"stream", std::int64_t{3}}, {"deviation", -0.5}}, "deviation = -0.5, needs to be at least 0"),
   });
 
   // ---- random_bernoulli ----
@@ -154,9 +175,11 @@ void register_random_ops() {
       .attrs = {stream_attr(), number("probability", 0.5, "of true")},
       .formula =
           [](std::span<const Scalar> in, const Attrs& attrs) {
-            return random_uniform(in[0], stream_of(in[1], attrs), in[2], f32) < attrs.get_float("probability");
+            return random_uniform(in[0], stream_of(in[1], attrs), in[2], f32) <
+                   number_in(attrs, "probability", kProbability);
           },
-      .cases = key_cases({{"stream", std::int64_t{3}}, {"probability", 0.25}}),
+      .cases = with(key_cases({{"stream", std::int64_t{3}}, {"probability", 0.25}}),
+                    {{"stream", std::int64_t{3}}, {"probability", 1.5}}, "probability = 1.5"),
   });
 
   // ---- dropout ----
@@ -171,7 +194,7 @@ void register_random_ops() {
       .conditions = 3,
       .formula =
           [](std::span<const Scalar> in, const Attrs& attrs) {
-            const double probability = attrs.get_float("probability");
+            const double probability = number_in(attrs, "probability", kDropped);
             const Scalar u = random_uniform(in[0], stream_of(in[1], attrs), in[2], f32), x = in[3];
             return select(u < probability, x.constant(0), x * (1 / (1 - probability)));
           },
@@ -206,14 +229,14 @@ Value random_normal(Graph& graph, const Shape& shape, double mean, double deviat
 }
 
 Value random_bernoulli(Graph& graph, const Shape& shape, double probability) {
-  check_probability(graph, "random_bernoulli", probability, true);
+  check_probability(graph, "random_bernoulli", probability, kProbability);
   const Key key = random_key(graph, shape, 1);
   return call("random_bernoulli", {key.index, key.run, key.seed},
               {{"stream", key.stream}, {"probability", probability}});
 }
 
 Value dropout(const Value& x, double probability, bool training) {
-  check_probability(x.graph(), "dropout", probability, false);
+  check_probability(x.graph(), "dropout", probability, kDropped);
   check_float(x.graph(), "dropout", x.dtype());
   if (!training || probability == 0) return x;
   const Key key = random_key(x.graph(), x.shape(), 1);

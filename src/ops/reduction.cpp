@@ -12,6 +12,7 @@
 #include "paoding/autodiff.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
+#include "paoding/range.h"
 
 namespace paoding {
 namespace {
@@ -150,6 +151,7 @@ Values compose_mean(std::span<const Value> inputs, const Attrs& attrs) {
 
 Values compose_var(std::span<const Value> inputs, const Attrs& attrs) {
   check_float("var", inputs[0]);
+  check_range("var", "correction", static_cast<double>(attrs.get_int("correction")), Range::at_least(0));
   const Value a = widened(inputs[0]);
   const Ints& axes = attrs.get_ints("axes");
   const double count = count_of("var", a, axes);
@@ -287,13 +289,14 @@ void register_reduction_ops() {
 
   // ---- composed of them ----
   register_composed("mean", "sum / count over axes", compose_mean, with(reduction_cases(), {not_of_integers()}));
-  register_composed(
-      "var", "sum((a - mean(a))^2) / (count - correction) over axes", compose_var,
-      with(reduction_cases(),
-           {{.shapes = {{4, 6}}, .attrs = {{"axes", Ints{1}}, {"correction", std::int64_t{1}}}}, not_of_integers()}),
-      {reduction_attrs()[0],
-       reduction_attrs()[1],
-       {.name = "correction", .example = std::int64_t{0}, .doc = "taken off the count"}});
+  register_composed("var", "sum((a - mean(a))^2) / (count - correction) over axes", compose_var,
+                    with(reduction_cases(),
+                         {{.shapes = {{4, 6}}, .attrs = {{"axes", Ints{1}}, {"correction", std::int64_t{1}}}},
+                          {.shapes = {{4}}, .attrs = {{"correction", std::int64_t{-1}}}, .error = "correction = -1"},
+                          not_of_integers()}),
+                    {reduction_attrs()[0],
+                     reduction_attrs()[1],
+                     {.name = "correction", .example = std::int64_t{0}, .doc = "taken off the count"}});
   register_composed("logsumexp", "log(sum(e^a)) over axes", compose_logsumexp,
                     with(reduction_cases(), {of_nothing(), not_of_integers()}));
   register_composed("any", "whether any element is true, or not 0",
