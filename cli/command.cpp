@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <filesystem>
 
 #include "base/check.h"
 #include "base/env.h"
@@ -35,6 +36,18 @@ void print_text(std::string_view text) {
 
 void print_error_text(std::string_view text) {
   [[maybe_unused]] const std::size_t written = std::fwrite(text.data(), 1, text.size(), stderr);
+}
+
+std::string bounded(const std::string& message) {
+  constexpr std::size_t kMostBytes = 8192, kEndBytes = 2048, kNoteBytes = 64;
+  if (message.size() <= kMostBytes) return message;
+  const auto is_inside_character = [&](std::size_t at) {
+    return (static_cast<unsigned char>(message[at]) & 0xc0) == 0x80;
+  };
+  std::size_t begin = kMostBytes - kEndBytes - kNoteBytes, end = message.size() - kEndBytes;
+  while (begin > 0 && is_inside_character(begin)) --begin;
+  while (end < message.size() && is_inside_character(end)) ++end;
+  return fmt::format("{} .. ({} bytes left out) .. {}", message.substr(0, begin), end - begin, message.substr(end));
 }
 
 // A flush that fails forgets what was to be written: the next one does not fail.
@@ -174,6 +187,13 @@ std::string shell_word(const std::string& text) {
   std::string word = "'";
   for (const char c : text) word += c == '\'' ? "'\\''" : std::string(1, c);
   return word + "'";
+}
+
+void check_folder_of(const std::string& path) {
+  const auto folder = std::filesystem::path(path).parent_path();
+  if (!folder.empty() && !std::filesystem::is_directory(folder)) {
+    fail(ErrorKind::file, "{}: there is no folder {} to write to", path, folder.string());
+  }
 }
 
 std::string read_text(const std::string& path) {

@@ -65,6 +65,8 @@ template <class... Args>
 void print_error(fmt::format_string<Args...> format, Args&&... args) {
   print_error_text(fmt::format(format, std::forward<Args>(args)...));
 }
+/// A message of at most 8 KiB: of a longer one, which quotes what somebody made long, beginning and end are kept.
+std::string bounded(const std::string& message);
 /// Hands over what was printed so far.
 void flush_output();
 /// Whether output was lost: nobody needs more of it.
@@ -111,6 +113,9 @@ void check_pass_names(const std::vector<std::string>& names);
 
 /// `text` as one word of a shell's command.
 std::string shell_word(const std::string& text);
+
+/// Error (file) when `path`, where something will be written after the work, is in no folder. Empty: nothing will be.
+void check_folder_of(const std::string& path);
 
 /// The text of a file, or of stdin for "-". Error (file).
 std::string read_text(const std::string& path);

@@ -1,14 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feeds.h"
 
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <filesystem>
+#include <limits>
+
 #include "base/check.h"
-#include "command.h"
 #include "numbers.h"
+#include "paoding/checkpoint.h"
 #include "paoding/io.h"
+#include "text/lexer.h"
 #include "text/suggest.h"
 
 namespace paoding::cli {
 namespace {
+
+constexpr std::size_t kMostProblems = 20;  // that are listed
 
 struct Wanted {
   Type type;
@@ -22,46 +30,101 @@ std::map<std::string, Wanted> wanted_by(const Graph& graph) {
   return wanted;
 }
 
+std::map<std::string, Tensor> load(const std::string& path) {
+  return std::filesystem::is_directory(path) ? load_checkpoint(path).tensors : load_safetensors(path);
+}
+
+std::uint64_t parse_seed(const std::string& text) {
+  std::uint64_t seed = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), seed);
+  if (parsed.ec == std::errc() && parsed.ptr == text.data() + text.size()) return seed;
+  throw CLI::ValidationError("--random", fmt::format("'{}' is no whole number from 0 to {}", shortened(text),
+                                                     std::numeric_limits<std::uint64_t>::max()));
+}
+
+std::string in_quotes(const std::string& name) { return "'" + shortened(name) + "'"; }
+
+// What was fed, and what is wrong with it.
+class Collected {
+ public:
+  explicit Collected(const Graph& graph) : wanted_(wanted_by(graph)) {
+    for (const auto& [name, entry] : wanted_) names_.push_back(name);
+  }
+
+  void add(const std::string& path, bool allows_surplus) {
+    for (auto& [name, tensor] : load(path)) {
+      const auto it = wanted_.find(name);
+      if (it == wanted_.end()) {
+        if (allows_surplus) continue;
+        has_surplus_ = true;
+        wrong(fmt::format("{} of {} is no input or parameter of the graph{}", in_quotes(name), path,
+                          suggestion(name, names_)));
+      } else if (!from_.emplace(name, path).second) {
+        wrong(fmt::format("{} is fed twice, by {} and {}", in_quotes(name), from_[name], path));
+      } else if (!(it->second.type == tensor.type())) {
+        wrong(fmt::format("{} {} is {} in the graph, but {} in {}", it->second.kind, in_quotes(name),
+                          to_string(it->second.type), to_string(tensor.type()), path));
+      } else {
+        feeds_.emplace(name, std::move(tensor));
+      }
+    }
+  }
+
+  void add_random(std::uint64_t seed) {
+    for (const auto& [name, entry] : wanted_) {
+      if (!from_.contains(name) && problems_.empty()) feeds_.emplace(name, random_tensor(entry.type, seed, name));
+    }
+  }
+
+  void add_missing() {
+    for (const auto& [name, entry] : wanted_) {
+      if (from_.contains(name)) continue;
+      is_missing_ = true;
+      wrong(fmt::format("{} {}, {}, is not fed", entry.kind, in_quotes(name), to_string(entry.type)));
+    }
+  }
+
+  std::map<std::string, Tensor> take() {
+    if (problems_.empty()) return std::move(feeds_);
+    const std::size_t more = problems_.size() > kMostProblems ? problems_.size() - kMostProblems : 0;
+    problems_.resize(problems_.size() - more);
+    fail(ErrorKind::argument, "the feeds do not fit the graph:\n  {}{}{}{}", fmt::join(problems_, "\n  "),
+         more > 0 ? fmt::format("\n  .. and {} more", more) : "",
+         is_missing_ ? "\n--feed PATH gives values, --random SEED makes up those that are not given" : "",
+         has_surplus_ ? "\n--allow-surplus leaves out what the graph has no place for" : "");
+  }
+
+ private:
+  void wrong(std::string problem) { problems_.push_back(std::move(problem)); }
+
+  const std::map<std::string, Wanted> wanted_;
+  std::vector<std::string> names_, problems_;
+  std::map<std::string, Tensor> feeds_;
+  std::map<std::string, std::string> from_;  // name to path; a wrong one is not missing too
+  bool is_missing_ = false, has_surplus_ = false;
+};
+
 }  // namespace
 
-std::map<std::string, Tensor> collect_feeds(const Graph& graph, const std::vector<std::string>& files,
-                                            std::optional<std::uint64_t> seed) {
-  const std::map<std::string, Wanted> wanted = wanted_by(graph);
-  std::vector<std::string> names, problems;
-  for (const auto& [name, entry] : wanted) names.push_back(name);
-  std::map<std::string, Tensor> feeds;
-  std::map<std::string, std::string> from;  // name to file
-  for (const std::string& file : files) {
-    for (auto& [name, tensor] : load_safetensors(file)) {
-      const auto it = wanted.find(name);
-      if (it == wanted.end()) {
-        problems.push_back(
-            fmt::format("'{}' of {} is no input or parameter of the graph{}", name, file, suggestion(name, names)));
-      } else if (!(it->second.type == tensor.type())) {
-        problems.push_back(fmt::format("{} '{}' is {} in the graph, but {} in {}", it->second.kind, name,
-                                       to_string(it->second.type), to_string(tensor.type()), file));
-      } else if (!from.emplace(name, file).second) {
-        problems.push_back(fmt::format("'{}' is fed twice, by {} and {}", name, from[name], file));
-      } else {
-        feeds.emplace(name, std::move(tensor));
-        continue;
-      }
-      from.emplace(name, file);  // a wrong one is not missing too
-    }
-  }
-  bool is_missing = false;
-  for (const auto& [name, entry] : wanted) {
-    if (from.contains(name)) continue;
-    if (!seed) {
-      is_missing = true;
-      problems.push_back(fmt::format("{} '{}', {}, is not fed", entry.kind, name, to_string(entry.type)));
-    } else if (problems.empty()) {
-      feeds.emplace(name, random_tensor(entry.type, *seed, name));
-    }
-  }
-  if (problems.empty()) return feeds;
-  fail(ErrorKind::argument, "the feeds do not fit the graph:\n  {}{}", fmt::join(problems, "\n  "),
-       is_missing ? "\n--feed FILE gives values, --random SEED makes up those that are not given" : "");
+void FeedFlags::add_to(CLI::App& sub) {
+  sub.add_option(
+         "--feed", paths,
+         "Values of inputs and parameters, by name: safetensors files, checkpoints, or the folders of runs (the "
+         "best checkpoint)")
+      ->type_name("PATHS");
+  sub.add_flag("--allow-surplus", allows_surplus,
+               "Leave out fed tensors that the graph has no place for, as the optimizer's state");
+  sub.add_option_function<std::string>(
+         "--random", [this](const std::string& text) { seed = parse_seed(text); },
+         "Fill what is not fed: normal numbers for floats, 0..9 for integers")
+      ->type_name("SEED");
+}
+
+std::map<std::string, Tensor> FeedFlags::collect(const Graph& graph) const {
+  Collected collected(graph);
+  for (const std::string& path : paths) collected.add(path, allows_surplus);
+  seed ? collected.add_random(*seed) : collected.add_missing();
+  return collected.take();
 }
 
 }  // namespace paoding::cli

@@ -11,12 +11,23 @@
 #include "paoding/graph.h"
 #include "paoding/tensor.h"
 
+namespace CLI {
+class App;
+}
+
 namespace paoding::cli {
 
-/// A tensor for every input and every parameter of `graph`: from the safetensors files, and where they have none random
-/// ones when there is a seed. Error (argument) that lists everything that is missing, unknown, there twice or of
-/// another type; (file) when a file cannot be read.
-std::map<std::string, Tensor> collect_feeds(const Graph& graph, const std::vector<std::string>& files,
-                                            std::optional<std::uint64_t> seed);
+/// --feed, --allow-surplus, --random.
+struct FeedFlags {
+  std::vector<std::string> paths;  // safetensors files, checkpoints, folders of runs
+  bool allows_surplus = false;     // of tensors that the graph has no place for
+  std::optional<std::uint64_t> seed;
+
+  void add_to(CLI::App& sub);
+  /// A tensor for every input and every parameter of `graph`: what was fed, and where nothing was a random one when
+  /// there is a seed. Error (argument) that lists everything that is missing, unknown, there twice or of another type;
+  /// (file) when something cannot be read.
+  std::map<std::string, Tensor> collect(const Graph& graph) const;
+};
 
 }  // namespace paoding::cli

@@ -83,7 +83,7 @@ std::string full_name(const CLI::App* app) {
 }
 
 int fail_usage(CLI::App& app, const std::string& problem) {
-  print_error("paoding: {}\n`{} --help` says how it is used\n", problem, full_name(innermost(&app)));
+  print_error("paoding: {}\n`{} --help` says how it is used\n", bounded(problem), full_name(innermost(&app)));
   return kUsage;
 }
 
@@ -109,7 +109,7 @@ int run_command(CLI::App& app, const Commands& commands) {
     print_error("paoding: this is a bug in paoding, please report it: {}\n", error.what());
   } catch (const std::exception& error) {
     show_progress("");
-    print_error("paoding: {}\n", error.what());
+    print_error("paoding: {}\n", bounded(error.what()));
   }
   return kFailed;
 }

@@ -152,7 +152,6 @@ Summary summarize(const Tensor& tensor) {
         ++finite;
       } else {
         ++(std::isnan(value) ? summary.nans : summary.infinities);
-        if (summary.first_bad < 0) summary.first_bad = i;
       }
     }
   });

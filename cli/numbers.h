@@ -23,8 +23,7 @@ double element(const Tensor& tensor, std::int64_t i);
 struct Summary {
   double min = 0, max = 0, mean = 0, norm = 0;  // of the finite elements
   std::int64_t nans = 0, infinities = 0;
-  std::int64_t first_bad = -1;  // index of the first NaN or infinity
-  bool is_finite() const { return first_bad < 0; }
+  bool is_finite() const { return nans + infinities == 0; }
 };
 Summary summarize(const Tensor& tensor);
 

@@ -7,29 +7,36 @@
 namespace paoding::cli {
 
 void ReportFlags::add_to(CLI::App& sub) {
-  sub.add_option("--sort", sort, "Rows of the report by none, calls, total, max, min or average")
-      ->type_name("KEY")
-      ->capture_default_str();
-  sub.add_option("--detail", detail, "How far ops are taken apart: op, phases or instances")
-      ->type_name("LEVEL")
-      ->capture_default_str();
-  sub.add_option("--nest", nest, "Rows of the report under the op that ran them, or under their scope: op or scope")
-      ->type_name("BY")
-      ->capture_default_str();
-  sub.add_option("--width", layout.width, "Names of the report's rows are cut to so many characters; 0 never")
-      ->check(CLI::Range(0, 1 << 20).description(""))
-      ->type_name("N")
-      ->capture_default_str();
-  sub.add_flag("--share-groups", layout.share_groups, "Time of a fused group goes to its ops, by their bytes");
+  options_ = {
+      sub.add_option("--sort", sort, "Rows of the report by none, calls, total, max, min or average")
+          ->type_name("KEY")
+          ->capture_default_str(),
+      sub.add_option("--detail", detail, "How far ops are taken apart: op, phases or instances")
+          ->type_name("LEVEL")
+          ->capture_default_str(),
+      sub.add_option("--nest", nest, "Rows of the report under the op that ran them, or under their scope: op or scope")
+          ->type_name("BY")
+          ->capture_default_str(),
+      sub.add_option("--width", layout.width, "Names of the report's rows are cut to so many characters; 0 never")
+          ->check(CLI::Range(0, 1 << 20).description(""))
+          ->type_name("N")
+          ->capture_default_str(),
+      sub.add_flag("--share-groups", layout.share_groups, "Time of a fused group goes to its ops, by their bytes"),
+  };
 }
 
-void ReportFlags::check() {
+void ReportFlags::check(bool is_asked_for, const char* asked_by) {
   try {
     parse_sort(sort);
     parse_detail(detail);
     layout.nesting = parse_nesting(nest);
   } catch (const Error& error) {
     throw UsageError(error.what());
+  }
+  for (const CLI::Option* option : options_) {
+    if (is_asked_for || option->count() == 0) continue;
+    throw UsageError(
+        fmt::format("{} says how a report looks, but none is asked for: {} does", option->get_name(), asked_by));
   }
 }
 

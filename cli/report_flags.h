@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <vector>
 
 #include "paoding/profile.h"
 #include "paoding/types.h"
@@ -15,12 +16,16 @@ struct ReportFlags {
   ReportLayout layout;
 
   void add_to(CLI::App& sub);
-  /// UsageError when a word is none of the choices.
-  void check();
+  /// UsageError when a word is none of the choices, or one of the options was given though no report is asked for:
+  /// `asked_by` is the option that does.
+  void check(bool is_asked_for, const char* asked_by);
   /// What a program on this device is recorded by: without a GPU its columns say nothing.
   static State state_of(const Device& device) { return device.kind == DeviceKind::cpu ? State::cpu : State::all; }
   SortBy sort_by() const { return parse_sort(sort); }
   Detail level() const { return parse_detail(detail); }
+
+ private:
+  std::vector<const CLI::Option*> options_;
 };
 
 }  // namespace paoding::cli

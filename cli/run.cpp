@@ -3,7 +3,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 
 #include "base/check.h"
 #include "base/env.h"
@@ -11,11 +10,10 @@
 #include "feeds.h"
 #include "io/json_text.h"
 #include "numbers.h"
+#include "paoding/debug.h"
 #include "paoding/io.h"
 #include "paoding/profile.h"
 #include "report_flags.h"
-#include "runtime/nonfinite_trail.h"
-#include "staged.h"
 
 namespace paoding::cli {
 namespace {
@@ -24,7 +22,7 @@ using Clock = std::chrono::steady_clock;
 
 struct RunOptions {
   std::string file;
-  std::vector<std::string> feeds;
+  FeedFlags feeds;
   std::string fetch_path;
   CompileFlags compile;
   int repeat = 0;
@@ -33,20 +31,14 @@ struct RunOptions {
   std::string profile_path;
   bool stepwise = false;
   bool check_finite = false;
-  std::uint64_t seed = 0;
-  bool has_seed = false;
   bool json = false;
 };
 
 // Words and paths that would only be found wrong after the work.
 void check_options(RunOptions& options) {
-  options.report.check();
-  for (const std::string& path : {options.fetch_path, options.profile_path}) {
-    const auto folder = std::filesystem::path(path).parent_path();
-    if (!path.empty() && !folder.empty() && !std::filesystem::is_directory(folder)) {
-      fail(ErrorKind::file, "{}: there is no folder {} to write to", path, folder.string());
-    }
-  }
+  options.report.check(options.has_profile, "--profile");
+  check_folder_of(options.fetch_path);
+  check_folder_of(options.profile_path);
   const std::string& path = options.profile_path;
   if (!path.empty() && !path.ends_with(".json")) {
     throw UsageError(fmt::format("--profile-path is '{}', needs to end in .json", path));
@@ -55,48 +47,17 @@ void check_options(RunOptions& options) {
 
 // ---- --check-finite ----
 
-std::string bad_elements(const Tensor& tensor, const Summary& seen) {
-  const std::vector<std::int64_t> index = index_of_element(tensor.shape(), seen.first_bad);
-  return fmt::format("{} NaN and {} infinite of {} elements of {}, the first at [{}]", seen.nans, seen.infinities,
-                     tensor.shape().elements(), to_string(tensor.type()), fmt::join(index, ", "));
-}
-
-// Watches the steps of a run, and stops it at the first result that is not finite.
-class FiniteCheck {
- public:
-  FiniteCheck(const Graph& graph, const CompileFlags& flags) : graph_(graph), flags_(flags) {}
-
-  void see(const StepSeen& step) {
-    const std::int64_t position = steps_++;
-    for (const Tensor& result : step.results) {
-      const Summary seen = summarize(result);
-      if (seen.is_finite()) continue;
-      // The executor runs the launches of the plan in order, so the same plan made again tells more about this one.
-      const CompiledPlan compiled = plan_of(graph_, flags_, target_of("", flags_.device));
-      const std::vector<Launch> launches = unroll(compiled.plan);
-      const auto at = static_cast<std::size_t>(position);
-      const bool is_known = at < launches.size() && launches[at].step->label.op == step.op;
-      fail(ErrorKind::argument, "check-finite: step {} wrote the first NaN or infinity: {}{}, time step {}: {}{}",
-           position, is_known ? step_name(*launches[at].step) : step.op, step.scope.empty() ? "" : " in " + step.scope,
-           step.instance, bad_elements(result, seen),
-           step.op == "group" ? "\n--no-pass fuse_groups takes the group apart" : "");
-    }
-  }
-  std::int64_t steps() const { return steps_; }
-
- private:
-  const Graph& graph_;
-  const CompileFlags& flags_;
-  std::int64_t steps_ = 0;
-};
-
-void check_feeds_finite(const std::map<std::string, Tensor>& feeds) {
-  for (const auto& [name, tensor] : feeds) {
-    const Summary seen = summarize(tensor);
-    if (!seen.is_finite()) {
-      fail(ErrorKind::argument, "check-finite: what '{}' is fed is not finite: {}", name, bad_elements(tensor, seen));
-    }
-  }
+// Fails at the first value that is not finite and reaches a result, with where it came from.
+void check_finite(const Graph& graph, const Parameters& parameters, const std::map<std::string, Tensor>& feeds,
+                  CompileOptions compile) {
+  std::map<std::string, Tensor> inputs;
+  for (const NodeId id : graph.inputs()) inputs.emplace(*feeds.find(graph.node(id).name.str()));
+  compile.on_step = [](const StepSeen&) { check_interrupted(); };
+  const auto found = find_nonfinite(graph, parameters, inputs, compile);
+  if (!found) return;
+  std::string text = to_text(*found);
+  while (text.ends_with('\n')) text.pop_back();
+  fail(ErrorKind::argument, "check-finite: {}", text);
 }
 
 // ---- what `print` hands over ----
@@ -167,7 +128,7 @@ struct Outcome {
   Timing timing;
   std::string profile;  // the report's text
   std::vector<std::pair<std::string, Tensor>> fetches;
-  std::int64_t steps_checked = 0;
+  bool is_checked = false;           // by --check-finite
   std::vector<std::string> printed;  // JSON objects
 };
 
@@ -210,7 +171,7 @@ void print_outcome(const Outcome& outcome) {
     print("{} more runs, each waited for: median {:.3f} ms [{:.3f}, {:.3f}]\n", timing.repeated_ms.size(),
           timing.median(), timing.repeated_ms.front(), timing.repeated_ms.back());
   }
-  if (outcome.steps_checked != 0) print("check-finite: all results of {} steps are finite\n", outcome.steps_checked);
+  if (outcome.is_checked) print("check-finite: the results, and the parameters after the run, are finite\n");
   if (!outcome.profile.empty()) print("\n{}", outcome.profile);
 }
 
@@ -237,7 +198,7 @@ void print_json(const Outcome& outcome) {
     all.add("runs", static_cast<std::int64_t>(times.size())).add("median_ms", outcome.timing.median());
     all.add("min_ms", times.front()).add("max_ms", times.back());
   }
-  if (outcome.steps_checked != 0) all.add("steps_checked", outcome.steps_checked);
+  if (outcome.is_checked) all.add("check_finite", true);
   if (!outcome.printed.empty()) all.add_json("printed", json_array(outcome.printed));
   all.add_json("fetches", json_array(fetches));
   if (!outcome.profile.empty()) all.add("profile", outcome.profile);
@@ -251,20 +212,9 @@ int run(RunOptions& options) {
   if (graph->fetches().empty()) {
     fail(ErrorKind::argument, "{}: the graph fetches nothing; a line `fetch NAME` names a result", options.file);
   }
-  const std::map<std::string, Tensor> feeds =
-      collect_feeds(*graph, options.feeds, options.has_seed ? std::optional(options.seed) : std::nullopt);
-  if (options.check_finite) check_feeds_finite(feeds);
+  const std::map<std::string, Tensor> feeds = options.feeds.collect(*graph);
 
-  FiniteCheck check(*graph, options.compile);
-  const bool is_stepwise = options.stepwise || options.check_finite || env_flag("PAODING_STEPWISE");
-  if (is_stepwise) compile.execution = Execution::stepwise;
-  bool is_checking = options.check_finite;  // the first run only
-  if (options.check_finite) {
-    compile.on_step = [&](const StepSeen& step) {
-      check_interrupted();
-      if (is_checking) check.see(step);
-    };
-  }
+  if (options.stepwise || env_flag("PAODING_STEPWISE")) compile.execution = Execution::stepwise;
   PrintedValues printed(options.json);
   bool is_printing = true;  // the first run only
   compile.on_print = [&](const Printed& value) {
@@ -278,6 +228,7 @@ int run(RunOptions& options) {
 
   Parameters parameters(*graph, compile.device);
   for (const std::string& name : parameters.names()) parameters.set(name, feeds.at(name));
+  if (options.check_finite) check_finite(*graph, parameters, feeds, compile);
   Program program(*graph, compile, &parameters);
   show_progress("");
   explain(options.compile, program.report());
@@ -286,11 +237,7 @@ int run(RunOptions& options) {
   Outcome outcome;
   outcome.device = compile.device;
   outcome.report = &program.report();
-  if (options.check_finite) {
-    run_once(program);
-    is_checking = is_printing = false;
-    outcome.steps_checked = check.steps();
-  }
+  outcome.is_checked = options.check_finite;
   time_runs(program, options, &outcome, &is_printing);
   outcome.printed = printed.objects();
   std::map<std::string, Tensor> results;
@@ -311,19 +258,16 @@ void add_run(CLI::App& app, Commands* commands) {
       "run",
       "Run a graph and say what came out and how long it took\n\n"
       "Reads a graph as text (docs/graph_text.md), takes the values of its inputs and parameters by name from\n"
-      "safetensors files, compiles it for a device and runs it. Everything that is wrong with the graph or the values\n"
+      "safetensors files and checkpoints, compiles it for a device and runs it. Everything that is wrong with the "
+      "graph or the values\n"
       "is found before any work. Prints every fetch with its type, min, max, mean and norm, and the times of the "
       "runs;\n"
       "the first run, which warms caches up, is told apart. Every value that reaches a `print` op in the first run is\n"
       "shown as it comes, with the op's message, its scope and the time step in a scan: 16 elements, and of longer\n"
       "values min, max, mean and norm. With --json they are in \"printed\", whole.");
   sub->add_option("FILE", options->file, "The graph's text; - is stdin")->type_name("")->required();
-  sub->add_option("--feed", options->feeds, "safetensors files with values of inputs and parameters")
-      ->type_name("FILES");
+  options->feeds.add_to(*sub);
   sub->add_option("--fetch", options->fetch_path, "Write the fetches to this safetensors file")->type_name("FILE");
-  auto* seed =
-      sub->add_option("--random", options->seed, "Fill what is not fed: normal numbers for floats, 0..9 for integers")
-          ->type_name("SEED");
   sub->add_option("--repeat", options->repeat, "Runs to time, after the first")
       ->check(CLI::Range(0, 1 << 30).description(""))
       ->type_name("N")
@@ -335,17 +279,19 @@ void add_run(CLI::App& app, Commands* commands) {
   sub->add_option("--profile-path", options->profile_path, "Also write the timeline (Chrome trace format, .json)")
       ->type_name("FILE");
   sub->add_flag("--stepwise", options->stepwise, "Launch and check step by step (as PAODING_STEPWISE=1)");
-  sub->add_flag("--check-finite", options->check_finite,
-                "Run once step by step and fail at the first step that makes a NaN or an infinity");
+  sub->add_flag(
+      "--check-finite", options->check_finite,
+      "Fail when a result, or a parameter after the run, is not finite, and say where that began: a run step\n"
+      "by step is followed back to the first value that is not");
   sub->add_flag("--json", options->json, "Print one JSON object");
   sub->footer(
       "Examples:\n"
       "  paoding run examples/graphs/lerp_grad.txt --random 7 --repeat 50\n"
       "  paoding run examples/graphs/lstm.txt --random 7 --repeat 10 --profile --detail instances\n"
       "  paoding run examples/graphs/lstm.txt --random 7 --fetch /tmp/grads.safetensors --device cpu\n"
+      "  paoding run evaluate.txt --feed runs/mine batch.safetensors --allow-surplus\n"
       "  paoding run examples/graphs/log_of_negative.txt --random 7 --check-finite");
-  commands->push_back({sub, [options, seed] {
-                         options->has_seed = seed->count() != 0;
+  commands->push_back({sub, [options] {
                          options->has_profile = options->has_profile || !options->profile_path.empty();
                          return run(*options);
                        }});

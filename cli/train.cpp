@@ -41,7 +41,7 @@ int train(TrainCommand& command) {
     if (option->count() > 0)
       request.go_on += fmt::format(" {} {}", option->get_name(), shell_word(option->as<std::string>()));
   }
-  request.report.check();
+  request.report.check(request.profile > 0, "--profile N");
   request.compile.device = parse_device(command.device);
   if (command.threads > 0) omp_set_num_threads(static_cast<int>(command.threads));
   Training(*command.task, *command.options, request).run();

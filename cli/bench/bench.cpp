@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdlib>
 
 #include "cli/bench/conv_net.h"
 #include "cli/bench/kernels.h"
@@ -232,7 +233,13 @@ void add_seq2seq(CLI::App& parent, Commands* commands, const char* name, const c
   add_size(sub, "--hidden", own->seq2seq.model.hidden, 1 << 14, "Width of embeddings and states");
   add_size(sub, "--source", own->seq2seq.source_steps, 1 << 16, "Source positions");
   add_size(sub, "--target", own->seq2seq.target_steps, 1 << 16, "Target positions");
-  sub->add_option("--dropout", own->seq2seq.model.dropout, "Share of what is dropped")->capture_default_str();
+  sub->add_option("--dropout", own->seq2seq.model.dropout, "Share of what is dropped")
+      ->check([](const std::string& text) {
+        const double share = std::strtod(text.c_str(), nullptr);
+        return share >= 0 && share < 1 ? std::string() : "is " + text + ", needs to be at least 0 and below 1";
+      })
+      ->type_name("NUMBER")
+      ->capture_default_str();
   sub->add_flag("--lengths", own->seq2seq.has_lengths, "Sources have lengths");
   sub->add_option("--dtype", own->dtype, "f32, or bf16: weights and activations; updates keep f32")
       ->type_name("DTYPE")

@@ -39,7 +39,7 @@ void BenchOptions::add_to(CLI::App& sub) {
 }
 
 void BenchOptions::check() {
-  report.check();
+  report.check(reports, "--report");
   if (!json_path.empty()) write_json(json_path, "{}");  // a wrong path is found before the work
 }
 

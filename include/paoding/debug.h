@@ -75,8 +75,9 @@ struct FindNonfiniteOptions {
 /// they stay as they are. `compile`: as the run was compiled; execution, repeats and callbacks do not matter.
 /// Nothing when every fetch is finite, and every parameter after it. It takes two compilations, the memory of another
 /// set of parameters, and some times as long as a run.
-/// Error (argument) when an input is not fed or there is none of a name, (shape, dtype) when a feed's type is another,
-/// and as compiling says.
+/// CompileOptions::after_pass and on_step are called as ever, so that one that throws ends it; on_print is not.
+/// Error (argument) when an input is not fed or there is none of a name, or rewind_random is negative, (shape, dtype)
+/// when a feed's type is another, and as compiling says.
 std::optional<NonfiniteReport> find_nonfinite(const Graph& graph, const Parameters& parameters,
                                               const std::map<std::string, Tensor>& feeds,
                                               const CompileOptions& compile = {},

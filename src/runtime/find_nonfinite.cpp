@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "paoding/debug.h"
+#include "paoding/range.h"
 #include "runtime/compile.h"
 #include "runtime/nonfinite_trail.h"
 
@@ -29,6 +30,7 @@ class Replay {
     ExecutorOptions executor_options;
     executor_options.device = compile.device;
     executor_options.execution = Execution::stepwise;
+    executor_options.on_step = compile.on_step;
     executor_options.on_print = [](Printed&&) {};
     executor_options.watcher = &trail_;
     for (const auto& [name, slot] : plan.parameters) {
@@ -170,15 +172,14 @@ std::string reads_text(const NonfiniteValue& value) {
 std::optional<NonfiniteReport> find_nonfinite(const Graph& graph, const Parameters& parameters,
                                               const std::map<std::string, Tensor>& feeds, const CompileOptions& compile,
                                               const FindNonfiniteOptions& options) {
+  check_range("find_nonfinite", "rewind_random", static_cast<double>(options.rewind_random), Range::at_least(0));
   if (!(parameters.device() == compile.device)) {
     fail(ErrorKind::argument, "find_nonfinite: the Parameters are on {}, the run was on {}",
          to_string(parameters.device()), to_string(compile.device));
   }
-  CompileOptions as_run = compile;
-  as_run.after_pass = {};
   NonfiniteReport report;
   {
-    Replay replay(graph, parameters, feeds, as_run, options);
+    Replay replay(graph, parameters, feeds, compile, options);
     const auto outcome = replay.run();
     if (!outcome) return std::nullopt;
     report.followed = outcome->followed;
@@ -190,7 +191,7 @@ std::optional<NonfiniteReport> find_nonfinite(const Graph& graph, const Paramete
     }
   }
   if (report.first.members.size() < 2) return report;
-  CompileOptions apart = as_run;
+  CompileOptions apart = compile;
   apart.disabled_passes.emplace_back("fuse_groups");
   report.was_unfused = true;
   if (const auto outcome = Replay(graph, parameters, feeds, apart, options).run()) {

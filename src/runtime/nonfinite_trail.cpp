@@ -45,6 +45,16 @@ double element_of(const Tensor& tensor, std::int64_t number) {
   return Tensor(one, std::shared_ptr<std::byte>(std::shared_ptr<void>(), at)).to_doubles()[0];
 }
 
+// The position of element `number` of a dense value.
+std::vector<std::int64_t> index_of_element(const Shape& shape, std::int64_t number) {
+  std::vector<std::int64_t> index(static_cast<std::size_t>(shape.rank()));
+  for (std::size_t axis = index.size(); axis-- > 0;) {
+    index[axis] = number % shape[static_cast<int>(axis)];
+    number /= shape[static_cast<int>(axis)];
+  }
+  return index;
+}
+
 // Bytes from the start of a value to element `number` of it.
 std::int64_t offset_of(const Layout& layout, std::int64_t number) {
   std::int64_t offset = 0;
@@ -114,15 +124,6 @@ Finiteness finiteness_of(const Tensor& tensor) {
     default: break;
   }
   return seen;
-}
-
-std::vector<std::int64_t> index_of_element(const Shape& shape, std::int64_t number) {
-  std::vector<std::int64_t> index(static_cast<std::size_t>(shape.rank()));
-  for (std::size_t axis = index.size(); axis-- > 0;) {
-    index[axis] = number % shape[static_cast<int>(axis)];
-    number /= shape[static_cast<int>(axis)];
-  }
-  return index;
 }
 
 bool NonfiniteTrail::Event::reads_nan() const {

@@ -22,8 +22,6 @@ struct Finiteness {
   bool is_finite() const { return first < 0; }
 };
 Finiteness finiteness_of(const Tensor& tensor);
-/// The position of element `number` of a dense value.
-std::vector<std::int64_t> index_of_element(const Shape& shape, std::int64_t number);
 
 class NonfiniteTrail : public LaunchWatcher {
  public:

@@ -1,88 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command line as its users meet it: the program beside this one is run, its output, errors and exit codes are
 // looked at.
-#include <gtest/gtest.h>
-#include <simdjson.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <limits>
-#include <sstream>
 
-#include "paoding/io.h"
+#include "tests/cli/cli_run.h"
 
-namespace paoding {
+namespace paoding::cli_run {
 namespace {
-
-namespace fs = std::filesystem;
-using ::testing::Test;
-
-std::string read_file(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-fs::path program() { return fs::read_symlink("/proc/self/exe").parent_path() / "paoding"; }
-
-struct Ran {
-  int code;
-  std::string out, err;
-};
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-bool is_json(const std::string& text) {
-  simdjson::dom::parser parser;
-  return parser.parse(simdjson::padded_string(text)).error() == simdjson::SUCCESS;
-}
-
-// A folder of its own for each test, and small graphs in it.
-class Cli : public Test {
- protected:
-  void SetUp() override {
-    ASSERT_TRUE(fs::exists(program())) << program() << " is not there: build all targets";
-    std::string pattern = (fs::temp_directory_path() / "paoding_cli_XXXXXX").string();
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-    write("scale.txt",
-          "paoding graph 1\n"
-          "x = input f32[2,3]\n"
-          "w = parameter f32[3]\n"
-          "y = mul(x, w)\n"
-          "dx, dw = gradients(y, x) by (x, w)\n"
-          "fetch y\n"
-          "fetch dw\n");
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
-  std::string path(const std::string& name) const { return (folder_ / name).string(); }
-  void write(const std::string& name, const std::string& text) const { std::ofstream(folder_ / name) << text; }
-  void save(const std::string& name, const std::map<std::string, Tensor>& tensors) const {
-    save_safetensors(folder_ / name, tensors);
-  }
-
-  Ran shell(const std::string& command) const {
-    const std::string all = "(" + command + ") >" + path("stdout") + " 2>" + path("stderr") + " </dev/null";
-    const int status = std::system(all.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(path("stdout")), read_file(path("stderr"))};
-  }
-  // Graph files are looked for in the test's folder: $D stands for it.
-  Ran run(std::string arguments, const std::string& environment = "") const {
-    for (std::size_t at = 0; (at = arguments.find("$D", at)) != std::string::npos;) {
-      arguments.replace(at, 2, folder_.string());
-    }
-    return shell(environment + " " + program().string() + " " + arguments);
-  }
-
-  fs::path folder_;
-};
-
-Tensor floats(const Shape& shape, const std::vector<double>& values) { return Tensor::from(f32, shape, values); }
 
 // ---- words of the command line ----
 
@@ -90,7 +14,8 @@ TEST_F(Cli, HelpTeachesEveryCommandWithExamples) {
   const Ran help = run("--help");
   EXPECT_EQ(help.code, 0);
   EXPECT_TRUE(has(help.out, "PAODING_EXPLAIN")) << help.out;
-  for (const char* command : {"run", "dump", "ops", "doctor", "bench", "bench lerp_grad", "bench lstm_steps"}) {
+  for (const char* command : {"run", "dump", "ops", "doctor", "bench", "bench lerp_grad", "bench lstm_steps",
+                              "bench g2p", "bench seq2seq", "bench kernels", "bench conv_net"}) {
     const Ran ran = run(std::string(command) + " --help");
     EXPECT_EQ(ran.code, 0) << command;
     EXPECT_TRUE(has(ran.out, "Examples:\n  paoding ")) << command << "\n" << ran.out;
@@ -275,36 +200,6 @@ TEST_F(Cli, ProfileCountsTheRepeatedRunsOnly) {
   ASSERT_NE(row, std::string::npos) << ran.out;
   EXPECT_EQ(std::atoi(ran.out.c_str() + row + sizeof "thread0::mul"), 7) << ran.out;
   EXPECT_TRUE(is_json(read_file(path("trace.json"))));
-}
-
-TEST_F(Cli, CheckFiniteNamesTheFirstBadStep) {
-  Ran ran = run("run examples/graphs/log_of_negative.txt --random 1 --device cpu --check-finite --no-pass fuse_groups");
-  EXPECT_EQ(ran.code, 1);
-  EXPECT_TRUE(has(ran.err, ": log in score, time step 0: 8 NaN and 0 infinite")) << ran.err;
-  ran = run("run $D/scale.txt --random 1 --device cpu --check-finite");
-  EXPECT_EQ(ran.code, 0) << ran.err;
-  EXPECT_TRUE(has(ran.out, "steps are finite")) << ran.out;
-  save("x.safetensors", {{"x", floats({2, 3}, {1, 2, 3, 4, std::numeric_limits<double>::infinity(), 6})}});
-  ran = run("run $D/scale.txt --random 1 --device cpu --check-finite --feed $D/x.safetensors");
-  EXPECT_EQ(ran.code, 1);
-  EXPECT_TRUE(has(ran.err, "what 'x' is fed is not finite")) << ran.err;
-  EXPECT_TRUE(has(ran.err, "[1, 1]")) << ran.err;
-}
-
-TEST_F(Cli, CheckFiniteCountsTimeStepsInsideAScan) {
-  // h doubles its exponent at every step: 2, 4, 16 ... 2^64, then 2^128 is infinite in f32, at time step 6.
-  write("grow.txt",
-        "paoding graph 1\n"
-        "xs = input f32[10,4]\nh0 = input f32[4]\n"
-        "h, ys = scan(h0, xs) {carries=1, sequences=1, length=10} [\n"
-        "  h = input f32[4]\n  x = input f32[4]\n"
-        "  n = mul(h, h)\n  z = mul(x, n)\n"
-        "  fetch n = n\n  fetch z = z\n]\n"
-        "fetch ys\n");
-  save("f.safetensors", {{"h0", floats({4}, {2, 2, 2, 2})}, {"xs", floats({10, 4}, std::vector<double>(40, 1))}});
-  const Ran ran = run("run $D/grow.txt --device cpu --check-finite --feed $D/f.safetensors");
-  EXPECT_EQ(ran.code, 1);
-  EXPECT_TRUE(has(ran.err, "time step 6")) << ran.err;
 }
 
 TEST_F(Cli, StepwiseAndExplainComeFromTheEnvironmentToo) {
@@ -513,4 +408,4 @@ TEST_F(Cli, CtrlCEndsALongRun) {
 }
 
 }  // namespace
-}  // namespace paoding
+}  // namespace paoding::cli_run
