@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one exception type. Building, compiling and loading throw it before any work starts;
-// run() can only fail with ErrorKind::device.
+// The one exception type. Building, compiling and loading throw it before any work starts; a run throws it too, for
+// what only it can meet, as paoding/program.h says: an index out of range among what was fed, a device that fails.
 #pragma once
 
 #include <stdexcept>
