@@ -86,7 +86,8 @@ def table(rows):
              "|---|---|---|---|---|---|---|---|---|---|"]
     for row in rows:
         if row["ours_us"] is None:
-            lines.append(f"| `{row['case']}` | | – | | | | | | | waits for {row['waits_for']} |")
+            lines.append(f"| `{row['case']}` | | – | | {us(row.get('floor_us'))} | | {us(row.get('goal_us'))} | | "
+                         f"| waits for {row['waits_for']} |")
             continue
         floor = us(row.get("floor_us"))
         whole = row.get("floor_with_launch_us")

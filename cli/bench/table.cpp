@@ -101,7 +101,8 @@ std::string case_json(const Case& work) {
   cpu_goal.add("faster_2", work.cpu_goal.faster_2).add("faster_16", work.cpu_goal.faster_16);
   cpu_goal.add("copies", work.cpu_goal.copies);
   object.add_json("goal", goal.text()).add_json("cpu_goal", cpu_goal.text());
-  return object.add("rotates", work.rotates).add("waits_for", work.waits_for).text();
+  object.add("floor_us", work.need.floor_us).add("rotates", work.rotates);
+  return object.add("waits_for", work.waits_for).text();
 }
 
 std::string report_json(const Device& device, const MachineFacts& machine, const std::vector<std::string>& rows) {
