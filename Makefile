@@ -8,7 +8,7 @@ CMAKE_ARGS ?=
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -ec
 .DEFAULT_GOAL := build
-.PHONY: build debug demo deps deps-fuzz deps-gpu test install asan tsan fuzz format check bundle clean help
+.PHONY: build debug demo deps deps-fuzz deps-tsan deps-gpu test test-large install asan tsan fuzz format check bundle clean help
 MAKEFLAGS += --no-print-directory
 
 # $(call build,preset,folder): configure (its report only when it fails) and compile.
@@ -31,12 +31,19 @@ deps:             ## Install what the build needs from apt; does nothing when al
 deps-fuzz:        ## Install clang for `make fuzz`
 	@tools/deps.sh fuzz
 
+deps-tsan:        ## Install clang and its OpenMP for `make tsan`
+	@tools/deps.sh tsan
+
 deps-gpu:         ## Unpack CUDA 13.0 headers and run-time libraries (NVIDIA's pip packages, 0.9 GB) into .deps/
 	@tools/deps.sh gpu
 
 test: deps        ## Build, then run every test
 	$(call build,release,build)
 	@tools/run_tests.sh build $(JOBS)
+
+test-large: deps  ## The tests of kernels over more than 2^31 elements: minutes, and up to 6 GB of memory
+	$(call build,release,build)
+	@PAODING_LARGE_TESTS=1 build/paoding_tests --gtest_filter='LargeTensors.*'
 
 install: deps     ## Build, then install headers, library and program under PREFIX (/usr/local)
 	$(call build,release,build)
@@ -52,7 +59,8 @@ asan: deps        ## The tests under AddressSanitizer and UBSan, in build-asan/
 	$(call build,asan,build-asan)
 	@tools/run_tests.sh build-asan $(JOBS)
 
-tsan: deps        ## The tests under ThreadSanitizer, in build-tsan/
+tsan: WERROR = OFF
+tsan: deps deps-tsan  ## The tests under clang's ThreadSanitizer and instrumented OpenMP, in build-tsan/
 	$(call build,tsan,build-tsan)
 	@tools/run_tests.sh build-tsan $(JOBS)
 

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command line: finds the subcommand, runs it, and turns every error into one message and an exit code.
+#include <malloc.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <cstdlib>
 #include <new>
 
 #include "base/check.h"
 #include "base/env.h"
+#include "base/memory.h"
 #include "command.h"
 #include "paoding/version.h"
 #include "text/suggest.h"
@@ -103,7 +106,7 @@ int run_command(CLI::App& app, const Commands& commands) {
     return interrupted.code;
   } catch (const std::bad_alloc&) {
     show_progress("");
-    print_error("paoding: not enough memory\n");
+    print_error("paoding: not enough memory: {}\n", memory_left());
   } catch (const InternalError& error) {
     show_progress("");
     print_error("paoding: this is a bug in paoding, please report it: {}\n", error.what());
@@ -126,6 +129,7 @@ void spin_shortly(char** argv) {
 
 int main(int argc, char** argv) {
   hold_standard_streams();
+  if (has_address_limit()) mallopt(M_ARENA_MAX, 1);  // else malloc takes 64 MB of addresses for every thread
   spin_shortly(argv);
   catch_interrupts();
   CLI::App app(
@@ -172,4 +176,14 @@ int main(int argc, char** argv) {
 }  // namespace
 }  // namespace paoding::cli
 
-int main(int argc, char** argv) { return paoding::cli::main(argc, argv); }
+int main(int argc, char** argv) {
+  try {
+    return paoding::cli::main(argc, argv);
+  } catch (const std::exception& error) {  // before there is a command, or while an error is told
+    const bool is_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
+    for (const char* text : {"paoding: ", is_memory ? "not enough memory (ulimit -v)" : error.what(), "\n"}) {
+      std::fputs(text, stderr);
+    }
+    return paoding::cli::kFailed;
+  }
+}

@@ -18,8 +18,8 @@ if(NOT PAODING_LIST_SUITES_OF)
     # Waiting threads must sleep: spinning ones take the cores from the other suites.
     set(environment OMP_WAIT_POLICY=passive)
     if(PAODING_SANITIZE MATCHES "thread")
-      # gomp is not instrumented, so its barriers are invisible to ThreadSanitizer; our own threads are what it checks.
-      list(APPEND environment OMP_NUM_THREADS=1)
+      # Few threads find the same races as many, and each costs the sanitizer memory.
+      list(APPEND environment OMP_NUM_THREADS=3 OMP_TOOL_LIBRARIES=${PAODING_ARCHER})
     endif()
     set(list_file ${CMAKE_CURRENT_BINARY_DIR}/${name}_suites.cmake)
     file(GENERATE OUTPUT ${list_file} CONTENT "set(PAODING_LIST_SUITES_OF \"$<TARGET_FILE:${name}>\")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# tools/deps.sh build|fuzz|gpu: installs what is needed, quietly, and only what is missing.
+# tools/deps.sh build|fuzz|tsan|gpu: installs what is needed, quietly, and only what is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -9,6 +9,7 @@ build_needs=(cmake ninja-build g++ libdnnl-dev libhwy-dev libsleef-dev libxbyak-
   libsimdjson-dev zlib1g-dev libsentencepiece-dev libgtest-dev)
 build_likes=(ccache clang-format-14 libbenchmark-dev)
 fuzz_needs=(clang-16 libclang-rt-16-dev)
+tsan_needs=("${fuzz_needs[@]}" libomp-16-dev)
 
 installed() { [[ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" == installed ]]; }
 
@@ -63,6 +64,7 @@ install_gpu() {
 case "${1:-}" in
   build) install "${build_needs[@]}" -- "${build_likes[@]}" ;;
   fuzz) install "${fuzz_needs[@]}" -- ;;
+  tsan) install "${tsan_needs[@]}" -- ;;
   gpu) install_gpu ;;
-  *) echo "usage: tools/deps.sh build|fuzz|gpu" >&2; exit 2 ;;
+  *) echo "usage: tools/deps.sh build|fuzz|tsan|gpu" >&2; exit 2 ;;
 esac

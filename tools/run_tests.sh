@@ -10,6 +10,6 @@ if [[ ! -x $build/paoding_tests ]]; then
   echo "run_tests: $build/paoding_tests is not there: build it first" >&2
   exit 1
 fi
-export TSAN_OPTIONS="suppressions=$PWD/tools/tsan.supp:${TSAN_OPTIONS:-}"
+export TSAN_OPTIONS="suppressions=$PWD/tools/tsan.supp:ignore_noninstrumented_modules=1:${TSAN_OPTIONS:-}"
 ctest --test-dir "$build" --output-on-failure --no-tests=error --parallel "$jobs" |
   awk '/tests passed, [0-9]+ tests failed out of/ { last = $0; next } { print; fflush() } END { if (last) print last }'

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "base/check.h"
+#include "cpu/parallel.h"
 
 namespace paoding {
 namespace {
@@ -24,19 +24,19 @@ std::byte* reserve(std::int64_t bytes) {
 
 }  // namespace
 
-std::int64_t GrowingMemory::machine_bytes() { return sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE); }
-
 GrowingMemory::GrowingMemory(std::int64_t bytes, std::int64_t most) {
   const std::int64_t needed = std::max<std::int64_t>(whole_pages(bytes), whole_pages(1));
-  // Where addresses are limited (ulimit -v) just what is needed: such memory cannot grow.
-  for (const std::int64_t wish : {whole_pages(most), needed}) {
-    reserved_ = std::max(wish, needed);
-    address_ = reserve(reserved_);
-    if (address_ != nullptr) break;
+  // Addresses cost nothing unless they are limited: then no more are taken than are needed.
+  if (needed <= machine_bytes()) {
+    for (const std::int64_t wish : {has_address_limit() ? needed : whole_pages(most), needed}) {
+      reserved_ = std::max(wish, needed);
+      address_ = reserve(reserved_);
+      if (address_ != nullptr) break;
+    }
   }
   if (address_ != nullptr && grow(bytes)) return;
   if (address_ != nullptr) munmap(address_, static_cast<std::size_t>(reserved_));
-  fail(ErrorKind::device, "memory: no {} bytes for a program's arena", bytes);
+  fail_without_memory("arena", bytes);
 }
 
 GrowingMemory::~GrowingMemory() {
@@ -53,11 +53,35 @@ bool GrowingMemory::grow(std::int64_t bytes) {
 }
 
 char* tile_memory(std::int64_t bytes) {
-  thread_local GrowingMemory memory(0, kMostTileBytes);
-  if (bytes > memory.size_bytes()) {
-    PD_ASSERT(memory.grow(bytes), "the machine has memory for a tile");
-  }
-  return reinterpret_cast<char*>(memory.bytes());
+  constexpr std::int64_t kLeast = 1 << 18;  // most groups: what a second cache holds
+  struct Pages {
+    void* address = nullptr;
+    std::int64_t size = 0;
+
+    void free() {
+      if (address != nullptr) munmap(address, static_cast<std::size_t>(size));
+      address = nullptr, size = 0;
+    }
+    ~Pages() { free(); }
+  };
+  thread_local Pages memory;
+  if (bytes <= memory.size) return static_cast<char*>(memory.address);
+  memory.free();
+  const std::int64_t wanted = whole_pages(std::max(bytes, kLeast));
+  void* made =
+      mmap(nullptr, static_cast<std::size_t>(wanted), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (made == MAP_FAILED) fail_without_memory("group: a thread", bytes);
+  memory.address = made, memory.size = wanted;
+  return static_cast<char*>(made);
+}
+
+void reserve_tiles(std::int64_t bytes) {
+  thread_local std::int64_t reserved = -1;
+  thread_local int threads = 0;
+  if (bytes <= reserved && max_threads() <= threads) return;
+  threads = max_threads();
+  share_out(threads, threads, [&](std::int64_t, std::int64_t, int) { tile_memory(bytes); });
+  reserved = std::max(reserved, bytes);
 }
 
 }  // namespace paoding

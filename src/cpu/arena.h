@@ -5,10 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/memory.h"
+
 namespace paoding {
 
 /// Addresses for `most` bytes, of which the first `size_bytes()` are memory. Growing moves nothing, and pages that
-/// nobody has touched take none.
+/// nobody has touched take none. Error (device) without memory for `bytes`.
 class GrowingMemory {
  public:
   explicit GrowingMemory(std::int64_t bytes, std::int64_t most = machine_bytes());
@@ -18,20 +20,22 @@ class GrowingMemory {
 
   std::byte* bytes() const { return address_; }
   std::int64_t size_bytes() const { return size_; }
-  /// False when it cannot: then it is as before.
+  /// False when it cannot: then it is as before. Where addresses are limited (ulimit -v) that is soon: who needs more
+  /// makes another.
   bool grow(std::int64_t bytes);
 
  private:
-  static std::int64_t machine_bytes();
   std::byte* address_ = nullptr;
   std::int64_t size_ = 0, reserved_ = 0;
 };
 
-/// What tile_memory() can be at most.
-inline constexpr std::int64_t kMostTileBytes = std::int64_t{1} << 34;
-
-/// Memory of the calling thread for the registers of one group's tiles, at least `bytes`, at most kMostTileBytes: the
-/// same for every group that the thread runs, so that it stays in the cache. It never moves; 4096-byte aligned.
+/// Memory of the calling thread for the registers of one group's tiles, at least `bytes`: the same for every group that
+/// the thread runs, so that it stays in the cache, until one needs more. What was in it is lost then. 4096-byte
+/// aligned. Error (device) when there is none.
 char* tile_memory(std::int64_t bytes);
+
+/// Starts the threads that regions of the calling thread have, with so much tile memory each, unless they have it: what
+/// a run needs is there before it begins. Error (device) when it is not to be had.
+void reserve_tiles(std::int64_t bytes);
 
 }  // namespace paoding

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <thread>
 
+#include "tests/program_check.h"
+
 namespace paoding {
 namespace {
 
@@ -30,16 +32,23 @@ TEST(GrowingMemory, SaysWhenThereIsNoMore) {
   EXPECT_EQ(memory.size_bytes(), before);
 }
 
+TEST(GrowingMemory, IsRefusedWhereNoMachineHasSoMuch) {
+  const std::int64_t wanted = 2 * machine_bytes();
+  const std::string message = testing_program::message_of([&] { GrowingMemory memory(wanted); });
+  EXPECT_NE(message.find("needs " + size_text(wanted)), std::string::npos) << message;
+  EXPECT_NE(message.find(memory_left().substr(memory_left().find(" of "))), std::string::npos) << message;
+}
+
 TEST(TileMemory, IsOnePlaceForAllGroupsOfAThreadAndAnotherForEachThread) {
   char* const first = tile_memory(100);
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(first) % 4096, 0u);
-  char* const grown = tile_memory(3'000'000);
-  EXPECT_EQ(first, grown);
+  EXPECT_EQ(tile_memory(1000), first);
+  char* const grown = tile_memory(3'000'000);  // elsewhere, perhaps
   std::memset(grown, 1, 3'000'000);
   char* other = nullptr;
   std::thread([&] { other = tile_memory(100); }).join();
-  EXPECT_NE(first, other);
-  EXPECT_EQ(tile_memory(1), first);
+  EXPECT_EQ(tile_memory(1), grown);
+  EXPECT_NE(other, grown);
 }
 
 }  // namespace

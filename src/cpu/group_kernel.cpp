@@ -151,10 +151,6 @@ struct CpuGroupKernel::Part {
         worker.slots[slot.slot] = reinterpret_cast<char*>(static_cast<std::intptr_t>(slot.start));
       }
     }
-    if (nest.bytes_of(Kept::walk) > kMostTileBytes) {
-      fail(ErrorKind::unsupported, "group: a row takes {} bytes while it is worked on, the most is {}",
-           nest.bytes_of(Kept::walk), kMostTileBytes);
-    }
   }
 
   char* constant(std::int64_t offset) { return reinterpret_cast<char*>(constants.data()) + offset; }
@@ -249,6 +245,12 @@ void CpuGroupKernel::run(void* const* operands) const {
 int CpuGroupKernel::threads() const {
   int most = 1;
   for (const Part& part : running_->parts) most = std::max(most, part.nest.threads);
+  return most;
+}
+
+std::int64_t CpuGroupKernel::tile_bytes() const {
+  std::int64_t most = 0;
+  for (const Part& part : running_->parts) most = std::max(most, part.nest.bytes_of(Kept::walk));
   return most;
 }
 

@@ -31,6 +31,8 @@ class CpuGroupKernel {
 
   /// How many threads run() uses.
   int threads() const;
+  /// What run() asks of tile_memory() in each of them.
+  std::int64_t tile_bytes() const;
   /// Parallel regions that run() enters, one after the other. More than one when a group with reductions of its own
   /// has too few rows for its threads.
   int regions() const;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <dnnl.hpp>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -13,11 +14,29 @@ namespace paoding {
 
 const dnnl::engine& onednn_engine();
 
+/// What oneDNN counts in 32 bits behind its door, where it takes 64: extents, and the bytes of what a kernel works on
+/// at once, which is at most kOneDnnRows rows of an operand. (Measured with 2.6.3 on AVX-512: leading dimensions of 300
+/// million f32 give wrong sums or end the process, operands of 5 billion elements in short rows are right.)
+inline constexpr std::int64_t kMostOneDnnExtent = 0x7fffffff, kMostOneDnnBytes = 0x7fffffff, kOneDnnRows = 64;
+
+/// Error (device): "op: oneDNN failed (why); .." with what memory there is.
+[[noreturn]] void fail_in_onednn(std::string_view op, std::string_view why);
+
 /// The data type of f32 and bf16.
 dnnl::memory::data_type onednn_type(DType dtype);
 /// `layout` as oneDNN describes it; `dims` and `strides` may be another view of it.
 dnnl::memory::desc onednn_desc(DType dtype, const std::vector<std::int64_t>& dims,
                                const std::vector<std::int64_t>& strides);
+
+/// What `make` gives; Error (device) when oneDNN throws, which names the op and what memory there is.
+template <class Make>
+auto made_by_onednn(std::string_view op, Make make) {
+  try {
+    return make();
+  } catch (const dnnl::error& error) {
+    fail_in_onednn(op, error.what());
+  }
+}
 
 /// Primitives that run one after the other on operands of a kernel and on scratch memory.
 class OneDnnSequence {
@@ -43,6 +62,7 @@ class OneDnnSequence {
   const dnnl::memory::desc& desc(std::size_t memory) const { return descs_[memory]; }
 
   std::int64_t scratch_bytes() const { return scratch_bytes_; }
+  /// Error (device) when oneDNN cannot, for want of memory.
   void run(void* const* operands, void* scratch) const;
 
  private:
@@ -56,6 +76,7 @@ class OneDnnSequence {
   std::vector<Place> places_;
   std::vector<Stage> stages_;
   std::int64_t scratch_bytes_ = 0;
+  mutable bool has_run_ = false;  // some of the machine code is written when it is first run
 };
 
 }  // namespace paoding

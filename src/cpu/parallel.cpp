@@ -1,7 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu/parallel.h"
 
+#include <pthread.h>
+
 #include <algorithm>
+#include <atomic>
+#include <cctype>
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "base/env.h"
+#include "base/memory.h"
 
 #ifdef _OPENMP
 #include <omp.h>
@@ -11,17 +26,135 @@ namespace paoding {
 
 #ifdef _OPENMP
 
+namespace {
+
+constexpr int kMostThreads = 4096;
+
+// An exception that leaves a region ends the process: the first is kept until the region is over.
+class FirstThrown {
+ public:
+  bool is_set() const { return is_taken_.load(std::memory_order_relaxed); }
+  void keep() noexcept {
+    if (!is_taken_.exchange(true)) thrown_ = std::current_exception();
+  }
+  void rethrow() const {
+    if (thrown_) std::rethrow_exception(thrown_);
+  }
+
+ private:
+  std::atomic<bool> is_taken_{false};
+  std::exception_ptr thrown_;
+};
+
+// Bytes of the stack of an OpenMP thread, where OMP_STACKSIZE says so ("4M"; kilobytes without a letter); 0: the
+// system's own.
+std::size_t stack_bytes() {
+  std::string text = env_text("OMP_STACKSIZE");
+  if (text.empty()) text = env_text("GOMP_STACKSIZE");
+  char* end = nullptr;
+  const std::size_t count = std::strtoull(text.c_str(), &end, 10);
+  while (std::isspace(static_cast<unsigned char>(*end)) != 0) ++end;
+  switch (std::toupper(static_cast<unsigned char>(*end))) {
+    case 'B': return count;
+    case 'M': return count << 20;
+    case 'G': return count << 30;
+    default: return count << 10;
+  }
+}
+
+// Threads that do nothing but be there at the same time.
+class TrialThreads {
+ public:
+  explicit TrialThreads(int count) {
+    pthread_attr_t attr;
+    pthread_attr_init(&attr);
+    if (const std::size_t bytes = stack_bytes(); bytes > 0) pthread_attr_setstacksize(&attr, bytes);
+    threads_.reserve(static_cast<std::size_t>(count));
+    while (problem_ == 0 && started() < count) {
+      pthread_t thread{};
+      problem_ = pthread_create(&thread, &attr, wait, this);
+      if (problem_ == 0) threads_.push_back(thread);
+    }
+    pthread_attr_destroy(&attr);
+  }
+  ~TrialThreads() {
+    {
+      const std::lock_guard lock(mutex_);
+      is_over_ = true;
+    }
+    over_.notify_all();
+    for (const pthread_t thread : threads_) pthread_join(thread, nullptr);
+  }
+  TrialThreads(const TrialThreads&) = delete;
+  TrialThreads& operator=(const TrialThreads&) = delete;
+
+  int started() const { return static_cast<int>(threads_.size()); }
+  int problem() const { return problem_; }  // errno; 0: all have started
+
+ private:
+  static void* wait(void* self) {
+    auto* trial = static_cast<TrialThreads*>(self);
+    std::unique_lock lock(trial->mutex_);
+    trial->over_.wait(lock, [&] { return trial->is_over_; });
+    return nullptr;
+  }
+
+  std::mutex mutex_;
+  std::condition_variable over_;
+  bool is_over_ = false;
+  std::vector<pthread_t> threads_;
+  int problem_ = 0;
+};
+
+// What the library and the threads allocate while they start: it has no way to say that it could not.
+constexpr std::int64_t kStartBytes = 4 << 20, kThreadBytes = 256 << 10;
+
+void check_threads(int wanted) {
+  if (wanted > kMostThreads) {
+    fail(ErrorKind::argument, "threads: {} are asked for (OMP_NUM_THREADS), the most is {}", wanted, kMostThreads);
+  }
+  const TrialThreads trial(wanted - 1);
+  if (trial.problem() != 0) {
+    fail(ErrorKind::device,
+         "threads: {} are needed (OMP_NUM_THREADS), but the system starts {} ({}; {})\nhint: OMP_NUM_THREADS={}",
+         wanted, trial.started() + 1, std::strerror(trial.problem()), memory_left(), std::max(trial.started() / 2, 1));
+  }
+  require_memory(fmt::format("threads: starting {}", wanted), kStartBytes + wanted * kThreadBytes);
+}
+
+}  // namespace
+
 int max_threads() { return omp_get_max_threads(); }
+
+void start_threads() {
+  thread_local int started = 1;
+  const int wanted = omp_get_max_threads();
+  if (wanted <= started || omp_in_parallel() != 0) return;
+  check_threads(wanted);
+  std::atomic<int> here{0};
+#pragma omp parallel
+  here.fetch_add(1, std::memory_order_relaxed);
+  started = wanted;
+}
 
 // Always a team of all threads, of which some may have nothing to do: between regions of different sizes libgomp ends
 // the threads that are too many and makes new ones, which costs many times the region (16 threads: 100 us and more).
 void parallel(int threads, void (*body)(int thread, void* state), void* state) {
   if (threads == 1) return body(0, state);
+  start_threads();
+  FirstThrown thrown;
 #pragma omp parallel if (omp_in_parallel() == 0)
   {
     const int team = omp_get_num_threads();
-    for (int thread = omp_get_thread_num(); thread < threads; thread += team) body(thread, state);
+    for (int thread = omp_get_thread_num(); thread < threads && !thrown.is_set(); thread += team) {
+      try {
+        body(thread, state);
+      } catch (...) {
+        thrown.keep();
+      }
+    }
   }
+  thrown.rethrow();
 }
 
 SerialScope::SerialScope(bool is_serial) {
@@ -44,6 +177,8 @@ SerialScope::SerialScope(bool) {}
 SerialScope::~SerialScope() {}
 
 int max_threads() { return 1; }
+
+void start_threads() {}
 
 void parallel(int threads, void (*body)(int thread, void* state), void* state) {
   for (int thread = 0; thread < threads; ++thread) body(thread, state);

@@ -15,11 +15,17 @@ int threads_for(std::int64_t bytes);
 double fork_nanoseconds();
 
 /// Calls body(thread, state) once for each thread in [0, threads) and returns when all have returned. With one thread,
-/// and inside a parallel region, the calls are made one after the other by the caller. `body` must not throw.
+/// and inside a parallel region, the calls are made one after the other by the caller. When some throw, what the first
+/// one threw is thrown when all are done; calls that had not begun by then are left out.
 void parallel(int threads, void (*body)(int thread, void* state), void* state);
 
+/// Starts the threads that parallel regions of the calling thread will have, unless it has. Error (argument) when
+/// OMP_NUM_THREADS asks for more than 4096, (device) when the system does not start that many: the OpenMP library ends
+/// the process then. parallel() calls it; libraries that enter regions of their own do not.
+void start_threads();
+
 /// Calls work(begin, end, thread) once per thread for its part of 0 .. count - 1. Parts follow each other and differ by
-/// one at most; some are empty when there are fewer units than threads. Allocates nothing; `work` must not throw.
+/// one at most; some are empty when there are fewer units than threads. Allocates nothing. `work` may throw.
 template <class Work>
 void share_out(int threads, std::int64_t count, const Work& work) {
   struct State {

@@ -5,6 +5,8 @@
 
 #include <array>
 #include <atomic>
+#include <stdexcept>
+#include <string>
 
 namespace paoding {
 namespace {
@@ -45,6 +47,28 @@ TEST(Parallel, SharesOutEveryUnitOnce) {
       for (int i = 0; i < 8; ++i) EXPECT_EQ(calls[i], i < threads) << "call " << i << " of " << threads;
     }
   }
+}
+
+TEST(Parallel, ThrowsBehindTheRegionWhatACallThrew) {
+  for (const int threads : {1, 2, 8}) {
+    std::string message;
+    try {
+      share_out(threads, 100, [&](std::int64_t begin, std::int64_t end, int) {
+        if (begin <= 60 && 60 < end) throw std::runtime_error("unit 60");
+      });
+    } catch (const std::runtime_error& error) {
+      message = error.what();
+    }
+    EXPECT_EQ(message, "unit 60") << threads;
+  }
+  // And where all of them throw, one of these; the next region is whole again.
+  EXPECT_THROW(parallel(
+                   8, [](int thread, void*) { throw thread; }, nullptr),
+               int);
+  Calls calls{};
+  parallel(
+      8, [](int thread, void* state) { ++(*static_cast<Calls*>(state))[thread]; }, &calls);
+  for (int i = 0; i < 8; ++i) EXPECT_EQ(calls[i], 1);
 }
 
 TEST(Parallel, OffersAtLeastOneThread) { EXPECT_GE(max_threads(), 1); }

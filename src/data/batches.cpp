@@ -6,9 +6,11 @@
 #include <iterator>
 #include <map>
 #include <numeric>
+#include <system_error>
 #include <utility>
 
 #include "base/check.h"
+#include "base/memory.h"
 #include "scalar/philox.h"
 
 namespace paoding::data {
@@ -60,6 +62,15 @@ std::vector<BatchExamples> batches_of(std::span<const std::int64_t> order, std::
 }
 
 }  // namespace
+
+std::thread start_thread(std::function<void()> body) {
+  try {
+    return std::thread(std::move(body));
+  } catch (const std::system_error& error) {
+    fail(ErrorKind::device, "data: no thread to prepare batches was started ({}); {}", error.code().message(),
+         memory_left());
+  }
+}
 
 std::vector<BatchExamples> shuffled_batches(std::span<const std::int64_t> buckets, std::int64_t size,
                                             std::uint64_t seed, std::int64_t epoch) {

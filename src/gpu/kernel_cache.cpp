@@ -11,6 +11,7 @@
 #include <cstring>
 #include <exception>
 #include <fstream>
+#include <system_error>
 #include <thread>
 
 #include "base/env.h"
@@ -260,7 +261,10 @@ void KernelCache::compile_all(std::span<const std::string> sources, const std::s
     for (const std::string& source : sources) missing += cubins_.count(key_of(source, arch)) == 0 ? 1 : 0;
   }
   std::vector<std::jthread> threads;  // joined on every way out
-  for (std::size_t i = 1; i < std::min(missing, kMaxThreads); ++i) threads.emplace_back(work);
+  try {
+    for (std::size_t i = 1; i < std::min(missing, kMaxThreads); ++i) threads.emplace_back(work);
+  } catch (const std::system_error&) {  // the system starts no more: those that run do all of it
+  }
   work();
   threads.clear();
   if (first_error != nullptr) std::rethrow_exception(first_error);

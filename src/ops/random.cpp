@@ -69,8 +69,15 @@ Key random_key(Graph& of_values, const Shape& shape, int streams) {
   return key;
 }
 
+// The numbers that a run counts from. Streams are numbered by the functions below; one that a text names may be
+// anything.
 Scalar stream_of(Scalar run, const Attrs& attrs, int number = 0) {
-  return run + static_cast<double>(attrs.get_int("stream") + number) * kStreamSize;
+  constexpr std::int64_t kMostStream = (std::int64_t{1} << 31) - 2;  // that of all runs fit 63 bits
+  const std::int64_t stream = attrs.get_int("stream");
+  if (stream < 0 || stream > kMostStream) {
+    fail(ErrorKind::argument, "stream = {}; it must be from 0 to {}", stream, kMostStream);
+  }
+  return run + static_cast<double>(stream + number) * kStreamSize;
 }
 
 // A function, because ops may be registered before the constants of this file exist: in a static library.

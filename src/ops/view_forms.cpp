@@ -121,33 +121,54 @@ Values compose_flip(std::span<const Value> in, const Attrs& attrs) {
   return {slice(in[0], range)};
 }
 
-Values compose_split(std::span<const Value> in, const Attrs& attrs) {
-  const Shape& shape = in[0].shape();
-  const Composition c("split", in, attrs);
-  const int axis = plain_axis(c.call, attrs.get_int("axis"), shape.rank());
-  Ints sizes = attrs.get_ints("sizes");
-  if (const std::int64_t parts = attrs.get_int("parts"); sizes.empty()) {
-    if (parts < 1 || shape[axis] % parts != 0) {
-      c.call.fail(ErrorKind::shape, fmt::format("axis {} of a, {}, has extent {}, which is not {} equal parts", axis,
-                                                to_string(shape), shape[axis], parts));
+// Before any is made: a text of a line can ask for more than memory holds.
+void check_result_count(const OpCall& call, std::int64_t count) {
+  constexpr std::int64_t kMost = 1 << 16;
+  if (count <= kMost) return;
+  call.fail(ErrorKind::argument, fmt::format("would give {} values, the most is {}", count, kMost));
+}
+
+// The extents of the parts that split gives.
+Ints sizes_of_parts(const OpCall& call) {
+  const Shape& shape = call.inputs[0].shape;
+  const int axis = plain_axis(call, call.attrs.get_int("axis"), shape.rank());
+  const Ints& sizes = call.attrs.get_ints("sizes");
+  const std::int64_t parts = call.attrs.get_int("parts"), extent = shape[axis];
+  if (sizes.empty()) {
+    if (parts < 1 || extent % parts != 0) {
+      call.fail(ErrorKind::shape, fmt::format("axis {} of a, {}, has extent {}, which is not {} equal parts", axis,
+                                              to_string(shape), extent, parts));
     }
-    sizes.assign(static_cast<std::size_t>(parts), shape[axis] / parts);
+    check_result_count(call, parts);
+    return Ints(static_cast<std::size_t>(parts), extent / parts);
   }
+  check_result_count(call, static_cast<std::int64_t>(sizes.size()));
   std::int64_t total = 0;
+  bool is_more = false;  // than any number
   for (const std::int64_t size : sizes) {
-    if (size < 0 || size > shape[axis]) {
-      c.call.fail(ErrorKind::shape,
-                  fmt::format("a part of extent {} of axis {} of a, {}", size, axis, to_string(shape)));
+    if (size < 0 || size > extent) {
+      call.fail(ErrorKind::shape, fmt::format("a part of extent {} of axis {} of a, {}", size, axis, to_string(shape)));
     }
-    total += size;
+    is_more |= __builtin_add_overflow(total, size, &total);
   }
-  if (total != shape[axis]) {
-    c.call.fail(ErrorKind::shape, fmt::format("sizes [{}] add up to {}, but axis {} of a, {}, has extent {}",
-                                              fmt::join(sizes, ", "), total, axis, to_string(shape), shape[axis]));
+  if (is_more || total != extent) {
+    constexpr std::size_t kMostListed = 16;
+    const bool lists_all = sizes.size() <= kMostListed;
+    call.fail(ErrorKind::shape,
+              fmt::format("sizes [{}{}] add up to {}, but axis {} of a, {}, has extent {}",
+                          fmt::join(std::span(sizes).first(lists_all ? sizes.size() : kMostListed), ", "),
+                          lists_all ? "" : fmt::format(", .. {} in all", sizes.size()),
+                          is_more ? "more than 2^63" : fmt::format("{}", total), axis, to_string(shape), extent));
   }
+  return sizes;
+}
+
+Values compose_split(std::span<const Value> in, const Attrs& attrs) {
+  const Composition c("split", in, attrs);
+  const int axis = plain_axis(c.call, attrs.get_int("axis"), in[0].shape().rank());
   Values parts;
   std::int64_t start = 0;
-  for (const std::int64_t size : sizes) {
+  for (const std::int64_t size : sizes_of_parts(c.call)) {
     parts.push_back(slice(in[0], axis, start, start + size));
     start += size;
   }
@@ -158,6 +179,7 @@ Values compose_unstack(std::span<const Value> in, const Attrs& attrs) {
   const Shape& shape = in[0].shape();
   const Composition c("unstack", in, attrs);
   const int axis = plain_axis(c.call, attrs.get_int("axis"), shape.rank());
+  check_result_count(c.call, shape[axis]);
   Values elements;
   for (std::int64_t i = 0; i < shape[axis]; ++i) {
     elements.push_back(reshape(slice(in[0], axis, i, i + 1), shape.with_removed(axis)));
@@ -259,7 +281,10 @@ void register_view_forms() {
       .cases = {{.shapes = {{6, 3}}, .attrs = {{"parts", std::int64_t{3}}}},
                 {.shapes = {{2, 6}}, .attrs = {{"sizes", Ints{1, 0, 5}}, {"axis", std::int64_t{-1}}}},
                 {.shapes = {{6}}, .attrs = {{"parts", std::int64_t{4}}}, .error = "not 4 equal parts"},
-                {.shapes = {{6}}, .attrs = {{"sizes", Ints{1, 4}}}, .error = "[1, 4] add up to 5"}},
+                {.shapes = {{6}}, .attrs = {{"sizes", Ints{1, 4}}}, .error = "[1, 4] add up to 5"},
+                {.shapes = {{1 << 20}},
+                 .attrs = {{"parts", std::int64_t{1} << 20}},
+                 .error = "would give 1048576 values, the most is 65536"}},
   });
 
   register_op({
@@ -271,6 +296,7 @@ void register_view_forms() {
       .compose = compose_unstack,
       .cases = {{.shapes = {{3, 2}}},
                 {.shapes = {{2, 3, 4}}, .attrs = {{"axis", std::int64_t{-1}}}},
+                {.shapes = {{std::int64_t{1} << 40}}, .error = "would give 1099511627776 values"},
                 {.shapes = {{}}, .error = "axis 0 of a value of rank 0"}},
   });
 }

@@ -41,6 +41,53 @@ TEST(Limits, RefuseAHistoryOfMoreBytesThanCanBeCounted) {
   EXPECT_NE(compile_error(text), "no error");
 }
 
+TEST(Limits, RefuseMoreResultsThanAnOpMayHaveBeforeAnyIsMade) {
+  const std::string start = "paoding graph 1\nx = input f32[";
+  EXPECT_NE(compile_error(start + "1099511627776]\ny = unstack(x)\nfetch y\n").find("would give 1099511627776 values"),
+            std::string::npos);
+  EXPECT_NE(
+      compile_error(start + "4194304]\ny = split(x) {parts=4194304}\nfetch y\n").find("would give 4194304 values"),
+      std::string::npos);
+  Graph g;
+  const Value x = g.input("x", f32, {2, std::int64_t{1} << 40});
+  EXPECT_NE(message_of([&] { unstack(x, 1); }).find("the most is 65536"), std::string::npos);
+  EXPECT_NE(message_of([&] { split(x, std::int64_t{1} << 30, 1); }).find("the most is 65536"), std::string::npos);
+  EXPECT_EQ(g.size(), 1);
+  EXPECT_EQ(unstack(g.input("y", f32, {1 << 16})).size(), 1u << 16);
+}
+
+TEST(Limits, RefuseSizesThatAddUpToMoreThanAnyNumber) {
+  Graph g;
+  const Value x = g.input("x", u8, {std::int64_t{1} << 47});
+  const std::vector<std::int64_t> sizes(1 << 16, std::int64_t{1} << 47);
+  const std::string message = message_of([&] { split(x, sizes, 0); });
+  EXPECT_NE(message.find("65536 in all] add up to more than 2^63"), std::string::npos) << message;
+  EXPECT_LT(message.size(), 600u);
+}
+
+TEST(Limits, RefuseAStreamOfRandomNumbersThatCannotBeCounted) {
+  for (const char* op : {"random_uniform", "random_normal", "random_bernoulli"}) {
+    for (const char* stream : {"9223372036854775807", "-9223372036854775808", "-1", "2147483647"}) {
+      const std::string message =
+          compile_error("paoding graph 1\nx = input i64[4]\nr = input i64[]\ns = input i64[]\ny = " + std::string(op) +
+                        "(x, r, s) {stream=" + stream + "}\nfetch y\n");
+      EXPECT_NE(message.find("it must be from 0 to 2147483646"), std::string::npos) << op << " " << message;
+    }
+  }
+}
+
+// Windows of a billion taps over an image of a few pixels: neither time nor memory grows with the taps.
+TEST(Limits, OfPoolsAreNotTheirTaps) {
+  const std::string start = "paoding graph 1\nx = input f32[1,1,4,4]\ny = avg_pool2d(x) {kernel=[";
+  EXPECT_EQ(compile_error(start + "500000000,4], padding=[249999998,249999998,0,0]}\nfetch y\n"), "no error");
+  const std::string outside = compile_error(start + "2,2], padding=[1000000000,1000000000,0,0]}\nfetch y\n");
+  EXPECT_NE(outside.find("window 0 along the height holds padding only"), std::string::npos) << outside;
+  EXPECT_NE(compile_error("paoding graph 1\nx = input f32[1,1,65536,65536]\ny, i = max_pool2d(x) "
+                          "{kernel=[65536,65536]}\nfetch y\n")
+                .find("an index counts 2^31"),
+            std::string::npos);
+}
+
 TEST(Limits, RefuseAnIndexThatNamesNoInputOrFetch) {
   Graph g;
   g.fetch("y", g.input("x", f32, {2}) + 1.0);

@@ -30,7 +30,7 @@ class CpuExecutor : public Executor {
   CpuExecutor(const Plan& plan, const ExecutorOptions& options)
       : plan_(plan), on_step_(options.on_step), on_print_(options.on_print), watcher_(options.watcher) {
     arena_ = std::dynamic_pointer_cast<CpuArena>(options.arena);
-    if (!arena_ || !arena_->memory.grow(plan.arena_bytes)) arena_ = std::make_shared<CpuArena>(plan.arena_bytes);
+    if (!arena_ || !arena_->memory.grow(plan.arena_bytes)) arena_ = new_arena(plan.arena_bytes);
     place_slots(options.parameters);
     prepare(plan.steps);
     resolve(options.repeats);
@@ -48,6 +48,7 @@ class CpuExecutor : public Executor {
   }
 
   void run(std::uint32_t) override {
+    reserve_tiles(tile_bytes_);
     if (is_stepwise()) return run_stepwise();
     if (Recorder::active()) return run_recorded();
     for (const Prepared* at = begin(); at != end();) at = run_next(*at);
@@ -81,6 +82,18 @@ class CpuExecutor : public Executor {
     const Prepared* select;
     profile::Ticks start;
   };
+
+  // Where an arena could not grow, one that is half as large again as the last: those of many programs that each need a
+  // little more than the one before are three times the largest in all.
+  std::shared_ptr<CpuArena> new_arena(std::int64_t bytes) const {
+    if (arena_) {
+      try {
+        return std::make_shared<CpuArena>(std::max(bytes, arena_->memory.size_bytes() / 2 * 3));
+      } catch (const Error&) {  // then just what is needed
+      }
+    }
+    return std::make_shared<CpuArena>(bytes);
+  }
 
   // Else the launches run one by one in any case.
   bool is_stepwise() const { return on_step_ || watcher_ != nullptr; }
@@ -232,6 +245,9 @@ class CpuExecutor : public Executor {
     for (const Launch& launch : unrolled_) launches_.push_back(prepared(launch));
     open_.reserve(static_cast<std::size_t>(depth_of(plan_.steps)));
     find_batches();
+    for (const auto& [step, kernel] : groups_) tile_bytes_ = std::max(tile_bytes_, kernel.tile_bytes());
+    for (const auto& [key, kernel] : batch_kernels_) tile_bytes_ = std::max(tile_bytes_, kernel.tile_bytes());
+    reserve_tiles(tile_bytes_);
     if (!is_stepwise() && !has_prints) unrolled_ = {};
   }
 
@@ -326,6 +342,7 @@ class CpuExecutor : public Executor {
   std::map<const Step*, double> costs_;
   std::deque<CpuGroupBatch> batches_;
   std::map<const Step*, std::unique_ptr<PreparedKernel>> kernels_;
+  std::int64_t tile_bytes_ = 0;  // of a thread, for any of the groups
   Scratch scratch_;
   KernelCost cost_;
   std::vector<void*> pointers_;  // operands of all launches

@@ -13,9 +13,9 @@ namespace paoding {
 
 Device Device::best() {
 #if PAODING_WITH_CUDA
-  // A GPU without the compiler or the matrix library would only fail later.
-  const bool has_libraries = gpu::nvrtc() != nullptr && gpu::cublaslt() != nullptr;
-  if (gpu::GpuDevice::count() > 0 && has_libraries) {
+  // A GPU without the compiler or the matrix library would only fail later. They are looked for last: where there is no
+  // GPU their 100 MB of addresses and more stay free.
+  if (gpu::GpuDevice::count() > 0 && gpu::nvrtc() != nullptr && gpu::cublaslt() != nullptr) {
     try {
       gpu::GpuDevice::get(0);
       return cuda(0);

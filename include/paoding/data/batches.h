@@ -35,13 +35,20 @@ std::vector<std::vector<std::int64_t>> split(std::int64_t count, std::span<const
 /// there are no bounds.
 std::int64_t bucket_bound(std::span<const std::int64_t> bounds, std::int64_t length);
 
+/// Starts a thread. Error (device) when the system does not.
+std::thread start_thread(std::function<void()> body);
+
 /// A thread that makes what next() will ask for, at most `depth` ahead (at least one): items 0 .. count - 1 of `make`,
-/// in order. next() is for one thread; what was made and not asked for is dropped at the end.
+/// in order. next() is for one thread; what was made and not asked for is dropped at the end. Error (device) when the
+/// system starts no thread.
 template <class T>
 class Prefetch {
  public:
   Prefetch(std::int64_t count, std::function<T(std::int64_t)> make, std::size_t depth = 4)
-      : count_(count), make_(std::move(make)), depth_(depth == 0 ? 1 : depth), thread_([this] { work(); }) {}
+      : count_(count),
+        make_(std::move(make)),
+        depth_(depth == 0 ? 1 : depth),
+        thread_(start_thread([this] { work(); })) {}
   ~Prefetch() {
     {
       const std::lock_guard lock(mutex_);

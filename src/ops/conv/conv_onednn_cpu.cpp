@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/product.h"
 #include "cpu/onednn.h"
 #include "ops/all_kernels.h"
 #include "ops/conv/conv_shape.h"
@@ -114,8 +115,31 @@ ConvDescs make_convolution(const ConvShape& shape, bool with_primitive) {
           with_primitive ? dnnl::primitive(Backward(made)) : dnnl::primitive()};
 }
 
+// A kernel works on an image, or on the weights, as a whole; images are counted one by one.
+std::string size_refusal(const ConvShape& shape) {
+  for (const auto& [layout, name] : {std::pair{&shape.x, "x"}, {&shape.w, "the weights"}, {&shape.y, "the result"}}) {
+    const Shape& extents = layout->type.shape;
+    std::int64_t span = layout == &shape.w ? extents[0] : 1;
+    for (int axis = 1; axis < 4; ++axis) {
+      span = capped_product({span, extents[axis]});
+      const std::int64_t stride = std::abs(layout->strides[static_cast<std::size_t>(axis)]);
+      span = std::max(span, capped_product({stride, extents[axis]}));
+    }
+    if (extents[0] > kMostOneDnnExtent || capped_product({span, size_bytes(shape.dtype)}) > kMostOneDnnBytes) {
+      return fmt::format("{} {} has 2^31 bytes or more in one piece", name, to_string(layout->type));
+    }
+  }
+  for (const WindowAxis& axis : shape.axes) {
+    if (axis.dilation * (axis.kernel - 1) + axis.before + axis.after + axis.size > kMostOneDnnExtent) {
+      return "its windows span 2^31 pixels or more";
+    }
+  }
+  return "";
+}
+
 std::string onednn_refusal(const ConvShape& shape) {
   if (shape.is_empty()) return "an extent is 0";
+  if (std::string why = size_refusal(shape); !why.empty()) return why;
   try {
     const std::string name = make_convolution(shape, false).name;
     return name.starts_with("ref") ? "it has only its reference loops for this convolution" : "";
@@ -190,8 +214,10 @@ void register_convolution_cpu() {
     register_kernel(op, {.name = "onednn",
                          .device = DeviceKind::cpu,
                          .refusal = refusal_of,
-                         .prepare = [](const KernelCall& call,
-                                       const Device&) { return std::make_unique<OneDnnConvolution>(ConvShape(call)); },
+                         .prepare = [](const KernelCall& call, const Device&) -> std::unique_ptr<PreparedKernel> {
+                           return made_by_onednn(call.op->name,
+                                                 [&] { return std::make_unique<OneDnnConvolution>(ConvShape(call)); });
+                         },
                          .channels_last = images});
     register_convolution_loops(op);
   }

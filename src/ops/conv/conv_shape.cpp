@@ -2,6 +2,7 @@
 #include "ops/conv/conv_shape.h"
 
 #include "base/check.h"
+#include "base/product.h"
 
 namespace paoding {
 
@@ -36,7 +37,7 @@ bool ConvShape::is_empty() const {
 }
 
 std::int64_t ConvShape::products() const {
-  return y.type.shape.elements() * w.type.shape[1] * axes[0].kernel * axes[1].kernel;
+  return capped_product({y.type.shape.elements(), w.type.shape[1], axes[0].kernel, axes[1].kernel});
 }
 
 }  // namespace paoding

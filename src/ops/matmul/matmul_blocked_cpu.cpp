@@ -116,7 +116,7 @@ class BlockedMatmul : public PreparedKernel {
   explicit BlockedMatmul(MatmulShape shape) : shape_(std::move(shape)) {
     for (std::int64_t extent : shape_.batch) batches_ *= extent;
     constexpr std::int64_t kWorthThreads = 1 << 18;  // multiplications
-    const bool is_large = batches_ * shape_.m * shape_.n * shape_.k >= kWorthThreads;
+    const bool is_large = shape_.products() >= kWorthThreads;
     // Smaller blocks where there would be fewer than threads.
     const std::int64_t wanted = is_large ? 2 * max_threads() : 1;
     while (blocks() < wanted && columns_ > 32) columns_ /= 2;

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "base/check.h"
+#include "base/product.h"
 #include "cpu/onednn.h"
 #include "cpu/parallel.h"
 #include "ops/all_kernels.h"
@@ -25,9 +26,7 @@ class OneDnnMatmul : public PreparedKernel {
  public:
   /// `packed`: how b lies, when not in the strides of `shape`.
   explicit OneDnnMatmul(const MatmulShape& shape, const dnnl::memory::desc* packed = nullptr) {
-    std::int64_t products = shape.m * shape.n * shape.k;
-    for (std::int64_t extent : shape.batch) products *= extent;
-    is_serial_ = is_serial_product(products);
+    is_serial_ = is_serial_product(shape.products());
     const SerialScope serial(is_serial_);
     split_batch(shape);
 
@@ -176,6 +175,21 @@ bool is_interleaved(const MatmulShape& shape, const MatmulOperand& operand, std:
 
 }  // namespace
 
+std::string onednn_size_refusal(DType dtype, const MatmulOperand& operand, std::int64_t rows, std::int64_t columns,
+                                std::string_view name) {
+  for (const std::int64_t extent : {rows, columns}) {
+    if (extent > kMostOneDnnExtent) return fmt::format("{} has an extent of {}, 2^31 or more", name, extent);
+  }
+  for (const auto& [stride, extent] : {std::pair{operand.row_stride, rows}, {operand.column_stride, columns}}) {
+    const std::int64_t bytes = capped_product({std::abs(stride), std::min(extent, kOneDnnRows), size_bytes(dtype)});
+    if (stride != 1 && extent > 1 && bytes > kMostOneDnnBytes) {
+      return fmt::format("{} has rows or columns {} elements apart, of which {} are 2^31 bytes or more", name, stride,
+                         std::min(extent, kOneDnnRows));
+    }
+  }
+  return "";
+}
+
 bool is_serial_product(std::int64_t multiplications) {
   constexpr std::int64_t kSerialProducts = 1'000'000;  // a second thread wakes up in about 6 us
   return multiplications < kSerialProducts;
@@ -206,6 +220,7 @@ std::string onednn_matmul_refusal(const KernelCall& call) {
                                                      {&shape.b, shape.k, shape.n, "b"},
                                                      {&shape.c, shape.m, shape.n, "the result"}}) {
     if (is_interleaved(shape, *operand, rows, columns)) return fmt::format("the strides of {} interleave", name);
+    if (std::string why = onednn_size_refusal(shape.dtype, *operand, rows, columns, name); !why.empty()) return why;
   }
   if (shape.dtype == DType::f32) return "";  // on every CPU
   try {
@@ -226,7 +241,7 @@ std::string onednn_packed_refusal(const KernelCall& call, const dnnl::memory::de
 }
 
 std::unique_ptr<PreparedKernel> prepare_onednn_matmul(const MatmulShape& shape, const dnnl::memory::desc& packed) {
-  return std::make_unique<OneDnnMatmul>(shape, &packed);
+  return made_by_onednn("matmul_packed", [&] { return std::make_unique<OneDnnMatmul>(shape, &packed); });
 }
 
 namespace {
@@ -235,7 +250,7 @@ namespace {
 std::string loops_refusal(const KernelCall& call) {
   constexpr std::int64_t kWorthCopying = 32768;  // multiplications
   const MatmulShape shape(call);
-  if (call.outputs[0].type.shape.elements() * shape.k < kWorthCopying) return "";
+  if (shape.products() < kWorthCopying) return "";
   KernelCall dense = call;
   for (auto* layouts : {&dense.inputs, &dense.outputs}) {
     for (Layout& layout : *layouts) layout = Layout::dense(layout.type);
@@ -253,7 +268,7 @@ void register_matmul_cpu() {
   };
   add("vector", vector_matmul_refusal, prepare_vector_matmul);
   add("onednn", onednn_matmul_refusal, [](const KernelCall& call, const Device&) -> std::unique_ptr<PreparedKernel> {
-    return std::make_unique<OneDnnMatmul>(MatmulShape(call));
+    return made_by_onednn("matmul", [&] { return std::make_unique<OneDnnMatmul>(MatmulShape(call)); });
   });
   add("blocked", blocked_matmul_refusal, prepare_blocked_matmul);
   add("loops", loops_refusal, prepare_matmul_loops);

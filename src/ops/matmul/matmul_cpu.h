@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "cpu/onednn.h"
 #include "ops/kernel.h"
@@ -20,6 +21,9 @@ std::string onednn_matmul_refusal(const KernelCall& call);
 /// The same with b packed so, without a batch; the strides that the call has for b do not matter.
 std::string onednn_packed_refusal(const KernelCall& call, const dnnl::memory::desc& packed);
 std::unique_ptr<PreparedKernel> prepare_onednn_matmul(const MatmulShape& shape, const dnnl::memory::desc& packed);
+/// Why a matrix of an operand is too large for it, or its rows too far apart; empty when it is not.
+std::string onednn_size_refusal(DType dtype, const MatmulOperand& operand, std::int64_t rows, std::int64_t columns,
+                                std::string_view name);
 /// Whether one thread is done with so many multiplications before a second has woken up.
 bool is_serial_product(std::int64_t multiplications);
 

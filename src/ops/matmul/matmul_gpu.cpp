@@ -2,6 +2,7 @@
 // matmul on the GPU: cuBLASLt, prepared when the program is compiled.
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <numeric>
 
 #include "base/check.h"
@@ -30,6 +31,11 @@ std::string cublaslt_refusal(const KernelCall& call) {
   if (!blas_layout(shape.b, shape.k, shape.n, &ld, &is_transposed)) return "b has neither rows nor columns contiguous";
   if (!blas_layout(shape.c, shape.m, shape.n, &ld, &is_transposed) || is_transposed) {
     return "the result's rows are not contiguous";
+  }
+  constexpr std::int64_t kMostExtent = std::numeric_limits<std::int32_t>::max();  // that its kernels count
+  const std::int64_t batch = shape.batch.empty() ? 1 : shape.batch.back();
+  for (const auto& [extent, name] : {std::pair{shape.m, "M"}, {shape.n, "N"}, {shape.k, "K"}, {batch, "the batch"}}) {
+    if (extent > kMostExtent) return fmt::format("{} is {}, 2^31 or more", name, extent);
   }
   return "";
 }

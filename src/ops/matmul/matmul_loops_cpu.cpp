@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/product.h"
 #include "cpu/parallel.h"
 #include "cpu/tile_stored.h"
 #include "ops/matmul/matmul_cpu.h"
@@ -21,7 +22,8 @@ class LoopMatmul : public PreparedKernel {
   explicit LoopMatmul(MatmulShape shape) : shape_(std::move(shape)) {
     for (std::int64_t extent : shape_.batch) batches_ *= extent;
     constexpr std::int64_t kWorthThreads = 32768;  // multiplications
-    if (batches_ * shape_.m * shape_.n * std::max<std::int64_t>(shape_.k, 1) >= kWorthThreads) threads_ = max_threads();
+    if (capped_product({batches_, shape_.m, shape_.n, std::max<std::int64_t>(shape_.k, 1)}) >= kWorthThreads)
+      threads_ = max_threads();
     sums_ = std::make_unique<Sum[]>(static_cast<std::size_t>(threads_) * static_cast<std::size_t>(shape_.n));
   }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/product.h"
 #include "cpu/onednn.h"
 #include "cpu/parallel.h"
 #include "ops/all_kernels.h"
@@ -27,7 +28,8 @@ bool has_onednn(DType dtype) { return dtype == DType::f32 || dtype == DType::bf1
 
 // What oneDNN wants; throws dnnl::error where it has no such product at all.
 dnnl::memory::desc packed_desc(const PackedShape& shape) {
-  const SerialScope serial(is_serial_product(shape.rows * shape.inner * shape.columns));  // as the product will run
+  const SerialScope serial(
+      is_serial_product(capped_product({shape.rows, shape.inner, shape.columns})));  // as the product will run
   const auto plain = [&](std::int64_t rows, std::int64_t columns) {
     return onednn_desc(shape.dtype, {rows, columns}, {columns, 1});
   };
@@ -39,7 +41,18 @@ dnnl::memory::desc packed_desc(const PackedShape& shape) {
       .weights_desc();
 }
 
+// The product's operands, densely; what is packed is read in blocks.
+std::string size_refusal(const PackedShape& shape) {
+  const auto check = [&](std::int64_t rows, std::int64_t columns, std::string_view name) {
+    return onednn_size_refusal(shape.dtype, {{}, columns, 1}, rows, columns, name);
+  };
+  if (std::string why = check(shape.rows, shape.inner, "a"); !why.empty()) return why;
+  if (std::string why = check(shape.inner, shape.columns, "b"); !why.empty()) return why;
+  return check(shape.rows, shape.columns, "the result");
+}
+
 std::string refusal_of_size(const PackedShape& shape, std::int64_t elements) {
+  if (std::string why = size_refusal(shape); !why.empty()) return why;
   const PackedOrder order = packed_order(shape.dtype, shape.rows, shape.inner, shape.columns);
   if (order.order.empty()) return "products here have no order of their own for such weights";
   if (order.elements <= elements) return "";
@@ -123,6 +136,7 @@ std::string packed_refusal(const KernelCall& call) {
 
 PackedOrder packed_order(DType dtype, std::int64_t rows, std::int64_t inner, std::int64_t columns) {
   if (!has_onednn(dtype) || rows < 1 || inner < 1 || columns < 1) return {};
+  if (!size_refusal({dtype, rows, inner, columns}).empty()) return {};
   try {
     const dnnl::memory::desc desc = packed_desc({dtype, rows, inner, columns});
     if (desc.data.format_kind != dnnl_blocked) return {};
@@ -145,7 +159,8 @@ void register_matmul_packed_cpu() {
                                    .device = DeviceKind::cpu,
                                    .refusal = pack_refusal,
                                    .prepare = [](const KernelCall& call, const Device&) {
-                                     return std::unique_ptr<PreparedKernel>(std::make_unique<OneDnnPack>(call));
+                                     return std::unique_ptr<PreparedKernel>(made_by_onednn(
+                                         "pack_weights", [&] { return std::make_unique<OneDnnPack>(call); }));
                                    }});
   register_kernel("matmul_packed", {.name = "onednn",
                                     .device = DeviceKind::cpu,

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "base/product.h"
+
 namespace paoding {
 namespace {
 
@@ -51,6 +53,12 @@ MatmulShape::MatmulShape(const KernelCall& call) {
 
 bool MatmulShape::is_empty() const {
   return m == 0 || n == 0 || k == 0 || std::find(batch.begin(), batch.end(), 0) != batch.end();
+}
+
+std::int64_t MatmulShape::products() const {
+  std::int64_t products = capped_product({m, n, k});
+  for (const std::int64_t extent : batch) products = capped_product({products, extent});
+  return products;
 }
 
 bool blas_layout(const MatmulOperand& operand, std::int64_t rows, std::int64_t columns, std::int64_t* ld,

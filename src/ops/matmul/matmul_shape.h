@@ -25,6 +25,8 @@ struct MatmulShape {
 
   explicit MatmulShape(const KernelCall& call);
   bool is_empty() const;  // some extent is 0
+  /// Multiplications, or the largest number where they are more.
+  std::int64_t products() const;
   /// Elements from an operand's start to its matrix number `index` of the batch.
   std::int64_t batch_offset(const MatmulOperand& operand, std::int64_t index) const {
     std::int64_t offset = 0;

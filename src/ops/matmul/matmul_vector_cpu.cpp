@@ -13,6 +13,7 @@
 #include <array>
 
 #include "base/check.h"
+#include "base/product.h"
 #include "cpu/parallel.h"
 #include "hwy/highway.h"
 #include "ops/matmul/matmul_cpu.h"
@@ -157,7 +158,7 @@ class VectorMatmul : public PreparedKernel {
     by_rows_ = shape_.b.column_stride == 1 && (shape_.c.column_stride == 1 || shape_.n == 1);
     if (shape_.n == 1) by_rows_ = shape_.b.row_stride != 1;
     // A thread is worth waking for 64 KB of b.
-    const std::int64_t work = batches_ * shape_.n * shape_.k;
+    const std::int64_t work = capped_product({batches_, shape_.n, shape_.k});
     threads_ = static_cast<int>(std::clamp<std::int64_t>(work / 16384, 1, max_threads()));
     // Columns are shared out too when there are not enough batches; in whole cache lines.
     constexpr std::int64_t kLine = 16;

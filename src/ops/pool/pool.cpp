@@ -33,28 +33,29 @@ std::array<std::int64_t, 2> pair_of(const OpCall& call, const char* name) {
   return {values[0], values[1]};
 }
 
+// The first window along the axis that holds padding only; `outputs` when every window holds an element.
+std::int64_t first_empty_window(const WindowAxis& axis) {
+  // Windows that start inside hold an element, those that start behind the image none.
+  const std::int64_t behind = std::min((axis.size + axis.before + axis.stride - 1) / axis.stride, axis.outputs);
+  const std::int64_t inside = std::min((axis.before + axis.stride - 1) / axis.stride, axis.outputs);
+  for (std::int64_t o = 0; o < inside; ++o) {
+    const std::int64_t tap = (-axis.input(o, 0) + axis.dilation - 1) / axis.dilation;
+    if (tap >= axis.kernel || axis.input(o, tap) >= axis.size) return o;
+    if (axis.dilation <= axis.size) break;  // no tap steps over the image: later windows reach it sooner
+  }
+  return behind;
+}
+
 // The axes of a pool over images of `size`, every window of which holds an element.
 std::array<WindowAxis, 2> pool_axes(const OpCall& call, std::array<std::int64_t, 2> size) {
   const auto axes = window_axes(call, call.attrs, size, pair_of(call, "kernel"));
   for (const WindowAxis& axis : axes) {
-    for (std::int64_t o = 0; o < axis.outputs; ++o) {
-      bool has_element = false;
-      for (std::int64_t k = 0; k < axis.kernel && !has_element; ++k) {
-        has_element = axis.input(o, k) >= 0 && axis.input(o, k) < axis.size;
-      }
-      if (has_element) {
-        // Windows between two that start inside are inside; on to those that reach over the end.
-        if (axis.input(o, 0) >= 0) {
-          const std::int64_t inside = axis.size - 1 - axis.dilation * (axis.kernel - 1) + axis.before;
-          o = std::max(o, std::min(inside >= 0 ? inside / axis.stride : 0, axis.outputs - 1));
-        }
-        continue;
-      }
-      call.fail(ErrorKind::shape, fmt::format("window {} along the {} holds padding only: {} taps of dilation {}, "
-                                              "padding {} and {}",
-                                              o, &axis == &axes[0] ? "height" : "width", axis.kernel, axis.dilation,
-                                              axis.before, axis.after));
-    }
+    const std::int64_t o = first_empty_window(axis);
+    if (o == axis.outputs) continue;
+    call.fail(ErrorKind::shape, fmt::format("window {} along the {} holds padding only: {} taps of dilation {}, "
+                                            "padding {} and {}",
+                                            o, &axis == &axes[0] ? "height" : "width", axis.kernel, axis.dilation,
+                                            axis.before, axis.after));
   }
   return axes;
 }
@@ -65,6 +66,10 @@ Shape pooled(const Shape& x, const std::array<WindowAxis, 2>& axes) {
 
 DType index_dtype(const OpCall& call) {
   const auto kernel = pair_of(call, "kernel");
+  if (kernel[0] * kernel[1] > std::int64_t{1} << 31) {
+    call.fail(ErrorKind::unsupported,
+              fmt::format("windows of {} x {} elements; an index counts 2^31 of them", kernel[0], kernel[1]));
+  }
   return kernel[0] * kernel[1] <= 256 ? u8 : i32;
 }
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/pool/pool_shape.h"
 
+#include <algorithm>
+#include <numeric>
+
 #include "base/check.h"
 
 namespace paoding {
@@ -15,27 +18,39 @@ PoolKind kind_of(const std::string& op) {
   return PoolKind::avg_grad;
 }
 
+// The taps with which the window at o reads the image.
+PoolTaps taps_of_window(const WindowAxis& window, std::int64_t o) {
+  const std::int64_t start = window.input(o, 0);
+  const std::int64_t first = start >= 0 ? 0 : (-start + window.dilation - 1) / window.dilation;
+  const std::int64_t end =
+      start >= window.size ? 0 : std::min((window.size - 1 - start) / window.dilation + 1, window.kernel);
+  return {{window.input(o, first), first}, {window.dilation, 1}, std::max<std::int64_t>(end - first, 0)};
+}
+
+// The windows, in order, that read the element, and with which taps: one in so many windows, as stride and dilation
+// have divisors in common.
+PoolTaps taps_of_element(const WindowAxis& window, std::int64_t element) {
+  const std::int64_t common = std::gcd(window.stride, window.dilation);
+  const PoolTap step{window.dilation / common, -(window.stride / common)};
+  const std::int64_t place = element + window.before;  // = o * stride + tap * dilation
+  const std::int64_t reach = window.dilation * (window.kernel - 1);
+  std::int64_t o = place <= reach ? 0 : (place - reach + window.stride - 1) / window.stride;
+  const std::int64_t last = std::min(place / window.stride, window.outputs - 1);
+  for (const std::int64_t end = o + step.other; o < end && (place - o * window.stride) % window.dilation != 0;) ++o;
+  if (o > last || (place - o * window.stride) % window.dilation != 0) return {};
+  return {{o, (place - o * window.stride) / window.dilation}, step, (last - o) / step.other + 1};
+}
+
 PoolAxis axis_of(const WindowAxis& window, bool is_grad, bool counts_padding) {
-  // Per position of the result: the taps that read an element, in order.
-  const std::int64_t positions = is_grad ? window.size : window.outputs;
-  std::vector<std::vector<PoolTap>> taps(static_cast<std::size_t>(positions));
   PoolAxis axis;
   for (std::int64_t o = 0; o < window.outputs; ++o) {
-    int count = 0;
-    for (std::int64_t k = 0; k < window.kernel; ++k) {
-      const std::int64_t element = window.input(o, k);
-      if (element < 0 || element >= window.size) continue;
-      ++count;
-      taps[static_cast<std::size_t>(is_grad ? element : o)].push_back(
-          {static_cast<std::int32_t>(is_grad ? o : element), static_cast<std::int32_t>(k)});
-    }
-    axis.count.push_back(counts_padding ? static_cast<std::int32_t>(window.kernel) : count);
+    const PoolTaps taps = taps_of_window(window, o);
+    axis.count.push_back(counts_padding ? window.kernel : taps.count);
+    if (!is_grad) axis.taps.push_back(taps);
   }
-  for (const auto& list : taps) {
-    axis.first.push_back(static_cast<std::int32_t>(axis.taps.size()));
-    axis.taps.insert(axis.taps.end(), list.begin(), list.end());
+  for (std::int64_t element = 0; is_grad && element < window.size; ++element) {
+    axis.taps.push_back(taps_of_element(window, element));
   }
-  axis.first.push_back(static_cast<std::int32_t>(axis.taps.size()));
   return axis;
 }
 

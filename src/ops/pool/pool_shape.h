@@ -11,21 +11,39 @@ enum class PoolKind : std::uint8_t { max_forward, max_grad, max_pick, avg_forwar
 
 /// A tap of a window along one axis.
 struct PoolTap {
-  std::int32_t other = 0;  // the element of the image, seen from a window; the window, seen from an element
-  std::int32_t tap = 0;
+  std::int64_t other = 0;  // the element of the image, seen from a window; the window, seen from an element
+  std::int64_t tap = 0;
+};
+
+/// Taps in even steps: what one position combines along an axis, however many there are.
+struct PoolTaps {
+  PoolTap first, step;
+  std::int64_t count = 0;
+
+  class Iterator {
+   public:
+    Iterator(const PoolTaps& taps, std::int64_t left) : at_(taps.first), step_(taps.step), left_(left) {}
+    const PoolTap& operator*() const { return at_; }
+    Iterator& operator++() {
+      at_.other += step_.other, at_.tap += step_.tap, --left_;
+      return *this;
+    }
+    friend bool operator!=(const Iterator& a, const Iterator& b) { return a.left_ != b.left_; }
+
+   private:
+    PoolTap at_, step_;
+    std::int64_t left_;
+  };
+  Iterator begin() const { return {*this, count}; }
+  Iterator end() const { return {*this, 0}; }
 };
 
 /// What every position along one axis of the result combines.
 struct PoolAxis {
-  std::vector<PoolTap> taps;
-  std::vector<std::int32_t> first;  // of each position in `taps`; one more entry than positions
-  std::vector<std::int32_t> count;  // avg: per window, the elements along this axis that count
+  std::vector<PoolTaps> taps;       // per position
+  std::vector<std::int64_t> count;  // avg: per window, the elements along this axis that count
 
-  std::span<const PoolTap> of(std::int64_t position) const {
-    const auto at = static_cast<std::size_t>(position);
-    return std::span(taps).subspan(static_cast<std::size_t>(first[at]),
-                                   static_cast<std::size_t>(first[at + 1] - first[at]));
-  }
+  const PoolTaps& of(std::int64_t position) const { return taps[static_cast<std::size_t>(position)]; }
 };
 
 struct PoolShape {

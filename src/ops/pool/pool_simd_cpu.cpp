@@ -25,7 +25,7 @@ template <class D>
 struct Pixel {
   D d;
   const PoolShape& shape;
-  std::span<const PoolTap> rows, columns;
+  PoolTaps rows, columns;
   std::int64_t row_stride, column_stride;  // of what is read, in elements; the index has the same
   std::int64_t kernel_width;
 

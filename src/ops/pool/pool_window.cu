@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Of the window at (i, j): 1 / the elements that count.
 template <class Sum> PD_DEVICE Sum share_of(const Window& vertical, const Window& horizontal, Index i, Index j) {
-  if constexpr (kCountsPadding) return Sum(1) / (Sum)(vertical.kernel * horizontal.kernel);
+  if constexpr (kCountsPadding) return Sum(1) / (Sum)((long long)vertical.kernel * horizontal.kernel);
   const Taps rows = taps_of(vertical, i), columns = taps_of(horizontal, j);
-  return Sum(1) / (Sum)((rows.last - rows.first) * (columns.last - columns.first));
+  return Sum(1) / (Sum)((long long)(rows.last - rows.first) * (columns.last - columns.first));
 }
 
 template <class T, class Id>

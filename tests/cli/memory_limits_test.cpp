@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// Programs under a limit of addresses (ulimit -v), as clusters set it, and with more threads than the system starts:
+// whatever does not fit is one error that says what was needed and what there is; no signal ends the program.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "tests/allocation_count.h"
+#include "tests/temporary_folder.h"
+
+namespace paoding {
+namespace {
+
+namespace fs = std::filesystem;
+using testing_program::AllocationCount;
+
+struct Ended {
+  int code = 0, signal = 0;
+  std::string err;
+};
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+class MemoryLimits : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!AllocationCount::works()) GTEST_SKIP() << "NOT CHECKED: sanitizers reserve terabytes of addresses";
+    program_ = fs::read_symlink("/proc/self/exe").parent_path() / "paoding";
+    ASSERT_TRUE(fs::exists(program_)) << program_ << " is not there: build all targets";
+    write("group.txt", "x = input f32[256,256]\ny = sin(x)\nz = exp(y)\ns = sum(z)\nfetch s\n");
+    write("softmax.txt", "x = input f32[64,4096]\ny = softmax(x)\nfetch y\n");
+    write("product.txt", "a = input f32[128,256]\nb = input f32[256,128]\ny = matmul(a, b)\nfetch y\n");
+    write("conv.txt", "x = input f32[2,16,32,32]\nw = input f32[32,16,3,3]\ny = conv2d(x, w)\nfetch y\n");
+  }
+
+  void write(const std::string& name, const std::string& statements) const {
+    std::ofstream(folder_.path() / name) << "paoding graph 1\n" << statements;
+  }
+
+  // `paoding run` of a graph of this folder, with a limit in megabytes; 0: none.
+  Ended run(const std::string& graph, int megabytes, const std::string& environment) const {
+    const fs::path err = folder_.path() / "stderr";
+    std::ostringstream command;
+    command << "ulimit -c 0; ";
+    if (megabytes > 0) command << "ulimit -v " << megabytes * 1024 << "; ";
+    command << environment << " exec " << program_.string() << " run " << (folder_.path() / graph).string()
+            << " --random 7 >/dev/null 2>" << err.string() << " </dev/null";
+    // A shell of its own, so that a signal is seen as one.
+    const int status = std::system(("exec bash -c '" + command.str() + "'").c_str());
+    std::ifstream file(err);
+    std::ostringstream text;
+    text << file.rdbuf();
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, WIFSIGNALED(status) ? WTERMSIG(status) : 0, text.str()};
+  }
+
+  TemporaryFolder folder_;
+  fs::path program_;
+};
+
+// The loader itself stops below the first of these sizes.
+TEST_F(MemoryLimits, EndInOneErrorOrInSuccess) {
+  for (const char* environment : {"OMP_NUM_THREADS=1", "OMP_NUM_THREADS=4"}) {
+    for (const char* graph : {"group.txt", "product.txt", "conv.txt"}) {
+      std::set<int> codes;
+      for (int megabytes = 50; megabytes <= 230; megabytes += 9) {
+        const Ended ended = run(graph, megabytes, environment);
+        SCOPED_TRACE(std::string(environment) + " " + graph + " in " + std::to_string(megabytes) + " MB: " + ended.err);
+        EXPECT_EQ(ended.signal, 0);
+        if (ended.code == 127) continue;  // the loader: "error while loading shared libraries"
+        codes.insert(ended.code);
+        if (ended.code == 0) continue;
+        EXPECT_EQ(ended.code, 1);
+        EXPECT_TRUE(ended.err.starts_with("paoding: ")) << "not an error of paoding's";
+        EXPECT_TRUE(has(ended.err, "memory") || has(ended.err, "ulimit -v leaves")) << "says nothing of memory";
+      }
+      EXPECT_TRUE(codes.contains(0)) << environment << " " << graph << ": no limit was enough";
+    }
+  }
+}
+
+TEST_F(MemoryLimits, OfAFewHundredMegabytesAreEnoughForManyThreads) {
+  for (const char* graph : {"group.txt", "softmax.txt", "product.txt"}) {
+    const Ended ended = run(graph, 400, "OMP_NUM_THREADS=8");
+    EXPECT_EQ(ended.code, 0) << graph << ": " << ended.err;
+  }
+}
+
+TEST_F(MemoryLimits, OfThreadsAreAnErrorToo) {
+  for (const char* environment : {"OMP_NUM_THREADS=100000", "OMP_NUM_THREADS=1000000000"}) {
+    const Ended ended = run("group.txt", 0, environment);
+    EXPECT_EQ(ended.code, 1) << ended.err;
+    EXPECT_EQ(ended.signal, 0);
+    EXPECT_TRUE(has(ended.err, "OMP_NUM_THREADS")) << ended.err;
+    EXPECT_TRUE(has(ended.err, "4096")) << ended.err;
+  }
+  const Ended stacks = run("group.txt", 4000, "OMP_NUM_THREADS=64 OMP_STACKSIZE=1G");
+  EXPECT_EQ(stacks.code, 1) << stacks.err;
+  EXPECT_TRUE(has(stacks.err, "threads: 64 are needed")) << stacks.err;
+}
+
+}  // namespace
+}  // namespace paoding
