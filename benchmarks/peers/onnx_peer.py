@@ -4,11 +4,10 @@ them. Usage: onnx_peer.py cuda|cpu, then see protocol.py. Without `onnx` and `on
 import os
 import sys
 
-import numpy as np
-
 from protocol import serve, time_calls
 
 try:
+    import numpy as np
     import onnx
     import onnxruntime
     from onnx import TensorProto, helper, numpy_helper
