@@ -18,7 +18,10 @@ class RunFeeds : public Cli {
     CheckpointFolder folder(path("run"));
     for (const auto& [step, w] : {std::pair(10, 2.0), std::pair(20, 3.0)}) {
       Checkpoint checkpoint;
-      checkpoint.manifest = {.model = "mine", .step = step, .score = w, .score_name = "loss"};
+      checkpoint.manifest.model = "mine";
+      checkpoint.manifest.step = step;
+      checkpoint.manifest.score = w;
+      checkpoint.manifest.score_name = "loss";
       checkpoint.tensors = {{"w", floats({3}, {w, w, w})}, {"adam/m/w", floats({3}, {0, 0, 0})}};
       folder.save(checkpoint);
     }
