@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Enough of CUDA for g++ to compile generated kernel text and run it on the CPU, so that kernels are checked where
-// there is no GPU. CTAs run one after the other in a given order; a CTA's threads are fibers that change places at
-// barriers and shuffles only, so a missing barrier shows as a wrong result rather than as luck.
+// there is no GPU. CTAs run one after the other in a given order (waiting_ctas.h runs those that wait for each
+// other); a CTA's threads are fibers that change places at barriers and shuffles only, so a missing barrier shows as a
+// wrong result rather than as luck.
 // Stands before the kernel text; every kernel is wrapped in a namespace of its own.
 #pragma once
 
@@ -11,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -82,56 +84,74 @@ struct Fiber {
   bool is_done = false;
 };
 
-struct Machine {
+/// A CTA that is under way.
+struct Cta {
   Fiber fibers[kMaxThreads];
-  void* home = nullptr;  // where the scheduler's own stack stands
-  int threads = 0, current = 0, live = 0;
+  Index3 index;
+  int live = 0;
   int waiting_block = 0, waiting_warp[kMaxThreads / kWarp] = {};
-  std::uint64_t block_round = 0, warp_round[kMaxThreads / kWarp] = {}, progress = 0;
+  std::uint64_t block_round = 0, warp_round[kMaxThreads / kWarp] = {};
   std::uint64_t slots[kMaxThreads] = {};
-  Index3 block_index, block_dim, grid_dim;
+  std::uint64_t cluster_arrived = 0, cluster_round = 0;
+  std::vector<std::uint64_t> shared;  // dynamic shared memory
+};
+
+struct Machine {
+  std::vector<std::unique_ptr<Cta>> ctas;  // those that run at once
+  Cta* cta = nullptr;                      // of the fiber that runs
+  int current = 0;                         // its number in it
+  void* home = nullptr;                    // where the scheduler's own stack stands
+  int threads = 0;
+  std::uint64_t progress = 0;
+  Index3 block_dim, grid_dim;
+  unsigned cluster = 1;
+  std::size_t shared_bytes = 0;
   void (*body)(void*) = nullptr;
   void* body_argument = nullptr;
 };
 
 inline Machine machine;
 
-inline void yield() { pd_switch_stack(&machine.fibers[machine.current].stack_pointer, machine.home); }
+inline void yield() { pd_switch_stack(&machine.cta->fibers[machine.current].stack_pointer, machine.home); }
 
 inline void fiber_main() {
   machine.body(machine.body_argument);
-  machine.fibers[machine.current].is_done = true;
-  --machine.live;
+  machine.cta->fibers[machine.current].is_done = true;
+  --machine.cta->live;
   ++machine.progress;
   yield();
 }
 
 inline void wait_block() {
-  const std::uint64_t round = machine.block_round;
+  Cta& cta = *machine.cta;
+  const std::uint64_t round = cta.block_round;
   ++machine.progress;
-  if (++machine.waiting_block == machine.threads) {
-    machine.waiting_block = 0;
-    ++machine.block_round;
+  if (++cta.waiting_block == machine.threads) {
+    cta.waiting_block = 0;
+    ++cta.block_round;
   }
-  while (machine.block_round == round) yield();
+  while (cta.block_round == round) yield();
 }
 
 inline void wait_warp() {
+  Cta& cta = *machine.cta;
   const int warp = machine.current / kWarp;
-  const std::uint64_t round = machine.warp_round[warp];
+  const std::uint64_t round = cta.warp_round[warp];
   ++machine.progress;
-  if (++machine.waiting_warp[warp] == kWarp) {
-    machine.waiting_warp[warp] = 0;
-    ++machine.warp_round[warp];
+  if (++cta.waiting_warp[warp] == kWarp) {
+    cta.waiting_warp[warp] = 0;
+    ++cta.warp_round[warp];
   }
-  while (machine.warp_round[warp] == round) yield();
+  while (cta.warp_round[warp] == round) yield();
 }
 
-/// Runs one CTA; false when some threads wait for others that never come.
-inline bool run_block() {
+/// Puts CTA number `index` where CTA `at` of those that run at once stands.
+inline void start_cta(std::size_t at, unsigned index) {
   Machine& m = machine;
+  while (m.ctas.size() <= at) m.ctas.push_back(std::make_unique<Cta>());
+  Cta& cta = *m.ctas[at];
   for (int t = 0; t < m.threads; ++t) {
-    Fiber& fiber = m.fibers[t];
+    Fiber& fiber = cta.fibers[t];
     if (fiber.stack == nullptr) fiber.stack = static_cast<char*>(std::aligned_alloc(64, kStackBytes));
     auto* top = reinterpret_cast<void**>(fiber.stack + kStackBytes);
     *--top = nullptr;  // the return address fiber_main would have: keeps the stack aligned as after a call
@@ -140,17 +160,30 @@ inline bool run_block() {
     fiber.stack_pointer = top;
     fiber.is_done = false;
   }
-  m.live = m.threads;
-  m.waiting_block = 0;
-  for (int& waiting : m.waiting_warp) waiting = 0;
-  while (m.live > 0) {
+  cta.index = {index, 0, 0};
+  cta.live = m.threads;
+  cta.waiting_block = 0;
+  for (int& waiting : cta.waiting_warp) waiting = 0;
+  cta.shared.assign((m.shared_bytes + 7) / 8, 0x7f7f7f7f7f7f7f7f);
+}
+
+inline void resume(Cta& cta, int thread) {
+  machine.cta = &cta;
+  machine.current = thread;
+  pd_switch_stack(&machine.home, cta.fibers[thread].stack_pointer);
+}
+
+/// Runs one CTA; false when some threads wait for others that never come.
+inline bool run_block(unsigned index) {
+  Machine& m = machine;
+  start_cta(0, index);
+  Cta& cta = *m.ctas[0];
+  while (cta.live > 0) {
     const std::uint64_t before = m.progress;
     for (int t = 0; t < m.threads; ++t) {
-      if (m.fibers[t].is_done) continue;
-      m.current = t;
-      pd_switch_stack(&m.home, m.fibers[t].stack_pointer);
+      if (!cta.fibers[t].is_done) resume(cta, t);
     }
-    if (m.progress == before && m.live > 0) return false;
+    if (m.progress == before && cta.live > 0) return false;
   }
   return true;
 }
@@ -160,10 +193,10 @@ T shuffle_xor(T value, int offset) {
   static_assert(sizeof(T) <= 8);
   Machine& m = machine;
   const int self = m.current;
-  std::memcpy(&m.slots[self], &value, sizeof(T));
+  std::memcpy(&m.cta->slots[self], &value, sizeof(T));
   wait_warp();
   T other;
-  std::memcpy(&other, &m.slots[self ^ offset], sizeof(T));
+  std::memcpy(&other, &m.cta->slots[self ^ offset], sizeof(T));
   wait_warp();
   return other;
 }
@@ -173,10 +206,10 @@ T shuffle_up(T value, int offset) {
   static_assert(sizeof(T) <= 8);
   Machine& m = machine;
   const int self = m.current, from = self % kWarp >= offset ? self - offset : self;
-  std::memcpy(&m.slots[self], &value, sizeof(T));
+  std::memcpy(&m.cta->slots[self], &value, sizeof(T));
   wait_warp();
   T other;
-  std::memcpy(&other, &m.slots[from], sizeof(T));
+  std::memcpy(&other, &m.cta->slots[from], sizeof(T));
   wait_warp();
   return other;
 }
@@ -184,10 +217,10 @@ T shuffle_up(T value, int offset) {
 inline unsigned ballot(bool is_true) {
   Machine& m = machine;
   const int self = m.current, first = self / kWarp * kWarp;
-  m.slots[self] = is_true;
+  m.cta->slots[self] = is_true;
   wait_warp();
   unsigned bits = 0;
-  for (int i = 0; i < kWarp; ++i) bits |= (m.slots[first + i] != 0 ? 1u : 0u) << i;
+  for (int i = 0; i < kWarp; ++i) bits |= (m.cta->slots[first + i] != 0 ? 1u : 0u) << i;
   wait_warp();
   return bits;
 }
@@ -197,25 +230,33 @@ void call(void (*kernel)(P...), void** arguments, std::index_sequence<I...>) {
   kernel(*static_cast<std::remove_const_t<P>*>(arguments[I])...);
 }
 
-/// Runs a kernel as cuLaunchKernel would, CTAs in the order given. Returns 0, or 1 for a deadlock.
+/// Makes `kernel` with its arguments what the fibers of the next CTAs run.
+template <class... P>
+struct Bound {
+  void (*kernel)(P...);
+  void** arguments;
+
+  void prepare(unsigned grid, unsigned block) {
+    Machine& m = machine;
+    m.threads = static_cast<int>(block);
+    m.block_dim = {block, 1, 1};
+    m.grid_dim = {grid, 1, 1};
+    m.body_argument = this;
+    m.body = [](void* p) {
+      auto* b = static_cast<Bound*>(p);
+      call(b->kernel, b->arguments, std::index_sequence_for<P...>());
+    };
+  }
+};
+
+/// Runs a kernel as cuLaunchKernel would, CTAs one after the other in the order given. Returns 0, or 1 for a deadlock.
 template <class... P>
 int launch(void (*kernel)(P...), void** arguments, unsigned grid, unsigned block, const unsigned* order) {
-  struct Bound {
-    void (*kernel)(P...);
-    void** arguments;
-  } bound{kernel, arguments};
-  Machine& m = machine;
-  m.threads = static_cast<int>(block);
-  m.block_dim = {block, 1, 1};
-  m.grid_dim = {grid, 1, 1};
-  m.body_argument = &bound;
-  m.body = [](void* p) {
-    auto* b = static_cast<Bound*>(p);
-    call(b->kernel, b->arguments, std::index_sequence_for<P...>());
-  };
+  Bound<P...> bound{kernel, arguments};
+  bound.prepare(grid, block);
+  machine.cluster = 1, machine.shared_bytes = 0;
   for (unsigned i = 0; i < grid; ++i) {
-    m.block_index = {order[i], 0, 0};
-    if (!run_block()) return 1;
+    if (!run_block(order[i])) return 1;
   }
   return 0;
 }
@@ -223,11 +264,20 @@ int launch(void (*kernel)(P...), void** arguments, unsigned grid, unsigned block
 }  // namespace emulation
 
 #define threadIdx (::emulation::Index3{static_cast<unsigned>(::emulation::machine.current), 0, 0})
-#define blockIdx (::emulation::machine.block_index)
+#define blockIdx (::emulation::machine.cta->index)
 #define blockDim (::emulation::machine.block_dim)
 #define gridDim (::emulation::machine.grid_dim)
 
 inline void __syncthreads() { emulation::wait_block(); }
+inline int __syncthreads_or(int is_true) {
+  emulation::Cta& cta = *emulation::machine.cta;
+  cta.slots[emulation::machine.current] = is_true != 0;
+  emulation::wait_block();
+  int any = 0;
+  for (int t = 0; t < emulation::machine.threads; ++t) any |= cta.slots[t] != 0;
+  emulation::wait_block();
+  return any;
+}
 inline void __syncwarp(unsigned = ~0u) { emulation::wait_warp(); }
 inline void __threadfence() {}
 template <class T>

@@ -55,6 +55,7 @@ inline double get(DType dtype, const char* at) {
 
 // ---- Kernels ----
 
+/// `order`: of the CTAs; of a kernel whose CTAs wait for each other, the scheduler's seed.
 using Launch = int (*)(void** arguments, unsigned grid, unsigned block, const unsigned* order);
 
 /// All kernels as shared libraries, compiled in a few runs of g++ at once.
@@ -70,7 +71,7 @@ class EmulatedKernels {
     std::vector<std::ofstream> files;
     for (std::size_t f = 0; f < kFiles; ++f) {
       files.emplace_back(folder_ / ("kernels" + std::to_string(f) + ".cpp"));
-      files.back() << "#include \"cuda_emulation.h\"\n#pragma GCC diagnostic ignored \"-Wunknown-pragmas\"\n"
+      files.back() << "#include \"waiting_ctas.h\"\n#pragma GCC diagnostic ignored \"-Wunknown-pragmas\"\n"
                    << kernel_prelude();
     }
     std::size_t next = 0;
@@ -79,8 +80,8 @@ class EmulatedKernels {
       source.erase(source.find(kernel_prelude()), kernel_prelude().size());
       files[next++ % kFiles] << "namespace in_" << entry << " {\n"
                              << source << "}\nextern \"C\" int run_" << entry
-                             << "(void** a, unsigned g, unsigned b, const unsigned* o) { return emulation::launch(in_"
-                             << entry << "::" << entry << ", a, g, b, o); }\n";
+                             << "(void** a, unsigned g, unsigned b, const unsigned* o) { return emulation::"
+                             << call_of(*plan) << "; }\n";
     }
     files.clear();
     std::string command = "cd " + folder_.string() + "; ";
@@ -117,6 +118,13 @@ class EmulatedKernels {
   }
 
  private:
+  static std::string call_of(const TextLaunch& launch) {
+    const std::string kernel = "in_" + launch.entry + "::" + launch.entry;
+    if (!launch.is_cooperative && launch.cluster == 1) return "launch(" + kernel + ", a, g, b, o)";
+    return "launch_together(" + kernel + ", a, g, b, " + std::to_string(launch.cluster) + ", " +
+           std::to_string(launch.shared_bytes) + ", o[0])";
+  }
+
   static constexpr std::size_t kFiles = 2;
   std::filesystem::path folder_;
   std::vector<void*> libraries_;

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// What CTAs that wait for each other are written with: words in global memory that others see in order, a barrier over
+// the grid, and words sent into the shared memory of the other CTAs of a cluster. Waiting is bounded: what does not
+// come in time is a fault, not a GPU that hangs.
+
+#ifdef PD_EMULATE
+#ifdef PD_UNORDERED  // a mistake that a test plants
+PD_DEVICE unsigned add_release(unsigned* at, unsigned value) { return emulation::add_relaxed(at, value); }
+#else
+using emulation::add_release;
+#endif
+using emulation::cluster_barrier;
+using emulation::cluster_rank;
+using emulation::load_acquire;
+using emulation::load_relaxed;
+using emulation::mailbox_expect;
+using emulation::mailbox_init;
+using emulation::mailbox_try;
+using emulation::send;
+using emulation::store_relaxed;
+using emulation::store_release;
+#define PD_DYNAMIC_SHARED(type, name) type* const name = (type*)::emulation::dynamic_shared()
+#else
+#define PD_DYNAMIC_SHARED(type, name)       \
+  extern __shared__ uint4 pd_dynamic_shared[]; \
+  type* const name = (type*)pd_dynamic_shared
+
+PD_DEVICE unsigned load_relaxed(const unsigned* at) {
+  unsigned value;
+  asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(at) : "memory");
+  return value;
+}
+PD_DEVICE unsigned load_acquire(const unsigned* at) {
+  unsigned value;
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(at) : "memory");
+  return value;
+}
+PD_DEVICE void store_relaxed(unsigned* at, unsigned value) {
+  asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(at), "r"(value) : "memory");
+}
+// Others that see it see all that this thread, and threads it was in a barrier with, stored before.
+PD_DEVICE void store_release(unsigned* at, unsigned value) {
+  asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(at), "r"(value) : "memory");
+}
+PD_DEVICE unsigned add_release(unsigned* at, unsigned value) {
+  unsigned before;
+  asm volatile("atom.add.release.gpu.global.u32 %0, [%1], %2;" : "=r"(before) : "l"(at), "r"(value) : "memory");
+  return before;
+}
+
+#if __CUDA_ARCH__ >= 900
+PD_DEVICE unsigned cluster_rank() {
+  unsigned rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+PD_DEVICE void cluster_barrier() {
+  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+PD_DEVICE unsigned shared_address(const void* at) { return (unsigned)__cvta_generic_to_shared(at); }
+PD_DEVICE unsigned address_in(unsigned shared, unsigned rank) {
+  unsigned address;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared), "r"(rank));
+  return address;
+}
+// A mailbox (an mbarrier) is in one phase after the other. A phase ends when `arrivals` threads have said how many bytes
+// they expect and these have come.
+PD_DEVICE void mailbox_init(unsigned long long* mailbox, unsigned arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(mailbox)), "r"(arrivals) : "memory");
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+PD_DEVICE void mailbox_expect(unsigned long long* mailbox, unsigned bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(mailbox)), "r"(bytes)
+               : "memory");
+}
+// Whether the phase of this parity (0, 1, 0, ..) is over.
+PD_DEVICE bool mailbox_try(unsigned long long* mailbox, unsigned parity) {
+  unsigned is_over;
+  asm volatile(
+      "{\n.reg .pred p;\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
+      : "=r"(is_over) : "r"(shared_address(mailbox)), "r"(parity) : "memory");
+  return is_over != 0;
+}
+// Puts a word where `at` is in CTA `rank` of the cluster, and counts its bytes in the mailbox there.
+PD_DEVICE void send(unsigned* at, unsigned value, unsigned long long* mailbox, unsigned rank) {
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(
+                   address_in(shared_address(at), rank)),
+               "r"(value), "r"(address_in(shared_address(mailbox), rank))
+               : "memory");
+}
+#endif
+#endif
+
+// About a second of polls.
+constexpr unsigned kMostPolls = 1u << 22;
+
+// Polls until `is_there()`. False when it does not come: then the launch has left a fault, and has to end.
+template <class Condition> PD_DEVICE bool wait_until(const Room& room, Condition is_there) {
+  for (unsigned polls = 0; polls < kMostPolls; ++polls) {
+    if (is_there()) return true;
+  }
+  atomicMin(room.fault, 0ull);
+  *room.failed = 1;
+  return false;
+}
+
+// For all threads of all CTAs of a cooperative grid: what each stored before, all see behind it. `counter` is the
+// launch's own, and keeps its value from launch to launch: its highest bit turns with every round.
+PD_DEVICE bool grid_barrier(unsigned* counter, const Room& room) {
+  __syncthreads();
+  bool has_failed = false;
+  if (threadIdx.x == 0) {
+    const unsigned before = add_release(counter, blockIdx.x == 0 ? 0x80000000u - (gridDim.x - 1) : 1u);
+    has_failed = !wait_until(room, [&] { return ((before ^ load_acquire(counter)) & 0x80000000u) != 0; });
+  }
+  return __syncthreads_or(has_failed) == 0;
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels whose CTAs wait for each other: an exchange in a cluster and a barrier over the grid, in the emulation under
+// many schedules and on a GPU, against the same chain computed on the host; and with a planted mistake each, which the
+// emulation has to find.
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "cuda_text.h"
+#include "gpu/loaded_kernel.h"
+#include "gpu/nvrtc.h"
+#include "gpu/text_kernel.h"
+#include "tests/cuda_emulation/emulated_kernels.h"
+
+namespace paoding::gpu {
+namespace {
+
+constexpr unsigned kSteps = 6, kThreads = 32, kCluster = 2, kGrid = 4;
+
+unsigned next_of(unsigned value, unsigned other) { return value * 1664525u + other * 22695477u + 1013904223u; }
+
+// Every step each CTA makes its words from its own and the other's of the step before, and sends them there. Words go
+// to one of two places in turn: the other may still be reading the words of the step before.
+std::string exchange_text(int places) {
+  return "constexpr int kPlaces = " + std::to_string(places) + R"cuda(;
+PD_DEVICE unsigned next_of(unsigned value, unsigned other) { return value * 1664525u + other * 22695477u + 1013904223u; }
+PD_DEVICE void exchange(unsigned* out, const Room& room, const Sizes& size) {
+  PD_DYNAMIC_SHARED(unsigned long long, mailboxes);
+  unsigned* const words = (unsigned*)(mailboxes + 2);
+  const unsigned rank = cluster_rank(), t = threadIdx.x;
+  if (t == 0) {
+    for (int p = 0; p < 2; ++p) mailbox_init(mailboxes + p, 1);
+    for (int p = 0; p < 2; ++p) mailbox_expect(mailboxes + p, kThreads * 4);
+  }
+  cluster_barrier();
+  unsigned mine = rank * kThreads + t;
+  for (int s = 0; s < size.steps; ++s) {
+    const int place = s % 2;
+    send(words + (place % kPlaces) * kThreads + t, mine, mailboxes + place, rank ^ 1);
+    if (!wait_until(room, [&] { return mailbox_try(mailboxes + place, s / 2 % 2); })) return;
+    const unsigned other = words[(place % kPlaces) * kThreads + t];
+    if (t == 0) mailbox_expect(mailboxes + place, kThreads * 4);
+    mine = next_of(mine, other);
+  }
+  out[rank * kThreads + t] = mine;
+  cluster_barrier();
+}
+)cuda";
+}
+
+std::vector<unsigned> exchanged() {
+  std::vector<unsigned> words(kCluster * kThreads);
+  std::iota(words.begin(), words.end(), 0u);
+  for (unsigned s = 0; s < kSteps; ++s) {
+    const std::vector<unsigned> before = words;
+    for (unsigned i = 0; i < words.size(); ++i) words[i] = next_of(before[i], before[(i + kThreads) % words.size()]);
+  }
+  return words;
+}
+
+// Every step each CTA makes its word from its own and its neighbour's of the step before.
+std::string barrier_text() {
+  return R"cuda(
+PD_DEVICE void pass_on(unsigned* out, const Room& room, const Sizes& size) {
+  const Index me = blockIdx.x, count = gridDim.x;
+  unsigned mine = me;
+  for (int s = 0; s < size.steps; ++s) {
+    if (threadIdx.x == 0) store_relaxed(out + s * count + me, mine);
+    if (!grid_barrier(room.tickets, room)) return;
+    mine = mine * 1664525u + load_relaxed(out + s * count + (me + 1) % count) * 22695477u + 1013904223u;
+  }
+  if (threadIdx.x == 0) store_relaxed(out + size.steps * count + me, mine);
+}
+)cuda";
+}
+
+std::vector<unsigned> passed_on() {
+  std::vector<unsigned> words(kGrid), all;
+  std::iota(words.begin(), words.end(), 0u);
+  for (unsigned s = 0; s <= kSteps; ++s) {
+    all.insert(all.end(), words.begin(), words.end());
+    const std::vector<unsigned> before = words;
+    for (unsigned i = 0; i < kGrid; ++i) words[i] = next_of(before[i], before[(i + 1) % kGrid]);
+  }
+  return all;
+}
+
+TextLaunch made(const std::string& name, const std::string& text, const std::string& before = "") {
+  TextParts parts;
+  parts.name = name;
+  parts.threads = kThreads;
+  parts.sizes.number("steps", kSteps);
+  parts.functions = before + k_exchange_cu + text;
+  parts.operands = {"unsigned* out"};
+  parts.call = name + "(out, room, size)";
+  parts.ctas = name == "exchange" ? kCluster : kGrid;
+  TextLaunch launch = make_text_kernel(parts);
+  launch.is_cooperative = name != "exchange";
+  launch.cluster = name == "exchange" ? kCluster : 1;
+  launch.shared_bytes = 16 + 2 * kThreads * 4;
+  return launch;
+}
+
+struct Kernels {
+  TextLaunch exchange = made("exchange", exchange_text(2)), one_place = made("exchange", exchange_text(1)),
+             barrier = made("pass_on", barrier_text()),
+             // The planted mistake stands before the barrier that it is in.
+      unordered = made("pass_on", barrier_text(), "#define PD_UNORDERED\n");
+  EmulatedKernels emulated{{&exchange, &one_place, &barrier, &unordered}};
+};
+const Kernels& kernels() {
+  static const Kernels* all = new Kernels;
+  return *all;
+}
+
+// How many of the schedules give something else than `want`, or end in a deadlock.
+int wrong_schedules(const TextLaunch& launch, const std::vector<unsigned>& want, unsigned count) {
+  const Launch start = kernels().emulated.find(launch.entry);
+  if (start == nullptr) throw std::runtime_error(kernels().emulated.log());
+  int wrong = 0;
+  unsigned ticket = 0;
+  for (unsigned seed = 0; seed < count; ++seed) {
+    std::vector<unsigned> out(want.size(), 0x7f7f7f7f);
+    unsigned* at = out.data();
+    std::uint64_t fault[2] = {~0ull, ~0ull};
+    unsigned failed = 0;
+    Room room{nullptr, &ticket, fault, &failed};
+    std::vector<std::uint64_t> sizes = launch.sizes;
+    void* arguments[] = {&at, &room, sizes.data()};
+    const int rc = start(arguments, launch.grid[0], launch.block, &seed);
+    wrong += rc != 0 || failed != 0 || out != want;
+  }
+  return wrong;
+}
+
+TEST(WaitingKernels, AnExchangeInAClusterIsRightUnderEverySchedule) {
+  EXPECT_EQ(wrong_schedules(kernels().exchange, exchanged(), 300), 0);
+}
+
+TEST(WaitingKernels, AGridBarrierIsRightUnderEverySchedule) {
+  EXPECT_EQ(wrong_schedules(kernels().barrier, passed_on(), 300), 0);
+}
+
+TEST(WaitingKernels, TheEmulationFindsWordsThatAreOverwrittenBeforeTheyAreRead) {
+  EXPECT_GT(wrong_schedules(kernels().one_place, exchanged(), 300), 0);
+}
+
+TEST(WaitingKernels, TheEmulationFindsABarrierThatDoesNotOrderStores) {
+  EXPECT_GT(wrong_schedules(kernels().unordered, passed_on(), 300), 0);
+}
+
+TEST(WaitingKernels, CompileForTheirChips) {
+  if (nvrtc() == nullptr) GTEST_SKIP() << nvrtc_problem();
+  EXPECT_FALSE(compile(kernels().exchange.source, "exchange.cu", "sm_90a").empty());
+  for (const char* arch : {"sm_80", "sm_90a", "sm_100a"}) {
+    EXPECT_FALSE(compile(kernels().barrier.source, "pass_on.cu", arch).empty()) << arch;
+  }
+}
+
+TEST(WaitingKernels, GiveTheSameOnAGpu) {
+  if (driver() == nullptr) GTEST_SKIP() << "NOT CHECKED: no GPU here";
+  const GpuDevice& device = GpuDevice::get(0);
+  if (device.info().major < 9) GTEST_SKIP() << "NOT CHECKED: a GPU without clusters";
+  const Driver& cuda = *driver();
+  const Stream stream(device);
+  for (const auto& [launch, want] :
+       {std::pair(&kernels().exchange, exchanged()), std::pair(&kernels().barrier, passed_on())}) {
+    const DeviceMemory out(device, want.size() * 4), state(device, 32);
+    PD_CUDA(cuda.cuMemsetD8Async(state.address(), 0, 8, stream.get()));
+    PD_CUDA(cuda.cuMemsetD8Async(state.address() + 8, 0xff, 16, stream.get()));
+    PD_CUDA(cuda.cuMemsetD8Async(state.address() + 24, 0, 8, stream.get()));
+    const LoadedKernel kernel(device, *launch, 1);
+    void* operand = out.pointer();
+    const auto at = [&](int offset) {
+      return reinterpret_cast<void*>(state.address() + static_cast<unsigned>(offset));
+    };
+    for (int round = 0; round < 20; ++round) kernel.start(stream.get(), &operand, {nullptr, at(0), at(8), at(24)});
+    stream.wait_idle();
+    std::vector<unsigned> got(want.size());
+    PD_CUDA(cuda.cuMemcpyDtoH(got.data(), out.address(), got.size() * 4));
+    EXPECT_EQ(got, want) << launch->entry;
+  }
+}
+
+}  // namespace
+}  // namespace paoding::gpu
