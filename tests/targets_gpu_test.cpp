@@ -83,5 +83,16 @@ TEST(Targets, ArenasHoldTheWorkspacesOfKernels) {
   EXPECT_EQ(plan.slots[static_cast<std::size_t>(step.state)].kind, SlotKind::state);
 }
 
+// What an error of too little memory names.
+TEST(Targets, TheLargestSlotsOfAPlanAreNamed) {
+  Graph g;
+  const Value x = g.input("x", f32, {64, 512});
+  const Scope scope(g, "wide");
+  g.fetch("y", sum(matmul(x, g.input("w", f32, {512, 4096}))));
+  const std::string text = largest_slots(plan_for_gpu(g), 1);
+  EXPECT_EQ(text.find("matmul workspace (16777216 bytes, steps 0..0)"), 0u) << text;
+  EXPECT_EQ(text.find(", ", text.find(')')), std::string::npos) << text;
+}
+
 }  // namespace
 }  // namespace paoding::testing_program

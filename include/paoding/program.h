@@ -109,8 +109,8 @@ class Program {
   Program& operator=(Program&&) noexcept;
 
   /// The same model with other shapes: plans `graph` anew and compiles no kernel that is there already. The new
-  /// program shares parameters and the arena (on a GPU where that is large enough); the two must not run at the same
-  /// time, and what one left to fetch is gone when the other runs.
+  /// program shares parameters and the arena, which grows where it is; the two must not run at the same time, and what
+  /// one left to fetch is gone when the other runs.
   Program bind(const Graph& graph) const;
 
   // ---- by position: nothing is looked up ----

@@ -14,8 +14,8 @@
 namespace paoding {
 
 /// The programs of one model, one per shape: made when a shape is first asked for, kept, all with the same parameters
-/// and in one arena, so what a run left in it (its fetches) is there until another of them runs. On a GPU an arena does
-/// not grow: a program that needs more than all before it gets a larger one, which those after it share.
+/// and in one arena, so what a run left in it (its fetches) is there until another of them runs. The arena grows where
+/// it is; only where a GPU's driver cannot do that, a program that needs more than all before it gets a larger one.
 class Programs {
  public:
   /// What tells shapes apart: lengths, a batch; whatever `build` makes a graph of.

@@ -84,6 +84,9 @@ bool load_functions(const Library& library, Driver* driver, std::string* problem
   }
   PD_DRIVER_FUNCTIONS(PD_DRIVER_LOAD)
 #undef PD_DRIVER_LOAD
+#define PD_DRIVER_LOAD(name) driver->name = library.find<decltype(&::name)>(PD_DRIVER_TEXT(name));
+  PD_NEWER_DRIVER_FUNCTIONS(PD_DRIVER_LOAD)
+#undef PD_DRIVER_LOAD
 #undef PD_DRIVER_TEXT
   if (missing.empty()) return true;
   int version = 0;
@@ -135,8 +138,9 @@ bool is_sticky(CUresult result) {
 
 void check(CUresult result, const char* what) {
   if (result == CUDA_SUCCESS) return;
-  const char* hint = is_sticky(result) ? "\nhint: the GPU's context is lost; run again with PAODING_STEPWISE=1 to find "
-                                         "the step that faults"
+  const char* hint = is_sticky(result) ? "\nhint: the GPU's context is lost, and with it all that was on the device, "
+                                         "parameters too: end this process. Execution::stepwise (paoding run "
+                                         "--stepwise) names the step that faults"
                                        : "";
   fail(ErrorKind::device, "{}: {}{}", what, error_text(result), hint);
 }

@@ -9,83 +9,87 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "gpu/library.h"
 
 namespace paoding::gpu {
 
-// Every driver function in use. cuda.h renames many of them by macro (cuMemAlloc is cuMemAlloc_v2); the list is
-// expanded before it is declared or turned into text, so members, types and symbol names agree with the header.
-// Callers write driver()->cuMemAlloc(...) and get the same renaming, as long as this header is included.
-#define PD_DRIVER_FUNCTIONS(X)                   \
-  X(cuInit)                                      \
-  X(cuDriverGetVersion)                          \
-  X(cuGetErrorName)                              \
-  X(cuGetErrorString)                            \
-  X(cuDeviceGetCount)                            \
-  X(cuDeviceGet)                                 \
-  X(cuDeviceGetName)                             \
-  X(cuDeviceGetAttribute)                        \
-  X(cuDeviceTotalMem)                            \
-  X(cuDevicePrimaryCtxRetain)                    \
-  X(cuDevicePrimaryCtxRelease)                   \
-  X(cuCtxSetCurrent)                             \
-  X(cuCtxGetCurrent)                             \
-  X(cuCtxSynchronize)                            \
-  X(cuCtxGetStreamPriorityRange)                 \
-  X(cuModuleLoadData)                            \
-  X(cuModuleUnload)                              \
-  X(cuModuleGetFunction)                         \
-  X(cuModuleGetGlobal)                           \
-  X(cuFuncSetAttribute)                          \
-  X(cuFuncGetAttribute)                          \
-  X(cuLaunchKernel)                              \
-  X(cuLaunchKernelEx)                            \
-  X(cuOccupancyMaxActiveBlocksPerMultiprocessor) \
-  X(cuOccupancyMaxActiveClusters)                \
-  X(cuMemGetInfo)                                \
-  X(cuMemAlloc)                                  \
-  X(cuMemFree)                                   \
-  X(cuMemAllocHost)                              \
-  X(cuMemFreeHost)                               \
-  X(cuMemcpyHtoD)                                \
-  X(cuMemcpyDtoH)                                \
-  X(cuMemcpyDtoD)                                \
-  X(cuMemcpyHtoDAsync)                           \
-  X(cuMemcpyDtoHAsync)                           \
-  X(cuMemcpyDtoDAsync)                           \
-  X(cuMemsetD8Async)                             \
-  X(cuMemsetD32Async)                            \
-  X(cuStreamCreateWithPriority)                  \
-  X(cuStreamDestroy)                             \
-  X(cuStreamSynchronize)                         \
-  X(cuStreamQuery)                               \
-  X(cuStreamWaitEvent)                           \
-  X(cuStreamBeginCapture)                        \
-  X(cuStreamEndCapture)                          \
-  X(cuStreamGetCaptureInfo)                      \
-  X(cuGraphInstantiate)                          \
-  X(cuGraphInstantiateWithParams)                \
-  X(cuGraphUpload)                               \
-  X(cuGraphLaunch)                               \
-  X(cuGraphDestroy)                              \
-  X(cuGraphExecDestroy)                          \
-  X(cuGraphGetNodes)                             \
-  X(cuGraphNodeGetType)                          \
-  X(cuEventCreate)                               \
-  X(cuEventDestroy)                              \
-  X(cuEventRecord)                               \
-  X(cuEventQuery)                                \
-  X(cuEventSynchronize)                          \
+// Every driver function in use; what follows is taken where the driver has it. cuda.h renames many of them by macro
+// (cuMemAlloc is cuMemAlloc_v2); the list is expanded before it is declared or turned into text, so members, types and
+// symbol names agree with the header. Callers write driver()->cuMemAlloc(...) and get the same renaming, as long as
+// this header is included.
+#define PD_DRIVER_FUNCTIONS(X)  \
+  X(cuInit)                     \
+  X(cuDriverGetVersion)         \
+  X(cuGetErrorName)             \
+  X(cuGetErrorString)           \
+  X(cuDeviceGetCount)           \
+  X(cuDeviceGet)                \
+  X(cuDeviceGetName)            \
+  X(cuDeviceGetAttribute)       \
+  X(cuDeviceTotalMem)           \
+  X(cuDevicePrimaryCtxRetain)   \
+  X(cuCtxSetCurrent)            \
+  X(cuCtxGetCurrent)            \
+  X(cuCtxSynchronize)           \
+  X(cuModuleLoadData)           \
+  X(cuModuleUnload)             \
+  X(cuModuleGetFunction)        \
+  X(cuModuleGetGlobal)          \
+  X(cuFuncSetAttribute)         \
+  X(cuLaunchKernel)             \
+  X(cuMemGetInfo)               \
+  X(cuMemAlloc)                 \
+  X(cuMemFree)                  \
+  X(cuMemAllocHost)             \
+  X(cuMemFreeHost)              \
+  X(cuMemcpyHtoD)               \
+  X(cuMemcpyDtoH)               \
+  X(cuMemcpyHtoDAsync)          \
+  X(cuMemcpyDtoHAsync)          \
+  X(cuMemsetD8Async)            \
+  X(cuMemsetD32Async)           \
+  X(cuStreamCreateWithPriority) \
+  X(cuStreamDestroy)            \
+  X(cuStreamSynchronize)        \
+  X(cuStreamBeginCapture)       \
+  X(cuStreamEndCapture)         \
+  X(cuStreamGetCaptureInfo)     \
+  X(cuGraphInstantiate)         \
+  X(cuGraphUpload)              \
+  X(cuGraphLaunch)              \
+  X(cuGraphDestroy)             \
+  X(cuGraphExecDestroy)         \
+  X(cuGraphGetNodes)            \
+  X(cuEventCreate)              \
+  X(cuEventDestroy)             \
+  X(cuEventRecord)              \
+  X(cuEventQuery)               \
+  X(cuEventSynchronize)         \
   X(cuEventElapsedTime)
+
+// Newer than the oldest driver that runs programs: nullptr where it is missing.
+#define PD_NEWER_DRIVER_FUNCTIONS(X) \
+  X(cuLaunchKernelEx)                \
+  X(cuMemGetAllocationGranularity)   \
+  X(cuMemAddressReserve)             \
+  X(cuMemAddressFree)                \
+  X(cuMemCreate)                     \
+  X(cuMemRelease)                    \
+  X(cuMemMap)                        \
+  X(cuMemUnmap)                      \
+  X(cuMemSetAccess)
 
 #define PD_DRIVER_MEMBER(name) decltype(&::name) name = nullptr;
 struct Driver {
   PD_DRIVER_FUNCTIONS(PD_DRIVER_MEMBER)
+  PD_NEWER_DRIVER_FUNCTIONS(PD_DRIVER_MEMBER)
 };
 #undef PD_DRIVER_MEMBER
 
-/// Fills the table from a loaded library. False, with the reason, when a function is missing.
+/// Fills the table from a loaded library. False, with the reason, when a function is missing that every driver has.
 bool load_functions(const Library& library, Driver* driver, std::string* problem);
 
 /// The driver, initialised; nullptr when there is no usable one. Loaded once, from any thread.
@@ -166,6 +170,29 @@ class DeviceMemory {
   const GpuDevice* device_ = nullptr;
   CUdeviceptr address_ = 0;
   std::size_t size_bytes_ = 0;
+};
+
+/// Device memory that grows where it is: programs of many shapes share it by address. Where the driver cannot do that
+/// it is as large as at first.
+class GrowingDeviceMemory {
+ public:
+  /// Error (device) when the GPU has not that much free.
+  GrowingDeviceMemory(const GpuDevice& device, std::size_t size_bytes);
+  ~GrowingDeviceMemory();
+  GrowingDeviceMemory(const GrowingDeviceMemory&) = delete;
+  GrowingDeviceMemory& operator=(const GrowingDeviceMemory&) = delete;
+
+  CUdeviceptr address() const { return reserved_ != 0 ? start_ : fixed_.address(); }
+  std::size_t size_bytes() const { return reserved_ != 0 ? size_bytes_ : fixed_.size_bytes(); }
+  /// False when it cannot: then it is as before.
+  bool grow(std::size_t size_bytes);
+
+ private:
+  const GpuDevice& device_;
+  DeviceMemory fixed_;  // where nothing can be reserved
+  CUdeviceptr start_ = 0;
+  std::size_t size_bytes_ = 0, reserved_ = 0, granularity_ = 0;
+  std::vector<std::pair<CUmemGenericAllocationHandle, std::size_t>> pieces_;  // with their bytes
 };
 
 /// Page-locked host memory: the only kind that copies asynchronously.

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "graph/keep_names.h"
 #include "paoding/ops.h"
 
 namespace paoding {
@@ -31,7 +32,7 @@ Values lift_formula(const Node& node, const std::vector<Lifted>& inputs) {
 
 std::optional<std::vector<Lifted>> lift_node(Graph& graph, const Node& node, const std::vector<Lifted>& inputs,
                                              std::int64_t length, std::string* why_not) {
-  const Name saved_scope = graph.scope, saved_origin = graph.origin;
+  const KeepNames keep(graph);
   graph.scope = node.scope;
   graph.origin = node.origin;
   const bool has_time = std::any_of(inputs.begin(), inputs.end(), [](const Lifted& l) { return l.has_time; });
@@ -57,8 +58,6 @@ std::optional<std::vector<Lifted>> lift_node(Graph& graph, const Node& node, con
     }
     made = node.op->lift(lift);
   }
-  graph.scope = saved_scope;
-  graph.origin = saved_origin;
   if (made.empty() || std::any_of(made.begin(), made.end(), [](const Value& value) { return !value.valid(); })) {
     if (why_not->empty()) *why_not = node.op->name + " has no rule for all steps at once";
     return std::nullopt;

@@ -9,6 +9,7 @@
 
 #include <map>
 
+#include "graph/keep_names.h"
 #include "ops/views.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
@@ -23,7 +24,7 @@ class SlicePusher {
 
   /// One walk from the last node to the first; true when it pushed a slice.
   bool run() {
-    const Name scope = graph_.scope, origin = graph_.origin;
+    const KeepNames keep(graph_);
     users_.resize(static_cast<std::size_t>(first_new_));
     is_read_whole_.resize(static_cast<std::size_t>(first_new_), 0);
     for (const Graph::Fetch& fetch : graph_.fetches()) is_read_whole_[static_cast<std::size_t>(fetch.ref.node)] = 1;
@@ -33,8 +34,6 @@ class SlicePusher {
     for (NodeId id = first_new_ - 1; id >= 0; --id) {
       if (is_pushable(id)) push(id);
     }
-    graph_.scope = scope;
-    graph_.origin = origin;
     graph_.replace(replaced_);
     graph_.compact();
     return !replaced_.empty();

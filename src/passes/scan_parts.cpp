@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "graph/keep_names.h"
 #include "ops/scan/scan.h"
 
 namespace paoding {
@@ -144,7 +145,7 @@ NodeId ScanParts::rebuild(std::map<Ref, Ref>* replaced) {
   }
 
   const Node& old = graph.node(scan);
-  const Name saved_scope = graph.scope, saved_origin = graph.origin;
+  const KeepNames keep(graph);
   graph.scope = old.scope;
   graph.origin = old.origin;
   Values initial, elements, whole;
@@ -152,8 +153,6 @@ NodeId ScanParts::rebuild(std::map<Ref, Ref>* replaced) {
   for (const Argument& argument : sequences) elements.push_back(graph.value(argument.outer));
   for (const Argument& argument : constants) whole.push_back(graph.value(argument.outer));
   const Values results = add_scan(graph, initial, elements, whole, length, is_reverse, made);
-  graph.scope = saved_scope;
-  graph.origin = saved_origin;
   graph.forget_effect(scan);
   for (std::size_t i = 0; i < carries.size(); ++i) {
     if (carries[i].last.valid()) (*replaced)[carries[i].last] = results[i].ref();

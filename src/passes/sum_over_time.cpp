@@ -14,6 +14,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "graph/keep_names.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
 #include "passes/broadcast_product.h"
@@ -131,12 +132,10 @@ void take_sums_out(Graph& graph, NodeId id, PassNotes& notes) {
     for (std::size_t output : sum.outputs) {
       const Ref stacked{made, static_cast<std::int32_t>(parts.carries.size() + output)};
       const Node& addend = parts.body.node(parts.outputs[output].value.node);
-      const Name saved_origin = graph.origin, saved_scope = graph.scope;
+      const KeepNames keep(graph);
       graph.origin = addend.origin;
       graph.scope = addend.scope;
       terms.push_back(paoding::sum(graph.value(stacked), std::array<std::int64_t, 1>{0}));
-      graph.origin = saved_origin;
-      graph.scope = saved_scope;
     }
     const Node& add = parts.body.node(sum.carry.next.node);
     const Name saved_origin = graph.origin, saved_scope = graph.scope;

@@ -159,6 +159,9 @@ Plan make_plan(const Graph& graph, const PlanOptions& options);
 /// Gives arena slots their offsets: greedy by size, lowest offset that no slot alive at the same time covers.
 void place_slots(Plan* plan);
 
+/// "decoder/matmul (104857600 bytes, steps 3..17), ..": of the slots that are alive where the most is, the largest.
+std::string largest_slots(const Plan& plan, std::size_t count);
+
 /// The plan as text: steps with operands, slots, what holds the peak.
 std::string to_string(const Plan& plan);
 

@@ -33,11 +33,11 @@ Plan plan_in_best_order(const Graph& graph, const PlanOptions& options) {
 
 // What steps need beside their operands lies in slots like everything else.
 void lower_steps(const PlanOptions& options, std::vector<Step>& steps, Plan* plan) {
-  const auto book = [&](SlotKind kind, const Step& step, std::int64_t bytes) {
+  const auto book = [&](SlotKind kind, const Step& step, const char* what, std::int64_t bytes) {
     if (bytes == 0) return -1;
     Slot slot;
     slot.kind = kind;
-    slot.name = step.label.op;
+    slot.name = step.label.op + what;
     slot.bytes = bytes;
     plan->slots.push_back(std::move(slot));
     return static_cast<int>(plan->slots.size()) - 1;
@@ -45,8 +45,8 @@ void lower_steps(const PlanOptions& options, std::vector<Step>& steps, Plan* pla
   for (Step& step : steps) {
     for (auto* body : step.bodies()) lower_steps(options, *body, plan);
     const StepNeeds needs = options.lower(step);
-    step.workspace = book(SlotKind::arena, step, needs.workspace_bytes);
-    step.state = book(SlotKind::state, step, needs.state_bytes);
+    step.workspace = book(SlotKind::arena, step, " workspace", needs.workspace_bytes);
+    step.state = book(SlotKind::state, step, " state", needs.state_bytes);
   }
 }
 

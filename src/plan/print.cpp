@@ -85,7 +85,41 @@ void print_steps(const Plan& plan, const std::vector<Step>& steps, const std::st
   }
 }
 
+std::vector<std::size_t> alive_at(const Plan& plan, int position) {
+  std::vector<std::size_t> alive;
+  for (std::size_t i = 0; i < plan.slots.size(); ++i) {
+    if (plan.slots[i].kind == SlotKind::arena && plan.slots[i].is_alive_at(position)) alive.push_back(i);
+  }
+  return alive;
+}
+
+// Where the most is alive.
+int position_of_peak(const Plan& plan) {
+  int worst = 0;
+  std::int64_t most = -1;
+  for (int position = 0; position <= plan.positions; ++position) {
+    std::int64_t live = 0;
+    for (std::size_t i : alive_at(plan, position)) live += plan.slots[i].bytes;
+    if (live > most) most = live, worst = position;
+  }
+  return worst;
+}
+
 }  // namespace
+
+std::string largest_slots(const Plan& plan, std::size_t count) {
+  std::vector<std::size_t> alive = alive_at(plan, position_of_peak(plan));
+  std::stable_sort(alive.begin(), alive.end(),
+                   [&](std::size_t a, std::size_t b) { return plan.slots[a].bytes > plan.slots[b].bytes; });
+  if (alive.size() > count) alive.resize(count);
+  std::string text;
+  for (std::size_t i : alive) {
+    const Slot& slot = plan.slots[i];
+    text += fmt::format("{}{} ({} bytes, steps {}..{})", text.empty() ? "" : ", ", slot.name, slot.bytes, slot.first,
+                        slot.last);
+  }
+  return text;
+}
 
 std::string to_string(const Plan& plan) {
   std::string text = fmt::format("plan for {}: {} steps, {} launches, arena {} bytes (peak live {})\n",
@@ -117,22 +151,10 @@ std::string to_string(const Plan& plan) {
                           slot.last, gaps, slot.name, slot.is_fetched ? ", fetched" : "");
     }
   }
-  // What is alive where the most is alive.
-  int worst = 0;
-  std::int64_t most = -1;
-  for (int position = 0; position <= plan.positions; ++position) {
-    std::int64_t live = 0;
-    for (const Slot& slot : plan.slots) {
-      if (slot.kind == SlotKind::arena && slot.is_alive_at(position)) live += slot.bytes;
-    }
-    if (live > most) most = live, worst = position;
-  }
+  const int worst = position_of_peak(plan);
   text += fmt::format("peak at step {}:", worst);
-  for (std::size_t i = 0; i < plan.slots.size(); ++i) {
-    const Slot& slot = plan.slots[i];
-    if (slot.kind == SlotKind::arena && slot.is_alive_at(worst)) {
-      text += fmt::format(" s{} ({}, {})", i, slot.name, slot.bytes);
-    }
+  for (std::size_t i : alive_at(plan, worst)) {
+    text += fmt::format(" s{} ({}, {})", i, plan.slots[i].name, plan.slots[i].bytes);
   }
   text += "\n";
   for (const std::string& note : plan.notes) text += "note: " + note + "\n";

@@ -23,7 +23,7 @@ using gpu::PinnedMemory;
 class GpuArena : public Arena {
  public:
   GpuArena(const GpuDevice& device, std::int64_t bytes) : memory(device, static_cast<std::size_t>(bytes)) {}
-  DeviceMemory memory;
+  gpu::GrowingDeviceMemory memory;
 };
 
 // Small feeds are staged in pinned memory, so that the copy does not hold up the caller.
@@ -40,7 +40,8 @@ class GpuExecutor : public Executor {
         driver_(gpu::required_driver()),
         stream_(device_) {
     arena_ = std::dynamic_pointer_cast<GpuArena>(options.arena);
-    if (!arena_ || arena_->memory.size_bytes() < static_cast<std::size_t>(plan.arena_bytes)) {
+    check_memory();
+    if (!arena_ || !arena_->memory.grow(static_cast<std::size_t>(plan.arena_bytes))) {
       arena_ = std::make_shared<GpuArena>(device_, plan.arena_bytes);
     }
     place_slots(options.parameters);
@@ -138,6 +139,23 @@ class GpuExecutor : public Executor {
     } else {
       seen_->time_steps(run, stream_.get(), [this](std::size_t i) { start(i); });
     }
+  }
+
+  // Before anything is allocated: what is missing is told with what it is for.
+  void check_memory() const {
+    std::int64_t needed = plan_.arena_bytes - (arena_ ? static_cast<std::int64_t>(arena_->memory.size_bytes()) : 0);
+    needed = std::max<std::int64_t>(needed, 0);
+    for (const Slot& slot : plan_.slots) {
+      if (slot.kind == SlotKind::input || slot.kind == SlotKind::state) needed += slot.bytes;
+    }
+    std::size_t free_bytes = 0, all_bytes = 0;
+    device_.make_current();
+    PD_CUDA(driver_.cuMemGetInfo(&free_bytes, &all_bytes));
+    if (needed <= static_cast<std::int64_t>(free_bytes)) return;
+    fail(ErrorKind::device,
+         "compile: the program needs {} bytes more on cuda:{}, where {} of {} are free; the most at once are {}\n"
+         "hint: a smaller batch, shorter sequences or bf16 need less",
+         needed, device_.index(), free_bytes, all_bytes, largest_slots(plan_, 5));
   }
 
   void place_slots(const std::vector<void*>& parameters) {
