@@ -16,6 +16,7 @@
 #include "cli/command.h"
 #include "cli/numbers.h"
 #include "cpu/parallel.h"
+#include "io/files.h"
 
 #if PAODING_WITH_CUDA
 #include "gpu/driver.h"
@@ -199,10 +200,10 @@ std::string load_warning() {
 }
 
 void write_json(const std::string& path, const std::string& json) {
-  std::ofstream file(path);
-  file << json << "\n";
-  file.close();
-  if (!file) fail(ErrorKind::file, "{}: cannot be written", path);
+  files::AtomicFile file(path);
+  file.write(json.data(), json.size());
+  file.write("\n", 1);
+  file.commit();
 }
 
 }  // namespace paoding::cli::bench

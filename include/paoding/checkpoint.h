@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -32,7 +33,7 @@ struct Manifest {
   std::int64_t step = 0;                       // updates made
   std::int64_t epoch = 0, batch = 0;           // where in the data to go on: batches of this epoch done
   /// On held-out data, lower is better; NaN when it was not evaluated.
-  double score = 0;
+  double score = std::numeric_limits<double>::quiet_NaN();
   std::string score_name;                    // "phoneme error rate"
   std::map<std::string, std::string> notes;  // whatever else: free text
   /// The loss as it was logged: steps and values, for the curve.
@@ -91,6 +92,8 @@ Manifest load_manifest(const std::filesystem::path& path, bool latest = false);
 
 /// Every value of a store by name, between two runs. Programs that run meanwhile may have trained some and not others.
 std::map<std::string, Tensor> values_of(const Parameters& parameters);
+/// Error (argument), as restore() into a store of the graph's parameters would give it: to know before memory is taken.
+void check_restorable(const Graph& graph, const std::map<std::string, Tensor>& tensors, bool allow_more = false);
 /// Gives every value of a store the tensor of its name. Error (argument) that lists, by name and type, which tensors
 /// are missing, left over or of another type; then nothing was changed. With `allow_more`, tensors that the store has
 /// no place for are left out: a program that predicts needs no optimizer's state.

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/kernel_cache.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -16,6 +14,7 @@
 
 #include "base/env.h"
 #include "gpu/nvrtc.h"
+#include "io/temporary_file.h"
 
 namespace paoding::gpu {
 namespace {
@@ -223,22 +222,16 @@ void KernelCache::write_file(const Key& key, const std::vector<char>& cubin) con
   header.checksum[0] = checksum[0];
   header.checksum[1] = checksum[1];
 
-  // Written beside and renamed: other processes see the old file or the whole new one. The counter parts two
-  // caches of one process.
-  static std::atomic<int> counter{0};
+  // Other processes see the old file or the whole new one. What a power failure cuts is known by its checksum.
   const fs::path path = file_of(key);
-  fs::path temporary = path;
-  temporary += fmt::format(".{}.{}.tmp", getpid(), counter.fetch_add(1));
-  bool is_written = false;
-  {
-    std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
-    file.write(reinterpret_cast<const char*>(&header), sizeof(header));
-    file.write(cubin.data(), static_cast<std::streamsize>(cubin.size()));
-    file.close();
-    is_written = file.good();
+  try {
+    files::TemporaryFile made(folder_, path.string());
+    files::OutputFile file(made.writer(), path.string());
+    file.write(&header, sizeof(header));
+    file.write(cubin.data(), cubin.size());
+    made.move_to(path);
+  } catch (const Error&) {  // then it is kept in memory alone
   }
-  if (is_written) fs::rename(temporary, path, error);
-  if (!is_written || error) fs::remove(temporary, error);
 }
 
 void KernelCache::compile_all(std::span<const std::string> sources, const std::string& arch) {

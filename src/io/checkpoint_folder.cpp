@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Saving checkpoints.
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <new>
 #include <system_error>
 
@@ -32,9 +35,10 @@ void remove_folder(const fs::path& path) {
 class NewFolder {
  public:
   explicit NewFolder(fs::path path) : path_(std::move(path)) {
-    std::error_code problem;
-    fs::create_directory(path_, problem);
-    if (problem) fail(ErrorKind::file, "{}: cannot make the folder: {}", path_.string(), problem.message());
+    // One that is there already, or a link to one, is not ours.
+    if (::mkdir(path_.c_str(), 0777) != 0) {
+      fail(ErrorKind::file, "{}: cannot make the folder: {}", path_.string(), files::reason(errno));
+    }
   }
   NewFolder(const NewFolder&) = delete;
   NewFolder& operator=(const NewFolder&) = delete;

@@ -226,7 +226,7 @@ TEST(CheckpointFiles, NoticesEveryByteOfEveryFileThatIsFlippedOrMissing) {
     const std::string gone = error_of([&] { load_checkpoint(saved); });
     EXPECT_EQ(gone.find((saved / name).string() + ": cannot open: No such file or directory"), 0u) << gone;
     EXPECT_EQ(mkfifo((saved / name).c_str(), 0600), 0);
-    EXPECT_NE(error_of([&] { load_checkpoint(saved); }).find("is not a regular file"), std::string::npos);
+    EXPECT_NE(error_of([&] { load_checkpoint(saved); }).find("is a FIFO, not a regular file"), std::string::npos);
     fs::remove(saved / name);
     spill(saved / name, whole);
     EXPECT_EQ(load_checkpoint(saved).manifest.step, 3);
@@ -265,6 +265,31 @@ TEST(CheckpointFiles, SaysWhenThereIsNothingToLoad) {
             std::string::npos);
   EXPECT_NE(error_of([&] { load_checkpoint(folder / "step-00000001"); }).find("manifest.json: cannot open"),
             std::string::npos);
+}
+
+TEST(CheckpointFiles, ACheckpointThatWasNeverScoredIsNotTheBest) {
+  const TemporaryFolder folder;
+  CheckpointFolder run(folder / "run", 4);
+  run.save(at_step(1, 0.5));
+  run.save(at_step(2, 0.25));
+  Checkpoint checkpoint;  // as README's example saves one: nobody says a score
+  checkpoint.manifest.model = "mine";
+  checkpoint.manifest.step = 3;
+  run.save(checkpoint);
+  EXPECT_EQ(run.best(), folder / "run/step-00000002");
+  EXPECT_EQ(run.latest(), folder / "run/step-00000003");
+}
+
+TEST(CheckpointFiles, SavesIntoNoFolderThatIsThereAlready) {
+  const TemporaryFolder folder;
+  CheckpointFolder run(folder / "run");
+  fs::create_directory(folder / "elsewhere");
+  folder.write("elsewhere/words.txt", "precious");
+  // What has the name of a checkpoint under construction is deleted, a link without what it leads to.
+  fs::create_directory_symlink(folder / "elsewhere", folder / "run/.new-step-00000001");
+  run.save(at_step(1));
+  EXPECT_EQ(slurp(folder / "elsewhere/words.txt"), "precious");
+  EXPECT_EQ(names_in(folder / "run"), (Names{".lock", "step-00000001"}));
 }
 
 TEST(CheckpointFiles, TheBestIsNotGuessedButSavingGoesOnBesideADamagedOne) {

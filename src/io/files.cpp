@@ -7,17 +7,28 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
+#include <charconv>
+#include <optional>
 #include <system_error>
 
 #include "base/check.h"
+#include "io/temporary_file.h"
 
 namespace paoding::files {
 
 namespace fs = std::filesystem;
 
 std::string reason(int code) { return std::generic_category().message(code); }
+
+std::string_view kind_of(mode_t mode) {
+  return S_ISREG(mode)    ? "a regular file"
+         : S_ISDIR(mode)  ? "a folder"
+         : S_ISLNK(mode)  ? "a link"
+         : S_ISFIFO(mode) ? "a FIFO"
+         : S_ISSOCK(mode) ? "a socket"
+                          : "a device";
+}
 
 Descriptor::~Descriptor() {
   if (fd_ >= 0) ::close(fd_);
@@ -37,15 +48,16 @@ bool OpenFolder::is_in_place() const {
          there.st_ino == here.st_ino;
 }
 
-// O_NONBLOCK: opening a pipe must fail in check_opened() instead of waiting for a writer.
+// O_NONBLOCK: opening a pipe must fail in check_opened() instead of waiting for a writer. O_NOCTTY: nor may opening a
+// terminal do anything.
 InputFile::InputFile(const fs::path& path)
-    : name_(path.string()), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+    : name_(path.string()), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {
   check_opened();
 }
 
 InputFile::InputFile(const OpenFolder& folder, const std::string& file)
     : name_((folder.path() / file).string()),
-      descriptor_(::openat(folder.fd(), file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+      descriptor_(::openat(folder.fd(), file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {
   check_opened();
 }
 
@@ -53,7 +65,7 @@ void InputFile::check_opened() {
   if (!descriptor_.is_open()) fail(ErrorKind::file, "{}: cannot open: {}", name_, reason(errno));
   struct stat status {};
   if (::fstat(descriptor_.get(), &status) != 0) fail(ErrorKind::file, "{}: cannot stat: {}", name_, reason(errno));
-  if (!S_ISREG(status.st_mode)) fail(ErrorKind::file, "{}: is not a regular file", name_);
+  if (!S_ISREG(status.st_mode)) fail(ErrorKind::file, "{}: is {}, not a regular file", name_, kind_of(status.st_mode));
   size_bytes_ = static_cast<std::uint64_t>(status.st_size);
 }
 
@@ -100,45 +112,30 @@ namespace {
 fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
 }  // namespace
 
-AtomicFile::AtomicFile(const fs::path& path) : name_(path.string()), target_(path) {
+AtomicFile::AtomicFile(const fs::path& path, Links links) : name_(path.string()), target_(path) {
   std::error_code ignored;
-  if (fs::is_symlink(target_, ignored)) {
+  if (links == Links::followed && fs::is_symlink(target_, ignored)) {
     // Else the rename would replace the link. Not weakly_canonical: it leaves a dangling link alone.
     const fs::path resolved = fs::canonical(target_, ignored);
     if (ignored) fail(ErrorKind::file, "{}: cannot follow the link: {}", name_, ignored.message());
     target_ = resolved;
   }
   struct stat old {};
-  const bool exists = ::stat(target_.c_str(), &old) == 0;
-  if (exists && !S_ISREG(old.st_mode)) fail(ErrorKind::file, "{}: is there and is not a regular file", name_);
-  Descriptor descriptor = open_beside_target();
-  if (exists) ::fchmod(descriptor.get(), old.st_mode & 07777);  // as far as we may
+  const bool exists = ::lstat(target_.c_str(), &old) == 0;
+  if (exists && !S_ISREG(old.st_mode) && !S_ISLNK(old.st_mode)) {
+    fail(ErrorKind::file, "{}: is there and is {}, not a regular file", name_, kind_of(old.st_mode));
+  }
+  temporary_ = std::make_unique<TemporaryFile>(folder_of(target_), name_);
+  Descriptor descriptor = temporary_->writer();
+  if (exists && S_ISREG(old.st_mode)) ::fchmod(descriptor.get(), old.st_mode & 0777);  // as far as we may
   file_ = OutputFile(std::move(descriptor), name_);
 }
 
-AtomicFile::~AtomicFile() {
-  if (!is_committed_) ::unlink(temporary_.c_str());
-}
-
-Descriptor AtomicFile::open_beside_target() {
-  // Not mkstemp, which makes files that only the owner can read. The name does not grow with the target's, which
-  // may be as long as names can be. Another process may have our number (containers, network folders): try on.
-  static std::atomic<unsigned> counter{0};
-  for (int attempt = 0; attempt < 1000; ++attempt) {
-    temporary_ = folder_of(target_) / fmt::format(".paoding-{}-{}.tmp", ::getpid(), counter++);
-    Descriptor opened(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-    if (opened.is_open()) return opened;
-    if (errno != EEXIST) break;
-  }
-  fail(ErrorKind::file, "{}: cannot make a file in its folder: {}", name_, reason(errno));
-}
+AtomicFile::~AtomicFile() = default;
 
 void AtomicFile::commit() {
   file_.finish();
-  if (::rename(temporary_.c_str(), target_.c_str()) != 0) {
-    fail(ErrorKind::file, "{}: cannot move the new file into place: {}", name_, reason(errno));
-  }
-  is_committed_ = true;
+  temporary_->move_to(target_);
   flush_folder(folder_of(target_));
 }
 
@@ -184,25 +181,60 @@ void finish_replacing(const fs::path& to, const fs::path& aside) {
 
 // ---- locks ----
 
-Lock::Lock(const fs::path& path, const std::string& meaning)
-    : descriptor_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
-  if (!descriptor_.is_open())
-    fail(ErrorKind::file, "{}: cannot make or open the file: {}", path.string(), reason(errno));
-  char holder[32] = {};
+namespace {
+
+constexpr std::size_t kMostHolderBytes = 32;
+
+// Opens or makes it; what came from elsewhere under its name, a link or a device, is left alone.
+Descriptor open_lock(const fs::path& path) {
+  struct stat status {};
+  const bool is_there = ::lstat(path.c_str(), &status) == 0;
+  Descriptor opened;
+  if (!is_there || S_ISREG(status.st_mode)) {
+    opened = Descriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0666));
+    if (!opened.is_open() && errno != ELOOP) {
+      fail(ErrorKind::file, "{}: cannot make or open the file: {}", path.string(), reason(errno));
+    }
+    if (!opened.is_open()) status.st_mode = S_IFLNK;  // since just now
+    if (opened.is_open() && ::fstat(opened.get(), &status) != 0) {
+      fail(ErrorKind::file, "{}: cannot stat: {}", path.string(), reason(errno));
+    }
+  }
+  if (!S_ISREG(status.st_mode)) {
+    fail(ErrorKind::file, "{}: is {}, must be a file that paoding made: delete it", path.string(),
+         kind_of(status.st_mode));
+  }
+  return opened;
+}
+
+// What a holder wrote: its number. Nothing when it is another's file, or one by another name too.
+std::optional<std::string> holder_text(int descriptor) {
+  struct stat status {};
+  if (::fstat(descriptor, &status) != 0 || status.st_nlink != 1) return std::nullopt;
+  std::string text(kMostHolderBytes + 1, '\0');
+  const ssize_t length = ::pread(descriptor, text.data(), text.size(), 0);
+  if (length < 0 || length > static_cast<ssize_t>(kMostHolderBytes)) return std::nullopt;
+  text.resize(static_cast<std::size_t>(length));
+  if (text.find_first_not_of("0123456789\n") != std::string::npos) return std::nullopt;
+  return text;
+}
+
+}  // namespace
+
+Lock::Lock(const fs::path& path, const std::string& meaning) : descriptor_(open_lock(path)) {
   if (::flock(descriptor_.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) {
       fail(ErrorKind::file, "{}: cannot be locked, so that one process at a time {}: {}", path.string(), meaning,
            reason(errno));
     }
-    const ssize_t length = ::pread(descriptor_.get(), holder, sizeof(holder) - 1, 0);
     long process = 0;
-    for (ssize_t i = 0; i < length && holder[i] >= '0' && holder[i] <= '9' && i < 18; ++i) {
-      process = process * 10 + (holder[i] - '0');
-    }
+    const std::string holder = holder_text(descriptor_.get()).value_or("");
+    std::from_chars(holder.data(), holder.data() + holder.size(), process);
     if (process == ::getpid()) fail(ErrorKind::file, "{}: this process {} already", path.string(), meaning);
     fail(ErrorKind::file, "{}: another process{} {}", path.string(),
          process > 0 ? fmt::format(" (number {})", process) : "", meaning);
   }
+  if (!holder_text(descriptor_.get())) return;
   // For the message above alone, so a full disk is no error.
   const std::string own = fmt::format("{}\n", ::getpid());
   if (::ftruncate(descriptor_.get(), 0) == 0 && ::pwrite(descriptor_.get(), own.data(), own.size(), 0) < 0) return;

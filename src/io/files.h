@@ -8,13 +8,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace paoding::files {
 
 /// What errno stands for: "No space left on device".
 std::string reason(int code);
+/// "a FIFO": what the mode of a stat() says.
+std::string_view kind_of(mode_t mode);
 
 /// A number that the operating system gave for something open; closed with the object.
 class Descriptor {
@@ -83,11 +87,17 @@ class OutputFile {
   Descriptor descriptor_;
 };
 
-/// A new file that replaces `path` on commit(), and goes away when it is destroyed before. A link at `path` is
-/// followed, and an existing file's permissions are kept.
+class TemporaryFile;  // io/temporary_file.h
+
+/// What happens to a link at the path of a new file: what it leads to is replaced, or the link itself, so that nothing
+/// outside the folder changes.
+enum class Links { followed, replaced };
+
+/// A new file that replaces `path` on commit(), and goes away when it is destroyed before. An existing file's
+/// permissions are kept.
 class AtomicFile {
  public:
-  explicit AtomicFile(const std::filesystem::path& path);
+  explicit AtomicFile(const std::filesystem::path& path, Links links = Links::followed);
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
   ~AtomicFile();
@@ -95,12 +105,10 @@ class AtomicFile {
   void commit();
 
  private:
-  Descriptor open_beside_target();
   std::string name_;
   std::filesystem::path target_;
-  std::filesystem::path temporary_;
+  std::unique_ptr<TemporaryFile> temporary_;
   OutputFile file_{Descriptor(), {}};
-  bool is_committed_ = false;
 };
 
 /// Makes names in the folder that were made, changed or removed survive a power failure. Folders that may not be read,
@@ -116,7 +124,8 @@ void replace_folder(const std::filesystem::path& from, const std::filesystem::pa
 void finish_replacing(const std::filesystem::path& to, const std::filesystem::path& aside);
 
 /// What one process at a time may hold; let go when it ends, however it ends. Two of one process exclude each other
-/// too.
+/// too. Error (file) when it is held, and when what is at its path is no file: a link is not followed. Only a file that
+/// a Lock made is written to.
 class Lock {
  public:
   /// `meaning` is what another holder does: "trains into runs/g2p".

@@ -6,20 +6,26 @@
 
 #include <cmath>
 
+#include "text/printable.h"
+
 namespace paoding {
 
 std::string json_string(std::string_view text) {
   // Names may hold any bytes; those that are no UTF-8 are written as the characters of their numbers.
   const bool is_utf8 = simdjson::validate_utf8(text);
   std::string quoted = "\"";
-  for (const char c : text) {
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    const auto byte = static_cast<unsigned char>(c);
     if (c == '"' || c == '\\') {
       quoted += '\\';
       quoted += c;
     } else if (c == '\n') {
       quoted += "\\n";
-    } else if (const auto byte = static_cast<unsigned char>(c); byte < 0x20 || (byte >= 0x80 && !is_utf8)) {
+    } else if (byte < 0x20 || byte == 0x7f || (byte >= 0x80 && !is_utf8)) {
       quoted += fmt::format("\\u{:04x}", byte);
+    } else if (is_utf8 && unreadable_length(text, at) == 2) {  // a control character of two bytes
+      quoted += fmt::format("\\u{:04x}", static_cast<unsigned char>(text[++at]));
     } else {
       quoted += c;
     }

@@ -16,6 +16,7 @@
 
 #include "base/check.h"
 #include "paoding/io.h"
+#include "text/printable.h"
 
 namespace paoding {
 namespace safetensors {
@@ -37,17 +38,7 @@ std::string shown(std::string_view text) {
     while (length > kMaxShown - 4 && (static_cast<unsigned char>(text[length]) & 0xC0) == 0x80) --length;
     text = text.substr(0, length);
   }
-  const bool is_utf8 = simdjson::validate_utf8(text.data(), text.size());
-  std::string result;
-  for (char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7F || (byte >= 0x80 && !is_utf8)) {
-      result += fmt::format("\\x{:02x}", byte);
-    } else {
-      result += c;
-    }
-  }
-  return is_cut ? result + "..." : result;
+  return printable(text, "") + (is_cut ? "..." : "");
 }
 
 void check_text(std::string_view file, std::string_view what, std::string_view text) {

@@ -192,9 +192,9 @@ TEST(Safetensors, NamesTheFileThatCannotBeRead) {
     return "no error";
   };
   EXPECT_EQ(message(folder / "absent"), (folder / "absent").string() + ": cannot open: No such file or directory");
-  EXPECT_EQ(message(folder / "."), (folder / ".").string() + ": is not a regular file");
+  EXPECT_EQ(message(folder / "."), (folder / ".").string() + ": is a folder, not a regular file");
   ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
-  EXPECT_EQ(message(folder / "pipe"), (folder / "pipe").string() + ": is not a regular file");  // and does not hang
+  EXPECT_EQ(message(folder / "pipe"), (folder / "pipe").string() + ": is a FIFO, not a regular file");  // and no hang
 }
 
 // ---- writing ---------------------------------------------------------------

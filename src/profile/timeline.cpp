@@ -2,11 +2,12 @@
 // Chrome trace JSON: complete events ("X"), names ("M") and flows ("s" to "f").
 #include "profile/timeline.h"
 
-#include <cstdio>
+#include <fmt/format.h>
+
 #include <iterator>
 #include <set>
 
-#include "base/check.h"
+#include "io/files.h"
 
 namespace paoding::profile {
 
@@ -192,12 +193,9 @@ std::string timeline_json(const Trace& trace) { return Timeline(trace).text(); }
 
 void write_timeline(const Trace& trace, const std::string& path) {
   const std::string text = timeline_json(trace);
-  std::FILE* file = std::fopen(path.c_str(), "wb");
-  if (file == nullptr) fail(ErrorKind::file, "timeline: '{}' cannot be opened for writing", path);
-  const std::size_t written = std::fwrite(text.data(), 1, text.size(), file);
-  if (std::fclose(file) != 0 || written != text.size()) {
-    fail(ErrorKind::file, "timeline: '{}' took {} of {} bytes, is the disk full?", path, written, text.size());
-  }
+  files::AtomicFile file(path);
+  file.write(text.data(), text.size());
+  file.commit();
 }
 
 }  // namespace paoding::profile

@@ -13,32 +13,47 @@ std::map<std::string, Tensor> values_of(const Parameters& parameters) {
   return values;
 }
 
-void restore(Parameters* parameters, const std::map<std::string, Tensor>& tensors, bool allow_more) {
+namespace {
+
+using Types = std::map<std::string, Type>;
+
+void check_fit(const Types& wanted, const std::map<std::string, Tensor>& tensors, bool allow_more) {
   constexpr std::size_t kMostListed = 20;
   std::vector<std::string> problems;
-  const std::map<std::string, Tensor> present = values_of(*parameters);
-  for (const auto& [name, value] : present) {
+  for (const auto& [name, type] : wanted) {
     const auto it = tensors.find(name);
     if (it == tensors.end()) {
-      problems.push_back(fmt::format("'{}' {} is missing", name, to_string(value.type())));
-    } else if (!(it->second.type() == value.type())) {
-      problems.push_back(
-          fmt::format("'{}' is {}, must be {}", name, to_string(it->second.type()), to_string(value.type())));
+      problems.push_back(fmt::format("'{}' {} is missing", name, to_string(type)));
+    } else if (!(it->second.type() == type)) {
+      problems.push_back(fmt::format("'{}' is {}, must be {}", name, to_string(it->second.type()), to_string(type)));
     }
   }
   for (const auto& [name, tensor] : tensors) {
-    if (allow_more || present.contains(name)) continue;
+    if (allow_more || wanted.contains(name)) continue;
     problems.push_back(fmt::format("'{}' {} has no place in the model", name, to_string(tensor.type())));
   }
-  if (!problems.empty()) {
-    const std::size_t count = problems.size();
-    if (count > kMostListed) {
-      problems.resize(kMostListed);
-      problems.push_back(fmt::format("and {} more", count - kMostListed));
-    }
-    fail(ErrorKind::argument, "restore: {} of the tensors do not fit the model: {}", count, fmt::join(problems, "; "));
+  if (problems.empty()) return;
+  const std::size_t count = problems.size();
+  if (count > kMostListed) {
+    problems.resize(kMostListed);
+    problems.push_back(fmt::format("and {} more", count - kMostListed));
   }
-  for (const auto& [name, value] : present) parameters->set(name, tensors.at(name));
+  fail(ErrorKind::argument, "restore: {} of the tensors do not fit the model: {}", count, fmt::join(problems, "; "));
+}
+
+}  // namespace
+
+void check_restorable(const Graph& graph, const std::map<std::string, Tensor>& tensors, bool allow_more) {
+  Types wanted;
+  for (const NodeId id : graph.parameters()) wanted.emplace(graph.node(id).name.str(), graph.node(id).types[0]);
+  check_fit(wanted, tensors, allow_more);
+}
+
+void restore(Parameters* parameters, const std::map<std::string, Tensor>& tensors, bool allow_more) {
+  Types wanted;
+  for (const std::string& name : parameters->names()) wanted.emplace(name, parameters->get(name).type());
+  check_fit(wanted, tensors, allow_more);
+  for (const auto& [name, type] : wanted) parameters->set(name, tensors.at(name));
 }
 
 }  // namespace paoding

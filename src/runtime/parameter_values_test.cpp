@@ -70,6 +70,26 @@ TEST(ParameterValues, TrainingGoesOnWithTheSameBitsFromACheckpoint) {
   }
 }
 
+TEST(ParameterValues, AreComparedBeforeAnythingIsAllocated) {
+  const Net small;
+  const Parameters trained(small.g, Device::cpu(), {.seed = 5});
+  // A store of its parameters would take 2^50 bytes.
+  Graph huge;
+  const nn::Linear first(huge, "first", 3, std::int64_t{1} << 46), second(huge, "second", 8, 2);
+  try {
+    check_restorable(huge, values_of(trained), true);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::argument);
+    EXPECT_NE(std::string(error.what())
+                  .find("2 of the tensors do not fit the model: 'first/bias' is f32[8], must be "
+                        "f32[70368744177664]; 'first/weight' is"),
+              std::string::npos)
+        << error.what();
+  }
+  check_restorable(small.g, values_of(trained));
+}
+
 TEST(ParameterValues, AProgramThatPredictsLeavesTheOptimizersStateOut) {
   const Net training, predicting(8, false);
   Parameters trained(training.g, Device::cpu(), {.seed = 5});

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "text/printable.h"
 
 namespace paoding {
 namespace {
@@ -75,7 +76,6 @@ std::string quote(std::string_view name) {
   std::string quoted = "\"";
   for (std::size_t i = 0; i < name.size();) {
     const char c = name[i];
-    const std::size_t length = utf8_length(name, i);
     if (c == '"' || c == '\\') {
       quoted += '\\';
       quoted += c;
@@ -83,11 +83,10 @@ std::string quote(std::string_view name) {
       quoted += "\\n";
     } else if (c == '\t') {
       quoted += "\\t";
-    } else if (length == 0 || is_control(c)) {
-      quoted += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
     } else {
-      quoted += name.substr(i, length);
-      i += length;
+      const std::string_view one = name.substr(i, std::max<std::size_t>(1, utf8_length(name, i)));
+      quoted += printable(one, "");
+      i += one.size();
       continue;
     }
     ++i;
