@@ -116,7 +116,7 @@ ImageSet read_images(const std::filesystem::path& images, const std::filesystem:
 Tensor read_image_file(const std::filesystem::path& path) {
   const bool is_standard_input = path == "-";
   const std::string name = is_standard_input ? "standard input" : path.string();
-  const std::string bytes = gunzipped(read_whole(is_standard_input ? "/dev/stdin" : path), name);
+  const std::string bytes = gunzipped(read_stream(is_standard_input ? "/dev/stdin" : path, name), name);
   return bytes.starts_with("P5") ? parse_pgm(bytes, name) : parse_idx(bytes, name, 3);
 }
 

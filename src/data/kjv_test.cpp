@@ -161,7 +161,7 @@ TEST_F(KjvModule, WithAFileMissingNamesIt) {
   write(conf_);
   std::filesystem::remove(folder_ / "modules/kjv/nt.bzv");
   EXPECT_EQ(refused(),
-            "file: " + (folder_ / "modules/kjv/nt.bzv").string() + ": cannot be read: No such file or directory");
+            "file: " + (folder_ / "modules/kjv/nt.bzv").string() + ": cannot open: No such file or directory");
 }
 
 TEST(Kjv, OfDebianIsReadWhole) {

@@ -92,9 +92,9 @@ TEST(Pronunciations, AreReadFromFiles) {
   EXPECT_EQ(lines_of(read_pronunciations(folder.write("g2p/cmudict-en-us.dict", "a AH\n"))), Lines{"a: AH"});
   EXPECT_EQ(find_pronunciations(folder.path()), folder / "g2p/cmudict-en-us.dict");
   EXPECT_EQ(refusal([&] { read_pronunciations(folder / "none"); }),
-            "file: " + (folder / "none").string() + ": cannot be read: No such file or directory");
+            "file: " + (folder / "none").string() + ": cannot open: No such file or directory");
   EXPECT_EQ(refusal([&] { read_pronunciations(folder.path()); }),
-            "file: " + folder.path().string() + ": this is a folder, must be a file");
+            "file: " + folder.path().string() + ": is a folder, not a regular file");
 }
 
 TEST(Pronunciations, ThatAreNowhereAreToldHowToGet) {
@@ -106,7 +106,7 @@ TEST(Pronunciations, ThatAreNowhereAreToldHowToGet) {
   EXPECT_NE(text.find("file: pronouncing dictionary: not found, looked for " + folder.path().string()),
             std::string::npos)
       << text;
-  EXPECT_NE(text.find("\nGet it with: tools/fetch_data.sh g2p " + folder.path().string() +
+  EXPECT_NE(text.find("\nGet it with: paoding fetch g2p --data " + folder.path().string() +
                       "; or: apt-get install pocketsphinx-en-us"),
             std::string::npos)
       << text;

@@ -2,15 +2,15 @@
 #include "data/whole_file.h"
 
 #define ZLIB_CONST  // zlib then takes what it reads as const
+#include <fcntl.h>
 #include <simdjson.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <limits>
-#include <memory>
-#include <system_error>
 
 #include "base/check.h"
 #include "io/files.h"
@@ -75,29 +75,41 @@ class Inflater {
 
 }  // namespace
 
+namespace {
+[[noreturn]] void fail_too_large(std::string_view name, std::uint64_t most_bytes) {
+  fail(ErrorKind::file, "{}: is larger than {} bytes, too large for what it should be", name, most_bytes);
+}
+}  // namespace
+
 std::string read_whole(const std::filesystem::path& path, std::uint64_t most_bytes) {
-  std::error_code problem;
-  if (std::filesystem::is_directory(path, problem)) {
-    fail(ErrorKind::file, "{}: this is a folder, must be a file", path.string());
+  const files::InputFile file(path);
+  if (file.size_bytes() > most_bytes) fail_too_large(path.string(), most_bytes);
+  std::string bytes(file.size_bytes(), '\0');
+  file.read_at(0, bytes.data(), bytes.size());
+  return bytes;
+}
+
+std::string read_stream(const std::filesystem::path& path, std::string_view name, std::uint64_t most_bytes) {
+  const files::Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
+  struct stat status {};
+  if (!file.is_open() || ::fstat(file.get(), &status) != 0) {
+    fail(ErrorKind::file, "{}: cannot open: {}", name, files::reason(errno));
   }
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), &std::fclose);
-  if (!file) fail(ErrorKind::file, "{}: cannot be read: {}", path.string(), files::reason(errno));
-  // Read to the end rather than as far as the size says: a pipe says 0, and a file may grow.
-  const std::uint64_t said = std::filesystem::file_size(path, problem);
+  const bool is_device = S_ISCHR(status.st_mode) || S_ISBLK(status.st_mode);
+  if ((is_device && ::isatty(file.get()) != 1) || S_ISDIR(status.st_mode)) {
+    fail(ErrorKind::file, "{}: is {}, neither a file nor a pipe", name, files::kind_of(status.st_mode));
+  }
   std::string bytes;
-  if (!problem && said <= most_bytes) bytes.reserve(said + 1);
   for (std::size_t size = 0;;) {
     bytes.resize(std::max(bytes.capacity(), size + (std::size_t{64} << 10)));
-    const std::size_t count = std::fread(bytes.data() + size, 1, bytes.size() - size, file.get());
-    if (count == 0 && std::ferror(file.get()) != 0) {
-      fail(ErrorKind::file, "{}: cannot be read: {}", path.string(), files::reason(errno));
-    }
-    size += count;
+    const ssize_t count = ::read(file.get(), bytes.data() + size, bytes.size() - size);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) fail(ErrorKind::file, "{}: cannot be read: {}", name, files::reason(errno));
+    size += static_cast<std::size_t>(count);
+    if (size > most_bytes) fail_too_large(name, most_bytes);
+    if (count > 0) continue;
     bytes.resize(size);
-    if (size > most_bytes) {
-      fail(ErrorKind::file, "{}: is larger than {} bytes, too large for what it should be", path.string(), most_bytes);
-    }
-    if (count == 0) return bytes;
+    return bytes;
   }
 }
 

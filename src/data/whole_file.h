@@ -12,8 +12,14 @@ namespace paoding::data {
 /// What no file of a data set is larger than, packed or not.
 inline constexpr std::uint64_t kMostFileBytes = std::uint64_t{1} << 30;
 
-/// The bytes of a file. Error (file) with its path when it cannot be read or is larger than `most_bytes`.
+/// The bytes of a regular file. Error (file) with its path when it is none, cannot be read, or is larger than
+/// `most_bytes`.
 std::string read_whole(const std::filesystem::path& path, std::uint64_t most_bytes = kMostFileBytes);
+
+/// The bytes that come from a file, a pipe or a terminal until it ends. Error (file) with `name` when it is a device or
+/// a folder, cannot be read, or has more than `most_bytes`.
+std::string read_stream(const std::filesystem::path& path, std::string_view name,
+                        std::uint64_t most_bytes = kMostFileBytes);
 
 /// What a gzip file holds; `bytes` itself when it is none. Error (file) when it is truncated or damaged, or holds more
 /// than `most_bytes`.

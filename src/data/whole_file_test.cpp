@@ -2,13 +2,23 @@
 #include "data/whole_file.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <zlib.h>
 
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <thread>
+#include <vector>
+
 #include "data/test_folder.h"
+#include "paoding/data/corpora.h"
 #include "tests/temporary_folder.h"
 
 namespace paoding::data {
 namespace {
+
+namespace fs = std::filesystem;
 
 std::string gzipped(std::string_view bytes) {
   z_stream stream{};
@@ -46,7 +56,40 @@ TEST(ReadWhole, RefusesMoreThanTheLimit) {
   EXPECT_EQ(read_whole(path, 5), "12345");
   EXPECT_EQ(refusal([&] { read_whole(path, 4); }),
             "file: " + path.string() + ": is larger than 4 bytes, too large for what it should be");
-  EXPECT_NE(refusal([] { read_whole("/dev/zero", 1 << 20); }), "");  // has no end, and says that it has 0 bytes
+}
+
+TEST(ReadWhole, RefusesWhatIsNoFileAndDoesNotWaitForIt) {
+  const TemporaryFolder folder;
+  const std::string fifo = (folder / "fifo").string();
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  EXPECT_EQ(refusal([&] { read_whole(fifo); }), "file: " + fifo + ": is a FIFO, not a regular file");
+  EXPECT_EQ(refusal([] { read_whole("/dev/zero"); }), "file: /dev/zero: is a device, not a regular file");
+  EXPECT_EQ(refusal([] { read_whole("/dev/null"); }), "file: /dev/null: is a device, not a regular file");
+  // So does every reader of a data set.
+  for (const auto& read :
+       std::vector<std::function<void()>>{[&] { read_pronunciations(fifo); }, [&] { read_images(fifo, fifo); },
+                                          [&] {
+                                            read_translations({fifo, fifo});
+                                          }}) {
+    EXPECT_EQ(refusal(read), "file: " + fifo + ": is a FIFO, not a regular file");
+  }
+  fs::create_directories(folder / "mods.d");
+  fs::create_symlink("/dev/zero", folder / "mods.d/engKJV2006eb.conf");
+  EXPECT_NE(refusal([&] { read_kjv(folder.path()); }).find("is a device, not a regular file"), std::string::npos);
+}
+
+TEST(ReadStream, ReadsPipesButNoDevices) {
+  const TemporaryFolder folder;
+  const std::string fifo = (folder / "fifo").string();
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  std::thread writer([&] { std::ofstream(fifo) << std::string(300'000, 'x'); });
+  EXPECT_EQ(read_stream(fifo, "f"), std::string(300'000, 'x'));
+  writer.join();
+  EXPECT_EQ(read_stream(folder.write("a", "12345"), "f", 5), "12345");
+  EXPECT_EQ(refusal([&] { read_stream(folder / "a", "f", 4); }),
+            "file: f: is larger than 4 bytes, too large for what it should be");
+  EXPECT_EQ(refusal([] { read_stream("/dev/zero", "f"); }), "file: f: is a device, neither a file nor a pipe");
+  EXPECT_EQ(refusal([] { read_stream("/dev", "f"); }), "file: f: is a folder, neither a file nor a pipe");
 }
 
 TEST(Gunzipped, GivesWhatWasPacked) {

@@ -48,7 +48,7 @@ struct ImageSet {
 /// or they do not have equally many.
 ImageSet read_images(const std::filesystem::path& images, const std::filesystem::path& labels);
 /// The images alone [N, H, W]: an IDX file, or one picture as a binary PGM (P5, 8 bits, its largest value made 255;
-/// [1, H, W]), gzipped or not. "-" is standard input. Errors as read_images.
+/// [1, H, W]), gzipped or not; from a pipe too. "-" is standard input. Errors as read_images.
 Tensor read_image_file(const std::filesystem::path& path);
 
 struct SentencePair {
