@@ -32,6 +32,7 @@ using Commands = std::vector<Command>;
 
 void add_run(CLI::App& app, Commands* commands);
 void add_dump(CLI::App& app, Commands* commands);
+void add_fetch(CLI::App& app, Commands* commands);
 void add_ops(CLI::App& app, Commands* commands);
 void add_doctor(CLI::App& app, Commands* commands);
 void add_train(CLI::App& app, Commands* commands);
@@ -40,10 +41,9 @@ void add_evaluate(CLI::App& app, Commands* commands);
 void add_bench(CLI::App& app, Commands* commands);
 
 inline constexpr int kOk = 0;
-inline constexpr int kFailed = 1;  // the work could not be done, or its result is wrong
-inline constexpr int kUsage = 2;   // the command line is wrong
-inline constexpr int kInterrupted = 130;
-inline constexpr int kTerminated = 143;
+inline constexpr int kFailed = 1;    // the work could not be done, or its result is wrong
+inline constexpr int kUsage = 2;     // the command line is wrong
+inline constexpr int kSignal = 128;  // and the number of the signal that ended it: 130 after Ctrl-C, 143 after SIGTERM
 
 /// Wrong use of the command line that the parser cannot see: exit code 2.
 class UsageError : public std::runtime_error {
@@ -53,13 +53,14 @@ class UsageError : public std::runtime_error {
 
 // ---- printing ----
 
-/// Writes to stdout. A reader that went away is no error: the rest is dropped.
+/// Writes to stdout, control characters and what is not UTF-8 as \x1b, whole lines at a time. A reader that went away
+/// is no error: the rest is dropped.
 void print_text(std::string_view text);
 template <class... Args>
 void print(fmt::format_string<Args...> format, Args&&... args) {
   print_text(fmt::format(format, std::forward<Args>(args)...));
 }
-/// Writes to stderr. Where nobody can read it, it is dropped.
+/// Writes to stderr, in the same way. Where nobody can read it, it is dropped.
 void print_error_text(std::string_view text);
 template <class... Args>
 void print_error(fmt::format_string<Args...> format, Args&&... args) {
@@ -79,17 +80,29 @@ void show_progress(std::string_view text);
 
 // ---- interruption ----
 
-/// Ctrl-C and SIGTERM are noted and acted on at the next check_interrupted(); a second one ends the process at once.
-/// Closed pipes and files that may not grow become errors of the write.
+/// Ctrl-C, SIGTERM and SIGHUP (unless it is ignored: nohup) are acted on at the next check_interrupted(), and end the
+/// process when there is none for half a second; a second one ends it at once. Nothing half-written is left. Closed
+/// pipes and files that may not grow become errors of the write.
 void catch_interrupts();
+/// Before another program takes this one's place: signals mean to it what they meant to this one.
+void leave_interrupts_to_child();
 /// Where stdin, stdout or stderr is closed, something stands in for it that can be neither read nor written: else the
 /// next file opened would get its number, and what is printed would end up in a checkpoint.
 void hold_standard_streams();
 struct Interrupted {
-  int code;  // to exit with: kInterrupted, or kTerminated after a SIGTERM
+  int code;  // to exit with: kSignal + the signal's number
 };
 /// Throws Interrupted after one.
 void check_interrupted();
+/// While one lives there is something to save: a signal waits for check_interrupted() however long it takes. Made after
+/// a signal, it throws Interrupted.
+class SavesWhenInterrupted {
+ public:
+  SavesWhenInterrupted();
+  ~SavesWhenInterrupted();
+  SavesWhenInterrupted(const SavesWhenInterrupted&) = delete;
+  SavesWhenInterrupted& operator=(const SavesWhenInterrupted&) = delete;
+};
 
 // ---- what subcommands have in common ----
 
@@ -117,8 +130,8 @@ std::string shell_word(const std::string& text);
 /// Error (file) when `path`, where something will be written after the work, is in no folder. Empty: nothing will be.
 void check_folder_of(const std::string& path);
 
-/// The text of a file, or of stdin for "-". Error (file).
-std::string read_text(const std::string& path);
+/// The text of a file, a pipe, or of stdin for "-". Error (file) when it cannot be read or is larger than `most_bytes`.
+std::string read_text(const std::string& path, std::size_t most_bytes);
 /// The graph in a file; errors name the file.
 std::unique_ptr<Graph> load_graph(const std::string& path);
 

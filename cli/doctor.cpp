@@ -76,7 +76,7 @@ void print_library(const char* name, const gpu::Library& library, const std::str
 void print_gpu_libraries() {
   print("\nNVIDIA's libraries (loaded when there; nothing needs them on the CPU)\n");
   constexpr const char* kInstall =
-      "install a CUDA toolkit or NVIDIA's pip packages (make deps-gpu), or name their folder in PAODING_CUDA_PATH";
+      "install a CUDA toolkit or NVIDIA's pip packages, or name their folder in PAODING_CUDA_PATH";
   int version = 0;
   if (gpu::driver() != nullptr) gpu::driver()->cuDriverGetVersion(&version);
   print_library("driver", gpu::driver_library(), gpu::driver_problem(), "CUDA " + gpu::version_text(version),
@@ -145,7 +145,7 @@ void print_gpu_parts() {
 #else
 void print_gpu_parts() {
   print("\nGPUs\n");
-  print_row("none", "this build has no GPU back end; build where CUDA's headers are (make deps-gpu)");
+  print_row("none", "this build has no GPU back end; build paoding where CUDA's headers are");
 }
 #endif
 

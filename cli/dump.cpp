@@ -115,7 +115,7 @@ void print_kernels(const Graph& graph, const DumpOptions& options) {
 }
 #else
 void print_kernels(const Graph&, const DumpOptions&) {
-  fail(ErrorKind::unsupported, "dump: this build has no GPU back end; build where CUDA's headers are (make deps-gpu)");
+  fail(ErrorKind::unsupported, "dump: this build has no GPU back end; build paoding where CUDA's headers are");
 }
 #endif
 

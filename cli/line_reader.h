@@ -5,27 +5,26 @@
 #include <cstdint>
 #include <string>
 
+#include "input_stream.h"
+
 namespace paoding::cli {
 
 class LineReader {
  public:
   /// "-" is stdin. Error (file) when it cannot be opened.
-  explicit LineReader(const std::string& path);
-  ~LineReader();
-  LineReader(const LineReader&) = delete;
-  LineReader& operator=(const LineReader&) = delete;
+  explicit LineReader(const std::string& path) : stream_(path) {}
 
   /// False at the end. Without the line's end, be it LF or CR LF; a last line needs none. Error (file) when it cannot
-  /// be read, or a line has more than 16 MiB; Interrupted after a Ctrl-C or SIGTERM.
+  /// be read, or a line has more than 16 MiB; Interrupted after a signal.
   bool next(std::string* line);
   /// "words.txt:7", "<stdin>:7": the line that next() gave.
   std::string place() const;
-  bool is_terminal() const;
+  bool is_terminal() const { return stream_.is_terminal(); }
 
  private:
   bool read_more();
-  std::string name_, buffer_;
-  int descriptor_;
+  InputStream stream_;
+  std::string buffer_;
   std::size_t at_ = 0;  // of what was not given yet, in buffer_
   std::int64_t line_ = 0;
 };

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <new>
 
 #include "base/check.h"
@@ -117,6 +118,16 @@ int run_command(CLI::App& app, const Commands& commands) {
   return kFailed;
 }
 
+// Where the documents and the graphs of the examples are; those of an installation are not where the user is.
+std::string documents_note() {
+  std::error_code problem;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", problem);
+  const auto folder = program.parent_path().parent_path() / "share/doc/paoding";
+  return std::filesystem::is_directory(folder, problem)
+             ? fmt::format("docs/ and examples/ are in {}\n\n", folder.string())
+             : "";
+}
+
 // Threads that wait for each other spin before they sleep; by default for about 15 ms, in which a core that another
 // program wants is taken from it, and this one's next region waits for its time slice: training was 10 times slower on
 // a busy machine, and no faster on a quiet one. The OpenMP library reads this before main(), so the program begins
@@ -144,6 +155,7 @@ int main(int argc, char** argv) {
   add_train(app, &commands);
   add_predict(app, &commands);
   add_evaluate(app, &commands);
+  add_fetch(app, &commands);
   add_run(app, &commands);
   add_dump(app, &commands);
   add_ops(app, &commands);
@@ -152,13 +164,14 @@ int main(int argc, char** argv) {
   app.footer(
       "Examples:\n"
       "  paoding doctor                                       what this machine has\n"
+      "  paoding fetch g2p                                    get what a model learns from\n"
       "  paoding train g2p --out runs/g2p                     learn to spell out words; Ctrl-C saves, --resume goes "
       "on\n"
       "  echo paoding | paoding predict g2p runs/g2p          and use it\n"
       "  paoding run examples/graphs/lerp_grad.txt --random 7 --repeat 50\n"
       "  paoding dump examples/graphs/lstm.txt --plan         what the compiler made of it\n"
       "  paoding COMMAND --help                               more of each\n\n" +
-      env_table());
+      documents_note() + env_table());
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& asked) {  // --help, --version
@@ -170,7 +183,8 @@ int main(int argc, char** argv) {
     return fail_usage(app, usage_problem(app, error));
   }
   const int code = run_command(app, commands);
-  return finish_output() ? code : kFailed;
+  // After a hangup nobody takes the output, and a signal's code says more.
+  return finish_output() || code > kSignal ? code : kFailed;
 }
 
 }  // namespace

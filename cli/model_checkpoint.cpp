@@ -2,6 +2,8 @@
 #include "model_checkpoint.h"
 
 #include "base/check.h"
+#include "io/safetensors.h"
+#include "numbers.h"
 
 namespace paoding::cli {
 
@@ -14,11 +16,35 @@ Checkpoint load_checkpoint_of(const models::Task& task, const std::string& path,
   return checkpoint;
 }
 
-void restore_from(const std::string& path, const Checkpoint& checkpoint, Parameters* parameters, bool allow_more) {
+namespace {
+template <class Call>
+void with_path(const std::string& path, const Call& call) {
   try {
-    restore(parameters, checkpoint.tensors, allow_more);
+    call();
   } catch (const Error& error) {
     fail(error.kind(), "{}: the checkpoint is not one of this model: {}", path, error.what());
+  }
+}
+}  // namespace
+
+void restore_from(const std::string& path, const std::map<std::string, Tensor>& tensors, Parameters* parameters,
+                  bool allow_more) {
+  with_path(path, [&] { restore(parameters, tensors, allow_more); });
+}
+
+void check_restorable_from(const std::string& path, const Checkpoint& checkpoint, const models::Task& task) {
+  Graph graph;
+  task.loss(graph, task.any_bucket(), 1, false);
+  with_path(path, [&] { check_restorable(graph, checkpoint.tensors, true); });
+}
+
+void check_finite(const std::string& path, const Checkpoint& checkpoint) {
+  for (const auto& [name, tensor] : checkpoint.tensors) {
+    const Summary seen = summarize(tensor);
+    if (seen.is_finite()) continue;
+    fail(ErrorKind::file,
+         "{}: the tensor '{}' has {} NaN and {} infinite of {} elements: what such a model says means nothing", path,
+         safetensors::shown(name), seen.nans, seen.infinities, tensor.shape().elements());
   }
 }
 

@@ -11,8 +11,11 @@ namespace paoding::cli {
 
 /// As load_checkpoint(); Error (argument) besides when it is one of another model.
 Checkpoint load_checkpoint_of(const models::Task& task, const std::string& path, bool latest);
-/// As restore(), with `path` in its errors.
-void restore_from(const std::string& path, const Checkpoint& checkpoint, Parameters* parameters,
+/// As restore() and check_restorable(), with `path` in their errors; the latter for the model without its optimizer.
+void restore_from(const std::string& path, const std::map<std::string, Tensor>& tensors, Parameters* parameters,
                   bool allow_more = false);
+void check_restorable_from(const std::string& path, const Checkpoint& checkpoint, const models::Task& task);
+/// Error (file) that names the first tensor that holds a NaN or an infinity: no training saves one.
+void check_finite(const std::string& path, const Checkpoint& checkpoint);
 
 }  // namespace paoding::cli

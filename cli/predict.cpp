@@ -60,13 +60,15 @@ Loaded load(const PredictCommand& command, bool needs_data) {
     }
   }
   task.set_files(checkpoint.files);
+  check_restorable_from(command.checkpoint, checkpoint, task);
+  check_finite(command.checkpoint, checkpoint);
   if (needs_data) task.read(command.data_folder);
   Graph graph;
   task.loss(graph, task.any_bucket(), 1, false);
   CompileOptions compile;
   compile.device = parse_device(command.device);
   loaded.parameters.emplace(graph, compile.device);
-  restore_from(command.checkpoint, checkpoint, &*loaded.parameters, true);
+  restore_from(command.checkpoint, checkpoint.tensors, &*loaded.parameters, true);
   loaded.predictor = task.predictor({&*loaded.parameters, compile, check_interrupted});
   return loaded;
 }
@@ -202,7 +204,7 @@ void add_evaluate(CLI::App& app, Commands* commands) {
       "  paoding evaluate g2p runs/g2p --latest --part validation --limit 2000 --json");
   const auto command = add_common(*sub);
   if (const auto folder = env_value("PAODING_DATA_DIR")) command->data_folder = *folder;
-  sub->add_option("--data", command->data_folder, "Folder of data sets; tools/fetch_data.sh fills it")
+  sub->add_option("--data", command->data_folder, "Folder of data sets; `paoding fetch` fills it")
       ->type_name("FOLDER")
       ->capture_default_str();
   sub->add_option("--part", command->part, "Which examples: train, validation or test")

@@ -15,15 +15,18 @@ class App;
 namespace paoding::cli {
 
 /// The options of a task and of its training, and what the user said about them. A config file has a line "name =
-/// value" per option; '#' begins a comment.
+/// value" per option; '#' begins a comment, except in quotes.
 class TaskOptions {
  public:
   explicit TaskOptions(models::Task& task);
 
   void add_to(CLI::App& app);
-  /// Checkpoint, then config file, then command line: the later one wins. Error (argument) when a value is out of range
-  /// or a config file names an option that is not there, (file) when it cannot be read; with where it says so.
+  /// Checkpoint, then config file, then command line: the later one wins. Error (argument) when a value is out of
+  /// range, a config file has a line that says none, or another value is given to what the checkpoint fixes; (file)
+  /// when the file cannot be read; with where it says so.
   void apply(const std::map<std::string, std::string>& checkpoint);
+  /// "dropout was 0.1, and is 0 now": what apply() gave another value than the checkpoint's.
+  const std::vector<std::string>& changes() const { return changes_; }
   /// All of them, for a checkpoint.
   std::map<std::string, std::string> texts() const;
 
@@ -31,6 +34,7 @@ class TaskOptions {
   models::Options options_;
   std::string config_path_;
   std::map<std::string, std::string> said_;  // on the command line
+  std::vector<std::string> changes_;
 };
 
 }  // namespace paoding::cli

@@ -47,6 +47,11 @@ std::string clock_text(double seconds) {
                    : fmt::format("{}:{:02}", minutes, whole % 60);
 }
 
+void RunningMean::add(double number) {
+  sum = sum * kMemory + number;
+  weight = weight * kMemory + 1;
+}
+
 TrainLog::TrainLog(std::string item, bool is_json)
     : item_(std::move(item)), is_json_(is_json), is_terminal_(isatty(STDERR_FILENO) == 1) {}
 
@@ -75,10 +80,9 @@ void TrainLog::step(const TrainState& given, double loss, std::int64_t items, do
   items_ = items_ * kMemory + static_cast<double>(items);
   seconds_ = seconds_ * kMemory + seconds;
   all_seconds_ += seconds;
-  mean_loss_ = mean_loss_ * kMemory + loss;
-  mean_weight_ = mean_weight_ * kMemory + 1;
+  mean_loss_.add(loss);
   TrainState state = given;
-  state.loss = mean_loss_ / mean_weight_;
+  state.loss = mean_loss_.value();
   const auto now = Clock::now();
   if (is_terminal_ && !is_json_ && seconds_between(shown_, now) > kShowEvery) {
     show_progress(progress(state));
@@ -110,10 +114,12 @@ void TrainLog::scores(const TrainState& state, const std::string& part, const st
   }
   std::vector<std::string> texts;
   for (const models::Score& score : scores) texts.push_back(models::text_of(score));
-  print_line(fmt::format("epoch {:2} of {}, step {:6}: loss {:.4f}, {}: {} ({} {}/s; {})",
-                         state.epoch + (state.is_within_epoch ? 1 : 0), state.epochs, state.step,
-                         mean_weight_ > 0 ? mean_loss_ / mean_weight_ : 0.0, part, fmt::join(texts, ", "),
-                         grouped(items_per_second()), item_, clock_text(seconds_between(start_, Clock::now()))));
+  // What was not trained has no loss, and who has only scored no speed.
+  const std::string loss = mean_loss_.weight > 0 ? fmt::format("loss {:.4f}, ", mean_loss_.value()) : "";
+  const std::string speed = state.steps_done > 0 ? fmt::format("{} {}/s; ", grouped(items_per_second()), item_) : "";
+  print_line(fmt::format("epoch {:2} of {}, step {:6}: {}{}: {} ({}{})", state.epoch + (state.is_within_epoch ? 1 : 0),
+                         state.epochs, state.step, loss, part, fmt::join(texts, ", "), speed,
+                         clock_text(seconds_between(start_, Clock::now()))));
 }
 
 void TrainLog::saved(const TrainState& state, const std::string& path) {

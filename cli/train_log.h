@@ -19,9 +19,20 @@ struct TrainState {
   double loss = 0;                              // the mean of the last steps
 };
 
+/// A mean in which old numbers are forgotten by and by: sums of numbers and of their weights.
+struct RunningMean {
+  double sum = 0, weight = 0;
+  void add(double number);
+  double value() const { return sum / weight; }
+};
+
 class TrainLog {
  public:
   TrainLog(std::string item, bool is_json);
+
+  /// The mean of the last losses: a part of where training is, so that one that goes on says the same.
+  const RunningMean& mean_loss() const { return mean_loss_; }
+  void set_mean_loss(const RunningMean& mean) { mean_loss_ = mean; }
 
   /// A line about how things are: text, or for JSON an event with a message.
   void say(const std::string& text);
@@ -45,7 +56,7 @@ class TrainLog {
   Clock::time_point start_ = Clock::now(), shown_ = start_, said_ = start_;
   double items_ = 0, seconds_ = 0;  // of steps, old ones forgotten by and by
   double all_seconds_ = 0;          // of steps alone
-  double mean_loss_ = 0, mean_weight_ = 0;
+  RunningMean mean_loss_;
 };
 
 /// "2:13" or "1:02:13".

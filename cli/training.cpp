@@ -29,6 +29,10 @@ constexpr std::int64_t kCurvePoints = 400;  // of the loss, about
 constexpr const char* kCurveFile = "curve.svg";
 // Of a checkpoint: the last step that was scored, and what of the loss is no point of the curve yet.
 constexpr const char *kScoredStep = "scored_step", *kLossSum = "loss_sum", *kLossCount = "loss_count";
+constexpr const char *kMeanLoss = "mean_loss_sum", *kMeanLossWeight = "mean_loss_weight";  // TrainLog::mean_loss()
+constexpr const char* kRandomState = "random/state";
+// More than any training gets to, and far from where numbers of steps overflow.
+constexpr std::int64_t kMostSteps = std::int64_t{1} << 53;
 
 // The sign of a NaN means nothing.
 std::string number_text(double number) { return std::isnan(number) ? "nan" : fmt::format("{}", number); }
@@ -40,27 +44,31 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 Training::Training(models::Task& task, TaskOptions& options, const TrainRequest& request)
     : task_(task), options_(options), request_(request), log_(std::string(task.item()), request.json) {
   const std::optional<Checkpoint> checkpoint = last_checkpoint();
-  options.apply(manifest_.options);
-  manifest_.model = task.name();
-  manifest_.options = options.texts();
-  if (checkpoint) task.set_files(checkpoint->files);
+  apply_options();
+  if (checkpoint) {
+    task.set_files(checkpoint->files);
+    check_restorable_from(request.folder, *checkpoint, task);
+  }
 
   const auto start = Clock::now();
   show_progress("reading and preparing data ...");
   task.read(request.data_folder);
   buckets_ = task.buckets(models::Part::train);
   if (buckets_.empty()) fail(ErrorKind::file, "{}: no example to train on", request.data_folder);
-  log_.say(fmt::format("{}: {} {} to train on, {} to validate, {} to test (read in {:.1f} s)", task.name(),
-                       buckets_.size(), task.item(), task.buckets(models::Part::validation).size(),
-                       task.buckets(models::Part::test).size(), seconds_since(start)));
+  log_.say(fmt::format("{}: {} to train on, {} to validate, {} to test (read in {:.1f} s)", task.name(),
+                       task.amount(models::Part::train), task.amount(models::Part::validation),
+                       task.amount(models::Part::test), seconds_since(start)));
   plan_steps();
 
   const std::unique_ptr<Graph> graph = training_graph(buckets_[0]);
   parameters_.emplace(*graph, request.compile.device,
                       ParametersOptions{.seed = static_cast<std::uint64_t>(task.settings.seed)});
   if (checkpoint) {
-    restore_from(request.folder, *checkpoint, &*parameters_);
-    log_.say(fmt::format("goes on after step {} of {}", manifest_.step, last_step_));
+    restore_all(*checkpoint);
+    if (is_finished()) check_finite(request.folder, *checkpoint);  // else training finds it
+    log_.say(is_finished()
+                 ? fmt::format("step {} was the last: --epochs or --steps make this training longer", last_step_)
+                 : fmt::format("goes on after step {} of {}", manifest_.step, last_step_));
   } else {
     folder_.emplace(request.folder);
     check_free();  // now that nobody else can train into it
@@ -80,6 +88,24 @@ Training::Training(models::Task& task, TaskOptions& options, const TrainRequest&
                        folder_->path().string()));
 }
 
+// Of the checkpoint, if any, and of the user.
+void Training::apply_options() {
+  options_.apply(manifest_.options);
+  for (const std::string& change : options_.changes()) log_.say("note: " + change);
+  manifest_.model = task_.name();
+  manifest_.options = options_.texts();
+}
+
+// A model that dropout is new to, or that has none any more, draws from the beginning, or from nothing.
+void Training::restore_all(const Checkpoint& checkpoint) {
+  std::map<std::string, Tensor> tensors = checkpoint.tensors;
+  const std::vector<std::string> names = parameters_->names();
+  const bool draws = std::find(names.begin(), names.end(), kRandomState) != names.end();
+  if (!draws) tensors.erase(kRandomState);
+  if (draws && !tensors.contains(kRandomState)) tensors.emplace(kRandomState, parameters_->get(kRandomState));
+  restore_from(request_.folder, tensors, &*parameters_);
+}
+
 // Nothing is overwritten.
 void Training::check_free() const {
   std::error_code ignored;
@@ -90,7 +116,7 @@ void Training::check_free() const {
          request_.folder);
   }
   const auto curve = std::filesystem::path(request_.folder) / kCurveFile;
-  if (std::filesystem::exists(curve, ignored)) {
+  if (std::filesystem::exists(std::filesystem::symlink_status(curve, ignored))) {
     fail(ErrorKind::argument, "{} is there already\nhint: give another --out", curve.string());
   }
 }
@@ -117,6 +143,13 @@ std::optional<Checkpoint> Training::last_checkpoint() {
   scored_step_ = number(kScoredStep, std::int64_t{-1});
   loss_sum_ = number(kLossSum, 0.0);
   loss_count_ = number(kLossCount, std::int64_t{0});
+  log_.set_mean_loss({number(kMeanLoss, 0.0), number(kMeanLossWeight, 0.0)});
+  for (const auto& [what, count] : {std::pair("step", manifest_.step), std::pair("epoch", manifest_.epoch),
+                                    std::pair("batch", manifest_.batch), std::pair(kLossCount, loss_count_)}) {
+    if (count < 0 || count > kMostSteps) {
+      fail(ErrorKind::file, "{}: its manifest: {} is {}, must be 0 .. {}", request_.folder, what, count, kMostSteps);
+    }
+  }
   return checkpoint;
 }
 
@@ -177,6 +210,7 @@ TrainState& Training::refreshed() {
 }
 
 void Training::run() {
+  const SavesWhenInterrupted saves;
   refreshed();
   try {
     while (!is_finished()) run_epoch();
@@ -187,7 +221,7 @@ void Training::run() {
   }
 }
 
-// After a Ctrl-C or SIGTERM.
+// After a signal.
 void Training::stop() {
   if (!is_saved_) save(std::nan(""));
   write_curve();
@@ -265,7 +299,7 @@ void Training::fail_not_finite(const models::Batch& batch, double loss, double n
 // What a skipped step has counted all the same: then it is as if it had never been tried.
 void Training::take_back() {
   const std::vector<std::string> names = parameters_->names();
-  for (const auto& [name, at] : {std::pair("random/state", 1), std::pair("optimizer/skipped", 0)}) {
+  for (const auto& [name, at] : {std::pair(kRandomState, 1), std::pair("optimizer/skipped", 0)}) {
     if (std::find(names.begin(), names.end(), name) == names.end()) continue;
     const Tensor counted = parameters_->get(name);
     Tensor before(counted.type());
@@ -290,7 +324,12 @@ void Training::validate(bool is_end_of_epoch) {
   const auto start = Clock::now();
   std::vector<models::Score> scores;
   if (!task_.buckets(models::Part::validation).empty()) {
-    scores = predictor_->evaluate(models::Part::validation, {}, task_.settings.validate);
+    try {
+      scores = predictor_->evaluate(models::Part::validation, {}, task_.settings.validate);
+    } catch (const Error&) {
+      if (!is_saved_) save(std::nan(""));  // what was trained is not lost with what it is worth
+      throw;
+    }
   }
   if (is_end_of_epoch) {
     manifest_.epoch += 1;
@@ -310,6 +349,8 @@ void Training::save(double score) {
   manifest_.notes[kScoredStep] = std::to_string(scored_step_);
   manifest_.notes[kLossSum] = fmt::format("{}", loss_sum_);
   manifest_.notes[kLossCount] = std::to_string(loss_count_);
+  manifest_.notes[kMeanLoss] = fmt::format("{}", log_.mean_loss().sum);
+  manifest_.notes[kMeanLossWeight] = fmt::format("{}", log_.mean_loss().weight);
   const auto path = folder_->save({manifest_, values_of(*parameters_), task_.files()});
   seconds_since_save_ = 0;
   is_saved_ = true;
@@ -323,7 +364,7 @@ void Training::write_curve() const {
   for (const auto& [step, score] : manifest_.scores) curve.scores.emplace_back(static_cast<double>(step), score);
   curve.score_name = manifest_.score_name;
   const std::string svg = to_svg(curve);
-  files::AtomicFile file(folder_->path() / kCurveFile);
+  files::AtomicFile file(folder_->path() / kCurveFile, files::Links::replaced);
   file.write(svg.data(), svg.size());
   file.commit();
 }
@@ -368,10 +409,13 @@ void Training::finish() {
     log_.say("\n" + predictor_->show(request_.search, request_.show));
   }
   if (!report_.empty()) log_.say(log_.is_json() ? report_ : "The last steps:\n\n" + report_);
-  log_.say(
-      fmt::format("{} steps took {} (of it {:.1f} s waiting for data); {} programs bound in {:.1f} s; loss curve {}",
-                  state_.steps_done, clock_text(step_seconds_), wait_seconds_, programs_->size(),
-                  programs_->milliseconds() / 1e3, (folder_->path() / kCurveFile).string()));
+  const std::string work =
+      state_.steps_done == 0
+          ? "nothing was left to train"
+          : fmt::format("{} steps took {} (of it {:.1f} s waiting for data); {} programs bound in {:.1f} s",
+                        state_.steps_done, clock_text(step_seconds_), wait_seconds_, programs_->size(),
+                        programs_->milliseconds() / 1e3);
+  log_.say(fmt::format("{}; loss curve {}", work, (folder_->path() / kCurveFile).string()));
   members.emplace_back("step_seconds", json_number(step_seconds_));
   members.emplace_back("loop_seconds", json_number(loop_seconds_));
   members.emplace_back("wait_seconds", json_number(wait_seconds_));

@@ -39,6 +39,8 @@ class Training {
  private:
   std::unique_ptr<Graph> training_graph(std::int64_t bucket) const;
   void check_free() const;
+  void apply_options();
+  void restore_all(const Checkpoint& checkpoint);
   std::optional<Checkpoint> last_checkpoint();
   void note_surroundings();
   void plan_steps();

@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
+
+#include "models/task.h"
 
 namespace paoding::models {
 namespace {
@@ -93,6 +96,12 @@ std::vector<std::vector<Hypothesis>> hypotheses(Program& program, std::int64_t e
                      [&](const Hypothesis& a, const Hypothesis& b) { return score(a) > score(b); });
   }
   return rows;
+}
+
+void check_found(const std::vector<Hypothesis>& row) {
+  constexpr const char* kWhat = "the log probability of a prediction";
+  if (row.empty()) check_number(-std::numeric_limits<double>::infinity(), kWhat);
+  for (const Hypothesis& hypothesis : row) check_number(hypothesis.log_probability, kWhat);
 }
 
 }  // namespace paoding::models

@@ -46,5 +46,7 @@ struct Hypothesis {
 };
 /// The hypotheses of each row after a run, the best first by log probability / (words + 1)^length_power.
 std::vector<std::vector<Hypothesis>> hypotheses(Program& program, std::int64_t end, double length_power = 0);
+/// Error (argument) when a log probability is not a number, or none was found: then the words mean nothing.
+void check_found(const std::vector<Hypothesis>& row);
 
 }  // namespace paoding::models

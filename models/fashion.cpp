@@ -29,7 +29,12 @@ class Fashion : public Task {
   std::string_view item() const override { return "images"; }
   bool predicts_lines() const override { return false; }
   Options options() override {
-    return {{"channels", "Of the first block; twice as many in the others", &width_, 1, 4096},
+    return {{.name = "channels",
+             .meaning = "Of the first block; twice as many in the others",
+             .value = &width_,
+             .least = 1,
+             .most = 4096,
+             .is_fixed = true},
             {"dropout", "Share of the dense layer's inputs that is dropped", &dropout_, 0, 0.99}};
   }
 
@@ -176,6 +181,7 @@ class FashionPredictor : public Predictor {
     for (std::size_t i = 0; i < rows.size(); ++i) {
       for (std::size_t kind = 0; kind < kClasses.size(); ++kind) {
         rows[i].emplace_back(kind, scores.data<float>()[i * kClasses.size() + kind]);
+        check_number(rows[i].back().second, "the log probability of a kind");
       }
       std::stable_sort(rows[i].begin(), rows[i].end(), [](auto& a, auto& b) { return a.second > b.second; });
     }

@@ -52,7 +52,8 @@ class G2p : public PairTask {
     const std::filesystem::path path = data::find_pronunciations(folder);
     std::vector<data::Pronunciations> dictionary = data::read_pronunciations(path);
     std::erase_if(dictionary, [&](const data::Pronunciations& entry) {
-      return static_cast<std::int64_t>(entry.word.size()) > source_bounds_.back();
+      const auto is_short = [&](const auto& way) { return std::ssize(way) < target_bounds_.back(); };
+      return std::ssize(entry.word) > source_bounds_.back() || std::ranges::none_of(entry.ways, is_short);
     });
     if (letters_.size() == 0) make_vocabularies(dictionary, path.string());
     // By word, so that no word of one part is said in another.
@@ -72,6 +73,12 @@ class G2p : public PairTask {
     set_vocabularies(from_file(files, kLetters), from_file(files, kPhonemes));
   }
   std::unique_ptr<Predictor> predictor(const Trained& trained) const override;
+
+  // An example is one way to say a word.
+  std::string amount(Part part) const override {
+    const std::size_t spelled = words(part).size(), said = pairs(part).size();
+    return said == spelled ? fmt::format("{} words", said) : fmt::format("{} words said in {} ways", spelled, said);
+  }
 
   const data::Vocabulary& letters() const { return letters_; }
   std::int64_t most_letters() const { return source_bounds_.back(); }
@@ -133,7 +140,7 @@ class G2p : public PairTask {
       }
       pairs_[part].push_back({spell(entry.word), numbers});
     }
-    if (!word.ways.empty()) words_[part].push_back(std::move(word));
+    words_[part].push_back(std::move(word));
   }
 
   data::Vocabulary letters_, phonemes_;

@@ -53,11 +53,22 @@ class Lm : public Task {
   std::string_view summary() const override { return "The next word: LSTM language model of the King James Version"; }
   std::string_view item() const override { return "verses"; }
   Options options() override {
-    return {{"hidden", "Width of embeddings and states", &model_.hidden, 1, 1 << 16},
-            {"layers", "Of the LSTM", &model_.layers, 1, 64},
-            {"dropout", "Share of what is dropped", &dropout_, 0, 0.99},
-            {"least-count", "Words that are rarer in the training part count as unknown", &least_count_, 1, 1e9},
-            {"continue", "Most words that predict adds to a line", &continue_, 1, 1000}};
+    return {
+        {.name = "hidden",
+         .meaning = "Width of embeddings and states",
+         .value = &model_.hidden,
+         .least = 1,
+         .most = 1 << 16,
+         .is_fixed = true},
+        {.name = "layers", .meaning = "Of the LSTM", .value = &model_.layers, .least = 1, .most = 64, .is_fixed = true},
+        {"dropout", "Share of what is dropped", &dropout_, 0, 0.99},
+        {.name = "least-count",
+         .meaning = "Words that are rarer in the training part count as unknown",
+         .value = &least_count_,
+         .least = 1,
+         .most = 1e9,
+         .is_fixed = true},
+        {"continue", "Most words that predict adds to a line", &continue_, 1, 1000}};
   }
 
   void read(const std::filesystem::path& folder) override {
@@ -247,8 +258,10 @@ class LmPredictor : public Predictor {
       if (before_run_) before_run_();
       program.run();
       auto rows_found = hypotheses(program, task_.end());
-      for (std::size_t i = 0; i < batch.size(); ++i)
+      for (std::size_t i = 0; i < batch.size(); ++i) {
+        check_found(rows_found[i]);
         found[static_cast<std::size_t>(batch[i])] = std::move(rows_found[i]);
+      }
     }
     return found;
   }

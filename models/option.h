@@ -18,6 +18,7 @@ struct Option {
   double least = -std::numeric_limits<double>::infinity();  // of numbers
   double most = std::numeric_limits<double>::infinity();
   std::vector<std::string> choices = {};  // of texts; any when empty
+  bool is_fixed = false;                  // by a checkpoint: what was trained has another shape otherwise
 };
 using Options = std::vector<Option>;
 

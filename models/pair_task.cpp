@@ -36,8 +36,18 @@ struct Sources {
 }  // namespace
 
 Options PairTask::options() {
-  return {{"hidden", "Width of embeddings and states", &model_.hidden, 1, 1 << 16},
-          {"layers", "Of the encoder, and of the decoder", &model_.layers, 1, 64},
+  return {{.name = "hidden",
+           .meaning = "Width of embeddings and states",
+           .value = &model_.hidden,
+           .least = 1,
+           .most = 1 << 16,
+           .is_fixed = true},
+          {.name = "layers",
+           .meaning = "Of the encoder, and of the decoder",
+           .value = &model_.layers,
+           .least = 1,
+           .most = 64,
+           .is_fixed = true},
           {"dropout", "Share of what is dropped: of embeddings, and between layers", &model_.dropout, 0, 0.99},
           {"length-power", "Searching divides a log probability by the length to this power", &length_power_, 0, 10}};
 }
@@ -143,7 +153,11 @@ std::vector<std::vector<Hypothesis>> PairSearch::operator()(std::span<const Sequ
     if (before_run_) before_run_();
     program.run();
     auto all = hypotheses(program, task_.end_, task_.length_power_);
-    for (std::size_t i = 0; i < batch.size(); ++i) found[static_cast<std::size_t>(batch[i])] = std::move(all[i]);
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      const auto at = static_cast<std::size_t>(batch[i]);
+      found[at] = std::move(all[i]);
+      if (!sources[at].empty()) check_found(found[at]);
+    }
   }
   return found;
 }

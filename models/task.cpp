@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "models/all_tasks.h"
 #include "paoding/data/batches.h"
@@ -46,6 +47,15 @@ std::string text_of(const Score& score) {
   return score.is_share ? fmt::format("{} {:.2f}%", score.name, 100 * score.value)
                         : fmt::format("{} {:.4g}", score.name, score.value);
 }
+
+void check_number(double number, std::string_view what) {
+  if (std::isfinite(number)) return;
+  throw Error(ErrorKind::argument,
+              fmt::format("{} is {}, no finite number: the model's parameters are damaged, or far too large", what,
+                          std::isnan(number) ? "NaN" : fmt::format("{}", number)));
+}
+
+std::string Task::amount(Part part) const { return fmt::format("{} {}", buckets(part).size(), item()); }
 
 std::unique_ptr<Task> make_task(std::string_view name) {
   for (const Entry& entry : kTasks) {
@@ -92,7 +102,9 @@ double MeanLoss::operator()(Part part, std::int64_t limit) {
     for (std::size_t i = 0; i < batch.feeds.size(); ++i) program.set_input(static_cast<int>(i), batch.feeds[i]);
     if (before_run_) before_run_();
     program.run();
-    sum += batch.weight * program.fetch(0).to_doubles()[0];
+    const double loss = program.fetch(0).to_doubles()[0];
+    check_number(loss, "the mean loss of a batch");
+    sum += batch.weight * loss;
     weight += batch.weight;
   }
   return weight > 0 ? sum / weight : 0;

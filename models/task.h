@@ -51,6 +51,8 @@ struct Score {
   bool is_share = false;  // 0.08 reads 8.00%
 };
 std::string text_of(const Score& score);
+/// Error (argument) that names `what` when a model computed a number that is not finite: nothing follows from it.
+void check_number(double number, std::string_view what);
 
 /// What a model says about one input, the best first.
 struct Prediction {
@@ -105,6 +107,8 @@ class Task {
   /// set_files: Error (file) when they are not what files() gave.
   virtual std::map<std::string, std::string> files() const { return {}; }
   virtual void set_files(const std::map<std::string, std::string>&) {}
+  /// How many examples a part has, in words: "4000 words".
+  virtual std::string amount(Part part) const;
   /// The bucket of each example.
   virtual std::vector<std::int64_t> buckets(Part part) const = 0;
   /// A bucket that loss() takes, also without data.

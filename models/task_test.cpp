@@ -186,7 +186,7 @@ TEST_P(EveryTask, SaysWhatDataIsMissing) {
   const TemporaryFolder empty;
   const std::string said = refusal([&] { small_task(GetParam())->read(empty.path()); });
   if (said.empty()) GTEST_SKIP() << "its package is installed";
-  EXPECT_NE(said.find("tools/fetch_data.sh"), std::string::npos) << said;
+  EXPECT_NE(said.find("paoding fetch "), std::string::npos) << said;
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, EveryTask, testing::ValuesIn(task_names()),
@@ -409,7 +409,7 @@ TEST(RealData, MakesBatchesOfEveryPart) {
       EXPECT_EQ(items, static_cast<double>(buckets.size()));
     }
   }
-  if (tried == 0) GTEST_SKIP() << "get it with: tools/fetch_data.sh";
+  if (tried == 0) GTEST_SKIP() << "get it with: paoding fetch all";
 }
 
 }  // namespace

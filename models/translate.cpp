@@ -37,7 +37,12 @@ class Translate : public PairTask {
   std::string_view item() const override { return "sentences"; }
   Options options() override {
     Options all = PairTask::options();
-    all.push_back({"vocabulary", "Pieces of words in each language", &vocabulary_, 100, 1 << 20});
+    all.push_back({.name = "vocabulary",
+                   .meaning = "Pieces of words in each language",
+                   .value = &vocabulary_,
+                   .least = 100,
+                   .most = 1 << 20,
+                   .is_fixed = true});
     all.push_back({"sentences", "Pairs to train on, chosen at random; 0: all", &sentences_limit_, 0});
     return all;
   }
@@ -58,12 +63,16 @@ class Translate : public PairTask {
     for (std::size_t part = 0; part < 3; ++part) {
       pairs_[part].clear();
       texts_[part].clear();
+      left_out_[part] = 0;
       for (const std::int64_t i : parts[part]) {
         const data::SentencePair& texts = corpus[static_cast<std::size_t>(i)];
         Pair pair{source_->encode(texts.source), target_->encode(texts.target)};
         const bool is_short = static_cast<std::int64_t>(pair.source.size()) <= source_bounds_.back() &&
                               static_cast<std::int64_t>(pair.target.size()) < target_bounds_.back();
-        if (!is_short || pair.source.empty()) continue;
+        if (!is_short || pair.source.empty()) {
+          left_out_[part] += 1;
+          continue;
+        }
         pairs_[part].push_back(std::move(pair));
         texts_[part].push_back(texts);
       }
@@ -78,6 +87,11 @@ class Translate : public PairTask {
                data::SentencePieces::load(file_of(files, kTargetPieces), kTargetPieces));
   }
   std::unique_ptr<Predictor> predictor(const Trained& trained) const override;
+
+  std::string amount(Part part) const override {
+    const std::int64_t left_out = left_out_[static_cast<std::size_t>(part)];
+    return Task::amount(part) + (left_out > 0 ? fmt::format(" ({} longer ones left out)", left_out) : "");
+  }
 
   std::int64_t most_pieces() const { return source_bounds_.back(); }
   const data::SentencePieces& source() const { return *source_; }
@@ -95,6 +109,7 @@ class Translate : public PairTask {
 
   std::optional<data::SentencePieces> source_, target_;
   std::vector<data::SentencePair> texts_[3];
+  std::int64_t left_out_[3] = {0, 0, 0};  // of the parts: too long, or empty
   std::int64_t vocabulary_ = 8000, sentences_limit_ = 0;
 };
 

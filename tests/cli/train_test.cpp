@@ -109,11 +109,18 @@ TEST_F(Train, ConfigFilesAreReadAndTheCommandLineWins) {
   EXPECT_EQ(options.at("epochs"), "1");
   EXPECT_EQ(options.at("learning-rate"), "0.002");
   const std::pair<const char*, const char*> wrong[] = {
-      {"hiden = 8\n", "wrong.txt: there is no option 'hiden' (did you mean 'hidden'?)"},
-      {"hidden = many\n", "wrong.txt: hidden is 'many', needed is a whole number from 1 to 65536"},
-      {"epochs = 1.5\n", "wrong.txt: epochs is '1.5'"},
-      {"hidden = [1, 2]\n", "wrong.txt: hidden needs one value"},
-      {"dropout = nan\n", "wrong.txt: dropout is 'nan'"},
+      {"hiden = 8\n", "wrong.txt:1: there is no option \"hiden\" (did you mean 'hidden'?)"},
+      {"\n# many\r\nhidden = many\n", "wrong.txt:3: hidden is 'many', needed is a whole number from 1 to 65536"},
+      {"layers = 1\nepochs = 1.5", "wrong.txt:2: epochs is '1.5'"},
+      {"hidden = [1, 2]\n", "wrong.txt:1: hidden is '[1, 2]'"},
+      {"dropout = nan\n", "wrong.txt:1: dropout is 'nan'"},
+      {"layers = 1\nhidden 8\n", "wrong.txt:2: \"hidden 8\" is no line 'name = value'"},
+      {"= 8\n", "wrong.txt:1: \"= 8\" is no line"},
+      {"[model]\nhidden = 8\n", "wrong.txt:1: \"[model]\" is no line"},
+      {"hidden =\n", "wrong.txt:1: hidden is ''"},
+      {"hidden = 8\nlayers = 1\nhidden = 9\n", "wrong.txt:3: hidden is there already, in line 1"},
+      {"hidden = '8\n", "wrong.txt:1: \"hidden = '8\": the quote is not closed"},
+      {"\x01\xff\x1b = 8\n", "wrong.txt:1: there is no option \"\\x01\\xff\\x1b\"; there are: hidden"},
   };
   for (const auto& [text, message] : wrong) {
     folder_.write("wrong.txt", text);
@@ -125,6 +132,13 @@ TEST_F(Train, ConfigFilesAreReadAndTheCommandLineWins) {
   EXPECT_EQ(ran.code, 1);
   EXPECT_TRUE(has(ran.err, "none.txt: No such file")) << ran.err;
   EXPECT_EQ(shell("paoding train g2p --config data --out b").code, 1);
+  ran = shell("paoding train g2p --config /dev/zero --out b");
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_TRUE(has(ran.err, "/dev/zero: is larger than 1048576 bytes, too large for what it should be")) << ran.err;
+  folder_.write("quoted.txt", "\xef\xbb\xbfhidden = '8' # small\r\n\r\n\tlayers\t=\t\"1\"\r\nepochs=0");
+  EXPECT_EQ(shell("paoding train g2p --config quoted.txt --out c --no-test --show 0").code, 0);
+  EXPECT_EQ(load_manifest(folder_ / "c").options.at("hidden"), "8");
+  fs::remove_all(folder_ / "c");
   EXPECT_FALSE(fs::exists(folder_ / "b")) << "nothing is made where nothing is trained";
 }
 
@@ -179,10 +193,13 @@ TEST_F(Train, ResumeNeedsACheckpoint) {
 TEST_F(Train, CheckpointsThatDoNotFitAreNamed) {
   trained("a");
   const auto before = last("a");
-  Ran ran = shell("paoding train g2p --out a --resume --hidden 32");
+  Checkpoint wide = load_checkpoint(folder_ / "a");
+  wide.manifest.options["hidden"] = "32";
+  CheckpointFolder(folder_ / "wide").save(wide);
+  Ran ran = shell("paoding train g2p --out wide --resume");
   EXPECT_EQ(ran.code, 1);
-  EXPECT_TRUE(has(ran.err, "a: the checkpoint is not one of this model")) << ran.err;
-  EXPECT_TRUE(has(ran.err, "'adam/m/attention/weight' is f32[32,16], must be f32[64,32]")) << ran.err;
+  EXPECT_TRUE(has(ran.err, "wide: the checkpoint is not one of this model")) << ran.err;
+  EXPECT_TRUE(has(ran.err, "'attention/weight' is f32[32,16], must be f32[64,32]")) << ran.err;
   Checkpoint other = load_checkpoint(folder_ / "a");
   other.manifest.model = "lm";
   CheckpointFolder(folder_ / "b").save(other);
@@ -238,7 +255,7 @@ TEST_F(Train, SaysWhatIsWrongWithTheData) {
   EXPECT_EQ(ran.code, 1);
   if (!fs::exists("/usr/share/pocketsphinx") && !fs::exists("/usr/share/festival")) {
     EXPECT_TRUE(has(ran.err, "nowhere/g2p/cmudict-en-us.dict")) << ran.err;
-    EXPECT_TRUE(has(ran.err, "tools/fetch_data.sh g2p nowhere")) << ran.err;
+    EXPECT_TRUE(has(ran.err, "paoding fetch g2p --data nowhere")) << ran.err;
   }
   const auto with = [&](const std::string& text) {
     folder_.write("other/g2p/cmudict-en-us.dict", text);
@@ -274,6 +291,19 @@ TEST_F(Train, AWordIsEnoughAndABatchMayBeLargerThanTheData) {
       shell("paoding train g2p --hidden 16 --layers 1 --epochs 1 --out large --batch-size 1000000 --no-test --show 0");
   EXPECT_EQ(ran.code, 0) << ran.err;
   EXPECT_FALSE(checkpoints("large").empty());
+}
+
+TEST_F(Train, AsManyWordsAreTrainedOnAsAreAskedFor) {
+  std::string twice;
+  for (const std::string& line : lines_of(dictionary(150))) {
+    const std::size_t blank = line.find(' ');
+    twice += line + "\n" + line.substr(0, blank) + "(2) Z" + line.substr(blank) + "\n";
+  }
+  folder_.write("two/g2p/cmudict-en-us.dict", twice);
+  const Ran ran = shell(train("--data two --out a --words 40 --no-test --show 0"));
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_TRUE(has(ran.out, "g2p: 40 words said in 80 ways to train on")) << ran.out;
+  EXPECT_TRUE(has(shell(train("--out b --words 40 --no-test --show 0")).out, "g2p: 40 words to train on"));
 }
 
 TEST_F(Train, NoEpochsLeaveACheckpointThatCanBeGoneOnWith) {

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// All that a user reads goes out here, and what is foreign in it, names and texts of files, is made readable on the
+// way: nothing else writes to a terminal.
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+
+#include "command.h"
+#include "text/printable.h"
+
+namespace paoding::cli {
+namespace {
+
+int lost_output = 0;  // errno of the first write that failed
+std::string waiting;  // for stdout
+
+// False, with errno, when nobody takes them any more.
+bool write_all(int descriptor, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t count = ::write(descriptor, bytes.data(), bytes.size());
+    if (count >= 0) {
+      bytes.remove_prefix(static_cast<std::size_t>(count));
+    } else if (errno == EAGAIN) {  // another program made the pipe one that does not wait
+      pollfd room{.fd = descriptor, .events = POLLOUT, .revents = 0};
+      ::poll(&room, 1, -1);
+    } else if (errno != EINTR) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Whole lines, and no more of them at once than a pipe takes as one piece: however this process ends, what was written
+// ends with a line.
+void hand_over(std::string_view lines) {
+  while (!lines.empty() && lost_output == 0) {
+    std::size_t length = lines.size();
+    if (length > PIPE_BUF) {
+      std::size_t end = lines.rfind('\n', PIPE_BUF - 1);
+      if (end == std::string_view::npos) end = lines.find('\n');
+      if (end != std::string_view::npos) length = end + 1;
+    }
+    if (!write_all(STDOUT_FILENO, lines.substr(0, length))) lost_output = errno;
+    lines.remove_prefix(length);
+  }
+}
+
+}  // namespace
+
+void print_text(std::string_view text) {
+  static const bool is_terminal = isatty(STDOUT_FILENO) == 1;
+  if (lost_output != 0 || text.empty()) return;
+  waiting += printable(text);
+  if (is_terminal) return flush_output();
+  if (waiting.size() < PIPE_BUF) return;
+  const std::size_t end = waiting.rfind('\n') + 1;  // npos + 1 is 0
+  hand_over(std::string_view(waiting).substr(0, end));
+  waiting.erase(0, end);
+}
+
+void print_error_text(std::string_view text) { write_all(STDERR_FILENO, printable(text)); }
+
+std::string bounded(const std::string& message) {
+  constexpr std::size_t kMostBytes = 8192, kEndBytes = 2048, kNoteBytes = 64;
+  if (message.size() <= kMostBytes) return message;
+  const auto is_inside_character = [&](std::size_t at) {
+    return (static_cast<unsigned char>(message[at]) & 0xc0) == 0x80;
+  };
+  std::size_t begin = kMostBytes - kEndBytes - kNoteBytes, end = message.size() - kEndBytes;
+  while (begin > 0 && is_inside_character(begin)) --begin;
+  while (end < message.size() && is_inside_character(end)) ++end;
+  return fmt::format("{} .. ({} bytes left out) .. {}", message.substr(0, begin), end - begin, message.substr(end));
+}
+
+void flush_output() {
+  hand_over(waiting);
+  waiting.clear();
+}
+
+bool output_is_lost() { return lost_output != 0; }
+
+bool finish_output() {
+  flush_output();
+  if (lost_output == 0 || lost_output == EPIPE) return true;
+  print_error("paoding: writing the output: {}\n", std::strerror(lost_output));
+  return false;
+}
+
+void show_progress(std::string_view text) {
+  static const bool is_terminal = isatty(STDERR_FILENO) == 1;
+  static bool is_shown = false;
+  if (!is_terminal || (text.empty() && !is_shown)) return;
+  // What is longer than the terminal is wide would go on in a line that nothing clears.
+  winsize size = {};
+  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1) text = text.substr(0, size.ws_col - 1u);
+  write_all(STDERR_FILENO, "\r\x1b[K" + printable(text, ""));
+  is_shown = !text.empty();
+}
+
+}  // namespace paoding::cli

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// One Ctrl-C, SIGTERM or hangup ends every command, whatever it is in the middle of, with the code that a shell
+// expects; what was written stays whole.
+#include <chrono>
+#include <csignal>
+#include <thread>
+
+#include "tests/cli/training_run.h"
+
+namespace paoding {
+namespace {
+
+// The carry goes to zero, where it stays below every limit.
+constexpr const char* kEndless = R"(paoding graph 1
+x = input f32[4]
+y = while(x) {carries=1} [
+  carry0 = input f32[4]
+  %1 = sum(carry0) : f32[]
+  %2 = full() {value=1e30} : f32[]
+  %3 = less(%1, %2) : bool[]
+  fetch out0 = %3
+] [
+  carry0 = input f32[4]
+  %1 = full() {value=0.5} : f32[]
+  %2 = mul(carry0, %1) : f32[4]
+  fetch out0 = %2
+] : f32[4]
+fetch y
+)";
+
+std::string many_assigns(int count) {
+  std::string text = "paoding graph 1\nx = input f32[]\n";
+  for (int i = 0; i < count; ++i) {
+    text += "p" + std::to_string(i) + " = parameter f32[]\n";
+    text += "y" + std::to_string(i) + " = add(p" + std::to_string(i) + ", x)\n";
+    text += "assign p" + std::to_string(i) + " = y" + std::to_string(i) + "\n";
+  }
+  return text + "fetch x\n";
+}
+
+class Interruption : public TrainingRun {
+ protected:
+  void SetUp() override {
+    TrainingRun::SetUp();
+    folder_.write("endless.txt", kEndless);
+    folder_.write("assigns.txt", many_assigns(40'000));
+    ASSERT_EQ(mkfifo((folder_ / "fifo").c_str(), 0600), 0);
+    open_fifo_ = open((folder_ / "fifo").c_str(), O_RDWR | O_CLOEXEC);  // a writer that says nothing
+    ASSERT_EQ(mkfifo((folder_ / "nobody").c_str(), 0600), 0);           // nobody opens it to write
+  }
+  void TearDown() override { close(open_fifo_); }
+
+  struct Ended {
+    int code = -1;  // -1: the signal itself ended it
+    double seconds = 0;
+  };
+  // Gives it time to come to its work, sends the signal, and waits for the end.
+  Ended interrupted(const std::vector<std::string>& arguments, int signal, double after = 0.7) const {
+    const pid_t child = start(arguments);
+    std::this_thread::sleep_for(std::chrono::duration<double>(after));
+    const auto begin = std::chrono::steady_clock::now();
+    kill(child, signal);
+    const Ran ran = ended(child);
+    return {ran.code, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count()};
+  }
+
+  int open_fifo_ = -1;
+};
+
+TEST_F(Interruption, EndsEveryCommandOnTheFirstSignal) {
+  trained("a", "--no-test --show 0 --steps 4");
+  const std::vector<std::vector<std::string>> commands = {
+      {"run", "endless.txt", "--random", "1"},
+      {"run", "endless.txt", "--random", "1", "--stepwise"},
+      {"run", "endless.txt", "--random", "1", "--fetch", "out.safetensors", "--json"},
+      {"run", "assigns.txt", "--random", "1"},
+      {"dump", "assigns.txt", "--passes", "--plan"},
+      {"run", "fifo"},
+      {"dump", "fifo"},
+      {"dump", "nobody"},
+      {"train", "g2p", "--config", "fifo"},
+      {"predict", "g2p", "a", "fifo"},
+      {"predict", "g2p", "a", "nobody"},
+      {"bench", "lstm_steps"},
+  };
+  const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+  int next = 0;
+  for (const std::vector<std::string>& command : commands) {
+    const int signal = signals[next++ % 3];
+    const Ended ended = interrupted(command, signal);
+    const std::string name = command[0] + " " + command[1];
+    EXPECT_EQ(ended.code, 128 + signal) << name;
+    EXPECT_LT(ended.seconds, 3) << name;  // a second where the machine is quiet
+    EXPECT_FALSE(fs::exists(folder_ / "out.safetensors"));
+  }
+  for (const auto& entry : fs::directory_iterator(folder_.path())) {
+    EXPECT_FALSE(entry.path().filename().string().starts_with(".paoding-")) << entry.path() << " was left behind";
+  }
+}
+
+TEST_F(Interruption, WaitingForStdinEndsToo) {
+  for (const char* command : {"run -", "dump -", "predict g2p a"}) {
+    if (std::string(command).starts_with("predict")) trained("a", "--no-test --show 0 --steps 4");
+    for (const auto& [signal, code] : {std::pair("INT", 130), std::pair("TERM", 143), std::pair("HUP", 129)}) {
+      const Ran ran = shell("sleep 5 | timeout --preserve-status -s " + std::string(signal) + " 0.7 " +
+                            program_.string() + " " + command);
+      EXPECT_EQ(ran.code, code) << command << ran.err;
+      EXPECT_TRUE(has(ran.err, "paoding: interrupted\n")) << ran.err;
+    }
+  }
+}
+
+TEST_F(Interruption, WhatWasWrittenEndsWithALine) {
+  trained("a", "--no-test --show 0 --steps 4");
+  std::string words;
+  for (int i = 0; i < 20'000; ++i) words += "badakelo\n";
+  folder_.write("words.txt", words);
+  for (const double after : {0.3, 0.5, 0.8}) {
+    const Ended ended = interrupted({"predict", "g2p", "a", "words.txt", "--json"}, SIGTERM, after);
+    EXPECT_TRUE(ended.code == 143 || ended.code == 0);
+    const std::string out = slurp(folder_ / ".out");
+    EXPECT_TRUE(out.empty() || out.back() == '\n') << out.substr(out.size() - std::min<std::size_t>(80, out.size()));
+  }
+}
+
+TEST_F(Interruption, ATerminalsEndIsNoConcernUnderNohup) {
+  trained("a", "--no-test --show 0 --steps 4");
+  const Ran ran = shell("trap '' HUP; (sleep 1; echo bada) | { " + program_.string() +
+                        " predict g2p a & sleep 0.5; kill -HUP $!; wait $!; }");
+  EXPECT_EQ(ran.code, 0) << ran.err;
+}
+
+}  // namespace
+}  // namespace paoding
