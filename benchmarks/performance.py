@@ -280,7 +280,7 @@ def cpu_table(gpu, cpu):
 
 
 def training_table(gpu, cpu):
-    lines = ["| command | model and data (`tools/fetch_data.sh` gets it) | on held-out examples | time |", "|---|---|---|---|"]
+    lines = ["| command | model and data (`paoding fetch` gets it) | on held-out examples | time |", "|---|---|---|---|"]
     return lines + [f"| `{row['command']}` | {row['what']} | {row['scores']} | {row['time']} |"
                     for row in load("training.json")["rows"]]
 

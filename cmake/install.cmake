@@ -42,6 +42,16 @@ Cflags: -std=c++20 -I\${includedir}
   install(FILES ${CMAKE_CURRENT_BINARY_DIR}/paoding.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 endif()
 
+# What the program names: its script, documents and examples. A build has the script where an installation has it,
+# seen from the program.
+file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/share/paoding)
+file(CREATE_LINK ${CMAKE_CURRENT_SOURCE_DIR}/tools/fetch_data.sh ${CMAKE_CURRENT_BINARY_DIR}/share/paoding/fetch_data.sh
+  SYMBOLIC)
+install(PROGRAMS tools/fetch_data.sh DESTINATION ${CMAKE_INSTALL_DATADIR}/paoding)
+install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md" PATTERN "*.svg")
+install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES README.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
 if(TARGET paoding_cli)
   file(RELATIVE_PATH to_libraries /${CMAKE_INSTALL_BINDIR} /${CMAKE_INSTALL_LIBDIR})
   set_target_properties(paoding_cli PROPERTIES INSTALL_RPATH "$ORIGIN;$ORIGIN/${to_libraries}")

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // tools/fetch_data.sh as far as it goes without a network.
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/wait.h>
 
 #include <array>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
 #include <string>
 
 #include "tests/source_root.h"
@@ -68,6 +72,29 @@ TEST(FetchScript, TakesAnEmptyFileForNoneAndLeavesNothingHalfDone) {
     EXPECT_FALSE(entry.path().filename().string().starts_with(".")) << entry.path();
   }
   EXPECT_TRUE(std::filesystem::exists(folder / "translate/Translation-en"));
+}
+
+TEST(FetchScript, EndsAtOnceOnOneSignalAndLeavesNothing) {
+  const TemporaryFolder folder, programs;
+  // An apt that does not answer.
+  const auto fake = programs.write("apt-get", "#!/bin/sh\necho $$ >\"${0%/*}/started\"\nexec sleep 60\n");
+  std::filesystem::permissions(fake, std::filesystem::perms::owner_all);
+  const auto driver = programs.write("driver",
+                                     "set -m  # a background without it ignores SIGINT\n"
+                                     "PATH=${0%/*}:$PATH bash \"$1\" translate \"$2\" &\n"
+                                     "until [ -s \"${0%/*}/started\" ]; do sleep 0.05; done\n"
+                                     "kill -$3 $!; wait $!; exit $?\n");
+  const std::string script = (source_root() / "tools" / "fetch_data.sh").string();
+  for (const auto& [signal, code] : {std::pair("HUP", 129), std::pair("INT", 130), std::pair("TERM", 143)}) {
+    std::filesystem::remove(programs / "started");
+    const auto begin = std::chrono::steady_clock::now();
+    const std::string command =
+        "bash " + driver.string() + " '" + script + "' " + folder.path().string() + " " + signal;
+    EXPECT_EQ(WEXITSTATUS(std::system((command + " >/dev/null 2>&1").c_str())), code) << signal;
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30)) << signal;
+    EXPECT_EQ(folder.files(), 0) << signal;
+    EXPECT_NE(kill(std::stoi(slurp(programs / "started")), 0), 0) << "apt-get goes on after " << signal;
+  }
 }
 
 TEST(FetchScript, NamesTheSetsItKnows) {

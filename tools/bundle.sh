@@ -33,6 +33,9 @@ while read -r path soname; do
 done <"$out/needed"
 rm "$out/needed"
 
+mkdir -p "$out/share/paoding"
+cp "$(dirname "$0")/fetch_data.sh" "$out/share/paoding/"
+
 # Bytes of everything in OUTDIR.
 total() { find "$out" -type f -printf '%s\n' | awk '{ sum += $1 } END { print sum + 0 }'; }
 

@@ -30,6 +30,19 @@ cmake -S "$root/examples/outside" -B "$made/outside" -DCMAKE_PREFIX_PATH="$made/
   cmake --build "$made/outside" >>"$made/log" 2>&1 || { cat "$made/log"; exit 1; }
 "$made/outside/outside"
 "$made/moved/bin/paoding" ops lerp >/dev/null
+# What the program and the library tell a user to run must have been installed with them.
+for script in $(find "$made/moved" -name 'libpaoding.so*' -o -path '*/bin/paoding' | xargs grep -aohE '[a-z_./]*[a-z_]+\.sh\b' |
+  sort -u); do
+  [[ -e $made/moved/$script ]] || { echo "check_install: $script is named, but not installed" >&2; exit 1; }
+done
+if grep -aohE 'make deps[a-z-]*' "$made"/moved/bin/paoding; then
+  echo "check_install: the program names a target of the sources' Makefile" >&2
+  exit 1
+fi
+[[ $("$made/moved/bin/paoding" --help) == *"docs/ and examples/ are in $made/moved/share/doc/paoding"* ]] ||
+  { echo "check_install: --help does not say where the documents are" >&2; exit 1; }
+PAODING_DATA_DIR=/proc/paoding "$made/moved/bin/paoding" fetch g2p >"$made/log" 2>&1 ||
+  grep -q '^fetch_data: ' "$made/log" || { cat "$made/log"; exit 1; }
 if ldd "$made/moved/bin/paoding" "$made/outside/outside" | grep -F "$build"; then
   echo "check_install: the libraries above are not the installed ones" >&2
   exit 1

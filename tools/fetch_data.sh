@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # tools/fetch_data.sh [g2p|fashion|translate|kjv|all] [FOLDER]: gets what `paoding train` learns from out of Debian's
 # packages and indexes, with apt but without root and without installing anything: docs/data.md says what it is. FOLDER is
-# PAODING_DATA_DIR, or data/ here, when not given. What is there already is not fetched again; a data set's folder is put
+# PAODING_DATA_DIR, or data/ here, when not given. `paoding fetch` runs it. What is there already is not fetched again; a data set's folder is put
 # in place whole, once everything in it is there.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -15,6 +15,7 @@ case $wanted in
   *) echo "$usage" >&2; exit 2 ;;
 esac
 (($# <= 2)) || { echo "$usage" >&2; exit 2; }
+folder=$(realpath -m -- "$folder") # apt takes paths for relative to /
 
 # A row per package: set|package|where it installs them|MiB for a while|the files, relative to it and to FOLDER/set.
 packages=(
@@ -27,10 +28,29 @@ languages=(en it)
 work=
 apt_options=()
 log=
-cleanup() { [[ -z $work ]] || rm -rf "$work"; }
+child=
+cleanup() {
+  exec 2>/dev/null # where bash would say that the child was killed
+  [[ -z $child ]] || kill -KILL -- "-$child" || true
+  [[ -z $work ]] || rm -rf "$work"
+}
 trap cleanup EXIT
+trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
+
+# A command that may take long, in a process group of its own: bash takes a signal while it waits like this, and else
+# only when the command has ended.
+run() { # run <command...>
+  local status=0
+  set -m
+  "$@" </dev/null &
+  child=$!
+  set +m
+  wait "$child" || status=$?
+  child=
+  return "$status"
+}
 
 die() { echo "fetch_data: $*" >&2; exit 1; }
 
@@ -53,7 +73,7 @@ explain() {  # explain <what was tried>
 step() {  # step <what is tried> <command...>
   local what=$1
   shift
-  "$@" >"$log" 2>&1 || explain "$what"
+  run "$@" >"$log" 2>&1 || explain "$what"
 }
 
 # Bytes of the files named, below a folder; nothing when one is not there or is empty.
@@ -102,6 +122,8 @@ report() {  # report <set> <bytes> <what> <where>
   printf "%s: %'d bytes, %s, in %s\n" "$1" "$2" "$3" "$4"
 }
 
+download() { run env -C "$work" apt-get "${apt_options[@]}" download -qq "$1"; }
+
 fetch_package() {  # fetch_package <set> <package> <system folder> <MiB> <files...>
   local set=$1 package=$2 system=$3 megabytes=$4 bytes
   shift 4
@@ -111,12 +133,12 @@ fetch_package() {  # fetch_package <set> <package> <system folder> <MiB> <files.
   if [[ -n $bytes ]]; then report "$set" "$bytes" "installed" "$system"; return; fi
 
   begin_work "$megabytes"
-  if ! (cd "$work" && apt-get "${apt_options[@]}" download -qq "$package") >"$log" 2>&1; then
+  if ! download "$package" >"$log" 2>&1; then
     # The machine's lists may be missing or old: lists of our own.
     apt_options+=(-o "Dir::State::Lists=$work/lists" -o Acquire::Languages=none)
-    apt-get "${apt_options[@]}" update -q >"$log" 2>&1 || true  # another source may fail: what counts is the package
+    run apt-get "${apt_options[@]}" update -q >"$log" 2>&1 || true  # another source may fail: what counts is the package
     cp "$log" "$work/update_log"
-    if ! (cd "$work" && apt-get "${apt_options[@]}" download -qq "$package") >"$log" 2>&1; then
+    if ! download "$package" >"$log" 2>&1; then
       cat "$work/update_log" >>"$log"
       explain "downloading $package"
     fi
@@ -143,7 +165,7 @@ fetch_translate() {
   begin_work 150
   apt_options+=(-o "Dir::State::Lists=$work/lists" -o "Acquire::Languages=$(IFS=,; echo "${languages[*]}")"
     -o Acquire::GzipIndexes=false)
-  apt-get "${apt_options[@]}" -o Acquire::IndexTargets::deb::Packages::DefaultEnabled=false update -q >"$log" 2>&1 || true
+  run apt-get "${apt_options[@]}" -o Acquire::IndexTargets::deb::Packages::DefaultEnabled=false update -q >"$log" 2>&1 || true
   # Of the releases that have all languages in main, the one that says most: updates and security have little.
   local best
   best=$(apt-get "${apt_options[@]}" indextargets --format '$(SITE) $(RELEASE)|$(LANGUAGE)|$(FILENAME)' \

@@ -13,7 +13,7 @@ std::span<const EnvVariable> env_variables() {
       {"PAODING_CACHE_DIR", "where compiled GPU kernels are kept; empty: nowhere", "~/.cache/paoding", true},
       {"PAODING_FUSE_TILES", "0: CPU groups run instruction by instruction, without machine code of their own", "1",
        true},
-      {"PAODING_DATA_DIR", "where tools/fetch_data.sh puts data sets, and training looks for them", "data", true},
+      {"PAODING_DATA_DIR", "where `paoding fetch` puts data sets, and training looks for them", "data", true},
       {"OMP_NUM_THREADS", "threads of the CPU kernels", "all cores", false},
       {"OMP_WAIT_POLICY", "passive: waiting threads sleep; better when the cores are shared", "active", false},
       {"GOMP_SPINCOUNT", "how often waiting threads look before they sleep; about 2000 suits busy machines too",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the files of the data sets are: in the folder given, as tools/fetch_data.sh leaves them, or where Debian's
+// Where the files of the data sets are: in the folder given, as `paoding fetch` leaves them, or where Debian's
 // packages put them.
 #include <unistd.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A data set: its name to fetch_data.sh, which is that of its folder too, and what to say when it is nowhere.
+/// A data set: its name to `paoding fetch`, which is that of its folder too, and what to say when it is nowhere.
 struct DataSet {
   const char* name;
   const char* what;     // in errors
@@ -41,7 +41,7 @@ bool exists(const DataSet& set, const fs::path& path) {
   std::string places;
   for (const fs::path& path : looked_for) places += (places.empty() ? "" : ", ") + path.string();
   const std::string install = *set.package == '\0' ? "" : fmt::format("; or: apt-get install {}", set.package);
-  fail(ErrorKind::file, "{}: not found, looked for {}\nGet it with: tools/fetch_data.sh {} {}{}", set.what, places,
+  fail(ErrorKind::file, "{}: not found, looked for {}\nGet it with: paoding fetch {} --data {}{}", set.what, places,
        set.name, folder.string(), install);
 }
 

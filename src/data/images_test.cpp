@@ -122,7 +122,7 @@ TEST(Images, ThatAreNowhereAreToldHowToGet) {
   folder.write("fashion/train-images-idx3-ubyte.gz", "");
   const std::string text = refusal([&] { find_fashion(folder.path()); });
   EXPECT_NE(text.find((folder / "fashion/train-labels-idx1-ubyte.gz").string()), std::string::npos) << text;
-  EXPECT_NE(text.find("tools/fetch_data.sh fashion "), std::string::npos) << text;
+  EXPECT_NE(text.find("paoding fetch fashion "), std::string::npos) << text;
 }
 
 }  // namespace

@@ -124,7 +124,7 @@ TEST(Translations, AreReadFromFiles) {
               read_translations(find_translations(folder.path(), "en", "fr"));
             }).find("no description is translated in"),
             std::string::npos);
-  EXPECT_NE(refusal([&] { find_translations(folder.path(), "en", "it"); }).find("tools/fetch_data.sh translate"),
+  EXPECT_NE(refusal([&] { find_translations(folder.path(), "en", "it"); }).find("paoding fetch translate"),
             std::string::npos);
   EXPECT_EQ(refusal([&] { find_translations(folder.path(), "../en", "it"); }),
             "argument: find_translations: language '../en' must be like en, it or pt_BR");

@@ -10,7 +10,7 @@ namespace paoding {
 
 namespace {
 [[noreturn]] void no_gpu() {
-  fail(ErrorKind::device, "this build of paoding has no GPU back end\nhint: `make deps-gpu`, then build again");
+  fail(ErrorKind::device, "this build of paoding has no GPU back end\nhint: build it where CUDA's headers are");
 }
 }  // namespace
 
