@@ -129,6 +129,11 @@ std::optional<Checkpoint> Training::last_checkpoint() {
   }
   std::error_code ignored;
   if (std::filesystem::is_directory(request_.folder, ignored)) folder_.emplace(request_.folder);
+  const auto curve = std::filesystem::symlink_status(std::filesystem::path(request_.folder) / kCurveFile, ignored);
+  if (std::filesystem::exists(curve) && !is_regular_file(curve) && !is_symlink(curve)) {
+    fail(ErrorKind::file, "{}/{} is there and is no file: delete it, the curve goes there", request_.folder,
+         kCurveFile);
+  }
   Checkpoint checkpoint = load_checkpoint_of(task_, request_.folder, true);
   manifest_ = checkpoint.manifest;
   is_saved_ = true;

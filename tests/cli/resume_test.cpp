@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a checkpoint fixes when training goes on with it, what it says, and what a run's folder from elsewhere may do.
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <cmath>
 
@@ -140,7 +141,7 @@ TEST_F(Resume, AModelThatIsNotFinitePredictsNothing) {
   refused("memory/weight", 1 << 20, std::nanf(""), "'memory/weight' has 256 NaN and 0 infinite of 256 elements");
   refused("output/weight", 1, std::nanf(""), "'output/weight' has 1 NaN");
   refused("source/weight", 1, INFINITY, "1 infinite");
-  refused("output/weight", 1 << 20, 3e38f, "no finite number: the model's parameters are damaged, or far too large");
+  refused("memory/weight", 1 << 20, 3e38f, "no finite number: the model's parameters are damaged, or far too large");
 }
 
 // ---- a folder from elsewhere ----
@@ -164,6 +165,11 @@ TEST_F(Resume, ChangesNothingOutsideOfTheFolder) {
   EXPECT_EQ(slurp(folder_ / "victim"), "precious");
   EXPECT_TRUE(fs::exists(folder_ / "data/g2p/cmudict-en-us.dict"));
   EXPECT_TRUE(slurp(folder_ / "a/curve.svg").starts_with("<svg"));
+  fs::remove(folder_ / "a/curve.svg");
+  ASSERT_EQ(mkfifo((folder_ / "a/curve.svg").c_str(), 0600), 0);
+  ran = shell(command);
+  EXPECT_EQ(ran.code, 1) << "found before anything is trained";
+  EXPECT_TRUE(has(ran.err, "a/curve.svg is there and is no file")) << ran.err;
   // Nor does a new training write where a link leads.
   fs::create_directory(folder_ / "b");
   fs::create_symlink(folder_ / "absent", folder_ / "b/curve.svg");
