@@ -13,6 +13,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "ops/matmul/matmul_packed.h"
 #include "paoding/nn.h"
 #include "paoding/paoding.h"
 #include "tests/source_root.h"
@@ -135,6 +136,22 @@ void build_while(Graph& g) {
   fetch_gradients(g, loss, {{"dx", x}});
 }
 
+// A recurrence whose weights are worth packing in front of the loop, and whose weight gradient leaves it.
+constexpr std::int64_t kPackedRows = 5, kPackedWidth = 384;
+
+void build_packed(Graph& g) {
+  const Value xs = g.input("xs", f32, {6, kPackedRows, kPackedWidth}),
+              h0 = g.input("h0", f32, {kPackedRows, kPackedWidth});
+  const Value w = g.parameter("w", f32, {kPackedWidth, kPackedWidth});
+  const StepResult made = scan({h0}, {xs}, [&](const Values& carry, const Values& element) {
+    const Value h = tanh(matmul(carry[0], w) + element[0]);
+    return step({h}, {h});
+  });
+  const Value loss = sum(square(made.outputs[0]));
+  g.fetch("loss", loss);
+  fetch_gradients(g, loss, {{"dw", w}});
+}
+
 struct Golden {
   const char* name;
   void (*build)(Graph&);
@@ -148,6 +165,7 @@ const Golden kGolden[] = {
     {"decoder", build_decoder},
     {"branch", build_branch},
     {"while", build_while},
+    {"packed", build_packed},
 };
 
 // ---- what is printed, and what was ----
@@ -190,6 +208,9 @@ std::string first_difference(const std::string& now, const std::string& then) {
 class GoldenDump : public testing::TestWithParam<Golden> {};
 
 TEST_P(GoldenDump, IsWhatItWas) {
+  if (GetParam().build == build_packed && packed_order(f32, kPackedRows, kPackedWidth, kPackedWidth).order.empty()) {
+    GTEST_SKIP() << "NOT CHECKED: oneDNN reads plain weights on this machine";
+  }
   Graph graph;
   GetParam().build(graph);
   const std::string now = dump_of(graph);

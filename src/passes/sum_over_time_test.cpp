@@ -96,5 +96,71 @@ TEST(SumOverTime, TakesTheGradientOfWhatAttentionReadsOutOfTheLoop) {
   }
 }
 
+using Next = std::function<Value(const Value& total, const Value& element)>;
+
+// total = next(total, x) over 5 steps, from `start` or from zeros.
+std::vector<std::string> total_of(Graph& g, const Next& next, bool has_start = false) {
+  const Value xs = g.input("xs", f32, {5, 3, 4});
+  const Value start = has_start ? g.input("start", f32, {3, 4}) : expand(full(g, {}, 0), {3, 4});
+  g.fetch("total", scan({start}, {xs}, [&](const Values& carry, const Values& element) {
+                     return step({next(carry[0], element[0])}, {});
+                   }).carries[0]);
+  return run_and_compare(g, {sum_over_time});
+}
+
+TEST(SumOverTime, SumsWhatIsStackedBehindTheLoop) {
+  Graph g;
+  total_of(g, [](const Value& total, const Value& x) { return total + tanh(x); });
+  const Node& sum = only(g, "sum");
+  EXPECT_EQ(sum.attrs.get_ints("axes"), std::vector<std::int64_t>{0});
+  EXPECT_EQ(&fetched(g), &sum);  // nothing is added to zeros
+  EXPECT_EQ(ScanView(only(g, "scan")).carries, 0);
+}
+
+TEST(SumOverTime, AddsWhatTheSumStartsWith) {
+  Graph g;
+  total_of(
+      g, [](const Value& total, const Value& x) { return total + tanh(x); }, true);
+  EXPECT_EQ(count_here(g, "sum"), 1);
+  EXPECT_EQ(fetched(g).op->name, "add_n");
+}
+
+TEST(SumOverTime, TakesEveryAddendOfASumOfMany) {
+  Graph g;
+  total_of(g, [](const Value& total, const Value& x) { return add_n(std::array{tanh(x), total, x * 2.0}); });
+  EXPECT_EQ(count_here(g, "sum"), 2);
+}
+
+TEST(SumOverTime, LeavesWhatIsNoSumOfTheCarry) {
+  const Next others[] = {
+      [](const Value& total, const Value& x) { return total * x; },
+      [](const Value& total, const Value&) { return total + total; },              // twice the carry
+      [](const Value& total, const Value& x) { return total + tanh(total + x); },  // read elsewhere too
+      [](const Value& total, const Value&) { return add_n(std::array{total}); },   // nothing is added
+  };
+  for (const Next& next : others) {
+    Graph g;
+    total_of(g, next);
+    EXPECT_EQ(count_here(g, "sum"), 0);
+    EXPECT_EQ(ScanView(only(g, "scan")).carries, 1);
+  }
+}
+
+TEST(SumOverTime, TakesManySumsOfOneLoop) {
+  constexpr int kSums = 30;
+  Graph g;
+  const Value xs = g.input("xs", f32, {5, 4});
+  Values start;
+  for (int i = 0; i < kSums; ++i) start.push_back(expand(full(g, {}, 0), {4}));
+  const StepResult made = scan(start, {xs}, [](const Values& carry, const Values& element) {
+    Values next;
+    for (const Value& each : carry) next.push_back(each + tanh(element[0] * static_cast<double>(next.size() + 2)));
+    return step(next, {});
+  });
+  for (int i = 0; i < kSums; ++i) g.fetch("s" + std::to_string(i), made.carries[static_cast<std::size_t>(i)]);
+  run_and_compare(g, {sum_over_time});
+  EXPECT_EQ(count_here(g, "sum"), kSums);
+}
+
 }  // namespace
 }  // namespace paoding

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// What sink_products moves behind a loop, what it leaves there and why.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "paoding/ops.h"
+#include "tests/pass_check.h"
+
+namespace paoding {
+namespace {
+
+const Graph& body_of(const Graph& graph) { return *only(graph, "scan").bodies[0]; }
+
+struct Recurrence {
+  Graph g;
+  Value xs = g.input("xs", f32, {5, 2, 4}), h0 = g.input("h0", f32, {2, 4}), w = g.input("w", f32, {4, 3});
+  void run(const std::function<Values(const Value& h)>& outputs) {
+    const StepResult made = scan({h0}, {xs}, [&](const Values& carry, const Values& element) {
+      const Value h = tanh(carry[0] + element[0]);
+      return step({h}, outputs(h));
+    });
+    g.fetch("h", made.carries[0]);
+    for (std::size_t i = 0; i < made.outputs.size(); ++i) g.fetch("y" + std::to_string(i), made.outputs[i]);
+  }
+};
+
+TEST(SinkProducts, MultipliesWhatIsStackedAtOnce) {
+  Recurrence r;
+  r.run([&](const Value& h) { return Values{matmul(h, r.w)}; });
+  run_and_compare(r.g, {sink_products});
+  EXPECT_EQ(count_here(body_of(r.g), "matmul"), 0);
+  EXPECT_EQ(only(r.g, "matmul").types[0].shape.elements(), 5 * 2 * 3);
+}
+
+TEST(SinkProducts, TakesAlongWhatIsMadeFromTheProduct) {
+  Recurrence r;
+  r.run([&](const Value& h) { return Values{tanh(matmul(h, r.w)) * 2.0}; });
+  run_and_compare(r.g, {sink_products});
+  EXPECT_EQ(count_here(body_of(r.g), "matmul"), 0);
+  EXPECT_EQ(count_here(body_of(r.g), "mul"), 0);
+  EXPECT_EQ(count_here(r.g, "tanh"), 1);
+}
+
+TEST(SinkProducts, LeavesAProductThatACarryNeeds) {
+  Graph g;
+  const Value xs = g.input("xs", f32, {5, 2, 4}), h0 = g.input("h0", f32, {2, 4}), w = g.input("w", f32, {4, 4});
+  const StepResult made = scan({h0}, {xs}, [&](const Values& carry, const Values& element) {
+    const Value h = tanh(matmul(carry[0], w) + element[0]);
+    return step({h}, {h});
+  });
+  g.fetch("hs", made.outputs[0]);
+  run_and_compare(g, {sink_products});
+  EXPECT_EQ(count_here(g, "matmul"), 0);
+  EXPECT_EQ(count_here(body_of(g), "matmul"), 1);
+}
+
+TEST(SinkProducts, StacksOneOperandOnceForAllProductsOfIt) {
+  constexpr int kProducts = 30;
+  Recurrence r;
+  r.run([&](const Value& h) {
+    Values outputs;
+    for (int i = 0; i < kProducts; ++i) outputs.push_back(matmul(h, r.w * static_cast<double>(i + 2)));
+    return outputs;
+  });
+  run_and_compare(r.g, {sink_products});
+  EXPECT_EQ(count_here(r.g, "matmul"), kProducts);
+  EXPECT_EQ(count_here(body_of(r.g), "matmul"), 0);
+  EXPECT_LE(body_of(r.g).fetches().size(), 2u);  // the carry's next value, and h stacked
+}
+
+TEST(SinkProducts, KnowsWhatEarlierLoopsBecame) {
+  Graph g;
+  Value xs = g.input("xs", f32, {5, 2, 4});
+  const Value h0 = g.input("h0", f32, {2, 4}), w = g.input("w", f32, {4, 4});
+  for (int i = 0; i < 4; ++i) {
+    xs = scan({h0}, {xs}, [&](const Values& carry, const Values& element) {
+           const Value h = tanh(carry[0] + element[0]);
+           return step({h}, {matmul(h, w)});
+         }).outputs[0];
+  }
+  g.fetch("ys", xs);
+  run_and_compare(g, {sink_products});
+  EXPECT_EQ(count_here(g, "matmul"), 4);
+}
+
+}  // namespace
+}  // namespace paoding
