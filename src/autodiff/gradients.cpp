@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The reverse walk: adjoints from outputs to inputs, contributions summed, broadcasts summed away.
 #include <algorithm>
+#include <map>
 
 #include "autodiff/formula_gradient.h"
 #include "base/check.h"
@@ -27,16 +28,25 @@ Value sum_to(const Value& gradient, const Shape& shape) {
 
 class ReverseWalk {
  public:
-  ReverseWalk(Graph& graph, std::span<const Value> inputs) : graph_(graph), size_(graph.size()) {
-    influenced_.resize(static_cast<std::size_t>(size_), 0);
-    for (const Value& input : inputs) influenced_[static_cast<std::size_t>(input.ref().node)] = 1;
-    for (NodeId id = 0; id < size_; ++id) {
-      for (const Ref& ref : graph.node(id).inputs) {
-        if (influenced_[static_cast<std::size_t>(ref.node)]) influenced_[static_cast<std::size_t>(id)] = 1;
-      }
+  ReverseWalk(Graph& graph, std::span<const Value> outputs, std::span<const Value> inputs) : graph_(graph) {
+    std::vector<NodeId> open;
+    const auto reach = [&](NodeId id) {
+      const auto [it, is_new] = reached_.try_emplace(id);
+      if (!is_new) return;
+      it->second.contributions.resize(graph.node(id).types.size());
+      open.push_back(id);
+    };
+    for (const Value& output : outputs) reach(output.ref().node);
+    while (!open.empty()) {
+      const NodeId id = open.back();
+      open.pop_back();
+      for (const Ref& ref : graph.node(id).inputs) reach(ref.node);
     }
-    for (NodeId id = 0; id < size_; ++id) {
-      contributions_.emplace_back(graph.node(id).types.size());
+    for (const Value& input : inputs) {
+      if (const auto it = reached_.find(input.ref().node); it != reached_.end()) it->second.is_influenced = true;
+    }
+    for (auto& [id, node] : reached_) {
+      for (const Ref& ref : graph.node(id).inputs) node.is_influenced |= reached_.at(ref.node).is_influenced;
     }
   }
 
@@ -44,21 +54,26 @@ class ReverseWalk {
 
   // The sum of what has been collected for `ref`; invalid when nothing has.
   Value total(Ref ref) {
+    if (!reached_.contains(ref.node)) return {};
     Values& terms = contributions(ref);
     if (terms.size() > 1) terms = {add_n(terms)};
     return terms.empty() ? Value() : terms[0];
   }
 
   void run() {
-    for (NodeId id = size_ - 1; id >= 0; --id) {
-      if (influenced_[static_cast<std::size_t>(id)] && !graph_.node(id).inputs.empty()) visit(id);
+    for (auto it = reached_.rbegin(); it != reached_.rend(); ++it) {
+      if (it->second.is_influenced && !graph_.node(it->first).inputs.empty()) visit(it->first);
     }
   }
 
  private:
-  Values& contributions(Ref ref) {
-    return contributions_[static_cast<std::size_t>(ref.node)][static_cast<std::size_t>(ref.output)];
-  }
+  // A node that an output depends on.
+  struct Reached {
+    bool is_influenced = false;         // depends on an input
+    std::vector<Values> contributions;  // per output
+  };
+
+  Values& contributions(Ref ref) { return reached_.at(ref.node).contributions[static_cast<std::size_t>(ref.output)]; }
 
   void visit(NodeId id) {
     const Node& node = graph_.node(id);
@@ -69,7 +84,7 @@ class ReverseWalk {
     GradCall call{graph_, id, node, {}, {}, {}, {}};
     bool has_gradient = false;
     // Types may grow while the rule runs (scan stacks what it saves), so this is taken before.
-    const auto outputs = static_cast<std::int32_t>(contributions_[static_cast<std::size_t>(id)].size());
+    const auto outputs = static_cast<std::int32_t>(reached_.at(id).contributions.size());
     for (std::int32_t k = 0; k < outputs; ++k) {
       call.outputs.push_back(graph_.value({id, k}));
       call.grads.push_back(total({id, k}));
@@ -78,7 +93,7 @@ class ReverseWalk {
     if (has_gradient) {
       for (const Ref& ref : node.inputs) {
         call.inputs.push_back(graph_.value(ref));
-        call.wanted.push_back(influenced_[static_cast<std::size_t>(ref.node)] && is_float(graph_.type(ref).dtype));
+        call.wanted.push_back(reached_.at(ref.node).is_influenced && is_float(graph_.type(ref).dtype));
       }
       apply_rule(call);
     }
@@ -101,9 +116,7 @@ class ReverseWalk {
   }
 
   Graph& graph_;
-  const NodeId size_;  // nodes that were there before the gradients
-  std::vector<char> influenced_;
-  std::vector<std::vector<Values>> contributions_;  // [node][output]
+  std::map<NodeId, Reached> reached_;  // none that the walk makes
 };
 
 void check_arguments(std::span<const Value> outputs, std::span<const Value> inputs, std::span<const Value> seeds) {
@@ -144,7 +157,7 @@ Values gradients(std::span<const Value> outputs, std::span<const Value> inputs, 
   Graph& graph = outputs[0].graph();
   const BodyScope beside_the_outputs(nullptr,
                                      BodyKind::loop);  // also when a branch asks for gradients of what is around it
-  ReverseWalk walk(graph, inputs);
+  ReverseWalk walk(graph, outputs, inputs);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const Value seed = seeds.empty() ? full(graph, outputs[i].shape(), 1, outputs[i].dtype()) : seeds[i];
     walk.seed(outputs[i].ref(), seed);

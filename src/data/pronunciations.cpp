@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <map>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -23,13 +25,24 @@ class Dictionary {
     const auto [at, is_new] = numbers_.emplace(word, words_.size());
     if (is_new) words_.push_back({std::string(word), {}});
     std::vector<Way>& ways = words_[at->second].ways;
-    if (std::find(ways.begin(), ways.end(), way) == ways.end()) ways.push_back(std::move(way));
+    if (is_known(at->second, ways, way)) return;
+    ways.push_back(std::move(way));
   }
   std::vector<Pronunciations> take() { return std::move(words_); }
 
  private:
+  // Words have a few ways; of one that has many they are kept in order.
+  bool is_known(std::size_t word, const std::vector<Way>& ways, const Way& way) {
+    constexpr std::size_t kFew = 16;
+    if (ways.size() < kFew) return std::find(ways.begin(), ways.end(), way) != ways.end();
+    std::set<Way>& known = ways_of_[word];
+    if (known.empty()) known.insert(ways.begin(), ways.end());
+    return !known.insert(way).second;
+  }
+
   std::vector<Pronunciations> words_;
   std::unordered_map<std::string, std::size_t> numbers_;
+  std::map<std::size_t, std::set<Way>> ways_of_;  // of words with many
 };
 
 template <class... Args>

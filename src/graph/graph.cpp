@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "graph/body_scope.h"
+#include "graph/replacements.h"
 #include "paoding/op.h"
 
 namespace paoding {
@@ -146,15 +147,16 @@ void Graph::assign(const Value& parameter, const Value& value) {
          "hint: assign what the branch gives, behind it",
          node(parameter.ref().node).name.str(), in(scope));
   }
+  const OpDef& op = *find_op("assign");
   for (NodeId id : effects_) {
     const Node& other = node(id);
-    if (other.op->name == "assign" && other.inputs[0] == parameter.ref()) {
+    if (other.op == &op && other.inputs[0] == parameter.ref()) {
       fail(ErrorKind::argument, "assign: parameter '{}' is assigned twice: {}, and {}",
            node(parameter.ref().node).name.str(), other.scope.empty() ? "without a scope" : "in " + other.scope.str(),
            scope.empty() ? "without a scope" : "in " + scope.str());
     }
   }
-  call(*find_op("assign"), std::array{parameter, value}, {}, {}, this);
+  call(op, std::array{parameter, value}, {}, {}, this);
 }
 
 std::vector<NodeId> Graph::assigns() const {
@@ -240,14 +242,11 @@ void Graph::replace(Ref from, Ref to) { replace({{from, to}}); }
 
 void Graph::replace(const std::map<Ref, Ref>& replacements) {
   if (replacements.empty()) return;
-  auto follow = [&](Ref ref) {
-    for (auto it = replacements.find(ref); it != replacements.end(); it = replacements.find(ref)) ref = it->second;
-    return ref;
-  };
+  Replacements replaced(replacements);
   for (Node& node : nodes_) {
-    for (Ref& ref : node.inputs) ref = follow(ref);
+    for (Ref& ref : node.inputs) ref = replaced.now(ref);
   }
-  for (Fetch& fetch : fetches_) fetch.ref = follow(fetch.ref);
+  for (Fetch& fetch : fetches_) fetch.ref = replaced.now(fetch.ref);
 }
 
 void Graph::compact(bool drop_inputs) {

@@ -6,6 +6,8 @@
 #include <bit>
 #include <map>
 #include <mutex>
+#include <type_traits>
+#include <unordered_map>
 
 #include "base/check.h"
 #include "graph/body_scope.h"
@@ -111,14 +113,38 @@ void promote_inputs(const OpDef& op, Values* inputs) {
   }
 }
 
-// Equal to the bit, so that a NaN is itself and -0 is not 0.
-bool same_attrs(const Attrs& a, const Attrs& b) {
-  const auto same = [](const auto& x, const auto& y) {
-    const double *first = std::get_if<double>(&x.second), *second = std::get_if<double>(&y.second);
-    if (x.first != y.first || !first != !second) return false;
-    return first ? std::bit_cast<std::uint64_t>(*first) == std::bit_cast<std::uint64_t>(*second) : x.second == y.second;
+void append_bits(std::string* key, const void* bits, std::size_t size) {
+  key->append(static_cast<const char*>(bits), size);
+}
+template <class T>
+void append(std::string* key, T number) {
+  append_bits(key, &number, sizeof number);
+}
+
+// What a formula is traced for, to the bit: a NaN is itself and -0 is not 0.
+std::string trace_key(std::span<const DType> dtypes, const Attrs& attrs) {
+  std::string key;
+  append(&key, dtypes.size());
+  for (const DType dtype : dtypes) append(&key, dtype);
+  const auto append_list = [&](const auto& list) {
+    append(&key, list.size());
+    append_bits(&key, list.data(), list.size() * sizeof list[0]);
   };
-  return std::equal(a.entries().begin(), a.entries().end(), b.entries().begin(), b.entries().end(), same);
+  // Attributes are complete and in the order that the op declares; their kinds may differ.
+  for (const auto& [name, value] : attrs.entries()) {
+    append(&key, value.index());
+    std::visit(
+        [&](const auto& held) {
+          using Held = std::decay_t<decltype(held)>;
+          if constexpr (std::is_arithmetic_v<Held> || std::is_enum_v<Held>) {
+            append(&key, held);
+          } else {
+            append_list(held);
+          }
+        },
+        value);
+  }
+  return key;
 }
 
 }  // namespace
@@ -160,32 +186,22 @@ std::vector<const OpDef*> all_ops() {
 }
 
 const TracedFormula& traced_formula(const OpDef& op, std::span<const DType> dtypes, const Attrs& attrs) {
-  // Node based, so that references stay; entries live as long as the process, as ops do.
-  struct Entry {
-    std::vector<DType> dtypes;
-    Attrs attrs;
-    TracedFormula formula;
-  };
+  // Node based, so that references stay; formulas live as long as the process, as ops do.
   static std::mutex mutex;
-  static std::map<const OpDef*, std::deque<Entry>> kept;
+  static std::unordered_map<const OpDef*, std::unordered_map<std::string, TracedFormula>> kept;
   const std::lock_guard lock(mutex);
-  std::deque<Entry>& entries = kept[&op];
-  for (const Entry& entry : entries) {
-    if (std::equal(dtypes.begin(), dtypes.end(), entry.dtypes.begin(), entry.dtypes.end()) &&
-        same_attrs(entry.attrs, attrs)) {
-      return entry.formula;
-    }
-  }
-  Entry entry{{dtypes.begin(), dtypes.end()}, attrs, {}};
+  auto& formulas = kept[&op];
+  std::string key = trace_key(dtypes, attrs);
+  if (const auto found = formulas.find(key); found != formulas.end()) return found->second;
+  TracedFormula formula;
   std::vector<Scalar> inputs;
   for (std::size_t i = 0; i < dtypes.size(); ++i) {
-    inputs.push_back(make_input(&entry.formula.expr, static_cast<std::int32_t>(i), compute_dtype(dtypes[i])));
+    inputs.push_back(make_input(&formula.expr, static_cast<std::int32_t>(i), compute_dtype(dtypes[i])));
   }
-  entry.formula.root = op.formula(inputs, attrs).id();
-  if (entry.formula.root < 0)
+  formula.root = op.formula(inputs, attrs).id();
+  if (formula.root < 0)
     fail(ErrorKind::argument, "{}: its formula returned a Scalar that was never given a value", op.name);
-  entries.push_back(std::move(entry));
-  return entries.back().formula;
+  return formulas.emplace(std::move(key), std::move(formula)).first->second;
 }
 
 Values expand_composed(Graph& graph, const OpDef& op, std::span<const Value> inputs, const Attrs& attrs) {

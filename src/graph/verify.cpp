@@ -13,6 +13,10 @@ namespace paoding {
 void verify(const Graph& graph, std::string_view when) {
   std::set<std::string> names;
   std::set<NodeId> assigned;
+  std::vector<char> is_kept(static_cast<std::size_t>(graph.size()), 0);
+  for (NodeId id : graph.effects()) {
+    if (id < graph.size()) is_kept[static_cast<std::size_t>(id)] = 1;
+  }
   for (NodeId id = 0; id < graph.size(); ++id) {
     const Node& node = graph.node(id);
     auto illegal = [&](const std::string& what) {
@@ -41,7 +45,7 @@ void verify(const Graph& graph, std::string_view when) {
       if (graph.node(node.inputs[0].node).op->name != "parameter") illegal("assigns to what is no parameter");
       if (!assigned.insert(node.inputs[0].node).second) illegal("assigns to a parameter that is assigned already");
     }
-    if (has_effect(node) && !std::ranges::count(graph.effects(), id)) illegal("its effect would be lost");
+    if (has_effect(node) && !is_kept[static_cast<std::size_t>(id)]) illegal("its effect would be lost");
     for (const auto& body : node.bodies) verify(*body, when);
     if (node.op->name == "input" || node.op->name == "parameter") continue;
     try {

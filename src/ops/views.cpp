@@ -152,6 +152,24 @@ std::int64_t SliceRange::extent(int axis) const {
   return length == 0 ? 0 : (length - 1) / std::abs(step[i]) + 1;
 }
 
+void set_axis(SliceRange* range, int axis, std::int64_t start, std::int64_t count, std::int64_t step) {
+  const auto i = static_cast<std::size_t>(axis);
+  range->start[i] = count == 0 ? 0 : start;
+  range->step[i] = count <= 1 ? 1 : step;
+  range->end[i] = slice_end(range->start[i], count, range->step[i]);
+}
+
+SliceRange slice_of_slice(const SliceRange& inner, const SliceRange& outer, const Shape& shape) {
+  SliceRange range = inner;
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    const auto i = static_cast<std::size_t>(axis);
+    const std::int64_t count = shape[axis], step = inner.step[i];
+    set_axis(&range, axis, count == 0 ? 0 : inner.start[i] + outer.start[i] * step, count,
+             count <= 1 ? 1 : outer.step[i] * step);
+  }
+  return range;
+}
+
 SliceRange slice_range(const Node& node) {
   SliceRange range{node.attrs.get_ints("start"), node.attrs.get_ints("end"), node.attrs.get_ints("step")};
   if (range.step.empty()) range.step.assign(range.start.size(), 1);

@@ -28,44 +28,70 @@ ContractedGraph::ContractedGraph(const Graph& graph) : graph_(graph) {
   }
 }
 
+// Whether a third unit stands on a path between them, as far as a short walk back from `last` shows: most of those that
+// make a cycle stand right before it, while `first` may have any number of users.
+bool ContractedGraph::finds_cycle(int first, int last) {
+  constexpr std::size_t kMostSeen = 64;
+  std::vector<int> open{last};
+  std::size_t seen = 0;
+  for (std::size_t next = 0; next < open.size(); ++next) {
+    for (const NodeId member : members(open[next])) {
+      for (const Ref& ref : graph_.node(member).inputs) {
+        const int unit = unit_of(ref.node);
+        if (unit == first && open[next] != last) return true;
+        if (unit == first || unit == last || place_[at(unit)] < place_[at(first)] || is_visited(unit)) continue;
+        if (++seen > kMostSeen) return false;
+        visited_[at(unit)] = round_;
+        open.push_back(unit);
+      }
+    }
+  }
+  return false;
+}
+
 // The units that `first` reaches and that stand before `last`; a cycle when one of them reaches `last`.
 ContractedGraph::Answer ContractedGraph::find_behind(int first, int last, std::vector<int>* behind) {
+  std::size_t steps = 0;
   const auto visit_users = [&](int unit) {
     for (const NodeId member : members(unit)) {
       for (const NodeId user : users(member)) {
         const int next = unit_of(user);
-        if (next == last && unit != first) return false;
+        if (next == last && unit != first) return Answer::cycle;
+        if (++steps > kMostSteps) return Answer::too_far;
         if (next == first || next == last || place_[at(next)] > place_[at(last)] || is_visited(next)) continue;
+        if (behind->size() == kMostVisited) return Answer::too_far;
         visited_[at(next)] = round_;
         behind->push_back(next);
       }
     }
-    return true;
+    return Answer::merged;
   };
-  if (!visit_users(first)) return Answer::cycle;
+  if (const Answer answer = visit_users(first); answer != Answer::merged) return answer;
   for (std::size_t next = 0; next < behind->size(); ++next) {
-    if (behind->size() > kMostVisited) return Answer::too_far;
-    if (!visit_users((*behind)[next])) return Answer::cycle;
+    if (const Answer answer = visit_users((*behind)[next]); answer != Answer::merged) return answer;
   }
   return Answer::merged;
 }
 
 // The units that reach `last` and stand behind `first`; false when there are too many.
 bool ContractedGraph::find_before(int first, int last, std::vector<int>* before) {
+  std::size_t steps = 0;
   const auto visit_inputs = [&](int unit) {
     for (const NodeId member : members(unit)) {
       for (const Ref& ref : graph_.node(member).inputs) {
         const int next = unit_of(ref.node);
+        if (++steps > kMostSteps) return false;
         if (next == first || next == last || place_[at(next)] < place_[at(first)] || is_visited(next)) continue;
+        if (before->size() == kMostVisited) return false;
         visited_[at(next)] = round_;
         before->push_back(next);
       }
     }
+    return true;
   };
-  visit_inputs(last);
+  if (!visit_inputs(last)) return false;
   for (std::size_t next = 0; next < before->size(); ++next) {
-    if (before->size() > kMostVisited) return false;
-    visit_inputs((*before)[next]);
+    if (!visit_inputs((*before)[next])) return false;
   }
   return true;
 }
@@ -90,6 +116,8 @@ ContractedGraph::Answer ContractedGraph::merge(int from, int into) {
   const bool is_in_order = place_[at(from)] < place_[at(into)];
   const int first = is_in_order ? from : into, last = is_in_order ? into : from;
   std::vector<int> behind, before;
+  ++round_;
+  if (finds_cycle(first, last)) return Answer::cycle;
   ++round_;
   if (const Answer answer = find_behind(first, last, &behind); answer != Answer::merged) return answer;
   if (behind.empty()) {

@@ -28,9 +28,11 @@ class ContractedGraph {
   Answer merge(int from, int into);
 
   static constexpr std::size_t kMostVisited = 1024;
+  static constexpr std::size_t kMostSteps = 16 * kMostVisited;  // from unit to unit
 
  private:
   bool is_visited(int unit) const { return visited_[static_cast<std::size_t>(unit)] == round_; }
+  bool finds_cycle(int first, int last);
   Answer find_behind(int first, int last, std::vector<int>* behind);
   bool find_before(int first, int last, std::vector<int>* before);
   void reorder(int first, int last, int into, std::vector<int> before, std::vector<int> behind);

@@ -8,7 +8,9 @@
 //            fetch %4
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <set>
+#include <utility>
 
 #include "graph/keep_names.h"
 #include "ops/control/bodies.h"
@@ -25,12 +27,41 @@ NodeId trim_scan(Graph& graph, NodeId scan, std::set<Ref> read, std::map<Ref, Re
 
 class ScanTrimmer {
  public:
-  /// `read`: the outputs of the scan that anybody reads.
   /// `depth`: of scans that are looked into from here; deeper ones count as needing all their inputs, since looking
   /// costs a factor per level.
-  ScanTrimmer(Graph& graph, NodeId scan, const std::set<Ref>& read, int depth = 2)
-      : parts_(graph, scan), read_(read), depth_(depth) {
+  ScanTrimmer(Graph& graph, NodeId scan, int depth = 2) : parts_(graph, scan), depth_(depth) {
+    for (const auto& carry : parts_.carries) {
+      given_.emplace(carry.input, carry.initial);
+      next_of_.emplace(carry.input, carry.next);
+      made_.emplace(carry.last, carry.next);
+    }
+    for (const auto* list : {&parts_.sequences, &parts_.constants}) {
+      for (const auto& argument : *list) given_.emplace(argument.input, argument.outer);
+    }
+    for (const auto& output : parts_.outputs) made_.emplace(output.stacked, output.value);
+    for (NodeId id : parts_.body.effects()) need({id, 0});
+  }
+
+  /// Somebody reads these outputs of the scan, too. Returns the inputs of the scan that matter from now on and did not
+  /// before.
+  std::vector<Ref> read(const std::set<Ref>& outputs) {
+    found_.clear();
+    for (const Ref& output : outputs) {
+      if (!read_.insert(output).second) continue;
+      need(made_.at(output));
+      const auto at = static_cast<std::size_t>(output.output);
+      if (at < parts_.carries.size()) matters(parts_.carries[at].initial);
+    }
     mark();
+    return found_;
+  }
+
+  /// A scan has at least one input, also where nothing that is read depends on any: says which one matters then.
+  std::vector<Ref> keep_an_input() {
+    found_.clear();
+    if (!has_input_) need(spare_input());
+    mark();
+    return found_;
   }
 
   bool has_unused() const {
@@ -39,20 +70,6 @@ class ScanTrimmer {
            std::any_of(parts_.constants.begin(), parts_.constants.end(), is_unread) ||
            std::any_of(parts_.carries.begin(), parts_.carries.end(), [&](const auto& c) { return !is_kept(c); }) ||
            std::any_of(parts_.outputs.begin(), parts_.outputs.end(), [&](const auto& o) { return !is_kept(o); });
-  }
-
-  /// What of the scan's inputs matters to what is read.
-  std::vector<Ref> inputs() const {
-    std::vector<Ref> refs;
-    for (const auto& carry : parts_.carries) {
-      if (is_kept(carry)) refs.push_back(carry.initial);
-    }
-    for (const auto* list : {&parts_.sequences, &parts_.constants}) {
-      for (const auto& argument : *list) {
-        if (needed_.contains(argument.input)) refs.push_back(argument.outer);
-      }
-    }
-    return refs;
   }
 
   NodeId trim(std::map<Ref, Ref>* replaced) {
@@ -76,38 +93,41 @@ class ScanTrimmer {
 
   std::set<Ref> read_of(NodeId id) const { return {needed_.lower_bound({id, 0}), needed_.lower_bound({id + 1, 0})}; }
 
+  void need(Ref inside) {
+    if (!needed_.insert(inside).second) return;
+    open_.push_back(inside);
+    if (const auto it = given_.find(inside); it != given_.end()) matters(it->second);
+  }
+  void matters(Ref outer) {
+    has_input_ = true;
+    found_.push_back(outer);
+  }
+
   // Everything in the body that what is read needs; a carry whose value is needed needs its next value. A scan in the
   // body needs no more than its outputs that are read do: a carry that goes round through both must not keep itself.
   void mark() {
-    std::vector<Ref> open;
-    const auto need = [&](Ref ref) {
-      if (needed_.insert(ref).second) open.push_back(ref);
-    };
-    std::map<Ref, Ref> next_of;  // by the carry's input
-    std::map<NodeId, std::set<Ref>> looked_into;
-    for (const auto& carry : parts_.carries) {
-      next_of[carry.input] = carry.next;
-      if (read_.contains(carry.last)) need(carry.next);
-    }
-    for (const auto& output : parts_.outputs) {
-      if (is_kept(output)) need(output.value);
-    }
-    for (NodeId id : parts_.body.effects()) need({id, 0});
-    while (!open.empty() || inputs().empty()) {
-      if (open.empty()) need(spare_input());  // a scan has at least one input
-      const Ref ref = open.back();
-      open.pop_back();
-      if (const auto it = next_of.find(ref); it != next_of.end()) need(it->second);
+    while (!open_.empty() || !met_.empty()) {
+      if (open_.empty()) {
+        const std::vector<NodeId> met = std::exchange(met_, {});
+        for (const NodeId id : met) {
+          for (const Ref& input : inner_.at(id)->keep_an_input()) need(input);
+        }
+        continue;
+      }
+      const Ref ref = open_.back();
+      open_.pop_back();
+      if (const auto it = next_of_.find(ref); it != next_of_.end()) need(it->second);
       const Node& node = parts_.body.node(ref.node);
       if (node.op->name != "scan" || depth_ == 0) {
         for (const Ref& input : node.inputs) need(input);
         continue;
       }
-      std::set<Ref> read_now = read_of(ref.node);
-      std::set<Ref>& seen = looked_into[ref.node];
-      if (seen == read_now) continue;
-      for (const Ref& input : ScanTrimmer(parts_.body, ref.node, read_now, depth_ - 1).inputs()) need(input);
-      seen = std::move(read_now);
+      auto& inner = inner_[ref.node];
+      if (!inner) {
+        inner = std::make_unique<ScanTrimmer>(parts_.body, ref.node, depth_ - 1);
+        met_.push_back(ref.node);
+      }
+      for (const Ref& input : inner->read({ref})) need(input);
     }
   }
 
@@ -127,16 +147,26 @@ class ScanTrimmer {
   }
 
   ScanParts parts_;
-  std::set<Ref> read_;
-  int depth_;
-  std::set<Ref> needed_;  // inside
+  const int depth_;
+  std::map<Ref, Ref> given_;                              // an input inside to what it is outside, or starts as
+  std::map<Ref, Ref> next_of_;                            // by the carry's input
+  std::map<Ref, Ref> made_;                               // an output of the scan to what it is inside
+  std::set<Ref> read_;                                    // outputs
+  std::set<Ref> needed_;                                  // inside
+  std::vector<Ref> open_;                                 // of those, not yet looked at
+  std::map<NodeId, std::unique_ptr<ScanTrimmer>> inner_;  // scans in the body
+  std::vector<NodeId> met_;                               // of those, not yet asked whether they keep an input
+  std::vector<Ref> found_;                                // inputs of the scan that matter since the last call
+  bool has_input_ = false;
 };
 
 // Trims a scan of which `read` outputs are read, then its body, then what the smaller body no longer needs. Returns
 // the node that stands for it.
 NodeId trim_scan(Graph& graph, NodeId scan, std::set<Ref> read, std::map<Ref, Ref>* replaced) {
   while (true) {
-    ScanTrimmer trimmer(graph, scan, read);
+    ScanTrimmer trimmer(graph, scan);
+    trimmer.read(read);
+    trimmer.keep_an_input();
     if (trimmer.has_unused()) {
       std::map<Ref, Ref> moved;
       scan = trimmer.trim(&moved);
@@ -148,7 +178,10 @@ NodeId trim_scan(Graph& graph, NodeId scan, std::set<Ref> read, std::map<Ref, Re
       read = std::move(now_read);
     }
     drop_in(*graph.node(scan).bodies[0]);
-    if (!ScanTrimmer(graph, scan, read).has_unused()) return scan;
+    ScanTrimmer again(graph, scan);
+    again.read(read);
+    again.keep_an_input();
+    if (!again.has_unused()) return scan;
   }
 }
 
@@ -156,8 +189,9 @@ NodeId trim_scan(Graph& graph, NodeId scan, std::set<Ref> read, std::map<Ref, Re
 NodeId trim_branch(Graph& graph, NodeId branch, const std::set<Ref>& read, std::map<Ref, Ref>* replaced) {
   const BranchView view(graph.node(branch));
   std::vector<int> kept;
+  const auto is_kept = [&](int output) { return read.contains({branch, output}); };
   for (int output = 0; output < view.outputs(); ++output) {
-    if (read.contains({branch, output})) kept.push_back(output);
+    if (is_kept(output)) kept.push_back(output);
   }
   std::vector<std::shared_ptr<Graph>> bodies;
   std::vector<bool> is_read(view.node.inputs.size() - 1, false);
@@ -171,8 +205,8 @@ NodeId trim_branch(Graph& graph, NodeId branch, const std::set<Ref>& read, std::
   };
   for (int k = 0; k < view.branches(); ++k) {
     std::vector<Ref> fetches;
-    for (int output : kept) {
-      if (view.owner(output) < 0 || view.owner(output) == k) fetches.push_back(view.value_of(k, output));
+    for (const int output : view.outputs_of(k)) {
+      if (is_kept(output)) fetches.push_back(view.value_of(k, output));
     }
     bodies.push_back(remake_body(view.body(k), inputs_of(view.body(k), nullptr), fetches));
     drop_in(*bodies.back());

@@ -6,27 +6,29 @@
 //   e = x
 //
 // Only identities that hold bit for bit, NaN and the sign of zero too: x + 0 stays, since -0 + 0 is +0.
+#include <bit>
 #include <map>
 
 #include "paoding/op.h"
+#include "passes/number_everywhere.h"
 #include "passes/pass.h"
 
 namespace paoding {
 namespace {
 
-bool is_full_of(const Graph& graph, Ref ref, double value) {
-  const Node* node = &graph.node(ref.node);
-  while (node->op->name == "expand" || node->op->name == "reshape") node = &graph.node(node->inputs[0].node);
-  return node->op->name == "full" && node->attrs.get_float("value") == value;
+// To the bit: x - (-0) is not x where x is -0.
+bool is_exactly(const Graph& graph, Ref ref, double number) {
+  const std::optional<double> found = number_everywhere(graph, ref);
+  return found && std::bit_cast<std::uint64_t>(*found) == std::bit_cast<std::uint64_t>(number);
 }
 
 // The input that `node` gives back; invalid when it computes something.
 Ref same_as(const Graph& graph, const Node& node) {
   const std::string& op = node.op->name;
   if (op == "stop_gradient") return node.inputs[0];  // gradients are made before passes run
-  if (op == "mul" && is_full_of(graph, node.inputs[0], 1)) return node.inputs[1];
-  if ((op == "mul" || op == "div") && is_full_of(graph, node.inputs[1], 1)) return node.inputs[0];
-  if (op == "sub" && is_full_of(graph, node.inputs[1], 0)) return node.inputs[0];
+  if (op == "mul" && is_exactly(graph, node.inputs[0], 1)) return node.inputs[1];
+  if ((op == "mul" || op == "div") && is_exactly(graph, node.inputs[1], 1)) return node.inputs[0];
+  if (op == "sub" && is_exactly(graph, node.inputs[1], 0)) return node.inputs[0];
   if (op == "neg" && graph.node(node.inputs[0].node).op->name == "neg") {
     return graph.node(node.inputs[0].node).inputs[0];
   }

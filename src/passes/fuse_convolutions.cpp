@@ -18,6 +18,7 @@
 #include "ops/axes.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
+#include "passes/number_everywhere.h"
 #include "passes/pass.h"
 #include "passes/rewriter.h"
 
@@ -55,10 +56,7 @@ class ConvolutionFusion {
   Ref input(Ref ref, std::size_t i = 0) const { return node(ref).inputs[i]; }
   const Shape& shape(Ref ref) const { return graph_.type(ref).shape; }
 
-  bool is_zero(Ref ref) const {
-    while (is(ref, "expand") || is(ref, "reshape")) ref = input(ref);
-    return is(ref, "full") && node(ref).attrs.get_float("value") == 0;
-  }
+  bool is_zero(Ref ref) const { return is_everywhere(graph_, ref, 0); }
 
   // The argument when `ref` is a ReLU, in whichever way it is written; else invalid.
   Ref relu_argument(Ref ref) const {

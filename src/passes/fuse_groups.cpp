@@ -39,14 +39,25 @@ class Fusion {
  public:
   Fusion(Graph& graph, PassNotes& notes) : graph_(graph), notes_(notes), size_(graph.size()), units_(graph) {
     is_fetched_.assign(static_cast<std::size_t>(size_), 0);
+    users_inside_.assign(static_cast<std::size_t>(size_), 0);
     kernels_.resize(static_cast<std::size_t>(size_));
+    inputs_.resize(static_cast<std::size_t>(size_));
     for (const Graph::Fetch& fetch : graph.fetches()) is_fetched_[static_cast<std::size_t>(fetch.ref.node)] = 1;
     for (NodeId id = 0; id < size_; ++id) {
       const Node& node = graph.node(id);
       Kernel& kernel = kernels_[static_cast<std::size_t>(id)];
       kernel.is_group =
           node.op->kind == OpKind::formula || node.op->kind == OpKind::reduction || node.op->name == "expand";
-      if (kernel.is_group) kernel.space = space_of(graph, node);
+      if (!kernel.is_group) continue;
+      kernel.space = space_of(graph, node);
+      std::vector<Ref>& inputs = inputs_[static_cast<std::size_t>(id)];
+      for (const Ref& ref : node.inputs) {
+        if (!is_free(graph.node(ref.node))) inputs.push_back(ref);
+      }
+      std::sort(inputs.begin(), inputs.end());
+      inputs.erase(std::unique(inputs.begin(), inputs.end()), inputs.end());
+      // No kernel could take it in: another has at most kMaxOperands results, so as many of its inputs would be left.
+      kernel.is_too_wide = inputs.size() > 2 * kMaxOperands;
     }
   }
 
@@ -55,10 +66,7 @@ class Fusion {
       for (const Ref& ref : graph_.node(id).inputs) try_merge(units_.unit_of(ref.node), units_.unit_of(id));
     }
     for (NodeId id = 0; id < size_; ++id) merge_siblings(id);
-    if (too_far_ > 0) {
-      notes_.add(fmt::format("{} pairs of ops were kept apart: more than {} steps stand between them", too_far_,
-                             ContractedGraph::kMostVisited));
-    }
+    note_all_kept_apart();
     std::map<Ref, Ref> replaced;
     for (int unit = 0; unit < size_; ++unit) {
       if (units_.members(unit).size() > 1) build(unit, &replaced);
@@ -71,11 +79,14 @@ class Fusion {
   // What a unit becomes, if its nodes are of the kind that groups compute.
   struct Kernel {
     bool is_group = false;
+    bool is_too_wide = false;  // reads too much to be merged with anything
     Shape space;
     std::uint32_t row_axes = 0;  // what the reductions reduce that it reads itself
   };
 
   const Node& node(NodeId id) const { return graph_.node(id); }
+  /// What it reads, each value once, but for what is free.
+  const std::vector<Ref>& inputs(NodeId id) const { return inputs_[static_cast<std::size_t>(id)]; }
   Kernel& kernel(int unit) { return kernels_[static_cast<std::size_t>(unit)]; }
   bool is_reduction(NodeId id) const { return node(id).op->kind == OpKind::reduction; }
   bool is_fetched(NodeId id) const { return is_fetched_[static_cast<std::size_t>(id)] != 0; }
@@ -99,12 +110,16 @@ class Fusion {
     if (a == b || !kernel(a).is_group || !kernel(b).is_group) return;
     if (node(units_.members(a)[0]).placement != node(units_.members(b)[0]).placement) return;
     if (units_.members(a).size() + units_.members(b).size() > kMaxNodes) return note_size(a, b);
-    if (node(units_.members(a)[0]).placement != node(units_.members(b)[0]).placement) return;
-    Kernel merged{true, {}, 0};
+    Kernel merged{true, false, {}, 0};
     const Shape &first = kernel(a).space, &second = kernel(b).space;
     if (!broadcast(first, second, &merged.space) || !(merged.space == first || merged.space == second)) return;
-    if (!find_row_axes(a, b, &merged) || !all_fit(a, b, merged)) return;
-    if (operand_count(a, b) > kMaxOperands) return note_size(a, b);
+    if (kernel(a).is_too_wide || kernel(b).is_too_wide) return note_size(a, b);
+    if (!find_row_axes(a, b, &merged)) return;
+    count_users_inside(a, b, 1);
+    const bool fits = all_fit(a, b, merged), is_too_wide = operand_count(a, b) > kMaxOperands;
+    count_users_inside(a, b, -1);
+    if (!fits) return;
+    if (is_too_wide) return note_size(a, b);
     switch (units_.merge(a, b)) {
       case ContractedGraph::Answer::merged: kernel(b) = merged; break;
       case ContractedGraph::Answer::too_far: ++too_far_; break;
@@ -113,8 +128,18 @@ class Fusion {
   }
 
   void note_size(int a, int b) {
-    notes_.add(fmt::format("kept {} and {} apart: one kernel would have too many operands or nodes",
-                           node(units_.members(a)[0]).label(), node(units_.members(b)[0]).label()));
+    ++kept_apart_[{node(units_.members(a)[0]).label(), node(units_.members(b)[0]).label()}];
+  }
+
+  void note_all_kept_apart() {
+    for (const auto& [labels, count] : kept_apart_) {
+      notes_.add(fmt::format("kept {} and {} apart{}: one kernel would have too many operands or nodes", labels.first,
+                             labels.second, count == 1 ? "" : fmt::format(" {} times", count)));
+    }
+    if (too_far_ > 0) {
+      notes_.add(fmt::format("{} pairs of ops were kept apart: more than {} steps stand between them", too_far_,
+                             ContractedGraph::kMostVisited));
+    }
   }
 
   bool is_inside(NodeId id, int a, int b) const { return units_.unit_of(id) == a || units_.unit_of(id) == b; }
@@ -133,7 +158,7 @@ class Fusion {
   bool find_row_axes(int a, int b, Kernel* merged) {
     NodeId example = -1;
     const bool fits = for_all(a, b, [&](NodeId id) {
-      for (const Ref& ref : node(id).inputs) {
+      for (const Ref& ref : inputs(id)) {
         if (!is_reduction(ref.node) || !is_inside(ref.node, a, b)) continue;
         const std::uint32_t axes = row_axes_of(graph_, node(ref.node), merged->space);
         if (axes == 0 || (merged->row_axes != 0 && merged->row_axes != axes)) return false;
@@ -198,20 +223,34 @@ class Fusion {
       if (shape == merged.space) return true;
       if (is_reduction(id)) return false;
       if (merged.row_axes != 0 && is_row_shape(shape, merged.space, merged.row_axes)) return true;
-      if (is_fetched(id)) return false;
-      return std::ranges::all_of(units_.users(id), [&](NodeId user) { return is_inside(user, a, b); });
+      return !is_needed_outside(id);
     });
+  }
+
+  // Adds `one` to what every node counts of users in the two units: looking at all users of a node that many read
+  // would cost as much for each of them.
+  void count_users_inside(int a, int b, int one) {
+    for_all(a, b, [&](NodeId id) {
+      const std::vector<Ref>& mine = inputs(id);
+      for (std::size_t i = 0; i < mine.size(); ++i) {
+        if (i == 0 || mine[i].node != mine[i - 1].node) users_inside_[static_cast<std::size_t>(mine[i].node)] += one;
+      }
+      return true;
+    });
+  }
+
+  // Of a node of the two units whose users are counted.
+  bool is_needed_outside(NodeId id) const {
+    return is_fetched(id) || users_inside_[static_cast<std::size_t>(id)] < static_cast<int>(units_.users(id).size());
   }
 
   std::size_t operand_count(int a, int b) const {
     std::vector<Ref> operands;
     for_all(a, b, [&](NodeId id) {
-      for (const Ref& ref : node(id).inputs) {
-        if (!is_inside(ref.node, a, b) && !is_free(node(ref.node))) operands.push_back(ref);
+      for (const Ref& ref : inputs(id)) {
+        if (!is_inside(ref.node, a, b)) operands.push_back(ref);
       }
-      bool is_output = is_fetched(id);
-      for (const NodeId user : units_.users(id)) is_output |= !is_inside(user, a, b);
-      if (is_output) operands.push_back({id, 0});
+      if (is_needed_outside(id)) operands.push_back({id, 0});
       return true;
     });
     std::sort(operands.begin(), operands.end());
@@ -295,7 +334,10 @@ class Fusion {
   ContractedGraph units_;
   std::vector<Kernel> kernels_;  // per unit
   std::vector<char> is_fetched_;
-  std::set<NodeId> declined_;  // reductions, so that each is noted once
+  std::vector<std::vector<Ref>> inputs_;                           // of nodes that groups compute
+  std::vector<int> users_inside_;                                  // per node, while two units are looked at
+  std::map<std::pair<std::string, std::string>, int> kept_apart_;  // by their labels
+  std::set<NodeId> declined_;                                      // reductions, so that each is noted once
   int too_far_ = 0;
 };
 

@@ -34,7 +34,7 @@ std::vector<char> hoistable(const ScanParts& parts) {
   return marked;
 }
 
-bool hoist_from(Graph& graph, NodeId id, PassNotes& notes) {
+void hoist_from(Graph& graph, NodeId id, std::map<Ref, Ref>* replaced, PassNotes& notes) {
   ScanParts parts(graph, id);
   const std::vector<char> marked = hoistable(parts);
   std::map<Ref, Lifted> outside;
@@ -67,7 +67,7 @@ bool hoist_from(Graph& graph, NodeId id, PassNotes& notes) {
       outside[{inner, static_cast<std::int32_t>(k)}] = (*lifted)[k];
     }
   }
-  if (products == 0) return false;
+  if (products == 0) return;
 
   // Uses of hoisted values by nodes that stay become uses of new arguments of the scan.
   std::map<Ref, Ref> argument_of;
@@ -88,21 +88,14 @@ bool hoist_from(Graph& graph, NodeId id, PassNotes& notes) {
   }
   for (auto& carry : parts.carries) carry.next = redirect(carry.next);
   for (auto& output : parts.outputs) output.value = redirect(output.value);
-  std::map<Ref, Ref> replaced;
-  parts.rebuild(&replaced);
-  graph.replace(replaced);
-  return true;
+  parts.rebuild(replaced);
 }
 
 }  // namespace
 
 void hoist_products(Graph& graph, PassNotes& notes) {
   for_each_graph(graph, [&](Graph& each) {
-    const NodeId size = each.size();
-    for (NodeId id = 0; id < size; ++id) {
-      if (each.node(id).op->name == "scan") hoist_from(each, id, notes);
-    }
-    each.compact();
+    for_each_scan(each, [&](NodeId id, std::map<Ref, Ref>* replaced) { hoist_from(each, id, replaced, notes); });
   });
 }
 

@@ -125,8 +125,18 @@ class WeightPacking {
                        node.scope.empty() ? "" : fmt::format(" (in {})", node.scope.str()));
   }
 
+  // The inputs of a scan's body that are the same in every step, and what they are outside.
+  const std::map<NodeId, Ref>& constants_of(const ScanView& scan) {
+    const auto [it, is_new] = constants_.try_emplace(&scan.body);
+    for (int i = scan.first_constant(); is_new && i < static_cast<int>(scan.node.inputs.size()); ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      it->second.emplace(scan.body.inputs()[at], scan.node.inputs[at]);
+    }
+    return it->second;
+  }
+
   // Where the weights come from, through views and into the loops around the product.
-  static Weights trace(Graph& graph, NodeId id, const std::vector<Loop>& loops) {
+  Weights trace(Graph& graph, NodeId id, const std::vector<Loop>& loops) {
     Weights weights{&graph, graph.node(id).inputs[1], {}, graph.node(id).attrs.get_bool("transpose_b"), {}, 0, 0, 1,
                     {}};
     Product product{&graph, id, {}};
@@ -143,10 +153,9 @@ class WeightPacking {
       if (node.op->name != "input") break;
       const Loop& loop = loops[level - 1];
       const ScanView scan(loop.graph->node(loop.scan));
-      const auto& inputs = scan.body.inputs();
-      const auto position = std::find(inputs.begin(), inputs.end(), ref.node) - inputs.begin();
-      if (position < scan.first_constant()) break;
-      ref = scan.node.inputs[static_cast<std::size_t>(position)];
+      const auto constant = constants_of(scan).find(ref.node);
+      if (constant == constants_of(scan).end()) break;
+      ref = constant->second;
       at = loop.graph;
       --level;
       weights.home = at;
@@ -258,6 +267,7 @@ class WeightPacking {
   }
 
   PassNotes& notes_;
+  std::map<const Graph*, std::map<NodeId, Ref>> constants_;  // by the scan's body
   std::map<Graph*, std::size_t> indices_;
   std::map<std::pair<std::size_t, Ref>, std::vector<Weights>> found_;  // by graph and source
   std::map<std::tuple<DType, std::int64_t, std::int64_t, std::int64_t>, PackedOrder> orders_;

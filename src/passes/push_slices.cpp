@@ -7,6 +7,7 @@
 //            %4 = slice(%2, start = [0, 4], end = [2, 8])           %6 = add(%4, %5)     and so on
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 
 #include "graph/keep_names.h"
@@ -18,6 +19,8 @@
 namespace paoding {
 namespace {
 
+constexpr std::size_t kMostParts = 16;  // each is a node of its own, as is the same part of all that it is made of
+
 class SlicePusher {
  public:
   SlicePusher(Graph& graph, PassNotes& notes) : graph_(graph), notes_(notes), first_new_(graph.size()) {}
@@ -26,17 +29,28 @@ class SlicePusher {
   bool run() {
     const KeepNames keep(graph_);
     users_.resize(static_cast<std::size_t>(first_new_));
+    is_gone_.resize(static_cast<std::size_t>(first_new_), 0);
     is_read_whole_.resize(static_cast<std::size_t>(first_new_), 0);
     for (const Graph::Fetch& fetch : graph_.fetches()) is_read_whole_[static_cast<std::size_t>(fetch.ref.node)] = 1;
     for (NodeId id = 0; id < first_new_; ++id) {
       for (const Ref& ref : graph_.node(id).inputs) users_[static_cast<std::size_t>(ref.node)].push_back(id);
     }
     for (NodeId id = first_new_ - 1; id >= 0; --id) {
-      if (is_pushable(id)) push(id);
+      const Node& node = graph_.node(id);
+      const bool is_slice = node.op->name == "slice";
+      if (!is_slice && node.op->kind != OpKind::formula) continue;
+      std::erase_if(users(id),
+                    [&](NodeId user) { return user < first_new_ && is_gone_[static_cast<std::size_t>(user)]; });
+      if (!is_only_sliced(id)) continue;
+      if (is_slice) {
+        if (graph_.node(node.inputs[0].node).op->kind == OpKind::formula) dissolve(id);
+      } else if (is_pushable(id)) {
+        push(id);
+      }
     }
     graph_.replace(replaced_);
     graph_.compact();
-    return !replaced_.empty();
+    return has_pushed_;
   }
 
  private:
@@ -46,15 +60,31 @@ class SlicePusher {
 
   Range range_of(NodeId slice) const { return slice_range(graph_.node(slice)); }
 
+  bool is_only_sliced(NodeId id) {
+    if (users(id).empty() || is_read_whole_[static_cast<std::size_t>(id)]) return false;
+    return std::ranges::all_of(users(id), [&](NodeId user) { return graph_.node(user).op->name == "slice"; });
+  }
+
+  // Slices of a slice become slices of its source, which may be pushed on.
+  void dissolve(NodeId id) {
+    const Node& node = graph_.node(id);
+    const Ref source = node.inputs[0];
+    const Range inner = range_of(id);
+    graph_.scope = node.scope;
+    graph_.origin = node.origin;
+    for (const NodeId user : users(id)) {
+      const Range whole = slice_of_slice(inner, range_of(user), graph_.node(user).types[0].shape);
+      const Value made = slice(graph_.value(source), whole);
+      replaced_[{user, 0}] = made.ref();
+      users(source.node).push_back(made.ref().node);
+    }
+    is_gone_[static_cast<std::size_t>(id)] = 1;
+  }
+
   bool is_pushable(NodeId id) {
     const Node& node = graph_.node(id);
-    if (node.op->kind != OpKind::formula) return false;
-    if (users(id).empty() || is_read_whole_[static_cast<std::size_t>(id)]) return false;
     std::map<Range, std::int64_t> ranges;
-    for (NodeId user : users(id)) {
-      if (graph_.node(user).op->name != "slice") return false;
-      ranges[range_of(user)] = graph_.node(user).types[0].shape.elements();
-    }
+    for (NodeId user : users(id)) ranges[range_of(user)] = graph_.node(user).types[0].shape.elements();
     std::int64_t elements = 0;
     for (const auto& [range, size] : ranges) elements += size;
     const std::int64_t whole = node.types[0].shape.elements();
@@ -65,6 +95,11 @@ class SlicePusher {
                       node.label(), to_string(node.types[0]), elements, whole));
       return false;
     }
+    if (ranges.size() > kMostParts) {
+      notes_.add(fmt::format("slices of {} {} stay behind it: it would be computed in {} parts, more than {}",
+                             node.label(), to_string(node.types[0]), ranges.size(), kMostParts));
+      return false;
+    }
     return true;
   }
 
@@ -72,9 +107,8 @@ class SlicePusher {
     const Node node = graph_.node(id);  // a copy: it stands for no value afterwards
     graph_.scope = node.scope;
     graph_.origin = node.origin;
-    for (const Ref& ref : node.inputs) {
-      if (graph_.node(ref.node).op->kind == OpKind::formula && ref.node < first_new_) std::erase(users(ref.node), id);
-    }
+    is_gone_[static_cast<std::size_t>(id)] = 1;
+    has_pushed_ = true;
     std::map<Range, Ref> made;
     for (NodeId slice_id : users(id)) {
       const Range range = range_of(slice_id);
@@ -82,7 +116,6 @@ class SlicePusher {
       if (is_new) it->second = sliced_formula(node, graph_.node(slice_id).types[0], range);
       replaced_[{slice_id, 0}] = it->second;
     }
-    users(id).clear();
   }
 
   Ref sliced_formula(const Node& node, const Type& type, const Range& range) {
@@ -118,9 +151,11 @@ class SlicePusher {
   Graph& graph_;
   PassNotes& notes_;
   const NodeId first_new_;
-  std::vector<std::vector<NodeId>> users_;  // of nodes that were there before; live ones only
+  std::vector<std::vector<NodeId>> users_;  // of nodes that were there before
+  std::vector<char> is_gone_;               // stands for no value any more
   std::vector<char> is_read_whole_;         // by a fetch or by a formula this pass has made
   std::map<Ref, Ref> replaced_;
+  bool has_pushed_ = false;
 };
 
 }  // namespace

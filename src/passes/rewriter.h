@@ -3,10 +3,9 @@
 // rewritten, and what replaces a value is appended; finish() puts the uses and the order right.
 #pragma once
 
-#include <map>
 #include <vector>
 
-#include "paoding/graph.h"
+#include "graph/replacements.h"
 
 namespace paoding {
 
@@ -36,14 +35,9 @@ class Rewriter {
     graph.placement = node.placement;
     return node;
   }
-  void replace(Ref from, Ref to) {
-    if (!(from == to)) replaced_[from] = to;
-  }
+  void replace(Ref from, Ref to) { replaced_.add(from, to); }
   /// What stands for `ref` now.
-  Ref now(Ref ref) const {
-    for (auto it = replaced_.find(ref); it != replaced_.end(); it = replaced_.find(ref)) ref = it->second;
-    return ref;
-  }
+  Ref now(Ref ref) { return replaced_.now(ref); }
   /// Uses of a node by nodes and fetches before the pass; new nodes count as used once.
   int uses(NodeId id) const { return id < first_new ? uses_[static_cast<std::size_t>(id)] : 1; }
 
@@ -52,7 +46,7 @@ class Rewriter {
     graph.scope = scope_;
     graph.origin = origin_;
     graph.placement = placement_;
-    graph.replace(replaced_);
+    graph.replace(replaced_.all());
     graph.compact();
   }
 
@@ -63,7 +57,7 @@ class Rewriter {
   Name scope_, origin_;
   Placement placement_;
   std::vector<int> uses_;
-  std::map<Ref, Ref> replaced_;
+  Replacements replaced_;
 };
 
 }  // namespace paoding

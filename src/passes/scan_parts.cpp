@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "graph/keep_names.h"
+#include "graph/replacements.h"
 #include "ops/scan/scan.h"
 
 namespace paoding {
@@ -33,9 +34,12 @@ ScanParts::ScanParts(Graph& outer, NodeId id)
   }
   for (int i = 0; i < view.sequences; ++i) sequences.push_back(argument(view.first_sequence() + i));
   for (int i = 0; i < view.constants; ++i) constants.push_back(argument(view.first_constant() + i));
+  for (const Argument& each : sequences) sequence_of_.try_emplace(each.outer, each.input);
+  for (const Argument& each : constants) constant_of_.try_emplace(each.outer, each.input);
   for (int i = 0; i < view.outputs; ++i) {
     const Graph::Fetch& fetch = body.fetches()[static_cast<std::size_t>(view.carries + i)];
     outputs.push_back({fetch.ref, {id, view.carries + i}, fetch.name});
+    output_of_.try_emplace(fetch.ref, outputs.size() - 1);
   }
 }
 
@@ -44,31 +48,27 @@ Ref ScanParts::new_input(std::string_view kind, const Type& type) {
 }
 
 Ref ScanParts::add_sequence(Ref outer) {
-  for (const Argument& argument : sequences) {
-    if (argument.outer == outer) return argument.input;
-  }
+  const auto [it, is_new] = sequence_of_.try_emplace(outer);
+  if (!is_new) return it->second;
   const Type& type = graph.type(outer);
-  const Ref made = new_input("element", {type.dtype, type.shape.with_removed(0)});
-  sequences.push_back({outer, made});
-  return made;
+  it->second = new_input("element", {type.dtype, type.shape.with_removed(0)});
+  sequences.push_back({outer, it->second});
+  return it->second;
 }
 
 Ref ScanParts::add_constant(Ref outer) {
-  for (const Argument& argument : constants) {
-    if (argument.outer == outer) return argument.input;
-  }
+  const auto [it, is_new] = constant_of_.try_emplace(outer);
+  if (!is_new) return it->second;
   const Type& type = graph.type(outer);
-  const Ref made = new_input("constant", type);
-  constants.push_back({outer, made});
-  return made;
+  it->second = new_input("constant", type);
+  constants.push_back({outer, it->second});
+  return it->second;
 }
 
 std::size_t ScanParts::add_output(Ref value) {
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    if (outputs[i].value == value) return i;
-  }
-  outputs.push_back({value, {}, ""});
-  return outputs.size() - 1;
+  const auto [it, is_new] = output_of_.try_emplace(value, outputs.size());
+  if (is_new) outputs.push_back({value, {}, ""});
+  return it->second;
 }
 
 NodeId ScanParts::rebuild(std::map<Ref, Ref>* replaced) {
@@ -161,6 +161,20 @@ NodeId ScanParts::rebuild(std::map<Ref, Ref>* replaced) {
     if (outputs[i].stacked.valid()) (*replaced)[outputs[i].stacked] = results[carries.size() + i].ref();
   }
   return results[0].ref().node;
+}
+
+void for_each_scan(Graph& graph, const std::function<void(NodeId, std::map<Ref, Ref>*)>& edit) {
+  Replacements replaced;
+  const NodeId size = graph.size();
+  for (NodeId id = 0; id < size; ++id) {
+    if (graph.node(id).op->name != "scan") continue;
+    for (Ref& ref : graph.mutable_node(id).inputs) ref = replaced.now(ref);
+    std::map<Ref, Ref> made;
+    edit(id, &made);
+    for (const auto& [from, to] : made) replaced.add(from, to);
+  }
+  graph.replace(replaced.all());
+  graph.compact();
 }
 
 std::vector<char> depends_on_carries(const ScanParts& parts) {

@@ -2,6 +2,7 @@
 // A scan taken apart for editing: passes change the lists, then rebuild() makes a new node from them.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -34,7 +35,7 @@ struct ScanParts {
   /// Makes `outer` visible inside: as element t of its outermost axis, or whole. Returns the inside value.
   Ref add_sequence(Ref outer);
   Ref add_constant(Ref outer);
-  /// Stacks an inside value; equal ones are shared. Returns its index in `outputs`.
+  /// Stacks an inside value; equal ones are shared. Returns its index in `outputs`, which nobody else has changed yet.
   std::size_t add_output(Ref value);
 
   /// Adds a scan node made of the lists as they are now, dropping body nodes that no carry or output needs, and
@@ -52,7 +53,15 @@ struct ScanParts {
   std::vector<Output> outputs;
   std::int64_t length;
   bool is_reverse;
+
+ private:
+  std::map<Ref, Ref> sequence_of_, constant_of_;  // by the outer value
+  std::map<Ref, std::size_t> output_of_;          // by the inside value
 };
+
+/// Calls `edit` with every scan of `graph` in order. What it says is replaced (old outer refs to new ones) is so for
+/// the scans that come later, and at the end for all nodes; then the graph is compacted.
+void for_each_scan(Graph& graph, const std::function<void(NodeId scan, std::map<Ref, Ref>* replaced)>& edit);
 
 /// For every node of a body: whether its value depends on a carry.
 std::vector<char> depends_on_carries(const ScanParts& parts);

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <map>
 
 #include "ops/axes.h"
 #include "ops/views.h"
@@ -172,29 +173,12 @@ class Simplifier {
     if (is_whole) return value(from);
     if (is(from, "full")) return full_like(from, shape(ref));
     if (is(from, "iota")) return slice_of_iota(ref);
-    if (is(from, "slice")) return slice_of_slice(ref);
+    if (is(from, "slice")) {
+      return slice(value(input(from)), slice_of_slice(slice_range(node(from)), range, shape(ref)));
+    }
     if (is(from, "concat")) return slice_of_concat(ref);
     if (is(from, "pad")) return slice_of_pad(ref);
     return {};
-  }
-
-  // `count` elements of one axis, the first at `start`; steps that nothing is reached with are 1.
-  static void set_axis(SliceRange* range, int axis, std::int64_t start, std::int64_t count, std::int64_t step) {
-    range->start[at(axis)] = count == 0 ? 0 : start;
-    range->step[at(axis)] = count <= 1 ? 1 : step;
-    range->end[at(axis)] = slice_end(range->start[at(axis)], count, range->step[at(axis)]);
-  }
-
-  Value slice_of_slice(Ref ref) {
-    const Ref inner = input(ref);
-    const SliceRange outer = slice_range(node(ref));
-    SliceRange range = slice_range(node(inner));
-    for (int axis = 0; axis < shape(ref).rank(); ++axis) {
-      const std::int64_t count = shape(ref)[axis], step = range.step[at(axis)];
-      const std::int64_t start = count == 0 ? 0 : range.start[at(axis)] + outer.start[at(axis)] * step;
-      set_axis(&range, axis, start, count, count <= 1 ? 1 : outer.step[at(axis)] * step);
-    }
-    return slice(value(input(inner)), range);
   }
 
   // The lowest and the highest index that a slice that is not empty takes along an axis.
@@ -211,16 +195,22 @@ class Simplifier {
     const std::int64_t count = shape(ref)[axis];
     if (count == 0) return {};
     const auto [lowest, highest] = reach(range, axis);
-    std::int64_t offset = 0;
-    for (const Ref piece : node(whole).inputs) {
-      const std::int64_t extent = shape(piece)[axis];
-      if (lowest >= offset && highest < offset + extent) {
-        set_axis(&range, axis, range.start[at(axis)] - offset, count, range.step[at(axis)]);
-        return slice(value(piece), range);
-      }
-      offset += extent;
+    const Ints& ends = piece_ends(whole, axis);
+    const auto found = std::ranges::upper_bound(ends, lowest);
+    if (found == ends.end() || highest >= *found) return {};
+    const auto k = static_cast<std::size_t>(found - ends.begin());
+    set_axis(&range, axis, range.start[at(axis)] - (k == 0 ? 0 : ends[k - 1]), count, range.step[at(axis)]);
+    return slice(value(input(whole, k)), range);
+  }
+
+  // Behind which index each piece of a concatenation ends.
+  const Ints& piece_ends(Ref concat, int axis) {
+    const auto [it, is_new] = piece_ends_.try_emplace(concat.node);
+    std::int64_t end = 0;
+    for (std::size_t k = 0; is_new && k < node(concat).inputs.size(); ++k) {
+      it->second.push_back(end += shape(input(concat, k))[axis]);
     }
-    return {};
+    return it->second;
   }
 
   // What lies between the padding is a slice of what was padded; what lies in it a constant.
@@ -475,6 +465,7 @@ class Simplifier {
 
   Graph& graph_;
   Rewriter rewriter_;
+  std::map<NodeId, Ints> piece_ends_;  // of concatenations
 };
 
 }  // namespace

@@ -12,6 +12,7 @@
 // A stacked reshape is a reshape of the stacked value, so it moves too: inside it would be a copy.
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "base/check.h"
 #include "group/lower.h"
@@ -31,10 +32,12 @@ class Sink {
  public:
   Sink(Graph& graph, NodeId id, PassNotes& notes) : graph_(graph), notes_(notes), parts_(graph, id) {}
 
-  void run() {
+  void run(std::map<Ref, Ref>* replaced) {
     mark();
     if (!has_marked_ || !all_can_be_lifted()) return;
     // Operands that stay inside are stacked; what the outside has already is used as it is.
+    for (const auto& argument : parts_.sequences) outside_[argument.input] = {graph_.value(argument.outer), true};
+    for (const auto& argument : parts_.constants) outside_[argument.input] = {graph_.value(argument.outer), false};
     for (NodeId id = 0; id < parts_.body.size(); ++id) {
       if (!marked_[static_cast<std::size_t>(id)]) continue;
       for (const Ref& ref : parts_.body.node(id).inputs) {
@@ -48,20 +51,15 @@ class Sink {
       (marked_[static_cast<std::size_t>(output.value.node)] ? sunk : kept).push_back(output);
     }
     parts_.outputs = kept;
-    std::map<Ref, Ref> replaced;
-    const NodeId made = parts_.rebuild(&replaced);
-    graph_.replace(replaced);
-    for (const auto& [ref, unused] : to_stack_) {
-      for (std::size_t i = 0; i < parts_.outputs.size(); ++i) {
-        if (!(parts_.outputs[i].value == ref)) continue;
-        const Ref stacked{made, static_cast<std::int32_t>(parts_.carries.size() + i)};
-        outside_[ref] = {graph_.value(stacked), true};
-      }
+    const NodeId made = parts_.rebuild(replaced);
+    for (std::size_t i = 0; i < parts_.outputs.size(); ++i) {
+      const Ref inside = parts_.outputs[i].value, stacked{made, static_cast<std::int32_t>(parts_.carries.size() + i)};
+      if (to_stack_.contains(inside)) outside_[inside] = {graph_.value(stacked), true};
     }
     build_outside();
-    std::map<Ref, Ref> moved;
-    for (const ScanParts::Output& output : sunk) moved[output.stacked] = with_time(outside_.at(output.value)).ref();
-    graph_.replace(moved);
+    for (const ScanParts::Output& output : sunk) {
+      (*replaced)[output.stacked] = with_time(outside_.at(output.value)).ref();
+    }
   }
 
  private:
@@ -170,13 +168,6 @@ class Sink {
   // How the outside sees `ref`, a value that stays in the loop. A view of an argument is made outside again.
   void find_outside(Ref ref) {
     if (outside_.contains(ref) || to_stack_.contains(ref)) return;
-    for (const auto& argument : parts_.sequences) {
-      if (argument.input == ref) outside_[ref] = {graph_.value(argument.outer), true};
-    }
-    for (const auto& argument : parts_.constants) {
-      if (argument.input == ref) outside_[ref] = {graph_.value(argument.outer), false};
-    }
-    if (outside_.contains(ref)) return;
     const Node& node = parts_.body.node(ref.node);
     if (is_generated(node)) {
       std::string why_not;
@@ -185,7 +176,7 @@ class Sink {
       outside_[ref] = (*lifted)[0];
       return;
     }
-    to_stack_[ref] = true;
+    to_stack_.insert(ref);
     parts_.add_output(ref);
   }
 
@@ -222,18 +213,14 @@ class Sink {
   std::vector<char> is_worth_;  // per node of the body: is why something moves out
   bool has_marked_ = false;
   std::map<Ref, Lifted> outside_;
-  std::map<Ref, bool> to_stack_;
+  std::set<Ref> to_stack_;
 };
 
 }  // namespace
 
 void sink_products(Graph& graph, PassNotes& notes) {
   for_each_graph(graph, [&](Graph& each) {
-    const NodeId size = each.size();
-    for (NodeId id = 0; id < size; ++id) {
-      if (each.node(id).op->name == "scan") Sink(each, id, notes).run();
-    }
-    each.compact();
+    for_each_scan(each, [&](NodeId id, std::map<Ref, Ref>* replaced) { Sink(each, id, notes).run(replaced); });
   });
 }
 

@@ -8,6 +8,8 @@
 //                                                       %6 = add(%4, %5)
 #include <fmt/format.h>
 
+#include <map>
+
 #include "paoding/op.h"
 #include "paoding/ops.h"
 #include "passes/pass.h"
@@ -19,9 +21,12 @@ namespace {
 
 using Ints = std::vector<std::int64_t>;
 
+constexpr std::size_t kMostRuns = 16;  // each becomes a product of its own
+
 // Adjacent pieces of a concatenation that all depend on the carried state, or all do not.
 struct Run {
   Values pieces;
+  Value joined;  // when a product has needed it
   bool depends = false;
   std::int64_t extent = 0;  // along the last axis
 };
@@ -52,7 +57,7 @@ class Splitter {
     }
     const Node& node = body_.node(whole.ref().node);
     if (node.op->name != "concat" || whole.ref().node >= rewriter_.first_new) return;
-    const std::vector<Run> runs = runs_of(node);
+    std::vector<Run>& runs = runs_of(whole.ref().node);
     if (runs.size() < 2) return;
     const std::int64_t axis = node.attrs.get_int("axis");
     if (axis != -1 && axis != whole.shape().rank() - 1) return;  // rows, not the summed extent, are concatenated
@@ -61,32 +66,44 @@ class Splitter {
                              product.scope.empty() ? "the top scope" : product.scope.str()));
       return;
     }
+    if (runs.size() > kMostRuns) {
+      notes_.add(fmt::format("matmul of a concatenation (in {}) kept whole: it would become {} products, more than {}",
+                             product.scope.empty() ? "the top scope" : product.scope.str(), runs.size(), kMostRuns));
+      return;
+    }
     rewriter_.replace({id, 0}, sum_of_products(product, left, runs).ref());
     notes_.add(fmt::format("matmul of a concatenation of {} became {} products", to_string(whole.type()), runs.size()));
   }
 
-  std::vector<Run> runs_of(const Node& concat) {
-    std::vector<Run> runs;
-    for (const Ref& ref : concat.inputs) {
+  // Looked at once for all products of the concatenation, so that its pieces are joined once.
+  std::vector<Run>& runs_of(NodeId id) {
+    const auto [it, is_new] = runs_.try_emplace(id);
+    std::vector<Run>& runs = it->second;
+    if (!is_new) return runs;
+    for (const Ref& ref : body_.node(id).inputs) {
       const Value piece = body_.value(ref);
       // What this pass has made stands for a product that depends.
       const bool depends = ref.node >= rewriter_.first_new || depends_[static_cast<std::size_t>(ref.node)];
-      if (runs.empty() || runs.back().depends != depends) runs.push_back({{}, depends, 0});
+      if (runs.empty() || runs.back().depends != depends) runs.push_back({{}, {}, depends, 0});
       runs.back().pieces.push_back(piece);
       runs.back().extent += piece.shape().rank() == 0 ? 0 : piece.shape()[piece.shape().rank() - 1];
     }
     return runs;
   }
 
-  Value sum_of_products(const Node& product, const Value& left, const std::vector<Run>& runs) {
+  static Value joined(Run& run) {
+    if (!run.joined.valid()) run.joined = run.pieces.size() == 1 ? run.pieces[0] : concat(run.pieces, -1);
+    return run.joined;
+  }
+
+  Value sum_of_products(const Node& product, const Value& left, std::vector<Run>& runs) {
     const Value weights = body_.value(product.inputs[1]);
     const bool transpose_b = product.attrs.get_bool("transpose_b");
     const int last = left.shape().rank() - 1, rows = weights.shape().rank() - (transpose_b ? 1 : 2);
     Values terms;
     std::int64_t start = 0;
-    for (const Run& run : runs) {
-      Value piece = run.pieces.size() == 1 ? run.pieces[0] : concat(run.pieces, -1);
-      piece = reshape(piece, left.shape().with_dim(last, run.extent));
+    for (Run& run : runs) {
+      const Value piece = reshape(joined(run), left.shape().with_dim(last, run.extent));
       terms.push_back(matmul(piece, slice(weights, rows, start, start + run.extent), false, transpose_b));
       start += run.extent;
     }
@@ -97,6 +114,7 @@ class Splitter {
   const std::vector<char>& depends_;
   PassNotes& notes_;
   Rewriter rewriter_;
+  std::map<NodeId, std::vector<Run>> runs_;  // of concatenations
 };
 
 }  // namespace

@@ -14,6 +14,8 @@
 #include "ops/views.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
+#include "passes/first_at_most.h"
+#include "passes/number_everywhere.h"
 #include "passes/pass.h"
 #include "passes/rewriter.h"
 
@@ -65,14 +67,7 @@ class GradientSums {
     return is_sum(term.node) && rewriter_.uses(term.node) == 1 && graph_.type(term) == graph_.type({sum, 0});
   }
 
-  bool is_zero(const Value& value) const {
-    const Node* node = &graph_.node(value.ref().node);
-    while (node->op->name == "expand" || node->op->name == "reshape" ||
-           (node->op->name == "pad" && node->attrs.get_float("value") == 0)) {
-      node = &graph_.node(node->inputs[0].node);
-    }
-    return node->op->name == "full" && node->attrs.get_float("value") == 0;
-  }
+  bool is_zero(const Value& value) const { return is_everywhere(graph_, value.ref(), 0); }
 
   // The terms of a sum and of the sums in it that nobody else reads. Sets `has_nested` when one of those is an add_n
   // in an add_n, which is worth a rewrite of its own.
@@ -234,17 +229,20 @@ class GradientSums {
       if (same.size() > 1) joined.inner = same.size() == 2 ? add(same[0], same[1]) : add_n(same);
       distinct.push_back(joined);
     }
-    // Walks along an axis, taking every part that starts behind the last one taken; parts that overlap wait for the
-    // next round.
+    // A row holds parts that do not overlap: each goes to the first row that ends before it begins.
     Values placed;
-    while (!distinct.empty()) {
-      std::vector<Part> row, waiting;
-      for (const Part& part : distinct) {
-        const bool fits = row.empty() || (row.back().axis == part.axis && row.back().end <= part.start);
-        (fits ? row : waiting).push_back(part);
-      }
+    std::vector<std::vector<Part>> rows;
+    FirstAtMost ends(distinct.size());
+    for (std::size_t i = 0, first = 0; i < distinct.size(); ++i) {
+      const Part& part = distinct[i];
+      if (i > 0 && distinct[i - 1].axis != part.axis) first = rows.size();  // rows of another axis stay as they are
+      const std::size_t row = ends.find(first, part.start);
+      if (row >= rows.size()) rows.resize(row + 1);
+      rows[row].push_back(part);
+      ends.set(row, part.end);
+    }
+    for (const std::vector<Part>& row : rows) {
       placed.push_back(row.size() == 1 ? pad_again(row[0], whole) : place(row, whole));
-      distinct = std::move(waiting);
     }
     const bool joined = placed.size() < parts->size();
     rest->insert(rest->begin(), placed.begin(), placed.end());

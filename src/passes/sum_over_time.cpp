@@ -11,13 +11,13 @@
 // Anything else is stacked only up to kMaxStackedBytes: writing it once and reading it once costs no more traffic than
 // the running sum did, but memory.
 #include <map>
-#include <set>
 
 #include "base/check.h"
 #include "graph/keep_names.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
 #include "passes/broadcast_product.h"
+#include "passes/number_everywhere.h"
 #include "passes/pass.h"
 #include "passes/scan_parts.h"
 
@@ -25,12 +25,6 @@ namespace paoding {
 namespace {
 
 constexpr std::int64_t kMaxStackedBytes = std::int64_t{64} << 20;
-
-bool is_zeros(const Graph& graph, Ref ref) {
-  const Node* node = &graph.node(ref.node);
-  while (node->op->name == "expand" || node->op->name == "reshape") node = &graph.node(node->inputs[0].node);
-  return node->op->name == "full" && node->attrs.get_float("value") == 0;
-}
 
 // How often each value of the body is read by nodes, carries and outputs.
 std::map<Ref, int> count_uses(const ScanParts& parts) {
@@ -53,15 +47,16 @@ bool is_sinkable(Graph& body, Ref ref) {
 bool is_sum(const Node& node) { return node.op->name == "add" || node.op->name == "add_n"; }
 
 // The addends of a sum; a sum among them that nobody else reads stands for its own, if those can all be sunk.
-std::vector<Ref> addends_of(ScanParts& parts, const std::map<Ref, int>& uses, Ref ref) {
+std::vector<Ref> addends_of(ScanParts& parts, const std::map<Ref, int>& uses, Ref ref, int depth = 0) {
+  constexpr int kMostNested = 32;  // each looks at all addends below it
   const Node& node = parts.body.node(ref.node);
   if (!is_sum(node)) return {ref};
   std::vector<Ref> all;
   for (const Ref& addend : node.inputs) {
     const Node& inner = parts.body.node(addend.node);
-    bool is_taken_apart = is_sum(inner) && uses.at(addend) == 1;
+    bool is_taken_apart = depth < kMostNested && is_sum(inner) && uses.at(addend) == 1;
     std::vector<Ref> list;
-    if (is_taken_apart) list = addends_of(parts, uses, addend);
+    if (is_taken_apart) list = addends_of(parts, uses, addend, depth + 1);
     for (const Ref& each : list) {
       is_taken_apart = is_taken_apart && parts.body.type(each) == inner.types[0] && is_sinkable(parts.body, each);
     }
@@ -86,7 +81,7 @@ Ref to_stack(Graph& body, Ref addend) {
   return made.ref();
 }
 
-void take_sums_out(Graph& graph, NodeId id, PassNotes& notes) {
+void take_sums_out(Graph& graph, NodeId id, std::map<Ref, Ref>* replaced, PassNotes& notes) {
   ScanParts parts(graph, id);
   const std::map<Ref, int> uses = count_uses(parts);
   struct Sum {
@@ -96,7 +91,11 @@ void take_sums_out(Graph& graph, NodeId id, PassNotes& notes) {
   std::vector<Sum> sums;
   std::vector<ScanParts::Carry> kept;
   for (const ScanParts::Carry& carry : parts.carries) {
-    const bool adds = is_sum(parts.body.node(carry.next.node));
+    const auto is_used_once = [&](Ref ref) { return uses.contains(ref) && uses.at(ref) == 1; };
+    if (!is_sum(parts.body.node(carry.next.node)) || !is_used_once(carry.input) || !is_used_once(carry.next)) {
+      kept.push_back(carry);
+      continue;
+    }
     std::vector<Ref> addends;
     int self = 0;
     for (const Ref& ref : addends_of(parts, uses, carry.next)) {
@@ -106,9 +105,7 @@ void take_sums_out(Graph& graph, NodeId id, PassNotes& notes) {
         addends.push_back(ref);
       }
     }
-    const auto used = [&](Ref ref) { return uses.contains(ref) ? uses.at(ref) : 0; };
-    bool fits =
-        adds && self == 1 && used(carry.input) == 1 && used(carry.next) == 1 && !addends.empty() && parts.length > 0;
+    bool fits = self == 1 && !addends.empty() && parts.length > 0;
     for (const Ref& ref : addends) {
       const Type& type = parts.body.type(ref);
       fits = fits && type == parts.body.type(carry.next) &&
@@ -124,11 +121,10 @@ void take_sums_out(Graph& graph, NodeId id, PassNotes& notes) {
   }
   if (sums.empty()) return;
   parts.carries = kept;
-  std::map<Ref, Ref> replaced;
-  const NodeId made = parts.rebuild(&replaced);
+  const NodeId made = parts.rebuild(replaced);
   for (const Sum& sum : sums) {
     Values terms;
-    if (!is_zeros(graph, sum.carry.initial)) terms.push_back(graph.value(sum.carry.initial));
+    if (!is_everywhere(graph, sum.carry.initial, 0)) terms.push_back(graph.value(sum.carry.initial));
     for (std::size_t output : sum.outputs) {
       const Ref stacked{made, static_cast<std::int32_t>(parts.carries.size() + output)};
       const Node& addend = parts.body.node(parts.outputs[output].value.node);
@@ -141,23 +137,18 @@ void take_sums_out(Graph& graph, NodeId id, PassNotes& notes) {
     const Name saved_origin = graph.origin, saved_scope = graph.scope;
     graph.origin = add.origin;
     graph.scope = add.scope;
-    replaced[sum.carry.last] = (terms.size() == 1 ? terms[0] : add_n(terms)).ref();
+    (*replaced)[sum.carry.last] = (terms.size() == 1 ? terms[0] : add_n(terms)).ref();
     graph.origin = saved_origin;
     graph.scope = saved_scope;
   }
   notes.add(fmt::format("{} sums over {} steps are taken after the loop", sums.size(), parts.length));
-  graph.replace(replaced);
 }
 
 }  // namespace
 
 void sum_over_time(Graph& graph, PassNotes& notes) {
   for_each_graph(graph, [&](Graph& each) {
-    const NodeId size = each.size();
-    for (NodeId id = 0; id < size; ++id) {
-      if (each.node(id).op->name == "scan") take_sums_out(each, id, notes);
-    }
-    each.compact();
+    for_each_scan(each, [&](NodeId id, std::map<Ref, Ref>* replaced) { take_sums_out(each, id, replaced, notes); });
   });
 }
 

@@ -45,15 +45,14 @@ void Planner::plan_branch(Frame& outer, NodeId id) {
     std::vector<Step>& steps = step.branches.emplace_back();
     Frame frame{body, {}, {}, &steps, &node};
     for (std::size_t i = 0; i < values.size(); ++i) frame.places[{body.inputs()[i], 0}] = values[i];
-    const auto is_mine = [&](int output) { return view.owner(output) < 0 || view.owner(output) == k; };
-    for (int output = 0; output < view.outputs() && options_.alias_views; ++output) {
-      if (!is_mine(output)) continue;
+    const std::vector<int> given = view.outputs_of(k);
+    for (const int output : given) {
+      if (!options_.alias_views) break;
       const Ref ref = view.value_of(k, output);
       if (can_write_to(frame, ref)) frame.destinations.try_emplace(ref, results[static_cast<std::size_t>(output)]);
     }
     plan_nodes(frame);
-    for (int output = 0; output < view.outputs(); ++output) {
-      if (!is_mine(output)) continue;
+    for (const int output : given) {
       deliver(frame, view.value_of(k, output), results[static_cast<std::size_t>(output)], node, "branch_result");
     }
   }

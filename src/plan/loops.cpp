@@ -32,14 +32,18 @@ void Planner::plan_scan(Frame& outer, NodeId id) {
   std::map<int, Operand> targets;  // per fetch of the body: where the step has to leave it
   std::map<int, Operand> results;  // per output of the node: where it is after the loop
   const int fetches = view.carries + view.outputs;
+  std::map<Ref, std::vector<int>> stacked_from;  // by the body's value: the outputs that stack it
+  for (int k = view.carries; k < fetches; ++k) stacked_from[fetch_ref(k)].push_back(k);
 
   for (int i = 0; i < view.carries; ++i) {
     const Type& type = output_type(i);
     const std::int64_t bytes = size_bytes(type);
     std::vector<int> after, before;  // outputs that stack the carry after, or before, each step
-    for (int k = view.carries; k < fetches && options_.alias_views; ++k) {
-      if (fetch_ref(k) == fetch_ref(i) && !targets.contains(k)) after.push_back(k);
-      if (fetch_ref(k) == input_ref(i)) before.push_back(k);
+    if (options_.alias_views) {
+      for (int k : stacked_from[fetch_ref(i)]) {
+        if (!targets.contains(k)) after.push_back(k);
+      }
+      before = stacked_from[input_ref(i)];
     }
     const bool has_history = !after.empty() || !before.empty();
     if (bytes > 0 && length + 1 > kMaxPlanBytes / bytes) {

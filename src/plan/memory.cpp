@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "plan/free_offsets.h"
 #include "plan/plan.h"
 
 namespace paoding {
@@ -12,7 +13,9 @@ namespace {
 
 constexpr std::int64_t kSlotAlignment = 256;
 
-std::int64_t align_up(std::int64_t bytes) { return (bytes + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment; }
+std::int64_t align_up(std::int64_t bytes, std::int64_t alignment) {
+  return (bytes + alignment - 1) / alignment * alignment;
+}
 
 struct LoopRange {
   int first;
@@ -34,11 +37,18 @@ struct Uses {
     std::vector<int> loops;  // the loops around it, outermost first, as indices into `ranges`
     bool is_write;
   };
+  // A step that branches: where each of its branches is, and the branching step around it, -1 where there is none.
+  struct Fork {
+    std::vector<LoopRange> branches;
+    int around;
+  };
   int position = 0;
   std::vector<LoopRange> ranges;
   std::vector<int> open;
-  std::vector<std::vector<Use>> of_slot;
-  std::vector<std::vector<LoopRange>> branches;  // of every branching step, in the order of their positions
+  std::vector<std::vector<Use>> of_slot;  // in the order of their positions
+  std::vector<Fork> forks;
+  std::vector<int> fork_at;  // per position: the innermost one in a branch of which it is, or -1
+  int open_fork = -1;
 
   void walk(std::vector<Step>& steps) {
     for (Step& step : steps) {
@@ -55,14 +65,17 @@ struct Uses {
         continue;
       }
       step.position = use(step);
+      if (step.branches.empty()) continue;
       // One branch after the other: what lives in one only does so at other positions than what lives in another.
-      std::vector<LoopRange> mine;
+      const int fork = static_cast<int>(forks.size());
+      forks.push_back({{}, open_fork});
+      open_fork = fork;
       for (auto& branch : step.branches) {
         const int first = position;
         walk(branch);
-        mine.push_back({first, position - 1});
+        forks[static_cast<std::size_t>(fork)].branches.push_back({first, position - 1});
       }
-      if (!mine.empty()) branches.push_back(std::move(mine));
+      open_fork = forks[static_cast<std::size_t>(fork)].around;
     }
   }
 
@@ -71,6 +84,7 @@ struct Uses {
       of_slot[static_cast<std::size_t>(step.operands[i].slot)].push_back({position, open, i >= step.reads});
     }
     if (step.workspace >= 0) of_slot[static_cast<std::size_t>(step.workspace)].push_back({position, open, true});
+    fork_at.push_back(open_fork);
     return position++;
   }
 };
@@ -78,22 +92,30 @@ struct Uses {
 // A slot that comes to life in one of several branches and is read behind them is a result of theirs: each branch that
 // runs writes it itself, so before that it holds nothing.
 void find_gaps(const Uses& uses, const std::vector<Uses::Use>& list, Slot* slot) {
-  for (const std::vector<LoopRange>& branches : uses.branches) {
-    if (slot->first < branches.front().first || slot->last <= branches.back().last) continue;
-    for (const LoopRange& branch : branches) {
-      int written = branch.last + 1;
-      for (const Uses::Use& use : list) {
-        if (use.position < branch.first || use.position > branch.last) continue;
-        int first = use.position;
-        for (int loop : use.loops) {  // written in a loop of the branch, it lives from the start of the loop
-          const LoopRange& range = uses.ranges[static_cast<std::size_t>(loop)];
-          if (range.first >= branch.first) first = std::min(first, range.first);
-        }
-        written = std::min(written, first);
+  const auto add_gap = [&](int first, int last) {
+    if (first > last) return;
+    const bool goes_on = !slot->gaps.empty() && slot->gaps.back().second + 1 == first;
+    goes_on ? void(slot->gaps.back().second = last) : void(slot->gaps.emplace_back(first, last));
+  };
+  for (int at = uses.fork_at[static_cast<std::size_t>(slot->first)]; at >= 0;) {
+    const Uses::Fork& fork = uses.forks[static_cast<std::size_t>(at)];
+    at = fork.around;
+    if (slot->last <= fork.branches.back().last) continue;
+    int gap = slot->first;  // it may begin here, and goes on through branches that do not use the slot
+    auto use = list.begin();
+    while (use != list.end() && use->position <= fork.branches.back().last) {
+      const auto branch = std::ranges::partition_point(
+          fork.branches, [&](const LoopRange& range) { return range.last < use->position; });
+      int written = use->position;
+      for (int loop : use->loops) {  // written in a loop of the branch, it lives from the start of the loop
+        const LoopRange& range = uses.ranges[static_cast<std::size_t>(loop)];
+        if (range.first >= branch->first) written = std::min(written, range.first);
       }
-      const int first = std::max(branch.first, slot->first);
-      if (first < written) slot->gaps.emplace_back(first, written - 1);
+      add_gap(gap, written - 1);
+      gap = branch->last + 1;
+      use = std::find_if(use, list.end(), [&](const Uses::Use& later) { return later.position > branch->last; });
     }
+    add_gap(gap, fork.branches.back().last);
   }
 }
 
@@ -153,51 +175,60 @@ void find_lifetimes(Plan* plan) {
   }
 }
 
-std::int64_t peak_live(const Plan& plan) {
-  std::vector<std::int64_t> change(static_cast<std::size_t>(plan.positions) + 2, 0);
-  for (const Slot& slot : plan.slots) {
-    if (slot.kind != SlotKind::arena || slot.last < slot.first) continue;
-    change[static_cast<std::size_t>(slot.first)] += align_up(slot.bytes);
-    change[static_cast<std::size_t>(slot.last) + 1] -= align_up(slot.bytes);
-    for (const auto& [first, last] : slot.gaps) {
-      change[static_cast<std::size_t>(first)] -= align_up(slot.bytes);
-      change[static_cast<std::size_t>(last) + 1] += align_up(slot.bytes);
-    }
+// The times at which it holds something.
+std::vector<PositionRange> alive(const Slot& slot) {
+  std::vector<PositionRange> times;
+  int position = slot.first;
+  for (const auto& [first, last] : slot.gaps) {
+    if (position < first) times.emplace_back(position, first - 1);
+    position = last + 1;
   }
-  std::int64_t live = 0, peak = 0;
-  for (std::int64_t delta : change) peak = std::max(peak, live += delta);
-  return peak;
+  if (position <= slot.last) times.emplace_back(position, slot.last);
+  return times;
 }
 
 // Gives the slots, in this order, the lowest offset that no slot alive at the same time covers. Returns where the
 // last one ends.
 std::int64_t pack(const Plan& plan, const std::vector<std::size_t>& slots, std::vector<std::int64_t>* offsets) {
-  std::vector<std::size_t> placed;  // by offset
+  FreeOffsets free(plan.positions + 1);
   std::int64_t end = 0;
   for (std::size_t i : slots) {
     const Slot& slot = plan.slots[i];
-    const std::int64_t bytes = align_up(slot.bytes);
-    std::int64_t offset = 0;
-    for (std::size_t other_index : placed) {
-      const Slot& other = plan.slots[other_index];
-      if (!alive_together(slot, other)) continue;
-      if ((*offsets)[other_index] >= offset + bytes) break;  // fits in the gap before it
-      offset = std::max(offset, (*offsets)[other_index] + align_up(other.bytes));
-    }
+    const std::int64_t bytes = align_up(slot.bytes, kSlotAlignment);
+    if (bytes == 0) continue;
+    const std::vector<PositionRange> times = alive(slot);
+    const std::int64_t offset = free.lowest(times, bytes);
     if (offset > kMaxPlanBytes - bytes) {
       fail(ErrorKind::unsupported, "plan: memory for '{}', {} bytes, would end beyond 2^47 bytes", slot.name,
            slot.bytes);
     }
     (*offsets)[i] = offset;
     end = std::max(end, offset + bytes);
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), i,
-                                   [&](std::size_t a, std::size_t b) { return (*offsets)[a] < (*offsets)[b]; }),
-                  i);
+    free.take(times, offset, bytes);
   }
   return end;
 }
 
 }  // namespace
+
+LivePeak live_peak(const Plan& plan, std::int64_t alignment) {
+  std::vector<std::int64_t> change(static_cast<std::size_t>(plan.positions) + 2, 0);
+  for (const Slot& slot : plan.slots) {
+    if (slot.kind != SlotKind::arena || slot.last < slot.first) continue;
+    const std::int64_t bytes = align_up(slot.bytes, alignment);
+    for (const auto& [first, last] : alive(slot)) {
+      change[static_cast<std::size_t>(first)] += bytes;
+      change[static_cast<std::size_t>(last) + 1] -= bytes;
+    }
+  }
+  LivePeak peak;
+  std::int64_t live = 0;
+  for (int position = 0; position <= plan.positions; ++position) {
+    live += change[static_cast<std::size_t>(position)];
+    if (live > peak.bytes) peak = {live, position};
+  }
+  return peak;
+}
 
 bool Slot::is_alive_at(int position) const {
   return first <= position && position <= last && behind_gap(*this, position) == position;
@@ -215,7 +246,7 @@ bool alive_together(const Slot& a, const Slot& b) {
 
 void place_slots(Plan* plan) {
   find_lifetimes(plan);
-  plan->peak_live_bytes = peak_live(*plan);
+  plan->peak_live_bytes = live_peak(*plan, kSlotAlignment).bytes;
   std::vector<std::size_t> slots;
   for (std::size_t i = 0; i < plan->slots.size(); ++i) {
     if (plan->slots[i].kind == SlotKind::arena && plan->slots[i].last >= plan->slots[i].first) slots.push_back(i);

@@ -54,8 +54,8 @@ struct Slot {
   int first = 0;            // position of the first step that writes it
   int last = -1;            // position of the last step that reads it
   bool is_fetched = false;  // lives to the end of the run
-  /// First and last positions in between at which it holds nothing yet: a result of a branch, while a branch that comes
-  /// later in the plan has not written it.
+  /// First and last positions in between at which it holds nothing yet, in their order: a result of a branch, while a
+  /// branch that comes later in the plan has not written it.
   std::vector<std::pair<int, int>> gaps;
 
   bool is_alive_at(int position) const;
@@ -158,6 +158,14 @@ Plan make_plan(const Graph& graph, const PlanOptions& options);
 
 /// Gives arena slots their offsets: greedy by size, lowest offset that no slot alive at the same time covers.
 void place_slots(Plan* plan);
+
+/// The most bytes that are alive at one position, and the first position at which they are.
+struct LivePeak {
+  std::int64_t bytes = 0;
+  int position = 0;
+};
+/// Counts every slot as a multiple of `alignment` bytes.
+LivePeak live_peak(const Plan& plan, std::int64_t alignment);
 
 /// "decoder/matmul (104857600 bytes, steps 3..17), ..": of the slots that are alive where the most is, the largest.
 std::string largest_slots(const Plan& plan, std::size_t count);

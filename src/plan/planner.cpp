@@ -10,16 +10,12 @@
 namespace paoding {
 
 namespace {
-// Greedy scheduling looks at every ready node again and again: quadratic at worst.
-constexpr NodeId kMostNodesToReorder = 20'000;
 // Below this it does not matter, and plans of small graphs read in the order in which they were written.
 constexpr std::int64_t kLeastBytesToReorder = 1 << 20;
 
 Plan plan_in_best_order(const Graph& graph, const PlanOptions& options) {
   Plan best = Planner(options, NodeOrder::as_built).run(graph);
-  if (!options.reorder || graph.size() > kMostNodesToReorder || best.peak_live_bytes < kLeastBytesToReorder) {
-    return best;
-  }
+  if (!options.reorder || best.peak_live_bytes < kLeastBytesToReorder) return best;
   const std::int64_t as_built = best.peak_live_bytes;
   for (const NodeOrder order : {NodeOrder::forward, NodeOrder::backward}) {
     Plan other = Planner(options, order).run(graph);

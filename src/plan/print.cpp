@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plan as text, for `paoding dump --plan` and golden tests.
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "base/check.h"
 #include "plan/plan.h"
@@ -30,13 +32,11 @@ std::string operand_text(const Plan& plan, const Operand& operand) {
 // "mul*3+sigmoid+sum": members in order of first appearance, counted.
 std::string members_text(const std::vector<std::string>& members) {
   std::vector<std::pair<std::string, int>> counted;
+  std::map<std::string_view, std::size_t> places;
   for (const std::string& member : members) {
-    const auto it = std::find_if(counted.begin(), counted.end(), [&](const auto& c) { return c.first == member; });
-    if (it == counted.end()) {
-      counted.emplace_back(member, 1);
-    } else {
-      ++it->second;
-    }
+    const auto [it, is_new] = places.try_emplace(member, counted.size());
+    if (is_new) counted.emplace_back(member, 0);
+    ++counted[it->second].second;
   }
   std::string text;
   for (const auto& [name, count] : counted) {
@@ -93,22 +93,10 @@ std::vector<std::size_t> alive_at(const Plan& plan, int position) {
   return alive;
 }
 
-// Where the most is alive.
-int position_of_peak(const Plan& plan) {
-  int worst = 0;
-  std::int64_t most = -1;
-  for (int position = 0; position <= plan.positions; ++position) {
-    std::int64_t live = 0;
-    for (std::size_t i : alive_at(plan, position)) live += plan.slots[i].bytes;
-    if (live > most) most = live, worst = position;
-  }
-  return worst;
-}
-
 }  // namespace
 
 std::string largest_slots(const Plan& plan, std::size_t count) {
-  std::vector<std::size_t> alive = alive_at(plan, position_of_peak(plan));
+  std::vector<std::size_t> alive = alive_at(plan, live_peak(plan, 1).position);
   std::stable_sort(alive.begin(), alive.end(),
                    [&](std::size_t a, std::size_t b) { return plan.slots[a].bytes > plan.slots[b].bytes; });
   if (alive.size() > count) alive.resize(count);
@@ -134,16 +122,16 @@ std::string to_string(const Plan& plan) {
     text += "\n";
   }
   text += "slots\n";
+  std::set<int> constants;
+  for (const auto& [slot, tensor] : plan.constants) constants.insert(slot);
   for (std::size_t i = 0; i < plan.slots.size(); ++i) {
     const Slot& slot = plan.slots[i];
     if (slot.kind != SlotKind::arena) {
-      const bool is_constant = std::ranges::any_of(
-          plan.constants, [&](const auto& constant) { return constant.first == static_cast<int>(i); });
       text += fmt::format("  {} {} bytes, {}\n", slot.name, slot.bytes,
-                          is_constant                    ? "constant"
-                          : slot.kind == SlotKind::input ? "input"
-                          : slot.kind == SlotKind::state ? "state of a kernel"
-                                                         : "parameter");
+                          constants.contains(static_cast<int>(i)) ? "constant"
+                          : slot.kind == SlotKind::input          ? "input"
+                          : slot.kind == SlotKind::state          ? "state of a kernel"
+                                                                  : "parameter");
     } else if (slot.last >= slot.first) {
       std::string gaps;
       for (const auto& [first, last] : slot.gaps) gaps += fmt::format(" but {}..{}", first, last);
@@ -151,7 +139,7 @@ std::string to_string(const Plan& plan) {
                           slot.last, gaps, slot.name, slot.is_fetched ? ", fetched" : "");
     }
   }
-  const int worst = position_of_peak(plan);
+  const int worst = live_peak(plan, 1).position;
   text += fmt::format("peak at step {}:", worst);
   for (std::size_t i : alive_at(plan, worst)) {
     text += fmt::format(" s{} ({}, {})", i, plan.slots[i].name, plan.slots[i].bytes);

@@ -10,14 +10,15 @@ namespace {
 
 // Leaves the wanted fetches only, in the order asked for.
 void select_fetches(Graph* graph, const std::vector<std::string>& wanted) {
-  std::vector<std::string> names;
-  for (const Graph::Fetch& fetch : graph->fetches()) names.push_back(fetch.name);
-  if (names.empty() && graph->effects().empty())
+  if (graph->fetches().empty() && graph->effects().empty())
     fail(ErrorKind::argument, "compile: the graph fetches nothing; name a result with Graph::fetch()");
   if (wanted.empty()) return;
+  std::vector<std::string> names;
+  for (const Graph::Fetch& fetch : graph->fetches()) names.push_back(fetch.name);
+  const NameIndex index(names);
   std::vector<Graph::Fetch> selected;
   for (const std::string& name : wanted) {
-    selected.push_back(graph->fetches()[static_cast<std::size_t>(index_of(names, name, "fetch"))]);
+    selected.push_back(graph->fetches()[static_cast<std::size_t>(index.at(name, "fetch"))]);
   }
   graph->mutable_fetches() = std::move(selected);
 }
@@ -38,13 +39,17 @@ void refuse_placement(const Graph& graph) {
 
 }  // namespace
 
-int index_of(const std::vector<std::string>& names, std::string_view name, const char* what) {
-  const auto it = std::find(names.begin(), names.end(), name);
-  if (it == names.end()) {
+NameIndex::NameIndex(const std::vector<std::string>& names) : names_(names) {
+  for (std::size_t i = 0; i < names.size(); ++i) index_.try_emplace(names[i], static_cast<int>(i));
+}
+
+int NameIndex::at(std::string_view name, const char* what) const {
+  const auto it = index_.find(name);
+  if (it == index_.end()) {
     fail(ErrorKind::argument, "{}: there is none named '{}'; there are: {}", what, name,
-         names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")));
+         names_.empty() ? "none" : fmt::format("{}", fmt::join(names_, ", ")));
   }
-  return static_cast<int>(it - names.begin());
+  return it->second;
 }
 
 CompiledPlan compile_plan(const Graph& source, const CompileOptions& options, TargetPtr target) {

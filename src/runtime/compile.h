@@ -2,6 +2,7 @@
 // From a graph to the plan of a program: what is fetched, the passes, the planner. Nothing here needs a device.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -25,7 +26,17 @@ struct CompiledPlan {
 /// says.
 CompiledPlan compile_plan(const Graph& graph, const CompileOptions& options, TargetPtr target);
 
-/// The position of `name`. Error (argument) with the names there are; `what` is what they name: "input".
-int index_of(const std::vector<std::string>& names, std::string_view name, const char* what);
+/// Positions of names; of equal ones the first.
+class NameIndex {
+ public:
+  NameIndex() = default;
+  explicit NameIndex(const std::vector<std::string>& names);
+  /// Error (argument) with the names there are; `what` is what they name: "input".
+  int at(std::string_view name, const char* what) const;
+
+ private:
+  std::vector<std::string> names_;
+  std::map<std::string, int, std::less<>> index_;
+};
 
 }  // namespace paoding

@@ -107,7 +107,8 @@ class Replay {
     const Plan& plan = compiled_.plan;
     std::vector<std::string> names;
     for (const auto& input : plan.inputs) names.push_back(input.first);
-    for (const auto& feed : feeds) index_of(names, feed.first, "input");
+    const NameIndex index(names);
+    for (const auto& feed : feeds) index.at(feed.first, "input");
     for (const auto& [name, slot] : plan.inputs) {
       const auto given = feeds.find(name);
       if (given == feeds.end()) fail(ErrorKind::argument, "find_nonfinite: input '{}' is not fed", name);

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <new>
 #include <shared_mutex>
+#include <utility>
 
 #include "base/check.h"
 #include "base/hash.h"
@@ -111,8 +112,10 @@ struct Program::Compiled {
   std::unique_ptr<Executor> executor;
   CompileReport report;
   std::vector<std::string> inputs, fetches;
+  NameIndex input_index, fetch_index;
   std::vector<Type> input_types;
   std::vector<char> is_set;
+  std::size_t set_count = 0;
   profile::SiteId run_site = 0;
   bool is_ready = false;  // every input has been set
   bool writes_parameters = false;
@@ -143,8 +146,7 @@ struct Program::Compiled {
            inputs[at], to_string(input_types[at]), to_string(tensor.type()));
     }
     executor->write(plan.inputs[at].second, tensor);
-    is_set[at] = 1;
-    if (!is_ready) is_ready = std::find(is_set.begin(), is_set.end(), 0) == is_set.end();
+    if (std::exchange(is_set[at], 1) == 0) is_ready = ++set_count == is_set.size();
   }
 };
 
@@ -239,6 +241,8 @@ Program Program::compile(const Graph& source) const {
   for (const auto& [name, slot] : made->plan.inputs) made->inputs.push_back(name);
   for (NodeId id : graph->inputs()) made->input_types.push_back(graph->node(id).types[0]);
   for (const Plan::Fetch& fetch : made->plan.fetches) made->fetches.push_back(fetch.name);
+  made->input_index = NameIndex(made->inputs);
+  made->fetch_index = NameIndex(made->fetches);
   made->is_set.assign(made->inputs.size(), 0);
   made->is_ready = made->inputs.empty();
   CompileReport& report = made->report;
@@ -255,8 +259,8 @@ Program Program::compile(const Graph& source) const {
 
 const std::vector<std::string>& Program::input_names() const { return compiled_->inputs; }
 const std::vector<std::string>& Program::fetch_names() const { return compiled_->fetches; }
-int Program::input_index(std::string_view name) const { return index_of(compiled_->inputs, name, "input"); }
-int Program::fetch_index(std::string_view name) const { return index_of(compiled_->fetches, name, "fetch"); }
+int Program::input_index(std::string_view name) const { return compiled_->input_index.at(name, "input"); }
+int Program::fetch_index(std::string_view name) const { return compiled_->fetch_index.at(name, "fetch"); }
 const Type& Program::input_type(int index) const {
   return compiled_->input_types[checked(index, compiled_->inputs, "input")];
 }

@@ -2,7 +2,7 @@
 // branch: one of several bodies runs, chosen by an index. What cond, switch_case, case_of and their Variant forms make.
 #include "ops/control/branch.h"
 
-#include <algorithm>
+#include <numeric>
 
 #include "base/check.h"
 #include "graph/body_scope.h"
@@ -23,6 +23,13 @@ std::vector<Type> infer_branch(const OpCall& call) {
   const std::int64_t common = call.attrs.get_int("common");
   const auto& owners = call.attrs.get_ints("owners");
   std::vector<std::int64_t> next(call.bodies.size(), common);  // own fetch
+  std::vector<std::int64_t> own_count(call.bodies.size(), 0);
+  for (const std::int64_t owner : owners) {
+    if (owner < 0 || owner >= static_cast<std::int64_t>(call.bodies.size())) {
+      call.fail(ErrorKind::argument, fmt::format("owner {} is none of the {} branches", owner, call.bodies.size()));
+    }
+    ++own_count[static_cast<std::size_t>(owner)];
+  }
   for (std::size_t k = 0; k < call.bodies.size(); ++k) {
     const Graph& body = *call.bodies[k];
     const auto has = [&](std::size_t count) { return fmt::format("branch {} has {} inputs", k, count); };
@@ -38,7 +45,7 @@ std::vector<Type> infer_branch(const OpCall& call) {
                                                 to_string(call.inputs[i + 1])));
       }
     }
-    const std::int64_t own = std::count(owners.begin(), owners.end(), static_cast<std::int64_t>(k));
+    const std::int64_t own = own_count[k];
     const auto fetches = static_cast<std::int64_t>(body.fetches().size());
     if (common < 0 || fetches < common || fetches - common != own) {
       call.fail(ErrorKind::argument, fmt::format("branch {} gives {} values, but {} common and {} of its own are "
@@ -61,10 +68,7 @@ std::vector<Type> infer_branch(const OpCall& call) {
     types.push_back(body.type(body.fetches()[static_cast<std::size_t>(fetch)].ref));
   };
   for (std::int64_t i = 0; i < common; ++i) add(*call.bodies[0], i);
-  for (std::int64_t owner : owners) {
-    if (owner < 0 || owner >= static_cast<std::int64_t>(call.bodies.size())) {
-      call.fail(ErrorKind::argument, fmt::format("owner {} is none of the {} branches", owner, call.bodies.size()));
-    }
+  for (const std::int64_t owner : owners) {
     add(*call.bodies[static_cast<std::size_t>(owner)], next[static_cast<std::size_t>(owner)]++);
   }
   if (types.empty()) call.fail(ErrorKind::argument, "its branches give nothing");
@@ -149,20 +153,33 @@ BuiltBranches build_branches(const Value& index, const std::vector<std::function
 BranchView::BranchView(const Node& branch_node)
     : node(branch_node),
       common(static_cast<int>(branch_node.attrs.get_int("common"))),
-      owners(branch_node.attrs.get_ints("owners")) {}
+      owners(branch_node.attrs.get_ints("owners")),
+      own_(branch_node.bodies.size()) {
+  for (int output = 0; output < outputs(); ++output) {
+    if (output < common) {
+      fetches_.push_back(output);
+      continue;
+    }
+    std::vector<int>& mine = own_[static_cast<std::size_t>(owner(output))];
+    fetches_.push_back(common + static_cast<int>(mine.size()));
+    mine.push_back(output);
+  }
+}
 
 int BranchView::owner(int output) const {
   return output < common ? -1 : static_cast<int>(owners[static_cast<std::size_t>(output - common)]);
 }
 
-int BranchView::fetch_of(int output) const {
-  if (output < common) return output;
-  const auto end = owners.begin() + (output - common);
-  return common + static_cast<int>(std::count(owners.begin(), end, *end));
+std::vector<int> BranchView::outputs_of(int k) const {
+  std::vector<int> given(static_cast<std::size_t>(common));
+  std::iota(given.begin(), given.end(), 0);
+  const std::vector<int>& own = own_[static_cast<std::size_t>(k)];
+  given.insert(given.end(), own.begin(), own.end());
+  return given;
 }
 
 Ref BranchView::value_of(int k, int output) const {
-  return body(k).fetches()[static_cast<std::size_t>(fetch_of(output))].ref;
+  return body(k).fetches()[static_cast<std::size_t>(fetches_[static_cast<std::size_t>(output)])].ref;
 }
 
 Values add_branch(Graph& graph, const Value& index, const Values& values, int common, std::vector<std::int64_t> owners,
@@ -173,20 +190,28 @@ Values add_branch(Graph& graph, const Value& index, const Values& values, int co
   return call(*find_op("branch"), inputs, attrs, std::move(bodies), &graph);
 }
 
-Ref add_branch_output(Graph& graph, NodeId branch, int k, Ref body_value) {
-  Node& node = graph.mutable_node(branch);
-  const BranchView view(node);
+BranchOutputs::BranchOutputs(Graph& graph, NodeId branch) : graph_(graph), branch_(branch) {
+  const BranchView view(graph.node(branch));
+  owners_ = view.owners;
   for (int output = view.common; output < view.outputs(); ++output) {
-    if (view.owner(output) == k && view.value_of(k, output) == body_value) return {branch, output};
+    const int k = view.owner(output);
+    output_of_.try_emplace({k, view.value_of(k, output)}, output);
   }
-  Graph& body = view.body(k);
-  body.mutable_fetches().push_back({fmt::format("saved{}", body.fetches().size()), body_value});
-  std::vector<std::int64_t> owners = view.owners;
-  owners.push_back(k);
-  node.attrs.set("owners", std::move(owners));
-  node.types.push_back(body.type(body_value));
-  return {branch, static_cast<std::int32_t>(node.types.size()) - 1};
 }
+
+Ref BranchOutputs::add(int k, Ref body_value) {
+  Node& node = graph_.mutable_node(branch_);
+  const auto [it, is_new] = output_of_.try_emplace({k, body_value}, static_cast<std::int32_t>(node.types.size()));
+  if (is_new) {
+    Graph& body = *node.bodies[static_cast<std::size_t>(k)];
+    body.mutable_fetches().push_back({fmt::format("saved{}", body.fetches().size()), body_value});
+    node.types.push_back(body.type(body_value));
+    owners_.push_back(k);
+  }
+  return {branch_, it->second};
+}
+
+void BranchOutputs::finish() { graph_.mutable_node(branch_).attrs.set("owners", owners_); }
 
 Values switch_case(const Value& index, const std::vector<std::function<Values()>>& branches) {
   const Value chosen = scalar(index, "switch_case", "index");

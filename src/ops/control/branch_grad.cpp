@@ -15,7 +15,11 @@ namespace {
 
 class BranchGradient {
  public:
-  explicit BranchGradient(const GradCall& call) : call_(call), view_(call.node), given_outputs_(view_.outputs()) {
+  explicit BranchGradient(const GradCall& call) : call_(call), view_(call.node), saved_(call.graph, call.id) {
+    for (int k = 0; k < view_.branches(); ++k) {
+      std::map<NodeId, std::size_t>& positions = input_of_.emplace_back();
+      for (const NodeId id : view_.body(k).inputs()) positions.emplace(id, positions.size());
+    }
     for (std::size_t i = 1; i < call.inputs.size(); ++i) {
       if (call.wanted[i]) wrt_.push_back(static_cast<int>(i) - 1);
     }
@@ -23,6 +27,7 @@ class BranchGradient {
 
   Values run() {
     for (int k = 0; k < view_.branches(); ++k) differentiate(k);
+    saved_.finish();
     std::vector<std::shared_ptr<Graph>> bodies;
     for (const Differentiated& made : differentiated_) {
       std::vector<BodyInput> inputs;
@@ -51,9 +56,9 @@ class BranchGradient {
     Graph& step = *made.step;
     const NodeId forward_size = step.size();
     Values outputs, seeds, inputs;
-    for (int output = 0; output < given_outputs_; ++output) {
+    for (const int output : view_.outputs_of(k)) {
       const Value& gradient = call_.grads[static_cast<std::size_t>(output)];
-      if (!gradient.valid() || (view_.owner(output) >= 0 && view_.owner(output) != k)) continue;
+      if (!gradient.valid()) continue;
       const Value out = step.value(view_.value_of(k, output));
       if (!is_float(out.dtype())) continue;
       outputs.push_back(out);
@@ -85,14 +90,13 @@ class BranchGradient {
       const Node& node = step.node(ref.node);
       if (ref.node < forward_size) {
         if (node.op->name == "input") {
-          const auto at = std::find(step.inputs().begin(), step.inputs().end(), ref.node) - step.inputs().begin();
-          made->stands_for[position(call_.inputs[static_cast<std::size_t>(at) + 1])].push_back(ref);
+          const std::size_t at = input_of_[static_cast<std::size_t>(k)].at(ref.node);
+          made->stands_for[position(call_.inputs[at + 1])].push_back(ref);
           continue;
         }
         const bool is_cheap = node.inputs.empty() || (node.op->kind == OpKind::view && node.inputs.size() == 1);
         if (!is_cheap) {
-          made->stands_for[position(call_.graph.value(add_branch_output(call_.graph, call_.id, k, ref)))].push_back(
-              ref);
+          made->stands_for[position(call_.graph.value(saved_.add(k, ref)))].push_back(ref);
           continue;
         }
       }
@@ -110,9 +114,10 @@ class BranchGradient {
   }
 
   const GradCall& call_;
-  const BranchView view_;
-  const int given_outputs_;  // before what this saves
-  std::vector<int> wrt_;     // of the bodies' inputs
+  const BranchView view_;                                // before this saves anything
+  BranchOutputs saved_;                                  // what the forward branch gives for the gradient
+  std::vector<std::map<NodeId, std::size_t>> input_of_;  // per body: position of an input node among the inputs
+  std::vector<int> wrt_;                                 // of the bodies' inputs
   std::vector<Differentiated> differentiated_;
   Values outer_;
   std::map<Ref, std::size_t> position_;

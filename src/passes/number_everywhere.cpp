@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "passes/number_everywhere.h"
+
+#include "paoding/op.h"
+
+namespace paoding {
+
+std::optional<double> number_everywhere(const Graph& graph, Ref ref) {
+  constexpr int kMostViews = 64;  // simplify_views leaves two or three
+  std::optional<double> padded;
+  const Node* node = &graph.node(ref.node);
+  for (int views = 0; views < kMostViews; ++views) {
+    const std::string& op = node->op->name;
+    if (op == "full") {
+      const double number = node->attrs.get_float("value");
+      return padded && *padded != number ? std::nullopt : std::optional(number);
+    }
+    if (op == "pad") {
+      const double around = node->attrs.get_float("value");
+      if (padded && *padded != around) return std::nullopt;
+      padded = around;
+    } else if (op != "expand" && op != "reshape") {
+      return std::nullopt;
+    }
+    node = &graph.node(node->inputs[0].node);
+  }
+  return std::nullopt;
+}
+
+}  // namespace paoding

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values of which every element is one number.
+#pragma once
+
+#include <optional>
+
+#include "paoding/graph.h"
+
+namespace paoding {
+
+/// The number that every element of `ref` is, where it is a `full` seen through expands, reshapes and pads with the
+/// same number; nullopt otherwise.
+std::optional<double> number_everywhere(const Graph& graph, Ref ref);
+
+/// Whether every element of `ref` is `number`, as far as number_everywhere() sees it.
+inline bool is_everywhere(const Graph& graph, Ref ref, double number) {
+  const std::optional<double> found = number_everywhere(graph, ref);
+  return found && *found == number;
+}
+
+}  // namespace paoding
