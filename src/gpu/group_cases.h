@@ -70,6 +70,17 @@ inline Group lerp_grad(Strides extents, DType dtype, Strides w, int dx_mask, int
   return group;
 }
 
+/// x + w (y - x), each with its own strides.
+inline Group lerp(Strides extents, DType dtype, Strides x, Strides y, Strides w) {
+  Group group;
+  group.extents = std::move(extents);
+  group.loads = {{dtype, std::move(x)}, {dtype, std::move(y)}, {dtype, std::move(w)}};
+  const DType compute = compute_dtype(dtype);
+  const Scalar from = make_input(&group.expr, 0, compute), to = make_input(&group.expr, 1, compute);
+  group.outputs = {sum_output(group, dtype, from + make_input(&group.expr, 2, compute) * (to - from), 0)};
+  return group;
+}
+
 /// h = o tanh(c'), c' = f c + i g, from one row of gates [B, 4H] and c.
 inline Group lstm_gates(std::int64_t batch, std::int64_t hidden) {
   Group group;
@@ -112,23 +123,26 @@ inline Group softmax(Strides extents, DType dtype, std::uint32_t mask) {
   return group;
 }
 
-/// The loss of every row and its gradient, for logits [rows, classes] and the number of each row's class.
-inline Group cross_entropy(std::int64_t rows, std::int64_t classes, DType dtype) {
+/// The loss of every row and its gradient, for logits [rows, classes] and the number of each row's class; with a bias
+/// [classes] that the logits still want.
+inline Group cross_entropy(std::int64_t rows, std::int64_t classes, DType dtype, bool has_bias = false) {
   Group group;
   group.extents = {rows, classes};
   group.loads = {{dtype, {classes, 1}}, {i64, {1, 0}}, {dtype, {1, 0}}};
   group.indices = {{i64, 0, {0, 1}}};
   const DType compute = compute_dtype(dtype);
-  const Scalar x = make_input(&group.expr, 0, compute), label = make_input(&group.expr, 1, i64);
+  const Scalar logit = make_input(&group.expr, 0, compute), label = make_input(&group.expr, 1, i64);
   const Scalar seed = make_input(&group.expr, 2, compute);
+  if (has_bias) group.loads.push_back({dtype, {0, 1}});
+  const Scalar x = has_bias ? logit + make_input(&group.expr, 3, compute) : logit;
   const Scalar column(&group.expr, group.expr.add({Prim::index, i64, {-1, -1, -1}, 0, 0}));
   const Scalar is_label = equal(column, label);
   const Scalar most = reduced(&group, x, Combine::max, 2);
   const Scalar chosen = reduced(&group, select(is_label, x, x.constant(0)), Combine::sum, 2);
-  const Scalar power = exp(x - most), sum = reduced(&group, power, Combine::sum, 2);
+  const Scalar total = most + log(reduced(&group, exp(x - most), Combine::sum, 2));
   const Scalar target = select(is_label, x.constant(1), x.constant(0));
-  group.outputs = {sum_output(group, dtype, log(sum) + most - chosen, 2),
-                   sum_output(group, dtype, seed * (power / sum - target), 0)};
+  group.outputs = {sum_output(group, dtype, total - chosen, 2),
+                   sum_output(group, dtype, seed * (exp(x - total) - target), 0)};
   group.outputs[0].combine = Combine::none;
   return group;
 }

@@ -84,6 +84,8 @@ std::vector<Named> workloads() {
     all.push_back({"softmax [65536,1024]" + kind, softmax({65536, 1024}, dtype, 2)});
     all.push_back({"softmax over channels [32,64,112,112]" + kind, softmax({32, 64, 112, 112}, dtype, 2)});
     all.push_back({"cross entropy [6400,7709]" + kind, cross_entropy(6400, 7709, dtype)});
+    all.push_back({"cross entropy with bias [6400,7709]" + kind, cross_entropy(6400, 7709, dtype, true)});
+    all.push_back({"softmax [6400,7709]" + kind, softmax({6400, 7709}, dtype, 2)});
     all.push_back({"layer_norm [8192,1024]" + kind, layer_norm({8192, 1024}, dtype, 2)});
     all.push_back({"layer_norm_grad [8192,1024]" + kind, layer_norm_grad({8192, 1024}, dtype, 2)});
     all.push_back({"layer_norm_grad [4096,4096]" + kind, layer_norm_grad({4096, 4096}, dtype, 2)});

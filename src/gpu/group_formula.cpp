@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/group_formula.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
 
 #include "gpu/group_schedule.h"
+#include "group/staged.h"
 #include "scalar/primitive.h"
 
 namespace paoding::gpu {
@@ -47,6 +49,19 @@ std::string fill_in(std::string_view pattern, const ExprNode& node) {
   return text;
 }
 
+bool is_narrow_index(const Group& group, const ExprNode& node) {
+  return node.prim == Prim::index && node.dtype == DType::i64 &&
+         !index_is_wide(group, static_cast<std::size_t>(node.index));
+}
+
+/// A place in a row is compared with the row's label in 32 bits.
+std::string equality_text(const Group& group, const ExprNode& node) {
+  const std::int32_t a = node.args[0], b = node.args[1];
+  if (is_narrow_index(group, group.expr[a])) return fmt::format("equals_number((int)v{}, v{})", a, b);
+  if (is_narrow_index(group, group.expr[b])) return fmt::format("equals_number((int)v{}, v{})", b, a);
+  return fill_in(primitive(node.prim).cuda, node);
+}
+
 }  // namespace
 
 std::string_view combine_text(Combine combine) {
@@ -60,7 +75,7 @@ std::string_view combine_text(Combine combine) {
   return "";
 }
 
-FormulaUse used_by(const Group& group, const std::vector<std::int32_t>& values) {
+FormulaUse used_by(const Group& group, const std::vector<std::int32_t>& values, const std::vector<bool>& known) {
   FormulaUse use;
   use.nodes.resize(static_cast<std::size_t>(group.expr.size()));
   use.loads.resize(group.loads.size());
@@ -69,6 +84,7 @@ FormulaUse used_by(const Group& group, const std::vector<std::int32_t>& values) 
   for (const std::int32_t value : values) use.nodes[static_cast<std::size_t>(value)] = true;
   for (std::int32_t i = group.expr.size(); i-- > 0;) {
     if (!use.nodes[static_cast<std::size_t>(i)]) continue;
+    if (!known.empty() && known[static_cast<std::size_t>(i)]) continue;
     const ExprNode& node = group.expr[i];
     if (node.prim == Prim::input) use.loads[static_cast<std::size_t>(node.index)] = true;
     if (node.prim == Prim::index) use.indices[static_cast<std::size_t>(node.index)] = true;
@@ -88,6 +104,14 @@ std::vector<std::int32_t> live_values(const Group& group, const std::vector<bool
   return values;
 }
 
+bool is_row_divisor(const Group& group, std::int32_t node, const std::vector<bool>& in_row) {
+  if (in_row.empty() || in_row[static_cast<std::size_t>(node)] || group.expr[node].prim == Prim::constant) return false;
+  return std::ranges::any_of(group.expr.nodes(), [&](const ExprNode& each) {
+    return each.prim == Prim::div && each.dtype == f32 && each.args[1] == node &&
+           in_row[static_cast<std::size_t>(each.args[0])];
+  });
+}
+
 bool index_is_wide(const Group& group, std::size_t i) {
   const GroupIndex& index = group.indices[i];
   constexpr std::int64_t kLimit = (std::int64_t{1} << 31) - (1 << 16);  // room for one step past the end
@@ -99,10 +123,12 @@ bool index_is_wide(const Group& group, std::size_t i) {
   return reach >= static_cast<double>(kLimit);
 }
 
-std::string formula_text(const Group& group, std::string_view name, const std::vector<FormulaResult>& results) {
+std::string formula_text(const Group& group, std::string_view name, const std::vector<FormulaResult>& results,
+                         const std::vector<bool>& known) {
   std::vector<std::int32_t> values;
   for (const FormulaResult& result : results) values.push_back(result.value);
-  const FormulaUse use = used_by(group, values);
+  const FormulaUse use = used_by(group, values, known);
+  const std::vector<bool> in_row = row_mask(group) != 0 ? varies_along(group, row_mask(group)) : std::vector<bool>();
   std::string params, body;
   const auto parameter = [&](DType computed, std::string_view reference, const std::string& called) {
     params += fmt::format("{}{}{} {}", params.empty() ? "" : ", ", computed_type(computed), reference, called);
@@ -116,9 +142,24 @@ std::string formula_text(const Group& group, std::string_view name, const std::v
   for (std::size_t r = 0; r < use.reductions.size(); ++r) {
     if (use.reductions[r]) parameter(group.expr.dtype_of(group.reductions[r].value), "", fmt::format("red{}", r));
   }
+  const auto is_known = [&](std::int32_t i) { return !known.empty() && known[static_cast<std::size_t>(i)]; };
+  const auto is_divisor = [&](std::int32_t i) { return is_known(i) && is_row_divisor(group, i, in_row); };
+  for (std::int32_t i = 0; i < group.expr.size(); ++i) {
+    if (!use.nodes[static_cast<std::size_t>(i)] || !is_known(i)) continue;
+    if (is_divisor(i)) {
+      params += fmt::format("{}const FloatDivisor& kept{}", params.empty() ? "" : ", ", i);
+    } else {
+      parameter(group.expr.dtype_of(i), "", fmt::format("kept{}", i));
+    }
+  }
   for (const FormulaResult& result : results) parameter(group.expr.dtype_of(result.value), "&", result.name);
   for (std::int32_t i = 0; i < group.expr.size(); ++i) {
     if (!use.nodes[static_cast<std::size_t>(i)]) continue;
+    if (is_known(i)) {
+      body += fmt::format("  const {} v{} = kept{}{};\n", computed_type(group.expr.dtype_of(i)), i, i,
+                          is_divisor(i) ? ".number" : "");
+      continue;
+    }
     const ExprNode& node = group.expr[i];
     const Primitive& prim = primitive(node.prim);
     std::string value;
@@ -127,6 +168,11 @@ std::string formula_text(const Group& group, std::string_view name, const std::v
       case Prim::index: value = fmt::format("idx{}", node.index); break;
       case Prim::reduced: value = fmt::format("red{}", node.index); break;
       case Prim::constant: value = constant_text(node, group.expr.dtype_of(i)); break;
+      case Prim::equal: value = equality_text(group, node); break;
+      case Prim::div:
+        value = is_divisor(node.args[1]) ? fmt::format("divide(v{}, kept{})", node.args[0], node.args[1])
+                                         : fill_in(prim.cuda, node);
+        break;
       case Prim::convert: value = fmt::format("convert_to<{}>(v{})", stored_type(node.dtype), node.args[0]); break;
       default: value = fill_in(node.dtype == f64 && !prim.cuda_f64.empty() ? prim.cuda_f64 : prim.cuda, node);
     }

@@ -15,11 +15,12 @@ namespace paoding::gpu {
 /// The prelude's type that combines two elements.
 std::string_view combine_text(Combine combine);
 
-/// Which loads, indices and own reductions some values depend on; what a reduction depends on does not count.
+/// Which loads, indices and own reductions some values depend on; what a reduction depends on does not count, nor what
+/// a node depends on that is known already (given per node, or not at all).
 struct FormulaUse {
   std::vector<bool> nodes, loads, indices, reductions;
 };
-FormulaUse used_by(const Group& group, const std::vector<std::int32_t>& values);
+FormulaUse used_by(const Group& group, const std::vector<std::int32_t>& values, const std::vector<bool>& known = {});
 /// The values of the outputs that are live.
 std::vector<std::int32_t> live_values(const Group& group, const std::vector<bool>& is_live);
 /// Whether the numbers of index i need 64 bits.
@@ -30,7 +31,10 @@ struct FormulaResult {
   std::string name;
   std::int32_t value = -1;
 };
-/// "void name(loads, indices and reductions in use by value, results by reference)".
-std::string formula_text(const Group& group, std::string_view name, const std::vector<FormulaResult>& results);
+/// Whether f32 nodes that vary in a row of the group's own reductions are divided by this one, which does not.
+bool is_row_divisor(const Group& group, std::int32_t node, const std::vector<bool>& in_row);
+/// "void name(loads, indices, reductions and known nodes in use by value, results by reference)".
+std::string formula_text(const Group& group, std::string_view name, const std::vector<FormulaResult>& results,
+                         const std::vector<bool>& known = {});
 
 }  // namespace paoding::gpu

@@ -91,9 +91,9 @@ std::string KernelText::operands_at(std::size_t k) const {
   return list;
 }
 
-std::string KernelText::pack_type(std::size_t operand) const {
+std::string KernelText::pack_type(std::size_t operand, std::string_view kind) const {
   const DType dtype = operand < loads() ? group_.loads[operand].dtype : output(operand - loads()).dtype;
-  return fmt::format("Pack<{}, {}>", stored_type(dtype), stride(operand, inner_) == 0 ? "1" : "kVector");
+  return fmt::format("{}<{}, {}>", kind, stored_type(dtype), stride(operand, inner_) == 0 ? "1" : "kVector");
 }
 
 std::string KernelText::inner_step(std::size_t operand) {
@@ -224,7 +224,7 @@ void KernelText::emit_loop_coordinates() {
     return;
   }
   if (s_.inner_axes.size() == 1) {
-    k_.add("const Index x{} = q * kVector;", inner_);
+    k_.add("const Index x{} = q * kVector{};", inner_, s_.shifted_like >= 0 ? " + head" : "");
     return;
   }
   k_.raw("Index q_rest = q;");
@@ -262,7 +262,7 @@ void KernelText::emit_arithmetic(const std::string& count) {
     if (!is_live_[o]) continue;
     declared += fmt::format("{} out{}_value; ", computed_type(group_.expr.dtype_of(output(o).value)), o);
     arguments += fmt::format("{}out{}_value", arguments.empty() ? "" : ", ", o);
-    if (s_.sinks[o] == SinkKind::store) k_.add("{} out{}_new;", pack_type(loads() + o), o);
+    if (s_.sinks[o] == SinkKind::store) k_.add("{} out{}_new;", pack_type(loads() + o, "Draft"), o);
   }
   k_.raw("#pragma unroll");
   k_.add("for (int v = 0; v < kVector; ++v) {{");

@@ -110,6 +110,7 @@ class Scheduler {
     s_.form = keeps_inner || (!is_pointwise_ && is_short) || is_rows_of_points ? LoopForm::tile : LoopForm::sweep;
     s_.inner_axes = {inner_};
     if (s_.form == LoopForm::sweep) s_.inner_axes.insert(s_.inner_axes.begin(), same.begin(), same.end());
+    if (s_.form == LoopForm::sweep && is_pointwise_) separate_shared(&s_.inner_axes);
 
     // The serial axes: one class, reduced by as many of the column outputs as possible, then the largest.
     std::vector<int> free = others;
@@ -130,26 +131,47 @@ class Scheduler {
       }
     }
     for (const int axis : free) (axis_class(axis) == best_class ? s_.serial_axes : s_.grid_axes).push_back(axis);
-    if (s_.form == LoopForm::sweep) separate_shared_rows();
+    if (s_.form == LoopForm::sweep || is_pointwise_) separate_shared(&s_.serial_axes);
     s_.serial_count = extent_product(s_.serial_axes);
   }
 
-  /// Rows that read the same part of a large load should run together, as neighbouring CTAs: a serial axis along which
-  /// such a load stays the same, while it moves along others, becomes a grid axis, which order_grid() then puts first.
-  void separate_shared_rows() {
-    for (std::size_t a = 0; a < s_.serial_axes.size() && s_.serial_axes.size() > 1; ++a) {
-      const int axis = s_.serial_axes[a];
-      if (extent_product(s_.serial_axes) / extent(axis) < 8) continue;
+  /// What reads the same part of a large load should run together, as neighbouring CTAs: an axis along which such a
+  /// load stays the same, while it moves along others, becomes a grid axis, which order_grid() then puts first. Where
+  /// nothing is reduced it is done for the largest load only: L2 serves what fits it, and threads go on with what they
+  /// hold.
+  void separate_shared(std::vector<int>* axes) {
+    const int largest = is_pointwise_ ? largest_shared(*axes) : -1;
+    for (std::size_t a = 0; a < axes->size() && axes->size() > 1; ++a) {
+      const int axis = (*axes)[a];
+      if (axis == inner_ || extent_product(*axes) / extent(axis) < 8) continue;
       for (std::size_t i = 0; i < group_.loads.size(); ++i) {
-        const bool is_shared =
-            used_[i] && stride(i, axis) == 0 && varies(i, s_.serial_axes) && varies(i, s_.inner_axes);
+        const bool is_shared = used_[i] && stride(i, axis) == 0 && varies(i, *axes) && varies(i, s_.inner_axes) &&
+                               (!is_pointwise_ || static_cast<int>(i) == largest);
         if (!is_shared) continue;
         s_.grid_axes.push_back(axis);
-        s_.serial_axes.erase(s_.serial_axes.begin() + static_cast<std::ptrdiff_t>(a--));
+        axes->erase(axes->begin() + static_cast<std::ptrdiff_t>(a--));
         break;
       }
     }
     std::sort(s_.grid_axes.begin(), s_.grid_axes.end());
+  }
+
+  std::int64_t distinct_bytes(std::size_t load) const {
+    std::int64_t bytes = size_bytes(dtype(load));
+    for (int axis = 0; axis < group_.rank(); ++axis) bytes *= stride(load, axis) != 0 ? extent(axis) : 1;
+    return bytes;
+  }
+  /// The largest load that stays the same along one of the axes and does not stay in L2 while the kernel streams
+  /// through it; -1 if there is none.
+  int largest_shared(const std::vector<int>& axes) const {
+    int largest = -1;
+    for (std::size_t i = 0; i < group_.loads.size(); ++i) {
+      const bool is_shared = std::any_of(axes.begin(), axes.end(), [&](int axis) { return stride(i, axis) == 0; });
+      if (!used_[i] || !is_shared || distinct_bytes(i) <= target_.last_cache_bytes / 4) continue;
+      if (largest < 0 || distinct_bytes(i) > distinct_bytes(static_cast<std::size_t>(largest)))
+        largest = static_cast<int>(i);
+    }
+    return largest;
   }
 
   void choose_sinks() {

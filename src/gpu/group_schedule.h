@@ -37,6 +37,13 @@ struct GridDim {
   std::int64_t count = 1;  // CTAs along it
 };
 
+/// A node of the Expr that stays in registers from the pass that computes it on, so that later passes need neither what
+/// it is made of nor the arithmetic.
+struct CarriedValue {
+  std::int32_t node = -1;
+  int pass = 0;
+};
+
 /// Axis roles, tile sizes and splits for one canonical group. "Vectors" are `vector` neighbouring inner elements.
 struct GroupSchedule {
   LoopForm form = LoopForm::tile;
@@ -62,9 +69,12 @@ struct GroupSchedule {
 
   // A group with own reductions (staged_schedule.cpp). In a sweep a row of threads, kLanes of them, walks along each
   // row of the group's reductions; in a tile the rows of threads walk and lanes stand on neighbouring rows.
-  int steps = 1;               // vectors per thread that are held, or in flight together
-  bool holds_rows = false;     // loads of a whole row stay in registers from stage to stage; otherwise read again
-  std::vector<bool> is_held;   // per load
+  int steps = 1;              // vectors per thread that are held, or in flight together
+  bool holds_rows = false;    // loads of a whole row stay in registers from stage to stage; otherwise read again
+  std::vector<bool> is_held;  // per load
+  std::vector<CarriedValue> carried;
+  int shifted_like = -1;       // rows start anywhere, as this operand's do: vectors begin at its first aligned element
+                               // of a row, and what is left at both ends goes one by one
   std::int64_t row_count = 1;  // of the grid and serial axes (in a tile: times inner_vectors)
   std::int64_t blocks = 1;     // rows / rows per turn of a CTA; `ctas` of them at a time
 

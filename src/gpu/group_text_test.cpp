@@ -73,6 +73,15 @@ std::vector<Case> make_cases() {
     }
     add(make_case("spread", sums({5, 37, 100}, dtype, {0b001, 0b010}), {}, small));
   }
+  {
+    Target tiny_cache = named_target("h200");  // in which no weight stays
+    tiny_cache.last_cache_bytes = 1 << 10;
+    for (const std::int64_t inner : {128, 130, 24, 7}) {
+      const Strides x = {5, 0, 1, 0}, y = {6 * inner, inner, 0, 1}, w = {0, 5 * inner, inner, 1};
+      add(make_case("lerp of four axes", lerp({8, 6, 5, inner}, f32, x, y, w), {}, tiny_cache));
+      add(make_case("lerp of four axes, bf16", lerp({8, 6, 5, inner}, bf16, x, y, w), {}, tiny_cache));
+    }
+  }
   add(make_case("gates 1", lstm_gates(1, 512)));
   add(make_case("gates 32", lstm_gates(32, 512)));
   for (const DType dtype : {f64, i32, i64, u8}) {
@@ -131,6 +140,22 @@ std::vector<Case> make_cases() {
     add(make_case("softmax of two axes", softmax({6, 5, 4, 33}, dtype, 0b1010)));
     add(make_case("softmax of all", softmax({130, 7}, dtype, 3)));
     add(make_case("cross entropy", cross_entropy(37, 203, dtype)));
+    add(make_case("cross entropy of biased logits", cross_entropy(9, 1027, dtype, true)));
+    add(make_case("cross entropy in whole vectors", cross_entropy(9, 1024, dtype, true)));
+    for (const std::int64_t classes : {128, 129, 130, 131, 132, 133, 134, 135}) {  // every distance from a vector
+      add(make_case("softmax of rows that begin anywhere", softmax({9, classes}, dtype, 2)));
+    }
+    for (const int alignment : {2, 4, 8}) {
+      if (alignment < size_bytes(dtype)) continue;
+      add(make_case("softmax of misaligned rows", softmax({9, 301}, dtype, 2), {alignment, 256, 256}));
+    }
+    {
+      Group flipped = softmax({9, 301}, dtype, 2);  // rows from the last to the first, columns as they are
+      flipped.loads[0].strides[0] = -301;
+      add(make_case("softmax of rows upside down", flipped));
+      flipped.outputs[0].strides[0] = 304;  // stored in rows that are aligned
+      add(make_case("softmax of odd rows into even ones", flipped));
+    }
     add(make_case("layer norm", layer_norm({30, 1024}, dtype, 2)));
     add(make_case("layer norm of columns", layer_norm({1000, 30}, dtype, 1)));
     add(make_case("layer norm gradient", layer_norm_grad({300, 512}, dtype, 2), {}, small));
@@ -325,6 +350,19 @@ TEST(GroupText, CasesTakeEverySchedule) {
                            "sweep row", "sweep total", "block", "chunk", "block and chunk", "ragged", "partial sums",
                            "several serial axes", "several inner axes", "unrolled", "not a vector"}) {
     EXPECT_GT(seen[road], 0) << road;
+  }
+}
+
+TEST(GroupText, AWeightThatCachesDoNotHoldIsReadByNeighbours) {
+  for (const std::int64_t inner : {128, 64, 32}) {
+    const Strides x = {512, 0, 1, 0}, y = {256 * inner, inner, 0, 1}, w = {0, 512 * inner, inner, 1};
+    const Group group = canonical(lerp({64, 256, 512, inner}, f32, x, y, w));
+    Target chip = named_target("h200");
+    chip.last_cache_bytes = inner << 19;  // a quarter of the weight's
+    const GroupSchedule s = schedule_group(group, std::vector<int>(group.operands(), 256), chip);
+    ASSERT_FALSE(s.grid.empty());
+    EXPECT_EQ(s.grid[0].over, GridDim::Over::axis) << s.why;
+    EXPECT_EQ(s.grid[0].count, 64) << s.why;  // the axis along which the weight stays the same is the fastest
   }
 }
 

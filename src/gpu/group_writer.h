@@ -88,7 +88,7 @@ class KernelText {
   TextLaunch finish(const std::string& formulas);
 
   std::string operands_at(std::size_t k) const;
-  std::string pack_type(std::size_t operand) const;
+  std::string pack_type(std::size_t operand, std::string_view kind = "Pack") const;
   std::string inner_step(std::size_t operand);
 
   /// Moves one pack between `pack` and the operand's element `at`.

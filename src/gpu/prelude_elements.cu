@@ -31,6 +31,10 @@ template <class T> using Compute = typename ComputeOf<T>::Type;
 PD_DEVICE float half_to_float(unsigned short bits) { return paoding::f16_to_float(bits); }
 PD_DEVICE unsigned short float_to_half(float value) { return paoding::float_to_f16(value); }
 PD_DEVICE unsigned short float_to_bfloat(float value) { return paoding::float_to_bf16(value); }
+template <class T> PD_DEVICE unsigned pair_of(float low, float high) {
+  if constexpr (kSame<T, F16>) return float_to_half(low) | (unsigned)float_to_half(high) << 16;
+  else return float_to_bfloat(low) | (unsigned)float_to_bfloat(high) << 16;
+}
 #else
 PD_DEVICE float half_to_float(unsigned short bits) {
   float value;
@@ -46,6 +50,13 @@ PD_DEVICE unsigned short float_to_bfloat(float value) {
   unsigned short bits;
   asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
   return bits;
+}
+// Two elements in a word, by one instruction.
+template <class T> PD_DEVICE unsigned pair_of(float low, float high) {
+  unsigned word;
+  if constexpr (kSame<T, F16>) asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  else asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  return word;
 }
 #endif
 
@@ -100,6 +111,25 @@ template <class T, int kCount> struct Pack {
   }
 };
 
+// A vector as computed: rounded when it is stored, two elements of 16 bits at a time.
+template <class T, int kCount> struct Draft {
+  Compute<T> value[kCount];
+
+  template <class Value> PD_DEVICE void put(int i, Value computed) {
+    if constexpr (kSame<T, Bool>) value[i] = computed != Value(0);
+    else value[i] = (Compute<T>)computed;
+  }
+  PD_DEVICE Pack<T, kCount> pack() const {
+    Pack<T, kCount> packed;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      if constexpr (sizeof(T) != 2 || kCount % 2 != 0) packed.put(i, value[i]);
+      else if (i % 2 == 0) packed.word[i / 2] = pair_of<T>(value[i], value[i + 1]);
+    }
+    return packed;
+  }
+};
+
 // kOnce: nothing writes this memory while the kernel runs, so the read-only path may serve it.
 template <bool kOnce, class Piece> PD_DEVICE Piece read(const void* address) {
   if constexpr (kOnce) return __ldg((const Piece*)address);
@@ -137,6 +167,8 @@ template <class T, int kCount> PD_DEVICE void store(T* to, const Pack<T, kCount>
   else *(unsigned char*)to = (unsigned char)pack.word[0];
 }
 
+template <class T, int kCount> PD_DEVICE void store(T* to, const Draft<T, kCount>& draft) { store(to, draft.pack()); }
+
 template <bool kOnce, class T> PD_DEVICE Compute<T> load_one(const T* from) {
   Pack<T, 1> pack;
   load<kOnce>(pack, from);
@@ -151,12 +183,12 @@ PD_DEVICE void load_each(Pack<T, kCount>& pack, const T* from, Index step, int c
 }
 
 template <class T, int kCount, class Index>
-PD_DEVICE void store_each(T* to, Index step, int count, const Pack<T, kCount>& pack) {
+PD_DEVICE void store_each(T* to, Index step, int count, const Draft<T, kCount>& draft) {
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
     if (i < count) {
       Pack<T, 1> one;
-      one.put(0, pack.get(i));
+      one.put(0, draft.value[i]);
       store(to + i * step, one);
     }
   }

@@ -19,6 +19,17 @@ template <> PD_DEVICE float pd_max(float a, float b) {
   return greatest;
 }
 #endif
+// What many numbers are divided by. The reciprocal is found once, of a number that is neither too small nor too large for
+// it; quotients differ from exact ones by at most 1.5 units of the last place.
+struct FloatDivisor {
+  float number, share, scale;
+  PD_DEVICE void find_share() {
+    scale = fabsf(number) < 0x1p-100f ? 0x1p64f : fabsf(number) > 0x1p100f ? 0x1p-64f : 1.0f;
+    share = 1.0f / (number * scale);
+  }
+};
+PD_DEVICE float divide(float a, const FloatDivisor& by) { return a * by.share * by.scale; }
+PD_DEVICE bool equals_number(int a, long long b) { return a == (int)b && (long long)(int)b == b; }
 PD_DEVICE float pd_tanh(float a) { return tanhf(a); }
 PD_DEVICE double pd_tanh(double a) { return tanh(a); }
 // expf overflows to infinity below -88, which gives 0, as it should.

@@ -9,6 +9,7 @@
 #include "gpu/group_formula.h"
 #include "gpu/group_schedule.h"
 #include "group/staged.h"
+#include "scalar/primitive.h"
 
 namespace paoding::gpu {
 namespace {
@@ -17,6 +18,10 @@ constexpr int kThreads = 256;
 constexpr int kMaxThreads = 1024;
 // Words of a row, and of column sums, that a thread holds: 80 registers with what else it needs; 1024 threads have 64.
 constexpr std::int64_t kHeldWords = 32, kHeldWordsWithColumns = 40;
+// The same where a value takes the place of what it is made of: for a while both are there.
+constexpr std::int64_t kCarriedWords = 16;
+// Fewer vectors than this in a row are not worth a shift; also as many as the elements around them have lanes.
+constexpr std::int64_t kShiftedVectors = 16;
 constexpr int kRereadSteps = 4;  // vectors in flight per thread when rows are read again
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
@@ -112,6 +117,30 @@ class StagedScheduler {
     for (std::size_t i = 0; i < group_.operands(); ++i) {
       s_.is_vector.push_back(vector == 1 || fits_vector(group_, i, alignment_[i], s_.vector));
     }
+    if (widest == 0 || s_.form == LoopForm::tile || walk_.size() > 1 || has_columns()) return;
+    // Rows of an odd number of elements: every one begins at another distance from an aligned address.
+    for (std::int64_t shifted = std::min<std::int64_t>(8, 16 / widest); shifted > vector; shifted /= 2) {
+      for (std::size_t like = 0; like < group_.operands() && inner >= kShiftedVectors * shifted; ++like) {
+        if (!is_stream(like)) continue;
+        std::vector<bool> is_vector;
+        std::int64_t whole = 0;
+        for (std::size_t i = 0; i < group_.operands(); ++i) {
+          is_vector.push_back(stride(i, inner_) == 1 && shifts_like(i, like, shifted));
+          if (is_vector.back() && is_stream(i)) whole += size_bytes(operand_dtype(group_, i));
+        }
+        if (2 * whole < bytes || !is_vector[like]) continue;
+        s_.vector = static_cast<int>(shifted), s_.shifted_like = static_cast<int>(like);
+        s_.is_vector = std::move(is_vector), s_.is_ragged = false;
+        return;
+      }
+    }
+  }
+
+  /// Whether both operands' rows begin at the same distance from whole vectors.
+  bool shifts_like(std::size_t i, std::size_t like, std::int64_t vector) const {
+    const std::int64_t piece = std::min<std::int64_t>(16, vector * size_bytes(operand_dtype(group_, i)));
+    return alignment_[i] % piece == 0 &&
+           std::ranges::all_of(kept_, [&](int axis) { return (stride(i, axis) - stride(like, axis)) % vector == 0; });
   }
 
   std::vector<std::int32_t> every_value() const {
@@ -157,13 +186,17 @@ class StagedScheduler {
     return last;
   }
 
-  /// Registers that a thread needs for one vector of held loads, and of column sums.
-  std::int64_t vector_words() const {
+  std::int64_t held_words(const std::vector<bool>& is_held) const {
     std::int64_t words = 0;
     for (std::size_t i = 0; i < group_.loads.size(); ++i) {
       const std::int64_t count = stride(i, inner_) == 0 ? 1 : s_.vector;
-      if (s_.is_held[i]) words += ceil_div(count * size_bytes(group_.loads[i].dtype), 4);
+      if (is_held[i]) words += ceil_div(count * size_bytes(group_.loads[i].dtype), 4);
     }
+    return words;
+  }
+  /// Registers that a thread needs for one vector of held loads, and of column sums.
+  std::int64_t vector_words() const {
+    std::int64_t words = held_words(s_.is_held);
     for (std::size_t o = 0; o < group_.outputs.size(); ++o) {
       const std::int64_t size = size_bytes(group_.expr.dtype_of(group_.outputs[o].value)) == 8 ? 2 : 1;
       if (s_.sinks[o] == SinkKind::column) words += size * s_.vector;
@@ -175,7 +208,8 @@ class StagedScheduler {
   void choose_sweep() {
     s_.inner_axes = walk_, s_.serial_axes = kept_;
     std::vector<int> outer(walk_.begin(), walk_.end() - 1);
-    s_.inner_vectors = extent_product(outer) * ceil_div(group_.extents[static_cast<std::size_t>(inner_)], s_.vector);
+    const std::int64_t inner = group_.extents[static_cast<std::size_t>(inner_)];
+    s_.inner_vectors = s_.shifted_like >= 0 ? inner / s_.vector : extent_product(outer) * ceil_div(inner, s_.vector);
     s_.serial_count = s_.row_count = extent_product(kept_);
     choose_held();
     // As few threads per row as can hold it: sums across fewer, and more rows in flight. At least as many as make a
@@ -189,12 +223,16 @@ class StagedScheduler {
       lanes *= 2;
     }
     s_.holds_rows = steps_of(lanes) * vector_words() <= most;
+    if (s_.holds_rows && lanes > 32 && !carried_values().empty()) {
+      while (lanes < kMaxThreads / 2 && steps_of(lanes) * vector_words() > kCarriedWords) lanes *= 2;
+    }
     if (!s_.holds_rows) lanes = s_.row_count >= 2 * target_.sm_count ? 512 : kMaxThreads;
     s_.lanes = static_cast<int>(lanes);
     s_.rows = std::max(1, kThreads / s_.lanes);
     while (s_.rows > 1 && s_.rows / 2 >= s_.row_count && s_.threads() > 32) s_.rows /= 2;
     s_.steps = s_.holds_rows ? static_cast<int>(steps_of(lanes)) : kRereadSteps;
     s_.blocks = ceil_div(s_.row_count, s_.rows);
+    if (s_.holds_rows && s_.steps * vector_words() <= kCarriedWords) s_.carried = carried_values();
   }
 
   void choose_tile() {
@@ -222,7 +260,84 @@ class StagedScheduler {
     while (s_.rows > 1 && s_.rows / 2 >= s_.serial_count && s_.threads() > 32) s_.rows /= 2;
     s_.steps = s_.holds_rows ? static_cast<int>(steps_of(kThreads / s_.rows)) : kRereadSteps;
     s_.blocks = s_.row_count * ceil_div(s_.inner_vectors, s_.lanes);
+    if (s_.holds_rows && s_.steps * vector_words() <= kCarriedWords) s_.carried = carried_values();
   }
+
+  std::vector<std::int32_t> pass_values(int pass) const {
+    std::vector<std::int32_t> values;
+    for (const GroupReduction& reduction : group_.reductions) {
+      if (stages_[static_cast<std::size_t>(reduction.value)] == pass) values.push_back(reduction.value);
+    }
+    for (std::size_t o = 0; pass == last_stage() && o < group_.outputs.size(); ++o) {
+      if (s_.sinks[o] != SinkKind::once) values.push_back(group_.outputs[o].value);
+    }
+    return values;
+  }
+
+  /// What a later pass would have to work out again, at some cost, stays in the registers of the loads that nothing
+  /// needs any more then: the powers of a softmax instead of its logits.
+  std::vector<CarriedValue> carried_values() const {
+    std::vector<CarriedValue> carried;
+    const std::vector<bool> in_row = varies_along(group_, row_mask(group_));
+    const std::int64_t room = std::max<std::int64_t>(held_words(s_.is_held), s_.vector);
+    std::vector<bool> known(static_cast<std::size_t>(group_.expr.size()), false);
+    for (int pass = 0; pass < last_stage(); ++pass) {
+      const FormulaUse now = used_by(group_, pass_values(pass), known);
+      std::vector<bool> read_later(known.size(), false);
+      for (int later = pass + 1; later <= last_stage(); ++later) {
+        const FormulaUse use = used_by(group_, pass_values(later), known);
+        for (std::size_t i = 0; i < known.size(); ++i) {
+          if (!use.nodes[i] || known[i] || now.nodes[i]) continue;
+          for (const std::int32_t arg : group_.expr[static_cast<std::int32_t>(i)].args) {
+            if (arg >= 0) read_later[static_cast<std::size_t>(arg)] = true;
+          }
+        }
+      }
+      const std::vector<bool> known_before = known;
+      for (std::size_t i = 0; i < known.size(); ++i) {
+        if (!read_later[i] || !now.nodes[i] || known[i] || !in_row[i]) continue;
+        const auto node = static_cast<std::int32_t>(i);
+        if (group_.expr.dtype_of(node) == boolean || !is_costly(node, known_before)) continue;
+        known[i] = true;
+        if (words_after(pass, known) > room) {
+          known[i] = false;
+        } else {
+          carried.push_back({node, pass});
+        }
+      }
+    }
+    return carried;
+  }
+  /// Registers for a vector of what passes after this one need, were the known nodes carried.
+  std::int64_t words_after(int pass, const std::vector<bool>& known) const {
+    std::vector<bool> is_held(group_.loads.size(), false);
+    for (int later = pass + 1; later <= last_stage(); ++later) {
+      const FormulaUse use = used_by(group_, pass_values(later), known);
+      for (std::size_t i = 0; i < is_held.size(); ++i) is_held[i] = is_held[i] || (use.loads[i] && s_.is_held[i]);
+    }
+    std::int64_t words = held_words(is_held);
+    for (std::size_t i = 0; i < known.size(); ++i) {
+      if (known[i]) words += size_bytes(group_.expr.dtype_of(static_cast<std::int32_t>(i))) / 4 * s_.vector;
+    }
+    return words;
+  }
+  /// Whether working out a node takes more than some additions: a quotient, an exponential, a load from memory.
+  bool is_costly(std::int32_t node, const std::vector<bool>& known) const {
+    const FormulaUse use = used_by(group_, {node}, known);
+    for (std::size_t i = 0; i < use.loads.size(); ++i) {
+      if (use.loads[i] && !s_.is_held[i] && varies(i, walk_) && node_is_made(node)) return true;
+    }
+    for (std::size_t i = 0; i < use.nodes.size(); ++i) {
+      if (!use.nodes[i] || known[i]) continue;
+      const Prim prim = group_.expr[static_cast<std::int32_t>(i)].prim;
+      if (primitive(prim).rule == PrimRule::real || prim == Prim::floor_divide || prim == Prim::remainder ||
+          prim == Prim::random_bits) {
+        return true;
+      }
+    }
+    return false;
+  }
+  bool node_is_made(std::int32_t node) const { return primitive(group_.expr[node].prim).rule != PrimRule::leaf; }
 
   /// One turn per CTA; with results over all rows as many CTAs as are resident, each leaving one partial result.
   void choose_grid() {
@@ -241,6 +356,8 @@ class StagedScheduler {
                          s_.form == LoopForm::sweep ? "sweep" : "tile", last_stage() + 1, s_.lanes, s_.vector, s_.rows,
                          s_.steps, s_.holds_rows ? "held in registers" : "at a time, read again in each stage",
                          s_.blocks, s_.ctas);
+    if (s_.shifted_like >= 0) s_.why += "; vectors from the first aligned element of a row on";
+    if (!s_.carried.empty()) s_.why += fmt::format("; {} values carried from stage to stage", s_.carried.size());
   }
 
   const Group& group_;

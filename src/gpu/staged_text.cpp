@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/staged_text.h"
 
+#include "group/staged.h"
+#include "scalar/primitive.h"
+
 namespace paoding::gpu {
 
 StagedText::StagedText(const Group& group, const GroupSchedule& schedule, const std::vector<bool>& is_live)
@@ -8,19 +11,13 @@ StagedText::StagedText(const Group& group, const GroupSchedule& schedule, const 
   std::vector<std::int32_t> values = live_values(group, is_live);
   for (const GroupReduction& reduction : group.reductions) values.push_back(reduction.value);
   used_ = used_by(group, values);
+  in_row_ = varies_along(group, row_mask(group));
   find_passes();
 }
 
 std::string_view StagedText::reduction_type(std::size_t r) const {
   const DType dtype = group_.expr.dtype_of(group_.reductions[r].value);
   return dtype == DType::boolean ? "int" : computed_type(dtype);
-}
-
-bool StagedText::has_columns() const {
-  for (std::size_t o = 0; o < group_.outputs.size(); ++o) {
-    if (is_sink(o, SinkKind::column)) return true;
-  }
-  return false;
 }
 
 // One pass per stage of the reductions, and the last for all that is written.
@@ -45,9 +42,21 @@ void StagedText::find_passes() {
   const auto find_use = [&](Pass& pass) {
     std::vector<std::int32_t> values;
     for (const FormulaResult& result : pass.results) values.push_back(result.value);
-    pass.use = used_by(group_, values);
+    pass.use = used_by(group_, values, pass.known);
   };
-  for (Pass& pass : passes_) find_use(pass);
+  for (std::size_t p = 0; p < passes_.size(); ++p) {
+    Pass& pass = passes_[p];
+    pass.known.assign(static_cast<std::size_t>(group_.expr.size()), false);
+    for (const CarriedValue& value : s_.carried) {
+      if (static_cast<std::size_t>(value.pass) < p) pass.known[static_cast<std::size_t>(value.node)] = true;
+      if (static_cast<std::size_t>(value.pass) != p) continue;
+      pass.carried.push_back(value.node);
+      pass.results.push_back({fmt::format("carried{}", value.node), value.node});
+    }
+    find_use(pass);
+    find_same(&pass);
+    find_use(pass);
+  }
   find_use(once_);
   for (const Pass& pass : passes_) {
     bool combines = !pass.reductions.empty();
@@ -56,9 +65,36 @@ void StagedText::find_passes() {
   }
 }
 
+// The compiler would work out anew for every vector what is the same along a row, since only some threads have that
+// vector.
+void StagedText::find_same(Pass* pass) {
+  const FormulaUse use = pass->use;
+  const auto note = [&](std::int32_t node) {
+    const auto at = static_cast<std::size_t>(node);
+    if (in_row_[at] || pass->known[at]) return;
+    if (primitive(group_.expr[node].prim).rule == PrimRule::leaf && !is_row_divisor(group_, node, in_row_)) return;
+    pass->same.push_back(node);
+    pass->known[at] = true;
+  };
+  for (const FormulaResult& result : pass->results) note(result.value);
+  for (std::int32_t i = 0; i < group_.expr.size(); ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    if (!use.nodes[at] || !in_row_[at] || pass->known[at]) continue;
+    for (const std::int32_t arg : group_.expr[i].args) {
+      if (arg >= 0) note(arg);
+    }
+  }
+  pass->same_use = used_by(group_, pass->same);
+}
+
 TextLaunch StagedText::run() {
   std::string formulas;
-  for (const Pass& pass : passes_) formulas += formula_text(group_, pass.formula, pass.results) + "\n";
+  for (const Pass& pass : passes_) {
+    std::vector<FormulaResult> same;
+    for (const std::int32_t node : pass.same) same.push_back({fmt::format("same{}", node), node});
+    if (!same.empty()) formulas += formula_text(group_, pass.formula + "_same", same) + "\n";
+    formulas += formula_text(group_, pass.formula, pass.results, pass.known) + "\n";
+  }
   if (!once_.outputs.empty()) formulas += formula_text(group_, once_.formula, once_.results) + "\n";
   emit_start();
   emit_turn();
@@ -144,6 +180,13 @@ void StagedText::emit_row_start() {
            offset_terms(fmt::format("at{}", k), offsets_[k], outer_axes()), operands_at(k));
   }
   emit_index_bases();
+  if (is_shifted()) {
+    const std::string inner = inner_extent();
+    k_.add("const int head = (int)(-at{}_base & (kVector - 1));  // elements before the first aligned one",
+           offset_of_[static_cast<std::size_t>(s_.shifted_like)]);
+    k_.add("const Index vectors = ({} - head) / kVector, edges = {} - vectors * kVector;", inner, inner);
+    k_.raw("const bool edge_ok = row_ok && lane < edges;");
+  }
   emit_row_loads();
 }
 
@@ -154,6 +197,7 @@ void StagedText::emit_row_loads() {
     if (!used_.loads[i]) continue;
     if (is_kept(i)) {
       k_.add("{} in{}_v[kSteps];", pack_type(i), i);
+      if (is_shifted()) k_.add("Pack<{}, 1> in{}_edge;", stored_type(group_.loads[i].dtype), i);
       has_held = true;
     }
     if (moves_in_row(i)) continue;
@@ -162,25 +206,70 @@ void StagedText::emit_row_loads() {
     emit_load(i, fmt::format("in{}_row", i), is_tile_ ? vector_count() : "kVector");
     k_.raw("}");
   }
-  if (!has_held) return;
-  emit_steps(true, "");
-  for (std::size_t i = 0; i < loads(); ++i) {
-    if (used_.loads[i] && is_kept(i)) emit_load(i, fmt::format("in{}_v[u]", i), vector_count());
+  for (const CarriedValue& value : s_.carried) {
+    const std::string_view type = computed_type(group_.expr.dtype_of(value.node));
+    k_.add("{} kept{}[kSteps][kVector];", type, value.node);
+    if (is_shifted()) k_.add("{} kept{}_edge;", type, value.node);
   }
+  if (!has_held) return;
+  const auto emit_held = [&](const char* element) {
+    for (std::size_t i = 0; i < loads(); ++i) {
+      if (used_.loads[i] && is_kept(i)) emit_load(i, fmt::format("in{}_{}", i, element), vector_count());
+    }
+  };
+  emit_steps(true, "");
+  emit_held("v[u]");
   k_.raw("}");
+  k_.raw("}");
+  if (!is_shifted()) return;
+  begin_edge();
+  emit_held("edge");
+  end_edge();
+}
+
+// In here a vector is one element.
+void StagedText::begin_edge() {
+  k_.raw("if (edge_ok) {");
+  k_.raw("constexpr int kVector = 1;");
+  k_.add("const Index x{} = lane < head ? lane : {} - edges + lane;", inner_, inner_extent());
+  in_edge_ = true;
+}
+
+void StagedText::end_edge() {
+  in_edge_ = false;
   k_.raw("}");
 }
 
+std::string StagedText::row_end() {
+  return is_tile_ ? sizes_.number("length", s_.serial_count) : is_shifted() ? "vectors" : sizes_.named("inner_vectors");
+}
+
 /// Opens the loop over a thread's steps along the row, and the condition that a step is in the row.
-void StagedText::emit_steps(bool needs_count, const std::string& first) {
+void StagedText::emit_steps(bool needs_count, const std::string& first, const Pass* pass) {
   k_.raw("#pragma unroll");
   k_.raw("for (int u = 0; u < kSteps; ++u) {");
   const char* walker = is_tile_ ? "row + u * kRows" : "lane + u * kLanes";
-  const std::string end = is_tile_ ? sizes_.number("length", s_.serial_count) : sizes_.named("inner_vectors");
   k_.add("const Index {} = {}{};", is_tile_ ? "s" : "q", first, walker);
-  k_.add("if (row_ok && {} < {}) {{", is_tile_ ? "s" : "q", end);
+  if (pass != nullptr) emit_carried_start(*pass);
+  k_.add("if (row_ok && {} < {}) {{", is_tile_ ? "s" : "q", row_end());
   emit_loop_coordinates();
   if (needs_count && s_.is_ragged && !is_tile_) emit_count("const int count", "");
+}
+
+/// A carried value has one from this step on whether or not the step is in the row: the compiler would otherwise keep a
+/// register for it from the kernel's start. It takes that of a load that no later pass reads.
+void StagedText::emit_carried_start(const Pass& pass) {
+  for (const std::int32_t node : pass.carried) {
+    std::string start = "0";
+    for (std::size_t i = 0; i < loads(); ++i) {
+      const bool fits = is_kept(i) && stride(i, inner_) != 0 && group_.loads[i].dtype == group_.expr.dtype_of(node);
+      bool is_read = false;
+      for (const Pass* later = &pass + 1; later <= &passes_.back(); ++later) is_read = is_read || later->use.loads[i];
+      if (fits && !is_read) start = fmt::format("in{}_v[u].get(v)", i);
+    }
+    k_.raw("#pragma unroll");
+    k_.add("for (int v = 0; v < kVector; ++v) kept{}[u][v] = {};", node, start);
+  }
 }
 
 std::string StagedText::step_offset(std::size_t operand) {
@@ -203,7 +292,28 @@ void StagedText::emit_loads_of(const Pass& pass, const std::string& index) {
   }
 }
 
+void StagedText::emit_same(const Pass& pass) {
+  if (pass.same.empty()) return;
+  std::string call = arguments(pass, pass.same_use, false), shares;
+  for (const std::int32_t node : pass.same) {
+    const bool is_divisor = is_row_divisor(group_, node, in_row_);
+    const std::string name = fmt::format("{}_same{}", pass.formula, node);
+    k_.add("{} {}{};", is_divisor ? "FloatDivisor" : computed_type(group_.expr.dtype_of(node)), name,
+           is_tile_ ? "[kVector]" : "");
+    call += fmt::format("{}{}{}{}", call.empty() ? "" : ", ", name, element(), is_divisor ? ".number" : "");
+    if (is_divisor) shares += fmt::format(" {}{}.find_share();", name, element());
+  }
+  if (is_tile_) {
+    k_.raw("#pragma unroll");
+    k_.raw("for (int v = 0; v < kVector; ++v) {");
+    if (s_.is_ragged) k_.raw("if (v >= count) continue;");
+  }
+  k_.add("{}_same({});{}", pass.formula, call, shares);
+  if (is_tile_) k_.raw("}");
+}
+
 void StagedText::emit_pass(const Pass& pass) {
+  emit_same(pass);
   std::vector<Combined> combined;
   for (const std::size_t r : pass.reductions) {
     k_.add("{} red{}{};", reduction_type(r), r, is_tile_ ? "[kVector]" : "");
@@ -217,15 +327,14 @@ void StagedText::emit_pass(const Pass& pass) {
     combined.push_back({fmt::format("out{}_row", o), op(o), sum_type(o)});
   }
   if (s_.holds_rows) {
-    emit_steps(true, "");
+    emit_steps(true, "", &pass);
     emit_loads_of(pass, "");
     emit_points(pass);
     k_.raw("}");
     k_.raw("}");
   } else {
     const bool is_loaded_ahead = std::any_of(pass.use.loads.begin(), pass.use.loads.end(), [](bool is) { return is; });
-    const std::string end = is_tile_ ? sizes_.number("length", s_.serial_count) : sizes_.named("inner_vectors");
-    k_.add("for (Index first = 0; first < {}; first += kSteps * {}) {{", end, is_tile_ ? "kRows" : "kLanes");
+    k_.add("for (Index first = 0; first < {}; first += kSteps * {}) {{", row_end(), is_tile_ ? "kRows" : "kLanes");
     if (is_loaded_ahead) {
       for (std::size_t i = 0; i < loads(); ++i) {
         if (pass.use.loads[i] && moves_in_row(i)) k_.add("{} in{}_v[kSteps];", pack_type(i), i);
@@ -241,17 +350,26 @@ void StagedText::emit_pass(const Pass& pass) {
     k_.raw("}");
     k_.raw("}");
   }
+  if (is_shifted()) {
+    begin_edge();
+    emit_loads_of(pass, "");
+    emit_points(pass);
+    end_edge();
+  }
   if (!combined.empty()) emit_team(combined);
 }
 
 /// Arguments of a pass's formula for element v of step u, or, once per row, for element v of a tile.
-std::string StagedText::arguments(const FormulaUse& use, bool is_point) {
+std::string StagedText::arguments(const Pass& pass, const FormulaUse& use, bool is_point) {
   std::string list;
   const auto add = [&](const std::string& argument) { list += (list.empty() ? "" : ", ") + argument; };
   for (std::size_t i = 0; i < loads(); ++i) {
     if (!use.loads[i]) continue;
     const char* element = stride(i, inner_) == 0 ? "0" : "v";
-    const char* pack = !moves_in_row(i) ? "row" : is_kept(i) || !s_.holds_rows ? "v[u]" : "v";
+    const char* pack = !moves_in_row(i)               ? "row"
+                       : in_edge_                     ? (is_kept(i) ? "edge" : "v")
+                       : is_kept(i) || !s_.holds_rows ? "v[u]"
+                                                      : "v";
     add(fmt::format("in{}_{}.get({})", i, pack, element));
   }
   for (std::size_t i = 0; i < group_.indices.size(); ++i) {
@@ -265,13 +383,18 @@ std::string StagedText::arguments(const FormulaUse& use, bool is_point) {
   for (std::size_t r = 0; r < group_.reductions.size(); ++r) {
     if (use.reductions[r]) add(fmt::format("red{}{}", r, element()));
   }
+  for (std::size_t i = 0; is_point && i < pass.known.size(); ++i) {
+    if (!use.nodes[i] || !pass.known[i]) continue;
+    add(in_row_[i] ? carried_value(static_cast<std::int32_t>(i))
+                   : fmt::format("{}_same{}{}", pass.formula, i, element()));
+  }
   return list;
 }
 
 void StagedText::emit_points(const Pass& pass) {
   for (const std::size_t o : pass.outputs) {
     if (s_.sinks[o] != SinkKind::store) continue;
-    k_.add("{} out{}_new;", pack_type(loads() + o), o);
+    k_.add("{} out{}_new;", pack_type(loads() + o, "Draft"), o);
     if (!output(o).accumulate) continue;
     k_.add("{} out{}_old;", pack_type(loads() + o), o);
     emit_move(loads() + o, false, fmt::format("out{}_old", o), step_offset(loads() + o), vector_count());
@@ -279,13 +402,14 @@ void StagedText::emit_points(const Pass& pass) {
   k_.raw("#pragma unroll");
   k_.raw("for (int v = 0; v < kVector; ++v) {");
   if (s_.is_ragged) k_.raw("if (v >= count) continue;");
-  std::string call = arguments(pass.use, true);
+  std::string call = arguments(pass, pass.use, true);
   for (const FormulaResult& result : pass.results) {
     const std::string_view type = computed_type(group_.expr.dtype_of(result.value));
     k_.add("{} {}_value;", type, result.name);
     call += fmt::format("{}{}_value", call.empty() ? "" : ", ", result.name);
   }
   k_.add("{}({});", pass.formula, call);
+  for (const std::int32_t node : pass.carried) k_.add("{} = carried{}_value;", carried_value(node), node);
   for (const std::size_t r : pass.reductions) {
     k_.add("red{0}{1} = {2}::of(red{0}{1}, ({3})red{0}_new_value);", r, element(), reduction_op(r), reduction_type(r));
   }
@@ -366,7 +490,7 @@ void StagedText::emit_rows(const Pass& pass) {
     k_.raw("for (int v = 0; v < kVector; ++v) {");
     if (s_.is_ragged) k_.raw("if (v >= count) continue;");
   }
-  std::string call = arguments(once_.use, false);
+  std::string call = arguments(once_, once_.use, false);
   for (const FormulaResult& result : once_.results) {
     k_.add("{} {}_value;", computed_type(group_.expr.dtype_of(result.value)), result.name);
     call += fmt::format("{}{}_value", call.empty() ? "" : ", ", result.name);

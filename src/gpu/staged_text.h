@@ -25,6 +25,10 @@ class StagedText : public KernelText {
     std::vector<FormulaResult> results;
     std::vector<std::size_t> reductions;  // combined in it
     std::vector<std::size_t> outputs;     // stored or combined in it
+    std::vector<std::int32_t> carried;    // nodes that later passes get from it
+    std::vector<std::int32_t> same;       // nodes that are the same along a row, worked out in front of it
+    FormulaUse same_use;
+    std::vector<bool> known;  // per node: carried to it, or the same along the row
     FormulaUse use;
   };
 
@@ -35,16 +39,22 @@ class StagedText : public KernelText {
   bool moves_in_row(std::size_t operand) const { return varies(operand, loop_axes()); }
   bool is_kept(std::size_t load) const { return s_.holds_rows && s_.is_held[load]; }
   bool is_across_rows(std::size_t o) const { return is_sink(o, SinkKind::column) || is_sink(o, SinkKind::total); }
-  bool has_columns() const;
+  bool is_shifted() const { return s_.shifted_like >= 0; }
 
   void find_passes();
+  void find_same(Pass* pass);
   void emit_start();
   void emit_turn();
   void emit_row_start();
   void emit_row_loads();
-  void emit_steps(bool needs_count, const std::string& first);
+  void emit_steps(bool needs_count, const std::string& first, const Pass* pass = nullptr);
+  void emit_carried_start(const Pass& pass);
   void emit_load(std::size_t load, const std::string& pack, const std::string& count);
+  /// Around what is done for the elements before and behind the vectors of a shifted row, one a thread.
+  void begin_edge();
+  void end_edge();
   void emit_pass(const Pass& pass);
+  void emit_same(const Pass& pass);
   void emit_loads_of(const Pass& pass, const std::string& index);
   void emit_points(const Pass& pass);
   void emit_point_sink(std::size_t o);
@@ -58,13 +68,20 @@ class StagedText : public KernelText {
   void emit_across_rows();
   void emit_partials();
   std::string step_offset(std::size_t operand);
-  std::string arguments(const FormulaUse& use, bool is_point);
+  std::string arguments(const Pass& pass, const FormulaUse& use, bool is_point);
+  std::string row_end();
+  /// A node's place among those that are carried.
+  std::string carried_value(std::int32_t node) const {
+    return fmt::format("kept{}{}", node, in_edge_ ? "_edge" : "[u][v]");
+  }
   std::string vector_count() const { return s_.is_ragged ? "count" : "kVector"; }
 
   std::vector<Pass> passes_;
-  Pass once_;          // what is written once per row
-  int exchanges_ = 0;  // through shared memory, per turn
+  Pass once_;                 // what is written once per row
+  std::vector<bool> in_row_;  // per node: whether it varies along a row
+  int exchanges_ = 0;         // through shared memory, per turn
   int exchange_ = 0;
+  bool in_edge_ = false;
 };
 
 }  // namespace paoding::gpu
