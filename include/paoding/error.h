@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The one exception type. Building, compiling and loading throw it before any work starts; a run throws it too, for
 // what only it can meet, as paoding/program.h says: an index out of range among what was fed, a device that fails.
+// A run that throws has written no parameter.
 #pragma once
 
 #include <stdexcept>
@@ -16,6 +17,7 @@ enum class ErrorKind {
   unsupported,  // legal, but no kernel or device does it
   device,       // a GPU, driver or library call failed
   file,         // a file or text from outside is missing, truncated or malformed
+  cancelled,    // called off by another thread: see paoding/cancellation.h
 };
 
 std::string_view to_string(ErrorKind kind);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "paoding/autodiff.h"
+#include "paoding/cancellation.h"
 #include "paoding/checkpoint.h"
 #include "paoding/data.h"
 #include "paoding/debug.h"

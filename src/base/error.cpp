@@ -14,6 +14,7 @@ std::string_view to_string(ErrorKind kind) {
     case ErrorKind::unsupported: return "unsupported";
     case ErrorKind::device: return "device";
     case ErrorKind::file: return "file";
+    case ErrorKind::cancelled: return "cancelled";
   }
   return "?";
 }

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "data/whole_file.h"
+#include "paoding/cancellation.h"
 #include "text/lexer.h"
 
 namespace paoding::data {
@@ -211,6 +212,7 @@ std::vector<SentencePair> pairs_of(const std::vector<Description>& source, const
   for (const Description& description : target) translated.emplace(key_of(description), &description);
   Pairs pairs;
   for (const Description& description : source) {
+    CancelScope::poll();
     const auto at = translated.find(key_of(description));
     if (at == translated.end()) continue;
     const auto brief = [](const Description& of) {

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "data/whole_file.h"
 #include "data/ztext.h"
+#include "paoding/cancellation.h"
 #include "paoding/data/corpora.h"
 
 namespace paoding::data {
@@ -69,6 +70,7 @@ std::vector<std::string> read_kjv(const fs::path& folder) {
     const std::string blocks = read_whole(stem + ".bzs"), entries = read_whole(stem + ".bzv");
     const std::string text = read_whole(stem + ".bzz");
     for (const std::string& verse : ztext_verses({blocks, entries, text}, stem)) {
+      CancelScope::poll();
       check_utf8(verse, stem);
       verses.push_back(without_markup(verse, fmt::format("{}: verse {}", stem, verses.size() + 1)));
     }

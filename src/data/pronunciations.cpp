@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "data/whole_file.h"
+#include "paoding/cancellation.h"
 #include "text/lexer.h"
 
 namespace paoding::data {
@@ -106,7 +107,10 @@ class FestivalReader {
   void read(Dictionary& words) {
     skip_blanks();
     if (at_ < text_.size() && text_[at_] != '(') atom();  // MNCL, which says that the entries are sorted
-    for (skip_blanks(); at_ < text_.size(); skip_blanks()) entry(words);
+    for (skip_blanks(); at_ < text_.size(); skip_blanks()) {
+      CancelScope::poll();
+      entry(words);
+    }
   }
 
  private:

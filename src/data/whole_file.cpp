@@ -14,10 +14,14 @@
 
 #include "base/check.h"
 #include "io/files.h"
+#include "paoding/cancellation.h"
 #include "text/lexer.h"
 
 namespace paoding::data {
 namespace {
+
+// Bytes unpacked between two looks at whether the reader was called off.
+constexpr std::size_t kMostAtOnce = std::size_t{64} << 20;
 
 /// An inflating zlib stream; window bits of 15 are zlib's format, 16 more are gzip's.
 class Inflater {
@@ -32,8 +36,9 @@ class Inflater {
   /// Fills `to` from its `from`th byte on as far as the stream goes; gives the count of bytes there now.
   std::size_t fill(std::string& to, std::size_t from) {
     while (from < to.size() && !is_done_) {
+      CancelScope::poll();
       feed();
-      const auto room = static_cast<uInt>(std::min<std::size_t>(to.size() - from, std::numeric_limits<uInt>::max()));
+      const auto room = static_cast<uInt>(std::min<std::size_t>(to.size() - from, kMostAtOnce));
       stream_.next_out = reinterpret_cast<Bytef*>(to.data() + from);
       stream_.avail_out = room;
       const int status = inflate(&stream_, Z_NO_FLUSH);
@@ -101,6 +106,7 @@ std::string read_stream(const std::filesystem::path& path, std::string_view name
   }
   std::string bytes;
   for (std::size_t size = 0;;) {
+    CancelScope::poll();
     bytes.resize(std::max(bytes.capacity(), size + (std::size_t{64} << 10)));
     const ssize_t count = ::read(file.get(), bytes.data() + size, bytes.size() - size);
     if (count < 0 && errno == EINTR) continue;
@@ -166,6 +172,7 @@ void check_utf8(std::string_view text, std::string_view name) {
 }
 
 std::string_view take_line(std::string_view& text) {
+  CancelScope::poll();  // every reader of lines is called off here
   const std::size_t end = text.find('\n');
   std::string_view line = text.substr(0, end);
   text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "data/whole_file.h"
+#include "paoding/cancellation.h"
 #include "text/lexer.h"
 
 namespace paoding::data {
@@ -28,6 +29,7 @@ std::vector<std::string> unpacked_blocks(const ZTextTestament& testament, std::s
   std::vector<std::string> blocks;
   std::uint64_t total = 0;
   for (std::size_t at = 0; at < testament.blocks.size(); at += kBlockBytes) {
+    CancelScope::poll();
     const std::uint64_t begin = word_at(testament.blocks, at, 4);
     const std::uint64_t packed = word_at(testament.blocks, at + 4, 4);
     const std::uint64_t size = word_at(testament.blocks, at + 8, 4);

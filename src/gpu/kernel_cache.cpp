@@ -12,6 +12,7 @@
 #include <system_error>
 #include <thread>
 
+#include "base/cancel_poll.h"
 #include "base/env.h"
 #include "gpu/nvrtc.h"
 #include "io/temporary_file.h"
@@ -238,9 +239,11 @@ void KernelCache::compile_all(std::span<const std::string> sources, const std::s
   std::atomic<std::size_t> next{0};
   std::mutex error_mutex;
   std::exception_ptr first_error;
+  const CancelPoll poll;  // of the calling thread
   auto work = [&] {
     for (std::size_t i = next.fetch_add(1); i < sources.size(); i = next.fetch_add(1)) {
       try {
+        poll();
         cubin(sources[i], arch, fmt::format("kernel{}.cu", i));
       } catch (...) {
         std::lock_guard lock(error_mutex);

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "graph/body_scope.h"
 #include "graph/replacements.h"
+#include "paoding/cancellation.h"
 #include "paoding/op.h"
 
 namespace paoding {
@@ -46,7 +47,8 @@ namespace {
 template <class T>
 const T& get(const Attrs& attrs, std::string_view name) {
   const AttrValue* value = attrs.find(name);
-  PD_ASSERT(value != nullptr && std::holds_alternative<T>(*value), "attribute missing or of another kind");
+  if (value == nullptr) fail(ErrorKind::argument, "attribute '{}': there is none of this name", name);
+  if (!std::holds_alternative<T>(*value)) fail(ErrorKind::argument, "attribute '{}': it is of another kind", name);
   return std::get<T>(*value);
 }
 }  // namespace
@@ -188,6 +190,7 @@ bool has_effect(const Node& node) {
 }
 
 NodeId Graph::add(Node node) {
+  CancelScope::poll();
   if (node.scope.empty()) node.scope = scope;
   if (node.origin.empty()) node.origin = origin;
   const NodeId id = size();

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <optional>
@@ -14,10 +15,14 @@
 
 #include "base/check.h"
 #include "io/temporary_file.h"
+#include "paoding/cancellation.h"
 
 namespace paoding::files {
 
 namespace fs = std::filesystem;
+
+// Bytes read between two looks at whether the reader was called off.
+constexpr std::size_t kMostAtOnce = std::size_t{64} << 20;
 
 std::string reason(int code) { return std::generic_category().message(code); }
 
@@ -72,7 +77,9 @@ void InputFile::check_opened() {
 void InputFile::read_at(std::uint64_t offset, void* to, std::size_t size_bytes) const {
   auto* place = static_cast<std::byte*>(to);
   while (size_bytes > 0) {
-    const ssize_t got = ::pread(descriptor_.get(), place, size_bytes, static_cast<off_t>(offset));
+    CancelScope::poll();
+    const ssize_t got =
+        ::pread(descriptor_.get(), place, std::min(size_bytes, kMostAtOnce), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail(ErrorKind::file, "{}: cannot read at byte {}: {}", name_, offset, reason(errno));
     if (got == 0) fail(ErrorKind::file, "{}: ends at byte {}: it shrank while it was read", name_, offset);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/cancel_poll.h"
 #include "base/check.h"
 #include "graph/verify.h"
 #include "paoding/op.h"
@@ -74,7 +75,9 @@ std::vector<PassRecord> run_passes(Graph& graph, const PassOptions& options) {
   PassNotes unnoted(options.target);
   inline_checkpoints(graph, unnoted);  // nothing else could run a checkpoint, so it is not in the list
   std::vector<PassRecord> records;
+  const CancelPoll poll;
   const auto run = [&](const Pass& pass) {
+    poll();
     PassRecord record{.name = pass.name, .nodes_before = graph.size()};
     PassNotes notes(options.target);
     const auto start = std::chrono::steady_clock::now();
@@ -97,6 +100,7 @@ std::vector<PassRecord> run_passes(Graph& graph, const PassOptions& options) {
 }
 
 void for_each_graph(Graph& graph, const std::function<void(Graph&)>& rewrite) {
+  CancelScope::poll();
   for (NodeId id = 0; id < graph.size(); ++id) {
     for (const auto& body : graph.node(id).bodies) {
       if (graph.node(id).op->name != "group") for_each_graph(*body, rewrite);

@@ -5,7 +5,9 @@
 
 #include <vector>
 
+#include "base/cancel_poll.h"
 #include "graph/replacements.h"
+#include "paoding/graph.h"
 
 namespace paoding {
 
@@ -28,6 +30,7 @@ class Rewriter {
 
   /// Brings the inputs of `id` up to date and makes new nodes take its scope and origin.
   const Node& enter(NodeId id) {
+    poll_();
     Node& node = graph.mutable_node(id);
     for (Ref& ref : node.inputs) ref = now(ref);
     graph.scope = node.scope;
@@ -54,6 +57,7 @@ class Rewriter {
   const NodeId first_new;
 
  private:
+  const CancelPoll poll_;
   Name scope_, origin_;
   Placement placement_;
   std::vector<int> uses_;

@@ -4,6 +4,7 @@
 #include <functional>
 #include <numeric>
 
+#include "base/cancel_poll.h"
 #include "base/check.h"
 #include "plan/free_offsets.h"
 #include "plan/plan.h"
@@ -192,7 +193,9 @@ std::vector<PositionRange> alive(const Slot& slot) {
 std::int64_t pack(const Plan& plan, const std::vector<std::size_t>& slots, std::vector<std::int64_t>* offsets) {
   FreeOffsets free(plan.positions + 1);
   std::int64_t end = 0;
+  const CancelPoll poll;
   for (std::size_t i : slots) {
+    poll();
     const Slot& slot = plan.slots[i];
     const std::int64_t bytes = align_up(slot.bytes, kSlotAlignment);
     if (bytes == 0) continue;

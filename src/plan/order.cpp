@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "base/cancel_poll.h"
 #include "paoding/op.h"
 
 namespace paoding {
@@ -143,7 +144,9 @@ class Scheduler {
     }
     std::vector<NodeId> order;
     order.reserve(size_);
+    const CancelPoll poll;
     while (!ready.empty()) {
+      poll();
       order.push_back(ready.take());
       done(order.back(), &ready);
       for (NodeId id : behind[at(order.back())]) {

@@ -2,6 +2,7 @@
 // Which examples make a batch, in which order, and preparing the next ones while one is trained on.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -12,6 +13,8 @@
 #include <span>
 #include <thread>
 #include <vector>
+
+#include "paoding/cancellation.h"
 
 namespace paoding::data {
 
@@ -39,8 +42,9 @@ std::int64_t bucket_bound(std::span<const std::int64_t> bounds, std::int64_t len
 std::thread start_thread(std::function<void()> body);
 
 /// A thread that makes what next() will ask for, at most `depth` ahead (at least one): items 0 .. count - 1 of `make`,
-/// in order. next() is for one thread; what was made and not asked for is dropped at the end. Error (device) when the
-/// system starts no thread.
+/// in order. next() is for one thread; what was made and not asked for is dropped at the end. The CancelScopes around
+/// its construction count in its thread too, those around next() end its waiting. Error (device) when the system starts
+/// no thread.
 template <class T>
 class Prefetch {
  public:
@@ -48,6 +52,7 @@ class Prefetch {
       : count_(count),
         make_(std::move(make)),
         depth_(depth == 0 ? 1 : depth),
+        cancellations_(CancelScope::active()),
         thread_(start_thread([this] { work(); })) {}
   ~Prefetch() {
     {
@@ -60,10 +65,12 @@ class Prefetch {
   Prefetch(const Prefetch&) = delete;
   Prefetch& operator=(const Prefetch&) = delete;
 
-  /// The next item; nothing after the last. What `make` threw is thrown here.
+  /// The next item; nothing after the last. What `make` threw is thrown here; else Error (cancelled) alone.
   std::optional<T> next() {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return !ready_.empty() || is_done_; });
+    do {
+      CancelScope::poll();
+    } while (!changed_.wait_for(lock, kBetweenPolls, [this] { return !ready_.empty() || is_done_; }));
     if (ready_.empty()) {
       if (error_) std::rethrow_exception(error_);
       return std::nullopt;
@@ -76,7 +83,10 @@ class Prefetch {
   }
 
  private:
+  static constexpr std::chrono::milliseconds kBetweenPolls{50};
+
   void work() {
+    const CancelScope scope(cancellations_);
     for (std::int64_t i = 0; i < count_; ++i) {
       try {
         {
@@ -84,6 +94,7 @@ class Prefetch {
           changed_.wait(lock, [this] { return ready_.size() < depth_ || is_stopped_; });
           if (is_stopped_) return;
         }
+        CancelScope::poll();
         T item = make_(i);
         const std::lock_guard lock(mutex_);
         ready_.push_back(std::move(item));
@@ -102,6 +113,7 @@ class Prefetch {
   const std::int64_t count_;
   const std::function<T(std::int64_t)> make_;
   const std::size_t depth_;
+  const std::vector<Cancellation> cancellations_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<T> ready_;

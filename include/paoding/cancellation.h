@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ending a call into the library from another thread, or from a signal handler.
+//
+//   Cancellation stop;
+//   std::thread watcher([stop] { if (too_late()) stop.cancel(); });
+//   CancelScope scope(stop);
+//   program.run(feeds);  // throws Error (cancelled) soon after stop.cancel()
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+namespace paoding {
+
+/// Something that may be called off. Copies are the same one, so that one thread waits for what another says.
+class Cancellation {
+ public:
+  Cancellation() : is_cancelled_(std::make_shared<std::atomic<bool>>(false)) {}
+  Cancellation(const Cancellation&) = default;  // no moves: there is always something to call off
+  Cancellation& operator=(const Cancellation&) = default;
+
+  /// From any thread; from a signal handler too.
+  void cancel() const noexcept { is_cancelled_->store(true, std::memory_order_relaxed); }
+  /// As if cancel() had not been called.
+  void reset() const noexcept { is_cancelled_->store(false, std::memory_order_relaxed); }
+  bool is_cancelled() const noexcept { return is_cancelled_->load(std::memory_order_relaxed); }
+
+ private:
+  std::shared_ptr<std::atomic<bool>> is_cancelled_;
+};
+
+/// While it lives, calls into the library that its thread makes end with Error (cancelled) once `cancellation`, or that
+/// of a scope around it, has been cancelled:
+/// - building graphs, gradients and compiling (Program, bind, Programs::at, find_nonfinite), node by node, pass by pass
+///   and kernel by kernel;
+/// - Program::run, between kernels and between the turns of a loop: nothing of the run is written to parameters. Once
+///   its writes have begun it goes on to its end, which takes no longer than the steps of the model's updates. With
+///   CompileOptions::repeats the repeats that have ended stay;
+/// - reading data files, and data::Prefetch, which takes the scopes of the thread that made it to its own.
+/// A kernel that is under way, and the CUDA graph of a run on a GPU, end first.
+class CancelScope {
+ public:
+  explicit CancelScope(const Cancellation& cancellation);
+  /// Of several: those of another thread, for one.
+  explicit CancelScope(const std::vector<Cancellation>& cancellations);
+  ~CancelScope();
+  CancelScope(const CancelScope&) = delete;
+  CancelScope& operator=(const CancelScope&) = delete;
+
+  /// Those of all scopes of this thread.
+  static std::vector<Cancellation> active();
+  /// Error (cancelled) when one of them has been cancelled. For loops of one's own.
+  static void poll();
+
+ private:
+  friend class CancelPoll;
+  std::vector<Cancellation> all_;  // of the scopes around it too
+  const CancelScope* outer_;
+};
+
+}  // namespace paoding

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// What loops look at: whether a CancelScope of the thread that began the loop has been cancelled.
+#pragma once
+
+#include "paoding/cancellation.h"
+
+namespace paoding {
+
+[[noreturn]] void fail_cancelled();
+
+/// The scopes that the thread has now, looked up once. A poll is a relaxed load for each, and a comparison.
+class CancelPoll {
+ public:
+  CancelPoll();
+  bool is_cancelled() const {
+    for (const Cancellation* at = begin_; at != end_; ++at) {
+      if (at->is_cancelled()) return true;
+    }
+    return false;
+  }
+  /// Error (cancelled).
+  void operator()() const {
+    if (is_cancelled()) fail_cancelled();
+  }
+
+ private:
+  const Cancellation* begin_ = nullptr;
+  const Cancellation* end_ = nullptr;
+};
+
+}  // namespace paoding
