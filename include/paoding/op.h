@@ -99,23 +99,30 @@ struct OpDef {
   bool is_variadic() const { return !inputs.empty() && inputs.back().ends_with("..."); }
 };
 
+/// `in` when it has `count` scalars. Error (argument) when it has not: an op has other inputs than its formula takes.
+std::span<const Scalar> formula_inputs(std::span<const Scalar> in, std::size_t count);
+
 /// A formula of one to four scalars as OpDef wants it: formula([](Scalar a, Scalar b) { return a * b; }).
 template <class F>
 Formula formula(F f) {
-  if constexpr (std::is_invocable_v<F, std::span<const Scalar>, const Attrs&>) {
+  using In = std::span<const Scalar>;
+  if constexpr (std::is_invocable_v<F, In, const Attrs&>) {
     return f;
   } else if constexpr (std::is_invocable_v<F, Scalar>) {
-    return [f](std::span<const Scalar> in, const Attrs&) { return f(in[0]); };
+    return [f](In in, const Attrs&) { return f(formula_inputs(in, 1)[0]); };
   } else if constexpr (std::is_invocable_v<F, Scalar, Scalar>) {
-    return [f](std::span<const Scalar> in, const Attrs&) { return f(in[0], in[1]); };
+    return [f](In in, const Attrs&) { return formula_inputs(in, 2), f(in[0], in[1]); };
   } else if constexpr (std::is_invocable_v<F, Scalar, Scalar, Scalar>) {
-    return [f](std::span<const Scalar> in, const Attrs&) { return f(in[0], in[1], in[2]); };
+    return [f](In in, const Attrs&) { return formula_inputs(in, 3), f(in[0], in[1], in[2]); };
   } else {
-    return [f](std::span<const Scalar> in, const Attrs&) { return f(in[0], in[1], in[2], in[3]); };
+    return [f](In in, const Attrs&) { return formula_inputs(in, 4), f(in[0], in[1], in[2], in[3]); };
   }
 }
 
-/// Adds an op to the table. Error (argument) when the name is taken or the block is incomplete.
+/// Adds an op to the table. Error (argument) when the name is taken or the block is incomplete: no name, no summary, no
+/// formula, composition or shape rule where its kind needs one, names that are empty or there twice, or a kind that
+/// only the library's own ops can have (view, reduction, structural). What the functions of the block give is checked
+/// when they are called: Error (argument) names the op and says what is wrong.
 const OpDef& register_op(OpDef op);
 /// The op of this name; nullptr when there is none.
 const OpDef* find_op(std::string_view name);

@@ -89,14 +89,16 @@ class Expr {
   std::unordered_multimap<std::size_t, std::int32_t> by_hash_;
 };
 
-/// A symbolic scalar: what a formula is traced with. Mixing with a double makes a constant of the other's dtype.
+/// A symbolic scalar: what a formula is traced with. Mixing with a double makes a constant of the other's dtype. It
+/// belongs to the formula that is being traced: computing with a Scalar() or with one of another formula is an Error
+/// (argument).
 class Scalar {
  public:
   Scalar() = default;
   Scalar(Expr* expr, std::int32_t id) : expr_(expr), id_(id) {}
   std::int32_t id() const { return id_; }
   Expr* expr() const { return expr_; }
-  DType dtype() const { return expr_->dtype_of(id_); }
+  DType dtype() const;
   /// A constant of this scalar's dtype.
   Scalar constant(double value) const;
 

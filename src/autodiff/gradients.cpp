@@ -17,12 +17,13 @@ namespace {
 Value sum_to(const Value& gradient, const Shape& shape) {
   const Shape& from = gradient.shape();
   if (from == shape) return gradient;
+  Shape both;
+  if (broadcast(from, shape, &both) && both == shape) return expand(gradient, shape);  // one value for many elements
   std::vector<std::int64_t> axes;
   const int extra = from.rank() - shape.rank();
   for (int axis = 0; axis < from.rank(); ++axis) {
     if (axis < extra || (shape[axis - extra] == 1 && from[axis] != 1)) axes.push_back(axis);
   }
-  if (extra < 0) return reshape(expand(gradient, shape), shape);  // a scalar gradient of a larger input
   return reshape(axes.empty() ? gradient : sum(gradient, axes), shape);
 }
 
@@ -107,12 +108,27 @@ class ReverseWalk {
            call.node.scope.empty() ? "" : fmt::format(" (in {})", call.node.scope.str()));
     }
     const Values results = op.gradient ? op.gradient(call) : formula_gradient(call);
-    PD_ASSERT(results.size() == call.inputs.size(), "a gradient rule gives one value per input");
+    if (results.size() != call.inputs.size()) {
+      fail(ErrorKind::argument, "{}: its gradient rule gives {} values, one is needed for each of {} inputs", op.name,
+           results.size(), call.inputs.size());
+    }
     for (std::size_t i = 0; i < results.size(); ++i) {
       if (!call.wanted[i] || !results[i].valid()) continue;
       const Value& input = call.inputs[i];
-      contributions(input.ref()).push_back(cast(sum_to(results[i], input.shape()), input.dtype()));
+      check_gradient(op, i, results[i].type(), input.type());
+      const Value gradient = graph_.capture(results[i]);
+      contributions(input.ref()).push_back(cast(sum_to(gradient, input.shape()), input.dtype()));
     }
+  }
+
+  static void check_gradient(const OpDef& op, std::size_t i, const Type& made, const Type& needed) {
+    Shape both;
+    const bool fits = broadcast(made.shape, needed.shape, &both) && (both == made.shape || both == needed.shape);
+    if (fits && is_float(made.dtype)) return;
+    fail(fits ? ErrorKind::dtype : ErrorKind::shape,
+         "{}: its gradient rule gives {} for input {}, which is {}; needed is the input's shape, or one that it "
+         "broadcasts to",
+         op.name, to_string(made), i, to_string(needed));
   }
 
   Graph& graph_;

@@ -6,6 +6,7 @@
 #include <bit>
 #include <map>
 #include <mutex>
+#include <set>
 #include <type_traits>
 #include <unordered_map>
 
@@ -30,14 +31,30 @@ OpTable& table() {
   return the_table;
 }
 
+thread_local bool is_registering_built_in_ops = false;
+
 OpTable& filled_table() {
   static std::once_flag once;
-  std::call_once(once, register_built_in_ops);
+  std::call_once(once, [] {
+    is_registering_built_in_ops = true;
+    register_built_in_ops();
+    is_registering_built_in_ops = false;
+  });
   return table();
+}
+
+// Names that are all there, each once.
+template <class List, class NameOf>
+bool are_names(const List& list, const NameOf& name_of) {
+  std::set<std::string> seen;
+  return std::ranges::all_of(
+      list, [&](const auto& each) { return !name_of(each).empty() && seen.insert(name_of(each)).second; });
 }
 
 void check_complete(const OpDef& op) {
   auto incomplete = [&](const char* what) { fail(ErrorKind::argument, "op '{}': {}", op.name, what); };
+  const auto itself = [](const std::string& name) -> const std::string& { return name; };
+  const auto name_of = [](const AttrSpec& attr) -> const std::string& { return attr.name; };
   if (op.name.empty()) incomplete("has no name");
   if (op.summary.empty()) incomplete("has no summary");
   if (op.kind == OpKind::formula && !op.formula) incomplete("is a formula op without a formula");
@@ -47,6 +64,14 @@ void check_complete(const OpDef& op) {
   }
   if (op.kind == OpKind::composed && !op.compose) incomplete("is a composed op without a composition");
   if (op.kind != OpKind::formula && op.kind != OpKind::composed && !op.infer) incomplete("has no shape rule");
+  if (!are_names(op.inputs, itself)) incomplete("has two inputs of one name, or one without");
+  if (!are_names(op.attrs, name_of)) incomplete("has two attributes of one name, or one without");
+  // Passes and the planner know these by their names.
+  const bool is_known_by_name =
+      op.kind == OpKind::view || op.kind == OpKind::reduction || op.kind == OpKind::structural;
+  if (is_known_by_name && !is_registering_built_in_ops) {
+    incomplete("is a view, a reduction or structural, as only the library's own are; it can be composed of those");
+  }
 }
 
 int depth(const Graph* graph) {
@@ -161,6 +186,13 @@ std::string OpCall::input_name(std::size_t i) const {
   return op.inputs[i];
 }
 
+std::span<const Scalar> formula_inputs(std::span<const Scalar> in, std::size_t count) {
+  if (in.size() != count) {
+    fail(ErrorKind::argument, "the formula takes {} values, the op has {} inputs", count, in.size());
+  }
+  return in;
+}
+
 const OpDef& register_op(OpDef op) {
   check_complete(op);
   const std::lock_guard lock(table().mutex);
@@ -185,6 +217,20 @@ std::vector<const OpDef*> all_ops() {
   return list;
 }
 
+namespace {
+
+// The list, with some empty ones in the memory behind it: a formula or composition that takes one more than there are
+// is told so.
+template <class Each>
+std::span<const Each> followed_by_none(std::vector<Each>* list) {
+  constexpr std::size_t kBehind = 16;
+  const std::size_t count = list->size();
+  list->resize(count + kBehind);
+  return std::span<const Each>(*list).first(count);
+}
+
+}  // namespace
+
 const TracedFormula& traced_formula(const OpDef& op, std::span<const DType> dtypes, const Attrs& attrs) {
   // Node based, so that references stay; formulas live as long as the process, as ops do.
   static std::mutex mutex;
@@ -198,16 +244,28 @@ const TracedFormula& traced_formula(const OpDef& op, std::span<const DType> dtyp
   for (std::size_t i = 0; i < dtypes.size(); ++i) {
     inputs.push_back(make_input(&formula.expr, static_cast<std::int32_t>(i), compute_dtype(dtypes[i])));
   }
-  formula.root = op.formula(inputs, attrs).id();
-  if (formula.root < 0)
+  const Scalar root = op.formula(followed_by_none(&inputs), attrs);
+  if (root.expr() == nullptr) {
     fail(ErrorKind::argument, "{}: its formula returned a Scalar that was never given a value", op.name);
+  }
+  if (root.expr() != &formula.expr || root.id() < 0 || root.id() >= formula.expr.size()) {
+    fail(ErrorKind::argument, "{}: its formula returned a Scalar of another formula", op.name);
+  }
+  formula.root = root.id();
   return formulas.emplace(std::move(key), std::move(formula)).first->second;
 }
 
 Values expand_composed(Graph& graph, const OpDef& op, std::span<const Value> inputs, const Attrs& attrs) {
   const KeepNames keep(graph);
   graph.origin = op.name;
-  return op.compose(inputs, attrs);
+  Values given(inputs.begin(), inputs.end());
+  Values made = op.compose(followed_by_none(&given), attrs);
+  if (made.empty()) fail(ErrorKind::argument, "{}: its composition gives no value", op.name);
+  for (Value& value : made) {
+    if (!value.valid()) fail(ErrorKind::argument, "{}: its composition gave a Value without a node", op.name);
+    value = graph.capture(value);
+  }
+  return made;
 }
 
 namespace {
@@ -262,7 +320,7 @@ Values call(const OpDef& op, std::span<const Value> given, Attrs given_attrs,
     if (!given[i].valid()) fail(ErrorKind::argument, "{}: input {} is a Value without a node", op.name, i);
     if (graph == nullptr || depth(&given[i].graph()) > depth(graph)) graph = &given[i].graph();
   }
-  PD_ASSERT(graph != nullptr, "an op without inputs was called without a graph");
+  if (graph == nullptr) fail(ErrorKind::argument, "{}: has no inputs, so it needs the graph to be put in", op.name);
   graph = &BodyScope::home(*graph);
   Values inputs;
   for (const Value& value : given) inputs.push_back(graph->capture(value));
@@ -279,6 +337,9 @@ Values call(const OpDef& op, std::span<const Value> given, Attrs given_attrs,
     types.push_back(value.type());
   }
   node.types = infer_types({op, types, attrs, bodies, graph->scope});
+  if (node.types.empty() && op.kind == OpKind::kernel) {
+    fail(ErrorKind::argument, "{}: its shape rule gives no type", op.name);
+  }
   node.attrs = std::move(attrs);
   node.bodies = std::move(bodies);
   const auto outputs = static_cast<std::int32_t>(node.types.size());
@@ -291,7 +352,9 @@ Values call(const OpDef& op, std::span<const Value> given, Attrs given_attrs,
 Value call(std::string_view op, std::initializer_list<Value> inputs, Attrs attrs) {
   const OpDef* def = find_op(op);
   if (def == nullptr) fail(ErrorKind::argument, "there is no op named '{}'; `paoding ops` lists them", op);
-  return call(*def, std::span(inputs.begin(), inputs.size()), std::move(attrs)).front();
+  const Values made = call(*def, std::span(inputs.begin(), inputs.size()), std::move(attrs));
+  if (made.empty()) fail(ErrorKind::argument, "{}: gives no value", op);
+  return made.front();
 }
 
 }  // namespace paoding

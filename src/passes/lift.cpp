@@ -28,6 +28,21 @@ Values lift_formula(const Node& node, const std::vector<Lifted>& inputs) {
   return call(*node.op, aligned, node.attrs);
 }
 
+// A length of -1: there is no axis of time.
+void check_lifted(const Node& node, const Values& made, std::int64_t length) {
+  if (made.size() != node.types.size()) {
+    fail(ErrorKind::argument, "{}: its lift rule gives {} values, the op {}", node.op->name, made.size(),
+         node.types.size());
+  }
+  for (std::size_t i = 0; i < made.size(); ++i) {
+    Type needed = node.types[i];
+    if (length >= 0) needed.shape = needed.shape.with_inserted(0, length);
+    if (made[i].type() == needed) continue;
+    fail(ErrorKind::argument, "{}: its lift rule gives {}, needed is {}", node.op->name, to_string(made[i].type()),
+         to_string(needed));
+  }
+}
+
 }  // namespace
 
 std::optional<std::vector<Lifted>> lift_node(Graph& graph, const Node& node, const std::vector<Lifted>& inputs,
@@ -62,6 +77,7 @@ std::optional<std::vector<Lifted>> lift_node(Graph& graph, const Node& node, con
     if (why_not->empty()) *why_not = node.op->name + " has no rule for all steps at once";
     return std::nullopt;
   }
+  check_lifted(node, made, has_time ? length : -1);
   std::vector<Lifted> results;
   for (const Value& value : made) results.push_back({value, has_time});
   return results;

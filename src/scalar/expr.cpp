@@ -74,13 +74,30 @@ std::int32_t Expr::add(const ExprNode& node) {
   return size() - 1;
 }
 
-Scalar Scalar::constant(double value) const { return make_constant(expr_, value, dtype()); }
+DType Scalar::dtype() const {
+  if (expr_ == nullptr) fail(ErrorKind::argument, "formula: it computes with a Scalar that was never given a value");
+  if (id_ < 0 || id_ >= expr_->size()) fail(ErrorKind::argument, "formula: it computes with a Scalar of another one");
+  return expr_->dtype_of(id_);
+}
+
+Scalar Scalar::constant(double value) const {
+  const DType mine = dtype();
+  return make_constant(expr_, value, mine);
+}
+
+namespace {
+void require_formula(const Expr* expr) {
+  if (expr == nullptr) fail(ErrorKind::argument, "formula: an input or a constant is made for no formula");
+}
+}  // namespace
 
 Scalar make_input(Expr* expr, std::int32_t index, DType compute) {
+  require_formula(expr);
   return {expr, expr->add({.prim = Prim::input, .dtype = compute, .index = index})};
 }
 
 Scalar make_constant(Expr* expr, double value, DType compute) {
+  require_formula(expr);
   ExprNode node{.prim = Prim::constant, .dtype = compute, .value = value};
   if (compute == DType::i64) {  // identities of reductions go to 2^63, which is the greatest i64
     const bool fits = value >= -0x1p63 && value < 0x1p63;
@@ -92,6 +109,7 @@ Scalar make_constant(Expr* expr, double value, DType compute) {
 }
 
 Scalar make_constant(Expr* expr, std::int64_t value, DType compute) {
+  require_formula(expr);
   if (compute != DType::i64) return make_constant(expr, static_cast<double>(value), compute);
   return {expr,
           expr->add({.prim = Prim::constant, .dtype = compute, .value = static_cast<double>(value), .whole = value})};
@@ -106,6 +124,12 @@ Scalar apply_prim(Prim prim, std::span<const Scalar> args) {
   const Primitive& row = primitive(prim);
   PD_ASSERT(static_cast<int>(args.size()) == row.arity, "wrong number of arguments for a scalar primitive");
   const int first_value = row.rule == PrimRule::select ? 1 : 0;
+  for (const Scalar& arg : args) {
+    arg.dtype();  // it has one
+    if (arg.expr() != args[0].expr()) {
+      fail(ErrorKind::argument, "{}: its arguments are Scalars of two formulas", row.name);
+    }
+  }
   const DType dtype = args[static_cast<std::size_t>(first_value)].dtype();
   for (std::size_t i = static_cast<std::size_t>(first_value); i < args.size(); ++i) {
     if (args[i].dtype() != dtype) {
