@@ -90,7 +90,6 @@ class TextKernel : public PreparedKernel {
       kernel.start(static_cast<CUstream>(run.stream), run.operands, {run.scratch, run.tickets, run.fault, run.failed});
     }
   }
-  bool may_fault() const override { return text_->raise != nullptr; }
   void raise(const std::uint64_t* fault) const override { text_->raise(fault); }
 
  private:

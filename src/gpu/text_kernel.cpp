@@ -62,13 +62,15 @@ std::shared_ptr<const TextPlan> text_of(const Step& step, const Target& target) 
 
 void register_text_kernel(const std::string& op, std::string name,
                           std::function<std::string(const KernelCall&)> refusal,
-                          std::function<TextPlan(const KernelCall&)> plan) {
+                          std::function<TextPlan(const KernelCall&)> plan, Faults faults) {
   KernelImplementation implementation;
   implementation.name = std::move(name);
   implementation.device = DeviceKind::cuda;
+  implementation.faults = faults;
   implementation.refusal = std::move(refusal);
-  implementation.plan_text = [plan = std::move(plan)](const KernelCall& call) {
+  implementation.plan_text = [plan = std::move(plan), faults](const KernelCall& call) {
     TextPlan made = plan(call);
+    PD_ASSERT((made.raise != nullptr) == (faults == Faults::possible), "what may fault says what it met");
     std::erase_if(made.launches, [](const TextLaunch& launch) { return launch.grid[0] == 0; });
     return std::make_shared<const TextPlan>(std::move(made));
   };

@@ -47,6 +47,6 @@ std::shared_ptr<const TextPlan> text_of(const Step& step, const Target& target);
 /// Appends to the op's table for GPUs.
 void register_text_kernel(const std::string& op, std::string name,
                           std::function<std::string(const KernelCall&)> refusal,
-                          std::function<TextPlan(const KernelCall&)> plan);
+                          std::function<TextPlan(const KernelCall&)> plan, Faults faults = Faults::none);
 
 }  // namespace paoding::gpu

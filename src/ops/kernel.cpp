@@ -62,6 +62,8 @@ std::unique_ptr<PreparedKernel> prepare_kernel(
   const auto accepting = accepting_kernels(call, &unused);
   for (auto it = std::find(accepting.begin(), accepting.end(), &chosen); it != accepting.end(); ++it) {
     const KernelImplementation& candidate = **it;
+    PD_ASSERT(candidate.faults == Faults::none || chosen.faults == Faults::possible,
+              "it was planned as one that cannot fail");
     Preparation made = candidate.prepare ? candidate.prepare(call, device) : load(candidate, call);
     if (auto kernel = made.take()) return kernel;
     notes->push_back(fmt::format("{}: {} declined when it was prepared: {}{}", call.op->name, candidate.name,

@@ -34,7 +34,7 @@ struct KernelRun {
 
   // ---- on a GPU ----
   void* tickets = nullptr;  // of text kernels: 32-bit words that are zero
-  void* fault = nullptr;    // where may_fault(): two 64-bit words, all ones
+  void* fault = nullptr;    // where faults are possible: two 64-bit words, all ones
   void* failed = nullptr;   // a 32-bit word: not zero when a launch before this one has left a fault
 };
 
@@ -47,9 +47,7 @@ class PreparedKernel {
 
   // ---- on a GPU ----
 
-  /// Whether a run may meet values that it cannot do, an index out of range. On the CPU run() throws; a launch cannot,
-  /// and leaves in KernelRun::fault what it met. When the run is waited for, raise() throws the error of that.
-  virtual bool may_fault() const { return false; }
+  /// Throws the error of what a launch left in KernelRun::fault, when the run is waited for.
   virtual void raise(const std::uint64_t* /*fault*/) const {}
 };
 
@@ -74,6 +72,10 @@ class Preparation {
   std::unique_ptr<PreparedKernel> kernel_;
   std::string why_;
 };
+/// Whether a run of a kernel may fail: of values that it cannot do, an index out of range, or in a library. On the CPU
+/// it throws; a launch on a GPU cannot, and leaves in KernelRun::fault what it met. The planner runs what may fail
+/// before the first write of a parameter.
+enum class Faults : std::uint8_t { none, possible };
 
 struct KernelImplementation {
   std::string name;  // "onednn", "cublaslt"
@@ -81,6 +83,7 @@ struct KernelImplementation {
   /// Why this one cannot do the call; empty when it can.
   std::function<std::string(const KernelCall&)> refusal;
   std::function<Preparation(const KernelCall&, const Device&)> prepare = {};
+  Faults faults = Faults::none;
   /// On a GPU: the most memory of the device that `prepare` may use beside the operands, while the kernel runs.
   std::function<std::int64_t(const KernelCall&)> workspace_bytes = {};
   /// Bit k: operand k (inputs, then outputs), an image [N, C, H, W], had better lie with its channels

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writing parameters. Every read of a run sees what was there at its start, so a value lands in its parameter's memory
-// at once only where nothing reads the old one later; what reads it in the very step that makes the new one, element by
-// element, may. Else the value waits in the arena and is copied at the end.
+// at once only where nothing reads the old one later, and nothing that may fail comes behind it; what reads the old one
+// in the very step that makes the new one, element by element, may. Else the value waits in the arena and is copied at
+// the end.
 #include <algorithm>
 #include <unordered_map>
 
@@ -95,6 +96,18 @@ std::string order_refusal(const std::vector<Step>& steps, const SlotUses& uses, 
   return "";
 }
 
+// Why no step that writes slot `made` may write a parameter; empty when each may. `faults` as faults_behind() says.
+std::string fault_refusal(const std::vector<Step>& steps, const SlotUses& uses, const std::vector<int>& faults,
+                          int made) {
+  for (const SlotUses::Use& use : uses.of(made)) {
+    if (!use.is_write || faults[use.step] < 0) continue;
+    const auto fault = static_cast<std::size_t>(faults[use.step]);
+    return steps[fault].label.op +
+           (fault == use.step ? ", which makes it, may fail" : ", which may fail, comes behind it");
+  }
+  return "";
+}
+
 }  // namespace
 
 // Why the value `made` cannot be written straight into slot `target`, whenever that is; empty when it can.
@@ -115,12 +128,16 @@ void Planner::write_back(Frame& frame, std::vector<Write> writes) {
     if (targets.contains(write.value.slot)) write.value = dense_copy(frame, write.value, *write.why, write.label);
   }
   SlotUses uses(*frame.steps);
+  const std::vector<int> faults = faults_behind(*frame.steps);
   std::map<int, int> moved;  // from the slot that a value had to its target's
   std::set<int> done;
   for (const Write& write : writes) {
     if (moved.contains(write.value.slot)) continue;  // two targets that take one value
     std::string refusal = in_place_refusal(write.value, write.target.slot);
     if (refusal.empty()) refusal = order_refusal(*frame.steps, uses, write.value.slot, write.target.slot);
+    if (refusal.empty() && plan_.slots[static_cast<std::size_t>(write.target.slot)].kind == SlotKind::parameter) {
+      refusal = fault_refusal(*frame.steps, uses, faults, write.value.slot);
+    }
     if (refusal.empty()) {
       moved[write.value.slot] = write.target.slot;
       done.insert(write.target.slot);

@@ -119,6 +119,9 @@ struct Step {
 struct Plan {
   TargetPtr target = std::make_shared<const Target>();
   std::vector<Step> steps;
+  /// Where in `steps` the commit begins: the first that writes a parameter, behind all that may_fault(); their number
+  /// where none writes one.
+  std::size_t commit = 0;
   std::vector<Slot> slots;
   std::vector<std::pair<std::string, int>> inputs;      // name, slot
   std::vector<std::pair<std::string, int>> parameters;  // name, slot
@@ -170,6 +173,12 @@ LivePeak live_peak(const Plan& plan, std::int64_t alignment);
 /// "decoder/matmul (104857600 bytes, steps 3..17), ..": of the slots that are alive where the most is, the largest.
 std::string largest_slots(const Plan& plan, std::size_t count);
 
+/// Whether a run of the step may end in an error, or without end: a kernel that may (KernelImplementation::faults), a
+/// print, whose listener may throw, a loop without a length; or a step with one of these in it.
+bool may_fault(const Step& step);
+/// Whether it, or a step in it, writes memory of a parameter.
+bool writes_parameter(const Plan& plan, const Step& step);
+
 /// The plan as text: steps with operands, slots, what holds the peak.
 std::string to_string(const Plan& plan);
 
@@ -186,6 +195,7 @@ struct Launch {
   std::vector<std::pair<int, std::int64_t>> addresses;  // slot, offset in it; none of a jump
   Kind kind = Kind::run;
   std::vector<std::size_t> targets = {};  // positions in the list; its size stands for the end
+  bool is_commit = false;                 // of the plan's commit
   std::size_t end = 0;  // of a select: the position behind all that its branches, or the turns of its loop, consist of
 };
 

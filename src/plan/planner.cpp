@@ -70,6 +70,7 @@ Plan Planner::run(const Graph& graph) {
   plan_nodes(frame);
   fetch(frame);
   plan_assigns(frame);
+  order_commit();
   place_slots(&plan_);
   if (const std::int64_t launches = count_launches(plan_.steps); launches > kMaxLaunches) {
     fail(ErrorKind::unsupported,
@@ -86,6 +87,7 @@ void Planner::plan_nodes(Frame& frame) {
 }
 
 void Planner::plan_node(Frame& frame, NodeId id) {
+  poll_();
   const Node& node = frame.graph.node(id);
   const std::string& op = node.op->name;
   if (op == "input" || op == "parameter" || op == "assign" || op == "variant" || is_generated(node)) return;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 
+#include "base/cancel_poll.h"
 #include "ops/scan/scan.h"
 #include "plan/order.h"
 #include "plan/plan.h"
@@ -92,6 +93,13 @@ class Planner {
   void write_back(Frame& frame, std::vector<Write> writes);
   std::string in_place_refusal(const Operand& made, int target) const;
 
+  // commit.cpp
+  /// For each step: one that may fail and can only run behind it, or the step itself where it may; -1 when there is
+  /// none.
+  std::vector<int> faults_behind(const std::vector<Step>& steps) const;
+  /// Puts what writes parameters, and what needs its results, behind every step that may fail.
+  void order_commit();
+
   // branches.cpp
   void plan_branch(Frame& outer, NodeId id);
   void plan_while(Frame& outer, NodeId id);
@@ -105,6 +113,7 @@ class Planner {
 
   const PlanOptions options_;
   const NodeOrder order_;
+  const CancelPoll poll_;
   Plan plan_;
 };
 

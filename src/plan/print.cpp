@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <span>
 
 #include "base/check.h"
 #include "plan/plan.h"
@@ -47,7 +48,7 @@ std::string members_text(const std::vector<std::string>& members) {
 
 std::string placement_text(const Step& step) { return step.label.placement == Placement::cpu ? " @cpu" : ""; }
 
-void print_steps(const Plan& plan, const std::vector<Step>& steps, const std::string& indent, std::string* out) {
+void print_steps(const Plan& plan, std::span<const Step> steps, const std::string& indent, std::string* out) {
   for (const Step& step : steps) {
     const std::string scope = step.label.scope.empty() ? "" : " @" + step.label.scope;
     if (step.kind == Step::Kind::loop) {
@@ -113,7 +114,10 @@ std::string to_string(const Plan& plan) {
   std::string text = fmt::format("plan for {}: {} steps, {} launches, arena {} bytes (peak live {})\n",
                                  plan.target->is_gpu() ? "cuda" : "cpu", plan.positions, count_launches(plan.steps),
                                  plan.arena_bytes, plan.peak_live_bytes);
-  print_steps(plan, plan.steps, "", &text);
+  const std::span<const Step> steps = plan.steps;
+  print_steps(plan, steps.first(plan.commit), "", &text);
+  if (plan.commit < steps.size()) text += "commit: from here on parameters are written, and nothing can fail\n";
+  print_steps(plan, steps.subspan(plan.commit), "", &text);
   for (const Plan::Fetch& fetch : plan.fetches) {
     text += fmt::format("fetch {} = {}", fetch.name, operand_text(plan, fetch.operand));
     for (std::size_t i = 0; i < fetch.alternatives.size(); ++i) {

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // From steps to one flat list: loops unrolled, branches and loops without a length as entries that say what is next.
+#include <span>
+
+#include "base/cancel_poll.h"
 #include "base/check.h"
 #include "plan/plan.h"
 
@@ -12,11 +15,23 @@ class Unroller {
     launches_.reserve(count);
   }
 
-  void walk(const std::vector<Step>& steps, std::int64_t instance) {
+  void walk(const Plan& plan) {
+    const auto commit = plan.steps.begin() + static_cast<std::ptrdiff_t>(plan.commit);
+    is_commit_ = false;
+    walk({plan.steps.begin(), commit}, 0);
+    is_commit_ = true;
+    walk({commit, plan.steps.end()}, 0);
+  }
+
+  std::vector<Launch> take() { return std::move(launches_); }
+
+ private:
+  void walk(std::span<const Step> steps, std::int64_t instance) {
     for (const Step& step : steps) {
       switch (step.kind) {
         case Step::Kind::loop:
           for (std::int64_t s = 0; s < step.length; ++s) {
+            poll_();
             turn_[static_cast<std::size_t>(step.loop)] = s;
             walk(step.body, s);
           }
@@ -28,11 +43,8 @@ class Unroller {
     }
   }
 
-  std::vector<Launch> take() { return std::move(launches_); }
-
- private:
   std::size_t add(const Step& step, std::int64_t instance, Launch::Kind kind) {
-    Launch launch{&step, instance, {}, kind, {}, 0};
+    Launch launch{&step, instance, {}, kind, {}, is_commit_, 0};
     for (std::size_t i = 0; kind != Launch::Kind::jump && i < step.operands.size(); ++i) {
       const Operand& operand = step.operands[i];
       std::int64_t offset = operand.offset;
@@ -70,6 +82,8 @@ class Unroller {
     launches_[select].end = launches_.size();
   }
 
+  const CancelPoll poll_;
+  bool is_commit_ = false;
   std::vector<std::int64_t> turn_;  // per loop
   std::vector<Launch> launches_;
 };
@@ -101,7 +115,7 @@ std::vector<Launch> unroll(const Plan& plan, int repeats) {
          kMaxLaunches / repeats);
   }
   Unroller unroller(plan, static_cast<std::size_t>(per_run * repeats));
-  for (int i = 0; i < repeats; ++i) unroller.walk(plan.steps, 0);
+  for (int i = 0; i < repeats; ++i) unroller.walk(plan);
   return unroller.take();
 }
 

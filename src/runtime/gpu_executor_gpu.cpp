@@ -236,8 +236,8 @@ class GpuExecutor : public Executor {
   std::vector<const PreparedKernel*> kernels_with_faults() const {
     std::vector<const PreparedKernel*> found;
     for (const Launch& launch : launches_) {
-      const auto kernel = kernels_.find(launch.step);
-      found.push_back(kernel != kernels_.end() && kernel->second->may_fault() ? kernel->second.get() : nullptr);
+      const bool may = launch.step->kind == Step::Kind::kernel && launch.step->kernel->faults == Faults::possible;
+      found.push_back(may ? kernels_.at(launch.step).get() : nullptr);
     }
     return found;
   }

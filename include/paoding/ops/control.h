@@ -66,7 +66,7 @@ Variant visit_variant(const Variant& variant, const std::function<Values(const V
 /// Repeats body(values) as long as condition(values), a bool of shape [] or [1], is true, beginning with `initial`;
 /// returns the last values. Their types stay. Not differentiable: see the other form. Error (shape, dtype) when a value
 /// changes its type, (unsupported) when a gradient is asked for, or on a GPU. A loop whose condition stays true ends
-/// with the process.
+/// when it is called off: see CancelScope.
 Values while_loop(const Values& initial, const std::function<Value(const Values&)>& condition,
                   const std::function<Values(const Values&)>& body);
 
@@ -82,8 +82,9 @@ LoopResult while_loop(const Values& initial, const std::function<Value(const Val
 // ---- looking, keeping, recomputing ----
 
 /// `value` itself; every run hands it to CompileOptions::on_print (or Program::printed()) with `message`, also when
-/// nobody uses the result. Not fused away. On a GPU every value is copied where the run comes by, and all are handed
-/// over at its end, in their order; a program that prints waits for each of its runs.
+/// nobody uses the result, and before the run writes a parameter. Not fused away. On a GPU every value is copied where
+/// the run comes by, and all are handed over at its end, in their order; a program that prints waits for each of its
+/// runs.
 Value print(const Value& value, std::string_view message = "");
 
 /// f(inputs), of which the backward pass keeps only the inputs (and what else f uses): the values inside f are computed

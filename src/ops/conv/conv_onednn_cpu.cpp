@@ -218,6 +218,7 @@ void register_convolution_cpu() {
                            return made_by_onednn(call.op->name,
                                                  [&] { return std::make_unique<OneDnnConvolution>(ConvShape(call)); });
                          },
+                         .faults = Faults::possible,
                          .channels_last = images});
     register_convolution_loops(op);
   }

@@ -370,24 +370,31 @@ bool is_wide(const KernelCall& call, std::size_t input) { return call.inputs[inp
 }  // namespace
 
 void register_index_cpu() {
-  register_kernel("gather", {"rows", DeviceKind::cpu, gather_refusal, [](const KernelCall& call, const Device&) {
+  register_kernel("gather", {"rows", DeviceKind::cpu, gather_refusal,
+                             [](const KernelCall& call, const Device&) {
                                return is_wide(call, 1) ? prepare_gather_of<std::int64_t>(call)
                                                        : prepare_gather_of<std::int32_t>(call);
-                             }});
-  register_kernel("gather_elements",
-                  {"elements", DeviceKind::cpu, gather_elements_refusal, [](const KernelCall& call, const Device&) {
-                     return is_wide(call, 1) ? prepare_gather_elements_of<std::int64_t>(call)
-                                             : prepare_gather_elements_of<std::int32_t>(call);
-                   }});
-  register_kernel("scatter_add", {"rows", DeviceKind::cpu, scatter_refusal, [](const KernelCall& call, const Device&) {
+                             },
+                             Faults::possible});
+  register_kernel("gather_elements", {"elements", DeviceKind::cpu, gather_elements_refusal,
+                                      [](const KernelCall& call, const Device&) {
+                                        return is_wide(call, 1) ? prepare_gather_elements_of<std::int64_t>(call)
+                                                                : prepare_gather_elements_of<std::int32_t>(call);
+                                      },
+                                      Faults::possible});
+  register_kernel("scatter_add", {"rows", DeviceKind::cpu, scatter_refusal,
+                                  [](const KernelCall& call, const Device&) {
                                     return is_wide(call, 0) ? prepare_added<ScatterAdd, std::int64_t>(call)
                                                             : prepare_added<ScatterAdd, std::int32_t>(call);
-                                  }});
-  register_kernel("scatter_add_elements",
-                  {"elements", DeviceKind::cpu, scatter_elements_refusal, [](const KernelCall& call, const Device&) {
-                     return is_wide(call, 0) ? prepare_added<ScatterAddElements, std::int64_t>(call)
-                                             : prepare_added<ScatterAddElements, std::int32_t>(call);
-                   }});
+                                  },
+                                  Faults::possible});
+  register_kernel("scatter_add_elements", {"elements", DeviceKind::cpu, scatter_elements_refusal,
+                                           [](const KernelCall& call, const Device&) {
+                                             return is_wide(call, 0)
+                                                        ? prepare_added<ScatterAddElements, std::int64_t>(call)
+                                                        : prepare_added<ScatterAddElements, std::int32_t>(call);
+                                           },
+                                           Faults::possible});
 }
 
 }  // namespace paoding

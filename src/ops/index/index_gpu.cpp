@@ -74,7 +74,7 @@ void register_index_gpu() {
   for (const IndexOp& op : kOps) {
     gpu::register_text_kernel(
         op.name, op.is_rows ? "rows" : "elements", [&op](const KernelCall& call) { return refusal(call, op); },
-        [&op](const KernelCall& call) { return plan(call, op); });
+        [&op](const KernelCall& call) { return plan(call, op); }, Faults::possible);
   }
 }
 

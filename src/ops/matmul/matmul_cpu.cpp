@@ -263,13 +263,17 @@ std::string loops_refusal(const KernelCall& call) {
 }  // namespace
 
 void register_matmul_cpu() {
-  const auto add = [](const char* name, auto refusal, auto prepare) {
-    register_kernel("matmul", {.name = name, .device = DeviceKind::cpu, .refusal = refusal, .prepare = prepare});
+  const auto add = [](const char* name, auto refusal, auto prepare, Faults faults = Faults::none) {
+    register_kernel(
+        "matmul", {.name = name, .device = DeviceKind::cpu, .refusal = refusal, .prepare = prepare, .faults = faults});
   };
   add("vector", vector_matmul_refusal, prepare_vector_matmul);
-  add("onednn", onednn_matmul_refusal, [](const KernelCall& call, const Device&) -> std::unique_ptr<PreparedKernel> {
-    return made_by_onednn("matmul", [&] { return std::make_unique<OneDnnMatmul>(MatmulShape(call)); });
-  });
+  add(
+      "onednn", onednn_matmul_refusal,
+      [](const KernelCall& call, const Device&) -> std::unique_ptr<PreparedKernel> {
+        return made_by_onednn("matmul", [&] { return std::make_unique<OneDnnMatmul>(MatmulShape(call)); });
+      },
+      Faults::possible);
   add("blocked", blocked_matmul_refusal, prepare_blocked_matmul);
   add("loops", loops_refusal, prepare_matmul_loops);
 }

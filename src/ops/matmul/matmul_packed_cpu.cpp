@@ -158,17 +158,21 @@ void register_matmul_packed_cpu() {
   register_kernel("pack_weights", {.name = "onednn",
                                    .device = DeviceKind::cpu,
                                    .refusal = pack_refusal,
-                                   .prepare = [](const KernelCall& call, const Device&) {
-                                     return std::unique_ptr<PreparedKernel>(made_by_onednn(
-                                         "pack_weights", [&] { return std::make_unique<OneDnnPack>(call); }));
-                                   }});
+                                   .prepare =
+                                       [](const KernelCall& call, const Device&) {
+                                         return std::unique_ptr<PreparedKernel>(made_by_onednn(
+                                             "pack_weights", [&] { return std::make_unique<OneDnnPack>(call); }));
+                                       },
+                                   .faults = Faults::possible});
   register_kernel("matmul_packed", {.name = "onednn",
                                     .device = DeviceKind::cpu,
                                     .refusal = packed_refusal,
-                                    .prepare = [](const KernelCall& call, const Device&) {
-                                      return prepare_onednn_matmul(MatmulShape(plain_call(call)),
-                                                                   packed_desc(shape_of_product(call)));
-                                    }});
+                                    .prepare =
+                                        [](const KernelCall& call, const Device&) {
+                                          return prepare_onednn_matmul(MatmulShape(plain_call(call)),
+                                                                       packed_desc(shape_of_product(call)));
+                                        },
+                                    .faults = Faults::possible});
 }
 
 }  // namespace paoding
