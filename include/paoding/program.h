@@ -42,16 +42,26 @@ struct CompileOptions {
   std::vector<std::string> fetches = {};          // names of graph fetches; all when empty
   std::vector<std::string> disabled_passes = {};  // see `paoding dump --help`; "alias_views" makes every view a copy
   Execution execution = Execution::captured;
-  int repeats = 1;          // times that one run() runs the plan: for timing without launch gaps
+  int repeats = 1;          // runs, one after the other, that one run() makes: for timing without launch gaps
   bool allow_tf32 = false;  // on a GPU: f32 products may round operands to TF32
   bool assign = true;       // off: parameters keep their values, to evaluate a graph that trains
-  /// Called with every value that reaches a `print` op, in the order of the run; without it Program::printed() has
-  /// those of the last run. On a GPU values are handed over at the end of the run, which is waited for.
+  /// Called with every value that reaches a `print` op, in the order of the run, before the run writes a parameter;
+  /// without it Program::printed() has those of the last run. What it throws ends the run and is thrown by run(). It
+  /// may read Parameters, which hold what they held when the run began; of programs with memory or Parameters of this
+  /// one it may run none that writes. On a GPU values are handed over at the end of the run, which is waited for, and
+  /// so far behind its writes.
   std::function<void(const Printed&)> on_print = {};
-  /// Stepwise only: called after every step with what it wrote.
+  /// Stepwise only: called after every step with what it wrote. What it throws ends the run and is thrown by run(),
+  /// and parameters are as they were.
   std::function<void(const StepSeen&)> on_step = {};
   /// Called after each pass with the graph as it is then.
   std::function<void(const std::string& pass, const Graph& graph)> after_pass = {};
+};
+
+/// What becomes of the inputs that run(feeds) is not given.
+enum class LeftOut {
+  error,  // Error (argument) that names them
+  keep,   // they keep the value that they were given last, by run() or set_input()
 };
 
 /// What compiling did and took.
@@ -79,7 +89,8 @@ struct ParametersOptions {
 /// The values of a graph's parameters on one device, shared by programs. They start as Graph::parameter() was told,
 /// which is zero unless said otherwise; a value depends on the seed and the parameter's name, not on other parameters.
 /// Runs of programs that share them are ordered when either writes, and with set() and get(), from whatever threads
-/// they come.
+/// they come. A run that throws has written nothing (of several CompileOptions::repeats: the one that threw).
+/// Every call on Parameters that were moved from is an Error (argument).
 class Parameters {
  public:
   Parameters(const Graph& graph, const Device& device, const ParametersOptions& options = {});
@@ -89,28 +100,34 @@ class Parameters {
 
   const Device& device() const;
   std::vector<std::string> names() const;
-  /// Error (argument) on an unknown name, (shape) or (dtype) when the tensor's type is another.
+  /// Error (argument) on an unknown name, and in a callback of a run that reads them; (shape) or (dtype) when the
+  /// tensor's type is another.
   void set(std::string_view name, const Tensor& tensor);
+  /// Error (argument) on an unknown name. In a callback of a run that writes them: what they hold then.
   Tensor get(std::string_view name) const;
 
  private:
   friend class Program;
   struct Store;
+  Store& store() const;
   std::shared_ptr<Store> store_;
 };
 
+/// One thread uses it at a time: a call while another is under way, on another thread or around a callback, is an Error
+/// (argument), and so is every call on a Program that was moved from. A process that was forked from one that
+/// had compiled a program for several threads has lost these: compiling and running there is an Error (device).
 class Program {
  public:
   /// Compiles `graph`. Errors: (argument) unknown fetch or pass, parameters of another device or missing there;
-  /// (unsupported) an op without a kernel on the device; (device) no such device.
+  /// (unsupported) an op without a kernel on the device; (device) no such device; (cancelled) see CancelScope.
   explicit Program(const Graph& graph, const CompileOptions& options = {}, const Parameters* parameters = nullptr);
   ~Program();
   Program(Program&&) noexcept;
   Program& operator=(Program&&) noexcept;
 
   /// The same model with other shapes: plans `graph` anew and compiles no kernel that is there already. The new
-  /// program shares parameters and the arena, which grows where it is; the two must not run at the same time, and what
-  /// one left to fetch is gone when the other runs.
+  /// program shares parameters and the arena, which grows where it is: running both at the same time is an Error
+  /// (argument), and what one left to fetch is gone when the other runs.
   Program bind(const Graph& graph) const;
 
   // ---- by position: nothing is looked up ----
@@ -126,18 +143,22 @@ class Program {
   /// Gives an input its value, until it is given another. Error (shape, dtype) when the type is another.
   void set_input(int index, const Tensor& tensor);
   /// Runs once. On a GPU it returns when the run is under way; wait() or fetch() wait for it, and throw what was found
-  /// wrong with it: an index out of range. Error (argument) when an input was never set; (device) when the device
-  /// fails.
+  /// wrong with it. Errors: (argument) an input was never set, an index out of range; (device) the device fails;
+  /// (cancelled) see CancelScope; and what on_print and on_step throw. A run that throws has written no parameter and
+  /// has nothing to fetch.
   void run();
   void wait();
-  /// The value of the last run; of a Variant, the alternative that it took.
+  /// The value of the last run; of a Variant, the alternative that it took. Error (argument) when there is none: the
+  /// program has not run, its last run threw, or another program has run in their arena since.
   Tensor fetch(int index);
   /// What `print` ops saw in the last run; empty when CompileOptions::on_print took it.
   const std::vector<Printed>& printed() const;
 
   // ---- by name, for convenience ----
 
-  std::map<std::string, Tensor> run(const std::map<std::string, Tensor>& feeds);
+  /// Sets inputs, runs, fetches all. Errors: as set_input, run and fetch; (argument) a name that no input has, and as
+  /// LeftOut says. Nothing runs then.
+  std::map<std::string, Tensor> run(const std::map<std::string, Tensor>& feeds, LeftOut left_out = LeftOut::error);
 
   const CompileReport& report() const;
   /// Steps, operands and memory as text.
@@ -147,6 +168,7 @@ class Program {
 
  private:
   struct Compiled;
+  Compiled& compiled() const;
   explicit Program(std::unique_ptr<Compiled> compiled);
   Program compile(const Graph& graph) const;
   std::unique_ptr<Compiled> compiled_;

@@ -5,21 +5,31 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "paoding/types.h"
 
 namespace paoding {
 
-/// A dense row-major array in host memory. Copies share the bytes.
+/// A dense row-major array in host memory. Copies share the bytes. One that was moved from is as a new one: f32[0].
 class Tensor {
  public:
   Tensor() = default;
+  Tensor(const Tensor&) = default;
+  Tensor& operator=(const Tensor&) = default;
+  Tensor(Tensor&& other) noexcept { swap(other); }
+  Tensor& operator=(Tensor&& other) noexcept {
+    Tensor(std::move(other)).swap(*this);
+    return *this;
+  }
+  ~Tensor() = default;
   /// Uninitialised elements of this type, 64-byte aligned.
   explicit Tensor(const Type& type);
   Tensor(DType dtype, const Shape& shape) : Tensor(Type{dtype, shape}) {}
-  /// Shares bytes that `owner` keeps alive (a mapped file, a pinned buffer).
-  Tensor(const Type& type, std::shared_ptr<std::byte> bytes) : type_(type), bytes_(std::move(bytes)) {}
+  /// Shares bytes that their owner keeps alive (a mapped file, a pinned buffer). Error (argument) where there are none
+  /// for a type that takes some.
+  Tensor(const Type& type, std::shared_ptr<std::byte> bytes);
 
   /// A tensor of `dtype` from values given as doubles. Error (shape) when the count differs.
   static Tensor from(DType dtype, const Shape& shape, std::span<const double> values);
@@ -44,6 +54,10 @@ class Tensor {
   std::vector<double> to_doubles() const;
 
  private:
+  void swap(Tensor& other) noexcept {
+    std::swap(type_, other.type_);
+    bytes_.swap(other.bytes_);
+  }
   Type type_{DType::f32, Shape{0}};
   std::shared_ptr<std::byte> bytes_;
 };

@@ -36,6 +36,12 @@ Tensor::Tensor(const Type& type) : type_(type) {
   bytes_ = std::shared_ptr<std::byte>(memory, [](std::byte* p) { std::free(p); });
 }
 
+Tensor::Tensor(const Type& type, std::shared_ptr<std::byte> bytes) : type_(type), bytes_(std::move(bytes)) {
+  if (bytes_ == nullptr && size_bytes() > 0) {
+    fail(ErrorKind::argument, "Tensor: a {} takes {} bytes, but there are none", to_string(type), size_bytes());
+  }
+}
+
 Tensor Tensor::from(DType dtype, const Shape& shape, std::span<const double> values) {
   if (static_cast<std::int64_t>(values.size()) != shape.elements()) {
     fail(ErrorKind::shape, "Tensor::from: {} values for shape {}, which has {}", values.size(), to_string(shape),

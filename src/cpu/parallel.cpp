@@ -122,9 +122,31 @@ void check_threads(int wanted) {
   require_memory(fmt::format("threads: starting {}", wanted), kStartBytes + wanted * kThreadBytes);
 }
 
+// Of a process and of those forked from it.
+struct Team {
+  std::atomic<bool> has_started{false};
+  std::atomic<bool> is_lost{false};
+};
+Team& team() {
+  static Team the_team;
+  return the_team;
+}
+
 }  // namespace
 
 int max_threads() { return omp_get_max_threads(); }
+
+void require_threads() {
+  if (max_threads() == 1) return;
+  if (team().is_lost.load(std::memory_order_relaxed)) {
+    fail(ErrorKind::device,
+         "threads: this process was forked from one whose threads had begun to work, and has none of them\n"
+         "hint: fork before the first program is compiled, run in the parent only, or run with one thread "
+         "(OMP_NUM_THREADS=1)");
+  }
+  if (team().has_started.load(std::memory_order_relaxed) || team().has_started.exchange(true)) return;
+  pthread_atfork(nullptr, nullptr, [] { team().is_lost.store(true, std::memory_order_relaxed); });
+}
 
 void start_threads() {
   thread_local int started = 1;
@@ -177,6 +199,7 @@ SerialScope::SerialScope(bool) {}
 SerialScope::~SerialScope() {}
 
 int max_threads() { return 1; }
+void require_threads() {}
 
 void start_threads() {}
 

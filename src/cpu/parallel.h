@@ -14,6 +14,10 @@ int threads_for(std::int64_t bytes);
 /// What a parallel region costs beyond its work, however many of the threads have some.
 double fork_nanoseconds();
 
+/// Error (device) where regions would wait for ever: in a process that was forked from one whose threads had started,
+/// and which has none of them. Before regions, of libraries too.
+void require_threads();
+
 /// Calls body(thread, state) once for each thread in [0, threads) and returns when all have returned. With one thread,
 /// and inside a parallel region, the calls are made one after the other by the caller. When some throw, what the first
 /// one threw is thrown when all are done; calls that had not begun by then are left out.

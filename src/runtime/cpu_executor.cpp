@@ -5,6 +5,7 @@
 #include <deque>
 #include <map>
 
+#include "base/cancel_poll.h"
 #include "base/check.h"
 #include "cpu/arena.h"
 #include "cpu/group_batch.h"
@@ -30,6 +31,7 @@ class CpuExecutor : public Executor {
   CpuExecutor(const Plan& plan, const ExecutorOptions& options)
       : plan_(plan), on_step_(options.on_step), on_print_(options.on_print), watcher_(options.watcher) {
     arena_ = std::dynamic_pointer_cast<CpuArena>(options.arena);
+    require_threads();
     if (!arena_ || !arena_->memory.grow(plan.arena_bytes)) arena_ = new_arena(plan.arena_bytes);
     place_slots(options.parameters);
     prepare(plan.steps);
@@ -48,10 +50,11 @@ class CpuExecutor : public Executor {
   }
 
   void run(std::uint32_t) override {
+    require_threads();
     reserve_tiles(tile_bytes_);
     if (is_stepwise()) return run_stepwise();
     if (Recorder::active()) return run_recorded();
-    for (const Prepared* at = begin(); at != end();) at = run_next(*at);
+    run_each([this](const Prepared& launch) { return run_next(launch); });
   }
 
   void wait() override {}
@@ -101,6 +104,58 @@ class CpuExecutor : public Executor {
   const Prepared* begin() const { return launches_.data(); }
   const Prepared* end() const { return launches_.data() + launches_.size(); }
 
+  // A run up to its commit, and up to its end. Of several repeats each is a run.
+  struct Stretch {
+    const Prepared* commit;
+    const Prepared* end;
+  };
+
+  // Every launch; `run` gives what is next. What runs together may reach over the ends of stretches.
+  template <class Run>
+  void run_each(const Run& run) {
+    const CancelPoll poll;
+    const Prepared* at = begin();
+    std::size_t repeat = 0;
+    try {
+      for (; repeat < stretches_.size(); ++repeat) {
+        const Stretch& stretch = stretches_[repeat];
+        while (at < stretch.commit) {
+          poll();
+          at = run(*at);
+        }
+        if (at <= stretch.commit) poll();
+        if (on_step_ && at < stretch.end) {
+          at = commit_seen(at, stretch.end, run);
+        } else {
+          while (at < stretch.end) at = run(*at);
+        }
+      }
+    } catch (const Error& error) {
+      if (stretches_.size() == 1) throw;
+      fail(error.kind(), "{}\n(in repeat {} of {}: what was written before it stays)", error.what(), repeat + 1,
+           stretches_.size());
+    }
+  }
+
+  // A commit in which somebody looks on, who may throw: then it has not been.
+  template <class Run>
+  const Prepared* commit_seen(const Prepared* at, const Prepared* end, const Run& run) {
+    std::vector<Tensor> kept;
+    for (const auto& [address, bytes] : parameters_) {
+      kept.emplace_back(DType::u8, Shape{bytes});
+      std::memcpy(kept.back().bytes(), address, static_cast<std::size_t>(bytes));
+    }
+    try {
+      while (at < end) at = run(*at);
+    } catch (...) {
+      for (std::size_t i = 0; i < kept.size(); ++i) {
+        std::memcpy(parameters_[i].first, kept[i].bytes(), static_cast<std::size_t>(parameters_[i].second));
+      }
+      throw;
+    }
+    return at;
+  }
+
   // The launch, with those that run together with it. Returns what is next.
   const Prepared* run_next(const Prepared& launch) const {
     if (launch.batch == nullptr) return run_one(launch);
@@ -134,15 +189,16 @@ class CpuExecutor : public Executor {
   void run_recorded() {
     const bool has_phases = Recorder::phases_active();
     open_.clear();
-    for (const Prepared* at = begin();;) {
+    const auto close = [&](const Prepared* at) {
       for (; !open_.empty() && open_.back().select->end == at; open_.pop_back()) {
         Recorder::complete(open_.back().select->site, open_.back().start, Recorder::now());
       }
-      if (at == end()) break;
-      const Prepared& launch = *at;
+    };
+    run_each([&](const Prepared& launch) {
+      close(&launch);
       const profile::Ticks start = Recorder::now();
-      at = run_next(launch);
-      if (launch.is_jump()) continue;
+      const Prepared* next = run_next(launch);
+      if (launch.is_jump()) return next;
       const profile::Ticks stop = Recorder::now();
       if (!launch.is_select()) {
         Recorder::complete(launch.site, start, stop);
@@ -150,27 +206,27 @@ class CpuExecutor : public Executor {
         open_.push_back({&launch, start});
       }
       if (has_phases) Recorder::complete(launch.compute_site, start, stop);
-    }
+      return next;
+    });
+    close(end());
   }
 
   void run_stepwise() {
-    for (const Prepared* at = begin(); at != end();) {
-      const Launch& launch = unrolled_[static_cast<std::size_t>(at - begin())];
-      if (launch.kind != Launch::Kind::run) {
-        at = run_one(*at);
-        continue;
-      }
+    run_each([&](const Prepared& at) {
+      const Launch& launch = unrolled_[static_cast<std::size_t>(&at - begin())];
+      if (launch.kind != Launch::Kind::run) return run_one(at);
       const auto read = [&](std::size_t k) { return read_strided(launch, k); };
       if (watcher_ != nullptr) watcher_->before(launch, read);
-      at = run_one(*at);
+      const Prepared* next = run_one(at);
       if (watcher_ != nullptr) watcher_->after(launch, read);
-      if (!on_step_) continue;
+      if (!on_step_) return next;
       StepSeen seen{launch.step->label.op, launch.step->label.scope, launch.instance, {}};
       for (std::size_t k = launch.step->reads; k < launch.step->operands.size(); ++k) {
         seen.results.push_back(read_strided(launch, k));
       }
       on_step_(seen);
-    }
+      return next;
+    });
   }
 
   void hand_over(const Launch& launch) const {
@@ -188,6 +244,7 @@ class CpuExecutor : public Executor {
       const Slot& slot = plan_.slots[i];
       if (slot.kind == SlotKind::parameter) {
         bases_[i] = static_cast<std::byte*>(parameters[next_parameter++]);
+        parameters_.emplace_back(bases_[i], slot.bytes);
       } else if (slot.kind == SlotKind::input) {
         inputs_.emplace_back(Type{DType::u8, Shape{slot.bytes}});
         bases_[i] = inputs_.back().bytes();
@@ -199,6 +256,7 @@ class CpuExecutor : public Executor {
 
   void prepare(const std::vector<Step>& steps) {
     for (const Step& step : steps) {
+      CancelScope::poll();
       for (const auto* body : step.bodies()) prepare(*body);
       if (step.kind == Step::Kind::group) {
         groups_.emplace(&step, CpuGroupKernel(canonical(step.group), 0, sharing_of(step)));
@@ -242,7 +300,12 @@ class CpuExecutor : public Executor {
     pointers_.reserve(count);
     targets_.reserve(targets);
     launches_.reserve(unrolled_.size());
-    for (const Launch& launch : unrolled_) launches_.push_back(prepared(launch));
+    const CancelPoll poll;
+    for (const Launch& launch : unrolled_) {
+      poll();
+      launches_.push_back(prepared(launch));
+    }
+    find_stretches(repeats);
     open_.reserve(static_cast<std::size_t>(depth_of(plan_.steps)));
     find_batches();
     for (const auto& [step, kernel] : groups_) tile_bytes_ = std::max(tile_bytes_, kernel.tile_bytes());
@@ -274,6 +337,15 @@ class CpuExecutor : public Executor {
     prepared.site = sites.op;
     prepared.compute_site = sites.compute;
     return prepared;
+  }
+
+  void find_stretches(int repeats) {
+    const std::size_t size = unrolled_.size() / static_cast<std::size_t>(repeats);
+    for (std::size_t begins = 0; begins < unrolled_.size(); begins += size) {
+      std::size_t commit = begins;
+      while (commit < begins + size && !unrolled_[commit].is_commit) ++commit;
+      stretches_.push_back({begin() + commit, begin() + begins + size});
+    }
   }
 
   // Neighbours that do not depend on each other share one parallel region. Stepwise runs call the same kernels one by
@@ -337,6 +409,7 @@ class CpuExecutor : public Executor {
   std::shared_ptr<CpuArena> arena_;
   std::vector<Tensor> inputs_;
   std::vector<std::byte*> bases_;  // per slot
+  std::vector<std::pair<std::byte*, std::int64_t>> parameters_;
   std::map<const Step*, CpuGroupKernel> groups_;
   std::map<std::pair<const Step*, int>, CpuGroupKernel> batch_kernels_;  // by their threads
   std::map<const Step*, double> costs_;
@@ -348,6 +421,7 @@ class CpuExecutor : public Executor {
   std::vector<void*> pointers_;  // operands of all launches
   std::vector<Prepared> launches_;
   std::vector<const Prepared*> targets_;  // of all selects and jumps
+  std::vector<Stretch> stretches_;        // per repeat
   std::vector<Open> open_;                // while recording
   std::vector<Launch> unrolled_;          // kept for the debug execution and for what is printed
 };

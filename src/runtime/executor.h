@@ -2,6 +2,8 @@
 // Executor: a plan with kernels and memory on one device.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -16,6 +18,9 @@ namespace paoding {
 class Arena {
  public:
   virtual ~Arena() = default;
+
+  std::atomic<bool> is_in_use{false};  // by a run, or by who reads what one left
+  std::uint64_t holder = 0;  // the program whose results are in it; 0 while they are made, or of a run that threw
 };
 
 /// What compiling kernels cost.

@@ -3,14 +3,17 @@
 #include "paoding/program.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <shared_mutex>
 #include <utility>
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "paoding/cancellation.h"
 #include "paoding/op.h"
 #include "profile/recorder.h"
 #include "runtime/compile.h"
@@ -60,8 +63,23 @@ struct Parameters::Store {
 };
 
 namespace {
+
+// A run that the calling thread is in: it holds the lock of its store while callbacks are called.
+struct UnderWay {
+  const void* store;
+  const UnderWay* outer;
+};
+thread_local const UnderWay* under_way = nullptr;
+
+const UnderWay* run_around(const void* store) {
+  const UnderWay* run = under_way;
+  while (run != nullptr && run->store != store) run = run->outer;
+  return run;
+}
+
 // The seed of one parameter: what others there are and their order must not matter.
 std::uint64_t seed_of(std::uint64_t seed, std::string_view name) { return fnv1a(name, kFnvStart ^ seed); }
+
 }  // namespace
 
 Parameters::Parameters(const Graph& graph, const Device& device, const ParametersOptions& options)
@@ -82,14 +100,24 @@ Parameters::Parameters(const Graph& graph, const Device& device, const Parameter
 Parameters::~Parameters() = default;
 Parameters::Parameters(Parameters&&) noexcept = default;
 Parameters& Parameters::operator=(Parameters&&) noexcept = default;
-const Device& Parameters::device() const { return store_->device; }
-std::vector<std::string> Parameters::names() const { return store_->order; }
+
+Parameters::Store& Parameters::store() const {
+  if (store_ == nullptr) fail(ErrorKind::argument, "parameters: they were moved to other Parameters; use those");
+  return *store_;
+}
+
+const Device& Parameters::device() const { return store().device; }
+std::vector<std::string> Parameters::names() const { return store().order; }
 
 void Parameters::set(std::string_view name, const Tensor& tensor) {
-  Store::Entry& entry = store_->at(name);
+  Store::Entry& entry = store().at(name);
   if (!(tensor.type() == entry.type)) {
     fail(tensor.dtype() == entry.type.dtype ? ErrorKind::shape : ErrorKind::dtype, "parameter '{}' is {}, not {}", name,
          to_string(entry.type), to_string(tensor.type()));
+  }
+  if (run_around(store_.get()) != nullptr) {
+    fail(ErrorKind::argument, "parameter '{}' is set in a callback of a run that reads it; set it when run() is over",
+         name);
   }
   const std::unique_lock lock(store_->running);
   store_->finish_others(nullptr);
@@ -97,13 +125,55 @@ void Parameters::set(std::string_view name, const Tensor& tensor) {
 }
 
 Tensor Parameters::get(std::string_view name) const {
-  const Store::Entry& entry = store_->at(name);
-  const std::shared_lock lock(store_->running);
+  const Store::Entry& entry = store().at(name);
+  std::shared_lock<std::shared_mutex> lock(store_->running, std::defer_lock);
+  if (run_around(store_.get()) == nullptr) lock.lock();  // else the run has it
   store_->finish_others(nullptr);
   return entry.buffer->read(entry.type);
 }
 
 // ---- Program ----
+
+namespace {
+
+// While it lives nobody else has what `is_in_use` stands for.
+class OneAtATime {
+ public:
+  OneAtATime(std::atomic<bool>& is_in_use, const char* call) : is_in_use_(is_in_use) {
+    if (is_in_use.exchange(true, std::memory_order_acquire)) fail_in_use(call);
+  }
+  ~OneAtATime() { is_in_use_.store(false, std::memory_order_release); }
+  OneAtATime(const OneAtATime&) = delete;
+  OneAtATime& operator=(const OneAtATime&) = delete;
+
+ private:
+  [[noreturn]] static void fail_in_use(const char* call) {
+    fail(ErrorKind::argument,
+         "{}: a call of this program, or of one that shares its memory, is under way, on another thread or around this "
+         "callback\nhint: threads need programs of their own, and not from Program::bind",
+         call);
+  }
+  std::atomic<bool>& is_in_use_;
+};
+
+// Puts a run in front of those that the thread is in.
+class UnderWayHere {
+ public:
+  explicit UnderWayHere(const void* store) : run_{store, under_way} { under_way = &run_; }
+  ~UnderWayHere() { under_way = run_.outer; }
+  UnderWayHere(const UnderWayHere&) = delete;
+  UnderWayHere& operator=(const UnderWayHere&) = delete;
+
+ private:
+  const UnderWay run_;
+};
+
+std::uint64_t next_number() {
+  static std::atomic<std::uint64_t> last{0};
+  return ++last;
+}
+
+}  // namespace
 
 struct Program::Compiled {
   CompileOptions options;
@@ -120,31 +190,101 @@ struct Program::Compiled {
   bool is_ready = false;  // every input has been set
   bool writes_parameters = false;
   std::vector<Printed> printed;
+  std::atomic<bool> is_in_use{false};
+  enum class Last : std::uint8_t { none, threw, ended } last = Last::none;  // run
+  Arena* arena = nullptr;                                                   // the executor's
+  const std::uint64_t number = next_number();                               // of all programs
 
   ~Compiled() {
     if (parameters && executor) parameters->remove_pending(executor.get());
   }
 
-  // Runs that share a store: together when all only read, else one after the other.
-  void run_in_order(std::uint32_t number) {
+  void run() {
+    if (!is_ready) {
+      const auto missing = std::find(is_set.begin(), is_set.end(), 0) - is_set.begin();
+      fail(ErrorKind::argument, "run: input '{}' was never set", inputs[static_cast<std::size_t>(missing)]);
+    }
+    const bool is_inside = parameters && run_around(parameters.get()) != nullptr;
+    if (is_inside && writes_parameters) {
+      fail(ErrorKind::argument, "run: it writes Parameters, in a callback of a run that reads them");
+    }
+    const OneAtATime use(arena->is_in_use, "run");
+    CancelScope::poll();
+    last = Last::threw;
+    arena->holder = 0;
     printed.clear();
-    if (!parameters || plan.parameters.empty()) return executor->run(number);
+    if (profile::Recorder::active()) {
+      const std::uint32_t run = profile::Recorder::next_run();
+      const profile::SpanScope seen(run_site, run);
+      run_in_order(run);
+    } else {
+      run_in_order(0);
+    }
+    last = Last::ended;
+    arena->holder = number;
+  }
+
+  // Runs that share a store: together when all only read, else one after the other.
+  void run_in_order(std::uint32_t run) {
+    if (!parameters || plan.parameters.empty()) return executor->run(run);
     std::shared_lock<std::shared_mutex> shared(parameters->running, std::defer_lock);
     std::unique_lock<std::shared_mutex> alone(parameters->running, std::defer_lock);
-    writes_parameters ? alone.lock() : shared.lock();
+    if (run_around(parameters.get()) == nullptr) writes_parameters ? alone.lock() : shared.lock();
+    const UnderWayHere here(parameters.get());
     if (options.device.kind == DeviceKind::cuda) {
       parameters->finish_others(executor.get());
       parameters->add_pending(executor.get());
     }
-    executor->run(number);
+    executor->run(run);
+  }
+
+  // What waiting throws is what the run met.
+  void wait() {
+    try {
+      executor->wait();
+    } catch (...) {
+      last = Last::threw;
+      throw;
+    }
+  }
+
+  Tensor fetch(std::size_t index) {
+    static const profile::SiteId site =
+        profile::Recorder::add_site({.name = "fetch", .kind = profile::SpanKind::fetch});
+    const profile::SpanScope seen(site);
+    const Plan::Fetch& fetch = plan.fetches[index];
+    const OneAtATime use(arena->is_in_use, "fetch");
+    check_results(fetch.name);
+    wait();
+    const Tensor tensor = executor->read(fetch.operand);
+    if (fetch.alternatives.empty()) return tensor;
+    const auto chosen = static_cast<std::int64_t>(tensor.to_doubles()[0]);
+    const auto count = static_cast<std::int64_t>(fetch.alternatives.size());
+    return executor->read(
+        fetch.alternatives[static_cast<std::size_t>(chosen >= 0 && chosen < count ? chosen : count - 1)]);
+  }
+
+  // Error (argument) when the arena does not hold what a run of this program left.
+  void check_results(const std::string& name) const {
+    if (last == Last::ended && arena->holder == number) return;
+    fail(ErrorKind::argument, "fetch: '{}' is not there: {}", name,
+         last == Last::none    ? "the program has not run"
+         : last == Last::threw ? "the program's last run threw"
+                               : "another program has run in the same memory since (Program::bind, Programs)");
+  }
+
+  void check_input(int index, const Tensor& tensor) const {
+    const auto at = static_cast<std::size_t>(index);
+    if (tensor.type() == input_types[at]) return;
+    fail(tensor.dtype() == input_types[at].dtype ? ErrorKind::shape : ErrorKind::dtype, "input '{}' is {}, not {}",
+         inputs[at], to_string(input_types[at]), to_string(tensor.type()));
   }
 
   void set_input(int index, const Tensor& tensor) {
+    static const profile::SiteId site = profile::Recorder::add_site({.name = "feed", .kind = profile::SpanKind::feed});
+    const profile::SpanScope seen(site);
     const auto at = static_cast<std::size_t>(index);
-    if (!(tensor.type() == input_types[at])) {
-      fail(tensor.dtype() == input_types[at].dtype ? ErrorKind::shape : ErrorKind::dtype, "input '{}' is {}, not {}",
-           inputs[at], to_string(input_types[at]), to_string(tensor.type()));
-    }
+    check_input(index, tensor);
     executor->write(plan.inputs[at].second, tensor);
     if (std::exchange(is_set[at], 1) == 0) is_ready = ++set_count == is_set.size();
   }
@@ -156,6 +296,16 @@ using Clock = std::chrono::steady_clock;
 
 double milliseconds_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+void check_feeds(const std::vector<std::string>& inputs, const std::map<std::string, Tensor>& feeds) {
+  std::vector<std::string> missing;
+  for (const std::string& input : inputs) {
+    if (!feeds.contains(input)) missing.push_back("'" + input + "'");
+  }
+  if (missing.empty()) return;
+  fail(ErrorKind::argument, "run: no value is given for {}\nhint: LeftOut::keep runs with the value that it had last",
+       fmt::join(missing, ", "));
 }
 
 std::size_t checked(int index, const std::vector<std::string>& names, const char* what) {
@@ -174,12 +324,18 @@ Program& Program::operator=(Program&&) noexcept = default;
 
 Program::Program(const Graph& graph, const CompileOptions& options, const Parameters* parameters)
     : compiled_(std::make_unique<Compiled>()) {
-  if (parameters != nullptr) compiled_->parameters = parameters->store_;
+  if (parameters != nullptr) {
+    parameters->store();  // there is one
+    compiled_->parameters = parameters->store_;
+  }
   compiled_->options = options;
   *this = bind(graph);
 }
 
 Program Program::bind(const Graph& graph) const {
+  const OneAtATime use(compiled().is_in_use, "bind");
+  std::optional<OneAtATime> memory;  // that the new program shares, and which may grow
+  if (compiled().arena != nullptr) memory.emplace(compiled().arena->is_in_use, "bind");
   try {
     return compile(graph);
   } catch (const std::bad_alloc&) {
@@ -234,6 +390,7 @@ Program Program::compile(const Graph& source) const {
   }
   made->executor = options.device.kind == DeviceKind::cpu ? make_cpu_executor(made->plan, executor_options)
                                                           : make_gpu_executor(made->plan, executor_options);
+  made->arena = made->executor->arena().get();
 
   for (const auto& [slot, tensor] : made->plan.constants) made->executor->write(slot, tensor);
 
@@ -257,15 +414,20 @@ Program Program::compile(const Graph& source) const {
   return Program(std::move(made));
 }
 
-const std::vector<std::string>& Program::input_names() const { return compiled_->inputs; }
-const std::vector<std::string>& Program::fetch_names() const { return compiled_->fetches; }
-int Program::input_index(std::string_view name) const { return compiled_->input_index.at(name, "input"); }
-int Program::fetch_index(std::string_view name) const { return compiled_->fetch_index.at(name, "fetch"); }
+Program::Compiled& Program::compiled() const {
+  if (compiled_ == nullptr) fail(ErrorKind::argument, "program: it was moved to another Program; use that");
+  return *compiled_;
+}
+
+const std::vector<std::string>& Program::input_names() const { return compiled().inputs; }
+const std::vector<std::string>& Program::fetch_names() const { return compiled().fetches; }
+int Program::input_index(std::string_view name) const { return compiled().input_index.at(name, "input"); }
+int Program::fetch_index(std::string_view name) const { return compiled().fetch_index.at(name, "fetch"); }
 const Type& Program::input_type(int index) const {
-  return compiled_->input_types[checked(index, compiled_->inputs, "input")];
+  return compiled().input_types[checked(index, compiled().inputs, "input")];
 }
 const Type& Program::fetch_type(int index) const {
-  const Plan::Fetch& fetch = compiled_->plan.fetches[checked(index, compiled_->fetches, "fetch")];
+  const Plan::Fetch& fetch = compiled().plan.fetches[checked(index, compiled().fetches, "fetch")];
   if (!fetch.alternatives.empty()) {
     fail(ErrorKind::argument, "fetch '{}' is a Variant of {} alternatives: its type is known after a run", fetch.name,
          fetch.alternatives.size());
@@ -274,53 +436,48 @@ const Type& Program::fetch_type(int index) const {
 }
 
 void Program::set_input(int index, const Tensor& tensor) {
-  static const profile::SiteId site = profile::Recorder::add_site({.name = "feed", .kind = profile::SpanKind::feed});
-  checked(index, compiled_->inputs, "input");
-  const profile::SpanScope seen(site);
-  compiled_->set_input(index, tensor);
+  Compiled& mine = compiled();
+  const OneAtATime use(mine.is_in_use, "set_input");
+  checked(index, mine.inputs, "input");
+  mine.set_input(index, tensor);
 }
 
 void Program::run() {
-  if (!compiled_->is_ready) {
-    const auto missing = std::find(compiled_->is_set.begin(), compiled_->is_set.end(), 0) - compiled_->is_set.begin();
-    fail(ErrorKind::argument, "run: input '{}' was never set", compiled_->inputs[static_cast<std::size_t>(missing)]);
-  }
-  if (profile::Recorder::active()) {
-    const std::uint32_t number = profile::Recorder::next_run();
-    const profile::SpanScope seen(compiled_->run_site, number);
-    compiled_->run_in_order(number);
-  } else {
-    compiled_->run_in_order(0);
-  }
+  Compiled& mine = compiled();
+  const OneAtATime use(mine.is_in_use, "run");
+  mine.run();
 }
 
-void Program::wait() { compiled_->executor->wait(); }
+void Program::wait() {
+  Compiled& mine = compiled();
+  const OneAtATime use(mine.is_in_use, "wait");
+  mine.wait();
+}
 
 Tensor Program::fetch(int index) {
-  static const profile::SiteId site = profile::Recorder::add_site({.name = "fetch", .kind = profile::SpanKind::fetch});
-  const profile::SpanScope seen(site);
-  const Plan::Fetch& fetch = compiled_->plan.fetches[checked(index, compiled_->fetches, "fetch")];
-  const Tensor tensor = compiled_->executor->read(fetch.operand);
-  if (fetch.alternatives.empty()) return tensor;
-  const auto chosen = static_cast<std::int64_t>(tensor.to_doubles()[0]);
-  const auto count = static_cast<std::int64_t>(fetch.alternatives.size());
-  return compiled_->executor->read(
-      fetch.alternatives[static_cast<std::size_t>(chosen >= 0 && chosen < count ? chosen : count - 1)]);
+  Compiled& mine = compiled();
+  const OneAtATime use(mine.is_in_use, "fetch");
+  return mine.fetch(checked(index, mine.fetches, "fetch"));
 }
 
-std::map<std::string, Tensor> Program::run(const std::map<std::string, Tensor>& feeds) {
-  for (const auto& [name, tensor] : feeds) set_input(input_index(name), tensor);
-  run();
+std::map<std::string, Tensor> Program::run(const std::map<std::string, Tensor>& feeds, LeftOut left_out) {
+  Compiled& mine = compiled();
+  const OneAtATime use(mine.is_in_use, "run");
+  for (const auto& [name, tensor] : feeds) mine.check_input(index_of(mine.inputs, name, "input"), tensor);
+  if (left_out == LeftOut::error) check_feeds(mine.inputs, feeds);
+  for (const auto& [name, tensor] : feeds) mine.set_input(index_of(mine.inputs, name, "input"), tensor);
+  mine.run();
   std::map<std::string, Tensor> results;
-  for (std::size_t i = 0; i < compiled_->fetches.size(); ++i) {
-    results.emplace(compiled_->fetches[i], fetch(static_cast<int>(i)));
-  }
+  for (std::size_t i = 0; i < mine.fetches.size(); ++i) results.emplace(mine.fetches[i], mine.fetch(i));
   return results;
 }
 
-const std::vector<Printed>& Program::printed() const { return compiled_->printed; }
-const CompileReport& Program::report() const { return compiled_->report; }
-std::string Program::plan_text() const { return to_string(compiled_->plan); }
-std::string Program::kernel_text() const { return compiled_->executor->kernel_text(); }
+const std::vector<Printed>& Program::printed() const {
+  const OneAtATime use(compiled().is_in_use, "printed");
+  return compiled().printed;
+}
+const CompileReport& Program::report() const { return compiled().report; }
+std::string Program::plan_text() const { return to_string(compiled().plan); }
+std::string Program::kernel_text() const { return compiled().executor->kernel_text(); }
 
 }  // namespace paoding

@@ -4,12 +4,18 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/check.h"
+
 namespace paoding {
 
 Program& Programs::at(const Key& key) {
   if (const auto found = programs_.find(key); found != programs_.end()) return found->second;
   const auto start = std::chrono::steady_clock::now();
+  if (!build_) fail(ErrorKind::argument, "programs: there is no function that builds a graph");
   const std::unique_ptr<Graph> graph = build_(key);
+  if (graph == nullptr) {
+    fail(ErrorKind::argument, "programs: the function gave no graph for key {}", fmt::join(key, ", "));
+  }
   // Bound to the program with the largest arena: where an arena cannot grow (on a GPU), only a program that needs more
   // than every other gets one of its own.
   const auto base = std::max_element(programs_.begin(), programs_.end(), [](const auto& a, const auto& b) {
