@@ -66,8 +66,16 @@ Ref ScanParts::add_constant(Ref outer) {
 }
 
 std::size_t ScanParts::add_output(Ref value) {
+  const auto known = output_of_.find(value);
+  const bool is_stale =
+      known != output_of_.end() && (known->second >= outputs.size() || !(outputs[known->second].value == value));
+  if (indexed_ != outputs.size() || is_stale) {  // a pass has changed the list itself
+    output_of_.clear();
+    for (std::size_t i = 0; i < outputs.size(); ++i) output_of_.try_emplace(outputs[i].value, i);
+  }
   const auto [it, is_new] = output_of_.try_emplace(value, outputs.size());
   if (is_new) outputs.push_back({value, {}, ""});
+  indexed_ = outputs.size();
   return it->second;
 }
 

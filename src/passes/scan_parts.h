@@ -35,7 +35,7 @@ struct ScanParts {
   /// Makes `outer` visible inside: as element t of its outermost axis, or whole. Returns the inside value.
   Ref add_sequence(Ref outer);
   Ref add_constant(Ref outer);
-  /// Stacks an inside value; equal ones are shared. Returns its index in `outputs`, which nobody else has changed yet.
+  /// Stacks an inside value; equal ones are shared. Returns its index in `outputs`.
   std::size_t add_output(Ref value);
 
   /// Adds a scan node made of the lists as they are now, dropping body nodes that no carry or output needs, and
@@ -57,6 +57,7 @@ struct ScanParts {
  private:
   std::map<Ref, Ref> sequence_of_, constant_of_;  // by the outer value
   std::map<Ref, std::size_t> output_of_;          // by the inside value
+  std::size_t indexed_ = 0;                       // outputs that were there when it was brought up to date
 };
 
 /// Calls `edit` with every scan of `graph` in order. What it says is replaced (old outer refs to new ones) is so for
