@@ -463,9 +463,9 @@ Tensor Program::fetch(int index) {
 std::map<std::string, Tensor> Program::run(const std::map<std::string, Tensor>& feeds, LeftOut left_out) {
   Compiled& mine = compiled();
   const OneAtATime use(mine.is_in_use, "run");
-  for (const auto& [name, tensor] : feeds) mine.check_input(index_of(mine.inputs, name, "input"), tensor);
+  for (const auto& [name, tensor] : feeds) mine.check_input(mine.input_index.at(name, "input"), tensor);
   if (left_out == LeftOut::error) check_feeds(mine.inputs, feeds);
-  for (const auto& [name, tensor] : feeds) mine.set_input(index_of(mine.inputs, name, "input"), tensor);
+  for (const auto& [name, tensor] : feeds) mine.set_input(mine.input_index.at(name, "input"), tensor);
   mine.run();
   std::map<std::string, Tensor> results;
   for (std::size_t i = 0; i < mine.fetches.size(); ++i) results.emplace(mine.fetches[i], mine.fetch(i));
