@@ -141,7 +141,7 @@ TEST(FailingRun, WritesNothingWhenATurnOfAScanFails) {
 
 TEST(FailingRun, WritesNothingWhenTheBranchThatIsTakenFails) {
   check_that_a_failing_run_writes_nothing(
-      [](Graph& g, const Model& m) {
+      [](Graph&, const Model& m) {
         const Value is_small = less(m.id, 1);
         const Values made = cond(
             is_small,

@@ -171,21 +171,26 @@ TEST(OpBlock, OfACompositionWithoutAValueIsRefused) {
 }
 
 TEST(OpBlock, WithoutWhatItsKindNeedsIsRefusedWhenItIsRegistered) {
-  const auto with = [](OpDef op) {
-    op.name = unused_name();
-    op.summary = "wrong";
-    return message_of([&] { register_op(std::move(op)); });
-  };
+  const auto with = [](OpDef op) { return message_of([&] { register_op(std::move(op)); }); };
   const auto infer = [](const OpCall& call) { return std::vector{call.inputs[0]}; };
-  EXPECT_TRUE(has(with({.kind = OpKind::formula, .inputs = {"a"}}), "without a formula"));
-  EXPECT_TRUE(has(with({.kind = OpKind::composed, .inputs = {"a"}}), "without a composition"));
-  EXPECT_TRUE(has(with({.kind = OpKind::kernel, .inputs = {"a"}}), "has no shape rule"));
-  EXPECT_TRUE(has(with({.inputs = {"a", "a"}, .infer = infer}), "two inputs of one name"));
-  EXPECT_TRUE(has(with({.inputs = {""}, .infer = infer}), "or one without"));
-  EXPECT_TRUE(has(with({.inputs = {"a"}, .attrs = {{.name = "k"}, {.name = "k"}}, .infer = infer}),
+  EXPECT_TRUE(has(with({.name = unused_name(), .summary = "wrong", .kind = OpKind::formula, .inputs = {"a"}}),
+                  "without a formula"));
+  EXPECT_TRUE(has(with({.name = unused_name(), .summary = "wrong", .kind = OpKind::composed, .inputs = {"a"}}),
+                  "without a composition"));
+  EXPECT_TRUE(has(with({.name = unused_name(), .summary = "wrong", .kind = OpKind::kernel, .inputs = {"a"}}),
+                  "has no shape rule"));
+  EXPECT_TRUE(has(with({.name = unused_name(), .summary = "wrong", .inputs = {"a", "a"}, .infer = infer}),
+                  "two inputs of one name"));
+  EXPECT_TRUE(has(with({.name = unused_name(), .summary = "wrong", .inputs = {""}, .infer = infer}), "or one without"));
+  EXPECT_TRUE(has(with({.name = unused_name(),
+                        .summary = "wrong",
+                        .inputs = {"a"},
+                        .attrs = {{.name = "k", .example = 1.0}, {.name = "k", .example = 1.0}},
+                        .infer = infer}),
                   "two attributes of one name"));
   for (const OpKind kind : {OpKind::view, OpKind::reduction, OpKind::structural}) {
-    EXPECT_TRUE(has(with({.kind = kind, .inputs = {"a"}, .infer = infer}), "as only the library's own are"));
+    EXPECT_TRUE(has(with({.name = unused_name(), .summary = "wrong", .kind = kind, .inputs = {"a"}, .infer = infer}),
+                    "as only the library's own are"));
   }
 }
 

@@ -27,7 +27,7 @@ void check_commit(const Plan& plan) {
       EXPECT_FALSE(may_fault(plan.steps[i])) << to_string(plan);
     }
   }
-  if (plan.commit < plan.steps.size()) EXPECT_TRUE(writes_parameter(plan, plan.steps[plan.commit]));
+  EXPECT_TRUE(plan.commit == plan.steps.size() || writes_parameter(plan, plan.steps[plan.commit]));
 }
 
 TEST(Commit, OfAPlanThatWritesNothingIsEmpty) {
