@@ -262,6 +262,79 @@ TEST(PlanMemory, IsReadAsWrittenWhereACarryKeepsAPartOfItself) {
   }
 }
 
+// Carries that a step joins with each other or with what it has made; `stacked` are outputs by number.
+struct Joined {
+  const char* name;
+  std::vector<int> stacked;
+  int axis = 1;
+};
+
+void build_joined(Graph& g, const Joined& joined, bool is_reverse) {
+  const Shape shape{3, 4};
+  const Value a0 = g.input("a0", f32, shape), b0 = g.input("b0", f32, shape), xs = g.input("xs", f32, {5, 3, 4});
+  const StepResult made = scan(
+      {a0, b0}, {xs},
+      [&](const Values& carry, const Values& x) {
+        const Value fresh = tanh(x[0] * carry[0]);
+        const Value join = concat(std::array{fresh, carry[1], carry[0]}, joined.axis);
+        const Value again = concat(std::array{carry[1], x[0]}, joined.axis);
+        const Value all = tanh(join), some = tanh(again);
+        const auto part = [&](const Value& of, std::int64_t i) {
+          const std::int64_t extent = shape[joined.axis];
+          return slice(of, joined.axis, i * extent, (i + 1) * extent);
+        };
+        const Value a = part(all, 0) + part(some, 1) * part(all, 1), b = part(all, 2) * part(some, 0);
+        const Values outputs{a, carry[0], b, carry[1], fresh, join, all};
+        Values chosen;
+        for (const int i : joined.stacked) chosen.push_back(outputs[static_cast<std::size_t>(i)]);
+        return step({a, b}, chosen);
+      },
+      is_reverse);
+  for (std::size_t i = 0; i < 2; ++i) g.fetch("last" + std::to_string(i), made.carries[i]);
+  for (std::size_t i = 0; i < made.outputs.size(); ++i) g.fetch("out" + std::to_string(i), made.outputs[i] * 2.0);
+}
+
+TEST(PlanMemory, IsReadAsWrittenWhereCarriesLiveInAConcatenation) {
+  const std::vector<Joined> cases = {{"nothing", {}},         {"after", {0}},         {"before", {1}},
+                                     {"both", {0, 1}},        {"another", {2, 3}},    {"fresh", {4}},
+                                     {"the join", {5}},       {"much", {0, 3, 4}},    {"all", {0, 1, 2, 3, 4, 5, 6}},
+                                     {"twice", {1, 1, 5, 5}}, {"rows", {0, 3, 5}, 0}, {"rows alone", {}, 0}};
+  for (const Joined& joined : cases) {
+    for (const bool is_reverse : {false, true}) {
+      SCOPED_TRACE(std::string(joined.name) + (is_reverse ? ", reverse" : ""));
+      Graph g;
+      build_joined(g, joined, is_reverse);
+      check_plans(g, joined.name);
+      const Feeds feeds = make_feeds(g, 1);
+      for (const PlanWay& way : plan_ways()) {
+        CompileOptions options;
+        options.disabled_passes = way.disabled;
+        const Tensors got = Program(g, options).run(to_tensors(g, feeds));
+        for (const auto& [name, values] : evaluate_graph(g, feeds)) {
+          expect_close(name + ", " + way.name, got.at(name).to_doubles(), values, 1e-5);
+        }
+      }
+    }
+  }
+}
+
+TEST(PlanMemory, StepsDoNotCopyCarriesIntoTheConcatenationTheyLiveIn) {
+  for (const bool is_reverse : {false, true}) {
+    Graph g;
+    const Value a0 = g.input("a0", f32, {3, 4}), b0 = g.input("b0", f32, {3, 4}), xs = g.input("xs", f32, {5, 3, 4});
+    const StepResult made = scan(
+        {a0, b0}, {xs},
+        [&](const Values& carry, const Values& x) {
+          const Value all = exp(concat(std::array{tanh(x[0]), carry[1], carry[0]}, 1));
+          const Value a = sum(reshape(all, Ints{3, 3, 4}), Ints{1});
+          return step({a, a * carry[0]}, {a, carry[1]});
+        },
+        is_reverse);
+    for (std::size_t i = 0; i < 2; ++i) g.fetch("all" + std::to_string(i), made.outputs[i]);
+    for (const std::string& note : make_plan(g, {}).notes) EXPECT_FALSE(has(note, "in every step")) << note;
+  }
+}
+
 TEST(PlanMemory, IsReadAsWrittenInRandomGraphs) {
   for (unsigned seed = 0; seed < 150 && !testing::Test::HasFailure(); ++seed) {
     Graph graph;

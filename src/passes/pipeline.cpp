@@ -25,6 +25,8 @@ const std::vector<Pass>& pipeline() {
        "a product of a concatenation becomes a sum of products, so that only the part that depends "
        "on the carried state stays in a loop",
        split_products},
+      {"join_inner", "what is left in a loop of a sum of products is one product, on a GPU, for the same reason",
+       join_inner},
       {"sum_gradients", "sums of padded slices become one concatenation: gradients are written where they belong",
        sum_gradients},
       {"push_slices", "slices move up through elementwise ops, so that gates share one iteration space", push_slices},
@@ -33,6 +35,8 @@ const std::vector<Pass>& pipeline() {
       {"sum_over_time", "sums carried through a loop become sums of stacked values after it", sum_over_time},
       {"sink_products", "products that only feed stacked results move behind the loop as one large product",
        sink_products},
+      {"join_columns", "products of a loop with one operand are one product: on a GPU few rows are bound by launches",
+       join_columns},
       {"remake_saved", "what a loop stacks for another is made again there, where both see what it follows from",
        remake_saved},
       {"stack_sources", "loops keep what their kernels write, not parts and joins of it, which would be copies",

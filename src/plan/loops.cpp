@@ -1,18 +1,97 @@
 // SPDX-License-Identifier: Apache-2.0
 // A scan becomes a loop step whose operands move with the turn. Nothing is copied between steps: a carry that is also
-// stacked lives in its history, one entry per step and one for the start; any other alternates between two entries.
+// stacked lives in its history, one entry per step and one for the start; any other alternates between two entries. A
+// carry that a step joins with other values lives in that concatenation: a step writes its part of the next entry.
 #include <algorithm>
+#include <set>
 
 #include "base/check.h"
 #include "group/lower.h"
+#include "ops/views.h"
 #include "plan/planner.h"
 
 namespace paoding {
 namespace {
 
-// Entry `index` of a slot that holds many values of one type.
-Operand entry(int slot, const Type& type, std::int64_t index) {
-  return {slot, index * size_bytes(type), {}, Layout::dense(type)};
+// A slot of many entries of one type, one per turn, and the part of an entry where a value of the body lives.
+struct Home {
+  int slot = -1;
+  Type entry;
+  bool has_history = false;
+  std::vector<std::int64_t> start;  // of the part
+  Shape shape;
+
+  Operand at(std::int64_t index) const {
+    return sub_range({slot, index * size_bytes(entry), {}, Layout::dense(entry)}, start, shape);
+  }
+  /// The values of all steps, the first of which is in entry `index`.
+  Operand stacked(std::int64_t index, const Type& type) const {
+    const Operand first = at(index);
+    Operand all{slot, first.offset, {}, Layout{type, {}}};
+    all.layout.strides[0] = entry.shape.elements();
+    std::copy(first.layout.strides.begin(), first.layout.strides.end() - 1, all.layout.strides.begin() + 1);
+    return all;
+  }
+};
+
+// Concatenations of the body that carries live in, and the starts of their parts.
+struct Join {
+  Ref ref;
+  std::vector<std::pair<Ref, std::vector<std::int64_t>>> parts;
+  bool is_stacked = false;  // or one of its parts is
+};
+
+bool is_stacked(const ScanView& view, Ref ref) {
+  for (int k = view.carries; k < view.carries + view.outputs; ++k) {
+    if (view.body.fetches()[static_cast<std::size_t>(k)].ref == ref) return true;
+  }
+  return false;
+}
+
+// The values of a carry: in front of the step, and behind it.
+std::pair<Ref, Ref> carried(const ScanView& view, int i) {
+  const auto at = static_cast<std::size_t>(i);
+  return {{view.body.inputs()[at], 0}, view.body.fetches()[at].ref};
+}
+
+// Those that may lie anywhere, and of which a history, if there has to be one, is at most twice what is stacked of it.
+std::vector<Join> joins_of_carries(const ScanView& view) {
+  std::set<NodeId> is_placed;  // by another concatenation, a pad or a carry; a carry once it lives in one
+  for (NodeId id = 0; id < view.body.size(); ++id) {
+    const Node& node = view.body.node(id);
+    if (node.op->name != "concat" && node.op->name != "pad") continue;
+    for (const Ref& ref : node.inputs) {
+      if (view.body.node(ref.node).op->name == "concat") is_placed.insert(ref.node);
+    }
+  }
+  for (int i = 0; i < view.carries; ++i) is_placed.insert(carried(view, i).second.node);
+  std::vector<Join> joins;
+  for (NodeId id = 0; id < view.body.size(); ++id) {
+    const Node& node = view.body.node(id);
+    if (node.op->name != "concat" || is_placed.contains(id)) continue;
+    const Type& type = node.types[0];
+    Join join{{id, 0}, {}, is_stacked(view, {id, 0})};
+    std::int64_t stacked_bytes = join.is_stacked ? size_bytes(type) : 0;
+    std::vector<std::int64_t> start(static_cast<std::size_t>(type.shape.rank()), 0);
+    std::vector<NodeId> here;
+    for (const Ref& ref : node.inputs) {
+      const Type& part = view.body.type(ref);
+      for (int i = 0; i < view.carries; ++i) {
+        const auto [before, after] = carried(view, i);
+        if (!(before == ref) || is_placed.contains(ref.node)) continue;
+        here.push_back(ref.node);
+        if (!is_stacked(view, before) && is_stacked(view, after)) stacked_bytes += size_bytes(part);
+      }
+      if (is_stacked(view, ref)) stacked_bytes += size_bytes(part);
+      join.parts.emplace_back(ref, start);
+      start[static_cast<std::size_t>(concat_axis(node))] += part.shape[concat_axis(node)];
+    }
+    join.is_stacked = stacked_bytes > 0;
+    if (here.empty() || size_bytes(type) == 0 || (join.is_stacked && 2 * stacked_bytes < size_bytes(type))) continue;
+    is_placed.insert(here.begin(), here.end());
+    joins.push_back(std::move(join));
+  }
+  return joins;
 }
 
 }  // namespace
@@ -35,9 +114,64 @@ void Planner::plan_scan(Frame& outer, NodeId id) {
   std::map<Ref, std::vector<int>> stacked_from;  // by the body's value: the outputs that stack it
   for (int k = view.carries; k < fetches; ++k) stacked_from[fetch_ref(k)].push_back(k);
 
+  std::map<Ref, Home> homes;  // of carries, by their value in front of the step
+  const auto new_home = [&](const Type& type, bool has_history, std::string_view what) {
+    const std::int64_t bytes = size_bytes(type);
+    if (bytes > 0 && length + 1 > kMaxPlanBytes / bytes) {
+      fail(ErrorKind::unsupported, "scan: {} steps of {}, {}, are more than 2^47 bytes{}", length, what,
+           to_string(type), node.scope.empty() ? "" : fmt::format(" (in {})", node.scope.str()));
+    }
+    Home home{new_slot(SlotKind::arena, node.title() + (has_history ? " history" : " carry"),
+                       bytes * (has_history ? length + 1 : 2)),
+              type, has_history, std::vector<std::int64_t>(static_cast<std::size_t>(type.shape.rank()), 0), type.shape};
+    return home;
+  };
+  // A history is in order of time, so a reverse scan fills it from its end.
+  const auto first_entry = [&](const Home& home) { return home.has_history && view.is_reverse ? length : 0; };
+  const auto now_in = [&](const Home& home) {
+    const std::int64_t bytes = size_bytes(home.entry);
+    Operand now = home.at(first_entry(home));
+    now.terms.push_back(home.has_history ? LoopTerm{loop, view.is_reverse ? -bytes : bytes, 0, 0}
+                                         : LoopTerm{loop, bytes, 0, 2});
+    return now;
+  };
+  const auto next_in = [&](const Home& home) {
+    Operand next = now_in(home);
+    if (home.has_history) {
+      next.offset += next.terms.back().stride;
+    } else {
+      next.terms.back().shift = 1;
+    }
+    return next;
+  };
+  const auto stack_in = [&](const Home& home, int k, bool is_after) {
+    targets[k] = is_after ? next_in(home) : now_in(home);
+    results[k] = home.stacked(is_after != view.is_reverse ? 1 : 0, output_type(k));
+  };
+
+  if (options_.alias_views) {
+    for (const Join& join : joins_of_carries(view)) {
+      const Home whole = new_home(view.body.type(join.ref), join.is_stacked, "a concatenation with a carry");
+      frame.destinations[join.ref] = now_in(whole);
+      for (int k = view.carries; k < fetches; ++k) {
+        if (fetch_ref(k) == join.ref) stack_in(whole, k, false);
+      }
+      for (const auto& [ref, start] : join.parts) {
+        Home part = whole;
+        part.start = start;
+        part.shape = view.body.type(ref).shape;
+        if (view.body.node(ref.node).op->name == "input") {
+          homes.emplace(ref, part);
+          continue;
+        }
+        for (int k = view.carries; k < fetches; ++k) {
+          if (fetch_ref(k) == ref && !targets.contains(k)) stack_in(part, k, false);
+        }
+      }
+    }
+  }
   for (int i = 0; i < view.carries; ++i) {
     const Type& type = output_type(i);
-    const std::int64_t bytes = size_bytes(type);
     std::vector<int> after, before;  // outputs that stack the carry after, or before, each step
     if (options_.alias_views) {
       for (int k : stacked_from[fetch_ref(i)]) {
@@ -46,45 +180,20 @@ void Planner::plan_scan(Frame& outer, NodeId id) {
       before = stacked_from[input_ref(i)];
     }
     const bool has_history = !after.empty() || !before.empty();
-    if (bytes > 0 && length + 1 > kMaxPlanBytes / bytes) {
-      fail(ErrorKind::unsupported, "scan: {} steps of carry {}, {}, are more than 2^47 bytes{}", length, i,
-           to_string(type), node.scope.empty() ? "" : fmt::format(" (in {})", node.scope.str()));
-    }
-    const int slot = new_slot(SlotKind::arena, node.title() + (has_history ? " history" : " carry"),
-                              bytes * (has_history ? length + 1 : 2));
-    // A history is in order of time, so a reverse scan fills it from its end.
-    const std::int64_t start = has_history && view.is_reverse ? length : 0;
-    const std::int64_t direction = view.is_reverse ? -bytes : bytes;
-    Operand now = entry(slot, type, start), next = now;
-    if (has_history) {
-      now.terms.push_back({loop, direction, 0, 0});
-      next.offset += direction;
-      next.terms.push_back({loop, direction, 0, 0});
-    } else {
-      now.terms.push_back({loop, bytes, 0, 2});
-      next.terms.push_back({loop, bytes, 1, 2});
-    }
+    const auto joined = homes.find(input_ref(i));
+    const Home home = joined != homes.end() ? joined->second : new_home(type, has_history, fmt::format("carry {}", i));
     const Node& source = outer.graph.node(node.inputs[static_cast<std::size_t>(i)].node);
-    const Operand first = entry(slot, type, start);
+    const Operand first = home.at(first_entry(home));
     if (is_generated(source)) {
       fill(outer, lower_generated(source, first.layout), first, node);
     } else {
       copy(outer, outer_place(i), first, node, "scan_start");
     }
-    frame.places[input_ref(i)] = now;
-    targets[i] = next;
-    const std::int64_t last = has_history ? (view.is_reverse ? 0 : length) : length % 2;
-    results[i] = entry(slot, type, last);
-    for (int k : after) {
-      results[k] = entry(slot, type, view.is_reverse ? 0 : 1);
-      results[k].layout = Layout::dense(output_type(k));
-      targets[k] = next;
-    }
-    for (int k : before) {
-      results[k] = entry(slot, type, view.is_reverse ? 1 : 0);
-      results[k].layout = Layout::dense(output_type(k));
-      targets[k] = now;
-    }
+    frame.places[input_ref(i)] = now_in(home);
+    targets[i] = next_in(home);
+    results[i] = home.at(home.has_history ? (view.is_reverse ? 0 : length) : length % 2);
+    for (int k : after) stack_in(home, k, true);
+    for (int k : before) stack_in(home, k, false);
   }
 
   for (int i = view.first_sequence(); i < view.first_constant(); ++i) {
