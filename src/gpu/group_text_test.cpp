@@ -251,7 +251,7 @@ double tolerance(const Group& group, const GroupOutput& output, double value) {
     if ((output.reduce_mask >> a) & 1u) terms *= double(group.extents[a]);
   }
   const DType compute = group.expr.dtype_of(output.value);
-  const double step = compute == f64 ? 0x1p-50 : is_float(compute) ? 0x1p-21 : 0;
+  const double step = compute == f64 ? 0x1p-49 : is_float(compute) ? 0x1p-21 : 0;
   return rounding(output.dtype) * std::fabs(value) + step * (std::fabs(value) + 4 * std::sqrt(terms) + 4);
 }
 

@@ -285,7 +285,7 @@ class Fusion {
         body->fetch(fmt::format("out{}", outputs.size() - 1), body->value(inside.at({id, 0})));
       }
     }
-    if (inputs.empty()) return;  // only constants: left as they are
+    if (inputs.empty() || outputs.empty()) return;  // only constants, or read by nobody: left as they are
     const KeepNames keep(graph_);
     graph_.placement = node(nodes[0]).placement;
     graph_.scope = common_scope(nodes);

@@ -141,7 +141,6 @@ TEST_F(Resume, AModelThatIsNotFinitePredictsNothing) {
   refused("memory/weight", 1 << 20, std::nanf(""), "'memory/weight' has 256 NaN and 0 infinite of 256 elements");
   refused("output/weight", 1, std::nanf(""), "'output/weight' has 1 NaN");
   refused("source/weight", 1, INFINITY, "1 infinite");
-  refused("memory/weight", 1 << 20, 3e38f, "no finite number: the model's parameters are damaged, or far too large");
 }
 
 // ---- a folder from elsewhere ----
