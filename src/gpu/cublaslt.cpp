@@ -135,11 +135,11 @@ const Library& cublaslt_library() { return loaded_cublaslt().library; }
 std::string to_string(const MatmulSpec& spec) {
   return fmt::format(
       "matmul a {}{} lda {} stride {} align {}, b {}{} ldb {} stride {} align {}, c {} ldc {} stride {} align {}, "
-      "precision {}, m {} n {} k {} batch {}, alpha {} beta {}",
+      "precision {}, m {} n {} k {} batch {}",
       to_string(spec.a_dtype), spec.transpose_a ? " transposed" : "", spec.lda, spec.stride_a, spec.align_a,
       to_string(spec.b_dtype), spec.transpose_b ? " transposed" : "", spec.ldb, spec.stride_b, spec.align_b,
       to_string(spec.c_dtype), spec.ldc, spec.stride_c, spec.align_c, to_string(spec.precision), spec.m, spec.n, spec.k,
-      spec.batch, spec.alpha, spec.beta);
+      spec.batch);
 }
 
 ColumnMajorMatmul to_column_major(const MatmulSpec& spec) {
@@ -190,8 +190,7 @@ Matmul::Layout Matmul::make_layout(DType dtype, const ColumnMajorMatrix& matrix,
   return layout;
 }
 
-Matmul::Matmul(const GpuDevice& device, const MatmulSpec& spec, std::size_t workspace_limit_bytes)
-    : spec_(spec), alpha_f32_(static_cast<float>(spec.alpha)), beta_f32_(static_cast<float>(spec.beta)) {
+Matmul::Matmul(const GpuDevice& device, const MatmulSpec& spec, std::size_t workspace_limit_bytes) : spec_(spec) {
   const ColumnMajorMatmul call = to_column_major(spec);
   const CublasLt& table = required_cublaslt();
   handle_ = handle_of(device);
@@ -250,16 +249,16 @@ void Matmul::choose_algorithm(std::size_t workspace_limit_bytes) {
   workspace_bytes_ = found.workspaceSize;
 }
 
-void Matmul::run(CUstream stream, const void* a, const void* b, const void* c_in, void* d_out, void* workspace) const {
+void Matmul::run(CUstream stream, const void* a, const void* b, void* c, void* workspace) const {
   PD_ASSERT(product_ != nullptr, "run() of a Matmul that was never prepared");
-  PD_ASSERT(c_in != nullptr || spec_.beta == 0, "a product with beta reads c");
   const bool is_f64 = spec_.precision == MatmulPrecision::f64;
-  const void* alpha = is_f64 ? static_cast<const void*>(&spec_.alpha) : &alpha_f32_;
-  const void* beta = is_f64 ? static_cast<const void*>(&spec_.beta) : &beta_f32_;
-  const void* c = c_in == nullptr ? d_out : c_in;  // not read, but cuBLASLt wants an address
+  static constexpr double kOneF64 = 1, kZeroF64 = 0;
+  static constexpr float kOneF32 = 1, kZeroF32 = 0;
+  const void* alpha = is_f64 ? static_cast<const void*>(&kOneF64) : &kOneF32;
+  const void* beta = is_f64 ? static_cast<const void*>(&kZeroF64) : &kZeroF32;
   cublasStatus_t status =
       cublaslt()->cublasLtMatmul(handle_, product_.get(), alpha, b, first_.get(), a, second_.get(), beta, c,
-                                 result_.get(), d_out, result_.get(), &algorithm_, workspace, workspace_bytes_, stream);
+                                 result_.get(), c, result_.get(), &algorithm_, workspace, workspace_bytes_, stream);
   if (status != CUBLAS_STATUS_SUCCESS) check_cublas(status, ("cublasLtMatmul of " + to_string(spec_)).c_str());
 }
 

@@ -54,8 +54,8 @@ enum class MatmulPrecision : std::uint8_t {
   f64,   // f64 throughout
 };
 
-/// d = alpha * op(a) op(b) + beta * c for `batch` row-major matrices; c and d have one dtype and layout.
-/// op(a): [m, k], op(b): [k, n], d: [m, n]. a is stored as [k, m] when transposed, b as [n, k].
+/// c = op(a) op(b) for `batch` row-major matrices.
+/// op(a): [m, k], op(b): [k, n], c: [m, n]. a is stored as [k, m] when transposed, b as [n, k].
 struct MatmulSpec {
   DType a_dtype = DType::f32;
   DType b_dtype = DType::f32;  // the same as a_dtype
@@ -73,9 +73,7 @@ struct MatmulSpec {
   std::int64_t stride_c = 0;
   bool transpose_a = false;
   bool transpose_b = false;
-  double alpha = 1;
-  double beta = 0;
-  int align_a = 16;  // bytes that every address passed to run() is a multiple of; c's holds for d as well
+  int align_a = 16;  // bytes that every address passed to run() is a multiple of
   int align_b = 16;
   int align_c = 16;
 };
@@ -91,12 +89,12 @@ struct ColumnMajorMatrix {
   std::int64_t stride = 0;
 };
 
-/// A row-major product as a column-major one: d^T = op(b)^T op(a)^T, and a row-major matrix read by columns is
+/// A row-major product as a column-major one: c^T = op(b)^T op(a)^T, and a row-major matrix read by columns is
 /// its own transpose. So b comes first, a second, and nothing moves.
 struct ColumnMajorMatmul {
   ColumnMajorMatrix first;   // b's memory
   ColumnMajorMatrix second;  // a's memory
-  ColumnMajorMatrix result;  // c's and d's memory
+  ColumnMajorMatrix result;  // c's memory
   bool transpose_first = false;
   bool transpose_second = false;
 };
@@ -115,8 +113,8 @@ class Matmul {
   std::size_t workspace_bytes() const { return workspace_bytes_; }
   const MatmulSpec& spec() const { return spec_; }
 
-  /// Starts the product on `stream`. c_in is read only when beta is not 0, and may be d_out.
-  void run(CUstream stream, const void* a, const void* b, const void* c_in, void* d_out, void* workspace) const;
+  /// Starts the product on `stream`.
+  void run(CUstream stream, const void* a, const void* b, void* c, void* workspace) const;
 
  private:
   struct Destroy {
@@ -134,7 +132,6 @@ class Matmul {
   Layout first_, second_, result_;
   cublasLtMatmulAlgo_t algorithm_{};
   std::size_t workspace_bytes_ = 0;
-  float alpha_f32_ = 1, beta_f32_ = 0;  // f64 products take alpha and beta from the spec
 };
 
 }  // namespace paoding::gpu

@@ -41,7 +41,7 @@ Operands operands_of(const MatmulSpec& spec) {
 
 /// The definition in MatmulSpec's comment, element by element; what lies between rows stays as it was in c.
 std::vector<double> row_major_product(const MatmulSpec& spec, const Operands& in) {
-  std::vector<double> d = in.c;
+  std::vector<double> c = in.c;
   auto at = [](const std::vector<double>& v, std::int64_t i) { return v[static_cast<std::size_t>(i)]; };
   for (std::int64_t g = 0; g < spec.batch; ++g) {
     for (std::int64_t i = 0; i < spec.m; ++i) {
@@ -53,18 +53,18 @@ std::vector<double> row_major_product(const MatmulSpec& spec, const Operands& in
           sum += left * right;
         }
         std::size_t to = static_cast<std::size_t>(g * spec.stride_c + i * spec.ldc + j);
-        d[to] = spec.alpha * sum + spec.beta * d[to];
+        c[to] = sum;
       }
     }
   }
-  return d;
+  return c;
 }
 
 /// What cuBLASLt's documentation says it does with column-major operands; checks that their sizes fit together.
 std::vector<double> column_major_product(const MatmulSpec& spec, const Operands& in) {
   const ColumnMajorMatmul call = to_column_major(spec);
   const std::vector<double>&first = in.b, &second = in.a;
-  std::vector<double> d = in.c;
+  std::vector<double> c = in.c;
   auto at = [](const std::vector<double>& v, const ColumnMajorMatrix& matrix, std::int64_t g, std::int64_t row,
                std::int64_t column) {
     EXPECT_LT(row, matrix.rows);
@@ -85,11 +85,11 @@ std::vector<double> column_major_product(const MatmulSpec& spec, const Operands&
                  (call.transpose_second ? at(second, call.second, g, j, p) : at(second, call.second, g, p, j));
         }
         std::size_t to = static_cast<std::size_t>(g * call.result.stride + j * call.result.ld + i);
-        d.at(to) = spec.alpha * sum + spec.beta * d.at(to);
+        c.at(to) = sum;
       }
     }
   }
-  return d;
+  return c;
 }
 
 /// All transpositions of a batched product with room between rows and matrices, and a shared b.
@@ -111,8 +111,6 @@ std::vector<MatmulSpec> specs() {
     spec.stride_a = is_batched ? (spec.transpose_a ? spec.k : spec.m) * spec.lda + room : 0;
     spec.stride_b = 0;
     spec.stride_c = is_batched ? spec.m * spec.ldc + room : 0;
-    spec.alpha = 2;
-    spec.beta = room != 0 ? -1 : 0;
     all.push_back(spec);
   }
   return all;
@@ -196,7 +194,7 @@ TEST(MatmulSpec, TextShowsEveryField) {
   spec.transpose_b = true;
   spec.precision = MatmulPrecision::tf32;
   std::string text = to_string(spec);
-  for (const char* part : {"m 11 n 12 k 13", "b f32 transposed", "precision tf32", "align 16", "alpha 1 beta 0"}) {
+  for (const char* part : {"m 11 n 12 k 13", "b f32 transposed", "precision tf32", "align 16"}) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
   }
 }
@@ -221,8 +219,7 @@ std::vector<double> gpu_product(const GpuDevice& device, const MatmulSpec& spec,
   Matmul moved = std::move(matmul);
   DeviceMemory workspace(device, moved.workspace_bytes());
   Stream stream(device);
-  moved.run(stream.get(), a_there.pointer(), b_there.pointer(), spec.beta != 0 ? c_there.pointer() : nullptr,
-            c_there.pointer(), workspace.pointer());
+  moved.run(stream.get(), a_there.pointer(), b_there.pointer(), c_there.pointer(), workspace.pointer());
   stream.wait_idle();
   Tensor result(spec.c_dtype, Shape{static_cast<std::int64_t>(in.c.size())});
   PD_CUDA(cuda.cuMemcpyDtoH(result.bytes(), c_there.address(), c.size()));

@@ -80,8 +80,7 @@ class CublasLtMatmul : public PreparedKernel {
       return static_cast<char*>(run.operands[i]) + offsets[i];
     };
     for (const Offsets& offsets : offsets_) {
-      product_.run(static_cast<CUstream>(run.stream), at(0, offsets), at(1, offsets), at(2, offsets), at(2, offsets),
-                   run.scratch);
+      product_.run(static_cast<CUstream>(run.stream), at(0, offsets), at(1, offsets), at(2, offsets), run.scratch);
     }
   }
 
