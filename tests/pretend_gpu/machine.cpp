@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/pretend_gpu/machine.h"
+
+namespace paoding::pretend {
+
+Machine::Machine() = default;
+
+Machine& Machine::get() {
+  static auto* machine = new Machine();  // destructors of statics may still release something
+  return *machine;
+}
+
+// ---- what tests see ----
+
+void Machine::schedule(unsigned seed, unsigned haste) {
+  const std::lock_guard lock(mutex);
+  random_.seed(seed);
+  haste_ = haste;
+}
+
+std::vector<std::string> Machine::calls() const {
+  const std::lock_guard lock(mutex);
+  return calls_;
+}
+
+void Machine::forget_calls() {
+  const std::lock_guard lock(mutex);
+  calls_.clear();
+}
+
+void Machine::before(const std::string& function, std::function<void()> then) {
+  const std::lock_guard lock(mutex);
+  before_[function] = std::move(then);
+}
+
+void Machine::break_at(const std::string& kernel, CUresult error) {
+  const std::lock_guard lock(mutex);
+  break_at_ = kernel, break_with_ = error;
+}
+
+void Machine::revive() {
+  const std::lock_guard lock(mutex);
+  broken = CUDA_SUCCESS;
+  for (auto& [at, stream] : streams_) stream->queue.clear();
+}
+
+std::size_t Machine::bytes_in_use() const {
+  const std::lock_guard lock(mutex);
+  return used_;
+}
+
+std::size_t Machine::graph_bytes() const {
+  const std::lock_guard lock(mutex);
+  return graphs_;
+}
+
+void Machine::set_memory(std::size_t bytes) {
+  const std::lock_guard lock(mutex);
+  memory_bytes = bytes;
+}
+
+std::size_t Machine::waiting() const {
+  const std::lock_guard lock(mutex);
+  std::size_t count = null_stream_.queue.size();
+  for (const auto& [at, stream] : streams_) count += stream->queue.size();
+  return count;
+}
+
+// ---- calls ----
+
+CUresult Machine::enter(const char* function) {
+  calls_.emplace_back(function);
+  if (const auto found = before_.find(function); found != before_.end() && found->second) found->second();
+  if (haste_ != 0) {
+    for (unsigned count = random() % (haste_ + 1); count > 0 && run_one(); --count) {
+    }
+  }
+  return broken;
+}
+
+CUstream_st* Machine::stream(CUstream given) { return given == nullptr ? &null_stream_ : given; }
+
+CUstream Machine::make_stream() {
+  auto made = std::make_unique<CUstream_st>();
+  CUstream_st* at = made.get();
+  streams_.emplace(at, std::move(made));
+  return at;
+}
+
+void Machine::drop_stream(CUstream given) {
+  run_until([&] { return given->queue.empty(); });
+  streams_.erase(given);
+}
+
+void Machine::enqueue(CUstream given, Piece piece) {
+  CUstream_st* to = stream(given);
+  if (to->captured) {
+    to->captured->nodes.push_back(std::move(piece));
+  } else {
+    to->queue.push_back(std::move(piece));
+  }
+}
+
+// ---- running ----
+
+bool Machine::run_one() {
+  if (is_running_ || broken != CUDA_SUCCESS) return false;
+  std::vector<CUstream_st*> ready;
+  const auto look = [&](CUstream_st& stream) {
+    if (stream.queue.empty()) return;
+    const Piece& head = stream.queue.front();
+    if (head.work || head.event->done >= head.version) ready.push_back(&stream);
+  };
+  look(null_stream_);
+  for (const auto& [at, stream] : streams_) look(*stream);
+  if (ready.empty()) return false;
+  CUstream_st& chosen = *ready[random() % ready.size()];
+  const Piece piece = std::move(chosen.queue.front());
+  chosen.queue.pop_front();
+  is_running_ = true;
+  if (piece.work) piece.work();
+  is_running_ = false;
+  return true;
+}
+
+bool Machine::run_until(const std::function<bool()>& is_done) {
+  while (!is_done()) {
+    if (!run_one()) return false;
+  }
+  return true;
+}
+
+CUresult Machine::wait_until(const std::function<bool()>& is_done) {
+  const bool is_over = run_until(is_done);
+  if (broken != CUDA_SUCCESS) return broken;
+  return is_over ? CUDA_SUCCESS : CUDA_ERROR_LAUNCH_TIMEOUT;
+}
+
+void Machine::launched(const std::string& kernel, int rc) {
+  if (rc != 0) broken = CUDA_ERROR_LAUNCH_TIMEOUT;
+  if (break_at_.empty() || !kernel.starts_with(break_at_)) return;
+  broken = break_with_;
+  break_at_.clear();
+}
+
+// ---- memory ----
+
+bool Machine::take(std::size_t bytes) {
+  if (bytes > memory_bytes - std::min(memory_bytes, used_)) return false;
+  used_ += bytes;
+  return true;
+}
+
+void Machine::add_graph(std::int64_t bytes) {
+  used_ += static_cast<std::size_t>(bytes);
+  graphs_ += static_cast<std::size_t>(bytes);
+}
+
+bool Machine::is_pinned(const void* at) const {
+  auto found = pinned.upper_bound(static_cast<char*>(const_cast<void*>(at)));
+  if (found == pinned.begin()) return false;
+  --found;
+  return static_cast<const char*>(at) < found->first + found->second;
+}
+
+extern "C" __attribute__((visibility("default"))) Gpu* paoding_pretend_gpu() { return &Machine::get(); }
+
+}  // namespace paoding::pretend

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is inside: streams as queues of work, events, graphs, memory that is counted.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "tests/pretend_gpu/pretend_gpu.h"
+
+struct CUevent_st {
+  std::uint64_t recorded = 0, done = 0;  // how often
+};
+
+/// A piece of work; one that waits for an event has no work of its own.
+struct Piece {
+  std::function<void()> work;
+  CUevent event = nullptr;
+  std::uint64_t version = 0;
+};
+
+struct CUgraph_st {
+  std::vector<Piece> nodes;
+};
+struct CUgraphExec_st {
+  std::vector<Piece> nodes;
+};
+
+struct CUstream_st {
+  std::deque<Piece> queue;
+  std::unique_ptr<CUgraph_st> captured;  // while it captures
+};
+
+struct CUfunc_st {
+  std::string name;
+  int (*run)(void** arguments, unsigned grid, unsigned block, const unsigned* order) = nullptr;
+  int (*together)(void** arguments, unsigned grid, unsigned block, unsigned cluster, std::size_t shared,
+                  unsigned seed) = nullptr;
+  std::vector<unsigned> sizes;  // bytes of each argument
+};
+
+struct CUmod_st {
+  void* library = nullptr;
+  std::map<std::string, CUfunc_st> functions;
+};
+
+namespace paoding::pretend {
+
+class Machine : public Gpu {
+ public:
+  static Machine& get();
+
+  void schedule(unsigned seed, unsigned haste) override;
+  std::vector<std::string> calls() const override;
+  void forget_calls() override;
+  void before(const std::string& function, std::function<void()> then) override;
+  void break_at(const std::string& kernel, CUresult error) override;
+  void revive() override;
+  std::size_t bytes_in_use() const override;
+  std::size_t graph_bytes() const override;
+  void set_memory(std::size_t bytes) override;
+  std::size_t waiting() const override;
+
+  /// At the beginning of every call: notes it, lets some work run. What the call gives when the device is broken.
+  CUresult enter(const char* function);
+
+  CUstream_st* stream(CUstream given);
+  CUstream make_stream();
+  void drop_stream(CUstream given);
+  /// Puts the work behind what is in the stream, or into the graph that it captures.
+  void enqueue(CUstream given, Piece piece);
+  /// Runs what is runnable, anywhere, until `is_done`. False when nothing can run any more, or the device has broken.
+  bool run_until(const std::function<bool()>& is_done);
+  CUresult wait_until(const std::function<bool()>& is_done);
+  bool run_one();
+  void launched(const std::string& kernel, int rc);
+  unsigned random() { return static_cast<unsigned>(random_()); }
+
+  bool take(std::size_t bytes);  // false when there is no room
+  void give_back(std::size_t bytes) { used_ -= bytes; }
+  void add_graph(std::int64_t bytes);
+
+  mutable std::recursive_mutex mutex;
+  std::size_t memory_bytes = std::size_t{1} << 30;
+  std::map<CUdeviceptr, std::size_t> allocations;
+  std::map<char*, std::size_t> pinned;
+  CUresult broken = CUDA_SUCCESS;
+
+  bool is_pinned(const void* at) const;
+  std::size_t free_bytes() const { return memory_bytes - used_; }
+
+ private:
+  Machine();
+  std::map<CUstream_st*, std::unique_ptr<CUstream_st>> streams_;
+  CUstream_st null_stream_;
+  std::mt19937 random_;
+  unsigned haste_ = 0;
+  std::size_t used_ = 0, graphs_ = 0;
+  std::vector<std::string> calls_;
+  std::map<std::string, std::function<void()>> before_;
+  std::string break_at_;
+  CUresult break_with_ = CUDA_SUCCESS;
+  bool is_running_ = false;
+};
+
+}  // namespace paoding::pretend

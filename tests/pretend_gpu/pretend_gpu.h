@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// A GPU that is not there: a libcuda.so.1 and a libnvrtc.so.13 of our own, which paoding loads like NVIDIA's. Memory is
+// the host's, kernels are compiled by g++ against cuda_emulation.h, and what is enqueued runs late and, between
+// streams, in an order that a seed decides: what no event orders shows as a wrong result. Tests look at it and turn it
+// from here.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace paoding::pretend {
+
+class Gpu {
+ public:
+  virtual ~Gpu() = default;
+
+  /// Decides what runs when from here on. `haste`: up to so many pieces of work run behind every call; with 0 nothing
+  /// runs before it is waited for.
+  virtual void schedule(unsigned seed, unsigned haste) = 0;
+
+  /// The names of the driver functions that were called since forget_calls(), in their order.
+  virtual std::vector<std::string> calls() const = 0;
+  virtual void forget_calls() = 0;
+  /// Called before each call of this function; nothing where `then` is empty.
+  virtual void before(const std::string& function, std::function<void()> then) = 0;
+
+  /// The next launch that runs of a kernel whose name begins so ends the device's life with this error, as a wild
+  /// pointer does; every call from then on gives it. revive() ends that.
+  virtual void break_at(const std::string& kernel, CUresult error) = 0;
+  virtual void revive() = 0;
+
+  /// Bytes of the device in use, those of executable graphs among them; and how many it has.
+  virtual std::size_t bytes_in_use() const = 0;
+  virtual std::size_t graph_bytes() const = 0;
+  virtual void set_memory(std::size_t bytes) = 0;
+  /// How many pieces of work wait.
+  virtual std::size_t waiting() const = 0;
+};
+
+/// In the library libcuda.so.1, under this name.
+extern "C" Gpu* paoding_pretend_gpu();
+
+/// What a node of an executable graph costs.
+inline constexpr std::size_t kGraphNodeBytes = 4096;
+
+}  // namespace paoding::pretend
