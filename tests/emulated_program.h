@@ -56,9 +56,8 @@ class EmulatedProgram {
         operands.push_back(bases[static_cast<std::size_t>(slot)] + offset);
       }
       std::uint64_t fault[2] = {~0ull, ~0ull};
-      unsigned failed = 0;
       const auto place = [&](int slot) { return slot < 0 ? nullptr : bases[static_cast<std::size_t>(slot)]; };
-      gpu::Room room{place(launch.step->workspace), place(launch.step->state), fault, &failed};
+      gpu::Room room{place(launch.step->workspace), place(launch.step->state), fault, nullptr};
       for (const gpu::TextLaunch& kernel : text.launches) {
         const gpu::Launch start = compiled.find(kernel.entry);
         if (start == nullptr) throw std::runtime_error(compiled.log());

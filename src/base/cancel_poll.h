@@ -12,6 +12,8 @@ namespace paoding {
 class CancelPoll {
  public:
   CancelPoll();
+  /// Whether there is a scope that could be cancelled.
+  bool is_watching() const { return begin_ != end_; }
   bool is_cancelled() const {
     for (const Cancellation* at = begin_; at != end_; ++at) {
       if (at->is_cancelled()) return true;

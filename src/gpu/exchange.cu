@@ -94,13 +94,14 @@ PD_DEVICE void send(unsigned* at, unsigned value, unsigned long long* mailbox, u
 // About a second of polls.
 constexpr unsigned kMostPolls = 1u << 22;
 
-// Polls until `is_there()`. False when it does not come: then the launch has left a fault, and has to end.
+// Polls until `is_there()`. False when it does not come, or another of the launch's threads has given up: then the launch
+// has left a fault, and has to end.
 template <class Condition> PD_DEVICE bool wait_until(const Room& room, Condition is_there) {
-  for (unsigned polls = 0; polls < kMostPolls; ++polls) {
+  for (unsigned polls = 1; polls <= kMostPolls; ++polls) {
     if (is_there()) return true;
+    if (polls % 1024 == 0 && load_relaxed((const unsigned*)room.fault) == 0) return false;
   }
   atomicMin(room.fault, 0ull);
-  *room.failed = 1;
   return false;
 }
 

@@ -3,13 +3,15 @@
 #define PD_DEVICE __device__ __forceinline__
 
 // Beside its operands and sizes. `tickets` are zero before the first launch, and every launch leaves them so; `fault` is
-// two words of the launch's own, all ones; `failed` is not zero once a launch before this one has left a fault.
+// two words of the launch's own, all ones; `failed`, where there is one, is not zero once the launch is called off.
 struct Room {
   void* workspace;
   unsigned* tickets;
   unsigned long long* fault;
-  unsigned* failed;
+  const unsigned* failed;
 };
+// Every kernel begins with it: a run that has failed writes no parameter.
+PD_DEVICE bool is_called_off(const Room& room) { return room.failed != nullptr && *room.failed != 0; }
 
 // ---- Element types: how an element is stored, and the type that arithmetic on it is done in ----
 

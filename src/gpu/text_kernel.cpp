@@ -21,8 +21,9 @@ TextLaunch make_text_kernel(const TextParts& parts) {
   plan.source = fmt::format("// {}\n{}\nusing Index = {};\nconstexpr int kThreads = {};\n{}\n{}{}", parts.name,
                             kernel_prelude(), parts.is_wide ? "long long" : "int", parts.threads, parts.constants,
                             parts.sizes.text(), parts.functions);
-  const std::string body = fmt::format("({}, const Room room, const Sizes size) {{\n  {};\n}}\n",
-                                       fmt::join(parts.operands, ", "), parts.call);
+  const std::string body =
+      fmt::format("({}, const Room room, const Sizes size) {{\n  if (is_called_off(room)) return;\n  {};\n}}\n",
+                  fmt::join(parts.operands, ", "), parts.call);
   plan.entry = fmt::format("{}_{:016x}", parts.name, fnv1a(body, fnv1a(plan.source)));
   plan.source +=
       fmt::format("\nextern \"C\" __global__ void __launch_bounds__({}) {}{}", parts.threads, plan.entry, body);

@@ -14,7 +14,7 @@ struct Room {
   void* workspace = nullptr;
   void* tickets = nullptr;
   void* fault = nullptr;
-  void* failed = nullptr;
+  const void* failed = nullptr;
 };
 
 /// One kernel and its launch. Arguments, in order: a pointer per operand (what is read, then what is written), a Room,

@@ -96,11 +96,27 @@ std::string order_refusal(const std::vector<Step>& steps, const SlotUses& uses, 
   return "";
 }
 
-// Why no step that writes slot `made` may write a parameter; empty when each may. `faults` as faults_behind() says.
+// Whether the step, or one in it, is a library's kernel that writes the slot: it cannot be called off on a GPU.
+bool is_made_by_a_library(const Step& step, int slot) {
+  const auto writes = [&](const Operand& operand) { return operand.slot == slot; };
+  if (step.kind == Step::Kind::kernel && !step.kernel->plan_text) {
+    return std::any_of(step.operands.begin() + static_cast<std::ptrdiff_t>(step.reads), step.operands.end(), writes);
+  }
+  return std::ranges::any_of(step.bodies(), [&](const std::vector<Step>* body) {
+    return std::ranges::any_of(*body, [&](const Step& inner) { return is_made_by_a_library(inner, slot); });
+  });
+}
+
+// Why no step that writes slot `made` may write a parameter; empty when each may. `faults` as faults_behind() says;
+// `called_off`: a step that may fail, and then has all writes called off (on a GPU), or nullptr.
 std::string fault_refusal(const std::vector<Step>& steps, const SlotUses& uses, const std::vector<int>& faults,
-                          int made) {
+                          int made, const Step* called_off) {
   for (const SlotUses::Use& use : uses.of(made)) {
-    if (!use.is_write || faults[use.step] < 0) continue;
+    if (!use.is_write) continue;
+    if (called_off != nullptr && is_made_by_a_library(steps[use.step], made)) {
+      return "a library's kernel makes it, which runs also when " + called_off->label.op + " has failed";
+    }
+    if (faults[use.step] < 0) continue;
     const auto fault = static_cast<std::size_t>(faults[use.step]);
     return steps[fault].label.op +
            (fault == use.step ? ", which makes it, may fail" : ", which may fail, comes behind it");
@@ -129,6 +145,8 @@ void Planner::write_back(Frame& frame, std::vector<Write> writes) {
   }
   SlotUses uses(*frame.steps);
   const std::vector<int> faults = faults_behind(*frame.steps);
+  const auto fault = std::ranges::find_if(*frame.steps, [](const Step& step) { return may_fault(step); });
+  const Step* called_off = plan_.target->is_gpu() && fault != frame.steps->end() ? &*fault : nullptr;
   std::map<int, int> moved;  // from the slot that a value had to its target's
   std::set<int> done;
   for (const Write& write : writes) {
@@ -136,7 +154,7 @@ void Planner::write_back(Frame& frame, std::vector<Write> writes) {
     std::string refusal = in_place_refusal(write.value, write.target.slot);
     if (refusal.empty()) refusal = order_refusal(*frame.steps, uses, write.value.slot, write.target.slot);
     if (refusal.empty() && plan_.slots[static_cast<std::size_t>(write.target.slot)].kind == SlotKind::parameter) {
-      refusal = fault_refusal(*frame.steps, uses, faults, write.value.slot);
+      refusal = fault_refusal(*frame.steps, uses, faults, write.value.slot, called_off);
     }
     if (refusal.empty()) {
       moved[write.value.slot] = write.target.slot;

@@ -16,6 +16,7 @@ namespace {
 
 std::unique_ptr<Executor> make_gpu_executor(const Plan&, const ExecutorOptions&) { no_gpu(); }
 std::unique_ptr<DeviceBuffer> make_gpu_buffer(std::int64_t, const Device&) { no_gpu(); }
+std::shared_ptr<SharedFailure> make_gpu_failure(const Device&) { no_gpu(); }
 TargetPtr target_of_gpu(int) { no_gpu(); }
 StepNeeds lower_for_gpu(Step&, const Target&) { return {}; }  // its plan can be looked at all the same
 

@@ -38,6 +38,10 @@ class Executor {
   /// `run` numbers the execution for a recording under way, 0 when there is none.
   virtual void run(std::uint32_t run) = 0;
   virtual void wait() = 0;
+  /// The same for who did not call run(): throws only what nobody has been told.
+  virtual void finish() { wait(); }
+  /// Whether wait() may find that a run has failed, on a GPU, where run() does not wait.
+  virtual bool can_fail() const { return false; }
   virtual std::shared_ptr<Arena> arena() const = 0;
   virtual KernelCost kernel_cost() const { return {}; }
   virtual std::int64_t launches() const = 0;
@@ -54,15 +58,23 @@ class LaunchWatcher {
   virtual void after(const Launch& launch, const Read& read) = 0;
 };
 
+/// What the programs of one store share on a device: whether a run of theirs has failed, so that those that are
+/// enqueued behind it do nothing.
+class SharedFailure {
+ public:
+  virtual ~SharedFailure() = default;
+};
+
 struct ExecutorOptions {
   Device device;
   Execution execution = Execution::captured;
   int repeats = 1;  // times that one run() runs the plan
   std::function<void(const StepSeen&)> on_step = {};
   std::function<void(Printed&&)> on_print = {};
-  std::shared_ptr<Arena> arena = {};   // to share when it is large enough
-  std::vector<void*> parameters = {};  // device address per Plan::parameters
-  LaunchWatcher* watcher = nullptr;    // of a stepwise run; must outlive the executor
+  std::shared_ptr<Arena> arena = {};            // to share when it is large enough
+  std::vector<void*> parameters = {};           // device address per Plan::parameters
+  std::shared_ptr<SharedFailure> failure = {};  // of the store, on a GPU
+  LaunchWatcher* watcher = nullptr;             // of a stepwise run; must outlive the executor
 };
 
 /// `plan` must outlive the executor.
@@ -79,5 +91,6 @@ class DeviceBuffer {
 };
 std::unique_ptr<DeviceBuffer> make_cpu_buffer(std::int64_t bytes);
 std::unique_ptr<DeviceBuffer> make_gpu_buffer(std::int64_t bytes, const Device& device);
+std::shared_ptr<SharedFailure> make_gpu_failure(const Device& device);
 
 }  // namespace paoding

@@ -6,10 +6,12 @@
 #include <optional>
 #include <set>
 
+#include "base/cancel_poll.h"
 #include "base/check.h"
 #include "gpu/kernel_cache.h"
 #include "gpu/loaded_kernel.h"
 #include "runtime/executor.h"
+#include "runtime/gpu_gate.h"
 #include "runtime/gpu_readback.h"
 #include "runtime/gpu_trace.h"
 
@@ -45,10 +47,11 @@ class GpuExecutor : public Executor {
       arena_ = std::make_shared<GpuArena>(device_, plan.arena_bytes);
     }
     place_slots(options.parameters);
+    clear_state();
     prepare_kernels();
     resolve(options.repeats);
     prints_ = GpuPrints(device_, launches_, options.on_print);
-    faults_ = GpuFaults(device_, kernels_with_faults());
+    place_gate(options);
     if (is_captured_) capture();
     seen_.emplace(device_.index(), launches_, nodes_of_launch_);
   }
@@ -96,17 +99,25 @@ class GpuExecutor : public Executor {
   void run(std::uint32_t run) override {
     device_.make_current();
     if (!is_captured_) return run_stepwise();
-    launch_all(run);
-    faults_.start_copy(stream_.get());
+    {
+      const auto lock = gate_->lock();
+      launch_all(run);
+      gate_->next_run();
+    }
     if (prints_.empty()) return;
-    stream_.wait_idle();
+    wait();
     prints_.hand_over();
   }
 
   void wait() override {
-    stream_.wait_idle();
-    faults_.check();
+    gate_->wait_idle();
+    gate_->check(gate_->last_run());
   }
+  void finish() override {
+    gate_->wait_idle();
+    gate_->check(gate_->last_run(), false);
+  }
+  bool can_fail() const override { return gate_->can_fail(); }
   std::shared_ptr<Arena> arena() const override { return arena_; }
   KernelCost kernel_cost() const override { return cost_; }
   std::int64_t launches() const override { return static_cast<std::int64_t>(launches_.size()); }
@@ -171,7 +182,6 @@ class GpuExecutor : public Executor {
         bases_.push_back(own(slot));
       } else if (slot.kind == SlotKind::state) {
         bases_.push_back(own(slot));
-        PD_CUDA(driver_.cuMemsetD8Async(bases_.back(), 0, static_cast<std::size_t>(slot.bytes), stream_.get()));
       } else {
         bases_.push_back(arena_->memory.address() + static_cast<CUdeviceptr>(slot.offset));
       }
@@ -233,23 +243,41 @@ class GpuExecutor : public Executor {
     }
   }
 
-  std::vector<const PreparedKernel*> kernels_with_faults() const {
-    std::vector<const PreparedKernel*> found;
-    for (const Launch& launch : launches_) {
-      const bool may = launch.step->kind == Step::Kind::kernel && launch.step->kernel->faults == Faults::possible;
-      found.push_back(may ? kernels_.at(launch.step).get() : nullptr);
+  void place_gate(const ExecutorOptions& options) {
+    GatePlan gates = plan_gates(plan_, launches_, options.repeats, options.execution);
+    std::vector<const PreparedKernel*> kernels;
+    for (std::size_t i = 0; i < launches_.size(); ++i) {
+      kernels.push_back(gates.may_fault[i] != 0 ? kernels_.at(launches_[i].step).get() : nullptr);
     }
-    return found;
+    auto failure = std::dynamic_pointer_cast<GpuFailure>(options.failure);
+    if (!failure) failure = std::make_shared<GpuFailure>(device_);
+    gate_.emplace(device_, stream_, std::move(gates), std::move(kernels), options.repeats, std::move(failure),
+                  [this] { clear_state(); });
+  }
+
+  // What kernels keep from run to run; of a run that failed it is as good as lost.
+  void clear_state() const {
+    for (std::size_t i = 0; i < plan_.slots.size(); ++i) {
+      const Slot& slot = plan_.slots[i];
+      if (slot.kind != SlotKind::state) continue;
+      PD_CUDA(driver_.cuMemsetD8Async(bases_[i], 0, static_cast<std::size_t>(slot.bytes), stream_.get()));
+    }
   }
 
   void start(std::size_t i) const {
+    gate_->start_before(i);
+    start_launch(i);
+    gate_->start_behind(i);
+  }
+
+  void start_launch(std::size_t i) const {
     const Step* step = launches_[i].step;
     void* const* operands = pointers_.data() + first_pointer_[i];
     if (step->kind == Step::Kind::print) {
       prints_.start(i, reinterpret_cast<CUdeviceptr>(operands[0]), stream_.get());
     } else {
       kernels_.at(step)->run({operands, slot_pointer(step->workspace), stream_.get(), slot_pointer(step->state),
-                              faults_.words_of(i), faults_.failed()});
+                              gate_->fault_of(i), gate_->called_off(i)});
     }
   }
 
@@ -286,28 +314,60 @@ class GpuExecutor : public Executor {
     return count;
   }
 
+  // What throws in the commit, where only somebody who looks on may, leaves parameters as they were.
   void run_stepwise() {
-    for (std::size_t i = 0; i < launches_.size(); ++i) {
-      const Launch& launch = launches_[i];
-      const auto read = [&](std::size_t k) { return read_strided(launch, k); };
-      if (watcher_ != nullptr) watcher_->before(launch, read);
-      try {
-        start(i);
-        stream_.wait_idle();
-      } catch (const Error& error) {
-        fail(ErrorKind::device, "step {} ({}{}, turn {}) failed: {}", i, launch.step->label.op,
-             launch.step->label.scope.empty() ? "" : " in " + launch.step->label.scope, launch.instance, error.what());
+    const CancelPoll poll;
+    std::vector<std::vector<std::byte>> kept;
+    bool is_commit = false;
+    try {
+      for (std::size_t i = 0; i < launches_.size(); ++i) {
+        if (!launches_[i].is_commit) poll();
+        if (launches_[i].is_commit && !is_commit && on_step_) kept = parameters();
+        is_commit = launches_[i].is_commit;
+        run_step(i);
       }
-      if (launch.step->kind == Step::Kind::print) prints_.hand_over(i);
-      if (watcher_ != nullptr) watcher_->after(launch, read);
-      if (!on_step_) continue;
-      StepSeen step{launch.step->label.op, launch.step->label.scope, launch.instance, {}};
-      for (std::size_t k = launch.step->reads; k < launch.step->operands.size(); ++k) {
-        step.results.push_back(read_strided(launch, k));
-      }
-      on_step_(step);
+    } catch (...) {
+      if (is_commit && on_step_) set_parameters(kept);
+      throw;
     }
-    faults_.start_copy(stream_.get());
+  }
+
+  std::vector<std::vector<std::byte>> parameters() const {
+    std::vector<std::vector<std::byte>> kept;
+    for (const auto& [name, slot] : plan_.parameters) {
+      kept.emplace_back(static_cast<std::size_t>(plan_.slots[static_cast<std::size_t>(slot)].bytes));
+      const CUdeviceptr at = bases_[static_cast<std::size_t>(slot)];
+      if (!kept.back().empty()) PD_CUDA(driver_.cuMemcpyDtoH(kept.back().data(), at, kept.back().size()));
+    }
+    return kept;
+  }
+  void set_parameters(const std::vector<std::vector<std::byte>>& kept) const {
+    for (std::size_t i = 0; i < kept.size(); ++i) {
+      const CUdeviceptr at = bases_[static_cast<std::size_t>(plan_.parameters[i].second)];
+      if (!kept[i].empty()) PD_CUDA(driver_.cuMemcpyHtoD(at, kept[i].data(), kept[i].size()));
+    }
+  }
+
+  void run_step(std::size_t i) {
+    const Launch& launch = launches_[i];
+    const auto read = [&](std::size_t k) { return read_strided(launch, k); };
+    if (watcher_ != nullptr) watcher_->before(launch, read);
+    try {
+      start(i);
+      stream_.wait_idle();
+    } catch (const Error& error) {
+      fail(ErrorKind::device, "step {} ({}{}, turn {}) failed: {}", i, launch.step->label.op,
+           launch.step->label.scope.empty() ? "" : " in " + launch.step->label.scope, launch.instance, error.what());
+    }
+    gate_->check_launch(i);
+    if (launch.step->kind == Step::Kind::print) prints_.hand_over(i);
+    if (watcher_ != nullptr) watcher_->after(launch, read);
+    if (!on_step_) return;
+    StepSeen step{launch.step->label.op, launch.step->label.scope, launch.instance, {}};
+    for (std::size_t k = launch.step->reads; k < launch.step->operands.size(); ++k) {
+      step.results.push_back(read_strided(launch, k));
+    }
+    on_step_(step);
   }
 
   // Copies the stretch of memory that the value spans, and picks its elements on the host.
@@ -340,7 +400,7 @@ class GpuExecutor : public Executor {
   std::vector<std::size_t> first_pointer_;  // per launch
   std::vector<int> nodes_of_launch_;
   GpuPrints prints_;
-  GpuFaults faults_;
+  std::optional<GpuGate> gate_;
   CUgraph graph_ = nullptr;
   CUgraphExec exec_ = nullptr;
   std::optional<GpuTrace> seen_;
@@ -383,6 +443,10 @@ std::unique_ptr<Executor> make_gpu_executor(const Plan& plan, const ExecutorOpti
 
 std::unique_ptr<DeviceBuffer> make_gpu_buffer(std::int64_t bytes, const Device& device) {
   return std::make_unique<GpuBuffer>(bytes, device);
+}
+
+std::shared_ptr<SharedFailure> make_gpu_failure(const Device& device) {
+  return std::make_shared<GpuFailure>(GpuDevice::get(device.index));
 }
 
 }  // namespace paoding

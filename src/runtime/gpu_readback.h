@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run on the GPU hands to the host besides its results: values of `print` ops, and values that a kernel found it
-// cannot do, such as an index out of range.
+// What a run on the GPU hands to the host besides its results: values of `print` ops.
 #pragma once
 
 #include <functional>
 #include <vector>
 
 #include "gpu/driver.h"
-#include "ops/kernel.h"
 #include "paoding/program.h"
 #include "plan/plan.h"
 
@@ -45,32 +43,6 @@ class GpuPrints {
   std::vector<Place> places_;  // in the order of the launches
   gpu::PinnedMemory memory_;
   std::function<void(Printed&&)> on_print_;
-};
-
-/// Two words per launch whose kernel may find a fault: all ones while it found none.
-class GpuFaults {
- public:
-  GpuFaults() = default;
-  /// `kernels`: of each launch the kernel, nullptr where it never finds one.
-  GpuFaults(const gpu::GpuDevice& device, std::vector<const PreparedKernel*> kernels);
-
-  bool empty() const { return first_.empty(); }
-  /// For KernelRun::failed.
-  void* failed() const { return failed_.pointer(); }
-  /// For KernelRun::fault.
-  void* words_of(std::size_t launch) const;
-  /// Enqueued behind a run: what it found is on its way to the host.
-  void start_copy(CUstream stream) const;
-  /// When all that was enqueued is done: throws the error of the first launch that found a fault, and forgets it.
-  void check() const;
-
- private:
-  void clear() const;
-  const gpu::GpuDevice* device_ = nullptr;
-  std::vector<const PreparedKernel*> kernels_;
-  std::vector<std::int64_t> first_;  // per launch, in words; empty without kernels that may find one
-  gpu::DeviceMemory words_, failed_;
-  gpu::PinnedMemory seen_;
 };
 
 }  // namespace paoding

@@ -6,13 +6,6 @@
 #include "runtime/gpu_readback.h"
 
 namespace paoding {
-namespace {
-
-constexpr std::int64_t kFaultWords = 2;
-
-std::uint64_t* words(const gpu::PinnedMemory& memory) { return reinterpret_cast<std::uint64_t*>(memory.bytes()); }
-
-}  // namespace
 
 Stretch stretch_of(const Layout& layout) {
   const Shape& shape = layout.type.shape;
@@ -41,8 +34,6 @@ Tensor picked(const Layout& layout, const std::byte* stretch) {
   }
   return tensor;
 }
-
-// ---- print ----
 
 GpuPrints::GpuPrints(const gpu::GpuDevice& device, const std::vector<Launch>& launches,
                      std::function<void(Printed&&)> on_print)
@@ -80,54 +71,6 @@ void GpuPrints::hand_over(std::size_t launch) const {
 
 void GpuPrints::hand_over() const {
   for (const Place& place : places_) hand_over(place.launch);
-}
-
-// ---- faults ----
-
-GpuFaults::GpuFaults(const gpu::GpuDevice& device, std::vector<const PreparedKernel*> kernels)
-    : device_(&device), kernels_(std::move(kernels)) {
-  std::int64_t count = 0;
-  std::vector<std::int64_t> first;
-  for (const PreparedKernel* kernel : kernels_) {
-    first.push_back(count);
-    if (kernel != nullptr) count += kFaultWords;
-  }
-  if (count == 0) return;
-  first_ = std::move(first);
-  const auto bytes = static_cast<std::size_t>(count) * sizeof(std::uint64_t);
-  words_ = gpu::DeviceMemory(device, bytes);
-  seen_ = gpu::PinnedMemory(device, bytes);
-  std::memset(seen_.bytes(), 0xff, bytes);
-  clear();
-}
-
-void GpuFaults::clear() const {
-  device_->make_current();
-  // On the default stream, which no other stream here waits for: the caller's have to be idle.
-  PD_CUDA(gpu::required_driver().cuMemsetD8Async(words_.address(), 0xff, words_.size_bytes(), nullptr));
-  PD_CUDA(gpu::required_driver().cuStreamSynchronize(nullptr));
-}
-
-void* GpuFaults::words_of(std::size_t launch) const {
-  if (first_.empty() || kernels_[launch] == nullptr) return nullptr;
-  return static_cast<std::uint64_t*>(words_.pointer()) + first_[launch];
-}
-
-void GpuFaults::start_copy(CUstream stream) const {
-  if (first_.empty()) return;
-  PD_CUDA(gpu::required_driver().cuMemcpyDtoHAsync(seen_.bytes(), words_.address(), seen_.size_bytes(), stream));
-}
-
-void GpuFaults::check() const {
-  for (std::size_t i = 0; i < first_.size(); ++i) {
-    if (kernels_[i] == nullptr) continue;
-    const std::uint64_t* at = words(seen_) + first_[i];
-    if (std::all_of(at, at + kFaultWords, [](std::uint64_t word) { return word == ~std::uint64_t{0}; })) continue;
-    const std::vector<std::uint64_t> found(at, at + kFaultWords);
-    clear();
-    std::memset(seen_.bytes(), 0xff, seen_.size_bytes());
-    kernels_[i]->raise(found.data());
-  }
 }
 
 }  // namespace paoding

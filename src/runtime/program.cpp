@@ -29,6 +29,7 @@ struct Parameters::Store {
     std::unique_ptr<DeviceBuffer> buffer;
   };
   Device device;
+  std::shared_ptr<SharedFailure> failure;  // on a GPU
   std::vector<std::string> order;
   std::map<std::string, Entry, std::less<>> entries;
   // Runs that write hold it alone. A GPU's run goes on after Program::run() has returned: whoever comes next waits.
@@ -39,10 +40,12 @@ struct Parameters::Store {
   // Before executor `next`, or the host (nullptr), touches the values: all others have finished. Under `running`.
   void finish_others(const Executor* next) {
     const std::lock_guard lock(pending_lock);
-    std::erase_if(pending, [&](Executor* executor) {
-      if (executor != next) executor->wait();
-      return executor != next;
-    });
+    const auto is_other = [&](const Executor* executor) { return executor != next; };
+    for (auto it = pending.begin(); (it = std::find_if(pending.begin(), pending.end(), is_other)) != pending.end();) {
+      Executor* other = *it;
+      pending.erase(it);  // what it throws is told once
+      other->finish();
+    }
   }
   void add_pending(Executor* executor) {
     const std::lock_guard lock(pending_lock);
@@ -85,6 +88,7 @@ std::uint64_t seed_of(std::uint64_t seed, std::string_view name) { return fnv1a(
 Parameters::Parameters(const Graph& graph, const Device& device, const ParametersOptions& options)
     : store_(std::make_shared<Store>()) {
   store_->device = device;
+  if (device.kind == DeviceKind::cuda) store_->failure = make_gpu_failure(device);
   for (NodeId id : graph.parameters()) {
     const Node& node = graph.node(id);
     const std::int64_t bytes = size_bytes(node.types[0]);
@@ -371,6 +375,7 @@ Program Program::compile(const Graph& source) const {
   };
   if (options.execution == Execution::captured) executor_options.on_step = nullptr;
   if (compiled_->executor) executor_options.arena = compiled_->executor->arena();
+  if (made->parameters && !made->plan.parameters.empty()) executor_options.failure = made->parameters->failure;
   for (const auto& [name, unused] : made->plan.parameters) {
     if (!made->parameters) {
       fail(ErrorKind::argument, "compile: the graph has parameter '{}', but no Parameters were given", name);

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs that fail on a GPU, where a launch cannot throw: what a kernel met waits in its fault words, the gate in front
+// of the run's writes (gpu/commit_gate.cu) closes, and the host finds that out when it waits.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "gpu/driver.h"
+#include "gpu/loaded_kernel.h"
+#include "plan/plan.h"
+#include "runtime/executor.h"
+
+namespace paoding {
+
+class GpuGate;
+
+/// The word of a store that says that a run has failed, and every program that looks at it.
+class GpuFailure : public SharedFailure {
+ public:
+  explicit GpuFailure(const gpu::GpuDevice& device);
+
+  /// After one of the gates has closed: waits for all that was enqueued behind it, which does nothing, notes for each
+  /// program which of its runs that were, and opens the gates again.
+  void settle();
+
+ private:
+  friend class GpuGate;
+  const gpu::GpuDevice& device_;
+  std::mutex mutex_;  // who enqueues a run, and who settles
+  gpu::DeviceMemory word_;
+  std::vector<GpuGate*> gates_;
+};
+
+/// What decides where gates stand, and who looks at them.
+struct GatePlan {
+  std::vector<char> may_fault, writes;      // per launch
+  std::vector<std::size_t> before, behind;  // launches that a gate stands before, or behind: one for each repeat
+  bool can_cancel = false;                  // a run takes so long that it looks whether it is called off
+  bool has_gate() const { return !before.empty() || !behind.empty(); }
+};
+/// Runs of more launches than that can be called off while they are under way.
+inline constexpr std::size_t kCancelledLaunches = 1 << 14;
+GatePlan plan_gates(const Plan& plan, const std::vector<Launch>& launches, int repeats, Execution execution);
+
+class GpuGate {
+ public:
+  /// `kernels`: of each launch the kernel where it may fault. `on_close` is called when a run of this program has
+  /// failed and everything has ended.
+  GpuGate(const gpu::GpuDevice& device, const gpu::Stream& stream, GatePlan plan,
+          std::vector<const PreparedKernel*> kernels, int repeats, std::shared_ptr<GpuFailure> failure,
+          std::function<void()> on_close);
+  ~GpuGate();
+  GpuGate(const GpuGate&) = delete;
+  GpuGate& operator=(const GpuGate&) = delete;
+
+  // ---- of launches, while they are started ----
+
+  /// For KernelRun::fault and KernelRun::failed.
+  void* fault_of(std::size_t launch) const;
+  void* called_off(std::size_t launch) const;
+  void start_before(std::size_t launch) const;
+  void start_behind(std::size_t launch) const;
+  /// Throws what the launch left, when it is done: for runs step by step, which no gate stands in.
+  void check_launch(std::size_t launch) const;
+
+  // ---- of runs ----
+
+  /// Held while a run is enqueued. Its number.
+  std::unique_lock<std::mutex> lock() const { return std::unique_lock(failure_->mutex_); }
+  std::uint64_t next_run() { return ++runs_; }
+  std::uint64_t last_run() const { return runs_; }
+  /// Waits for all that was enqueued; calls it off when the thread's CancelScope is cancelled.
+  void wait_idle();
+  /// When that run is done: throws its error where it failed, or did nothing because one before it did. With
+  /// `again` false only what nobody has been told.
+  void check(std::uint64_t run, bool again = true);
+  bool can_fail() const { return plan_.has_gate(); }
+
+ private:
+  friend class GpuFailure;
+  void start() const;
+  void call_off();
+  bool is_closed() const;
+  std::exception_ptr own_error() const;
+  struct Told {
+    std::exception_ptr error;
+    bool is_told = false;
+  };
+  void reopen(const std::shared_ptr<Told>& error);
+  void clear() const;
+
+  const gpu::GpuDevice& device_;
+  const gpu::Stream& stream_;
+  const GatePlan plan_;
+  const std::vector<const PreparedKernel*> kernels_;
+  const int repeats_;
+  const std::shared_ptr<GpuFailure> failure_;
+  const std::function<void()> on_close_;
+  std::vector<std::int64_t> first_;  // per launch, of its fault words
+  std::int64_t fault_words_ = 0;
+  gpu::DeviceMemory words_, cancelled_;  // see commit_gate.cu
+  gpu::PinnedMemory report_;
+  gpu::TextLaunch text_;
+  std::unique_ptr<gpu::LoadedKernel> kernel_;
+  gpu::Stream aside_;  // where a run is called off from
+  gpu::Event done_;
+  std::uint64_t runs_ = 0;
+  struct Failed {
+    std::uint64_t first, last;
+    std::shared_ptr<Told> error;
+  };
+  std::vector<Failed> failed_;
+};
+
+}  // namespace paoding
