@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls as rows: what they add up to, their order and their names.
+#include <algorithm>
+
+#include "base/check.h"
+#include "profile/row_tree.h"
+
+namespace paoding::profile {
+
+void RowTree::count(Row& row, double total, double cpu, double gpu) {
+  row.min = row.calls == 0 ? total : std::min(row.min, total);
+  row.max = std::max(row.max, total);
+  row.calls += 1;
+  row.total += total;
+  row.cpu += cpu;
+  row.gpu += gpu;
+}
+
+void RowTree::count_calls() {
+  std::stable_sort(pieces_.begin(), pieces_.end(), [](const Piece& a, const Piece& b) { return a.call < b.call; });
+  std::vector<Interval> all, gpu;
+  for (std::size_t first = 0, last = 0; first < pieces_.size(); first = last) {
+    all.clear();
+    gpu.clear();
+    const Call& call = calls_[pieces_[first].call];
+    for (last = first; last < pieces_.size() && pieces_[last].call == pieces_[first].call; ++last) {
+      all.push_back(pieces_[last].interval);
+      if (pieces_[last].gpu) gpu.push_back(pieces_[last].interval);
+    }
+    unite(all);
+    unite(gpu);
+    const double whole = length(all), on_gpu = length(gpu);
+    for (auto t = call.targets_begin; t < call.targets_end; ++t) {
+      Node& node = nodes_[targets_[t].node];
+      const double share = targets_[t].share;
+      count(node.row, share * whole, share * (whole - on_gpu), share * on_gpu);
+      if (share == 1.0) {
+        node.under_way.insert(node.under_way.end(), all.begin(), all.end());
+      } else {
+        node.shared += share * whole;
+      }
+    }
+  }
+}
+
+void RowTree::add_phases_not_run() {
+  const auto count_now = static_cast<NodeId>(nodes_.size());
+  for (NodeId id = 0; id < count_now; ++id) {
+    if (!nodes_[id].has_compute) continue;
+    if (!nodes_[id].has_prepare) child(id, 1);
+    if (nodes_[id].has_infer) continue;
+    const bool is_instance = options_.detail == Detail::instances;
+    const LabelId op = is_instance ? nodes_[nodes_[id].parent].label : nodes_[id].label;
+    Node& shapes = nodes_[child(id, 0)];
+    const auto found = compiled_shapes_.find({op, is_instance ? nodes_[id].label : kNone});
+    if (found != compiled_shapes_.end()) shapes.row = found->second;
+    shapes.row.at_compile = true;
+    shapes.name += " (at compile)";
+  }
+}
+
+void RowTree::number_groups() {
+  std::map<std::string_view, std::vector<LabelId>> groups;
+  for (LabelId id = 0; id < labels_.size(); ++id) {
+    const std::string_view text = labels_[id];
+    if (text.ends_with(kGroupKeyEnd)) groups[text.substr(0, text.find('\0'))].push_back(id);
+  }
+  std::map<LabelId, std::size_t> numbers;
+  for (const auto& [name, same] : groups) {
+    for (std::size_t i = 0; i < same.size() && same.size() > 1; ++i) numbers[same[i]] = i + 1;
+  }
+  for (Node& node : nodes_) {
+    if (const auto found = numbers.find(node.label); found != numbers.end()) {
+      node.name += fmt::format(" #{}", found->second);
+    }
+  }
+}
+
+void RowTree::emit(NodeId id, int depth, double whole, std::vector<Row>& rows) {
+  Node& node = nodes_[id];
+  if (depth >= 0) {
+    Row row = node.row;
+    row.name = node.name;
+    row.depth = depth;
+    const double under_way = row.at_compile ? 0 : united_length(std::move(node.under_way)) + node.shared;
+    row.ratio = whole > 0 ? std::min(1.0, under_way / whole) : 0;
+    rows.push_back(std::move(row));
+  }
+  const auto key = [&](NodeId n) {
+    const Row& row = nodes_[n].row;
+    switch (options_.sort) {
+      case SortBy::none: return 0.0;
+      case SortBy::calls: return static_cast<double>(row.calls);
+      case SortBy::total: return row.total;
+      case SortBy::max: return row.max;
+      case SortBy::min: return row.min;
+      case SortBy::average: return row.average();
+    }
+    return 0.0;
+  };
+  std::stable_sort(node.children.begin(), node.children.end(), [&](NodeId a, NodeId b) { return key(a) > key(b); });
+  for (NodeId c : std::vector<NodeId>(node.children)) {
+    const bool expected = nodes_[c].label <= kComputeLabel;  // phases are listed even when nothing happened in them
+    if (nodes_[c].row.calls > 0 || expected) emit(c, depth + 1, whole, rows);
+  }
+}
+
+std::vector<Section> RowTree::sections() {
+  std::vector<Section> result;
+  number_groups();
+  for (SectionRoot& root : roots_) {
+    unite(root.total);
+    unite(root.covered);
+    const std::vector<Interval> between = gaps(root.total, root.covered);
+    if (!between.empty()) {
+      Node& node = nodes_[child(root.node, label("(between events)"))];
+      for (const Interval& gap : between) {
+        const auto ns = static_cast<double>(gap.end - gap.start);
+        count(node.row, ns, ns, 0);
+      }
+      node.under_way = between;
+    }
+    Section section{root.thread, length(root.total), {}};
+    emit(root.node, -1, section.total, section.rows);
+    if (!section.rows.empty()) result.push_back(std::move(section));
+  }
+  return result;
+}
+
+}  // namespace paoding::profile

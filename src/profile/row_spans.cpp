@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which calls a span opens, and whose time it is.
+#include <algorithm>
+
+#include "base/check.h"
+#include "profile/row_tree.h"
+
+namespace paoding::profile {
+
+// To the call and all calls around it.
+void RowTree::add_piece(CallId call, Interval interval, bool gpu) {
+  if (gpu ? options_.state == State::cpu : options_.state == State::gpu) return;
+  for (; call != kNone; call = calls_[call].parent) {
+    pieces_.push_back({call, gpu, interval});
+    if (calls_[call].parent == kNone) roots_[calls_[call].section].covered.push_back(interval);
+  }
+}
+
+// An op's own time is its computation when no phase or inner op says otherwise.
+void RowTree::find_ops_without_phases() {
+  for (SpanId i = 0; i < trace_.size(); ++i) {
+    if (trace_.on_gpu(i)) continue;
+    const SpanKind kind = trace_.kind(i);
+    if (kind == SpanKind::op) self_cursor_[i] = trace_.start(i);
+    const SpanId p = trace_.parent(i);
+    if (p != kNone && (kind == SpanKind::op || kind == SpanKind::compute)) self_cursor_[p] = kNoSelf;
+  }
+}
+
+void RowTree::add_self_time(SpanId op, std::int64_t until) {
+  const Interval self{self_cursor_[op], until};
+  if (self.end <= self.start || in_compile_[op]) return;
+  if (options_.state != State::gpu) computation.push_back(self);
+  if (inner_of_[op] != call_of_[op]) add_piece(inner_of_[op], self, false);
+}
+
+void RowTree::add_host_span(SpanId i) {
+  const SpanKind kind = trace_.kind(i);
+  const SpanId p = trace_.parent(i);
+  const Interval interval{trace_.start(i), trace_.end(i)};
+  if (kind == SpanKind::compile || (p != kNone && in_compile_[p])) {
+    in_compile_[i] = true;
+    if (p == kNone || !in_compile_[p]) compiling.push_back(interval);
+    if (kind != SpanKind::infer_shape) return;
+    const SiteLabels labels = labels_of(trace_.site_id(i));
+    if (labels.op == kNone) return;
+    const auto ns = static_cast<double>(trace_.duration(i));
+    count(compiled_shapes_[{labels.op, kNone}], ns, ns, 0);
+    count(compiled_shapes_[{labels.op, labels.instance}], ns, ns, 0);
+    return;
+  }
+  const std::uint32_t section = section_of(trace_.track_id(i));
+  if (options_.state != State::gpu) {
+    total.push_back(interval);
+    roots_[section].total.push_back(interval);
+  }
+  const CallId outer = p == kNone ? kNone : call_of_[p];
+  CallId call = outer;
+  CallId inner = p == kNone ? kNone : inner_of_[p];
+  const bool in_op = outer != kNone && calls_[outer].in_op;
+
+  const bool computes = kind == SpanKind::compute || kind == SpanKind::launch || kind == SpanKind::kernel;
+  if (p != kNone && self_cursor_[p] != kNoSelf && !computes && kind != SpanKind::host) {
+    add_self_time(p, interval.start);
+    self_cursor_[p] = std::max(self_cursor_[p], interval.end);
+  }
+  switch (kind) {
+    case SpanKind::run:
+    case SpanKind::compile: break;
+    case SpanKind::op:
+      call = inner = open_op(outer, section, trace_.site_id(i), trace_.run(i));
+      if (options_.detail != Detail::op && self_cursor_[i] != kNoSelf) inner = open(call, section, kComputeLabel);
+      break;
+    case SpanKind::infer_shape:
+    case SpanKind::prepare:
+    case SpanKind::compute:
+      if (!in_op) call = open_op(outer, section, trace_.site_id(i), trace_.run(i));
+      if (options_.detail != Detail::op) {
+        call = open(call, section, static_cast<LabelId>(kind) - static_cast<LabelId>(SpanKind::infer_shape));
+      }
+      inner = call;
+      if (kind == SpanKind::compute && options_.state != State::gpu) computation.push_back(interval);
+      break;
+    case SpanKind::memcpy:
+      if (p != kNone && trace_.kind(p) == SpanKind::memcpy) break;
+      call = inner = open(outer, section, labels_of(trace_.site_id(i)).name);
+      if (const Copy copy = trace_.site(i).copy; copy != Copy::none && copy != Copy::host_to_host) {
+        const int is_async = trace_.site(i).async;
+        if (options_.state != State::gpu) {
+          copies[is_async].push_back(interval);
+          copy_calls[is_async] += 1;
+        }
+      }
+      break;
+    case SpanKind::memset:
+    case SpanKind::launch:
+    case SpanKind::kernel:
+      if (kind == SpanKind::kernel && options_.state != State::gpu) computation.push_back(interval);
+      if (!in_op) call = inner = open(outer, section, labels_of(trace_.site_id(i)).name);
+      break;
+    case SpanKind::wait:
+    case SpanKind::feed:
+    case SpanKind::fetch:
+    case SpanKind::host: call = inner = open(outer, section, labels_of(trace_.site_id(i)).name); break;
+  }
+  call_of_[i] = call;
+  inner_of_[i] = inner;
+  // A synthesised compute row gets its pieces from add_self_time. Calls around this one contain this span already,
+  // except those opened with it.
+  if (call != outer) add_piece(call, interval, false);
+}
+
+void RowTree::add_gpu_span(SpanId i) {
+  const SpanKind kind = trace_.kind(i);
+  const SpanId cause = trace_.cause(i);
+  if (options_.state == State::cpu || (cause != kNone && in_compile_[cause])) return;
+  const Interval interval{trace_.start(i), trace_.end(i)};
+  const std::uint32_t section = section_of(trace_.track_id(cause == kNone ? i : cause));
+  total.push_back(interval);
+  roots_[section].total.push_back(interval);
+  if (kind == SpanKind::run) return;
+  const SiteId site_id = trace_.site_id(i);
+  const Site& site = trace_.site(i);
+  const bool is_copy = kind == SpanKind::memcpy;
+  const bool from_copy = cause != kNone && trace_.kind(cause) == SpanKind::memcpy;
+  if (is_copy && site.copy != Copy::host_to_host) {
+    const int is_async = from_copy ? trace_.site(cause).async : site.async;
+    copies[is_async].push_back(interval);
+    if (!from_copy || options_.state == State::gpu) copy_calls[is_async] += 1;
+  } else if (!is_copy && kind != SpanKind::memset && !from_copy) {
+    computation.push_back(interval);
+  }
+
+  CallId call = kNone;
+  if (cause != kNone && call_of_[cause] != kNone &&
+      (calls_[call_of_[cause]].in_op || trace_.kind(cause) != SpanKind::launch)) {
+    call = is_copy ? call_of_[cause] : inner_of_[cause];
+    if (is_copy && !from_copy) call = open(call, section, labels_of(site_id).name);
+  } else if (labels_of(site_id).op != kNone) {  // launched with a whole graph, or unknown: speaks for itself
+    call = open_op(kNone, section, site_id, trace_.run(i));
+    if (is_copy) {
+      call = open(call, section, labels_of(site_id).name);
+    } else if (options_.detail != Detail::op) {
+      call = open(call, section, kComputeLabel);
+    }
+  } else {
+    call = open(kNone, section, labels_of(site_id).name);
+  }
+  add_piece(call, interval, true);
+}
+
+}  // namespace paoding::profile

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// Labels, scopes and calls.
+#include "profile/row_tree.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace paoding::profile {
+
+RowTree::RowTree(const Trace& trace, const ReportOptions& options, bool per_thread)
+    : trace_(trace), options_(options), per_thread_(per_thread) {
+  for (SpanKind phase : {SpanKind::infer_shape, SpanKind::prepare, SpanKind::compute}) {
+    label("/" + std::string(to_string(phase)));
+  }
+  section_of_track_.assign(trace.tracks().size(), kNone);
+  labels_of_site_.resize(trace.sites().size());
+  call_of_.assign(trace.size(), kNone);
+  inner_of_ = call_of_;
+  in_compile_.assign(trace.size(), false);
+  self_cursor_.assign(trace.size(), kNoSelf);
+  find_ops_without_phases();
+  for (SpanId i = 0; i < trace.size(); ++i) {
+    if (!trace.on_gpu(i)) add_host_span(i);
+  }
+  for (SpanId i = 0; i < trace.size(); ++i) {
+    if (self_cursor_[i] != kNoSelf) add_self_time(i, trace.end(i));
+  }
+  for (SpanId i = 0; i < trace.size(); ++i) {
+    if (trace.on_gpu(i)) add_gpu_span(i);
+  }
+  count_calls();
+  if (options.detail != Detail::op) add_phases_not_run();
+}
+
+RowTree::LabelId RowTree::label(const std::string& text) {
+  const auto [found, is_new] = label_ids_.try_emplace(text, static_cast<LabelId>(labels_.size()));
+  if (is_new) labels_.push_back(text);
+  return found->second;
+}
+
+// Two groups with different ops may share a shortened name but not a row; the key goes after a NUL.
+const RowTree::SiteLabels& RowTree::labels_of(SiteId id) {
+  SiteLabels& labels = labels_of_site_[id];
+  if (labels.name != kNone) return labels;
+  const Site& site = trace_.sites()[id];
+  const std::string op(trace_.text(site.op));
+  std::string name(trace_.text(site.name));
+  if (name.empty()) name = op.empty() ? std::string(to_string(site.kind)) : op;
+  if (site.kind == SpanKind::memcpy && site.copy != Copy::none) {
+    const bool gpu = site.copy != Copy::host_to_host;
+    name = fmt::format("{}Memcpy{}{}:{}", gpu ? "Gpu" : "", site.async ? "Async" : "Sync",
+                       site.copy == Copy::same_device ? "(same_gpu)" : "", to_string(site.copy));
+  }
+  labels.name = label(name);
+  if (site.members_end - site.members_begin > 1) {
+    std::string key = group_name(trace_, site) + '\0';
+    for (auto m = site.members_begin; m < site.members_end; ++m) {
+      key += fmt::format("{}{}", trace_.members()[m].op, kGroupKeyEnd);
+    }
+    labels.op = label(key);
+  } else if (site.members_end > site.members_begin && op.empty()) {
+    labels.op = label(std::string(trace_.text(trace_.members()[site.members_begin].op)));
+  } else if (!op.empty() || site.kind == SpanKind::op) {
+    labels.op = op.empty() ? labels.name : label(op);
+  }
+  labels.instance = site.instance == 0 ? labels.op : label(instance_name(site));
+  return labels;
+}
+
+// Where no row around it says in what scope it stands, "matmul12 @encoder/l0", as plans have it.
+std::string RowTree::instance_name(const Site& site) const {
+  std::string name(trace_.text(site.instance));
+  if (options_.nesting == Nesting::op && site.scope != 0) name += fmt::format(" @{}", trace_.text(site.scope));
+  return name;
+}
+
+std::uint32_t RowTree::section_of(TrackId track) {
+  const TrackId key = per_thread_ ? track : 0;
+  if (section_of_track_[key] == kNone) {
+    section_of_track_[key] = static_cast<std::uint32_t>(roots_.size());
+    nodes_.emplace_back();
+    roots_.push_back({static_cast<NodeId>(nodes_.size() - 1),
+                      per_thread_ ? std::string(trace_.text(trace_.tracks()[track].name)) : "",
+                      {},
+                      {}});
+  }
+  return section_of_track_[key];
+}
+
+RowTree::NodeId RowTree::child(NodeId parent, LabelId id) {
+  const std::uint64_t key = (std::uint64_t{parent} << 32) | id;
+  const auto [found, is_new] = node_ids_.try_emplace(key, static_cast<NodeId>(nodes_.size()));
+  if (!is_new) return found->second;
+  const std::string text = labels_[id].substr(0, labels_[id].find('\0'));
+  Node node;
+  node.name = id <= kComputeLabel ? nodes_[parent].name + text : text;
+  node.label = id;
+  node.parent = parent;
+  nodes_[parent].children.push_back(found->second);
+  if (id == 0) nodes_[parent].has_infer = true;
+  if (id == 1) nodes_[parent].has_prepare = true;
+  if (id == 2) nodes_[parent].has_compute = true;
+  nodes_.push_back(std::move(node));
+  return found->second;
+}
+
+RowTree::CallId RowTree::open(CallId parent, std::uint32_t section, LabelId id, bool is_op) {
+  Call call{parent, section, static_cast<std::uint32_t>(targets_.size()), 0, is_op, scope_of(parent)};
+  if (parent == kNone) {
+    targets_.push_back({child(roots_[section].node, id), 1.0});
+  } else {
+    call.in_op = is_op || calls_[parent].in_op;
+    for (auto t = calls_[parent].targets_begin; t < calls_[parent].targets_end; ++t) {
+      targets_.push_back({child(targets_[t].node, id), targets_[t].share});
+    }
+  }
+  call.targets_end = static_cast<std::uint32_t>(targets_.size());
+  calls_.push_back(call);
+  return static_cast<CallId>(calls_.size() - 1);
+}
+
+// A call of an op: of its row and, with Detail::instances, of its instance's row (which is returned).
+RowTree::CallId RowTree::open_op(CallId parent, std::uint32_t section, SiteId site_id, std::uint32_t run) {
+  if (options_.nesting == Nesting::scope) parent = open_scopes(parent, section, site_id, run);
+  SiteLabels labels = labels_of(site_id);
+  if (labels.op == kNone) labels.op = labels.name;  // a phase that says of no op
+  if (labels.instance == kNone) labels.instance = labels.op;
+  const Site& site = trace_.sites()[site_id];
+  CallId call = kNone;
+  if (options_.share_groups && site.members_end - site.members_begin > 1) {
+    call = open_members(parent, section, site);
+  } else {
+    call = open(parent, section, labels.op, true);
+  }
+  if (options_.detail == Detail::instances) call = open(call, section, labels.instance, true);
+  return call;
+}
+
+// The calls of the scopes that an op is in, outermost first, and of "(backward)" if it belongs to a gradient; below
+// an op that runs it, those which that is not in. A scope is called once a run.
+RowTree::CallId RowTree::open_scopes(CallId parent, std::uint32_t section, SiteId site_id, std::uint32_t run) {
+  const Site& site = trace_.sites()[site_id];
+  const Scope outer = scope_of(parent);
+  const std::string_view around = outer.name, name = trace_.text(site.scope);
+  const bool is_inside =
+      name.starts_with(around) && (around.empty() || name.size() == around.size() || name[around.size()] == '/');
+  const bool is_around = around.starts_with(name) && !is_inside;  // what runs it lies further in
+  std::size_t at = is_around ? name.size() : is_inside ? around.size() : 0;
+  CallId call = parent;
+  while (at < name.size()) {
+    const std::size_t slash = name.find('/', at + 1);
+    at = slash == name.npos ? name.size() : slash;
+    call = open_scope(call, section, std::string(name.substr(0, at)), run);
+    calls_[call].scope = {name.substr(0, at), outer.is_backward};
+  }
+  if (!is_backward(site) || outer.is_backward) return call;
+  call = open_scope(call, section, name.empty() ? "(backward)" : fmt::format("{} (backward)", name), run);
+  calls_[call].scope = {is_around ? around : name, true};
+  return call;
+}
+
+RowTree::CallId RowTree::open_scope(CallId parent, std::uint32_t section, const std::string& name, std::uint32_t run) {
+  const LabelId id = label(name + '\0' + "scope");  // an op may have the name of a scope
+  const auto [found, is_new] = scope_calls_.try_emplace({parent, section, id, run}, kNone);
+  if (is_new) found->second = open(parent, section, id);
+  return found->second;
+}
+
+// Whether the op, or most ops of the group, came from a gradient.
+bool RowTree::is_backward(const Site& site) const {
+  const auto is_gradient = [&](StringId op) {
+    const std::string_view title = trace_.text(op);
+    return title.substr(0, title.find('/')).ends_with("_grad");
+  };
+  if (is_gradient(site.op)) return true;
+  std::uint32_t gradients = 0;
+  for (auto m = site.members_begin; m < site.members_end; ++m) gradients += is_gradient(trace_.members()[m].op);
+  return 2 * gradients > site.members_end - site.members_begin;
+}
+
+RowTree::CallId RowTree::open_members(CallId parent, std::uint32_t section, const Site& site) {
+  std::map<LabelId, double> bytes;
+  double sum = 0;
+  for (auto m = site.members_begin; m < site.members_end; ++m) sum += static_cast<double>(trace_.members()[m].bytes);
+  const double even = 1.0 / (site.members_end - site.members_begin);
+  for (auto m = site.members_begin; m < site.members_end; ++m) {
+    const Member& member = trace_.members()[m];
+    bytes[label(std::string(trace_.text(member.op)))] += sum > 0 ? static_cast<double>(member.bytes) / sum : even;
+  }
+  std::vector<Target> outer{{roots_[section].node, 1.0}};
+  if (parent != kNone) {
+    outer.assign(targets_.begin() + calls_[parent].targets_begin, targets_.begin() + calls_[parent].targets_end);
+  }
+  Call call{parent, section, static_cast<std::uint32_t>(targets_.size()), 0, true, scope_of(parent)};
+  for (const Target& target : outer) {
+    for (const auto& [id, share] : bytes) targets_.push_back({child(target.node, id), target.share * share});
+  }
+  call.targets_end = static_cast<std::uint32_t>(targets_.size());
+  calls_.push_back(call);
+  return static_cast<CallId>(calls_.size() - 1);
+}
+
+}  // namespace paoding::profile

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rows of a report as they grow: spans become calls (with the GPU work they caused), calls become rows of a tree.
+// Calls are opened in row_tree.cpp, for the spans of row_spans.cpp, and counted in row_sections.cpp.
+#pragma once
+
+#include <limits>
+#include <map>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+#include "profile/intervals.h"
+#include "profile/report.h"
+
+namespace paoding::profile {
+
+/// Walks a trace once and grows the tree of rows, for all threads together or for each.
+class RowTree {
+ public:
+  RowTree(const Trace& trace, const ReportOptions& options, bool per_thread);
+  std::vector<Section> sections();
+
+  // For the summaries: intervals that nothing else needs.
+  std::vector<Interval> total, computation, compiling;
+  std::vector<Interval> copies[2];  // sync, async
+  std::uint64_t copy_calls[2] = {0, 0};
+
+ private:
+  using LabelId = std::uint32_t;
+  using NodeId = std::uint32_t;
+  using CallId = std::uint32_t;
+  static constexpr std::int64_t kNoSelf = std::numeric_limits<std::int64_t>::min();
+
+  struct Node {
+    std::string name;
+    LabelId label = kNone;
+    NodeId parent = kNone;
+    bool has_compute = false, has_infer = false, has_prepare = false;
+    Row row;
+    double shared = 0;  // ns that came from shared groups
+    std::vector<Interval> under_way;
+    std::vector<NodeId> children;
+  };
+  struct SectionRoot {
+    NodeId node;
+    std::string thread;
+    std::vector<Interval> total, covered;
+  };
+  struct Target {
+    NodeId node;
+    double share;
+  };
+  // Where the rows around a call belong, with Nesting::scope.
+  struct Scope {
+    std::string_view name;  // in the trace
+    bool is_backward = false;
+  };
+  struct Call {
+    CallId parent;
+    std::uint32_t section;
+    std::uint32_t targets_begin, targets_end;
+    bool in_op;
+    Scope scope;
+  };
+  struct Piece {
+    CallId call;
+    bool gpu;
+    Interval interval;
+  };
+  struct SiteLabels {
+    LabelId op = kNone, instance = kNone, name = kNone;
+  };
+
+  // ---- labels, rows and calls ----
+
+  LabelId label(const std::string& text);
+  const SiteLabels& labels_of(SiteId id);
+  std::string instance_name(const Site& site) const;
+  std::uint32_t section_of(TrackId track);
+  NodeId child(NodeId parent, LabelId id);
+  CallId open(CallId parent, std::uint32_t section, LabelId id, bool is_op = false);
+  CallId open_op(CallId parent, std::uint32_t section, SiteId site_id, std::uint32_t run);
+  Scope scope_of(CallId call) const { return call == kNone ? Scope{} : calls_[call].scope; }
+  CallId open_scopes(CallId parent, std::uint32_t section, SiteId site_id, std::uint32_t run);
+  CallId open_scope(CallId parent, std::uint32_t section, const std::string& name, std::uint32_t run);
+  bool is_backward(const Site& site) const;
+  CallId open_members(CallId parent, std::uint32_t section, const Site& site);
+
+  // ---- spans ----
+
+  void add_piece(CallId call, Interval interval, bool gpu);
+  void find_ops_without_phases();
+  void add_self_time(SpanId op, std::int64_t until);
+  void add_host_span(SpanId i);
+  void add_gpu_span(SpanId i);
+
+  // ---- sections ----
+
+  static void count(Row& row, double total, double cpu, double gpu);  // one more call
+  void count_calls();
+  void add_phases_not_run();
+  void number_groups();
+  void emit(NodeId node, int depth, double total, std::vector<Row>& rows);
+
+  static constexpr LabelId kComputeLabel = 2;  // labels 0, 1, 2 are the phases
+  static constexpr char kGroupKeyEnd = '\1';   // no name ends in it
+
+  const Trace& trace_;
+  const ReportOptions& options_;
+  const bool per_thread_;
+  std::vector<std::string> labels_;
+  std::map<std::string, LabelId> label_ids_;
+  std::vector<SiteLabels> labels_of_site_;
+  std::vector<std::uint32_t> section_of_track_;
+  std::vector<SectionRoot> roots_;
+  std::vector<Node> nodes_;
+  std::unordered_map<std::uint64_t, NodeId> node_ids_;
+  std::vector<Call> calls_;
+  std::vector<Target> targets_;
+  std::vector<Piece> pieces_;
+  std::map<std::tuple<CallId, std::uint32_t, LabelId, std::uint32_t>, CallId> scope_calls_;  // by what is around, run
+  std::vector<CallId> call_of_;            // per host span: the call that spans inside it belong to
+  std::vector<CallId> inner_of_;           // per host span: the call for launches and kernels (a compute row's if any)
+  std::vector<bool> in_compile_;           // per span
+  std::vector<std::int64_t> self_cursor_;  // per op without phases: its time before this is dealt with; else kNoSelf
+  std::map<std::pair<LabelId, LabelId>, Row> compiled_shapes_;  // by op and instance (kNone: all of them)
+};
+
+}  // namespace paoding::profile

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads what statements of graph text are made of: names, numbers, types, attributes, and what may stand behind a call.
+// Errors (file) say what was found where what was expected, and show the line.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/check.h"
+#include "paoding/op.h"
+#include "text/lexer.h"
+
+namespace paoding {
+
+class PartReader {
+ public:
+  using Ints = std::vector<std::int64_t>;
+
+  explicit PartReader(std::string_view text) : lexer_(text) {}
+
+  // What may stand behind a call.
+  struct Tail {
+    Token at;
+    std::vector<Type> types;
+    bool has_types = false;
+    Name scope, origin;
+    Placement placement = Placement::any;
+  };
+
+  // ---- tokens ----
+
+  const Token& peek() const { return lexer_.peek(); }
+  Token take() { return lexer_.take(); }
+  [[noreturn]] void fail_at(const Token& token, const std::string& message) const { lexer_.fail_at(token, message); }
+  [[noreturn]] void unexpected(const std::string& expected) const;
+  Token expect(char mark, const char* why);
+  void end_line();
+  bool at_end() const { return peek().kind == TokenKind::end; }
+  bool at_name() const;
+  Token name(const char* what);
+
+  // ---- values ----
+
+  std::int64_t integer(const char* what);
+  double number(const char* what);
+  Ints int_list();
+  DType dtype();
+  Type type();
+
+  // ---- parts of a statement ----
+
+  /// The op of that name, "mul" or "mul.v2".
+  const OpDef& find_versioned();
+  Attrs attributes(const OpDef& op);
+  /// @"scope" @cpu ~origin; each may be missing. A scope named cpu stands in quotes.
+  void names_tail(Tail* tail);
+  /// Types and names.
+  Tail read_tail();
+
+  // Errors of ops keep their kind and get the line in front.
+  template <class F>
+  static auto on_line(const Token& token, F build) {
+    try {
+      return build();
+    } catch (const Error& error) {
+      throw Error(error.kind(), fmt::format("line {}: {}", token.line, error.what()));
+    }
+  }
+
+ private:
+  bool at_integer() const;  // whether the next number is one of 64 bits; -0 is a float
+  AttrValue number_list(bool keeps_integers);
+  AttrValue attr_value(const AttrSpec& spec);
+
+  Lexer lexer_;
+};
+
+}  // namespace paoding
