@@ -2,6 +2,7 @@
 // Graph: adding nodes, capturing outer values, replacing uses, dropping what is not needed.
 #include "paoding/graph.h"
 
+#include <algorithm>
 #include <array>
 #include <mutex>
 #include <unordered_set>
@@ -293,6 +294,12 @@ void Graph::compact(bool drop_inputs) {
     const NodeId id = open.back();
     open.pop_back();
     for (const Ref& ref : node(id).inputs) need(ref.node);
+  }
+  // Positional inputs stand in their order, which is all that text has to say of it.
+  if (!std::ranges::is_sorted(inputs_)) {
+    for (NodeId id : inputs_) {
+      if (needed[static_cast<std::size_t>(id)]) visit(id);
+    }
   }
   for (NodeId id = 0; id < size(); ++id) {
     if (needed[static_cast<std::size_t>(id)]) visit(id);

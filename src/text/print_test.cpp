@@ -92,6 +92,19 @@ TEST(GraphText, ReadsBackScansAndTheirGradients) {
   expect_same_after_reading(graph);
 }
 
+TEST(GraphText, ReadsBackAScanThatAsksForItsStepAfterItHasUsedOtherValues) {
+  Graph graph;
+  const Value xs = graph.input("xs", f32, {6, 4}), h0 = graph.input("h0", f32, {4}), w = graph.parameter("w", f32, {4});
+  const StepResult made = scan({h0}, {xs}, [&](const Values& carries, const Values& elements) {
+    const Value h = tanh(carries[0] * w + elements[0]) * cast(step_index(carries[0].graph()), f32);
+    return step({h}, {h});
+  });
+  const Value loss = sum(made.outputs[0]);
+  graph.fetch("loss", loss);
+  graph.fetch("dw", gradients(loss, {w})[0]);
+  expect_same_after_reading(graph);
+}
+
 TEST(GraphText, ReadsBackEveryCaseOfEveryOp) {
   int cases = 0;
   for (const OpDef* op : all_ops()) {

@@ -206,6 +206,7 @@ StepResult scan(const Values& initial, const Values& given_sequences,
   }
   for (std::size_t i = 0; i < made.carries.size(); ++i) body->fetch(fmt::format("next{}", i), made.carries[i]);
   for (std::size_t i = 0; i < made.outputs.size(); ++i) body->fetch(fmt::format("out{}", i), made.outputs[i]);
+  if (body->step_number.valid()) body->compact();  // its inputs have another order now
   const Values outputs = add_scan(home, initial, sequences, body->captured(), length, reverse, body);
   const auto middle = outputs.begin() + static_cast<std::ptrdiff_t>(initial.size());
   return {Values(outputs.begin(), middle), Values(middle, outputs.end())};
