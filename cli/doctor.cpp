@@ -98,11 +98,11 @@ void print_gpus() {
   for (int i = 0; i < count; ++i) {
     const std::string name = fmt::format("cuda:{}", i);
     try {
-      const gpu::GpuInfo& info = gpu::GpuDevice::get(i).info();
-      print_row(name, fmt::format("{}, compute capability {}.{} ({}), {} SMs, {:.1f} GiB, {:.0f} MiB of L2", info.name,
-                                  info.major, info.minor, arch_name(info.major, info.minor), info.sm_count,
-                                  static_cast<double>(info.memory_bytes) / (1 << 30),
-                                  static_cast<double>(info.l2_bytes) / (1 << 20)));
+      const Target& gpu = gpu::GpuDevice::get(i).target();
+      print_row(name, fmt::format("{}, compute capability {}.{} ({}), {} SMs, {:.1f} GiB, {:.0f} MiB of L2", gpu.name,
+                                  gpu.major, gpu.minor, gpu.arch(), gpu.sm_count,
+                                  static_cast<double>(gpu.memory_bytes) / (1 << 30),
+                                  static_cast<double>(gpu.last_cache_bytes) / (1 << 20)));
     } catch (const Error& error) {
       print_row(name, fmt::format("cannot be used: {}", error.what()));
     }

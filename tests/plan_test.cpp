@@ -195,6 +195,19 @@ void check_plans(const Graph& graph, const std::string& what) {
   }
 }
 
+// What the graph gives in every way of planning it.
+void check_results(const Graph& graph, double tolerance) {
+  const Feeds feeds = make_feeds(graph, 1);
+  for (const PlanWay& way : plan_ways()) {
+    CompileOptions options;
+    options.disabled_passes = way.disabled;
+    const Tensors got = Program(graph, options).run(to_tensors(graph, feeds));
+    for (const auto& [name, values] : evaluate_graph(graph, feeds)) {
+      expect_close(name + ", " + way.name, got.at(name).to_doubles(), values, tolerance);
+    }
+  }
+}
+
 TEST(PlanMemory, IsReadAsWrittenInEveryCaseOfEveryOp) {
   for (const SweepCase& c : sweep_cases(f32)) {
     if (!c.shape.error.empty()) continue;
@@ -250,15 +263,7 @@ TEST(PlanMemory, IsReadAsWrittenWhereACarryKeepsAPartOfItself) {
     Graph g;
     build_register(g, keeps_front);
     check_plans(g, keeps_front ? "keeps its front" : "keeps its back");
-    const Feeds feeds = make_feeds(g, 1);
-    for (const PlanWay& way : plan_ways()) {
-      CompileOptions options;
-      options.disabled_passes = way.disabled;
-      const Tensors got = Program(g, options).run(to_tensors(g, feeds));
-      for (const auto& [name, values] : evaluate_graph(g, feeds)) {
-        expect_close(name + ", " + way.name, got.at(name).to_doubles(), values, 1e-6);
-      }
-    }
+    check_results(g, 1e-6);
   }
 }
 
@@ -305,15 +310,7 @@ TEST(PlanMemory, IsReadAsWrittenWhereCarriesLiveInAConcatenation) {
       Graph g;
       build_joined(g, joined, is_reverse);
       check_plans(g, joined.name);
-      const Feeds feeds = make_feeds(g, 1);
-      for (const PlanWay& way : plan_ways()) {
-        CompileOptions options;
-        options.disabled_passes = way.disabled;
-        const Tensors got = Program(g, options).run(to_tensors(g, feeds));
-        for (const auto& [name, values] : evaluate_graph(g, feeds)) {
-          expect_close(name + ", " + way.name, got.at(name).to_doubles(), values, 1e-5);
-        }
-      }
+      check_results(g, 1e-5);
     }
   }
 }

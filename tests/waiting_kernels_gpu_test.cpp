@@ -159,7 +159,7 @@ TEST(WaitingKernels, CompileForTheirChips) {
 TEST(WaitingKernels, GiveTheSameOnAGpu) {
   if (driver() == nullptr) GTEST_SKIP() << "NOT CHECKED: no GPU here";
   const GpuDevice& device = GpuDevice::get(0);
-  if (device.info().major < 9) GTEST_SKIP() << "NOT CHECKED: a GPU without clusters";
+  if (device.target().major < 9) GTEST_SKIP() << "NOT CHECKED: a GPU without clusters";
   const Driver& cuda = *driver();
   const Stream stream(device);
   for (const auto& [launch, want] :

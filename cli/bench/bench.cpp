@@ -122,6 +122,19 @@ void add_size(CLI::App* sub, const char* name, Number& size, int most, const cha
       ->capture_default_str();
 }
 
+void add_dtype(CLI::App* sub, OwnSizes& own) {
+  sub->add_option("--dtype", own.dtype, "f32, bf16, f16 or f64")->type_name("DTYPE")->capture_default_str();
+}
+
+// A case of every batch size, without and with training.
+Cases of_batches(const OwnSizes& sizes, const std::function<Case(std::int64_t batch, bool is_training)>& make) {
+  Cases cases;
+  for (const std::int64_t batch : sizes.batches) {
+    for (const bool is_training : {false, true}) cases.push_back(make(batch, is_training));
+  }
+  return cases;
+}
+
 void add_lerp(CLI::App& parent, Commands* commands) {
   const auto own = std::make_shared<OwnSizes>();
   CLI::App* sub = add_own(
@@ -155,17 +168,13 @@ void add_lstm(CLI::App& parent, Commands* commands) {
       add_own(parent, commands, "lstm_steps",
               "An LSTM layer over time, forward and with all its gradients, in sizes of one's own", own,
               [](const OwnSizes& sizes, const BenchOptions& options) {
-                Cases cases;
-                for (const std::int64_t batch : sizes.batches) {
-                  for (const bool is_training : {false, true}) {
-                    cases.push_back(recurrent_case(
-                        {.steps = sizes.steps, .batch = batch, .hidden = sizes.hidden, .is_training = is_training},
-                        float_named(sizes.dtype), options.compile.allow_tf32));
-                  }
-                }
-                return cases;
+                return of_batches(sizes, [&](std::int64_t batch, bool is_training) {
+                  return recurrent_case(
+                      {.steps = sizes.steps, .batch = batch, .hidden = sizes.hidden, .is_training = is_training},
+                      float_named(sizes.dtype), options.compile.allow_tf32);
+                });
               });
-  sub->add_option("--dtype", own->dtype, "f32, bf16, f16 or f64")->type_name("DTYPE")->capture_default_str();
+  add_dtype(sub, *own);
   add_size(sub, "--steps", own->steps, 1 << 16, "Time steps");
   add_size(sub, "--batch", own->batches, 1 << 16, "Batch sizes, split by commas");
   add_size(sub, "--hidden", own->hidden, 1 << 14, "Width of inputs and state");
@@ -179,20 +188,16 @@ void add_lstm(CLI::App& parent, Commands* commands) {
 void add_conv_net(CLI::App& parent, Commands* commands) {
   const auto own = std::make_shared<OwnSizes>();
   own->batches = {128};
-  CLI::App* sub = add_own(
-      parent, commands, "conv_net", "A convolutional network, forward and training step, in sizes of one's own", own,
-      [](const OwnSizes& sizes, const BenchOptions& options) {
-        Cases cases;
-        for (const std::int64_t batch : sizes.batches) {
-          for (const bool is_training : {false, true}) {
-            ConvNetSize net = sizes.net;
-            net.batch = batch;
-            cases.push_back(conv_net_case(net, is_training, float_named(sizes.dtype), options.compile.allow_tf32));
-          }
-        }
-        return cases;
-      });
-  sub->add_option("--dtype", own->dtype, "f32, bf16, f16 or f64")->type_name("DTYPE")->capture_default_str();
+  CLI::App* sub =
+      add_own(parent, commands, "conv_net", "A convolutional network, forward and training step, in sizes of one's own",
+              own, [](const OwnSizes& sizes, const BenchOptions& options) {
+                return of_batches(sizes, [&](std::int64_t batch, bool is_training) {
+                  ConvNetSize net = sizes.net;
+                  net.batch = batch;
+                  return conv_net_case(net, is_training, float_named(sizes.dtype), options.compile.allow_tf32);
+                });
+              });
+  add_dtype(sub, *own);
   add_size(sub, "--batch", own->batches, 1 << 16, "Batch sizes, split by commas");
   add_size(sub, "--channels", own->net.channels, 1 << 12, "Channels of every block, split by commas");
   add_size(sub, "--size", own->net.size, 1 << 12, "Height and width of the images");
@@ -212,7 +217,7 @@ void add_kernels(CLI::App& parent, Commands* commands) {
                 Cases cases = kernel_variants(float_named(sizes.dtype));
                 return chosen(std::move(cases), sizes.kernels, true, true);
               });
-  sub->add_option("--dtype", own->dtype, "f32, bf16, f16 or f64")->type_name("DTYPE")->capture_default_str();
+  add_dtype(sub, *own);
   sub->add_option("--case", own->kernels, "Only these: layer_norm, cross_entropy, adam")
       ->type_name("NAME")
       ->delimiter(',');

@@ -170,7 +170,7 @@ MachineFacts machine_facts([[maybe_unused]] const Device& device) {
     std::size_t free = 0, total = 0;
     gpu.make_current();
     PD_CUDA(gpu::required_driver().cuMemGetInfo(&free, &total));
-    return {gpu.info().name, gpu.info().l2_bytes, static_cast<std::int64_t>(free)};
+    return {gpu.target().name, gpu.target().last_cache_bytes, static_cast<std::int64_t>(free)};
   }
 #endif
   std::string model = "CPU";

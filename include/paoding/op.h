@@ -70,9 +70,20 @@ enum class OpKind {
   formula,     // elementwise: a scalar formula, broadcasting derived
   reduction,   // becomes a reduce mask of a group
   view,        // moves no data of its own: slice, reshape, concat ...
-  composed,    // written in terms of other ops; a node only if it has a gradient rule, until the passes start
+  composed,    // written in terms of other ops; a node only if it has a gradient rule, until the passes start, and
+               // behind that only if one of the implementations registered for it claims the node
   kernel,      // has implementations per device
   structural,  // input, parameter, scan, group
+};
+
+/// What passes and the planner know an op as, beyond its kind. Only the library's own ops have a role.
+enum class OpRole : std::uint8_t {
+  none,
+  source,     // its value comes from outside the graph: input, parameter
+  generated,  // an element follows from its place alone, and is made where it is read: full, iota
+  sum,        // adds up its inputs: add, add_n
+  join,       // its inputs become parts of its result: concat, pad
+  passed_on,  // its results are its inputs, in their memory: print, barrier, assign, variant
 };
 
 using Formula = std::function<Scalar(std::span<const Scalar>, const Attrs&)>;
@@ -86,6 +97,7 @@ struct OpDef {
   std::vector<AttrSpec> attrs = {};
   int conditions = 0;       // leading inputs that are bools and take no part in promotion (select)
   bool has_effect = false;  // does something besides giving its result, so it is kept though nobody reads it: assign
+  OpRole role = OpRole::none;
 
   Formula formula = {};                                                      // formula ops
   std::function<std::vector<Type>(const OpCall&)> infer = {};                // all but formula and composed
@@ -96,6 +108,9 @@ struct OpDef {
 
   /// A composed op that call() replaces at once by what it consists of.
   bool is_expanded_at_once() const { return kind == OpKind::composed && !gradient; }
+  /// Whether a kernel runs what is a node of it after the passes: of composed ops, only what a kernel has claimed is.
+  bool is_run_by_kernel() const { return kind == OpKind::kernel || kind == OpKind::composed; }
+  bool is(OpRole asked) const { return role == asked; }
   bool is_variadic() const { return !inputs.empty() && inputs.back().ends_with("..."); }
 };
 
@@ -120,9 +135,9 @@ Formula formula(F f) {
 }
 
 /// Adds an op to the table. Error (argument) when the name is taken or the block is incomplete: no name, no summary, no
-/// formula, composition or shape rule where its kind needs one, names that are empty or there twice, or a kind that
-/// only the library's own ops can have (view, reduction, structural). What the functions of the block give is checked
-/// when they are called: Error (argument) names the op and says what is wrong.
+/// formula, composition or shape rule where its kind needs one, names that are empty or there twice, or a kind or role
+/// that only the library's own ops can have (view, reduction, structural; any role). What the functions of the block
+/// give is checked when they are called: Error (argument) names the op and says what is wrong.
 const OpDef& register_op(OpDef op);
 /// The op of this name; nullptr when there is none.
 const OpDef* find_op(std::string_view name);

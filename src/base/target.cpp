@@ -2,6 +2,7 @@
 #include "base/target.h"
 
 #include <algorithm>
+#include <cctype>
 
 #include "base/check.h"
 
@@ -74,6 +75,20 @@ const std::vector<Target>& named_targets() {
       cpu_target("neon", VectorIsa::neon),
   };
   return *targets;
+}
+
+Target described_gpu(std::string name, int major, int minor, int sm_count, double bandwidth) {
+  std::string words = name + " ";
+  std::transform(words.begin(), words.end(), words.begin(), [](unsigned char c) { return std::tolower(c); });
+  for (const Target& known : named_targets()) {
+    const bool is_same = known.is_gpu() && known.major == major && known.minor == minor;
+    if (!is_same || words.find(known.name + " ") == std::string::npos) continue;
+    Target target = known;
+    target.name = std::move(name);
+    target.sm_count = sm_count;
+    return target;
+  }
+  return gpu_target(std::move(name), major, minor, sm_count, bandwidth);
 }
 
 const Target& named_target(std::string_view name) {

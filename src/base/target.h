@@ -74,5 +74,7 @@ const Target& named_target(std::string_view name);
 /// A GPU of that name and size, with the rates that its memory's bandwidth (bytes per us, as the vendor states it)
 /// allows.
 Target gpu_target(std::string name, int major, int minor, int sm_count, double bandwidth);
+/// The same for a GPU that calls itself so ("NVIDIA H200"): a named target's is one, and has its measured rates.
+Target described_gpu(std::string name, int major, int minor, int sm_count, double bandwidth);
 
 }  // namespace paoding

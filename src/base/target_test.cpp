@@ -29,6 +29,16 @@ TEST(Target, UnknownNameIsAnErrorThatListsTheKnownOnes) {
   }
 }
 
+TEST(Target, DescribedGpuHasTheRatesOfTheNamedOneThatItIs) {
+  const Target h200 = described_gpu("NVIDIA H200", 9, 0, 120, 1e6);
+  EXPECT_EQ(h200.name, "NVIDIA H200");
+  EXPECT_EQ(h200.sm_count, 120);
+  EXPECT_EQ(h200.read_bytes_per_us, named_target("h200").read_bytes_per_us);
+  const Target other = described_gpu("NVIDIA H200X", 9, 0, 120, 1e6);
+  EXPECT_LT(other.read_bytes_per_us, 1e6);
+  EXPECT_EQ(described_gpu("NVIDIA H200", 8, 0, 120, 1e6).read_bytes_per_us, other.read_bytes_per_us);
+}
+
 // Measured there: 4.6 TB/s read, copies at 3.95 and triads at 4.15 TB/s of what they read and write.
 TEST(Target, StreamsOfAnH200TakeTheMeasuredTimes) {
   const Target& h200 = named_target("h200");

@@ -70,10 +70,10 @@ Instruction prim(Prim p, DType compute, std::uint16_t out, std::uint16_t a, std:
 }
 
 Instruction load(DType stored, DType compute, std::uint16_t out, std::uint16_t a) {
-  return made({.kind = Kind::load, .compute = compute, .stored = stored}, find_load(stored, Layout::dense), out, a);
+  return made({.kind = Kind::load, .compute = compute, .stored = stored}, find_load(stored, Spacing::dense), out, a);
 }
 Instruction store(DType stored, DType compute, std::uint16_t out, std::uint16_t a) {
-  return made({.kind = Kind::store, .compute = compute, .stored = stored}, find_store(stored, Layout::dense, false),
+  return made({.kind = Kind::store, .compute = compute, .stored = stored}, find_store(stored, Spacing::dense, false),
               out, a);
 }
 Instruction sum(Combine combine, DType compute, std::uint16_t out, std::uint16_t a, bool of_columns) {

@@ -14,7 +14,7 @@ Group update(std::int64_t elements) {
   group.extents = {elements};
   group.loads = {{f32, {1}}, {f32, {1}}};
   const Scalar p = make_input(&group.expr, 0, f32), g = make_input(&group.expr, 1, f32);
-  group.outputs = {{f32, (p - g * 0.1).id(), 0, Combine::none, false, {1}}, {f32, g.id(), 1, Combine::sum, false, {0}}};
+  group.outputs = {{f32, (p - g * 0.1).id(), 0, Combine::none, {1}}, {f32, g.id(), 1, Combine::sum, {0}}};
   return group;
 }
 

@@ -41,7 +41,7 @@ class NestBuilder {
   Nest take() { return std::move(nest_); }
 
  private:
-  // A stored output becomes a plain one of its own compute dtype: accumulation is one more load and an addition.
+  // A stored output becomes a plain one of its own compute dtype.
   void rewrite_outputs() {
     for (std::size_t i = 0; i < group_.loads.size(); ++i) load_operands_.push_back(static_cast<int>(i));
     if (group_.points() == 0) return;
@@ -51,17 +51,7 @@ class NestBuilder {
       if (output.combine != Combine::none) continue;
       const DType compute = compute_dtype(output.dtype);
       const ExprNode value = expr[output.value];
-      if (output.accumulate) {
-        PD_ASSERT(compute != boolean, "bools do not add up");
-        const auto load = static_cast<std::int32_t>(group_.loads.size());
-        group_.loads.push_back({output.dtype, output.strides});
-        load_operands_.push_back(static_cast<int>(operands_ - group_.outputs.size() + o));
-        const std::int32_t more = converted(output.value, compute);
-        const std::int32_t there = expr.add({.prim = Prim::input, .dtype = compute, .index = load});
-        output.value = expr.add({.prim = Prim::add, .dtype = compute, .args = {there, more, -1}});
-        output.accumulate = false;
-      } else if (value.prim == Prim::convert && value.dtype == output.dtype &&
-                 expr.dtype_of(value.args[0]) == compute) {
+      if (value.prim == Prim::convert && value.dtype == output.dtype && expr.dtype_of(value.args[0]) == compute) {
         output.value = value.args[0];  // the store rounds
       } else {
         output.value = converted(output.value, compute);

@@ -122,14 +122,14 @@ class Splitter {
       if (reduced_[r] < 0 || stage(reduction.value) != pass) continue;
       const auto value = static_cast<std::size_t>(reduction.value);
       group.outputs.push_back({group_.expr.dtype_of(reduction.value), placed[value], reduction.reduce_mask,
-                               reduction.combine, false, options_.reduced_strides});
+                               reduction.combine, options_.reduced_strides});
       written.output_operands.push_back(reduced_[r]);
     }
     for (std::size_t i = 0; i < kept_.size(); ++i) {
       const auto node = static_cast<std::int32_t>(i);
       if (kept_[i] < 0 || stage(node) != pass) continue;
       const DType dtype = group_.expr.dtype_of(node);
-      group.outputs.push_back({dtype, placed[i], 0, Combine::none, false, options_.kept_strides});
+      group.outputs.push_back({dtype, placed[i], 0, Combine::none, options_.kept_strides});
       written.output_operands.push_back(kept_[i]);
     }
     for (std::size_t o = 0; is_last && o < group_.outputs.size(); ++o) {

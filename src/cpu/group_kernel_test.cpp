@@ -57,13 +57,12 @@ struct Case {
   std::vector<Memory> memory;  // per operand
 
   void add_output(std::int32_t value, DType dtype, std::uint32_t mask, std::vector<std::int64_t> strides,
-                  bool accumulate, Combine combine = Combine::sum) {
-    group.outputs.push_back({dtype, value, mask, mask ? combine : Combine::none, accumulate, std::move(strides)});
+                  Combine combine = Combine::sum) {
+    group.outputs.push_back({dtype, value, mask, mask ? combine : Combine::none, std::move(strides)});
   }
   // A value that does not vary along the reduced axes, written once per row.
-  void add_once(std::int32_t value, DType dtype, std::uint32_t mask, std::vector<std::int64_t> strides,
-                bool accumulate) {
-    group.outputs.push_back({dtype, value, mask, Combine::none, accumulate, std::move(strides)});
+  void add_once(std::int32_t value, DType dtype, std::uint32_t mask, std::vector<std::int64_t> strides) {
+    group.outputs.push_back({dtype, value, mask, Combine::none, std::move(strides)});
   }
   Scalar add_reduction(Scalar value, Combine combine, std::uint32_t mask) {
     group.reductions.push_back({value.id(), combine, mask});
@@ -199,15 +198,14 @@ class Generator {
       const DType dtype = truth               ? (mask && pick(2) ? i64 : boolean)
                           : is_float(compute) ? stored_float(compute)
                                               : compute;
-      const bool adds = !truth && pick(3) == 0 && (mask == 0 || combine == Combine::sum);
-      c.add_output(value.id(), dtype, mask, strides(c.group, all_ & ~mask), adds, combine);
+      c.add_output(value.id(), dtype, mask, strides(c.group, all_ & ~mask), combine);
     }
     if (!c.group.reductions.empty() && pick(2)) {
       const std::vector<bool> varies = varies_along(c.group, row);
       for (std::size_t i = before; i < numbers.size(); ++i) {
         if (varies[static_cast<std::size_t>(numbers[i].id())] || c.group.points() == 0) continue;
         const DType dtype = is_float(compute) ? stored_float(compute) : compute;
-        c.add_once(numbers[i].id(), dtype, row, strides(c.group, all_ & ~row), pick(3) == 0);
+        c.add_once(numbers[i].id(), dtype, row, strides(c.group, all_ & ~row));
         break;
       }
     }
@@ -340,10 +338,10 @@ TEST(CpuGroupKernel, LerpGradientWritesOneAndSumsTheOtherInOnePass) {
     c.group.extents = {16, 5000};
     c.group.loads = {{f32, {5000, 1}}, {f32, {0, 0}}};
     const Scalar g = make_input(&c.group.expr, 0, f32), w = make_input(&c.group.expr, 1, f32);
-    c.add_output(((1.0 - w) * g).id(), f32, 3, {0, 0}, false);
-    c.add_output((w * g).id(), f32, 0, {5000, 1}, false);
-    c.add_output((w * g).id(), f32, 1, {0, 1}, true);
-    c.add_output((w * g).id(), bf16, 2, {1, 0}, false);
+    c.add_output(((1.0 - w) * g).id(), f32, 3, {0, 0});
+    c.add_output((w * g).id(), f32, 0, {5000, 1});
+    c.add_output((w * g).id(), f32, 1, {0, 1});
+    c.add_output((w * g).id(), bf16, 2, {1, 0});
     std::mt19937 random(1);
     c.make_memory(random);
     check_kernel(c, threads, 1);
@@ -356,8 +354,8 @@ TEST(CpuGroupKernel, ColumnSumsWiderThanTheCacheGoStripByStrip) {
     c.group.extents = {3, 40000};
     c.group.loads = {{f32, {40000, 1}}};
     const Scalar x = make_input(&c.group.expr, 0, f32);
-    c.add_output((x * x).id(), f32, 1, {0, 1}, false);
-    c.add_output((x * 2.0).id(), f32, 0, {40000, 1}, false);
+    c.add_output((x * x).id(), f32, 1, {0, 1});
+    c.add_output((x * 2.0).id(), f32, 0, {40000, 1});
     std::mt19937 random(1);
     c.make_memory(random);
     check_kernel(c, threads, 1, 3);
@@ -374,11 +372,11 @@ TEST(CpuGroupKernel, TransposedOperandsAreReadInSquareTiles) {
     for (int i = 0; i < 5; ++i) x.push_back(make_input(&c.group.expr, i, compute_dtype(c.group.loads[i].dtype)));
     const Scalar row = exp(x[2]), column = tanh(x[3]);
     const Scalar value = x[0] + x[1] * row + column * convert(x[4], f32);
-    c.add_output(value.id(), f32, 0, {600, 200, 1}, false);
-    c.add_output((value * row).id(), f16, 0, {1, 37, 111}, false);
-    c.add_output(value.id(), f32, 1, {0, 200, 1}, false);
-    c.add_output((row + column).id(), f32, 4, {3, 1, 0}, true);
-    c.add_output(value.id(), f32, 7, {0, 0, 0}, false);
+    c.add_output(value.id(), f32, 0, {600, 200, 1});
+    c.add_output((value * row).id(), f16, 0, {1, 37, 111});
+    c.add_output(value.id(), f32, 1, {0, 200, 1});
+    c.add_output((row + column).id(), f32, 4, {3, 1, 0});
+    c.add_output(value.id(), f32, 7, {0, 0, 0});
     std::mt19937 random(1);
     c.make_memory(random);
     check_kernel(c, threads);
@@ -390,7 +388,7 @@ TEST(CpuGroupKernel, SumOfManyFloatsIsAccurate) {
   Group group;
   group.extents = {n};
   group.loads = {{f32, {1}}};
-  group.outputs = {{f32, make_input(&group.expr, 0, f32).id(), 1, Combine::sum, false, {0}}};
+  group.outputs = {{f32, make_input(&group.expr, 0, f32).id(), 1, Combine::sum, {0}}};
   std::mt19937 random(1);
   std::uniform_real_distribution<float> uniform(0, 1);
   std::vector<float> x(n);
@@ -412,7 +410,7 @@ TEST(CpuGroupKernel, OutputMayShareMemoryWithALoadThatIsReadAgainLater) {
   group.loads = {{f32, {1}}, {f32, {1}}};
   const Scalar a = make_input(&group.expr, 0, f32), b = make_input(&group.expr, 1, f32);
   const Scalar sum = a + b;
-  group.outputs = {{f32, sum.id(), 0, Combine::none, false, {1}}, {f32, (sum * a).id(), 0, Combine::none, false, {1}}};
+  group.outputs = {{f32, sum.id(), 0, Combine::none, {1}}, {f32, (sum * a).id(), 0, Combine::none, {1}}};
   std::vector<float> x(n), y(n), z(n);
   for (int i = 0; i < n; ++i) x[i] = float(i % 50), y[i] = float(i % 7);
   void* operands[] = {x.data(), y.data(), x.data(), z.data()};
@@ -428,9 +426,9 @@ TEST(CpuGroupKernel, EmptySumsWriteZeroAndEmptyAccumulationKeepsTheOutput) {
   c.group.extents = {0, 3};
   c.group.loads = {{f32, {3, 1}}};
   const std::int32_t x = make_input(&c.group.expr, 0, f32).id();
-  c.add_output(x, f32, 1, {0, 1}, false);
-  c.add_output(x, f32, 1, {0, 1}, true);
-  c.add_output(x, i64, 3, {0, 0}, false);
+  c.add_output(x, f32, 1, {0, 1});
+  c.add_output(x, f32, 1, {0, 1});
+  c.add_output(x, i64, 3, {0, 0});
   std::mt19937 random(1);
   c.make_memory(random);
   check_kernel(c, 0);
@@ -446,7 +444,7 @@ TEST(CpuGroupKernel, LargeOutputsPastTheCacheAreStreamedWhole) {
   const Scalar w = make_input(&group.expr, 0, f32);
   group.loads.push_back({f32, {1}});
   const Scalar x = make_input(&group.expr, 1, f32);
-  group.outputs = {{f32, (w * x).id(), 0, Combine::none, false, {1}}};
+  group.outputs = {{f32, (w * x).id(), 0, Combine::none, {1}}};
   std::vector<float> from(n), to(n + 2, -1.0f);
   for (std::int64_t i = 0; i < n; ++i) from[i] = float(i % 1000);
   float two = 2;
@@ -461,7 +459,7 @@ TEST(CpuGroupKernel, SmallGroupsRunOnTheCallersThread) {
   Group group;
   group.extents = {16};
   group.loads = {{f32, {1}}};
-  group.outputs = {{f32, make_input(&group.expr, 0, f32).id(), 0, Combine::none, false, {1}}};
+  group.outputs = {{f32, make_input(&group.expr, 0, f32).id(), 0, Combine::none, {1}}};
   EXPECT_EQ(CpuGroupKernel(group).threads(), 1);
   EXPECT_EQ(CpuGroupKernel(group, 8).threads(), 1) << "16 floats are one cache line";
 }
@@ -474,7 +472,7 @@ std::vector<T> apply(Prim prim, DType dtype, std::vector<T> x) {
   group.extents = {static_cast<std::int64_t>(x.size())};
   group.loads = {{dtype, {1}}};
   const Scalar a = make_input(&group.expr, 0, dtype);
-  group.outputs = {{dtype, apply_prim(prim, std::vector<Scalar>{a}).id(), 0, Combine::none, false, {1}}};
+  group.outputs = {{dtype, apply_prim(prim, std::vector<Scalar>{a}).id(), 0, Combine::none, {1}}};
   std::vector<T> y(x.size(), T(-123));
   void* operands[] = {x.data(), y.data()};
   CpuGroupKernel(group).run(operands);
@@ -545,8 +543,7 @@ TEST(CpuFunctions, MinimumAndMaximumGiveNanIfEitherIs) {
   group.extents = {20};
   group.loads = {{f32, {1}}, {f32, {1}}};
   const Scalar a = make_input(&group.expr, 0, f32), b = make_input(&group.expr, 1, f32);
-  group.outputs = {{f32, minimum(a, b).id(), 0, Combine::none, false, {1}},
-                   {f32, maximum(a, b).id(), 0, Combine::none, false, {1}}};
+  group.outputs = {{f32, minimum(a, b).id(), 0, Combine::none, {1}}, {f32, maximum(a, b).id(), 0, Combine::none, {1}}};
   std::vector<float> x(20, 1), y(20, 2), low(20), high(20);
   for (int i = 0; i < 20; i += 3) x[i] = NAN;
   for (int i = 1; i < 20; i += 3) y[i] = NAN;

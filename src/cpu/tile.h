@@ -50,7 +50,6 @@ struct Instruction {
   bool one_col = false;                        // or in every column; with both they are a single element
   bool rows_reduced = false;                   // start, accumulate, flush: which tile axes are combined
   bool cols_reduced = false;
-  bool accumulate = false;                      // flush: adds to what is there
   std::int64_t row_stride = 0, col_stride = 0;  // load, store, flush, index: of the operand, in elements
   std::int64_t pitch = 0;                       // start, accumulate, flush: from one row of accumulators to the next
   Meaning meaning;
@@ -74,12 +73,12 @@ TileRoutine find_routine(Prim prim, DType compute, unsigned scalar_args);
 /// out = a converted: `from` a compute dtype, `to` any dtype; f16, bf16 and u8 are rounded to and widened back.
 TileRoutine find_convert(DType from, DType to);
 
-enum class Layout : std::uint8_t { dense, strided };
+enum class Spacing : std::uint8_t { dense, strided };
 
 /// out (compute dtype) = a (operand of `stored` dtype).
-TileRoutine find_load(DType stored, Layout layout);
-/// out (operand of `stored` dtype) = a (compute dtype); `streaming` bypasses the caches where the layout allows.
-TileRoutine find_store(DType stored, Layout layout, bool streaming);
+TileRoutine find_load(DType stored, Spacing spacing);
+/// out (operand of `stored` dtype) = a (compute dtype); `streaming` bypasses the caches where the spacing allows.
+TileRoutine find_store(DType stored, Spacing spacing, bool streaming);
 /// out = a, which is one row (row_stride 0, col_stride 1), one column (1, 0) or one element (0, 0) of a compute dtype,
 /// in every row, column or element of `out`.
 TileRoutine find_spread(DType compute);

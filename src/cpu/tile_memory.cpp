@@ -254,15 +254,15 @@ HWY_EXPORT(find_dense_load);
 HWY_EXPORT(find_dense_store);
 HWY_EXPORT(find_spread_32);
 
-TileRoutine find_load(DType stored, Layout layout) {
-  if (layout == Layout::dense) {
+TileRoutine find_load(DType stored, Spacing spacing) {
+  if (spacing == Spacing::dense) {
     if (const TileRoutine found = HWY_DYNAMIC_DISPATCH(find_dense_load)(stored)) return found;
   }
   return visit_stored(stored, [](auto dtype) -> TileRoutine { return load_strided<dtype.value>; });
 }
 
-TileRoutine find_store(DType stored, Layout layout, bool streaming) {
-  if (layout == Layout::dense) {
+TileRoutine find_store(DType stored, Spacing spacing, bool streaming) {
+  if (spacing == Spacing::dense) {
     if (const TileRoutine found = HWY_DYNAMIC_DISPATCH(find_dense_store)(stored, streaming)) return found;
   }
   return visit_stored(stored, [](auto dtype) -> TileRoutine { return store_strided<dtype.value>; });

@@ -320,8 +320,7 @@ void flush(const Instruction& self, char* const* slots, const TileShape& shape) 
   for (std::int64_t r = 0; r < kept.rows; ++r, a += self.pitch, out += self.row_stride) {
     for (std::int64_t c = 0; c < kept.cols; ++c) {
       auto& element = out[c * self.col_stride];
-      A sum = a[c];
-      if (self.accumulate) sum += static_cast<A>(S::load(element));
+      const A sum = a[c];
       if constexpr (kStored == DType::boolean) {
         element = sum != 0;
       } else {

@@ -56,39 +56,31 @@ std::int64_t clock_offset() {
 
 void add_record(const CUpti_Activity* record, Collection* all) {
   GpuActivity activity;
-  const auto times = [&](std::uint64_t start, std::uint64_t end) {
-    activity.start_ns = static_cast<std::int64_t>(start);
-    activity.duration_ns = static_cast<std::int64_t>(end - start);
+  const auto place = [&](const auto& of) {
+    activity.start_ns = static_cast<std::int64_t>(of.start);
+    activity.duration_ns = static_cast<std::int64_t>(of.end - of.start);
+    activity.device = of.deviceId;
+    activity.stream = of.streamId;
+    activity.correlation = of.correlationId;
+    activity.graph = of.graphId;
   };
   // Records are read by the version of the first fields only, which older libraries write too.
   if (record->kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL || record->kind == CUPTI_ACTIVITY_KIND_KERNEL) {
     const auto* kernel = reinterpret_cast<const CUpti_ActivityKernel9*>(record);
     activity.kind = GpuActivity::Kind::kernel;
-    times(kernel->start, kernel->end);
-    activity.device = kernel->deviceId;
-    activity.stream = kernel->streamId;
-    activity.correlation = kernel->correlationId;
-    activity.graph = kernel->graphId;
+    place(*kernel);
     activity.name = kernel->name != nullptr ? kernel->name : "";
   } else if (record->kind == CUPTI_ACTIVITY_KIND_MEMCPY) {
     const auto* copy = reinterpret_cast<const CUpti_ActivityMemcpy5*>(record);
     activity.kind = GpuActivity::Kind::memcpy;
-    times(copy->start, copy->end);
-    activity.device = copy->deviceId;
-    activity.stream = copy->streamId;
-    activity.correlation = copy->correlationId;
-    activity.graph = copy->graphId;
+    place(*copy);
     activity.bytes = static_cast<std::int64_t>(copy->bytes);
     activity.is_from_host = copy->copyKind == CUPTI_ACTIVITY_MEMCPY_KIND_HTOD;
     activity.is_to_host = copy->copyKind == CUPTI_ACTIVITY_MEMCPY_KIND_DTOH;
   } else if (record->kind == CUPTI_ACTIVITY_KIND_MEMSET) {
     const auto* fill = reinterpret_cast<const CUpti_ActivityMemset4*>(record);
     activity.kind = GpuActivity::Kind::memset;
-    times(fill->start, fill->end);
-    activity.device = fill->deviceId;
-    activity.stream = fill->streamId;
-    activity.correlation = fill->correlationId;
-    activity.graph = fill->graphId;
+    place(*fill);
     activity.bytes = static_cast<std::int64_t>(fill->bytes);
   } else {
     return;

@@ -175,17 +175,16 @@ GpuDevice::GpuDevice(int index) : index_(index) {
   PD_CUDA(table.cuDeviceGetName(name, sizeof(name) - 1, device));
   std::size_t memory_bytes = 0;
   PD_CUDA(table.cuDeviceTotalMem(&memory_bytes, device));
-  info_.name = name;
-  info_.major = static_cast<int>(attribute(table, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device));
-  info_.minor = static_cast<int>(attribute(table, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device));
-  info_.sm_count = static_cast<int>(attribute(table, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device));
-  info_.l2_bytes = attribute(table, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, device);
-  info_.memory_bytes = static_cast<std::int64_t>(memory_bytes);
-  info_.max_shared_bytes = attribute(table, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device);
   const auto clock = static_cast<double>(attribute(table, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, device));  // kHz
   const auto width = static_cast<double>(attribute(table, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, device));
-  info_.memory_bytes_per_us = 2 * clock / 1000 * width / 8;
-  info_.driver_version = loaded_driver().version;
+  target_ =
+      described_gpu(name, static_cast<int>(attribute(table, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device)),
+                    static_cast<int>(attribute(table, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device)),
+                    static_cast<int>(attribute(table, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device)),
+                    2 * clock / 1000 * width / 8);
+  target_.last_cache_bytes = attribute(table, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, device);
+  target_.memory_bytes = static_cast<std::int64_t>(memory_bytes);
+  target_.shared_bytes = attribute(table, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device);
   PD_CUDA(table.cuDevicePrimaryCtxRetain(&primary_, device));
 }
 
@@ -336,8 +335,8 @@ Module::Module(const GpuDevice& device, std::span<const char> cubin, std::string
   device.make_current();
   CUresult result = required_driver().cuModuleLoadData(&module_, cubin.data());
   if (result != CUDA_SUCCESS) {
-    check(result, fmt::format("cuModuleLoadData of {} for compute capability {}.{}", name_, device.info().major,
-                              device.info().minor)
+    check(result, fmt::format("cuModuleLoadData of {} for compute capability {}.{}", name_, device.target().major,
+                              device.target().minor)
                       .c_str());
   }
   device_ = &device;

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/target.h"
 #include "gpu/library.h"
 
 namespace paoding::gpu {
@@ -110,19 +111,6 @@ bool is_sticky(CUresult result);
 /// Error (device) with what was being done and error_text, unless the call succeeded.
 void check(CUresult result, const char* what);
 
-/// What decides how kernels are compiled and launched for one GPU.
-struct GpuInfo {
-  std::string name;  // "NVIDIA H200"
-  int major = 0;     // compute capability, 9 for 9.0
-  int minor = 0;
-  int sm_count = 0;
-  std::int64_t l2_bytes = 0;
-  std::int64_t memory_bytes = 0;      // all of the device's memory, free or not
-  std::int64_t max_shared_bytes = 0;  // shared memory of one block after opting in
-  double memory_bytes_per_us = 0;     // as clock and width of the memory have it
-  int driver_version = 0;             // 13000 for CUDA 13.0
-};
-
 /// One GPU with its primary CUcontext, which other CUDA libraries of the process share.
 class GpuDevice {
  public:
@@ -137,14 +125,15 @@ class GpuDevice {
 
   /// Makes this GPU the one that driver calls of the calling thread act on.
   void make_current() const;
-  const GpuInfo& info() const { return info_; }
+  /// What the driver says of it, and the rates of its memory.
+  const Target& target() const { return target_; }
   int index() const { return index_; }
 
  private:
   explicit GpuDevice(int index);
   int index_ = 0;
   CUcontext primary_ = nullptr;
-  GpuInfo info_;
+  Target target_;
 };
 
 // The types below are made on one GPU and released on it from any thread; making and releasing leave that GPU

@@ -128,7 +128,7 @@ TEST(GrowingDeviceMemory, KeepsItsAddressAndWhatIsInItWhenItGrows) {
   PD_CUDA(cuda.cuMemcpyDtoH(read.data(), at, read.size()));
   EXPECT_EQ(read, written);
   PD_CUDA(cuda.cuMemcpyHtoD(at + (std::size_t{100} << 20) - 1000, written.data(), written.size()));
-  EXPECT_FALSE(memory.grow(static_cast<std::size_t>(GpuDevice::get(0).info().memory_bytes) * 2));
+  EXPECT_FALSE(memory.grow(static_cast<std::size_t>(GpuDevice::get(0).target().memory_bytes) * 2));
 }
 
 TEST(GpuDevice, RefusesAnIndexThatIsNotThere) {
@@ -139,14 +139,13 @@ TEST(GpuDevice, RefusesAnIndexThatIsNotThere) {
 
 TEST(GpuDevice, DescribesTheGpu) {
   PD_SKIP_WITHOUT_GPU();
-  const GpuInfo& info = GpuDevice::get(0).info();
-  EXPECT_FALSE(info.name.empty());
-  EXPECT_GE(info.major, 5);
-  EXPECT_GT(info.sm_count, 0);
-  EXPECT_GT(info.l2_bytes, 0);
-  EXPECT_GT(info.memory_bytes, 1 << 28);
-  EXPECT_GE(info.max_shared_bytes, 48 * 1024);
-  EXPECT_GE(info.driver_version, 12000);
+  const Target& gpu = GpuDevice::get(0).target();
+  EXPECT_FALSE(gpu.name.empty());
+  EXPECT_GE(gpu.major, 5);
+  EXPECT_GT(gpu.sm_count, 0);
+  EXPECT_GT(gpu.last_cache_bytes, 0);
+  EXPECT_GT(gpu.memory_bytes, 1 << 28);
+  EXPECT_GE(gpu.shared_bytes, 48 * 1024);
 }
 
 TEST(GpuDevice, MemoryIsAlignedAndMoves) {
@@ -168,7 +167,7 @@ TEST(GpuDevice, RunsAKernelInAStreamAndInAGraph) {
   GpuDevice& device = GpuDevice::get(0);
   const Driver& cuda = required_driver();
   std::vector<char> cubin = compile("extern \"C\" __global__ void twice(int* x) { x[threadIdx.x] *= 2; }", "twice.cu",
-                                    arch_name(device.info().major, device.info().minor));
+                                    device.target().arch());
   Module module(device, cubin, "twice.cu");
   CUfunction kernel = module.function("twice");
   EXPECT_THROW(module.function("thrice"), Error);

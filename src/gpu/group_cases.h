@@ -24,7 +24,7 @@ inline Strides dense(const Strides& extents, std::uint32_t reduced = 0) {
 }
 
 inline GroupOutput sum_output(const Group& group, DType dtype, Scalar value, std::uint32_t mask) {
-  return {dtype, value.id(), mask, mask ? Combine::sum : Combine::none, false, dense(group.extents, mask)};
+  return {dtype, value.id(), mask, mask ? Combine::sum : Combine::none, dense(group.extents, mask)};
 }
 
 /// out_k = sum over masks[k] of x, for one load.
@@ -182,18 +182,24 @@ inline Group layer_norm_grad(Strides extents, DType dtype, std::uint32_t mask) {
 
 inline constexpr DType kFloats[] = {f32, bf16, f16, f64};
 
+/// One to four extents, some of `sizes` or halves of them, of at most `most` points.
+inline Strides random_extents(std::mt19937& rng, std::initializer_list<std::int64_t> sizes, std::int64_t most) {
+  Strides extents;
+  std::int64_t points = 1;
+  for (auto rank = 1 + rng() % 4; rank > 0; --rank) {
+    std::int64_t extent = sizes.begin()[rng() % sizes.size()];
+    while (points * extent > most) extent = std::max<std::int64_t>(1, extent / 2);
+    points *= extent;
+    extents.push_back(extent);
+  }
+  return extents;
+}
+
 inline Group random_group(std::mt19937& rng) {
   auto pick = [&](int n) { return static_cast<int>(rng() % static_cast<unsigned>(n)); };
   Group group;
-  const int rank = 1 + pick(4);
-  const std::int64_t sizes[] = {2, 3, 4, 5, 7, 8, 16, 31, 33, 64, 100, 129, 256, 300};
-  std::int64_t points = 1;
-  for (int a = 0; a < rank; ++a) {
-    std::int64_t extent = sizes[pick(14)];
-    while (points * extent > 60000) extent = std::max<std::int64_t>(1, extent / 2);
-    points *= extent;
-    group.extents.push_back(extent);
-  }
+  group.extents = random_extents(rng, {2, 3, 4, 5, 7, 8, 16, 31, 33, 64, 100, 129, 256, 300}, 60000);
+  const int rank = group.rank();
   const DType dtype = pick(8) == 0 ? i32 : pick(10) == 0 ? i64 : kFloats[pick(4)];
   const DType compute = compute_dtype(dtype);
   Scalar value;
@@ -235,7 +241,6 @@ inline Group random_group(std::mt19937& rng) {
     group.outputs.push_back(sum_output(group, stored, v, mask));
     GroupOutput& output = group.outputs.back();
     if (mask != 0 && pick(3) == 0) output.combine = pick(2) ? Combine::max : Combine::min;
-    output.accumulate = pick(4) == 0 && output.combine != Combine::max && output.combine != Combine::min;
   }
   return group;
 }
@@ -243,15 +248,8 @@ inline Group random_group(std::mt19937& rng) {
 inline Group random_staged_group(std::mt19937& rng) {
   auto pick = [&](int n) { return static_cast<int>(rng() % static_cast<unsigned>(n)); };
   Group group;
-  const int rank = 1 + pick(4);
-  const std::int64_t sizes[] = {2, 3, 5, 8, 16, 31, 33, 64, 100, 129, 256, 300, 1000, 2050};
-  std::int64_t points = 1;
-  for (int a = 0; a < rank; ++a) {
-    std::int64_t extent = sizes[pick(14)];
-    while (points * extent > 40000) extent = std::max<std::int64_t>(1, extent / 2);
-    points *= extent;
-    group.extents.push_back(extent);
-  }
+  group.extents = random_extents(rng, {2, 3, 5, 8, 16, 31, 33, 64, 100, 129, 256, 300, 1000, 2050}, 40000);
+  const int rank = group.rank();
   const std::uint32_t all = (1u << rank) - 1;
   const auto mask = static_cast<std::uint32_t>(1 + pick(static_cast<int>(all)));
   const DType dtype = kFloats[pick(4)], compute = compute_dtype(dtype);
@@ -299,7 +297,6 @@ inline Group random_staged_group(std::mt19937& rng) {
     } else if (output.reduce_mask != 0 && pick(4) == 0) {
       output.combine = pick(2) ? Combine::max : Combine::min;
     }
-    output.accumulate = pick(4) == 0 && output.combine != Combine::max && output.combine != Combine::min;
   }
   return group;
 }

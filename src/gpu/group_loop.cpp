@@ -178,9 +178,6 @@ void KernelText::emit_loop() {
     if (used_.loads[i] && !is_hoisted(i))
       k_.add("{} in{}_v[kUnroll][{}];", pack_type(i), i, is_blocked(i) ? s_.block : 1);
   }
-  for (std::size_t o = 0; o < group_.outputs.size(); ++o) {
-    if (is_old_read(o)) k_.add("{} out{}_old[kUnroll][{}];", pack_type(loads() + o), o, keeps_block(o) ? s_.block : 1);
-  }
   k_.raw("#pragma unroll");
   k_.raw("for (int u = 0; u < kUnroll; ++u) {");
   if (is_tile_) {
@@ -201,16 +198,11 @@ void KernelText::emit_loop() {
     if (used_.indices[i] && index_varies(i)) k_.add("idx{0}[u] = idx{0}_base{1};", i, index_terms(i, loop_axes()));
   }
   const std::string count = loop_count ? "counts[u]" : s_.is_ragged ? "count" : "kVector";
-  for (std::size_t i = 0; i < group_.operands(); ++i) {
-    const bool is_load = i < loads();
-    if (is_load ? !used_.loads[i] || is_hoisted(i) : !is_old_read(i - loads())) continue;
-    const bool blocked = is_load ? is_blocked(i) : keeps_block(i - loads());
-    emit_block_loop(blocked);
-    emit_move(i, false,
-              is_load ? fmt::format("in{}_v[u][{}]", i, block_index(blocked))
-                      : fmt::format("out{}_old[u][{}]", i - loads(), block_index(blocked)),
-              offset_in_loop(i), count);
-    end_block_loop(blocked);
+  for (std::size_t i = 0; i < loads(); ++i) {
+    if (!used_.loads[i] || is_hoisted(i)) continue;
+    emit_block_loop(is_blocked(i));
+    emit_move(i, false, fmt::format("in{}_v[u][{}]", i, block_index(is_blocked(i))), offset_in_loop(i), count);
+    end_block_loop(is_blocked(i));
   }
   k_.raw("}");
   k_.raw("}");
@@ -291,15 +283,9 @@ void KernelText::emit_arithmetic(const std::string& count) {
 void KernelText::emit_sink(std::size_t o) {
   const std::string_view j = block_index(keeps_block(o));
   switch (s_.sinks[o]) {
-    case SinkKind::store: {
-      const std::string at = stride(loads() + o, inner_) == 0 ? "0" : "v";
-      if (output(o).accumulate) {
-        k_.add("out{0}_new.put({1}, ({2})out{0}_old[u][{3}].get({1}) + out{0}_value);", o, at, sum_type(o), j);
-      } else {
-        k_.add("out{0}_new.put({1}, out{0}_value);", o, at);
-      }
+    case SinkKind::store:
+      k_.add("out{0}_new.put({1}, out{0}_value);", o, stride(loads() + o, inner_) == 0 ? "0" : "v");
       break;
-    }
     case SinkKind::column: emit_combine(o, fmt::format("out{}_sum[{}][v]", o, j)); break;
     case SinkKind::total: emit_combine(o, fmt::format("out{}_sum[{}]", o, j)); break;
     case SinkKind::row: emit_combine(o, fmt::format("out{}_{}[{}]", o, is_tile_ ? "row" : "sum", j)); break;
@@ -347,7 +333,7 @@ void KernelText::emit_final_store(std::size_t o, const std::vector<int>& axes, c
     at += fmt::format(" + {} * {}", block,
                       sizes_.number(fmt::format("{}_x{}", name, s_.block_axis), stride(loads() + o, s_.block_axis)));
   }
-  k_.add("store_sum<{}>({}{}, {});", output(o).accumulate, name, at, value);
+  k_.add("store_one({}{}, {});", name, at, value);
 }
 
 // ---- After the loop ----

@@ -186,8 +186,8 @@ std::string KernelText::comment() const {
       if ((output(o).reduce_mask >> axis) & 1u) sum += fmt::format("{}{}", sum.empty() ? "" : ", ", axis);
     }
     if (!sum.empty()) sum = fmt::format("{} over {{{}}} of ", op(o), sum);
-    text += fmt::format("//   out{}: {}, strides ({}), {} {}v{}\n", o, to_string(output(o).dtype), classes(loads() + o),
-                        output(o).accumulate ? "+=" : "=", sum, output(o).value);
+    text += fmt::format("//   out{}: {}, strides ({}), = {}v{}\n", o, to_string(output(o).dtype), classes(loads() + o),
+                        sum, output(o).value);
   }
   return text;
 }

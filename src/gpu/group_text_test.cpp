@@ -233,12 +233,11 @@ Operand make_operand(const Group& group, std::size_t i, int alignment, std::mt19
   const auto before = static_cast<std::int64_t>(static_cast<std::size_t>(operand.first) * size);
   operand.start += (256 - before % 256) % 256 + (alignment < 256 ? alignment : 0);
   operand.pointer = operand.start + before;
-  const bool is_read = is_load || group.outputs[i - group.loads.size()].accumulate;
   operand.values.resize(count);
   for (std::size_t k = 0; k < count; ++k) {
     const double value =
         is_float(operand.dtype) ? std::uniform_real_distribution<double>(-1, 1)(rng) : double(rng() % 4);
-    if (is_read) put(operand.dtype, operand.start + k * size, value);  // else what is there is the poison
+    if (is_load) put(operand.dtype, operand.start + k * size, value);  // else what is there is the poison
     operand.values[k] = get(operand.dtype, operand.start + k * size);
   }
   return operand;

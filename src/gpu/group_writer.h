@@ -106,7 +106,6 @@ class KernelText {
   bool loop_needs_offset(std::size_t k) const;
   std::string offset_in_loop(std::size_t operand);
   void emit_loop();
-  bool is_old_read(std::size_t o) const { return is_sink(o, SinkKind::store) && output(o).accumulate; }
 
   void emit_loop_coordinates();
   void emit_arithmetic(const std::string& count);

@@ -32,7 +32,8 @@ GrowingDeviceMemory::GrowingDeviceMemory(const GpuDevice& device, std::size_t si
     const CUmemAllocationProp properties = properties_of(device);
     const bool is_known = driver.cuMemGetAllocationGranularity(&granularity_, &properties,
                                                                CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) == CUDA_SUCCESS;
-    const std::size_t all = is_known ? round_up(static_cast<std::size_t>(device.info().memory_bytes), granularity_) : 0;
+    const std::size_t all =
+        is_known ? round_up(static_cast<std::size_t>(device.target().memory_bytes), granularity_) : 0;
     if (is_known && driver.cuMemAddressReserve(&start_, all, 0, 0, 0) == CUDA_SUCCESS) reserved_ = all;
   }
   if (reserved_ != 0 && grow(size_bytes)) return;

@@ -19,7 +19,7 @@ constexpr unsigned kPortableCluster = 8;             // CTAs
 CUfunction load_kernel(const GpuDevice& device, const std::string& source, const std::string& entry) {
   static std::mutex mutex;
   static std::map<std::pair<int, std::string>, Module> modules;
-  const std::string arch = arch_name(device.info().major, device.info().minor);
+  const std::string arch = device.target().arch();
   const auto cubin = KernelCache::shared().cubin(source, arch, entry + ".cu");
   const std::lock_guard lock(mutex);
   const auto key = std::pair(device.index(), source);

@@ -196,9 +196,8 @@ PD_DEVICE void store_each(T* to, Index step, int count, const Draft<T, kCount>& 
   }
 }
 
-template <bool kAccumulate, class T, class Value> PD_DEVICE void store_sum(T* to, Value value) {
+template <class T, class Value> PD_DEVICE void store_one(T* to, Value value) {
   Pack<T, 1> pack;
-  if constexpr (kAccumulate) pack.put(0, (Value)load_one<false>(to) + value);
-  else pack.put(0, value);
+  pack.put(0, value);
   store(to, pack);
 }

@@ -13,7 +13,11 @@ PD_DEVICE void scatter_scan(const Id* ids, const T* updates, T* out, unsigned lo
     if ((long long)id != row) continue;
     sum += load_one<true>(updates + (rest * size.from_outer + n * size.from_middle + i));
   }
-  store_sum<false>(out + (rest * size.to_outer + row * size.to_middle + i), sum);
+  store_one(out + (rest * size.to_outer + row * size.to_middle + i), sum);
+}
+
+template <class T, class Value> PD_DEVICE void add_to(T* to, Value value) {
+  store_one(to, (Value)load_one<false>(to) + value);
 }
 
 // Many: a CTA clears 32 columns, one thread per column adds its updates to them, and half floats, which are added in
@@ -29,7 +33,7 @@ PD_DEVICE void scatter_columns(const Id* ids, const T* updates, T* out, void* wo
   const Index pitch = kSame<T, Total> ? size.to_middle : size.inner;
   const bool ok = i < size.inner;
   for (Index row = walker; ok && row < size.range_extent; row += kThreads / 32) {
-    store_sum<false>(totals + row * pitch, Compute<Total>(0));
+    store_one(totals + row * pitch, Compute<Total>(0));
   }
   __syncthreads();
   if (ok && walker == 0) {
@@ -45,14 +49,14 @@ PD_DEVICE void scatter_columns(const Id* ids, const T* updates, T* out, void* wo
       }
 #pragma unroll
       for (int u = 0; u < kInFlight; ++u) {
-        if (is_legal(row[u], size.range_wide)) store_sum<true>(totals + (Index)row[u] * pitch, update[u]);
+        if (is_legal(row[u], size.range_wide)) add_to(totals + (Index)row[u] * pitch, update[u]);
       }
     }
   }
   if constexpr (!kSame<T, Total>) {
     __syncthreads();
     for (Index row = walker; ok && row < size.range_extent; row += kThreads / 32) {
-      store_sum<false>(to + row * size.to_middle, load_one<false>(totals + row * pitch));
+      store_one(to + row * size.to_middle, load_one<false>(totals + row * pitch));
     }
   }
 }

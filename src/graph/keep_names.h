@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Puts a graph's scope, origin and placement back when it ends, also when what names nodes in between throws.
+// Puts a graph's scope, origin and placement back when it ends, also when what names nodes in between throws. Given a
+// node, new nodes are named and placed as it is until then.
 #pragma once
 
 #include "paoding/graph.h"
@@ -10,6 +11,11 @@ class KeepNames {
  public:
   explicit KeepNames(Graph& graph)
       : graph_(graph), scope_(graph.scope), origin_(graph.origin), placement_(graph.placement) {}
+  KeepNames(Graph& graph, const Node& like) : KeepNames(graph) {
+    graph.scope = like.scope;
+    graph.origin = like.origin;
+    graph.placement = like.placement;
+  }
   ~KeepNames() {
     graph_.scope = scope_;
     graph_.origin = origin_;

@@ -72,6 +72,9 @@ void check_complete(const OpDef& op) {
   if (is_known_by_name && !is_registering_built_in_ops) {
     incomplete("is a view, a reduction or structural, as only the library's own are; it can be composed of those");
   }
+  if (op.role != OpRole::none && !is_registering_built_in_ops) {
+    incomplete("has a role, as only the library's own ops do");
+  }
 }
 
 int depth(const Graph* graph) {

@@ -47,7 +47,7 @@ void verify(const Graph& graph, std::string_view when) {
     }
     if (has_effect(node) && !is_kept[static_cast<std::size_t>(id)]) illegal("its effect would be lost");
     for (const auto& body : node.bodies) verify(*body, when);
-    if (node.op->name == "input" || node.op->name == "parameter") continue;
+    if (node.op->is(OpRole::source)) continue;
     try {
       if (infer_types({*node.op, types, node.attrs, node.bodies, node.scope}) != node.types) {
         illegal("its types are not those its op infers");

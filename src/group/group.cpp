@@ -36,7 +36,7 @@ std::int64_t Group::min_read_bytes() const {
 std::int64_t Group::min_written_bytes() const {
   std::int64_t bytes = 0;
   for (const GroupOutput& output : outputs) {
-    std::int64_t elements = output.accumulate ? 2 : 1;  // what is there is read too
+    std::int64_t elements = 1;
     for (std::size_t axis = 0; axis < extents.size(); ++axis) {
       if (!((output.reduce_mask >> axis) & 1u)) elements *= extents[axis];
     }
@@ -55,8 +55,6 @@ void check(const Group& group) {
     PD_ASSERT(output.strides.size() == rank, "a stride per axis");
     PD_ASSERT((output.reduce_mask & ~all) == 0, "reduced axes are axes of the space");
     PD_ASSERT(output.combine == Combine::none || output.reduce_mask != 0, "a combination comes with a mask");
-    PD_ASSERT(!output.accumulate || output.combine == Combine::none || output.combine == Combine::sum,
-              "only sums accumulate");
     PD_ASSERT(is_node(output.value), "an output is a node of the Expr");
   }
   for (const GroupIndex& index : group.indices) {
@@ -170,8 +168,8 @@ std::string to_string(const Group& group) {
   }
   for (std::size_t i = 0; i < group.outputs.size(); ++i) {
     const GroupOutput& output = group.outputs[i];
-    text += fmt::format("output {} {} ({}) {} {}", i, to_string(output.dtype), fmt::join(output.strides, ", "),
-                        output.accumulate ? "+=" : "=", combined(output.combine, output.reduce_mask, output.value));
+    text += fmt::format("output {} {} ({}) = {}", i, to_string(output.dtype), fmt::join(output.strides, ", "),
+                        combined(output.combine, output.reduce_mask, output.value));
   }
   return text + to_string(group.expr);
 }

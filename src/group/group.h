@@ -34,7 +34,6 @@ struct GroupOutput {
   std::int32_t value = -1;            // node of the Expr
   std::uint32_t reduce_mask = 0;      // bit a: axis a is reduced
   Combine combine = Combine::none;    // none when reduce_mask is 0
-  bool accumulate = false;            // add to what is there instead of storing over it; for none and sum
   std::vector<std::int64_t> strides;  // in elements; 0 on reduced axes
   friend bool operator==(const GroupOutput&, const GroupOutput&) = default;
 };
@@ -75,8 +74,7 @@ struct Group {
   int rank() const { return static_cast<int>(extents.size()); }
   std::int64_t points() const;
   std::size_t operands() const { return loads.size() + outputs.size(); }
-  /// Bytes that must move at least: every distinct element of a load read once, every output element written once (and
-  /// read once where it accumulates).
+  /// Bytes that must move at least: every distinct element of a load read once, every output element written once.
   std::int64_t min_bytes() const { return min_read_bytes() + min_written_bytes(); }
   std::int64_t min_read_bytes() const;
   std::int64_t min_written_bytes() const;

@@ -12,8 +12,8 @@
 namespace paoding {
 namespace {
 
-GroupOutput output(std::int32_t value, std::uint32_t mask, std::vector<std::int64_t> strides, bool accumulate = false) {
-  return {f32, value, mask, mask ? Combine::sum : Combine::none, accumulate, std::move(strides)};
+GroupOutput output(std::int32_t value, std::uint32_t mask, std::vector<std::int64_t> strides) {
+  return {f32, value, mask, mask ? Combine::sum : Combine::none, std::move(strides)};
 }
 
 // z = x * y over the given space.
@@ -37,19 +37,17 @@ TEST(Group, CountsPointsAndBytes) {
   EXPECT_EQ(group.min_bytes(), 1600 * 4 + 100 * 4 + 1600 * 4);
   group.outputs[0] = output(2, 1, {0, 1});
   EXPECT_EQ(group.min_bytes(), 1600 * 4 + 100 * 4 + 100 * 4);
-  group.outputs[0].accumulate = true;
-  EXPECT_EQ(group.min_bytes(), 1600 * 4 + 100 * 4 + 2 * 100 * 4);
   group.extents = {0, 100};
   EXPECT_EQ(group.points(), 0);
-  EXPECT_EQ(group.min_bytes(), 2 * 100 * 4);
+  EXPECT_EQ(group.min_bytes(), 100 * 4);
 }
 
 TEST(Group, PrintsItself) {
   Group group = product({2, 3}, {3, 1}, {0, 1});
-  group.outputs.push_back(output(2, 1, {0, 1}, true));
+  group.outputs.push_back(output(2, 1, {0, 1}));
   EXPECT_EQ(to_string(group),
             "space [2, 3]\nload 0 f32 (3, 1)\nload 1 f32 (0, 1)\noutput 0 f32 (3, 1) = %2\n"
-            "output 1 f32 (0, 1) += sum over {0} of %2\n"
+            "output 1 f32 (0, 1) = sum over {0} of %2\n"
             "%0 = input(0) f32\n%1 = input(1) f32\n%2 = mul(%0, %1) f32\n");
 }
 
@@ -108,8 +106,8 @@ TEST(Reference, MatchesLoopsForSumsOverDifferentAxes) {
   for (double& v : w) v = normal(random);
   Group group = product({3, 4, 5}, {20, 5, 1}, {0, 0, 1});
   group.outputs.push_back(output(2, 4, {4, 1, 0}));
-  group.outputs.push_back(output(2, 3, {0, 0, 1}, true));
-  std::vector<double> want_rows(12, 0.0), want_columns(5, 2.0), want(60);
+  group.outputs.push_back(output(2, 3, {0, 0, 1}));
+  std::vector<double> want_rows(12, 0.0), want_columns(5, 0.0), want(60);
   for (int i = 0; i < 12; ++i) {
     for (int j = 0; j < 5; ++j) {
       const double p = x[i * 5 + j] * w[j];
@@ -122,13 +120,12 @@ TEST(Reference, MatchesLoopsForSumsOverDifferentAxes) {
   for (int j = 0; j < 5; ++j) EXPECT_NEAR(columns[j], want_columns[j], 1e-14);
 }
 
-TEST(Reference, EmptySumIsZeroAndEmptyAccumulationLeavesTheOutput) {
+TEST(Reference, EmptySumIsZero) {
   Group group = product({0, 3}, {3, 1}, {0, 1});
-  group.outputs = {output(2, 1, {0, 1}), output(2, 1, {0, 1}, true)};
-  std::vector<double> none(3), sum(3, 7.0), kept(3, 7.0);
-  run_reference(group, {none.data(), none.data(), sum.data(), kept.data()});
+  group.outputs = {output(2, 1, {0, 1})};
+  std::vector<double> none(3), sum(3, 7.0);
+  run_reference(group, {none.data(), none.data(), sum.data()});
   EXPECT_EQ(sum, std::vector<double>(3, 0.0));
-  EXPECT_EQ(kept, std::vector<double>(3, 7.0));
 }
 
 TEST(Reference, SumsAreCompensatedAndKeepInfinity) {
@@ -156,7 +153,7 @@ TEST(Reference, CombinesMaximaMinimaAndProductsAndTheirIdentities) {
     group.loads = {{f32, {rows, 1}}};
     const std::int32_t x = make_input(&group.expr, 0, f32).id();
     for (const Combine combine : {Combine::max, Combine::min, Combine::prod}) {
-      group.outputs.push_back({f32, x, 2, combine, false, {1, 0}});
+      group.outputs.push_back({f32, x, 2, combine, {1, 0}});
     }
     std::vector<double> values{2, -3, 0.5, 1, std::nan(""), 4}, max(2), min(2), prod(2);
     run_reference(group, {values.data(), max.data(), min.data(), prod.data()});
@@ -187,8 +184,8 @@ Group softmax(std::int64_t rows, std::int64_t columns) {
   const Scalar e = exp(x - max);
   group.reductions.push_back({e.id(), Combine::sum, 2});
   const Scalar sum(expr, add_leaf(&group, Prim::reduced, 1, f32));
-  group.outputs.push_back({f32, (e / sum).id(), 0, Combine::none, false, {columns, 1}});
-  group.outputs.push_back({f32, (log(sum) + max).id(), 2, Combine::none, false, {1, 0}});
+  group.outputs.push_back({f32, (e / sum).id(), 0, Combine::none, {columns, 1}});
+  group.outputs.push_back({f32, (log(sum) + max).id(), 2, Combine::none, {1, 0}});
   return group;
 }
 
@@ -213,7 +210,7 @@ TEST(Reference, IndicesFollowFromThePoint) {
   Group group;
   group.extents = {2, 3};
   group.indices = {{i64, 5, {10, -1}}};
-  group.outputs.push_back({i64, add_leaf(&group, Prim::index, 0, i64), 0, Combine::none, false, {3, 1}});
+  group.outputs.push_back({i64, add_leaf(&group, Prim::index, 0, i64), 0, Combine::none, {3, 1}});
   std::vector<double> y(6);
   run_reference(group, {y.data()});
   EXPECT_EQ(y, (std::vector<double>{5, 4, 3, 15, 14, 13}));
@@ -290,9 +287,8 @@ TEST(Canonical, ComputesTheSameForRandomGroups) {
     }
     for (int i = 0; i < 2; ++i) {
       const std::uint32_t mask = pick(2) ? 0 : random() & all;
-      group.outputs.push_back(output(value.id(), mask, strides(all & ~mask, pick(2)), false));
+      group.outputs.push_back(output(value.id(), mask, strides(all & ~mask, pick(2))));
       if (mask != 0) group.outputs.back().combine = combines[pick(3)];
-      group.outputs.back().accumulate = pick(2) && (mask == 0 || group.outputs.back().combine == Combine::sum);
     }
     std::vector<std::vector<double>> memory(4, std::vector<double>(2000));
     for (auto& m : memory) {

@@ -164,7 +164,7 @@ LoweredGroup lower_body(const Graph& graph, const Node& group, std::span<const L
   }
   for (NodeId id = 0; id < body.size(); ++id) {
     const Node& node = body.node(id);
-    if (node.op->name == "input") continue;
+    if (node.op->is(OpRole::source)) continue;
     if (node.op->kind == OpKind::reduction) {
       if (!read.is_read[static_cast<std::size_t>(id)]) continue;
       value[{id, 0}] = lowering.reduced(node, value.at(node.inputs[0]), read.row_axes);
@@ -196,7 +196,7 @@ bool is_groupable(const Node& node) {
          is_generated(node);
 }
 
-bool is_generated(const Node& node) { return node.op->name == "full" || node.op->name == "iota"; }
+bool is_generated(const Node& node) { return node.op->is(OpRole::generated); }
 
 Combine combine_of(const Node& reduction) {
   const std::string& op = reduction.op->name;

@@ -61,8 +61,7 @@ class Reference {
       double* out = operands_[group_.loads.size() + o];
       std::vector<std::int64_t> index(group_.extents.size(), 0);
       for (const double result : results[o]) {
-        double& element = out[offset(index, output.strides)];
-        element = output.accumulate ? element + result : result;
+        out[offset(index, output.strides)] = result;
         advance(index, output.reduce_mask);
       }
     }

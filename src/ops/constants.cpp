@@ -124,11 +124,15 @@ bool can_hold(DType dtype, double value) {
 }
 
 void register_constants() {
-  register_op(
-      {.name = "input", .summary = "a value fed on every run", .kind = OpKind::structural, .infer = infer_named});
+  register_op({.name = "input",
+               .summary = "a value fed on every run",
+               .kind = OpKind::structural,
+               .role = OpRole::source,
+               .infer = infer_named});
   register_op({.name = "parameter",
                .summary = "a value kept between runs and shared by programs",
                .kind = OpKind::structural,
+               .role = OpRole::source,
                .infer = infer_named});
 
   // ---- full ----
@@ -139,6 +143,7 @@ void register_constants() {
       .attrs = {{.name = "value", .example = 0.0, .required = true, .doc = "the number", .keeps_integers = true},
                 {.name = "shape", .example = Ints{}, .doc = "extents; a scalar by default"},
                 {.name = "dtype", .example = f32, .doc = "the result's dtype"}},
+      .role = OpRole::generated,
       .infer = infer_full,
   });
 
@@ -151,6 +156,7 @@ void register_constants() {
                 {.name = "strides", .example = Ints{}, .required = true, .doc = "what one step along each axis adds"},
                 {.name = "start", .example = std::int64_t{0}, .doc = "the value at index 0"},
                 {.name = "dtype", .example = i64, .doc = "i64 or i32"}},
+      .role = OpRole::generated,
       .infer = infer_iota,
       .cases =
           {{.attrs = {{"shape", Ints{5}}, {"strides", Ints{1}}}},

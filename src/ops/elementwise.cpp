@@ -68,6 +68,7 @@ void register_primitive(const char* name, const char* summary, Prim prim, int ar
       .summary = summary,
       .kind = OpKind::formula,
       .inputs = arity == 1 ? std::vector<std::string>{"a"} : std::vector<std::string>{"a", "b"},
+      .role = prim == Prim::add ? OpRole::sum : OpRole::none,
       .formula = [prim](std::span<const Scalar> in, const Attrs&) { return apply_prim(prim, in); },
       .cases = !cases.empty() ? cases
                : arity == 1   ? unary_cases()
@@ -170,6 +171,7 @@ void register_elementwise_ops() {
       .summary = "the sum of all inputs",
       .kind = OpKind::formula,
       .inputs = {"a..."},
+      .role = OpRole::sum,
       .formula =
           [](std::span<const Scalar> in, const Attrs&) {
             Scalar sum = in[0];

@@ -35,11 +35,10 @@ GroupBody read_body(const Graph& body, const std::function<void(ErrorKind, const
   GroupBody read{{}, 0, std::vector<char>(static_cast<std::size_t>(body.size()), 0)};
   for (NodeId id = 0; id < body.size(); ++id) {
     const Node& node = body.node(id);
-    const std::string& op = node.op->name;
-    if (op == "input") continue;
+    if (node.op->is(OpRole::source)) continue;
     const bool is_computed = node.op->kind == OpKind::formula || node.op->kind == OpKind::reduction;
-    if (!is_computed && op != "expand" && op != "full" && op != "iota") {
-      fail(ErrorKind::unsupported, fmt::format("its body has a {}, which is no part of a group", op));
+    if (!is_computed && node.op->name != "expand" && !node.op->is(OpRole::generated)) {
+      fail(ErrorKind::unsupported, fmt::format("its body has a {}, which is no part of a group", node.op->name));
     }
     const Shape before = read.space;
     const Shape& shape = space_of(body, node);

@@ -231,10 +231,7 @@ NodeId trim_branch(Graph& graph, NodeId branch, const std::set<Ref>& read, std::
       owners.push_back(view.owner(output));
     }
   }
-  const KeepNames keep(graph);
-  graph.scope = view.node.scope;
-  graph.origin = view.node.origin;
-  graph.placement = view.node.placement;
+  const KeepNames keep(graph, view.node);
   const Values made = add_branch(graph, graph.value(view.node.inputs[0]), values, common, owners, bodies);
   graph.forget_effect(branch);
   for (std::size_t i = 0; i < kept.size(); ++i) (*replaced)[{branch, kept[i]}] = made[i].ref();

@@ -26,8 +26,8 @@ std::vector<char> hoistable(const ScanParts& parts) {
   for (NodeId id = parts.body.size() - 1; id >= 0; --id) {
     const Node& node = parts.body.node(id);
     const auto at = static_cast<std::size_t>(id);
-    if (node.op->name == "input" || depends[at]) continue;
-    if (node.op->kind == OpKind::kernel) marked[at] = 1;
+    if (node.op->is(OpRole::source) || depends[at]) continue;
+    if (node.op->is_run_by_kernel()) marked[at] = 1;
     if (!marked[at]) continue;
     for (const Ref& ref : node.inputs) marked[static_cast<std::size_t>(ref.node)] = 1;
   }
@@ -45,7 +45,7 @@ void hoist_from(Graph& graph, NodeId id, std::map<Ref, Ref>* replaced, PassNotes
   const NodeId body_size = parts.body.size();
   for (NodeId inner = 0; inner < body_size; ++inner) {
     const Node& node = parts.body.node(inner);
-    if (!marked[static_cast<std::size_t>(inner)] || node.op->name == "input") continue;
+    if (!marked[static_cast<std::size_t>(inner)] || node.op->is(OpRole::source)) continue;
     std::vector<Lifted> inputs;
     for (const Ref& ref : node.inputs) {
       const auto it = outside.find(ref);
@@ -59,7 +59,7 @@ void hoist_from(Graph& graph, NodeId id, std::map<Ref, Ref>* replaced, PassNotes
       notes.add(fmt::format("kept {} in the loop: {}", node.label(), why_not));
       continue;
     }
-    if (node.op->kind == OpKind::kernel) {
+    if (node.op->is_run_by_kernel()) {
       ++products;
       notes.add(fmt::format("hoisted {} {} out of {} steps", node.op->name, to_string(node.types[0]), parts.length));
     }
@@ -74,7 +74,7 @@ void hoist_from(Graph& graph, NodeId id, std::map<Ref, Ref>* replaced, PassNotes
   const auto stays = [&](NodeId inner) { return !outside.contains({inner, 0}); };
   const auto redirect = [&](Ref ref) {
     const auto it = outside.find(ref);
-    if (it == outside.end() || parts.body.node(ref.node).op->name == "input") return ref;
+    if (it == outside.end() || parts.body.node(ref.node).op->is(OpRole::source)) return ref;
     auto [made, is_new] = argument_of.try_emplace(ref);
     if (is_new) {
       const Ref outer = it->second.value.ref();

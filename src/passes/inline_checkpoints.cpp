@@ -25,10 +25,7 @@ void inline_checkpoints(Graph& graph, PassNotes& notes) {
       std::vector<Ref> wanted;
       for (const Graph::Fetch& fetch : body.fetches()) wanted.push_back(fetch.ref);
       for (NodeId effect : body.effects()) wanted.push_back({effect, 0});
-      const KeepNames keep(each);
-      each.scope = node.scope;
-      each.origin = node.origin;
-      each.placement = node.placement;
+      const KeepNames keep(each, node);
       copy_into(&each, body, wanted, &known);
       for (std::int32_t k = 0; k < static_cast<std::int32_t>(node.types.size()); ++k) {
         replaced[{id, k}] = known.at(wanted[static_cast<std::size_t>(k)]);

@@ -32,7 +32,7 @@ std::map<std::pair<Ref, bool>, std::vector<Product>> products_by_operand(const S
   std::set<NodeId> is_joined;
   for (NodeId id = 0; id < parts.body.size(); ++id) {
     const Node& node = parts.body.node(id);
-    if (node.op->name != "concat" && node.op->name != "pad") continue;
+    if (!node.op->is(OpRole::join)) continue;
     for (const Ref& ref : node.inputs) is_joined.insert(ref.node);
   }
   std::map<std::pair<Ref, bool>, std::vector<Product>> found;
@@ -58,9 +58,7 @@ void replace_slices(Graph& body, NodeId product, const Value& joined, std::int64
     if (!range.is_plain()) continue;
     range.start[1] += begin;
     range.end[1] += begin;
-    const KeepNames keep(body);
-    body.scope = node.scope;
-    body.origin = node.origin;
+    const KeepNames keep(body, node);
     (*replaced)[{id, 0}] = slice(joined, range.start, range.end).ref();
   }
 }
@@ -82,9 +80,7 @@ void join_in(Graph& graph, NodeId id, PassNotes& notes) {
       notes.add(fmt::format("{} are kept apart: {}", what, why));
       continue;
     }
-    const KeepNames keep_outer(graph), keep_body(parts.body);
-    graph.scope = parts.body.scope = first.scope;
-    graph.origin = parts.body.origin = first.origin;
+    const KeepNames keep_outer(graph, first), keep_body(parts.body, first);
     const Value weights = parts.body.value(joined_weights(parts, pieces, axis));
     const Value joined = matmul(parts.body.value(operand), weights, false, transpose_b);
     std::int64_t begin = 0;

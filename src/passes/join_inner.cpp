@@ -42,10 +42,10 @@ class JoinInner {
     }
     for (NodeId inner = 0; inner < parts_.body.size(); ++inner) {
       const Node& node = parts_.body.node(inner);
-      if (node.op->name != "concat" && node.op->name != "pad") continue;
+      if (!node.op->is(OpRole::join)) continue;
       // stack_sources takes out of the loop what is only stacked and joins what is given to the loop or carried.
       const bool is_of_inputs = std::all_of(node.inputs.begin(), node.inputs.end(), [&](const Ref& ref) {
-        return parts_.body.node(ref.node).op->name == "input";
+        return parts_.body.node(ref.node).op->is(OpRole::source);
       });
       if (is_of_inputs && node.op->name == "concat" && !users_.contains({inner, 0})) continue;
       placed_.insert(node.inputs.begin(), node.inputs.end());
@@ -72,10 +72,7 @@ class JoinInner {
   }
 
  private:
-  bool is_sum(NodeId id) const {
-    const std::string& op = parts_.body.node(id).op->name;
-    return op == "add" || op == "add_n";
-  }
+  bool is_sum(NodeId id) const { return parts_.body.node(id).op->is(OpRole::sum); }
   bool is_read_once(Ref ref) const { return users_.contains(ref) && users_.at(ref).size() == 1; }
   // Whether the only thing that reads it is a sum of the same type.
   bool is_term(NodeId id) const {
@@ -98,10 +95,8 @@ class JoinInner {
   std::string why_copied(Ref ref) const {
     const Node& node = parts_.body.node(ref.node);
     if (placed_.contains(ref)) return "is carried, or joined elsewhere";
-    if (node.op->name == "input") {
-      const bool is_carried = std::any_of(parts_.carries.begin(), parts_.carries.end(),
-                                          [&](const auto& carry) { return carry.input == ref; });
-      return is_carried ? "" : "is given to the loop";
+    if (node.op->is(OpRole::source)) {
+      return parts_.carry_read_as(ref) != nullptr ? "" : "is given to the loop";
     }
     if (node.op->kind == OpKind::view || is_generated(node) || !node.bodies.empty()) return "is a view";
     return "";
@@ -146,9 +141,7 @@ class JoinInner {
       notes_.add(fmt::format("{} are kept apart: {}", what, why));
       return false;
     }
-    const KeepNames keep_outer(graph_), keep_body(parts_.body);
-    graph_.scope = parts_.body.scope = first.scope;
-    graph_.origin = parts_.body.origin = first.origin;
+    const KeepNames keep_outer(graph_, first), keep_body(parts_.body, first);
     Values lefts, rest;
     std::set<std::size_t> joined_terms;
     for (const Product& product : products) {

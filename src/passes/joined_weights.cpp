@@ -30,10 +30,9 @@ std::optional<WeightsPiece> weights_piece(const ScanParts& parts, Ref weights, i
     if (!range.is_plain() || range.start[other] != 0 || range.end[other] != whole[1 - axis]) return std::nullopt;
     piece = {node.inputs[0], range.start[static_cast<std::size_t>(axis)], range.end[static_cast<std::size_t>(axis)]};
   }
-  for (const ScanParts::Argument& argument : parts.constants) {
-    if (argument.input == piece.outer) return WeightsPiece{argument.outer, piece.begin, piece.end};
-  }
-  return std::nullopt;
+  const ScanParts::Argument* given = parts.constant_read_as(piece.outer);
+  if (given == nullptr) return std::nullopt;
+  return WeightsPiece{given->outer, piece.begin, piece.end};
 }
 
 std::string why_apart(const Target& target, const ScanParts& parts, const std::vector<WeightsPiece>& pieces, int axis) {

@@ -79,8 +79,7 @@ void merge_in(Graph& graph) {
   std::unordered_multimap<std::size_t, NodeId> seen;
   for (NodeId id = 0; id < rewriter.first_new; ++id) {
     const Node& node = rewriter.enter(id);
-    if (!node.bodies.empty() || node.op->has_effect || node.op->name == "input" || node.op->name == "parameter")
-      continue;
+    if (!node.bodies.empty() || node.op->has_effect || node.op->is(OpRole::source)) continue;
     const std::size_t hash = hash_of(node);
     NodeId twin = -1;
     for (auto [it, end] = seen.equal_range(hash); it != end && twin < 0; ++it) {

@@ -20,6 +20,7 @@
 #include <tuple>
 
 #include "base/check.h"
+#include "graph/keep_names.h"
 #include "ops/kernel.h"
 #include "ops/matmul/matmul_packed.h"
 #include "ops/scan/scan.h"
@@ -65,29 +66,6 @@ struct Weights {
            columns == other.columns && order == other.order &&
            std::equal(views.begin(), views.end(), other.views.begin(), other.views.end(), is_same);
   }
-};
-
-// While it lives, new nodes are labelled as this one is.
-class LabelledAs {
- public:
-  LabelledAs(Graph& graph, const Node& node)
-      : graph_(graph), scope_(graph.scope), origin_(graph.origin), placement_(graph.placement) {
-    graph.scope = node.scope;
-    graph.origin = node.origin;
-    graph.placement = node.placement;
-  }
-  ~LabelledAs() {
-    graph_.scope = scope_;
-    graph_.origin = origin_;
-    graph_.placement = placement_;
-  }
-  LabelledAs(const LabelledAs&) = delete;
-  LabelledAs& operator=(const LabelledAs&) = delete;
-
- private:
-  Graph& graph_;
-  Name scope_, origin_;
-  Placement placement_;
 };
 
 class WeightPacking {
@@ -150,7 +128,7 @@ class WeightPacking {
         ref = node.inputs[0];
         continue;
       }
-      if (node.op->name != "input") break;
+      if (!node.op->is(OpRole::source)) break;
       const Loop& loop = loops[level - 1];
       const ScanView scan(loop.graph->node(loop.scan));
       const auto constant = constants_of(scan).find(ref.node);
@@ -230,7 +208,7 @@ class WeightPacking {
       }
       return false;
     }
-    const LabelledAs labelled(*weights.home, node);
+    const KeepNames keep(*weights.home, node);
     Value value = weights.home->value(weights.source);
     for (auto view = weights.views.rbegin(); view != weights.views.rend(); ++view) {
       value = call(*(*view)->op, std::array{value}, (*view)->attrs).front();
@@ -247,7 +225,7 @@ class WeightPacking {
     for (const Loop& loop : product.inside) packed = argument(loop, packed);
     Graph& graph = *product.graph;
     const Node& node = graph.node(product.id);
-    const LabelledAs labelled(graph, node);
+    const KeepNames keep(graph, node);
     const Value made = call("matmul_packed", {graph.value(node.inputs[0]), graph.value(packed)},
                             {{"rows", weights.rows}, {"columns", weights.columns}});
     replaced_[&graph][{product.id, 0}] = made.ref();

@@ -27,7 +27,6 @@ class SlicePusher {
 
   /// One walk from the last node to the first; true when it pushed a slice.
   bool run() {
-    const KeepNames keep(graph_);
     users_.resize(static_cast<std::size_t>(first_new_));
     is_gone_.resize(static_cast<std::size_t>(first_new_), 0);
     is_read_whole_.resize(static_cast<std::size_t>(first_new_), 0);
@@ -70,8 +69,7 @@ class SlicePusher {
     const Node& node = graph_.node(id);
     const Ref source = node.inputs[0];
     const Range inner = range_of(id);
-    graph_.scope = node.scope;
-    graph_.origin = node.origin;
+    const KeepNames keep(graph_, node);
     for (const NodeId user : users(id)) {
       const Range whole = slice_of_slice(inner, range_of(user), graph_.node(user).types[0].shape);
       const Value made = slice(graph_.value(source), whole);
@@ -105,8 +103,7 @@ class SlicePusher {
 
   void push(NodeId id) {
     const Node node = graph_.node(id);  // a copy: it stands for no value afterwards
-    graph_.scope = node.scope;
-    graph_.origin = node.origin;
+    const KeepNames keep(graph_, node);
     is_gone_[static_cast<std::size_t>(id)] = 1;
     has_pushed_ = true;
     std::map<Range, Ref> made;

@@ -5,7 +5,6 @@
 //   s = scan(xs) [ .. out = add(iota, x) ];  r = scan(.., s) [ .. exp(element) ]
 // becomes
 //   s = scan(xs) [ .. ];                     r = scan(.., xs) [ .. exp(add(iota, x)) ]
-#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
@@ -25,8 +24,7 @@ constexpr std::size_t kMostNodes = 64;
 /// Nodes of a body that make a value out of its arguments alone.
 struct Recipe {
   std::vector<NodeId> nodes;    // in an order that stands
-  std::vector<Ref> elements;    // inputs of the body that are elements of sequences
-  std::vector<Ref> constants;   // and constants
+  std::vector<Ref> arguments;   // of the body: elements of sequences, and constants
   std::int64_t read_bytes = 0;  // of those
 };
 
@@ -57,26 +55,14 @@ class Remake {
 
   void remake(const ScanParts::Argument& argument, std::map<Ref, Ref>* inside) {
     const ScanParts maker(graph_, argument.outer.node);
-    for (const ScanParts::Output& output : maker.outputs) {
-      if (!(output.stacked == argument.outer)) continue;
-      const Type& type = maker.body.type(output.value);
-      const auto recipe = recipe_of(maker, output.value);
-      if (!recipe || 2 * recipe->read_bytes > size_bytes(type)) return;
-      (*inside)[argument.input] = follow(maker, *recipe, output.value);
-      notes_.add(fmt::format("{} {} is made again, not stacked over {} steps",
-                             maker.body.node(output.value.node).op->name, to_string(type), maker.length));
-      return;
-    }
-  }
-
-  static bool is_element_or_constant(const ScanParts& parts, Ref ref, Recipe* recipe) {
-    for (const auto& argument : parts.sequences) {
-      if (argument.input == ref) return recipe->elements.push_back(ref), true;
-    }
-    for (const auto& argument : parts.constants) {
-      if (argument.input == ref) return recipe->constants.push_back(ref), true;
-    }
-    return false;
+    const ScanParts::Output* output = maker.output_stacked_as(argument.outer);
+    if (output == nullptr) return;
+    const Type& type = maker.body.type(output->value);
+    const auto recipe = recipe_of(maker, output->value);
+    if (!recipe || 2 * recipe->read_bytes > size_bytes(type)) return;
+    (*inside)[argument.input] = follow(maker, *recipe, output->value);
+    notes_.add(fmt::format("{} {} is made again, not stacked over {} steps",
+                           maker.body.node(output->value.node).op->name, to_string(type), maker.length));
   }
 
   static std::optional<Recipe> recipe_of(const ScanParts& maker, Ref value) {
@@ -86,8 +72,9 @@ class Remake {
       const NodeId id = *cone.rbegin();
       cone.erase(std::prev(cone.end()));
       const Node& node = maker.body.node(id);
-      if (node.op->name == "input") {
-        if (!is_element_or_constant(maker, {id, 0}, &recipe)) return std::nullopt;
+      if (node.op->is(OpRole::source)) {
+        if (maker.carry_read_as({id, 0}) != nullptr) return std::nullopt;
+        recipe.arguments.insert(recipe.arguments.begin(), {id, 0});
         recipe.read_bytes += size_bytes(node.types[0]);
         continue;
       }
@@ -102,11 +89,10 @@ class Remake {
 
   Ref follow(const ScanParts& maker, const Recipe& recipe, Ref value) {
     std::map<Ref, Ref> made;
-    for (const auto& argument : maker.sequences) {
-      if (contains(recipe.elements, argument.input)) made[argument.input] = reader_.add_sequence(argument.outer);
-    }
-    for (const auto& argument : maker.constants) {
-      if (contains(recipe.constants, argument.input)) made[argument.input] = reader_.add_constant(argument.outer);
+    for (const Ref& ref : recipe.arguments) {
+      const ScanParts::Argument* element = maker.sequence_read_as(ref);
+      made[ref] = element != nullptr ? reader_.add_sequence(element->outer)
+                                     : reader_.add_constant(maker.constant_read_as(ref)->outer);
     }
     for (const NodeId id : recipe.nodes) {
       Node copy = maker.body.node(id);
@@ -117,10 +103,6 @@ class Remake {
       }
     }
     return made.at(value);
-  }
-
-  static bool contains(const std::vector<Ref>& refs, Ref ref) {
-    return std::find(refs.begin(), refs.end(), ref) != refs.end();
   }
 
   Graph& graph_;

@@ -3,9 +3,12 @@
 // rewritten, and what replaces a value is appended; finish() puts the uses and the order right.
 #pragma once
 
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/cancel_poll.h"
+#include "graph/keep_names.h"
 #include "graph/replacements.h"
 #include "paoding/graph.h"
 
@@ -16,9 +19,7 @@ class Rewriter {
   explicit Rewriter(Graph& graph)
       : graph(graph),
         first_new(graph.size()),
-        scope_(graph.scope),
-        origin_(graph.origin),
-        placement_(graph.placement),
+        names_(std::in_place, graph),
         uses_(static_cast<std::size_t>(graph.size()), 0) {
     for (NodeId id = 0; id < first_new; ++id) {
       for (const Ref& ref : graph.node(id).inputs) ++uses_[static_cast<std::size_t>(ref.node)];
@@ -46,9 +47,7 @@ class Rewriter {
 
   /// Applies the replacements and compacts.
   void finish() {
-    graph.scope = scope_;
-    graph.origin = origin_;
-    graph.placement = placement_;
+    names_.reset();
     graph.replace(replaced_.all());
     graph.compact();
   }
@@ -58,8 +57,7 @@ class Rewriter {
 
  private:
   const CancelPoll poll_;
-  Name scope_, origin_;
-  Placement placement_;
+  std::optional<KeepNames> names_;  // until finish()
   std::vector<int> uses_;
   Replacements replaced_;
 };

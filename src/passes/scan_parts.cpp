@@ -39,7 +39,7 @@ ScanParts::ScanParts(Graph& outer, NodeId id)
   for (int i = 0; i < view.outputs; ++i) {
     const Graph::Fetch& fetch = body.fetches()[static_cast<std::size_t>(view.carries + i)];
     outputs.push_back({fetch.ref, {id, view.carries + i}, fetch.name});
-    output_of_.try_emplace(fetch.ref, outputs.size() - 1);
+    index_of_.try_emplace(fetch.ref, outputs.size() - 1);
   }
 }
 
@@ -66,17 +66,37 @@ Ref ScanParts::add_constant(Ref outer) {
 }
 
 std::size_t ScanParts::add_output(Ref value) {
-  const auto known = output_of_.find(value);
+  const auto known = index_of_.find(value);
   const bool is_stale =
-      known != output_of_.end() && (known->second >= outputs.size() || !(outputs[known->second].value == value));
+      known != index_of_.end() && (known->second >= outputs.size() || !(outputs[known->second].value == value));
   if (indexed_ != outputs.size() || is_stale) {  // a pass has changed the list itself
-    output_of_.clear();
-    for (std::size_t i = 0; i < outputs.size(); ++i) output_of_.try_emplace(outputs[i].value, i);
+    index_of_.clear();
+    for (std::size_t i = 0; i < outputs.size(); ++i) index_of_.try_emplace(outputs[i].value, i);
   }
-  const auto [it, is_new] = output_of_.try_emplace(value, outputs.size());
+  const auto [it, is_new] = index_of_.try_emplace(value, outputs.size());
   if (is_new) outputs.push_back({value, {}, ""});
   indexed_ = outputs.size();
   return it->second;
+}
+
+namespace {
+template <class Each>
+const Each* find_by(const std::vector<Each>& list, Ref Each::*member, Ref ref) {
+  const auto it = std::find_if(list.begin(), list.end(), [&](const Each& each) { return each.*member == ref; });
+  return it == list.end() ? nullptr : &*it;
+}
+}  // namespace
+
+const ScanParts::Carry* ScanParts::carry_read_as(Ref input) const { return find_by(carries, &Carry::input, input); }
+const ScanParts::Argument* ScanParts::sequence_read_as(Ref input) const {
+  return find_by(sequences, &Argument::input, input);
+}
+const ScanParts::Argument* ScanParts::constant_read_as(Ref input) const {
+  return find_by(constants, &Argument::input, input);
+}
+const ScanParts::Output* ScanParts::output_of(Ref value) const { return find_by(outputs, &Output::value, value); }
+const ScanParts::Output* ScanParts::output_stacked_as(Ref stacked) const {
+  return find_by(outputs, &Output::stacked, stacked);
 }
 
 NodeId ScanParts::rebuild(std::map<Ref, Ref>* replaced) {
@@ -136,7 +156,7 @@ NodeId ScanParts::rebuild(std::map<Ref, Ref>* replaced) {
         continue;
       }
       if (!is_done(id)) {
-        PD_ASSERT(node.op->name != "input", "a body input that is no argument of the scan");
+        PD_ASSERT(!node.op->is(OpRole::source), "a body input that is no argument of the scan");
         Node copy = node;
         for (Ref& ref : copy.inputs) ref = inside.at(ref);
         const NodeId copied = made->add(std::move(copy));
@@ -153,9 +173,7 @@ NodeId ScanParts::rebuild(std::map<Ref, Ref>* replaced) {
   }
 
   const Node& old = graph.node(scan);
-  const KeepNames keep(graph);
-  graph.scope = old.scope;
-  graph.origin = old.origin;
+  const KeepNames keep(graph, old);
   Values initial, elements, whole;
   for (const Carry& carry : carries) initial.push_back(graph.value(carry.initial));
   for (const Argument& argument : sequences) elements.push_back(graph.value(argument.outer));

@@ -38,6 +38,14 @@ struct ScanParts {
   /// Stacks an inside value; equal ones are shared. Returns its index in `outputs`.
   std::size_t add_output(Ref value);
 
+  // ---- What a value is; nullptr where it is nothing of the kind ----
+
+  const Carry* carry_read_as(Ref input) const;
+  const Argument* sequence_read_as(Ref input) const;
+  const Argument* constant_read_as(Ref input) const;
+  const Output* output_of(Ref value) const;            // the first that stacks the inside value
+  const Output* output_stacked_as(Ref stacked) const;  // outside
+
   /// Adds a scan node made of the lists as they are now, dropping body nodes that no carry or output needs, and
   /// arguments the body does not read. Fills `replaced` (old outer refs to new ones) for every carry and output that
   /// has one; the caller applies it, with graph.replace(). Returns the node; outer refs of new outputs are
@@ -56,7 +64,7 @@ struct ScanParts {
 
  private:
   std::map<Ref, Ref> sequence_of_, constant_of_;  // by the outer value
-  std::map<Ref, std::size_t> output_of_;          // by the inside value
+  std::map<Ref, std::size_t> index_of_;           // of an output, by the inside value
   std::size_t indexed_ = 0;                       // outputs that were there when it was brought up to date
 };
 

@@ -66,7 +66,7 @@ class Sink {
   // A product gains a lot; a reduction as long as stacking what it reduces costs little memory.
   bool is_worth_sinking(NodeId id) const {
     const Node& node = parts_.body.node(id);
-    if (node.op->kind == OpKind::kernel) return true;
+    if (node.op->is_run_by_kernel()) return true;
     if (node.op->name == "mul") return broadcast_product(parts_.body, {id, 0}) && is_only_summed({id, 0});
     if (node.op->kind != OpKind::reduction) return false;
     return size_bytes(parts_.body.type(node.inputs[0])) <= kMaxStackedBytes / std::max<std::int64_t>(parts_.length, 1);
@@ -103,7 +103,7 @@ class Sink {
     for (NodeId id = 0; id < parts_.body.size(); ++id) {
       const Node& node = parts_.body.node(id);
       const auto at = static_cast<std::size_t>(id);
-      if (feeds[at] || node.op->name == "input") continue;
+      if (feeds[at] || node.op->is(OpRole::source)) continue;
       is_worth_[at] = is_worth_sinking(id);
       bool from_marked = is_worth_[at] || (node.op->name == "reshape" && !is_read[at]);
       for (const Ref& ref : node.inputs) from_marked |= marked_[static_cast<std::size_t>(ref.node)] != 0;
@@ -125,7 +125,7 @@ class Sink {
         notes_.add(fmt::format("nothing is moved behind the loop: {} has as many axes as there may be", node.op->name));
         return false;
       }
-      if (node.op->kind != OpKind::formula && !node.op->lift) {
+      if (node.op->kind != OpKind::formula && node.op->kind != OpKind::composed && !node.op->lift) {
         notes_.add(
             fmt::format("nothing is moved behind the loop: {} has no rule for all steps at once", node.op->name));
         return false;
@@ -157,7 +157,7 @@ class Sink {
       }
       has_time[at] = any_time;
       std::string why_not;
-      if (node.op->kind == OpKind::kernel && !lift_node(tried, node, inputs, parts_.length, &why_not)) {
+      if (node.op->is_run_by_kernel() && !lift_node(tried, node, inputs, parts_.length, &why_not)) {
         notes_.add("nothing is moved behind the loop: " + why_not);
         return false;
       }

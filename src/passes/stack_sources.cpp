@@ -105,7 +105,7 @@ class StackSources {
       const Node& node = parts_.body.node(output.value.node);
       if (node.op->name != "reshape" || instead_.contains(output.value)) continue;
       const Ref source = node.inputs[0];
-      if (parts_.body.node(source.node).op->name == "input") continue;
+      if (parts_.body.node(source.node).op->is(OpRole::source)) continue;
       if (parts_.body.type(source).shape.rank() == Shape::kMaxRank) continue;
       const Shape shape = node.types[0].shape.with_inserted(0, parts_.length);
       stack_instead(output.value, {source}, [this, source, shape] { return reshape(stacked(source), shape); });
@@ -129,13 +129,11 @@ class StackSources {
 
   // What is outside already, or is carried: its elements of all steps.
   std::function<Value()> over_time(Ref ref) {
-    for (const auto& argument : parts_.sequences) {
-      if (argument.input == ref) return [this, outer = argument.outer] { return graph_.value(outer); };
+    if (const ScanParts::Argument* given = parts_.sequence_read_as(ref)) {
+      return [this, outer = given->outer] { return graph_.value(outer); };
     }
-    for (const auto& carry : parts_.carries) {
-      if (carry.input == ref) return [this, ref] { return stacked(ref); };
-    }
-    return {};
+    if (parts_.carry_read_as(ref) == nullptr) return {};
+    return [this, ref] { return stacked(ref); };
   }
 
   void sink_joins() {
@@ -171,9 +169,8 @@ class StackSources {
         const std::int64_t extent = parts_.body.type(ref).shape[axis];
         const Part p{axis, begin, begin + extent};
         begin += extent;
-        const bool is_stacked = std::any_of(parts_.outputs.begin(), parts_.outputs.end(),
-                                            [&](const auto& output) { return output.value == ref; });
-        if (!is_stacked || is_carried(ref) || parts_.body.node(ref.node).op->name == "input") continue;
+        const bool is_stacked = parts_.output_of(ref) != nullptr;
+        if (!is_stacked || is_carried(ref) || parts_.body.node(ref.node).op->is(OpRole::source)) continue;
         stack_part(ref, join_output.value, p);
       }
     }
@@ -187,7 +184,7 @@ class StackSources {
     const auto found = part_of(parts_.body, node);
     if (!found) return nullptr;
     const Node& whole = parts_.body.node(node.inputs[0].node);
-    if (whole.op->kind != OpKind::kernel || whole.types[0].shape.rank() == Shape::kMaxRank) return nullptr;
+    if (!whole.op->is_run_by_kernel() || whole.types[0].shape.rank() == Shape::kMaxRank) return nullptr;
     *p = *found;
     return &node;
   }
@@ -212,8 +209,7 @@ class StackSources {
       const Node* node = whole_of(output.value, &p);
       if (node == nullptr || instead_.contains(output.value)) continue;
       const Ref whole = node->inputs[0];
-      const bool is_kept = std::any_of(parts_.outputs.begin(), parts_.outputs.end(),
-                                       [&](const auto& other) { return other.value == whole; });
+      const bool is_kept = parts_.output_of(whole) != nullptr;
       if (is_kept || is_mostly_kept(whole)) stack_part(output.value, whole, p);
     }
   }
@@ -276,9 +272,7 @@ class StackSources {
     for (ScanParts::Output& output : parts_.outputs) moved(&output.value);
     for (const auto& [position, carried] : lasts) {  // a state that is stacked, too
       const Ref value = inside.at(old[carried.second].input);
-      const bool is_stacked = std::any_of(parts_.outputs.begin(), parts_.outputs.end(),
-                                          [&](const auto& output) { return output.value == value; });
-      if (is_stacked) stack_part(value, made[position].input, carried.first);
+      if (parts_.output_of(value) != nullptr) stack_part(value, made[position].input, carried.first);
     }
   }
 

@@ -58,10 +58,7 @@ class GradientSums {
   }
 
  private:
-  bool is_sum(NodeId id) const {
-    const std::string& op = graph_.node(id).op->name;
-    return op == "add" || op == "add_n";
-  }
+  bool is_sum(NodeId id) const { return graph_.node(id).op->is(OpRole::sum); }
 
   bool takes_in(NodeId sum, Ref term) const {
     return is_sum(term.node) && rewriter_.uses(term.node) == 1 && graph_.type(term) == graph_.type({sum, 0});

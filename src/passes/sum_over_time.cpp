@@ -41,20 +41,18 @@ bool is_sinkable(Graph& body, Ref ref) {
   if (broadcast_product(body, ref)) return true;
   const Node* node = &body.node(ref.node);
   while (node->op->kind == OpKind::view && node->inputs.size() == 1) node = &body.node(node->inputs[0].node);
-  return node->op->kind == OpKind::kernel || node->op->kind == OpKind::reduction;
+  return node->op->is_run_by_kernel() || node->op->kind == OpKind::reduction;
 }
-
-bool is_sum(const Node& node) { return node.op->name == "add" || node.op->name == "add_n"; }
 
 // The addends of a sum; a sum among them that nobody else reads stands for its own, if those can all be sunk.
 std::vector<Ref> addends_of(ScanParts& parts, const std::map<Ref, int>& uses, Ref ref, int depth = 0) {
   constexpr int kMostNested = 32;  // each looks at all addends below it
   const Node& node = parts.body.node(ref.node);
-  if (!is_sum(node)) return {ref};
+  if (!node.op->is(OpRole::sum)) return {ref};
   std::vector<Ref> all;
   for (const Ref& addend : node.inputs) {
     const Node& inner = parts.body.node(addend.node);
-    bool is_taken_apart = depth < kMostNested && is_sum(inner) && uses.at(addend) == 1;
+    bool is_taken_apart = depth < kMostNested && inner.op->is(OpRole::sum) && uses.at(addend) == 1;
     std::vector<Ref> list;
     if (is_taken_apart) list = addends_of(parts, uses, addend, depth + 1);
     for (const Ref& each : list) {
@@ -72,13 +70,8 @@ Ref to_stack(Graph& body, Ref addend) {
   const auto product = broadcast_product(body, addend);
   if (!product) return addend;
   const Node& node = body.node(addend.node);
-  const Name saved_origin = body.origin, saved_scope = body.scope;
-  body.origin = node.origin;
-  body.scope = node.scope;
-  const Value made = call("mul", {product->a, product->b});
-  body.origin = saved_origin;
-  body.scope = saved_scope;
-  return made.ref();
+  const KeepNames keep(body, node);
+  return call("mul", {product->a, product->b}).ref();
 }
 
 void take_sums_out(Graph& graph, NodeId id, std::map<Ref, Ref>* replaced, PassNotes& notes) {
@@ -92,7 +85,8 @@ void take_sums_out(Graph& graph, NodeId id, std::map<Ref, Ref>* replaced, PassNo
   std::vector<ScanParts::Carry> kept;
   for (const ScanParts::Carry& carry : parts.carries) {
     const auto is_used_once = [&](Ref ref) { return uses.contains(ref) && uses.at(ref) == 1; };
-    if (!is_sum(parts.body.node(carry.next.node)) || !is_used_once(carry.input) || !is_used_once(carry.next)) {
+    if (!parts.body.node(carry.next.node).op->is(OpRole::sum) || !is_used_once(carry.input) ||
+        !is_used_once(carry.next)) {
       kept.push_back(carry);
       continue;
     }
@@ -128,18 +122,12 @@ void take_sums_out(Graph& graph, NodeId id, std::map<Ref, Ref>* replaced, PassNo
     for (std::size_t output : sum.outputs) {
       const Ref stacked{made, static_cast<std::int32_t>(parts.carries.size() + output)};
       const Node& addend = parts.body.node(parts.outputs[output].value.node);
-      const KeepNames keep(graph);
-      graph.origin = addend.origin;
-      graph.scope = addend.scope;
+      const KeepNames keep(graph, addend);
       terms.push_back(paoding::sum(graph.value(stacked), std::array<std::int64_t, 1>{0}));
     }
     const Node& add = parts.body.node(sum.carry.next.node);
-    const Name saved_origin = graph.origin, saved_scope = graph.scope;
-    graph.origin = add.origin;
-    graph.scope = add.scope;
+    const KeepNames keep(graph, add);
     (*replaced)[sum.carry.last] = (terms.size() == 1 ? terms[0] : add_n(terms)).ref();
-    graph.origin = saved_origin;
-    graph.scope = saved_scope;
   }
   notes.add(fmt::format("{} sums over {} steps are taken after the loop", sums.size(), parts.length));
 }

@@ -80,8 +80,8 @@ std::optional<Operand> through(const Node& node, const Type& source, const Opera
 bool Planner::can_write_to(const Frame& frame, Ref ref) const {
   const Node& node = frame.graph.node(ref.node);
   if (is_generated(node)) return false;
-  if (node.op->name == "concat" || node.op->name == "pad" || node.op->name == "branch") return true;
-  return (is_groupable(node) && node.op->kind != OpKind::view) || node.op->kind == OpKind::kernel;
+  if (node.op->is(OpRole::join) || node.op->name == "branch") return true;
+  return (is_groupable(node) && node.op->kind != OpKind::view) || node.op->is_run_by_kernel();
 }
 
 void Planner::propose_destination(Frame& frame, Ref ref, const Operand& where) const {

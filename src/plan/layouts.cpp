@@ -23,7 +23,7 @@ void Planner::choose_layouts(Frame& frame) {
   for (const Graph::Fetch& fetch : graph.fetches()) fetched.insert(fetch.ref);
   for (NodeId id = 0; id < graph.size(); ++id) {
     const Node& node = graph.node(id);
-    const bool is_kernel = node.op->kind == OpKind::kernel;
+    const bool is_kernel = node.op->is_run_by_kernel();
     const std::uint32_t operands = is_kernel ? wants_channels_last(*node.op, options_.target->kind) : 0;
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       used.insert(node.inputs[i]);
@@ -32,7 +32,7 @@ void Planner::choose_layouts(Frame& frame) {
   }
   for (NodeId id = 0; id < graph.size(); ++id) {
     const Node& node = graph.node(id);
-    const bool is_kernel = node.op->kind == OpKind::kernel;
+    const bool is_kernel = node.op->is_run_by_kernel();
     if (!is_kernel && !(is_groupable(node) && node.op->name != "full")) continue;
     const std::uint32_t operands = is_kernel ? wants_channels_last(*node.op, options_.target->kind) : 0;
     for (std::int32_t k = 0; k < static_cast<std::int32_t>(node.types.size()); ++k) {

@@ -59,7 +59,7 @@ std::vector<Join> joins_of_carries(const ScanView& view) {
   std::set<NodeId> is_placed;  // by another concatenation, a pad or a carry; a carry once it lives in one
   for (NodeId id = 0; id < view.body.size(); ++id) {
     const Node& node = view.body.node(id);
-    if (node.op->name != "concat" && node.op->name != "pad") continue;
+    if (!node.op->is(OpRole::join)) continue;
     for (const Ref& ref : node.inputs) {
       if (view.body.node(ref.node).op->name == "concat") is_placed.insert(ref.node);
     }
@@ -160,7 +160,7 @@ void Planner::plan_scan(Frame& outer, NodeId id) {
         Home part = whole;
         part.start = start;
         part.shape = view.body.type(ref).shape;
-        if (view.body.node(ref.node).op->name == "input") {
+        if (view.body.node(ref.node).op->is(OpRole::source)) {
           homes.emplace(ref, part);
           continue;
         }

@@ -111,10 +111,8 @@ class Scheduler {
 
   void add(NodeId id) {
     const Node& node = graph_.node(id);
-    const std::string& op = node.op->name;
-    const bool is_view = node.op->kind == OpKind::view && op != "concat" && op != "pad" && !node.inputs.empty();
-    const bool is_passed =
-        op == "print" || op == "barrier" || op == "assign" || op == "variant";  // no memory of its own
+    const bool is_view = node.op->kind == OpKind::view && !node.op->is(OpRole::join) && !node.inputs.empty();
+    const bool is_passed = node.op->is(OpRole::passed_on);
     storage_[at(id)] = is_view || is_passed ? storage_[at(node.inputs[0].node)] : id;
     const bool is_given = node.op->kind == OpKind::structural && node.inputs.empty();  // fed, kept or a constant
     if (!is_view && !is_given && !is_passed) {

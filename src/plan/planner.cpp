@@ -90,12 +90,12 @@ void Planner::plan_node(Frame& frame, NodeId id) {
   poll_();
   const Node& node = frame.graph.node(id);
   const std::string& op = node.op->name;
-  if (op == "input" || op == "parameter" || op == "assign" || op == "variant" || is_generated(node)) return;
+  if (node.op->is(OpRole::source) || is_generated(node) || op == "assign" || op == "variant") return;
   if (op == "branch") return plan_branch(frame, id);
   if (op == "while") return plan_while(frame, id);
-  if (op == "print" || op == "barrier") return plan_passed(frame, id);
+  if (node.op->is(OpRole::passed_on)) return plan_passed(frame, id);
   if (op == "constant") return plan_constant(frame, id);
-  if (node.op->name == "scan") return plan_scan(frame, id);
+  if (op == "scan") return plan_scan(frame, id);
   if (node.op->kind == OpKind::view) return plan_view(frame, id);
   if (is_groupable(node)) return plan_group(frame, id);
   plan_kernel(frame, id);
@@ -303,7 +303,7 @@ StepLabel Planner::label_of(const Frame& frame, NodeId id) const {
   if (node.op->name == "group") {
     for (NodeId inner = 0; inner < node.bodies[0]->size(); ++inner) {
       const Node& member = node.bodies[0]->node(inner);
-      if (member.op->name != "input" && !is_generated(member))
+      if (!member.op->is(OpRole::source) && !is_generated(member))
         label.members.push_back(node.origin.empty() ? member.title() : member.op->name);
     }
   }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // GPUs as targets, and steps as the CUDA texts that they become.
 #include <algorithm>
-#include <cctype>
 
 #include "gpu/cublaslt.h"
 #include "gpu/driver.h"
@@ -9,32 +8,8 @@
 #include "runtime/target.h"
 
 namespace paoding {
-namespace {
-
-// A chip whose rates are known goes by its name: "NVIDIA H200" is an h200.
-const Target* known_chip(const gpu::GpuInfo& info) {
-  std::string words = info.name + " ";
-  std::transform(words.begin(), words.end(), words.begin(), [](unsigned char c) { return std::tolower(c); });
-  for (const Target& target : named_targets()) {
-    const bool is_same = target.is_gpu() && target.major == info.major && target.minor == info.minor;
-    if (is_same && words.find(target.name + " ") != std::string::npos) return &target;
-  }
-  return nullptr;
-}
-
-}  // namespace
-
 TargetPtr target_of_gpu(int index) {
-  const gpu::GpuInfo& info = gpu::GpuDevice::get(index).info();
-  const Target* known = known_chip(info);
-  Target target = known != nullptr
-                      ? *known
-                      : gpu_target(info.name, info.major, info.minor, info.sm_count, info.memory_bytes_per_us);
-  target.name = info.name;
-  target.sm_count = info.sm_count;
-  target.memory_bytes = info.memory_bytes;
-  target.last_cache_bytes = info.l2_bytes;
-  target.shared_bytes = info.max_shared_bytes;
+  Target target = gpu::GpuDevice::get(index).target();
   target.libraries.clear();
   if (gpu::cublaslt() != nullptr) {
     target.libraries.push_back({"cublaslt", static_cast<std::int64_t>(gpu::cublaslt()->cublasLtGetVersion())});

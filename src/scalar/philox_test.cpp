@@ -34,7 +34,7 @@ std::vector<std::int32_t> on_cpu(Numbers index, Numbers stream, Numbers seed) {
   group.loads = {{i64, {0, 1}}, {i64, {rows == 1 ? 0 : 1, 0}}, {i64, {0, seed.size() == 1 ? 0 : 1}}};
   Scalar in[3];
   for (int i = 0; i < 3; ++i) in[i] = make_input(&group.expr, i, i64);
-  group.outputs = {{i32, random_bits(in[0], in[1], in[2]).id(), 0, Combine::none, false, {columns, 1}}};
+  group.outputs = {{i32, random_bits(in[0], in[1], in[2]).id(), 0, Combine::none, {columns, 1}}};
   std::vector<std::int32_t> out(static_cast<std::size_t>(rows * columns), -1);
   void* operands[] = {index.data(), stream.data(), seed.data(), out.data()};
   CpuGroupKernel(group).run(operands);
@@ -89,7 +89,7 @@ Uniforms uniforms(std::int64_t count) {
   const Scalar at = make_input(&group.expr, 0, i64);
   const Scalar stream = at.constant(3), seed = at.constant(42);
   const Scalar single = random_uniform(at, stream, seed, f32), whole = random_uniform(at, stream, seed, f64);
-  group.outputs = {{f32, single.id(), 0, Combine::none, false, {1}}, {f64, whole.id(), 0, Combine::none, false, {1}}};
+  group.outputs = {{f32, single.id(), 0, Combine::none, {1}}, {f64, whole.id(), 0, Combine::none, {1}}};
   std::vector<float> narrow(index.size());
   result.f64.resize(index.size());
   void* operands[] = {index.data(), narrow.data(), result.f64.data()};

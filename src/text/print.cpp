@@ -96,7 +96,7 @@ class Printer {
         text_ += (i == 0 ? "" : ", ") + value_name(graph, {id, static_cast<std::int32_t>(i)});
       }
       text_ += " = ";
-      if (node.op->name == "input" || node.op->name == "parameter") {
+      if (node.op->is(OpRole::source)) {
         text_ += fmt::format("{} {}", node.op->name, to_string(node.types[0]));
       } else {
         print_call(graph, node, indent);

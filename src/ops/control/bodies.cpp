@@ -22,7 +22,7 @@ void copy_into(Graph* to, const Graph& from, const std::vector<Ref>& wanted, std
   while (!open.empty()) {
     const Node& node = from.node(open.back());
     open.pop_back();
-    PD_ASSERT(node.op->name != "input", "an input of a body that nothing stands for");
+    PD_ASSERT(!node.op->is(OpRole::source), "an input of a body that nothing stands for");
     for (const Ref& ref : node.inputs) need(ref);
   }
   const KeepNames keep(*to);

@@ -322,6 +322,7 @@ void register_branch() {
       .summary = "the alternative of the index's number, for a fetch",
       .kind = OpKind::structural,
       .inputs = {"values..."},
+      .role = OpRole::passed_on,
       .infer = infer_variant,
   });
 }

@@ -89,7 +89,7 @@ class BranchGradient {
       open.pop_back();
       const Node& node = step.node(ref.node);
       if (ref.node < forward_size) {
-        if (node.op->name == "input") {
+        if (node.op->is(OpRole::source)) {
           const std::size_t at = input_of_[static_cast<std::size_t>(k)].at(ref.node);
           made->stands_for[position(call_.inputs[at + 1])].push_back(ref);
           continue;

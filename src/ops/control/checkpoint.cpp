@@ -101,6 +101,7 @@ void register_checkpoint() {
       .summary = "its inputs, none of them before all of them are there; nothing is merged or fused across it",
       .kind = OpKind::structural,
       .inputs = {"values..."},
+      .role = OpRole::passed_on,
       .infer = [](const OpCall& call) { return std::vector<Type>(call.inputs.begin(), call.inputs.end()); },
       .gradient = [](const GradCall& call) { return call.grads; },
       .cases = {{.shapes = {{2, 3}, {4}}}, {.shapes = {{}}}},

@@ -20,5 +20,5 @@ PD_DEVICE void convolve(const T* x, const T* w, const T* bias, T* y, const Windo
   }
   if constexpr (kHasBias) sum += load_one<true>(bias + p.c * size.bias);
   if constexpr (kHasRelu) sum = sum > 0 ? sum : Compute<T>(0);
-  store_sum<false>(y + (p.n * size.y_n + p.c * size.y_c + p.h * size.y_h + p.w * size.y_w), sum);
+  store_one(y + (p.n * size.y_n + p.c * size.y_c + p.h * size.y_h + p.w * size.y_w), sum);
 }

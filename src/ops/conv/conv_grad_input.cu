@@ -19,5 +19,5 @@ PD_DEVICE void convolve(const T* y, const T* w, T* x, const Window& vertical, co
       }
     }
   }
-  store_sum<false>(x + (p.n * size.x_n + p.c * size.x_c + p.h * size.x_h + p.w * size.x_w), sum);
+  store_one(x + (p.n * size.x_n + p.c * size.x_c + p.h * size.x_h + p.w * size.x_w), sum);
 }

@@ -17,5 +17,5 @@ PD_DEVICE void convolve(const T* x, const T* y, T* w, const Window& vertical, co
            load_one<true>(y + (n * size.y_n + o * size.y_c + i * size.y_h + j * size.y_w));
   }
   sum = combine_threads<Sum, kThreads>(sum, shared);
-  if (threadIdx.x == 0) store_sum<false>(w + (o * size.w_n + c * size.w_c + k * size.w_h + l * size.w_w), sum);
+  if (threadIdx.x == 0) store_one(w + (o * size.w_n + c * size.w_c + k * size.w_h + l * size.w_w), sum);
 }

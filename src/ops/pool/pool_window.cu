@@ -57,5 +57,5 @@ PD_DEVICE void pool(const T* from, const Id* chosen, T* to, Id* choice, const Wi
       }
     }
   }
-  store_sum<false>(to + (n * size.to_n + c * size.to_c + h * size.to_h + w * size.to_w), value);
+  store_one(to + (n * size.to_n + c * size.to_c + h * size.to_h + w * size.to_w), value);
 }

@@ -171,7 +171,7 @@ class ScanGradient {
   void copy_gradient_nodes(Graph* body, std::map<Ref, Ref>* in_body) {
     for (NodeId id = forward_size_; id < step_->size(); ++id) {
       const Node& node = step_->node(id);
-      if (node.op->name == "input") continue;  // a seed
+      if (node.op->is(OpRole::source)) continue;  // a seed
       Node copy = node;
       bool is_needed = true;
       for (Ref& ref : copy.inputs) {

@@ -29,9 +29,9 @@ PD_DEVICE void scan_columns(const T* a, T* out, Total<T>* totals, const Sizes& s
   Total<T> sum = kTotals ? 0 : sum_before<T>(totals + column, part, (Index)size.columns.count);
   for (Index p = begin; p < end; ++p) {
     const Total<T> value = (Total<T>)load_one<true>(from + place(p, size) * size.from_middle);
-    if constexpr (!kTotals && kExclusive) store_sum<false>(to + place(p, size) * size.to_middle, sum);
+    if constexpr (!kTotals && kExclusive) store_one(to + place(p, size) * size.to_middle, sum);
     sum += value;
-    if constexpr (!kTotals && !kExclusive) store_sum<false>(to + place(p, size) * size.to_middle, sum);
+    if constexpr (!kTotals && !kExclusive) store_one(to + place(p, size) * size.to_middle, sum);
   }
   if constexpr (kTotals) totals[rest] = sum;
 }
@@ -87,7 +87,7 @@ PD_DEVICE void scan_rows(const T* a, T* out, Total<T>* totals, const Sizes& size
     const Total<T> before = scan_threads(sum, &all);
 #pragma unroll
     for (int u = 0; u < kItems && !kTotals; ++u) {
-      if (first + u < end) store_sum<false>(to + place(first + u, size) * size.to_middle, carry + (before + item[u]));
+      if (first + u < end) store_one(to + place(first + u, size) * size.to_middle, carry + (before + item[u]));
     }
     carry += all;
   }
