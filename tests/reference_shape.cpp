@@ -69,6 +69,22 @@ std::vector<Dense> scatter_add(const Call& call) {
   return {result};
 }
 
+std::vector<Dense> scatter_add_sorted(const Call& call) {
+  const Ints indices = call.shape(0), shape = call.result_shape(), all = call.shape(3);
+  const std::size_t axis = plain(call.node.attrs.get_int("axis"), shape.size());
+  std::vector<double> id_at(call.inputs[1].size());  // by place
+  for (std::size_t k = 0; k < id_at.size(); ++k) id_at.at(at(std::int64_t(call.inputs[2][k]))) = call.inputs[1][k];
+  Dense result(at(call.node.types[0].shape.elements()), 0.0);
+  std::size_t next = 0;
+  for_each_index(all, [&](const Ints& index) {
+    const double id = id_at[at(offset(index_part(index, axis, indices.size()), indices))],
+                 update = call.inputs[3][next++];
+    if (id == static_cast<double>(call.node.attrs.get_int("padding"))) return;
+    result[at(offset(gathered(index, axis, indices.size(), checked(id, shape[axis])), shape))] += update;
+  });
+  return {result};
+}
+
 std::vector<Dense> gather_elements(const Call& call) {
   const Ints shape = call.shape(0);
   const std::size_t axis = plain(call.node.attrs.get_int("axis"), shape.size());
@@ -165,6 +181,7 @@ std::vector<Dense> cumsum(const Call& call) {
     add("transpose", transpose),
     add("gather", gather),
     add("scatter_add", scatter_add),
+    add("scatter_add_sorted", scatter_add_sorted),
     add("gather_elements", gather_elements),
     add("scatter_add_elements", scatter_add_elements),
     add("sort", sort),

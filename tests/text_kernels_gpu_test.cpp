@@ -125,6 +125,38 @@ TEST(TextKernels, SortNansAboveAllAndKeepTheOrderOfEquals) {
   expect_same_bits(Program(g).run({{"a", fed}}), program.run(compiled, {{"a", fed}}, 1));
 }
 
+TEST(TextKernels, AddUpSortedIndicesWhateverTheyAre) {
+  std::vector<EmulatedCase> cases;
+  struct Sizes {
+    std::int64_t count, extent, inner;
+    int spread;  // of ids: 1 is one row for all
+  };
+  for (const Sizes& s :
+       {Sizes{3000, 100, 40, 100}, {1500, 70, 5, 3}, {700, 33, 130, 1}, {40, 3000, 8, 3000}, {0, 9, 4, 1}}) {
+    for (const auto& [dtype, id_dtype] : {std::pair{f32, i64}, {bf16, i32}, {f64, i32}, {i32, i64}}) {
+      for (const std::int64_t padding : {-1, 2}) {
+        if (padding >= 0 && dtype != f32) continue;
+        Graph graph;
+        const Value ids = graph.input("ids", id_dtype, {s.count});
+        const int axis = s.inner == 8 ? 1 : 0;
+        const Value updates = graph.input("a", dtype, axis == 1 ? Shape{2, s.count, 8} : Shape{s.count, s.inner});
+        const Sorted order = sort(ids, 0);
+        graph.fetch("y", call("scatter_add_sorted", {ids, order.values, order.indices, updates},
+                              {{"axis", std::int64_t{axis}}, {"extent", s.extent}, {"padding", padding}}));
+        Feeds feeds = make_feeds(graph, 3);
+        for (std::size_t i = 0; i < feeds.at("ids").size(); ++i) {
+          feeds.at("ids")[i] = static_cast<double>((i * i * 7 + i / 3) % static_cast<std::size_t>(s.spread));
+        }
+        EmulatedCase made{fmt::format("{} ids of {}", s.count, s.extent), graph.clone(), feeds,
+                          std::make_unique<EmulatedProgram>(graph)};
+        EXPECT_TRUE(made.program->has_text_kernel());
+        cases.push_back(std::move(made));
+      }
+    }
+  }
+  check(cases);
+}
+
 TEST(TextKernels, AddUpRowsThatAreCutIntoParts) {
   std::vector<EmulatedCase> cases;
   for (const bool exclusive : {false, true}) {
@@ -203,6 +235,12 @@ TEST(TextKernels, NameAnIndexOutOfRangeAsTheCpuDoes) {
     same(
         [&](Graph& g) {
           return scatter_add(g.input("i", dtype, {4}), g.input("a", f32, {4, 3}), 0, 5);
+        },
+        {{"a", a}, {"i", ids(dtype, {4}, {0, 4, -1, 7})}});
+    same(
+        [&](Graph& g) {
+          return call("embedding_grad", {g.input("i", dtype, {4}), g.input("a", f32, {4, 3})},
+                      {{"padding", std::int64_t{4}}, {"extent", std::int64_t{5}}});
         },
         {{"a", a}, {"i", ids(dtype, {4}, {0, 4, -1, 7})}});
     same(

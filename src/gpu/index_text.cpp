@@ -14,8 +14,8 @@ constexpr int kThreads = 256;
 constexpr int kInFlight = 4;           // elements or pieces per thread
 constexpr std::int64_t kMaxScan = 64;  // indices per place that every element of the result looks through
 
-// No atomics and no sorting: a CTA owns 32 rows of the result. Its warps look through the indices, a segment each, and
-// list the positions that are its own, in order; then each warp adds up the updates of its 4 rows.
+// No atomics: a CTA owns 32 rows of the result, a warp of it 4. In scatter_rows its warps look through all indices, a
+// segment each, and list the positions that are its own, in order; in scatter_sorted it finds them side by side.
 // The sizes that all kernels here have, and the text around them.
 class IndexText {
  public:
@@ -37,6 +37,7 @@ class IndexText {
     number("to_outer", shape_.to_outer / unit), number("to_middle", shape_.to_middle / unit);
     range();
   }
+  void wide_number(const std::string& name, std::int64_t value) { parts_.sizes.wide_number(name, value); }
   void range() { parts_.sizes.wide_number("range", shape_.range); }
 
   TextLaunch finish(const std::string& what, std::string_view text, std::vector<std::string> operands,
@@ -121,24 +122,45 @@ TextLaunch plan_gather_elements(const IndexShape& shape) {
                      "gather_elements(a, ids, out, room.fault, size)", parts_of(total, kThreads * kInFlight));
 }
 
-TextLaunch plan_scatter_rows(const IndexShape& shape) {
+namespace {
+
+// What adds up rows: CTAs of 32 rows and of as many columns as a warp moves at once.
+TextLaunch plan_row_sums(const IndexShape& shape, const std::string& what, std::string_view text,
+                         std::vector<std::string> operands, const std::string& arguments) {
   constexpr std::int64_t kRowsOfCta = 32;
-  if (shape.outer * shape.range * shape.inner == 0) return plan_check(shape, shape.count);
-  IndexText text(shape, shape.count, shape.range);
+  IndexText made(shape, shape.count, shape.range);
   const std::int64_t vector = vector_of(shape), tiles = parts_of(shape.inner, 32 * vector);
-  const std::int64_t blocks = parts_of(shape.range, kRowsOfCta);
-  text.divisor("tiles", tiles), text.divisor("blocks", blocks);
-  text.number("inner", shape.inner), text.number("count", shape.count);
-  text.strides(1);
-  return text.finish("scatter_rows", k_scatter_rows_cu, scatter_operands(shape),
-                     fmt::format("scatter_rows<{}, {}, {}>(ids, updates, out, room.fault, size)",
-                                 stored_type(shape.index_dtype), stored_type(shape.dtype), vector),
-                     tiles * blocks * shape.outer);
+  const std::int64_t blocks = parts_of(shape.range, kRowsOfCta), ctas = tiles * blocks * shape.outer;
+  made.divisor("tiles", tiles), made.divisor("blocks", blocks);
+  made.wide_number("padding", shape.padding);
+  made.number("inner", shape.inner), made.number("count", shape.count), made.number("ctas", ctas);
+  made.strides(1);
+  const std::string call = fmt::format("{}<{}, {}, {}>({}, updates, out, room.fault, size)", what,
+                                       stored_type(shape.index_dtype), stored_type(shape.dtype), vector, arguments);
+  return made.finish(what, text, std::move(operands), call, ctas);
+}
+
+bool is_empty(const IndexShape& shape) { return shape.outer * shape.range * shape.inner == 0; }
+
+}  // namespace
+
+TextLaunch plan_scatter_rows(const IndexShape& shape) {
+  if (is_empty(shape)) return plan_check(shape, shape.count);
+  return plan_row_sums(shape, "scatter_rows", k_scatter_rows_cu, scatter_operands(shape), "ids");
+}
+
+TextLaunch plan_scatter_sorted(const IndexShape& shape) {
+  PD_ASSERT(!is_empty(shape), "nothing to sort indices for");
+  const std::vector<std::string> operands = {
+      input_parameter(shape.index_dtype, "ids"), input_parameter(shape.index_dtype, "sorted"),
+      input_parameter(DType::i64, "places"), input_parameter(shape.dtype, "updates"),
+      output_parameter(shape.dtype, "out")};
+  return plan_row_sums(shape, "scatter_sorted", k_scatter_sorted_cu, operands, "sorted, places");
 }
 
 TextLaunch plan_scatter_elements(const IndexShape& shape) {
   const std::int64_t total = shape.outer * shape.range * shape.inner;
-  if (total == 0) return plan_check(shape, shape.outer * shape.count * shape.inner);
+  if (is_empty(shape)) return plan_check(shape, shape.outer * shape.count * shape.inner);
   IndexText text(shape, shape.count, shape.range);
   const std::string types = fmt::format("{}, {}", stored_type(shape.index_dtype), stored_type(shape.dtype));
   text.number("total", total);

@@ -15,8 +15,9 @@ struct IndexShape {
   DType dtype = DType::f32;        // of the values
   DType index_dtype = DType::i64;  // i32 or i64
   std::int64_t outer = 1, inner = 1;
-  std::int64_t range = 1;  // of numbers
-  std::int64_t count = 1;  // indices: of all in *_rows; of each outer and inner place in *_elements
+  std::int64_t range = 1;     // of numbers
+  std::int64_t padding = -1;  // of plan_scatter_rows: a row that stays 0
+  std::int64_t count = 1;     // indices: of all in *_rows; of each outer and inner place in *_elements
   std::int64_t from_outer = 0, from_middle = 0;           // of what is read: a or updates
   std::int64_t to_outer = 0, to_middle = 0;               // of the result
   std::int64_t from_alignment = 256, to_alignment = 256;  // bytes
@@ -26,8 +27,11 @@ struct IndexShape {
 TextLaunch plan_gather_rows(const IndexShape& shape);
 /// out[o, n, i] = a[o, ids[o, n, i], i]. Operands: a, ids, out.
 TextLaunch plan_gather_elements(const IndexShape& shape);
-/// out[o, r, i] = sum of updates[o, n, i] over n with ids[n] == r, added in their order. Operands: ids, updates, out.
+/// out[o, r, i] = sum of updates[o, n, i] over n with ids[n] == r != padding, added in their order. Operands: ids,
+/// updates, out.
 TextLaunch plan_scatter_rows(const IndexShape& shape);
+/// The same where the ids are there sorted too, with the place n of each. Operands: ids, sorted, places, updates, out.
+TextLaunch plan_scatter_sorted(const IndexShape& shape);
 /// out[o, r, i] = sum of updates[o, n, i] over n with ids[o, n, i] == r, in order. Operands: ids, updates, out.
 TextLaunch plan_scatter_elements(const IndexShape& shape);
 

@@ -18,7 +18,7 @@ PD_DEVICE void scatter_rows(const Id* ids, const T* updates, T* out, unsigned lo
       const Index n = chunk + warp * kSegment + k + lane;
       const long long id = n < size.count ? (long long)__ldg(ids + n) : 0, row = n < size.count ? id - first_row : -1;
       if (blockIdx.x == 0 && n < size.count && !is_legal(id, size.range_wide)) note_fault(fault, n, id);
-      const bool is_mine = row >= 0 && row < kWarps * kRowsOfWarp && row + first_row < size.range_wide;
+      const bool is_mine = row >= 0 && row < kWarps * kRowsOfWarp && row + first_row < size.range_wide && id != size.padding_wide;
       const unsigned found = __ballot_sync(0xffffffffu, is_mine);
       if (is_mine) entries[warp][count + __popc(found & ((1u << lane) - 1))] = (unsigned)row << 16 | (unsigned)(k + lane);
       count += __popc(found);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernel ops: an ordered table of implementations per device. The first that accepts wins; every refusal says why
-// (PAODING_EXPLAIN=1 prints it). Everything is decided when a kernel is prepared; run() only runs.
+// (PAODING_EXPLAIN=1 prints it). Everything is decided when a kernel is prepared; run() only runs. A composed op may
+// have such a table too: an implementation that accepts the node claims it as a whole before it is taken apart.
 #pragma once
 
 #include <functional>
@@ -93,12 +94,12 @@ struct KernelImplementation {
   std::function<std::shared_ptr<const gpu::TextPlan>(const KernelCall&)> plan_text = {};
 };
 
-/// Appends to the table of the op.
+/// Appends to the table of the op, a kernel op or a composed one.
 void register_kernel(std::string op, KernelImplementation implementation);
 /// Every implementation for the call's target that accepts, in the order of the table. `refusals` gets a line per
 /// refusal.
 std::vector<const KernelImplementation*> accepting_kernels(const KernelCall& call, std::vector<std::string>* refusals);
-/// The first of them; nullptr when there is none.
+/// The first of them; nullptr when there is none, or no table.
 const KernelImplementation* choose_kernel(const KernelCall& call, std::vector<std::string>* refusals);
 /// Prepares `chosen`, or the first behind it in the table that does not decline; `notes` gets a line per decline. Those
 /// that are text of paoding's own are prepared by `load`. Error (unsupported) when all decline.

@@ -1,19 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
-// expand_composed_ops: a composed op with a gradient rule of its own stays one node until gradients have been taken;
-// then it becomes what it consists of, and nothing behind this pass knows that there are such ops.
+// expand_composed_ops: a composed op with a gradient rule of its own stays one node until gradients have been taken.
+// Then a kernel that is registered for it may claim it, and it stays one node to the end; else it becomes what it
+// consists of. Behind this pass a composed op is a kernel op (OpDef::is_run_by_kernel).
+#include <fmt/format.h>
+
 #include "graph/formula.h"
-#include "paoding/op.h"
+#include "ops/kernel.h"
 #include "passes/pass.h"
 #include "passes/rewriter.h"
 
 namespace paoding {
 namespace {
 
+// The kernel that runs the node as a whole, where there is one. It is asked about dense operands of any alignment: the
+// planner copies what turns out to lie otherwise, if the kernel wants that.
+const KernelImplementation* claimed_by(const Graph& graph, const Node& node, PassNotes& notes) {
+  KernelCall call{node.op, node.attrs, {}, {}, {}, false, node.scope.str(), notes.shared_target()};
+  const auto add = [&](std::vector<Layout>* layouts, const Type& type) {
+    layouts->push_back(Layout::dense(type));
+    call.alignments.push_back(size_bytes(type.dtype));
+  };
+  for (const Ref& ref : node.inputs) add(&call.inputs, graph.type(ref));
+  for (const Type& type : node.types) add(&call.outputs, type);
+  std::vector<std::string> refusals;
+  const KernelImplementation* claimant = choose_kernel(call, &refusals);
+  for (const std::string& refusal : refusals) notes.add(refusal);
+  return claimant;
+}
+
 void expand_in(Graph& graph, PassNotes& notes) {
   Rewriter rewriter(graph);
   for (NodeId id = 0; id < graph.size(); ++id) {  // also what a composition is made of may be composed
     const Node& node = rewriter.enter(id);
     if (node.op->kind != OpKind::composed) continue;
+    if (const KernelImplementation* claimant = claimed_by(graph, node, notes)) {
+      notes.add(fmt::format("{} stays whole: {} runs it", node.op->name, claimant->name));
+      continue;
+    }
     Values inputs;
     for (const Ref& ref : node.inputs) inputs.push_back(graph.value(ref));
     const NodeId before = graph.size();

@@ -2,8 +2,10 @@
 #include "passes/lift.h"
 
 #include <algorithm>
+#include <map>
 
 #include "base/check.h"
+#include "graph/formula.h"
 #include "graph/keep_names.h"
 #include "paoding/ops.h"
 
@@ -28,6 +30,32 @@ Values lift_formula(const Node& node, const std::vector<Lifted>& inputs) {
   return call(*node.op, aligned, node.attrs);
 }
 
+// What a composed op that a kernel has claimed consists of, over time.
+std::optional<std::vector<Lifted>> lift_composed(Graph& graph, const Node& node, const std::vector<Lifted>& inputs,
+                                                 std::int64_t length, std::string* why_not) {
+  Graph step;
+  Values given;
+  std::map<Ref, Lifted> lifted;
+  for (const Lifted& input : inputs) {
+    const Shape& shape = input.value.shape();
+    given.push_back(step.input(fmt::format("in{}", given.size()), input.value.dtype(),
+                               input.has_time ? shape.with_removed(0) : shape));
+    lifted[given.back().ref()] = input;
+  }
+  const Values made = expand_composed(step, *node.op, given, node.attrs);
+  for (NodeId id = 0; id < step.size(); ++id) {
+    if (lifted.contains({id, 0})) continue;
+    std::vector<Lifted> read;
+    for (const Ref& ref : step.node(id).inputs) read.push_back(lifted.at(ref));
+    const auto results = lift_node(graph, step.node(id), read, length, why_not);
+    if (!results) return std::nullopt;
+    for (std::size_t k = 0; k < results->size(); ++k) lifted[{id, static_cast<std::int32_t>(k)}] = (*results)[k];
+  }
+  std::vector<Lifted> results;
+  for (const Value& value : made) results.push_back(lifted.at(value.ref()));
+  return results;
+}
+
 // A length of -1: there is no axis of time.
 void check_lifted(const Node& node, const Values& made, std::int64_t length) {
   if (made.size() != node.types.size()) {
@@ -47,9 +75,8 @@ void check_lifted(const Node& node, const Values& made, std::int64_t length) {
 
 std::optional<std::vector<Lifted>> lift_node(Graph& graph, const Node& node, const std::vector<Lifted>& inputs,
                                              std::int64_t length, std::string* why_not) {
-  const KeepNames keep(graph);
-  graph.scope = node.scope;
-  graph.origin = node.origin;
+  const KeepNames keep(graph, node);
+  if (node.op->kind == OpKind::composed) return lift_composed(graph, node, inputs, length, why_not);
   const bool has_time = std::any_of(inputs.begin(), inputs.end(), [](const Lifted& l) { return l.has_time; });
   bool is_too_deep = false;
   for (const Lifted& input : inputs) is_too_deep |= !input.has_time && input.value.shape().rank() == Shape::kMaxRank;

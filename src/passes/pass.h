@@ -34,6 +34,7 @@ class PassNotes {
  public:
   explicit PassNotes(TargetPtr target = std::make_shared<const Target>()) : target_(std::move(target)) {}
   const Target& target() const { return *target_; }
+  const TargetPtr& shared_target() const { return target_; }
   void add(std::string note) { notes_.push_back(std::move(note)); }
   std::vector<std::string>& list() { return notes_; }
 
@@ -52,8 +53,8 @@ struct Pass {
 /// Every pass in the order it runs (pipeline.cpp: the compiler's table of contents). A pass may appear twice.
 const std::vector<Pass>& pipeline();
 
-/// Replaces composed ops that waited as nodes for gradients to be taken; run_passes() begins with it, whatever is
-/// disabled, since no other pass knows such nodes.
+/// Replaces composed ops that waited as nodes for gradients to be taken, except what a kernel claims; run_passes()
+/// begins with it, whatever is disabled, since to other passes such a node is one that a kernel runs.
 void expand_composed_ops(Graph& graph, PassNotes& notes);
 
 /// Runs the pipeline. Error (argument) when `options.disabled` names no pass.
@@ -69,6 +70,7 @@ void split_products(Graph& graph, PassNotes& notes);
 void join_inner(Graph& graph, PassNotes& notes);
 void sum_gradients(Graph& graph, PassNotes& notes);
 void push_slices(Graph& graph, PassNotes& notes);
+void sort_indices(Graph& graph, PassNotes& notes);
 void hoist_products(Graph& graph, PassNotes& notes);
 void sum_over_time(Graph& graph, PassNotes& notes);
 void sink_products(Graph& graph, PassNotes& notes);

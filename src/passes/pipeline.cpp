@@ -30,6 +30,8 @@ const std::vector<Pass>& pipeline() {
       {"sum_gradients", "sums of padded slices become one concatenation: gradients are written where they belong",
        sum_gradients},
       {"push_slices", "slices move up through elementwise ops, so that gates share one iteration space", push_slices},
+      {"sort_indices", "many indices of a scatter_add are sorted first, on a GPU; what is in a loop may leave it then",
+       sort_indices},
       {"hoist_products", "products that do not depend on the carried state leave the loop as one large product",
        hoist_products},
       {"sum_over_time", "sums carried through a loop become sums of stacked values after it", sum_over_time},

@@ -432,6 +432,8 @@ TORCH.update({
     'split': lambda a, attrs: torch.split(a, attrs['sizes'], attrs.get('axis', 0)) if attrs.get('sizes') else
     torch.split(a, a.shape[attrs.get('axis', 0)] // attrs.get('parts', 1), attrs.get('axis', 0)),
     'scatter_add': lambda i, u, attrs: scattered(i, u, attrs),
+    'embedding_grad': lambda i, g, attrs: scattered(i, g * (i != attrs['padding']).reshape(
+        i.shape + (1,) * (g.dim() - i.dim())), attrs),
     'scatter_add_elements': lambda i, u, attrs: torch.zeros(
         [attrs['extent'] if d == attrs.get('axis', 0) % u.dim() else n for d, n in enumerate(u.shape)],
         dtype=u.dtype).scatter_add(attrs.get('axis', 0), i.long(), u),

@@ -95,6 +95,17 @@ std::vector<Type> infer_scatter_add(const OpCall& call) {
   return {Type{call.inputs[1].dtype, to_shape(dims)}};
 }
 
+std::vector<Type> infer_scatter_add_sorted(const OpCall& call) {
+  const Type& indices = call.inputs[0];
+  const Shape flat{indices.shape.elements()};
+  if (call.inputs[1] != Type{indices.dtype, flat} || call.inputs[2] != Type{i64, flat}) {
+    call.fail(ErrorKind::shape, fmt::format("sorted is {} and places {}, where indices are {}",
+                                            to_string(call.inputs[1]), to_string(call.inputs[2]), to_string(indices)));
+  }
+  const Type scattered[] = {indices, call.inputs[3]};
+  return infer_scatter_add({call.op, scattered, call.attrs, call.bodies, call.scope});
+}
+
 std::vector<Type> infer_scatter_add_elements(const OpCall& call) {
   check_indices(call, 0);
   const Shape& updates = call.inputs[1].shape;
@@ -164,6 +175,14 @@ Values lift_scatter_add_elements(const LiftCall& call) {
   return {scatter_add_elements(with_steps(call, 0), with_steps(call, 1), axis + 1, call.node.attrs.get_int("extent"))};
 }
 
+// The order serves every step if the indices do.
+Values lift_scatter_add_sorted(const LiftCall& call) {
+  if (call.lifted[0] || call.lifted[1] || call.lifted[2]) return {};
+  Attrs attrs = call.node.attrs;
+  attrs.set("axis", std::int64_t{axis_of(call.node, call.node.types[0].shape.rank()) + 1});
+  return paoding::call(*call.node.op, call.inputs, attrs);
+}
+
 // ---- embedding ----
 
 Values compose_embedding(std::span<const Value> in, const Attrs& attrs) {
@@ -180,15 +199,30 @@ Values compose_embedding(std::span<const Value> in, const Attrs& attrs) {
 }
 
 Values embedding_gradient(const GradCall& call) {
-  const Value& ids = call.inputs[1];
   const std::int64_t rows = call.inputs[0].shape()[0], padding = call.node.attrs.get_int("padding");
-  Value g = call.grads[0];
-  if (padding >= 0) {
-    Ints dims = to_ints(ids.shape());
-    dims.resize(static_cast<std::size_t>(g.shape().rank()), 1);
-    g = select(reshape(equal(ids, static_cast<double>(padding)), dims), 0.0, g);
-  }
-  return {scatter_add(ids, g, 0, rows), Value()};
+  if (padding < 0) return {scatter_add(call.inputs[1], call.grads[0], 0, rows), Value()};
+  return {paoding::call("embedding_grad", {call.inputs[1], call.grads[0]}, {{"padding", padding}, {"extent", rows}}),
+          Value()};
+}
+
+// `values`, one per id, without those of the padding.
+Value without_padding(const Value& ids, const Value& values, std::int64_t padding) {
+  Ints dims = to_ints(ids.shape());
+  dims.resize(static_cast<std::size_t>(values.shape().rank()), 1);
+  return select(reshape(equal(ids, static_cast<double>(padding)), dims), 0.0, values);
+}
+
+Values compose_embedding_grad(std::span<const Value> in, const Attrs& attrs) {
+  const Type types[] = {in[0].type(), in[1].type()};
+  Attrs of_scatter = attrs;
+  of_scatter.set("axis", std::int64_t{0});
+  infer_scatter_add({*find_op("embedding_grad"), types, of_scatter, {}, in[0].graph().scope});  // for its errors
+  return {scatter_add(in[0], without_padding(in[0], in[1], attrs.get_int("padding")), 0, attrs.get_int("extent"))};
+}
+
+Values embedding_grad_gradient(const GradCall& call) {
+  const Value read = gather(call.grads[0], call.inputs[0], 0);
+  return {Value(), without_padding(call.inputs[0], read, call.node.attrs.get_int("padding"))};
 }
 
 }  // namespace
@@ -245,6 +279,31 @@ void register_index_ops() {
   });
 
   register_op({
+      .name = "embedding_grad",
+      .summary =
+          "the gradient of embedding's table: scatter_add along the first axis of what does not belong to the padding",
+      .kind = OpKind::composed,
+      .inputs = {"ids", "grad"},
+      .attrs = {{.name = "padding", .example = std::int64_t{0}, .required = true, .doc = "the row that stays 0"},
+                extent_attr()},
+      .gradient = embedding_grad_gradient,
+      .compose = compose_embedding_grad,
+      .cases = {{.shapes = {{9}, {9, 5}},
+                 .attrs = {{"padding", std::int64_t{2}}, {"extent", std::int64_t{6}}},
+                 .dtypes = {i32, f32}},
+                {.shapes = {{3, 4}, {3, 4}},
+                 .attrs = {{"padding", std::int64_t{0}}, {"extent", std::int64_t{7}}},
+                 .dtypes = {i64, f32}},
+                {.shapes = {{0}, {0, 3}},
+                 .attrs = {{"padding", std::int64_t{1}}, {"extent", std::int64_t{4}}},
+                 .dtypes = {i32, f32}},
+                {.shapes = {{4}, {3}},
+                 .attrs = {{"padding", std::int64_t{0}}, {"extent", std::int64_t{6}}},
+                 .dtypes = {i64, f32},
+                 .error = "from axis 0 on is not that of indices, [4]"}},
+  });
+
+  register_op({
       .name = "gather_elements",
       .summary = "one element per index: a[p, indices[p, i, q], q], the middle one being axis",
       .kind = OpKind::kernel,
@@ -298,6 +357,18 @@ void register_index_ops() {
                  .attrs = {{"extent", std::int64_t{-6}}},
                  .dtypes = {i64, f32},
                  .error = "extent = -6"}},
+  });
+
+  register_op({
+      .name = "scatter_add_sorted",
+      .summary = "scatter_add where the indices are there in ascending order too, each with its place among them",
+      .kind = OpKind::kernel,
+      .inputs = {"indices", "sorted", "places", "updates"},
+      .attrs = {axis_attr(),
+                extent_attr(),
+                {.name = "padding", .example = std::int64_t{-1}, .doc = "a row that stays 0; none when -1"}},
+      .infer = infer_scatter_add_sorted,
+      .lift = lift_scatter_add_sorted,
   });
 
   register_op({

@@ -7,8 +7,18 @@
 namespace paoding {
 
 int index_axis(const KernelCall& call, int rank) {
+  if (call.attrs.find("axis") == nullptr) return 0;  // embedding_grad
   const auto axis = static_cast<int>(call.attrs.get_int("axis"));
   return axis < 0 ? axis + rank : axis;
+}
+
+std::int64_t padding_row(const KernelCall& call) {
+  return call.attrs.find("padding") == nullptr ? -1 : call.attrs.get_int("padding");
+}
+
+std::string Indices::op_name(const KernelCall& call) {
+  if (call.op->name != "scatter_add_sorted") return call.op->name;
+  return padding_row(call) < 0 ? "scatter_add" : "embedding_grad";
 }
 
 void Indices::fail(std::int64_t position, std::int64_t id) const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A call of gather, scatter_add or their *_elements as kernels see it, and the error about an index out of range, which
-// reads the same on every device.
+// A call of gather, scatter_add, their *_elements or embedding_grad as kernels see it, and the error about an index out
+// of range, which reads the same on every device.
 #pragma once
 
 #include <string>
@@ -11,12 +11,14 @@ namespace paoding {
 
 /// `axis` of a call, counted from the front of a value of this rank.
 int index_axis(const KernelCall& call, int rank);
+/// The row that embedding_grad adds nothing to; -1 of scatter_add, which adds to all.
+std::int64_t padding_row(const KernelCall& call);
 
 /// The indices of a call: read as i64, and named in the error about one that is out of range.
 class Indices {
  public:
   Indices(const KernelCall& call, std::size_t input, int axis, std::int64_t range)
-      : type_(call.inputs[input].type), op_(call.op->name), scope_(call.scope), axis_(axis), range_(range) {}
+      : type_(call.inputs[input].type), op_(op_name(call)), scope_(call.scope), axis_(axis), range_(range) {}
 
   std::int64_t count() const { return type_.shape.elements(); }
   bool is_wide() const { return type_.dtype == DType::i64; }
@@ -28,6 +30,8 @@ class Indices {
   [[noreturn]] void fail_at(const void* data, std::int64_t position) const;
 
  private:
+  static std::string op_name(const KernelCall& call);  // as the user knows it
+
   Type type_;
   std::string op_, scope_;
   int axis_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gather and scatter_add on the CPU. Rows are copied and added whole; every element of a result is written by one
-// thread, which adds its updates in their order, so that the number of threads changes no bit.
+// gather, scatter_add and embedding_grad on the CPU. Rows are copied and added whole; every element of a result is
+// written by one thread, which adds its updates in their order, so that the number of threads changes no bit.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -202,6 +202,7 @@ class ScatterAdd : public PreparedKernel {
   explicit ScatterAdd(const KernelCall& call)
       : axis_(index_axis(call, call.outputs[0].type.shape.rank())),
         indices_(call, 0, axis_, call.outputs[0].type.shape[axis_]),
+        padding_(padding_row(call)),
         from_(*rows_of(call.inputs[1], axis_, call.inputs[0].type.shape.rank())),
         to_(*rows_of(call.outputs[0], axis_)),
         rows_(call.outputs[0].type.shape.elements() == 0 ? 0 : to_.outer.extent * to_.middle.extent),
@@ -223,10 +224,12 @@ class ScatterAdd : public PreparedKernel {
     std::fill_n(ends, range + 1, std::int64_t{0});
     for (std::int64_t i = 0; i < count; ++i) {
       if (!indices_.is_legal(ids[i])) indices_.fail_at(ids, i);
-      ++ends[ids[i] + 1];
+      if (ids[i] != padding_) ++ends[ids[i] + 1];
     }
     for (std::int64_t id = 0; id < range; ++id) ends[id + 1] += ends[id];
-    for (std::int64_t i = 0; i < count; ++i) order[ends[ids[i]]++] = i;
+    for (std::int64_t i = 0; i < count; ++i) {
+      if (ids[i] != padding_) order[ends[ids[i]]++] = i;
+    }
     // Now ends[id] is past the positions of id, and ends[id - 1] where they begin.
     const std::int64_t inner = to_.inner.extent;
     share_out(threads_, rows_, [&](std::int64_t begin, std::int64_t end, int thread) {
@@ -267,6 +270,7 @@ class ScatterAdd : public PreparedKernel {
 
   int axis_;
   Indices indices_;
+  std::int64_t padding_;
   Rows from_, to_;
   std::int64_t rows_;
   int threads_;
@@ -382,12 +386,14 @@ void register_index_cpu() {
                                                                 : prepare_gather_elements_of<std::int32_t>(call);
                                       },
                                       Faults::possible});
-  register_kernel("scatter_add", {"rows", DeviceKind::cpu, scatter_refusal,
-                                  [](const KernelCall& call, const Device&) {
-                                    return is_wide(call, 0) ? prepare_added<ScatterAdd, std::int64_t>(call)
-                                                            : prepare_added<ScatterAdd, std::int32_t>(call);
-                                  },
-                                  Faults::possible});
+  for (const char* op : {"scatter_add", "embedding_grad"}) {
+    register_kernel(op, {"rows", DeviceKind::cpu, scatter_refusal,
+                         [](const KernelCall& call, const Device&) {
+                           return is_wide(call, 0) ? prepare_added<ScatterAdd, std::int64_t>(call)
+                                                   : prepare_added<ScatterAdd, std::int32_t>(call);
+                         },
+                         Faults::possible});
+  }
   register_kernel("scatter_add_elements", {"elements", DeviceKind::cpu, scatter_elements_refusal,
                                            [](const KernelCall& call, const Device&) {
                                              return is_wide(call, 0)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gather and scatter_add on the GPU: what gpu/index_text.h writes. A launch cannot throw, so an index out of range is
-// noted by the kernel, and the run that met it fails when it is waited for.
+// gather, scatter_add and embedding_grad on the GPU: what gpu/index_text.h writes. A launch cannot throw, so an index
+// out of range is noted by the kernel, and the run that met it fails when it is waited for.
 #include "base/check.h"
 #include "gpu/index_text.h"
 #include "gpu/text_kernel.h"
@@ -16,7 +16,7 @@ namespace {
 struct IndexOp {
   const char* name;
   std::size_t values, indices;
-  bool is_gather, is_rows;
+  bool is_gather, is_rows, is_sorted = false;
 
   int axis(const KernelCall& call) const {
     return index_axis(call, (is_gather ? call.inputs[0] : call.outputs[0]).type.shape.rank());
@@ -25,13 +25,14 @@ struct IndexOp {
   int to_axes(const KernelCall& call) const { return is_rows && is_gather ? rank(call) : 1; }
   int rank(const KernelCall& call) const { return call.inputs[indices].type.shape.rank(); }
 };
-constexpr IndexOp kOps[] = {{"gather", 0, 1, true, true},
-                            {"gather_elements", 0, 1, true, false},
-                            {"scatter_add", 1, 0, false, true},
-                            {"scatter_add_elements", 1, 0, false, false}};
+constexpr IndexOp kOps[] = {{"gather", 0, 1, true, true},          {"gather_elements", 0, 1, true, false},
+                            {"scatter_add", 1, 0, false, true},    {"scatter_add_elements", 1, 0, false, false},
+                            {"embedding_grad", 1, 0, false, true}, {"scatter_add_sorted", 3, 0, false, true, true}};
 
 std::string refusal(const KernelCall& call, const IndexOp& op) {
   if (!call.inputs[op.indices].is_dense()) return "indices are not dense";
+  if (op.is_sorted && !(call.inputs[1].is_dense() && call.inputs[2].is_dense())) return "their order is not dense";
+  if (op.is_sorted && call.outputs[0].type.shape.elements() == 0) return "the result is empty";
   if (call.inputs[op.indices].type.shape.elements() >= (std::int64_t{1} << 32) - 1) {
     return "2^32 - 1 indices or more: the place of one that is out of range is noted in 32 bits";
   }
@@ -52,13 +53,15 @@ gpu::TextPlan plan(const KernelCall& call, const IndexOp& op) {
   shape.outer = to.outer.extent, shape.inner = to.inner.extent;
   shape.range = (op.is_gather ? from : to).middle.extent;
   shape.count = (op.is_gather ? to : from).middle.extent;
+  shape.padding = padding_row(call);
   shape.from_outer = from.outer.stride, shape.from_middle = from.middle.stride;
   shape.to_outer = to.outer.stride, shape.to_middle = to.middle.stride;
   shape.from_alignment = call.alignments[op.values];
   shape.to_alignment = call.alignments[call.inputs.size()];
   gpu::TextPlan made;
-  made.launches.push_back(op.is_gather ? (op.is_rows ? plan_gather_rows(shape) : plan_gather_elements(shape))
-                                       : (op.is_rows ? plan_scatter_rows(shape) : plan_scatter_elements(shape)));
+  made.launches.push_back(op.is_gather   ? (op.is_rows ? plan_gather_rows(shape) : plan_gather_elements(shape))
+                          : op.is_sorted ? plan_scatter_sorted(shape)
+                                         : (op.is_rows ? plan_scatter_rows(shape) : plan_scatter_elements(shape)));
   made.workspace_bytes = made.launches[0].workspace_bytes;
   made.raise = [indices = Indices(call, op.indices, axis, shape.range)](const std::uint64_t* fault) {
     const std::uint64_t id = (fault[0] & 0xffffffffu) | fault[1] << 32;
