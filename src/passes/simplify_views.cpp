@@ -11,10 +11,12 @@
 #include <bit>
 #include <map>
 
+#include "graph/keep_names.h"
 #include "ops/axes.h"
 #include "ops/views.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
+#include "passes/axis_runs.h"
 #include "passes/pass.h"
 #include "passes/rewriter.h"
 
@@ -147,12 +149,40 @@ class Simplifier {
     if (shape(from) == shape(ref)) return value(from);
     if (is(from, "reshape")) return reshape(value(input(from)), shape(ref));
     if (node(from).op->kind == OpKind::reduction) return reshape_of_reduction(ref);
+    if (node(from).op->kind == OpKind::formula) return reshape_of_formula(ref);
     if (is(from, "full")) return full_like(from, shape(ref));
     if (is(from, "iota")) return reshape_of_iota(from, shape(ref));
     if (is(from, "expand") && shape(input(from)).elements() == 1) {  // one number, whatever the shape
       return expand(best(reshape(value(input(from)), Shape{})), shape(ref));
     }
     return {};
+  }
+
+  // Where it costs nothing to reshape the operands instead, so that groups can take the formula and what reads it: a
+  // product with a bias, of which rows are seen as [time, batch].
+  Value reshape_of_formula(Ref ref) {
+    const Ref from = input(ref);
+    const Node formula = node(from);  // a copy: nodes are added
+    if (rewriter_.uses(from.node) != 1 || formula.inputs.empty() || shape(from).elements() == 0) return {};
+    std::vector<Shape> shapes;
+    for (const Ref& operand : formula.inputs) {
+      const auto reshaped = reshaped_operand(shape(operand), shape(from), shape(ref));
+      const bool is_free = reshaped && (*reshaped == shape(operand) || is_reshaped_freely(operand));
+      if (!is_free) return {};
+      shapes.push_back(*reshaped);
+    }
+    const KeepNames keep(graph_, formula);
+    Values operands;
+    for (std::size_t i = 0; i < shapes.size(); ++i)
+      operands.push_back(best(reshape(value(formula.inputs[i]), shapes[i])));
+    const Value made = call(*formula.op, operands, formula.attrs)[0];
+    return made.type() == graph_.type(ref) ? made : Value();
+  }
+
+  // What lies densely in memory however it is read.
+  bool is_reshaped_freely(Ref ref) const {
+    return node(ref).op->is_run_by_kernel() || node(ref).op->is(OpRole::source) || is(ref, "reshape") ||
+           is(ref, "scan");
   }
 
   Value expand_rule(Ref ref) {
@@ -380,10 +410,10 @@ class Simplifier {
     if (shape(from).elements() == shape(ref).elements() && shape(ref).elements() > 0) {
       return reshape(value(from), shape(ref));  // every reduced axis has extent 1
     }
+    if (is(from, "reshape")) return reduction_of_reshape(ref);
     // The inner value is read by this one only: otherwise it has to be made anyway, and is the cheaper thing to read.
     if (rewriter_.uses(from.node) > 1) return {};
     if (node(from).op == node(ref).op) return reduction_of_reduction(ref);
-    if (is(from, "reshape")) return reduction_of_reshape(ref);
     if (is(from, "transpose")) return reduction_of_transpose(ref);
     return {};
   }
@@ -432,23 +462,17 @@ class Simplifier {
     return reshape(best(reduced(result, value(source), axes, keepdims)), shape(result));
   }
 
-  // A reshape that only adds or removes axes of extent 1 leaves the other axes in their order.
+  // What is reduced may have been several axes, or a part of more that are all reduced.
   Value reduction_of_reshape(Ref ref) {
-    const Ref view = input(ref);
-    const Ref source = input(view);
-    const auto long_axes = [&](Ref of) {
-      std::vector<int> axes;
-      for (int axis = 0; axis < shape(of).rank(); ++axis) {
-        if (shape(of)[axis] != 1) axes.push_back(axis);
-      }
-      return axes;
-    };
-    const std::vector<int> outside = long_axes(view), inside = long_axes(source), gone = reduced_axes(ref);
-    if (outside.size() != inside.size()) return {};
+    const Ref view = input(ref), source = input(view);
+    const std::vector<int> gone = reduced_axes(ref);
+    if (shape(source).elements() == 0) return {};
     Ints axes;
-    for (std::size_t i = 0; i < outside.size(); ++i) {
-      if (shape(view)[outside[i]] != shape(source)[inside[i]]) return {};
-      if (std::binary_search(gone.begin(), gone.end(), outside[i])) axes.push_back(inside[i]);
+    for (const AxisRun& run : axis_runs(shape(source), shape(view))) {
+      const auto reduced =
+          std::ranges::count_if(run.to, [&](int axis) { return std::ranges::binary_search(gone, axis); });
+      if (reduced != 0 && reduced != std::ssize(run.to)) return {};
+      if (reduced != 0) axes.insert(axes.end(), run.from.begin(), run.from.end());
     }
     if (axes.empty()) return reshape(value(source), shape(ref));
     return reduced_to_shape(source, axes, ref);
