@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Golden dumps: what `paoding dump --passes --plan` prints for small programs that between them meet every pass, kept
-// in tests/golden/. A change there is either meant, and recorded with the change that makes it, or a mistake that no
-// comparison of numbers would find: a fusion that no longer happens, a copy that came back, more memory.
+// Golden dumps: what `paoding dump --passes --plan` prints for small programs that between them meet every pass, and
+// `paoding dump --plan --target h200` for those that run on a GPU, kept in tests/golden/. A change there is either
+// meant, and recorded with the change that makes it, or a mistake that no comparison of numbers would find: a fusion
+// that no longer happens, a copy that came back, more memory.
 //   PAODING_RECORD_GOLDEN=1 build/paoding_tests --gtest_filter='Golden*'     records them anew; then read `git diff`
 // Nothing printed depends on the machine: no time, no number of threads, no instruction set.
 #include <gtest/gtest.h>
@@ -152,21 +153,47 @@ void build_packed(Graph& g) {
   fetch_gradients(g, loss, {{"dw", w}});
 }
 
+// Two tables, one with a padding, read at the same ids: many enough for a GPU to sort them, once.
+void build_embedding(Graph& g) {
+  const Value ids = g.input("ids", i64, {64, 40});
+  const Value words = g.parameter("words", f32, {100000, 64}), kinds = g.parameter("kinds", f32, {100000, 4});
+  const Value read = concat(std::array{embedding(words, ids, 0), embedding(kinds, ids)}, 2);
+  const Value loss = sum(square(read));
+  g.fetch("loss", loss);
+  fetch_gradients(g, loss, {{"dwords", words}, {"dkinds", kinds}});
+}
+
+constexpr const char *kCpu = "", *kGpu = "h200";
 struct Golden {
   const char* name;
   void (*build)(Graph&);
+  const char* target;
 };
 const Golden kGolden[] = {
-    {"mlp", build_mlp},
-    {"lstm", build_lstm},
-    {"conv_net", build_conv_net},
-    {"layer_norm", build_layer_norm},
-    {"cross_entropy", build_cross_entropy},
-    {"decoder", build_decoder},
-    {"branch", build_branch},
-    {"while", build_while},
-    {"packed", build_packed},
+    {"mlp", build_mlp, kCpu},
+    {"lstm", build_lstm, kCpu},
+    {"conv_net", build_conv_net, kCpu},
+    {"layer_norm", build_layer_norm, kCpu},
+    {"cross_entropy", build_cross_entropy, kCpu},
+    {"decoder", build_decoder, kCpu},
+    {"branch", build_branch, kCpu},
+    {"while", build_while, kCpu},
+    {"packed", build_packed, kCpu},
+    {"embedding", build_embedding, kCpu},
+    {"mlp", build_mlp, kGpu},
+    {"lstm", build_lstm, kGpu},
+    {"conv_net", build_conv_net, kGpu},
+    {"layer_norm", build_layer_norm, kGpu},
+    {"cross_entropy", build_cross_entropy, kGpu},
+    {"decoder", build_decoder, kGpu},
+    {"packed", build_packed, kGpu},
+    {"embedding", build_embedding, kGpu},
 };
+
+bool is_for_gpu(const Golden& golden) { return std::string(golden.target) != kCpu; }
+std::string full_name(const Golden& golden) {
+  return golden.name + (is_for_gpu(golden) ? std::string("_") + golden.target : "");
+}
 
 // ---- what is printed, and what was ----
 
@@ -177,14 +204,16 @@ std::string read_file(const fs::path& path) {
   return text.str();
 }
 
-// The output of `paoding dump` for the graph.
-std::string dump_of(const Graph& graph) {
+// The output of `paoding dump` for the graph: every pass and the plan on a CPU, the plan on a GPU, where passes do much
+// the same.
+std::string dump_of(const Graph& graph, const std::string& target) {
   std::string pattern = (fs::temp_directory_path() / "paoding_golden_XXXXXX").string();
   if (mkdtemp(pattern.data()) == nullptr) return "no temporary folder";
   const fs::path folder = pattern, program = fs::read_symlink("/proc/self/exe").parent_path() / "paoding";
   std::ofstream(folder / "graph.txt") << to_text(graph);
   const std::string files = folder.string() + "/graph.txt >" + folder.string() + "/out 2>&1";
-  const int status = std::system(("'" + program.string() + "' dump --passes --plan " + files).c_str());
+  const std::string what = target == kCpu ? "--passes --plan " : "--plan --device cuda --target " + target + " ";
+  const int status = std::system(("'" + program.string() + "' dump " + what + files).c_str());
   std::string text = read_file(folder / "out");
   fs::remove_all(folder);
   if (status != 0) ADD_FAILURE() << program << " dump failed (status " << status << "; build all targets):\n" << text;
@@ -208,13 +237,17 @@ std::string first_difference(const std::string& now, const std::string& then) {
 class GoldenDump : public testing::TestWithParam<Golden> {};
 
 TEST_P(GoldenDump, IsWhatItWas) {
-  if (GetParam().build == build_packed && packed_order(f32, kPackedRows, kPackedWidth, kPackedWidth).order.empty()) {
+#if !PAODING_WITH_CUDA
+  if (is_for_gpu(GetParam())) GTEST_SKIP() << "NOT CHECKED: this build has no GPU back end";
+#endif
+  const bool is_packed = GetParam().build == build_packed && !is_for_gpu(GetParam());
+  if (is_packed && packed_order(f32, kPackedRows, kPackedWidth, kPackedWidth).order.empty()) {
     GTEST_SKIP() << "NOT CHECKED: oneDNN reads plain weights on this machine";
   }
   Graph graph;
   GetParam().build(graph);
-  const std::string now = dump_of(graph);
-  const fs::path path = source_root() / "tests" / "golden" / (std::string(GetParam().name) + ".txt");
+  const std::string now = dump_of(graph, GetParam().target);
+  const fs::path path = source_root() / "tests" / "golden" / (full_name(GetParam()) + ".txt");
   if (std::getenv("PAODING_RECORD_GOLDEN") != nullptr) {
     std::ofstream(path, std::ios::binary) << now;
     return;
@@ -226,7 +259,7 @@ TEST_P(GoldenDump, IsWhatItWas) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, GoldenDump, testing::ValuesIn(kGolden),
-                         [](const auto& tested) { return std::string(tested.param.name); });
+                         [](const auto& tested) { return full_name(tested.param); });
 
 }  // namespace
 }  // namespace paoding
