@@ -166,6 +166,20 @@ def cross_entropy(case, device):
     return ways(make, eager, compiled, None, device)
 
 
+def embedding_grad(case, device):
+    s, dtype = case["sizes"], dtype_of(case)
+
+    def make():
+        share = torch.rand(s["tokens"], device=device)
+        ids = (float(s["rows"]) ** share).long().clamp(max=s["rows"] - 1)
+        ids[1::2] = 0
+        return [torch.randn(s["tokens"], s["width"], device=device, dtype=dtype), ids]
+
+    def backward(grad, ids):
+        return torch.ops.aten.embedding_dense_backward(grad, ids, s["rows"], 0, False)
+    return ways(make, backward, backward, None, device)
+
+
 def adam(case, device):
     s, dtype = case["sizes"], dtype_of(case)
 
@@ -199,4 +213,4 @@ def control(case, device):
 
 WORKS = {"lerp": lerp, "lerp_grad": lerp_grad, "sum": sums, "relu_grad": relu_grad, "relu_grad_sum": relu_grad,
          "layer_norm_forward": layer_norm, "layer_norm_backward": layer_norm, "layer_norm_both": layer_norm,
-         "cross_entropy": cross_entropy, "adam": adam, "control/cases": control}
+         "cross_entropy": cross_entropy, "embedding_grad": embedding_grad, "adam": adam, "control/cases": control}

@@ -89,6 +89,7 @@ Cases lerp_cases();
 Cases sum_cases();
 Cases conv_net_cases();
 Cases kernel_cases();
+Cases embedding_cases();
 Cases profiler_cases();
 Cases control_cases();
 Cases transformer_cases();
