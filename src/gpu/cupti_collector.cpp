@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <deque>
+#include <map>
 #include <mutex>
 
 #include "gpu/cupti_library.h"
@@ -105,6 +106,20 @@ void CUPTIAPI take_buffer(CUcontext, std::uint32_t, std::uint8_t* buffer, std::s
   std::free(buffer);
 }
 
+// A launch may start while the one in front of it ends, and then waits for it: its own time begins behind that.
+void cut_waits(std::vector<GpuActivity>* activities) {
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::int64_t> ends;  // of a device and stream
+  for (GpuActivity& activity : *activities) {
+    std::int64_t& end = ends[{activity.device, activity.stream}];
+    const std::int64_t own_end = activity.start_ns + activity.duration_ns;
+    if (activity.kind == GpuActivity::Kind::kernel && activity.start_ns < end && own_end > end) {
+      activity.start_ns = end;
+      activity.duration_ns = own_end - end;
+    }
+    end = std::max(end, own_end);
+  }
+}
+
 }  // namespace
 
 bool CuptiCollector::start(std::string* why_not) {
@@ -145,6 +160,7 @@ std::vector<GpuActivity> CuptiCollector::stop(std::uint64_t* dropped) {
   for (GpuActivity& activity : all.activities) activity.start_ns += offset;
   std::stable_sort(all.activities.begin(), all.activities.end(),
                    [](const GpuActivity& a, const GpuActivity& b) { return a.start_ns < b.start_ns; });
+  cut_waits(&all.activities);
   *dropped = all.dropped;
   return std::move(all.activities);
 }

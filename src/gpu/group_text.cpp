@@ -202,7 +202,7 @@ std::string KernelText::signature() {
   }
   return fmt::format(
       "extern \"C\" __global__ void __launch_bounds__({}, {}) $entry(\n{}    const Room room, "
-      "const Sizes size) {{\n  if (is_called_off(room)) return;\n",
+      "const Sizes size) {{\n  await_launch_before();\n  if (is_called_off(room)) return;\n",
       std::max(256, s_.threads()), s_.resident_ctas, params);
 }
 

@@ -14,6 +14,23 @@ namespace paoding::gpu {
 namespace {
 constexpr unsigned kSharedWithoutAsking = 48 << 10;  // bytes
 constexpr unsigned kPortableCluster = 8;             // CTAs
+
+CUtensorMap made_map(const BoxMap& map, void* operand) {
+  const Driver& driver = required_driver();
+  if (driver.cuTensorMapEncodeTiled == nullptr) {
+    fail(ErrorKind::device, "this NVIDIA driver does not describe operands to the copy engine: 525.60 or newer does");
+  }
+  CUtensorMap made;
+  const cuuint64_t extents[] = {static_cast<cuuint64_t>(map.columns), static_cast<cuuint64_t>(map.rows)};
+  const cuuint64_t stride_bytes[] = {static_cast<cuuint64_t>(map.row_stride) * 4};
+  const cuuint32_t box[] = {32, static_cast<cuuint32_t>(map.box_rows)}, each[] = {1, 1};
+  PD_CUDA(driver.cuTensorMapEncodeTiled(
+      &made, map.rounds_to_tf32 ? CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 : CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2, operand,
+      extents, stride_bytes, box, each, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+      CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+  return made;
+}
+
 }  // namespace
 
 CUfunction load_kernel(const GpuDevice& device, const std::string& source, const std::string& entry) {
@@ -43,10 +60,13 @@ LoadedKernel::LoadedKernel(const GpuDevice& device, const TextLaunch& launch, st
 
 void LoadedKernel::start(CUstream stream, void* const* operands, const Room& room) const {
   std::vector<void*> arguments;  // made when a run is captured, not when it is launched
-  arguments.reserve(operands_ + 2);
+  arguments.reserve(operands_ + 2 + launch_->maps.size());
   for (std::size_t i = 0; i < operands_; ++i) arguments.push_back(const_cast<void**>(&operands[i]));
   arguments.push_back(const_cast<Room*>(&room));
   arguments.push_back(const_cast<std::uint64_t*>(launch_->sizes.data()));
+  std::vector<CUtensorMap> maps;
+  for (const BoxMap& map : launch_->maps) maps.push_back(made_map(map, operands[map.operand]));
+  for (CUtensorMap& map : maps) arguments.push_back(&map);
   std::array<CUlaunchAttribute, 3> attributes;
   unsigned count = 0;
   if (launch_->cluster > 1) {

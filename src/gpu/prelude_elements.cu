@@ -10,7 +10,20 @@ struct Room {
   unsigned long long* fault;
   const unsigned* failed;
 };
-// Every kernel begins with it: a run that has failed writes no parameter.
+// An operand as the copy engine knows it (BoxMap of text_launch.h).
+struct alignas(64) Map {
+  unsigned long long words[16];
+};
+
+// Before a kernel's first access to memory: a launch may start before the one in front of it has ended
+// (TextLaunch::overlaps_before): waits until it has, with all that it wrote, and lets the next one start.
+PD_DEVICE void await_launch_before() {
+#if !defined(PD_EMULATE) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+// Asked behind that: a run that has failed writes no parameter.
 PD_DEVICE bool is_called_off(const Room& room) { return room.failed != nullptr && *room.failed != 0; }
 
 // ---- Element types: how an element is stored, and the type that arithmetic on it is done in ----

@@ -107,17 +107,20 @@ PD_DEVICE void combine_columns(const T (&sum)[kVector], void* shared) {
 
 // ---- Across CTAs: each leaves its partial results in the workspace, the last one to come combines them ----
 
-// True in the CTA that is the last of `parts` to arrive; the ticket is then zero again for the next launch.
+// True in the CTA that is the last of `parts` to arrive; the ticket is then zero again for the next launch. One thread's
+// fences serve all, as they are in a barrier with it.
 PD_DEVICE bool is_last_arriver(unsigned* ticket, unsigned parts) {
   __shared__ bool is_last;
-  __threadfence();
   __syncthreads();
   if (threadIdx.x == 0) {
+    __threadfence();
     is_last = atomicAdd(ticket, 1u) == parts - 1;
-    if (is_last) *ticket = 0;
+    if (is_last) {
+      *ticket = 0;
+      __threadfence();
+    }
   }
   __syncthreads();
-  if (is_last) __threadfence();
   return is_last;
 }
 

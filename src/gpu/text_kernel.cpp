@@ -21,9 +21,12 @@ TextLaunch make_text_kernel(const TextParts& parts) {
   plan.source = fmt::format("// {}\n{}\nusing Index = {};\nconstexpr int kThreads = {};\n{}\n{}{}", parts.name,
                             kernel_prelude(), parts.is_wide ? "long long" : "int", parts.threads, parts.constants,
                             parts.sizes.text(), parts.functions);
-  const std::string body =
-      fmt::format("({}, const Room room, const Sizes size) {{\n  if (is_called_off(room)) return;\n  {};\n}}\n",
-                  fmt::join(parts.operands, ", "), parts.call);
+  std::string maps;
+  for (const std::string& name : parts.maps) maps += ", const __grid_constant__ Map " + name;
+  const std::string start =
+      parts.awaits_launch_before ? "" : "  await_launch_before();\n  if (is_called_off(room)) return;\n";
+  const std::string body = fmt::format("({}, const Room room, const Sizes size{}) {{\n{}  {};\n}}\n",
+                                       fmt::join(parts.operands, ", "), maps, start, parts.call);
   plan.entry = fmt::format("{}_{:016x}", parts.name, fnv1a(body, fnv1a(plan.source)));
   plan.source +=
       fmt::format("\nextern \"C\" __global__ void __launch_bounds__({}) {}{}", parts.threads, plan.entry, body);
@@ -48,8 +51,26 @@ std::string output_parameter(DType dtype, std::string_view name) {
   return fmt::format("{}* {}", stored_type(dtype), name);
 }
 
+namespace {
+
+// A launch that leaves room beside it may start while the one in front ends: 0.3 to 0.5 us less between two small ones
+// (H200). One that fills the chip loses by it.
+void overlap_launches(const Target& target, TextPlan* text) {
+  for (TextLaunch& launch : text->launches) {
+    const std::int64_t threads = std::int64_t{launch.grid[0]} * launch.grid[1] * launch.grid[2] * launch.block;
+    launch.overlaps_before =
+        target.major >= 9 && !launch.is_cooperative && threads <= std::int64_t{target.sm_count} * 1024;
+  }
+}
+
+}  // namespace
+
 std::shared_ptr<const TextPlan> text_of(const Step& step, const Target& target) {
-  if (step.kind == Step::Kind::kernel) return step.kernel->plan_text ? step.kernel->plan_text(step.call) : nullptr;
+  if (step.kind == Step::Kind::kernel && step.kernel->plan_text) {
+    auto text = std::make_shared<TextPlan>(*step.kernel->plan_text(step.call));
+    overlap_launches(target, text.get());
+    return text;
+  }
   if (step.kind != Step::Kind::group) return nullptr;
   std::vector<int> alignment;
   for (const Operand& operand : step.operands) alignment.push_back(static_cast<int>(alignment_of(operand)));
@@ -58,6 +79,7 @@ std::shared_ptr<const TextPlan> text_of(const Step& step, const Target& target) 
   text->workspace_bytes = launch.workspace_bytes;
   text->ticket_count = launch.ticket_count;
   if (launch.grid[0] != 0) text->launches.push_back(std::move(launch));
+  overlap_launches(target, text.get());
   return text;
 }
 

@@ -18,14 +18,16 @@ namespace paoding::gpu {
 
 /// What a kernel's text and launch are made of.
 struct TextParts {
-  std::string name;                   // of the kernel, before a hash of its text
-  bool is_wide = false;               // Index is long long
-  int threads = 256;                  // of a CTA: kThreads in the text
-  std::string constants = {};         // text before Sizes
-  std::string functions = {};         // text behind it
-  std::vector<std::string> operands;  // parameters: "const float* a"
-  std::string call;                   // the kernel's body
-  std::int64_t ctas = 0;              // 0: nothing to launch
+  std::string name;                    // of the kernel, before a hash of its text
+  bool is_wide = false;                // Index is long long
+  int threads = 256;                   // of a CTA: kThreads in the text
+  std::string constants = {};          // text before Sizes
+  std::string functions = {};          // text behind it
+  std::vector<std::string> operands;   // parameters: "const float* a"
+  std::vector<std::string> maps = {};  // names of parameters
+  std::string call;                    // the kernel's body
+  bool awaits_launch_before = false;   // by itself, as something can be done before; then it asks is_called_off too
+  std::int64_t ctas = 0;               // 0: nothing to launch
   SizeFields sizes = {};
 };
 /// Error (unsupported) when there are more CTAs than a grid has.

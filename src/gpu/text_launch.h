@@ -17,8 +17,19 @@ struct Room {
   const void* failed = nullptr;
 };
 
+/// A matrix of f32 that the copy engine brings into shared memory box by box, zeros where a box goes beyond it. A row
+/// of a box has 32 elements, 128 bytes, and in shared memory its pieces of 16 bytes change places: piece p of row r is
+/// at p ^ (r % 8). The chip's own description of it (CUtensorMap) is made when a launch is captured.
+struct BoxMap {
+  int operand = 0;
+  std::int64_t rows = 0, columns = 0;  // columns lie side by side
+  std::int64_t row_stride = 0;         // in elements; a multiple of 4
+  int box_rows = 0;
+  bool rounds_to_tf32 = false;  // what is brought
+};
+
 /// One kernel and its launch. Arguments, in order: a pointer per operand (what is read, then what is written), a Room,
-/// and a struct whose bytes are `sizes` (kernelParams points at sizes.data()).
+/// a struct whose bytes are `sizes` (kernelParams points at sizes.data()), and what describes each of the maps.
 struct TextLaunch {
   std::string source;                // CUDA C++ text
   std::string entry;                 // the kernel's name in it
@@ -29,6 +40,7 @@ struct TextLaunch {
   bool is_cooperative = false;       // all CTAs run at once, so that they may wait for each other
   bool overlaps_before = false;      // may start before the launch in front of it has ended; waits for it by itself
   std::vector<std::uint64_t> sizes;  // the last argument
+  std::vector<BoxMap> maps;
   std::int64_t workspace_bytes = 0;  // partial sums, need no initial value; aligned to 256 bytes
   std::int64_t ticket_count = 0;     // 32-bit counters, zero before the first launch; every launch leaves zeros
   std::string why;                   // one line: roles, tile, splits

@@ -25,6 +25,9 @@ struct KernelCall {
   bool allow_tf32 = false;               // f32 products may round their operands to TF32
   std::string scope = {};                // of the node, for errors that only a run can find
   TargetPtr target = std::make_shared<const Target>();
+  /// On a GPU. Bit i: what is launched right before this does not write input i, so it may be read before that has
+  /// ended.
+  std::uint32_t settled = 0;
 };
 
 /// What a kernel gets when it runs.

@@ -143,6 +143,7 @@ struct Plan {
 struct StepNeeds {
   std::int64_t workspace_bytes = 0;  // while it runs
   std::int64_t state_bytes = 0;      // from run to run, zero before the first
+  bool is_launched = true;           // not so: there is nothing to do
 };
 
 struct PlanOptions {

@@ -2,6 +2,8 @@
 #include "plan/planner.h"
 
 #include <algorithm>
+#include <optional>
+#include <set>
 
 #include "base/check.h"
 #include "group/lower.h"
@@ -27,8 +29,27 @@ Plan plan_in_best_order(const Graph& graph, const PlanOptions& options) {
   return best;
 }
 
-// What steps need beside their operands lies in slots like everything else.
-void lower_steps(const PlanOptions& options, std::vector<Step>& steps, Plan* plan) {
+// Slots that the step, or a step in it, writes.
+void add_written(const Step& step, std::set<int>* slots) {
+  for (std::size_t i = step.reads; i < step.operands.size(); ++i) slots->insert(step.operands[i].slot);
+  for (const auto* body : step.bodies()) {
+    for (const Step& inner : *body) add_written(inner, slots);
+  }
+}
+
+// The inputs that the step's neighbour in front does not write; `before` is what it writes.
+std::uint32_t settled_inputs(const Step& step, const std::set<int>& before) {
+  std::uint32_t settled = 0;
+  for (std::size_t i = 0; i < std::min<std::size_t>(step.reads, 32); ++i) {
+    if (!before.contains(step.operands[i].slot)) settled |= 1u << i;
+  }
+  return settled;
+}
+
+// Decides what steps are on the target. What they need beside their operands lies in slots like everything else.
+// `before`: slots that what is launched before the first of them may write; nothing is known of what ran before a run.
+void lower_steps(const PlanOptions& options, std::vector<Step>& steps, std::optional<std::set<int>> before,
+                 Plan* plan) {
   const auto book = [&](SlotKind kind, const Step& step, const char* what, std::int64_t bytes) {
     if (bytes == 0) return -1;
     Slot slot;
@@ -39,10 +60,18 @@ void lower_steps(const PlanOptions& options, std::vector<Step>& steps, Plan* pla
     return static_cast<int>(plan->slots.size()) - 1;
   };
   for (Step& step : steps) {
-    for (auto* body : step.bodies()) lower_steps(options, *body, plan);
+    std::set<int> written;
+    add_written(step, &written);
+    for (auto* body : step.bodies()) {
+      std::optional<std::set<int>> outside = before;
+      if (outside) outside->insert(written.begin(), written.end());
+      lower_steps(options, *body, std::move(outside), plan);
+    }
+    if (before) step.call.settled = settled_inputs(step, *before);
     const StepNeeds needs = options.lower(step);
     step.workspace = book(SlotKind::arena, step, " workspace", needs.workspace_bytes);
     step.state = book(SlotKind::state, step, " state", needs.state_bytes);
+    if (needs.is_launched) before = std::move(written);
   }
 }
 
@@ -51,7 +80,7 @@ void lower_steps(const PlanOptions& options, std::vector<Step>& steps, Plan* pla
 Plan make_plan(const Graph& graph, const PlanOptions& options) {
   Plan plan = plan_in_best_order(graph, options);
   if (options.lower) {
-    lower_steps(options, plan.steps, &plan);
+    lower_steps(options, plan.steps, std::nullopt, &plan);
     place_slots(&plan);
   }
   return plan;

@@ -23,7 +23,9 @@ StepNeeds lower_for_gpu(Step& step, const Target& target) {
   if (step.text) {
     needs.workspace_bytes = step.text->workspace_bytes;
     needs.state_bytes = 4 * step.text->ticket_count;
+    needs.is_launched = !step.text->launches.empty();
   }
+  if (step.kind == Step::Kind::print) needs.is_launched = false;
   if (step.kind != Step::Kind::kernel) return needs;
   // The chosen one may decline when it is prepared: there is room for all that come behind it.
   std::vector<std::string> unused;

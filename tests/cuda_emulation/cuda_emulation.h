@@ -24,6 +24,7 @@
 #define __device__
 #define __global__
 #define __forceinline__ inline
+#define __grid_constant__
 #define __shared__ static
 #define __launch_bounds__(...)
 #ifndef __restrict__

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 
+#include <array>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -58,6 +59,17 @@ inline double get(DType dtype, const char* at) {
 /// `order`: of the CTAs; of a kernel whose CTAs wait for each other, the scheduler's seed.
 using Launch = int (*)(void** arguments, unsigned grid, unsigned block, const unsigned* order);
 
+/// What the emulation's copy engine wants in place of a CUtensorMap.
+inline std::array<std::uint64_t, 16> emulated_map(const BoxMap& map, const void* operand) {
+  const auto word = [](auto value) { return static_cast<std::uint64_t>(value); };
+  return {reinterpret_cast<std::uint64_t>(operand),
+          word(map.rows),
+          word(map.columns),
+          word(map.row_stride),
+          word(map.box_rows),
+          word(map.rounds_to_tf32)};
+}
+
 /// All kernels as shared libraries, compiled in a few runs of g++ at once.
 class EmulatedKernels {
  public:
@@ -71,7 +83,7 @@ class EmulatedKernels {
     std::vector<std::ofstream> files;
     for (std::size_t f = 0; f < kFiles; ++f) {
       files.emplace_back(folder_ / ("kernels" + std::to_string(f) + ".cpp"));
-      files.back() << "#include \"waiting_ctas.h\"\n#pragma GCC diagnostic ignored \"-Wunknown-pragmas\"\n"
+      files.back() << "#include \"tensor_cores.h\"\n#pragma GCC diagnostic ignored \"-Wunknown-pragmas\"\n"
                    << kernel_prelude();
     }
     std::size_t next = 0;
@@ -120,7 +132,7 @@ class EmulatedKernels {
  private:
   static std::string call_of(const TextLaunch& launch) {
     const std::string kernel = "in_" + launch.entry + "::" + launch.entry;
-    if (!launch.is_cooperative && launch.cluster == 1) return "launch(" + kernel + ", a, g, b, o)";
+    if (!launch.is_cooperative && launch.shared_bytes == 0) return "launch(" + kernel + ", a, g, b, o)";
     return "launch_together(" + kernel + ", a, g, b, " + std::to_string(launch.cluster) + ", " +
            std::to_string(launch.shared_bytes) + ", o[0])";
   }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <random>
 
 #include "cuda_emulation.h"
@@ -24,6 +25,7 @@ struct Late {
 struct Together {
   std::mt19937 random;
   std::deque<Late> late;
+  std::deque<std::function<void()>> coming;  // what else happens some time later, in any order
 };
 inline Together together;
 
@@ -70,6 +72,14 @@ inline void deliver_stores_of(const void* thread) {
     const Late& late = together.late[i];
     late.thread == thread&& late.mailbox == nullptr ? deliver(i) : (void)++i;
   }
+}
+// One of what is coming, at random.
+inline void let_one_come() {
+  const std::size_t i = together.random() % together.coming.size();
+  const std::function<void()> one = std::move(together.coming[i]);
+  together.coming.erase(together.coming.begin() + (std::ptrdiff_t)i);
+  one();
+  ++machine.progress;
 }
 // The oldest of those to the same place.
 inline std::size_t first_to_same_place(std::size_t i) {
@@ -182,7 +192,7 @@ int launch_together(void (*kernel)(P...), void** arguments, unsigned grid, unsig
   m.ctas.clear();
   for (unsigned i = 0; i < grid; ++i) start_cta(i, i);
   together.random.seed(seed);
-  together.late.clear();
+  together.late.clear(), together.coming.clear();
   Choice choice{seed % 3, seed / 3};
   const unsigned lateness = 8u << (3 * (seed / 3 % 4));  // rounds for which a store is late, on average
   std::uint64_t live = std::uint64_t{grid} * block, last_progress = m.progress, idle = 0;
@@ -196,6 +206,7 @@ int launch_together(void (*kernel)(P...), void** arguments, unsigned grid, unsig
     if (!together.late.empty() && together.random() % lateness == 0) {
       deliver(first_to_same_place(together.random() % together.late.size()));
     }
+    if (!together.coming.empty() && together.random() % lateness == 0) let_one_come();
     idle = m.progress == last_progress ? idle + 1 : 0;
     last_progress = m.progress;
     if (idle > std::uint64_t{1000} * grid * block + 100000) return 1;

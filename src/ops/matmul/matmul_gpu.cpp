@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// matmul on the GPU: cuBLASLt, prepared when the program is compiled.
+// matmul on the GPU: a kernel of our own for few rows in TF32, cuBLASLt for all else.
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -7,6 +7,8 @@
 
 #include "base/check.h"
 #include "gpu/cublaslt.h"
+#include "gpu/product_text.h"
+#include "gpu/text_kernel.h"
 #include "ops/all_kernels.h"
 #include "ops/matmul/matmul_shape.h"
 
@@ -38,6 +40,48 @@ std::string cublaslt_refusal(const KernelCall& call) {
     if (extent > kMostExtent) return fmt::format("{} is {}, 2^31 or more", name, extent);
   }
   return "";
+}
+
+// ---- Few rows in TF32: text of paoding's own ----
+
+constexpr std::int64_t kMostRows = 256;  // beyond, larger tiles of the library's are ahead
+
+std::string few_rows_refusal(const KernelCall& call) {
+  const MatmulShape shape(call);
+  if (shape.dtype != DType::f32 || !call.allow_tf32) return "not a product in TF32";
+  if (call.target->major != 9) return "written for the tensor cores of compute capability 9";
+  if (shape.is_empty()) return "an extent is 0";
+  if (!shape.batch.empty()) return "a batch of products";
+  if (shape.m > kMostRows) return fmt::format("{} rows, {} at most", shape.m, kMostRows);
+  std::int64_t ld;
+  bool is_transposed;
+  if (!blas_layout(shape.a, shape.m, shape.k, &ld, &is_transposed) || is_transposed) {
+    return "a's rows are not contiguous";
+  }
+  if (ld % 4 != 0 || call.alignments[0] % 16 != 0) return "a's rows do not start at multiples of 16 bytes";
+  if (!blas_layout(shape.b, shape.k, shape.n, &ld, &is_transposed)) return "b has neither rows nor columns contiguous";
+  if (ld % 4 != 0 || call.alignments[1] % 16 != 0) return "b's rows do not start at multiples of 16 bytes";
+  if (!blas_layout(shape.c, shape.m, shape.n, &ld, &is_transposed) || is_transposed) {
+    return "the result's rows are not contiguous";
+  }
+  if (ld % 4 != 0 || shape.n % 4 != 0 || call.alignments[2] % 16 != 0) {
+    return "the result's rows are not of multiples of 16 bytes";
+  }
+  if (std::max(shape.n, shape.k) > std::numeric_limits<std::int32_t>::max() / 2) return "an extent is 2^30 or more";
+  return "";
+}
+
+gpu::TextPlan plan_few_rows(const KernelCall& call) {
+  const MatmulShape shape(call);
+  gpu::ProductShape product{.m = shape.m, .n = shape.n, .k = shape.k};
+  bool is_transposed = false;
+  blas_layout(shape.a, shape.m, shape.k, &product.a_stride, &is_transposed);
+  blas_layout(shape.b, shape.k, shape.n, &product.b_stride, &product.is_transposed_b);
+  blas_layout(shape.c, shape.m, shape.n, &product.out_stride, &is_transposed);
+  product.is_settled_b = (call.settled >> 1 & 1u) != 0;
+  gpu::TextPlan made;
+  made.launches.push_back(plan_product(product, choose_product_tile(product, *call.target)));
+  return made;
 }
 
 class CublasLtMatmul : public PreparedKernel {
@@ -126,6 +170,7 @@ class EmptyMatmul : public PreparedKernel {
 }  // namespace
 
 void register_matmul_gpu() {
+  gpu::register_text_kernel("matmul", "few_rows", few_rows_refusal, plan_few_rows);
   register_kernel("matmul",
                   {.name = "cublaslt",
                    .device = DeviceKind::cuda,

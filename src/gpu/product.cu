@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// out[m, n] = a[m, k] b[k, n] of f32 by the tensor cores, its factors rounded to TF32 (10 bits of mantissa), its sums in
+// f32. For few rows: what such a product waits for is its operands. One warp has the copy engine bring blocks of 32
+// along K, kStages under way; groups of four warps (kGroups) multiply 64 columns of b each by all kRows rows of a; and K
+// is shared out over the CTAs of a cluster, which then add up each other's sums, in one order, out of their shared
+// memory. The tensor cores want TF32 in shared memory with K innermost. b may have N there, so it is b that they get
+// from registers, as the 64 rows of b^T a^T, and a that stays in shared memory as it came.
+// A stage: kRows rows of a, then b's columns, or for b as [k, n] a box of 32 k's for every 32 columns.
+
+constexpr int kConsumers = 128 * kGroups, kColumns = 64 * kGroups, kBlockK = 32;
+constexpr int kStageFloats = (kRows + kColumns) * kBlockK;
+constexpr int kOutStride = kColumns + 4;  // floats from row to row of the sums: a warp's go to different banks
+
+struct Mailboxes {
+  unsigned long long full[kStages], free[kStages];
+};
+
+// The stage of a block, and how often the stages were gone through before it.
+struct Turn {
+  int stage = 0, round = 0;
+  PD_DEVICE void next() {
+    if (++stage == kStages) stage = 0, ++round;
+  }
+};
+
+// Waits for the copy engine or for warps of this CTA, which come whatever others do.
+PD_DEVICE void wait_for(unsigned long long* mailbox, int round) {
+  while (!mailbox_try_here(mailbox, round & 1)) {}
+}
+
+// Where word `word` of row `row` of a box lies: pieces of 4 words have changed places.
+PD_DEVICE int in_box(int row, int word) { return row * 32 + ((word / 4 ^ row % 8) * 4 + word % 4); }
+
+// The thread that has blocks brought; b's before the launch in front has ended, where that does not write b.
+PD_DEVICE void bring_blocks(const Map& a_map, const Map& b_map, float* stages, Mailboxes* mail, Index row, Index column,
+                            Index first, Index last) {
+  const auto bring_b = [&](Index block, int s) {
+    float* const to = stages + s * kStageFloats + kRows * kBlockK;
+    mailbox_expect(&mail->full[s], kStageFloats * 4);
+    if constexpr (kIsTransposedB) {
+      bring_box(to, b_map, block * kBlockK, column, &mail->full[s]);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kColumns / 32; ++i) {
+        bring_box(to + i * 32 * kBlockK, b_map, column + i * 32, block * kBlockK, &mail->full[s]);
+      }
+    }
+  };
+  const auto bring_a = [&](Index block, int s) {
+    bring_box(stages + s * kStageFloats, a_map, block * kBlockK, row, &mail->full[s]);
+  };
+  const Index ahead = first + kStages < last ? first + kStages : last;
+  if constexpr (kIsSettledB) {
+    for (Index block = first; block < ahead; ++block) bring_b(block, block - first);
+    await_launch_before();
+    for (Index block = first; block < ahead; ++block) bring_a(block, block - first);
+  } else {
+    await_launch_before();
+    for (Index block = first; block < ahead; ++block) bring_b(block, block - first), bring_a(block, block - first);
+  }
+  Turn turn;
+  for (Index block = ahead; block < last; ++block, turn.next()) {
+    wait_for(&mail->free[turn.stage], turn.round);
+    bring_b(block, turn.stage);
+    bring_a(block, turn.stage);
+  }
+}
+
+// What a lane gives the tensor cores of b's block: words (k, column) for the columns w * 16 + g of warp w = threadIdx.x /
+// 32, g = lane / 4, and 8 more; of each step of 8 along K the words t = lane % 4 and t + 4. Where they lie is worked out
+// once: a warp has no other beside it to hide such arithmetic behind.
+struct Words {
+  static constexpr int kOffsets = kIsTransposedB ? 8 : 4;
+  int offset[kOffsets];
+
+  PD_DEVICE Words() {
+    const int t = threadIdx.x % 4, column = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;
+#pragma unroll
+    for (int i = 0; i < kOffsets; ++i) {
+      offset[i] = kIsTransposedB ? in_box(column, i * 4 + t)  // 4 k's each
+                                 : column / 32 * (32 * kBlockK) + in_box(i % 2 * 4 + t, column % 32 + i / 2 * 8);
+      keep(offset[i]);
+    }
+  }
+  PD_DEVICE void load(unsigned (&words)[4][4], const float* b) const {
+#pragma unroll
+    for (int i = 0; i < 16; ++i) {
+      const int step = i / 4, half = i / 2 % 2, more = i % 2;  // k = step * 8 + half * 4 + t; 8 columns more
+      const int at = kIsTransposedB ? offset[step * 2 + half] + more * 8 * 32 : offset[more * 2 + half] + step * 8 * 32;
+      words[step][i % 4] = __float_as_uint(b[at]);
+    }
+  }
+};
+
+// The 64 columns of a group of warps, times all rows: a lane gets its columns for rows 2 t and 2 t + 1 of each 8. While
+// the tensor cores work on a block, the words of the next one are loaded.
+PD_DEVICE void multiply_blocks(float (&sum)[kRows / 2], const float* stages, Mailboxes* mail, int blocks) {
+  const Words lane;
+  unsigned words[2][4][4];
+  Turn turn;
+  if (blocks == 0) return;
+  wait_for(&mail->full[0], 0);
+  lane.load(words[0], stages + kRows * kBlockK);
+  for (int pair = 0; pair < blocks; pair += 2) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      if (pair + i == blocks) break;
+      products_begin();
+      const Box a = box_of(stages + turn.stage * kStageFloats);
+#pragma unroll
+      for (int step = 0; step < 4; ++step) add_product(sum, words[i][step], a, step);
+      products_start();
+      unsigned long long* const free = &mail->free[turn.stage];
+      turn.next();
+      if (pair + i + 1 < blocks) {
+        wait_for(&mail->full[turn.stage], turn.round);
+        lane.load(words[1 - i], stages + turn.stage * kStageFloats + kRows * kBlockK);
+      }
+      products_wait(sum);
+      if (threadIdx.x % 32 == 0) mailbox_expect(free, 0);
+    }
+  }
+}
+
+PD_DEVICE void product(float* out, const Map& a_map, const Map& b_map, const Room& room, const Sizes& size) {
+  PD_DYNAMIC_SHARED(float, dynamic);
+  float* const stages = dynamic + (1024 - shared_address(dynamic) % 1024) % 1024 / 4;  // boxes want that
+  Mailboxes* const mail = (Mailboxes*)(stages + kStages * kStageFloats);
+  const int rank = kCluster > 1 ? cluster_rank() : 0;
+  Index tile = blockIdx.x / kCluster;
+  const Index row = next_coordinate(tile, size.tiles_m) * kRows, column = tile * kColumns;
+  const Index first = rank * size.blocks / kCluster, last = (rank + 1) * size.blocks / kCluster;
+  if (threadIdx.x == kConsumers) fetch_map(a_map), fetch_map(b_map);
+  if (threadIdx.x < kStages) {
+    mailbox_init(&mail->full[threadIdx.x], 1);
+    mailbox_init(&mail->free[threadIdx.x], 4 * kGroups);
+  }
+  __syncthreads();
+
+  const bool is_consumer = threadIdx.x < kConsumers;
+  float sum[kRows / 2];
+#pragma unroll
+  for (int i = 0; i < kRows / 2; ++i) sum[i] = 0;
+  if (is_consumer) multiply_blocks(sum, stages, mail, last - first);
+  else if (threadIdx.x == kConsumers) bring_blocks(a_map, b_map, stages, mail, row, column, first, last);
+  __syncthreads();
+
+  if (is_consumer) {
+    const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    float* const to = stages + threadIdx.x / 32 * 16 + g;
+#pragma unroll
+    for (int i = 0; i < kRows / 2; ++i) to[(i / 4 * 8 + t * 2 + i % 2) * kOutStride + i / 2 % 2 * 8] = sum[i];
+  }
+  if constexpr (kCluster > 1) cluster_barrier();
+  else __syncthreads();
+
+  constexpr int kInRow = kColumns / 4, kShare = kRows * kInRow / kCluster;
+  if (is_consumer && !is_called_off(room)) {
+#pragma unroll
+    for (int i = threadIdx.x; i < kShare; i += kConsumers) {
+      const int r = (rank * kShare + i) / kInRow, c = (rank * kShare + i) % kInRow * 4;
+      const float* const from = stages + r * kOutStride + c;
+      float4 parts[kCluster];
+#pragma unroll
+      for (int other = 0; other < kCluster; ++other) {
+        parts[other] = kCluster > 1 ? load_remote(from, other) : *(const float4*)from;
+      }
+#pragma unroll
+      for (int other = 1; other < kCluster; ++other) parts[0] = parts[0] + parts[other];
+      if (row + r < size.m && column + c < size.n) {
+        *(float4*)(out + (row + r) * size.out_stride_wide + column + c) = parts[0];
+      }
+    }
+  }
+  if constexpr (kCluster > 1) cluster_barrier();  // others may still read this CTA's sums
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/product_text.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "cuda_text.h"
+#include "gpu/text_kernel.h"
+
+namespace paoding::gpu {
+namespace {
+
+constexpr int kColumnsOfGroup = 64, kBlockK = 32;
+constexpr std::int64_t kMostStages = 8;
+
+struct Extents {
+  std::int64_t columns;         // of a CTA's tile
+  std::int64_t blocks, stages;  // along K: of the product, and in shared memory
+  std::int64_t tiles_m, tiles_n, ctas;
+
+  Extents(const ProductShape& shape, const ProductTile& tile) {
+    columns = kColumnsOfGroup * tile.groups;
+    blocks = parts_of(shape.k, kBlockK);
+    stage_bytes_ = (tile.rows + columns) * kBlockK * 4;
+    stages = std::min(kMostStages, kMostStageBytes / stage_bytes_);
+    sum_bytes_ = tile.rows * (columns + 4) * 4;
+    tiles_m = parts_of(shape.m, tile.rows), tiles_n = parts_of(shape.n, columns);
+    ctas = tiles_m * tiles_n * tile.cluster;
+  }
+  double stage_kilobytes() const { return double(stage_bytes_) / 1e3; }
+  std::int64_t shared_bytes() const { return 1024 + std::max(stages * stage_bytes_, sum_bytes_) + stages * 16; }
+
+ private:
+  static constexpr std::int64_t kMostStageBytes = 192 << 10;
+  std::int64_t stage_bytes_, sum_bytes_;
+};
+
+// What the tensor cores add to a group's sums, by one instruction that has them all for operands.
+std::string product_functions(int rows) {
+  const int sums = rows / 2;
+  std::string places, operands, whole;
+  for (int i = 0; i < sums; ++i) {
+    places += fmt::format("{}%{}", i == 0 ? "" : ", ", i);
+    operands += fmt::format("{}\"+f\"(sum[{}])", i == 0 ? "" : ", ", i);
+  }
+  return fmt::format(R"(
+#ifdef PD_EMULATE
+using emulation::add_product;
+using emulation::products_wait;
+#else
+PD_DEVICE void add_product(float (&sum)[{0}], const unsigned (&words)[4], Box box, int step) {{
+  asm volatile("wgmma.mma_async.sync.aligned.m64n{1}k8.f32.tf32.tf32 {{{2}}}, {{%{3}, %{4}, %{5}, %{6}}}, %{7}, 1, 1, 1;"
+               : {8}
+               : "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3]), "l"(box_descriptor(box, step)));
+}}
+PD_DEVICE void products_wait(float (&sum)[{0}]) {{
+  asm volatile("wgmma.wait_group.sync.aligned 0;" : {8} : : "memory");
+}}
+#endif
+)",
+                     sums, rows, places, sums, sums + 1, sums + 2, sums + 3, sums + 4, operands);
+}
+
+}  // namespace
+
+std::string to_string(const ProductTile& tile) {
+  return fmt::format("{} x {}, K over {} CTAs", tile.rows, kColumnsOfGroup * tile.groups, tile.cluster);
+}
+
+std::vector<ProductTile> product_tiles() {
+  std::vector<ProductTile> tiles;
+  for (const int rows : {32, 64, 128}) {
+    for (const int groups : {1, 2}) {
+      for (const int cluster : {1, 2, 4, 8}) tiles.push_back({rows, groups, cluster});
+    }
+  }
+  return tiles;
+}
+
+double product_us(const ProductShape& shape, const ProductTile& tile, const Target& target) {
+  const Extents e(shape, tile);
+  // Clusters lie within a part of the chip, and some of its multiprocessors are left over.
+  const double usable = target.sm_count * (tile.cluster > 2 ? 0.91 : 1.0);
+  const auto at_once = std::max<std::int64_t>(static_cast<std::int64_t>(usable / tile.cluster), 1);
+  const std::int64_t clusters = e.tiles_m * e.tiles_n;
+  const double rounds = double(parts_of(clusters, at_once)), blocks = double(parts_of(e.blocks, tile.cluster));
+  const double share = double(std::min(clusters, at_once) * tile.cluster) / target.sm_count;  // of the chip that works
+  const double group_rows = tile.rows * tile.groups / 64.0;
+  // Fitted to 336 products on an H200: benchmarks/results/2026-11-22-products-of-few-rows.txt.
+  const double block_us = 0.157 + 0.0513 * group_rows + 0.0021 * e.stage_kilobytes() * share;
+  const double start_us = tile.cluster > 1 ? 0.87 : 1.69, end_us = 1.17 + (tile.cluster > 1 ? 0.78 * group_rows : 0);
+  return start_us + rounds * (blocks * block_us + end_us);
+}
+
+ProductTile choose_product_tile(const ProductShape& shape, const Target& target) {
+  const std::vector<ProductTile> tiles = product_tiles();
+  return *std::min_element(tiles.begin(), tiles.end(), [&](const ProductTile& a, const ProductTile& b) {
+    return product_us(shape, a, target) < product_us(shape, b, target);
+  });
+}
+
+TextLaunch plan_product(const ProductShape& shape, const ProductTile& tile) {
+  const Extents e(shape, tile);
+  TextParts parts;
+  parts.name = "product";
+  parts.threads = 128 * tile.groups + 32;
+  parts.constants = fmt::format(
+      "constexpr int kRows = {}, kGroups = {}, kCluster = {}, kStages = {};\n"
+      "constexpr bool kIsTransposedB = {}, kIsSettledB = {};\n",
+      tile.rows, tile.groups, tile.cluster, e.stages, shape.is_transposed_b, shape.is_settled_b);
+  parts.functions = std::string(k_exchange_cu) + k_tensor_cores_cu + product_functions(tile.rows) + k_product_cu;
+  parts.operands = {"const float* a", "const float* b", "float* out"};
+  parts.maps = {"a_map", "b_map"};
+  parts.call = "product(out, a_map, b_map, room, size)";
+  parts.awaits_launch_before = true;
+  parts.ctas = e.ctas;
+  parts.sizes.number("m", shape.m), parts.sizes.number("n", shape.n);
+  parts.sizes.number("blocks", e.blocks);
+  parts.sizes.divisor("tiles_m", e.tiles_m);
+  parts.sizes.wide_number("out_stride", shape.out_stride);
+  TextLaunch launch = make_text_kernel(parts);
+  launch.cluster = static_cast<unsigned>(tile.cluster);
+  launch.shared_bytes = static_cast<unsigned>(e.shared_bytes());
+  launch.maps = {{0, shape.m, shape.k, shape.a_stride, tile.rows, true},
+                 shape.is_transposed_b ? BoxMap{1, shape.n, shape.k, shape.b_stride, static_cast<int>(e.columns), true}
+                                       : BoxMap{1, shape.k, shape.n, shape.b_stride, kBlockK, true}};
+  launch.why = fmt::format("{} tiles of {}", e.tiles_m * e.tiles_n, to_string(tile));
+  return launch;
+}
+
+}  // namespace paoding::gpu

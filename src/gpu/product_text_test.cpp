@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products of few rows: the emulated kernel and the one of a GPU against float64 products of factors rounded to TF32.
+#include "gpu/product_text.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <bit>
+#include <cmath>
+#include <random>
+
+#include "gpu/loaded_kernel.h"
+#include "gpu/nvrtc.h"
+#include "tests/cuda_emulation/emulated_kernels.h"
+
+namespace paoding::gpu {
+namespace {
+
+constexpr float kPoison = -7.25e30f;
+
+// To the nearest of 10 bits of mantissa, of two to the even one: so the copy engine rounds.
+float to_tf32(float value) {
+  const auto bits = std::bit_cast<unsigned>(value);
+  return std::bit_cast<float>((bits + 0xfffu + (bits >> 13 & 1u)) & ~0x1fffu);
+}
+
+struct Case {
+  ProductShape shape;
+  ProductTile tile;
+  TextLaunch launch = plan_product(shape, tile);
+  std::vector<float> a, b, want;
+
+  Case(ProductShape given, ProductTile with) : shape(given), tile(with) {
+    std::mt19937 random(static_cast<unsigned>(shape.m * 31 + shape.n * 7 + shape.k));
+    std::normal_distribution<float> normal;
+    a.resize(static_cast<std::size_t>(shape.m * shape.a_stride));
+    b.resize(static_cast<std::size_t>((shape.is_transposed_b ? shape.n : shape.k) * shape.b_stride));
+    for (float& x : a) x = normal(random);
+    for (float& x : b) x = normal(random);
+    want.assign(static_cast<std::size_t>(shape.m * shape.out_stride), kPoison);
+    for (std::int64_t i = 0; i < shape.m; ++i) {
+      for (std::int64_t j = 0; j < shape.n; ++j) {
+        double sum = 0;
+        for (std::int64_t k = 0; k < shape.k; ++k) {
+          const std::int64_t at = shape.is_transposed_b ? j * shape.b_stride + k : k * shape.b_stride + j;
+          sum += double(to_tf32(a[static_cast<std::size_t>(i * shape.a_stride + k)])) *
+                 double(to_tf32(b[static_cast<std::size_t>(at)]));
+        }
+        want[static_cast<std::size_t>(i * shape.out_stride + j)] = static_cast<float>(sum);
+      }
+    }
+  }
+
+  /// What lies between the rows of the result has to stay as it was; sums of f32 are off by a few bits.
+  void check(const std::vector<float>& got) const {
+    const float most = 3e-5f * std::sqrt(float(shape.k));  // the tensor cores cut sums off, and do not round them
+    int wrong = 0;
+    for (std::size_t i = 0; i < got.size() && wrong < 3; ++i) {
+      const bool is_right = want[i] == kPoison ? got[i] == kPoison : std::abs(got[i] - want[i]) <= most;
+      if (!is_right) ADD_FAILURE() << "element " << i << " of " << name() << ": " << got[i] << " for " << want[i];
+      wrong += !is_right;
+    }
+  }
+  std::string name() const {
+    return fmt::format("[{}, {}] by [{}, {}]{}: {}", shape.m, shape.k, shape.k, shape.n,
+                       shape.is_transposed_b ? " transposed" : "", to_string(tile));
+  }
+};
+
+// Extents that end within a tile, a block and a warp's part; rows with something between them; clusters with more CTAs
+// than blocks.
+const std::vector<Case>& small_cases() {
+  static const auto* cases = new std::vector<Case>{
+      {{.m = 5, .n = 20, .k = 44, .a_stride = 48, .b_stride = 24, .out_stride = 28}, {32, 1, 1}},
+      {{.m = 70, .n = 36, .k = 100, .a_stride = 100, .b_stride = 104, .out_stride = 36, .is_transposed_b = true},
+       {64, 1, 2}},
+      {{.m = 128, .n = 128, .k = 640, .a_stride = 640, .b_stride = 128, .out_stride = 128, .is_settled_b = true},
+       {128, 2, 1}},
+      {{.m = 130, .n = 68, .k = 260, .a_stride = 260, .b_stride = 260, .out_stride = 68, .is_transposed_b = true},
+       {128, 2, 2}},
+      {{.m = 33, .n = 72, .k = 96, .a_stride = 96, .b_stride = 72, .out_stride = 72}, {32, 2, 4}},
+      {{.m = 20, .n = 132, .k = 36, .a_stride = 36, .b_stride = 132, .out_stride = 132}, {32, 1, 8}},
+  };
+  return *cases;
+}
+
+TEST(ProductText, GivesRoundedProductsInTheEmulation) {
+  std::vector<const TextLaunch*> launches;
+  for (const Case& one : small_cases()) launches.push_back(&one.launch);
+  const EmulatedKernels emulated(launches);
+  for (const Case& one : small_cases()) {
+    const Launch start = emulated.find(one.launch.entry);
+    ASSERT_NE(start, nullptr) << emulated.log();
+    for (const unsigned seed : {0u, 4u, 8u}) {
+      std::vector<float> out(one.want.size(), kPoison);
+      const float *a = one.a.data(), *b = one.b.data();
+      float* to = out.data();
+      Room room;
+      std::vector<std::uint64_t> sizes = one.launch.sizes;
+      const float* operands[] = {a, b};
+      std::array<std::array<std::uint64_t, 16>, 2> maps{};
+      for (int i = 0; i < 2; ++i) {
+        const BoxMap& map = one.launch.maps[static_cast<std::size_t>(i)];
+        maps[static_cast<std::size_t>(i)] = emulated_map(map, operands[map.operand]);
+      }
+      void* arguments[] = {&a, &b, &to, &room, sizes.data(), &maps[0], &maps[1]};
+      ASSERT_EQ(start(arguments, one.launch.grid[0], one.launch.block, &seed), 0) << one.name();
+      one.check(out);
+    }
+  }
+}
+
+TEST(ProductText, CompilesForEveryTile) {
+  if (nvrtc() == nullptr) GTEST_SKIP() << nvrtc_problem();
+  for (const bool is_transposed_b : {false, true}) {
+    for (const ProductTile& tile : product_tiles()) {
+      const ProductShape shape{128, 512, 512, 512, 512, 512, is_transposed_b, false};
+      EXPECT_FALSE(compile(plan_product(shape, tile).source, "product.cu", "sm_90a").empty()) << to_string(tile);
+    }
+  }
+}
+
+TEST(ProductText, GivesRoundedProductsOnAGpu) {
+  if (driver() == nullptr) GTEST_SKIP() << "NOT CHECKED: no GPU here";
+  const GpuDevice& device = GpuDevice::get(0);
+  if (device.target().major < 9) GTEST_SKIP() << "NOT CHECKED: a GPU without clusters";
+  const Driver& cuda = *driver();
+  const Stream stream(device);
+  std::vector<Case> cases = small_cases();
+  for (const ProductTile& tile : product_tiles()) {
+    cases.push_back({{.m = 128,
+                      .n = 1536,
+                      .k = 2048,
+                      .a_stride = 2048,
+                      .b_stride = 2048,
+                      .out_stride = 1536,
+                      .is_transposed_b = true},
+                     tile});
+    cases.push_back({{.m = 100, .n = 2000, .k = 1000, .a_stride = 1000, .b_stride = 2000, .out_stride = 2000}, tile});
+  }
+  for (const Case& one : cases) {
+    const DeviceMemory a(device, one.a.size() * 4), b(device, one.b.size() * 4), out(device, one.want.size() * 4);
+    std::vector<float> got(one.want.size(), kPoison);
+    PD_CUDA(cuda.cuMemcpyHtoD(a.address(), one.a.data(), one.a.size() * 4));
+    PD_CUDA(cuda.cuMemcpyHtoD(b.address(), one.b.data(), one.b.size() * 4));
+    PD_CUDA(cuda.cuMemcpyHtoD(out.address(), got.data(), got.size() * 4));
+    const LoadedKernel kernel(device, one.launch, 3);
+    void* operands[] = {a.pointer(), b.pointer(), out.pointer()};
+    kernel.start(stream.get(), operands, {});
+    stream.wait_idle();
+    PD_CUDA(cuda.cuMemcpyDtoH(got.data(), out.address(), got.size() * 4));
+    one.check(got);
+  }
+}
+
+}  // namespace
+}  // namespace paoding::gpu

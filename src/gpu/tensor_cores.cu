@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// What kernels of matrix products are written with: boxes of an operand that the copy engine brings into shared memory,
+// products of a group of four warps, the shared memory of the other CTAs of a cluster. Stands behind exchange.cu, and
+// what is generated for kRows behind it.
+
+#ifdef PD_EMULATE
+using emulation::Box;
+using emulation::box_of;
+using emulation::bring_box;
+using emulation::fetch_map;
+using emulation::keep;
+using emulation::load_remote;
+using emulation::mailbox_try_here;
+using emulation::products_begin;
+using emulation::products_start;
+using emulation::shared_address;
+#else
+// The box of `map` at column x and row y comes to `to`, 1024 bytes aligned, and its bytes are counted in the mailbox.
+PD_DEVICE void bring_box(float* to, const Map& map, int x, int y, unsigned long long* mailbox) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(
+          shared_address(to)),
+      "l"(&map), "r"(x), "r"(y), "r"(shared_address(mailbox))
+      : "memory");
+}
+// Has the description of an operand brought near before it is used.
+PD_DEVICE void fetch_map(const Map& map) { asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory"); }
+// Registers that products read or add to are as they should be.
+PD_DEVICE void products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+// What was added since then is one group of products, which go on beside what the warps do next.
+PD_DEVICE void products_start() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+// A box whose rows lie along K, as the tensor cores want it described: 128 bytes a row, 1024 from 8 rows to the next 8.
+// The low word says where it starts, and the next 8 words of its rows are 2 further on.
+using Box = unsigned;
+PD_DEVICE Box box_of(const float* at) { return (shared_address(at) >> 4 & 0x3fff) | 1u << 16; }
+PD_DEVICE unsigned long long box_descriptor(Box box, int step) {
+  return (unsigned long long)(1u << 30 | 64u) << 32 | (box + step * 2);
+}
+// For values that are worked out once: or the compiler does so again where it finds a register too dear.
+PD_DEVICE void keep(int& value) { asm volatile("" : "+r"(value)); }
+// As mailbox_try, of what threads of this CTA and the copy engine do: others' stores are not waited for.
+PD_DEVICE bool mailbox_try_here(unsigned long long* mailbox, unsigned parity) {
+  unsigned is_over;
+  asm volatile(
+      "{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
+      : "=r"(is_over) : "r"(shared_address(mailbox)), "r"(parity) : "memory");
+  return is_over != 0;
+}
+// What lies there in the shared memory of CTA `rank` of the cluster.
+PD_DEVICE float4 load_remote(const float* at, unsigned rank) {
+  float4 value;
+  asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
+               : "r"(address_in(shared_address(at), rank))
+               : "memory");
+  return value;
+}
+#endif
+
+PD_DEVICE float4 operator+(float4 a, float4 b) { return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }
