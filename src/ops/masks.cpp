@@ -58,7 +58,7 @@ Values compose_one_hot(std::span<const Value> in, const Attrs& attrs) {
     }
   }
   const auto [positions, ids] = compared(reshape(in[0], shape.with_inserted(axis, 1)), axis, depth);
-  const auto number = [&](const char* name) { return full(ids.graph(), {}, attrs.get_float(name), dtype); };
+  const auto number = [&](const char* name) { return full(in[0].graph(), {}, attrs.get_float(name), dtype); };
   return {select(equal(positions, ids), number("on"), number("off"))};
 }
 

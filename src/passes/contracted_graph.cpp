@@ -28,25 +28,25 @@ ContractedGraph::ContractedGraph(const Graph& graph) : graph_(graph) {
   }
 }
 
-// Whether a third unit stands on a path between them, as far as a short walk back from `last` shows: most of those that
-// make a cycle stand right before it, while `first` may have any number of users.
-bool ContractedGraph::finds_cycle(int first, int last) {
+// The units that reach `last` and stand behind `first`, as far as a short walk shows: most of those that make a cycle
+// stand right before `last`, while `first` may have any number of users.
+ContractedGraph::Found ContractedGraph::look_before(int first, int last, std::vector<int>* before) {
   constexpr std::size_t kMostSeen = 64;
   std::vector<int> open{last};
-  std::size_t seen = 0;
   for (std::size_t next = 0; next < open.size(); ++next) {
     for (const NodeId member : members(open[next])) {
       for (const Ref& ref : graph_.node(member).inputs) {
         const int unit = unit_of(ref.node);
-        if (unit == first && open[next] != last) return true;
+        if (unit == first && open[next] != last) return Found::cycle;
         if (unit == first || unit == last || place_[at(unit)] < place_[at(first)] || is_visited(unit)) continue;
-        if (++seen > kMostSeen) return false;
+        if (open.size() > kMostSeen) return Found::too_far;
         visited_[at(unit)] = round_;
         open.push_back(unit);
       }
     }
   }
-  return false;
+  before->assign(open.begin() + 1, open.end());
+  return Found::none;
 }
 
 // The units that `first` reaches and that stand before `last`; a cycle when one of them reaches `last`.
@@ -117,15 +117,20 @@ ContractedGraph::Answer ContractedGraph::merge(int from, int into) {
   const int first = is_in_order ? from : into, last = is_in_order ? into : from;
   std::vector<int> behind, before;
   ++round_;
-  if (finds_cycle(first, last)) return Answer::cycle;
-  ++round_;
-  if (const Answer answer = find_behind(first, last, &behind); answer != Answer::merged) return answer;
-  if (behind.empty()) {
-    place_[at(into)] = place_[at(last)];
+  const Found found = look_before(first, last, &before);
+  if (found == Found::cycle) return Answer::cycle;
+  if (found == Found::none && before.empty()) {
+    place_[at(into)] = place_[at(first)];
   } else {
     ++round_;
-    if (!find_before(first, last, &before)) return Answer::too_far;
-    reorder(first, last, into, std::move(before), std::move(behind));
+    if (const Answer answer = find_behind(first, last, &behind); answer != Answer::merged) return answer;
+    if (behind.empty()) {
+      place_[at(into)] = place_[at(last)];
+    } else {
+      ++round_;
+      if (found == Found::too_far && !find_before(first, last, &before)) return Answer::too_far;
+      reorder(first, last, into, std::move(before), std::move(behind));
+    }
   }
   std::vector<NodeId> merged;
   std::merge(members(from).begin(), members(from).end(), members(into).begin(), members(into).end(),

@@ -32,7 +32,8 @@ class ContractedGraph {
 
  private:
   bool is_visited(int unit) const { return visited_[static_cast<std::size_t>(unit)] == round_; }
-  bool finds_cycle(int first, int last);
+  enum class Found { cycle, none, too_far };
+  Found look_before(int first, int last, std::vector<int>* before);
   Answer find_behind(int first, int last, std::vector<int>* behind);
   bool find_before(int first, int last, std::vector<int>* before);
   void reorder(int first, int last, int into, std::vector<int> before, std::vector<int> behind);

@@ -76,11 +76,23 @@ TEST(ContractedGraph, GivesUpWhereTooMuchStandsBetween) {
   Graph g;
   const Value x = g.input("x", f32, {2});
   const Value first = tanh(x);
-  Value y = first;
-  for (int i = 0; i < 5000; ++i) y = tanh(first) + static_cast<double>(i);
-  const Value last = tanh(x);
+  Value before = x;
+  for (int i = 0; i < 5000; ++i) before = tanh(before), tanh(first);
+  const Value last = tanh(before);
   ContractedGraph units(g);
   EXPECT_EQ(units.merge(first.ref().node, last.ref().node), ContractedGraph::Answer::too_far);
+}
+
+TEST(ContractedGraph, SeesAtOnceThatNothingStandsBefore) {
+  Graph g;
+  const Value x = g.input("x", f32, {2});
+  const Value first = tanh(x);
+  Value behind = first;
+  for (int i = 0; i < 5000; ++i) behind = tanh(behind);
+  const Value last = first + x;
+  ContractedGraph units(g);
+  EXPECT_EQ(units.merge(last.ref().node, first.ref().node), ContractedGraph::Answer::merged);
+  EXPECT_EQ(units.merge(behind.ref().node, first.ref().node), ContractedGraph::Answer::too_far) << "or a cycle";
 }
 
 }  // namespace

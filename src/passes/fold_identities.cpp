@@ -6,7 +6,6 @@
 //   e = x
 //
 // Only identities that hold bit for bit, NaN and the sign of zero too: x + 0 stays, since -0 + 0 is +0.
-#include <bit>
 #include <map>
 
 #include "paoding/op.h"
@@ -19,7 +18,7 @@ namespace {
 // To the bit: x - (-0) is not x where x is -0.
 bool is_exactly(const Graph& graph, Ref ref, double number) {
   const std::optional<double> found = number_everywhere(graph, ref);
-  return found && std::bit_cast<std::uint64_t>(*found) == std::bit_cast<std::uint64_t>(number);
+  return found && has_same_bits(*found, number);
 }
 
 // The input that `node` gives back; invalid when it computes something.

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "paoding/ops.h"
 #include "paoding/program.h"
 #include "passes/pass.h"
 #include "tests/pass_check.h"
+#include "tests/program_check.h"
 
 namespace paoding {
 namespace {
@@ -35,6 +38,33 @@ TEST(FoldIdentities, KeepsWhatStretchesAnInputOrChangesTheSignOfZero) {
   EXPECT_EQ(count_here(g, "mul"), 1);
   EXPECT_EQ(count_here(g, "add"), 1);
   EXPECT_EQ(count_here(g, "sub"), 1);
+}
+
+// -0 - 0 is -0, but -0 - (-0) is 0.
+TEST(FoldIdentities, KeepTheSignOfZero) {
+  Graph g;
+  const Value x = g.input("x", f32, {4});
+  const Value mixed = pad(full(g, {2}, 0.0), testing_program::Ints{1}, testing_program::Ints{1}, -0.0);
+  g.fetch("less", x - 0.0);
+  g.fetch("less_negative", x - (-0.0));
+  g.fetch("less_mixed", x - mixed);
+  g.fetch("more_mixed", mixed - (-x));
+  CompileOptions none;
+  none.disabled_passes = testing_program::pass_names();
+  const std::map<std::string, Tensor> feeds{{"x", Tensor::from(f32, {4}, std::vector<double>{-0.0, -0.0, 0.0, 1.0})}};
+  const auto folded = Program(g).run(feeds), plain = Program(g, none).run(feeds);
+  const auto signs = [](const Tensor& tensor) {
+    std::vector<bool> all;
+    for (const double value : tensor.to_doubles()) all.push_back(std::signbit(value));
+    return all;
+  };
+  EXPECT_EQ(signs(folded.at("less")), (std::vector<bool>{true, true, false, false}));
+  EXPECT_EQ(signs(folded.at("less_negative")), (std::vector<bool>{false, false, false, false}));
+  EXPECT_EQ(signs(folded.at("less_mixed")), (std::vector<bool>{false, true, false, false}));
+  for (const auto& [name, tensor] : plain) EXPECT_EQ(signs(folded.at(name)), signs(tensor)) << name;
+  PassNotes notes;
+  fold_identities(g, notes);
+  EXPECT_EQ(count_here(g, "sub"), 3) << "only that of 0 goes";
 }
 
 TEST(FoldIdentities, FoldsInsideLoopsToo) {

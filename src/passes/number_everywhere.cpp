@@ -13,11 +13,11 @@ std::optional<double> number_everywhere(const Graph& graph, Ref ref) {
     const std::string& op = node->op->name;
     if (op == "full") {
       const double number = node->attrs.get_float("value");
-      return padded && *padded != number ? std::nullopt : std::optional(number);
+      return padded && !has_same_bits(*padded, number) ? std::nullopt : std::optional(number);
     }
     if (op == "pad") {
       const double around = node->attrs.get_float("value");
-      if (padded && *padded != around) return std::nullopt;
+      if (padded && !has_same_bits(*padded, around)) return std::nullopt;
       padded = around;
     } else if (op != "expand" && op != "reshape") {
       return std::nullopt;

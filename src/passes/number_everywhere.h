@@ -2,11 +2,18 @@
 // Values of which every element is one number.
 #pragma once
 
+#include <bit>
+#include <cstdint>
 #include <optional>
 
 #include "paoding/graph.h"
 
 namespace paoding {
+
+/// Whether one may stand for the other: 0 and -0 may not, equal NaNs may.
+inline bool has_same_bits(double a, double b) {
+  return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);
+}
 
 /// The number that every element of `ref` is, where it is a `full` seen through expands, reshapes and pads with the
 /// same number; nullopt otherwise.

@@ -8,7 +8,6 @@
 //            fetch %2, %4
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <map>
 
 #include "graph/keep_names.h"
@@ -17,6 +16,7 @@
 #include "paoding/op.h"
 #include "paoding/ops.h"
 #include "passes/axis_runs.h"
+#include "passes/number_everywhere.h"
 #include "passes/pass.h"
 #include "passes/rewriter.h"
 
@@ -329,8 +329,7 @@ class Simplifier {
       return is_one ? full(graph_, shape(ref), exact->front(), graph_.type(ref).dtype) : Value();
     }
     const std::vector<double>& values = node(ref).attrs.get_floats("values");
-    const auto bits = [](double number) { return std::bit_cast<std::uint64_t>(number); };
-    const bool is_one_number = std::ranges::all_of(values, [&](double each) { return bits(each) == bits(values[0]); });
+    const bool is_one_number = std::ranges::all_of(values, [&](double each) { return has_same_bits(each, values[0]); });
     if (!is_one_number) return {};
     return full(graph_, shape(ref), values.empty() ? 0 : values[0], graph_.type(ref).dtype);
   }
@@ -339,12 +338,12 @@ class Simplifier {
     const Ref from = input(ref);
     if (shape(from) == shape(ref)) return value(from);
     Padding outer = padding_of(node(ref));
-    if (is(from, "full") && *node(from).attrs.find("value") == AttrValue(outer.value))
-      return full_like(from, shape(ref));
+    const double* number = is(from, "full") ? std::get_if<double>(node(from).attrs.find("value")) : nullptr;
+    if (number != nullptr && has_same_bits(*number, outer.value)) return full_like(from, shape(ref));
     if (shape(from).elements() == 0) return full(graph_, shape(ref), outer.value, graph_.type(ref).dtype);
     if (!is(from, "pad")) return {};
     const Padding inner = padding_of(node(from));
-    if (!outer.is_plain() || inner.value != outer.value) return {};
+    if (!outer.is_plain() || !has_same_bits(inner.value, outer.value)) return {};
     for (std::size_t i = 0; i < outer.before.size(); ++i) {
       outer.before[i] += inner.before[i];
       outer.after[i] += inner.after[i];
