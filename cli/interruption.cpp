@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ctrl-C, SIGTERM and the terminal's end. One of them ends every command within a second: at the next
 // check_interrupted(), or from a timer when none comes.
+#include "interruption.h"
+
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/time.h>
@@ -23,7 +25,8 @@ constexpr int kGraceMs = 500;          // to come to a check_interrupted(), and 
 std::atomic<int> interrupted_by = 0;           // the first signal
 std::atomic<std::int64_t> interrupted_at = 0;  // ms of the monotonic clock
 std::atomic<int> savers = 0;                   // objects of SavesWhenInterrupted
-std::atomic<bool> is_terminal = false;         // stderr
+const Cancellation called_off;
+std::atomic<bool> is_terminal = false;  // stderr
 static_assert(std::atomic<std::int64_t>::is_always_lock_free, "a signal may only touch lock-free atomics");
 
 std::int64_t now_ms() {
@@ -55,6 +58,7 @@ void on_interrupt(int signal) {
   int none = 0;
   if (interrupted_by.compare_exchange_strong(none, signal)) {
     interrupted_at = now_ms();
+    called_off.cancel();
     savers > 0 ? say(kSaving, sizeof kSaving - 1) : start_grace();
   } else if (signal != SIGHUP) {  // a terminal that closes, and its shell, send several of these
     const std::int64_t first = interrupted_at;
@@ -110,6 +114,8 @@ void hold_standard_streams() {
 void check_interrupted() {
   if (const int signal = interrupted_by; signal != 0) throw Interrupted{kSignal + signal};
 }
+
+Cancellation interruption() { return called_off; }
 
 SavesWhenInterrupted::SavesWhenInterrupted() {
   savers += 1;

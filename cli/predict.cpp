@@ -212,11 +212,11 @@ void add_evaluate(CLI::App& app, Commands* commands) {
       ->type_name("PART")
       ->capture_default_str();
   sub->add_option("--limit", command->limit, "At most so many examples; 0: all")
-      ->check(CLI::NonNegativeNumber.description(""))
+      ->check(CLI::Range(0, 1 << 30).description(""))
       ->type_name("N")
       ->capture_default_str();
   sub->add_option("--show", command->show, "Also show so many test examples")
-      ->check(CLI::NonNegativeNumber.description(""))
+      ->check(CLI::Range(0, 1 << 30).description(""))
       ->type_name("N")
       ->capture_default_str();
   commands->push_back({sub, [command] { return evaluate(*command); }});

@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <filesystem>
 
 #include "base/check.h"
@@ -29,6 +30,18 @@ std::string free_folder(std::string_view task) {
   for (int i = 2; std::filesystem::exists(path); ++i) path = fmt::format("{}-{}", base.string(), i);
   return path.string();
 }
+
+// CLI::Range would let "nan" pass, which never is time to save.
+std::string problem_with_minutes(const std::string& text) {
+  constexpr double kMost = 1e6;
+  double minutes = -1;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), minutes);
+  const bool is_number = parsed.ec == std::errc() && parsed.ptr == text.data() + text.size();
+  return is_number && minutes >= 0 && minutes <= kMost ? "" : fmt::format("'{}' is no number from 0 to 1e6", text);
+}
+
+// What a shell makes of "$NOT_SET" is no wish for the folder that is taken when none is given.
+std::string problem_with_folder(const std::string& path) { return path.empty() ? "the name is empty" : ""; }
 
 int train(TrainCommand& command) {
   TrainRequest& request = command.request;
@@ -75,12 +88,13 @@ void add_train(CLI::App& app, Commands* commands) {
                             ->type_name("FOLDER")
                             ->capture_default_str();
     sub->add_option("--out", r.folder, "Folder for checkpoints and the loss curve [runs/" + name + ", or -2, -3 ..]")
+        ->check(CLI::Validator(problem_with_folder, ""))
         ->type_name("FOLDER");
     sub->add_flag("--resume", r.resume, "Go on from the last checkpoint in --out, bit by bit as if never stopped");
     CLI::Option* save =
         sub->add_option("--save-minutes", r.save_minutes,
                         "Between checkpoints within an epoch; 0: after every step. Each epoch ends with one")
-            ->check(CLI::NonNegativeNumber.description(""))
+            ->check(CLI::Validator(problem_with_minutes, ""))
             ->type_name("NUMBER")
             ->capture_default_str();
     sub->add_option("--beam", r.search.beam, "Hypotheses kept when the test part is scored; 1: greedy")
@@ -88,13 +102,13 @@ void add_train(CLI::App& app, Commands* commands) {
         ->type_name("N")
         ->capture_default_str();
     sub->add_option("--show", r.show, "Test examples to show at the end")
-        ->check(CLI::NonNegativeNumber.description(""))
+        ->check(CLI::Range(0, 1 << 30).description(""))
         ->type_name("N")
         ->capture_default_str();
     sub->add_flag_callback(
         "--no-test", [&r] { r.test = false; }, "Do not score the test part at the end");
     sub->add_option("--profile", r.profile, "Show the Profiling Report of so many steps at the end, of the last epoch")
-        ->check(CLI::NonNegativeNumber.description(""))
+        ->check(CLI::Range(0, 1 << 30).description(""))
         ->type_name("N")
         ->capture_default_str();
     r.report.nest = "scope";

@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "command.h"
+#include "interruption.h"
 #include "io/checkpoint_names.h"
 #include "io/files.h"
 #include "io/json_text.h"
@@ -218,10 +219,16 @@ void Training::run() {
   const SavesWhenInterrupted saves;
   refreshed();
   try {
+    const CancelScope scope(interruption());  // a step that takes long is called off, and leaves no trace
     while (!is_finished()) run_epoch();
     finish();
   } catch (const Interrupted&) {
     stop();
+    throw;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::cancelled) throw;
+    stop();
+    check_interrupted();
     throw;
   }
 }
@@ -291,8 +298,8 @@ void Training::fail_not_finite(const models::Batch& batch, double loss, double n
   for (std::size_t i = 0; i < batch.feeds.size(); ++i) {
     feeds[graph->node(graph->inputs()[i]).name.str()] = batch.feeds[i];
   }
-  const auto found = find_nonfinite(*graph, *parameters_, feeds, request_.compile, {.rewind_random = 1});
   take_back();
+  const auto found = find_nonfinite(*graph, *parameters_, feeds, request_.compile);
   if (!is_saved_) save(std::nan(""));
   fail(ErrorKind::argument,
        "training stopped at step {}: the loss is {}, the norm of its gradients {}; no parameter was changed by it, and "

@@ -40,11 +40,15 @@ std::string needed(const Option& option) {
   if (std::holds_alternative<std::string*>(option.value)) {
     return option.choices.empty() ? "a text" : fmt::format("one of {}", fmt::join(option.choices, ", "));
   }
-  std::string text = std::holds_alternative<double*>(option.value) ? "a number" : "a whole number";
+  const bool is_real = std::holds_alternative<double*>(option.value);
+  const std::string text = is_real ? "a number" : "a whole number";
+  const auto written = [&](double bound) {
+    return is_real ? fmt::format("{:g}", bound) : fmt::format("{}", static_cast<std::int64_t>(bound));
+  };
   const bool has_least = std::isfinite(option.least), has_most = std::isfinite(option.most);
-  if (has_least && has_most) return fmt::format("{} from {:g} to {:g}", text, option.least, option.most);
-  if (has_least) return fmt::format("{} of at least {:g}", text, option.least);
-  if (has_most) return fmt::format("{} of at most {:g}", text, option.most);
+  if (has_least && has_most) return fmt::format("{} from {} to {}", text, written(option.least), written(option.most));
+  if (has_least) return fmt::format("{} of at least {}", text, written(option.least));
+  if (has_most) return fmt::format("{} of at most {}", text, written(option.most));
   return text;
 }
 

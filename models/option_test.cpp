@@ -105,7 +105,7 @@ TEST(TrainingSettings, RefuseWhatCannotBeTrainedWith) {
   const auto refused = [&](const char* name, const char* text) {
     return refusal([&] { set(*find(all, name), text); });
   };
-  EXPECT_EQ(refused("batch-size", "0"), "argument: batch-size is '0', needed is a whole number from 1 to 1.04858e+06");
+  EXPECT_EQ(refused("batch-size", "0"), "argument: batch-size is '0', needed is a whole number from 1 to 1048576");
   EXPECT_NE(refused("epochs", "-1"), "");
   EXPECT_NE(refused("learning-rate", "-0.1"), "");
   EXPECT_NE(refused("weight-decay", "1.5"), "");

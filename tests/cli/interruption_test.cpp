@@ -98,6 +98,31 @@ TEST_F(Interruption, EndsEveryCommandOnTheFirstSignal) {
   }
 }
 
+TEST_F(Interruption, CallsOffATrainingStepThatTakesSeconds) {
+  std::string words;
+  for (int i = 0; i < 20'000; ++i) {
+    std::string word, said;
+    for (int rest = i, syllable = 0; syllable < 6; ++syllable, rest /= 7) {
+      const char letter = "bdklnst"[rest % 7];
+      word += {letter, 'a'};
+      said += {' ', static_cast<char>(letter - 'a' + 'A'), ' ', 'A'};
+    }
+    words += word + said + "\n";
+  }
+  folder_.write("data/g2p/cmudict-en-us.dict", words);
+  const pid_t child = start({"train", "g2p", "--hidden=64", "--batch-size=16000", "--out", "a"});
+  for (int i = 0; i < 6000 && !has(slurp(folder_ / ".out"), "checkpoints in"); ++i) usleep(10'000);
+  usleep(1'500'000);
+  const auto begin = std::chrono::steady_clock::now();
+  kill(child, SIGINT);
+  const Ran ran = ended(child);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  EXPECT_EQ(ran.code, 130) << ran.out << ran.err;
+  EXPECT_LT(seconds, 3) << ran.out;  // a second where the machine is quiet, and a step takes ten
+  EXPECT_TRUE(has(ran.out, "stopped after step 0 of ")) << ran.out;
+  EXPECT_EQ(checkpoints("a"), std::vector<std::string>{"step-00000000"});
+}
+
 TEST_F(Interruption, WaitingForStdinEndsToo) {
   for (const char* command : {"run -", "dump -", "predict g2p a"}) {
     if (std::string(command).starts_with("predict")) trained("a", "--no-test --show 0 --steps 4");

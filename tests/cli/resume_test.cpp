@@ -123,10 +123,17 @@ TEST_F(Resume, CountsThatNoTrainingReachesAreRefused) {
 
 TEST_F(Resume, AModelThatIsNotFinitePredictsNothing) {
   trained("a", kQuiet);
-  const auto refused = [&](const char* name, std::int64_t count, float value, const char* message) {
+  struct Fill {
+    const char* name;
+    std::int64_t count;
+    float value;
+  };
+  const auto refused = [&](const std::vector<Fill>& fills, const char* message) {
     Checkpoint bad = load_checkpoint(folder_ / "a", true);
-    Tensor& tensor = bad.tensors.at(name);
-    std::fill_n(tensor.data<float>(), std::min(count, tensor.shape().elements()), value);
+    for (const Fill& fill : fills) {
+      Tensor& tensor = bad.tensors.at(fill.name);
+      std::fill_n(tensor.data<float>(), std::min(fill.count, tensor.shape().elements()), fill.value);
+    }
     fs::remove_all(folder_ / "b");
     CheckpointFolder(folder_ / "b").save(bad);
     for (const char* command : {"predict g2p b", "predict g2p b --beam 3 --json", "evaluate g2p b"}) {
@@ -138,9 +145,13 @@ TEST_F(Resume, AModelThatIsNotFinitePredictsNothing) {
     const Ran ran = shell("paoding train g2p --out b --resume --show 0");
     EXPECT_EQ(ran.code, 1) << ran.out;
   };
-  refused("memory/weight", 1 << 20, std::nanf(""), "'memory/weight' has 256 NaN and 0 infinite of 256 elements");
-  refused("output/weight", 1, std::nanf(""), "'output/weight' has 1 NaN");
-  refused("source/weight", 1, INFINITY, "1 infinite");
+  constexpr std::int64_t kAll = 1 << 20;
+  refused({{"memory/weight", kAll, std::nanf("")}}, "'memory/weight' has 256 NaN and 0 infinite of 256 elements");
+  refused({{"output/weight", 1, std::nanf("")}}, "'output/weight' has 1 NaN");
+  refused({{"source/weight", 1, INFINITY}}, "1 infinite");
+  // Finite weights, and a sum that is not: 16 times 3e38, or -3e38.
+  refused({{"attention/weight", kAll, 1e6f}, {"output/weight", kAll, 3e38f}},
+          "no finite number: the model's parameters are damaged, or far too large");
 }
 
 // ---- a folder from elsewhere ----
