@@ -43,12 +43,19 @@ OpTable& filled_table() {
   return table();
 }
 
-// Names that are all there, each once.
+// What graph text, reports and dumps can say as it is.
+bool is_word(std::string_view name) {
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
+  const auto is_fit = [&](char c) { return is_letter(c) || (c >= '0' && c <= '9') || c == '.'; };
+  return !name.empty() && is_letter(name[0]) && std::ranges::all_of(name, is_fit);
+}
+
+// Words, each once.
 template <class List, class NameOf>
 bool are_names(const List& list, const NameOf& name_of) {
   std::set<std::string> seen;
   return std::ranges::all_of(
-      list, [&](const auto& each) { return !name_of(each).empty() && seen.insert(name_of(each)).second; });
+      list, [&](const auto& each) { return is_word(name_of(each)) && seen.insert(name_of(each)).second; });
 }
 
 void check_complete(const OpDef& op) {
@@ -56,6 +63,7 @@ void check_complete(const OpDef& op) {
   const auto itself = [](const std::string& name) -> const std::string& { return name; };
   const auto name_of = [](const AttrSpec& attr) -> const std::string& { return attr.name; };
   if (op.name.empty()) incomplete("has no name");
+  if (!is_word(op.name)) incomplete("has a name that is no word of letters, digits, '_' and '.'");
   if (op.summary.empty()) incomplete("has no summary");
   if (op.kind == OpKind::formula && !op.formula) incomplete("is a formula op without a formula");
   if (op.kind == OpKind::formula &&
@@ -64,8 +72,8 @@ void check_complete(const OpDef& op) {
   }
   if (op.kind == OpKind::composed && !op.compose) incomplete("is a composed op without a composition");
   if (op.kind != OpKind::formula && op.kind != OpKind::composed && !op.infer) incomplete("has no shape rule");
-  if (!are_names(op.inputs, itself)) incomplete("has two inputs of one name, or one without");
-  if (!are_names(op.attrs, name_of)) incomplete("has two attributes of one name, or one without");
+  if (!are_names(op.inputs, itself)) incomplete("has two inputs of one name, or one whose name is no word");
+  if (!are_names(op.attrs, name_of)) incomplete("has two attributes of one name, or one whose name is no word");
   // Passes and the planner know these by their names.
   const bool is_known_by_name =
       op.kind == OpKind::view || op.kind == OpKind::reduction || op.kind == OpKind::structural;
@@ -84,15 +92,16 @@ int depth(const Graph* graph) {
 }
 
 const char* kind_name(const AttrValue& value) {
-  constexpr const char* names[] = {"bool", "integer", "float", "string", "dtype", "list of integers", "list of floats"};
+  constexpr const char* names[] = {"a bool",  "an integer",         "a float",         "a string",
+                                   "a dtype", "a list of integers", "a list of floats"};
   return names[value.index()];
 }
 
 // The declared attributes in declared order, defaults filled in; an integer serves where a float is wanted.
 Attrs complete_attrs(const OpDef& op, const Attrs& given) {
   for (const auto& [name, value] : given.entries()) {
-    const auto it = std::find_if(op.attrs.begin(), op.attrs.end(), [&](const AttrSpec& s) { return s.name == name; });
-    if (it == op.attrs.end()) {
+    const auto has_name = [&name = name](const AttrSpec& spec) { return spec.name == name; };
+    if (std::none_of(op.attrs.begin(), op.attrs.end(), has_name)) {
       std::string known;
       for (const AttrSpec& spec : op.attrs) known += (known.empty() ? "" : ", ") + spec.name;
       fail(ErrorKind::argument, "{}: has no attribute '{}'; it takes: {}", op.name, name,
@@ -115,7 +124,7 @@ Attrs complete_attrs(const OpDef& op, const Attrs& given) {
       attrs.set(spec.name,
                 spec.keeps_integers ? exact_numbers(*ints) : std::vector<double>(ints->begin(), ints->end()));
     } else {
-      fail(ErrorKind::argument, "{}: attribute '{}' is a {}, not a {}", op.name, spec.name, kind_name(*value),
+      fail(ErrorKind::argument, "{}: attribute '{}' is {}, not {}", op.name, spec.name, kind_name(*value),
            kind_name(spec.example));
     }
   }
@@ -258,7 +267,29 @@ const TracedFormula& traced_formula(const OpDef& op, std::span<const DType> dtyp
   return formulas.emplace(std::move(key), std::move(formula)).first->second;
 }
 
+namespace {
+
+// How many compositions are under way, one within the other, on this thread.
+class CompositionDepth {
+ public:
+  explicit CompositionDepth(const OpDef& op) {
+    constexpr int kMost = 100;
+    if (depth_ == kMost) fail(ErrorKind::argument, "{}: its composition never ends: it leads to itself", op.name);
+    ++depth_;
+  }
+  ~CompositionDepth() { --depth_; }
+  CompositionDepth(const CompositionDepth&) = delete;
+  CompositionDepth& operator=(const CompositionDepth&) = delete;
+
+ private:
+  static thread_local int depth_;
+};
+thread_local int CompositionDepth::depth_ = 0;
+
+}  // namespace
+
 Values expand_composed(Graph& graph, const OpDef& op, std::span<const Value> inputs, const Attrs& attrs) {
+  const CompositionDepth depth(op);
   const KeepNames keep(graph);
   graph.origin = op.name;
   Values given(inputs.begin(), inputs.end());

@@ -170,6 +170,30 @@ TEST(OpBlock, OfACompositionWithoutAValueIsRefused) {
   }
 }
 
+TEST(OpBlock, OfACompositionThatLeadsToItselfIsRefused) {
+  for (const bool has_gradient : {false, true}) {
+    const std::string first = unused_name(), second = unused_name();
+    for (const auto& [name, other] : {std::pair(first, second), std::pair(second, first)}) {
+      register_op({.name = name,
+                   .summary = "wrong",
+                   .kind = OpKind::composed,
+                   .inputs = {"a"},
+                   .gradient = has_gradient ? [](const GradCall& call) { return Values{call.grads[0]}; }
+                                            : std::function<Values(const GradCall&)>(),
+                   .compose = [other = other](std::span<const Value> in, const Attrs&) {
+                     return Values{tanh(call(other, {in[0]}))};
+                   }});
+    }
+    Graph graph;
+    const Value x = graph.input("x", f32, {3});
+    for (int round = 0; round < 2; ++round) {
+      EXPECT_TRUE(has(message_of([&] { call(first, {x}); }), "its composition never ends"));
+    }
+    graph.fetch("y", tanh(x));  // the graph is of use still
+    EXPECT_EQ(Program(graph).run({{"x", Tensor::from(f32, {3}, Dense{0, 0, 0})}}).at("y").to_doubles(), Dense(3, 0));
+  }
+}
+
 TEST(OpBlock, WithoutWhatItsKindNeedsIsRefusedWhenItIsRegistered) {
   const auto with = [](OpDef op) { return message_of([&] { register_op(std::move(op)); }); };
   const auto infer = [](const OpCall& call) { return std::vector{call.inputs[0]}; };
@@ -181,7 +205,11 @@ TEST(OpBlock, WithoutWhatItsKindNeedsIsRefusedWhenItIsRegistered) {
                   "has no shape rule"));
   EXPECT_TRUE(has(with({.name = unused_name(), .summary = "wrong", .inputs = {"a", "a"}, .infer = infer}),
                   "two inputs of one name"));
-  EXPECT_TRUE(has(with({.name = unused_name(), .summary = "wrong", .inputs = {""}, .infer = infer}), "or one without"));
+  EXPECT_TRUE(has(with({.name = unused_name(), .summary = "wrong", .inputs = {""}, .infer = infer}),
+                  "one whose name is no word"));
+  for (const char* name : {"a b", "\x1b[31m", "1a", "\xc3\xa9"}) {
+    EXPECT_TRUE(has(with({.name = name, .summary = "wrong", .inputs = {"a"}, .infer = infer}), "no word of letters"));
+  }
   EXPECT_TRUE(has(with({.name = unused_name(),
                         .summary = "wrong",
                         .inputs = {"a"},
