@@ -88,6 +88,15 @@ TEST(Random, EveryRunAndOpHasItsOwnNumbers) {
 }
 
 // A store whose state is put back goes on with the same numbers.
+TEST(Random, EveryBitOfTheSeedCounts) {
+  Graph g;
+  g.fetch("x", random_uniform(g, {8}));
+  const Dense values = run(g, 77).at("x").to_doubles();
+  for (int bit = 0; bit < 64; ++bit) {
+    EXPECT_NE(run(g, 77 ^ (std::uint64_t{1} << bit)).at("x").to_doubles(), values) << bit;
+  }
+}
+
 TEST(Random, ContinueWhereTheStateSays) {
   Graph g;
   g.fetch("a", random_normal(g, {50}));

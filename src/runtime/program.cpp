@@ -80,8 +80,11 @@ const UnderWay* run_around(const void* store) {
   return run;
 }
 
-// The seed of one parameter: what others there are and their order must not matter.
-std::uint64_t seed_of(std::uint64_t seed, std::string_view name) { return fnv1a(name, kFnvStart ^ seed); }
+// The seed of one parameter: what others there are and their order must not matter. Hashing carries upwards only, and
+// random ops take the lower 48 bits: the upper ones are folded in.
+std::uint64_t seed_of(std::uint64_t seed, std::string_view name) {
+  return fnv1a(name, kFnvStart ^ seed ^ (seed >> 48));
+}
 
 }  // namespace
 
