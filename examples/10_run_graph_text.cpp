@@ -8,6 +8,7 @@
 #include <string>
 
 #include "paoding/paoding.h"
+#include "paoding/printable.h"
 
 namespace pd = paoding;
 
@@ -83,8 +84,9 @@ int main(int argc, char** argv) try {
   for (int i = 0; i < runs; ++i) results = program.run(feeds);
   std::cout << "after " << runs << " runs of " << program.report().launches << " launches on " << to_string(device)
             << ":\n";
-  for (const auto& [name, tensor] : results) std::cout << name << " " << text_of(tensor) << "\n";
+  // Names are whatever the text says.
+  for (const auto& [name, tensor] : results) std::cout << pd::printable(name) << " " << text_of(tensor) << "\n";
 } catch (const pd::Error& error) {
-  std::cerr << error.what() << "\n";
+  std::cerr << pd::printable(error.what()) << "\n";
   return 1;
 }

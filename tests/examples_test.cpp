@@ -127,6 +127,15 @@ TEST(Examples, GraphTextLearnsXorAndFilesAreRunOrRefusedWithTheirLine) {
   const Ran refused = run("10_run_graph_text", (folder / "wrong.txt").string());
   EXPECT_EQ(refused.code, 1);
   EXPECT_NE(refused.out.find(":3:"), std::string::npos) << refused.out;
+  // What a text says goes to the terminal without its control characters.
+  spill(folder / "foreign.txt", R"(paoding graph 1
+x = input f32[2]
+fetch "\x1b]0;mine\x07" = x
+)");
+  const Ran foreign = run("10_run_graph_text", (folder / "foreign.txt").string());
+  EXPECT_EQ(foreign.code, 0);
+  EXPECT_NE(foreign.out.find("\\x1b]0;mine\\x07 f32[2]"), std::string::npos) << foreign.out;
+  EXPECT_EQ(foreign.out.find('\x1b'), std::string::npos);
 }
 
 }  // namespace

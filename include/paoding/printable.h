@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// Text from files, made fit for a terminal: what is foreign can say nothing to it but what is read.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace paoding {
+
+/// `text` with every unreadable byte (control characters, what is not UTF-8) written as \x1b; only those in `kept`
+/// stay.
+std::string printable(std::string_view text, std::string_view kept = "\n\t");
+
+}  // namespace paoding
