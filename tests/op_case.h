@@ -122,32 +122,4 @@ struct CaseGraph {
   }
 };
 
-/// What rounding every node once, and summing, may cost.
-inline double tolerance(const Graph& graph) {
-  double worst = epsilon(f64), longest = 1;
-  for (NodeId id = 0; id < graph.size(); ++id) {
-    const Node& node = graph.node(id);
-    for (const Type& type : node.types) worst = std::max(worst, epsilon(type.dtype));
-    for (const Ref& ref : node.inputs) {
-      const Shape &in = graph.type(ref).shape, &out = node.types[0].shape;
-      if (node.op->kind == OpKind::reduction && out.elements() > 0) {
-        longest = std::max(longest, static_cast<double>(in.elements() / out.elements()));
-      }
-      if (node.op->name == "matmul")
-        longest = std::max(longest, static_cast<double>(std::max(in[in.rank() - 1], in[in.rank() - 2])));
-    }
-  }
-  return worst * (4 + graph.size() + std::sqrt(longest));
-}
-
-/// What the evaluator says, with a u8 wrapped as storing it does.
-inline Feeds expected_of(const Graph& graph, const Feeds& feeds) {
-  Feeds results = evaluate_graph(graph, feeds);
-  for (const Graph::Fetch& fetch : graph.fetches()) {
-    if (graph.type(fetch.ref).dtype != u8) continue;
-    for (double& value : results[fetch.name]) value -= 256 * std::floor(value / 256);
-  }
-  return results;
-}
-
 }  // namespace paoding::testing_program

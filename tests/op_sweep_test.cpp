@@ -5,6 +5,7 @@
 #include <numeric>
 #include <optional>
 
+#include "tests/error_model.h"
 #include "tests/gpu_refusals.h"
 #include "tests/op_case.h"
 
@@ -32,14 +33,17 @@ bool rounds(const SweepCase& c, const Graph& graph) {
 
 Dense values_of(const Tensors& tensors, const std::string& name) { return tensors.at(name).to_doubles(); }
 
+void expect_within(const Tensors& got, const std::map<std::string, Expected>& all, const std::string& what = "") {
+  for (const auto& [name, expected] : all) {
+    EXPECT_EQ(expected.problem_with(values_of(got, name)), "") << name << what;
+  }
+}
+
 // Runs a program with two sets of feeds and the first again: nothing may be remembered.
 Tensors run_thrice(Program& program, const Graph& graph, const Feeds& feeds, const Feeds& others) {
   const Tensors first = program.run(to_tensors(graph, feeds));
   const Tensors second = program.run(to_tensors(graph, others));
-  const auto expected = expected_of(graph, others);
-  for (const auto& [name, values] : expected) {
-    expect_close(name + " of the second run", values_of(second, name), values, tolerance(graph));
-  }
+  expect_within(second, expected_within(graph, others), " of the second run");
   expect_same_bits(first, program.run(to_tensors(graph, feeds)));
   return first;
 }
@@ -56,11 +60,11 @@ void check_forward(const SweepCase& c, const Device& device) {
   const Feeds feeds = feeds_of(c, made.graph, 1), others = feeds_of(c, made.graph, 2);
   Program program(made.graph, options_for(device));
   const Tensors got = run_thrice(program, made.graph, feeds, others);
-  for (const auto& [name, values] : expected_of(made.graph, feeds)) {
-    EXPECT_EQ(got.at(name).type(),
+  for (const auto& [name, tensor] : got) {
+    EXPECT_EQ(tensor.type(),
               made.graph.type(made.graph.fetches()[static_cast<std::size_t>(program.fetch_index(name))].ref));
-    expect_close(name, values_of(got, name), values, tolerance(made.graph));
   }
+  expect_within(got, expected_within(made.graph, feeds));
 }
 
 // d(sum out * seed) / d(element) by central differences in float64; none where it has no derivative.
@@ -91,14 +95,13 @@ void check_gradient(const SweepCase& c, const Device& device) {
   const Feeds feeds = feeds_of(c, made.graph, 3), others = feeds_of(c, made.graph, 4);
   Program program(made.graph, options_for(device));
   const Tensors got = run_thrice(program, made.graph, feeds, others);
-  const auto exact = evaluate_graph(made.graph, feeds);
-  const double limit = tolerance(made.graph);
+  const std::map<std::string, Expected> exact = expected_within(made.graph, feeds);
   std::mt19937 random(5);
   for (std::size_t i = 0; i < made.floats.size(); ++i) {
     const std::string name = "gradient" + std::to_string(i);
     const Dense gradient = values_of(got, name);
     EXPECT_EQ(got.at(name).type(), made.floats[i].type());
-    expect_close(name, gradient, exact.at(name), limit);
+    EXPECT_EQ(exact.at(name).problem_with(gradient), "") << name;
     if (rounds(c, made.graph)) continue;
     const std::string input = made.graph.node(made.floats[i].ref().node).name.str();
     std::vector<std::size_t> elements(gradient.size());
@@ -111,7 +114,7 @@ void check_gradient(const SweepCase& c, const Device& device) {
       if (!expected) continue;
       ++compared;
       EXPECT_NEAR(gradient[element], *expected,
-                  (1e-7 + limit) * (1 + std::max(std::fabs(*expected), largest(gradient))))
+                  exact.at(name).limits[element] + 1e-7 * (1 + std::max(std::fabs(*expected), largest(gradient))))
           << "element " << element << " of the gradient for " << input;
     }
     testing::Test::RecordProperty("kinks_of_" + input, static_cast<int>(tried - compared));
@@ -126,14 +129,10 @@ void check_gradient(const SweepCase& c, const Device& device) {
 void check_chain(const SweepCase& c, const Device& device) {
   const CaseGraph made(c, Around::elementwise, false);
   const Feeds feeds = feeds_of(c, made.graph, 6);
-  const auto exact = evaluate_graph(made.graph, feeds);
   Program program(made.graph, options_for(device));
-  const Tensors got = program.run(to_tensors(made.graph, feeds));
-  for (const auto& [name, values] : exact) {
-    // An i32 made of a float may differ by one where the float is at the edge; no case is.
-    expect_close(name, values_of(got, name), values, tolerance(made.graph));
-  }
-  if (c.op->kind == OpKind::formula && device.kind == DeviceKind::cpu) {
+  // An i32 made of a float may differ by one where the float is at the edge; no case is.
+  expect_within(program.run(to_tensors(made.graph, feeds)), expected_within(made.graph, feeds));
+  if (c.op->kind == OpKind::formula) {
     EXPECT_EQ(program.report().launches, 1) << program.plan_text();
   }
 }
@@ -144,8 +143,10 @@ void check_fused(const SweepCase& c, const Device& device) {
     const Feeds feeds = feeds_of(c, made.graph, 7);
     Program fused(made.graph, options_for(device)), plain(made.graph, options_for(device, false));
     const Tensors a = fused.run(to_tensors(made.graph, feeds)), b = plain.run(to_tensors(made.graph, feeds));
-    for (const auto& [name, tensor] : a) {
-      expect_close(name + " fused against unfused", tensor.to_doubles(), values_of(b, name), 2 * tolerance(made.graph));
+    for (auto& [name, expected] : expected_within(made.graph, feeds)) {
+      Expected unfused{values_of(b, name), expected.limits};
+      for (double& limit : unfused.limits) limit *= 2;
+      EXPECT_EQ(unfused.problem_with(values_of(a, name)), "") << name << " fused against unfused";
     }
   }
 }

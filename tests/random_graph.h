@@ -12,16 +12,18 @@ namespace paoding::testing_program {
 
 class RandomGraph {
  public:
-  /// With `statements`, gradients are not added to the graph but written there as graph text that follows it.
-  RandomGraph(Graph& graph, unsigned seed, std::string* statements = nullptr) : random_(seed) {
-    const DType dtype = below(3) == 0 ? f64 : f32;
+  /// With `statements`, gradients are not added to the graph but written there as graph text that follows it. What is
+  /// not f64 is `narrow`.
+  RandomGraph(Graph& graph, unsigned seed, std::string* statements = nullptr, DType narrow = f32)
+      : random_(seed), narrow_(narrow) {
+    const DType dtype = below(3) == 0 ? f64 : narrow_;
     const std::int64_t a = 1 + below(4), b = 1 + below(5), c = 1 + below(3);
     Pool pool;
     const Shape shapes[] = {{a, b}, {b}, {}, {c, a, b}, {1, b}, {a, 1}, {b, a}, {below(8) == 0 ? 0 : c + 1, b}};
     for (const Shape& shape : shapes) {
       if (pool.size() > 2 && below(4) == 0) continue;
       const std::string name = "x" + std::to_string(pool.size());
-      const DType mine = below(10) == 0 ? (dtype == f32 ? f64 : f32) : dtype;
+      const DType mine = below(10) == 0 ? (dtype == f64 ? narrow_ : f64) : dtype;
       pool.push_back({graph.input(name, mine, shape), 1.3, true});
     }
     inputs_ = pool.size();
@@ -307,7 +309,7 @@ class RandomGraph {
   }
 
   Item converted(const Item& x) {
-    const DType other = x.value.dtype() == f32 ? f64 : f32;
+    const DType other = x.value.dtype() == f64 ? narrow_ : f64;
     return {chance(50) ? cast(x.value, other) : cast(cast(x.value, other), x.value.dtype()), x.bound, false};
   }
 
@@ -465,6 +467,7 @@ class RandomGraph {
   }
 
   std::mt19937 random_;
+  DType narrow_;
   std::size_t inputs_ = 0;
 };
 

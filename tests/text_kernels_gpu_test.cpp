@@ -3,6 +3,7 @@
 // every case of the op sweep that has one, with gradients, and sizes at which the kernels go other ways.
 #include "gpu/nvrtc.h"
 #include "tests/emulated_program.h"
+#include "tests/error_model.h"
 #include "tests/op_case.h"
 
 namespace paoding::testing_program {
@@ -27,8 +28,8 @@ void check(const std::vector<EmulatedCase>& cases) {
     SCOPED_TRACE(c.what);
     const Tensors feeds = to_tensors(*c.graph, c.feeds);
     const Tensors got = c.program->run(compiled, feeds, seed++);
-    for (const auto& [name, values] : expected_of(*c.graph, c.feeds)) {
-      expect_close(name, got.at(name).to_doubles(), values, tolerance(*c.graph));
+    for (const auto& [name, expected] : expected_within(*c.graph, c.feeds)) {
+      EXPECT_EQ(expected.problem_with(got.at(name).to_doubles()), "") << name;
     }
     expect_same_bits(got, c.program->run(compiled, feeds, seed++));
     if (testing::Test::HasFailure()) return;
