@@ -200,7 +200,8 @@ std::unique_ptr<Graph> Training::training_graph(std::int64_t bucket) const {
       cosine_decay(s.learning_rate, std::max<std::int64_t>(last_step_, s.warmup + 1), s.last_learning_rate, s.warmup);
   Optimizer optimizer = Adam{.learning_rate = rate};
   if (s.weight_decay > 0) optimizer = AdamW{.learning_rate = rate, .weight_decay = s.weight_decay};
-  const TrainingStep step = minimize(loss, optimizer, {.clip_norm = s.clip_norm, .skip_nonfinite = true});
+  const TrainingStep step =
+      minimize(loss, optimizer, {.clip_norm = s.clip_norm, .skip_nonfinite = true, .stop_at_nonfinite = true});
   graph->fetch("loss", loss);
   graph->fetch("norm", step.gradient_norm);
   return graph;
@@ -235,6 +236,7 @@ void Training::run() {
 
 // After a signal.
 void Training::stop() {
+  finish_step();
   if (!is_saved_) save(std::nan(""));
   write_curve();
   log_.say(fmt::format("stopped after step {} of {}; this goes on: {}", manifest_.step, last_step_, request_.go_on));
@@ -254,51 +256,71 @@ void Training::run_epoch() {
       8);
   while (true) {
     const auto start = Clock::now();
-    const std::optional<models::Batch> batch = is_last_step() ? std::nullopt : ahead.next();
+    std::optional<models::Batch> batch = steps_started() >= last_step_ ? std::nullopt : ahead.next();
     if (!batch) break;
     wait_seconds_ += seconds_since(start);
-    const std::int64_t left = last_step_ - manifest_.step;
-    const bool is_last_epoch = left <= static_cast<std::int64_t>(batches.size()) - manifest_.batch;
+    const std::int64_t left = last_step_ - steps_started();
+    const bool is_last_epoch =
+        left <= static_cast<std::int64_t>(batches.size()) - manifest_.batch - (under_way_ ? 1 : 0);
     if (is_last_epoch && left <= request_.profile && !profiler_) {
       profiler_.emplace(ReportFlags::state_of(request_.compile.device), request_.report.level());
     }
-    run_step(*batch);
-    manifest_.batch += 1;
+    run_step(std::move(*batch));
     const double seconds = seconds_since(start);
     loop_seconds_ += seconds;
     seconds_since_save_ += seconds;
     if (seconds_since_save_ >= 60 * request_.save_minutes) save(std::nan(""));
     check_interrupted();
   }
+  finish_step();
   if (profiler_ && report_.empty()) report_ = profiler_->stop(request_.report.sort_by(), "", request_.report.layout);
   validate(manifest_.batch >= static_cast<std::int64_t>(batches.size()));
 }
 
-void Training::run_step(const models::Batch& batch) {
-  Program& program = programs_->at({batch.bucket});
+// Starts the step, and only then looks at what the one before it came to.
+void Training::run_step(models::Batch batch) {
   const auto start = Clock::now();
-  for (std::size_t i = 0; i < batch.feeds.size(); ++i) program.set_input(static_cast<int>(i), batch.feeds[i]);
-  program.run();
-  const double loss = program.fetch(0).to_doubles()[0], norm = program.fetch(1).to_doubles()[0];
-  if (!std::isfinite(loss) || !std::isfinite(norm)) fail_not_finite(batch, loss, norm);
-  const double seconds = seconds_since(start);
+  std::optional<StartedStep> next;
+  try {
+    Program& program = programs_->at({batch.bucket});
+    for (std::size_t i = 0; i < batch.feeds.size(); ++i) program.set_input(static_cast<int>(i), batch.feeds[i]);
+    program.run();
+    next = StartedStep{std::move(batch), program.fetch_later(0), program.fetch_later(1), start};
+  } catch (...) {
+    finish_step();  // it was whole
+    throw;
+  }
+  finish_step(1);
+  under_way_ = std::move(next);
+}
+
+// `behind`: steps that have been started since.
+void Training::finish_step(std::int64_t behind) {
+  const std::optional<StartedStep> step = std::exchange(under_way_, std::nullopt);
+  if (!step) return;
+  const double loss = step->loss.value().to_doubles()[0], norm = step->norm.value().to_doubles()[0];
+  if (!std::isfinite(loss) || !std::isfinite(norm)) fail_not_finite(step->batch, loss, norm, behind);
+  const double seconds = seconds_since(std::max(step->start, last_finish_));
+  last_finish_ = Clock::now();
   step_seconds_ += seconds;
-  seconds_of_[batch.bucket].push_back(static_cast<float>(seconds));
+  seconds_of_[step->batch.bucket].push_back(static_cast<float>(seconds));
   manifest_.step += 1;
+  manifest_.batch += 1;
   is_saved_ = false;
   state_.steps_done += 1;
   note_loss(loss);
-  log_.step(refreshed(), loss, batch.items, seconds);
+  log_.step(refreshed(), loss, step->batch.items, seconds);
 }
 
-// The step left parameters and the optimizer's state as they were: it is run again and looked at.
-void Training::fail_not_finite(const models::Batch& batch, double loss, double norm) {
+// The step left parameters and the optimizer's state as they were, and so did those behind it: it is run again and
+// looked at.
+void Training::fail_not_finite(const models::Batch& batch, double loss, double norm, std::int64_t behind) {
   const auto graph = training_graph(batch.bucket);
   std::map<std::string, Tensor> feeds;
   for (std::size_t i = 0; i < batch.feeds.size(); ++i) {
     feeds[graph->node(graph->inputs()[i]).name.str()] = batch.feeds[i];
   }
-  take_back();
+  take_back(1 + behind);
   const auto found = find_nonfinite(*graph, *parameters_, feeds, request_.compile);
   if (!is_saved_) save(std::nan(""));
   fail(ErrorKind::argument,
@@ -308,15 +330,15 @@ void Training::fail_not_finite(const models::Batch& batch, double loss, double n
        found ? to_text(*found) : "run again step by step, everything is finite");
 }
 
-// What a skipped step has counted all the same: then it is as if it had never been tried.
-void Training::take_back() {
+// What skipped steps have counted all the same: then it is as if they had never been tried.
+void Training::take_back(std::int64_t runs) {
   const std::vector<std::string> names = parameters_->names();
   for (const auto& [name, at] : {std::pair(kRandomState, 1), std::pair("optimizer/skipped", 0)}) {
     if (std::find(names.begin(), names.end(), name) == names.end()) continue;
     const Tensor counted = parameters_->get(name);
     Tensor before(counted.type());
     std::copy_n(counted.data<std::int64_t>(), counted.shape().elements(), before.data<std::int64_t>());
-    before.data<std::int64_t>()[at] -= 1;
+    before.data<std::int64_t>()[at] -= runs;
     parameters_->set(name, before);
   }
 }
@@ -357,6 +379,7 @@ void Training::validate(bool is_end_of_epoch) {
 }
 
 void Training::save(double score) {
+  finish_step();
   manifest_.score = score;
   manifest_.notes[kScoredStep] = std::to_string(scored_step_);
   manifest_.notes[kLossSum] = fmt::format("{}", loss_sum_);

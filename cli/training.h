@@ -2,6 +2,7 @@
 // Training a task: steps, checkpoints, scores, and what is shown at the end.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -45,9 +46,10 @@ class Training {
   void note_surroundings();
   void plan_steps();
   void run_epoch();
-  void run_step(const models::Batch& batch);
-  [[noreturn]] void fail_not_finite(const models::Batch& batch, double loss, double norm);
-  void take_back();
+  void run_step(models::Batch batch);
+  void finish_step(std::int64_t behind = 0);
+  [[noreturn]] void fail_not_finite(const models::Batch& batch, double loss, double norm, std::int64_t behind);
+  void take_back(std::int64_t runs);
   void note_loss(double loss);
   void validate(bool is_end_of_epoch);
   void save(double score);
@@ -56,6 +58,7 @@ class Training {
   void write_curve() const;
   std::string shapes_json();
   bool is_last_step() const { return manifest_.step >= last_step_; }
+  std::int64_t steps_started() const { return manifest_.step + (under_way_ ? 1 : 0); }
   // A checkpoint of the last step may have been saved before it was scored.
   bool is_finished() const { return is_last_step() && scored_step_ == manifest_.step; }
   TrainState& refreshed();
@@ -73,7 +76,15 @@ class Training {
   std::unique_ptr<models::Predictor> predictor_;
   std::optional<Profiler> profiler_;
   std::string report_;  // of the last steps
-  Manifest manifest_;   // where training is
+  Manifest manifest_;   // where training is: behind the last step whose loss is known
+  // A step that has been started. Its loss is read when the next one has been: a GPU never waits for the host.
+  struct StartedStep {
+    models::Batch batch;
+    Fetched loss, norm;
+    std::chrono::steady_clock::time_point start;
+  };
+  std::optional<StartedStep> under_way_;
+  std::chrono::steady_clock::time_point last_finish_;
   TrainState state_;
   std::int64_t scored_step_ = -1;  // the last that was
   bool is_saved_ = false;          // what is in manifest_ and the parameters

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # add_test_binary(name files...): a GoogleTest program with one ctest entry per suite. Entries per test would start the
-# program thousands of times. The suites are listed when ctest runs, by this same file (its second half).
+# program thousands of times. The suites are listed when ctest runs, by this same file (its second half). Their names
+# begin with the variable suite_prefix, where it is set.
 if(NOT PAODING_LIST_SUITES_OF)
   set(test_suites_file ${CMAKE_CURRENT_LIST_FILE})
 
@@ -25,6 +26,7 @@ if(NOT PAODING_LIST_SUITES_OF)
     file(GENERATE OUTPUT ${list_file} CONTENT "set(PAODING_LIST_SUITES_OF \"$<TARGET_FILE:${name}>\")
 set(folder \"${CMAKE_CURRENT_SOURCE_DIR}\")
 set(environment \"${environment}\")
+set(suite_prefix \"${suite_prefix}\")
 include(\"${test_suites_file}\")\n")
     set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${list_file})
   endfunction()
@@ -41,7 +43,8 @@ string(REGEX MATCHALL "(^|\n)[A-Za-z0-9_/]+[.]" suites "${lines}")
 foreach(suite ${suites})
   string(REGEX REPLACE "[\n.]" "" suite "${suite}")
   if(NOT suite MATCHES "(^|/)DISABLED_")
-    add_test(${suite} ${PAODING_LIST_SUITES_OF} --gtest_filter=${suite}.*:-*DISABLED_* --gtest_brief=1)
-    set_tests_properties(${suite} PROPERTIES WORKING_DIRECTORY "${folder}" ENVIRONMENT "${environment}" TIMEOUT 600)
+    set(name ${suite_prefix}${suite})
+    add_test(${name} ${PAODING_LIST_SUITES_OF} --gtest_filter=${suite}.*:-*DISABLED_* --gtest_brief=1)
+    set_tests_properties(${name} PROPERTIES WORKING_DIRECTORY "${folder}" ENVIRONMENT "${environment}" TIMEOUT 600)
   endif()
 endforeach()

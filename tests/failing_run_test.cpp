@@ -39,32 +39,56 @@ std::map<std::string, Dense> values(const Parameters& parameters) {
   return all;
 }
 
+// This machine's, or the pretended GPU.
+std::vector<Device> devices() {
+#ifdef PAODING_PRETEND_FOLDER
+  return {Device::cuda(0)};
+#else
+  if (Device::best().kind == DeviceKind::cuda) return {Device::cpu(), Device::best()};
+  return {Device::cpu()};
+#endif
+}
+
 // The model runs well, fails and leaves everything as it was, and goes on as if it had not failed.
-void check_that_a_failing_run_writes_nothing(const Build& build, std::string_view error, int repeats = 1) {
+void check_on(const Device& device, const Graph& g, CompileOptions options, std::string_view error) {
+  options.device = device;
+  Parameters parameters(g, device), untouched(g, device);
+  for (Parameters* each : {&parameters, &untouched}) {
+    each->set("w", ramp({4, 3}, 1, 0.5));
+    each->set("v", ramp({4, 3}, -2, 0.25));
+  }
+  Program program(g, options, &parameters), other(g, options, &untouched);
+  SCOPED_TRACE(program.plan_text());
+  const Tensors good{{"x", ramp({4, 3}, 0.5, 1)}, {"id", index(2)}}, bad{{"x", ramp({4, 3}, 7, -1)}, {"id", index(9)}};
+  program.run(good), other.run(good);
+  const auto before = values(parameters);
+  EXPECT_NE(before.at("w"), ramp({4, 3}, 1, 0.5).to_doubles()) << "the run was to write something";
+  const std::string message = message_of([&] {
+    program.run(bad);
+    program.wait();
+  });
+  EXPECT_TRUE(has(message, error)) << message;
+  EXPECT_EQ(values(parameters), before);
+  program.run(good), other.run(good);
+  EXPECT_EQ(values(parameters), values(untouched));
+}
+
+enum class Control { none, branches };  // which run on the CPU only
+
+void check_that_a_failing_run_writes_nothing(const Build& build, std::string_view error,
+                                             Control control = Control::none) {
   Graph g;
   build(g, Model(g));
-  for (const Execution execution : {Execution::captured, Execution::stepwise}) {
-    for (const bool has_passes : {true, false}) {
-      CompileOptions options;
-      options.execution = execution;
-      options.repeats = repeats;
-      if (!has_passes) options.disabled_passes = pass_names();
-      Parameters parameters(g, Device::cpu()), untouched(g, Device::cpu());
-      for (Parameters* each : {&parameters, &untouched}) {
-        each->set("w", ramp({4, 3}, 1, 0.5));
-        each->set("v", ramp({4, 3}, -2, 0.25));
+  for (const Device& device : devices()) {
+    if (device.kind == DeviceKind::cuda && control == Control::branches) continue;
+    for (const Execution execution : {Execution::captured, Execution::stepwise}) {
+      for (const bool has_passes : {true, false}) {
+        CompileOptions options;
+        options.execution = execution;
+        if (!has_passes) options.disabled_passes = pass_names();
+        SCOPED_TRACE(to_string(device));
+        check_on(device, g, options, error);
       }
-      Program program(g, options, &parameters), other(g, options, &untouched);
-      SCOPED_TRACE(program.plan_text());
-      const Tensors good{{"x", ramp({4, 3}, 0.5, 1)}, {"id", index(2)}},
-          bad{{"x", ramp({4, 3}, 7, -1)}, {"id", index(9)}};
-      program.run(good), other.run(good);
-      const auto before = values(parameters);
-      EXPECT_NE(before.at("w"), ramp({4, 3}, 1, 0.5).to_doubles()) << "the run was to write something";
-      EXPECT_TRUE(has(message_of([&] { program.run(bad); }), error)) << message_of([&] { program.run(bad); });
-      EXPECT_EQ(values(parameters), before);
-      program.run(good), other.run(good);
-      EXPECT_EQ(values(parameters), values(untouched));
     }
   }
 }
@@ -156,7 +180,7 @@ TEST(FailingRun, WritesNothingWhenTheBranchThatIsTakenFails) {
         assign(m.v, made[1]);
         assign(m.count, m.count + 1.0);
       },
-      "indices[] = 9");
+      "indices[] = 9", Control::branches);
 }
 
 TEST(FailingRun, WritesNothingWhenALoopFailsInItsSecondTurn) {
@@ -170,7 +194,7 @@ TEST(FailingRun, WritesNothingWhenALoopFailsInItsSecondTurn) {
         assign(m.w, made[0]);
         assign(m.v, m.v * 0.5);
       },
-      "indices[] = 4");
+      "indices[] = 4", Control::branches);
 }
 
 TEST(FailingRun, WritesNothingWhenTheRowsOfAnEmbeddingAreTrained) {
@@ -275,14 +299,16 @@ TEST(FailingRun, WritesNothingInAProgramForAnotherShape) {
     return g;
   };
   const auto first = build({1});
-  Parameters parameters(*first, Device::cpu());
-  Programs programs(build, {}, &parameters);
   const auto ids = [](const Dense& values) {
     return Tensors{{"ids", Tensor::from(i32, {static_cast<std::int64_t>(values.size())}, values)}};
   };
-  programs.at({1}).run(ids({2}));
-  EXPECT_TRUE(has(message_of([&] { programs.at({2}).run(ids({1, 3})); }), "indices[1] = 3"));
-  EXPECT_EQ(parameters.get("w").to_doubles(), (Dense{1, 1, 1}));
+  for (const Device& device : devices()) {
+    Parameters parameters(*first, device);
+    Programs programs(build, {.device = device}, &parameters);
+    programs.at({1}).run(ids({2}));
+    EXPECT_TRUE(has(message_of([&] { programs.at({2}).run(ids({1, 3})); }), "indices[1] = 3"));
+    EXPECT_EQ(parameters.get("w").to_doubles(), (Dense{1, 1, 1}));
+  }
 }
 
 }  // namespace

@@ -53,7 +53,7 @@ class BareGraph {
   CUgraphExec exec_ = nullptr;
 };
 
-TEST(ProgramOnGpu, RunCostsAtMostThreeMicrosecondsMoreThanTheGraphLaunch) {
+TEST(ProgramOnGpu, RunCostsAtMostAMicrosecondMoreThanTheGraphLaunch) {
   if (Device::best().kind != DeviceKind::cuda) GTEST_SKIP() << "needs a GPU";
   Graph g;
   const Value x = g.input("x", f32, {64});
@@ -66,7 +66,7 @@ TEST(ProgramOnGpu, RunCostsAtMostThreeMicrosecondsMoreThanTheGraphLaunch) {
   RecordProperty("launch_us", std::to_string(launch_us));
   RecordProperty("run_us", std::to_string(run_us));
   std::printf("graph launch %.2f us, run() %.2f us\n", launch_us, run_us);
-  EXPECT_LE(run_us - launch_us, 3.0);
+  EXPECT_LE(run_us - launch_us, 1.0);
 }
 
 }  // namespace

@@ -74,6 +74,16 @@ PD_DEVICE void pass_on(unsigned* out, const Room& room, const Sizes& size) {
 )cuda";
 }
 
+// One CTA leaves without a word.
+std::string deserter_text() {
+  return R"cuda(
+PD_DEVICE void pass_on(unsigned* out, const Room& room, const Sizes& size) {
+  if (blockIdx.x == 1) return;
+  if (grid_barrier(room.tickets, room)) out[blockIdx.x] = 1;
+}
+)cuda";
+}
+
 std::vector<unsigned> passed_on() {
   std::vector<unsigned> words(kGrid), all;
   std::iota(words.begin(), words.end(), 0u);
@@ -105,8 +115,9 @@ struct Kernels {
   TextLaunch exchange = made("exchange", exchange_text(2)), one_place = made("exchange", exchange_text(1)),
              barrier = made("pass_on", barrier_text()),
              // The planted mistake stands before the barrier that it is in.
-      unordered = made("pass_on", barrier_text(), "#define PD_UNORDERED\n");
-  EmulatedKernels emulated{{&exchange, &one_place, &barrier, &unordered}};
+      unordered = made("pass_on", barrier_text(), "#define PD_UNORDERED\n"),
+             stuck = made("pass_on", deserter_text(), "#define PD_MOST_POLLS 200\n");
+  EmulatedKernels emulated{{&exchange, &one_place, &barrier, &unordered, &stuck}};
 };
 const Kernels& kernels() {
   static const Kernels* all = new Kernels;
@@ -146,6 +157,22 @@ TEST(WaitingKernels, TheEmulationFindsWordsThatAreOverwrittenBeforeTheyAreRead) 
 
 TEST(WaitingKernels, TheEmulationFindsABarrierThatDoesNotOrderStores) {
   EXPECT_GT(wrong_schedules(kernels().unordered, passed_on(), 300), 0);
+}
+
+TEST(WaitingKernels, ThatWaitInVainEndWithAFault) {
+  const Launch start = kernels().emulated.find(kernels().stuck.entry);
+  ASSERT_NE(start, nullptr) << kernels().emulated.log();
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    std::vector<unsigned> out(kGrid, 0);
+    unsigned *at = out.data(), ticket = 0;
+    std::uint64_t fault[2] = {~0ull, ~0ull};
+    Room room{nullptr, &ticket, fault, nullptr};
+    std::vector<std::uint64_t> sizes = kernels().stuck.sizes;
+    void* arguments[] = {&at, &room, sizes.data()};
+    EXPECT_EQ(start(arguments, kGrid, kThreads, &seed), 0) << "it hangs";
+    EXPECT_EQ(fault[0], 0u);
+    EXPECT_EQ(out, std::vector<unsigned>(kGrid, 0));
+  }
 }
 
 TEST(WaitingKernels, CompileForTheirChips) {

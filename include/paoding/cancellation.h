@@ -38,7 +38,8 @@ class Cancellation {
 ///   its writes have begun it goes on to its end, which takes no longer than the steps of the model's updates. With
 ///   CompileOptions::repeats the repeats that have ended stay;
 /// - reading data files, and data::Prefetch, which takes the scopes of the thread that made it to its own.
-/// A kernel that is under way, and the CUDA graph of a run on a GPU, end first.
+/// A kernel that is under way ends first, and so does a run on a GPU of at most 16,384 launches; a longer one is called
+/// off where it is waited for.
 class CancelScope {
  public:
   explicit CancelScope(const Cancellation& cancellation);

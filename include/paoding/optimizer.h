@@ -89,6 +89,9 @@ struct MinimizeOptions {
   /// loss of every run counts. What random ops draw from ("random/state") moves on in a skipped run as in any;
   /// find_nonfinite() can look for the reason.
   bool skip_nonfinite = false;
+  /// With skip_nonfinite: the updates of all runs behind a skipped one are skipped too, until "optimizer/skipped" is
+  /// set to 0. So runs may be started before the loss of the one before has been read.
+  bool stop_at_nonfinite = false;
   bool master_weights = false;  // f16 and bf16 parameters are rounded from an f32 value that is kept
 };
 

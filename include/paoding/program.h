@@ -45,6 +45,13 @@ struct CompileOptions {
   int repeats = 1;          // runs, one after the other, that one run() makes: for timing without launch gaps
   bool allow_tf32 = false;  // on a GPU: f32 products may round operands to TF32
   bool assign = true;       // off: parameters keep their values, to evaluate a graph that trains
+  /// On a GPU: a CUstream of the caller's, in which everything is enqueued in place of one of the program's own. It
+  /// outlives the program and those bound to it.
+  void* stream = nullptr;
+  /// On a GPU: memory of the device that the captured graphs of programs bound together may take beside their arena,
+  /// about 4 KiB a launch. Those that were not used for longest are dropped, and made again, in some milliseconds, when
+  /// they run.
+  std::int64_t graph_bytes = std::int64_t{1} << 30;
   /// Called with every value that reaches a `print` op, in the order of the run, before the run writes a parameter;
   /// without it Program::printed() has those of the last run. What it throws ends the run and is thrown by run(). It
   /// may read Parameters, which hold what they held when the run began; of programs with memory or Parameters of this
@@ -113,6 +120,22 @@ class Parameters {
   std::shared_ptr<Store> store_;
 };
 
+/// A result of a run, on its way from the device while others run.
+class Fetched {
+ public:
+  /// Waits for the run, and for nothing behind it; the same value every time. Errors: what the run met. A call of the
+  /// program that it comes from, as far as threads are concerned.
+  const Tensor& value() const;
+  /// Whether value() would not wait.
+  bool is_there() const;
+
+ private:
+  friend class Program;
+  struct State;
+  explicit Fetched(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  std::shared_ptr<State> state_;
+};
+
 /// One thread uses it at a time: a call while another is under way, on another thread or around a callback, is an Error
 /// (argument), and so is every call on a Program that was moved from. A process that was forked from one that
 /// had compiled a program for several threads has lost these: compiling and running there is an Error (device).
@@ -142,15 +165,19 @@ class Program {
   const Type& fetch_type(int index) const;
   /// Gives an input its value, until it is given another. Error (shape, dtype) when the type is another.
   void set_input(int index, const Tensor& tensor);
-  /// Runs once. On a GPU it returns when the run is under way; wait() or fetch() wait for it, and throw what was found
-  /// wrong with it. Errors: (argument) an input was never set, an index out of range; (device) the device fails;
-  /// (cancelled) see CancelScope; and what on_print and on_step throw. A run that throws has written no parameter and
-  /// has nothing to fetch.
+  /// Runs once. On a GPU it returns when the run is under way: runs of programs that share Parameters come one behind
+  /// the other there, and inputs that are set meanwhile are for the next. wait(), fetch() and Fetched::value() wait,
+  /// and throw what was found wrong; runs that were enqueued behind one that failed have done nothing, and fail
+  /// likewise. Errors: (argument) an input was never set, an index out of range; (device) the device fails; (cancelled)
+  /// see CancelScope; and what on_print and on_step throw. A run that throws has written no parameter and has nothing
+  /// to fetch.
   void run();
   void wait();
   /// The value of the last run; of a Variant, the alternative that it took. Error (argument) when there is none: the
   /// program has not run, its last run threw, or another program has run in their arena since.
   Tensor fetch(int index);
+  /// The same without waiting: on a GPU a copy is enqueued behind the run, which the next runs leave as it is.
+  Fetched fetch_later(int index);
   /// What `print` ops saw in the last run; empty when CompileOptions::on_print took it.
   const std::vector<Printed>& printed() const;
 

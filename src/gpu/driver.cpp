@@ -139,8 +139,8 @@ bool is_sticky(CUresult result) {
 void check(CUresult result, const char* what) {
   if (result == CUDA_SUCCESS) return;
   const char* hint = is_sticky(result) ? "\nhint: the GPU's context is lost, and with it all that was on the device, "
-                                         "parameters too: end this process. Execution::stepwise (paoding run "
-                                         "--stepwise) names the step that faults"
+                                         "parameters too: end this process, and go on from the last checkpoint. "
+                                         "Execution::stepwise (paoding run --stepwise) names the step that faults"
                                        : "";
   fail(ErrorKind::device, "{}: {}{}", what, error_text(result), hint);
 }
@@ -267,6 +267,10 @@ Stream::Stream(const GpuDevice& device, int priority) {
 }
 
 void Stream::wait_idle() const { PD_CUDA(required_driver().cuStreamSynchronize(stream_)); }
+
+void Stream::wait_for(const Event& event) const {
+  PD_CUDA(required_driver().cuStreamWaitEvent(stream_, event.get(), 0));
+}
 
 void Stream::reset() {
   if (stream_ == nullptr) return;

@@ -50,11 +50,13 @@ namespace paoding::gpu {
   X(cuMemcpyDtoH)               \
   X(cuMemcpyHtoDAsync)          \
   X(cuMemcpyDtoHAsync)          \
+  X(cuMemcpyDtoDAsync)          \
   X(cuMemsetD8Async)            \
   X(cuMemsetD32Async)           \
   X(cuStreamCreateWithPriority) \
   X(cuStreamDestroy)            \
   X(cuStreamSynchronize)        \
+  X(cuStreamWaitEvent)          \
   X(cuStreamBeginCapture)       \
   X(cuStreamEndCapture)         \
   X(cuStreamGetCaptureInfo)     \
@@ -205,18 +207,24 @@ class PinnedMemory {
   std::size_t size_bytes_ = 0;
 };
 
+class Event;
+
 /// A non-blocking stream: it does not wait for the legacy default stream.
 class Stream {
  public:
   Stream() = default;
   /// Lower numbers run first; 0 is the usual priority.
   explicit Stream(const GpuDevice& device, int priority = 0);
+  /// One of somebody else's, who keeps it.
+  explicit Stream(CUstream theirs) : stream_(theirs) {}
   ~Stream() { reset(); }
   Stream(Stream&& other) noexcept { swap(other); }
   Stream& operator=(Stream&& other) noexcept;
 
   CUstream get() const { return stream_; }
   void wait_idle() const;
+  /// What is enqueued from here on comes behind the event as it was recorded last.
+  void wait_for(const Event& event) const;
 
  private:
   void reset();

@@ -91,13 +91,14 @@ PD_DEVICE void send(unsigned* at, unsigned value, unsigned long long* mailbox, u
 #endif
 #endif
 
-// About a second of polls.
-constexpr unsigned kMostPolls = 1u << 22;
+#ifndef PD_MOST_POLLS
+#define PD_MOST_POLLS (1u << 22)  // about a second
+#endif
 
 // Polls until `is_there()`. False when it does not come, or another of the launch's threads has given up: then the launch
 // has left a fault, and has to end.
 template <class Condition> PD_DEVICE bool wait_until(const Room& room, Condition is_there) {
-  for (unsigned polls = 1; polls <= kMostPolls; ++polls) {
+  for (unsigned polls = 1; polls <= PD_MOST_POLLS; ++polls) {
     if (is_there()) return true;
     if (polls % 1024 == 0 && load_relaxed((const unsigned*)room.fault) == 0) return false;
   }

@@ -77,7 +77,7 @@ void LoadedKernel::start(CUstream stream, void* const* operands, const Room& roo
     attributes[count].id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
     attributes[count++].value.cooperative = 1;
   }
-  if (launch_->overlaps_before && room.failed == nullptr) {  // whether it is called off, the launch in front may decide
+  if (launch_->overlaps_before) {
     attributes[count].id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
     attributes[count++].value.programmaticStreamSerializationAllowed = 1;
   }

@@ -169,6 +169,7 @@ class Minimize {
     apply_ = is_last_;
     if (is_finite_.valid()) {
       const Value skipped = counter("optimizer/skipped");
+      if (options_.stop_at_nonfinite) is_finite_ = call("logical_and", {is_finite_, equal(skipped, 0)});
       const Value is_bad = call("logical_not", {is_finite_});
       const Value is_skipped = is_last_.valid() ? call("logical_and", {is_last_, is_bad}) : is_bad;
       assign(skipped, select(is_skipped, skipped + 1, skipped));

@@ -229,6 +229,23 @@ TEST(Optimizer, SkipsUpdatesWhoseGradientsAreNotFinite) {
   EXPECT_EQ(trained.get("adam/v/net/q"), clean.get("adam/v/net/q"));
 }
 
+TEST(Optimizer, StopsAtAnUpdateThatWasSkippedUntilItIsTakenBack) {
+  Trained trained(Adam{.learning_rate = 0.1}, {.skip_nonfinite = true, .stop_at_nonfinite = true}),
+      clean(Adam{.learning_rate = 0.1});
+  trained.run();
+  clean.run(target_of(0));
+  Dense bad = target_of(1);
+  bad[3] = std::nan("");
+  trained.run(bad);
+  trained.run(target_of(2));
+  EXPECT_EQ(trained.get("p"), clean.get("p"));
+  EXPECT_EQ(trained.get("optimizer/skipped"), Dense{2});
+  trained.parameters->set("optimizer/skipped", Tensor::from(i64, {}, Dense{0}));
+  trained.run(target_of(7));
+  clean.run(target_of(7));
+  EXPECT_EQ(trained.get("p"), clean.get("p"));
+}
+
 // loss = x p + c: an infinite c makes the loss infinite and leaves its gradient, x, alone.
 TEST(Optimizer, SkipsUpdatesWhoseLossIsNotFiniteThoughItsGradientIs) {
   for (const int accumulate : {1, 2}) {

@@ -30,11 +30,24 @@ struct KernelCost {
   std::vector<std::string> notes = {};  // kernels that declined when they were prepared
 };
 
+/// Values on their way to the host.
+class LaterRead {
+ public:
+  virtual ~LaterRead() = default;
+  virtual bool is_there() const = 0;
+  /// Waits for them; called once. Errors: of the run that made them.
+  virtual std::vector<Tensor> values() = 0;
+};
+
 class Executor {
  public:
   virtual ~Executor() = default;
   virtual void write(int slot, const Tensor& tensor) = 0;
   virtual Tensor read(const Operand& dense) = 0;
+  /// Of the last run, as it was, whatever runs next.
+  virtual std::unique_ptr<LaterRead> read_later(const std::vector<const Operand*>& dense) = 0;
+  /// What is enqueued from here on comes behind all that the other has enqueued.
+  virtual void follow(Executor& /*other*/) {}
   /// `run` numbers the execution for a recording under way, 0 when there is none.
   virtual void run(std::uint32_t run) = 0;
   virtual void wait() = 0;
@@ -67,12 +80,15 @@ class SharedFailure {
 
 struct ExecutorOptions {
   Device device;
+  std::string name = "program";  // in errors of the device
   Execution execution = Execution::captured;
   int repeats = 1;  // times that one run() runs the plan
   std::function<void(const StepSeen&)> on_step = {};
   std::function<void(Printed&&)> on_print = {};
   std::shared_ptr<Arena> arena = {};            // to share when it is large enough
   std::vector<void*> parameters = {};           // device address per Plan::parameters
+  void* stream = nullptr;                       // on a GPU: the caller's
+  std::int64_t graph_bytes = 0;                 // on a GPU: see CompileOptions
   std::shared_ptr<SharedFailure> failure = {};  // of the store, on a GPU
   LaunchWatcher* watcher = nullptr;             // of a stepwise run; must outlive the executor
 };

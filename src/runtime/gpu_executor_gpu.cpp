@@ -10,9 +10,12 @@
 #include "base/check.h"
 #include "gpu/kernel_cache.h"
 #include "gpu/loaded_kernel.h"
+#include "runtime/captured_graph.h"
 #include "runtime/executor.h"
+#include "runtime/gpu_feeds.h"
 #include "runtime/gpu_gate.h"
 #include "runtime/gpu_readback.h"
+#include "runtime/gpu_reads.h"
 #include "runtime/gpu_trace.h"
 
 namespace paoding {
@@ -20,69 +23,60 @@ namespace {
 
 using gpu::DeviceMemory;
 using gpu::GpuDevice;
-using gpu::PinnedMemory;
 
+// Programs that share it run in one stream, one after the other.
 class GpuArena : public Arena {
  public:
-  GpuArena(const GpuDevice& device, std::int64_t bytes) : memory(device, static_cast<std::size_t>(bytes)) {}
+  GpuArena(const GpuDevice& device, std::int64_t bytes, const ExecutorOptions& options)
+      : memory(device, static_cast<std::size_t>(bytes)),
+        stream(options.stream == nullptr ? gpu::Stream(device) : gpu::Stream(static_cast<CUstream>(options.stream))),
+        graphs(options.graph_bytes) {}
   gpu::GrowingDeviceMemory memory;
+  gpu::Stream stream;
+  GraphBudget graphs;
 };
-
-// Small feeds are staged in pinned memory, so that the copy does not hold up the caller.
-constexpr std::int64_t kMaxStagedBytes = std::int64_t{4} << 20;
 
 class GpuExecutor : public Executor {
  public:
   GpuExecutor(const Plan& plan, const ExecutorOptions& options)
       : plan_(plan),
+        name_(options.name),
         on_step_(options.on_step),
         watcher_(options.watcher),
         is_captured_(options.execution == Execution::captured),
         device_(GpuDevice::get(options.device.index)),
         driver_(gpu::required_driver()),
-        stream_(device_) {
-    arena_ = std::dynamic_pointer_cast<GpuArena>(options.arena);
-    check_memory();
-    if (!arena_ || !arena_->memory.grow(static_cast<std::size_t>(plan.arena_bytes))) {
-      arena_ = std::make_shared<GpuArena>(device_, plan.arena_bytes);
-    }
+        arena_(arena_for(options)),
+        stream_(arena_->stream),
+        behind_(device_),
+        feeds_(device_, stream_) {
     place_slots(options.parameters);
     clear_state();
     prepare_kernels();
     resolve(options.repeats);
     prints_ = GpuPrints(device_, launches_, options.on_print);
     place_gate(options);
-    if (is_captured_) capture();
-    seen_.emplace(device_.index(), launches_, nodes_of_launch_);
+    if (is_captured_) {
+      graph_.emplace(device_, arena_->graphs, launches_.size(),
+                     [this](std::size_t i, CUstream stream) { start(i, stream); });
+    }
+    seen_.emplace(device_.index(), launches_, is_captured_ ? graph_->nodes() : std::vector<int>());
   }
 
   ~GpuExecutor() override {
-    if (exec_ != nullptr) driver_.cuGraphExecDestroy(exec_);
-    if (graph_ != nullptr) driver_.cuGraphDestroy(graph_);
+    try {
+      device_.make_current();
+      stream_.wait_idle();  // what it has enqueued is done with its memory
+    } catch (...) {         // the device is gone, and what was enqueued with it
+    }
   }
 
   void write(int slot, const Tensor& tensor) override {
     device_.make_current();
-    const auto at = static_cast<std::size_t>(slot);
-    const auto bytes = static_cast<std::size_t>(tensor.size_bytes());
-    if (bytes == 0) return;
-    const void* source = tensor.bytes();
-    Staging& staging = staging_[slot];
-    if (tensor.size_bytes() <= kMaxStagedBytes) {
-      if (staging.memory.size_bytes() == 0) {
-        staging = {PinnedMemory(device_, bytes), gpu::Event(device_)};
-      } else {
-        staging.copied.wait_done();  // the copy of the value before
-      }
-      std::memcpy(staging.memory.bytes(), source, bytes);
-      source = staging.memory.bytes();
-    }
-    PD_CUDA(driver_.cuMemcpyHtoDAsync(bases_[at], source, bytes, stream_.get()));
-    if (staging.memory.size_bytes() != 0) {
-      staging.copied.record(stream_.get());
-    } else {
-      stream_.wait_idle();  // the caller's memory may be pinned, and is read only until here
-    }
+    if (is_input_[static_cast<std::size_t>(slot)]) return feeds_.write(slot, tensor);
+    if (tensor.size_bytes() == 0) return;  // a constant, before the first run
+    PD_CUDA(driver_.cuMemcpyHtoD(bases_[static_cast<std::size_t>(slot)], tensor.bytes(),
+                                 static_cast<std::size_t>(tensor.size_bytes())));
   }
 
   Tensor read(const Operand& dense) override {
@@ -90,18 +84,32 @@ class GpuExecutor : public Executor {
     Tensor tensor(dense.layout.type);
     wait();
     if (tensor.size_bytes() == 0) return tensor;
-    PD_CUDA(driver_.cuMemcpyDtoH(tensor.bytes(),
-                                 bases_[static_cast<std::size_t>(dense.slot)] + static_cast<CUdeviceptr>(dense.offset),
-                                 static_cast<std::size_t>(tensor.size_bytes())));
+    PD_CUDA(driver_.cuMemcpyDtoH(tensor.bytes(), address_of(dense), static_cast<std::size_t>(tensor.size_bytes())));
     return tensor;
+  }
+
+  std::unique_ptr<LaterRead> read_later(const std::vector<const Operand*>& dense) override {
+    device_.make_current();
+    std::vector<GpuReads::Source> sources;
+    for (const Operand* operand : dense) sources.push_back({address_of(*operand), operand->layout.type});
+    return reads_->start(sources);
+  }
+
+  void follow(Executor& other) override {
+    auto& theirs = dynamic_cast<GpuExecutor&>(other);
+    if (theirs.stream_.get() == stream_.get()) return;
+    device_.make_current();
+    theirs.behind_.record(theirs.stream_.get());
+    stream_.wait_for(theirs.behind_);
   }
 
   void run(std::uint32_t run) override {
     device_.make_current();
+    feeds_.take_over();
     if (!is_captured_) return run_stepwise();
     {
       const auto lock = gate_->lock();
-      launch_all(run);
+      named([&] { launch_all(run); });
       gate_->next_run();
     }
     if (prints_.empty()) return;
@@ -109,14 +117,8 @@ class GpuExecutor : public Executor {
     prints_.hand_over();
   }
 
-  void wait() override {
-    gate_->wait_idle();
-    gate_->check(gate_->last_run());
-  }
-  void finish() override {
-    gate_->wait_idle();
-    gate_->check(gate_->last_run(), false);
-  }
+  void wait() override { wait(true); }
+  void finish() override { wait(false); }
   bool can_fail() const override { return gate_->can_fail(); }
   std::shared_ptr<Arena> arena() const override { return arena_; }
   KernelCost kernel_cost() const override { return cost_; }
@@ -135,29 +137,50 @@ class GpuExecutor : public Executor {
   }
 
  private:
-  struct Staging {
-    PinnedMemory memory;
-    gpu::Event copied;
-  };
+  void wait(bool again) {
+    named([&] { gate_->wait_idle(); });
+    gate_->check(gate_->last_run(), again);
+  }
 
-  void launch_all(std::uint32_t run) {
-    if (!GpuTrace::is_wanted()) {
-      PD_CUDA(driver_.cuGraphLaunch(exec_, stream_.get()));
-    } else if (GpuTrace::sees_graphs()) {
-      seen_->before_graph(run);
-      PD_CUDA(driver_.cuGraphLaunch(exec_, stream_.get()));
-      seen_->after_graph(run);
-    } else {
-      seen_->time_steps(run, stream_.get(), [this](std::size_t i) { start(i); });
+  // An error of the device says in whose run it came.
+  template <class Call>
+  void named(const Call& call) const {
+    try {
+      call();
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::device) throw;
+      fail(ErrorKind::device, "{}: {}", name_, error.what());
     }
   }
 
+  void launch_all(std::uint32_t run) {
+    if (!GpuTrace::is_wanted()) {
+      graph_->launch(stream_.get());
+    } else if (GpuTrace::sees_graphs()) {
+      seen_->before_graph(run);
+      graph_->launch(stream_.get());
+      seen_->after_graph(run);
+    } else {
+      seen_->time_steps(run, stream_.get(), [this](std::size_t i) { start(i, stream_.get()); });
+    }
+  }
+
+  // One that programs before this one have, where it can grow to what this one needs.
+  std::shared_ptr<GpuArena> arena_for(const ExecutorOptions& options) const {
+    auto arena = std::dynamic_pointer_cast<GpuArena>(options.arena);
+    check_memory(arena ? static_cast<std::int64_t>(arena->memory.size_bytes()) : 0);
+    if (arena && arena->memory.grow(static_cast<std::size_t>(plan_.arena_bytes))) return arena;
+    return std::make_shared<GpuArena>(device_, plan_.arena_bytes, options);
+  }
+
   // Before anything is allocated: what is missing is told with what it is for.
-  void check_memory() const {
-    std::int64_t needed = plan_.arena_bytes - (arena_ ? static_cast<std::int64_t>(arena_->memory.size_bytes()) : 0);
-    needed = std::max<std::int64_t>(needed, 0);
+  void check_memory(std::int64_t arena_bytes) const {
+    std::int64_t needed = std::max<std::int64_t>(plan_.arena_bytes - arena_bytes, 0);
     for (const Slot& slot : plan_.slots) {
       if (slot.kind == SlotKind::input || slot.kind == SlotKind::state) needed += slot.bytes;
+    }
+    for (const auto& [name, slot] : plan_.inputs) {
+      needed += GpuFeeds::more_bytes(plan_.slots[static_cast<std::size_t>(slot)].bytes);
     }
     std::size_t free_bytes = 0, all_bytes = 0;
     device_.make_current();
@@ -186,6 +209,16 @@ class GpuExecutor : public Executor {
         bases_.push_back(arena_->memory.address() + static_cast<CUdeviceptr>(slot.offset));
       }
     }
+    is_input_.assign(plan_.slots.size(), false);
+    for (const auto& [name, slot] : plan_.inputs) {
+      const auto at = static_cast<std::size_t>(slot);
+      is_input_[at] = true;
+      feeds_.add(slot, bases_[at], plan_.slots[at].bytes);
+    }
+  }
+
+  CUdeviceptr address_of(const Operand& dense) const {
+    return bases_[static_cast<std::size_t>(dense.slot)] + static_cast<CUdeviceptr>(dense.offset);
   }
 
   void for_each_step(const std::vector<Step>& steps, const std::function<void(const Step&)>& visit) const {
@@ -253,6 +286,7 @@ class GpuExecutor : public Executor {
     if (!failure) failure = std::make_shared<GpuFailure>(device_);
     gate_.emplace(device_, stream_, std::move(gates), std::move(kernels), options.repeats, std::move(failure),
                   [this] { clear_state(); });
+    reads_.emplace(device_, stream_, *gate_);
   }
 
   // What kernels keep from run to run; of a run that failed it is as good as lost.
@@ -264,54 +298,25 @@ class GpuExecutor : public Executor {
     }
   }
 
-  void start(std::size_t i) const {
-    gate_->start_before(i);
-    start_launch(i);
-    gate_->start_behind(i);
+  void start(std::size_t i, CUstream stream) const {
+    gate_->start_before(i, stream);
+    start_launch(i, stream);
+    gate_->start_behind(i, stream);
   }
 
-  void start_launch(std::size_t i) const {
+  void start_launch(std::size_t i, CUstream stream) const {
     const Step* step = launches_[i].step;
     void* const* operands = pointers_.data() + first_pointer_[i];
     if (step->kind == Step::Kind::print) {
-      prints_.start(i, reinterpret_cast<CUdeviceptr>(operands[0]), stream_.get());
+      prints_.start(i, reinterpret_cast<CUdeviceptr>(operands[0]), stream);
     } else {
-      kernels_.at(step)->run({operands, slot_pointer(step->workspace), stream_.get(), slot_pointer(step->state),
+      kernels_.at(step)->run({operands, slot_pointer(step->workspace), stream, slot_pointer(step->state),
                               gate_->fault_of(i), gate_->called_off(i)});
     }
   }
 
   void* slot_pointer(int slot) const {
     return slot < 0 ? nullptr : reinterpret_cast<void*>(bases_[static_cast<std::size_t>(slot)]);
-  }
-
-  // Also notes how many graph nodes each launch became, which is how profiles find their way back.
-  void capture() {
-    PD_CUDA(driver_.cuStreamBeginCapture(stream_.get(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
-    std::size_t nodes = 0;
-    try {
-      for (std::size_t i = 0; i < launches_.size(); ++i) {
-        start(i);
-        const std::size_t now = captured_nodes();
-        nodes_of_launch_.push_back(static_cast<int>(now - nodes));
-        nodes = now;
-      }
-    } catch (...) {
-      driver_.cuStreamEndCapture(stream_.get(), &graph_);
-      throw;
-    }
-    PD_CUDA(driver_.cuStreamEndCapture(stream_.get(), &graph_));
-    PD_CUDA(driver_.cuGraphInstantiate(&exec_, graph_, 0));
-    PD_CUDA(driver_.cuGraphUpload(exec_, stream_.get()));
-  }
-
-  std::size_t captured_nodes() const {
-    CUstreamCaptureStatus status;
-    CUgraph graph = nullptr;
-    PD_CUDA(driver_.cuStreamGetCaptureInfo(stream_.get(), &status, nullptr, &graph, nullptr, nullptr, nullptr));
-    std::size_t count = 0;
-    PD_CUDA(driver_.cuGraphGetNodes(graph, nullptr, &count));
-    return count;
   }
 
   // What throws in the commit, where only somebody who looks on may, leaves parameters as they were.
@@ -353,7 +358,7 @@ class GpuExecutor : public Executor {
     const auto read = [&](std::size_t k) { return read_strided(launch, k); };
     if (watcher_ != nullptr) watcher_->before(launch, read);
     try {
-      start(i);
+      start(i, stream_.get());
       stream_.wait_idle();
     } catch (const Error& error) {
       fail(ErrorKind::device, "step {} ({}{}, turn {}) failed: {}", i, launch.step->label.op,
@@ -383,70 +388,35 @@ class GpuExecutor : public Executor {
   }
 
   const Plan& plan_;
+  const std::string name_;
   std::function<void(const StepSeen&)> on_step_;
   LaunchWatcher* watcher_;
   const bool is_captured_;
   GpuDevice& device_;
   const gpu::Driver& driver_;
-  gpu::Stream stream_;
-  std::shared_ptr<GpuArena> arena_;
+  const std::shared_ptr<GpuArena> arena_;
+  const gpu::Stream& stream_;       // the arena's
+  gpu::Event behind_;               // all that it has enqueued, when another comes behind it
   std::vector<DeviceMemory> own_;   // of slots outside the arena
   std::vector<CUdeviceptr> bases_;  // per slot
-  std::map<int, Staging> staging_;  // per input slot
+  std::vector<bool> is_input_;      // per slot
+  GpuFeeds feeds_;
   std::map<const Step*, std::unique_ptr<PreparedKernel>> kernels_;
   KernelCost cost_;
   std::vector<Launch> launches_;
   std::vector<void*> pointers_;
   std::vector<std::size_t> first_pointer_;  // per launch
-  std::vector<int> nodes_of_launch_;
   GpuPrints prints_;
   std::optional<GpuGate> gate_;
-  CUgraph graph_ = nullptr;
-  CUgraphExec exec_ = nullptr;
+  std::optional<GpuReads> reads_;
+  std::optional<CapturedGraph> graph_;
   std::optional<GpuTrace> seen_;
-};
-
-class GpuBuffer : public DeviceBuffer {
- public:
-  GpuBuffer(std::int64_t bytes, const Device& device)
-      : device_(GpuDevice::get(device.index)), memory_(device_, static_cast<std::size_t>(bytes)) {
-    if (bytes == 0) return;
-    PD_CUDA(gpu::required_driver().cuMemsetD8Async(memory_.address(), 0, memory_.size_bytes(), nullptr));
-    PD_CUDA(gpu::required_driver().cuCtxSynchronize());
-  }
-  void* address() const override { return memory_.pointer(); }
-  void write(const Tensor& tensor) override {
-    device_.make_current();
-    PD_CUDA(gpu::required_driver().cuCtxSynchronize());
-    PD_CUDA(gpu::required_driver().cuMemcpyHtoD(memory_.address(), tensor.bytes(),
-                                                static_cast<std::size_t>(tensor.size_bytes())));
-  }
-  Tensor read(const Type& type) const override {
-    device_.make_current();
-    Tensor tensor(type);
-    PD_CUDA(gpu::required_driver().cuCtxSynchronize());
-    PD_CUDA(gpu::required_driver().cuMemcpyDtoH(tensor.bytes(), memory_.address(),
-                                                static_cast<std::size_t>(tensor.size_bytes())));
-    return tensor;
-  }
-
- private:
-  GpuDevice& device_;
-  DeviceMemory memory_;
 };
 
 }  // namespace
 
 std::unique_ptr<Executor> make_gpu_executor(const Plan& plan, const ExecutorOptions& options) {
   return std::make_unique<GpuExecutor>(plan, options);
-}
-
-std::unique_ptr<DeviceBuffer> make_gpu_buffer(std::int64_t bytes, const Device& device) {
-  return std::make_unique<GpuBuffer>(bytes, device);
-}
-
-std::shared_ptr<SharedFailure> make_gpu_failure(const Device& device) {
-  return std::make_shared<GpuFailure>(GpuDevice::get(device.index));
 }
 
 }  // namespace paoding

@@ -63,8 +63,8 @@ class GpuGate {
   /// For KernelRun::fault and KernelRun::failed.
   void* fault_of(std::size_t launch) const;
   void* called_off(std::size_t launch) const;
-  void start_before(std::size_t launch) const;
-  void start_behind(std::size_t launch) const;
+  void start_before(std::size_t launch, CUstream stream) const;
+  void start_behind(std::size_t launch, CUstream stream) const;
   /// Throws what the launch left, when it is done: for runs step by step, which no gate stands in.
   void check_launch(std::size_t launch) const;
 
@@ -74,8 +74,10 @@ class GpuGate {
   std::unique_lock<std::mutex> lock() const { return std::unique_lock(failure_->mutex_); }
   std::uint64_t next_run() { return ++runs_; }
   std::uint64_t last_run() const { return runs_; }
-  /// Waits for all that was enqueued; calls it off when the thread's CancelScope is cancelled.
+  /// Waits for all that was enqueued, or until `event` is done; what is enqueued is called off when the thread's
+  /// CancelScope is cancelled.
   void wait_idle();
+  void wait_done(const gpu::Event& event);
   /// When that run is done: throws its error where it failed, or did nothing because one before it did. With
   /// `again` false only what nobody has been told.
   void check(std::uint64_t run, bool again = true);
@@ -83,7 +85,7 @@ class GpuGate {
 
  private:
   friend class GpuFailure;
-  void start() const;
+  void start(CUstream stream) const;
   void call_off();
   bool is_closed() const;
   std::exception_ptr own_error() const;

@@ -137,16 +137,16 @@ void* GpuGate::called_off(std::size_t launch) const {
   return plan_.can_cancel ? cancelled_.pointer() : nullptr;
 }
 
-void GpuGate::start_before(std::size_t launch) const {
-  if (std::binary_search(plan_.before.begin(), plan_.before.end(), launch)) start();
+void GpuGate::start_before(std::size_t launch, CUstream stream) const {
+  if (std::binary_search(plan_.before.begin(), plan_.before.end(), launch)) start(stream);
 }
-void GpuGate::start_behind(std::size_t launch) const {
-  if (std::binary_search(plan_.behind.begin(), plan_.behind.end(), launch)) start();
+void GpuGate::start_behind(std::size_t launch, CUstream stream) const {
+  if (std::binary_search(plan_.behind.begin(), plan_.behind.end(), launch)) start(stream);
 }
 
-void GpuGate::start() const {
+void GpuGate::start(CUstream stream) const {
   void* operands[] = {failure_->word_.pointer(), cancelled_.pointer(), words_.pointer(), report_.bytes()};
-  kernel_->start(stream_.get(), operands, {});
+  kernel_->start(stream, operands, {});
 }
 
 void GpuGate::check_launch(std::size_t launch) const {
@@ -160,10 +160,15 @@ void GpuGate::check_launch(std::size_t launch) const {
 }
 
 void GpuGate::wait_idle() {
-  const CancelPoll poll;
-  if (!plan_.can_cancel || !poll.is_watching()) return stream_.wait_idle();
+  if (!plan_.can_cancel) return stream_.wait_idle();
   done_.record(stream_.get());
-  while (!done_.is_done()) {
+  wait_done(done_);
+}
+
+void GpuGate::wait_done(const gpu::Event& event) {
+  const CancelPoll poll;
+  if (!plan_.can_cancel || !poll.is_watching()) return event.wait_done();
+  while (!event.is_done()) {
     if (poll.is_cancelled()) return call_off();
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }

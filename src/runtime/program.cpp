@@ -18,6 +18,7 @@
 #include "profile/recorder.h"
 #include "runtime/compile.h"
 #include "runtime/executor.h"
+#include "runtime/use_order.h"
 
 namespace paoding {
 
@@ -32,28 +33,33 @@ struct Parameters::Store {
   std::shared_ptr<SharedFailure> failure;  // on a GPU
   std::vector<std::string> order;
   std::map<std::string, Entry, std::less<>> entries;
-  // Runs that write hold it alone. A GPU's run goes on after Program::run() has returned: whoever comes next waits.
+  // Runs that write hold it alone. A GPU's run goes on after Program::run() has returned: the next comes behind it
+  // there.
   std::shared_mutex running;
-  std::mutex pending_lock;
-  std::vector<Executor*> pending;  // on a GPU: what has been launched and not been waited for
+  std::mutex order_lock;
+  UseOrder<Executor> order_on_gpu;
 
-  // Before executor `next`, or the host (nullptr), touches the values: all others have finished. Under `running`.
-  void finish_others(const Executor* next) {
-    const std::lock_guard lock(pending_lock);
-    const auto is_other = [&](const Executor* executor) { return executor != next; };
-    for (auto it = pending.begin(); (it = std::find_if(pending.begin(), pending.end(), is_other)) != pending.end();) {
-      Executor* other = *it;
-      pending.erase(it);  // what it throws is told once
-      other->finish();
+  // Before the host reads or writes the values. Under `running`.
+  void finish_runs(bool writes) {
+    const std::lock_guard lock(order_lock);
+    for (Executor* executor : order_on_gpu.before(writes)) {
+      order_on_gpu.forget(executor);  // what it throws is told once
+      executor->finish();
     }
   }
-  void add_pending(Executor* executor) {
-    const std::lock_guard lock(pending_lock);
-    if (std::find(pending.begin(), pending.end(), executor) == pending.end()) pending.push_back(executor);
+  // Before a run is enqueued. One that cannot be called off on the device waits here for those that may fail.
+  void enqueue(Executor* next, bool writes) {
+    const std::lock_guard lock(order_lock);
+    if (writes && !next->can_fail()) {
+      for (Executor* other : order_on_gpu.before(true)) {
+        if (other != next && other->can_fail()) other->finish();
+      }
+    }
+    order_on_gpu.use(next, writes, [&](Executor& other) { next->follow(other); });
   }
-  void remove_pending(const Executor* executor) {
-    const std::lock_guard lock(pending_lock);
-    std::erase(pending, executor);
+  void forget(const Executor* executor) {
+    const std::lock_guard lock(order_lock);
+    order_on_gpu.forget(executor);
   }
 
   Entry& at(std::string_view name) {
@@ -127,7 +133,7 @@ void Parameters::set(std::string_view name, const Tensor& tensor) {
          name);
   }
   const std::unique_lock lock(store_->running);
-  store_->finish_others(nullptr);
+  store_->finish_runs(true);
   entry.buffer->write(tensor);
 }
 
@@ -135,7 +141,7 @@ Tensor Parameters::get(std::string_view name) const {
   const Store::Entry& entry = store().at(name);
   std::shared_lock<std::shared_mutex> lock(store_->running, std::defer_lock);
   if (run_around(store_.get()) == nullptr) lock.lock();  // else the run has it
-  store_->finish_others(nullptr);
+  store_->finish_runs(false);
   return entry.buffer->read(entry.type);
 }
 
@@ -175,12 +181,25 @@ class UnderWayHere {
   const UnderWay run_;
 };
 
+// Which alternative of a Variant was taken; the last where there is none of that number.
+std::size_t chosen_of(const Tensor& index, std::size_t count) {
+  const auto chosen = static_cast<std::int64_t>(index.to_doubles()[0]);
+  return chosen >= 0 && chosen < static_cast<std::int64_t>(count) ? static_cast<std::size_t>(chosen) : count - 1;
+}
+
 std::uint64_t next_number() {
   static std::atomic<std::uint64_t> last{0};
   return ++last;
 }
 
 }  // namespace
+
+struct Fetched::State {
+  explicit State(std::unique_ptr<LaterRead> started) : read(std::move(started)) {}
+  std::unique_ptr<LaterRead> read;
+  std::optional<Tensor> value;
+  std::exception_ptr error;
+};
 
 struct Program::Compiled {
   CompileOptions options;
@@ -203,7 +222,7 @@ struct Program::Compiled {
   const std::uint64_t number = next_number();                               // of all programs
 
   ~Compiled() {
-    if (parameters && executor) parameters->remove_pending(executor.get());
+    if (parameters && executor) parameters->forget(executor.get());
   }
 
   void run() {
@@ -238,10 +257,7 @@ struct Program::Compiled {
     std::unique_lock<std::shared_mutex> alone(parameters->running, std::defer_lock);
     if (run_around(parameters.get()) == nullptr) writes_parameters ? alone.lock() : shared.lock();
     const UnderWayHere here(parameters.get());
-    if (options.device.kind == DeviceKind::cuda) {
-      parameters->finish_others(executor.get());
-      parameters->add_pending(executor.get());
-    }
+    if (options.device.kind == DeviceKind::cuda) parameters->enqueue(executor.get(), writes_parameters);
     executor->run(run);
   }
 
@@ -265,10 +281,16 @@ struct Program::Compiled {
     wait();
     const Tensor tensor = executor->read(fetch.operand);
     if (fetch.alternatives.empty()) return tensor;
-    const auto chosen = static_cast<std::int64_t>(tensor.to_doubles()[0]);
-    const auto count = static_cast<std::int64_t>(fetch.alternatives.size());
-    return executor->read(
-        fetch.alternatives[static_cast<std::size_t>(chosen >= 0 && chosen < count ? chosen : count - 1)]);
+    return executor->read(fetch.alternatives[chosen_of(tensor, fetch.alternatives.size())]);
+  }
+
+  std::shared_ptr<Fetched::State> fetch_later(std::size_t index) {
+    const Plan::Fetch& fetch = plan.fetches[index];
+    const OneAtATime use(arena->is_in_use, "fetch_later");
+    check_results(fetch.name);
+    std::vector<const Operand*> all{&fetch.operand};
+    for (const Operand& alternative : fetch.alternatives) all.push_back(&alternative);
+    return std::make_shared<Fetched::State>(executor->read_later(all));
   }
 
   // Error (argument) when the arena does not hold what a run of this program left.
@@ -303,6 +325,16 @@ using Clock = std::chrono::steady_clock;
 
 double milliseconds_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+// A program has no name of its own: what it is for says which it is.
+std::string name_of(const Plan& plan) {
+  constexpr std::size_t kMost = 3;
+  std::string name = "program";
+  for (std::size_t i = 0; i < plan.fetches.size() && i <= kMost; ++i) {
+    name += i == kMost ? ", .." : (i == 0 ? " of " : ", ") + plan.fetches[i].name;
+  }
+  return name;
 }
 
 void check_feeds(const std::vector<std::string>& inputs, const std::map<std::string, Tensor>& feeds) {
@@ -370,13 +402,18 @@ Program Program::compile(const Graph& source) const {
   made->plan = std::move(compiled.plan);
 
   if (options.repeats < 1) fail(ErrorKind::argument, "compile: repeats = {}; it must be at least 1", options.repeats);
-  ExecutorOptions executor_options{
-      options.device, options.execution, options.repeats, options.on_step, {}, nullptr, {}};
+  ExecutorOptions executor_options;
+  executor_options.device = options.device;
+  executor_options.name = name_of(made->plan);
+  executor_options.execution = options.execution;
+  executor_options.repeats = options.repeats;
   executor_options.on_print = [compiled = made.get()](Printed&& printed) {
     if (compiled->options.on_print) return compiled->options.on_print(printed);
     compiled->printed.push_back(std::move(printed));
   };
-  if (options.execution == Execution::captured) executor_options.on_step = nullptr;
+  if (options.execution == Execution::stepwise) executor_options.on_step = options.on_step;
+  executor_options.stream = options.stream;
+  executor_options.graph_bytes = options.graph_bytes;
   if (compiled_->executor) executor_options.arena = compiled_->executor->arena();
   if (made->parameters && !made->plan.parameters.empty()) executor_options.failure = made->parameters->failure;
   for (const auto& [name, unused] : made->plan.parameters) {
@@ -466,6 +503,28 @@ Tensor Program::fetch(int index) {
   Compiled& mine = compiled();
   const OneAtATime use(mine.is_in_use, "fetch");
   return mine.fetch(checked(index, mine.fetches, "fetch"));
+}
+
+Fetched Program::fetch_later(int index) {
+  Compiled& mine = compiled();
+  const OneAtATime use(mine.is_in_use, "fetch_later");
+  return Fetched(mine.fetch_later(checked(index, mine.fetches, "fetch")));
+}
+
+bool Fetched::is_there() const { return state_->read == nullptr || state_->read->is_there(); }
+
+const Tensor& Fetched::value() const {
+  if (const auto read = std::exchange(state_->read, nullptr)) {
+    try {
+      std::vector<Tensor> all = read->values();
+      const std::size_t taken = all.size() == 1 ? 0 : 1 + chosen_of(all[0], all.size() - 1);
+      state_->value = std::move(all[taken]);
+    } catch (...) {
+      state_->error = std::current_exception();
+    }
+  }
+  if (state_->error) std::rethrow_exception(state_->error);
+  return *state_->value;
 }
 
 std::map<std::string, Tensor> Program::run(const std::map<std::string, Tensor>& feeds, LeftOut left_out) {

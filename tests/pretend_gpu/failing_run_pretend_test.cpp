@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A run that fails on a GPU writes nothing, nor does any that was enqueued behind it; the error comes with the next
 // wait, and then the next run works. What is written is compared with the CPU's programs.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "paoding/nn.h"
+#include "tests/kernel_texts.h"
 #include "tests/pretend_gpu/pretend_program.h"
 
 namespace paoding::testing_program {
@@ -157,6 +161,23 @@ TEST(FailingRunOnAGpu, WritesNothingWhenSomebodyWhoLooksOnThrows) {
     EXPECT_THROW(program.run(feeds(1)), std::runtime_error);
     EXPECT_EQ(values(parameters), before) << at;
   }
+}
+
+// A library's kernel cannot be called off: what it makes is copied into the parameter by one of ours.
+TEST(FailingRunOnAGpu, LetsNoLibraryWriteAParameterItself) {
+  const auto notes = [](bool may_fail) {
+    Graph g;
+    const Value a = g.input("a", f32, {64, 64});
+    assign(g.parameter("w", f32, {64, 64}), matmul(a, a));
+    if (may_fail) g.fetch("row", gather(a, g.input("id", i32, {})));
+    const Plan plan = plan_for_gpu(g);
+    return fmt::format("{}", fmt::join(plan.notes, "\n"));
+  };
+  EXPECT_FALSE(has(notes(false), "a library's kernel makes it")) << notes(false);
+  EXPECT_TRUE(has(notes(true),
+                  "'w' is written by a copy at the end: a library's kernel makes it, which runs also when "
+                  "gather has failed"))
+      << notes(true);
 }
 
 }  // namespace

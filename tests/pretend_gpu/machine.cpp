@@ -66,6 +66,18 @@ std::size_t Machine::waiting() const {
   return count;
 }
 
+std::size_t Machine::busy_streams() const {
+  const std::lock_guard lock(mutex);
+  std::size_t count = null_stream_.queue.empty() ? 0 : 1;
+  for (const auto& [at, stream] : streams_) count += stream->queue.empty() ? 0 : 1;
+  return count;
+}
+
+std::size_t Machine::kernels_run() const {
+  const std::lock_guard lock(mutex);
+  return kernels_run_;
+}
+
 // ---- calls ----
 
 CUresult Machine::enter(const char* function) {
@@ -137,6 +149,7 @@ CUresult Machine::wait_until(const std::function<bool()>& is_done) {
 }
 
 void Machine::launched(const std::string& kernel, int rc) {
+  ++kernels_run_;
   if (rc != 0) broken = CUDA_ERROR_LAUNCH_TIMEOUT;
   if (break_at_.empty() || !kernel.starts_with(break_at_)) return;
   broken = break_with_;

@@ -64,6 +64,8 @@ class Machine : public Gpu {
   std::size_t graph_bytes() const override;
   void set_memory(std::size_t bytes) override;
   std::size_t waiting() const override;
+  std::size_t busy_streams() const override;
+  std::size_t kernels_run() const override;
 
   /// At the beginning of every call: notes it, lets some work run. What the call gives when the device is broken.
   CUresult enter(const char* function);
@@ -99,7 +101,7 @@ class Machine : public Gpu {
   CUstream_st null_stream_;
   std::mt19937 random_;
   unsigned haste_ = 0;
-  std::size_t used_ = 0, graphs_ = 0;
+  std::size_t used_ = 0, graphs_ = 0, kernels_run_ = 0;
   std::vector<std::string> calls_;
   std::map<std::string, std::function<void()>> before_;
   std::string break_at_;

@@ -38,8 +38,10 @@ class Gpu {
   virtual std::size_t bytes_in_use() const = 0;
   virtual std::size_t graph_bytes() const = 0;
   virtual void set_memory(std::size_t bytes) = 0;
-  /// How many pieces of work wait.
+  /// How many pieces of work wait, and in how many streams; how many kernels have run.
   virtual std::size_t waiting() const = 0;
+  virtual std::size_t busy_streams() const = 0;
+  virtual std::size_t kernels_run() const = 0;
 };
 
 /// In the library libcuda.so.1, under this name.

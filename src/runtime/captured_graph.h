@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run as one CUDA graph: captured when its program is made, instantiated when it is needed.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "gpu/driver.h"
+#include "runtime/graph_budget.h"
+
+namespace paoding {
+
+/// What a node of an executable graph costs; measured, of 2,000 nodes up to 8 MB.
+inline constexpr std::int64_t kGraphNodeBytes = 4096;
+
+class CapturedGraph : public GraphBudget::Graph {
+ public:
+  /// Captures what start(i, stream) enqueues for i = 0 .. count-1. `budget` must outlive it.
+  CapturedGraph(const gpu::GpuDevice& device, GraphBudget& budget, std::size_t count,
+                const std::function<void(std::size_t, CUstream)>& start);
+  ~CapturedGraph() override;
+  CapturedGraph(const CapturedGraph&) = delete;
+  CapturedGraph& operator=(const CapturedGraph&) = delete;
+
+  /// How many nodes each i became, which is how profiles find their way back.
+  const std::vector<int>& nodes() const { return nodes_; }
+  void launch(CUstream stream);
+  /// What is under way goes on to its end.
+  void drop() override;
+
+ private:
+  void instantiate(CUstream stream);
+  const gpu::GpuDevice& device_;
+  const gpu::Driver& driver_;
+  GraphBudget& budget_;
+  std::vector<int> nodes_;
+  std::int64_t bytes_ = 0;
+  CUgraph graph_ = nullptr;
+  CUgraphExec exec_ = nullptr;
+};
+
+}  // namespace paoding

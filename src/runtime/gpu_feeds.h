@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inputs on their way to the GPU. A small one is copied where the run stands in its stream. A large one is copied
+// beside the run that is under way, into a second place, and moves to its own, at the speed of the device's memory,
+// when the next run begins. The host's copy is pinned and there are two of it, so that nothing waits for the run
+// before.
+#pragma once
+
+#include <map>
+
+#include "gpu/driver.h"
+#include "paoding/tensor.h"
+
+namespace paoding {
+
+class GpuFeeds {
+ public:
+  /// `stream` is where runs are enqueued.
+  GpuFeeds(const gpu::GpuDevice& device, const gpu::Stream& stream) : device_(device), stream_(stream) {}
+
+  /// Memory that an input of this size needs beside its own.
+  static std::int64_t more_bytes(std::int64_t bytes) { return bytes > kMostInline ? bytes : 0; }
+  void add(int slot, CUdeviceptr at, std::int64_t bytes);
+  void write(int slot, const Tensor& tensor);
+  /// In front of a run.
+  void take_over();
+
+ private:
+  static constexpr std::int64_t kMostInline = std::int64_t{256} << 10;  // copied in the run's own stream
+  static constexpr std::int64_t kMostPinned = std::int64_t{64} << 20;   // larger ones come from the caller's memory
+
+  struct Staging {
+    gpu::PinnedMemory memory;
+    gpu::Event copied;
+  };
+  struct Feed {
+    CUdeviceptr at = 0;
+    Staging staging[2];
+    int next = 0;
+    gpu::DeviceMemory beside;
+    gpu::Event arrived, taken;
+    bool is_new = false;  // what lies beside
+  };
+  const void* staged(Staging& staging, const Tensor& tensor);
+
+  const gpu::GpuDevice& device_;
+  const gpu::Stream& stream_;
+  gpu::Stream aside_;
+  std::map<int, Feed> feeds_;  // by slot
+  bool has_new_ = false;
+};
+
+}  // namespace paoding

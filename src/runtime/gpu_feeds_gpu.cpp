@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstring>
+
+#include "runtime/gpu_feeds.h"
+
+namespace paoding {
+
+void GpuFeeds::add(int slot, CUdeviceptr at, std::int64_t bytes) {
+  Feed& feed = feeds_[slot];
+  feed.at = at;
+  if (more_bytes(bytes) == 0) return;
+  if (aside_.get() == nullptr) aside_ = gpu::Stream(device_);
+  feed.beside = gpu::DeviceMemory(device_, static_cast<std::size_t>(more_bytes(bytes)));
+  feed.arrived = gpu::Event(device_);
+  feed.taken = gpu::Event(device_);
+}
+
+// The tensor in pinned memory, once what was copied from there before has gone.
+const void* GpuFeeds::staged(Staging& staging, const Tensor& tensor) {
+  const auto bytes = static_cast<std::size_t>(tensor.size_bytes());
+  if (staging.memory.size_bytes() == 0) {
+    staging = {gpu::PinnedMemory(device_, bytes), gpu::Event(device_)};
+  } else {
+    staging.copied.wait_done();
+  }
+  std::memcpy(staging.memory.bytes(), tensor.bytes(), bytes);
+  return staging.memory.bytes();
+}
+
+void GpuFeeds::write(int slot, const Tensor& tensor) {
+  const auto bytes = static_cast<std::size_t>(tensor.size_bytes());
+  if (bytes == 0) return;
+  Feed& feed = feeds_.at(slot);
+  const bool is_aside = feed.beside.size_bytes() != 0, is_pinned = tensor.size_bytes() <= kMostPinned;
+  const gpu::Stream& stream = is_aside ? aside_ : stream_;
+  Staging& staging = feed.staging[feed.next];
+  feed.next ^= 1;
+  const void* source = is_pinned ? staged(staging, tensor) : tensor.bytes();
+  if (is_aside) aside_.wait_for(feed.taken);
+  PD_CUDA(gpu::required_driver().cuMemcpyHtoDAsync(is_aside ? feed.beside.address() : feed.at, source, bytes,
+                                                   stream.get()));
+  if (is_pinned) staging.copied.record(stream.get());
+  if (is_aside) {
+    feed.arrived.record(aside_.get());
+    feed.is_new = has_new_ = true;
+  }
+  if (!is_pinned) stream.wait_idle();  // the caller's memory may be pinned, and is read only until here
+}
+
+void GpuFeeds::take_over() {
+  if (!has_new_) return;
+  has_new_ = false;
+  for (auto& [slot, feed] : feeds_) {
+    if (!feed.is_new) continue;
+    feed.is_new = false;
+    stream_.wait_for(feed.arrived);
+    PD_CUDA(gpu::required_driver().cuMemcpyDtoDAsync(feed.at, feed.beside.address(), feed.beside.size_bytes(),
+                                                     stream_.get()));
+    feed.taken.record(stream_.get());
+  }
+}
+
+}  // namespace paoding

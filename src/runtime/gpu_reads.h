@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Results on their way to the host: copied behind the run that made them, into pinned memory that is used again.
+#pragma once
+
+#include <exception>
+#include <memory>
+#include <vector>
+
+#include "gpu/driver.h"
+#include "runtime/executor.h"
+#include "runtime/gpu_gate.h"
+
+namespace paoding {
+
+class GpuReads {
+ public:
+  GpuReads(const gpu::GpuDevice& device, const gpu::Stream& stream, GpuGate& gate)
+      : device_(device), stream_(stream), gate_(gate) {}
+  /// What is still on its way is waited for.
+  ~GpuReads();
+  GpuReads(const GpuReads&) = delete;
+  GpuReads& operator=(const GpuReads&) = delete;
+
+  struct Source {
+    CUdeviceptr at;
+    Type type;
+  };
+  /// Of the last run, behind it.
+  std::unique_ptr<LaterRead> start(const std::vector<Source>& sources);
+
+ private:
+  class Read;
+  struct Block {
+    gpu::PinnedMemory memory;
+    gpu::Event copied;
+  };
+  Block take(std::size_t bytes);
+
+  const gpu::GpuDevice& device_;
+  const gpu::Stream& stream_;
+  GpuGate& gate_;
+  std::vector<Block> free_;
+  std::vector<Read*> under_way_;
+};
+
+}  // namespace paoding

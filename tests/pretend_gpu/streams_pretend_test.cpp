@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is enqueued, and where; what it takes of the device's memory; what is said when the device is lost.
+#include <dlfcn.h>
+
+#include "paoding/programs.h"
+#include "tests/enqueued_runs.h"
+
+namespace paoding::testing_program {
+namespace {
+
+TEST(StreamsOnAGpu, ARunIsOneGraphLaunchAndNothingElse) {
+  Graph g;
+  build_training(g, 8);
+  Parameters parameters(g, Device::cuda(0));
+  Program program(g, on_gpu(), &parameters);
+  program.set_input(0, input(8, 0));
+  program.run();
+  pretend_gpu().forget_calls();
+  program.run();
+  EXPECT_EQ(pretend_gpu().calls(), (std::vector<std::string>{"cuCtxSetCurrent", "cuGraphLaunch"}));
+}
+
+TEST(StreamsOnAGpu, ALargeFeedIsCopiedWhileARunIsUnderWay) {
+  Graph g;
+  build_training(g, 70'000);
+  Parameters parameters(g, Device::cuda(0));
+  Program program(g, on_gpu(), &parameters);
+  pretend_gpu().schedule(1, 0);
+  program.set_input(0, input(70'000, 0));
+  program.run();
+  program.wait();
+  program.run();
+  EXPECT_EQ(pretend_gpu().busy_streams(), 1u);
+  program.set_input(0, input(70'000, 1));
+  EXPECT_EQ(pretend_gpu().busy_streams(), 2u);
+}
+
+TEST(StreamsOnAGpu, EverythingIsEnqueuedInTheCallersStream) {
+  void* library = dlopen(PAODING_PRETEND_FOLDER "/libcuda.so.1", RTLD_NOW);
+  const auto create =
+      reinterpret_cast<decltype(&::cuStreamCreateWithPriority)>(dlsym(library, "cuStreamCreateWithPriority"));
+  CUstream mine = nullptr;
+  Graph g;
+  build_training(g, 8);
+  Parameters parameters(g, Device::cuda(0)), expected(g, Device::cpu());
+  ASSERT_EQ(create(&mine, 0, 0), CUDA_SUCCESS);
+  CompileOptions options = on_gpu();
+  options.stream = mine;
+  Program program(g, options, &parameters), on_cpu(g, {}, &expected);
+  Program bound = program.bind(g);
+  pretend_gpu().schedule(3, 0);
+  for (Program* each : {&program, &bound}) {
+    each->set_input(0, input(8, 2));
+    each->run();
+    on_cpu.run({{"x", input(8, 2)}});
+    EXPECT_EQ(pretend_gpu().busy_streams(), 1u);
+    EXPECT_EQ(each->fetch(1).to_doubles(), on_cpu.fetch(1).to_doubles());
+  }
+}
+
+TEST(StreamsOnAGpu, ManyBoundShapesFitTheLargestOnesMemoryAndTheBudgetOfTheirGraphs) {
+  const auto make = [](std::int64_t length) {
+    auto g = std::make_unique<Graph>();
+    const Value w = g->parameter("w", f32, {128, 64}), xs = g->input("xs", f32, {length, 64});
+    const StepResult made =
+        scan({w}, {xs}, [](const Values& c, const Values& e) { return step({tanh(c[0] * 0.5 + e[0])}, {c[0]}); });
+    assign(w, made.carries[0]);
+    g->fetch("all", made.outputs[0]);
+    return g;
+  };
+  const auto first = make(2);
+  constexpr std::int64_t kShapes = 20;
+  std::size_t bytes = 0;
+  const auto run_all = [&](std::int64_t graph_bytes, const std::vector<std::int64_t>& lengths) {
+    Parameters parameters(*first, Device::cuda(0)), expected(*first, Device::cpu());
+    const std::size_t before = pretend_gpu().bytes_in_use();
+    CompileOptions options = on_gpu(), cpu;
+    options.graph_bytes = graph_bytes;
+    Programs programs([&](const Programs::Key& key) { return make(key[0]); }, options, &parameters);
+    Programs on_cpu([&](const Programs::Key& key) { return make(key[0]); }, cpu, &expected);
+    for (int round = 0; round < 2; ++round) {
+      for (const std::int64_t length : lengths) {
+        const Tensors feeds{{"xs", Tensor::from(f32, {length, 64}, Dense(static_cast<std::size_t>(length) * 64, 0.1))}};
+        const Dense got = programs.at({length}).run(feeds).at("all").to_doubles();
+        const Dense want = on_cpu.at({length}).run(feeds).at("all").to_doubles();
+        for (std::size_t i = 0; i < want.size(); i += 97) ASSERT_NEAR(got[i], want[i], 1e-5);
+      }
+    }
+    EXPECT_LE(pretend_gpu().graph_bytes(), static_cast<std::size_t>(graph_bytes));
+    bytes = pretend_gpu().bytes_in_use() - before - pretend_gpu().graph_bytes();
+  };
+  std::vector<std::int64_t> lengths;
+  for (std::int64_t i = 0; i < kShapes; ++i) lengths.push_back(2 + i * 7 % kShapes);
+  run_all(std::int64_t{1} << 30, {kShapes + 1});
+  const std::size_t largest = bytes;
+  pretend_gpu().forget_calls();
+  run_all(std::int64_t{300} << 10, lengths);
+  EXPECT_LE(bytes, largest * 3 / 2);
+  const std::vector<std::string> calls = pretend_gpu().calls();
+  EXPECT_GT(std::count(calls.begin(), calls.end(), "cuGraphInstantiate"), kShapes) << "none was made again";
+}
+
+TEST(StreamsOnAGpu, ALostDeviceIsToldWithTheProgramAndWhatToDo) {
+  Graph g;
+  build_training(g, 8);
+  Parameters parameters(g, Device::cuda(0));
+  Program program(g, on_gpu(), &parameters);
+  program.set_input(0, input(8, 1));
+  pretend_gpu().break_at("group", CUDA_ERROR_ILLEGAL_ADDRESS);
+  program.run();
+  const std::string error = message_of([&] { program.wait(); });
+  EXPECT_TRUE(has(error, "program of sum, w: ")) << error;
+  EXPECT_TRUE(has(error, "CUDA_ERROR_ILLEGAL_ADDRESS")) << error;
+  EXPECT_TRUE(has(error, "go on from the last checkpoint")) << error;
+  EXPECT_TRUE(has(message_of([&] { parameters.get("w"); }), "go on from the last checkpoint"));
+  pretend_gpu().revive();
+}
+
+}  // namespace
+}  // namespace paoding::testing_program
