@@ -28,7 +28,8 @@ int axis_of(const Node& node) {
   return axis < 0 ? axis + node.types[0].shape.rank() : axis;
 }
 
-// How long the CTAs of gpu/scatter_rows.cu take to look through the indices, which lie in L2.
+// How long the CTAs of gpu/scatter_rows.cu take to look through the indices: on an H200 87 us for 6,400 of them, as many
+// CTAs at once as the chip holds, whatever the rows hold.
 double looking_us(const Graph& graph, const Node& node, const Target& target) {
   constexpr std::int64_t kRowsOfCta = 32, kBytesOfCta = 32 * 16;  // of the result
   const Type &ids = graph.type(node.inputs[0]), &result = node.types[0];
@@ -38,7 +39,9 @@ double looking_us(const Graph& graph, const Node& node, const Target& target) {
   const std::int64_t tiles = (inner * size_bytes(result.dtype) + kBytesOfCta - 1) / kBytesOfCta;
   const std::int64_t outer = result.shape.elements() / std::max<std::int64_t>(rows * inner, 1);
   const std::int64_t ctas = (rows + kRowsOfCta - 1) / kRowsOfCta * tiles * outer;
-  return static_cast<double>(ctas) * static_cast<double>(size_bytes(ids)) / target.cached_bytes_per_us;
+  constexpr double kIndexUs = 0.0136, kCtasOfSm = 8;
+  const double rounds = static_cast<double>(ctas) / (kCtasOfSm * std::max(target.sm_count, 1));
+  return std::max(rounds, 1.0) * static_cast<double>(ids.shape.elements()) * kIndexUs;
 }
 
 constexpr double kGain = 1.25;  // that it takes to do so
