@@ -84,6 +84,7 @@ Training::Training(models::Task& task, TaskOptions& options, const TrainRequest&
     if (!is_state) count += parameters_->get(name).shape().elements();
   }
   const models::TrainingSettings& settings = task.settings;
+  saves_.emplace();
   log_.say(fmt::format("{} parameters, {} steps of {} {} in {} epochs on {}, checkpoints in {}", count, last_step_,
                        settings.batch_size, task.item(), settings.epochs, to_string(request.compile.device),
                        folder_->path().string()));
@@ -217,7 +218,6 @@ TrainState& Training::refreshed() {
 }
 
 void Training::run() {
-  const SavesWhenInterrupted saves;
   refreshed();
   try {
     const CancelScope scope(interruption());  // a step that takes long is called off, and leaves no trace

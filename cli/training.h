@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "command.h"
 #include "models/task.h"
 #include "paoding/checkpoint.h"
 #include "paoding/profile.h"
@@ -70,6 +71,7 @@ class Training {
   std::vector<std::int64_t> buckets_;  // of the training part
   std::int64_t rows_ = 0;              // of a batch: the batch size, or fewer when no bucket has that many
   std::int64_t last_step_ = 0;
+  std::optional<SavesWhenInterrupted> saves_;  // from when it says what it will do
   std::optional<CheckpointFolder> folder_;
   std::optional<Parameters> parameters_;
   std::optional<Programs> programs_;
