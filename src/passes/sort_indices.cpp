@@ -28,8 +28,8 @@ int axis_of(const Node& node) {
   return axis < 0 ? axis + node.types[0].shape.rank() : axis;
 }
 
-// How long the CTAs of gpu/scatter_rows.cu take to look through the indices: on an H200 87 us for 6,400 of them, as many
-// CTAs at once as the chip holds, whatever the rows hold.
+// How long the CTAs of gpu/scatter_rows.cu take to look through the indices: on an H200 87 us for 6,400 of them, as
+// many CTAs at once as the chip holds, whatever the rows hold.
 double looking_us(const Graph& graph, const Node& node, const Target& target) {
   constexpr std::int64_t kRowsOfCta = 32, kBytesOfCta = 32 * 16;  // of the result
   const Type &ids = graph.type(node.inputs[0]), &result = node.types[0];
