@@ -8,7 +8,6 @@
 #include <string>
 
 #include "paoding/paoding.h"
-#include "paoding/printable.h"
 
 namespace pd = paoding;
 

@@ -195,6 +195,26 @@ TEST(Assign, RefusesOtherTypesOtherValuesAndASecondTime) {
   EXPECT_TRUE(has(message_of([&] { assign(w, x); }), "parameter 'w' is assigned twice: in sgd, and in adam"));
 }
 
+TEST(Assign, ASecondTimeIsFoundWhateverWasRewrittenInBetween) {
+  Graph g;
+  tanh(g.input("gone", f32, {2}));
+  const Value u = g.parameter("u", f32, {2}), v = g.parameter("v", f32, {2});
+  const auto is_refused = [&](const char* name) {
+    const Value parameter = g.find(name);
+    return has(message_of([&] { assign(parameter, parameter); }), "is assigned twice");
+  };
+  assign(v, u * 2);
+  EXPECT_TRUE(is_refused("v"));
+  g.compact(true);  // nodes have other numbers now
+  EXPECT_TRUE(is_refused("v"));
+  EXPECT_FALSE(is_refused("u"));
+  EXPECT_TRUE(is_refused("u"));
+  g.drop_assigns();
+  EXPECT_FALSE(is_refused("u"));
+  EXPECT_TRUE(is_refused("u"));
+  EXPECT_FALSE(is_refused("v"));
+}
+
 TEST(Assign, OrdersRunsOfThreadsThatShareAStore) {
   Graph g;
   const Value w = g.parameter("w", f32, {20000});

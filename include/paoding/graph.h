@@ -254,6 +254,7 @@ class Graph {
   std::map<Ref, Ref> capture_of_;                     // by the parent's value
   std::map<std::string, NodeId, std::less<>> named_;  // inputs and parameters
   std::set<std::string, std::less<>> fetch_names_;    // of fetches_, or empty: then they are collected anew
+  std::map<Ref, NodeId> assign_of_;                   // by parameter, or empty: then they are collected anew
 };
 
 /// Names what is built while it lives: nodes get "outer/inner" as their scope; errors, dumps and reports show it.

@@ -14,6 +14,7 @@
 #include "paoding/op.h"
 #include "paoding/ops.h"
 #include "paoding/optimizer.h"
+#include "paoding/printable.h"
 #include "paoding/profile.h"
 #include "paoding/program.h"
 #include "paoding/programs.h"

@@ -150,16 +150,16 @@ void Graph::assign(const Value& parameter, const Value& value) {
          "hint: assign what the branch gives, behind it",
          node(parameter.ref().node).name.str(), in(scope));
   }
-  const OpDef& op = *find_op("assign");
-  for (NodeId id : effects_) {
-    const Node& other = node(id);
-    if (other.op == &op && other.inputs[0] == parameter.ref()) {
-      fail(ErrorKind::argument, "assign: parameter '{}' is assigned twice: {}, and {}",
-           node(parameter.ref().node).name.str(), other.scope.empty() ? "without a scope" : "in " + other.scope.str(),
-           scope.empty() ? "without a scope" : "in " + scope.str());
-    }
+  if (assign_of_.empty()) {
+    for (const NodeId id : assigns()) assign_of_.emplace(node(id).inputs[0], id);
   }
-  call(op, std::array{parameter, value}, {}, {}, this);
+  if (const auto it = assign_of_.find(parameter.ref()); it != assign_of_.end()) {
+    const Name other = node(it->second).scope;
+    fail(ErrorKind::argument, "assign: parameter '{}' is assigned twice: {}, and {}",
+         node(parameter.ref().node).name.str(), other.empty() ? "without a scope" : "in " + other.str(),
+         scope.empty() ? "without a scope" : "in " + scope.str());
+  }
+  call(*find_op("assign"), std::array{parameter, value}, {}, {}, this);
 }
 
 std::vector<NodeId> Graph::assigns() const {
@@ -170,7 +170,10 @@ std::vector<NodeId> Graph::assigns() const {
   return ids;
 }
 
-void Graph::forget_effect(NodeId id) { std::erase(effects_, id); }
+void Graph::forget_effect(NodeId id) {
+  std::erase(effects_, id);
+  assign_of_.clear();
+}
 
 void Graph::drop_assigns() {
   std::erase_if(effects_, [this](NodeId id) { return node(id).op->name == "assign"; });
@@ -200,6 +203,7 @@ NodeId Graph::add(Node node) {
   if (node.op->name == "parameter") parameters_.push_back(id);
   if (!node.name.empty()) named_.emplace(node.name.str(), id);
   if (has_effect(node)) effects_.push_back(id);
+  if (!assign_of_.empty() && node.op->name == "assign") assign_of_.emplace(node.inputs[0], id);
   nodes_.push_back(std::move(node));
   return id;
 }
@@ -251,6 +255,7 @@ void Graph::replace(const std::map<Ref, Ref>& replacements) {
     for (Ref& ref : node.inputs) ref = replaced.now(ref);
   }
   for (Fetch& fetch : fetches_) fetch.ref = replaced.now(fetch.ref);
+  assign_of_.clear();
 }
 
 void Graph::compact(bool drop_inputs) {
@@ -323,6 +328,7 @@ void Graph::compact(bool drop_inputs) {
     }
     *list = std::move(ids);
   }
+  assign_of_.clear();
 }
 
 std::unique_ptr<Graph> Graph::clone() const {
