@@ -135,10 +135,10 @@ Formula formula(F f) {
 }
 
 /// Adds an op to the table. Error (argument) when the name is taken or the block is incomplete: no name, no summary, no
-/// formula, composition or shape rule where its kind needs one, names that are there twice or no words (letters, digits,
-/// '_' and '.', a letter or '_' first), or a kind or role that only the library's own ops can have (view, reduction,
-/// structural; any role). What the functions of the block give is checked when they are called: Error (argument) names
-/// the op and says what is wrong.
+/// formula, composition or shape rule where its kind needs one, names that are there twice or no words (letters and
+/// digits, '_' and '.', a letter or '_' first), or a kind or role that only the library's own ops can have (view,
+/// reduction, structural; any role). What the functions of the block give is checked when they are called: Error
+/// (argument) names the op and says what is wrong.
 const OpDef& register_op(OpDef op);
 /// The op of this name; nullptr when there is none.
 const OpDef* find_op(std::string_view name);
