@@ -24,10 +24,9 @@ CUtensorMap made_map(const BoxMap& map, void* operand) {
   const cuuint64_t extents[] = {static_cast<cuuint64_t>(map.columns), static_cast<cuuint64_t>(map.rows)};
   const cuuint64_t stride_bytes[] = {static_cast<cuuint64_t>(map.row_stride) * 4};
   const cuuint32_t box[] = {32, static_cast<cuuint32_t>(map.box_rows)}, each[] = {1, 1};
-  PD_CUDA(driver.cuTensorMapEncodeTiled(
-      &made, map.rounds_to_tf32 ? CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 : CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2, operand,
-      extents, stride_bytes, box, each, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-      CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+  PD_CUDA(driver.cuTensorMapEncodeTiled(&made, CU_TENSOR_MAP_DATA_TYPE_TFLOAT32, 2, operand, extents, stride_bytes, box,
+                                        each, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                                        CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
   return made;
 }
 

@@ -121,9 +121,9 @@ TextLaunch plan_product(const ProductShape& shape, const ProductTile& tile) {
   TextLaunch launch = make_text_kernel(parts);
   launch.cluster = static_cast<unsigned>(tile.cluster);
   launch.shared_bytes = static_cast<unsigned>(e.shared_bytes());
-  launch.maps = {{0, shape.m, shape.k, shape.a_stride, tile.rows, true},
-                 shape.is_transposed_b ? BoxMap{1, shape.n, shape.k, shape.b_stride, static_cast<int>(e.columns), true}
-                                       : BoxMap{1, shape.k, shape.n, shape.b_stride, kBlockK, true}};
+  launch.maps = {{0, shape.m, shape.k, shape.a_stride, tile.rows},
+                 shape.is_transposed_b ? BoxMap{1, shape.n, shape.k, shape.b_stride, static_cast<int>(e.columns)}
+                                       : BoxMap{1, shape.k, shape.n, shape.b_stride, kBlockK}};
   launch.why = fmt::format("{} tiles of {}", e.tiles_m * e.tiles_n, to_string(tile));
   return launch;
 }

@@ -17,15 +17,15 @@ struct Room {
   const void* failed = nullptr;
 };
 
-/// A matrix of f32 that the copy engine brings into shared memory box by box, zeros where a box goes beyond it. A row
-/// of a box has 32 elements, 128 bytes, and in shared memory its pieces of 16 bytes change places: piece p of row r is
-/// at p ^ (r % 8). The chip's own description of it (CUtensorMap) is made when a launch is captured.
+/// A matrix of f32 that the copy engine brings into shared memory box by box, rounded to TF32 (to nearest, ties to
+/// even), zeros where a box goes beyond it. A row of a box has 32 elements, 128 bytes, and in shared memory its pieces
+/// of 16 bytes change places: piece p of row r is at p ^ (r % 8). The chip's own description of it (CUtensorMap) is
+/// made when a launch is captured.
 struct BoxMap {
   int operand = 0;
   std::int64_t rows = 0, columns = 0;  // columns lie side by side
   std::int64_t row_stride = 0;         // in elements; a multiple of 4
   int box_rows = 0;
-  bool rounds_to_tf32 = false;  // what is brought
 };
 
 /// One kernel and its launch. Arguments, in order: a pointer per operand (what is read, then what is written), a Room,

@@ -62,12 +62,8 @@ using Launch = int (*)(void** arguments, unsigned grid, unsigned block, const un
 /// What the emulation's copy engine wants in place of a CUtensorMap.
 inline std::array<std::uint64_t, 16> emulated_map(const BoxMap& map, const void* operand) {
   const auto word = [](auto value) { return static_cast<std::uint64_t>(value); };
-  return {reinterpret_cast<std::uint64_t>(operand),
-          word(map.rows),
-          word(map.columns),
-          word(map.row_stride),
-          word(map.box_rows),
-          word(map.rounds_to_tf32)};
+  return {reinterpret_cast<std::uint64_t>(operand), word(map.rows), word(map.columns), word(map.row_stride),
+          word(map.box_rows)};
 }
 
 /// All kernels as shared libraries, compiled in a few runs of g++ at once.

@@ -29,7 +29,7 @@ inline float to_tf32(float value) {
 /// What the host fills a Map with here.
 struct BoxWords {
   const float* base;
-  std::uint64_t rows, columns, row_stride, box_rows, rounds_to_tf32;
+  std::uint64_t rows, columns, row_stride, box_rows;
 };
 
 inline int in_box(int row, int word) { return row * 32 + ((word / 4 ^ row % 8) * 4 + word % 4); }
@@ -46,7 +46,7 @@ void bring_box(float* to, const Map& map, int x, int y, unsigned long long* mail
       for (int i = 0; i < 32; ++i) {
         const auto r = static_cast<std::uint64_t>(y + row), c = static_cast<std::uint64_t>(x + i);
         const float value = r < words.rows && c < words.columns ? words.base[r * words.row_stride + c] : 0;
-        to[in_box(row, i)] = words.rounds_to_tf32 ? to_tf32(value) : value;
+        to[in_box(row, i)] = to_tf32(value);
       }
     }
     machine.cta = cta;
