@@ -69,9 +69,10 @@ struct GroupSchedule {
 
   // A group with own reductions (staged_schedule.cpp). In a sweep a row of threads, kLanes of them, walks along each
   // row of the group's reductions; in a tile the rows of threads walk and lanes stand on neighbouring rows.
-  int steps = 1;              // vectors per thread that are held, or in flight together
-  bool holds_rows = false;    // loads of a whole row stay in registers from stage to stage; otherwise read again
-  std::vector<bool> is_held;  // per load
+  int steps = 1;               // vectors per thread that are held, or in flight together
+  bool holds_rows = false;     // loads of a whole row stay in registers from stage to stage; otherwise read again
+  bool fetches_ahead = false;  // held loads of a CTA's next turn are on their way during this one
+  std::vector<bool> is_held;   // per load
   std::vector<CarriedValue> carried;
   int shifted_like = -1;       // rows start anywhere, as this operand's do: vectors begin at its first aligned element
                                // of a row, and what is left at both ends goes one by one

@@ -351,6 +351,14 @@ TEST(GroupText, CasesTakeEverySchedule) {
   }
 }
 
+TEST(GroupText, StagedCasesTakeEveryRoad) {
+  for (const std::string road : {"staged tile", "staged sweep", "held in registers", "read again", "a turn ahead",
+                                 "first aligned element", "carried", "partial sums"}) {
+    const auto takes = [&](const Case& c) { return c.plan.why.find(road) != std::string::npos; };
+    EXPECT_TRUE(std::ranges::any_of(cases(), takes)) << road;
+  }
+}
+
 TEST(GroupText, AWeightThatCachesDoNotHoldIsReadByNeighbours) {
   for (const std::int64_t inner : {128, 64, 32}) {
     const Strides x = {512, 0, 1, 0}, y = {256 * inner, inner, 0, 1}, w = {0, 512 * inner, inner, 1};

@@ -14,8 +14,9 @@ constexpr int kThreads = 256;
 constexpr int kInFlight = 4;           // elements or pieces per thread
 constexpr std::int64_t kMaxScan = 64;  // indices per place that every element of the result looks through
 
-// No atomics: a CTA owns 32 rows of the result, a warp of it 4. In scatter_rows its warps look through all indices, a
-// segment each, and list the positions that are its own, in order; in scatter_sorted it finds them side by side.
+// No atomics on elements: a CTA owns 32 rows of the result, a warp of it 4. In scatter_rows its warps look through all
+// indices, a segment each, and list the positions that are its own, in order; in scatter_sorted it finds them side by
+// side, and rows with many of them are shared out.
 // The sizes that all kernels here have, and the text around them.
 class IndexText {
  public:
@@ -124,19 +125,19 @@ TextLaunch plan_gather_elements(const IndexShape& shape) {
 
 namespace {
 
-// What adds up rows: CTAs of 32 rows and of as many columns as a warp moves at once.
-TextLaunch plan_row_sums(const IndexShape& shape, const std::string& what, std::string_view text,
-                         std::vector<std::string> operands, const std::string& arguments) {
-  constexpr std::int64_t kRowsOfCta = 32;
-  IndexText made(shape, shape.count, shape.range);
+constexpr std::int64_t kRowsOfCta = 32;
+
+// What adds up rows: CTAs of 32 rows, or of what else there is to do, and of as many columns as a warp moves at once.
+TextLaunch plan_row_sums(IndexText& made, const IndexShape& shape, const std::string& what, std::string_view text,
+                         std::vector<std::string> operands, std::int64_t other_blocks, const std::string& arguments) {
   const std::int64_t vector = vector_of(shape), tiles = parts_of(shape.inner, 32 * vector);
-  const std::int64_t blocks = parts_of(shape.range, kRowsOfCta), ctas = tiles * blocks * shape.outer;
+  const std::int64_t blocks = parts_of(shape.range, kRowsOfCta) + other_blocks, ctas = tiles * blocks * shape.outer;
   made.divisor("tiles", tiles), made.divisor("blocks", blocks);
   made.wide_number("padding", shape.padding);
   made.number("inner", shape.inner), made.number("count", shape.count), made.number("ctas", ctas);
   made.strides(1);
-  const std::string call = fmt::format("{}<{}, {}, {}>({}, updates, out, room.fault, size)", what,
-                                       stored_type(shape.index_dtype), stored_type(shape.dtype), vector, arguments);
+  const std::string call = fmt::format("{}<{}, {}, {}>({}, size)", what, stored_type(shape.index_dtype),
+                                       stored_type(shape.dtype), vector, arguments);
   return made.finish(what, text, std::move(operands), call, ctas);
 }
 
@@ -146,7 +147,9 @@ bool is_empty(const IndexShape& shape) { return shape.outer * shape.range * shap
 
 TextLaunch plan_scatter_rows(const IndexShape& shape) {
   if (is_empty(shape)) return plan_check(shape, shape.count);
-  return plan_row_sums(shape, "scatter_rows", k_scatter_rows_cu, scatter_operands(shape), "ids");
+  IndexText text(shape, shape.count, shape.range);
+  return plan_row_sums(text, shape, "scatter_rows", k_scatter_rows_cu, scatter_operands(shape), 0,
+                       "ids, updates, out, room.fault");
 }
 
 TextLaunch plan_scatter_sorted(const IndexShape& shape) {
@@ -155,7 +158,17 @@ TextLaunch plan_scatter_sorted(const IndexShape& shape) {
       input_parameter(shape.index_dtype, "ids"), input_parameter(shape.index_dtype, "sorted"),
       input_parameter(DType::i64, "places"), input_parameter(shape.dtype, "updates"),
       output_parameter(shape.dtype, "out")};
-  return plan_row_sums(shape, "scatter_sorted", k_scatter_sorted_cu, operands, "sorted, places");
+  constexpr std::int64_t kPart = 32, kPartsOfCta = kThreads / 32;  // of the sorted list, as scatter_sorted.cu has them
+  const std::int64_t columns = 32 * vector_of(shape), tiles = parts_of(shape.inner, columns);
+  const std::int64_t parts = parts_of(shape.count, kPart), part_blocks = parts_of(parts, kPartsOfCta);
+  IndexText text(shape, shape.count, shape.range);
+  text.number("parts", parts), text.number("part_blocks", part_blocks), text.number("tile_count", tiles);
+  TextLaunch plan = plan_row_sums(text, shape, "scatter_sorted", k_scatter_sorted_cu, operands, part_blocks,
+                                  "sorted, places, updates, out, room");
+  plan.ticket_count = shape.outer * parts * tiles;
+  const std::int64_t bytes_of_sum = std::max<std::int64_t>(size_bytes(shape.dtype), 4);
+  plan.workspace_bytes = plan.ticket_count * 2 * columns * bytes_of_sum;
+  return plan;
 }
 
 TextLaunch plan_scatter_elements(const IndexShape& shape) {

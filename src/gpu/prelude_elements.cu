@@ -168,6 +168,18 @@ template <bool kOnce, class T, int kCount> PD_DEVICE void load(Pack<T, kCount>& 
   else pack.word[0] = read<kOnce, unsigned char>(from);
 }
 
+// What other CTAs have written in this launch: 4, 8 or 16 bytes that this SM may hold an older copy of.
+template <class T, int kCount> PD_DEVICE void load_past_l1(Pack<T, kCount>& pack, const T* from) {
+  constexpr int kBytes = Pack<T, kCount>::kBytes;
+  if constexpr (kBytes == 16) {
+    const uint4 piece = __ldcg((const uint4*)from);
+    pack.word[0] = piece.x, pack.word[1] = piece.y, pack.word[2] = piece.z, pack.word[3] = piece.w;
+  } else if constexpr (kBytes == 8) {
+    const uint2 piece = __ldcg((const uint2*)from);
+    pack.word[0] = piece.x, pack.word[1] = piece.y;
+  } else pack.word[0] = __ldcg((const unsigned*)from);
+}
+
 template <class T, int kCount> PD_DEVICE void store(T* to, const Pack<T, kCount>& pack) {
   constexpr int kBytes = Pack<T, kCount>::kBytes;
   if constexpr (kBytes % 16 == 0) {

@@ -174,6 +174,25 @@ template <class Op, class T> PD_DEVICE T fold_parts(const T* at, int parts, long
   return value;
 }
 
+// The same for kCount neighbouring values, 16 bytes of them at most, whose address is a multiple of their size.
+template <class Op, int kCount, class T> PD_DEVICE void fold_parts(T (&value)[kCount], const T* at, int parts, long long step) {
+  constexpr int kLoads = 8;
+  clear<Op>(value);
+  for (int p = 0; p < parts; p += kLoads) {
+    Pack<T, kCount> loaded[kLoads];
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      if (p + i < parts) load_past_l1(loaded[i], at + (p + i) * step);
+    }
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      if (p + i >= parts) continue;
+#pragma unroll
+      for (int v = 0; v < kCount; ++v) value[v] = Op::of(value[v], loaded[i].get(v));
+    }
+  }
+}
+
 // The power of two that combine_parts works in: all elements at once if there are few, the CTA's threads otherwise.
 template <int kThreads> PD_DEVICE int part_width(long long elements) {
   int width = 1;

@@ -13,91 +13,155 @@ template <class Id> PD_DEVICE Index first_not_below(const Id* sorted, Index begi
   return begin;
 }
 
-// sum += the updates at places[begin .. end), in their order.
+// sum += the updates at `count` places, at most 32, of which each lane holds one; in the order of lanes.
 template <class T, int kVector>
-PD_DEVICE void add_up(Compute<T> (&sum)[kVector], const long long* places, Index begin, Index end, const T* from,
-                      Index from_middle) {
+PD_DEVICE void add_up(Compute<T> (&sum)[kVector], long long place, int count, const T* from, Index from_middle, bool column_ok) {
   constexpr int kLoads = 8;
-  for (Index k = begin; k < end; k += kLoads) {
+  for (int k = 0; k < count; k += kLoads) {
     Pack<T, kVector> update[kLoads];
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
-      if (k + i < end) load<true>(update[i], from + (Index)__ldg(places + k + i) * from_middle);
+      const Index at = (Index)__shfl_sync(0xffffffffu, place, k + i);
+      if (k + i < count && column_ok) load<true>(update[i], from + at * from_middle);
     }
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
-      if (k + i >= end) continue;
+      if (k + i >= count || !column_ok) continue;
 #pragma unroll
       for (int v = 0; v < kVector; ++v) sum[v] += update[i].get(v);
     }
   }
 }
 
-// A CTA owns 32 rows of the result, a warp 4 of them; each finds its updates side by side in the sorted list. The updates
-// of a row with many are shared out among the warps, whose sums are added in order.
-template <class Id, class T, int kVector>
-PD_DEVICE void scatter_sorted(const Id* sorted, const long long* places, const T* updates, T* out,
-                              unsigned long long* fault, const Sizes& size) {
-  constexpr int kWarps = kThreads / 32, kRowsOfWarp = 4, kRows = kWarps * kRowsOfWarp;
-  constexpr Index kMany = 256;
-  __shared__ Index range[2], starts[kRows + 1];
-  __shared__ Compute<T> parts[kWarps][32 * kVector];
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  for (long long k = (long long)blockIdx.x * kThreads + threadIdx.x; k < size.count; k += (long long)size.ctas * kThreads) {
-    if (!is_legal(sorted[k], size.range_wide)) note_fault(fault, places[k], sorted[k]);
-  }
-  Index rest = blockIdx.x;
-  const Index column = (next_coordinate(rest, size.tiles) * 32 + lane) * kVector;
-  const long long first_row = (long long)next_coordinate(rest, size.blocks) * kRows;
-  const T* const from = updates + (rest * size.from_outer + column);
-  T* const to = out + (rest * size.to_outer + column);
-  const bool column_ok = column < size.inner;
-  if (warp < 2) {
-    const Index found = first_not_below(sorted, (Index)0, size.count, first_row + warp * kRows);
-    if (lane == 0) range[warp] = found;
-  }
-  __syncthreads();
-  if (threadIdx.x <= kRows) {
-    Index low = range[0], high = range[1];
-    while (low < high) {
-      const Index middle = low + (high - low) / 2;
-      if ((long long)__ldg(sorted + middle) < first_row + threadIdx.x) low = middle + 1;
-      else high = middle;
-    }
-    starts[threadIdx.x] = low;
-  }
-  __syncthreads();
-  const auto write = [&](int r, const Compute<T>(&sum)[kVector]) {
-    if (first_row + r >= size.range_wide || !column_ok) return;
+// The sorted list is cut into parts of 32. A row with at most 32 updates belongs to a warp; of one with more, each part
+// that has some of them is added up by a warp of its own, and the last of these to come adds up their sums, in order.
+template <class Id, class T, int kVector> struct SortedScatter {
+  static constexpr int kWarps = kThreads / 32, kPart = 32, kRowsOfWarp = 4, kRows = kWarps * kRowsOfWarp;
+  const Id* sorted;
+  const long long* places;
+  const T* from;
+  T* to;
+  Index tile, outer;
+  bool column_ok;
+  const Room& room;
+  const Sizes& size;
+
+  PD_DEVICE void write(long long row, const Compute<T> (&sum)[kVector]) const {
     Pack<T, kVector> made;
 #pragma unroll
     for (int v = 0; v < kVector; ++v) made.put(v, sum[v]);
-    store(to + (Index)(first_row + r) * size.to_middle, made);
-  };
-  for (int r = 0; r < kRows; ++r) {
-    const Index begin = starts[r], end = first_row + r == size.padding_wide ? begin : starts[r + 1];
-    const bool is_mine = warp == r / kRowsOfWarp;
+    if (column_ok) store(to + (Index)row * size.to_middle, made);
+  }
+
+  // A warp's rows of the block, those with few updates.
+  PD_DEVICE void rows(Index block) const {
+    __shared__ Index range[2], starts[kRows + 1];
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const long long first_row = (long long)block * kRows;
+    if (warp < 2) {
+      const Index found = first_not_below(sorted, (Index)0, size.count, first_row + warp * kRows);
+      if (lane == 0) range[warp] = found;
+    }
+    __syncthreads();
+    if (threadIdx.x <= kRows) {
+      Index low = range[0], high = range[1];
+      while (low < high) {
+        const Index middle = low + (high - low) / 2;
+        if ((long long)__ldg(sorted + middle) < first_row + threadIdx.x) low = middle + 1;
+        else high = middle;
+      }
+      starts[threadIdx.x] = low;
+    }
+    __syncthreads();
+    Index count[kRowsOfWarp];
+    long long place[kRowsOfWarp];
+#pragma unroll
+    for (int r = 0; r < kRowsOfWarp; ++r) {
+      const Index begin = starts[warp * kRowsOfWarp + r], end = starts[warp * kRowsOfWarp + r + 1];
+      count[r] = first_row + warp * kRowsOfWarp + r == size.padding_wide ? 0 : end - begin;
+      place[r] = lane < count[r] ? __ldg(places + begin + lane) : 0;
+    }
+#pragma unroll
+    for (int r = 0; r < kRowsOfWarp; ++r) {
+      const long long row = first_row + warp * kRowsOfWarp + r;
+      if (row >= size.range_wide || count[r] > kPart) continue;
+      Compute<T> sum[kVector];
+      clear<Sum>(sum);
+      add_up<T, kVector>(sum, place[r], (int)count[r], from, size.from_middle, column_ok);
+      write(row, sum);
+    }
+  }
+
+  // Where the sums of a part are: of the row that it begins with, or of one that begins in it.
+  PD_DEVICE Compute<T>* partial(Index part, bool begins_here) const {
+    const Index at = ((outer * size.parts + part) * 2 + begins_here) * size.tile_count + tile;
+    return (Compute<T>*)room.workspace + (long long)at * (32 * kVector) + threadIdx.x % 32;
+  }
+
+  // A warp's part, as far as it is of rows with many updates: the first of its rows or the last.
+  PD_DEVICE void part(Index part) const {
+    if (part >= size.parts) return;
+    const int lane = threadIdx.x % 32;
+    const Index begin = part * kPart, end = pd_min(begin + kPart, size.count);
+    const Id first = __ldg(sorted + begin), last = __ldg(sorted + (end - 1));
+    int of_first = 0, of_last = 0;  // found nearby: more than 32, if there are
+#pragma unroll
+    for (int near = -kPart; near <= kPart; near += kPart) {
+      const Index at = begin + near + lane;
+      const bool is_there = at >= 0 && at < size.count;
+      const Id id = is_there ? __ldg(sorted + at) : first;
+      of_first += __popc(__ballot_sync(0xffffffffu, is_there && id == first));
+      of_last += __popc(__ballot_sync(0xffffffffu, is_there && id == last));
+    }
+    if (of_first > kPart) share(part, begin, end, first);
+    if (of_last > kPart && last != first) share(part, begin, end, last);
+  }
+
+  PD_DEVICE void share(Index part, Index begin, Index end, long long row) const {
+    if (!is_legal(row, size.range_wide) || row == size.padding_wide) return;
+    const int lane = threadIdx.x % 32;
+    const Index row_begin = first_not_below(sorted, (Index)0, end, row),
+                row_end = first_not_below(sorted, begin, size.count, row + 1);
+    const Index mine = pd_max(begin, row_begin);
+    const int count = (int)(pd_min(end, row_end) - mine);
     Compute<T> sum[kVector];
     clear<Sum>(sum);
-    if (end - begin <= kMany) {
-      if (!is_mine) continue;
-      if (column_ok) add_up<T, kVector>(sum, places, begin, end, from, size.from_middle);
-      write(r, sum);
-      continue;
-    }
-    const Index part = (end - begin + kWarps - 1) / kWarps, mine = begin + warp * part;
-    if (column_ok) add_up<T, kVector>(sum, places, mine, pd_min(end, mine + part), from, size.from_middle);
+    add_up<T, kVector>(sum, lane < count ? __ldg(places + mine + lane) : 0, count, from, size.from_middle, column_ok);
+    Compute<T>* const here = partial(part, row_begin > begin);
 #pragma unroll
-    for (int v = 0; v < kVector; ++v) parts[warp][lane * kVector + v] = sum[v];
-    __syncthreads();
-    if (is_mine) {
-#pragma unroll
-      for (int v = 0; v < kVector; ++v) {
-        sum[v] = parts[0][lane * kVector + v];
-        for (int w = 1; w < kWarps; ++w) sum[v] += parts[w][lane * kVector + v];
-      }
-      write(r, sum);
+    for (int v = 0; v < kVector; ++v) here[v * 32] = sum[v];
+    const Index first_part = row_begin / kPart, others = (row_end - 1) / kPart - first_part;
+    __syncwarp();
+    int is_last = 0;
+    if (lane == 0) {
+      unsigned* const ticket = room.tickets + ((outer * size.parts + first_part) * size.tile_count + tile);
+      __threadfence();
+      is_last = atomicAdd(ticket, 1u) == (unsigned)others;
+      if (is_last) *ticket = 0;
+      __threadfence();
     }
-    __syncthreads();
+    if (__shfl_sync(0xffffffffu, is_last, 0) == 0) return;
+    const Compute<T>* const head = partial(first_part, row_begin % kPart != 0);
+    const Compute<T>* const rest = partial(first_part + 1, false);
+    const long long step = (long long)(partial(first_part + 2, false) - rest);
+#pragma unroll
+    for (int v = 0; v < kVector; ++v) sum[v] = __ldcg(head + v * 32) + fold_parts<Sum>(rest + v * 32, (int)others, step);
+    write(row, sum);
   }
+};
+
+template <class Id, class T, int kVector>
+PD_DEVICE void scatter_sorted(const Id* sorted, const long long* places, const T* updates, T* out, const Room& room,
+                              const Sizes& size) {
+  using Scatter = SortedScatter<Id, T, kVector>;
+  for (long long k = (long long)blockIdx.x * kThreads + threadIdx.x; k < size.count; k += (long long)size.ctas * kThreads) {
+    if (!is_legal(sorted[k], size.range_wide)) note_fault((unsigned long long*)room.fault, places[k], sorted[k]);
+  }
+  Index outer = blockIdx.x;
+  const Index tile = next_coordinate(outer, size.tiles), block = next_coordinate(outer, size.blocks);
+  const Index column = (tile * 32 + threadIdx.x % 32) * kVector;
+  const Scatter scatter{sorted, places, updates + (outer * size.from_outer + column), out + (outer * size.to_outer + column),
+                        tile, outer, column < size.inner, room, size};
+  if (block < size.part_blocks) scatter.part(block * Scatter::kWarps + threadIdx.x / 32);
+  else scatter.rows(block - size.part_blocks);
 }

@@ -63,39 +63,74 @@ void StagedText::emit_partials() {
     if (is_across_rows(o)) across.push_back(o);
   }
   if (across.empty()) return;
-  const std::int64_t bundles = (s_.ctas + kBundle - 1) / kBundle;
+  const std::int64_t bundles = (s_.ctas + bundle() - 1) / bundle();
   const std::string ctas = sizes_.wide_number("ctas", s_.ctas), count = sizes_.wide_number("bundles", bundles);
   ticket_count_ = bundles + 1;
-  k_.add("constexpr int kBundle = {};", kBundle);
-  k_.raw("const long long bundle = blockIdx.x / kBundle;");
-  k_.add("const int members = {0} - bundle * kBundle < kBundle ? (int)({0} - bundle * kBundle) : kBundle;", ctas);
+  const std::string each = sizes_.number("bundle", bundle());
+  k_.add("const long long bundle = blockIdx.x / {};", each);
+  k_.add("const int members = {0} - bundle * {1} < {1} ? (int)({0} - bundle * {1}) : (int){1};", ctas, each);
   k_.raw("if (!is_last_arriver(room.tickets + 1 + bundle, (unsigned)members)) return;");
+  const auto for_each_vector = [&](std::size_t o) {
+    k_.add("for (long long e = threadIdx.x * {0}; e < out{1}_tile; e += kThreads * {0}) {{", partial_vector(o), o);
+    k_.add("{} sum[{}];", sum_type(o), partial_vector(o));
+  };
+  const auto for_each_of_it = [&](std::size_t o) {
+    k_.raw("#pragma unroll");
+    k_.add("for (int i = 0; i < {}; ++i) {{", partial_vector(o));
+  };
   for (const std::size_t o : across) {
     k_.add("{}* const out{}_bundles = out{}_partial + {} * out{}_tile;", sum_type(o), o, o, ctas, o);
-    k_.add("for (long long e = threadIdx.x; e < out{}_tile; e += kThreads) {{", o);
-    k_.add("out{0}_bundles[bundle * out{0}_tile + e] =", o);
-    k_.add("    fold_parts<{1}>(out{0}_partial + bundle * kBundle * out{0}_tile + e, members, out{0}_tile);", o, op(o));
+    for_each_vector(o);
+    k_.add("fold_parts<{}>(sum, out{}_partial + bundle * {} * out{}_tile + e, members, out{}_tile);", op(o), o, each, o,
+           o);
+    for_each_of_it(o);
+    k_.add("out{0}_bundles[bundle * out{0}_tile + e + i] = sum[i];", o);
+    k_.raw("}");
     k_.raw("}");
   }
   k_.add("if (!is_last_arriver(room.tickets, (unsigned){})) return;", count);
   for (const std::size_t o : across) {
-    k_.add("for (long long e = threadIdx.x; e < out{}_tile; e += kThreads) {{", o);
-    k_.add("const {0} sum = fold_parts<{1}>(out{2}_bundles + e, (int){3}, out{2}_tile);", sum_type(o), op(o), o, count);
+    for_each_vector(o);
+    k_.add("fold_parts<{}>(sum, out{}_bundles + e, (int){}, out{}_tile);", op(o), o, count, o);
+    for_each_of_it(o);
     if (is_sink(o, SinkKind::total)) {
-      emit_final_store(o, {}, "sum", "0");
+      emit_final_store(o, {}, "sum[i]", "0");
     } else {
-      k_.raw("const Index q = (Index)(e / kVector);");
+      k_.raw("const Index q = (Index)((e + i) / kVector);");
       k_.add("if (q < {}) {{", sizes_.named("inner_vectors"));
       emit_loop_coordinates();
-      k_.add("const Index column = x{} + (Index)(e % kVector);", inner_);
+      k_.add("const Index column = x{} + (Index)((e + i) % kVector);", inner_);
       k_.add("if (column < {}) {{", inner_extent());
       k_.add("const Index x{} = column;", inner_);
-      emit_final_store(o, s_.inner_axes, "sum", "0");
+      emit_final_store(o, s_.inner_axes, "sum[i]", "0");
       k_.raw("}");
       k_.raw("}");
     }
     k_.raw("}");
+    k_.raw("}");
   }
+}
+
+std::int64_t StagedText::partial_elements(std::size_t o) const {
+  return s_.sinks[o] == SinkKind::total ? 1
+         : s_.holds_rows                ? std::int64_t{s_.steps} * s_.lanes * s_.vector
+                                        : s_.inner_vectors * s_.vector;
+}
+
+/// Elements of a partial result that are read at once, 16 bytes at most. It depends on the shape class alone.
+int StagedText::partial_vector(std::size_t o) const {
+  const std::int64_t unit = s_.sinks[o] == SinkKind::total ? 1
+                            : s_.holds_rows                ? std::int64_t{s_.steps} * s_.lanes * s_.vector
+                                                           : s_.vector;
+  int vector = static_cast<int>(16 / sum_bytes(o));
+  while (unit % vector != 0) vector /= 2;
+  return vector;
+}
+
+std::int64_t StagedText::bundle() const {
+  std::int64_t root = 1;
+  while (root * root < s_.ctas) ++root;
+  return root;
 }
 
 }  // namespace paoding::gpu

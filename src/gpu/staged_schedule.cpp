@@ -20,6 +20,8 @@ constexpr int kMaxThreads = 1024;
 constexpr std::int64_t kHeldWords = 32, kHeldWordsWithColumns = 40;
 // The same where a value takes the place of what it is made of: for a while both are there.
 constexpr std::int64_t kCarriedWords = 16;
+// The same with the loads of the row behind it.
+constexpr std::int64_t kFetchedWords = 56;
 // Fewer vectors than this in a row are not worth a shift; also as many as the elements around them have lanes.
 constexpr std::int64_t kShiftedVectors = 16;
 constexpr int kRereadSteps = 4;  // vectors in flight per thread when rows are read again
@@ -339,16 +341,23 @@ class StagedScheduler {
   }
   bool node_is_made(std::int32_t node) const { return primitive(group_.expr[node].prim).rule != PrimRule::leaf; }
 
-  /// One turn per CTA; with results over all rows as many CTAs as are resident, each leaving one partial result.
+  /// One turn per CTA; with results over all rows as many CTAs as are resident, each leaving one partial result. These
+  /// fetch the rows of the next turn during one: it would else begin with a wait for memory.
   void choose_grid() {
-    const std::int64_t words = s_.steps * vector_words();
-    const std::int64_t residents = !s_.holds_rows ? 2 : words <= 16 ? 4 : words <= 40 ? 3 : 2;
-    s_.resident_ctas =
-        static_cast<int>(std::max<std::int64_t>(1, residents * kThreads / std::max(kThreads, s_.threads())));
-    bool is_persistent = false;
-    for (const SinkKind sink : s_.sinks) is_persistent |= sink == SinkKind::column || sink == SinkKind::total;
-    const std::int64_t wave = std::int64_t{target_.sm_count} * s_.resident_ctas;
-    s_.ctas = is_persistent ? std::min(s_.blocks, wave) : s_.blocks;
+    const bool is_persistent = std::ranges::any_of(
+        s_.sinks, [](SinkKind sink) { return sink == SinkKind::column || sink == SinkKind::total; });
+    const auto choose_residents = [&](std::int64_t words) {
+      const std::int64_t residents = !s_.holds_rows ? 2 : words <= 16 ? 4 : words <= 40 ? 3 : 2;
+      s_.resident_ctas =
+          static_cast<int>(std::max<std::int64_t>(1, residents * kThreads / std::max(kThreads, s_.threads())));
+    };
+    const std::int64_t words = s_.steps * vector_words(), fetched = s_.steps * held_words(s_.is_held);
+    const bool may_fetch = is_persistent && s_.form == LoopForm::sweep && s_.holds_rows && s_.shifted_like < 0;
+    choose_residents(words + fetched);
+    const auto wave = [&] { return std::int64_t{target_.sm_count} * s_.resident_ctas; };
+    s_.fetches_ahead = may_fetch && fetched > 0 && words + fetched <= kFetchedWords && s_.blocks >= 2 * wave();
+    if (!s_.fetches_ahead) choose_residents(words);
+    s_.ctas = is_persistent ? std::min(s_.blocks, wave()) : s_.blocks;
   }
 
   void explain() {
@@ -357,6 +366,7 @@ class StagedScheduler {
                          s_.steps, s_.holds_rows ? "held in registers" : "at a time, read again in each stage",
                          s_.blocks, s_.ctas);
     if (s_.shifted_like >= 0) s_.why += "; vectors from the first aligned element of a row on";
+    if (s_.fetches_ahead) s_.why += "; rows are fetched a turn ahead";
     if (!s_.carried.empty()) s_.why += fmt::format("; {} values carried from stage to stage", s_.carried.size());
   }
 

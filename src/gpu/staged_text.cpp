@@ -131,14 +131,12 @@ void StagedText::emit_start() {
   for (std::size_t o = 0; o < group_.outputs.size(); ++o) {
     if (!is_across_rows(o)) continue;
     // A partial result per CTA, then one per bundle of them.
-    const std::int64_t elements = s_.sinks[o] == SinkKind::total ? 1
-                                  : s_.holds_rows                ? std::int64_t{s_.steps} * s_.lanes * s_.vector
-                                                                 : s_.inner_vectors * s_.vector;
+    const std::int64_t elements = partial_elements(o);
     workspace_bytes_ = (workspace_bytes_ + 255) / 256 * 256;
     k_.add("{0}* const out{1}_partial = ({0}*)((char*)room.workspace + {2});", sum_type(o), o,
            sizes_.wide_number(fmt::format("out{}_workspace", o), workspace_bytes_));
     k_.add("const long long out{}_tile = {};", o, sizes_.wide_number(fmt::format("out{}_elements", o), elements));
-    workspace_bytes_ += (s_.ctas + (s_.ctas + kBundle - 1) / kBundle) * elements * sum_bytes(o);
+    workspace_bytes_ += (s_.ctas + (s_.ctas + bundle() - 1) / bundle()) * elements * sum_bytes(o);
   }
 }
 
@@ -146,6 +144,7 @@ void StagedText::emit_start() {
 
 void StagedText::emit_turn() {
   const std::string inner = sizes_.number("inner_vectors", s_.inner_vectors);
+  if (s_.fetches_ahead) emit_fetch();
   k_.add("for (Index turn = blockIdx.x; turn < {}; turn += {}) {{", sizes_.number("turns", s_.blocks),
          sizes_.number("ctas", s_.ctas));
   if (is_tile_) {
@@ -158,9 +157,7 @@ void StagedText::emit_turn() {
     k_.add("const bool row_ok = first_lane + lane < {};", inner);
     if (s_.is_ragged) emit_count("const int count", "");
   } else {
-    k_.add("const bool row_ok = turn * kRows + row < {};", sizes_.number("rows", s_.row_count));
-    k_.raw("const Index r = row_ok ? turn * kRows + row : 0;");
-    if (!s_.serial_axes.empty()) emit_decode(s_.serial_axes, "r", "r");
+    emit_row();
   }
   emit_row_start();
   for (const Pass& pass : passes_) emit_pass(pass);
@@ -170,16 +167,27 @@ void StagedText::emit_turn() {
   k_.raw("}");
 }
 
-void StagedText::emit_row_start() {
-  for (std::size_t k = 0; k < offsets_.size(); ++k) {
-    bool is_used = false;
-    for (std::size_t i = 0; i < group_.operands(); ++i) {
-      if (offset_of_[i] == k) is_used |= i < loads() ? bool(used_.loads[i]) : is_sink(i - loads(), SinkKind::store);
-    }
-    if (!is_used) continue;
-    k_.add("const Index at{}_base = 0{};  // elements into {}", k,
-           offset_terms(fmt::format("at{}", k), offsets_[k], outer_axes()), operands_at(k));
+void StagedText::emit_row() {
+  k_.add("const bool row_ok = turn * kRows + row < {};", sizes_.number("rows", s_.row_count));
+  k_.raw("const Index r = row_ok ? turn * kRows + row : 0;");
+  if (!s_.serial_axes.empty()) emit_decode(s_.serial_axes, "r", "r");
+}
+
+/// A function that has the held loads of a turn on their way; it is called a turn ahead.
+void StagedText::emit_fetch() {
+  for (std::size_t i = 0; i < loads(); ++i) {
+    if (used_.loads[i] && is_kept(i)) k_.add("{} in{}_next[kSteps];", pack_type(i), i);
   }
+  k_.raw("const auto fetch = [&](Index turn) {");
+  emit_row();
+  emit_row_bases();
+  emit_held_loads("next[u]");
+  k_.raw("};");
+  k_.raw("fetch(blockIdx.x);");
+}
+
+void StagedText::emit_row_start() {
+  emit_row_bases();
   emit_index_bases();
   if (is_shifted()) {
     const std::string inner = inner_extent();
@@ -189,6 +197,18 @@ void StagedText::emit_row_start() {
     k_.raw("const bool edge_ok = row_ok && lane < edges;");
   }
   emit_row_loads();
+}
+
+void StagedText::emit_row_bases() {
+  for (std::size_t k = 0; k < offsets_.size(); ++k) {
+    bool is_used = false;
+    for (std::size_t i = 0; i < group_.operands(); ++i) {
+      if (offset_of_[i] == k) is_used |= i < loads() ? bool(used_.loads[i]) : is_sink(i - loads(), SinkKind::store);
+    }
+    if (!is_used) continue;
+    k_.add("const Index at{}_base = 0{};  // elements into {}", k,
+           offset_terms(fmt::format("at{}", k), offsets_[k], outer_axes()), operands_at(k));
+  }
 }
 
 // What does not move along the row is read once, what is held all at once.
@@ -213,19 +233,31 @@ void StagedText::emit_row_loads() {
     if (is_shifted()) k_.add("{} kept{}_edge;", type, value.node);
   }
   if (!has_held) return;
-  const auto emit_held = [&](const char* element) {
+  if (s_.fetches_ahead) {
     for (std::size_t i = 0; i < loads(); ++i) {
-      if (used_.loads[i] && is_kept(i)) emit_load(i, fmt::format("in{}_{}", i, element), vector_count());
+      if (!used_.loads[i] || !is_kept(i)) continue;
+      k_.raw("#pragma unroll");
+      k_.add("for (int u = 0; u < kSteps; ++u) in{0}_v[u] = in{0}_next[u];", i);
     }
-  };
-  emit_steps(true, "");
-  emit_held("v[u]");
-  k_.raw("}");
-  k_.raw("}");
+    k_.add("fetch(turn + {});", sizes_.named("ctas"));
+    return;
+  }
+  emit_held_loads("v[u]");
   if (!is_shifted()) return;
   begin_edge();
-  emit_held("edge");
+  for (std::size_t i = 0; i < loads(); ++i) {
+    if (used_.loads[i] && is_kept(i)) emit_load(i, fmt::format("in{}_edge", i), vector_count());
+  }
   end_edge();
+}
+
+void StagedText::emit_held_loads(const std::string& suffix) {
+  emit_steps(true, "");
+  for (std::size_t i = 0; i < loads(); ++i) {
+    if (used_.loads[i] && is_kept(i)) emit_load(i, fmt::format("in{}_{}", i, suffix), vector_count());
+  }
+  k_.raw("}");
+  k_.raw("}");
 }
 
 // In here a vector is one element.

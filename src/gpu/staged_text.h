@@ -10,9 +10,6 @@
 
 namespace paoding::gpu {
 
-/// Partial results that one CTA combines at a time: about the root of how many there are.
-inline constexpr int kBundle = 16;
-
 class StagedText : public KernelText {
  public:
   StagedText(const Group& group, const GroupSchedule& schedule, const std::vector<bool>& is_live);
@@ -46,7 +43,11 @@ class StagedText : public KernelText {
   void emit_start();
   void emit_turn();
   void emit_row_start();
+  void emit_row();
+  void emit_row_bases();
   void emit_row_loads();
+  void emit_held_loads(const std::string& suffix);
+  void emit_fetch();
   void emit_steps(bool needs_count, const std::string& first, const Pass* pass = nullptr);
   void emit_carried_start(const Pass& pass);
   void emit_load(std::size_t load, const std::string& pack, const std::string& count);
@@ -67,6 +68,10 @@ class StagedText : public KernelText {
   void emit_rows(const Pass& pass);
   void emit_across_rows();
   void emit_partials();
+  std::int64_t partial_elements(std::size_t o) const;
+  int partial_vector(std::size_t o) const;
+  /// Partial results that one CTA combines at a time: about the root of how many there are.
+  std::int64_t bundle() const;
   std::string step_offset(std::size_t operand);
   std::string arguments(const Pass& pass, const FormulaUse& use, bool is_point);
   std::string row_end();

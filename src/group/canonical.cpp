@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "group/group.h"
+#include "group/share_powers.h"
 
 namespace paoding {
 namespace {
@@ -155,6 +156,7 @@ Group canonical(const Group& group) {
   // A sum over axes of extent 1 only is no sum.
   for (GroupOutput& output : result.outputs) output.combine = output.reduce_mask ? output.combine : Combine::none;
   if (!result.reductions.empty() && result.reductions[0].reduce_mask == 0) drop_reductions(&result);
+  share_powers(&result);
   return result;
 }
 

@@ -190,24 +190,10 @@ inline bool run_block(unsigned index) {
 }
 
 template <class T>
-T shuffle_xor(T value, int offset) {
+T shuffle_from(T value, int from) {  // a thread of the same warp
   static_assert(sizeof(T) <= 8);
   Machine& m = machine;
-  const int self = m.current;
-  std::memcpy(&m.cta->slots[self], &value, sizeof(T));
-  wait_warp();
-  T other;
-  std::memcpy(&other, &m.cta->slots[self ^ offset], sizeof(T));
-  wait_warp();
-  return other;
-}
-
-template <class T>
-T shuffle_up(T value, int offset) {
-  static_assert(sizeof(T) <= 8);
-  Machine& m = machine;
-  const int self = m.current, from = self % kWarp >= offset ? self - offset : self;
-  std::memcpy(&m.cta->slots[self], &value, sizeof(T));
+  std::memcpy(&m.cta->slots[m.current], &value, sizeof(T));
   wait_warp();
   T other;
   std::memcpy(&other, &m.cta->slots[from], sizeof(T));
@@ -282,12 +268,17 @@ inline int __syncthreads_or(int is_true) {
 inline void __syncwarp(unsigned = ~0u) { emulation::wait_warp(); }
 inline void __threadfence() {}
 template <class T>
+T __shfl_sync(unsigned, T value, int lane) {
+  return emulation::shuffle_from(value, emulation::machine.current / emulation::kWarp * emulation::kWarp + lane);
+}
+template <class T>
 T __shfl_xor_sync(unsigned, T value, int offset) {
-  return emulation::shuffle_xor(value, offset);
+  return emulation::shuffle_from(value, emulation::machine.current ^ offset);
 }
 template <class T>
 T __shfl_up_sync(unsigned, T value, int offset) {
-  return emulation::shuffle_up(value, offset);
+  const int self = emulation::machine.current;
+  return emulation::shuffle_from(value, self % emulation::kWarp >= offset ? self - offset : self);
 }
 inline unsigned __ballot_sync(unsigned, bool is_true) { return emulation::ballot(is_true); }
 inline int __popc(unsigned bits) { return std::popcount(bits); }

@@ -327,16 +327,24 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
   return *graph = stream->captured.release(), CUDA_SUCCESS;
 }
 CUresult cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t*, CUgraph* graph,
-                                const CUgraphNode**, const CUgraphEdgeData**, std::size_t*) {
+                                const CUgraphNode** nodes, const CUgraphEdgeData** edges, std::size_t* count) {
   PD_ENTER(cuStreamGetCaptureInfo);
   *status = stream->captured ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
   if (graph != nullptr) *graph = stream->captured.get();
+  if (nodes == nullptr || !stream->captured) return CUDA_SUCCESS;
+  static const CUgraphEdgeData edge{};
+  stream->captured->last = node_handle(stream->captured->nodes.size());
+  *nodes = &stream->captured->last;
+  if (edges != nullptr) *edges = &edge;
+  *count = stream->captured->nodes.empty() ? 0 : 1;
   return CUDA_SUCCESS;
 }
 CUresult cuGraphInstantiate(CUgraphExec* exec, CUgraph graph, unsigned long long) {
   PD_ENTER(cuGraphInstantiate);
+  const std::size_t bytes = graph->nodes.size() * kGraphNodeBytes;
+  if (bytes > gpu().free_bytes()) return CUDA_ERROR_OUT_OF_MEMORY;
   *exec = new CUgraphExec_st{graph->nodes};
-  gpu().add_graph(static_cast<std::int64_t>(graph->nodes.size() * kGraphNodeBytes));
+  gpu().add_graph(static_cast<std::int64_t>(bytes));
   return CUDA_SUCCESS;
 }
 CUresult cuGraphUpload(CUgraphExec, CUstream) { return check_alive(); }
@@ -351,7 +359,9 @@ CUresult cuGraphExecDestroy(CUgraphExec exec) {
   gpu().add_graph(-static_cast<std::int64_t>(exec->nodes.size() * kGraphNodeBytes));
   return delete exec, CUDA_SUCCESS;
 }
-CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode*, std::size_t* count) {
+CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode* nodes, std::size_t* count) {
+  PD_ENTER(cuGraphGetNodes);
+  for (std::size_t i = 0; nodes != nullptr && i < *count; ++i) nodes[i] = node_handle(i + 1);
   return *count = graph->nodes.size(), CUDA_SUCCESS;
 }
 CUresult cuEventCreate(CUevent* event, unsigned) {

@@ -25,7 +25,10 @@ struct Piece {
 
 struct CUgraph_st {
   std::vector<Piece> nodes;
+  CUgraphNode last = nullptr;  // as cuStreamGetCaptureInfo gave it
 };
+/// The handle of a graph's node: its place, from 1.
+inline CUgraphNode node_handle(std::size_t place) { return reinterpret_cast<CUgraphNode>(place); }
 struct CUgraphExec_st {
   std::vector<Piece> nodes;
 };

@@ -100,6 +100,54 @@ TEST(StreamsOnAGpu, ManyBoundShapesFitTheLargestOnesMemoryAndTheBudgetOfTheirGra
   EXPECT_GT(std::count(calls.begin(), calls.end(), "cuGraphInstantiate"), kShapes) << "none was made again";
 }
 
+// A loop of so many steps, a launch or more for each.
+std::unique_ptr<Graph> loop_of(std::int64_t length) {
+  auto g = std::make_unique<Graph>();
+  const Value w = g->parameter("w", f32, {4, 4}), xs = g->input("xs", f32, {length, 4, 4});
+  const StepResult made =
+      scan({w}, {xs}, [](const Values& c, const Values& e) { return step({tanh(c[0] * 0.5 + e[0])}, {}); });
+  g->fetch("last", made.carries[0]);
+  return g;
+}
+
+TEST(StreamsOnAGpu, ARunIsCapturedInTimeThatGrowsWithItsLaunchesAlone) {
+  const auto lists_of_nodes = [](std::int64_t length) {
+    const auto g = loop_of(length);
+    Parameters parameters(*g, Device::cuda(0));
+    pretend_gpu().forget_calls();
+    Program program(*g, on_gpu(), &parameters);
+    const std::vector<std::string> calls = pretend_gpu().calls();
+    EXPECT_GE(std::count(calls.begin(), calls.end(), "cuStreamGetCaptureInfo"), length);
+    return std::count(calls.begin(), calls.end(), "cuGraphGetNodes");
+  };
+  EXPECT_EQ(lists_of_nodes(4), lists_of_nodes(64)) << "each list is as long as the graph";
+}
+
+TEST(StreamsOnAGpu, AProgramWhoseGraphFindsNoMemoryLeavesTheOthersOfItsArenaAlone) {
+  const auto small = loop_of(4), large = loop_of(400);
+  Parameters parameters(*small, Device::cuda(0));
+  Program before(*small, on_gpu(), &parameters);
+  const std::size_t graphs = pretend_gpu().graph_bytes();
+  const std::size_t room = pretend_gpu().bytes_in_use();
+  bool failed = false;
+  for (std::size_t more = 0; !failed && more < (4u << 20); more += 64 << 10) {  // from too little for the arena
+    pretend_gpu().set_memory(room + more);
+    const std::string error = message_of([&] { const Program bound = before.bind(*large); });
+    failed = has(error, "cuGraphInstantiate");
+  }
+  pretend_gpu().set_memory(std::size_t{1} << 30);
+  EXPECT_TRUE(failed) << "no limit lets the arena fit and the graph not";
+  EXPECT_LE(pretend_gpu().graph_bytes(), graphs);
+  Program after = before.bind(*large);
+  EXPECT_GT(pretend_gpu().graph_bytes(), graphs);
+  for (Program* each : {&before, &after}) {
+    const std::int64_t length = each == &before ? 4 : 400;
+    each->set_input(0, Tensor::from(f32, {length, 4, 4}, Dense(static_cast<std::size_t>(length) * 16, 0.1)));
+    each->run();
+    each->wait();
+  }
+}
+
 TEST(StreamsOnAGpu, ALostDeviceIsToldWithTheProgramAndWhatToDo) {
   Graph g;
   build_training(g, 8);

@@ -63,6 +63,7 @@ gpu::TextPlan plan(const KernelCall& call, const IndexOp& op) {
                           : op.is_sorted ? plan_scatter_sorted(shape)
                                          : (op.is_rows ? plan_scatter_rows(shape) : plan_scatter_elements(shape)));
   made.workspace_bytes = made.launches[0].workspace_bytes;
+  made.ticket_count = made.launches[0].ticket_count;
   made.raise = [indices = Indices(call, op.indices, axis, shape.range)](const std::uint64_t* fault) {
     const std::uint64_t id = (fault[0] & 0xffffffffu) | fault[1] << 32;
     indices.fail(static_cast<std::int64_t>(fault[0] >> 32),
