@@ -55,16 +55,20 @@ template <class Id, class T, int kVector> struct SortedScatter {
 
   // A warp's rows of the block, those with few updates.
   PD_DEVICE void rows(Index block) const {
-    __shared__ Index range[2], starts[kRows + 1];
+    __shared__ Index starts[kRows + 1];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const long long first_row = (long long)block * kRows;
-    if (warp < 2) {
-      const Index found = first_not_below(sorted, (Index)0, size.count, first_row + warp * kRows);
-      if (lane == 0) range[warp] = found;
-    }
+    const Index first = first_not_below(sorted, (Index)0, size.count, first_row);
+    // The rows that begin at this thread's place of the list, counted in the block.
+    const auto row_at = [&](Index at) {
+      return at < size.count ? pd_min((long long)__ldg(sorted + at) - first_row, (long long)kRows) : kRows;
+    };
+    const Index at = first + (Index)threadIdx.x;
+    for (long long r = threadIdx.x == 0 ? 0 : row_at(at - 1) + 1; r <= row_at(at); ++r) starts[r] = at;
     __syncthreads();
-    if (threadIdx.x <= kRows) {
-      Index low = range[0], high = range[1];
+    const Index far = first + kThreads;  // those that begin further on are found by bisection
+    if (threadIdx.x <= kRows && threadIdx.x > row_at(far - 1)) {
+      Index low = far, high = size.count;
       while (low < high) {
         const Index middle = low + (high - low) / 2;
         if ((long long)__ldg(sorted + middle) < first_row + threadIdx.x) low = middle + 1;

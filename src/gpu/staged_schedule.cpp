@@ -19,7 +19,7 @@ constexpr int kMaxThreads = 1024;
 // Words of a row, and of column sums, that a thread holds: 80 registers with what else it needs; 1024 threads have 64.
 constexpr std::int64_t kHeldWords = 32, kHeldWordsWithColumns = 40;
 // The same where a value takes the place of what it is made of: for a while both are there.
-constexpr std::int64_t kCarriedWords = 16;
+constexpr std::int64_t kCarriedWords = 32;
 // The same with the loads of the row behind it.
 constexpr std::int64_t kFetchedWords = 56;
 // Fewer vectors than this in a row are not worth a shift; also as many as the elements around them have lanes.
@@ -347,7 +347,9 @@ class StagedScheduler {
     const bool is_persistent = std::ranges::any_of(
         s_.sinks, [](SinkKind sink) { return sink == SinkKind::column || sink == SinkKind::total; });
     const auto choose_residents = [&](std::int64_t words) {
-      const std::int64_t residents = !s_.holds_rows ? 2 : words <= 16 ? 4 : words <= 40 ? 3 : 2;
+      // A row held by one warp is on its way all at once only where registers are left.
+      const bool is_tight = words > 40 || (words >= kHeldWords && s_.lanes <= 32);
+      const std::int64_t residents = !s_.holds_rows || is_tight ? 2 : words <= 16 ? 4 : 3;
       s_.resident_ctas =
           static_cast<int>(std::max<std::int64_t>(1, residents * kThreads / std::max(kThreads, s_.threads())));
     };

@@ -104,6 +104,16 @@ void drop_reductions(Group* group) {
   for (GroupOutput& output : group->outputs) output.value = placed[static_cast<std::size_t>(output.value)];
 }
 
+// A store rounds: a value that was rounded to the output's dtype just before needs to be so only once.
+void drop_roundings(Group* group) {
+  for (GroupOutput& output : group->outputs) {
+    if (output.combine != Combine::none) continue;
+    const ExprNode& node = group->expr[output.value];
+    if (node.prim != Prim::convert || node.dtype != output.dtype) continue;
+    if (group->expr.dtype_of(node.args[0]) == compute_dtype(output.dtype)) output.value = node.args[0];
+  }
+}
+
 }  // namespace
 
 Group canonical(const Group& group) {
@@ -157,6 +167,7 @@ Group canonical(const Group& group) {
   for (GroupOutput& output : result.outputs) output.combine = output.reduce_mask ? output.combine : Combine::none;
   if (!result.reductions.empty() && result.reductions[0].reduce_mask == 0) drop_reductions(&result);
   share_powers(&result);
+  drop_roundings(&result);
   return result;
 }
 
