@@ -152,7 +152,7 @@ TextLaunch plan_scatter_rows(const IndexShape& shape) {
                        "ids, updates, out, room.fault");
 }
 
-TextLaunch plan_scatter_sorted(const IndexShape& shape) {
+std::vector<TextLaunch> plan_scatter_sorted(const IndexShape& shape) {
   PD_ASSERT(!is_empty(shape), "nothing to sort indices for");
   const std::vector<std::string> operands = {
       input_parameter(shape.index_dtype, "ids"), input_parameter(shape.index_dtype, "sorted"),
@@ -161,14 +161,25 @@ TextLaunch plan_scatter_sorted(const IndexShape& shape) {
   constexpr std::int64_t kPart = 32, kPartsOfCta = kThreads / 32;  // of the sorted list, as scatter_sorted.cu has them
   const std::int64_t columns = 32 * vector_of(shape), tiles = parts_of(shape.inner, columns);
   const std::int64_t parts = parts_of(shape.count, kPart), part_blocks = parts_of(parts, kPartsOfCta);
+  const std::int64_t tickets = shape.outer * parts * tiles;
+  const std::int64_t starts = tickets * 2 * columns * std::max<std::int64_t>(size_bytes(shape.dtype), 4);
+
+  IndexText rows(shape, shape.count, shape.range);
+  const std::int64_t ctas = parts_of(std::max(shape.range + 1, shape.count), kThreads);
+  rows.number("count", shape.count), rows.number("ctas", ctas), rows.wide_number("starts", starts);
+  rows.range();
+  TextLaunch find = rows.finish(
+      "find_rows", k_row_starts_cu, operands,
+      "find_rows(sorted, places, (Index*)((char*)room.workspace + size.starts_wide), room.fault, size)", ctas);
+
   IndexText text(shape, shape.count, shape.range);
   text.number("parts", parts), text.number("part_blocks", part_blocks), text.number("tile_count", tiles);
-  TextLaunch plan = plan_row_sums(text, shape, "scatter_sorted", k_scatter_sorted_cu, operands, part_blocks,
-                                  "sorted, places, updates, out, room");
-  plan.ticket_count = shape.outer * parts * tiles;
-  const std::int64_t bytes_of_sum = std::max<std::int64_t>(size_bytes(shape.dtype), 4);
-  plan.workspace_bytes = plan.ticket_count * 2 * columns * bytes_of_sum;
-  return plan;
+  text.wide_number("starts", starts);
+  TextLaunch add = plan_row_sums(text, shape, "scatter_sorted", k_scatter_sorted_cu, operands, part_blocks,
+                                 "sorted, places, updates, out, room");
+  add.ticket_count = tickets;
+  add.workspace_bytes = find.workspace_bytes = starts + (shape.range + 1) * 8;
+  return {std::move(find), std::move(add)};
 }
 
 TextLaunch plan_scatter_elements(const IndexShape& shape) {

@@ -31,7 +31,8 @@ TextLaunch plan_gather_elements(const IndexShape& shape);
 /// updates, out.
 TextLaunch plan_scatter_rows(const IndexShape& shape);
 /// The same where the ids are there sorted too, with the place n of each. Operands: ids, sorted, places, updates, out.
-TextLaunch plan_scatter_sorted(const IndexShape& shape);
+/// One launch finds where rows begin in the sorted list, the other adds up.
+std::vector<TextLaunch> plan_scatter_sorted(const IndexShape& shape);
 /// out[o, r, i] = sum of updates[o, n, i] over n with ids[o, n, i] == r, in order. Operands: ids, updates, out.
 TextLaunch plan_scatter_elements(const IndexShape& shape);
 

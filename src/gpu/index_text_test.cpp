@@ -22,15 +22,17 @@ constexpr Kind kKinds[] = {Kind::gather_rows, Kind::gather_elements, Kind::scatt
 struct Case {
   Kind kind;
   IndexShape shape;
-  TextLaunch plan;
+  std::vector<TextLaunch> launches;
 
+  const TextLaunch& plan() const { return launches.back(); }
   bool is_gather() const { return kind == Kind::gather_rows || kind == Kind::gather_elements; }
   bool is_rows() const { return kind != Kind::gather_elements && kind != Kind::scatter_elements; }
   std::int64_t from_rows() const { return is_gather() ? shape.range : shape.count; }
   std::int64_t to_rows() const { return is_gather() ? shape.count : shape.range; }
 };
 
-Case make_case(Kind kind, DType dtype, DType index, Shape extents, std::int64_t pad = 0, std::int64_t alignment = 256) {
+Case make_case(Kind kind, DType dtype, DType index, Shape extents, std::int64_t pad = 0, std::int64_t alignment = 256,
+               std::int64_t padding = -1) {
   Case made{kind, {}, {}};
   IndexShape& shape = made.shape;
   shape.dtype = dtype, shape.index_dtype = index;
@@ -38,11 +40,15 @@ Case make_case(Kind kind, DType dtype, DType index, Shape extents, std::int64_t 
   shape.from_middle = shape.inner + pad, shape.from_outer = shape.from_middle * made.from_rows();
   shape.to_middle = shape.inner + 2 * pad, shape.to_outer = shape.to_middle * made.to_rows();
   shape.from_alignment = alignment;
-  made.plan = kind == Kind::gather_rows       ? plan_gather_rows(shape)
-              : kind == Kind::gather_elements ? plan_gather_elements(shape)
-              : kind == Kind::scatter_rows    ? plan_scatter_rows(shape)
-              : kind == Kind::scatter_sorted  ? plan_scatter_sorted(shape)
-                                              : plan_scatter_elements(shape);
+  shape.padding = padding;
+  if (kind == Kind::scatter_sorted) {
+    made.launches = plan_scatter_sorted(shape);
+  } else {
+    made.launches.push_back(kind == Kind::gather_rows       ? plan_gather_rows(shape)
+                            : kind == Kind::gather_elements ? plan_gather_elements(shape)
+                            : kind == Kind::scatter_rows    ? plan_scatter_rows(shape)
+                                                            : plan_scatter_elements(shape));
+  }
   return made;
 }
 
@@ -61,9 +67,7 @@ const std::vector<Case>& cases() {
     cases.push_back(make_case(Kind::scatter_rows, f32, i64, {1, 33, 5000, 8}));  // several chunks of indices
     for (const DType dtype : {f32, bf16}) {  // rows that parts of the list share, up to their last places
       for (const std::int64_t count : {64, 257, 2000}) {
-        cases.push_back(make_case(Kind::scatter_sorted, dtype, i64, {2, 3, count, 136}));
-        cases.back().shape.padding = count % 2 ? 1 : -1;
-        cases.back().plan = plan_scatter_sorted(cases.back().shape);
+        cases.push_back(make_case(Kind::scatter_sorted, dtype, i64, {2, 3, count, 136}, 0, 256, count % 2 ? 1 : -1));
       }
     }
     cases.push_back(make_case(Kind::scatter_rows, f16, i32, {2, 3, 0, 8}));  // nothing but zeros
@@ -75,7 +79,7 @@ const std::vector<Case>& cases() {
 
 void check(const Case& c, const EmulatedKernels& kernels, unsigned seed) {
   const IndexShape& s = c.shape;
-  SCOPED_TRACE(c.plan.why + " " + std::string(to_string(s.dtype)) +
+  SCOPED_TRACE(c.plan().why + " " + std::string(to_string(s.dtype)) +
                fmt::format(" [{}, {}, {}, {}]", s.outer, s.range, s.count, s.inner));
   std::mt19937 rng(seed);
   const auto size = static_cast<std::size_t>(size_bytes(s.dtype)),
@@ -92,7 +96,7 @@ void check(const Case& c, const EmulatedKernels& kernels, unsigned seed) {
   std::vector<char> from_bytes, id_bytes, to_bytes, workspace_bytes;
   char* from = aligned(from_bytes, from_count * size + 256) + (s.from_alignment < 256 ? s.from_alignment : 0);
   char *ids = aligned(id_bytes, indices * index_size), *to = aligned(to_bytes, to_count * size);
-  char* workspace = aligned(workspace_bytes, static_cast<std::size_t>(c.plan.workspace_bytes));
+  char* workspace = aligned(workspace_bytes, static_cast<std::size_t>(c.plan().workspace_bytes));
   for (std::size_t k = 0; k < from_count; ++k) {
     put(s.dtype, from + k * size,
         is_float(s.dtype) ? std::uniform_real_distribution<double>(-1, 1)(rng) : double(rng() % 100));
@@ -132,9 +136,7 @@ void check(const Case& c, const EmulatedKernels& kernels, unsigned seed) {
       }
     }
   }
-  if (c.plan.grid[0] == 0) return;
-  const Launch launch = kernels.find(c.plan.entry);
-  ASSERT_NE(launch, nullptr) << kernels.log();
+  if (c.plan().grid[0] == 0) return;
   std::vector<char> sorted_bytes;
   char* sorted = aligned(sorted_bytes, indices * index_size);
   std::vector<std::int64_t> places(indices);
@@ -144,21 +146,26 @@ void check(const Case& c, const EmulatedKernels& kernels, unsigned seed) {
   std::iota(places.begin(), places.end(), 0);
   std::stable_sort(places.begin(), places.end(), [&](std::int64_t a, std::int64_t b) { return id_at(a) < id_at(b); });
   for (std::size_t k = 0; k < indices; ++k) put(s.index_dtype, sorted + k * index_size, id_at(places[k]));
-  std::vector<unsigned> tickets(static_cast<std::size_t>(c.plan.ticket_count) + 1, 0);
+  std::vector<unsigned> tickets(static_cast<std::size_t>(c.plan().ticket_count) + 1, 0);
   std::uint64_t fault_words[2];
-  std::vector<std::uint64_t> sizes = c.plan.sizes;
   Room room{workspace, tickets.data(), fault_words, nullptr};
   std::int64_t* places_at = places.data();
-  std::vector<void*> arguments = {c.is_gather() ? &from : &ids, c.is_gather() ? &ids : &from, &to, &room, sizes.data()};
+  std::vector<void*> arguments = {c.is_gather() ? &from : &ids, c.is_gather() ? &ids : &from, &to, &room, nullptr};
   if (c.kind == Kind::scatter_sorted) {
     arguments.insert(arguments.begin() + 1, {&sorted, &places_at});
   }
-  std::vector<unsigned> order(c.plan.grid[0]);
-  std::iota(order.begin(), order.end(), 0u);
   for (int round = 0; round < 2; ++round) {
-    std::shuffle(order.begin(), order.end(), rng);
     fault_words[0] = fault_words[1] = ~std::uint64_t{0};
-    ASSERT_EQ(launch(arguments.data(), c.plan.grid[0], c.plan.block, order.data()), 0) << "deadlock";
+    for (const TextLaunch& each : c.launches) {
+      const Launch launch = kernels.find(each.entry);
+      ASSERT_NE(launch, nullptr) << kernels.log();
+      std::vector<std::uint64_t> sizes = each.sizes;
+      arguments.back() = sizes.data();
+      std::vector<unsigned> order(each.grid[0]);
+      std::iota(order.begin(), order.end(), 0u);
+      std::shuffle(order.begin(), order.end(), rng);
+      ASSERT_EQ(launch(arguments.data(), each.grid[0], each.block, order.data()), 0) << "deadlock";
+    }
     for (const unsigned ticket : tickets) ASSERT_EQ(ticket, 0u);
     if (first_wrong == ~std::uint64_t{0}) {
       EXPECT_EQ(fault_words[0] & fault_words[1], ~std::uint64_t{0});
@@ -188,7 +195,9 @@ void check(const Case& c, const EmulatedKernels& kernels, unsigned seed) {
 
 TEST(IndexText, FindsAndAddsTheRightRows) {
   std::vector<const TextLaunch*> plans;
-  for (const Case& c : cases()) plans.push_back(&c.plan);
+  for (const Case& c : cases()) {
+    for (const TextLaunch& launch : c.launches) plans.push_back(&launch);
+  }
   const EmulatedKernels kernels(plans);
   unsigned seed = 1;
   for (const Case& c : cases()) {
@@ -203,15 +212,17 @@ TEST(IndexText, Compiles) {
     for (const DType dtype : {f32, bf16}) {
       for (const std::int64_t count : {30, 300}) {
         const Case made = make_case(kind, dtype, i64, {1, 50000, count, 512});
-        EXPECT_FALSE(compile(made.plan.source, made.plan.entry + ".cu", "sm_90a").empty());
+        for (const TextLaunch& launch : made.launches) {
+          EXPECT_FALSE(compile(launch.source, launch.entry + ".cu", "sm_90a").empty());
+        }
       }
     }
   }
 }
 
 TEST(IndexText, DependsOnTheShapeClassOnly) {
-  EXPECT_EQ(make_case(Kind::gather_rows, f32, i64, {1, 50, 30, 512}).plan.source,
-            make_case(Kind::gather_rows, f32, i64, {2, 500, 31, 1024}).plan.source);
+  EXPECT_EQ(make_case(Kind::gather_rows, f32, i64, {1, 50, 30, 512}).plan().source,
+            make_case(Kind::gather_rows, f32, i64, {2, 500, 31, 1024}).plan().source);
 }
 
 }  // namespace

@@ -1,18 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first of sorted[begin .. end) that is not below `row`, found by a whole warp, which looks at 32 at a time.
-template <class Id> PD_DEVICE Index first_not_below(const Id* sorted, Index begin, Index end, long long row) {
-  const int lane = threadIdx.x % 32;
-  while (begin < end) {
-    const Index step = (end - begin + 31) / 32, at = begin + lane * step;
-    const bool is_below = at < end && (long long)__ldg(sorted + at) < row;
-    const int below = __popc(__ballot_sync(0xffffffffu, is_below));
-    if (below == 0) return begin;
-    end = pd_min(end, begin + below * step);
-    begin += (below - 1) * step + 1;
-  }
-  return begin;
-}
-
 // sum += the updates at `count` places, at most 32, of which each lane holds one; in the order of lanes.
 template <class T, int kVector>
 PD_DEVICE void add_up(Compute<T> (&sum)[kVector], long long place, int count, const T* from, Index from_middle, bool column_ok) {
@@ -36,9 +22,10 @@ PD_DEVICE void add_up(Compute<T> (&sum)[kVector], long long place, int count, co
 // The sorted list is cut into parts of 32. A row with at most 32 updates belongs to a warp; of one with more, each part
 // that has some of them is added up by a warp of its own, and the last of these to come adds up their sums, in order.
 template <class Id, class T, int kVector> struct SortedScatter {
-  static constexpr int kWarps = kThreads / 32, kPart = 32, kRowsOfWarp = 4, kRows = kWarps * kRowsOfWarp;
+  static constexpr int kWarps = kThreads / 32, kPart = 32, kRowsOfWarp = 4;
   const Id* sorted;
   const long long* places;
+  const Index* starts;
   const T* from;
   T* to;
   Index tile, outer;
@@ -53,46 +40,25 @@ template <class Id, class T, int kVector> struct SortedScatter {
     if (column_ok) store(to + (Index)row * size.to_middle, made);
   }
 
-  // A warp's rows of the block, those with few updates.
-  PD_DEVICE void rows(Index block) const {
-    __shared__ Index starts[kRows + 1];
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const long long first_row = (long long)block * kRows;
-    const Index first = first_not_below(sorted, (Index)0, size.count, first_row);
-    // The rows that begin at this thread's place of the list, counted in the block.
-    const auto row_at = [&](Index at) {
-      return at < size.count ? pd_min((long long)__ldg(sorted + at) - first_row, (long long)kRows) : kRows;
-    };
-    const Index at = first + (Index)threadIdx.x;
-    for (long long r = threadIdx.x == 0 ? 0 : row_at(at - 1) + 1; r <= row_at(at); ++r) starts[r] = at;
-    __syncthreads();
-    const Index far = first + kThreads;  // those that begin further on are found by bisection
-    if (threadIdx.x <= kRows && threadIdx.x > row_at(far - 1)) {
-      Index low = far, high = size.count;
-      while (low < high) {
-        const Index middle = low + (high - low) / 2;
-        if ((long long)__ldg(sorted + middle) < first_row + threadIdx.x) low = middle + 1;
-        else high = middle;
-      }
-      starts[threadIdx.x] = low;
-    }
-    __syncthreads();
+  // A warp's rows, those with few updates.
+  PD_DEVICE void rows(long long first_row) const {
+    const int lane = threadIdx.x % 32;
+    const Index start = lane <= kRowsOfWarp ? __ldg(starts + pd_min(first_row + lane, size.range_wide)) : 0;
     Index count[kRowsOfWarp];
     long long place[kRowsOfWarp];
 #pragma unroll
     for (int r = 0; r < kRowsOfWarp; ++r) {
-      const Index begin = starts[warp * kRowsOfWarp + r], end = starts[warp * kRowsOfWarp + r + 1];
-      count[r] = first_row + warp * kRowsOfWarp + r == size.padding_wide ? 0 : end - begin;
+      const Index begin = __shfl_sync(0xffffffffu, start, r), end = __shfl_sync(0xffffffffu, start, r + 1);
+      count[r] = first_row + r == size.padding_wide ? 0 : end - begin;
       place[r] = lane < count[r] ? __ldg(places + begin + lane) : 0;
     }
 #pragma unroll
     for (int r = 0; r < kRowsOfWarp; ++r) {
-      const long long row = first_row + warp * kRowsOfWarp + r;
-      if (row >= size.range_wide || count[r] > kPart) continue;
+      if (first_row + r >= size.range_wide || count[r] > kPart) continue;
       Compute<T> sum[kVector];
       clear<Sum>(sum);
       add_up<T, kVector>(sum, place[r], (int)count[r], from, size.from_middle, column_ok);
-      write(row, sum);
+      write(first_row + r, sum);
     }
   }
 
@@ -105,27 +71,17 @@ template <class Id, class T, int kVector> struct SortedScatter {
   // A warp's part, as far as it is of rows with many updates: the first of its rows or the last.
   PD_DEVICE void part(Index part) const {
     if (part >= size.parts) return;
-    const int lane = threadIdx.x % 32;
     const Index begin = part * kPart, end = pd_min(begin + kPart, size.count);
     const Id first = __ldg(sorted + begin), last = __ldg(sorted + (end - 1));
-    int of_first = 0, of_last = 0;  // found nearby: more than 32, if there are
-#pragma unroll
-    for (int near = -kPart; near <= kPart; near += kPart) {
-      const Index at = begin + near + lane;
-      const bool is_there = at >= 0 && at < size.count;
-      const Id id = is_there ? __ldg(sorted + at) : first;
-      of_first += __popc(__ballot_sync(0xffffffffu, is_there && id == first));
-      of_last += __popc(__ballot_sync(0xffffffffu, is_there && id == last));
-    }
-    if (of_first > kPart) share(part, begin, end, first);
-    if (of_last > kPart && last != first) share(part, begin, end, last);
+    share(part, begin, end, first);
+    if (last != first) share(part, begin, end, last);
   }
 
   PD_DEVICE void share(Index part, Index begin, Index end, long long row) const {
     if (!is_legal(row, size.range_wide) || row == size.padding_wide) return;
     const int lane = threadIdx.x % 32;
-    const Index row_begin = first_not_below(sorted, (Index)0, end, row),
-                row_end = first_not_below(sorted, begin, size.count, row + 1);
+    const Index row_begin = __ldg(starts + row), row_end = __ldg(starts + row + 1);
+    if (row_end - row_begin <= kPart) return;
     const Index mine = pd_max(begin, row_begin);
     const int count = (int)(pd_min(end, row_end) - mine);
     Compute<T> sum[kVector];
@@ -158,14 +114,12 @@ template <class Id, class T, int kVector>
 PD_DEVICE void scatter_sorted(const Id* sorted, const long long* places, const T* updates, T* out, const Room& room,
                               const Sizes& size) {
   using Scatter = SortedScatter<Id, T, kVector>;
-  for (long long k = (long long)blockIdx.x * kThreads + threadIdx.x; k < size.count; k += (long long)size.ctas * kThreads) {
-    if (!is_legal(sorted[k], size.range_wide)) note_fault((unsigned long long*)room.fault, places[k], sorted[k]);
-  }
   Index outer = blockIdx.x;
   const Index tile = next_coordinate(outer, size.tiles), block = next_coordinate(outer, size.blocks);
-  const Index column = (tile * 32 + threadIdx.x % 32) * kVector;
-  const Scatter scatter{sorted, places, updates + (outer * size.from_outer + column), out + (outer * size.to_outer + column),
+  const Index column = (tile * 32 + threadIdx.x % 32) * kVector, warp = threadIdx.x / 32;
+  const Scatter scatter{sorted, places, (const Index*)((char*)room.workspace + size.starts_wide),
+                        updates + (outer * size.from_outer + column), out + (outer * size.to_outer + column),
                         tile, outer, column < size.inner, room, size};
-  if (block < size.part_blocks) scatter.part(block * Scatter::kWarps + threadIdx.x / 32);
-  else scatter.rows(block - size.part_blocks);
+  if (block < size.part_blocks) scatter.part(block * Scatter::kWarps + warp);
+  else scatter.rows(((long long)(block - size.part_blocks) * Scatter::kWarps + warp) * Scatter::kRowsOfWarp);
 }

@@ -32,8 +32,7 @@ void check(const Shape& shape, int axis, DType dtype, std::int64_t taken) {
     g.fetch("values of some " + name, most.values);
     g.fetch("places of some " + name, most.indices);
   }
-  const Tensors feeds{
-      {"a", Tensor::from(dtype, shape, numbers(static_cast<std::size_t>(shape.elements()), dtype, 1))}};
+  const Tensors feeds{{"a", Tensor::from(dtype, shape, numbers(static_cast<std::size_t>(shape.elements()), dtype, 1))}};
   Program on_cpu(g), on_a_gpu(g, on_gpu());
   const Tensors expected = on_cpu.run(feeds), got = on_a_gpu.run(feeds);
   for (const auto& [name, tensor] : expected) {

@@ -59,11 +59,14 @@ gpu::TextPlan plan(const KernelCall& call, const IndexOp& op) {
   shape.from_alignment = call.alignments[op.values];
   shape.to_alignment = call.alignments[call.inputs.size()];
   gpu::TextPlan made;
-  made.launches.push_back(op.is_gather   ? (op.is_rows ? plan_gather_rows(shape) : plan_gather_elements(shape))
-                          : op.is_sorted ? plan_scatter_sorted(shape)
+  if (op.is_sorted) {
+    made.launches = plan_scatter_sorted(shape);
+  } else {
+    made.launches.push_back(op.is_gather ? (op.is_rows ? plan_gather_rows(shape) : plan_gather_elements(shape))
                                          : (op.is_rows ? plan_scatter_rows(shape) : plan_scatter_elements(shape)));
-  made.workspace_bytes = made.launches[0].workspace_bytes;
-  made.ticket_count = made.launches[0].ticket_count;
+  }
+  made.workspace_bytes = made.launches.back().workspace_bytes;
+  made.ticket_count = made.launches.back().ticket_count;
   made.raise = [indices = Indices(call, op.indices, axis, shape.range)](const std::uint64_t* fault) {
     const std::uint64_t id = (fault[0] & 0xffffffffu) | fault[1] << 32;
     indices.fail(static_cast<std::int64_t>(fault[0] >> 32),

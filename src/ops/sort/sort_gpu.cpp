@@ -19,7 +19,7 @@ namespace paoding {
 namespace {
 
 constexpr int kMergeThreads = 256;
-constexpr int kRankThreads = 256, kRankedByCta = 64;
+constexpr int kRankThreads = 256, kRankedByCta = 16;
 // About 10 us on an H200, where a tile of 1,024 takes 16 and each merge 3.
 constexpr double kMostCompared = 1 << 26;
 

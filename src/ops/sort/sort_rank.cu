@@ -3,7 +3,7 @@
 // all at once. A CTA places kOwn elements; its threads have kEach of them and every kSplits-th of the others.
 template <class T> PD_DEVICE void sort_by_rank(const T* a, T* values, long long* places, const Sizes& size) {
   using Key = decltype(key_of(Compute<T>()));
-  constexpr int kOwn = 64, kEach = 4, kOwners = kOwn / kEach, kSplits = kThreads / kOwners, kChunk = 2048;
+  constexpr int kOwn = 16, kEach = 4, kOwners = kOwn / kEach, kSplits = kThreads / kOwners, kChunk = 2048;
   __shared__ Key keys[kChunk];
   __shared__ unsigned ranks[kOwn];
   Index row = blockIdx.x;
