@@ -90,6 +90,21 @@ TEST_F(MemoryLimits, OfAFewHundredMegabytesAreEnoughForManyThreads) {
   }
 }
 
+// Work is counted in elements: however far windows go, there is nothing to do for none.
+TEST_F(MemoryLimits, OfAFewHundredMegabytesAreEnoughForNoElements) {
+  write("max_pool.txt", "x = input f32[0,1,1073741824,1]\ny, i = max_pool2d(x) {kernel=[2,1]}\nfetch y\n");
+  write("avg_pool.txt",
+        "x = input f32[0,1,4,1]\ny = avg_pool2d(x) {kernel=[536870912,1], padding=[536870911,536870911,0,0]}\n"
+        "fetch y\n");
+  write("avg_grad.txt",
+        "x = input f32[0,1,1,1]\ny = avg_pool2d_grad(x) {kernel=[1,1], size=[1073741824,1], stride=[1073741824,1]}\n"
+        "fetch y\n");
+  for (const char* graph : {"max_pool.txt", "avg_pool.txt", "avg_grad.txt"}) {
+    const Ended ended = run(graph, 400, "OMP_NUM_THREADS=2");
+    EXPECT_EQ(ended.code, 0) << graph << ": " << ended.err;
+  }
+}
+
 TEST_F(MemoryLimits, OfThreadsAreAnErrorToo) {
   for (const char* environment : {"OMP_NUM_THREADS=100000", "OMP_NUM_THREADS=1000000000"}) {
     const Ended ended = run("group.txt", 0, environment);

@@ -33,17 +33,32 @@ std::array<std::int64_t, 2> pair_of(const OpCall& call, const char* name) {
   return {values[0], values[1]};
 }
 
+// The least n >= 0 for which n * step modulo `modulus` is from `low` to `high`; -1 when there is none. As Euclid: what
+// does not get there in one turn depends on what a turn leaves over, modulo the step.
+std::int64_t first_within(std::int64_t step, std::int64_t modulus, std::int64_t low, std::int64_t high) {
+  if (low == 0) return 0;
+  if (step == 0) return -1;
+  const std::int64_t n = (low + step - 1) / step;
+  if (n * step <= high) return n;
+  const std::int64_t turns = first_within(modulus % step, step, step - high % step, step - low % step);
+  return turns < 0 ? -1 : (low + modulus * turns + step - 1) / step;
+}
+
 // The first window along the axis that holds padding only; `outputs` when every window holds an element.
 std::int64_t first_empty_window(const WindowAxis& axis) {
   // Windows that start inside hold an element, those that start behind the image none.
   const std::int64_t behind = std::min((axis.size + axis.before + axis.stride - 1) / axis.stride, axis.outputs);
   const std::int64_t inside = std::min((axis.before + axis.stride - 1) / axis.stride, axis.outputs);
-  for (std::int64_t o = 0; o < inside; ++o) {
-    const std::int64_t tap = (-axis.input(o, 0) + axis.dilation - 1) / axis.dilation;
-    if (tap >= axis.kernel || axis.input(o, tap) >= axis.size) return o;
-    if (axis.dilation <= axis.size) break;  // no tap steps over the image: later windows reach it sooner
-  }
-  return behind;
+  if (inside == 0) return behind;
+  // Of those before it the first needs the most taps to get there.
+  if ((axis.before + axis.dilation - 1) / axis.dilation >= axis.kernel) return 0;
+  // Where a window that starts before the image enters it, if no tap steps over it: its start modulo the dilation.
+  const std::int64_t enters = (axis.dilation - axis.before % axis.dilation) % axis.dilation;
+  if (enters >= axis.size) return 0;
+  if (axis.dilation <= axis.size) return behind;
+  const std::int64_t o =
+      first_within(axis.stride % axis.dilation, axis.dilation, axis.size - enters, axis.dilation - 1 - enters);
+  return o >= 0 && o < inside ? o : behind;
 }
 
 // The axes of a pool over images of `size`, every window of which holds an element.

@@ -22,7 +22,7 @@ class LoopPool : public PreparedKernel {
   explicit LoopPool(PoolShape shape) : shape_(std::move(shape)), channels_last_(is_channels_last(shape_.to)) {
     const Shape& result = shape_.to.type.shape;
     // Threads share rows of the result, in the order in which they lie.
-    rows_ = result[0] * (channels_last_ ? result[2] : result[1]);
+    rows_ = result.elements() == 0 ? 0 : result[0] * (channels_last_ ? result[2] : result[1]);
     constexpr std::int64_t kWorthThreads = 8192;  // elements
     if (result.elements() >= kWorthThreads) threads_ = max_threads();
   }
@@ -38,13 +38,16 @@ class LoopPool : public PreparedKernel {
     const Shape& result = shape_.to.type.shape;
     if (channels_last_) {
       const std::int64_t n = row / result[2], h = row % result[2];
+      const PoolTaps rows = shape_.axes[0].of(h);
       for (std::int64_t w = 0; w < result[3]; ++w) {
-        for (std::int64_t c = 0; c < result[1]; ++c) element(operands, n, c, h, w);
+        const PoolTaps columns = shape_.axes[1].of(w);
+        for (std::int64_t c = 0; c < result[1]; ++c) element(operands, n, c, h, w, rows, columns);
       }
     } else {
       const std::int64_t n = row / result[1], c = row % result[1];
       for (std::int64_t h = 0; h < result[2]; ++h) {
-        for (std::int64_t w = 0; w < result[3]; ++w) element(operands, n, c, h, w);
+        const PoolTaps rows = shape_.axes[0].of(h);
+        for (std::int64_t w = 0; w < result[3]; ++w) element(operands, n, c, h, w, rows, shape_.axes[1].of(w));
       }
     }
   }
@@ -63,8 +66,8 @@ class LoopPool : public PreparedKernel {
                                                 : static_cast<const std::int32_t*>(index)[at];
   }
 
-  void element(void* const* operands, std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) const {
-    const auto rows = shape_.axes[0].of(h), columns = shape_.axes[1].of(w);
+  void element(void* const* operands, std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w,
+               const PoolTaps& rows, const PoolTaps& columns) const {
     Sum value{0};
     switch (shape_.kind) {
       case PoolKind::max_forward: {
@@ -125,8 +128,7 @@ class LoopPool : public PreparedKernel {
 
   // Of the window at (i, j): 1 / the elements that count.
   Sum share(std::int64_t i, std::int64_t j) const {
-    const auto at = [](std::int64_t k) { return static_cast<std::size_t>(k); };
-    return Sum{1} / static_cast<Sum>(shape_.axes[0].count[at(i)] * shape_.axes[1].count[at(j)]);
+    return Sum{1} / static_cast<Sum>(shape_.axes[0].count(i) * shape_.axes[1].count(j));
   }
 
   PoolShape shape_;

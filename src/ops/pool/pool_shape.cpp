@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "base/check.h"
 
@@ -18,43 +19,61 @@ PoolKind kind_of(const std::string& op) {
   return PoolKind::avg_grad;
 }
 
+// What times `number` is 1 modulo `modulus`; they have no divisor in common.
+std::int64_t inverse_of(std::int64_t number, std::int64_t modulus) {
+  std::int64_t rest = modulus, next_rest = number % modulus, inverse = 0, next_inverse = 1;
+  while (next_rest != 0) {
+    const std::int64_t times = rest / next_rest;
+    rest = std::exchange(next_rest, rest - times * next_rest);
+    inverse = std::exchange(next_inverse, inverse - times * next_inverse);
+  }
+  return inverse < 0 ? inverse + modulus : inverse;
+}
+
+}  // namespace
+
+PoolAxis::PoolAxis(const WindowAxis& window, bool is_grad, bool counts_padding)
+    : window_(window), is_grad_(is_grad), counts_padding_(counts_padding) {
+  common_ = std::gcd(window.stride, window.dilation);
+  inverse_ = inverse_of(window.stride / common_, window.dilation / common_);
+  constexpr std::int64_t kMostLookedUp = 4096;
+  const std::int64_t positions = std::min(is_grad ? window.size : window.outputs, kMostLookedUp);
+  for (std::int64_t i = 0; i < positions; ++i) taps_.push_back(taps_of(i));
+  for (std::int64_t o = 0; o < std::min(window.outputs, kMostLookedUp); ++o) counts_.push_back(count_of(o));
+}
+
+PoolTaps PoolAxis::taps_of(std::int64_t position) const {
+  return is_grad_ ? taps_of_element(position) : taps_of_window(position);
+}
+
+std::int64_t PoolAxis::count_of(std::int64_t window) const {
+  return counts_padding_ ? window_.kernel : taps_of_window(window).count;
+}
+
 // The taps with which the window at o reads the image.
-PoolTaps taps_of_window(const WindowAxis& window, std::int64_t o) {
-  const std::int64_t start = window.input(o, 0);
-  const std::int64_t first = start >= 0 ? 0 : (-start + window.dilation - 1) / window.dilation;
+PoolTaps PoolAxis::taps_of_window(std::int64_t o) const {
+  const std::int64_t start = window_.input(o, 0);
+  const std::int64_t first = start >= 0 ? 0 : (-start + window_.dilation - 1) / window_.dilation;
   const std::int64_t end =
-      start >= window.size ? 0 : std::min((window.size - 1 - start) / window.dilation + 1, window.kernel);
-  return {{window.input(o, first), first}, {window.dilation, 1}, std::max<std::int64_t>(end - first, 0)};
+      start >= window_.size ? 0 : std::min((window_.size - 1 - start) / window_.dilation + 1, window_.kernel);
+  return {{window_.input(o, first), first}, {window_.dilation, 1}, std::max<std::int64_t>(end - first, 0)};
 }
 
 // The windows, in order, that read the element, and with which taps: one in so many windows, as stride and dilation
 // have divisors in common.
-PoolTaps taps_of_element(const WindowAxis& window, std::int64_t element) {
-  const std::int64_t common = std::gcd(window.stride, window.dilation);
-  const PoolTap step{window.dilation / common, -(window.stride / common)};
-  const std::int64_t place = element + window.before;  // = o * stride + tap * dilation
-  const std::int64_t reach = window.dilation * (window.kernel - 1);
-  std::int64_t o = place <= reach ? 0 : (place - reach + window.stride - 1) / window.stride;
-  const std::int64_t last = std::min(place / window.stride, window.outputs - 1);
-  for (const std::int64_t end = o + step.other; o < end && (place - o * window.stride) % window.dilation != 0;) ++o;
-  if (o > last || (place - o * window.stride) % window.dilation != 0) return {};
-  return {{o, (place - o * window.stride) / window.dilation}, step, (last - o) / step.other + 1};
+PoolTaps PoolAxis::taps_of_element(std::int64_t element) const {
+  const PoolTap step{window_.dilation / common_, -(window_.stride / common_)};
+  const std::int64_t place = element + window_.before;  // = o * stride + tap * dilation
+  if (place % common_ != 0) return {};
+  const std::int64_t reach = window_.dilation * (window_.kernel - 1);
+  const std::int64_t least = place <= reach ? 0 : (place - reach + window_.stride - 1) / window_.stride;
+  const std::int64_t last = std::min(place / window_.stride, window_.outputs - 1);
+  // The first window from `least` on that leaves a multiple of the dilation.
+  const std::int64_t remainder = place / common_ % step.other * inverse_ % step.other;
+  const std::int64_t o = least + (remainder + step.other - least % step.other) % step.other;
+  if (o > last) return {};
+  return {{o, (place - o * window_.stride) / window_.dilation}, step, (last - o) / step.other + 1};
 }
-
-PoolAxis axis_of(const WindowAxis& window, bool is_grad, bool counts_padding) {
-  PoolAxis axis;
-  for (std::int64_t o = 0; o < window.outputs; ++o) {
-    const PoolTaps taps = taps_of_window(window, o);
-    axis.count.push_back(counts_padding ? window.kernel : taps.count);
-    if (!is_grad) axis.taps.push_back(taps);
-  }
-  for (std::int64_t element = 0; is_grad && element < window.size; ++element) {
-    axis.taps.push_back(taps_of_element(window, element));
-  }
-  return axis;
-}
-
-}  // namespace
 
 PoolShape::PoolShape(const KernelCall& call) {
   kind = kind_of(call.op->name);
@@ -70,7 +89,7 @@ PoolShape::PoolShape(const KernelCall& call) {
   const Shape& image = is_grad ? to.type.shape : from.type.shape;
   const bool counts_padding = !has_index() && call.attrs.get_bool("count_padding");
   const auto windows = window_axes(call.attrs, {image[2], image[3]}, {kernel[0], kernel[1]});
-  for (std::size_t i = 0; i < 2; ++i) axes[i] = axis_of(windows[i], is_grad, counts_padding);
+  for (std::size_t i = 0; i < 2; ++i) axes[i] = PoolAxis(windows[i], is_grad, counts_padding);
 }
 
 }  // namespace paoding

@@ -38,12 +38,36 @@ struct PoolTaps {
   Iterator end() const { return {*this, 0}; }
 };
 
-/// What every position along one axis of the result combines.
-struct PoolAxis {
-  std::vector<PoolTaps> taps;       // per position
-  std::vector<std::int64_t> count;  // avg: per window, the elements along this axis that count
+/// What every position along one axis of the result combines. It is looked up where images commonly end, and computed
+/// behind that: a result of a billion positions takes no memory but its own.
+class PoolAxis {
+ public:
+  PoolAxis() = default;
+  PoolAxis(const WindowAxis& window, bool is_grad, bool counts_padding);
 
-  const PoolTaps& of(std::int64_t position) const { return taps[static_cast<std::size_t>(position)]; }
+  PoolTaps of(std::int64_t position) const {
+    const auto at = static_cast<std::size_t>(position);
+    return at < taps_.size() ? taps_[at] : taps_of(position);
+  }
+  /// avg: of a window, the elements along this axis that count.
+  std::int64_t count(std::int64_t window) const {
+    const auto at = static_cast<std::size_t>(window);
+    return at < counts_.size() ? counts_[at] : count_of(window);
+  }
+
+ private:
+  PoolTaps taps_of(std::int64_t position) const;
+  PoolTaps taps_of_window(std::int64_t o) const;
+  PoolTaps taps_of_element(std::int64_t element) const;
+  std::int64_t count_of(std::int64_t window) const;
+
+  WindowAxis window_;
+  bool is_grad_ = false, counts_padding_ = false;
+  // The greatest common divisor of stride and dilation; of what is left of them, the stride's inverse modulo the
+  // dilation.
+  std::int64_t common_ = 1, inverse_ = 0;
+  std::vector<PoolTaps> taps_;        // of the first positions
+  std::vector<std::int64_t> counts_;  // of the first windows
 };
 
 struct PoolShape {

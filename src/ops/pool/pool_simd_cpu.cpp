@@ -85,8 +85,8 @@ struct Pixel {
     auto sum = hn::Zero(d);
     for (const PoolTap& row : rows) {
       for (const PoolTap& column : columns) {
-        const auto at = static_cast<std::size_t>(row.other), and_at = static_cast<std::size_t>(column.other);
-        const float share = 1.0f / static_cast<float>(shape.axes[0].count[at] * shape.axes[1].count[and_at]);
+        const float share =
+            1.0f / static_cast<float>(shape.axes[0].count(row.other) * shape.axes[1].count(column.other));
         const auto value = hn::LoadU(d, from + row.other * row_stride + column.other * column_stride);
         sum = hn::Add(sum, hn::Mul(value, hn::Set(d, share)));
       }
@@ -130,8 +130,7 @@ void pool_rows(const PoolShape& shape, void* const* operands, std::int64_t begin
       const auto columns = shape.axes[1].of(w);
       float share = 0;
       if (shape.kind == PoolKind::avg_forward) {
-        share = 1.0f / static_cast<float>(shape.axes[0].count[static_cast<std::size_t>(h)] *
-                                          shape.axes[1].count[static_cast<std::size_t>(w)]);
+        share = 1.0f / static_cast<float>(shape.axes[0].count(h) * shape.axes[1].count(w));
       }
       const std::int64_t to = (row * width + w) * channels;
       std::int64_t c = 0;
@@ -158,9 +157,11 @@ HWY_EXPORT(pool_rows);
 
 class SimdPool : public PreparedKernel {
  public:
-  explicit SimdPool(const KernelCall& call) : shape_(call), rows_(shape_.batch * shape_.to.type.shape[2]) {
+  explicit SimdPool(const KernelCall& call) : shape_(call) {
+    const Shape& result = shape_.to.type.shape;
+    if (result.elements() != 0) rows_ = result[0] * result[2];
     constexpr std::int64_t kWorthThreads = 1 << 16;  // elements read and written: about 10 us
-    const std::int64_t elements = shape_.from.type.shape.elements() + shape_.to.type.shape.elements();
+    const std::int64_t elements = shape_.from.type.shape.elements() + result.elements();
     if (elements >= kWorthThreads) threads_ = max_threads();
   }
 
@@ -172,7 +173,7 @@ class SimdPool : public PreparedKernel {
 
  private:
   PoolShape shape_;
-  std::int64_t rows_;
+  std::int64_t rows_ = 0;
   int threads_ = 1;
 };
 
