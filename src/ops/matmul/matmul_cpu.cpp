@@ -6,6 +6,7 @@
 #include <array>
 #include <tuple>
 
+#include "base/cancel_poll.h"
 #include "base/check.h"
 #include "base/product.h"
 #include "cpu/onednn.h"
@@ -61,14 +62,27 @@ class OneDnnMatmul : public PreparedKernel {
 
   void run(const KernelRun& run) const override {
     const SerialScope serial(is_serial_);
-    for (const auto& offsets : offsets_) {
-      void* moved[3];
-      for (std::size_t i = 0; i < 3; ++i) moved[i] = static_cast<char*>(run.operands[i]) + offsets[i];
+    const CancelPoll poll;
+    for (std::int64_t turn = 0; turn < turns_; ++turn) {
+      poll();
+      void* moved[] = {run.operands[0], run.operands[1], run.operands[2]};
+      std::int64_t rest = turn;
+      for (const OuterAxis& axis : outer_) {
+        for (std::size_t i = 0; i < 3; ++i) {
+          moved[i] = static_cast<char*>(moved[i]) + rest % axis.extent * axis.strides[i];
+        }
+        rest /= axis.extent;
+      }
       sequence_.run(moved, run.scratch);
     }
   }
 
  private:
+  struct OuterAxis {
+    std::int64_t extent;
+    std::array<std::int64_t, 3> strides;  // of a, b, c, in bytes
+  };
+
   // Axes over which neither a nor b moves, and those that are too many, are turns of a loop.
   void split_batch(const MatmulShape& shape) {
     for (std::size_t i = shape.batch.size(); i-- > 0;) {
@@ -77,16 +91,11 @@ class OneDnnMatmul : public PreparedKernel {
         inner_.insert(inner_.begin(), i);
         continue;
       }
-      const std::size_t turns = offsets_.size();
-      for (std::int64_t index = 1; index < shape.batch[i]; ++index) {
-        for (std::size_t turn = 0; turn < turns; ++turn) {
-          auto offsets = offsets_[turn];
-          offsets[0] += index * shape.a.batch_strides[i] * size_bytes(shape.dtype);
-          offsets[1] += index * shape.b.batch_strides[i] * size_bytes(shape.dtype);
-          offsets[2] += index * shape.c.batch_strides[i] * size_bytes(shape.dtype);
-          offsets_.push_back(offsets);
-        }
-      }
+      const std::int64_t size = size_bytes(shape.dtype);
+      outer_.push_back(
+          {shape.batch[i],
+           {shape.a.batch_strides[i] * size, shape.b.batch_strides[i] * size, shape.c.batch_strides[i] * size}});
+      turns_ *= shape.batch[i];
     }
   }
 
@@ -151,8 +160,9 @@ class OneDnnMatmul : public PreparedKernel {
   }
 
   bool is_serial_ = false, is_reference_ = false;
-  std::vector<std::size_t> inner_;                           // batch axes of the primitive
-  std::vector<std::array<std::int64_t, 3>> offsets_ = {{}};  // bytes from the start of a, b, c, one per execution
+  std::vector<std::size_t> inner_;  // batch axes of the primitive
+  std::vector<OuterAxis> outer_;    // the others, the fastest first
+  std::int64_t turns_ = 1;
   OneDnnSequence sequence_;
 };
 

@@ -5,6 +5,7 @@
 
 #include "ops/matmul/matmul_cpu.h"
 #include "ops/matmul/matmul_packed.h"
+#include "tests/allocation_count.h"
 #include "tests/program_check.h"
 #include "tests/sparse_memory.h"
 
@@ -54,6 +55,58 @@ TEST(MatmulLimits, OfPackedWeightsAreThose) {
                                          "y = matmul_packed(a, p) {rows=1099511627776, columns=5}\nfetch y\n"));
   });
   EXPECT_TRUE(has(read, "matmul_packed")) << read;
+}
+
+// Batches over which neither operand moves are turns of a loop, which is not written out.
+KernelCall repeated_call(const Shape& batch, unsigned shared) {
+  Shape shape = batch;
+  shape = shape.with_inserted(batch.rank(), 9).with_inserted(batch.rank(), 9);
+  KernelCall call = dense_call("matmul", {{f32, shape}, {f32, shape}}, {{f32, shape}});
+  for (std::size_t axis = 0; axis < static_cast<std::size_t>(batch.rank()); ++axis) {
+    if (((shared >> axis) & 1u) == 0) continue;
+    call.inputs[0].strides[axis] = call.inputs[1].strides[axis] = 0;
+  }
+  return call;
+}
+
+TEST(MatmulLimits, OfRepeatedBatchesAreTheirResults) {
+  const auto allocations = [](std::int64_t batch) {
+    const KernelCall call = repeated_call({batch}, 1);
+    std::vector<std::string> refusals;
+    const KernelImplementation* chosen = choose_kernel(call, &refusals);
+    EXPECT_EQ(chosen->name, std::string("onednn"));
+    const AllocationCount allocated;
+    const auto kernel = chosen->prepare(call, Device::cpu()).take();
+    return allocated.count();
+  };
+  allocations(1 << 14);  // oneDNN keeps what it has made
+  EXPECT_EQ(allocations(1 << 20), allocations(1 << 14));
+}
+
+TEST(MatmulLimits, OfRepeatedBatchesLeaveEveryProductInItsPlace) {
+  const Shape batch{2, 3, 4, 3};
+  for (unsigned shared = 0; shared < 16; ++shared) {
+    const KernelCall call = repeated_call(batch, shared);
+    const SparseMemory a(call.inputs[0].type), b(call.inputs[1].type), y(call.outputs[0].type);
+    const std::int64_t elements = call.outputs[0].type.shape.elements();
+    for (std::int64_t i = 0; i < elements; ++i) {
+      a.set(i, static_cast<float>(i % 7 - 3));
+      b.set(i, static_cast<float>(i % 5 - 2));
+    }
+    EXPECT_EQ(run_dense(call, {&a, &b, &y}), "onednn");
+    for (std::int64_t i = 0; i < elements; ++i) {
+      std::int64_t from = 0, rest = i / 81, matrix = 81;
+      for (int axis = batch.rank(); axis-- > 0; matrix *= batch[axis]) {
+        if (((shared >> axis) & 1u) == 0) from += rest % batch[axis] * matrix;
+        rest /= batch[axis];
+      }
+      float sum = 0;
+      for (std::int64_t k = 0; k < 9; ++k) {
+        sum += a.get(from + i % 81 / 9 * 9 + k) * b.get(from + k * 9 + i % 9);
+      }
+      ASSERT_EQ(y.get(i), sum) << "shared " << shared << " at " << i;
+    }
+  }
 }
 
 // oneDNN gave zeros in the last rows of such a product. The first and the last number of a row are not zero.
