@@ -1,13 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // From steps to one flat list: loops unrolled, branches and loops without a length as entries that say what is next.
+#include <algorithm>
 #include <span>
 
 #include "base/cancel_poll.h"
 #include "base/check.h"
+#include "base/memory.h"
 #include "plan/plan.h"
 
 namespace paoding {
 namespace {
+
+// Whether nothing comes of running the step: all that it writes is empty, and it checks nothing.
+bool is_idle(const Step& step) {
+  if ((step.kind != Step::Kind::group && step.kind != Step::Kind::kernel) || may_fault(step)) return false;
+  const auto written = std::span(step.operands).subspan(step.reads);
+  return !written.empty() &&
+         std::ranges::all_of(written, [](const Operand& operand) { return size_bytes(operand.layout.type) == 0; });
+}
 
 class Unroller {
  public:
@@ -30,6 +40,7 @@ class Unroller {
     for (const Step& step : steps) {
       switch (step.kind) {
         case Step::Kind::loop:
+          if (count_launches(step.body) == 0) break;  // however often
           for (std::int64_t s = 0; s < step.length; ++s) {
             poll_();
             turn_[static_cast<std::size_t>(step.loop)] = s;
@@ -38,7 +49,8 @@ class Unroller {
           break;
         case Step::Kind::branch: branch(step, instance); break;
         case Step::Kind::repeat: repeat(step, instance); break;
-        default: add(step, instance, Launch::Kind::run);
+        default:
+          if (!is_idle(step)) add(step, instance, Launch::Kind::run);
       }
     }
   }
@@ -88,6 +100,16 @@ class Unroller {
   std::vector<Launch> launches_;
 };
 
+// Asks for the memory of a long list at once, before a machine without it takes minutes to find out.
+void require_launches(std::int64_t count) {
+  constexpr std::int64_t kBytes = 300;  // of a launch here and in an executor
+  constexpr std::int64_t kMany = 1 << 16;
+  if (count < kMany) return;
+  const std::string what = fmt::format("plan: a run of {} launches", count);
+  if (count * kBytes > machine_bytes()) fail_without_memory(what, count * kBytes);
+  require_memory(what, count * kBytes);
+}
+
 }  // namespace
 
 std::int64_t count_launches(const std::vector<Step>& steps) {
@@ -100,7 +122,7 @@ std::int64_t count_launches(const std::vector<Step>& steps) {
       add(step.length == 0 ? 0 : in_body > kMost / step.length ? kMost : in_body * step.length);
       continue;
     }
-    add(step.kind == Step::Kind::repeat ? 2 : 1);
+    if (!is_idle(step)) add(step.kind == Step::Kind::repeat ? 2 : 1);
     for (const auto* body : step.bodies()) add(count_launches(*body));
     if (!step.branches.empty()) add(static_cast<std::int64_t>(step.branches.size()) - 1);
   }
@@ -114,6 +136,7 @@ std::vector<Launch> unroll(const Plan& plan, int repeats) {
          "plan: a run has {} launches, at most {} are possible\nhint: shorter scans, or several runs", per_run,
          kMaxLaunches / repeats);
   }
+  require_launches(per_run * repeats);
   Unroller unroller(plan, static_cast<std::size_t>(per_run * repeats));
   for (int i = 0; i < repeats; ++i) unroller.walk(plan);
   return unroller.take();

@@ -9,6 +9,7 @@
 #include <optional>
 #include <thread>
 #include <tuple>
+#include <unordered_map>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -81,6 +82,12 @@ struct GpuSpan {
   std::uint32_t correlation;
 };
 
+// What is registered at once: ids from `sites.first` on.
+struct SiteRange {
+  SiteInfo info;
+  TurnSites sites;
+};
+
 struct Recorder::Recording {
   std::mutex mutex;
   std::vector<std::shared_ptr<ThreadSpans>> threads;
@@ -96,8 +103,8 @@ struct Recorder::Recording {
   std::vector<GpuSource> sources;
 
   std::mutex sites_mutex;
-  std::vector<SiteInfo> sites;
-  std::map<std::string, SiteId> site_ids;
+  std::vector<SiteRange> sites;
+  std::map<std::string, std::size_t> site_ranges;  // by what they say: the widest
 
   std::mutex control;  // start and stop, one at a time
   std::atomic<std::uint32_t> runs{0};
@@ -164,16 +171,27 @@ bool Recorder::next_chunk() {
   return true;
 }
 
-SiteId Recorder::add_site(const SiteInfo& info) {
+SiteId Recorder::add_site(const SiteInfo& info) { return add_sites(info, 1).first; }
+
+TurnSites Recorder::add_sites(const SiteInfo& info, std::int64_t turns) {
   std::string key =
       fmt::format("{}\n{}\n{}\n{}\n{} {} {} {} {}", info.name, info.op, info.scope, info.instance,
                   static_cast<int>(info.kind), static_cast<int>(info.copy), info.async, info.bytes, info.flops);
   for (const auto& member : info.members) key += fmt::format("\n{} {}", member.op, member.bytes);
   Recording& r = recording();
   std::lock_guard lock(r.sites_mutex);
-  const auto [found, is_new] = r.site_ids.try_emplace(std::move(key), static_cast<SiteId>(r.sites.size()));
-  if (is_new) r.sites.push_back(info);
-  return found->second;
+  const auto [found, is_new] = r.site_ranges.try_emplace(std::move(key), r.sites.size());
+  const auto registered = [&] { return r.sites[found->second].sites; };
+  if (!is_new && registered().turns >= turns) return registered();
+  constexpr std::int64_t kFew = std::int64_t{1} << 31;
+  const SiteId next = r.sites.empty() ? 0 : r.sites.back().sites.first + r.sites.back().sites.turns;
+  if (turns > kFew - next) {
+    if (!is_new) return registered();
+    turns = 1;
+  }
+  found->second = r.sites.size();
+  r.sites.push_back({info, {next, static_cast<std::uint32_t>(turns)}});
+  return registered();
 }
 
 std::uint32_t Recorder::next_run() {
@@ -290,12 +308,17 @@ Trace Recorder::stop() {
   std::lock_guard lock(r.mutex);
   r.running = false;
   Trace trace;
-  std::vector<SiteId> site_of;  // recorder's id -> trace's
+  std::unordered_map<SiteId, SiteId> site_of;  // recorder's id -> trace's
   const auto trace_site = [&](SiteId site) {
+    const auto [found, is_new] = site_of.try_emplace(site);
+    if (!is_new) return found->second;
     std::lock_guard sites(r.sites_mutex);
-    if (site_of.size() <= site) site_of.resize(r.sites.size(), kNone);
-    if (site_of[site] == kNone) site_of[site] = trace.add_site(r.sites[site]);
-    return site_of[site];
+    const auto behind = std::upper_bound(r.sites.begin(), r.sites.end(), site,
+                                         [](SiteId id, const SiteRange& range) { return id < range.sites.first; });
+    const SiteRange& range = *std::prev(behind);
+    SiteInfo info = range.info;
+    if (site > range.sites.first) info.instance += fmt::format("@{}", site - range.sites.first);
+    return found->second = trace.add_site(info);
   };
 
   std::uint64_t dropped = 0, too_early = 0;

@@ -32,6 +32,14 @@ struct SpanRecord {
   Ticks start, end;
 };
 
+/// The sites of a place in a loop, one per turn.
+struct TurnSites {
+  SiteId first = 0;
+  std::uint32_t turns = 1;
+
+  SiteId at(std::int64_t turn) const { return first + (turn < turns ? static_cast<std::uint32_t>(turn) : turns - 1); }
+};
+
 /// Where a thread writes next.
 struct RecordCursor {
   SpanRecord* records = nullptr;
@@ -73,6 +81,9 @@ class Recorder {
 
   /// Registers a place in a program, at compile time; equal facts give the same id. Ids live as long as the process.
   static SiteId add_site(const SiteInfo& info);
+  /// Registers a place in a loop: from the second turn on instances end in "@1", "@2", ... However many turns there are
+  /// costs nothing. Where ids have become few, the turns share one.
+  static TurnSites add_sites(const SiteInfo& info, std::int64_t turns);
 
   /// Writes one span of the calling thread. `run` numbers the execution: needed on the run's own span and on launches
   /// (0 elsewhere: spans take it from the span around them).

@@ -31,6 +31,25 @@ void expect_error(F f, const std::string& part) {
   }
 }
 
+TEST(Recorder, KnowsTheTurnsOfALoopApartWithoutAListOfThem) {
+  constexpr std::int64_t kTurns = 1 << 20;
+  const SiteInfo info{.op = "turn", .instance = "turn7", .kind = SpanKind::op};
+  const TurnSites few = Recorder::add_sites(info, 3), many = Recorder::add_sites(info, kTurns);
+  const SiteId other = site("behind the turns");
+  EXPECT_EQ(Recorder::add_sites(info, 5).first, many.first);
+  EXPECT_EQ(Recorder::add_site(info), many.first);
+  Recorder::start({});
+  for (const SiteId seen : {few.at(2), many.at(0), many.at(2), many.at(kTurns - 1), other}) SpanScope span(seen);
+  const Trace trace = Recorder::stop();
+  std::vector<std::string> instances;
+  for (SpanId i = 0; i < trace.size(); ++i) instances.emplace_back(trace.text(trace.site(i).instance));
+  EXPECT_EQ(instances, (std::vector<std::string>{"turn7@2", "turn7", "turn7@2", "turn7@1048575", ""}));
+  EXPECT_EQ(trace.site_id(0), trace.site_id(2));
+  // More turns than there are ids: they share one.
+  const TurnSites endless = Recorder::add_sites({.op = "endless"}, std::int64_t{1} << 40);
+  EXPECT_EQ(endless.at(std::int64_t{1} << 39), endless.first);
+}
+
 TEST(Recorder, KeepsTimesOfTheSteadyClock) {
   Recorder::start({});
   const std::int64_t before = steady_ns();

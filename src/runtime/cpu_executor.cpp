@@ -312,10 +312,11 @@ class CpuExecutor : public Executor {
     pointers_.reserve(count);
     targets_.reserve(targets);
     launches_.reserve(unrolled_.size());
+    const LaunchSites sites(unrolled_);
     const CancelPoll poll;
     for (const Launch& launch : unrolled_) {
       poll();
-      launches_.push_back(prepared(launch));
+      launches_.push_back(prepared(launch, sites));
     }
     find_stretches(repeats);
     open_.reserve(static_cast<std::size_t>(depth_of(plan_.steps)));
@@ -326,7 +327,7 @@ class CpuExecutor : public Executor {
     if (!is_stepwise() && !has_prints) unrolled_ = {};
   }
 
-  Prepared prepared(const Launch& launch) {
+  Prepared prepared(const Launch& launch, const LaunchSites& all_sites) {
     Prepared prepared;
     prepared.operands = pointers_.data() + pointers_.size();
     for (const auto& [slot, offset] : launch.addresses)
@@ -345,7 +346,7 @@ class CpuExecutor : public Executor {
     } else {
       prepared.kernel = kernels_.at(launch.step).get();
     }
-    const StepSites sites = sites_of(*launch.step, launch.instance);
+    const StepSites sites = all_sites.of(launch);
     prepared.site = sites.op;
     prepared.compute_site = sites.compute;
     return prepared;

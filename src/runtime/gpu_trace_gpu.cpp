@@ -125,7 +125,8 @@ GpuTrace::GpuTrace(int device, const std::vector<Launch>& launches, std::vector<
   add_source_once();
   auto shape = std::make_shared<Shape>();
   shape->device = device;
-  for (const Launch& launch : launches) shape->sites.push_back(sites_of(*launch.step, launch.instance).kernel);
+  const LaunchSites sites(launches);
+  for (const Launch& launch : launches) shape->sites.push_back(sites.of(launch).kernel);
   for (int count : nodes) shape->node_count += static_cast<std::size_t>(count);
   shape->nodes = std::move(nodes);
   shape_ = std::move(shape);

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "ops/matmul/matmul_shape.h"
 
 namespace paoding {
@@ -22,25 +24,12 @@ void add_members(const Step& step, profile::SiteInfo* info) {
   for (const std::string& member : step.label.members) info->members.push_back({member, bytes});
 }
 
-StepSites registered(profile::SiteInfo info) {
-  StepSites sites{};
-  sites.op = profile::Recorder::add_site(info);
-  info.kind = profile::SpanKind::compute;
-  sites.compute = profile::Recorder::add_site(info);
-  info.kind = profile::SpanKind::kernel;
-  sites.kernel = profile::Recorder::add_site(info);
-  return sites;
-}
-
-}  // namespace
-
-StepSites sites_of(const Step& step, std::int64_t instance) {
+profile::SiteInfo info_of(const Step& step) {
   profile::SiteInfo info;
   info.name = step.label.op;
   info.op = step.label.op;
   info.scope = step.label.scope;
   info.instance = step.position >= 0 ? fmt::format("{}{}", step.label.op, step.position) : "";
-  if (instance > 0) info.instance += fmt::format("@{}", instance);
   info.kind = profile::SpanKind::op;
   info.bytes = bytes_of(step);
   if (step.kind == Step::Kind::kernel && step.call.op->name == "matmul") {
@@ -51,7 +40,30 @@ StepSites sites_of(const Step& step, std::int64_t instance) {
         2 * batches * static_cast<double>(shape.m) * static_cast<double>(shape.n) * static_cast<double>(shape.k);
   }
   add_members(step, &info);
-  return registered(std::move(info));
+  return info;
+}
+
+}  // namespace
+
+LaunchSites::LaunchSites(const std::vector<Launch>& launches) {
+  for (const Launch& launch : launches) {
+    std::int64_t& turns = steps_[launch.step].turns;
+    turns = std::max(turns, launch.instance + 1);
+  }
+  for (auto& [step, sites] : steps_) {
+    profile::SiteInfo info = info_of(*step);
+    for (const auto& [kind, of_kind] :
+         {std::pair{profile::SpanKind::op, &sites.op}, std::pair{profile::SpanKind::compute, &sites.compute},
+          std::pair{profile::SpanKind::kernel, &sites.kernel}}) {
+      info.kind = kind;
+      *of_kind = profile::Recorder::add_sites(info, sites.turns);
+    }
+  }
+}
+
+StepSites LaunchSites::of(const Launch& launch) const {
+  const PerTurn& sites = steps_.at(launch.step);
+  return {sites.op.at(launch.instance), sites.compute.at(launch.instance), sites.kernel.at(launch.instance)};
 }
 
 StepSites sites_of_batch(const std::vector<const Step*>& groups) {
@@ -71,7 +83,13 @@ StepSites sites_of_batch(const std::vector<const Step*>& groups) {
     add_members(*group, &info);
     if (group->label.members.empty()) info.members.push_back({group->label.op, group->group.points() * 4});
   }
-  return registered(std::move(info));
+  StepSites sites{};
+  sites.op = profile::Recorder::add_site(info);
+  info.kind = profile::SpanKind::compute;
+  sites.compute = profile::Recorder::add_site(info);
+  info.kind = profile::SpanKind::kernel;
+  sites.kernel = profile::Recorder::add_site(info);
+  return sites;
 }
 
 }  // namespace paoding

@@ -2,6 +2,8 @@
 // How the steps of a plan appear in recordings.
 #pragma once
 
+#include <unordered_map>
+
 #include "plan/plan.h"
 #include "profile/recorder.h"
 
@@ -13,8 +15,19 @@ struct StepSites {
   profile::SiteId kernel;   // its kernel on a GPU's track
 };
 
-/// Registers a step, once per program. `instance`: the turn of the loop around it.
-StepSites sites_of(const Step& step, std::int64_t instance);
+/// The sites of a program's launches: every step is registered once, for all turns of the loop around it.
+class LaunchSites {
+ public:
+  explicit LaunchSites(const std::vector<Launch>& launches);
+  StepSites of(const Launch& launch) const;
+
+ private:
+  struct PerTurn {
+    std::int64_t turns = 0;
+    profile::TurnSites op, compute, kernel;
+  };
+  std::unordered_map<const Step*, PerTurn> steps_;
+};
 
 /// Registers groups that run together: one step whose members are all of theirs.
 StepSites sites_of_batch(const std::vector<const Step*>& groups);

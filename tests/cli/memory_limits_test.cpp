@@ -99,10 +99,26 @@ TEST_F(MemoryLimits, OfAFewHundredMegabytesAreEnoughForNoElements) {
   write("avg_grad.txt",
         "x = input f32[0,1,1,1]\ny = avg_pool2d_grad(x) {kernel=[1,1], size=[1073741824,1], stride=[1073741824,1]}\n"
         "fetch y\n");
-  for (const char* graph : {"max_pool.txt", "avg_pool.txt", "avg_grad.txt"}) {
+  write("loop.txt",
+        "x = input f32[0]\nl = scan(x) {carries=1, sequences=0, length=4194303} [\na = input f32[0]\nn = neg(a)\n"
+        "fetch n\n]\nfetch l\n");
+  for (const char* graph : {"max_pool.txt", "avg_pool.txt", "avg_grad.txt", "loop.txt"}) {
     const Ended ended = run(graph, 400, "OMP_NUM_THREADS=2");
     EXPECT_EQ(ended.code, 0) << graph << ": " << ended.err;
   }
+}
+
+// A launch of an unrolled loop takes about 300 bytes, and is asked for before it is made.
+TEST_F(MemoryLimits, OfLoopsAreSaidBeforeTheyAreUnrolled) {
+  write("loop.txt",
+        "x = input f32[2]\nl = scan(x) {carries=1, sequences=0, length=1000000} [\na = input f32[2]\nn = neg(a)\n"
+        "fetch n\n]\nfetch l\n");
+  const Ended enough = run("loop.txt", 600, "OMP_NUM_THREADS=1");
+  EXPECT_EQ(enough.code, 0) << enough.err;
+  const Ended little = run("loop.txt", 300, "OMP_NUM_THREADS=1");
+  EXPECT_EQ(little.code, 1);
+  EXPECT_TRUE(has(little.err, "plan: a run of 1000001 launches: needs 286 MB of memory, but ulimit -v leaves"))
+      << little.err;
 }
 
 TEST_F(MemoryLimits, OfThreadsAreAnErrorToo) {
