@@ -10,17 +10,17 @@ namespace paoding::testing_program {
 namespace {
 
 // Many equal, some infinite or NaN.
-Dense numbers(std::size_t count, DType dtype, unsigned seed) {
+Dense numbers(std::size_t count, DType dtype, unsigned seed, double step) {
   std::mt19937 rng(seed);
   Dense made(count);
-  for (double& number : made) number = static_cast<double>(rng() % 50) - 25;
+  for (double& number : made) number = (static_cast<double>(rng() % 50) - 25) * step;
   if (!is_float(dtype) || count == 0) return made;
   made[rng() % count] = std::numeric_limits<double>::quiet_NaN();
   made[rng() % count] = -std::numeric_limits<double>::infinity();
   return made;
 }
 
-void check(const Shape& shape, int axis, DType dtype, std::int64_t taken) {
+void check(const Shape& shape, int axis, DType dtype, std::int64_t taken, double step = 1) {
   SCOPED_TRACE(fmt::format("{} {} axis {} first {}", to_string(dtype), to_string(shape), axis, taken));
   Graph g;
   const Value a = g.input("a", dtype, shape);
@@ -32,7 +32,8 @@ void check(const Shape& shape, int axis, DType dtype, std::int64_t taken) {
     g.fetch("values of some " + name, most.values);
     g.fetch("places of some " + name, most.indices);
   }
-  const Tensors feeds{{"a", Tensor::from(dtype, shape, numbers(static_cast<std::size_t>(shape.elements()), dtype, 1))}};
+  const Tensors feeds{
+      {"a", Tensor::from(dtype, shape, numbers(static_cast<std::size_t>(shape.elements()), dtype, 1, step))}};
   Program on_cpu(g), on_a_gpu(g, on_gpu());
   const Tensors expected = on_cpu.run(feeds), got = on_a_gpu.run(feeds);
   for (const auto& [name, tensor] : expected) {
@@ -49,6 +50,7 @@ TEST(SortOnAGpu, PlacesByRankWhatIsNotTooMuchToCompare) {
   check({3, 67, 2}, 1, f32, 5);
   check({2, 300}, 1, i32, 64);
   check({2500}, 0, i64, 100);
+  check({2500}, 0, i64, 100, 0x1p31);
   check({2, 130}, 1, f64, 130);
 }
 

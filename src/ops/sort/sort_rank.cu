@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every element of a row finds its place by counting those before it: the square of their number in comparisons, but
 // all at once. A CTA places kOwn elements; its threads have kEach of them and every kSplits-th of the others.
+PD_DEVICE unsigned high_of(unsigned) { return 0; }
+PD_DEVICE unsigned high_of(unsigned long long key) { return (unsigned)(key >> 32); }
+
 template <class T> PD_DEVICE void sort_by_rank(const T* a, T* values, long long* places, const Sizes& size) {
   using Key = decltype(key_of(Compute<T>()));
   constexpr int kOwn = 16, kEach = 4, kOwners = kOwn / kEach, kSplits = kThreads / kOwners, kChunk = 2048;
   __shared__ Key keys[kChunk];
+  __shared__ unsigned lows[kChunk];  // of wide keys: all that differs where elements are small whole numbers
   __shared__ unsigned ranks[kOwn];
   Index row = blockIdx.x;
   const Index first = next_coordinate(row, size.blocks) * kOwn;
@@ -23,11 +27,12 @@ template <class T> PD_DEVICE void sort_by_rank(const T* a, T* values, long long*
     rank[e] = 0;
   }
   if (threadIdx.x < kOwn) ranks[threadIdx.x] = 0;
+  const unsigned high = high_of(key_at(0));
   // Of equal elements the earlier comes first.
-  const auto count_chunk = [&](int count, auto is_before) {
+  const auto count_chunk = [&](const auto* others, int count, auto is_before) {
 #pragma unroll 4
     for (int k = split; k < count; k += kSplits) {
-      const Key other = keys[k];
+      const auto other = others[k];
 #pragma unroll
       for (int e = 0; e < kEach; ++e) rank[e] += is_before(other, k, e) ? 1u : 0u;
     }
@@ -35,14 +40,27 @@ template <class T> PD_DEVICE void sort_by_rank(const T* a, T* values, long long*
   for (Index chunk = 0; chunk < size.count; chunk += kChunk) {
     const int count = (int)least_of(size.count - chunk, (Index)kChunk);
     __syncthreads();
-    for (int k = threadIdx.x; k < count; k += kThreads) keys[k] = key_at(chunk + k);
-    __syncthreads();
-    if (chunk + count <= first) count_chunk(count, [&](Key other, int, int e) { return other <= own[e]; });
-    else if (chunk >= first + kOwn) count_chunk(count, [&](Key other, int, int e) { return other < own[e]; });
-    else {
-      const int here = (int)(first - chunk) + owner * kEach;
-      count_chunk(count, [&](Key other, int k, int e) { return other < own[e] || (other == own[e] && k < here + e); });
+    bool is_low = sizeof(Key) == 8;
+    for (int k = threadIdx.x; k < count; k += kThreads) {
+      const Key key = keys[k] = key_at(chunk + k);
+      lows[k] = (unsigned)key;
+      is_low = is_low && high_of(key) == high;
     }
+#pragma unroll
+    for (int e = 0; e < kEach; ++e) is_low = is_low && high_of(own[e]) == high;
+    const int here = (int)(first - chunk) + owner * kEach;
+    const auto count_in = [&](const auto* others, const auto& mine) {
+      using Other = decltype(others[0] + 0);
+      if (chunk + count <= first) count_chunk(others, count, [&](Other other, int, int e) { return other <= (Other)mine[e]; });
+      else if (chunk >= first + kOwn) count_chunk(others, count, [&](Other other, int, int e) { return other < (Other)mine[e]; });
+      else {
+        count_chunk(others, count, [&](Other other, int k, int e) {
+          return other < (Other)mine[e] || (other == (Other)mine[e] && k < here + e);
+        });
+      }
+    };
+    if (__syncthreads_or(!is_low) == 0) count_in(lows, own);
+    else count_in(keys, own);
   }
 #pragma unroll
   for (int e = 0; e < kEach; ++e) atomicAdd(&ranks[owner * kEach + e], rank[e]);
