@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "base/one_line.h"
 #include "command.h"
 #include "staged.h"
 
@@ -96,8 +97,9 @@ void print_kernels_of(const std::vector<Step>& steps, std::set<std::string>* see
     if (step.text == nullptr) continue;
     for (const gpu::TextLaunch& kernel : step.text->launches) {
       print("// step {}: {}{}\n// {}; grid {} x {} x {}, block {}{}\n", step.position, step_name(step),
-            step.label.scope.empty() ? "" : " in " + step.label.scope, kernel.why, kernel.grid[0], kernel.grid[1],
-            kernel.grid[2], kernel.block, kernel.floor_us > 0 ? fmt::format(", floor {:.2f} us", kernel.floor_us) : "");
+            step.label.scope.empty() ? "" : " in " + one_line(step.label.scope), kernel.why, kernel.grid[0],
+            kernel.grid[1], kernel.grid[2], kernel.block,
+            kernel.floor_us > 0 ? fmt::format(", floor {:.2f} us", kernel.floor_us) : "");
       if (seen->insert(kernel.source).second) {
         print("{}\n", kernel.source);
       } else {

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "base/one_line.h"
 #include "numbers.h"
 #include "paoding/checkpoint.h"
 #include "paoding/io.h"
@@ -38,11 +39,11 @@ std::uint64_t parse_seed(const std::string& text) {
   std::uint64_t seed = 0;
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), seed);
   if (parsed.ec == std::errc() && parsed.ptr == text.data() + text.size()) return seed;
-  throw CLI::ValidationError("--random", fmt::format("'{}' is no whole number from 0 to {}", shortened(text),
+  throw CLI::ValidationError("--random", fmt::format("'{}' is no whole number from 0 to {}", one_line(shortened(text)),
                                                      std::numeric_limits<std::uint64_t>::max()));
 }
 
-std::string in_quotes(const std::string& name) { return "'" + shortened(name) + "'"; }
+std::string in_quotes(const std::string& name) { return "'" + one_line(shortened(name)) + "'"; }
 
 // What was fed, and what is wrong with it.
 class Collected {

@@ -10,8 +10,8 @@ namespace paoding::cli {
 Checkpoint load_checkpoint_of(const models::Task& task, const std::string& path, bool latest) {
   Checkpoint checkpoint = load_checkpoint(path, latest);
   if (checkpoint.manifest.model != task.name()) {
-    fail(ErrorKind::argument, "{}: the checkpoint is one of '{}', not of '{}'", path, checkpoint.manifest.model,
-         task.name());
+    fail(ErrorKind::argument, "{}: the checkpoint is one of '{}', not of '{}'", path,
+         safetensors::shown(checkpoint.manifest.model), task.name());
   }
   return checkpoint;
 }

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/env.h"
+#include "base/one_line.h"
 #include "command.h"
 #include "io/json_text.h"
 #include "line_reader.h"
@@ -81,8 +82,9 @@ void print_predictions(const PredictCommand& command, const std::string& input, 
     }
     return print("{}\n", JsonObject().add("input", input).add_json("predictions", json_array(items)).text());
   }
-  if (command.search.best == 1) return print("{}\n", found.empty() ? "" : found[0].text);
-  for (const models::Prediction& p : found) print("{}\t{:.4f}\t{}\n", input, p.log_probability, p.text);
+  if (command.search.best == 1) return print("{}\n", found.empty() ? "" : one_line(found[0].text));
+  for (const models::Prediction& p : found)
+    print("{}\t{:.4f}\t{}\n", one_line(input), p.log_probability, one_line(p.text));
 }
 
 void predict_lines(const PredictCommand& command, models::Predictor& predictor, LineReader& lines) {
@@ -101,7 +103,7 @@ void predict_lines(const PredictCommand& command, models::Predictor& predictor, 
       fail(ErrorKind::file, "{}: the line is not UTF-8; iconv -f latin1 -t utf8 may help", lines.place());
     }
     const std::string remark = predictor.remark(line);
-    if (!remark.empty()) print_error("paoding: {}: {}\n", lines.place(), remark);
+    if (!remark.empty()) print_error("paoding: {}: {}\n", lines.place(), one_line(remark));
     waiting.push_back(std::move(line));
     if (waiting.size() == together) flush();
   }

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/env.h"
+#include "base/one_line.h"
 #include "command.h"
 #include "feeds.h"
 #include "io/json_text.h"
@@ -94,7 +95,7 @@ class PrintedValues {
       if (!seen.is_finite()) rest += fmt::format(", {} NaN, {} infinite", seen.nans, seen.infinities);
     }
     cli::print("print {}{}{}: {} [{}{}\n", json_string(printed.message),
-               printed.scope.empty() ? "" : " in " + printed.scope,
+               printed.scope.empty() ? "" : " in " + one_line(printed.scope),
                printed.instance == 0 ? "" : fmt::format(", time step {}", printed.instance), to_string(value.type()),
                fmt::join(elements, ", "), rest.empty() ? "]" : rest);
   }
@@ -153,15 +154,18 @@ void print_outcome(const Outcome& outcome) {
   print("compiled for {} in {:.1f} ms: {} launches per run, {} bytes of arena\n", to_string(outcome.device),
         report.milliseconds, report.launches, report.arena_bytes);
   std::size_t widths[2] = {5, 4};
+  std::vector<std::string> names;
   for (const auto& [name, tensor] : outcome.fetches) {
-    widths[0] = std::max(widths[0], name.size());
+    names.push_back(one_line(name));
+    widths[0] = std::max(widths[0], names.back().size());
     widths[1] = std::max(widths[1], to_string(tensor.type()).size());
   }
   print("{:<{}}  {:<{}} {:>13} {:>13} {:>13} {:>13}\n", "fetch", widths[0], "type", widths[1], "min", "max", "mean",
         "norm");
-  for (const auto& [name, tensor] : outcome.fetches) {
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const Tensor& tensor = outcome.fetches[i].second;
     const Summary seen = summarize(tensor);
-    print("{:<{}}  {:<{}} {:>13.6g} {:>13.6g} {:>13.6g} {:>13.6g}{}\n", name, widths[0], to_string(tensor.type()),
+    print("{:<{}}  {:<{}} {:>13.6g} {:>13.6g} {:>13.6g} {:>13.6g}{}\n", names[i], widths[0], to_string(tensor.type()),
           widths[1], seen.min, seen.max, seen.mean, seen.norm,
           seen.is_finite() ? "" : fmt::format("  {} NaN, {} infinite", seen.nans, seen.infinities));
   }

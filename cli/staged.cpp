@@ -2,6 +2,7 @@
 #include "staged.h"
 
 #if PAODING_WITH_CUDA
+#include "base/one_line.h"
 #include "gpu/driver.h"
 #endif
 
@@ -34,8 +35,9 @@ CompiledPlan plan_of(const Graph& graph, const CompileFlags& flags, const Target
 }
 
 std::string step_name(const Step& step) {
-  if (step.label.members.empty()) return step.label.op;
-  return fmt::format("{} ({})", step.label.op, fmt::join(step.label.members, "+"));
+  if (step.label.members.empty()) return one_line(step.label.op);
+  return fmt::format("{} ({})", one_line(step.label.op),
+                     one_line(fmt::format("{}", fmt::join(step.label.members, "+"))));
 }
 
 }  // namespace paoding::cli

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "base/check.h"
+#include "base/one_line.h"
 #include "command.h"
 #include "text/lexer.h"
 #include "text/suggest.h"
@@ -150,9 +151,9 @@ void TaskOptions::apply(const std::map<std::string, std::string>& checkpoint) {
       fail(ErrorKind::argument,
            "{} was {} when this training began, and cannot be {} now\nhint: leave it out to go on with {}; another "
            "--out, without --resume, begins anew",
-           option.name, was, now, was);
+           option.name, one_line(was), one_line(now), one_line(was));
     }
-    changes_.push_back(fmt::format("{} was {}, and is {} now", option.name, was, now));
+    changes_.push_back(fmt::format("{} was {}, and is {} now", option.name, one_line(was), one_line(now)));
   }
 }
 

@@ -16,6 +16,7 @@
 #include "io/checkpoint_names.h"
 #include "io/files.h"
 #include "io/json_text.h"
+#include "io/safetensors.h"
 #include "loss_curve.h"
 #include "model_checkpoint.h"
 #include "paoding/data/batches.h"
@@ -175,7 +176,7 @@ void Training::note_surroundings() {
       log_.say(
           fmt::format("note: {} were {}, and are {} now: training goes on, but not with the same bits as without "
                       "a stop",
-                      name, before, now));
+                      name, safetensors::shown(before), now));
     }
     before = now;
   }

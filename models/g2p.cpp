@@ -17,6 +17,7 @@
 #include "paoding/data/metrics.h"
 #include "paoding/data/vocabulary.h"
 #include "paoding/error.h"
+#include "paoding/printable.h"
 
 namespace paoding::models {
 namespace {
@@ -131,7 +132,7 @@ class G2p : public PairTask {
         numbers.push_back(phonemes_.find(phoneme));
         if (numbers.back() < 0) {
           throw Error(ErrorKind::file, fmt::format("word '{}' has the phoneme '{}', which the checkpoint does not know",
-                                                   entry.word, phoneme));
+                                                   printable(entry.word, ""), printable(phoneme, "")));
         }
       }
       if (static_cast<std::int64_t>(numbers.size()) >= target_bounds_.back()) {
@@ -177,8 +178,8 @@ class G2pPredictor : public Predictor {
       std::vector<std::string> ways;
       for (const Sequence& way : words[i].ways) ways.push_back(task_.say(way));
       const bool is_right = nearest(words[i], predicted).first == 0;
-      text += fmt::format("{:<18} {:<34} {}{}\n", words[i].spelling, task_.say(predicted), is_right ? "" : "not ",
-                          fmt::join(ways, " | "));
+      text += fmt::format("{:<18} {:<34} {}{}\n", printable(words[i].spelling, ""), printable(task_.say(predicted), ""),
+                          is_right ? "" : "not ", printable(fmt::format("{}", fmt::join(ways, " | ")), ""));
     }
     return text;
   }

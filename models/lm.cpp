@@ -16,6 +16,7 @@
 #include "paoding/data/corpora.h"
 #include "paoding/data/vocabulary.h"
 #include "paoding/error.h"
+#include "paoding/printable.h"
 
 namespace paoding::models {
 namespace {
@@ -218,8 +219,8 @@ class LmPredictor : public Predictor {
     std::string text;
     for (std::size_t i = 0; i < verses.size(); ++i) {
       const Sequence rest(verses[i].begin() + static_cast<std::ptrdiff_t>(beginnings[i].size()), verses[i].end());
-      text += fmt::format("{} ...\n  predicted   {}\n  in the book {}\n", task_.text(beginnings[i]),
-                          task_.text(found[i].at(0).words), task_.text(rest));
+      text += fmt::format("{} ...\n  predicted   {}\n  in the book {}\n", printable(task_.text(beginnings[i]), ""),
+                          printable(task_.text(found[i].at(0).words), ""), printable(task_.text(rest), ""));
     }
     return text;
   }

@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "paoding/error.h"
+#include "paoding/printable.h"
 
 namespace paoding::models {
 namespace {
@@ -54,7 +55,8 @@ std::string needed(const Option& option) {
 
 void set(const Option& option, std::string_view text) {
   const auto wrong = [&]() -> bool {
-    throw Error(ErrorKind::argument, fmt::format("{} is '{}', needed is {}", option.name, text, needed(option)));
+    throw Error(ErrorKind::argument,
+                fmt::format("{} is '{}', needed is {}", option.name, printable(text, ""), needed(option)));
   };
   const auto in_range = [&](auto number) {
     return static_cast<double>(number) >= option.least && static_cast<double>(number) <= option.most;

@@ -15,6 +15,7 @@
 #include "paoding/data/metrics.h"
 #include "paoding/data/sentence_pieces.h"
 #include "paoding/error.h"
+#include "paoding/printable.h"
 
 namespace paoding::models {
 namespace {
@@ -135,7 +136,8 @@ class TranslatePredictor : public Predictor {
     const std::vector<std::string> found = translated(sources, search.beam);
     std::string text;
     for (std::size_t i = 0; i < pairs.size(); ++i) {
-      text += fmt::format("{}\n  predicted {}\n  there     {}\n", sources[i], found[i], pairs[i].target);
+      text += fmt::format("{}\n  predicted {}\n  there     {}\n", printable(sources[i], ""), printable(found[i], ""),
+                          printable(pairs[i].target, ""));
     }
     return text;
   }

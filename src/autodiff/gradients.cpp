@@ -5,6 +5,7 @@
 
 #include "autodiff/formula_gradient.h"
 #include "base/check.h"
+#include "base/one_line.h"
 #include "graph/body_scope.h"
 #include "graph/keep_names.h"
 #include "paoding/autodiff.h"
@@ -105,7 +106,7 @@ class ReverseWalk {
     if (std::none_of(call.wanted.begin(), call.wanted.end(), [](bool wanted) { return wanted; })) return;
     if (!op.gradient && op.kind != OpKind::formula) {
       fail(ErrorKind::unsupported, "{}: has no gradient, but one is needed{}", op.name,
-           call.node.scope.empty() ? "" : fmt::format(" (in {})", call.node.scope.str()));
+           in_scope(call.node.scope.str()));
     }
     const Values results = op.gradient ? op.gradient(call) : formula_gradient(call);
     if (results.size() != call.inputs.size()) {

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "base/one_line.h"
 #include "data/whole_file.h"
 #include "data/ztext.h"
 #include "paoding/cancellation.h"
@@ -47,14 +48,14 @@ fs::path module_folder(const fs::path& folder) {
                                Needed{"Versification", "KJV", "KJV"}}) {
     const std::string found = value(needed.key, needed.fallback);
     if (found != needed.value) {
-      fail(ErrorKind::file, "{}: {} is {}, only {} is read", path.string(), needed.key, found, needed.value);
+      fail(ErrorKind::file, "{}: {} is {}, only {} is read", path.string(), needed.key, one_line(found), needed.value);
     }
   }
   const fs::path where = value("DataPath", "");
   bool is_inside = !where.empty() && where.is_relative();
   for (const fs::path& part : where) is_inside = is_inside && part != "..";
   if (!is_inside) {
-    fail(ErrorKind::file, "{}: DataPath is '{}', must be a folder below {}", path.string(), where.string(),
+    fail(ErrorKind::file, "{}: DataPath is '{}', must be a folder below {}", path.string(), one_line(where.string()),
          folder.string());
   }
   return (folder / where).lexically_normal();

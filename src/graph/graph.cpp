@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "base/check.h"
+#include "base/one_line.h"
 #include "graph/body_scope.h"
 #include "graph/replacements.h"
 #include "paoding/cancellation.h"
@@ -48,8 +49,9 @@ namespace {
 template <class T>
 const T& get(const Attrs& attrs, std::string_view name) {
   const AttrValue* value = attrs.find(name);
-  if (value == nullptr) fail(ErrorKind::argument, "attribute '{}': there is none of this name", name);
-  if (!std::holds_alternative<T>(*value)) fail(ErrorKind::argument, "attribute '{}': it is of another kind", name);
+  if (value == nullptr) fail(ErrorKind::argument, "attribute '{}': there is none of this name", one_line(name));
+  if (!std::holds_alternative<T>(*value))
+    fail(ErrorKind::argument, "attribute '{}': it is of another kind", one_line(name));
   return std::get<T>(*value);
 }
 }  // namespace
@@ -91,7 +93,8 @@ std::string Node::title() const { return origin.empty() ? op->name : origin.str(
 
 Value Graph::input(std::string_view name, DType dtype, const Shape& shape) {
   if (name.empty()) fail(ErrorKind::argument, "input: the name is empty");
-  if (find(name).valid()) fail(ErrorKind::argument, "input: there is already an input or parameter named '{}'", name);
+  if (find(name).valid())
+    fail(ErrorKind::argument, "input: there is already an input or parameter named '{}'", one_line(name));
   Node node;
   node.op = find_op("input");
   node.name = name;
@@ -102,7 +105,7 @@ Value Graph::input(std::string_view name, DType dtype, const Shape& shape) {
 Value Graph::parameter(std::string_view name, DType dtype, const Shape& shape, Initializer initial) {
   if (name.empty()) fail(ErrorKind::argument, "parameter: the name is empty");
   if (find(name).valid()) {
-    fail(ErrorKind::argument, "parameter: there is already an input or parameter named '{}'", name);
+    fail(ErrorKind::argument, "parameter: there is already an input or parameter named '{}'", one_line(name));
   }
   Node node;
   node.op = find_op("parameter");
@@ -114,12 +117,13 @@ Value Graph::parameter(std::string_view name, DType dtype, const Shape& shape, I
 
 void Graph::fetch(std::string_view name, const Value& value) {
   if (!value.valid() || &value.graph() != this) {
-    fail(ErrorKind::argument, "fetch: '{}' is not a value of this graph", name);
+    fail(ErrorKind::argument, "fetch: '{}' is not a value of this graph", one_line(name));
   }
   if (fetch_names_.empty()) {
     for (const Fetch& fetch : fetches_) fetch_names_.insert(fetch.name);
   }
-  if (!fetch_names_.emplace(name).second) fail(ErrorKind::argument, "fetch: there is already a fetch named '{}'", name);
+  if (!fetch_names_.emplace(name).second)
+    fail(ErrorKind::argument, "fetch: there is already a fetch named '{}'", one_line(name));
   fetches_.push_back({std::string(name), value.ref()});
 }
 
@@ -127,7 +131,7 @@ void Graph::fetch(std::string_view name, const Variant& variant) {
   Values inputs{variant.index};
   for (std::size_t i = 0; i < variant.alternatives.size(); ++i) {
     if (variant.alternatives[i].size() != 1) {
-      fail(ErrorKind::argument, "fetch: alternative {} of '{}' has {} values; a fetch takes one", i, name,
+      fail(ErrorKind::argument, "fetch: alternative {} of '{}' has {} values; a fetch takes one", i, one_line(name),
            variant.alternatives[i].size());
     }
     inputs.push_back(variant.alternatives[i][0]);
@@ -136,19 +140,18 @@ void Graph::fetch(std::string_view name, const Variant& variant) {
 }
 
 void Graph::assign(const Value& parameter, const Value& value) {
-  const auto in = [](Name where) { return where.empty() ? std::string() : fmt::format(" (in {})", where.str()); };
   if (!parameter.valid() || &parameter.graph() != this || node(parameter.ref().node).op->name != "parameter") {
-    fail(ErrorKind::argument, "assign: what is assigned to is no parameter of this graph{}", in(scope));
+    fail(ErrorKind::argument, "assign: what is assigned to is no parameter of this graph{}", in_scope(scope.str()));
   }
   if (!value.valid() || &value.graph() != this) {
     fail(ErrorKind::argument, "assign: what '{}' is given is no value of this graph{}",
-         node(parameter.ref().node).name.str(), in(scope));
+         one_line(node(parameter.ref().node).name.str()), in_scope(scope.str()));
   }
   if (&BodyScope::home(*this) != this) {
     fail(ErrorKind::argument,
          "assign: parameter '{}' is assigned in a branch, but an assign takes effect in every run{}\n"
          "hint: assign what the branch gives, behind it",
-         node(parameter.ref().node).name.str(), in(scope));
+         one_line(node(parameter.ref().node).name.str()), in_scope(scope.str()));
   }
   if (assign_of_.empty()) {
     for (const NodeId id : assigns()) assign_of_.emplace(node(id).inputs[0], id);
@@ -156,8 +159,9 @@ void Graph::assign(const Value& parameter, const Value& value) {
   if (const auto it = assign_of_.find(parameter.ref()); it != assign_of_.end()) {
     const Name other = node(it->second).scope;
     fail(ErrorKind::argument, "assign: parameter '{}' is assigned twice: {}, and {}",
-         node(parameter.ref().node).name.str(), other.empty() ? "without a scope" : "in " + other.str(),
-         scope.empty() ? "without a scope" : "in " + scope.str());
+         one_line(node(parameter.ref().node).name.str()),
+         other.empty() ? "without a scope" : "in " + one_line(other.str()),
+         scope.empty() ? "without a scope" : "in " + one_line(scope.str()));
   }
   call(*find_op("assign"), std::array{parameter, value}, {}, {}, this);
 }

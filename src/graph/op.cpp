@@ -11,6 +11,7 @@
 #include <unordered_map>
 
 #include "base/check.h"
+#include "base/one_line.h"
 #include "graph/body_scope.h"
 #include "graph/formula.h"
 #include "graph/keep_names.h"
@@ -59,7 +60,7 @@ bool are_names(const List& list, const NameOf& name_of) {
 }
 
 void check_complete(const OpDef& op) {
-  auto incomplete = [&](const char* what) { fail(ErrorKind::argument, "op '{}': {}", op.name, what); };
+  auto incomplete = [&](const char* what) { fail(ErrorKind::argument, "op '{}': {}", one_line(op.name), what); };
   const auto itself = [](const std::string& name) -> const std::string& { return name; };
   const auto name_of = [](const AttrSpec& attr) -> const std::string& { return attr.name; };
   if (op.name.empty()) incomplete("has no name");
@@ -104,7 +105,7 @@ Attrs complete_attrs(const OpDef& op, const Attrs& given) {
     if (std::none_of(op.attrs.begin(), op.attrs.end(), has_name)) {
       std::string known;
       for (const AttrSpec& spec : op.attrs) known += (known.empty() ? "" : ", ") + spec.name;
-      fail(ErrorKind::argument, "{}: has no attribute '{}'; it takes: {}", op.name, name,
+      fail(ErrorKind::argument, "{}: has no attribute '{}'; it takes: {}", op.name, one_line(name),
            known.empty() ? "none" : known);
     }
   }
@@ -187,7 +188,7 @@ std::string trace_key(std::span<const DType> dtypes, const Attrs& attrs) {
 }  // namespace
 
 void OpCall::fail(ErrorKind kind, const std::string& message) const {
-  paoding::fail(kind, "{}: {}{}", op.name, message, scope.empty() ? "" : fmt::format(" (in {})", scope.str()));
+  paoding::fail(kind, "{}: {}{}", op.name, message, in_scope(scope.str()));
 }
 
 std::string OpCall::input_name(std::size_t i) const {

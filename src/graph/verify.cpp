@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "base/one_line.h"
 #include "graph/formula.h"
 
 namespace paoding {
@@ -58,7 +59,8 @@ void verify(const Graph& graph, std::string_view when) {
   }
   for (const Graph::Fetch& fetch : graph.fetches()) {
     if (fetch.ref.node < 0 || fetch.ref.node >= graph.size()) {
-      throw InternalError(fmt::format("paoding bug: illegal graph after {}: fetch '{}' has no node", when, fetch.name));
+      throw InternalError(
+          fmt::format("paoding bug: illegal graph after {}: fetch '{}' has no node", when, one_line(fetch.name)));
     }
   }
 }

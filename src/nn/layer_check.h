@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/one_line.h"
 #include "paoding/range.h"
 #include "paoding/types.h"
 
@@ -17,7 +18,7 @@ namespace paoding::nn {
 
 class LayerCheck {
  public:
-  LayerCheck(std::string_view kind, std::string_view name) : layer_(fmt::format("{} '{}'", kind, name)) {}
+  LayerCheck(std::string_view kind, std::string_view name) : layer_(fmt::format("{} '{}'", kind, one_line(name))) {}
 
   void number(const char* what, double value, const Range& range) const { check_range(layer_, what, value, range); }
   /// What counts something is at least 1.

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/one_line.h"
 #include "graph/value_scope.h"
 #include "nn/layer_check.h"
 #include "paoding/nn.h"
@@ -57,7 +58,7 @@ Value Linear::operator()(const Value& x) const {
   const Shape& shape = x.shape();
   if (shape.rank() == 0 || shape[shape.rank() - 1] != weight.shape()[0]) {
     fail(ErrorKind::shape, "linear: x has shape {}, its last extent must be {}{}", to_string(shape), weight.shape()[0],
-         x.graph().scope.empty() ? "" : fmt::format(" (in {})", x.graph().scope.str()));
+         in_scope(x.graph().scope.str()));
   }
   // One product of matrices, whatever stands before the last axis.
   const std::int64_t rows = shape.with_removed(shape.rank() - 1).elements();
@@ -74,8 +75,8 @@ Conv2d::Conv2d(Graph& graph, std::string_view name, std::int64_t inputs, std::in
   check.is_float(options.dtype);
   const std::int64_t groups = conv_.groups;
   if (groups < 1 || inputs % groups != 0 || outputs % groups != 0) {
-    fail(ErrorKind::argument, "conv2d '{}': {} groups do not divide {} inputs and {} outputs", name, groups, inputs,
-         outputs);
+    fail(ErrorKind::argument, "conv2d '{}': {} groups do not divide {} inputs and {} outputs", one_line(name), groups,
+         inputs, outputs);
   }
   const Shape shape{outputs, inputs / groups, kernel[0], kernel[1]};
   const Initializer plain = within_root(shape[1] * shape[2] * shape[3]);
@@ -95,7 +96,7 @@ Embedding::Embedding(Graph& graph, std::string_view name, std::int64_t rows, std
   check.widths({{"rows", rows}, {"width", width}});
   check.is_float(options.dtype);
   if (padding_ < -1 || padding_ >= rows) {
-    fail(ErrorKind::argument, "embedding '{}': padding = {}, but there are {} rows", name, padding_, rows);
+    fail(ErrorKind::argument, "embedding '{}': padding = {}, but there are {} rows", one_line(name), padding_, rows);
   }
   const Initializer initial = options.initial ? options.initial : normal(0, 1);
   weight = graph.parameter(joined(name, "weight"), options.dtype, {rows, width},

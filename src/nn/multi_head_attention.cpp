@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/one_line.h"
 #include "graph/value_scope.h"
 #include "nn/layer_check.h"
 #include "paoding/nn.h"
@@ -10,7 +11,7 @@
 namespace paoding::nn {
 namespace {
 
-std::string place(const Graph& graph) { return graph.scope.empty() ? "" : fmt::format(" (in {})", graph.scope.str()); }
+std::string place(const Graph& graph) { return in_scope(graph.scope.str()); }
 
 Initializer within_root(std::int64_t width) {
   const double bound = 1 / std::sqrt(static_cast<double>(width));
@@ -29,7 +30,8 @@ MultiHeadAttention::MultiHeadAttention(Graph& graph, std::string_view name, std:
   check.number("dropout", options.dropout, Range::from_up_to(0, 1));
   check.is_float(options.dtype);
   if (width % heads != 0) {
-    fail(ErrorKind::argument, "multi-head attention '{}': width {} does not divide into {} heads", name, width, heads);
+    fail(ErrorKind::argument, "multi-head attention '{}': width {} does not divide into {} heads", one_line(name),
+         width, heads);
   }
   const std::int64_t key_width = options.key_width == 0 ? width : options.key_width;
   const std::int64_t value_width = options.value_width == 0 ? width : options.value_width;

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "base/one_line.h"
 #include "nn/update_rule.h"
 #include "paoding/autodiff.h"
 #include "paoding/op.h"
@@ -101,7 +102,8 @@ class Minimize {
       patterns.insert(patterns.end(), group.names.begin(), group.names.end());
     }
     for (const std::string& pattern : patterns) {
-      if (!used.contains(pattern)) wrong(fmt::format("'{}' fits no parameter that the loss depends on", pattern));
+      if (!used.contains(pattern))
+        wrong(fmt::format("'{}' fits no parameter that the loss depends on", one_line(pattern)));
     }
   }
 

@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "base/check.h"
+#include "base/one_line.h"
 #include "ops/families.h"
 #include "ops/formula_op.h"
 #include "paoding/ops.h"
@@ -40,7 +41,7 @@ Scalar gelu_formula(std::span<const Scalar> in, const Attrs& attrs) {
   const AttrValue* approximate = attrs.find("approximate");
   const std::string& how = std::get<std::string>(*approximate);
   if (how == "none") return 0.5 * a * (1.0 + erf(a * (1 / std::numbers::sqrt2)));
-  if (how != "tanh") fail(ErrorKind::argument, "approximate is '{}'; it is 'none' or 'tanh'", how);
+  if (how != "tanh") fail(ErrorKind::argument, "approximate is '{}'; it is 'none' or 'tanh'", one_line(how));
   const double scale = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;  // sqrt(2 / pi)
   return 0.5 * a * (1.0 + tanh(scale * (a + 0.044715 * (a * a * a))));
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/one_line.h"
 #include "graph/value_scope.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
@@ -13,7 +14,7 @@ namespace paoding {
 namespace {
 
 [[noreturn]] void wrong(const char* op, const Value& at, ErrorKind kind, const std::string& what) {
-  fail(kind, "{}: {}{}", op, what, at.graph().scope.empty() ? "" : fmt::format(" (in {})", at.graph().scope.str()));
+  fail(kind, "{}: {}{}", op, what, in_scope(at.graph().scope.str()));
 }
 
 Value constant(const Value& like, double value) { return full(like.graph(), {}, value, like.dtype()); }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: what fuse_groups makes of elementwise ops and reductions that share an iteration space; one kernel.
 #include "base/check.h"
+#include "base/one_line.h"
 #include "ops/axes.h"
 #include "ops/control/bodies.h"
 #include "ops/families.h"
@@ -68,8 +69,8 @@ GroupBody read_body(const Graph& body, const std::function<void(ErrorKind, const
   for (const Graph::Fetch& fetch : body.fetches()) {
     const Shape& shape = space_of(body, body.node(fetch.ref.node));
     if (!(shape == read.space) && !read.is_per_row(body, fetch.ref)) {
-      fail(ErrorKind::shape, fmt::format("fetch '{}' is of shape {}, not of the iteration space {}", fetch.name,
-                                         to_string(shape), to_string(read.space)));
+      fail(ErrorKind::shape, fmt::format("fetch '{}' is of shape {}, not of the iteration space {}",
+                                         one_line(fetch.name), to_string(shape), to_string(read.space)));
     }
   }
   return read;

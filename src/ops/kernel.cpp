@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "base/check.h"
+#include "base/one_line.h"
 #include "ops/all_kernels.h"
 
 namespace paoding {
@@ -67,7 +68,7 @@ std::unique_ptr<PreparedKernel> prepare_kernel(
     Preparation made = candidate.prepare ? candidate.prepare(call, device) : load(candidate, call);
     if (auto kernel = made.take()) return kernel;
     notes->push_back(fmt::format("{}: {} declined when it was prepared: {}{}", call.op->name, candidate.name,
-                                 made.why_not(), call.scope.empty() ? "" : fmt::format(" (in {})", call.scope)));
+                                 made.why_not(), in_scope(call.scope)));
   }
   fail(ErrorKind::unsupported, "{}: no kernel for {} on {}\n{}", call.op->name, to_string(call.outputs[0].type),
        to_string(device), fmt::join(*notes, "\n"));

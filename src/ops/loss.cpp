@@ -3,6 +3,7 @@
 #include <array>
 
 #include "base/check.h"
+#include "base/one_line.h"
 #include "ops/families.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
@@ -13,7 +14,7 @@ namespace {
 constexpr std::array<std::int64_t, 1> kLast{-1};
 
 [[noreturn]] void wrong(const char* op, const Value& at, ErrorKind kind, const std::string& what) {
-  fail(kind, "{}: {}{}", op, what, at.graph().scope.empty() ? "" : fmt::format(" (in {})", at.graph().scope.str()));
+  fail(kind, "{}: {}{}", op, what, in_scope(at.graph().scope.str()));
 }
 
 Value constant(const Value& like, double value) { return full(like.graph(), {}, value, like.dtype()); }
@@ -92,7 +93,7 @@ LossReduction reduction_of(const char* op, const Value& at, const Attrs& attrs) 
   if (name == "mean") return LossReduction::mean;
   if (name == "sum") return LossReduction::sum;
   if (name == "none") return LossReduction::none;
-  wrong(op, at, ErrorKind::argument, fmt::format("reduction = '{}', needs to be mean, sum or none", name));
+  wrong(op, at, ErrorKind::argument, fmt::format("reduction = '{}', needs to be mean, sum or none", one_line(name)));
 }
 
 std::string name_of(LossReduction reduction) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // one_hot, sequence_mask, causal_mask: comparisons with positions.
 #include "base/check.h"
+#include "base/one_line.h"
 #include "ops/axes.h"
 #include "ops/families.h"
 #include "ops/views.h"
@@ -157,8 +158,7 @@ Value sequence_mask(const Value& lengths, std::int64_t max_length) {
 
 Value causal_mask(Graph& graph, std::int64_t queries, std::int64_t keys, std::int64_t offset) {
   if (queries < 0 || keys < 0) {
-    fail(ErrorKind::shape, "causal_mask: {} queries and {} keys{}", queries, keys,
-         graph.scope.empty() ? "" : fmt::format(" (in {})", graph.scope.str()));
+    fail(ErrorKind::shape, "causal_mask: {} queries and {} keys{}", queries, keys, in_scope(graph.scope.str()));
   }
   // How far the key is behind the last one that the query sees.
   const Attrs attrs{{"shape", Ints{queries, keys}}, {"strides", Ints{1, -1}}, {"start", offset}, {"dtype", i64}};

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/one_line.h"
 #include "ops/axes.h"
 #include "ops/families.h"
 #include "paoding/op.h"
@@ -16,7 +17,7 @@ namespace {
 using Ints = std::vector<std::int64_t>;
 
 [[noreturn]] void wrong(const char* op, const Value& at, ErrorKind kind, const std::string& what) {
-  fail(kind, "{}: {}{}", op, what, at.graph().scope.empty() ? "" : fmt::format(" (in {})", at.graph().scope.str()));
+  fail(kind, "{}: {}{}", op, what, in_scope(at.graph().scope.str()));
 }
 
 Value wide(const Value& value) { return cast(value, compute_dtype(value.dtype())); }

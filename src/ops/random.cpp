@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "base/check.h"
+#include "base/one_line.h"
 #include "graph/body_scope.h"
 #include "ops/families.h"
 #include "paoding/op.h"
@@ -17,7 +18,7 @@ namespace {
 constexpr const char* kState = "random/state";
 constexpr double kStreamSize = 4294967296.0;  // runs of one stream
 
-std::string place(const Graph& graph) { return graph.scope.empty() ? "" : fmt::format(" (in {})", graph.scope.str()); }
+std::string place(const Graph& graph) { return in_scope(graph.scope.str()); }
 
 // {seed, run}. Seeds stay below 2^48, where float64 holds them.
 Tensor initial_state(const Type& type, std::uint64_t seed) {

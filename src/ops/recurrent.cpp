@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recurrent cells, composed of other ops; scan runs them over time.
 #include "base/check.h"
+#include "base/one_line.h"
 #include "ops/families.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
@@ -8,9 +9,7 @@
 namespace paoding {
 namespace {
 
-std::string place(const Value& value) {
-  return value.graph().scope.empty() ? "" : fmt::format(" (in {})", value.graph().scope.str());
-}
+std::string place(const Value& value) { return in_scope(value.graph().scope.str()); }
 
 // h [B, P], u [P, gates * H], b [biases * H].
 void check_cell(const char* cell, const Value& h, std::int64_t hidden, const Value& u, const Value& b,

@@ -2,6 +2,7 @@
 // Stacks of recurrent layers: a scan per layer and direction. What does not depend on the state, above all the product
 // of the input, is taken out of the loop by the passes, so a step here says only what one step is.
 #include "base/check.h"
+#include "base/one_line.h"
 #include "graph/value_scope.h"
 #include "paoding/ops.h"
 #include "paoding/range.h"
@@ -11,9 +12,7 @@ namespace {
 
 enum class Kind { lstm, gru, rnn };
 
-std::string place(const Value& value) {
-  return value.graph().scope.empty() ? "" : fmt::format(" (in {})", value.graph().scope.str());
-}
+std::string place(const Value& value) { return in_scope(value.graph().scope.str()); }
 
 class Stack {
  public:

@@ -20,6 +20,7 @@
 #include <tuple>
 
 #include "base/check.h"
+#include "base/one_line.h"
 #include "graph/keep_names.h"
 #include "ops/kernel.h"
 #include "ops/matmul/matmul_packed.h"
@@ -100,7 +101,7 @@ class WeightPacking {
     const Node& node = product.graph->node(product.id);
     return fmt::format("{} of {} {}{}{}", to_string(product.graph->type(node.inputs[1])), node.label(),
                        to_string(node.types[0]), weights.is_transposed ? ", transposed" : "",
-                       node.scope.empty() ? "" : fmt::format(" (in {})", node.scope.str()));
+                       in_scope(node.scope.str()));
   }
 
   // The inputs of a scan's body that are the same in every step, and what they are outside.

@@ -5,6 +5,7 @@
 
 #include "base/cancel_poll.h"
 #include "base/check.h"
+#include "base/one_line.h"
 #include "graph/verify.h"
 #include "paoding/op.h"
 #include "passes/pass.h"
@@ -90,7 +91,7 @@ std::vector<PassRecord> run_passes(Graph& graph, const PassOptions& options) {
     pass.run(graph, notes);
     record.milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     record.nodes_after = graph.size();
-    record.notes = std::move(notes.list());
+    for (const std::string& note : notes.list()) record.notes.push_back(one_line(note));  // they quote labels
     if (options.verify) verify(graph, pass.name);
     if (options.after) options.after(pass.name, graph);
     records.push_back(std::move(record));

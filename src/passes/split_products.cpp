@@ -10,6 +10,7 @@
 
 #include <map>
 
+#include "base/one_line.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
 #include "passes/pass.h"
@@ -63,12 +64,13 @@ class Splitter {
     if (axis != -1 && axis != whole.shape().rank() - 1) return;  // rows, not the summed extent, are concatenated
     if (product.attrs.get_bool("transpose_a")) {
       notes_.add(fmt::format("matmul of a concatenation (in {}) kept whole: its concatenation is transposed",
-                             product.scope.empty() ? "the top scope" : product.scope.str()));
+                             product.scope.empty() ? "the top scope" : one_line(product.scope.str())));
       return;
     }
     if (runs.size() > kMostRuns) {
       notes_.add(fmt::format("matmul of a concatenation (in {}) kept whole: it would become {} products, more than {}",
-                             product.scope.empty() ? "the top scope" : product.scope.str(), runs.size(), kMostRuns));
+                             product.scope.empty() ? "the top scope" : one_line(product.scope.str()), runs.size(),
+                             kMostRuns));
       return;
     }
     rewriter_.replace({id, 0}, sum_of_products(product, left, runs).ref());

@@ -2,6 +2,7 @@
 // Branches and loops without a length. Every branch writes the results where they are wanted, so that none is copied;
 // what only one branch needs shares memory with what only another needs. A loop keeps one entry per carried value.
 #include "base/check.h"
+#include "base/one_line.h"
 #include "group/lower.h"
 #include "ops/control/branch.h"
 #include "plan/planner.h"
@@ -14,7 +15,7 @@ void Planner::refuse_on_gpu(const Node& node) const {
       ErrorKind::unsupported,
       "{}: control flow that is decided while a program runs is not possible on a GPU yet{}\nhint: compile the program "
       "for the CPU",
-      node.op->name, node.scope.empty() ? "" : fmt::format(" (in {})", node.scope.str()));
+      node.op->name, in_scope(node.scope.str()));
 }
 
 void Planner::deliver(Frame& frame, Ref ref, const Operand& target, const Node& why, std::string_view label) {

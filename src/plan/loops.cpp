@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "base/one_line.h"
 #include "group/lower.h"
 #include "ops/views.h"
 #include "plan/planner.h"
@@ -119,7 +120,7 @@ void Planner::plan_scan(Frame& outer, NodeId id) {
     const std::int64_t bytes = size_bytes(type);
     if (bytes > 0 && length + 1 > kMaxPlanBytes / bytes) {
       fail(ErrorKind::unsupported, "scan: {} steps of {}, {}, are more than 2^47 bytes{}", length, what,
-           to_string(type), node.scope.empty() ? "" : fmt::format(" (in {})", node.scope.str()));
+           to_string(type), in_scope(node.scope.str()));
     }
     Home home{new_slot(SlotKind::arena, node.title() + (has_history ? " history" : " carry"),
                        bytes * (has_history ? length + 1 : 2)),

@@ -6,6 +6,7 @@
 
 #include "base/cancel_poll.h"
 #include "base/check.h"
+#include "base/one_line.h"
 #include "plan/free_offsets.h"
 #include "plan/plan.h"
 
@@ -202,7 +203,7 @@ std::int64_t pack(const Plan& plan, const std::vector<std::size_t>& slots, std::
     const std::vector<PositionRange> times = alive(slot);
     const std::int64_t offset = free.lowest(times, bytes);
     if (offset > kMaxPlanBytes - bytes) {
-      fail(ErrorKind::unsupported, "plan: memory for '{}', {} bytes, would end beyond 2^47 bytes", slot.name,
+      fail(ErrorKind::unsupported, "plan: memory for '{}', {} bytes, would end beyond 2^47 bytes", one_line(slot.name),
            slot.bytes);
     }
     (*offsets)[i] = offset;

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "base/one_line.h"
 #include "group/lower.h"
 #include "ops/views.h"
 
@@ -230,12 +231,11 @@ void Planner::plan_kernel(Frame& frame, NodeId id) {
     if (is_copied) step.kernel = choose_kernel(step.call, &refusals);
   }
   for (const std::string& refusal : refusals) {
-    plan_.notes.push_back(refusal + (node.scope.empty() ? "" : fmt::format(" (in {})", node.scope.str())));
+    plan_.notes.push_back(refusal + in_scope(node.scope.str()));
   }
   if (step.kernel == nullptr) {
     fail(ErrorKind::unsupported, "{}: no kernel for {} on this device{}{}", node.op->name, to_string(node.types[0]),
-         node.scope.empty() ? "" : fmt::format(" (in {})", node.scope.str()),
-         refusals.empty() ? "" : "\n" + refusals.back());
+         in_scope(node.scope.str()), refusals.empty() ? "" : "\n" + refusals.back());
   }
   const std::vector<Operand> written(step.operands.begin() + static_cast<std::ptrdiff_t>(step.reads),
                                      step.operands.end());
@@ -302,9 +302,8 @@ void Planner::copy(Frame& frame, const Operand& from, const Operand& to, const N
   step.reads = 1;
   step.group = lower_copy(from.layout, to.layout);
   frame.steps->push_back(std::move(step));
-  plan_.notes.push_back(fmt::format("{}: copies {}{}{}", label, to_string(to.layout.type),
-                                    frame.scan != nullptr ? " in every step" : "",
-                                    why.scope.empty() ? "" : fmt::format(" (in {})", why.scope.str())));
+  plan_.notes.push_back(fmt::format("{}: copies {}{}{}", one_line(label), to_string(to.layout.type),
+                                    frame.scan != nullptr ? " in every step" : "", in_scope(why.scope.str())));
 }
 
 Operand Planner::dense_copy(Frame& frame, const Operand& operand, const Node& why, std::string_view label) {

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "base/check.h"
+#include "base/one_line.h"
 #include "plan/plan.h"
 
 namespace paoding {
@@ -13,7 +14,7 @@ namespace {
 
 std::string operand_text(const Plan& plan, const Operand& operand) {
   const Slot& slot = plan.slots[static_cast<std::size_t>(operand.slot)];
-  std::string text = slot.kind == SlotKind::arena ? fmt::format("s{}", operand.slot) : slot.name;
+  std::string text = slot.kind == SlotKind::arena ? fmt::format("s{}", operand.slot) : one_line(slot.name);
   if (operand.offset != 0) text += fmt::format("+{}", operand.offset);
   for (const LoopTerm& term : operand.terms) {
     const std::string turn =
@@ -50,15 +51,16 @@ std::string placement_text(const Step& step) { return step.label.placement == Pl
 
 void print_steps(const Plan& plan, std::span<const Step> steps, const std::string& indent, std::string* out) {
   for (const Step& step : steps) {
-    const std::string scope = step.label.scope.empty() ? "" : " @" + step.label.scope;
+    const std::string scope = step.label.scope.empty() ? "" : " @" + one_line(step.label.scope);
     if (step.kind == Step::Kind::loop) {
-      *out += fmt::format("{}for t{} in 0..{} ({}){}\n", indent, step.loop, step.length, step.label.op, scope);
+      *out +=
+          fmt::format("{}for t{} in 0..{} ({}){}\n", indent, step.loop, step.length, one_line(step.label.op), scope);
       print_steps(plan, step.body, indent + "  ", out);
       continue;
     }
     if (step.kind == Step::Kind::branch) {
       *out += fmt::format("{}{:>3} switch {} ({}){}{}\n", indent, step.position, operand_text(plan, step.operands[0]),
-                          step.label.op, placement_text(step), scope);
+                          one_line(step.label.op), placement_text(step), scope);
       for (std::size_t k = 0; k < step.branches.size(); ++k) {
         *out += fmt::format("{}{}:\n", indent, k + 1 < step.branches.size() ? fmt::format("case {}", k) : "else");
         print_steps(plan, step.branches[k], indent + "  ", out);
@@ -66,7 +68,7 @@ void print_steps(const Plan& plan, std::span<const Step> steps, const std::strin
       continue;
     }
     if (step.kind == Step::Kind::repeat) {
-      *out += fmt::format("{}repeat ({}){}{}\n", indent, step.label.op, placement_text(step), scope);
+      *out += fmt::format("{}repeat ({}){}{}\n", indent, one_line(step.label.op), placement_text(step), scope);
       print_steps(plan, step.condition, indent + "  ", out);
       *out += fmt::format("{}while {}\n", indent, operand_text(plan, step.operands[0]));
       print_steps(plan, step.body, indent + "  ", out);
@@ -80,9 +82,10 @@ void print_steps(const Plan& plan, std::span<const Step> steps, const std::strin
     const std::string how = step.kind == Step::Kind::kernel  ? step.kernel->name
                             : step.kind == Step::Kind::print ? "print"
                                                              : "group";
-    const std::string members = step.label.members.empty() ? "" : "[" + members_text(step.label.members) + "]";
-    *out += fmt::format("{}{:>3} {}{} {} <- {}  ({}){}\n", indent, step.position, step.label.op, members, writes,
-                        reads.empty() ? "nothing" : reads, how, placement_text(step) + scope);
+    const std::string members =
+        step.label.members.empty() ? "" : "[" + one_line(members_text(step.label.members)) + "]";
+    *out += fmt::format("{}{:>3} {}{} {} <- {}  ({}){}\n", indent, step.position, one_line(step.label.op), members,
+                        writes, reads.empty() ? "nothing" : reads, how, placement_text(step) + scope);
   }
 }
 
@@ -104,8 +107,8 @@ std::string largest_slots(const Plan& plan, std::size_t count) {
   std::string text;
   for (std::size_t i : alive) {
     const Slot& slot = plan.slots[i];
-    text += fmt::format("{}{} ({} bytes, steps {}..{})", text.empty() ? "" : ", ", slot.name, slot.bytes, slot.first,
-                        slot.last);
+    text += fmt::format("{}{} ({} bytes, steps {}..{})", text.empty() ? "" : ", ", one_line(slot.name), slot.bytes,
+                        slot.first, slot.last);
   }
   return text;
 }
@@ -119,7 +122,7 @@ std::string to_string(const Plan& plan) {
   if (plan.commit < steps.size()) text += "commit: from here on parameters are written, and nothing can fail\n";
   print_steps(plan, steps.subspan(plan.commit), "", &text);
   for (const Plan::Fetch& fetch : plan.fetches) {
-    text += fmt::format("fetch {} = {}", fetch.name, operand_text(plan, fetch.operand));
+    text += fmt::format("fetch {} = {}", one_line(fetch.name), operand_text(plan, fetch.operand));
     for (std::size_t i = 0; i < fetch.alternatives.size(); ++i) {
       text += fmt::format("{} {}", i == 0 ? " of" : ",", operand_text(plan, fetch.alternatives[i]));
     }
@@ -131,7 +134,7 @@ std::string to_string(const Plan& plan) {
   for (std::size_t i = 0; i < plan.slots.size(); ++i) {
     const Slot& slot = plan.slots[i];
     if (slot.kind != SlotKind::arena) {
-      text += fmt::format("  {} {} bytes, {}\n", slot.name, slot.bytes,
+      text += fmt::format("  {} {} bytes, {}\n", one_line(slot.name), slot.bytes,
                           constants.contains(static_cast<int>(i)) ? "constant"
                           : slot.kind == SlotKind::input          ? "input"
                           : slot.kind == SlotKind::state          ? "state of a kernel"
@@ -140,13 +143,13 @@ std::string to_string(const Plan& plan) {
       std::string gaps;
       for (const auto& [first, last] : slot.gaps) gaps += fmt::format(" but {}..{}", first, last);
       text += fmt::format("  s{} {} bytes at {}, steps {}..{}{}, {}{}\n", i, slot.bytes, slot.offset, slot.first,
-                          slot.last, gaps, slot.name, slot.is_fetched ? ", fetched" : "");
+                          slot.last, gaps, one_line(slot.name), slot.is_fetched ? ", fetched" : "");
     }
   }
   const int worst = live_peak(plan, 1).position;
   text += fmt::format("peak at step {}:", worst);
   for (std::size_t i : alive_at(plan, worst)) {
-    text += fmt::format(" s{} ({}, {})", i, plan.slots[i].name, plan.slots[i].bytes);
+    text += fmt::format(" s{} ({}, {})", i, one_line(plan.slots[i].name), plan.slots[i].bytes);
   }
   text += "\n";
   for (const std::string& note : plan.notes) text += "note: " + note + "\n";

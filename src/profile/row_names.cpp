@@ -7,6 +7,8 @@
 #include <map>
 #include <set>
 
+#include "base/one_line.h"
+
 namespace paoding::profile {
 namespace {
 
@@ -84,8 +86,8 @@ std::vector<std::string> row_names(const Section& section, int width) {
   std::vector<std::string> names;
   for (const Row& row : section.rows) {
     std::string name(static_cast<std::size_t>(2 * row.depth), ' ');
-    if (row.depth == 0 && !section.thread.empty()) name += section.thread + "::";
-    names.push_back(name + row.name);
+    if (row.depth == 0 && !section.thread.empty()) name += one_line(section.thread) + "::";
+    names.push_back(name + one_line(row.name));
   }
   if (width <= 0) return names;
   return Cutter(std::move(names), std::max<std::size_t>(static_cast<std::size_t>(width), kCut.size() + 1)).cut();

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/one_line.h"
 
 namespace paoding {
 namespace {
@@ -31,7 +32,7 @@ void refuse_placement(const Graph& graph) {
       fail(ErrorKind::unsupported,
            "{}: is to run on the CPU, but a program for a GPU runs there as a whole for now{}\n"
            "hint: compile it for the CPU, or leave OnCpu away",
-           node.op->name, node.scope.empty() ? "" : fmt::format(" (in {})", node.scope.str()));
+           node.op->name, in_scope(node.scope.str()));
     }
     for (const auto& body : node.bodies) refuse_placement(*body);
   }
@@ -46,8 +47,7 @@ NameIndex::NameIndex(const std::vector<std::string>& names) : names_(names) {
 int NameIndex::at(std::string_view name, const char* what) const {
   const auto it = index_.find(name);
   if (it == index_.end()) {
-    fail(ErrorKind::argument, "{}: there is none named '{}'; there are: {}", what, name,
-         names_.empty() ? "none" : fmt::format("{}", fmt::join(names_, ", ")));
+    fail(ErrorKind::argument, "{}: there is none named '{}'; there are: {}", what, one_line(name), one_line(names_));
   }
   return it->second;
 }

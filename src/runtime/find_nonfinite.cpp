@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/one_line.h"
 #include "paoding/debug.h"
 #include "paoding/range.h"
 #include "runtime/compile.h"
@@ -64,7 +65,7 @@ class Replay {
       const Operand& operand = taken(fetch);
       const Tensor value = executor_->read(operand);
       if (finiteness_of(value).is_finite()) continue;
-      return Outcome{fmt::format("fetch '{}'", fetch.name), trail_.follow(operand, value)};
+      return Outcome{fmt::format("fetch '{}'", one_line(fetch.name)), trail_.follow(operand, value)};
     }
     bool is_skipped = false;
     for (const Stored& stored : stored_) {
@@ -72,7 +73,7 @@ class Replay {
       if (stored.name == kSkipped) is_skipped = value.to_doubles() != stored.before.to_doubles();
       if (finiteness_of(value).is_finite() || !finiteness_of(stored.before).is_finite()) continue;
       const Operand operand{stored.slot, 0, {}, Layout::dense(value.type())};
-      return Outcome{fmt::format("parameter '{}' after the run", stored.name), trail_.follow(operand, value)};
+      return Outcome{fmt::format("parameter '{}' after the run", one_line(stored.name)), trail_.follow(operand, value)};
     }
     if (!is_skipped) return std::nullopt;
     const auto found = trail_.follow_last_of("optimizer");
@@ -100,7 +101,7 @@ class Replay {
   static void check_type(const char* what, const std::string& name, const Type& given, const Type& needed) {
     if (given == needed) return;
     fail(given.dtype == needed.dtype ? ErrorKind::shape : ErrorKind::dtype, "find_nonfinite: {} '{}' is {}, not {}",
-         what, name, to_string(needed), to_string(given));
+         what, one_line(name), to_string(needed), to_string(given));
   }
 
   void feed(const std::map<std::string, Tensor>& feeds) {
@@ -111,7 +112,7 @@ class Replay {
     for (const auto& feed : feeds) index.at(feed.first, "input");
     for (const auto& [name, slot] : plan.inputs) {
       const auto given = feeds.find(name);
-      if (given == feeds.end()) fail(ErrorKind::argument, "find_nonfinite: input '{}' is not fed", name);
+      if (given == feeds.end()) fail(ErrorKind::argument, "find_nonfinite: input '{}' is not fed", one_line(name));
       check_type("input", name, given->second.type(), compiled_.graph->find(name).type());
       executor_->write(slot, given->second);
       trail_.add_start(slot, NonfiniteValue::Kind::input, name, given->second);
@@ -142,12 +143,14 @@ std::string elements_text(const Type& type, std::int64_t nans, std::int64_t infi
 std::string value_text(const NonfiniteValue& value) {
   std::string text;
   switch (value.kind) {
-    case NonfiniteValue::Kind::input: text = fmt::format("input '{}', as it was fed", value.name); break;
-    case NonfiniteValue::Kind::parameter: text = fmt::format("parameter '{}', before the run", value.name); break;
+    case NonfiniteValue::Kind::input: text = fmt::format("input '{}', as it was fed", one_line(value.name)); break;
+    case NonfiniteValue::Kind::parameter:
+      text = fmt::format("parameter '{}', before the run", one_line(value.name));
+      break;
     case NonfiniteValue::Kind::step:
-      text = value.name;
-      if (!value.members.empty()) text += fmt::format(" of {}", fmt::join(value.members, ", "));
-      if (!value.scope.empty()) text += " in " + value.scope;
+      text = one_line(value.name);
+      if (!value.members.empty()) text += " of " + one_line(value.members);
+      if (!value.scope.empty()) text += " in " + one_line(value.scope);
       if (value.time_step >= 0) text += fmt::format(", time step {}", value.time_step);
       if (value.time_steps > 0) text += fmt::format(" of {}", value.time_steps);
       if (value.results > 1) text += fmt::format(", result {} of {}", value.result, value.results);

@@ -8,6 +8,7 @@
 
 #include "base/cancel_poll.h"
 #include "base/check.h"
+#include "base/one_line.h"
 #include "gpu/kernel_cache.h"
 #include "gpu/loaded_kernel.h"
 #include "runtime/captured_graph.h"
@@ -230,8 +231,8 @@ class GpuExecutor : public Executor {
         case Step::Kind::print: break;
         default:
           fail(ErrorKind::unsupported,
-               "{}{}: a run on a GPU is one fixed list of launches, which cannot branch; use a CPU", step.label.op,
-               step.label.scope.empty() ? "" : " (in " + step.label.scope + ")");
+               "{}{}: a run on a GPU is one fixed list of launches, which cannot branch; use a CPU",
+               one_line(step.label.op), in_scope(step.label.scope));
       }
     }
   }
@@ -361,8 +362,9 @@ class GpuExecutor : public Executor {
       start(i, stream_.get());
       stream_.wait_idle();
     } catch (const Error& error) {
-      fail(ErrorKind::device, "step {} ({}{}, turn {}) failed: {}", i, launch.step->label.op,
-           launch.step->label.scope.empty() ? "" : " in " + launch.step->label.scope, launch.instance, error.what());
+      fail(ErrorKind::device, "step {} ({}{}, turn {}) failed: {}", i, one_line(launch.step->label.op),
+           launch.step->label.scope.empty() ? "" : " in " + one_line(launch.step->label.scope), launch.instance,
+           error.what());
     }
     gate_->check_launch(i);
     if (launch.step->kind == Step::Kind::print) prints_.hand_over(i);

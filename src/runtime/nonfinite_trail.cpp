@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/half.h"
+#include "base/one_line.h"
 
 namespace paoding {
 namespace {
@@ -225,11 +226,11 @@ void NonfiniteTrail::add_reads(const Launch& launch, const Read& read, Nonfinite
     const Tensor tensor = kept == kept_.end() ? read(k) : kept->second;
     const Slot& slot = plan_.slots[static_cast<std::size_t>(launch.addresses[k].first)];
     ValueRead seen;
-    seen.name = slot.name;
-    if (slot.kind == SlotKind::parameter) seen.name = fmt::format("parameter '{}'", slot.name);
+    seen.name = one_line(slot.name);
+    if (slot.kind == SlotKind::parameter) seen.name = fmt::format("parameter '{}'", seen.name);
     const auto is_this = [&](const auto& input) { return input.second == launch.addresses[k].first; };
     if (std::any_of(plan_.inputs.begin(), plan_.inputs.end(), is_this))
-      seen.name = fmt::format("input '{}'", slot.name);
+      seen.name = fmt::format("input '{}'", one_line(slot.name));
     seen.type = tensor.type();
     if (is_float(tensor.dtype())) {
       const Finiteness finiteness = finiteness_of(tensor);

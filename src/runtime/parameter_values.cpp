@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/one_line.h"
 #include "paoding/checkpoint.h"
 
 namespace paoding {
@@ -23,14 +24,15 @@ void check_fit(const Types& wanted, const std::map<std::string, Tensor>& tensors
   for (const auto& [name, type] : wanted) {
     const auto it = tensors.find(name);
     if (it == tensors.end()) {
-      problems.push_back(fmt::format("'{}' {} is missing", name, to_string(type)));
+      problems.push_back(fmt::format("'{}' {} is missing", one_line(name), to_string(type)));
     } else if (!(it->second.type() == type)) {
-      problems.push_back(fmt::format("'{}' is {}, must be {}", name, to_string(it->second.type()), to_string(type)));
+      problems.push_back(
+          fmt::format("'{}' is {}, must be {}", one_line(name), to_string(it->second.type()), to_string(type)));
     }
   }
   for (const auto& [name, tensor] : tensors) {
     if (allow_more || wanted.contains(name)) continue;
-    problems.push_back(fmt::format("'{}' {} has no place in the model", name, to_string(tensor.type())));
+    problems.push_back(fmt::format("'{}' {} has no place in the model", one_line(name), to_string(tensor.type())));
   }
   if (problems.empty()) return;
   const std::size_t count = problems.size();

@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/one_line.h"
 #include "paoding/cancellation.h"
 #include "paoding/op.h"
 #include "profile/recorder.h"
@@ -65,7 +66,7 @@ struct Parameters::Store {
   Entry& at(std::string_view name) {
     const auto it = entries.find(name);
     if (it == entries.end()) {
-      fail(ErrorKind::argument, "parameters: there is none named '{}'; there are: {}", name, fmt::join(order, ", "));
+      fail(ErrorKind::argument, "parameters: there is none named '{}'; there are: {}", one_line(name), one_line(order));
     }
     return it->second;
   }
@@ -125,12 +126,12 @@ std::vector<std::string> Parameters::names() const { return store().order; }
 void Parameters::set(std::string_view name, const Tensor& tensor) {
   Store::Entry& entry = store().at(name);
   if (!(tensor.type() == entry.type)) {
-    fail(tensor.dtype() == entry.type.dtype ? ErrorKind::shape : ErrorKind::dtype, "parameter '{}' is {}, not {}", name,
-         to_string(entry.type), to_string(tensor.type()));
+    fail(tensor.dtype() == entry.type.dtype ? ErrorKind::shape : ErrorKind::dtype, "parameter '{}' is {}, not {}",
+         one_line(name), to_string(entry.type), to_string(tensor.type()));
   }
   if (run_around(store_.get()) != nullptr) {
     fail(ErrorKind::argument, "parameter '{}' is set in a callback of a run that reads it; set it when run() is over",
-         name);
+         one_line(name));
   }
   const std::unique_lock lock(store_->running);
   store_->finish_runs(true);
@@ -228,7 +229,7 @@ struct Program::Compiled {
   void run() {
     if (!is_ready) {
       const auto missing = std::find(is_set.begin(), is_set.end(), 0) - is_set.begin();
-      fail(ErrorKind::argument, "run: input '{}' was never set", inputs[static_cast<std::size_t>(missing)]);
+      fail(ErrorKind::argument, "run: input '{}' was never set", one_line(inputs[static_cast<std::size_t>(missing)]));
     }
     const bool is_inside = parameters && run_around(parameters.get()) != nullptr;
     if (is_inside && writes_parameters) {
@@ -296,7 +297,7 @@ struct Program::Compiled {
   // Error (argument) when the arena does not hold what a run of this program left.
   void check_results(const std::string& name) const {
     if (last == Last::ended && arena->holder == number) return;
-    fail(ErrorKind::argument, "fetch: '{}' is not there: {}", name,
+    fail(ErrorKind::argument, "fetch: '{}' is not there: {}", one_line(name),
          last == Last::none    ? "the program has not run"
          : last == Last::threw ? "the program's last run threw"
                                : "another program has run in the same memory since (Program::bind, Programs)");
@@ -306,7 +307,7 @@ struct Program::Compiled {
     const auto at = static_cast<std::size_t>(index);
     if (tensor.type() == input_types[at]) return;
     fail(tensor.dtype() == input_types[at].dtype ? ErrorKind::shape : ErrorKind::dtype, "input '{}' is {}, not {}",
-         inputs[at], to_string(input_types[at]), to_string(tensor.type()));
+         one_line(inputs[at]), to_string(input_types[at]), to_string(tensor.type()));
   }
 
   void set_input(int index, const Tensor& tensor) {
@@ -418,7 +419,7 @@ Program Program::compile(const Graph& source) const {
   if (made->parameters && !made->plan.parameters.empty()) executor_options.failure = made->parameters->failure;
   for (const auto& [name, unused] : made->plan.parameters) {
     if (!made->parameters) {
-      fail(ErrorKind::argument, "compile: the graph has parameter '{}', but no Parameters were given", name);
+      fail(ErrorKind::argument, "compile: the graph has parameter '{}', but no Parameters were given", one_line(name));
     }
     if (!(made->parameters->device == options.device)) {
       fail(ErrorKind::argument, "compile: the Parameters are on {}, the program on {}",
@@ -428,7 +429,7 @@ Program Program::compile(const Graph& source) const {
     const Type& needed = graph->find(name).type();
     if (!(entry.type == needed)) {
       fail(entry.type.dtype == needed.dtype ? ErrorKind::shape : ErrorKind::dtype,
-           "compile: parameter '{}' is {} in the graph, but {} in the Parameters", name, to_string(needed),
+           "compile: parameter '{}' is {} in the graph, but {} in the Parameters", one_line(name), to_string(needed),
            to_string(entry.type));
     }
     executor_options.parameters.push_back(entry.buffer->address());
@@ -474,8 +475,8 @@ const Type& Program::input_type(int index) const {
 const Type& Program::fetch_type(int index) const {
   const Plan::Fetch& fetch = compiled().plan.fetches[checked(index, compiled().fetches, "fetch")];
   if (!fetch.alternatives.empty()) {
-    fail(ErrorKind::argument, "fetch '{}' is a Variant of {} alternatives: its type is known after a run", fetch.name,
-         fetch.alternatives.size());
+    fail(ErrorKind::argument, "fetch '{}' is a Variant of {} alternatives: its type is known after a run",
+         one_line(fetch.name), fetch.alternatives.size());
   }
   return fetch.operand.layout.type;
 }

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "base/one_line.h"
+
 namespace paoding {
 namespace {
 
@@ -33,7 +35,8 @@ std::string suggestion(std::string_view wrong, const std::vector<std::string>& n
   for (const std::string& name : names) {
     if (name.size() > 40) continue;
     const std::size_t distance = edit_distance(wrong, name);
-    if (distance <= furthest && distance < wrong.size()) near.emplace_back(distance, fmt::format("'{}'", name));
+    if (distance <= furthest && distance < wrong.size())
+      near.emplace_back(distance, fmt::format("'{}'", one_line(name)));
   }
   std::sort(near.begin(), near.end());
   std::string text;

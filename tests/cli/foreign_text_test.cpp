@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names and texts of files that would give a terminal orders, were they printed as they are.
+// Names and texts of files that would give a terminal orders, or look like a line of the program's own, were they
+// printed as they are.
 #include "paoding/checkpoint.h"
 #include "paoding/io.h"
 #include "tests/cli/training_run.h"
@@ -7,9 +8,9 @@
 namespace paoding {
 namespace {
 
-const std::string kOrder = "\x1b]0;owned\x07\x1b[2J\rgone\u009b31m\x7f";
+const std::string kOrder = "\x1b]0;owned\x07\x1b[2J\rgone\u009b31m\x7f\nforged\tline";
 // The same in the quotes of graph text.
-constexpr const char* kQuotedOrder = R"("\x1b]0;owned\x07\x1b[2J\x0dgone\xc2\x9b31m\x7f)";
+constexpr const char* kQuotedOrder = R"("\x1b]0;owned\x07\x1b[2J\x0dgone\xc2\x9b31m\x7f\nforged\tline)";
 
 class ForeignText : public TrainingRun {
  protected:
@@ -23,6 +24,7 @@ class ForeignText : public TrainingRun {
             << command << ": byte " << i << " is " << static_cast<int>(byte) << " of\n"
             << text;
       }
+      EXPECT_FALSE(has("\n" + text, "\nforged") || has(text, "forged\t")) << command << " printed\n" << text;
     }
     return ran;
   }
@@ -32,12 +34,20 @@ TEST_F(ForeignText, OfGraphsReachesNobodyRaw) {
   const std::string name = kQuotedOrder;
   folder_.write("graph.txt", "paoding graph 1\n" + name + "\" = input f32[2]\ny = sin(" + name + "\") @" + name +
                                  "scope\"\nz = print(y) {message=" + name + "said\"}\nfetch " + name + "f\" = z\n");
+  folder_.write("shapes.txt", "paoding graph 1\n" + name + "\" = input f32[2]\nw = input f32[3]\ny = add(" + name +
+                                  "\", w) @" + name + "scope\"\nfetch y\n");
+  folder_.write("log.txt", "paoding graph 1\n" + name + "\" = input f32[200]\ny = log(" + name + "\") @" + name +
+                               "scope\" ~" + name + "origin\"\nfetch " + name + "f\" = y\n");
   const Ran ran = runs("paoding run graph.txt --random 1");
   EXPECT_EQ(ran.code, 0) << ran.err;
   EXPECT_TRUE(has(ran.out, "\\x1b]0;owned\\x07")) << ran.out;
-  for (const char* more : {"run graph.txt --random 1 --json", "run graph.txt --random 1 --profile", "run graph.txt",
-                           "run graph.txt --random 1 --explain", "dump graph.txt --passes --plan --times",
-                           "run graph.txt --feed tensors.safetensors"}) {
+  for (const char* more :
+       {"run graph.txt --random 1 --json", "run graph.txt --random 1 --profile", "run graph.txt",
+        "run graph.txt --random 1 --explain", "dump graph.txt --passes --plan --times",
+        "run graph.txt --feed tensors.safetensors", "run graph.txt --feed tensors.safetensors --random 1",
+        "dump graph.txt --kernels", "run graph.txt --random 1 --profile --detail instances",
+        "run graph.txt --random 1 --profile --nest scope", "run shapes.txt --random 1",
+        "run log.txt --random 1 --check-finite"}) {
     save_safetensors(folder_ / "tensors.safetensors", {{kOrder, Tensor::from(f32, {1}, std::vector<double>{1})}});
     runs(std::string("paoding ") + more);
   }
@@ -85,7 +95,7 @@ TEST_F(ForeignText, OfCheckpointsAndDataReachesNobodyRaw) {
       [](Checkpoint* c) {
         std::string& phonemes = c->files.at("phonemes.txt");
         for (std::size_t at = 0; (at = phonemes.find("\nA\n", at)) != std::string::npos;) {
-          phonemes.replace(at, 3, "\nA\x1b[2J\u009b\n");
+          phonemes.replace(at, 3, "\nA\x1b[2J\u009b\tforged\t\n");
         }
       },
       all);

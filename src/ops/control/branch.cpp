@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/one_line.h"
 #include "graph/body_scope.h"
 #include "ops/control/bodies.h"
 #include "ops/families.h"
@@ -89,7 +90,7 @@ Value scalar(const Value& value, const char* op, const char* what) {
   if (value.shape().rank() > 1 || value.shape().elements() != 1) {
     const Name scope = value.graph().scope;
     fail(ErrorKind::shape, "{}: the {} has shape {}; it must be one element, of shape [] or [1]{}", op, what,
-         to_string(value.shape()), scope.empty() ? "" : fmt::format(" (in {})", scope.str()));
+         to_string(value.shape()), in_scope(scope.str()));
   }
   return value.shape().rank() == 0 ? value : reshape(value, Shape{});
 }

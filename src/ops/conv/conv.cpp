@@ -2,6 +2,7 @@
 // Convolutions. conv2d, conv2d_grad_input and conv2d_grad_weight are the three gradients of one form that is linear in
 // x, w and y, so each one's gradients are the other two. Kernels: conv_onednn_cpu.cpp, conv_loops_cpu.cpp.
 #include "base/check.h"
+#include "base/one_line.h"
 #include "ops/conv/window.h"
 #include "ops/families.h"
 #include "paoding/op.h"
@@ -80,7 +81,7 @@ std::vector<Type> infer_conv_bias(const OpCall& call) {
   }
   const std::string& activation = std::get<std::string>(*call.attrs.find("activation"));
   if (activation != "none" && activation != "relu") {
-    call.fail(ErrorKind::argument, fmt::format("activation is '{}'; it must be none or relu", activation));
+    call.fail(ErrorKind::argument, fmt::format("activation is '{}'; it must be none or relu", one_line(activation)));
   }
   return {result};
 }
@@ -353,7 +354,7 @@ Value conv2d(const Value& x, const Value& w, const Value& bias, const Conv2dOpti
   const Value y = conv2d(x, w, plain);
   if (!(bias.shape() == Shape{y.shape()[1]})) {
     fail(ErrorKind::shape, "conv2d: bias has shape {}; it must be [{}]{}", to_string(bias.shape()), y.shape()[1],
-         y.graph().scope.empty() ? "" : fmt::format(" (in {})", y.graph().scope.str()));
+         in_scope(y.graph().scope.str()));
   }
   return activate(y + reshape(cast(bias, y.dtype()), Shape{y.shape()[1], 1, 1}), options.activation);
 }
@@ -372,7 +373,7 @@ Value conv1d(const Value& x, const Value& w, const Value& bias, const Conv1dOpti
   for (const Value* value : {&x, &w}) {
     if (value->shape().rank() == 3) continue;
     fail(ErrorKind::shape, "conv1d: {} has shape {}; its rank must be 3{}", value == &x ? "x" : "w",
-         to_string(value->shape()), x.graph().scope.empty() ? "" : fmt::format(" (in {})", x.graph().scope.str()));
+         to_string(value->shape()), in_scope(x.graph().scope.str()));
   }
   const Conv2dOptions flat{{1, options.stride},
                            {0, 0, options.padding[0], options.padding[1]},

@@ -2,6 +2,7 @@
 #include "ops/index/index_call.h"
 
 #include "base/check.h"
+#include "base/one_line.h"
 #include "ops/rows.h"
 
 namespace paoding {
@@ -23,8 +24,7 @@ std::string Indices::op_name(const KernelCall& call) {
 
 void Indices::fail(std::int64_t position, std::int64_t id) const {
   paoding::fail(ErrorKind::argument, "{}: indices{} = {}, but axis {} has extent {}{}", op_,
-                index_text(type_.shape, position), id, axis_, range_,
-                scope_.empty() ? "" : fmt::format(" (in {})", scope_));
+                index_text(type_.shape, position), id, axis_, range_, in_scope(scope_));
 }
 
 void Indices::fail_at(const void* data, std::int64_t position) const {

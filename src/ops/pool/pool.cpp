@@ -2,6 +2,7 @@
 // Pooling. The gradient of max_pool2d goes where its index says; taking elements from there is the gradient of that.
 // Kernels: pool_cpu.cpp, pool_simd_cpu.cpp.
 #include "base/check.h"
+#include "base/one_line.h"
 #include "ops/conv/window.h"
 #include "ops/families.h"
 #include "paoding/op.h"
@@ -377,7 +378,7 @@ Value avg_pool2d(const Value& x, const Pool2dOptions& options, bool count_paddin
 Value global_avg_pool(const Value& x) {
   if (x.shape().rank() != 4) {
     fail(ErrorKind::shape, "global_avg_pool: x has shape {}; it must be [N, C, H, W]{}", to_string(x.shape()),
-         x.graph().scope.empty() ? "" : fmt::format(" (in {})", x.graph().scope.str()));
+         in_scope(x.graph().scope.str()));
   }
   return sum(x, std::array<std::int64_t, 2>{2, 3}) / static_cast<double>(x.shape()[2] * x.shape()[3]);
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/one_line.h"
 #include "graph/body_scope.h"
 #include "ops/families.h"
 #include "paoding/ops.h"
@@ -180,7 +181,7 @@ StepResult scan(const Values& initial, const Values& given_sequences,
   Values sequences = given_sequences;
   if (sequences.empty()) fail(ErrorKind::shape, "scan: needs at least one sequence to know its length");
   Graph& graph = innermost(initial, sequences);
-  const std::string in = graph.scope.empty() ? "" : fmt::format(" (in {})", graph.scope.str());
+  const std::string in = in_scope(graph.scope.str());
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     const Shape &shape = sequences[i].shape(), &first = sequences[0].shape();
     if (shape.rank() == 0 || shape[0] != first[0]) {
