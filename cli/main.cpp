@@ -95,7 +95,11 @@ int run_command(CLI::App& app, const Commands& commands) {
   const CLI::App* chosen = innermost(&app);
   try {
     for (const Command& command : commands) {
-      if (command.app == chosen) return command.run();
+      if (command.app != chosen) continue;
+      const int code = command.run();
+      flush_output();
+      if (output_is_lost()) check_interrupted();  // it was a signal that took it
+      return code;
     }
     return fail_usage(app, "a command is missing");
   } catch (const UsageError& error) {

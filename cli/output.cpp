@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "command.h"
+#include "interruption.h"
 #include "text/printable.h"
 
 namespace paoding::cli {
@@ -19,16 +20,23 @@ namespace {
 int lost_output = 0;  // errno of the first write that failed
 std::string waiting;  // for stdout
 
-// False, with errno, when nobody takes them any more.
+constexpr int kPollMs = 200;  // for a reader that is slow; a signal that comes before the wait is seen after that
+
+// False, with errno, when nobody takes them any more: EINTR when a signal came and nobody does within a turn. A write
+// of more than there is room for would wait for a reader, whatever comes.
 bool write_all(int descriptor, std::string_view bytes) {
   while (!bytes.empty()) {
-    const ssize_t count = ::write(descriptor, bytes.data(), bytes.size());
+    pollfd room{.fd = descriptor, .events = POLLOUT, .revents = 0};
+    const int ready = ::poll(&room, 1, kPollMs);
+    if (ready == 0 && interruption().is_cancelled()) {
+      errno = EINTR;
+      return false;
+    }
+    if (ready <= 0) continue;
+    const ssize_t count = ::write(descriptor, bytes.data(), std::min<std::size_t>(bytes.size(), PIPE_BUF));
     if (count >= 0) {
       bytes.remove_prefix(static_cast<std::size_t>(count));
-    } else if (errno == EAGAIN) {  // another program made the pipe one that does not wait
-      pollfd room{.fd = descriptor, .events = POLLOUT, .revents = 0};
-      ::poll(&room, 1, -1);
-    } else if (errno != EINTR) {
+    } else if (errno != EINTR && errno != EAGAIN) {
       return false;
     }
   }
@@ -86,7 +94,7 @@ bool output_is_lost() { return lost_output != 0; }
 
 bool finish_output() {
   flush_output();
-  if (lost_output == 0 || lost_output == EPIPE) return true;
+  if (lost_output == 0 || lost_output == EPIPE || lost_output == EINTR) return true;
   print_error("paoding: writing the output: {}\n", std::strerror(lost_output));
   return false;
 }

@@ -108,6 +108,38 @@ TEST_F(TrainStops, SignalsSaveAndExitAndResumingEndsWithTheSameBytes) {
   expect_same(last("parts"), whole);
 }
 
+TEST_F(TrainStops, ASignalEndsItAlsoWhenNobodyReadsWhatItPrints) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    int ends[2];
+    ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+    ASSERT_GT(fcntl(ends[1], F_SETPIPE_SZ, 8192), 0);
+    const std::string out = "unread" + std::to_string(signal);
+    std::vector<std::string> words = arguments(out, "--epochs=100000");
+    words.push_back("--json");
+    const pid_t child = start(words, ends[1]);
+    std::string before = "none";  // until the pipe is full, and no checkpoint follows the last
+    for (int i = 0; i < 60; ++i) {
+      const std::vector<std::string> now = checkpoints(out);
+      if (!now.empty() && now.back() == before) break;
+      if (!now.empty()) before = now.back();
+      wait_ms(500);
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    kill(child, signal);
+    int status = 0;
+    for (int i = 0; i < 1000 && waitpid(child, &status, WNOHANG) == 0; ++i) wait_ms(10);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    kill(child, SIGKILL);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 128 + signal) << status;
+    EXPECT_LT(seconds, 5);  // half a second where the machine is quiet
+    EXPECT_TRUE(fs::exists(folder_ / out / "curve.svg")) << "it did not stop by itself";
+    ASSERT_FALSE(checkpoints(out).empty());
+    EXPECT_NO_THROW(load_checkpoint(folder_ / out / checkpoints(out).back()));
+    close(ends[0]);
+    close(ends[1]);
+  }
+}
+
 // PAODING_KILLS=200 for more of them.
 TEST_F(TrainStops, KilledAtAnyMomentAndResumedEndsWithTheSameBytes) {
   const char* wanted = std::getenv("PAODING_KILLS");  // NOLINT(concurrency-mt-unsafe)

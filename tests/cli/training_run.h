@@ -100,8 +100,9 @@ class TrainingRun : public ::testing::Test {
     return ran;
   }
 
-  /// The same in the background, as a process that signals can be sent to. Its output goes to .out and .err.
-  pid_t start(std::vector<std::string> arguments) const {
+  /// The same in the background, as a process that signals can be sent to. Its output goes to .out and .err, or to
+  /// `out`.
+  pid_t start(std::vector<std::string> arguments, int out = -1) const {
     arguments.insert(arguments.begin(), program_.string());
     std::vector<char*> words;
     for (std::string& argument : arguments) words.push_back(argument.data());
@@ -113,7 +114,7 @@ class TrainingRun : public ::testing::Test {
     setenv("OMP_NUM_THREADS", "2", 1);
     setenv("OMP_WAIT_POLICY", "passive", 1);
     if (chdir(folder.c_str()) != 0) _exit(99);
-    dup2(open(".out", O_WRONLY | O_CREAT | O_TRUNC, 0666), STDOUT_FILENO);
+    dup2(out >= 0 ? out : open(".out", O_WRONLY | O_CREAT | O_TRUNC, 0666), STDOUT_FILENO);
     dup2(open(".err", O_WRONLY | O_CREAT | O_TRUNC, 0666), STDERR_FILENO);
     execv(words[0], words.data());
     _exit(99);
