@@ -2,11 +2,15 @@
 // A run that throws has written no parameter: whatever met the fault, wherever it stands in the model and in its plan,
 // captured and stepwise. What the run would have written is compared with a run that goes well.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
+#include <fstream>
 #include <stdexcept>
 
 #include "paoding/nn.h"
 #include "paoding/paoding.h"
+#include "tests/allocation_count.h"
 #include "tests/program_check.h"
 
 namespace paoding::testing_program {
@@ -288,6 +292,62 @@ TEST(FailingRun, WritesNothingWhereverOnStepThrows) {
   }
   EXPECT_GT(thrown_at, 4);
   EXPECT_NE(values(parameters), before);
+}
+
+// The addresses that the process has now, with so many more.
+class AddressLimit {
+ public:
+  explicit AddressLimit(std::int64_t more) {
+    getrlimit(RLIMIT_AS, &before_);
+    std::ifstream file("/proc/self/statm");
+    std::int64_t pages = 0;
+    file >> pages;
+    rlimit limit = before_;
+    limit.rlim_cur = static_cast<rlim_t>(pages * sysconf(_SC_PAGESIZE) + more);
+    setrlimit(RLIMIT_AS, &limit);
+  }
+  ~AddressLimit() { setrlimit(RLIMIT_AS, &before_); }
+  AddressLimit(const AddressLimit&) = delete;
+  AddressLimit& operator=(const AddressLimit&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+// What is fetched takes 64 MB; of the Variant the other alternative does.
+TEST(FailingRun, WritesNothingWithoutMemoryForItsResults) {
+  if (!AllocationCount::works()) GTEST_SKIP() << "NOT CHECKED: sanitizers reserve terabytes of addresses";
+  constexpr std::int64_t kElements = 1 << 24;
+  const auto check = [](const Device& device, const Build& build) {
+    Graph g;
+    const Model m(g);
+    assign(m.count, m.count + 1.0);
+    build(g, m);
+    Parameters parameters(g, device);
+    CompileOptions options;
+    options.device = device;
+    Program program(g, options, &parameters);
+    const Tensors feeds{{"x", ramp({4, 3}, 3, 1)}, {"id", index(0)}};
+    EXPECT_EQ(*program.run(feeds).at("y").data<float>(), 6);
+    {
+      const AddressLimit limit(std::int64_t{8} << 20);
+      const std::string message = message_of([&] { program.run(feeds); });
+      EXPECT_TRUE(has(message, "a f32[16777216]: needs 64.0 MB of memory, but ulimit -v leaves ")) << message;
+    }
+    EXPECT_EQ(parameters.get("count").to_doubles()[0], 1);
+    EXPECT_EQ(*program.run(feeds).at("y").data<float>(), 6);
+    EXPECT_EQ(parameters.get("count").to_doubles()[0], 2);
+  };
+  const auto large = [&](const Value& x) {
+    return expand(slice(reshape(x, Ints{12}), 0, 0, 1), Shape{kElements}) * 2.0;
+  };
+  for (const Device& device : devices()) {
+    check(device, [&](Graph& g, const Model& m) { g.fetch("y", large(m.x)); });
+  }
+  if (devices()[0].kind == DeviceKind::cuda) return;
+  check(Device::cpu(), [&](Graph& g, const Model& m) {
+    g.fetch("y", switch_variant(m.id, {[&] { return Values{m.x * 2.0}; }, [&] { return Values{large(m.x)}; }}));
+  });
 }
 
 TEST(FailingRun, WritesNothingInAProgramForAnotherShape) {

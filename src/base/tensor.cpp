@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/half.h"
+#include "base/memory.h"
 
 namespace paoding {
 namespace {
@@ -32,7 +33,7 @@ Tensor::Tensor(const Type& type) : type_(type) {
   const auto bytes = static_cast<std::size_t>(paoding::size_bytes(type));
   const std::size_t padded = (bytes + kAlignment) / kAlignment * kAlignment;  // never zero
   auto* memory = static_cast<std::byte*>(std::aligned_alloc(kAlignment, padded));
-  if (memory == nullptr) fail(ErrorKind::device, "memory: no {} bytes for a {}", bytes, to_string(type));
+  if (memory == nullptr) fail_without_memory(fmt::format("memory: a {}", to_string(type)), size_bytes());
   bytes_ = std::shared_ptr<std::byte>(memory, [](std::byte* p) { std::free(p); });
 }
 

@@ -42,11 +42,10 @@ class CpuExecutor : public Executor {
     std::memcpy(bases_[static_cast<std::size_t>(slot)], tensor.bytes(), static_cast<std::size_t>(tensor.size_bytes()));
   }
 
-  Tensor read(const Operand& dense) override {
-    Tensor tensor(dense.layout.type);
-    std::memcpy(tensor.bytes(), bases_[static_cast<std::size_t>(dense.slot)] + dense.offset,
-                static_cast<std::size_t>(tensor.size_bytes()));
-    return tensor;
+  using Executor::read;
+  void read(const Operand& dense, Tensor* to) override {
+    std::memcpy(to->bytes(), bases_[static_cast<std::size_t>(dense.slot)] + dense.offset,
+                static_cast<std::size_t>(to->size_bytes()));
   }
 
   std::unique_ptr<LaterRead> read_later(const std::vector<const Operand*>& dense) override {

@@ -43,7 +43,13 @@ class Executor {
  public:
   virtual ~Executor() = default;
   virtual void write(int slot, const Tensor& tensor) = 0;
-  virtual Tensor read(const Operand& dense) = 0;
+  /// Into a tensor of the operand's type; takes no memory.
+  virtual void read(const Operand& dense, Tensor* to) = 0;
+  Tensor read(const Operand& dense) {
+    Tensor tensor(dense.layout.type);
+    read(dense, &tensor);
+    return tensor;
+  }
   /// Of the last run, as it was, whatever runs next.
   virtual std::unique_ptr<LaterRead> read_later(const std::vector<const Operand*>& dense) = 0;
   /// What is enqueued from here on comes behind all that the other has enqueued.

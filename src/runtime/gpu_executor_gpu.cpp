@@ -80,13 +80,11 @@ class GpuExecutor : public Executor {
                                  static_cast<std::size_t>(tensor.size_bytes())));
   }
 
-  Tensor read(const Operand& dense) override {
+  void read(const Operand& dense, Tensor* to) override {
     device_.make_current();
-    Tensor tensor(dense.layout.type);
     wait();
-    if (tensor.size_bytes() == 0) return tensor;
-    PD_CUDA(driver_.cuMemcpyDtoH(tensor.bytes(), address_of(dense), static_cast<std::size_t>(tensor.size_bytes())));
-    return tensor;
+    if (to->size_bytes() == 0) return;
+    PD_CUDA(driver_.cuMemcpyDtoH(to->bytes(), address_of(dense), static_cast<std::size_t>(to->size_bytes())));
   }
 
   std::unique_ptr<LaterRead> read_later(const std::vector<const Operand*>& dense) override {

@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/memory.h"
 #include "base/one_line.h"
 #include "paoding/cancellation.h"
 #include "paoding/op.h"
@@ -184,8 +185,18 @@ class UnderWayHere {
 
 // Which alternative of a Variant was taken; the last where there is none of that number.
 std::size_t chosen_of(const Tensor& index, std::size_t count) {
-  const auto chosen = static_cast<std::int64_t>(index.to_doubles()[0]);
+  const std::int64_t chosen = index.dtype() == DType::i64   ? *index.data<std::int64_t>()
+                              : index.dtype() == DType::i32 ? *index.data<std::int32_t>()
+                                                            : *index.data<std::uint8_t>();
   return chosen >= 0 && chosen < static_cast<std::int64_t>(count) ? static_cast<std::size_t>(chosen) : count - 1;
+}
+
+// Memory for the largest alternative of a Variant; none for another fetch.
+std::shared_ptr<std::byte> room_for_any(const std::vector<Operand>& alternatives) {
+  if (alternatives.empty()) return nullptr;
+  const auto bytes = [](const Operand& alternative) { return size_bytes(alternative.layout.type); };
+  const auto largest = std::make_shared<Tensor>(std::ranges::max(alternatives, {}, bytes).layout.type);
+  return {largest, largest->bytes()};
 }
 
 std::uint64_t next_number() {
@@ -211,6 +222,7 @@ struct Program::Compiled {
   std::vector<std::string> inputs, fetches;
   NameIndex input_index, fetch_index;
   std::vector<Type> input_types;
+  std::vector<std::pair<Tensor*, std::shared_ptr<std::byte>>> rooms;  // of fetches, while run(feeds) goes
   std::vector<char> is_set;
   std::size_t set_count = 0;
   profile::SiteId run_site = 0;
@@ -273,6 +285,14 @@ struct Program::Compiled {
   }
 
   Tensor fetch(std::size_t index) {
+    const Plan::Fetch& fetch = plan.fetches[index];
+    Tensor tensor(fetch.operand.layout.type);
+    fetch_into(index, &tensor, room_for_any(fetch.alternatives));
+    return tensor;
+  }
+
+  // Into a tensor of the fetch's type, which of a Variant is that of its index. Takes no memory.
+  void fetch_into(std::size_t index, Tensor* to, std::shared_ptr<std::byte> alternative) {
     static const profile::SiteId site =
         profile::Recorder::add_site({.name = "fetch", .kind = profile::SpanKind::fetch});
     const profile::SpanScope seen(site);
@@ -280,9 +300,11 @@ struct Program::Compiled {
     const OneAtATime use(arena->is_in_use, "fetch");
     check_results(fetch.name);
     wait();
-    const Tensor tensor = executor->read(fetch.operand);
-    if (fetch.alternatives.empty()) return tensor;
-    return executor->read(fetch.alternatives[chosen_of(tensor, fetch.alternatives.size())]);
+    executor->read(fetch.operand, to);
+    if (fetch.alternatives.empty()) return;
+    const Operand& taken = fetch.alternatives[chosen_of(*to, fetch.alternatives.size())];
+    *to = Tensor(taken.layout.type, std::move(alternative));
+    executor->read(taken, to);
   }
 
   std::shared_ptr<Fetched::State> fetch_later(std::size_t index) {
@@ -379,7 +401,8 @@ Program Program::bind(const Graph& graph) const {
   try {
     return compile(graph);
   } catch (const std::bad_alloc&) {
-    fail(ErrorKind::device, "compile: the machine has too little memory for a graph of {} nodes", graph.size());
+    fail(ErrorKind::device, "compile: a graph of {} nodes needs more memory than there is: {}", graph.size(),
+         memory_left());
   }
 }
 
@@ -534,9 +557,16 @@ std::map<std::string, Tensor> Program::run(const std::map<std::string, Tensor>& 
   for (const auto& [name, tensor] : feeds) mine.check_input(mine.input_index.at(name, "input"), tensor);
   if (left_out == LeftOut::error) check_feeds(mine.inputs, feeds);
   for (const auto& [name, tensor] : feeds) mine.set_input(mine.input_index.at(name, "input"), tensor);
-  mine.run();
+  // Behind a run that has written there is nothing left that memory could be missing for.
   std::map<std::string, Tensor> results;
-  for (std::size_t i = 0; i < mine.fetches.size(); ++i) results.emplace(mine.fetches[i], mine.fetch(i));
+  auto& rooms = mine.rooms;
+  rooms.clear();
+  for (const Plan::Fetch& fetch : mine.plan.fetches) {
+    Tensor& result = results.emplace(fetch.name, Tensor(fetch.operand.layout.type)).first->second;
+    rooms.emplace_back(&result, room_for_any(fetch.alternatives));
+  }
+  mine.run();
+  for (std::size_t i = 0; i < rooms.size(); ++i) mine.fetch_into(i, rooms[i].first, std::move(rooms[i].second));
   return results;
 }
 
