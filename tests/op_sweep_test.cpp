@@ -133,7 +133,10 @@ void check_chain(const SweepCase& c, const Device& device) {
   // An i32 made of a float may differ by one where the float is at the edge; no case is.
   expect_within(program.run(to_tensors(made.graph, feeds)), expected_within(made.graph, feeds));
   if (c.op->kind == OpKind::formula) {
-    EXPECT_EQ(program.report().launches, 1) << program.plan_text();
+    const Graph& graph = made.graph;
+    const bool is_empty = std::ranges::all_of(
+        graph.fetches(), [&](const Graph::Fetch& fetch) { return graph.type(fetch.ref).shape.elements() == 0; });
+    EXPECT_EQ(program.report().launches, is_empty ? 0 : 1) << program.plan_text();
   }
 }
 
