@@ -46,22 +46,40 @@ class Replay {
     if (!at(root).valid()) at(root) = call.outputs[0];
   }
 
-  Value value(std::int32_t i) {
-    if (at(i).valid()) return at(i);
-    const ExprNode& node = expr_[i];
-    if (node.prim == Prim::constant) {
-      const Number number = node.dtype == DType::i64 ? Number(node.whole) : Number(node.value);
-      return at(i) = full(call_.graph, {}, number, storage(node.dtype));
+  // A formula may be deeper than the stack is: what a node needs is made before it, from a list.
+  Value value(std::int32_t root) {
+    std::vector<std::int32_t> open{root};
+    while (!open.empty()) {
+      const std::int32_t i = open.back();
+      if (!at(i).valid() && !open_args(expr_[i], &open)) at(i) = made(expr_[i]);
+      if (open.back() == i) open.pop_back();
     }
-    Values args;
-    for (int k = 0; k < primitive(node.prim).arity; ++k) args.push_back(value(node.args[k]));
-    if (node.prim == Prim::convert) return at(i) = cast(args[0], node.dtype);
-    const OpDef* op = find_op(primitive(node.prim).name);
-    PD_ASSERT(op != nullptr, "every scalar primitive is an op too");
-    return at(i) = call(*op, args).front();
+    return at(root);
   }
 
  private:
+  // Adds the arguments that are not there yet, the first of them last; false when all are.
+  bool open_args(const ExprNode& node, std::vector<std::int32_t>* open) {
+    const std::size_t before = open->size();
+    for (int k = primitive(node.prim).arity; k-- > 0;) {
+      if (!at(node.args[k]).valid()) open->push_back(node.args[k]);
+    }
+    return open->size() > before;
+  }
+
+  Value made(const ExprNode& node) {
+    if (node.prim == Prim::constant) {
+      const Number number = node.dtype == DType::i64 ? Number(node.whole) : Number(node.value);
+      return full(call_.graph, {}, number, storage(node.dtype));
+    }
+    Values args;
+    for (int k = 0; k < primitive(node.prim).arity; ++k) args.push_back(at(node.args[k]));
+    if (node.prim == Prim::convert) return cast(args[0], node.dtype);
+    const OpDef* op = find_op(primitive(node.prim).name);
+    PD_ASSERT(op != nullptr, "every scalar primitive is an op too");
+    return call(*op, args).front();
+  }
+
   Value& at(std::int32_t i) { return values_[static_cast<std::size_t>(i)]; }
   // A constant takes the dtype that values of its compute dtype are stored in here, so that bf16 stays bf16.
   DType storage(DType compute) const {

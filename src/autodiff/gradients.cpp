@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/one_line.h"
 #include "graph/body_scope.h"
+#include "graph/follow_by_none.h"
 #include "graph/keep_names.h"
 #include "paoding/autodiff.h"
 #include "paoding/ops.h"
@@ -27,6 +28,9 @@ Value sum_to(const Value& gradient, const Shape& shape) {
   }
   return reshape(axes.empty() ? gradient : sum(gradient, axes), shape);
 }
+
+// Behind the lists that a rule sees. It is none, as a Value() is, but not what a rule may give for an input.
+const Value kBehind(nullptr, {-1, -1});
 
 class ReverseWalk {
  public:
@@ -97,6 +101,8 @@ class ReverseWalk {
         call.inputs.push_back(graph_.value(ref));
         call.wanted.push_back(reached_.at(ref.node).is_influenced && is_float(graph_.type(ref).dtype));
       }
+      for (Values* list : {&call.inputs, &call.outputs, &call.grads}) follow_by_none(list, kBehind);
+      follow_by_none(&call.wanted);
       apply_rule(call);
     }
   }
@@ -114,6 +120,12 @@ class ReverseWalk {
            results.size(), call.inputs.size());
     }
     for (std::size_t i = 0; i < results.size(); ++i) {
+      if (results[i] == kBehind) {
+        fail(ErrorKind::argument,
+             "{}: its gradient rule reads more inputs, outputs or gradients than there are: {}, {} "
+             "and {}",
+             op.name, call.inputs.size(), call.outputs.size(), call.grads.size());
+      }
       if (!call.wanted[i] || !results[i].valid()) continue;
       const Value& input = call.inputs[i];
       check_gradient(op, i, results[i].type(), input.type());

@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "base/one_line.h"
 #include "graph/body_scope.h"
+#include "graph/follow_by_none.h"
 #include "graph/formula.h"
 #include "graph/keep_names.h"
 
@@ -65,6 +66,7 @@ void check_complete(const OpDef& op) {
   const auto name_of = [](const AttrSpec& attr) -> const std::string& { return attr.name; };
   if (op.name.empty()) incomplete("has no name");
   if (!is_word(op.name)) incomplete("has a name that is no word of letters, digits, '_' and '.'");
+  if (op.version < 1) incomplete("has a version below 1, the first");
   if (op.summary.empty()) incomplete("has no summary");
   if (op.kind == OpKind::formula && !op.formula) incomplete("is a formula op without a formula");
   if (op.kind == OpKind::formula &&
@@ -232,14 +234,40 @@ std::vector<const OpDef*> all_ops() {
 
 namespace {
 
-// The list, with some empty ones in the memory behind it: a formula or composition that takes one more than there are
-// is told so.
-template <class Each>
-std::span<const Each> followed_by_none(std::vector<Each>* list) {
-  constexpr std::size_t kBehind = 16;
-  const std::size_t count = list->size();
-  list->resize(count + kBehind);
-  return std::span<const Each>(*list).first(count);
+// How many compositions and formulas are under way, one within the other, on this thread.
+class Nesting {
+ public:
+  Nesting(const OpDef& op, const char* what) {
+    constexpr int kMost = 100;
+    if (depth_ == kMost) fail(ErrorKind::argument, "{}: its {} never ends: it leads to itself", op.name, what);
+    ++depth_;
+  }
+  ~Nesting() { --depth_; }
+  Nesting(const Nesting&) = delete;
+  Nesting& operator=(const Nesting&) = delete;
+
+ private:
+  static thread_local int depth_;
+};
+thread_local int Nesting::depth_ = 0;
+
+TracedFormula traced(const OpDef& op, std::span<const DType> dtypes, const Attrs& attrs) {
+  const Nesting nesting(op, "formula");
+  TracedFormula formula;
+  std::vector<Scalar> inputs;
+  for (std::size_t i = 0; i < dtypes.size(); ++i) {
+    inputs.push_back(make_input(&formula.expr, static_cast<std::int32_t>(i), compute_dtype(dtypes[i])));
+  }
+  follow_by_none(&inputs);
+  const Scalar root = op.formula(inputs, attrs);
+  if (root.expr() == nullptr) {
+    fail(ErrorKind::argument, "{}: its formula returned a Scalar that was never given a value", op.name);
+  }
+  if (root.expr() != &formula.expr || root.id() < 0 || root.id() >= formula.expr.size()) {
+    fail(ErrorKind::argument, "{}: its formula returned a Scalar of another formula", op.name);
+  }
+  formula.root = root.id();
+  return formula;
 }
 
 }  // namespace
@@ -248,53 +276,24 @@ const TracedFormula& traced_formula(const OpDef& op, std::span<const DType> dtyp
   // Node based, so that references stay; formulas live as long as the process, as ops do.
   static std::mutex mutex;
   static std::unordered_map<const OpDef*, std::unordered_map<std::string, TracedFormula>> kept;
-  const std::lock_guard lock(mutex);
-  auto& formulas = kept[&op];
   std::string key = trace_key(dtypes, attrs);
-  if (const auto found = formulas.find(key); found != formulas.end()) return found->second;
-  TracedFormula formula;
-  std::vector<Scalar> inputs;
-  for (std::size_t i = 0; i < dtypes.size(); ++i) {
-    inputs.push_back(make_input(&formula.expr, static_cast<std::int32_t>(i), compute_dtype(dtypes[i])));
+  {
+    const std::lock_guard lock(mutex);
+    const auto& formulas = kept[&op];
+    if (const auto found = formulas.find(key); found != formulas.end()) return found->second;
   }
-  const Scalar root = op.formula(followed_by_none(&inputs), attrs);
-  if (root.expr() == nullptr) {
-    fail(ErrorKind::argument, "{}: its formula returned a Scalar that was never given a value", op.name);
-  }
-  if (root.expr() != &formula.expr || root.id() < 0 || root.id() >= formula.expr.size()) {
-    fail(ErrorKind::argument, "{}: its formula returned a Scalar of another formula", op.name);
-  }
-  formula.root = root.id();
-  return formulas.emplace(std::move(key), std::move(formula)).first->second;
+  TracedFormula formula = traced(op, dtypes, attrs);  // which may call ops itself, on other threads too
+  const std::lock_guard lock(mutex);
+  return kept[&op].emplace(std::move(key), std::move(formula)).first->second;
 }
 
-namespace {
-
-// How many compositions are under way, one within the other, on this thread.
-class CompositionDepth {
- public:
-  explicit CompositionDepth(const OpDef& op) {
-    constexpr int kMost = 100;
-    if (depth_ == kMost) fail(ErrorKind::argument, "{}: its composition never ends: it leads to itself", op.name);
-    ++depth_;
-  }
-  ~CompositionDepth() { --depth_; }
-  CompositionDepth(const CompositionDepth&) = delete;
-  CompositionDepth& operator=(const CompositionDepth&) = delete;
-
- private:
-  static thread_local int depth_;
-};
-thread_local int CompositionDepth::depth_ = 0;
-
-}  // namespace
-
 Values expand_composed(Graph& graph, const OpDef& op, std::span<const Value> inputs, const Attrs& attrs) {
-  const CompositionDepth depth(op);
+  const Nesting nesting(op, "composition");
   const KeepNames keep(graph);
   graph.origin = op.name;
   Values given(inputs.begin(), inputs.end());
-  Values made = op.compose(followed_by_none(&given), attrs);
+  follow_by_none(&given);
+  Values made = op.compose(given, attrs);
   if (made.empty()) fail(ErrorKind::argument, "{}: its composition gives no value", op.name);
   for (Value& value : made) {
     if (!value.valid()) fail(ErrorKind::argument, "{}: its composition gave a Value without a node", op.name);

@@ -128,6 +128,63 @@ TEST(OpBlock, OfAGradientThatGivesTooFewOrTooManyValuesIsRefused) {
   EXPECT_EQ(message_of_gradient(1, [](const GradCall&) { return Values(1); }), "no error") << "it has none: zeros";
 }
 
+TEST(OpBlock, OfAGradientThatReadsMoreThanThereIsIsRefused) {
+  const std::string needed = "its gradient rule reads more inputs, outputs or gradients than there are: 1, 1 and 1";
+  for (const auto list : {&GradCall::inputs, &GradCall::outputs, &GradCall::grads}) {
+    for (const std::size_t i : {1, 2, 5}) {
+      const std::string given = message_of_gradient(1, [=](const GradCall& call) { return Values{(call.*list)[i]}; });
+      EXPECT_TRUE(has(given, needed)) << given;
+      const std::string read =
+          message_of_gradient(1, [=](const GradCall& call) { return Values{call.grads[0] * (call.*list)[i]}; });
+      EXPECT_TRUE(has(read, "is a Value without a node")) << read;
+    }
+  }
+}
+
+TEST(OpBlock, OfAFormulaMayCallOpsButNotItself) {
+  const OpDef& op = register_op({.name = unused_name(),
+                                 .summary = "twice, after a look at a graph",
+                                 .kind = OpKind::formula,
+                                 .inputs = {"a"},
+                                 .formula = [](std::span<const Scalar> in, const Attrs&) {
+                                   Graph graph;
+                                   tanh(graph.input("x", f32, {3}));
+                                   return in[0] * 2.0;
+                                 }});
+  Graph graph;
+  graph.fetch("y", call(op, std::array{graph.input("x", f32, {3})}).front());
+  EXPECT_EQ(Program(graph).run({{"x", Tensor::from(f32, {3}, Dense{1, 2, 3})}}).at("y").to_doubles(), (Dense{2, 4, 6}));
+  const std::string name = unused_name();
+  register_op({.name = name,
+               .summary = "wrong",
+               .kind = OpKind::formula,
+               .inputs = {"a"},
+               .formula = [name](std::span<const Scalar> in, const Attrs&) {
+                 Graph inner;
+                 call(name, {inner.input("x", f32, {3})});
+                 return in[0];
+               }});
+  EXPECT_TRUE(has(message_of([&] { call(name, {graph.input("z", f32, {3})}); }), "its formula never ends"));
+}
+
+TEST(OpBlock, OfALongFormulaHasAGradient) {
+  constexpr int kSteps = 50'000;
+  const OpDef& op = register_op({.name = unused_name(),
+                                 .summary = "a + kSteps / 2",
+                                 .kind = OpKind::formula,
+                                 .inputs = {"a"},
+                                 .formula = [](std::span<const Scalar> in, const Attrs&) {
+                                   Scalar s = in[0];
+                                   for (int i = 0; i < kSteps; ++i) s = abs(s) + 0.5;
+                                   return s;
+                                 }});
+  Graph graph;
+  const Value x = graph.input("x", f64, {});
+  const Value gradient = gradients(call(op, std::array{x}).front(), {x})[0];
+  EXPECT_EQ(gradient.type(), x.type());
+  EXPECT_GT(graph.size(), kSteps) << "an op for every step";
+}
+
 TEST(OpBlock, OfAGradientOfAnotherShapeDtypeOrGraphIsRefused) {
   const auto gives = [](const Shape& shape, DType dtype = f32) {
     return message_of_gradient(1, [=](const GradCall& call) { return Values{full(call.graph, shape, 1, dtype)}; });
@@ -203,6 +260,11 @@ TEST(OpBlock, WithoutWhatItsKindNeedsIsRefusedWhenItIsRegistered) {
                   "without a composition"));
   EXPECT_TRUE(has(with({.name = unused_name(), .summary = "wrong", .kind = OpKind::kernel, .inputs = {"a"}}),
                   "has no shape rule"));
+  for (const int version : {0, -5}) {
+    EXPECT_TRUE(
+        has(with({.name = unused_name(), .summary = "wrong", .version = version, .inputs = {"a"}, .infer = infer}),
+            "has a version below 1"));
+  }
   EXPECT_TRUE(has(with({.name = unused_name(), .summary = "wrong", .inputs = {"a", "a"}, .infer = infer}),
                   "two inputs of one name"));
   EXPECT_TRUE(has(with({.name = unused_name(), .summary = "wrong", .inputs = {""}, .infer = infer}),

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/check.h"
+#include "graph/follow_by_none.h"
 #include "graph/formula.h"
 #include "graph/keep_names.h"
 #include "paoding/ops.h"
@@ -98,6 +99,8 @@ std::optional<std::vector<Lifted>> lift_node(Graph& graph, const Node& node, con
       lift.inputs.push_back(input.value);
       lift.lifted.push_back(input.has_time);
     }
+    follow_by_none(&lift.inputs);
+    follow_by_none(&lift.lifted);
     made = node.op->lift(lift);
   }
   if (made.empty() || std::any_of(made.begin(), made.end(), [](const Value& value) { return !value.valid(); })) {
