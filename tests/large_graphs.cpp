@@ -4,6 +4,7 @@
 #include <array>
 
 #include "paoding/nn.h"
+#include "paoding/op.h"
 #include "paoding/paoding.h"
 
 namespace paoding::testing_program {
@@ -331,6 +332,23 @@ void many_gradients(Graph& g, std::int64_t n) {  // one after the other, each of
   }
 }
 
+// One op, whose formula is as long.
+void long_formula(Graph& g, std::int64_t n) {
+  static const OpDef& op = register_op({.name = "long_formula",
+                                        .summary = "steps of s a + 1.5",
+                                        .kind = OpKind::formula,
+                                        .inputs = {"a"},
+                                        .attrs = {{.name = "steps", .example = std::int64_t{1}}},
+                                        .formula = [](std::span<const Scalar> in, const Attrs& attrs) {
+                                          Scalar s = in[0];
+                                          for (std::int64_t i = 0; i < attrs.get_int("steps"); ++i) {
+                                            s = s * in[0] + 1.5;
+                                          }
+                                          return s;
+                                        }});
+  g.fetch("y", call(op, std::array{input(g)}, {{"steps", n}}).front());
+}
+
 }  // namespace
 
 std::vector<LargeGraph> large_graphs() {
@@ -378,6 +396,7 @@ std::vector<LargeGraph> large_graphs() {
       {"suffixes", suffixes},
       {"pads", pads},
       {"many_gradients", many_gradients},
+      {"long_formula", long_formula},
   };
   const std::vector<LargeGraph> bodies = graphs_of_large_bodies();
   all.insert(all.end(), bodies.begin(), bodies.end());

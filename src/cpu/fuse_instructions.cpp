@@ -12,6 +12,9 @@ namespace {
 
 using Kind = Meaning::Kind;
 
+// Of a routine: every longer stretch is laid out anew, and code that leaves the cache of instructions saves nothing.
+constexpr std::size_t kMostInstructions = 256;
+
 bool touches(const Instruction& a, const Instruction& b) {
   return a.out == b.out || a.out == b.a || a.out == b.b || a.out == b.c || b.out == a.a || b.out == a.b || b.out == a.c;
 }
@@ -32,7 +35,18 @@ void move_elements_up(std::size_t operands, std::vector<Instruction>* list) {
 class ListFuser {
  public:
   ListFuser(const std::vector<bool>& is_temporary, bool single_row, const std::vector<Instruction>& list)
-      : is_temporary_(is_temporary), single_row_(single_row), list_(list) {}
+      : is_temporary_(is_temporary), single_row_(single_row), list_(list), last_read_(list.size()) {
+    std::vector<std::size_t> reader;  // of what is in each slot behind instruction i: the last
+    for (std::size_t i = list.size(); i-- > 0;) {
+      const Instruction& instruction = list[i];
+      const std::uint16_t slots[] = {instruction.out, instruction.a, instruction.b, instruction.c};
+      reader.resize(std::max<std::size_t>(reader.size(), *std::ranges::max_element(slots) + 1u));
+      last_read_[i] = std::exchange(reader[instruction.out], 0);
+      for (const std::uint16_t slot : {instruction.a, instruction.b, instruction.c}) {
+        if (reader[slot] == 0) reader[slot] = i;
+      }
+    }
+  }
 
   // The layout of the longest stretch from `begin` on, and its end.
   std::optional<FusedLayout> longest(std::size_t begin, std::size_t* end) const {
@@ -40,7 +54,8 @@ class ListFuser {
     std::optional<FusedLayout> best;
     std::size_t best_end = begin + 1;
     if (!is_fusable(list_[begin], single_row_)) return best;
-    for (*end = begin + 1; *end < list_.size(); ++*end) {
+    const std::size_t last = std::min(list_.size(), begin + kMostInstructions);
+    for (*end = begin + 1; *end < last; ++*end) {
       const Instruction& next = list_[*end];
       if (!is_fusable(next, single_row_) || elements(list_[begin]) != elements(next)) break;
       std::optional<FusedLayout> longer = layout_of(stretch(begin, *end + 1));
@@ -72,18 +87,13 @@ class ListFuser {
   bool is_read(std::size_t i, std::size_t end) const {
     if (!has_result(list_[i].meaning)) return false;
     const std::uint16_t slot = list_[i].out;
-    if (slot >= is_temporary_.size() || !is_temporary_[slot]) return true;
-    for (std::size_t next = i + 1; next < list_.size(); ++next) {
-      const Instruction& reader = list_[next];
-      if (next >= end && (reader.a == slot || reader.b == slot || reader.c == slot)) return true;
-      if (reader.out == slot) return false;
-    }
-    return false;
+    return slot >= is_temporary_.size() || !is_temporary_[slot] || last_read_[i] >= end;
   }
 
   const std::vector<bool>& is_temporary_;
   bool single_row_;
   const std::vector<Instruction>& list_;
+  std::vector<std::size_t> last_read_;  // where what an instruction writes is read last; 0: nowhere
 };
 
 }  // namespace
