@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <future>
+#include <optional>
+#include <stdexcept>
 #include <thread>
 
 #include "cpu/parallel.h"
@@ -199,6 +201,81 @@ TEST(Misuse, OfParametersInACallbackIsReadingOrAnError) {
     writer.run();
     EXPECT_EQ(parameters.get("w").to_doubles(), Dense(3, 11.0));
   }
+}
+
+TEST(Misuse, OfParametersByAThreadThatACallbackWaitsForIsReading) {
+  Graph g, reading;
+  build(g, true);
+  build(reading);
+  Parameters parameters(g, Device::cpu());
+  parameters.set("w", three(7));
+  Program reader(reading, {.assign = false}, &parameters);
+  int calls = 0;
+  CompileOptions options;
+  options.on_print = [&](const Printed&) {
+    ++calls;
+    std::thread([&] {
+      EXPECT_EQ(parameters.get("w").to_doubles(), Dense(3, 7.0));
+      EXPECT_EQ(reader.run({{"x", three(1)}}).at("y").to_doubles(), Dense(3, 9.0));
+    }).join();
+    if (calls == 2) throw std::runtime_error("mine");
+  };
+  Program program(g, options, &parameters);
+  program.run({{"x", three(1)}});
+  EXPECT_EQ(calls, 1);
+  parameters.set("w", three(7));
+  EXPECT_THROW(program.run(), std::runtime_error);
+  EXPECT_EQ(parameters.get("w").to_doubles(), Dense(3, 7.0)) << "nothing was written, and nothing is locked";
+}
+
+TEST(Misuse, OfAProgramThatItsCallbackDestroysOrReplacesIsNone) {
+  Graph g;
+  build(g, true);
+  Parameters parameters(g, Device::cpu());
+  for (const bool is_replaced : {false, true}) {
+    for (const bool by_name : {false, true}) {
+      parameters.set("w", three(7));
+      std::optional<Program> program;
+      int calls = 0;
+      CompileOptions options;
+      const auto counted = std::make_shared<int>(0);  // what the callback holds is there until it has returned
+      options.on_print = [&, counted](const Printed&) {
+        ++calls;
+        program.reset();
+        if (is_replaced) program.emplace(g, CompileOptions{}, &parameters);
+        ++*counted;
+      };
+      program.emplace(g, options, &parameters);
+      options.on_print = {};
+      program->set_input(0, three(1));
+      if (by_name) {
+        EXPECT_EQ(program->run({{"x", three(1)}}).at("y").to_doubles(), Dense(3, 9.0));
+      } else {
+        program->run();
+      }
+      EXPECT_EQ(calls, 1);
+      EXPECT_EQ(parameters.get("w").to_doubles(), Dense(3, 9.0)) << "the run came to its end";
+      EXPECT_EQ(counted.use_count(), 1) << "and the program went with it";
+      EXPECT_EQ(program.has_value(), is_replaced);
+    }
+  }
+}
+
+TEST(Misuse, OfAProgramThatIsDestroyedWhileAnotherIsBoundToItIsNone) {
+  Graph g;
+  build(g);
+  Parameters parameters(g, Device::cpu());
+  std::optional<Program> program;
+  bool is_bound = false;
+  CompileOptions options;
+  options.after_pass = [&](const std::string&, const Graph&) {
+    if (is_bound) program.reset();
+  };
+  program.emplace(g, options, &parameters);
+  is_bound = true;
+  Program bound = program->bind(g);
+  EXPECT_FALSE(program.has_value());
+  EXPECT_EQ(bound.run({{"x", three(1)}}).at("y").to_doubles(), Dense(3, 2.0));
 }
 
 // ---- results ----

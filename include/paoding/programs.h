@@ -2,6 +2,7 @@
 // Programs: one model for batches of many shapes.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -26,7 +27,8 @@ class Programs {
   Programs(Build build, CompileOptions options, const Parameters* parameters = nullptr)
       : build_(std::move(build)), options_(std::move(options)), parameters_(parameters) {}
 
-  /// Compiled at the first call, bound when the key is new, found otherwise. Errors: as build, Program, Program::bind.
+  /// Compiled at the first call, bound when the key is new, found otherwise. Errors: as build, Program, Program::bind;
+  /// (argument) while another call is under way, on another thread or around `build`.
   Program& at(const Key& key);
 
   std::int64_t size() const { return static_cast<std::int64_t>(programs_.size()); }
@@ -41,6 +43,13 @@ class Programs {
   const Parameters* parameters_;
   std::map<Key, Program> programs_;
   double milliseconds_ = 0;
+  // What is moved is in no call.
+  struct InUse {
+    InUse() = default;
+    InUse(InUse&&) noexcept {}
+    InUse& operator=(InUse&&) noexcept { return *this; }
+    std::atomic<bool> now{false};
+  } in_use_;
 };
 
 }  // namespace paoding

@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/hash.h"
 #include "base/memory.h"
 #include "base/one_line.h"
 #include "paoding/cancellation.h"
@@ -20,167 +19,17 @@
 #include "profile/recorder.h"
 #include "runtime/compile.h"
 #include "runtime/executor.h"
-#include "runtime/use_order.h"
+#include "runtime/one_at_a_time.h"
+#include "runtime/parameter_store.h"
 
 namespace paoding {
-
-// ---- Parameters ----
-
-struct Parameters::Store {
-  struct Entry {
-    Type type;
-    std::unique_ptr<DeviceBuffer> buffer;
-  };
-  Device device;
-  std::shared_ptr<SharedFailure> failure;  // on a GPU
-  std::vector<std::string> order;
-  std::map<std::string, Entry, std::less<>> entries;
-  // Runs that write hold it alone. A GPU's run goes on after Program::run() has returned: the next comes behind it
-  // there.
-  std::shared_mutex running;
-  std::mutex order_lock;
-  UseOrder<Executor> order_on_gpu;
-
-  // Before the host reads or writes the values. Under `running`.
-  void finish_runs(bool writes) {
-    const std::lock_guard lock(order_lock);
-    for (Executor* executor : order_on_gpu.before(writes)) {
-      order_on_gpu.forget(executor);  // what it throws is told once
-      executor->finish();
-    }
-  }
-  // Before a run is enqueued. One that cannot be called off on the device waits here for those that may fail.
-  void enqueue(Executor* next, bool writes) {
-    const std::lock_guard lock(order_lock);
-    if (writes && !next->can_fail()) {
-      for (Executor* other : order_on_gpu.before(true)) {
-        if (other != next && other->can_fail()) other->finish();
-      }
-    }
-    order_on_gpu.use(next, writes, [&](Executor& other) { next->follow(other); });
-  }
-  void forget(const Executor* executor) {
-    const std::lock_guard lock(order_lock);
-    order_on_gpu.forget(executor);
-  }
-
-  Entry& at(std::string_view name) {
-    const auto it = entries.find(name);
-    if (it == entries.end()) {
-      fail(ErrorKind::argument, "parameters: there is none named '{}'; there are: {}", one_line(name), one_line(order));
-    }
-    return it->second;
-  }
-};
-
 namespace {
 
-// A run that the calling thread is in: it holds the lock of its store while callbacks are called.
-struct UnderWay {
-  const void* store;
-  const UnderWay* outer;
-};
-thread_local const UnderWay* under_way = nullptr;
-
-const UnderWay* run_around(const void* store) {
-  const UnderWay* run = under_way;
-  while (run != nullptr && run->store != store) run = run->outer;
-  return run;
-}
-
-// The seed of one parameter: what others there are and their order must not matter. Hashing carries upwards only, and
-// random ops take the lower 48 bits: the upper ones are folded in.
-std::uint64_t seed_of(std::uint64_t seed, std::string_view name) {
-  return fnv1a(name, kFnvStart ^ seed ^ (seed >> 48));
-}
-
-}  // namespace
-
-Parameters::Parameters(const Graph& graph, const Device& device, const ParametersOptions& options)
-    : store_(std::make_shared<Store>()) {
-  store_->device = device;
-  if (device.kind == DeviceKind::cuda) store_->failure = make_gpu_failure(device);
-  for (NodeId id : graph.parameters()) {
-    const Node& node = graph.node(id);
-    const std::int64_t bytes = size_bytes(node.types[0]);
-    auto buffer = device.kind == DeviceKind::cpu ? make_cpu_buffer(bytes) : make_gpu_buffer(bytes, device);
-    store_->entries.emplace(node.name.str(), Store::Entry{node.types[0], std::move(buffer)});
-    store_->order.push_back(node.name.str());
-    if (const auto it = graph.initializers().find(node.name.str()); it != graph.initializers().end()) {
-      set(node.name.str(), it->second(node.types[0], seed_of(options.seed, node.name.str())));
-    }
-  }
-}
-
-Parameters::~Parameters() = default;
-Parameters::Parameters(Parameters&&) noexcept = default;
-Parameters& Parameters::operator=(Parameters&&) noexcept = default;
-
-Parameters::Store& Parameters::store() const {
-  if (store_ == nullptr) fail(ErrorKind::argument, "parameters: they were moved to other Parameters; use those");
-  return *store_;
-}
-
-const Device& Parameters::device() const { return store().device; }
-std::vector<std::string> Parameters::names() const { return store().order; }
-
-void Parameters::set(std::string_view name, const Tensor& tensor) {
-  Store::Entry& entry = store().at(name);
-  if (!(tensor.type() == entry.type)) {
-    fail(tensor.dtype() == entry.type.dtype ? ErrorKind::shape : ErrorKind::dtype, "parameter '{}' is {}, not {}",
-         one_line(name), to_string(entry.type), to_string(tensor.type()));
-  }
-  if (run_around(store_.get()) != nullptr) {
-    fail(ErrorKind::argument, "parameter '{}' is set in a callback of a run that reads it; set it when run() is over",
-         one_line(name));
-  }
-  const std::unique_lock lock(store_->running);
-  store_->finish_runs(true);
-  entry.buffer->write(tensor);
-}
-
-Tensor Parameters::get(std::string_view name) const {
-  const Store::Entry& entry = store().at(name);
-  std::shared_lock<std::shared_mutex> lock(store_->running, std::defer_lock);
-  if (run_around(store_.get()) == nullptr) lock.lock();  // else the run has it
-  store_->finish_runs(false);
-  return entry.buffer->read(entry.type);
-}
-
-// ---- Program ----
-
-namespace {
-
-// While it lives nobody else has what `is_in_use` stands for.
-class OneAtATime {
- public:
-  OneAtATime(std::atomic<bool>& is_in_use, const char* call) : is_in_use_(is_in_use) {
-    if (is_in_use.exchange(true, std::memory_order_acquire)) fail_in_use(call);
-  }
-  ~OneAtATime() { is_in_use_.store(false, std::memory_order_release); }
-  OneAtATime(const OneAtATime&) = delete;
-  OneAtATime& operator=(const OneAtATime&) = delete;
-
- private:
-  [[noreturn]] static void fail_in_use(const char* call) {
-    fail(ErrorKind::argument,
-         "{}: a call of this program, or of one that shares its memory, is under way, on another thread or around this "
-         "callback\nhint: threads need programs of their own, and not from Program::bind",
-         call);
-  }
-  std::atomic<bool>& is_in_use_;
-};
-
-// Puts a run in front of those that the thread is in.
-class UnderWayHere {
- public:
-  explicit UnderWayHere(const void* store) : run_{store, under_way} { under_way = &run_; }
-  ~UnderWayHere() { under_way = run_.outer; }
-  UnderWayHere(const UnderWayHere&) = delete;
-  UnderWayHere& operator=(const UnderWayHere&) = delete;
-
- private:
-  const UnderWay run_;
+// Of a program, or of the memory that it shares with others.
+struct ProgramUse : OneAtATime {
+  ProgramUse(std::atomic<bool>& is_in_use, const char* call)
+      : OneAtATime(is_in_use, call, "of this program, or of one that shares its memory,",
+                   "threads need programs of their own, and not from Program::bind") {}
 };
 
 // Which alternative of a Variant was taken; the last where there is none of that number.
@@ -230,9 +79,25 @@ struct Program::Compiled {
   bool writes_parameters = false;
   std::vector<Printed> printed;
   std::atomic<bool> is_in_use{false};
+  std::unique_ptr<Compiled> itself;                      // where its Program is gone, and a call of it under way
+  std::unique_lock<std::shared_mutex>* alone = nullptr;  // of the store, while a run that writes has it
   enum class Last : std::uint8_t { none, threw, ended } last = Last::none;  // run
   Arena* arena = nullptr;                                                   // the executor's
   const std::uint64_t number = next_number();                               // of all programs
+
+  // A call of the program. A callback may destroy that: what it was goes when the call is over.
+  class Call {
+   public:
+    Call(Compiled& compiled, const char* call) : compiled_(compiled), use_(compiled.is_in_use, call) {}
+    ~Call() { gone_ = std::move(compiled_.itself); }
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+
+   private:
+    Compiled& compiled_;
+    std::unique_ptr<Compiled> gone_;  // freed behind use_
+    ProgramUse use_;
+  };
 
   ~Compiled() {
     if (parameters && executor) parameters->forget(executor.get());
@@ -243,11 +108,11 @@ struct Program::Compiled {
       const auto missing = std::find(is_set.begin(), is_set.end(), 0) - is_set.begin();
       fail(ErrorKind::argument, "run: input '{}' was never set", one_line(inputs[static_cast<std::size_t>(missing)]));
     }
-    const bool is_inside = parameters && run_around(parameters.get()) != nullptr;
+    const bool is_inside = parameters && UnderWayHere::is_around(parameters.get());
     if (is_inside && writes_parameters) {
       fail(ErrorKind::argument, "run: it writes Parameters, in a callback of a run that reads them");
     }
-    const OneAtATime use(arena->is_in_use, "run");
+    const ProgramUse use(arena->is_in_use, "run");
     CancelScope::poll();
     last = Last::threw;
     arena->holder = 0;
@@ -266,12 +131,43 @@ struct Program::Compiled {
   // Runs that share a store: together when all only read, else one after the other.
   void run_in_order(std::uint32_t run) {
     if (!parameters || plan.parameters.empty()) return executor->run(run);
-    std::shared_lock<std::shared_mutex> shared(parameters->running, std::defer_lock);
-    std::unique_lock<std::shared_mutex> alone(parameters->running, std::defer_lock);
-    if (run_around(parameters.get()) == nullptr) writes_parameters ? alone.lock() : shared.lock();
+    const bool is_inside = UnderWayHere::is_around(parameters.get());
     const UnderWayHere here(parameters.get());
+    if (!writes_parameters) {
+      std::shared_lock<std::shared_mutex> shared(parameters->running, std::defer_lock);
+      if (!is_inside) shared.lock();  // else the run around it has it
+      return run_on_device(run);
+    }
+    const std::lock_guard writer(parameters->writing);
+    std::unique_lock<std::shared_mutex> lock(parameters->running);
+    alone = &lock;
+    try {
+      run_on_device(run);
+    } catch (...) {
+      alone = nullptr;
+      throw;
+    }
+    alone = nullptr;
+  }
+
+  void run_on_device(std::uint32_t run) {
     if (options.device.kind == DeviceKind::cuda) parameters->enqueue(executor.get(), writes_parameters);
     executor->run(run);
+  }
+
+  // Nothing has been written yet: while the listener has it others may read the parameters, as those that it waits for.
+  void hand_over(const Printed& value) {
+    struct ForReaders {
+      explicit ForReaders(std::unique_lock<std::shared_mutex>* held) : lock(held) {
+        if (lock != nullptr) lock->unlock();
+      }
+      ~ForReaders() {
+        if (lock != nullptr) lock->lock();
+      }
+      std::unique_lock<std::shared_mutex>* lock;
+    };
+    const ForReaders open(alone);
+    options.on_print(value);
   }
 
   // What waiting throws is what the run met.
@@ -297,7 +193,7 @@ struct Program::Compiled {
         profile::Recorder::add_site({.name = "fetch", .kind = profile::SpanKind::fetch});
     const profile::SpanScope seen(site);
     const Plan::Fetch& fetch = plan.fetches[index];
-    const OneAtATime use(arena->is_in_use, "fetch");
+    const ProgramUse use(arena->is_in_use, "fetch");
     check_results(fetch.name);
     wait();
     executor->read(fetch.operand, to);
@@ -309,7 +205,7 @@ struct Program::Compiled {
 
   std::shared_ptr<Fetched::State> fetch_later(std::size_t index) {
     const Plan::Fetch& fetch = plan.fetches[index];
-    const OneAtATime use(arena->is_in_use, "fetch_later");
+    const ProgramUse use(arena->is_in_use, "fetch_later");
     check_results(fetch.name);
     std::vector<const Operand*> all{&fetch.operand};
     for (const Operand& alternative : fetch.alternatives) all.push_back(&alternative);
@@ -380,9 +276,16 @@ std::size_t checked(int index, const std::vector<std::string>& names, const char
 }  // namespace
 
 Program::Program(std::unique_ptr<Compiled> compiled) : compiled_(std::move(compiled)) {}
-Program::~Program() = default;
 Program::Program(Program&&) noexcept = default;
-Program& Program::operator=(Program&&) noexcept = default;
+Program::~Program() {
+  Compiled* mine = compiled_.get();
+  if (mine != nullptr && mine->is_in_use) mine->itself = std::move(compiled_);
+}
+Program& Program::operator=(Program&& other) noexcept {
+  Program taken(std::move(other));
+  std::swap(compiled_, taken.compiled_);
+  return *this;
+}
 
 Program::Program(const Graph& graph, const CompileOptions& options, const Parameters* parameters)
     : compiled_(std::make_unique<Compiled>()) {
@@ -395,9 +298,10 @@ Program::Program(const Graph& graph, const CompileOptions& options, const Parame
 }
 
 Program Program::bind(const Graph& graph) const {
-  const OneAtATime use(compiled().is_in_use, "bind");
-  std::optional<OneAtATime> memory;  // that the new program shares, and which may grow
-  if (compiled().arena != nullptr) memory.emplace(compiled().arena->is_in_use, "bind");
+  Compiled& mine = compiled();
+  const Compiled::Call use(mine, "bind");
+  std::optional<ProgramUse> memory;  // that the new program shares, and which may grow
+  if (mine.arena != nullptr) memory.emplace(mine.arena->is_in_use, "bind");
   try {
     return compile(graph);
   } catch (const std::bad_alloc&) {
@@ -411,9 +315,10 @@ Program Program::compile(const Graph& source) const {
       profile::Recorder::add_site({.name = "Program::compile", .kind = profile::SpanKind::compile});
   const profile::SpanScope seen(site);
   const auto start = Clock::now();
+  const Compiled& like = *compiled_;  // which stays, also when a callback destroys this
   auto made = std::make_unique<Compiled>();
-  made->options = compiled_->options;
-  made->parameters = compiled_->parameters;
+  made->options = like.options;
+  made->parameters = like.parameters;
   const CompileOptions& options = made->options;
 
   CompiledPlan compiled = compile_plan(source, options, target_of(options.device));
@@ -432,13 +337,13 @@ Program Program::compile(const Graph& source) const {
   executor_options.execution = options.execution;
   executor_options.repeats = options.repeats;
   executor_options.on_print = [compiled = made.get()](Printed&& printed) {
-    if (compiled->options.on_print) return compiled->options.on_print(printed);
+    if (compiled->options.on_print) return compiled->hand_over(printed);
     compiled->printed.push_back(std::move(printed));
   };
   if (options.execution == Execution::stepwise) executor_options.on_step = options.on_step;
   executor_options.stream = options.stream;
   executor_options.graph_bytes = options.graph_bytes;
-  if (compiled_->executor) executor_options.arena = compiled_->executor->arena();
+  if (like.executor) executor_options.arena = like.executor->arena();
   if (made->parameters && !made->plan.parameters.empty()) executor_options.failure = made->parameters->failure;
   for (const auto& [name, unused] : made->plan.parameters) {
     if (!made->parameters) {
@@ -506,32 +411,32 @@ const Type& Program::fetch_type(int index) const {
 
 void Program::set_input(int index, const Tensor& tensor) {
   Compiled& mine = compiled();
-  const OneAtATime use(mine.is_in_use, "set_input");
+  const Compiled::Call use(mine, "set_input");
   checked(index, mine.inputs, "input");
   mine.set_input(index, tensor);
 }
 
 void Program::run() {
   Compiled& mine = compiled();
-  const OneAtATime use(mine.is_in_use, "run");
+  const Compiled::Call use(mine, "run");
   mine.run();
 }
 
 void Program::wait() {
   Compiled& mine = compiled();
-  const OneAtATime use(mine.is_in_use, "wait");
+  const Compiled::Call use(mine, "wait");
   mine.wait();
 }
 
 Tensor Program::fetch(int index) {
   Compiled& mine = compiled();
-  const OneAtATime use(mine.is_in_use, "fetch");
+  const Compiled::Call use(mine, "fetch");
   return mine.fetch(checked(index, mine.fetches, "fetch"));
 }
 
 Fetched Program::fetch_later(int index) {
   Compiled& mine = compiled();
-  const OneAtATime use(mine.is_in_use, "fetch_later");
+  const Compiled::Call use(mine, "fetch_later");
   return Fetched(mine.fetch_later(checked(index, mine.fetches, "fetch")));
 }
 
@@ -553,7 +458,7 @@ const Tensor& Fetched::value() const {
 
 std::map<std::string, Tensor> Program::run(const std::map<std::string, Tensor>& feeds, LeftOut left_out) {
   Compiled& mine = compiled();
-  const OneAtATime use(mine.is_in_use, "run");
+  const Compiled::Call use(mine, "run");
   for (const auto& [name, tensor] : feeds) mine.check_input(mine.input_index.at(name, "input"), tensor);
   if (left_out == LeftOut::error) check_feeds(mine.inputs, feeds);
   for (const auto& [name, tensor] : feeds) mine.set_input(mine.input_index.at(name, "input"), tensor);
@@ -571,7 +476,7 @@ std::map<std::string, Tensor> Program::run(const std::map<std::string, Tensor>& 
 }
 
 const std::vector<Printed>& Program::printed() const {
-  const OneAtATime use(compiled().is_in_use, "printed");
+  const ProgramUse use(compiled().is_in_use, "printed");
   return compiled().printed;
 }
 const CompileReport& Program::report() const { return compiled().report; }

@@ -5,10 +5,12 @@
 #include <chrono>
 
 #include "base/check.h"
+#include "runtime/one_at_a_time.h"
 
 namespace paoding {
 
 Program& Programs::at(const Key& key) {
+  const OneAtATime use(in_use_.now, "programs", "of at()", "threads need Programs of their own");
   if (const auto found = programs_.find(key); found != programs_.end()) return found->second;
   const auto start = std::chrono::steady_clock::now();
   if (!build_) fail(ErrorKind::argument, "programs: there is no function that builds a graph");

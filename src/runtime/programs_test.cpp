@@ -5,7 +5,10 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <future>
+#include <optional>
 #include <random>
+#include <thread>
 
 #include "paoding/nn.h"
 #include "tests/program_check.h"
@@ -147,6 +150,27 @@ TEST(Programs, TrainAsFreshProgramsDo) {
     return values;
   };
   expect_same_bits(train(true), train(false));
+}
+
+TEST(Programs, AreMadeByOneThreadAtATime) {
+  std::promise<void> is_inside, may_go_on;
+  std::optional<Programs> programs;
+  const Parameters parameters(*model({1, 1}, false), Device::cpu());
+  programs.emplace(Programs(
+      [&](const Programs::Key& key) {
+        EXPECT_TRUE(has(message_of([&] { programs->at({9, 9}); }), "on another thread or around this callback"));
+        is_inside.set_value();
+        may_go_on.get_future().wait();
+        return model(key, false);
+      },
+      {}, &parameters));
+  std::thread other([&] { programs->at({4, 3}); });
+  is_inside.get_future().wait();
+  EXPECT_TRUE(has(message_of([&] { programs->at({4, 3}); }), "threads need Programs of their own"));
+  may_go_on.set_value();
+  other.join();
+  EXPECT_EQ(programs->size(), 1);
+  EXPECT_EQ(programs->at({4, 3}).run(feeds_of({4, 3}, 1)).at("y").shape(), (Shape{4, 3, 3}));
 }
 
 TEST(Programs, PassOnWhatBuildingThrows) {

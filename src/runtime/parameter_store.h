@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// What Parameters are behind their handle, and who may use it when: runs, the host, callbacks of runs.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/check.h"
+#include "base/one_line.h"
+#include "paoding/program.h"
+#include "runtime/executor.h"
+#include "runtime/use_order.h"
+
+namespace paoding {
+
+struct Parameters::Store {
+  struct Entry {
+    Type type;
+    std::unique_ptr<DeviceBuffer> buffer;
+  };
+  Device device;
+  std::shared_ptr<SharedFailure> failure;  // on a GPU
+  std::vector<std::string> order;
+  std::map<std::string, Entry, std::less<>> entries;
+  // Runs that write hold it alone. A GPU's run goes on after Program::run() has returned: the next comes behind it
+  // there.
+  std::shared_mutex running;
+  std::mutex writing;  // before `running`, by who writes: it is kept while a callback lets others read
+  std::mutex order_lock;
+  UseOrder<Executor> order_on_gpu;
+
+  // Before the host reads or writes the values. Under `running`.
+  void finish_runs(bool writes) {
+    const std::lock_guard lock(order_lock);
+    for (Executor* executor : order_on_gpu.before(writes)) {
+      order_on_gpu.forget(executor);  // what it throws is told once
+      executor->finish();
+    }
+  }
+  // Before a run is enqueued. One that cannot be called off on the device waits here for those that may fail.
+  void enqueue(Executor* next, bool writes) {
+    const std::lock_guard lock(order_lock);
+    if (writes && !next->can_fail()) {
+      for (Executor* other : order_on_gpu.before(true)) {
+        if (other != next && other->can_fail()) other->finish();
+      }
+    }
+    order_on_gpu.use(next, writes, [&](Executor& other) { next->follow(other); });
+  }
+  void forget(const Executor* executor) {
+    const std::lock_guard lock(order_lock);
+    order_on_gpu.forget(executor);
+  }
+
+  Entry& at(std::string_view name) {
+    const auto it = entries.find(name);
+    if (it == entries.end()) {
+      fail(ErrorKind::argument, "parameters: there is none named '{}'; there are: {}", one_line(name), one_line(order));
+    }
+    return it->second;
+  }
+};
+
+/// While it lives the calling thread is in a run, which holds the lock of its store while callbacks are called.
+class UnderWayHere {
+ public:
+  explicit UnderWayHere(const void* store) : store_(store), outer_(innermost_) { innermost_ = this; }
+  ~UnderWayHere() { innermost_ = outer_; }
+  UnderWayHere(const UnderWayHere&) = delete;
+  UnderWayHere& operator=(const UnderWayHere&) = delete;
+
+  static bool is_around(const void* store) {
+    const UnderWayHere* run = innermost_;
+    while (run != nullptr && run->store_ != store) run = run->outer_;
+    return run != nullptr;
+  }
+
+ private:
+  static inline thread_local const UnderWayHere* innermost_ = nullptr;
+  const void* store_;
+  const UnderWayHere* outer_;
+};
+
+}  // namespace paoding
