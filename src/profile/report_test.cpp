@@ -202,6 +202,17 @@ TEST(Report, LooksLikeThisByOp) {
   EXPECT_EQ(report(scene.finish()), kGoldenOp);
 }
 
+TEST(Report, SaysNothingOfAGpuThatWasNotSeen) {
+  Scene scene;
+  const TrackId host = scene.thread("thread0");
+  scene.add(host, named("run", SpanKind::run), 0, 100, 0, 1);
+  scene.add(host, op("mul", "mul0"), 10, 60);
+  const std::string text = report(scene.finish());
+  EXPECT_NE(text.find("thread0::mul"), text.npos) << text;
+  EXPECT_EQ(text.find("Gpu"), text.npos) << text;
+  EXPECT_EQ(text.find("GPU"), text.npos) << text;
+}
+
 std::string events(const std::string& text) { return text.substr(text.find("Event  ")); }
 
 Scene two_runs() {

@@ -82,6 +82,7 @@ void append_summaries(std::string& out, const Measures& m) {
   if (m.compile > 0) out += fmt::format("Compiling, not in the total: {}\n", ms(m.compile));
   append_completeness(out, m);
 
+  if (!m.has_gpu && m.copies.calls == 0) return;
   append_title(out, "GpuMemCpy Summary");
   std::vector<Cells> lines;
   const auto add = [&](const char* name, const CopyTotals& copies) {
