@@ -151,7 +151,13 @@ std::optional<Checkpoint> Training::last_checkpoint() {
   scored_step_ = number(kScoredStep, std::int64_t{-1});
   loss_sum_ = number(kLossSum, 0.0);
   loss_count_ = number(kLossCount, std::int64_t{0});
-  log_.set_mean_loss({number(kMeanLoss, 0.0), number(kMeanLossWeight, 0.0)});
+  const RunningMean mean{number(kMeanLoss, 0.0), number(kMeanLossWeight, 0.0)};
+  log_.set_mean_loss(mean);
+  for (const auto& [what, value] :
+       {std::pair(kLossSum, loss_sum_), std::pair(kMeanLoss, mean.sum), std::pair(kMeanLossWeight, mean.weight)}) {
+    if (std::isfinite(value)) continue;
+    fail(ErrorKind::file, "{}: its manifest: {} is {}, must be a finite number", request_.folder, what, value);
+  }
   for (const auto& [what, count] : {std::pair("step", manifest_.step), std::pair("epoch", manifest_.epoch),
                                     std::pair("batch", manifest_.batch), std::pair(kLossCount, loss_count_)}) {
     if (count < 0 || count > kMostSteps) {

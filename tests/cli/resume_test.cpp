@@ -59,6 +59,23 @@ TEST_F(Resume, SaysWhenNothingIsLeftToTrain) {
   EXPECT_FALSE(has(none.out, "loss 0.0000")) << none.out;
 }
 
+TEST_F(Resume, RefusesAMeanLossThatIsNoNumber) {
+  trained("a", kQuiet);
+  const Checkpoint good = load_checkpoint(folder_ / "a", true);
+  for (const char* name : {"mean_loss_sum", "mean_loss_weight", "loss_sum"}) {
+    for (const char* value : {"nan", "inf"}) {
+      Checkpoint forged = good;
+      forged.manifest.notes[name] = value;
+      fs::remove_all(folder_ / "b");
+      CheckpointFolder(folder_ / "b").save(forged);
+      const Ran ran = shell("paoding train g2p --out b --resume --epochs 3 --show 0");
+      EXPECT_EQ(ran.code, 1) << ran.out;
+      EXPECT_TRUE(has(ran.err, std::string("b: its manifest: ") + name + " is " + value + ", must be a finite number"))
+          << ran.err;
+    }
+  }
+}
+
 TEST_F(Resume, NamesTheOptionThatACheckpointFixes) {
   trained("a", kQuiet);
   folder_.write("wide.txt", "# wider\nhidden = 32\n");
