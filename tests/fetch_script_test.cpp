@@ -100,7 +100,8 @@ TEST(FetchScript, EndsAtOnceOnOneSignalAndLeavesNothing) {
 TEST(FetchScript, NamesTheSetsItKnows) {
   const Outcome outcome = run("mnist");
   EXPECT_EQ(outcome.status, 2);
-  EXPECT_EQ(outcome.text, "usage: tools/fetch_data.sh [g2p|fashion|translate|kjv|all] [FOLDER]\n");
+  const std::string script = (source_root() / "tools" / "fetch_data.sh").string();
+  EXPECT_EQ(outcome.text, "usage: " + script + " [g2p|fashion|translate|kjv|all] [FOLDER]\n") << "as it was called";
 }
 
 TEST(FetchScript, SaysThatAFolderCannotBeWritten) {

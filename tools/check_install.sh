@@ -30,10 +30,11 @@ cmake -S "$root/examples/outside" -B "$made/outside" -DCMAKE_PREFIX_PATH="$made/
   cmake --build "$made/outside" >>"$made/log" 2>&1 || { cat "$made/log"; exit 1; }
 "$made/outside/outside"
 "$made/moved/bin/paoding" ops lerp >/dev/null
-# What the program and the library tell a user to run must have been installed with them.
-for script in $(find "$made/moved" -name 'libpaoding.so*' -o -path '*/bin/paoding' | xargs grep -aohE '[a-z_./]*[a-z_]+\.sh\b' |
-  sort -u); do
-  [[ -e $made/moved/$script ]] || { echo "check_install: $script is named, but not installed" >&2; exit 1; }
+# What the program, the library, its headers, scripts and the document on data tell a user to run must have been
+# installed with them.
+for script in $(find "$made/moved" -type f \( -name 'libpaoding.so*' -o -path '*/bin/paoding' -o -name '*.h' -o -name '*.sh' \
+  -o -path '*/docs/data.md' \) -print0 | xargs -0 grep -aohE '[a-z_./]*[a-z_]+\.sh\b' | sort -u); do
+  [[ -n $(find "$made/moved" -path "*/${script#/}") ]] || { echo "check_install: $script is named, but not installed" >&2; exit 1; }
 done
 if grep -aohE 'make deps[a-z-]*' "$made"/moved/bin/paoding; then
   echo "check_install: the program names a target of the sources' Makefile" >&2

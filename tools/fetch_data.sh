@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# tools/fetch_data.sh [g2p|fashion|translate|kjv|all] [FOLDER]: gets what `paoding train` learns from out of Debian's
+# fetch_data.sh [g2p|fashion|translate|kjv|all] [FOLDER]: gets what `paoding train` learns from out of Debian's
 # packages and indexes, with apt but without root and without installing anything: docs/data.md says what it is. FOLDER is
 # PAODING_DATA_DIR, or data/ here, when not given. `paoding fetch` runs it. What is there already is not fetched again; a data set's folder is put
 # in place whole, once everything in it is there.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
-usage="usage: tools/fetch_data.sh [g2p|fashion|translate|kjv|all] [FOLDER]"
+usage="usage: $0 [g2p|fashion|translate|kjv|all] [FOLDER]"
 wanted=${1:-all}
 folder=${2:-${PAODING_DATA_DIR:-$root/data}}
 case $wanted in

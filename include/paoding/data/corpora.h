@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Readers of what Debian's packages ship: pronunciations, images, translations, a book. Every file is checked; nothing
-// in it is trusted. `paoding train` uses them, and tools/fetch_data.sh gets the files.
+// in it is trusted. `paoding train` uses them, and `paoding fetch` gets the files.
 #pragma once
 
 #include <filesystem>
