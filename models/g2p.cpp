@@ -87,7 +87,7 @@ class G2p : public PairTask {
   // Letters as numbers; those never seen in training are "unknown".
   Sequence spell(const std::string& word) const {
     Sequence numbers;
-    for (const std::string& letter : data::characters(word, "word '" + word + "'")) {
+    for (const std::string& letter : data::characters(word, "word '" + printable(word, "") + "'")) {
       numbers.push_back(std::max<std::int64_t>(0, letters_.find(letter)));
     }
     return numbers;
@@ -196,7 +196,7 @@ class G2pPredictor : public Predictor {
   }
 
   std::string remark(const std::string& line) const override {
-    const std::vector<std::string> letters = data::characters(lower(line), "word '" + line + "'");
+    const std::vector<std::string> letters = data::characters(lower(line), "word '" + printable(line, "") + "'");
     std::vector<std::string> unknown;
     for (const std::string& letter : letters) {
       const bool is_new = std::find(unknown.begin(), unknown.end(), letter) == unknown.end();

@@ -304,6 +304,19 @@ TEST(Misuse, OfResultsThatAreNotThereIsAnError) {
   expect_argument_error("there is no number 1", [&] { program.fetch(1); });
 }
 
+TEST(Misuse, OfANameWithALineEndIsToldInOneLine) {
+  const std::string name = "x\nfake: ok";
+  Graph g;
+  g.fetch(name, g.input(name, f32, {3}) * 2.0);
+  Program program(g);
+  const auto expect = [](const auto& work) { expect_argument_error("'x\\x0afake: ok'", work); };
+  expect([&] { program.run({}); });
+  expect([&] { program.run(); });
+  expect([&] { program.fetch(0); });
+  expect([&] { g.input(name, f32, {3}); });
+  EXPECT_FALSE(has(program.plan_text(), "\nfake")) << program.plan_text();
+}
+
 TEST(Misuse, OfRunWithoutAFeedIsAnErrorUnlessTheLastValueIsToBeKept) {
   Graph g;
   const Value a = g.input("a", f32, {3}), b = g.input("b", f32, {3});

@@ -115,7 +115,7 @@ std::string fault_refusal(const std::vector<Step>& steps, const SlotUses& uses, 
   for (const SlotUses::Use& use : uses.of(made)) {
     if (!use.is_write) continue;
     if (called_off != nullptr && is_made_by_a_library(steps[use.step], made)) {
-      return "a library's kernel makes it, which runs also when " + one_line(called_off->label.op) + " has failed";
+      return "a library's kernel makes it, which runs also when " + called_off->label.op + " has failed";
     }
     if (faults[use.step] < 0) continue;
     const auto fault = static_cast<std::size_t>(faults[use.step]);
@@ -163,9 +163,9 @@ void Planner::write_back(Frame& frame, std::vector<Write> writes) {
       uses.move(write.value.slot, write.target.slot);
       continue;
     }
-    plan_.notes.push_back(fmt::format("{}: '{}' is written by a copy at the end: {}", one_line(write.label),
-                                      one_line(plan_.slots[static_cast<std::size_t>(write.target.slot)].name),
-                                      refusal));
+    const std::string& name = plan_.slots[static_cast<std::size_t>(write.target.slot)].name;
+    plan_.notes.push_back(
+        one_line(fmt::format("{}: '{}' is written by a copy at the end: {}", write.label, name, refusal)));
   }
   for (Write& write : writes) {
     if (done.contains(write.target.slot)) continue;

@@ -251,7 +251,7 @@ std::string name_of(const Plan& plan) {
   constexpr std::size_t kMost = 3;
   std::string name = "program";
   for (std::size_t i = 0; i < plan.fetches.size() && i <= kMost; ++i) {
-    name += i == kMost ? ", .." : (i == 0 ? " of " : ", ") + plan.fetches[i].name;
+    name += i == kMost ? ", .." : (i == 0 ? " of " : ", ") + one_line(plan.fetches[i].name);
   }
   return name;
 }
@@ -259,7 +259,7 @@ std::string name_of(const Plan& plan) {
 void check_feeds(const std::vector<std::string>& inputs, const std::map<std::string, Tensor>& feeds) {
   std::vector<std::string> missing;
   for (const std::string& input : inputs) {
-    if (!feeds.contains(input)) missing.push_back("'" + input + "'");
+    if (!feeds.contains(input)) missing.push_back("'" + one_line(input) + "'");
   }
   if (missing.empty()) return;
   fail(ErrorKind::argument, "run: no value is given for {}\nhint: LeftOut::keep runs with the value that it had last",
