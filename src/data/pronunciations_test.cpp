@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <ctime>
 #include <set>
 
+#include "base/check.h"
 #include "data/test_folder.h"
 #include "tests/temporary_folder.h"
 
@@ -41,6 +44,35 @@ TEST(Pronunciations, AreReadFromCmusFormat) {
                    "a(3) AH\n"  // said before
                    "caf\u00e9 K AE F EY"),
             (Lines{"a: AH / EY", "zoe's: Z OW Z / Z OW IY Z", "caf\u00e9: K AE F EY"}));
+}
+
+double seconds_to_read_ways(int count) {
+  std::string text;
+  for (int i = 0; i < 2 * count; ++i) text += fmt::format("word({}) W{} ER D\n", i + 1, i % count);  // each twice
+  const auto processor_seconds = [] {
+    timespec now{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+  };
+  const double start = processor_seconds();
+  const auto words = parse_pronunciations(text, "d.dict");
+  const double seconds = processor_seconds() - start;
+  EXPECT_EQ(words.size(), 1u);
+  EXPECT_EQ(words.at(0).ways.size(), static_cast<std::size_t>(count));
+  for (int i = 0; i < count; ++i) {
+    EXPECT_EQ(words.at(0).ways.at(static_cast<std::size_t>(i))[0], "W" + std::to_string(i));
+  }
+  return seconds;
+}
+
+// Eight times as many take about eight times as long, not 64 times. What something disturbed is taken again.
+TEST(Pronunciations, OfOneWordMayBeVeryMany) {
+  double few = 0, many = 0;
+  for (int i = 0; i < 3 && (i == 0 || many > 24 * few); ++i) {
+    few = std::max(seconds_to_read_ways(2500), 0.002);
+    many = seconds_to_read_ways(20'000);
+  }
+  EXPECT_LE(many, 24 * few);
 }
 
 TEST(Pronunciations, KeepBracketsThatNumberNoWay) {

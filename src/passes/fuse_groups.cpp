@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <span>
 
 #include "base/check.h"
 #include "graph/keep_names.h"
@@ -22,6 +23,7 @@
 #include "paoding/op.h"
 #include "passes/contracted_graph.h"
 #include "passes/pass.h"
+#include "passes/rewriter.h"
 
 namespace paoding {
 namespace {
@@ -341,10 +343,43 @@ class Fusion {
   int too_far_ = 0;
 };
 
+// A sum of thousands becomes a sum of sums: making a kernel takes longer than its operands are more, and it has places
+// for fewer than 2^16.
+void split_sums(Graph& graph, PassNotes& notes) {
+  constexpr std::size_t kMostTerms = 256;
+  const auto is_long = [](const Node& node) { return node.op->is(OpRole::sum) && node.inputs.size() > kMostTerms; };
+  const NodeId size = graph.size();
+  NodeId first_long = 0;
+  while (first_long < size && !is_long(graph.node(first_long))) ++first_long;
+  if (first_long == size) return;
+  Rewriter rewriter(graph);
+  for (NodeId id = 0; id < size; ++id) {
+    const Node& node = rewriter.enter(id);
+    if (!is_long(node)) continue;
+    notes.add(fmt::format("a sum of {} became sums of {}", node.inputs.size(), kMostTerms));
+    const OpDef& sum = *node.op;
+    Values terms;
+    for (const Ref& ref : node.inputs) terms.push_back(graph.value(ref));
+    while (terms.size() > 1) {
+      Values sums;
+      for (std::size_t first = 0; first < terms.size(); first += kMostTerms) {
+        const std::size_t count = std::min(kMostTerms, terms.size() - first);
+        sums.push_back(call(sum, std::span(terms).subspan(first, count))[0]);
+      }
+      terms = std::move(sums);
+    }
+    rewriter.replace({id, 0}, terms[0].ref());
+  }
+  rewriter.finish();
+}
+
 }  // namespace
 
 void fuse_groups(Graph& graph, PassNotes& notes) {
-  for_each_graph(graph, [&](Graph& each) { Fusion(each, notes).run(); });
+  for_each_graph(graph, [&](Graph& each) {
+    split_sums(each, notes);
+    Fusion(each, notes).run();
+  });
 }
 
 }  // namespace paoding

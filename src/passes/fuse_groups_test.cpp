@@ -308,5 +308,18 @@ TEST(FuseGroups, TakesUnderASecondForFiveThousandOps) {
   }
 }
 
+// One kernel for all took minutes to make, and had no place for 2^16 operands.
+TEST(FuseGroups, SplitsASumOfThousands) {
+  Graph g;
+  const Value x = g.input("x", f64, {1000, 2});
+  Values terms;
+  for (const Value& row : unstack(x)) terms.push_back(row);
+  g.fetch("y", add_n(terms));
+  const auto notes = run_and_compare(g, {fuse_groups});
+  ASSERT_FALSE(notes.empty());
+  EXPECT_EQ(notes[0], "a sum of 1000 became sums of 256");
+  for (NodeId id = 0; id < g.size(); ++id) EXPECT_LE(g.node(id).inputs.size(), 256u);
+}
+
 }  // namespace
 }  // namespace paoding
