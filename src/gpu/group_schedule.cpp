@@ -25,6 +25,10 @@ constexpr std::int64_t kPartialsPerTile = 20 * 256;
 // A load with a larger footprint per CTA does not stay in L1 between the CTAs that share it.
 constexpr std::int64_t kSharedLoadBytes = 64 << 10;
 constexpr int kThreads = 256;
+// Of a CTA in a cluster, one an SM: a few have two, as clusters do not fit on every SM.
+constexpr int kClusterThreads = 512;
+// Beyond, memory is kept busier by many CTAs, and that is worth more (H200).
+constexpr std::int64_t kMostClusterBytes = 64 << 20;
 constexpr int kMaxVector = 8;
 constexpr int kMaxUnroll = 8;
 
@@ -44,10 +48,11 @@ std::int64_t pow2_floor(std::int64_t n) {
 
 class Scheduler {
  public:
-  Scheduler(const Group& group, std::span<const int> alignment, const Target& target)
+  Scheduler(const Group& group, std::span<const int> alignment, const Target& target, bool may_cluster)
       : group_(group),
         alignment_(alignment),
         target_(target),
+        may_cluster_(may_cluster),
         inner_(group.rank() - 1),
         used_(used_by(group, live_values(group, std::vector<bool>(group.outputs.size(), true))).loads) {
     for (const GroupOutput& output : group_.outputs) is_pointwise_ = is_pointwise_ && output.reduce_mask == 0;
@@ -69,6 +74,8 @@ class Scheduler {
     explain();
     return std::move(s_);
   }
+  /// False once clusters were chosen and did not do.
+  bool may_cluster() const { return may_cluster_; }
 
  private:
   std::int64_t extent(int axis) const { return group_.extents[static_cast<std::size_t>(axis)]; }
@@ -241,11 +248,15 @@ class Scheduler {
     if (is_small_) return 1;
     // Row sums in a tile are shuffles between two batches of loads, while nothing is in flight: larger batches.
     const bool pauses = s_.form == LoopForm::tile && has_sink(SinkKind::row);
-    const std::int64_t wanted = target_.in_flight_bytes * (pauses ? 2 : 1), threads = is_pointwise_ ? 1536 : 1024;
+    const std::int64_t wanted = target_.in_flight_bytes * (pauses ? 2 : 1);
+    const std::int64_t threads = is_pointwise_ ? 1536 : s_.cluster > 1 ? kClusterThreads : 1024;
     const std::int64_t step = step_bytes();
     const std::int64_t unroll = step == 0 ? 1 : pow2_ceil(ceil_div(wanted, threads * step));
-    return static_cast<int>(std::clamp<std::int64_t>(
-        unroll, 1, std::min<std::int64_t>(pauses ? kMaxUnroll / 2 : kMaxUnroll, pow2_ceil(steps))));
+    const std::int64_t most = std::min<std::int64_t>(pauses ? kMaxUnroll / 2 : kMaxUnroll, pow2_ceil(steps));
+    const auto made = static_cast<int>(std::clamp<std::int64_t>(unroll, 1, most));
+    // A CTA with its SM for itself has nothing to fill a last batch's gaps with.
+    const auto idle = [&](int each) { return ceil_div(steps, each) * each - steps; };
+    return s_.cluster > 1 && made > 4 && 4 * idle(made) > steps + 4 * idle(made / 2) ? made / 2 : made;
   }
   std::int64_t read_bytes() const {
     std::int64_t bytes = 0;
@@ -266,6 +277,33 @@ class Scheduler {
     }
     return std::max<std::int64_t>(1, std::min(full, by_bytes));
   }
+  /// CTAs of a cluster that share each of `tiles` reductions, where all of them together have about a CTA an SM; 1
+  /// where not. The last of some CTAs to come takes 2.5 us to add up their sums (H200), a cluster a third of that.
+  int choose_cluster(std::int64_t tiles) const {
+    if (!may_cluster_ || has_sink(SinkKind::spread)) return 1;
+    for (const int cluster : {8, 4, 2}) {
+      const std::int64_t ctas = tiles * cluster;
+      if (ctas > target_.sm_count * 97 / 100) continue;
+      const bool pays = group_.min_bytes() <= kMostClusterBytes && read_bytes() >= ctas * kSplitBytes;
+      return pays && ctas >= target_.sm_count * 72 / 100 ? cluster : 1;
+    }
+    return 1;
+  }
+  /// Whether the clusters have each reduction whole: the split is the one dimension of the grid that is reduced.
+  bool is_whole_in_clusters() const {
+    if (s_.grid.empty() || s_.grid[0].over == GridDim::Over::axis || s_.grid[0].count != s_.cluster) return false;
+    for (std::size_t o = 0; o < s_.sinks.size(); ++o) {
+      if (s_.sinks[o] == SinkKind::store) continue;
+      for (const GridDim& dim : s_.grid) {
+        const bool is_reduced = dim.over == GridDim::Over::axis
+                                    ? ((group_.outputs[o].reduce_mask >> dim.axis) & 1u) != 0
+                                : dim.over == GridDim::Over::serial ? s_.sinks[o] != SinkKind::row
+                                                                    : s_.sinks[o] != SinkKind::column;
+        if (is_reduced != (&dim == &s_.grid[0])) return false;
+      }
+    }
+    return s_.block_axis < 0 && s_.chunk_axis < 0;
+  }
   std::int64_t grid_axis_product() const {
     std::int64_t product = extent_product(s_.grid_axes);
     return product / s_.block / s_.chunk;
@@ -285,7 +323,12 @@ class Scheduler {
       while (s_.lanes > 16 && use(s_.lanes) < best - 0.125) s_.lanes /= 2;
     } else {
       s_.lanes = static_cast<int>(std::min<std::int64_t>(32, pow2_ceil(vectors)));
-      if (has_sink(SinkKind::column) && !has_sink(SinkKind::row)) narrow_columns();
+      if (has_sink(SinkKind::column) && !has_sink(SinkKind::row)) {
+        if (cluster_columns())
+          threads = kClusterThreads;
+        else
+          narrow_columns();
+      }
     }
     s_.rows = threads / s_.lanes;
     while (is_small_ && s_.rows > 1 && s_.rows / 2 >= s_.serial_count && s_.lanes * s_.rows > 64) s_.rows /= 2;
@@ -301,8 +344,8 @@ class Scheduler {
       const std::int64_t ctas = tiles * ceil_div(s_.serial_count, batch);
       s_.serial_chunk = batch * std::clamp<std::int64_t>(ctas / (16 * target_.sm_count), 1, 8);
     } else {
-      std::int64_t split = choose_split(tiles);
-      if (has_sink(SinkKind::column))
+      std::int64_t split = s_.cluster > 1 ? s_.cluster : choose_split(tiles);
+      if (has_sink(SinkKind::column) && s_.cluster == 1)
         split = std::min(split, std::max<std::int64_t>(1, s_.serial_count / kRowsPerPartial));
       s_.serial_chunk = ceil_div(ceil_div(s_.serial_count, split), s_.rows) * s_.rows;
     }
@@ -315,6 +358,17 @@ class Scheduler {
                                          : axis == s_.chunk_axis ? s_.chunk
                                                                  : 1)});
     }
+  }
+
+  /// Tiles so narrow that a cluster each makes a CTA an SM, down to 64 bytes of a row.
+  bool cluster_columns() {
+    for (int lanes = s_.lanes; lanes >= 4; lanes /= 2) {
+      s_.cluster = choose_cluster(ceil_div(s_.inner_vectors, lanes) * grid_axis_product());
+      if (s_.cluster == 1) continue;
+      s_.lanes = lanes;
+      return true;
+    }
+    return false;
   }
 
   /// Narrower tiles make more of them, so fewer partial sums per tile and less for the last arriver to read; down to
@@ -388,6 +442,8 @@ class Scheduler {
     int threads = is_small_ ? 128 : kThreads;
     if (is_pointwise_) {
       s_.lanes = threads;
+    } else if (s_.cluster = choose_cluster(rows); s_.cluster > 1) {
+      s_.lanes = threads = kClusterThreads;
     } else {
       // Enough rows give every warp its own; a few are shared by more warps, so that all SMs have work.
       s_.lanes = rows >= 32 * target_.sm_count ? 32 : rows >= 8 * target_.sm_count ? 128 : 256;
@@ -401,7 +457,8 @@ class Scheduler {
       s_.unroll = choose_unroll(ceil_div(s_.inner_vectors, s_.lanes));
       s_.inner_chunk = std::int64_t{s_.lanes} * s_.unroll;
     } else {
-      const std::int64_t split = choose_split(ceil_div(s_.serial_count, s_.rows) * grid_axis_product());
+      const std::int64_t tiles = ceil_div(s_.serial_count, s_.rows) * grid_axis_product();
+      const std::int64_t split = s_.cluster > 1 ? s_.cluster : choose_split(tiles);
       const std::int64_t whole = std::min(s_.lanes, 32);
       s_.inner_chunk = ceil_div(ceil_div(s_.inner_vectors, split), whole) * whole;
       s_.unroll = choose_unroll(ceil_div(s_.inner_chunk, s_.lanes));
@@ -437,6 +494,11 @@ class Scheduler {
     };
     std::stable_sort(s_.grid.begin(), s_.grid.end(),
                      [&](const GridDim& a, const GridDim& b) { return reuse(a) > reuse(b); });
+    if (s_.cluster > 1) {  // whose CTAs are neighbours
+      std::ranges::stable_partition(s_.grid, [&](const GridDim& dim) {
+        return dim.over == (s_.form == LoopForm::tile ? GridDim::Over::serial : GridDim::Over::inner);
+      });
+    }
     s_.ctas = 1;
     for (const GridDim& dim : s_.grid) s_.ctas *= dim.count;
   }
@@ -453,6 +515,10 @@ class Scheduler {
       if (s_.sinks[o] == SinkKind::store || s_.sinks[o] == SinkKind::spread) words += size * s_.vector;
     }
     s_.resident_ctas = words <= 32 ? 4 : words <= 64 ? 3 : 2;
+    if (s_.cluster > 1) {
+      s_.resident_ctas = 2;
+      if (words > 56 || !is_whole_in_clusters()) s_.cluster = 1, may_cluster_ = false;
+    }
     if (is_pointwise_ && !is_small_ && !s_.is_wide && words <= 20 && group_.expr.size() <= 16) s_.resident_ctas = 8;
   }
 
@@ -470,8 +536,10 @@ class Scheduler {
         s_.form == LoopForm::tile ? "tile" : "sweep", s_.lanes, s_.vector, s_.rows, s_.unroll,
         s_.block > 1 ? fmt::format(", {} of axis {} per load", s_.block, s_.block_axis) : "",
         s_.chunk > 1 ? fmt::format(", {} of axis {} per CTA", s_.chunk, s_.chunk_axis) : "", s_.ctas,
-        grid.empty() ? "" : " = ", grid, double(s_.ctas) / target_.sm_count,
-        ceil_div(std::min(s_.serial_chunk, s_.serial_count), s_.rows),
+        s_.cluster > 1 ? fmt::format(" in clusters of {}", s_.cluster) + (grid.empty() ? "" : " = ")
+        : grid.empty() ? ""
+                       : " = ",
+        grid, double(s_.ctas) / target_.sm_count, ceil_div(std::min(s_.serial_chunk, s_.serial_count), s_.rows),
         ceil_div(std::min(s_.inner_chunk, s_.inner_vectors), s_.lanes), in_flight_kilobytes());
   }
   double in_flight_kilobytes() const {
@@ -483,6 +551,7 @@ class Scheduler {
   const Group& group_;
   std::span<const int> alignment_;
   const Target& target_;
+  bool may_cluster_;
   int inner_;
   std::vector<bool> used_;
   bool is_pointwise_ = true;  // nothing is reduced
@@ -492,39 +561,13 @@ class Scheduler {
 
 }  // namespace
 
-DType operand_dtype(const Group& group, std::size_t i) {
-  return i < group.loads.size() ? group.loads[i].dtype : group.outputs[i - group.loads.size()].dtype;
-}
-
-bool needs_wide_offsets(const Group& group) {
-  constexpr std::int64_t kLimit = (std::int64_t{1} << 31) - (1 << 16);  // room for one step past the end
-  if (group.points() >= kLimit) return true;
-  for (std::size_t i = 0; i < group.operands(); ++i) {
-    std::int64_t reach = 0;
-    for (std::size_t axis = 0; axis < group.extents.size(); ++axis) {
-      reach += std::abs(operand_strides(group, i)[axis]) * (group.extents[axis] - 1);
-    }
-    if (reach >= kLimit) return true;
-  }
-  return false;
-}
-
-bool fits_vector(const Group& group, std::size_t i, std::int64_t alignment, int vector) {
-  const std::vector<std::int64_t>& strides = operand_strides(group, i);
-  const std::int64_t size = size_bytes(operand_dtype(group, i)), piece = std::min<std::int64_t>(16, vector * size);
-  if (strides.back() != 1 || alignment % piece != 0) return false;
-  return std::all_of(strides.begin(), strides.end() - 1,
-                     [&](std::int64_t step) { return step * size % piece == 0 && step % vector == 0; });
-}
-
-const std::vector<std::int64_t>& operand_strides(const Group& group, std::size_t i) {
-  return i < group.loads.size() ? group.loads[i].strides : group.outputs[i - group.loads.size()].strides;
-}
-
 GroupSchedule schedule_group(const Group& group, std::span<const int> alignment, const Target& target) {
   PD_ASSERT(group.rank() >= 1 && group.points() > 0, "an empty or rank 0 group is rewritten before it is scheduled");
   PD_ASSERT(alignment.size() == group.operands(), "one alignment per operand");
-  return Scheduler(group, alignment, target).run();
+  Scheduler clustered(group, alignment, target, target.major >= 9);
+  GroupSchedule schedule = clustered.run();
+  if (target.major < 9 || clustered.may_cluster()) return schedule;
+  return Scheduler(group, alignment, target, false).run();
 }
 
 }  // namespace paoding::gpu

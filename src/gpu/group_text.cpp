@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "cuda_text.h"
 #include "gpu/group_writer.h"
 #include "gpu/kernel_prelude.h"
 #include "gpu/staged_text.h"
@@ -48,7 +49,7 @@ TextLaunch KernelText::run() {
 
 TextLaunch KernelText::finish(const std::string& formulas) {
   TextLaunch plan;
-  plan.source = comment() + std::string(kernel_prelude()) +
+  plan.source = comment() + std::string(kernel_prelude()) + (s_.cluster > 1 ? k_exchange_cu : "") +
                 "\n// ---- This group ----\n\nusing Index = " + (s_.is_wide ? "long long" : "int") + ";\n\n" +
                 sizes_.text() + "\n" + formulas + "\n";
   std::string kernel = signature() + k_.text() + "}\n";
@@ -58,6 +59,8 @@ TextLaunch KernelText::finish(const std::string& formulas) {
   plan.grid[0] = static_cast<unsigned>(s_.ctas);
   plan.block = static_cast<unsigned>(s_.threads());
   plan.sizes = sizes_.words();
+  plan.cluster = static_cast<unsigned>(s_.cluster);
+  plan.shared_bytes = static_cast<unsigned>(shared_bytes_);
   plan.workspace_bytes = workspace_bytes_;
   plan.ticket_count = ticket_count_;
   return plan;
@@ -271,6 +274,7 @@ void KernelText::emit_coordinates() {
     k_.add("const Index q_begin = {} * {};  // in vectors", inner_part, chunk);
     k_.add("const Index q_end = q_begin + {0} < {1} ? q_begin + {0} : {1};", chunk, vectors);
   }
+  if (s_.cluster > 1) return emit_parts_in_cluster();
   for (std::size_t p = 0; p < parts_.size(); ++p) {
     std::string part = "0", tile = "0";
     for (std::size_t d = s_.grid.size(); d-- > 0;) {
@@ -291,26 +295,44 @@ void KernelText::emit_coordinates() {
   }
 }
 
+/// A CTA's sums are in its shared memory, behind what it adds them up in.
+void KernelText::emit_parts_in_cluster() {
+  k_.raw("PD_DYNAMIC_SHARED(double, shared);");
+  shared_bytes_ = scratch_bytes();
+  for (const std::size_t o : parts_.at(0).outputs) {
+    k_.add("{0}* const out{1}_part = ({0}*)((char*)shared + {2});", sum_type(o), o,
+           sizes_.wide_number(fmt::format("out{}_shared", o), shared_bytes_));
+    shared_bytes_ += (tile_elements(o) * sum_bytes(o) + 7) / 8 * 8;
+  }
+}
+
 void KernelText::emit_count(const std::string& target, const std::string& suffix) {
   k_.add("{0}{1} = {2} - x{3} < kVector ? (int)({2} - x{3}) : kVector;", target, suffix, inner_extent(), inner_);
 }
 
-void KernelText::emit_sums() {
-  std::int64_t shared = 0;
+/// Of shared memory, for sums across the CTA's threads.
+std::int64_t KernelText::scratch_bytes() const {
+  std::int64_t bytes = 0;
   for (std::size_t o = 0; o < group_.outputs.size(); ++o) {
     if (!is_live_[o] || s_.sinks[o] == SinkKind::store) continue;
     const std::int64_t columns =
         is_tile_ && s_.sinks[o] == SinkKind::column ? std::int64_t{s_.threads()} * s_.vector : 0;
-    shared = std::max(shared, std::max<std::int64_t>(columns, s_.threads()) * sum_bytes(o));
-    if (s_.sinks[o] == SinkKind::total || (!is_tile_ && s_.sinks[o] == SinkKind::row)) {
+    bytes = std::max(bytes, std::max<std::int64_t>(columns, s_.threads()) * sum_bytes(o));
+  }
+  return bytes;
+}
+
+void KernelText::emit_sums() {
+  for (std::size_t o = 0; o < group_.outputs.size(); ++o) {
+    if (is_sink(o, SinkKind::total) || (!is_tile_ && is_sink(o, SinkKind::row))) {
       k_.add("{} out{}_sum[{}];", sum_type(o), o, sum_count(o));
       k_.add("clear<{}>(out{}_sum);", op(o), o);
     }
-    if (s_.chunk_axis >= 0 && s_.sinks[o] == SinkKind::row) {
+    if (s_.chunk_axis >= 0 && is_sink(o, SinkKind::row)) {
       k_.add("__shared__ {} out{}_rows[{}];  // row sums of the whole chunk", sum_type(o), o, s_.row_slots);
     }
   }
-  if (shared > 0) k_.add("__shared__ double shared[{}];", shared / 8);
+  if (scratch_bytes() > 0 && s_.cluster == 1) k_.add("__shared__ double shared[{}];", scratch_bytes() / 8);
 }
 
 namespace {

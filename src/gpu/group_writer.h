@@ -71,6 +71,8 @@ class KernelText {
   bool has_sums() const;
   void emit_coordinates();
   void emit_count(const std::string& target, const std::string& suffix);
+  void emit_parts_in_cluster();
+  std::int64_t scratch_bytes() const;
   void emit_sums();
 
   // ---- Loads ----
@@ -128,6 +130,7 @@ class KernelText {
   /// Stores element e of an output's tile, in the order the partial sums have.
   void emit_element_store(std::size_t o, const std::string& value);
   void emit_last_arrivers();
+  void emit_cluster_sums();
 
   const Group& group_;
   const GroupSchedule& s_;
@@ -142,7 +145,7 @@ class KernelText {
   std::vector<int> part_group_;  // per output: index into parts_, or -1
   SizeFields sizes_;
   Lines k_;
-  std::int64_t workspace_bytes_ = 0, ticket_count_ = 0;
+  std::int64_t workspace_bytes_ = 0, ticket_count_ = 0, shared_bytes_ = 0;
 };
 
 }  // namespace paoding::gpu

@@ -19,7 +19,7 @@ constexpr int kMaxThreads = 1024;
 // Words of a row, and of column sums, that a thread holds: 80 registers with what else it needs; 1024 threads have 64.
 constexpr std::int64_t kHeldWords = 32, kHeldWordsWithColumns = 40;
 // The same where a value takes the place of what it is made of: for a while both are there.
-constexpr std::int64_t kCarriedWords = 32;
+constexpr std::int64_t kCarriedWords = 48;
 // The same with the loads of the row behind it.
 constexpr std::int64_t kFetchedWords = 56;
 // Fewer vectors than this in a row are not worth a shift; also as many as the elements around them have lanes.
@@ -205,6 +205,8 @@ class StagedScheduler {
     }
     return std::max<std::int64_t>(words, s_.vector);  // the values of a stage, which the compiler may keep
   }
+  /// Registers for a vector of held loads and of one value made of them.
+  std::int64_t carrying_words() const { return held_words(s_.is_held) + s_.vector; }
   bool has_columns() const { return std::find(s_.sinks.begin(), s_.sinks.end(), SinkKind::column) != s_.sinks.end(); }
 
   void choose_sweep() {
@@ -226,7 +228,7 @@ class StagedScheduler {
     }
     s_.holds_rows = steps_of(lanes) * vector_words() <= most;
     if (s_.holds_rows && lanes > 32 && !carried_values().empty()) {
-      while (lanes < kMaxThreads / 2 && steps_of(lanes) * vector_words() > kCarriedWords) lanes *= 2;
+      while (lanes < kMaxThreads / 2 && steps_of(lanes) * carrying_words() > kCarriedWords) lanes *= 2;
     }
     if (!s_.holds_rows) lanes = s_.row_count >= 2 * target_.sm_count ? 512 : kMaxThreads;
     s_.lanes = static_cast<int>(lanes);
@@ -234,7 +236,7 @@ class StagedScheduler {
     while (s_.rows > 1 && s_.rows / 2 >= s_.row_count && s_.threads() > 32) s_.rows /= 2;
     s_.steps = s_.holds_rows ? static_cast<int>(steps_of(lanes)) : kRereadSteps;
     s_.blocks = ceil_div(s_.row_count, s_.rows);
-    if (s_.holds_rows && s_.steps * vector_words() <= kCarriedWords) s_.carried = carried_values();
+    if (s_.holds_rows && s_.steps * carrying_words() <= kCarriedWords) s_.carried = carried_values();
   }
 
   void choose_tile() {
@@ -262,7 +264,7 @@ class StagedScheduler {
     while (s_.rows > 1 && s_.rows / 2 >= s_.serial_count && s_.threads() > 32) s_.rows /= 2;
     s_.steps = s_.holds_rows ? static_cast<int>(steps_of(kThreads / s_.rows)) : kRereadSteps;
     s_.blocks = s_.row_count * ceil_div(s_.inner_vectors, s_.lanes);
-    if (s_.holds_rows && s_.steps * vector_words() <= kCarriedWords) s_.carried = carried_values();
+    if (s_.holds_rows && s_.steps * carrying_words() <= kCarriedWords) s_.carried = carried_values();
   }
 
   std::vector<std::int32_t> pass_values(int pass) const {
