@@ -69,11 +69,9 @@ TEST_F(LargeTensors, AreMultipliedByLibrariesAndLoops) {
     std::int64_t m, k, n;
     const char* kernel;
   };
-  const Case cases[] = {{bf16, 64, 40'000, 60'000, "onednn"},
-                        {bf16, 600'000'000, 4, 2, "onednn"},
-                        {f32, 1, kBillions + 40, 1, "vector"},
-                        {f32, 8, 600'000'000, 2, "loops"},
-                        {bf16, 1, std::int64_t{1} << 32, 1, "loops"}};
+  const Case cases[] = {{bf16, 64, 40'000, 60'000, "onednn"}, {bf16, 600'000'000, 4, 2, "onednn"},
+                        {f32, 64, 40'000, 60'000, "onednn"},  {f32, 1, kBillions + 40, 1, "vector"},
+                        {f32, 8, 600'000'000, 2, "loops"},    {bf16, 1, std::int64_t{1} << 32, 1, "loops"}};
   for (const Case& c : cases) {
     SCOPED_TRACE(std::string(to_string(c.dtype)) + " " + std::to_string(c.m) + " x " + std::to_string(c.k) + " x " +
                  std::to_string(c.n));
@@ -107,6 +105,18 @@ TEST_F(LargeTensors, AreConvolvedAndPooled) {
   EXPECT_EQ(y.get(2), 0);
   EXPECT_EQ(y.get((kImages - 1) * 18), 15);
   EXPECT_EQ(y.get((kImages - 1) * 18 + 1), 21);
+
+  // The kernels' gradient sums over all images; that of an image is as large as they are.
+  KernelCall grad = dense_call("conv2d_grad_weight",
+                               {{bf16, Shape{kImages, kChannels, kSide, kSide}}, {bf16, Shape{kImages, 2, 3, 3}}},
+                               {{bf16, Shape{2, 16, 3, 3}}}, {{"kernel", Ints{3, 3}}, {"stride", Ints{20, 20}}});
+  for (Layout* layout : {&grad.inputs[0], &grad.inputs[1]}) *layout = channels_last(layout->type);
+  const SparseMemory dy(grad.inputs[1].type), dw(grad.outputs[0].type);
+  dy.set(0, 4), dy.set((kImages - 1) * 18 + 1, 6);
+  ASSERT_NE(run_dense(grad, {&x, &dy, &dw}), "");
+  EXPECT_EQ(dw.get(0), 8);
+  EXPECT_EQ(dw.get(kChannels * 9), 18);
+  EXPECT_EQ(dw.get(1), 0);
 
   const KernelCall pool = dense_call("avg_pool2d", {{bf16, Shape{kImages, kChannels, kSide, kSide}}},
                                      {{bf16, Shape{kImages, kChannels, 1, 1}}}, {{"kernel", Ints{kSide, kSide}}});
@@ -146,6 +156,19 @@ TEST_F(LargeTensors, AreGatheredFromAndScatteredTo) {
   EXPECT_EQ(sums.get(kRows * 64 - 1), 3);
   EXPECT_EQ(sums.get(64 * (kRows - 1)), 5);
   EXPECT_EQ(sums.get(64 * (kRows - 10)), 4);
+}
+
+TEST_F(LargeTensors, AreScatteredToByElements) {
+  const std::int64_t extent = kBillions + 5;
+  const KernelCall added = dense_call("scatter_add_elements", {{i64, Shape{3}}, {u8, Shape{3}}}, {{u8, Shape{extent}}},
+                                      {{"extent", extent}});
+  const SparseMemory ids(added.inputs[0].type), updates(added.inputs[1].type), sums(added.outputs[0].type);
+  ids.at<std::int64_t>(0) = extent - 1, ids.at<std::int64_t>(1) = kBillions, ids.at<std::int64_t>(2) = extent - 1;
+  for (const std::int64_t i : {0, 1, 2}) updates.set(i, double(i + 3));
+  ASSERT_NE(run_dense(added, {&ids, &updates, &sums}), "");
+  EXPECT_EQ(sums.get(extent - 1), 8);
+  EXPECT_EQ(sums.get(kBillions), 4);
+  EXPECT_EQ(sums.get(0), 0);
 }
 
 TEST_F(LargeTensors, AreSummedUpAndSorted) {

@@ -27,8 +27,9 @@ constexpr std::int64_t kSharedLoadBytes = 64 << 10;
 constexpr int kThreads = 256;
 // Of a CTA in a cluster, one an SM: a few have two, as clusters do not fit on every SM.
 constexpr int kClusterThreads = 512;
-// Beyond, memory is kept busier by many CTAs, and that is worth more (H200).
-constexpr std::int64_t kMostClusterBytes = 64 << 20;
+// Beyond, memory is kept busier by many CTAs, and that is worth more (H200). Columns have more room: as many as a batch
+// of any usual length sums up, so that all lengths have one text.
+constexpr std::int64_t kMostClusterBytes = 64 << 20, kMostColumnClusterBytes = 256 << 20;
 constexpr int kMaxVector = 8;
 constexpr int kMaxUnroll = 8;
 
@@ -256,7 +257,8 @@ class Scheduler {
     const auto made = static_cast<int>(std::clamp<std::int64_t>(unroll, 1, most));
     // A CTA with its SM for itself has nothing to fill a last batch's gaps with.
     const auto idle = [&](int each) { return ceil_div(steps, each) * each - steps; };
-    return s_.cluster > 1 && made > 4 && 4 * idle(made) > steps + 4 * idle(made / 2) ? made / 2 : made;
+    const bool may_idle = s_.cluster > 1 && s_.form == LoopForm::sweep && made > 4;
+    return may_idle && 4 * idle(made) > steps + 4 * idle(made / 2) ? made / 2 : made;
   }
   std::int64_t read_bytes() const {
     std::int64_t bytes = 0;
@@ -284,7 +286,8 @@ class Scheduler {
     for (const int cluster : {8, 4, 2}) {
       const std::int64_t ctas = tiles * cluster;
       if (ctas > target_.sm_count * 97 / 100) continue;
-      const bool pays = group_.min_bytes() <= kMostClusterBytes && read_bytes() >= ctas * kSplitBytes;
+      const std::int64_t most = s_.form == LoopForm::tile ? kMostColumnClusterBytes : kMostClusterBytes;
+      const bool pays = group_.min_bytes() <= most && read_bytes() >= ctas * kSplitBytes;
       return pays && ctas >= target_.sm_count * 72 / 100 ? cluster : 1;
     }
     return 1;

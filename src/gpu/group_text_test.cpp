@@ -339,8 +339,8 @@ TEST(GroupText, DependsOnTheShapeClassOnly) {
   auto source = [](const Group& group) { return make_case("", group).plan.source; };
   EXPECT_EQ(source(lerp_grad({16, 102400}, f32, {0, 0}, 0, 0)), source(lerp_grad({32, 204800}, f32, {0, 0}, 0, 0)));
   EXPECT_EQ(source(lerp_grad({16, 102400}, f32, {0, 0}, 2, 0)), source(lerp_grad({16, 114000}, f32, {0, 0}, 2, 0)));
-  EXPECT_EQ(source(sums({6400, 2048}, f32, {1})), source(sums({6000, 2048}, f32, {1})));
-  EXPECT_EQ(source(sums({64000, 2048}, f32, {1})), source(sums({12800, 2048}, f32, {1})));
+  EXPECT_EQ(source(sums({6400, 2048}, f32, {1})), source(sums({12800, 2048}, f32, {1})));
+  EXPECT_EQ(source(sums({64000, 2048}, f32, {1})), source(sums({128000, 2048}, f32, {1})));
   EXPECT_NE(source(sums({6400, 2048}, f32, {1})), source(sums({6400, 2048}, bf16, {1})));
 }
 
