@@ -59,7 +59,7 @@ INSTANTIATE_TEST_SUITE_P(Gpus, Targets, testing::Values("t4", "a100", "l40s", "h
 // A chip of fewer multiprocessors is given fewer CTAs: nothing below the command line has a chip of its own.
 TEST(Targets, PlansDependOnTheChip) {
   Graph g;
-  const Value x = g.input("x", f32, {6400, 512});
+  const Value x = g.input("x", f32, {100'000, 2048});
   g.fetch("s", sum(x, std::array<std::int64_t, 1>{0}));
   const auto first_grid = [&](const char* target) {
     const Plan plan = plan_for_gpu(g, {}, target);
@@ -71,7 +71,7 @@ TEST(Targets, PlansDependOnTheChip) {
 // The workspace of partial sums is a slot like any other: the arena has room for it.
 TEST(Targets, ArenasHoldTheWorkspacesOfKernels) {
   Graph g;
-  const Value x = g.input("x", f32, {6400, 512});
+  const Value x = g.input("x", f32, {100'000, 2048});
   g.fetch("s", sum(x, std::array<std::int64_t, 1>{0}));
   const Plan plan = plan_for_gpu(g);
   const Step& step = plan.steps.at(0);

@@ -79,9 +79,13 @@ pd_switch_stack:
 constexpr std::size_t kStackBytes = 64 << 10;
 constexpr int kMaxThreads = 1024, kWarp = 32;
 
+struct Free {
+  void operator()(char* memory) const { std::free(memory); }
+};
+
 struct Fiber {
   void* stack_pointer = nullptr;
-  char* stack = nullptr;
+  std::unique_ptr<char, Free> stack;
   bool is_done = false;
 };
 
@@ -153,8 +157,8 @@ inline void start_cta(std::size_t at, unsigned index) {
   Cta& cta = *m.ctas[at];
   for (int t = 0; t < m.threads; ++t) {
     Fiber& fiber = cta.fibers[t];
-    if (fiber.stack == nullptr) fiber.stack = static_cast<char*>(std::aligned_alloc(64, kStackBytes));
-    auto* top = reinterpret_cast<void**>(fiber.stack + kStackBytes);
+    if (fiber.stack == nullptr) fiber.stack.reset(static_cast<char*>(std::aligned_alloc(64, kStackBytes)));
+    auto* top = reinterpret_cast<void**>(fiber.stack.get() + kStackBytes);
     *--top = nullptr;  // the return address fiber_main would have: keeps the stack aligned as after a call
     *--top = reinterpret_cast<void*>(&fiber_main);
     for (int i = 0; i < 6; ++i) *--top = nullptr;
