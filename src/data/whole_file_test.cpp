@@ -45,7 +45,7 @@ std::string deflated(std::string_view bytes) {
 TEST(ReadWhole, GivesEveryByte) {
   const TemporaryFolder folder;
   std::string bytes;
-  for (int i = 0; i < 300'000; ++i) bytes += static_cast<char>(i * i >> 3);
+  for (unsigned i = 0; i < 300'000; ++i) bytes += static_cast<char>(i * i >> 3);
   EXPECT_EQ(read_whole(folder.write("a", bytes)), bytes);
   EXPECT_EQ(read_whole(folder.write("b", "")), "");
 }
