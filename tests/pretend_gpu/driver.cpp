@@ -366,9 +366,9 @@ CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode* nodes, std::size_t* count) 
 }
 CUresult cuEventCreate(CUevent* event, unsigned) {
   PD_ENTER(cuEventCreate);
-  return *event = new CUevent_st(), CUDA_SUCCESS;
+  return *event = gpu().make_event(), CUDA_SUCCESS;
 }
-CUresult cuEventDestroy(CUevent) { return CUDA_SUCCESS; }  // something may still wait for it
+CUresult cuEventDestroy(CUevent) { return CUDA_SUCCESS; }
 CUresult cuEventRecord(CUevent event, CUstream stream) {
   PD_ENTER(cuEventRecord);
   const std::uint64_t version = ++event->recorded;

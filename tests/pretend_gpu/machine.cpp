@@ -99,6 +99,8 @@ CUstream Machine::make_stream() {
   return at;
 }
 
+CUevent Machine::make_event() { return events_.emplace_back(std::make_unique<CUevent_st>()).get(); }
+
 void Machine::drop_stream(CUstream given) {
   run_until([&] { return given->queue.empty(); });
   streams_.erase(given);

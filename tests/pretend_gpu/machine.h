@@ -75,6 +75,7 @@ class Machine : public Gpu {
 
   CUstream_st* stream(CUstream given);
   CUstream make_stream();
+  CUevent make_event();  // stays to the end: something may wait for one that was destroyed
   void drop_stream(CUstream given);
   /// Puts the work behind what is in the stream, or into the graph that it captures.
   void enqueue(CUstream given, Piece piece);
@@ -101,6 +102,7 @@ class Machine : public Gpu {
  private:
   Machine();
   std::map<CUstream_st*, std::unique_ptr<CUstream_st>> streams_;
+  std::vector<std::unique_ptr<CUevent_st>> events_;
   CUstream_st null_stream_;
   std::mt19937 random_;
   unsigned haste_ = 0;
