@@ -123,7 +123,10 @@ Values prod_others_gradient(const GradCall& call) {
 
 // ---- composed ----
 
-OpCall where(const char* op, const Value& a) { return {*find_op(op), {}, {}, {}, a.graph().scope}; }
+OpCall where(const char* op, const Value& a) {
+  static const Attrs none;  // an OpCall refers to them
+  return {*find_op(op), {}, none, {}, a.graph().scope};
+}
 
 void check_float(const char* op, const Value& a) {
   if (is_float(a.dtype())) return;

@@ -180,8 +180,10 @@ TurnSites Recorder::add_sites(const SiteInfo& info, std::int64_t turns) {
   for (const auto& member : info.members) key += fmt::format("\n{} {}", member.op, member.bytes);
   Recording& r = recording();
   std::lock_guard lock(r.sites_mutex);
-  const auto [found, is_new] = r.site_ranges.try_emplace(std::move(key), r.sites.size());
-  const auto registered = [&] { return r.sites[found->second].sites; };
+  const auto made = r.site_ranges.try_emplace(std::move(key), r.sites.size());
+  std::size_t& place = made.first->second;
+  const bool is_new = made.second;
+  const auto registered = [&] { return r.sites[place].sites; };
   if (!is_new && registered().turns >= turns) return registered();
   constexpr std::int64_t kFew = std::int64_t{1} << 31;
   const SiteId next = r.sites.empty() ? 0 : r.sites.back().sites.first + r.sites.back().sites.turns;
@@ -189,7 +191,7 @@ TurnSites Recorder::add_sites(const SiteInfo& info, std::int64_t turns) {
     if (!is_new) return registered();
     turns = 1;
   }
-  found->second = r.sites.size();
+  place = r.sites.size();
   r.sites.push_back({info, {next, static_cast<std::uint32_t>(turns)}});
   return registered();
 }

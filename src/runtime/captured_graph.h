@@ -32,7 +32,6 @@ class CapturedGraph : public GraphBudget::Graph {
   void capture(CUstream stream, std::size_t count, const std::function<void(std::size_t, CUstream)>& start);
   void instantiate(CUstream stream);
   void release();
-  const gpu::GpuDevice& device_;
   const gpu::Driver& driver_;
   GraphBudget& budget_;
   std::vector<int> nodes_;

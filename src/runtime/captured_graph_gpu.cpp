@@ -46,7 +46,7 @@ std::vector<int> counts_between(const std::vector<CUgraphNode>& nodes, const std
 
 CapturedGraph::CapturedGraph(const gpu::GpuDevice& device, GraphBudget& budget, std::size_t count,
                              const std::function<void(std::size_t, CUstream)>& start)
-    : device_(device), driver_(gpu::required_driver()), budget_(budget) {
+    : driver_(gpu::required_driver()), budget_(budget) {
   const gpu::Stream stream(device);  // a caller's may not be one that captures
   try {
     capture(stream.get(), count, start);
