@@ -73,7 +73,8 @@ void set_weights(Parameters* parameters) {
 }
 
 Tensors batch(std::int64_t step) {
-  const auto [S, S_before, T, T_before] = kShapes[step % std::ssize(kShapes)];
+  const BatchShape& shape = kShapes[step % std::ssize(kShapes)];
+  const std::int64_t S = shape.source, S_before = shape.source_before, T = shape.target, T_before = shape.target_before;
   Tensor source(i64, {S, kRows}), lengths(i64, {kRows}), written(i64, {T, kRows}), labels(i64, {T, kRows});
   std::fill_n(source.data<std::int64_t>(), S * kRows, 0);
   std::fill_n(written.data<std::int64_t>(), T * kRows, 1);
