@@ -247,18 +247,21 @@ TEST(FailingRun, WritesNothingWhenOnPrintThrows) {
   const Value next = m.v + 1.0;
   assign(m.v, print(next, "next"));
   print(sum(m.x), "sum");
-  for (const Execution execution : {Execution::captured, Execution::stepwise}) {
-    for (const std::string thrown_at : {"next", "sum"}) {
-      CompileOptions options;
-      options.execution = execution;
-      options.on_print = [&](const Printed& printed) {
-        if (printed.message == thrown_at) throw std::runtime_error("enough");
-      };
-      Parameters parameters(g, Device::cpu());
-      Program program(g, options, &parameters);
-      const auto before = values(parameters);
-      EXPECT_THROW(program.run({{"x", ramp({4, 3}, 0, 1)}, {"id", index(0)}}), std::runtime_error);
-      EXPECT_EQ(values(parameters), before);
+  for (const Device& device : devices()) {
+    for (const Execution execution : {Execution::captured, Execution::stepwise}) {
+      for (const std::string thrown_at : {"next", "sum"}) {
+        CompileOptions options;
+        options.device = device;
+        options.execution = execution;
+        options.on_print = [&](const Printed& printed) {
+          if (printed.message == thrown_at) throw std::runtime_error("enough");
+        };
+        Parameters parameters(g, device);
+        Program program(g, options, &parameters);
+        const auto before = values(parameters);
+        EXPECT_THROW(program.run({{"x", ramp({4, 3}, 0, 1)}, {"id", index(0)}}), std::runtime_error);
+        EXPECT_EQ(values(parameters), before);
+      }
     }
   }
 }

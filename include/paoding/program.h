@@ -55,8 +55,8 @@ struct CompileOptions {
   /// Called with every value that reaches a `print` op, in the order of the run, before the run writes a parameter;
   /// without it Program::printed() has those of the last run. What it throws ends the run and is thrown by run(). It
   /// may read Parameters, which hold what they held when the run began; of programs with memory or Parameters of this
-  /// one it may run none that writes. On a GPU values are handed over at the end of the run, which is waited for, and
-  /// so far behind its writes.
+  /// one it may run none that writes. On a GPU all values of a run are handed over when everything in front of its
+  /// writes is done, which run() waits for.
   std::function<void(const Printed&)> on_print = {};
   /// Stepwise only: called after every step with what it wrote. What it throws ends the run and is thrown by run(),
   /// and parameters are as they were.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run as one CUDA graph: captured when its program is made, instantiated when it is needed.
+// A stretch of a run as one CUDA graph: captured when its program is made, instantiated when it is needed.
 #pragma once
 
 #include <functional>
@@ -15,26 +15,32 @@ inline constexpr std::int64_t kGraphNodeBytes = 4096;
 
 class CapturedGraph : public GraphBudget::Graph {
  public:
-  /// Captures what start(i, stream) enqueues for i = 0 .. count-1. `budget` must outlive it.
-  CapturedGraph(const gpu::GpuDevice& device, GraphBudget& budget, std::size_t count,
+  /// Captures what start(i, stream) enqueues for i = first .. end-1. `budget` must outlive it.
+  CapturedGraph(const gpu::GpuDevice& device, GraphBudget& budget, std::size_t first, std::size_t end,
                 const std::function<void(std::size_t, CUstream)>& start);
   ~CapturedGraph() override;
   CapturedGraph(const CapturedGraph&) = delete;
   CapturedGraph& operator=(const CapturedGraph&) = delete;
 
-  /// How many nodes each i became, which is how profiles find their way back.
-  const std::vector<int>& nodes() const { return nodes_; }
+  /// A node of the graph, and the i that it was captured for.
+  struct Node {
+    CUgraphNode node;
+    std::size_t of;
+  };
+  /// In the order of their capture.
+  const std::vector<Node>& nodes() const { return nodes_; }
   void launch(CUstream stream);
   /// What is under way goes on to its end.
   void drop() override;
 
  private:
-  void capture(CUstream stream, std::size_t count, const std::function<void(std::size_t, CUstream)>& start);
+  void capture(CUstream stream, std::size_t first, std::size_t end,
+               const std::function<void(std::size_t, CUstream)>& start);
   void instantiate(CUstream stream);
   void release();
   const gpu::Driver& driver_;
   GraphBudget& budget_;
-  std::vector<int> nodes_;
+  std::vector<Node> nodes_;
   std::int64_t bytes_ = 0;
   CUgraph graph_ = nullptr;
   CUgraphExec exec_ = nullptr;

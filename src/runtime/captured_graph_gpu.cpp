@@ -26,30 +26,29 @@ std::vector<CUgraphNode> nodes_of(const gpu::Driver& driver, CUgraph graph) {
   return nodes;
 }
 
-// How many nodes each start has captured, given the node that was the last one behind it.
-std::vector<int> counts_between(const std::vector<CUgraphNode>& nodes, const std::vector<CUgraphNode>& lasts) {
-  std::vector<int> counts;
-  std::size_t done = 0;
-  for (CUgraphNode last : lasts) {
-    const std::size_t begin = done;
-    if (last != nullptr && (done == 0 || nodes[done - 1] != last)) {
-      while (done < nodes.size() && nodes[done] != last) ++done;
-      PD_ASSERT(done < nodes.size(), "the nodes of a captured graph are listed in another order than that of capture");
-      ++done;
-    }
-    counts.push_back(static_cast<int>(done - begin));
+// What each node was captured for, given the node that was the last one behind each i = first, first + 1, ..
+std::vector<CapturedGraph::Node> matched(const std::vector<CUgraphNode>& nodes, const std::vector<CUgraphNode>& lasts,
+                                         std::size_t first) {
+  std::vector<CapturedGraph::Node> made;
+  made.reserve(nodes.size());
+  for (std::size_t i = 0; i < lasts.size(); ++i) {
+    if (lasts[i] == nullptr || (!made.empty() && made.back().node == lasts[i])) continue;
+    do {
+      PD_ASSERT(made.size() < nodes.size(), "the nodes of a captured graph are listed in the order of their capture");
+      made.push_back({nodes[made.size()], first + i});
+    } while (made.back().node != lasts[i]);
   }
-  return counts;
+  return made;
 }
 
 }  // namespace
 
-CapturedGraph::CapturedGraph(const gpu::GpuDevice& device, GraphBudget& budget, std::size_t count,
+CapturedGraph::CapturedGraph(const gpu::GpuDevice& device, GraphBudget& budget, std::size_t first, std::size_t end,
                              const std::function<void(std::size_t, CUstream)>& start)
     : driver_(gpu::required_driver()), budget_(budget) {
   const gpu::Stream stream(device);  // a caller's may not be one that captures
   try {
-    capture(stream.get(), count, start);
+    capture(stream.get(), first, end, start);
     budget_.use(this, bytes_);
     instantiate(stream.get());
     stream.wait_idle();
@@ -67,13 +66,13 @@ void CapturedGraph::release() {
   if (graph_ != nullptr) driver_.cuGraphDestroy(graph_);
 }
 
-void CapturedGraph::capture(CUstream stream, std::size_t count,
+void CapturedGraph::capture(CUstream stream, std::size_t first, std::size_t end,
                             const std::function<void(std::size_t, CUstream)>& start) {
   std::vector<CUgraphNode> lasts;
-  lasts.reserve(count);
+  lasts.reserve(end - first);
   PD_CUDA(driver_.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
   try {
-    for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t i = first; i < end; ++i) {
       start(i, stream);
       lasts.push_back(last_node(driver_, stream));
     }
@@ -82,9 +81,8 @@ void CapturedGraph::capture(CUstream stream, std::size_t count,
     throw;
   }
   PD_CUDA(driver_.cuStreamEndCapture(stream, &graph_));
-  const std::vector<CUgraphNode> nodes = nodes_of(driver_, graph_);
-  nodes_ = counts_between(nodes, lasts);
-  bytes_ = static_cast<std::int64_t>(std::max<std::size_t>(nodes.size(), 1)) * kGraphNodeBytes;
+  nodes_ = matched(nodes_of(driver_, graph_), lasts, first);
+  bytes_ = static_cast<std::int64_t>(std::max<std::size_t>(nodes_.size(), 1)) * kGraphNodeBytes;
 }
 
 void CapturedGraph::instantiate(CUstream stream) {

@@ -142,9 +142,7 @@ class CpuExecutor : public Executor {
         }
       }
     } catch (const Error& error) {
-      if (stretches_.size() == 1) throw;
-      fail(error.kind(), "{}\n(in repeat {} of {}: what was written before it stays)", error.what(), repeat + 1,
-           stretches_.size());
+      fail_in_repeat(error, repeat + 1, stretches_.size());
     }
   }
 

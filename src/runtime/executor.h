@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/check.h"
 #include "paoding/program.h"
 #include "plan/plan.h"
 
@@ -66,6 +67,12 @@ class Executor {
   virtual std::int64_t launches() const = 0;
   virtual std::string kernel_text() const { return ""; }
 };
+
+/// In a catch of the error of one of the runs that one run() makes: throws it on.
+[[noreturn]] inline void fail_in_repeat(const Error& error, std::uint64_t repeat, std::uint64_t repeats) {
+  if (repeats == 1) throw;
+  fail(error.kind(), "{}\n(in repeat {} of {}: what was written before it stays)", error.what(), repeat, repeats);
+}
 
 /// Looks at a stepwise run from inside: every launch of a step, with its operands, just before and just after it.
 class LaunchWatcher {

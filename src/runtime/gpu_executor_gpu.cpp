@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GPU executor: every launch of a run captured once into a CUDA graph; a run is one graph launch.
+// The GPU executor: every launch of a run captured once into a CUDA graph; a run is one graph launch. One that prints
+// and writes is two: between them the host hands over what was printed.
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -45,6 +46,7 @@ class GpuExecutor : public Executor {
         on_step_(options.on_step),
         watcher_(options.watcher),
         is_captured_(options.execution == Execution::captured),
+        repeats_(static_cast<std::size_t>(options.repeats)),
         device_(GpuDevice::get(options.device.index)),
         driver_(gpu::required_driver()),
         arena_(arena_for(options)),
@@ -57,11 +59,8 @@ class GpuExecutor : public Executor {
     resolve(options.repeats);
     prints_ = GpuPrints(device_, launches_, options.on_print);
     place_gate(options);
-    if (is_captured_) {
-      graph_.emplace(device_, arena_->graphs, launches_.size(),
-                     [this](std::size_t i, CUstream stream) { start(i, stream); });
-    }
-    seen_.emplace(device_.index(), launches_, is_captured_ ? graph_->nodes() : std::vector<int>());
+    const std::vector<profile::SiteId> sites = GpuTrace::sites_of(launches_, order_);
+    if (is_captured_) capture(sites);
   }
 
   ~GpuExecutor() override {
@@ -106,14 +105,12 @@ class GpuExecutor : public Executor {
     device_.make_current();
     feeds_.take_over();
     if (!is_captured_) return run_stepwise();
-    {
-      const auto lock = gate_->lock();
-      named([&] { launch_all(run); });
-      gate_->next_run();
+    try {
+      for (Segment& segment : segments_) run_segment(segment, run);
+    } catch (...) {
+      gate_->leave_run();
+      throw;
     }
-    if (prints_.empty()) return;
-    wait();
-    prints_.hand_over();
   }
 
   void wait() override { wait(true); }
@@ -152,15 +149,77 @@ class GpuExecutor : public Executor {
     }
   }
 
-  void launch_all(std::uint32_t run) {
+  // A part of a run that is one graph launch.
+  struct Segment {
+    std::size_t first, end;           // of order_
+    std::vector<std::size_t> prints;  // launches, whose values are handed over before the next segment
+    std::unique_ptr<CapturedGraph> graph;
+    GpuTrace seen;
+  };
+
+  // A run is cut in front of every commit that values are printed before.
+  void capture(const std::vector<profile::SiteId>& sites) {
+    const auto is_commit = [&](std::size_t k) { return launches_[order_[k].launch].is_commit; };
+    std::size_t first = 0;
+    std::vector<std::size_t> prints;
+    const auto cut = [&](std::size_t end) {
+      auto graph = std::make_unique<CapturedGraph>(device_, arena_->graphs, first, end,
+                                                   [this](std::size_t k, CUstream stream) { capture(k, stream); });
+      GpuTrace seen(device_.index(), sites, graph->nodes());
+      segments_.push_back({first, end, std::exchange(prints, {}), std::move(graph), std::move(seen)});
+      first = end;
+    };
+    for (std::size_t k = 0; k < order_.size(); ++k) {
+      if (!prints.empty() && is_commit(k)) cut(k);
+      const bool is_print = launches_[order_[k].launch].step->kind == Step::Kind::print;
+      if (is_print && order_[k].kind == Started::Kind::launch) prints.push_back(order_[k].launch);
+    }
+    cut(order_.size());
+  }
+
+  void capture(std::size_t k, CUstream stream) const {
+    try {
+      start(k, stream);
+    } catch (const Error& error) {
+      fail(error.kind(), "{} cannot be captured: {}", who(order_[k].launch), error.what());
+    }
+  }
+
+  // Which launch, in errors.
+  std::string who(std::size_t i) const {
+    const StepLabel& label = launches_[i].step->label;
+    return fmt::format("step {} ({}{}, turn {})", i, one_line(label.op),
+                       label.scope.empty() ? "" : " in " + one_line(label.scope), launches_[i].instance);
+  }
+
+  void run_segment(Segment& segment, std::uint32_t run) {
+    {
+      const auto lock = gate_->lock();
+      if (segment.first == 0) gate_->begin_run();
+      named([&] { launch(segment, run); });
+    }
+    if (segment.prints.empty()) return;
+    wait();
+    for (const std::size_t i : segment.prints) {
+      try {
+        prints_.hand_over(i);
+        CancelScope::poll();
+      } catch (const Error& error) {
+        fail_in_repeat(error, i / (launches_.size() / repeats_) + 1, repeats_);
+      }
+    }
+  }
+
+  void launch(Segment& segment, std::uint32_t run) {
     if (!GpuTrace::is_wanted()) {
-      graph_->launch(stream_.get());
+      segment.graph->launch(stream_.get());
     } else if (GpuTrace::sees_graphs()) {
-      seen_->before_graph(run);
-      graph_->launch(stream_.get());
-      seen_->after_graph(run);
+      segment.seen.before_graph(run);
+      segment.graph->launch(stream_.get());
+      segment.seen.after_graph(run);
     } else {
-      seen_->time_steps(run, stream_.get(), [this](std::size_t i) { start(i, stream_.get()); });
+      segment.seen.time_steps(run, segment.first, segment.end, stream_.get(),
+                              [this](std::size_t k) { start(k, stream_.get()); });
     }
   }
 
@@ -277,6 +336,7 @@ class GpuExecutor : public Executor {
 
   void place_gate(const ExecutorOptions& options) {
     GatePlan gates = plan_gates(plan_, launches_, options.repeats, options.execution);
+    order_ = gates.order();
     std::vector<const PreparedKernel*> kernels;
     for (std::size_t i = 0; i < launches_.size(); ++i) {
       kernels.push_back(gates.may_fault[i] != 0 ? kernels_.at(launches_[i].step).get() : nullptr);
@@ -297,10 +357,9 @@ class GpuExecutor : public Executor {
     }
   }
 
-  void start(std::size_t i, CUstream stream) const {
-    gate_->start_before(i, stream);
-    start_launch(i, stream);
-    gate_->start_behind(i, stream);
+  void start(std::size_t k, CUstream stream) const {
+    if (order_[k].kind == Started::Kind::gate) return gate_->start(stream);
+    start_launch(order_[k].launch, stream);
   }
 
   void start_launch(std::size_t i, CUstream stream) const {
@@ -357,12 +416,10 @@ class GpuExecutor : public Executor {
     const auto read = [&](std::size_t k) { return read_strided(launch, k); };
     if (watcher_ != nullptr) watcher_->before(launch, read);
     try {
-      start(i, stream_.get());
+      start_launch(i, stream_.get());
       stream_.wait_idle();
     } catch (const Error& error) {
-      fail(ErrorKind::device, "step {} ({}{}, turn {}) failed: {}", i, one_line(launch.step->label.op),
-           launch.step->label.scope.empty() ? "" : " in " + one_line(launch.step->label.scope), launch.instance,
-           error.what());
+      fail(ErrorKind::device, "{} failed: {}", who(i), error.what());
     }
     gate_->check_launch(i);
     if (launch.step->kind == Step::Kind::print) prints_.hand_over(i);
@@ -392,6 +449,7 @@ class GpuExecutor : public Executor {
   std::function<void(const StepSeen&)> on_step_;
   LaunchWatcher* watcher_;
   const bool is_captured_;
+  const std::size_t repeats_;
   GpuDevice& device_;
   const gpu::Driver& driver_;
   const std::shared_ptr<GpuArena> arena_;
@@ -406,11 +464,11 @@ class GpuExecutor : public Executor {
   std::vector<Launch> launches_;
   std::vector<void*> pointers_;
   std::vector<std::size_t> first_pointer_;  // per launch
+  std::vector<Started> order_;
   GpuPrints prints_;
   std::optional<GpuGate> gate_;
   std::optional<GpuReads> reads_;
-  std::optional<CapturedGraph> graph_;
-  std::optional<GpuTrace> seen_;
+  std::vector<Segment> segments_;  // of a captured run
 };
 
 }  // namespace

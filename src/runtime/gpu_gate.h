@@ -36,12 +36,20 @@ class GpuFailure : public SharedFailure {
   std::vector<GpuGate*> gates_;
 };
 
+/// What a run starts, one after the other: its launches, and gates behind some of them.
+struct Started {
+  enum class Kind : std::uint8_t { launch, gate };
+  Kind kind = Kind::launch;
+  std::size_t launch = 0;  // which, or behind which
+};
+
 /// What decides where gates stand, and who looks at them.
 struct GatePlan {
-  std::vector<char> may_fault, writes;      // per launch
-  std::vector<std::size_t> before, behind;  // launches that a gate stands before, or behind: one for each repeat
-  bool can_cancel = false;                  // a run takes so long that it looks whether it is called off
-  bool has_gate() const { return !before.empty() || !behind.empty(); }
+  std::vector<char> may_fault, writes;  // per launch
+  std::vector<std::size_t> gates;       // launches that a gate stands behind: one for each repeat
+  bool can_cancel = false;              // a run takes so long that it looks whether it is called off
+  bool has_gate() const { return !gates.empty(); }
+  std::vector<Started> order() const;
 };
 /// Runs of more launches than that can be called off while they are under way.
 inline constexpr std::size_t kCancelledLaunches = 1 << 14;
@@ -63,16 +71,19 @@ class GpuGate {
   /// For KernelRun::fault and KernelRun::failed.
   void* fault_of(std::size_t launch) const;
   void* called_off(std::size_t launch) const;
-  void start_before(std::size_t launch, CUstream stream) const;
-  void start_behind(std::size_t launch, CUstream stream) const;
+  /// The gate itself.
+  void start(CUstream stream) const;
   /// Throws what the launch left, when it is done: for runs step by step, which no gate stands in.
   void check_launch(std::size_t launch) const;
 
   // ---- of runs ----
 
-  /// Held while a run is enqueued. Its number.
+  /// Held while a part of a run is enqueued.
   std::unique_lock<std::mutex> lock() const { return std::unique_lock(failure_->mutex_); }
-  std::uint64_t next_run() { return ++runs_; }
+  /// Before a run is enqueued: it has the next number.
+  void begin_run() { ++runs_; }
+  /// After one that was not enqueued to its end.
+  void leave_run() const;
   std::uint64_t last_run() const { return runs_; }
   /// Waits for all that was enqueued, or until `event` is done; what is enqueued is called off when the thread's
   /// CancelScope is cancelled.
@@ -85,7 +96,6 @@ class GpuGate {
 
  private:
   friend class GpuFailure;
-  void start(CUstream stream) const;
   void call_off();
   bool is_closed() const;
   std::exception_ptr own_error() const;

@@ -41,13 +41,22 @@ GatePlan plan_gates(const Plan& plan, const std::vector<Launch>& launches, int r
   for (std::size_t begin = 0; begin < launches.size(); begin += size) {
     std::size_t commit = begin;
     while (commit < begin + size && !launches[commit].is_commit) ++commit;
-    if (commit < begin + size) {
-      made.before.push_back(commit);
-    } else {
-      made.behind.push_back(commit - 1);
-    }
+    if (commit != begin) made.gates.push_back(commit - 1);
   }
   return made;
+}
+
+std::vector<Started> GatePlan::order() const {
+  std::vector<Started> all;
+  all.reserve(may_fault.size() + gates.size());
+  auto gate = gates.begin();
+  for (std::size_t i = 0; i < may_fault.size(); ++i) {
+    all.push_back({Started::Kind::launch, i});
+    if (gate == gates.end() || *gate != i) continue;
+    all.push_back({Started::Kind::gate, i});
+    ++gate;
+  }
+  return all;
 }
 
 // ---- GpuFailure ----
@@ -137,16 +146,20 @@ void* GpuGate::called_off(std::size_t launch) const {
   return plan_.can_cancel ? cancelled_.pointer() : nullptr;
 }
 
-void GpuGate::start_before(std::size_t launch, CUstream stream) const {
-  if (std::binary_search(plan_.before.begin(), plan_.before.end(), launch)) start(stream);
-}
-void GpuGate::start_behind(std::size_t launch, CUstream stream) const {
-  if (std::binary_search(plan_.behind.begin(), plan_.behind.end(), launch)) start(stream);
-}
-
 void GpuGate::start(CUstream stream) const {
   void* operands[] = {failure_->word_.pointer(), cancelled_.pointer(), words_.pointer(), report_.bytes()};
   kernel_->start(stream, operands, {});
+}
+
+// What runs next is numbered by the passes through its gate.
+void GpuGate::leave_run() const {
+  if (!plan_.has_gate()) return;
+  try {
+    stream_.wait_idle();
+    const std::uint64_t passes = runs_ * static_cast<std::uint64_t>(repeats_);
+    PD_CUDA(gpu::required_driver().cuMemcpyHtoD(words_.address(), &passes, sizeof(passes)));
+  } catch (const Error&) {  // the device is gone, and with it whatever could run next
+  }
 }
 
 void GpuGate::check_launch(std::size_t launch) const {
@@ -221,8 +234,7 @@ std::exception_ptr GpuGate::own_error() const {
       }
       fail_cancelled();
     } catch (const Error& error) {
-      if (repeats_ == 1) throw;
-      fail(error.kind(), "{}\n(in repeat {} of {}: what was written before it stays)", error.what(), repeat, repeats_);
+      fail_in_repeat(error, repeat, static_cast<std::uint64_t>(repeats_));
     }
   } catch (...) {
     return std::current_exception();

@@ -20,18 +20,17 @@ Stretch stretch_of(const Layout& layout);
 /// The elements of a value, dense, out of a copy of its stretch.
 Tensor picked(const Layout& layout, const std::byte* stretch);
 
-/// The values of a program's print steps: copied to the host where the run comes by, handed over once it is done.
+/// The values of a program's print steps: copied to the host where the run comes by, handed over once that
+/// is done.
 class GpuPrints {
  public:
   GpuPrints() = default;
   GpuPrints(const gpu::GpuDevice& device, const std::vector<Launch>& launches, std::function<void(Printed&&)> on_print);
 
-  bool empty() const { return places_.empty(); }
   /// Copies the value of launch number `launch`, which lies at `address`.
   void start(std::size_t launch, CUdeviceptr address, CUstream stream) const;
-  /// Of a run that is done: of one launch, or of all in their order.
+  /// Of a launch that is done.
   void hand_over(std::size_t launch) const;
-  void hand_over() const;
 
  private:
   struct Place {

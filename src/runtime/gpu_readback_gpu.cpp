@@ -48,8 +48,7 @@ GpuPrints::GpuPrints(const gpu::GpuDevice& device, const std::vector<Launch>& la
 }
 
 const GpuPrints::Place& GpuPrints::place_of(std::size_t launch) const {
-  const auto at = std::lower_bound(places_.begin(), places_.end(), launch,
-                                   [](const Place& p, std::size_t l) { return p.launch < l; });
+  const auto at = std::ranges::lower_bound(places_, launch, {}, &Place::launch);
   PD_ASSERT(at != places_.end() && at->launch == launch, "a launch that prints");
   return *at;
 }
@@ -67,10 +66,6 @@ void GpuPrints::hand_over(std::size_t launch) const {
   const Launch& printed = (*launches_)[launch];
   on_print_({printed.step->message, printed.step->label.scope, printed.instance,
              picked(printed.step->operands[0].layout, memory_.bytes() + place_of(launch).offset)});
-}
-
-void GpuPrints::hand_over() const {
-  for (const Place& place : places_) hand_over(place.launch);
 }
 
 }  // namespace paoding

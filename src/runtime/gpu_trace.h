@@ -12,13 +12,18 @@
 
 #include "plan/plan.h"
 #include "profile/recorder.h"
+#include "runtime/captured_graph.h"
+#include "runtime/gpu_gate.h"
 
 namespace paoding {
 
 class GpuTrace {
  public:
-  /// `nodes`: how many graph nodes each launch became; empty when the program is not captured.
-  GpuTrace(int device, const std::vector<Launch>& launches, std::vector<int> nodes);
+  /// What each entry of a run's order appears as.
+  static std::vector<profile::SiteId> sites_of(const std::vector<Launch>& launches, const std::vector<Started>& order);
+
+  /// `nodes`: of the graph that is launched, each made for an entry of the order.
+  GpuTrace(int device, const std::vector<profile::SiteId>& sites, const std::vector<CapturedGraph::Node>& nodes);
 
   static bool is_wanted() { return profile::Recorder::gpu_active(); }
   /// Whether a recording that is under way sees the kernels inside graph launches.
@@ -26,14 +31,15 @@ class GpuTrace {
 
   void before_graph(std::uint32_t run);
   void after_graph(std::uint32_t run);
-  void time_steps(std::uint32_t run, CUstream stream, const std::function<void(std::size_t)>& start);
+  /// Starts the entries first .. end-1 one by one.
+  void time_steps(std::uint32_t run, std::size_t first, std::size_t end, CUstream stream,
+                  const std::function<void(std::size_t)>& start);
 
   /// What a graph launch of one program consists of.
   struct Shape {
     int device = 0;
-    std::vector<profile::SiteId> sites;  // per launch
-    std::vector<int> nodes;              // per launch
-    std::size_t node_count = 0;
+    std::vector<profile::SiteId> sites;  // per entry of the order
+    std::vector<profile::SiteId> nodes;  // per node
   };
 
  private:

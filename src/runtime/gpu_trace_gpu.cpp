@@ -62,12 +62,9 @@ void add_copy(const gpu::GpuActivity& activity) {
 void add_graph(const GraphLaunch& launch, const std::vector<const gpu::GpuActivity*>& activities) {
   const auto track = Recorder::gpu_track(profile::TrackKind::stream, fmt::format("stream {}", activities[0]->stream),
                                          launch.shape->device);
-  std::size_t next = 0;
-  for (std::size_t i = 0; i < launch.shape->sites.size(); ++i) {
-    for (int node = 0; node < launch.shape->nodes[i]; ++node, ++next) {
-      const gpu::GpuActivity& activity = *activities[next];
-      Recorder::add_gpu(launch.shape->sites[i], launch.run, activity.start_ns, activity.duration_ns, track, launch.run);
-    }
+  for (std::size_t i = 0; i < activities.size(); ++i) {
+    const gpu::GpuActivity& activity = *activities[i];
+    Recorder::add_gpu(launch.shape->nodes[i], launch.run, activity.start_ns, activity.duration_ns, track, launch.run);
   }
 }
 
@@ -98,11 +95,11 @@ void stop_recording() {
   std::size_t matched = 0;
   std::vector<const GraphLaunch*> expected;
   for (const GraphLaunch& launch : now.launches) {
-    if (launch.shape->node_count > 0) expected.push_back(&launch);
+    if (!launch.shape->nodes.empty()) expected.push_back(&launch);
   }
   for (std::size_t i = 0; i < order.size() && i < expected.size(); ++i) {
     const auto& list = by_launch.at(order[i]);
-    if (list.size() != expected[i]->shape->node_count) break;  // from here on the order proves nothing
+    if (list.size() != expected[i]->shape->nodes.size()) break;  // from here on the order proves nothing
     add_graph(*expected[i], list);
     ++matched;
   }
@@ -121,14 +118,26 @@ void add_source_once() {
 
 }  // namespace
 
-GpuTrace::GpuTrace(int device, const std::vector<Launch>& launches, std::vector<int> nodes) {
+std::vector<profile::SiteId> GpuTrace::sites_of(const std::vector<Launch>& launches,
+                                                const std::vector<Started>& order) {
   add_source_once();
+  static const profile::SiteId gate =
+      Recorder::add_site({.name = "commit gate", .op = "commit gate", .kind = profile::SpanKind::kernel});
+  const LaunchSites sites(launches);
+  std::vector<profile::SiteId> all;
+  all.reserve(order.size());
+  for (const Started& started : order) {
+    all.push_back(started.kind == Started::Kind::gate ? gate : sites.of(launches[started.launch]).kernel);
+  }
+  return all;
+}
+
+GpuTrace::GpuTrace(int device, const std::vector<profile::SiteId>& sites,
+                   const std::vector<CapturedGraph::Node>& nodes) {
   auto shape = std::make_shared<Shape>();
   shape->device = device;
-  const LaunchSites sites(launches);
-  for (const Launch& launch : launches) shape->sites.push_back(sites.of(launch).kernel);
-  for (int count : nodes) shape->node_count += static_cast<std::size_t>(count);
-  shape->nodes = std::move(nodes);
+  shape->sites = sites;
+  for (const CapturedGraph::Node& node : nodes) shape->nodes.push_back(sites[node.of]);
   shape_ = std::move(shape);
   launch_site_ = Recorder::add_site({.name = "graph launch", .kind = profile::SpanKind::launch});
 }
@@ -146,27 +155,28 @@ void GpuTrace::before_graph(std::uint32_t run) {
 
 void GpuTrace::after_graph(std::uint32_t run) { Recorder::complete(launch_site_, launch_start_, Recorder::now(), run); }
 
-void GpuTrace::time_steps(std::uint32_t run, CUstream stream, const std::function<void(std::size_t)>& start) {
+void GpuTrace::time_steps(std::uint32_t run, std::size_t first, std::size_t end, CUstream stream,
+                          const std::function<void(std::size_t)>& start) {
   const gpu::GpuDevice& device = gpu::GpuDevice::get(shape_->device);
   std::vector<gpu::Event> events;
-  for (std::size_t i = 0; i <= shape_->sites.size(); ++i) events.emplace_back(device, true);
+  for (std::size_t k = first; k <= end; ++k) events.emplace_back(device, true);
   // The first event is waited for before anything else is launched, so that its host time is known.
   events[0].record(stream);
   events[0].wait_done();
   const std::int64_t anchor_ns = std::chrono::steady_clock::now().time_since_epoch().count();
   const profile::Ticks launch_start = Recorder::now();
-  for (std::size_t i = 0; i < shape_->sites.size(); ++i) {
-    start(i);
-    events[i + 1].record(stream);
+  for (std::size_t k = first; k < end; ++k) {
+    start(k);
+    events[k - first + 1].record(stream);
   }
   Recorder::complete(launch_site_, launch_start, Recorder::now(), run);
   events.back().wait_done();
   const auto track = Recorder::gpu_track(profile::TrackKind::stream, "stream", shape_->device);
   std::int64_t before_ns = 0;
-  for (std::size_t i = 0; i < shape_->sites.size(); ++i) {
-    const auto at_ns =
-        static_cast<std::int64_t>(static_cast<double>(events[i + 1].milliseconds_since(events[0])) * 1e6);
-    Recorder::add_gpu(shape_->sites[i], run, anchor_ns + before_ns, at_ns - before_ns, track, run);
+  for (std::size_t k = first; k < end; ++k) {
+    const double at_ms = events[k - first + 1].milliseconds_since(events[0]);
+    const auto at_ns = static_cast<std::int64_t>(at_ms * 1e6);
+    Recorder::add_gpu(shape_->sites[k], run, anchor_ns + before_ns, at_ns - before_ns, track, run);
     before_ns = at_ns;
   }
 }

@@ -151,8 +151,11 @@ struct Program::Compiled {
   }
 
   void run_on_device(std::uint32_t run) {
-    if (options.device.kind == DeviceKind::cuda) parameters->enqueue(executor.get(), writes_parameters);
+    come_behind_others();
     executor->run(run);
+  }
+  void come_behind_others() const {
+    if (options.device.kind == DeviceKind::cuda) parameters->enqueue(executor.get(), writes_parameters);
   }
 
   // Nothing has been written yet: while the listener has it others may read the parameters, as those that it waits for.
@@ -166,8 +169,11 @@ struct Program::Compiled {
       }
       std::unique_lock<std::shared_mutex>* lock;
     };
-    const ForReaders open(alone);
-    options.on_print(value);
+    {
+      const ForReaders open(alone);
+      options.on_print(value);
+    }
+    if (alone != nullptr) come_behind_others();  // what the listener has enqueued reads what is written next
   }
 
   // What waiting throws is what the run met.
