@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tile routines on SLEEF's vector functions (Shibata, Petrogalli: "SLEEF: A portable vectorized library of C standard
-// mathematical functions", 2020), whose errors are below 1 ulp, 1.5 for erfc, 3.5 where a name says u35. SLEEF has one
-// function per instruction set; sleef.h declares only those that the whole file is compiled for, so they are declared
-// here. Without AVX2 the C library's functions serve, one element at a time.
+// Tile routines on SLEEF's vector functions, whose errors are below 1 ulp, 1.5 for erfc, 3.5 for sin, cos and tan of
+// f32. Without AVX2 the C library's functions serve, one element at a time.
 #ifndef HWY_DISABLED_TARGETS
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
 #endif
@@ -13,18 +11,16 @@
 #include <cmath>
 #include <limits>
 
+#include "cpu/sleef_vectors.h"
 #include "cpu/tile_vector-inl.h"
 
-#undef PD_SLEEF_F32
-#undef PD_SLEEF_F64
+#undef PD_SLEEF
 #if HWY_TARGET == HWY_AVX3
-#define PD_SLEEF_F32(name, bound) Sleef_##name##f16_##bound##avx512f
-#define PD_SLEEF_F64(name, bound) Sleef_##name##d8_##bound##avx512f
+#define PD_SLEEF sleef_avx512
 #elif HWY_TARGET == HWY_AVX2
-#define PD_SLEEF_F32(name, bound) Sleef_##name##f8_##bound##avx2
-#define PD_SLEEF_F64(name, bound) Sleef_##name##d4_##bound##avx2
+#define PD_SLEEF sleef_avx2
 #elif HWY_TARGET != HWY_SCALAR
-#error "SLEEF's names for this instruction set are not listed here"
+#error "SLEEF's functions for this instruction set are not listed here"
 #endif
 
 HWY_BEFORE_NAMESPACE();
@@ -35,14 +31,14 @@ namespace sleef {  // its Expm1 and Erf are not those of tile_math.cpp
 #undef PD_UNARY
 #undef PD_BINARY
 #if HWY_TARGET == HWY_SCALAR
-#define PD_UNARY(Name, function, bound32, bound64) \
-  struct Name {                                    \
-    template <class D, class V>                    \
-    HWY_INLINE V operator()(D, V a) const {        \
-      return V(std::function(a.raw));              \
-    }                                              \
+#define PD_UNARY(Name, function)            \
+  struct Name {                             \
+    template <class D, class V>             \
+    HWY_INLINE V operator()(D, V a) const { \
+      return V(std::function(a.raw));       \
+    }                                       \
   };
-#define PD_BINARY(Name, function, bound)         \
+#define PD_BINARY(Name, function)                \
   struct Name {                                  \
     template <class D, class V>                  \
     HWY_INLINE V operator()(D, V a, V b) const { \
@@ -50,46 +46,36 @@ namespace sleef {  // its Expm1 and Erf are not those of tile_math.cpp
     }                                            \
   };
 #else
-using Raw32 = decltype(hn::Vec<hn::ScalableTag<float>>::raw);
-using Raw64 = decltype(hn::Vec<hn::ScalableTag<double>>::raw);
-#define PD_UNARY(Name, function, bound32, bound64)         \
-  extern "C" Raw32 PD_SLEEF_F32(function, bound32)(Raw32); \
-  extern "C" Raw64 PD_SLEEF_F64(function, bound64)(Raw64); \
-  struct Name {                                            \
-    template <class D, class V>                            \
-    HWY_INLINE V operator()(D, V a) const {                \
-      if constexpr (sizeof(hn::TFromD<D>) == 4) {          \
-        return V{PD_SLEEF_F32(function, bound32)(a.raw)};  \
-      } else {                                             \
-        return V{PD_SLEEF_F64(function, bound64)(a.raw)};  \
-      }                                                    \
-    }                                                      \
+#define PD_UNARY(Name, function)                       \
+  struct Name {                                        \
+    template <class D, class V>                        \
+    HWY_INLINE V operator()(D d, V a) const {          \
+      HWY_ALIGN hn::TFromD<D> as[hn::MaxLanes(d)];     \
+      hn::Store(a, d, as), PD_SLEEF::function(as, as); \
+      return hn::Load(d, as);                          \
+    }                                                  \
   };
-#define PD_BINARY(Name, function, bound)                        \
-  extern "C" Raw32 PD_SLEEF_F32(function, bound)(Raw32, Raw32); \
-  extern "C" Raw64 PD_SLEEF_F64(function, bound)(Raw64, Raw64); \
-  struct Name {                                                 \
-    template <class D, class V>                                 \
-    HWY_INLINE V operator()(D, V a, V b) const {                \
-      if constexpr (sizeof(hn::TFromD<D>) == 4) {               \
-        return V{PD_SLEEF_F32(function, bound)(a.raw, b.raw)};  \
-      } else {                                                  \
-        return V{PD_SLEEF_F64(function, bound)(a.raw, b.raw)};  \
-      }                                                         \
-    }                                                           \
+#define PD_BINARY(Name, function)                                               \
+  struct Name {                                                                 \
+    template <class D, class V>                                                 \
+    HWY_INLINE V operator()(D d, V a, V b) const {                              \
+      HWY_ALIGN hn::TFromD<D> as[hn::MaxLanes(d)], bs[hn::MaxLanes(d)];         \
+      hn::Store(a, d, as), hn::Store(b, d, bs), PD_SLEEF::function(as, bs, as); \
+      return hn::Load(d, as);                                                   \
+    }                                                                           \
   };
 #endif
-PD_UNARY(Expm1, expm1, u10, u10)
-PD_UNARY(SleefLog1p, log1p, u10, u10)
-PD_UNARY(Log2, log2, u10, u10)
-PD_UNARY(Log10, log10, u10, u10)
-PD_UNARY(Sin, sin, u35, u10)
-PD_UNARY(Cos, cos, u35, u10)
-PD_UNARY(Tan, tan, u35, u10)
-PD_UNARY(Erf, erf, u10, u10)
-PD_UNARY(Erfc, erfc, u15, u15)
-PD_BINARY(SleefPow, pow, u10)
-PD_BINARY(SleefFmod, fmod, )
+PD_UNARY(Expm1, expm1)
+PD_UNARY(SleefLog1p, log1p)
+PD_UNARY(Log2, log2)
+PD_UNARY(Log10, log10)
+PD_UNARY(Sin, sin)
+PD_UNARY(Cos, cos)
+PD_UNARY(Tan, tan)
+PD_UNARY(Erf, erf)
+PD_UNARY(Erfc, erfc)
+PD_BINARY(SleefPow, pow)
+PD_BINARY(SleefFmod, fmod)
 
 // The C library's function where `wrong` is set: what SLEEF does not do right, and seldom comes.
 template <class D, class V, class M, class T>

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "tests/cli/training_run.h"
+#include "tests/thread_sanitizer.h"
 
 namespace paoding {
 namespace {
@@ -69,10 +70,7 @@ class Interruption : public TrainingRun {
 
 TEST_F(Interruption, EndsEveryCommandOnTheFirstSignal) {
   trained("a", "--no-test --show 0 --steps 4");
-  const std::vector<std::vector<std::string>> commands = {
-      {"run", "endless.txt", "--random", "1"},
-      {"run", "endless.txt", "--random", "1", "--stepwise"},
-      {"run", "endless.txt", "--random", "1", "--fetch", "out.safetensors", "--json"},
+  std::vector<std::vector<std::string>> commands = {
       {"run", "assigns.txt", "--random", "1"},
       {"dump", "assigns.txt", "--passes", "--plan"},
       {"run", "fifo"},
@@ -83,6 +81,11 @@ TEST_F(Interruption, EndsEveryCommandOnTheFirstSignal) {
       {"predict", "g2p", "a", "nobody"},
       {"bench", "lstm_steps"},
   };
+  if (!kThreadSanitizer) {  // it keeps a signal back until the next call of the C library, and these make none
+    commands.push_back({"run", "endless.txt", "--random", "1"});
+    commands.push_back({"run", "endless.txt", "--random", "1", "--stepwise"});
+    commands.push_back({"run", "endless.txt", "--random", "1", "--fetch", "out.safetensors", "--json"});
+  }
   const int signals[] = {SIGINT, SIGTERM, SIGHUP};
   int next = 0;
   for (const std::vector<std::string>& command : commands) {
