@@ -60,5 +60,5 @@ endif()
 
 if(PAODING_TESTS AND TARGET paoding_cli)
   add_test(NAME InstalledLibrary COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/tools/check_install.sh ${CMAKE_CURRENT_BINARY_DIR})
-  set_tests_properties(InstalledLibrary PROPERTIES TIMEOUT 300)
+  set_tests_properties(InstalledLibrary PROPERTIES TIMEOUT 300 ENVIRONMENT "${PAODING_TEST_ENVIRONMENT}")
 endif()

@@ -5,6 +5,13 @@
 if(NOT PAODING_LIST_SUITES_OF)
   set(test_suites_file ${CMAKE_CURRENT_LIST_FILE})
 
+  # Waiting threads must sleep: spinning ones take the cores from the other suites.
+  set(PAODING_TEST_ENVIRONMENT OMP_WAIT_POLICY=passive)
+  if(PAODING_SANITIZE MATCHES "thread")
+    # Few threads find the same races as many, and each costs the sanitizer memory.
+    list(APPEND PAODING_TEST_ENVIRONMENT OMP_NUM_THREADS=3 OMP_TOOL_LIBRARIES=${PAODING_ARCHER})
+  endif()
+
   function(add_test_binary name)
     if(NOT ARGN)
       return()
@@ -16,12 +23,7 @@ if(NOT PAODING_LIST_SUITES_OF)
       target_link_libraries(${name} PRIVATE GTest::gtest_main)
     endif()
 
-    # Waiting threads must sleep: spinning ones take the cores from the other suites.
-    set(environment OMP_WAIT_POLICY=passive)
-    if(PAODING_SANITIZE MATCHES "thread")
-      # Few threads find the same races as many, and each costs the sanitizer memory.
-      list(APPEND environment OMP_NUM_THREADS=3 OMP_TOOL_LIBRARIES=${PAODING_ARCHER})
-    endif()
+    set(environment ${PAODING_TEST_ENVIRONMENT})
     set(list_file ${CMAKE_CURRENT_BINARY_DIR}/${name}_suites.cmake)
     set(seconds 600)
     if(PAODING_SANITIZE)

@@ -91,9 +91,12 @@ nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int, const char* const*) {
   const std::string file = base.string();
   std::ofstream out(file + ".cpp");
   out << "#include \"" << folder().path.string() << "/emulation.h\"\n" << program->source << '\n';
-  const std::regex entry("extern \"C\" __global__ void (?:__launch_bounds__\\([^)]*\\) )?(\\w+)\\(");
-  for (std::sregex_iterator at(program->source.begin(), program->source.end(), entry), end; at != end; ++at) {
-    out << "PD_EMULATED_KERNEL(" << (*at)[1] << ")\n";
+  {
+    const std::lock_guard lock(mutex);  // std::regex fills tables that all threads share
+    const std::regex entry("extern \"C\" __global__ void (?:__launch_bounds__\\([^)]*\\) )?(\\w+)\\(");
+    for (std::sregex_iterator at(program->source.begin(), program->source.end(), entry), end; at != end; ++at) {
+      out << "PD_EMULATED_KERNEL(" << (*at)[1] << ")\n";
+    }
   }
   out.close();
   const int rc = std::system((kCompile + ("-shared " + file + ".cpp -o " + file + ".so 2> " + file + ".log")).c_str());
