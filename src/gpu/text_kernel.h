@@ -46,6 +46,10 @@ std::string output_parameter(DType dtype, std::string_view name);
 /// What a group or a kernel op of our own becomes on the target; nullptr for a library's kernel and for control flow.
 std::shared_ptr<const TextPlan> text_of(const Step& step, const Target& target);
 
+/// A launch that leaves room beside it may start while the one in front ends: 0.3 to 0.5 us less between two small ones
+/// (H200). One that fills the chip loses by it.
+bool overlaps_before(const Target& target, const TextLaunch& launch);
+
 /// Appends to the op's table for GPUs.
 void register_text_kernel(const std::string& op, std::string name,
                           std::function<std::string(const KernelCall&)> refusal,

@@ -16,6 +16,7 @@
 #include "runtime/executor.h"
 #include "runtime/gpu_feeds.h"
 #include "runtime/gpu_gate.h"
+#include "runtime/gpu_joins.h"
 #include "runtime/gpu_readback.h"
 #include "runtime/gpu_reads.h"
 #include "runtime/gpu_trace.h"
@@ -55,12 +56,13 @@ class GpuExecutor : public Executor {
         feeds_(device_, stream_) {
     place_slots(options.parameters);
     clear_state();
-    prepare_kernels();
     resolve(options.repeats);
+    GatePlan gates = plan_gates(plan_, launches_, options.repeats, options.execution);
+    if (is_captured_) joins_ = GpuJoins(launches_, bases_, gates.kinds(launches_), *plan_.target);
+    prepare_kernels();
     prints_ = GpuPrints(device_, launches_, options.on_print);
-    place_gate(options);
-    const std::vector<profile::SiteId> sites = GpuTrace::sites_of(launches_, order_);
-    if (is_captured_) capture(sites);
+    place_gate(options, std::move(gates));
+    if (is_captured_) capture(sites());
   }
 
   ~GpuExecutor() override {
@@ -118,7 +120,9 @@ class GpuExecutor : public Executor {
   bool can_fail() const override { return gate_->can_fail(); }
   std::shared_ptr<Arena> arena() const override { return arena_; }
   KernelCost kernel_cost() const override { return cost_; }
-  std::int64_t launches() const override { return static_cast<std::int64_t>(launches_.size()); }
+  std::int64_t launches() const override {
+    return static_cast<std::int64_t>(launches_.size()) - joins_.saved_launches();
+  }
 
   std::string kernel_text() const override {
     std::string text;
@@ -156,6 +160,18 @@ class GpuExecutor : public Executor {
     std::unique_ptr<CapturedGraph> graph;
     GpuTrace seen;
   };
+
+  // Per element of order_.
+  std::vector<profile::SiteId> sites() const {
+    std::vector<profile::SiteId> all = GpuTrace::sites_of(launches_, order_);
+    std::map<std::size_t, profile::SiteId> of_join;
+    for (const auto& [launch, site] : joins_.sites()) of_join.emplace(launch, site);
+    for (std::size_t k = 0; k < order_.size(); ++k) {
+      const auto found = of_join.find(order_[k].launch);
+      if (order_[k].kind == Started::Kind::launch && found != of_join.end()) all[k] = found->second;
+    }
+    return all;
+  }
 
   // A run is cut in front of every commit that values are printed before.
   void capture(const std::vector<profile::SiteId>& sites) {
@@ -302,10 +318,12 @@ class GpuExecutor : public Executor {
       if (step.text == nullptr) return;
       for (const gpu::TextLaunch& launch : step.text->launches) sources.push_back(launch.source);
     });
+    for (const std::string& source : joins_.sources()) sources.push_back(source);
     std::sort(sources.begin(), sources.end());
     sources.erase(std::unique(sources.begin(), sources.end()), sources.end());
     gpu::KernelCache::shared().compile_all(sources, arch);
     for_each_step(plan_.steps, [&](const Step& step) { kernels_.emplace(&step, prepare(step)); });
+    joins_.load(device_);
     stream_.wait_idle();
     const gpu::CacheCounts after = gpu::KernelCache::shared().counts();
     cost_.compiled = static_cast<int>(after.compiles - before.compiles);
@@ -334,8 +352,7 @@ class GpuExecutor : public Executor {
     }
   }
 
-  void place_gate(const ExecutorOptions& options) {
-    GatePlan gates = plan_gates(plan_, launches_, options.repeats, options.execution);
+  void place_gate(const ExecutorOptions& options, GatePlan gates) {
     order_ = gates.order();
     std::vector<const PreparedKernel*> kernels;
     for (std::size_t i = 0; i < launches_.size(); ++i) {
@@ -358,8 +375,10 @@ class GpuExecutor : public Executor {
   }
 
   void start(std::size_t k, CUstream stream) const {
+    const std::size_t i = order_[k].launch;
     if (order_[k].kind == Started::Kind::gate) return gate_->start(stream);
-    start_launch(order_[k].launch, stream);
+    if (!joins_.has(i)) return start_launch(i, stream);
+    joins_.start(i, stream, [&](std::size_t member) { return run_of(member, stream); });
   }
 
   void start_launch(std::size_t i, CUstream stream) const {
@@ -368,9 +387,18 @@ class GpuExecutor : public Executor {
     if (step->kind == Step::Kind::print) {
       prints_.start(i, reinterpret_cast<CUdeviceptr>(operands[0]), stream);
     } else {
-      kernels_.at(step)->run({operands, slot_pointer(step->workspace), stream, slot_pointer(step->state),
-                              gate_->fault_of(i), gate_->called_off(i)});
+      kernels_.at(step)->run(run_of(i, stream));
     }
+  }
+
+  KernelRun run_of(std::size_t i, CUstream stream) const {
+    const Step& step = *launches_[i].step;
+    return {pointers_.data() + first_pointer_[i],
+            slot_pointer(step.workspace),
+            stream,
+            slot_pointer(step.state),
+            gate_->fault_of(i),
+            gate_->called_off(i)};
   }
 
   void* slot_pointer(int slot) const {
@@ -465,6 +493,7 @@ class GpuExecutor : public Executor {
   std::vector<void*> pointers_;
   std::vector<std::size_t> first_pointer_;  // per launch
   std::vector<Started> order_;
+  GpuJoins joins_;
   GpuPrints prints_;
   std::optional<GpuGate> gate_;
   std::optional<GpuReads> reads_;

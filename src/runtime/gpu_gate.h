@@ -50,6 +50,8 @@ struct GatePlan {
   bool can_cancel = false;              // a run takes so long that it looks whether it is called off
   bool has_gate() const { return !gates.empty(); }
   std::vector<Started> order() const;
+  /// Per launch: equal for neighbours that no gate stands between and that look at the same word before they write.
+  std::vector<int> kinds(const std::vector<Launch>& launches) const;
 };
 /// Runs of more launches than that can be called off while they are under way.
 inline constexpr std::size_t kCancelledLaunches = 1 << 14;

@@ -59,6 +59,17 @@ std::vector<Started> GatePlan::order() const {
   return all;
 }
 
+std::vector<int> GatePlan::kinds(const std::vector<Launch>& launches) const {
+  std::vector<int> all;
+  all.reserve(launches.size());
+  int passed = 0;
+  for (std::size_t i = 0; i < launches.size(); ++i) {
+    all.push_back(passed * 4 + (launches[i].is_commit ? 2 : 0) + (writes[i] != 0 ? 1 : 0));
+    passed += static_cast<std::size_t>(passed) < gates.size() && gates[static_cast<std::size_t>(passed)] == i ? 1 : 0;
+  }
+  return all;
+}
+
 // ---- GpuFailure ----
 
 GpuFailure::GpuFailure(const gpu::GpuDevice& device) : device_(device), word_(device, sizeof(unsigned)) {

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "gpu/text_launch.h"
+
 namespace paoding {
 namespace {
 
@@ -17,6 +19,14 @@ using Extents = std::vector<Extent>;
 
 Extents extents_of(const Launch& launch, const std::vector<std::byte*>& bases) {
   Extents extents;
+  if (const auto& text = launch.step->text) {
+    for (const auto& [slot, bytes] : {std::pair(launch.step->workspace, text->workspace_bytes),
+                                      std::pair(launch.step->state, text->ticket_count * 4)}) {
+      if (slot < 0) continue;
+      const auto start = reinterpret_cast<std::intptr_t>(bases[static_cast<std::size_t>(slot)]);
+      extents.push_back({start, start + bytes, true});
+    }
+  }
   for (std::size_t k = 0; k < launch.addresses.size(); ++k) {
     const Layout& layout = launch.step->operands[k].layout;
     const auto& [slot, offset] = launch.addresses[k];

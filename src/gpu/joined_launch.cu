@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Behind constants kMembers, kOperands and kWords, and the members' texts.
+struct Member {
+  unsigned first, text;  // its first CTA; which of the texts
+  void* operands[kOperands];
+  void* workspace;
+  unsigned* tickets;
+  unsigned long long sizes[kWords];
+};
+struct Sizes {
+  Member members[kMembers];
+};
+
+// What the parameter that it is given to points at.
+struct AnyPointer {
+  void* at;
+  template <class T> PD_DEVICE operator T*() const { return (T*)at; }
+};
+
+PD_DEVICE int member_of(const Sizes& size, unsigned cta) {
+  int found = 0;
+  for (int step = kMostMembers / 2; step > 0; step /= 2) {
+    if (found + step < kMembers && cta >= size.members[found + step].first) found += step;
+  }
+  return found;
+}

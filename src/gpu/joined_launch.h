@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels that do not touch each other's results, in one launch: a launch that ends leaves the chip half empty for two
+// microseconds and more, and thirty parameter updates are thirty ends. The texts are those of the kernels alone, as
+// functions; each CTA looks up whose it is.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "base/target.h"
+#include "gpu/text_launch.h"
+
+namespace paoding::gpu {
+
+/// The kernel of one step that is launched alone so far.
+struct JoinMember {
+  const TextLaunch* launch = nullptr;
+  std::size_t operands = 0;
+};
+
+/// Which of these kernels share a launch, as lists of their places; of two or more each, the others stay alone. Kernels
+/// that start with the same threads and need nothing but their operands and a Room go together.
+std::vector<std::vector<std::size_t>> joins_of(std::span<const JoinMember> kernels);
+
+class JoinedLaunch {
+ public:
+  /// Of a list of joins_of().
+  JoinedLaunch(const std::vector<JoinMember>& members, const Target& target);
+
+  /// Without operands: their addresses are among the sizes, which place() fills in.
+  const TextLaunch& launch() const { return launch_; }
+  /// Before the launch starts; `operands` as the member alone would get them.
+  void place(std::size_t member, void* const* operands, void* workspace, void* tickets);
+
+ private:
+  std::size_t word_of(std::size_t member) const { return member * member_words_; }
+
+  TextLaunch launch_;
+  std::vector<std::size_t> operands_;  // of each member
+  std::size_t most_operands_ = 0, member_words_ = 0;
+};
+
+}  // namespace paoding::gpu

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Launches of a captured run that do not touch each other's results, as one launch (gpu/joined_launch.h).
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gpu/joined_launch.h"
+#include "gpu/loaded_kernel.h"
+#include "plan/plan.h"
+#include "profile/recorder.h"
+
+namespace paoding {
+
+class GpuJoins {
+ public:
+  GpuJoins() = default;
+  /// `bases`: the address of every slot. Only neighbours of one `kind` go together.
+  GpuJoins(const std::vector<Launch>& launches, const std::vector<CUdeviceptr>& bases, const std::vector<int>& kind,
+           const Target& target);
+
+  /// The texts, once each.
+  std::vector<std::string> sources() const;
+  void load(const gpu::GpuDevice& device);
+
+  std::int64_t saved_launches() const;
+  /// Whether launch `i` runs in a launch with others.
+  bool has(std::size_t i) const { return !place_of_.empty() && place_of_[i].join >= 0; }
+  /// Starts all of a join at its first launch, and nothing at the others. `run_of` gives what a launch alone would get.
+  void start(std::size_t i, CUstream stream, const std::function<KernelRun(std::size_t)>& run_of) const;
+  /// The first launches of joins, each with the site of its kernel.
+  std::vector<std::pair<std::size_t, profile::SiteId>> sites() const;
+
+ private:
+  // One text and its schedule, for every turn of the loop that its steps are in.
+  struct Kernel {
+    std::vector<const Step*> steps;
+    std::unique_ptr<gpu::JoinedLaunch> joined;
+    std::unique_ptr<gpu::LoadedKernel> loaded;
+  };
+  struct Join {
+    Kernel* kernel = nullptr;
+    std::vector<std::size_t> launches;
+  };
+  struct Place {
+    int join = -1;
+    bool is_first = false;
+  };
+
+  std::map<std::vector<const Step*>, Kernel> kernels_;
+  std::vector<Join> joins_;
+  std::vector<Place> place_of_;  // per launch; empty without joins
+};
+
+}  // namespace paoding
