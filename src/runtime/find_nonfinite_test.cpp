@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The first value that is not finite is found where it was put, whatever stands around it: in groups, in scans and
-// their gradients, in front of masks, in parameters and feeds; the store is left as it was.
+// their gradients, in front of masks, in parameters and feeds; the store is left as it was. On both devices.
 #include <cmath>
 #include <limits>
 
@@ -13,6 +13,19 @@ namespace {
 
 const double kInf = std::numeric_limits<double>::infinity(), kNan = std::nan("");
 
+class FindNonfinite : public testing::TestWithParam<DeviceKind> {
+ protected:
+  void SetUp() override {
+    if (GetParam() == DeviceKind::cuda && Device::best().kind != DeviceKind::cuda) {
+      GTEST_SKIP() << "NOT CHECKED: no GPU here";
+    }
+  }
+};
+INSTANTIATE_TEST_SUITE_P(OnCpu, FindNonfinite, testing::Values(DeviceKind::cpu));
+INSTANTIATE_TEST_SUITE_P(OnGpu, FindNonfinite, testing::Values(DeviceKind::cuda));
+
+Device device_under_test() { return FindNonfinite::GetParam() == DeviceKind::cuda ? Device::cuda(0) : Device::cpu(); }
+
 // A graph with its store and feeds, run once to see that the run gives what is looked for.
 struct Case {
   Graph g;
@@ -20,12 +33,13 @@ struct Case {
   std::unique_ptr<Parameters> parameters;
   CompileOptions compile;
 
+  Case() { compile.device = device_under_test(); }
   Value input(const char* name, const Shape& shape, const Dense& values) {
     feeds[name] = Tensor::from(f32, shape, values);
     return g.input(name, f32, shape);
   }
   Parameters& store() {
-    if (!parameters) parameters = std::make_unique<Parameters>(g, Device::cpu());
+    if (!parameters) parameters = std::make_unique<Parameters>(g, compile.device);
     return *parameters;
   }
   std::optional<NonfiniteReport> find(const FindNonfiniteOptions& options = {}) {
@@ -40,13 +54,13 @@ struct Case {
 
 std::string op_of(const NonfiniteReport& report) { return report.unfused ? report.unfused->name : report.first.name; }
 
-TEST(FindNonfinite, GivesNothingWhenAllIsFinite) {
+TEST_P(FindNonfinite, GivesNothingWhenAllIsFinite) {
   Case c;
   c.g.fetch("y", log(c.input("x", {3}, {1, 2, 3})));
   EXPECT_FALSE(c.find().has_value());
 }
 
-TEST(FindNonfinite, NamesTheOpOfAGroupWithItsScopeAndWhatItRead) {
+TEST_P(FindNonfinite, NamesTheOpOfAGroupWithItsScopeAndWhatItRead) {
   Case c;
   const Value x = c.input("x", {2, 3}, {2.5, 2, 3, 4, 0.5, 6}), y = c.input("y", {3}, {1, 1, 0.5});
   {
@@ -78,7 +92,7 @@ TEST(FindNonfinite, NamesTheOpOfAGroupWithItsScopeAndWhatItRead) {
   EXPECT_TRUE(has(text, "\n  followed back from: fetch 'loss'\n")) << text;
 }
 
-TEST(FindNonfinite, NamesProductsAndTheirInputs) {
+TEST_P(FindNonfinite, NamesProductsAndTheirInputs) {
   Case c;
   const Value x = c.input("x", {2, 2}, {1e30, 1, 1, 1}), w = c.g.parameter("w", f32, {2, 2});
   c.store().set("w", Tensor::from(f32, {2, 2}, Dense{1e30, 0, 0, 1}));
@@ -98,7 +112,7 @@ TEST(FindNonfinite, NamesProductsAndTheirInputs) {
   EXPECT_FALSE(report.first.reads[1].at.has_value());
 }
 
-TEST(FindNonfinite, FollowsAnInfinityToTheNanThatItBecame) {
+TEST_P(FindNonfinite, FollowsAnInfinityToTheNanThatItBecame) {
   Case c;
   const Value x = c.input("x", {2}, {1, 200});
   const Value big = exp(x);
@@ -112,7 +126,7 @@ TEST(FindNonfinite, FollowsAnInfinityToTheNanThatItBecame) {
   EXPECT_EQ(report.became_nan->name, "sub");
 }
 
-TEST(FindNonfinite, DoesNotBlameAMaskThatDoesNoHarm) {
+TEST_P(FindNonfinite, DoesNotBlameAMaskThatDoesNoHarm) {
   Case c;
   const Value scores = c.input("scores", {2, 3}, {1, 2, 3, 4, 5, 6}), keep = c.input("keep", {3}, {1, 1, 0});
   const Value masked = select(greater(keep, full(c.g, {}, 0.5, f32)), scores, full(c.g, {}, -kInf, f32));
@@ -127,7 +141,7 @@ TEST(FindNonfinite, DoesNotBlameAMaskThatDoesNoHarm) {
   EXPECT_EQ(report.followed, "fetch 'loss'");
 }
 
-TEST(FindNonfinite, NamesTheSoftmaxOfARowThatIsMaskedWhole) {
+TEST_P(FindNonfinite, NamesTheSoftmaxOfARowThatIsMaskedWhole) {
   Case c;
   const Value scores = c.input("scores", {2, 3}, {1, 2, 3, 4, 5, 6}), keep = c.input("keep", {2, 1}, {1, 0});
   const Value masked = select(greater(keep, full(c.g, {}, 0.5, f32)), scores, full(c.g, {}, -kInf, f32));
@@ -141,7 +155,7 @@ TEST(FindNonfinite, NamesTheSoftmaxOfARowThatIsMaskedWhole) {
   EXPECT_TRUE(std::isnan(report.unfused->value));
 }
 
-TEST(FindNonfinite, NamesTimeStepsOfScansForwardAndReverse) {
+TEST_P(FindNonfinite, NamesTimeStepsOfScansForwardAndReverse) {
   for (const bool reverse : {false, true}) {
     SCOPED_TRACE(reverse);
     Case c;
@@ -165,7 +179,8 @@ TEST(FindNonfinite, NamesTimeStepsOfScansForwardAndReverse) {
 }
 
 // The branch that is taken is followed, also through a Variant, and every turn of a loop without a length.
-TEST(FindNonfinite, FollowsBranchesVariantsAndLoopsWithoutALength) {
+TEST_P(FindNonfinite, FollowsBranchesVariantsAndLoopsWithoutALength) {
+  if (GetParam() == DeviceKind::cuda) GTEST_SKIP() << "a GPU runs no branch, and no loop without a length";
   for (const double chooser : {1.0, 0.0}) {
     SCOPED_TRACE(chooser);
     Case c;
@@ -191,7 +206,7 @@ TEST(FindNonfinite, FollowsBranchesVariantsAndLoopsWithoutALength) {
   EXPECT_EQ(report.unfused ? report.unfused->scope : report.first.scope, "turn");
 }
 
-TEST(FindNonfinite, NamesWhatWasFedOrStoredBeforeTheRun) {
+TEST_P(FindNonfinite, NamesWhatWasFedOrStoredBeforeTheRun) {
   Case c;
   const Value x = c.input("x", {2}, {1, kNan}), w = c.g.parameter("w", f32, {2}), unused = c.g.parameter("v", f32, {1});
   c.g.fetch("loss", sum(x * w));
@@ -226,7 +241,7 @@ struct Training : Case {
   }
 };
 
-TEST(FindNonfinite, FindsGradientsThatAreNotFiniteAndLeavesTheStoreAlone) {
+TEST_P(FindNonfinite, FindsGradientsThatAreNotFiniteAndLeavesTheStoreAlone) {
   for (const bool skip : {false, true}) {
     SCOPED_TRACE(skip);
     Training c({.skip_nonfinite = skip});
@@ -240,7 +255,7 @@ TEST(FindNonfinite, FindsGradientsThatAreNotFiniteAndLeavesTheStoreAlone) {
   }
 }
 
-TEST(FindNonfinite, DrawsTheRandomNumbersOfTheRunThatFailed) {
+TEST_P(FindNonfinite, DrawsTheRandomNumbersOfTheRunThatFailed) {
   Case c;
   const Value drawn = random_uniform(c.g, {64}, 0, 1);
   const Value w = c.g.parameter("w", f32, {});
@@ -249,7 +264,7 @@ TEST(FindNonfinite, DrawsTheRandomNumbersOfTheRunThatFailed) {
   c.g.fetch("loss", loss);
   c.g.fetch("drawn", drawn);
   minimize(loss, Sgd{}, {.skip_nonfinite = true});
-  Program program(c.g, {}, &c.store());
+  Program program(c.g, c.compile, &c.store());
   int runs = 0;
   Tensors results;
   do {
@@ -263,15 +278,15 @@ TEST(FindNonfinite, DrawsTheRandomNumbersOfTheRunThatFailed) {
   EXPECT_LT(results.at("drawn").to_doubles()[static_cast<std::size_t>(first.index[0])], 0.02);
 }
 
-TEST(FindNonfinite, SaysWhatIsWrongWithItsFeeds) {
+TEST_P(FindNonfinite, SaysWhatIsWrongWithItsFeeds) {
   Case c;
   c.g.fetch("y", log(c.input("x", {2}, {1, 2})));
-  EXPECT_TRUE(has(message_of([&] { find_nonfinite(c.g, c.store(), {}, {}); }), "input 'x' is not fed"));
+  EXPECT_TRUE(has(message_of([&] { find_nonfinite(c.g, c.store(), {}, c.compile); }), "input 'x' is not fed"));
   Tensors wrong{{"x", Tensor::from(f32, {3}, Dense{1, 2, 3})}};
-  EXPECT_TRUE(has(message_of([&] { find_nonfinite(c.g, c.store(), wrong, {}); }), "'x' is f32[2], not f32[3]"));
+  EXPECT_TRUE(has(message_of([&] { find_nonfinite(c.g, c.store(), wrong, c.compile); }), "'x' is f32[2], not f32[3]"));
   Tensors unknown = c.feeds;
   unknown["z"] = unknown["x"];
-  EXPECT_TRUE(has(message_of([&] { find_nonfinite(c.g, c.store(), unknown, {}); }), "there is none named 'z'"));
+  EXPECT_TRUE(has(message_of([&] { find_nonfinite(c.g, c.store(), unknown, c.compile); }), "there is none named 'z'"));
 }
 
 }  // namespace

@@ -407,6 +407,7 @@ class GpuExecutor : public Executor {
 
   // What throws in the commit, where only somebody who looks on may, leaves parameters as they were.
   void run_stepwise() {
+    named([&] { stream_.wait_idle(); });  // feeds are there: who looks on reads them before the first step
     const CancelPoll poll;
     std::vector<std::vector<std::byte>> kept;
     bool is_commit = false;

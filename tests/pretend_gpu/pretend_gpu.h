@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A GPU that is not there: a libcuda.so.1 and a libnvrtc.so.13 of our own, which paoding loads like NVIDIA's. Memory is
-// the host's, kernels are compiled by g++ against cuda_emulation.h, and what is enqueued runs late and, between
-// streams, in an order that a seed decides: what no event orders shows as a wrong result. Tests look at it and turn it
-// from here.
+// A GPU that is not there: a libcuda.so.1, a libcublasLt.so.13 and a libnvrtc.so.13 of our own, which paoding loads
+// like NVIDIA's. Memory is the host's, kernels are compiled by g++ against cuda_emulation.h, and what is enqueued runs
+// late and, between streams, in an order that a seed decides: what no event orders shows as a wrong result. Tests look
+// at it and turn it from here; any program runs on it that is started with PAODING_CUDA_PATH=build/pretend_gpu.
 #pragma once
 
 #include <cuda.h>
