@@ -92,6 +92,8 @@ TEST(Targets, TheLargestSlotsOfAPlanAreNamed) {
   const std::string text = largest_slots(plan_for_gpu(g), 1);
   EXPECT_EQ(text.find("matmul workspace (16777216 bytes, steps 0..0)"), 0u) << text;
   EXPECT_EQ(text.find(", ", text.find(')')), std::string::npos) << text;
+  const std::string more = largest_slots(plan_for_gpu(g), 2);
+  EXPECT_TRUE(has(more, "), w (8388608 bytes, an input)")) << more;
 }
 
 }  // namespace

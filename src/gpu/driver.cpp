@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/driver.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <utility>
+#include <vector>
 
 namespace paoding::gpu {
 namespace {
@@ -72,15 +77,16 @@ std::int64_t attribute(const Driver& table, CUdevice_attribute which, CUdevice d
 }  // namespace
 
 bool load_functions(const Library& library, Driver* driver, std::string* problem) {
-  std::string missing;
+  constexpr std::size_t kMostNamed = 4;
+  std::vector<std::string> missing;
   // Two steps, so that `name` is expanded before it becomes text.
 #define PD_DRIVER_TEXT(name) #name
-#define PD_DRIVER_LOAD(name)                                                                                   \
-  driver->name = library.find<decltype(&::name)>(PD_DRIVER_TEXT(name));                                        \
-  if (driver->name == nullptr) {                                                                               \
-    const char* older = older_name(PD_DRIVER_TEXT(name));                                                      \
-    if (older != nullptr) driver->name = library.find<decltype(&::name)>(older);                               \
-    if (driver->name == nullptr) missing += (missing.empty() ? "" : ", ") + std::string(PD_DRIVER_TEXT(name)); \
+#define PD_DRIVER_LOAD(name)                                                     \
+  driver->name = library.find<decltype(&::name)>(PD_DRIVER_TEXT(name));          \
+  if (driver->name == nullptr) {                                                 \
+    const char* older = older_name(PD_DRIVER_TEXT(name));                        \
+    if (older != nullptr) driver->name = library.find<decltype(&::name)>(older); \
+    if (driver->name == nullptr) missing.emplace_back(PD_DRIVER_TEXT(name));     \
   }
   PD_DRIVER_FUNCTIONS(PD_DRIVER_LOAD)
 #undef PD_DRIVER_LOAD
@@ -92,8 +98,11 @@ bool load_functions(const Library& library, Driver* driver, std::string* problem
   int version = 0;
   auto get_version = library.find<decltype(&::cuDriverGetVersion)>("cuDriverGetVersion");
   bool known = get_version != nullptr && get_version(&version) == CUDA_SUCCESS;
+  const std::size_t named = std::min(missing.size(), kMostNamed);
+  std::string names = fmt::format("{}", fmt::join(std::span(missing).first(named), ", "));
+  if (named < missing.size()) names += fmt::format(" and {} more", missing.size() - named);
   *problem = fmt::format("{}: the driver ({}) is too old, it has no {}", library.path(),
-                         known ? "CUDA " + version_text(version) : std::string("unknown version"), missing);
+                         known ? "CUDA " + version_text(version) : std::string("unknown version"), names);
   return false;
 }
 

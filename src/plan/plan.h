@@ -171,7 +171,8 @@ struct LivePeak {
 /// Counts every slot as a multiple of `alignment` bytes.
 LivePeak live_peak(const Plan& plan, std::int64_t alignment);
 
-/// "decoder/matmul (104857600 bytes, steps 3..17), ..": of the slots that are alive where the most is, the largest.
+/// "decoder/matmul (104857600 bytes, steps 3..17), ..": the largest of the slots that are alive where the most is, and
+/// of those that always are.
 std::string largest_slots(const Plan& plan, std::size_t count);
 
 /// Whether a run of the step may end in an error, or without end: a kernel that may (KernelImplementation::faults), a

@@ -101,14 +101,19 @@ std::vector<std::size_t> alive_at(const Plan& plan, int position) {
 
 std::string largest_slots(const Plan& plan, std::size_t count) {
   std::vector<std::size_t> alive = alive_at(plan, live_peak(plan, 1).position);
+  for (std::size_t i = 0; i < plan.slots.size(); ++i) {  // always there, outside of the arena
+    if (plan.slots[i].kind == SlotKind::input || plan.slots[i].kind == SlotKind::state) alive.push_back(i);
+  }
   std::stable_sort(alive.begin(), alive.end(),
                    [&](std::size_t a, std::size_t b) { return plan.slots[a].bytes > plan.slots[b].bytes; });
   if (alive.size() > count) alive.resize(count);
   std::string text;
   for (std::size_t i : alive) {
     const Slot& slot = plan.slots[i];
-    text += fmt::format("{}{} ({} bytes, steps {}..{})", text.empty() ? "" : ", ", one_line(slot.name), slot.bytes,
-                        slot.first, slot.last);
+    const std::string when = slot.kind == SlotKind::input   ? "an input"
+                             : slot.kind == SlotKind::state ? "state of a kernel"
+                                                            : fmt::format("steps {}..{}", slot.first, slot.last);
+    text += fmt::format("{}{} ({} bytes, {})", text.empty() ? "" : ", ", one_line(slot.name), slot.bytes, when);
   }
   return text;
 }
