@@ -4,6 +4,7 @@
 // emulation has to find.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <numeric>
 
 #include "cuda_text.h"
@@ -182,6 +183,34 @@ TEST(WaitingKernels, CompileForTheirChips) {
   for (const char* arch : {"sm_80", "sm_90a", "sm_100a"}) {
     EXPECT_FALSE(compile(kernels().barrier.source, "pass_on.cu", arch).empty()) << arch;
   }
+}
+
+// Polls as many as a program's kernels do, and ends then.
+TEST(WaitingKernels, ThatWaitInVainEndWithAFaultOnAGpu) {
+  if (driver() == nullptr) GTEST_SKIP() << "NOT CHECKED: no GPU here";
+  const GpuDevice& device = GpuDevice::get(0);
+  const Driver& cuda = *driver();
+  const Stream stream(device);
+  const TextLaunch launch = made("pass_on", deserter_text());
+  const LoadedKernel kernel(device, launch, 1);
+  const DeviceMemory memory(device, kGrid * 4 + 24);
+  void* out = memory.pointer();
+  const auto at = [&](unsigned offset) { return reinterpret_cast<void*>(memory.address() + kGrid * 4 + offset); };
+  PD_CUDA(cuda.cuMemsetD8Async(memory.address(), 0, kGrid * 4 + 8, stream.get()));
+  PD_CUDA(cuda.cuMemsetD8Async(memory.address() + kGrid * 4 + 8, 0xff, 16, stream.get()));
+  stream.wait_idle();
+  const auto start = std::chrono::steady_clock::now();
+  kernel.start(stream.get(), &out, {nullptr, at(0), at(8), nullptr});
+  stream.wait_idle();
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  std::vector<unsigned> got(kGrid);
+  std::uint64_t fault[2];
+  PD_CUDA(cuda.cuMemcpyDtoH(got.data(), memory.address(), kGrid * 4));
+  PD_CUDA(cuda.cuMemcpyDtoH(fault, memory.address() + kGrid * 4 + 8, 16));
+  EXPECT_EQ(got, std::vector<unsigned>(kGrid, 0));
+  EXPECT_NE(fault[0], ~0ull);
+  EXPECT_LT(seconds, 10);
+  std::printf("a barrier that one CTA never came to was given up after %.2f s\n", seconds);
 }
 
 TEST(WaitingKernels, GiveTheSameOnAGpu) {

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// A few training steps of every model on a GPU: one captured graph, launched, leaves the same bits as its steps one
+// after the other, and as it does itself when it is done again.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "models/task.h"
+#include "paoding/data/batches.h"
+#include "paoding/optimizer.h"
+#include "tests/small_corpora.h"
+
+namespace paoding::models {
+namespace {
+
+const TemporaryFolder& corpora() {
+  static const TemporaryFolder folder;
+  static const bool is_written = [] {
+    small_corpora::write_g2p(folder, small_corpora::words(400));
+    small_corpora::write_fashion(folder, 200, 30);
+    small_corpora::write_translate(folder, 900);
+    small_corpora::write_kjv(folder);
+    return true;
+  }();
+  EXPECT_TRUE(is_written);
+  return folder;
+}
+
+using Bytes = std::map<std::string, std::string>;
+
+std::string bytes_of(const Tensor& tensor) {
+  return {reinterpret_cast<const char*>(tensor.bytes()), static_cast<std::size_t>(tensor.size_bytes())};
+}
+
+// Every parameter and the optimizer's state behind three steps, and what each step fetched.
+Bytes trained(const std::string& name, Execution execution) {
+  const auto task = make_task(name);
+  const Options all = task->options();
+  for (const auto& [option, text] : std::map<std::string, std::string>{
+           {"hidden", "40"}, {"vocabulary", "100"}, {"width", "8"}, {"continue", "5"}, {"dropout", "0.3"}}) {
+    if (const Option* found = find(all, option)) set(*found, text);
+  }
+  task->read(corpora().path());
+  constexpr std::int64_t kRows = 8;
+  const auto graph_of = [&](const Programs::Key& key) {
+    auto graph = std::make_unique<Graph>();
+    const Value loss = task->loss(*graph, key[0], kRows, true);
+    const TrainingStep step =
+        minimize(loss, Adam{}, {.clip_norm = 1, .skip_nonfinite = true, .stop_at_nonfinite = true});
+    graph->fetch("loss", loss);
+    graph->fetch("norm", step.gradient_norm);
+    return graph;
+  };
+  CompileOptions options;
+  options.device = Device::cuda(0);
+  options.execution = execution;
+  const std::vector<std::int64_t> buckets = task->buckets(Part::train);
+  const auto batches = data::shuffled_batches(buckets, kRows, 7, 0);
+  const Parameters parameters(*graph_of({buckets[0]}), options.device, {.seed = 12});
+  Programs programs(graph_of, options, &parameters);
+  Bytes made;
+  for (std::size_t step = 0; step < 3; ++step) {
+    const std::int64_t bucket = buckets[static_cast<std::size_t>(batches.at(step)[0])];
+    const Batch batch = task->batch(Part::train, batches[step], bucket, kRows);
+    Program& program = programs.at({bucket});
+    for (std::size_t i = 0; i < batch.feeds.size(); ++i) program.set_input(static_cast<int>(i), batch.feeds[i]);
+    program.run();
+    made[fmt::format("loss {}", step)] = bytes_of(program.fetch(0));
+    made[fmt::format("norm {}", step)] = bytes_of(program.fetch(1));
+  }
+  for (const std::string& parameter : parameters.names()) made[parameter] = bytes_of(parameters.get(parameter));
+  return made;
+}
+
+class CapturedStepsOnGpu : public testing::TestWithParam<std::string> {};
+
+TEST_P(CapturedStepsOnGpu, LeaveTheBitsOfStepsOneByOne) {
+  if (Device::best().kind != DeviceKind::cuda) GTEST_SKIP() << "NOT CHECKED: no GPU here";
+  const Bytes captured = trained(GetParam(), Execution::captured);
+  EXPECT_NE(captured.at("loss 0"), captured.at("loss 1")) << "nothing is trained";
+  for (const Execution execution : {Execution::stepwise, Execution::captured}) {
+    const Bytes other = trained(GetParam(), execution);
+    ASSERT_EQ(other.size(), captured.size());
+    for (const auto& [name, bytes] : captured) EXPECT_TRUE(other.at(name) == bytes) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, CapturedStepsOnGpu, testing::ValuesIn(task_names()),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace paoding::models
