@@ -112,6 +112,25 @@ bool is_row_divisor(const Group& group, std::int32_t node, const std::vector<boo
   });
 }
 
+RowLabel find_row_label(const Group& group, const std::vector<bool>& in_row) {
+  RowLabel found;
+  for (std::int32_t i = 0; i < group.expr.size(); ++i) {
+    const ExprNode& node = group.expr[i];
+    if (node.prim != Prim::equal) continue;
+    for (const auto& [place, label] : {std::pair(node.args[0], node.args[1]), std::pair(node.args[1], node.args[0])}) {
+      const ExprNode& index = group.expr[place];
+      if (!is_narrow_index(group, index) || in_row[static_cast<std::size_t>(label)]) continue;
+      const Prim prim = group.expr[label].prim;
+      if (prim != Prim::input && primitive(prim).rule == PrimRule::leaf) continue;
+      if (group.indices[static_cast<std::size_t>(index.index)].strides.back() != 1) continue;
+      if (found.node >= 0) return {};  // of two labels neither is worth a branch
+      found = {i, label, index.index};
+      break;
+    }
+  }
+  return found;
+}
+
 bool index_is_wide(const Group& group, std::size_t i) {
   const GroupIndex& index = group.indices[i];
   constexpr std::int64_t kLimit = (std::int64_t{1} << 31) - (1 << 16);  // room for one step past the end
@@ -124,7 +143,7 @@ bool index_is_wide(const Group& group, std::size_t i) {
 }
 
 std::string formula_text(const Group& group, std::string_view name, const std::vector<FormulaResult>& results,
-                         const std::vector<bool>& known) {
+                         const std::vector<bool>& known, const RowLabel& label) {
   std::vector<std::int32_t> values;
   for (const FormulaResult& result : results) values.push_back(result.value);
   const FormulaUse use = used_by(group, values, known);
@@ -176,10 +195,13 @@ std::string formula_text(const Group& group, std::string_view name, const std::v
       case Prim::convert: value = fmt::format("convert_to<{}>(v{})", stored_type(node.dtype), node.args[0]); break;
       default: value = fill_in(node.dtype == f64 && !prim.cuda_f64.empty() ? prim.cuda_f64 : prim.cuda, node);
     }
+    if (i == label.node) value = "kMeets && " + value;
     body += fmt::format("  const {} v{} = {};\n", computed_type(group.expr.dtype_of(i)), i, value);
   }
   for (const FormulaResult& result : results) body += fmt::format("  {} = v{};\n", result.name, result.value);
-  return fmt::format("PD_DEVICE void {}({}) {{\n{}}}\n", name, params, body);
+  const bool has_label = label.node >= 0 && use.nodes[static_cast<std::size_t>(label.node)] && !is_known(label.node);
+  return fmt::format("{}PD_DEVICE void {}({}) {{\n{}}}\n", has_label ? "template <bool kMeets> " : "", name, params,
+                     body);
 }
 
 }  // namespace paoding::gpu

@@ -33,8 +33,18 @@ struct FormulaResult {
 };
 /// Whether f32 nodes that vary in a row of the group's own reductions are divided by this one, which does not.
 bool is_row_divisor(const Group& group, std::int32_t node, const std::vector<bool>& in_row);
-/// "void name(loads, indices, reductions and known nodes in use by value, results by reference)".
+/// The comparison of a place in a row with a number that is the row's own, as a label is: an `equal` that is true for
+/// at most one element of a row, so that hardly any vector has one.
+struct RowLabel {
+  std::int32_t node = -1;   // the comparison; -1: there is none
+  std::int32_t label = -1;  // what the place is compared with
+  int index = -1;           // of the group's indices
+};
+RowLabel find_row_label(const Group& group, const std::vector<bool>& in_row);
+
+/// "void name(loads, indices, reductions and known nodes in use by value, results by reference)". With the
+/// comparison of a label in it, a template <bool kMeets>: without kMeets the label is known to be elsewhere.
 std::string formula_text(const Group& group, std::string_view name, const std::vector<FormulaResult>& results,
-                         const std::vector<bool>& known = {});
+                         const std::vector<bool>& known = {}, const RowLabel& label = {});
 
 }  // namespace paoding::gpu

@@ -120,6 +120,48 @@ void StagedText::emit_points(const Pass& pass) {
     if (s_.sinks[o] != SinkKind::store) continue;
     k_.add("{} out{}_new;", pack_type(loads() + o, "Draft"), o);
   }
+  if (!has_label(pass)) {
+    emit_points_that("", pass);
+  } else if (in_edge_ || s_.vector == 1) {
+    emit_points_that("true", pass);
+  } else {
+    k_.add("if ((unsigned long long)({} - {}) < kVector) {{", label_text(pass), label_place());
+    emit_points_that("true", pass);
+    k_.raw("} else {");
+    emit_points_that("false", pass);
+    k_.raw("}");
+  }
+  for (const std::size_t o : pass.outputs) {
+    if (s_.sinks[o] != SinkKind::store) continue;
+    emit_move(loads() + o, true, fmt::format("out{}_new", o), step_offset(loads() + o), vector_count());
+  }
+}
+
+bool StagedText::has_label(const Pass& pass) const {
+  const auto at = static_cast<std::size_t>(std::max(label_.node, 0));
+  return label_.node >= 0 && pass.use.nodes[at] && !pass.known[at];
+}
+
+bool StagedText::is_of_label(std::size_t reduction) const {
+  const GroupReduction& sum = group_.reductions[reduction];
+  const ExprNode& value = group_.expr[sum.value];
+  if (sum.combine != Combine::sum || value.prim != Prim::select || value.args[0] != label_.node) return false;
+  const ExprNode& elsewhere = group_.expr[value.args[2]];
+  return elsewhere.prim == Prim::constant && elsewhere.value == 0;
+}
+
+/// The row's label, as the pass knows it, and the place in the row that the vector begins at.
+std::string StagedText::label_text(const Pass& pass) const {
+  const ExprNode& node = group_.expr[label_.label];
+  return node.prim == Prim::input ? fmt::format("in{}_row.get(0)", node.index)
+                                  : fmt::format("{}_same{}", pass.formula, label_.label);
+}
+std::string StagedText::label_place() {
+  const auto i = static_cast<std::size_t>(label_.index);
+  return fmt::format("(idx{}_base{})", i, index_terms(i, loop_axes()));
+}
+
+void StagedText::emit_points_that(const std::string& meets, const Pass& pass) {
   k_.raw("#pragma unroll");
   k_.raw("for (int v = 0; v < kVector; ++v) {");
   if (s_.is_ragged) k_.raw("if (v >= count) continue;");
@@ -129,17 +171,14 @@ void StagedText::emit_points(const Pass& pass) {
     k_.add("{} {}_value;", type, result.name);
     call += fmt::format("{}{}_value", call.empty() ? "" : ", ", result.name);
   }
-  k_.add("{}({});", pass.formula, call);
+  k_.add("{}{}({});", pass.formula, meets.empty() ? "" : "<" + meets + ">", call);
   for (const std::int32_t node : pass.carried) k_.add("{} = carried{}_value;", carried_value(node), node);
   for (const std::size_t r : pass.reductions) {
+    if (meets == "false" && is_of_label(r)) continue;
     k_.add("red{0}{1} = {2}::of(red{0}{1}, ({3})red{0}_new_value);", r, element(), reduction_op(r), reduction_type(r));
   }
   for (const std::size_t o : pass.outputs) emit_point_sink(o);
   k_.raw("}");
-  for (const std::size_t o : pass.outputs) {
-    if (s_.sinks[o] != SinkKind::store) continue;
-    emit_move(loads() + o, true, fmt::format("out{}_new", o), step_offset(loads() + o), vector_count());
-  }
 }
 
 void StagedText::emit_point_sink(std::size_t o) {

@@ -13,6 +13,7 @@ StagedText::StagedText(const Group& group, const GroupSchedule& schedule, const 
   for (const GroupReduction& reduction : group.reductions) values.push_back(reduction.value);
   used_ = used_by(group, values);
   in_row_ = varies_along(group, row_mask(group));
+  if (!is_tile_) label_ = find_row_label(group, in_row_);
   find_passes();
 }
 
@@ -94,7 +95,7 @@ TextLaunch StagedText::run() {
     std::vector<FormulaResult> same;
     for (const std::int32_t node : pass.same) same.push_back({fmt::format("same{}", node), node});
     if (!same.empty()) formulas += formula_text(group_, pass.formula + "_same", same) + "\n";
-    formulas += formula_text(group_, pass.formula, pass.results, pass.known) + "\n";
+    formulas += formula_text(group_, pass.formula, pass.results, pass.known, label_) + "\n";
   }
   if (!once_.outputs.empty()) formulas += formula_text(group_, once_.formula, once_.results) + "\n";
   emit_start();

@@ -58,6 +58,13 @@ class StagedText : public KernelText {
   void emit_same(const Pass& pass);
   void emit_loads_of(const Pass& pass, const std::string& index);
   void emit_points(const Pass& pass);
+  /// `meets`: "", or whether the vector may have the row's label, "true" or "false".
+  void emit_points_that(const std::string& meets, const Pass& pass);
+  bool has_label(const Pass& pass) const;
+  std::string label_text(const Pass& pass) const;
+  std::string label_place();
+  /// Whether all that a reduction adds up where the label is not is nothing.
+  bool is_of_label(std::size_t reduction) const;
   void emit_point_sink(std::size_t o);
   /// Combines partial results of the threads that walk one row; afterwards each of them has the result.
   struct Combined {
@@ -84,7 +91,8 @@ class StagedText : public KernelText {
   std::vector<Pass> passes_;
   Pass once_;                 // what is written once per row
   std::vector<bool> in_row_;  // per node: whether it varies along a row
-  int exchanges_ = 0;         // through shared memory, per turn
+  RowLabel label_;
+  int exchanges_ = 0;  // through shared memory, per turn
   int exchange_ = 0;
   bool in_edge_ = false;
 };
