@@ -14,7 +14,8 @@ namespace paoding::testing_program {
 
 class EmulatedProgram {
  public:
-  explicit EmulatedProgram(const Graph& graph) : plan_(plan_for_gpu(graph)) { add_kernels(plan_.steps); }
+  explicit EmulatedProgram(const Graph& graph) : EmulatedProgram(plan_for_gpu(graph)) {}
+  explicit EmulatedProgram(Plan plan) : plan_(std::move(plan)) { add_kernels(plan_.steps); }
 
   /// An op whose kernel is a library's, which cannot be emulated; empty when there is none.
   const std::string& library_op() const { return library_op_; }

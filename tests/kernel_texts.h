@@ -12,8 +12,9 @@ namespace paoding::testing_program {
 
 /// The graph's plan for a GPU, an H200 unless another is named, after the passes.
 inline Plan plan_for_gpu(const Graph& graph, const std::vector<std::string>& disabled = {},
-                         const std::string& target = "h200") {
+                         const std::string& target = "h200", bool allow_tf32 = false) {
   CompileOptions options;
+  options.allow_tf32 = allow_tf32;
   options.disabled_passes = disabled;
   return std::move(compile_plan(graph, options, std::make_shared<const Target>(named_target(target))).plan);
 }

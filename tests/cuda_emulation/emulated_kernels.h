@@ -79,7 +79,8 @@ class EmulatedKernels {
     std::vector<std::ofstream> files;
     for (std::size_t f = 0; f < kFiles; ++f) {
       files.emplace_back(folder_ / ("kernels" + std::to_string(f) + ".cpp"));
-      files.back() << "#include \"tensor_cores.h\"\n#pragma GCC diagnostic ignored \"-Wunknown-pragmas\"\n"
+      files.back() << "#include \"tensor_cores.h\"\n#include \"warp_products.h\"\n#pragma GCC diagnostic ignored "
+                      "\"-Wunknown-pragmas\"\n"
                    << kernel_prelude();
     }
     std::size_t next = 0;

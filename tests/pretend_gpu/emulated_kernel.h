@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "tests/cuda_emulation/waiting_ctas.h"
+#include "tests/cuda_emulation/warp_products.h"
 
 namespace emulation {
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions on the GPU, any float, layout and group count: the sums of the definition, one thread per element of an
-// image and one CTA per weight, in a fixed order. No tensor cores and no tiles: a product of matrices (implicit GEMM)
-// is yet to come, which the table says.
+// image and one CTA per weight, in a fixed order. For what conv_gemm_gpu.cpp declines.
 #include "base/check.h"
 #include "cuda_text.h"
 #include "ops/all_kernels.h"
@@ -70,12 +69,6 @@ gpu::TextPlan plan(const KernelCall& call) {
 
 void register_convolution_gpu() {
   for (const char* op : {"conv2d", "conv2d_bias", "conv2d_grad_input", "conv2d_grad_weight"}) {
-    register_kernel(op, {.name = "implicit_gemm",
-                         .device = DeviceKind::cuda,
-                         .refusal = [](const KernelCall&) -> std::string {
-                           return "not written yet: on a GPU convolutions run as plain sums, far below its speed";
-                         },
-                         .prepare = nullptr});
     gpu::register_text_kernel(
         op, "sums", [](const KernelCall&) { return std::string(); }, plan);
   }

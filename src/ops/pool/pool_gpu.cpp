@@ -82,7 +82,7 @@ gpu::TextPlan plan(const KernelCall& call) {
 void register_pooling_gpu() {
   for (const char* op : {"max_pool2d", "max_pool2d_grad", "max_pool2d_pick", "avg_pool2d", "avg_pool2d_grad"}) {
     gpu::register_text_kernel(
-        op, "elements", [](const KernelCall&) { return std::string(); }, plan);
+        op, "elements", [](const KernelCall&) { return std::string(); }, plan, Faults::none, ~0u);
   }
 }
 

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convolutions on the GPU as products of matrices that are gathered on the way (conv_gemm*.cu): on the tensor cores in
+// TF32, bf16 and f16, as plain products where f32 is not to be rounded. Images had better lie with their channels
+// innermost, so that 16 bytes are gathered at once. What is decided here: the tile of a CTA, how much a thread brings
+// at once, and into how many parts the sums of a gradient for weights are cut.
+#include <algorithm>
+
+#include "base/check.h"
+#include "cuda_text.h"
+#include "gpu/text_kernel.h"
+#include "ops/all_kernels.h"
+#include "ops/conv/conv_shape.h"
+#include "ops/conv/window_gpu.h"
+
+namespace paoding {
+namespace {
+
+constexpr std::int64_t kMostOffset = std::int64_t{1} << 30;  // sums of a row's and a column's fit 31 bits
+constexpr std::int64_t kMostPosition = std::int64_t{1} << 29;
+constexpr std::int64_t kSharedBytes = 48 << 10;  // that a kernel has without asking
+constexpr std::int64_t kLeastOfGroup = 8;        // columns of a tile of the tensor cores
+
+std::string refusal(const KernelCall& call) {
+  const ConvShape shape(call);
+  if (shape.dtype == DType::f64) return "f64, for which it has no products";
+  if (call.target->major < 8) return "copies beside other work come with compute capability 8";
+  if (shape.is_empty()) return "an extent is 0";
+  const std::int64_t channels = shape.channels / shape.groups, outputs = shape.outputs / shape.groups;
+  if (shape.groups > 1 && std::min(channels, outputs) < kLeastOfGroup) {
+    return fmt::format("{} groups of {} channels in and {} out, fewer than the {} that a tile has", shape.groups,
+                       channels, outputs, kLeastOfGroup);
+  }
+  const std::int64_t windows =
+      shape.batch * std::max(shape.axes[0].outputs * shape.axes[1].outputs, shape.axes[0].size * shape.axes[1].size);
+  const std::int64_t reach = std::max({gpu::reach_of(shape.x), gpu::reach_of(shape.y), gpu::reach_of(shape.w)});
+  if (std::max(reach, windows) >= kMostOffset) return "offsets of 2^30 elements or more";
+  for (const WindowAxis& axis : shape.axes) {
+    if (gpu::reach_of(axis) >= kMostPosition) return "positions of 2^29 or more";
+  }
+  return "";
+}
+
+// An image [n, channels, h, w] by its strides, in the order in which windows go over it.
+struct Image {
+  const Layout& layout;
+  std::int64_t alignment;
+  std::int64_t stride(std::size_t axis) const { return layout.strides[axis]; }
+  std::int64_t extent(int axis) const { return layout.type.shape[axis]; }
+
+  /// The most channels, up to 16 bytes of them, of which pieces can be moved; `count` are in a group.
+  int piece(std::int64_t count) const {
+    const std::int64_t size = size_bytes(layout.type.dtype);
+    for (std::int64_t piece = 16 / size; piece > 1; piece /= 2) {
+      bool fits = stride(1) == 1 && count % piece == 0 && alignment % (piece * size) == 0;
+      for (const int axis : {0, 2, 3}) fits &= extent(axis) == 1 || stride(static_cast<std::size_t>(axis)) % piece == 0;
+      if (fits) return static_cast<int>(piece);
+    }
+    return 1;
+  }
+};
+
+// The sizes and constants that all of the texts need.
+class ConvText {
+ public:
+  ConvText(const KernelCall& call, std::string name, int threads) : shape_(call), target_(*call.target) {
+    parts_.name = std::move(name);
+    parts_.threads = threads;
+    parts_.constants = fmt::format("using Stored = {};\n", gpu::stored_type(shape_.dtype));
+    constant("bool kIsPlain", shape_.dtype == DType::f32 && !call.allow_tf32);
+  }
+
+  void constant(const std::string& what, std::int64_t value) {
+    parts_.constants += fmt::format("constexpr {} = {};\n", what, value);
+  }
+  gpu::SizeFields& sizes() { return parts_.sizes; }
+  gpu::TextParts& parts() { return parts_; }
+
+  /// Windows go over `image`, `of_window` has a pixel per window: for `is_back` the other way round.
+  void walk(const Image& image, const Image& of_window, bool is_back, std::int64_t group_channels) {
+    auto& s = sizes();
+    gpu::add_strides(&s, "image", image.layout), gpu::add_strides(&s, "of_window", of_window.layout);
+    s.number("image_rows", image.extent(2)), s.number("image_columns", image.extent(3));
+    s.number("image_group", group_channels * image.stride(1));
+    s.number("windows", of_window.extent(0) * of_window.extent(2) * of_window.extent(3));
+    s.divisor("window_rows", of_window.extent(2)), s.divisor("window_columns", of_window.extent(3));
+    s.divisor("channels", group_channels), s.divisor("kernel_columns", shape_.axes[1].kernel);
+    s.number("depth", depth(group_channels));
+    bool is_spread = false;
+    for (std::size_t i = 0; i < 2; ++i) {
+      const WindowAxis& axis = shape_.axes[i];
+      const std::string end = i == 0 ? "_h" : "_w";
+      s.number("step" + end, is_back ? 1 : axis.stride), s.number("first" + end, is_back ? axis.before : -axis.before);
+      s.number("tap" + end, is_back ? -axis.dilation : axis.dilation);
+      s.divisor("spread" + end, is_back ? axis.stride : 1);
+      is_spread |= is_back && axis.stride > 1;
+    }
+    constant("bool kIsSpread", is_spread);
+    constant("int kPiece", image.piece(group_channels));
+  }
+  /// Where weights lie: rows of (tap, channel).
+  void weights(std::size_t row_axis) {
+    auto& s = sizes();
+    s.number("weight_n", shape_.w.strides[row_axis]), s.number("weight_c", shape_.w.strides[1 - row_axis]);
+    s.number("weight_h", shape_.w.strides[2]), s.number("weight_w", shape_.w.strides[3]);
+  }
+  std::int64_t depth(std::int64_t group_channels) const {
+    return group_channels * shape_.axes[0].kernel * shape_.axes[1].kernel;
+  }
+
+  gpu::TextLaunch finish(std::string_view text) {
+    parts_.functions = fmt::format("{}{}{}", k_warp_products_cu, k_conv_gemm_cu, text);
+    return gpu::make_text_kernel(parts_);
+  }
+
+  const ConvShape& shape() const { return shape_; }
+  const Target& target() const { return target_; }
+
+ private:
+  const ConvShape shape_;
+  const Target& target_;
+  gpu::TextParts parts_;
+};
+
+// As many as fit, up to 4; no more than there are blocks for, and at least 2.
+std::int64_t stages_of(std::int64_t stage_bytes, std::int64_t other_bytes, std::int64_t blocks) {
+  return std::clamp<std::int64_t>((kSharedBytes - other_bytes) / stage_bytes, 2,
+                                  std::clamp<std::int64_t>(blocks, 2, 4));
+}
+
+constexpr std::int64_t kPlaceBytes = 16;
+
+// ---- forward, and the gradient for the image ----
+
+gpu::TextPlan plan_images(const KernelCall& call) {
+  const ConvShape shape(call);
+  const bool is_back = shape.kind == ConvKind::grad_input;
+  const Layout &from = is_back ? shape.y : shape.x, &to = is_back ? shape.x : shape.y;
+  const Image image{from, call.alignments[0]}, out{to, call.alignments.back()};
+  const std::int64_t channels = image.extent(1) / shape.groups, columns = out.extent(1) / shape.groups;
+  const std::int64_t windows = out.extent(0) * out.extent(2) * out.extent(3), size = size_bytes(shape.dtype);
+
+  // The narrowest tile that has all columns; of 64 or 128 what leaves fewer of them empty.
+  std::int64_t tile_columns = 8;
+  while (tile_columns < 64 && tile_columns < columns) tile_columns *= 2;
+  if (columns > 64 && gpu::parts_of(columns, 128) * 2 == gpu::parts_of(columns, 64)) tile_columns = 128;
+  const std::int64_t tiles_n = gpu::parts_of(columns, tile_columns) * shape.groups;
+  const std::int64_t rows = gpu::parts_of(windows, 128) * tiles_n < call.target->sm_count ? 64 : 128;
+  const int warps_n = tile_columns == 128 ? 2 : 1;
+  const std::int64_t block = 64 / size;  // elements along (tap, channel)
+
+  ConvText text(call, call.op->name, 128 * warps_n);
+  const std::int64_t blocks = gpu::parts_of(text.depth(channels), block);
+  text.constant("int kRows", rows), text.constant("int kColumns", tile_columns);
+  text.constant("int kWarpRows", rows / 4), text.constant("int kWarpColumns", tile_columns / warps_n);
+  text.constant("int kStages", stages_of((rows + tile_columns) * 80, (rows + 2 * block) * kPlaceBytes, blocks));
+  text.walk(image, out, is_back, channels);
+  text.weights(is_back ? 1 : 0);
+  // [o, channel, h, w] as an image: what is side by side are the channels.
+  Layout weights = shape.w;
+  if (is_back) {
+    std::swap(weights.strides[0], weights.strides[1]);
+    weights.type.shape =
+        Shape{shape.w.type.shape[1], shape.w.type.shape[0], shape.w.type.shape[2], shape.w.type.shape[3]};
+  }
+  const int weight_piece = Image{weights, call.alignments[1]}.piece(channels);
+  text.constant("int kWeightPiece", weight_piece);
+  text.constant("bool kAreWeightsByRows", weight_piece == 1 && weights.strides[0] < weights.strides[1]);
+  text.constant("bool kHasBias", shape.has_bias), text.constant("bool kHasRelu", shape.has_relu);
+  text.constant("bool kIsOutInPairs", out.piece(columns) > 1);
+  auto& sizes = text.sizes();
+  sizes.number("columns", columns), sizes.number("blocks", blocks);
+  sizes.divisor("tiles_n", tiles_n / shape.groups), sizes.divisor("groups", shape.groups);
+  sizes.number("weight_group", shape.outputs / shape.groups * shape.w.strides[0]);
+  sizes.number("out_group", columns * out.stride(1));
+  sizes.number("bias", shape.has_bias ? shape.bias.strides[0] : 0);
+  auto& parts = text.parts();
+  parts.ctas = gpu::parts_of(windows, rows) * tiles_n;
+  for (const char* name : {"image", "weights"}) parts.operands.push_back(gpu::input_parameter(shape.dtype, name));
+  if (shape.has_bias) parts.operands.push_back(gpu::input_parameter(shape.dtype, "bias"));
+  parts.operands.push_back(gpu::output_parameter(shape.dtype, "out"));
+  parts.call = fmt::format("convolve(image, weights, {}, out, size)", shape.has_bias ? "bias" : "nullptr");
+  gpu::TextPlan made;
+  made.launches.push_back(text.finish(k_conv_gemm_images_cu));
+  made.launches.back().why = fmt::format("{} tiles of {} x {}", parts.ctas, rows, tile_columns);
+  return made;
+}
+
+// ---- the gradient for the weights ----
+
+constexpr int kWeightThreads = 128, kSumThreads = 256;
+constexpr std::int64_t kLeastBlocks = 4;  // of a part: less, and adding up the parts takes longer than making them
+
+gpu::TextLaunch plan_sum(const KernelCall& call, std::int64_t elements, std::int64_t parts) {
+  const ConvShape shape(call);
+  gpu::TextParts text;
+  text.name = "conv2d_grad_weight_sum";
+  text.threads = kSumThreads;
+  text.ctas = gpu::parts_of(elements, 32);
+  auto& s = text.sizes;
+  s.number("elements", elements), s.number("parts", parts);
+  const Shape& extents = shape.w.type.shape;
+  s.divisor("channels", extents[1]), s.divisor("kernel_columns", extents[3]), s.divisor("kernel_rows", extents[2]);
+  s.number("weight_n", shape.w.strides[0]), s.number("weight_c", shape.w.strides[1]);
+  s.number("weight_h", shape.w.strides[2]), s.number("weight_w", shape.w.strides[3]);
+  for (const char* name : {"image", "gradient"}) text.operands.push_back(gpu::input_parameter(shape.dtype, name));
+  text.operands.push_back(gpu::output_parameter(shape.dtype, "out"));
+  text.functions = k_conv_gemm_sum_cu;
+  text.call = "add_parts((const float*)room.workspace, out, size)";
+  return gpu::make_text_kernel(text);
+}
+
+gpu::TextPlan plan_weights(const KernelCall& call) {
+  const ConvShape shape(call);
+  const Image image{shape.x, call.alignments[0]}, gradient{shape.y, call.alignments[1]};
+  const std::int64_t channels = shape.channels / shape.groups, rows = shape.outputs / shape.groups;
+  const std::int64_t windows = shape.batch * shape.axes[0].outputs * shape.axes[1].outputs;
+
+  ConvText text(call, "conv2d_grad_weight", kWeightThreads);
+  const std::int64_t depth = text.depth(channels), block = kWeightThreads / 32 * 32 / size_bytes(shape.dtype);
+  const std::int64_t tile_rows = rows <= 16 ? 16 : 32;
+  // Every tile of columns reads the gradient again; 72 is 9 taps of 8 channels.
+  const auto work_of = [&](std::int64_t columns) { return gpu::parts_of(depth, columns) * (columns + tile_rows); };
+  std::int64_t tile_columns = 16;
+  for (const std::int64_t columns : {32, 64, 72}) {
+    if (work_of(columns) < work_of(tile_columns)) tile_columns = columns;
+  }
+  const std::int64_t tiles_m = gpu::parts_of(rows, tile_rows), tiles_n = gpu::parts_of(depth, tile_columns);
+  const std::int64_t blocks = gpu::parts_of(windows, block), tiles = tiles_m * tiles_n * shape.groups;
+  const std::int64_t parts =
+      std::clamp<std::int64_t>(call.target->sm_count * 4 / tiles, 1, std::max<std::int64_t>(blocks / kLeastBlocks, 1));
+  const std::int64_t in_row = tile_rows + 8 + (tile_columns % 32 == 8 ? tile_columns : tile_columns + 8);
+  text.constant("int kRows", tile_rows), text.constant("int kColumns", tile_columns);
+  text.constant("int kStages", stages_of(block * in_row * size_bytes(shape.dtype),
+                                         (tile_columns + 2 * block) * kPlaceBytes, blocks / parts));
+  text.walk(image, gradient, false, channels);
+  text.weights(0);
+  text.constant("int kGradientPiece", gradient.piece(rows));
+  auto& sizes = text.sizes();
+  sizes.number("rows", rows), sizes.number("blocks", blocks), sizes.number("parts", parts);
+  sizes.divisor("tiles_m", tiles_m), sizes.divisor("tiles_n", tiles_n), sizes.divisor("groups", shape.groups);
+  text.parts().ctas = tiles * parts;
+  for (const char* name : {"image", "gradient"}) {
+    text.parts().operands.push_back(gpu::input_parameter(shape.dtype, name));
+  }
+  text.parts().operands.push_back(gpu::output_parameter(shape.dtype, "out"));
+  text.parts().call = "add_up(image, gradient, (float*)room.workspace, size)";
+  gpu::TextPlan made;
+  made.launches.push_back(text.finish(k_conv_gemm_weights_cu));
+  made.launches.back().why =
+      fmt::format("{} tiles of {} x {}, windows in {} parts", tiles, tile_rows, tile_columns, parts);
+  const std::int64_t elements = shape.outputs * depth;
+  made.launches.push_back(plan_sum(call, elements, parts));
+  made.workspace_bytes = parts * elements * 4;
+  return made;
+}
+
+}  // namespace
+
+void register_convolution_gemm_gpu() {
+  // Images, not weights and not the bias.
+  const auto add = [](const char* op, std::uint32_t images, gpu::TextPlan (*plan)(const KernelCall&)) {
+    gpu::register_text_kernel(op, "implicit_gemm", refusal, plan, Faults::none, images);
+  };
+  add("conv2d", 0b101, plan_images), add("conv2d_bias", 0b1001, plan_images);
+  add("conv2d_grad_input", 0b101, plan_images), add("conv2d_grad_weight", 0b011, plan_weights);
+}
+
+}  // namespace paoding

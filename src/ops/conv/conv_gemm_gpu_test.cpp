@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convolutions as products on the GPU: run by the emulation against float64, for shapes that end within tiles, blocks
+// and pieces, in every dtype and either layout; which convolutions they are chosen for; that the texts compile.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <random>
+
+#include "gpu/nvrtc.h"
+#include "tests/emulated_program.h"
+#include "tests/error_model.h"
+
+namespace paoding::testing_program {
+namespace {
+
+struct Case {
+  Shape x, w;
+  Conv2dOptions options = {};
+};
+
+std::string to_string(const Case& c) {
+  return fmt::format("{} with {}, stride {}, groups {}", paoding::to_string(c.x), paoding::to_string(c.w),
+                     c.options.stride[0], c.options.groups);
+}
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all = {
+      {{3, 1, 9, 10}, {16, 1, 3, 3}, {.padding = {1, 1, 1, 1}}},
+      {{2, 16, 9, 9}, {32, 16, 3, 3}, {.padding = {1, 1, 1, 1}}},
+      {{1, 32, 7, 7}, {33, 32, 3, 3}, {.padding = {0, 1, 2, 1}}},
+      {{2, 3, 11, 8}, {7, 3, 5, 5}, {.stride = {2, 2}, .padding = {2, 2, 2, 2}}},
+      {{2, 17, 10, 12}, {19, 17, 3, 3}, {.dilation = {2, 3}}},
+      {{1, 32, 9, 8}, {64, 8, 5, 5}, {.stride = {2, 1}, .padding = {2, 2, 2, 2}, .groups = 4}},
+      {{2, 24, 5, 6}, {130, 24, 1, 1}},
+      {{1, 34, 6, 5}, {48, 34, 3, 3}, {.stride = {1, 3}}},
+      {{1, 10, 1, 40}, {12, 10, 1, 7}, {.padding = {0, 0, 6, 0}}},
+      {{1, 8, 6, 6}, {8, 8, 2, 2}, {.stride = {3, 3}}},
+  };
+  return all;
+}
+
+// The three convolutions of a case. What is only fetched lies densely; what is used lies as it is wanted.
+void build(Graph& g, const Case& c, DType dtype, bool is_used) {
+  const Value x = g.input("x", dtype, c.x), w = g.input("w", dtype, c.w), b = g.input("b", dtype, {c.w[0]});
+  Conv2dOptions options = c.options;
+  options.activation = Activation::relu;
+  const Value y = conv2d(x, w, b, options);
+  const Value dy = g.input("dy", dtype, y.shape());
+  Attrs attrs = {{"stride", Ints(c.options.stride.begin(), c.options.stride.end())},
+                 {"padding", Ints(c.options.padding.begin(), c.options.padding.end())},
+                 {"dilation", Ints(c.options.dilation.begin(), c.options.dilation.end())},
+                 {"groups", c.options.groups}};
+  Attrs size = attrs, kernel = attrs;
+  size.set("size", Ints{c.x[2], c.x[3]}), kernel.set("kernel", Ints{c.w[2], c.w[3]});
+  const Value dx = call("conv2d_grad_input", {dy, w}, size), dw = call("conv2d_grad_weight", {x, dy}, kernel);
+  g.fetch("y", is_used ? y + y : y), g.fetch("dx", is_used ? dx + dx : dx), g.fetch("dw", dw);
+}
+
+float to_tf32(float value) { return std::bit_cast<float>((std::bit_cast<unsigned>(value) + 0x1000u) & ~0x1fffu); }
+
+// Where products are of numbers rounded to TF32, numbers that are.
+Feeds feeds_of(const Graph& graph, bool allow_tf32, unsigned seed) {
+  Feeds feeds = make_feeds(graph, seed);
+  if (!allow_tf32) return feeds;
+  for (auto& [name, values] : feeds) {
+    for (double& value : values) value = name == "b" ? value : to_tf32(static_cast<float>(value));
+  }
+  return feeds;
+}
+
+Plan plan_of(const Case& c, DType dtype, bool allow_tf32, const std::string& target, bool is_used = true) {
+  Graph g;
+  build(g, c, dtype, is_used);
+  return plan_for_gpu(g, is_used ? std::vector<std::string>{} : std::vector<std::string>{"choose_layouts"}, target,
+                      allow_tf32);
+}
+
+void check_in_emulation(DType dtype, bool allow_tf32) {
+  struct Made {
+    std::unique_ptr<Graph> graph = std::make_unique<Graph>();
+    std::unique_ptr<EmulatedProgram> program;
+    std::string what;
+  };
+  std::vector<Made> all;
+  std::vector<const gpu::TextLaunch*> kernels;
+  for (const Case& c : cases()) {
+    for (const bool is_used : {false, true}) {
+      Made made;
+      build(*made.graph, c, dtype, is_used);
+      made.program = std::make_unique<EmulatedProgram>(plan_of(c, dtype, allow_tf32, "h200", is_used));
+      made.what = to_string(c);
+      for (const gpu::TextLaunch* kernel : made.program->kernels()) kernels.push_back(kernel);
+      all.push_back(std::move(made));
+    }
+  }
+  const gpu::EmulatedKernels compiled(kernels);
+  unsigned seed = 1;
+  for (const Made& made : all) {
+    SCOPED_TRACE(made.what);
+    const Feeds feeds = feeds_of(*made.graph, allow_tf32, seed);
+    const Tensors tensors = to_tensors(*made.graph, feeds), got = made.program->run(compiled, tensors, seed++);
+    for (const auto& [name, expected] : expected_within(*made.graph, feeds)) {
+      EXPECT_EQ(expected.problem_with(got.at(name).to_doubles()), "") << name;
+    }
+    expect_same_bits(got, made.program->run(compiled, tensors, seed++));
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+// Also tiles of all sizes, and windows in many parts.
+TEST(ConvGemm, IsRightOnAGpu) {
+  if (Device::best().kind != DeviceKind::cuda) GTEST_SKIP() << "NOT CHECKED: no GPU here";
+  std::vector<Case> all = cases();
+  all.push_back({{60, 1, 28, 28}, {16, 1, 3, 3}, {.padding = {1, 1, 1, 1}}});
+  all.push_back({{40, 32, 14, 14}, {32, 32, 3, 3}, {.padding = {1, 1, 1, 1}}});
+  all.push_back({{6, 64, 15, 13}, {128, 64, 3, 3}, {.stride = {2, 2}, .padding = {1, 1, 1, 1}}});
+  all.push_back({{3, 3, 40, 40}, {64, 3, 7, 7}, {.stride = {2, 2}, .padding = {3, 3, 3, 3}}});
+  for (const auto& [dtype, allow_tf32] : {std::pair{f32, false}, {f32, true}, {bf16, false}, {f16, false}}) {
+    for (const Case& c : all) {
+      SCOPED_TRACE(to_string(c) + (allow_tf32 ? " in TF32" : " in " + std::string(paoding::to_string(dtype))));
+      Graph g;
+      build(g, c, dtype, true);
+      const Feeds feeds = feeds_of(g, allow_tf32, 5);
+      CompileOptions options;
+      options.device = Device::best();
+      options.allow_tf32 = allow_tf32;
+      Program program(g, options);
+      const Tensors tensors = to_tensors(g, feeds), got = program.run(tensors);
+      for (const auto& [name, expected] : expected_within(g, feeds)) {
+        EXPECT_EQ(expected.problem_with(got.at(name).to_doubles()), "") << name;
+      }
+      expect_same_bits(got, program.run(tensors));
+    }
+  }
+}
+
+TEST(ConvGemm, IsRightInF32) { check_in_emulation(f32, false); }
+TEST(ConvGemm, IsRightInTf32) { check_in_emulation(f32, true); }
+TEST(ConvGemm, IsRightInBf16) { check_in_emulation(bf16, false); }
+TEST(ConvGemm, IsRightInF16) { check_in_emulation(f16, false); }
+
+std::set<std::string> kernels_of(const Plan& plan) {
+  std::set<std::string> names;
+  for (const Step& step : plan.steps) {
+    if (step.kind == Step::Kind::kernel) names.insert(step.kernel->name);
+  }
+  return names;
+}
+
+TEST(ConvGemm, IsChosenWhereItHasProducts) {
+  const std::set<std::string> gemm{"implicit_gemm"}, sums{"sums"};
+  const Case plain = cases()[1];
+  EXPECT_EQ(kernels_of(plan_of(plain, f32, true, "h200")), gemm);
+  EXPECT_EQ(kernels_of(plan_of(plain, f32, false, "a100")), gemm);
+  EXPECT_EQ(kernels_of(plan_of(plain, bf16, false, "a100")), gemm);
+  EXPECT_EQ(kernels_of(plan_of(plain, f64, false, "h200")), sums) << "no products of f64";
+  EXPECT_EQ(kernels_of(plan_of(plain, f32, true, "t4")), sums) << "no copies beside other work";
+  const Case depthwise{{2, 32, 8, 8}, {32, 1, 3, 3}, {.groups = 32}};
+  EXPECT_EQ(kernels_of(plan_of(depthwise, f32, true, "h200")), sums) << "groups of one channel";
+}
+
+TEST(ConvGemm, CompilesForEveryTile) {
+  if (gpu::nvrtc() == nullptr) GTEST_SKIP() << gpu::nvrtc_problem();
+  std::set<std::string> seen;
+  for (const auto& [arch, target] : {std::pair{"sm_80", "a100"}, {"sm_90a", "h200"}}) {
+    for (const auto& [dtype, allow_tf32] : {std::pair{f32, false}, {f32, true}, {bf16, false}, {f16, false}}) {
+      for (const std::size_t i : {0u, 1u, 3u, 6u}) {
+        const Case& c = cases()[i];
+        const Plan plan = plan_of(c, dtype, allow_tf32, target);
+        for (const Step& step : plan.steps) {
+          if (step.kind != Step::Kind::kernel) continue;
+          for (const gpu::TextLaunch& launch : step.text->launches) {
+            if (!seen.insert(arch + launch.entry).second) continue;
+            EXPECT_FALSE(gpu::compile(launch.source, "conv.cu", arch).empty()) << to_string(c);
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace paoding::testing_program

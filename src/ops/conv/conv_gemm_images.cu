@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// out[window, o] = image[window, (tap, channel)] weights[o, (tap, channel)]: a convolution, or its gradient for the image.
+// A CTA has kRows windows by kColumns columns o of one group; blocks of kDepth along (tap, channel) are on their way,
+// kStages of them, while warps, which have kWarpRows by kWarpColumns each, multiply one. A row of a block is 64 bytes in
+// shared memory, and 16 more from row to row, so that a warp's words come from different banks.
+
+constexpr int kDepth = 64 / (int)sizeof(Stored), kStride = 80 / (int)sizeof(Stored);
+constexpr int kStageElements = (kRows + kColumns) * kStride;
+constexpr int kTilesM = kWarpRows / 16, kTilesN = kWarpColumns / 8, kWarpsN = kColumns / kWarpColumns;
+
+// What a thread brings of the image: pieces of one column and some rows, or of one row and some columns if a piece is an
+// element, as pixels, not channels, then lie side by side.
+constexpr bool kIsByRows = kPiece == 1;
+constexpr int kInRow = kDepth / kPiece, kPieces = kRows * kInRow / kThreads;
+static_assert(kRows * kInRow % kThreads == 0 && (kIsByRows ? kThreads % kRows == 0 : kThreads % kInRow == 0));
+constexpr int kRowsOfThread = kIsByRows ? 1 : kPieces;
+
+PD_DEVICE void bring_image(Stored* to, const Stored* image, const Place (&rows)[kRowsOfThread], const Place* taps,
+                           const Sizes& size) {
+  const int at = threadIdx.x;
+  if constexpr (kIsByRows) {
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i) {
+      const int r = at % kRows, q = at / kRows + i * (kThreads / kRows);
+      gather_piece(to + r * kStride + q, image, rows[0], taps[q], size);
+    }
+  } else {
+    const int q = at % kInRow * kPiece;
+    const Place column = taps[q];
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i) {
+      gather_piece(to + (at / kInRow + i * (kThreads / kInRow)) * kStride + q, image, rows[i], column, size);
+    }
+  }
+}
+
+PD_DEVICE void bring_weights(Stored* to, const Stored* weights, const Place* taps, int first_column, const Sizes& size) {
+  constexpr int kInRow = kDepth / kWeightPiece;
+#pragma unroll 4
+  for (int at = threadIdx.x; at < kColumns * kInRow; at += kThreads) {
+    const int n = kAreWeightsByRows ? at % kColumns : at / kInRow;
+    const int q = (kAreWeightsByRows ? at / kColumns : at % kInRow) * kWeightPiece;
+    const Place tap = taps[q];
+    const bool is_there = first_column + n < size.columns && tap.h > kFar / 2;
+    const int offset = is_there ? (first_column + n) * size.weight_n + tap.other : 0;
+    copy_piece<kWeightPiece>(to + n * kStride + q, weights + offset, is_there);
+  }
+}
+
+// One block; a and b are where the warp's rows and columns of it begin.
+PD_DEVICE void multiply(float (&sum)[kTilesM][kTilesN][4], const Stored* a, const Stored* b) {
+  const Lane lane;
+  if constexpr (kIsPlain) {
+#pragma unroll 1
+    for (int k = 0; k < kDepth; k += 4) {
+      Pack<float, 4> columns[kTilesN][2];
+#pragma unroll
+      for (int n = 0; n < kTilesN * 2; ++n) {
+        load<false>(columns[n / 2][n % 2], (const float*)b + (n / 2 * 8 + lane.t * 2 + n % 2) * kStride + k);
+      }
+#pragma unroll
+      for (int m = 0; m < kTilesM * 2; ++m) {
+        Pack<float, 4> row;
+        load<false>(row, (const float*)a + (m / 2 * 16 + m % 2 * 8 + lane.g) * kStride + k);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+#pragma unroll
+          for (int n = 0; n < kTilesN * 2; ++n) {
+            sum[m / 2][n / 2][m % 2 * 2 + n % 2] += row.get(i) * columns[n / 2][n % 2].get(i);
+          }
+        }
+      }
+    }
+  } else {
+    const unsigned* const a_words = (const unsigned*)a + lane.g * 20 + lane.t;
+    const unsigned* const b_words = (const unsigned*)b + lane.g * 20 + lane.t;
+#pragma unroll
+    for (int step = 0; step < 16; step += 8) {
+      unsigned rows[kTilesM][4], columns[kTilesN][2];
+#pragma unroll
+      for (int m = 0; m < kTilesM; ++m) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) rows[m][i] = a_words[(m * 16 + i % 2 * 8) * 20 + step + i / 2 * 4];
+      }
+#pragma unroll
+      for (int n = 0; n < kTilesN; ++n) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) columns[n][i] = b_words[n * 8 * 20 + step + i * 4];
+      }
+      add_tiles(sum, rows, columns);
+    }
+  }
+}
+
+PD_DEVICE void convolve(const Stored* image, const Stored* weights, const Stored* bias, Stored* out, const Sizes& size) {
+  __shared__ uint4 stages[kStages * kStageElements * sizeof(Stored) / 16];
+  __shared__ Place windows[kRows], taps[2][kDepth];
+  int tile = blockIdx.x;
+  const int first_column = next_coordinate(tile, size.tiles_n) * kColumns, group = next_coordinate(tile, size.groups);
+  const int first_row = tile * kRows, warp = threadIdx.x / 32;
+  const int warp_row = warp / kWarpsN * kWarpRows, warp_column = warp % kWarpsN * kWarpColumns;
+  image += group * size.image_group, weights += group * size.weight_group;
+
+  for (int r = threadIdx.x; r < kRows; r += kThreads) windows[r] = window_at(first_row + r, size);
+  const auto find_taps = [&](int block) {
+    const int k = threadIdx.x - block * 32 % kThreads;  // warps take turns
+    if (k >= 0 && k < kDepth) taps[block % 2][k] = tap_at(block * kDepth + k, size);
+  };
+  find_taps(0);
+  __syncthreads();
+  Place rows[kRowsOfThread];
+#pragma unroll
+  for (int i = 0; i < kRowsOfThread; ++i) {
+    rows[i] = windows[kIsByRows ? threadIdx.x % kRows : threadIdx.x / kInRow + i * (kThreads / kInRow)];
+  }
+  const auto stage = [&](int block) { return (Stored*)stages + block % kStages * kStageElements; };
+  const auto bring = [&](int block) {
+    if (block < size.blocks) {
+      bring_image(stage(block), image, rows, taps[block % 2], size);
+      bring_weights(stage(block) + kRows * kStride, weights, taps[block % 2], first_column, size);
+    }
+    copies_end_group();
+    find_taps(block + 1);
+  };
+  for (int block = 0; block < kStages - 1; ++block) {
+    bring(block);
+    __syncthreads();
+  }
+  float sum[kTilesM][kTilesN][4];
+  clear_sums(sum);
+  for (int block = 0; block < size.blocks; ++block) {
+    copies_wait<kStages - 2>();
+    __syncthreads();
+    bring(block + kStages - 1);
+    const Stored* const from = stage(block);
+    multiply(sum, from + warp_row * kStride, from + (kRows + warp_column) * kStride);
+  }
+
+  const Lane lane;
+  out += group * size.out_group;
+  if constexpr (kHasBias) bias += group * size.columns * size.bias;
+#pragma unroll
+  for (int n = 0; n < kTilesN; ++n) {
+    const int column = first_column + warp_column + n * 8 + lane.t * 2, count = size.columns - column;
+    float added[2] = {0, 0};
+    if constexpr (kHasBias) {
+      if (count > 0) added[0] = load_one<true>(bias + column * size.bias);
+      if (count > 1) added[1] = load_one<true>(bias + (column + 1) * size.bias);
+    }
+#pragma unroll
+    for (int i = 0; i < kTilesM * 2; ++i) {
+      const int row = warp_row + i / 2 * 16 + i % 2 * 8 + lane.g;
+      if (first_row + row >= size.windows || count <= 0) continue;
+      Draft<Stored, 2> made;
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+        const float value = sum[i / 2][n][i % 2 * 2 + k] + added[k];
+        made.put(k, kHasRelu && value < 0 ? 0.0f : value);
+      }
+      Stored* const to = out + windows[row].other + column * size.of_window_c;
+      if constexpr (kIsOutInPairs) store(to, made);
+      else store_each(to, size.of_window_c, count < 2 ? count : 2, made);
+    }
+  }
+}

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts of a convolution's gradient for its weights, [part, o, tap, channel], added up in their order and put where
+// weights lie.
+template <class T> PD_DEVICE void add_parts(const float* partial, T* out, const Sizes& size) {
+  constexpr int kWidth = 32;
+  __shared__ float shared[kThreads];
+  const int first = blockIdx.x * kWidth;
+  const float sum = combine_parts<Sum, kThreads>(partial, size.parts, size.elements, first, kWidth, shared);
+  int rest = first + threadIdx.x;
+  if (threadIdx.x >= kWidth || rest >= size.elements) return;
+  const int c = next_coordinate(rest, size.channels), l = next_coordinate(rest, size.kernel_columns);
+  const int k = next_coordinate(rest, size.kernel_rows);
+  store_one(out + (rest * size.weight_n + c * size.weight_c + k * size.weight_h + l * size.weight_w), sum);
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// partial[part, o, (tap, channel)] = the sum over the part's windows of gradient[window, o] image[window, (tap, channel)]:
+// a convolution's gradient for its weights, whose results are few and whose sums are long. A CTA has kRows outputs by
+// kColumns (tap, channel)s of one group, and a part of all windows; each of its warps has the whole tile, and a share of
+// the windows of every block. What warps and parts come to is added up in their order.
+
+constexpr int kStep = 32 / (int)sizeof(Stored);  // windows that a warp multiplies at once
+constexpr int kDepth = kThreads / 32 * kStep;
+constexpr int kRowStride = kRows + 8, kColumnStride = kColumns % 32 == 8 ? kColumns : kColumns + 8;  // to other banks
+constexpr int kStageElements = kDepth * (kRowStride + kColumnStride);
+constexpr int kTilesM = kRows / 16, kTilesN = kColumns / 8;
+
+PD_DEVICE void bring_image(Stored* to, const Stored* image, const Place* windows, const Place* taps, const Sizes& size) {
+  constexpr int kInRow = kColumns / kPiece, kPieces = kDepth * kInRow;
+#pragma unroll 4
+  for (int at = threadIdx.x; at < kPieces; at += kThreads) {
+    const int r = kPiece == 1 ? at % kDepth : at / kInRow, q = (kPiece == 1 ? at / kDepth : at % kInRow) * kPiece;
+    gather_piece(to + r * kColumnStride + q, image, windows[r], taps[q], size);
+  }
+}
+
+PD_DEVICE void bring_gradient(Stored* to, const Stored* gradient, const Place* windows, int first_row,
+                              const Sizes& size) {
+  constexpr int kInRow = kRows / kGradientPiece, kPieces = kDepth * kInRow;
+#pragma unroll 4
+  for (int at = threadIdx.x; at < kPieces; at += kThreads) {
+    const int r = kGradientPiece == 1 ? at % kDepth : at / kInRow;
+    const int q = (kGradientPiece == 1 ? at / kDepth : at % kInRow) * kGradientPiece;
+    const bool is_there = first_row + q < size.rows && windows[r].h > kFar / 2;
+    const int offset = is_there ? windows[r].other + (first_row + q) * size.of_window_c : 0;
+    copy_piece<kGradientPiece>(to + r * kRowStride + q, gradient + offset, is_there);
+  }
+}
+
+// What the warp has of a block; a and b are where its windows begin.
+PD_DEVICE void multiply(float (&sum)[kTilesM][kTilesN][4], const Stored* a, const Stored* b) {
+  const Lane lane;
+  if constexpr (kIsPlain) {
+#pragma unroll 2
+    for (int k = 0; k < kStep; ++k) {
+      float rows[kTilesM * 2];
+#pragma unroll
+      for (int m = 0; m < kTilesM * 2; ++m) rows[m] = ((const float*)a)[k * kRowStride + m * 8 + lane.g];
+#pragma unroll
+      for (int n = 0; n < kTilesN; ++n) {
+        Pack<float, 2> columns;
+        load<false>(columns, (const float*)b + k * kColumnStride + n * 8 + lane.t * 2);
+#pragma unroll
+        for (int m = 0; m < kTilesM * 2; ++m) {
+          sum[m / 2][n][m % 2 * 2] += rows[m] * columns.get(0);
+          sum[m / 2][n][m % 2 * 2 + 1] += rows[m] * columns.get(1);
+        }
+      }
+    }
+  } else {
+    unsigned rows[kTilesM][4], columns[kTilesN][2];
+    if constexpr (sizeof(Stored) == 4) {
+      const unsigned *a_words = (const unsigned*)a, *b_words = (const unsigned*)b;
+#pragma unroll
+      for (int m = 0; m < kTilesM; ++m) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          rows[m][i] = a_words[(lane.t + i / 2 * 4) * kRowStride + m * 16 + i % 2 * 8 + lane.g];
+        }
+      }
+#pragma unroll
+      for (int n = 0; n < kTilesN; ++n) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) columns[n][i] = b_words[(lane.t + i * 4) * kColumnStride + n * 8 + lane.g];
+      }
+    } else {
+      const int row = threadIdx.x % 8, square = threadIdx.x % 32 / 8;
+#pragma unroll
+      for (int m = 0; m < kTilesM; ++m) {
+        load_turned(rows[m], a + (square / 2 * 8 + row) * kRowStride + m * 16 + square % 2 * 8);
+      }
+#pragma unroll
+      for (int n = 0; n < kTilesN; ++n) {
+        load_turned(columns[n], b + (square % 2 * 8 + row) * kColumnStride + n * 8);
+      }
+    }
+    add_tiles(sum, rows, columns);
+  }
+}
+
+PD_DEVICE void add_up(const Stored* image, const Stored* gradient, float* partial, const Sizes& size) {
+  constexpr int kSumElements = kRows * kColumns * 4 / (int)sizeof(Stored);
+  constexpr int kElements = kStages * kStageElements > kSumElements ? kStages * kStageElements : kSumElements;
+  __shared__ uint4 stages[(kElements * sizeof(Stored) + 15) / 16];
+  __shared__ Place taps[kColumns], windows[2][kDepth];
+  int tile = blockIdx.x;
+  const int first_column = next_coordinate(tile, size.tiles_n) * kColumns;
+  const int first_row = next_coordinate(tile, size.tiles_m) * kRows, group = next_coordinate(tile, size.groups);
+  const int part = tile, warp = threadIdx.x / 32;
+  const int first = (int)((long long)part * size.blocks / size.parts);
+  const int last = (int)((long long)(part + 1) * size.blocks / size.parts);
+  image += group * size.image_group, gradient += group * size.rows * size.of_window_c;
+
+  for (int k = threadIdx.x; k < kColumns; k += kThreads) taps[k] = tap_at(first_column + k, size);
+  const auto find_windows = [&](int block) {
+    if (threadIdx.x < kDepth) windows[block % 2][threadIdx.x] = window_at(block * kDepth + threadIdx.x, size);
+  };
+  find_windows(first);
+  __syncthreads();
+  const auto stage = [&](int block) { return (Stored*)stages + block % kStages * kStageElements; };
+  const auto bring = [&](int block) {
+    if (block < last) {
+      bring_gradient(stage(block), gradient, windows[block % 2], first_row, size);
+      bring_image(stage(block) + kDepth * kRowStride, image, windows[block % 2], taps, size);
+    }
+    copies_end_group();
+    find_windows(block + 1);
+  };
+  for (int i = 0; i < kStages - 1; ++i) {
+    bring(first + i);
+    __syncthreads();
+  }
+  float sum[kTilesM][kTilesN][4];
+  clear_sums(sum);
+  for (int block = first; block < last; ++block) {
+    copies_wait<kStages - 2>();
+    __syncthreads();
+    bring(block + kStages - 1);
+    const Stored* const from = stage(block);
+    multiply(sum, from + warp * kStep * kRowStride, from + kDepth * kRowStride + warp * kStep * kColumnStride);
+  }
+  copies_wait<0>();
+  __syncthreads();
+
+  float* const sums = (float*)stages;
+  const Lane lane;
+  for (int turn = 0; turn < kThreads / 32; ++turn) {
+    if (warp == turn) {
+#pragma unroll
+      for (int m = 0; m < kTilesM; ++m) {
+#pragma unroll
+        for (int n = 0; n < kTilesN; ++n) {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            float* const to = sums + (m * 16 + i / 2 * 8 + lane.g) * kColumns + n * 8 + lane.t * 2 + i % 2;
+            *to = turn == 0 ? sum[m][n][i] : *to + sum[m][n][i];
+          }
+        }
+      }
+    }
+    __syncthreads();
+  }
+  partial += ((long long)part * size.groups.count + group) * size.rows * size.depth;
+  for (int i = threadIdx.x; i < kRows * kColumns; i += kThreads) {
+    const int row = first_row + i / kColumns, column = first_column + i % kColumns;
+    if (row < size.rows && column < size.depth) partial[row * size.depth + column] = sums[i];
+  }
+}
