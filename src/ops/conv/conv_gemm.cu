@@ -45,7 +45,7 @@ PD_DEVICE void gather_piece(Stored* to, const Stored* image, const Place& row, c
   } else {
     is_there = (unsigned)h < (unsigned)size.image_rows && (unsigned)w < (unsigned)size.image_columns;
   }
-  copy_piece<kPiece>(to, is_there ? image + offset : image, is_there);
+  copy_piece<kPiece>(to, image + offset, is_there);
 }
 
 // The sums of a warp's tile: of every 16 by 8 a lane has rows g and g + 8, columns 2 t and 2 t + 1.

@@ -46,17 +46,7 @@ struct Image {
   std::int64_t alignment;
   std::int64_t stride(std::size_t axis) const { return layout.strides[axis]; }
   std::int64_t extent(int axis) const { return layout.type.shape[axis]; }
-
-  /// The most channels, up to 16 bytes of them, of which pieces can be moved; `count` are in a group.
-  int piece(std::int64_t count) const {
-    const std::int64_t size = size_bytes(layout.type.dtype);
-    for (std::int64_t piece = 16 / size; piece > 1; piece /= 2) {
-      bool fits = stride(1) == 1 && count % piece == 0 && alignment % (piece * size) == 0;
-      for (const int axis : {0, 2, 3}) fits &= extent(axis) == 1 || stride(static_cast<std::size_t>(axis)) % piece == 0;
-      if (fits) return static_cast<int>(piece);
-    }
-    return 1;
-  }
+  int piece(std::int64_t group_channels) const { return gpu::channels_at_once(layout, alignment, group_channels); }
 };
 
 // The sizes and constants that all of the texts need.

@@ -34,16 +34,23 @@ PD_DEVICE void bring_image(Stored* to, const Stored* image, const Place (&rows)[
   }
 }
 
-PD_DEVICE void bring_weights(Stored* to, const Stored* weights, const Place* taps, int first_column, const Sizes& size) {
-  constexpr int kInRow = kDepth / kWeightPiece;
-#pragma unroll 4
-  for (int at = threadIdx.x; at < kColumns * kInRow; at += kThreads) {
-    const int n = kAreWeightsByRows ? at % kColumns : at / kInRow;
-    const int q = (kAreWeightsByRows ? at / kColumns : at % kInRow) * kWeightPiece;
-    const Place tap = taps[q];
-    const bool is_there = first_column + n < size.columns && tap.h > kFar / 2;
-    const int offset = is_there ? (first_column + n) * size.weight_n + tap.other : 0;
-    copy_piece<kWeightPiece>(to + n * kStride + q, weights + offset, is_there);
+// Of the weights it brings pieces of one (tap, channel) for some columns, or the other way round, whichever lies closer
+// together. `weights` are those of the CTA's columns, of which `count` are there.
+PD_DEVICE void bring_weights(Stored* to, const Stored* weights, const Place* taps, int count, const Sizes& size) {
+  constexpr int kInRow = kDepth / kWeightPiece, kPieces = kColumns * kInRow;
+  constexpr int kAcross = kAreWeightsByRows ? kColumns : kInRow, kTurns = (kPieces + kThreads - 1) / kThreads;
+  static_assert(kThreads % kAcross == 0);
+  const int at = threadIdx.x % kAcross, first = threadIdx.x / kAcross;
+  if (kPieces < kThreads && (int)threadIdx.x >= kPieces) return;
+  Place tap;
+  if constexpr (!kAreWeightsByRows) tap = taps[at * kWeightPiece];
+#pragma unroll
+  for (int i = 0; i < kTurns; ++i) {
+    const int other = first + i * (kThreads / kAcross);
+    const int n = kAreWeightsByRows ? at : other, q = (kAreWeightsByRows ? other : at) * kWeightPiece;
+    if constexpr (kAreWeightsByRows) tap = taps[q];
+    copy_piece<kWeightPiece>(to + n * kStride + q, weights + (n * size.weight_n + tap.other),
+                             n < count && tap.h > kFar / 2);
   }
 }
 
@@ -99,7 +106,7 @@ PD_DEVICE void convolve(const Stored* image, const Stored* weights, const Stored
   const int first_column = next_coordinate(tile, size.tiles_n) * kColumns, group = next_coordinate(tile, size.groups);
   const int first_row = tile * kRows, warp = threadIdx.x / 32;
   const int warp_row = warp / kWarpsN * kWarpRows, warp_column = warp % kWarpsN * kWarpColumns;
-  image += group * size.image_group, weights += group * size.weight_group;
+  image += group * size.image_group, weights += group * size.weight_group + first_column * size.weight_n;
 
   for (int r = threadIdx.x; r < kRows; r += kThreads) windows[r] = window_at(first_row + r, size);
   const auto find_taps = [&](int block) {
@@ -117,7 +124,7 @@ PD_DEVICE void convolve(const Stored* image, const Stored* weights, const Stored
   const auto bring = [&](int block) {
     if (block < size.blocks) {
       bring_image(stage(block), image, rows, taps[block % 2], size);
-      bring_weights(stage(block) + kRows * kStride, weights, taps[block % 2], first_column, size);
+      bring_weights(stage(block) + kRows * kStride, weights, taps[block % 2], size.columns - first_column, size);
     }
     copies_end_group();
     find_taps(block + 1);

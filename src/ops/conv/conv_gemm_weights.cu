@@ -27,8 +27,8 @@ PD_DEVICE void bring_gradient(Stored* to, const Stored* gradient, const Place* w
     const int r = kGradientPiece == 1 ? at % kDepth : at / kInRow;
     const int q = (kGradientPiece == 1 ? at / kDepth : at % kInRow) * kGradientPiece;
     const bool is_there = first_row + q < size.rows && windows[r].h > kFar / 2;
-    const int offset = is_there ? windows[r].other + (first_row + q) * size.of_window_c : 0;
-    copy_piece<kGradientPiece>(to + r * kRowStride + q, gradient + offset, is_there);
+    copy_piece<kGradientPiece>(to + r * kRowStride + q,
+                               gradient + (windows[r].other + (first_row + q) * size.of_window_c), is_there);
   }
 }
 

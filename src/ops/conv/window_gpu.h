@@ -11,15 +11,30 @@
 namespace paoding::gpu {
 
 /// The sizes of a window axis, and in the text a Window of them: "vertical" is made of size.vertical_size and so on.
-inline std::string add_window(SizeFields* sizes, const std::string& name, const WindowAxis& axis) {
-  const std::pair<const char*, std::int64_t> fields[] = {{"_size", axis.size},     {"_kernel", axis.kernel},
-                                                         {"_stride", axis.stride}, {"_dilation", axis.dilation},
-                                                         {"_before", axis.before}, {"_outputs", axis.outputs}};
-  std::string text = "const Window " + name + "{";
-  for (const auto& [field, value] : fields) {
-    text += (text.ends_with('{') ? "" : ", ") + sizes->number(name + field, value);
+/// Small windows may stand in the text as numbers, by which it then is divided and unrolled.
+inline std::string add_window(SizeFields* sizes, const std::string& name, const WindowAxis& axis,
+                              bool has_numbers = false) {
+  constexpr std::int64_t kMostUnrolled = 8;
+  has_numbers &= std::max({axis.kernel, axis.stride, axis.dilation, axis.before}) <= kMostUnrolled;
+  const auto small = [&](const char* field, std::int64_t value) {
+    return has_numbers ? std::to_string(value) : sizes->number(name + field, value);
+  };
+  return fmt::format("const Window {}{{{}, {}, {}, {}, {}, {}}};\n", name, sizes->number(name + "_size", axis.size),
+                     small("_kernel", axis.kernel), small("_stride", axis.stride), small("_dilation", axis.dilation),
+                     small("_before", axis.before), sizes->number(name + "_outputs", axis.outputs));
+}
+
+/// The most channels of an image, up to 16 bytes of them, that can be moved at once where groups have `channels`.
+inline int channels_at_once(const Layout& image, std::int64_t alignment, std::int64_t channels) {
+  const std::int64_t size = size_bytes(image.type.dtype);
+  for (std::int64_t count = 16 / size; count > 1; count /= 2) {
+    bool fits = image.strides[1] == 1 && channels % count == 0 && alignment % (count * size) == 0;
+    for (const int axis : {0, 2, 3}) {
+      fits &= image.type.shape[axis] == 1 || image.strides[static_cast<std::size_t>(axis)] % count == 0;
+    }
+    if (fits) return static_cast<int>(count);
   }
-  return text + "};\n";
+  return 1;
 }
 
 /// The strides of an image as name_n, name_c, name_h, name_w; zeros where there is none.

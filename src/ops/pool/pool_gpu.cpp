@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pooling on the GPU: one thread per element of the result, over any layout and float; threads follow the result's
-// memory, channels first or last. Gradients are gathered, as on the CPU, in a fixed order.
+// Pooling on the GPU, over any layout and float; threads follow the result's memory, and have an element of it, or,
+// where channels lie last, as many channels as are moved at once. Gradients are gathered, as on the CPU, in a fixed
+// order.
 #include "base/check.h"
 #include "cuda_text.h"
 #include "gpu/text_kernel.h"
@@ -39,18 +40,25 @@ gpu::TextPlan plan(const KernelCall& call) {
   if (shape.has_index()) most = std::max(most, gpu::reach_of(shape.index));
   for (const WindowAxis& axis : windows) most = std::max(most, gpu::reach_of(axis));
   parts.is_wide = gpu::needs_wide_index(most);
+  // Inputs, then outputs; of max pools one of them is the index.
+  std::vector<Layout> operands = call.inputs;
+  operands.insert(operands.end(), call.outputs.begin(), call.outputs.end());
+  int vector = 16;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    vector = std::min(vector, gpu::channels_at_once(operands[i], call.alignments[i], result[1]));
+  }
   parts.constants = fmt::format(
       "enum Kind {{ kMaxForward, kMaxGrad, kMaxPick, kAvgForward, kAvgGrad }};\nconstexpr Kind kKind = {};\n"
-      "constexpr bool kChannelsLast = {}, kCountsPadding = {};\n",
-      kind_name(shape.kind), is_last, !shape.has_index() && call.attrs.get_bool("count_padding"));
+      "constexpr bool kChannelsLast = {}, kCountsPadding = {};\nconstexpr int kVector = {};\n",
+      kind_name(shape.kind), is_last, !shape.has_index() && call.attrs.get_bool("count_padding"), vector);
   parts.functions = fmt::format("{}{}", k_window_cu, k_pool_window_cu);
-  parts.sizes.number("total", result.elements());
-  parts.sizes.divisor("channels", result[1]);
+  parts.sizes.number("total", result.elements() / vector);
+  parts.sizes.divisor("channels", result[1] / vector);
   parts.sizes.divisor("height", result[2]), parts.sizes.divisor("width", result[3]);
   gpu::add_strides(&parts.sizes, "from", shape.from), gpu::add_strides(&parts.sizes, "to", shape.to);
   gpu::add_strides(&parts.sizes, "index", shape.index);
-  const std::string both = gpu::add_window(&parts.sizes, "vertical", windows[0]) + "  " +
-                           gpu::add_window(&parts.sizes, "horizontal", windows[1]) + "  ";
+  const std::string both = gpu::add_window(&parts.sizes, "vertical", windows[0], true) + "  " +
+                           gpu::add_window(&parts.sizes, "horizontal", windows[1], true) + "  ";
   switch (shape.kind) {
     case PoolKind::max_forward:
       parts.operands = {gpu::input_parameter(shape.dtype, "from"), gpu::output_parameter(shape.dtype, "to"),
@@ -73,7 +81,7 @@ gpu::TextPlan plan(const KernelCall& call) {
       break;
   }
   parts.call = both + parts.call;
-  parts.ctas = gpu::parts_of(result.elements(), kThreads);
+  parts.ctas = gpu::parts_of(result.elements() / vector, kThreads);
   return {{gpu::make_text_kernel(parts)}, 0, {}};
 }
 
