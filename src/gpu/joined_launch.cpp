@@ -36,7 +36,7 @@ std::string_view launch_bounds(std::string_view own) {
 
 bool needs_only_operands(const TextLaunch& launch) {
   return launch.grid[0] > 0 && launch.grid[1] == 1 && launch.grid[2] == 1 && launch.cluster == 1 &&
-         launch.shared_bytes == 0 && !launch.is_cooperative && launch.maps.empty() &&
+         launch.shared_bytes == 0 && !launch.is_alone && !launch.is_cooperative && launch.maps.empty() &&
          own_text(launch).find(kHead) != std::string_view::npos;
 }
 

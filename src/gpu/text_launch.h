@@ -38,6 +38,7 @@ struct TextLaunch {
   unsigned shared_bytes = 0;         // dynamic shared memory; above 48 KB the chip is asked for it
   unsigned cluster = 1;              // neighbouring CTAs that share their memory; the grid is a multiple of it
   bool is_cooperative = false;       // all CTAs run at once, so that they may wait for each other
+  bool is_alone = false;             // takes much of an SM: shares no launch with kernels beside it
   bool overlaps_before = false;      // may start before the launch in front of it has ended; waits for it by itself
   std::vector<std::uint64_t> sizes;  // the last argument
   std::vector<BoxMap> maps;

@@ -99,7 +99,9 @@ class ConvText {
 
   gpu::TextLaunch finish(std::string_view text) {
     parts_.functions = fmt::format("{}{}{}", k_warp_products_cu, k_conv_gemm_cu, text);
-    return gpu::make_text_kernel(parts_);
+    gpu::TextLaunch launch = gpu::make_text_kernel(parts_);
+    launch.is_alone = true;
+    return launch;
   }
 
   const ConvShape& shape() const { return shape_; }
