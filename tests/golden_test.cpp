@@ -240,6 +240,9 @@ TEST_P(GoldenDump, IsWhatItWas) {
 #if !PAODING_WITH_CUDA
   if (is_for_gpu(GetParam())) GTEST_SKIP() << "NOT CHECKED: this build has no GPU back end";
 #endif
+#ifdef __clang__
+  GTEST_SKIP() << "NOT CHECKED: GCC makes the nodes of a call's last argument first, clang those of its first";
+#endif
   const bool is_packed = GetParam().build == build_packed && !is_for_gpu(GetParam());
   if (is_packed && packed_order(f32, kPackedRows, kPackedWidth, kPackedWidth).order.empty()) {
     GTEST_SKIP() << "NOT CHECKED: oneDNN reads plain weights on this machine";

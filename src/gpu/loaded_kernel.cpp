@@ -62,7 +62,8 @@ void LoadedKernel::start(CUstream stream, void* const* operands, const Room& roo
   arguments.reserve(operands_ + 2 + launch_->maps.size());
   for (std::size_t i = 0; i < operands_; ++i) arguments.push_back(const_cast<void**>(&operands[i]));
   arguments.push_back(const_cast<Room*>(&room));
-  arguments.push_back(const_cast<std::uint64_t*>(launch_->sizes.data()));
+  static std::uint64_t no_sizes = 0;  // a kernel that has none takes a byte all the same
+  arguments.push_back(launch_->sizes.empty() ? &no_sizes : const_cast<std::uint64_t*>(launch_->sizes.data()));
   std::vector<CUtensorMap> maps;
   for (const BoxMap& map : launch_->maps) maps.push_back(made_map(map, operands[map.operand]));
   for (CUtensorMap& map : maps) arguments.push_back(&map);

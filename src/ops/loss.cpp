@@ -211,8 +211,7 @@ Value cross_entropy(const Value& logits, const Value& labels, const CrossEntropy
   const Value zero = constant(losses, 0), one = constant(losses, 1);
   const Value counted = select(less(labels, constant(labels, 0)), zero, weights.valid() ? weights : one);
   const Value all = sum(counted);
-  const Value divisor = select(equal(all, zero), one, all);  // made first with every compiler
-  return sum(weighted) / divisor;
+  return sum(weighted) / select(equal(all, zero), one, all);
 }
 
 namespace {
