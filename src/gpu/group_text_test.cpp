@@ -258,17 +258,28 @@ Operand make_operand(const Group& group, std::size_t i, int alignment, std::mt19
   return operand;
 }
 
-/// The largest sum of |terms| an element of the output may have, for the error bound: its terms times their size.
-double tolerance(const Group& group, const GroupOutput& output, double value) {
-  double terms = 1;
+double points(const Group& group, std::uint32_t mask) {
+  double count = 1;
   for (std::size_t a = 0; a < group.extents.size(); ++a) {
-    if ((output.reduce_mask >> a) & 1u) terms *= double(group.extents[a]);
+    if ((mask >> a) & 1u) count *= double(group.extents[a]);
   }
+  return count;
+}
+
+/// What rounding may do to an element of an output, whose formula has numbers about 1. Each of its n terms is rounded
+/// as often as the formula has nodes, and once more when it is added up: n (nodes + 1) errors of up to a unit roundoff
+/// and of either sign, together about the root of so many; 8 times that, as what is in the formula may make more of
+/// them. What a reduction of the group's own is off by is the same in all n terms: of m numbers of one sign in one
+/// chain, which is the longest that a kernel may add them in, sqrt(m) / 3 units.
+double tolerance(const Group& group, const GroupOutput& output, double value) {
   const DType compute = group.expr.dtype_of(output.value);
-  const double step = compute == f64 ? 0x1p-49 : is_float(compute) ? 0x1p-21 : 0;
-  // Errors of single terms are of either sign; that of a reduction of the group's own is the same in all that read it.
-  const double together = group.reductions.empty() ? 4 * std::sqrt(terms) : 4 * std::sqrt(terms) + terms / 4;
-  return rounding(output.dtype) * std::fabs(value) + step * (std::fabs(value) + together + 4);
+  const double unit = compute == f64 ? 0x1p-53 : is_float(compute) ? 0x1p-24 : 0;
+  const double terms = points(group, output.reduce_mask);
+  double most = 0;
+  for (const GroupReduction& reduction : group.reductions) most = std::max(most, points(group, reduction.reduce_mask));
+  const double own = terms * std::sqrt(most) / 3;
+  const double each = 8 * std::sqrt(terms * double(group.expr.nodes().size() + 1));
+  return rounding(output.dtype) * std::fabs(value) + unit * (8 * std::fabs(value) + each + own);
 }
 
 void check(const Case& c, unsigned seed) {

@@ -106,7 +106,7 @@ void check(const Case& c, const EmulatedKernels& kernels, unsigned seed) {
                                            : std::int64_t(rng() % 3 == 0 ? 0 : rng() % static_cast<unsigned>(s.range));
     put(s.index_dtype, ids + k * index_size, double(id));
   }
-  std::vector<double> want(to_count, NAN), terms(to_count, 1);
+  std::vector<double> want(to_count, NAN), terms(to_count, 0), lowest(to_count, 0), highest(to_count, 0);
   std::uint64_t first_wrong = ~std::uint64_t{0}, wrong_id = 0;
   const auto from_at = [&](std::int64_t o, std::int64_t m, std::int64_t i) {
     return get(s.dtype, from + static_cast<std::size_t>(o * s.from_outer + m * s.from_middle + i) * size);
@@ -130,8 +130,10 @@ void check(const Case& c, const EmulatedKernels& kernels, unsigned seed) {
         if (c.is_gather()) {
           want[to_at(o, n, i)] = from_at(o, id, i);
         } else if (id != s.padding) {
-          want[to_at(o, id, i)] += from_at(o, n, i);
-          terms[to_at(o, id, i)] += 1;
+          const std::size_t at = to_at(o, id, i);
+          want[at] += from_at(o, n, i);
+          terms[at] += 1;
+          lowest[at] = std::min(lowest[at], want[at]), highest[at] = std::max(highest[at], want[at]);
         }
       }
     }
@@ -181,13 +183,14 @@ void check(const Case& c, const EmulatedKernels& kernels, unsigned seed) {
         put(s.dtype, wrapped, expected);
         expected = get(s.dtype, wrapped);
       }
-      const double step = s.dtype == f64    ? 0x1p-50
-                          : s.dtype == f32  ? 0x1p-21
-                          : s.dtype == bf16 ? 0x1p-8
-                          : s.dtype == f16  ? 0x1p-11
-                                            : 0;
-      // Sums of n numbers one after the other: each rounds a number of about sqrt(n).
-      const double most = c.is_gather() ? 0 : step * (std::fabs(expected) + std::sqrt(terms[k]) + terms[k] / 16);
+      // Updates are added in their order, in f64 or f32, in one chain or in parts: every sum on the way is one of
+      // neighbours, and so within what the sums from the beginning span. Adding them rounds as often as there are
+      // terms, here (in f64) as there, and storing the result once more.
+      const double unit = s.dtype == f64 ? 2 * 0x1p-53 : 0x1p-24;
+      const double stored = s.dtype == bf16 ? 0x1p-8 : s.dtype == f16 ? 0x1p-11 : 0;
+      const bool is_exact = c.is_gather() || !is_float(s.dtype);
+      const double most =
+          is_exact ? 0 : stored * std::fabs(expected) + unit * terms[k] * (highest[k] - lowest[k]) * (1 + stored);
       ASSERT_NEAR(get(s.dtype, to + k * size), expected, most) << "element " << k << " in round " << round;
     }
   }

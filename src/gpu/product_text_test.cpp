@@ -7,6 +7,8 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <memory>
+#include <numeric>
 #include <random>
 
 #include "gpu/loaded_kernel.h"
@@ -24,13 +26,11 @@ float to_tf32(float value) {
   return std::bit_cast<float>((bits + 0xfffu + (bits >> 13 & 1u)) & ~0x1fffu);
 }
 
-struct Case {
-  ProductShape shape;
-  ProductTile tile;
-  TextLaunch launch = plan_product(shape, tile);
+// Factors and their product, the same for all tiles.
+struct Product {
   std::vector<float> a, b, want;
 
-  Case(ProductShape given, ProductTile with) : shape(given), tile(with) {
+  explicit Product(const ProductShape& shape) {
     std::mt19937 random(static_cast<unsigned>(shape.m * 31 + shape.n * 7 + shape.k));
     std::normal_distribution<float> normal;
     a.resize(static_cast<std::size_t>(shape.m * shape.a_stride));
@@ -38,22 +38,40 @@ struct Case {
     for (float& x : a) x = normal(random);
     for (float& x : b) x = normal(random);
     want.assign(static_cast<std::size_t>(shape.m * shape.out_stride), kPoison);
+    std::vector<double> columns(static_cast<std::size_t>(shape.n * shape.k));  // of b, rounded, one after the other
+    for (std::int64_t j = 0; j < shape.n; ++j) {
+      for (std::int64_t k = 0; k < shape.k; ++k) {
+        const std::int64_t at = shape.is_transposed_b ? j * shape.b_stride + k : k * shape.b_stride + j;
+        columns[static_cast<std::size_t>(j * shape.k + k)] = double(to_tf32(b[static_cast<std::size_t>(at)]));
+      }
+    }
+#pragma omp parallel for
     for (std::int64_t i = 0; i < shape.m; ++i) {
+      std::vector<double> row;
+      for (std::int64_t k = 0; k < shape.k; ++k) {
+        row.push_back(double(to_tf32(a[static_cast<std::size_t>(i * shape.a_stride + k)])));
+      }
       for (std::int64_t j = 0; j < shape.n; ++j) {
-        double sum = 0;
-        for (std::int64_t k = 0; k < shape.k; ++k) {
-          const std::int64_t at = shape.is_transposed_b ? j * shape.b_stride + k : k * shape.b_stride + j;
-          sum += double(to_tf32(a[static_cast<std::size_t>(i * shape.a_stride + k)])) *
-                 double(to_tf32(b[static_cast<std::size_t>(at)]));
-        }
+        const double sum = std::inner_product(row.begin(), row.end(), columns.begin() + j * shape.k, 0.0);
         want[static_cast<std::size_t>(i * shape.out_stride + j)] = static_cast<float>(sum);
       }
     }
   }
+};
+
+struct Case {
+  ProductShape shape;
+  ProductTile tile;
+  std::shared_ptr<const Product> product;
+  TextLaunch launch = plan_product(shape, tile);
+
+  Case(const ProductShape& given, const ProductTile& with, std::shared_ptr<const Product> of = nullptr)
+      : shape(given), tile(with), product(of ? std::move(of) : std::make_shared<const Product>(given)) {}
 
   /// What lies between the rows of the result has to stay as it was; sums of f32 are off by a few bits.
   void check(const std::vector<float>& got) const {
     const float most = 3e-5f * std::sqrt(float(shape.k));  // the tensor cores cut sums off, and do not round them
+    const std::vector<float>& want = product->want;
     int wrong = 0;
     for (std::size_t i = 0; i < got.size() && wrong < 3; ++i) {
       const bool is_right = want[i] == kPoison ? got[i] == kPoison : std::abs(got[i] - want[i]) <= most;
@@ -92,8 +110,8 @@ TEST(ProductText, GivesRoundedProductsInTheEmulation) {
     const Launch start = emulated.find(one.launch.entry);
     ASSERT_NE(start, nullptr) << emulated.log();
     for (const unsigned seed : {0u, 4u, 8u}) {
-      std::vector<float> out(one.want.size(), kPoison);
-      const float *a = one.a.data(), *b = one.b.data();
+      std::vector<float> out(one.product->want.size(), kPoison);
+      const float *a = one.product->a.data(), *b = one.product->b.data();
       float* to = out.data();
       Room room;
       std::vector<std::uint64_t> sizes = one.launch.sizes;
@@ -127,22 +145,24 @@ TEST(ProductText, GivesRoundedProductsOnAGpu) {
   const Driver& cuda = *driver();
   const Stream stream(device);
   std::vector<Case> cases = small_cases();
-  for (const ProductTile& tile : product_tiles()) {
-    cases.push_back({{.m = 128,
-                      .n = 1536,
-                      .k = 2048,
-                      .a_stride = 2048,
-                      .b_stride = 2048,
-                      .out_stride = 1536,
-                      .is_transposed_b = true},
-                     tile});
-    cases.push_back({{.m = 100, .n = 2000, .k = 1000, .a_stride = 1000, .b_stride = 2000, .out_stride = 2000}, tile});
+  for (const ProductShape& shape :
+       {ProductShape{.m = 128,
+       .n = 1536,
+       .k = 2048,
+       .a_stride = 2048,
+       .b_stride = 2048,
+       .out_stride = 1536,
+       .is_transposed_b = true},
+        ProductShape{.m = 100, .n = 2000, .k = 1000, .a_stride = 1000, .b_stride = 2000, .out_stride = 2000}}) {
+    const auto product = std::make_shared<const Product>(shape);
+    for (const ProductTile& tile : product_tiles()) cases.emplace_back(shape, tile, product);
   }
   for (const Case& one : cases) {
-    const DeviceMemory a(device, one.a.size() * 4), b(device, one.b.size() * 4), out(device, one.want.size() * 4);
-    std::vector<float> got(one.want.size(), kPoison);
-    PD_CUDA(cuda.cuMemcpyHtoD(a.address(), one.a.data(), one.a.size() * 4));
-    PD_CUDA(cuda.cuMemcpyHtoD(b.address(), one.b.data(), one.b.size() * 4));
+    const DeviceMemory a(device, one.product->a.size() * 4), b(device, one.product->b.size() * 4),
+        out(device, one.product->want.size() * 4);
+    std::vector<float> got(one.product->want.size(), kPoison);
+    PD_CUDA(cuda.cuMemcpyHtoD(a.address(), one.product->a.data(), one.product->a.size() * 4));
+    PD_CUDA(cuda.cuMemcpyHtoD(b.address(), one.product->b.data(), one.product->b.size() * 4));
     PD_CUDA(cuda.cuMemcpyHtoD(out.address(), got.data(), got.size() * 4));
     const LoadedKernel kernel(device, one.launch, 3);
     void* operands[] = {a.pointer(), b.pointer(), out.pointer()};
