@@ -2,12 +2,7 @@
 // Runs, feeds and fetches that are enqueued on a GPU and not waited for: programs that share parameters, inputs of the
 // next run while one is under way, results that are read later, runs that fail among others. The CPU's programs say
 // what is right. On the pretended GPU under many schedules.
-#include <chrono>
-#include <thread>
-
-#include "paoding/cancellation.h"
 #include "tests/enqueued_runs.h"
-#include "tests/thread_sanitizer.h"
 
 namespace paoding::testing_program {
 namespace {
@@ -127,43 +122,6 @@ TEST(EnqueuedRuns, FetchedLaterFailsWithItsRunAndWithThoseBehindIt) {
     const double runs = 2.0 * (seed + 1);
     EXPECT_EQ(parameters.get("w").to_doubles(), (Dense{runs, 2 * runs, 3 * runs}));
   }
-}
-
-// A scan of so many steps is called off while it is under way.
-TEST(EnqueuedRuns, ThatAreLongAreCalledOffWithinASecondAndWriteNothing) {
-  PD_SKIP_WITHOUT_A_GPU();
-  Graph g;
-  const Value w = g.parameter("w", f32, {4}), xs = g.input("xs", f32, {kLongRun, 4});
-  const StepResult made =
-      scan({w}, {xs}, [](const Values& c, const Values& e) { return step({c[0] * 0.5 + e[0]}, {}); });
-  assign(w, made.carries[0]);
-  g.fetch("first", sum(w));
-  Parameters parameters(g, gpu_here()), expected(g, Device::cpu());
-  CompileOptions options = on_gpu(), cpu;
-  options.disabled_passes = cpu.disabled_passes = pass_names();
-  Program program(g, options, &parameters), on_cpu(g, cpu, &expected);
-  ASSERT_GT(program.report().launches, 16'384);
-  const Tensors feeds{{"xs", Tensor::from(f32, {kLongRun, 4}, Dense(static_cast<std::size_t>(kLongRun) * 4, 0.25))}};
-  program.run(feeds), on_cpu.run(feeds);
-  const auto before = parameters.get("w").to_doubles();
-  EXPECT_EQ(before, expected.get("w").to_doubles());
-  Cancellation stop;
-  const CancelScope scope(stop);
-  std::chrono::steady_clock::time_point called_off;
-  std::thread caller([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    called_off = std::chrono::steady_clock::now();
-    stop.cancel();
-  });
-  const std::string error = message_of([&] { program.run(feeds); });
-  const auto end = std::chrono::steady_clock::now();
-  caller.join();
-  EXPECT_TRUE(has(error, "cancelled")) << error;
-  EXPECT_LT(std::chrono::duration<double>(end - called_off).count(), kThreadSanitizer ? 10.0 : 1.0);
-  stop.reset();
-  EXPECT_EQ(parameters.get("w").to_doubles(), before);
-  program.run(feeds), on_cpu.run(feeds);
-  EXPECT_EQ(parameters.get("w").to_doubles(), expected.get("w").to_doubles());
 }
 
 }  // namespace

@@ -18,4 +18,15 @@ TextLaunch plan_commit_gate(std::int64_t fault_words) {
   return make_text_kernel(parts);
 }
 
+TextLaunch plan_cancel_look() {
+  TextParts parts;
+  parts.name = "cancel_look";
+  parts.threads = 32;
+  parts.functions = k_cancel_look_cu;
+  parts.operands = {"const unsigned* flag", "unsigned* cancelled"};
+  parts.call = "cancel_look(flag, cancelled)";
+  parts.ctas = 1;
+  return make_text_kernel(parts);
+}
+
 }  // namespace paoding::gpu

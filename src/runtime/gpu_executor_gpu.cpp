@@ -33,9 +33,11 @@ class GpuArena : public Arena {
   GpuArena(const GpuDevice& device, std::int64_t bytes, const ExecutorOptions& options)
       : memory(device, static_cast<std::size_t>(bytes)),
         stream(options.stream == nullptr ? gpu::Stream(device) : gpu::Stream(static_cast<CUstream>(options.stream))),
+        cancel(device, stream),
         graphs(options.graph_bytes) {}
   gpu::GrowingDeviceMemory memory;
   gpu::Stream stream;
+  GpuCancel cancel;
   GraphBudget graphs;
 };
 
@@ -107,6 +109,7 @@ class GpuExecutor : public Executor {
     device_.make_current();
     feeds_.take_over();
     if (!is_captured_) return run_stepwise();
+    arena_->cancel.pace(expected_us_);
     try {
       for (Segment& segment : segments_) run_segment(segment, run);
     } catch (...) {
@@ -138,7 +141,7 @@ class GpuExecutor : public Executor {
 
  private:
   void wait(bool again) {
-    named([&] { gate_->wait_idle(); });
+    named([&] { arena_->cancel.wait_idle(); });
     gate_->check(gate_->last_run(), again);
   }
 
@@ -175,7 +178,6 @@ class GpuExecutor : public Executor {
 
   // A run is cut in front of every commit that values are printed before.
   void capture(const std::vector<profile::SiteId>& sites) {
-    const auto is_commit = [&](std::size_t k) { return launches_[order_[k].launch].is_commit; };
     std::size_t first = 0;
     std::vector<std::size_t> prints;
     const auto cut = [&](std::size_t end) {
@@ -186,9 +188,11 @@ class GpuExecutor : public Executor {
       first = end;
     };
     for (std::size_t k = 0; k < order_.size(); ++k) {
-      if (!prints.empty() && is_commit(k)) cut(k);
-      const bool is_print = launches_[order_[k].launch].step->kind == Step::Kind::print;
-      if (is_print && order_[k].kind == Started::Kind::launch) prints.push_back(order_[k].launch);
+      const Launch& launch = launches_[order_[k].launch];
+      if (launch.is_commit && !prints.empty()) cut(k);
+      if (launch.step->kind == Step::Kind::print && order_[k].kind == Started::Kind::launch) {
+        prints.push_back(order_[k].launch);
+      }
     }
     cut(order_.size());
   }
@@ -354,15 +358,16 @@ class GpuExecutor : public Executor {
 
   void place_gate(const ExecutorOptions& options, GatePlan gates) {
     order_ = gates.order();
+    expected_us_ = gates.expected_us;
     std::vector<const PreparedKernel*> kernels;
     for (std::size_t i = 0; i < launches_.size(); ++i) {
       kernels.push_back(gates.may_fault[i] != 0 ? kernels_.at(launches_[i].step).get() : nullptr);
     }
     auto failure = std::dynamic_pointer_cast<GpuFailure>(options.failure);
     if (!failure) failure = std::make_shared<GpuFailure>(device_);
-    gate_.emplace(device_, stream_, std::move(gates), std::move(kernels), options.repeats, std::move(failure),
+    gate_.emplace(device_, stream_, arena_->cancel, std::move(gates), std::move(kernels), std::move(failure),
                   [this] { clear_state(); });
-    reads_.emplace(device_, stream_, *gate_);
+    reads_.emplace(device_, stream_, arena_->cancel, *gate_);
   }
 
   // What kernels keep from run to run; of a run that failed it is as good as lost.
@@ -376,7 +381,11 @@ class GpuExecutor : public Executor {
 
   void start(std::size_t k, CUstream stream) const {
     const std::size_t i = order_[k].launch;
-    if (order_[k].kind == Started::Kind::gate) return gate_->start(stream);
+    switch (order_[k].kind) {
+      case Started::Kind::gate: return gate_->start(stream);
+      case Started::Kind::look: return arena_->cancel.start_look(stream);
+      case Started::Kind::launch: break;
+    }
     if (!joins_.has(i)) return start_launch(i, stream);
     joins_.start(i, stream, [&](std::size_t member) { return run_of(member, stream); });
   }
@@ -495,6 +504,7 @@ class GpuExecutor : public Executor {
   std::vector<std::size_t> first_pointer_;  // per launch
   std::vector<Started> order_;
   GpuJoins joins_;
+  double expected_us_ = 0;  // of a run
   GpuPrints prints_;
   std::optional<GpuGate> gate_;
   std::optional<GpuReads> reads_;

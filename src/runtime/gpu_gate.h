@@ -14,6 +14,7 @@
 #include "gpu/loaded_kernel.h"
 #include "plan/plan.h"
 #include "runtime/executor.h"
+#include "runtime/gpu_cancel.h"
 
 namespace paoding {
 
@@ -36,33 +37,32 @@ class GpuFailure : public SharedFailure {
   std::vector<GpuGate*> gates_;
 };
 
-/// What a run starts, one after the other: its launches, and gates behind some of them.
+/// What a run starts, one after the other: its launches, gates behind some of them, looks in front of some.
 struct Started {
-  enum class Kind : std::uint8_t { launch, gate };
+  enum class Kind : std::uint8_t { launch, gate, look };
   Kind kind = Kind::launch;
-  std::size_t launch = 0;  // which, or behind which
+  std::size_t launch = 0;  // which, behind which, in front of which
 };
 
-/// What decides where gates stand, and who looks at them.
+/// What decides where gates and looks stand, and who looks at what they find.
 struct GatePlan {
-  std::vector<char> may_fault, writes;  // per launch
-  std::vector<std::size_t> gates;       // launches that a gate stands behind: one for each repeat
-  bool can_cancel = false;              // a run takes so long that it looks whether it is called off
+  std::vector<char> may_fault, writes, asks;  // per launch; asks whether the run is called off
+  std::vector<std::size_t> gates;             // launches that a gate stands behind: one for each repeat
+  std::vector<std::size_t> looks;             // launches that a look stands in front of
+  double expected_us = 0;                     // of a run
   bool has_gate() const { return !gates.empty(); }
   std::vector<Started> order() const;
   /// Per launch: equal for neighbours that no gate stands between and that look at the same word before they write.
   std::vector<int> kinds(const std::vector<Launch>& launches) const;
 };
-/// Runs of more launches than that can be called off while they are under way.
-inline constexpr std::size_t kCancelledLaunches = 1 << 14;
 GatePlan plan_gates(const Plan& plan, const std::vector<Launch>& launches, int repeats, Execution execution);
 
 class GpuGate {
  public:
   /// `kernels`: of each launch the kernel where it may fault. `on_close` is called when a run of this program has
-  /// failed and everything has ended.
-  GpuGate(const gpu::GpuDevice& device, const gpu::Stream& stream, GatePlan plan,
-          std::vector<const PreparedKernel*> kernels, int repeats, std::shared_ptr<GpuFailure> failure,
+  /// failed and everything has ended. `stream` and `cancel` must outlive it.
+  GpuGate(const gpu::GpuDevice& device, const gpu::Stream& stream, GpuCancel& cancel, GatePlan plan,
+          std::vector<const PreparedKernel*> kernels, std::shared_ptr<GpuFailure> failure,
           std::function<void()> on_close);
   ~GpuGate();
   GpuGate(const GpuGate&) = delete;
@@ -87,10 +87,6 @@ class GpuGate {
   /// After one that was not enqueued to its end.
   void leave_run() const;
   std::uint64_t last_run() const { return runs_; }
-  /// Waits for all that was enqueued, or until `event` is done; what is enqueued is called off when the thread's
-  /// CancelScope is cancelled.
-  void wait_idle();
-  void wait_done(const gpu::Event& event);
   /// When that run is done: throws its error where it failed, or did nothing because one before it did. With
   /// `again` false only what nobody has been told.
   void check(std::uint64_t run, bool again = true);
@@ -98,7 +94,6 @@ class GpuGate {
 
  private:
   friend class GpuFailure;
-  void call_off();
   bool is_closed() const;
   std::exception_ptr own_error() const;
   struct Told {
@@ -110,19 +105,17 @@ class GpuGate {
 
   const gpu::GpuDevice& device_;
   const gpu::Stream& stream_;
+  GpuCancel& cancel_;
   const GatePlan plan_;
   const std::vector<const PreparedKernel*> kernels_;
-  const int repeats_;
   const std::shared_ptr<GpuFailure> failure_;
   const std::function<void()> on_close_;
   std::vector<std::int64_t> first_;  // per launch, of its fault words
   std::int64_t fault_words_ = 0;
-  gpu::DeviceMemory words_, cancelled_;  // see commit_gate.cu
+  gpu::DeviceMemory words_;  // see commit_gate.cu
   gpu::PinnedMemory report_;
   gpu::TextLaunch text_;
   std::unique_ptr<gpu::LoadedKernel> kernel_;
-  gpu::Stream aside_;  // where a run is called off from
-  gpu::Event done_;
   std::uint64_t runs_ = 0;
   struct Failed {
     std::uint64_t first, last;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstring>
-#include <thread>
+#include <unordered_map>
 
 #include "base/cancel_poll.h"
 #include "base/check.h"
@@ -20,11 +20,30 @@ bool is_fault(const std::uint64_t* words) {
   return std::any_of(words, words + kFaultWords, [](std::uint64_t word) { return word != kNoFault; });
 }
 
+// A launch that asks pays a read of L2. Where launches are many all ask, else those that are long enough not to feel
+// it; the others together are a short run. A look takes about 3 us.
+void place_looks(const std::vector<Launch>& launches, const std::vector<double>& expected_us, GatePlan* plan) {
+  constexpr double kBetweenUs = 20'000, kLongLaunchUs = 20;
+  constexpr std::size_t kBetweenLaunches = 1024;
+  const bool all_ask = launches.size() > kManyLaunches;
+  double since_us = 0;
+  std::size_t since = 0;
+  for (std::size_t i = 0; i < launches.size(); ++i) {
+    if (since_us >= kBetweenUs || since >= kBetweenLaunches || i == 0)
+      plan->looks.push_back(i), since_us = 0, since = 0;
+    since_us += expected_us[i], ++since;
+    const bool is_text = launches[i].step->text != nullptr;
+    plan->asks[i] = is_text && plan->writes[i] == 0 && (all_ask || expected_us[i] >= kLongLaunchUs);
+  }
+}
+
 }  // namespace
 
 GatePlan plan_gates(const Plan& plan, const std::vector<Launch>& launches, int repeats, Execution execution) {
   GatePlan made;
   bool can_fail = false, all_are_text = true;
+  std::unordered_map<const Step*, double> expected;
+  std::vector<double> expected_us;
   for (const Launch& launch : launches) {
     const Step& step = *launch.step;
     const bool may_fault = step.kind == Step::Kind::kernel && step.kernel->faults == Faults::possible;
@@ -33,28 +52,38 @@ GatePlan plan_gates(const Plan& plan, const std::vector<Launch>& launches, int r
     made.writes.push_back(writes);
     can_fail |= may_fault;
     all_are_text &= !writes || step.text != nullptr;
+    const auto [found, is_new] = expected.try_emplace(&step, 0);
+    if (is_new) found->second = paoding::expected_us(step, *plan.target);
+    expected_us.push_back(found->second);
+    made.expected_us += found->second;
   }
+  made.asks.assign(launches.size(), 0);
   if (execution == Execution::stepwise) return made;
-  made.can_cancel = launches.size() > kCancelledLaunches && all_are_text;
-  if (!can_fail && !made.can_cancel) return made;
+  const bool is_long = launches.size() > kManyLaunches || made.expected_us > kLongRunUs;
+  if (is_long && all_are_text) place_looks(launches, expected_us, &made);
+  if (!can_fail && made.looks.empty()) return made;
   const std::size_t size = launches.size() / static_cast<std::size_t>(repeats);
   for (std::size_t begin = 0; begin < launches.size(); begin += size) {
     std::size_t commit = begin;
     while (commit < begin + size && !launches[commit].is_commit) ++commit;
-    if (commit != begin) made.gates.push_back(commit - 1);
+    const bool is_last = begin + size == launches.size(), writes = commit < begin + size;
+    if (commit != begin && (can_fail || writes || is_last)) made.gates.push_back(commit - 1);
+  }
+  if (made.gates.empty()) {  // nothing but a commit, which goes on to its end
+    made.looks.clear();
+    made.asks.assign(launches.size(), 0);
   }
   return made;
 }
 
 std::vector<Started> GatePlan::order() const {
   std::vector<Started> all;
-  all.reserve(may_fault.size() + gates.size());
-  auto gate = gates.begin();
+  all.reserve(may_fault.size() + gates.size() + looks.size());
+  auto gate = gates.begin(), look = looks.begin();
   for (std::size_t i = 0; i < may_fault.size(); ++i) {
+    if (look != looks.end() && *look == i) all.push_back({Started::Kind::look, *look++});
     all.push_back({Started::Kind::launch, i});
-    if (gate == gates.end() || *gate != i) continue;
-    all.push_back({Started::Kind::gate, i});
-    ++gate;
+    if (gate != gates.end() && *gate == i) all.push_back({Started::Kind::gate, *gate++});
   }
   return all;
 }
@@ -64,7 +93,7 @@ std::vector<int> GatePlan::kinds(const std::vector<Launch>& launches) const {
   all.reserve(launches.size());
   int passed = 0;
   for (std::size_t i = 0; i < launches.size(); ++i) {
-    all.push_back(passed * 4 + (launches[i].is_commit ? 2 : 0) + (writes[i] != 0 ? 1 : 0));
+    all.push_back(passed * 8 + (launches[i].is_commit ? 4 : 0) + (writes[i] != 0 ? 2 : 0) + (asks[i] != 0 ? 1 : 0));
     passed += static_cast<std::size_t>(passed) < gates.size() && gates[static_cast<std::size_t>(passed)] == i ? 1 : 0;
   }
   return all;
@@ -94,14 +123,14 @@ void GpuFailure::settle() {
 
 // ---- GpuGate ----
 
-GpuGate::GpuGate(const gpu::GpuDevice& device, const gpu::Stream& stream, GatePlan plan,
-                 std::vector<const PreparedKernel*> kernels, int repeats, std::shared_ptr<GpuFailure> failure,
+GpuGate::GpuGate(const gpu::GpuDevice& device, const gpu::Stream& stream, GpuCancel& cancel, GatePlan plan,
+                 std::vector<const PreparedKernel*> kernels, std::shared_ptr<GpuFailure> failure,
                  std::function<void()> on_close)
     : device_(device),
       stream_(stream),
+      cancel_(cancel),
       plan_(std::move(plan)),
       kernels_(std::move(kernels)),
-      repeats_(repeats),
       failure_(std::move(failure)),
       on_close_(std::move(on_close)) {
   for (const char may_fault : plan_.may_fault) {
@@ -116,15 +145,10 @@ GpuGate::GpuGate(const gpu::GpuDevice& device, const gpu::Stream& stream, GatePl
   if (!plan_.has_gate()) return;
   report_ = gpu::PinnedMemory(device, (kFaults + static_cast<std::size_t>(fault_words_)) * sizeof(std::uint64_t));
   std::memset(report_.bytes(), 0, report_.size_bytes());
-  cancelled_ = gpu::DeviceMemory(device, sizeof(unsigned));
-  const unsigned none = 0;
-  PD_CUDA(gpu::required_driver().cuMemcpyHtoD(cancelled_.address(), &none, sizeof(none)));
+  cancel_.prepare();
+  if (!plan_.looks.empty()) cancel_.prepare_looks();
   text_ = gpu::plan_commit_gate(fault_words_);
   kernel_ = std::make_unique<gpu::LoadedKernel>(device, text_, 4);
-  if (plan_.can_cancel) {
-    aside_ = gpu::Stream(device);
-    done_ = gpu::Event(device);
-  }
   const std::lock_guard lock(failure_->mutex_);
   failure_->gates_.push_back(this);
 }
@@ -154,11 +178,11 @@ void* GpuGate::fault_of(std::size_t launch) const {
 void* GpuGate::called_off(std::size_t launch) const {
   if (!plan_.has_gate()) return nullptr;
   if (plan_.writes[launch] != 0) return failure_->word_.pointer();
-  return plan_.can_cancel ? cancelled_.pointer() : nullptr;
+  return plan_.asks[launch] != 0 ? cancel_.word() : nullptr;
 }
 
 void GpuGate::start(CUstream stream) const {
-  void* operands[] = {failure_->word_.pointer(), cancelled_.pointer(), words_.pointer(), report_.bytes()};
+  void* operands[] = {failure_->word_.pointer(), cancel_.word(), words_.pointer(), report_.bytes()};
   kernel_->start(stream, operands, {});
 }
 
@@ -167,7 +191,7 @@ void GpuGate::leave_run() const {
   if (!plan_.has_gate()) return;
   try {
     stream_.wait_idle();
-    const std::uint64_t passes = runs_ * static_cast<std::uint64_t>(repeats_);
+    const std::uint64_t passes = runs_ * plan_.gates.size();
     PD_CUDA(gpu::required_driver().cuMemcpyHtoD(words_.address(), &passes, sizeof(passes)));
   } catch (const Error&) {  // the device is gone, and with it whatever could run next
   }
@@ -181,34 +205,6 @@ void GpuGate::check_launch(std::size_t launch) const {
   clear();
   on_close_();
   kernels_[launch]->raise(found);
-}
-
-void GpuGate::wait_idle() {
-  if (!plan_.can_cancel) return stream_.wait_idle();
-  done_.record(stream_.get());
-  wait_done(done_);
-}
-
-void GpuGate::wait_done(const gpu::Event& event) {
-  const CancelPoll poll;
-  if (!plan_.can_cancel || !poll.is_watching()) return event.wait_done();
-  while (!event.is_done()) {
-    if (poll.is_cancelled()) return call_off();
-    std::this_thread::sleep_for(std::chrono::microseconds(100));
-  }
-}
-
-// A run that has come by its gate goes on to its end; every launch of the others returns at once. The copy goes beside
-// the run, on an engine of its own.
-void GpuGate::call_off() {
-  const gpu::Driver& driver = gpu::required_driver();
-  const gpu::PinnedMemory one(device_, sizeof(unsigned));
-  *reinterpret_cast<unsigned*>(one.bytes()) = 1;
-  PD_CUDA(driver.cuMemcpyHtoDAsync(cancelled_.address(), one.bytes(), sizeof(unsigned), aside_.get()));
-  aside_.wait_idle();
-  stream_.wait_idle();
-  const unsigned none = 0;
-  PD_CUDA(driver.cuMemcpyHtoD(cancelled_.address(), &none, sizeof(none)));
 }
 
 bool GpuGate::is_closed() const {
@@ -235,7 +231,7 @@ void GpuGate::check(std::uint64_t run, bool again) {
 std::exception_ptr GpuGate::own_error() const {
   const auto* report = reinterpret_cast<const std::uint64_t*>(report_.bytes());
   if (report[kFailed] == 0) return nullptr;
-  const auto repeat = (report[kFailed] - 1) % static_cast<std::uint64_t>(repeats_) + 1;
+  const auto repeat = (report[kFailed] - 1) % plan_.gates.size() + 1;
   try {
     try {
       for (std::size_t i = 0; i < first_.size(); ++i) {
@@ -245,7 +241,7 @@ std::exception_ptr GpuGate::own_error() const {
       }
       fail_cancelled();
     } catch (const Error& error) {
-      fail_in_repeat(error, repeat, static_cast<std::uint64_t>(repeats_));
+      fail_in_repeat(error, repeat, plan_.gates.size());
     }
   } catch (...) {
     return std::current_exception();
@@ -258,7 +254,7 @@ void GpuGate::reopen(const std::shared_ptr<Told>& error) {
   const std::uint64_t first = report[kFailed] != 0 ? report[kFailed] : report[kBehind];
   if (first == 0) return;
   if (failed_.size() == kMostFailures) failed_.erase(failed_.begin());
-  failed_.push_back({(first - 1) / static_cast<std::uint64_t>(repeats_) + 1, runs_, error});
+  failed_.push_back({(first - 1) / plan_.gates.size() + 1, runs_, error});
   std::memset(report_.bytes(), 0, report_.size_bytes());
   clear();
   on_close_();

@@ -14,8 +14,8 @@ namespace paoding {
 
 class GpuReads {
  public:
-  GpuReads(const gpu::GpuDevice& device, const gpu::Stream& stream, GpuGate& gate)
-      : device_(device), stream_(stream), gate_(gate) {}
+  GpuReads(const gpu::GpuDevice& device, const gpu::Stream& stream, GpuCancel& cancel, GpuGate& gate)
+      : device_(device), stream_(stream), cancel_(cancel), gate_(gate) {}
   /// What is still on its way is waited for.
   ~GpuReads();
   GpuReads(const GpuReads&) = delete;
@@ -38,6 +38,7 @@ class GpuReads {
 
   const gpu::GpuDevice& device_;
   const gpu::Stream& stream_;
+  GpuCancel& cancel_;
   GpuGate& gate_;
   std::vector<Block> free_;
   std::vector<Read*> under_way_;

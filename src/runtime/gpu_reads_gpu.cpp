@@ -27,7 +27,7 @@ class GpuReads::Read : public LaterRead {
     if (owner_ == nullptr) return;
     try {
       owner_->device_.make_current();
-      owner_->gate_.wait_done(block_.copied);
+      owner_->cancel_.wait_done(block_.copied);
       owner_->gate_.check(run_);
       const std::byte* at = block_.memory.bytes();
       for (const Type& type : types_) {

@@ -121,13 +121,17 @@ void add_source_once() {
 std::vector<profile::SiteId> GpuTrace::sites_of(const std::vector<Launch>& launches,
                                                 const std::vector<Started>& order) {
   add_source_once();
-  static const profile::SiteId gate =
-      Recorder::add_site({.name = "commit gate", .op = "commit gate", .kind = profile::SpanKind::kernel});
+  const auto own = [](const char* name) {
+    return Recorder::add_site({.name = name, .op = name, .kind = profile::SpanKind::kernel});
+  };
+  static const profile::SiteId gate = own("commit gate"), look = own("cancel look");
   const LaunchSites sites(launches);
   std::vector<profile::SiteId> all;
   all.reserve(order.size());
   for (const Started& started : order) {
-    all.push_back(started.kind == Started::Kind::gate ? gate : sites.of(launches[started.launch]).kernel);
+    all.push_back(started.kind == Started::Kind::gate   ? gate
+                  : started.kind == Started::Kind::look ? look
+                                                        : sites.of(launches[started.launch]).kernel);
   }
   return all;
 }

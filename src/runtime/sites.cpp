@@ -16,6 +16,14 @@ std::int64_t bytes_of(const Step& step) {
   return bytes;
 }
 
+double flops_of(const Step& step) {
+  if (step.kind != Step::Kind::kernel || step.call.op->name != "matmul") return 0;
+  const MatmulShape shape(step.call);
+  double batches = 1;
+  for (std::int64_t extent : shape.batch) batches *= static_cast<double>(extent);
+  return 2 * batches * static_cast<double>(shape.m) * static_cast<double>(shape.n) * static_cast<double>(shape.k);
+}
+
 namespace {
 
 // Every member walks over the group's space; what it reads and writes there is its share of the time.
@@ -32,13 +40,7 @@ profile::SiteInfo info_of(const Step& step) {
   info.instance = step.position >= 0 ? fmt::format("{}{}", step.label.op, step.position) : "";
   info.kind = profile::SpanKind::op;
   info.bytes = bytes_of(step);
-  if (step.kind == Step::Kind::kernel && step.call.op->name == "matmul") {
-    const MatmulShape shape(step.call);
-    double batches = 1;
-    for (std::int64_t extent : shape.batch) batches *= static_cast<double>(extent);
-    info.flops =
-        2 * batches * static_cast<double>(shape.m) * static_cast<double>(shape.n) * static_cast<double>(shape.k);
-  }
+  info.flops = flops_of(step);
   add_members(step, &info);
   return info;
 }

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calling off what is enqueued in a stream of a GPU. The host sets a flag in its own memory, which the device sees; a
+// look (gpu/cancel_look.cu), now and then in a long run, brings it to a word of the device, and every kernel that looks
+// at that word and finds it set returns at once. Short runs have no looks: they end by themselves.
+#pragma once
+
+#include <memory>
+
+#include "gpu/driver.h"
+#include "gpu/loaded_kernel.h"
+#include "plan/plan.h"
+
+namespace paoding {
+
+/// Runs that are expected to take longer can be called off while they are under way.
+inline constexpr double kLongRunUs = 250'000;
+/// So can those of more launches: what a launch takes is expected roughly.
+inline constexpr std::size_t kManyLaunches = 1 << 14;
+
+/// What a run of the step may take, as far as the plan says: rather too much than too little.
+double expected_us(const Step& step, const Target& target);
+
+/// Of the programs that share a stream.
+class GpuCancel {
+ public:
+  GpuCancel(const gpu::GpuDevice& device, const gpu::Stream& stream) : device_(device), stream_(stream) {}
+  GpuCancel(const GpuCancel&) = delete;
+  GpuCancel& operator=(const GpuCancel&) = delete;
+
+  /// Before the first program that has a gate.
+  void prepare();
+  /// Before the first program with looks: from here on who waits can call off.
+  void prepare_looks();
+  /// The device's word, not zero once everything is called off.
+  void* word() const { return word_.pointer(); }
+  void start_look(CUstream stream) const;
+
+  /// Waits for all that was enqueued, or until `event` is done. Where the thread's CancelScope is cancelled meanwhile,
+  /// what is enqueued is called off first; what it made of that its gates know.
+  void wait_idle();
+  void wait_done(const gpu::Event& event);
+  /// Before a run is enqueued that is expected to take so long: in a CancelScope waits until no more than a second or
+  /// so is under way. Error (cancelled).
+  void pace(double run_us);
+
+ private:
+  void call_off();
+  void set(unsigned value) const;
+
+  const gpu::GpuDevice& device_;
+  const gpu::Stream& stream_;
+  gpu::DeviceMemory word_;
+  gpu::PinnedMemory flag_;
+  gpu::TextLaunch text_;
+  std::unique_ptr<gpu::LoadedKernel> look_;
+  gpu::Event idle_;
+  gpu::Event paced_[2];  // one behind the other
+  double ahead_us_ = 0;  // enqueued since
+};
+
+}  // namespace paoding

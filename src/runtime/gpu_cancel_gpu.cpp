@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "base/cancel_poll.h"
+#include "gpu/commit_gate.h"
+#include "runtime/gpu_cancel.h"
+#include "runtime/sites.h"
+
+namespace paoding {
+namespace {
+
+constexpr double kLeastUs = 5;  // of a launch, with what is in front of it
+
+}  // namespace
+
+// Groups stream, products are bound by their multiplications; what another kernel does is not known, and may be a sort.
+double expected_us(const Step& step, const Target& target) {
+  constexpr double kFlopsPerUs = 1e8, kSlow = 2, kUnknown = 50;
+  if (step.kind != Step::Kind::group && step.kind != Step::Kind::kernel) return kLeastUs;
+  const double streamed_us = target.stream_us(static_cast<double>(bytes_of(step)), 0), flops = flops_of(step);
+  const bool is_known = step.kind == Step::Kind::group || flops != 0;
+  return std::max({kLeastUs, flops / kFlopsPerUs, (is_known ? kSlow : kUnknown) * streamed_us});
+}
+
+void GpuCancel::prepare() {
+  if (word_.size_bytes() != 0) return;
+  word_ = gpu::DeviceMemory(device_, sizeof(unsigned));
+  const unsigned none = 0;
+  PD_CUDA(gpu::required_driver().cuMemcpyHtoD(word_.address(), &none, sizeof(none)));
+}
+
+void GpuCancel::prepare_looks() {
+  if (look_ != nullptr) return;
+  prepare();
+  flag_ = gpu::PinnedMemory(device_, sizeof(unsigned));
+  set(0);
+  idle_ = gpu::Event(device_);
+  text_ = gpu::plan_cancel_look();
+  look_ = std::make_unique<gpu::LoadedKernel>(device_, text_, 2);
+}
+
+void GpuCancel::set(unsigned value) const {
+  std::atomic_ref(*reinterpret_cast<unsigned*>(flag_.bytes())).store(value, std::memory_order_release);
+}
+
+void GpuCancel::start_look(CUstream stream) const {
+  void* operands[] = {flag_.bytes(), word_.pointer()};
+  look_->start(stream, operands, {});
+}
+
+void GpuCancel::wait_idle() {
+  if (look_ == nullptr) return stream_.wait_idle();
+  idle_.record(stream_.get());
+  wait_done(idle_);
+}
+
+void GpuCancel::wait_done(const gpu::Event& event) {
+  const CancelPoll poll;
+  if (look_ == nullptr || !poll.is_watching()) return event.wait_done();
+  while (!event.is_done()) {
+    if (poll.is_cancelled()) return call_off();
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+}
+
+// A run that has come by its gate goes on to its end.
+void GpuCancel::call_off() {
+  set(1);
+  stream_.wait_idle();
+  set(0);
+  const unsigned none = 0;
+  PD_CUDA(gpu::required_driver().cuMemcpyHtoD(word_.address(), &none, sizeof(none)));
+}
+
+// Waits for what was enqueued a stretch before the last, so that the device always has one to go on with.
+void GpuCancel::pace(double run_us) {
+  if (ahead_us_ += run_us; ahead_us_ < kLongRunUs) return;
+  const CancelPoll poll;
+  if (!poll.is_watching()) return;
+  ahead_us_ = run_us;
+  if (paced_[0].get() == nullptr) {
+    for (gpu::Event& event : paced_) event = gpu::Event(device_);
+  }
+  wait_done(paced_[0]);
+  poll();
+  std::swap(paced_[0], paced_[1]);
+  paced_[1].record(stream_.get());
+}
+
+}  // namespace paoding

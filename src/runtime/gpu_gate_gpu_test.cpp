@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where gates and looks stand in a run on a GPU, and which launches ask whether they are called off. Plans for an H200,
+// which need not be here.
+#include <gtest/gtest.h>
+
+#include "runtime/gpu_gate.h"
+#include "tests/kernel_texts.h"
+
+namespace paoding::testing_program {
+namespace {
+
+struct Planned {
+  explicit Planned(const Graph& g, int repeats = 1, Execution execution = Execution::captured)
+      : plan(plan_for_gpu(g)), launches(unroll(plan, repeats)), gates(plan_gates(plan, launches, repeats, execution)) {}
+  std::size_t commit() const {
+    const auto is_commit = [](const Launch& launch) { return launch.is_commit; };
+    return static_cast<std::size_t>(std::ranges::find_if(launches, is_commit) - launches.begin());
+  }
+  Plan plan;
+  std::vector<Launch> launches;
+  GatePlan gates;
+};
+
+// w is written with what `steps` steps over so many elements leave.
+void build(Graph& g, std::int64_t steps, std::int64_t elements) {
+  const Value w = g.parameter("w", f32, {elements}), x = g.input("x", f32, {elements});
+  const StepResult made = scan({w * 2.0}, {g.input("xs", f32, {steps})},
+                               [&](const Values& c, const Values& e) { return step({sin(c[0]) * e[0] + x}, {}); });
+  assign(w, made.carries[0] + x);
+}
+
+TEST(GatePlan, HasNothingForAShortRunThatCannotFail) {
+  Graph g;
+  build(g, 1000, 1000);
+  const Planned made(g);
+  EXPECT_FALSE(made.gates.has_gate());
+  EXPECT_TRUE(made.gates.looks.empty());
+  EXPECT_EQ(made.gates.order().size(), made.launches.size());
+}
+
+TEST(GatePlan, LooksEveryFewLaunchesThatAreLongAndTheyAsk) {
+  Graph g;
+  build(g, 2000, 1 << 26);
+  for (const int repeats : {1, 3}) {
+    const Planned made(g, repeats);
+    ASSERT_LT(made.launches.size(), kManyLaunches);
+    EXPECT_GT(made.gates.expected_us, kLongRunUs);
+    ASSERT_EQ(made.gates.gates.size(), static_cast<std::size_t>(repeats));
+    EXPECT_EQ(made.gates.gates[0] + 1, made.commit());
+    ASSERT_FALSE(made.gates.looks.empty());
+    EXPECT_EQ(made.gates.looks[0], 0u);
+    const double each = expected_us(*made.launches[made.launches.size() / 2].step, *made.plan.target);
+    const auto apart = static_cast<double>(made.gates.looks[2] - made.gates.looks[1]);
+    EXPECT_LT(apart * each, 50'000);
+    EXPECT_GT(apart * each, 15'000);
+    for (std::size_t i = 0; i < made.launches.size(); ++i) {
+      EXPECT_EQ(made.gates.asks[i] != 0, made.gates.writes[i] == 0) << i;
+    }
+    std::size_t at = 0;  // in order() everything comes once, launches in their order
+    for (const Started& started : made.gates.order()) {
+      if (started.kind == Started::Kind::gate) {
+        EXPECT_EQ(at, started.launch + 1);
+      } else {
+        EXPECT_EQ(at, started.launch);
+      }
+      at += started.kind == Started::Kind::launch ? 1 : 0;
+    }
+    EXPECT_EQ(at, made.launches.size());
+  }
+}
+
+TEST(GatePlan, LetsEveryLaunchOfVeryManyAsk) {
+  Graph g;
+  build(g, 20'000, 16);
+  const Planned made(g), stepwise(g, 1, Execution::stepwise);
+  ASSERT_GT(made.launches.size(), kManyLaunches);
+  EXPECT_LT(made.gates.expected_us, kLongRunUs);
+  EXPECT_GT(made.gates.looks.size(), 15u);
+  EXPECT_EQ(std::ranges::count(made.gates.asks, 0), std::ranges::count(made.gates.writes, 1));
+  EXPECT_TRUE(stepwise.gates.looks.empty());
+  EXPECT_FALSE(stepwise.gates.has_gate());
+}
+
+// What a library makes is written whether the run is called off or not.
+TEST(GatePlan, CallsNoRunOffWhoseParametersALibraryWrites) {
+  Graph g;
+  const Value a = g.input("a", f32, {2048, 2048});
+  const StepResult made = scan({a}, {g.input("xs", f32, {20'000})},
+                               [&](const Values& c, const Values& e) { return step({tanh(c[0]) * e[0]}, {}); });
+  assign(g.parameter("w", f32, {2048, 2048}), matmul(made.carries[0], a));
+  EXPECT_FALSE(Planned(g).gates.has_gate());
+}
+
+// A run that only writes what it read has nothing to call off: it is its own commit.
+TEST(GatePlan, HasNothingForARunThatIsACommit) {
+  Graph g;
+  const Value w = g.parameter("w", f32, {std::int64_t{1} << 32});
+  assign(w, w + 1.0);
+  const Planned made(g, 500);
+  EXPECT_GT(made.gates.expected_us, kLongRunUs);
+  EXPECT_FALSE(made.gates.has_gate());
+  EXPECT_TRUE(made.gates.looks.empty());
+}
+
+TEST(GatePlan, StandsInFrontOfEveryCommitOfRunsThatMayFail) {
+  Graph g;
+  const Value w = g.parameter("w", f32, {3}), x = g.input("x", f32, {3});
+  assign(w, w + x);
+  g.fetch("x", gather(x, g.input("id", i32, {})));
+  const Planned made(g, 4);
+  EXPECT_EQ(made.gates.gates.size(), 4u);
+  EXPECT_TRUE(made.gates.looks.empty());
+  EXPECT_EQ(std::ranges::count(made.gates.asks, 1), 0);
+}
+
+}  // namespace
+}  // namespace paoding::testing_program
