@@ -61,7 +61,7 @@ numbers='^(cold:|warm:|the largest alone|the first time|again, with|1\.5 times|g
   if has shapes; then tests shapes 'TranslationOnGpu.Binds*'; fi
   if has host; then tests host 'ProgramOnGpu.RunCosts*'; fi
   if has faults; then
-    tests faults 'GpuFaults.*:FaultingKernelOnGpu*:WaitingKernels.*OnAGpu:FailingRun.*:EnqueuedRuns.*:Readback.*'
+    tests faults 'GpuFaults.*:FaultingKernelOnGpu*:WaitingKernels.*OnAGpu:FailingRun.*:EnqueuedRuns.*:CalledOff.*:PrintingRuns.*:Readback.*'
   fi
   if has same || has stops; then  # beside each other: they hardly keep the GPU busy
     pids=()
