@@ -5,6 +5,7 @@
 #include <csignal>
 #include <thread>
 
+#include "paoding/program.h"
 #include "tests/cli/training_run.h"
 #include "tests/thread_sanitizer.h"
 
@@ -65,6 +66,21 @@ class Interruption : public TrainingRun {
     return {ran.code, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count()};
   }
 
+  // So many that a batch can be large.
+  void write_long_words() const {
+    std::string words;
+    for (int i = 0; i < 20'000; ++i) {
+      std::string word, said;
+      for (int rest = i, syllable = 0; syllable < 6; ++syllable, rest /= 7) {
+        const char letter = "bdklnst"[rest % 7];
+        word += {letter, 'a'};
+        said += {' ', static_cast<char>(letter - 'a' + 'A'), ' ', 'A'};
+      }
+      words += word + said + "\n";
+    }
+    folder_.write("data/g2p/cmudict-en-us.dict", words);
+  }
+
   int open_fifo_ = -1;
 };
 
@@ -102,17 +118,7 @@ TEST_F(Interruption, EndsEveryCommandOnTheFirstSignal) {
 }
 
 TEST_F(Interruption, CallsOffATrainingStepThatTakesSeconds) {
-  std::string words;
-  for (int i = 0; i < 20'000; ++i) {
-    std::string word, said;
-    for (int rest = i, syllable = 0; syllable < 6; ++syllable, rest /= 7) {
-      const char letter = "bdklnst"[rest % 7];
-      word += {letter, 'a'};
-      said += {' ', static_cast<char>(letter - 'a' + 'A'), ' ', 'A'};
-    }
-    words += word + said + "\n";
-  }
-  folder_.write("data/g2p/cmudict-en-us.dict", words);
+  write_long_words();
   const pid_t child = start({"train", "g2p", "--hidden=64", "--batch-size=16000", "--out", "a"});
   for (int i = 0; i < 6000 && !has(slurp(folder_ / ".out"), "checkpoints in"); ++i) usleep(10'000);
   usleep(1'500'000);
@@ -124,6 +130,27 @@ TEST_F(Interruption, CallsOffATrainingStepThatTakesSeconds) {
   EXPECT_LT(seconds, 3) << ran.out;  // a second where the machine is quiet, and a step takes ten
   EXPECT_TRUE(has(ran.out, "stopped after step 0 of ")) << ran.out;
   EXPECT_EQ(checkpoints("a"), std::vector<std::string>{"step-00000000"});
+}
+
+TEST_F(Interruption, EndsTrainingOnAGpuInTheMiddleOfALargeStep) {
+  if (Device::best().kind != DeviceKind::cuda) GTEST_SKIP() << "NOT CHECKED: no GPU here";
+  if (std::getenv("PAODING_CUDA_PATH") != nullptr) GTEST_SKIP() << "NOT CHECKED: for a GPU that is pretended too large";
+  write_long_words();
+  const pid_t child = start({"train", "g2p", "--hidden=512", "--batch-size=16000", "--epochs=100000", "--validate=10",
+                             "--device=cuda", "--out", "a"});
+  for (int i = 0; i < 6000 && !has(slurp(folder_ / ".out"), "checkpoints in"); ++i) usleep(10'000);
+  usleep(15'000'000);  // its kernels are compiled by then, and steps are under way
+  const auto begin = std::chrono::steady_clock::now();
+  kill(child, SIGINT);
+  const Ran ran = ended(child);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  EXPECT_EQ(ran.code, 130) << ran.out << ran.err;
+  EXPECT_LT(seconds, 3) << ran.out;  // a second where the machine is quiet
+  EXPECT_TRUE(has(ran.out, "stopped after step ")) << ran.out;
+  EXPECT_FALSE(has(ran.out, "stopped after step 0 of ")) << ran.out;
+  EXPECT_FALSE(checkpoints("a").empty());
+  const std::size_t at = ran.out.find("stopped after");
+  std::printf("%s by one SIGINT within %.2f s\n", ran.out.substr(at, ran.out.find(" of ", at) - at).c_str(), seconds);
 }
 
 TEST_F(Interruption, WaitingForStdinEndsToo) {

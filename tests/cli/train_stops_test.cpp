@@ -108,7 +108,7 @@ TEST_P(TrainStopsOn, SignalsSaveAndExitAndResumingEndsWithTheSameBytes) {
     const int signal = round % 3 == 0 ? SIGINT : round % 3 == 1 ? SIGTERM : SIGHUP;
     const pid_t child = start(words_of_run("parts", round < 3 ? "--save-minutes=0" : "--save-minutes=5"));
     // Once it says what it will do, signals are caught.
-    for (int i = 0; i < 2000 && !has(slurp(folder_ / ".out"), "checkpoints in"); ++i) wait_ms(1);
+    for (int i = 0; i < 30'000 && !has(slurp(folder_ / ".out"), "checkpoints in"); ++i) wait_ms(1);
     if (round > 0) wait_ms(std::uniform_real_distribution<>(0, 30)(random));
     const auto begin = std::chrono::steady_clock::now();
     kill(child, signal);
