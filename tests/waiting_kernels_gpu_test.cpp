@@ -189,6 +189,8 @@ TEST(WaitingKernels, CompileForTheirChips) {
 TEST(WaitingKernels, ThatWaitInVainEndWithAFaultOnAGpu) {
   if (driver() == nullptr) GTEST_SKIP() << "NOT CHECKED: no GPU here";
   const GpuDevice& device = GpuDevice::get(0);
+  const bool is_pretended = device.target().name.find("pretended") != std::string::npos;
+  if (is_pretended) GTEST_SKIP() << "NOT CHECKED: the emulation takes so many polls for a deadlock";
   const Driver& cuda = *driver();
   const Stream stream(device);
   const TextLaunch launch = made("pass_on", deserter_text());

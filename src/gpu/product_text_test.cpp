@@ -11,6 +11,7 @@
 #include <numeric>
 #include <random>
 
+#include "gpu/kernel_cache.h"
 #include "gpu/loaded_kernel.h"
 #include "gpu/nvrtc.h"
 #include "tests/cuda_emulation/emulated_kernels.h"
@@ -157,6 +158,9 @@ TEST(ProductText, GivesRoundedProductsOnAGpu) {
     const auto product = std::make_shared<const Product>(shape);
     for (const ProductTile& tile : product_tiles()) cases.emplace_back(shape, tile, product);
   }
+  std::vector<std::string> sources;  // compiled side by side
+  for (const Case& one : cases) sources.push_back(one.launch.source);
+  KernelCache::shared().compile_all(sources, device.target().arch());
   for (const Case& one : cases) {
     const DeviceMemory a(device, one.product->a.size() * 4), b(device, one.product->b.size() * 4),
         out(device, one.product->want.size() * 4);
