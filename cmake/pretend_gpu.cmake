@@ -13,9 +13,10 @@ function(add_pretended library file_name)
     LIBRARY_OUTPUT_DIRECTORY ${pretend_folder})
 endfunction()
 add_pretended(pretended_driver libcuda.so.1 tests/pretend_gpu/driver.cpp tests/pretend_gpu/machine.cpp
-  tests/pretend_gpu/cublaslt.cpp)
-add_custom_command(TARGET pretended_driver POST_BUILD  # one library, so that both know the same streams
-  COMMAND ${CMAKE_COMMAND} -E create_symlink libcuda.so.1 ${pretend_folder}/libcublasLt.so.13)
+  tests/pretend_gpu/cublaslt.cpp tests/pretend_gpu/cupti.cpp)
+add_custom_command(TARGET pretended_driver POST_BUILD  # one library, so that all know the same streams
+  COMMAND ${CMAKE_COMMAND} -E create_symlink libcuda.so.1 ${pretend_folder}/libcublasLt.so.13
+  COMMAND ${CMAKE_COMMAND} -E create_symlink libcuda.so.1 ${pretend_folder}/libcupti.so.13)
 add_pretended(pretended_nvrtc libnvrtc.so.13 tests/pretend_gpu/nvrtc.cpp)
 
 set(suite_prefix pretend_gpu/)

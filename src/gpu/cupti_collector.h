@@ -4,8 +4,13 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
+#include <unordered_map>
+#include <utility>
 #include <vector>
+
+#include "gpu/driver.h"
 
 namespace paoding::gpu {
 
@@ -18,6 +23,7 @@ struct GpuActivity {
   std::uint32_t stream = 0;
   std::uint32_t correlation = 0;  // the same for everything one graph launch started
   std::uint32_t graph = 0;        // 0 when it was not part of a graph
+  std::uint64_t node = 0;         // of the executable graph, as ClonedNodes knows it
   std::int64_t bytes = 0;         // copies and fills
   bool is_from_host = false;      // copies: host to device
   bool is_to_host = false;        // copies: device to host
@@ -33,6 +39,25 @@ class CuptiCollector {
   /// Ends collecting, waits for what is under way, returns everything in order of start. `dropped` counts records
   /// that CUPTI lost.
   static std::vector<GpuActivity> stop(std::uint64_t* dropped);
+  /// Between start and stop: empty when ClonedNodes can be used; else why not (an older CUPTI, another profiler).
+  static std::string nodes_problem();
+};
+
+/// An executable graph has nodes of its own, which only CUPTI tells, when they are made. While one of these lives it
+/// notes them, of the graphs that its thread instantiates.
+class ClonedNodes {
+ public:
+  ClonedNodes();
+  ~ClonedNodes();
+  ClonedNodes(const ClonedNodes&) = delete;
+  ClonedNodes& operator=(const ClonedNodes&) = delete;
+
+  /// GpuActivity::node of what each of the graph's nodes has become, with the position among them. Those that CUPTI
+  /// did not tell are missing.
+  std::unordered_map<std::uint64_t, std::size_t> positions(std::span<const CUgraphNode> nodes) const;
+
+ private:
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> clones_;  // from, made
 };
 
 }  // namespace paoding::gpu

@@ -18,6 +18,9 @@ struct LoadedCupti {
 #define PD_CUPTI_LOAD(name) table.name = library.symbol<decltype(&::name)>(#name);
       PD_CUPTI_FUNCTIONS(PD_CUPTI_LOAD)
 #undef PD_CUPTI_LOAD
+#define PD_CUPTI_LOAD(name) table.name = library.find<decltype(&::name)>(#name);
+      PD_CUPTI_NODE_FUNCTIONS(PD_CUPTI_LOAD)
+#undef PD_CUPTI_LOAD
     } catch (const Error& error) {
       problem = error.what();
       return;

@@ -18,26 +18,31 @@
 namespace paoding::gpu {
 
 #if PD_HAS_CUPTI
-#define PD_CUPTI_FUNCTIONS(X)          \
-  X(cuptiGetVersion)                   \
-  X(cuptiGetResultString)              \
-  X(cuptiGetTimestamp)                 \
-  X(cuptiActivityRegisterCallbacks)    \
-  X(cuptiActivityEnable)               \
-  X(cuptiActivityDisable)              \
-  X(cuptiActivityFlushAll)             \
-  X(cuptiActivityGetNextRecord)        \
-  X(cuptiActivityGetNumDroppedRecords) \
-  X(cuptiActivitySetAttribute)         \
-  X(cuptiGetGraphNodeId)               \
-  X(cuptiFinalize)
+#define PD_CUPTI_FUNCTIONS(X)       \
+  X(cuptiGetVersion)                \
+  X(cuptiGetResultString)           \
+  X(cuptiGetTimestamp)              \
+  X(cuptiActivityRegisterCallbacks) \
+  X(cuptiActivityEnable)            \
+  X(cuptiActivityDisable)           \
+  X(cuptiActivityFlushAll)          \
+  X(cuptiActivityGetNextRecord)     \
+  X(cuptiActivityGetNumDroppedRecords)
+// To tell the nodes of graphs apart: nullptr where one is missing.
+#define PD_CUPTI_NODE_FUNCTIONS(X) \
+  X(cuptiSubscribe)                \
+  X(cuptiUnsubscribe)              \
+  X(cuptiEnableCallback)           \
+  X(cuptiGetGraphNodeId)
 #else
 #define PD_CUPTI_FUNCTIONS(X)
+#define PD_CUPTI_NODE_FUNCTIONS(X)
 #endif
 
 #define PD_CUPTI_MEMBER(name) decltype(&::name) name = nullptr;
 struct Cupti {
   PD_CUPTI_FUNCTIONS(PD_CUPTI_MEMBER)
+  PD_CUPTI_NODE_FUNCTIONS(PD_CUPTI_MEMBER)
 };
 #undef PD_CUPTI_MEMBER
 

@@ -2,7 +2,10 @@
 // A stretch of a run as one CUDA graph: captured when its program is made, instantiated when it is needed.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include "gpu/driver.h"
@@ -29,6 +32,10 @@ class CapturedGraph : public GraphBudget::Graph {
   };
   /// In the order of their capture.
   const std::vector<Node>& nodes() const { return nodes_; }
+  /// What records of CUPTI call the nodes of the executable graph, and the i of each. That was made while nobody
+  /// looked: it is made again, in a recording's first launch.
+  using Numbers = std::unordered_map<std::uint64_t, std::size_t>;
+  std::shared_ptr<const Numbers> numbers(CUstream stream);
   void launch(CUstream stream);
   /// What is under way goes on to its end.
   void drop() override;
@@ -44,6 +51,7 @@ class CapturedGraph : public GraphBudget::Graph {
   std::int64_t bytes_ = 0;
   CUgraph graph_ = nullptr;
   CUgraphExec exec_ = nullptr;
+  std::shared_ptr<const Numbers> numbers_;  // of exec_
 };
 
 }  // namespace paoding

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "gpu/cupti_collector.h"
 #include "runtime/captured_graph.h"
 
 namespace paoding {
@@ -95,6 +96,19 @@ void CapturedGraph::instantiate(CUstream stream) {
   PD_CUDA(driver_.cuGraphUpload(exec_, stream));
 }
 
+std::shared_ptr<const CapturedGraph::Numbers> CapturedGraph::numbers(CUstream stream) {
+  budget_.use(this, bytes_);
+  if (numbers_ != nullptr) return numbers_;
+  drop();
+  const gpu::ClonedNodes cloned;
+  instantiate(stream);
+  std::vector<CUgraphNode> nodes;
+  for (const Node& node : nodes_) nodes.push_back(node.node);
+  auto numbers = std::make_shared<Numbers>();
+  for (const auto& [number, position] : cloned.positions(nodes)) numbers->emplace(number, nodes_[position].of);
+  return numbers_ = std::move(numbers);
+}
+
 void CapturedGraph::launch(CUstream stream) {
   budget_.use(this, bytes_);
   if (exec_ == nullptr) instantiate(stream);
@@ -104,6 +118,7 @@ void CapturedGraph::launch(CUstream stream) {
 void CapturedGraph::drop() {
   if (exec_ != nullptr) driver_.cuGraphExecDestroy(exec_);
   exec_ = nullptr;
+  numbers_ = nullptr;
 }
 
 }  // namespace paoding

@@ -234,7 +234,7 @@ class GpuExecutor : public Executor {
     if (!GpuTrace::is_wanted()) {
       segment.graph->launch(stream_.get());
     } else if (GpuTrace::sees_graphs()) {
-      segment.seen.before_graph(run);
+      segment.seen.before_graph(run, *segment.graph, stream_.get());
       segment.graph->launch(stream_.get());
       segment.seen.after_graph(run);
     } else {

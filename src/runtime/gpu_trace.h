@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Spans of a program's steps on the GPU. With CUPTI a run stays one graph launch, and the kernels that CUPTI reports
-// for it are matched with the steps by their order, which a linear graph keeps. Without CUPTI the steps are launched
-// one by one between events, and the report says so.
+// for it are found by the nodes that they were; where it does not tell nodes apart, by their order, which a linear
+// graph keeps. Without CUPTI the steps are launched one by one between events. The report says what it went by.
 #pragma once
 
 #include <cuda.h>
@@ -29,7 +29,8 @@ class GpuTrace {
   /// Whether a recording that is under way sees the kernels inside graph launches.
   static bool sees_graphs();
 
-  void before_graph(std::uint32_t run);
+  /// Before the graph is launched, in a stream.
+  void before_graph(std::uint32_t run, CapturedGraph& graph, CUstream stream);
   void after_graph(std::uint32_t run);
   /// Starts the entries first .. end-1 one by one.
   void time_steps(std::uint32_t run, std::size_t first, std::size_t end, CUstream stream,

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <map>
 #include <mutex>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "base/check.h"
 #include "gpu/cupti_collector.h"
@@ -16,13 +19,15 @@ using profile::Recorder;
 // Every graph launch of the recording that is under way, in order.
 struct GraphLaunch {
   std::shared_ptr<const GpuTrace::Shape> shape;
+  std::shared_ptr<const CapturedGraph::Numbers> numbers;  // where CUPTI tells nodes apart
   std::uint32_t run;
 };
+using Activities = std::vector<const gpu::GpuActivity*>;
 
 struct Recording {
   std::mutex mutex;
   std::vector<GraphLaunch> launches;
-  bool has_cupti = false;
+  bool has_cupti = false, tells_nodes = false;
 };
 
 Recording& recording() {
@@ -34,13 +39,19 @@ void start_recording(State state, Detail) {
   Recording& now = recording();
   const std::lock_guard lock(now.mutex);
   now.launches.clear();
-  now.has_cupti = false;
+  now.has_cupti = now.tells_nodes = false;
   if (state == State::cpu || gpu::GpuDevice::count() == 0) return;
   std::string why_not;
   now.has_cupti = gpu::CuptiCollector::start(&why_not);
   if (!now.has_cupti) {
     Recorder::add_note("CUPTI cannot be used (" + why_not +
                        "); GPU steps were launched one by one and timed with events, which takes longer than a graph");
+    return;
+  }
+  const std::string problem = gpu::CuptiCollector::nodes_problem();
+  now.tells_nodes = problem.empty();
+  if (!now.tells_nodes) {
+    Recorder::add_note("CUPTI does not tell nodes of graphs apart (" + problem + "); kernels were told by their order");
   }
 }
 
@@ -58,13 +69,92 @@ void add_copy(const gpu::GpuActivity& activity) {
   Recorder::add_gpu(Recorder::add_site(info), 0, activity.start_ns, activity.duration_ns, track);
 }
 
-// The activities of one graph launch, in order of start, against the nodes that its program has.
-void add_graph(const GraphLaunch& launch, const std::vector<const gpu::GpuActivity*>& activities) {
-  const auto track = Recorder::gpu_track(profile::TrackKind::stream, fmt::format("stream {}", activities[0]->stream),
-                                         launch.shape->device);
-  for (std::size_t i = 0; i < activities.size(); ++i) {
-    const gpu::GpuActivity& activity = *activities[i];
-    Recorder::add_gpu(launch.shape->nodes[i], launch.run, activity.start_ns, activity.duration_ns, track, launch.run);
+void add_kernel(const GraphLaunch& launch, profile::SiteId site, const gpu::GpuActivity& activity) {
+  const auto track =
+      Recorder::gpu_track(profile::TrackKind::stream, fmt::format("stream {}", activity.stream), launch.shape->device);
+  Recorder::add_gpu(site, launch.run, activity.start_ns, activity.duration_ns, track, launch.run);
+}
+
+// Whether the numbers of nodes lead anywhere.
+bool are_told(const std::vector<GraphLaunch>& made, const Activities& activities) {
+  std::unordered_set<std::uint64_t> numbers;
+  for (const GraphLaunch& launch : made) {
+    if (launch.numbers->size() < launch.shape->nodes.size()) return false;
+    for (const auto& [number, entry] : *launch.numbers) numbers.insert(number);
+  }
+  const auto is_known = [&](const gpu::GpuActivity* activity) { return numbers.contains(activity->node); };
+  return numbers.empty() || std::ranges::any_of(activities, is_known);
+}
+
+// Every activity by its node. A program's launches are numbered by CUPTI as they were made, so the last that it shows
+// is the last that was made; before the first there may be some that were enqueued before the recording began.
+void add_by_nodes(const std::vector<GraphLaunch>& made, const Activities& activities) {
+  struct Graph {
+    std::vector<const GraphLaunch*> launches;
+    std::map<std::uint32_t, Activities> seen;  // by correlation
+  };
+  std::map<const CapturedGraph::Numbers*, Graph> graphs;
+  std::unordered_map<std::uint64_t, Graph*> graph_of;  // of a node
+  for (const GraphLaunch& launch : made) {
+    Graph& graph = graphs[launch.numbers.get()];
+    graph.launches.push_back(&launch);
+    if (graph.launches.size() > 1) continue;
+    for (const auto& [number, entry] : *launch.numbers) graph_of.emplace(number, &graph);
+  }
+  std::uint64_t foreign = 0, early = 0, unseen = 0;
+  for (const gpu::GpuActivity* activity : activities) {
+    const auto found = graph_of.find(activity->node);
+    if (found == graph_of.end()) {
+      ++foreign;
+    } else {
+      found->second->seen[activity->correlation].push_back(activity);
+    }
+  }
+  for (const auto& [numbers, graph] : graphs) {
+    const auto count = static_cast<std::ptrdiff_t>(graph.launches.size());
+    auto at = count - static_cast<std::ptrdiff_t>(graph.seen.size());
+    if (at > 0 && !numbers->empty()) unseen += static_cast<std::uint64_t>(at);
+    for (const auto& [correlation, list] : graph.seen) {
+      if (at++ < 0) {
+        ++early;
+        continue;
+      }
+      const GraphLaunch& launch = *graph.launches[static_cast<std::size_t>(at - 1)];
+      for (const gpu::GpuActivity* activity : list) {
+        add_kernel(launch, launch.shape->sites[numbers->at(activity->node)], *activity);
+      }
+    }
+  }
+  if (foreign != 0) Recorder::add_note("graph nodes that no paoding program made, left out", foreign);
+  if (early != 0) Recorder::add_note("graph launches from before the recording, left out", early);
+  if (unseen != 0) Recorder::add_note("graph launches that CUPTI did not show", unseen);
+}
+
+// In order of start, against the nodes that programs have.
+void add_by_order(const std::vector<GraphLaunch>& made, const Activities& activities) {
+  std::map<std::uint32_t, Activities> by_launch;
+  std::vector<std::uint32_t> order;  // correlations of graph launches by their first kernel
+  for (const gpu::GpuActivity* activity : activities) {
+    Activities& list = by_launch[activity->correlation];
+    if (list.empty()) order.push_back(activity->correlation);
+    list.push_back(activity);
+  }
+  std::vector<const GraphLaunch*> expected;
+  for (const GraphLaunch& launch : made) {
+    if (!launch.shape->nodes.empty()) expected.push_back(&launch);
+  }
+  std::size_t matched = 0;
+  for (std::size_t i = 0; i < order.size() && i < expected.size(); ++i) {
+    const Activities& list = by_launch.at(order[i]);
+    const std::vector<profile::SiteId>& nodes = expected[i]->shape->nodes;
+    if (list.size() != nodes.size()) break;  // from here on the order proves nothing
+    for (std::size_t k = 0; k < list.size(); ++k) add_kernel(*expected[i], nodes[k], *list[k]);
+    ++matched;
+  }
+  if (matched != expected.size() || order.size() != expected.size()) {
+    Recorder::add_note(fmt::format("graph launches whose kernels could not be told apart ({} seen, {} made)",
+                                   order.size(), expected.size()),
+                       std::max(order.size(), expected.size()) - matched);
   }
 }
 
@@ -75,15 +165,11 @@ void stop_recording() {
   std::uint64_t dropped = 0;
   const std::vector<gpu::GpuActivity> activities = gpu::CuptiCollector::stop(&dropped);
   if (dropped != 0) Recorder::add_note("records that CUPTI dropped", dropped);
-
-  std::map<std::uint32_t, std::vector<const gpu::GpuActivity*>> by_launch;
-  std::vector<std::uint32_t> order;  // correlations of graph launches by their first kernel
+  Activities in_graphs;
   std::uint64_t foreign = 0;
   for (const gpu::GpuActivity& activity : activities) {
     if (activity.graph != 0) {
-      auto& list = by_launch[activity.correlation];
-      if (list.empty()) order.push_back(activity.correlation);
-      list.push_back(&activity);
+      in_graphs.push_back(&activity);
     } else if (activity.kind != gpu::GpuActivity::Kind::kernel) {
       add_copy(activity);
     } else {
@@ -91,23 +177,11 @@ void stop_recording() {
     }
   }
   if (foreign != 0) Recorder::add_note("kernels that no paoding program launched, left out", foreign);
-
-  std::size_t matched = 0;
-  std::vector<const GraphLaunch*> expected;
-  for (const GraphLaunch& launch : now.launches) {
-    if (!launch.shape->nodes.empty()) expected.push_back(&launch);
+  if (now.tells_nodes && !are_told(now.launches, in_graphs)) {
+    now.tells_nodes = false;
+    Recorder::add_note("CUPTI did not tell the nodes of graphs when they were made; kernels were told by their order");
   }
-  for (std::size_t i = 0; i < order.size() && i < expected.size(); ++i) {
-    const auto& list = by_launch.at(order[i]);
-    if (list.size() != expected[i]->shape->nodes.size()) break;  // from here on the order proves nothing
-    add_graph(*expected[i], list);
-    ++matched;
-  }
-  if (matched != expected.size() || order.size() != expected.size()) {
-    Recorder::add_note(fmt::format("graph launches whose kernels could not be told apart ({} seen, {} made)",
-                                   order.size(), expected.size()),
-                       std::max(order.size(), expected.size()) - matched);
-  }
+  (now.tells_nodes ? add_by_nodes : add_by_order)(now.launches, in_graphs);
   now.launches.clear();
 }
 
@@ -148,11 +222,12 @@ GpuTrace::GpuTrace(int device, const std::vector<profile::SiteId>& sites,
 
 bool GpuTrace::sees_graphs() { return recording().has_cupti; }
 
-void GpuTrace::before_graph(std::uint32_t run) {
+void GpuTrace::before_graph(std::uint32_t run, CapturedGraph& graph, CUstream stream) {
   Recording& now = recording();
+  const auto numbers = now.tells_nodes ? graph.numbers(stream) : nullptr;
   {
     const std::lock_guard lock(now.mutex);
-    now.launches.push_back({shape_, run});
+    now.launches.push_back({shape_, numbers, run});
   }
   launch_start_ = Recorder::now();
 }

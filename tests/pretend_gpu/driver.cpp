@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <numeric>
+#include <utility>
 
 #include "tests/pretend_gpu/machine.h"
 
@@ -60,7 +61,7 @@ CUresult launch(CUfunction kernel, const unsigned (&grid)[3], unsigned block, st
     const char* at = static_cast<const char*>(arguments[i]);
     call.arguments.emplace_back(at, at + kernel->sizes[i]);
   }
-  gpu().enqueue(stream, {std::move(call)});
+  gpu().enqueue(stream, {.work = std::move(call), .kind = Piece::Kind::kernel, .name = kernel->name});
   return CUDA_SUCCESS;
 }
 
@@ -228,7 +229,7 @@ CUresult cuMemcpyDtoH(void* to, CUdeviceptr from, std::size_t bytes) {
 CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void* from, std::size_t bytes, CUstream stream) {
   PD_ENTER(cuMemcpyHtoDAsync);
   if (gpu().is_pinned(from)) {
-    gpu().enqueue(stream, {[=] { std::memcpy(pointer(to), from, bytes); }});
+    gpu().enqueue(stream, {.work = [=] { std::memcpy(pointer(to), from, bytes); }, .kind = Piece::Kind::from_host});
   } else {
     const auto* first = static_cast<const char*>(from);
     gpu().enqueue(stream, {[to, kept = std::vector<char>(first, first + bytes)] {
@@ -239,18 +240,19 @@ CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void* from, std::size_t bytes, 
 }
 CUresult cuMemcpyDtoHAsync(void* to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
   PD_ENTER(cuMemcpyDtoHAsync);
-  gpu().enqueue(stream, {[=] { std::memcpy(to, pointer(from), bytes); }});
+  gpu().enqueue(stream, {.work = [=] { std::memcpy(to, pointer(from), bytes); }, .kind = Piece::Kind::to_host});
   if (gpu().is_pinned(to)) return CUDA_SUCCESS;
   return gpu().wait_until([&] { return gpu().stream(stream)->queue.empty(); });
 }
 CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
   PD_ENTER(cuMemcpyDtoDAsync);
-  gpu().enqueue(stream, {[=] { std::memmove(pointer(to), pointer(from), bytes); }});
+  gpu().enqueue(stream,
+                {.work = [=] { std::memmove(pointer(to), pointer(from), bytes); }, .kind = Piece::Kind::same_device});
   return CUDA_SUCCESS;
 }
 CUresult cuMemsetD8Async(CUdeviceptr at, unsigned char value, std::size_t count, CUstream stream) {
   PD_ENTER(cuMemsetD8Async);
-  gpu().enqueue(stream, {[=] { std::memset(pointer(at), value, count); }});
+  gpu().enqueue(stream, {.work = [=] { std::memset(pointer(at), value, count); }, .kind = Piece::Kind::fill});
   return CUDA_SUCCESS;
 }
 CUresult cuMemsetD32Async(CUdeviceptr at, unsigned value, std::size_t count, CUstream stream) {
@@ -333,7 +335,8 @@ CUresult cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus* status, 
   if (graph != nullptr) *graph = stream->captured.get();
   if (nodes == nullptr || !stream->captured) return CUDA_SUCCESS;
   static const CUgraphEdgeData edge{};
-  stream->captured->last = node_handle(stream->captured->nodes.size());
+  const std::vector<Piece>& captured = stream->captured->nodes;
+  stream->captured->last = captured.empty() ? nullptr : node_handle(captured.back().node);
   *nodes = &stream->captured->last;
   if (edges != nullptr) *edges = &edge;
   *count = stream->captured->nodes.empty() ? 0 : 1;
@@ -344,13 +347,23 @@ CUresult cuGraphInstantiate(CUgraphExec* exec, CUgraph graph, unsigned long long
   const std::size_t bytes = graph->nodes.size() * kGraphNodeBytes;
   if (bytes > gpu().free_bytes()) return CUDA_ERROR_OUT_OF_MEMORY;
   *exec = new CUgraphExec_st{graph->nodes};
+  const auto number = static_cast<std::uint32_t>(gpu().next_number());
+  for (Piece& node : (*exec)->nodes) {
+    const std::uint64_t from = std::exchange(node.node, gpu().next_number());
+    node.graph = number;
+    if (gpu().cloned) gpu().cloned(from, node.node);
+  }
   gpu().add_graph(static_cast<std::int64_t>(bytes));
   return CUDA_SUCCESS;
 }
 CUresult cuGraphUpload(CUgraphExec, CUstream) { return check_alive(); }
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
   PD_ENTER(cuGraphLaunch);
-  for (const Piece& node : exec->nodes) gpu().enqueue(stream, node);
+  const auto correlation = static_cast<std::uint32_t>(gpu().next_number());
+  for (Piece node : exec->nodes) {
+    node.correlation = correlation;
+    gpu().enqueue(stream, std::move(node));
+  }
   return CUDA_SUCCESS;
 }
 CUresult cuGraphDestroy(CUgraph graph) { return delete graph, CUDA_SUCCESS; }
@@ -361,7 +374,7 @@ CUresult cuGraphExecDestroy(CUgraphExec exec) {
 }
 CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode* nodes, std::size_t* count) {
   PD_ENTER(cuGraphGetNodes);
-  for (std::size_t i = 0; nodes != nullptr && i < *count; ++i) nodes[i] = node_handle(i + 1);
+  for (std::size_t i = 0; nodes != nullptr && i < *count; ++i) nodes[i] = node_handle(graph->nodes[i].node);
   return *count = graph->nodes.size(), CUDA_SUCCESS;
 }
 CUresult cuEventCreate(CUevent* event, unsigned) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/pretend_gpu/machine.h"
 
+#include <chrono>
+
 namespace paoding::pretend {
 
 Machine::Machine() = default;
@@ -36,6 +38,11 @@ void Machine::before(const std::string& function, std::function<void()> then) {
 void Machine::break_at(const std::string& kernel, CUresult error) {
   const std::lock_guard lock(mutex);
   break_at_ = kernel, break_with_ = error;
+}
+
+void Machine::profile(bool tells, bool keeps) {
+  const std::lock_guard lock(mutex);
+  tells_nodes = tells, keeps_order = keeps;
 }
 
 void Machine::revive() {
@@ -109,6 +116,7 @@ void Machine::drop_stream(CUstream given) {
 void Machine::enqueue(CUstream given, Piece piece) {
   CUstream_st* to = stream(given);
   if (to->captured) {
+    piece.node = next_number();
     to->captured->nodes.push_back(std::move(piece));
   } else {
     to->queue.push_back(std::move(piece));
@@ -131,9 +139,12 @@ bool Machine::run_one() {
   CUstream_st& chosen = *ready[random() % ready.size()];
   const Piece piece = std::move(chosen.queue.front());
   chosen.queue.pop_front();
+  const auto now = [] { return std::chrono::steady_clock::now().time_since_epoch().count(); };
+  const std::int64_t start_ns = now();
   is_running_ = true;
   if (piece.work) piece.work();
   is_running_ = false;
+  if (ran && piece.kind != Piece::Kind::none) ran(piece, start_ns, now());
   return true;
 }
 

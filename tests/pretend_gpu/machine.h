@@ -21,14 +21,20 @@ struct Piece {
   std::function<void()> work;
   CUevent event = nullptr;
   std::uint64_t version = 0;
+
+  // ---- what CUPTI shows ----
+  enum class Kind { none, kernel, from_host, to_host, same_device, fill } kind = Kind::none;
+  std::string name = {};  // of a kernel
+  std::uint64_t node = 0;
+  std::uint32_t graph = 0, correlation = 0;
 };
 
 struct CUgraph_st {
   std::vector<Piece> nodes;
   CUgraphNode last = nullptr;  // as cuStreamGetCaptureInfo gave it
 };
-/// The handle of a graph's node: its place, from 1.
-inline CUgraphNode node_handle(std::size_t place) { return reinterpret_cast<CUgraphNode>(place); }
+/// The handle of a graph's node: its number.
+inline CUgraphNode node_handle(std::uint64_t number) { return reinterpret_cast<CUgraphNode>(number); }
 struct CUgraphExec_st {
   std::vector<Piece> nodes;
 };
@@ -62,6 +68,7 @@ class Machine : public Gpu {
   void forget_calls() override;
   void before(const std::string& function, std::function<void()> then) override;
   void break_at(const std::string& kernel, CUresult error) override;
+  void profile(bool tells_nodes, bool keeps_order) override;
   void revive() override;
   std::size_t bytes_in_use() const override;
   std::size_t graph_bytes() const override;
@@ -85,6 +92,13 @@ class Machine : public Gpu {
   bool run_one();
   void launched(const std::string& kernel, int rc);
   unsigned random() { return static_cast<unsigned>(random_()); }
+
+  /// Numbers of nodes, graphs and launches.
+  std::uint64_t next_number() { return ++last_number_; }
+  /// Called behind a piece that CUPTI shows, and for every node that an executable graph gets.
+  std::function<void(const Piece& piece, std::int64_t start_ns, std::int64_t end_ns)> ran = {};
+  std::function<void(std::uint64_t from, std::uint64_t made)> cloned = {};
+  bool tells_nodes = true, keeps_order = true;
 
   bool take(std::size_t bytes);  // false when there is no room
   void give_back(std::size_t bytes) { used_ -= bytes; }
@@ -112,6 +126,7 @@ class Machine : public Gpu {
   std::string break_at_;
   CUresult break_with_ = CUDA_SUCCESS;
   bool is_running_ = false;
+  std::uint64_t last_number_ = 0;
 };
 
 }  // namespace paoding::pretend

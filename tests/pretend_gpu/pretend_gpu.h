@@ -34,6 +34,10 @@ class Gpu {
   virtual void break_at(const std::string& kernel, CUresult error) = 0;
   virtual void revive() = 0;
 
+  /// What CUPTI does: tell which nodes executable graphs have, or refuse since somebody else has subscribed; show the
+  /// kernels of a graph's launch in the order in which they ran, or with times out of order.
+  virtual void profile(bool tells_nodes, bool keeps_order) = 0;
+
   /// Bytes of the device in use, those of executable graphs among them; and how many it has.
   virtual std::size_t bytes_in_use() const = 0;
   virtual std::size_t graph_bytes() const = 0;

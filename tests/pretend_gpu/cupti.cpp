@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// The functions of CUPTI that paoding uses, over a Machine: records of what it ran, and callbacks for the nodes that
+// executable graphs get.
+#if __has_include(<cupti.h>)
+#include <cupti.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "tests/pretend_gpu/machine.h"
+
+#pragma GCC visibility push(default)
+
+namespace {
+
+using paoding::pretend::Machine;
+
+struct Ran {
+  Piece piece;
+  std::int64_t start_ns, end_ns;
+};
+
+struct State {
+  CUpti_BuffersCallbackRequestFunc give = nullptr;
+  CUpti_BuffersCallbackCompleteFunc take = nullptr;
+  std::vector<Ran> records;
+  CUpti_CallbackFunc callback = nullptr;
+  int enabled = 0;  // kinds of activities
+};
+
+State& state() {
+  static auto* the_state = new State();
+  return *the_state;
+}
+
+void look() {
+  Machine& gpu = Machine::get();
+  gpu.ran = {};
+  if (state().enabled == 0) return;
+  gpu.ran = [](const Piece& piece, std::int64_t start_ns, std::int64_t end_ns) {
+    state().records.push_back({piece, start_ns, end_ns});
+    state().records.back().piece.work = {};
+  };
+}
+
+template <class Record>
+std::size_t put(std::uint8_t* at, const Ran& ran, CUpti_ActivityKind kind) {
+  Record record{};
+  record.kind = kind;
+  record.start = static_cast<std::uint64_t>(ran.start_ns), record.end = static_cast<std::uint64_t>(ran.end_ns);
+  record.streamId = 7;
+  record.correlationId = ran.piece.correlation;
+  record.graphId = ran.piece.graph, record.graphNodeId = ran.piece.node;
+  if constexpr (requires { record.name; }) record.name = ran.piece.name.c_str();
+  if constexpr (requires { record.copyKind; }) {
+    record.copyKind = ran.piece.kind == Piece::Kind::from_host ? CUPTI_ACTIVITY_MEMCPY_KIND_HTOD
+                      : ran.piece.kind == Piece::Kind::to_host ? CUPTI_ACTIVITY_MEMCPY_KIND_DTOH
+                                                               : CUPTI_ACTIVITY_MEMCPY_KIND_DTOD;
+  }
+  std::memcpy(at, &record, sizeof(record));
+  return sizeof(record);
+}
+
+std::size_t put(std::uint8_t* at, const Ran& ran) {
+  switch (ran.piece.kind) {
+    case Piece::Kind::kernel: return put<CUpti_ActivityKernel9>(at, ran, CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
+    case Piece::Kind::fill: return put<CUpti_ActivityMemset4>(at, ran, CUPTI_ACTIVITY_KIND_MEMSET);
+    default: return put<CUpti_ActivityMemcpy5>(at, ran, CUPTI_ACTIVITY_KIND_MEMCPY);
+  }
+}
+
+// What ran in one launch of a graph is shown in the times of the other end.
+void turn_times(std::vector<Ran>* records) {
+  for (std::size_t begin = 0; begin < records->size();) {
+    std::size_t end = begin;
+    const std::uint32_t correlation = (*records)[begin].piece.correlation;
+    while (end < records->size() && (*records)[end].piece.correlation == correlation) ++end;
+    for (std::size_t i = begin, j = end; correlation != 0 && i + 1 < j; ++i) {
+      Ran &a = (*records)[i], &b = (*records)[--j];
+      std::swap(a.start_ns, b.start_ns), std::swap(a.end_ns, b.end_ns);
+    }
+    begin = end;
+  }
+}
+
+}  // namespace
+
+CUptiResult cuptiGetVersion(std::uint32_t* version) { return *version = CUPTI_API_VERSION, CUPTI_SUCCESS; }
+CUptiResult cuptiGetResultString(CUptiResult result, const char** text) {
+  *text = result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED ? "somebody else has subscribed" : "pretended";
+  return CUPTI_SUCCESS;
+}
+CUptiResult cuptiGetTimestamp(std::uint64_t* now) {
+  *now = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+  return CUPTI_SUCCESS;
+}
+CUptiResult cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc give,
+                                           CUpti_BuffersCallbackCompleteFunc take) {
+  state().give = give, state().take = take;
+  return CUPTI_SUCCESS;
+}
+CUptiResult cuptiActivityEnable(CUpti_ActivityKind) {
+  const std::lock_guard lock(Machine::get().mutex);
+  ++state().enabled;
+  look();
+  return CUPTI_SUCCESS;
+}
+CUptiResult cuptiActivityDisable(CUpti_ActivityKind) {
+  const std::lock_guard lock(Machine::get().mutex);
+  state().enabled = std::max(state().enabled - 1, 0);
+  look();
+  return CUPTI_SUCCESS;
+}
+
+CUptiResult cuptiActivityFlushAll(std::uint32_t) {
+  std::vector<Ran> records;
+  {
+    const std::lock_guard lock(Machine::get().mutex);
+    records = std::exchange(state().records, {});
+    if (!Machine::get().keeps_order) turn_times(&records);
+  }
+  constexpr std::size_t kMostBytes = 512;  // of a record
+  for (auto next = records.begin(); next != records.end();) {
+    std::uint8_t* buffer = nullptr;
+    std::size_t size = 0, most = 0, used = 0;
+    state().give(&buffer, &size, &most);
+    while (next != records.end() && used + kMostBytes <= size) used += put(buffer + used, *next++);
+    state().take(nullptr, 0, buffer, size, used);
+  }
+  return CUPTI_SUCCESS;
+}
+
+CUptiResult cuptiActivityGetNextRecord(std::uint8_t* buffer, std::size_t bytes, CUpti_Activity** record) {
+  const auto size_of = [](const CUpti_Activity* at) -> std::size_t {
+    return at->kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL ? sizeof(CUpti_ActivityKernel9)
+           : at->kind == CUPTI_ACTIVITY_KIND_MEMSET          ? sizeof(CUpti_ActivityMemset4)
+                                                             : sizeof(CUpti_ActivityMemcpy5);
+  };
+  std::uint8_t* next = *record == nullptr ? buffer : reinterpret_cast<std::uint8_t*>(*record) + size_of(*record);
+  if (next >= buffer + bytes) return CUPTI_ERROR_MAX_LIMIT_REACHED;
+  *record = reinterpret_cast<CUpti_Activity*>(next);
+  return CUPTI_SUCCESS;
+}
+CUptiResult cuptiActivityGetNumDroppedRecords(CUcontext, std::uint32_t, std::size_t* dropped) {
+  return *dropped = 0, CUPTI_SUCCESS;
+}
+
+CUptiResult cuptiSubscribe(CUpti_SubscriberHandle* subscriber, CUpti_CallbackFunc callback, void*) {
+  if (!Machine::get().tells_nodes) return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
+  state().callback = callback;
+  *subscriber = reinterpret_cast<CUpti_SubscriberHandle>(&state());
+  return CUPTI_SUCCESS;
+}
+CUptiResult cuptiUnsubscribe(CUpti_SubscriberHandle) {
+  const std::lock_guard lock(Machine::get().mutex);
+  Machine::get().cloned = {};
+  return CUPTI_SUCCESS;
+}
+CUptiResult cuptiEnableCallback(std::uint32_t, CUpti_SubscriberHandle, CUpti_CallbackDomain domain,
+                                CUpti_CallbackId id) {
+  const std::lock_guard lock(Machine::get().mutex);
+  Machine::get().cloned = [=](std::uint64_t from, std::uint64_t made) {
+    CUpti_GraphData graph{};
+    graph.originalNode = node_handle(from), graph.node = node_handle(made);
+    CUpti_ResourceData resource{};
+    resource.resourceDescriptor = &graph;
+    state().callback(nullptr, domain, id, reinterpret_cast<const CUpti_CallbackData*>(&resource));
+  };
+  return CUPTI_SUCCESS;
+}
+CUptiResult cuptiGetGraphNodeId(CUgraphNode node, std::uint64_t* number) {
+  return *number = reinterpret_cast<std::uint64_t>(node), CUPTI_SUCCESS;
+}
+
+#pragma GCC visibility pop
+#endif
