@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <ranges>
 
 #include "gpu/group_schedule.h"
 #include "group/staged.h"
@@ -47,6 +48,17 @@ std::string fill_in(std::string_view pattern, const ExprNode& node) {
     }
   }
   return text;
+}
+
+/// Whether a value of f32 is made of nothing but floats that are stored in 16 bits and of the group's own reductions.
+bool is_of_16_bits(const Group& group, std::int32_t value) {
+  if (group.expr.dtype_of(value) != f32) return false;
+  const FormulaUse use = used_by(group, {value});
+  for (const std::size_t i : std::views::iota(std::size_t{0}, use.loads.size())) {
+    if (use.loads[i] && group.loads[i].dtype != f16 && group.loads[i].dtype != bf16) return false;
+  }
+  return std::ranges::find(use.loads, true) != use.loads.end() &&
+         std::ranges::find(use.indices, true) == use.indices.end();
 }
 
 bool is_narrow_index(const Group& group, const ExprNode& node) {
@@ -188,6 +200,12 @@ std::string formula_text(const Group& group, std::string_view name, const std::v
       case Prim::reduced: value = fmt::format("red{}", node.index); break;
       case Prim::constant: value = constant_text(node, group.expr.dtype_of(i)); break;
       case Prim::equal: value = equality_text(group, node); break;
+      case Prim::exp:
+        value = fill_in(is_of_16_bits(group, node.args[0]) ? "exp_of_16_bits({0})"
+                        : node.dtype == f64                ? prim.cuda_f64
+                                                           : prim.cuda,
+                        node);
+        break;
       case Prim::div:
         value = is_divisor(node.args[1]) ? fmt::format("divide(v{}, kept{})", node.args[0], node.args[1])
                                          : fill_in(prim.cuda, node);

@@ -19,6 +19,17 @@ template <> PD_DEVICE float pd_max(float a, float b) {
   return greatest;
 }
 #endif
+// e^a of what was stored in 16 bits, which leaves |a| / 512 of it uncertain, a thousand times what is lost here: 2 + 1.2 |a|
+// units of the last place, and what is below 2^-126. A quarter of the instructions of expf.
+PD_DEVICE float exp_of_16_bits(float a) {
+#ifdef PD_EMULATE
+  return expf(a);
+#else
+  float power;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(a * 1.442695041f));
+  return power;
+#endif
+}
 // What many numbers are divided by. The reciprocal is found once, of a number that is neither too small nor too large for
 // it; quotients differ from exact ones by at most 1.5 units of the last place.
 struct FloatDivisor {

@@ -22,6 +22,8 @@ constexpr std::int64_t kHeldWords = 32, kHeldWordsWithColumns = 40;
 constexpr std::int64_t kCarriedWords = 48;
 // The same with the loads of the row behind it.
 constexpr std::int64_t kFetchedWords = 56;
+// Of an SM, and those of a thread for all that is not held.
+constexpr std::int64_t kRegisters = 65536, kOtherRegisters = 28;
 // Fewer vectors than this in a row are not worth a shift; also as many as the elements around them have lanes.
 constexpr std::int64_t kShiftedVectors = 16;
 constexpr int kRereadSteps = 4;  // vectors in flight per thread when rows are read again
@@ -343,8 +345,9 @@ class StagedScheduler {
   }
   bool node_is_made(std::int32_t node) const { return primitive(group_.expr[node].prim).rule != PrimRule::leaf; }
 
-  /// One turn per CTA; with results over all rows as many CTAs as are resident, each leaving one partial result. These
-  /// fetch the rows of the next turn during one: it would else begin with a wait for memory.
+  /// One turn per CTA; with results over all rows as many CTAs as are resident, each leaving one partial result. So
+  /// many too where registers allow them to fetch the rows of the next turn during one, which would else begin with a
+  /// wait.
   void choose_grid() {
     const bool is_persistent = std::ranges::any_of(
         s_.sinks, [](SinkKind sink) { return sink == SinkKind::column || sink == SinkKind::total; });
@@ -356,12 +359,16 @@ class StagedScheduler {
           static_cast<int>(std::max<std::int64_t>(1, residents * kThreads / std::max(kThreads, s_.threads())));
     };
     const std::int64_t words = s_.steps * vector_words(), fetched = s_.steps * held_words(s_.is_held);
-    const bool may_fetch = is_persistent && s_.form == LoopForm::sweep && s_.holds_rows && s_.shifted_like < 0;
+    const bool may_fetch = s_.form == LoopForm::sweep && s_.holds_rows;
     choose_residents(words + fetched);
+    if (may_fetch && !is_persistent) {  // without sums across rows more CTAs cost nothing, so as many as have registers
+      const std::int64_t registers = words + fetched + kOtherRegisters;
+      s_.resident_ctas = static_cast<int>(std::clamp<std::int64_t>(kRegisters / (s_.threads() * registers), 1, 3));
+    }
     const auto wave = [&] { return std::int64_t{target_.sm_count} * s_.resident_ctas; };
     s_.fetches_ahead = may_fetch && fetched > 0 && words + fetched <= kFetchedWords && s_.blocks >= 2 * wave();
     if (!s_.fetches_ahead) choose_residents(words);
-    s_.ctas = is_persistent ? std::min(s_.blocks, wave()) : s_.blocks;
+    s_.ctas = is_persistent || s_.fetches_ahead ? std::min(s_.blocks, wave()) : s_.blocks;
   }
 
   void explain() {

@@ -174,15 +174,23 @@ void StagedText::emit_row() {
   if (!s_.serial_axes.empty()) emit_decode(s_.serial_axes, "r", "r");
 }
 
-/// A function that has the held loads of a turn on their way; it is called a turn ahead.
+/// A function that has the loads of a turn's rows on their way; it is called a turn ahead.
 void StagedText::emit_fetch() {
   for (std::size_t i = 0; i < loads(); ++i) {
-    if (used_.loads[i] && is_kept(i)) k_.add("{} in{}_next[kSteps];", pack_type(i), i);
+    if (!used_.loads[i]) continue;
+    if (!moves_in_row(i)) k_.add("{} in{}_row_next = {{}};", pack_type(i), i);
+    if (!is_kept(i)) continue;
+    k_.add("{} in{}_next[kSteps];", pack_type(i), i);
+    if (is_shifted()) k_.add("Pack<{}, 1> in{}_edge_next;", stored_type(group_.loads[i].dtype), i);
   }
   k_.raw("const auto fetch = [&](Index turn) {");
   emit_row();
   emit_row_bases();
-  emit_held_loads("next[u]");
+  emit_shift();
+  for (std::size_t i = 0; i < loads(); ++i) {
+    if (used_.loads[i] && !moves_in_row(i)) emit_row_load(i, "_next");
+  }
+  emit_held_loads("next[u]", "edge_next");
   k_.raw("};");
   k_.raw("fetch(blockIdx.x);");
 }
@@ -190,14 +198,17 @@ void StagedText::emit_fetch() {
 void StagedText::emit_row_start() {
   emit_row_bases();
   emit_index_bases();
-  if (is_shifted()) {
-    const std::string inner = inner_extent();
-    k_.add("const int head = (int)(-at{}_base & (kVector - 1));  // elements before the first aligned one",
-           offset_of_[static_cast<std::size_t>(s_.shifted_like)]);
-    k_.add("const Index vectors = ({} - head) / kVector, edges = {} - vectors * kVector;", inner, inner);
-    k_.raw("const bool edge_ok = row_ok && lane < edges;");
-  }
+  emit_shift();
   emit_row_loads();
+}
+
+void StagedText::emit_shift() {
+  if (!is_shifted()) return;
+  const std::string inner = inner_extent();
+  k_.add("const int head = (int)(-at{}_base & (kVector - 1));  // elements before the first aligned one",
+         offset_of_[static_cast<std::size_t>(s_.shifted_like)]);
+  k_.add("const Index vectors = ({} - head) / kVector, edges = {} - vectors * kVector;", inner, inner);
+  k_.raw("const bool edge_ok = row_ok && lane < edges;");
 }
 
 void StagedText::emit_row_bases() {
@@ -223,10 +234,12 @@ void StagedText::emit_row_loads() {
       has_held = true;
     }
     if (moves_in_row(i)) continue;
-    k_.add("{} in{}_row = {{}};", pack_type(i), i);
-    k_.raw("if (row_ok) {");
-    emit_load(i, fmt::format("in{}_row", i), is_tile_ ? vector_count() : "kVector");
-    k_.raw("}");
+    if (s_.fetches_ahead) {
+      k_.add("{0} in{1}_row = in{1}_row_next;", pack_type(i), i);
+    } else {
+      k_.add("{} in{}_row = {{}};", pack_type(i), i);
+      emit_row_load(i, "");
+    }
   }
   for (const CarriedValue& value : s_.carried) {
     const std::string_view type = computed_type(group_.expr.dtype_of(value.node));
@@ -239,26 +252,33 @@ void StagedText::emit_row_loads() {
       if (!used_.loads[i] || !is_kept(i)) continue;
       k_.raw("#pragma unroll");
       k_.add("for (int u = 0; u < kSteps; ++u) in{0}_v[u] = in{0}_next[u];", i);
+      if (is_shifted()) k_.add("in{0}_edge = in{0}_edge_next;", i);
     }
     k_.add("fetch(turn + {});", sizes_.named("ctas"));
-    return;
+  } else {
+    emit_held_loads("v[u]", "edge");
   }
-  emit_held_loads("v[u]");
-  if (!is_shifted()) return;
-  begin_edge();
-  for (std::size_t i = 0; i < loads(); ++i) {
-    if (used_.loads[i] && is_kept(i)) emit_load(i, fmt::format("in{}_edge", i), vector_count());
-  }
-  end_edge();
 }
 
-void StagedText::emit_held_loads(const std::string& suffix) {
+void StagedText::emit_row_load(std::size_t load, const std::string& suffix) {
+  k_.raw("if (row_ok) {");
+  emit_load(load, fmt::format("in{}_row{}", load, suffix), is_tile_ ? vector_count() : "kVector");
+  k_.raw("}");
+}
+
+void StagedText::emit_held_loads(const std::string& suffix, const std::string& edge) {
   emit_steps(true, "");
   for (std::size_t i = 0; i < loads(); ++i) {
     if (used_.loads[i] && is_kept(i)) emit_load(i, fmt::format("in{}_{}", i, suffix), vector_count());
   }
   k_.raw("}");
   k_.raw("}");
+  if (!is_shifted()) return;
+  begin_edge();
+  for (std::size_t i = 0; i < loads(); ++i) {
+    if (used_.loads[i] && is_kept(i)) emit_load(i, fmt::format("in{}_{}", i, edge), vector_count());
+  }
+  end_edge();
 }
 
 // In here a vector is one element.

@@ -25,9 +25,10 @@ std::uint32_t row_axes_of(const Graph& graph, const Node& reduction, const Shape
 }
 
 bool is_row_shape(const Shape& shape, const Shape& space, std::uint32_t row_axes) {
-  if (shape.rank() != space.rank()) return false;
+  const int missing = space.rank() - shape.rank();  // leading axes of extent 1
+  if (missing < 0) return false;
   for (int axis = 0; axis < space.rank(); ++axis) {
-    if (shape[axis] != ((row_axes >> axis) & 1u ? 1 : space[axis])) return false;
+    if ((axis < missing ? 1 : shape[axis - missing]) != ((row_axes >> axis) & 1u ? 1 : space[axis])) return false;
   }
   return true;
 }

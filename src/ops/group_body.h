@@ -19,7 +19,8 @@ const Shape& space_of(const Graph& graph, const Node& node);
 /// over the space as it is: reduced axes stay as extent 1, or stand in front of the others. 0 when it does not.
 std::uint32_t row_axes_of(const Graph& graph, const Node& reduction, const Shape& space);
 
-/// Whether a value has one element per row: the shape of `space` with extent 1 along `row_axes`.
+/// Whether a value has one element per row: the shape of `space` with extent 1 along `row_axes`, in front of
+/// others not always written.
 bool is_row_shape(const Shape& shape, const Shape& space, std::uint32_t row_axes);
 
 struct GroupBody {
