@@ -25,7 +25,12 @@ Parameters::Parameters(const Graph& graph, const Device& device, const Parameter
   for (NodeId id : graph.parameters()) {
     const Node& node = graph.node(id);
     const std::int64_t bytes = size_bytes(node.types[0]);
-    auto buffer = device.kind == DeviceKind::cpu ? make_cpu_buffer(bytes) : make_gpu_buffer(bytes, device);
+    std::unique_ptr<DeviceBuffer> buffer;
+    try {
+      buffer = device.kind == DeviceKind::cpu ? make_cpu_buffer(bytes) : make_gpu_buffer(bytes, device);
+    } catch (const Error& error) {  // too little memory, most often
+      fail(error.kind(), "parameter '{}', {}: {}", one_line(node.name.str()), to_string(node.types[0]), error.what());
+    }
     store_->entries.emplace(node.name.str(), Store::Entry{node.types[0], std::move(buffer)});
     store_->order.push_back(node.name.str());
     if (const auto it = graph.initializers().find(node.name.str()); it != graph.initializers().end()) {

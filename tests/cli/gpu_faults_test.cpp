@@ -96,5 +96,21 @@ TEST_F(GpuFaults, TooLittleMemoryIsFoundBeforeAnythingRuns) {
   }
 }
 
+TEST_F(GpuFaults, AParameterThatIsTooLargeIsNamed) {
+  if (!has_gpu()) GTEST_SKIP() << "NOT CHECKED: no GPU here";
+  Graph g;
+  g.fetch("y", sum(g.parameter("w", f32, {1'000'000, 1'000'000})));
+  try {
+    const Parameters parameters(g, Device::cuda(0));
+    ADD_FAILURE() << "4 TB fit";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::device);
+    EXPECT_TRUE(has(error.what(),
+                    "parameter 'w', f32[1000000,1000000]: cuda:0: 4000000000000 bytes of device memory are "
+                    "needed, "))
+        << error.what();
+  }
+}
+
 }  // namespace
 }  // namespace paoding::cli_run
