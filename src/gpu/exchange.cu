@@ -20,12 +20,7 @@ using emulation::mailbox_try;
 using emulation::send;
 using emulation::store_relaxed;
 using emulation::store_release;
-#define PD_DYNAMIC_SHARED(type, name) type* const name = (type*)::emulation::dynamic_shared()
 #else
-#define PD_DYNAMIC_SHARED(type, name)       \
-  extern __shared__ uint4 pd_dynamic_shared[]; \
-  type* const name = (type*)pd_dynamic_shared
-
 PD_DEVICE unsigned load_relaxed(const unsigned* at) {
   unsigned value;
   asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(at) : "memory");

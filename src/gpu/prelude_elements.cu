@@ -1,6 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // How elements are stored and computed with, and what every kernel is given.
 #define PD_DEVICE __device__ __forceinline__
+// Shared memory whose size the launch says, 16 bytes aligned.
+#ifdef PD_EMULATE
+#define PD_DYNAMIC_SHARED(type, name) type* const name = (type*)::emulation::dynamic_shared()
+#else
+#define PD_DYNAMIC_SHARED(type, name)       \
+  extern __shared__ uint4 pd_dynamic_shared[]; \
+  type* const name = (type*)pd_dynamic_shared
+#endif
 
 // Beside its operands and sizes. `tickets` are zero before the first launch, and every launch leaves them so; `fault` is
 // two words of the launch's own, all ones; `failed`, where there is one, is not zero once the launch is called off.

@@ -8,6 +8,7 @@
 using emulation::copies_end_group;
 using emulation::copies_wait;
 using emulation::copy_beside;
+using emulation::load_squares;
 using emulation::load_turned;
 using emulation::round_to_tf32;
 template <class T> PD_DEVICE void add_tile(float (&sum)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
@@ -48,8 +49,20 @@ template <class T> PD_DEVICE void add_tile(float (&sum)[4], const unsigned (&a)[
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
   }
 }
-// Squares of 8 rows of 8 elements of 16 bits, each turned over its diagonal: lane i says where row i % 8 of square i / 8
-// lies, and gets of each square the elements 2 k and 2 k + 1 of column g.
+// Squares of 8 rows of 16 bytes: lane i says where row i % 8 of square i / 8 lies, and gets word k of row g of each.
+PD_DEVICE void load_squares(unsigned (&words)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+               : "r"(address_in_shared(row))
+               : "memory");
+}
+PD_DEVICE void load_squares(unsigned (&words)[2], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
+               : "=r"(words[0]), "=r"(words[1])
+               : "r"(address_in_shared(row))
+               : "memory");
+}
+// The same of 8 elements of 16 bits a row, turned over the diagonal: the elements 2 k and 2 k + 1 of column g.
 PD_DEVICE void load_turned(unsigned (&words)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])

@@ -36,6 +36,9 @@ constexpr std::int64_t kMaxRowElements = 64 << 10;
 
 // On a GPU a row is one CTA's work: fewer rows than this leave most of it idle while long ones run.
 constexpr std::int64_t kFewRows = 64, kLongRow = 32 << 10;
+// Where something lies between a row's elements (a sum per channel), a CTA has 16 or 32 rows side by side, and so few
+// CTAs that a second launch is soon worth it. (On an H200 one took 11 us for 32 rows of 900 elements.)
+constexpr std::int64_t kMostSpreadOut = 4 << 10;  // elements of all rows
 
 class Fusion {
  public:
@@ -183,9 +186,13 @@ class Fusion {
     };
     std::int64_t row = 1;
     int innermost = -1;
+    bool is_spread_out = false;
     for (int axis = 0; axis < kernel.space.rank(); ++axis) {
-      if ((kernel.row_axes >> axis) & 1u) row *= kernel.space[axis];
-      if (kernel.space[axis] != 1) innermost = axis;
+      if (kernel.space[axis] == 1) continue;
+      const bool is_of_row = ((kernel.row_axes >> axis) & 1u) != 0;
+      is_spread_out |= row > 1 && !is_of_row;
+      if (is_of_row) row *= kernel.space[axis];
+      innermost = axis;
     }
     const bool is_gpu = notes_.target().is_gpu();
     if (!is_gpu && row > kMaxRowElements) {
@@ -195,6 +202,12 @@ class Fusion {
     const std::int64_t rows = kernel.space.elements() / row;
     if (is_gpu && rows < kFewRows && row > kLongRow) {
       return decline(fmt::format("{} rows of {} elements: separate kernels share out such rows", rows, row));
+    }
+    if (is_gpu && is_spread_out && kernel.space.elements() > kMostSpreadOut) {
+      return decline(
+          fmt::format("{} rows of {} elements that do not lie side by side: separate kernels share out such "
+                      "rows",
+                      rows, row));
     }
     const bool is_contiguous = innermost < 0 || ((kernel.row_axes >> innermost) & 1u);
     if (!is_gpu && !is_contiguous) return decline("its rows are not contiguous");

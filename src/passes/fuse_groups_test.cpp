@@ -234,9 +234,14 @@ int kernels_on_gpu(Graph& g, std::string* notes_text = nullptr) {
 
 TEST(FuseGroups, KeepsRowsTogetherOnAGpu) {
   Graph strided;  // rows that are not contiguous
-  const Value z = strided.input("z", f32, {600, 10});
+  const Value z = strided.input("z", f32, {400, 10});
   strided.fetch("w", z - mean(z, Ints{0}, true));
   EXPECT_EQ(kernels_on_gpu(strided), 1);
+
+  Graph large;  // more of them than a few CTAs should go through
+  const Value images = large.input("images", f32, {100, 16, 14, 14});
+  large.fetch("w", images - mean(images, Ints{0, 2, 3}, true));
+  EXPECT_EQ(kernels_on_gpu(large), 2);
 
   Graph norm;  // what is combined over all rows, too
   const Value x = norm.input("x", f32, {100, 30}), dy = norm.input("dy", f32, {100, 30});

@@ -178,6 +178,14 @@ inline void resume(Cta& cta, int thread) {
   pd_switch_stack(&machine.home, cta.fibers[thread].stack_pointer);
 }
 
+/// The CTA's dynamic shared memory; of CTAs that run one after the other as much as a GPU has.
+inline void* dynamic_shared() {
+  constexpr std::size_t kMostBytes = 227 << 10;
+  auto& shared = machine.cta->shared;
+  if (shared.empty()) shared.assign(kMostBytes / 8, 0x7f7f7f7f7f7f7f7f);
+  return shared.data();
+}
+
 /// Runs one CTA; false when some threads wait for others that never come.
 inline bool run_block(unsigned index) {
   Machine& m = machine;

@@ -129,7 +129,8 @@ class EmulatedKernels {
  private:
   static std::string call_of(const TextLaunch& launch) {
     const std::string kernel = "in_" + launch.entry + "::" + launch.entry;
-    if (!launch.is_cooperative && launch.shared_bytes == 0) return "launch(" + kernel + ", a, g, b, o)";
+    if (!launch.is_cooperative && launch.cluster == 1 && launch.maps.empty())
+      return "launch(" + kernel + ", a, g, b, o)";
     return "launch_together(" + kernel + ", a, g, b, " + std::to_string(launch.cluster) + ", " +
            std::to_string(launch.shared_bytes) + ", o[0])";
   }

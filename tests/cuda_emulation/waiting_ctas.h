@@ -30,7 +30,6 @@ struct Together {
 inline Together together;
 
 inline const void* this_thread() { return &machine.cta->fibers[machine.current]; }
-inline void* dynamic_shared() { return machine.cta->shared.data(); }
 
 // ---- mailboxes: bit 63 the phase, 48..62 arrivals of a phase, 32..47 those still missing, 0..31 bytes still missing
 // ----

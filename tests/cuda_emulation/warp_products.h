@@ -79,6 +79,19 @@ void add_tile(float (&sum)[4], const unsigned (&a)[4], const unsigned (&b)[2], V
 }
 
 template <std::size_t kCount>
+void load_squares(unsigned (&words)[kCount], const void* row) {
+  const int lane = machine.current % kWarp, first = machine.current - lane;
+  if (reinterpret_cast<std::uintptr_t>(row) % 16 != 0) std::abort();
+  machine.cta->slots[machine.current] = reinterpret_cast<std::uint64_t>(row);
+  wait_warp();
+  for (std::size_t i = 0; i < kCount; ++i) {
+    const auto from = machine.cta->slots[first + static_cast<int>(i) * 8 + lane / 4];
+    words[i] = reinterpret_cast<const unsigned*>(from)[lane % 4];
+  }
+  wait_warp();
+}
+
+template <std::size_t kCount>
 void load_turned(unsigned (&words)[kCount], const void* row) {
   const int lane = machine.current % kWarp, first = machine.current - lane, g = lane / 4, t = lane % 4;
   if (reinterpret_cast<std::uintptr_t>(row) % 16 != 0) std::abort();

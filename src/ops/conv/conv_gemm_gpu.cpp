@@ -10,6 +10,7 @@
 #include "gpu/text_kernel.h"
 #include "ops/all_kernels.h"
 #include "ops/conv/conv_shape.h"
+#include "ops/conv/conv_text.h"
 #include "ops/conv/window_gpu.h"
 
 namespace paoding {
@@ -179,27 +180,8 @@ gpu::TextPlan plan_images(const KernelCall& call) {
 
 // ---- the gradient for the weights ----
 
-constexpr int kWeightThreads = 128, kSumThreads = 256;
+constexpr int kWeightThreads = 128;
 constexpr std::int64_t kLeastBlocks = 4;  // of a part: less, and adding up the parts takes longer than making them
-
-gpu::TextLaunch plan_sum(const KernelCall& call, std::int64_t elements, std::int64_t parts) {
-  const ConvShape shape(call);
-  gpu::TextParts text;
-  text.name = "conv2d_grad_weight_sum";
-  text.threads = kSumThreads;
-  text.ctas = gpu::parts_of(elements, 32);
-  auto& s = text.sizes;
-  s.number("elements", elements), s.number("parts", parts);
-  const Shape& extents = shape.w.type.shape;
-  s.divisor("channels", extents[1]), s.divisor("kernel_columns", extents[3]), s.divisor("kernel_rows", extents[2]);
-  s.number("weight_n", shape.w.strides[0]), s.number("weight_c", shape.w.strides[1]);
-  s.number("weight_h", shape.w.strides[2]), s.number("weight_w", shape.w.strides[3]);
-  for (const char* name : {"image", "gradient"}) text.operands.push_back(gpu::input_parameter(shape.dtype, name));
-  text.operands.push_back(gpu::output_parameter(shape.dtype, "out"));
-  text.functions = k_conv_gemm_sum_cu;
-  text.call = "add_parts((const float*)room.workspace, out, size)";
-  return gpu::make_text_kernel(text);
-}
 
 gpu::TextPlan plan_weights(const KernelCall& call) {
   const ConvShape shape(call);
@@ -241,12 +223,33 @@ gpu::TextPlan plan_weights(const KernelCall& call) {
   made.launches.back().why =
       fmt::format("{} tiles of {} x {}, windows in {} parts", tiles, tile_rows, tile_columns, parts);
   const std::int64_t elements = shape.outputs * depth;
-  made.launches.push_back(plan_sum(call, elements, parts));
+  made.launches.push_back(plan_weight_sum(call, parts));
   made.workspace_bytes = parts * elements * 4;
   return made;
 }
 
 }  // namespace
+
+gpu::TextLaunch plan_weight_sum(const KernelCall& call, std::int64_t parts) {
+  constexpr int kThreads = 256;
+  const ConvShape shape(call);
+  const std::int64_t elements = shape.w.type.shape.elements();
+  gpu::TextParts text;
+  text.name = "conv2d_grad_weight_sum";
+  text.threads = kThreads;
+  text.ctas = gpu::parts_of(elements, 32);
+  auto& s = text.sizes;
+  s.number("elements", elements), s.number("parts", parts);
+  const Shape& extents = shape.w.type.shape;
+  s.divisor("channels", extents[1]), s.divisor("kernel_columns", extents[3]), s.divisor("kernel_rows", extents[2]);
+  s.number("weight_n", shape.w.strides[0]), s.number("weight_c", shape.w.strides[1]);
+  s.number("weight_h", shape.w.strides[2]), s.number("weight_w", shape.w.strides[3]);
+  for (const char* name : {"image", "gradient"}) text.operands.push_back(gpu::input_parameter(shape.dtype, name));
+  text.operands.push_back(gpu::output_parameter(shape.dtype, "out"));
+  text.functions = k_conv_gemm_sum_cu;
+  text.call = "add_parts((const float*)room.workspace, out, size)";
+  return gpu::make_text_kernel(text);
+}
 
 void register_convolution_gemm_gpu() {
   // Images, not weights and not the bias.

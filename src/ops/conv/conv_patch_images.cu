@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// out[window, o] = patch[window, (tap, channel)] weights[o, (tap, channel)]: a convolution, or its gradient for the image
+// where windows are next to each other. A CTA has all weights in shared memory, and goes through tiles of kRows windows;
+// each of its 4 warps has 32 of them, and all columns.
+
+constexpr int kTilesM = 2, kTilesN = kColumns / 8, kInWord = 4 / (int)sizeof(Stored);
+constexpr int kStep = 8 * kInWord;                                               // elements that are multiplied at once
+constexpr int kDepth = (kTaps * kChannels + kStep - 1) / kStep * kStep;          // of (tap, channel)
+constexpr int kWeightStride = kDepth + 4 * kInWord, kWeights = kColumns * kWeightStride;
+
+PD_DEVICE void bring_weights(Stored* to, const Stored* weights, const Sizes& size) {
+#pragma unroll 4
+  for (int at = threadIdx.x; at < kColumns * kDepth; at += kThreads) {
+    const int n = at / kDepth, k = at % kDepth, tap = k / kChannels, c = k % kChannels;
+    const int offset = n * size.weight_n + c * size.weight_c + tap / kKernelColumns * size.weight_h +
+                       tap % kKernelColumns * size.weight_w;
+    Pack<Stored, 1> one;
+    if (n < size.columns && tap < kTaps) load<true>(one, weights + (size.weight_first + offset));
+    else one.put(0, 0.0f);
+    if constexpr (kSame<Stored, float>) one.word[0] = round_to_tf32(one.word[0]);
+    store(to + n * kWeightStride + k, one);
+  }
+}
+
+struct Fragments {
+  Word rows[kTilesM][4], columns[kTilesN][2];
+
+  // Of the weights, from element k on.
+  PD_DEVICE void load_weights(const Stored* weights, int k) {
+    const int lane = threadIdx.x % 32;
+    if constexpr (kTilesN % 2 == 0) {
+#pragma unroll
+      for (int n = 0; n < kTilesN; n += 2) {
+        Word words[4];
+        const int row = n * 8 + lane / 16 * 8 + lane % 8;
+        load_squares(words, weights + row * kWeightStride + k + lane / 8 % 2 * 4 * kInWord);
+        columns[n][0] = words[0], columns[n][1] = words[1], columns[n + 1][0] = words[2], columns[n + 1][1] = words[3];
+      }
+    } else {
+#pragma unroll
+      for (int n = 0; n < kTilesN; ++n) {
+        load_squares(columns[n], weights + (n * 8 + lane % 8) * kWeightStride + k + lane / 8 % 2 * 4 * kInWord);
+      }
+    }
+  }
+  PD_DEVICE void multiply(float (&sum)[kTilesM][kTilesN][4]) const {
+#pragma unroll
+    for (int m = 0; m < kTilesM; ++m) {
+#pragma unroll
+      for (int n = 0; n < kTilesN; ++n) add_tile<Stored>(sum[m][n], rows[m], columns[n]);
+    }
+  }
+};
+
+// Channels in whole steps: squares of a tap's pixels.
+PD_DEVICE void multiply_by_channels(float (&sum)[kTilesM][kTilesN][4], const Stored* patch, const Stored* weights,
+                                    const Window* windows, const Sizes& size) {
+  const int lane = threadIdx.x % 32;
+  const Stored* from[kTilesM];
+#pragma unroll
+  for (int m = 0; m < kTilesM; ++m) {
+    from[m] = patch + windows[m * 16 + lane % 16].slot * kSlot + lane / 16 * 4 * kInWord;
+  }
+#pragma unroll 1
+  for (int k = 0; k < kTaps / kKernelColumns; ++k) {
+#pragma unroll 4
+    for (int l = 0; l < kKernelColumns; ++l) {
+      const int tap = tap_offset(k, l, size);
+#pragma unroll
+      for (int c = 0; c < kChannels; c += kStep) {
+        Fragments f;
+        f.load_weights(weights, (k * kKernelColumns + l) * kChannels + c);
+#pragma unroll
+        for (int m = 0; m < kTilesM; ++m) load_squares(f.rows[m], from[m] + tap + c);
+        f.multiply(sum);
+      }
+    }
+  }
+}
+
+// Channels that are no whole step, of 4 bytes: word by word; `offsets` says where (tap, channel) k is, -1 behind the last.
+PD_DEVICE void multiply_by_words(float (&sum)[kTilesM][kTilesN][4], const Stored* patch, const Stored* weights,
+                                 const Window* windows, const int* offsets) {
+  const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  const Stored* from[kTilesM * 2];
+#pragma unroll
+  for (int m = 0; m < kTilesM * 2; ++m) from[m] = patch + windows[m * 8 + g].slot * kSlot;
+#pragma unroll 4
+  for (int k = 0; k < kDepth; k += kStep) {
+    Fragments f;
+    f.load_weights(weights, k);
+    const int at[] = {offsets[k + t], offsets[k + t + 4]};
+#pragma unroll
+    for (int m = 0; m < kTilesM; ++m) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int offset = at[i / 2];
+        f.rows[m][i] = offset < 0 ? 0u : *(const Word*)(from[m * 2 + i % 2] + offset);
+      }
+    }
+    f.multiply(sum);
+  }
+}
+
+PD_DEVICE void store_sums(const float (&sum)[kTilesM][kTilesN][4], const Stored* bias, Stored* out,
+                          const Window* windows, int first_window, const Sizes& size) {
+  const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+#pragma unroll
+  for (int n = 0; n < kTilesN; ++n) {
+    const int column = n * 8 + t * 2, count = size.columns - column;
+    float added[2] = {0, 0};
+    if constexpr (kHasBias) {
+      if (count > 0) added[0] = load_one<true>(bias + column * size.bias);
+      if (count > 1) added[1] = load_one<true>(bias + (column + 1) * size.bias);
+    }
+#pragma unroll
+    for (int i = 0; i < kTilesM * 2; ++i) {
+      if (first_window + i * 8 + g >= size.windows || count <= 0) continue;
+      Draft<Stored, 2> made;
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+        const float value = sum[i / 2][n][i % 2 * 2 + k] + added[k];
+        made.put(k, kHasRelu && value < 0 ? 0.0f : value);
+      }
+      Stored* const to = out + windows[i * 8 + g].out + column * size.of_window_c;
+      if constexpr (kIsOutInPairs) store(to, made);
+      else store_each(to, size.of_window_c, count < 2 ? count : 2, made);
+    }
+  }
+}
+
+PD_DEVICE void convolve(const Stored* images, const Stored* weights, const Stored* bias, Stored* out, const Sizes& size) {
+  PD_DYNAMIC_SHARED(Stored, own_weights);
+  Window* const windows = (Window*)(own_weights + kWeights);
+  int* const offsets = (int*)(windows + kRows);
+  Stored* const patch = (Stored*)(offsets + (kIsByChannels ? 0 : kDepth));
+  bring_weights(own_weights, weights, size);
+  if constexpr (!kIsByChannels) {
+    for (int k = threadIdx.x; k < kDepth; k += kThreads) {
+      const int tap = k / kChannels;
+      offsets[k] = tap < kTaps ? tap_offset(tap / kKernelColumns, tap % kKernelColumns, size) + k % kChannels : -1;
+    }
+  }
+  const int warp = threadIdx.x / 32;
+  for (int tile = blockIdx.x; tile < size.tiles; tile += gridDim.x) {
+    const int first_window = tile * kRows;
+    const int first = window_at(first_window, size).row;
+    const int last = window_at(first_window + kRows - 1, size).row + size.reach_h;
+    bring_patch(patch, images, first, last, size);
+    for (int r = threadIdx.x; r < kRows; r += kThreads) {
+      Window window = window_at(first_window + r, size);
+      window.slot += (window.row - first) * size.patch_columns;
+      windows[r] = window;
+    }
+    finish_patch(patch, first, last, size);
+    __syncthreads();
+    float sum[kTilesM][kTilesN][4];
+#pragma unroll
+    for (int m = 0; m < kTilesM; ++m) {
+#pragma unroll
+      for (int n = 0; n < kTilesN; ++n) clear<Sum>(sum[m][n]);
+    }
+    const Window* const own = windows + warp * 32;
+    if constexpr (kIsByChannels) multiply_by_channels(sum, patch, own_weights, own, size);
+    else multiply_by_words(sum, patch, own_weights, own, offsets);
+    store_sums(sum, bias, out, own, first_window + warp * 32, size);
+    __syncthreads();
+  }
+}

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the kernels of convolutions on the GPU have in common.
+#pragma once
+
+#include "gpu/text_kernel.h"
+
+namespace paoding {
+
+/// Of a gradient for weights: adds up its parts [parts, o, tap, channel] of f32 in the workspace, in their order, and
+/// puts the sums where weights lie.
+gpu::TextLaunch plan_weight_sum(const KernelCall& call, std::int64_t parts);
+
+}  // namespace paoding
