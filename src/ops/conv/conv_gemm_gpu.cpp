@@ -10,7 +10,7 @@
 #include "gpu/text_kernel.h"
 #include "ops/all_kernels.h"
 #include "ops/conv/conv_shape.h"
-#include "ops/conv/conv_text.h"
+#include "ops/conv/conv_weight_sum_gpu.h"
 #include "ops/conv/window_gpu.h"
 
 namespace paoding {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernels of convolutions on the GPU have in common.
+// The last step of every kernel for gradients for weights.
 #pragma once
 
 #include "gpu/text_kernel.h"
