@@ -364,15 +364,6 @@ CUfunction Module::function(const std::string& name) const {
   return found;
 }
 
-CUdeviceptr Module::global(const std::string& name) const {
-  if (device_ == nullptr) fail(ErrorKind::device, "{}: no module is loaded to take this variable from", name);
-  device_->make_current();
-  CUdeviceptr address = 0;
-  CUresult result = required_driver().cuModuleGetGlobal(&address, nullptr, module_, name.c_str());
-  if (result != CUDA_SUCCESS) check(result, fmt::format("cuModuleGetGlobal of {} in {}", name, name_).c_str());
-  return address;
-}
-
 void Module::reset() {
   if (module_ == nullptr) return;
   if (const Driver* table = driver_for_release(device_)) table->cuModuleUnload(module_);

@@ -38,7 +38,6 @@ namespace paoding::gpu {
   X(cuModuleLoadData)           \
   X(cuModuleUnload)             \
   X(cuModuleGetFunction)        \
-  X(cuModuleGetGlobal)          \
   X(cuFuncSetAttribute)         \
   X(cuLaunchKernel)             \
   X(cuMemGetInfo)               \
@@ -52,7 +51,6 @@ namespace paoding::gpu {
   X(cuMemcpyDtoHAsync)          \
   X(cuMemcpyDtoDAsync)          \
   X(cuMemsetD8Async)            \
-  X(cuMemsetD32Async)           \
   X(cuStreamCreateWithPriority) \
   X(cuStreamDestroy)            \
   X(cuStreamSynchronize)        \
@@ -267,8 +265,6 @@ class Module {
 
   /// The kernel of this (extern "C") name. Error (device) when the module has none.
   CUfunction function(const std::string& name) const;
-  /// Address of the __device__ or __constant__ variable of this name.
-  CUdeviceptr global(const std::string& name) const;
 
  private:
   void reset();

@@ -298,11 +298,7 @@ class Scheduler {
     for (std::size_t o = 0; o < s_.sinks.size(); ++o) {
       if (s_.sinks[o] == SinkKind::store) continue;
       for (const GridDim& dim : s_.grid) {
-        const bool is_reduced = dim.over == GridDim::Over::axis
-                                    ? ((group_.outputs[o].reduce_mask >> dim.axis) & 1u) != 0
-                                : dim.over == GridDim::Over::serial ? s_.sinks[o] != SinkKind::row
-                                                                    : s_.sinks[o] != SinkKind::column;
-        if (is_reduced != (&dim == &s_.grid[0])) return false;
+        if (reduces(group_.outputs[o], s_.sinks[o], dim) != (&dim == &s_.grid[0])) return false;
       }
     }
     return s_.block_axis < 0 && s_.chunk_axis < 0;
@@ -564,6 +560,13 @@ class Scheduler {
 
 }  // namespace
 
+bool reduces(const GroupOutput& output, SinkKind sink, const GridDim& dim) {
+  if (dim.over == GridDim::Over::axis) return ((output.reduce_mask >> dim.axis) & 1u) != 0;
+  const SinkKind within = dim.over == GridDim::Over::serial ? SinkKind::column : SinkKind::row;
+  return sink == within || sink == SinkKind::total;
+}
+
+// Whether clusters do shows when everything else has been chosen for them; where they do not, it is chosen anew.
 GroupSchedule schedule_group(const Group& group, std::span<const int> alignment, const Target& target) {
   PD_ASSERT(group.rank() >= 1 && group.points() > 0, "an empty or rank 0 group is rewritten before it is scheduled");
   PD_ASSERT(alignment.size() == group.operands(), "one alignment per operand");

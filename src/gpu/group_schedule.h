@@ -37,6 +37,9 @@ struct GridDim {
   std::int64_t count = 1;  // CTAs along it
 };
 
+/// Whether every CTA along a dimension of the grid has a part of the output's sums.
+bool reduces(const GroupOutput& output, SinkKind sink, const GridDim& dim);
+
 /// A node of the Expr that stays in registers from the pass that computes it on, so that later passes need neither what
 /// it is made of nor the arithmetic.
 struct CarriedValue {

@@ -111,20 +111,13 @@ void KernelText::find_aliases() {
   }
 }
 
-bool KernelText::reduces(std::size_t o, const GridDim& dim) const {
-  const SinkKind sink = s_.sinks[o];
-  if (dim.over == GridDim::Over::axis) return (output(o).reduce_mask >> dim.axis) & 1u;
-  if (dim.over == GridDim::Over::serial) return sink == SinkKind::column || sink == SinkKind::total;
-  return sink == SinkKind::row || sink == SinkKind::total;
-}
-
 void KernelText::find_parts() {
   part_group_.assign(group_.outputs.size(), -1);
   for (std::size_t o = 0; o < group_.outputs.size(); ++o) {
     if (!is_live_[o] || s_.sinks[o] == SinkKind::store) continue;
     PartGroup made;
     for (const GridDim& dim : s_.grid) {
-      made.is_reduced.push_back(reduces(o, dim));
+      made.is_reduced.push_back(reduces(output(o), s_.sinks[o], dim));
       (made.is_reduced.back() ? made.parts : made.tiles) *= dim.count;
     }
     if (std::find(made.is_reduced.begin(), made.is_reduced.end(), true) == made.is_reduced.end()) continue;

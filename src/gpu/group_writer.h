@@ -53,7 +53,6 @@ class KernelText {
   // ---- Which operands share what ----
 
   void find_aliases();
-  bool reduces(std::size_t o, const GridDim& dim) const;
   void find_parts();
 
   /// Partial sums per CTA of an output: a number in the text where the tile size is one, else a parameter.

@@ -113,7 +113,7 @@ fs::path CheckpointFolder::save(const Checkpoint& checkpoint) {
     // For those who get the file alone.
     const std::map<std::string, std::string> metadata{{"model", checkpoint.manifest.model},
                                                       {"step", std::to_string(checkpoint.manifest.step)}};
-    const safetensors::Layout layout((place / kTensorsFile).string(), checkpoint.tensors, metadata);
+    const safetensors::FileLayout layout((place / kTensorsFile).string(), checkpoint.tensors, metadata);
     sealed.files[std::string(kTensorsFile)] = made.write(kTensorsFile, [&](const auto& write) { layout.write(write); });
     const std::string text = manifest_text(sealed);
     if (text.size() > kMaxManifestBytes) {

@@ -56,11 +56,11 @@ using NamedTensor = std::pair<const std::string, Tensor>;
 
 /// Where everything stands in a file with these tensors, which must outlive it. Errors as save_safetensors, about
 /// `file`.
-class Layout {
+class FileLayout {
  public:
   using Write = std::function<void(const void* bytes, std::size_t size_bytes)>;
-  Layout(const std::string& file, const std::map<std::string, Tensor>& tensors,
-         const std::map<std::string, std::string>& metadata);
+  FileLayout(const std::string& file, const std::map<std::string, Tensor>& tensors,
+             const std::map<std::string, std::string>& metadata);
   /// Hands over the bytes of the file, from the first to the last.
   void write(const Write& write) const;
 

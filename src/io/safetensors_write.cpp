@@ -73,8 +73,8 @@ std::string header_text(const std::map<std::string, Tensor>& tensors, const std:
 
 }  // namespace
 
-Layout::Layout(const std::string& file, const std::map<std::string, Tensor>& tensors,
-               const std::map<std::string, std::string>& metadata) {
+FileLayout::FileLayout(const std::string& file, const std::map<std::string, Tensor>& tensors,
+                       const std::map<std::string, std::string>& metadata) {
   for (const auto& [name, tensor] : tensors) check_tensor(file, name, tensor);
   for (const auto& [key, text] : metadata) {
     check_text(file, "metadata key", key);
@@ -88,7 +88,7 @@ Layout::Layout(const std::string& file, const std::map<std::string, Tensor>& ten
   }
 }
 
-void Layout::write(const Write& write) const {
+void FileLayout::write(const Write& write) const {
   const std::uint64_t length = header_.size();
   write(&length, kLengthBytes);
   write(header_.data(), header_.size());
@@ -101,7 +101,7 @@ void Layout::write(const Write& write) const {
 
 void save_safetensors(const std::filesystem::path& path, const std::map<std::string, Tensor>& tensors,
                       const std::map<std::string, std::string>& metadata) {
-  const safetensors::Layout layout(path.string(), tensors, metadata);
+  const safetensors::FileLayout layout(path.string(), tensors, metadata);
   files::AtomicFile out(path);
   layout.write([&](const void* bytes, std::size_t size_bytes) { out.write(bytes, size_bytes); });
   out.commit();

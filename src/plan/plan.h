@@ -42,7 +42,7 @@ enum class SlotKind : std::uint8_t {
 
 /// The most bytes of a slot or of the arena: far above any memory, far below where sums of sizes overflow.
 inline constexpr std::int64_t kMaxPlanBytes = std::int64_t{1} << 47;
-/// The most launches of a run. A loop is unrolled when a program is made, at about 200 bytes a launch.
+/// The most launches of a run. A loop is unrolled when a program is made, at about 240 bytes a launch.
 inline constexpr std::int64_t kMaxLaunches = std::int64_t{1} << 22;
 
 /// A piece of memory.

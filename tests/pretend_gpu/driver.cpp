@@ -157,7 +157,6 @@ CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* 
   *function = &found;
   return CUDA_SUCCESS;
 }
-CUresult cuModuleGetGlobal(CUdeviceptr*, std::size_t*, CUmodule, const char*) { return CUDA_ERROR_NOT_FOUND; }
 CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute, int) { return check_alive(); }
 CUresult cuLaunchKernel(CUfunction kernel, unsigned x, unsigned y, unsigned z, unsigned block, unsigned, unsigned,
                         unsigned shared, CUstream stream, void** arguments, void**) {
@@ -253,11 +252,6 @@ CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, 
 CUresult cuMemsetD8Async(CUdeviceptr at, unsigned char value, std::size_t count, CUstream stream) {
   PD_ENTER(cuMemsetD8Async);
   gpu().enqueue(stream, {.work = [=] { std::memset(pointer(at), value, count); }, .kind = Piece::Kind::fill});
-  return CUDA_SUCCESS;
-}
-CUresult cuMemsetD32Async(CUdeviceptr at, unsigned value, std::size_t count, CUstream stream) {
-  PD_ENTER(cuMemsetD32Async);
-  gpu().enqueue(stream, {[=] { std::fill_n(reinterpret_cast<unsigned*>(at), count, value); }});
   return CUDA_SUCCESS;
 }
 CUresult cuMemGetAllocationGranularity(std::size_t* bytes, const CUmemAllocationProp*,
