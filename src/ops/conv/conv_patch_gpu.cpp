@@ -9,6 +9,7 @@
 #include "gpu/text_kernel.h"
 #include "ops/all_kernels.h"
 #include "ops/conv/conv_shape.h"
+#include "ops/conv/conv_weight_sum_gpu.h"
 #include "ops/conv/window_gpu.h"
 
 namespace paoding {
@@ -20,6 +21,7 @@ constexpr std::int64_t kMostChannels = 64, kMostDepth = 1024;  // in and out; of
 constexpr std::int64_t kMostOffset = std::int64_t{1} << 30;
 constexpr std::int64_t kReservedBytes = 1 << 10;  // of shared memory, per CTA
 constexpr std::int64_t kMostCtas = 5;             // of an SM: what their registers allow
+constexpr std::int64_t kLongPart = 2 << 10;       // of the sums of a gradient for weights
 
 // A convolution as windows over images; its gradient for the images is one, of the taps in their opposite order.
 struct Patch {
@@ -58,17 +60,44 @@ struct Patch {
     const std::int64_t touched = gpu::parts_of(kRows - 1, row) + 1;
     const std::int64_t images = gpu::parts_of(touched - 1, std::max<std::int64_t>(rows, 1));
     patch_rows = (touched - 1) * steps[0] + images * std::max<std::int64_t>(spans[0] + 1 - steps[0], 0) + spans[0] + 1;
-    // 16 bytes more than a pixel has: the same words of neighbours come from different banks.
-    slot = is_by_channels() ? channels + 16 / size : piece(call) > 1 ? channels + piece(call) : channels;
+    // So much more than a pixel has that the words that a warp reads of neighbours come from different banks.
+    const bool is_weight = shape.kind == ConvKind::grad_weight;
+    if (is_by_channels())
+      slot = channels + (is_weight && size == 4 ? (channels % 16 == 0 ? 8 : 0) : 16 / size);
+    else
+      slot = piece(call) > 1 ? channels + piece(call) : channels;
   }
   std::int64_t taps() const { return shape.axes[0].kernel * shape.axes[1].kernel; }
   std::int64_t depth() const { return gpu::parts_of(taps() * channels, step) * step; }
   bool is_by_channels() const { return channels % step == 0; }
   int piece(const KernelCall& call) const { return gpu::channels_at_once(image, call.alignments[0], channels); }
+  std::int64_t patch_bytes() const { return patch_rows * patch_columns * slot * size_bytes(shape.dtype); }
+  std::int64_t window_bytes() const { return kRows * 16; }
   std::int64_t shared_bytes() const {
-    const std::int64_t size = size_bytes(shape.dtype);
-    return tile_columns * (depth() * size + 16) + kRows * 16 + (is_by_channels() ? 0 : depth() * 4) +
-           patch_rows * patch_columns * slot * size;
+    const std::int64_t weights = tile_columns * (depth() * size_bytes(shape.dtype) + 16);
+    return weights + window_bytes() + (is_by_channels() ? 0 : depth() * 4) + patch_bytes();
+  }
+};
+
+// How a CTA shares out the sums of a gradient for weights: so many outputs by columns of (tap, channel), of which
+// warps_n warps have a part each.
+struct WeightTile {
+  std::int64_t outputs, columns, warps_n, tiles_m, tiles_n;
+
+  explicit WeightTile(const Patch& p) {
+    outputs = p.columns <= 16 ? 16 : 32;
+    tiles_m = gpu::parts_of(p.columns, outputs);
+    const std::int64_t most = outputs == 16 ? 16 : 9;  // eights of columns of a warp, whose sums are in registers
+    const std::int64_t eights = gpu::parts_of(p.taps() * p.channels, 8);
+    tiles_n = gpu::parts_of(eights, most * 4);
+    const std::int64_t of_cta = gpu::parts_of(eights, tiles_n);
+    warps_n = of_cta <= most ? 1 : of_cta <= most * 2 ? 2 : 4;
+    columns = gpu::parts_of(of_cta, warps_n) * warps_n * 8;
+    tiles_n = gpu::parts_of(p.taps() * p.channels, columns);
+  }
+  std::int64_t shared_bytes(const Patch& p) const {
+    const std::int64_t tile = kRows * (outputs + 8) * size_bytes(p.shape.dtype) + p.window_bytes() + p.patch_bytes();
+    return std::max(tile, outputs * columns * 4);
   }
 };
 
@@ -83,7 +112,7 @@ std::string refusal(const KernelCall& call) {
   if (p.is_back && std::max(shape.axes[0].stride, shape.axes[1].stride) > 1) {
     return "windows with a stride, whose gradients lie spread out";
   }
-  if (std::max(p.channels, p.columns) > kMostChannels || p.depth() > kMostDepth) {
+  if (std::max(p.channels, p.columns) > kMostChannels || p.taps() * p.channels > kMostDepth) {
     return fmt::format("{} channels to {} by {} taps, more than shared memory is for", p.channels, p.columns, p.taps());
   }
   if (p.channels > 1 && p.image.strides[1] != 1) return "the image's channels do not lie last";
@@ -95,40 +124,71 @@ std::string refusal(const KernelCall& call) {
       shape.batch >= kMostOffset / p.tall_rows || p.patch_rows >= kMostOffset / p.patch_columns / p.slot) {
     return "offsets of 2^30 elements or more";
   }
+  const bool is_weight = shape.kind == ConvKind::grad_weight;
+  if (is_weight && gpu::channels_at_once(p.out, call.alignments[1], p.columns) * size < 4) {
+    return "pixels of the gradient do not start at multiples of 4 bytes";
+  }
+  const std::int64_t bytes = is_weight ? WeightTile(p).shared_bytes(p) : p.shared_bytes();
   const std::int64_t most = call.target->shared_bytes / 2 - kReservedBytes;
-  if (p.shared_bytes() > most) {
-    return fmt::format("weights and patch take {} bytes of shared memory, {} leave room for a second CTA",
-                       p.shared_bytes(), most);
+  if (bytes > most) {
+    return fmt::format("a tile and its patch take {} bytes of shared memory, {} leave room for a second CTA", bytes,
+                       most);
   }
   return "";
 }
 
-gpu::TextPlan plan(const KernelCall& call) {
-  const Patch p(call);
+// The sizes and constants that both texts need.
+class PatchText : public gpu::TextParts {
+ public:
+  PatchText(const KernelCall& call, const Patch& p);
+
+  void constant(const char* what, std::int64_t value) { constants += fmt::format("constexpr {} = {};\n", what, value); }
+  gpu::TextLaunch finish(std::string_view text, std::int64_t shared_bytes) {
+    functions = fmt::format("{}{}{}", k_warp_products_cu, k_conv_patch_cu, text);
+    gpu::TextLaunch launch = gpu::make_text_kernel(*this);
+    launch.shared_bytes = static_cast<unsigned>(shared_bytes);
+    launch.is_alone = true;
+    return launch;
+  }
+};
+
+PatchText::PatchText(const KernelCall& call, const Patch& p) {
   const ConvShape& shape = p.shape;
-  gpu::TextParts text;
-  text.name = call.op->name;
-  text.threads = kThreads;
-  const auto constant = [&](const char* what, std::int64_t value) {
-    text.constants += fmt::format("constexpr {} = {};\n", what, value);
-  };
-  text.constants = fmt::format("using Stored = {};\n", gpu::stored_type(shape.dtype));
-  constant("int kRows", kRows), constant("int kColumns", p.tile_columns);
+  name = call.op->name;
+  threads = kThreads;
+  constants = fmt::format("using Stored = {};\n", gpu::stored_type(shape.dtype));
+  constant("int kRows", kRows);
   constant("int kChannels", p.channels), constant("int kSlot", p.slot), constant("int kPiece", p.piece(call));
   constant("int kTaps", p.taps()), constant("int kKernelColumns", shape.axes[1].kernel);
-  constant("bool kIsByChannels", p.is_by_channels());
-  constant("bool kHasBias", shape.has_bias), constant("bool kHasRelu", shape.has_relu);
-  constant("bool kIsOutInPairs", gpu::channels_at_once(p.out, call.alignments.back(), p.columns) > 1);
-  auto& s = text.sizes;
+  auto& s = sizes;
   gpu::add_strides(&s, "image", p.image), gpu::add_strides(&s, "of_window", p.out);
   s.number("image_rows", p.image.type.shape[2]), s.number("image_columns", p.image.type.shape[3]);
-  s.number("windows", p.windows), s.number("columns", p.columns);
+  s.number("windows", p.windows);
   s.divisor("window_rows", p.out.type.shape[2]), s.divisor("window_columns", p.out.type.shape[3]);
   s.number("first_h", p.first[0]), s.number("first_w", p.first[1]);
   s.number("step_h", p.steps[0]), s.number("step_w", p.steps[1]);
   s.divisor("tall_rows", p.tall_rows), s.number("patch_columns", p.patch_columns);
   s.number("reach_h", p.spans[0]);
   s.number("tap_h", shape.axes[0].dilation * p.patch_columns), s.number("tap_w", shape.axes[1].dilation);
+  s.number("tiles", gpu::parts_of(p.windows, kRows));
+}
+
+// CTAs, of which an SM has at most so many at once, for as many tiles each.
+std::int64_t ctas_for(std::int64_t tiles, const Target& target, std::int64_t shared_bytes, std::int64_t most) {
+  const std::int64_t of_sm = std::clamp<std::int64_t>(target.shared_bytes / (shared_bytes + kReservedBytes), 1, most);
+  return gpu::parts_of(tiles, gpu::parts_of(tiles, target.sm_count * of_sm));
+}
+
+gpu::TextPlan plan_images(const KernelCall& call) {
+  const Patch p(call);
+  const ConvShape& shape = p.shape;
+  PatchText text(call, p);
+  text.constant("int kColumns", p.tile_columns);
+  text.constant("bool kIsByChannels", p.is_by_channels());
+  text.constant("bool kHasBias", shape.has_bias), text.constant("bool kHasRelu", shape.has_relu);
+  text.constant("bool kIsOutInPairs", gpu::channels_at_once(p.out, call.alignments.back(), p.columns) > 1);
+  auto& s = text.sizes;
+  s.number("columns", p.columns);
   const auto& w = shape.w.strides;
   const std::int64_t sign = p.is_back ? -1 : 1;
   s.number("weight_n", w[p.is_back ? 1 : 0]), s.number("weight_c", w[p.is_back ? 0 : 1]);
@@ -136,20 +196,45 @@ gpu::TextPlan plan(const KernelCall& call) {
   s.number("weight_first", p.is_back ? (shape.axes[0].kernel - 1) * w[2] + (shape.axes[1].kernel - 1) * w[3] : 0);
   s.number("bias", shape.has_bias ? shape.bias.strides[0] : 0);
   const std::int64_t tiles = gpu::parts_of(p.windows, kRows);
-  s.number("tiles", tiles);
-  const std::int64_t ctas = std::min(call.target->shared_bytes / (p.shared_bytes() + kReservedBytes), kMostCtas);
-  text.ctas = gpu::parts_of(tiles, gpu::parts_of(tiles, call.target->sm_count * ctas));  // as many tiles for each
+  text.ctas = ctas_for(tiles, *call.target, p.shared_bytes(), kMostCtas);
   for (const char* name : {"images", "weights"}) text.operands.push_back(gpu::input_parameter(shape.dtype, name));
   if (shape.has_bias) text.operands.push_back(gpu::input_parameter(shape.dtype, "bias"));
   text.operands.push_back(gpu::output_parameter(shape.dtype, "out"));
-  text.functions = fmt::format("{}{}{}", k_warp_products_cu, k_conv_patch_cu, k_conv_patch_images_cu);
   text.call = fmt::format("convolve(images, weights, {}, out, size)", shape.has_bias ? "bias" : "nullptr");
   gpu::TextPlan made;
-  made.launches.push_back(gpu::make_text_kernel(text));
-  made.launches.back().shared_bytes = static_cast<unsigned>(p.shared_bytes());
-  made.launches.back().is_alone = true;
+  made.launches.push_back(text.finish(k_conv_patch_images_cu, p.shared_bytes()));
   made.launches.back().why = fmt::format("{} tiles of {} x {}, patches of {} x {} pixels, {} CTAs", tiles, kRows,
                                          p.tile_columns, p.patch_rows, p.patch_columns, text.ctas);
+  return made;
+}
+
+gpu::TextPlan plan_weights(const KernelCall& call) {
+  const Patch p(call);
+  const WeightTile tile(p);
+  PatchText text(call, p);
+  text.constant("int kOutputs", tile.outputs), text.constant("int kColumns", tile.columns);
+  text.constant("int kWarpsN", tile.warps_n);
+  text.constant("int kGradientPiece", gpu::channels_at_once(p.out, call.alignments[1], p.columns));
+  const std::int64_t elements = p.columns * p.taps() * p.channels, tiles = gpu::parts_of(p.windows, kRows);
+  // Parts are written and read again.
+  const std::int64_t most = elements > kLongPart ? 2 : 4, of_part = tile.tiles_m * tile.tiles_n;
+  const std::int64_t parts = gpu::parts_of(ctas_for(tiles, *call.target, tile.shared_bytes(p), most), of_part);
+  auto& s = text.sizes;
+  s.number("rows", p.columns), s.number("depth", p.taps() * p.channels), s.number("parts", parts);
+  s.divisor("tiles_m", tile.tiles_m), s.divisor("tiles_n", tile.tiles_n);
+  text.ctas = parts * of_part;
+  for (const char* name : {"images", "gradient"}) {
+    text.operands.push_back(gpu::input_parameter(p.shape.dtype, name));
+  }
+  text.operands.push_back(gpu::output_parameter(p.shape.dtype, "out"));
+  text.call = "add_up(images, gradient, (float*)room.workspace, size)";
+  gpu::TextPlan made;
+  made.launches.push_back(text.finish(k_conv_patch_weights_cu, tile.shared_bytes(p)));
+  made.launches.back().why =
+      fmt::format("{} x {} sums a CTA, {} tiles of windows in {} parts, patches of {} x {} pixels", tile.outputs,
+                  tile.columns, tiles, parts, p.patch_rows, p.patch_columns);
+  made.launches.push_back(plan_weight_sum(call, parts));
+  made.workspace_bytes = parts * elements * 4;
   return made;
 }
 
@@ -157,8 +242,9 @@ gpu::TextPlan plan(const KernelCall& call) {
 
 void register_convolution_patch_gpu() {
   for (const char* op : {"conv2d", "conv2d_bias", "conv2d_grad_input"}) {
-    gpu::register_text_kernel(op, "patch", refusal, plan);
+    gpu::register_text_kernel(op, "patch", refusal, plan_images);
   }
+  gpu::register_text_kernel("conv2d_grad_weight", "patch", refusal, plan_weights);
 }
 
 }  // namespace paoding

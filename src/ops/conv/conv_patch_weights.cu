@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// partial[part, o, (tap, channel)] = the sum over the part's windows of gradient[window, o] patch[window, (tap, channel)].
+// A CTA goes through tiles of kRows windows, its part of them all, and keeps the sums of kOutputs outputs by kColumns
+// (tap, channel)s in registers: kWarpsN warps share the columns, the others take turns along the windows. In the end
+// these are added up in their order.
+
+constexpr int kWarps = kThreads / 32, kWarpsK = kWarps / kWarpsN;
+constexpr int kTilesM = kOutputs / 16, kTilesN = kColumns / kWarpsN / 8;
+constexpr int kStep = 32 / (int)sizeof(Stored);  // windows that are multiplied at once
+constexpr int kGradientStride = kOutputs + 8;
+
+// Calls visit(where in shared memory, where in the gradient, whether it is there) for this thread's pieces of a tile.
+template <class Visit>
+PD_DEVICE void for_each_gradient(const Window* windows, int first_window, int first_output, const Sizes& size,
+                                 Visit visit) {
+  constexpr int kInRow = kOutputs / kGradientPiece;
+#pragma unroll 4
+  for (int at = threadIdx.x; at < kRows * kInRow; at += kThreads) {
+    const int r = at / kInRow, o = at % kInRow * kGradientPiece;
+    visit(r * kGradientStride + o, windows[r].out + (first_output + o) * size.of_window_c,
+          first_window + r < size.windows && first_output + o < size.rows);
+  }
+}
+
+// A step of windows: what is multiplied are `offsets` of their (tap, channel)s, a lane's column of each tile. In 4 bytes
+// a lane reads them itself; in 2 it says where rows of 8 begin, which the squares are turned out of.
+PD_DEVICE void multiply(float (&sum)[kTilesM][kTilesN][4], const Stored* gradient, const Stored* patch,
+                        const Window* windows, const int (&offsets)[kTilesN]) {
+  const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  Word rows[kTilesM][4], columns[kTilesN][2];
+  if constexpr (sizeof(Stored) == 4) {
+#pragma unroll
+    for (int m = 0; m < kTilesM; ++m) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        rows[m][i] = *(const Word*)(gradient + (t + i / 2 * 4) * kGradientStride + m * 16 + i % 2 * 8 + g);
+      }
+    }
+    const Stored *const first = patch + windows[t].slot * kSlot, *const second = patch + windows[t + 4].slot * kSlot;
+#pragma unroll
+    for (int n = 0; n < kTilesN; ++n) {
+      columns[n][0] = *(const Word*)(first + offsets[n]), columns[n][1] = *(const Word*)(second + offsets[n]);
+    }
+  } else {
+    const int row = lane % 8, square = lane / 8;
+#pragma unroll
+    for (int m = 0; m < kTilesM; ++m) {
+      load_turned(rows[m], gradient + (square / 2 * 8 + row) * kGradientStride + m * 16 + square % 2 * 8);
+    }
+    const Stored* const from = patch + windows[square % 2 * 8 + row].slot * kSlot;
+#pragma unroll
+    for (int n = 0; n < kTilesN; ++n) load_turned(columns[n], from + offsets[n]);
+  }
+#pragma unroll
+  for (int m = 0; m < kTilesM; ++m) {
+#pragma unroll
+    for (int n = 0; n < kTilesN; ++n) add_tile<Stored>(sum[m][n], rows[m], columns[n]);
+  }
+}
+
+PD_DEVICE void add_up(const Stored* images, const Stored* gradient, float* partial, const Sizes& size) {
+  PD_DYNAMIC_SHARED(Stored, own_gradient);
+  Window* const windows = (Window*)(own_gradient + kRows * kGradientStride);
+  Stored* const patch = (Stored*)(windows + kRows);
+  int rest = blockIdx.x;
+  const int first_column = next_coordinate(rest, size.tiles_n) * kColumns;
+  const int first_output = next_coordinate(rest, size.tiles_m) * kOutputs, part = rest;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  const int warp_column = warp % kWarpsN * kTilesN * 8, turn = warp / kWarpsN;
+
+  int offsets[kTilesN];
+#pragma unroll
+  for (int n = 0; n < kTilesN; ++n) {
+    const int k = first_column + warp_column + n * 8 + (sizeof(Stored) == 4 ? g : 0), tap = k / kChannels;
+    offsets[n] = tap < kTaps ? tap_offset(tap / kKernelColumns, tap % kKernelColumns, size) + k % kChannels : 0;
+  }
+  float sum[kTilesM][kTilesN][4];
+#pragma unroll
+  for (int m = 0; m < kTilesM; ++m) {
+#pragma unroll
+    for (int n = 0; n < kTilesN; ++n) clear<Sum>(sum[m][n]);
+  }
+  for (int tile = part; tile < size.tiles; tile += size.parts) {
+    const int first_window = tile * kRows;
+    const int first = window_at(first_window, size).row;
+    const int last = window_at(first_window + kRows - 1, size).row + size.reach_h;
+    bring_patch(patch, images, first, last, size);
+    for (int r = threadIdx.x; r < kRows; r += kThreads) {
+      Window window = window_at(first_window + r, size);
+      window.slot += (window.row - first) * size.patch_columns;
+      windows[r] = window;
+    }
+    __syncthreads();
+    for_each_gradient(windows, first_window, first_output, size, [&](int to, int from, bool is_there) {
+      copy_beside<kGradientPiece * (int)sizeof(Stored)>(own_gradient + to, gradient + from, is_there);
+    });
+    copies_end_group();
+    finish_patch(patch, first, last, size);
+    if constexpr (kSame<Stored, float>) {
+      for_each_gradient(windows, first_window, first_output, size,
+                        [&](int to, int, bool) { round_words<kGradientPiece>(own_gradient + to); });
+    }
+    __syncthreads();
+#pragma unroll 1
+    for (int step = turn * kStep; step < kRows; step += kWarpsK * kStep) {
+      multiply(sum, own_gradient + step * kGradientStride, patch, windows + step, offsets);
+    }
+    __syncthreads();
+  }
+
+  float* const sums = (float*)own_gradient;
+  for (int k = 0; k < kWarpsK; ++k) {
+    if (turn == k) {
+#pragma unroll
+      for (int m = 0; m < kTilesM; ++m) {
+#pragma unroll
+        for (int n = 0; n < kTilesN; ++n) {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            float* const to = sums + (m * 16 + i / 2 * 8 + g) * kColumns + warp_column + n * 8 + t * 2 + i % 2;
+            *to = k == 0 ? sum[m][n][i] : *to + sum[m][n][i];
+          }
+        }
+      }
+    }
+    __syncthreads();
+  }
+  partial += (long long)part * size.rows * size.depth;
+  for (int i = threadIdx.x; i < kOutputs * kColumns; i += kThreads) {
+    const int row = first_output + i / kColumns, column = first_column + i % kColumns;
+    if (row < size.rows && column < size.depth) partial[row * size.depth + column] = sums[i];
+  }
+}
