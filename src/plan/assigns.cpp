@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/one_line.h"
 #include "plan/planner.h"
+#include "plan/step_work.h"
 
 namespace paoding {
 namespace {
@@ -109,13 +110,13 @@ bool is_made_by_a_library(const Step& step, int slot) {
 }
 
 // Why no step that writes slot `made` may write a parameter; empty when each may. `faults` as faults_behind() says;
-// `called_off`: a step that may fail, and then has all writes called off (on a GPU), or nullptr.
+// `called_off`: when all writes are, on a GPU: "gather has failed"; empty when never.
 std::string fault_refusal(const std::vector<Step>& steps, const SlotUses& uses, const std::vector<int>& faults,
-                          int made, const Step* called_off) {
+                          int made, const std::string& called_off) {
   for (const SlotUses::Use& use : uses.of(made)) {
     if (!use.is_write) continue;
-    if (called_off != nullptr && is_made_by_a_library(steps[use.step], made)) {
-      return "a library's kernel makes it, which runs also when " + called_off->label.op + " has failed";
+    if (!called_off.empty() && is_made_by_a_library(steps[use.step], made)) {
+      return "a library's kernel makes it, which runs also when " + called_off;
     }
     if (faults[use.step] < 0) continue;
     const auto fault = static_cast<std::size_t>(faults[use.step]);
@@ -147,7 +148,12 @@ void Planner::write_back(Frame& frame, std::vector<Write> writes) {
   SlotUses uses(*frame.steps);
   const std::vector<int> faults = faults_behind(*frame.steps);
   const auto fault = std::ranges::find_if(*frame.steps, [](const Step& step) { return may_fault(step); });
-  const Step* called_off = plan_.target->is_gpu() && fault != frame.steps->end() ? &*fault : nullptr;
+  std::string called_off;
+  if (plan_.target->is_gpu() && fault != frame.steps->end()) {
+    called_off = fault->label.op + " has failed";
+  } else if (plan_.target->is_gpu() && is_long_run(*frame.steps, *plan_.target)) {
+    called_off = "the run is called off";
+  }
   std::map<int, int> moved;  // from the slot that a value had to its target's
   std::set<int> done;
   for (const Write& write : writes) {

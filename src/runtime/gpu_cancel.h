@@ -8,17 +8,8 @@
 
 #include "gpu/driver.h"
 #include "gpu/loaded_kernel.h"
-#include "plan/plan.h"
 
 namespace paoding {
-
-/// Runs that are expected to take longer can be called off while they are under way.
-inline constexpr double kLongRunUs = 250'000;
-/// So can those of more launches: what a launch takes is expected roughly.
-inline constexpr std::size_t kManyLaunches = 1 << 14;
-
-/// What a run of the step may take, as far as the plan says: rather too much than too little.
-double expected_us(const Step& step, const Target& target);
 
 /// Of the programs that share a stream.
 class GpuCancel {

@@ -1,30 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <thread>
 
 #include "base/cancel_poll.h"
 #include "gpu/commit_gate.h"
+#include "plan/step_work.h"
 #include "runtime/gpu_cancel.h"
-#include "runtime/sites.h"
 
 namespace paoding {
-namespace {
-
-constexpr double kLeastUs = 5;  // of a launch, with what is in front of it
-
-}  // namespace
-
-// Groups stream, products are bound by their multiplications; what another kernel does is not known, and may be a sort.
-double expected_us(const Step& step, const Target& target) {
-  constexpr double kFlopsPerUs = 1e8, kSlow = 2, kUnknown = 50;
-  if (step.kind != Step::Kind::group && step.kind != Step::Kind::kernel) return kLeastUs;
-  const double streamed_us = target.stream_us(static_cast<double>(bytes_of(step)), 0), flops = flops_of(step);
-  const bool is_known = step.kind == Step::Kind::group || flops != 0;
-  return std::max({kLeastUs, flops / kFlopsPerUs, (is_known ? kSlow : kUnknown) * streamed_us});
-}
-
 void GpuCancel::prepare() {
   if (word_.size_bytes() != 0) return;
   word_ = gpu::DeviceMemory(device_, sizeof(unsigned));

@@ -6,6 +6,7 @@
 #include "base/cancel_poll.h"
 #include "base/check.h"
 #include "gpu/commit_gate.h"
+#include "plan/step_work.h"
 #include "runtime/gpu_gate.h"
 
 namespace paoding {
@@ -25,7 +26,7 @@ bool is_fault(const std::uint64_t* words) {
 void place_looks(const std::vector<Launch>& launches, const std::vector<double>& expected_us, GatePlan* plan) {
   constexpr double kBetweenUs = 20'000, kLongLaunchUs = 20;
   constexpr std::size_t kBetweenLaunches = 1024;
-  const bool all_ask = launches.size() > kManyLaunches;
+  const bool all_ask = static_cast<std::int64_t>(launches.size()) > kManyLaunches;
   double since_us = 0;
   std::size_t since = 0;
   for (std::size_t i = 0; i < launches.size(); ++i) {
@@ -59,7 +60,7 @@ GatePlan plan_gates(const Plan& plan, const std::vector<Launch>& launches, int r
   }
   made.asks.assign(launches.size(), 0);
   if (execution == Execution::stepwise) return made;
-  const bool is_long = launches.size() > kManyLaunches || made.expected_us > kLongRunUs;
+  const bool is_long = static_cast<std::int64_t>(launches.size()) > kManyLaunches || made.expected_us > kLongRunUs;
   if (is_long && all_are_text) place_looks(launches, expected_us, &made);
   if (!can_fail && made.looks.empty()) return made;
   const std::size_t size = launches.size() / static_cast<std::size_t>(repeats);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where gates and looks stand in a run on a GPU, and which launches ask whether they are called off. Plans for an H200,
 // which need not be here.
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
+#include "plan/step_work.h"
 #include "runtime/gpu_gate.h"
 #include "tests/kernel_texts.h"
 
@@ -43,7 +45,7 @@ TEST(GatePlan, LooksEveryFewLaunchesThatAreLongAndTheyAsk) {
   build(g, 2000, 1 << 26);
   for (const int repeats : {1, 3}) {
     const Planned made(g, repeats);
-    ASSERT_LT(made.launches.size(), kManyLaunches);
+    ASSERT_LT(made.launches.size(), static_cast<std::size_t>(kManyLaunches));
     EXPECT_GT(made.gates.expected_us, kLongRunUs);
     ASSERT_EQ(made.gates.gates.size(), static_cast<std::size_t>(repeats));
     EXPECT_EQ(made.gates.gates[0] + 1, made.commit());
@@ -73,7 +75,7 @@ TEST(GatePlan, LetsEveryLaunchOfVeryManyAsk) {
   Graph g;
   build(g, 20'000, 16);
   const Planned made(g), stepwise(g, 1, Execution::stepwise);
-  ASSERT_GT(made.launches.size(), kManyLaunches);
+  ASSERT_GT(made.launches.size(), static_cast<std::size_t>(kManyLaunches));
   EXPECT_LT(made.gates.expected_us, kLongRunUs);
   EXPECT_GT(made.gates.looks.size(), 15u);
   EXPECT_EQ(std::ranges::count(made.gates.asks, 0), std::ranges::count(made.gates.writes, 1));
@@ -81,14 +83,31 @@ TEST(GatePlan, LetsEveryLaunchOfVeryManyAsk) {
   EXPECT_FALSE(stepwise.gates.has_gate());
 }
 
-// What a library makes is written whether the run is called off or not.
+// What a library makes would be written whether the run is called off or not.
+TEST(GatePlan, HasWhatALibraryMakesCopiedInALongRun) {
+  for (const std::int64_t steps : {10, 20'000}) {
+    Graph g;
+    const Value a = g.input("a", f32, {2048, 2048});
+    const StepResult made = scan({a}, {g.input("xs", f32, {steps})},
+                                 [&](const Values& c, const Values& e) { return step({tanh(c[0]) * e[0]}, {}); });
+    assign(g.parameter("w", f32, {2048, 2048}), matmul(made.carries[0], a));
+    const Planned planned(g);
+    const std::string notes = fmt::format("{}", fmt::join(planned.plan.notes, "\n"));
+    const bool is_copied =
+        has(notes,
+            "'w' is written by a copy at the end: a library's kernel makes it, which runs also when the run is "
+            "called off");
+    EXPECT_EQ(is_copied, steps == 20'000) << notes;
+    EXPECT_EQ(planned.gates.has_gate(), steps == 20'000);
+  }
+}
+
+// That its repeats are many is not the plan's.
 TEST(GatePlan, CallsNoRunOffWhoseParametersALibraryWrites) {
   Graph g;
-  const Value a = g.input("a", f32, {2048, 2048});
-  const StepResult made = scan({a}, {g.input("xs", f32, {20'000})},
-                               [&](const Values& c, const Values& e) { return step({tanh(c[0]) * e[0]}, {}); });
-  assign(g.parameter("w", f32, {2048, 2048}), matmul(made.carries[0], a));
-  EXPECT_FALSE(Planned(g).gates.has_gate());
+  const Value a = g.input("a", f32, {64, 64});
+  assign(g.parameter("w", f32, {64, 64}), matmul(exp(a), a));
+  EXPECT_FALSE(Planned(g, 20'000).gates.has_gate());
 }
 
 // A run that only writes what it read has nothing to call off: it is its own commit.

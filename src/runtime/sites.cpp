@@ -5,24 +5,9 @@
 
 #include <algorithm>
 
-#include "ops/matmul/matmul_shape.h"
+#include "plan/step_work.h"
 
 namespace paoding {
-
-std::int64_t bytes_of(const Step& step) {
-  if (step.kind == Step::Kind::group) return step.group.min_bytes();
-  std::int64_t bytes = 0;
-  for (const Operand& operand : step.operands) bytes += size_bytes(operand.layout.type);
-  return bytes;
-}
-
-double flops_of(const Step& step) {
-  if (step.kind != Step::Kind::kernel || step.call.op->name != "matmul") return 0;
-  const MatmulShape shape(step.call);
-  double batches = 1;
-  for (std::int64_t extent : shape.batch) batches *= static_cast<double>(extent);
-  return 2 * batches * static_cast<double>(shape.m) * static_cast<double>(shape.n) * static_cast<double>(shape.k);
-}
 
 namespace {
 

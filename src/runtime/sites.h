@@ -32,9 +32,4 @@ class LaunchSites {
 /// Registers groups that run together: one step whose members are all of theirs.
 StepSites sites_of_batch(const std::vector<const Step*>& groups);
 
-/// The least bytes a step moves: what it reads and writes, each element once.
-std::int64_t bytes_of(const Step& step);
-/// The multiplications and additions of a product; 0 of other steps.
-double flops_of(const Step& step);
-
 }  // namespace paoding

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// How much a step does, and how long a run on a GPU may take, as far as a plan says.
+#pragma once
+
+#include "plan/plan.h"
+
+namespace paoding {
+
+/// The least bytes a step moves: what it reads and writes, each element once.
+std::int64_t bytes_of(const Step& step);
+/// The multiplications and additions of a product; 0 of other steps.
+double flops_of(const Step& step);
+
+/// What a run of the step, with those in it, may take on a GPU: rather too much than too little.
+double expected_us(const Step& step, const Target& target);
+/// Runs on a GPU that are expected to take longer can be called off while they are under way.
+inline constexpr double kLongRunUs = 250'000;
+/// So can those of more launches: what a launch takes is expected roughly.
+inline constexpr std::int64_t kManyLaunches = 1 << 14;
+bool is_long_run(const std::vector<Step>& steps, const Target& target);
+
+}  // namespace paoding
