@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Behind constants kMembers, kOperands and kWords, and the members' texts.
+// Behind the members' text and the constants kMembers, kMostMembers and kOperands.
 struct Member {
-  unsigned first, text;  // its first CTA; which of the texts
+  unsigned long long first;  // of its CTAs
   void* operands[kOperands];
   void* workspace;
   unsigned* tickets;
-  unsigned long long sizes[kWords];
+  alone::Sizes sizes;
 };
 struct Sizes {
   Member members[kMembers];

@@ -20,7 +20,8 @@ struct JoinMember {
 };
 
 /// Which of these kernels share a launch, as lists of their places; of two or more each, the others stay alone. Kernels
-/// that start with the same threads and need nothing but their operands and a Room go together.
+/// of one text that need nothing but their operands and a Room go together: a text of several would be one more to
+/// compile, and have the registers of the largest.
 std::vector<std::vector<std::size_t>> joins_of(std::span<const JoinMember> kernels);
 
 class JoinedLaunch {
@@ -34,11 +35,8 @@ class JoinedLaunch {
   void place(std::size_t member, void* const* operands, void* workspace, void* tickets);
 
  private:
-  std::size_t word_of(std::size_t member) const { return member * member_words_; }
-
   TextLaunch launch_;
-  std::vector<std::size_t> operands_;  // of each member
-  std::size_t most_operands_ = 0, member_words_ = 0;
+  std::size_t operands_ = 0, member_words_ = 0;  // of each member
 };
 
 }  // namespace paoding::gpu
