@@ -64,7 +64,7 @@ class GpuExecutor : public Executor {
     prepare_kernels();
     prints_ = GpuPrints(device_, launches_, options.on_print);
     place_gate(options, std::move(gates));
-    if (is_captured_) capture(sites());
+    if (is_captured_) capture(std::make_shared<const GpuTrace::Sites>(sites()));
   }
 
   ~GpuExecutor() override {
@@ -165,8 +165,8 @@ class GpuExecutor : public Executor {
   };
 
   // Per element of order_.
-  std::vector<profile::SiteId> sites() const {
-    std::vector<profile::SiteId> all = GpuTrace::sites_of(launches_, order_);
+  GpuTrace::Sites sites() const {
+    GpuTrace::Sites all = GpuTrace::sites_of(launches_, order_);
     std::map<std::size_t, profile::SiteId> of_join;
     for (const auto& [launch, site] : joins_.sites()) of_join.emplace(launch, site);
     for (std::size_t k = 0; k < order_.size(); ++k) {
@@ -177,7 +177,7 @@ class GpuExecutor : public Executor {
   }
 
   // A run is cut in front of every commit that values are printed before.
-  void capture(const std::vector<profile::SiteId>& sites) {
+  void capture(const std::shared_ptr<const GpuTrace::Sites>& sites) {
     std::size_t first = 0;
     std::vector<std::size_t> prints;
     const auto cut = [&](std::size_t end) {

@@ -20,10 +20,11 @@ namespace paoding {
 class GpuTrace {
  public:
   /// What each entry of a run's order appears as.
-  static std::vector<profile::SiteId> sites_of(const std::vector<Launch>& launches, const std::vector<Started>& order);
+  using Sites = std::vector<profile::SiteId>;
+  static Sites sites_of(const std::vector<Launch>& launches, const std::vector<Started>& order);
 
   /// `nodes`: of the graph that is launched, each made for an entry of the order.
-  GpuTrace(int device, const std::vector<profile::SiteId>& sites, const std::vector<CapturedGraph::Node>& nodes);
+  GpuTrace(int device, std::shared_ptr<const Sites> sites, const std::vector<CapturedGraph::Node>& nodes);
 
   static bool is_wanted() { return profile::Recorder::gpu_active(); }
   /// Whether a recording that is under way sees the kernels inside graph launches.
@@ -39,8 +40,8 @@ class GpuTrace {
   /// What a graph launch of one program consists of.
   struct Shape {
     int device = 0;
-    std::vector<profile::SiteId> sites;  // per entry of the order
-    std::vector<profile::SiteId> nodes;  // per node
+    std::shared_ptr<const Sites> sites;  // per entry of the order; of all graphs of a run
+    Sites nodes;                         // per node
   };
 
  private:

@@ -121,7 +121,7 @@ void add_by_nodes(const std::vector<GraphLaunch>& made, const Activities& activi
       }
       const GraphLaunch& launch = *graph.launches[static_cast<std::size_t>(at - 1)];
       for (const gpu::GpuActivity* activity : list) {
-        add_kernel(launch, launch.shape->sites[numbers->at(activity->node)], *activity);
+        add_kernel(launch, (*launch.shape->sites)[numbers->at(activity->node)], *activity);
       }
     }
   }
@@ -146,7 +146,7 @@ void add_by_order(const std::vector<GraphLaunch>& made, const Activities& activi
   std::size_t matched = 0;
   for (std::size_t i = 0; i < order.size() && i < expected.size(); ++i) {
     const Activities& list = by_launch.at(order[i]);
-    const std::vector<profile::SiteId>& nodes = expected[i]->shape->nodes;
+    const GpuTrace::Sites& nodes = expected[i]->shape->nodes;
     if (list.size() != nodes.size()) break;  // from here on the order proves nothing
     for (std::size_t k = 0; k < list.size(); ++k) add_kernel(*expected[i], nodes[k], *list[k]);
     ++matched;
@@ -200,7 +200,7 @@ std::vector<profile::SiteId> GpuTrace::sites_of(const std::vector<Launch>& launc
   };
   static const profile::SiteId gate = own("commit gate"), look = own("cancel look");
   const LaunchSites sites(launches);
-  std::vector<profile::SiteId> all;
+  Sites all;
   all.reserve(order.size());
   for (const Started& started : order) {
     all.push_back(started.kind == Started::Kind::gate   ? gate
@@ -210,12 +210,11 @@ std::vector<profile::SiteId> GpuTrace::sites_of(const std::vector<Launch>& launc
   return all;
 }
 
-GpuTrace::GpuTrace(int device, const std::vector<profile::SiteId>& sites,
-                   const std::vector<CapturedGraph::Node>& nodes) {
+GpuTrace::GpuTrace(int device, std::shared_ptr<const Sites> sites, const std::vector<CapturedGraph::Node>& nodes) {
   auto shape = std::make_shared<Shape>();
   shape->device = device;
-  shape->sites = sites;
-  for (const CapturedGraph::Node& node : nodes) shape->nodes.push_back(sites[node.of]);
+  for (const CapturedGraph::Node& node : nodes) shape->nodes.push_back((*sites)[node.of]);
+  shape->sites = std::move(sites);
   shape_ = std::move(shape);
   launch_site_ = Recorder::add_site({.name = "graph launch", .kind = profile::SpanKind::launch});
 }
@@ -255,7 +254,7 @@ void GpuTrace::time_steps(std::uint32_t run, std::size_t first, std::size_t end,
   for (std::size_t k = first; k < end; ++k) {
     const double at_ms = events[k - first + 1].milliseconds_since(events[0]);
     const auto at_ns = static_cast<std::int64_t>(at_ms * 1e6);
-    Recorder::add_gpu(shape_->sites[k], run, anchor_ns + before_ns, at_ns - before_ns, track, run);
+    Recorder::add_gpu((*shape_->sites)[k], run, anchor_ns + before_ns, at_ns - before_ns, track, run);
     before_ns = at_ns;
   }
 }
