@@ -49,6 +49,8 @@ TEST(ProfilerOnGpu, SeesEveryKernelOfAGraphLaunchUnderItsOp) {
   EXPECT_GE(kernels["lstm_cell/matmul"], (kSteps + 1) * kRuns) << report;
   EXPECT_EQ(kernels["2 groups"], kRuns) << report;  // the carries' starts, in one launch
   EXPECT_NE(report.find("lstm_cell/group: "), std::string::npos);
+  EXPECT_EQ(report.find("told by their order"), std::string::npos) << report;
+  EXPECT_EQ(report.find("left out"), std::string::npos) << report;
 }
 
 }  // namespace
