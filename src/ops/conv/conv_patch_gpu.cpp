@@ -16,7 +16,6 @@ namespace paoding {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr std::int64_t kRows = 128;                            // windows of a tile
 constexpr std::int64_t kMostChannels = 64, kMostDepth = 1024;  // in and out; of (tap, channel)
 constexpr std::int64_t kMostOffset = std::int64_t{1} << 30;
 constexpr std::int64_t kReservedBytes = 1 << 10;  // of shared memory, per CTA
@@ -34,6 +33,7 @@ struct Patch {
   std::int64_t tile_columns = 8;
   std::int64_t first[2], steps[2];  // where windows begin, and how far they are apart
   std::int64_t spans[2];            // pixels from a window's first tap to its last
+  std::int64_t rows_of_tile = 128;  // windows
   std::int64_t tall_rows, patch_rows, patch_columns;
 
   explicit Patch(const KernelCall& call)
@@ -47,6 +47,7 @@ struct Patch {
     const std::int64_t size = size_bytes(shape.dtype);
     step = 32 / size;
     while (tile_columns < columns) tile_columns *= 2;
+    if (tiles() < 2 * call.target->sm_count) rows_of_tile = 64;
     for (std::size_t i = 0; i < 2; ++i) {
       const WindowAxis& axis = shape.axes[i];
       spans[i] = (axis.kernel - 1) * axis.dilation;
@@ -57,7 +58,7 @@ struct Patch {
     tall_rows = (rows - 1) * steps[0] + spans[0] + 1;
     patch_columns = (row - 1) * steps[1] + spans[1] + 1;
     // Of the rows of windows that a tile touches, those that begin another image are further apart.
-    const std::int64_t touched = gpu::parts_of(kRows - 1, row) + 1;
+    const std::int64_t touched = gpu::parts_of(rows_of_tile - 1, row) + 1;
     const std::int64_t images = gpu::parts_of(touched - 1, std::max<std::int64_t>(rows, 1));
     patch_rows = (touched - 1) * steps[0] + images * std::max<std::int64_t>(spans[0] + 1 - steps[0], 0) + spans[0] + 1;
     // So much more than a pixel has that the words that a warp reads of neighbours come from different banks.
@@ -72,10 +73,11 @@ struct Patch {
   bool is_by_channels() const { return channels % step == 0; }
   int piece(const KernelCall& call) const { return gpu::channels_at_once(image, call.alignments[0], channels); }
   std::int64_t patch_bytes() const { return patch_rows * patch_columns * slot * size_bytes(shape.dtype); }
-  std::int64_t window_bytes() const { return kRows * 16; }
+  std::int64_t window_bytes() const { return rows_of_tile * 16; }
+  std::int64_t tiles() const { return gpu::parts_of(windows, rows_of_tile); }
   std::int64_t shared_bytes() const {
     const std::int64_t weights = tile_columns * (depth() * size_bytes(shape.dtype) + 16);
-    return weights + window_bytes() + (is_by_channels() ? 0 : depth() * 4) + patch_bytes();
+    return weights + 2 * window_bytes() + (is_by_channels() ? 0 : depth() * 4) + patch_bytes();
   }
 };
 
@@ -96,7 +98,8 @@ struct WeightTile {
     tiles_n = gpu::parts_of(p.taps() * p.channels, columns);
   }
   std::int64_t shared_bytes(const Patch& p) const {
-    const std::int64_t tile = kRows * (outputs + 8) * size_bytes(p.shape.dtype) + p.window_bytes() + p.patch_bytes();
+    const std::int64_t tile =
+        p.rows_of_tile * (outputs + 8) * size_bytes(p.shape.dtype) + p.window_bytes() + p.patch_bytes();
     return std::max(tile, outputs * columns * 4);
   }
 };
@@ -157,7 +160,7 @@ PatchText::PatchText(const KernelCall& call, const Patch& p) {
   name = call.op->name;
   threads = kThreads;
   constants = fmt::format("using Stored = {};\n", gpu::stored_type(shape.dtype));
-  constant("int kRows", kRows);
+  constant("int kRows", p.rows_of_tile);
   constant("int kChannels", p.channels), constant("int kSlot", p.slot), constant("int kPiece", p.piece(call));
   constant("int kTaps", p.taps()), constant("int kKernelColumns", shape.axes[1].kernel);
   auto& s = sizes;
@@ -170,7 +173,7 @@ PatchText::PatchText(const KernelCall& call, const Patch& p) {
   s.divisor("tall_rows", p.tall_rows), s.number("patch_columns", p.patch_columns);
   s.number("reach_h", p.spans[0]);
   s.number("tap_h", shape.axes[0].dilation * p.patch_columns), s.number("tap_w", shape.axes[1].dilation);
-  s.number("tiles", gpu::parts_of(p.windows, kRows));
+  s.number("tiles", p.tiles());
 }
 
 // CTAs, of which an SM has at most so many at once, for as many tiles each.
@@ -187,24 +190,26 @@ gpu::TextPlan plan_images(const KernelCall& call) {
   text.constant("bool kIsByChannels", p.is_by_channels());
   text.constant("bool kHasBias", shape.has_bias), text.constant("bool kHasRelu", shape.has_relu);
   text.constant("bool kIsOutInPairs", gpu::channels_at_once(p.out, call.alignments.back(), p.columns) > 1);
+  // Weights that lie densely are brought in the order in which they lie.
+  const bool is_dense = shape.w.is_dense();
+  const std::int64_t elements = shape.w.type.shape.elements(), size = size_bytes(shape.dtype);
+  std::int64_t piece = is_dense ? 16 / size : 1;
+  while (piece > 1 && (elements % piece != 0 || call.alignments[1] % (piece * size) != 0)) piece /= 2;
+  text.constant("bool kIsBack", p.is_back), text.constant("int kFilled", p.columns);
+  text.constant("bool kAreWeightsDense", is_dense), text.constant("int kWeightPiece", piece);
   auto& s = text.sizes;
-  s.number("columns", p.columns);
   const auto& w = shape.w.strides;
-  const std::int64_t sign = p.is_back ? -1 : 1;
-  s.number("weight_n", w[p.is_back ? 1 : 0]), s.number("weight_c", w[p.is_back ? 0 : 1]);
-  s.number("weight_h", sign * w[2]), s.number("weight_w", sign * w[3]);
-  s.number("weight_first", p.is_back ? (shape.axes[0].kernel - 1) * w[2] + (shape.axes[1].kernel - 1) * w[3] : 0);
+  s.number("weight_n", w[0]), s.number("weight_c", w[1]), s.number("weight_h", w[2]), s.number("weight_w", w[3]);
   s.number("bias", shape.has_bias ? shape.bias.strides[0] : 0);
-  const std::int64_t tiles = gpu::parts_of(p.windows, kRows);
-  text.ctas = ctas_for(tiles, *call.target, p.shared_bytes(), kMostCtas);
+  text.ctas = ctas_for(p.tiles(), *call.target, p.shared_bytes(), kMostCtas);
   for (const char* name : {"images", "weights"}) text.operands.push_back(gpu::input_parameter(shape.dtype, name));
   if (shape.has_bias) text.operands.push_back(gpu::input_parameter(shape.dtype, "bias"));
   text.operands.push_back(gpu::output_parameter(shape.dtype, "out"));
   text.call = fmt::format("convolve(images, weights, {}, out, size)", shape.has_bias ? "bias" : "nullptr");
   gpu::TextPlan made;
   made.launches.push_back(text.finish(k_conv_patch_images_cu, p.shared_bytes()));
-  made.launches.back().why = fmt::format("{} tiles of {} x {}, patches of {} x {} pixels, {} CTAs", tiles, kRows,
-                                         p.tile_columns, p.patch_rows, p.patch_columns, text.ctas);
+  made.launches.back().why = fmt::format("{} tiles of {} x {}, patches of {} x {} pixels, {} CTAs", p.tiles(),
+                                         p.rows_of_tile, p.tile_columns, p.patch_rows, p.patch_columns, text.ctas);
   return made;
 }
 
@@ -215,7 +220,7 @@ gpu::TextPlan plan_weights(const KernelCall& call) {
   text.constant("int kOutputs", tile.outputs), text.constant("int kColumns", tile.columns);
   text.constant("int kWarpsN", tile.warps_n);
   text.constant("int kGradientPiece", gpu::channels_at_once(p.out, call.alignments[1], p.columns));
-  const std::int64_t elements = p.columns * p.taps() * p.channels, tiles = gpu::parts_of(p.windows, kRows);
+  const std::int64_t elements = p.columns * p.taps() * p.channels, tiles = p.tiles();
   // Parts are written and read again.
   const std::int64_t most = elements > kLongPart ? 2 : 4, of_part = tile.tiles_m * tile.tiles_n;
   const std::int64_t parts = gpu::parts_of(ctas_for(tiles, *call.target, tile.shared_bytes(p), most), of_part);

@@ -1,24 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 // out[window, o] = patch[window, (tap, channel)] weights[o, (tap, channel)]: a convolution, or its gradient for the image
 // where windows are next to each other. A CTA has all weights in shared memory, and goes through tiles of kRows windows;
-// each of its 4 warps has 32 of them, and all columns.
+// each of its 4 warps has a quarter of them, and all columns. While the sums of a tile are stored the next patch comes.
 
-constexpr int kTilesM = 2, kTilesN = kColumns / 8, kInWord = 4 / (int)sizeof(Stored);
+constexpr int kWarpRows = kRows / 4, kTilesM = kWarpRows / 16, kTilesN = kColumns / 8, kInWord = 4 / (int)sizeof(Stored);
 constexpr int kStep = 8 * kInWord;                                               // elements that are multiplied at once
 constexpr int kDepth = (kTaps * kChannels + kStep - 1) / kStep * kStep;          // of (tap, channel)
 constexpr int kWeightStride = kDepth + 4 * kInWord, kWeights = kColumns * kWeightStride;
 
+// Weights [o, channel, tap], or for gradients [channel, o, tap] with the taps in their opposite order, in the order in
+// which they lie, kWeightPiece at a time.
 PD_DEVICE void bring_weights(Stored* to, const Stored* weights, const Sizes& size) {
-#pragma unroll 4
-  for (int at = threadIdx.x; at < kColumns * kDepth; at += kThreads) {
-    const int n = at / kDepth, k = at % kDepth, tap = k / kChannels, c = k % kChannels;
-    const int offset = n * size.weight_n + c * size.weight_c + tap / kKernelColumns * size.weight_h +
-                       tap % kKernelColumns * size.weight_w;
-    Pack<Stored, 1> one;
-    if (n < size.columns && tap < kTaps) load<true>(one, weights + (size.weight_first + offset));
-    else one.put(0, 0.0f);
-    if constexpr (kSame<Stored, float>) one.word[0] = round_to_tf32(one.word[0]);
-    store(to + n * kWeightStride + k, one);
+  if constexpr (kFilled < kColumns || kTaps * kChannels < kDepth) {
+    for (int at = threadIdx.x; at < kWeights * (int)sizeof(Stored) / 16; at += kThreads) {
+      ((uint4*)to)[at] = make_uint4(0, 0, 0, 0);
+    }
+    __syncthreads();
+  }
+  constexpr int kInner = kIsBack ? kFilled : kChannels;
+#pragma unroll 8
+  for (int at = threadIdx.x * kWeightPiece; at < kFilled * kChannels * kTaps; at += kThreads * kWeightPiece) {
+    Pack<Stored, kWeightPiece> pack;
+    if constexpr (kAreWeightsDense) load<true>(pack, weights + at);
+#pragma unroll
+    for (int i = 0; i < kWeightPiece; ++i) {
+      const int tap = (at + i) % kTaps, inner = (at + i) / kTaps % kInner, outer = (at + i) / kTaps / kInner;
+      Pack<Stored, 1> one;
+      if constexpr (kAreWeightsDense) {
+        one.word[0] = sizeof(Stored) == 4 ? pack.word[i] : pack.word[i / 2] >> (16 * (i % 2)) & 0xffffu;
+      } else {
+        load<true>(one, weights + (outer * size.weight_n + inner * size.weight_c + tap / kKernelColumns * size.weight_h +
+                                   tap % kKernelColumns * size.weight_w));
+      }
+      if constexpr (kSame<Stored, float>) one.word[0] = round_to_tf32(one.word[0]);
+      const int n = kIsBack ? inner : outer, c = kIsBack ? outer : inner, k = kIsBack ? kTaps - 1 - tap : tap;
+      store(to + n * kWeightStride + k * kChannels + c, one);
+    }
   }
 }
 
@@ -107,7 +124,7 @@ PD_DEVICE void store_sums(const float (&sum)[kTilesM][kTilesN][4], const Stored*
   const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
 #pragma unroll
   for (int n = 0; n < kTilesN; ++n) {
-    const int column = n * 8 + t * 2, count = size.columns - column;
+    const int column = n * 8 + t * 2, count = kFilled - column;
     float added[2] = {0, 0};
     if constexpr (kHasBias) {
       if (count > 0) added[0] = load_one<true>(bias + column * size.bias);
@@ -131,9 +148,16 @@ PD_DEVICE void store_sums(const float (&sum)[kTilesM][kTilesN][4], const Stored*
 
 PD_DEVICE void convolve(const Stored* images, const Stored* weights, const Stored* bias, Stored* out, const Sizes& size) {
   PD_DYNAMIC_SHARED(Stored, own_weights);
-  Window* const windows = (Window*)(own_weights + kWeights);
-  int* const offsets = (int*)(windows + kRows);
+  Window* const all_windows = (Window*)(own_weights + kWeights);
+  int* const offsets = (int*)(all_windows + 2 * kRows);
   Stored* const patch = (Stored*)(offsets + (kIsByChannels ? 0 : kDepth));
+  int first = 0, last = 0;  // rows of the patch
+  const auto bring = [&](int tile) {
+    first = window_at(tile * kRows, size).row;
+    last = window_at(tile * kRows + kRows - 1, size).row + size.reach_h;
+    bring_patch(patch, images, first, last, size);
+  };
+  bring(blockIdx.x);
   bring_weights(own_weights, weights, size);
   if constexpr (!kIsByChannels) {
     for (int k = threadIdx.x; k < kDepth; k += kThreads) {
@@ -141,12 +165,11 @@ PD_DEVICE void convolve(const Stored* images, const Stored* weights, const Store
       offsets[k] = tap < kTaps ? tap_offset(tap / kKernelColumns, tap % kKernelColumns, size) + k % kChannels : -1;
     }
   }
-  const int warp = threadIdx.x / 32;
-  for (int tile = blockIdx.x; tile < size.tiles; tile += gridDim.x) {
+  const int warp_row = threadIdx.x / 32 * kWarpRows;
+  int turn = 0;
+  for (int tile = blockIdx.x; tile < size.tiles; tile += gridDim.x, turn ^= 1) {
+    Window* const windows = all_windows + turn * kRows;
     const int first_window = tile * kRows;
-    const int first = window_at(first_window, size).row;
-    const int last = window_at(first_window + kRows - 1, size).row + size.reach_h;
-    bring_patch(patch, images, first, last, size);
     for (int r = threadIdx.x; r < kRows; r += kThreads) {
       Window window = window_at(first_window + r, size);
       window.slot += (window.row - first) * size.patch_columns;
@@ -160,10 +183,11 @@ PD_DEVICE void convolve(const Stored* images, const Stored* weights, const Store
 #pragma unroll
       for (int n = 0; n < kTilesN; ++n) clear<Sum>(sum[m][n]);
     }
-    const Window* const own = windows + warp * 32;
+    const Window* const own = windows + warp_row;
     if constexpr (kIsByChannels) multiply_by_channels(sum, patch, own_weights, own, size);
     else multiply_by_words(sum, patch, own_weights, own, offsets);
-    store_sums(sum, bias, out, own, first_window + warp * 32, size);
     __syncthreads();
+    if (tile + (int)gridDim.x < size.tiles) bring(tile + gridDim.x);
+    store_sums(sum, bias, out, own, first_window + warp_row, size);
   }
 }
