@@ -34,6 +34,10 @@ std::string cublaslt_refusal(const KernelCall& call) {
   if (!blas_layout(shape.c, shape.m, shape.n, &ld, &is_transposed) || is_transposed) {
     return "the result's rows are not contiguous";
   }
+  for (const auto& [operand, name] : {std::pair{&shape.a, "a"}, {&shape.b, "b"}, {&shape.c, "the result"}}) {
+    if (!shape.batch.empty() && operand->batch_strides.back() < 0)
+      return fmt::format("{}'s batch runs backwards", name);
+  }
   constexpr std::int64_t kMostExtent = std::numeric_limits<std::int32_t>::max();  // that its kernels count
   const std::int64_t batch = shape.batch.empty() ? 1 : shape.batch.back();
   for (const auto& [extent, name] : {std::pair{shape.m, "M"}, {shape.n, "N"}, {shape.k, "K"}, {batch, "the batch"}}) {
