@@ -38,8 +38,9 @@ class Cancellation {
 ///   its writes have begun it goes on to its end, which takes no longer than the steps of the model's updates. With
 ///   CompileOptions::repeats the repeats that have ended stay;
 /// - reading data files, and data::Prefetch, which takes the scopes of the thread that made it to its own.
-/// A kernel that is under way ends first, and so does a run on a GPU of at most 16,384 launches; a longer one is called
-/// off where it is waited for.
+/// A kernel that is under way ends first, and so does a run on a GPU that should take less than a quarter of a second;
+/// a longer one is called off where it is waited for, but for its products, which a library computes. On a GPU
+/// Program::run waits when more than half a second of runs is enqueued.
 class CancelScope {
  public:
   explicit CancelScope(const Cancellation& cancellation);
