@@ -19,8 +19,9 @@ constexpr int kThreads = 128;
 constexpr std::int64_t kMostChannels = 64, kMostDepth = 1024;  // in and out; of (tap, channel)
 constexpr std::int64_t kMostOffset = std::int64_t{1} << 30;
 constexpr std::int64_t kReservedBytes = 1 << 10;  // of shared memory, per CTA
-constexpr std::int64_t kMostCtas = 5;             // of an SM: what their registers allow
-constexpr std::int64_t kLongPart = 2 << 10;       // of the sums of a gradient for weights
+// CTAs of an SM: what registers for 32 columns allow, and for more.
+constexpr std::int64_t kMostCtas = 8, kMostWideCtas = 4;
+constexpr std::int64_t kLongPart = 2 << 10;  // of the sums of a gradient for weights
 
 // A convolution as windows over images; its gradient for the images is one, of the taps in their opposite order.
 struct Patch {
@@ -201,7 +202,7 @@ gpu::TextPlan plan_images(const KernelCall& call) {
   const auto& w = shape.w.strides;
   s.number("weight_n", w[0]), s.number("weight_c", w[1]), s.number("weight_h", w[2]), s.number("weight_w", w[3]);
   s.number("bias", shape.has_bias ? shape.bias.strides[0] : 0);
-  text.ctas = ctas_for(p.tiles(), *call.target, p.shared_bytes(), kMostCtas);
+  text.ctas = ctas_for(p.tiles(), *call.target, p.shared_bytes(), p.tile_columns > 32 ? kMostWideCtas : kMostCtas);
   for (const char* name : {"images", "weights"}) text.operands.push_back(gpu::input_parameter(shape.dtype, name));
   if (shape.has_bias) text.operands.push_back(gpu::input_parameter(shape.dtype, "bias"));
   text.operands.push_back(gpu::output_parameter(shape.dtype, "out"));
@@ -219,6 +220,9 @@ gpu::TextPlan plan_weights(const KernelCall& call) {
   PatchText text(call, p);
   text.constant("int kOutputs", tile.outputs), text.constant("int kColumns", tile.columns);
   text.constant("int kWarpsN", tile.warps_n);
+  const auto& y = p.out.strides;
+  const Shape& extents = p.out.type.shape;
+  text.constant("bool kIsGradientDense", y[2] == extents[3] * y[3] && y[0] == extents[2] * y[2]);
   text.constant("int kGradientPiece", gpu::channels_at_once(p.out, call.alignments[1], p.columns));
   const std::int64_t elements = p.columns * p.taps() * p.channels, tiles = p.tiles();
   // Parts are written and read again.

@@ -10,6 +10,7 @@ constexpr int kStep = 32 / (int)sizeof(Stored);  // windows that are multiplied 
 constexpr int kGradientStride = kOutputs + 8;
 
 // Calls visit(where in shared memory, where in the gradient, whether it is there) for this thread's pieces of a tile.
+// Pixels of a gradient that lies densely are as far apart as their windows: nothing has to be looked up.
 template <class Visit>
 PD_DEVICE void for_each_gradient(const Window* windows, int first_window, int first_output, const Sizes& size,
                                  Visit visit) {
@@ -17,7 +18,8 @@ PD_DEVICE void for_each_gradient(const Window* windows, int first_window, int fi
 #pragma unroll 4
   for (int at = threadIdx.x; at < kRows * kInRow; at += kThreads) {
     const int r = at / kInRow, o = at % kInRow * kGradientPiece;
-    visit(r * kGradientStride + o, windows[r].out + (first_output + o) * size.of_window_c,
+    const int pixel = kIsGradientDense ? (first_window + r) * size.of_window_w : windows[r].out;
+    visit(r * kGradientStride + o, pixel + (first_output + o) * size.of_window_c,
           first_window + r < size.windows && first_output + o < size.rows);
   }
 }
@@ -84,17 +86,23 @@ PD_DEVICE void add_up(const Stored* images, const Stored* gradient, float* parti
     const int first_window = tile * kRows;
     const int first = window_at(first_window, size).row;
     const int last = window_at(first_window + kRows - 1, size).row + size.reach_h;
+    const auto bring_gradient = [&] {
+      for_each_gradient(windows, first_window, first_output, size, [&](int to, int from, bool is_there) {
+        copy_beside<kGradientPiece * (int)sizeof(Stored)>(own_gradient + to, gradient + from, is_there);
+      });
+    };
+    if constexpr (kIsGradientDense) bring_gradient();
     bring_patch(patch, images, first, last, size);
     for (int r = threadIdx.x; r < kRows; r += kThreads) {
       Window window = window_at(first_window + r, size);
       window.slot += (window.row - first) * size.patch_columns;
       windows[r] = window;
     }
-    __syncthreads();
-    for_each_gradient(windows, first_window, first_output, size, [&](int to, int from, bool is_there) {
-      copy_beside<kGradientPiece * (int)sizeof(Stored)>(own_gradient + to, gradient + from, is_there);
-    });
-    copies_end_group();
+    if constexpr (!kIsGradientDense) {
+      __syncthreads();
+      bring_gradient();
+      copies_end_group();
+    }
     finish_patch(patch, first, last, size);
     if constexpr (kSame<Stored, float>) {
       for_each_gradient(windows, first_window, first_output, size,
