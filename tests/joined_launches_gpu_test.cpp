@@ -50,6 +50,19 @@ TEST(JoinedLaunches, OfAnOptimizerAreOneForAllParametersOfAKind) {
   for (int i = 0; i < 3; ++i) both.run({{"x", input(16, 3 + i)}});
 }
 
+TEST(JoinedLaunches, OfSumsHaveWorkspacesOfTheirOwn) {
+  PD_SKIP_WITHOUT_A_GPU();
+  constexpr std::int64_t kElements = 400'000;  // by many CTAs
+  BothWays both([](Graph& g) {
+    for (int i = 0; i < 4; ++i) {
+      const Value w = g.parameter(name_of(i), f32, {kElements + 4 * i});
+      g.fetch("norm" + std::to_string(i), sum(square(w + 0.5)));
+    }
+  });
+  EXPECT_GE(both.saved(), 3);
+  both.run({});
+}
+
 TEST(JoinedLaunches, NeverHoldAKernelWithOneThatReadsItsResult) {
   PD_SKIP_WITHOUT_A_GPU();
   BothWays both([](Graph& g) {

@@ -7,6 +7,7 @@
 #include "base/cancel_poll.h"
 #include "base/check.h"
 #include "base/one_line.h"
+#include "gpu/text_launch.h"
 #include "plan/free_offsets.h"
 #include "plan/plan.h"
 
@@ -14,6 +15,9 @@ namespace paoding {
 namespace {
 
 constexpr std::int64_t kSlotAlignment = 256;
+// Workspaces that neighbouring groups keep to themselves: of so many bytes, so many at once.
+constexpr std::int64_t kHeldBytes = 256 << 10;
+constexpr std::size_t kMostHeld = 64;
 
 std::int64_t align_up(std::int64_t bytes, std::int64_t alignment) {
   return (bytes + alignment - 1) / alignment * alignment;
@@ -53,7 +57,9 @@ struct Uses {
   int open_fork = -1;
 
   void walk(std::vector<Step>& steps) {
+    std::vector<int> held;  // workspaces of the groups just before
     for (Step& step : steps) {
+      if (step.kind != Step::Kind::group) release(&held);
       if (step.kind == Step::Kind::loop || step.kind == Step::Kind::repeat) {
         const int range = static_cast<int>(ranges.size());
         step.position = position;
@@ -67,6 +73,7 @@ struct Uses {
         continue;
       }
       step.position = use(step);
+      hold(step, &held);
       if (step.branches.empty()) continue;
       // One branch after the other: what lives in one only does so at other positions than what lives in another.
       const int fork = static_cast<int>(forks.size());
@@ -79,6 +86,19 @@ struct Uses {
       }
       open_fork = forks[static_cast<std::size_t>(fork)].around;
     }
+    release(&held);
+  }
+
+  // Neighbouring groups have workspaces of their own, where they are small: they may run at the same time.
+  void hold(const Step& step, std::vector<int>* held) {
+    if (step.kind != Step::Kind::group || step.workspace < 0) return;
+    if (step.text->workspace_bytes > kHeldBytes) return;
+    if (held->size() == kMostHeld) release(held);
+    held->push_back(step.workspace);
+  }
+  void release(std::vector<int>* held) {
+    for (const int slot : *held) of_slot[static_cast<std::size_t>(slot)].push_back({position - 1, open, true});
+    held->clear();
   }
 
   int use(const Step& step) {
