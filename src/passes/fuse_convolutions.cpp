@@ -79,15 +79,17 @@ class ConvolutionFusion {
 
   // ---- comparisons of a ReLU's argument with 0 become comparisons of its result ----
 
-  // The value that `ref` compares with 0, when the comparison is the same for it and for its ReLU: a <= 0 or 0 < a.
+  // The value that `ref` compares with 0, when the comparison is the same for it and for its ReLU: a <= 0, a > 0, 0 <
+  // a.
   Ref compared(Ref ref) const {
-    if (is(ref, "less_equal") && is_zero(input(ref, 1))) return input(ref, 0);
+    if ((is(ref, "less_equal") || is(ref, "greater")) && is_zero(input(ref, 1))) return input(ref, 0);
     if (is(ref, "less") && is_zero(input(ref, 0))) return input(ref, 1);
     return {};
   }
 
   Value comparison(Ref like, const Value& of) {
     const Value zero = full(graph_, {}, 0, of.dtype());
+    if (is(like, "greater")) return greater(of, zero);
     return is(like, "less_equal") ? less_equal(of, zero) : less(zero, of);
   }
 

@@ -26,22 +26,25 @@ TEST(FuseConvolutions, TakesInBiasAndReluAndMasksByTheResult) {
   EXPECT_EQ(notes[0], "1 convolutions took in their bias, 1 of them a relu too");
 }
 
+// Of a ReLU that is an op, and of one that is a maximum.
 TEST(FuseConvolutions, AsksAMaxPoolsGradientBeforeItIsScattered) {
-  Graph g;
-  const Value x = g.input("x", f64, {2, 3, 7, 6}), w = g.input("w", f64, {4, 3, 3, 3}), b = g.input("b", f64, {4});
-  const Value r = conv2d(x, w, b, {.activation = Activation::relu});
-  const Value y = max_pool2d(r, {.kernel = {3, 2}, .stride = {1, 1}, .padding = {1, 1, 0, 1}});
-  const Shape pooled = y.shape();
-  const Values grads = gradients(seeded_sum(g, y), {w, b});
-  for (std::size_t i = 0; i < 2; ++i) g.fetch("d" + std::to_string(i), grads[i]);
-  run_and_compare(g, {merge_duplicates, simplify_views, fuse_convolutions});
-  const Node& masked = only(g, "select");
-  EXPECT_EQ(masked.types[0].shape, pooled) << "the mask is as small as the pool's result";
-  const Node& total = g.node(g.node(only(g, "conv2d_grad_weight").inputs[1].node).inputs[0].node);
-  EXPECT_EQ(total.op->name, "select");
-  for (NodeId id = 0; id < g.size(); ++id) {
-    if (g.node(id).op->name != "sum" || g.node(id).types[0].shape.rank() == 0) continue;
-    EXPECT_EQ(g.type(g.node(id).inputs[0]).shape, pooled) << "the bias gradient is summed over windows";
+  for (const bool is_op : {false, true}) {
+    Graph g;
+    const Value x = g.input("x", f64, {2, 3, 7, 6}), w = g.input("w", f64, {4, 3, 3, 3}), b = g.input("b", f64, {4});
+    const Value r = is_op ? relu(conv2d(x, w, b)) : conv2d(x, w, b, {.activation = Activation::relu});
+    const Value y = max_pool2d(r, {.kernel = {3, 2}, .stride = {1, 1}, .padding = {1, 1, 0, 1}});
+    const Shape pooled = y.shape();
+    const Values grads = gradients(seeded_sum(g, y), {w, b});
+    for (std::size_t i = 0; i < 2; ++i) g.fetch("d" + std::to_string(i), grads[i]);
+    run_and_compare(g, {merge_duplicates, simplify_views, fuse_convolutions});
+    const Node& masked = only(g, "select");
+    EXPECT_EQ(masked.types[0].shape, pooled) << "the mask is as small as the pool's result";
+    const Node& total = g.node(g.node(only(g, "conv2d_grad_weight").inputs[1].node).inputs[0].node);
+    EXPECT_EQ(total.op->name, "select");
+    for (NodeId id = 0; id < g.size(); ++id) {
+      if (g.node(id).op->name != "sum" || g.node(id).types[0].shape.rank() == 0) continue;
+      EXPECT_EQ(g.type(g.node(id).inputs[0]).shape, pooled) << "the bias gradient is summed over windows";
+    }
   }
 }
 
