@@ -7,7 +7,6 @@
 #include "base/cancel_poll.h"
 #include "base/check.h"
 #include "base/one_line.h"
-#include "gpu/text_launch.h"
 #include "plan/free_offsets.h"
 #include "plan/plan.h"
 
@@ -48,6 +47,7 @@ struct Uses {
     std::vector<LoopRange> branches;
     int around;
   };
+  const std::vector<Slot>* slots = nullptr;
   int position = 0;
   std::vector<LoopRange> ranges;
   std::vector<int> open;
@@ -92,7 +92,7 @@ struct Uses {
   // Neighbouring groups have workspaces of their own, where they are small: they may run at the same time.
   void hold(const Step& step, std::vector<int>* held) {
     if (step.kind != Step::Kind::group || step.workspace < 0) return;
-    if (step.text->workspace_bytes > kHeldBytes) return;
+    if ((*slots)[static_cast<std::size_t>(step.workspace)].bytes > kHeldBytes) return;
     if (held->size() == kMostHeld) release(held);
     held->push_back(step.workspace);
   }
@@ -145,6 +145,7 @@ void find_gaps(const Uses& uses, const std::vector<Uses::Use>& list, Slot* slot)
 // within one turn. Anything else that a loop touches lives through the whole loop.
 void find_lifetimes(Plan* plan) {
   Uses uses;
+  uses.slots = &plan->slots;
   uses.of_slot.resize(plan->slots.size());
   uses.walk(plan->steps);
   plan->positions = uses.position;
