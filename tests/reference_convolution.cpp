@@ -28,6 +28,11 @@ struct Sizes {
   }
 };
 
+// Of the element (a, b, c, d) of a dense array. (offset() of any rank makes a list of its indices first.)
+std::size_t place(std::int64_t a, std::int64_t b, std::int64_t c, std::int64_t d, const Ints& shape) {
+  return at(((a * shape[1] + b) * shape[2] + c) * shape[3] + d);
+}
+
 Sizes sizes_of(const Call& call, Ints x, Ints w, Ints y) {
   const Attrs& attrs = call.node.attrs;
   return {std::move(x),
@@ -46,8 +51,7 @@ void for_each_product(const Sizes& s, std::int64_t groups, Visit visit) {
     for (std::int64_t o = 0; o < s.y[1]; ++o) {
       for (std::int64_t c = 0; c < inputs; ++c) {
         s.for_each_tap([&](auto i, auto j, auto k, auto l, auto h, auto m) {
-          visit(at(offset({n, o / outputs * inputs + c, h, m}, s.x)), at(offset({o, c, k, l}, s.w)),
-                at(offset({n, o, i, j}, s.y)));
+          visit(place(n, o / outputs * inputs + c, h, m, s.x), place(o, c, k, l, s.w), place(n, o, i, j, s.y));
         });
       }
     }
@@ -106,7 +110,7 @@ void for_each_pooled(const Call& call, const Ints& x, const Ints& y, Visit visit
   for (std::int64_t n = 0; n < x[0]; ++n) {
     for (std::int64_t c = 0; c < x[1]; ++c) {
       s.for_each_tap([&](auto i, auto j, auto k, auto l, auto h, auto m) {
-        visit(at(offset({n, c, h, m}, x)), at(offset({n, c, i, j}, y)), k * kernel[1] + l);
+        visit(place(n, c, h, m, x), place(n, c, i, j, y), k * kernel[1] + l);
       });
     }
   }
