@@ -263,6 +263,23 @@ def lstm_table(gpu, cpu):
     return lines
 
 
+def gpu_table(gpu, cpu):
+    rows = [("seq2seq training step, 27 M parameters, TF32", "seq2seq/tf32", "wall"), ("the same in bf16", "seq2seq/bf16", "wall"),
+            ("conv net training step, batch 100, TF32", "conv_net/training/b100_tf32", "wall"),
+            ("its forward pass, batch 1000", "conv_net/forward/b1000_tf32", "wall"),
+            ("Adam, 60 M parameters in 30 tensors", "adam/60m_f32", "gpu"),
+            ("cross entropy [6400,7709] with its gradient, bf16", "cross_entropy/bf16", "gpu"),
+            ("layer_norm [8192,1024] with its gradients, f32", "layer_norm/both_f32", "gpu"),
+            ("layer_norm forward, bf16", "layer_norm/forward_bf16", "gpu")]
+    lines = ["| | floor | **paoding** | PyTorch's best | PyTorch eager |", "|---|---|---|---|---|"]
+    for label, name, clock in rows:
+        row = find(gpu, name, "cold", clock)
+        if row:
+            lines.append(f"| {label} | {us(row['floor_us'])} | **{us(row['ours_us'])}** "
+                         f"| {us(peer(row, 'PyTorch.*'))} | {us(peer(row, 'PyTorch', 'PyTorch, fused Adam'))} |")
+    return lines
+
+
 def cpu_table(gpu, cpu):
     rows = [("seq2seq training step, hidden 256, f32", "g2p/f32"), ("conv net training step, batch 128", "conv_net/training/b128_f32"),
             ("layer_norm [8192,1024], forward", "layer_norm/forward_f32"), ("its gradients", "layer_norm/backward_f32"),
@@ -285,7 +302,7 @@ def training_table(gpu, cpu):
                     for row in load("training.json")["rows"]]
 
 
-READMES = {"training": training_table, "lerp_grad": lerp_grad_table, "lstm": lstm_table, "cpu": cpu_table}
+READMES = {"training": training_table, "lerp_grad": lerp_grad_table, "lstm": lstm_table, "gpu": gpu_table, "cpu": cpu_table}
 
 
 def readme(text, gpu, cpu):

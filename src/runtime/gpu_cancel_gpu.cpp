@@ -9,6 +9,7 @@
 #include "runtime/gpu_cancel.h"
 
 namespace paoding {
+
 void GpuCancel::prepare() {
   if (word_.size_bytes() != 0) return;
   word_ = gpu::DeviceMemory(device_, sizeof(unsigned));
