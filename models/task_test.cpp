@@ -24,20 +24,6 @@ using data::refusal;
 using testing_program::Dense;
 using testing_program::expect_close;
 
-// All data sets, written once.
-const TemporaryFolder& corpora() {
-  static const TemporaryFolder folder;
-  static const bool is_written = [] {
-    small_corpora::write_g2p(folder, small_corpora::words(400));
-    small_corpora::write_fashion(folder, 200, 30);
-    small_corpora::write_translate(folder, 900);
-    small_corpora::write_kjv(folder);
-    return true;
-  }();
-  EXPECT_TRUE(is_written);
-  return folder;
-}
-
 std::unique_ptr<Task> small_task(const std::string& name) {
   auto task = make_task(name);
   const Options all = task->options();
@@ -83,7 +69,7 @@ Result run(const Task& task, const Parameters& parameters, Part part, const std:
 class EveryTask : public testing::TestWithParam<std::string> {
  protected:
   EveryTask() : task_(small_task(GetParam())) {
-    task_->read(corpora().path());
+    task_->read(small_corpora::all().path());
     parameters_.emplace(parameters_of(*task_));
   }
   std::unique_ptr<Task> task_;
@@ -163,7 +149,7 @@ TEST_P(EveryTask, IsMadeAgainByItsFiles) {
     }
   }
   // With its files a task reads the same data as before.
-  other->read(corpora().path());
+  other->read(small_corpora::all().path());
   EXPECT_EQ(other->files(), task_->files());
   for (const Part part : {Part::train, Part::validation, Part::test})
     EXPECT_EQ(other->buckets(part), task_->buckets(part));
@@ -196,8 +182,8 @@ INSTANTIATE_TEST_SUITE_P(Models, EveryTask, testing::ValuesIn(task_names()),
 
 TEST(FashionTask, FeedsThePicturesOfItsParts) {
   const auto task = small_task("fashion");
-  task->read(corpora().path());
-  const data::ImageFiles files = data::find_fashion(corpora().path());
+  task->read(small_corpora::all().path());
+  const data::ImageFiles files = data::find_fashion(small_corpora::all().path());
   const data::ImageSet sets[] = {data::read_images(files.train_images, files.train_labels),
                                  data::read_images(files.test_images, files.test_labels)};
   std::set<std::int64_t> seen;  // of the training file
@@ -237,10 +223,10 @@ TEST(FashionTask, FeedsThePicturesOfItsParts) {
 
 TEST(FashionTask, ScoresArePredictionsOfTheFile) {
   const auto task = small_task("fashion");
-  task->read(corpora().path());
+  task->read(small_corpora::all().path());
   const Parameters parameters = parameters_of(*task);
   const auto predictor = task->predictor({&parameters, {}});
-  const data::ImageFiles files = data::find_fashion(corpora().path());
+  const data::ImageFiles files = data::find_fashion(small_corpora::all().path());
   const auto found = predictor->predict_file(files.test_images.string(), {.best = 10});
   const char* const names[] = {"T-shirt", "trousers", "pullover", "dress", "coat",
                                "sandal",  "shirt",    "sneaker",  "bag",   "ankle boot"};
@@ -307,7 +293,7 @@ TEST(ConvNet, HalvesPicturesBlockByBlock) {
 
 TEST(LmTask, FeedsVersesWithTheirStartsAndEnds) {
   const auto task = small_task("lm");
-  task->read(corpora().path());
+  task->read(small_corpora::all().path());
   const auto words = from_file(task->files(), "words.txt");
   EXPECT_EQ(words.find("number1000"), -1) << "once is too rare";
   EXPECT_EQ(words.find("<unknown>"), 0);
@@ -360,7 +346,7 @@ TEST(LmTask, FeedsVersesWithTheirStartsAndEnds) {
 
 TEST(LmTask, PerplexityIsThatOfTheMeanLoss) {
   const auto task = small_task("lm");
-  task->read(corpora().path());
+  task->read(small_corpora::all().path());
   const Parameters parameters = parameters_of(*task);
   const auto scores = task->predictor({&parameters, {}})->evaluate(Part::test, {}, 40);
   EXPECT_NEAR(scores[0].value, std::exp(MeanLoss(*task, {&parameters, {}}, 7)(Part::test, 40)), 1e-4);
@@ -368,7 +354,7 @@ TEST(LmTask, PerplexityIsThatOfTheMeanLoss) {
 
 TEST(LmTask, GoesOnFromBeginningsOfAnyLength) {
   const auto task = small_task("lm");
-  task->read(corpora().path());
+  task->read(small_corpora::all().path());
   const Parameters parameters = parameters_of(*task);
   const auto predictor = task->predictor({&parameters, {}});
   std::string longer = "light", last = "light";  // 150 words; the last 99 of them

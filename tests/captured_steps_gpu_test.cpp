@@ -12,19 +12,6 @@
 namespace paoding::models {
 namespace {
 
-const TemporaryFolder& corpora() {
-  static const TemporaryFolder folder;
-  static const bool is_written = [] {
-    small_corpora::write_g2p(folder, small_corpora::words(400));
-    small_corpora::write_fashion(folder, 200, 30);
-    small_corpora::write_translate(folder, 900);
-    small_corpora::write_kjv(folder);
-    return true;
-  }();
-  EXPECT_TRUE(is_written);
-  return folder;
-}
-
 using Bytes = std::map<std::string, std::string>;
 
 std::string bytes_of(const Tensor& tensor) {
@@ -39,7 +26,7 @@ Bytes trained(const std::string& name, Execution execution) {
            {"hidden", "40"}, {"vocabulary", "100"}, {"width", "8"}, {"continue", "5"}, {"dropout", "0.3"}}) {
     if (const Option* found = find(all, option)) set(*found, text);
   }
-  task->read(corpora().path());
+  task->read(small_corpora::all().path());
   constexpr std::int64_t kRows = 8;
   const auto graph_of = [&](const Programs::Key& key) {
     auto graph = std::make_unique<Graph>();

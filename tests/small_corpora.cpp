@@ -2,6 +2,7 @@
 #include "tests/small_corpora.h"
 
 #include <fmt/format.h>
+#include <gtest/gtest.h>
 #include <zlib.h>
 
 #include <array>
@@ -146,6 +147,19 @@ void write_kjv(const TemporaryFolder& folder) {
   };
   write("ot", 0, 20'000);
   write("nt", 20'000, kVerses);
+}
+
+const TemporaryFolder& all() {
+  static const TemporaryFolder folder;
+  static const bool is_written = [] {
+    write_g2p(folder, words(400));
+    write_fashion(folder, 200, 30);
+    write_translate(folder, 900);
+    write_kjv(folder);
+    return true;
+  }();
+  EXPECT_TRUE(is_written);
+  return folder;
 }
 
 }  // namespace paoding::small_corpora

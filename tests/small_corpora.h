@@ -28,4 +28,7 @@ void write_kjv(const TemporaryFolder& folder);
 std::string verse(int number);
 constexpr int kLongVerse = 31;  // more than 100 words; the others have at most 18
 
+/// All of them, written once in a process.
+const TemporaryFolder& all();
+
 }  // namespace paoding::small_corpora

@@ -200,18 +200,16 @@ std::string formula_text(const Group& group, std::string_view name, const std::v
       case Prim::reduced: value = fmt::format("red{}", node.index); break;
       case Prim::constant: value = constant_text(node, group.expr.dtype_of(i)); break;
       case Prim::equal: value = equality_text(group, node); break;
-      case Prim::exp:
-        value = fill_in(is_of_16_bits(group, node.args[0]) ? "exp_of_16_bits({0})"
-                        : node.dtype == f64                ? prim.cuda_f64
-                                                           : prim.cuda,
-                        node);
-        break;
       case Prim::div:
         value = is_divisor(node.args[1]) ? fmt::format("divide(v{}, kept{})", node.args[0], node.args[1])
                                          : fill_in(prim.cuda, node);
         break;
       case Prim::convert: value = fmt::format("convert_to<{}>(v{})", stored_type(node.dtype), node.args[0]); break;
-      default: value = fill_in(node.dtype == f64 && !prim.cuda_f64.empty() ? prim.cuda_f64 : prim.cuda, node);
+      default:
+        value = fill_in(node.prim == Prim::exp && is_of_16_bits(group, node.args[0]) ? "exp_of_16_bits({0})"
+                        : node.dtype == f64 && !prim.cuda_f64.empty()                ? prim.cuda_f64
+                                                                                     : prim.cuda,
+                        node);
     }
     if (i == label.node) value = "kMeets && " + value;
     body += fmt::format("  const {} v{} = {};\n", computed_type(group.expr.dtype_of(i)), i, value);
