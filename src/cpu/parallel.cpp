@@ -17,6 +17,7 @@
 #include "base/check.h"
 #include "base/env.h"
 #include "base/memory.h"
+#include "profile/recorder.h"
 
 #ifdef _OPENMP
 #include <omp.h>
@@ -132,6 +133,34 @@ Team& team() {
   return the_team;
 }
 
+// What a recording shows of a region: on the tracks of its other threads the work that each had, and on that of the
+// thread that entered it how long it waited for them.
+class RegionSpans {
+ public:
+  profile::Ticks begin() const { return on_ ? Recorder::now() : 0; }
+  void end(int thread, profile::Ticks start) {
+    if (!on_) return;
+    const profile::Ticks now = Recorder::now();
+    if (thread == 0) {
+      own_end_ = now;
+    } else {
+      static const profile::SiteId site =
+          Recorder::add_site({.name = "parallel region", .kind = profile::SpanKind::work});
+      Recorder::complete(site, start, now);
+    }
+  }
+  void leave() const {
+    if (!on_ || own_end_ == 0) return;
+    static const profile::SiteId site = Recorder::add_site({.name = "other threads", .kind = profile::SpanKind::wait});
+    Recorder::complete(site, own_end_, Recorder::now());
+  }
+
+ private:
+  using Recorder = profile::Recorder;
+  const bool on_ = Recorder::active() && omp_in_parallel() == 0;
+  profile::Ticks own_end_ = 0;
+};
+
 }  // namespace
 
 int max_threads() { return omp_get_max_threads(); }
@@ -165,17 +194,21 @@ void parallel(int threads, void (*body)(int thread, void* state), void* state) {
   if (threads == 1) return body(0, state);
   start_threads();
   FirstThrown thrown;
+  RegionSpans seen;
 #pragma omp parallel if (omp_in_parallel() == 0)
   {
-    const int team = omp_get_num_threads();
-    for (int thread = omp_get_thread_num(); thread < threads && !thrown.is_set(); thread += team) {
+    const int team = omp_get_num_threads(), first = omp_get_thread_num();
+    const profile::Ticks start = seen.begin();
+    for (int thread = first; thread < threads && !thrown.is_set(); thread += team) {
       try {
         body(thread, state);
       } catch (...) {
         thrown.keep();
       }
     }
+    if (first < threads) seen.end(first, start);
   }
+  seen.leave();
   thrown.rethrow();
 }
 

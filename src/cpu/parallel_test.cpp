@@ -5,8 +5,12 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <stdexcept>
 #include <string>
+#include <thread>
+
+#include "profile/recorder.h"
 
 namespace paoding {
 namespace {
@@ -72,6 +76,37 @@ TEST(Parallel, ThrowsBehindTheRegionWhatACallThrew) {
 }
 
 TEST(Parallel, OffersAtLeastOneThread) { EXPECT_GE(max_threads(), 1); }
+
+TEST(Parallel, ShowsARecordingWhoWaitedForWhom) {
+  if (max_threads() < 2) GTEST_SKIP() << "NOT CHECKED: needs two threads";
+  using namespace profile;
+  start_threads();
+  const SiteId region = Recorder::add_site({.op = "region", .kind = SpanKind::op});
+  for (int busy : {0, 1}) {  // the thread that has all the work
+    Recorder::start({.state = State::cpu});
+    {
+      const SpanScope op(region);
+      parallel(
+          2,
+          [](int thread, void* state) {
+            if (thread == *static_cast<int*>(state)) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+          },
+          &busy);
+    }
+    const Trace trace = Recorder::stop();
+    constexpr std::int64_t kMost = 5'000'000, kSlack = 100'000;
+    std::int64_t start = 0;
+    for (SpanId i = 0; i < trace.size(); ++i) {
+      if (trace.kind(i) == SpanKind::op) start = trace.start(i);
+      if (trace.kind(i) == SpanKind::wait && busy == 0) {
+        EXPECT_GT(trace.start(i) - start, kMost - kSlack);
+      } else if (busy == 1 && (trace.kind(i) == SpanKind::wait || trace.kind(i) == SpanKind::work)) {
+        EXPECT_GT(trace.duration(i), kMost - kSlack);
+      }
+    }
+    EXPECT_NE(start, 0);
+  }
+}
 
 }  // namespace
 }  // namespace paoding

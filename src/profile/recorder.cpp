@@ -1,21 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The recorder's slow half: chunks, threads that come and go, clock calibration, and turning records into a Trace.
+// The recorder's slow half: sites, chunks, threads that come and go, and the start of a recording.
 #include "profile/recorder.h"
 
 #include <algorithm>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <thread>
-#include <tuple>
-#include <unordered_map>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
 
 #include "base/check.h"
+#include "profile/recorder_state.h"
 
 namespace paoding::profile {
 
@@ -31,84 +25,7 @@ bool counter_is_steady() {
 #endif
 }
 
-std::int64_t steady_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
-struct ClockPair {
-  Ticks ticks = 0;
-  std::int64_t ns = 0;
-};
-
-// Both clocks at one moment: of several tries the one that was disturbed least.
-ClockPair read_clocks() {
-  ClockPair best;
-  Ticks best_width = ~Ticks{0};
-  for (int i = 0; i < 32; ++i) {
-    const Ticks before = Recorder::now();
-    const std::int64_t ns = steady_ns();
-    const Ticks after = Recorder::now();
-    if (after - before < best_width) {
-      best_width = after - before;
-      best = {before + (after - before) / 2, ns};
-    }
-  }
-  return best;
-}
-
 }  // namespace
-
-struct Recorder::Chunk {
-  std::atomic<std::uint32_t> used{0};
-  std::unique_ptr<SpanRecord[]> records = std::make_unique_for_overwrite<SpanRecord[]>(kChunkRecords);
-};
-
-// What one thread wrote. Only its thread changes the chunk list, under Recording::mutex.
-struct Recorder::ThreadSpans {
-  std::vector<std::unique_ptr<Chunk>> chunks;
-  std::size_t chunks_used = 0;  // the rest is kept for the next recording, so that a second one allocates nothing
-  std::uint64_t session = 0;    // of the recording that the chunks belong to
-  std::uint32_t number = 0;     // order of first span in that recording: thread0, thread1 ...
-  std::atomic<std::uint64_t> dropped{0};
-  bool exited = false;
-};
-
-struct GpuSpan {
-  SiteId site;
-  std::uint32_t run;
-  std::int64_t start_ns, duration_ns;
-  TrackId track;
-  std::uint32_t correlation;
-};
-
-// What is registered at once: ids from `sites.first` on.
-struct SiteRange {
-  SiteInfo info;
-  TurnSites sites;
-};
-
-struct Recorder::Recording {
-  std::mutex mutex;
-  std::vector<std::shared_ptr<ThreadSpans>> threads;
-  std::size_t chunk_count = 0;  // used in this recording
-  std::uint32_t thread_count = 0;
-
-  bool running = false;
-  std::optional<RecorderOptions> options;
-  ClockPair started;
-  std::vector<std::tuple<TrackKind, std::string, int>> gpu_tracks;
-  std::vector<GpuSpan> gpu_spans;
-  std::vector<Note> notes;
-  std::vector<GpuSource> sources;
-
-  std::mutex sites_mutex;
-  std::vector<SiteRange> sites;
-  std::map<std::string, std::size_t> site_ranges;  // by what they say: the widest
-
-  std::mutex control;  // start and stop, one at a time
-  std::atomic<std::uint32_t> runs{0};
-};
 
 const bool Recorder::counter_is_steady_ = counter_is_steady();
 
@@ -131,6 +48,7 @@ struct Recorder::ThreadExit {
     Recording& r = recording();
     std::lock_guard lock(r.mutex);
     cursor_ = {};
+    open_ = &beyond_its_end();
     *gone = true;
     spans->exited = true;
     // Spans of a recording that is over are of no use any more.
@@ -138,25 +56,38 @@ struct Recorder::ThreadExit {
   }
 };
 
-bool Recorder::next_chunk() {
+Recorder::ThreadExit* Recorder::this_thread() {
   static constinit thread_local bool gone = false;
-  if (gone) return false;  // a later thread_local's destructor records: too late to be kept
+  if (gone) return nullptr;  // a later thread_local's destructor records: too late to be kept
   thread_local ThreadExit mine(&gone);
+  return &mine;
+}
+
+// For destructors of thread_locals that come later: nobody reads it.
+OpenSpans& Recorder::beyond_its_end() {
+  static OpenSpans nobodys;
+  return nobodys;
+}
+
+void Recorder::find_open_spans() {
+  ThreadExit* mine = this_thread();
+  open_ = mine == nullptr ? &beyond_its_end() : &mine->spans->open;
+}
+
+bool Recorder::next_chunk() {
+  const Ticks began = now();
+  ThreadExit* mine = this_thread();
+  if (mine == nullptr) return false;
   Recording& r = recording();
   std::lock_guard lock(r.mutex);
-  ThreadSpans& spans = *mine.spans;
+  ThreadSpans& spans = *mine->spans;
   const std::uint64_t session = session_.load();
   if (!r.running) {
     cursor_ = {};  // began while recording, ended after it
     cursor_.session = session;
     return false;
   }
-  if (spans.session != session) {
-    spans.session = session;
-    spans.chunks_used = 0;
-    spans.dropped = 0;
-    spans.number = r.thread_count++;
-  }
+  if (spans.session != session) r.begin(spans, session);
   if ((r.chunk_count + 1) * kChunkRecords * sizeof(SpanRecord) > r.options->max_bytes) {
     spans.dropped.fetch_add(1, std::memory_order_relaxed);
     cursor_ = {};
@@ -168,6 +99,8 @@ bool Recorder::next_chunk() {
   Chunk& chunk = *spans.chunks[spans.chunks_used++];
   chunk.used.store(0);
   cursor_ = {chunk.records.get(), 0, kChunkRecords, &chunk.used, session};
+  static const SiteId site = add_site({.name = "recorder", .kind = SpanKind::recording});
+  complete(site, began, now());
   return true;
 }
 
@@ -278,98 +211,6 @@ void Recorder::start(const RecorderOptions& options) {
   if (options.state != State::gpu) flags |= kHost | (options.detail == Detail::op ? 0 : kPhases);
   if (options.state != State::cpu) flags |= kGpu;
   flags_.store(flags);
-}
-
-Trace Recorder::stop() {
-  Recording& r = recording();
-  std::lock_guard control(r.control);
-  if (!running()) fail(ErrorKind::argument, "stop_profiler: nothing is being recorded, needs start_profiler first");
-  flags_.store(0);
-  if (r.options->state != State::cpu) {
-    for (const GpuSource& source : r.sources) {
-      try {
-        source.stop();
-      } catch (const std::exception& e) {  // the host's half is still worth having
-        add_note(fmt::format("GPU spans: {}", e.what()));
-      }
-    }
-  }
-
-  ClockPair stopped = read_clocks();
-  // A clock pair is good to some 30 ns: over 2 ms a rate good to 15 ppm, 30 ns at the end of those 2 ms.
-  while (stopped.ns - r.started.ns < 2'000'000) {
-    std::this_thread::sleep_for(std::chrono::nanoseconds(2'000'000 - (stopped.ns - r.started.ns)));
-    stopped = read_clocks();
-  }
-  const double ns_per_tick =
-      static_cast<double>(stopped.ns - r.started.ns) / static_cast<double>(stopped.ticks - r.started.ticks);
-  const auto to_ns = [&](Ticks ticks) {
-    return r.started.ns + static_cast<std::int64_t>(static_cast<double>(ticks - r.started.ticks) * ns_per_tick);
-  };
-
-  std::lock_guard lock(r.mutex);
-  r.running = false;
-  Trace trace;
-  std::unordered_map<SiteId, SiteId> site_of;  // recorder's id -> trace's
-  const auto trace_site = [&](SiteId site) {
-    const auto [found, is_new] = site_of.try_emplace(site);
-    if (!is_new) return found->second;
-    std::lock_guard sites(r.sites_mutex);
-    const auto behind = std::upper_bound(r.sites.begin(), r.sites.end(), site,
-                                         [](SiteId id, const SiteRange& range) { return id < range.sites.first; });
-    const SiteRange& range = *std::prev(behind);
-    SiteInfo info = range.info;
-    if (site > range.sites.first) info.instance += fmt::format("@{}", site - range.sites.first);
-    return found->second = trace.add_site(info);
-  };
-
-  std::uint64_t dropped = 0, too_early = 0;
-  std::vector<ThreadSpans*> threads;
-  for (const auto& spans : r.threads) {
-    if (spans->session == session_.load()) threads.push_back(spans.get());
-  }
-  std::sort(threads.begin(), threads.end(), [](auto* a, auto* b) { return a->number < b->number; });
-  for (ThreadSpans* spans : threads) {
-    const TrackId track = trace.add_track(TrackKind::thread, fmt::format("thread{}", spans->number));
-    dropped += spans->dropped;
-    for (std::size_t c = 0; c < spans->chunks_used; ++c) {
-      const Chunk& chunk = *spans->chunks[c];
-      const std::uint32_t used = chunk.used.load(std::memory_order_acquire);
-      for (std::uint32_t i = 0; i < used; ++i) {
-        const SpanRecord& record = chunk.records[i];
-        if (record.start < r.started.ticks) {  // belongs half to the time before
-          ++too_early;
-          continue;
-        }
-        const std::int64_t start = to_ns(record.start);
-        const std::int64_t end = std::max(start, to_ns(record.end));
-        trace.add({.track = track,
-                   .site = trace_site(record.site),
-                   .start_ns = start,
-                   .duration_ns = end - start,
-                   .run = record.run});
-      }
-    }
-  }
-  std::erase_if(r.threads, [](const auto& spans) { return spans->exited; });
-
-  std::vector<TrackId> gpu_tracks;
-  for (const auto& [kind, name, device] : r.gpu_tracks) gpu_tracks.push_back(trace.add_track(kind, name, device));
-  for (const GpuSpan& s : r.gpu_spans) {
-    trace.add({.track = gpu_tracks[s.track],
-               .site = trace_site(s.site),
-               .start_ns = s.start_ns,
-               .duration_ns = std::max<std::int64_t>(0, s.duration_ns),
-               .run = s.run,
-               .correlation = s.correlation});
-  }
-  r.gpu_spans = {};
-  for (Note& note : r.notes) trace.add_note(std::move(note.text), note.count);
-  r.notes.clear();
-  if (dropped > 0) trace.add_note("host spans dropped, the recorder was full", dropped);
-  if (too_early > 0) trace.add_note("host spans that began before the recording", too_early);
-  trace.finish();
-  return trace;
 }
 
 }  // namespace paoding::profile

@@ -6,6 +6,7 @@
 //   SpanScope seen(site);                                                                      // each time
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -38,6 +39,30 @@ struct TurnSites {
   std::uint32_t turns = 1;
 
   SiteId at(std::int64_t turn) const { return first + (turn < turns ? static_cast<std::uint32_t>(turn) : turns - 1); }
+};
+
+/// The spans of a thread that have begun and not ended, for a recording that starts or stops meanwhile: outermost
+/// first, the first few of them. Written by its thread, read by others.
+struct OpenSpans {
+  static constexpr std::uint32_t kMost = 8;
+  struct Span {
+    std::atomic<SiteId> site{0};
+    std::atomic<std::uint32_t> run{0};
+    std::atomic<Ticks> start{0};  // 0: began while nothing was being recorded
+  };
+  std::atomic<std::uint32_t> depth{0};
+  std::array<Span, kMost> spans;
+
+  void push(SiteId site, std::uint32_t run, Ticks start) {
+    const std::uint32_t at = depth.load(std::memory_order_relaxed);
+    if (at < kMost) {
+      spans[at].site.store(site, std::memory_order_relaxed);
+      spans[at].run.store(run, std::memory_order_relaxed);
+      spans[at].start.store(start, std::memory_order_relaxed);
+    }
+    depth.store(at + 1, std::memory_order_release);
+  }
+  void pop() { depth.store(depth.load(std::memory_order_relaxed) - 1, std::memory_order_release); }
 };
 
 /// Where a thread writes next.
@@ -98,6 +123,13 @@ class Recorder {
     at.published->store(at.used, std::memory_order_release);
   }
 
+  /// The calling thread's.
+  static OpenSpans& open_spans() {
+    if (open_ == nullptr) [[unlikely]]
+      find_open_spans();
+    return *open_;
+  }
+
   /// A number for an execution, never 0.
   static std::uint32_t next_run();
 
@@ -126,7 +158,11 @@ class Recorder {
   struct ThreadSpans;
   struct Recording;
   struct ThreadExit;
+  class ToTrace;
 
+  static ThreadExit* this_thread();
+  static OpenSpans& beyond_its_end();
+  static void find_open_spans();
   static bool next_chunk();
   static Recording& recording();
 
@@ -134,15 +170,20 @@ class Recorder {
   static inline std::atomic<std::uint64_t> session_{0};
   static const bool counter_is_steady_;
   static inline constinit thread_local RecordCursor cursor_{};  // constinit: reaching it needs no guard
+  static inline constinit thread_local OpenSpans* open_ = nullptr;
 };
 
 /// Records its own lifetime as a span.
 class SpanScope {
  public:
   explicit SpanScope(SiteId site, std::uint32_t run = 0)
-      : site_(site), run_(run), on_(Recorder::active()), start_(on_ ? Recorder::now() : 0) {}
+      : site_(site), run_(run), on_(Recorder::active()), start_(on_ ? Recorder::now() : 0) {
+    if (on_) Recorder::open_spans().push(site_, run_, start_);
+  }
   ~SpanScope() {
-    if (on_) Recorder::complete(site_, start_, Recorder::now(), run_);
+    if (!on_) return;
+    Recorder::complete(site_, start_, Recorder::now(), run_);
+    Recorder::open_spans().pop();
   }
   SpanScope(const SpanScope&) = delete;
   SpanScope& operator=(const SpanScope&) = delete;
@@ -151,6 +192,26 @@ class SpanScope {
   SiteId site_;
   std::uint32_t run_;
   bool on_;
+  Ticks start_;
+};
+
+/// The same for what takes long: a recording that starts meanwhile knows of it too.
+class LongSpanScope {
+ public:
+  explicit LongSpanScope(SiteId site, std::uint32_t run = 0)
+      : site_(site), run_(run), start_(Recorder::active() ? Recorder::now() : 0) {
+    Recorder::open_spans().push(site_, run_, start_);
+  }
+  ~LongSpanScope() {
+    if (Recorder::active()) Recorder::complete(site_, start_, Recorder::now(), run_);
+    Recorder::open_spans().pop();
+  }
+  LongSpanScope(const LongSpanScope&) = delete;
+  LongSpanScope& operator=(const LongSpanScope&) = delete;
+
+ private:
+  SiteId site_;
+  std::uint32_t run_;
   Ticks start_;
 };
 

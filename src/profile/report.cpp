@@ -11,11 +11,28 @@ namespace paoding::profile {
 Measures measure(const Trace& trace, const ReportOptions& options) {
   RowTree threads(trace, options, true);
   Measures m;
-  m.total = united_length(threads.total);
-  m.computation = united_length(std::move(threads.computation));
-  m.framework = m.total - m.computation;
+  std::vector<Interval> known = std::move(threads.total);
+  m.total = united_length(known);
+  std::vector<Interval> working = std::move(threads.computation);
+  m.computation = united_length(working);
+  if (options.state != State::gpu) working.insert(working.end(), threads.recording.begin(), threads.recording.end());
+  m.recording = united_length(std::move(working)) - m.computation;
+  m.framework = m.total - m.computation - m.recording;
   PD_ASSERT(m.framework >= 0, "computation outside of the total time");
-  m.compile = united_length(std::move(threads.compiling));
+  const auto beside = [&known](const std::vector<Interval>& more) {
+    const double before = united_length(known);
+    known.insert(known.end(), more.begin(), more.end());
+    unite(known);
+    return length(known) - before;
+  };
+  m.compile = beside(threads.compiling);
+  m.unseen = beside(threads.unseen);
+  m.wall = static_cast<double>(trace.wall_ns());
+  m.yours = m.wall - length(known);
+  m.budgets = budgets(trace, thread_times(trace));
+  std::erase_if(m.budgets, [&](const Budget& budget) {
+    return options.state != State::all && (budget.device < 0) != (options.state == State::cpu);
+  });
   m.runs = trace.runs().size();
   for (SpanId i = 0; i < trace.size() && !m.has_gpu; ++i) m.has_gpu = trace.on_gpu(i);
   m.async_copies = {threads.copy_calls[1], united_length(threads.copies[1])};

@@ -2,14 +2,19 @@
 // The text report of a Trace, and the numbers it is made of.
 //
 // What the numbers mean (all are lengths of unions of intervals, so nothing is counted twice):
-//   Total time      when anything was under way besides compiling: runs from call to return, GPU work, feeds, fetches.
+//   Total time      the wall time of the recording: the sum of the parts below.
+//   under way       when anything was besides compiling: runs from call to return, GPU work, feeds, fetches.
 //   Computation     when a compute phase or a GPU kernel was under way. An op without recorded phases computes whenever
 //                   it is not inferring, preparing, copying, waiting or feeding.
-//   Framework       Total - Computation; never negative, because computation lies inside the total.
+//   Recording       the recorder at work, and no computation.
+//   Framework       under way and neither of them; never negative, because computation lies inside of it.
+//   Compiling       and nothing else was under way.
+//   Your code       the rest: what is not paoding's, a data loader among it.
 //   GpuMemcpy       when a copy from or to a GPU was under way: on the host, or on the GPU.
 //   a call          its host span and the GPU spans it caused. GPU time: when those were under way. CPU time: the rest
 //                   of the host span. Total = CPU + GPU.
-//   a row           the sum, smallest, largest and average of its calls; Ratio is the share of the total time (per
+//   a row           the sum, smallest, largest and average of its calls; Ratio is the share of the time that was under
+//   way (per
 //                   thread: of that thread's) in which one of its calls was under way, so 0 <= Ratio <= 1. Rows of
 //                   threads or streams that worked at the same time may add up to more than 1.
 //   a scope's row   (Nesting::scope) one call per run, with all that ran in the scope; a name ending in (backward) is
@@ -22,6 +27,7 @@
 #include <vector>
 
 #include "paoding/profile.h"
+#include "profile/budget.h"
 #include "profile/trace.h"
 
 namespace paoding::profile {
@@ -64,13 +70,19 @@ struct CopyTotals {
 };
 
 struct Measures {
-  double total = 0, computation = 0, framework = 0;  // ns
-  double compile = 0;                                // ns, not part of the total
+  // In ns: wall = total + compile + unseen + yours, total = computation + recording + framework.
+  double wall = 0;
+  double total = 0, computation = 0, framework = 0;
+  double recording = 0;  // the recorder's own time, and no computation
+  double compile = 0;    // and nothing else under way
+  double unseen = 0;     // a run that was under way when the recording began, and nothing else
+  double yours = 0;
   std::uint64_t runs = 0;
   bool has_gpu = false;  // whether anything on a GPU is in the trace
   CopyTotals copies, async_copies, sync_copies;
   std::vector<Section> merged;      // none or one
   std::vector<Section> per_thread;  // none or one per thread
+  std::vector<Budget> budgets;      // of every thread, then of every GPU
   std::vector<Note> notes;
 };
 

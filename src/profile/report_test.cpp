@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <random>
 #include <sstream>
 
@@ -31,7 +32,7 @@ class Scene {
   }
 
  private:
-  static std::int64_t ns(double us) { return static_cast<std::int64_t>(us * 1000 + 0.5); }
+  static std::int64_t ns(double us) { return std::llround(us * 1000); }
   Trace trace_;
 };
 
@@ -172,16 +173,30 @@ Sorted by total time in descending order in the same thread
 
 ------------------------- Overhead Summary -------------------------
 
-Total time: 0.2
-  Computation time    Total: 0.12  Ratio: 60%
-  Framework overhead  Total: 0.08  Ratio: 40%
-Compiling, not in the total: 0.5
+Total time: 1.3
+  Computation time    Total: 0.12  Ratio: 9.23077%
+  Framework overhead  Total: 0.08  Ratio: 6.15385%
+  Compiling           Total: 0.5   Ratio: 38.4615%
+  Your code           Total: 0.6   Ratio: 46.1538%
 Not seen: host spans dropped (3)
 
 ------------------------- GpuMemCpy Summary -------------------------
 
-GpuMemcpy        Calls: 2  Total: 0.032  Ratio: 16%
-  GpuMemcpySync  Calls: 2  Total: 0.032  Ratio: 16%
+GpuMemcpy        Calls: 2  Total: 0.032  Ratio: 2.46154%
+  GpuMemcpySync  Calls: 2  Total: 0.032  Ratio: 2.46154%
+
+------------------------- Wall Time Summary -------------------------
+
+thread0  ops               Total: 0.114  Ratio: 8.76923%
+         run, between ops  Total: 0.08   Ratio: 6.15385%
+         launch            Total: 0.006  Ratio: 0.461538%
+         compile           Total: 0.5    Ratio: 38.4615%
+         your code         Total: 0.6    Ratio: 46.1538%
+GPU 0    kernels           Total: 0.1    Ratio: 7.69231%
+         exposed copies    Total: 0.012  Ratio: 0.923077%
+         idle: launch      Total: 0.088  Ratio: 6.76923%
+         idle: compile     Total: 0.5    Ratio: 38.4615%
+         idle: your code   Total: 0.6    Ratio: 46.1538%
 
 ------------------------- Event Summary -------------------------
 
@@ -235,7 +250,6 @@ slice                             2      0.1    0.048000 (0.480000)  0.052000 (0
 mul                               2      0.08   0.020000 (0.250000)  0.060000 (0.750000)  0.04   0.04   0.04   0.4
   mul/compute                     2      0.076  0.016000 (0.210526)  0.060000 (0.789474)  0.038  0.038  0.038  0.38
   mul/infer_shape (at compile)    1      0.002  0.002000 (1.000000)  0.000000 (0.000000)  0.002  0.002  0.002  0
-  mul/prepare_data                0      0      0.000000 (0.000000)  0.000000 (0.000000)  0      0      0      0
 (between events)                  4      0.04   0.040000 (1.000000)  0.000000 (0.000000)  0.01   0.01   0.01   0.2
 )";
 
@@ -257,7 +271,6 @@ mul                                  2      0.08   0.020000 (0.250000)  0.060000
   mul0                               2      0.08   0.020000 (0.250000)  0.060000 (0.750000)  0.04   0.04   0.04   0.4
     mul0/compute                     2      0.076  0.016000 (0.210526)  0.060000 (0.789474)  0.038  0.038  0.038  0.38
     mul0/infer_shape (at compile)    1      0.002  0.002000 (1.000000)  0.000000 (0.000000)  0.002  0.002  0.002  0
-    mul0/prepare_data                0      0      0.000000 (0.000000)  0.000000 (0.000000)  0      0      0      0
 (between events)                     4      0.04   0.040000 (1.000000)  0.000000 (0.000000)  0.01   0.01   0.01   0.2
 )";
 
@@ -464,6 +477,41 @@ TEST(Report, OfNothingIsAReport) {
   EXPECT_EQ(text.find("nan"), std::string::npos);
 }
 
+// A step of 10 us behind a reader of 90 us: most of the time is nobody's computation.
+TEST(Report, ShowsThatAnInputBoundJobWaitsForItsInput) {
+  Scene scene;
+  const TrackId host = scene.thread("thread0");
+  for (int step = 0; step < 10; ++step) {
+    const double at = 100 * step;
+    scene.add(host, named("read", SpanKind::range), at, at + 90);
+    scene.add(host, named("run", SpanKind::run), at + 90, at + 100, 0, static_cast<std::uint32_t>(step + 1));
+    scene.add(host, op("mul"), at + 90, at + 100);
+  }
+  const Measures m = measure(scene.finish());
+  EXPECT_EQ(m.wall, 1000e3);
+  EXPECT_EQ(m.computation, 100e3);
+  EXPECT_EQ(m.yours, 900e3);
+  EXPECT_EQ(row(m.per_thread.at(0), "read").total, 900e3);
+  EXPECT_EQ(row(m.per_thread.at(0), "mul").total, 100e3);
+}
+
+// The thread that enters a parallel region has little of it and waits: its op's time is not all computation there.
+TEST(Report, TellsWaitingForOtherThreadsFromComputing) {
+  Scene scene;
+  const TrackId host = scene.thread("thread0"), worker = scene.thread("thread1");
+  scene.add(host, op("mul"), 0, 100);
+  scene.add(host, named("other threads", SpanKind::wait), 20, 100);
+  scene.add(worker, named("parallel region", SpanKind::work), 5, 60);
+  const Measures m = measure(scene.finish());
+  EXPECT_EQ(m.computation, 60e3);  // 0..20 here, 5..60 there; to 100 nobody has anything to do
+  EXPECT_EQ(m.framework, 40e3);
+  ASSERT_EQ(m.per_thread.size(), 1u);
+  EXPECT_EQ(m.per_thread[0].rows.size(), 1u);
+  const Measures apart = measure(scene.finish(), {.detail = Detail::phases});
+  EXPECT_EQ(row(apart.per_thread.at(0), "mul/compute", 1).total, 20e3);
+  EXPECT_EQ(row(apart.per_thread.at(0), "other threads", 1).total, 80e3);
+}
+
 // What must hold of any trace, tried on many: spans at random, also crossing ones, on threads and streams.
 TEST(Report, IsSoundForAnyTrace) {
   std::mt19937 random(7);
@@ -475,7 +523,7 @@ TEST(Report, IsSoundForAnyTrace) {
                               trace.add_track(TrackKind::thread, "thread1")};
     for (int i = 0; i < 40; ++i) {
       const int track = below(3);
-      SiteInfo site{.name = "n" + std::to_string(below(3)), .kind = static_cast<SpanKind>(below(14))};
+      SiteInfo site{.name = "n" + std::to_string(below(3)), .kind = static_cast<SpanKind>(below(kSpanKinds))};
       if (below(2) == 0) site.op = "op" + std::to_string(below(3));
       if (below(6) == 0) site.members = {{"op0", 3}, {"op9", 1}};
       site.copy = static_cast<Copy>(below(6));
@@ -493,7 +541,10 @@ TEST(Report, IsSoundForAnyTrace) {
         for (bool share : {false, true}) {
           const Measures m = measure(trace, {.state = state, .detail = detail, .share_groups = share});
           ASSERT_GE(m.framework, 0);
-          ASSERT_EQ(m.computation + m.framework, m.total);
+          ASSERT_EQ(m.computation + m.recording + m.framework, m.total);
+          ASSERT_GE(m.recording, 0);
+          ASSERT_EQ(m.total + m.compile + m.unseen + m.yours, m.wall);
+          ASSERT_GE(m.yours, 0);
           ASSERT_LE(m.copies.total, m.total);
           ASSERT_LE(m.copies.total, m.async_copies.total + m.sync_copies.total);
           std::vector<Section> sections = m.per_thread;

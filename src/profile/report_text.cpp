@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
+#include "base/one_line.h"
 #include "profile/report.h"
 #include "profile/row_names.h"
 
@@ -14,7 +16,13 @@ namespace {
 
 constexpr double kNsPerMs = 1e6;
 
-std::string ms(double ns) { return fmt::format("{:g}", ns / kNsPerMs); }
+// Every nanosecond of it, without zeros at the end.
+std::string ms(double ns) {
+  std::string text = fmt::format("{:.6f}", ns / kNsPerMs);
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.ends_with('.')) text.pop_back();
+  return text;
+}
 
 double share(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
@@ -72,22 +80,51 @@ void append_completeness(std::string& out, const Measures& m) {
   out += '\n';
 }
 
+// A line per part of every thread's and every GPU's wall time; of the threads that work in parallel regions only, one
+// for all.
+void append_budgets(std::string& out, const Measures& m) {
+  if (m.wall <= 0 || m.budgets.empty()) return;
+  append_title(out, "Wall Time Summary");
+  std::vector<Cells> lines;
+  const auto add = [&](const Budget& budget, double wall) {
+    std::string name = one_line(budget.of);
+    for (const BudgetPart& part : budget.parts) {
+      const auto ns = static_cast<double>(part.ns);
+      lines.push_back({std::exchange(name, ""), std::string(part.name), fmt::format("Total: {}", ms(ns)),
+                       fmt::format("Ratio: {:g}%", 100 * share(ns, wall))});
+    }
+  };
+  for (const Budget& budget : m.budgets) {
+    if (!budget.is_worker) add(budget, m.wall);
+  }
+  if (const Budget all = together(m.budgets); all.workers > 0) add(all, all.workers * m.wall);
+  append_table(out, lines);
+}
+
 void append_summaries(std::string& out, const Measures& m) {
   append_title(out, "Overhead Summary");
-  out += fmt::format("Total time: {}\n", ms(m.total));
-  const auto overhead = [&](const char* name, double ns) {
-    return Cells{name, fmt::format("Total: {}", ms(ns)), fmt::format("Ratio: {:g}%", 100 * share(ns, m.total))};
+  out += fmt::format("Total time: {}\n", ms(m.wall));
+  std::vector<Cells> overheads;
+  const auto add_part = [&](const char* name, double ns) {
+    overheads.push_back({name, fmt::format("Total: {}", ms(ns)), fmt::format("Ratio: {:g}%", 100 * share(ns, m.wall))});
   };
-  append_table(out, {overhead("  Computation time", m.computation), overhead("  Framework overhead", m.framework)});
-  if (m.compile > 0) out += fmt::format("Compiling, not in the total: {}\n", ms(m.compile));
+  add_part("  Computation time", m.computation);
+  add_part("  Framework overhead", m.framework);
+  if (m.recording > 0) add_part("  Recording", m.recording);
+  if (m.compile > 0) add_part("  Compiling", m.compile);
+  if (m.unseen > 0) add_part("  Not seen", m.unseen);
+  if (m.yours > 0) add_part("  Your code", m.yours);
+  append_table(out, overheads);
   append_completeness(out, m);
+}
 
+void append_copies(std::string& out, const Measures& m) {
   if (!m.has_gpu && m.copies.calls == 0) return;
   append_title(out, "GpuMemCpy Summary");
   std::vector<Cells> lines;
   const auto add = [&](const char* name, const CopyTotals& copies) {
     lines.push_back({name, fmt::format("Calls: {}", copies.calls), fmt::format("Total: {}", ms(copies.total)),
-                     fmt::format("Ratio: {:g}%", 100 * share(copies.total, m.total))});
+                     fmt::format("Ratio: {:g}%", 100 * share(copies.total, m.wall))});
   };
   add("GpuMemcpy", m.copies);
   if (m.async_copies.calls > 0) add("  GpuMemcpyAsync", m.async_copies);
@@ -128,6 +165,8 @@ std::string to_text(const Measures& m, const ReportOptions& options) {
   const bool has_both = options.state == State::all && m.has_gpu;
   append_header(out, options, has_merged);
   append_summaries(out, m);
+  append_copies(out, m);
+  append_budgets(out, m);
   append_events(out, has_merged ? m.merged : m.per_thread, options, has_both);
   if (has_merged && !m.per_thread.empty()) {
     out += '\n';

@@ -43,17 +43,17 @@ void RowTree::count_calls() {
   }
 }
 
-void RowTree::add_phases_not_run() {
+// Shapes that were inferred when the program was compiled. What nobody measured has no row.
+void RowTree::add_compiled_shapes() {
   const auto count_now = static_cast<NodeId>(nodes_.size());
   for (NodeId id = 0; id < count_now; ++id) {
-    if (!nodes_[id].has_compute) continue;
-    if (!nodes_[id].has_prepare) child(id, 1);
-    if (nodes_[id].has_infer) continue;
+    if (!nodes_[id].has_compute || nodes_[id].has_infer) continue;
     const bool is_instance = options_.detail == Detail::instances;
     const LabelId op = is_instance ? nodes_[nodes_[id].parent].label : nodes_[id].label;
-    Node& shapes = nodes_[child(id, 0)];
     const auto found = compiled_shapes_.find({op, is_instance ? nodes_[id].label : kNone});
-    if (found != compiled_shapes_.end()) shapes.row = found->second;
+    if (found == compiled_shapes_.end()) continue;
+    Node& shapes = nodes_[child(id, 0)];
+    shapes.row = found->second;
     shapes.row.at_compile = true;
     shapes.name += " (at compile)";
   }
@@ -100,8 +100,7 @@ void RowTree::emit(NodeId id, int depth, double whole, std::vector<Row>& rows) {
   };
   std::stable_sort(node.children.begin(), node.children.end(), [&](NodeId a, NodeId b) { return key(a) > key(b); });
   for (NodeId c : std::vector<NodeId>(node.children)) {
-    const bool expected = nodes_[c].label <= kComputeLabel;  // phases are listed even when nothing happened in them
-    if (nodes_[c].row.calls > 0 || expected) emit(c, depth + 1, whole, rows);
+    if (nodes_[c].row.calls > 0) emit(c, depth + 1, whole, rows);
   }
 }
 

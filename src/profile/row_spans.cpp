@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which calls a span opens, and whose time it is.
 #include <algorithm>
+#include <tuple>
+#include <utility>
 
 #include "base/check.h"
 #include "profile/row_tree.h"
@@ -31,7 +33,15 @@ void RowTree::add_self_time(SpanId op, std::int64_t until) {
   const Interval self{self_cursor_[op], until};
   if (self.end <= self.start || in_compile_[op]) return;
   if (options_.state != State::gpu) computation.push_back(self);
-  if (inner_of_[op] != call_of_[op]) add_piece(inner_of_[op], self, false);
+  if (inner_of_[op] != call_of_[op] && trace_.kind(op) == SpanKind::op) add_piece(inner_of_[op], self, false);
+}
+
+// What of an op is not computation; of a compute phase only what the thread waited or recorded.
+void RowTree::leave_out(SpanId p, SpanKind kind, Interval interval) {
+  if (p == kNone || self_cursor_[p] == kNoSelf) return;
+  if (trace_.kind(p) == SpanKind::compute && kind != SpanKind::wait && kind != SpanKind::recording) return;
+  add_self_time(p, interval.start);
+  self_cursor_[p] = std::max(self_cursor_[p], interval.end);
 }
 
 void RowTree::add_host_span(SpanId i) {
@@ -49,10 +59,31 @@ void RowTree::add_host_span(SpanId i) {
     count(compiled_shapes_[{labels.op, labels.instance}], ns, ns, 0);
     return;
   }
+  if (kind == SpanKind::work) {  // has no row: the op that it is a part of has one, on the thread that entered it
+    if (options_.state == State::gpu) return;
+    total.push_back(interval);
+    computation.push_back(interval);
+    return;
+  }
+  if (kind == SpanKind::run && trace_.cut(i).at_start) {  // what it did before is not known, nor its ops
+    unseen.push_back(interval);
+    return;
+  }
+  if (kind == SpanKind::recording && p == kNone && per_thread_ && section_of_track_[trace_.track_id(i)] == kNone) {
+    total.push_back(interval);  // of a thread that has nothing else to show
+    recording.push_back(interval);
+    return;
+  }
   const std::uint32_t section = section_of(trace_.track_id(i));
   if (options_.state != State::gpu) {
-    total.push_back(interval);
+    if (kind != SpanKind::range) total.push_back(interval);
     roots_[section].total.push_back(interval);
+  }
+  if (kind == SpanKind::recording) {
+    leave_out(p, kind, interval);
+    recording.push_back(interval);
+    if (p != kNone) std::tie(call_of_[i], inner_of_[i]) = std::pair(call_of_[p], inner_of_[p]);
+    return add_piece(open(kNone, section, label("(recording)")), interval, false);
   }
   const CallId outer = p == kNone ? kNone : call_of_[p];
   CallId call = outer;
@@ -60,11 +91,10 @@ void RowTree::add_host_span(SpanId i) {
   const bool in_op = outer != kNone && calls_[outer].in_op;
 
   const bool computes = kind == SpanKind::compute || kind == SpanKind::launch || kind == SpanKind::kernel;
-  if (p != kNone && self_cursor_[p] != kNoSelf && !computes && kind != SpanKind::host) {
-    add_self_time(p, interval.start);
-    self_cursor_[p] = std::max(self_cursor_[p], interval.end);
-  }
+  if (!computes && kind != SpanKind::host) leave_out(p, kind, interval);
   switch (kind) {
+    case SpanKind::work:
+    case SpanKind::recording:
     case SpanKind::run:
     case SpanKind::compile: break;
     case SpanKind::op:
@@ -79,7 +109,7 @@ void RowTree::add_host_span(SpanId i) {
         call = open(call, section, static_cast<LabelId>(kind) - static_cast<LabelId>(SpanKind::infer_shape));
       }
       inner = call;
-      if (kind == SpanKind::compute && options_.state != State::gpu) computation.push_back(interval);
+      if (kind == SpanKind::compute) self_cursor_[i] = interval.start;
       break;
     case SpanKind::memcpy:
       if (p != kNone && trace_.kind(p) == SpanKind::memcpy) break;
@@ -99,6 +129,10 @@ void RowTree::add_host_span(SpanId i) {
       if (!in_op) call = inner = open(outer, section, labels_of(trace_.site_id(i)).name);
       break;
     case SpanKind::wait:
+      // The other threads of a parallel region: a row only where ops are taken apart.
+      if (in_op && options_.detail == Detail::op) break;
+      [[fallthrough]];
+    case SpanKind::range:
     case SpanKind::feed:
     case SpanKind::fetch:
     case SpanKind::host: call = inner = open(outer, section, labels_of(trace_.site_id(i)).name); break;

@@ -30,7 +30,7 @@ RowTree::RowTree(const Trace& trace, const ReportOptions& options, bool per_thre
     if (trace.on_gpu(i)) add_gpu_span(i);
   }
   count_calls();
-  if (options.detail != Detail::op) add_phases_not_run();
+  if (options.detail != Detail::op) add_compiled_shapes();
 }
 
 RowTree::LabelId RowTree::label(const std::string& text) {
@@ -99,7 +99,6 @@ RowTree::NodeId RowTree::child(NodeId parent, LabelId id) {
   node.parent = parent;
   nodes_[parent].children.push_back(found->second);
   if (id == 0) nodes_[parent].has_infer = true;
-  if (id == 1) nodes_[parent].has_prepare = true;
   if (id == 2) nodes_[parent].has_compute = true;
   nodes_.push_back(std::move(node));
   return found->second;

@@ -23,7 +23,7 @@ class RowTree {
   std::vector<Section> sections();
 
   // For the summaries: intervals that nothing else needs.
-  std::vector<Interval> total, computation, compiling;
+  std::vector<Interval> total, computation, recording, compiling, unseen;
   std::vector<Interval> copies[2];  // sync, async
   std::uint64_t copy_calls[2] = {0, 0};
 
@@ -37,7 +37,7 @@ class RowTree {
     std::string name;
     LabelId label = kNone;
     NodeId parent = kNone;
-    bool has_compute = false, has_infer = false, has_prepare = false;
+    bool has_compute = false, has_infer = false;
     Row row;
     double shared = 0;  // ns that came from shared groups
     std::vector<Interval> under_way;
@@ -93,6 +93,7 @@ class RowTree {
   void add_piece(CallId call, Interval interval, bool gpu);
   void find_ops_without_phases();
   void add_self_time(SpanId op, std::int64_t until);
+  void leave_out(SpanId op, SpanKind kind, Interval interval);
   void add_host_span(SpanId i);
   void add_gpu_span(SpanId i);
 
@@ -100,7 +101,7 @@ class RowTree {
 
   static void count(Row& row, double total, double cpu, double gpu);  // one more call
   void count_calls();
-  void add_phases_not_run();
+  void add_compiled_shapes();
   void number_groups();
   void emit(NodeId node, int depth, double total, std::vector<Row>& rows);
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <numeric>
 #include <tuple>
+#include <utility>
 
 #include "base/check.h"
 
@@ -13,6 +14,7 @@ namespace paoding::profile {
 
 std::string_view to_string(SpanKind kind) {
   switch (kind) {
+    case SpanKind::range: return "range";
     case SpanKind::run: return "run";
     case SpanKind::compile: return "compile";
     case SpanKind::op: return "op";
@@ -26,7 +28,9 @@ std::string_view to_string(SpanKind kind) {
     case SpanKind::launch: return "launch";
     case SpanKind::wait: return "wait";
     case SpanKind::kernel: return "kernel";
+    case SpanKind::work: return "work";
     case SpanKind::host: return "host";
+    case SpanKind::recording: return "recording";
   }
   return "?";
 }
@@ -82,10 +86,32 @@ SiteId Trace::add_site(const SiteInfo& info) {
   return found->second;
 }
 
-SpanId Trace::add(const Span& span) {
-  PD_ASSERT(span.track < tracks_.size() && span.site < sites_.size(), "a span names a track or site that is not there");
-  PD_ASSERT(span.duration_ns >= 0, "a span ends before it starts");
+void Trace::set_window(std::int64_t start_ns, std::int64_t end_ns) {
+  PD_ASSERT(size() == 0 && start_ns <= end_ns, "a window is set before spans are added, and does not end first");
+  has_window_ = true;
+  window_start_ = start_ns;
+  window_end_ = end_ns;
+}
+
+SpanId Trace::add(const Span& whole) {
+  PD_ASSERT(whole.track < tracks_.size() && whole.site < sites_.size(),
+            "a span names a track or site that is not there");
+  PD_ASSERT(whole.duration_ns >= 0, "a span ends before it starts");
+  Span span = whole;
+  Cut cut;
+  if (has_window_) {
+    const std::int64_t end = whole.start_ns + whole.duration_ns;
+    cut = {whole.start_ns<window_start_, end> window_end_};
+    if (end < window_start_ || whole.start_ns > window_end_) {
+      ++outside_;
+      return kNone;
+    }
+    span.start_ns = std::max(whole.start_ns, window_start_);
+    span.duration_ns = std::min(end, window_end_) - span.start_ns;
+  }
   const auto id = static_cast<SpanId>(size());
+  if ((cut.at_start || cut.at_end) && cut_.empty()) cut_.assign(size(), {});
+  if (!cut_.empty() || cut.at_start || cut.at_end) cut_.push_back(cut);
   if (span.bytes >= 0 && bytes_.empty()) bytes_.assign(size(), -1);
   if (span.flops >= 0 && flops_.empty()) flops_.assign(size(), -1);
   start_.push_back(span.start_ns);
@@ -128,12 +154,17 @@ void Trace::finish() {
   sort_spans();
   link_parents();
   link_causes();
+  if (outside_ > 0) add_note("spans outside of the recording, left out", std::exchange(outside_, 0));
   runs_.clear();
   first_ns_ = last_ns_ = size() == 0 ? 0 : start_[0];
   for (SpanId i = 0; i < size(); ++i) {
     if (kind(i) == SpanKind::run) runs_.push_back(i);
     first_ns_ = std::min(first_ns_, start(i));
     last_ns_ = std::max(last_ns_, end(i));
+  }
+  if (!has_window_) {
+    window_start_ = first_ns_;
+    window_end_ = last_ns_;
   }
   std::stable_sort(runs_.begin(), runs_.end(), [&](SpanId a, SpanId b) { return start(a) < start(b); });
 }
@@ -162,6 +193,7 @@ void Trace::sort_spans() {
   permute(cause_, order);
   permute(bytes_, order);
   permute(flops_, order);
+  permute(cut_, order);
   for (SpanId& p : parent_) p = p == kNone ? kNone : place[p];
   for (SpanId& c : cause_) c = c == kNone ? kNone : place[c];
 }

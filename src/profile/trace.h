@@ -30,6 +30,7 @@ struct Track {
 
 /// What a span is. Outer kinds come first: of two spans with equal times the lower kind contains the other.
 enum class SpanKind : std::uint8_t {
+  range,        // a stretch that the user named; what paoding does inside it has spans of its own
   run,          // one execution of a program, from call to return
   compile,      // making a program; whatever lies inside is not run time
   op,           // all that is done for one op or one fused group
@@ -40,11 +41,14 @@ enum class SpanKind : std::uint8_t {
   fetch,        // values handed out
   memcpy,       // direction in Site::copy
   memset,
-  launch,  // handing work to a GPU
-  wait,    // the host waiting for a GPU or another thread
-  kernel,  // one kernel, normally on a stream's track
-  host,    // any other host work, known by its name only
+  launch,     // handing work to a GPU
+  wait,       // the host waiting for a GPU or another thread
+  kernel,     // one kernel, normally on a stream's track
+  work,       // what one thread did of a parallel region
+  host,       // any other host work, known by its name only
+  recording,  // the recorder's own work
 };
+inline constexpr int kSpanKinds = static_cast<int>(SpanKind::recording) + 1;
 
 enum class Copy : std::uint8_t { none, host_to_device, device_to_host, same_device, device_to_device, host_to_host };
 
@@ -101,6 +105,11 @@ struct Span {
   double flops = -1;              // -1: the site's
 };
 
+/// How a span that is longer than the trace's window was cut.
+struct Cut {
+  bool at_start = false, at_end = false;
+};
+
 /// Something that could not be seen or was lost.
 struct Note {
   std::string text;         // "spans dropped because the recorder was full"
@@ -122,6 +131,10 @@ class Trace {
   SiteId add_site(const SiteInfo& info);
   SpanId add(const Span& span);
   void add_note(std::string text, std::uint64_t count = 0);
+  /// What was recorded, in ns of steady_clock; said before the first add(). Spans are cut to it, and those outside of
+  /// it, for which add() returns kNone, are counted in a note. Without one the window is from the first start to the
+  /// last end.
+  void set_window(std::int64_t start_ns, std::int64_t end_ns);
   /// Must be called after the last add() and before anything reads: sorts the spans by track, start and containment
   /// (so ids change, and a parent comes before its children), links parents, causes and runs.
   void finish();
@@ -142,6 +155,7 @@ class Trace {
   std::uint32_t run(SpanId i) const { return run_[i]; }
   std::int64_t bytes(SpanId i) const;
   double flops(SpanId i) const;
+  Cut cut(SpanId i) const { return cut_.empty() ? Cut{} : cut_[i]; }
   /// The site's name, or its op when it has none.
   std::string_view name(SpanId i) const;
 
@@ -152,6 +166,10 @@ class Trace {
   const std::vector<Note>& notes() const { return notes_; }
   /// Spans of kind run, in order: the executions.
   const std::vector<SpanId>& runs() const { return runs_; }
+  /// The window: all spans lie in it.
+  std::int64_t window_start() const { return window_start_; }
+  std::int64_t window_end() const { return window_end_; }
+  std::int64_t wall_ns() const { return window_end_ - window_start_; }
   /// First start and last end of all spans; 0 when there are none.
   std::int64_t first_ns() const { return first_ns_; }
   std::int64_t last_ns() const { return last_ns_; }
@@ -178,7 +196,11 @@ class Trace {
   // empty until a span says other than its site
   std::vector<std::int64_t> bytes_;
   std::vector<double> flops_;
+  std::vector<Cut> cut_;
 
+  bool has_window_ = false;
+  std::int64_t window_start_ = 0, window_end_ = 0;
+  std::uint64_t outside_ = 0;  // spans that are not in the window
   std::vector<SpanId> runs_;
   std::int64_t first_ns_ = 0, last_ns_ = 0;
 };

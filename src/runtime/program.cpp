@@ -117,13 +117,9 @@ struct Program::Compiled {
     last = Last::threw;
     arena->holder = 0;
     printed.clear();
-    if (profile::Recorder::active()) {
-      const std::uint32_t run = profile::Recorder::next_run();
-      const profile::SpanScope seen(run_site, run);
-      run_in_order(run);
-    } else {
-      run_in_order(0);
-    }
+    const std::uint32_t execution = profile::Recorder::active() ? profile::Recorder::next_run() : 0;
+    const profile::LongSpanScope seen(run_site, execution);
+    run_in_order(execution);
     last = Last::ended;
     arena->holder = number;
   }
@@ -178,6 +174,9 @@ struct Program::Compiled {
 
   // What waiting throws is what the run met.
   void wait() {
+    static const profile::SiteId site = profile::Recorder::add_site({.name = "wait", .kind = profile::SpanKind::wait});
+    std::optional<profile::SpanScope> seen;  // on a CPU there is nothing to wait for
+    if (options.device.kind == DeviceKind::cuda) seen.emplace(site);
     try {
       executor->wait();
     } catch (...) {
@@ -319,7 +318,7 @@ Program Program::bind(const Graph& graph) const {
 Program Program::compile(const Graph& source) const {
   static const profile::SiteId site =
       profile::Recorder::add_site({.name = "Program::compile", .kind = profile::SpanKind::compile});
-  const profile::SpanScope seen(site);
+  const profile::LongSpanScope seen(site);
   const auto start = Clock::now();
   const Compiled& like = *compiled_;  // which stays, also when a callback destroys this
   auto made = std::make_unique<Compiled>();

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+// One sweep over each track: at every moment a thread is at what its innermost span says, and a GPU that is idle waits
+// for what the thread was at that launches next.
+#include "profile/budget.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "profile/intervals.h"
+
+namespace paoding::profile {
+
+std::string_view to_string(HostUse use) {
+  switch (use) {
+    case HostUse::ops: return "ops";
+    case HostUse::run: return "run, between ops";
+    case HostUse::launch: return "launch";
+    case HostUse::wait: return "wait";
+    case HostUse::feed: return "feed";
+    case HostUse::fetch: return "fetch";
+    case HostUse::copy: return "copy";
+    case HostUse::compile: return "compile";
+    case HostUse::recording: return "recording";
+    case HostUse::unseen: return "not seen";
+    case HostUse::yours: return "your code";
+  }
+  return "?";
+}
+
+std::string_view to_string(GpuUse use) {
+  switch (use) {
+    case GpuUse::kernels: return "kernels";
+    case GpuUse::copies: return "exposed copies";
+    case GpuUse::inside_graph: return "idle: inside a launch";
+    case GpuUse::launch: return "idle: launch";
+    case GpuUse::feed: return "idle: feed";
+    case GpuUse::fetch: return "idle: fetch";
+    case GpuUse::sync: return "idle: sync";
+    case GpuUse::compile: return "idle: compile";
+    case GpuUse::recording: return "idle: recording";
+    case GpuUse::yours: return "idle: your code";
+    case GpuUse::unseen: return "idle: not seen";
+  }
+  return "?";
+}
+
+namespace {
+
+// What a span alone says; what is around it may say more.
+HostUse use_of(const Trace& trace, SpanId i) {
+  switch (trace.kind(i)) {
+    case SpanKind::run: return trace.cut(i).at_start ? HostUse::unseen : HostUse::run;
+    case SpanKind::compile: return HostUse::compile;
+    case SpanKind::feed: return HostUse::feed;
+    case SpanKind::fetch: return HostUse::fetch;
+    case SpanKind::launch: return HostUse::launch;
+    case SpanKind::wait: return HostUse::wait;
+    case SpanKind::memcpy:
+    case SpanKind::memset: return HostUse::copy;
+    case SpanKind::recording: return HostUse::recording;
+    case SpanKind::range:
+    case SpanKind::host: return HostUse::yours;
+    default: return HostUse::ops;
+  }
+}
+
+HostUse use_inside(HostUse around, HostUse own) {
+  if (around == HostUse::compile) return HostUse::compile;
+  if (own == HostUse::copy && around != HostUse::yours && around != HostUse::run) return around;
+  if (own == HostUse::yours && around != HostUse::yours) return around;  // host work of paoding's own
+  return own;
+}
+
+class ThreadSweep {
+ public:
+  // `outside`: what the thread is at where it has no span.
+  ThreadSweep(const Trace& trace, HostUse outside) : trace_(trace), outside_(outside), at_(trace.window_start()) {}
+
+  void open(SpanId i) {
+    advance(trace_.start(i));
+    const HostUse around = open_.empty() ? outside_ : open_.back().use;
+    open_.push_back({trace_.end(i), use_inside(around, use_of(trace_, i)), i});
+  }
+  std::vector<Stretch> finish() {
+    advance(trace_.window_end());
+    return std::move(made_);
+  }
+
+ private:
+  struct Open {
+    std::int64_t end;
+    HostUse use;
+    SpanId span;
+  };
+
+  void advance(std::int64_t until) {
+    for (;;) {
+      while (!open_.empty() && open_.back().end <= at_) open_.pop_back();
+      if (at_ >= until) return;
+      const Open now = open_.empty() ? Open{until, outside_, kNone} : open_.back();
+      const std::int64_t end = std::min(now.end, until);
+      made_.push_back({at_, end, now.use, now.span});
+      at_ = end;
+    }
+  }
+
+  const Trace& trace_;
+  const HostUse outside_;
+  std::int64_t at_;
+  std::vector<Open> open_;
+  std::vector<Stretch> made_;
+};
+
+template <class Use, std::size_t N>
+std::vector<BudgetPart> parts_of(const std::array<std::int64_t, N>& ns) {
+  std::vector<BudgetPart> parts;
+  for (std::size_t i = 0; i < N; ++i) {
+    if (ns[i] > 0) parts.push_back({to_string(static_cast<Use>(i)), ns[i]});
+  }
+  return parts;
+}
+
+GpuUse idle_while(HostUse use) {
+  switch (use) {
+    case HostUse::wait: return GpuUse::sync;
+    case HostUse::feed: return GpuUse::feed;
+    case HostUse::fetch: return GpuUse::fetch;
+    case HostUse::compile: return GpuUse::compile;
+    case HostUse::recording: return GpuUse::recording;
+    case HostUse::unseen: return GpuUse::unseen;
+    case HostUse::yours: return GpuUse::yours;
+    case HostUse::ops:
+    case HostUse::run:
+    case HostUse::launch:
+    case HostUse::copy: return GpuUse::launch;
+  }
+  return GpuUse::unseen;
+}
+
+bool is_copy(SpanKind kind) { return kind == SpanKind::memcpy || kind == SpanKind::memset; }
+
+class GpuSweep {
+ public:
+  GpuSweep(const Trace& trace, const std::vector<ThreadTime>& threads) : trace_(trace), threads_(threads) {}
+
+  // `spans`: what one device did, in order of start.
+  std::vector<BudgetPart> sweep(const std::vector<SpanId>& spans) {
+    std::vector<Interval> kernels, busy;
+    for (const SpanId i : spans) {
+      const Interval interval{trace_.start(i), trace_.end(i)};
+      busy.push_back(interval);
+      if (!is_copy(trace_.kind(i))) kernels.push_back(interval);
+    }
+    unite(kernels);
+    unite(busy);
+    ns_[at(GpuUse::kernels)] = total(kernels);
+    ns_[at(GpuUse::copies)] = total(busy) - total(kernels);
+    const std::vector<Interval> idle = gaps({{trace_.window_start(), trace_.window_end()}}, busy);
+    std::size_t next = 0;  // the first span that starts behind the gap
+    SpanId before = kNone;
+    for (const Interval& gap : idle) {
+      for (; next < spans.size() && trace_.start(spans[next]) < gap.end; ++next) {
+        if (before == kNone || trace_.end(spans[next]) >= trace_.end(before)) before = spans[next];
+      }
+      add_gap(gap, before, next < spans.size() ? spans[next] : kNone);
+    }
+    return parts_of<GpuUse>(ns_);
+  }
+
+ private:
+  static std::size_t at(GpuUse use) { return static_cast<std::size_t>(use); }
+  static std::int64_t total(const std::vector<Interval>& united) {
+    std::int64_t sum = 0;
+    for (const Interval& i : united) sum += i.end - i.start;
+    return sum;
+  }
+
+  void add_gap(Interval gap, SpanId before, SpanId after) {
+    const SpanId cause = after == kNone ? kNone : trace_.cause(after);
+    if (cause != kNone) {
+      if (before != kNone && trace_.cause(before) == cause) {
+        ns_[at(GpuUse::inside_graph)] += gap.end - gap.start;
+        return;
+      }
+      launcher_ = trace_.track_id(cause);
+      const std::int64_t launched = std::clamp(trace_.start(cause), gap.start, gap.end);
+      ns_[at(GpuUse::launch)] += gap.end - launched;
+      gap.end = launched;
+    }
+    const std::vector<Stretch>& host = of_launcher();
+    auto stretch = std::upper_bound(host.begin(), host.end(), gap.start,
+                                    [](std::int64_t ns, const Stretch& s) { return ns < s.end; });
+    for (; stretch != host.end() && stretch->start < gap.end; ++stretch) {
+      const std::int64_t part = std::min(stretch->end, gap.end) - std::max(stretch->start, gap.start);
+      ns_[at(idle_while(stretch->use))] += part;
+      gap.start += part;
+    }
+    ns_[at(GpuUse::unseen)] += gap.end - gap.start;
+  }
+
+  // The thread that launched last, or else the first.
+  const std::vector<Stretch>& of_launcher() const {
+    static const std::vector<Stretch> kNobody;
+    if (launcher_ != kNone) return threads_[launcher_].stretches;
+    const auto first = std::ranges::find_if(threads_, [](const ThreadTime& t) { return !t.stretches.empty(); });
+    return first == threads_.end() ? kNobody : first->stretches;
+  }
+
+  const Trace& trace_;
+  const std::vector<ThreadTime>& threads_;
+  TrackId launcher_ = kNone;
+  std::array<std::int64_t, kGpuUses> ns_{};
+};
+
+// A thread that does nothing but its part of parallel regions waits for the next in between.
+bool is_worker(const Trace& trace, SpanId begin, SpanId end) {
+  bool works = false;
+  for (SpanId i = begin; i < end; ++i) {
+    if (trace.kind(i) != SpanKind::work && trace.kind(i) != SpanKind::recording) return false;
+    works = works || trace.kind(i) == SpanKind::work;
+  }
+  return works;
+}
+
+}  // namespace
+
+std::vector<ThreadTime> thread_times(const Trace& trace) {
+  std::vector<ThreadTime> made(trace.tracks().size());
+  SpanId i = 0;
+  for (TrackId track = 0; track < made.size(); ++track) {
+    if (trace.tracks()[track].kind != TrackKind::thread) continue;
+    while (i < trace.size() && trace.track_id(i) < track) ++i;
+    SpanId end = i;
+    while (end < trace.size() && trace.track_id(end) == track) ++end;
+    made[track].is_worker = is_worker(trace, i, end);
+    ThreadSweep sweep(trace, made[track].is_worker ? HostUse::wait : HostUse::yours);
+    for (; i < end; ++i) sweep.open(i);
+    made[track].stretches = sweep.finish();
+  }
+  return made;
+}
+
+std::vector<Budget> budgets(const Trace& trace, const std::vector<ThreadTime>& threads) {
+  std::vector<Budget> made;
+  for (TrackId track = 0; track < threads.size(); ++track) {
+    if (trace.tracks()[track].kind != TrackKind::thread) continue;
+    std::array<std::int64_t, kHostUses> ns{};
+    for (const Stretch& s : threads[track].stretches) ns[static_cast<std::size_t>(s.use)] += s.end - s.start;
+    made.push_back({.of = std::string(trace.text(trace.tracks()[track].name)),
+                    .is_worker = threads[track].is_worker,
+                    .parts = parts_of<HostUse>(ns)});
+  }
+  std::map<int, std::vector<SpanId>> devices;
+  for (SpanId i = 0; i < trace.size(); ++i) {
+    if (trace.on_gpu(i) && trace.kind(i) != SpanKind::run) devices[trace.track(i).device].push_back(i);
+  }
+  for (auto& [device, spans] : devices) {
+    std::stable_sort(spans.begin(), spans.end(), [&](SpanId a, SpanId b) { return trace.start(a) < trace.start(b); });
+    made.push_back(
+        {.of = fmt::format("GPU {}", device), .device = device, .parts = GpuSweep(trace, threads).sweep(spans)});
+  }
+  return made;
+}
+
+Budget together(const std::vector<Budget>& budgets) {
+  Budget all;
+  for (const Budget& budget : budgets) {
+    if (!budget.is_worker) continue;
+    all.workers += 1;
+    for (const BudgetPart& part : budget.parts) {
+      const auto same = [&](const BudgetPart& p) { return p.name == part.name; };
+      const auto found = std::find_if(all.parts.begin(), all.parts.end(), same);
+      if (found == all.parts.end()) {
+        all.parts.push_back(part);
+      } else {
+        found->ns += part.ns;
+      }
+    }
+  }
+  all.of = all.workers == 1 ? "1 worker" : fmt::format("{} workers", all.workers);
+  return all;
+}
+
+}  // namespace paoding::profile

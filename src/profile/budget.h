@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the wall time of a recording went: for every thread and every GPU parts that add up to it, to the nanosecond.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "profile/trace.h"
+
+namespace paoding::profile {
+
+/// What a thread was at, by its innermost span.
+enum class HostUse : std::uint8_t {
+  ops,        // kernels on the CPU, and what else is done for an op
+  run,        // a run, besides what it does for ops
+  launch,     // handing work to a GPU
+  wait,       // for a GPU, or for the other threads of a parallel region
+  feed,       // values handed in
+  fetch,      // values handed out
+  copy,       // between devices, outside of ops, feeds and fetches
+  compile,    // making programs
+  recording,  // the recorder's own work
+  unseen,     // a run that was under way when the recording began
+  yours,      // whatever is not paoding's
+};
+inline constexpr int kHostUses = static_cast<int>(HostUse::yours) + 1;
+
+/// What a GPU was at.
+enum class GpuUse : std::uint8_t {
+  kernels,       // at least one kernel was under way
+  copies,        // copies and fills, and no kernel
+  inside_graph,  // idle between two parts of one launch
+  launch,        // idle: what came next was being launched
+  feed,          // idle: the thread that launches fed
+  fetch,         // idle: it fetched
+  sync,          // idle: it waited
+  compile,       // idle: it compiled
+  recording,     // idle: it recorded
+  yours,         // idle: it ran code that is not paoding's
+  unseen,        // idle as far as is known: of what the thread did, nothing was recorded
+};
+inline constexpr int kGpuUses = static_cast<int>(GpuUse::unseen) + 1;
+
+/// "ops", "run", ..., "your code".
+std::string_view to_string(HostUse use);
+/// "kernels", "exposed copies", "idle: launch", ...
+std::string_view to_string(GpuUse use);
+
+/// A part of a thread's time in which it was at one thing.
+struct Stretch {
+  std::int64_t start, end;  // ns
+  HostUse use;
+  SpanId span;  // the innermost; kNone where there is none
+};
+
+/// The window of the trace as a thread spent it: without gaps, nothing twice.
+struct ThreadTime {
+  std::vector<Stretch> stretches;
+  bool is_worker = false;  // nothing but its part of parallel regions; in between it waits
+};
+
+/// Per track; empty for those that are no threads.
+std::vector<ThreadTime> thread_times(const Trace& trace);
+
+struct BudgetPart {
+  std::string_view name;
+  std::int64_t ns = 0;
+};
+
+/// One thread's or one GPU's wall time; parts of 0 ns are left out.
+struct Budget {
+  std::string of;                 // "thread0", "GPU 0"
+  int device = -1;                // -1: a thread
+  bool is_worker = false;         // of a ThreadTime
+  int workers = 0;                // of together(): how many there are
+  std::vector<BudgetPart> parts;  // add up to the trace's wall_ns()
+};
+
+/// Of every thread, then of every GPU.
+std::vector<Budget> budgets(const Trace& trace, const std::vector<ThreadTime>& threads);
+
+/// The workers as one: parts add up to as many times wall_ns(). None: `workers` is 0.
+Budget together(const std::vector<Budget>& budgets);
+
+}  // namespace paoding::profile

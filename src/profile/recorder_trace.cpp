@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// The end of a recording: what threads and GPUs wrote becomes a Trace.
+#include <algorithm>
+#include <set>
+#include <thread>
+#include <unordered_map>
+
+#include "base/check.h"
+#include "profile/recorder_state.h"
+
+namespace paoding::profile {
+
+namespace {
+
+std::int64_t steady_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace
+
+ClockPair read_clocks() {
+  ClockPair best;
+  Ticks best_width = ~Ticks{0};
+  for (int i = 0; i < 32; ++i) {
+    const Ticks before = Recorder::now();
+    const std::int64_t ns = steady_ns();
+    const Ticks after = Recorder::now();
+    if (after - before < best_width) {
+      best_width = after - before;
+      best = {before + (after - before) / 2, ns};
+    }
+  }
+  return best;
+}
+
+// From ticks to ns of steady_clock, on the line through both ends of the recording.
+class Recorder::ToTrace {
+ public:
+  ToTrace(Recording& recording, ClockPair stopped, Ticks window_end)
+      : r_(recording),
+        ns_per_tick_(static_cast<double>(stopped.ns - r_.started.ns) /
+                     static_cast<double>(stopped.ticks - r_.started.ticks)) {
+    trace_.set_window(r_.started.ns, to_ns(window_end));
+  }
+
+  void add_threads(std::uint64_t session) {
+    // What is still open is looked at first: what ends meanwhile is then among the records too, and known again.
+    std::vector<std::pair<ThreadSpans*, std::vector<SpanRecord>>> threads;
+    for (const auto& spans : r_.threads) {
+      std::vector<SpanRecord> open = open_of(*spans);
+      if (spans->session != session && open.empty()) continue;
+      if (spans->session != session) r_.begin(*spans, session);
+      threads.emplace_back(spans.get(), std::move(open));
+    }
+    std::sort(threads.begin(), threads.end(), [](auto& a, auto& b) { return a.first->number < b.first->number; });
+    for (auto& [spans, open] : threads) add_thread(*spans, open);
+    if (dropped_ > 0) trace_.add_note("host spans dropped, the recorder was full", dropped_);
+    if (cut_at_start_ > 0) trace_.add_note("spans that began before the recording, cut", cut_at_start_);
+    if (cut_at_end_ > 0) trace_.add_note("spans that were under way when it ended, cut", cut_at_end_);
+  }
+
+  void add_gpus() {
+    std::vector<TrackId> tracks;
+    for (const auto& [kind, name, device] : r_.gpu_tracks) tracks.push_back(trace_.add_track(kind, name, device));
+    for (const GpuSpan& s : r_.gpu_spans) {
+      trace_.add({.track = tracks[s.track],
+                  .site = trace_site(s.site),
+                  .start_ns = s.start_ns,
+                  .duration_ns = std::max<std::int64_t>(0, s.duration_ns),
+                  .run = s.run,
+                  .correlation = s.correlation});
+    }
+    r_.gpu_spans = {};
+  }
+
+  Trace finish() {
+    for (Note& note : r_.notes) trace_.add_note(std::move(note.text), note.count);
+    r_.notes.clear();
+    trace_.finish();
+    return std::move(trace_);
+  }
+
+ private:
+  std::int64_t to_ns(Ticks ticks) const {
+    const auto since = static_cast<std::int64_t>(ticks - r_.started.ticks);  // negative before the recording
+    return r_.started.ns + static_cast<std::int64_t>(static_cast<double>(since) * ns_per_tick_);
+  }
+
+  static std::vector<SpanRecord> open_of(const ThreadSpans& spans) {
+    std::vector<SpanRecord> open;
+    const std::uint32_t depth = std::min(spans.open.depth.load(std::memory_order_acquire), OpenSpans::kMost);
+    for (std::uint32_t i = 0; i < depth; ++i) {
+      const OpenSpans::Span& span = spans.open.spans[i];
+      open.push_back({span.site.load(std::memory_order_relaxed), span.run.load(std::memory_order_relaxed),
+                      span.start.load(std::memory_order_relaxed), 0});
+    }
+    return open;
+  }
+
+  void add_thread(const ThreadSpans& spans, std::vector<SpanRecord>& open) {
+    const TrackId track = trace_.add_track(TrackKind::thread, fmt::format("thread{}", spans.number));
+    dropped_ += spans.dropped;
+    for (std::size_t c = 0; c < spans.chunks_used; ++c) {
+      const Chunk& chunk = *spans.chunks[c];
+      const std::uint32_t used = chunk.used.load(std::memory_order_acquire);
+      for (std::uint32_t i = 0; i < used; ++i) {
+        const SpanRecord& record = chunk.records[i];
+        std::erase_if(open, [&](const SpanRecord& o) { return o.site == record.site && o.start == record.start; });
+        add(track, record, to_ns(record.end));
+      }
+    }
+    for (const SpanRecord& record : open) add(track, record, trace_.window_end() + 1);
+  }
+
+  void add(TrackId track, const SpanRecord& record, std::int64_t end) {
+    const bool begins_before = record.start < r_.started.ticks;
+    const std::int64_t start = begins_before ? r_.started.ns - 1 : to_ns(record.start);
+    end = std::max(start, end);
+    std::uint32_t run = record.run;
+    if (run == 0 && begins_before) run = next_run();  // a run that began while nothing was recorded
+    const SpanId id = trace_.add(
+        {.track = track, .site = trace_site(record.site), .start_ns = start, .duration_ns = end - start, .run = run});
+    if (id == kNone) return;
+    cut_at_start_ += begins_before;
+    cut_at_end_ += end > trace_.window_end();
+  }
+
+  SiteId trace_site(SiteId site) {
+    const auto [found, is_new] = site_of_.try_emplace(site);
+    if (!is_new) return found->second;
+    std::lock_guard sites(r_.sites_mutex);
+    const auto behind = std::upper_bound(r_.sites.begin(), r_.sites.end(), site,
+                                         [](SiteId id, const SiteRange& range) { return id < range.sites.first; });
+    const SiteRange& range = *std::prev(behind);
+    SiteInfo info = range.info;
+    if (site > range.sites.first) info.instance += fmt::format("@{}", site - range.sites.first);
+    return found->second = trace_.add_site(info);
+  }
+
+  Recording& r_;
+  const double ns_per_tick_;
+  Trace trace_;
+  std::unordered_map<SiteId, SiteId> site_of_;  // recorder's id -> trace's
+  std::uint64_t dropped_ = 0, cut_at_start_ = 0, cut_at_end_ = 0;
+};
+
+Trace Recorder::stop() {
+  Recording& r = recording();
+  std::lock_guard control(r.control);
+  if (!running()) fail(ErrorKind::argument, "stop_profiler: nothing is being recorded, needs start_profiler first");
+  static const SiteId site = add_site({.name = "stop_profiler", .kind = SpanKind::recording});
+  const Ticks asked = now();
+  flags_.store(0);
+  bool has_waited = false;
+  if (r.options->state != State::cpu) {
+    for (const GpuSource& source : r.sources) {
+      has_waited = true;
+      try {
+        source.stop();
+      } catch (const std::exception& e) {  // the host's half is still worth having
+        add_note(fmt::format("GPU spans: {}", e.what()));
+      }
+    }
+  }
+  // What GPUs had to do is part of the recording: it ends behind it.
+  const Ticks ended = has_waited ? now() : asked;
+  if (has_waited && r.options->state != State::gpu) complete(site, asked, ended);
+
+  ClockPair stopped = read_clocks();
+  // A clock pair is good to some 30 ns: over 2 ms a rate good to 15 ppm, 30 ns at the end of those 2 ms.
+  while (stopped.ns - r.started.ns < 2'000'000) {
+    std::this_thread::sleep_for(std::chrono::nanoseconds(2'000'000 - (stopped.ns - r.started.ns)));
+    stopped = read_clocks();
+  }
+
+  std::lock_guard lock(r.mutex);
+  r.running = false;
+  ToTrace made(r, stopped, ended);
+  made.add_threads(session_.load());
+  made.add_gpus();
+  std::erase_if(r.threads, [](const auto& spans) { return spans->exited; });
+  return made.finish();
+}
+
+}  // namespace paoding::profile
