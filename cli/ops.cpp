@@ -48,7 +48,12 @@ const char* kind_of(const AttrValue& value) {
   return names[value.index()];
 }
 
-std::string inputs_text(const OpDef& op) { return fmt::format("{}", fmt::join(op.inputs, ", ")); }
+// "xw, u, lengths?": a question mark behind those that may be absent.
+std::string inputs_text(const OpDef& op) {
+  std::vector<std::string> names = op.inputs;
+  for (int k = 0; k < op.optional_inputs; ++k) names[names.size() - 1 - static_cast<std::size_t>(k)] += '?';
+  return fmt::format("{}", fmt::join(names, ", "));
+}
 
 // "axis: integer, keepdims = false"
 std::string attrs_text(const OpDef& op) {

@@ -94,6 +94,7 @@ struct OpDef {
   OpKind kind = OpKind::kernel;
   int version = 1;
   std::vector<std::string> inputs = {};  // names; a last one ending in "..." takes any number (at least one)
+  int optional_inputs = 0;               // how many of the last inputs may be absent, from the end
   std::vector<AttrSpec> attrs = {};
   int conditions = 0;       // leading inputs that are bools and take no part in promotion (select)
   bool has_effect = false;  // does something besides giving its result, so it is kept though nobody reads it: assign
@@ -112,6 +113,11 @@ struct OpDef {
   bool is_run_by_kernel() const { return kind == OpKind::kernel || kind == OpKind::composed; }
   bool is(OpRole asked) const { return role == asked; }
   bool is_variadic() const { return !inputs.empty() && inputs.back().ends_with("..."); }
+  /// Whether it can have so many inputs.
+  bool takes(std::size_t count) const {
+    if (is_variadic()) return count >= inputs.size();
+    return count <= inputs.size() && inputs.size() - count <= static_cast<std::size_t>(optional_inputs);
+  }
 };
 
 /// `in` when it has `count` scalars. Error (argument) when it has not: an op has other inputs than its formula takes.

@@ -75,6 +75,9 @@ void check_complete(const OpDef& op) {
   }
   if (op.kind == OpKind::composed && !op.compose) incomplete("is a composed op without a composition");
   if (op.kind != OpKind::formula && op.kind != OpKind::composed && !op.infer) incomplete("has no shape rule");
+  if (op.optional_inputs < 0 || static_cast<std::size_t>(op.optional_inputs) > op.inputs.size()) {
+    incomplete("has more optional inputs than inputs");
+  }
   if (!are_names(op.inputs, itself)) incomplete("has two inputs of one name, or one whose name is no word");
   if (!are_names(op.attrs, name_of)) incomplete("has two attributes of one name, or one whose name is no word");
   // Passes and the planner know these by their names.
@@ -135,11 +138,12 @@ Attrs complete_attrs(const OpDef& op, const Attrs& given) {
 }
 
 void check_arity(const OpDef& op, std::size_t count) {
-  const std::size_t least = op.inputs.size();
-  if (op.is_variadic() ? count < least : count != least) {
-    fail(ErrorKind::argument, "{}: has {} inputs, takes {}{} ({})", op.name, count, op.is_variadic() ? "at least " : "",
-         least, fmt::join(op.inputs, ", "));
-  }
+  if (op.takes(count)) return;
+  const std::size_t most = op.inputs.size(), least = most - static_cast<std::size_t>(op.optional_inputs);
+  const std::string range = op.is_variadic() ? fmt::format("at least {}", most)
+                            : least < most   ? fmt::format("{} to {}", least, most)
+                                             : std::to_string(most);
+  fail(ErrorKind::argument, "{}: has {} inputs, takes {} ({})", op.name, count, range, fmt::join(op.inputs, ", "));
 }
 
 // Inputs of a formula op meet in one dtype; the first `op.conditions` keep theirs.

@@ -34,9 +34,7 @@ void verify(const Graph& graph, std::string_view when) {
         illegal(fmt::format("input {} has no output {}", ref.node, ref.output));
       types.push_back(graph.type(ref));
     }
-    if (node.op->is_variadic() ? types.size() < node.op->inputs.size() : types.size() != node.op->inputs.size()) {
-      illegal(fmt::format("has {} inputs", types.size()));
-    }
+    if (!node.op->takes(types.size())) illegal(fmt::format("has {} inputs", types.size()));
     if (node.op->attrs.size() != node.attrs.entries().size()) illegal("attributes are not complete");
     for (std::size_t i = 0; i < node.op->attrs.size(); ++i) {
       if (node.attrs.entries()[i].first != node.op->attrs[i].name) illegal("attributes are not in declared order");

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernel ops: an ordered table of implementations per device. The first that accepts wins; every refusal says why
 // (PAODING_EXPLAIN=1 prints it). Everything is decided when a kernel is prepared; run() only runs. A composed op may
-// have such a table too: an implementation that accepts the node claims it as a whole before it is taken apart.
+// have such a table too: an implementation that accepts the node claims it as a whole before it is taken apart. When it
+// is planned then, results of it that nobody reads have shape [0]: they are not to be written.
 #pragma once
 
 #include <functional>

@@ -113,6 +113,61 @@ TEST(ExpandComposedOps, WhatIsClaimedInALoopLeavesItAsItsPartsWould) {
   EXPECT_EQ(count_here(g, "add"), 1);
 }
 
+// Gives 2 a and 3 a; what it is told about each is kept, so that a test can see it.
+std::vector<std::int64_t> elements_asked_for;
+
+class BothKernel : public PreparedKernel {
+ public:
+  explicit BothKernel(const KernelCall& call) {
+    for (const Layout& output : call.outputs) elements_.push_back(output.type.shape.elements());
+    elements_asked_for = elements_;
+  }
+  void run(const KernelRun& run) const override {
+    for (std::size_t k = 0; k < elements_.size(); ++k) {
+      for (std::int64_t i = 0; i < elements_[k]; ++i) {
+        static_cast<float*>(run.operands[1 + k])[i] =
+            (2 + static_cast<float>(k)) * static_cast<const float*>(run.operands[0])[i];
+      }
+    }
+  }
+
+ private:
+  std::vector<std::int64_t> elements_;
+};
+
+const OpDef& both() {
+  static const OpDef& op = [&]() -> const OpDef& {
+    register_kernel(
+        "test_both",
+        {.name = "four",
+         .device = DeviceKind::cpu,
+         .refusal =
+             [](const KernelCall& call) { return std::string(call.inputs[0].is_dense() ? "" : "a is not dense"); },
+         .prepare = [](const KernelCall& call, const Device&) { return std::make_unique<BothKernel>(call); }});
+    return register_op({.name = "test_both",
+                        .summary = "2 a and 3 a",
+                        .kind = OpKind::composed,
+                        .inputs = {"a"},
+                        .gradient = [](const GradCall&) { return Values{Value()}; },
+                        .compose =
+                            [](std::span<const Value> in, const Attrs&) {
+                              const Value two = in[0] * 2.0, three = in[0] * 3.0;
+                              return Values{two, three};
+                            }});
+  }();
+  return op;
+}
+
+TEST(ExpandComposedOps, AResultThatNobodyReadsHasNoPlace) {
+  Graph g;
+  const Value a = g.input("a", f32, {4});
+  g.fetch("y", call(both(), std::array{a})[1] + 1.0);
+  Program program(g);
+  EXPECT_EQ(elements_asked_for, (std::vector<std::int64_t>{0, 4}));
+  EXPECT_EQ(program.run({{"a", made(f32, {4}, {0, 1, 2, 3})}}).at("y").to_doubles(),
+            (std::vector<double>{1, 4, 7, 10}));
+}
+
 TEST(ExpandComposedOps, TheGradientOfAnEmbeddingWithPaddingIsOneKernel) {
   Graph g;
   const Value ids = g.input("ids", i64, {2, 3}), table = g.input("table", f32, {5, 4});

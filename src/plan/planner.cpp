@@ -193,6 +193,16 @@ std::vector<std::size_t> operands_to_copy(const KernelCall& call) {
   return {};
 }
 
+// Whether anything reads the value.
+bool is_read(const Graph& graph, Ref ref) {
+  for (NodeId id = ref.node + 1; id < graph.size(); ++id) {
+    const auto& inputs = graph.node(id).inputs;
+    if (std::find(inputs.begin(), inputs.end(), ref) != inputs.end()) return true;
+  }
+  return std::any_of(graph.fetches().begin(), graph.fetches().end(),
+                     [&](const Graph::Fetch& fetch) { return fetch.ref == ref; });
+}
+
 }  // namespace
 
 void Planner::plan_kernel(Frame& frame, NodeId id) {
@@ -203,7 +213,13 @@ void Planner::plan_kernel(Frame& frame, NodeId id) {
   for (std::size_t i = 0; i < node.inputs.size(); ++i) step.operands.push_back(kernel_input(frame, id, i));
   step.reads = step.operands.size();
   for (std::int32_t k = 0; k < static_cast<std::int32_t>(node.types.size()); ++k) {
-    step.operands.push_back(result_place(frame, {id, k}));
+    const Ref ref{id, k};
+    if (node.op->kind == OpKind::composed && !is_read(frame.graph, ref)) {
+      const Type nothing{node.types[static_cast<std::size_t>(k)].dtype, {0}};
+      step.operands.push_back({new_slot(SlotKind::arena, node.title(), 0), 0, {}, Layout::dense(nothing)});
+      continue;
+    }
+    step.operands.push_back(result_place(frame, ref));
   }
   const auto make_call = [&] {
     step.call = {node.op, node.attrs, {}, {}, {}, options_.allow_tf32, node.scope.str(), options_.target};
