@@ -28,11 +28,11 @@ Seq2Seq::Seq2Seq(Graph& graph, const Seq2SeqOptions& o)
 Seq2Seq::Encoded Seq2Seq::encode(const Value& source, const Value& lengths) const {
   const Scope scope(graph_, "encoder");
   const std::int64_t S = source.shape()[0], B = source.shape()[1];
-  const RecurrentResult read = encoder_(dropout(read_(source), options_.dropout), {.lengths = lengths});
+  const Value ends = lengths.valid() ? cast(lengths, i32) : Value();  // as recurrences take them
+  const RecurrentResult read = encoder_(dropout(read_(source), options_.dropout), {.lengths = ends});
   Encoded encoded{.memory = project_(read.outputs), .counts = {}, .state = {}};
-  if (lengths.valid()) {
-    const Value ends = reshape(lengths, Shape{1, B, 1});
-    encoded.counts = less(iota(graph_, Shape{S, 1, 1}, 0, i64), ends);
+  if (ends.valid()) {
+    encoded.counts = less(iota(graph_, Shape{S, 1, 1}, 0, i32), reshape(ends, Shape{1, B, 1}));
   }
   encoded.state.push_back(zeros(graph_, {B, options_.hidden}, options_.dtype));
   for (std::size_t layer = 0; layer < read.last_h.size(); ++layer) {

@@ -16,15 +16,23 @@ constexpr double kStep = 1e-5;          // of finite differences
 constexpr std::size_t kMostProbes = 8;  // elements of one input that are compared
 constexpr std::size_t kMostTries = 64;  // and that are tried for it: those at a kink have nothing to compare with
 
+bool casts_to_half(const Graph& graph) {
+  for (NodeId id = 0; id < graph.size(); ++id) {
+    const Node& node = graph.node(id);
+    if (node.op->name == "cast" && (node.types[0].dtype == f16 || node.types[0].dtype == bf16)) return true;
+    for (const auto& body : node.bodies) {
+      if (casts_to_half(*body)) return true;
+    }
+  }
+  return false;
+}
+
 // Results that jump have no finite difference; their gradient is defined to be the identity's. Nor has what has its
 // gradient stopped, wholly or for a row.
 bool rounds(const SweepCase& c, const Graph& graph) {
   if (c.op->name == "stop_gradient") return true;
   if (c.op->name == "embedding" && c.shape.attrs.find("padding") != nullptr) return true;
-  for (NodeId id = 0; id < graph.size(); ++id) {  // a composed op that computes f16 and bf16 in f32
-    const Node& node = graph.node(id);
-    if (node.op->name == "cast" && (node.types[0].dtype == f16 || node.types[0].dtype == bf16)) return true;
-  }
+  if (casts_to_half(graph)) return true;  // a composed op that computes f16 and bf16 in f32
   const AttrValue* dtype = c.shape.attrs.find("dtype");
   if (dtype == nullptr || !std::holds_alternative<DType>(*dtype)) return false;
   const DType to = std::get<DType>(*dtype);

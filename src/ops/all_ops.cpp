@@ -31,6 +31,7 @@ void register_built_in_ops() {
   register_norm_ops();
   register_random_ops();
   register_recurrent_ops();
+  register_lstm_recurrence();
   register_group();
 }
 

@@ -31,6 +31,7 @@ void register_loss_ops();
 void register_norm_ops();
 void register_random_ops();
 void register_recurrent_ops();
+void register_lstm_recurrence();
 void register_group();
 
 }  // namespace paoding

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stacks of recurrent layers: a scan per layer and direction. What does not depend on the state, above all the product
-// of the input, is taken out of the loop by the passes, so a step here says only what one step is.
+// Stacks of recurrent layers: for each layer and direction a product of the input for all steps and a recurrence, which
+// a kernel may claim as a whole; or a scan, out of which the passes take what does not depend on the state.
 #include "base/check.h"
 #include "base/one_line.h"
 #include "graph/value_scope.h"
@@ -19,11 +19,6 @@ class Stack {
   Stack(Kind kind, const Value& xs, std::span<const RecurrentParameters> parameters, const RecurrentOptions& options)
       : kind_(kind), xs_(xs), parameters_(parameters), options_(options), directions_(options.bidirectional ? 2 : 1) {
     check();
-    if (!options.lengths.valid()) return;
-    // [T, B, 1]: whether the step counts for the row.
-    const std::int64_t steps = xs.shape()[0], rows = xs.shape()[1];
-    const Value last = reshape(cast(options.lengths, i64), Shape{1, rows, 1});
-    counts_ = less(iota(xs.graph(), Shape{steps, 1, 1}, 0, i64), last);
   }
 
   RecurrentResult run() {
@@ -128,14 +123,45 @@ class Stack {
     return expand(full(xs_.graph(), {}, 0, parameters_[i].u.dtype()), Shape{xs_.shape()[1], width});
   }
 
+  // [T, B, 1]: whether the step counts for the row. Invalid where all do.
+  const Value& counts() {
+    if (options_.lengths.valid() && !counts_.valid()) {
+      const Value last = reshape(cast(options_.lengths, i64), Shape{1, xs_.shape()[1], 1});
+      counts_ = less(iota(xs_.graph(), Shape{xs_.shape()[0], 1, 1}, 0, i64), last);
+    }
+    return counts_;
+  }
+
+  // The lengths as the recurrences take them; invalid where there are none.
+  const Value& lengths() {
+    if (options_.lengths.valid() && !lengths_.valid()) {
+      const bool fits = options_.lengths.dtype() == i32;
+      lengths_ = fits ? options_.lengths : cast(minimum(options_.lengths, xs_.shape()[0]), i32);
+    }
+    return lengths_;
+  }
+
+  // The cell state of 16 bit types is carried in f32.
+  Value run_lstm(const Value& input, const RecurrentParameters& p, const Values& states, bool is_reverse,
+                 RecurrentResult* result) {
+    const Value product = matmul(input, p.w), xw = product + p.b;
+    const DType wide = compute_dtype(states[1].dtype());
+    const LstmRecurrence made = lstm_recurrence(xw, p.u, states[0], cast(states[1], wide), lengths(), is_reverse);
+    result->last_h.push_back(made.last_h);
+    result->last_c.push_back(cast(made.last_c, states[1].dtype()));
+    const std::int64_t first = is_reverse ? 0 : 1, steps = xs_.shape()[0];
+    return slice(made.states, 0, first, first + steps);
+  }
+
   Value run_direction(const Value& input, std::size_t i, bool is_reverse, RecurrentResult* result) {
     const std::string layer = fmt::format("l{}{}", i / directions_, is_reverse ? "_reverse" : "");
     const ValueScope scope(parameters_.size() > 1 ? layer : "", xs_);
     const RecurrentParameters& p = parameters_[i];
     Values states = {initial(options_.initial_h, i, width_of(p))};
     if (kind_ == Kind::lstm) states.push_back(initial(options_.initial_c, i, hidden_of(p, gates())));
+    if (kind_ == Kind::lstm && !p.projection.valid()) return run_lstm(input, p, states, is_reverse, result);
     Values sequences = {input};
-    if (counts_.valid()) sequences.push_back(counts_);
+    if (counts().valid()) sequences.push_back(counts());
     const StepResult made = scan(
         states, sequences,
         [&](const Values& before, const Values& element) {
@@ -164,7 +190,7 @@ class Stack {
   const std::span<const RecurrentParameters> parameters_;
   const RecurrentOptions& options_;
   const std::size_t directions_;
-  Value counts_;
+  Value counts_, lengths_;
 };
 
 }  // namespace

@@ -71,6 +71,8 @@ void join_inner(Graph& graph, PassNotes& notes);
 void sum_gradients(Graph& graph, PassNotes& notes);
 void push_slices(Graph& graph, PassNotes& notes);
 void sort_indices(Graph& graph, PassNotes& notes);
+void stack_carries(Graph& graph, PassNotes& notes);
+void add_in_loops(Graph& graph, PassNotes& notes);
 void hoist_products(Graph& graph, PassNotes& notes);
 void sum_over_time(Graph& graph, PassNotes& notes);
 void sink_products(Graph& graph, PassNotes& notes);

@@ -19,6 +19,11 @@ void leave_alone(Graph&, PassNotes&) {}
 
 const std::vector<Pass>& pipeline() {
   static const std::vector<Pass> passes = {
+      {"stack_carries", "what the steps of a loop began with is what they carry, not a second copy of what they made",
+       stack_carries},
+      {"add_in_loops",
+       "what is added to a product in front of a loop is added in its steps, whose kernels do it for free",
+       add_in_loops},
       {"merge_duplicates", "equal nodes become one, so that later passes see one of each", merge_duplicates},
       {"fold_identities", "x * 1 and the like, which derivatives make many of, are x", fold_identities},
       {"simplify_views", "reshapes, slices and sums of each other become one, or nothing", simplify_views},

@@ -74,6 +74,17 @@ std::optional<Operand> through(const Node& node, const Type& source, const Opera
   return operand;
 }
 
+// Whether it is an output of a scan that no carry's history holds.
+bool is_only_stacked(const Node& scan, std::int32_t output) {
+  const ScanView view(scan);
+  if (output < view.carries) return false;
+  const auto& fetches = view.body.fetches();
+  const Ref value = fetches[static_cast<std::size_t>(output)].ref;
+  if (view.body.node(value.node).op->is(OpRole::source)) return false;
+  const auto is_carried = [&](const Graph::Fetch& next) { return next.ref == value; };
+  return std::none_of(fetches.begin(), fetches.begin() + view.carries, is_carried);
+}
+
 }  // namespace
 
 // Nodes that write their result themselves can write it anywhere; views and what is fed cannot.
@@ -81,6 +92,7 @@ bool Planner::can_write_to(const Frame& frame, Ref ref) const {
   const Node& node = frame.graph.node(ref.node);
   if (is_generated(node)) return false;
   if (node.op->is(OpRole::join) || node.op->name == "branch") return true;
+  if (node.op->name == "scan") return is_only_stacked(node, ref.output);
   return (is_groupable(node) && node.op->kind != OpKind::view) || node.op->is_run_by_kernel();
 }
 

@@ -31,6 +31,21 @@ Value gru_cell(const Value& x, const Value& h, const Value& w, const Value& u, c
 /// `relu`. x [B, I], h [B, H], w [I, H], u [H, H], b [H].
 Value rnn_cell(const Value& x, const Value& h, const Value& w, const Value& u, const Value& b, bool relu = false);
 
+/// What lstm_recurrence() gives. `states` and `cells` [T + 1, B, H] have the start first (last in reverse), behind it
+/// what each step made; beyond the end of a row states are 0, and cells stay as they were.
+struct LstmRecurrence {
+  Value states, cells;
+  Value gates;           // [T, B, 4H]: i, f, g, o of every step; 0 beyond the end of a row
+  Value last_h, last_c;  // [B, H]: at the end of each row
+};
+
+/// What of an LSTM layer depends on its state, over all steps: gates of xw_t + h u, then as lstm_cell(). xw [T, B, 4H]
+/// is x w + b of all steps, u [H, 4H], h0 and c0 [B, H]; lengths, if not absent, [B] i32 as in RecurrentOptions. Floats
+/// of one dtype; c0 may be f32 where the others have 16 bits, and the cell state is carried so. Results that nobody
+/// reads cost nothing. Error (shape, dtype) when something does not fit.
+LstmRecurrence lstm_recurrence(const Value& xw, const Value& u, const Value& h0, const Value& c0,
+                               const Value& lengths = {}, bool reverse = false);
+
 /// The weights of one layer in one direction; shapes as the cells say.
 struct RecurrentParameters {
   Value w, u, b;

@@ -193,6 +193,7 @@ StepResult scan(const Values& initial, const Values& given_sequences,
   auto body = std::make_shared<Graph>();
   body->parent = &graph;
   body->scope = graph.scope;
+  body->origin = graph.origin;
   body->step_count = length;
   body->placement = graph.placement;
   const StepResult made = run_body(*body, initial, sequences, make);

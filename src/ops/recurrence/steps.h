@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the recurrences over time share: their extents, which steps count, where states lie.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "paoding/graph.h"
+
+namespace paoding {
+
+/// One recurrence: xw [T, B, gates * H], the part of all steps that does not depend on the state, or what was saved of
+/// every step.
+struct RecurrenceShape {
+  std::int64_t steps, rows, hidden;
+  DType dtype;  // of everything but cell states
+  DType wide;   // that it is computed in
+
+  /// Error (shape, dtype), with the op's name: `value` is no [T, B, gates * H] of floats, u no [H, u_gates * H].
+  RecurrenceShape(std::string_view op, std::string_view name, const Value& value, int gates, const Value& u,
+                  int u_gates);
+
+  /// Error (shape, dtype) where `value` is not of the type.
+  void check(std::string_view name, const Value& value, const Shape& shape, DType needed) const;
+  /// Error (shape, dtype) where `lengths`, unless absent, are not i32[B].
+  void check_lengths(const Value& lengths) const;
+  /// [T, B, 1]: whether the step counts for the row. Invalid where all do.
+  Value counted(const Value& lengths) const;
+
+  std::string op;
+};
+
+/// Columns part * hidden .. (part + 1) * hidden of the last axis.
+Value gate_of(const Value& gates, int part, std::int64_t hidden);
+/// `a` where `counts`, which may be absent, says so, else `otherwise`.
+Value where_counted(const Value& counts, const Value& a, const Value& otherwise);
+/// The same with 0.
+Value zero_unless_counted(const Value& counts, const Value& a);
+/// [T + 1, ..]: `start` in front of what all steps made, or behind it where they go backwards.
+Value with_start(const Value& start, const Value& made, bool is_reverse);
+/// Of such a value the T entries before the steps, or behind them.
+Value before_steps(const Value& states, bool is_reverse);
+Value behind_steps(const Value& states, bool is_reverse);
+/// The entry of the start.
+Value start_of(const Value& states, bool is_reverse);
+/// The h that each step began with, where the step counts: of `states` those before the steps; behind the end of a row,
+/// where the reverse direction begins and states are 0, `start`.
+Value states_before(const Value& states, const Value& start, const Value& lengths, bool is_reverse);
+/// The gradient for u of products h u of all steps: `before` [T, B, H] and the products' gradients [T, B, N].
+Value gradient_of_weights(const Value& before, const Value& gradients);
+/// 0 of the type, seen everywhere.
+Value zeros_of(Graph& graph, DType dtype, const Shape& shape);
+/// The derivatives of sigmoid and tanh where they give y.
+Value slope_of_sigmoid(const Value& y);
+Value slope_of_tanh(const Value& y);
+
+/// The last inputs of a gradient op, each of which may be absent: gradients, of which attributes say so, then lengths.
+class GivenGradients {
+ public:
+  GivenGradients(const RecurrenceShape& shape, std::span<const Value> inputs, const Attrs& attrs, std::size_t first)
+      : shape_(shape), inputs_(inputs), attrs_(attrs), next_(first) {}
+  /// The gradient for the result that the attribute names; invalid where it is absent. Error (argument) when it is
+  /// not there although the attribute says so, (shape, dtype) when it is another.
+  Value take(const char* attr, const Shape& shape, DType dtype);
+  /// Error (argument) when something follows.
+  Value take_lengths();
+
+ private:
+  const RecurrenceShape& shape_;
+  std::span<const Value> inputs_;
+  const Attrs& attrs_;
+  std::size_t next_;
+};
+
+}  // namespace paoding
