@@ -5,6 +5,7 @@
 #include <numeric>
 #include <optional>
 
+#include "graph/formula.h"
 #include "tests/error_model.h"
 #include "tests/gpu_refusals.h"
 #include "tests/op_case.h"
@@ -23,6 +24,15 @@ bool casts_to_half(const Graph& graph) {
     for (const auto& body : node.bodies) {
       if (casts_to_half(*body)) return true;
     }
+    if (node.op->kind != OpKind::composed) continue;
+    Graph composition;
+    Values inputs;
+    for (const Ref& ref : node.inputs) {
+      const Type& type = graph.type(ref);
+      inputs.push_back(composition.input("in" + std::to_string(inputs.size()), type.dtype, type.shape));
+    }
+    expand_composed(composition, *node.op, inputs, node.attrs);
+    if (casts_to_half(composition)) return true;
   }
   return false;
 }

@@ -32,6 +32,8 @@ void register_built_in_ops() {
   register_random_ops();
   register_recurrent_ops();
   register_lstm_recurrence();
+  register_gru_recurrence();
+  register_rnn_recurrence();
   register_group();
 }
 

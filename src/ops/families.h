@@ -32,6 +32,8 @@ void register_norm_ops();
 void register_random_ops();
 void register_recurrent_ops();
 void register_lstm_recurrence();
+void register_gru_recurrence();
+void register_rnn_recurrence();
 void register_group();
 
 }  // namespace paoding

@@ -141,16 +141,39 @@ class Stack {
     return lengths_;
   }
 
-  // The cell state of 16 bit types is carried in f32.
-  Value run_lstm(const Value& input, const RecurrentParameters& p, const Values& states, bool is_reverse,
-                 RecurrentResult* result) {
-    const Value product = matmul(input, p.w), xw = product + p.b;
-    const DType wide = compute_dtype(states[1].dtype());
-    const LstmRecurrence made = lstm_recurrence(xw, p.u, states[0], cast(states[1], wide), lengths(), is_reverse);
+  // Whether the layer is one recurrence, which a kernel may claim: with a projection, or with r in front of the product
+  // of a GRU, it is a scan.
+  bool is_recurrence(const RecurrentParameters& p) const {
+    return kind_ == Kind::gru ? options_.reset_after : !p.projection.valid();
+  }
+
+  // [T, B, H], of [T + 1, B, H] with the start.
+  static Value outputs_of(const Value& states, bool is_reverse) {
+    const std::int64_t entries = states.shape()[0];
+    return is_reverse ? slice(states, 0, 0, entries - 1) : slice(states, 0, 1, entries);
+  }
+
+  Value run_recurrence(const Value& input, const RecurrentParameters& p, const Values& states, bool is_reverse,
+                       RecurrentResult* result) {
+    const Value product = matmul(input, p.w);
+    if (kind_ == Kind::lstm) {
+      const Value xw = product + p.b;
+      const DType wide = compute_dtype(states[1].dtype());  // the cell state of 16 bit types is carried in f32
+      const LstmRecurrence made = lstm_recurrence(xw, p.u, states[0], cast(states[1], wide), lengths(), is_reverse);
+      result->last_h.push_back(made.last_h);
+      result->last_c.push_back(cast(made.last_c, states[1].dtype()));
+      return outputs_of(made.states, is_reverse);
+    }
+    if (kind_ == Kind::gru) {
+      const std::int64_t hidden = hidden_of(p, gates());
+      const Value xw = product + slice(p.b, 0, 0, 3 * hidden), inner = slice(p.b, 0, 3 * hidden, 4 * hidden);
+      const GruRecurrence made = gru_recurrence(xw, p.u, inner, states[0], lengths(), is_reverse);
+      result->last_h.push_back(made.last_h);
+      return outputs_of(made.states, is_reverse);
+    }
+    const RnnRecurrence made = rnn_recurrence(product + p.b, p.u, states[0], lengths(), is_reverse, options_.relu);
     result->last_h.push_back(made.last_h);
-    result->last_c.push_back(cast(made.last_c, states[1].dtype()));
-    const std::int64_t first = is_reverse ? 0 : 1, steps = xs_.shape()[0];
-    return slice(made.states, 0, first, first + steps);
+    return outputs_of(made.states, is_reverse);
   }
 
   Value run_direction(const Value& input, std::size_t i, bool is_reverse, RecurrentResult* result) {
@@ -159,7 +182,7 @@ class Stack {
     const RecurrentParameters& p = parameters_[i];
     Values states = {initial(options_.initial_h, i, width_of(p))};
     if (kind_ == Kind::lstm) states.push_back(initial(options_.initial_c, i, hidden_of(p, gates())));
-    if (kind_ == Kind::lstm && !p.projection.valid()) return run_lstm(input, p, states, is_reverse, result);
+    if (is_recurrence(p)) return run_recurrence(input, p, states, is_reverse, result);
     Values sequences = {input};
     if (counts().valid()) sequences.push_back(counts());
     const StepResult made = scan(
@@ -179,10 +202,9 @@ class Stack {
   }
 
   Values cell(const Value& x, const Values& state, const RecurrentParameters& p) const {
-    if (kind_ == Kind::gru) return {gru_cell(x, state[0], p.w, p.u, p.b, options_.reset_after)};
-    if (kind_ == Kind::rnn) return {rnn_cell(x, state[0], p.w, p.u, p.b, options_.relu)};
+    if (kind_ == Kind::gru) return {gru_cell(x, state[0], p.w, p.u, p.b, false)};
     const auto [h, c] = lstm_cell(x, state[0], state[1], p.w, p.u, p.b);
-    return {p.projection.valid() ? matmul(h, p.projection) : h, c};
+    return {matmul(h, p.projection), c};
   }
 
   const Kind kind_;

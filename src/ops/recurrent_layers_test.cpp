@@ -206,37 +206,66 @@ TEST(RecurrentLayers, IgnorePaddingOfAnyValue) {
   }
 }
 
+// Compares d_x of a graph with differences of its loss, for one element of every float input x.
+void expect_differences(Graph& g, const Feeds& feeds, double tolerance) {
+  Program program(g);
+  const Tensors got = program.run(to_tensors(g, feeds));
+  std::mt19937 random(2);
+  for (NodeId id : g.inputs()) {
+    const std::string name = g.node(id).name.str();
+    if (!is_float(g.node(id).types[0].dtype)) continue;
+    const Dense gradient = got.at("d_" + name).to_doubles();
+    const std::size_t element = random() % gradient.size();
+    const auto moved = [&](double by) {
+      Feeds other = feeds;
+      other[name][element] += by;
+      return program.run(to_tensors(g, other)).at("loss").to_doubles()[0];
+    };
+    EXPECT_NEAR(gradient[element], (moved(1e-5) - moved(-1e-5)) / 2e-5, tolerance * (1 + largest(gradient))) << name;
+  }
+}
+
+Values float_inputs(Graph& g) {
+  Values inputs;
+  for (NodeId id : g.inputs()) {
+    if (is_float(g.node(id).types[0].dtype)) inputs.push_back(g.value({id, 0}));
+  }
+  return inputs;
+}
+
+void fetch_gradients(Graph& g, const Value& loss) {
+  const Values inputs = float_inputs(g), grads = gradients(std::array{loss}, inputs);
+  g.fetch("loss", loss);
+  for (std::size_t i = 0; i < grads.size(); ++i) g.fetch("d_" + g.node(inputs[i].ref().node).name.str(), grads[i]);
+}
+
 TEST(RecurrentLayers, HaveGradientsThatAgreeWithDifferences) {
   for (const Kind kind : {Kind::lstm, Kind::gru, Kind::gru_before, Kind::rnn}) {
-    const Case c{.kind = kind, .layers = 2, .bidirectional = true, .has_lengths = true, .has_initial = true};
+    for (const bool has_lengths : {true, false}) {
+      const Case c{.kind = kind, .layers = 2, .bidirectional = true, .has_lengths = has_lengths, .has_initial = true};
+      Graph g;
+      const RecurrentResult made = build(g, c);
+      fetch_gradients(g, sum(made.outputs * made.outputs) + sum(made.last_h[1]) + sum(made.last_h[2] * 0.5));
+      Feeds feeds = make_feeds(g, 3);
+      if (has_lengths) feeds["lengths"] = {2, 5, 3};
+      expect_differences(g, feeds, 1e-7);
+    }
+  }
+}
+
+TEST(RecurrentLayers, HaveSecondGradients) {
+  for (const Kind kind : {Kind::lstm, Kind::gru, Kind::gru_before, Kind::rnn}) {
+    const Case c{.kind = kind, .steps = 3, .bidirectional = true, .has_lengths = true, .has_initial = true};
     Graph g;
     const RecurrentResult made = build(g, c);
-    const Value loss = sum(made.outputs * made.outputs) + sum(made.last_h[1]) + sum(made.last_h[2] * 0.5);
-    Values inputs;
-    std::vector<std::string> names;
-    for (NodeId id : g.inputs()) {
-      if (!is_float(g.node(id).types[0].dtype)) continue;
-      inputs.push_back(g.value({id, 0}));
-      names.push_back(g.node(id).name.str());
-    }
-    const Values grads = gradients(std::array{loss}, inputs);
-    g.fetch("loss", loss);
-    for (std::size_t i = 0; i < grads.size(); ++i) g.fetch("d_" + names[i], grads[i]);
+    const Values inputs = float_inputs(g);
+    const Values first = gradients(std::array{sum(made.outputs * made.outputs) + sum(made.last_h[1])}, inputs);
+    Value loss = sum(first[0] * first[0]);
+    for (std::size_t i = 1; i < first.size(); ++i) loss = loss + sum(first[i] * first[i]);
+    fetch_gradients(g, loss);
     Feeds feeds = make_feeds(g, 3);
-    feeds["lengths"] = {2, 5, 3};
-    Program program(g);
-    const Tensors got = program.run(to_tensors(g, feeds));
-    std::mt19937 random(2);
-    for (const std::string& name : names) {
-      const Dense gradient = got.at("d_" + name).to_doubles();
-      const std::size_t element = random() % gradient.size();
-      const auto moved = [&](double by) {
-        Feeds other = feeds;
-        other[name][element] += by;
-        return program.run(to_tensors(g, other)).at("loss").to_doubles()[0];
-      };
-      EXPECT_NEAR(gradient[element], (moved(1e-5) - moved(-1e-5)) / 2e-5, 1e-7 * (1 + largest(gradient))) << name;
-    }
+    feeds["lengths"] = {2, 3, 1};
+    expect_differences(g, feeds, 1e-6);
   }
 }
 

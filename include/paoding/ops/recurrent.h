@@ -46,6 +46,30 @@ struct LstmRecurrence {
 LstmRecurrence lstm_recurrence(const Value& xw, const Value& u, const Value& h0, const Value& c0,
                                const Value& lengths = {}, bool reverse = false);
 
+/// What gru_recurrence() gives; `states` and `last_h` as in LstmRecurrence.
+struct GruRecurrence {
+  Value states;
+  Value saved;  // [T, B, 4H]: r, z, n and m of every step; 0 beyond the end of a row
+  Value last_h;
+};
+
+/// What of a GRU layer depends on its state, over all steps: r, z = sigmoid of their third of xw_t + h u, m = h u_n +
+/// bm, n = tanh(xw_n + r m), h' = (1 - z) n + z h, which is gru_cell() with `reset_after`. xw [T, B, 3H] is x w plus
+/// b_r, b_z and b_n of all steps, u [H, 3H], bm [H], h0 [B, H]; lengths as of lstm_recurrence(). Floats of one dtype.
+/// Results that nobody reads cost nothing. Error (shape, dtype) when something does not fit.
+GruRecurrence gru_recurrence(const Value& xw, const Value& u, const Value& bm, const Value& h0,
+                             const Value& lengths = {}, bool reverse = false);
+
+/// What rnn_recurrence() gives, as in LstmRecurrence.
+struct RnnRecurrence {
+  Value states, last_h;
+};
+
+/// What of a plain recurrent layer depends on its state, over all steps: h' = tanh(xw_t + h u), or the larger of that
+/// sum and 0 with `relu`. xw [T, B, H] is x w + b of all steps, u [H, H], h0 [B, H]; the rest as of gru_recurrence().
+RnnRecurrence rnn_recurrence(const Value& xw, const Value& u, const Value& h0, const Value& lengths = {},
+                             bool reverse = false, bool relu = false);
+
 /// The weights of one layer in one direction; shapes as the cells say.
 struct RecurrentParameters {
   Value w, u, b;

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// gru_recurrence: what of a GRU layer depends on the state, over all steps, and its gradient over time. As
+// lstm_recurrence: ops, so that a kernel may claim either whole, composed of a scan.
+#include "base/check.h"
+#include "ops/composition_gradient.h"
+#include "ops/families.h"
+#include "ops/recurrence/steps.h"
+#include "paoding/op.h"
+#include "paoding/ops.h"
+
+namespace paoding {
+namespace {
+
+enum Output : std::size_t { kStates, kSaved, kLastH };
+
+// One call a statement below: the order of nodes must not depend on the compiler's order of evaluation.
+
+Values compose_gru(std::span<const Value> in, const Attrs& attrs) {
+  const Value &xw = in[0], &u = in[1], &bm = in[2], &h0 = in[3];
+  const Value lengths = in.size() > 4 ? in[4] : Value();
+  const RecurrenceShape shape("gru_recurrence", "xw", xw, 3, u, 3);
+  const std::int64_t hidden = shape.hidden;
+  shape.check("bm", bm, {hidden}, shape.dtype);
+  shape.check("h0", h0, {shape.rows, hidden}, shape.dtype);
+  shape.check_lengths(lengths);
+  const bool is_reverse = attrs.get_bool("reverse");
+  Values sequences = {xw};
+  if (lengths.valid()) sequences.push_back(shape.counted(lengths));
+  const StepResult made = scan(
+      {h0}, sequences,
+      [&](const Values& carry, const Values& element) {
+        const Value counts = element.size() > 1 ? element[1] : Value();
+        const Value product = matmul(carry[0], u);
+        const auto of_x = [&](int k) { return cast(gate_of(element[0], k, hidden), shape.wide); };
+        const auto of_h = [&](int k) { return cast(gate_of(product, k, hidden), shape.wide); };
+        const Value x_r = of_x(0), r = sigmoid(x_r + of_h(0));
+        const Value x_z = of_x(1), z = sigmoid(x_z + of_h(1));
+        const Value inner = of_h(2), m = inner + cast(bm, shape.wide);
+        const Value x_n = of_x(2), n = tanh(x_n + r * m);
+        const Value kept = cast(carry[0], shape.wide) - n, new_h = cast(n + z * kept, shape.dtype);
+        Values gates;
+        for (const Value& gate : {r, z, n, m}) gates.push_back(zero_unless_counted(counts, cast(gate, shape.dtype)));
+        const Value saved = concat(gates, 1), output = zero_unless_counted(counts, new_h);
+        return step({where_counted(counts, new_h, carry[0])}, {output, saved});
+      },
+      is_reverse);
+  return {with_start(h0, made.outputs[0], is_reverse), made.outputs[1], made.carries[0]};
+}
+
+Values gru_gradient(const GradCall& call) {
+  const Values& grads = call.grads;
+  if (grads[kSaved].valid()) return composition_gradient(call);
+  const Value &u = call.inputs[1], &h0 = call.inputs[3], &states = call.outputs[kStates];
+  const Value lengths = call.inputs.size() > 4 ? call.inputs[4] : Value();
+  const bool is_reverse = call.node.attrs.get_bool("reverse");
+  Values inputs = {u, call.outputs[kSaved], states};
+  if (grads[kStates].valid()) inputs.push_back(behind_steps(grads[kStates], is_reverse));
+  if (grads[kLastH].valid()) inputs.push_back(grads[kLastH]);
+  if (lengths.valid()) inputs.push_back(lengths);
+  const Values made =
+      paoding::call(*find_op("gru_recurrence_grad"), inputs,
+                    {{"states", grads[kStates].valid()}, {"last_h", grads[kLastH].valid()}, {"reverse", is_reverse}});
+  const Value &dxw = made[0], &dhu = made[1], &dh0 = made[2];
+  Values result(call.inputs.size());
+  result[0] = dxw;
+  if (call.wanted[1]) result[1] = gradient_of_weights(states_before(states, h0, lengths, is_reverse), dhu);
+  if (call.wanted[2]) result[2] = sum(gate_of(dhu, 2, u.shape()[0]), std::array<std::int64_t, 2>{0, 1});
+  result[3] = grads[kStates].valid() && call.wanted[3] ? dh0 + start_of(grads[kStates], is_reverse) : dh0;
+  return result;
+}
+
+Values compose_gru_grad(std::span<const Value> in, const Attrs& attrs) {
+  const Value &u = in[0], &saved = in[1], &states = in[2];
+  const RecurrenceShape shape("gru_recurrence_grad", "saved", saved, 4, u, 3);
+  const std::int64_t hidden = shape.hidden;
+  const bool is_reverse = attrs.get_bool("reverse");
+  shape.check("states", states, {shape.steps + 1, shape.rows, hidden}, shape.dtype);
+  GivenGradients given(shape, in, attrs, 3);
+  const Value dstates = given.take("states", {shape.steps, shape.rows, hidden}, shape.dtype);
+  const Value dlast_h = given.take("last_h", {shape.rows, hidden}, shape.dtype);
+  const Value lengths = given.take_lengths();
+
+  const Value before = states_before(states, start_of(states, is_reverse), lengths, is_reverse);
+  Values sequences = {saved, before};
+  if (dstates.valid()) sequences.push_back(dstates);
+  if (lengths.valid()) sequences.push_back(shape.counted(lengths));
+  const StepResult made = scan(
+      {dlast_h.valid() ? dlast_h : zeros_of(saved.graph(), shape.dtype, {shape.rows, hidden})}, sequences,
+      [&](const Values& carry, const Values& element) {
+        const auto part = [&](int k) { return cast(gate_of(element[0], k, hidden), shape.wide); };
+        const Value r = part(0), z = part(1), n = part(2), m = part(3), h = cast(element[1], shape.wide);
+        const Value counts = lengths.valid() ? element.back() : Value();
+        Value dh = cast(carry[0], shape.wide);
+        if (dstates.valid()) dh = dh + cast(element[2], shape.wide);
+        const Value slope_r = slope_of_sigmoid(r), slope_z = slope_of_sigmoid(z), slope_n = slope_of_tanh(n);
+        const Value kept = dh * z, made_n = dh - kept, d_n = made_n * slope_n;
+        const Value change = h - n, d_z = dh * change * slope_z;
+        const Value d_r = d_n * m * slope_r, d_m = d_n * r;
+        Values parts;
+        for (const Value& d : {d_r, d_z, d_n, d_m}) parts.push_back(zero_unless_counted(counts, cast(d, shape.dtype)));
+        const Value dxw = concat(std::array{parts[0], parts[1], parts[2]}, 1);
+        const Value dhu = concat(std::array{parts[0], parts[1], parts[3]}, 1);
+        const Value product = cast(matmul(dhu, u, false, true), shape.wide);
+        const Value next = cast(product + kept, shape.dtype);
+        return step({where_counted(counts, next, carry[0])}, {dxw, dhu});
+      },
+      !is_reverse);
+  return {made.outputs[0], made.outputs[1], made.carries[0]};
+}
+
+}  // namespace
+
+void register_gru_recurrence() {
+  const AttrSpec reverse{.name = "reverse", .example = false, .doc = "from the last step to the first"};
+  const Attrs backwards{{"reverse", true}};
+
+  // ---- gru_recurrence ----
+  register_op({
+      .name = "gru_recurrence",
+      .summary = "a GRU over time: gates r, z of xw_t + h u, n = tanh(xw_n + r m), m = h u_n + bm; h' = n + z (h - n)",
+      .kind = OpKind::composed,
+      .inputs = {"xw", "u", "bm", "h0", "lengths"},
+      .optional_inputs = 1,
+      .attrs = {reverse},
+      .gradient = gru_gradient,
+      .compose = compose_gru,
+      .cases = {{.shapes = {{3, 2, 9}, {3, 9}, {3}, {2, 3}}},
+                {.shapes = {{4, 3, 3}, {1, 3}, {1}, {3, 1}, {3}}, .dtypes = {f32, f32, f32, f32, i32}},
+                {.shapes = {{2, 1, 6}, {2, 6}, {2}, {1, 2}}, .attrs = backwards},
+                {.shapes = {{4, 3, 6}, {2, 6}, {2}, {3, 2}, {3}},
+                 .attrs = backwards,
+                 .dtypes = {f32, f32, f32, f32, i32}},
+                {.shapes = {{1, 2, 15}, {5, 15}, {5}, {2, 5}}},
+                {.shapes = {{0, 2, 6}, {2, 6}, {2}, {2, 2}}},
+                {.shapes = {{3, 0, 6}, {2, 6}, {2}, {0, 2}}},
+                {.shapes = {{3, 2, 0}, {0, 0}, {0}, {2, 0}}},
+                {.shapes = {{3, 2, 10}, {3, 9}, {3}, {2, 3}}, .error = "xw has shape [3, 2, 10], needed is [T, B, 3H]"},
+                {.shapes = {{3, 2, 9}, {3, 9}, {4}, {2, 3}}, .error = "bm has shape [4], needed is [3]"},
+                {.shapes = {{3, 2, 9}, {3, 9}, {3}, {2, 3}, {2}},
+                 .dtypes = {f32, f32, f32, f32, i64},
+                 .error = "lengths is i64, needed is i32"}},
+  });
+
+  // ---- gru_recurrence_grad ----
+  const auto given = [](bool states, bool last_h, bool is_reverse) {
+    return Attrs{{"states", states}, {"last_h", last_h}, {"reverse", is_reverse}};
+  };
+  register_op({
+      .name = "gru_recurrence_grad",
+      .summary = "gradients of gru_recurrence: for xw, h u and h0, from those of its results that are given",
+      .kind = OpKind::composed,
+      .inputs = {"u", "saved", "states", "dstates", "dlast_h", "lengths"},
+      .optional_inputs = 3,
+      .attrs = {{.name = "states", .example = false, .doc = "dstates is given"},
+                {.name = "last_h", .example = false, .doc = "dlast_h is given"},
+                reverse},
+      .gradient = composition_gradient,
+      .compose = compose_gru_grad,
+      .cases = {{.shapes = {{3, 9}, {3, 2, 12}, {4, 2, 3}, {3, 2, 3}, {2, 3}}, .attrs = given(true, true, false)},
+                {.shapes = {{1, 3}, {4, 3, 4}, {5, 3, 1}, {4, 3, 1}, {3, 1}, {3}},
+                 .attrs = given(true, true, false),
+                 .dtypes = {f32, f32, f32, f32, f32, i32}},
+                {.shapes = {{2, 6}, {2, 1, 8}, {3, 1, 2}, {1, 2}}, .attrs = given(false, true, true)},
+                {.shapes = {{2, 6}, {4, 3, 8}, {5, 3, 2}, {4, 3, 2}, {3}},
+                 .attrs = given(true, false, true),
+                 .dtypes = {f32, f32, f32, f32, i32}},
+                {.shapes = {{2, 6}, {0, 2, 8}, {1, 2, 2}, {2, 2}}, .attrs = given(false, true, false)},
+                {.shapes = {{3, 9}, {3, 2, 12}, {3, 2, 3}, {3, 2, 3}},
+                 .attrs = given(true, false, false),
+                 .error = "states has shape [3, 2, 3], needed is [4, 2, 3]"},
+                {.shapes = {{3, 9}, {3, 2, 12}, {4, 2, 3}},
+                 .attrs = given(true, false, false),
+                 .error = "dstates is missing"}},
+  });
+}
+
+GruRecurrence gru_recurrence(const Value& xw, const Value& u, const Value& bm, const Value& h0, const Value& lengths,
+                             bool reverse) {
+  Values inputs = {xw, u, bm, h0};
+  if (lengths.valid()) inputs.push_back(lengths);
+  const Values made = call(*find_op("gru_recurrence"), inputs, {{"reverse", reverse}});
+  return {made[kStates], made[kSaved], made[kLastH]};
+}
+
+}  // namespace paoding

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// rnn_recurrence: what of a plain recurrent layer depends on the state, over all steps, and its gradient over time. As
+// lstm_recurrence: ops, so that a kernel may claim either whole, composed of a scan.
+#include "base/check.h"
+#include "ops/composition_gradient.h"
+#include "ops/families.h"
+#include "ops/recurrence/steps.h"
+#include "paoding/op.h"
+#include "paoding/ops.h"
+
+namespace paoding {
+namespace {
+
+enum Output : std::size_t { kStates, kLastH };
+
+// One call a statement below: the order of nodes must not depend on the compiler's order of evaluation.
+
+Values compose_rnn(std::span<const Value> in, const Attrs& attrs) {
+  const Value &xw = in[0], &u = in[1], &h0 = in[2];
+  const Value lengths = in.size() > 3 ? in[3] : Value();
+  const RecurrenceShape shape("rnn_recurrence", "xw", xw, 1, u, 1);
+  shape.check("h0", h0, {shape.rows, shape.hidden}, shape.dtype);
+  shape.check_lengths(lengths);
+  const bool is_reverse = attrs.get_bool("reverse"), is_relu = attrs.get_bool("relu");
+  Values sequences = {xw};
+  if (lengths.valid()) sequences.push_back(shape.counted(lengths));
+  const StepResult made = scan(
+      {h0}, sequences,
+      [&](const Values& carry, const Values& element) {
+        const Value counts = element.size() > 1 ? element[1] : Value();
+        const Value product = matmul(carry[0], u), from_x = cast(element[0], shape.wide);
+        const Value total = from_x + cast(product, shape.wide);
+        const Value new_h = cast(is_relu ? maximum(total, 0.0) : tanh(total), shape.dtype);
+        const Value output = zero_unless_counted(counts, new_h);
+        return step({where_counted(counts, new_h, carry[0])}, {output});
+      },
+      is_reverse);
+  return {with_start(h0, made.outputs[0], is_reverse), made.carries[0]};
+}
+
+Values rnn_gradient(const GradCall& call) {
+  const Values& grads = call.grads;
+  const Value &u = call.inputs[1], &h0 = call.inputs[2], &states = call.outputs[kStates];
+  const Value lengths = call.inputs.size() > 3 ? call.inputs[3] : Value();
+  const Attrs& attrs = call.node.attrs;
+  const bool is_reverse = attrs.get_bool("reverse");
+  Values inputs = {u, states};
+  if (grads[kStates].valid()) inputs.push_back(behind_steps(grads[kStates], is_reverse));
+  if (grads[kLastH].valid()) inputs.push_back(grads[kLastH]);
+  if (lengths.valid()) inputs.push_back(lengths);
+  const Values made = paoding::call(*find_op("rnn_recurrence_grad"), inputs,
+                                    {{"states", grads[kStates].valid()},
+                                     {"last_h", grads[kLastH].valid()},
+                                     {"reverse", is_reverse},
+                                     {"relu", attrs.get_bool("relu")}});
+  Values result(call.inputs.size());
+  result[0] = made[0];
+  if (call.wanted[1]) result[1] = gradient_of_weights(states_before(states, h0, lengths, is_reverse), made[0]);
+  result[2] = grads[kStates].valid() && call.wanted[2] ? made[1] + start_of(grads[kStates], is_reverse) : made[1];
+  return result;
+}
+
+Values compose_rnn_grad(std::span<const Value> in, const Attrs& attrs) {
+  const Value &u = in[0], &states = in[1];
+  const bool is_reverse = attrs.get_bool("reverse"), is_relu = attrs.get_bool("relu");
+  if (states.shape().rank() != 3 || states.shape()[0] == 0) {
+    fail(ErrorKind::shape, "rnn_recurrence_grad: states have shape {}, needed is [T + 1, B, H]",
+         to_string(states.shape()));
+  }
+  const Value behind = behind_steps(states, is_reverse);
+  const RecurrenceShape shape("rnn_recurrence_grad", "states", behind, 1, u, 1);
+  GivenGradients given(shape, in, attrs, 2);
+  const Value dstates = given.take("states", behind.shape(), shape.dtype);
+  const Value dlast_h = given.take("last_h", {shape.rows, shape.hidden}, shape.dtype);
+  const Value lengths = given.take_lengths();
+
+  Values sequences = {behind};
+  if (dstates.valid()) sequences.push_back(dstates);
+  if (lengths.valid()) sequences.push_back(shape.counted(lengths));
+  const StepResult made = scan(
+      {dlast_h.valid() ? dlast_h : zeros_of(u.graph(), shape.dtype, {shape.rows, shape.hidden})}, sequences,
+      [&](const Values& carry, const Values& element) {
+        const Value h = cast(element[0], shape.wide), counts = lengths.valid() ? element.back() : Value();
+        Value dh = cast(carry[0], shape.wide);
+        if (dstates.valid()) dh = dh + cast(element[1], shape.wide);
+        const Value slope = is_relu ? cast(greater(h, 0.0), shape.wide) : slope_of_tanh(h);
+        const Value dxw = zero_unless_counted(counts, cast(dh * slope, shape.dtype));
+        const Value product = matmul(dxw, u, false, true);
+        return step({where_counted(counts, product, carry[0])}, {dxw});
+      },
+      !is_reverse);
+  return {made.outputs[0], made.carries[0]};
+}
+
+}  // namespace
+
+void register_rnn_recurrence() {
+  const AttrSpec reverse{.name = "reverse", .example = false, .doc = "from the last step to the first"},
+      relu{.name = "relu", .example = false, .doc = "max(sum, 0) instead of tanh"};
+  const Attrs backwards{{"reverse", true}};
+
+  // ---- rnn_recurrence ----
+  register_op({
+      .name = "rnn_recurrence",
+      .summary = "the plain recurrence over time: h' = tanh(xw_t + h u), or relu of the sum",
+      .kind = OpKind::composed,
+      .inputs = {"xw", "u", "h0", "lengths"},
+      .optional_inputs = 1,
+      .attrs = {reverse, relu},
+      .gradient = rnn_gradient,
+      .compose = compose_rnn,
+      .cases = {{.shapes = {{3, 2, 3}, {3, 3}, {2, 3}}},
+                {.shapes = {{3, 2, 3}, {3, 3}, {2, 3}}, .attrs = {{"relu", true}}},
+                {.shapes = {{4, 3, 1}, {1, 1}, {3, 1}, {3}}, .dtypes = {f32, f32, f32, i32}},
+                {.shapes = {{2, 1, 2}, {2, 2}, {1, 2}}, .attrs = backwards},
+                {.shapes = {{4, 3, 2}, {2, 2}, {3, 2}, {3}}, .attrs = backwards, .dtypes = {f32, f32, f32, i32}},
+                {.shapes = {{0, 2, 2}, {2, 2}, {2, 2}}},
+                {.shapes = {{3, 0, 2}, {2, 2}, {0, 2}}},
+                {.shapes = {{3, 2, 0}, {0, 0}, {2, 0}}},
+                {.shapes = {{3, 2}, {2, 2}, {3, 2}}, .error = "xw has shape [3, 2], needed is [T, B, H]"},
+                {.shapes = {{3, 2, 3}, {3, 2}, {2, 3}}, .error = "u has shape [3, 2], needed is [3, 3]"}},
+  });
+
+  // ---- rnn_recurrence_grad ----
+  const auto given = [](bool states, bool last_h, bool is_reverse, bool is_relu) {
+    return Attrs{{"states", states}, {"last_h", last_h}, {"reverse", is_reverse}, {"relu", is_relu}};
+  };
+  register_op({
+      .name = "rnn_recurrence_grad",
+      .summary = "gradients of rnn_recurrence: for xw and h0, from those of its results that are given",
+      .kind = OpKind::composed,
+      .inputs = {"u", "states", "dstates", "dlast_h", "lengths"},
+      .optional_inputs = 3,
+      .attrs = {{.name = "states", .example = false, .doc = "dstates is given"},
+                {.name = "last_h", .example = false, .doc = "dlast_h is given"},
+                reverse,
+                relu},
+      .gradient = composition_gradient,
+      .compose = compose_rnn_grad,
+      .cases = {{.shapes = {{3, 3}, {4, 2, 3}, {3, 2, 3}, {2, 3}}, .attrs = given(true, true, false, false)},
+                {.shapes = {{3, 3}, {4, 2, 3}, {3, 2, 3}}, .attrs = given(true, false, true, true)},
+                {.shapes = {{1, 1}, {5, 3, 1}, {4, 3, 1}, {3, 1}, {3}},
+                 .attrs = given(true, true, false, false),
+                 .dtypes = {f32, f32, f32, f32, i32}},
+                {.shapes = {{2, 2}, {5, 3, 2}, {3, 2}, {3}},
+                 .attrs = given(false, true, true, false),
+                 .dtypes = {f32, f32, f32, i32}},
+                {.shapes = {{2, 2}, {1, 2, 2}, {2, 2}}, .attrs = given(false, true, false, false)},
+                {.shapes = {{2, 2}, {2, 2}, {2, 2}},
+                 .attrs = given(false, true, false, false),
+                 .error = "states have shape [2, 2], needed is [T + 1, B, H]"},
+                {.shapes = {{3, 3}, {4, 2, 3}},
+                 .attrs = given(true, false, false, false),
+                 .error = "dstates is missing"}},
+  });
+}
+
+RnnRecurrence rnn_recurrence(const Value& xw, const Value& u, const Value& h0, const Value& lengths, bool reverse,
+                             bool relu) {
+  Values inputs = {xw, u, h0};
+  if (lengths.valid()) inputs.push_back(lengths);
+  const Values made = call(*find_op("rnn_recurrence"), inputs, {{"reverse", reverse}, {"relu", relu}});
+  return {made[kStates], made[kLastH]};
+}
+
+}  // namespace paoding
