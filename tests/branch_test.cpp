@@ -5,30 +5,38 @@
 
 #include "graph/verify.h"
 #include "paoding/paoding.h"
+#include "tests/devices_here.h"
 #include "tests/program_check.h"
 
 namespace paoding::testing_program {
 namespace {
 
 // Runs with these feeds, with all passes, without, and step by step; compares with the evaluator.
-void check_runs(const Graph& g, const std::vector<Feeds>& feeds) {
-  for (const bool fused : {true, false}) {
-    CompileOptions options;
-    if (!fused) options.disabled_passes = pass_names();
-    Program program(g, options);
-    options.execution = Execution::stepwise;
-    options.on_step = [](const StepSeen&) {};
-    Program stepwise(g, options);
-    for (const Feeds& fed : feeds) {
-      const auto expected = evaluate_graph(g, fed);
-      const Tensors got = program.run(to_tensors(g, fed));
-      for (const auto& [name, values] : expected) expect_close(name, got.at(name).to_doubles(), values, 1e-5);
-      expect_same_bits(got, stepwise.run(to_tensors(g, fed)));
-      if (testing::Test::HasFailure()) {
-        ADD_FAILURE() << program.plan_text();
-        return;
-      }
+void check_runs(const Graph& g, const std::vector<Feeds>& feeds, const Device& device, bool fused) {
+  SCOPED_TRACE(to_string(device) + (fused ? "" : ", without passes"));
+  CompileOptions options;
+  options.device = device;
+  if (!fused) options.disabled_passes = pass_names();
+  Program program(g, options);
+  options.execution = Execution::stepwise;
+  options.on_step = [](const StepSeen&) {};
+  Program stepwise(g, options);
+  for (const Feeds& fed : feeds) {
+    const auto expected = evaluate_graph(g, fed);
+    const Tensors got = program.run(to_tensors(g, fed));
+    for (const auto& [name, values] : expected) expect_close(name, got.at(name).to_doubles(), values, 1e-5);
+    expect_same_bits(got, program.run(to_tensors(g, fed)));
+    expect_same_bits(got, stepwise.run(to_tensors(g, fed)));
+    if (testing::Test::HasFailure()) {
+      ADD_FAILURE() << program.plan_text();
+      return;
     }
+  }
+}
+
+void check_runs(const Graph& g, const std::vector<Feeds>& feeds) {
+  for (const Device& device : devices_here()) {
+    for (const bool fused : {true, false}) check_runs(g, feeds, device, fused);
   }
   EXPECT_EQ(to_text(*parse_graph(to_text(g))), to_text(g));
 }
@@ -221,18 +229,23 @@ TEST(Variant, HasAlternativesOfOtherTypes) {
   g.fetch("v", variant);
   const Value total = visit(variant, [](const Values& a) { return Values{sum(cast(a[0], f32))}; })[0];
   fetch_gradients(g, total * total, {x});
-  Program program(g);
   const Shape shapes[] = {{2, 3}, {3}, {4}};
-  for (int i : {0, 1, 2, 9, 0}) {
-    const Feeds feeds = feeds_with(g, "index", {double(i)})[0];
-    const auto expected = evaluate_graph(g, feeds);
-    const Tensors got = program.run(to_tensors(g, feeds));
-    const int taken = std::min(i, 2);
-    EXPECT_EQ(got.at("v").type(), (Type{taken == 2 ? i32 : f32, shapes[taken]}));
-    for (const auto& [name, values] : expected) expect_close(name, got.at(name).to_doubles(), values, 1e-5);
-    check_gradients(g, feeds);
+  for (const Device& device : devices_here()) {
+    CompileOptions options;
+    options.device = device;
+    Program program(g, options);
+    for (int i : {0, 1, 2, 9, 0}) {
+      const Feeds feeds = feeds_with(g, "index", {double(i)})[0];
+      const auto expected = evaluate_graph(g, feeds);
+      const Tensors got = program.run(to_tensors(g, feeds));
+      const int taken = std::min(i, 2);
+      EXPECT_EQ(got.at("v").type(), (Type{taken == 2 ? i32 : f32, shapes[taken]}));
+      for (const auto& [name, values] : expected) expect_close(name, got.at(name).to_doubles(), values, 1e-5);
+      expect_same_bits({{"v", program.fetch_later(program.fetch_index("v")).value()}}, got);
+      check_gradients(g, feeds);
+    }
+    EXPECT_TRUE(has(message_of([&] { program.fetch_type(0); }), "is a Variant of 3 alternatives"));
   }
-  EXPECT_TRUE(has(message_of([&] { program.fetch_type(0); }), "is a Variant of 3 alternatives"));
   EXPECT_EQ(to_text(*parse_graph(to_text(g))), to_text(g));
 }
 
@@ -310,16 +323,20 @@ TEST(Print, HandsOnWhatReachesItInOrderAlsoWhenNobodyReadsIt) {
   g.fetch("d", gradients(sum(y * y), {xs})[0]);
   g.fetch("z", cond(
                    p, [&] { return print(y, "true"); }, [&] { return print(y * 3.0, "false"); }));
-  Program program(g);
   const Feeds feeds{{"xs", {1, 2, 3, 4, 5, 6}}, {"p", {1}}};
-  for (int run = 0; run < 2; ++run) {
-    program.run(to_tensors(g, feeds));
-    std::string seen;
-    for (const Printed& each : program.printed()) {
-      seen += each.message + "@" + std::to_string(each.instance) + " " +
-              std::to_string(int(each.value.to_doubles()[0])) + "; ";
+  for (const Device& device : devices_here()) {
+    CompileOptions options;
+    options.device = device;
+    Program program(g, options);
+    for (int run = 0; run < 2; ++run) {
+      program.run(to_tensors(g, feeds));
+      std::string seen;
+      for (const Printed& each : program.printed()) {
+        seen += each.message + "@" + std::to_string(each.instance) + " " +
+                std::to_string(int(each.value.to_doubles()[0])) + "; ";
+      }
+      EXPECT_EQ(seen, "twice@0 2; twice@1 6; twice@2 10; end@0 10; true@0 10; ");
     }
-    EXPECT_EQ(seen, "twice@0 2; twice@1 6; twice@2 10; end@0 10; true@0 10; ");
   }
   std::vector<std::string> messages;
   CompileOptions options;
@@ -373,7 +390,7 @@ TEST(Checkpoint, StandsInAScan) {
   check_gradients(g, feeds);
 }
 
-TEST(OnCpu, IsShownAndRefusedOnAGpu) {
+TEST(OnCpu, IsShownAndRunsThere) {
   Graph g;
   const Value x = g.input("x", f32, {1}), y = g.input("y", f32, {1});
   Value p;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "paoding/paoding.h"
+#include "tests/devices_here.h"
 #include "tests/program_check.h"
 
 namespace paoding::testing_program {
@@ -46,11 +47,16 @@ void build_case(Graph& g, Inputs inputs, bool on_cpu, const Numbers& numbers) {
   g.fetch("out_2", case_variant({{pred_2, fn_2}, {pred_3, fn_3}}));  // no default: the last case is
 }
 
-// With passes, without, and step by step.
+// With passes, without, and step by step, on every device.
 std::vector<CompileOptions> ways() {
-  std::vector<CompileOptions> list(3);
-  list[1].disabled_passes = pass_names();
-  list[2].execution = Execution::stepwise;
+  std::vector<CompileOptions> list;
+  for (const Device& device : devices_here()) {
+    CompileOptions options;
+    options.device = device;
+    list.insert(list.end(), 3, options);
+    list[list.size() - 2].disabled_passes = pass_names();
+    list.back().execution = Execution::stepwise;
+  }
   return list;
 }
 

@@ -6,8 +6,10 @@
 #include <mutex>
 #include <thread>
 
+#include "gpu/choose_text.h"
 #include "gpu/kernel_prelude.h"
 #include "gpu/nvrtc.h"
+#include "gpu/to_host_text.h"
 #include "tests/gpu_refusals.h"
 #include "tests/kernel_texts.h"
 #include "tests/op_case.h"
@@ -125,7 +127,7 @@ const Sweep& sweep() {
 TEST(GpuKernels, AreMissingForListedOps) {
   std::set<std::string> refused;
   for (const auto& [op, cases] : sweep().refused) {
-    if (!steps_without_gpu().contains(op)) refused.insert(op);
+    refused.insert(op);
     std::printf("no GPU kernel for %s, NOT CHECKED:", op.c_str());
     for (const std::string& what : cases) std::printf(" %s", what.c_str());
     std::printf("\n");
@@ -138,37 +140,21 @@ TEST(GpuKernels, OfEveryOpCaseCompile) {
   compile_all(sweep().texts, "op sweep");
 }
 
-TEST(GpuKernels, AreRefusedForStepsThatDecideWhileAProgramRuns) {
-  const auto expect_refusal = [](const Graph& graph, const std::string& op) {
-    try {
-      kernel_texts(graph);
-      ADD_FAILURE() << op << " was planned for a GPU; tests/gpu_refusals.h says that it cannot be";
-    } catch (const Error& error) {
-      EXPECT_TRUE(is_known_gpu_refusal(error)) << error.what();
-      EXPECT_EQ(refused_op(error), op) << error.what();
-      std::printf("refused on a GPU: %s\n", error.what());
-    }
-  };
-  const auto input = [](Graph& graph) { return graph.input("x", f32, {}); };
-  std::map<std::string, std::function<Value(Graph&)>> steps;
-  steps["branch"] = [&](Graph& graph) {
-    const Value x = input(graph);
-    return cond(
-        less(x, 2.0 * x), [&] { return exp(x); }, [&] { return tanh(x); });
-  };
-  steps["while"] = [&](Graph& graph) {
-    const Value x = input(graph);
-    return while_loop(
-        {x}, [&](const Values& v) { return less(v[0], x * x); }, [](const Values& v) { return Values{v[0] + 1.0}; })[0];
-  };
-  std::set<std::string> tried;
-  for (const auto& [op, make] : steps) {
-    Graph graph;
-    graph.fetch("y", make(graph));
-    expect_refusal(graph, op);
-    tried.insert(op);
+TEST(GpuKernels, ThatDecideWhileAProgramRunsAndThatWriteToTheHostCompile) {
+  SKIP_WITHOUT_NVRTC();
+  const Target& target = named_target("h200");
+  std::vector<gpu::TextLaunch> launches = {gpu::plan_log_value(1 << 20),
+                                           gpu::plan_pack(std::array<std::int64_t, 3>{4, 0, 100}, target)};
+  for (const DType index : {DType::i32, DType::i64, DType::boolean}) {
+    launches.push_back(gpu::plan_choose_words(index, 3, target));
+    launches.push_back(gpu::plan_choose_body(index, 3, target));
+    launches.push_back(gpu::plan_choose_turn(index, 16, target));
   }
-  EXPECT_EQ(tried, steps_without_gpu());
+  for (const gpu::TextLaunch& launch : launches) {
+    for (const char* arch : {"sm_80", "sm_90a", "sm_100a"}) {
+      EXPECT_EQ(message_of([&] { gpu::compile(launch.source, launch.entry + ".cu", arch); }), "no error") << arch;
+    }
+  }
 }
 
 TEST(GpuKernels, OfAnLstmCompileAndAreFew) {

@@ -16,12 +16,6 @@ inline const std::set<std::string>& ops_without_gpu_kernel() {
   return *ops;
 }
 
-/// Ops that are steps of the planner's own, which a GPU's fixed list of launches cannot have.
-inline const std::set<std::string>& steps_without_gpu() {
-  static const auto* ops = new std::set<std::string>{"branch", "while"};
-  return *ops;
-}
-
 /// The op that an error of compiling names, as all of them do: "conv2d: no kernel for ..".
 inline std::string refused_op(const Error& error) {
   const std::string text = error.what();
@@ -31,8 +25,7 @@ inline std::string refused_op(const Error& error) {
 /// Whether compiling for a GPU failed for an op that is known to have no kernel there, and for nothing else.
 inline bool is_known_gpu_refusal(const Error& error) {
   if (error.kind() != ErrorKind::unsupported) return false;
-  const std::string op = refused_op(error);
-  return ops_without_gpu_kernel().contains(op) || steps_without_gpu().contains(op);
+  return ops_without_gpu_kernel().contains(refused_op(error));
 }
 
 }  // namespace paoding::testing_program

@@ -82,7 +82,11 @@ namespace paoding::gpu {
   X(cuMemRelease)                    \
   X(cuMemMap)                        \
   X(cuMemUnmap)                      \
-  X(cuMemSetAccess)
+  X(cuMemSetAccess)                  \
+  X(cuGraphConditionalHandleCreate)  \
+  X(cuGraphAddNode)                  \
+  X(cuStreamBeginCaptureToGraph)     \
+  X(cuStreamUpdateCaptureDependencies)
 
 #define PD_DRIVER_MEMBER(name) decltype(&::name) name = nullptr;
 struct Driver {

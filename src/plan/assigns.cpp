@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/one_line.h"
+#include "plan/host_steps.h"
 #include "plan/planner.h"
 #include "plan/step_work.h"
 
@@ -111,10 +112,11 @@ bool is_made_by_a_library(const Step& step, int slot) {
 
 // Why no step that writes slot `made` may write a parameter; empty when each may. `faults` as faults_behind() says;
 // `called_off`: when all writes are, on a GPU: "gather has failed"; empty when never.
-std::string fault_refusal(const std::vector<Step>& steps, const SlotUses& uses, const std::vector<int>& faults,
-                          int made, const std::string& called_off) {
+std::string fault_refusal(const Target& target, const std::vector<Step>& steps, const SlotUses& uses,
+                          const std::vector<int>& faults, int made, const std::string& called_off) {
   for (const SlotUses::Use& use : uses.of(made)) {
     if (!use.is_write) continue;
+    if (runs_on_host(target, steps[use.step])) return "it is made on the CPU";
     if (!called_off.empty() && is_made_by_a_library(steps[use.step], made)) {
       return "a library's kernel makes it, which runs also when " + called_off;
     }
@@ -161,7 +163,7 @@ void Planner::write_back(Frame& frame, std::vector<Write> writes) {
     std::string refusal = in_place_refusal(write.value, write.target.slot);
     if (refusal.empty()) refusal = order_refusal(*frame.steps, uses, write.value.slot, write.target.slot);
     if (refusal.empty() && plan_.slots[static_cast<std::size_t>(write.target.slot)].kind == SlotKind::parameter) {
-      refusal = fault_refusal(*frame.steps, uses, faults, write.value.slot, called_off);
+      refusal = fault_refusal(*plan_.target, *frame.steps, uses, faults, write.value.slot, called_off);
     }
     if (refusal.empty()) {
       moved[write.value.slot] = write.target.slot;

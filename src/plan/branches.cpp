@@ -2,21 +2,11 @@
 // Branches and loops without a length. Every branch writes the results where they are wanted, so that none is copied;
 // what only one branch needs shares memory with what only another needs. A loop keeps one entry per carried value.
 #include "base/check.h"
-#include "base/one_line.h"
 #include "group/lower.h"
 #include "ops/control/branch.h"
 #include "plan/planner.h"
 
 namespace paoding {
-
-void Planner::refuse_on_gpu(const Node& node) const {
-  if (!options_.target->is_gpu()) return;
-  fail(
-      ErrorKind::unsupported,
-      "{}: control flow that is decided while a program runs is not possible on a GPU yet{}\nhint: compile the program "
-      "for the CPU",
-      node.op->name, in_scope(node.scope.str()));
-}
 
 void Planner::deliver(Frame& frame, Ref ref, const Operand& target, const Node& why, std::string_view label) {
   const Node& source = frame.graph.node(ref.node);
@@ -31,7 +21,6 @@ void Planner::deliver(Frame& frame, Ref ref, const Operand& target, const Node& 
 
 void Planner::plan_branch(Frame& outer, NodeId id) {
   const Node& node = outer.graph.node(id);
-  refuse_on_gpu(node);
   const BranchView view(node);
   Step step;
   step.kind = Step::Kind::branch;
@@ -63,7 +52,6 @@ void Planner::plan_branch(Frame& outer, NodeId id) {
 
 void Planner::plan_while(Frame& outer, NodeId id) {
   const Node& node = outer.graph.node(id);
-  refuse_on_gpu(node);
   const auto carries = static_cast<std::size_t>(node.attrs.get_int("carries"));
   std::vector<Operand> places;
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {

@@ -101,7 +101,10 @@ struct Step {
   std::vector<Step> body;
   std::vector<Step> condition;              // Kind::repeat
   std::vector<std::vector<Step>> branches;  // Kind::branch
-  std::string message;                      // Kind::print
+  /// Kind::branch, on a GPU: a conditional node runs the one taken; else all are launched, and the kernels of the
+  /// others return at once.
+  bool is_conditional = false;
+  std::string message;  // Kind::print
 
   /// The lists of steps inside, in the order in which they stand.
   std::vector<std::vector<Step>*> bodies() {
@@ -200,6 +203,14 @@ struct Launch {
   bool is_commit = false;                 // of the plan's commit
   std::size_t end = 0;  // of a select: the position behind all that its branches, or the turns of its loop, consist of
 };
+
+/// Which of `count` the number at `index` chooses: the last when there is none of that number.
+inline std::size_t chosen(DType dtype, const void* index, std::size_t count) {
+  const std::int64_t number = dtype == DType::i64   ? *static_cast<const std::int64_t*>(index)
+                              : dtype == DType::i32 ? *static_cast<const std::int32_t*>(index)
+                                                    : *static_cast<const std::uint8_t*>(index);
+  return number >= 0 && number < static_cast<std::int64_t>(count) ? static_cast<std::size_t>(number) : count - 1;
+}
 
 /// How many entries the list of launches has for a run; at most 2^62, which stands for all that is more.
 std::int64_t count_launches(const std::vector<Step>& steps);

@@ -9,6 +9,8 @@
 #include "base/one_line.h"
 #include "group/lower.h"
 #include "ops/views.h"
+#include "plan/choice.h"
+#include "plan/host_steps.h"
 
 namespace paoding {
 
@@ -61,6 +63,7 @@ void lower_steps(const PlanOptions& options, std::vector<Step>& steps, std::opti
     return static_cast<int>(plan->slots.size()) - 1;
   };
   for (Step& step : steps) {
+    if (runs_on_host(*options.target, step)) continue;
     std::set<int> written;
     add_written(step, &written);
     for (auto* body : step.bodies()) {
@@ -68,6 +71,7 @@ void lower_steps(const PlanOptions& options, std::vector<Step>& steps, std::opti
       if (outside) outside->insert(written.begin(), written.end());
       lower_steps(options, *body, std::move(outside), plan);
     }
+    if (step.kind == Step::Kind::branch) choose_form(&step, plan);
     if (before) step.call.settled = settled_inputs(step, *before);
     const StepNeeds needs = options.lower(step);
     step.workspace = book(SlotKind::arena, step, " workspace", needs.workspace_bytes);
@@ -100,6 +104,7 @@ Plan Planner::run(const Graph& graph) {
   plan_nodes(frame);
   fetch(frame);
   plan_assigns(frame);
+  order_host_steps(*options_.target, static_cast<int>(plan_.slots.size()), &plan_.steps);
   order_commit();
   place_slots(&plan_);
   if (const std::int64_t launches = count_launches(plan_.steps); launches > kMaxLaunches) {
@@ -221,8 +226,10 @@ void Planner::plan_kernel(Frame& frame, NodeId id) {
     }
     step.operands.push_back(result_place(frame, ref));
   }
+  const bool on_host = options_.target->is_gpu() && node.placement == Placement::cpu;
   const auto make_call = [&] {
-    step.call = {node.op, node.attrs, {}, {}, {}, options_.allow_tf32, node.scope.str(), options_.target};
+    const TargetPtr target = on_host ? std::make_shared<const Target>() : options_.target;
+    step.call = {node.op, node.attrs, {}, {}, {}, options_.allow_tf32, node.scope.str(), target};
     for (std::size_t i = 0; i < step.operands.size(); ++i) {
       (i < step.reads ? step.call.inputs : step.call.outputs).push_back(step.operands[i].layout);
       step.call.alignments.push_back(alignment_of(step.operands[i]));

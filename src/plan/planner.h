@@ -104,7 +104,6 @@ class Planner {
   void plan_branch(Frame& outer, NodeId id);
   void plan_while(Frame& outer, NodeId id);
   void plan_passed(Frame& frame, NodeId id);
-  void refuse_on_gpu(const Node& node) const;
   /// Leaves the value at `target`, if it is not there already.
   void deliver(Frame& frame, Ref ref, const Operand& target, const Node& why, std::string_view label);
 

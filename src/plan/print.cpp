@@ -59,8 +59,9 @@ void print_steps(const Plan& plan, std::span<const Step> steps, const std::strin
       continue;
     }
     if (step.kind == Step::Kind::branch) {
-      *out += fmt::format("{}{:>3} switch {} ({}){}{}\n", indent, step.position, operand_text(plan, step.operands[0]),
-                          one_line(step.label.op), placement_text(step), scope);
+      *out += fmt::format("{}{:>3} switch {} ({}){}{}{}\n", indent, step.position, operand_text(plan, step.operands[0]),
+                          one_line(step.label.op), step.is_conditional ? " conditional node" : "", placement_text(step),
+                          scope);
       for (std::size_t k = 0; k < step.branches.size(); ++k) {
         *out += fmt::format("{}{}:\n", indent, k + 1 < step.branches.size() ? fmt::format("case {}", k) : "else");
         print_steps(plan, step.branches[k], indent + "  ", out);

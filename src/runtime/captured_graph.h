@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gpu/driver.h"
+#include "runtime/gpu_order.h"
 #include "runtime/graph_budget.h"
 
 namespace paoding {
@@ -18,21 +19,25 @@ inline constexpr std::int64_t kGraphNodeBytes = 4096;
 
 class CapturedGraph : public GraphBudget::Graph {
  public:
-  /// Captures what start(i, stream) enqueues for i = first .. end-1. `budget` must outlive it.
-  CapturedGraph(const gpu::GpuDevice& device, GraphBudget& budget, std::size_t first, std::size_t end,
-                const std::function<void(std::size_t, CUstream)>& start);
+  /// Enqueues an entry of the order; `node` is the conditional node that a choice is for, else 0.
+  using Start = std::function<void(std::size_t, CUstream, CUgraphConditionalHandle node)>;
+  /// Captures what the entries first .. end-1 start, none of which is in a body without the others. `budget` must
+  /// outlive it.
+  CapturedGraph(const gpu::GpuDevice& device, GraphBudget& budget, const std::vector<Started>& order, std::size_t first,
+                std::size_t end, const Start& start);
   ~CapturedGraph() override;
   CapturedGraph(const CapturedGraph&) = delete;
   CapturedGraph& operator=(const CapturedGraph&) = delete;
 
-  /// A node of the graph, and the i that it was captured for.
+  /// A node of the graph, and the entry of the order that it was captured for.
   struct Node {
     CUgraphNode node;
     std::size_t of;
+    bool runs_always;  // not so: in a conditional node, or one
   };
-  /// In the order of their capture.
+  /// In the order of their capture, those of bodies before those around them.
   const std::vector<Node>& nodes() const { return nodes_; }
-  /// What records of CUPTI call the nodes of the executable graph, and the i of each. That was made while nobody
+  /// What records of CUPTI call the nodes of the executable graph, and the entry of each. That was made while nobody
   /// looked: it is made again, in a recording's first launch.
   using Numbers = std::unordered_map<std::uint64_t, std::size_t>;
   std::shared_ptr<const Numbers> numbers(CUstream stream);
@@ -41,8 +46,7 @@ class CapturedGraph : public GraphBudget::Graph {
   void drop() override;
 
  private:
-  void capture(CUstream stream, std::size_t first, std::size_t end,
-               const std::function<void(std::size_t, CUstream)>& start);
+  class Capture;
   void instantiate(CUstream stream);
   void release();
   const gpu::Driver& driver_;

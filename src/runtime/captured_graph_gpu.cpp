@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <map>
 
 #include "base/check.h"
 #include "gpu/cupti_collector.h"
@@ -27,29 +28,143 @@ std::vector<CUgraphNode> nodes_of(const gpu::Driver& driver, CUgraph graph) {
   return nodes;
 }
 
-// What each node was captured for, given the node that was the last one behind each i = first, first + 1, ..
-std::vector<CapturedGraph::Node> matched(const std::vector<CUgraphNode>& nodes, const std::vector<CUgraphNode>& lasts,
-                                         std::size_t first) {
-  std::vector<CapturedGraph::Node> made;
-  made.reserve(nodes.size());
-  for (std::size_t i = 0; i < lasts.size(); ++i) {
-    if (lasts[i] == nullptr || (!made.empty() && made.back().node == lasts[i])) continue;
-    do {
-      PD_ASSERT(made.size() < nodes.size(), "the nodes of a captured graph are listed in the order of their capture");
-      made.push_back({nodes[made.size()], first + i});
-    } while (made.back().node != lasts[i]);
-  }
-  return made;
-}
-
 }  // namespace
 
-CapturedGraph::CapturedGraph(const gpu::GpuDevice& device, GraphBudget& budget, std::size_t first, std::size_t end,
-                             const std::function<void(std::size_t, CUstream)>& start)
+// A capture under way. Bodies of conditional nodes are captured in streams of their own, one for each depth.
+class CapturedGraph::Capture {
+ public:
+  Capture(const gpu::GpuDevice& device, const std::vector<Started>& order, const Start& start, CapturedGraph* made)
+      : device_(device), driver_(gpu::required_driver()), order_(order), start_(start), made_(*made) {}
+
+  void run(CUstream stream, std::size_t first, std::size_t end) {
+    add_streams(first, end, 0);
+    PD_CUDA(driver_.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    Lasts lasts;
+    try {
+      start_all(stream, first, end, 0, &lasts);
+    } catch (...) {
+      driver_.cuStreamEndCapture(stream, &made_.graph_);
+      throw;
+    }
+    PD_CUDA(driver_.cuStreamEndCapture(stream, &made_.graph_));
+    add_nodes(made_.graph_, lasts, true);
+  }
+
+ private:
+  // The node that was the last one behind each entry.
+  using Lasts = std::vector<std::pair<std::size_t, CUgraphNode>>;
+
+  // Before the capture, in which not everything can be made.
+  void add_streams(std::size_t first, std::size_t end, std::size_t depth) {
+    for (std::size_t k = first; k < end; ++k) {
+      if (!order_[k].holds_bodies()) continue;
+      if (streams_.size() == depth) streams_.emplace_back(device_);
+      for (const auto& [begin, behind] : order_[k].bodies) add_streams(begin, behind, depth + 1);
+      k = order_[k].end - 1;
+    }
+  }
+
+  void start_all(CUstream stream, std::size_t first, std::size_t end, std::size_t depth, Lasts* lasts) {
+    for (std::size_t k = first; k < end; ++k) {
+      const Started& entry = order_[k];
+      if (!entry.holds_bodies()) {
+        start_(k, stream, entry.kind == Started::Kind::again ? handles_.at(entry.choice) : 0);
+        lasts->emplace_back(k, last_node(driver_, stream));
+        continue;
+      }
+      start_(k, stream, handles_[k] = new_handle(stream));
+      lasts->emplace_back(k, last_node(driver_, stream));
+      add_conditional(stream, k, depth);
+      lasts->emplace_back(k, last_node(driver_, stream));
+      k = entry.end - 1;
+    }
+  }
+
+  CUgraph graph_of(CUstream stream) const {
+    CUstreamCaptureStatus status;
+    CUgraph graph = nullptr;
+    PD_CUDA(driver_.cuStreamGetCaptureInfo(stream, &status, nullptr, &graph, nullptr, nullptr, nullptr));
+    return graph;
+  }
+
+  CUgraphConditionalHandle new_handle(CUstream stream) {
+    if (root_ == nullptr) root_ = graph_of(stream);
+    CUgraphConditionalHandle handle = 0;
+    CUcontext context = nullptr;
+    PD_CUDA(driver_.cuCtxGetCurrent(&context));
+    PD_CUDA(driver_.cuGraphConditionalHandleCreate(&handle, root_, context, 0, 0));
+    return handle;
+  }
+
+  void add_conditional(CUstream stream, std::size_t k, std::size_t depth) {
+    const Started& choice = order_[k];
+    const bool is_loop =
+        choice.end > 0 && order_[choice.end - 1].kind == Started::Kind::again && order_[choice.end - 1].choice == k;
+    CUgraphNodeParams params{};
+    params.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
+    params.conditional.handle = handles_.at(k);
+    params.conditional.type = is_loop ? CU_GRAPH_COND_TYPE_WHILE : CU_GRAPH_COND_TYPE_SWITCH;
+    params.conditional.size = static_cast<unsigned>(choice.bodies.size());
+    PD_CUDA(driver_.cuCtxGetCurrent(&params.conditional.ctx));
+    CUgraphNode node = nullptr, before = last_node(driver_, stream);
+    PD_CUDA(driver_.cuGraphAddNode(&node, graph_of(stream), &before, nullptr, 1, &params));
+    PD_CUDA(driver_.cuStreamUpdateCaptureDependencies(stream, &node, nullptr, 1, CU_STREAM_SET_CAPTURE_DEPENDENCIES));
+    for (std::size_t b = 0; b < choice.bodies.size(); ++b) {
+      add_body(params.conditional.phGraph_out[b], choice.bodies[b], depth);
+    }
+  }
+
+  void add_body(CUgraph graph, const std::pair<std::size_t, std::size_t>& body, std::size_t depth) {
+    if (body.first == body.second) return;
+    const CUstream stream = streams_.at(depth).get();
+    PD_CUDA(
+        driver_.cuStreamBeginCaptureToGraph(stream, graph, nullptr, nullptr, 0, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    Lasts lasts;
+    CUgraph same = nullptr;
+    try {
+      start_all(stream, body.first, body.second, depth + 1, &lasts);
+    } catch (...) {
+      driver_.cuStreamEndCapture(stream, &same);
+      throw;
+    }
+    PD_CUDA(driver_.cuStreamEndCapture(stream, &same));
+    add_nodes(graph, lasts, false);
+  }
+
+  // Nodes are listed in the order of their capture.
+  void add_nodes(CUgraph graph, const Lasts& lasts, bool is_root) {
+    const std::vector<CUgraphNode> nodes = nodes_of(driver_, graph);
+    std::size_t next = 0;
+    CUgraphNode before = nullptr;
+    for (std::size_t i = 0; i < lasts.size(); ++i) {
+      const auto& [k, last] = lasts[i];
+      if (last == before) continue;
+      const bool is_choice = i > 0 && lasts[i - 1].first == k;  // the conditional node itself
+      do {
+        PD_ASSERT(next < nodes.size(), "the nodes of a captured graph are listed in the order of their capture");
+        made_.nodes_.push_back({nodes[next], k, is_root && !is_choice});
+      } while (nodes[next++] != last);
+      before = last;
+    }
+  }
+
+  const gpu::GpuDevice& device_;
+  const gpu::Driver& driver_;
+  const std::vector<Started>& order_;
+  const Start& start_;
+  CapturedGraph& made_;
+  CUgraph root_ = nullptr;
+  std::vector<gpu::Stream> streams_;
+  std::map<std::size_t, CUgraphConditionalHandle> handles_;  // of choices
+};
+
+CapturedGraph::CapturedGraph(const gpu::GpuDevice& device, GraphBudget& budget, const std::vector<Started>& order,
+                             std::size_t first, std::size_t end, const Start& start)
     : driver_(gpu::required_driver()), budget_(budget) {
   const gpu::Stream stream(device);  // a caller's may not be one that captures
   try {
-    capture(stream.get(), first, end, start);
+    Capture(device, order, start, this).run(stream.get(), first, end);
+    bytes_ = static_cast<std::int64_t>(std::max<std::size_t>(nodes_.size(), 1)) * kGraphNodeBytes;
     budget_.use(this, bytes_);
     instantiate(stream.get());
     stream.wait_idle();
@@ -65,25 +180,6 @@ void CapturedGraph::release() {
   drop();
   budget_.forget(this);
   if (graph_ != nullptr) driver_.cuGraphDestroy(graph_);
-}
-
-void CapturedGraph::capture(CUstream stream, std::size_t first, std::size_t end,
-                            const std::function<void(std::size_t, CUstream)>& start) {
-  std::vector<CUgraphNode> lasts;
-  lasts.reserve(end - first);
-  PD_CUDA(driver_.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
-  try {
-    for (std::size_t i = first; i < end; ++i) {
-      start(i, stream);
-      lasts.push_back(last_node(driver_, stream));
-    }
-  } catch (...) {
-    driver_.cuStreamEndCapture(stream, &graph_);
-    throw;
-  }
-  PD_CUDA(driver_.cuStreamEndCapture(stream, &graph_));
-  nodes_ = matched(nodes_of(driver_, graph_), lasts, first);
-  bytes_ = static_cast<std::int64_t>(std::max<std::size_t>(nodes_.size(), 1)) * kGraphNodeBytes;
 }
 
 void CapturedGraph::instantiate(CUstream stream) {

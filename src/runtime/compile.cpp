@@ -24,20 +24,6 @@ void select_fetches(Graph* graph, const std::vector<std::string>& wanted) {
   graph->mutable_fetches() = std::move(selected);
 }
 
-// A program for a GPU has no part that runs on the CPU yet.
-void refuse_placement(const Graph& graph) {
-  for (NodeId id = 0; id < graph.size(); ++id) {
-    const Node& node = graph.node(id);
-    if (node.placement == Placement::cpu) {
-      fail(ErrorKind::unsupported,
-           "{}: is to run on the CPU, but a program for a GPU runs there as a whole for now{}\n"
-           "hint: compile it for the CPU, or leave OnCpu away",
-           node.op->name, in_scope(node.scope.str()));
-    }
-    for (const auto& body : node.bodies) refuse_placement(*body);
-  }
-}
-
 }  // namespace
 
 NameIndex::NameIndex(const std::vector<std::string>& names) : names_(names) {
@@ -56,7 +42,6 @@ CompiledPlan compile_plan(const Graph& source, const CompileOptions& options, Ta
   CompiledPlan compiled;
   compiled.graph = source.clone();
   Graph& graph = *compiled.graph;
-  if (target->is_gpu()) refuse_placement(graph);
   select_fetches(&graph, options.fetches);
   if (!options.assign) graph.drop_assigns();
   PassOptions pass_options;

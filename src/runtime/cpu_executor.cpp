@@ -81,7 +81,7 @@ class CpuExecutor : public Executor {
     void* const* operands = nullptr;
     const Launch* print = nullptr;
     const Prepared* const* targets = nullptr;  // of a select or jump
-    std::int64_t target_count = 0;
+    std::size_t target_count = 0;
     DType chooser = DType::i32;     // what a select reads
     const Prepared* end = nullptr;  // of a select: what follows all that it chooses among
     profile::SiteId site = 0;
@@ -179,19 +179,12 @@ class CpuExecutor : public Executor {
     } else if (launch.kernel != nullptr) {
       launch.kernel->run({launch.operands, scratch_.bytes_or_null(), nullptr});
     } else if (launch.targets != nullptr) {
-      return launch.targets[launch.target_count == 1 ? 0 : chosen(launch)];
+      if (launch.target_count == 1) return launch.targets[0];
+      return launch.targets[chosen(launch.chooser, launch.operands[0], launch.target_count)];
     } else {
       hand_over(*launch.print);
     }
     return &launch + 1;
-  }
-
-  static std::int64_t chosen(const Prepared& select) {
-    const void* at = select.operands[0];
-    const std::int64_t index = select.chooser == DType::i64   ? *static_cast<const std::int64_t*>(at)
-                               : select.chooser == DType::i32 ? *static_cast<const std::int32_t*>(at)
-                                                              : *static_cast<const std::uint8_t*>(at);
-    return index >= 0 && index < select.target_count ? index : select.target_count - 1;
   }
 
   // A select's span ends behind what it chose, so that reports show that within it; all turns of a loop are one span.
@@ -331,7 +324,7 @@ class CpuExecutor : public Executor {
       pointers_.push_back(bases_[static_cast<std::size_t>(slot)] + offset);
     if (launch.kind != Launch::Kind::run) {
       prepared.targets = targets_.data() + targets_.size();
-      prepared.target_count = static_cast<std::int64_t>(launch.targets.size());
+      prepared.target_count = launch.targets.size();
       for (std::size_t target : launch.targets) targets_.push_back(begin() + target);
       prepared.chooser = launch.step->operands[0].layout.type.dtype;
       if (launch.kind == Launch::Kind::jump) return prepared;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calling off what is enqueued in a stream of a GPU. The host sets a flag in its own memory, which the device sees; a
 // look (gpu/cancel_look.cu), now and then in a long run, brings it to a word of the device, and every kernel that looks
-// at that word and finds it set returns at once. Short runs have no looks: they end by themselves.
+// at that word and finds it set returns at once. Short runs have no looks: they end by themselves. Loops without a
+// length look at the flag themselves, every few turns.
 #pragma once
 
 #include <memory>
@@ -25,6 +26,8 @@ class GpuCancel {
   /// The device's word, not zero once everything is called off.
   void* word() const { return word_.pointer(); }
   void start_look(CUstream stream) const;
+  /// Of the host, set to call off: for the kernels of loops without a length, which look by themselves.
+  void* flag() const { return flag_.bytes(); }
 
   /// Waits for all that was enqueued, or until `event` is done. Where the thread's CancelScope is cancelled meanwhile,
   /// what is enqueued is called off first; what it made of that its gates know.

@@ -5,20 +5,21 @@
 #include <cstring>
 #include <map>
 #include <optional>
-#include <set>
 
 #include "base/cancel_poll.h"
 #include "base/check.h"
 #include "base/one_line.h"
-#include "gpu/kernel_cache.h"
-#include "gpu/loaded_kernel.h"
 #include "runtime/captured_graph.h"
 #include "runtime/executor.h"
+#include "runtime/gpu_choices.h"
 #include "runtime/gpu_feeds.h"
 #include "runtime/gpu_gate.h"
+#include "runtime/gpu_host.h"
 #include "runtime/gpu_joins.h"
+#include "runtime/gpu_kernels.h"
 #include "runtime/gpu_readback.h"
 #include "runtime/gpu_reads.h"
+#include "runtime/gpu_results.h"
 #include "runtime/gpu_trace.h"
 
 namespace paoding {
@@ -59,8 +60,13 @@ class GpuExecutor : public Executor {
     place_slots(options.parameters);
     clear_state();
     resolve(options.repeats);
+    host_.emplace(plan_, launches_, options, bases_, &feeds_);
     GatePlan gates = plan_gates(plan_, launches_, options.repeats, options.execution);
-    if (is_captured_) joins_ = GpuJoins(launches_, bases_, gates.kinds(launches_), *plan_.target);
+    if (is_captured_) {
+      joins_ = GpuJoins(launches_, bases_, gates.kinds(launches_), *plan_.target);
+      choices_ = GpuChoices(device_, launches_, *plan_.target);
+      results_ = GpuResults(device_, plan_, bases_);
+    }
     prepare_kernels();
     prints_ = GpuPrints(device_, launches_, options.on_print);
     place_gate(options, std::move(gates));
@@ -77,6 +83,7 @@ class GpuExecutor : public Executor {
 
   void write(int slot, const Tensor& tensor) override {
     device_.make_current();
+    if (host_->write(slot, tensor)) return;
     if (is_input_[static_cast<std::size_t>(slot)]) return feeds_.write(slot, tensor);
     if (tensor.size_bytes() == 0) return;  // a constant, before the first run
     PD_CUDA(driver_.cuMemcpyHtoD(bases_[static_cast<std::size_t>(slot)], tensor.bytes(),
@@ -87,6 +94,10 @@ class GpuExecutor : public Executor {
     device_.make_current();
     wait();
     if (to->size_bytes() == 0) return;
+    if (const std::byte* there = results_.find(dense)) {
+      std::memcpy(to->bytes(), there, static_cast<std::size_t>(to->size_bytes()));
+      return;
+    }
     PD_CUDA(driver_.cuMemcpyDtoH(to->bytes(), address_of(dense), static_cast<std::size_t>(to->size_bytes())));
   }
 
@@ -122,22 +133,12 @@ class GpuExecutor : public Executor {
   void finish() override { wait(false); }
   bool can_fail() const override { return gate_->can_fail(); }
   std::shared_ptr<Arena> arena() const override { return arena_; }
-  KernelCost kernel_cost() const override { return cost_; }
+  KernelCost kernel_cost() const override { return kernels_.cost(); }
   std::int64_t launches() const override {
     return static_cast<std::int64_t>(launches_.size()) - joins_.saved_launches();
   }
 
-  std::string kernel_text() const override {
-    std::string text;
-    std::set<std::string> seen;
-    for_each_step(plan_.steps, [&](const Step& step) {
-      if (step.text == nullptr) return;
-      for (const gpu::TextLaunch& launch : step.text->launches) {
-        if (seen.insert(launch.source).second) text += launch.source + "\n";
-      }
-    });
-    return text;
-  }
+  std::string kernel_text() const override { return GpuKernels::text(plan_); }
 
  private:
   void wait(bool again) {
@@ -158,8 +159,9 @@ class GpuExecutor : public Executor {
 
   // A part of a run that is one graph launch.
   struct Segment {
-    std::size_t first, end;           // of order_
-    std::vector<std::size_t> prints;  // launches, whose values are handed over before the next segment
+    std::size_t first, end;  // of order_
+    bool prints;             // values are handed over before the next segment
+    bool is_host;            // its one entry is: without a graph
     std::unique_ptr<CapturedGraph> graph;
     GpuTrace seen;
   };
@@ -179,27 +181,32 @@ class GpuExecutor : public Executor {
   // A run is cut in front of every commit that values are printed before.
   void capture(const std::shared_ptr<const GpuTrace::Sites>& sites) {
     std::size_t first = 0;
-    std::vector<std::size_t> prints;
+    bool prints = false;
     const auto cut = [&](std::size_t end) {
-      auto graph = std::make_unique<CapturedGraph>(device_, arena_->graphs, first, end,
-                                                   [this](std::size_t k, CUstream stream) { capture(k, stream); });
+      if (first == end && !order_.empty()) return;  // a program without launches has a graph all the same
+      auto graph = std::make_unique<CapturedGraph>(
+          device_, arena_->graphs, order_, first, end,
+          [this](std::size_t k, CUstream stream, CUgraphConditionalHandle node) { capture(k, stream, node); });
       GpuTrace seen(device_.index(), sites, graph->nodes());
-      segments_.push_back({first, end, std::exchange(prints, {}), std::move(graph), std::move(seen)});
+      segments_.push_back({first, end, std::exchange(prints, false), false, std::move(graph), std::move(seen)});
       first = end;
     };
     for (std::size_t k = 0; k < order_.size(); ++k) {
       const Launch& launch = launches_[order_[k].launch];
-      if (launch.is_commit && !prints.empty()) cut(k);
-      if (launch.step->kind == Step::Kind::print && order_[k].kind == Started::Kind::launch) {
-        prints.push_back(order_[k].launch);
+      if (launch.is_commit && prints) cut(k);
+      if (order_[k].kind == Started::Kind::host) {
+        cut(k);
+        segments_.push_back({k, k + 1, false, true, nullptr, GpuTrace(device_.index(), sites, {})});
+        first = k + 1;
       }
+      prints |= launch.step->kind == Step::Kind::print;
     }
     cut(order_.size());
   }
 
-  void capture(std::size_t k, CUstream stream) const {
+  void capture(std::size_t k, CUstream stream, CUgraphConditionalHandle node) const {
     try {
-      start(k, stream);
+      start(k, stream, node);
     } catch (const Error& error) {
       fail(error.kind(), "{} cannot be captured: {}", who(order_[k].launch), error.what());
     }
@@ -215,18 +222,17 @@ class GpuExecutor : public Executor {
   void run_segment(Segment& segment, std::uint32_t run) {
     {
       const auto lock = gate_->lock();
-      if (segment.first == 0) gate_->begin_run();
-      named([&] { launch(segment, run); });
+      if (&segment == &segments_.front()) gate_->begin_run(), prints_.clear();
+      if (!segment.is_host) named([&] { launch(segment, run); });
     }
-    if (segment.prints.empty()) return;
+    if (segment.is_host) return host_->run(order_[segment.first].launch, run, [this] { wait(); });
+    if (!segment.prints) return;
     wait();
-    for (const std::size_t i : segment.prints) {
-      try {
-        prints_.hand_over(i);
-        CancelScope::poll();
-      } catch (const Error& error) {
-        fail_in_repeat(error, i / (launches_.size() / repeats_) + 1, repeats_);
-      }
+    std::size_t i = 0;
+    try {
+      prints_.hand_over(&i);
+    } catch (const Error& error) {
+      fail_in_repeat(error, i / (launches_.size() / repeats_) + 1, repeats_);
     }
   }
 
@@ -238,8 +244,34 @@ class GpuExecutor : public Executor {
       segment.graph->launch(stream_.get());
       segment.seen.after_graph(run);
     } else {
-      segment.seen.time_steps(run, segment.first, segment.end, stream_.get(),
-                              [this](std::size_t k) { start(k, stream_.get()); });
+      segment.seen.time_steps(run, segment.end - segment.first, stream_.get(), [&](const GpuTrace::Behind& behind) {
+        start_in_turn(segment.first, segment.end, behind);
+      });
+    }
+  }
+
+  // Entry for entry, without a graph: what a conditional node would run the host decides.
+  void start_in_turn(std::size_t first, std::size_t end, const GpuTrace::Behind& behind) const {
+    const CancelPoll poll;
+    for (std::size_t k = first; k < end; ++k) {
+      const Started& entry = order_[k];
+      if (entry.kind == Started::Kind::again) continue;  // its choice asks once more
+      if (!entry.holds_bodies()) {
+        start(k, stream_.get(), 0);
+        behind(k);
+        continue;
+      }
+      const bool is_loop = launches_[entry.launch].step->kind == Step::Kind::repeat;
+      for (bool goes_on = true; goes_on;) {
+        poll();
+        const auto taken = taken_by(entry.launch);
+        goes_on = is_loop && taken == 1;
+        if (!taken || (is_loop && !goes_on)) break;
+        const auto& [begin, behind_it] = entry.bodies[is_loop ? 0 : *taken];
+        start_in_turn(begin, behind_it, behind);
+      }
+      behind(k);
+      k = entry.end - 1;
     }
   }
 
@@ -299,47 +331,16 @@ class GpuExecutor : public Executor {
     return bases_[static_cast<std::size_t>(dense.slot)] + static_cast<CUdeviceptr>(dense.offset);
   }
 
-  void for_each_step(const std::vector<Step>& steps, const std::function<void(const Step&)>& visit) const {
-    for (const Step& step : steps) {
-      switch (step.kind) {
-        case Step::Kind::loop: for_each_step(step.body, visit); break;
-        case Step::Kind::group:
-        case Step::Kind::kernel: visit(step); break;
-        case Step::Kind::print: break;
-        default:
-          fail(ErrorKind::unsupported,
-               "{}{}: a run on a GPU is one fixed list of launches, which cannot branch; use a CPU",
-               one_line(step.label.op), in_scope(step.label.scope));
-      }
-    }
-  }
-
   void prepare_kernels() {
-    const gpu::CacheCounts before = gpu::KernelCache::shared().counts();
-    const std::string arch = plan_.target->arch();
-    std::vector<std::string> sources;
-    for_each_step(plan_.steps, [&](const Step& step) {
-      if (step.text == nullptr) return;
-      for (const gpu::TextLaunch& launch : step.text->launches) sources.push_back(launch.source);
-    });
-    for (const std::string& source : joins_.sources()) sources.push_back(source);
-    std::sort(sources.begin(), sources.end());
-    sources.erase(std::unique(sources.begin(), sources.end()), sources.end());
-    gpu::KernelCache::shared().compile_all(sources, arch);
-    for_each_step(plan_.steps, [&](const Step& step) { kernels_.emplace(&step, prepare(step)); });
+    std::vector<std::string> more;
+    for (const auto& texts : {joins_.sources(), choices_.sources(), results_.sources()}) {
+      more.insert(more.end(), texts.begin(), texts.end());
+    }
+    kernels_.prepare(device_, plan_, std::move(more));
     joins_.load(device_);
+    choices_.load(device_);
+    results_.load(device_);
     stream_.wait_idle();
-    const gpu::CacheCounts after = gpu::KernelCache::shared().counts();
-    cost_.compiled = static_cast<int>(after.compiles - before.compiles);
-    cost_.milliseconds = after.compile_milliseconds - before.compile_milliseconds;
-  }
-
-  std::unique_ptr<PreparedKernel> prepare(const Step& step) {
-    if (step.text != nullptr) return gpu::load_text(device_, step.text, step.operands.size());
-    const auto load = [&](const KernelImplementation& kernel, const KernelCall& call) -> Preparation {
-      return gpu::load_text(device_, kernel.plan_text(call), step.operands.size());
-    };
-    return prepare_kernel(*step.kernel, step.call, Device::cuda(device_.index()), &cost_.notes, load);
   }
 
   void resolve(int repeats) {
@@ -357,11 +358,11 @@ class GpuExecutor : public Executor {
   }
 
   void place_gate(const ExecutorOptions& options, GatePlan gates) {
-    order_ = gates.order();
+    order_ = order_of(launches_, gates, host_->launches(), results_.has_any());
     expected_us_ = gates.expected_us;
     std::vector<const PreparedKernel*> kernels;
     for (std::size_t i = 0; i < launches_.size(); ++i) {
-      kernels.push_back(gates.may_fault[i] != 0 ? kernels_.at(launches_[i].step).get() : nullptr);
+      kernels.push_back(gates.may_fault[i] != 0 ? &kernels_.at(launches_[i].step) : nullptr);
     }
     auto failure = std::dynamic_pointer_cast<GpuFailure>(options.failure);
     if (!failure) failure = std::make_shared<GpuFailure>(device_);
@@ -379,11 +380,16 @@ class GpuExecutor : public Executor {
     }
   }
 
-  void start(std::size_t k, CUstream stream) const {
+  void start(std::size_t k, CUstream stream, CUgraphConditionalHandle node) const {
     const std::size_t i = order_[k].launch;
     switch (order_[k].kind) {
       case Started::Kind::gate: return gate_->start(stream);
       case Started::Kind::look: return arena_->cancel.start_look(stream);
+      case Started::Kind::host: return;  // never among others
+      case Started::Kind::results: return results_.start(stream);
+      case Started::Kind::choice:
+      case Started::Kind::again:
+        return choices_.start(i, pointers_[first_pointer_[i]], asked_by(i), node, arena_->cancel, stream);
       case Started::Kind::launch: break;
     }
     if (!joins_.has(i)) return start_launch(i, stream);
@@ -394,9 +400,9 @@ class GpuExecutor : public Executor {
     const Step* step = launches_[i].step;
     void* const* operands = pointers_.data() + first_pointer_[i];
     if (step->kind == Step::Kind::print) {
-      prints_.start(i, reinterpret_cast<CUdeviceptr>(operands[0]), stream);
+      prints_.start(i, reinterpret_cast<CUdeviceptr>(operands[0]), asked_by(i), stream);
     } else {
-      kernels_.at(step)->run(run_of(i, stream));
+      kernels_.at(step).run(run_of(i, stream));
     }
   }
 
@@ -407,7 +413,28 @@ class GpuExecutor : public Executor {
             stream,
             slot_pointer(step.state),
             gate_->fault_of(i),
-            gate_->called_off(i)};
+            asked_by(i)};
+  }
+
+  // What a select chooses, once what it reads is there; nothing where it is not to choose.
+  std::optional<std::size_t> taken_by(std::size_t i) const {
+    stream_.wait_idle();
+    const Launch& select = launches_[i];
+    const DType dtype = select.step->operands[0].layout.type.dtype;
+    unsigned is_off = 0;
+    std::int64_t index = 0;
+    const void* const asked = asked_by(i);
+    if (asked != nullptr) PD_CUDA(driver_.cuMemcpyDtoH(&is_off, reinterpret_cast<CUdeviceptr>(asked), sizeof(is_off)));
+    if (is_off != 0) return std::nullopt;
+    PD_CUDA(driver_.cuMemcpyDtoH(&index, reinterpret_cast<CUdeviceptr>(pointers_[first_pointer_[i]]),
+                                 static_cast<std::size_t>(size_bytes(dtype))));
+    return chosen(dtype, &index, select.targets.size());
+  }
+
+  // The word that the launch asks before it writes.
+  void* asked_by(std::size_t i) const {
+    void* const of_branch = choices_.word_of(i);
+    return of_branch != nullptr ? of_branch : gate_->called_off(i);
   }
 
   void* slot_pointer(int slot) const {
@@ -416,16 +443,24 @@ class GpuExecutor : public Executor {
 
   // What throws in the commit, where only somebody who looks on may, leaves parameters as they were.
   void run_stepwise() {
+    prints_.clear();
     named([&] { stream_.wait_idle(); });  // feeds are there: who looks on reads them before the first step
     const CancelPoll poll;
     std::vector<std::vector<std::byte>> kept;
     bool is_commit = false;
     try {
-      for (std::size_t i = 0; i < launches_.size(); ++i) {
-        if (!launches_[i].is_commit) poll();
-        if (launches_[i].is_commit && !is_commit && on_step_) kept = parameters();
-        is_commit = launches_[i].is_commit;
-        run_step(i);
+      for (std::size_t i = 0; i < launches_.size();) {
+        const Launch& launch = launches_[i];
+        if (!launch.is_commit) poll();
+        if (const std::size_t behind = host_->behind(i); behind != i) {
+          host_->run(i, 0, [this] { stream_.wait_idle(); });
+          i = behind;
+          continue;
+        }
+        if (launch.is_commit && !is_commit && on_step_) kept = parameters();
+        is_commit = launch.is_commit;
+        if (launch.kind == Launch::Kind::run) run_step(i);
+        i = launch.kind == Launch::Kind::run ? i + 1 : launch.targets[launch.targets.size() == 1 ? 0 : *taken_by(i)];
       }
     } catch (...) {
       if (is_commit && on_step_) set_parameters(kept);
@@ -460,7 +495,7 @@ class GpuExecutor : public Executor {
       fail(ErrorKind::device, "{} failed: {}", who(i), error.what());
     }
     gate_->check_launch(i);
-    if (launch.step->kind == Step::Kind::print) prints_.hand_over(i);
+    if (launch.step->kind == Step::Kind::print) prints_.hand_over(&i);
     if (watcher_ != nullptr) watcher_->after(launch, read);
     if (!on_step_) return;
     StepSeen step{launch.step->label.op, launch.step->label.scope, launch.instance, {}};
@@ -497,13 +532,15 @@ class GpuExecutor : public Executor {
   std::vector<CUdeviceptr> bases_;  // per slot
   std::vector<bool> is_input_;      // per slot
   GpuFeeds feeds_;
-  std::map<const Step*, std::unique_ptr<PreparedKernel>> kernels_;
-  KernelCost cost_;
+  GpuKernels kernels_;
   std::vector<Launch> launches_;
   std::vector<void*> pointers_;
   std::vector<std::size_t> first_pointer_;  // per launch
   std::vector<Started> order_;
+  std::optional<GpuHost> host_;
   GpuJoins joins_;
+  GpuChoices choices_;
+  GpuResults results_;
   double expected_us_ = 0;  // of a run
   GpuPrints prints_;
   std::optional<GpuGate> gate_;

@@ -37,21 +37,14 @@ class GpuFailure : public SharedFailure {
   std::vector<GpuGate*> gates_;
 };
 
-/// What a run starts, one after the other: its launches, gates behind some of them, looks in front of some.
-struct Started {
-  enum class Kind : std::uint8_t { launch, gate, look };
-  Kind kind = Kind::launch;
-  std::size_t launch = 0;  // which, behind which, in front of which
-};
-
 /// What decides where gates and looks stand, and who looks at what they find.
 struct GatePlan {
   std::vector<char> may_fault, writes, asks;  // per launch; asks whether the run is called off
   std::vector<std::size_t> gates;             // launches that a gate stands behind: one for each repeat
   std::vector<std::size_t> looks;             // launches that a look stands in front of
+  bool has_loop = false;                      // without a length: it may have to be called off
   double expected_us = 0;                     // of a run
   bool has_gate() const { return !gates.empty(); }
-  std::vector<Started> order() const;
   /// Per launch: equal for neighbours that no gate stands between and that look at the same word before they write.
   std::vector<int> kinds(const std::vector<Launch>& launches) const;
 };

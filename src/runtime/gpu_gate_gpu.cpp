@@ -6,6 +6,7 @@
 #include "base/cancel_poll.h"
 #include "base/check.h"
 #include "gpu/commit_gate.h"
+#include "plan/host_steps.h"
 #include "plan/step_work.h"
 #include "runtime/gpu_gate.h"
 
@@ -30,7 +31,8 @@ void place_looks(const std::vector<Launch>& launches, const std::vector<double>&
   double since_us = 0;
   std::size_t since = 0;
   for (std::size_t i = 0; i < launches.size(); ++i) {
-    if (since_us >= kBetweenUs || since >= kBetweenLaunches || i == 0)
+    if (launches[i].kind != Launch::Kind::run) continue;
+    if (since_us >= kBetweenUs || since >= kBetweenLaunches || plan->looks.empty())
       plan->looks.push_back(i), since_us = 0, since = 0;
     since_us += expected_us[i], ++since;
     const bool is_text = launches[i].step->text != nullptr;
@@ -47,14 +49,16 @@ GatePlan plan_gates(const Plan& plan, const std::vector<Launch>& launches, int r
   std::vector<double> expected_us;
   for (const Launch& launch : launches) {
     const Step& step = *launch.step;
-    const bool may_fault = step.kind == Step::Kind::kernel && step.kernel->faults == Faults::possible;
+    const bool on_host = runs_on_host(*plan.target, step);
+    const bool may_fault = step.kind == Step::Kind::kernel && step.kernel->faults == Faults::possible && !on_host;
     const bool writes = writes_parameter(plan, step);
     made.may_fault.push_back(may_fault);
     made.writes.push_back(writes);
-    can_fail |= may_fault;
-    all_are_text &= !writes || step.text != nullptr;
+    made.has_loop |= step.kind == Step::Kind::repeat && !on_host;
+    can_fail |= may_fault || made.has_loop;
+    all_are_text &= !writes || step.text != nullptr || launch.kind != Launch::Kind::run;
     const auto [found, is_new] = expected.try_emplace(&step, 0);
-    if (is_new) found->second = paoding::expected_us(step, *plan.target);
+    if (is_new && launch.kind == Launch::Kind::run) found->second = paoding::expected_us(step, *plan.target);
     expected_us.push_back(found->second);
     made.expected_us += found->second;
   }
@@ -75,18 +79,6 @@ GatePlan plan_gates(const Plan& plan, const std::vector<Launch>& launches, int r
     made.asks.assign(launches.size(), 0);
   }
   return made;
-}
-
-std::vector<Started> GatePlan::order() const {
-  std::vector<Started> all;
-  all.reserve(may_fault.size() + gates.size() + looks.size());
-  auto gate = gates.begin(), look = looks.begin();
-  for (std::size_t i = 0; i < may_fault.size(); ++i) {
-    if (look != looks.end() && *look == i) all.push_back({Started::Kind::look, *look++});
-    all.push_back({Started::Kind::launch, i});
-    if (gate != gates.end() && *gate == i) all.push_back({Started::Kind::gate, *gate++});
-  }
-  return all;
 }
 
 std::vector<int> GatePlan::kinds(const std::vector<Launch>& launches) const {
@@ -147,7 +139,7 @@ GpuGate::GpuGate(const gpu::GpuDevice& device, const gpu::Stream& stream, GpuCan
   report_ = gpu::PinnedMemory(device, (kFaults + static_cast<std::size_t>(fault_words_)) * sizeof(std::uint64_t));
   std::memset(report_.bytes(), 0, report_.size_bytes());
   cancel_.prepare();
-  if (!plan_.looks.empty()) cancel_.prepare_looks();
+  if (plan_.has_loop || !plan_.looks.empty()) cancel_.prepare_looks();
   text_ = gpu::plan_commit_gate(fault_words_);
   kernel_ = std::make_unique<gpu::LoadedKernel>(device, text_, 4);
   const std::lock_guard lock(failure_->mutex_);

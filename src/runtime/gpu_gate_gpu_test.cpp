@@ -6,6 +6,7 @@
 
 #include "plan/step_work.h"
 #include "runtime/gpu_gate.h"
+#include "runtime/gpu_order.h"
 #include "tests/kernel_texts.h"
 
 namespace paoding::testing_program {
@@ -37,7 +38,7 @@ TEST(GatePlan, HasNothingForAShortRunThatCannotFail) {
   const Planned made(g);
   EXPECT_FALSE(made.gates.has_gate());
   EXPECT_TRUE(made.gates.looks.empty());
-  EXPECT_EQ(made.gates.order().size(), made.launches.size());
+  EXPECT_EQ(order_of(made.launches, made.gates).size(), made.launches.size());
 }
 
 TEST(GatePlan, LooksEveryFewLaunchesThatAreLongAndTheyAsk) {
@@ -59,7 +60,7 @@ TEST(GatePlan, LooksEveryFewLaunchesThatAreLongAndTheyAsk) {
       EXPECT_EQ(made.gates.asks[i] != 0, made.gates.writes[i] == 0) << i;
     }
     std::size_t at = 0;  // in order() everything comes once, launches in their order
-    for (const Started& started : made.gates.order()) {
+    for (const Started& started : order_of(made.launches, made.gates)) {
       if (started.kind == Started::Kind::gate) {
         EXPECT_EQ(at, started.launch + 1);
       } else {

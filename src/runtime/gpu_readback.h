@@ -3,9 +3,11 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "gpu/driver.h"
+#include "gpu/loaded_kernel.h"
 #include "paoding/program.h"
 #include "plan/plan.h"
 
@@ -20,27 +22,27 @@ Stretch stretch_of(const Layout& layout);
 /// The elements of a value, dense, out of a copy of its stretch.
 Tensor picked(const Layout& layout, const std::byte* stretch);
 
-/// The values of a program's print steps: copied to the host where the run comes by, handed over once that
-/// is done.
+/// The values of a program's print steps: each writes its own into a log in the host's memory where the run comes by,
+/// so that branches not taken leave nothing and every turn of a loop does; handed over once the run has.
 class GpuPrints {
  public:
   GpuPrints() = default;
   GpuPrints(const gpu::GpuDevice& device, const std::vector<Launch>& launches, std::function<void(Printed&&)> on_print);
 
-  /// Copies the value of launch number `launch`, which lies at `address`.
-  void start(std::size_t launch, CUdeviceptr address, CUstream stream) const;
-  /// Of a launch that is done.
-  void hand_over(std::size_t launch) const;
+  /// Logs the value of launch number `launch`, which lies at `address`, unless `asked` holds a word that is not zero.
+  void start(std::size_t launch, CUdeviceptr address, void* asked, CUstream stream) const;
+  /// What has been logged, which is then gone; `launch` is the number of the one under way. Error (unsupported) when
+  /// there was no room for all.
+  void hand_over(std::size_t* launch) const;
+  /// Before a run: nothing is left of one that failed.
+  void clear() const;
 
  private:
-  struct Place {
-    std::size_t launch;
-    std::int64_t offset;  // in memory_
-  };
-  const Place& place_of(std::size_t launch) const;
   const std::vector<Launch>* launches_ = nullptr;
-  std::vector<Place> places_;  // in the order of the launches
-  gpu::PinnedMemory memory_;
+  std::int64_t room_ = 0;
+  gpu::PinnedMemory log_;
+  std::unique_ptr<gpu::TextLaunch> text_;
+  std::unique_ptr<gpu::LoadedKernel> kernel_;
   std::function<void(Printed&&)> on_print_;
 };
 

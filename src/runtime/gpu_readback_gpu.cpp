@@ -3,6 +3,8 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "gpu/to_host_text.h"
+#include "paoding/cancellation.h"
 #include "runtime/gpu_readback.h"
 
 namespace paoding {
@@ -35,37 +37,65 @@ Tensor picked(const Layout& layout, const std::byte* stretch) {
   return tensor;
 }
 
+namespace {
+
+constexpr std::int64_t kHead = 2 * sizeof(std::uint64_t);  // of the log, and of a record
+constexpr std::int64_t kTurns = 1024;                      // of a loop without a length, for whose values there is room
+constexpr std::int64_t kMostRoom = std::int64_t{64} << 20;  // for them
+
+std::int64_t record_bytes(const Layout& layout) { return kHead + (stretch_of(layout).bytes + 7) / 8 * 8; }
+
+}  // namespace
+
 GpuPrints::GpuPrints(const gpu::GpuDevice& device, const std::vector<Launch>& launches,
                      std::function<void(Printed&&)> on_print)
     : launches_(&launches), on_print_(std::move(on_print)) {
-  std::int64_t bytes = 0;
-  for (std::size_t i = 0; i < launches.size(); ++i) {
-    if (launches[i].step->kind != Step::Kind::print) continue;
-    places_.push_back({i, bytes});
-    bytes += (stretch_of(launches[i].step->operands[0].layout).bytes + 63) / 64 * 64;
+  bool has_loop = false;
+  for (const Launch& launch : launches) {
+    has_loop |= launch.step->kind == Step::Kind::repeat;
+    if (launch.step->kind == Step::Kind::print) room_ += record_bytes(launch.step->operands[0].layout);
   }
-  if (bytes != 0) memory_ = gpu::PinnedMemory(device, static_cast<std::size_t>(bytes));
+  if (room_ == 0) return;
+  if (has_loop) room_ += std::min(room_ * kTurns, kMostRoom);
+  log_ = gpu::PinnedMemory(device, static_cast<std::size_t>(kHead + room_));
+  clear();
+  text_ = std::make_unique<gpu::TextLaunch>(gpu::plan_log_value(room_));
+  kernel_ = std::make_unique<gpu::LoadedKernel>(device, *text_, 4);
 }
 
-const GpuPrints::Place& GpuPrints::place_of(std::size_t launch) const {
-  const auto at = std::ranges::lower_bound(places_, launch, {}, &Place::launch);
-  PD_ASSERT(at != places_.end() && at->launch == launch, "a launch that prints");
-  return *at;
-}
-
-void GpuPrints::start(std::size_t launch, CUdeviceptr address, CUstream stream) const {
+void GpuPrints::start(std::size_t launch, CUdeviceptr address, void* asked, CUstream stream) const {
   const Stretch stretch = stretch_of((*launches_)[launch].step->operands[0].layout);
-  if (stretch.bytes == 0) return;
-  PD_CUDA(gpu::required_driver().cuMemcpyDtoHAsync(memory_.bytes() + place_of(launch).offset,
-                                                   address - static_cast<CUdeviceptr>(stretch.before),
-                                                   static_cast<std::size_t>(stretch.bytes), stream));
+  void* operands[] = {reinterpret_cast<void*>(address - static_cast<CUdeviceptr>(stretch.before)),
+                      reinterpret_cast<void*>(stretch.bytes), reinterpret_cast<void*>(launch), log_.bytes()};
+  kernel_->start(stream, operands, {.failed = asked});
 }
 
-void GpuPrints::hand_over(std::size_t launch) const {
-  if (!on_print_) return;
-  const Launch& printed = (*launches_)[launch];
-  on_print_({printed.step->message, printed.step->label.scope, printed.instance,
-             picked(printed.step->operands[0].layout, memory_.bytes() + place_of(launch).offset)});
+void GpuPrints::clear() const {
+  if (log_.size_bytes() != 0) std::memset(log_.bytes(), 0, static_cast<std::size_t>(kHead));
+}
+
+void GpuPrints::hand_over(std::size_t* launch) const {
+  if (log_.size_bytes() == 0) return;
+  std::uint64_t used[2];
+  std::memcpy(used, log_.bytes(), sizeof(used));
+  clear();
+  for (const std::byte *at = log_.bytes() + kHead, *end = at + used[0]; at < end;) {
+    std::uint64_t record[2];
+    std::memcpy(record, at, sizeof(record));
+    *launch = static_cast<std::size_t>(record[0]);
+    const Launch& printed = (*launches_)[*launch];
+    const Layout& layout = printed.step->operands[0].layout;
+    if (on_print_) {
+      on_print_({printed.step->message, printed.step->label.scope, printed.instance, picked(layout, at + kHead)});
+      CancelScope::poll();
+    }
+    at += record_bytes(layout);
+  }
+  if (used[1] == 0) return;
+  fail(ErrorKind::unsupported,
+       "print: the values of one run take {} bytes more than the {} that there are for a loop without a length\n"
+       "hint: fewer turns a run, or Execution::stepwise",
+       used[1], room_);
 }
 
 }  // namespace paoding

@@ -13,7 +13,7 @@
 #include "plan/plan.h"
 #include "profile/recorder.h"
 #include "runtime/captured_graph.h"
-#include "runtime/gpu_gate.h"
+#include "runtime/gpu_order.h"
 
 namespace paoding {
 
@@ -33,15 +33,17 @@ class GpuTrace {
   /// Before the graph is launched, in a stream.
   void before_graph(std::uint32_t run, CapturedGraph& graph, CUstream stream);
   void after_graph(std::uint32_t run);
-  /// Starts the entries first .. end-1 one by one.
-  void time_steps(std::uint32_t run, std::size_t first, std::size_t end, CUstream stream,
-                  const std::function<void(std::size_t)>& start);
+  /// `start_all` starts about `count` entries one by one, and calls what it is given behind each.
+  using Behind = std::function<void(std::size_t entry)>;
+  void time_steps(std::uint32_t run, std::size_t count, CUstream stream,
+                  const std::function<void(const Behind&)>& start_all);
 
   /// What a graph launch of one program consists of.
   struct Shape {
     int device = 0;
     std::shared_ptr<const Sites> sites;  // per entry of the order; of all graphs of a run
     Sites nodes;                         // per node
+    std::size_t always = 0;              // how many of them run in every launch
   };
 
  private:

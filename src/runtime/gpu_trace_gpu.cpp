@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <unordered_map>
@@ -79,7 +80,7 @@ void add_kernel(const GraphLaunch& launch, profile::SiteId site, const gpu::GpuA
 bool are_told(const std::vector<GraphLaunch>& made, const Activities& activities) {
   std::unordered_set<std::uint64_t> numbers;
   for (const GraphLaunch& launch : made) {
-    if (launch.numbers->size() < launch.shape->nodes.size()) return false;
+    if (launch.numbers->size() < launch.shape->always) return false;
     for (const auto& [number, entry] : *launch.numbers) numbers.insert(number);
   }
   const auto is_known = [&](const gpu::GpuActivity* activity) { return numbers.contains(activity->node); };
@@ -198,14 +199,15 @@ std::vector<profile::SiteId> GpuTrace::sites_of(const std::vector<Launch>& launc
   const auto own = [](const char* name) {
     return Recorder::add_site({.name = name, .op = name, .kind = profile::SpanKind::kernel});
   };
-  static const profile::SiteId gate = own("commit gate"), look = own("cancel look");
+  static const profile::SiteId gate = own("commit gate"), look = own("cancel look"), results = own("fetch");
   const LaunchSites sites(launches);
   Sites all;
   all.reserve(order.size());
   for (const Started& started : order) {
-    all.push_back(started.kind == Started::Kind::gate   ? gate
-                  : started.kind == Started::Kind::look ? look
-                                                        : sites.of(launches[started.launch]).kernel);
+    all.push_back(started.kind == Started::Kind::gate      ? gate
+                  : started.kind == Started::Kind::look    ? look
+                  : started.kind == Started::Kind::results ? results
+                                                           : sites.of(launches[started.launch]).kernel);
   }
   return all;
 }
@@ -213,7 +215,10 @@ std::vector<profile::SiteId> GpuTrace::sites_of(const std::vector<Launch>& launc
 GpuTrace::GpuTrace(int device, std::shared_ptr<const Sites> sites, const std::vector<CapturedGraph::Node>& nodes) {
   auto shape = std::make_shared<Shape>();
   shape->device = device;
-  for (const CapturedGraph::Node& node : nodes) shape->nodes.push_back((*sites)[node.of]);
+  for (const CapturedGraph::Node& node : nodes) {
+    shape->nodes.push_back((*sites)[node.of]);
+    shape->always += node.runs_always ? 1 : 0;
+  }
   shape->sites = std::move(sites);
   shape_ = std::move(shape);
   launch_site_ = Recorder::add_site({.name = "graph launch", .kind = profile::SpanKind::launch});
@@ -233,28 +238,31 @@ void GpuTrace::before_graph(std::uint32_t run, CapturedGraph& graph, CUstream st
 
 void GpuTrace::after_graph(std::uint32_t run) { Recorder::complete(launch_site_, launch_start_, Recorder::now(), run); }
 
-void GpuTrace::time_steps(std::uint32_t run, std::size_t first, std::size_t end, CUstream stream,
-                          const std::function<void(std::size_t)>& start) {
+void GpuTrace::time_steps(std::uint32_t run, std::size_t count, CUstream stream,
+                          const std::function<void(const Behind&)>& start_all) {
   const gpu::GpuDevice& device = gpu::GpuDevice::get(shape_->device);
-  std::vector<gpu::Event> events;
-  for (std::size_t k = first; k <= end; ++k) events.emplace_back(device, true);
+  const gpu::Event first(device, true);
+  std::deque<gpu::Event> events;  // one behind every entry
+  for (std::size_t i = 0; i < count; ++i) events.emplace_back(device, true);
+  std::vector<std::size_t> entries;
   // The first event is waited for before anything else is launched, so that its host time is known.
-  events[0].record(stream);
-  events[0].wait_done();
+  first.record(stream);
+  first.wait_done();
   const std::int64_t anchor_ns = std::chrono::steady_clock::now().time_since_epoch().count();
   const profile::Ticks launch_start = Recorder::now();
-  for (std::size_t k = first; k < end; ++k) {
-    start(k);
-    events[k - first + 1].record(stream);
-  }
+  start_all([&](std::size_t k) {
+    entries.push_back(k);
+    if (entries.size() > events.size()) events.emplace_back(device, true);  // turns of a loop
+    events[entries.size() - 1].record(stream);
+  });
   Recorder::complete(launch_site_, launch_start, Recorder::now(), run);
-  events.back().wait_done();
+  if (entries.empty()) return;
+  events[entries.size() - 1].wait_done();
   const auto track = Recorder::gpu_track(profile::TrackKind::stream, "stream", shape_->device);
   std::int64_t before_ns = 0;
-  for (std::size_t k = first; k < end; ++k) {
-    const double at_ms = events[k - first + 1].milliseconds_since(events[0]);
-    const auto at_ns = static_cast<std::int64_t>(at_ms * 1e6);
-    Recorder::add_gpu((*shape_->sites)[k], run, anchor_ns + before_ns, at_ns - before_ns, track, run);
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const auto at_ns = static_cast<std::int64_t>(events[i].milliseconds_since(first) * 1e6);
+    Recorder::add_gpu((*shape_->sites)[entries[i]], run, anchor_ns + before_ns, at_ns - before_ns, track, run);
     before_ns = at_ns;
   }
 }

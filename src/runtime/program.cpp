@@ -32,13 +32,8 @@ struct ProgramUse : OneAtATime {
                    "threads need programs of their own, and not from Program::bind") {}
 };
 
-// Which alternative of a Variant was taken; the last where there is none of that number.
-std::size_t chosen_of(const Tensor& index, std::size_t count) {
-  const std::int64_t chosen = index.dtype() == DType::i64   ? *index.data<std::int64_t>()
-                              : index.dtype() == DType::i32 ? *index.data<std::int32_t>()
-                                                            : *index.data<std::uint8_t>();
-  return chosen >= 0 && chosen < static_cast<std::int64_t>(count) ? static_cast<std::size_t>(chosen) : count - 1;
-}
+// Which alternative of a Variant was taken.
+std::size_t chosen_of(const Tensor& index, std::size_t count) { return chosen(index.dtype(), index.bytes(), count); }
 
 // Memory for the largest alternative of a Variant; none for another fetch.
 std::shared_ptr<std::byte> room_for_any(const std::vector<Operand>& alternatives) {

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <numeric>
 #include <utility>
 
@@ -315,18 +316,18 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
 }
 CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode) {
   PD_ENTER(cuStreamBeginCapture);
-  stream->captured = std::make_unique<CUgraph_st>();
+  stream->captured = new CUgraph_st();
   return CUDA_SUCCESS;
 }
 CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
   PD_ENTER(cuStreamEndCapture);
-  return *graph = stream->captured.release(), CUDA_SUCCESS;
+  return *graph = std::exchange(stream->captured, nullptr), CUDA_SUCCESS;
 }
 CUresult cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t*, CUgraph* graph,
                                 const CUgraphNode** nodes, const CUgraphEdgeData** edges, std::size_t* count) {
   PD_ENTER(cuStreamGetCaptureInfo);
   *status = stream->captured ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
-  if (graph != nullptr) *graph = stream->captured.get();
+  if (graph != nullptr) *graph = stream->captured;
   if (nodes == nullptr || !stream->captured) return CUDA_SUCCESS;
   static const CUgraphEdgeData edge{};
   const std::vector<Piece>& captured = stream->captured->nodes;
@@ -336,17 +337,80 @@ CUresult cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus* status, 
   *count = stream->captured->nodes.empty() ? 0 : 1;
   return CUDA_SUCCESS;
 }
-CUresult cuGraphInstantiate(CUgraphExec* exec, CUgraph graph, unsigned long long) {
-  PD_ENTER(cuGraphInstantiate);
-  const std::size_t bytes = graph->nodes.size() * kGraphNodeBytes;
-  if (bytes > gpu().free_bytes()) return CUDA_ERROR_OUT_OF_MEMORY;
-  *exec = new CUgraphExec_st{graph->nodes};
-  const auto number = static_cast<std::uint32_t>(gpu().next_number());
-  for (Piece& node : (*exec)->nodes) {
+CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode*, const CUgraphEdgeData*,
+                                     std::size_t, CUstreamCaptureMode) {
+  PD_ENTER(cuStreamBeginCaptureToGraph);
+  return stream->captured = graph, CUDA_SUCCESS;
+}
+// A graph has its nodes in the order of their capture, and each waits for the one in front.
+CUresult cuStreamUpdateCaptureDependencies(CUstream stream, CUgraphNode* nodes, const CUgraphEdgeData*, std::size_t,
+                                           unsigned) {
+  PD_ENTER(cuStreamUpdateCaptureDependencies);
+  return *nodes == node_handle(stream->captured->nodes.back().node) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle* handle, CUgraph, CUcontext, unsigned, unsigned) {
+  PD_ENTER(cuGraphConditionalHandleCreate);
+  static auto* values = new std::deque<unsigned>();  // kernels write there
+  return *handle = reinterpret_cast<std::uint64_t>(&values->emplace_back(~0u)), CUDA_SUCCESS;
+}
+CUresult cuGraphAddNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* before, const CUgraphEdgeData*,
+                        std::size_t count, CUgraphNodeParams* params) {
+  PD_ENTER(cuGraphAddNode);
+  const CUDA_CONDITIONAL_NODE_PARAMS& wanted = params->conditional;
+  if (params->type != CU_GRAPH_NODE_TYPE_CONDITIONAL || count != 1 || wanted.type == CU_GRAPH_COND_TYPE_IF ||
+      *before != node_handle(graph->nodes.back().node)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  Piece piece;
+  piece.node = gpu().next_number();
+  CUgraph_st::Condition& made = graph->conditions[piece.node];
+  made.value = reinterpret_cast<const unsigned*>(wanted.handle);
+  made.is_loop = wanted.type == CU_GRAPH_COND_TYPE_WHILE;
+  for (unsigned i = 0; i < wanted.size; ++i) {
+    made.bodies.push_back(std::make_unique<CUgraph_st>());
+    made.handles.push_back(made.bodies.back().get());
+  }
+  params->conditional.phGraph_out = made.handles.data();
+  *node = node_handle(piece.node);
+  graph->nodes.push_back(std::move(piece));
+  return CUDA_SUCCESS;
+}
+
+namespace {
+
+std::size_t count_nodes(const CUgraph_st& graph) {
+  std::size_t count = graph.nodes.size();
+  for (const auto& [node, condition] : graph.conditions) {
+    for (const auto& body : condition.bodies) count += count_nodes(*body);
+  }
+  return count;
+}
+
+// The nodes of an executable graph.
+std::vector<Piece> cloned_nodes(const CUgraph_st& graph, std::uint32_t number) {
+  std::vector<Piece> nodes = graph.nodes;
+  for (Piece& node : nodes) {
     const std::uint64_t from = std::exchange(node.node, gpu().next_number());
     node.graph = number;
     if (gpu().cloned) gpu().cloned(from, node.node);
+    const auto found = graph.conditions.find(from);
+    if (found == graph.conditions.end()) continue;
+    auto conditional = std::make_shared<Conditional>();
+    conditional->value = found->second.value;
+    conditional->is_loop = found->second.is_loop;
+    for (const auto& body : found->second.bodies) conditional->bodies.push_back(cloned_nodes(*body, number));
+    node.conditional = std::move(conditional);
   }
+  return nodes;
+}
+
+}  // namespace
+
+CUresult cuGraphInstantiate(CUgraphExec* exec, CUgraph graph, unsigned long long) {
+  PD_ENTER(cuGraphInstantiate);
+  const std::size_t bytes = count_nodes(*graph) * kGraphNodeBytes;
+  if (bytes > gpu().free_bytes()) return CUDA_ERROR_OUT_OF_MEMORY;
+  *exec = new CUgraphExec_st{cloned_nodes(*graph, static_cast<std::uint32_t>(gpu().next_number())), bytes};
   gpu().add_graph(static_cast<std::int64_t>(bytes));
   return CUDA_SUCCESS;
 }
@@ -363,7 +427,7 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
 CUresult cuGraphDestroy(CUgraph graph) { return delete graph, CUDA_SUCCESS; }
 CUresult cuGraphExecDestroy(CUgraphExec exec) {
   PD_ENTER(cuGraphExecDestroy);
-  gpu().add_graph(-static_cast<std::int64_t>(exec->nodes.size() * kGraphNodeBytes));
+  gpu().add_graph(-static_cast<std::int64_t>(exec->bytes));
   return delete exec, CUDA_SUCCESS;
 }
 CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode* nodes, std::size_t* count) {

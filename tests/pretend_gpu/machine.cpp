@@ -115,7 +115,7 @@ void Machine::drop_stream(CUstream given) {
 
 void Machine::enqueue(CUstream given, Piece piece) {
   CUstream_st* to = stream(given);
-  if (to->captured) {
+  if (to->captured != nullptr) {
     piece.node = next_number();
     to->captured->nodes.push_back(std::move(piece));
   } else {
@@ -131,7 +131,7 @@ bool Machine::run_one() {
   const auto look = [&](CUstream_st& stream) {
     if (stream.queue.empty()) return;
     const Piece& head = stream.queue.front();
-    if (head.work || head.event->done >= head.version) ready.push_back(&stream);
+    if (head.work || head.conditional || head.event->done >= head.version) ready.push_back(&stream);
   };
   look(null_stream_);
   for (const auto& [at, stream] : streams_) look(*stream);
@@ -139,6 +139,10 @@ bool Machine::run_one() {
   CUstream_st& chosen = *ready[random() % ready.size()];
   const Piece piece = std::move(chosen.queue.front());
   chosen.queue.pop_front();
+  if (piece.conditional) {
+    decide(piece, &chosen.queue);
+    return true;
+  }
   const auto now = [] { return std::chrono::steady_clock::now().time_since_epoch().count(); };
   const std::int64_t start_ns = now();
   is_running_ = true;
@@ -146,6 +150,16 @@ bool Machine::run_one() {
   is_running_ = false;
   if (ran && piece.kind != Piece::Kind::none) ran(piece, start_ns, now());
   return true;
+}
+
+// What is taken comes next; of a loop the node once more behind it.
+void Machine::decide(const Piece& node, std::deque<Piece>* queue) {
+  const Conditional& of = *node.conditional;
+  if (of.is_loop ? *of.value == 0 : *of.value >= of.bodies.size()) return;
+  std::vector<Piece> next = of.bodies[of.is_loop ? 0 : *of.value];
+  for (Piece& piece : next) piece.correlation = node.correlation;
+  if (of.is_loop) next.push_back(node);
+  queue->insert(queue->begin(), next.begin(), next.end());
 }
 
 bool Machine::run_until(const std::function<bool()>& is_done) {

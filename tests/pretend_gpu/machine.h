@@ -16,11 +16,21 @@ struct CUevent_st {
   std::uint64_t recorded = 0, done = 0;  // how often
 };
 
-/// A piece of work; one that waits for an event has no work of its own.
+struct Piece;
+
+/// What a conditional node runs, in a graph or, with nodes of their own, in an executable one.
+struct Conditional {
+  const unsigned* value = nullptr;  // that kernels set: which body; of a loop whether there is another turn
+  bool is_loop = false;
+  std::vector<std::vector<Piece>> bodies;
+};
+
+/// A piece of work; one that waits for an event has no work of its own, nor has a conditional node.
 struct Piece {
   std::function<void()> work;
   CUevent event = nullptr;
   std::uint64_t version = 0;
+  std::shared_ptr<const Conditional> conditional = {};
 
   // ---- what CUPTI shows ----
   enum class Kind { none, kernel, from_host, to_host, same_device, fill } kind = Kind::none;
@@ -32,16 +42,25 @@ struct Piece {
 struct CUgraph_st {
   std::vector<Piece> nodes;
   CUgraphNode last = nullptr;  // as cuStreamGetCaptureInfo gave it
+  /// Of a conditional node, by its number: until the graph is instantiated its bodies are graphs.
+  struct Condition {
+    const unsigned* value;
+    bool is_loop;
+    std::vector<std::unique_ptr<CUgraph_st>> bodies;
+    std::vector<CUgraph> handles;  // of the bodies
+  };
+  std::map<std::uint64_t, Condition> conditions;
 };
 /// The handle of a graph's node: its number.
 inline CUgraphNode node_handle(std::uint64_t number) { return reinterpret_cast<CUgraphNode>(number); }
 struct CUgraphExec_st {
   std::vector<Piece> nodes;
+  std::size_t bytes;  // of the device
 };
 
 struct CUstream_st {
   std::deque<Piece> queue;
-  std::unique_ptr<CUgraph_st> captured;  // while it captures
+  CUgraph captured = nullptr;  // while it captures
 };
 
 struct CUfunc_st {
@@ -115,6 +134,7 @@ class Machine : public Gpu {
 
  private:
   Machine();
+  static void decide(const Piece& node, std::deque<Piece>* queue);
   std::map<CUstream_st*, std::unique_ptr<CUstream_st>> streams_;
   std::vector<std::unique_ptr<CUevent_st>> events_;
   CUstream_st null_stream_;

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// What reads an index and decides what runs next. `outer`, where there is one, is not zero where the choice itself is
+// not to be made: it is in a branch that is not taken, or the run is called off; then nothing is taken.
+#ifdef PD_EMULATE
+inline void cudaGraphSetConditional(unsigned long long handle, unsigned value) { *(unsigned*)handle = value; }
+#else
+extern "C" __device__ void cudaGraphSetConditional(unsigned long long handle, unsigned value);
+#endif
+
+PD_DEVICE long long number_of(long long number) { return number; }
+PD_DEVICE long long number_of(Bool number) { return number.bits; }
+
+// The last where there is none of that number.
+template <class T> PD_DEVICE unsigned taken(const T* index, const unsigned* outer, long long count) {
+  if (outer != nullptr && *outer != 0) return (unsigned)count;
+  const long long number = number_of(*index);
+  return (unsigned)(number >= 0 && number < count ? number : count - 1);
+}
+
+// A word for each branch that its kernels look at: not zero where it is not taken.
+template <class T, class Of>
+PD_DEVICE void choose_words(const T* index, const unsigned* outer, unsigned* not_taken, const Of& size) {
+  const unsigned which = taken(index, outer, size.count);
+  for (unsigned k = threadIdx.x; k < (unsigned)size.count; k += kThreads) not_taken[k] = k != which;
+}
+
+// The body of a conditional node.
+template <class T, class Of>
+PD_DEVICE void choose_body(const T* index, const unsigned* outer, unsigned long long handle, const Of& size) {
+  if (threadIdx.x == 0) cudaGraphSetConditional(handle, taken(index, outer, size.count));
+}
+
+// Whether a loop has another turn. Nothing else ends one that goes on for ever, so every so many turns it looks whether
+// the host has called the run off.
+template <class T, class Of>
+PD_DEVICE void choose_turn(const T* index, const unsigned* outer, unsigned long long handle, const unsigned* flag,
+                           unsigned* cancelled, unsigned* turns, const Of& size) {
+  if (threadIdx.x != 0) return;
+  if (++*turns % (unsigned)size.turns_between == 0 && *(const volatile unsigned*)flag != 0) *cancelled = 1;
+  cudaGraphSetConditional(handle, taken(index, outer, 2) == 1 && *cancelled == 0 ? 1 : 0);
+}

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels that decide what a run does next (choose.cu).
+#pragma once
+
+#include "base/target.h"
+#include "gpu/text_launch.h"
+#include "paoding/types.h"
+
+namespace paoding::gpu {
+
+/// Operands: index, outer, not_taken.
+TextLaunch plan_choose_words(DType index, std::int64_t count, const Target& target);
+/// Operands: index, outer, the handle of a conditional node in place of an address.
+TextLaunch plan_choose_body(DType index, std::int64_t count, const Target& target);
+/// Operands: index, outer, handle, flag, cancelled, turns.
+TextLaunch plan_choose_turn(DType index, std::int64_t turns_between, const Target& target);
+
+}  // namespace paoding::gpu

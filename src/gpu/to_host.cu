@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run leaves in the host's memory by itself, without a copy that the host would have to know of beforehand.
+
+// The value of a print, behind those of before. log: bytes in use, bytes that found no room, then a record for each
+// value: which launch's, its bytes, those padded to a multiple of 8.
+template <class Of>
+PD_DEVICE void log_value(const unsigned char* from, unsigned long long bytes, unsigned long long launch,
+                         unsigned long long* log, const Of& size) {
+  __shared__ unsigned long long at;
+  const unsigned long long record = 16 + (bytes + 7) / 8 * 8;
+  if (threadIdx.x == 0) {
+    at = log[0] + record <= (unsigned long long)size.room_wide && log[1] == 0 ? log[0] : ~0ull;
+    log[at == ~0ull ? 1 : 0] += record;
+  }
+  __syncthreads();
+  if (at == ~0ull) return;
+  unsigned long long* to = log + 2 + at / 8;
+  if (threadIdx.x == 0) to[0] = launch, to[1] = bytes;
+  unsigned char* const values = (unsigned char*)(to + 2);
+  for (unsigned long long i = threadIdx.x; i < bytes; i += kThreads) values[i] = from[i];
+}
+
+// A result, each element of a list behind the others.
+PD_DEVICE void pack(unsigned char* to, const unsigned char* from, int bytes) {
+  for (int i = threadIdx.x; i < bytes; i += kThreads) to[i] = from[i];
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run on a GPU starts, in order: its launches, what chooses among branches, gates and looks. What a conditional
+// node holds stands behind what chooses for it.
+#pragma once
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "plan/plan.h"
+
+namespace paoding {
+
+struct GatePlan;
+
+struct Started {
+  enum class Kind : std::uint8_t {
+    launch,
+    gate,     // behind `launch`
+    look,     // in front of it
+    choice,   // `launch` reads an index; with bodies a conditional node comes behind it
+    again,    // at the end of the body of a loop: its choice once more
+    host,     // a stretch of steps that run on the CPU, of which `launch` is the first
+    results,  // behind all launches: small results to the host
+  };
+  Kind kind = Kind::launch;
+  std::size_t launch = 0;
+  std::vector<std::pair<std::size_t, std::size_t>> bodies = {};  // stretches of the order
+  std::size_t end = 0;                                           // of a choice with bodies: behind all of them
+  std::size_t choice = 0;                                        // of `again`: where in the order that stands
+
+  bool holds_bodies() const { return !bodies.empty(); }
+};
+
+/// Whether the launch chooses what a conditional node runs: a loop without a length, or a branch that is one.
+bool is_conditional(const Launch& launch);
+
+/// Stretches of launches that run on the CPU: the first, and what is behind them.
+using HostLaunches = std::vector<std::pair<std::size_t, std::size_t>>;
+
+/// `packs_results`: the last entry does.
+std::vector<Started> order_of(const std::vector<Launch>& launches, const GatePlan& gates,
+                              const HostLaunches& on_host = {}, bool packs_results = false);
+
+}  // namespace paoding
