@@ -297,6 +297,79 @@ TEST(WhileLoop, SwapsItsValuesAndKeepsWhatStays) {
   check_runs(g, feeds_with(g, "n", {0, 1, 2, 7}));
 }
 
+TEST(WhileLoop, HoldsAScanOfBranches) {
+  Graph g;
+  const Value xs = g.input("xs", f32, {3, 2}), h = g.input("h", f32, {2}), limit = g.input("limit", f32, {});
+  const Values made = while_loop(
+      {h, full(g, {}, 0, i32)}, [&](const Values& v) { return less(sum(v[0] * v[0]), limit); },
+      [&](const Values& v) {
+        const StepResult inner = scan({v[0]}, {xs}, [&](const Values& c, const Values& e) {
+          const Value next = cond(
+              less(sum(e[0]), sum(c[0])), [&] { return c[0] * 1.25 + e[0] * e[0]; }, [&] { return c[0] + exp(e[0]); });
+          return step({next}, {});
+        });
+        return Values{inner.carries[0], v[1] + 1};
+      });
+  g.fetch("h", made[0]);
+  g.fetch("turns", made[1]);
+  check_runs(g, feeds_with(g, "limit", {-1, 3, 100, 10'000}));
+}
+
+// An index out of range in a branch is none in a run that takes another.
+TEST(Branch, FailsARunOnlyWhereTheFailingOneIsTaken) {
+  Graph g;
+  const Value p = g.input("p", boolean, {}), id = g.input("id", i32, {}), x = g.input("x", f32, {3});
+  const Value k = g.parameter("k", f32, {});
+  const Value y = cond(
+      p, [&] { return gather(x, id); }, [&] { return sum(x); });
+  assign(k, k + y);
+  g.fetch("y", y);
+  const auto feeds = [&](double which, double index) {
+    return to_tensors(g, {{"p", {which}}, {"id", {index}}, {"x", {1, 2, 4}}});
+  };
+  for (const Device& device : devices_here()) {
+    const Parameters parameters(g, device);
+    CompileOptions options;
+    options.device = device;
+    Program program(g, options, &parameters);
+    EXPECT_EQ(program.run(feeds(0, 9)).at("y").to_doubles(), Dense{7});
+    EXPECT_TRUE(has(message_of([&] { program.run(feeds(1, 9)); }), "indices[] = 9, but axis 0")) << to_string(device);
+    EXPECT_EQ(parameters.get("k").to_doubles(), Dense{7});
+    EXPECT_EQ(program.run(feeds(1, 2)).at("y").to_doubles(), Dense{4});
+    EXPECT_EQ(parameters.get("k").to_doubles(), Dense{11});
+  }
+}
+
+TEST(Branch, WritesAParameterWhicheverIsTakenAndNothingInARunThatFails) {
+  Graph g;
+  const Value p = g.input("p", boolean, {}), id = g.input("id", i32, {}), x = g.input("x", f32, {3});
+  const Value k = g.parameter("k", f32, {3});
+  assign(k, cond(
+                p, [&] { return k * 2.0; }, [&] { return k + x; }));
+  g.fetch("y", gather(x, id));
+  const auto feeds = [&](double which, double index) {
+    return to_tensors(g, {{"p", {which}}, {"id", {index}}, {"x", {1, 2, 4}}});
+  };
+  for (const Device& device : devices_here()) {
+    for (const int repeats : {1, 3}) {
+      Parameters parameters(g, device);
+      parameters.set("k", Tensor::from(f32, {3}, Dense(3, 1.0)));
+      CompileOptions options;
+      options.device = device;
+      options.repeats = repeats;
+      Program program(g, options, &parameters);
+      program.run(feeds(1, 0));
+      const double doubled = repeats == 1 ? 2 : 8;
+      EXPECT_EQ(parameters.get("k").to_doubles(), Dense(3, doubled));
+      EXPECT_TRUE(has(message_of([&] { program.run(feeds(0, 3)); }), "indices[] = 3, but axis 0")) << to_string(device);
+      EXPECT_EQ(parameters.get("k").to_doubles(), Dense(3, doubled));
+      program.run(feeds(0, 2));
+      EXPECT_EQ(parameters.get("k").to_doubles(),
+                (Dense{doubled + repeats, doubled + 2 * repeats, doubled + 4 * repeats}));
+    }
+  }
+}
+
 TEST(WhileLoop, WithALimitHasAGradientAndTellsHowOftenItRan) {
   Graph g;
   const Value x = g.input("x", f32, {3}), limit = g.input("limit", f32, {}), w = g.input("w", f32, {3});
@@ -388,6 +461,41 @@ TEST(Checkpoint, StandsInAScan) {
   const Feeds feeds = make_feeds(g, 1);
   check_runs(g, {feeds});
   check_gradients(g, feeds);
+}
+
+TEST(OnCpu, RunsWholeLoopsAndBranchesAndNoPartOfThem) {
+  Graph g;
+  const Value xs = g.input("xs", f32, {4, 3}), h = g.input("h", f32, {3}), w = g.input("w", f32, {3, 3});
+  const Value before = tanh(xs);  // on a GPU where there is one
+  std::optional<OnCpu> scope(g);
+  const StepResult made = scan({h}, {before}, [&](const Values& c, const Values& e) {
+    const Value next = cond(
+        less(sum(e[0]), sum(c[0])),
+        [&] {
+          return reshape(matmul(reshape(c[0], Shape{1, 3}), w), Shape{3});
+        },
+        [&] { return c[0] + e[0]; });
+    return step({next}, {next * 2.0});
+  });
+  scope.reset();
+  fetch_gradients(g, sum(made.outputs[0] * exp(xs)), {xs, h, w});
+  const Feeds feeds = make_feeds(g, 1);
+  check_runs(g, {feeds, make_feeds(g, 2)});
+  check_gradients(g, feeds);
+
+  Graph inside;
+  const Value x = inside.input("x", f32, {3});
+  inside.fetch("y", scan({x}, {inside.input("xs", f32, {4, 3})}, [&](const Values& c, const Values& e) {
+                      const OnCpu here(c[0].graph());
+                      return step({tanh(c[0]) + e[0]}, {});
+                    }).carries[0]);
+  for (const Device& device : devices_here()) {
+    if (device.kind == DeviceKind::cpu) continue;
+    CompileOptions options;
+    options.device = device;
+    EXPECT_TRUE(has(message_of([&] { Program program(inside, options); }),
+                    "is to run on the CPU, inside a scan that runs on the GPU"));
+  }
 }
 
 TEST(OnCpu, IsShownAndRunsThere) {

@@ -186,6 +186,7 @@ const Golden kGolden[] = {
     {"layer_norm", build_layer_norm, kGpu},
     {"cross_entropy", build_cross_entropy, kGpu},
     {"decoder", build_decoder, kGpu},
+    {"branch", build_branch, kGpu},
     {"packed", build_packed, kGpu},
     {"embedding", build_embedding, kGpu},
 };

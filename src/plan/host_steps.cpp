@@ -144,4 +144,16 @@ std::vector<std::unique_ptr<HostStretch>> host_stretches(const Plan& plan) {
   return stretches;
 }
 
+void note_host_stretches(Plan* plan) {
+  for (const auto& stretch : host_stretches(*plan)) {
+    const auto is_fed = [&](int slot) { return plan->slots[static_cast<std::size_t>(slot)].kind == SlotKind::input; };
+    const auto fed = std::ranges::count_if(stretch->inputs, is_fed);
+    plan->notes.push_back(
+        fmt::format("{}{}: {} steps run on the CPU between graphs; {} values are copied from the GPU, {} to it",
+                    one_line(plan->steps[stretch->first].label.op), in_scope(plan->steps[stretch->first].label.scope),
+                    stretch->end - stretch->first, static_cast<std::ptrdiff_t>(stretch->inputs.size()) - fed,
+                    stretch->outputs.size()));
+  }
+}
+
 }  // namespace paoding

@@ -27,6 +27,9 @@ struct HostStretch {
 /// In their order.
 std::vector<std::unique_ptr<HostStretch>> host_stretches(const Plan& plan);
 
+/// The plan gets a note for each, with the copies around it.
+void note_host_stretches(Plan* plan);
+
 /// The slot as a whole.
 Operand whole_slot(const Plan& plan, int slot);
 

@@ -59,8 +59,8 @@ class CapturedGraph::Capture {
     for (std::size_t k = first; k < end; ++k) {
       if (!order_[k].holds_bodies()) continue;
       if (streams_.size() == depth) streams_.emplace_back(device_);
-      for (const auto& [begin, behind] : order_[k].bodies) add_streams(begin, behind, depth + 1);
-      k = order_[k].end - 1;
+      for (const auto& [begin, behind] : order_[k].held->bodies) add_streams(begin, behind, depth + 1);
+      k = order_[k].held->end - 1;
     }
   }
 
@@ -68,15 +68,15 @@ class CapturedGraph::Capture {
     for (std::size_t k = first; k < end; ++k) {
       const Started& entry = order_[k];
       if (!entry.holds_bodies()) {
-        start_(k, stream, entry.kind == Started::Kind::again ? handles_.at(entry.choice) : 0);
+        start_(k, stream, entry.kind == Started::Kind::again ? handles_.at(entry.held.get()) : 0);
         lasts->emplace_back(k, last_node(driver_, stream));
         continue;
       }
-      start_(k, stream, handles_[k] = new_handle(stream));
+      start_(k, stream, handles_[entry.held.get()] = new_handle(stream));
       lasts->emplace_back(k, last_node(driver_, stream));
-      add_conditional(stream, k, depth);
+      add_conditional(stream, *entry.held, depth);
       lasts->emplace_back(k, last_node(driver_, stream));
-      k = entry.end - 1;
+      k = entry.held->end - 1;
     }
   }
 
@@ -96,21 +96,18 @@ class CapturedGraph::Capture {
     return handle;
   }
 
-  void add_conditional(CUstream stream, std::size_t k, std::size_t depth) {
-    const Started& choice = order_[k];
-    const bool is_loop =
-        choice.end > 0 && order_[choice.end - 1].kind == Started::Kind::again && order_[choice.end - 1].choice == k;
+  void add_conditional(CUstream stream, const Started::Held& held, std::size_t depth) {
     CUgraphNodeParams params{};
     params.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
-    params.conditional.handle = handles_.at(k);
-    params.conditional.type = is_loop ? CU_GRAPH_COND_TYPE_WHILE : CU_GRAPH_COND_TYPE_SWITCH;
-    params.conditional.size = static_cast<unsigned>(choice.bodies.size());
+    params.conditional.handle = handles_.at(&held);
+    params.conditional.type = held.is_loop ? CU_GRAPH_COND_TYPE_WHILE : CU_GRAPH_COND_TYPE_SWITCH;
+    params.conditional.size = static_cast<unsigned>(held.bodies.size());
     PD_CUDA(driver_.cuCtxGetCurrent(&params.conditional.ctx));
     CUgraphNode node = nullptr, before = last_node(driver_, stream);
     PD_CUDA(driver_.cuGraphAddNode(&node, graph_of(stream), &before, nullptr, 1, &params));
     PD_CUDA(driver_.cuStreamUpdateCaptureDependencies(stream, &node, nullptr, 1, CU_STREAM_SET_CAPTURE_DEPENDENCIES));
-    for (std::size_t b = 0; b < choice.bodies.size(); ++b) {
-      add_body(params.conditional.phGraph_out[b], choice.bodies[b], depth);
+    for (std::size_t b = 0; b < held.bodies.size(); ++b) {
+      add_body(params.conditional.phGraph_out[b], held.bodies[b], depth);
     }
   }
 
@@ -155,7 +152,7 @@ class CapturedGraph::Capture {
   CapturedGraph& made_;
   CUgraph root_ = nullptr;
   std::vector<gpu::Stream> streams_;
-  std::map<std::size_t, CUgraphConditionalHandle> handles_;  // of choices
+  std::map<const Started::Held*, CUgraphConditionalHandle> handles_;
 };
 
 CapturedGraph::CapturedGraph(const gpu::GpuDevice& device, GraphBudget& budget, const std::vector<Started>& order,

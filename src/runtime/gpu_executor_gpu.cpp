@@ -135,7 +135,8 @@ class GpuExecutor : public Executor {
   std::shared_ptr<Arena> arena() const override { return arena_; }
   KernelCost kernel_cost() const override { return kernels_.cost(); }
   std::int64_t launches() const override {
-    return static_cast<std::int64_t>(launches_.size()) - joins_.saved_launches();
+    const auto jumps = std::ranges::count(launches_, Launch::Kind::jump, &Launch::kind);
+    return static_cast<std::int64_t>(launches_.size()) - jumps - joins_.saved_launches();
   }
 
   std::string kernel_text() const override { return GpuKernels::text(plan_); }
@@ -261,17 +262,17 @@ class GpuExecutor : public Executor {
         behind(k);
         continue;
       }
-      const bool is_loop = launches_[entry.launch].step->kind == Step::Kind::repeat;
+      const bool is_loop = entry.held->is_loop;
       for (bool goes_on = true; goes_on;) {
         poll();
         const auto taken = taken_by(entry.launch);
         goes_on = is_loop && taken == 1;
         if (!taken || (is_loop && !goes_on)) break;
-        const auto& [begin, behind_it] = entry.bodies[is_loop ? 0 : *taken];
+        const auto& [begin, behind_it] = entry.held->bodies[is_loop ? 0 : *taken];
         start_in_turn(begin, behind_it, behind);
       }
       behind(k);
-      k = entry.end - 1;
+      k = entry.held->end - 1;
     }
   }
 

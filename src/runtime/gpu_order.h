@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -23,13 +24,18 @@ struct Started {
     host,     // a stretch of steps that run on the CPU, of which `launch` is the first
     results,  // behind all launches: small results to the host
   };
+  /// What a conditional node runs.
+  struct Held {
+    std::vector<std::pair<std::size_t, std::size_t>> bodies;  // stretches of the order
+    std::size_t end = 0;                                      // behind all of them
+    bool is_loop = false;
+  };
+
   Kind kind = Kind::launch;
   std::size_t launch = 0;
-  std::vector<std::pair<std::size_t, std::size_t>> bodies = {};  // stretches of the order
-  std::size_t end = 0;                                           // of a choice with bodies: behind all of them
-  std::size_t choice = 0;                                        // of `again`: where in the order that stands
+  std::shared_ptr<Held> held = {};  // of a choice with a conditional node behind it; `again` has that of its choice
 
-  bool holds_bodies() const { return !bodies.empty(); }
+  bool holds_bodies() const { return kind == Kind::choice && held != nullptr; }
 };
 
 /// Whether the launch chooses what a conditional node runs: a loop without a length, or a branch that is one.

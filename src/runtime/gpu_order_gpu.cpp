@@ -59,8 +59,7 @@ class Order {
       bodies.emplace_back(first, order_.size());
     }
     if (!is_conditional(select)) return;
-    order_[choice].bodies = std::move(bodies);
-    order_[choice].end = order_.size();
+    order_[choice].held = std::make_shared<Started::Held>(Started::Held{std::move(bodies), order_.size(), false});
   }
 
   // A turn is the body and, for the next one, the condition.
@@ -68,9 +67,10 @@ class Order {
     const std::size_t first = order_.size(), jump = select.end - 1;
     walk(select.targets[1], jump);
     walk(launches_[jump].targets[0], i);
-    order_.push_back({Started::Kind::again, i, {}, 0, choice});
-    order_[choice].bodies = {{first, order_.size()}};
-    order_[choice].end = order_.size();
+    const std::size_t end = order_.size() + 1;
+    const auto held = std::make_shared<Started::Held>(Started::Held{{{first, end}}, end, true});
+    order_.push_back({Started::Kind::again, i, held});
+    order_[choice].held = held;
   }
 
   const std::vector<Launch>& launches_;

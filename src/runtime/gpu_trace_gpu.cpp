@@ -199,7 +199,7 @@ std::vector<profile::SiteId> GpuTrace::sites_of(const std::vector<Launch>& launc
   const auto own = [](const char* name) {
     return Recorder::add_site({.name = name, .op = name, .kind = profile::SpanKind::kernel});
   };
-  static const profile::SiteId gate = own("commit gate"), look = own("cancel look"), results = own("fetch");
+  static const profile::SiteId gate = own("commit gate"), look = own("cancel look"), results = own("results");
   const LaunchSites sites(launches);
   Sites all;
   all.reserve(order.size());

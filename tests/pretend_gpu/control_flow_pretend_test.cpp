@@ -4,7 +4,10 @@
 #include <chrono>
 #include <thread>
 
+#include "gpu/cupti_library.h"
 #include "paoding/cancellation.h"
+#include "paoding/profile.h"
+#include "profile/trace.h"
 #include "tests/pretend_gpu/pretend_program.h"
 
 namespace paoding::testing_program {
@@ -180,6 +183,48 @@ TEST(ControlFlowOnAGpu, CopiesAroundWhatRunsOnTheCpu) {
       }
     }
   }
+}
+
+// Recorded, the row of a branch is what chooses; the kernels of a body have rows of their own, as often as they ran.
+TEST(ControlFlowOnAGpu, ShowsWhatRanAndWhatWasCopied) {
+  if (gpu::cupti() == nullptr) GTEST_SKIP() << "NOT CHECKED: " << gpu::cupti_problem();
+  Graph g;
+  Value p;
+  const Value a = g.input("a", f32, {1}), n = g.input("n", i32, {}), x = g.input("x", f32, {4, 4});
+  {
+    const OnCpu scope(g);
+    p = less(a, 1.0);
+  }
+  const Value y = while_loop(
+      {full(g, {}, 0, i32), x}, [&](const Values& v) { return less(v[0], n); },
+      [&](const Values& v) {
+        return Values{v[0] + 1, cumsum(v[1] + x, 0)};
+      })[1];
+  g.fetch("y", cond(
+                   p, [&] { return matmul(y, x); }, [&] { return tanh(y); }));
+  Program program(g, on_gpu());
+  Tensors feeds = to_tensors(g, make_feeds(g, 1));
+  feeds["n"] = number(i32, 3);
+  for (const bool tells_nodes : {true, false}) {
+    pretend_gpu().profile(tells_nodes, true);
+    feeds["a"] = Tensor::from(f32, {1}, Dense{0});
+    for (const auto& [name, tensor] : feeds) program.set_input(program.input_index(name), tensor);
+    program.wait();
+    Profiler seen;
+    program.run();
+    program.wait();
+    const std::string report = seen.stop();
+    EXPECT_TRUE(has(report, "GpuMemcpy")) << report;
+    if (!tells_nodes) continue;
+    int turns = 0;
+    for (profile::SpanId i = 0; i < seen.trace().size(); ++i) {
+      const bool is_kernel = seen.trace().kind(i) == profile::SpanKind::kernel && seen.trace().on_gpu(i);
+      turns += is_kernel && has(std::string(seen.trace().text(seen.trace().site(i).instance)), "cumsum") ? 1 : 0;
+    }
+    EXPECT_EQ(turns, 3) << report;
+    EXPECT_FALSE(has(report, "could not be told")) << report;
+  }
+  pretend_gpu().profile(true, true);
 }
 
 }  // namespace

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// How branches of a program for an H200 run, which need not be here, and where what is OnCpu stands in one.
+#include <fmt/ranges.h>
+#include <gtest/gtest.h>
+
+#include "plan/host_steps.h"
+#include "runtime/gpu_gate.h"
+#include "runtime/gpu_order.h"
+#include "tests/kernel_texts.h"
+
+namespace paoding::testing_program {
+namespace {
+
+const Step* find_kind(const std::vector<Step>& steps, Step::Kind kind) {
+  for (const Step& step : steps) {
+    if (step.kind == kind) return &step;
+    for (const auto* body : step.bodies()) {
+      if (const Step* found = find_kind(*body, kind)) return found;
+    }
+  }
+  return nullptr;
+}
+
+// Two branches, one of so many kernels, none of which can be a part of another.
+Plan plan_of(int kernels) {
+  Graph g;
+  const Value p = g.input("p", boolean, {}), x = g.input("x", f32, {64, 64});
+  g.fetch("y", cond(
+                   p,
+                   [&] {
+                     Value y = x;
+                     for (int i = 0; i < kernels; ++i) y = cumsum(y, i % 2);
+                     return y;
+                   },
+                   [&] { return x * 2.0; }));
+  return plan_for_gpu(g);
+}
+
+TEST(Choice, LaunchesTheKernelsOfAllBranchesWhileTheyAreFew) {
+  const Plan few = plan_of(8), many = plan_of(12);
+  EXPECT_FALSE(find_kind(few.steps, Step::Kind::branch)->is_conditional) << to_string(few);
+  EXPECT_TRUE(find_kind(many.steps, Step::Kind::branch)->is_conditional) << to_string(many);
+  EXPECT_TRUE(has(to_string(many), "branch: a conditional node: 12 launches would return at once, more than 11"));
+}
+
+TEST(Choice, HoldsWhatALibraryLaunchesInAConditionalNode) {
+  Graph g;
+  const Value p = g.input("p", boolean, {}), x = g.input("x", f32, {256, 256});
+  g.fetch("y", cond(
+                   p, [&] { return matmul(x, x); }, [&] { return x * 2.0; }));
+  const Plan plan = plan_for_gpu(g);
+  EXPECT_TRUE(has(to_string(plan), "branch: a conditional node: matmul is cublaslt's")) << to_string(plan);
+}
+
+// A gate in front of the commit stands behind all of a loop, and a turn ends with the condition of the next.
+TEST(GpuOrder, IsTheTreeOfTheLaunches) {
+  Graph g;
+  const Value w = g.parameter("w", f32, {4}), limit = g.input("limit", f32, {});
+  const Value y = while_loop(
+      {w}, [&](const Values& v) { return less(sum(v[0]), limit); },
+      [&](const Values& v) { return Values{v[0] * 2.0}; })[0];
+  assign(w, y + 1.0);
+  const Plan plan = plan_for_gpu(g);
+  const std::vector<Launch> launches = unroll(plan, 2);
+  const GatePlan gates = plan_gates(plan, launches, 2, Execution::captured);
+  std::string text;
+  const std::vector<Started> order = order_of(launches, gates);
+  for (std::size_t k = 0; k < order.size(); ++k) {
+    const char* const names[] = {"launch", "gate", "look", "choice", "again", "host", "results"};
+    text += names[static_cast<std::size_t>(order[k].kind)];
+    if (order[k].holds_bodies()) text += fmt::format("[{} to {}]", order[k].held->bodies[0].first, order[k].held->end);
+    text += ' ';
+  }
+  // The carry's start, the condition, the choice; a turn: the body and the condition; behind the gate what writes w.
+  const std::string run = "launch launch choice[{} to {}] launch launch again gate launch ";
+  EXPECT_EQ(text, fmt::format(fmt::runtime(run), 3, 6) + fmt::format(fmt::runtime(run), 11, 14)) << to_string(plan);
+}
+
+TEST(HostSteps, StandTogetherAndReadWhatIsFedWithoutACopy) {
+  Graph g;
+  const Value x = g.input("x", f32, {1}), y = g.input("y", f32, {1}), z = g.input("z", f32, {64});
+  Value p, q, r;
+  const Value first = exp(z);
+  {
+    const OnCpu scope(g);
+    p = less(x, y);
+  }
+  const Value second = sum(first);
+  {
+    const OnCpu scope(g);
+    q = less(y, x * 3.0);
+    r = less(second, 3.0);  // of the device
+  }
+  g.fetch("a", where(p, first, z));
+  g.fetch("b", where(q, first, z * 2.0));
+  g.fetch("c", where(r, first, z * 3.0));
+  const Plan plan = plan_for_gpu(g);
+  const auto stretches = host_stretches(plan);
+  ASSERT_EQ(stretches.size(), 2u) << to_string(plan);
+  const auto names = [&](const std::vector<int>& slots) {
+    std::vector<std::string> all;
+    for (const int slot : slots) all.push_back(plan.slots[static_cast<std::size_t>(slot)].name);
+    std::ranges::sort(all);
+    return fmt::format("{}", fmt::join(all, " "));
+  };
+  EXPECT_EQ(names(stretches[0]->inputs), "x y");
+  EXPECT_EQ(stretches[0]->outputs.size(), 2u) << names(stretches[0]->outputs);
+  EXPECT_EQ(stretches[1]->inputs.size(), 1u) << names(stretches[1]->inputs);
+  EXPECT_EQ(stretches[1]->outputs.size(), 1u);
+  EXPECT_EQ(stretches[0]->plan.target->kind, DeviceKind::cpu);
+  for (const auto& stretch : stretches) {
+    for (const Step& step : stretch->plan.steps) EXPECT_EQ(step.text, nullptr);
+  }
+}
+
+TEST(HostSteps, AreRefusedInsideWhatRunsOnAGpu) {
+  Graph g;
+  const Value x = g.input("x", f32, {3}), xs = g.input("xs", f32, {4, 3});
+  g.fetch("y", scan({x}, {xs}, [&](const Values& c, const Values& e) {
+                 const OnCpu here(c[0].graph());
+                 return step({tanh(c[0]) + e[0]}, {});
+               }).carries[0]);
+  EXPECT_TRUE(has(message_of([&] { plan_for_gpu(g); }), "is to run on the CPU, inside a scan that runs on the GPU"));
+}
+
+}  // namespace
+}  // namespace paoding::testing_program
