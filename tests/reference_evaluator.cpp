@@ -77,7 +77,7 @@ class Evaluation {
 
   // How many numbers make one of the result; 0 where none are added up.
   std::int64_t addends_of(const Node& node) const {
-    if (node.op->name == "matmul") {
+    if (node.op->name == "matmul" || node.op->name == "matmul_wide") {
       const Ints shape = shape_of(node.inputs[0]);
       return shape[shape.size() - (node.attrs.get_bool("transpose_a") ? 2 : 1)];
     }
@@ -108,7 +108,7 @@ class Evaluation {
     if (op == "concat") return {run_concat(node)};
     if (op == "iota") return {run_iota(node)};
     if (node.op->kind == OpKind::reduction) return {run_reduction(node)};
-    if (op == "matmul") return {run_matmul(node)};
+    if (op == "matmul" || op == "matmul_wide") return {run_matmul(node)};
     const bool is_taken_apart = disturb_ && node.op->kind == OpKind::composed;
     if (const auto it = meanings().find(op); it != meanings().end() && !is_taken_apart) {
       return it->second(call_of(node));

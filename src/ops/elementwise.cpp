@@ -154,6 +154,28 @@ void register_elementwise_ops() {
                 {.shapes = {{9}}, .attrs = {{"dtype", i32}}}},
   });
 
+  // ---- store_as ----
+  register_op({
+      .name = "store_as",
+      .summary = "a, of which memory has dtype: rounded where it is stored, not within a kernel",
+      .kind = OpKind::formula,
+      .inputs = {"a"},
+      .attrs = {{.name = "dtype", .example = f32, .required = true, .doc = "what a is computed in, f16 or bf16"}},
+      .formula =
+          [](std::span<const Scalar> in, const Attrs& attrs) {
+            const DType dtype = attrs.get_dtype("dtype");
+            if (in[0].dtype() != compute_dtype(dtype)) {
+              fail(ErrorKind::dtype, "{} is not what a is computed in; cast it", to_string(dtype));
+            }
+            return in[0];
+          },
+      .gradient = [](const GradCall& call) { return Values{cast(call.grads[0], call.inputs[0].dtype())}; },
+      .cases = {{.shapes = {{4, 3}}, .attrs = {{"dtype", f32}}, .dtypes = {bf16}},
+                {.shapes = {{4, 3}}, .attrs = {{"dtype", bf16}}, .dtypes = {f16}},
+                {.shapes = {{4, 3}}, .attrs = {{"dtype", f16}}, .dtypes = {bf16}},
+                {.shapes = {{4, 3}}, .attrs = {{"dtype", f16}}, .dtypes = {i64}, .error = "cast it"}},
+  });
+
   // ---- stop_gradient ----
   register_op({
       .name = "stop_gradient",

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// matmul: the product of matrices in the last two axes. Kernels: matmul_cpu.cpp, matmul_gpu.cpp.
+// matmul: the product of matrices in the last two axes; matmul_wide: the same of f16 or bf16 with the sums as they are,
+// in f32. Kernels: matmul_cpu.cpp, matmul_gpu.cpp.
 #include "base/check.h"
 #include "ops/families.h"
 #include "paoding/op.h"
@@ -40,9 +41,31 @@ std::vector<Type> infer_matmul(const OpCall& call) {
   return {Type{a.dtype, batch.with_inserted(batch.rank(), m).with_inserted(batch.rank() + 1, n)}};
 }
 
+std::vector<Type> infer_matmul_wide(const OpCall& call) {
+  Type type = infer_matmul(call)[0];
+  if (type.dtype != f16 && type.dtype != bf16) {
+    call.fail(ErrorKind::dtype, fmt::format("a is {}; it takes f16 and bf16", to_string(type.dtype)));
+  }
+  return {Type{f32, type.shape}};
+}
+
+// Where the leading axes of a have one matrix b, it is one large product.
+Value product(std::string_view op, const Value& left, const Value& right, bool transpose_a, bool transpose_b) {
+  const Attrs attrs{{"transpose_a", transpose_a}, {"transpose_b", transpose_b}};
+  if (left.shape().rank() > 2 && right.shape().rank() == 2 && !transpose_a) {
+    // One matrix for all leading axes: one large product, and a gradient of b that is one too.
+    const Shape& shape = left.shape();
+    const int last = shape.rank() - 1;
+    const std::int64_t rows = shape.with_dim(last, 1).elements();  // not -1: K may be 0
+    const Value made = call(op, {reshape(left, Ints{rows, shape[last]}), right}, attrs);
+    return reshape(made, shape.with_dim(last, made.shape()[1]));
+  }
+  return call(op, {left, right}, attrs);
+}
+
 Values matmul_gradient(const GradCall& call) {
   const bool ta = call.node.attrs.get_bool("transpose_a"), tb = call.node.attrs.get_bool("transpose_b");
-  const Value &a = call.inputs[0], &b = call.inputs[1], &g = call.grads[0];
+  const Value &a = call.inputs[0], &b = call.inputs[1], g = cast(call.grads[0], a.dtype());
   Value da, db;
   if (call.wanted[0]) da = ta ? matmul(b, g, tb, true) : matmul(g, b, false, !tb);
   if (call.wanted[1]) db = tb ? matmul(g, a, true, ta) : matmul(a, g, !ta, false);
@@ -61,13 +84,13 @@ Values matmul_lift(const LiftCall& call) {
     dims.insert(dims.begin() + 1, static_cast<std::size_t>(missing), 1);
     in[i] = reshape(in[i], dims);
   }
-  return {matmul(in[0], in[1], call.node.attrs.get_bool("transpose_a"), call.node.attrs.get_bool("transpose_b"))};
+  const bool ta = call.node.attrs.get_bool("transpose_a"), tb = call.node.attrs.get_bool("transpose_b");
+  return {product(call.node.op->name, in[0], in[1], ta, tb)};
 }
 
-}  // namespace
-
-void register_matmul() {
-  register_op({
+// Both ops, which differ in what their result is and in what they take.
+OpDef matmul_block() {
+  return {
       .name = "matmul",
       .summary = "product of matrices in the last two axes, leading axes broadcast",
       .kind = OpKind::kernel,
@@ -85,22 +108,28 @@ void register_matmul() {
                 {.shapes = {{1, 64}, {64, 32}}},
                 {.shapes = {{4, 3}, {4, 5}}, .error = "(K = 3)"},
                 {.shapes = {{3}, {3, 5}}, .error = "its rank must be at least 2"}},
-  });
+  };
+}
+
+}  // namespace
+
+void register_matmul() {
+  register_op(matmul_block());
+
+  // ---- matmul_wide ----
+  OpDef wide = matmul_block();
+  wide.name = "matmul_wide";
+  wide.summary = "matmul of f16 or bf16 whose result is f32, as the sums are; the pass mixed_precision makes it";
+  wide.infer = infer_matmul_wide;
+  for (OpCase& c : wide.cases) c.dtypes = {bf16, bf16};
+  wide.cases.push_back({.shapes = {{4, 3}, {3, 5}}, .dtypes = {f16, f16}});
+  wide.cases.push_back({.shapes = {{4, 3}, {3, 5}}, .dtypes = {f32, f32}, .error = "it takes f16 and bf16"});
+  register_op(std::move(wide));
 }
 
 Value matmul(const Value& a, const Value& b, bool transpose_a, bool transpose_b) {
   const DType dtype = promote(a.dtype(), b.dtype());
-  const Value left = cast(a, dtype), right = cast(b, dtype);
-  const Attrs attrs{{"transpose_a", transpose_a}, {"transpose_b", transpose_b}};
-  if (left.shape().rank() > 2 && right.shape().rank() == 2 && !transpose_a) {
-    // One matrix for all leading axes: one large product, and a gradient of b that is one too.
-    const Shape& shape = left.shape();
-    const int last = shape.rank() - 1;
-    const std::int64_t rows = shape.with_dim(last, 1).elements();  // not -1: K may be 0
-    const Value product = call("matmul", {reshape(left, Ints{rows, shape[last]}), right}, attrs);
-    return reshape(product, shape.with_dim(last, product.shape()[1]));
-  }
-  return call("matmul", {left, right}, attrs);
+  return product("matmul", cast(a, dtype), cast(b, dtype), transpose_a, transpose_b);
 }
 
 }  // namespace paoding

@@ -91,12 +91,16 @@ class OneDnnMatmul : public PreparedKernel {
         inner_.insert(inner_.begin(), i);
         continue;
       }
-      const std::int64_t size = size_bytes(shape.dtype);
+      const std::int64_t size = size_bytes(shape.dtype), result = size_bytes(shape.result_dtype);
       outer_.push_back(
           {shape.batch[i],
-           {shape.a.batch_strides[i] * size, shape.b.batch_strides[i] * size, shape.c.batch_strides[i] * size}});
+           {shape.a.batch_strides[i] * size, shape.b.batch_strides[i] * size, shape.c.batch_strides[i] * result}});
       turns_ *= shape.batch[i];
     }
+  }
+
+  static DType dtype_of(const MatmulShape& shape, const MatmulOperand& operand) {
+    return &operand == &shape.c ? shape.result_dtype : shape.dtype;
   }
 
   dnnl::memory::desc desc(const MatmulShape& shape, const MatmulOperand& operand, std::int64_t rows,
@@ -113,7 +117,7 @@ class OneDnnMatmul : public PreparedKernel {
     if (columns == 1) strides.back() = 1;
     if (rows == 1) strides[strides.size() - 2] = std::max(columns, operand.row_stride);
     if (columns == 1 && operand.row_stride == 1) strides.back() = rows;
-    return onednn_desc(shape.dtype, dims, strides);
+    return onednn_desc(dtype_of(shape, operand), dims, strides);
   }
 
   // The same extents, densely.
@@ -121,7 +125,7 @@ class OneDnnMatmul : public PreparedKernel {
                                 std::int64_t columns) const {
     Dims dims = desc(shape, operand, rows, columns).dims(), strides(dims.size(), 1);
     for (std::size_t i = dims.size() - 1; i-- > 0;) strides[i] = strides[i + 1] * dims[i + 1];
-    return onednn_desc(shape.dtype, dims, strides);
+    return onednn_desc(dtype_of(shape, operand), dims, strides);
   }
 
   // The memory the product reads: where the operand is, or a dense copy when oneDNN would not take its strides.
@@ -230,7 +234,8 @@ std::string onednn_matmul_refusal(const KernelCall& call) {
                                                      {&shape.b, shape.k, shape.n, "b"},
                                                      {&shape.c, shape.m, shape.n, "the result"}}) {
     if (is_interleaved(shape, *operand, rows, columns)) return fmt::format("the strides of {} interleave", name);
-    if (std::string why = onednn_size_refusal(shape.dtype, *operand, rows, columns, name); !why.empty()) return why;
+    const DType dtype = operand == &shape.c ? shape.result_dtype : shape.dtype;
+    if (std::string why = onednn_size_refusal(dtype, *operand, rows, columns, name); !why.empty()) return why;
   }
   if (shape.dtype == DType::f32) return "";  // on every CPU
   try {
@@ -273,19 +278,22 @@ std::string loops_refusal(const KernelCall& call) {
 }  // namespace
 
 void register_matmul_cpu() {
-  const auto add = [](const char* name, auto refusal, auto prepare, Faults faults = Faults::none) {
+  const auto add = [](const char* op, const char* name, auto refusal, auto prepare, Faults faults = Faults::none) {
     register_kernel(
-        "matmul", {.name = name, .device = DeviceKind::cpu, .refusal = refusal, .prepare = prepare, .faults = faults});
+        op, {.name = name, .device = DeviceKind::cpu, .refusal = refusal, .prepare = prepare, .faults = faults});
   };
-  add("vector", vector_matmul_refusal, prepare_vector_matmul);
-  add(
-      "onednn", onednn_matmul_refusal,
-      [](const KernelCall& call, const Device&) -> std::unique_ptr<PreparedKernel> {
-        return made_by_onednn("matmul", [&] { return std::make_unique<OneDnnMatmul>(MatmulShape(call)); });
-      },
-      Faults::possible);
-  add("blocked", blocked_matmul_refusal, prepare_blocked_matmul);
-  add("loops", loops_refusal, prepare_matmul_loops);
+  add("matmul", "vector", vector_matmul_refusal, prepare_vector_matmul);
+  for (const char* op : {"matmul", "matmul_wide"}) {
+    add(
+        op, "onednn", onednn_matmul_refusal,
+        [](const KernelCall& call, const Device&) -> std::unique_ptr<PreparedKernel> {
+          return made_by_onednn("matmul", [&] { return std::make_unique<OneDnnMatmul>(MatmulShape(call)); });
+        },
+        Faults::possible);
+  }
+  add("matmul", "blocked", blocked_matmul_refusal, prepare_blocked_matmul);
+  add("matmul", "loops", loops_refusal, prepare_matmul_loops);
+  add("matmul_wide", "loops", loops_refusal, prepare_matmul_loops);
 }
 
 }  // namespace paoding

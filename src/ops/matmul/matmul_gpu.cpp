@@ -93,7 +93,8 @@ class CublasLtMatmul : public PreparedKernel {
   CublasLtMatmul(const KernelCall& call, const Device& device) {
     const MatmulShape shape(call);
     gpu::MatmulSpec spec;
-    spec.a_dtype = spec.b_dtype = spec.c_dtype = shape.dtype;
+    spec.a_dtype = spec.b_dtype = shape.dtype;
+    spec.c_dtype = shape.result_dtype;
     spec.precision = shape.dtype == DType::f64                      ? gpu::MatmulPrecision::f64
                      : shape.dtype == DType::f32 && call.allow_tf32 ? gpu::MatmulPrecision::tf32
                                                                     : gpu::MatmulPrecision::f32;
@@ -144,7 +145,8 @@ class CublasLtMatmul : public PreparedKernel {
       std::int64_t rest = index;
       for (std::size_t axis = shape.batch.size() - std::min<std::size_t>(shape.batch.size(), 1); axis-- > 0;) {
         for (std::size_t k = 0; k < 3; ++k) {
-          offsets[k] += rest % shape.batch[axis] * operands[k]->batch_strides[axis] * size_bytes(shape.dtype);
+          const std::int64_t size = size_bytes(k == 2 ? shape.result_dtype : shape.dtype);
+          offsets[k] += rest % shape.batch[axis] * operands[k]->batch_strides[axis] * size;
         }
         rest /= shape.batch[axis];
       }
@@ -175,20 +177,20 @@ class EmptyMatmul : public PreparedKernel {
 
 void register_matmul_gpu() {
   gpu::register_text_kernel("matmul", "few_rows", few_rows_refusal, plan_few_rows);
-  register_kernel("matmul",
-                  {.name = "cublaslt",
-                   .device = DeviceKind::cuda,
-                   .refusal = cublaslt_refusal,
-                   .prepare = [](const KernelCall& call,
-                                 const Device& device) { return std::make_unique<CublasLtMatmul>(call, device); },
-                   .workspace_bytes = workspace_limit});
-  register_kernel("matmul",
-                  {"zero", DeviceKind::cuda,
-                   [](const KernelCall& call) -> std::string {
-                     if (!MatmulShape(call).is_empty()) return "no extent is 0";
-                     return call.outputs[0].is_dense() ? "" : "the result is not dense";
-                   },
-                   [](const KernelCall& call, const Device&) { return std::make_unique<EmptyMatmul>(call); }});
+  for (const char* op : {"matmul", "matmul_wide"}) {
+    register_kernel(op, {.name = "cublaslt",
+                         .device = DeviceKind::cuda,
+                         .refusal = cublaslt_refusal,
+                         .prepare = [](const KernelCall& call,
+                                       const Device& device) { return std::make_unique<CublasLtMatmul>(call, device); },
+                         .workspace_bytes = workspace_limit});
+    register_kernel(op, {"zero", DeviceKind::cuda,
+                         [](const KernelCall& call) -> std::string {
+                           if (!MatmulShape(call).is_empty()) return "no extent is 0";
+                           return call.outputs[0].is_dense() ? "" : "the result is not dense";
+                         },
+                         [](const KernelCall& call, const Device&) { return std::make_unique<EmptyMatmul>(call); }});
+  }
 }
 
 }  // namespace paoding

@@ -29,7 +29,8 @@ MatmulShape::MatmulShape(const KernelCall& call) {
   const int batch_rank = result.rank() - 2;
   const bool transpose_a = call.attrs.get_bool("transpose_a"), transpose_b = call.attrs.get_bool("transpose_b");
   const Shape& shape_a = call.inputs[0].type.shape;
-  dtype = call.outputs[0].type.dtype;
+  dtype = call.inputs[0].type.dtype;
+  result_dtype = call.outputs[0].type.dtype;
   m = result[batch_rank];
   n = result[batch_rank + 1];
   k = shape_a[shape_a.rank() - (transpose_a ? 2 : 1)];

@@ -21,7 +21,8 @@ struct MatmulShape {
   std::vector<std::int64_t> batch;  // extents, neighbours merged where all strides allow
   std::int64_t m = 0, n = 0, k = 0;
   MatmulOperand a, b, c;
-  DType dtype = DType::f32;
+  DType dtype = DType::f32;         // of a and b
+  DType result_dtype = DType::f32;  // of c
 
   explicit MatmulShape(const KernelCall& call);
   bool is_empty() const;  // some extent is 0
