@@ -6,6 +6,9 @@
 //   optimizer/step       i64: updates made
 //   optimizer/skipped    i64: updates skipped because the loss or a gradient was not finite
 //   optimizer/micro      i64: runs since the last update, with accumulation
+//   optimizer/loss_scale f32: the factor of the loss, with a loss scale
+//   optimizer/overflows  i64: updates skipped because a gradient overflowed, which lowered the loss scale
+//   optimizer/unscaled   i64: updates made since the loss scale was changed
 //   sgd/momentum/<p>     the running sum of gradients of parameter <p>, with momentum
 //   adam/m/<p>, adam/v/<p>   running means of the gradient and its square
 //   gradient/<p>         the sum of gradients since the last update, with accumulation
@@ -14,6 +17,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -79,6 +83,16 @@ struct ParameterGroup {
   Optimizer optimizer;
 };
 
+/// Gradients are taken of the loss times a factor, so that those that f16 would round to 0 are kept, and divided by it
+/// in f32. The factor is state of the device: an update whose gradients overflow is skipped, counts in
+/// "optimizer/overflows" and lowers the factor; `interval` updates without one raise it (Micikevicius et al. 2018).
+struct LossScale {
+  double initial = 65536;
+  double growth = 2, backoff = 0.5;     // what it is multiplied with
+  std::int64_t interval = 2000;         // updates
+  double least = 1, most = 16'777'216;  // between which it stays
+};
+
 struct MinimizeOptions {
   std::vector<ParameterGroup> groups = {};  // the first that names a parameter has it
   std::vector<std::string> frozen = {};     // parameters that stay as they are; names as in groups
@@ -92,6 +106,9 @@ struct MinimizeOptions {
   /// With skip_nonfinite: the updates of all runs behind a skipped one are skipped too, until "optimizer/skipped" is
   /// set to 0. So runs may be started before the loss of the one before has been read.
   bool stop_at_nonfinite = false;
+  /// With skip_nonfinite, which it implies: gradients that are not finite where the factor can be lowered are no
+  /// "optimizer/skipped" update, and no reason to stop.
+  std::optional<LossScale> loss_scale = {};
   bool master_weights = false;  // f16 and bf16 parameters are rounded from an f32 value that is kept
 };
 
@@ -101,6 +118,9 @@ struct TrainingStep {
   Values gradients;     // of the loss, by this run alone, in the same order
   Value gradient_norm;  // over all, before clipping; made when it is first needed by clipping or skipping, else absent
   Value learning_rate;  // of parameters in no group, f64
+  // With a loss scale, else absent:
+  Value loss_scale;   // that the gradients were taken with, f32
+  Value is_overflow;  // bool: an update was skipped, and the scale lowered
 };
 
 /// Adds to the graph of `loss` (a scalar) the gradients and updates of every parameter that it depends on.

@@ -11,6 +11,7 @@
 #include "base/one_line.h"
 #include "nn/update_rule.h"
 #include "paoding/autodiff.h"
+#include "paoding/nn.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
 #include "paoding/range.h"
@@ -53,7 +54,7 @@ class Minimize {
 
   TrainingStep run() {
     choose_parameters();
-    made_.gradients = gradients(std::array{loss_}, made_.parameters);
+    take_gradients();
     const Scope scope(graph_, "optimizer");
     sum_gradients();
     measure();
@@ -76,6 +77,14 @@ class Minimize {
     check_range("minimize", "accumulate", options_.accumulate, Range::at_least(1));
     check_range("minimize", "clip_norm", options_.clip_norm, Range::at_least(0));
     for (const Optimizer& optimizer : optimizers_) check(optimizer);
+    if (!options_.loss_scale) return;
+    const LossScale& scale = *options_.loss_scale;
+    check_range("minimize: loss_scale", "least", scale.least, Range::above(0));
+    check_range("minimize: loss_scale", "most", scale.most, Range::at_least(scale.least));
+    check_range("minimize: loss_scale", "initial", scale.initial, Range::between(scale.least, scale.most));
+    check_range("minimize: loss_scale", "growth", scale.growth, Range::at_least(1));
+    check_range("minimize: loss_scale", "backoff", scale.backoff, Range::between(0.001, 1));
+    check_range("minimize: loss_scale", "interval", static_cast<double>(scale.interval), Range::at_least(1));
   }
 
   void choose_parameters() {
@@ -111,6 +120,24 @@ class Minimize {
   Value constant(DType dtype, double value) { return full(graph_, {}, value, dtype); }
   Value counter(const char* counter_name) { return graph_.parameter(counter_name, i64, {}); }
 
+  // Of the loss, or of it times the scale, and then divided by that where nothing is rounded to 0 any more.
+  void take_gradients() {
+    if (!options_.loss_scale) {
+      made_.gradients = gradients(std::array{loss_}, made_.parameters);
+      return;
+    }
+    loss_scale_ = graph_.parameter("optimizer/loss_scale", f32, {}, nn::constant(options_.loss_scale->initial));
+    const Value seed = expand(cast(loss_scale_, loss_.dtype()), loss_.shape());
+    made_.gradients = gradients(std::array{loss_}, made_.parameters, std::array{seed});
+    const Scope scope(graph_, "optimizer");
+    for (Value& gradient : made_.gradients) {
+      const DType wide = compute_dtype(gradient.dtype());
+      gradient = cast(gradient, wide) * cast(1.0 / loss_scale_, wide);
+    }
+  }
+
+  bool skips() const { return options_.skip_nonfinite || options_.loss_scale.has_value(); }
+
   // What the update uses: this run's gradient, or the mean of the runs since the last update.
   void sum_gradients() {
     if (options_.accumulate > 1) {
@@ -123,7 +150,7 @@ class Minimize {
       const DType wide = compute_dtype(gradient.dtype());
       Value total = cast(gradient, wide);
       if (options_.accumulate > 1) {
-        if (options_.skip_nonfinite && i == smallest_gradient()) {
+        if (skips() && i == smallest_gradient()) {
           total = select(loss_is_finite(), total, constant(wide, std::nan("")));
         }
         const Value sum = graph_.parameter("gradient/" + name(i), wide, gradient.shape());
@@ -136,12 +163,12 @@ class Minimize {
   }
 
   void measure() {
-    if (options_.clip_norm == 0 && !options_.skip_nonfinite) return;
+    if (options_.clip_norm == 0 && !skips()) return;
     Values squares;
     for (const Value& gradient : used_) squares.push_back(cast(sum(gradient * gradient), norm_dtype()));
     const Value square = add_n(squares);
     made_.gradient_norm = sqrt(square);
-    if (options_.skip_nonfinite) {
+    if (skips()) {
       // A loss can be infinite, or NaN, by a term whose gradient is not.
       const Value gradients_are_finite = less_equal(square, constant(norm_dtype(), kLargest));
       is_finite_ = call("logical_and", {gradients_are_finite, loss_is_finite()});
@@ -171,13 +198,39 @@ class Minimize {
     apply_ = is_last_;
     if (is_finite_.valid()) {
       const Value skipped = counter("optimizer/skipped");
-      if (options_.stop_at_nonfinite) is_finite_ = call("logical_and", {is_finite_, equal(skipped, 0)});
-      const Value is_bad = call("logical_not", {is_finite_});
-      const Value is_skipped = is_last_.valid() ? call("logical_and", {is_last_, is_bad}) : is_bad;
-      assign(skipped, select(is_skipped, skipped + 1, skipped));
-      apply_ = is_last_.valid() ? call("logical_and", {is_last_, is_finite_}) : is_finite_;
+      Value is_overflow;
+      if (loss_scale_.valid()) {
+        const Value can_be_lowered = greater(loss_scale_, constant(f32, options_.loss_scale->least));
+        const Value is_finite = is_finite_;
+        is_overflow = both(both(call("logical_not", {is_finite}), loss_is_finite()), can_be_lowered);
+        if (options_.stop_at_nonfinite) is_overflow = both(is_overflow, equal(skipped, 0));
+      }
+      if (options_.stop_at_nonfinite) is_finite_ = both(is_finite_, equal(skipped, 0));
+      Value is_bad = call("logical_not", {is_finite_});
+      if (is_overflow.valid()) is_bad = both(is_bad, call("logical_not", {is_overflow}));
+      assign(skipped, select(in_last(is_bad), skipped + 1, skipped));
+      apply_ = in_last(is_finite_);
+      if (is_overflow.valid()) adjust_loss_scale(in_last(is_overflow));
     }
     assign(step_, apply_.valid() ? select(apply_, step_ + 1, step_) : step_ + 1);
+  }
+
+  static Value both(const Value& a, const Value& b) { return call("logical_and", {a, b}); }
+  // Of a run that makes an update, or would.
+  Value in_last(const Value& condition) const { return is_last_.valid() ? both(is_last_, condition) : condition; }
+
+  void adjust_loss_scale(const Value& is_overflow) {
+    made_.loss_scale = loss_scale_;
+    made_.is_overflow = is_overflow;
+    const LossScale& scale = *options_.loss_scale;
+    const Value overflows = counter("optimizer/overflows"), unscaled = counter("optimizer/unscaled");
+    assign(overflows, select(is_overflow, overflows + 1, overflows));
+    const Value is_time = both(apply_, greater_equal(unscaled + 1, constant(i64, static_cast<double>(scale.interval))));
+    const Value raised = minimum(loss_scale_ * scale.growth, constant(f32, scale.most));
+    const Value lowered = maximum(loss_scale_ * scale.backoff, constant(f32, scale.least));
+    assign(loss_scale_, select(is_overflow, lowered, select(is_time, raised, loss_scale_)));
+    const Value counted = select(apply_, unscaled + 1, unscaled);
+    assign(unscaled, select(call("logical_or", {is_overflow, is_time}), constant(i64, 0), counted));
   }
 
   // Old values stay where the update does not apply.
@@ -215,7 +268,7 @@ class Minimize {
   std::vector<std::size_t> rule_of_;  // per parameter
   TrainingStep made_;
   Values used_;
-  Value is_last_, is_finite_, apply_, scale_, step_;  // absent where they are always true or 1
+  Value loss_scale_, is_last_, is_finite_, apply_, scale_, step_;  // absent where they are always true or 1
 };
 
 }  // namespace
