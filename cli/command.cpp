@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t kMostGraphBytes = 256 << 20;
 }
 
-void CompileFlags::add_to(CLI::App& app) {
+void CompileFlags::add_to(CLI::App& app, bool has_dtype) {
   app.add_option("--device", device, "cpu, cuda, cuda:N, or best: the first GPU that works, else the CPU")
       ->type_name("DEVICE")
       ->capture_default_str();
@@ -27,6 +27,7 @@ void CompileFlags::add_to(CLI::App& app) {
       ->allow_extra_args(false)
       ->type_name("NAMES");
   app.add_flag("--tf32", allow_tf32, "On a GPU, f32 products may round their operands to TF32");
+  if (has_dtype) precision.add_to(app);
   app.add_flag("--explain", explain, "Print what every pass did and why kernels declined (as PAODING_EXPLAIN=1)");
 }
 
@@ -36,7 +37,23 @@ CompileOptions CompileFlags::options() const {
   check_pass_names(no_pass);
   options.disabled_passes = no_pass;
   options.allow_tf32 = allow_tf32;
+  options.precision = precision.precision();
   return options;
+}
+
+CLI::Option* PrecisionFlag::add_to(CLI::App& app) {
+  return app
+      .add_option("--dtype", dtype, "Of products and what lies between them: f32, or bf16 or f16 (mixed precision)")
+      ->type_name("DTYPE")
+      ->capture_default_str();
+}
+
+DType PrecisionFlag::precision() const {
+  DType made = f32;
+  if (!parse_dtype(dtype, &made) || (made != f32 && made != bf16 && made != f16)) {
+    throw UsageError(fmt::format("--dtype is '{}', needs to be f32, bf16 or f16", dtype));
+  }
+  return made;
 }
 
 Device parse_device(const std::string& text) {

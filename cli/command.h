@@ -17,7 +17,8 @@
 
 namespace CLI {  // <CLI/CLI.hpp> costs seconds: only what adds options includes it
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace paoding::cli {
 
@@ -106,14 +107,24 @@ class SavesWhenInterrupted {
 
 // ---- what subcommands have in common ----
 
-/// --device, --no-pass, --tf32, --explain.
+/// --dtype, the precision of products. CompileOptions::precision of it; UsageError when the word is none of the three.
+struct PrecisionFlag {
+  std::string dtype = "f32";
+
+  CLI::Option* add_to(CLI::App& app);
+  DType precision() const;
+};
+
+/// --device, --no-pass, --tf32, --dtype, --explain.
 struct CompileFlags {
   std::string device = "best";
   std::vector<std::string> no_pass;
   bool allow_tf32 = false;
+  PrecisionFlag precision;
   bool explain = false;
 
-  void add_to(CLI::App& app);
+  /// Without --dtype for commands that have one of their own.
+  void add_to(CLI::App& app, bool has_dtype = true);
   /// Error (UsageError) when a word is unknown; a missing GPU is found when compiling.
   CompileOptions options() const;
 };

@@ -173,6 +173,7 @@ void add_dump(CLI::App& app, Commands* commands) {
       ->allow_extra_args(false)
       ->type_name("NAMES");
   sub->add_flag("--tf32", options->compile.allow_tf32, "Plan with TF32 products");
+  options->compile.precision.add_to(*sub);
   sub->footer(
       "Examples:\n"
       "  paoding dump examples/graphs/lstm.txt --times\n"

@@ -30,6 +30,7 @@ CompiledPlan plan_of(const Graph& graph, const CompileFlags& flags, const Target
   CompileOptions options;
   options.disabled_passes = flags.no_pass;
   options.allow_tf32 = flags.allow_tf32;
+  options.precision = flags.precision.precision();
   options.after_pass = after;
   return compile_plan(graph, options, target);
 }

@@ -64,6 +64,7 @@ int list(const Cases& cases, const BenchOptions& options) {
 
 struct OwnSizes {
   std::string dtype = "f32";
+  bool by_hand = false;
   int lerp_case = 0;
   bool all = false;
   std::string result;
@@ -80,6 +81,13 @@ DType float_named(const std::string& name) {
     throw UsageError(fmt::format("--dtype is '{}', needs to be f32, bf16, f16 or f64", name));
   }
   return dtype;
+}
+
+// Of a model, built in a dtype: 16 bits are mixed precision unless they are to be set by hand.
+Case typed(const OwnSizes& sizes, const std::function<Case(DType)>& make) {
+  const DType dtype = float_named(sizes.dtype);
+  const bool is_mixed = !sizes.by_hand && (dtype == bf16 || dtype == f16);
+  return is_mixed ? in_mixed_precision(make(f32), dtype) : make(dtype);
 }
 
 Cases lerp_of(const OwnSizes& own, bool is_cpu) {
@@ -104,7 +112,7 @@ CLI::App* add_own(CLI::App& parent, Commands* commands, const char* name, const 
                   const std::shared_ptr<OwnSizes>& own, const MakeCases& make) {
   CLI::App* sub = parent.add_subcommand(name, about);
   const auto options = std::make_shared<BenchOptions>();
-  options->add_to(*sub);
+  options->add_to(*sub, false);
   commands->push_back({sub, [options, own, make] {
                          options->check();
                          return measure_cases(make(*own, *options), *options);
@@ -124,6 +132,13 @@ void add_size(CLI::App* sub, const char* name, Number& size, int most, const cha
 
 void add_dtype(CLI::App* sub, OwnSizes& own) {
   sub->add_option("--dtype", own.dtype, "f32, bf16, f16 or f64")->type_name("DTYPE")->capture_default_str();
+}
+
+void add_model_dtype(CLI::App* sub, OwnSizes& own) {
+  sub->add_option("--dtype", own.dtype, "f32 or f64, or bf16 or f16: mixed precision")
+      ->type_name("DTYPE")
+      ->capture_default_str();
+  sub->add_flag("--by-hand", own.by_hand, "The whole model in --dtype; where it is trained, updates keep f32");
 }
 
 // A case of every batch size, without and with training.
@@ -164,17 +179,17 @@ void add_lerp(CLI::App& parent, Commands* commands) {
 void add_lstm(CLI::App& parent, Commands* commands) {
   const auto own = std::make_shared<OwnSizes>();
   own->batches = {1, 32};
-  CLI::App* sub =
-      add_own(parent, commands, "lstm_steps",
-              "An LSTM layer over time, forward and with all its gradients, in sizes of one's own", own,
-              [](const OwnSizes& sizes, const BenchOptions& options) {
-                return of_batches(sizes, [&](std::int64_t batch, bool is_training) {
-                  return recurrent_case(
-                      {.steps = sizes.steps, .batch = batch, .hidden = sizes.hidden, .is_training = is_training},
-                      float_named(sizes.dtype), options.compile.allow_tf32);
-                });
-              });
-  add_dtype(sub, *own);
+  CLI::App* sub = add_own(
+      parent, commands, "lstm_steps",
+      "An LSTM layer over time, forward and with all its gradients, in sizes of one's own", own,
+      [](const OwnSizes& sizes, const BenchOptions& options) {
+        return of_batches(sizes, [&](std::int64_t batch, bool is_training) {
+          const RecurrentLayers layers{
+              .steps = sizes.steps, .batch = batch, .hidden = sizes.hidden, .is_training = is_training};
+          return typed(sizes, [&](DType dtype) { return recurrent_case(layers, dtype, options.compile.allow_tf32); });
+        });
+      });
+  add_model_dtype(sub, *own);
   add_size(sub, "--steps", own->steps, 1 << 16, "Time steps");
   add_size(sub, "--batch", own->batches, 1 << 16, "Batch sizes, split by commas");
   add_size(sub, "--hidden", own->hidden, 1 << 14, "Width of inputs and state");
@@ -188,16 +203,17 @@ void add_lstm(CLI::App& parent, Commands* commands) {
 void add_conv_net(CLI::App& parent, Commands* commands) {
   const auto own = std::make_shared<OwnSizes>();
   own->batches = {128};
-  CLI::App* sub =
-      add_own(parent, commands, "conv_net", "A convolutional network, forward and training step, in sizes of one's own",
-              own, [](const OwnSizes& sizes, const BenchOptions& options) {
-                return of_batches(sizes, [&](std::int64_t batch, bool is_training) {
-                  ConvNetSize net = sizes.net;
-                  net.batch = batch;
-                  return conv_net_case(net, is_training, float_named(sizes.dtype), options.compile.allow_tf32);
-                });
-              });
-  add_dtype(sub, *own);
+  CLI::App* sub = add_own(
+      parent, commands, "conv_net", "A convolutional network, forward and training step, in sizes of one's own", own,
+      [](const OwnSizes& sizes, const BenchOptions& options) {
+        return of_batches(sizes, [&](std::int64_t batch, bool is_training) {
+          ConvNetSize net = sizes.net;
+          net.batch = batch;
+          return typed(sizes,
+                       [&](DType dtype) { return conv_net_case(net, is_training, dtype, options.compile.allow_tf32); });
+        });
+      });
+  add_model_dtype(sub, *own);
   add_size(sub, "--batch", own->batches, 1 << 16, "Batch sizes, split by commas");
   add_size(sub, "--channels", own->net.channels, 1 << 12, "Channels of every block, split by commas");
   add_size(sub, "--size", own->net.size, 1 << 12, "Height and width of the images");
@@ -232,7 +248,10 @@ void add_seq2seq(CLI::App& parent, Commands* commands, const char* name, const c
   own->seq2seq = size;
   CLI::App* sub =
       add_own(parent, commands, name, about, own, [name](const OwnSizes& sizes, const BenchOptions& options) {
-        return Cases{seq2seq_case(name, sizes.seq2seq, float_named(sizes.dtype), options.compile.allow_tf32)};
+        Seq2SeqSize size = sizes.seq2seq;
+        size.scales_loss = float_named(sizes.dtype) == f16;
+        return Cases{
+            typed(sizes, [&](DType dtype) { return seq2seq_case(name, size, dtype, options.compile.allow_tf32); })};
       });
   add_size(sub, "--batch", own->seq2seq.batch, 1 << 16, "Rows of a batch");
   add_size(sub, "--hidden", own->seq2seq.model.hidden, 1 << 14, "Width of embeddings and states");
@@ -246,9 +265,7 @@ void add_seq2seq(CLI::App& parent, Commands* commands, const char* name, const c
       ->type_name("NUMBER")
       ->capture_default_str();
   sub->add_flag("--lengths", own->seq2seq.has_lengths, "Sources have lengths");
-  sub->add_option("--dtype", own->dtype, "f32, or bf16: weights and activations; updates keep f32")
-      ->type_name("DTYPE")
-      ->capture_default_str();
+  add_model_dtype(sub, *own);
   sub->footer(
       fmt::format("Examples:\n"
                   "  paoding bench {0} --quick\n"

@@ -57,6 +57,7 @@ struct Case {
   std::string sizes;  // JSON that they do the same work from
   DType dtype = DType::f32;
   bool tf32 = false;
+  DType precision = DType::f32;  // bf16 and f16: mixed, of a graph of f32
   Need need;
   Goal goal;
   CpuGoal cpu_goal;
@@ -97,7 +98,10 @@ Cases transformer_cases();
 /// All of them, in the order of the workloads. No name comes twice.
 Cases all_cases();
 
-/// "f32", or "tf32" where products may round to it.
+/// A case of f32 in mixed precision; its name ends in "mixed_bf16" or "mixed_f16".
+Case in_mixed_precision(Case work, DType precision);
+
+/// "f32", or "tf32" where products may round to it, or "mixed_bf16".
 std::string type_text(const Case& work);
 
 }  // namespace paoding::cli::bench

@@ -19,6 +19,17 @@ Cases all_cases() {
   return all;
 }
 
-std::string type_text(const Case& work) { return work.tf32 ? "tf32" : std::string(to_string(work.dtype)); }
+std::string type_text(const Case& work) {
+  if (work.precision != DType::f32) return fmt::format("mixed_{}", to_string(work.precision));
+  return work.tf32 ? "tf32" : std::string(to_string(work.dtype));
+}
+
+Case in_mixed_precision(Case work, DType precision) {
+  work.name.resize(work.name.size() - type_text(work).size());
+  work.precision = precision;
+  work.name += type_text(work);
+  work.tolerance = 1e-1;
+  return work;
+}
 
 }  // namespace paoding::cli::bench

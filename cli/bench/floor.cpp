@@ -11,7 +11,8 @@ namespace {
 
 // Operations per us of an H200's units, measured with products of 8192 x 8192.
 double gpu_product_rate(const Case& work) {
-  if (work.dtype == DType::bf16 || work.dtype == DType::f16) return 790e6;
+  const DType products = work.precision != DType::f32 ? work.precision : work.dtype;
+  if (products == DType::bf16 || products == DType::f16) return 790e6;
   if (work.dtype == DType::f32 && work.tf32) return 393e6;
   return work.dtype == DType::f32 ? 60e6 : 30e6;  // FMA: 120 of 128 a clock and SM at 1.98 GHz; f64 half of it
 }

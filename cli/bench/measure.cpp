@@ -132,6 +132,7 @@ PreparedCase::Loaded::Loaded(const Case& work, int sets, const CompileOptions& o
 PreparedCase::PreparedCase(const Case& work, const MeasureOptions& options, const MachineFacts& machine, Floors* floors)
     : work_(work), options_(options), machine_(machine), floors_(floors) {
   options_.compile.allow_tf32 = options.compile.allow_tf32 || work.tf32;
+  if (work.precision != DType::f32) options_.compile.precision = work.precision;
   effort_ = options.is_quick ? Effort::quick() : Effort{};
   if (work.need.footprint() > 1e9) effort_.least = options.is_quick ? 3 : 10;
   known_.work = work;

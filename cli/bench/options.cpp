@@ -29,8 +29,8 @@ std::string profile_of(Program& program, const ReportFlags& flags, const Device&
 
 }  // namespace
 
-void BenchOptions::add_to(CLI::App& sub) {
-  compile.add_to(sub);
+void BenchOptions::add_to(CLI::App& sub, bool has_dtype) {
+  compile.add_to(sub, has_dtype);
   sub.add_flag("--quick", is_quick, "Fewer samples: 10 instead of at least 50");
   sub.add_flag("--no-check", skips_check, "Leave out the comparison with float64");
   sub.add_flag("--report", reports, "Also print the Profiling Report of ten runs");

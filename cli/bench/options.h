@@ -14,7 +14,7 @@ struct BenchOptions {
   ReportFlags report;
   std::string json_path;
 
-  void add_to(CLI::App& sub);
+  void add_to(CLI::App& sub, bool has_dtype = true);
   /// UsageError when a word is none of the choices; Error (file) when the JSON could not be written.
   void check();
 };

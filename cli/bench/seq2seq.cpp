@@ -72,8 +72,9 @@ void build_seq2seq_step(Graph& graph, const Seq2SeqSize& s, DType dtype) {
       model.loss(model.encode(source, lengths), slice(target, 0, 0, T), slice(target, 0, 1, T + 1), reduction);
   const Value loss = s.sums_over_time ? sum * (1.0 / static_cast<double>(B)) : sum;
   const bool keeps_f32 = dtype == DType::bf16 || dtype == DType::f16;
-  const TrainingStep step =
-      minimize(loss, Adam{}, {.clip_norm = 5, .skip_nonfinite = true, .master_weights = keeps_f32});
+  MinimizeOptions minimized{.clip_norm = 5, .skip_nonfinite = true, .master_weights = keeps_f32};
+  if (s.scales_loss) minimized.loss_scale = LossScale{};
+  const TrainingStep step = minimize(loss, Adam{}, minimized);
   graph.fetch("loss", loss);
   graph.fetch("norm", step.gradient_norm);
 }
@@ -175,6 +176,15 @@ Cases seq2seq_cases() {
   halves.need.floor_us = 1800;
   halves.goal.wall = 3000;
   halves.on_cpu = false;
+  Case mixed = in_mixed_precision(seq2seq_case("seq2seq", translation_size(), f32, false), bf16);
+  mixed.need.floor_us = 1800;
+  mixed.goal.wall = 6200;
+  mixed.on_cpu = false;
+  Seq2SeqSize scaled = translation_size();
+  scaled.scales_loss = true;
+  Case mixed_f16 = in_mixed_precision(seq2seq_case("seq2seq", scaled, f32, false), f16);
+  mixed_f16.need.floor_us = 1800;
+  mixed_f16.on_cpu = false;
   Case real;
   real.section = 'S';
   real.name = "seq2seq/real_lengths_bf16";
@@ -190,7 +200,7 @@ Cases seq2seq_cases() {
   spelling_halves.section = 'G';
   spelling_halves.cpu_goal = {.faster_2 = 4, .faster_16 = 4};
   spelling_halves.on_gpu = false;
-  return {tf32, halves, real, compile_case(false), compile_case(true), spelling, spelling_halves};
+  return {tf32, halves, mixed, mixed_f16, real, compile_case(false), compile_case(true), spelling, spelling_halves};
 }
 
 }  // namespace paoding::cli::bench

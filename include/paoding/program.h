@@ -44,7 +44,13 @@ struct CompileOptions {
   Execution execution = Execution::captured;
   int repeats = 1;          // runs, one after the other, that one run() makes: for timing without launch gaps
   bool allow_tf32 = false;  // on a GPU: f32 products may round operands to TF32
-  bool assign = true;       // off: parameters keep their values, to evaluate a graph that trains
+  /// bf16 or f16: mixed precision. Products and convolutions of f32 take operands of that dtype, and what they read and
+  /// make is kept in it; reductions, losses, statistics, what loops carry, gradients of parameters and parameters stay
+  /// f32. Of a parameter that products read there is a rounded copy in Parameters, its shadow, which the kernel that
+  /// updates it writes too; no name has it and no checkpoint. f16 wants MinimizeOptions::loss_scale. Error (argument)
+  /// unless it is one of the three.
+  DType precision = DType::f32;
+  bool assign = true;  // off: parameters keep their values, to evaluate a graph that trains
   /// On a GPU: a CUstream of the caller's, in which everything is enqueued in place of one of the program's own. It
   /// outlives the program and those bound to it.
   void* stream = nullptr;

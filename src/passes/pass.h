@@ -23,6 +23,7 @@ struct PassRecord {
 struct PassOptions {
   std::vector<std::string> disabled;                    // names of passes to skip; Error (argument) on an unknown one
   TargetPtr target = std::make_shared<const Target>();  // what the program is for
+  DType precision = DType::f32;                         // what CompileOptions::precision says
   bool verify = true;                                   // check the IR after every pass
   /// Called after each pass that ran; `dump --after` prints the graph here.
   std::function<void(const std::string& pass, const Graph& graph)> after = {};
@@ -32,14 +33,18 @@ struct PassOptions {
 /// declined.
 class PassNotes {
  public:
-  explicit PassNotes(TargetPtr target = std::make_shared<const Target>()) : target_(std::move(target)) {}
+  explicit PassNotes(TargetPtr target = std::make_shared<const Target>(), DType precision = DType::f32)
+      : target_(std::move(target)), precision_(precision) {}
   const Target& target() const { return *target_; }
   const TargetPtr& shared_target() const { return target_; }
+  /// In which products of f32 are computed: f16 and bf16 are mixed precision.
+  DType precision() const { return precision_; }
   void add(std::string note) { notes_.push_back(std::move(note)); }
   std::vector<std::string>& list() { return notes_; }
 
  private:
   TargetPtr target_;
+  DType precision_;
   std::vector<std::string> notes_;
 };
 
@@ -81,6 +86,7 @@ void remake_saved(Graph& graph, PassNotes& notes);
 void stack_sources(Graph& graph, PassNotes& notes);
 void merge_products(Graph& graph, PassNotes& notes);
 void drop_unused(Graph& graph, PassNotes& notes);
+void mixed_precision(Graph& graph, PassNotes& notes);
 void widen_products(Graph& graph, PassNotes& notes);
 void fuse_convolutions(Graph& graph, PassNotes& notes);
 void keep_reduced_axes(Graph& graph, PassNotes& notes);

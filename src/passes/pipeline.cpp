@@ -57,10 +57,15 @@ const std::vector<Pass>& pipeline() {
       {"simplify_views", "reshapes that this put in meet those that were there", simplify_views},
       {"merge_duplicates", "and become equal ones", merge_duplicates},
       {"drop_unused", "what no fetch needs goes, also inside loops, before fusion could pull it in", drop_unused},
-      {"widen_products", "no library multiplies f16 on the CPU: casts around products, which groups then take",
-       widen_products},
       {"fuse_convolutions", "bias and ReLU become a part of the convolution before groups could take them",
        fuse_convolutions},
+      {"mixed_precision",
+       "products in 16 bits, where that is asked for: when they are where they stay, and what is rounded can be "
+       "rounded "
+       "by the groups that make it",
+       mixed_precision},
+      {"widen_products", "no library multiplies f16 on the CPU: casts around products, which groups then take",
+       widen_products},
       {"fuse_groups", "elementwise ops and reductions that share an iteration space become one kernel", fuse_groups},
       {"pack_weights", "weights that products of a loop read again and again lie as those want them; no other op could",
        pack_weights},
@@ -84,14 +89,14 @@ std::vector<PassRecord> run_passes(Graph& graph, const PassOptions& options) {
       fail(ErrorKind::argument, "there is no pass named '{}'; there are: {}", name, fmt::join(names, ", "));
     }
   }
-  PassNotes unnoted(options.target);
+  PassNotes unnoted(options.target, options.precision);
   inline_checkpoints(graph, unnoted);  // nothing else could run a checkpoint, so it is not in the list
   std::vector<PassRecord> records;
   const CancelPoll poll;
   const auto run = [&](const Pass& pass) {
     poll();
     PassRecord record{.name = pass.name, .nodes_before = graph.size()};
-    PassNotes notes(options.target);
+    PassNotes notes(options.target, options.precision);
     const auto start = std::chrono::steady_clock::now();
     pass.run(graph, notes);
     record.milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();

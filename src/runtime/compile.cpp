@@ -2,9 +2,11 @@
 #include "runtime/compile.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/check.h"
 #include "base/one_line.h"
+#include "graph/shadow.h"
 
 namespace paoding {
 namespace {
@@ -39,6 +41,9 @@ int NameIndex::at(std::string_view name, const char* what) const {
 }
 
 CompiledPlan compile_plan(const Graph& source, const CompileOptions& options, TargetPtr target) {
+  if (options.precision != f32 && options.precision != bf16 && options.precision != f16) {
+    fail(ErrorKind::argument, "compile: precision is {}; it must be f32, bf16 or f16", to_string(options.precision));
+  }
   CompiledPlan compiled;
   compiled.graph = source.clone();
   Graph& graph = *compiled.graph;
@@ -46,9 +51,16 @@ CompiledPlan compile_plan(const Graph& source, const CompileOptions& options, Ta
   if (!options.assign) graph.drop_assigns();
   PassOptions pass_options;
   pass_options.target = target;
+  pass_options.precision = options.precision;
   pass_options.after = options.after_pass;
   pass_options.disabled = options.disabled_passes;
+  std::set<std::string> given;
+  for (NodeId id : graph.parameters()) given.insert(graph.node(id).name.str());
   compiled.passes = run_passes(graph, pass_options);
+  for (NodeId id : graph.parameters()) {
+    const std::string& name = graph.node(id).name.str();
+    if (!given.contains(name)) compiled.shadows.emplace(name, shadowed(name));
+  }
   const auto does = [&](const char* pass) {
     const auto& disabled = options.disabled_passes;
     return std::find(disabled.begin(), disabled.end(), pass) == disabled.end();

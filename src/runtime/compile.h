@@ -18,6 +18,7 @@ namespace paoding {
 struct CompiledPlan {
   std::unique_ptr<Graph> graph;  // as it was planned
   std::vector<PassRecord> passes;
+  std::map<std::string, std::string> shadows;  // parameters that the passes added: which each is a shadow of
   Plan plan;
 };
 

@@ -15,6 +15,7 @@
 #include "base/one_line.h"
 #include "paoding/program.h"
 #include "runtime/executor.h"
+#include "runtime/shadows.h"
 #include "runtime/use_order.h"
 
 namespace paoding {
@@ -28,6 +29,7 @@ struct Parameters::Store {
   std::shared_ptr<SharedFailure> failure;  // on a GPU
   std::vector<std::string> order;
   std::map<std::string, Entry, std::less<>> entries;
+  Shadows shadows;
   // Runs that write hold it alone. A GPU's run goes on after Program::run() has returned: the next comes behind it
   // there.
   std::shared_mutex running;
@@ -56,6 +58,15 @@ struct Parameters::Store {
   void forget(const Executor* executor) {
     const std::lock_guard lock(order_lock);
     order_on_gpu.forget(executor);
+  }
+
+  /// Before a run is enqueued that reads them.
+  void refresh(const std::vector<Shadow*>& wanted) {
+    shadows.refresh(wanted, [&](const std::string& of) {
+      finish_runs(false);  // those that read an outdated shadow came before who outdated it
+      const Entry& entry = at(of);
+      return entry.buffer->read(entry.type);
+    });
   }
 
   Entry& at(std::string_view name) {

@@ -65,6 +65,7 @@ void Parameters::set(std::string_view name, const Tensor& tensor) {
   const std::unique_lock lock(store_->running);
   store_->finish_runs(true);
   entry.buffer->write(tensor);
+  store_->shadows.outdate(name);
 }
 
 Tensor Parameters::get(std::string_view name) const {

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <new>
 #include <optional>
+#include <set>
 #include <shared_mutex>
 #include <utility>
 
@@ -72,6 +73,8 @@ struct Program::Compiled {
   profile::SiteId run_site = 0;
   bool is_ready = false;  // every input has been set
   bool writes_parameters = false;
+  std::vector<Shadow*> shadows;  // that it reads
+  Shadows::Outdated outdated;    // shadows, when it has run
   std::vector<Printed> printed;
   std::atomic<bool> is_in_use{false};
   std::unique_ptr<Compiled> itself;                      // where its Program is gone, and a call of it under way
@@ -136,12 +139,15 @@ struct Program::Compiled {
       run_on_device(run);
     } catch (...) {
       alone = nullptr;
+      outdated.mark(parameters->shadows);
       throw;
     }
     alone = nullptr;
+    outdated.mark(parameters->shadows);
   }
 
   void run_on_device(std::uint32_t run) {
+    parameters->refresh(shadows);
     come_behind_others();
     executor->run(run);
   }
@@ -324,6 +330,9 @@ Program Program::compile(const Graph& source) const {
   CompiledPlan compiled = compile_plan(source, options, target_of(options.device));
   const std::unique_ptr<Graph>& graph = compiled.graph;
   made->writes_parameters = !graph->assigns().empty();
+  std::set<std::string> written;
+  for (NodeId id : graph->assigns()) written.insert(graph->node(graph->node(id).inputs[0].node).name.str());
+  made->outdated = Shadows::Outdated(std::move(written));
   for (PassRecord& record : compiled.passes) {
     made->report.passes.push_back(
         {record.name, record.milliseconds, record.nodes_before, record.nodes_after, std::move(record.notes)});
@@ -353,8 +362,14 @@ Program Program::compile(const Graph& source) const {
       fail(ErrorKind::argument, "compile: the Parameters are on {}, the program on {}",
            to_string(made->parameters->device), to_string(options.device));
     }
-    const Parameters::Store::Entry& entry = made->parameters->at(name);
     const Type& needed = graph->find(name).type();
+    if (const auto of = compiled.shadows.find(name); of != compiled.shadows.end()) {
+      Shadow& shadow = made->parameters->shadows.at(name, of->second, needed, options.device);
+      made->shadows.push_back(&shadow);
+      executor_options.parameters.push_back(shadow.buffer->address());
+      continue;
+    }
+    const Parameters::Store::Entry& entry = made->parameters->at(name);
     if (!(entry.type == needed)) {
       fail(entry.type.dtype == needed.dtype ? ErrorKind::shape : ErrorKind::dtype,
            "compile: parameter '{}' is {} in the graph, but {} in the Parameters", one_line(name), to_string(needed),

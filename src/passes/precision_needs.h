@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// In which precision the values of a graph are wanted, by what reads them: the policy of mixed_precision.
+//
+//   products and convolutions read 16 bits; what moves values without computing (views, joins, selections, gather, max
+//   pools) wants of them what is wanted of it
+//   what is fetched or assigned is computed in f32 from the nearest product on; so is what sort and topk decide by
+//   what a loop carries is f32, unless nothing but products reads it: those would round it anyway
+//   other kernels (scatter_add, cumsum, what is in branches) read f32
+//   arithmetic and reductions are done in f32 and read either
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "paoding/graph.h"
+
+namespace paoding {
+
+/// What an f32 value is wanted as; bits.
+enum Need : std::uint8_t {
+  kNarrow = 1,  // by products: in 16 bits
+  kWide = 2,    // in f32
+  kExact = 4,   // in f32, and not computed from rounded results of arithmetic
+  kEither = 8,  // by arithmetic, which reads what there is
+};
+
+/// How mixed_precision deals with an op.
+enum class PrecisionRole : std::uint8_t { none, product, mover, barrier, formula, reduction, scan, other };
+PrecisionRole precision_role(const Node& node);
+
+class PrecisionNeeds {
+ public:
+  explicit PrecisionNeeds(Graph& graph);
+  /// Bits of Need of a value of `graph` or of a body in it; 0 for what is not f32.
+  unsigned of(const Graph& graph, Ref ref) const {
+    return needs_.at(&graph)[static_cast<std::size_t>(ref.node)][static_cast<std::size_t>(ref.output)];
+  }
+
+ private:
+  void prepare(Graph& graph);
+  void walk(Graph& graph, unsigned fetched);
+  void walk_node(Graph& graph, NodeId id);
+  void walk_scan(Graph& graph, NodeId id);
+  void need(const Graph& graph, Ref ref, unsigned bits);
+
+  std::map<const Graph*, std::vector<std::vector<std::uint8_t>>> needs_;
+  bool has_changed_ = false;
+};
+
+}  // namespace paoding
