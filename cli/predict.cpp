@@ -27,7 +27,8 @@ struct PredictCommand {
   std::vector<std::string> inputs = {"-"};
   models::SearchOptions search = {.beam = 1, .best = 1};
   std::int64_t limit = 0, threads = 0, show = 0;
-  bool json = false, latest = false, each_line = false;
+  bool json = false, latest = false, each_line = false, allow_tf32 = false;
+  PrecisionFlag precision;
 };
 
 // A model as a checkpoint has it.
@@ -68,6 +69,8 @@ Loaded load(const PredictCommand& command, bool needs_data) {
   task.loss(graph, task.any_bucket(), 1, false);
   CompileOptions compile;
   compile.device = parse_device(command.device);
+  compile.allow_tf32 = command.allow_tf32;
+  compile.precision = command.precision.precision();
   loaded.parameters.emplace(graph, compile.device);
   restore_from(command.checkpoint, checkpoint.tensors, &*loaded.parameters, true);
   loaded.predictor = task.predictor({&*loaded.parameters, compile, check_interrupted});
@@ -159,6 +162,8 @@ std::shared_ptr<PredictCommand> add_common(CLI::App& sub) {
       ->capture_default_str();
   sub.add_flag("--json", command->json, "Print JSON lines");
   sub.add_option("--device", command->device, "cpu, cuda, cuda:N or best")->type_name("DEVICE")->capture_default_str();
+  sub.add_flag("--tf32", command->allow_tf32, "On a GPU, products of f32 may round their operands to TF32");
+  command->precision.add_to(sub);
   sub.add_option("--threads", command->threads, "Of the CPU; 0: OMP_NUM_THREADS, or all cores")
       ->check(CLI::Range(0, 4096).description(""))
       ->type_name("N")

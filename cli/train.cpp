@@ -54,6 +54,7 @@ int train(TrainCommand& command) {
     if (option->count() > 0)
       request.go_on += fmt::format(" {} {}", option->get_name(), shell_word(option->as<std::string>()));
   }
+  if (request.compile.allow_tf32) request.go_on += " --tf32";
   request.report.check(request.profile > 0, "--profile N");
   request.compile.device = parse_device(command.device);
   if (command.threads > 0) omp_set_num_threads(static_cast<int>(command.threads));
@@ -118,6 +119,7 @@ void add_train(CLI::App& app, Commands* commands) {
     CLI::Option* device = sub->add_option("--device", command->device, "cpu, cuda, cuda:N or best")
                               ->type_name("DEVICE")
                               ->capture_default_str();
+    sub->add_flag("--tf32", r.compile.allow_tf32, "On a GPU, products of f32 may round their operands to TF32");
     CLI::Option* threads =
         sub->add_option("--threads", command->threads, "Of the CPU; 0: OMP_NUM_THREADS, or all cores")
             ->check(CLI::Range(0, 4096).description(""))

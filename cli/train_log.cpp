@@ -38,6 +38,12 @@ std::string grouped(double number) {
   return digits;
 }
 
+// What training in f16 has beside the loss.
+std::string scale_text(const TrainState& s) {
+  if (s.loss_scale == 0) return "";
+  return fmt::format("loss scale {:g}, {} step{} skipped, ", s.loss_scale, s.overflows, s.overflows == 1 ? "" : "s");
+}
+
 }  // namespace
 
 std::string clock_text(double seconds) {
@@ -72,8 +78,9 @@ std::string TrainLog::progress(const TrainState& s) const {
   const double left =
       s.steps_done > 0 ? all_seconds_ / static_cast<double>(s.steps_done) * static_cast<double>(s.steps_left) : 0;
   const double share = all > 0 ? static_cast<double>(s.step) / all : 1;
-  return fmt::format("epoch {} of {} [{}] {:3.0f}%  loss {:.4f}  {} {}/s  {} left", std::min(s.epoch + 1, s.epochs),
-                     s.epochs, bar(share), 100 * share, s.loss, grouped(items_per_second()), item_, clock_text(left));
+  return fmt::format("epoch {} of {} [{}] {:3.0f}%  loss {:.4f}  {}{} {}/s  {} left", std::min(s.epoch + 1, s.epochs),
+                     s.epochs, bar(share), 100 * share, s.loss, scale_text(s), grouped(items_per_second()), item_,
+                     clock_text(left));
 }
 
 void TrainLog::step(const TrainState& given, double loss, std::int64_t items, double seconds) {
@@ -93,15 +100,16 @@ void TrainLog::step(const TrainState& given, double loss, std::int64_t items, do
   if (!is_last && seconds_between(said_, now) < (is_json_ ? 1 : kPrintEvery)) return;
   said_ = now;
   if (!is_json_) return print_line(progress(state));
-  print_line(JsonObject()
-                 .add("event", "step")
-                 .add("step", state.step)
-                 .add("epoch", state.epoch)
-                 .add("loss", loss)
-                 .add("mean_loss", state.loss)
-                 .add("items_per_second", items_per_second())
-                 .add("seconds", seconds_between(start_, now))
-                 .text());
+  JsonObject json;
+  json.add("event", "step")
+      .add("step", state.step)
+      .add("epoch", state.epoch)
+      .add("loss", loss)
+      .add("mean_loss", state.loss)
+      .add("items_per_second", items_per_second())
+      .add("seconds", seconds_between(start_, now));
+  if (state.loss_scale > 0) json.add("loss_scale", state.loss_scale).add("skipped", state.overflows);
+  print_line(json.text());
 }
 
 void TrainLog::scores(const TrainState& state, const std::string& part, const std::vector<models::Score>& scores,
@@ -117,8 +125,9 @@ void TrainLog::scores(const TrainState& state, const std::string& part, const st
   // What was not trained has no loss, and who has only scored no speed.
   const std::string loss = mean_loss_.weight > 0 ? fmt::format("loss {:.4f}, ", mean_loss_.value()) : "";
   const std::string speed = state.steps_done > 0 ? fmt::format("{} {}/s; ", grouped(items_per_second()), item_) : "";
-  print_line(fmt::format("epoch {:2} of {}, step {:6}: {}{}: {} ({}{})", state.epoch + (state.is_within_epoch ? 1 : 0),
-                         state.epochs, state.step, loss, part, fmt::join(texts, ", "), speed,
+  print_line(fmt::format("epoch {:2} of {}, step {:6}: {}{}{}: {} ({}{})",
+                         state.epoch + (state.is_within_epoch ? 1 : 0), state.epochs, state.step, loss,
+                         scale_text(state), part, fmt::join(texts, ", "), speed,
                          clock_text(seconds_between(start_, Clock::now()))));
 }
 

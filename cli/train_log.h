@@ -17,6 +17,8 @@ struct TrainState {
   std::int64_t step = 0;                        // updates made
   std::int64_t steps_done = 0, steps_left = 0;  // in this process, and to the end
   double loss = 0;                              // the mean of the last steps
+  double loss_scale = 0;                        // in f16, of the last step
+  std::int64_t overflows = 0;                   // steps that changed nothing, since a gradient overflowed
 };
 
 /// A mean in which old numbers are forgotten by and by: sums of numbers and of their weights.

@@ -47,6 +47,7 @@ Training::Training(models::Task& task, TaskOptions& options, const TrainRequest&
     : task_(task), options_(options), request_(request), log_(std::string(task.item()), request.json) {
   const std::optional<Checkpoint> checkpoint = last_checkpoint();
   apply_options();
+  parse_dtype(task.settings.dtype, &request_.compile.precision);  // one of three: its option says so
   if (checkpoint) {
     task.set_files(checkpoint->files);
     check_restorable_from(request.folder, *checkpoint, task);
@@ -63,7 +64,7 @@ Training::Training(models::Task& task, TaskOptions& options, const TrainRequest&
   plan_steps();
 
   const std::unique_ptr<Graph> graph = training_graph(buckets_[0]);
-  parameters_.emplace(*graph, request.compile.device,
+  parameters_.emplace(*graph, request_.compile.device,
                       ParametersOptions{.seed = static_cast<std::uint64_t>(task.settings.seed)});
   if (checkpoint) {
     restore_all(*checkpoint);
@@ -71,14 +72,17 @@ Training::Training(models::Task& task, TaskOptions& options, const TrainRequest&
     log_.say(is_finished()
                  ? fmt::format("step {} was the last: --epochs or --steps make this training longer", last_step_)
                  : fmt::format("goes on after step {} of {}", manifest_.step, last_step_));
+    if (request_.compile.precision == f16) {
+      state_.overflows = *parameters_->get("optimizer/overflows").data<std::int64_t>();
+    }
   } else {
     folder_.emplace(request.folder);
     check_free();  // now that nobody else can train into it
   }
   note_surroundings();
-  programs_.emplace([this](const Programs::Key& key) { return training_graph(key[0]); }, request.compile,
+  programs_.emplace([this](const Programs::Key& key) { return training_graph(key[0]); }, request_.compile,
                     &*parameters_);
-  predictor_ = task.predictor({&*parameters_, request.compile, check_interrupted});
+  predictor_ = task.predictor({&*parameters_, request_.compile, check_interrupted});
   std::int64_t count = 0;
   for (const std::string& name : parameters_->names()) {
     const bool is_state = name.find("optimizer/") == 0 || name.find("adam/") == 0 || name.find("random/") == 0;
@@ -175,6 +179,7 @@ void Training::note_surroundings() {
       {"examples", fmt::format("{} ({:016x})", buckets_.size(), hash)},
       {"threads", std::to_string(omp_get_max_threads())},
       {"device", to_string(request_.compile.device)},
+      {"products of f32", request_.compile.allow_tf32 ? "in TF32" : "exact"},
   };
   for (const auto& [name, now] : all) {
     std::string& before = manifest_.notes[name];
@@ -208,10 +213,15 @@ std::unique_ptr<Graph> Training::training_graph(std::int64_t bucket) const {
       cosine_decay(s.learning_rate, std::max<std::int64_t>(last_step_, s.warmup + 1), s.last_learning_rate, s.warmup);
   Optimizer optimizer = Adam{.learning_rate = rate};
   if (s.weight_decay > 0) optimizer = AdamW{.learning_rate = rate, .weight_decay = s.weight_decay};
-  const TrainingStep step =
-      minimize(loss, optimizer, {.clip_norm = s.clip_norm, .skip_nonfinite = true, .stop_at_nonfinite = true});
+  MinimizeOptions options{.clip_norm = s.clip_norm, .skip_nonfinite = true, .stop_at_nonfinite = true};
+  if (request_.compile.precision == f16) options.loss_scale = LossScale{};
+  const TrainingStep step = minimize(loss, optimizer, options);
   graph->fetch("loss", loss);
   graph->fetch("norm", step.gradient_norm);
+  if (options.loss_scale) {
+    graph->fetch("is_overflow", step.is_overflow);
+    graph->fetch("loss_scale", step.loss_scale);
+  }
   return graph;
 }
 
@@ -293,6 +303,7 @@ void Training::run_step(models::Batch batch) {
     for (std::size_t i = 0; i < batch.feeds.size(); ++i) program.set_input(static_cast<int>(i), batch.feeds[i]);
     program.run();
     next = StartedStep{std::move(batch), program.fetch_later(0), program.fetch_later(1), start};
+    if (program.fetch_names().size() == 4) next->scaled = {program.fetch_later(2), program.fetch_later(3)};
   } catch (...) {
     finish_step();  // it was whole
     throw;
@@ -306,7 +317,14 @@ void Training::finish_step(std::int64_t behind) {
   const std::optional<StartedStep> step = std::exchange(under_way_, std::nullopt);
   if (!step) return;
   const double loss = step->loss.value().to_doubles()[0], norm = step->norm.value().to_doubles()[0];
-  if (!std::isfinite(loss) || !std::isfinite(norm)) fail_not_finite(step->batch, loss, norm, behind);
+  const bool is_overflow = !step->scaled.empty() && step->scaled[0].value().to_doubles()[0] != 0;
+  if (!step->scaled.empty()) {
+    state_.loss_scale = step->scaled[1].value().to_doubles()[0];
+    state_.overflows += is_overflow ? 1 : 0;
+  }
+  if (!std::isfinite(loss) || (!std::isfinite(norm) && !is_overflow)) {
+    fail_not_finite(step->batch, loss, norm, behind);
+  }
   const double seconds = seconds_since(std::max(step->start, last_finish_));
   last_finish_ = Clock::now();
   step_seconds_ += seconds;

@@ -66,7 +66,7 @@ class Training {
 
   models::Task& task_;
   TaskOptions& options_;
-  const TrainRequest request_;
+  TrainRequest request_;
   TrainLog log_;
   std::vector<std::int64_t> buckets_;  // of the training part
   std::int64_t rows_ = 0;              // of a batch: the batch size, or fewer when no bucket has that many
@@ -84,6 +84,7 @@ class Training {
     models::Batch batch;
     Fetched loss, norm;
     std::chrono::steady_clock::time_point start;
+    std::vector<Fetched> scaled = {};  // with a loss scale: whether a gradient overflowed, and the scale
   };
   std::optional<StartedStep> under_way_;
   std::chrono::steady_clock::time_point last_finish_;

@@ -40,7 +40,12 @@ Options TrainingSettings::options() {
       {"clip-norm", "Gradients are scaled down to this norm; 0: no limit", &clip_norm, 0},
       {"weight-decay", "Of AdamW", &weight_decay, 0, 1},
       {"seed", "Of initial values, dropout, and the order of the examples", &seed, 0, 1e15},
-      {"validate", "Validation examples scored after each epoch; 0: all", &validate, 0, 1e15}};
+      {"validate", "Validation examples scored after each epoch; 0: all", &validate, 0, 1e15},
+      {.name = "dtype",
+       .meaning = "Of products and what lies between them: f32, or bf16 or f16 (mixed precision)",
+       .value = &dtype,
+       .choices = {"f32", "bf16", "f16"},
+       .is_fixed = true}};
 }
 
 std::string text_of(const Score& score) {

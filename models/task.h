@@ -41,6 +41,7 @@ struct TrainingSettings {
   std::int64_t seed = 7;
   std::int64_t steps = 0;        // updates in all; 0: as many as the epochs have
   std::int64_t validate = 2000;  // examples of the validation part after each epoch; 0: all
+  std::string dtype = "f32";     // of products: CompileOptions::precision
   Options options();
 };
 
