@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "graph/formula.h"
+#include "examples/rotary.h"
 #include "tests/error_model.h"
 #include "tests/gpu_refusals.h"
 #include "tests/op_case.h"
@@ -248,6 +249,7 @@ void add_tests(const char* suite, const Device& device) {
 }
 
 [[maybe_unused]] const bool are_added = [] {
+  rotary_op::register_rotary();  // an op of a user's own, with a kernel
   add_tests("OpSweep", Device::cpu());
   if (Device::best().kind == DeviceKind::cuda) add_tests("OpSweepOnGpu", Device::best());
   return true;
