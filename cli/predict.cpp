@@ -49,6 +49,7 @@ std::unique_ptr<models::Task> task_of(const PredictCommand& command) {
 
 Loaded load(const PredictCommand& command, bool needs_data) {
   Loaded loaded;
+  const DType precision = command.precision.precision();
   loaded.task = task_of(command);
   if (command.threads > 0) omp_set_num_threads(static_cast<int>(command.threads));
   models::Task& task = *loaded.task;
@@ -70,7 +71,7 @@ Loaded load(const PredictCommand& command, bool needs_data) {
   CompileOptions compile;
   compile.device = parse_device(command.device);
   compile.allow_tf32 = command.allow_tf32;
-  compile.precision = command.precision.precision();
+  compile.precision = precision;
   loaded.parameters.emplace(graph, compile.device);
   restore_from(command.checkpoint, checkpoint.tensors, &*loaded.parameters, true);
   loaded.predictor = task.predictor({&*loaded.parameters, compile, check_interrupted});

@@ -5,6 +5,8 @@
 //   xw = matmul(xs, w) + b;  scan(h0, xw, u) [ .. element + matmul(h, u) .. ]
 // becomes
 //   p = matmul(xs, w);  scan(h0, p, u, b) [ .. (element + b) + matmul(h, u) .. ]
+//
+// also where xw is stored in 16 bits (store_as): then p is.
 #include <fmt/format.h>
 
 #include <map>
@@ -58,9 +60,11 @@ class AddInLoop {
 
  private:
   bool take_in(const ScanParts::Argument& argument) {
-    const auto at = static_cast<std::size_t>(argument.outer.node);
-    const Node sum = graph_.node(argument.outer.node);
-    if (sum.op->name != "add" || at >= uses_.size() || uses_[at] != 1) return false;
+    const Node& given = graph_.node(argument.outer.node);
+    const bool is_stored = given.op->name == "store_as";  // then so are the product and the sum in the steps
+    const Ref outer = is_stored ? given.inputs[0] : argument.outer;
+    const Node sum = graph_.node(outer.node);
+    if (sum.op->name != "add" || !is_read_once(argument.outer) || !is_read_once(outer)) return false;
     const Shape& shape = sum.types[0].shape;
     for (const std::size_t k : {0, 1}) {
       const Ref product = sum.inputs[k], added = sum.inputs[1 - k];
@@ -73,14 +77,24 @@ class AddInLoop {
         const KeepNames keep(graph_, sum);
         constant = reshape(graph_.value(added), same.with_removed(0)).ref();
       }
-      const Ref element = parts_.add_sequence(product), whole = parts_.add_constant(constant);
+      const auto stored = [&](const Value& value) {
+        return is_stored ? call("store_as", {value}, {{"dtype", parts_.body.type(argument.input).dtype}}) : value;
+      };
+      const KeepNames keep_outer(graph_, sum);
+      const Ref element = parts_.add_sequence(stored(graph_.value(product)).ref());
+      const Ref whole = parts_.add_constant(constant);
       const KeepNames keep(parts_.body, graph_.node(parts_.scan));
-      const Value inside = parts_.body.value(element) + parts_.body.value(whole);
+      const Value inside = stored(parts_.body.value(element) + parts_.body.value(whole));
       parts_.body.replace(argument.input, inside.ref());
       notes_.add(fmt::format("{} {} is added in the steps", sum.label(), to_string(sum.types[0])));
       return true;
     }
     return false;
+  }
+
+  bool is_read_once(Ref ref) const {
+    const auto at = static_cast<std::size_t>(ref.node);
+    return at < uses_.size() && uses_[at] == 1;
   }
 
   Graph& graph_;

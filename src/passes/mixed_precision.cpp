@@ -90,8 +90,8 @@ class PrecisionRewriter {
     return versions_[static_cast<std::size_t>(ref.node)][static_cast<std::size_t>(ref.output)];
   }
   unsigned needs(Ref ref) const { return needs_.of(graph_, ref); }
-  bool is_wanted_wide(Ref ref) const { return (needs(ref) & (kWide | kExact)) != 0; }
-  bool is_wanted_narrow(Ref ref) const { return (needs(ref) & kNarrow) != 0; }
+  bool is_wanted_wide(Ref ref) const { return wants_wide(needs(ref)); }
+  bool is_wanted_narrow(Ref ref) const { return wants_narrow(needs(ref)); }
 
   template <class Make>
   Ref named_as(Ref ref, Make make) {
@@ -126,8 +126,10 @@ class PrecisionRewriter {
       case PrecisionRole::none: return stay(id);
       case PrecisionRole::product: return rewrite_product(id);
       case PrecisionRole::mover: return rewrite_mover(id);
+      case PrecisionRole::storage: return rewrite_storage(id);
       case PrecisionRole::barrier: return rewrite_barrier(id);
       case PrecisionRole::formula: return rewrite_formula(id);
+      case PrecisionRole::adder: return set(id, again(id, moves_narrow(id) ? all_narrow() : all_wide()), true);
       case PrecisionRole::reduction: return rewrite_reduction(id);
       case PrecisionRole::scan: return rewrite_scan(id);
       case PrecisionRole::other: return rewrite_other(id);
@@ -186,7 +188,7 @@ class PrecisionRewriter {
     const Ref old{id, 0};
     ++counts_.products;
     Version& version = version_of(old);
-    if (is_wanted_wide(old) && graph_.node(id).op->name == "matmul") {
+    if (is_best_wide(needs(old)) && graph_.node(id).op->name == "matmul") {
       ++counts_.wide_products;
       const std::vector<Ref> inputs = graph_.node(id).inputs;
       const Attrs attrs = graph_.node(id).attrs;
@@ -195,6 +197,19 @@ class PrecisionRewriter {
     }
     version.narrow = again(id, all_narrow())[0].ref();
     version.is_narrow = !is_wanted_wide(old);
+  }
+
+  // What narrow_recurrences has left.
+  void rewrite_storage(NodeId id) {
+    const Ref old{id, 0}, input = graph_.node(id).inputs[0];
+    const DType from = graph_.type(input).dtype, to = graph_.type(old).dtype;
+    if (from == f32 && to == narrow_) {
+      others_[old] = narrow(input).ref();
+    } else if (from == narrow_ && to == f32) {
+      version_of(old) = {{}, now(input), !is_wanted_wide(old)};
+    } else {
+      rewrite_formula(id);
+    }
   }
 
   // Views and the like are there in each precision that is wanted; kernels are run in one.
@@ -224,7 +239,7 @@ class PrecisionRewriter {
   // Arithmetic gives 16 bits where products want them, or where all that it reads of the size of its result is so.
   bool computes_narrow(NodeId id) {
     const Ref old{id, 0};
-    if (is_wanted_wide(old)) return false;
+    if (is_best_wide(needs(old))) return false;
     if (is_wanted_narrow(old)) return true;
     const std::int64_t elements = graph_.type(old).shape.elements();
     bool is_any = false;
@@ -305,7 +320,7 @@ class PrecisionRewriter {
     for (std::size_t i = 0; i < carries.size(); ++i) {
       const ScanParts::Carry& old = carries[i];
       const unsigned bits = parts.body.type(old.input).dtype == f32 ? needs_.of(parts.body, old.input) : 0;
-      const bool is_wide = bits == 0 || (bits & (kWide | kExact)) != 0, is_narrow = (bits & kNarrow) != 0;
+      const bool is_wide = bits == 0 || wants_wide(bits), is_narrow = wants_narrow(bits);
       Ref inside;
       if (is_wide)
         parts.carries.push_back({wide(old.initial).ref(), old.input, {}, {}}), carried.emplace_back(i, false);
@@ -365,7 +380,7 @@ class PrecisionRewriter {
         continue;
       }
       const unsigned bits = needs_.of(parts.body, old.input);
-      bool is_wide = (bits & (kWide | kExact)) != 0, is_narrow = (bits & kNarrow) != 0;
+      bool is_wide = wants_wide(bits), is_narrow = wants_narrow(bits);
       if (!is_wide && !is_narrow) (this->is_narrow(old.outer) ? is_narrow : is_wide) = true;
       Ref inside;
       if (is_wide) made.push_back({wide(old.outer).ref(), old.input});

@@ -62,6 +62,9 @@ const std::vector<Pass>& pipeline();
 /// begins with it, whatever is disabled, since to other passes such a node is one that a kernel runs.
 void expand_composed_ops(Graph& graph, PassNotes& notes);
 
+/// Before that, in mixed precision and unless that pass is disabled: see narrow_recurrences.cpp.
+void narrow_recurrences(Graph& graph, PassNotes& notes);
+
 /// Runs the pipeline. Error (argument) when `options.disabled` names no pass.
 std::vector<PassRecord> run_passes(Graph& graph, const PassOptions& options);
 

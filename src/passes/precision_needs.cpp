@@ -16,11 +16,28 @@ constexpr std::array<std::string_view, 5> kProducts = {"matmul", "conv2d", "conv
 constexpr std::array<std::string_view, 9> kMovers = {"select",          "stop_gradient", "gather",
                                                      "gather_elements", "max_pool2d",    "max_pool2d_grad",
                                                      "max_pool2d_pick", "avg_pool2d",    "avg_pool2d_grad"};
+constexpr std::array<std::string_view, 4> kAdders = {"scatter_add", "scatter_add_sorted", "scatter_add_elements",
+                                                     "embedding_grad"};
 constexpr std::array<std::string_view, 3> kDeciders = {"sort", "topk", "assign"};
 
 template <class List>
 bool has(const List& list, const Node& node) {
   return std::find(list.begin(), list.end(), std::string_view(node.op->name)) != list.end();
+}
+
+// Whether a value of a loop's body is what a product gives, perhaps moved, chosen or kept from the step before.
+bool is_from_product(const Graph& graph, Ref ref, Ref kept) {
+  const Node& node = graph.node(ref.node);
+  const PrecisionRole role = precision_role(node);
+  if (role == PrecisionRole::product) return true;
+  if (role != PrecisionRole::mover || node.types[0].dtype != f32) return false;
+  bool is_any = false;
+  for (const Ref& input : node.inputs) {
+    if (graph.type(input).dtype != f32 || input == kept || graph.node(input.node).op->is(OpRole::generated)) continue;
+    if (!is_from_product(graph, input, kept)) return false;
+    is_any = true;
+  }
+  return is_any;
 }
 
 // What is exact on one side of a loop is wide on the other.
@@ -32,6 +49,8 @@ PrecisionRole precision_role(const Node& node) {
   if (node.op->is(OpRole::source) || node.op->is(OpRole::generated)) return PrecisionRole::none;
   if (has(kProducts, node)) return node.types[0].dtype == f32 ? PrecisionRole::product : PrecisionRole::other;
   if (has(kMovers, node) || node.op->kind == OpKind::view) return PrecisionRole::mover;
+  if (has(kAdders, node)) return PrecisionRole::adder;
+  if (node.op->name == "store_as") return PrecisionRole::storage;
   if (node.op->name == "barrier") return PrecisionRole::barrier;
   if (node.op->kind == OpKind::formula) return PrecisionRole::formula;
   if (node.op->kind == OpKind::reduction) return PrecisionRole::reduction;
@@ -79,7 +98,8 @@ void PrecisionNeeds::walk_node(Graph& graph, NodeId id) {
     case PrecisionRole::product: return need_all(kNarrow);
     case PrecisionRole::mover:
       // Where both are wanted a view is there in both, and what is no view is rounded behind it.
-      return need_all(node.op->kind != OpKind::view && (bits & (kWide | kExact)) != 0 ? bits & ~kNarrow : bits);
+      return need_all(node.op->kind != OpKind::view && wants_wide(bits) ? bits & ~kNarrow : bits);
+    case PrecisionRole::storage: return need_all(kNarrow);  // unless it is narrow already
     case PrecisionRole::barrier:
       for (std::size_t i = 0; i < node.inputs.size(); ++i) {
         need(graph, node.inputs[i], of(graph, {id, static_cast<std::int32_t>(i)}));
@@ -88,6 +108,7 @@ void PrecisionNeeds::walk_node(Graph& graph, NodeId id) {
     case PrecisionRole::formula:
       // A comparison, or a conversion to integers, has no bits of its own.
       return need_all((bits & kExact) != 0 || node.types[0].dtype == f64 ? kExact : kEither);
+    case PrecisionRole::adder: return need_all(kWish);
     case PrecisionRole::reduction: return need_all(kEither);
     case PrecisionRole::scan: return walk_scan(graph, id);
     case PrecisionRole::other: break;
@@ -109,7 +130,8 @@ void PrecisionNeeds::walk_scan(Graph& graph, NodeId id) {
   }
   for (int i = 0; i < scan.carries; ++i) {
     unsigned bits = of(scan.body, read(i));
-    if ((bits & kEither) != 0) bits |= kWide;  // what follows from it adds up from step to step
+    // What is computed from it adds up from step to step, unless a product comes in between.
+    if ((bits & kEither) != 0) bits |= is_from_product(scan.body, fetched(i), read(i)) ? kNarrow : kWide;
     bits |= of(graph, {id, i}) & static_cast<unsigned>(~kEither);
     bits = through_loop(bits) & (kNarrow | kWide);
     need(scan.body, read(i), bits);

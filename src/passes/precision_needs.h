@@ -4,8 +4,10 @@
 //   products and convolutions read 16 bits; what moves values without computing (views, joins, selections, gather, max
 //   pools) wants of them what is wanted of it
 //   what is fetched or assigned is computed in f32 from the nearest product on; so is what sort and topk decide by
-//   what a loop carries is f32, unless nothing but products reads it: those would round it anyway
-//   other kernels (scatter_add, cumsum, what is in branches) read f32
+//   what a loop carries is f32, unless nothing but products reads it, which would round it anyway, or it is a product's
+//   result, which does not add up from step to step
+//   scatter_add, which adds up in f32, reads 16 bits only where a product wants them too
+//   other kernels (cumsum, what is in branches) read f32
 //   arithmetic and reductions are done in f32 and read either
 #pragma once
 
@@ -23,10 +25,26 @@ enum Need : std::uint8_t {
   kWide = 2,    // in f32
   kExact = 4,   // in f32, and not computed from rounded results of arithmetic
   kEither = 8,  // by arithmetic, which reads what there is
+  kWish = 16,   // in f32 where it need not be there in 16 bits
 };
+inline bool wants_narrow(unsigned bits) { return (bits & kNarrow) != 0; }
+inline bool wants_wide(unsigned bits) { return (bits & (kWide | kExact)) != 0; }
+/// What is computed, rather than moved, can be so in f32 for no more than its memory.
+inline bool is_best_wide(unsigned bits) { return wants_wide(bits) || (bits & (kWish | kNarrow)) == kWish; }
 
 /// How mixed_precision deals with an op.
-enum class PrecisionRole : std::uint8_t { none, product, mover, barrier, formula, reduction, scan, other };
+enum class PrecisionRole : std::uint8_t {
+  none,
+  product,
+  mover,
+  barrier,
+  storage,
+  formula,
+  reduction,
+  adder,
+  scan,
+  other
+};
 PrecisionRole precision_role(const Node& node);
 
 class PrecisionNeeds {

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// narrow_recurrences: the first half of mixed_precision: recurrences over time that a kernel may claim are made ops of
+// 16 bits before one is asked, since behind that pass there are only the loops that were not claimed.
+//
+//   states, cells, .. = lstm_recurrence(xw, u, h0, c0)
+// becomes
+//   s, cells, .. = lstm_recurrence(store_as(xw), store_as(u), store_as(h0), c0)
+//   states = store_as(s) {dtype = f32}
+//
+// where store_as is to bf16 or f16, and mixed_precision takes out what of it nothing is left to do. Cell states stay
+// f32; a GRU, whose state adds up from step to step, stays what it is.
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "paoding/op.h"
+#include "paoding/ops.h"
+#include "passes/pass.h"
+#include "passes/rewriter.h"
+
+namespace paoding {
+namespace {
+
+// The inputs that stay f32: cell states and their gradient.
+std::vector<std::size_t> wide_inputs(const Node& node) {
+  if (node.op->name == "lstm_recurrence") return {3};
+  if (node.op->name != "lstm_recurrence_grad" || !node.attrs.get_bool("last_c")) return {2};
+  const std::size_t given = (node.attrs.get_bool("states") ? 1u : 0u) + (node.attrs.get_bool("last_h") ? 1u : 0u);
+  return {2, 3 + given};
+}
+
+bool is_recurrence(const Node& node) {
+  constexpr std::array<std::string_view, 4> kOps = {"lstm_recurrence", "lstm_recurrence_grad", "rnn_recurrence",
+                                                    "rnn_recurrence_grad"};
+  return std::find(kOps.begin(), kOps.end(), std::string_view(node.op->name)) != kOps.end() &&
+         node.types[0].dtype == f32;
+}
+
+// Zeros, which a state begins with, are made in the dtype.
+Value stored(const Value& value, DType dtype) {
+  Graph& graph = value.graph();
+  const Node& made = graph.node(value.ref().node);
+  const std::string& op = made.op->name;
+  if (op == "expand" && graph.node(made.inputs[0].node).op->name == "full") {
+    return expand(stored(graph.value(made.inputs[0]), dtype), value.shape());
+  }
+  if (op != "full") return call("store_as", {value}, {{"dtype", dtype}});
+  Attrs attrs = made.attrs;
+  attrs.set("dtype", dtype);
+  return call(*made.op, {}, attrs, {}, &graph)[0];
+}
+
+int narrow_in(Graph& graph, DType narrow) {
+  Rewriter rewriter(graph);
+  int count = 0;
+  for (NodeId id = 0; id < rewriter.first_new; ++id) {
+    const Node& node = rewriter.enter(id);
+    if (!is_recurrence(node)) continue;
+    std::vector<std::size_t> stays_wide;
+    if (node.op->name.starts_with("lstm")) stays_wide = wide_inputs(node);
+    const std::vector<Ref> refs = node.inputs;
+    const Attrs attrs = node.attrs;
+    const OpDef* op = node.op;
+    Values inputs;
+    for (std::size_t i = 0; i < refs.size(); ++i) {
+      const Value value = graph.value(refs[i]);
+      const bool stays = value.dtype() != f32 || std::find(stays_wide.begin(), stays_wide.end(), i) != stays_wide.end();
+      inputs.push_back(stays ? value : stored(value, narrow));
+    }
+    const Values made = call(*op, inputs, attrs);
+    for (std::size_t k = 0; k < made.size(); ++k) {
+      const Value wide = made[k].dtype() == narrow ? stored(made[k], f32) : made[k];
+      rewriter.replace({id, static_cast<std::int32_t>(k)}, wide.ref());
+    }
+    ++count;
+  }
+  rewriter.finish();
+  return count;
+}
+
+}  // namespace
+
+void narrow_recurrences(Graph& graph, PassNotes& notes) {
+  if (notes.precision() == f32) return;
+  int count = 0;
+  for_each_graph(graph, [&](Graph& each) { count += narrow_in(each, notes.precision()); });
+  if (count > 0) notes.add(std::to_string(count) + " recurrences are of " + std::string(to_string(notes.precision())));
+}
+
+}  // namespace paoding
