@@ -5,8 +5,8 @@
 #include <numeric>
 #include <optional>
 
-#include "graph/formula.h"
 #include "examples/rotary.h"
+#include "graph/formula.h"
 #include "tests/error_model.h"
 #include "tests/gpu_refusals.h"
 #include "tests/op_case.h"
