@@ -370,6 +370,31 @@ TEST(Branch, WritesAParameterWhicheverIsTakenAndNothingInARunThatFails) {
   }
 }
 
+// On a GPU the value that was not there would be asked again and again.
+TEST(WhileLoop, EndsWhereWhatItReadsIsNotThere) {
+  Graph g;
+  const Value id = g.input("id", i32, {}), x = g.input("x", f32, {3}), k = g.parameter("k", f32, {});
+  const Value y = while_loop(
+      {full(g, {}, 0)}, [&](const Values& v) { return less(v[0], 10); },
+      [&](const Values& v) { return Values{v[0] * 0.5 + gather(x, id)}; })[0];
+  assign(k, k + y);
+  for (const Device& device : devices_here()) {
+    const Parameters parameters(g, device);
+    CompileOptions options;
+    options.device = device;
+    Program program(g, options, &parameters);
+    const auto feeds = [&](double index) { return to_tensors(g, {{"id", {index}}, {"x", {0, 0, 12}}}); };
+    EXPECT_TRUE(has(message_of([&] {
+                      program.run(feeds(7));
+                      program.wait();
+                    }),
+                    "indices[] = 7"));
+    EXPECT_EQ(parameters.get("k").to_doubles(), Dense{0});
+    program.run(feeds(2));
+    EXPECT_EQ(parameters.get("k").to_doubles(), Dense{12});
+  }
+}
+
 TEST(WhileLoop, WithALimitHasAGradientAndTellsHowOftenItRan) {
   Graph g;
   const Value x = g.input("x", f32, {3}), limit = g.input("limit", f32, {}), w = g.input("w", f32, {3});

@@ -77,14 +77,10 @@ void check_on(const Device& device, const Graph& g, CompileOptions options, std:
   EXPECT_EQ(values(parameters), values(untouched));
 }
 
-enum class Control { none, branches };  // which run on the CPU only
-
-void check_that_a_failing_run_writes_nothing(const Build& build, std::string_view error,
-                                             Control control = Control::none) {
+void check_that_a_failing_run_writes_nothing(const Build& build, std::string_view error) {
   Graph g;
   build(g, Model(g));
   for (const Device& device : devices()) {
-    if (device.kind == DeviceKind::cuda && control == Control::branches) continue;
     for (const Execution execution : {Execution::captured, Execution::stepwise}) {
       for (const bool has_passes : {true, false}) {
         CompileOptions options;
@@ -184,7 +180,7 @@ TEST(FailingRun, WritesNothingWhenTheBranchThatIsTakenFails) {
         assign(m.v, made[1]);
         assign(m.count, m.count + 1.0);
       },
-      "indices[] = 9", Control::branches);
+      "indices[] = 9");
 }
 
 TEST(FailingRun, WritesNothingWhenALoopFailsInItsSecondTurn) {
@@ -198,7 +194,7 @@ TEST(FailingRun, WritesNothingWhenALoopFailsInItsSecondTurn) {
         assign(m.w, made[0]);
         assign(m.v, m.v * 0.5);
       },
-      "indices[] = 4", Control::branches);
+      "indices[] = 4");
 }
 
 TEST(FailingRun, WritesNothingWhenTheRowsOfAnEmbeddingAreTrained) {

@@ -31,11 +31,16 @@ PD_DEVICE void choose_body(const T* index, const unsigned* outer, unsigned long 
 }
 
 // Whether a loop has another turn. Nothing else ends one that goes on for ever, so every so many turns it looks whether
-// the host has called the run off.
+// the host has called the run off, and it has no other once a kernel has left a fault, which values follow from.
 template <class T, class Of>
 PD_DEVICE void choose_turn(const T* index, const unsigned* outer, unsigned long long handle, const unsigned* flag,
-                           unsigned* cancelled, unsigned* turns, const Of& size) {
+                           unsigned* cancelled, unsigned* turns, const unsigned long long* faults,
+                           unsigned long long fault_words, const Of& size) {
+  bool has_failed = false;
+  for (unsigned long long i = threadIdx.x; i < fault_words; i += kThreads) has_failed |= faults[i] != ~0ull;
+  has_failed = __syncthreads_or(has_failed) != 0;
   if (threadIdx.x != 0) return;
   if (++*turns % (unsigned)size.turns_between == 0 && *(const volatile unsigned*)flag != 0) *cancelled = 1;
-  cudaGraphSetConditional(handle, taken(index, outer, 2) == 1 && *cancelled == 0 ? 1 : 0);
+  const bool goes_on = taken(index, outer, 2) == 1 && *cancelled == 0 && !has_failed;
+  cudaGraphSetConditional(handle, goes_on ? 1 : 0);
 }

@@ -41,8 +41,9 @@ TextLaunch plan_choose_turn(DType index, std::int64_t turns_between, const Targe
   SizeFields sizes;
   sizes.number("turns_between", turns_between);
   return plan_choice("choose_turn", index,
-                     {"unsigned long long handle", "const unsigned* flag", "unsigned* cancelled", "unsigned* turns"},
-                     "handle, flag, cancelled, turns", sizes, target);
+                     {"unsigned long long handle", "const unsigned* flag", "unsigned* cancelled", "unsigned* turns",
+                      "const unsigned long long* faults", "unsigned long long fault_words"},
+                     "handle, flag, cancelled, turns, faults, fault_words", sizes, target);
 }
 
 }  // namespace paoding::gpu

@@ -12,7 +12,7 @@ namespace paoding::gpu {
 TextLaunch plan_choose_words(DType index, std::int64_t count, const Target& target);
 /// Operands: index, outer, the handle of a conditional node in place of an address.
 TextLaunch plan_choose_body(DType index, std::int64_t count, const Target& target);
-/// Operands: index, outer, handle, flag, cancelled, turns.
+/// Operands: index, outer, handle, flag, cancelled, turns, faults, and how many words these are.
 TextLaunch plan_choose_turn(DType index, std::int64_t turns_between, const Target& target);
 
 }  // namespace paoding::gpu

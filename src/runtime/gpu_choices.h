@@ -28,9 +28,15 @@ class GpuChoices {
   /// What the launch asks before it writes, in place of anything else: not zero where it is in a branch that is not
   /// taken. nullptr where it is in none that has such words.
   void* word_of(std::size_t launch) const;
-  /// Starts what chooses. `outer`: what the choice itself asks; `node`: the conditional node that it chooses for.
-  void start(std::size_t launch, void* index, void* outer, CUgraphConditionalHandle node, const GpuCancel& cancel,
-             CUstream stream) const;
+  /// What a choice reads beside its index.
+  struct Asked {
+    void* outer = nullptr;              // the word that the choice itself asks
+    CUgraphConditionalHandle node = 0;  // the conditional node that it chooses for
+    void* faults = nullptr;             // of a loop: words of launches in front of it and in it
+    std::int64_t fault_words = 0;
+  };
+  /// Starts what chooses.
+  void start(std::size_t launch, void* index, const Asked& asked, const GpuCancel& cancel, CUstream stream) const;
 
  private:
   struct Kernel {

@@ -72,7 +72,7 @@ std::vector<std::string> GpuChoices::sources() const {
 
 void GpuChoices::load(const gpu::GpuDevice& device) {
   for (auto& [step, kernel] : kernels_) {
-    const std::size_t operands = step->kind == Step::Kind::repeat ? 6 : 3;
+    const std::size_t operands = step->kind == Step::Kind::repeat ? 8 : 3;
     kernel.loaded = std::make_unique<gpu::LoadedKernel>(device, kernel.text, operands);
   }
 }
@@ -83,16 +83,19 @@ void* GpuChoices::word_of(std::size_t launch) const {
   return word_of_.empty() || word_of_[launch] < 0 ? nullptr : word(static_cast<std::size_t>(word_of_[launch]));
 }
 
-void GpuChoices::start(std::size_t launch, void* index, void* outer, CUgraphConditionalHandle node,
-                       const GpuCancel& cancel, CUstream stream) const {
+void GpuChoices::start(std::size_t launch, void* index, const Asked& asked, const GpuCancel& cancel,
+                       CUstream stream) const {
   const Step* step = (*launches_)[launch].step;
   const Kernel& kernel = kernels_.at(step);
-  void* const handle = reinterpret_cast<void*>(node);
+  void* const handle = reinterpret_cast<void*>(asked.node);
   if (step->kind == Step::Kind::repeat) {
-    void* operands[] = {index, outer, handle, cancel.flag(), cancel.word(), word(kernel.first_word)};
+    void* operands[] = {index,         asked.outer,
+                        handle,        cancel.flag(),
+                        cancel.word(), word(kernel.first_word),
+                        asked.faults,  reinterpret_cast<void*>(asked.fault_words)};
     kernel.loaded->start(stream, operands, {});
   } else {
-    void* operands[] = {index, outer, step->is_conditional ? handle : word(kernel.first_word)};
+    void* operands[] = {index, asked.outer, step->is_conditional ? handle : word(kernel.first_word)};
     kernel.loaded->start(stream, operands, {});
   }
 }

@@ -389,8 +389,11 @@ class GpuExecutor : public Executor {
       case Started::Kind::host: return;  // never among others
       case Started::Kind::results: return results_.start(stream);
       case Started::Kind::choice:
-      case Started::Kind::again:
-        return choices_.start(i, pointers_[first_pointer_[i]], asked_by(i), node, arena_->cancel, stream);
+      case Started::Kind::again: {
+        const auto [faults, words] = gate_->faults_before(launches_[i].end);
+        return choices_.start(i, pointers_[first_pointer_[i]], {asked_by(i), node, faults, words}, arena_->cancel,
+                              stream);
+      }
       case Started::Kind::launch: break;
     }
     if (!joins_.has(i)) return start_launch(i, stream);

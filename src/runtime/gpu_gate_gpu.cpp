@@ -174,6 +174,13 @@ void* GpuGate::called_off(std::size_t launch) const {
   return plan_.asks[launch] != 0 ? cancel_.word() : nullptr;
 }
 
+std::pair<void*, std::int64_t> GpuGate::faults_before(std::size_t end) const {
+  constexpr std::int64_t kMost = 4096;
+  const std::int64_t words = end < first_.size() ? first_[end] : fault_words_, count = std::min(words, kMost);
+  if (count == 0) return {nullptr, 0};
+  return {static_cast<std::uint64_t*>(words_.pointer()) + 1 + words - count, count};
+}
+
 void GpuGate::start(CUstream stream) const {
   void* operands[] = {failure_->word_.pointer(), cancel_.word(), words_.pointer(), report_.bytes()};
   kernel_->start(stream, operands, {});
