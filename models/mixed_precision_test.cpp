@@ -57,6 +57,7 @@ std::vector<std::string> conversions_of(const Plan& plan) {
       for (const auto* body : step.bodies()) walk(*body);
       if (!only_converts(step)) continue;
       const Operand& made = step.operands.back();
+      if (!is_float(made.layout.type.dtype)) continue;  // lengths, as a recurrence takes them
       found.push_back(fmt::format("{} to {} in '{}'", step.label.op, to_string(made.layout.type), step.label.scope));
     }
   };

@@ -17,6 +17,7 @@
 #include "base/check.h"
 #include "base/env.h"
 #include "base/memory.h"
+#include "cpu/team.h"
 #include "profile/recorder.h"
 
 #ifdef _OPENMP
@@ -212,6 +213,16 @@ void parallel(int threads, void (*body)(int thread, void* state), void* state) {
   thrown.rethrow();
 }
 
+void run_team(int threads, void (*body)(int thread, int team, void* state) noexcept, void* state) {
+  if (threads == 1 || omp_in_parallel() != 0) return body(0, 1, state);
+  start_threads();
+#pragma omp parallel
+  {
+    const int team = std::min(threads, omp_get_num_threads()), thread = omp_get_thread_num();
+    if (thread < team) body(thread, team, state);
+  }
+}
+
 SerialScope::SerialScope(bool is_serial) {
   if (!is_serial) return;
   saved_ = omp_get_max_threads();
@@ -239,6 +250,8 @@ void start_threads() {}
 void parallel(int threads, void (*body)(int thread, void* state), void* state) {
   for (int thread = 0; thread < threads; ++thread) body(thread, state);
 }
+
+void run_team(int, void (*body)(int thread, int team, void* state) noexcept, void* state) { body(0, 1, state); }
 
 #endif
 

@@ -20,5 +20,6 @@ void register_sort_gpu();
 void register_cumsum_gpu();
 void register_index_cpu();
 void register_sort_cpu();
+void register_lstm_cpu();
 
 }  // namespace paoding
