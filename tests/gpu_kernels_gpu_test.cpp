@@ -146,7 +146,8 @@ TEST(GpuKernels, ThatDecideWhileAProgramRunsAndThatWriteToTheHostCompile) {
   std::vector<gpu::TextLaunch> launches = {gpu::plan_log_value(1 << 20),
                                            gpu::plan_pack(std::array<std::int64_t, 3>{4, 0, 100}, target)};
   for (const DType index : {DType::i32, DType::i64, DType::boolean}) {
-    launches.push_back(gpu::plan_choose_words(index, 3, target));
+    const gpu::WordChoice two[] = {{index, 3}, {DType::i32, 2}};
+    launches.push_back(gpu::plan_choose_words(two, target));
     launches.push_back(gpu::plan_choose_body(index, 3, target));
     launches.push_back(gpu::plan_choose_turn(index, 16, target));
   }

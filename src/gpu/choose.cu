@@ -18,10 +18,10 @@ template <class T> PD_DEVICE unsigned taken(const T* index, const unsigned* oute
 }
 
 // A word for each branch that its kernels look at: not zero where it is not taken.
-template <class T, class Of>
-PD_DEVICE void choose_words(const T* index, const unsigned* outer, unsigned* not_taken, const Of& size) {
-  const unsigned which = taken(index, outer, size.count);
-  for (unsigned k = threadIdx.x; k < (unsigned)size.count; k += kThreads) not_taken[k] = k != which;
+template <class T>
+PD_DEVICE void choose_words(const T* index, const unsigned* outer, unsigned* not_taken, int count) {
+  const unsigned which = taken(index, outer, count);
+  for (unsigned k = threadIdx.x; k < (unsigned)count; k += kThreads) not_taken[k] = k != which;
 }
 
 // The body of a conditional node.

@@ -76,6 +76,25 @@ TEST(GpuOrder, IsTheTreeOfTheLaunches) {
   EXPECT_EQ(text, fmt::format(fmt::runtime(run), 3, 6) + fmt::format(fmt::runtime(run), 11, 14)) << to_string(plan);
 }
 
+// The index of c follows from b, so c waits for it; a, which is planned behind c, could be anywhere.
+TEST(GpuOrder, HasOneChoiceForBranchesSideBySide) {
+  Graph g;
+  const Value p = g.input("p", boolean, {}), q = g.input("q", boolean, {}), x = g.input("x", f32, {4});
+  const auto branch = [&](const Value& which, double factor) {
+    return cond(
+        which, [&] { return x * factor; }, [&] { return exp(x * factor); });
+  };
+  const Value a = branch(p, 2), b = branch(q, 3), c = branch(less(sum(b), 1.0), 4);
+  g.fetch("a", a), g.fetch("b", b), g.fetch("c", c);
+  const Plan plan = plan_for_gpu(g);
+  const std::vector<Launch> launches = unroll(plan);
+  std::vector<std::size_t> chosen;
+  for (const Started& each : order_of(launches, plan_gates(plan, launches, 1, Execution::captured))) {
+    if (each.kind == Started::Kind::choice) chosen.push_back(each.held->selects.size());
+  }
+  EXPECT_EQ(chosen, (std::vector<std::size_t>{1, 2})) << to_string(plan);
+}
+
 TEST(HostSteps, StandTogetherAndReadWhatIsFedWithoutACopy) {
   Graph g;
   const Value x = g.input("x", f32, {1}), y = g.input("y", f32, {1}), z = g.input("z", f32, {64});

@@ -3,6 +3,7 @@
 // index and sets a conditional node, or, where the branches' kernels are all launched, a word for each branch.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -12,6 +13,7 @@
 #include "gpu/loaded_kernel.h"
 #include "plan/plan.h"
 #include "runtime/gpu_cancel.h"
+#include "runtime/gpu_order.h"
 
 namespace paoding {
 
@@ -19,7 +21,8 @@ class GpuChoices {
  public:
   GpuChoices() = default;
   /// Of a run that is captured. Error (device) where the driver has no conditional nodes and there has to be one.
-  GpuChoices(const gpu::GpuDevice& device, const std::vector<Launch>& launches, const Target& target);
+  GpuChoices(const gpu::GpuDevice& device, const std::vector<Launch>& launches, const std::vector<Started>& order,
+             const Target& target);
 
   /// The texts, once each.
   std::vector<std::string> sources() const;
@@ -28,27 +31,33 @@ class GpuChoices {
   /// What the launch asks before it writes, in place of anything else: not zero where it is in a branch that is not
   /// taken. nullptr where it is in none that has such words.
   void* word_of(std::size_t launch) const;
-  /// What a choice reads beside its index.
+  /// What a select is chosen by.
   struct Asked {
+    void* index = nullptr;
     void* outer = nullptr;              // the word that the choice itself asks
     CUgraphConditionalHandle node = 0;  // the conditional node that it chooses for
     void* faults = nullptr;             // of a loop: words of launches in front of it and in it
     std::int64_t fault_words = 0;
   };
   /// Starts what chooses.
-  void start(std::size_t launch, void* index, const Asked& asked, const GpuCancel& cancel, CUstream stream) const;
+  void start(const Started& choice, const std::function<Asked(std::size_t select)>& asked, const GpuCancel& cancel,
+             CUstream stream) const;
 
  private:
   struct Kernel {
     gpu::TextLaunch text;
-    std::size_t first_word = 0;  // a word for each branch, or one that counts a loop's turns
+    std::size_t operands = 0;
     std::unique_ptr<gpu::LoadedKernel> loaded;
   };
+  using Steps = std::vector<const Step*>;
 
+  Kernel made(const Steps& steps, const Target& target) const;
+  Steps steps_of(const Started& choice) const;
   void* word(std::size_t number) const;
   const std::vector<Launch>* launches_ = nullptr;
-  std::map<const Step*, Kernel> kernels_;
-  std::vector<int> word_of_;  // per launch, or -1; empty where there is none
+  std::map<Steps, Kernel> kernels_;                // those that are chosen for at once
+  std::map<const Step*, std::size_t> first_word_;  // a word for each branch, or one that counts a loop's turns
+  std::vector<int> word_of_;                       // per launch, or -1; empty where there is none
   std::size_t words_ = 0;
   gpu::DeviceMemory memory_;
 };

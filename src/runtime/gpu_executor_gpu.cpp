@@ -64,8 +64,9 @@ class GpuExecutor : public Executor {
     GatePlan gates = plan_gates(plan_, launches_, options.repeats, options.execution);
     if (is_captured_) {
       joins_ = GpuJoins(launches_, bases_, gates.kinds(launches_), *plan_.target);
-      choices_ = GpuChoices(device_, launches_, *plan_.target);
       results_ = GpuResults(device_, plan_, bases_);
+      order_ = order_of(launches_, gates, host_->launches(), results_.has_any());
+      choices_ = GpuChoices(device_, launches_, order_, *plan_.target);
     }
     prepare_kernels();
     prints_ = GpuPrints(device_, launches_, options.on_print);
@@ -359,7 +360,6 @@ class GpuExecutor : public Executor {
   }
 
   void place_gate(const ExecutorOptions& options, GatePlan gates) {
-    order_ = order_of(launches_, gates, host_->launches(), results_.has_any());
     expected_us_ = gates.expected_us;
     std::vector<const PreparedKernel*> kernels;
     for (std::size_t i = 0; i < launches_.size(); ++i) {
@@ -390,9 +390,11 @@ class GpuExecutor : public Executor {
       case Started::Kind::results: return results_.start(stream);
       case Started::Kind::choice:
       case Started::Kind::again: {
-        const auto [faults, words] = gate_->faults_before(launches_[i].end);
-        return choices_.start(i, pointers_[first_pointer_[i]], {asked_by(i), node, faults, words}, arena_->cancel,
-                              stream);
+        const auto asked = [&](std::size_t select) -> GpuChoices::Asked {
+          const auto [faults, words] = gate_->faults_before(launches_[select].end);
+          return {pointers_[first_pointer_[select]], asked_by(select), node, faults, words};
+        };
+        return choices_.start(order_[k], asked, arena_->cancel, stream);
       }
       case Started::Kind::launch: break;
     }

@@ -24,18 +24,21 @@ struct Started {
     host,     // a stretch of steps that run on the CPU, of which `launch` is the first
     results,  // behind all launches: small results to the host
   };
-  /// What a conditional node runs.
+  /// What a choice is about.
   struct Held {
-    std::vector<std::pair<std::size_t, std::size_t>> bodies;  // stretches of the order
-    std::size_t end = 0;                                      // behind all of them
+    /// Of a choice without a conditional node: the selects that it chooses for at once, itself the first.
+    std::vector<std::size_t> selects = {};
+    /// Of one with it: what the node runs, as stretches of the order, and what is behind all of them.
+    std::vector<std::pair<std::size_t, std::size_t>> bodies = {};
+    std::size_t end = 0;
     bool is_loop = false;
   };
 
   Kind kind = Kind::launch;
   std::size_t launch = 0;
-  std::shared_ptr<Held> held = {};  // of a choice with a conditional node behind it; `again` has that of its choice
+  std::shared_ptr<Held> held = {};  // of a choice; `again` has that of its choice
 
-  bool holds_bodies() const { return kind == Kind::choice && held != nullptr; }
+  bool holds_bodies() const { return kind == Kind::choice && !held->bodies.empty(); }
 };
 
 /// Whether the launch chooses what a conditional node runs: a loop without a length, or a branch that is one.

@@ -16,7 +16,7 @@ class Order {
   std::vector<Started> take() {
     auto gate = gates_.gates.begin();
     for (std::size_t i = 0; i < launches_.size();) {
-      const std::size_t next = add(i);
+      const std::size_t next = add(i, &beside_);
       // Behind all that the launches of before the commit are in.
       for (; gate != gates_.gates.end() && *gate < next; ++gate) order_.push_back({Started::Kind::gate, *gate});
       i = next;
@@ -25,12 +25,19 @@ class Order {
   }
 
  private:
+  // The choice that stands last in a list of launches, where nothing but what it chooses among is behind it.
+  struct Beside {
+    std::shared_ptr<Started::Held> choice = {};
+    std::size_t end = 0;
+  };
+
   void walk(std::size_t begin, std::size_t end) {
-    for (std::size_t i = begin; i < end;) i = add(i);
+    Beside beside;
+    for (std::size_t i = begin; i < end;) i = add(i, &beside);
   }
 
   // What the launch consists of; what comes behind that.
-  std::size_t add(std::size_t i) {
+  std::size_t add(std::size_t i, Beside* beside) {
     const Launch& launch = launches_[i];
     const auto stretch = std::ranges::find(on_host_, i, [](const auto& each) { return each.first; });
     if (stretch != on_host_.end()) {
@@ -40,17 +47,48 @@ class Order {
     if (std::ranges::binary_search(gates_.looks, i)) order_.push_back({Started::Kind::look, i});
     if (launch.kind == Launch::Kind::run) order_.push_back({Started::Kind::launch, i});
     if (launch.kind != Launch::Kind::select) return i + 1;  // jumps are where bodies end
-    const std::size_t choice = order_.size();
-    order_.push_back({Started::Kind::choice, i});
+    if (joins(*beside, i)) {
+      beside->choice->selects.push_back(i);
+      beside->end = launch.end;
+      add_branches(launch, nullptr);
+      return launch.end;
+    }
+    const auto held = std::make_shared<Started::Held>();
+    order_.push_back({Started::Kind::choice, i, held});
     if (launch.step->kind == Step::Kind::repeat) {
-      add_loop(launch, i, choice);
+      add_loop(launch, i, held);
+    } else if (is_conditional(launch)) {
+      add_branches(launch, held.get());
     } else {
-      add_branches(launch, choice);
+      held->selects.push_back(i);
+      *beside = {held, launch.end};
+      add_branches(launch, nullptr);
     }
     return launch.end;
   }
 
-  void add_branches(const Launch& select, std::size_t choice) {
+  // Whether the choice can be made with the one beside it: what it reads is there by then. Turns of a loop have one
+  // step's words, and so do not.
+  bool joins(const Beside& beside, std::size_t i) const {
+    constexpr std::size_t kMost = 8;
+    const Launch& launch = launches_[i];
+    if (beside.choice == nullptr || beside.end != i || is_conditional(launch)) return false;
+    const std::vector<std::size_t>& selects = beside.choice->selects;
+    const auto is_of_step = [&](std::size_t select) { return launches_[select].step == launch.step; };
+    if (selects.size() == kMost || std::ranges::any_of(selects, is_of_step)) return false;
+    if (launches_[selects.front()].is_commit != launch.is_commit) return false;  // a gate may stand between them
+    const int index = launch.addresses[0].first;
+    for (std::size_t j = selects.front(); j < i; ++j) {
+      if (launches_[j].kind != Launch::Kind::run) continue;
+      for (std::size_t k = launches_[j].step->reads; k < launches_[j].addresses.size(); ++k) {
+        if (launches_[j].addresses[k].first == index) return false;
+      }
+    }
+    return true;
+  }
+
+  // `held` of a conditional node.
+  void add_branches(const Launch& select, Started::Held* held) {
     std::vector<std::pair<std::size_t, std::size_t>> bodies;
     for (std::size_t k = 0; k < select.targets.size(); ++k) {
       const bool is_last = k + 1 == select.targets.size();
@@ -58,25 +96,27 @@ class Order {
       walk(select.targets[k], is_last ? select.end : select.targets[k + 1] - 1);
       bodies.emplace_back(first, order_.size());
     }
-    if (!is_conditional(select)) return;
-    order_[choice].held = std::make_shared<Started::Held>(Started::Held{std::move(bodies), order_.size(), false});
+    if (held == nullptr) return;
+    held->bodies = std::move(bodies);
+    held->end = order_.size();
   }
 
   // A turn is the body and, for the next one, the condition.
-  void add_loop(const Launch& select, std::size_t i, std::size_t choice) {
+  void add_loop(const Launch& select, std::size_t i, const std::shared_ptr<Started::Held>& held) {
     const std::size_t first = order_.size(), jump = select.end - 1;
     walk(select.targets[1], jump);
     walk(launches_[jump].targets[0], i);
-    const std::size_t end = order_.size() + 1;
-    const auto held = std::make_shared<Started::Held>(Started::Held{{{first, end}}, end, true});
     order_.push_back({Started::Kind::again, i, held});
-    order_[choice].held = held;
+    held->bodies = {{first, order_.size()}};
+    held->end = order_.size();
+    held->is_loop = true;
   }
 
   const std::vector<Launch>& launches_;
   const GatePlan& gates_;
   const HostLaunches& on_host_;
   std::vector<Started> order_;
+  Beside beside_;  // of the whole list
 };
 
 }  // namespace
