@@ -31,8 +31,9 @@ std::unique_ptr<Graph> training_graph(const Task& task, std::int64_t bucket, DTy
   return graph;
 }
 
-CompileOptions in(DType precision) {
+CompileOptions in(DType precision, const Device& device = Device::cpu()) {
   CompileOptions options;
+  options.device = device;
   options.precision = precision;
   return options;
 }
@@ -84,7 +85,7 @@ TEST(MixedPrecisionOfModels, ConvertsNothingByAKernelOfItsOwn) {
 
 // ---- training ----
 
-std::vector<double> losses_of(const std::string& name, DType precision, int steps) {
+std::vector<double> losses_of(const std::string& name, DType precision, int steps, const Device& device) {
   const auto task = make_task(name);
   choose(*task, "batch-size", "16");
   choose(*task, "learning-rate", "0.005");
@@ -92,8 +93,8 @@ std::vector<double> losses_of(const std::string& name, DType precision, int step
   task->read(small_corpora::all().path());
   const std::vector<std::int64_t> buckets = task->buckets(Part::train);
   const auto graph_of = [&](const Programs::Key& key) { return training_graph(*task, key[0], precision); };
-  const Parameters parameters(*graph_of({buckets[0]}), Device::cpu(), {.seed = 7});
-  Programs programs(graph_of, in(precision), &parameters);
+  const Parameters parameters(*graph_of({buckets[0]}), device, {.seed = 7});
+  Programs programs(graph_of, in(precision, device), &parameters);
   std::vector<double> losses;
   for (std::int64_t epoch = 0; std::ssize(losses) < steps; ++epoch) {
     for (const auto& examples : data::shuffled_batches(buckets, task->settings.batch_size, 7, epoch)) {
@@ -115,19 +116,25 @@ double mean_of_last(const std::vector<double>& losses, int count) {
   return sum / count;
 }
 
-TEST(MixedPrecisionOfModels, LoseWithinOnePercentOfF32AfterTheSameSteps) {
-  constexpr int kSteps = 40, kLast = 8;
+void check_losses(const Device& device, int steps, int last) {
   for (const char* name : {"g2p", "translate"}) {
-    const std::vector<double> wanted = losses_of(name, f32, kSteps);
-    EXPECT_LT(mean_of_last(wanted, kLast), 0.95 * wanted[0]) << name << " learns";
+    const std::vector<double> wanted = losses_of(name, f32, steps, device);
+    EXPECT_LT(mean_of_last(wanted, last), 0.95 * wanted[0]) << name << " learns";
     for (const DType precision : {bf16, f16}) {
-      const std::vector<double> got = losses_of(name, precision, kSteps);
+      const std::vector<double> got = losses_of(name, precision, steps, device);
       EXPECT_NEAR(got[0], wanted[0], 0.005 * wanted[0]) << name << " in " << to_string(precision);
-      EXPECT_NEAR(mean_of_last(got, kLast), mean_of_last(wanted, kLast), 0.01 * mean_of_last(wanted, kLast))
+      EXPECT_NEAR(mean_of_last(got, last), mean_of_last(wanted, last), 0.01 * mean_of_last(wanted, last))
           << name << " in " << to_string(precision);
       EXPECT_NE(got, wanted) << "nothing was rounded";
     }
   }
+}
+
+TEST(MixedPrecisionOfModels, LoseWithinOnePercentOfF32AfterTheSameSteps) { check_losses(Device::cpu(), 40, 8); }
+
+TEST(MixedPrecisionOfModels, LoseWithinOnePercentOfF32AfterTheSameStepsOnAGpu) {
+  if (Device::best().kind != DeviceKind::cuda) GTEST_SKIP() << "NOT CHECKED: no GPU here";
+  check_losses(Device::best(), 40, 8);
 }
 
 }  // namespace
