@@ -42,7 +42,16 @@ bool widens_exactly(DType from, DType to) {
 
 class Simplifier {
  public:
-  explicit Simplifier(Graph& graph) : graph_(graph), rewriter_(graph) {}
+  explicit Simplifier(Graph& graph) : graph_(graph), rewriter_(graph) {
+    is_computed_with_.resize(static_cast<std::size_t>(graph.size()), 0);
+    for (NodeId id = 0; id < graph.size(); ++id) {
+      const Node& user = graph.node(id);
+      if (user.op->kind != OpKind::formula) continue;
+      for (const Ref& ref : user.inputs) {
+        if (graph.type(ref).shape == user.types[0].shape) is_computed_with_[static_cast<std::size_t>(ref.node)] = 1;
+      }
+    }
+  }
 
   void run() {
     for (NodeId id = 0; id < rewriter_.first_new; ++id) {
@@ -409,6 +418,9 @@ class Simplifier {
     if (shape(from).elements() == shape(ref).elements() && shape(ref).elements() > 0) {
       return reshape(value(from), shape(ref));  // every reduced axis has extent 1
     }
+    // What is computed with as it is had better be reduced so too: one kernel then does both.
+    const auto at = static_cast<std::size_t>(from.node);
+    if (is(from, "reshape") && at < is_computed_with_.size() && is_computed_with_[at] != 0) return {};
     if (is(from, "reshape")) return reduction_of_reshape(ref);
     // The inner value is read by this one only: otherwise it has to be made anyway, and is the cheaper thing to read.
     if (rewriter_.uses(from.node) > 1) return {};
@@ -488,7 +500,8 @@ class Simplifier {
 
   Graph& graph_;
   Rewriter rewriter_;
-  std::map<NodeId, Ints> piece_ends_;  // of concatenations
+  std::map<NodeId, Ints> piece_ends_;   // of concatenations
+  std::vector<char> is_computed_with_;  // by an op that gives as many elements
 };
 
 }  // namespace

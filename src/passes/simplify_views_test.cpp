@@ -153,5 +153,15 @@ TEST_F(SimplifyViews, KeepsReducedAxesThatAReshapePutsBack) {
   EXPECT_EQ(shown(other, max(sum(other.input("x", f32, {2, 3, 4}), Ints{2}), Ints{0})), "max(sum(x))");
 }
 
+TEST_F(SimplifyViews, AReductionStaysBesideWhatIsComputedWithIt) {
+  Graph g;
+  const Value x = reshape(matmul(g.input("a", f32, {6, 4}), g.input("b", f32, {4, 8})), Shape{2, 3, 8});
+  const std::array<std::int64_t, 1> last{2};
+  const Value largest = max(x, last, true);
+  g.fetch("y", x - largest);
+  run_and_compare(g, {simplify_views});
+  EXPECT_EQ(g.type(only(g, "max").inputs[0]).shape, (Shape{2, 3, 8}));
+}
+
 }  // namespace
 }  // namespace paoding
