@@ -96,9 +96,11 @@ void print_kernels_of(const std::vector<Step>& steps, std::set<std::string>* see
     for (const auto* body : step.bodies()) print_kernels_of(*body, seen);
     if (step.text == nullptr) continue;
     for (const gpu::TextLaunch& kernel : step.text->launches) {
-      print("// step {}: {}{}\n// {}; grid {} x {} x {}, block {}{}\n", step.position, step_name(step),
+      print("// step {}: {}{}\n// {}; grid {} x {} x {}, block {}{}{}{}\n", step.position, step_name(step),
             step.label.scope.empty() ? "" : " in " + one_line(step.label.scope), kernel.why, kernel.grid[0],
             kernel.grid[1], kernel.grid[2], kernel.block,
+            kernel.cluster > 1 ? fmt::format(", clusters of {}", kernel.cluster) : "",
+            kernel.shared_bytes > 0 ? fmt::format(", {} bytes of shared memory", kernel.shared_bytes) : "",
             kernel.floor_us > 0 ? fmt::format(", floor {:.2f} us", kernel.floor_us) : "");
       if (seen->insert(kernel.source).second) {
         print("{}\n", kernel.source);

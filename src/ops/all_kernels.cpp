@@ -20,6 +20,7 @@ void register_built_in_kernels() {
   register_pooling_gpu();
   register_sort_gpu();
   register_cumsum_gpu();
+  register_recurrence_gpu();
 #endif
 }
 

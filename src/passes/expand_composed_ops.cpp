@@ -15,7 +15,7 @@ namespace {
 // The kernel that runs the node as a whole, where there is one. It is asked about dense operands of any alignment: the
 // planner copies what turns out to lie otherwise, if the kernel wants that.
 const KernelImplementation* claimed_by(const Graph& graph, const Node& node, PassNotes& notes) {
-  KernelCall call{node.op, node.attrs, {}, {}, {}, false, node.scope.str(), notes.shared_target()};
+  KernelCall call{node.op, node.attrs, {}, {}, {}, notes.allow_tf32(), node.scope.str(), notes.shared_target()};
   const auto add = [&](std::vector<Layout>* layouts, const Type& type) {
     layouts->push_back(Layout::dense(type));
     call.alignments.push_back(size_bytes(type.dtype));

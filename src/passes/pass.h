@@ -24,6 +24,7 @@ struct PassOptions {
   std::vector<std::string> disabled;                    // names of passes to skip; Error (argument) on an unknown one
   TargetPtr target = std::make_shared<const Target>();  // what the program is for
   DType precision = DType::f32;                         // what CompileOptions::precision says
+  bool allow_tf32 = false;                              // f32 products may round their operands to TF32
   bool verify = true;                                   // check the IR after every pass
   /// Called after each pass that ran; `dump --after` prints the graph here.
   std::function<void(const std::string& pass, const Graph& graph)> after = {};
@@ -33,18 +34,21 @@ struct PassOptions {
 /// declined.
 class PassNotes {
  public:
-  explicit PassNotes(TargetPtr target = std::make_shared<const Target>(), DType precision = DType::f32)
-      : target_(std::move(target)), precision_(precision) {}
+  explicit PassNotes(TargetPtr target = std::make_shared<const Target>(), DType precision = DType::f32,
+                     bool allow_tf32 = false)
+      : target_(std::move(target)), precision_(precision), allow_tf32_(allow_tf32) {}
   const Target& target() const { return *target_; }
   const TargetPtr& shared_target() const { return target_; }
   /// In which products of f32 are computed: f16 and bf16 are mixed precision.
   DType precision() const { return precision_; }
+  bool allow_tf32() const { return allow_tf32_; }
   void add(std::string note) { notes_.push_back(std::move(note)); }
   std::vector<std::string>& list() { return notes_; }
 
  private:
   TargetPtr target_;
   DType precision_;
+  bool allow_tf32_;
   std::vector<std::string> notes_;
 };
 

@@ -96,7 +96,7 @@ std::vector<PassRecord> run_passes(Graph& graph, const PassOptions& options) {
   const auto run = [&](const Pass& pass) {
     poll();
     PassRecord record{.name = pass.name, .nodes_before = graph.size()};
-    PassNotes notes(options.target, options.precision);
+    PassNotes notes(options.target, options.precision, options.allow_tf32);
     const auto start = std::chrono::steady_clock::now();
     pass.run(graph, notes);
     record.milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();

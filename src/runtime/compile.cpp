@@ -52,6 +52,7 @@ CompiledPlan compile_plan(const Graph& source, const CompileOptions& options, Ta
   PassOptions pass_options;
   pass_options.target = target;
   pass_options.precision = options.precision;
+  pass_options.allow_tf32 = options.allow_tf32;
   pass_options.after = options.after_pass;
   pass_options.disabled = options.disabled_passes;
   std::set<std::string> given;

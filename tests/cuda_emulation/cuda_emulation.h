@@ -77,7 +77,7 @@ pd_switch_stack:
 #endif
 
 constexpr std::size_t kStackBytes = 64 << 10;
-constexpr int kMaxThreads = 1024, kWarp = 32;
+constexpr int kMaxThreads = 1024, kWarp = 32, kBarriers = 16;
 
 struct Free {
   void operator()(char* memory) const { std::free(memory); }
@@ -96,6 +96,8 @@ struct Cta {
   int live = 0;
   int waiting_block = 0, waiting_warp[kMaxThreads / kWarp] = {};
   std::uint64_t block_round = 0, warp_round[kMaxThreads / kWarp] = {};
+  int waiting_some[kBarriers] = {};  // at barriers of some of the threads
+  std::uint64_t some_round[kBarriers] = {};
   std::uint64_t slots[kMaxThreads] = {};
   std::uint64_t cluster_arrived = 0, cluster_round = 0;
   std::vector<std::uint64_t> shared;  // dynamic shared memory
@@ -138,6 +140,21 @@ inline void wait_block() {
   while (cta.block_round == round) yield();
 }
 
+/// Says that this thread has come to a barrier of so many.
+inline void barrier_pass(int barrier, int threads) {
+  Cta& cta = *machine.cta;
+  ++machine.progress;
+  if (++cta.waiting_some[barrier] == threads) {
+    cta.waiting_some[barrier] = 0;
+    ++cta.some_round[barrier];
+  }
+}
+inline void barrier_wait(int barrier, int threads) {
+  const std::uint64_t round = machine.cta->some_round[barrier];
+  barrier_pass(barrier, threads);
+  while (machine.cta->some_round[barrier] == round) yield();
+}
+
 inline void wait_warp() {
   Cta& cta = *machine.cta;
   const int warp = machine.current / kWarp;
@@ -169,6 +186,7 @@ inline void start_cta(std::size_t at, unsigned index) {
   cta.live = m.threads;
   cta.waiting_block = 0;
   for (int& waiting : cta.waiting_warp) waiting = 0;
+  for (int& waiting : cta.waiting_some) waiting = 0;
   cta.shared.assign((m.shared_bytes + 7) / 8, 0x7f7f7f7f7f7f7f7f);
 }
 
@@ -191,12 +209,14 @@ inline bool run_block(unsigned index) {
   Machine& m = machine;
   start_cta(0, index);
   Cta& cta = *m.ctas[0];
+  int idle = 0;  // rounds in which nothing came of what ran: some calls let others run before they do anything
   while (cta.live > 0) {
     const std::uint64_t before = m.progress;
     for (int t = 0; t < m.threads; ++t) {
       if (!cta.fibers[t].is_done) resume(cta, t);
     }
-    if (m.progress == before && cta.live > 0) return false;
+    idle = m.progress == before ? idle + 1 : 0;
+    if (idle > 8 && cta.live > 0) return false;
   }
   return true;
 }

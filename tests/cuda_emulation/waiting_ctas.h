@@ -145,6 +145,24 @@ inline void send(unsigned* at, unsigned value, unsigned long long* mailbox, unsi
   ++machine.progress;
   yield();
 }
+inline void send_piece(uint4* at, uint4 value, unsigned long long* mailbox, unsigned rank) {
+  const unsigned words[] = {value.x, value.y, value.z, value.w};
+  for (int i = 0; i < 4; ++i) send(reinterpret_cast<unsigned*>(at) + i, words[i], mailbox, rank);
+}
+// What lies there when it is brought is brought, so what is overwritten too early shows.
+inline void copy_to_peer(void* to, const void* from, unsigned bytes, unsigned long long* mailbox, unsigned rank) {
+  if (bytes % 16 != 0 || reinterpret_cast<std::uintptr_t>(from) % 16 != 0) std::abort();  // as a GPU would fail
+  Cta& cta = cta_of_rank(rank);
+  void* const there = in_cta(static_cast<char*>(to), cta);
+  unsigned long long* const box = in_cta(mailbox, cta);
+  together.coming.push_back([=, &cta] {
+    std::memcpy(there, from, bytes);
+    machine.cta = &cta;
+    arrive(box, 0, 0u - bytes);
+  });
+  ++machine.progress;
+  yield();
+}
 inline void cluster_barrier() {
   const std::uint64_t round = machine.cta->cluster_round;
   wait_block();

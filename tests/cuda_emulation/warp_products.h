@@ -55,7 +55,6 @@ inline unsigned round_to_tf32(unsigned word) {
 struct Fragments {
   const unsigned *a, *b;
 };
-inline Fragments fragments[kMaxThreads];
 
 // kInWord elements a word, of which `value_of` says what they are worth: 2 of 16 bits, or one whose last 13 bits the
 // tensor cores do not see.
@@ -65,13 +64,17 @@ void add_tile(float (&sum)[4], const unsigned (&a)[4], const unsigned (&b)[2], V
   const auto factor = [&](unsigned word, int i) {
     return value_of(kInWord == 1 ? word & ~0x1fffu : word >> (16 * i) & 0xffffu);
   };
-  fragments[machine.current] = {a, b};
+  const Fragments mine{a, b};  // on this fiber's stack, where the others of its warp read it
+  machine.cta->slots[machine.current] = reinterpret_cast<std::uint64_t>(&mine);
   wait_warp();
+  const auto of_lane = [&](int other) {
+    return *reinterpret_cast<const Fragments*>(machine.cta->slots[first + other]);
+  };
   for (int i = 0; i < 4; ++i) {
     const int column = 2 * t + i % 2;
     for (int word = 0; word < 8; ++word) {
-      const unsigned of_a = fragments[first + g * 4 + word % 4].a[i / 2 + word / 4 * 2];
-      const unsigned of_b = fragments[first + column * 4 + word % 4].b[word / 4];
+      const unsigned of_a = of_lane(g * 4 + word % 4).a[i / 2 + word / 4 * 2];
+      const unsigned of_b = of_lane(column * 4 + word % 4).b[word / 4];
       for (int k = 0; k < kInWord; ++k) sum[i] += factor(of_a, k) * factor(of_b, k);
     }
   }

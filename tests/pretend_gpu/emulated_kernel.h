@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-#include "tests/cuda_emulation/waiting_ctas.h"
+#include "tests/cuda_emulation/tensor_cores.h"
 #include "tests/cuda_emulation/warp_products.h"
 
 namespace emulation {

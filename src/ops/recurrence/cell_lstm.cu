@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// One unit of one row of an LSTM, from step to step; gates are i, f, g, o.
+
+struct Operands {
+  const Stored *xw, *u, *h0;
+  const State* c0;
+  const int* lengths;
+  Stored* states;
+  State* cells;
+  Stored *gates, *last_h;
+  State* last_c;
+};
+
+struct Cell {
+  float h, c, gates[4];
+
+  PD_DEVICE void start(const Operands& operands, Index at, int, Index first) {
+    h = load_one<true>(operands.h0 + at), c = load_one<true>(operands.c0 + at);
+    if (operands.states != nullptr) store_one(operands.states + first + at, h);
+    if (operands.cells != nullptr) store_one(operands.cells + first + at, c);
+  }
+  PD_DEVICE void advance(const float (&x)[4], const float (&sum)[4]) {
+    gates[0] = cell_sigmoid(x[0] + sum[0]), gates[1] = cell_sigmoid(x[1] + sum[1]);
+    gates[2] = cell_tanh(x[2] + sum[2]), gates[3] = cell_sigmoid(x[3] + sum[3]);
+    c = gates[1] * c + gates[0] * gates[2];
+    h = gates[3] * cell_tanh(c);
+  }
+  // What a step leaves, in the elements of [steps, batch, hidden] from `after` and `here` on: behind the row's last one
+  // zeros, and the cell state as it was.
+  PD_DEVICE void keep(const Operands& operands, bool counts, Index after, Index here, const CellPlace& place,
+                      int hidden) const {
+    if (operands.states != nullptr) store_one(operands.states + after + place.at, counts ? h : 0.0f);
+    if (operands.cells != nullptr) store_one(operands.cells + after + place.at, c);
+    if (operands.gates == nullptr) return;
+    Stored* const to = operands.gates + here * 4 + place.in_gates(4);
+#pragma unroll
+    for (int gate = 0; gate < 4; ++gate) store_one(to + gate * hidden, counts ? gates[gate] : 0.0f);
+  }
+  PD_DEVICE void end(const Operands& operands, Index at) const {
+    if (operands.last_h != nullptr) store_one(operands.last_h + at, h);
+    if (operands.last_c != nullptr) store_one(operands.last_c + at, c);
+  }
+};

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// One unit of one row of an LSTM, from its last step to its first; gates are i, f, g, o.
+
+struct Operands {
+  const Stored *u, *gates;
+  const State* cells;
+  const Stored *dstates, *dlast_h;
+  const State* dlast_c;
+  const int* lengths;
+  Stored *dxw, *dh0;
+  State* dc0;
+};
+
+struct Cell {
+  float dh, dc;            // gradients of what leaves the step
+  // Of the step that is next, as stored until they are there: the cell state behind it and in front of it, and so on.
+  Pack<State, 1> c, next_c;
+  Pack<Stored, 1> gates[4], dstate;
+
+  PD_DEVICE void start(const Operands& operands, Index at) {
+    dh = operands.dlast_h != nullptr ? load_one<true>(operands.dlast_h + at) : 0.0f;
+    dc = operands.dlast_c != nullptr ? load_one<true>(operands.dlast_c + at) : 0.0f;
+  }
+  // `before`, `here`: where a step's elements of [steps, batch, hidden] begin.
+  PD_DEVICE void fetch_end(const Operands& operands, Index after, const CellPlace& place) {
+    load<true>(next_c, operands.cells + after + place.at);
+  }
+  PD_DEVICE void fetch(const Operands& operands, bool counts, Index before, Index here, const CellPlace& place,
+                       int hidden) {
+    c = next_c;
+    load<true>(next_c, operands.cells + before + place.at);
+    if (!counts) return;
+    const Stored* const from = operands.gates + here * 4 + place.in_gates(4);
+#pragma unroll
+    for (int gate = 0; gate < 4; ++gate) load<true>(gates[gate], from + gate * hidden);
+    if (operands.dstates != nullptr) load<true>(dstate, operands.dstates + here + place.at);
+  }
+  PD_DEVICE void take_back(float sum) { dh = sum; }
+  // Of the gates' sums.
+  PD_DEVICE void retreat(const Operands& operands, float (&gradients)[4], bool counts) {
+    if (!counts) return;
+    const float i = gates[0].get(0), f = gates[1].get(0), g = gates[2].get(0), o = gates[3].get(0);
+    const float bent = cell_tanh(c.get(0)), of_h = operands.dstates != nullptr ? dh + dstate.get(0) : dh;
+    dc += of_h * o * (1.0f - bent * bent);
+    gradients[0] = dc * g * (i * (1.0f - i)), gradients[1] = dc * next_c.get(0) * (f * (1.0f - f));
+    gradients[2] = dc * i * (1.0f - g * g), gradients[3] = of_h * bent * (o * (1.0f - o));
+    dc *= f;
+  }
+  PD_DEVICE void keep(const Operands& operands, const float (&gradients)[4], Index here, const CellPlace& place,
+                      int hidden) const {
+    if (operands.dxw == nullptr) return;
+    Stored* const to = operands.dxw + here * 4 + place.in_gates(4);
+#pragma unroll
+    for (int gate = 0; gate < 4; ++gate) store_one(to + gate * hidden, gradients[gate]);
+  }
+  PD_DEVICE void end(const Operands& operands, Index at) const {
+    if (operands.dh0 != nullptr) store_one(operands.dh0 + at, dh);
+    if (operands.dc0 != nullptr) store_one(operands.dc0 + at, dc);
+  }
+};

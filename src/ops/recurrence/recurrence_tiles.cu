@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products of a recurrence on the tensor cores, by weights that stay where they are.
+
+constexpr int kStageStride = kGates * kUnits * (int)sizeof(Stored) + 16;  // bytes; rows begin in different banks
+
+// Brings rows of u into shared memory, of each what belongs to this CTA's units: of kGroups groups of rows, kGroupRows
+// apart, kAtOnce each from the group's row `first` on. For all threads; they are there behind a barrier.
+template <int kGroups, int kGroupRows, int kAtOnce>
+PD_DEVICE void stage_weights(unsigned char* stage, const Stored* u, int rank, int first, int hidden) {
+  constexpr int kPiece = kIsInPieces ? kInPiece : 1, kPieces = kUnits / kPiece, kLines = kGroups * kAtOnce;
+  for (int i = threadIdx.x; i < kLines * kGates * kPieces; i += kThreads) {
+    const int piece = i % kPieces, gate = i / kPieces % kGates, line = i / (kPieces * kGates);
+    const int row = line / kAtOnce * kGroupRows + first + line % kAtOnce, unit = rank * kUnits + piece * kPiece;
+    const bool is_there = row < hidden && unit < hidden;
+    Stored* const to = (Stored*)(stage + line * kStageStride) + gate * kUnits + piece * kPiece;
+    const Stored* const from = u + (is_there ? (Index)row * (kGates * hidden) + gate * hidden + unit : 0);
+    if constexpr (kIsInPieces) copy_beside<16>(to, from, is_there);
+    else *to = is_there ? *from : Stored{};
+  }
+  for (int i = threadIdx.x; i < kLines; i += kThreads) {
+    *(uint4*)(stage + (i + 1) * kStageStride - 16) = make_uint4(0, 0, 0, 0);
+  }
+  copies_end_group();
+  copies_wait<0>();
+}
+
+// What a warp has of a matrix of weights, as the tensor cores get it: kTiles tiles of 16 rows by kSteps steps along K.
+// The first of these fragments are kept in registers, as many as there is room for, the others in shared memory.
+struct WarpWeights {
+  static constexpr int kCount = kTiles * kSteps, kHere = kCount < kKept ? kCount : kKept;
+  unsigned words[kHere][4];
+  uint4* rest;
+
+  PD_DEVICE void begin(uint4* shared) {
+    rest = shared + threadIdx.x / 32 * ((kCount - kHere) * 32) + threadIdx.x % 32;
+  }
+  PD_DEVICE void put(int i, unsigned (&fragment)[4]) {
+#pragma unroll
+    for (int word = 0; word < 4; ++word) fragment[word] = factor_bits(fragment[word]);
+    if (i < kHere) {
+#pragma unroll
+      for (int word = 0; word < 4; ++word) words[i < kHere ? i : 0][word] = fragment[word];
+    } else {
+      rest[(i - kHere) * 32] = make_uint4(fragment[0], fragment[1], fragment[2], fragment[3]);
+    }
+  }
+  PD_DEVICE void get(unsigned (&fragment)[4], int i) const {
+    if (i < kHere) {
+#pragma unroll
+      for (int word = 0; word < 4; ++word) fragment[word] = words[i < kHere ? i : 0][word];
+    } else {
+      const uint4 piece = rest[(i - kHere) * 32];
+      fragment[0] = piece.x, fragment[1] = piece.y, fragment[2] = piece.z, fragment[3] = piece.w;
+    }
+  }
+};
+
+// The product of a warp's weights and the vectors of all rows, of which `first` is its first step's.
+PD_DEVICE void multiply_by(float (&sum)[kTiles][kColumnTiles][4], const WarpWeights& weights,
+                           const unsigned char* first) {
+  // Sums that do not wait for each other.
+  constexpr int kChains = kTiles * kColumnTiles >= 4 || kSteps < 4 ? 1 : 4 / (kTiles * kColumnTiles);
+  float sums[kChains][kTiles][kColumnTiles][4];
+#pragma unroll
+  for (int i = 0; i < kChains * kTiles * kColumnTiles * 4; ++i) (&sums[0][0][0][0])[i] = 0;
+  const int lane = threadIdx.x % 32;
+  const unsigned char* squares[kColumnTiles];
+#pragma unroll
+  for (int tile = 0; tile < kColumnTiles; ++tile) {
+    const int row = tile * 8 + lane % 8;
+    squares[tile] = first + (lane / 8 * kRows + (row < kRows ? row : kRows - 1)) * 16;
+  }
+#pragma unroll
+  for (int step = 0; step < kSteps; step += 2) {
+    unsigned vectors[kColumnTiles][4];
+#pragma unroll
+    for (int tile = 0; tile < kColumnTiles; ++tile) {
+      const unsigned char* const at = squares[tile] + step * 2 * kRows * 16;
+      if (step + 1 < kSteps) load_squares(vectors[tile], at);
+      else {
+        unsigned half[2];
+        load_squares(half, at);
+        vectors[tile][0] = half[0], vectors[tile][1] = half[1];
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      if (step + i >= kSteps) break;
+#pragma unroll
+      for (int tile = 0; tile < kTiles; ++tile) {
+        unsigned fragment[4];
+        weights.get(fragment, tile * kSteps + step + i);
+#pragma unroll
+        for (int column = 0; column < kColumnTiles; ++column) {
+          const unsigned pair[2] = {vectors[column][2 * i], vectors[column][2 * i + 1]};
+          add_tile<Stored>(sums[(step + i) % kChains][tile][column], fragment, pair);
+        }
+      }
+    }
+  }
+#pragma unroll
+  for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+    for (int column = 0; column < kColumnTiles; ++column) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        float total = sums[0][tile][column][i];
+#pragma unroll
+        for (int chain = 1; chain < kChains; ++chain) total += sums[chain][tile][column][i];
+        sum[tile][column][i] = total;
+      }
+    }
+  }
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a recurrent layer over time is shared out over a GPU whose CTAs keep its weights: teams of CTAs, each with rows
+// of the batch; within a team each CTA has units; within a CTA warps share the rows of its matrix and K. See
+// recurrence.cu.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/target.h"
+#include "paoding/types.h"
+
+namespace paoding {
+
+/// A layer, as far as its teams depend on it.
+struct LayerExtents {
+  std::int64_t gates = 0;  // products per unit: 4 of an LSTM
+  std::int64_t batch = 0, hidden = 0;
+  DType dtype = DType::f32;
+  bool is_exact = false;     // f32 that is not rounded to TF32
+  bool is_backward = false;  // multiplies the gradients of its own gates, and what comes out is everybody's
+};
+
+struct Team {
+  std::int64_t ctas = 0, units = 0;   // of a CTA; a multiple of 8
+  std::int64_t rows = 0, count = 0;   // of the batch that a team has; teams
+  std::int64_t warps = 0, parts = 0;  // of K
+  std::int64_t tiles = 0, steps = 0;  // of a warp: 16 rows of the matrix, 32 bytes along K (exact: 4 rows, 512 bytes)
+  std::int64_t kept = 0;              // tiles by steps that are kept in registers
+  std::int64_t staged = 0;  // steps (forward) or tiles (backward) of every warp that come at once at the start
+  std::int64_t matrix_rows = 0, depth_pieces = 0, sum_stride = 0;
+  bool is_bulk = false;  // the copy engine brings what CTAs send each other
+  std::int64_t shared_bytes = 0;
+  double step_us = 0;  // what a step is expected to take
+
+  std::string text() const;
+};
+
+/// The teams of which a step takes least; none when the weights do not fit, and then why.
+std::optional<Team> choose_team(const LayerExtents& layer, const Target& target, std::string* why_not);
+
+}  // namespace paoding

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// How layers are shared out: every row and unit has a place, and nothing needs more than there is.
+#include "ops/recurrence/team.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace paoding {
+namespace {
+
+std::optional<Team> team_of(LayerExtents layer, const char* target = "h200", std::string* why_not = nullptr) {
+  return choose_team(layer, named_target(target), why_not);
+}
+
+TEST(Team, HasAPlaceForEveryRowAndUnitAndNeedsNoMoreThanThereIs) {
+  std::mt19937 random(1);
+  const auto up_to = [&](std::int64_t most) {
+    return 1 + static_cast<std::int64_t>(random() % static_cast<unsigned>(most));
+  };
+  const Target& h200 = named_target("h200");
+  int accepted = 0;
+  for (int i = 0; i < 2000; ++i) {
+    LayerExtents layer{.gates = i % 3 == 0 ? 1 : i % 3 + 2, .batch = up_to(300), .hidden = up_to(900)};
+    layer.dtype = i % 2 == 0 ? DType::f32 : DType::bf16;
+    layer.is_exact = i % 4 == 0;
+    layer.is_backward = !layer.is_exact && i % 5 == 0;
+    const std::optional<Team> team = choose_team(layer, h200, nullptr);
+    if (!team) continue;
+    ++accepted;
+    SCOPED_TRACE(team->text());
+    EXPECT_GE(team->ctas * team->units, layer.hidden);
+    EXPECT_LT((team->ctas - 1) * team->units, layer.hidden) << "a CTA has nothing to do";
+    EXPECT_GE(team->count * team->rows, layer.batch);
+    EXPECT_LT((team->count - 1) * team->rows, layer.batch) << "a team has no rows";
+    EXPECT_LE(team->shared_bytes, h200.shared_bytes);
+    const std::int64_t columns = team->units * layer.gates, all = team->ctas * team->units;
+    EXPECT_GE(team->matrix_rows, layer.is_backward ? all : columns);
+    const std::int64_t depth = (layer.is_backward ? columns : all) * size_bytes(layer.dtype);
+    EXPECT_GE(team->depth_pieces * 16, depth);
+    if (layer.is_exact) continue;
+    EXPECT_GE(team->tiles * 16 * (team->warps / team->parts), team->matrix_rows);
+    EXPECT_GE(team->parts * team->steps * 32, depth);
+  }
+  EXPECT_GT(accepted, 1000);
+}
+
+TEST(Team, IsDeclinedWhereTheWeightsDoNotFit) {
+  std::string why_not;
+  EXPECT_FALSE(team_of({.gates = 4, .batch = 1, .hidden = 4096, .dtype = DType::bf16}, "h200", &why_not));
+  EXPECT_NE(why_not.find("the weights of 4096 units do not fit 16 CTAs"), std::string::npos) << why_not;
+}
+
+TEST(Team, OfALargeBatchAreAsManyAsRunAtOnce) {
+  const auto team = team_of({.gates = 4, .batch = 128, .hidden = 512, .dtype = DType::bf16});
+  ASSERT_TRUE(team);
+  EXPECT_LE(team->count * team->ctas, named_target("h200").sm_count);
+  EXPECT_GE(team->count * team->ctas, 100);
+}
+
+}  // namespace
+}  // namespace paoding
