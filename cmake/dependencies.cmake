@@ -6,19 +6,21 @@ find_package(simdjson REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(hwy REQUIRED)
 
-# Those that bring no CMake package (SLEEF, SentencePiece), or one that asks for more than is used: OpenCL (oneDNN).
+# Those that bring no CMake package (SLEEF, SentencePiece, zstd before 1.5), or one that asks for more than is used: OpenCL (oneDNN).
 find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.hpp REQUIRED)
 find_library(DNNL_LIBRARY dnnl REQUIRED)
 find_library(SLEEF_LIBRARY sleef REQUIRED)
 find_path(SENTENCEPIECE_INCLUDE_DIR sentencepiece_trainer.h REQUIRED)
 find_library(SENTENCEPIECE_LIBRARY sentencepiece REQUIRED)
 find_library(SENTENCEPIECE_TRAIN_LIBRARY sentencepiece_train REQUIRED)
+find_path(ZSTD_INCLUDE_DIR zstd.h REQUIRED)
+find_library(ZSTD_LIBRARY zstd REQUIRED)
 
 add_library(paoding_libraries INTERFACE)
 target_include_directories(paoding_libraries SYSTEM INTERFACE
-  ${DNNL_INCLUDE_DIR} ${SENTENCEPIECE_INCLUDE_DIR})
+  ${DNNL_INCLUDE_DIR} ${SENTENCEPIECE_INCLUDE_DIR} ${ZSTD_INCLUDE_DIR})
 target_link_libraries(paoding_libraries INTERFACE
-  fmt::fmt ${DNNL_LIBRARY} ${SLEEF_LIBRARY} simdjson::simdjson ZLIB::ZLIB hwy::hwy
+  fmt::fmt ${DNNL_LIBRARY} ${SLEEF_LIBRARY} simdjson::simdjson ZLIB::ZLIB ${ZSTD_LIBRARY} hwy::hwy
   ${SENTENCEPIECE_TRAIN_LIBRARY} ${SENTENCEPIECE_LIBRARY} Threads::Threads ${CMAKE_DL_LIBS})
 if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # Where nothing better is there Highway falls back to HWY_SCALAR with GCC, which is what our kernels know.

@@ -71,6 +71,7 @@ struct StepLabel {
   std::vector<std::string> members;  // the ops of a group
   NodeId node = -1;                  // of the graph that was planned
   Placement placement = Placement::any;
+  std::vector<std::int64_t> member_bytes = {};  // what each member would read and write alone
 };
 
 struct Step {

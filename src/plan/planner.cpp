@@ -355,8 +355,12 @@ StepLabel Planner::label_of(const Frame& frame, NodeId id) const {
   if (node.op->name == "group") {
     for (NodeId inner = 0; inner < node.bodies[0]->size(); ++inner) {
       const Node& member = node.bodies[0]->node(inner);
-      if (!member.op->is(OpRole::source) && !is_generated(member))
-        label.members.push_back(node.origin.empty() ? member.title() : member.op->name);
+      if (member.op->is(OpRole::source) || is_generated(member)) continue;
+      label.members.push_back(node.origin.empty() ? member.title() : member.op->name);
+      std::int64_t bytes = 0;
+      for (const Ref& ref : member.inputs) bytes += size_bytes(node.bodies[0]->type(ref));
+      for (const Type& type : member.types) bytes += size_bytes(type);
+      label.member_bytes.push_back(bytes);
     }
   }
   return label;

@@ -127,6 +127,42 @@ SpanId Trace::add(const Span& whole) {
   return id;
 }
 
+void Trace::set_cut(SpanId i, Cut cut) {
+  if (cut_.empty()) cut_.assign(size(), {});
+  cut_[i] = cut;
+}
+
+Span Trace::span(SpanId i) const {
+  return {.track = track_[i],
+          .site = site_[i],
+          .start_ns = start_[i],
+          .duration_ns = duration_[i],
+          .run = run_[i],
+          .correlation = correlation_[i],
+          .parent = parent_[i],
+          .cause = cause_[i],
+          .bytes = bytes_.empty() ? -1 : bytes_[i],
+          .flops = flops_.empty() ? -1 : flops_[i]};
+}
+
+SiteInfo Trace::site_info(SiteId i) const {
+  const Site& site = sites_[i];
+  const auto text_of = [&](StringId id) { return std::string(text(id)); };
+  SiteInfo info{.name = text_of(site.name),
+                .op = text_of(site.op),
+                .scope = text_of(site.scope),
+                .instance = text_of(site.instance),
+                .kind = site.kind,
+                .copy = site.copy,
+                .async = site.async,
+                .bytes = site.bytes,
+                .flops = site.flops};
+  for (auto m = site.members_begin; m < site.members_end; ++m) {
+    info.members.push_back({text_of(members_[m].op), members_[m].bytes});
+  }
+  return info;
+}
+
 void Trace::add_note(std::string text, std::uint64_t count) { notes_.push_back({std::move(text), count}); }
 
 std::int64_t Trace::bytes(SpanId i) const { return bytes_.empty() || bytes_[i] < 0 ? site(i).bytes : bytes_[i]; }
@@ -150,10 +186,12 @@ void permute(std::vector<T>& column, const std::vector<SpanId>& order) {
 
 }  // namespace
 
-void Trace::finish() {
+void Trace::finish(Links links) {
   sort_spans();
-  link_parents();
-  link_causes();
+  if (links == Links::to_find) {
+    link_parents();
+    link_causes();
+  }
   if (outside_ > 0) add_note("spans outside of the recording, left out", std::exchange(outside_, 0));
   runs_.clear();
   first_ns_ = last_ns_ = size() == 0 ? 0 : start_[0];
@@ -169,15 +207,31 @@ void Trace::finish() {
   std::stable_sort(runs_.begin(), runs_.end(), [&](SpanId a, SpanId b) { return start(a) < start(b); });
 }
 
+bool Trace::comes_before(SpanId a, SpanId b) const {
+  if (track_[a] != track_[b]) return track_[a] < track_[b];
+  if (start_[a] != start_[b]) return start_[a] < start_[b];
+  if (duration_[a] != duration_[b]) return duration_[a] > duration_[b];
+  return kind(a) < kind(b);
+}
+
+bool Trace::has_sound_links() const {
+  for (SpanId i = 0; i < size(); ++i) {
+    if (i > 0 && comes_before(i, i - 1)) return false;
+    if (parent_[i] != kNone && (parent_[i] >= i || track_[parent_[i]] != track_[i])) return false;
+    if (cause_[i] != kNone && (cause_[i] >= size() || on_gpu(cause_[i]))) return false;
+  }
+  return true;
+}
+
+void Trace::forget_links() {
+  std::fill(parent_.begin(), parent_.end(), kNone);
+  std::fill(cause_.begin(), cause_.end(), kNone);
+}
+
 void Trace::sort_spans() {
   std::vector<SpanId> order(size());
   std::iota(order.begin(), order.end(), 0);
-  const auto before = [&](SpanId a, SpanId b) {
-    if (track_[a] != track_[b]) return track_[a] < track_[b];
-    if (start_[a] != start_[b]) return start_[a] < start_[b];
-    if (duration_[a] != duration_[b]) return duration_[a] > duration_[b];
-    return kind(a) < kind(b);
-  };
+  const auto before = [this](SpanId a, SpanId b) { return comes_before(a, b); };
   if (std::is_sorted(order.begin(), order.end(), before)) return;
   std::stable_sort(order.begin(), order.end(), before);
 

@@ -116,6 +116,8 @@ struct Note {
   std::uint64_t count = 0;  // 0: not countable
 };
 
+enum class Links : std::uint8_t { to_find, known };
+
 class Trace {
  public:
   Trace();
@@ -130,14 +132,17 @@ class Trace {
   /// The same facts give the same id.
   SiteId add_site(const SiteInfo& info);
   SpanId add(const Span& span);
+  /// Of a span that was cut before it was added.
+  void set_cut(SpanId i, Cut cut);
   void add_note(std::string text, std::uint64_t count = 0);
   /// What was recorded, in ns of steady_clock; said before the first add(). Spans are cut to it, and those outside of
   /// it, for which add() returns kNone, are counted in a note. Without one the window is from the first start to the
   /// last end.
   void set_window(std::int64_t start_ns, std::int64_t end_ns);
   /// Must be called after the last add() and before anything reads: sorts the spans by track, start and containment
-  /// (so ids change, and a parent comes before its children), links parents, causes and runs.
-  void finish();
+  /// (so ids change, and a parent comes before its children), links parents, causes and runs. Links::known: they are
+  /// what they were when another trace was finished, of which these are the spans.
+  void finish(Links links = Links::to_find);
 
   // ---- reading (after finish) ----
   std::size_t size() const { return start_.size(); }
@@ -158,6 +163,13 @@ class Trace {
   Cut cut(SpanId i) const { return cut_.empty() ? Cut{} : cut_[i]; }
   /// The site's name, or its op when it has none.
   std::string_view name(SpanId i) const;
+  /// Before finish(): whether the spans stand in its order, and parents and causes that were added are such as it
+  /// could have found.
+  bool has_sound_links() const;
+  void forget_links();
+  /// What was added, and what finish() found.
+  Span span(SpanId i) const;
+  SiteInfo site_info(SiteId i) const;
 
   std::string_view text(StringId id) const { return strings_[id]; }
   const std::vector<Track>& tracks() const { return tracks_; }
@@ -175,6 +187,7 @@ class Trace {
   std::int64_t last_ns() const { return last_ns_; }
 
  private:
+  bool comes_before(SpanId a, SpanId b) const;
   void sort_spans();
   void link_parents();
   void link_causes();

@@ -5,16 +5,17 @@
 
 #include <algorithm>
 
-#include "plan/step_work.h"
+#include "plan/step_cost.h"
 
 namespace paoding {
 
 namespace {
 
-// Every member walks over the group's space; what it reads and writes there is its share of the time.
+// A member's share of the time is what it would read and write alone.
 void add_members(const Step& step, profile::SiteInfo* info) {
-  const std::int64_t bytes = std::max<std::int64_t>(step.group.points(), 1) * 4;
-  for (const std::string& member : step.label.members) info->members.push_back({member, bytes});
+  for (std::size_t i = 0; i < step.label.members.size(); ++i) {
+    info->members.push_back({step.label.members[i], step.label.member_bytes[i]});
+  }
 }
 
 profile::SiteInfo info_of(const Step& step) {
@@ -24,8 +25,9 @@ profile::SiteInfo info_of(const Step& step) {
   info.scope = step.label.scope;
   info.instance = step.position >= 0 ? fmt::format("{}{}", step.label.op, step.position) : "";
   info.kind = profile::SpanKind::op;
-  info.bytes = bytes_of(step);
-  info.flops = flops_of(step);
+  const StepCost cost = cost_of(step);
+  info.bytes = cost.bytes;
+  info.flops = cost.flops;
   add_members(step, &info);
   return info;
 }
@@ -66,9 +68,11 @@ StepSites sites_of_batch(const std::vector<const Step*>& groups) {
       const std::size_t end = info.scope.rfind('/');
       info.scope.resize(end == std::string::npos ? 0 : end);
     }
-    info.bytes += bytes_of(*group);
+    const StepCost cost = cost_of(*group);
+    info.bytes += cost.bytes;
+    info.flops += cost.flops;
     add_members(*group, &info);
-    if (group->label.members.empty()) info.members.push_back({group->label.op, group->group.points() * 4});
+    if (group->label.members.empty()) info.members.push_back({group->label.op, cost.bytes});
   }
   StepSites sites{};
   sites.op = profile::Recorder::add_site(info);

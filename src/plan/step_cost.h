@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a step must move and compute at least: what reports set its time against.
+#pragma once
+
+#include "plan/plan.h"
+
+namespace paoding {
+
+struct StepCost {
+  std::int64_t bytes = 0;  // read and written, each element once; of a gather what it picks, not all it could
+  double flops = 0;        // operations on numbers, a multiplication with its addition two; 0: it computes nothing
+};
+
+StepCost cost_of(const Step& step);
+
+}  // namespace paoding

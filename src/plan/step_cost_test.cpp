@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// What steps cost, against numbers worked out on paper.
+#include "plan/step_cost.h"
+
+#include <map>
+
+#include "passes/pass.h"
+#include "plan/planner.h"
+#include "tests/op_case.h"
+
+namespace paoding::testing_program {
+namespace {
+
+// By the op of each step; of a group "group".
+std::map<std::string, StepCost> costs_of(const Graph& graph) {
+  const auto copy = graph.clone();
+  run_passes(*copy, {});
+  std::map<std::string, StepCost> costs;
+  for (const Step& step : make_plan(*copy, {}).steps) costs[step.label.op] = cost_of(step);
+  return costs;
+}
+
+TEST(StepCost, OfProductsGroupsConvolutionsAndGathers) {
+  Graph g;
+  const Value x = g.input("x", f32, {64, 32}), w = g.input("w", f32, {32, 48});
+  g.fetch("product", matmul(x, w));
+  g.fetch("line", sum(x * x + 2, Ints{1}));
+  const Value image = g.input("image", f32, {2, 3, 8, 8}), taps = g.input("taps", f32, {5, 3, 3, 3});
+  g.fetch("conv", conv2d(image, taps));
+  g.fetch("rows", gather(g.input("table", f32, {1000, 4}), g.input("ids", i64, {6}), 0));
+  const auto costs = costs_of(g);
+  const auto at = [&](const std::string& op) { return costs.contains(op) ? costs.at(op) : StepCost{-1, -1}; };
+  EXPECT_EQ(at("matmul").flops, 2.0 * 64 * 32 * 48);
+  EXPECT_EQ(at("matmul").bytes, 4 * (64 * 32 + 32 * 48 + 64 * 48));
+  EXPECT_EQ(at("group").flops, 3.0 * 64 * 32);  // mul, add, and the addition of the sum
+  EXPECT_EQ(at("group").bytes, 4 * (64 * 32 + 64));
+  EXPECT_EQ(at("conv2d").flops, 2.0 * (2 * 5 * 6 * 6) * (3 * 3 * 3));
+  EXPECT_EQ(at("gather").flops, 0);
+  EXPECT_EQ(at("gather").bytes, 6 * 8 + 2 * 6 * 4 * 4);  // six rows of a table of a thousand
+}
+
+// A sum over rows reads what a product of two of them is made of once; alone it would read as much as it does now.
+TEST(StepCost, MembersOfAGroupHaveWhatTheyWouldMoveAlone) {
+  Graph g;
+  const Value x = g.input("x", f32, {100, 10}), bias = g.input("bias", f32, {10});
+  g.fetch("y", sum(tanh(x) + bias, Ints{0}));
+  const auto copy = g.clone();
+  run_passes(*copy, {});
+  const Plan plan = make_plan(*copy, {});
+  const auto group = std::ranges::find_if(plan.steps, [](const Step& s) { return s.kind == Step::Kind::group; });
+  ASSERT_NE(group, plan.steps.end());
+  std::map<std::string, std::int64_t> bytes;
+  ASSERT_EQ(group->label.members.size(), group->label.member_bytes.size());
+  for (std::size_t i = 0; i < group->label.members.size(); ++i) {
+    bytes[group->label.members[i]] = group->label.member_bytes[i];
+  }
+  EXPECT_EQ(bytes["tanh"], 4 * (1000 + 1000));
+  EXPECT_EQ(bytes["sum"], 4 * (1000 + 10));
+  EXPECT_GE(bytes["add"], 4 * (1000 + 10 + 1000));
+}
+
+}  // namespace
+}  // namespace paoding::testing_program

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recordings in files (recording_format.h): written whole from a Trace, or piece by piece while something is recorded.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+#include "profile/recording_format.h"
+#include "profile/trace.h"
+
+namespace paoding::profile {
+
+/// A span in a file: ids are the file's own.
+struct StoredSpan {
+  SiteId site = 0;
+  std::uint32_t run = 0, correlation = 0;
+  SpanId parent = kNone, cause = kNone;
+  std::uint64_t start = 0, end = 0;  // ns of steady_clock or, of a host's track, ticks of the recorder's clock
+  Cut cut = {};
+  std::int64_t bytes = -1;  // as Span
+  double flops = -1;
+};
+
+/// Which clock the times of a chunk of spans are of.
+enum class StoredClock : std::uint8_t { nanoseconds, ticks };
+
+/// Makes chunks and hands each to `write`. Where that gives it to the operating system, a process that dies loses
+/// nothing that was handed over. What `write` throws is passed on.
+class RecordingWriter {
+ public:
+  using Write = std::function<void(std::string_view)>;
+  explicit RecordingWriter(Write write);
+
+  void window(std::int64_t start_ns, std::int64_t end_ns);
+  void clock(std::uint64_t ticks, std::int64_t ns);
+  /// The file's ids; the same facts give the same id.
+  TrackId track(TrackKind kind, std::string_view name, int device);
+  SiteId site(const SiteInfo& info);
+  /// `first`: the number of the first of them, in a file of a finished trace, whose links are kept; kNone in others.
+  void spans(TrackId track, StoredClock clock, std::span<const StoredSpan> spans, SpanId first = kNone);
+  void note(std::string_view text, std::uint64_t count);
+  /// The last chunk, without which a reader says that something is missing.
+  void finish();
+
+ private:
+  void put(ChunkType type, const BodyWriter& body);
+  void put_names();
+
+  const Write write_;
+  BodyWriter tracks_, sites_;  // not yet written
+  std::map<std::tuple<TrackKind, std::string, int>, TrackId> track_ids_;
+  std::unordered_map<std::string, SiteId> site_ids_;
+};
+
+/// Everything that the finished trace holds. Error (file).
+void write_recording(const Trace& trace, const std::string& path);
+
+/// A finished Trace. What is missing or broken at the end is said in a note. Error (file) when the file is no
+/// recording.
+Trace read_recording(const std::string& path);
+/// The same of what is in memory; `name` is for errors.
+Trace read_recording_text(std::string_view file, const std::string& name);
+
+}  // namespace paoding::profile

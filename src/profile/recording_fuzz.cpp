@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Any bytes as a recording: a trace or an error, and the report of the trace adds up. Chunks are made valid first where
+// the input begins with a letter, so that what lies behind checksums is tried too.
+#include <cstring>
+
+#include "paoding/error.h"
+#include "profile/recording.h"
+#include "profile/report.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace paoding;
+  using namespace paoding::profile;
+  const std::string_view input(reinterpret_cast<const char*>(data), size);
+  std::string file(kRecordingMark);
+  if (size > 0 && (data[0] & 0x80) == 0) {
+    // A byte for the type, one for the length, the body.
+    for (std::size_t at = 1; at + 2 <= size;) {
+      BodyWriter body;
+      const std::size_t length = std::min<std::size_t>(data[at + 1], size - at - 2);
+      for (std::size_t i = 0; i < length; ++i) body.byte(data[at + 2 + i]);
+      file += chunk_of(static_cast<ChunkType>(data[at] % 9), body);
+      at += 2 + length;
+    }
+  } else {
+    file += input;
+  }
+  try {
+    const Trace trace = read_recording_text(file, "input");
+    const Measures m = measure(trace);
+    if (m.framework < 0) __builtin_trap();
+  } catch (const Error&) {
+  }
+  return 0;
+}

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading recordings. Whatever a file says is doubted: a chunk that contradicts itself ends the reading, and what was
+// read before it is kept.
+#include <algorithm>
+#include <cstdint>
+
+#include "base/check.h"
+#include "io/files.h"
+#include "profile/recording.h"
+
+namespace paoding::profile {
+
+namespace {
+
+class Reader {
+ public:
+  Reader(std::string_view file, std::string name) : file_(file), name_(std::move(name)) {}
+
+  Trace read() {
+    if (!file_.starts_with(kRecordingMark)) {
+      fail(ErrorKind::file, "{}: it is no recording of paoding's: it does not begin with '{}'", name_,
+           kRecordingMark.substr(0, kRecordingMark.size() - 1));
+    }
+    std::size_t offset = kRecordingMark.size(), chunks = 0;
+    for (; problem_.empty() && !is_whole_; ++chunks) {
+      const std::size_t begin = offset;
+      StoredChunk chunk;
+      problem_ = find_chunk(file_, &offset, &chunk);
+      if (problem_.empty() && !take(chunk)) problem_ = "it contradicts itself";
+      if (!problem_.empty()) problem_ = fmt::format("chunk {} at byte {}: {}", chunks, begin, problem_);
+    }
+    return finish();
+  }
+
+ private:
+  struct Pair {
+    std::uint64_t ticks;
+    std::int64_t ns;
+  };
+
+  // False when it is not what it should be.
+  bool take(const StoredChunk& chunk) {
+    if (chunk.type == ChunkType::spans) {  // when all pairs of the clocks are known
+      spans_.push_back(chunk);
+      return true;
+    }
+    if (!unpack(chunk, &body_)) return false;
+    BodyReader body(body_);
+    switch (chunk.type) {
+      case ChunkType::window: {
+        const std::int64_t start = body.signed_number(), end = body.signed_number();
+        if (body.is_broken() || start > end || !is_time(start) || !is_time(end)) return false;
+        window_start_ = start;
+        window_end_ = end;
+        has_window_ = true;
+        return true;
+      }
+      case ChunkType::clock: {
+        const Pair pair{body.number(), body.signed_number()};
+        const bool goes_on = clock_.empty() || (pair.ticks > clock_.back().ticks && pair.ns >= clock_.back().ns);
+        if (body.is_broken() || !goes_on || !is_time(pair.ns) || pair.ticks >= std::uint64_t{1} << 62) return false;
+        clock_.push_back(pair);
+        return true;
+      }
+      case ChunkType::tracks: return take_tracks(body);
+      case ChunkType::sites: return take_sites(body);
+      case ChunkType::spans: break;
+      case ChunkType::notes: {
+        std::string text(body.text());
+        const std::uint64_t count = body.number();
+        if (!body.is_broken()) trace_.add_note(std::move(text), count);
+        return !body.is_broken();
+      }
+      case ChunkType::end: is_whole_ = true; return body.is_at_end();
+    }
+    return false;
+  }
+
+  bool take_tracks(BodyReader& body) {
+    while (!body.is_at_end()) {
+      const std::uint64_t kind = body.number();
+      const std::string_view name = body.text();
+      const std::int64_t device = body.signed_number();
+      if (body.is_broken() || kind > static_cast<std::uint64_t>(TrackKind::copy_engine)) return false;
+      if (device < -1 || device > 4096) return false;
+      tracks_.push_back(trace_.add_track(static_cast<TrackKind>(kind), name, static_cast<int>(device)));
+    }
+    return true;
+  }
+
+  bool take_sites(BodyReader& body) {
+    while (!body.is_at_end()) {
+      SiteInfo info;
+      for (std::string* text : {&info.name, &info.op, &info.scope, &info.instance}) *text = body.text();
+      const std::uint64_t kind = body.number(), copy = body.number();
+      info.async = body.number() != 0;
+      info.bytes = body.signed_number();
+      info.flops = body.real();
+      const std::uint64_t members = body.count();
+      if (body.is_broken() || kind >= kSpanKinds || copy > static_cast<std::uint64_t>(Copy::host_to_host)) return false;
+      info.kind = static_cast<SpanKind>(kind);
+      info.copy = static_cast<Copy>(copy);
+      for (std::uint64_t m = 0; m < members && !body.is_broken(); ++m) {
+        std::string op(body.text());
+        info.members.push_back({std::move(op), body.signed_number()});
+      }
+      if (body.is_broken()) return false;
+      sites_.push_back(trace_.add_site(info));
+    }
+    return true;
+  }
+
+  // Fills batch_ and its track.
+  bool unpack_spans(BodyReader& body, TrackId* track, StoredClock* of) {
+    *track = body.small();
+    const std::uint64_t clock = body.number(), count = body.count();
+    if (body.is_broken() || *track >= tracks_.size() || clock > 1) return false;
+    *of = static_cast<StoredClock>(clock);
+    batch_.assign(count, {});
+    std::uint64_t before = 0;
+    for (StoredSpan& span : batch_) span.start = before += static_cast<std::uint64_t>(body.signed_number());
+    for (StoredSpan& span : batch_) span.end = span.start + body.number();
+    for (StoredSpan& span : batch_) {
+      span.site = body.small();
+      if (span.site >= sites_.size()) return false;
+    }
+    before = 0;
+    for (StoredSpan& span : batch_) {
+      span.run = static_cast<std::uint32_t>(before += static_cast<std::uint64_t>(body.signed_number()));
+    }
+    before = 0;
+    for (StoredSpan& span : batch_) {
+      span.correlation = static_cast<std::uint32_t>(before += static_cast<std::uint64_t>(body.signed_number()));
+    }
+    if (!unpack_links(body)) return false;
+    while (!body.is_at_end()) {
+      const std::uint64_t i = body.number(), says = body.number();
+      if (i >= count || says == 0 || says > 15) return false;
+      StoredSpan& span = batch_[i];
+      span.cut = {(says & 1) != 0, (says & 2) != 0};
+      if ((says & 4) != 0) span.bytes = body.signed_number();
+      if ((says & 8) != 0) span.flops = body.real();
+    }
+    const auto is_wrong = [&](const StoredSpan& span) {
+      const bool is_ns = *of == StoredClock::nanoseconds;
+      return static_cast<std::int64_t>(span.end - span.start) < 0 ||
+             (is_ns &&
+              !(is_time(static_cast<std::int64_t>(span.start)) && is_time(static_cast<std::int64_t>(span.end))));
+    };
+    return !body.is_broken() && std::ranges::none_of(batch_, is_wrong);
+  }
+
+  // Those of spans that are numbered as they are here.
+  bool unpack_links(BodyReader& body) {
+    const std::uint64_t first = body.number();
+    has_links_ = has_links_ && first == std::uint64_t{trace_.size()} + 1;
+    if (first == 0) return true;
+    std::uint64_t own = first - 1;
+    for (StoredSpan& span : batch_) {
+      const std::uint64_t back = body.number();
+      if (back > own) return false;
+      if (back != 0) span.parent = static_cast<SpanId>(own - back);
+      ++own;
+    }
+    own = first - 1;
+    for (StoredSpan& span : batch_) {
+      const std::int64_t away = body.signed_number();
+      if (away != 0) span.cause = static_cast<SpanId>(static_cast<std::int64_t>(own) + away);
+      ++own;
+    }
+    return own < kNone;
+  }
+
+  bool add_spans(const StoredChunk& chunk) {
+    TrackId track = 0;
+    StoredClock clock = StoredClock::nanoseconds;
+    if (!unpack(chunk, &body_)) return false;
+    BodyReader body(body_);
+    if (!unpack_spans(body, &track, &clock)) return false;
+    const bool has_ticks = clock == StoredClock::ticks;
+    for (const StoredSpan& span : batch_) {
+      const std::int64_t start = has_ticks ? to_ns(span.start) : static_cast<std::int64_t>(span.start);
+      const std::int64_t end = has_ticks ? to_ns(span.end) : static_cast<std::int64_t>(span.end);
+      const SpanId id = trace_.add({.track = tracks_[track],
+                                    .site = sites_[span.site],
+                                    .start_ns = start,
+                                    .duration_ns = std::max<std::int64_t>(end - start, 0),
+                                    .run = span.run,
+                                    .correlation = span.correlation,
+                                    .parent = span.parent,
+                                    .cause = span.cause,
+                                    .bytes = span.bytes,
+                                    .flops = span.flops});
+      if (id != kNone && (span.cut.at_start || span.cut.at_end)) trace_.set_cut(id, span.cut);
+    }
+    return true;
+  }
+
+  // Far from where sums overflow.
+  static bool is_time(std::int64_t ns) { return ns > -(std::int64_t{1} << 61) && ns < std::int64_t{1} << 61; }
+
+  // On the line through the pairs around it; before the first and behind the last on that of the two next to it.
+  std::int64_t to_ns(std::uint64_t ticks) const {
+    if (clock_.size() < 2) return clock_.empty() ? 0 : clock_[0].ns;
+    const auto behind = std::upper_bound(clock_.begin() + 1, clock_.end() - 1, ticks,
+                                         [](std::uint64_t t, const Pair& pair) { return t < pair.ticks; });
+    const Pair &from = *std::prev(behind), &to = *behind;
+    const double rate = static_cast<double>(to.ns - from.ns) / static_cast<double>(to.ticks - from.ticks);
+    const double since = rate * static_cast<double>(static_cast<std::int64_t>(ticks - from.ticks));
+    return from.ns + static_cast<std::int64_t>(std::clamp(since, -1e18, 1e18));
+  }
+
+  Trace finish() {
+    if (!is_whole_) {
+      trace_.add_note("the recording was never finished: " + problem_);
+      if (!clock_.empty()) window_end_ = std::max(window_end_, clock_.back().ns);
+    }
+    if (has_window_) trace_.set_window(window_start_, window_end_);
+    std::uint64_t broken = 0;
+    has_links_ = !spans_.empty();
+    for (const StoredChunk& chunk : spans_) broken += add_spans(chunk) ? 0 : 1;
+    if (broken > 0) trace_.add_note("chunks of spans that contradict themselves, left out", broken);
+    if (has_links_ && broken == 0 && is_whole_ && trace_.has_sound_links()) {
+      trace_.finish(Links::known);
+    } else {
+      trace_.forget_links();
+      trace_.finish();
+    }
+    return std::move(trace_);
+  }
+
+  const std::string_view file_;
+  const std::string name_;
+  Trace trace_;
+  std::vector<TrackId> tracks_;  // the trace's, by the file's
+  std::vector<SiteId> sites_;
+  std::vector<Pair> clock_;
+  std::vector<StoredChunk> spans_;
+  std::string body_;               // of the chunk at hand
+  std::vector<StoredSpan> batch_;  // of the chunk of spans at hand
+  std::int64_t window_start_ = 0, window_end_ = 0;
+  bool has_window_ = false, is_whole_ = false;
+  bool has_links_ = true;  // of all spans so far
+  std::string problem_;
+};
+
+}  // namespace
+
+Trace read_recording_text(std::string_view file, const std::string& name) { return Reader(file, name).read(); }
+
+Trace read_recording(const std::string& path) {
+  const files::InputFile file(path);
+  std::string bytes(file.size_bytes(), '\0');
+  file.read_at(0, bytes.data(), bytes.size());
+  return read_recording_text(bytes, path);
+}
+
+}  // namespace paoding::profile

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recordings in files: what is read is what was written, of whole files, of torn ones, and of broken ones.
+#include "profile/recording.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <random>
+#include <sstream>
+
+#include "paoding/error.h"
+#include "profile/report.h"
+#include "tests/temporary_folder.h"
+
+namespace paoding::profile {
+namespace {
+
+std::string slurp(const std::filesystem::path& path) {
+  std::stringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+Trace random_trace(unsigned seed, int count) {
+  std::mt19937 random(seed);
+  const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+  Trace trace;
+  trace.set_window(1'000'000'000'000, 1'000'000'000'000 + 100'000);
+  const TrackId tracks[] = {trace.add_track(TrackKind::thread, "thread0"),
+                            trace.add_track(TrackKind::stream, "stream 7", 1),
+                            trace.add_track(TrackKind::copy_engine, "copies 7", 1)};
+  for (int i = 0; i < count; ++i) {
+    SiteInfo site{.name = "n" + std::to_string(below(5)), .kind = static_cast<SpanKind>(below(kSpanKinds))};
+    if (below(2) == 0) site.op = "op" + std::to_string(below(3));
+    if (below(6) == 0) site.members = {{"op0", 3}, {"op9", 1}};
+    if (below(3) == 0) site.scope = "a/b", site.instance = "op7", site.bytes = 77, site.flops = 1e9;
+    site.copy = static_cast<Copy>(below(6));
+    trace.add({.track = tracks[below(3)],
+               .site = trace.add_site(site),
+               .start_ns = 1'000'000'000'000 - 100 + below(100'200),
+               .duration_ns = below(3000),
+               .run = static_cast<std::uint32_t>(below(9)),
+               .correlation = static_cast<std::uint32_t>(below(50)),
+               .bytes = below(10) == 0 ? below(1000) : -1,
+               .flops = below(20) == 0 ? 0.5 : -1});
+  }
+  trace.add_note("something", 3);
+  trace.finish();
+  return trace;
+}
+
+// All that can be asked of a trace, as text.
+std::string text_of(const Trace& trace) {
+  std::string text = fmt::format("{} {}\n", trace.window_start(), trace.window_end());
+  for (SpanId i = 0; i < trace.size(); ++i) {
+    const Span s = trace.span(i);
+    const SiteInfo site = trace.site_info(s.site);
+    text += fmt::format("{} {} {} {} {} {} {} {} {} {}{} {} {} {} {} {} {} {} {} {}\n", s.track, s.start_ns,
+                        s.duration_ns, s.run, s.correlation, s.parent, s.cause, s.bytes, s.flops, trace.cut(i).at_start,
+                        trace.cut(i).at_end, site.name, site.op, site.scope, site.instance, to_string(site.kind),
+                        to_string(site.copy), site.bytes, site.flops, site.members.size());
+  }
+  for (const Note& note : trace.notes()) text += fmt::format("{} {}\n", note.text, note.count);
+  return text;
+}
+
+TEST(Recording, IsReadAsItWasWritten) {
+  const TemporaryFolder folder;
+  const std::string path = (folder / "all.paoding").string();
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    const Trace trace = random_trace(seed, 400);
+    write_recording(trace, path);
+    const Trace read = read_recording(path);
+    ASSERT_EQ(text_of(read), text_of(trace)) << seed;
+    ASSERT_EQ(report(read), report(trace));
+  }
+}
+
+// A writer that is killed leaves whole chunks and perhaps a piece of one.
+TEST(Recording, IsReadUpToWhereItWasCutOff) {
+  std::string file;
+  std::vector<std::size_t> ends;
+  RecordingWriter writer([&](std::string_view bytes) {
+    file += bytes;
+    ends.push_back(file.size());
+  });
+  writer.window(0, 0);
+  writer.clock(1000, 0);
+  const TrackId track = writer.track(TrackKind::thread, "thread0", -1);
+  const SiteId site = writer.site({.op = "mul", .kind = SpanKind::op});
+  for (std::uint64_t i = 0; i < 5; ++i) {
+    const StoredSpan span{.site = site, .start = 1000 + 200 * i, .end = 1100 + 200 * i};
+    writer.spans(track, StoredClock::ticks, {&span, 1});
+    writer.clock(1200 + 200 * i, static_cast<std::int64_t>(100 + 100 * i));  // two ticks a nanosecond
+  }
+  writer.window(0, 500);
+  writer.finish();
+  for (std::size_t size = kRecordingMark.size(); size < file.size(); ++size) {
+    const Trace trace = read_recording_text(std::string_view(file).substr(0, size), "cut");
+    const auto whole = std::count_if(ends.begin(), ends.end(), [&](std::size_t end) { return end <= size; });
+    const auto spans = static_cast<std::size_t>(std::clamp<std::ptrdiff_t>((whole - 4) / 2, 0, 5));
+    ASSERT_LE(trace.size(), spans + 1) << size;
+    ASSERT_GE(trace.size() + 1, spans) << size;
+    ASSERT_EQ(trace.notes().size(), 1u);
+    ASSERT_TRUE(trace.notes()[0].text.starts_with("the recording was never finished: chunk ")) << trace.notes()[0].text;
+    for (SpanId i = 0; i + 1 < trace.size(); ++i) ASSERT_EQ(trace.duration(i), 50);
+  }
+  const Trace trace = read_recording_text(file, "whole");
+  EXPECT_EQ(trace.size(), 5u);
+  EXPECT_TRUE(trace.notes().empty());
+  EXPECT_EQ(trace.wall_ns(), 500);
+  EXPECT_EQ(trace.start(4), 400);
+}
+
+TEST(Recording, OfAnyBytesIsAnErrorOrATrace) {
+  const TemporaryFolder folder;
+  const std::string path = (folder / "all.paoding").string();
+  write_recording(random_trace(3, 100), path);
+  const std::string file = slurp(path);
+  std::mt19937 random(5);
+  for (int round = 0; round < 3000; ++round) {
+    std::string broken = file;
+    for (int k = 0; k < 3; ++k) broken[random() % broken.size()] = static_cast<char>(random());
+    try {
+      const Trace trace = read_recording_text(broken, "broken");
+      ASSERT_GE(measure(trace).framework, 0);
+    } catch (const Error& error) {
+      ASSERT_EQ(error.kind(), ErrorKind::file);
+    }
+  }
+  // Chunks whose checksum is right and whose bodies are anything.
+  for (int round = 0; round < 3000; ++round) {
+    std::string made(kRecordingMark);
+    for (int k = 0; k < 6; ++k) {
+      BodyWriter body;
+      for (auto left = random() % 40; left > 0; --left)
+        body.byte(static_cast<std::uint8_t>(random() % 3 == 0 ? random() : random() % 4));
+      made += chunk_of(static_cast<ChunkType>(random() % 8), body);
+    }
+    ASSERT_GE(measure(read_recording_text(made, "made")).framework, 0);
+  }
+}
+
+TEST(Recording, SaysWhatIsNotOne) {
+  const TemporaryFolder folder;
+  std::ofstream((folder / "other").string()) << "{}";
+  try {
+    read_recording((folder / "other").string());
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::file);
+    EXPECT_NE(std::string(error.what()).find("it is no recording of paoding's"), std::string::npos) << error.what();
+  }
+  EXPECT_THROW(read_recording((folder / "missing").string()), Error);
+}
+
+// 40 bytes are what an event may take; nested spans of a loop take a few.
+TEST(Recording, TakesFewBytesAnEvent) {
+  Trace trace;
+  const TrackId track = trace.add_track(TrackKind::thread, "thread0");
+  std::mt19937 random(1);
+  std::int64_t at = 5'000'000'000'000;
+  constexpr int kSpans = 100'000;
+  std::vector<SiteId> sites;
+  for (int i = 0; i < 50; ++i) sites.push_back(trace.add_site({.op = "op" + std::to_string(i), .kind = SpanKind::op}));
+  for (int i = 0; i < kSpans; ++i) {
+    const std::int64_t ns = 500 + static_cast<std::int64_t>(random() % 4000);
+    trace.add({.track = track, .site = sites[i % 50], .start_ns = at, .duration_ns = ns, .run = 1u + i / 50});
+    at += ns + static_cast<std::int64_t>(random() % 300);
+  }
+  trace.finish();
+  const TemporaryFolder folder;
+  const std::string path = (folder / "all.paoding").string();
+  write_recording(trace, path);
+  EXPECT_LT(std::filesystem::file_size(path), 8u * kSpans);
+}
+
+}  // namespace
+}  // namespace paoding::profile

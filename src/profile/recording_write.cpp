@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/files.h"
+#include "profile/recording.h"
+
+namespace paoding::profile {
+
+RecordingWriter::RecordingWriter(Write write) : write_(std::move(write)) { write_(kRecordingMark); }
+
+void RecordingWriter::put(ChunkType type, const BodyWriter& body) { write_(chunk_of(type, body)); }
+
+void RecordingWriter::window(std::int64_t start_ns, std::int64_t end_ns) {
+  BodyWriter body;
+  body.signed_number(start_ns);
+  body.signed_number(end_ns);
+  put(ChunkType::window, body);
+}
+
+void RecordingWriter::clock(std::uint64_t ticks, std::int64_t ns) {
+  BodyWriter body;
+  body.number(ticks);
+  body.signed_number(ns);
+  put(ChunkType::clock, body);
+}
+
+TrackId RecordingWriter::track(TrackKind kind, std::string_view name, int device) {
+  const auto [found, is_new] =
+      track_ids_.try_emplace({kind, std::string(name), device}, static_cast<TrackId>(track_ids_.size()));
+  if (is_new) {
+    tracks_.number(static_cast<std::uint64_t>(kind));
+    tracks_.text(name);
+    tracks_.signed_number(device);
+  }
+  return found->second;
+}
+
+SiteId RecordingWriter::site(const SiteInfo& info) {
+  BodyWriter body;
+  for (const std::string* text : {&info.name, &info.op, &info.scope, &info.instance}) body.text(*text);
+  body.number(static_cast<std::uint64_t>(info.kind));
+  body.number(static_cast<std::uint64_t>(info.copy));
+  body.number(info.async ? 1 : 0);
+  body.signed_number(info.bytes);
+  body.real(info.flops);
+  body.number(info.members.size());
+  for (const SiteInfo::Member& member : info.members) {
+    body.text(member.op);
+    body.signed_number(member.bytes);
+  }
+  const auto [found, is_new] = site_ids_.try_emplace(body.bytes(), static_cast<SiteId>(site_ids_.size()));
+  if (is_new) sites_.append(body);
+  return found->second;
+}
+
+void RecordingWriter::put_names() {
+  if (!tracks_.is_empty()) put(ChunkType::tracks, tracks_);
+  if (!sites_.is_empty()) put(ChunkType::sites, sites_);
+  tracks_.clear();
+  sites_.clear();
+}
+
+// Column by column: what follows each other is alike, and packs well.
+void RecordingWriter::spans(TrackId track, StoredClock clock, std::span<const StoredSpan> spans, SpanId first) {
+  constexpr std::size_t kMostSpans = 1 << 16;
+  put_names();
+  while (!spans.empty()) {
+    const auto part = spans.first(std::min(spans.size(), kMostSpans));
+    spans = spans.subspan(part.size());
+    BodyWriter body;
+    body.number(track);
+    body.number(static_cast<std::uint64_t>(clock));
+    body.number(part.size());
+    std::uint64_t before = 0;
+    for (const StoredSpan& span : part)
+      body.signed_number(static_cast<std::int64_t>(span.start - std::exchange(before, span.start)));
+    for (const StoredSpan& span : part) body.number(span.end - span.start);
+    for (const StoredSpan& span : part) body.number(span.site);
+    before = 0;
+    for (const StoredSpan& span : part)
+      body.signed_number(static_cast<std::int64_t>(span.run - std::exchange(before, span.run)));
+    before = 0;
+    for (const StoredSpan& span : part)
+      body.signed_number(static_cast<std::int64_t>(span.correlation - std::exchange(before, span.correlation)));
+    body.number(first == kNone ? 0 : std::uint64_t{first} + 1);
+    if (first != kNone) {
+      SpanId own = first;
+      for (const StoredSpan& span : part) {
+        body.number(span.parent == kNone ? 0 : own - span.parent);
+        ++own;
+      }
+      own = first;
+      for (const StoredSpan& span : part) {
+        body.signed_number(span.cause == kNone ? 0 : std::int64_t{span.cause} - std::int64_t{own});
+        ++own;
+      }
+      first = own;
+    }
+    // Seldom said: of those that do, which, and what.
+    for (std::size_t i = 0; i < part.size(); ++i) {
+      const StoredSpan& span = part[i];
+      const unsigned says = (span.cut.at_start ? 1u : 0u) | (span.cut.at_end ? 2u : 0u) | (span.bytes >= 0 ? 4u : 0u) |
+                            (span.flops >= 0 ? 8u : 0u);
+      if (says == 0) continue;
+      body.number(i);
+      body.number(says);
+      if (span.bytes >= 0) body.signed_number(span.bytes);
+      if (span.flops >= 0) body.real(span.flops);
+    }
+    put(ChunkType::spans, body);
+  }
+}
+
+void RecordingWriter::note(std::string_view text, std::uint64_t count) {
+  BodyWriter body;
+  body.text(text);
+  body.number(count);
+  put(ChunkType::notes, body);
+}
+
+void RecordingWriter::finish() {
+  put_names();
+  put(ChunkType::end, {});
+}
+
+void write_recording(const Trace& trace, const std::string& path) {
+  files::AtomicFile file(path);
+  RecordingWriter writer([&](std::string_view bytes) { file.write(bytes.data(), bytes.size()); });
+  writer.window(trace.window_start(), trace.window_end());
+  std::vector<SiteId> sites;
+  for (SiteId i = 0; i < trace.sites().size(); ++i) sites.push_back(writer.site(trace.site_info(i)));
+  std::vector<StoredSpan> spans;
+  for (SpanId i = 0; i < trace.size();) {
+    spans.clear();
+    const SpanId first = i;
+    const TrackId track = trace.track_id(i);
+    for (; i < trace.size() && trace.track_id(i) == track; ++i) {
+      const Span span = trace.span(i);
+      spans.push_back({.site = sites[span.site],
+                       .run = span.run,
+                       .correlation = span.correlation,
+                       .parent = span.parent,
+                       .cause = span.cause,
+                       .start = static_cast<std::uint64_t>(span.start_ns),
+                       .end = static_cast<std::uint64_t>(span.start_ns + span.duration_ns),
+                       .cut = trace.cut(i),
+                       .bytes = span.bytes,
+                       .flops = span.flops});
+    }
+    const Track& own = trace.tracks()[track];
+    writer.spans(writer.track(own.kind, trace.text(own.name), own.device), StoredClock::nanoseconds, spans, first);
+  }
+  for (const Track& track : trace.tracks()) writer.track(track.kind, trace.text(track.name), track.device);
+  for (const Note& note : trace.notes()) writer.note(note.text, note.count);
+  writer.finish();
+  file.commit();
+}
+
+}  // namespace paoding::profile
