@@ -40,6 +40,8 @@ void add_train(CLI::App& app, Commands* commands);
 void add_predict(CLI::App& app, Commands* commands);
 void add_evaluate(CLI::App& app, Commands* commands);
 void add_bench(CLI::App& app, Commands* commands);
+void add_profile(CLI::App& app, Commands* commands);
+void add_report(CLI::App& app, Commands* commands);
 
 inline constexpr int kOk = 0;
 inline constexpr int kFailed = 1;    // the work could not be done, or its result is wrong

@@ -165,6 +165,8 @@ int main(int argc, char** argv) {
   add_ops(app, &commands);
   add_doctor(app, &commands);
   add_bench(app, &commands);
+  add_profile(app, &commands);
+  add_report(app, &commands);
   app.footer(
       "Examples:\n"
       "  paoding doctor                                       what this machine has\n"
@@ -174,6 +176,7 @@ int main(int argc, char** argv) {
       "  echo paoding | paoding predict g2p runs/g2p          and use it\n"
       "  paoding run examples/graphs/lerp_grad.txt --random 7 --repeat 50\n"
       "  paoding dump examples/graphs/lstm.txt --plan         what the compiler made of it\n"
+      "  paoding profile run examples/graphs/lstm.txt --random 7      where its time goes\n"
       "  paoding COMMAND --help                               more of each\n\n" +
       documents_note() + env_table());
   try {

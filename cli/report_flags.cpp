@@ -21,6 +21,8 @@ void ReportFlags::add_to(CLI::App& sub) {
           ->check(CLI::Range(0, 1 << 20).description(""))
           ->type_name("N")
           ->capture_default_str(),
+      sub.add_flag("--rates", layout.rates, "Columns for the bytes and operations a second of every row"),
+      sub.add_option("--format", format, "The report as text, json or csv")->type_name("FORMAT")->capture_default_str(),
       sub.add_flag("--share-groups", layout.share_groups, "Time of a fused group goes to its ops, by their bytes"),
   };
 }
@@ -30,6 +32,7 @@ void ReportFlags::check(bool is_asked_for, const char* asked_by) {
     parse_sort(sort);
     parse_detail(detail);
     layout.nesting = parse_nesting(nest);
+    layout.format = parse_format(format);
   } catch (const Error& error) {
     throw UsageError(error.what());
   }

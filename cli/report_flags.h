@@ -12,7 +12,7 @@
 namespace paoding::cli {
 
 struct ReportFlags {
-  std::string sort = "total", detail = "op", nest = "op";
+  std::string sort = "total", detail = "op", nest = "op", format = "text";
   ReportLayout layout;
 
   void add_to(CLI::App& sub);

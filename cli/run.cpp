@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <optional>
 
 #include "base/check.h"
 #include "base/env.h"
@@ -29,7 +30,8 @@ struct RunOptions {
   int repeat = 0;
   bool has_profile = false;
   ReportFlags report;
-  std::string profile_path;
+  std::string profile_path, profile_steps;
+  std::optional<StepWindow> window;
   bool stepwise = false;
   bool check_finite = false;
   bool json = false;
@@ -41,9 +43,18 @@ void check_options(RunOptions& options) {
   check_folder_of(options.fetch_path);
   check_folder_of(options.profile_path);
   const std::string& path = options.profile_path;
-  if (!path.empty() && !path.ends_with(".json")) {
-    throw UsageError(fmt::format("--profile-path is '{}', needs to end in .json", path));
+  const auto ends = [&](const char* ending) { return path.ends_with(ending); };
+  if (!path.empty() && !ends(".json") && !ends(".json.gz") && !ends(".pftrace") && !ends(".paoding")) {
+    throw UsageError(
+        fmt::format("--profile-path is '{}', needs to end in .json, .json.gz, .pftrace or .paoding", path));
   }
+  if (options.profile_steps.empty()) return;
+  try {
+    options.window = parse_steps(options.profile_steps);
+  } catch (const Error& error) {
+    throw UsageError(error.what());
+  }
+  options.repeat = std::max(options.repeat, static_cast<int>(std::min<std::int64_t>(options.window->end, 1 << 30)));
 }
 
 // ---- --check-finite ----
@@ -137,14 +148,16 @@ void time_runs(Program& program, const RunOptions& options, Outcome* outcome, bo
   outcome->timing.first_ms = run_once(program);
   *is_printing = false;
   const int repeat = options.has_profile ? std::max(options.repeat, 1) : options.repeat;
-  if (options.has_profile) start_profiler(ReportFlags::state_of(outcome->device), options.report.level());
+  ProfiledSteps steps(options.window.value_or(StepWindow{0, options.has_profile ? repeat : 0}),
+                      ReportFlags::state_of(outcome->device), options.report.level());
   for (int i = 0; i < repeat; ++i) {
+    steps.before(i);
     outcome->timing.repeated_ms.push_back(run_once(program));
     if (i % 64 == 63) show_progress(fmt::format("run {} of {}", i + 1, repeat));
   }
   show_progress("");
-  if (options.has_profile) {
-    outcome->profile = stop_profiler(options.report.sort_by(), options.profile_path, options.report.layout);
+  if (steps.profiler() != nullptr) {
+    outcome->profile = steps.profiler()->stop(options.report.sort_by(), options.profile_path, options.report.layout);
   }
   std::sort(outcome->timing.repeated_ms.begin(), outcome->timing.repeated_ms.end());
 }
@@ -280,8 +293,13 @@ void add_run(CLI::App& app, Commands* commands) {
   sub->add_flag("--profile", options->has_profile,
                 "Profile the repeated runs (one, without --repeat) and print the report (docs/profiling.md)");
   options->report.add_to(*sub);
-  sub->add_option("--profile-path", options->profile_path, "Also write the timeline (Chrome trace format, .json)")
+  sub->add_option("--profile-path", options->profile_path,
+                  "Also write the timeline (Chrome's trace format: .json, .json.gz; Perfetto's: .pftrace), or the\n"
+                  "recording, which `paoding report` reads (.paoding)")
       ->type_name("FILE");
+  sub->add_option("--profile-steps", options->profile_steps,
+                  "Profile these of the repeated runs, counted from 0: 2:8 is 2 to 7")
+      ->type_name("FIRST:END");
   sub->add_flag("--stepwise", options->stepwise, "Launch and check step by step (as PAODING_STEPWISE=1)");
   sub->add_flag(
       "--check-finite", options->check_finite,
@@ -296,7 +314,8 @@ void add_run(CLI::App& app, Commands* commands) {
       "  paoding run evaluate.txt --feed runs/mine batch.safetensors --allow-surplus\n"
       "  paoding run examples/graphs/log_of_negative.txt --random 7 --check-finite");
   commands->push_back({sub, [options] {
-                         options->has_profile = options->has_profile || !options->profile_path.empty();
+                         options->has_profile =
+                             options->has_profile || !options->profile_path.empty() || !options->profile_steps.empty();
                          return run(*options);
                        }});
 }

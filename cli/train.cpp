@@ -15,6 +15,7 @@ namespace paoding::cli {
 namespace {
 
 struct TrainCommand {
+  std::string profile_steps;
   std::unique_ptr<models::Task> task;
   std::unique_ptr<TaskOptions> options;
   TrainRequest request;
@@ -55,7 +56,15 @@ int train(TrainCommand& command) {
       request.go_on += fmt::format(" {} {}", option->get_name(), shell_word(option->as<std::string>()));
   }
   if (request.compile.allow_tf32) request.go_on += " --tf32";
-  request.report.check(request.profile > 0, "--profile N");
+  request.report.check(request.profile > 0 || !command.profile_steps.empty(), "--profile N");
+  if (!command.profile_steps.empty()) {
+    if (request.profile > 0) throw UsageError("--profile and --profile-steps are both given: one says which steps");
+    try {
+      request.profile_steps = parse_steps(command.profile_steps);
+    } catch (const Error& error) {
+      throw UsageError(error.what());
+    }
+  }
   request.compile.device = parse_device(command.device);
   if (command.threads > 0) omp_set_num_threads(static_cast<int>(command.threads));
   Training(*command.task, *command.options, request).run();
@@ -112,6 +121,9 @@ void add_train(CLI::App& app, Commands* commands) {
         ->check(CLI::Range(0, 1 << 30).description(""))
         ->type_name("N")
         ->capture_default_str();
+    sub->add_option("--profile-steps", command->profile_steps,
+                    "Show the Profiling Report of these steps, counted from 0: 2:8 is 2 to 7")
+        ->type_name("FIRST:END");
     r.report.nest = "scope";
     r.report.layout.width = 72;
     r.report.add_to(*sub);

@@ -273,7 +273,16 @@ void Training::run_epoch() {
       8);
   while (true) {
     const auto start = Clock::now();
-    std::optional<models::Batch> batch = steps_started() >= last_step_ ? std::nullopt : ahead.next();
+    if (request_.profile_steps && !profiled_) {
+      profiled_.emplace(*request_.profile_steps, ReportFlags::state_of(request_.compile.device),
+                        request_.report.level());
+    }
+    if (profiled_) profiled_->before(steps_started());
+    std::optional<models::Batch> batch;
+    {
+      const ProfileRange seen("wait for a batch");
+      if (steps_started() < last_step_) batch = ahead.next();
+    }
     if (!batch) break;
     wait_seconds_ += seconds_since(start);
     const std::int64_t left = last_step_ - steps_started();
@@ -290,7 +299,11 @@ void Training::run_epoch() {
     check_interrupted();
   }
   finish_step();
-  if (profiler_ && report_.empty()) report_ = profiler_->stop(request_.report.sort_by(), "", request_.report.layout);
+  Profiler* profiler = profiler_ ? &*profiler_ : profiled_ ? profiled_->profiler() : nullptr;
+  const bool is_over = profiler_ || is_last_step();
+  if (profiler != nullptr && is_over && report_.empty()) {
+    report_ = profiler->stop(request_.report.sort_by(), "", request_.report.layout);
+  }
   validate(manifest_.batch >= static_cast<std::int64_t>(batches.size()));
 }
 
@@ -468,7 +481,8 @@ void Training::finish() {
   if (request_.show > 0 && !log_.is_json() && has_test) {
     log_.say("\n" + predictor_->show(request_.search, request_.show));
   }
-  if (!report_.empty()) log_.say(log_.is_json() ? report_ : "The last steps:\n\n" + report_);
+  if (!report_.empty())
+    log_.say(log_.is_json() ? report_ : (request_.profile_steps ? "" : "The last steps:\n\n") + report_);
   const std::string work =
       state_.steps_done == 0
           ? "nothing was left to train"

@@ -20,9 +20,10 @@ namespace paoding::cli {
 struct TrainRequest {
   std::string data_folder = "data", folder;  // of data sets; of the run's checkpoints
   bool resume = false, json = false;
-  std::string go_on;         // the command that goes on with this run
-  double save_minutes = 5;   // between checkpoints within an epoch; 0: one after every step
-  std::int64_t profile = 0;  // steps at the end whose report is shown
+  std::string go_on;                        // the command that goes on with this run
+  double save_minutes = 5;                  // between checkpoints within an epoch; 0: one after every step
+  std::int64_t profile = 0;                 // steps at the end whose report is shown
+  std::optional<StepWindow> profile_steps;  // or these, counted from 0
   ReportFlags report;
   std::int64_t show = 10;  // test examples to show at the end
   bool test = true;        // score the test part at the end
@@ -77,6 +78,7 @@ class Training {
   std::optional<Programs> programs_;
   std::unique_ptr<models::Predictor> predictor_;
   std::optional<Profiler> profiler_;
+  std::optional<ProfiledSteps> profiled_;
   std::string report_;  // of the last steps
   Manifest manifest_;   // where training is: behind the last step whose loss is known
   // A step that has been started. Its loss is read when the next one has been: a GPU never waits for the host.

@@ -2,7 +2,9 @@
 // The profiler as programs use it: start, run, stop, read the text. Nothing here prints.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -31,20 +33,26 @@ enum class Nesting {
   scope,  // besides, ops by the scopes that they were built in (class Scope): "decoder" > "decoder/attention" > op
 };
 
+/// What a report is written as. All say the same to the nanosecond.
+enum class ReportFormat { text, json, csv };
+
 /// How a report is laid out.
 struct ReportLayout {
   Nesting nesting = Nesting::op;
   int width = 0;              // event names are cut to this many characters; 0: never
   bool share_groups = false;  // time of a fused group goes to its ops by their bytes
+  bool rates = false;         // columns for bytes and operations a second, as far as they are known
+  ReportFormat format = ReportFormat::text;
 };
 
 /// Starts recording in every thread of the process.
 /// Error (argument) when a recording is already under way: there is one at a time.
 void start_profiler(State state = State::all, Detail detail = Detail::op);
 
-/// Stops the recording and returns its report. A `path` ending in .json also gets the timeline (Chrome trace format).
+/// Stops the recording and returns its report. A `path` also gets the timeline, as Chrome's trace format (.json,
+/// .json.gz) or Perfetto's (.pftrace), or the recording itself (.paoding), which `paoding report` reads.
 /// Error (argument) when nothing is being recorded or the path has another ending (the recording then goes on),
-/// (file) when the timeline cannot be written.
+/// (file) when the file cannot be written.
 std::string stop_profiler(SortBy sort = SortBy::total, const std::string& path = "", const ReportLayout& layout = {});
 
 /// The same as an object: records from construction to stop(), or to the end of its life (then without a report).
@@ -59,13 +67,51 @@ class Profiler {
   /// Ends the recording at the first call; a later call reports the same recording again, sorted and laid out as asked.
   std::string stop(SortBy sort = SortBy::total, const std::string& path = "", const ReportLayout& layout = {});
 
-  /// What was recorded. Error (argument) before stop().
+  /// Ends the recording without making a report of it.
+  void end();
+  /// What was recorded. Error (argument) before stop() or end().
   const profile::Trace& trace() const;
 
  private:
   State state_;
   Detail detail_;
   std::unique_ptr<profile::Trace> trace_;  // null while recording
+};
+
+/// Steps of a loop: first, first + 1, .. end - 1, counted from 0.
+struct StepWindow {
+  std::int64_t first = 0, end = 0;
+};
+
+/// Records some steps of a loop that it is told of. Errors as Profiler.
+class ProfiledSteps {
+ public:
+  explicit ProfiledSteps(StepWindow window, State state = State::all, Detail detail = Detail::op);
+  /// Called in front of every step with its number, and behind the last with the number of the next.
+  void before(std::int64_t step);
+  /// Null until the first of the steps.
+  Profiler* profiler() { return profiler_ ? &*profiler_ : nullptr; }
+
+ private:
+  StepWindow window_;
+  State state_;
+  Detail detail_;
+  std::optional<Profiler> profiler_;
+};
+
+/// A stretch of a program with a name of its own in reports and timelines: reading a file, a phase of training. Costs
+/// one load while nothing is recorded.
+class ProfileRange {
+ public:
+  explicit ProfileRange(std::string_view name);
+  ~ProfileRange();
+  ProfileRange(const ProfileRange&) = delete;
+  ProfileRange& operator=(const ProfileRange&) = delete;
+
+ private:
+  bool on_;
+  std::uint32_t site_ = 0;
+  std::uint64_t start_ = 0;
 };
 
 /// For command lines: "cpu", "gpu", "all", in any case. Error (argument) lists the choices.
@@ -76,6 +122,11 @@ Detail parse_detail(std::string_view text);
 SortBy parse_sort(std::string_view text);
 /// "op" or "scope", in any case. Error (argument) lists the choices.
 Nesting parse_nesting(std::string_view text);
+
+/// "text", "json", "csv", in any case. Error (argument) lists the choices.
+ReportFormat parse_format(std::string_view text);
+/// "2:8" is steps 2 to 7, "5" is step 5 alone. Error (argument) when it is neither, or no step is in it.
+StepWindow parse_steps(std::string_view text);
 
 /// "CPU", "GPU", "All".
 std::string_view to_string(State state);

@@ -13,6 +13,8 @@ std::span<const EnvVariable> env_variables() {
       {"PAODING_CACHE_DIR", "where compiled GPU kernels are kept; empty: nowhere", "~/.cache/paoding", true},
       {"PAODING_FUSE_TILES", "0: CPU groups run instruction by instruction, without machine code of their own", "1",
        true},
+      {"PAODING_PROFILE", "set by `paoding profile` for the command that it runs: what is recorded, and where to",
+       "off", true},
       {"PAODING_DATA_DIR", "where `paoding fetch` puts data sets, and training looks for them", "data", true},
       {"OMP_NUM_THREADS", "threads of the CPU kernels", "all cores", false},
       {"OMP_WAIT_POLICY", "passive: waiting threads sleep; better when the cores are shared", "active", false},

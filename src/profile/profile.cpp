@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <iterator>
+#include <map>
 
 #include "base/check.h"
 #include "profile/recorder.h"
+#include "profile/recording.h"
 #include "profile/report.h"
 #include "profile/timeline.h"
 
@@ -15,25 +18,24 @@ namespace paoding {
 
 namespace {
 
-bool ends_in_json(const std::string& path) {
-  constexpr std::string_view kEnding = ".json";
-  return path.size() >= kEnding.size() && path.compare(path.size() - kEnding.size(), kEnding.size(), kEnding) == 0;
-}
+bool is_recording(std::string_view path) { return path.ends_with(".paoding"); }
 
 void check_path(const std::string& path) {
-  if (path.empty() || ends_in_json(path)) return;
-  fail(ErrorKind::argument, "stop_profiler: the path is '{}', needs to end in .json (a timeline) or to be empty", path);
+  if (path.empty() || is_recording(path) || profile::is_timeline(path)) return;
+  fail(ErrorKind::argument,
+       "stop_profiler: the path is '{}', needs to end in .json, .json.gz or .pftrace (a timeline) or in .paoding (the "
+       "recording), or to be empty",
+       path);
 }
 
 std::string finish_report(const profile::Trace& trace, State state, Detail detail, SortBy sort, const std::string& path,
                           const ReportLayout& layout) {
-  if (!path.empty()) profile::write_timeline(trace, path);
-  return profile::report(trace, {.state = state,
-                                 .detail = detail,
-                                 .sort = sort,
-                                 .nesting = layout.nesting,
-                                 .width = layout.width,
-                                 .share_groups = layout.share_groups});
+  if (is_recording(path)) {
+    profile::write_recording(trace, path);
+  } else if (!path.empty()) {
+    profile::write_timeline(trace, path);
+  }
+  return profile::report(trace, profile::report_options(state, detail, sort, layout));
 }
 
 template <class T>
@@ -79,15 +81,54 @@ Profiler::~Profiler() {
   }
 }
 
+void Profiler::end() {
+  if (trace_ == nullptr) trace_ = std::make_unique<profile::Trace>(profile::Recorder::stop());
+}
+
 std::string Profiler::stop(SortBy sort, const std::string& path, const ReportLayout& layout) {
   check_path(path);
-  if (trace_ == nullptr) trace_ = std::make_unique<profile::Trace>(profile::Recorder::stop());
+  end();
   return finish_report(*trace_, state_, detail_, sort, path, layout);
 }
 
 const profile::Trace& Profiler::trace() const {
   if (trace_ == nullptr) fail(ErrorKind::argument, "Profiler: the trace is still being recorded, needs stop() first");
   return *trace_;
+}
+
+ProfiledSteps::ProfiledSteps(StepWindow window, State state, Detail detail)
+    : window_(window), state_(state), detail_(detail) {}
+
+void ProfiledSteps::before(std::int64_t step) {
+  if (!profiler_ && step >= window_.first && step < window_.end) profiler_.emplace(state_, detail_);
+  if (profiler_ && step >= window_.end) profiler_->end();
+}
+
+namespace {
+
+// Names of ranges are few and come again and again: each thread remembers those that it has said.
+profile::SiteId range_site(std::string_view name) {
+  thread_local std::map<std::string, profile::SiteId, std::less<>> known;
+  if (const auto found = known.find(name); found != known.end()) return found->second;
+  const profile::SiteId site =
+      profile::Recorder::add_site({.name = std::string(name), .kind = profile::SpanKind::range});
+  known.emplace(name, site);
+  return site;
+}
+
+}  // namespace
+
+ProfileRange::ProfileRange(std::string_view name) : on_(profile::Recorder::active()) {
+  if (!on_) return;
+  site_ = range_site(name);
+  start_ = profile::Recorder::now();
+  profile::Recorder::open_spans().push(site_, 0, start_);
+}
+
+ProfileRange::~ProfileRange() {
+  if (!on_) return;
+  profile::Recorder::complete(site_, start_, profile::Recorder::now());
+  profile::Recorder::open_spans().pop();
 }
 
 State parse_state(std::string_view text) {
@@ -114,6 +155,29 @@ SortBy parse_sort(std::string_view text) {
 Nesting parse_nesting(std::string_view text) {
   static constexpr Choice<Nesting> kNestings[] = {{"op", Nesting::op}, {"scope", Nesting::scope}};
   return parse_choice("nesting", text, kNestings);
+}
+
+ReportFormat parse_format(std::string_view text) {
+  static constexpr Choice<ReportFormat> kFormats[] = {
+      {"text", ReportFormat::text}, {"json", ReportFormat::json}, {"csv", ReportFormat::csv}};
+  return parse_choice("format", text, kFormats);
+}
+
+StepWindow parse_steps(std::string_view text) {
+  StepWindow window;
+  const auto take = [&](std::string_view part, std::int64_t* to) {
+    const auto [end, problem] = std::from_chars(part.data(), part.data() + part.size(), *to);
+    return problem == std::errc{} && end == part.data() + part.size() && *to >= 0;
+  };
+  const std::size_t colon = text.find(':');
+  bool is_right = take(text.substr(0, colon), &window.first);
+  if (colon == text.npos) {
+    window.end = window.first + 1;
+  } else {
+    is_right = is_right && take(text.substr(colon + 1), &window.end);
+  }
+  if (is_right && window.first < window.end) return window;
+  fail(ErrorKind::argument, "profiler: steps are '{}', needs to be as 2:8, which is steps 2 to 7", text);
 }
 
 std::string_view to_string(State state) {

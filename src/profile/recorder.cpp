@@ -2,6 +2,8 @@
 // The recorder's slow half: sites, chunks, threads that come and go, and the start of a recording.
 #include "profile/recorder.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 
 #if defined(__x86_64__)
@@ -28,6 +30,7 @@ bool counter_is_steady() {
 }  // namespace
 
 const bool Recorder::counter_is_steady_ = counter_is_steady();
+const bool Recorder::follows_environment_ = follow_environment();
 
 Recorder::Recording& Recorder::recording() {
   static Recording* const the_one = new Recording;  // never destroyed: threads may outlive main()
@@ -88,14 +91,27 @@ bool Recorder::next_chunk() {
     return false;
   }
   if (spans.session != session) r.begin(spans, session);
-  if ((r.chunk_count + 1) * kChunkRecords * sizeof(SpanRecord) > r.options->max_bytes) {
+  constexpr std::size_t kChunkBytes = kChunkRecords * sizeof(SpanRecord);
+  if (r.stream == nullptr && 2 * r.chunk_count * kChunkBytes > r.options->max_bytes && r.problem.empty()) {
+    try {
+      r.stream = std::make_unique<Stream>(r, "");
+    } catch (const Error& error) {
+      r.problem = error.what();
+      r.notes.push_back({"spans stay in memory: " + r.problem, 0});
+    }
+  }
+  if ((r.chunk_count + 1) * kChunkBytes > r.options->max_bytes) {
     spans.dropped.fetch_add(1, std::memory_order_relaxed);
     cursor_ = {};
     cursor_.session = session;
     return false;
   }
   r.chunk_count += 1;
-  if (spans.chunks_used == spans.chunks.size()) spans.chunks.push_back(std::make_unique<Chunk>());
+  if (spans.chunks_used == spans.chunks.size()) {
+    if (r.free_chunks.empty()) r.free_chunks.push_back(std::make_unique<Chunk>());
+    spans.chunks.push_back(std::move(r.free_chunks.back()));
+    r.free_chunks.pop_back();
+  }
   Chunk& chunk = *spans.chunks[spans.chunks_used++];
   chunk.used.store(0);
   cursor_ = {chunk.records.get(), 0, kChunkRecords, &chunk.used, session};
@@ -163,6 +179,8 @@ void Recorder::add_note(std::string text, std::uint64_t count) {
 void Recorder::add_source(GpuSource source) {
   Recording& r = recording();
   std::lock_guard lock(r.control);
+  // The first program for a GPU may be made while a recording is under way.
+  if (running() && r.options->state != State::cpu) source.start(r.options->state, r.options->detail);
   r.sources.push_back(std::move(source));
 }
 
@@ -178,15 +196,32 @@ RecorderOptions Recorder::options() {
   return r.options.value_or(RecorderOptions{});
 }
 
+// A child of fork() has none of the other threads and does not record: what its parent does goes on there.
+void Recorder::leave_fork() {
+  static const int asked = pthread_atfork([] { recording().mutex.lock(); }, [] { recording().mutex.unlock(); },
+                                          [] {
+                                            Recording& r = recording();
+                                            flags_.store(0);
+                                            counts_runs_.store(false);
+                                            session_.fetch_add(1);
+                                            r.running = false;
+                                            [[maybe_unused]] Stream* parents = r.stream.release();
+                                            r.mutex.unlock();
+                                          });
+  PD_ASSERT(asked == 0, "no memory for what is done in a fork");
+}
+
 void Recorder::start(const RecorderOptions& options) {
+  leave_fork();
   Recording& r = recording();
   std::lock_guard control(r.control);
   {
     std::lock_guard lock(r.mutex);
     if (r.running) {
       fail(ErrorKind::argument,
-           "start_profiler: a recording is already under way (state {}, detail {}), needs to be stopped first",
-           to_string(r.options->state), to_string(r.options->detail));
+           "start_profiler: a recording is already under way (state {}, detail {}{}), needs to be stopped first",
+           to_string(r.options->state), to_string(r.options->detail),
+           r.options->file.empty() ? "" : "; `paoding profile` records the whole program");
     }
     std::erase_if(r.threads, [](const auto& spans) { return spans->exited; });
     r.running = true;
@@ -195,6 +230,7 @@ void Recorder::start(const RecorderOptions& options) {
     r.gpu_tracks.clear();
     r.gpu_spans.clear();
     r.notes.clear();
+    r.problem.clear();
     session_.fetch_add(1);
   }
   try {
@@ -207,6 +243,15 @@ void Recorder::start(const RecorderOptions& options) {
     throw;
   }
   r.started = read_clocks();
+  if (!options.file.empty()) {
+    try {
+      r.stream = std::make_unique<Stream>(r, options.file);
+    } catch (const Error& error) {  // nothing that is recorded is lost: it stays in memory, and goes where it can
+      add_note(fmt::format("the recording is not in its file: {}", error.what()));
+    }
+    static const SiteId site = add_site({.name = "start_profiler", .kind = SpanKind::recording});
+    if (options.state != State::gpu) complete(site, r.started.ticks, now());
+  }
   std::uint32_t flags = 0;
   if (options.state != State::gpu) flags |= kHost | (options.detail == Detail::op ? 0 : kPhases);
   if (options.state != State::cpu) flags |= kGpu;

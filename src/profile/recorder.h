@@ -76,7 +76,11 @@ struct RecordCursor {
 struct RecorderOptions {
   State state = State::all;
   Detail detail = Detail::op;
-  std::size_t max_bytes = std::size_t{256} << 20;  // of host spans; what comes after is dropped and counted
+  /// Of host spans in memory. Long before, they begin to go to a file; what the disk is too slow for is dropped.
+  std::size_t max_bytes = std::size_t{64} << 20;
+  /// From the start on everything goes to this file, which outlives a crash. Empty: to one without a name, when there
+  /// is much.
+  std::string file = {};
 };
 
 /// A part of the engine that sees GPU work and must be told when a recording starts and stops.
@@ -130,6 +134,12 @@ class Recorder {
     return *open_;
   }
 
+  /// In front of every run of a program: a recording that was asked for from outside may begin or end with it.
+  static void before_run() {
+    if (counts_runs_.load(std::memory_order_relaxed)) [[unlikely]]
+      count_run();
+  }
+
   /// A number for an execution, never 0.
   static std::uint32_t next_run();
 
@@ -159,9 +169,14 @@ class Recorder {
   struct Recording;
   struct ThreadExit;
   class ToTrace;
+  class Stream;
 
+  static void count_run();
+  static void leave_fork();
+  static bool follow_environment();
   static ThreadExit* this_thread();
   static OpenSpans& beyond_its_end();
+  static std::vector<SpanRecord> open_of(const ThreadSpans& spans);
   static void find_open_spans();
   static bool next_chunk();
   static Recording& recording();
@@ -169,6 +184,8 @@ class Recorder {
   static inline std::atomic<std::uint32_t> flags_{0};
   static inline std::atomic<std::uint64_t> session_{0};
   static const bool counter_is_steady_;
+  static inline std::atomic<bool> counts_runs_{false};
+  static const bool follows_environment_;                       // behind the clock, which it needs
   static inline constinit thread_local RecordCursor cursor_{};  // constinit: reaching it needs no guard
   static inline constinit thread_local OpenSpans* open_ = nullptr;
 };

@@ -2,15 +2,21 @@
 // What the recorder keeps while it records: the chunks of every thread, GPU spans, notes, sites.
 #pragma once
 
+#include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
+#include <thread>
 #include <tuple>
+#include <unordered_map>
 #include <vector>
 
+#include "io/files.h"
 #include "profile/recorder.h"
+#include "profile/recording.h"
 
 namespace paoding::profile {
 
@@ -52,6 +58,41 @@ struct SiteRange {
   TurnSites sites;
 };
 
+// Takes full chunks away and writes them to a file, in a thread of its own.
+class Recorder::Stream {
+ public:
+  /// With an empty path a file that has no name. Error (file) when it cannot be made.
+  Stream(Recording& recording, const std::string& path);
+  ~Stream();
+
+  /// The rest of the recording; what was written as a whole.
+  Trace finish(ClockPair stopped, Ticks window_end);
+
+ private:
+  struct Full {
+    std::uint32_t thread;
+    std::unique_ptr<Chunk> chunk;
+  };
+
+  void run();
+  std::vector<Full> take_full();
+  void write(std::uint32_t thread, std::span<const SpanRecord> records);
+  void write_rest(Ticks window_end);
+  void stop_thread();
+
+  Recording& r_;
+  std::string path_;
+  files::Descriptor descriptor_;
+  std::optional<RecordingWriter> writer_;
+  std::unordered_map<SiteId, SiteId> site_of_;  // recorder's id -> the file's
+  std::vector<StoredSpan> batch_;
+  std::string problem_;  // nothing was written since
+  std::mutex mutex_;
+  std::condition_variable over_;
+  bool is_over_ = false;
+  std::thread thread_;
+};
+
 struct Recorder::Recording {
   // A thread's first span in this recording.
   void begin(ThreadSpans& spans, std::uint64_t session) {
@@ -63,7 +104,10 @@ struct Recorder::Recording {
 
   std::mutex mutex;
   std::vector<std::shared_ptr<ThreadSpans>> threads;
-  std::size_t chunk_count = 0;  // used in this recording
+  std::size_t chunk_count = 0;  // in memory, of this recording
+  std::vector<std::unique_ptr<Chunk>> free_chunks;
+  std::unique_ptr<Stream> stream;
+  std::string problem;  // why there is none though there is much
   std::uint32_t thread_count = 0;
 
   bool running = false;
@@ -73,6 +117,9 @@ struct Recorder::Recording {
   std::vector<GpuSpan> gpu_spans;
   std::vector<Note> notes;
   std::vector<GpuSource> sources;
+
+  /// What a site of a recorder's id says.
+  SiteInfo site_info(SiteId site);
 
   std::mutex sites_mutex;
   std::vector<SiteRange> sites;

@@ -34,6 +34,28 @@ ClockPair read_clocks() {
   return best;
 }
 
+SiteInfo Recorder::Recording::site_info(SiteId site) {
+  std::lock_guard lock(sites_mutex);
+  const auto behind = std::upper_bound(sites.begin(), sites.end(), site,
+                                       [](SiteId id, const SiteRange& range) { return id < range.sites.first; });
+  const SiteRange& range = *std::prev(behind);
+  SiteInfo info = range.info;
+  if (site > range.sites.first) info.instance += fmt::format("@{}", site - range.sites.first);
+  return info;
+}
+
+// What has begun and not ended, of what a thread knows.
+std::vector<SpanRecord> Recorder::open_of(const ThreadSpans& spans) {
+  std::vector<SpanRecord> open;
+  const std::uint32_t depth = std::min(spans.open.depth.load(std::memory_order_acquire), OpenSpans::kMost);
+  for (std::uint32_t i = 0; i < depth; ++i) {
+    const OpenSpans::Span& span = spans.open.spans[i];
+    open.push_back({span.site.load(std::memory_order_relaxed), span.run.load(std::memory_order_relaxed),
+                    span.start.load(std::memory_order_relaxed), 0});
+  }
+  return open;
+}
+
 // From ticks to ns of steady_clock, on the line through both ends of the recording.
 class Recorder::ToTrace {
  public:
@@ -87,17 +109,6 @@ class Recorder::ToTrace {
     return r_.started.ns + static_cast<std::int64_t>(static_cast<double>(since) * ns_per_tick_);
   }
 
-  static std::vector<SpanRecord> open_of(const ThreadSpans& spans) {
-    std::vector<SpanRecord> open;
-    const std::uint32_t depth = std::min(spans.open.depth.load(std::memory_order_acquire), OpenSpans::kMost);
-    for (std::uint32_t i = 0; i < depth; ++i) {
-      const OpenSpans::Span& span = spans.open.spans[i];
-      open.push_back({span.site.load(std::memory_order_relaxed), span.run.load(std::memory_order_relaxed),
-                      span.start.load(std::memory_order_relaxed), 0});
-    }
-    return open;
-  }
-
   void add_thread(const ThreadSpans& spans, std::vector<SpanRecord>& open) {
     const TrackId track = trace_.add_track(TrackKind::thread, fmt::format("thread{}", spans.number));
     dropped_ += spans.dropped;
@@ -129,13 +140,7 @@ class Recorder::ToTrace {
   SiteId trace_site(SiteId site) {
     const auto [found, is_new] = site_of_.try_emplace(site);
     if (!is_new) return found->second;
-    std::lock_guard sites(r_.sites_mutex);
-    const auto behind = std::upper_bound(r_.sites.begin(), r_.sites.end(), site,
-                                         [](SiteId id, const SiteRange& range) { return id < range.sites.first; });
-    const SiteRange& range = *std::prev(behind);
-    SiteInfo info = range.info;
-    if (site > range.sites.first) info.instance += fmt::format("@{}", site - range.sites.first);
-    return found->second = trace_.add_site(info);
+    return found->second = trace_.add_site(r_.site_info(site));
   }
 
   Recording& r_;
@@ -174,6 +179,11 @@ Trace Recorder::stop() {
     stopped = read_clocks();
   }
 
+  if (r.stream != nullptr) {
+    Trace trace = r.stream->finish(stopped, ended);
+    r.stream.reset();
+    return trace;
+  }
   std::lock_guard lock(r.mutex);
   r.running = false;
   ToTrace made(r, stopped, ended);

@@ -29,7 +29,9 @@ Measures measure(const Trace& trace, const ReportOptions& options) {
   m.unseen = beside(threads.unseen);
   m.wall = static_cast<double>(trace.wall_ns());
   m.yours = m.wall - length(known);
-  m.budgets = budgets(trace, thread_times(trace));
+  const std::vector<ThreadTime> times = thread_times(trace);
+  m.budgets = budgets(trace, times);
+  m.steps = step_times(trace, times);
   std::erase_if(m.budgets, [&](const Budget& budget) {
     return options.state != State::all && (budget.device < 0) != (options.state == State::cpu);
   });
@@ -49,8 +51,25 @@ Measures measure(const Trace& trace, const ReportOptions& options) {
   return m;
 }
 
+ReportOptions report_options(State state, Detail detail, SortBy sort, const ReportLayout& layout) {
+  return {.state = state,
+          .detail = detail,
+          .sort = sort,
+          .nesting = layout.nesting,
+          .width = layout.width,
+          .share_groups = layout.share_groups,
+          .rates = layout.rates,
+          .format = layout.format};
+}
+
 std::string report(const Trace& trace, const ReportOptions& options) {
-  return to_text(measure(trace, options), options);
+  const Measures measures = measure(trace, options);
+  switch (options.format) {
+    case ReportFormat::text: return to_text(measures, options);
+    case ReportFormat::json: return to_json(measures, options);
+    case ReportFormat::csv: return to_csv(measures, options);
+  }
+  return "";
 }
 
 }  // namespace paoding::profile

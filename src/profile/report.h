@@ -28,6 +28,7 @@
 
 #include "paoding/profile.h"
 #include "profile/budget.h"
+#include "profile/step_times.h"
 #include "profile/trace.h"
 
 namespace paoding::profile {
@@ -43,7 +44,10 @@ struct ReportOptions {
   Nesting nesting = Nesting::op;
   int width = 0;              // event names are cut to this many characters, so that they still differ; 0: never
   bool share_groups = false;  // time of a fused group goes to its ops by their bytes (evenly when unknown)
+  bool rates = false;         // columns GB/s and GFLOP/s
+  ReportFormat format = ReportFormat::text;
 };
+ReportOptions report_options(State state, Detail detail, SortBy sort, const ReportLayout& layout);
 
 /// One line of an Event Summary. Times in ns; fractions of one appear only when groups are shared out.
 struct Row {
@@ -53,7 +57,8 @@ struct Row {
   double total = 0, cpu = 0, gpu = 0;
   double min = 0, max = 0;
   double ratio = 0;
-  bool at_compile = false;  // happened when the program was compiled, takes no run time
+  double bytes = 0, flops = 0;  // of its calls, as far as they are known
+  bool at_compile = false;      // happened when the program was compiled, takes no run time
   double average() const { return calls == 0 ? 0 : total / static_cast<double>(calls); }
 };
 
@@ -83,6 +88,7 @@ struct Measures {
   std::vector<Section> merged;      // none or one
   std::vector<Section> per_thread;  // none or one per thread
   std::vector<Budget> budgets;      // of every thread, then of every GPU
+  StepTimes steps;
   std::vector<Note> notes;
 };
 
@@ -90,7 +96,11 @@ struct Measures {
 Measures measure(const Trace& trace, const ReportOptions& options = {});
 /// Their text.
 std::string to_text(const Measures& measures, const ReportOptions& options = {});
-/// Both: to_text(measure(trace)).
+/// One JSON object; times are whole nanoseconds.
+std::string to_json(const Measures& measures, const ReportOptions& options = {});
+/// One table with a line per number of the summaries and per row; times are whole nanoseconds.
+std::string to_csv(const Measures& measures, const ReportOptions& options = {});
+/// Both, as the options want it.
 std::string report(const Trace& trace, const ReportOptions& options = {});
 
 /// "group: mul+sub+sum", or the site's op in place of "group": the ops of a fused group in order, repeats counted

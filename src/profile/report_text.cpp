@@ -68,6 +68,17 @@ void append_header(std::string& out, const ReportOptions& options, bool is_merge
   if (options.nesting == Nesting::scope) out += "Nested by scope: a call of a scope is a run\n";
 }
 
+// A step is the time from one run to the next.
+void append_steps(std::string& out, const StepTimes& steps) {
+  if (steps.count < 2) return;
+  out += fmt::format("{} steps: p50 {}, p99 {}, worst {} (number {}", steps.count, ms(static_cast<double>(steps.p50)),
+                     ms(static_cast<double>(steps.p99)), ms(static_cast<double>(steps.worst)), steps.worst_step);
+  if (!steps.why.empty()) {
+    out += fmt::format(": {} longer in {}", ms(static_cast<double>(steps.why_ns)), one_line(steps.why));
+  }
+  out += ")\n";
+}
+
 // What the reader must know about what is missing.
 void append_completeness(std::string& out, const Measures& m) {
   out += "Not seen: ";
@@ -115,6 +126,7 @@ void append_summaries(std::string& out, const Measures& m) {
   if (m.unseen > 0) add_part("  Not seen", m.unseen);
   if (m.yours > 0) add_part("  Your code", m.yours);
   append_table(out, overheads);
+  append_steps(out, m.steps);
   append_completeness(out, m);
 }
 
@@ -132,6 +144,12 @@ void append_copies(std::string& out, const Measures& m) {
   append_table(out, lines);
 }
 
+// So many a second, in units of 10^9; nothing where it is not known. A row on a GPU is set against what that took.
+std::string rate(double amount, const Row& row) {
+  const double ns = row.gpu > 0 ? row.gpu : row.total;
+  return amount > 0 && ns > 0 ? fmt::format("{:.4g}", amount / ns) : "";
+}
+
 // Both sides have columns where both were seen: without a GPU one would say what the total says, the other nothing.
 void append_events(std::string& out, const std::vector<Section>& sections, const ReportOptions& options,
                    bool has_both) {
@@ -140,6 +158,7 @@ void append_events(std::string& out, const std::vector<Section>& sections, const
   Cells head{"Event", "Calls", "Total"};
   if (has_both) head.insert(head.end(), {"CPU Time (Ratio)", "GPU Time (Ratio)"});
   head.insert(head.end(), {"Min.", "Max.", "Ave.", "Ratio."});
+  if (options.rates) head.insert(head.end(), {"GB/s", "GFLOP/s"});
   lines.push_back(std::move(head));
   for (const Section& section : sections) {
     const std::vector<std::string> names = row_names(section, options.width);
@@ -151,6 +170,7 @@ void append_events(std::string& out, const std::vector<Section>& sections, const
         cells.push_back(fmt::format("{:.6f} ({:.6f})", row.gpu / kNsPerMs, share(row.gpu, row.total)));
       }
       cells.insert(cells.end(), {ms(row.min), ms(row.max), ms(row.average()), fmt::format("{:g}", row.ratio)});
+      if (options.rates) cells.insert(cells.end(), {rate(row.bytes, row), rate(row.flops, row)});
       lines.push_back(std::move(cells));
     }
   }

@@ -34,6 +34,8 @@ void RowTree::count_calls() {
       Node& node = nodes_[targets_[t].node];
       const double share = targets_[t].share;
       count(node.row, share * whole, share * (whole - on_gpu), share * on_gpu);
+      node.row.bytes += share * call.bytes;
+      node.row.flops += share * call.flops;
       if (share == 1.0) {
         node.under_way.insert(node.under_way.end(), all.begin(), all.end());
       } else {

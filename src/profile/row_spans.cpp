@@ -18,6 +18,14 @@ void RowTree::add_piece(CallId call, Interval interval, bool gpu) {
   }
 }
 
+// What the op moved and computed: to the call and all calls around it.
+void RowTree::add_work(CallId call, SpanId span) {
+  for (; call != kNone; call = calls_[call].parent) {
+    calls_[call].bytes += static_cast<double>(std::max<std::int64_t>(trace_.bytes(span), 0));
+    calls_[call].flops += std::max(trace_.flops(span), 0.0);
+  }
+}
+
 // An op's own time is its computation when no phase or inner op says otherwise.
 void RowTree::find_ops_without_phases() {
   for (SpanId i = 0; i < trace_.size(); ++i) {
@@ -99,6 +107,7 @@ void RowTree::add_host_span(SpanId i) {
     case SpanKind::compile: break;
     case SpanKind::op:
       call = inner = open_op(outer, section, trace_.site_id(i), trace_.run(i));
+      add_work(call, i);
       if (options_.detail != Detail::op && self_cursor_[i] != kNoSelf) inner = open(call, section, kComputeLabel);
       break;
     case SpanKind::infer_shape:
@@ -172,6 +181,7 @@ void RowTree::add_gpu_span(SpanId i) {
     if (is_copy && !from_copy) call = open(call, section, labels_of(site_id).name);
   } else if (labels_of(site_id).op != kNone) {  // launched with a whole graph, or unknown: speaks for itself
     call = open_op(kNone, section, site_id, trace_.run(i));
+    add_work(call, i);
     if (is_copy) {
       call = open(call, section, labels_of(site_id).name);
     } else if (options_.detail != Detail::op) {

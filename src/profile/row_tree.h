@@ -63,6 +63,7 @@ class RowTree {
     std::uint32_t targets_begin, targets_end;
     bool in_op;
     Scope scope;
+    double bytes = 0, flops = 0;
   };
   struct Piece {
     CallId call;
@@ -91,6 +92,7 @@ class RowTree {
   // ---- spans ----
 
   void add_piece(CallId call, Interval interval, bool gpu);
+  void add_work(CallId call, SpanId span);
   void find_ops_without_phases();
   void add_self_time(SpanId op, std::int64_t until);
   void leave_out(SpanId op, SpanKind kind, Interval interval);

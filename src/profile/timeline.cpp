@@ -3,11 +3,14 @@
 #include "profile/timeline.h"
 
 #include <fmt/format.h>
+#include <zlib.h>
 
 #include <iterator>
 #include <set>
 
+#include "base/check.h"
 #include "io/files.h"
+#include "profile/timeline_rows.h"
 
 namespace paoding::profile {
 
@@ -65,11 +68,10 @@ void append_us(Buffer& out, std::int64_t ns) { append(out, "{}.{:03d}", ns / 100
 
 class Timeline {
  public:
-  explicit Timeline(const Trace& trace) : trace_(trace) {}
+  Timeline(const Trace& trace, const Sink& sink) : trace_(trace), sink_(sink), row_of_(rows_of(trace)) {}
 
-  std::string text() {
+  void write() {
     append(out_, "{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n");
-    assign_rows();
     append_names();
     for (SpanId i = 0; i < trace_.size(); ++i) append_span(i);
     for (SpanId i = 0; i < trace_.size(); ++i) {
@@ -82,37 +84,23 @@ class Timeline {
       append(out_, ",\"count\":{}}}", trace_.notes()[n].count);
     }
     append(out_, "]}}}}\n");
-    return fmt::to_string(out_);
+    flush(0);
   }
 
  private:
-  static constexpr std::uint32_t kRowsPerTrack = 64;
-
   int pid(SpanId i) const { return trace_.track(i).device + 1; }  // host: 0
   std::uint64_t tid(SpanId i) const { return std::uint64_t{trace_.track_id(i)} * kRowsPerTrack + row_of_[i]; }
 
-  void begin_event() {
-    if (!is_first_) append(out_, ",\n");
-    is_first_ = false;
+  void flush(std::size_t most) {
+    if (out_.size() <= most) return;
+    sink_(std::string_view(out_.data(), out_.size()));
+    out_.clear();
   }
 
-  // Each span to the first row of its track where it lies inside, or after, what is there.
-  void assign_rows() {
-    row_of_.assign(trace_.size(), 0);
-    std::vector<std::vector<std::int64_t>> open;  // per row: ends of the spans around the current position
-    for (SpanId i = 0; i < trace_.size(); ++i) {
-      if (i == 0 || trace_.track_id(i) != trace_.track_id(i - 1)) open.clear();
-      std::uint32_t row = 0;
-      for (;; ++row) {
-        if (row == open.size()) open.emplace_back();
-        std::vector<std::int64_t>& ends = open[row];
-        while (!ends.empty() && ends.back() <= trace_.start(i)) ends.pop_back();
-        const bool fits = ends.empty() || trace_.end(i) <= ends.back();
-        if (fits || row + 1 == kRowsPerTrack) break;
-      }
-      open[row].push_back(trace_.end(i));
-      row_of_[i] = row;
-    }
+  void begin_event() {
+    flush(std::size_t{1} << 20);
+    if (!is_first_) append(out_, ",\n");
+    is_first_ = false;
   }
 
   void append_names() {
@@ -182,19 +170,86 @@ class Timeline {
   }
 
   const Trace& trace_;
+  const Sink& sink_;
+  const std::vector<std::uint32_t> row_of_;
   Buffer out_;
   bool is_first_ = true;
-  std::vector<std::uint32_t> row_of_;
+};
+
+// Packed by zlib as `gzip` does it.
+class Packer {
+ public:
+  explicit Packer(Sink sink) : sink_(std::move(sink)) {
+    constexpr int kGzip = 16;
+    const int problem = deflateInit2(&stream_, Z_BEST_SPEED, Z_DEFLATED, MAX_WBITS + kGzip, 8, Z_DEFAULT_STRATEGY);
+    PD_ASSERT(problem == Z_OK, "zlib does not start");
+  }
+  ~Packer() { deflateEnd(&stream_); }
+  Packer(const Packer&) = delete;
+  Packer& operator=(const Packer&) = delete;
+
+  void write(std::string_view bytes, bool is_last = false) {
+    stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
+    stream_.avail_in = static_cast<uInt>(bytes.size());
+    do {
+      char packed[1 << 16];
+      stream_.next_out = reinterpret_cast<Bytef*>(packed);
+      stream_.avail_out = sizeof(packed);
+      deflate(&stream_, is_last ? Z_FINISH : Z_NO_FLUSH);
+      sink_({packed, sizeof(packed) - stream_.avail_out});
+    } while (stream_.avail_out == 0);
+  }
+
+ private:
+  const Sink sink_;
+  z_stream stream_{};
 };
 
 }  // namespace
 
-std::string timeline_json(const Trace& trace) { return Timeline(trace).text(); }
+std::vector<std::uint32_t> rows_of(const Trace& trace) {
+  std::vector<std::uint32_t> rows(trace.size(), 0);
+  std::vector<std::vector<std::int64_t>> open;  // per row: ends of the spans around the current position
+  for (SpanId i = 0; i < trace.size(); ++i) {
+    if (i == 0 || trace.track_id(i) != trace.track_id(i - 1)) open.clear();
+    std::uint32_t row = 0;
+    for (;; ++row) {
+      if (row == open.size()) open.emplace_back();
+      std::vector<std::int64_t>& ends = open[row];
+      while (!ends.empty() && ends.back() <= trace.start(i)) ends.pop_back();
+      const bool fits = ends.empty() || trace.end(i) <= ends.back();
+      if (fits || row + 1 == kRowsPerTrack) break;
+    }
+    open[row].push_back(trace.end(i));
+    rows[i] = row;
+  }
+  return rows;
+}
+
+void write_chrome(const Trace& trace, const Sink& sink) { Timeline(trace, sink).write(); }
+
+std::string timeline_json(const Trace& trace) {
+  std::string text;
+  write_chrome(trace, [&](std::string_view piece) { text += piece; });
+  return text;
+}
+
+bool is_timeline(std::string_view path) {
+  return path.ends_with(".json") || path.ends_with(".json.gz") || path.ends_with(".pftrace");
+}
 
 void write_timeline(const Trace& trace, const std::string& path) {
-  const std::string text = timeline_json(trace);
   files::AtomicFile file(path);
-  file.write(text.data(), text.size());
+  const Sink sink = [&](std::string_view piece) { file.write(piece.data(), piece.size()); };
+  if (path.ends_with(".pftrace")) {
+    write_perfetto(trace, sink);
+  } else if (path.ends_with(".gz")) {
+    Packer packer(sink);
+    write_chrome(trace, [&](std::string_view piece) { packer.write(piece); });
+    packer.write("", true);
+  } else {
+    write_chrome(trace, sink);
+  }
   file.commit();
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "profile/trace.h"
 
@@ -13,6 +14,8 @@ namespace paoding::profile {
 /// overlap without one containing the other go to further rows, because viewers drop them otherwise.
 std::string timeline_json(const Trace& trace);
 
+/// Whether a file of that name is one: .json, .json.gz (Chrome's trace format) or .pftrace (Perfetto's).
+bool is_timeline(std::string_view path);
 /// Writes it. Error (file) when `path` cannot be written.
 void write_timeline(const Trace& trace, const std::string& path);
 

@@ -115,6 +115,7 @@ struct Program::Compiled {
     last = Last::threw;
     arena->holder = 0;
     printed.clear();
+    profile::Recorder::before_run();
     const std::uint32_t execution = profile::Recorder::active() ? profile::Recorder::next_run() : 0;
     const profile::LongSpanScope seen(run_site, execution);
     run_in_order(execution);

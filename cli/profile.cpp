@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// paoding profile: runs a command under the profiler. paoding report: of a recording in a file.
+#include "paoding/profile.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+
+#include "base/check.h"
+#include "base/one_line.h"
+#include "command.h"
+#include "io/files.h"
+#include "profile/recording.h"
+#include "profile/report.h"
+#include "profile/timeline.h"
+#include "report_flags.h"
+
+namespace paoding::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ProfileOptions {
+  std::vector<std::string> command;
+  std::string state = "all", steps, path;
+  ReportFlags report;
+};
+
+struct ReadOptions {
+  std::string file, path, state = "all";
+  ReportFlags report;
+};
+
+void check_path(const std::string& path) {
+  check_folder_of(path);
+  if (path.empty() || path.ends_with(".paoding") || profile::is_timeline(path)) return;
+  throw UsageError(fmt::format("--path is '{}', needs to end in .json, .json.gz, .pftrace or .paoding", path));
+}
+
+std::string report_of(const profile::Trace& trace, const std::string& state, const ReportFlags& flags) {
+  return profile::report(trace,
+                         profile::report_options(parse_state(state), flags.level(), flags.sort_by(), flags.layout));
+}
+
+void save(const profile::Trace& trace, const std::string& path) {
+  if (path.ends_with(".paoding")) {
+    profile::write_recording(trace, path);
+  } else if (!path.empty()) {
+    profile::write_timeline(trace, path);
+  }
+}
+
+// A folder for the recordings of the command and of those that it starts; gone with this.
+class RecordingFolder {
+ public:
+  RecordingFolder() {
+    std::string name = (fs::temp_directory_path() / "paoding_profile_XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr)
+      fail(ErrorKind::file, "{}: cannot make the folder: {}", name, files::reason(errno));
+    path_ = name;
+  }
+  ~RecordingFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  RecordingFolder(const RecordingFolder&) = delete;
+  RecordingFolder& operator=(const RecordingFolder&) = delete;
+
+  const fs::path& path() const { return path_; }
+  std::vector<fs::path> recordings() const {
+    std::vector<fs::path> found;
+    for (const auto& entry : fs::directory_iterator(path_)) found.push_back(entry.path());
+    std::sort(found.begin(), found.end());
+    return found;
+  }
+
+ private:
+  fs::path path_;
+};
+
+// Its exit code; of one that a signal ended 128 and the signal's number, as shells have it.
+int run_command(const std::vector<std::string>& words, const std::string& environment) {
+  flush_output();
+  const pid_t child = fork();
+  if (child < 0) fail(ErrorKind::device, "profile: no process can be started: {}", files::reason(errno));
+  if (child == 0) {
+    leave_interrupts_to_child();
+    setenv("PAODING_PROFILE", environment.c_str(), 1);
+    std::vector<char*> arguments;
+    for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+    arguments.push_back(nullptr);
+    execvp(arguments[0], arguments.data());
+    print_error("paoding: profile: {} cannot be started: {}\n", one_line(words[0]), files::reason(errno));
+    _exit(127);
+  }
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFSIGNALED(status) ? kSignal + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+int run_profile(ProfileOptions& options, const std::vector<std::string>& own) {
+  options.report.check(true, "");
+  check_path(options.path);
+  try {
+    parse_state(options.state);
+    if (!options.steps.empty()) parse_steps(options.steps);
+  } catch (const Error& error) {
+    throw UsageError(error.what());
+  }
+  std::vector<std::string> words = options.command;
+  if (words.empty()) throw UsageError("profile: what is to be run is missing");
+  if (std::find(own.begin(), own.end(), words[0]) != own.end()) words.insert(words.begin(), "/proc/self/exe");
+  const RecordingFolder folder;
+  const int code = run_command(words, fmt::format("folder={};state={};detail={};steps={}", folder.path().string(),
+                                                  options.state, options.report.detail, options.steps));
+  const std::vector<fs::path> recordings = folder.recordings();
+  if (recordings.empty()) {
+    print_error("paoding: profile: nothing was recorded: {} is no program of paoding's, or ended before it began\n",
+                one_line(options.command[0]));
+    return code == kOk ? kFailed : code;
+  }
+  std::size_t shown = 0;
+  for (const fs::path& path : recordings) {
+    const profile::Trace trace = profile::read_recording(path.string());
+    if (trace.size() == 0 && recordings.size() > 1) continue;  // one that only started others
+    if (recordings.size() > 1) print("\nprocess {}\n", path.stem().string());
+    print("\n{}", report_of(trace, options.state, options.report));
+    if (shown++ == 0) save(trace, options.path);
+  }
+  return code;
+}
+
+int run_report(ReadOptions& options) {
+  options.report.check(true, "");
+  check_path(options.path);
+  try {
+    parse_state(options.state);
+  } catch (const Error& error) {
+    throw UsageError(error.what());
+  }
+  const profile::Trace trace = profile::read_recording(options.file);
+  save(trace, options.path);
+  print_text(report_of(trace, options.state, options.report));
+  return kOk;
+}
+
+void add_path(CLI::App& sub, std::string* path, std::string* state) {
+  sub.add_option("--path", *path,
+                 "Also write the timeline (Chrome's trace format: .json, .json.gz; Perfetto's: .pftrace), or the\n"
+                 "recording, which `paoding report` reads (.paoding)")
+      ->type_name("FILE");
+  sub.add_option("--state", *state, "What is shown: cpu, gpu or all")->type_name("SIDE")->capture_default_str();
+}
+
+}  // namespace
+
+void add_profile(CLI::App& app, Commands* commands) {
+  auto options = std::make_shared<ProfileOptions>();
+  CLI::App* sub = app.add_subcommand(
+      "profile",
+      "Run a command under the profiler, and show where its time went\n\n"
+      "The command is one of paoding's (run, train, ..) or any program that is linked with libpaoding; neither has to "
+      "be\n"
+      "changed. What is recorded goes to a file meanwhile, so that of a program that crashes there is a report too. "
+      "The exit\n"
+      "code is the command's.");
+  sub->prefix_command();
+  add_path(*sub, &options->path, &options->state);
+  sub->add_option("--steps", options->steps, "Record these runs of programs only, counted from 0: 2:8 is 2 to 7")
+      ->type_name("FIRST:END");
+  options->report.add_to(*sub);
+  sub->footer(
+      "Examples:\n"
+      "  paoding profile run examples/graphs/lstm.txt --random 7 --repeat 50\n"
+      "  paoding profile --steps 10:20 --path steps.pftrace train g2p --epochs 1\n"
+      "  paoding profile --nest scope ./my_program with its arguments");
+  commands->push_back({sub, [sub, options, &app] {
+                         std::vector<std::string> own;
+                         for (const CLI::App* one : app.get_subcommands([](const CLI::App*) { return true; })) {
+                           own.push_back(one->get_name());
+                         }
+                         options->command = sub->remaining();
+                         return run_profile(*options, own);
+                       }});
+}
+
+void add_report(CLI::App& app, Commands* commands) {
+  auto options = std::make_shared<ReadOptions>();
+  CLI::App* sub = app.add_subcommand("report",
+                                     "Show the Profiling Report of a recording\n\n"
+                                     "Reads what `--profile-path FILE.paoding`, `paoding profile` or a program of "
+                                     "yours wrote; one that was cut off as far as\n"
+                                     "it goes.");
+  sub->add_option("FILE", options->file, "The recording")->type_name("")->required();
+  add_path(*sub, &options->path, &options->state);
+  options->report.add_to(*sub);
+  sub->footer(
+      "Examples:\n"
+      "  paoding report run.paoding --detail phases --sort max\n"
+      "  paoding report run.paoding --format csv > run.csv\n"
+      "  paoding report run.paoding --path run.pftrace");
+  commands->push_back({sub, [options] { return run_report(*options); }});
+}
+
+}  // namespace paoding::cli

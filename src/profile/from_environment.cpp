@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// A recording that is asked for from outside: `paoding profile` sets PAODING_PROFILE, the library follows it when it is
+// loaded, and whoever is profiled has to change nothing. What is recorded goes to a file while it happens,
+// FOLDER/PID.paoding.
+#include <unistd.h>
+
+#include <cstdlib>
+#include <map>
+#include <string>
+
+#include "base/check.h"
+#include "base/env.h"
+#include "profile/recorder_state.h"
+
+namespace paoding::profile {
+
+namespace {
+
+struct Asked {
+  RecorderOptions options;
+  StepWindow steps;  // of runs; all when they are empty
+  std::atomic<std::int64_t> runs{0};
+  pid_t process = 0;
+};
+
+Asked& asked() {
+  static auto* the_one = new Asked;
+  return *the_one;
+}
+
+// "folder=/tmp/x;state=all;detail=op;steps=2:8"
+void read(const std::string& text) {
+  std::map<std::string, std::string> values;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(';', at), text.size()), equals = text.find('=', at);
+    if (equals < end) values[text.substr(at, equals - at)] = text.substr(equals + 1, end - equals - 1);
+    at = end + 1;
+  }
+  Asked& a = asked();
+  a.options.state = parse_state(values["state"]);
+  a.options.detail = parse_detail(values["detail"]);
+  a.options.file = fmt::format("{}/{}.paoding", values["folder"], getpid());
+  if (!values["steps"].empty()) a.steps = parse_steps(values["steps"]);
+  a.process = getpid();
+}
+
+// The end of the program, or of its window. A program that nobody profiles by hand cannot be told of errors: they are
+// in the recording, which then ends early.
+void end_recording() {
+  if (getpid() != asked().process || !Recorder::running()) return;
+  try {
+    Recorder::stop();
+  } catch (const std::exception&) {
+  }
+}
+
+}  // namespace
+
+bool Recorder::follow_environment() {
+  const std::string text = env_text("PAODING_PROFILE");
+  if (text.empty()) return false;
+  try {
+    read(text);
+    if (asked().steps.end > 0) {
+      counts_runs_.store(true);
+    } else {
+      start(asked().options);
+    }
+    std::atexit(end_recording);
+  } catch (const std::exception&) {
+    return false;  // not what `paoding profile` writes
+  }
+  return true;
+}
+
+void Recorder::count_run() {
+  Asked& a = asked();
+  const std::int64_t run = a.runs.fetch_add(1);
+  if (run == a.steps.first && !running()) start(a.options);
+  if (run != a.steps.end) return;
+  counts_runs_.store(false);
+  end_recording();
+}
+
+}  // namespace paoding::profile

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// Spans on their way to a file while they are recorded. Their times are ticks there, with pairs of both clocks between
+// them: a reader puts them on the lines through the pairs, also when the writer was killed.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "profile/recorder_state.h"
+
+namespace paoding::profile {
+
+namespace {
+
+constexpr auto kPause = std::chrono::milliseconds(100);
+
+files::Descriptor nameless_file() {
+  const char* folder = std::getenv("TMPDIR");
+  if (folder == nullptr || *folder == '\0') folder = "/tmp";
+  files::Descriptor made(::open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  if (made.is_open()) return made;
+  std::string name = std::string(folder) + "/paoding_recording_XXXXXX";
+  files::Descriptor named(::mkostemp(name.data(), O_CLOEXEC));
+  if (!named.is_open()) fail(ErrorKind::file, "{}: cannot make a file: {}", folder, files::reason(errno));
+  ::unlink(name.c_str());
+  return named;
+}
+
+}  // namespace
+
+Recorder::Stream::Stream(Recording& recording, const std::string& path) : r_(recording), path_(path) {
+  if (path.empty()) {
+    descriptor_ = nameless_file();
+    path_ = fmt::format("/proc/self/fd/{}", descriptor_.get());
+  } else {
+    descriptor_ = files::Descriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+    if (!descriptor_.is_open()) fail(ErrorKind::file, "{}: cannot make the file: {}", path, files::reason(errno));
+  }
+  writer_.emplace([this](std::string_view bytes) {
+    while (!bytes.empty()) {
+      const ssize_t written = ::write(descriptor_.get(), bytes.data(), bytes.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) fail(ErrorKind::file, "{}: cannot write: {}", path_, files::reason(errno));
+      bytes.remove_prefix(static_cast<std::size_t>(written));
+    }
+  });
+  writer_->window(r_.started.ns, r_.started.ns);
+  writer_->clock(r_.started.ticks, r_.started.ns);
+  thread_ = std::thread([this] { run(); });
+}
+
+Recorder::Stream::~Stream() { stop_thread(); }
+
+void Recorder::Stream::stop_thread() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_over_ = true;
+  }
+  over_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Recorder::Stream::run() {
+  Ticks last = r_.started.ticks;
+  std::unique_lock lock(mutex_);
+  while (!over_.wait_for(lock, kPause, [&] { return is_over_; })) {
+    lock.unlock();
+    std::vector<Full> full = take_full();
+    try {
+      for (const Full& one : full) write(one.thread, {one.chunk->records.get(), one.chunk->used.load()});
+      const ClockPair now = read_clocks();
+      if (problem_.empty() && !full.empty() && now.ticks > last) writer_->clock(last = now.ticks, now.ns);
+    } catch (const Error& error) {
+      problem_ = error.what();
+    }
+    {
+      const std::lock_guard state(r_.mutex);
+      for (Full& one : full) r_.free_chunks.push_back(std::move(one.chunk));
+    }
+    lock.lock();
+  }
+}
+
+// All but the one that each thread writes into. When nothing can be written any more they stay where they are.
+std::vector<Recorder::Stream::Full> Recorder::Stream::take_full() {
+  std::vector<Full> full;
+  if (!problem_.empty()) return full;
+  const std::lock_guard lock(r_.mutex);
+  for (const auto& spans : r_.threads) {
+    if (spans->session != session_.load() || spans->chunks_used < 2) continue;
+    const std::size_t count = spans->chunks_used - 1;
+    for (std::size_t i = 0; i < count; ++i) full.push_back({spans->number, std::move(spans->chunks[i])});
+    spans->chunks.erase(spans->chunks.begin(), spans->chunks.begin() + static_cast<std::ptrdiff_t>(count));
+    spans->chunks_used -= count;
+    r_.chunk_count -= count;
+  }
+  return full;
+}
+
+void Recorder::Stream::write(std::uint32_t thread, std::span<const SpanRecord> records) {
+  batch_.clear();
+  for (const SpanRecord& record : records) {
+    const auto [found, is_new] = site_of_.try_emplace(record.site);
+    if (is_new) found->second = writer_->site(r_.site_info(record.site));
+    batch_.push_back({.site = found->second,
+                      .run = record.run == 0 && record.start < r_.started.ticks ? next_run() : record.run,
+                      .start = record.start,
+                      .end = std::max(record.start, record.end)});
+  }
+  writer_->spans(writer_->track(TrackKind::thread, fmt::format("thread{}", thread), -1), StoredClock::ticks, batch_);
+}
+
+// What is in memory still, under Recording::mutex.
+void Recorder::Stream::write_rest(Ticks window_end) {
+  const std::uint64_t session = session_.load();
+  std::uint64_t dropped = 0;
+  for (const auto& spans : r_.threads) {
+    std::vector<SpanRecord> open = open_of(*spans);
+    if (spans->session != session && open.empty()) continue;
+    if (spans->session != session) r_.begin(*spans, session);
+    dropped += spans->dropped;
+    for (std::size_t c = 0; c < spans->chunks_used; ++c) {
+      const std::span<const SpanRecord> records{spans->chunks[c]->records.get(), spans->chunks[c]->used.load()};
+      for (const SpanRecord& record : records) {
+        std::erase_if(open, [&](const SpanRecord& o) { return o.site == record.site && o.start == record.start; });
+      }
+      write(spans->number, records);
+    }
+    for (SpanRecord& record : open) record.end = window_end + 1;
+    write(spans->number, open);
+  }
+  std::vector<TrackId> tracks;
+  for (const auto& [kind, name, device] : r_.gpu_tracks) tracks.push_back(writer_->track(kind, name, device));
+  for (std::size_t track = 0; track < tracks.size(); ++track) {
+    batch_.clear();
+    for (const GpuSpan& s : r_.gpu_spans) {
+      if (s.track != track) continue;
+      batch_.push_back({.site = writer_->site(r_.site_info(s.site)),
+                        .run = s.run,
+                        .correlation = s.correlation,
+                        .start = static_cast<std::uint64_t>(s.start_ns),
+                        .end = static_cast<std::uint64_t>(s.start_ns + std::max<std::int64_t>(s.duration_ns, 0))});
+    }
+    writer_->spans(tracks[track], StoredClock::nanoseconds, batch_);
+  }
+  r_.gpu_spans = {};
+  if (dropped > 0) r_.notes.push_back({"host spans dropped, the disk was too slow", dropped});
+  for (const Note& note : r_.notes) writer_->note(note.text, note.count);
+  r_.notes.clear();
+}
+
+Trace Recorder::Stream::finish(ClockPair stopped, Ticks window_end) {
+  stop_thread();
+  const std::lock_guard lock(r_.mutex);
+  r_.running = false;
+  std::string problem = problem_;
+  try {
+    if (problem.empty()) {
+      write_rest(window_end);
+      writer_->clock(stopped.ticks, stopped.ns);
+      const double rate =
+          static_cast<double>(stopped.ns - r_.started.ns) / static_cast<double>(stopped.ticks - r_.started.ticks);
+      const auto length = static_cast<std::int64_t>(rate * static_cast<double>(window_end - r_.started.ticks));
+      writer_->window(r_.started.ns, r_.started.ns + length);
+      writer_->finish();
+    }
+  } catch (const Error& error) {
+    problem = error.what();
+  }
+  std::erase_if(r_.threads, [](const auto& spans) { return spans->exited; });
+  Trace trace = read_recording(path_);
+  if (!problem.empty()) trace.add_note("the recording ends early: " + problem);
+  return trace;
+}
+
+}  // namespace paoding::profile

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// A report for programs: JSON and CSV. Both are the numbers that the text shows, in whole nanoseconds.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "io/json_text.h"
+#include "profile/report.h"
+
+namespace paoding::profile {
+
+namespace {
+
+std::int64_t whole(double ns) { return std::llround(ns); }
+
+struct Part {
+  const char* name;
+  double ns;
+};
+std::vector<Part> overheads(const Measures& m) {
+  return {{"total", m.wall},          {"computation", m.computation}, {"framework", m.framework},
+          {"recording", m.recording}, {"compile", m.compile},         {"not_seen", m.unseen},
+          {"your_code", m.yours}};
+}
+struct Copies {
+  const char* name;
+  const CopyTotals& totals;
+};
+std::vector<Copies> copies(const Measures& m) {
+  return {{"all", m.copies}, {"async", m.async_copies}, {"sync", m.sync_copies}};
+}
+
+std::string row_json(const Row& row) {
+  JsonObject one;
+  one.add("name", row.name).add("depth", row.depth).add("calls", static_cast<std::int64_t>(row.calls));
+  one.add("total_ns", whole(row.total)).add("cpu_ns", whole(row.cpu)).add("gpu_ns", whole(row.gpu));
+  one.add("min_ns", whole(row.min)).add("max_ns", whole(row.max)).add("average_ns", whole(row.average()));
+  one.add("ratio", row.ratio);
+  if (row.bytes > 0) one.add("bytes", row.bytes);
+  if (row.flops > 0) one.add("flops", row.flops);
+  if (row.at_compile) one.add("at_compile", true);
+  return one.text();
+}
+
+std::string section_json(const Section& section) {
+  std::vector<std::string> rows;
+  for (const Row& row : section.rows) rows.push_back(row_json(row));
+  JsonObject one;
+  if (!section.thread.empty()) one.add("thread", section.thread);
+  return one.add("under_way_ns", whole(section.total)).add_json("rows", json_array(rows)).text();
+}
+
+// As RFC 4180 has it.
+std::string cell(std::string_view text) {
+  if (text.find_first_of(",\"\n\r") == text.npos) return std::string(text);
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
+  return quoted + "\"";
+}
+
+class Csv {
+ public:
+  void add(std::string_view table, std::string_view of, std::string_view name, double ns, std::uint64_t calls = 1) {
+    Row row;
+    row.name = name;
+    row.calls = calls;
+    row.total = ns;
+    out_ += fmt::format("{},{},,{},{},{},,,,,,,,\n", table, cell(of), cell(name), calls, whole(ns));
+  }
+  void add(std::string_view table, std::string_view of, const Row& row) {
+    out_ += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{:.0f},{:.0f}\n", table, cell(of), row.depth,
+                        cell(row.name), row.calls, whole(row.total), whole(row.cpu), whole(row.gpu), whole(row.min),
+                        whole(row.max), whole(row.average()), row.ratio, row.bytes, row.flops);
+  }
+  std::string take() { return std::move(out_); }
+
+ private:
+  std::string out_ = "table,of,depth,name,calls,total_ns,cpu_ns,gpu_ns,min_ns,max_ns,average_ns,ratio,bytes,flops\n";
+};
+
+}  // namespace
+
+std::string to_json(const Measures& m, const ReportOptions& options) {
+  JsonObject all("\n");
+  all.add("report", 1).add("place", to_string(options.state)).add("sort", to_string(options.sort));
+  JsonObject overhead;
+  for (const Part& part : overheads(m)) overhead.add(std::string(part.name) + "_ns", whole(part.ns));
+  all.add_json("overhead", overhead.text());
+  if (m.steps.count > 0) {
+    const StepTimes& s = m.steps;
+    JsonObject steps;
+    steps.add("count", static_cast<std::int64_t>(s.count)).add("p50_ns", s.p50).add("p99_ns", s.p99);
+    steps.add("worst_ns", s.worst).add("worst_step", static_cast<std::int64_t>(s.worst_step));
+    steps.add("why", s.why).add("why_ns", s.why_ns);
+    all.add_json("steps", steps.text());
+  }
+  JsonObject memcpy;
+  for (const auto& [name, totals] : copies(m)) {
+    JsonObject one;
+    one.add("calls", static_cast<std::int64_t>(totals.calls)).add("total_ns", whole(totals.total));
+    memcpy.add_json(name, one.text());
+  }
+  all.add_json("memcpy", memcpy.text());
+  std::vector<std::string> items;
+  for (const Budget& budget : m.budgets) {
+    JsonObject parts;
+    for (const BudgetPart& part : budget.parts) parts.add(part.name, part.ns);
+    JsonObject one;
+    one.add("of", budget.of).add("is_worker", budget.is_worker).add_json("parts_ns", parts.text());
+    items.push_back(one.text());
+  }
+  all.add_json("wall_time", json_array(items));
+  items.clear();
+  for (const Section& section : m.merged) items.push_back(section_json(section));
+  all.add_json("merged", json_array(items));
+  items.clear();
+  for (const Section& section : m.per_thread) items.push_back(section_json(section));
+  all.add_json("threads", json_array(items));
+  items.clear();
+  for (const Note& note : m.notes) {
+    items.push_back(JsonObject().add("what", note.text).add("count", static_cast<std::int64_t>(note.count)).text());
+  }
+  all.add_json("not_seen", json_array(items));
+  return all.text() + "\n";
+}
+
+std::string to_csv(const Measures& m, const ReportOptions&) {
+  Csv csv;
+  for (const Part& part : overheads(m)) csv.add("overhead", "", part.name, part.ns);
+  for (const auto& [name, totals] : copies(m)) csv.add("memcpy", "", name, totals.total, totals.calls);
+  if (m.steps.count > 0) {
+    csv.add("steps", "", "p50", static_cast<double>(m.steps.p50), m.steps.count);
+    csv.add("steps", "", "p99", static_cast<double>(m.steps.p99), m.steps.count);
+    csv.add("steps", m.steps.why, "worst", static_cast<double>(m.steps.worst));
+  }
+  for (const Budget& budget : m.budgets) {
+    for (const BudgetPart& part : budget.parts) {
+      csv.add("wall_time", budget.of, part.name, static_cast<double>(part.ns));
+    }
+  }
+  for (const Section& section : m.merged) {
+    for (const Row& row : section.rows) csv.add("merged", "", row);
+  }
+  for (const Section& section : m.per_thread) {
+    for (const Row& row : section.rows) csv.add("thread", section.thread, row);
+  }
+  for (const Note& note : m.notes) csv.add("not_seen", "", note.text, 0, note.count);
+  return csv.take();
+}
+
+}  // namespace paoding::profile

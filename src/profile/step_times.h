@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// How long the steps of a loop took: from the start of a run to the start of the next on its thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "profile/budget.h"
+
+namespace paoding::profile {
+
+struct StepTimes {
+  std::uint64_t count = 0;                   // 0: nothing ran
+  std::int64_t p50 = 0, p99 = 0, worst = 0;  // ns
+  std::uint64_t worst_step = 0;              // its number, from 0
+  std::int64_t more_ns = 0;                  // what the worst took longer than p50 ...
+  std::string why;                           // ... most of it in this: "your code", "ops: lstm_cell/matmul"
+  std::int64_t why_ns = 0;                   // longer in this than the median step
+};
+
+/// Of the thread that ran most; runs inside other runs are parts of those.
+StepTimes step_times(const Trace& trace, const std::vector<ThreadTime>& threads);
+
+}  // namespace paoding::profile

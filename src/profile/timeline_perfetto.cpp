@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+// Perfetto's protobuf, by hand: a handful of messages does not need a compiler of them. The numbers of fields are those
+// of trace_packet.proto, track_event.proto, track_descriptor.proto and interned_data.proto.
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <unordered_map>
+
+#include "profile/timeline_rows.h"
+
+namespace paoding::profile {
+namespace {
+
+/// A message under construction.
+class Message {
+ public:
+  void number(std::uint32_t field, std::uint64_t value) {
+    tag(field, 0);
+    varint(value);
+  }
+  void fixed64(std::uint32_t field, std::uint64_t value) {
+    tag(field, 1);
+    for (int shift = 0; shift < 64; shift += 8) bytes_.push_back(static_cast<char>(value >> shift));
+  }
+  void text(std::uint32_t field, std::string_view value) {
+    tag(field, 2);
+    varint(value.size());
+    bytes_.append(value);
+  }
+  void message(std::uint32_t field, const Message& value) { text(field, value.bytes_); }
+  const std::string& bytes() const { return bytes_; }
+
+ private:
+  void tag(std::uint32_t field, std::uint32_t type) { varint(std::uint64_t{field} << 3 | type); }
+  void varint(std::uint64_t value) {
+    for (; value >= 0x80; value >>= 7) bytes_.push_back(static_cast<char>(value | 0x80));
+    bytes_.push_back(static_cast<char>(value));
+  }
+  std::string bytes_;
+};
+
+class Perfetto {
+ public:
+  Perfetto(const Trace& trace, const Sink& sink) : trace_(trace), sink_(sink), rows_(rows_of(trace)) {
+    flows_.assign(trace.size(), false);
+    for (SpanId i = 0; i < trace.size(); ++i) {
+      if (trace.cause(i) != kNone) flows_[trace.cause(i)] = true;
+    }
+  }
+
+  void write() {
+    describe_processes();
+    for (SpanId i = 0; i < trace_.size(); ++i) {
+      const std::uint64_t track = track_of(i);
+      const auto [open, is_new] = open_.try_emplace(track);
+      if (is_new) describe_track(i, track);
+      close_until(track, trace_.start(i));
+      begin(i, track);
+      open->second.push_back(i);
+    }
+    for (const auto& [track, open] : open_) close_until(track, trace_.window_end());
+    flush(0);
+  }
+
+ private:
+  enum : std::uint32_t { kPacket = 1 };
+  enum : std::uint32_t {
+    kTimestamp = 8,
+    kSequence = 10,
+    kTrackEvent = 11,
+    kInterned = 12,
+    kFlags = 13,
+    kDescriptor = 60
+  };
+  enum : std::uint32_t { kUuid = 1, kName = 2, kProcess = 3, kParent = 5 };  // TrackDescriptor
+  enum : std::uint32_t { kAnnotation = 4, kCategories = 22, kType = 9, kNameIid = 10, kTrackUuid = 11, kFlow = 47 };
+  enum : std::uint64_t { kSliceBegin = 1, kSliceEnd = 2 };
+  enum : std::uint64_t { kCleared = 1, kNeeded = 2 };  // of the incremental state: names that were said before
+
+  static std::uint64_t process_of(int device) { return static_cast<std::uint64_t>(device + 2); }  // 0 is everybody's
+  std::uint64_t track_of(SpanId i) const {
+    return 1'000'000 + std::uint64_t{trace_.track_id(i)} * kRowsPerTrack + rows_[i];
+  }
+
+  void packet(Message& message) {
+    message.number(kSequence, 1);
+    Message all;
+    all.message(kPacket, message);
+    out_ += all.bytes();
+    flush(std::size_t{1} << 20);
+  }
+  void flush(std::size_t most) {
+    if (out_.size() <= most) return;
+    sink_(out_);
+    out_.clear();
+  }
+
+  void describe_processes() {
+    std::set<int> known;
+    for (const Track& track : trace_.tracks()) {
+      if (!known.insert(track.device).second) continue;
+      const std::string name = track.device < 0 ? "host" : "GPU " + std::to_string(track.device);
+      Message process, descriptor, message;
+      process.number(1, static_cast<std::uint64_t>(track.device + 2));
+      process.text(6, name);
+      descriptor.number(kUuid, process_of(track.device));
+      descriptor.text(kName, name);
+      descriptor.message(kProcess, process);
+      message.message(kDescriptor, descriptor);
+      message.number(kFlags, kCleared);
+      packet(message);
+    }
+  }
+
+  void describe_track(SpanId i, std::uint64_t track) {
+    const Track& own = trace_.track(i);
+    std::string name(trace_.text(own.name));
+    if (rows_[i] > 0) name += " (" + std::to_string(rows_[i] + 1) + ")";
+    Message descriptor, message;
+    descriptor.number(kUuid, track);
+    descriptor.text(kName, name);
+    descriptor.number(kParent, process_of(own.device));
+    message.message(kDescriptor, descriptor);
+    packet(message);
+  }
+
+  void close_until(std::uint64_t track, std::int64_t ns) {
+    std::vector<SpanId>& open = open_[track];
+    for (; !open.empty() && trace_.end(open.back()) <= ns; open.pop_back()) {
+      Message event, message;
+      event.number(kType, kSliceEnd);
+      event.number(kTrackUuid, track);
+      message.number(kTimestamp, time(trace_.end(open.back())));
+      message.message(kTrackEvent, event);
+      packet(message);
+    }
+  }
+
+  static std::uint64_t time(std::int64_t ns) { return ns < 0 ? 0 : static_cast<std::uint64_t>(ns); }
+
+  void begin(SpanId i, std::uint64_t track) {
+    const Site& site = trace_.site(i);
+    Message event, message;
+    std::string name(trace_.name(i));
+    if (name.empty()) name = to_string(site.kind);
+    const auto [found, is_new] = names_.try_emplace(name, names_.size() + 1);
+    event.number(kType, kSliceBegin);
+    event.number(kTrackUuid, track);
+    event.number(kNameIid, found->second);
+    event.text(kCategories, to_string(site.kind));
+    annotate(event, "op", trace_.text(site.op));
+    annotate(event, "scope", trace_.text(site.scope));
+    annotate(event, "instance", trace_.text(site.instance));
+    annotate(event, "run", trace_.run(i));
+    annotate(event, "bytes", static_cast<std::uint64_t>(std::max<std::int64_t>(trace_.bytes(i), 0)));
+    if (flows_[i]) event.fixed64(kFlow, std::uint64_t{i} + 1);
+    if (trace_.cause(i) != kNone) event.fixed64(kFlow, std::uint64_t{trace_.cause(i)} + 1);
+    message.number(kTimestamp, time(trace_.start(i)));
+    message.message(kTrackEvent, event);
+    if (is_new) {
+      Message entry, interned;
+      entry.number(1, found->second);
+      entry.text(2, name);
+      interned.message(2, entry);
+      message.message(kInterned, interned);
+    }
+    message.number(kFlags, kNeeded);
+    packet(message);
+  }
+
+  static void annotate(Message& event, std::string_view key, std::string_view value) {
+    if (value.empty()) return;
+    Message annotation;
+    annotation.text(10, key);
+    annotation.text(6, value);
+    event.message(kAnnotation, annotation);
+  }
+  static void annotate(Message& event, std::string_view key, std::uint64_t value) {
+    if (value == 0) return;
+    Message annotation;
+    annotation.text(10, key);
+    annotation.number(3, value);
+    event.message(kAnnotation, annotation);
+  }
+
+  const Trace& trace_;
+  const Sink& sink_;
+  const std::vector<std::uint32_t> rows_;
+  std::vector<bool> flows_;                            // per span: whether something was caused by it
+  std::map<std::uint64_t, std::vector<SpanId>> open_;  // per track
+  std::unordered_map<std::string, std::uint64_t> names_;
+  std::string out_;
+};
+
+}  // namespace
+
+void write_perfetto(const Trace& trace, const Sink& sink) { Perfetto(trace, sink).write(); }
+
+}  // namespace paoding::profile

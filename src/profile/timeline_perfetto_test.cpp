@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// Perfetto's timeline, taken apart by a reader of protobufs' wire format; and the packed one.
+#include <gtest/gtest.h>
+#include <simdjson.h>
+#include <zlib.h>
+
+#include <fstream>
+#include <map>
+#include <random>
+#include <sstream>
+
+#include "profile/timeline.h"
+#include "profile/timeline_rows.h"
+#include "tests/temporary_folder.h"
+
+namespace paoding::profile {
+namespace {
+
+struct Field {
+  std::uint32_t number, type;
+  std::uint64_t value = 0;
+  std::string_view text = {};
+};
+
+// The fields of a message, or a failure.
+std::vector<Field> fields(std::string_view bytes) {
+  std::vector<Field> all;
+  std::size_t at = 0;
+  const auto varint = [&] {
+    std::uint64_t value = 0;
+    for (int shift = 0; at < bytes.size(); shift += 7) {
+      const auto byte = static_cast<unsigned char>(bytes[at++]);
+      value |= std::uint64_t{byte & 0x7fu} << shift;
+      if (byte < 0x80) return value;
+    }
+    ADD_FAILURE() << "a number is cut off";
+    return value;
+  };
+  while (at < bytes.size()) {
+    const std::uint64_t tag = varint();
+    Field field{static_cast<std::uint32_t>(tag >> 3), static_cast<std::uint32_t>(tag & 7)};
+    if (field.type == 0) {
+      field.value = varint();
+    } else if (field.type == 1) {
+      for (int i = 0; i < 8; ++i) field.value |= std::uint64_t{static_cast<unsigned char>(bytes[at++])} << (8 * i);
+    } else if (field.type == 2) {
+      const std::uint64_t size = varint();
+      if (size > bytes.size() - at) {
+        ADD_FAILURE() << "a field is cut off";
+        return all;
+      }
+      field.text = bytes.substr(at, size);
+      at += size;
+    } else {
+      ADD_FAILURE() << "type " << field.type;
+      return all;
+    }
+    all.push_back(field);
+  }
+  return all;
+}
+
+const Field* find(const std::vector<Field>& all, std::uint32_t number) {
+  for (const Field& field : all) {
+    if (field.number == number) return &field;
+  }
+  return nullptr;
+}
+
+// Slices nest on every track, names are those of spans, flows lead from causes to what they caused.
+TEST(PerfettoTimeline, HasEverySpanAsASliceThatNests) {
+  std::mt19937 random(3);
+  const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+  for (int round = 0; round < 30; ++round) {
+    Trace trace;
+    const TrackId tracks[] = {trace.add_track(TrackKind::thread, "thread0"),
+                              trace.add_track(TrackKind::stream, "stream 7", 0)};
+    for (int i = 0; i < 50; ++i) {
+      trace.add(
+          {.track = tracks[below(2)],
+           .site = trace.add_site(
+               {.name = "n" + std::to_string(below(5)), .op = "op", .kind = static_cast<SpanKind>(below(kSpanKinds))}),
+           .start_ns = 1000 + below(1000),
+           .duration_ns = 1 + below(300),
+           .correlation = static_cast<std::uint32_t>(below(10))});
+    }
+    trace.finish();
+    std::string file;
+    write_perfetto(trace, [&](std::string_view piece) { file += piece; });
+    std::map<std::uint64_t, std::string> tracks_seen, names;
+    std::map<std::uint64_t, std::vector<std::pair<std::uint64_t, std::string>>> open;
+    std::multimap<std::string, std::pair<std::uint64_t, std::uint64_t>> slices;
+    std::map<std::uint64_t, int> flows;
+    for (const Field& packet : fields(file)) {
+      ASSERT_EQ(packet.number, 1u);
+      const auto parts = fields(packet.text);
+      ASSERT_NE(find(parts, 10), nullptr) << "no sequence";
+      if (const Field* descriptor = find(parts, 60)) {
+        const auto all = fields(descriptor->text);
+        tracks_seen[find(all, 1)->value] = find(all, 2)->text;
+        if (const Field* parent = find(all, 5)) ASSERT_TRUE(tracks_seen.contains(parent->value));
+        continue;
+      }
+      if (const Field* interned = find(parts, 12)) {
+        const std::vector<Field> inner = fields(interned->text), entry = fields(find(inner, 2)->text);
+        names[find(entry, 1)->value] = find(entry, 2)->text;
+      }
+      const std::uint64_t time = find(parts, 8)->value;
+      const auto event = fields(find(parts, 11)->text);
+      const std::uint64_t track = find(event, 11)->value;
+      ASSERT_TRUE(tracks_seen.contains(track));
+      if (find(event, 9)->value == 1) {
+        if (!open[track].empty()) ASSERT_LE(open[track].back().first, time);
+        open[track].emplace_back(time, names.at(find(event, 10)->value));
+        for (const Field& field : event) flows[field.value] += field.number == 47 ? 1 : 0;
+      } else {
+        ASSERT_EQ(find(event, 9)->value, 2u);
+        ASSERT_FALSE(open[track].empty());
+        slices.emplace(open[track].back().second, std::pair(open[track].back().first, time));
+        open[track].pop_back();
+      }
+    }
+    for (const auto& [track, left] : open) ASSERT_TRUE(left.empty());
+    ASSERT_EQ(slices.size(), trace.size());
+    int caused = 0, seen = 0;
+    for (SpanId i = 0; i < trace.size(); ++i) {
+      const auto [first, last] = slices.equal_range(std::string(trace.name(i)));
+      const std::pair times{static_cast<std::uint64_t>(trace.start(i)), static_cast<std::uint64_t>(trace.end(i))};
+      EXPECT_TRUE(std::any_of(first, last, [&](const auto& slice) { return slice.second == times; }));
+      caused += trace.cause(i) != kNone ? 1 : 0;
+    }
+    for (const auto& [id, count] : flows) seen += count > 1 ? count - 1 : 0;
+    EXPECT_EQ(seen, caused);
+  }
+}
+
+TEST(PerfettoTimeline, AndThePackedOneAreWrittenByTheirNames) {
+  const TemporaryFolder folder;
+  Trace trace;
+  trace.add({.track = trace.add_track(TrackKind::thread, "thread0"),
+             .site = trace.add_site({.name = "only"}),
+             .start_ns = 5,
+             .duration_ns = 7});
+  trace.finish();
+  write_timeline(trace, (folder / "t.pftrace").string());
+  EXPECT_GT(std::filesystem::file_size(folder / "t.pftrace"), 20u);
+  write_timeline(trace, (folder / "t.json.gz").string());
+  gzFile file = gzopen((folder / "t.json.gz").c_str(), "rb");
+  ASSERT_NE(file, nullptr);
+  std::string text(1 << 16, '\0');
+  text.resize(static_cast<std::size_t>(std::max(gzread(file, text.data(), 1 << 16), 0)));
+  gzclose(file);
+  EXPECT_EQ(text, timeline_json(trace));
+}
+
+}  // namespace
+}  // namespace paoding::profile

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the timelines share: on which row of its track a span is drawn, and where the bytes go.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "profile/trace.h"
+
+namespace paoding::profile {
+
+inline constexpr std::uint32_t kRowsPerTrack = 64;
+
+/// Each span to the first row of its track where it lies inside, or after, what is there: spans of a row never cross.
+std::vector<std::uint32_t> rows_of(const Trace& trace);
+
+/// Takes what a timeline is made of, piece by piece.
+using Sink = std::function<void(std::string_view)>;
+
+/// Chrome's trace format, as JSON.
+void write_chrome(const Trace& trace, const Sink& sink);
+/// Perfetto's own: a protobuf of TracePackets with TrackEvents, which needs no limit on its size and keeps nanoseconds.
+void write_perfetto(const Trace& trace, const Sink& sink);
+
+}  // namespace paoding::profile

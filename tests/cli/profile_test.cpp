@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// paoding profile and paoding report: whole commands under the profiler, and recordings read again.
+#include "cli_run.h"
+
+namespace paoding::cli_run {
+namespace {
+
+using Profile = Cli;
+
+TEST_F(Profile, RecordsACommandOfPaodingsWithoutAChangeToIt) {
+  const Ran alone = run("run $D/scale.txt --random 1 --device cpu --repeat 3");
+  const Ran ran = run("profile run $D/scale.txt --random 1 --device cpu --repeat 3");
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_TRUE(has(ran.out, "\nfetch  type")) << ran.out;
+  EXPECT_TRUE(has(ran.out, "\n  Compiling ")) << ran.out;
+  EXPECT_TRUE(has(ran.out, "4 steps: p50 ")) << ran.out;
+  EXPECT_TRUE(has(ran.out, "thread0::group: ")) << ran.out;
+  EXPECT_EQ(ran.out.substr(ran.out.find("dw "), 60), alone.out.substr(alone.out.find("dw "), 60));
+}
+
+TEST_F(Profile, RecordsSomeRunsOnly) {
+  const Ran ran =
+      run("profile --steps 2:8 --format json --path $D/w.paoding run $D/scale.txt --random 1 --device cpu --repeat 9");
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  const std::string json = ran.out.substr(ran.out.find("{\n\"report\""));
+  simdjson::dom::parser parser;
+  const simdjson::padded_string text(json);
+  EXPECT_EQ(std::int64_t(parser.parse(text)["steps"]["count"]), 6) << json;
+  // The same from the recording, in every form.
+  EXPECT_EQ(run("report $D/w.paoding --format json").out, json);
+  EXPECT_TRUE(has(run("report $D/w.paoding --sort max --path $D/w.pftrace").out, "Sorted by maximum"));
+  EXPECT_GT(fs::file_size(folder_ / "w.pftrace"), 100u);
+  EXPECT_EQ(run("report $D/w.paoding --path $D/w.json").code, 0);
+  EXPECT_TRUE(is_json(read_file(folder_ / "w.json")));
+  EXPECT_TRUE(run("report $D/w.paoding --format csv").out.starts_with("table,of,depth,name,calls,total_ns,"));
+}
+
+TEST_F(Profile, HasTheSameWindowInRun) {
+  const Ran ran =
+      run("run $D/scale.txt --random 1 --device cpu --profile-steps 2:8 --repeat 10 --profile-path $D/r.paoding");
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_TRUE(has(ran.out, "\n6 steps: p50 ")) << ran.out;
+  EXPECT_TRUE(has(ran.out, "\n10 more runs, ")) << ran.out;
+  const std::string report = run("report $D/r.paoding --state cpu").out;
+  EXPECT_TRUE(has(ran.out, report)) << report;
+}
+
+TEST_F(Profile, SaysWhatIsWrong) {
+  for (const auto& [words, problem] : {
+           std::pair{"profile", "what is to be run is missing"},
+           {"profile --steps 8:2 run x", "steps are '8:2', needs to be as 2:8"},
+           {"profile --path x.txt run x", "needs to end in .json, .json.gz, .pftrace or .paoding"},
+           {"profile --state tpu run x", "state is 'tpu'"},
+           {"run $D/scale.txt --random 1 --profile-steps 3:3", "needs to be as 2:8"},
+           {"report $D/scale.txt", "it is no recording of paoding's"},
+           {"report $D/missing.paoding", "missing.paoding"},
+           {"profile /no/such/program", "/no/such/program cannot be started"},
+           {"profile true", "nothing was recorded: true is no program of paoding's"},
+       }) {
+    const Ran ran = run(words);
+    EXPECT_NE(ran.code, 0) << words;
+    EXPECT_TRUE(has(ran.err, problem)) << words << ": " << ran.err;
+  }
+}
+
+TEST_F(Profile, HasTheCommandsExitCode) {
+  EXPECT_EQ(run("profile run $D/missing.txt").code, run("run $D/missing.txt").code);
+  EXPECT_EQ(run("profile sh -c 'exit 7'").code, 7);
+  EXPECT_EQ(run("profile sh -c 'kill -9 $$'").code, 128 + 9);
+}
+
+}  // namespace
+}  // namespace paoding::cli_run
