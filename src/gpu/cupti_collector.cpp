@@ -28,7 +28,7 @@ constexpr CUpti_ActivityKind kKinds[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, 
 struct Collection {
   std::mutex mutex;
   std::vector<GpuActivity> activities;  // times are CUPTI's until stop()
-  std::uint64_t dropped = 0;
+  CuptiCollector::Lost lost;
   std::int64_t offset_ns = 0;  // steady_clock minus CUPTI's clock, at start
   bool has_callbacks = false;
   CUpti_SubscriberHandle subscriber = nullptr;
@@ -36,8 +36,8 @@ struct Collection {
 };
 
 Collection& collection() {
-  static Collection the_collection;
-  return the_collection;
+  static auto* the_collection = new Collection;  // never destroyed: CUPTI's threads may outlive main()
+  return *the_collection;
 }
 
 // Both clocks read as close together as can be: the tightest of several tries.
@@ -81,12 +81,20 @@ void add_record(const CUpti_Activity* record, Collection* all) {
     activity.bytes = static_cast<std::int64_t>(copy->bytes);
     activity.is_from_host = copy->copyKind == CUPTI_ACTIVITY_MEMCPY_KIND_HTOD;
     activity.is_to_host = copy->copyKind == CUPTI_ACTIVITY_MEMCPY_KIND_DTOH;
+    // What is asynchronous by its name waits where the host's memory is pageable.
+    const auto is_pageable = [](std::uint8_t kind) { return kind == CUPTI_ACTIVITY_MEMORY_KIND_PAGEABLE; };
+    activity.is_async = (copy->flags & CUPTI_ACTIVITY_FLAG_MEMCPY_ASYNC) != 0 && !is_pageable(copy->srcKind) &&
+                        !is_pageable(copy->dstKind);
   } else if (record->kind == CUPTI_ACTIVITY_KIND_MEMSET) {
     const auto* fill = reinterpret_cast<const CUpti_ActivityMemset4*>(record);
     activity.kind = GpuActivity::Kind::memset;
     place(*fill);
     activity.bytes = static_cast<std::int64_t>(fill->bytes);
   } else {
+    return;
+  }
+  if (activity.start_ns == 0 || activity.duration_ns < 0) {
+    ++all->lost.timeless;  // it would move all that comes behind it
     return;
   }
   all->activities.push_back(std::move(activity));
@@ -105,7 +113,7 @@ void CUPTIAPI take_buffer(CUcontext, std::uint32_t, std::uint8_t* buffer, std::s
   CUpti_Activity* record = nullptr;
   while (cupti()->cuptiActivityGetNextRecord(buffer, valid_bytes, &record) == CUPTI_SUCCESS) add_record(record, &all);
   std::size_t dropped = 0;
-  if (cupti()->cuptiActivityGetNumDroppedRecords(nullptr, 0, &dropped) == CUPTI_SUCCESS) all.dropped += dropped;
+  if (cupti()->cuptiActivityGetNumDroppedRecords(nullptr, 0, &dropped) == CUPTI_SUCCESS) all.lost.dropped += dropped;
   std::free(buffer);
 }
 
@@ -192,7 +200,7 @@ bool CuptiCollector::start(std::string* why_not) {
     PD_CUPTI(cupti()->cuptiActivityFlushAll(1));  // what an earlier recording left behind
     const std::lock_guard lock(all.mutex);
     all.activities.clear();
-    all.dropped = 0;
+    all.lost = {};
     all.offset_ns = clock_offset();
     all.nodes_problem = subscribe(&all.subscriber);
   } catch (const Error& error) {
@@ -203,7 +211,7 @@ bool CuptiCollector::start(std::string* why_not) {
   return true;
 }
 
-std::vector<GpuActivity> CuptiCollector::stop(std::uint64_t* dropped) {
+std::vector<GpuActivity> CuptiCollector::stop(Lost* lost) {
   Collection& all = collection();
   if (driver() != nullptr) {
     CUcontext current = nullptr;
@@ -220,7 +228,7 @@ std::vector<GpuActivity> CuptiCollector::stop(std::uint64_t* dropped) {
   std::stable_sort(all.activities.begin(), all.activities.end(),
                    [](const GpuActivity& a, const GpuActivity& b) { return a.start_ns < b.start_ns; });
   cut_waits(&all.activities);
-  *dropped = all.dropped;
+  *lost = all.lost;
   return std::move(all.activities);
 }
 
@@ -231,8 +239,8 @@ bool CuptiCollector::start(std::string* why_not) {
   return false;
 }
 
-std::vector<GpuActivity> CuptiCollector::stop(std::uint64_t* dropped) {
-  *dropped = 0;
+std::vector<GpuActivity> CuptiCollector::stop(Lost* lost) {
+  *lost = {};
   return {};
 }
 

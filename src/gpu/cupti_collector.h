@@ -27,6 +27,7 @@ struct GpuActivity {
   std::int64_t bytes = 0;         // copies and fills
   bool is_from_host = false;      // copies: host to device
   bool is_to_host = false;        // copies: device to host
+  bool is_async = false;          // copies: the host did not wait for it
   std::string name;               // kernels
 };
 
@@ -36,9 +37,13 @@ class CuptiCollector {
   static const std::string& problem();
   /// Starts collecting. False, with the reason, when CUPTI refuses (another profiler has it).
   static bool start(std::string* why_not);
-  /// Ends collecting, waits for what is under way, returns everything in order of start. `dropped` counts records
-  /// that CUPTI lost.
-  static std::vector<GpuActivity> stop(std::uint64_t* dropped);
+  /// What is not among the activities.
+  struct Lost {
+    std::uint64_t dropped = 0;   // by CUPTI
+    std::uint64_t timeless = 0;  // records that CUPTI had no time for
+  };
+  /// Ends collecting, waits for what is under way, returns everything in order of start.
+  static std::vector<GpuActivity> stop(Lost* lost);
   /// Between start and stop: empty when ClonedNodes can be used; else why not (an older CUPTI, another profiler).
   static std::string nodes_problem();
 };

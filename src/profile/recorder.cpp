@@ -182,6 +182,7 @@ void Recorder::add_source(GpuSource source) {
   // The first program for a GPU may be made while a recording is under way.
   if (running() && r.options->state != State::cpu) source.start(r.options->state, r.options->detail);
   r.sources.push_back(std::move(source));
+  if (follows_environment_) end_at_exit();
 }
 
 bool Recorder::running() {

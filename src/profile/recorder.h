@@ -174,6 +174,7 @@ class Recorder {
   static void count_run();
   static void leave_fork();
   static bool follow_environment();
+  static void end_at_exit();
   static ThreadExit* this_thread();
   static OpenSpans& beyond_its_end();
   static std::vector<SpanRecord> open_of(const ThreadSpans& spans);

@@ -25,6 +25,21 @@ struct ClockPair {
   std::int64_t ns = 0;
 };
 
+/// A thread's spans are written in the order of their ends. Two stamps right behind each other may still come out the
+/// other way round (the counter is read out of order, and cores differ a little): then what is around a span would end
+/// before it.
+class EndOrder {
+ public:
+  Ticks of(Ticks end) {
+    constexpr Ticks kNear = 4096;
+    if (end < last_ && last_ - end < kNear) return last_;
+    return last_ = end;
+  }
+
+ private:
+  Ticks last_ = 0;
+};
+
 /// Both clocks at one moment: of several tries the one that was disturbed least.
 ClockPair read_clocks();
 
@@ -84,7 +99,8 @@ class Recorder::Stream {
   std::string path_;
   files::Descriptor descriptor_;
   std::optional<RecordingWriter> writer_;
-  std::unordered_map<SiteId, SiteId> site_of_;  // recorder's id -> the file's
+  std::unordered_map<SiteId, SiteId> site_of_;        // recorder's id -> the file's
+  std::unordered_map<std::uint32_t, EndOrder> ends_;  // per thread
   std::vector<StoredSpan> batch_;
   std::string problem_;  // nothing was written since
   std::mutex mutex_;

@@ -14,6 +14,7 @@ namespace paoding::profile {
 namespace {
 
 constexpr auto kPause = std::chrono::milliseconds(100);
+constexpr std::chrono::nanoseconds kLongest = std::chrono::seconds(1);  // between pairs of the clocks
 
 files::Descriptor nameless_file() {
   const char* folder = std::getenv("TMPDIR");
@@ -62,7 +63,7 @@ void Recorder::Stream::stop_thread() {
 }
 
 void Recorder::Stream::run() {
-  Ticks last = r_.started.ticks;
+  ClockPair last = r_.started;
   std::unique_lock lock(mutex_);
   while (!over_.wait_for(lock, kPause, [&] { return is_over_; })) {
     lock.unlock();
@@ -70,7 +71,11 @@ void Recorder::Stream::run() {
     try {
       for (const Full& one : full) write(one.thread, {one.chunk->records.get(), one.chunk->used.load()});
       const ClockPair now = read_clocks();
-      if (problem_.empty() && !full.empty() && now.ticks > last) writer_->clock(last = now.ticks, now.ns);
+      const bool is_time = !full.empty() || now.ns - last.ns > kLongest.count() || last.ns == r_.started.ns;
+      if (problem_.empty() && is_time && now.ticks > last.ticks) {
+        writer_->clock(now.ticks, now.ns);
+        last = now;
+      }
     } catch (const Error& error) {
       problem_ = error.what();
     }
@@ -100,13 +105,14 @@ std::vector<Recorder::Stream::Full> Recorder::Stream::take_full() {
 
 void Recorder::Stream::write(std::uint32_t thread, std::span<const SpanRecord> records) {
   batch_.clear();
+  EndOrder& ends = ends_[thread];
   for (const SpanRecord& record : records) {
     const auto [found, is_new] = site_of_.try_emplace(record.site);
     if (is_new) found->second = writer_->site(r_.site_info(record.site));
     batch_.push_back({.site = found->second,
                       .run = record.run == 0 && record.start < r_.started.ticks ? next_run() : record.run,
                       .start = record.start,
-                      .end = std::max(record.start, record.end)});
+                      .end = std::max(record.start, ends.of(record.end))});
   }
   writer_->spans(writer_->track(TrackKind::thread, fmt::format("thread{}", thread), -1), StoredClock::ticks, batch_);
 }
@@ -157,12 +163,12 @@ Trace Recorder::Stream::finish(ClockPair stopped, Ticks window_end) {
   std::string problem = problem_;
   try {
     if (problem.empty()) {
-      write_rest(window_end);
       writer_->clock(stopped.ticks, stopped.ns);
       const double rate =
           static_cast<double>(stopped.ns - r_.started.ns) / static_cast<double>(stopped.ticks - r_.started.ticks);
       const auto length = static_cast<std::int64_t>(rate * static_cast<double>(window_end - r_.started.ticks));
       writer_->window(r_.started.ns, r_.started.ns + length);
+      write_rest(window_end);
       writer_->finish();
     }
   } catch (const Error& error) {

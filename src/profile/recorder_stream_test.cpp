@@ -80,7 +80,10 @@ TEST(RecorderStream, IsWhatStopGives) {
   EXPECT_GE(spans_of(read), 6u * Recorder::kChunkRecords + 1);
   for (SpanId i = 0; i < read.size(); ++i) {
     ASSERT_EQ(read.start(i), stopped.start(i));
-    if (read.name(i) == "inner") ASSERT_EQ(read.name(read.parent(i)), "outer");
+    if (read.name(i) == "inner") {
+      ASSERT_NE(read.parent(i), kNone);
+      ASSERT_EQ(read.name(read.parent(i)), "outer");
+    }
   }
 }
 

@@ -112,13 +112,14 @@ class Recorder::ToTrace {
   void add_thread(const ThreadSpans& spans, std::vector<SpanRecord>& open) {
     const TrackId track = trace_.add_track(TrackKind::thread, fmt::format("thread{}", spans.number));
     dropped_ += spans.dropped;
+    EndOrder ends;
     for (std::size_t c = 0; c < spans.chunks_used; ++c) {
       const Chunk& chunk = *spans.chunks[c];
       const std::uint32_t used = chunk.used.load(std::memory_order_acquire);
       for (std::uint32_t i = 0; i < used; ++i) {
         const SpanRecord& record = chunk.records[i];
         std::erase_if(open, [&](const SpanRecord& o) { return o.site == record.site && o.start == record.start; });
-        add(track, record, to_ns(record.end));
+        add(track, record, to_ns(ends.of(record.end)));
       }
     }
     for (const SpanRecord& record : open) add(track, record, trace_.window_end() + 1);

@@ -187,7 +187,7 @@ void permute(std::vector<T>& column, const std::vector<SpanId>& order) {
 }  // namespace
 
 void Trace::finish(Links links) {
-  sort_spans();
+  if (links == Links::to_find) sort_spans();
   if (links == Links::to_find) {
     link_parents();
     link_causes();
@@ -231,7 +231,9 @@ void Trace::forget_links() {
 void Trace::sort_spans() {
   std::vector<SpanId> order(size());
   std::iota(order.begin(), order.end(), 0);
-  const auto before = [this](SpanId a, SpanId b) { return comes_before(a, b); };
+  // Of spans that are alike in all of this the one that was added later contains the other: threads write a span when
+  // it ends.
+  const auto before = [this](SpanId a, SpanId b) { return comes_before(a, b) || (a > b && !comes_before(b, a)); };
   if (std::is_sorted(order.begin(), order.end(), before)) return;
   std::stable_sort(order.begin(), order.end(), before);
 
@@ -277,9 +279,11 @@ void Trace::link_causes() {
   for (SpanId i = 0; i < size(); ++i) {
     if (on_gpu(i)) continue;
     if (correlation_[i] != 0) by_correlation[correlation_[i]] = i;  // the innermost comes last
-    if (kind(i) == SpanKind::launch && run_[i] != 0) launches[run_[i]].push_back(i);
+    const bool launches_work = kind(i) == SpanKind::launch || kind(i) == SpanKind::compute;
+    if (launches_work && run_[i] != 0) launches[run_[i]].push_back(i);
   }
-  // A run with several launches was run step by step: the n-th launch for an op instance started its n-th GPU span.
+  // A run with several launches was run step by step: the n-th launch for an op instance started its n-th GPU span, and
+  // the last all that come behind.
   using StepKey = std::tuple<std::uint32_t, StringId, StringId>;
   std::map<StepKey, std::pair<std::vector<SpanId>, std::size_t>> steps;
   for (const auto& [run, spans] : launches) {
@@ -298,7 +302,7 @@ void Trace::link_causes() {
         cause_[i] = of_run->second[0];
       } else if (auto step = steps.find({run_[i], site(i).op, site(i).instance}); step != steps.end()) {
         auto& [spans, next] = step->second;
-        if (next < spans.size()) cause_[i] = spans[next++];
+        cause_[i] = spans[std::min(next++, spans.size() - 1)];
       }
     }
     if (run_[i] == 0 && cause_[i] != kNone) run_[i] = run_[cause_[i]];

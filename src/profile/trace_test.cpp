@@ -118,5 +118,22 @@ TEST(Trace, KeepsBytesOfASpanApartFromItsSites) {
   EXPECT_EQ(trace.bytes(1), 64);
 }
 
+// A clock of coarse ticks gives both the same times: what is written last is around the other.
+TEST(Trace, NestsSpansOfEqualTimesInTheOrderOfTheirEnds) {
+  Trace trace;
+  const TrackId host = trace.add_track(TrackKind::thread, "thread0");
+  for (const char* name : {"inner", "middle", "outer"}) {
+    trace.add({.track = host,
+               .site = trace.add_site({.name = name, .kind = SpanKind::host}),
+               .start_ns = 5,
+               .duration_ns = 10});
+  }
+  trace.finish();
+  EXPECT_EQ(trace.name(0), "outer");
+  EXPECT_EQ(trace.name(2), "inner");
+  EXPECT_EQ(trace.parent(2), 1u);
+  EXPECT_EQ(trace.parent(1), 0u);
+}
+
 }  // namespace
 }  // namespace paoding::profile

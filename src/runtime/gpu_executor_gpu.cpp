@@ -2,6 +2,7 @@
 // The GPU executor: every launch of a run captured once into a CUDA graph; a run is one graph launch. One that prints
 // and writes is two: between them the host hands over what was printed.
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <map>
 #include <optional>
@@ -21,6 +22,7 @@
 #include "runtime/gpu_reads.h"
 #include "runtime/gpu_results.h"
 #include "runtime/gpu_trace.h"
+#include "runtime/sites.h"
 
 namespace paoding {
 namespace {
@@ -71,7 +73,12 @@ class GpuExecutor : public Executor {
     prepare_kernels();
     prints_ = GpuPrints(device_, launches_, options.on_print);
     place_gate(options, std::move(gates));
-    if (is_captured_) capture(std::make_shared<const GpuTrace::Sites>(sites()));
+    if (is_captured_) {
+      capture(std::make_shared<const GpuTrace::Sites>(sites()));
+    } else {
+      GpuTrace::add_source();
+      step_sites_.emplace(launches_);
+    }
   }
 
   ~GpuExecutor() override {
@@ -120,7 +127,7 @@ class GpuExecutor : public Executor {
   void run(std::uint32_t run) override {
     device_.make_current();
     feeds_.take_over();
-    if (!is_captured_) return run_stepwise();
+    if (!is_captured_) return run_stepwise(run);
     arena_->cancel.pace(expected_us_);
     try {
       for (Segment& segment : segments_) run_segment(segment, run);
@@ -240,7 +247,9 @@ class GpuExecutor : public Executor {
 
   void launch(Segment& segment, std::uint32_t run) {
     if (!GpuTrace::is_wanted()) {
+      const profile::Ticks start = profile::Recorder::now();
       segment.graph->launch(stream_.get());
+      segment.seen.note_alone(start);
     } else if (GpuTrace::sees_graphs()) {
       segment.seen.before_graph(run, *segment.graph, stream_.get());
       segment.graph->launch(stream_.get());
@@ -448,7 +457,7 @@ class GpuExecutor : public Executor {
   }
 
   // What throws in the commit, where only somebody who looks on may, leaves parameters as they were.
-  void run_stepwise() {
+  void run_stepwise(std::uint32_t run) {
     prints_.clear();
     named([&] { stream_.wait_idle(); });  // feeds are there: who looks on reads them before the first step
     const CancelPoll poll;
@@ -465,7 +474,7 @@ class GpuExecutor : public Executor {
         }
         if (launch.is_commit && !is_commit && on_step_) kept = parameters();
         is_commit = launch.is_commit;
-        if (launch.kind == Launch::Kind::run) run_step(i);
+        if (launch.kind == Launch::Kind::run) run_step(i, run);
         i = launch.kind == Launch::Kind::run ? i + 1 : launch.targets[launch.targets.size() == 1 ? 0 : *taken_by(i)];
       }
     } catch (...) {
@@ -490,13 +499,20 @@ class GpuExecutor : public Executor {
     }
   }
 
-  void run_step(std::size_t i) {
+  void run_step(std::size_t i, std::uint32_t run) {
     const Launch& launch = launches_[i];
     const auto read = [&](std::size_t k) { return read_strided(launch, k); };
     if (watcher_ != nullptr) watcher_->before(launch, read);
     try {
-      start_launch(i, stream_.get());
+      const StepSites sites = step_sites_->of(launch);
+      const profile::SpanScope op(sites.op, run);
+      const std::int64_t start_ns = now_ns();
+      {
+        const profile::SpanScope compute(sites.compute, run);
+        start_launch(i, stream_.get());
+      }
       stream_.wait_idle();
+      if (GpuTrace::is_wanted()) GpuTrace::add_step(device_.index(), sites.kernel, run, start_ns, now_ns());
     } catch (const Error& error) {
       fail(ErrorKind::device, "{} failed: {}", who(i), error.what());
     }
@@ -510,6 +526,8 @@ class GpuExecutor : public Executor {
     }
     on_step_(step);
   }
+
+  static std::int64_t now_ns() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
   // Copies the stretch of memory that the value spans, and picks its elements on the host.
   Tensor read_strided(const Launch& launch, std::size_t k) const {
@@ -551,7 +569,8 @@ class GpuExecutor : public Executor {
   GpuPrints prints_;
   std::optional<GpuGate> gate_;
   std::optional<GpuReads> reads_;
-  std::vector<Segment> segments_;  // of a captured run
+  std::vector<Segment> segments_;          // of a captured run
+  std::optional<LaunchSites> step_sites_;  // of a run step by step
 };
 
 }  // namespace

@@ -33,6 +33,13 @@ class GpuTrace {
   /// Before the graph is launched, in a stream.
   void before_graph(std::uint32_t run, CapturedGraph& graph, CUstream stream);
   void after_graph(std::uint32_t run);
+  /// Of a launch that nobody records: how long it takes when nobody does.
+  void note_alone(profile::Ticks start);
+  /// Has kernels recorded from here on, at the latest of the program that asks.
+  static void add_source();
+  /// A step that was launched by itself and waited for, in ns of steady_clock: kernels that ran meanwhile are its.
+  static void add_step(int device, profile::SiteId kernel, std::uint32_t run, std::int64_t start_ns,
+                       std::int64_t end_ns);
   /// `start_all` starts about `count` entries one by one, and calls what it is given behind each.
   using Behind = std::function<void(std::size_t entry)>;
   void time_steps(std::uint32_t run, std::size_t count, CUstream stream,
@@ -49,7 +56,7 @@ class GpuTrace {
  private:
   std::shared_ptr<const Shape> shape_;
   profile::SiteId launch_site_ = 0;
-  profile::Ticks launch_start_ = 0;
+  profile::Ticks launch_start_ = 0, alone_ = 0;  // alone_: 0 is not known
 };
 
 }  // namespace paoding

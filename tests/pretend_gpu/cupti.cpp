@@ -43,6 +43,8 @@ void look() {
   gpu.ran = [](const Piece& piece, std::int64_t start_ns, std::int64_t end_ns) {
     state().records.push_back({piece, start_ns, end_ns});
     state().records.back().piece.work = {};
+    const unsigned every = Machine::get().timeless_every;
+    if (every != 0 && state().records.size() % every == 0) state().records.back().start_ns = 0;
   };
 }
 
@@ -56,6 +58,12 @@ std::size_t put(std::uint8_t* at, const Ran& ran, CUpti_ActivityKind kind) {
   record.graphId = ran.piece.graph, record.graphNodeId = ran.piece.node;
   if constexpr (requires { record.name; }) record.name = ran.piece.name.c_str();
   if constexpr (requires { record.copyKind; }) {
+    const auto host = static_cast<std::uint8_t>(ran.piece.is_pageable ? CUPTI_ACTIVITY_MEMORY_KIND_PAGEABLE
+                                                                      : CUPTI_ACTIVITY_MEMORY_KIND_PINNED);
+    const bool from_host = ran.piece.kind == Piece::Kind::from_host, to_host = ran.piece.kind == Piece::Kind::to_host;
+    record.srcKind = from_host ? host : static_cast<std::uint8_t>(CUPTI_ACTIVITY_MEMORY_KIND_DEVICE);
+    record.dstKind = to_host ? host : static_cast<std::uint8_t>(CUPTI_ACTIVITY_MEMORY_KIND_DEVICE);
+    record.flags = CUPTI_ACTIVITY_FLAG_MEMCPY_ASYNC;
     record.copyKind = ran.piece.kind == Piece::Kind::from_host ? CUPTI_ACTIVITY_MEMCPY_KIND_HTOD
                       : ran.piece.kind == Piece::Kind::to_host ? CUPTI_ACTIVITY_MEMCPY_KIND_DTOH
                                                                : CUPTI_ACTIVITY_MEMCPY_KIND_DTOD;

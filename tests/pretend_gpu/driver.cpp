@@ -232,9 +232,10 @@ CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void* from, std::size_t bytes, 
     gpu().enqueue(stream, {.work = [=] { std::memcpy(pointer(to), from, bytes); }, .kind = Piece::Kind::from_host});
   } else {
     const auto* first = static_cast<const char*>(from);
-    gpu().enqueue(stream, {[to, kept = std::vector<char>(first, first + bytes)] {
-                    std::memcpy(pointer(to), kept.data(), kept.size());
-                  }});
+    const auto copy = [to, kept = std::vector<char>(first, first + bytes)] {
+      std::memcpy(pointer(to), kept.data(), kept.size());
+    };
+    gpu().enqueue(stream, {.work = copy, .kind = Piece::Kind::from_host, .is_pageable = true});
   }
   return CUDA_SUCCESS;
 }

@@ -40,9 +40,9 @@ void Machine::break_at(const std::string& kernel, CUresult error) {
   break_at_ = kernel, break_with_ = error;
 }
 
-void Machine::profile(bool tells, bool keeps) {
+void Machine::profile(bool tells, bool keeps, unsigned every) {
   const std::lock_guard lock(mutex);
-  tells_nodes = tells, keeps_order = keeps;
+  tells_nodes = tells, keeps_order = keeps, timeless_every = every;
 }
 
 void Machine::revive() {

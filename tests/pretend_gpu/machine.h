@@ -37,6 +37,7 @@ struct Piece {
   std::string name = {};  // of a kernel
   std::uint64_t node = 0;
   std::uint32_t graph = 0, correlation = 0;
+  bool is_pageable = false;  // copies: the host's memory
 };
 
 struct CUgraph_st {
@@ -87,7 +88,7 @@ class Machine : public Gpu {
   void forget_calls() override;
   void before(const std::string& function, std::function<void()> then) override;
   void break_at(const std::string& kernel, CUresult error) override;
-  void profile(bool tells_nodes, bool keeps_order) override;
+  void profile(bool tells_nodes, bool keeps_order, unsigned timeless_every) override;
   void revive() override;
   std::size_t bytes_in_use() const override;
   std::size_t graph_bytes() const override;
@@ -118,6 +119,7 @@ class Machine : public Gpu {
   std::function<void(const Piece& piece, std::int64_t start_ns, std::int64_t end_ns)> ran = {};
   std::function<void(std::uint64_t from, std::uint64_t made)> cloned = {};
   bool tells_nodes = true, keeps_order = true;
+  unsigned timeless_every = 0;
 
   bool take(std::size_t bytes);  // false when there is no room
   void give_back(std::size_t bytes) { used_ -= bytes; }

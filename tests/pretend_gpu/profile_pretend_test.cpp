@@ -1,11 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recordings of captured runs, with a CUPTI that tells which nodes executable graphs have, and with one that does not.
+// Recordings of runs on a GPU, with a CUPTI that tells the numbers of executable graphs, with one that does not, and
+// with one that has no time for some of its records.
 #include <fmt/ranges.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
 
 #include "gpu/cupti_library.h"
 #include "paoding/profile.h"
+#include "profile/report.h"
 #include "profile/trace.h"
 #include "tests/pretend_gpu/pretend_program.h"
+#include "tests/temporary_folder.h"
 
 namespace paoding::testing_program {
 namespace {
@@ -100,7 +109,7 @@ TEST_F(ProfileOnAGpu, FindsEveryKernelByItsNodeWhateverItsTime) {
 }
 
 TEST_F(ProfileOnAGpu, GoesByTheOrderWhereNodesAreNotTold) {
-  const Recorded by_nodes = record(true, true), by_order = record(false, true);
+  const Recorded by_order = record(false, true), by_nodes = record(true, true);
   EXPECT_TRUE(has(by_order.report, "somebody else has subscribed); kernels were told by their order"))
       << by_order.report;
   EXPECT_EQ(numbered(by_order.kernels, 3), numbered(by_nodes.kernels, 3));
@@ -114,6 +123,106 @@ TEST_F(ProfileOnAGpu, LeavesOutRunsFromBeforeTheRecording) {
   EXPECT_TRUE(has(behind_another.report, "graph launches from before the recording, left out"))
       << behind_another.report;
   EXPECT_EQ(numbered(behind_another.kernels, 2), numbered(alone.kernels, 2));
+}
+
+// A record without a time would be at the beginning of all time, and all that follows would be cut by it.
+TEST_F(ProfileOnAGpu, LeavesOutRecordsWithoutATime) {
+  const Recorded whole = record(true, true, 4);
+  pretend_gpu().profile(true, true, 5);
+  Profiler seen;
+  for (int i = 0; i < 4; ++i) program_->run();
+  program_->wait();
+  const std::string report = seen.stop();
+  EXPECT_TRUE(has(report, "records of CUPTI without a time, left out (")) << report;
+  const profile::Trace& trace = seen.trace();
+  const std::size_t left = kernels(trace).size();
+  EXPECT_LT(left, whole.kernels.size());
+  EXPECT_GE(left, whole.kernels.size() * 3 / 4 - 1);
+  for (profile::SpanId i = 0; i < trace.size(); ++i) {
+    EXPECT_FALSE(trace.on_gpu(i) && trace.cut(i).at_start) << trace.name(i);
+  }
+}
+
+// What a launch takes longer while CUPTI looks is the recording's, not the framework's.
+TEST_F(ProfileOnAGpu, SaysWhatOfALaunchIsTheRecordings) {
+  for (int i = 0; i < 5; ++i) program_->run();
+  program_->wait();
+  pretend_gpu().before("cuGraphLaunch", [] { std::this_thread::sleep_for(std::chrono::milliseconds(5)); });
+  Profiler seen;
+  for (int i = 0; i < 3; ++i) program_->run();
+  program_->wait();
+  pretend_gpu().before("cuGraphLaunch", {});
+  seen.end();
+  const profile::Measures m = profile::measure(seen.trace());
+  EXPECT_GT(m.recording, 14e6);
+  EXPECT_LT(m.framework, 10e6) << "the launches' time is the framework's";
+}
+
+TEST_F(ProfileOnAGpu, KnowsWhatIsCopiedWhileTheHostGoesOn) {
+  constexpr std::int64_t kMore = (std::int64_t{64} << 18) + 1;  // than 64 MiB, which comes from the caller's memory
+  Graph graph;
+  graph.fetch("y", sum(slice(graph.input("large", f32, {kMore}), 0, 0, 8)) + sum(graph.input("small", f32, {8})));
+  Program program(graph, on_gpu());
+  const Tensor large(f32, {kMore});
+  Profiler seen;
+  program.set_input(program.input_index("large"), large);
+  program.set_input(program.input_index("small"), Tensor::from(f32, {8}, Dense(8, 0.5)));
+  program.run();
+  program.wait();
+  seen.end();
+  std::map<bool, int> of;
+  const profile::Trace& trace = seen.trace();
+  for (profile::SpanId i = 0; i < trace.size(); ++i) {
+    if (!trace.on_gpu(i) || trace.site(i).copy != profile::Copy::host_to_device) continue;
+    ++of[trace.site(i).async];
+  }
+  EXPECT_EQ(of[false], 1);
+  EXPECT_EQ(of[true], 1);
+}
+
+// The debug execution: every step is seen, its kernel under it, and waited for.
+TEST_F(ProfileOnAGpu, SeesTheStepsOfARunStepByStep) {
+  CompileOptions options = on_gpu();
+  options.execution = Execution::stepwise;
+  Program stepwise(graph_, options, &*parameters_);
+  const auto feeds = to_tensors(graph_, {{"a", Dense(15, 0.5)}, {"ids", {0, 1, 2, 3, 4, 0, 1, 2}}});
+  stepwise.run(feeds);
+  Profiler seen;
+  stepwise.run(feeds);
+  const std::string report = seen.stop();
+  const profile::Trace& trace = seen.trace();
+  int ops = 0, on_gpu = 0;
+  for (profile::SpanId i = 0; i < trace.size(); ++i) {
+    if (trace.kind(i) == profile::SpanKind::op) ++ops;
+    if (trace.kind(i) != profile::SpanKind::kernel) continue;
+    ++on_gpu;
+    ASSERT_NE(trace.cause(i), profile::kNone) << trace.name(i) << report;
+    EXPECT_EQ(trace.site(trace.cause(i)).instance, trace.site(i).instance);
+  }
+  EXPECT_GE(ops, 8) << report;
+  EXPECT_GE(on_gpu, ops) << report;
+  EXPECT_FALSE(has(report, "left out")) << report;
+}
+
+// `paoding profile` begins before there is any program: kernels are recorded from the first run on.
+TEST(ProfileOfACommand, OnAGpuSeesKernelsFromTheFirstRunOn) {
+  if (gpu::cupti() == nullptr) GTEST_SKIP() << "NOT CHECKED: " << gpu::cupti_problem();
+  const std::filesystem::path paoding = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "paoding";
+  if (!std::filesystem::exists(paoding)) GTEST_SKIP() << "NOT CHECKED: " << paoding << " is not built";
+  const TemporaryFolder folder;
+  const std::string out = (folder / "out").string();
+  std::ofstream(folder / "square.txt") << "paoding graph 1\nx = input f32[2,3]\ny = mul(x, x)\nfetch y\n";
+  const std::string command = fmt::format(
+      "PAODING_CUDA_PATH={} PAODING_CACHE_DIR={} {} profile run {} --random 7 --device cuda "
+      "--repeat 2 > {} 2>&1",
+      PAODING_PRETEND_FOLDER, (folder / "cache").string(), paoding.string(), (folder / "square.txt").string(), out);
+  ASSERT_EQ(std::system(command.c_str()), 0);
+  std::stringstream text;
+  text << std::ifstream(out).rdbuf();
+  EXPECT_TRUE(has(text.str(), "GPU 0    kernels")) << text.str();
+  EXPECT_TRUE(has(text.str(), "\nmul  ")) << text.str();
+  EXPECT_FALSE(has(text.str(), "left out")) << text.str();
+  EXPECT_FALSE(has(text.str(), "by their order")) << text.str();
 }
 
 TEST_F(ProfileOnAGpu, KeepsProgramsApart) {
