@@ -87,8 +87,10 @@ TEST(LayerScopes, HaveEveryLayer) {
   EXPECT_EQ(scopes_of(g, "embedding"), std::vector<std::string>{"words"});
   EXPECT_EQ(scopes_of(g, "layer_norm"), std::vector<std::string>{"norm"});
   EXPECT_EQ(scopes_of(g, "batch_norm"), std::vector<std::string>{"batch"});
-  EXPECT_EQ(scopes_of(g, "scan"),
-            (std::vector<std::string>{"read", "both/l0", "both/l0_reverse", "both/l1", "both/l1_reverse", "plain"}));
+  EXPECT_EQ(scopes_of(g, "lstm_recurrence"), std::vector<std::string>{"read"});
+  EXPECT_EQ(scopes_of(g, "gru_recurrence"),
+            (std::vector<std::string>{"both/l0", "both/l0_reverse", "both/l1", "both/l1_reverse"}));
+  EXPECT_EQ(scopes_of(g, "rnn_recurrence"), std::vector<std::string>{"plain"});
   const std::vector<std::string> products = scopes_of(g, "matmul");
   const std::set<std::string> all(products.begin(), products.end());
   for (const char* scope : {"line", "read", "both/l1_reverse", "plain", "see/query", "see/key", "see/value",
