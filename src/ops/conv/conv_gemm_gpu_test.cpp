@@ -152,7 +152,11 @@ TEST(ConvGemm, IsRightOnAGpu) {
       options.allow_tf32 = allow_tf32;
       Program program(g, options);
       const Tensors tensors = to_tensors(g, feeds), got = program.run(tensors);
-      for (const auto& [name, expected] : expected_within(g, feeds)) {
+      for (auto [name, expected] : expected_within(g, feeds)) {
+        // Tensor cores cut sums off where the model, and the emulation, round them.
+        if (dtype != f32 || allow_tf32) {
+          for (double& limit : expected.limits) limit *= 2;
+        }
         EXPECT_EQ(expected.problem_with(got.at(name).to_doubles()), "") << name;
       }
       expect_same_bits(got, program.run(tensors));

@@ -74,6 +74,15 @@ TEST(FewRows, WaitForAWeightThatTheLaunchInFrontMakes) {
   EXPECT_EQ(products.at(0)->call.settled, 0b01u) << "x, not exp(w)";
 }
 
+// The two groups in front have one text: they may share a launch, or change places.
+TEST(FewRows, WaitForAllThatAnyOfTheGroupsInFrontMakes) {
+  Graph graph;
+  const Value x = graph.input("x", f32, {8, 64}), w = graph.input("w", f32, {64, 64});
+  graph.fetch("y", matmul(exp(x), exp(w)));
+  const Plan plan = plan_of(graph, true);
+  EXPECT_EQ(products_of(plan).at(0)->call.settled, 0u);
+}
+
 TEST(FewRows, WaitForEverythingWhereNothingIsKnownOfWhatRanBefore) {
   Graph graph;
   graph.fetch("y", matmul(graph.input("x", f32, {8, 64}), graph.input("w", f32, {64, 64})));
