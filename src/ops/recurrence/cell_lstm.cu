@@ -14,7 +14,7 @@ struct Operands {
 struct Cell {
   float h, c, gates[4];
 
-  PD_DEVICE void start(const Operands& operands, Index at, int, Index first) {
+  PD_DEVICE void start(const Operands& operands, Index at, Index first) {
     h = load_one<true>(operands.h0 + at), c = load_one<true>(operands.c0 + at);
     if (operands.states != nullptr) store_one(operands.states + first + at, h);
     if (operands.cells != nullptr) store_one(operands.cells + first + at, c);

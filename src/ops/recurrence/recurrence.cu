@@ -68,11 +68,6 @@ PD_DEVICE unsigned factor_bits(unsigned bits) {
   if constexpr (sizeof(Stored) == 4 && !kIsExact) return round_to_tf32(bits);
   else return bits;
 }
-PD_DEVICE unsigned weight_bits(const Stored* at) {
-  Pack<Stored, 1> pack;
-  load<true>(pack, at);
-  return factor_bits(pack.word[0]);
-}
 // Element `element` of row `row`'s vector.
 PD_DEVICE void store_factor(unsigned char* vectors, int element, int row, float value) {
   unsigned char* const at = vectors + (element / kInPiece * kRows + row) * 16 + element % kInPiece * sizeof(Stored);

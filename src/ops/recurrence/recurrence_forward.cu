@@ -73,7 +73,7 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
 #pragma unroll
   for (int i = 0; i < kCells; ++i) {
     place[i].find(i, *shared.rows, rank, hidden);
-    if (place[i].at >= 0) cell[i].start(operands, place[i].at, place[i].unit, kIsReverse ? last * step_elements : 0);
+    if (place[i].at >= 0) cell[i].start(operands, place[i].at, kIsReverse ? last * step_elements : 0);
   }
   const auto keep = [&](int i, int time) {
     const Index here = time * step_elements, after = kIsReverse ? here : here + step_elements;

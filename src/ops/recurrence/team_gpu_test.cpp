@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // How layers are shared out: every row and unit has a place, and nothing needs more than there is.
-#include "ops/recurrence/team.h"
-
 #include <gtest/gtest.h>
 
 #include <random>
+
+#include "ops/recurrence/team.h"
 
 namespace paoding {
 namespace {

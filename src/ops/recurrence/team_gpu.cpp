@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/recurrence/team.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 
+#include "gpu/text_kernel.h"
+#include "ops/recurrence/team.h"
+
 namespace paoding {
 namespace {
+
+using gpu::parts_of;
 
 constexpr std::int64_t kWarps = 8;
 // Fragments, of 4 words, and blocks, of 16, that the 255 registers of a thread have room for.
@@ -14,7 +17,6 @@ constexpr std::int64_t kMostKept = 34, kMostKeptBlocks = 8;
 constexpr std::int64_t kReservedBytes = 1 << 10;
 constexpr double kCyclesPerUs = 1980;
 
-std::int64_t parts_of(std::int64_t count, std::int64_t each) { return (count + each - 1) / each; }
 std::int64_t up_to(std::int64_t count, std::int64_t each) { return parts_of(count, each) * each; }
 
 // Clusters that run at once: they lie within parts of the chip, some of whose multiprocessors are left over.
@@ -108,7 +110,7 @@ double step_us(const LayerExtents& layer, Team* team) {
   }
   const auto column_tiles = static_cast<double>(parts_of(team->rows, 8));
   const auto fragments = static_cast<double>(kWarps * team->tiles * team->steps);
-  const double multiply = fragments * column_tiles * (size_bytes(layer.dtype) == 2 ? 1.6 : 1.6);
+  const double multiply = fragments * column_tiles * 1.6;
   const double vectors = static_cast<double>(kWarps * team->steps) * column_tiles * 2;
   const double rest = static_cast<double>(kWarps * (team->tiles * team->steps - team->kept)) * 4;
   return exchange + 0.3 + std::max(multiply, vectors + rest) / kCyclesPerUs;
@@ -123,7 +125,6 @@ std::string Team::text() const {
 
 std::optional<Team> choose_team(const LayerExtents& layer, const Target& target, std::string* why_not) {
   std::optional<Team> best;
-  double best_us = 0;
   std::int64_t bytes = 0;
   for (const std::int64_t ctas : {1, 2, 4, 8, 16}) {
     if (ctas > 1 && target.major < 9) break;
@@ -142,7 +143,7 @@ std::optional<Team> choose_team(const LayerExtents& layer, const Target& target,
       continue;
     }
     team.step_us = step_us(layer, &team);
-    if (!best || team.step_us < best_us) best = team, best_us = team.step_us;
+    if (!best || team.step_us < best->step_us) best = team;
   }
   if (!best && why_not != nullptr) {
     *why_not = fmt::format(
