@@ -15,6 +15,8 @@ std::span<const EnvVariable> env_variables() {
        true},
       {"PAODING_PROFILE", "set by `paoding profile` for the command that it runs: what is recorded, and where to",
        "off", true},
+      {"PAODING_CUPTI", "1: recordings see GPUs by CUPTI, which slows them down, not by stamps that kernels leave",
+       "off", true},
       {"PAODING_DATA_DIR", "where `paoding fetch` puts data sets, and training looks for them", "data", true},
       {"OMP_NUM_THREADS", "threads of the CPU kernels", "all cores", false},
       {"OMP_WAIT_POLICY", "passive: waiting threads sleep; better when the cores are shared", "active", false},

@@ -9,6 +9,7 @@
 #include "gpu/group_writer.h"
 #include "gpu/kernel_prelude.h"
 #include "gpu/staged_text.h"
+#include "gpu/text_kernel.h"
 #include "group/staged.h"
 
 namespace paoding::gpu {
@@ -198,8 +199,8 @@ std::string KernelText::signature() {
   }
   return fmt::format(
       "extern \"C\" __global__ void __launch_bounds__({}, {}) $entry(\n{}    const Room room, "
-      "const Sizes size) {{\n  await_launch_before();\n  if (is_called_off(room)) return;\n",
-      std::max(256, s_.threads()), s_.resident_ctas, params);
+      "const Sizes size) {{\n  await_launch_before();\n{}",
+      std::max(256, s_.threads()), s_.resident_ctas, params, kBegin);
 }
 
 // ---- Where this CTA and this thread stand ----
@@ -407,6 +408,7 @@ TextLaunch plan_group(const Group& canonical, std::span<const int> alignment, co
   }
 
   TextLaunch plan;
+  plan.leaves_stamp = true;
   plan.floor_us = target.stream_us(double(canonical.min_read_bytes()), double(canonical.min_written_bytes()));
   if (std::find(is_live.begin(), is_live.end(), true) == is_live.end()) {
     plan.why = "empty: nothing to launch";

@@ -97,7 +97,7 @@ JoinedLaunch::JoinedLaunch(const std::vector<JoinMember>& members, const Target&
       "constexpr int kMembers = {0}, kMostMembers = {3}, kOperands = {4};\n{5}\n{6}{7}) $entry(\n"
       "    const Room room, const __grid_constant__ Sizes size) {{\n"
       "  const Member& member = size.members[member_of(size, blockIdx.x)];\n"
-      "  const Room own = {{member.workspace, member.tickets, room.fault, room.failed}};\n"
+      "  const Room own = {{member.workspace, member.tickets, room.fault, room.failed, room.stamp}};\n"
       "  alone::run({8}own, member.sizes, blockIdx.x - (unsigned)member.first);\n}}\n",
       members.size(), kernel_prelude(), as_function(own), kMostMembers, operands_, k_joined_launch_cu, kHead,
       launch_bounds(own), operands);
@@ -118,6 +118,7 @@ JoinedLaunch::JoinedLaunch(const std::vector<JoinMember>& members, const Target&
   }
   launch_.grid[0] = ctas;
   launch_.block = each.block;
+  launch_.leaves_stamp = each.leaves_stamp;
   launch_.overlaps_before = overlaps_before(target, launch_);
   launch_.why = fmt::format("{} kernels in one launch: {} CTAs", members.size(), ctas);
 }

@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "base/target.h"
@@ -106,8 +107,10 @@ class TextKernel : public PreparedKernel {
   }
 
   void run(const KernelRun& run) const override {
+    void* stamp = run.stamp;
     for (const LoadedKernel& kernel : kernels_) {
-      kernel.start(static_cast<CUstream>(run.stream), run.operands, {run.scratch, run.tickets, run.fault, run.failed});
+      kernel.start(static_cast<CUstream>(run.stream), run.operands,
+                   {run.scratch, run.tickets, run.fault, run.failed, std::exchange(stamp, nullptr)});
     }
   }
   void raise(const std::uint64_t* fault) const override { text_->raise(fault); }

@@ -11,12 +11,14 @@
 #endif
 
 // Beside its operands and sizes. `tickets` are zero before the first launch, and every launch leaves them so; `fault` is
-// two words of the launch's own, all ones; `failed`, where there is one, is not zero once the launch is called off.
+// two words of the launch's own, all ones; `failed`, where there is one, is not zero once the launch is called off;
+// `stamp`, where there is one, is where the launch leaves when it began.
 struct Room {
   void* workspace;
   unsigned* tickets;
   unsigned long long* fault;
   const unsigned* failed;
+  unsigned long long* stamp;
 };
 // An operand as the copy engine knows it (BoxMap of text_launch.h).
 struct alignas(64) Map {
@@ -30,6 +32,20 @@ PD_DEVICE void await_launch_before() {
   asm volatile("griddepcontrol.wait;" ::: "memory");
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
+}
+// The chip's clock in ns, which all its SMs share and nothing resets; it goes in steps of 32 (H200).
+PD_DEVICE unsigned long long gpu_clock() {
+#ifdef PD_EMULATE
+  return ::emulation::gpu_clock();
+#else
+  unsigned long long ns;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns)::"memory");
+  return ns;
+#endif
+}
+// By one thread of every CTA, behind await_launch_before().
+PD_DEVICE void leave_stamp(const Room& room) {
+  if (room.stamp != nullptr && (blockIdx.x | blockIdx.y | blockIdx.z) == 0) *room.stamp = gpu_clock();
 }
 // Asked behind that: a run that has failed writes no parameter.
 PD_DEVICE bool is_called_off(const Room& room) { return room.failed != nullptr && *room.failed != 0; }

@@ -33,7 +33,7 @@ PD_DEVICE int in_box(int row, int word) { return row * 32 + ((word / 4 ^ row % 8
 
 // The thread that has blocks brought; b's before the launch in front has ended, where that does not write b.
 PD_DEVICE void bring_blocks(const Map& a_map, const Map& b_map, float* stages, Mailboxes* mail, Index row, Index column,
-                            Index first, Index last) {
+                            Index first, Index last, const Room& room) {
   const auto bring_b = [&](Index block, int s) {
     float* const to = stages + s * kStageFloats + kRows * kBlockK;
     mailbox_expect(&mail->full[s], kStageFloats * 4);
@@ -53,9 +53,11 @@ PD_DEVICE void bring_blocks(const Map& a_map, const Map& b_map, float* stages, M
   if constexpr (kIsSettledB) {
     for (Index block = first; block < ahead; ++block) bring_b(block, block - first);
     await_launch_before();
+    leave_stamp(room);
     for (Index block = first; block < ahead; ++block) bring_a(block, block - first);
   } else {
     await_launch_before();
+    leave_stamp(room);
     for (Index block = first; block < ahead; ++block) bring_b(block, block - first), bring_a(block, block - first);
   }
   Turn turn;
@@ -142,7 +144,7 @@ PD_DEVICE void product(float* out, const Map& a_map, const Map& b_map, const Roo
 #pragma unroll
   for (int i = 0; i < kRows / 2; ++i) sum[i] = 0;
   if (is_consumer) multiply_blocks(sum, stages, mail, last - first);
-  else if (threadIdx.x == kConsumers) bring_blocks(a_map, b_map, stages, mail, row, column, first, last);
+  else if (threadIdx.x == kConsumers) bring_blocks(a_map, b_map, stages, mail, row, column, first, last, room);
   __syncthreads();
 
   if (is_consumer) {

@@ -112,7 +112,7 @@ TextLaunch plan_product(const ProductShape& shape, const ProductTile& tile) {
   parts.operands = {"const float* a", "const float* b", "float* out"};
   parts.maps = {"a_map", "b_map"};
   parts.call = "product(out, a_map, b_map, room, size)";
-  parts.awaits_launch_before = true;
+  parts.awaits_launch_before = parts.leaves_stamp = true;
   parts.ctas = e.ctas;
   parts.sizes.number("m", shape.m), parts.sizes.number("n", shape.n);
   parts.sizes.number("blocks", e.blocks);

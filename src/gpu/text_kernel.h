@@ -16,6 +16,10 @@
 
 namespace paoding::gpu {
 
+/// What a kernel's body begins with, behind await_launch_before().
+inline constexpr std::string_view kBegin =
+    "  if (threadIdx.x == 0) leave_stamp(room);\n  if (is_called_off(room)) return;\n";
+
 /// What a kernel's text and launch are made of.
 struct TextParts {
   std::string name;                    // of the kernel, before a hash of its text
@@ -27,6 +31,7 @@ struct TextParts {
   std::vector<std::string> maps = {};  // names of parameters
   std::string call;                    // the kernel's body
   bool awaits_launch_before = false;   // by itself, as something can be done before; then it asks is_called_off too
+  bool leaves_stamp = false;           // by itself, where it awaits the launch before by itself
   std::int64_t ctas = 0;               // 0: nothing to launch
   SizeFields sizes = {};
 };

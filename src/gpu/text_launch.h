@@ -15,6 +15,7 @@ struct Room {
   void* tickets = nullptr;
   void* fault = nullptr;
   const void* failed = nullptr;
+  void* stamp = nullptr;
 };
 
 /// A matrix of f32 that the copy engine brings into shared memory box by box, rounded to TF32 (to nearest, ties to
@@ -39,6 +40,7 @@ struct TextLaunch {
   unsigned cluster = 1;              // neighbouring CTAs that share their memory; the grid is a multiple of it
   bool is_cooperative = false;       // all CTAs run at once, so that they may wait for each other
   bool is_alone = false;             // takes much of an SM: shares no launch with kernels beside it
+  bool leaves_stamp = false;         // of when it began, in Room::stamp
   bool overlaps_before = false;      // may start before the launch in front of it has ended; waits for it by itself
   std::vector<std::uint64_t> sizes;  // the last argument
   std::vector<BoxMap> maps;

@@ -41,6 +41,7 @@ struct KernelRun {
   void* tickets = nullptr;  // of text kernels: 32-bit words that are zero
   void* fault = nullptr;    // where faults are possible: two 64-bit words, all ones
   void* failed = nullptr;   // a 32-bit word: not zero when a launch before this one has left a fault
+  void* stamp = nullptr;    // of text kernels: a 64-bit word for when the first launch began
 };
 
 /// A kernel for fixed layouts.

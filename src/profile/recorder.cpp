@@ -170,6 +170,12 @@ void Recorder::add_gpu(SiteId site, std::uint32_t run, std::int64_t start_ns, st
   r.gpu_spans.push_back({site, run, start_ns, duration_ns, track, correlation});
 }
 
+void Recorder::add_part(SiteId replay, SiteId site, std::uint64_t calls, std::int64_t ns) {
+  Recording& r = recording();
+  std::lock_guard lock(r.mutex);
+  if (r.running) r.parts.push_back({replay, site, calls, ns});
+}
+
 void Recorder::add_note(std::string text, std::uint64_t count) {
   Recording& r = recording();
   std::lock_guard lock(r.mutex);
@@ -230,6 +236,7 @@ void Recorder::start(const RecorderOptions& options) {
     r.chunk_count = r.thread_count = 0;
     r.gpu_tracks.clear();
     r.gpu_spans.clear();
+    r.parts.clear();
     r.notes.clear();
     r.problem.clear();
     session_.fetch_add(1);

@@ -148,6 +148,8 @@ class Recorder {
   /// Writes one GPU span, timed elsewhere in ns of steady_clock. `correlation`: see Span. Any thread; takes a lock.
   static void add_gpu(SiteId site, std::uint32_t run, std::int64_t start_ns, std::int64_t duration_ns, TrackId track,
                       std::uint32_t correlation = 0);
+  /// Says what launches of a graph consist of: ReplayPart.
+  static void add_part(SiteId replay, SiteId site, std::uint64_t calls, std::int64_t ns);
   /// Says what could not be seen during this recording.
   static void add_note(std::string text, std::uint64_t count = 0);
   /// Registers a source for all recordings to come.

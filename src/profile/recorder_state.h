@@ -131,6 +131,7 @@ struct Recorder::Recording {
   ClockPair started;
   std::vector<std::tuple<TrackKind, std::string, int>> gpu_tracks;
   std::vector<GpuSpan> gpu_spans;
+  std::vector<ReplayPart> parts;  // of the recorder's sites
   std::vector<Note> notes;
   std::vector<GpuSource> sources;
 

@@ -151,6 +151,10 @@ void Recorder::Stream::write_rest(Ticks window_end) {
     writer_->spans(tracks[track], StoredClock::nanoseconds, batch_);
   }
   r_.gpu_spans = {};
+  const auto site_of = [&](SiteId site) { return site == kNone ? kNone : writer_->site(r_.site_info(site)); };
+  for (const ReplayPart& part : r_.parts) {
+    writer_->part({site_of(part.replay), site_of(part.site), part.calls, part.ns});
+  }
   if (dropped > 0) r_.notes.push_back({"host spans dropped, the disk was too slow", dropped});
   for (const Note& note : r_.notes) writer_->note(note.text, note.count);
   r_.notes.clear();

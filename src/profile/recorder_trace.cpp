@@ -94,6 +94,10 @@ class Recorder::ToTrace {
                   .correlation = s.correlation});
     }
     r_.gpu_spans = {};
+    for (const ReplayPart& part : r_.parts) {
+      const SiteId site = part.site == kNone ? kNone : trace_site(part.site);
+      trace_.add_part({trace_site(part.replay), site, part.calls, part.ns});
+    }
   }
 
   Trace finish() {

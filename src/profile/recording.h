@@ -46,6 +46,7 @@ class RecordingWriter {
   /// `first`: the number of the first of them, in a file of a finished trace, whose links are kept; kNone in others.
   void spans(TrackId track, StoredClock clock, std::span<const StoredSpan> spans, SpanId first = kNone);
   void note(std::string_view text, std::uint64_t count);
+  void part(const ReplayPart& part);
   /// The last chunk, without which a reader says that something is missing.
   void finish();
 

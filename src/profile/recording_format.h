@@ -22,7 +22,8 @@ enum class ChunkType : std::uint8_t {
   sites,
   spans,  // of one track
   notes,
-  end,  // nothing is missing
+  end,    // nothing is missing
+  parts,  // of replays
 };
 
 struct ChunkHead {

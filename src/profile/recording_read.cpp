@@ -71,6 +71,7 @@ class Reader {
         if (!body.is_broken()) trace_.add_note(std::move(text), count);
         return !body.is_broken();
       }
+      case ChunkType::parts: return take_part(body);
       case ChunkType::end: is_whole_ = true; return body.is_at_end();
     }
     return false;
@@ -107,6 +108,16 @@ class Reader {
       if (body.is_broken()) return false;
       sites_.push_back(trace_.add_site(info));
     }
+    return true;
+  }
+
+  bool take_part(BodyReader& body) {
+    const std::uint64_t replay = body.number(), site = body.number();
+    ReplayPart part{.calls = body.number(), .ns = body.signed_number()};
+    if (body.is_broken() || replay >= sites_.size() || site > sites_.size() || part.ns < 0) return false;
+    part.replay = sites_[replay];
+    if (site != 0) part.site = sites_[site - 1];
+    trace_.add_part(part);
     return true;
   }
 

@@ -116,6 +116,16 @@ void RecordingWriter::note(std::string_view text, std::uint64_t count) {
   put(ChunkType::notes, body);
 }
 
+void RecordingWriter::part(const ReplayPart& part) {
+  put_names();
+  BodyWriter body;
+  body.number(part.replay);
+  body.number(part.site == kNone ? 0 : std::uint64_t{part.site} + 1);
+  body.number(part.calls);
+  body.signed_number(part.ns);
+  put(ChunkType::parts, body);
+}
+
 void RecordingWriter::finish() {
   put_names();
   put(ChunkType::end, {});
@@ -149,6 +159,9 @@ void write_recording(const Trace& trace, const std::string& path) {
     writer.spans(writer.track(own.kind, trace.text(own.name), own.device), StoredClock::nanoseconds, spans, first);
   }
   for (const Track& track : trace.tracks()) writer.track(track.kind, trace.text(track.name), track.device);
+  for (const ReplayPart& part : trace.parts()) {
+    writer.part({sites[part.replay], part.site == kNone ? kNone : sites[part.site], part.calls, part.ns});
+  }
   for (const Note& note : trace.notes()) writer.note(note.text, note.count);
   writer.finish();
   file.commit();

@@ -36,6 +36,9 @@ Measures measure(const Trace& trace, const ReportOptions& options) {
     return options.state != State::all && (budget.device < 0) != (options.state == State::cpu);
   });
   m.runs = trace.runs().size();
+  for (SpanId i = 0; i < trace.size(); ++i) m.replays += trace.on_gpu(i) && trace.kind(i) == SpanKind::replay ? 1 : 0;
+  for (const ReplayPart& part : trace.parts()) m.stamped_replays += part.site == kNone ? part.calls : 0;
+  m.replays += m.stamped_replays;
   for (SpanId i = 0; i < trace.size() && !m.has_gpu; ++i) m.has_gpu = trace.on_gpu(i);
   m.async_copies = {threads.copy_calls[1], united_length(threads.copies[1])};
   m.sync_copies = {threads.copy_calls[0], united_length(threads.copies[0])};

@@ -11,6 +11,8 @@
 //   Compiling       and nothing else was under way.
 //   Your code       the rest: what is not paoding's, a data loader among it.
 //   GpuMemcpy       when a copy from or to a GPU was under way: on the host, or on the GPU.
+//   ~               in part scaled: of most replays of a graph only the ends are stamped, and their time is shared out
+//                   as in those that are stamped in full.
 //   a call          its host span and the GPU spans it caused. GPU time: when those were under way. CPU time: the rest
 //                   of the host span. Total = CPU + GPU.
 //   a row           the sum, smallest, largest and average of its calls; Ratio is the share of the time that was under
@@ -58,6 +60,7 @@ struct Row {
   double min = 0, max = 0;
   double ratio = 0;
   double bytes = 0, flops = 0;  // of its calls, as far as they are known
+  double scaled = 0;            // of total: by shares of other replays (ReplayPart)
   bool at_compile = false;      // happened when the program was compiled, takes no run time
   double average() const { return calls == 0 ? 0 : total / static_cast<double>(calls); }
 };
@@ -89,6 +92,7 @@ struct Measures {
   std::vector<Section> per_thread;  // none or one per thread
   std::vector<Budget> budgets;      // of every thread, then of every GPU
   StepTimes steps;
+  std::uint64_t replays = 0, stamped_replays = 0;  // of graphs on GPUs; those that were stamped in full
   std::vector<Note> notes;
 };
 

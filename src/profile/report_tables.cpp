@@ -38,6 +38,7 @@ std::string row_json(const Row& row) {
   one.add("ratio", row.ratio);
   if (row.bytes > 0) one.add("bytes", row.bytes);
   if (row.flops > 0) one.add("flops", row.flops);
+  if (row.scaled > 0) one.add("scaled_ns", whole(row.scaled));
   if (row.at_compile) one.add("at_compile", true);
   return one.text();
 }
@@ -65,17 +66,18 @@ class Csv {
     row.name = name;
     row.calls = calls;
     row.total = ns;
-    out_ += fmt::format("{},{},,{},{},{},,,,,,,,\n", table, cell(of), cell(name), calls, whole(ns));
+    out_ += fmt::format("{},{},,{},{},{},,,,,,,,,\n", table, cell(of), cell(name), calls, whole(ns));
   }
   void add(std::string_view table, std::string_view of, const Row& row) {
-    out_ += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{:.0f},{:.0f}\n", table, cell(of), row.depth,
+    out_ += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{:.0f},{:.0f},{}\n", table, cell(of), row.depth,
                         cell(row.name), row.calls, whole(row.total), whole(row.cpu), whole(row.gpu), whole(row.min),
-                        whole(row.max), whole(row.average()), row.ratio, row.bytes, row.flops);
+                        whole(row.max), whole(row.average()), row.ratio, row.bytes, row.flops, whole(row.scaled));
   }
   std::string take() { return std::move(out_); }
 
  private:
-  std::string out_ = "table,of,depth,name,calls,total_ns,cpu_ns,gpu_ns,min_ns,max_ns,average_ns,ratio,bytes,flops\n";
+  std::string out_ =
+      "table,of,depth,name,calls,total_ns,cpu_ns,gpu_ns,min_ns,max_ns,average_ns,ratio,bytes,flops,scaled_ns\n";
 };
 
 }  // namespace

@@ -128,6 +128,10 @@ void append_summaries(std::string& out, const Measures& m) {
   append_table(out, overheads);
   append_steps(out, m.steps);
   append_completeness(out, m);
+  if (m.replays > m.stamped_replays) {
+    out += fmt::format("~: scaled from the {} of {} replays of graphs that were stamped in full\n", m.stamped_replays,
+                       m.replays);
+  }
 }
 
 void append_copies(std::string& out, const Measures& m) {
@@ -164,7 +168,8 @@ void append_events(std::string& out, const std::vector<Section>& sections, const
     const std::vector<std::string> names = row_names(section, options.width);
     for (std::size_t i = 0; i < section.rows.size(); ++i) {
       const Row& row = section.rows[i];
-      Cells cells{names[i], fmt::format("{}", row.calls), ms(row.total)};
+      const char* const scaled = row.scaled > 0 ? "~" : "";
+      Cells cells{names[i], fmt::format("{}{}", scaled, row.calls), scaled + ms(row.total)};
       if (has_both) {
         cells.push_back(fmt::format("{:.6f} ({:.6f})", row.cpu / kNsPerMs, share(row.cpu, row.total)));
         cells.push_back(fmt::format("{:.6f} ({:.6f})", row.gpu / kNsPerMs, share(row.gpu, row.total)));

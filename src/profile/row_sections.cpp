@@ -45,6 +45,25 @@ void RowTree::count_calls() {
   }
 }
 
+void RowTree::count_scaled_calls() {
+  for (const Call& call : calls_) {
+    if (call.scaled_ns <= 0) continue;
+    for (auto t = call.targets_begin; t < call.targets_end; ++t) {
+      const double share = targets_[t].share, ns = share * call.scaled_ns;
+      Row& row = nodes_[targets_[t].node].row;
+      const double each = ns / static_cast<double>(std::max<std::uint64_t>(call.scaled_calls, 1));
+      row.min = row.calls == 0 ? each : std::min(row.min, each);
+      row.max = std::max(row.max, each);
+      row.calls += call.scaled_calls;
+      row.total += ns;
+      row.gpu += ns;
+      row.scaled += ns;
+      row.bytes += share * call.bytes;
+      row.flops += share * call.flops;
+    }
+  }
+}
+
 // Shapes that were inferred when the program was compiled. What nobody measured has no row.
 void RowTree::add_compiled_shapes() {
   const auto count_now = static_cast<NodeId>(nodes_.size());
@@ -84,7 +103,8 @@ void RowTree::emit(NodeId id, int depth, double whole, std::vector<Row>& rows) {
     Row row = node.row;
     row.name = node.name;
     row.depth = depth;
-    const double under_way = row.at_compile ? 0 : united_length(std::move(node.under_way)) + node.shared;
+    const double under_way =
+        row.at_compile ? 0 : united_length(std::move(node.under_way)) + node.shared + node.row.scaled;
     row.ratio = whole > 0 ? std::min(1.0, under_way / whole) : 0;
     rows.push_back(std::move(row));
   }

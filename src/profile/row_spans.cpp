@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which calls a span opens, and whose time it is.
 #include <algorithm>
+#include <cmath>
 #include <tuple>
 #include <utility>
 
@@ -134,6 +135,7 @@ void RowTree::add_host_span(SpanId i) {
     case SpanKind::memset:
     case SpanKind::launch:
     case SpanKind::kernel:
+    case SpanKind::replay:
       if (kind == SpanKind::kernel && options_.state != State::gpu) computation.push_back(interval);
       if (!in_op) call = inner = open(outer, section, labels_of(trace_.site_id(i)).name);
       break;
@@ -164,6 +166,14 @@ void RowTree::add_gpu_span(SpanId i) {
   if (kind == SpanKind::run) return;
   const SiteId site_id = trace_.site_id(i);
   const Site& site = trace_.site(i);
+  if (has_parts_[site_id]) {
+    computation.push_back(interval);
+    roots_[section].covered.push_back(interval);
+    Replays& of = replays_[{section, site_id}];
+    of.count += 1;
+    of.ns += static_cast<double>(trace_.duration(i));
+    return;
+  }
   const bool is_copy = kind == SpanKind::memcpy;
   const bool from_copy = cause != kNone && trace_.kind(cause) == SpanKind::memcpy;
   if (is_copy && site.copy != Copy::host_to_host) {
@@ -191,6 +201,39 @@ void RowTree::add_gpu_span(SpanId i) {
     call = open(kNone, section, labels_of(site_id).name);
   }
   add_piece(call, interval, true);
+}
+
+// The time of replays of which only the ends were stamped, as it is shared out in those that were in full.
+void RowTree::add_replays() {
+  std::map<SiteId, std::pair<std::uint64_t, double>> full;  // how many, their time
+  for (const ReplayPart& part : trace_.parts()) {
+    auto& [count, ns] = full[part.replay];
+    if (part.site == kNone) {
+      count += part.calls;
+    } else {
+      ns += static_cast<double>(part.ns);
+    }
+  }
+  for (const auto& [of, replays] : replays_) {
+    const auto& [section, replay] = of;
+    const auto& [count, ns] = full.at(replay);
+    const double more = static_cast<double>(replays.count) / static_cast<double>(std::max<std::uint64_t>(count, 1));
+    for (const ReplayPart& part : trace_.parts()) {
+      if (part.replay != replay || part.site == kNone) continue;
+      const auto calls = static_cast<std::uint64_t>(std::llround(static_cast<double>(part.calls) * more));
+      const double scaled_ns = replays.ns * static_cast<double>(part.ns) / ns;
+      const Site& site = trace_.sites()[part.site];
+      CallId call = open_op(kNone, section, part.site, kNone);
+      if (options_.detail != Detail::op) call = open(call, section, kComputeLabel);
+      for (; call != kNone; call = calls_[call].parent) {
+        Call& own = calls_[call];
+        own.scaled_ns += scaled_ns;
+        own.scaled_calls = own.in_op ? own.scaled_calls + calls : replays.count;
+        own.bytes += static_cast<double>(calls) * static_cast<double>(std::max<std::int64_t>(site.bytes, 0));
+        own.flops += static_cast<double>(calls) * std::max(site.flops, 0.0);
+      }
+    }
+  }
 }
 
 }  // namespace paoding::profile

@@ -19,6 +19,10 @@ RowTree::RowTree(const Trace& trace, const ReportOptions& options, bool per_thre
   inner_of_ = call_of_;
   in_compile_.assign(trace.size(), false);
   self_cursor_.assign(trace.size(), kNoSelf);
+  has_parts_.assign(trace.sites().size(), false);
+  for (const ReplayPart& part : trace.parts()) {
+    if (part.site != kNone && part.ns > 0) has_parts_[part.replay] = true;
+  }
   find_ops_without_phases();
   for (SpanId i = 0; i < trace.size(); ++i) {
     if (!trace.on_gpu(i)) add_host_span(i);
@@ -29,7 +33,9 @@ RowTree::RowTree(const Trace& trace, const ReportOptions& options, bool per_thre
   for (SpanId i = 0; i < trace.size(); ++i) {
     if (trace.on_gpu(i)) add_gpu_span(i);
   }
+  add_replays();
   count_calls();
+  count_scaled_calls();
   if (options.detail != Detail::op) add_compiled_shapes();
 }
 

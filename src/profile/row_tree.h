@@ -64,6 +64,12 @@ class RowTree {
     bool in_op;
     Scope scope;
     double bytes = 0, flops = 0;
+    double scaled_ns = 0;  // beside its pieces, of calls that nobody saw one by one
+    std::uint64_t scaled_calls = 0;
+  };
+  struct Replays {
+    std::uint64_t count = 0;
+    double ns = 0;
   };
   struct Piece {
     CallId call;
@@ -98,11 +104,13 @@ class RowTree {
   void leave_out(SpanId op, SpanKind kind, Interval interval);
   void add_host_span(SpanId i);
   void add_gpu_span(SpanId i);
+  void add_replays();
 
   // ---- sections ----
 
   static void count(Row& row, double total, double cpu, double gpu);  // one more call
   void count_calls();
+  void count_scaled_calls();
   void add_compiled_shapes();
   void number_groups();
   void emit(NodeId node, int depth, double total, std::vector<Row>& rows);
@@ -124,6 +132,8 @@ class RowTree {
   std::vector<Target> targets_;
   std::vector<Piece> pieces_;
   std::map<std::tuple<CallId, std::uint32_t, LabelId, std::uint32_t>, CallId> scope_calls_;  // by what is around, run
+  std::vector<bool> has_parts_;                                                              // per site
+  std::map<std::pair<std::uint32_t, SiteId>, Replays> replays_;                              // by section
   std::vector<CallId> call_of_;            // per host span: the call that spans inside it belong to
   std::vector<CallId> inner_of_;           // per host span: the call for launches and kernels (a compute row's if any)
   std::vector<bool> in_compile_;           // per span

@@ -31,6 +31,7 @@ std::string_view to_string(SpanKind kind) {
     case SpanKind::work: return "work";
     case SpanKind::host: return "host";
     case SpanKind::recording: return "recording";
+    case SpanKind::replay: return "replay";
   }
   return "?";
 }

@@ -47,8 +47,9 @@ enum class SpanKind : std::uint8_t {
   work,       // what one thread did of a parallel region
   host,       // any other host work, known by its name only
   recording,  // the recorder's own work
+  replay,     // a launch of a graph on a GPU, of which only the ends were stamped: Trace::parts() says what is in it
 };
-inline constexpr int kSpanKinds = static_cast<int>(SpanKind::recording) + 1;
+inline constexpr int kSpanKinds = static_cast<int>(SpanKind::replay) + 1;
 
 enum class Copy : std::uint8_t { none, host_to_device, device_to_host, same_device, device_to_device, host_to_host };
 
@@ -110,6 +111,15 @@ struct Cut {
   bool at_start = false, at_end = false;
 };
 
+/// What replays of a graph consist of, by those that were stamped in full: so many calls of a site took so long.
+struct ReplayPart {
+  SiteId replay = 0;
+  SiteId site = kNone;  // kNone: replays as a whole
+  std::uint64_t calls = 0;
+  std::int64_t ns = 0;
+  bool operator==(const ReplayPart&) const = default;
+};
+
 /// Something that could not be seen or was lost.
 struct Note {
   std::string text;         // "spans dropped because the recorder was full"
@@ -135,6 +145,7 @@ class Trace {
   /// Of a span that was cut before it was added.
   void set_cut(SpanId i, Cut cut);
   void add_note(std::string text, std::uint64_t count = 0);
+  void add_part(const ReplayPart& part) { parts_.push_back(part); }
   /// What was recorded, in ns of steady_clock; said before the first add(). Spans are cut to it, and those outside of
   /// it, for which add() returns kNone, are counted in a note. Without one the window is from the first start to the
   /// last end.
@@ -176,6 +187,7 @@ class Trace {
   const std::vector<Site>& sites() const { return sites_; }
   const std::vector<Member>& members() const { return members_; }
   const std::vector<Note>& notes() const { return notes_; }
+  const std::vector<ReplayPart>& parts() const { return parts_; }
   /// Spans of kind run, in order: the executions.
   const std::vector<SpanId>& runs() const { return runs_; }
   /// The window: all spans lie in it.
@@ -199,6 +211,7 @@ class Trace {
   std::vector<Site> sites_;
   std::vector<Member> members_;
   std::vector<Note> notes_;
+  std::vector<ReplayPart> parts_;
 
   // one entry per span
   std::vector<std::int64_t> start_, duration_;

@@ -21,10 +21,10 @@ class CapturedGraph : public GraphBudget::Graph {
  public:
   /// Enqueues an entry of the order; `node` is the conditional node that a choice is for, else 0.
   using Start = std::function<void(std::size_t, CUstream, CUgraphConditionalHandle node)>;
-  /// Captures what the entries first .. end-1 start, none of which is in a body without the others. `budget` must
-  /// outlive it.
+  /// Captures what the entries first .. end-1 start, none of which is in a body without the others, and what `behind`
+  /// enqueues. `budget` must outlive it.
   CapturedGraph(const gpu::GpuDevice& device, GraphBudget& budget, const std::vector<Started>& order, std::size_t first,
-                std::size_t end, const Start& start);
+                std::size_t end, const Start& start, const std::function<void(CUstream)>& behind = {});
   ~CapturedGraph() override;
   CapturedGraph(const CapturedGraph&) = delete;
   CapturedGraph& operator=(const CapturedGraph&) = delete;
@@ -35,7 +35,7 @@ class CapturedGraph : public GraphBudget::Graph {
     std::size_t of;
     bool runs_always;  // not so: in a conditional node, or one
   };
-  /// In the order of their capture, those of bodies before those around them.
+  /// Those that entries made, in the order of their capture, those of bodies before those around them.
   const std::vector<Node>& nodes() const { return nodes_; }
   /// What records of CUPTI call the nodes of the executable graph, and the entry of each. That was made while nobody
   /// looked: it is made again, in a recording's first launch.
@@ -44,6 +44,8 @@ class CapturedGraph : public GraphBudget::Graph {
   void launch(CUstream stream);
   /// What is under way goes on to its end.
   void drop() override;
+  /// Not launched for some time: it takes nothing of the budget.
+  void rest();
 
  private:
   class Capture;

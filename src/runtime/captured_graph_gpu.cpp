@@ -33,8 +33,9 @@ std::vector<CUgraphNode> nodes_of(const gpu::Driver& driver, CUgraph graph) {
 // A capture under way. Bodies of conditional nodes are captured in streams of their own, one for each depth.
 class CapturedGraph::Capture {
  public:
-  Capture(const gpu::GpuDevice& device, const std::vector<Started>& order, const Start& start, CapturedGraph* made)
-      : device_(device), driver_(gpu::required_driver()), order_(order), start_(start), made_(*made) {}
+  Capture(const gpu::GpuDevice& device, const std::vector<Started>& order, const Start& start,
+          const std::function<void(CUstream)>& behind, CapturedGraph* made)
+      : device_(device), driver_(gpu::required_driver()), order_(order), start_(start), behind_(behind), made_(*made) {}
 
   void run(CUstream stream, std::size_t first, std::size_t end) {
     add_streams(first, end, 0);
@@ -42,6 +43,7 @@ class CapturedGraph::Capture {
     Lasts lasts;
     try {
       start_all(stream, first, end, 0, &lasts);
+      if (behind_) behind_(stream);
     } catch (...) {
       driver_.cuStreamEndCapture(stream, &made_.graph_);
       throw;
@@ -149,6 +151,7 @@ class CapturedGraph::Capture {
   const gpu::Driver& driver_;
   const std::vector<Started>& order_;
   const Start& start_;
+  const std::function<void(CUstream)>& behind_;
   CapturedGraph& made_;
   CUgraph root_ = nullptr;
   std::vector<gpu::Stream> streams_;
@@ -156,11 +159,12 @@ class CapturedGraph::Capture {
 };
 
 CapturedGraph::CapturedGraph(const gpu::GpuDevice& device, GraphBudget& budget, const std::vector<Started>& order,
-                             std::size_t first, std::size_t end, const Start& start)
+                             std::size_t first, std::size_t end, const Start& start,
+                             const std::function<void(CUstream)>& behind)
     : driver_(gpu::required_driver()), budget_(budget) {
   const gpu::Stream stream(device);  // a caller's may not be one that captures
   try {
-    Capture(device, order, start, this).run(stream.get(), first, end);
+    Capture(device, order, start, behind, this).run(stream.get(), first, end);
     bytes_ = static_cast<std::int64_t>(std::max<std::size_t>(nodes_.size(), 1)) * kGraphNodeBytes;
     budget_.use(this, bytes_);
     instantiate(stream.get());
@@ -173,9 +177,13 @@ CapturedGraph::CapturedGraph(const gpu::GpuDevice& device, GraphBudget& budget, 
 
 CapturedGraph::~CapturedGraph() { release(); }
 
-void CapturedGraph::release() {
+void CapturedGraph::rest() {
   drop();
   budget_.forget(this);
+}
+
+void CapturedGraph::release() {
+  rest();
   if (graph_ != nullptr) driver_.cuGraphDestroy(graph_);
 }
 

@@ -2,7 +2,6 @@
 // The GPU executor: every launch of a run captured once into a CUDA graph; a run is one graph launch. One that prints
 // and writes is two: between them the host hands over what was printed.
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <map>
 #include <optional>
@@ -21,6 +20,7 @@
 #include "runtime/gpu_readback.h"
 #include "runtime/gpu_reads.h"
 #include "runtime/gpu_results.h"
+#include "runtime/gpu_stamps.h"
 #include "runtime/gpu_trace.h"
 #include "runtime/sites.h"
 
@@ -173,6 +173,7 @@ class GpuExecutor : public Executor {
     bool is_host;            // its one entry is: without a graph
     std::unique_ptr<CapturedGraph> graph;
     GpuTrace seen;
+    std::unique_ptr<GpuStamps> stamps;
   };
 
   // Per element of order_.
@@ -189,15 +190,20 @@ class GpuExecutor : public Executor {
 
   // A run is cut in front of every commit that values are printed before.
   void capture(const std::shared_ptr<const GpuTrace::Sites>& sites) {
+    const std::vector<GpuStamps::By> by = stamped_by();
     std::size_t first = 0;
     bool prints = false;
     const auto cut = [&](std::size_t end) {
       if (first == end && !order_.empty()) return;  // a program without launches has a graph all the same
       auto graph = std::make_unique<CapturedGraph>(
           device_, arena_->graphs, order_, first, end,
-          [this](std::size_t k, CUstream stream, CUgraphConditionalHandle node) { capture(k, stream, node); });
+          [this](std::size_t k, CUstream stream, CUgraphConditionalHandle node) { capture(k, stream, node, nullptr); });
       GpuTrace seen(device_.index(), sites, graph->nodes());
-      segments_.push_back({first, end, std::exchange(prints, false), false, std::move(graph), std::move(seen)});
+      auto stamps = std::make_unique<GpuStamps>(
+          device_, arena_->graphs, order_,
+          GpuStamps::Stretch{first, end, by, sites, [this](auto... of) { capture(of...); }});
+      segments_.push_back(
+          {first, end, std::exchange(prints, false), false, std::move(graph), std::move(seen), std::move(stamps)});
       first = end;
     };
     for (std::size_t k = 0; k < order_.size(); ++k) {
@@ -205,7 +211,7 @@ class GpuExecutor : public Executor {
       if (launch.is_commit && prints) cut(k);
       if (order_[k].kind == Started::Kind::host) {
         cut(k);
-        segments_.push_back({k, k + 1, false, true, nullptr, GpuTrace(device_.index(), sites, {})});
+        segments_.push_back({k, k + 1, false, true, nullptr, GpuTrace(device_.index(), sites, {}), nullptr});
         first = k + 1;
       }
       prints |= launch.step->kind == Step::Kind::print;
@@ -213,9 +219,33 @@ class GpuExecutor : public Executor {
     cut(order_.size());
   }
 
-  void capture(std::size_t k, CUstream stream, CUgraphConditionalHandle node) const {
+  // Per element of order_.
+  std::vector<GpuStamps::By> stamped_by() const {
+    std::vector<GpuStamps::By> by(order_.size(), GpuStamps::By::kernel);
+    for (std::size_t k = 0; k < order_.size(); ++k) {
+      if (order_[k].kind != Started::Kind::launch) continue;
+      const std::size_t i = order_[k].launch;
+      const gpu::TextPlan* text = launches_[i].step->text.get();
+      if ((joins_.has(i) && !joins_.is_first(i)) || (text != nullptr && text->launches.empty())) {
+        by[k] = GpuStamps::By::nothing;
+      } else if (text != nullptr && text->launches.front().leaves_stamp) {
+        by[k] = GpuStamps::By::itself;
+      }
+    }
+    for (const Started& entry : order_) {
+      if (!entry.holds_bodies() || !entry.held->is_loop) continue;
+      for (const auto& [begin, end] : entry.held->bodies) {
+        for (std::size_t k = begin; k < end; ++k) {
+          if (by[k] != GpuStamps::By::nothing) by[k] = GpuStamps::By::list;
+        }
+      }
+    }
+    return by;
+  }
+
+  void capture(std::size_t k, CUstream stream, CUgraphConditionalHandle node, void* stamp) const {
     try {
-      start(k, stream, node);
+      start(k, stream, node, stamp);
     } catch (const Error& error) {
       fail(error.kind(), "{} cannot be captured: {}", who(order_[k].launch), error.what());
     }
@@ -250,39 +280,13 @@ class GpuExecutor : public Executor {
       const profile::Ticks start = profile::Recorder::now();
       segment.graph->launch(stream_.get());
       segment.seen.note_alone(start);
-    } else if (GpuTrace::sees_graphs()) {
+      segment.stamps->rest();
+    } else if (GpuTrace::uses_cupti()) {
       segment.seen.before_graph(run, *segment.graph, stream_.get());
       segment.graph->launch(stream_.get());
       segment.seen.after_graph(run);
-    } else {
-      segment.seen.time_steps(run, segment.end - segment.first, stream_.get(), [&](const GpuTrace::Behind& behind) {
-        start_in_turn(segment.first, segment.end, behind);
-      });
-    }
-  }
-
-  // Entry for entry, without a graph: what a conditional node would run the host decides.
-  void start_in_turn(std::size_t first, std::size_t end, const GpuTrace::Behind& behind) const {
-    const CancelPoll poll;
-    for (std::size_t k = first; k < end; ++k) {
-      const Started& entry = order_[k];
-      if (entry.kind == Started::Kind::again) continue;  // its choice asks once more
-      if (!entry.holds_bodies()) {
-        start(k, stream_.get(), 0);
-        behind(k);
-        continue;
-      }
-      const bool is_loop = entry.held->is_loop;
-      for (bool goes_on = true; goes_on;) {
-        poll();
-        const auto taken = taken_by(entry.launch);
-        goes_on = is_loop && taken == 1;
-        if (!taken || (is_loop && !goes_on)) break;
-        const auto& [begin, behind_it] = entry.held->bodies[is_loop ? 0 : *taken];
-        start_in_turn(begin, behind_it, behind);
-      }
-      behind(k);
-      k = entry.held->end - 1;
+    } else if (!segment.stamps->launch(run, stream_.get())) {
+      segment.graph->launch(stream_.get());
     }
   }
 
@@ -390,7 +394,7 @@ class GpuExecutor : public Executor {
     }
   }
 
-  void start(std::size_t k, CUstream stream, CUgraphConditionalHandle node) const {
+  void start(std::size_t k, CUstream stream, CUgraphConditionalHandle node, void* stamp) const {
     const std::size_t i = order_[k].launch;
     switch (order_[k].kind) {
       case Started::Kind::gate: return gate_->start(stream);
@@ -407,28 +411,29 @@ class GpuExecutor : public Executor {
       }
       case Started::Kind::launch: break;
     }
-    if (!joins_.has(i)) return start_launch(i, stream);
-    joins_.start(i, stream, [&](std::size_t member) { return run_of(member, stream); });
+    if (!joins_.has(i)) return start_launch(i, stream, stamp);
+    joins_.start(i, stream, [&](std::size_t member) { return run_of(member, stream, stamp); });
   }
 
-  void start_launch(std::size_t i, CUstream stream) const {
+  void start_launch(std::size_t i, CUstream stream, void* stamp = nullptr) const {
     const Step* step = launches_[i].step;
     void* const* operands = pointers_.data() + first_pointer_[i];
     if (step->kind == Step::Kind::print) {
       prints_.start(i, reinterpret_cast<CUdeviceptr>(operands[0]), asked_by(i), stream);
     } else {
-      kernels_.at(step).run(run_of(i, stream));
+      kernels_.at(step).run(run_of(i, stream, stamp));
     }
   }
 
-  KernelRun run_of(std::size_t i, CUstream stream) const {
+  KernelRun run_of(std::size_t i, CUstream stream, void* stamp) const {
     const Step& step = *launches_[i].step;
     return {pointers_.data() + first_pointer_[i],
             slot_pointer(step.workspace),
             stream,
             slot_pointer(step.state),
             gate_->fault_of(i),
-            asked_by(i)};
+            asked_by(i),
+            stamp};
   }
 
   // What a select chooses, once what it reads is there; nothing where it is not to choose.
@@ -506,13 +511,14 @@ class GpuExecutor : public Executor {
     try {
       const StepSites sites = step_sites_->of(launch);
       const profile::SpanScope op(sites.op, run);
-      const std::int64_t start_ns = now_ns();
+      GpuTrace::Step seen(device_, stream_.get());
       {
         const profile::SpanScope compute(sites.compute, run);
         start_launch(i, stream_.get());
       }
+      seen.launched();
       stream_.wait_idle();
-      if (GpuTrace::is_wanted()) GpuTrace::add_step(device_.index(), sites.kernel, run, start_ns, now_ns());
+      seen.ended(sites.kernel, run);
     } catch (const Error& error) {
       fail(ErrorKind::device, "{} failed: {}", who(i), error.what());
     }
@@ -526,8 +532,6 @@ class GpuExecutor : public Executor {
     }
     on_step_(step);
   }
-
-  static std::int64_t now_ns() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
   // Copies the stretch of memory that the value spans, and picks its elements on the host.
   Tensor read_strided(const Launch& launch, std::size_t k) const {

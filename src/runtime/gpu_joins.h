@@ -29,6 +29,7 @@ class GpuJoins {
   std::int64_t saved_launches() const;
   /// Whether launch `i` runs in a launch with others.
   bool has(std::size_t i) const { return !place_of_.empty() && place_of_[i].join >= 0; }
+  bool is_first(std::size_t i) const { return place_of_[i].is_first; }
   /// Starts all of a join at its first launch, and nothing at the others. `run_of` gives what a launch alone would get.
   void start(std::size_t i, CUstream stream, const std::function<KernelRun(std::size_t)>& run_of) const;
   /// The first launches of joins, each with the site of its kernel.

@@ -80,7 +80,7 @@ void GpuJoins::start(std::size_t i, CUstream stream, const std::function<KernelR
     const KernelRun run = run_of(join.launches[m]);
     join.kernel->joined->place(m, run.operands, run.scratch, run.tickets);
   }
-  join.kernel->loaded->start(stream, nullptr, {nullptr, nullptr, first.fault, first.failed});
+  join.kernel->loaded->start(stream, nullptr, {nullptr, nullptr, first.fault, first.failed, first.stamp});
 }
 
 std::vector<std::pair<std::size_t, profile::SiteId>> GpuJoins::sites() const {

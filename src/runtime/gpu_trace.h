@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Spans of a program's steps on the GPU. With CUPTI a run stays one graph launch, and the kernels that CUPTI reports
-// for it are found by the nodes that they were; where it does not tell nodes apart, by their order, which a linear
-// graph keeps. Without CUPTI the steps are launched one by one between events. The report says what it went by.
+// Spans of a program's steps on the GPU: by stamps of their own (gpu_stamps.h), or by CUPTI where it is asked for
+// (PAODING_CUPTI). A run stays one graph launch, and the kernels that CUPTI reports for it are found by the nodes that
+// they were; where it does not tell nodes apart, by their order, which a linear graph keeps. The report says what it
+// went by.
 #pragma once
 
 #include <cuda.h>
 
-#include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "plan/plan.h"
@@ -27,8 +28,8 @@ class GpuTrace {
   GpuTrace(int device, std::shared_ptr<const Sites> sites, const std::vector<CapturedGraph::Node>& nodes);
 
   static bool is_wanted() { return profile::Recorder::gpu_active(); }
-  /// Whether a recording that is under way sees the kernels inside graph launches.
-  static bool sees_graphs();
+  /// Whether a recording that is under way goes by CUPTI.
+  static bool uses_cupti();
 
   /// Before the graph is launched, in a stream.
   void before_graph(std::uint32_t run, CapturedGraph& graph, CUstream stream);
@@ -37,13 +38,20 @@ class GpuTrace {
   void note_alone(profile::Ticks start);
   /// Has kernels recorded from here on, at the latest of the program that asks.
   static void add_source();
-  /// A step that was launched by itself and waited for, in ns of steady_clock: kernels that ran meanwhile are its.
-  static void add_step(int device, profile::SiteId kernel, std::uint32_t run, std::int64_t start_ns,
-                       std::int64_t end_ns);
-  /// `start_all` starts about `count` entries one by one, and calls what it is given behind each.
-  using Behind = std::function<void(std::size_t entry)>;
-  void time_steps(std::uint32_t run, std::size_t count, CUstream stream,
-                  const std::function<void(const Behind&)>& start_all);
+
+  /// A step that is launched by itself and waited for: kernels that run meanwhile are its.
+  class Step {
+   public:
+    Step(const gpu::GpuDevice& device, CUstream stream);
+    void launched();
+    void ended(profile::SiteId kernel, std::uint32_t run);
+
+   private:
+    const gpu::GpuDevice& device_;
+    CUstream stream_;
+    std::int64_t start_ns_ = 0;
+    std::optional<gpu::Event> begin_, end_;  // without CUPTI
+  };
 
   /// What a graph launch of one program consists of.
   struct Shape {

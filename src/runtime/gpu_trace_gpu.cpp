@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <deque>
+#include <chrono>
 #include <map>
 #include <mutex>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "base/check.h"
+#include "base/env.h"
 #include "gpu/cupti_collector.h"
 #include "gpu/driver.h"
+#include "runtime/gpu_stamps.h"
 #include "runtime/gpu_trace.h"
 #include "runtime/sites.h"
 
@@ -44,7 +46,15 @@ Recording& recording() {
   return *the_recording;
 }
 
-void start_recording(State state, Detail) {
+// Of a program's time: what its stamps may cost.
+constexpr double kBudget = 0.005, kBudgetOfDetails = 0.02;
+
+std::int64_t steady_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+void start_recording(State state, Detail detail) {
   Recording& now = recording();
   const std::lock_guard lock(now.mutex);
   now.launches.clear();
@@ -52,12 +62,9 @@ void start_recording(State state, Detail) {
   now.has_cupti = now.tells_nodes = false;
   if (state == State::cpu || gpu::GpuDevice::count() == 0) return;
   std::string why_not;
-  now.has_cupti = gpu::CuptiCollector::start(&why_not);
-  if (!now.has_cupti) {
-    Recorder::add_note("CUPTI cannot be used (" + why_not +
-                       "); GPU steps were launched one by one and timed with events, which takes longer than a graph");
-    return;
-  }
+  now.has_cupti = env_flag("PAODING_CUPTI") && gpu::CuptiCollector::start(&why_not);
+  if (!why_not.empty()) Recorder::add_note("CUPTI cannot be used (" + why_not + "); kernels told by their own stamps");
+  if (!now.has_cupti) return GpuStamps::start_recording(detail == Detail::op ? kBudget : kBudgetOfDetails);
   const std::string problem = gpu::CuptiCollector::nodes_problem();
   now.tells_nodes = problem.empty();
   if (!now.tells_nodes) {
@@ -180,7 +187,7 @@ const StepLaunch* step_at(const std::vector<StepLaunch>& steps, const gpu::GpuAc
 void stop_recording() {
   Recording& now = recording();
   const std::lock_guard lock(now.mutex);
-  if (!now.has_cupti) return;
+  if (!now.has_cupti) return GpuStamps::stop_recording();
   gpu::CuptiCollector::Lost lost;
   const std::vector<gpu::GpuActivity> activities = gpu::CuptiCollector::stop(&lost);
   if (lost.dropped != 0) Recorder::add_note("records that CUPTI dropped", lost.dropped);
@@ -248,7 +255,7 @@ GpuTrace::GpuTrace(int device, std::shared_ptr<const Sites> sites, const std::ve
   launch_site_ = Recorder::add_site({.name = "graph launch", .kind = profile::SpanKind::launch});
 }
 
-bool GpuTrace::sees_graphs() { return recording().has_cupti; }
+bool GpuTrace::uses_cupti() { return recording().has_cupti; }
 
 void GpuTrace::before_graph(std::uint32_t run, CapturedGraph& graph, CUstream stream) {
   Recording& now = recording();
@@ -276,40 +283,31 @@ void GpuTrace::note_alone(profile::Ticks start) {
   alone_ = alone_ == 0 ? length : std::min(alone_, length);
 }
 
-void GpuTrace::add_step(int device, profile::SiteId kernel, std::uint32_t run, std::int64_t start_ns,
-                        std::int64_t end_ns) {
-  Recording& now = recording();
-  const std::lock_guard lock(now.mutex);
-  if (now.has_cupti) now.steps.push_back({device, kernel, run, start_ns, end_ns});
+GpuTrace::Step::Step(const gpu::GpuDevice& device, CUstream stream) : device_(device), stream_(stream) {
+  if (!is_wanted()) return;
+  start_ns_ = steady_ns();
+  if (uses_cupti()) return;
+  begin_.emplace(device, true), end_.emplace(device, true);
+  begin_->record(stream);
 }
 
-void GpuTrace::time_steps(std::uint32_t run, std::size_t count, CUstream stream,
-                          const std::function<void(const Behind&)>& start_all) {
-  const gpu::GpuDevice& device = gpu::GpuDevice::get(shape_->device);
-  const gpu::Event first(device, true);
-  std::deque<gpu::Event> events;  // one behind every entry
-  for (std::size_t i = 0; i < count; ++i) events.emplace_back(device, true);
-  std::vector<std::size_t> entries;
-  // The first event is waited for before anything else is launched, so that its host time is known.
-  first.record(stream);
-  first.wait_done();
-  const std::int64_t anchor_ns = std::chrono::steady_clock::now().time_since_epoch().count();
-  const profile::Ticks launch_start = Recorder::now();
-  start_all([&](std::size_t k) {
-    entries.push_back(k);
-    if (entries.size() > events.size()) events.emplace_back(device, true);  // turns of a loop
-    events[entries.size() - 1].record(stream);
-  });
-  Recorder::complete(launch_site_, launch_start, Recorder::now(), run);
-  if (entries.empty()) return;
-  events[entries.size() - 1].wait_done();
-  const auto track = Recorder::gpu_track(profile::TrackKind::stream, "stream", shape_->device);
-  std::int64_t before_ns = 0;
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    const auto at_ns = static_cast<std::int64_t>(events[i].milliseconds_since(first) * 1e6);
-    Recorder::add_gpu((*shape_->sites)[entries[i]], run, anchor_ns + before_ns, at_ns - before_ns, track, run);
-    before_ns = at_ns;
+void GpuTrace::Step::launched() {
+  if (end_) end_->record(stream_);
+}
+
+void GpuTrace::Step::ended(profile::SiteId kernel, std::uint32_t run) {
+  if (start_ns_ == 0) return;
+  const std::int64_t end_ns = steady_ns();
+  if (!end_) {
+    Recording& now = recording();
+    const std::lock_guard lock(now.mutex);
+    if (now.has_cupti) now.steps.push_back({device_.index(), kernel, run, start_ns_, end_ns});
+    return;
   }
+  const auto on_device_ns = static_cast<std::int64_t>(end_->milliseconds_since(*begin_) * 1e6);
+  const std::int64_t duration_ns = std::min(on_device_ns, end_ns - start_ns_);
+  const auto track = Recorder::gpu_track(profile::TrackKind::stream, "stream", device_.index());
+  Recorder::add_gpu(kernel, run, end_ns - duration_ns, duration_ns, track);
 }
 
 }  // namespace paoding

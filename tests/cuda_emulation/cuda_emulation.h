@@ -7,6 +7,7 @@
 #pragma once
 
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -41,6 +42,12 @@ inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 
 namespace emulation {
+
+// Another clock than the host's: an hour ahead of it, in steps of 32 ns.
+inline unsigned long long gpu_clock() {
+  const auto host = std::chrono::steady_clock::now().time_since_epoch() + std::chrono::hours(1);
+  return static_cast<unsigned long long>(std::chrono::nanoseconds(host).count()) & ~31ull;
+}
 
 struct Index3 {
   unsigned x = 0, y = 0, z = 0;
@@ -299,6 +306,7 @@ inline int __syncthreads_or(int is_true) {
 }
 inline void __syncwarp(unsigned = ~0u) { emulation::wait_warp(); }
 inline void __threadfence() {}
+inline void __threadfence_system() {}
 template <class T>
 T __shfl_sync(unsigned, T value, int lane) {
   return emulation::shuffle_from(value, emulation::machine.current / emulation::kWarp * emulation::kWarp + lane);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recordings of runs on a GPU, with a CUPTI that tells the numbers of executable graphs, with one that does not, and
-// with one that has no time for some of its records.
+// Recordings of runs on a GPU by CUPTI: with one that tells the numbers of executable graphs, with one that does not,
+// and with one that has no time for some of its records.
 #include <fmt/ranges.h>
 
 #include <cstdlib>
@@ -52,6 +52,7 @@ class ProfileOnAGpu : public ::testing::Test {
  protected:
   void SetUp() override {
     if (gpu::cupti() == nullptr) GTEST_SKIP() << "NOT CHECKED: " << gpu::cupti_problem();
+    ::setenv("PAODING_CUPTI", "1", 1);
     build(graph_);
     parameters_.emplace(graph_, Device::cuda(0));
     program_.emplace(graph_, on_gpu(), &*parameters_);
@@ -59,7 +60,10 @@ class ProfileOnAGpu : public ::testing::Test {
     program_->run(feeds);
     pretend_gpu().schedule(1, 0);
   }
-  void TearDown() override { pretend_gpu().profile(true, true); }
+  void TearDown() override {
+    pretend_gpu().profile(true, true);
+    ::unsetenv("PAODING_CUPTI");
+  }
 
   Recorded record(bool tells_nodes, bool keeps_order, int runs = 3) {
     pretend_gpu().profile(tells_nodes, keeps_order);
@@ -213,7 +217,7 @@ TEST(ProfileOfACommand, OnAGpuSeesKernelsFromTheFirstRunOn) {
   const std::string out = (folder / "out").string();
   std::ofstream(folder / "square.txt") << "paoding graph 1\nx = input f32[2,3]\ny = mul(x, x)\nfetch y\n";
   const std::string command = fmt::format(
-      "PAODING_CUDA_PATH={} PAODING_CACHE_DIR={} {} profile run {} --random 7 --device cuda "
+      "PAODING_CUPTI=1 PAODING_CUDA_PATH={} PAODING_CACHE_DIR={} {} profile run {} --random 7 --device cuda "
       "--repeat 2 > {} 2>&1",
       PAODING_PRETEND_FOLDER, (folder / "cache").string(), paoding.string(), (folder / "square.txt").string(), out);
   ASSERT_EQ(std::system(command.c_str()), 0);

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/stamps.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+
+#include "cuda_text.h"
+#include "gpu/text_kernel.h"
+
+namespace paoding::gpu {
+namespace {
+
+constexpr std::uint64_t kRounds = 16;
+constexpr std::int64_t kPatienceNs = 50'000;       // of the kernel, between two rounds; one takes 3 us (H200)
+constexpr std::int64_t kHostPatienceNs = 500'000;  // until the kernel runs
+
+std::int64_t steady_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+TextLaunch plan(TextParts parts, const Target& target) {
+  parts.functions = k_stamps_cu;
+  parts.ctas = 1;
+  TextLaunch launch = make_text_kernel(parts);
+  launch.overlaps_before = overlaps_before(target, launch);
+  return launch;
+}
+
+}  // namespace
+
+TextLaunch plan_stamp(const Target& target) {
+  TextParts parts;
+  parts.name = "stamp";
+  parts.threads = 32;
+  parts.operands = {"Word* at"};
+  parts.call = "stamp(at)";
+  return plan(std::move(parts), target);
+}
+
+TextLaunch plan_list_stamp(std::int64_t most, const Target& target) {
+  TextParts parts;
+  parts.name = "list_stamp";
+  parts.threads = 32;
+  parts.operands = {"Word* list", "Word which"};
+  parts.call = fmt::format("list_stamp(list, which, {})", parts.sizes.wide_number("most", most));
+  return plan(std::move(parts), target);
+}
+
+TextLaunch plan_keep_stamps(std::int64_t words, std::int64_t places, const Target& target) {
+  TextParts parts;
+  parts.name = "keep_stamps";
+  parts.operands = {"Word* stamps", "Word* replays", "Word* ring"};
+  const std::string count = parts.sizes.wide_number("words", words);
+  parts.call =
+      fmt::format("keep_stamps(stamps, replays, ring, {}, {})", count, parts.sizes.wide_number("places", places));
+  return plan(std::move(parts), target);
+}
+
+TextLaunch plan_answer_clock(const Target& target) {
+  TextParts parts;
+  parts.name = "answer_clock";
+  parts.threads = 32;
+  parts.operands = {"const Word* asked", "Word* answers"};
+  const std::string rounds = parts.sizes.wide_number("rounds", kRounds);
+  parts.call =
+      fmt::format("answer_clock(asked, answers, {}, {})", rounds, parts.sizes.wide_number("patience_ns", kPatienceNs));
+  return plan(std::move(parts), target);
+}
+
+void load_stamp_kernels(const GpuDevice& device) {
+  const Target& target = device.target();
+  for (const TextLaunch& launch :
+       {plan_stamp(target), plan_list_stamp(1, target), plan_keep_stamps(1, 1, target), plan_answer_clock(target)}) {
+    load_kernel(device, launch.source, launch.entry);
+  }
+}
+
+ClockReader::ClockReader(const GpuDevice& device)
+    : device_(device),
+      stream_(device),
+      answered_(device),
+      words_(device, (kRounds + 2) * sizeof(std::uint64_t)),
+      text_(plan_answer_clock(device.target())),
+      kernel_(device, text_, 2) {
+  std::memset(words_.bytes(), 0, words_.size_bytes());
+}
+
+std::optional<ClockReading> ClockReader::read() {
+  device_.make_current();
+  if (is_asked_ && !answered_.is_done()) return std::nullopt;  // the last one waits still
+  auto* const words = reinterpret_cast<std::uint64_t*>(words_.bytes());
+  std::memset(words, 0, words_.size_bytes());
+  void* operands[] = {words, words + 1};
+  const auto answer = [&](std::uint64_t round) {
+    return static_cast<std::int64_t>(std::atomic_ref(words[1 + round]).load(std::memory_order_acquire));
+  };
+  ClockReading best{0, 0, INT64_MAX};
+  const auto take = [&](std::int64_t before, std::int64_t after, std::int64_t gpu_ns) {
+    if (after - before < best.width_ns) best = {before + (after - before) / 2, gpu_ns, after - before};
+  };
+  const std::int64_t launched = steady_ns();
+  kernel_.start(stream_.get(), operands, {});
+  answered_.record(stream_.get());
+  is_asked_ = true;
+  std::int64_t now = launched;
+  while (answer(0) == 0 && now - launched < kHostPatienceNs) {
+    if (now - launched > kPatienceNs) (void)answered_.is_done();  // a driver may hold work back until it is asked
+    now = steady_ns();
+  }
+  if (answer(0) == 0) return std::nullopt;
+  take(launched, now, answer(0));
+  for (std::uint64_t round = 1; round <= kRounds; ++round) {
+    const std::int64_t before = steady_ns();
+    std::atomic_ref(words[0]).store(round, std::memory_order_release);
+    std::int64_t after = before;
+    while (answer(round) == 0 && after - before < 2 * kPatienceNs) after = steady_ns();
+    if (answer(round) == 0) break;
+    take(before, after, answer(round));
+  }
+  stream_.wait_idle();
+  return best;
+}
+
+std::int64_t ClockLine::on_line(const ClockReading& a, const ClockReading& b, std::int64_t gpu_ns) {
+  const double rate = static_cast<double>(b.host_ns - a.host_ns) / static_cast<double>(b.gpu_ns - a.gpu_ns);
+  return a.host_ns + static_cast<std::int64_t>(rate * static_cast<double>(gpu_ns - a.gpu_ns));
+}
+
+std::int64_t ClockLine::to_host(std::int64_t gpu_ns) const {
+  if (readings_.size() == 1) return gpu_ns - readings_[0].gpu_ns + readings_[0].host_ns;
+  const auto is_behind = [](std::int64_t ns, const ClockReading& reading) { return ns < reading.gpu_ns; };
+  const auto behind = std::upper_bound(readings_.begin() + 1, readings_.end() - 1, gpu_ns, is_behind);
+  return on_line(*std::prev(behind), *behind, gpu_ns);
+}
+
+std::int64_t ClockLine::residual_ns() const {
+  std::int64_t most = 0;
+  for (std::size_t i = 1; i + 1 < readings_.size(); ++i) {
+    const std::int64_t there = on_line(readings_[i - 1], readings_[i + 1], readings_[i].gpu_ns);
+    most = std::max(most, std::abs(there - readings_[i].host_ns));
+  }
+  return most;
+}
+
+}  // namespace paoding::gpu

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels around a replay whose launches leave stamps (stamps.cu), and the chip's clock beside the host's.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "gpu/driver.h"
+#include "gpu/loaded_kernel.h"
+#include "gpu/text_launch.h"
+
+namespace paoding::gpu {
+
+/// Operand: where to.
+TextLaunch plan_stamp(const Target& target);
+/// Operands: the list, which launch. The list has room for `most`.
+TextLaunch plan_list_stamp(std::int64_t most, const Target& target);
+/// Operands: stamps, number of replays, ring. The ring has `places`, each of 2 + `words`: number, end, stamps.
+TextLaunch plan_keep_stamps(std::int64_t words, std::int64_t places, const Target& target);
+/// Operands: what the host asks, answers.
+TextLaunch plan_answer_clock(const Target& target);
+
+/// Compiles and loads all of them, those of a ClockReader too.
+void load_stamp_kernels(const GpuDevice& device);
+
+/// Both clocks at one moment, known to half of `width_ns`.
+struct ClockReading {
+  std::int64_t host_ns = 0;  // of steady_clock
+  std::int64_t gpu_ns = 0;
+  std::int64_t width_ns = 0;
+};
+
+/// Reads the chip's clock by a kernel that the host asks and that answers at once.
+class ClockReader {
+ public:
+  explicit ClockReader(const GpuDevice& device);
+  /// Nothing where the chip had no room for the kernel in time: it is busy, and no reason to wait.
+  std::optional<ClockReading> read();
+
+ private:
+  const GpuDevice& device_;
+  Stream stream_;
+  Event answered_;
+  bool is_asked_ = false;
+  PinnedMemory words_;  // asked; answers
+  TextLaunch text_;
+  LoadedKernel kernel_;
+};
+
+/// From the chip's time to the host's: straight lines through readings.
+class ClockLine {
+ public:
+  void add(const ClockReading& reading) { readings_.push_back(reading); }
+  const std::vector<ClockReading>& readings() const { return readings_; }
+  /// Whether no later reading would move it.
+  bool covers(std::int64_t gpu_ns) const { return readings_.size() > 1 && gpu_ns <= readings_.back().gpu_ns; }
+  /// Needs a reading.
+  std::int64_t to_host(std::int64_t gpu_ns) const;
+  /// How far the readings lie from the lines through their neighbours, at most; 0 of fewer than three.
+  std::int64_t residual_ns() const;
+
+ private:
+  static std::int64_t on_line(const ClockReading& a, const ClockReading& b, std::int64_t gpu_ns);
+  std::vector<ClockReading> readings_;
+};
+
+}  // namespace paoding::gpu

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// When the launches of a captured run began, by stamps that they leave themselves: no CUPTI, which makes every launch
+// of a graph slow for as long as it is there. While a recording is under way a stretch of a run is launched as one of
+// two other graphs of it. One replay in so many has all stamps; the others say when they began and ended, and reports
+// share their time out as it is in those.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "profile/recorder.h"
+#include "runtime/captured_graph.h"
+#include "runtime/gpu_order.h"
+
+namespace paoding {
+
+class GpuStamps {
+ public:
+  /// What says when an entry of the order began.
+  enum class By : std::uint8_t {
+    nothing,  // it launches nothing, or goes with one in front
+    itself,
+    kernel,  // in front of it: a library's, a fill, what the executor adds
+    list,    // the same in a loop without a length, for every turn
+  };
+  struct Stretch {
+    std::size_t first = 0, end = 0;  // of the order
+    std::vector<By> by;              // per entry of the order
+    std::shared_ptr<const std::vector<profile::SiteId>> sites;
+    /// As CapturedGraph::Start, with the word for what leaves a stamp by itself, else nullptr.
+    std::function<void(std::size_t, CUstream, CUgraphConditionalHandle node, void* stamp)> start;
+  };
+
+  /// Captures nothing before it is launched. `budget` and `order` must outlive it.
+  GpuStamps(const gpu::GpuDevice& device, GraphBudget& budget, const std::vector<Started>& order, Stretch stretch);
+  /// What it has launched has to be done.
+  ~GpuStamps();
+  GpuStamps(const GpuStamps&) = delete;
+  GpuStamps& operator=(const GpuStamps&) = delete;
+
+  /// In place of the graph without stamps. False where there is no room for it, which the recording notes.
+  bool launch(std::uint32_t run, CUstream stream);
+  /// Nothing is being recorded: its executable graphs go.
+  void rest();
+
+  /// `budget`: the share of a program's time that stamps may cost.
+  static void start_recording(double budget);
+  /// Everything that was launched is done, and told to the recorder.
+  static void stop_recording();
+
+ private:
+  struct Replays;
+
+  void begin_recording();
+  std::unique_ptr<Replays> capture(bool is_timed);
+  void drain();
+  void drain(Replays& replays, std::int64_t* least_ns);
+  void finish();
+
+  const gpu::GpuDevice& device_;
+  GraphBudget& budget_;
+  const std::vector<Started>& order_;
+  const Stretch stretch_;
+  const bool has_list_;
+  const profile::SiteId replay_site_;
+  std::mutex mutex_;
+  std::unique_ptr<Replays> timed_, whole_;
+  CUstream stream_ = nullptr;    // of the last launch
+  std::uint64_t recording_ = 0;  // that what follows is of
+  std::uint64_t launches_ = 0, every_ = 0;
+  std::int64_t least_timed_ns_ = 0, least_whole_ns_ = 0;  // of replays; 0 before the first
+  bool has_failed_ = false, is_awake_ = false;
+};
+
+}  // namespace paoding

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <deque>
+#include <set>
+#include <utility>
+
+#include "base/check.h"
+#include "gpu/stamps.h"
+#include "runtime/gpu_stamps.h"
+#include "runtime/stamp_times.h"
+
+namespace paoding {
+namespace {
+
+using profile::Recorder;
+
+constexpr std::size_t kMostTimed = 4, kMostWhole = 4096;  // replays that the host has not read
+constexpr std::size_t kMostListed = 4096;                 // stamps of loops in a replay
+constexpr std::uint64_t kFirst = 8;  // launches of a recording: every other has all stamps, and what they cost is known
+constexpr double kFirstEvery = 16, kLeastEvery = 4, kMostEvery = 256;
+constexpr std::size_t kEnds = 2;  // stamps behind all others: the end, and one more, for what a stamp's kernel takes
+constexpr std::size_t kHead = 2;  // words in front of the stamps that the host gets: the number, when all was over
+
+struct Live {
+  std::mutex mutex;
+  std::set<GpuStamps*> stamps;
+};
+Live& live() {
+  static auto* the_live = new Live;  // never destroyed: a recording may end behind main()
+  return *the_live;
+}
+
+profile::SiteId new_replay_site() {
+  static std::atomic<int> count{0};
+  return Recorder::add_site({.name = "graph replay",
+                             .instance = fmt::format("graph{}", count.fetch_add(1)),
+                             .kind = profile::SpanKind::replay});
+}
+
+}  // namespace
+
+// Replays with one set of stamps, and the ring in which the host finds them.
+struct GpuStamps::Replays {
+  Replays(const gpu::GpuDevice& device, std::size_t words_of_each, std::size_t places_of_ring)
+      : words(words_of_each),
+        places(places_of_ring),
+        stamps(device, (words + 1) * sizeof(std::uint64_t)),
+        ring(device, places * (words + kHead) * sizeof(std::uint64_t)),
+        stamp_text(gpu::plan_stamp(device.target())),
+        list_text(gpu::plan_list_stamp(kMostListed, device.target())),
+        keep_text(gpu::plan_keep_stamps(static_cast<std::int64_t>(words), static_cast<std::int64_t>(places),
+                                        device.target())),
+        stamp(device, stamp_text, 1),
+        list(device, list_text, 2),
+        keep(device, keep_text, 3) {
+    std::memset(ring.bytes(), 0, ring.size_bytes());
+    const std::vector<std::uint64_t> none(words + 1, 0);
+    PD_CUDA(gpu::required_driver().cuMemcpyHtoD(stamps.address(), none.data(), none.size() * sizeof(none[0])));
+  }
+
+  void* word(std::size_t i) const { return static_cast<std::uint64_t*>(stamps.pointer()) + i; }
+  void start_stamp(std::size_t i, CUstream stream) const {
+    void* operands[] = {word(i)};
+    stamp.start(stream, operands, {});
+  }
+  void start_list_stamp(std::size_t first, std::size_t which, CUstream stream) const {
+    void* operands[] = {word(first), reinterpret_cast<void*>(which)};
+    list.start(stream, operands, {});
+  }
+  void start_keep(CUstream stream) const {
+    void* operands[] = {stamps.pointer(), word(words), ring.bytes()};
+    keep.start(stream, operands, {});
+  }
+  bool has_room() const { return runs.size() < places; }
+  // The next replay's, once it is there: kHead words, then the stamps.
+  const std::uint64_t* next() const {
+    auto* const place = reinterpret_cast<std::uint64_t*>(ring.bytes()) + read % places * (words + kHead);
+    return std::atomic_ref(*place).load(std::memory_order_acquire) == read + 1 ? place : nullptr;
+  }
+
+  const std::size_t words, places;
+  gpu::DeviceMemory stamps;  // and how many replays there were
+  gpu::PinnedMemory ring;
+  gpu::TextLaunch stamp_text, list_text, keep_text;
+  gpu::LoadedKernel stamp, list, keep;
+  std::unique_ptr<CapturedGraph> graph;
+  std::uint64_t read = 0;
+  std::deque<std::uint32_t> runs;  // launched and not read
+};
+
+GpuStamps::GpuStamps(const gpu::GpuDevice& device, GraphBudget& budget, const std::vector<Started>& order,
+                     Stretch stretch)
+    : device_(device),
+      budget_(budget),
+      order_(order),
+      stretch_(std::move(stretch)),
+      has_list_(std::ranges::find(stretch_.by, By::list) != stretch_.by.end()),
+      replay_site_(new_replay_site()) {
+  const std::lock_guard lock(live().mutex);
+  live().stamps.insert(this);
+}
+
+GpuStamps::~GpuStamps() {
+  {
+    const std::lock_guard lock(mutex_);
+    drain();
+  }
+  const std::lock_guard lock(live().mutex);
+  live().stamps.erase(this);
+}
+
+std::unique_ptr<GpuStamps::Replays> GpuStamps::capture(bool is_timed) {
+  const std::size_t first = stretch_.first, count = stretch_.end - first, list = count + kEnds;
+  const std::size_t words = !is_timed ? 1 : list + (has_list_ ? 1 + 2 * kMostListed : 0);
+  auto made = std::make_unique<Replays>(device_, words, is_timed ? kMostTimed : kMostWhole);
+  bool has_begun = false;  // of a replay without all stamps: has the first
+  const auto start = [&](std::size_t k, CUstream stream, CUgraphConditionalHandle node) {
+    const By by = is_timed || !std::exchange(has_begun, has_begun || stretch_.by[k] != By::nothing) ? stretch_.by[k]
+                                                                                                    : By::nothing;
+    const std::size_t word = is_timed ? k - first : 0;
+    if (by == By::kernel) made->start_stamp(word, stream);
+    if (by == By::list) made->start_list_stamp(list, k - first, stream);
+    stretch_.start(k, stream, node, by == By::itself ? made->word(word) : nullptr);
+  };
+  const auto behind = [&](CUstream stream) {
+    if (is_timed) made->start_stamp(count, stream), made->start_stamp(count + 1, stream);
+    made->start_keep(stream);
+  };
+  made->graph = std::make_unique<CapturedGraph>(device_, budget_, order_, first, stretch_.end, start, behind);
+  return made;
+}
+
+void GpuStamps::begin_recording() {
+  recording_ = StampTimes::get().recording();
+  launches_ = 0;
+  every_ = static_cast<std::uint64_t>(kFirstEvery);
+  least_timed_ns_ = least_whole_ns_ = 0;
+  has_failed_ = false;
+}
+
+bool GpuStamps::launch(std::uint32_t run, CUstream stream) {
+  static const profile::SiteId launch = Recorder::add_site({.name = "graph launch", .kind = profile::SpanKind::launch});
+  static const profile::SiteId own = Recorder::add_site({.name = "stamps", .kind = profile::SpanKind::recording});
+  const std::lock_guard lock(mutex_);
+  if (recording_ != StampTimes::get().recording()) begin_recording();
+  if (has_failed_) return false;
+  is_awake_ = true;
+  stream_ = stream;
+  try {
+    const std::uint64_t every = launches_ < kFirst ? 2 : every_;
+    const bool is_timed = launches_ % every == 0 && (timed_ == nullptr || timed_->has_room());
+    std::unique_ptr<Replays>& replays = is_timed ? timed_ : whole_;
+    {
+      const profile::SpanScope seen(own);
+      drain();
+      StampTimes::get().look_at_clock(device_);
+      if (replays == nullptr) replays = capture(is_timed);
+    }
+    if (!replays->has_room()) return false;
+    const profile::SpanScope seen(launch, run);
+    replays->graph->launch(stream);
+    replays->runs.push_back(run);
+    ++launches_;
+    return true;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::device) throw;
+    has_failed_ = true;
+    Recorder::add_note(fmt::format("kernels of a graph that got no stamps ({})", error.what()));
+    return false;
+  }
+}
+
+void GpuStamps::drain() {
+  if (timed_ != nullptr) drain(*timed_, &least_timed_ns_);
+  if (whole_ != nullptr) drain(*whole_, &least_whole_ns_);
+  if (least_timed_ns_ == 0 || least_whole_ns_ == 0) return;
+  const double more = static_cast<double>(least_timed_ns_ - least_whole_ns_) / static_cast<double>(least_whole_ns_);
+  every_ =
+      static_cast<std::uint64_t>(std::clamp(std::ceil(more / StampTimes::get().budget()), kLeastEvery, kMostEvery));
+}
+
+void GpuStamps::drain(Replays& replays, std::int64_t* least_ns) {
+  const std::size_t count = stretch_.end - stretch_.first;
+  while (!replays.runs.empty()) {
+    const std::uint64_t* const place = replays.next();
+    if (place == nullptr) return;
+    const std::uint64_t* const stamps = place + kHead;
+    const auto at = [&](std::size_t i) { return static_cast<std::int64_t>(stamps[i]); };
+    StampedReplay seen{.run = replays.runs.front(), .device = device_.index(), .stream = stream_, .site = replay_site_};
+    seen.end_ns = static_cast<std::int64_t>(place[1]);
+    seen.begin_ns = at(0) != 0 ? at(0) : seen.end_ns;
+    if (&replays == timed_.get()) {
+      const auto add = [&](std::size_t k, std::int64_t at_ns) {
+        seen.marks.push_back(
+            {at_ns, (*stretch_.sites)[stretch_.first + k], stretch_.by[stretch_.first + k] != By::itself});
+      };
+      for (std::size_t k = 0; k < count; ++k) {
+        if (at(k) != 0) add(k, at(k));
+      }
+      if (has_list_) {
+        const std::uint64_t* const list = stamps + count + kEnds;
+        for (std::size_t i = 0; i < std::min<std::size_t>(list[0], kMostListed); ++i) {
+          add(list[1 + 2 * i], static_cast<std::int64_t>(list[2 + 2 * i]));
+        }
+        seen.lost = list[0] - std::min<std::uint64_t>(list[0], kMostListed);
+      }
+      std::ranges::stable_sort(seen.marks, {}, &StampedReplay::Mark::at_ns);
+      seen.end_ns = at(count);
+      seen.stamp_ns = at(count + 1) - at(count);
+      seen.begin_ns = seen.marks.empty() ? seen.end_ns : seen.marks.front().at_ns;
+    }
+    replays.runs.pop_front();
+    ++replays.read;
+    if (const std::int64_t ns = seen.end_ns - seen.begin_ns; ns > 0) {
+      *least_ns = *least_ns == 0 ? ns : std::min(*least_ns, ns);
+    }
+    StampTimes::get().add(std::move(seen));
+  }
+}
+
+void GpuStamps::finish() {
+  const std::lock_guard lock(mutex_);
+  const auto waits = [](const std::unique_ptr<Replays>& replays) { return replays && !replays->runs.empty(); };
+  if (!waits(timed_) && !waits(whole_)) return;
+  device_.make_current();
+  PD_CUDA(gpu::required_driver().cuStreamSynchronize(stream_));
+  drain();
+}
+
+void GpuStamps::rest() {
+  if (!is_awake_) return;
+  const std::lock_guard lock(mutex_);
+  is_awake_ = false;
+  drain();
+  if (timed_ != nullptr) timed_->graph->rest();
+  if (whole_ != nullptr) whole_->graph->rest();
+}
+
+void GpuStamps::start_recording(double budget) {
+  StampTimes::get().start(budget);
+  const std::lock_guard lock(live().mutex);
+  std::set<const gpu::GpuDevice*> devices;
+  for (const GpuStamps* stamps : live().stamps) devices.insert(&stamps->device_);
+  for (const gpu::GpuDevice* device : devices) {  // now, not in the first launch
+    try {
+      gpu::load_stamp_kernels(*device);
+      StampTimes::get().look_at_clock(*device);
+    } catch (const Error&) {  // the launches will say so
+    }
+  }
+}
+
+void GpuStamps::stop_recording() {
+  {
+    const std::lock_guard lock(live().mutex);
+    for (GpuStamps* stamps : live().stamps) stamps->finish();
+  }
+  StampTimes::get().stop();
+}
+
+}  // namespace paoding

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stamps of a GPU as spans of a recording: the chip's clock is read beside the host's at the beginning, every second
+// and at the end, and what was stamped in between is told to the recorder once it lies between two readings.
+#pragma once
+
+#include <cuda.h>
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "gpu/stamps.h"
+#include "profile/recorder.h"
+
+namespace paoding {
+
+/// A graph's replay, in the chip's time.
+struct StampedReplay {
+  struct Mark {
+    std::int64_t at_ns;
+    profile::SiteId site;
+    bool is_kernels;  // the stamp of a kernel in front of what it is for
+  };
+  std::uint32_t run = 0;
+  int device = 0;
+  CUstream stream = nullptr;
+  profile::SiteId site = 0;
+  std::int64_t begin_ns = 0, end_ns = 0;
+  std::int64_t stamp_ns = 0;     // what a stamp's kernel takes
+  std::vector<Mark> marks = {};  // in order; none where only the ends were stamped
+  std::uint64_t lost = 0;        // stamps of loops that had no room
+};
+
+class StampTimes {
+ public:
+  static StampTimes& get();
+
+  void start(double budget);
+  void stop();
+  /// Counts recordings.
+  std::uint64_t recording() const { return recording_.load(std::memory_order_relaxed); }
+  double budget() const { return budget_; }
+
+  /// Reads it where it is time to.
+  void look_at_clock(const gpu::GpuDevice& device);
+  void add(StampedReplay replay);
+
+ private:
+  struct Clock {
+    std::unique_ptr<gpu::ClockReader> reader;
+    gpu::ClockLine line;
+    std::int64_t next_ns = 0;  // when it is time
+    std::vector<StampedReplay> waiting;
+  };
+  struct Part {
+    std::uint64_t calls = 0;
+    std::int64_t ns = 0;
+  };
+
+  void read(const gpu::GpuDevice& device, Clock* clock);
+  void tell(Clock* clock, bool is_over);
+  void tell(const Clock& clock, const StampedReplay& replay);
+
+  std::mutex mutex_;
+  std::atomic<std::uint64_t> recording_{0};
+  bool is_on_ = false;
+  double budget_ = 0;
+  std::map<int, Clock> clocks_;  // of devices
+  std::map<std::pair<int, CUstream>, profile::TrackId> tracks_;
+  std::map<profile::SiteId, std::map<profile::SiteId, Part>> parts_;  // of replays; kNone: of them whole
+  std::uint64_t lost_ = 0, unplaced_ = 0;
+};
+
+}  // namespace paoding

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recordings of runs on a GPU by stamps of their own: what is seen of a replay, what is scaled, what it costs the
+// program, held against what a CUPTI shows of the same program.
+#include <cstdlib>
+#include <map>
+#include <thread>
+
+#include "gpu/cupti_library.h"
+#include "paoding/profile.h"
+#include "profile/report.h"
+#include "profile/trace.h"
+#include "tests/pretend_gpu/pretend_program.h"
+
+namespace paoding::testing_program {
+namespace {
+
+using profile::SpanKind;
+
+std::size_t calls_of(const std::string& function) {
+  const std::vector<std::string> calls = pretend_gpu().calls();
+  return static_cast<std::size_t>(std::ranges::count(calls, function));
+}
+
+// A loop, a library's product, updates that share a launch, a sort.
+void build(Graph& g) {
+  const Value a = g.input("a", f32, {5, 3}), ids = g.input("ids", i64, {4, 2}), m = g.input("m", f32, {3, 3});
+  const StepResult made = scan({full(g, {2, 3}, 0)}, {ids}, [&](const Values& c, const Values& e) {
+    const Scope scope(a.graph(), "lookup");
+    return step({tanh(matmul(c[0], m)) + gather(a, e[0], 0)}, {});
+  });
+  assign(g.parameter("w", f32, {2, 3}), made.carries[0] * 2.0);
+  g.fetch("sorted", sort(sum(made.carries[0], Ints{0})).values);
+}
+
+using Counts = std::map<std::string, std::int64_t>;
+
+// How often each instance of an op ran on the GPU, in all runs.
+Counts kernels(const profile::Trace& trace) {
+  Counts counts;
+  for (profile::SpanId i = 0; i < trace.size(); ++i) {
+    if (trace.kind(i) == SpanKind::kernel && trace.on_gpu(i)) {
+      counts[std::string(trace.text(trace.site(i).instance)) + " " + std::string(trace.name(i))] += 1;
+    }
+  }
+  return counts;
+}
+
+std::int64_t count(const profile::Trace& trace, SpanKind kind) {
+  std::int64_t found = 0;
+  for (profile::SpanId i = 0; i < trace.size(); ++i) found += trace.kind(i) == kind ? 1 : 0;
+  return found;
+}
+
+Counts times(Counts counts, std::int64_t factor) {
+  for (auto& [name, of] : counts) of *= factor;
+  return counts;
+}
+
+class StampsOnAGpu : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    build(graph_);
+    parameters_.emplace(graph_, Device::cuda(0));
+    program_.emplace(graph_, on_gpu(), &*parameters_);
+    feeds_ = to_tensors(graph_, make_feeds(graph_, 5));
+    feeds_["ids"] = Tensor::from(i64, {4, 2}, Dense{0, 1, 2, 3, 4, 0, 1, 2});
+    wanted_ = program_->run(feeds_).at("sorted").to_doubles();
+    pretend_gpu().schedule(1, 0);
+  }
+
+  profile::Trace record(int runs) {
+    Profiler seen;
+    for (int i = 0; i < runs; ++i) program_->run();
+    program_->wait();
+    report_ = seen.stop();
+    // Take the trace out of the profiler: what tests look at outlives it.
+    return std::move(const_cast<profile::Trace&>(seen.trace()));
+  }
+
+  Graph graph_;
+  std::optional<Parameters> parameters_;
+  std::optional<Program> program_;
+  Tensors feeds_;
+  Dense wanted_;
+  std::string report_;
+};
+
+TEST_F(StampsOnAGpu, SeeWhatCuptiSees) {
+  if (gpu::cupti() == nullptr) GTEST_SKIP() << "NOT CHECKED: " << gpu::cupti_problem();
+  ::setenv("PAODING_CUPTI", "1", 1);
+  const profile::Trace by_cupti = record(1);
+  ::unsetenv("PAODING_CUPTI");
+  const profile::Trace by_stamps = record(1);
+  Counts seen = kernels(by_stamps);
+  // The pretended library's products are no kernels.
+  EXPECT_EQ(std::erase_if(seen, [](const auto& of) { return of.first.starts_with("matmul"); }), 4u);
+  EXPECT_EQ(seen, kernels(by_cupti)) << report_;
+  EXPECT_EQ(count(by_stamps, SpanKind::replay), 0);
+  EXPECT_TRUE(has(report_, "Not seen: nothing known to be missing")) << report_;
+}
+
+TEST_F(StampsOnAGpu, CostNoCallOfCuptiAndChangeNoResult) {
+  program_->run(feeds_);
+  Profiler seen;
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(program_->run(feeds_).at("sorted").to_doubles(), wanted_) << i;
+  seen.end();
+  EXPECT_EQ(program_->run(feeds_).at("sorted").to_doubles(), wanted_);
+}
+
+// Every other of the first replays, then few; what the others consist of is scaled from those.
+TEST_F(StampsOnAGpu, ShareOutTheTimeOfReplaysThatHaveTheirEndsOnly) {
+  constexpr int kRuns = 41;
+  const Counts of_one = kernels(record(1));
+  const profile::Trace trace = record(kRuns);
+  const std::int64_t ends_only = count(trace, SpanKind::replay), full = kRuns - ends_only;
+  EXPECT_GE(full, 4);
+  EXPECT_LE(full, kRuns / 4 + 4);
+  EXPECT_EQ(kernels(trace), times(of_one, full)) << report_;
+  EXPECT_TRUE(has(report_, fmt::format("scaled from the {} of {} replays", full, kRuns))) << report_;
+
+  const profile::Measures m = profile::measure(trace);
+  double rows = 0, on_gpu = 0;
+  for (const profile::Section& section : m.per_thread) {
+    for (const profile::Row& row : section.rows) {
+      if (row.depth == 0) rows += row.gpu;
+      if (row.name == "matmul") {
+        EXPECT_EQ(row.calls, 4u * kRuns);
+      }
+      if (row.name == "sort") {
+        EXPECT_EQ(row.calls, 1u * kRuns);
+      }
+      if (row.gpu > 0) {
+        EXPECT_GT(row.scaled, 0) << row.name;
+      }
+      EXPECT_LE(row.ratio, 1.0) << row.name;
+    }
+  }
+  for (profile::SpanId i = 0; i < trace.size(); ++i) {
+    if (trace.on_gpu(i)) on_gpu += static_cast<double>(trace.duration(i));
+  }
+  EXPECT_NEAR(rows, on_gpu, 1e-6 * on_gpu) << report_;
+}
+
+TEST_F(StampsOnAGpu, LieWhereTheHostLaunchedAndWaited) {
+  const std::int64_t before = std::chrono::steady_clock::now().time_since_epoch().count();
+  const profile::Trace trace = record(12);
+  const std::int64_t after = std::chrono::steady_clock::now().time_since_epoch().count();
+  for (profile::SpanId i = 0; i < trace.size(); ++i) {
+    if (!trace.on_gpu(i)) continue;
+    EXPECT_GE(trace.start(i), before - 200'000) << trace.name(i);  // the pretended kernel answers late
+    EXPECT_LE(trace.end(i), after + 200'000) << trace.name(i);
+    ASSERT_NE(trace.cause(i), profile::kNone);
+    EXPECT_GE(trace.start(i), trace.start(trace.cause(i)) - 200'000);
+  }
+}
+
+TEST_F(StampsOnAGpu, EndWithTheRecording) {
+  record(6);
+  program_->run();
+  pretend_gpu().forget_calls();
+  for (int i = 0; i < 3; ++i) program_->run();
+  program_->wait();
+  const std::size_t kernels_before = pretend_gpu().kernels_run();
+  program_->run();
+  program_->wait();
+  const std::size_t each = pretend_gpu().kernels_run() - kernels_before;
+  EXPECT_EQ(calls_of("cuGraphLaunch"), 3u + 1u);
+  EXPECT_EQ(calls_of("cuLaunchKernel") + calls_of("cuLaunchKernelEx"), 0u);
+  const Counts of_one = kernels(record(1));
+  std::int64_t launches = 0;
+  for (const auto& [name, of] : of_one) launches += of;
+  EXPECT_EQ(static_cast<std::int64_t>(each), launches) << "a stamp's kernel runs though nothing is recorded";
+}
+
+TEST_F(StampsOnAGpu, HaveNoPartOfRunsFromBeforeTheRecording) {
+  program_->run();
+  EXPECT_EQ(count(record(1), SpanKind::run), 1);
+  const Counts of_one = kernels(record(1));
+  program_->run();
+  program_->run();
+  EXPECT_EQ(kernels(record(1)), of_one);
+}
+
+// Nothing fails: the runs go on without stamps, and the recording says so.
+TEST_F(StampsOnAGpu, DoWithoutWhereMemoryHasRunOut) {
+  pretend_gpu().set_memory(pretend_gpu().bytes_in_use());
+  record(3);
+  pretend_gpu().set_memory(std::size_t{1} << 30);
+  EXPECT_TRUE(has(report_, "kernels of a graph that got no stamps")) << report_;
+  EXPECT_EQ(program_->run(feeds_).at("sorted").to_doubles(), wanted_);
+  EXPECT_FALSE(kernels(record(1)).empty());
+}
+
+TEST_F(StampsOnAGpu, KeepProgramsApart) {
+  Graph other_graph;
+  other_graph.fetch("y", exp(other_graph.input("x", f32, {7})));
+  Program other(other_graph, on_gpu());
+  other.run(to_tensors(other_graph, make_feeds(other_graph, 6)));
+  const Counts of_one = kernels(record(1));
+  Profiler seen;
+  for (int i = 0; i < 10; ++i) {
+    program_->run();
+    if (i % 2 == 0) other.run();
+  }
+  program_->wait(), other.wait();
+  const std::string report = seen.stop();
+  const profile::Measures m = profile::measure(seen.trace());
+  std::map<std::string, std::uint64_t> calls;
+  for (const profile::Section& section : m.per_thread) {
+    for (const profile::Row& row : section.rows) calls[row.name] += row.calls;
+  }
+  EXPECT_EQ(calls["sort"], 10u) << report;
+  EXPECT_EQ(calls["exp"], 5u) << report;
+}
+
+// A program that ends while it is recorded is in the recording.
+TEST_F(StampsOnAGpu, OutliveTheirProgram) {
+  const Counts of_one = kernels(record(1));
+  Profiler seen;
+  program_->run();
+  program_.reset();
+  seen.end();
+  EXPECT_EQ(kernels(seen.trace()), of_one);
+}
+
+TEST_F(StampsOnAGpu, StandAThousandRecordings) {
+  const Counts of_one = kernels(record(1));
+  const std::size_t bytes = pretend_gpu().bytes_in_use();
+  for (int i = 0; i < 1000; ++i) {
+    Profiler seen;
+    if (i % 100 == 0) program_->run(), program_->wait();
+    seen.end();
+  }
+  program_->run(), program_->wait();
+  EXPECT_LE(pretend_gpu().bytes_in_use(), bytes);
+  EXPECT_EQ(kernels(record(1)), of_one);
+}
+
+// Which branch and how many turns only the GPU knows: what ran has stamps.
+TEST(StampsOfControlFlow, OnAGpuAreOfTheTurnsThatWereTaken) {
+  Graph g;
+  const Value n = g.input("n", i32, {}), x = g.input("x", f32, {3});
+  const Value y = while_loop(
+      {x, full(g, {}, 0, i32)}, [&](const Values& v) { return less(v[1], n); },
+      [&](const Values& v) {
+        const Value is_third = equal(v[1], full(g, {}, 2, i32));
+        return Values{cond(
+                          is_third, [&] { return sort(v[0] * 2.0).values; }, [&] { return v[0] + x; }),
+                      v[1] + 1};
+      })[0];
+  g.fetch("y", exp(y));
+  Program program(g, on_gpu());
+  for (const int turns : {0, 1, 5}) {
+    Tensors feeds = to_tensors(g, make_feeds(g, 4));
+    feeds["n"] = Tensor::from(i32, {}, Dense{double(turns)});
+    program.run(feeds);
+    if (gpu::cupti() == nullptr) GTEST_SKIP() << "NOT CHECKED: " << gpu::cupti_problem();
+    Counts seen_by[2];
+    for (const bool by_cupti : {true, false}) {
+      ::setenv("PAODING_CUPTI", by_cupti ? "1" : "0", 1);
+      Profiler seen;
+      program.run();
+      program.wait();
+      seen.end();
+      seen_by[by_cupti] = kernels(seen.trace());
+    }
+    ::unsetenv("PAODING_CUPTI");
+    EXPECT_EQ(seen_by[0], seen_by[1]) << turns;
+  }
+}
+
+}  // namespace
+}  // namespace paoding::testing_program
