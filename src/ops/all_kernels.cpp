@@ -10,7 +10,7 @@ void register_built_in_kernels() {
   register_sort_cpu();
   register_convolution_cpu();
   register_pooling_cpu();
-  register_lstm_cpu();
+  register_recurrence_cpu();
 #if PAODING_WITH_CUDA
   register_matmul_gpu();
   register_index_gpu();

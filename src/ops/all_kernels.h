@@ -21,6 +21,6 @@ void register_cumsum_gpu();
 void register_recurrence_gpu();
 void register_index_cpu();
 void register_sort_cpu();
-void register_lstm_cpu();
+void register_recurrence_cpu();
 
 }  // namespace paoding

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// The recurrences over time and their gradients on the CPU, each as one region for all steps:
+// recurrence_forward_cpu.cpp and recurrence_backward_cpu.cpp.
+#include "base/check.h"
+#include "cpu/parallel.h"
+#include "cpu/team.h"
+#include "ops/all_kernels.h"
+#include "ops/kernel.h"
+#include "ops/recurrence/recurrence_work.h"
+
+namespace paoding {
+namespace {
+
+struct CellForm {
+  CellKind cell;
+  const char* name;
+  std::int64_t gates;
+};
+constexpr CellForm kForms[] = {{CellKind::lstm, "lstm", 4}, {CellKind::gru, "gru", 3}, {CellKind::rnn, "rnn", 1}};
+
+std::string refusal_of(const KernelCall& call, const CellForm& form, bool is_gradient) {
+  const DType dtype = call.inputs[0].type.dtype;
+  if (dtype == bf16 && call.target->has_amx) return "the library's products of bf16 on tiles are faster";
+  if (dtype != f32 && dtype != bf16) return "not of f32 or bf16";
+  if (form.cell == CellKind::lstm && call.inputs[is_gradient ? 2 : 3].type.dtype != f32) {
+    return "the cell state is not f32";
+  }
+  if (call.inputs[is_gradient ? 1 : 0].type.shape.elements() == 0) return "there is nothing to do";
+  for (const auto* list : {&call.inputs, &call.outputs}) {
+    for (const Layout& layout : *list) {
+      if (!layout.is_dense()) return "an operand is not dense";
+    }
+  }
+  return "";
+}
+
+class RecurrenceKernel : public PreparedKernel {
+ public:
+  // `values` has steps and rows, u [H, gates * H]; a row of what is multiplied has `multiplied` numbers for a unit.
+  RecurrenceKernel(const KernelCall& call, const CellForm& form, std::int64_t steps, std::int64_t rows, const Type& u,
+                   std::int64_t multiplied)
+      : input_count_(call.inputs.size()) {
+    work_.cell = form.cell;
+    work_.is_reverse = call.attrs.get_bool("reverse");
+    work_.is_relu = form.cell == CellKind::rnn && call.attrs.get_bool("relu");
+    work_.steps = steps, work_.rows = rows, work_.hidden = u.shape[0];
+    const bool has_pairs = call.target->has_bf16 && multiplies_pairs() && !work_.has_few_rows();
+    work_.numbers = u.dtype == f32 ? Numbers::f32 : has_pairs ? Numbers::bf16_in_pairs : Numbers::bf16_as_f32;
+    for (const Layout& output : call.outputs) is_read_.push_back(output.type.shape.elements() > 0);
+
+    const std::int64_t units = work_.blocks() * kUnitBlock, all = form.gates * work_.hidden;
+    const std::int64_t width = RecurrenceWork::padded(work_.numbers, multiplied * work_.hidden);
+    const std::int64_t packed = work_.has_few_rows() ? 0 : units * width * form.gates / multiplied;
+    packed_bytes_ = (packed * size_bytes(u.dtype) + 63) / 64 * 64;
+    left_ = rows * width, state_ = rows * work_.hidden;
+    sums_ = work_.has_few_rows() ? rows * all : 0;
+    constexpr std::int64_t kWorthThreads = 1 << 15;  // multiplications of a step
+    const bool is_worth_it = rows * work_.hidden * all >= kWorthThreads;
+    threads_ = is_worth_it ? static_cast<int>(std::min<std::int64_t>(max_threads(), work_.blocks())) : 1;
+  }
+
+  std::int64_t scratch_bytes() const override { return packed_bytes_ + (2 * left_ + 2 * state_ + sums_) * 4; }
+
+ protected:
+  RecurrenceWork work_of(const KernelRun& run) const {
+    RecurrenceWork w = work_;
+    auto* floats = reinterpret_cast<float*>(static_cast<std::byte*>(run.scratch) + packed_bytes_);
+    w.packed = packed_bytes_ > 0 ? run.scratch : nullptr;
+    w.left[0] = floats, w.left[1] = floats + left_;
+    w.c = floats + 2 * left_, w.d_h = w.c + state_, w.sums = w.d_h + state_;
+    return w;
+  }
+
+  // The operands, one after the other; results that nobody reads are null.
+  class Operands {
+   public:
+    Operands(const RecurrenceKernel& kernel, const KernelRun& run) : kernel_(kernel), run_(run) {}
+    const void* input() { return run_.operands[next_++]; }
+    const float* floats() { return static_cast<const float*>(input()); }
+    const std::int32_t* lengths() {
+      return next_ < kernel_.input_count_ ? static_cast<const std::int32_t*>(input()) : nullptr;
+    }
+    void* result() {
+      const std::size_t k = result_++;
+      return kernel_.is_read_[k] ? run_.operands[kernel_.input_count_ + k] : nullptr;
+    }
+    float* float_result() { return static_cast<float*>(result()); }
+
+   private:
+    const RecurrenceKernel& kernel_;
+    const KernelRun& run_;
+    std::size_t next_ = 0, result_ = 0;
+  };
+
+  template <void (*kPart)(const RecurrenceWork&, int, int)>
+  void run_parts(RecurrenceWork* w) const {
+    TeamBarrier barrier;
+    w->barrier = &barrier;
+    const auto body = [](int thread, int team, void* work) noexcept {
+      kPart(*static_cast<const RecurrenceWork*>(work), thread, team);
+    };
+    run_team(threads_, body, w);
+  }
+
+ private:
+  const std::size_t input_count_;
+  RecurrenceWork work_{};
+  int threads_ = 1;
+  std::vector<bool> is_read_;
+  std::int64_t packed_bytes_, left_, state_, sums_;
+};
+
+class RecurrenceForward : public RecurrenceKernel {
+ public:
+  RecurrenceForward(const KernelCall& call, const CellForm& form)
+      : RecurrenceKernel(call, form, call.inputs[0].type.shape[0], call.inputs[0].type.shape[1], call.inputs[1].type,
+                         1) {}
+
+  void run(const KernelRun& run) const override {
+    RecurrenceWork w = work_of(run);
+    Operands next(*this, run);
+    w.xw = next.input(), w.u = next.input();
+    if (w.cell == CellKind::gru) w.bm = next.input();
+    w.h0 = next.input();
+    if (w.cell == CellKind::lstm) w.c0 = next.floats();
+    w.lengths = next.lengths();
+    w.states = next.result();
+    if (w.cell == CellKind::lstm) w.cells = next.float_result();
+    if (w.cell != CellKind::rnn) w.saved = next.result();
+    w.last_h = next.result();
+    if (w.cell == CellKind::lstm) w.last_c = next.float_result();
+    run_parts<run_recurrence_forward>(&w);
+  }
+};
+
+class RecurrenceBackward : public RecurrenceKernel {
+ public:
+  RecurrenceBackward(const KernelCall& call, const CellForm& form)
+      : RecurrenceKernel(call, form, call.inputs[1].type.shape[0] - (form.cell == CellKind::rnn ? 1 : 0),
+                         call.inputs[1].type.shape[1], call.inputs[0].type, form.gates),
+        has_states_(call.attrs.get_bool("states")),
+        has_last_h_(call.attrs.get_bool("last_h")),
+        has_last_c_(form.cell == CellKind::lstm && call.attrs.get_bool("last_c")) {}
+
+  void run(const KernelRun& run) const override {
+    RecurrenceWork w = work_of(run);
+    Operands next(*this, run);
+    w.u = next.input();
+    if (w.cell != CellKind::rnn) w.given_saved = next.input();
+    if (w.cell == CellKind::lstm) {
+      w.given_cells = next.floats();
+    } else {
+      w.given_states = next.input();
+    }
+    if (has_states_) w.dstates = next.input();
+    if (has_last_h_) w.dlast_h = next.input();
+    if (has_last_c_) w.dlast_c = next.floats();
+    w.lengths = next.lengths();
+    w.dxw = next.result();
+    if (w.cell == CellKind::gru) w.dhu = next.result();
+    w.dh0 = next.result();
+    if (w.cell == CellKind::lstm) w.dc0 = next.float_result();
+    run_parts<run_recurrence_backward>(&w);
+  }
+
+ private:
+  const bool has_states_, has_last_h_, has_last_c_;
+};
+
+}  // namespace
+
+void register_recurrence_cpu() {
+  for (const CellForm& form : kForms) {
+    const std::string op = std::string(form.name) + "_recurrence";
+    register_kernel(op,
+                    {.name = "team",
+                     .device = DeviceKind::cpu,
+                     .refusal = [&form](const KernelCall& call) { return refusal_of(call, form, false); },
+                     .prepare = [&form](const KernelCall& call,
+                                        const Device&) { return std::make_unique<RecurrenceForward>(call, form); }});
+    register_kernel(op + "_grad",
+                    {.name = "team",
+                     .device = DeviceKind::cpu,
+                     .refusal = [&form](const KernelCall& call) { return refusal_of(call, form, true); },
+                     .prepare = [&form](const KernelCall& call,
+                                        const Device&) { return std::make_unique<RecurrenceBackward>(call, form); }});
+  }
+}
+
+}  // namespace paoding

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CPU's kernels of recurrences over time and of their gradients against the compositions in f64, for random shapes.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <random>
+
+#include "cpu/this_cpu.h"
+#include "ops/kernel.h"
+#include "ops/recurrence/recurrence_work.h"
+#include "tests/pass_check.h"
+#include "tests/program_check.h"
+
+namespace paoding::testing_program {
+namespace {
+
+struct Case {
+  std::string cell;  // lstm, gru, rnn, or relu: an rnn that bends by that
+  std::int64_t steps, rows, hidden;
+  bool is_reverse = false, has_lengths = false;
+
+  std::string op() const { return (cell == "relu" ? "rnn" : cell) + "_recurrence"; }
+  std::int64_t gates() const { return cell == "lstm" ? 4 : cell == "gru" ? 3 : 1; }
+};
+
+// What is read of a layer, with the gradients of all that it is given. The cell state of an LSTM is of type `wide`.
+void build(Graph& g, const Case& c, DType dtype, DType wide) {
+  const std::int64_t H = c.hidden, G = c.gates();
+  const Value xw = g.input("xw", dtype, {c.steps, c.rows, G * H}), u = g.input("u", dtype, {H, G * H});
+  const Value h0 = g.input("h0", dtype, {c.rows, H});
+  const Value lengths = c.has_lengths ? g.input("lengths", i32, {c.rows}) : Value();
+  Values inputs = {xw, u, h0};
+  Value states, loss;
+  if (c.cell == "lstm") {
+    inputs.push_back(g.input("c0", wide, {c.rows, H}));
+    const LstmRecurrence made = lstm_recurrence(xw, u, h0, inputs[3], lengths, c.is_reverse);
+    states = made.states, loss = sum(made.last_c * made.last_c);
+    g.fetch("last_h", made.last_h);
+    g.fetch("last_c", made.last_c);
+  } else if (c.cell == "gru") {
+    inputs.push_back(g.input("bm", dtype, {H}));
+    const GruRecurrence made = gru_recurrence(xw, u, inputs[3], h0, lengths, c.is_reverse);
+    states = made.states, loss = sum(cast(made.last_h * made.last_h, wide));
+    g.fetch("last_h", made.last_h);
+  } else {
+    const RnnRecurrence made = rnn_recurrence(xw, u, h0, lengths, c.is_reverse, c.cell == "relu");
+    states = made.states, loss = sum(cast(made.last_h * made.last_h, wide));
+    g.fetch("last_h", made.last_h);
+  }
+  g.fetch("states", states);
+  const Value weight = g.input("weight", dtype, states.shape());
+  const Values grads = gradients(std::array{sum(cast(states * weight, wide)) + loss}, inputs);
+  const char* names[] = {"dxw", "du", "dh0", "d_fourth"};
+  for (std::size_t i = 0; i < grads.size(); ++i) g.fetch(names[i], grads[i]);
+}
+
+// Weights small enough that gates work, as multiples of 2^-10, so that f32 has them too; or as bf16 has them.
+Feeds feeds_of(const Graph& g, const Case& c, std::mt19937* random, DType dtype = f32) {
+  Feeds feeds;
+  std::uniform_real_distribution<double> uniform(-1, 1);
+  for (NodeId id : g.inputs()) {
+    const Type& type = g.node(id).types[0];
+    Dense& values = feeds[g.node(id).name.str()];
+    const double scale = g.node(id).name == Name("u") ? 1 / std::sqrt(static_cast<double>(c.hidden)) : 1;
+    for (std::int64_t i = 0; i < type.shape.elements(); ++i) {
+      values.push_back(std::round(uniform(*random) * scale * 1024) / 1024);
+    }
+    if (dtype != f32) values = rounded({dtype, {type.shape.elements()}}, values);
+    if (type.dtype == i32) {
+      for (double& value : values) value = static_cast<double>((*random)() % static_cast<unsigned>(c.steps + 2));
+      values[0] = 0;
+      values.back() = 1;
+    }
+  }
+  return feeds;
+}
+
+std::string text_of(const Case& c) {
+  return fmt::format("{}: T {}, B {}, H {}{}{}", c.cell, c.steps, c.rows, c.hidden, c.is_reverse ? ", reverse" : "",
+                     c.has_lengths ? ", lengths" : "");
+}
+
+void check(const Case& c, std::mt19937* random) {
+  SCOPED_TRACE(text_of(c));
+  Graph g, exact;
+  build(g, c, f32, f32);
+  build(exact, c, f64, f64);
+  const Feeds feeds = feeds_of(g, c, random);
+  Program program(g), reference(exact);
+  const std::string plan = program.plan_text();
+  EXPECT_TRUE(has(plan, c.op() + " s") && has(plan, c.op() + "_grad s") && has(plan, "(team)")) << plan;
+  const Tensors got = program.run(to_tensors(g, feeds)), wanted = reference.run(to_tensors(exact, feeds));
+  for (const auto& [name, tensor] : got) {
+    const Dense values = wanted.at(name).to_doubles();
+    expect_close(name, tensor.to_doubles(), values, 4e-6 * static_cast<double>(c.steps) * (1 + largest(values)));
+  }
+  expect_same_bits(got, program.run(to_tensors(g, feeds)));
+}
+
+class RecurrencesOnCpu : public testing::TestWithParam<const char*> {};
+
+TEST_P(RecurrencesOnCpu, AreTheRecurrenceForAnyShape) {
+  std::mt19937 random(1);
+  for (const std::int64_t hidden : {1, 2, 15, 16, 17, 33, 64, 100, 130}) {
+    for (const std::int64_t rows : {1, 2, 3, 4, 5, 7, 13}) {
+      const bool is_reverse = random() % 2 == 0, has_lengths = random() % 2 == 0;
+      const auto steps = 1 + static_cast<std::int64_t>(random() % 9);
+      check({GetParam(), steps, rows, hidden, is_reverse, has_lengths}, &random);
+    }
+  }
+  check({GetParam(), 3, 1, 1536, false, false}, &random);
+  check({GetParam(), 3, 6, 777, true, true}, &random);
+}
+
+// The sums of bf16 are f32, so what is wrong is what is rounded on the way.
+TEST_P(RecurrencesOnCpu, AreTheRecurrenceInBf16) {
+  if (std::string(GetParam()) == "relu") GTEST_SKIP() << "a sum that is rounded across 0 has another slope";
+  std::mt19937 random(2);
+  for (const std::int64_t hidden : {1, 16, 21, 64, 130}) {
+    for (const std::int64_t rows : {2, 5, 9, 20}) {
+      const Case c{GetParam(), 6, rows, hidden, random() % 2 == 0, random() % 2 == 0};
+      SCOPED_TRACE(text_of(c));
+      Graph g, exact;
+      build(g, c, bf16, f32);
+      build(exact, c, f64, f64);
+      const Feeds feeds = feeds_of(g, c, &random, bf16);
+      Program program(g), reference(exact);
+      if (!this_cpu().has_amx) {
+        EXPECT_TRUE(has(program.plan_text(), c.op() + "_grad s")) << program.plan_text();
+      }
+      const Tensors wanted = reference.run(to_tensors(exact, feeds));
+      for (const auto& [name, tensor] : program.run(to_tensors(g, feeds))) {
+        const Dense values = wanted.at(name).to_doubles();
+        expect_close(name, tensor.to_doubles(), values, 0.03 * (1 + largest(values)));
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cells, RecurrencesOnCpu, testing::Values("lstm", "gru", "rnn", "relu"),
+                         [](const auto& each) { return std::string(each.param); });
+
+TEST(RecurrenceKernelsOnCpu, LeaveProductsOf16BitsToTheLibraryWhereItHasTiles) {
+  const Shape gates{3, 2, 8}, state{2, 2};
+  KernelCall call{find_op("lstm_recurrence"), {{"reverse", false}}, {}, {}, {}, false, "", {}};
+  for (const Type& type : {Type{bf16, gates}, Type{bf16, {2, 8}}, Type{bf16, state}, Type{f32, state}}) {
+    call.inputs.push_back(Layout::dense(type));
+  }
+  Target target = named_target("avx512");
+  std::vector<std::string> refusals;
+  target.has_amx = true;
+  call.target = std::make_shared<const Target>(target);
+  EXPECT_EQ(choose_kernel(call, &refusals), nullptr);
+  ASSERT_EQ(refusals.size(), 1u);
+  EXPECT_TRUE(has(refusals[0], "products of bf16 on tiles are faster")) << refusals[0];
+  target.has_amx = false;
+  call.target = std::make_shared<const Target>(target);
+  EXPECT_NE(choose_kernel(call, &refusals), nullptr);
+}
+
+// Memory for the operands of a call, which is run; results follow the inputs.
+std::vector<Tensor> run_call(const char* op, Attrs attrs, const std::vector<Tensor>& inputs,
+                             const std::vector<Type>& results) {
+  Target target = named_target("avx512");
+  KernelCall call{find_op(op), std::move(attrs), {}, {}, {}, false, "", std::make_shared<const Target>(target)};
+  std::vector<Tensor> operands = inputs;
+  for (const Tensor& input : inputs) call.inputs.push_back(Layout::dense({input.dtype(), input.shape()}));
+  for (const Type& type : results) {
+    call.outputs.push_back(Layout::dense(type));
+    operands.emplace_back(type);
+  }
+  std::vector<std::string> notes;
+  const auto kernel = prepare_kernel(*choose_kernel(call, &notes), call, Device::cpu(), &notes);
+  std::vector<std::byte> scratch(static_cast<std::size_t>(kernel->scratch_bytes()) + 64);
+  std::vector<void*> pointers;
+  for (Tensor& operand : operands) pointers.push_back(operand.bytes());
+  kernel->run({pointers.data(), scratch.data(), nullptr});
+  return {operands.begin() + static_cast<std::ptrdiff_t>(inputs.size()), operands.end()};
+}
+
+TEST(RecurrenceKernelsOnCpu, ComputeBf16InF32WhereTheCpuHasNoPairs) {
+  for (const std::int64_t rows : {2, 9}) {
+    const std::int64_t T = 5, H = 21;
+    const Case c{"lstm", T, rows, H};
+    Graph g;  // the composition in f64, with the same numbers
+    build(g, c, f64, f64);
+    std::mt19937 random(3);
+    Feeds feeds = feeds_of(g, c, &random, bf16);
+    const Tensors wanted = Program(g).run(to_tensors(g, feeds));
+    const auto tensor = [&](const char* name, DType dtype, const Shape& shape) {
+      return Tensor::from(dtype, shape, feeds.at(name));
+    };
+    const Shape state{rows, H}, states{T + 1, rows, H}, gates{T, rows, 4 * H};
+    const Tensor u = tensor("u", bf16, {H, 4 * H});
+    const std::vector<Tensor> made =
+        run_call("lstm_recurrence", {{"reverse", false}},
+                 {tensor("xw", bf16, gates), u, tensor("h0", bf16, state), tensor("c0", f32, state)},
+                 {{bf16, states}, {f32, states}, {bf16, gates}, {bf16, state}, {f32, state}});
+    expect_close("states", made[0].to_doubles(), wanted.at("states").to_doubles(), 0.02);
+    expect_close("last_c", made[4].to_doubles(), wanted.at("last_c").to_doubles(), 0.02);
+    Dense d_last_c = wanted.at("last_c").to_doubles(), d_states = feeds.at("weight");
+    for (double& value : d_last_c) value *= 2;
+    d_states.erase(d_states.begin(), d_states.begin() + rows * H);  // h0's own
+    const std::vector<Tensor> back =
+        run_call("lstm_recurrence_grad", {{"states", true}, {"last_h", false}, {"last_c", true}, {"reverse", false}},
+                 {u, made[2], made[1], Tensor::from(bf16, {T, rows, H}, d_states), Tensor::from(f32, state, d_last_c)},
+                 {{bf16, gates}, {bf16, {0}}, {f32, state}});
+    expect_close("dxw", back[0].to_doubles(), wanted.at("dxw").to_doubles(), 0.05);
+    expect_close("dc0", back[2].to_doubles(), wanted.at("d_fourth").to_doubles(), 0.05);
+  }
+}
+
+TEST(RecurrenceKernelsOnCpu, MultiplyPairsExactly) {
+  if (!multiplies_pairs()) GTEST_SKIP() << "this CPU has no products of pairs of bf16";
+  std::mt19937 random(5);
+  const auto small = [&] { return static_cast<float>(static_cast<int>(random() % 17) - 8); };
+  const auto bits = [](float value) { return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16); };
+  for (std::int64_t parts = 1; parts <= 4; ++parts) {
+    for (std::int64_t rows = 1; rows <= rows_in_registers(parts); ++rows) {
+      const std::int64_t pairs = 7, stride = 20, width = parts * kUnitBlock;
+      std::vector<std::uint16_t> a(static_cast<std::size_t>(rows * stride)),
+          panel(static_cast<std::size_t>(2 * pairs * width));
+      std::vector<float> wanted(static_cast<std::size_t>(rows * width)), tile(wanted.size());
+      for (std::uint16_t& value : a) value = bits(small());
+      for (std::uint16_t& value : panel) value = bits(small());
+      const auto number = [](std::uint16_t half) {
+        return std::bit_cast<float>(static_cast<std::uint32_t>(half) << 16);
+      };
+      for (std::int64_t r = 0; r < rows; ++r) {
+        for (std::int64_t k = 0; k < 2 * pairs; ++k) {
+          for (std::int64_t j = 0; j < width; ++j) {
+            wanted[static_cast<std::size_t>(r * width + j)] +=
+                number(a[static_cast<std::size_t>(r * stride + k)]) *
+                number(panel[static_cast<std::size_t>((k / 2 * width + j) * 2 + k % 2)]);
+          }
+        }
+      }
+      multiply_pairs(rows, parts, a.data(), stride, pairs, panel.data(), tile.data());
+      EXPECT_EQ(tile, wanted) << rows << " rows, " << parts << " parts";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace paoding::testing_program

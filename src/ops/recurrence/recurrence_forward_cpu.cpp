@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// The forward part of a thread: it has units of the hidden state, keeps their columns of u packed, which stay in its
+// cache, and computes their gates and states; the threads meet once a step, when all states of it are there.
+#ifndef HWY_DISABLED_TARGETS
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
+#endif
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/recurrence/recurrence_forward_cpu.cpp"
+#include "hwy/foreach_target.h"
+//
+#include "cpu/team.h"
+#include "ops/recurrence/cell_gru-inl.h"
+#include "ops/recurrence/cell_lstm-inl.h"
+#include "ops/recurrence/cell_rnn-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace paoding {
+namespace HWY_NAMESPACE {
+
+// Columns of one gate alone would be a quarter of what is multiplied at a time.
+template <class Cell>
+constexpr std::int64_t kBlocksTogether = Cell::kGates == 1 ? 4 : 1;
+
+// Of so many unit blocks: panel [H, blocks * gates * kUnitBlock], filled up with zeros.
+template <class Cell, class M, std::int64_t kBlocks>
+void pack_gates(const RecurrenceWork& w, std::int64_t block, typename M::Stored* panel) {
+  const auto* u = static_cast<const typename M::Stored*>(w.u);
+  constexpr std::int64_t G = Cell::kGates, kWidth = kBlocks * G * kUnitBlock;
+  const std::int64_t H = w.hidden, padded = RecurrenceWork::padded(M::kNumbers, H);
+  for (std::int64_t k = 0; k < padded; ++k) {
+    for (std::int64_t part = 0; part < kBlocks * G; ++part) {
+      const std::int64_t first = (block + part / G) * kUnitBlock, gate = part % G;
+      for (std::int64_t j = 0; j < kUnitBlock; ++j) {
+        const bool is_there = k < H && first + j < H;
+        panel[panel_at<M>(k, part * kUnitBlock + j, kWidth)] =
+            is_there ? u[k * G * H + gate * H + first + j] : typename M::Stored{};
+      }
+    }
+  }
+}
+
+template <class Cell, class M, std::int64_t kBlocks>
+HWY_INLINE void step_of_blocks(const RecurrenceWork& w, std::int64_t t, std::int64_t turn, std::int64_t block,
+                               const typename M::Stored* panel) {
+  constexpr std::int64_t kParts = kBlocks * Cell::kGates, kWidth = kParts * kUnitBlock;
+  const std::int64_t stride = RecurrenceWork::padded(M::kNumbers, w.hidden);
+  const auto* h = static_cast<const typename M::Left*>(w.left[turn % 2]);
+  HWY_ALIGN float tile[tile_rows<M>(kParts) * kWidth];
+  for_rows(w, t, tile_rows<M>(kParts), [&](std::int64_t row, std::int64_t end_row, bool is_counted) {
+    if (is_counted) multiply<kParts>(end_row - row, h + row * stride, stride, w.hidden, panel, tile);
+    for (std::int64_t r = row; r < end_row; ++r) {
+      for (std::int64_t b = 0; b < kBlocks; ++b) {
+        const std::int64_t first = (block + b) * kUnitBlock, count = std::min(kUnitBlock, w.hidden - first);
+        const float* sums = tile + (r - row) * kWidth + b * Cell::kGates * kUnitBlock;
+        Cell::template advance<M>(w, t, turn, r, first, count, sums, kUnitBlock);
+      }
+    }
+  });
+}
+
+// Columns begin .. end - 1 of each gate of h u, for rows of u that come by some at a time.
+template <class Cell, std::int64_t kRows, class T>
+HWY_INLINE void multiply_in_place(const RecurrenceWork& w, const float* h, std::int64_t begin, std::int64_t end) {
+  constexpr std::int64_t kAtOnce = 8;  // of u: as many streams as the prefetchers follow
+  constexpr std::int64_t G = Cell::kGates;
+  const std::int64_t H = w.hidden;
+  for (std::int64_t from = 0; from < H; from += kAtOnce) {
+    const std::int64_t together = std::min(kAtOnce, H - from);
+    for (std::int64_t gate = 0; gate < G; ++gate) {
+      const T* u = static_cast<const T*>(w.u) + from * G * H + gate * H + begin;
+      float* sums = w.sums + gate * H + begin;
+      const auto add = [&](auto d, std::int64_t j, std::int64_t count) {
+        hn::Vec<decltype(d)> totals[kRows];
+        for (std::int64_t r = 0; r < kRows; ++r) {
+          totals[r] = from == 0 ? hn::Zero(d) : load(d, sums + r * G * H + j);
+        }
+        for (std::int64_t i = 0; i < count; ++i) {
+          const auto factor = load(d, u + i * G * H + j);
+          for (std::int64_t r = 0; r < kRows; ++r) {
+            totals[r] = hn::MulAdd(hn::Set(d, h[r * H + from + i]), factor, totals[r]);
+          }
+        }
+        for (std::int64_t r = 0; r < kRows; ++r) store(d, totals[r], sums + r * G * H + j);
+      };
+      if (together == kAtOnce) {
+        for_units(end - begin, [&](auto d, std::int64_t j) { add(d, j, kAtOnce); });
+      } else {
+        for_units(end - begin, [&](auto d, std::int64_t j) { add(d, j, together); });
+      }
+    }
+  }
+}
+
+template <class Cell, class M>
+HWY_INLINE void step_of_few_rows(const RecurrenceWork& w, std::int64_t t, std::int64_t turn, std::int64_t begin,
+                                 std::int64_t end) {
+  using T = typename M::Stored;
+  const auto* h = static_cast<const float*>(w.left[turn % 2]);
+  switch (w.rows) {
+    case 1: multiply_in_place<Cell, 1, T>(w, h, begin, end); break;
+    case 2: multiply_in_place<Cell, 2, T>(w, h, begin, end); break;
+    case 3: multiply_in_place<Cell, 3, T>(w, h, begin, end); break;
+    default: multiply_in_place<Cell, 4, T>(w, h, begin, end); break;
+  }
+  for (std::int64_t row = 0; row < w.rows; ++row) {
+    const float* sums = w.sums + row * Cell::kGates * w.hidden + begin;
+    Cell::template advance<M>(w, t, turn, row, begin, end - begin, sums, w.hidden);
+  }
+}
+
+template <class Cell, class M>
+void run_forward_part(const RecurrenceWork& w, int thread, int team) {
+  using T = typename M::Stored;
+  const std::int64_t first_block = w.blocks() * thread / team, end_block = w.blocks() * (thread + 1) / team;
+  const std::int64_t H = w.hidden, size = w.rows * H, stride = RecurrenceWork::padded(M::kNumbers, H);
+  const std::int64_t panel = stride * Cell::kGates * kUnitBlock;
+  const std::int64_t begin = std::min(first_block * kUnitBlock, H), end = std::min(end_block * kUnitBlock, H);
+  T* packed = static_cast<T*>(w.packed);
+  const auto for_panels = [&](const auto& work) { for_blocks<kBlocksTogether<Cell>>(first_block, end_block, work); };
+  if (packed != nullptr) {
+    for_panels([&](std::int64_t block, auto count) { pack_gates<Cell, M, count>(w, block, packed + block * panel); });
+  }
+  auto* h = static_cast<typename M::Left*>(w.left[0]);
+  copy_columns(w, begin, end, static_cast<const T*>(w.h0), H, h, stride);
+  for (std::int64_t row = 0; thread == 0 && stride > H && row < w.rows; ++row) {  // what fills a row up
+    for (void* left : w.left) static_cast<typename M::Left*>(left)[row * stride + H] = {};
+  }
+  if (w.c0 != nullptr) copy_columns(w, begin, end, w.c0, w.c);
+  const std::int64_t start = (w.is_reverse ? w.steps : 0) * size;
+  if (w.states != nullptr) copy_columns(w, begin, end, h, stride, static_cast<T*>(w.states) + start, H);
+  if (w.cells != nullptr) copy_columns(w, begin, end, w.c, w.cells + start);
+  w.barrier->wait(team);
+  for (std::int64_t turn = 0; turn < w.steps; ++turn) {
+    const std::int64_t t = w.step_of(turn, w.is_reverse);
+    if constexpr (M::kNumbers != Numbers::bf16_in_pairs) {
+      if (w.has_few_rows()) {
+        step_of_few_rows<Cell, M>(w, t, turn, begin, end);
+        w.barrier->wait(team);
+        continue;
+      }
+    }
+    for_panels([&](std::int64_t block, auto count) {
+      step_of_blocks<Cell, M, count>(w, t, turn, block, packed + block * panel);
+    });
+    w.barrier->wait(team);
+  }
+  h = static_cast<typename M::Left*>(w.left[w.steps % 2]);
+  if (w.last_h != nullptr) copy_columns(w, begin, end, h, stride, static_cast<T*>(w.last_h), H);
+  if (w.last_c != nullptr) copy_columns(w, begin, end, w.c, w.last_c);
+}
+
+template <class Cell>
+void run_forward_cell(const RecurrenceWork& w, int thread, int team) {
+  switch (w.numbers) {
+    case Numbers::f32: return run_forward_part<Cell, Singles>(w, thread, team);
+    case Numbers::bf16_as_f32: return run_forward_part<Cell, Halves>(w, thread, team);
+    case Numbers::bf16_in_pairs: return run_forward_part<Cell, Pairs>(w, thread, team);
+  }
+}
+
+void run_forward(const RecurrenceWork& w, int thread, int team) {
+  switch (w.cell) {
+    case CellKind::lstm: return run_forward_cell<LstmCell>(w, thread, team);
+    case CellKind::gru: return run_forward_cell<GruCell>(w, thread, team);
+    case CellKind::rnn: return run_forward_cell<RnnCell>(w, thread, team);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace paoding
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace paoding {
+
+HWY_EXPORT(run_forward);
+
+void run_recurrence_forward(const RecurrenceWork& work, int thread, int team) {
+  HWY_DYNAMIC_DISPATCH(run_forward)(work, thread, team);
+}
+
+}  // namespace paoding
+#endif

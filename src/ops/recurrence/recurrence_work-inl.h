@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the kernels of recurrences and of their gradients share, for each instruction set: elements of f32 and bf16,
+// products of rows with a packed panel.
+#if defined(PAODING_RECURRENCE_WORK_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef PAODING_RECURRENCE_WORK_INL_H_
+#undef PAODING_RECURRENCE_WORK_INL_H_
+#else
+#define PAODING_RECURRENCE_WORK_INL_H_
+#endif
+
+#include <algorithm>
+#include <initializer_list>
+#include <type_traits>
+
+#include "hwy/contrib/math/math-inl.h"
+#include "hwy/highway.h"
+#include "ops/recurrence/recurrence_work.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace paoding {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using Lanes = hn::CappedTag<float, kUnitBlock>;
+using OneLane = hn::CappedTag<float, 1>;
+using Half = std::uint16_t;  // the bits of a bf16
+
+// How numbers are stored, and what of them is multiplied is.
+struct Singles {
+  using Stored = float;
+  using Left = float;
+  static constexpr Numbers kNumbers = Numbers::f32;
+};
+struct Halves {
+  using Stored = Half;
+  using Left = float;
+  static constexpr Numbers kNumbers = Numbers::bf16_as_f32;
+};
+struct Pairs {
+  using Stored = Half;
+  using Left = Half;
+  static constexpr Numbers kNumbers = Numbers::bf16_in_pairs;
+};
+
+// Rows whose sums are in registers: with 64 bytes 24 of 32.
+template <class M>
+constexpr std::int64_t tile_rows(std::int64_t parts) {
+  return M::kNumbers == Numbers::bf16_in_pairs || HWY_MAX_BYTES >= 64 ? rows_in_registers(parts) : 2;
+}
+
+// ---- elements ----
+
+template <class D>
+HWY_INLINE hn::Vec<D> load(D d, const float* from) {
+  return hn::LoadU(d, from);
+}
+template <class D>
+HWY_INLINE hn::Vec<D> load(D d, const Half* from) {
+  const hn::RebindToUnsigned<D> bits;
+  const hn::Rebind<Half, D> halves;
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(bits, hn::LoadU(halves, from))));
+}
+
+template <class D>
+HWY_INLINE void store(D d, hn::Vec<D> value, float* to) {
+  hn::StoreU(value, d, to);
+}
+// To the nearest, of two to the even one.
+template <class D>
+HWY_INLINE void store(D /*d*/, hn::Vec<D> value, Half* to) {
+  const hn::RebindToUnsigned<D> bits;
+  const hn::RebindToSigned<D> whole;
+  const hn::Rebind<Half, D> halves;
+  const auto raw = hn::BitCast(bits, value);
+  const auto odd = hn::And(hn::ShiftRight<16>(raw), hn::Set(bits, 1));
+  const auto rounded = hn::Add(raw, hn::Add(odd, hn::Set(bits, 0x7fff)));
+  const auto kept =
+      hn::IfThenElse(hn::RebindMask(bits, hn::IsNaN(value)), hn::Or(raw, hn::Set(bits, 0x400000)), rounded);
+  hn::StoreU(hn::DemoteTo(halves, hn::BitCast(whole, hn::ShiftRight<16>(kept))), halves, to);
+}
+
+// What is left of the value where it is stored as T.
+template <class T, class D>
+HWY_INLINE hn::Vec<D> rounded(D d, hn::Vec<D> value) {
+  T stored[kUnitBlock];
+  store(d, value, stored);
+  return load(d, stored);
+}
+
+template <class D>
+HWY_INLINE hn::Vec<D> sigmoid(D d, hn::Vec<D> x) {
+  const auto one = hn::Set(d, 1.0F);
+  return hn::Div(one, hn::Add(one, hn::Exp(d, hn::Min(hn::Neg(x), hn::Set(d, 88.0F)))));
+}
+
+// Calls with vectors of elements, and one by one what is left of them: work(d, index).
+template <class Work>
+HWY_INLINE void for_units(std::int64_t count, const Work& work) {
+  const Lanes d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) work(d, i);
+  for (; i < count; ++i) work(OneLane(), i);
+}
+
+// ---- products ----
+
+// tile [kRows, kParts * kUnitBlock] = rows of a times a packed panel [k, kParts * kUnitBlock], kParts vectors at a
+// time.
+template <std::int64_t kRows, std::int64_t kParts, class T>
+HWY_INLINE void multiply_rows(const float* a, std::int64_t stride, std::int64_t k, const T* panel, float* tile) {
+  const Lanes d;
+  using V = hn::Vec<Lanes>;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  constexpr std::int64_t kWidth = kParts * kUnitBlock;
+  for (std::int64_t from = 0; from < kWidth; from += kParts * lanes) {
+    V sums[kRows][kParts];
+    for (auto& row : sums) {
+      for (V& sum : row) sum = hn::Zero(d);
+    }
+    const T* column = panel + from;
+    for (std::int64_t i = 0; i < k; ++i, column += kWidth) {
+      V factors[kParts];
+      for (std::int64_t v = 0; v < kParts; ++v) factors[v] = load(d, column + v * lanes);
+      for (std::int64_t r = 0; r < kRows; ++r) {
+        const V element = hn::Set(d, a[r * stride + i]);
+        for (std::int64_t v = 0; v < kParts; ++v) sums[r][v] = hn::MulAdd(element, factors[v], sums[r][v]);
+      }
+    }
+    for (std::int64_t r = 0; r < kRows; ++r) {
+      for (std::int64_t v = 0; v < kParts; ++v) hn::StoreU(sums[r][v], d, tile + r * kWidth + from + v * lanes);
+    }
+  }
+}
+
+// The same of up to tile_rows(kParts) rows; k numbers of each are multiplied.
+template <std::int64_t kParts, class T>
+HWY_INLINE void multiply(std::int64_t rows, const float* a, std::int64_t stride, std::int64_t k, const T* panel,
+                         float* tile) {
+  switch (rows) {
+    case 1: return multiply_rows<1, kParts>(a, stride, k, panel, tile);
+    case 2: return multiply_rows<2, kParts>(a, stride, k, panel, tile);
+#if HWY_MAX_BYTES >= 64
+    case 3: return multiply_rows<3, kParts>(a, stride, k, panel, tile);
+    case 4: return multiply_rows<4, kParts>(a, stride, k, panel, tile);
+    case 5: return multiply_rows<5, kParts>(a, stride, k, panel, tile);
+    case 6: return multiply_rows<6, kParts>(a, stride, k, panel, tile);
+#endif
+  }
+#if HWY_MAX_BYTES >= 64
+  if constexpr (kParts == 3) {
+    if (rows == 7) return multiply_rows<7, kParts>(a, stride, k, panel, tile);
+    if (rows == 8) return multiply_rows<8, kParts>(a, stride, k, panel, tile);
+  }
+#endif
+}
+template <std::int64_t kParts>
+HWY_INLINE void multiply(std::int64_t rows, const Half* a, std::int64_t stride, std::int64_t k, const Half* panel,
+                         float* tile) {
+  multiply_pairs(rows, kParts, a, stride, (k + 1) / 2, panel, tile);
+}
+
+// Where number k of column `column` lies in a panel of `width` columns.
+template <class M>
+HWY_INLINE std::int64_t panel_at(std::int64_t k, std::int64_t column, std::int64_t width) {
+  if constexpr (M::kNumbers == Numbers::bf16_in_pairs) return (k / 2 * width + column) * 2 + k % 2;
+  return k * width + column;
+}
+
+// Calls work(block, count) for blocks first .. end - 1, as many at a time as kMost (1 or 4), 2 and 1; count is a
+// constant.
+template <std::int64_t kMost, class Work>
+HWY_INLINE void for_blocks(std::int64_t first, std::int64_t end, const Work& work) {
+  if constexpr (kMost == 1) {
+    for (; first < end; ++first) work(first, std::integral_constant<std::int64_t, 1>());
+  } else {
+    for (; first + 4 <= end; first += 4) work(first, std::integral_constant<std::int64_t, 4>());
+    if (first + 2 <= end) work(first, std::integral_constant<std::int64_t, 2>()), first += 2;
+    if (first < end) work(first, std::integral_constant<std::int64_t, 1>());
+  }
+}
+
+// Rows in parts of about the same size, at most `most`: work(first, end, whether a row of them counts).
+template <class Work>
+HWY_INLINE void for_rows(const RecurrenceWork& w, std::int64_t step, std::int64_t most, const Work& work) {
+  const std::int64_t parts = (w.rows + most - 1) / most;
+  for (std::int64_t part = 0; part < parts; ++part) {
+    const std::int64_t begin = w.rows * part / parts, end = w.rows * (part + 1) / parts;
+    bool is_counted = false;
+    for (std::int64_t row = begin; row < end; ++row) is_counted |= w.counts(step, row);
+    work(begin, end, is_counted);
+  }
+}
+
+// ---- states ----
+
+// Where units of a row lie, from `first` on, at a step; null stays null.
+template <class M>
+struct Places {
+  using T = typename M::Stored;
+
+  Places(const RecurrenceWork& work, std::int64_t step, std::int64_t row_of, std::int64_t first_unit)
+      : w(work), t(step), row(row_of), first(first_unit) {}
+
+  // [T, B, gates * H], [T, B, 4H], [T, B, H]
+  template <class V>
+  HWY_INLINE auto* gates(V* values) const {
+    return typed(values, (t * w.rows + row) * w.gates() * w.hidden + first);
+  }
+  template <class V>
+  HWY_INLINE auto* saved(V* values) const {
+    return typed(values, (t * w.rows + row) * 4 * w.hidden + first);
+  }
+  template <class V>
+  HWY_INLINE auto* step(V* values) const {
+    return typed(values, (t * w.rows + row) * w.hidden + first);
+  }
+  // [T + 1, B, H]: what the step leaves, what it began with, the start.
+  template <class V>
+  HWY_INLINE auto* entry(V* values) const {
+    return entry_at(values, w.is_reverse ? t : t + 1);
+  }
+  template <class V>
+  HWY_INLINE auto* entry_before(V* values) const {
+    return entry_at(values, w.is_reverse ? t + 1 : t);
+  }
+  template <class V>
+  HWY_INLINE auto* start(V* values) const {
+    return entry_at(values, w.is_reverse ? w.steps : 0);
+  }
+  // [B, H]
+  HWY_INLINE float* state(float* values) const { return values + row * w.hidden + first; }
+  HWY_INLINE typename M::Left* left(void* values) const {
+    return static_cast<typename M::Left*>(values) + row * RecurrenceWork::padded(M::kNumbers, w.hidden) + first;
+  }
+
+  const RecurrenceWork& w;
+  const std::int64_t t, row, first;
+
+ private:
+  template <class V>
+  HWY_INLINE auto* entry_at(V* values, std::int64_t entry) const {
+    return typed(values, (entry * w.rows + row) * w.hidden + first);
+  }
+  static HWY_INLINE T* typed(void* values, std::int64_t at) {
+    return values == nullptr ? nullptr : static_cast<T*>(values) + at;
+  }
+  static HWY_INLINE const T* typed(const void* values, std::int64_t at) {
+    return values == nullptr ? nullptr : static_cast<const T*>(values) + at;
+  }
+  static HWY_INLINE float* typed(float* values, std::int64_t at) { return values == nullptr ? nullptr : values + at; }
+  static HWY_INLINE const float* typed(const float* values, std::int64_t at) {
+    return values == nullptr ? nullptr : values + at;
+  }
+};
+
+// The gates' gradients of units of a row that the step does not count for.
+template <class M>
+HWY_INLINE void clear_gates(const RecurrenceWork& w, std::int64_t count, typename M::Left* made,
+                            std::initializer_list<typename M::Stored*> results) {
+  for (std::int64_t gate = 0; gate < w.gates(); ++gate) {
+    std::fill_n(made + gate * w.hidden, count, typename M::Left{});
+    for (auto* result : results) {
+      if (result != nullptr) std::fill_n(result + gate * w.hidden, count, typename M::Stored{});
+    }
+  }
+}
+
+// Copies columns of [B, H] between types and strides.
+template <class From, class To>
+HWY_INLINE void copy_columns(const RecurrenceWork& w, std::int64_t begin, std::int64_t end, const From* from,
+                             std::int64_t stride, To* to, std::int64_t to_stride) {
+  for (std::int64_t row = 0; row < w.rows; ++row) {
+    const From* first = from + row * stride + begin;
+    To* target = to + row * to_stride + begin;
+    for_units(end - begin, [&](auto d, std::int64_t j) { store(d, load(d, first + j), target + j); });
+  }
+}
+template <class From, class To>
+HWY_INLINE void copy_columns(const RecurrenceWork& w, std::int64_t begin, std::int64_t end, const From* from, To* to) {
+  copy_columns(w, begin, end, from, w.hidden, to, w.hidden);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace paoding
+HWY_AFTER_NAMESPACE();
+
+#endif  // per target

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the CPU's kernels of recurrences over time and of their gradients work on: plain pointers and extents.
+#pragma once
+
+#include <cstdint>
+
+namespace paoding {
+
+class TeamBarrier;
+
+/// Units of the hidden state are dealt out in blocks of so many: a vector of f32 on any CPU is a part of one.
+inline constexpr std::int64_t kUnitBlock = 16;
+/// With so few rows u is read where it lies: packing would take as long as some steps.
+inline constexpr std::int64_t kFewRows = 4;
+
+enum class CellKind { lstm, gru, rnn };
+
+/// How numbers are stored and multiplied.
+enum class Numbers {
+  f32,
+  bf16_as_f32,    // bf16, of which products are computed in f32
+  bf16_in_pairs,  // bf16, of which the CPU multiplies two at a time
+};
+
+/// A run of a recurrence or of a gradient. f32, or bf16 for all but cell states. Results that nobody reads are null.
+struct RecurrenceWork {
+  CellKind cell;
+  Numbers numbers;
+  bool is_reverse, is_relu;
+  std::int64_t steps, rows, hidden;
+  const std::int32_t* lengths;  // null: all steps count
+  const void *u, *xw, *h0;
+  const void* bm;   // of a GRU
+  const float* c0;  // of an LSTM
+  void *states, *saved, *last_h;
+  float *cells, *last_c;
+
+  // ---- of the gradient ----
+  const void *given_saved, *given_states;
+  const float* given_cells;
+  const void *dstates, *dlast_h;  // null where absent
+  const float* dlast_c;
+  void *dxw, *dhu, *dh0;
+  float* dc0;
+
+  // ---- memory of the kernel ----
+  void* packed;    // u, as each thread reads its part; of few rows null
+  float* sums;     // of few rows: [B, gates * H]
+  void* left[2];   // what is multiplied: states [B, H] in front of and behind a step; gates' gradients [B, gates * H]
+  float *c, *d_h;  // [B, H]
+  TeamBarrier* barrier;
+
+  std::int64_t gates() const { return cell == CellKind::lstm ? 4 : cell == CellKind::gru ? 3 : 1; }
+  bool has_few_rows() const { return rows <= kFewRows; }
+  std::int64_t blocks() const { return (hidden + kUnitBlock - 1) / kUnitBlock; }
+  std::int64_t step_of(std::int64_t turn, bool is_backwards) const { return is_backwards ? steps - 1 - turn : turn; }
+  bool counts(std::int64_t step, std::int64_t row) const { return lengths == nullptr || step < lengths[row]; }
+  /// Of so many numbers that are multiplied, how many lie in a row: of pairs an even count, the last 0.
+  static std::int64_t padded(Numbers numbers, std::int64_t count) {
+    return numbers == Numbers::bf16_in_pairs ? (count + 1) / 2 * 2 : count;
+  }
+};
+
+/// The part of a thread: see recurrence_forward_cpu.cpp and recurrence_backward_cpu.cpp.
+void run_recurrence_forward(const RecurrenceWork& work, int thread, int team);
+void run_recurrence_backward(const RecurrenceWork& work, int thread, int team);
+
+/// Rows that are multiplied at a time with a panel of parts * kUnitBlock columns.
+inline constexpr std::int64_t rows_in_registers(std::int64_t parts) { return parts == 3 ? 8 : 6; }
+
+/// Whether this CPU multiplies pairs of bf16.
+bool multiplies_pairs();
+/// tile [rows, parts * kUnitBlock] = rows of pairs, `stride` numbers apart, times a panel [pairs, parts * kUnitBlock,
+/// 2]. At most rows_in_registers(parts) rows; parts 1 to 4. Only where multiplies_pairs().
+void multiply_pairs(std::int64_t rows, std::int64_t parts, const std::uint16_t* a, std::int64_t stride,
+                    std::int64_t pairs, const std::uint16_t* panel, float* tile);
+
+}  // namespace paoding
