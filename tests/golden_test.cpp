@@ -137,7 +137,8 @@ void build_while(Graph& g) {
   fetch_gradients(g, loss, {{"dx", x}});
 }
 
-// A recurrence whose weights are worth packing in front of the loop, and whose weight gradient leaves it.
+// A recurrence of no known cell, whose weights are worth packing in front of the loop, and whose weight gradient leaves
+// it.
 constexpr std::int64_t kPackedRows = 5, kPackedWidth = 384;
 
 void build_packed(Graph& g) {
@@ -145,7 +146,7 @@ void build_packed(Graph& g) {
               h0 = g.input("h0", f32, {kPackedRows, kPackedWidth});
   const Value w = g.parameter("w", f32, {kPackedWidth, kPackedWidth});
   const StepResult made = scan({h0}, {xs}, [&](const Values& carry, const Values& element) {
-    const Value h = tanh(matmul(carry[0], w) + element[0]);
+    const Value h = sigmoid(matmul(carry[0], w) + element[0]);
     return step({h}, {h});
   });
   const Value loss = sum(square(made.outputs[0]));

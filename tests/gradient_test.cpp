@@ -249,7 +249,7 @@ Lstm build_lstm(Graph& g, bool reverse = false) {
       {m.h0, m.c0}, {m.x},
       [&](const Values& carry, const Values& element) {
         const auto [h, c] = lstm_cell(element[0], carry[0], carry[1], m.w, m.u, m.b);
-        return step({h, c}, {h});
+        return step({h, c}, {h, h + c});  // no recurrence of an op's own
       },
       reverse);
   return m;

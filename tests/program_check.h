@@ -128,7 +128,8 @@ inline void expect_same_bits(const Tensors& a, const Tensors& b) {
   }
 }
 
-/// One LSTM layer and, unless told otherwise, the gradients of sum(y * dy) for all it reads.
+/// One LSTM layer and, unless told otherwise, the gradients of sum(y * dy) for all it reads. It also stacks what is no
+/// state, so that it stays a loop (recognize_recurrences.cpp).
 struct LstmSize {
   std::int64_t steps = 5, batch = 3, inputs = 6, hidden = 4;
   bool reverse = false;
@@ -147,7 +148,7 @@ inline void build_lstm(Graph& g, const LstmSize& size) {
       {h0, c0}, {x},
       [&](const Values& carry, const Values& element) {
         const auto [h, c] = lstm_cell(element[0], carry[0], carry[1], w, u, b);
-        return step({h, c}, {h});
+        return step({h, c}, {h, h + c});
       },
       size.reverse);
   g.fetch("y", made.outputs[0]);

@@ -8,8 +8,14 @@
 
 namespace paoding {
 
-// In a graph of its own: gradients for one input must not flow on into what another is made of.
 Values composition_gradient(const GradCall& call) {
+  return gradient_through(call, [&](Graph& graph, const Values& inputs) {
+    return expand_composed(graph, *call.node.op, inputs, call.node.attrs);
+  });
+}
+
+// In a graph of its own: gradients for one input must not flow on into what another is made of.
+Values gradient_through(const GradCall& call, const std::function<Values(Graph&, const Values&)>& compose) {
   Graph apart;
   apart.scope = call.node.scope;
   apart.placement = call.node.placement;
@@ -21,7 +27,7 @@ Values composition_gradient(const GradCall& call) {
     return made;
   };
   for (const Value& input : call.inputs) inputs.push_back(add_input(input));
-  const Values made = expand_composed(apart, *call.node.op, inputs, call.node.attrs);
+  const Values made = compose(apart, inputs);
   for (std::size_t k = 0; k < made.size(); ++k) {
     if (!call.grads[k].valid()) continue;
     outputs.push_back(made[k]);

@@ -3,6 +3,8 @@
 // for what is asked, and for the gradients of gradient ops.
 #pragma once
 
+#include <functional>
+
 #include "paoding/op.h"
 
 namespace paoding {
@@ -10,5 +12,7 @@ namespace paoding {
 /// A gradient rule: the gradient of the node's composition. The composition is computed for it again, so what the node
 /// itself gives need not be kept.
 Values composition_gradient(const GradCall& call);
+/// The same for what `compose` makes of values that stand for the node's inputs.
+Values gradient_through(const GradCall& call, const std::function<Values(Graph& graph, const Values& inputs)>& compose);
 
 }  // namespace paoding

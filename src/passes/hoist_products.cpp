@@ -11,8 +11,8 @@
 #include <map>
 
 #include "base/check.h"
+#include "graph/lift.h"
 #include "paoding/op.h"
-#include "passes/lift.h"
 #include "passes/pass.h"
 #include "passes/scan_parts.h"
 

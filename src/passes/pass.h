@@ -66,7 +66,10 @@ const std::vector<Pass>& pipeline();
 /// begins with it, whatever is disabled, since to other passes such a node is one that a kernel runs.
 void expand_composed_ops(Graph& graph, PassNotes& notes);
 
-/// Before that, in mixed precision and unless that pass is disabled: see narrow_recurrences.cpp.
+/// Before that, whatever is disabled, since gradients have seen scans so: see recognize_recurrences.cpp.
+void recognize_recurrences(Graph& graph, PassNotes& notes);
+
+/// Between the two, in mixed precision and unless that pass is disabled: see narrow_recurrences.cpp.
 void narrow_recurrences(Graph& graph, PassNotes& notes);
 
 /// Runs the pipeline. Error (argument) when `options.disabled` names no pass.

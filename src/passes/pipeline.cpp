@@ -109,12 +109,14 @@ std::vector<PassRecord> run_passes(Graph& graph, const PassOptions& options) {
   const auto is_disabled = [&](const char* name) {
     return std::find(options.disabled.begin(), options.disabled.end(), name) != options.disabled.end();
   };
+  // Not in the list, which is what can be switched off: gradients have seen what it sees.
+  run({"recognize_recurrences", "a scan around a recurrent cell is the op for all steps", recognize_recurrences});
   // A part of a pass of the list, where a kernel is not asked yet.
   if (options.precision != f32 && !is_disabled("mixed_precision")) {
     run({"narrow_recurrences", "recurrences are of 16 bits before a kernel is asked whether it claims them",
          narrow_recurrences});
   }
-  // Not in the list, which is what can be switched off: nothing else knows composed ops.
+  // Nor is this: nothing else knows composed ops.
   run({"expand_composed_ops", "composed ops with gradients of their own become what they consist of",
        expand_composed_ops});
   for (const Pass& pass : pipeline()) {

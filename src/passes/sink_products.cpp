@@ -15,11 +15,11 @@
 #include <set>
 
 #include "base/check.h"
+#include "graph/lift.h"
 #include "group/lower.h"
 #include "ops/axes.h"
 #include "paoding/op.h"
 #include "passes/broadcast_product.h"
-#include "passes/lift.h"
 #include "passes/pass.h"
 #include "passes/scan_parts.h"
 

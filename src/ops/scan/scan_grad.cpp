@@ -7,7 +7,9 @@
 #include <map>
 
 #include "base/check.h"
+#include "ops/composition_gradient.h"
 #include "ops/control/bodies.h"
+#include "ops/recurrence/recognize.h"
 #include "ops/scan/scan.h"
 #include "paoding/autodiff.h"
 #include "paoding/ops.h"
@@ -214,6 +216,13 @@ class ScanGradient {
 
 }  // namespace
 
-Values scan_gradient(const GradCall& call) { return ScanGradient(call).run(); }
+Values scan_gradient(const GradCall& call) {
+  // A recurrence that has a gradient of its own: the pass recognize_recurrences sees the scan so too.
+  const ScanView scan(call.node);
+  if (!recurrence_of(scan).empty()) {
+    return gradient_through(call, [&](Graph&, const Values& inputs) { return as_recurrence(scan, inputs); });
+  }
+  return ScanGradient(call).run();
+}
 
 }  // namespace paoding

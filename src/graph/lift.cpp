@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "passes/lift.h"
+#include "graph/lift.h"
 
 #include <algorithm>
 #include <map>
