@@ -318,7 +318,7 @@ TEST(RecognizeRecurrences, SeesScansInBodiesAndStatesInEitherOrder) {
 TEST(RecognizeRecurrences, LetsAKernelClaimAUsersScan) {
   Graph g;
   const Value xs = g.input("x", f32, {6, 8, 64}), zero = full(g, Shape{8, 128}, 0);
-  const Value w = g.input("w", f32, {64, 512}), u = g.parameter("u", f32, {128, 512}), b = g.input("b", f32, {512});
+  const Value w = g.input("w", f32, {64, 512}), u = g.input("u", f32, {128, 512}), b = g.input("b", f32, {512});
   const StepResult made = scan({zero, zero}, {xs}, [&](const Values& state, const Values& x) {
     const auto [h, c] = lstm_cell(x[0], state[0], state[1], w, u, b);
     return step({h, c}, {h});
