@@ -148,16 +148,17 @@ class GpuSweep {
 
   // `spans`: what one device did, in order of start.
   std::vector<BudgetPart> sweep(const std::vector<SpanId>& spans) {
-    std::vector<Interval> kernels, busy;
+    std::vector<Interval> busy;
     for (const SpanId i : spans) {
-      const Interval interval{trace_.start(i), trace_.end(i)};
-      busy.push_back(interval);
-      if (!is_copy(trace_.kind(i))) kernels.push_back(interval);
+      if (!is_copy(trace_.kind(i))) append(busy, {trace_.start(i), trace_.end(i)});
     }
-    unite(kernels);
     unite(busy);
-    ns_[at(GpuUse::kernels)] = total(kernels);
-    ns_[at(GpuUse::copies)] = total(busy) - total(kernels);
+    ns_[at(GpuUse::kernels)] = total(busy);
+    for (const SpanId i : spans) {
+      if (is_copy(trace_.kind(i))) busy.push_back({trace_.start(i), trace_.end(i)});
+    }
+    unite(busy);
+    ns_[at(GpuUse::copies)] = total(busy) - ns_[at(GpuUse::kernels)];
     const std::vector<Interval> idle = gaps({{trace_.window_start(), trace_.window_end()}}, busy);
     std::size_t next = 0;  // the first span that starts behind the gap
     SpanId before = kNone;
@@ -258,7 +259,8 @@ std::vector<Budget> budgets(const Trace& trace, const std::vector<ThreadTime>& t
     if (trace.on_gpu(i) && trace.kind(i) != SpanKind::run) devices[trace.track(i).device].push_back(i);
   }
   for (auto& [device, spans] : devices) {
-    std::stable_sort(spans.begin(), spans.end(), [&](SpanId a, SpanId b) { return trace.start(a) < trace.start(b); });
+    const auto is_before = [&](SpanId a, SpanId b) { return trace.start(a) < trace.start(b); };
+    if (!std::is_sorted(spans.begin(), spans.end(), is_before)) std::stable_sort(spans.begin(), spans.end(), is_before);
     made.push_back(
         {.of = fmt::format("GPU {}", device), .device = device, .parts = GpuSweep(trace, threads).sweep(spans)});
   }

@@ -5,8 +5,32 @@
 
 namespace paoding::profile {
 
+namespace {
+
+// They come from a few tracks, of each in order: stretches that are in order are merged.
+void sort_by_start(std::vector<Interval>& intervals) {
+  const auto is_before = [](const Interval& a, const Interval& b) { return a.start < b.start; };
+  std::vector<std::ptrdiff_t> ends{0};
+  for (std::size_t i = 1; i < intervals.size(); ++i) {
+    if (is_before(intervals[i], intervals[i - 1])) ends.push_back(static_cast<std::ptrdiff_t>(i));
+  }
+  ends.push_back(static_cast<std::ptrdiff_t>(intervals.size()));
+  const auto at = intervals.begin();
+  while (ends.size() > 2) {
+    std::vector<std::ptrdiff_t> merged{0};
+    for (std::size_t i = 2; i < ends.size(); i += 2) {
+      std::inplace_merge(at + ends[i - 2], at + ends[i - 1], at + ends[i], is_before);
+      merged.push_back(ends[i]);
+    }
+    if (merged.back() != ends.back()) merged.push_back(ends.back());
+    ends = std::move(merged);
+  }
+}
+
+}  // namespace
+
 void unite(std::vector<Interval>& intervals) {
-  std::sort(intervals.begin(), intervals.end(), [](auto a, auto b) { return a.start < b.start; });
+  sort_by_start(intervals);
   std::size_t kept = 0;
   for (const Interval& i : intervals) {
     if (kept > 0 && i.start <= intervals[kept - 1].end) {

@@ -188,51 +188,40 @@ class Recorder {
   static inline std::atomic<std::uint64_t> session_{0};
   static const bool counter_is_steady_;
   static inline std::atomic<bool> counts_runs_{false};
-  static const bool follows_environment_;                       // behind the clock, which it needs
-  static inline constinit thread_local RecordCursor cursor_{};  // constinit: reaching it needs no guard
-  static inline constinit thread_local OpenSpans* open_ = nullptr;
+  static const bool follows_environment_;  // behind the clock, which it needs
+  // constinit: reaching them needs no guard; initial-exec: nor a call, and a library that is loaded late has room for
+  // so little.
+  [[gnu::tls_model("initial-exec")]] static inline constinit thread_local RecordCursor cursor_{};
+  [[gnu::tls_model("initial-exec")]] static inline constinit thread_local OpenSpans* open_ = nullptr;
 };
+
+/// Whether a recording that starts while a span is under way has to know of it: what takes long says so, which costs
+/// some stores when nothing is recorded.
+enum class Known : std::uint8_t { while_recording, always };
 
 /// Records its own lifetime as a span.
-class SpanScope {
+template <Known kKnown>
+class BasicSpanScope {
  public:
-  explicit SpanScope(SiteId site, std::uint32_t run = 0)
-      : site_(site), run_(run), on_(Recorder::active()), start_(on_ ? Recorder::now() : 0) {
-    if (on_) Recorder::open_spans().push(site_, run_, start_);
+  explicit BasicSpanScope(SiteId site, std::uint32_t run = 0)
+      : site_(site), run_(run), is_on_(Recorder::active()), start_(is_on_ ? Recorder::now() : 0) {
+    if (is_on_ || kKnown == Known::always) Recorder::open_spans().push(site_, run_, start_);
   }
-  ~SpanScope() {
-    if (!on_) return;
-    Recorder::complete(site_, start_, Recorder::now(), run_);
-    Recorder::open_spans().pop();
+  ~BasicSpanScope() {
+    const bool is_wanted = kKnown == Known::always ? Recorder::active() : is_on_;
+    if (is_wanted) Recorder::complete(site_, start_, Recorder::now(), run_);
+    if (is_on_ || kKnown == Known::always) Recorder::open_spans().pop();
   }
-  SpanScope(const SpanScope&) = delete;
-  SpanScope& operator=(const SpanScope&) = delete;
+  BasicSpanScope(const BasicSpanScope&) = delete;
+  BasicSpanScope& operator=(const BasicSpanScope&) = delete;
 
  private:
   SiteId site_;
   std::uint32_t run_;
-  bool on_;
+  bool is_on_;
   Ticks start_;
 };
-
-/// The same for what takes long: a recording that starts meanwhile knows of it too.
-class LongSpanScope {
- public:
-  explicit LongSpanScope(SiteId site, std::uint32_t run = 0)
-      : site_(site), run_(run), start_(Recorder::active() ? Recorder::now() : 0) {
-    Recorder::open_spans().push(site_, run_, start_);
-  }
-  ~LongSpanScope() {
-    if (Recorder::active()) Recorder::complete(site_, start_, Recorder::now(), run_);
-    Recorder::open_spans().pop();
-  }
-  LongSpanScope(const LongSpanScope&) = delete;
-  LongSpanScope& operator=(const LongSpanScope&) = delete;
-
- private:
-  SiteId site_;
-  std::uint32_t run_;
-  Ticks start_;
-};
+using SpanScope = BasicSpanScope<Known::while_recording>;
+using LongSpanScope = BasicSpanScope<Known::always>;
 
 }  // namespace paoding::profile

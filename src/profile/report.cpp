@@ -8,27 +8,49 @@
 
 namespace paoding::profile {
 
-Measures measure(const Trace& trace, const ReportOptions& options) {
-  RowTree threads(trace, options, true);
-  Measures m;
-  std::vector<Interval> known = std::move(threads.total);
-  m.total = united_length(known);
-  std::vector<Interval> working = std::move(threads.computation);
-  m.computation = united_length(working);
-  if (options.state != State::gpu) working.insert(working.end(), threads.recording.begin(), threads.recording.end());
-  m.recording = united_length(std::move(working)) - m.computation;
-  m.framework = m.total - m.computation - m.recording;
-  PD_ASSERT(m.framework >= 0, "computation outside of the total time");
+namespace {
+
+// What a tree of rows knows beside its rows; each is let go of when it is summed up.
+void add_summaries(const Trace& trace, const ReportOptions& options, RowTree&& tree, Measures* m) {
+  std::vector<Interval> known = std::move(tree.total), working = std::move(tree.computation);
+  unite(known);
+  unite(working);
+  m->total = length(known);
+  m->computation = length(working);
+  if (options.state != State::gpu) working.insert(working.end(), tree.recording.begin(), tree.recording.end());
+  m->recording = united_length(std::move(working)) - m->computation;
+  m->framework = m->total - m->computation - m->recording;
+  PD_ASSERT(m->framework >= 0, "computation outside of the total time");
   const auto beside = [&known](const std::vector<Interval>& more) {
-    const double before = united_length(known);
+    if (more.empty()) return 0.0;
+    const double before = length(known);
     known.insert(known.end(), more.begin(), more.end());
     unite(known);
     return length(known) - before;
   };
-  m.compile = beside(threads.compiling);
-  m.unseen = beside(threads.unseen);
-  m.wall = static_cast<double>(trace.wall_ns());
-  m.yours = m.wall - length(known);
+  m->compile = beside(tree.compiling);
+  m->unseen = beside(tree.unseen);
+  m->wall = static_cast<double>(trace.wall_ns());
+  m->yours = m->wall - length(known);
+  m->async_copies = {tree.copy_calls[1], united_length(tree.copies[1])};
+  m->sync_copies = {tree.copy_calls[0], united_length(tree.copies[0])};
+  std::vector<Interval> copies = std::move(tree.copies[0]);
+  copies.insert(copies.end(), tree.copies[1].begin(), tree.copies[1].end());
+  m->copies = {tree.copy_calls[0] + tree.copy_calls[1], united_length(std::move(copies))};
+}
+
+}  // namespace
+
+Measures measure(const Trace& trace, const ReportOptions& options) {
+  Measures m;
+  {
+    RowTree threads(trace, options, true);
+    m.per_thread = threads.sections();
+    add_summaries(trace, options, std::move(threads), &m);
+  }
+  const bool both = options.threads == Threads::automatic && m.per_thread.size() > 1;
+  if (both || options.threads == Threads::merged) m.merged = RowTree(trace, options, false).sections();
+  if (options.threads == Threads::merged) m.per_thread.clear();
   const std::vector<ThreadTime> times = thread_times(trace);
   m.budgets = budgets(trace, times);
   m.steps = step_times(trace, times);
@@ -40,17 +62,7 @@ Measures measure(const Trace& trace, const ReportOptions& options) {
   for (const ReplayPart& part : trace.parts()) m.stamped_replays += part.site == kNone ? part.calls : 0;
   m.replays += m.stamped_replays;
   for (SpanId i = 0; i < trace.size() && !m.has_gpu; ++i) m.has_gpu = trace.on_gpu(i);
-  m.async_copies = {threads.copy_calls[1], united_length(threads.copies[1])};
-  m.sync_copies = {threads.copy_calls[0], united_length(threads.copies[0])};
-  std::vector<Interval> copies = threads.copies[0];
-  copies.insert(copies.end(), threads.copies[1].begin(), threads.copies[1].end());
-  m.copies = {threads.copy_calls[0] + threads.copy_calls[1], united_length(std::move(copies))};
   m.notes = trace.notes();
-
-  m.per_thread = threads.sections();
-  const bool both = options.threads == Threads::automatic && m.per_thread.size() > 1;
-  if (both || options.threads == Threads::merged) m.merged = RowTree(trace, options, false).sections();
-  if (options.threads == Threads::merged) m.per_thread.clear();
   return m;
 }
 

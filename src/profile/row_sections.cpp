@@ -16,31 +16,51 @@ void RowTree::count(Row& row, double total, double cpu, double gpu) {
   row.gpu += gpu;
 }
 
-void RowTree::count_calls() {
-  std::stable_sort(pieces_.begin(), pieces_.end(), [](const Piece& a, const Piece& b) { return a.call < b.call; });
+void RowTree::count_call(const Call& call, double whole, double on_gpu) {
+  for (auto t = call.targets_begin; t < call.targets_end; ++t) {
+    Node& node = nodes_[targets_[t].node];
+    const double share = targets_[t].share;
+    count(node.row, share * whole, share * (whole - on_gpu), share * on_gpu);
+    node.row.bytes += share * call.bytes;
+    node.row.flops += share * call.flops;
+    if (share != 1.0) node.shared += share * whole;
+  }
+}
+
+// What was opened since, and is not kept.
+void RowTree::close_calls(CallId first) {
+  for (std::size_t i = calls_.size(); i-- > first;) {
+    Call& call = calls_[i];
+    if (call.is_kept) continue;
+    if (call.has_pieces) count_call(call, static_cast<double>(call.ns), static_cast<double>(call.gpu_ns));
+    call.has_pieces = false;
+    if (i + 1 != calls_.size() || call.targets_end != targets_.size()) continue;
+    targets_.resize(call.targets_begin);
+    calls_.pop_back();
+  }
+}
+
+void RowTree::count_kept_calls() {
+  const auto is_before = [](const Piece& a, const Piece& b) { return a.call < b.call; };
+  if (!std::is_sorted(pieces_.begin(), pieces_.end(), is_before)) {
+    std::stable_sort(pieces_.begin(), pieces_.end(), is_before);
+  }
   std::vector<Interval> all, gpu;
   for (std::size_t first = 0, last = 0; first < pieces_.size(); first = last) {
     all.clear();
     gpu.clear();
     const Call& call = calls_[pieces_[first].call];
     for (last = first; last < pieces_.size() && pieces_[last].call == pieces_[first].call; ++last) {
-      all.push_back(pieces_[last].interval);
-      if (pieces_[last].gpu) gpu.push_back(pieces_[last].interval);
+      append(all, pieces_[last].interval);
+      if (pieces_[last].gpu) append(gpu, pieces_[last].interval);
     }
     unite(all);
     unite(gpu);
-    const double whole = length(all), on_gpu = length(gpu);
+    count_call(call, length(all), length(gpu));
     for (auto t = call.targets_begin; t < call.targets_end; ++t) {
-      Node& node = nodes_[targets_[t].node];
-      const double share = targets_[t].share;
-      count(node.row, share * whole, share * (whole - on_gpu), share * on_gpu);
-      node.row.bytes += share * call.bytes;
-      node.row.flops += share * call.flops;
-      if (share == 1.0) {
-        node.under_way.insert(node.under_way.end(), all.begin(), all.end());
-      } else {
-        node.shared += share * whole;
-      }
+      if (targets_[t].share != 1.0) continue;
+      std::vector<Interval>& under_way = nodes_[targets_[t].node].under_way;
+      under_way.insert(under_way.end(), all.begin(), all.end());
     }
   }
 }
@@ -142,6 +162,7 @@ std::vector<Section> RowTree::sections() {
       node.under_way = between;
     }
     Section section{root.thread, length(root.total), {}};
+    root.total = root.covered = {};  // they may be as long as the trace
     emit(root.node, -1, section.total, section.rows);
     if (!section.rows.empty()) result.push_back(std::move(section));
   }

@@ -10,12 +10,32 @@
 
 namespace paoding::profile {
 
-// To the call and all calls around it.
+// To the call and all calls around it. Those of other host spans, which lie around this one, contain it already.
 void RowTree::add_piece(CallId call, Interval interval, bool gpu) {
   if (gpu ? options_.state == State::cpu : options_.state == State::gpu) return;
   for (; call != kNone; call = calls_[call].parent) {
-    pieces_.push_back({call, gpu, interval});
-    if (calls_[call].parent == kNone) roots_[calls_[call].section].covered.push_back(interval);
+    Call& own = calls_[call];
+    if (own.is_kept) {
+      pieces_.push_back({call, gpu, interval});
+    } else if (own.span == span_) {
+      add_now(own, interval, gpu);
+    } else {
+      return;
+    }
+    if (own.parent == kNone) append(roots_[own.section].covered, interval);
+  }
+}
+
+// Of one track, and in order.
+void RowTree::add_now(Call& call, Interval interval, bool gpu) {
+  if (call.has_pieces) interval.start = std::max(interval.start, call.end);
+  interval.end = std::max(interval.end, interval.start);
+  call.has_pieces = true;
+  call.end = interval.end;
+  call.ns += interval.end - interval.start;
+  if (gpu) call.gpu_ns += interval.end - interval.start;
+  for (auto t = call.targets_begin; t < call.targets_end; ++t) {
+    if (targets_[t].share == 1.0) append(nodes_[targets_[t].node].under_way, interval);
   }
 }
 
@@ -24,6 +44,37 @@ void RowTree::add_work(CallId call, SpanId span) {
   for (; call != kNone; call = calls_[call].parent) {
     calls_[call].bytes += static_cast<double>(std::max<std::int64_t>(trace_.bytes(span), 0));
     calls_[call].flops += std::max(trace_.flops(span), 0.0);
+  }
+}
+
+// Calls of spans that started work on a GPU, and of those around them. So are those of spans that say of themselves
+// what is around them where that does not lie around them.
+void RowTree::find_what_is_kept() {
+  const auto keep = [&](SpanId i) {
+    for (; i != kNone && !is_kept_[i]; i = trace_.parent(i)) is_kept_[i] = true;
+  };
+  std::vector<SpanId> open;
+  for (SpanId i = 0; i < trace_.size(); ++i) {
+    if (trace_.on_gpu(i)) {
+      keep(trace_.cause(i));
+      continue;
+    }
+    const SpanId p = trace_.parent(i);
+    while (!open.empty() && open.back() != p) open.pop_back();
+    const bool is_inside = p == kNone || (trace_.start(p) <= trace_.start(i) && trace_.end(i) <= trace_.end(p));
+    if (!is_inside || (p != kNone && open.empty())) keep(p);
+    open.push_back(i);
+  }
+}
+
+// What has ended before a span that lies in `parent`.
+void RowTree::end_spans_outside(SpanId parent) {
+  while (!open_.empty() && open_.back().span != parent) {
+    const auto [span, first] = open_.back();
+    open_.pop_back();
+    if (self_cursor_[span] != kNoSelf) add_self_time(span, trace_.end(span));
+    self_cursor_[span] = kNoSelf;
+    if (!is_kept_[span]) close_calls(first);
   }
 }
 
@@ -41,8 +92,11 @@ void RowTree::find_ops_without_phases() {
 void RowTree::add_self_time(SpanId op, std::int64_t until) {
   const Interval self{self_cursor_[op], until};
   if (self.end <= self.start || in_compile_[op]) return;
-  if (options_.state != State::gpu) computation.push_back(self);
-  if (inner_of_[op] != call_of_[op] && trace_.kind(op) == SpanKind::op) add_piece(inner_of_[op], self, false);
+  if (options_.state != State::gpu) append(computation, self);
+  if (inner_of_[op] == call_of_[op] || trace_.kind(op) != SpanKind::op) return;
+  const SpanId at_hand = std::exchange(span_, op);
+  add_piece(inner_of_[op], self, false);
+  span_ = at_hand;
 }
 
 // What of an op is not computation; of a compute phase only what the thread waited or recorded.
@@ -70,27 +124,27 @@ void RowTree::add_host_span(SpanId i) {
   }
   if (kind == SpanKind::work) {  // has no row: the op that it is a part of has one, on the thread that entered it
     if (options_.state == State::gpu) return;
-    total.push_back(interval);
-    computation.push_back(interval);
+    append(total, interval);
+    append(computation, interval);
     return;
   }
   if (kind == SpanKind::run && trace_.cut(i).at_start) {  // what it did before is not known, nor its ops
-    unseen.push_back(interval);
+    append(unseen, interval);
     return;
   }
   if (kind == SpanKind::recording && p == kNone && per_thread_ && section_of_track_[trace_.track_id(i)] == kNone) {
-    total.push_back(interval);  // of a thread that has nothing else to show
-    recording.push_back(interval);
+    append(total, interval);  // of a thread that has nothing else to show
+    append(recording, interval);
     return;
   }
   const std::uint32_t section = section_of(trace_.track_id(i));
   if (options_.state != State::gpu) {
-    if (kind != SpanKind::range) total.push_back(interval);
-    roots_[section].total.push_back(interval);
+    if (kind != SpanKind::range) append(total, interval);
+    append(roots_[section].total, interval);
   }
   if (kind == SpanKind::recording) {
     leave_out(p, kind, interval);
-    recording.push_back(interval);
+    append(recording, interval);
     if (p != kNone) std::tie(call_of_[i], inner_of_[i]) = std::pair(call_of_[p], inner_of_[p]);
     return add_piece(open(kNone, section, label("(recording)")), interval, false);
   }
@@ -136,7 +190,7 @@ void RowTree::add_host_span(SpanId i) {
     case SpanKind::launch:
     case SpanKind::kernel:
     case SpanKind::replay:
-      if (kind == SpanKind::kernel && options_.state != State::gpu) computation.push_back(interval);
+      if (kind == SpanKind::kernel && options_.state != State::gpu) append(computation, interval);
       if (!in_op) call = inner = open(outer, section, labels_of(trace_.site_id(i)).name);
       break;
     case SpanKind::wait:
@@ -161,14 +215,14 @@ void RowTree::add_gpu_span(SpanId i) {
   if (options_.state == State::cpu || (cause != kNone && in_compile_[cause])) return;
   const Interval interval{trace_.start(i), trace_.end(i)};
   const std::uint32_t section = section_of(trace_.track_id(cause == kNone ? i : cause));
-  total.push_back(interval);
-  roots_[section].total.push_back(interval);
+  append(total, interval);
+  append(roots_[section].total, interval);
   if (kind == SpanKind::run) return;
   const SiteId site_id = trace_.site_id(i);
   const Site& site = trace_.site(i);
   if (has_parts_[site_id]) {
-    computation.push_back(interval);
-    roots_[section].covered.push_back(interval);
+    append(computation, interval);
+    append(roots_[section].covered, interval);
     Replays& of = replays_[{section, site_id}];
     of.count += 1;
     of.ns += static_cast<double>(trace_.duration(i));
@@ -181,7 +235,7 @@ void RowTree::add_gpu_span(SpanId i) {
     copies[is_async].push_back(interval);
     if (!from_copy || options_.state == State::gpu) copy_calls[is_async] += 1;
   } else if (!is_copy && kind != SpanKind::memset && !from_copy) {
-    computation.push_back(interval);
+    append(computation, interval);
   }
 
   CallId call = kNone;

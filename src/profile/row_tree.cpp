@@ -15,26 +15,39 @@ RowTree::RowTree(const Trace& trace, const ReportOptions& options, bool per_thre
   }
   section_of_track_.assign(trace.tracks().size(), kNone);
   labels_of_site_.resize(trace.sites().size());
-  call_of_.assign(trace.size(), kNone);
+  SpanId behind = 0;  // all host spans
+  for (SpanId i = 0; i < trace.size(); ++i) {
+    if (!trace.on_gpu(i)) behind = i + 1;
+  }
+  call_of_.assign(behind, kNone);
   inner_of_ = call_of_;
-  in_compile_.assign(trace.size(), false);
-  self_cursor_.assign(trace.size(), kNoSelf);
+  in_compile_.assign(behind, false);
+  is_kept_.assign(behind, false);
+  self_cursor_.assign(behind, kNoSelf);
   has_parts_.assign(trace.sites().size(), false);
   for (const ReplayPart& part : trace.parts()) {
     if (part.site != kNone && part.ns > 0) has_parts_[part.replay] = true;
   }
+  find_what_is_kept();
   find_ops_without_phases();
   for (SpanId i = 0; i < trace.size(); ++i) {
-    if (!trace.on_gpu(i)) add_host_span(i);
+    if (trace.on_gpu(i)) continue;
+    end_spans_outside(trace.parent(i));
+    span_ = i;
+    open_.push_back({i, static_cast<CallId>(calls_.size())});
+    add_host_span(i);
   }
+  end_spans_outside(kNone);
   for (SpanId i = 0; i < trace.size(); ++i) {
-    if (self_cursor_[i] != kNoSelf) add_self_time(i, trace.end(i));
+    if (!trace.on_gpu(i)) continue;
+    span_ = i;
+    const auto first = static_cast<CallId>(calls_.size());
+    add_gpu_span(i);
+    close_calls(first);
   }
-  for (SpanId i = 0; i < trace.size(); ++i) {
-    if (trace.on_gpu(i)) add_gpu_span(i);
-  }
+  span_ = kNone;
   add_replays();
-  count_calls();
+  count_kept_calls();
   count_scaled_calls();
   if (options.detail != Detail::op) add_compiled_shapes();
 }
@@ -111,7 +124,14 @@ RowTree::NodeId RowTree::child(NodeId parent, LabelId id) {
 }
 
 RowTree::CallId RowTree::open(CallId parent, std::uint32_t section, LabelId id, bool is_op) {
-  Call call{parent, section, static_cast<std::uint32_t>(targets_.size()), 0, is_op, scope_of(parent)};
+  Call call{.parent = parent,
+            .section = section,
+            .targets_begin = static_cast<std::uint32_t>(targets_.size()),
+            .targets_end = 0,
+            .in_op = is_op,
+            .scope = scope_of(parent),
+            .span = span_,
+            .is_kept = is_kept_now()};
   if (parent == kNone) {
     targets_.push_back({child(roots_[section].node, id), 1.0});
   } else {
@@ -168,7 +188,10 @@ RowTree::CallId RowTree::open_scopes(CallId parent, std::uint32_t section, SiteI
 RowTree::CallId RowTree::open_scope(CallId parent, std::uint32_t section, const std::string& name, std::uint32_t run) {
   const LabelId id = label(name + '\0' + "scope");  // an op may have the name of a scope
   const auto [found, is_new] = scope_calls_.try_emplace({parent, section, id, run}, kNone);
-  if (is_new) found->second = open(parent, section, id);
+  if (is_new) {
+    found->second = open(parent, section, id);
+    calls_[found->second].is_kept = true;
+  }
   return found->second;
 }
 
@@ -197,7 +220,14 @@ RowTree::CallId RowTree::open_members(CallId parent, std::uint32_t section, cons
   if (parent != kNone) {
     outer.assign(targets_.begin() + calls_[parent].targets_begin, targets_.begin() + calls_[parent].targets_end);
   }
-  Call call{parent, section, static_cast<std::uint32_t>(targets_.size()), 0, true, scope_of(parent)};
+  Call call{.parent = parent,
+            .section = section,
+            .targets_begin = static_cast<std::uint32_t>(targets_.size()),
+            .targets_end = 0,
+            .in_op = true,
+            .scope = scope_of(parent),
+            .span = span_,
+            .is_kept = is_kept_now()};
   for (const Target& target : outer) {
     for (const auto& [id, share] : bytes) targets_.push_back({child(target.node, id), target.share * share});
   }

@@ -63,6 +63,10 @@ class RowTree {
     std::uint32_t targets_begin, targets_end;
     bool in_op;
     Scope scope;
+    SpanId span;   // that opened it
+    bool is_kept;  // to the end: pieces come from several tracks. Others are counted when their span is over.
+    bool has_pieces = false;
+    std::int64_t ns = 0, gpu_ns = 0, end = 0;  // of one that is not kept: its pieces so far, the end of the last
     double bytes = 0, flops = 0;
     double scaled_ns = 0;  // beside its pieces, of calls that nobody saw one by one
     std::uint64_t scaled_calls = 0;
@@ -89,6 +93,8 @@ class RowTree {
   NodeId child(NodeId parent, LabelId id);
   CallId open(CallId parent, std::uint32_t section, LabelId id, bool is_op = false);
   CallId open_op(CallId parent, std::uint32_t section, SiteId site_id, std::uint32_t run);
+  // Those of GPU spans have the one piece; those of replays none.
+  bool is_kept_now() const { return span_ == kNone || (!trace_.on_gpu(span_) && is_kept_[span_]); }
   Scope scope_of(CallId call) const { return call == kNone ? Scope{} : calls_[call].scope; }
   CallId open_scopes(CallId parent, std::uint32_t section, SiteId site_id, std::uint32_t run);
   CallId open_scope(CallId parent, std::uint32_t section, const std::string& name, std::uint32_t run);
@@ -98,8 +104,11 @@ class RowTree {
   // ---- spans ----
 
   void add_piece(CallId call, Interval interval, bool gpu);
+  void add_now(Call& call, Interval interval, bool gpu);
   void add_work(CallId call, SpanId span);
+  void find_what_is_kept();
   void find_ops_without_phases();
+  void end_spans_outside(SpanId parent);
   void add_self_time(SpanId op, std::int64_t until);
   void leave_out(SpanId op, SpanKind kind, Interval interval);
   void add_host_span(SpanId i);
@@ -109,7 +118,9 @@ class RowTree {
   // ---- sections ----
 
   static void count(Row& row, double total, double cpu, double gpu);  // one more call
-  void count_calls();
+  void count_call(const Call& call, double whole, double on_gpu);
+  void close_calls(CallId first);
+  void count_kept_calls();
   void count_scaled_calls();
   void add_compiled_shapes();
   void number_groups();
@@ -130,7 +141,14 @@ class RowTree {
   std::unordered_map<std::uint64_t, NodeId> node_ids_;
   std::vector<Call> calls_;
   std::vector<Target> targets_;
-  std::vector<Piece> pieces_;
+  std::vector<Piece> pieces_;  // of calls that are kept
+  struct Open {
+    SpanId span;
+    CallId first;  // of its calls
+  };
+  SpanId span_ = kNone;        // at hand
+  std::vector<Open> open_;     // host spans around it
+  std::vector<bool> is_kept_;  // per host span: its calls are
   std::map<std::tuple<CallId, std::uint32_t, LabelId, std::uint32_t>, CallId> scope_calls_;  // by what is around, run
   std::vector<bool> has_parts_;                                                              // per site
   std::map<std::pair<std::uint32_t, SiteId>, Replays> replays_;                              // by section
