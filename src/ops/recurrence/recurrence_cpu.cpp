@@ -20,7 +20,9 @@ constexpr CellForm kForms[] = {{CellKind::lstm, "lstm", 4}, {CellKind::gru, "gru
 
 std::string refusal_of(const KernelCall& call, const CellForm& form, bool is_gradient) {
   const DType dtype = call.inputs[0].type.dtype;
-  if (dtype == bf16 && call.target->has_amx) return "the library's products of bf16 on tiles are faster";
+  const bool has_few_rows = call.inputs[is_gradient ? 1 : 0].type.shape[1] <= kFewRows;
+  if (dtype == bf16 && call.target->has_amx && !has_few_rows)
+    return "the library's products of bf16 on tiles are faster";
   if (dtype != f32 && dtype != bf16) return "not of f32 or bf16";
   if (form.cell == CellKind::lstm && call.inputs[is_gradient ? 2 : 3].type.dtype != f32) {
     return "the cell state is not f32";
