@@ -25,11 +25,12 @@ void pack_transposed(const RecurrenceWork& w, std::int64_t block, typename M::St
   const std::int64_t all = w.gates() * w.hidden, padded = RecurrenceWork::padded(M::kNumbers, all);
   const std::int64_t first = block * kUnitBlock;
   for (std::int64_t k = 0; k < padded; k += kTogether) {
+    const std::int64_t end = std::min(k + kTogether, all);
     for (std::int64_t j = 0; j < kWidth; ++j) {
-      for (std::int64_t i = k; i < std::min(k + kTogether, padded); ++i) {
-        const bool is_there = first + j < w.hidden && i < all;
-        panel[panel_at<M>(i, j, kWidth)] = is_there ? u[(first + j) * all + i] : typename M::Stored{};
-      }
+      const auto* from = u + (first + j) * all;
+      const std::int64_t count = first + j < w.hidden ? end : k;
+      for (std::int64_t i = k; i < count; ++i) panel[panel_at<M>(i, j, kWidth)] = from[i];
+      for (std::int64_t i = count; i < std::min(k + kTogether, padded); ++i) panel[panel_at<M>(i, j, kWidth)] = {};
     }
   }
 }
@@ -138,7 +139,7 @@ void run_backward_part(const RecurrenceWork& w, int thread, int team) {
     }
     w.barrier->wait(team);
     if constexpr (M::kNumbers != Numbers::bf16_in_pairs) {
-      if (w.has_few_rows()) {
+      if (!w.is_packed) {
         send_back_few_rows<Cell, T>(w, t, begin, end, d_gates);
         continue;
       }

@@ -46,16 +46,18 @@ class RecurrenceKernel : public PreparedKernel {
     work_.is_reverse = call.attrs.get_bool("reverse");
     work_.is_relu = form.cell == CellKind::rnn && call.attrs.get_bool("relu");
     work_.steps = steps, work_.rows = rows, work_.hidden = u.shape[0];
-    const bool has_pairs = call.target->has_bf16 && multiplies_pairs() && !work_.has_few_rows();
+    const bool has_many = rows > kFewRows, is_long = steps >= kManySteps;
+    const bool has_pairs = call.target->has_bf16 && multiplies_pairs() && (has_many || is_long);
     work_.numbers = u.dtype == f32 ? Numbers::f32 : has_pairs ? Numbers::bf16_in_pairs : Numbers::bf16_as_f32;
+    work_.is_packed = has_many || work_.numbers == Numbers::bf16_in_pairs;
     for (const Layout& output : call.outputs) is_read_.push_back(output.type.shape.elements() > 0);
 
     const std::int64_t units = work_.blocks() * kUnitBlock, all = form.gates * work_.hidden;
     const std::int64_t width = RecurrenceWork::padded(work_.numbers, multiplied * work_.hidden);
-    const std::int64_t packed = work_.has_few_rows() ? 0 : units * width * form.gates / multiplied;
+    const std::int64_t packed = work_.is_packed ? units * width * form.gates / multiplied : 0;
     packed_bytes_ = (packed * size_bytes(u.dtype) + 63) / 64 * 64;
     left_ = rows * width, state_ = rows * work_.hidden;
-    sums_ = work_.has_few_rows() ? rows * all : 0;
+    sums_ = work_.is_packed ? 0 : rows * all;
     constexpr std::int64_t kWorthThreads = 1 << 15;  // multiplications of a step
     const bool is_worth_it = rows * work_.hidden * all >= kWorthThreads;
     threads_ = is_worth_it ? static_cast<int>(std::min<std::int64_t>(max_threads(), work_.blocks())) : 1;

@@ -24,16 +24,25 @@ constexpr std::int64_t kBlocksTogether = Cell::kGates == 1 ? 4 : 1;
 // Of so many unit blocks: panel [H, blocks * gates * kUnitBlock], filled up with zeros.
 template <class Cell, class M, std::int64_t kBlocks>
 void pack_gates(const RecurrenceWork& w, std::int64_t block, typename M::Stored* panel) {
-  const auto* u = static_cast<const typename M::Stored*>(w.u);
-  constexpr std::int64_t G = Cell::kGates, kWidth = kBlocks * G * kUnitBlock;
-  const std::int64_t H = w.hidden, padded = RecurrenceWork::padded(M::kNumbers, H);
-  for (std::int64_t k = 0; k < padded; ++k) {
-    for (std::int64_t part = 0; part < kBlocks * G; ++part) {
+  using T = typename M::Stored;
+  const auto* u = static_cast<const T*>(w.u);
+  constexpr std::int64_t G = Cell::kGates;
+  constexpr std::int64_t kDeep = M::kNumbers == Numbers::bf16_in_pairs ? 2 : 1;
+  const std::int64_t H = w.hidden;
+  for (std::int64_t k = 0; k < H; k += kDeep) {
+    for (std::int64_t part = 0; part < kBlocks * G; ++part, panel += kDeep * kUnitBlock) {
       const std::int64_t first = (block + part / G) * kUnitBlock, gate = part % G;
-      for (std::int64_t j = 0; j < kUnitBlock; ++j) {
-        const bool is_there = k < H && first + j < H;
-        panel[panel_at<M>(k, part * kUnitBlock + j, kWidth)] =
-            is_there ? u[k * G * H + gate * H + first + j] : typename M::Stored{};
+      const T* from = u + k * G * H + gate * H + first;
+      const std::int64_t count = std::clamp<std::int64_t>(H - first, 0, kUnitBlock), depth = std::min(kDeep, H - k);
+      if (count == kUnitBlock && depth == kDeep) {
+        for (std::int64_t j = 0; j < kUnitBlock; ++j) {
+          for (std::int64_t i = 0; i < kDeep; ++i) panel[j * kDeep + i] = from[i * G * H + j];
+        }
+        continue;
+      }
+      std::fill_n(panel, kDeep * kUnitBlock, T{});
+      for (std::int64_t i = 0; i < depth; ++i) {
+        for (std::int64_t j = 0; j < count; ++j) panel[j * kDeep + i] = from[i * G * H + j];
       }
     }
   }
@@ -133,7 +142,7 @@ void run_forward_part(const RecurrenceWork& w, int thread, int team) {
   for (std::int64_t turn = 0; turn < w.steps; ++turn) {
     const std::int64_t t = w.step_of(turn, w.is_reverse);
     if constexpr (M::kNumbers != Numbers::bf16_in_pairs) {
-      if (w.has_few_rows()) {
+      if (!w.is_packed) {
         step_of_few_rows<Cell, M>(w, t, turn, begin, end);
         w.barrier->wait(team);
         continue;

@@ -10,8 +10,9 @@ class TeamBarrier;
 
 /// Units of the hidden state are dealt out in blocks of so many: a vector of f32 on any CPU is a part of one.
 inline constexpr std::int64_t kUnitBlock = 16;
-/// With so few rows u is read where it lies: packing would take as long as some steps.
-inline constexpr std::int64_t kFewRows = 4;
+/// With so few rows u is read where it lies: packing would take as long as some steps. Not so of many steps whose pairs
+/// of bf16 are multiplied.
+inline constexpr std::int64_t kFewRows = 4, kManySteps = 16;
 
 enum class CellKind { lstm, gru, rnn };
 
@@ -26,7 +27,7 @@ enum class Numbers {
 struct RecurrenceWork {
   CellKind cell;
   Numbers numbers;
-  bool is_reverse, is_relu;
+  bool is_reverse, is_relu, is_packed;
   std::int64_t steps, rows, hidden;
   const std::int32_t* lengths;  // null: all steps count
   const void *u, *xw, *h0;
@@ -44,14 +45,13 @@ struct RecurrenceWork {
   float* dc0;
 
   // ---- memory of the kernel ----
-  void* packed;    // u, as each thread reads its part; of few rows null
-  float* sums;     // of few rows: [B, gates * H]
+  void* packed;    // u, as each thread reads its part
+  float* sums;     // [B, gates * H], where u is not packed
   void* left[2];   // what is multiplied: states [B, H] in front of and behind a step; gates' gradients [B, gates * H]
   float *c, *d_h;  // [B, H]
   TeamBarrier* barrier;
 
   std::int64_t gates() const { return cell == CellKind::lstm ? 4 : cell == CellKind::gru ? 3 : 1; }
-  bool has_few_rows() const { return rows <= kFewRows; }
   std::int64_t blocks() const { return (hidden + kUnitBlock - 1) / kUnitBlock; }
   std::int64_t step_of(std::int64_t turn, bool is_backwards) const { return is_backwards ? steps - 1 - turn : turn; }
   bool counts(std::int64_t step, std::int64_t row) const { return lengths == nullptr || step < lengths[row]; }
