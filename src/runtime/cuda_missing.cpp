@@ -2,6 +2,7 @@
 // What a build without CUDA's headers says when it is asked for a GPU.
 #include "base/check.h"
 #include "runtime/executor.h"
+#include "runtime/placed_plan.h"
 #include "runtime/target.h"
 
 #if !PAODING_WITH_CUDA
@@ -17,6 +18,8 @@ namespace {
 std::unique_ptr<Executor> make_gpu_executor(const Plan&, const ExecutorOptions&) { no_gpu(); }
 std::unique_ptr<DeviceBuffer> make_gpu_buffer(std::int64_t, const Device&) { no_gpu(); }
 std::shared_ptr<SharedFailure> make_gpu_failure(const Device&) { no_gpu(); }
+std::unique_ptr<PlacedPlan> make_placed_gpu_plan(CompiledPlan, const Device&) { no_gpu(); }
+void clear_gpu_memory(const Device&, void*, std::int64_t, void*) { no_gpu(); }
 TargetPtr target_of_gpu(int) { no_gpu(); }
 StepNeeds lower_for_gpu(Step&, const Target&) { return {}; }  // its plan can be looked at all the same
 

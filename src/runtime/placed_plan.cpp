@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/placed_plan.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include "base/check.h"
+#include "cpu/arena.h"
+#include "cpu/group_kernel.h"
+#include "cpu/parallel.h"
+
+namespace paoding {
+
+PlacedPlan::PlacedPlan(CompiledPlan compiled) : compiled_(std::move(compiled)), launches_(unroll(compiled_.plan)) {
+  std::size_t most = 0;
+  for (const Launch& launch : launches_) {
+    if (launch.kind != Launch::Kind::run || launch.step->kind == Step::Kind::print) {
+      fail(ErrorKind::unsupported, "a plan on memory of the caller's has no control flow and no prints");
+    }
+    most = std::max(most, launch.addresses.size());
+  }
+  pointers_.resize(most);
+  for (std::size_t i = 0; i < plan().fetches.size(); ++i) fetch_slots_.push_back(slot_of(i));
+}
+
+int PlacedPlan::slot_of(std::size_t fetch) const {
+  const Operand& operand = plan().fetches[fetch].operand;
+  const Slot& slot = plan().slots[static_cast<std::size_t>(operand.slot)];
+  const Type& type = operand.layout.type;
+  const bool is_whole = operand.offset == 0 && slot.bytes == type.shape.elements() * size_bytes(type.dtype);
+  const bool is_taken = std::find(fetch_slots_.begin(), fetch_slots_.end(), operand.slot) != fetch_slots_.end();
+  return slot.kind == SlotKind::arena && is_whole && !is_taken ? operand.slot : -1;
+}
+
+void PlacedPlan::place_own() {
+  const Plan& plan = compiled_.plan;
+  bases_.resize(plan.slots.size());
+  for (std::size_t i = 0; i < plan.slots.size(); ++i) {
+    if (plan.slots[i].kind != SlotKind::input && plan.slots[i].kind != SlotKind::state) continue;
+    const Tensor* constant = nullptr;
+    for (const auto& [slot, value] : plan.constants) {
+      if (slot == static_cast<int>(i)) constant = &value;
+    }
+    bases_[i] = static_cast<std::byte*>(own_memory(plan.slots[i], constant));
+  }
+}
+
+void PlacedPlan::run(std::span<const void* const> parameters, std::span<void* const> fetches, void* workspace,
+                     void* stream) {
+  const Plan& plan = compiled_.plan;
+  for (std::size_t i = 0; i < plan.slots.size(); ++i) {
+    if (plan.slots[i].kind == SlotKind::arena) bases_[i] = static_cast<std::byte*>(workspace) + plan.slots[i].offset;
+  }
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    void* address = const_cast<void*>(parameters[i]);  // which no step writes
+    bases_[static_cast<std::size_t>(plan.parameters[i].second)] = static_cast<std::byte*>(address);
+  }
+  for (std::size_t i = 0; i < fetches.size(); ++i) {
+    if (fetch_slots_[i] >= 0) bases_[static_cast<std::size_t>(fetch_slots_[i])] = static_cast<std::byte*>(fetches[i]);
+  }
+  const auto base = [&](int slot) { return slot < 0 ? nullptr : bases_[static_cast<std::size_t>(slot)]; };
+  begin_run();
+  for (const Launch& launch : launches_) {
+    for (std::size_t k = 0; k < launch.addresses.size(); ++k) {
+      pointers_[k] = base(launch.addresses[k].first) + launch.addresses[k].second;
+    }
+    run(*launch.step, pointers_.data(), base(launch.step->workspace), base(launch.step->state), stream);
+  }
+  for (std::size_t i = 0; i < fetches.size(); ++i) {
+    if (fetch_slots_[i] >= 0) continue;
+    const Operand& from = plan.fetches[i].operand;
+    const Type& type = from.layout.type;
+    copy(fetches[i], base(from.slot) + from.offset, type.shape.elements() * size_bytes(type.dtype), stream);
+  }
+}
+
+namespace {
+
+class PlacedCpuPlan : public PlacedPlan {
+ public:
+  explicit PlacedCpuPlan(CompiledPlan compiled) : PlacedPlan(std::move(compiled)) {
+    require_threads();
+    prepare(plan().steps);
+    place_own();
+  }
+
+ private:
+  void prepare(const std::vector<Step>& steps) {
+    std::vector<std::string> notes;
+    for (const Step& step : steps) {
+      for (const auto* body : step.bodies()) prepare(*body);
+      if (step.kind == Step::Kind::group) {
+        const auto& kernel = groups_.emplace(&step, CpuGroupKernel(canonical(step.group))).first->second;
+        tile_bytes_ = std::max(tile_bytes_, kernel.tile_bytes());
+      } else if (step.kind == Step::Kind::kernel) {
+        auto kernel = prepare_kernel(*step.kernel, step.call, Device::cpu(), &notes);
+        if (kernel->scratch_bytes() > scratch_.size_bytes()) scratch_ = Tensor(u8, Shape{kernel->scratch_bytes()});
+        kernels_.emplace(&step, std::move(kernel));
+      }
+    }
+  }
+
+  void* own_memory(const Slot& slot, const Tensor* constant) override {
+    own_.emplace_back(u8, Shape{slot.bytes});
+    std::fill_n(own_.back().bytes(), slot.bytes, std::byte{});
+    if (constant != nullptr) std::copy_n(constant->bytes(), constant->size_bytes(), own_.back().bytes());
+    return own_.back().bytes();
+  }
+
+  void begin_run() override { reserve_tiles(tile_bytes_); }  // of the thread that runs it
+
+  void run(const Step& step, void* const* operands, void*, void*, void*) override {
+    if (step.kind == Step::Kind::group) return groups_.at(&step).run(operands);
+    kernels_.at(&step)->run({operands, scratch_.bytes(), nullptr});
+  }
+
+  void copy(void* to, const void* from, std::int64_t bytes, void*) override {
+    std::memcpy(to, from, static_cast<std::size_t>(bytes));
+  }
+
+  std::map<const Step*, CpuGroupKernel> groups_;
+  std::map<const Step*, std::unique_ptr<PreparedKernel>> kernels_;
+  std::vector<Tensor> own_;
+  Tensor scratch_{u8, Shape{0}};
+  std::int64_t tile_bytes_ = 0;  // of a thread, for any of the groups
+};
+
+}  // namespace
+
+std::unique_ptr<PlacedPlan> PlacedPlan::make(const Graph& graph, const Device& device, bool allow_tf32) {
+  CompileOptions options;
+  options.device = device;
+  options.allow_tf32 = allow_tf32;
+  CompiledPlan compiled = compile_plan(graph, options, target_of(device));
+  if (device.kind == DeviceKind::cuda) return make_placed_gpu_plan(std::move(compiled), device);
+  return std::make_unique<PlacedCpuPlan>(std::move(compiled));
+}
+
+}  // namespace paoding

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan that runs on memory of somebody else's: what it reads and writes are parameters of its graph, and where each
+// is is said in every call. For what has no store, arena or captured graph of its own: the C interface.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/compile.h"
+
+namespace paoding {
+
+class PlacedPlan {
+ public:
+  /// Errors: as compile_plan's; (unsupported) the graph has control flow that is decided while it runs.
+  static std::unique_ptr<PlacedPlan> make(const Graph& graph, const Device& device, bool allow_tf32);
+  virtual ~PlacedPlan() = default;
+
+  const Plan& plan() const { return compiled_.plan; }
+  /// Of memory that a run needs beside its parameters.
+  std::int64_t workspace_bytes() const { return compiled_.plan.arena_bytes; }
+  /// Runs on the memory of each of plan().parameters, and leaves each of plan().fetches in memory that it is given; on
+  /// a GPU in the stream, without waiting. One at a time.
+  void run(std::span<const void* const> parameters, std::span<void* const> fetches, void* workspace, void* stream);
+
+ protected:
+  explicit PlacedPlan(CompiledPlan compiled);
+  /// Memory of the plan's own for a slot: a constant, or what a kernel keeps from run to run, which is zero at first.
+  virtual void* own_memory(const Slot& slot, const Tensor* constant) = 0;
+  virtual void run(const Step& step, void* const* operands, void* workspace, void* state, void* stream) = 0;
+  virtual void copy(void* to, const void* from, std::int64_t bytes, void* stream) = 0;
+  virtual void begin_run() {}
+  void place_own();
+
+ private:
+  // The slot that holds nothing but the fetch, and so is where that is wanted; -1: it is copied.
+  int slot_of(std::size_t fetch) const;
+
+  const CompiledPlan compiled_;
+  std::vector<Launch> launches_;
+  std::vector<int> fetch_slots_;
+  std::vector<std::byte*> bases_;  // per slot
+  std::vector<void*> pointers_;    // of one launch
+};
+
+// ---- placed_plan_gpu.cpp, or cuda_missing.cpp ----
+
+std::unique_ptr<PlacedPlan> make_placed_gpu_plan(CompiledPlan compiled, const Device& device);
+/// Zeros, in the stream.
+void clear_gpu_memory(const Device& device, void* address, std::int64_t bytes, void* stream);
+
+}  // namespace paoding

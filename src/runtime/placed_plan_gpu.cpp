@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan on memory and in a stream of somebody else's, on a GPU: launch by launch, so that the caller may capture it.
+#include "base/check.h"
+#include "runtime/gpu_kernels.h"
+#include "runtime/placed_plan.h"
+
+namespace paoding {
+namespace {
+
+class PlacedGpuPlan : public PlacedPlan {
+ public:
+  PlacedGpuPlan(CompiledPlan compiled, const Device& device)
+      : PlacedPlan(std::move(compiled)), device_(gpu::GpuDevice::get(device.index)) {
+    device_.make_current();
+    kernels_.prepare(device_, plan(), {});
+    place_own();
+    PD_CUDA(gpu::required_driver().cuCtxSynchronize());
+  }
+
+ private:
+  void* own_memory(const Slot& slot, const Tensor* constant) override {
+    const gpu::Driver& driver = gpu::required_driver();
+    const auto bytes = static_cast<std::size_t>(std::max<std::int64_t>(slot.bytes, 1));
+    own_.emplace_back(device_, bytes);
+    PD_CUDA(driver.cuMemsetD8Async(own_.back().address(), 0, bytes, nullptr));
+    PD_CUDA(driver.cuStreamSynchronize(nullptr));
+    if (constant != nullptr && constant->size_bytes() > 0) {
+      PD_CUDA(driver.cuMemcpyHtoD(own_.back().address(), constant->bytes(),
+                                  static_cast<std::size_t>(constant->size_bytes())));
+    }
+    return own_.back().pointer();
+  }
+
+  void begin_run() override { device_.make_current(); }
+
+  void run(const Step& step, void* const* operands, void* workspace, void* state, void* stream) override {
+    KernelRun run{operands, workspace, stream};
+    run.tickets = state;
+    kernels_.at(&step).run(run);
+  }
+
+  void copy(void* to, const void* from, std::int64_t bytes, void* stream) override {
+    PD_CUDA(gpu::required_driver().cuMemcpyDtoDAsync(reinterpret_cast<CUdeviceptr>(to),
+                                                     reinterpret_cast<CUdeviceptr>(from),
+                                                     static_cast<std::size_t>(bytes), static_cast<CUstream>(stream)));
+  }
+
+  gpu::GpuDevice& device_;
+  GpuKernels kernels_;
+  std::vector<gpu::DeviceMemory> own_;
+};
+
+}  // namespace
+
+std::unique_ptr<PlacedPlan> make_placed_gpu_plan(CompiledPlan compiled, const Device& device) {
+  return std::make_unique<PlacedGpuPlan>(std::move(compiled), device);
+}
+
+void clear_gpu_memory(const Device& device, void* address, std::int64_t bytes, void* stream) {
+  gpu::GpuDevice::get(device.index).make_current();
+  PD_CUDA(gpu::required_driver().cuMemsetD8Async(reinterpret_cast<CUdeviceptr>(address), 0,
+                                                 static_cast<std::size_t>(bytes), static_cast<CUstream>(stream)));
+}
+
+}  // namespace paoding

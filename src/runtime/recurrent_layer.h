@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// A recurrent layer over time as the C interface has it: two graphs, whose parameters and fetches are the
+// caller's memory.
+#pragma once
+
+#include "paoding/graph.h"
+#include "paoding/recurrent.h"
+
+namespace paoding {
+
+/// Error (argument, dtype) where a field is out of range.
+void check_layer(const pd_recurrent_layer& layer);
+DType dtype_of(pd_number number);
+/// "cpu", "cuda" or "cuda:N". Error (argument) for anything else.
+Device device_of(const char* name);
+
+/// What a forward pass saves beside its states, by name, in the order in which it lies in memory.
+struct SavedPart {
+  const char* name;
+  Type type;
+};
+std::vector<SavedPart> saved_parts(const pd_recurrent_layer& layer);
+
+/// x, w, u, b, h0, c0, lengths to states, last_h, last_c and what is saved; what the layer has none of is no parameter.
+void build_forward(const pd_recurrent_layer& layer, Graph* graph);
+/// x, w, u, h0, lengths, states, what was saved, d_states, d_last_h, d_last_c to d_x, d_w, d_u, d_b, d_h0, d_c0.
+void build_backward(const pd_recurrent_layer& layer, Graph* graph);
+
+}  // namespace paoding

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// The C interface of recurrent layers on a GPU: in the caller's stream and in a graph that the caller captures.
+#include <fmt/format.h>
+
+#include "gpu/driver.h"
+#include "paoding/recurrent.h"
+#include "tests/pretend_gpu/pretend_program.h"
+
+namespace paoding::testing_program {
+namespace {
+
+constexpr std::int64_t T = 3, B = 2, I = 4, H = 3;
+
+// Values in the device's memory.
+class OnGpu {
+ public:
+  explicit OnGpu(const Dense& values) : OnGpu(values.size() * sizeof(float)) { write(values); }
+  explicit OnGpu(std::size_t bytes) : memory_(gpu::GpuDevice::get(0), bytes + 256) {}
+  void* at() const { return memory_.pointer(); }
+  void write(const Dense& values) {
+    const Tensor tensor = Tensor::from(f32, {static_cast<std::int64_t>(values.size())}, values);
+    PD_CUDA(gpu::required_driver().cuMemcpyHtoD(memory_.address(), tensor.bytes(),
+                                                static_cast<std::size_t>(tensor.size_bytes())));
+  }
+  Dense read(std::int64_t count) const {
+    Tensor tensor(f32, {count});
+    PD_CUDA(gpu::required_driver().cuMemcpyDtoH(tensor.bytes(), memory_.address(),
+                                                static_cast<std::size_t>(tensor.size_bytes())));
+    return tensor.to_doubles();
+  }
+
+ private:
+  gpu::DeviceMemory memory_;
+};
+
+TEST(RecurrentInCOnAGpu, RunsInTheCallersStreamAndGraph) {
+  for (const pd_cell cell : {PD_LSTM, PD_GRU, PD_RNN_TANH}) {
+    SCOPED_TRACE(static_cast<int>(cell));
+    const std::int64_t G = cell == PD_LSTM ? 4 : cell == PD_GRU ? 3 : 1, biases = cell == PD_GRU ? 4 : G;
+    const pd_recurrent_layer layer = {cell, PD_F32, "cuda", T, B, I, H, 0, 0, 1, 0};
+    pd_recurrent_layer on_cpu = layer;
+    on_cpu.device = "cpu";
+    pd_recurrent_plan *plan = nullptr, *expected = nullptr;
+    ASSERT_EQ(pd_recurrent_create(&layer, &plan), PD_OK) << pd_last_error();
+    ASSERT_EQ(pd_recurrent_create(&on_cpu, &expected), PD_OK) << pd_last_error();
+    pd_recurrent_sizes sizes, cpu_sizes;
+    pd_recurrent_get_sizes(plan, &sizes);
+    pd_recurrent_get_sizes(expected, &cpu_sizes);
+
+    std::mt19937 random(7);
+    const auto values = [&](std::int64_t count) {
+      Dense made;
+      for (std::int64_t i = 0; i < count; ++i) made.push_back(static_cast<double>(random() % 64) / 32 - 1);
+      return made;
+    };
+    const Dense x = values(T * B * I), w = values(I * G * H), u = values(H * G * H), b = values(biases * H),
+                h0 = values(B * H), c0 = values(B * H), d_states = values(T * B * H);
+    const auto on_host = [](const Dense& of) { return Tensor::from(f32, {static_cast<std::int64_t>(of.size())}, of); };
+    const auto room = [](std::size_t bytes) { return Tensor(DType::u8, {static_cast<std::int64_t>(bytes) + 64}); };
+
+    // ---- on the CPU ----
+    const Tensor hx = on_host(x), hw = on_host(w), hu = on_host(u), hb = on_host(b), hh = on_host(h0), hc = on_host(c0),
+                 hd = on_host(d_states);
+    Tensor states(f32, {(T + 1) * B * H}), d_x(f32, {T * B * I}), d_u(f32, {H * G * H}),
+        saved = room(cpu_sizes.saved),
+        workspace = room(std::max(cpu_sizes.forward_workspace, cpu_sizes.backward_workspace));
+    pd_recurrent_forward_args forward = {hx.bytes(), hw.bytes(), hu.bytes(),    hb.bytes(),
+                                         hh.bytes(), hc.bytes(), nullptr,       states.bytes(),
+                                         nullptr,    nullptr,    saved.bytes(), workspace.bytes()};
+    ASSERT_EQ(pd_recurrent_forward(expected, &forward, nullptr), PD_OK) << pd_last_error();
+    pd_recurrent_backward_args backward = {hx.bytes(),     hw.bytes(),       hu.bytes(),  hh.bytes(), nullptr,
+                                           states.bytes(), saved.bytes(),    hd.bytes(),  nullptr,    nullptr,
+                                           d_x.bytes(),    nullptr,          d_u.bytes(), nullptr,    nullptr,
+                                           nullptr,        workspace.bytes()};
+    ASSERT_EQ(pd_recurrent_backward(expected, &backward, nullptr), PD_OK) << pd_last_error();
+
+    // ---- on the GPU: captured, and run twice, the second time with other inputs ----
+    const gpu::GpuDevice& device = gpu::GpuDevice::get(0);
+    device.make_current();
+    const gpu::Driver& driver = gpu::required_driver();
+    OnGpu gx(Dense(x.size(), 0.5)), gw(w), gu(u), gb(b), gh(h0), gc(c0), gd(d_states);
+    OnGpu gstates(states.size_bytes()), gsaved(sizes.saved), gd_x(d_x.size_bytes()), gd_u(d_u.size_bytes()),
+        gspace(std::max(sizes.forward_workspace, sizes.backward_workspace));
+    forward = {gx.at(), gw.at(),      gu.at(), gb.at(), gh.at(),     gc.at(),
+               nullptr, gstates.at(), nullptr, nullptr, gsaved.at(), gspace.at()};
+    backward = {gx.at(), gw.at(),   gu.at(), gh.at(),   nullptr, gstates.at(), gsaved.at(), gd.at(),    nullptr,
+                nullptr, gd_x.at(), nullptr, gd_u.at(), nullptr, nullptr,      nullptr,     gspace.at()};
+    const gpu::Stream stream(device);
+    pretend_gpu().forget_calls();
+    PD_CUDA(driver.cuStreamBeginCapture(stream.get(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    ASSERT_EQ(pd_recurrent_forward(plan, &forward, stream.get()), PD_OK) << pd_last_error();
+    ASSERT_EQ(pd_recurrent_backward(plan, &backward, stream.get()), PD_OK) << pd_last_error();
+    CUgraph graph = nullptr;
+    PD_CUDA(driver.cuStreamEndCapture(stream.get(), &graph));
+    for (const std::string& made : pretend_gpu().calls()) {
+      EXPECT_EQ(made.find("Alloc"), std::string::npos) << made;
+      EXPECT_EQ(made.find("Synchronize"), std::string::npos) << made;
+    }
+    CUgraphExec runnable = nullptr;
+    PD_CUDA(driver.cuGraphInstantiate(&runnable, graph, 0));
+    PD_CUDA(driver.cuGraphLaunch(runnable, stream.get()));
+    PD_CUDA(driver.cuStreamSynchronize(stream.get()));
+    gx.write(x);
+    PD_CUDA(driver.cuGraphLaunch(runnable, stream.get()));
+    PD_CUDA(driver.cuStreamSynchronize(stream.get()));
+    expect_close("states", gstates.read((T + 1) * B * H), states.to_doubles(), 1e-5);
+    expect_close("d_x", gd_x.read(T * B * I), d_x.to_doubles(), 1e-4);
+    expect_close("d_u", gd_u.read(H * G * H), d_u.to_doubles(), 1e-4);
+
+    // ---- and without a graph ----
+    ASSERT_EQ(pd_recurrent_forward(plan, &forward, stream.get()), PD_OK) << pd_last_error();
+    PD_CUDA(driver.cuStreamSynchronize(stream.get()));
+    expect_close("states", gstates.read((T + 1) * B * H), states.to_doubles(), 1e-5);
+    PD_CUDA(driver.cuGraphExecDestroy(runnable));
+    PD_CUDA(driver.cuGraphDestroy(graph));
+    pd_recurrent_destroy(plan);
+    pd_recurrent_destroy(expected);
+  }
+}
+
+}  // namespace
+}  // namespace paoding::testing_program

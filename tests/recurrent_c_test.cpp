@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+// The C interface of recurrent layers against the ops of a graph, for every cell and kind of number; its errors; and
+// what C code makes of it (recurrent_c11.c).
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <thread>
+
+#include "paoding/recurrent.h"
+#include "tests/program_check.h"
+
+extern "C" const char* check_recurrent_from_c();
+
+namespace paoding::testing_program {
+namespace {
+
+struct Layer {
+  pd_cell cell;
+  DType dtype = f32;
+  bool is_reverse = false, has_lengths = false;
+  std::int64_t T = 5, B = 6, I = 7, H = 9;
+
+  std::int64_t gates() const { return cell == PD_LSTM ? 4 : cell == PD_GRU ? 3 : 1; }
+  pd_recurrent_layer declared(const char* device) const {
+    const pd_number number = dtype == f32 ? PD_F32 : dtype == f64 ? PD_F64 : dtype == bf16 ? PD_BF16 : PD_F16;
+    return {cell, number, device, T, B, I, H, has_lengths ? 1 : 0, is_reverse ? 1 : 0, 1, 0};
+  }
+};
+
+// The same as a graph, with the gradients of sum(y weight) + sum(last_h) + sum(last_c).
+Graph& build(Graph& g, const Layer& l) {
+  const DType wide = compute_dtype(l.dtype);
+  const std::int64_t G = l.gates();
+  const Value x = g.input("x", l.dtype, {l.T, l.B, l.I}), w = g.input("w", l.dtype, {l.I, G * l.H});
+  const Value u = g.input("u", l.dtype, {l.H, G * l.H}), h0 = g.input("h0", l.dtype, {l.B, l.H});
+  const Value b = g.input("b", l.dtype, {(l.cell == PD_GRU ? 4 : G) * l.H});
+  const Value lengths = l.has_lengths ? g.input("lengths", i32, {l.B}) : Value();
+  Values wanted = {x, w, u, b, h0};
+  const Value sums = matmul(x, w) + (l.cell == PD_GRU ? slice(b, 0, 0, 3 * l.H) : b);
+  Value states, last_h, loss;
+  if (l.cell == PD_LSTM) {
+    wanted.push_back(g.input("c0", wide, {l.B, l.H}));
+    const LstmRecurrence made = lstm_recurrence(sums, u, h0, wanted.back(), lengths, l.is_reverse);
+    states = made.states, last_h = made.last_h, loss = sum(made.last_c);
+    g.fetch("last_c", made.last_c);
+  } else if (l.cell == PD_GRU) {
+    const GruRecurrence made = gru_recurrence(sums, u, slice(b, 0, 3 * l.H, 4 * l.H), h0, lengths, l.is_reverse);
+    states = made.states, last_h = made.last_h;
+  } else {
+    const RnnRecurrence made = rnn_recurrence(sums, u, h0, lengths, l.is_reverse, l.cell == PD_RNN_RELU);
+    states = made.states, last_h = made.last_h;
+  }
+  const std::int64_t first = l.is_reverse ? 0 : 1;
+  const Value y = slice(states, 0, first, first + l.T);
+  g.fetch("y", y);
+  g.fetch("last_h", last_h);
+  const Value of_y = sum(cast(y * g.input("weight", l.dtype, y.shape()), wide)) + sum(cast(last_h, wide));
+  loss = loss.valid() ? loss + of_y : of_y;
+  const char* names[] = {"d_x", "d_w", "d_u", "d_b", "d_h0", "d_c0"};
+  const Values found = gradients(std::array{loss}, wanted);
+  for (std::size_t i = 0; i < found.size(); ++i) g.fetch(names[i], found[i]);
+  return g;
+}
+
+// Tensors that lie as the interface wants them.
+class Memory {
+ public:
+  void* put(const std::string& name, const Tensor& tensor) {
+    void* at = make(name, tensor.type());
+    std::memcpy(at, tensor.bytes(), static_cast<std::size_t>(tensor.size_bytes()));
+    return at;
+  }
+  void* make(const std::string& name, const Type& type) {
+    const Tensor tensor(type);
+    auto& [kept, bytes] = places_[name];
+    kept = type;
+    bytes.reset(std::aligned_alloc(256, static_cast<std::size_t>(tensor.size_bytes() + 511) / 256 * 256));
+    return bytes.get();
+  }
+  void* room(const std::string& name, std::size_t bytes) {
+    return make(name, {DType::u8, {static_cast<std::int64_t>(bytes)}});
+  }
+  void* at(const std::string& name) { return places_.contains(name) ? places_.at(name).second.get() : nullptr; }
+  Dense values(const std::string& name) {
+    const auto& [type, bytes] = places_.at(name);
+    Tensor tensor(type);
+    std::memcpy(tensor.bytes(), bytes.get(), static_cast<std::size_t>(tensor.size_bytes()));
+    return tensor.to_doubles();
+  }
+
+ private:
+  struct Free {
+    void operator()(void* bytes) const { std::free(bytes); }
+  };
+  std::map<std::string, std::pair<Type, std::unique_ptr<void, Free>>> places_;
+};
+
+void run_both_ways(const Layer& l, pd_recurrent_plan* plan, Memory& m, const Tensors& feeds) {
+  const DType wide = compute_dtype(l.dtype);
+  for (const auto& [name, tensor] : feeds) m.put(name, tensor);
+  pd_recurrent_sizes sizes;
+  ASSERT_EQ(pd_recurrent_get_sizes(plan, &sizes), PD_OK);
+  const Shape state{l.B, l.H};
+  const std::int64_t G = l.gates();
+  m.make("states", {l.dtype, {l.T + 1, l.B, l.H}});
+  m.make("last_h", {l.dtype, state});
+  m.make("last_c", {wide, state});
+  m.room("saved", sizes.saved);
+  const pd_recurrent_forward_args forward = {m.at("x"),
+                                             m.at("w"),
+                                             m.at("u"),
+                                             m.at("b"),
+                                             m.at("h0"),
+                                             m.at("c0"),
+                                             static_cast<const std::int32_t*>(m.at("lengths")),
+                                             m.at("states"),
+                                             m.at("last_h"),
+                                             m.at("last_c"),
+                                             m.at("saved"),
+                                             m.room("workspace", sizes.forward_workspace)};
+  ASSERT_EQ(pd_recurrent_forward(plan, &forward, nullptr), PD_OK) << pd_last_error();
+  const auto ones = [&](const char* name, DType dtype) {
+    return m.put(name, Tensor::from(dtype, state, Dense(static_cast<std::size_t>(l.B * l.H), 1)));
+  };
+  const pd_recurrent_backward_args backward = {m.at("x"),
+                                               m.at("w"),
+                                               m.at("u"),
+                                               m.at("h0"),
+                                               static_cast<const std::int32_t*>(m.at("lengths")),
+                                               m.at("states"),
+                                               m.at("saved"),
+                                               m.at("weight"),
+                                               ones("ones_h", l.dtype),
+                                               ones("ones_c", wide),
+                                               m.make("d_x", {l.dtype, {l.T, l.B, l.I}}),
+                                               m.make("d_w", {l.dtype, {l.I, G * l.H}}),
+                                               m.make("d_u", {l.dtype, {l.H, G * l.H}}),
+                                               m.make("d_b", {l.dtype, {(l.cell == PD_GRU ? 4 : G) * l.H}}),
+                                               m.make("d_h0", {l.dtype, state}),
+                                               m.make("d_c0", {wide, state}),
+                                               m.room("workspace", sizes.backward_workspace)};
+  ASSERT_EQ(pd_recurrent_backward(plan, &backward, nullptr), PD_OK) << pd_last_error();
+}
+
+TEST(RecurrentInC, IsTheLayerOfAGraph) {
+  for (const pd_cell cell : {PD_LSTM, PD_GRU, PD_RNN_TANH, PD_RNN_RELU}) {
+    for (const int way : {0, 1, 2, 3}) {
+      for (const DType dtype : {f32, f64, bf16}) {
+        if (dtype == bf16 && cell == PD_RNN_RELU) continue;  // sums that are rounded across 0
+        const Layer l{cell, dtype, way % 2 == 1, way / 2 == 1};
+        SCOPED_TRACE(fmt::format("cell {}, way {}, {}", static_cast<int>(cell), way, to_string(dtype)));
+        Graph g;
+        build(g, l);
+        Feeds fed = make_feeds(g, 3);
+        if (l.has_lengths) fed["lengths"] = {5, 0, 1, 3, 9, 2};
+        const Tensors feeds = to_tensors(g, fed), wanted = Program(g).run(feeds);
+        const pd_recurrent_layer declared = l.declared("cpu");
+        pd_recurrent_plan* plan = nullptr;
+        ASSERT_EQ(pd_recurrent_create(&declared, &plan), PD_OK) << pd_last_error();
+        Memory memory;
+        run_both_ways(l, plan, memory, feeds);
+        const double tolerance = dtype == f64 ? 1e-12 : dtype == f32 ? 1e-5 : 0.05;
+        for (const auto& [name, tensor] : wanted) {
+          const Dense values = tensor.to_doubles();
+          Dense got = memory.values(name == "y" ? "states" : name);
+          if (name == "y") {
+            const auto entry = static_cast<std::ptrdiff_t>(l.B * l.H);
+            l.is_reverse ? got.erase(got.end() - entry, got.end()) : got.erase(got.begin(), got.begin() + entry);
+          }
+          expect_close(name, got, values, tolerance * (1 + largest(values)));
+        }
+        pd_recurrent_destroy(plan);
+      }
+    }
+  }
+}
+
+TEST(RecurrentInC, RunsTheKernelsOfPrograms) {
+  const pd_recurrent_layer layer = Layer{PD_LSTM}.declared("cpu");
+  pd_recurrent_plan* plan = nullptr;
+  ASSERT_EQ(pd_recurrent_create(&layer, &plan), PD_OK);
+  const std::string text = pd_recurrent_describe(plan);
+  EXPECT_TRUE(has(text, "lstm_recurrence ") && has(text, "lstm_recurrence_grad ") && has(text, "(team)")) << text;
+  EXPECT_FALSE(has(text, "copy")) << text;
+  pd_recurrent_destroy(plan);
+}
+
+TEST(RecurrentInC, IsUsableFromC) {
+  const char* wrong = check_recurrent_from_c();
+  EXPECT_EQ(wrong, nullptr) << wrong;
+}
+
+TEST(RecurrentInC, SaysWhatIsWrong) {
+  pd_recurrent_plan* plan = nullptr;
+  const auto create = [&](const pd_recurrent_layer& layer) { return pd_recurrent_create(&layer, &plan); };
+  EXPECT_EQ(pd_recurrent_create(nullptr, &plan), PD_ERROR_ARGUMENT);
+  EXPECT_STREQ(pd_last_error(), "pd_recurrent_create: layer is null");
+  pd_recurrent_layer layer = Layer{PD_GRU}.declared("cpu");
+  layer.hidden = 0;
+  EXPECT_EQ(create(layer), PD_ERROR_ARGUMENT);
+  EXPECT_STREQ(pd_last_error(), "pd_recurrent_create: hidden is 0, needs to be from 1 to 2^31");
+  layer = Layer{PD_GRU}.declared("tpu");
+  EXPECT_EQ(create(layer), PD_ERROR_ARGUMENT);
+  EXPECT_STREQ(pd_last_error(), "pd_recurrent_create: device is 'tpu', needs to be cpu, cuda or cuda:N");
+  layer = Layer{PD_GRU}.declared("cuda:77");
+  EXPECT_EQ(create(layer), PD_ERROR_DEVICE);
+  layer = Layer{static_cast<pd_cell>(9)}.declared("cpu");
+  EXPECT_EQ(create(layer), PD_ERROR_ARGUMENT);
+  EXPECT_EQ(plan, nullptr);
+  layer = Layer{PD_GRU}.declared("cpu");
+  layer.is_training = 0;
+  ASSERT_EQ(create(layer), PD_OK);
+  const pd_recurrent_backward_args nothing = {};
+  EXPECT_EQ(pd_recurrent_backward(plan, &nothing, nullptr), PD_ERROR_ARGUMENT);
+  EXPECT_STREQ(pd_last_error(), "pd_recurrent_backward: the plan was made without is_training");
+  std::thread([] { EXPECT_STREQ(pd_last_error(), ""); }).join();
+  alignas(64) std::byte memory[128];
+  pd_recurrent_forward_args args = {};
+  args.workspace = memory + 1;
+  EXPECT_EQ(pd_recurrent_forward(plan, &args, nullptr), PD_ERROR_ARGUMENT);
+  EXPECT_TRUE(has(pd_last_error(), "needs to be aligned to 64 bytes")) << pd_last_error();
+  pd_recurrent_destroy(plan);
+  pd_recurrent_destroy(nullptr);
+}
+
+}  // namespace
+}  // namespace paoding::testing_program
