@@ -12,8 +12,7 @@
  * a time, and its calls in one stream, or in streams that wait for each other; so is a graph that a call was captured
  * into.
  */
-#ifndef PAODING_RECURRENT_H
-#define PAODING_RECURRENT_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -102,6 +101,4 @@ const char* pd_last_error(void);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif
