@@ -62,8 +62,8 @@ class ProfilerOnGpu : public ::testing::Test {
       made.us += static_cast<double>(trace.duration(i)) / 1e3;
       EXPECT_GE(trace.duration(i), 0);
       EXPECT_NE(trace.cause(i), profile::kNone);
-      if (trace.cause(i) != profile::kNone) {
-        EXPECT_GE(trace.start(i), trace.start(trace.cause(i)) - 2000) << "a kernel before its launch";
+      if (std::getenv("PAODING_CUPTI") == nullptr && trace.cause(i) != profile::kNone) {  // CUPTI's clock is its own
+        EXPECT_GE(trace.start(i), trace.start(trace.cause(i))) << "a kernel before its launch";
       }
     }
     made.measures = profile::measure(trace);

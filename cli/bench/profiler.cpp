@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Section P: what recording costs.
 #include <algorithm>
+#include <memory>
+#include <optional>
 
+#include "cli/bench/recurrent.h"
 #include "cli/bench/seq2seq.h"
 #include "io/json_text.h"
 #include "paoding/profile.h"
@@ -10,41 +13,83 @@
 namespace paoding::cli::bench {
 namespace {
 
-// What a run of the seq2seq step takes longer while it is recorded.
-Case recording_case(DType dtype, bool tf32, double step_us) {
-  Case c;
-  c.section = 'P';
-  c.kind = "recording";
-  c.dtype = dtype;
-  c.tf32 = tf32;
-  c.name = fmt::format("recording/seq2seq_{}", type_text(c));
-  c.what = "what a recorded seq2seq step takes longer";
-  c.sizes = seq2seq_case("seq2seq", translation_size(), dtype, tf32).sizes;
-  c.goal.wall = 0.03 * step_us;  // of the step as it was on 2026-11-22
-  c.on_cpu = false;
-  c.measure = [dtype](const Setting& setting) {
-    const Seq2SeqSize size = translation_size();
-    Graph graph;
-    build_seq2seq_step(graph, size, dtype);
-    Parameters parameters(graph, setting.compile.device, {.seed = 7});
-    Program program(graph, setting.compile, &parameters);
-    for (const std::string& name : program.input_names()) {
-      const int index = program.input_index(name);
-      program.set_input(index, feed_seq2seq(size, name, program.input_type(index)));
+// A program that is measured in several ways, made once.
+struct Recorded {
+  explicit Recorded(const Case& work, const CompileOptions& options)
+      : parameters(build(work), options.device, {.seed = 7}) {
+    CompileOptions compile = options;
+    compile.allow_tf32 = work.tf32;
+    program.emplace(graph, compile, &parameters);
+    for (const std::string& name : program->input_names()) {
+      const int index = program->input_index(name);
+      program->set_input(index, work.feed(name, program->input_type(index)));
     }
-    // Alternating, so that what drifts drifts in both.
-    std::vector<double> costs;
-    const Effort few{20, 20, 0};
-    for (int round = 0; round < 5; ++round) {
-      const double plain = time_waiting(program, 1, few).median;
-      Profiler profiler(State::all);
-      costs.push_back(time_waiting(program, 1, few).median - plain);
-      profiler.stop();
-    }
-    std::sort(costs.begin(), costs.end());
-    return Samples{costs[costs.size() / 2], costs.front(), costs.back(), static_cast<int>(costs.size())};
+  }
+  const Graph& build(const Case& work) {
+    work.build(graph, work.dtype, "");
+    return graph;
+  }
+  Graph graph;
+  Parameters parameters;
+  std::optional<Program> program;
+};
+
+enum class How { plain, op, instances, after };  // not recorded; recorded so; when a recording is over
+
+// What a run takes, or what it takes longer. Alternating, so that what drifts drifts in both.
+Samples time_recording(Program& program, How how, bool is_waited, bool on_gpu) {
+  const auto time = [&] {
+    const Effort few = on_gpu ? Effort{20, 20, 0} : Effort{5, 5, 0};
+    return (is_waited ? time_waiting(program, 1, few) : time_back_to_back(program, 1, few)).median;
   };
-  return c;
+  constexpr int kRounds = 7;
+  const int first = on_gpu ? 24 : 1;  // runs until a recording goes on as it will
+  const auto run_first = [&] {
+    for (int i = 0; i < first; ++i) program.run(), program.wait();
+  };
+  std::vector<double> found;
+  for (int round = 0; round < kRounds; ++round) {
+    const double plain = time();
+    if (how == How::plain) {
+      found.push_back(plain);
+      continue;
+    }
+    Profiler profiler(State::all, how == How::instances ? Detail::instances : Detail::op);
+    run_first();
+    const double recorded = time();
+    profiler.end();
+    if (how == How::after) run_first();
+    found.push_back((how == How::after ? time() : recorded) - plain);
+  }
+  std::sort(found.begin(), found.end());
+  return Samples{found[found.size() / 2], found.front(), found.back(), kRounds};
+}
+
+// Rows of one work: what it takes, and what it takes longer when it is recorded.
+void add_recordings(const Case& work, const std::string& name, bool is_on_gpu, Cases* cases) {
+  static constexpr std::pair<How, const char*> kHows[] = {
+      {How::plain, "plain"}, {How::op, "op"}, {How::instances, "instances"}, {How::after, "after"}};
+  const auto made = std::make_shared<std::unique_ptr<Recorded>>();
+  for (const bool is_waited : {true, false}) {
+    if (!is_waited && !is_on_gpu) continue;
+    for (const auto& [how, of] : kHows) {
+      Case c;
+      c.section = 'P';
+      c.kind = "recording";
+      c.dtype = work.dtype;
+      c.tf32 = work.tf32;
+      c.name = fmt::format("recording/{}/{}/{}", name, is_waited ? "waited" : "in_flight", of);
+      c.what = how == How::plain ? "a run that nobody records" : "what a run takes longer than one that nobody records";
+      c.sizes = work.sizes;
+      c.on_cpu = !is_on_gpu;
+      c.on_gpu = is_on_gpu;
+      c.measure = [work, made, how = how, is_waited](const Setting& setting) {
+        if (*made == nullptr) *made = std::make_unique<Recorded>(work, setting.compile);
+        return time_recording(*(*made)->program, how, is_waited, setting.compile.device.kind == DeviceKind::cuda);
+      };
+      cases->push_back(std::move(c));
+    }
+  }
 }
 
 Case span_case(bool is_on) {
@@ -91,8 +136,16 @@ Cases profiler_cases() {
   foreign.on_gpu = false;
   foreign.goal.wall = 2.5e6;
   foreign.waits_for = "reading other frameworks' traces";
-  return {recording_case(f32, true, 12'360), recording_case(DType::bf16, false, 8'340), span_case(true),
-          span_case(false), foreign};
+  Cases cases;
+  const RecurrentLayers layer{.steps = 64, .batch = 32, .hidden = 512};
+  RecurrentLayers training = layer;
+  training.is_training = true;
+  add_recordings(seq2seq_case("seq2seq", translation_size(), f32, true), "seq2seq_tf32", true, &cases);
+  add_recordings(recurrent_case(training, f32, false), "lstm_training_f32", true, &cases);
+  add_recordings(recurrent_case(layer, DType::bf16, false), "lstm_bf16", true, &cases);
+  add_recordings(seq2seq_case("g2p", g2p_size(), f32, false), "g2p", false, &cases);
+  cases.insert(cases.end(), {span_case(true), span_case(false), foreign});
+  return cases;
 }
 
 }  // namespace paoding::cli::bench

@@ -203,14 +203,18 @@ enum class Known : std::uint8_t { while_recording, always };
 template <Known kKnown>
 class BasicSpanScope {
  public:
-  explicit BasicSpanScope(SiteId site, std::uint32_t run = 0)
-      : site_(site), run_(run), is_on_(Recorder::active()), start_(is_on_ ? Recorder::now() : 0) {
-    if (is_on_ || kKnown == Known::always) Recorder::open_spans().push(site_, run_, start_);
+  explicit BasicSpanScope(SiteId site, std::uint32_t run = 0) : site_(site), run_(run) {
+    if (Recorder::active()) [[unlikely]]
+      start_ = Recorder::now();
+    if (start_ != 0 || kKnown == Known::always) [[unlikely]]
+      Recorder::open_spans().push(site, run, start_);
   }
   ~BasicSpanScope() {
-    const bool is_wanted = kKnown == Known::always ? Recorder::active() : is_on_;
-    if (is_wanted) Recorder::complete(site_, start_, Recorder::now(), run_);
-    if (is_on_ || kKnown == Known::always) Recorder::open_spans().pop();
+    if (kKnown == Known::always ? Recorder::active() : start_ != 0) [[unlikely]] {
+      Recorder::complete(site_, start_, Recorder::now(), run_);
+      if (kKnown == Known::while_recording) Recorder::open_spans().pop();
+    }
+    if (kKnown == Known::always) Recorder::open_spans().pop();
   }
   BasicSpanScope(const BasicSpanScope&) = delete;
   BasicSpanScope& operator=(const BasicSpanScope&) = delete;
@@ -218,8 +222,7 @@ class BasicSpanScope {
  private:
   SiteId site_;
   std::uint32_t run_;
-  bool is_on_;
-  Ticks start_;
+  Ticks start_ = 0;  // 0: began while nothing was recorded
 };
 using SpanScope = BasicSpanScope<Known::while_recording>;
 using LongSpanScope = BasicSpanScope<Known::always>;

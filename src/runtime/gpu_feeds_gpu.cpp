@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstring>
 
+#include "runtime/copy_span.h"
 #include "runtime/gpu_feeds.h"
 
 namespace paoding {
@@ -37,6 +38,7 @@ void GpuFeeds::write(int slot, const Tensor& tensor) {
   feed.next ^= 1;
   const void* source = is_pinned ? staged(staging, tensor) : tensor.bytes();
   if (is_aside) aside_.wait_for(feed.taken);
+  const CopySpan seen(profile::Copy::host_to_device, is_pinned);
   PD_CUDA(gpu::required_driver().cuMemcpyHtoDAsync(is_aside ? feed.beside.address() : feed.at, source, bytes,
                                                    stream.get()));
   if (is_pinned) staging.copied.record(stream.get());
@@ -54,6 +56,7 @@ void GpuFeeds::take_over() {
     if (!feed.is_new) continue;
     feed.is_new = false;
     stream_.wait_for(feed.arrived);
+    const CopySpan seen(profile::Copy::same_device, true);
     PD_CUDA(gpu::required_driver().cuMemcpyDtoDAsync(feed.at, feed.beside.address(), feed.beside.size_bytes(),
                                                      stream_.get()));
     feed.taken.record(stream_.get());

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "base/check.h"
+#include "runtime/copy_span.h"
 #include "runtime/gpu_host.h"
 
 namespace paoding {
@@ -105,8 +106,11 @@ void GpuHost::run(std::size_t first_launch, std::uint32_t run, const std::functi
   const gpu::Driver& driver = gpu::required_driver();
   for (auto& [slot, tensor] : stretch.inputs) {
     if (tensor.size_bytes() == 0) continue;
-    PD_CUDA(driver.cuMemcpyDtoH(const_cast<std::byte*>(tensor.bytes()), bases_[static_cast<std::size_t>(slot)],
-                                static_cast<std::size_t>(tensor.size_bytes())));
+    {
+      const CopySpan seen(profile::Copy::device_to_host, false);
+      PD_CUDA(driver.cuMemcpyDtoH(const_cast<std::byte*>(tensor.bytes()), bases_[static_cast<std::size_t>(slot)],
+                                  static_cast<std::size_t>(tensor.size_bytes())));
+    }
     stretch.executor->write(slot, tensor);
   }
   stretch.executor->run(run);

@@ -10,6 +10,7 @@
 #include "base/env.h"
 #include "gpu/cupti_collector.h"
 #include "gpu/driver.h"
+#include "runtime/copy_span.h"
 #include "runtime/gpu_stamps.h"
 #include "runtime/gpu_trace.h"
 #include "runtime/sites.h"
@@ -281,6 +282,19 @@ void GpuTrace::after_graph(std::uint32_t run) {
 void GpuTrace::note_alone(profile::Ticks start) {
   const profile::Ticks length = std::max<profile::Ticks>(Recorder::now() - start, 1);
   alone_ = alone_ == 0 ? length : std::min(alone_, length);
+}
+
+profile::SiteId CopySpan::site_of(profile::Copy copy, bool is_async) {
+  static std::mutex mutex;
+  static std::map<std::pair<profile::Copy, bool>, profile::SiteId> sites;
+  const std::lock_guard lock(mutex);
+  const auto [found, is_new] = sites.try_emplace({copy, is_async}, 0);
+  if (is_new) {
+    profile::SiteInfo info{.name = std::string(to_string(copy)), .kind = profile::SpanKind::memcpy, .copy = copy};
+    info.async = is_async;
+    found->second = Recorder::add_site(info);
+  }
+  return found->second;
 }
 
 GpuTrace::Step::Step(const gpu::GpuDevice& device, CUstream stream) : device_(device), stream_(stream) {

@@ -223,6 +223,19 @@ TEST_F(StampsOnAGpu, OutliveTheirProgram) {
   EXPECT_EQ(kernels(seen.trace()), of_one);
 }
 
+// Two feeds and a fetch; the host does not wait for feeds.
+TEST_F(StampsOnAGpu, LeaveCopiesToTheHost) {
+  Profiler seen;
+  program_->set_input(program_->input_index("a"), feeds_.at("a"));
+  program_->set_input(program_->input_index("m"), feeds_.at("m"));
+  program_->run();
+  (void)program_->fetch(0);
+  seen.end();
+  const profile::Measures m = profile::measure(seen.trace());
+  EXPECT_EQ(m.async_copies.calls, 2u);
+  EXPECT_EQ(m.sync_copies.calls, 1u);
+}
+
 TEST_F(StampsOnAGpu, StandAThousandRecordings) {
   const Counts of_one = kernels(record(1));
   const std::size_t bytes = pretend_gpu().bytes_in_use();

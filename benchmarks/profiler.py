@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What the profiler costs and how far it can be believed: benchmarks/results/profiler.json.
+
+Usage: benchmarks/profiler.py [--paoding build/paoding] [--device best] [--json benchmarks/results/profiler.json]
+
+Costs are those of `paoding bench --filter 'recording/*,span/*'`: runs that are recorded and runs that are not take turns.
+On a GPU what stamps say of the kernels of examples/graphs/lstm.txt is set beside what CUPTI says of them.
+"""
+import argparse
+import datetime
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+
+REPEATS = 400
+
+
+def run(command, **more):
+    environment = {**os.environ, **more.pop("environment", {})}
+    return subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE, env=environment, **more).stdout
+
+
+def bench(paoding, device):
+    """Rows by name, in microseconds."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "rows.json")
+        run([paoding, "bench", "--device", device, "--filter", "recording/*,span/*", "--json", path])
+        with open(path) as file:
+            rows = json.load(file)
+    rows = rows if isinstance(rows, list) else rows["rows"]
+    return {row["case"]: row for row in rows if row.get("samples")}
+
+
+def recordings(rows):
+    """What recording adds to each work, as shares of a run; the noise is what plain runs differ among themselves."""
+    made = {}
+    for name, row in rows.items():
+        if not name.endswith("/plain"):
+            continue
+        work = name[len("recording/"):-len("/plain")]
+        plain = row["us"]
+        one = {"plain_us": plain, "noise": (row["us_max"] - row["us_min"]) / plain}
+        for how in ("op", "instances", "after"):
+            more = rows.get(f"recording/{work}/{how}")
+            if more:
+                one[how + "_more"] = more["us"] / plain
+        made[work] = one
+    return made
+
+
+def kernels(paoding, by_cupti):
+    """Of examples/graphs/lstm.txt: microseconds of a run on the GPU, by op."""
+    text = run([paoding, "run", "examples/graphs/lstm.txt", "--random", "7", "--device", "cuda", "--repeat", str(REPEATS),
+                "--profile", "--format", "json"], environment={"PAODING_CUPTI": "1" if by_cupti else "0"})
+    report = json.loads(text[text.index("{\n"):] if not text.startswith("{") else text)
+    found = {}
+    for section in report["merged"] or report["threads"]:
+        for row in section["rows"]:
+            if row["depth"] == 0 and row["gpu_ns"] > 0:
+                found[row["name"]] = {"calls": row["calls"], "us": row["gpu_ns"] / 1e3 / REPEATS}
+    return {"ops": found, "not_seen": report["not_seen"]}
+
+
+def comparison(paoding):
+    stamps, cupti = kernels(paoding, False), kernels(paoding, True)
+    both = [op for op in stamps["ops"] if op in cupti["ops"]]
+    total = lambda of: sum(of["ops"][op]["us"] for op in both)
+    return {
+        "stamps_us": total(stamps), "cupti_us": total(cupti), "stamps_over_cupti": total(stamps) / total(cupti),
+        "calls_agree": all(stamps["ops"][op]["calls"] == cupti["ops"][op]["calls"] for op in both),
+        "ops": {op: {"stamps_us": stamps["ops"][op]["us"], "cupti_us": cupti["ops"][op]["us"],
+                     "calls": stamps["ops"][op]["calls"]} for op in both},
+        "only_by_stamps": sorted(set(stamps["ops"]) - set(both)), "only_by_cupti": sorted(set(cupti["ops"]) - set(both)),
+        "not_seen_by_stamps": stamps["not_seen"], "not_seen_by_cupti": cupti["not_seen"],
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--paoding", default="build/paoding")
+    parser.add_argument("--device", default="best")
+    parser.add_argument("--json", default="benchmarks/results/profiler.json")
+    options = parser.parse_args()
+    rows = bench(options.paoding, options.device)
+    machine = run([options.paoding, "doctor"]).splitlines()
+    on_gpu = any("/in_flight/" in name for name in rows)
+    result = {
+        "date": datetime.date.today().isoformat(),
+        "command": "benchmarks/profiler.py " + " ".join(sys.argv[1:]),
+        "machine": {"host": platform.processor() or platform.machine(), "gpu": next((l for l in machine if "cuda:0" in l), "")},
+        "span_ns": {name.split("/")[1]: row["us"] * 1e3 for name, row in rows.items() if name.startswith("span/")},
+        "recording": recordings(rows),
+    }
+    if on_gpu:
+        result["stamps_beside_cupti"] = comparison(options.paoding)
+    kept = {}
+    if os.path.exists(options.json):
+        with open(options.json) as file:
+            kept = json.load(file)
+    kept["gpu" if on_gpu else "cpu"] = result
+    with open(options.json, "w") as file:
+        json.dump(kept, file, indent=1)
+        file.write("\n")
+
+
+if __name__ == "__main__":
+    main()
