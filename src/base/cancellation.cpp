@@ -7,7 +7,8 @@
 namespace paoding {
 
 namespace {
-thread_local const CancelScope* innermost = nullptr;
+// initial-exec: every run reads it, and has no call to find it.
+[[gnu::tls_model("initial-exec")]] thread_local const CancelScope* innermost = nullptr;
 }  // namespace
 
 CancelScope::CancelScope(const Cancellation& cancellation) : CancelScope(std::vector<Cancellation>{cancellation}) {}
@@ -23,7 +24,9 @@ std::vector<Cancellation> CancelScope::active() {
   return innermost == nullptr ? std::vector<Cancellation>() : innermost->all_;
 }
 
-void CancelScope::poll() { CancelPoll()(); }
+[[gnu::hot]] void CancelScope::poll() {
+  if (innermost != nullptr) CancelPoll()();
+}
 
 CancelPoll::CancelPoll() {
   if (innermost == nullptr) return;

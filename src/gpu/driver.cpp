@@ -145,8 +145,7 @@ bool is_sticky(CUresult result) {
   }
 }
 
-void check(CUresult result, const char* what) {
-  if (result == CUDA_SUCCESS) return;
+void fail_call(CUresult result, const char* what) {
   const char* hint = is_sticky(result) ? "\nhint: the GPU's context is lost, and with it all that was on the device, "
                                          "parameters too: end this process, and go on from the last checkpoint. "
                                          "Execution::stepwise (paoding run --stepwise) names the step that faults"
@@ -176,8 +175,8 @@ GpuDevice& GpuDevice::get(int index) {
   return *device;
 }
 
-GpuDevice::GpuDevice(int index) : index_(index) {
-  const Driver& table = required_driver();
+GpuDevice::GpuDevice(int index) : driver_(required_driver()), index_(index) {
+  const Driver& table = driver_;
   CUdevice device = 0;
   PD_CUDA(table.cuDeviceGet(&device, index));
   char name[256] = {};
@@ -197,7 +196,7 @@ GpuDevice::GpuDevice(int index) : index_(index) {
   PD_CUDA(table.cuDevicePrimaryCtxRetain(&primary_, device));
 }
 
-void GpuDevice::make_current() const { PD_CUDA(required_driver().cuCtxSetCurrent(primary_)); }
+[[gnu::hot]] void GpuDevice::make_current() const { PD_CUDA(driver_.cuCtxSetCurrent(primary_)); }
 
 // ---- DeviceMemory ----
 

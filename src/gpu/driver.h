@@ -113,8 +113,13 @@ std::string version_text(int version);
 std::string error_text(CUresult result);
 /// True for faults after which every call on the same CUcontext fails.
 bool is_sticky(CUresult result);
-/// Error (device) with what was being done and error_text, unless the call succeeded.
-void check(CUresult result, const char* what);
+/// Error (device) with what was being done and error_text.
+[[noreturn]] void fail_call(CUresult result, const char* what);
+/// The same, unless the call succeeded.
+inline void check(CUresult result, const char* what) {
+  if (result != CUDA_SUCCESS) [[unlikely]]
+    fail_call(result, what);
+}
 
 /// One GPU with its primary CUcontext, which other CUDA libraries of the process share.
 class GpuDevice {
@@ -136,8 +141,9 @@ class GpuDevice {
 
  private:
   explicit GpuDevice(int index);
-  int index_ = 0;
+  const Driver& driver_;
   CUcontext primary_ = nullptr;
+  int index_ = 0;
   Target target_;
 };
 

@@ -51,12 +51,13 @@ class CapturedGraph : public GraphBudget::Graph {
   class Capture;
   void instantiate(CUstream stream);
   void release();
+  // What a launch reads, first.
   const gpu::Driver& driver_;
   GraphBudget& budget_;
-  std::vector<Node> nodes_;
+  CUgraphExec exec_ = nullptr;
   std::int64_t bytes_ = 0;
   CUgraph graph_ = nullptr;
-  CUgraphExec exec_ = nullptr;
+  std::vector<Node> nodes_;
   std::shared_ptr<const Numbers> numbers_;  // of exec_
 };
 

@@ -210,9 +210,10 @@ std::shared_ptr<const CapturedGraph::Numbers> CapturedGraph::numbers(CUstream st
   return numbers_ = std::move(numbers);
 }
 
-void CapturedGraph::launch(CUstream stream) {
+[[gnu::hot]] void CapturedGraph::launch(CUstream stream) {
   budget_.use(this, bytes_);
-  if (exec_ == nullptr) instantiate(stream);
+  if (exec_ == nullptr) [[unlikely]]
+    instantiate(stream);
   PD_CUDA(driver_.cuGraphLaunch(exec_, stream));
 }
 

@@ -9,6 +9,7 @@
 
 #include "gpu/driver.h"
 #include "gpu/loaded_kernel.h"
+#include "plan/step_work.h"
 
 namespace paoding {
 
@@ -35,12 +36,16 @@ class GpuCancel {
   void wait_done(const gpu::Event& event);
   /// Before a run is enqueued that is expected to take so long: in a CancelScope waits until no more than a second or
   /// so is under way. Error (cancelled).
-  void pace(double run_us);
+  void pace(double run_us) {
+    if ((ahead_us_ += run_us) >= kLongRunUs) wait_for_stretch(run_us);
+  }
 
  private:
+  void wait_for_stretch(double run_us);
   void call_off();
   void set(unsigned value) const;
 
+  double ahead_us_ = 0;  // enqueued since a stretch began
   const gpu::GpuDevice& device_;
   const gpu::Stream& stream_;
   gpu::DeviceMemory word_;
@@ -49,7 +54,6 @@ class GpuCancel {
   std::unique_ptr<gpu::LoadedKernel> look_;
   gpu::Event idle_;
   gpu::Event paced_[2];  // one behind the other
-  double ahead_us_ = 0;  // enqueued since
 };
 
 }  // namespace paoding

@@ -5,7 +5,6 @@
 
 #include "base/cancel_poll.h"
 #include "gpu/commit_gate.h"
-#include "plan/step_work.h"
 #include "runtime/gpu_cancel.h"
 
 namespace paoding {
@@ -61,11 +60,10 @@ void GpuCancel::call_off() {
 }
 
 // Waits for what was enqueued a stretch before the last, so that the device always has one to go on with.
-void GpuCancel::pace(double run_us) {
-  if (ahead_us_ += run_us; ahead_us_ < kLongRunUs) return;
+void GpuCancel::wait_for_stretch(double run_us) {
+  ahead_us_ = run_us;
   const CancelPoll poll;
   if (!poll.is_watching()) return;
-  ahead_us_ = run_us;
   if (paced_[0].get() == nullptr) {
     for (gpu::Event& event : paced_) event = gpu::Event(device_);
   }

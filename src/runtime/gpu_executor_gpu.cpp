@@ -49,17 +49,17 @@ class GpuExecutor : public Executor {
  public:
   GpuExecutor(const Plan& plan, const ExecutorOptions& options)
       : plan_(plan),
-        name_(options.name),
-        on_step_(options.on_step),
-        watcher_(options.watcher),
-        is_captured_(options.execution == Execution::captured),
-        repeats_(static_cast<std::size_t>(options.repeats)),
         device_(GpuDevice::get(options.device.index)),
         driver_(gpu::required_driver()),
         arena_(arena_for(options)),
         stream_(arena_->stream),
-        behind_(device_),
-        feeds_(device_, stream_) {
+        is_captured_(options.execution == Execution::captured),
+        feeds_(device_, stream_),
+        name_(options.name),
+        on_step_(options.on_step),
+        watcher_(options.watcher),
+        repeats_(static_cast<std::size_t>(options.repeats)),
+        behind_(device_) {
     place_slots(options.parameters);
     clear_state();
     resolve(options.repeats);
@@ -126,7 +126,7 @@ class GpuExecutor : public Executor {
     stream_.wait_for(theirs.behind_);
   }
 
-  void run(std::uint32_t run) override {
+  [[gnu::hot]] void run(std::uint32_t run) override {
     device_.make_current();
     feeds_.take_over();
     if (!is_captured_) return run_stepwise(run);
@@ -173,6 +173,8 @@ class GpuExecutor : public Executor {
     std::size_t first, end;  // of order_
     bool prints;             // values are handed over before the next segment
     bool is_host;            // its one entry is: without a graph
+    bool is_seen = false;    // the last launch was recorded
+    int alone = 0;           // launches that were timed while nobody recorded
     std::unique_ptr<CapturedGraph> graph;
     GpuTrace seen;
     std::unique_ptr<GpuStamps> stamps;
@@ -192,7 +194,7 @@ class GpuExecutor : public Executor {
 
   // A run is cut in front of every commit that values are printed before.
   void capture(const std::shared_ptr<const GpuTrace::Sites>& sites) {
-    const std::vector<GpuStamps::By> by = stamped_by();
+    const std::vector<GpuStamps::By> by = GpuStamps::by(launches_, order_, joins_);
     std::size_t first = 0;
     bool prints = false;
     const auto cut = [&](std::size_t end) {
@@ -204,8 +206,13 @@ class GpuExecutor : public Executor {
       auto stamps = std::make_unique<GpuStamps>(
           device_, arena_->graphs, order_,
           GpuStamps::Stretch{first, end, by, sites, [this](auto... of) { capture(of...); }});
-      segments_.push_back(
-          {first, end, std::exchange(prints, false), false, std::move(graph), std::move(seen), std::move(stamps)});
+      segments_.push_back({.first = first,
+                           .end = end,
+                           .prints = std::exchange(prints, false),
+                           .is_host = false,
+                           .graph = std::move(graph),
+                           .seen = std::move(seen),
+                           .stamps = std::move(stamps)});
       first = end;
     };
     for (std::size_t k = 0; k < order_.size(); ++k) {
@@ -213,36 +220,18 @@ class GpuExecutor : public Executor {
       if (launch.is_commit && prints) cut(k);
       if (order_[k].kind == Started::Kind::host) {
         cut(k);
-        segments_.push_back({k, k + 1, false, true, nullptr, GpuTrace(device_.index(), sites, {}), nullptr});
+        segments_.push_back({.first = k,
+                             .end = k + 1,
+                             .prints = false,
+                             .is_host = true,
+                             .graph = nullptr,
+                             .seen = GpuTrace(device_.index(), sites, {}),
+                             .stamps = nullptr});
         first = k + 1;
       }
       prints |= launch.step->kind == Step::Kind::print;
     }
     cut(order_.size());
-  }
-
-  // Per element of order_.
-  std::vector<GpuStamps::By> stamped_by() const {
-    std::vector<GpuStamps::By> by(order_.size(), GpuStamps::By::kernel);
-    for (std::size_t k = 0; k < order_.size(); ++k) {
-      if (order_[k].kind != Started::Kind::launch) continue;
-      const std::size_t i = order_[k].launch;
-      const gpu::TextPlan* text = launches_[i].step->text.get();
-      if ((joins_.has(i) && !joins_.is_first(i)) || (text != nullptr && text->launches.empty())) {
-        by[k] = GpuStamps::By::nothing;
-      } else if (text != nullptr && text->launches.front().leaves_stamp) {
-        by[k] = GpuStamps::By::itself;
-      }
-    }
-    for (const Started& entry : order_) {
-      if (!entry.holds_bodies() || !entry.held->is_loop) continue;
-      for (const auto& [begin, end] : entry.held->bodies) {
-        for (std::size_t k = begin; k < end; ++k) {
-          if (by[k] != GpuStamps::By::nothing) by[k] = GpuStamps::By::list;
-        }
-      }
-    }
-    return by;
   }
 
   void capture(std::size_t k, CUstream stream, CUgraphConditionalHandle node, void* stamp) const {
@@ -263,7 +252,8 @@ class GpuExecutor : public Executor {
   void run_segment(Segment& segment, std::uint32_t run) {
     {
       const auto lock = gate_->lock();
-      if (&segment == &segments_.front()) gate_->begin_run(), prints_.clear();
+      if (&segment == &segments_.front()) gate_->begin_run();
+      if (segment.prints) prints_.clear();
       if (!segment.is_host) named([&] { launch(segment, run); });
     }
     if (segment.is_host) return host_->run(order_[segment.first].launch, run, [this] { wait(); });
@@ -278,18 +268,29 @@ class GpuExecutor : public Executor {
   }
 
   void launch(Segment& segment, std::uint32_t run) {
-    if (!GpuTrace::is_wanted()) {
-      const profile::Ticks start = profile::Recorder::now();
-      segment.graph->launch(stream_.get());
-      segment.seen.note_alone(start);
-      segment.stamps->rest();
-    } else if (GpuTrace::uses_cupti()) {
+    if (!GpuTrace::is_wanted()) [[likely]]
+      return launch_alone(segment);
+    segment.is_seen = true;
+    if (GpuTrace::uses_cupti()) {
       segment.seen.before_graph(run, *segment.graph, stream_.get());
       segment.graph->launch(stream_.get());
       segment.seen.after_graph(run);
     } else if (!segment.stamps->launch(run, stream_.get())) {
       segment.graph->launch(stream_.get());
     }
+  }
+
+  void launch_alone(Segment& segment) const {
+    constexpr int kTimed = 16;
+    if (segment.alone == kTimed) [[likely]] {
+      segment.graph->launch(stream_.get());
+    } else {
+      ++segment.alone;
+      const profile::Ticks start = profile::Recorder::now();
+      segment.graph->launch(stream_.get());
+      segment.seen.note_alone(start);
+    }
+    if (std::exchange(segment.is_seen, false)) segment.stamps->rest();
   }
 
   // One that programs before this one have, where it can grow to what this one needs.
@@ -548,21 +549,22 @@ class GpuExecutor : public Executor {
     return picked(layout, copied.data());
   }
 
+  // What run() reads is together, here and at the end: behind a long run caches are cold.
   const Plan& plan_;
-  const std::string name_;
-  std::function<void(const StepSeen&)> on_step_;
-  LaunchWatcher* watcher_;
-  const bool is_captured_;
-  const std::size_t repeats_;
   GpuDevice& device_;
   const gpu::Driver& driver_;
   const std::shared_ptr<GpuArena> arena_;
-  const gpu::Stream& stream_;       // the arena's
+  const gpu::Stream& stream_;  // the arena's
+  const bool is_captured_;
+  GpuFeeds feeds_;
+  const std::string name_;
+  std::function<void(const StepSeen&)> on_step_;
+  LaunchWatcher* watcher_;
+  const std::size_t repeats_;
   gpu::Event behind_;               // all that it has enqueued, when another comes behind it
   std::vector<DeviceMemory> own_;   // of slots outside the arena
   std::vector<CUdeviceptr> bases_;  // per slot
   std::vector<bool> is_input_;      // per slot
-  GpuFeeds feeds_;
   GpuKernels kernels_;
   std::vector<Launch> launches_;
   std::vector<void*> pointers_;
@@ -572,12 +574,12 @@ class GpuExecutor : public Executor {
   GpuJoins joins_;
   GpuChoices choices_;
   GpuResults results_;
-  double expected_us_ = 0;  // of a run
+  std::optional<LaunchSites> step_sites_;  // of a run step by step
   GpuPrints prints_;
   std::optional<GpuGate> gate_;
   std::optional<GpuReads> reads_;
-  std::vector<Segment> segments_;          // of a captured run
-  std::optional<LaunchSites> step_sites_;  // of a run step by step
+  double expected_us_ = 0;         // of a run
+  std::vector<Segment> segments_;  // of a captured run
 };
 
 }  // namespace

@@ -22,7 +22,9 @@ class GpuFeeds {
   void add(int slot, CUdeviceptr at, std::int64_t bytes);
   void write(int slot, const Tensor& tensor);
   /// In front of a run.
-  void take_over();
+  void take_over() {
+    if (has_new_) move_new();
+  }
 
  private:
   static constexpr std::int64_t kMostInline = std::int64_t{256} << 10;  // copied in the run's own stream
@@ -41,12 +43,13 @@ class GpuFeeds {
     bool is_new = false;  // what lies beside
   };
   const void* staged(Staging& staging, const Tensor& tensor);
+  void move_new();
 
+  bool has_new_ = false;
   const gpu::GpuDevice& device_;
   const gpu::Stream& stream_;
   gpu::Stream aside_;
   std::map<int, Feed> feeds_;  // by slot
-  bool has_new_ = false;
 };
 
 }  // namespace paoding

@@ -49,8 +49,7 @@ void GpuFeeds::write(int slot, const Tensor& tensor) {
   if (!is_pinned) stream.wait_idle();  // the caller's memory may be pinned, and is read only until here
 }
 
-void GpuFeeds::take_over() {
-  if (!has_new_) return;
+void GpuFeeds::move_new() {
   has_new_ = false;
   for (auto& [slot, feed] : feeds_) {
     if (!feed.is_new) continue;

@@ -75,8 +75,10 @@ class GpuGate {
 
   // ---- of runs ----
 
-  /// Held while a part of a run is enqueued.
-  std::unique_lock<std::mutex> lock() const { return std::unique_lock(failure_->mutex_); }
+  /// Held while a part of a run is enqueued, where one behind may have to do nothing.
+  std::unique_lock<std::mutex> lock() const {
+    return has_gate_ ? std::unique_lock(failure_->mutex_) : std::unique_lock<std::mutex>();
+  }
   /// Before a run is enqueued: it has the next number.
   void begin_run() { ++runs_; }
   /// After one that was not enqueued to its end.
@@ -85,7 +87,7 @@ class GpuGate {
   /// When that run is done: throws its error where it failed, or did nothing because one before it did. With
   /// `again` false only what nobody has been told.
   void check(std::uint64_t run, bool again = true);
-  bool can_fail() const { return plan_.has_gate(); }
+  bool can_fail() const { return has_gate_; }
 
  private:
   friend class GpuFailure;
@@ -98,6 +100,8 @@ class GpuGate {
   void reopen(const std::shared_ptr<Told>& error);
   void clear() const;
 
+  std::uint64_t runs_ = 0;
+  const bool has_gate_;
   const gpu::GpuDevice& device_;
   const gpu::Stream& stream_;
   GpuCancel& cancel_;
@@ -111,7 +115,6 @@ class GpuGate {
   gpu::PinnedMemory report_;
   gpu::TextLaunch text_;
   std::unique_ptr<gpu::LoadedKernel> kernel_;
-  std::uint64_t runs_ = 0;
   struct Failed {
     std::uint64_t first, last;
     std::shared_ptr<Told> error;

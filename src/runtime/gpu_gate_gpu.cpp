@@ -119,7 +119,8 @@ void GpuFailure::settle() {
 GpuGate::GpuGate(const gpu::GpuDevice& device, const gpu::Stream& stream, GpuCancel& cancel, GatePlan plan,
                  std::vector<const PreparedKernel*> kernels, std::shared_ptr<GpuFailure> failure,
                  std::function<void()> on_close)
-    : device_(device),
+    : has_gate_(plan.has_gate()),
+      device_(device),
       stream_(stream),
       cancel_(cancel),
       plan_(std::move(plan)),
@@ -130,12 +131,12 @@ GpuGate::GpuGate(const gpu::GpuDevice& device, const gpu::Stream& stream, GpuCan
     first_.push_back(fault_words_);
     if (may_fault != 0) fault_words_ += kFaultWords;
   }
-  if (!plan_.has_gate() && fault_words_ == 0) return;
+  if (!has_gate_ && fault_words_ == 0) return;
   words_ = gpu::DeviceMemory(device, static_cast<std::size_t>(1 + fault_words_) * sizeof(std::uint64_t));
   const std::uint64_t no_runs = 0;
   PD_CUDA(gpu::required_driver().cuMemcpyHtoD(words_.address(), &no_runs, sizeof(no_runs)));
   clear();
-  if (!plan_.has_gate()) return;
+  if (!has_gate_) return;
   report_ = gpu::PinnedMemory(device, (kFaults + static_cast<std::size_t>(fault_words_)) * sizeof(std::uint64_t));
   std::memset(report_.bytes(), 0, report_.size_bytes());
   cancel_.prepare();
@@ -148,8 +149,8 @@ GpuGate::GpuGate(const gpu::GpuDevice& device, const gpu::Stream& stream, GpuCan
 
 GpuGate::~GpuGate() {
   try {
-    if (plan_.has_gate()) stream_.wait_idle(), check(0);  // others may be behind a run that nobody has waited for
-  } catch (...) {                                         // the device is gone, and so are their runs
+    if (has_gate_) stream_.wait_idle(), check(0);  // others may be behind a run that nobody has waited for
+  } catch (...) {                                  // the device is gone, and so are their runs
   }
   const std::lock_guard lock(failure_->mutex_);
   std::erase(failure_->gates_, this);
@@ -169,7 +170,7 @@ void* GpuGate::fault_of(std::size_t launch) const {
 }
 
 void* GpuGate::called_off(std::size_t launch) const {
-  if (!plan_.has_gate()) return nullptr;
+  if (!has_gate_) return nullptr;
   if (plan_.writes[launch] != 0) return failure_->word_.pointer();
   return plan_.asks[launch] != 0 ? cancel_.word() : nullptr;
 }
@@ -188,7 +189,7 @@ void GpuGate::start(CUstream stream) const {
 
 // What runs next is numbered by the passes through its gate.
 void GpuGate::leave_run() const {
-  if (!plan_.has_gate()) return;
+  if (!has_gate_) return;
   try {
     stream_.wait_idle();
     const std::uint64_t passes = runs_ * plan_.gates.size();
@@ -213,7 +214,7 @@ bool GpuGate::is_closed() const {
 }
 
 void GpuGate::check(std::uint64_t run, bool again) {
-  if (!plan_.has_gate()) return;
+  if (!has_gate_) return;
   std::unique_lock held = lock();
   if (is_closed()) {
     held.unlock();

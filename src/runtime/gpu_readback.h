@@ -36,6 +36,7 @@ class GpuPrints {
   void hand_over(std::size_t* launch) const;
   /// Before a run: nothing is left of one that failed.
   void clear() const;
+  bool has_any() const { return log_.size_bytes() != 0; }
 
  private:
   const std::vector<Launch>* launches_ = nullptr;

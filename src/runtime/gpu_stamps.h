@@ -13,6 +13,7 @@
 
 #include "profile/recorder.h"
 #include "runtime/captured_graph.h"
+#include "runtime/gpu_joins.h"
 #include "runtime/gpu_order.h"
 
 namespace paoding {
@@ -26,6 +27,9 @@ class GpuStamps {
     kernel,  // in front of it: a library's, a fill, what the executor adds
     list,    // the same in a loop without a length, for every turn
   };
+  /// Per entry of the order.
+  static std::vector<By> by(const std::vector<Launch>& launches, const std::vector<Started>& order,
+                            const GpuJoins& joins);
   struct Stretch {
     std::size_t first = 0, end = 0;  // of the order
     std::vector<By> by;              // per entry of the order

@@ -91,6 +91,30 @@ struct GpuStamps::Replays {
   std::deque<std::uint32_t> runs;  // launched and not read
 };
 
+std::vector<GpuStamps::By> GpuStamps::by(const std::vector<Launch>& launches, const std::vector<Started>& order,
+                                         const GpuJoins& joins) {
+  std::vector<By> by(order.size(), By::kernel);
+  for (std::size_t k = 0; k < order.size(); ++k) {
+    if (order[k].kind != Started::Kind::launch) continue;
+    const std::size_t i = order[k].launch;
+    const gpu::TextPlan* text = launches[i].step->text.get();
+    if ((joins.has(i) && !joins.is_first(i)) || (text != nullptr && text->launches.empty())) {
+      by[k] = By::nothing;
+    } else if (text != nullptr && text->launches.front().leaves_stamp) {
+      by[k] = By::itself;
+    }
+  }
+  for (const Started& entry : order) {
+    if (!entry.holds_bodies() || !entry.held->is_loop) continue;
+    for (const auto& [begin, end] : entry.held->bodies) {
+      for (std::size_t k = begin; k < end; ++k) {
+        if (by[k] != By::nothing) by[k] = By::list;
+      }
+    }
+  }
+  return by;
+}
+
 GpuStamps::GpuStamps(const gpu::GpuDevice& device, GraphBudget& budget, const std::vector<Started>& order,
                      Stretch stretch)
     : device_(device),

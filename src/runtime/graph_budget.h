@@ -26,7 +26,8 @@ class GraphBudget {
 
   /// The graph, of so many bytes, is launched next: others are dropped until it fits. One alone always may be there.
   void use(Graph* graph, std::int64_t bytes) {
-    if (!used_.empty() && used_.front() == graph) return;
+    if (graph == last_) return;
+    last_ = graph;
     if (graph->bytes_ != 0) {
       used_.splice(used_.begin(), used_, graph->place_);
       return;
@@ -47,6 +48,7 @@ class GraphBudget {
     used_.erase(graph->place_);
     bytes_ -= graph->bytes_;
     graph->bytes_ = 0;
+    if (graph == last_) last_ = nullptr;
   }
 
   std::int64_t bytes() const { return bytes_; }
@@ -60,6 +62,7 @@ class GraphBudget {
     }
   }
 
+  Graph* last_ = nullptr;  // used, while it is there
   const std::int64_t most_;
   std::int64_t bytes_ = 0;
   std::list<Graph*> used_;  // the last used first

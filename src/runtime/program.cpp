@@ -58,11 +58,21 @@ struct Fetched::State {
   std::exception_ptr error;
 };
 
-struct Program::Compiled {
-  CompileOptions options;
+// What run() reads stands first: behind a long run caches are cold.
+struct alignas(64) Program::Compiled {
+  std::atomic<bool> is_in_use{false};
+  bool is_ready = false;  // every input has been set
+  bool writes_parameters = false;
+  enum class Last : std::uint8_t { none, threw, ended } last = Last::none;  // run
+  profile::SiteId run_site = 0;
   std::shared_ptr<Parameters::Store> parameters;
-  Plan plan;
+  Arena* arena = nullptr;                      // the executor's
+  const std::uint64_t number = next_number();  // of all programs
+  std::vector<Printed> printed;
   std::unique_ptr<Executor> executor;
+  std::unique_ptr<Compiled> itself;  // where its Program is gone, and a call of it under way
+  Plan plan;
+  CompileOptions options;
   CompileReport report;
   std::vector<std::string> inputs, fetches;
   NameIndex input_index, fetch_index;
@@ -70,18 +80,9 @@ struct Program::Compiled {
   std::vector<std::pair<Tensor*, std::shared_ptr<std::byte>>> rooms;  // of fetches, while run(feeds) goes
   std::vector<char> is_set;
   std::size_t set_count = 0;
-  profile::SiteId run_site = 0;
-  bool is_ready = false;  // every input has been set
-  bool writes_parameters = false;
-  std::vector<Shadow*> shadows;  // that it reads
-  Shadows::Outdated outdated;    // shadows, when it has run
-  std::vector<Printed> printed;
-  std::atomic<bool> is_in_use{false};
-  std::unique_ptr<Compiled> itself;                      // where its Program is gone, and a call of it under way
+  std::vector<Shadow*> shadows;                          // that it reads
+  Shadows::Outdated outdated;                            // shadows, when it has run
   std::unique_lock<std::shared_mutex>* alone = nullptr;  // of the store, while a run that writes has it
-  enum class Last : std::uint8_t { none, threw, ended } last = Last::none;  // run
-  Arena* arena = nullptr;                                                   // the executor's
-  const std::uint64_t number = next_number();                               // of all programs
 
   // A call of the program. A callback may destroy that: what it was goes when the call is over.
   class Call {
@@ -99,10 +100,11 @@ struct Program::Compiled {
 
   ~Compiled() {
     if (parameters && executor) parameters->forget(executor.get());
+    executor = nullptr;  // it reads the plan
   }
 
-  void run() {
-    if (!is_ready) {
+  [[gnu::hot]] void run() {
+    if (!is_ready) [[unlikely]] {
       const auto missing = std::find(is_set.begin(), is_set.end(), 0) - is_set.begin();
       fail(ErrorKind::argument, "run: input '{}' was never set", one_line(inputs[static_cast<std::size_t>(missing)]));
     }
@@ -124,7 +126,7 @@ struct Program::Compiled {
   }
 
   // Runs that share a store: together when all only read, else one after the other.
-  void run_in_order(std::uint32_t run) {
+  [[gnu::hot]] void run_in_order(std::uint32_t run) {
     if (!parameters || plan.parameters.empty()) return executor->run(run);
     const bool is_inside = UnderWayHere::is_around(parameters.get());
     const UnderWayHere here(parameters.get());
@@ -148,7 +150,7 @@ struct Program::Compiled {
   }
 
   void run_on_device(std::uint32_t run) {
-    parameters->refresh(shadows);
+    if (!shadows.empty()) parameters->refresh(shadows);
     come_behind_others();
     executor->run(run);
   }
@@ -404,7 +406,7 @@ Program Program::compile(const Graph& source) const {
   return Program(std::move(made));
 }
 
-Program::Compiled& Program::compiled() const {
+[[gnu::hot]] Program::Compiled& Program::compiled() const {
   if (compiled_ == nullptr) fail(ErrorKind::argument, "program: it was moved to another Program; use that");
   return *compiled_;
 }
@@ -432,7 +434,7 @@ void Program::set_input(int index, const Tensor& tensor) {
   mine.set_input(index, tensor);
 }
 
-void Program::run() {
+[[gnu::hot]] void Program::run() {
   Compiled& mine = compiled();
   const Compiled::Call use(mine, "run");
   mine.run();
