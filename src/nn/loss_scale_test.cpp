@@ -10,6 +10,17 @@
 namespace paoding::testing_program {
 namespace {
 
+class ScaledLoss : public testing::TestWithParam<DeviceKind> {
+ protected:
+  void SetUp() override {
+    if (GetParam() == DeviceKind::cuda && Device::best().kind != DeviceKind::cuda) {
+      GTEST_SKIP() << "NOT CHECKED: no GPU here";
+    }
+  }
+};
+INSTANTIATE_TEST_SUITE_P(OnCpu, ScaledLoss, testing::Values(DeviceKind::cpu));
+INSTANTIATE_TEST_SUITE_P(OnGpu, ScaledLoss, testing::Values(DeviceKind::cuda));
+
 // loss = sum(p c): the gradient of p is c, and c times the scale overflows f16 where it is large.
 struct Scaled {
   Graph g;
@@ -25,8 +36,10 @@ struct Scaled {
     g.fetch("loss", loss);
     g.fetch("norm", step.gradient_norm);
     g.fetch("is_overflow", step.is_overflow);
-    parameters = std::make_unique<Parameters>(g, Device::cpu());
-    program = std::make_unique<Program>(g, CompileOptions{}, parameters.get());
+    CompileOptions compile;
+    compile.device = ScaledLoss::GetParam() == DeviceKind::cuda ? Device::cuda(0) : Device::cpu();
+    parameters = std::make_unique<Parameters>(g, compile.device);
+    program = std::make_unique<Program>(g, compile, parameters.get());
   }
   Tensors run(double c, double offset = 0) {
     return program->run({{"c", Tensor::from(f32, {4}, Dense(4, c))}, {"offset", Tensor::from(f32, {}, Dense{offset})}});
@@ -34,7 +47,7 @@ struct Scaled {
   double get(const char* name) const { return parameters->get(name).to_doubles()[0]; }
 };
 
-TEST(LossScale, KeepsGradientsThatF16WouldRoundToZero) {
+TEST_P(ScaledLoss, KeepsGradientsThatF16WouldRoundToZero) {
   Scaled scaled({.initial = 65536});
   const double tiny = std::ldexp(1.0, -24);
   const Tensors got = scaled.run(tiny);
@@ -44,7 +57,7 @@ TEST(LossScale, KeepsGradientsThatF16WouldRoundToZero) {
   EXPECT_EQ(scaled.get("optimizer/step"), 1);
 }
 
-TEST(LossScale, IsLoweredByAnOverflowAtTheFirstStepAndNothingIsLost) {
+TEST_P(ScaledLoss, IsLoweredByAnOverflowAtTheFirstStepAndNothingIsLost) {
   Scaled scaled({.initial = 65536}, {.stop_at_nonfinite = true});
   Tensors got = scaled.run(4);  // 4 * 65536 and 2 * 65536 are beyond f16
   EXPECT_EQ(got.at("is_overflow").to_doubles()[0], 1);
@@ -59,7 +72,7 @@ TEST(LossScale, IsLoweredByAnOverflowAtTheFirstStepAndNothingIsLost) {
   EXPECT_EQ(scaled.get("p"), -2);
 }
 
-TEST(LossScale, IsRaisedByGoodUpdatesUpToItsLimit) {
+TEST_P(ScaledLoss, IsRaisedByGoodUpdatesUpToItsLimit) {
   Scaled scaled({.initial = 1024, .interval = 3, .most = 4096});
   std::vector<double> scales;
   for (int i = 0; i < 12; ++i) scaled.run(1), scales.push_back(scaled.get("optimizer/loss_scale"));
@@ -68,7 +81,7 @@ TEST(LossScale, IsRaisedByGoodUpdatesUpToItsLimit) {
   EXPECT_EQ(scaled.get("p"), -6);
 }
 
-TEST(LossScale, AtItsLeastAnOverflowIsASkippedUpdateAndStops) {
+TEST_P(ScaledLoss, AtItsLeastAnOverflowIsASkippedUpdateAndStops) {
   Scaled scaled({.initial = 32768, .least = 16384}, {.stop_at_nonfinite = true});
   scaled.run(8);
   EXPECT_EQ(scaled.get("optimizer/loss_scale"), 16384);
@@ -85,7 +98,7 @@ TEST(LossScale, AtItsLeastAnOverflowIsASkippedUpdateAndStops) {
   EXPECT_EQ(scaled.get("p"), 0);
 }
 
-TEST(LossScale, IsLeftAloneByALossThatIsNotFinite) {
+TEST_P(ScaledLoss, IsLeftAloneByALossThatIsNotFinite) {
   Scaled scaled({.initial = 1024});
   scaled.run(1, HUGE_VAL);
   EXPECT_EQ(scaled.get("optimizer/skipped"), 1);
@@ -94,7 +107,7 @@ TEST(LossScale, IsLeftAloneByALossThatIsNotFinite) {
   EXPECT_EQ(scaled.get("p"), 0);
 }
 
-TEST(LossScale, WithAccumulationAnOverflowOfOneRunSkipsTheUpdateOfAll) {
+TEST_P(ScaledLoss, WithAccumulationAnOverflowOfOneRunSkipsTheUpdateOfAll) {
   Scaled scaled({.initial = 65536}, {.accumulate = 2});
   scaled.run(4);
   scaled.run(0.25);
@@ -107,7 +120,7 @@ TEST(LossScale, WithAccumulationAnOverflowOfOneRunSkipsTheUpdateOfAll) {
   EXPECT_EQ(scaled.get("optimizer/step"), 1);
 }
 
-TEST(LossScale, GoesOnWithTheSameBits) {
+TEST_P(ScaledLoss, GoesOnWithTheSameBits) {
   const LossScale scale{.initial = 65536, .interval = 2};
   Scaled whole(scale), first(scale), second(scale);
   const auto feed = [](int i) { return i % 5 == 0 ? 3.0 : 0.3 * i; };
@@ -121,7 +134,7 @@ TEST(LossScale, GoesOnWithTheSameBits) {
   EXPECT_GT(whole.get("optimizer/overflows"), 0);
 }
 
-TEST(LossScale, RefusesWhatIsNoScale) {
+TEST_P(ScaledLoss, RefusesWhatIsNoScale) {
   const auto message_of = [](const LossScale& scale) {
     try {
       Scaled refused(scale);
