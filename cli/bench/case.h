@@ -67,7 +67,8 @@ struct Case {
   /// Builds the work into a graph. All names end in `suffix`, so that the work may stand beside itself. `dtype` is the
   /// case's, or f64 for what is compared with.
   std::function<void(Graph&, DType dtype, const std::string& suffix)> build;
-  bool rotates = true;  // may stand beside itself in one graph
+  bool is_served = false;  // somebody waits for every call: p99 is shown
+  bool rotates = true;     // may stand beside itself in one graph
   /// The value of an input or parameter, by its name without a suffix; without it, or where it gives an empty tensor,
   /// inputs are random and parameters as the graph says.
   std::function<Tensor(const std::string& name, const Type& type)> feed;
@@ -86,6 +87,7 @@ using Cases = std::vector<Case>;
 // One function a section, each in a file of its own.
 Cases seq2seq_cases();
 Cases recurrent_cases();
+Cases streaming_cases();
 Cases lerp_cases();
 Cases sum_cases();
 Cases conv_net_cases();

@@ -59,11 +59,12 @@ std::string row_text(const Row& row) {
     of_it += fmt::format(" ({})", share_text(row.floor.with_launch, median));
   }
   const std::string error = row.error ? fmt::format("{:.1e}", *row.error) : "-";
-  return fmt::format("{:<36} {:<5} {:<4} {:>28} {:>9} {:>9} {:>17} {:>11} {:>8} {:>6}  {}{}\n", row.work.name,
+  const std::string slow = row.work.is_served ? fmt::format("  p99 {}", short_number(row.time.p99)) : "";
+  return fmt::format("{:<36} {:<5} {:<4} {:>28} {:>9} {:>9} {:>17} {:>11} {:>8} {:>6}  {}{}{}\n", row.work.name,
                      row.is_cold ? "cold" : "hot", row.is_wall ? "wall" : "gpu", to_string(row.time),
                      short_number(need.bytes() / 1e6), short_number(need.flops / 1e9), floor, of_it,
                      short_number(row.goal_us), row.launches > 0 ? fmt::format("{:.4g}", row.launches) : "-", error,
-                     row.is_right ? "" : "  WRONG");
+                     slow, row.is_right ? "" : "  WRONG");
 }
 
 std::string row_json(const Row& row) {
@@ -74,6 +75,7 @@ std::string row_json(const Row& row) {
     return object.add_json("us", "null").add("waits_for", row.waits_for).text();
   }
   object.add("us", row.time.median).add("us_min", row.time.min).add("us_max", row.time.max);
+  if (row.work.is_served) object.add("us_p99", row.time.p99);
   object.add("samples", row.time.count).add("sets", row.sets).add("swept", row.is_swept);
   if (row.floor.us > 0) {
     object.add("floor_us", row.floor.us).add("floor_with_launch_us", row.floor.with_launch);

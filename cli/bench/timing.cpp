@@ -59,7 +59,8 @@ Samples time_work(const std::function<void()>& work, double units, const Effort&
     times.push_back(timed(work) / units);
   }
   std::sort(times.begin(), times.end());
-  return {times[times.size() / 2], times.front(), times.back(), static_cast<int>(times.size())};
+  const std::size_t slow = times.size() * 99 / 100;
+  return {times[times.size() / 2], times.front(), times.back(), static_cast<int>(times.size()), times[slow]};
 }
 
 Samples time_waiting(Program& program, double units, const Effort& effort) {

@@ -15,6 +15,7 @@ namespace paoding::cli::bench {
 struct Samples {
   double median = 0, min = 0, max = 0;
   int count = 0;
+  double p99 = 0;  // what 99 of 100 take at most
 };
 /// "12.3 [12.1, 14.0]"
 std::string to_string(const Samples& samples);

@@ -20,5 +20,6 @@
 #include "paoding/programs.h"
 #include "paoding/recurrent_weights.h"
 #include "paoding/scalar.h"
+#include "paoding/streaming.h"
 #include "paoding/tensor.h"
 #include "paoding/types.h"

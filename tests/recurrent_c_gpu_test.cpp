@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C interface of recurrent layers on a GPU: in the caller's stream and in a graph that the caller captures.
-#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <random>
 
 #include "gpu/driver.h"
 #include "paoding/recurrent.h"
-#include "tests/pretend_gpu/pretend_program.h"
+#include "tests/program_check.h"
 
 namespace paoding::testing_program {
 namespace {
 
-constexpr std::int64_t T = 3, B = 2, I = 4, H = 3;
+constexpr std::int64_t T = 4, B = 5, I = 8, H = 24;
 
 // Values in the device's memory.
 class OnGpu {
@@ -34,6 +36,7 @@ class OnGpu {
 };
 
 TEST(RecurrentInCOnAGpu, RunsInTheCallersStreamAndGraph) {
+  if (Device::best().kind != DeviceKind::cuda) GTEST_SKIP() << "NOT CHECKED: no GPU here";
   for (const pd_cell cell : {PD_LSTM, PD_GRU, PD_RNN_TANH}) {
     SCOPED_TRACE(static_cast<int>(cell));
     const std::int64_t G = cell == PD_LSTM ? 4 : cell == PD_GRU ? 3 : 1, biases = cell == PD_GRU ? 4 : G;
@@ -86,16 +89,12 @@ TEST(RecurrentInCOnAGpu, RunsInTheCallersStreamAndGraph) {
     backward = {gx.at(), gw.at(),   gu.at(), gh.at(),   nullptr, gstates.at(), gsaved.at(), gd.at(),    nullptr,
                 nullptr, gd_x.at(), nullptr, gd_u.at(), nullptr, nullptr,      nullptr,     gspace.at()};
     const gpu::Stream stream(device);
-    pretend_gpu().forget_calls();
+    // What allocates or waits may not be captured.
     PD_CUDA(driver.cuStreamBeginCapture(stream.get(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
     ASSERT_EQ(pd_recurrent_forward(plan, &forward, stream.get()), PD_OK) << pd_last_error();
     ASSERT_EQ(pd_recurrent_backward(plan, &backward, stream.get()), PD_OK) << pd_last_error();
     CUgraph graph = nullptr;
     PD_CUDA(driver.cuStreamEndCapture(stream.get(), &graph));
-    for (const std::string& made : pretend_gpu().calls()) {
-      EXPECT_EQ(made.find("Alloc"), std::string::npos) << made;
-      EXPECT_EQ(made.find("Synchronize"), std::string::npos) << made;
-    }
     CUgraphExec runnable = nullptr;
     PD_CUDA(driver.cuGraphInstantiate(&runnable, graph, 0));
     PD_CUDA(driver.cuGraphLaunch(runnable, stream.get()));
