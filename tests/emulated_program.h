@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstring>
+#include <map>
 #include <memory>
 
 #include "gpu/text_launch.h"
@@ -15,7 +16,14 @@ namespace paoding::testing_program {
 class EmulatedProgram {
  public:
   explicit EmulatedProgram(const Graph& graph) : EmulatedProgram(plan_for_gpu(graph)) {}
-  explicit EmulatedProgram(Plan plan) : plan_(std::move(plan)) { add_kernels(plan_.steps); }
+  explicit EmulatedProgram(Plan plan) : plan_(std::move(plan)) {
+    add_kernels(plan_.steps);
+    for (std::size_t i = 0; i < plan_.slots.size(); ++i) {
+      if (plan_.slots[i].kind != SlotKind::state) continue;
+      Memory& state = states_.emplace(i, plan_.slots[i].bytes).first->second;
+      std::memset(state.start(), 0, static_cast<std::size_t>(plan_.slots[i].bytes));
+    }
+  }
 
   /// An op whose kernel is a library's, which cannot be emulated; empty when there is none.
   const std::string& library_op() const { return library_op_; }
@@ -29,7 +37,8 @@ class EmulatedProgram {
     return kernels;
   }
 
-  /// Memory holds garbage at first and CTAs run in an order that the seed decides. Throws what a kernel faults with.
+  /// Memory holds garbage at first, but for what kernels keep from run to run, and CTAs run in an order that the seed
+  /// decides. Throws what a kernel faults with.
   Tensors run(const gpu::EmulatedKernels& compiled, const Tensors& feeds, unsigned seed) const {
     std::mt19937 random(seed);
     std::vector<Memory> memories;
@@ -38,10 +47,11 @@ class EmulatedProgram {
     for (const Slot& slot : plan_.slots) {
       if (slot.kind == SlotKind::arena) {
         bases.push_back(arena.start() + slot.offset);
+      } else if (slot.kind == SlotKind::state) {
+        bases.push_back(states_.at(bases.size()).start());
       } else {
         memories.emplace_back(slot.bytes);
         bases.push_back(memories.back().start());
-        if (slot.kind == SlotKind::state) std::memset(bases.back(), 0, static_cast<std::size_t>(slot.bytes));
       }
     }
     const auto write = [&](int slot, const Tensor& tensor) {
@@ -113,6 +123,7 @@ class EmulatedProgram {
   }
 
   Plan plan_;
+  std::map<std::size_t, Memory> states_;  // by their slots
   std::vector<std::shared_ptr<const gpu::TextPlan>> texts_;
   std::string library_op_;
   bool has_text_kernel_ = false;

@@ -10,13 +10,18 @@
 
 namespace paoding::testing_program {
 
-/// The graph's plan for a GPU, an H200 unless another is named, after the passes.
-inline Plan plan_for_gpu(const Graph& graph, const std::vector<std::string>& disabled = {},
-                         const std::string& target = "h200", bool allow_tf32 = false) {
+/// The graph's plan for a GPU after the passes.
+inline Plan plan_for_gpu(const Graph& graph, const Target& target, const std::vector<std::string>& disabled = {},
+                         bool allow_tf32 = false) {
   CompileOptions options;
   options.allow_tf32 = allow_tf32;
   options.disabled_passes = disabled;
-  return std::move(compile_plan(graph, options, std::make_shared<const Target>(named_target(target))).plan);
+  return std::move(compile_plan(graph, options, std::make_shared<const Target>(target)).plan);
+}
+/// For an H200 unless another is named.
+inline Plan plan_for_gpu(const Graph& graph, const std::vector<std::string>& disabled = {},
+                         const std::string& target = "h200", bool allow_tf32 = false) {
+  return plan_for_gpu(graph, named_target(target), disabled, allow_tf32);
 }
 
 /// Text of every group, and of every other kernel of our own, of the graph's plan for an H200, with a step that uses

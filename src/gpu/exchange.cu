@@ -11,6 +11,7 @@ using emulation::add_release;
 #endif
 using emulation::cluster_barrier;
 using emulation::cluster_rank;
+using emulation::fence_stores;
 using emulation::load_acquire;
 using emulation::load_peer;
 using emulation::load_relaxed;
@@ -34,6 +35,20 @@ PD_DEVICE unsigned load_acquire(const unsigned* at) {
 PD_DEVICE void store_relaxed(unsigned* at, unsigned value) {
   asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(at), "r"(value) : "memory");
 }
+// 16 bytes, each word of which comes for itself.
+PD_DEVICE uint4 load_relaxed(const uint4* at) {
+  uint4 value;
+  asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w) : "l"(at) : "memory");
+  return value;
+}
+PD_DEVICE void store_relaxed(uint4* at, uint4 value) {
+  asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(value.x), "r"(value.y),
+               "r"(value.z), "r"(value.w)
+               : "memory");
+}
+// What this thread stored before is seen before what it stores next, and what threads do that it meets.
+PD_DEVICE void fence_stores() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 // Others that see it see all that this thread, and threads it was in a barrier with, stored before.
 PD_DEVICE void store_release(unsigned* at, unsigned value) {
   asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(at), "r"(value) : "memory");

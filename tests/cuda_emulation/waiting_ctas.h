@@ -101,6 +101,18 @@ inline void store_relaxed(unsigned* at, unsigned value) {
   ++machine.progress;
   yield();
 }
+inline uint4 load_relaxed(const uint4* at) {
+  const unsigned* const words = reinterpret_cast<const unsigned*>(at);
+  uint4 value;
+  value.x = load_relaxed(words), value.y = load_relaxed(words + 1);
+  value.z = load_relaxed(words + 2), value.w = load_relaxed(words + 3);
+  return value;
+}
+inline void store_relaxed(uint4* at, uint4 value) {
+  const unsigned words[] = {value.x, value.y, value.z, value.w};
+  for (int i = 0; i < 4; ++i) store_relaxed(reinterpret_cast<unsigned*>(at) + i, words[i]);
+}
+inline void fence_stores() { deliver_stores_of(this_thread()); }
 // A release covers what the CTA's other threads stored before the last barrier; those stores are this CTA's.
 inline void release() {
   for (Fiber& fiber : machine.cta->fibers) deliver_stores_of(&fiber);

@@ -14,10 +14,10 @@ struct Operands {
 struct Cell {
   float h, c, gates[4];
 
-  PD_DEVICE void start(const Operands& operands, Index at, Index first) {
-    h = load_one<true>(operands.h0 + at), c = load_one<true>(operands.c0 + at);
-    if (operands.states != nullptr) store_one(operands.states + first + at, h);
-    if (operands.cells != nullptr) store_one(operands.cells + first + at, c);
+  PD_DEVICE void start(const Operands& operands, const CellPlace& place, Index first) {
+    h = load_one<true>(operands.h0 + place.at), c = load_one<true>(operands.c0 + place.at);
+    if (operands.states != nullptr) store_one(operands.states + first + place.at, h);
+    if (operands.cells != nullptr) store_one(operands.cells + first + place.at, c);
   }
   PD_DEVICE void advance(const float (&x)[4], const float (&sum)[4]) {
     gates[0] = cell_sigmoid(x[0] + sum[0]), gates[1] = cell_sigmoid(x[1] + sum[1]);

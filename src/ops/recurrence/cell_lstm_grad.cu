@@ -21,19 +21,18 @@ struct Cell {
     dh = operands.dlast_h != nullptr ? load_one<true>(operands.dlast_h + at) : 0.0f;
     dc = operands.dlast_c != nullptr ? load_one<true>(operands.dlast_c + at) : 0.0f;
   }
-  // `before`, `here`: where a step's elements of [steps, batch, hidden] begin.
   PD_DEVICE void fetch_end(const Operands& operands, Index after, const CellPlace& place) {
     load<true>(next_c, operands.cells + after + place.at);
   }
-  PD_DEVICE void fetch(const Operands& operands, bool counts, Index before, Index here, const CellPlace& place,
+  PD_DEVICE void fetch(const Operands& operands, bool counts, const StepElements& step, const CellPlace& place,
                        int hidden) {
     c = next_c;
-    load<true>(next_c, operands.cells + before + place.at);
+    load<true>(next_c, operands.cells + step.before + place.at);
     if (!counts) return;
-    const Stored* const from = operands.gates + here * 4 + place.in_gates(4);
+    const Stored* const from = operands.gates + step.here * 4 + place.in_gates(4);
 #pragma unroll
     for (int gate = 0; gate < 4; ++gate) load<true>(gates[gate], from + gate * hidden);
-    if (operands.dstates != nullptr) load<true>(dstate, operands.dstates + here + place.at);
+    if (operands.dstates != nullptr) load<true>(dstate, operands.dstates + step.here + place.at);
   }
   PD_DEVICE void take_back(float sum) { dh = sum; }
   // Of the gates' sums.

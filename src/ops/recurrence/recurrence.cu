@@ -1,25 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// What both directions of a recurrence over time are written with. A team of kTeam CTAs (a cluster) has kRows rows of the
-// batch for all steps, and each CTA kUnits of the hidden units: their weights stay in its registers and its shared
-// memory from the first step to the last. Vectors that the tensor cores multiply by them lie in pieces of 16 bytes,
-// piece p of row n at place p * kRows + n, so what a CTA makes for the others lies side by side.
-// A cell is one unit of one row; cell i of a thread is number threadIdx.x + i * kThreads, units side by side.
+// What both directions of a recurrence over time are written with. A team of kTeam CTAs has kRows rows of the batch for
+// all steps, and each CTA kUnits of the hidden units: their weights stay in its registers and its shared memory from the
+// first step to the last. Vectors that the tensor cores multiply by them lie in pieces of 16 bytes, piece p of row n at
+// place p * kRows + n, so what a CTA makes for the others lies side by side. How it gets there: recurrence_cluster.cu,
+// recurrence_memory.cu.
+// A cell is one unit of one row; a thread has kCells (CellPlace).
 
 constexpr int kInPiece = 16 / (int)sizeof(Stored);       // elements
 constexpr int kInStep = 2 * kInPiece;                    // elements along K that are multiplied at once
 constexpr int kHidden = kTeam * kUnits;                  // what is behind the last unit is zero
-constexpr int kCells = (kUnits * kRows + kThreads - 1) / kThreads;
+// Where lanes multiply (recurrence_lanes.cu), a warp has quads: four rows of its matrix, the gates of one unit or of four.
+constexpr int kQuadUnits = kGates == 1 ? 4 : 1;
+constexpr int kQuads = (kUnits + kWarps * kQuadUnits - 1) / (kWarps * kQuadUnits);
+constexpr int kCells = kKeepsSums ? kQuads : (kUnits * kRows + kThreads - 1) / kThreads;
 constexpr int kColumnTiles = (kRows + 7) / 8;
+constexpr int kStateBytes = kDepthPieces * kRows * 16;                // forward: what is multiplied each step,
+constexpr int kSliceBytes = kUnits / kInPiece * kRows * 16;           // and what of it a CTA makes
 // Threads that have cells, whole warps; all multiply.
-constexpr int kFinishers = kIsBulk || kCells > 1 ? kThreads : (kUnits * kRows + 31) / 32 * 32;
+constexpr int kFinishers = kIsBulk || kKeepsSums || kCells > 1 ? kThreads : (kUnits * kRows + 31) / 32 * 32;
 
 #ifdef PD_EMULATE
 using emulation::barrier_pass;
 using emulation::barrier_wait;
-using emulation::copy_to_peer;
-using emulation::send_piece;
-PD_DEVICE void copies_follow_stores() {}
 PD_DEVICE float fast_tanh(float a) { return tanhf(a); }
+PD_DEVICE float fast_exp2(float a) { return exp2f(a); }
+PD_DEVICE float fast_reciprocal(float a) { return 1.0f / a; }
+PD_DEVICE float if_below(float a, float limit, float below, float otherwise) { return a < limit ? below : otherwise; }
 #else
 // A barrier of so many threads: some wait for all, others only let them know that they have come.
 PD_DEVICE void barrier_wait(int barrier, int threads) {
@@ -28,24 +34,24 @@ PD_DEVICE void barrier_wait(int barrier, int threads) {
 PD_DEVICE void barrier_pass(int barrier, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
-// Puts 16 bytes where `at` is in CTA `rank` of the cluster, and counts them in the mailbox there.
-PD_DEVICE void send_piece(uint4* at, uint4 value, unsigned long long* mailbox, unsigned rank) {
-  asm volatile(
-      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
-          address_in(shared_address(at), rank)),
-      "r"(value.x), "r"(value.y), "r"(value.z), "r"(value.w), "r"(address_in(shared_address(mailbox), rank))
-      : "memory");
+// Of numbers that are no smaller than the least normal one, to 2 units in the last place.
+PD_DEVICE float fast_exp2(float a) {
+  float value;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(value) : "f"(a));
+  return value;
 }
-// The copy engine brings so many bytes from here to where `to` is in CTA `rank`.
-PD_DEVICE void copy_to_peer(void* to, const void* from, unsigned bytes, unsigned long long* mailbox, unsigned rank) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-          address_in(shared_address(to), rank)),
-      "r"(shared_address(from)), "r"(bytes), "r"(address_in(shared_address(mailbox), rank))
-      : "memory");
+PD_DEVICE float fast_reciprocal(float a) {
+  float value;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(value) : "f"(a));
+  return value;
 }
-// The copy engine sees what this thread has stored before.
-PD_DEVICE void copies_follow_stores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+// Of values that are both there, without a branch.
+PD_DEVICE float if_below(float a, float limit, float below, float otherwise) {
+  float value;
+  asm("{\n.reg .pred p;\nsetp.lt.f32 p, %1, %2;\nselp.f32 %0, %3, %4, p;\n}"
+      : "=f"(value) : "f"(a), "f"(limit), "f"(below), "f"(otherwise));
+  return value;
+}
 // Differs from tanh by at most 1.1e-5 of it, a fiftieth of what is lost by TF32.
 PD_DEVICE float fast_tanh(float a) {
   float value;
@@ -54,18 +60,21 @@ PD_DEVICE float fast_tanh(float a) {
 }
 #endif
 
-// Where nothing else rounds, no approximation does.
-PD_DEVICE float cell_tanh(float a) { return kIsExact ? pd_tanh(a) : fast_tanh(a); }
-PD_DEVICE float cell_sigmoid(float a) { return kIsExact ? pd_sigmoid(a) : 0.5f + 0.5f * fast_tanh(0.5f * a); }
-
-// What a step needs from CTAs of its team, this one too, comes whatever happens: all of a cluster run.
-PD_DEVICE void wait_for_mail(unsigned long long* mailbox, int round) {
-  while (!mailbox_try(mailbox, round & 1)) {}
+// Where nothing else rounds: differ by at most 3e-7 from what they stand for, and tanh by as little of it. Without
+// branches, so that a cell's gates are made side by side.
+PD_DEVICE float exact_sigmoid(float a) { return fast_reciprocal(1.0f + fast_exp2(-1.44269504f * a)); }
+PD_DEVICE float exact_tanh(float a) {
+  const float square = a * a;  // the first terms of a series for small ones
+  float rest = 1.573379e-2f;
+  rest = rest * square - 5.231339e-2f, rest = rest * square + 1.331529e-1f, rest = rest * square - 3.333313e-1f;
+  return if_below(fabsf(a), 0.55f, a + a * square * rest, 2.0f * exact_sigmoid(2.0f * a) - 1.0f);
 }
+PD_DEVICE float cell_tanh(float a) { return kIsExact ? exact_tanh(a) : fast_tanh(a); }
+PD_DEVICE float cell_sigmoid(float a) { return kIsExact ? exact_sigmoid(a) : 0.5f + 0.5f * fast_tanh(0.5f * a); }
 
-// As a factor of the products: f32 is rounded to TF32 where it may be.
+// As a factor of the products: tensor cores take f32 as TF32.
 PD_DEVICE unsigned factor_bits(unsigned bits) {
-  if constexpr (sizeof(Stored) == 4 && !kIsExact) return round_to_tf32(bits);
+  if constexpr (sizeof(Stored) == 4 && !kIsByLanes) return round_to_tf32(bits);
   else return bits;
 }
 // Element `element` of row `row`'s vector.
@@ -73,6 +82,29 @@ PD_DEVICE void store_factor(unsigned char* vectors, int element, int row, float 
   unsigned char* const at = vectors + (element / kInPiece * kRows + row) * 16 + element % kInPiece * sizeof(Stored);
   if constexpr (sizeof(Stored) == 4) *(unsigned*)at = factor_bits(__float_as_uint(value));
   else *(unsigned short*)at = (unsigned short)stored_bits<Stored>(value);
+}
+
+constexpr int kStageStride = kGates * kUnits * (int)sizeof(Stored) + 16;  // bytes; rows begin in different banks
+
+// Brings rows of u into shared memory, of each what belongs to this CTA's units: of kGroups groups of rows, kGroupRows
+// apart, kAtOnce each from the group's row `first` on. For all threads; they are there behind a barrier.
+template <int kGroups, int kGroupRows, int kAtOnce>
+PD_DEVICE void stage_weights(unsigned char* stage, const Stored* u, int rank, int first, int hidden) {
+  constexpr int kPiece = kIsInPieces ? kInPiece : 1, kPieces = kUnits / kPiece, kLines = kGroups * kAtOnce;
+  for (int i = threadIdx.x; i < kLines * kGates * kPieces; i += kThreads) {
+    const int piece = i % kPieces, gate = i / kPieces % kGates, line = i / (kPieces * kGates);
+    const int row = line / kAtOnce * kGroupRows + first + line % kAtOnce, unit = rank * kUnits + piece * kPiece;
+    const bool is_there = row < hidden && unit < hidden;
+    Stored* const to = (Stored*)(stage + line * kStageStride) + gate * kUnits + piece * kPiece;
+    const Stored* const from = u + (is_there ? (Index)row * (kGates * hidden) + gate * hidden + unit : 0);
+    if constexpr (kIsInPieces) copy_beside<16>(to, from, is_there);
+    else *to = is_there ? *from : Stored{};
+  }
+  for (int i = threadIdx.x; i < kLines; i += kThreads) {
+    *(uint4*)(stage + (i + 1) * kStageStride - 16) = make_uint4(0, 0, 0, 0);
+  }
+  copies_end_group();
+  copies_wait<0>();
 }
 
 // The rows of the batch that a team has, and how many steps of each count. Sorted by their lengths, longest first, so
@@ -121,12 +153,18 @@ struct Shared {
   }
 };
 
-// copy(rank) for every other CTA of the team. One thread of a warp after the other would take the time of all, so the
-// warps that finish share them.
-template <class Copy> PD_DEVICE void copy_to_others(const Copy& copy, int rank) {
-  constexpr int kShares = kFinishers / 32;
-  const int lane = threadIdx.x % 32, to = threadIdx.x / 32 + lane * kShares;
-  if (to < kTeam - 1) copy(to + (to >= rank));
+// Where a step's elements of [steps, batch, hidden] begin, with a start in front or behind: the entry before it, its own,
+// the one behind it; and the state that it began with, which is not before it where the reverse direction enters a row.
+struct StepElements {
+  Index before, here, after, began;
+};
+
+// Kept in a register rather than found out again every step.
+PD_DEVICE int kept_known(int value) {
+#ifndef PD_EMULATE
+  asm volatile("" : "+r"(value));
+#endif
+  return value;
 }
 
 // Where a thread's cell is.
@@ -134,12 +172,19 @@ struct CellPlace {
   Index at = -1;   // of its row and unit in [batch, hidden]; -1: there is none
   int unit;        // of the layer
   int of_cta;      // unit of the CTA
-  int row;         // of the team
+  int row;         // of the team; kRows or more: no place for one
   int length = 0;  // steps that count
 
   PD_DEVICE void find(int i, const TeamRows& rows, int rank, int hidden) {
-    const int cell = threadIdx.x + i * kThreads;
-    row = cell / kUnits, of_cta = cell % kUnits, unit = rank * kUnits + of_cta;
+    if constexpr (kKeepsSums) {  // a quad's units and rows over a warp, where their sums are
+      const int lane = threadIdx.x % 32, quad = i * kWarps + threadIdx.x / 32;
+      row = lane % 8, of_cta = quad * kQuadUnits + lane / 8;
+      if (lane / 8 >= kQuadUnits || of_cta >= kUnits) row = kRows;
+    } else {  // units side by side
+      const int cell = threadIdx.x + i * kThreads;
+      row = cell / kUnits, of_cta = cell % kUnits;
+    }
+    row = kept_known(row), of_cta = kept_known(of_cta), unit = kept_known(rank * kUnits + of_cta);
     if (row >= kRows || rows.row[row] < 0 || unit >= hidden) return;
     at = (Index)rows.row[row] * hidden + unit, length = rows.length[row];
   }

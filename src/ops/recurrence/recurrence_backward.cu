@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The gradient of a recurrent layer over time. Every step each thread has the gradients of its cells' gates from what
 // came back to them; the CTA multiplies these by its own units' weights, now turned over, which gives a part of what comes
-// back to every unit of the team; and the copy engine brings each CTA its parts of all others, which it adds up in the
-// order of the CTAs. Two places for what is sent and for what comes are used in turn: who sends the parts of step s + 1
-// has had all of step s.
+// back to every unit of the team; and each CTA gets its parts of all (PartExchange), which it adds up in the order of the
+// CTAs.
 
-constexpr int kPartStride = kUnits + 4, kPartFloats = kRows * kPartStride;  // lanes of a warp go to different banks
-constexpr int kPartBytes = kPartFloats * 4;
 constexpr int kFactorBytes = kDepthPieces * kRows * 16;
 
 // This warp's weights: of its rows, which are units that something comes back to, what belongs to this CTA's gates.
@@ -31,36 +28,12 @@ PD_DEVICE void bring_weights(WarpWeights& weights, const Shared& shared, const S
   __syncthreads();
 }
 
-// Of 16 rows of a tile, 8 are units of one CTA.
-PD_DEVICE void store_parts(const float (&sum)[kTiles][kColumnTiles][4], float* parts, int first_row) {
-  const int lane = threadIdx.x % 32;
-  // Where a warp's rows are all of one CTA, or CTAs' all of one warp, it is known how they go on.
-  constexpr bool kIsRegular = kTiles * 16 % kUnits == 0 || kUnits % (kTiles * 16) == 0;
-  const int first = first_row / kUnits * kPartFloats + first_row % kUnits + lane % 4 * 2 * kPartStride + lane / 4;
-#pragma unroll
-  for (int i = 0; i < kTiles * 2; ++i) {
-    const int row = first_row + i * 8;
-    if (row >= kHidden) break;
-    const int known = i * 8 / kUnits * kPartFloats + i * 8 % kUnits;
-    float* const to = kIsRegular ? parts + first + known
-                                 : parts + row / kUnits * kPartFloats + row % kUnits + lane % 4 * 2 * kPartStride + lane / 4;
-#pragma unroll
-    for (int k = 0; k < kColumnTiles * 2; ++k) {
-      const int n = k / 2 * 8 + lane % 4 * 2 + k % 2;
-      if (n < kRows) to[(k / 2 * 8 + k % 2) * kPartStride] = sum[i / 2][k / 2][i % 2 * 2 + k % 2];
-    }
-  }
-}
-
 PD_DEVICE void run_backward(const Operands& operands, const Room& room, const Sizes& size) {
   PD_DYNAMIC_SHARED(unsigned char, memory);
   const Shared shared(memory);
-  unsigned char* const factors = shared.work;             // gradients of the gates: kDepthPieces pieces by kRows rows
-  float* const come = (float*)(factors + kFactorBytes);   // two of [kTeam][kRows][kPartStride], from each CTA
-  float* const sent = come + 2 * (kTeam * kPartFloats);   // the same for each CTA, its own too
-  const int rank = kTeam > 1 ? cluster_rank() : 0, first_row = threadIdx.x / 32 * (kTiles * 16);
-  const int hidden = size.hidden, batch = size.batch, last = size.steps;
-  if (threadIdx.x < 2) mailbox_init(&shared.mailboxes[threadIdx.x], 1);
+  unsigned char* const factors = shared.work;  // gradients of the gates: kDepthPieces pieces by kRows rows
+  PartExchange exchange(shared, factors + kFactorBytes, room);
+  const int rank = exchange.rank, hidden = size.hidden, batch = size.batch, last = size.steps;
   WarpWeights weights;
   if constexpr (!kIsSettled) await_launch_before();
   bring_weights(weights, shared, operands.u, rank, hidden);
@@ -84,33 +57,35 @@ PD_DEVICE void run_backward(const Operands& operands, const Room& room, const Si
   const auto fetch = [&](int step) {
     if (step >= steps) return;
     const int time = time_of(step);
-    const Index here = time * step_elements, before = kIsReverse ? here + step_elements : here;
+    const Index here = time * step_elements, next = here + step_elements;
 #pragma unroll
     for (int i = 0; i < kCells; ++i) {
-      if (place[i].at >= 0) cell[i].fetch(operands, time < place[i].length, before, here, place[i], hidden);
+      if (place[i].at < 0) continue;
+      const Index began = time + 1 == place[i].length ? last * step_elements : next;
+      const StepElements at =
+          kIsReverse ? StepElements{next, here, here, began} : StepElements{here, here, next, here};
+      cell[i].fetch(operands, time < place[i].length, at, place[i], hidden);
     }
   };
   fetch(0);
-  if constexpr (kTeam > 1) cluster_barrier();
-  else __syncthreads();
+  exchange.begin(steps);
 
-  // What came back from a step to the state before it.
+  // What came back from a step to the state before it. False when it does not come.
   const auto take_back = [&](int step) {
-    wait_for_mail(&shared.mailboxes[step % 2], step / 2);
+    bool is_there = exchange.wait(step);
 #pragma unroll
     for (int i = 0; i < kCells; ++i) {
+      float sum;
       if (time_of(step) >= place[i].length) continue;
-      const int at = step % 2 * (kTeam * kPartFloats) + place[i].row * kPartStride + place[i].of_cta;
-      float sum = (rank == 0 ? sent : come)[at];
-#pragma unroll
-      for (int other = 1; other < kTeam; ++other) sum += (rank == other ? sent : come)[at + other * kPartFloats];
+      is_there &= exchange.take(sum, step, place[i]);
       cell[i].take_back(sum);
     }
+    return is_there;
   };
 
   for (int step = 0; step < steps; ++step) {
     const int time = time_of(step);
-    if (step > 0 && threadIdx.x < kFinishers) take_back(step - 1);
+    const bool is_there = step == 0 || threadIdx.x >= kFinishers || take_back(step - 1);
     float gradients[kCells][kGates];
 #pragma unroll
     for (int i = 0; i < kCells; ++i) {
@@ -123,20 +98,11 @@ PD_DEVICE void run_backward(const Operands& operands, const Room& room, const Si
         store_factor(factors, gate * kUnits + place[i].of_cta, place[i].row, gradients[i][gate]);
       }
     }
-    __syncthreads();
+    if (!exchange.meet(is_there)) return;  // all of them
     fetch(step + 1);
     float sum[kTiles][kColumnTiles][4];
     multiply_by(sum, weights, factors);
-    store_parts(sum, sent + step % 2 * (kTeam * kPartFloats), first_row);
-    if constexpr (kTeam > 1) copies_follow_stores();
-    __syncthreads();
-    copy_to_others(
-        [&](int to) {
-          copy_to_peer(come + (step % 2 * kTeam + rank) * kPartFloats, sent + (step % 2 * kTeam + to) * kPartFloats,
-                       kPartBytes, &shared.mailboxes[step % 2], to);
-        },
-        rank);
-    if (threadIdx.x == 0) mailbox_expect(&shared.mailboxes[step % 2], kPartBytes * (kTeam - 1));
+    exchange.give(sum, step);
 #pragma unroll
     for (int i = 0; i < kCells; ++i) {
       if (place[i].at >= 0) cell[i].keep(operands, gradients[i], time * step_elements, place[i], hidden);
@@ -146,11 +112,12 @@ PD_DEVICE void run_backward(const Operands& operands, const Room& room, const Si
 #pragma unroll
   for (int i = 0; i < kCells; ++i) {
     if (place[i].at < 0) continue;
-    const float none[kGates] = {};
+    float none[kGates] = {};
+    cell[i].retreat(operands, none, false);
     for (int time = steps; time < last; ++time) {
       cell[i].keep(operands, none, time * step_elements, place[i], hidden);
     }
     cell[i].end(operands, place[i].at);
   }
-  if constexpr (kTeam > 1) cluster_barrier();
+  exchange.end(steps);
 }

@@ -39,8 +39,14 @@ struct ForwardWeights {
     }
     __syncthreads();
   }
-  // To sums[part][row of the batch][row of the matrix].
-  PD_DEVICE void multiply(float* sums, const unsigned char* vectors) const {
+  PD_DEVICE bool multiply(float (&of_cells)[kCells][kGates], float* sums, const unsigned char* vectors,
+                          const CellPlace (&place)[kCells]) const {
+    store(sums, vectors);
+    return gather_sums(of_cells, sums, place);
+  }
+
+ private:
+  PD_DEVICE void store(float* sums, const unsigned char* vectors) const {
     float sum[kTiles][kColumnTiles][4];
     multiply_by(sum, mine, vectors + part * (kSteps * 2 * kRows * 16));
     const int lane = threadIdx.x % 32;

@@ -2,6 +2,7 @@
 // Recurrent layers over time as one launch on a GPU, whose CTAs keep the weights (recurrence*.cu, a cell_*.cu for each
 // kind of cell). What is decided here: whether the layer fits, its teams, and what the texts are told about both.
 #include <algorithm>
+#include <optional>
 
 #include "base/check.h"
 #include "cuda_text.h"
@@ -12,42 +13,85 @@
 namespace paoding {
 namespace {
 
+// What tells cells apart.
+struct CellKind {
+  const char* op;
+  std::int64_t gates;  // products per unit
+  const char *text, *grad_text;
+  std::vector<const char*> inputs, outputs;            // of the op, lengths left out
+  std::optional<std::size_t> saved;                    // the output that only the gradient needs
+  std::vector<const char*> grad_inputs, grad_outputs;  // what is always given
+  std::vector<const char*> given;                      // gradients that attributes say are given
+};
+
+const CellKind k_lstm{.op = "lstm_recurrence",
+                      .gates = 4,
+                      .text = k_cell_lstm_cu,
+                      .grad_text = k_cell_lstm_grad_cu,
+                      .inputs = {"xw", "u", "h0", "c0"},
+                      .outputs = {"states", "cells", "gates", "last_h", "last_c"},
+                      .saved = 2,
+                      .grad_inputs = {"u", "gates", "cells"},
+                      .grad_outputs = {"dxw", "dh0", "dc0"},
+                      .given = {"states", "last_h", "last_c"}};
+const CellKind k_gru{.op = "gru_recurrence",
+                     .gates = 3,
+                     .text = k_cell_gru_cu,
+                     .grad_text = k_cell_gru_grad_cu,
+                     .inputs = {"xw", "u", "bm", "h0"},
+                     .outputs = {"states", "saved", "last_h"},
+                     .saved = 1,
+                     .grad_inputs = {"u", "saved", "states"},
+                     .grad_outputs = {"dxw", "dhu", "dh0"},
+                     .given = {"states", "last_h"}};
+const CellKind k_rnn{.op = "rnn_recurrence",
+                     .gates = 1,
+                     .text = k_cell_rnn_cu,
+                     .grad_text = k_cell_rnn_grad_cu,
+                     .inputs = {"xw", "u", "h0"},
+                     .outputs = {"states", "last_h"},
+                     .saved = {},
+                     .grad_inputs = {"u", "states"},
+                     .grad_outputs = {"dxw", "dh0"},
+                     .given = {"states", "last_h"}};
+
 // A call of one of the ops over time, either direction.
 struct Layer {
   LayerExtents extents;
   std::int64_t steps = 0;
-  bool has_lengths = false, is_reverse = false;
+  bool has_lengths = false, is_reverse = false, is_relu = false;
   DType state_dtype = DType::f32;  // of what cells hold on to
 
-  Layer(const KernelCall& call, bool is_backward) {
+  Layer(const KernelCall& call, const CellKind& kind, bool is_backward) {
     is_reverse = call.attrs.get_bool("reverse");
-    const Type& gates = call.inputs[is_backward ? 1 : 0].type;
-    extents.gates = 4;
-    extents.batch = gates.shape[1], extents.hidden = gates.shape[2] / extents.gates;
-    extents.dtype = gates.dtype;
-    extents.is_exact = gates.dtype == DType::f32 && !call.allow_tf32;
+    is_relu = &kind == &k_rnn && call.attrs.get_bool("relu");
+    const Type& u = call.inputs[is_backward ? 0 : 1].type;
+    const Type& sequence = call.inputs[is_backward ? 1 : 0].type;
+    extents.gates = kind.gates;
+    extents.batch = sequence.shape[1], extents.hidden = u.shape[0];
+    extents.dtype = u.dtype;
+    extents.is_exact = u.dtype == DType::f32 && !call.allow_tf32;
     extents.is_backward = is_backward;
-    steps = gates.shape[0];
+    if (!is_backward && kind.saved) extents.is_training = call.outputs[*kind.saved].type.shape.elements() > 0;
+    steps = sequence.shape[0];
+    std::size_t given = is_backward ? kind.grad_inputs.size() : kind.inputs.size();
     if (is_backward) {
-      std::size_t given = 3;
-      for (const char* name : {"states", "last_h", "last_c"}) given += call.attrs.get_bool(name) ? 1 : 0;
-      has_lengths = call.inputs.size() > given;
-      state_dtype = call.inputs[2].type.dtype;
-    } else {
-      has_lengths = call.inputs.size() > 4;
-      state_dtype = call.inputs[3].type.dtype;
+      for (const char* name : kind.given) given += call.attrs.get_bool(name) ? 1 : 0;
+      if (&kind == &k_rnn) --steps;  // of its states one is the start
     }
+    has_lengths = call.inputs.size() > given;
+    if (&kind == &k_lstm) state_dtype = call.inputs[is_backward ? 2 : 3].type.dtype;
   }
 };
 
 // Steps that a kernel per step would take no longer for.
 constexpr double kMostStepUs = 6;
 
-std::string refusal(const KernelCall& call, bool is_backward) {
-  const Layer layer(call, is_backward);
+std::string refusal(const KernelCall& call, const CellKind& kind, bool is_backward) {
+  const Layer layer(call, kind, is_backward);
   const LayerExtents& e = layer.extents;
   if (e.dtype == DType::f64) return "f64, for which it has no products";
-  if (call.target->major < 9) return "clusters come with compute capability 9";
+  if (call.target->major < 8) return "its products come with compute capability 8";
   if (e.hidden == 0 || e.batch == 0 || layer.steps == 0) return "an extent is 0";
   if (e.is_exact && is_backward) return "gradients in f32 that is not to be rounded";
   for (const Layout& input : call.inputs) {
@@ -71,21 +115,23 @@ class RecurrenceText : public gpu::TextParts {
   RecurrenceText(const KernelCall& call, const Layer& layer, const Team& team, std::size_t u) : team_(team) {
     const LayerExtents& e = layer.extents;
     name = call.op->name;
-    threads = static_cast<int>(team.warps * 32);
+    threads = static_cast<int>(k_team_warps * 32);
     constants = fmt::format("using Stored = {};\nusing State = {};\n", gpu::stored_type(e.dtype),
                             gpu::stored_type(layer.state_dtype));
     constant("int kTeam", team.ctas), constant("int kUnits", team.units), constant("int kRows", team.rows);
-    constant("int kWarps", team.warps), constant("int kParts", team.parts);
+    constant("int kWarps", k_team_warps), constant("int kParts", team.parts);
     constant("int kTiles", team.tiles), constant("int kSteps", team.steps), constant("int kKept", team.kept);
     constant("int kStaged", std::max<std::int64_t>(team.staged, 1));
-    constant("int kRestFragments", (team.tiles * team.steps - team.kept) * (e.is_exact ? 4 : 1));
+    constant("int kRestFragments", (team.tiles * team.steps - team.kept) * (team.is_by_lanes ? 4 : 1));
     constant("int kMatrixRows", team.matrix_rows), constant("int kDepthPieces", team.depth_pieces);
     constant("int kSumStride", team.sum_stride), constant("int kGates", e.gates);
     const std::int64_t of_piece = 16 / size_bytes(e.dtype);
     const bool is_in_pieces = e.hidden % of_piece == 0 && call.alignments[u] >= 16;
     for (const auto& [what, is] :
-         {std::pair("kIsExact", e.is_exact), std::pair("kIsInPieces", is_in_pieces), std::pair("kIsBulk", team.is_bulk),
-          std::pair("kHasLengths", layer.has_lengths), std::pair("kIsReverse", layer.is_reverse),
+         {std::pair("kIsExact", e.is_exact), std::pair("kIsByLanes", team.is_by_lanes),
+          std::pair("kKeepsSums", team.keeps_sums()), std::pair("kIsInPieces", is_in_pieces),
+          std::pair("kIsBulk", team.exchange == Exchange::copies), std::pair("kHasLengths", layer.has_lengths),
+          std::pair("kIsReverse", layer.is_reverse), std::pair("kIsRelu", layer.is_relu),
           std::pair("kIsSettled", (call.settled >> u & 1u) != 0)}) {
       constants += fmt::format("constexpr bool {} = {};\n", what, is);
     }
@@ -95,18 +141,23 @@ class RecurrenceText : public gpu::TextParts {
     sizes.number("steps", layer.steps), sizes.number("batch", e.batch), sizes.number("hidden", e.hidden);
   }
   gpu::TextPlan finish(const std::string& text) {
-    functions = std::string(k_exchange_cu) + k_warp_products_cu + k_recurrence_cu + text;
+    const bool is_cluster = team_.exchange != Exchange::memory;
+    functions = std::string(k_exchange_cu) + k_warp_products_cu + k_recurrence_cu +
+                (is_cluster ? k_recurrence_cluster_cu : k_recurrence_memory_cu) + text;
     gpu::TextLaunch launch = gpu::make_text_kernel(*this);
-    launch.cluster = static_cast<unsigned>(team_.ctas);
+    if (is_cluster) launch.cluster = static_cast<unsigned>(team_.ctas);
+    launch.is_cooperative = !is_cluster;
+    launch.ticket_count = team_.state_words;
     launch.shared_bytes = static_cast<unsigned>(team_.shared_bytes);
     launch.is_alone = true;
     launch.why = team_.text();
     gpu::TextPlan made;
     made.launches.push_back(std::move(launch));
+    made.ticket_count = team_.state_words;
     return made;
   }
   // Adds a parameter, and gives its name; nothing reads what is nullptr.
-  std::string input(DType dtype, const char* parameter) {
+  std::string input(DType dtype, const std::string& parameter) {
     operands.push_back(gpu::input_parameter(dtype, parameter));
     return parameter;
   }
@@ -120,49 +171,58 @@ class RecurrenceText : public gpu::TextParts {
   const Team& team_;
 };
 
-gpu::TextPlan plan_forward(const KernelCall& call) {
-  const Layer layer(call, false);
+gpu::TextPlan plan_forward(const KernelCall& call, const CellKind& kind) {
+  const Layer layer(call, kind, false);
   const Team team = *choose_team(layer.extents, *call.target, nullptr);
   RecurrenceText text(call, layer, team, 1);
   std::vector<std::string> names;
-  const char* inputs[] = {"xw", "u", "h0", "c0", "lengths"};
-  const char* outputs[] = {"states", "cells", "gates", "last_h", "last_c"};
-  for (std::size_t i = 0; i < call.inputs.size(); ++i)
-    names.push_back(text.input(call.inputs[i].type.dtype, inputs[i]));
-  if (!layer.has_lengths) names.emplace_back("nullptr");
-  for (std::size_t i = 0; i < call.outputs.size(); ++i) names.push_back(text.output(call.outputs[i], outputs[i]));
+  for (std::size_t i = 0; i < kind.inputs.size(); ++i) {
+    names.push_back(text.input(call.inputs[i].type.dtype, kind.inputs[i]));
+  }
+  names.push_back(layer.has_lengths ? text.input(call.inputs.back().type.dtype, "lengths") : "nullptr");
+  for (std::size_t i = 0; i < call.outputs.size(); ++i) names.push_back(text.output(call.outputs[i], kind.outputs[i]));
   text.call = fmt::format("run_forward({{{}}}, room, size)", fmt::join(names, ", "));
-  const std::string products = layer.extents.is_exact
-                                   ? std::string(k_recurrence_exact_cu)
-                                   : std::string(k_recurrence_tiles_cu) + k_recurrence_forward_tiles_cu;
-  return text.finish(products + k_cell_lstm_cu + k_recurrence_forward_cu);
+  const char* const exchange =
+      team.exchange == Exchange::memory ? k_recurrence_forward_memory_cu : k_recurrence_forward_cluster_cu;
+  const std::string products = team.is_by_lanes ? std::string(k_recurrence_lanes_cu)
+                                                : std::string(k_recurrence_tiles_cu) + k_recurrence_forward_tiles_cu;
+  return text.finish(std::string(exchange) + k_recurrence_forward_sums_cu + products + kind.text +
+                     k_recurrence_forward_cu);
 }
 
-gpu::TextPlan plan_backward(const KernelCall& call) {
-  const Layer layer(call, true);
+gpu::TextPlan plan_backward(const KernelCall& call, const CellKind& kind) {
+  const Layer layer(call, kind, true);
   const Team team = *choose_team(layer.extents, *call.target, nullptr);
   RecurrenceText text(call, layer, team, 0);
   std::vector<std::string> names;
   std::size_t next = 0;
-  const auto take = [&](const char* parameter, bool is_given) {
+  const auto take = [&](const std::string& parameter, bool is_given) {
     names.push_back(is_given ? text.input(call.inputs[next++].type.dtype, parameter) : "nullptr");
   };
-  take("u", true), take("gates", true), take("cells", true);
-  take("dstates", call.attrs.get_bool("states")), take("dlast_h", call.attrs.get_bool("last_h"));
-  take("dlast_c", call.attrs.get_bool("last_c")), take("lengths", layer.has_lengths);
-  const char* outputs[] = {"dxw", "dh0", "dc0"};
-  for (std::size_t i = 0; i < call.outputs.size(); ++i) names.push_back(text.output(call.outputs[i], outputs[i]));
+  for (const char* name : kind.grad_inputs) take(name, true);
+  for (const char* name : kind.given) take(std::string("d") + name, call.attrs.get_bool(name));
+  take("lengths", layer.has_lengths);
+  for (std::size_t i = 0; i < call.outputs.size(); ++i) {
+    names.push_back(text.output(call.outputs[i], kind.grad_outputs[i]));
+  }
   text.call = fmt::format("run_backward({{{}}}, room, size)", fmt::join(names, ", "));
-  return text.finish(std::string(k_recurrence_tiles_cu) + k_cell_lstm_grad_cu + k_recurrence_backward_cu);
+  const char* const exchange =
+      team.exchange == Exchange::memory ? k_recurrence_backward_memory_cu : k_recurrence_backward_cluster_cu;
+  return text.finish(std::string(k_recurrence_tiles_cu) + exchange + kind.grad_text + k_recurrence_backward_cu);
 }
 
 }  // namespace
 
 void register_recurrence_gpu() {
-  gpu::register_text_kernel(
-      "lstm_recurrence", "team", [](const KernelCall& call) { return refusal(call, false); }, plan_forward);
-  gpu::register_text_kernel(
-      "lstm_recurrence_grad", "team", [](const KernelCall& call) { return refusal(call, true); }, plan_backward);
+  for (const CellKind* kind : {&k_lstm, &k_gru, &k_rnn}) {
+    const std::string op = kind->op;
+    gpu::register_text_kernel(
+        op, "team", [=](const KernelCall& call) { return refusal(call, *kind, false); },
+        [=](const KernelCall& call) { return plan_forward(call, *kind); });
+    gpu::register_text_kernel(
+        op + "_grad", "team", [=](const KernelCall& call) { return refusal(call, *kind, true); },
+        [=](const KernelCall& call) { return plan_backward(call, *kind); });
+  }
 }
 
 }  // namespace paoding

@@ -13,15 +13,22 @@
 namespace paoding::testing_program {
 namespace {
 
+enum Cell { lstm, gru, rnn, relu_rnn };
+
 struct LayerCase {
   DType dtype;
   bool is_tf32;
   std::int64_t steps, batch, hidden;
   bool has_lengths = false, is_reverse = false, is_training = true;
+  Cell cell = lstm;
 
+  std::string op() const {
+    return cell == lstm ? "lstm_recurrence" : cell == gru ? "gru_recurrence" : "rnn_recurrence";
+  }
   std::string text() const {
-    return fmt::format("{}{} T {} B {} H {}{}{}{}", to_string(dtype), is_tf32 ? " as TF32" : "", steps, batch, hidden,
-                       has_lengths ? ", lengths" : "", is_reverse ? ", reverse" : "", is_training ? "" : ", forward");
+    return fmt::format("{} of {}{} T {} B {} H {}{}{}{}", op(), to_string(dtype), is_tf32 ? " as TF32" : "", steps,
+                       batch, hidden, has_lengths ? ", lengths" : "", is_reverse ? ", reverse" : "",
+                       is_training ? "" : ", forward");
   }
 };
 
@@ -29,21 +36,37 @@ struct LayerCase {
 // Without the gradient for the weights, a library's product over all steps, it is all kernels of our own.
 std::unique_ptr<Graph> graph_of(const LayerCase& c, bool has_weight_gradient = false) {
   auto graph = std::make_unique<Graph>();
-  const DType cell = c.dtype == f64 ? f64 : f32;
-  const Value xw = graph->input("xw", c.dtype, {c.steps, c.batch, 4 * c.hidden});
-  const Value u = graph->input("u", c.dtype, {c.hidden, 4 * c.hidden});
+  const DType wide = c.dtype == f64 ? f64 : f32;
+  const std::int64_t gates = c.cell == lstm ? 4 : c.cell == gru ? 3 : 1;
+  const Value xw = graph->input("xw", c.dtype, {c.steps, c.batch, gates * c.hidden});
+  const Value u = graph->input("u", c.dtype, {c.hidden, gates * c.hidden});
   const Value scaled = u * (1 / std::sqrt(static_cast<double>(c.hidden)));
-  const Value h0 = graph->input("h0", c.dtype, {c.batch, c.hidden}), c0 = graph->input("c0", cell, {c.batch, c.hidden});
+  const Value h0 = graph->input("h0", c.dtype, {c.batch, c.hidden});
   const Value lengths = c.has_lengths ? graph->input("lengths", i32, {c.batch}) : Value();
-  const LstmRecurrence made = lstm_recurrence(xw, scaled, h0, c0, lengths, c.is_reverse);
-  graph->fetch("states", made.states), graph->fetch("last_h", made.last_h), graph->fetch("last_c", made.last_c);
+  Values results, wanted = {xw, h0};
+  std::vector<std::string> names = {"dxw", "dh0"};
+  if (c.cell == lstm) {
+    const Value c0 = graph->input("c0", wide, {c.batch, c.hidden});
+    const LstmRecurrence made = lstm_recurrence(xw, scaled, h0, c0, lengths, c.is_reverse);
+    graph->fetch("last_h", made.last_h);
+    results = {made.states, made.last_c};
+    wanted.push_back(c0), names.emplace_back("dc0");
+  } else if (c.cell == gru) {
+    const Value bm = graph->input("bm", c.dtype, {c.hidden});
+    const GruRecurrence made = gru_recurrence(xw, scaled, bm, h0, lengths, c.is_reverse);
+    results = {made.states, made.last_h};
+    if (has_weight_gradient) wanted.push_back(bm), names.emplace_back("dbm");
+  } else {
+    const RnnRecurrence made = rnn_recurrence(xw, scaled, h0, lengths, c.is_reverse, c.cell == relu_rnn);
+    results = {made.states, made.last_h};
+  }
+  graph->fetch("states", results[0]), graph->fetch("last", results[1]);
   if (!c.is_training) return graph;
-  const Values results = {made.states, made.last_c}, wanted = {xw, h0, c0, scaled};
+  if (has_weight_gradient) wanted.push_back(scaled), names.emplace_back("du");
   const Values seeds = {graph->input("dstates", c.dtype, {c.steps + 1, c.batch, c.hidden}),
-                        graph->input("dlast_c", cell, {c.batch, c.hidden})};
+                        graph->input("dlast", results[1].dtype(), {c.batch, c.hidden})};
   const Values grads = gradients(results, wanted, seeds);
-  const char* names[] = {"dxw", "dh0", "dc0", "du"};
-  for (std::size_t i = 0; i < (has_weight_gradient ? 4 : 3); ++i) graph->fetch(names[i], grads[i]);
+  for (std::size_t i = 0; i < names.size(); ++i) graph->fetch(names[i], grads[i]);
   return graph;
 }
 
@@ -87,32 +110,73 @@ const std::vector<LayerCase>& small_cases() {
       {f16, false, 2, 40, 24},
       {f32, false, 3, 2, 45, true, false, false},
       {f16, false, 1, 1, 1},
+      {f32, false, 5, 3, 130, true, true, false},
       {f32, true, 3, 2, 130, true, true},
       {bf16, false, 2, 20, 100},
+      {f32, true, 3, 5, 37, true, true, true, gru},
+      {bf16, false, 3, 20, 72, false, false, true, gru},
+      {f32, false, 3, 2, 45, true, false, false, gru},
+      {f16, false, 3, 3, 130, true, true, true, rnn},
+      {f32, true, 3, 9, 24, true, false, true, relu_rnn},
   };
   return cases;
 }
 
-TEST(Recurrence, IsRightInTheEmulationUnderEverySchedule) {
+void expect_right_in_the_emulation(const std::vector<LayerCase>& cases, const Target& target, int runs) {
   std::vector<std::unique_ptr<EmulatedProgram>> programs;
   std::vector<const gpu::TextLaunch*> kernels;
-  for (const LayerCase& c : small_cases()) {
-    programs.push_back(std::make_unique<EmulatedProgram>(plan_for_gpu(*graph_of(c), {}, "h200", c.is_tf32)));
+  for (const LayerCase& c : cases) {
+    programs.push_back(std::make_unique<EmulatedProgram>(plan_for_gpu(*graph_of(c), target, {}, c.is_tf32)));
     for (const gpu::TextLaunch* kernel : programs.back()->kernels()) kernels.push_back(kernel);
   }
   const gpu::EmulatedKernels compiled(kernels);
   for (std::size_t i = 0; i < programs.size(); ++i) {
-    const LayerCase& c = small_cases()[i];
+    const LayerCase& c = cases[i];
     ASSERT_EQ(programs[i]->library_op(), "") << c.text();
     const Feeds feeds = feeds_of(c);
     const Tensors tensors = to_tensors(*graph_of(c), feeds);
     const Tensors first = programs[i]->run(compiled, tensors, 1);
     expect_near(c, first, feeds);
-    expect_same_bits(first, programs[i]->run(compiled, tensors, 2));
+    for (int run = 1; run < runs; ++run) {
+      expect_same_bits(first, programs[i]->run(compiled, tensors, static_cast<unsigned>(run) + 1));
+    }
   }
 }
 
-std::string claimant_of(const LayerCase& c, const char* op, const char* target = "h200") {
+TEST(Recurrence, IsRightInTheEmulationUnderEverySchedule) {
+  expect_right_in_the_emulation(small_cases(), named_target("h200"), 2);
+}
+
+// A GPU without clusters whose multiprocessors have little memory, so that teams need several of them.
+Target small_gpu() {
+  Target target = gpu_target("small", 8, 0, 6, 1e5);
+  target.shared_bytes = 64 << 10;
+  return target;
+}
+
+const std::vector<LayerCase>& cases_through_memory() {
+  static const std::vector<LayerCase> cases = {
+      {bf16, false, 6, 3, 160, true, false},          {f32, true, 5, 2, 144, true, true},
+      {f32, false, 4, 1, 100, false, false, false},   {f16, false, 1, 2, 160},
+      {f16, false, 4, 9, 200, true, true, true, gru}, {f32, true, 5, 1, 300, false, false, true, rnn},
+  };
+  return cases;
+}
+
+TEST(Recurrence, ThroughMemoryIsRightInTheEmulationUnderEverySchedule) {
+  for (const LayerCase& c : cases_through_memory()) {
+    const Plan plan = plan_for_gpu(*graph_of(c), small_gpu(), {}, c.is_tf32);
+    int through_memory = 0;
+    for (const Step& step : plan.steps) {
+      if (step.text == nullptr) continue;
+      for (const gpu::TextLaunch& launch : step.text->launches) through_memory += launch.is_cooperative ? 1 : 0;
+    }
+    EXPECT_EQ(through_memory, c.is_training ? 2 : 1) << c.text();
+  }
+  expect_right_in_the_emulation(cases_through_memory(), small_gpu(), 4);
+}
+
+std::string claimant_of(const LayerCase& c, const std::string& op, const char* target = "h200") {
   const Plan plan = plan_for_gpu(*graph_of(c), {}, target, c.is_tf32);
   for (const Step& step : plan.steps) {
     if (step.kind == Step::Kind::kernel && step.call.op->name == op) return step.kernel->name;
@@ -120,27 +184,36 @@ std::string claimant_of(const LayerCase& c, const char* op, const char* target =
   return "";
 }
 
-TEST(Recurrence, IsClaimedWhereItsWeightsFitAChipWithClusters) {
+TEST(Recurrence, IsClaimedWhereItsWeightsFitTheChip) {
   const LayerCase in_bf16{bf16, false, 64, 1, 512}, exact{f32, false, 64, 1, 256}, in_tf32{f32, true, 64, 32, 512};
   EXPECT_EQ(claimant_of(in_bf16, "lstm_recurrence"), "team");
   EXPECT_EQ(claimant_of(in_bf16, "lstm_recurrence_grad"), "team");
   EXPECT_EQ(claimant_of(in_tf32, "lstm_recurrence_grad"), "team");
   EXPECT_EQ(claimant_of(exact, "lstm_recurrence"), "team");
   EXPECT_EQ(claimant_of(exact, "lstm_recurrence_grad"), "") << "no products that do not round";
-  EXPECT_EQ(claimant_of(in_bf16, "lstm_recurrence", "a100"), "") << "no clusters";
+  EXPECT_EQ(claimant_of(in_bf16, "lstm_recurrence", "a100"), "team") << "through memory, without clusters";
+  for (const Cell cell : {lstm, gru, rnn, relu_rnn}) {
+    const LayerCase large{f32, true, 64, 32, 1024, false, false, true, cell};
+    EXPECT_EQ(claimant_of(large, large.op()), "team") << "more than a cluster has room for";
+    EXPECT_EQ(claimant_of(large, large.op() + "_grad"), "team");
+  }
   EXPECT_EQ(claimant_of({f64, false, 64, 1, 64}, "lstm_recurrence"), "");
-  EXPECT_EQ(claimant_of({bf16, false, 64, 1, 4096}, "lstm_recurrence"), "") << "larger than a cluster";
+  EXPECT_EQ(claimant_of({bf16, false, 64, 1, 4096}, "lstm_recurrence"), "") << "larger than the chip";
 }
 
-TEST(Recurrence, CompilesForHopper) {
+TEST(Recurrence, CompilesForGpusWithAndWithoutClusters) {
   if (gpu::nvrtc() == nullptr) GTEST_SKIP() << gpu::nvrtc_problem();
   for (const LayerCase& c : {LayerCase{bf16, false, 8, 128, 512, true}, LayerCase{f32, true, 8, 1, 100},
-                             LayerCase{f32, false, 8, 1, 512, false, false, false}}) {
-    const Plan plan = plan_for_gpu(*graph_of(c), {}, "h200", c.is_tf32);
-    for (const Step& step : plan.steps) {
-      if (step.text == nullptr || step.kind != Step::Kind::kernel) continue;
-      for (const gpu::TextLaunch& launch : step.text->launches) {
-        EXPECT_FALSE(gpu::compile(launch.source, "recurrence.cu", "sm_90a").empty()) << c.text();
+                             LayerCase{f32, false, 8, 1, 512, false, false, false},
+                             LayerCase{f32, true, 8, 32, 1024, false, true, true, gru},
+                             LayerCase{bf16, false, 8, 2, 1024, true, false, true, rnn}}) {
+    for (const char* target : {"h200", "a100"}) {
+      const Plan plan = plan_for_gpu(*graph_of(c), {}, target, c.is_tf32);
+      for (const Step& step : plan.steps) {
+        if (step.text == nullptr || step.kind != Step::Kind::kernel) continue;
+        for (const gpu::TextLaunch& launch : step.text->launches) {
+          EXPECT_FALSE(gpu::compile(launch.source, "recurrence.cu", named_target(target).arch()).empty()) << c.text();
+        }
       }
     }
   }
@@ -158,8 +231,18 @@ TEST(Recurrence, IsRightOnAGpu) {
                              {bf16, false, 5, 70, 333, true, true},
                              {f32, false, 8, 1, 512, false, false, false},
                              {bf16, false, 300, 5, 128, true},
-                             {f32, true, 20, 8, 256, true, true}});
+                             {f32, true, 20, 8, 256, true, true},
+                             {bf16, false, 4, 9, 1024, true, false},
+                             {f32, true, 3, 5, 1024, false, true},
+                             {f32, false, 9, 1, 1024, false, false, false},
+                             {f32, true, 2, 128, 512, true},
+                             {f16, false, 4, 6, 900, true, true, true, gru},
+                             {f32, true, 4, 8, 512, true, false, true, gru},
+                             {f32, false, 9, 1, 512, false, true, false, gru},
+                             {bf16, false, 20, 1, 1024, false, false, true, rnn},
+                             {f32, true, 4, 16, 700, true, true, true, rnn}});
   for (const LayerCase& c : cases) {
+    SCOPED_TRACE(c.text());
     CompileOptions options = on_gpu();
     options.allow_tf32 = c.is_tf32;
     const auto graph = graph_of(c, true);

@@ -1,29 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of a recurrence on the tensor cores, by weights that stay where they are.
 
-constexpr int kStageStride = kGates * kUnits * (int)sizeof(Stored) + 16;  // bytes; rows begin in different banks
-
-// Brings rows of u into shared memory, of each what belongs to this CTA's units: of kGroups groups of rows, kGroupRows
-// apart, kAtOnce each from the group's row `first` on. For all threads; they are there behind a barrier.
-template <int kGroups, int kGroupRows, int kAtOnce>
-PD_DEVICE void stage_weights(unsigned char* stage, const Stored* u, int rank, int first, int hidden) {
-  constexpr int kPiece = kIsInPieces ? kInPiece : 1, kPieces = kUnits / kPiece, kLines = kGroups * kAtOnce;
-  for (int i = threadIdx.x; i < kLines * kGates * kPieces; i += kThreads) {
-    const int piece = i % kPieces, gate = i / kPieces % kGates, line = i / (kPieces * kGates);
-    const int row = line / kAtOnce * kGroupRows + first + line % kAtOnce, unit = rank * kUnits + piece * kPiece;
-    const bool is_there = row < hidden && unit < hidden;
-    Stored* const to = (Stored*)(stage + line * kStageStride) + gate * kUnits + piece * kPiece;
-    const Stored* const from = u + (is_there ? (Index)row * (kGates * hidden) + gate * hidden + unit : 0);
-    if constexpr (kIsInPieces) copy_beside<16>(to, from, is_there);
-    else *to = is_there ? *from : Stored{};
-  }
-  for (int i = threadIdx.x; i < kLines; i += kThreads) {
-    *(uint4*)(stage + (i + 1) * kStageStride - 16) = make_uint4(0, 0, 0, 0);
-  }
-  copies_end_group();
-  copies_wait<0>();
-}
-
 // What a warp has of a matrix of weights, as the tensor cores get it: kTiles tiles of 16 rows by kSteps steps along K.
 // The first of these fragments are kept in registers, as many as there is room for, the others in shared memory.
 struct WarpWeights {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a recurrent layer over time is shared out over a GPU whose CTAs keep its weights: teams of CTAs, each with rows
-// of the batch; within a team each CTA has units; within a CTA warps share the rows of its matrix and K. See
-// recurrence.cu.
+// of the batch; within a team each CTA has units; within a CTA warps share the rows of its matrix and K. A team is a
+// cluster, or any CTAs that run at once. See recurrence.cu.
 #pragma once
 
 #include <cstdint>
@@ -19,23 +19,35 @@ struct LayerExtents {
   std::int64_t batch = 0, hidden = 0;
   DType dtype = DType::f32;
   bool is_exact = false;     // f32 that is not rounded to TF32
+  bool is_training = false;  // forward: keeps what the gradient needs
   bool is_backward = false;  // multiplies the gradients of its own gates, and what comes out is everybody's
 };
+
+/// How what a CTA makes gets to the others of its team: into their shared memory by stores or by the copy engine,
+/// within a cluster; or through global memory.
+enum class Exchange { stores, copies, memory };
 
 struct Team {
   std::int64_t ctas = 0, units = 0;   // of a CTA; a multiple of 8
   std::int64_t rows = 0, count = 0;   // of the batch that a team has; teams
-  std::int64_t warps = 0, parts = 0;  // of K
-  std::int64_t tiles = 0, steps = 0;  // of a warp: 16 rows of the matrix, 32 bytes along K (exact: 4 rows, 512 bytes)
+  std::int64_t parts = 0;             // of K
+  bool is_by_lanes = false;           // f32 is multiplied without tensor cores
+  std::int64_t tiles = 0, steps = 0;  // of a warp: 16 rows of the matrix, 32 bytes along K (lanes: 4 rows, 512 bytes)
   std::int64_t kept = 0;              // tiles by steps that are kept in registers
   std::int64_t staged = 0;  // steps (forward) or tiles (backward) of every warp that come at once at the start
-  std::int64_t matrix_rows = 0, depth_pieces = 0, sum_stride = 0;
-  bool is_bulk = false;  // the copy engine brings what CTAs send each other
+  std::int64_t matrix_rows = 0, depth_pieces = 0, sum_stride = 0;  // pieces of 16 bytes along K
+  Exchange exchange = Exchange::stores;
   std::int64_t shared_bytes = 0;
-  double step_us = 0;  // what a step is expected to take
+  std::int64_t state_words = 0;  // of all teams, that what goes through memory lies in from launch to launch
+  double step_us = 0;            // what a step is expected to take
 
+  /// Sums end in the threads of their cells: see recurrence_lanes.cu.
+  bool keeps_sums() const { return is_by_lanes && exchange == Exchange::memory; }
   std::string text() const;
 };
+
+/// Warps of a CTA.
+inline constexpr std::int64_t k_team_warps = 8;
 
 /// The teams of which a step takes least; none when the weights do not fit, and then why.
 std::optional<Team> choose_team(const LayerExtents& layer, const Target& target, std::string* why_not);

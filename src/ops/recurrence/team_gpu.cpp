@@ -11,9 +11,11 @@ namespace {
 
 using gpu::parts_of;
 
-constexpr std::int64_t kWarps = 8;
-// Fragments, of 4 words, and blocks, of 16, that the 255 registers of a thread have room for.
-constexpr std::int64_t kMostKept = 34, kMostKeptBlocks = 8;
+constexpr std::int64_t kWarps = k_team_warps;
+// Fragments, of 4 words, and blocks, of 16, that the 255 registers of a thread have room for beside 48 sums.
+constexpr std::int64_t kMostKept = 34, kMostKeptBlocks = 8, kSumsBeside = 48;
+constexpr std::int64_t kPlaces = 8;           // for a state, recurrence_forward_memory.cu
+constexpr std::int64_t kMostRowsByLanes = 8;  // recurrence_lanes.cu
 constexpr std::int64_t kReservedBytes = 1 << 10;
 constexpr double kCyclesPerUs = 1980;
 
@@ -33,33 +35,39 @@ double copies_us(std::int64_t ctas, double kilobytes) {
   return ctas <= 8 ? 0.40 + 0.02 * kilobytes : 0.60 + 0.017 * kilobytes;
 }
 
+// The same through memory, where what a training keeps of a step goes too.
+double memory_us(const LayerExtents& layer, double kilobytes) {
+  return (layer.is_backward ? 0.8 : layer.is_training ? 1.2 : 0.85) + 0.05 * kilobytes;
+}
+
 // The extents of the matrix that a CTA multiplies by.
 struct Matrix {
   std::int64_t rows, depth_bytes;
   Matrix(const LayerExtents& layer, const Team& team) {
     const std::int64_t gates = team.units * layer.gates, all = team.ctas * team.units;
-    rows = up_to(layer.is_backward ? all : gates, layer.is_exact ? 4 : 16);
+    rows = up_to(layer.is_backward ? all : gates, 16);
     depth_bytes = (layer.is_backward ? gates : all) * size_bytes(layer.dtype);
   }
 };
 
 // 16 rows by 32 bytes of a warp's matrix, or 16 weights a lane.
-std::int64_t fragment_bytes(const LayerExtents& layer) { return layer.is_exact ? 2048 : 512; }
+std::int64_t fragment_bytes(const Team& team) { return team.is_by_lanes ? 2048 : 512; }
 
-// What CTAs send each other a step, and keep two places of.
-std::int64_t sent_bytes(const LayerExtents& layer, const Team& team) {
-  if (layer.is_backward) return team.ctas * team.rows * (team.units + 4) * 4;
-  return team.depth_pieces * team.rows * 16;
+// What a CTA gets from all others a step.
+std::int64_t got_bytes(const LayerExtents& layer, const Team& team) {
+  if (!layer.is_backward) return team.ctas * team.units * size_bytes(layer.dtype) * team.rows;
+  const bool has_gaps = team.exchange != Exchange::memory;
+  return team.ctas * team.rows * (team.units + (has_gaps ? 4 : 0)) * 4;
 }
 
 void share_out(const LayerExtents& layer, const Matrix& matrix, Team* team) {
-  team->warps = kWarps;
   team->matrix_rows = matrix.rows;
   team->sum_stride = up_to(matrix.rows, 16) + 4;  // lanes of a warp go to different banks
-  if (layer.is_exact) {
+  if (team->is_by_lanes) {
     team->parts = 1;
     team->depth_pieces = matrix.depth_bytes / 16;
-    team->tiles = parts_of(matrix.rows / 4, kWarps), team->steps = parts_of(team->depth_pieces, 32);
+    const std::int64_t quads = parts_of(team->units, layer.gates == 1 ? 4 : 1);
+    team->tiles = parts_of(quads, kWarps), team->steps = parts_of(team->depth_pieces, 32);
     team->kept = std::min(team->tiles * team->steps, kMostKeptBlocks);
     return;
   }
@@ -73,82 +81,126 @@ void share_out(const LayerExtents& layer, const Matrix& matrix, Team* team) {
   }
   team->tiles = parts_of(tiles, kWarps / team->parts);
   team->steps = parts_of(steps, team->parts);
-  team->kept = std::min(team->tiles * team->steps, kMostKept);
+  const std::int64_t sums = team->tiles * parts_of(team->rows, 8) * 4;
+  const std::int64_t most = kMostKept - std::max<std::int64_t>(sums - kSumsBeside, 0) / 4;
+  team->kept = std::min(team->tiles * team->steps, std::max<std::int64_t>(most, 1));
   team->depth_pieces = team->parts * team->steps * 2;
 }
 
 // What lies in shared memory: places for what comes and goes, and weights; before the first step the weights come
 // through the same places, as many at once as there is room for. False when there is not enough for the least.
 bool count_shared(const LayerExtents& layer, const Target& target, Team* team) {
+  const std::int64_t vectors = team->depth_pieces * team->rows * 16;
   std::int64_t work = 0;
   if (layer.is_backward) {
-    work = team->depth_pieces * team->rows * 16 + 4 * sent_bytes(layer, *team);
+    work = vectors + (team->exchange == Exchange::memory ? 0 : 4 * got_bytes(layer, *team));
   } else {
-    work = 2 * sent_bytes(layer, *team) + team->parts * team->rows * team->sum_stride * 4;
+    const bool is_once = team->exchange == Exchange::memory && !team->is_by_lanes;
+    const std::int64_t sums = team->keeps_sums() ? 0 : team->parts * team->rows * team->sum_stride * 4;
+    work = (is_once ? 1 : 2) * vectors + sums;
   }
-  const std::int64_t rest = (team->tiles * team->steps - team->kept) * kWarps * fragment_bytes(layer);
+  const std::int64_t rest = (team->tiles * team->steps - team->kept) * kWarps * fragment_bytes(*team);
   const std::int64_t head = up_to(16 + team->rows * 8, 16) + rest;
   const std::int64_t room = target.shared_bytes - kReservedBytes - head;
   team->shared_bytes = head + work;
-  if (layer.is_exact) return room >= work;
-  const std::int64_t row = team->units * layer.gates * size_bytes(layer.dtype) + 16;
-  const std::int64_t rows = layer.is_backward ? kWarps * 16 : team->parts * 32 / size_bytes(layer.dtype);
+  const std::int64_t row = team->units * layer.gates * size_bytes(layer.dtype) + (team->is_by_lanes ? 0 : 16);
+  const std::int64_t rows = team->is_by_lanes   ? 128
+                            : layer.is_backward ? kWarps * 16
+                                                : team->parts * 32 / size_bytes(layer.dtype);
   team->staged = std::min(room / (row * rows), layer.is_backward ? team->tiles : team->steps);
   team->shared_bytes = head + std::max(work, team->staged * row * rows);
   return room >= work && team->staged > 0;
 }
 
-double step_us(const LayerExtents& layer, Team* team) {
-  const double kilobytes = static_cast<double>(sent_bytes(layer, *team)) / 1024;
-  const double stores = stores_us(team->ctas, kilobytes), copies = copies_us(team->ctas, kilobytes);
-  team->is_bulk = team->ctas > 1 && (layer.is_backward || copies < stores);
-  const double exchange = team->ctas == 1 ? 0 : team->is_bulk ? copies : stores;
-  if (layer.is_exact) {
-    const auto products = static_cast<double>(team->matrix_rows * team->depth_pieces * 4 * team->rows);
-    const auto rest = static_cast<double>((team->tiles * team->steps - team->kept) * kWarps * 16 * team->rows);
-    return exchange + 0.25 + std::max(products / 100, rest) / kCyclesPerUs;
+// Of a cluster: what takes less.
+void choose_exchange(const LayerExtents& layer, Team* team) {
+  const double kilobytes = static_cast<double>(got_bytes(layer, *team)) / 1024;
+  const bool is_copied = layer.is_backward || copies_us(team->ctas, kilobytes) < stores_us(team->ctas, kilobytes);
+  team->exchange = team->ctas > 1 && is_copied ? Exchange::copies : Exchange::stores;
+}
+
+double exchange_us(const LayerExtents& layer, const Team& team) {
+  if (team.ctas == 1) return 0;
+  const double kilobytes = static_cast<double>(got_bytes(layer, team)) / 1024;
+  switch (team.exchange) {
+    case Exchange::stores: return stores_us(team.ctas, kilobytes);
+    case Exchange::copies: return copies_us(team.ctas, kilobytes);
+    case Exchange::memory: return memory_us(layer, kilobytes);
   }
-  const auto column_tiles = static_cast<double>(parts_of(team->rows, 8));
-  const auto fragments = static_cast<double>(kWarps * team->tiles * team->steps);
+  return 0;
+}
+
+double step_us(const LayerExtents& layer, const Team& team) {
+  const double exchange = exchange_us(layer, team);
+  if (team.is_by_lanes) {
+    const auto products = static_cast<double>(team.tiles * team.steps * kWarps * 512 * team.rows);
+    const auto rest = static_cast<double>((team.tiles * team.steps - team.kept) * kWarps * 16 * team.rows);
+    const auto sums = static_cast<double>(team.tiles * team.rows) * 60;  // over the lanes
+    return exchange + 0.15 + (std::max(products / 100, rest) + sums) / kCyclesPerUs;
+  }
+  const auto column_tiles = static_cast<double>(parts_of(team.rows, 8));
+  const auto fragments = static_cast<double>(kWarps * team.tiles * team.steps);
   const double multiply = fragments * column_tiles * 1.6;
-  const double vectors = static_cast<double>(kWarps * team->steps) * column_tiles * 2;
-  const double rest = static_cast<double>(kWarps * (team->tiles * team->steps - team->kept)) * 4;
-  return exchange + 0.3 + std::max(multiply, vectors + rest) / kCyclesPerUs;
+  const double vectors = static_cast<double>(kWarps * team.steps) * column_tiles * 2;
+  const double rest = static_cast<double>(kWarps * (team.tiles * team.steps - team.kept)) * 5;
+  const auto more_cells = static_cast<double>(parts_of(team.units * team.rows, kWarps * 32) - 1);  // of a thread
+  return exchange + 0.3 + std::max(multiply, vectors + rest) / kCyclesPerUs + more_cells * 0.2;
+}
+
+// A word for each that is given in a place, and what tells uses apart.
+std::int64_t state_words(const LayerExtents& layer, const Team& team) {
+  if (team.exchange != Exchange::memory) return 0;
+  const std::int64_t places = layer.is_backward ? 2 * team.ctas : kPlaces, marks = layer.is_backward ? 2 : 1;
+  return team.count * (places * (got_bytes(layer, team) / 4) + marks);
 }
 
 }  // namespace
 
 std::string Team::text() const {
+  const char* const ways[] = {"", ", copied in bulk", ", through memory"};
   return fmt::format("{} team{} of {} CTAs: {} rows, {} units a CTA{}; {:.2f} us a step expected", count,
-                     count == 1 ? "" : "s", ctas, rows, units, is_bulk ? ", copied in bulk" : "", step_us);
+                     count == 1 ? "" : "s", ctas, rows, units, ways[static_cast<int>(exchange)], step_us);
 }
 
 std::optional<Team> choose_team(const LayerExtents& layer, const Target& target, std::string* why_not) {
   std::optional<Team> best;
   std::int64_t bytes = 0;
-  for (const std::int64_t ctas : {1, 2, 4, 8, 16}) {
-    if (ctas > 1 && target.major < 9) break;
-    Team team;
-    team.ctas = ctas;
-    team.units = up_to(parts_of(layer.hidden, ctas), 8);
-    if (team.units * (ctas - 1) >= layer.hidden && ctas > 1) continue;  // the last would have nothing
-    const Matrix matrix(layer, team);
-    const std::int64_t at_once = teams_at_once(ctas, target);
+  const auto consider = [&](Team team, std::int64_t at_once) {
     // One row more a team costs less than a second round of teams.
     team.rows = std::max<std::int64_t>(parts_of(layer.batch, at_once), 1);
     team.count = parts_of(layer.batch, team.rows);
-    share_out(layer, matrix, &team);
+    if (team.keeps_sums() && team.rows > kMostRowsByLanes) return;
+    share_out(layer, Matrix(layer, team), &team);
+    if (team.exchange != Exchange::memory) choose_exchange(layer, &team);
     if (!count_shared(layer, target, &team)) {
-      bytes = team.shared_bytes;
-      continue;
+      bytes = bytes == 0 ? team.shared_bytes : std::min(bytes, team.shared_bytes);
+      return;
     }
-    team.step_us = step_us(layer, &team);
+    team.step_us = step_us(layer, team);
+    team.state_words = state_words(layer, team);
     if (!best || team.step_us < best->step_us) best = team;
+  };
+  const auto consider_both = [&](Team team, std::int64_t at_once) {
+    if (!layer.is_exact) consider(team, at_once);
+    team.is_by_lanes = true;
+    if (layer.dtype == DType::f32 && !layer.is_backward) consider(team, at_once);
+  };
+  for (const std::int64_t ctas : {1, 2, 4, 8, 16}) {
+    if (target.major < 9) break;  // no clusters
+    Team team{.ctas = ctas, .units = up_to(parts_of(layer.hidden, ctas), 8)};
+    if (team.units * (ctas - 1) >= layer.hidden && ctas > 1) continue;  // the last would have nothing
+    consider_both(team, teams_at_once(ctas, target));
+  }
+  for (std::int64_t units = 8; units < layer.hidden + 8; units += 8) {
+    Team team{.ctas = parts_of(layer.hidden, units), .units = units, .exchange = Exchange::memory};
+    if (team.ctas <= target.sm_count) consider_both(team, target.sm_count / team.ctas);
   }
   if (!best && why_not != nullptr) {
-    *why_not = fmt::format(
-        "the weights of {} units do not fit 16 CTAs: they would need {} bytes of shared memory each, {} are there",
-        layer.hidden, bytes, target.shared_bytes - kReservedBytes);
+    *why_not = bytes == 0 ? fmt::format("{} rows are too many for products that do not round", layer.batch)
+                          : fmt::format(
+                                "the weights of {} units do not fit {} CTAs: they would need {} bytes of shared "
+                                "memory each, {} are there",
+                                layer.hidden, target.sm_count, bytes, target.shared_bytes - kReservedBytes);
   }
   return best;
 }

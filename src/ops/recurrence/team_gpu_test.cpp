@@ -21,7 +21,7 @@ TEST(Team, HasAPlaceForEveryRowAndUnitAndNeedsNoMoreThanThereIs) {
   const Target& h200 = named_target("h200");
   int accepted = 0;
   for (int i = 0; i < 2000; ++i) {
-    LayerExtents layer{.gates = i % 3 == 0 ? 1 : i % 3 + 2, .batch = up_to(300), .hidden = up_to(900)};
+    LayerExtents layer{.gates = i % 3 == 0 ? 1 : i % 3 + 2, .batch = up_to(300), .hidden = up_to(1600)};
     layer.dtype = i % 2 == 0 ? DType::f32 : DType::bf16;
     layer.is_exact = i % 4 == 0;
     layer.is_backward = !layer.is_exact && i % 5 == 0;
@@ -34,12 +34,21 @@ TEST(Team, HasAPlaceForEveryRowAndUnitAndNeedsNoMoreThanThereIs) {
     EXPECT_GE(team->count * team->rows, layer.batch);
     EXPECT_LT((team->count - 1) * team->rows, layer.batch) << "a team has no rows";
     EXPECT_LE(team->shared_bytes, h200.shared_bytes);
+    EXPECT_LE(team->count * team->ctas, h200.sm_count) << "not all run at once";
+    EXPECT_EQ(team->exchange == Exchange::memory, team->state_words > 0);
     const std::int64_t columns = team->units * layer.gates, all = team->ctas * team->units;
     EXPECT_GE(team->matrix_rows, layer.is_backward ? all : columns);
     const std::int64_t depth = (layer.is_backward ? columns : all) * size_bytes(layer.dtype);
     EXPECT_GE(team->depth_pieces * 16, depth);
-    if (layer.is_exact) continue;
-    EXPECT_GE(team->tiles * 16 * (team->warps / team->parts), team->matrix_rows);
+    if (team->is_by_lanes) {
+      if (team->keeps_sums()) {
+        EXPECT_LE(team->rows, 8);
+      }
+      EXPECT_GE(team->tiles * k_team_warps * (layer.gates == 1 ? 4 : 1), team->units);
+      EXPECT_GE(team->steps * 512, depth);
+      continue;
+    }
+    EXPECT_GE(team->tiles * 16 * (k_team_warps / team->parts), team->matrix_rows);
     EXPECT_GE(team->parts * team->steps * 32, depth);
   }
   EXPECT_GT(accepted, 1000);
@@ -48,7 +57,7 @@ TEST(Team, HasAPlaceForEveryRowAndUnitAndNeedsNoMoreThanThereIs) {
 TEST(Team, IsDeclinedWhereTheWeightsDoNotFit) {
   std::string why_not;
   EXPECT_FALSE(team_of({.gates = 4, .batch = 1, .hidden = 4096, .dtype = DType::bf16}, "h200", &why_not));
-  EXPECT_NE(why_not.find("the weights of 4096 units do not fit 16 CTAs"), std::string::npos) << why_not;
+  EXPECT_NE(why_not.find("the weights of 4096 units do not fit 132 CTAs"), std::string::npos) << why_not;
 }
 
 TEST(Team, OfALargeBatchAreAsManyAsRunAtOnce) {

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// One unit of one row of a GRU, from step to step; gates are r, z, n, and m = h u_n + bm is what r lets through to n.
+
+struct Operands {
+  const Stored *xw, *u, *bm, *h0;
+  const int* lengths;
+  Stored *states, *saved, *last_h;
+};
+
+struct Cell {
+  float h, bias, saved[4];
+
+  PD_DEVICE void start(const Operands& operands, const CellPlace& place, Index first) {
+    h = load_one<true>(operands.h0 + place.at), bias = load_one<true>(operands.bm + place.unit);
+    if (operands.states != nullptr) store_one(operands.states + first + place.at, h);
+  }
+  PD_DEVICE void advance(const float (&x)[3], const float (&sum)[3]) {
+    saved[0] = cell_sigmoid(x[0] + sum[0]), saved[1] = cell_sigmoid(x[1] + sum[1]), saved[3] = sum[2] + bias;
+    saved[2] = cell_tanh(x[2] + saved[0] * saved[3]);
+    h = saved[2] + saved[1] * (h - saved[2]);
+  }
+  PD_DEVICE void keep(const Operands& operands, bool counts, Index after, Index here, const CellPlace& place,
+                      int hidden) const {
+    if (operands.states != nullptr) store_one(operands.states + after + place.at, counts ? h : 0.0f);
+    if (operands.saved == nullptr) return;
+    Stored* const to = operands.saved + here * 4 + place.in_gates(4);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) store_one(to + i * hidden, counts ? saved[i] : 0.0f);
+  }
+  PD_DEVICE void end(const Operands& operands, Index at) const {
+    if (operands.last_h != nullptr) store_one(operands.last_h + at, h);
+  }
+};

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// One unit of one row of a GRU, from its last step to its first; gates are r, z, n. What the weights multiply are the
+// gradients of r, z and m.
+
+struct Operands {
+  const Stored *u, *saved, *states, *dstates, *dlast_h;
+  const int* lengths;
+  Stored *dxw, *dhu, *dh0;
+};
+
+struct Cell {
+  float dh, kept, d_n;  // the gradient of what leaves the step; what of it goes past the gates; n's
+  // Of the step that is next, as stored until they are there: its r, z, n, m, the state it began with.
+  Pack<Stored, 1> saved[4], h, dstate;
+
+  PD_DEVICE void start(const Operands& operands, Index at) {
+    dh = operands.dlast_h != nullptr ? load_one<true>(operands.dlast_h + at) : 0.0f;
+  }
+  PD_DEVICE void fetch_end(const Operands&, Index, const CellPlace&) {}
+  PD_DEVICE void fetch(const Operands& operands, bool counts, const StepElements& step, const CellPlace& place,
+                       int hidden) {
+    if (!counts) return;
+    const Stored* const from = operands.saved + step.here * 4 + place.in_gates(4);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) load<true>(saved[i], from + i * hidden);
+    load<true>(h, operands.states + step.began + place.at);
+    if (operands.dstates != nullptr) load<true>(dstate, operands.dstates + step.here + place.at);
+  }
+  PD_DEVICE void take_back(float sum) { dh = sum + kept; }
+  // Of the products' sums.
+  PD_DEVICE void retreat(const Operands& operands, float (&gradients)[3], bool counts) {
+    d_n = 0;
+    if (!counts) return;
+    const float r = saved[0].get(0), z = saved[1].get(0), n = saved[2].get(0);
+    const float of_h = operands.dstates != nullptr ? dh + dstate.get(0) : dh;
+    kept = of_h * z, d_n = (of_h - kept) * (1.0f - n * n);
+    gradients[0] = d_n * saved[3].get(0) * (r * (1.0f - r));
+    gradients[1] = of_h * (h.get(0) - n) * (z * (1.0f - z)), gradients[2] = d_n * r;
+  }
+  PD_DEVICE void keep(const Operands& operands, const float (&gradients)[3], Index here, const CellPlace& place,
+                      int hidden) const {
+    const Index at = here * 3 + place.in_gates(3);
+#pragma unroll
+    for (int gate = 0; gate < 3; ++gate) {
+      if (operands.dhu != nullptr) store_one(operands.dhu + at + gate * hidden, gradients[gate]);
+      if (operands.dxw != nullptr) store_one(operands.dxw + at + gate * hidden, gate < 2 ? gradients[gate] : d_n);
+    }
+  }
+  PD_DEVICE void end(const Operands& operands, Index at) const {
+    if (operands.dh0 != nullptr) store_one(operands.dh0 + at, dh);
+  }
+};

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// One unit of one row of a plain recurrence, from its last step to its first.
+
+struct Operands {
+  const Stored *u, *states, *dstates, *dlast_h;
+  const int* lengths;
+  Stored *dxw, *dh0;
+};
+
+struct Cell {
+  float dh;                   // the gradient of what leaves the step
+  Pack<Stored, 1> h, dstate;  // of the step that is next, as stored until they are there: the state behind it
+
+  PD_DEVICE void start(const Operands& operands, Index at) {
+    dh = operands.dlast_h != nullptr ? load_one<true>(operands.dlast_h + at) : 0.0f;
+  }
+  PD_DEVICE void fetch_end(const Operands&, Index, const CellPlace&) {}
+  PD_DEVICE void fetch(const Operands& operands, bool counts, const StepElements& step, const CellPlace& place, int) {
+    if (!counts) return;
+    load<true>(h, operands.states + step.after + place.at);
+    if (operands.dstates != nullptr) load<true>(dstate, operands.dstates + step.here + place.at);
+  }
+  PD_DEVICE void take_back(float sum) { dh = sum; }
+  // Of the sum that the state is made of.
+  PD_DEVICE void retreat(const Operands& operands, float (&gradients)[1], bool counts) {
+    if (!counts) return;
+    const float y = h.get(0), of_h = operands.dstates != nullptr ? dh + dstate.get(0) : dh;
+    gradients[0] = kIsRelu ? (y > 0.0f ? of_h : 0.0f) : of_h * (1.0f - y * y);
+  }
+  PD_DEVICE void keep(const Operands& operands, const float (&gradients)[1], Index here, const CellPlace& place,
+                      int) const {
+    if (operands.dxw != nullptr) store_one(operands.dxw + here + place.at, gradients[0]);
+  }
+  PD_DEVICE void end(const Operands& operands, Index at) const {
+    if (operands.dh0 != nullptr) store_one(operands.dh0 + at, dh);
+  }
+};

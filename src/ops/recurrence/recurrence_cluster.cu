@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Teams that are clusters: what a CTA makes goes straight into the shared memory of the others, where a mailbox counts
+// what came. All of a cluster run, so what a step needs comes whatever happens.
+
+#ifdef PD_EMULATE
+using emulation::copy_to_peer;
+using emulation::send_piece;
+PD_DEVICE void copies_follow_stores() {}
+#else
+// Puts 16 bytes where `at` is in CTA `rank` of the cluster, and counts them in the mailbox there.
+PD_DEVICE void send_piece(uint4* at, uint4 value, unsigned long long* mailbox, unsigned rank) {
+  asm volatile(
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
+          address_in(shared_address(at), rank)),
+      "r"(value.x), "r"(value.y), "r"(value.z), "r"(value.w), "r"(address_in(shared_address(mailbox), rank))
+      : "memory");
+}
+// The copy engine brings so many bytes from here to where `to` is in CTA `rank`.
+PD_DEVICE void copy_to_peer(void* to, const void* from, unsigned bytes, unsigned long long* mailbox, unsigned rank) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+          address_in(shared_address(to), rank)),
+      "r"(shared_address(from)), "r"(bytes), "r"(address_in(shared_address(mailbox), rank))
+      : "memory");
+}
+// The copy engine sees what this thread has stored before.
+PD_DEVICE void copies_follow_stores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+#endif
+
+PD_DEVICE int rank_in_team() { return kTeam > 1 ? cluster_rank() : 0; }
+
+PD_DEVICE void wait_for_mail(unsigned long long* mailbox, int round) {
+  while (!mailbox_try(mailbox, round & 1)) {}
+}
+
+// copy(rank) for every other CTA of the team. One thread of a warp after the other would take the time of all, so the
+// warps that finish share them.
+template <class Copy> PD_DEVICE void copy_to_others(const Copy& copy, int rank) {
+  constexpr int kShares = kFinishers / 32;
+  const int lane = threadIdx.x % 32, to = threadIdx.x / 32 + lane * kShares;
+  if (to < kTeam - 1) copy(to + (to >= rank));
+}
+
+// Behind it mailboxes and places are there for all; or nobody sends any more.
+PD_DEVICE void meet_team() {
+  if constexpr (kTeam > 1) cluster_barrier();
+  else __syncthreads();
+}

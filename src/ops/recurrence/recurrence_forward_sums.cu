@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the forward direction's products come to, by way of sums[kParts][kRows][kSumStride] in shared memory, where warps
+// have left them.
+
+// The sums of this thread's cells. False for threads that have none: they go on to wait for what comes next.
+PD_DEVICE bool gather_sums(float (&of_cells)[kCells][kGates], const float* sums, const CellPlace (&place)[kCells]) {
+  if (threadIdx.x >= kFinishers) {
+    if constexpr (kStates > 1) barrier_pass(1, kThreads);
+    else barrier_wait(1, kThreads);  // nobody reads the state any more
+    return false;
+  }
+  barrier_wait(1, kThreads);
+#pragma unroll
+  for (int i = 0; i < kCells * kGates; ++i) {
+    const CellPlace& at = place[i / kGates];
+    if (at.row >= kRows) continue;
+    const float* const first = sums + at.row * kSumStride + i % kGates * kUnits + at.of_cta;
+    float total = first[0];
+#pragma unroll
+    for (int p = 1; p < kParts; ++p) total += first[p * (kRows * kSumStride)];
+    of_cells[i / kGates][i % kGates] = total;
+  }
+  return true;
+}
