@@ -8,6 +8,7 @@
 #include <map>
 #include <mutex>
 
+#include "base/check.h"
 #include "gpu/cupti_library.h"
 #include "gpu/driver.h"
 
@@ -31,8 +32,6 @@ struct Collection {
   CuptiCollector::Lost lost;
   std::int64_t offset_ns = 0;  // steady_clock minus CUPTI's clock, at start
   bool has_callbacks = false;
-  CUpti_SubscriberHandle subscriber = nullptr;
-  std::string nodes_problem;
 };
 
 Collection& collection() {
@@ -131,65 +130,21 @@ void cut_waits(std::vector<GpuActivity>* activities) {
   }
 }
 
-thread_local std::vector<std::pair<std::uint64_t, std::uint64_t>>* clones_here = nullptr;
-
-// Called within cuGraphInstantiate, by its thread.
-void CUPTIAPI see_clone(void*, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void* data) {
-  if (clones_here == nullptr || domain != CUPTI_CB_DOMAIN_RESOURCE || id != CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED)
-    return;
-  const auto* resource = static_cast<const CUpti_ResourceData*>(data);
-  const auto* graph = static_cast<const CUpti_GraphData*>(resource->resourceDescriptor);
-  std::uint64_t from = 0, made = 0;
-  if (cupti()->cuptiGetGraphNodeId(graph->originalNode, &from) != CUPTI_SUCCESS) return;
-  if (cupti()->cuptiGetGraphNodeId(graph->node, &made) != CUPTI_SUCCESS) return;
-  clones_here->emplace_back(from, made);
-}
-
-// Why nodes cannot be told apart, or nothing.
-std::string subscribe(CUpti_SubscriberHandle* subscriber) {
-  const Cupti& table = *cupti();
-  for (const auto& [function, name] : {std::pair{reinterpret_cast<void*>(table.cuptiSubscribe), "cuptiSubscribe"},
-                                       {reinterpret_cast<void*>(table.cuptiUnsubscribe), "cuptiUnsubscribe"},
-                                       {reinterpret_cast<void*>(table.cuptiEnableCallback), "cuptiEnableCallback"},
-                                       {reinterpret_cast<void*>(table.cuptiGetGraphNodeId), "cuptiGetGraphNodeId"}}) {
-    if (function == nullptr) return cupti_library().path() + " has no " + name;
-  }
-  try {
-    PD_CUPTI(table.cuptiSubscribe(subscriber, reinterpret_cast<CUpti_CallbackFunc>(see_clone), nullptr));
-    PD_CUPTI(table.cuptiEnableCallback(1, *subscriber, CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED));
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-
 }  // namespace
 
-ClonedNodes::ClonedNodes() { clones_here = &clones_; }
-ClonedNodes::~ClonedNodes() { clones_here = nullptr; }
-
-// A clone may be made of a clone.
-std::unordered_map<std::uint64_t, std::size_t> ClonedNodes::positions(std::span<const CUgraphNode> nodes) const {
-  std::unordered_map<std::uint64_t, std::size_t> of, made;
-  for (std::size_t i = 0; i < nodes.size(); ++i) {
-    std::uint64_t number = 0;
-    if (cupti()->cuptiGetGraphNodeId(nodes[i], &number) == CUPTI_SUCCESS) of.emplace(number, i);
-  }
-  for (const auto& [from, clone] : clones_) {
-    const auto found = of.find(from);
-    if (found == of.end()) continue;
-    const std::size_t position = found->second;
-    of.emplace(clone, position);
-    made.emplace(clone, position);
-  }
-  return made;
+std::uint64_t node_number(CUgraphExec exec, std::uint32_t node) {
+  std::uint32_t graph = 0;
+  PD_CUPTI(cupti()->cuptiGetGraphExecId(exec, &graph));
+  return std::uint64_t{graph} << 32 | node;
 }
-
-std::string CuptiCollector::nodes_problem() { return collection().nodes_problem; }
 
 bool CuptiCollector::start(std::string* why_not) {
   if (cupti() == nullptr) {
     *why_not = cupti_problem();
+    return false;
+  }
+  if (cupti()->cuptiGetGraphExecId == nullptr || cupti()->cuptiFinalize == nullptr) {
+    *why_not = cupti_library().path() + " is too old: it does not number graphs, or cannot be let go of";
     return false;
   }
   Collection& all = collection();
@@ -202,7 +157,6 @@ bool CuptiCollector::start(std::string* why_not) {
     all.activities.clear();
     all.lost = {};
     all.offset_ns = clock_offset();
-    all.nodes_problem = subscribe(&all.subscriber);
   } catch (const Error& error) {
     *why_not = error.what();
     for (CUpti_ActivityKind kind : kKinds) cupti()->cuptiActivityDisable(kind);
@@ -219,7 +173,6 @@ std::vector<GpuActivity> CuptiCollector::stop(Lost* lost) {
   }
   cupti()->cuptiActivityFlushAll(1);
   for (CUpti_ActivityKind kind : kKinds) cupti()->cuptiActivityDisable(kind);
-  if (all.subscriber != nullptr) cupti()->cuptiUnsubscribe(std::exchange(all.subscriber, nullptr));
   const std::int64_t end_offset = clock_offset();
   const std::lock_guard lock(all.mutex);
   // The two clocks may drift; the middle of both offsets halves the error.
@@ -230,6 +183,11 @@ std::vector<GpuActivity> CuptiCollector::stop(Lost* lost) {
   cut_waits(&all.activities);
   *lost = all.lost;
   return std::move(all.activities);
+}
+
+void CuptiCollector::leave() {
+  PD_CUPTI(cupti()->cuptiFinalize());
+  collection().has_callbacks = false;
 }
 
 #else
@@ -244,11 +202,9 @@ std::vector<GpuActivity> CuptiCollector::stop(Lost* lost) {
   return {};
 }
 
-std::string CuptiCollector::nodes_problem() { return cupti_problem(); }
+void CuptiCollector::leave() {}
 
-ClonedNodes::ClonedNodes() = default;
-ClonedNodes::~ClonedNodes() = default;
-std::unordered_map<std::uint64_t, std::size_t> ClonedNodes::positions(std::span<const CUgraphNode>) const { return {}; }
+std::uint64_t node_number(CUgraphExec, std::uint32_t) { fail(ErrorKind::device, "{}", cupti_problem()); }
 
 #endif
 

@@ -4,10 +4,7 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
-#include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "gpu/driver.h"
@@ -23,7 +20,7 @@ struct GpuActivity {
   std::uint32_t stream = 0;
   std::uint32_t correlation = 0;  // the same for everything one graph launch started
   std::uint32_t graph = 0;        // 0 when it was not part of a graph
-  std::uint64_t node = 0;         // of the executable graph, as ClonedNodes knows it
+  std::uint64_t node = 0;         // of the executable graph: node_number()
   std::int64_t bytes = 0;         // copies and fills
   bool is_from_host = false;      // copies: host to device
   bool is_to_host = false;        // copies: device to host
@@ -35,7 +32,8 @@ class CuptiCollector {
  public:
   /// Empty when CUPTI can be used; else why not.
   static const std::string& problem();
-  /// Starts collecting. False, with the reason, when CUPTI refuses (another profiler has it).
+  /// Starts collecting. False, with the reason, when CUPTI refuses (another profiler has it) or is too old to number
+  /// graphs.
   static bool start(std::string* why_not);
   /// What is not among the activities.
   struct Lost {
@@ -44,25 +42,13 @@ class CuptiCollector {
   };
   /// Ends collecting, waits for what is under way, returns everything in order of start.
   static std::vector<GpuActivity> stop(Lost* lost);
-  /// Between start and stop: empty when ClonedNodes can be used; else why not (an older CUPTI, another profiler).
-  static std::string nodes_problem();
+  /// Behind stop(): CUPTI goes, and launches of graphs are as fast as before. What was launched while it was there must
+  /// not be launched again.
+  static void leave();
 };
 
-/// An executable graph has nodes of its own, which only CUPTI tells, when they are made. While one of these lives it
-/// notes them, of the graphs that its thread instantiates.
-class ClonedNodes {
- public:
-  ClonedNodes();
-  ~ClonedNodes();
-  ClonedNodes(const ClonedNodes&) = delete;
-  ClonedNodes& operator=(const ClonedNodes&) = delete;
-
-  /// GpuActivity::node of what each of the graph's nodes has become, with the position among them. Those that CUPTI
-  /// did not tell are missing.
-  std::unordered_map<std::uint64_t, std::size_t> positions(std::span<const CUgraphNode> nodes) const;
-
- private:
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> clones_;  // from, made
-};
+/// GpuActivity::node of a node of an executable graph: nodes count in the order in which they were captured, those of
+/// bodies behind all others. Only while CUPTI collects. Error (device).
+std::uint64_t node_number(CUgraphExec exec, std::uint32_t node);
 
 }  // namespace paoding::gpu

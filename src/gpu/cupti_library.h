@@ -28,12 +28,10 @@ namespace paoding::gpu {
   X(cuptiActivityFlushAll)          \
   X(cuptiActivityGetNextRecord)     \
   X(cuptiActivityGetNumDroppedRecords)
-// To tell the nodes of graphs apart: nullptr where one is missing.
+// To tell the nodes of graphs apart, and to let go of CUPTI: nullptr where one is missing.
 #define PD_CUPTI_NODE_FUNCTIONS(X) \
-  X(cuptiSubscribe)                \
-  X(cuptiUnsubscribe)              \
-  X(cuptiEnableCallback)           \
-  X(cuptiGetGraphNodeId)
+  X(cuptiGetGraphExecId)           \
+  X(cuptiFinalize)
 #else
 #define PD_CUPTI_FUNCTIONS(X)
 #define PD_CUPTI_NODE_FUNCTIONS(X)

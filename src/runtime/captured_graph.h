@@ -33,14 +33,18 @@ class CapturedGraph : public GraphBudget::Graph {
   struct Node {
     CUgraphNode node;
     std::size_t of;
-    bool runs_always;  // not so: in a conditional node, or one
+    bool runs_always;      // not so: in a conditional node, or one
+    std::uint32_t number;  // in the order of their capture, those of bodies behind all others
   };
   /// Those that entries made, in the order of their capture, those of bodies before those around them.
   const std::vector<Node>& nodes() const { return nodes_; }
-  /// What records of CUPTI call the nodes of the executable graph, and the entry of each. That was made while nobody
-  /// looked: it is made again, in a recording's first launch.
+  /// What records of CUPTI call the nodes of the twin, and the entry of each.
   using Numbers = std::unordered_map<std::uint64_t, std::size_t>;
-  std::shared_ptr<const Numbers> numbers(CUstream stream);
+  /// While CUPTI looks, a twin is launched in place of the executable graph: what was launched then must not be
+  /// launched again when CUPTI has gone. drop_twins() lets go of those of all graphs, which have ended.
+  std::shared_ptr<const Numbers> make_twin(CUstream stream);
+  void launch_twin(CUstream stream);
+  static void drop_twins();
   void launch(CUstream stream);
   /// What is under way goes on to its end.
   void drop() override;
@@ -49,7 +53,8 @@ class CapturedGraph : public GraphBudget::Graph {
 
  private:
   class Capture;
-  void instantiate(CUstream stream);
+  void instantiate(CUgraphExec* made, CUstream stream);
+  void drop_twin();
   void release();
   // What a launch reads, first.
   const gpu::Driver& driver_;
@@ -57,8 +62,9 @@ class CapturedGraph : public GraphBudget::Graph {
   CUgraphExec exec_ = nullptr;
   std::int64_t bytes_ = 0;
   CUgraph graph_ = nullptr;
+  CUgraphExec twin_ = nullptr;
   std::vector<Node> nodes_;
-  std::shared_ptr<const Numbers> numbers_;  // of exec_
+  std::shared_ptr<const Numbers> numbers_;  // of the twin
 };
 
 }  // namespace paoding

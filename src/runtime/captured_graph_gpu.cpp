@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <map>
+#include <mutex>
+#include <set>
 
 #include "base/check.h"
 #include "gpu/cupti_collector.h"
@@ -49,7 +51,8 @@ class CapturedGraph::Capture {
       throw;
     }
     PD_CUDA(driver_.cuStreamEndCapture(stream, &made_.graph_));
-    add_nodes(made_.graph_, lasts, true);
+    add_nodes(made_.graph_, lasts, true, 0);
+    number_nodes();
   }
 
  private:
@@ -109,11 +112,13 @@ class CapturedGraph::Capture {
     PD_CUDA(driver_.cuGraphAddNode(&node, graph_of(stream), &before, nullptr, 1, &params));
     PD_CUDA(driver_.cuStreamUpdateCaptureDependencies(stream, &node, nullptr, 1, CU_STREAM_SET_CAPTURE_DEPENDENCIES));
     for (std::size_t b = 0; b < held.bodies.size(); ++b) {
-      add_body(params.conditional.phGraph_out[b], held.bodies[b], depth);
+      bodies_.push_back(0);
+      add_body(params.conditional.phGraph_out[b], held.bodies[b], depth, bodies_.size());
     }
   }
 
-  void add_body(CUgraph graph, const std::pair<std::size_t, std::size_t>& body, std::size_t depth) {
+  // `number`: of bodies, in the order in which they were made; 0 is what is in none.
+  void add_body(CUgraph graph, const std::pair<std::size_t, std::size_t>& body, std::size_t depth, std::size_t number) {
     if (body.first == body.second) return;
     const CUstream stream = streams_.at(depth).get();
     PD_CUDA(
@@ -127,12 +132,13 @@ class CapturedGraph::Capture {
       throw;
     }
     PD_CUDA(driver_.cuStreamEndCapture(stream, &same));
-    add_nodes(graph, lasts, false);
+    add_nodes(graph, lasts, false, number);
   }
 
   // Nodes are listed in the order of their capture.
-  void add_nodes(CUgraph graph, const Lasts& lasts, bool is_root) {
+  void add_nodes(CUgraph graph, const Lasts& lasts, bool is_root, std::size_t body) {
     const std::vector<CUgraphNode> nodes = nodes_of(driver_, graph);
+    (is_root ? root_count_ : bodies_[body - 1]) = static_cast<std::uint32_t>(nodes.size());
     std::size_t next = 0;
     CUgraphNode before = nullptr;
     for (std::size_t i = 0; i < lasts.size(); ++i) {
@@ -141,10 +147,18 @@ class CapturedGraph::Capture {
       const bool is_choice = i > 0 && lasts[i - 1].first == k;  // the conditional node itself
       do {
         PD_ASSERT(next < nodes.size(), "the nodes of a captured graph are listed in the order of their capture");
-        made_.nodes_.push_back({nodes[next], k, is_root && !is_choice});
+        made_.nodes_.push_back({nodes[next], k, is_root && !is_choice, static_cast<std::uint32_t>(next)});
+        body_of_.push_back(body);
       } while (nodes[next++] != last);
       before = last;
     }
+  }
+
+  // From their places in their own graphs.
+  void number_nodes() {
+    std::vector<std::uint32_t> first{0, root_count_};  // of each body
+    for (const std::uint32_t count : bodies_) first.push_back(first.back() + count);
+    for (std::size_t i = 0; i < made_.nodes_.size(); ++i) made_.nodes_[i].number += first[body_of_[i]];
   }
 
   const gpu::GpuDevice& device_;
@@ -156,6 +170,9 @@ class CapturedGraph::Capture {
   CUgraph root_ = nullptr;
   std::vector<gpu::Stream> streams_;
   std::map<const Started::Held*, CUgraphConditionalHandle> handles_;
+  std::uint32_t root_count_ = 0;       // nodes in no body
+  std::vector<std::uint32_t> bodies_;  // nodes of each body
+  std::vector<std::size_t> body_of_;   // per node that was made
 };
 
 CapturedGraph::CapturedGraph(const gpu::GpuDevice& device, GraphBudget& budget, const std::vector<Started>& order,
@@ -167,7 +184,7 @@ CapturedGraph::CapturedGraph(const gpu::GpuDevice& device, GraphBudget& budget, 
     Capture(device, order, start, behind, this).run(stream.get(), first, end);
     bytes_ = static_cast<std::int64_t>(std::max<std::size_t>(nodes_.size(), 1)) * kGraphNodeBytes;
     budget_.use(this, bytes_);
-    instantiate(stream.get());
+    instantiate(&exec_, stream.get());
     stream.wait_idle();
   } catch (...) {
     release();
@@ -187,40 +204,72 @@ void CapturedGraph::release() {
   if (graph_ != nullptr) driver_.cuGraphDestroy(graph_);
 }
 
-void CapturedGraph::instantiate(CUstream stream) {
-  CUresult result = driver_.cuGraphInstantiate(&exec_, graph_, 0);
+void CapturedGraph::instantiate(CUgraphExec* made, CUstream stream) {
+  CUresult result = driver_.cuGraphInstantiate(made, graph_, 0);
   if (result == CUDA_ERROR_OUT_OF_MEMORY) {
     budget_.drop_others();
-    result = driver_.cuGraphInstantiate(&exec_, graph_, 0);
+    result = driver_.cuGraphInstantiate(made, graph_, 0);
   }
   gpu::check(result, "cuGraphInstantiate");
-  PD_CUDA(driver_.cuGraphUpload(exec_, stream));
+  PD_CUDA(driver_.cuGraphUpload(*made, stream));
 }
 
-std::shared_ptr<const CapturedGraph::Numbers> CapturedGraph::numbers(CUstream stream) {
+namespace {
+
+struct Twins {
+  std::mutex mutex;
+  std::set<CapturedGraph*> graphs;
+};
+Twins& twins() {
+  static auto* the_twins = new Twins;  // never destroyed: a recording may end behind main()
+  return *the_twins;
+}
+
+}  // namespace
+
+std::shared_ptr<const CapturedGraph::Numbers> CapturedGraph::make_twin(CUstream stream) {
   budget_.use(this, bytes_);
-  if (numbers_ != nullptr) return numbers_;
-  drop();
-  const gpu::ClonedNodes cloned;
-  instantiate(stream);
-  std::vector<CUgraphNode> nodes;
-  for (const Node& node : nodes_) nodes.push_back(node.node);
+  if (twin_ != nullptr) return numbers_;
+  // A graph with a conditional node may have one executable graph at a time.
+  if (exec_ != nullptr) driver_.cuGraphExecDestroy(std::exchange(exec_, nullptr));
+  instantiate(&twin_, stream);
+  {
+    const std::lock_guard lock(twins().mutex);
+    twins().graphs.insert(this);
+  }
   auto numbers = std::make_shared<Numbers>();
-  for (const auto& [number, position] : cloned.positions(nodes)) numbers->emplace(number, nodes_[position].of);
+  for (const Node& node : nodes_) numbers->emplace(gpu::node_number(twin_, node.number), node.of);
   return numbers_ = std::move(numbers);
+}
+
+void CapturedGraph::launch_twin(CUstream stream) { PD_CUDA(driver_.cuGraphLaunch(twin_, stream)); }
+
+void CapturedGraph::drop_twins() {
+  const std::lock_guard lock(twins().mutex);
+  for (CapturedGraph* graph : twins().graphs) {
+    graph->driver_.cuGraphExecDestroy(std::exchange(graph->twin_, nullptr));
+    graph->numbers_ = nullptr;
+  }
+  twins().graphs.clear();
+}
+
+void CapturedGraph::drop_twin() {
+  const std::lock_guard lock(twins().mutex);
+  if (twin_ != nullptr) driver_.cuGraphExecDestroy(std::exchange(twin_, nullptr));
+  numbers_ = nullptr;
+  twins().graphs.erase(this);
 }
 
 [[gnu::hot]] void CapturedGraph::launch(CUstream stream) {
   budget_.use(this, bytes_);
   if (exec_ == nullptr) [[unlikely]]
-    instantiate(stream);
+    instantiate(&exec_, stream);
   PD_CUDA(driver_.cuGraphLaunch(exec_, stream));
 }
 
 void CapturedGraph::drop() {
-  if (exec_ != nullptr) driver_.cuGraphExecDestroy(exec_);
-  exec_ = nullptr;
-  numbers_ = nullptr;
+  if (exec_ != nullptr) driver_.cuGraphExecDestroy(std::exchange(exec_, nullptr));
+  drop_twin();
 }
 
 }  // namespace paoding

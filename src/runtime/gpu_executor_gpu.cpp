@@ -271,11 +271,7 @@ class GpuExecutor : public Executor {
     if (!GpuTrace::is_wanted()) [[likely]]
       return launch_alone(segment);
     segment.is_seen = true;
-    if (GpuTrace::uses_cupti()) {
-      segment.seen.before_graph(run, *segment.graph, stream_.get());
-      segment.graph->launch(stream_.get());
-      segment.seen.after_graph(run);
-    } else if (!segment.stamps->launch(run, stream_.get())) {
+    if (!segment.seen.launch(run, *segment.graph, stream_.get()) && !segment.stamps->launch(run, stream_.get())) {
       segment.graph->launch(stream_.get());
     }
   }

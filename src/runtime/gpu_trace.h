@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Spans of a program's steps on the GPU: by stamps of their own (gpu_stamps.h), or by CUPTI where it is asked for
 // (PAODING_CUPTI). A run stays one graph launch, and the kernels that CUPTI reports for it are found by the nodes that
-// they were; where it does not tell nodes apart, by their order, which a linear graph keeps. The report says what it
-// went by.
+// they were, never by their order.
 #pragma once
 
 #include <cuda.h>
@@ -31,9 +30,8 @@ class GpuTrace {
   /// Whether a recording that is under way goes by CUPTI.
   static bool uses_cupti();
 
-  /// Before the graph is launched, in a stream.
-  void before_graph(std::uint32_t run, CapturedGraph& graph, CUstream stream);
-  void after_graph(std::uint32_t run);
+  /// Launches the graph's twin. False, and nothing is launched, where no recording goes by CUPTI (any more).
+  bool launch(std::uint32_t run, CapturedGraph& graph, CUstream stream);
   /// Of a launch that nobody records: how long it takes when nobody does.
   void note_alone(profile::Ticks start);
   /// Has kernels recorded from here on, at the latest of the program that asks.
@@ -57,14 +55,13 @@ class GpuTrace {
   struct Shape {
     int device = 0;
     std::shared_ptr<const Sites> sites;  // per entry of the order; of all graphs of a run
-    Sites nodes;                         // per node
-    std::size_t always = 0;              // how many of them run in every launch
+    bool has_nodes = false;              // that run in every launch
   };
 
  private:
   std::shared_ptr<const Shape> shape_;
   profile::SiteId launch_site_ = 0;
-  profile::Ticks launch_start_ = 0, alone_ = 0;  // alone_: 0 is not known
+  profile::Ticks alone_ = 0;  // what a launch takes that nobody records; 0 is not known
 };
 
 }  // namespace paoding

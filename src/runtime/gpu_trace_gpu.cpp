@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <map>
 #include <mutex>
+#include <set>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "base/check.h"
 #include "base/env.h"
@@ -23,7 +24,7 @@ using profile::Recorder;
 // Every graph launch of the recording that is under way, in order.
 struct GraphLaunch {
   std::shared_ptr<const GpuTrace::Shape> shape;
-  std::shared_ptr<const CapturedGraph::Numbers> numbers;  // where CUPTI tells nodes apart
+  std::shared_ptr<const CapturedGraph::Numbers> numbers;
   std::uint32_t run;
 };
 // A step that was launched by itself and waited for.
@@ -39,7 +40,7 @@ struct Recording {
   std::mutex mutex;
   std::vector<GraphLaunch> launches;
   std::vector<StepLaunch> steps;
-  bool has_cupti = false, tells_nodes = false;
+  std::atomic<bool> has_cupti = false;
 };
 
 Recording& recording() {
@@ -60,17 +61,12 @@ void start_recording(State state, Detail detail) {
   const std::lock_guard lock(now.mutex);
   now.launches.clear();
   now.steps.clear();
-  now.has_cupti = now.tells_nodes = false;
+  now.has_cupti = false;
   if (state == State::cpu || gpu::GpuDevice::count() == 0) return;
   std::string why_not;
   now.has_cupti = env_flag("PAODING_CUPTI") && gpu::CuptiCollector::start(&why_not);
   if (!why_not.empty()) Recorder::add_note("CUPTI cannot be used (" + why_not + "); kernels told by their own stamps");
   if (!now.has_cupti) return GpuStamps::start_recording(detail == Detail::op ? kBudget : kBudgetOfDetails);
-  const std::string problem = gpu::CuptiCollector::nodes_problem();
-  now.tells_nodes = problem.empty();
-  if (!now.tells_nodes) {
-    Recorder::add_note("CUPTI does not tell nodes of graphs apart (" + problem + "); kernels were told by their order");
-  }
 }
 
 void add_copy(const gpu::GpuActivity& activity) {
@@ -93,23 +89,13 @@ void add_kernel(const GraphLaunch& launch, profile::SiteId site, const gpu::GpuA
   Recorder::add_gpu(site, launch.run, activity.start_ns, activity.duration_ns, track, launch.run);
 }
 
-// Whether the numbers of nodes lead anywhere.
-bool are_told(const std::vector<GraphLaunch>& made, const Activities& activities) {
-  std::unordered_set<std::uint64_t> numbers;
-  for (const GraphLaunch& launch : made) {
-    if (launch.numbers->size() < launch.shape->always) return false;
-    for (const auto& [number, entry] : *launch.numbers) numbers.insert(number);
-  }
-  const auto is_known = [&](const gpu::GpuActivity* activity) { return numbers.contains(activity->node); };
-  return numbers.empty() || std::ranges::any_of(activities, is_known);
-}
-
-// Every activity by its node. A program's launches are numbered by CUPTI as they were made, so the last that it shows
-// is the last that was made; before the first there may be some that were enqueued before the recording began.
+// Every activity by its node. Launches of a twin are numbered by CUPTI as they were made; what a conditional node runs
+// has no such number, and lies between the beginnings of two launches.
 void add_by_nodes(const std::vector<GraphLaunch>& made, const Activities& activities) {
   struct Graph {
     std::vector<const GraphLaunch*> launches;
-    std::map<std::uint32_t, Activities> seen;  // by correlation
+    std::map<std::uint32_t, std::int64_t> starts;  // by correlation
+    Activities seen;
   };
   std::map<const CapturedGraph::Numbers*, Graph> graphs;
   std::unordered_map<std::uint64_t, Graph*> graph_of;  // of a node
@@ -119,61 +105,39 @@ void add_by_nodes(const std::vector<GraphLaunch>& made, const Activities& activi
     if (graph.launches.size() > 1) continue;
     for (const auto& [number, entry] : *launch.numbers) graph_of.emplace(number, &graph);
   }
-  std::uint64_t foreign = 0, early = 0, unseen = 0;
+  std::uint64_t foreign = 0, unseen = 0, lost = 0;
   for (const gpu::GpuActivity* activity : activities) {
     const auto found = graph_of.find(activity->node);
     if (found == graph_of.end()) {
       ++foreign;
-    } else {
-      found->second->seen[activity->correlation].push_back(activity);
+      continue;
     }
+    found->second->seen.push_back(activity);
+    if (activity->correlation == 0) continue;
+    const auto [start, is_new] = found->second->starts.try_emplace(activity->correlation, activity->start_ns);
+    start->second = std::min(start->second, activity->start_ns);
   }
   for (const auto& [numbers, graph] : graphs) {
-    const auto count = static_cast<std::ptrdiff_t>(graph.launches.size());
-    auto at = count - static_cast<std::ptrdiff_t>(graph.seen.size());
-    if (at > 0 && !numbers->empty()) unseen += static_cast<std::uint64_t>(at);
-    for (const auto& [correlation, list] : graph.seen) {
-      if (at++ < 0) {
-        ++early;
+    const std::size_t count = graph.launches.size(), shown = graph.starts.size();
+    if (shown < count && graph.launches[0]->shape->has_nodes) unseen += count - shown;
+    std::vector<std::int64_t> starts;  // those that are shown are the last
+    for (const auto& [correlation, start] : graph.starts) starts.push_back(start);
+    for (const gpu::GpuActivity* activity : graph.seen) {
+      const auto number = activity->correlation != 0
+                              ? std::distance(graph.starts.begin(), graph.starts.find(activity->correlation))
+                              : std::ranges::upper_bound(starts, activity->start_ns) - starts.begin() - 1;
+      const std::ptrdiff_t at = number + static_cast<std::ptrdiff_t>(count) - static_cast<std::ptrdiff_t>(shown);
+      if (number < 0 || at < 0) {
+        ++lost;
         continue;
       }
-      const GraphLaunch& launch = *graph.launches[static_cast<std::size_t>(at - 1)];
-      for (const gpu::GpuActivity* activity : list) {
-        add_kernel(launch, (*launch.shape->sites)[numbers->at(activity->node)], *activity);
-      }
+      const GraphLaunch& launch = *graph.launches[static_cast<std::size_t>(at)];
+      add_kernel(launch, (*launch.shape->sites)[numbers->at(activity->node)], *activity);
     }
   }
-  if (foreign != 0) Recorder::add_note("graph nodes that no paoding program made, left out", foreign);
-  if (early != 0) Recorder::add_note("graph launches from before the recording, left out", early);
+  if (foreign != 0) Recorder::add_note("nodes of graphs that were launched before, or by others, left out", foreign);
   if (unseen != 0) Recorder::add_note("graph launches that CUPTI did not show", unseen);
-}
-
-// In order of start, against the nodes that programs have.
-void add_by_order(const std::vector<GraphLaunch>& made, const Activities& activities) {
-  std::map<std::uint32_t, Activities> by_launch;
-  std::vector<std::uint32_t> order;  // correlations of graph launches by their first kernel
-  for (const gpu::GpuActivity* activity : activities) {
-    Activities& list = by_launch[activity->correlation];
-    if (list.empty()) order.push_back(activity->correlation);
-    list.push_back(activity);
-  }
-  std::vector<const GraphLaunch*> expected;
-  for (const GraphLaunch& launch : made) {
-    if (!launch.shape->nodes.empty()) expected.push_back(&launch);
-  }
-  std::size_t matched = 0;
-  for (std::size_t i = 0; i < order.size() && i < expected.size(); ++i) {
-    const Activities& list = by_launch.at(order[i]);
-    const GpuTrace::Sites& nodes = expected[i]->shape->nodes;
-    if (list.size() != nodes.size()) break;  // from here on the order proves nothing
-    for (std::size_t k = 0; k < list.size(); ++k) add_kernel(*expected[i], nodes[k], *list[k]);
-    ++matched;
-  }
-  if (matched != expected.size() || order.size() != expected.size()) {
-    Recorder::add_note(fmt::format("graph launches whose kernels could not be told apart ({} seen, {} made)",
-                                   order.size(), expected.size()),
-                       std::max(order.size(), expected.size()) - matched);
-  }
+  if (lost != 0) Recorder::add_note("nodes of graphs whose launch is not known, left out", lost);
 }
 
 // The step that was waited for at the time, if one was.
@@ -189,8 +153,17 @@ void stop_recording() {
   Recording& now = recording();
   const std::lock_guard lock(now.mutex);
   if (!now.has_cupti) return GpuStamps::stop_recording();
+  now.has_cupti = false;
+  std::set<int> devices;
+  for (const GraphLaunch& launch : now.launches) devices.insert(launch.shape->device);
+  for (const int device : devices) {  // of any thread's
+    gpu::GpuDevice::get(device).make_current();
+    PD_CUDA(gpu::required_driver().cuCtxSynchronize());
+  }
   gpu::CuptiCollector::Lost lost;
   const std::vector<gpu::GpuActivity> activities = gpu::CuptiCollector::stop(&lost);
+  CapturedGraph::drop_twins();
+  gpu::CuptiCollector::leave();
   if (lost.dropped != 0) Recorder::add_note("records that CUPTI dropped", lost.dropped);
   if (lost.timeless != 0) Recorder::add_note("records of CUPTI without a time, left out", lost.timeless);
   std::ranges::stable_sort(now.steps, {}, &StepLaunch::start_ns);
@@ -210,11 +183,7 @@ void stop_recording() {
     }
   }
   if (foreign != 0) Recorder::add_note("kernels that no paoding program launched, left out", foreign);
-  if (now.tells_nodes && !are_told(now.launches, in_graphs)) {
-    now.tells_nodes = false;
-    Recorder::add_note("CUPTI did not tell the nodes of graphs when they were made; kernels were told by their order");
-  }
-  (now.tells_nodes ? add_by_nodes : add_by_order)(now.launches, in_graphs);
+  add_by_nodes(now.launches, in_graphs);
   now.launches.clear();
 }
 
@@ -247,10 +216,7 @@ std::vector<profile::SiteId> GpuTrace::sites_of(const std::vector<Launch>& launc
 GpuTrace::GpuTrace(int device, std::shared_ptr<const Sites> sites, const std::vector<CapturedGraph::Node>& nodes) {
   auto shape = std::make_shared<Shape>();
   shape->device = device;
-  for (const CapturedGraph::Node& node : nodes) {
-    shape->nodes.push_back((*sites)[node.of]);
-    shape->always += node.runs_always ? 1 : 0;
-  }
+  shape->has_nodes = std::ranges::any_of(nodes, &CapturedGraph::Node::runs_always);
   shape->sites = std::move(sites);
   shape_ = std::move(shape);
   launch_site_ = Recorder::add_site({.name = "graph launch", .kind = profile::SpanKind::launch});
@@ -258,24 +224,25 @@ GpuTrace::GpuTrace(int device, std::shared_ptr<const Sites> sites, const std::ve
 
 bool GpuTrace::uses_cupti() { return recording().has_cupti; }
 
-void GpuTrace::before_graph(std::uint32_t run, CapturedGraph& graph, CUstream stream) {
-  Recording& now = recording();
-  const auto numbers = now.tells_nodes ? graph.numbers(stream) : nullptr;
-  {
-    const std::lock_guard lock(now.mutex);
-    now.launches.push_back({shape_, numbers, run});
-  }
-  launch_start_ = Recorder::now();
-}
-
 // While CUPTI looks a launch takes many times what it takes alone: what is more is the recording's.
-void GpuTrace::after_graph(std::uint32_t run) {
+bool GpuTrace::launch(std::uint32_t run, CapturedGraph& graph, CUstream stream) {
   static const profile::SiteId stretched =
       Recorder::add_site({.name = "launch under CUPTI", .kind = profile::SpanKind::recording});
+  static const profile::SiteId twin = Recorder::add_site({.name = "twin", .kind = profile::SpanKind::recording});
+  Recording& now = recording();
+  const std::lock_guard lock(now.mutex);  // the recording does not end meanwhile
+  if (!now.has_cupti) return false;
+  {
+    const profile::SpanScope seen(twin);
+    now.launches.push_back({shape_, graph.make_twin(stream), run});
+  }
+  const profile::Ticks start = Recorder::now();
+  graph.launch_twin(stream);
   const profile::Ticks end = Recorder::now();
-  if (!Recorder::active()) return;
-  if (alone_ != 0 && end - launch_start_ > alone_) Recorder::complete(stretched, launch_start_ + alone_, end);
-  Recorder::complete(launch_site_, launch_start_, end, run);
+  if (!Recorder::active()) return true;
+  if (alone_ != 0 && end - start > alone_) Recorder::complete(stretched, start + alone_, end);
+  Recorder::complete(launch_site_, start, end, run);
+  return true;
 }
 
 // The shortest is what it takes: longer ones waited for room in the stream.

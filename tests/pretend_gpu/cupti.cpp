@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of CUPTI that paoding uses, over a Machine: records of what it ran, and callbacks for the nodes that
-// executable graphs get.
+// The functions of CUPTI that paoding uses, over a Machine: records of what it ran.
 #if __has_include(<cupti.h>)
 #include <cupti.h>
 
@@ -27,7 +26,6 @@ struct State {
   CUpti_BuffersCallbackRequestFunc give = nullptr;
   CUpti_BuffersCallbackCompleteFunc take = nullptr;
   std::vector<Ran> records;
-  CUpti_CallbackFunc callback = nullptr;
   int enabled = 0;  // kinds of activities
 };
 
@@ -97,10 +95,7 @@ void turn_times(std::vector<Ran>* records) {
 }  // namespace
 
 CUptiResult cuptiGetVersion(std::uint32_t* version) { return *version = CUPTI_API_VERSION, CUPTI_SUCCESS; }
-CUptiResult cuptiGetResultString(CUptiResult result, const char** text) {
-  *text = result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED ? "somebody else has subscribed" : "pretended";
-  return CUPTI_SUCCESS;
-}
+CUptiResult cuptiGetResultString(CUptiResult, const char** text) { return *text = "pretended", CUPTI_SUCCESS; }
 CUptiResult cuptiGetTimestamp(std::uint64_t* now) {
   *now = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
   return CUPTI_SUCCESS;
@@ -156,31 +151,16 @@ CUptiResult cuptiActivityGetNumDroppedRecords(CUcontext, std::uint32_t, std::siz
   return *dropped = 0, CUPTI_SUCCESS;
 }
 
-CUptiResult cuptiSubscribe(CUpti_SubscriberHandle* subscriber, CUpti_CallbackFunc callback, void*) {
-  if (!Machine::get().tells_nodes) return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
-  state().callback = callback;
-  *subscriber = reinterpret_cast<CUpti_SubscriberHandle>(&state());
-  return CUPTI_SUCCESS;
+CUptiResult cuptiGetGraphExecId(CUgraphExec exec, std::uint32_t* number) {
+  return *number = exec->number, CUPTI_SUCCESS;
 }
-CUptiResult cuptiUnsubscribe(CUpti_SubscriberHandle) {
+// What collects must have ended.
+CUptiResult cuptiFinalize() {
   const std::lock_guard lock(Machine::get().mutex);
-  Machine::get().cloned = {};
+  if (state().enabled != 0) return CUPTI_ERROR_INVALID_OPERATION;
+  state() = {};
+  look();
   return CUPTI_SUCCESS;
-}
-CUptiResult cuptiEnableCallback(std::uint32_t, CUpti_SubscriberHandle, CUpti_CallbackDomain domain,
-                                CUpti_CallbackId id) {
-  const std::lock_guard lock(Machine::get().mutex);
-  Machine::get().cloned = [=](std::uint64_t from, std::uint64_t made) {
-    CUpti_GraphData graph{};
-    graph.originalNode = node_handle(from), graph.node = node_handle(made);
-    CUpti_ResourceData resource{};
-    resource.resourceDescriptor = &graph;
-    state().callback(nullptr, domain, id, reinterpret_cast<const CUpti_CallbackData*>(&resource));
-  };
-  return CUPTI_SUCCESS;
-}
-CUptiResult cuptiGetGraphNodeId(CUgraphNode node, std::uint64_t* number) {
-  return *number = reinterpret_cast<std::uint64_t>(node), CUPTI_SUCCESS;
 }
 
 #pragma GCC visibility pop

@@ -387,20 +387,22 @@ std::size_t count_nodes(const CUgraph_st& graph) {
   return count;
 }
 
-// The nodes of an executable graph.
-std::vector<Piece> cloned_nodes(const CUgraph_st& graph, std::uint32_t number) {
+// The nodes of an executable graph, numbered in the order in which they were made, those of bodies behind all others.
+std::vector<Piece> cloned_nodes(const CUgraph_st& graph, std::uint32_t number, std::uint32_t* next) {
   std::vector<Piece> nodes = graph.nodes;
+  std::vector<std::pair<Piece*, const CUgraph_st::Condition*>> conditional;
   for (Piece& node : nodes) {
-    const std::uint64_t from = std::exchange(node.node, gpu().next_number());
+    const auto found = graph.conditions.find(node.node);
+    if (found != graph.conditions.end()) conditional.emplace_back(&node, &found->second);
+    node.node = std::uint64_t{number} << 32 | (*next)++;
     node.graph = number;
-    if (gpu().cloned) gpu().cloned(from, node.node);
-    const auto found = graph.conditions.find(from);
-    if (found == graph.conditions.end()) continue;
-    auto conditional = std::make_shared<Conditional>();
-    conditional->value = found->second.value;
-    conditional->is_loop = found->second.is_loop;
-    for (const auto& body : found->second.bodies) conditional->bodies.push_back(cloned_nodes(*body, number));
-    node.conditional = std::move(conditional);
+  }
+  for (const auto& [node, condition] : conditional) {
+    auto made = std::make_shared<Conditional>();
+    made->value = condition->value;
+    made->is_loop = condition->is_loop;
+    for (const auto& body : condition->bodies) made->bodies.push_back(cloned_nodes(*body, number, next));
+    node->conditional = std::move(made);
   }
   return nodes;
 }
@@ -411,13 +413,17 @@ CUresult cuGraphInstantiate(CUgraphExec* exec, CUgraph graph, unsigned long long
   PD_ENTER(cuGraphInstantiate);
   const std::size_t bytes = count_nodes(*graph) * kGraphNodeBytes;
   if (bytes > gpu().free_bytes()) return CUDA_ERROR_OUT_OF_MEMORY;
-  *exec = new CUgraphExec_st{cloned_nodes(*graph, static_cast<std::uint32_t>(gpu().next_number())), bytes};
+  const auto number = static_cast<std::uint32_t>(gpu().next_number());
+  std::uint32_t next = 0;
+  *exec = new CUgraphExec_st{cloned_nodes(*graph, number, &next), bytes, number};
   gpu().add_graph(static_cast<std::int64_t>(bytes));
   return CUDA_SUCCESS;
 }
 CUresult cuGraphUpload(CUgraphExec, CUstream) { return check_alive(); }
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
   PD_ENTER(cuGraphLaunch);
+  if (exec->is_traced && !gpu().ran) return gpu().broken = CUDA_ERROR_LAUNCH_FAILED;
+  exec->is_traced = static_cast<bool>(gpu().ran);
   const auto correlation = static_cast<std::uint32_t>(gpu().next_number());
   for (Piece node : exec->nodes) {
     node.correlation = correlation;

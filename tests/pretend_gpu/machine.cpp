@@ -40,9 +40,9 @@ void Machine::break_at(const std::string& kernel, CUresult error) {
   break_at_ = kernel, break_with_ = error;
 }
 
-void Machine::profile(bool tells, bool keeps, unsigned every) {
+void Machine::profile(bool keeps, unsigned every) {
   const std::lock_guard lock(mutex);
-  tells_nodes = tells, keeps_order = keeps, timeless_every = every;
+  keeps_order = keeps, timeless_every = every;
 }
 
 void Machine::revive() {
@@ -157,7 +157,6 @@ void Machine::decide(const Piece& node, std::deque<Piece>* queue) {
   const Conditional& of = *node.conditional;
   if (of.is_loop ? *of.value == 0 : *of.value >= of.bodies.size()) return;
   std::vector<Piece> next = of.bodies[of.is_loop ? 0 : *of.value];
-  for (Piece& piece : next) piece.correlation = node.correlation;
   if (of.is_loop) next.push_back(node);
   queue->insert(queue->begin(), next.begin(), next.end());
 }

@@ -57,6 +57,8 @@ inline CUgraphNode node_handle(std::uint64_t number) { return reinterpret_cast<C
 struct CUgraphExec_st {
   std::vector<Piece> nodes;
   std::size_t bytes;  // of the device
+  std::uint32_t number = 0;
+  bool is_traced = false;  // was launched while CUPTI looked: not again when it has gone
 };
 
 struct CUstream_st {
@@ -88,7 +90,7 @@ class Machine : public Gpu {
   void forget_calls() override;
   void before(const std::string& function, std::function<void()> then) override;
   void break_at(const std::string& kernel, CUresult error) override;
-  void profile(bool tells_nodes, bool keeps_order, unsigned timeless_every) override;
+  void profile(bool keeps_order, unsigned timeless_every) override;
   void revive() override;
   std::size_t bytes_in_use() const override;
   std::size_t graph_bytes() const override;
@@ -115,10 +117,9 @@ class Machine : public Gpu {
 
   /// Numbers of nodes, graphs and launches.
   std::uint64_t next_number() { return ++last_number_; }
-  /// Called behind a piece that CUPTI shows, and for every node that an executable graph gets.
+  /// Called behind a piece that CUPTI shows.
   std::function<void(const Piece& piece, std::int64_t start_ns, std::int64_t end_ns)> ran = {};
-  std::function<void(std::uint64_t from, std::uint64_t made)> cloned = {};
-  bool tells_nodes = true, keeps_order = true;
+  bool keeps_order = true;
   unsigned timeless_every = 0;
 
   bool take(std::size_t bytes);  // false when there is no room

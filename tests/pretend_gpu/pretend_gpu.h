@@ -34,10 +34,9 @@ class Gpu {
   virtual void break_at(const std::string& kernel, CUresult error) = 0;
   virtual void revive() = 0;
 
-  /// What CUPTI does: tell which nodes executable graphs have, or refuse since somebody else has subscribed; show the
-  /// kernels of a graph's launch in the order in which they ran, or with times out of order; have
-  /// no time for every so many of its records (0: for all).
-  virtual void profile(bool tells_nodes, bool keeps_order, unsigned timeless_every = 0) = 0;
+  /// What CUPTI does: show the kernels of a graph's launch in the order in which they ran, or with times out of order;
+  /// have no time for every so many of its records (0: for all).
+  virtual void profile(bool keeps_order, unsigned timeless_every = 0) = 0;
 
   /// Bytes of the device in use, those of executable graphs among them; and how many it has.
   virtual std::size_t bytes_in_use() const = 0;
