@@ -251,8 +251,14 @@ std::string recurrence_of(const ScanView& scan, std::string* why_not) {
     if (i >= scan.first_sequence() && i < scan.first_constant()) type.shape = type.shape.with_inserted(0, scan.length);
     outer.push_back(apart.input(fmt::format("in{}", i), type.dtype, type.shape));
   }
-  if (!cell->compose(outer).empty()) return cell->op();
-  if (why_not != nullptr) *why_not = cell->op() + ": " + cell->why_not();
+  std::string reason;
+  try {
+    if (!cell->compose(outer).empty()) return cell->op();
+    reason = cell->why_not();
+  } catch (const Error& error) {
+    reason = error.what();
+  }
+  if (why_not != nullptr) *why_not = cell->op() + ": " + reason;
   return "";
 }
 
