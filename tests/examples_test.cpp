@@ -8,6 +8,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <limits>
 #include <string>
@@ -112,6 +113,41 @@ TEST(Examples, TheProfiledLoopWritesItsTimelineAndAddsUpToTheClock) {
   EXPECT_LT(reported, 1.2 * clock + 1) << ran.out;
   simdjson::dom::parser parser;
   EXPECT_EQ(parser.load((folder / "loop.json").string()).error(), simdjson::SUCCESS);
+}
+
+// What docs/cases/slow_reader.md says of its report.
+TEST(Examples, ASlowReaderIsTheUsersCodeInItsReport) {
+  const auto share = [](const Ran& ran) {
+    const std::string line = ran.out.substr(ran.out.find("  Your code "));
+    return number_behind(line, "Ratio: ");
+  };
+  ::setenv("OMP_NUM_THREADS", "1", 1);  // a step takes about as long on a machine that is busy
+  const Ran slow = run("13_slow_reader", "20"), quick = run("13_slow_reader", "0");
+  ::unsetenv("OMP_NUM_THREADS");
+  ASSERT_NE(slow.out.find("  Your code "), std::string::npos) << slow.out;
+  EXPECT_GT(share(slow), 50) << slow.out;
+  EXPECT_LT(share(quick), share(slow) / 2) << quick.out;
+  EXPECT_EQ(number_behind(slow.out, "\nthread0::read a batch "), 20) << slow.out;
+}
+
+// What docs/cases/control_flow.md says of the three ways, on a GPU that is not there.
+TEST(Examples, ACaseOnAGpuCopiesLessTheMoreTheGpuDecides) {
+  const fs::path gpu = fs::read_symlink("/proc/self/exe").parent_path() / "pretend_gpu";
+  if (!fs::exists(gpu / "libcuda.so.1")) GTEST_SKIP() << "NOT CHECKED: " << gpu << " is not built";
+  const TemporaryFolder folder;
+  ::setenv("PAODING_CUDA_PATH", gpu.c_str(), 1);
+  ::setenv("PAODING_CACHE_DIR", folder.path().c_str(), 1);
+  const Ran ran = run("12_case_on_a_gpu");
+  ::unsetenv("PAODING_CUDA_PATH");
+  ::unsetenv("PAODING_CACHE_DIR");
+  ASSERT_EQ(ran.code, 0) << ran.out;
+  const auto calls = [&](const std::string& way) {
+    const std::string part = ran.out.substr(ran.out.find("======== " + way));
+    return number_behind(part.substr(part.find("GpuMemcpy ")), "Calls: ");
+  };
+  EXPECT_GT(calls("step by step"), calls("predicates on the CPU")) << ran.out;
+  EXPECT_GT(calls("predicates on the CPU"), 0) << ran.out;
+  EXPECT_LE(calls("by default"), 100 * 3) << ran.out;  // what is fed; results come without a copy
 }
 
 TEST(Examples, GraphTextLearnsXorAndFilesAreRunOrRefusedWithTheirLine) {

@@ -15,7 +15,7 @@ namespace {
 
 std::vector<fs::path> documents() {
   std::vector<fs::path> paths{source_root() / "README.md", source_root() / "CONTRIBUTING.md"};
-  for (const auto& entry : fs::directory_iterator(source_root() / "docs")) {
+  for (const auto& entry : fs::recursive_directory_iterator(source_root() / "docs")) {
     if (entry.path().extension() == ".md") paths.push_back(entry.path());
   }
   return paths;

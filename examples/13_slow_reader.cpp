@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// 13_slow_reader [MILLISECONDS]: a training loop that waits for its data, and how a report says so
+// (docs/cases/slow_reader.md). Reading a batch takes so long, 5 ms where nothing is said; 0 is a reader that is not
+// slow.
+#include <chrono>
+#include <cstdlib>
+#include <iostream>
+#include <thread>
+
+#include "adder.h"
+
+namespace pd = paoding;
+
+namespace {
+
+adder::Sums read_a_batch(int milliseconds, std::mt19937_64& random) {
+  const pd::ProfileRange range("read a batch");
+  std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+  return adder::random_sums(8, 16, random);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  const int milliseconds = argc > 1 ? std::atoi(argv[1]) : 5;
+  constexpr int kFirst = 5, kSteps = 25;
+  pd::Graph g;
+  const pd::Value pairs = g.input("pairs", pd::i32, {8, 16}), digits = g.input("digits", pd::i32, {8, 16});
+  pd::minimize(pd::cross_entropy(adder::add_digits(g, pairs), digits), pd::Adam{});
+  const pd::Device device = pd::Device::best();
+  pd::Parameters parameters(g, device);
+  pd::Program program(g, {.device = device}, &parameters);
+
+  std::mt19937_64 random(1);
+  pd::ProfiledSteps profiled({.first = kFirst, .end = kSteps});
+  for (int i = 0; i <= kSteps; ++i) {
+    profiled.before(i);
+    if (i == kSteps) break;
+    const adder::Sums sums = read_a_batch(milliseconds, random);
+    program.set_input(program.input_index("pairs"), sums.pairs);
+    program.set_input(program.input_index("digits"), sums.digits);
+    program.run();
+    program.wait();
+  }
+  std::cout << profiled.profiler()->stop();
+} catch (const pd::Error& error) {
+  std::cerr << error.what() << "\n";
+  return EXIT_FAILURE;
+}
