@@ -136,7 +136,7 @@ double step_us(const LayerExtents& layer, const Team& team) {
     const auto products = static_cast<double>(team.tiles * team.steps * kWarps * 512 * team.rows);
     const auto rest = static_cast<double>((team.tiles * team.steps - team.kept) * kWarps * 16 * team.rows);
     const auto sums = static_cast<double>(team.tiles * team.rows) * 60;  // over the lanes
-    return exchange + 0.15 + (std::max(products / 100, rest) + sums) / kCyclesPerUs;
+    return exchange + (team.keeps_sums() ? 0.15 : 0.3) + (std::max(products / 100, rest) + sums) / kCyclesPerUs;
   }
   const auto column_tiles = static_cast<double>(parts_of(team.rows, 8));
   const auto fragments = static_cast<double>(kWarps * team.tiles * team.steps);
