@@ -77,6 +77,16 @@ void Recorder::find_open_spans() {
   open_ = mine == nullptr ? &beyond_its_end() : &mine->spans->open;
 }
 
+void Recorder::Recording::stream_where_much() {
+  if (stream != nullptr || !problem.empty() || 2 * bytes_in_memory() <= options->max_bytes) return;
+  try {
+    stream = std::make_unique<Stream>(*this, "");
+  } catch (const Error& error) {
+    problem = error.what();
+    notes.push_back({"spans stay in memory: " + problem, 0});
+  }
+}
+
 bool Recorder::next_chunk() {
   const Ticks began = now();
   ThreadExit* mine = this_thread();
@@ -91,15 +101,8 @@ bool Recorder::next_chunk() {
     return false;
   }
   if (spans.session != session) r.begin(spans, session);
+  r.stream_where_much();
   constexpr std::size_t kChunkBytes = kChunkRecords * sizeof(SpanRecord);
-  if (r.stream == nullptr && 2 * r.chunk_count * kChunkBytes > r.options->max_bytes && r.problem.empty()) {
-    try {
-      r.stream = std::make_unique<Stream>(r, "");
-    } catch (const Error& error) {
-      r.problem = error.what();
-      r.notes.push_back({"spans stay in memory: " + r.problem, 0});
-    }
-  }
   if ((r.chunk_count + 1) * kChunkBytes > r.options->max_bytes) {
     spans.dropped.fetch_add(1, std::memory_order_relaxed);
     cursor_ = {};
@@ -168,6 +171,7 @@ void Recorder::add_gpu(SiteId site, std::uint32_t run, std::int64_t start_ns, st
   if (!r.running || r.options->state == State::cpu) return;
   PD_ASSERT(track < r.gpu_tracks.size(), "a GPU span on a track of an earlier recording");
   r.gpu_spans.push_back({site, run, start_ns, duration_ns, track, correlation});
+  if (r.gpu_spans.size() % kChunkRecords == 0) r.stream_where_much();
 }
 
 void Recorder::add_part(SiteId replay, SiteId site, std::uint64_t calls, std::int64_t ns) {

@@ -67,6 +67,8 @@ struct GpuSpan {
   std::uint32_t correlation;
 };
 
+using GpuTracks = std::vector<std::tuple<TrackKind, std::string, int>>;
+
 // What is registered at once: ids from `sites.first` on.
 struct SiteRange {
   SiteInfo info;
@@ -92,6 +94,7 @@ class Recorder::Stream {
   void run();
   std::vector<Full> take_full();
   void write(std::uint32_t thread, std::span<const SpanRecord> records);
+  void write_gpu(std::span<const GpuSpan> spans, const GpuTracks& tracks);
   void write_rest(Ticks window_end);
   void stop_thread();
 
@@ -110,6 +113,13 @@ class Recorder::Stream {
 };
 
 struct Recorder::Recording {
+  /// Host and GPU spans in memory.
+  std::size_t bytes_in_memory() const {
+    return chunk_count * kChunkRecords * sizeof(SpanRecord) + gpu_spans.size() * sizeof(GpuSpan);
+  }
+  /// Once there is much everything goes to a file, if there can be one.
+  void stream_where_much();
+
   // A thread's first span in this recording.
   void begin(ThreadSpans& spans, std::uint64_t session) {
     spans.session = session;
@@ -129,7 +139,7 @@ struct Recorder::Recording {
   bool running = false;
   std::optional<RecorderOptions> options;
   ClockPair started;
-  std::vector<std::tuple<TrackKind, std::string, int>> gpu_tracks;
+  GpuTracks gpu_tracks;
   std::vector<GpuSpan> gpu_spans;
   std::vector<ReplayPart> parts;  // of the recorder's sites
   std::vector<Note> notes;

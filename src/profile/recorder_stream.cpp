@@ -68,8 +68,16 @@ void Recorder::Stream::run() {
   while (!over_.wait_for(lock, kPause, [&] { return is_over_; })) {
     lock.unlock();
     std::vector<Full> full = take_full();
+    std::vector<GpuSpan> gpu_spans;
+    GpuTracks gpu_tracks;
+    if (problem_.empty()) {
+      const std::lock_guard state(r_.mutex);
+      if (r_.gpu_spans.size() >= kChunkRecords) gpu_spans = std::exchange(r_.gpu_spans, {});
+      gpu_tracks = r_.gpu_tracks;
+    }
     try {
       for (const Full& one : full) write(one.thread, {one.chunk->records.get(), one.chunk->used.load()});
+      write_gpu(gpu_spans, gpu_tracks);
       const ClockPair now = read_clocks();
       const bool is_time = !full.empty() || now.ns - last.ns > kLongest.count() || last.ns == r_.started.ns;
       if (problem_.empty() && is_time && now.ticks > last.ticks) {
@@ -117,6 +125,26 @@ void Recorder::Stream::write(std::uint32_t thread, std::span<const SpanRecord> r
   writer_->spans(writer_->track(TrackKind::thread, fmt::format("thread{}", thread), -1), StoredClock::ticks, batch_);
 }
 
+void Recorder::Stream::write_gpu(std::span<const GpuSpan> spans, const GpuTracks& tracks) {
+  if (spans.empty()) return;
+  for (TrackId track = 0; track < tracks.size(); ++track) {
+    const auto& [kind, name, device] = tracks[track];
+    const TrackId id = writer_->track(kind, name, device);
+    batch_.clear();
+    for (const GpuSpan& s : spans) {
+      if (s.track != track) continue;
+      const auto [found, is_new] = site_of_.try_emplace(s.site);
+      if (is_new) found->second = writer_->site(r_.site_info(s.site));
+      batch_.push_back({.site = found->second,
+                        .run = s.run,
+                        .correlation = s.correlation,
+                        .start = static_cast<std::uint64_t>(s.start_ns),
+                        .end = static_cast<std::uint64_t>(s.start_ns + std::max<std::int64_t>(s.duration_ns, 0))});
+    }
+    writer_->spans(id, StoredClock::nanoseconds, batch_);
+  }
+}
+
 // What is in memory still, under Recording::mutex.
 void Recorder::Stream::write_rest(Ticks window_end) {
   const std::uint64_t session = session_.load();
@@ -136,20 +164,7 @@ void Recorder::Stream::write_rest(Ticks window_end) {
     for (SpanRecord& record : open) record.end = window_end + 1;
     write(spans->number, open);
   }
-  std::vector<TrackId> tracks;
-  for (const auto& [kind, name, device] : r_.gpu_tracks) tracks.push_back(writer_->track(kind, name, device));
-  for (std::size_t track = 0; track < tracks.size(); ++track) {
-    batch_.clear();
-    for (const GpuSpan& s : r_.gpu_spans) {
-      if (s.track != track) continue;
-      batch_.push_back({.site = writer_->site(r_.site_info(s.site)),
-                        .run = s.run,
-                        .correlation = s.correlation,
-                        .start = static_cast<std::uint64_t>(s.start_ns),
-                        .end = static_cast<std::uint64_t>(s.start_ns + std::max<std::int64_t>(s.duration_ns, 0))});
-    }
-    writer_->spans(tracks[track], StoredClock::nanoseconds, batch_);
-  }
+  write_gpu(r_.gpu_spans, r_.gpu_tracks);
   r_.gpu_spans = {};
   const auto site_of = [&](SiteId site) { return site == kNone ? kNone : writer_->site(r_.site_info(site)); };
   for (const ReplayPart& part : r_.parts) {

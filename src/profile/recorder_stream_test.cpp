@@ -113,6 +113,35 @@ TEST(RecorderStream, IsTheParentsAfterAFork) {
   EXPECT_EQ(spans_of(Recorder::stop()), 2u);
 }
 
+// GPU spans leave the memory too, and are all there in the end.
+TEST(RecorderStream, KeepsMoreOfAGpuThanThereIsRoomForInMemory) {
+  constexpr std::uint32_t kRounds = 6, kSpans = 3 * Recorder::kChunkRecords;
+  const SiteId k = Recorder::add_site({.op = "kernel", .kind = SpanKind::kernel});
+  Recorder::start({.max_bytes = std::size_t{1} << 20});
+  const TrackId one = Recorder::gpu_track(TrackKind::stream, "stream 1", 0);
+  const TrackId other = Recorder::gpu_track(TrackKind::stream, "stream 2", 0);
+  const std::int64_t begin = std::chrono::steady_clock::now().time_since_epoch().count();
+  for (std::uint32_t round = 0; round < kRounds; ++round) {
+    for (std::uint32_t i = 0; i < kSpans; ++i) {
+      const std::uint32_t n = round * kSpans + i;
+      Recorder::add_gpu(k, n + 1, begin + n, 1, i % 3 == 0 ? other : one, n + 1);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(150));
+  }
+  const Trace trace = Recorder::stop();
+  std::uint64_t sum = 0, count = 0, of_other = 0;
+  for (SpanId i = 0; i < trace.size(); ++i) {
+    if (!trace.on_gpu(i)) continue;
+    ++count, sum += trace.run(i);
+    of_other += trace.text(trace.track(i).name) == "stream 2" ? 1 : 0;
+    ASSERT_EQ(trace.start(i) - begin + 1, trace.run(i));
+  }
+  constexpr std::uint64_t kAll = std::uint64_t{kRounds} * kSpans;
+  EXPECT_EQ(count, kAll);
+  EXPECT_EQ(sum, kAll * (kAll + 1) / 2);
+  EXPECT_EQ(of_other, kAll / 3);
+}
+
 TEST(Recorder, StartsAndStopsAThousandTimes) {
   const SiteId s = site("again");
   for (int i = 0; i < 1000; ++i) {
