@@ -180,6 +180,13 @@ void Recorder::add_part(SiteId replay, SiteId site, std::uint64_t calls, std::in
   if (r.running) r.parts.push_back({replay, site, calls, ns});
 }
 
+void Recorder::add_limit(const Limit& limit) {
+  Recording& r = recording();
+  std::lock_guard lock(r.mutex);
+  const bool is_known = std::find(r.limits.begin(), r.limits.end(), limit) != r.limits.end();
+  if (r.running && !is_known && limit.bytes_per_ns > 0) r.limits.push_back(limit);
+}
+
 void Recorder::add_note(std::string text, std::uint64_t count) {
   Recording& r = recording();
   std::lock_guard lock(r.mutex);
@@ -241,6 +248,7 @@ void Recorder::start(const RecorderOptions& options) {
     r.gpu_tracks.clear();
     r.gpu_spans.clear();
     r.parts.clear();
+    r.limits.clear();
     r.notes.clear();
     r.problem.clear();
     session_.fetch_add(1);

@@ -150,6 +150,8 @@ class Recorder {
                       std::uint32_t correlation = 0);
   /// Says what launches of a graph consist of: ReplayPart.
   static void add_part(SiteId replay, SiteId site, std::uint64_t calls, std::int64_t ns);
+  /// Says what a GPU can do; once is enough.
+  static void add_limit(const Limit& limit);
   /// Says what could not be seen during this recording.
   static void add_note(std::string text, std::uint64_t count = 0);
   /// Registers a source for all recordings to come.

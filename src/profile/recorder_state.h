@@ -142,6 +142,7 @@ struct Recorder::Recording {
   GpuTracks gpu_tracks;
   std::vector<GpuSpan> gpu_spans;
   std::vector<ReplayPart> parts;  // of the recorder's sites
+  std::vector<Limit> limits;
   std::vector<Note> notes;
   std::vector<GpuSource> sources;
 

@@ -167,6 +167,7 @@ void Recorder::Stream::write_rest(Ticks window_end) {
   write_gpu(r_.gpu_spans, r_.gpu_tracks);
   r_.gpu_spans = {};
   const auto site_of = [&](SiteId site) { return site == kNone ? kNone : writer_->site(r_.site_info(site)); };
+  for (const Limit& limit : r_.limits) writer_->limit(limit);
   for (const ReplayPart& part : r_.parts) {
     writer_->part({site_of(part.replay), site_of(part.site), part.calls, part.ns});
   }

@@ -94,6 +94,7 @@ class Recorder::ToTrace {
                   .correlation = s.correlation});
     }
     r_.gpu_spans = {};
+    for (const Limit& limit : r_.limits) trace_.add_limit(limit);
     for (const ReplayPart& part : r_.parts) {
       const SiteId site = part.site == kNone ? kNone : trace_site(part.site);
       trace_.add_part({trace_site(part.replay), site, part.calls, part.ns});

@@ -47,6 +47,7 @@ class RecordingWriter {
   void spans(TrackId track, StoredClock clock, std::span<const StoredSpan> spans, SpanId first = kNone);
   void note(std::string_view text, std::uint64_t count);
   void part(const ReplayPart& part);
+  void limit(const Limit& limit);
   /// The last chunk, without which a reader says that something is missing.
   void finish();
 

@@ -22,8 +22,9 @@ enum class ChunkType : std::uint8_t {
   sites,
   spans,  // of one track
   notes,
-  end,    // nothing is missing
-  parts,  // of replays
+  end,     // nothing is missing
+  parts,   // of replays
+  limits,  // of devices
 };
 
 struct ChunkHead {

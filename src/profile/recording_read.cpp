@@ -72,6 +72,13 @@ class Reader {
         return !body.is_broken();
       }
       case ChunkType::parts: return take_part(body);
+      case ChunkType::limits: {
+        const std::int64_t device = body.signed_number();
+        const double bytes_per_ns = body.real();
+        if (body.is_broken() || device < -1 || device > 4096 || !(bytes_per_ns > 0 && bytes_per_ns < 1e9)) return false;
+        trace_.add_limit({static_cast<std::int32_t>(device), bytes_per_ns});
+        return true;
+      }
       case ChunkType::end: is_whole_ = true; return body.is_at_end();
     }
     return false;

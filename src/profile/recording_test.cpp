@@ -46,6 +46,12 @@ Trace random_trace(unsigned seed, int count) {
                .flops = below(20) == 0 ? 0.5 : -1});
   }
   trace.add_note("something", 3);
+  trace.add_limit({1, 4600.5});
+  for (SiteId i = 0; i < trace.sites().size(); ++i) {
+    if (trace.sites()[i].kind != SpanKind::replay) continue;
+    trace.add_part({i, kNone, 2, 0});
+    trace.add_part({i, 0, 3, 60});
+  }
   trace.finish();
   return trace;
 }
@@ -61,6 +67,10 @@ std::string text_of(const Trace& trace) {
                         trace.cut(i).at_end, site.name, site.op, site.scope, site.instance, to_string(site.kind),
                         to_string(site.copy), site.bytes, site.flops, site.members.size());
   }
+  for (const ReplayPart& part : trace.parts()) {
+    text += fmt::format("{} {} {} {}\n", part.replay, part.site, part.calls, part.ns);
+  }
+  for (const Limit& limit : trace.limits()) text += fmt::format("{} {}\n", limit.device, limit.bytes_per_ns);
   for (const Note& note : trace.notes()) text += fmt::format("{} {}\n", note.text, note.count);
   return text;
 }
@@ -136,7 +146,7 @@ TEST(Recording, OfAnyBytesIsAnErrorOrATrace) {
       BodyWriter body;
       for (auto left = random() % 40; left > 0; --left)
         body.byte(static_cast<std::uint8_t>(random() % 3 == 0 ? random() : random() % 4));
-      made += chunk_of(static_cast<ChunkType>(random() % 9), body);
+      made += chunk_of(static_cast<ChunkType>(random() % 10), body);
     }
     ASSERT_GE(measure(read_recording_text(made, "made")).framework, 0);
   }

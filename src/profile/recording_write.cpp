@@ -126,6 +126,13 @@ void RecordingWriter::part(const ReplayPart& part) {
   put(ChunkType::parts, body);
 }
 
+void RecordingWriter::limit(const Limit& limit) {
+  BodyWriter body;
+  body.signed_number(limit.device);
+  body.real(limit.bytes_per_ns);
+  put(ChunkType::limits, body);
+}
+
 void RecordingWriter::finish() {
   put_names();
   put(ChunkType::end, {});
@@ -159,6 +166,7 @@ void write_recording(const Trace& trace, const std::string& path) {
     writer.spans(writer.track(own.kind, trace.text(own.name), own.device), StoredClock::nanoseconds, spans, first);
   }
   for (const Track& track : trace.tracks()) writer.track(track.kind, trace.text(track.name), track.device);
+  for (const Limit& limit : trace.limits()) writer.limit(limit);
   for (const ReplayPart& part : trace.parts()) {
     writer.part({sites[part.replay], part.site == kNone ? kNone : sites[part.site], part.calls, part.ns});
   }

@@ -62,6 +62,11 @@ Measures measure(const Trace& trace, const ReportOptions& options) {
   for (const ReplayPart& part : trace.parts()) m.stamped_replays += part.site == kNone ? part.calls : 0;
   m.replays += m.stamped_replays;
   for (SpanId i = 0; i < trace.size() && !m.has_gpu; ++i) m.has_gpu = trace.on_gpu(i);
+  for (const Limit& limit : trace.limits()) {
+    const bool is_other = m.limit_bytes_per_ns != 0 && m.limit_bytes_per_ns != limit.bytes_per_ns;
+    m.limit_bytes_per_ns = is_other ? -1 : limit.bytes_per_ns;
+  }
+  m.limit_bytes_per_ns = std::max(m.limit_bytes_per_ns, 0.0);
   m.notes = trace.notes();
   return m;
 }

@@ -24,6 +24,7 @@
 //   (between events)  what of the total time no row covers, gap by gap.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -46,7 +47,7 @@ struct ReportOptions {
   Nesting nesting = Nesting::op;
   int width = 0;              // event names are cut to this many characters, so that they still differ; 0: never
   bool share_groups = false;  // time of a fused group goes to its ops by their bytes (evenly when unknown)
-  bool rates = false;         // columns GB/s and GFLOP/s
+  bool rates = false;         // columns GB/s, of what memory can do, what that loses, and GFLOP/s
   ReportFormat format = ReportFormat::text;
 };
 ReportOptions report_options(State state, Detail detail, SortBy sort, const ReportLayout& layout);
@@ -62,6 +63,10 @@ struct Row {
   double bytes = 0, flops = 0;  // of its calls, as far as they are known
   double scaled = 0;            // of total: by shares of other replays (ReplayPart)
   bool at_compile = false;      // happened when the program was compiled, takes no run time
+  /// The time on a GPU beyond what moving its bytes has to take there; never negative. 0 where that is not known.
+  double lost(double limit_bytes_per_ns) const {
+    return bytes > 0 && gpu > 0 && limit_bytes_per_ns > 0 ? std::max(0.0, gpu - bytes / limit_bytes_per_ns) : 0;
+  }
   double average() const { return calls == 0 ? 0 : total / static_cast<double>(calls); }
 };
 
@@ -93,6 +98,7 @@ struct Measures {
   std::vector<Budget> budgets;      // of every thread, then of every GPU
   StepTimes steps;
   std::uint64_t replays = 0, stamped_replays = 0;  // of graphs on GPUs; those that were stamped in full
+  double limit_bytes_per_ns = 0;  // of the GPUs that are in the trace, where all have the same; 0 is unknown
   std::vector<Note> notes;
 };
 

@@ -30,22 +30,23 @@ std::vector<Copies> copies(const Measures& m) {
   return {{"all", m.copies}, {"async", m.async_copies}, {"sync", m.sync_copies}};
 }
 
-std::string row_json(const Row& row) {
+std::string row_json(const Row& row, double limit) {
   JsonObject one;
   one.add("name", row.name).add("depth", row.depth).add("calls", static_cast<std::int64_t>(row.calls));
   one.add("total_ns", whole(row.total)).add("cpu_ns", whole(row.cpu)).add("gpu_ns", whole(row.gpu));
   one.add("min_ns", whole(row.min)).add("max_ns", whole(row.max)).add("average_ns", whole(row.average()));
   one.add("ratio", row.ratio);
   if (row.bytes > 0) one.add("bytes", row.bytes);
+  if (row.bytes > 0 && row.gpu > 0 && limit > 0) one.add("lost_ns", whole(row.lost(limit)));
   if (row.flops > 0) one.add("flops", row.flops);
   if (row.scaled > 0) one.add("scaled_ns", whole(row.scaled));
   if (row.at_compile) one.add("at_compile", true);
   return one.text();
 }
 
-std::string section_json(const Section& section) {
+std::string section_json(const Section& section, double limit) {
   std::vector<std::string> rows;
-  for (const Row& row : section.rows) rows.push_back(row_json(row));
+  for (const Row& row : section.rows) rows.push_back(row_json(row, limit));
   JsonObject one;
   if (!section.thread.empty()) one.add("thread", section.thread);
   return one.add("under_way_ns", whole(section.total)).add_json("rows", json_array(rows)).text();
@@ -88,6 +89,7 @@ std::string to_json(const Measures& m, const ReportOptions& options) {
   JsonObject overhead;
   for (const Part& part : overheads(m)) overhead.add(std::string(part.name) + "_ns", whole(part.ns));
   all.add_json("overhead", overhead.text());
+  if (m.limit_bytes_per_ns > 0) all.add("limit_bytes_per_ns", m.limit_bytes_per_ns);
   if (m.steps.count > 0) {
     const StepTimes& s = m.steps;
     JsonObject steps;
@@ -113,10 +115,10 @@ std::string to_json(const Measures& m, const ReportOptions& options) {
   }
   all.add_json("wall_time", json_array(items));
   items.clear();
-  for (const Section& section : m.merged) items.push_back(section_json(section));
+  for (const Section& section : m.merged) items.push_back(section_json(section, m.limit_bytes_per_ns));
   all.add_json("merged", json_array(items));
   items.clear();
-  for (const Section& section : m.per_thread) items.push_back(section_json(section));
+  for (const Section& section : m.per_thread) items.push_back(section_json(section, m.limit_bytes_per_ns));
   all.add_json("threads", json_array(items));
   items.clear();
   for (const Note& note : m.notes) {

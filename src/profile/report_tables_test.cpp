@@ -121,5 +121,62 @@ TEST(ReportTables, ShowRatesWhereTheyAreKnown) {
   EXPECT_NE(text.find("3     0.5\n"), text.npos) << text;  // 3,000 bytes and 500 operations a microsecond
 }
 
+// A kernel that moves 4,000 bytes in 2 us, where memory would have brought them in 1.
+TEST(ReportTables, SetRatesOfAGpuAgainstWhatItsMemoryCanDo) {
+  Trace trace;
+  const TrackId stream = trace.add_track(TrackKind::stream, "stream 1", 0);
+  const SiteId site = trace.add_site({.op = "mul", .kind = SpanKind::kernel, .bytes = 4000});
+  for (int i = 0; i < 3; ++i) trace.add({.track = stream, .site = site, .start_ns = 2000 * i, .duration_ns = 2000});
+  trace.add_limit({0, 4});
+  trace.finish();
+  const Measures m = measure(trace);
+  const std::string text = to_text(m, {.rates = true}), json = to_json(m);
+  EXPECT_NE(text.find("GB/s  of 4  Lost      GFLOP/s\n"), text.npos) << text;
+  EXPECT_NE(text.find("2     50%   0.003000"), text.npos) << text;
+  EXPECT_NE(json.find("\"lost_ns\":3000"), json.npos) << json;
+  trace.add_limit({1, 8});  // of several the rows do not say which
+  EXPECT_EQ(to_text(measure(trace), {.rates = true}).find("Lost"), std::string::npos);
+}
+
+// Two replays of which the ends are known, beside one that was stamped in full.
+TEST(ReportTables, ShareOutReplaysAsTheyAreInThoseThatWereStampedInFull) {
+  Trace trace;
+  const TrackId stream = trace.add_track(TrackKind::stream, "stream 1", 0);
+  const SiteId mul = trace.add_site({.op = "mul", .kind = SpanKind::kernel, .bytes = 100});
+  const SiteId sum = trace.add_site({.op = "sum", .kind = SpanKind::kernel});
+  const SiteId replay = trace.add_site({.name = "graph replay", .instance = "graph0", .kind = SpanKind::replay});
+  const SiteId foreign = trace.add_site({.name = "graph replay", .instance = "graph1", .kind = SpanKind::replay});
+  trace.add({.track = stream, .site = mul, .start_ns = 0, .duration_ns = 30});
+  trace.add({.track = stream, .site = mul, .start_ns = 30, .duration_ns = 30});
+  trace.add({.track = stream, .site = sum, .start_ns = 60, .duration_ns = 40});
+  trace.add({.track = stream, .site = replay, .start_ns = 100, .duration_ns = 150});
+  trace.add({.track = stream, .site = replay, .start_ns = 250, .duration_ns = 50});
+  trace.add({.track = stream, .site = foreign, .start_ns = 300, .duration_ns = 7});  // of which nothing is known
+  trace.add_part({replay, mul, 2, 60});
+  trace.add_part({replay, sum, 1, 40});
+  trace.add_part({replay, kNone, 1, 0});
+  trace.finish();
+  for (const Detail detail : {Detail::op, Detail::phases, Detail::instances}) {
+    const Measures m = measure(trace, {.detail = detail});
+    EXPECT_EQ(m.computation, 307);
+    EXPECT_EQ(m.replays, 4u);
+    EXPECT_EQ(m.stamped_replays, 1u);
+    std::map<std::string, Row> rows;
+    for (const Row& row : m.per_thread.at(0).rows) {
+      if (row.depth == 0) rows[row.name] = row;
+    }
+    EXPECT_EQ(rows["mul"].calls, 6u);
+    EXPECT_DOUBLE_EQ(rows["mul"].gpu, 60 + 0.6 * 200);
+    EXPECT_DOUBLE_EQ(rows["mul"].scaled, 0.6 * 200);
+    EXPECT_DOUBLE_EQ(rows["mul"].bytes, 600);
+    EXPECT_DOUBLE_EQ(rows["mul"].ratio, (60 + 0.6 * 200) / 307);
+    EXPECT_EQ(rows["sum"].calls, 3u);
+    EXPECT_DOUBLE_EQ(rows["sum"].gpu, 40 + 0.4 * 200);
+    EXPECT_EQ(rows["graph replay"].calls, 1u);
+    EXPECT_EQ(rows["graph replay"].scaled, 0);
+    EXPECT_NE(to_text(m).find("~6  "), std::string::npos) << to_text(m);
+  }
+}
+
 }  // namespace
 }  // namespace paoding::profile

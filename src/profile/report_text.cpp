@@ -155,14 +155,17 @@ std::string rate(double amount, const Row& row) {
 }
 
 // Both sides have columns where both were seen: without a GPU one would say what the total says, the other nothing.
-void append_events(std::string& out, const std::vector<Section>& sections, const ReportOptions& options,
-                   bool has_both) {
+void append_events(std::string& out, const std::vector<Section>& sections, const ReportOptions& options, bool has_both,
+                   double limit) {
   append_title(out, "Event Summary");
   std::vector<Cells> lines;
   Cells head{"Event", "Calls", "Total"};
   if (has_both) head.insert(head.end(), {"CPU Time (Ratio)", "GPU Time (Ratio)"});
   head.insert(head.end(), {"Min.", "Max.", "Ave.", "Ratio."});
-  if (options.rates) head.insert(head.end(), {"GB/s", "GFLOP/s"});
+  const bool has_limit = options.rates && limit > 0;
+  if (options.rates) head.push_back("GB/s");
+  if (has_limit) head.insert(head.end(), {fmt::format("of {:.4g}", limit), "Lost"});
+  if (options.rates) head.push_back("GFLOP/s");
   lines.push_back(std::move(head));
   for (const Section& section : sections) {
     const std::vector<std::string> names = row_names(section, options.width);
@@ -175,7 +178,13 @@ void append_events(std::string& out, const std::vector<Section>& sections, const
         cells.push_back(fmt::format("{:.6f} ({:.6f})", row.gpu / kNsPerMs, share(row.gpu, row.total)));
       }
       cells.insert(cells.end(), {ms(row.min), ms(row.max), ms(row.average()), fmt::format("{:g}", row.ratio)});
-      if (options.rates) cells.insert(cells.end(), {rate(row.bytes, row), rate(row.flops, row)});
+      if (options.rates) cells.push_back(rate(row.bytes, row));
+      if (has_limit) {
+        const bool is_known = row.bytes > 0 && row.gpu > 0;
+        cells.push_back(is_known ? fmt::format("{:.3g}%", 100 * row.bytes / row.gpu / limit) : "");
+        cells.push_back(is_known ? fmt::format("{:.6f}", row.lost(limit) / kNsPerMs) : "");
+      }
+      if (options.rates) cells.push_back(rate(row.flops, row));
       lines.push_back(std::move(cells));
     }
   }
@@ -192,11 +201,11 @@ std::string to_text(const Measures& m, const ReportOptions& options) {
   append_summaries(out, m);
   append_copies(out, m);
   append_budgets(out, m);
-  append_events(out, has_merged ? m.merged : m.per_thread, options, has_both);
+  append_events(out, has_merged ? m.merged : m.per_thread, options, has_both, m.limit_bytes_per_ns);
   if (has_merged && !m.per_thread.empty()) {
     out += '\n';
     append_header(out, options, false);
-    append_events(out, m.per_thread, options, has_both);
+    append_events(out, m.per_thread, options, has_both, m.limit_bytes_per_ns);
   }
   return out;
 }

@@ -120,6 +120,13 @@ struct ReplayPart {
   bool operator==(const ReplayPart&) const = default;
 };
 
+/// What a GPU's memory can do.
+struct Limit {
+  std::int32_t device = 0;
+  double bytes_per_ns = 0;  // read by a kernel that streams
+  bool operator==(const Limit&) const = default;
+};
+
 /// Something that could not be seen or was lost.
 struct Note {
   std::string text;         // "spans dropped because the recorder was full"
@@ -146,6 +153,7 @@ class Trace {
   void set_cut(SpanId i, Cut cut);
   void add_note(std::string text, std::uint64_t count = 0);
   void add_part(const ReplayPart& part) { parts_.push_back(part); }
+  void add_limit(const Limit& limit) { limits_.push_back(limit); }
   /// What was recorded, in ns of steady_clock; said before the first add(). Spans are cut to it, and those outside of
   /// it, for which add() returns kNone, are counted in a note. Without one the window is from the first start to the
   /// last end.
@@ -188,6 +196,7 @@ class Trace {
   const std::vector<Member>& members() const { return members_; }
   const std::vector<Note>& notes() const { return notes_; }
   const std::vector<ReplayPart>& parts() const { return parts_; }
+  const std::vector<Limit>& limits() const { return limits_; }
   /// Spans of kind run, in order: the executions.
   const std::vector<SpanId>& runs() const { return runs_; }
   /// The window: all spans lie in it.
@@ -212,6 +221,7 @@ class Trace {
   std::vector<Member> members_;
   std::vector<Note> notes_;
   std::vector<ReplayPart> parts_;
+  std::vector<Limit> limits_;
 
   // one entry per span
   std::vector<std::int64_t> start_, duration_;

@@ -163,6 +163,7 @@ void GpuStamps::begin_recording() {
   every_ = static_cast<std::uint64_t>(kFirstEvery);
   least_timed_ns_ = least_whole_ns_ = 0;
   has_failed_ = false;
+  Recorder::add_limit({device_.index(), device_.target().read_bytes_per_us / 1e3});
 }
 
 bool GpuStamps::launch(std::uint32_t run, CUstream stream) {

@@ -157,8 +157,10 @@ void stop_recording() {
   std::set<int> devices;
   for (const GraphLaunch& launch : now.launches) devices.insert(launch.shape->device);
   for (const int device : devices) {  // of any thread's
-    gpu::GpuDevice::get(device).make_current();
+    const gpu::GpuDevice& of = gpu::GpuDevice::get(device);
+    of.make_current();
     PD_CUDA(gpu::required_driver().cuCtxSynchronize());
+    Recorder::add_limit({device, of.target().read_bytes_per_us / 1e3});
   }
   gpu::CuptiCollector::Lost lost;
   const std::vector<gpu::GpuActivity> activities = gpu::CuptiCollector::stop(&lost);
