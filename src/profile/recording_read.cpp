@@ -121,7 +121,8 @@ class Reader {
   bool take_part(BodyReader& body) {
     const std::uint64_t replay = body.number(), site = body.number();
     ReplayPart part{.calls = body.number(), .ns = body.signed_number()};
-    if (body.is_broken() || replay >= sites_.size() || site > sites_.size() || part.ns < 0) return false;
+    if (body.is_broken() || replay >= sites_.size() || site > sites_.size()) return false;
+    if (part.ns < 0 || part.ns >= std::int64_t{1} << 61 || part.calls >= std::uint64_t{1} << 48) return false;
     part.replay = sites_[replay];
     if (site != 0) part.site = sites_[site - 1];
     trace_.add_part(part);
