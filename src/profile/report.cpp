@@ -2,6 +2,9 @@
 // The numbers of a report: what all spans add up to, and the rows of each thread or of all.
 #include "profile/report.h"
 
+#include <algorithm>
+#include <map>
+
 #include "base/check.h"
 #include "profile/intervals.h"
 #include "profile/row_tree.h"
@@ -39,6 +42,26 @@ void add_summaries(const Trace& trace, const ReportOptions& options, RowTree&& t
   m->copies = {tree.copy_calls[0] + tree.copy_calls[1], united_length(std::move(copies))};
 }
 
+void count_replays(const Trace& trace, Measures* m) {
+  std::map<SiteId, std::pair<std::uint64_t, double>> ends_only;  // how many of a graph, their time
+  for (SpanId i = 0; i < trace.size(); ++i) {
+    if (!trace.on_gpu(i) || trace.kind(i) != SpanKind::replay) continue;
+    m->replays += 1;
+    auto& [count, ns] = ends_only[trace.site_id(i)];
+    count += 1;
+    ns += static_cast<double>(trace.duration(i));
+  }
+  for (const ReplayPart& part : trace.parts()) {
+    if (part.site != kNone) continue;
+    m->replays += part.calls;
+    m->stamped_replays += part.calls;
+    const auto found = ends_only.find(part.replay);
+    if (found == ends_only.end()) continue;
+    const double each = found->second.second / static_cast<double>(found->second.first);
+    m->stamps_ns += std::max(0.0, static_cast<double>(part.ns) - static_cast<double>(part.calls) * each);
+  }
+}
+
 }  // namespace
 
 Measures measure(const Trace& trace, const ReportOptions& options) {
@@ -58,9 +81,7 @@ Measures measure(const Trace& trace, const ReportOptions& options) {
     return options.state != State::all && (budget.device < 0) != (options.state == State::cpu);
   });
   m.runs = trace.runs().size();
-  for (SpanId i = 0; i < trace.size(); ++i) m.replays += trace.on_gpu(i) && trace.kind(i) == SpanKind::replay ? 1 : 0;
-  for (const ReplayPart& part : trace.parts()) m.stamped_replays += part.site == kNone ? part.calls : 0;
-  m.replays += m.stamped_replays;
+  count_replays(trace, &m);
   for (SpanId i = 0; i < trace.size() && !m.has_gpu; ++i) m.has_gpu = trace.on_gpu(i);
   for (const Limit& limit : trace.limits()) {
     const bool is_other = m.limit_bytes_per_ns != 0 && m.limit_bytes_per_ns != limit.bytes_per_ns;

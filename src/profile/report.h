@@ -98,6 +98,7 @@ struct Measures {
   std::vector<Budget> budgets;      // of every thread, then of every GPU
   StepTimes steps;
   std::uint64_t replays = 0, stamped_replays = 0;  // of graphs on GPUs; those that were stamped in full
+  double stamps_ns = 0;           // what those took longer than the others of their graph, by the average of each
   double limit_bytes_per_ns = 0;  // of the GPUs that are in the trace, where all have the same; 0 is unknown
   std::vector<Note> notes;
 };

@@ -89,6 +89,12 @@ std::string to_json(const Measures& m, const ReportOptions& options) {
   JsonObject overhead;
   for (const Part& part : overheads(m)) overhead.add(std::string(part.name) + "_ns", whole(part.ns));
   all.add_json("overhead", overhead.text());
+  if (m.replays > 0) {
+    JsonObject replays;
+    replays.add("count", static_cast<std::int64_t>(m.replays));
+    replays.add("stamped", static_cast<std::int64_t>(m.stamped_replays)).add("stamps_ns", whole(m.stamps_ns));
+    all.add_json("replays", replays.text());
+  }
   if (m.limit_bytes_per_ns > 0) all.add("limit_bytes_per_ns", m.limit_bytes_per_ns);
   if (m.steps.count > 0) {
     const StepTimes& s = m.steps;

@@ -154,13 +154,14 @@ TEST(ReportTables, ShareOutReplaysAsTheyAreInThoseThatWereStampedInFull) {
   trace.add({.track = stream, .site = foreign, .start_ns = 300, .duration_ns = 7});  // of which nothing is known
   trace.add_part({replay, mul, 2, 60});
   trace.add_part({replay, sum, 1, 40});
-  trace.add_part({replay, kNone, 1, 0});
+  trace.add_part({replay, kNone, 1, 108});
   trace.finish();
   for (const Detail detail : {Detail::op, Detail::phases, Detail::instances}) {
     const Measures m = measure(trace, {.detail = detail});
     EXPECT_EQ(m.computation, 307);
     EXPECT_EQ(m.replays, 4u);
     EXPECT_EQ(m.stamped_replays, 1u);
+    EXPECT_DOUBLE_EQ(m.stamps_ns, 8);  // 108 instead of 100
     std::map<std::string, Row> rows;
     for (const Row& row : m.per_thread.at(0).rows) {
       if (row.depth == 0) rows[row.name] = row;

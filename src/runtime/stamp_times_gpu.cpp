@@ -120,6 +120,7 @@ void StampTimes::tell(const Clock& clock, const StampedReplay& replay) {
     parts[mark.site].ns += end - from;
   }
   parts[profile::kNone].calls += 1;
+  parts[profile::kNone].ns += replay.end_ns - replay.marks.front().at_ns;
 }
 
 }  // namespace paoding
