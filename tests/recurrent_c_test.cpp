@@ -221,6 +221,17 @@ TEST(RecurrentInC, SaysWhatIsWrong) {
   EXPECT_EQ(pd_recurrent_forward(plan, &args, nullptr), PD_ERROR_ARGUMENT);
   EXPECT_TRUE(has(pd_last_error(), "needs to be aligned to 64 bytes")) << pd_last_error();
   pd_recurrent_destroy(plan);
+
+  layer.is_training = 1;
+  ASSERT_EQ(create(layer), PD_OK);
+  pd_recurrent_sizes sizes;
+  ASSERT_EQ(pd_recurrent_get_sizes(plan, &sizes), PD_OK);
+  Memory m;
+  void* const room = m.room("room", std::max(sizes.forward_workspace, std::size_t{1} << 20));
+  args = {room, room, room, room, room, room, nullptr, room, nullptr, nullptr, nullptr, room};
+  EXPECT_EQ(pd_recurrent_forward(plan, &args, nullptr), PD_ERROR_ARGUMENT);
+  EXPECT_TRUE(has(pd_last_error(), "pd_recurrent_forward: saved is null, needed are ")) << pd_last_error();
+  pd_recurrent_destroy(plan);
   pd_recurrent_destroy(nullptr);
 }
 

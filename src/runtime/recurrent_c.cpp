@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C interface of recurrent layers (paoding/recurrent.h): plans of two graphs on the caller's memory.
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <new>
 #include <optional>
+#include <span>
+#include <string_view>
 
 #include "base/check.h"
 #include "runtime/placed_plan.h"
@@ -47,15 +51,24 @@ pd_status reported(const char* what, const Work& work) {
   }
 }
 
+// What a call is given, in this order.
+constexpr std::array<std::string_view, 12> kForward = {"x",       "w",      "u",      "b",      "h0",    "c0",
+                                                       "lengths", "states", "last_h", "last_c", "gates", "cells"};
+constexpr std::array<std::string_view, 17> kBackward = {"x",     "w",     "u",        "h0",       "lengths",  "states",
+                                                        "gates", "cells", "d_states", "d_last_h", "d_last_c", "d_x",
+                                                        "d_w",   "d_u",   "d_b",      "d_h0",     "d_c0"};
+
 // One direction: a plan, and where all that it reads and makes is in a call. What the caller leaves out lies behind the
 // plan's own workspace.
 class Direction {
  public:
-  Direction(const Graph& graph, const pd_recurrent_layer& layer, const Device& device)
+  Direction(const Graph& graph, const pd_recurrent_layer& layer, const Device& device,
+            std::span<const std::string_view> given)
       : device_(device), placed_(PlacedPlan::make(graph, device, layer.allow_tf32 != 0)) {
     bytes_ = aligned(placed_->workspace_bytes());
     const auto add = [&](const std::string& name, std::int64_t bytes) {
-      places_.push_back({name, bytes, bytes_});
+      const auto at = std::find(given.begin(), given.end(), name) - given.begin();
+      places_.push_back({name, static_cast<std::size_t>(at), bytes, bytes_});
       if (may_be_absent(name)) bytes_ += aligned(bytes);
     };
     for (const auto& [name, slot] : plan().parameters) add(name, plan().slots[static_cast<std::size_t>(slot)].bytes);
@@ -70,24 +83,18 @@ class Direction {
   const Plan& plan() const { return placed_->plan(); }
   std::int64_t workspace_bytes() const { return bytes_; }
 
-  struct Given {
-    std::string_view name;
-    const void* address;
-  };
-  void run(std::span<const Given> given, void* workspace, void* stream) {
+  void run(std::span<const void* const> given, void* workspace, void* stream) {
     check("workspace", workspace, bytes_);
     for (std::size_t i = 0; i < places_.size(); ++i) {
       const Place& place = places_[i];
-      const void* address = nullptr;
-      for (const Given& each : given) {
-        if (each.name == place.name) address = each.address;
-      }
+      const void* address = given[place.given];
       if (address == nullptr && may_be_absent(place.name)) {
         memory_[i] = static_cast<std::byte*>(workspace) + place.offset;
         if (i < reads_) clear(memory_[i], place.bytes, stream);  // a gradient that counts as 0
         continue;
       }
-      check(place.name, address, place.bytes);
+      const bool is_saved = place.name == "gates" || place.name == "cells";
+      check(is_saved ? "saved" : place.name, address, place.bytes);
       memory_[i] = const_cast<void*>(address);
     }
     const std::span<void* const> all(memory_);
@@ -97,6 +104,7 @@ class Direction {
  private:
   struct Place {
     std::string name;
+    std::size_t given;           // position in what a call is given
     std::int64_t bytes, offset;  // in the workspace, where it is absent
   };
 
@@ -131,32 +139,29 @@ struct pd_recurrent_plan {
     using namespace paoding;
     check_layer(layer);
     const Device device = device_of(layer.device);
-    const auto make = [&](void (*build)(const pd_recurrent_layer&, Graph*)) {
+    const auto make = [&](void (*build)(const pd_recurrent_layer&, Graph*), std::span<const std::string_view> given) {
       Graph graph;
       build(layer, &graph);
-      return Direction(graph, layer, device);
+      return Direction(graph, layer, device, given);
     };
-    forward.emplace(make(build_forward));
-    if (is_training) backward.emplace(make(build_backward));
+    forward.emplace(make(build_forward, kForward));
+    if (is_training) backward.emplace(make(build_backward, kBackward));
     for (const SavedPart& part : saved_parts(layer)) {
-      saved.push_back({part.name, saved_bytes});
+      if (saved_bytes > 0) cells_offset = saved_bytes;
       saved_bytes += aligned(part.type.shape.elements() * size_bytes(part.type.dtype));
     }
     text = "forward\n" + to_string(forward->plan());
     if (backward) text += "backward\n" + to_string(backward->plan());
   }
 
-  // Where a part of what is saved lies.
-  void add_saved(std::vector<paoding::Direction::Given>* given, const void* address) const {
-    for (const auto& [name, offset] : saved) {
-      given->push_back({name, address == nullptr ? nullptr : static_cast<const std::byte*>(address) + offset});
-    }
+  // Where the cells lie in what is saved, behind the gates.
+  const void* cells_in(const void* saved) const {
+    return saved == nullptr ? nullptr : static_cast<const std::byte*>(saved) + cells_offset;
   }
 
   const bool is_training;
   std::optional<paoding::Direction> forward, backward;
-  std::vector<std::pair<const char*, std::int64_t>> saved;  // offsets
-  std::int64_t saved_bytes = 0;
+  std::int64_t saved_bytes = 0, cells_offset = 0;
   std::string text;
 };
 
@@ -197,17 +202,9 @@ pd_status pd_recurrent_forward(pd_recurrent_plan* plan, const pd_recurrent_forwa
   return paoding::reported("pd_recurrent_forward", [&] {
     check_given(plan, "plan");
     check_given(args, "args");
-    std::vector<paoding::Direction::Given> given = {{"x", args->x},
-                                                    {"w", args->w},
-                                                    {"u", args->u},
-                                                    {"b", args->b},
-                                                    {"h0", args->h0},
-                                                    {"c0", args->c0},
-                                                    {"lengths", args->lengths},
-                                                    {"states", args->states},
-                                                    {"last_h", args->last_h},
-                                                    {"last_c", args->last_c}};
-    plan->add_saved(&given, args->saved);
+    const std::array<const void*, paoding::kForward.size()> given = {
+        args->x,       args->w,      args->u,      args->b,      args->h0,    args->c0,
+        args->lengths, args->states, args->last_h, args->last_c, args->saved, plan->cells_in(args->saved)};
     plan->forward->run(given, args->workspace, stream);
   });
 }
@@ -219,22 +216,12 @@ pd_status pd_recurrent_backward(pd_recurrent_plan* plan, const pd_recurrent_back
     if (!plan->backward) {
       paoding::fail(paoding::ErrorKind::argument, "the plan was made without is_training");
     }
-    std::vector<paoding::Direction::Given> given = {{"x", args->x},
-                                                    {"w", args->w},
-                                                    {"u", args->u},
-                                                    {"h0", args->h0},
-                                                    {"lengths", args->lengths},
-                                                    {"states", args->states},
-                                                    {"d_states", args->d_states},
-                                                    {"d_last_h", args->d_last_h},
-                                                    {"d_last_c", args->d_last_c},
-                                                    {"d_x", args->d_x},
-                                                    {"d_w", args->d_w},
-                                                    {"d_u", args->d_u},
-                                                    {"d_b", args->d_b},
-                                                    {"d_h0", args->d_h0},
-                                                    {"d_c0", args->d_c0}};
-    plan->add_saved(&given, args->saved);
+    const std::array<const void*, paoding::kBackward.size()> given = {
+        args->x,        args->w,        args->u,        args->h0,
+        args->lengths,  args->states,   args->saved,    plan->cells_in(args->saved),
+        args->d_states, args->d_last_h, args->d_last_c, args->d_x,
+        args->d_w,      args->d_u,      args->d_b,      args->d_h0,
+        args->d_c0};
     plan->backward->run(given, args->workspace, stream);
   });
 }
