@@ -12,7 +12,7 @@
 
 namespace paoding {
 
-/// One to four rows, or columns, of f32 times a matrix: a matter of reading the matrix once.
+/// One to four rows, or columns, of f32 or bf16 times a matrix: a matter of reading the matrix once.
 std::string vector_matmul_refusal(const KernelCall& call);
 std::unique_ptr<PreparedKernel> prepare_vector_matmul(const KernelCall& call, const Device& device);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One to four rows of f32 times a matrix, alone or per batch: attention of one query, a layer for one request. All the
-// time goes into reading the matrix once, so it is read along its contiguous axis, several rows or columns at a time.
-// (Measured on AVX-512, one row times [256, 1024]: oneDNN 2.6.3 takes 37 us, 28 GB/s from L2.)
+// One to four rows of f32 or bf16 times a matrix, alone or per batch: attention of one query, a layer for one request.
+// All the time goes into reading the matrix once, so it is read along its contiguous axis, several rows or columns at a
+// time. (Measured on AVX-512, one row times [256, 1024]: oneDNN 2.6.3 takes 37 us, 28 GB/s from L2.) Sums are f32.
 #ifndef HWY_DISABLED_TARGETS
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
 #endif
@@ -16,6 +16,7 @@
 #include "base/product.h"
 #include "cpu/parallel.h"
 #include "hwy/highway.h"
+#include "ops/elements-inl.h"
 #include "ops/matmul/matmul_cpu.h"
 #include "ops/matmul/matmul_shape.h"
 
@@ -24,8 +25,8 @@
 namespace paoding {
 /// c [rows, n] = a [rows, k] * b [k, n] for columns [begin, end) of one batch.
 struct VectorProduct {
-  const float *a, *b;
-  float* c;
+  const void *a, *b;
+  void* c;
   std::int64_t rows, k, begin, end;
   std::int64_t lda, ldb, row_stride, column_stride;  // strides of c last
 };
@@ -39,93 +40,132 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr std::int64_t kRowsAtOnce = 8;  // of b: as many streams as the prefetchers follow
 
-// b has contiguous rows. A tile of columns of c stays in L1 while rows of b pass by.
-template <std::int64_t kRows, class D>
-HWY_INLINE void add_rows(D d, const VectorProduct& p, std::int64_t from, std::int64_t count, std::int64_t j) {
+constexpr std::int64_t kColumns = 2048;  // of c per tile: 8 KB a row
+
+HWY_INLINE float number(const float* at) { return *at; }
+HWY_INLINE float number(const Half* at) { return hn::GetLane(load(hn::CappedTag<float, 1>(), at)); }
+
+// b has contiguous rows. The sums of a tile of columns stay in L1 while rows of b pass by; `sums`: those of column j,
+// with `stride` from row to row.
+template <std::int64_t kRows, class T, class D>
+HWY_INLINE void add_rows(D d, const VectorProduct& p, float* sums, std::int64_t stride, std::int64_t from,
+                         std::int64_t count, std::int64_t j) {
   using V = hn::Vec<D>;
-  V sums[kRows];
+  const T *a = static_cast<const T*>(p.a), *b = static_cast<const T*>(p.b);
+  V totals[kRows];
   for (std::int64_t r = 0; r < kRows; ++r) {
-    sums[r] = from == 0 ? hn::Zero(d) : hn::LoadU(d, p.c + r * p.row_stride + j);
+    totals[r] = from == 0 ? hn::Zero(d) : hn::LoadU(d, sums + r * stride);
   }
   for (std::int64_t i = from; i < from + count; ++i) {
-    const V row = hn::LoadU(d, p.b + i * p.ldb + j);
-    for (std::int64_t r = 0; r < kRows; ++r) sums[r] = hn::MulAdd(hn::Set(d, p.a[r * p.lda + i]), row, sums[r]);
+    const V row = load(d, b + i * p.ldb + j);
+    for (std::int64_t r = 0; r < kRows; ++r) {
+      totals[r] = hn::MulAdd(hn::Set(d, number(a + r * p.lda + i)), row, totals[r]);
+    }
   }
-  for (std::int64_t r = 0; r < kRows; ++r) hn::StoreU(sums[r], d, p.c + r * p.row_stride + j);
+  for (std::int64_t r = 0; r < kRows; ++r) hn::StoreU(totals[r], d, sums + r * stride);
 }
 
-template <std::int64_t kRows>
+template <std::int64_t kRows, class T>
 void by_rows(const VectorProduct& p) {
   const hn::ScalableTag<float> d;
   const hn::CappedTag<float, 1> one;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  constexpr std::int64_t kColumns = 2048;  // of c per tile: 8 KB a row
+  constexpr bool kIsWide = sizeof(T) == sizeof(float);  // then c itself holds the sums
+  HWY_ALIGN float tile[kIsWide ? 1 : kRows * kColumns];
+  T* c = static_cast<T*>(p.c);
   for (std::int64_t begin = p.begin; begin < p.end; begin += kColumns) {
     const std::int64_t end = std::min(begin + kColumns, p.end);
+    const std::int64_t stride = kIsWide ? p.row_stride : kColumns;
+    const auto sums = [&](std::int64_t j) -> float* {
+      if constexpr (kIsWide) return c + j;
+      return tile + (j - begin);
+    };
     for (std::int64_t i = 0; i < p.k; i += kRowsAtOnce) {
       const std::int64_t count = std::min(kRowsAtOnce, p.k - i);
       std::int64_t j = begin;
       if (count == kRowsAtOnce) {
-        for (; j + lanes <= end; j += lanes) add_rows<kRows>(d, p, i, kRowsAtOnce, j);
+        for (; j + lanes <= end; j += lanes) add_rows<kRows, T>(d, p, sums(j), stride, i, kRowsAtOnce, j);
       } else {
-        for (; j + lanes <= end; j += lanes) add_rows<kRows>(d, p, i, count, j);
+        for (; j + lanes <= end; j += lanes) add_rows<kRows, T>(d, p, sums(j), stride, i, count, j);
       }
-      for (; j < end; ++j) add_rows<kRows>(one, p, i, count, j);
+      for (; j < end; ++j) add_rows<kRows, T>(one, p, sums(j), stride, i, count, j);
+    }
+    if constexpr (!kIsWide) {
+      for (std::int64_t r = 0; r < kRows; ++r) {
+        std::int64_t j = begin;
+        for (; j + lanes <= end; j += lanes) {
+          store(d, hn::LoadU(d, sums(j) + r * stride), c + r * p.row_stride + j);
+        }
+        for (; j < end; ++j) store(one, hn::LoadU(one, sums(j) + r * stride), c + r * p.row_stride + j);
+      }
     }
   }
 }
 
 // b has contiguous columns: dot products, kAtOnce columns at a time.
-template <std::int64_t kRows, std::int64_t kAtOnce>
+template <std::int64_t kRows, class T, std::int64_t kAtOnce>
 HWY_INLINE void dot_columns(const VectorProduct& p, std::int64_t j) {
   const hn::ScalableTag<float> d;
   using V = hn::Vec<decltype(d)>;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const T *a = static_cast<const T*>(p.a), *b = static_cast<const T*>(p.b) + j * p.ldb;
   V sums[kRows][kAtOnce];
   for (auto& row : sums) {
     for (V& sum : row) sum = hn::Zero(d);
   }
   std::int64_t i = 0;
   for (; i + lanes <= p.k; i += lanes) {
-    V a[kRows];
-    for (std::int64_t r = 0; r < kRows; ++r) a[r] = hn::LoadU(d, p.a + r * p.lda + i);
+    V rows[kRows];
+    for (std::int64_t r = 0; r < kRows; ++r) rows[r] = load(d, a + r * p.lda + i);
     for (std::int64_t q = 0; q < kAtOnce; ++q) {
-      const V column = hn::LoadU(d, p.b + (j + q) * p.ldb + i);
-      for (std::int64_t r = 0; r < kRows; ++r) sums[r][q] = hn::MulAdd(a[r], column, sums[r][q]);
+      const V column = load(d, b + q * p.ldb + i);
+      for (std::int64_t r = 0; r < kRows; ++r) sums[r][q] = hn::MulAdd(rows[r], column, sums[r][q]);
     }
   }
+  const hn::CappedTag<float, 1> one;
   for (std::int64_t r = 0; r < kRows; ++r) {
     for (std::int64_t q = 0; q < kAtOnce; ++q) {
       float total = hn::GetLane(hn::SumOfLanes(d, sums[r][q]));
-      for (std::int64_t rest = i; rest < p.k; ++rest) total += p.a[r * p.lda + rest] * p.b[(j + q) * p.ldb + rest];
-      p.c[r * p.row_stride + (j + q) * p.column_stride] = total;
+      for (std::int64_t rest = i; rest < p.k; ++rest)
+        total += number(a + r * p.lda + rest) * number(b + q * p.ldb + rest);
+      T* c = static_cast<T*>(p.c) + r * p.row_stride + (j + q) * p.column_stride;
+      store(one, hn::Set(one, total), c);
     }
   }
 }
 
-template <std::int64_t kRows>
+template <std::int64_t kRows, class T>
 void by_columns(const VectorProduct& p) {
   std::int64_t j = p.begin;
-  for (; j + 4 <= p.end; j += 4) dot_columns<kRows, 4>(p, j);
-  for (; j < p.end; ++j) dot_columns<kRows, 1>(p, j);
+  for (; j + 4 <= p.end; j += 4) dot_columns<kRows, T, 4>(p, j);
+  for (; j < p.end; ++j) dot_columns<kRows, T, 1>(p, j);
 }
 
-void multiply_by_rows(const VectorProduct& p) {
+template <class T>
+void multiply_rows_of(const VectorProduct& p) {
   switch (p.rows) {
-    case 1: return by_rows<1>(p);
-    case 2: return by_rows<2>(p);
-    case 3: return by_rows<3>(p);
-    default: return by_rows<4>(p);
+    case 1: return by_rows<1, T>(p);
+    case 2: return by_rows<2, T>(p);
+    case 3: return by_rows<3, T>(p);
+    default: return by_rows<4, T>(p);
   }
 }
 
-void multiply_by_columns(const VectorProduct& p) {
+template <class T>
+void multiply_columns_of(const VectorProduct& p) {
   switch (p.rows) {
-    case 1: return by_columns<1>(p);
-    case 2: return by_columns<2>(p);
-    case 3: return by_columns<3>(p);
-    default: return by_columns<4>(p);
+    case 1: return by_columns<1, T>(p);
+    case 2: return by_columns<2, T>(p);
+    case 3: return by_columns<3, T>(p);
+    default: return by_columns<4, T>(p);
   }
+}
+
+void multiply_by_rows(const VectorProduct& p, bool is_half) {
+  is_half ? multiply_rows_of<Half>(p) : multiply_rows_of<float>(p);
+}
+void multiply_by_columns(const VectorProduct& p, bool is_half) {
+  is_half ? multiply_columns_of<Half>(p) : multiply_columns_of<float>(p);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -182,17 +222,21 @@ class VectorMatmul : public PreparedKernel {
     p.end = std::min(p.begin + width_, shape_.n);
     p.rows = shape_.m;
     p.k = shape_.k;
-    p.a = static_cast<const float*>(operands[is_swapped ? 1 : 0]) + shape_.batch_offset(shape_.a, batch);
-    p.b = static_cast<const float*>(operands[is_swapped ? 0 : 1]) + shape_.batch_offset(shape_.b, batch);
-    p.c = static_cast<float*>(operands[2]) + shape_.batch_offset(shape_.c, batch);
+    const bool is_half = shape_.dtype == DType::bf16;
+    const auto at = [&](int operand, const MatmulOperand& of) {
+      return static_cast<std::byte*>(operands[operand]) + shape_.batch_offset(of, batch) * (is_half ? 2 : 4);
+    };
+    p.a = at(is_swapped ? 1 : 0, shape_.a);
+    p.b = at(is_swapped ? 0 : 1, shape_.b);
+    p.c = at(2, shape_.c);
     p.lda = shape_.a.row_stride;
     p.ldb = by_rows_ ? shape_.b.row_stride : shape_.b.column_stride;
     p.row_stride = shape_.c.row_stride;
     p.column_stride = shape_.c.column_stride;
     if (by_rows_) {
-      HWY_DYNAMIC_DISPATCH(multiply_by_rows)(p);
+      HWY_DYNAMIC_DISPATCH(multiply_by_rows)(p, is_half);
     } else {
-      HWY_DYNAMIC_DISPATCH(multiply_by_columns)(p);
+      HWY_DYNAMIC_DISPATCH(multiply_by_columns)(p, is_half);
     }
   }
 
@@ -207,7 +251,9 @@ class VectorMatmul : public PreparedKernel {
 std::string vector_matmul_refusal(const KernelCall& call) {
   const MatmulShape given(call), shape = oriented(call);
   if (given.is_empty()) return "an extent is 0";
-  if (given.dtype != DType::f32) return fmt::format("{} is not f32", to_string(given.dtype));
+  if (given.dtype != DType::f32 && given.dtype != DType::bf16) {
+    return fmt::format("{} is not f32 or bf16", to_string(given.dtype));
+  }
   if (shape.m > kMostRows)
     return fmt::format("a has {} rows and b {} columns, more than {}", given.m, given.n, kMostRows);
   if (shape.a.column_stride != 1 && shape.k > 1) return "the few rows are not contiguous";

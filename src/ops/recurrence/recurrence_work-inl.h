@@ -14,6 +14,7 @@
 
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
+#include "ops/elements-inl.h"
 #include "ops/recurrence/recurrence_work.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -23,7 +24,6 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 using Lanes = hn::CappedTag<float, kUnitBlock>;
 using OneLane = hn::CappedTag<float, 1>;
-using Half = std::uint16_t;  // the bits of a bf16
 
 // How numbers are stored, and what of them is multiplied is.
 struct Singles {
@@ -49,35 +49,6 @@ constexpr std::int64_t tile_rows(std::int64_t parts) {
 }
 
 // ---- elements ----
-
-template <class D>
-HWY_INLINE hn::Vec<D> load(D d, const float* from) {
-  return hn::LoadU(d, from);
-}
-template <class D>
-HWY_INLINE hn::Vec<D> load(D d, const Half* from) {
-  const hn::RebindToUnsigned<D> bits;
-  const hn::Rebind<Half, D> halves;
-  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(bits, hn::LoadU(halves, from))));
-}
-
-template <class D>
-HWY_INLINE void store(D d, hn::Vec<D> value, float* to) {
-  hn::StoreU(value, d, to);
-}
-// To the nearest, of two to the even one.
-template <class D>
-HWY_INLINE void store(D /*d*/, hn::Vec<D> value, Half* to) {
-  const hn::RebindToUnsigned<D> bits;
-  const hn::RebindToSigned<D> whole;
-  const hn::Rebind<Half, D> halves;
-  const auto raw = hn::BitCast(bits, value);
-  const auto odd = hn::And(hn::ShiftRight<16>(raw), hn::Set(bits, 1));
-  const auto rounded = hn::Add(raw, hn::Add(odd, hn::Set(bits, 0x7fff)));
-  const auto kept =
-      hn::IfThenElse(hn::RebindMask(bits, hn::IsNaN(value)), hn::Or(raw, hn::Set(bits, 0x400000)), rounded);
-  hn::StoreU(hn::DemoteTo(halves, hn::BitCast(whole, hn::ShiftRight<16>(kept))), halves, to);
-}
 
 // What is left of the value where it is stored as T.
 template <class T, class D>
