@@ -5,15 +5,11 @@
 #include <fmt/format.h>
 
 #include "graph/formula.h"
-#include "ops/kernel.h"
-#include "passes/pass.h"
+#include "passes/claimed_by.h"
 #include "passes/rewriter.h"
 
 namespace paoding {
-namespace {
 
-// The kernel that runs the node as a whole, where there is one. It is asked about dense operands of any alignment: the
-// planner copies what turns out to lie otherwise, if the kernel wants that.
 const KernelImplementation* claimed_by(const Graph& graph, const Node& node, PassNotes& notes) {
   KernelCall call{node.op, node.attrs, {}, {}, {}, notes.allow_tf32(), node.scope.str(), notes.shared_target()};
   const auto add = [&](std::vector<Layout>* layouts, const Type& type) {
@@ -27,6 +23,8 @@ const KernelImplementation* claimed_by(const Graph& graph, const Node& node, Pas
   for (const std::string& refusal : refusals) notes.add(refusal);
   return claimant;
 }
+
+namespace {
 
 void expand_in(Graph& graph, PassNotes& notes) {
   Rewriter rewriter(graph);

@@ -4,18 +4,19 @@
 struct Operands {
   const Stored *xw, *u, *bm, *h0;
   const int* lengths;
+  const Bias* bias;
   Stored *states, *saved, *last_h;
 };
 
 struct Cell {
-  float h, bias, saved[4];
+  float h, bm, saved[4];
 
   PD_DEVICE void start(const Operands& operands, const CellPlace& place, Index first) {
-    h = load_one<true>(operands.h0 + place.at), bias = load_one<true>(operands.bm + place.unit);
+    h = load_one<true>(operands.h0 + place.at), bm = load_one<true>(operands.bm + place.unit);
     if (operands.states != nullptr) store_one(operands.states + first + place.at, h);
   }
   PD_DEVICE void advance(const float (&x)[3], const float (&sum)[3]) {
-    saved[0] = cell_sigmoid(x[0] + sum[0]), saved[1] = cell_sigmoid(x[1] + sum[1]), saved[3] = sum[2] + bias;
+    saved[0] = cell_sigmoid(x[0] + sum[0]), saved[1] = cell_sigmoid(x[1] + sum[1]), saved[3] = sum[2] + bm;
     saved[2] = cell_tanh(x[2] + saved[0] * saved[3]);
     h = saved[2] + saved[1] * (h - saved[2]);
   }

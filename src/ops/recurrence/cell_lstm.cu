@@ -5,6 +5,7 @@ struct Operands {
   const Stored *xw, *u, *h0;
   const State* c0;
   const int* lengths;
+  const Bias* bias;
   Stored* states;
   State* cells;
   Stored *gates, *last_h;

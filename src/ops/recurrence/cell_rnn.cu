@@ -4,6 +4,7 @@
 struct Operands {
   const Stored *xw, *u, *h0;
   const int* lengths;
+  const Bias* bias;
   Stored *states, *last_h;
 };
 

@@ -17,12 +17,13 @@ enum Output : std::size_t { kStates, kSaved, kLastH };
 
 Values compose_gru(std::span<const Value> in, const Attrs& attrs) {
   const Value &xw = in[0], &u = in[1], &bm = in[2], &h0 = in[3];
-  const Value lengths = in.size() > 4 ? in[4] : Value();
+  const OptionalInputs given("gru_recurrence", in, attrs, 4);
+  const Value& lengths = given.lengths;
   const RecurrenceShape shape("gru_recurrence", "xw", xw, 3, u, 3);
   const std::int64_t hidden = shape.hidden;
   shape.check("bm", bm, {hidden}, shape.dtype);
   shape.check("h0", h0, {shape.rows, hidden}, shape.dtype);
-  shape.check_lengths(lengths);
+  shape.check_lengths(lengths), shape.check_bias(given.bias, 3 * shape.hidden);
   const bool is_reverse = attrs.get_bool("reverse");
   Values sequences = {xw};
   if (lengths.valid()) sequences.push_back(shape.counted(lengths));
@@ -31,7 +32,8 @@ Values compose_gru(std::span<const Value> in, const Attrs& attrs) {
       [&](const Values& carry, const Values& element) {
         const Value counts = element.size() > 1 ? element[1] : Value();
         const Value product = matmul(carry[0], u);
-        const auto of_x = [&](int k) { return cast(gate_of(element[0], k, hidden), shape.wide); };
+        const Value from_x = given.bias.valid() ? with_bias(element[0], given.bias, shape.wide) : element[0];
+        const auto of_x = [&](int k) { return cast(gate_of(from_x, k, hidden), shape.wide); };
         const auto of_h = [&](int k) { return cast(gate_of(product, k, hidden), shape.wide); };
         const Value x_r = of_x(0), r = sigmoid(x_r + of_h(0));
         const Value x_z = of_x(1), z = sigmoid(x_z + of_h(1));
@@ -49,7 +51,7 @@ Values compose_gru(std::span<const Value> in, const Attrs& attrs) {
 
 Values gru_gradient(const GradCall& call) {
   const Values& grads = call.grads;
-  if (grads[kSaved].valid()) return composition_gradient(call);
+  if (call.node.attrs.get_bool("bias") || grads[kSaved].valid()) return composition_gradient(call);
   const Value &u = call.inputs[1], &h0 = call.inputs[3], &states = call.outputs[kStates];
   const Value lengths = call.inputs.size() > 4 ? call.inputs[4] : Value();
   const bool is_reverse = call.node.attrs.get_bool("reverse");
@@ -111,7 +113,8 @@ Values compose_gru_grad(std::span<const Value> in, const Attrs& attrs) {
 }  // namespace
 
 void register_gru_recurrence() {
-  const AttrSpec reverse{.name = "reverse", .example = false, .doc = "from the last step to the first"};
+  const AttrSpec reverse{.name = "reverse", .example = false, .doc = "from the last step to the first"},
+      bias{.name = "bias", .example = false, .doc = "the last input is added to xw of every step"};
   const Attrs backwards{{"reverse", true}};
 
   // ---- gru_recurrence ----
@@ -119,12 +122,17 @@ void register_gru_recurrence() {
       .name = "gru_recurrence",
       .summary = "a GRU over time: gates r, z of xw_t + h u, n = tanh(xw_n + r m), m = h u_n + bm; h' = n + z (h - n)",
       .kind = OpKind::composed,
-      .inputs = {"xw", "u", "bm", "h0", "lengths"},
-      .optional_inputs = 1,
-      .attrs = {reverse},
+      .inputs = {"xw", "u", "bm", "h0", "lengths", "bias"},
+      .optional_inputs = 2,
+      .attrs = {reverse, bias},
       .gradient = gru_gradient,
       .compose = compose_gru,
-      .cases = {{.shapes = {{3, 2, 9}, {3, 9}, {3}, {2, 3}}},
+      .cases = {{.shapes = {{3, 2, 9}, {3, 9}, {3}, {2, 3}, {9}}, .attrs = {{"bias", true}}},
+                {.shapes = {{4, 3, 6}, {2, 6}, {2}, {3, 2}, {3}, {6}},
+                 .attrs = {{"reverse", true}, {"bias", true}},
+                 .dtypes = {f32, f32, f32, f32, i32, f32}},
+                {.shapes = {{3, 2, 9}, {3, 9}, {3}, {2, 3}}, .attrs = {{"bias", true}}, .error = "bias is missing"},
+                {.shapes = {{3, 2, 9}, {3, 9}, {3}, {2, 3}}},
                 {.shapes = {{4, 3, 3}, {1, 3}, {1}, {3, 1}, {3}}, .dtypes = {f32, f32, f32, f32, i32}},
                 {.shapes = {{2, 1, 6}, {2, 6}, {2}, {1, 2}}, .attrs = backwards},
                 {.shapes = {{4, 3, 6}, {2, 6}, {2}, {3, 2}, {3}},

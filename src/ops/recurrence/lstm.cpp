@@ -18,12 +18,13 @@ enum Output : std::size_t { kStates, kCells, kGates, kLastH, kLastC };
 
 Values compose_lstm(std::span<const Value> in, const Attrs& attrs) {
   const Value &xw = in[0], &u = in[1], &h0 = in[2], &c0 = in[3];
-  const Value lengths = in.size() > 4 ? in[4] : Value();
+  const OptionalInputs given("lstm_recurrence", in, attrs, 4);
+  const Value& lengths = given.lengths;
   const RecurrenceShape shape("lstm_recurrence", "xw", xw, 4, u, 4);
   const std::int64_t hidden = shape.hidden;
   shape.check("h0", h0, {shape.rows, hidden}, shape.dtype);
   shape.check("c0", c0, {shape.rows, hidden}, c0.dtype() == shape.wide ? shape.wide : shape.dtype);
-  shape.check_lengths(lengths);
+  shape.check_lengths(lengths), shape.check_bias(given.bias, 4 * shape.hidden);
   const bool is_reverse = attrs.get_bool("reverse");
   Values sequences = {xw};
   if (lengths.valid()) sequences.push_back(shape.counted(lengths));
@@ -32,7 +33,7 @@ Values compose_lstm(std::span<const Value> in, const Attrs& attrs) {
       [&](const Values& carry, const Values& element) {
         const Value &h = carry[0], &c = carry[1];
         const Value counts = element.size() > 1 ? element[1] : Value();
-        const Value from_x = cast(element[0], shape.wide), product = matmul(h, u);
+        const Value from_x = with_bias(element[0], given.bias, shape.wide), product = matmul(h, u);
         const Value sums = from_x + cast(product, shape.wide);
         const Value i = sigmoid(gate_of(sums, 0, hidden)), f = sigmoid(gate_of(sums, 1, hidden));
         const Value g = tanh(gate_of(sums, 2, hidden)), o = sigmoid(gate_of(sums, 3, hidden));
@@ -51,7 +52,9 @@ Values compose_lstm(std::span<const Value> in, const Attrs& attrs) {
 
 Values lstm_gradient(const GradCall& call) {
   const Values& grads = call.grads;
-  if (grads[kCells].valid() || grads[kGates].valid()) return composition_gradient(call);
+  if (call.node.attrs.get_bool("bias") || grads[kCells].valid() || grads[kGates].valid()) {
+    return composition_gradient(call);
+  }
   const bool is_reverse = call.node.attrs.get_bool("reverse");
   Values inputs = {call.inputs[1], call.outputs[kGates], call.outputs[kCells]};
   if (grads[kStates].valid()) inputs.push_back(behind_steps(grads[kStates], is_reverse));
@@ -122,7 +125,8 @@ Values compose_lstm_grad(std::span<const Value> in, const Attrs& attrs) {
 }  // namespace
 
 void register_lstm_recurrence() {
-  const AttrSpec reverse{.name = "reverse", .example = false, .doc = "from the last step to the first"};
+  const AttrSpec reverse{.name = "reverse", .example = false, .doc = "from the last step to the first"},
+      bias{.name = "bias", .example = false, .doc = "the last input is added to xw of every step"};
   const Attrs backwards{{"reverse", true}};
 
   // ---- lstm_recurrence ----
@@ -130,12 +134,19 @@ void register_lstm_recurrence() {
       .name = "lstm_recurrence",
       .summary = "an LSTM over time: gates i, f, g, o of xw_t + h u; c' = f c + i g, h' = o tanh(c')",
       .kind = OpKind::composed,
-      .inputs = {"xw", "u", "h0", "c0", "lengths"},
-      .optional_inputs = 1,
-      .attrs = {reverse},
+      .inputs = {"xw", "u", "h0", "c0", "lengths", "bias"},
+      .optional_inputs = 2,
+      .attrs = {reverse, bias},
       .gradient = lstm_gradient,
       .compose = compose_lstm,
-      .cases = {{.shapes = {{3, 2, 12}, {3, 12}, {2, 3}, {2, 3}}},
+      .cases = {{.shapes = {{3, 2, 12}, {3, 12}, {2, 3}, {2, 3}, {12}}, .attrs = {{"bias", true}}},
+                {.shapes = {{4, 3, 8}, {2, 8}, {3, 2}, {3, 2}, {3}, {8}},
+                 .attrs = {{"reverse", true}, {"bias", true}},
+                 .dtypes = {f32, f32, f32, f32, i32, f32}},
+                {.shapes = {{3, 2, 12}, {3, 12}, {2, 3}, {2, 3}},
+                 .attrs = {{"bias", true}},
+                 .error = "bias is missing"},
+                {.shapes = {{3, 2, 12}, {3, 12}, {2, 3}, {2, 3}}},
                 {.shapes = {{4, 3, 4}, {1, 4}, {3, 1}, {3, 1}, {3}}, .dtypes = {f32, f32, f32, f32, i32}},
                 {.shapes = {{2, 1, 8}, {2, 8}, {1, 2}, {1, 2}}, .attrs = backwards},
                 {.shapes = {{4, 3, 8}, {2, 8}, {3, 2}, {3, 2}, {3}},

@@ -28,6 +28,7 @@ std::string refusal_of(const KernelCall& call, const CellForm& form, bool is_gra
     return "the cell state is not f32";
   }
   if (call.inputs[is_gradient ? 1 : 0].type.shape.elements() == 0) return "there is nothing to do";
+  if (!is_gradient && call.attrs.get_bool("bias")) return "a bias, which it does not add";
   for (const auto* list : {&call.inputs, &call.outputs}) {
     for (const Layout& layout : *list) {
       if (!layout.is_dense()) return "an operand is not dense";

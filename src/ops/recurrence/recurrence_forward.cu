@@ -49,11 +49,17 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
   Cell cell[kCells];
   CellPlace place[kCells];
   int word[kCells];
+  float bias[kCells][kGates];
   const Index step_elements = (Index)batch * hidden;
 #pragma unroll
   for (int i = 0; i < kCells; ++i) {
     place[i].find(i, *shared.rows, rank, hidden);
     word[i] = kept_known(exchange.word_of(place[i]));
+#pragma unroll
+    for (int gate = 0; gate < kGates; ++gate) {
+      const bool is_there = kHasBias && place[i].at >= 0;
+      bias[i][gate] = is_there ? load_one<true>(operands.bias + gate * hidden + place[i].unit) : 0.0f;
+    }
     if (place[i].at >= 0) cell[i].start(operands, place[i], kIsReverse ? last * step_elements : 0);
   }
   const auto keep = [&](int i, int time) {
@@ -97,7 +103,7 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
       if (kHasLengths && time >= place[i].length) continue;
       float x[kGates];
 #pragma unroll
-      for (int gate = 0; gate < kGates; ++gate) x[gate] = ahead[i][gate].get(0);
+      for (int gate = 0; gate < kGates; ++gate) x[gate] = ahead[i][gate].get(0) + bias[i][gate];
       cell[i].advance(x, sum[i]);
     }
     if constexpr (kKeepsSums) {

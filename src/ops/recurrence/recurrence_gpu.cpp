@@ -59,7 +59,8 @@ const CellKind k_rnn{.op = "rnn_recurrence",
 struct Layer {
   LayerExtents extents;
   std::int64_t steps = 0;
-  bool has_lengths = false, is_reverse = false, is_relu = false;
+  bool has_lengths = false, has_bias = false, is_reverse = false, is_relu = false;
+  DType bias_dtype = DType::f32;
   DType state_dtype = DType::f32;  // of what cells hold on to
 
   Layer(const KernelCall& call, const CellKind& kind, bool is_backward) {
@@ -79,7 +80,9 @@ struct Layer {
       for (const char* name : kind.given) given += call.attrs.get_bool(name) ? 1 : 0;
       if (&kind == &k_rnn) --steps;  // of its states one is the start
     }
-    has_lengths = call.inputs.size() > given;
+    if (!is_backward) has_bias = call.attrs.get_bool("bias");
+    if (has_bias) bias_dtype = call.inputs.back().type.dtype;
+    has_lengths = call.inputs.size() > given + (has_bias ? 1 : 0);
     if (&kind == &k_lstm) state_dtype = call.inputs[is_backward ? 2 : 3].type.dtype;
   }
 };
@@ -116,8 +119,8 @@ class RecurrenceText : public gpu::TextParts {
     const LayerExtents& e = layer.extents;
     name = call.op->name;
     threads = static_cast<int>(k_team_warps * 32);
-    constants = fmt::format("using Stored = {};\nusing State = {};\n", gpu::stored_type(e.dtype),
-                            gpu::stored_type(layer.state_dtype));
+    constants = fmt::format("using Stored = {};\nusing State = {};\nusing Bias = {};\n", gpu::stored_type(e.dtype),
+                            gpu::stored_type(layer.state_dtype), gpu::stored_type(layer.bias_dtype));
     constant("int kTeam", team.ctas), constant("int kUnits", team.units), constant("int kRows", team.rows);
     constant("int kWarps", k_team_warps), constant("int kParts", team.parts);
     constant("int kTiles", team.tiles), constant("int kSteps", team.steps), constant("int kKept", team.kept);
@@ -131,8 +134,8 @@ class RecurrenceText : public gpu::TextParts {
          {std::pair("kIsExact", e.is_exact), std::pair("kIsByLanes", team.is_by_lanes),
           std::pair("kKeepsSums", team.keeps_sums()), std::pair("kIsInPieces", is_in_pieces),
           std::pair("kIsBulk", team.exchange == Exchange::copies), std::pair("kHasLengths", layer.has_lengths),
-          std::pair("kIsReverse", layer.is_reverse), std::pair("kIsRelu", layer.is_relu),
-          std::pair("kIsSettled", (call.settled >> u & 1u) != 0)}) {
+          std::pair("kHasBias", layer.has_bias), std::pair("kIsReverse", layer.is_reverse),
+          std::pair("kIsRelu", layer.is_relu), std::pair("kIsSettled", (call.settled >> u & 1u) != 0)}) {
       constants += fmt::format("constexpr bool {} = {};\n", what, is);
     }
     is_wide = gpu::needs_wide_index((layer.steps + 1) * e.batch * e.hidden * e.gates);
@@ -179,7 +182,8 @@ gpu::TextPlan plan_forward(const KernelCall& call, const CellKind& kind) {
   for (std::size_t i = 0; i < kind.inputs.size(); ++i) {
     names.push_back(text.input(call.inputs[i].type.dtype, kind.inputs[i]));
   }
-  names.push_back(layer.has_lengths ? text.input(call.inputs.back().type.dtype, "lengths") : "nullptr");
+  names.push_back(layer.has_lengths ? text.input(DType::i32, "lengths") : "nullptr");
+  names.push_back(layer.has_bias ? text.input(layer.bias_dtype, "bias") : "nullptr");
   for (std::size_t i = 0; i < call.outputs.size(); ++i) names.push_back(text.output(call.outputs[i], kind.outputs[i]));
   text.call = fmt::format("run_forward({{{}}}, room, size)", fmt::join(names, ", "));
   const char* const exchange =

@@ -21,6 +21,7 @@ struct LayerCase {
   std::int64_t steps, batch, hidden;
   bool has_lengths = false, is_reverse = false, is_training = true;
   Cell cell = lstm;
+  bool has_bias = false;  // forward only
 
   std::string op() const {
     return cell == lstm ? "lstm_recurrence" : cell == gru ? "gru_recurrence" : "rnn_recurrence";
@@ -28,7 +29,9 @@ struct LayerCase {
   std::string text() const {
     return fmt::format("{} of {}{} T {} B {} H {}{}{}{}", op(), to_string(dtype), is_tf32 ? " as TF32" : "", steps,
                        batch, hidden, has_lengths ? ", lengths" : "", is_reverse ? ", reverse" : "",
-                       is_training ? "" : ", forward");
+                       is_training ? ""
+                       : has_bias  ? ", forward with bias"
+                                   : ", forward");
   }
 };
 
@@ -43,6 +46,17 @@ std::unique_ptr<Graph> graph_of(const LayerCase& c, bool has_weight_gradient = f
   const Value scaled = u * (1 / std::sqrt(static_cast<double>(c.hidden)));
   const Value h0 = graph->input("h0", c.dtype, {c.batch, c.hidden});
   const Value lengths = c.has_lengths ? graph->input("lengths", i32, {c.batch}) : Value();
+  if (c.has_bias) {
+    Values inputs = {xw, scaled};
+    if (c.cell == gru) inputs.push_back(graph->input("bm", c.dtype, {c.hidden}));
+    inputs.push_back(h0);
+    if (c.cell == lstm) inputs.push_back(graph->input("c0", wide, {c.batch, c.hidden}));
+    if (c.has_lengths) inputs.push_back(lengths);
+    inputs.push_back(graph->input("bias", c.dtype, {gates * c.hidden}));
+    const Values made = call(*find_op(c.op()), inputs, {{"reverse", c.is_reverse}, {"bias", true}});
+    graph->fetch("states", made[0]), graph->fetch("last", made.back());
+    return graph;
+  }
   Values results, wanted = {xw, h0};
   std::vector<std::string> names = {"dxw", "dh0"};
   if (c.cell == lstm) {
@@ -117,6 +131,8 @@ const std::vector<LayerCase>& small_cases() {
       {bf16, false, 3, 20, 72, false, false, true, gru},
       {f32, false, 3, 2, 45, true, false, false, gru},
       {f16, false, 3, 3, 130, true, true, true, rnn},
+      {f32, true, 3, 9, 40, true, false, false, lstm, true},
+      {bf16, false, 3, 2, 40, false, true, false, gru, true},
       {f32, true, 3, 9, 24, true, false, true, relu_rnn},
   };
   return cases;
@@ -199,6 +215,26 @@ TEST(Recurrence, IsClaimedWhereItsWeightsFitTheChip) {
   }
   EXPECT_EQ(claimant_of({f64, false, 64, 1, 64}, "lstm_recurrence"), "");
   EXPECT_EQ(claimant_of({bf16, false, 64, 1, 4096}, "lstm_recurrence"), "") << "larger than the chip";
+}
+
+TEST(Recurrence, AddsTheBiasOfTheProductInFrontOfIt) {
+  Graph g;
+  const Value xs = g.input("xs", f32, {6, 3, 10}), w = g.input("w", f32, {10, 64}), b = g.input("b", f32, {64});
+  const Value u = g.input("u", f32, {16, 64}), h0 = g.input("h0", f32, {3, 16}), c0 = g.input("c0", f32, {3, 16});
+  g.fetch("states", lstm_recurrence(matmul(xs, w) + b, u, h0, c0).states);
+  const auto kinds_of = [&](const Plan& plan) {
+    std::string kinds;
+    for (const Step& step : plan.steps) {
+      kinds += step.kind == Step::Kind::group ? "group " : step.call.op->name + " ";
+      if (step.kind == Step::Kind::kernel && step.call.op->name == "lstm_recurrence" &&
+          step.call.attrs.get_bool("bias")) {
+        kinds += "with bias ";
+      }
+    }
+    return kinds;
+  };
+  EXPECT_EQ(kinds_of(plan_for_gpu(g)), "matmul lstm_recurrence with bias ");
+  EXPECT_EQ(kinds_of(plan_for_gpu(g, std::vector<std::string>{"add_in_loops"})), "matmul group lstm_recurrence ");
 }
 
 TEST(Recurrence, CompilesForGpusWithAndWithoutClusters) {

@@ -17,10 +17,11 @@ enum Output : std::size_t { kStates, kLastH };
 
 Values compose_rnn(std::span<const Value> in, const Attrs& attrs) {
   const Value &xw = in[0], &u = in[1], &h0 = in[2];
-  const Value lengths = in.size() > 3 ? in[3] : Value();
+  const OptionalInputs given("rnn_recurrence", in, attrs, 3);
+  const Value& lengths = given.lengths;
   const RecurrenceShape shape("rnn_recurrence", "xw", xw, 1, u, 1);
   shape.check("h0", h0, {shape.rows, shape.hidden}, shape.dtype);
-  shape.check_lengths(lengths);
+  shape.check_lengths(lengths), shape.check_bias(given.bias, shape.hidden);
   const bool is_reverse = attrs.get_bool("reverse"), is_relu = attrs.get_bool("relu");
   Values sequences = {xw};
   if (lengths.valid()) sequences.push_back(shape.counted(lengths));
@@ -28,7 +29,7 @@ Values compose_rnn(std::span<const Value> in, const Attrs& attrs) {
       {h0}, sequences,
       [&](const Values& carry, const Values& element) {
         const Value counts = element.size() > 1 ? element[1] : Value();
-        const Value product = matmul(carry[0], u), from_x = cast(element[0], shape.wide);
+        const Value product = matmul(carry[0], u), from_x = with_bias(element[0], given.bias, shape.wide);
         const Value total = from_x + cast(product, shape.wide);
         const Value new_h = cast(is_relu ? maximum(total, 0.0) : tanh(total), shape.dtype);
         const Value output = zero_unless_counted(counts, new_h);
@@ -39,6 +40,7 @@ Values compose_rnn(std::span<const Value> in, const Attrs& attrs) {
 }
 
 Values rnn_gradient(const GradCall& call) {
+  if (call.node.attrs.get_bool("bias")) return composition_gradient(call);
   const Values& grads = call.grads;
   const Value &u = call.inputs[1], &h0 = call.inputs[2], &states = call.outputs[kStates];
   const Value lengths = call.inputs.size() > 3 ? call.inputs[3] : Value();
@@ -96,6 +98,7 @@ Values compose_rnn_grad(std::span<const Value> in, const Attrs& attrs) {
 
 void register_rnn_recurrence() {
   const AttrSpec reverse{.name = "reverse", .example = false, .doc = "from the last step to the first"},
+      bias{.name = "bias", .example = false, .doc = "the last input is added to xw of every step"},
       relu{.name = "relu", .example = false, .doc = "max(sum, 0) instead of tanh"};
   const Attrs backwards{{"reverse", true}};
 
@@ -104,12 +107,17 @@ void register_rnn_recurrence() {
       .name = "rnn_recurrence",
       .summary = "the plain recurrence over time: h' = tanh(xw_t + h u), or relu of the sum",
       .kind = OpKind::composed,
-      .inputs = {"xw", "u", "h0", "lengths"},
-      .optional_inputs = 1,
-      .attrs = {reverse, relu},
+      .inputs = {"xw", "u", "h0", "lengths", "bias"},
+      .optional_inputs = 2,
+      .attrs = {reverse, relu, bias},
       .gradient = rnn_gradient,
       .compose = compose_rnn,
-      .cases = {{.shapes = {{3, 2, 3}, {3, 3}, {2, 3}}},
+      .cases = {{.shapes = {{3, 2, 3}, {3, 3}, {2, 3}, {3}}, .attrs = {{"bias", true}}},
+                {.shapes = {{4, 3, 2}, {2, 2}, {3, 2}, {3}, {2}},
+                 .attrs = {{"reverse", true}, {"bias", true}},
+                 .dtypes = {f32, f32, f32, i32, f32}},
+                {.shapes = {{3, 2, 3}, {3, 3}, {2, 3}}, .attrs = {{"bias", true}}, .error = "bias is missing"},
+                {.shapes = {{3, 2, 3}, {3, 3}, {2, 3}}},
                 {.shapes = {{3, 2, 3}, {3, 3}, {2, 3}}, .attrs = {{"relu", true}}},
                 {.shapes = {{4, 3, 1}, {1, 1}, {3, 1}, {3}}, .dtypes = {f32, f32, f32, i32}},
                 {.shapes = {{2, 1, 2}, {2, 2}, {1, 2}}, .attrs = backwards},

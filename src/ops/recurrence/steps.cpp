@@ -40,10 +40,29 @@ void RecurrenceShape::check_lengths(const Value& lengths) const {
   if (lengths.valid()) check("lengths", lengths, {rows}, i32);
 }
 
+void RecurrenceShape::check_bias(const Value& bias, std::int64_t size) const {
+  if (bias.valid()) check("bias", bias, {size}, bias.dtype() == wide ? wide : dtype);
+}
+
 Value RecurrenceShape::counted(const Value& lengths) const {
   if (!lengths.valid()) return {};
   const Value at = iota(lengths.graph(), Shape{steps, 1, 1}, 0, i32), end = reshape(lengths, Shape{1, rows, 1});
   return less(at, end);
+}
+
+OptionalInputs::OptionalInputs(std::string_view op, std::span<const Value> inputs, const Attrs& attrs,
+                               std::size_t first) {
+  std::size_t next = first;
+  const bool has_bias = attrs.get_bool("bias");
+  if (inputs.size() > first + (has_bias ? 1 : 0)) lengths = inputs[next++];
+  if (has_bias && next == inputs.size()) fail(ErrorKind::argument, "{}: bias is missing", op);
+  if (has_bias) bias = inputs[next++];
+  if (next < inputs.size()) fail(ErrorKind::argument, "{}: has {} inputs, takes {}", op, inputs.size(), next);
+}
+
+Value with_bias(const Value& xw, const Value& bias, DType wide) {
+  const Value from_x = cast(xw, wide);
+  return bias.valid() ? from_x + cast(bias, wide) : from_x;
 }
 
 Value gate_of(const Value& gates, int part, std::int64_t hidden) {

@@ -25,11 +25,23 @@ struct RecurrenceShape {
   void check(std::string_view name, const Value& value, const Shape& shape, DType needed) const;
   /// Error (shape, dtype) where `lengths`, unless absent, are not i32[B].
   void check_lengths(const Value& lengths) const;
+  /// Error (shape, dtype) where `bias`, unless absent, has not so many numbers, of dtype or wide.
+  void check_bias(const Value& bias, std::int64_t size) const;
   /// [T, B, 1]: whether the step counts for the row. Invalid where all do.
   Value counted(const Value& lengths) const;
 
   std::string op;
 };
+
+/// The last inputs of a recurrence, each of which may be absent: lengths, then, where the attribute `bias` says so,
+/// what is added to every step's xw.
+struct OptionalInputs {
+  Value lengths, bias;
+  /// Of those from `first` on. Error (argument) when the bias is missing or there is one more.
+  OptionalInputs(std::string_view op, std::span<const Value> inputs, const Attrs& attrs, std::size_t first);
+};
+/// xw of a step, wide, with the bias where there is one.
+Value with_bias(const Value& xw, const Value& bias, DType wide);
 
 /// Columns part * hidden .. (part + 1) * hidden of the last axis.
 Value gate_of(const Value& gates, int part, std::int64_t hidden);

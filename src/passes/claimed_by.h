@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether a composed op is run as a whole.
+#pragma once
+
+#include "ops/kernel.h"
+#include "passes/pass.h"
+
+namespace paoding {
+
+/// The kernel that runs the node as a whole, where there is one; why others decline is noted. It is asked about dense
+/// operands of any alignment: the planner copies what turns out to lie otherwise, if the kernel wants that.
+const KernelImplementation* claimed_by(const Graph& graph, const Node& node, PassNotes& notes);
+
+}  // namespace paoding
