@@ -87,8 +87,8 @@ struct Layer {
   }
 };
 
-// Steps that a kernel per step would take no longer for.
-constexpr double kMostStepUs = 6;
+// Steps that a library's product and a kernel would take no longer for.
+constexpr double kMostStepUs = 6, kMostExactStepUs = 4;
 
 std::string refusal(const KernelCall& call, const CellKind& kind, bool is_backward) {
   const Layer layer(call, kind, is_backward);
@@ -108,7 +108,8 @@ std::string refusal(const KernelCall& call, const CellKind& kind, bool is_backwa
   std::string why_not;
   const std::optional<Team> team = choose_team(e, *call.target, &why_not);
   if (!team) return why_not;
-  if (team->step_us > kMostStepUs) return fmt::format("{:.1f} us a step expected of {}", team->step_us, team->text());
+  if (team->step_us > (e.is_exact ? kMostExactStepUs : kMostStepUs))
+    return fmt::format("{:.1f} us a step expected of {}", team->step_us, team->text());
   return "";
 }
 

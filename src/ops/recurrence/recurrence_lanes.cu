@@ -2,7 +2,7 @@
 // The products of a recurrence's forward direction in f32 for few rows of the batch: a warp's lanes share out K, and
 // nothing is rounded. What a lane has of a quad, four rows of the matrix, and 4 elements along K is a block of 16 weights;
 // the first blocks are kept in registers, as many as there is room for, the others in shared memory. Where CTAs wait long
-// for each other (kKeepsSums, at most 8 rows) the sums of a cell end in its own thread, which saves two barriers a step;
+// for each other (kKeepsSums, at most 4 rows) the sums of a cell end in its own thread, which saves two barriers a step;
 // otherwise in shared memory, as quads by the gates of a unit leave lanes without a cell.
 
 constexpr int kLanePieces = (kDepthPieces + 31) / 32;  // of 4 elements

@@ -15,7 +15,7 @@ constexpr std::int64_t kWarps = k_team_warps;
 // Fragments, of 4 words, and blocks, of 16, that the 255 registers of a thread have room for beside 48 sums.
 constexpr std::int64_t kMostKept = 34, kMostKeptBlocks = 8, kSumsBeside = 48;
 constexpr std::int64_t kPlaces = 8;           // for a state, recurrence_forward_memory.cu
-constexpr std::int64_t kMostRowsByLanes = 8;  // recurrence_lanes.cu
+constexpr std::int64_t kMostRowsByLanes = 4;  // recurrence_lanes.cu
 constexpr std::int64_t kReservedBytes = 1 << 10;
 constexpr double kCyclesPerUs = 1980;
 
@@ -135,8 +135,8 @@ double step_us(const LayerExtents& layer, const Team& team) {
   if (team.is_by_lanes) {
     const auto products = static_cast<double>(team.tiles * team.steps * kWarps * 512 * team.rows);
     const auto rest = static_cast<double>((team.tiles * team.steps - team.kept) * kWarps * 16 * team.rows);
-    const auto sums = static_cast<double>(team.tiles * team.rows) * 60;  // over the lanes
-    return exchange + (team.keeps_sums() ? 0.15 : 0.3) + (std::max(products / 100, rest) + sums) / kCyclesPerUs;
+    const auto sums = static_cast<double>(team.tiles * team.rows) * 250;  // over the lanes
+    return exchange + (team.keeps_sums() ? 0.05 : 0.15) + (std::max(products / 100, rest) + sums) / kCyclesPerUs;
   }
   const auto column_tiles = static_cast<double>(parts_of(team.rows, 8));
   const auto fragments = static_cast<double>(kWarps * team.tiles * team.steps);

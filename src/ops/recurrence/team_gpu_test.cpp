@@ -42,7 +42,7 @@ TEST(Team, HasAPlaceForEveryRowAndUnitAndNeedsNoMoreThanThereIs) {
     EXPECT_GE(team->depth_pieces * 16, depth);
     if (team->is_by_lanes) {
       if (team->keeps_sums()) {
-        EXPECT_LE(team->rows, 8);
+        EXPECT_LE(team->rows, 4);
       }
       EXPECT_GE(team->tiles * k_team_warps * (layer.gates == 1 ? 4 : 1), team->units);
       EXPECT_GE(team->steps * 512, depth);
