@@ -3,77 +3,10 @@
 // against finite differences, nested in scans and in each other, with passes on and off.
 #include <gtest/gtest.h>
 
-#include "graph/verify.h"
-#include "paoding/paoding.h"
-#include "tests/devices_here.h"
-#include "tests/program_check.h"
+#include "tests/control_flow_check.h"
 
 namespace paoding::testing_program {
 namespace {
-
-// Runs with these feeds, with all passes, without, and step by step; compares with the evaluator.
-void check_runs(const Graph& g, const std::vector<Feeds>& feeds, const Device& device, bool fused) {
-  SCOPED_TRACE(to_string(device) + (fused ? "" : ", without passes"));
-  CompileOptions options;
-  options.device = device;
-  if (!fused) options.disabled_passes = pass_names();
-  Program program(g, options);
-  options.execution = Execution::stepwise;
-  options.on_step = [](const StepSeen&) {};
-  Program stepwise(g, options);
-  for (const Feeds& fed : feeds) {
-    const auto expected = evaluate_graph(g, fed);
-    const Tensors got = program.run(to_tensors(g, fed));
-    for (const auto& [name, values] : expected) expect_close(name, got.at(name).to_doubles(), values, 1e-5);
-    expect_same_bits(got, program.run(to_tensors(g, fed)));
-    expect_same_bits(got, stepwise.run(to_tensors(g, fed)));
-    if (testing::Test::HasFailure()) {
-      ADD_FAILURE() << program.plan_text();
-      return;
-    }
-  }
-}
-
-void check_runs(const Graph& g, const std::vector<Feeds>& feeds) {
-  for (const Device& device : devices_here()) {
-    for (const bool fused : {true, false}) check_runs(g, feeds, device, fused);
-  }
-  EXPECT_EQ(to_text(*parse_graph(to_text(g))), to_text(g));
-}
-
-// Gradients that the graph fetches as "d_<input>" of what it fetches as "loss", by central differences.
-void check_gradients(const Graph& g, const Feeds& feeds) {
-  const auto exact = evaluate_graph(g, feeds);
-  for (const auto& [name, gradient] : exact) {
-    if (!name.starts_with("d_")) continue;
-    const std::string input = name.substr(2);
-    for (std::size_t i = 0; i < gradient.size(); ++i) {
-      Feeds up = feeds, down = feeds;
-      up[input][i] += 1e-5;
-      down[input][i] -= 1e-5;
-      const double slope = (evaluate_graph(g, up).at("loss")[0] - evaluate_graph(g, down).at("loss")[0]) / 2e-5;
-      EXPECT_NEAR(gradient[i], slope, 1e-5 * std::max(1.0, std::fabs(slope))) << name << " element " << i;
-    }
-  }
-}
-
-void fetch_gradients(Graph& g, const Value& loss, const Values& inputs) {
-  g.fetch("loss", loss);
-  const Values made = gradients(std::array{loss}, inputs);
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    g.fetch("d_" + g.node(inputs[i].ref().node).name.str(), made[i]);
-  }
-  verify(g, "gradients");
-}
-
-std::vector<Feeds> feeds_with(const Graph& g, const std::string& name, const std::vector<double>& values) {
-  std::vector<Feeds> list;
-  for (double value : values) {
-    list.push_back(make_feeds(g, static_cast<unsigned>(list.size() + 1)));
-    list.back()[name] = {value};
-  }
-  return list;
-}
 
 TEST(Branch, RunsTheOneThatItsIndexChooses) {
   Graph g;
@@ -486,58 +419,6 @@ TEST(Checkpoint, StandsInAScan) {
   const Feeds feeds = make_feeds(g, 1);
   check_runs(g, {feeds});
   check_gradients(g, feeds);
-}
-
-TEST(OnCpu, RunsWholeLoopsAndBranchesAndNoPartOfThem) {
-  Graph g;
-  const Value xs = g.input("xs", f32, {4, 3}), h = g.input("h", f32, {3}), w = g.input("w", f32, {3, 3});
-  const Value before = tanh(xs);  // on a GPU where there is one
-  std::optional<OnCpu> scope(g);
-  const StepResult made = scan({h}, {before}, [&](const Values& c, const Values& e) {
-    const Value next = cond(
-        less(sum(e[0]), sum(c[0])),
-        [&] {
-          return reshape(matmul(reshape(c[0], Shape{1, 3}), w), Shape{3});
-        },
-        [&] { return c[0] + e[0]; });
-    return step({next}, {next * 2.0});
-  });
-  scope.reset();
-  fetch_gradients(g, sum(made.outputs[0] * exp(xs)), {xs, h, w});
-  const Feeds feeds = make_feeds(g, 1);
-  check_runs(g, {feeds, make_feeds(g, 2)});
-  check_gradients(g, feeds);
-
-  Graph inside;
-  const Value x = inside.input("x", f32, {3});
-  inside.fetch("y", scan({x}, {inside.input("xs", f32, {4, 3})}, [&](const Values& c, const Values& e) {
-                      const OnCpu here(c[0].graph());
-                      return step({tanh(c[0]) + e[0]}, {});
-                    }).carries[0]);
-  for (const Device& device : devices_here()) {
-    if (device.kind == DeviceKind::cpu) continue;
-    CompileOptions options;
-    options.device = device;
-    EXPECT_TRUE(has(message_of([&] { Program program(inside, options); }),
-                    "is to run on the CPU, inside a scan that runs on the GPU"));
-  }
-}
-
-TEST(OnCpu, IsShownAndRunsThere) {
-  Graph g;
-  const Value x = g.input("x", f32, {1}), y = g.input("y", f32, {1});
-  Value p;
-  {
-    const OnCpu scope(g);
-    p = less(x, y);
-  }
-  g.fetch("z", cond(
-                   p, [&] { return x; }, [&] { return y; }));
-  EXPECT_TRUE(has(to_text(g), "less(x, y) : bool[1] @cpu")) << to_text(g);
-  EXPECT_EQ(to_text(*parse_graph(to_text(g))), to_text(g));
-  Program program(g);
-  EXPECT_TRUE(has(program.plan_text(), "@cpu")) << program.plan_text();
-  check_runs(g, {{{"x", {1}}, {"y", {2}}}, {{"x", {3}}, {"y", {2}}}});
 }
 
 }  // namespace

@@ -275,7 +275,7 @@ Cases kernel_cases() {
   block.name = block.kind = "transformer_block/slices_and_casts_bf16";
   block.what = "case 1a: time in slice gradients and casts, which should have no kernels of their own";
   block.on_cpu = false;
-  block.waits_for = "mixed precision as a pass";
+  block.waits_for = "a fused attention";
   cases.push_back(std::move(block));
   return cases;
 }

@@ -3,8 +3,11 @@
 // is not taken return at once; else they are bodies of a conditional node, which is dearer to enter.
 #include "plan/choice.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "base/one_line.h"
+#include "plan/host_steps.h"
 
 namespace paoding {
 namespace {
@@ -41,18 +44,24 @@ std::string asks_nothing(const std::vector<Step>& steps) {
 void choose_form(Step* step, Plan* plan) {
   std::int64_t all = 0, least = kMaxLaunches;
   std::string why;
+  bool is_asked = false;
   for (const std::vector<Step>& branch : step->branches) {
     const std::int64_t launches = std::min(count_launches(branch), kMaxLaunches);
     all += launches;
     least = std::min(least, launches);
+    is_asked |= std::ranges::any_of(branch, [&](const Step& each) { return holds_host_steps(*plan->target, each); });
     if (why.empty()) why = asks_nothing(branch);
   }
   const std::int64_t returns = all - least;  // at most, in a run
   if (why.empty() && returns > kMostReturns) {
     why = fmt::format("{} launches would return at once, more than {}", returns, kMostReturns);
   }
-  step->is_conditional = !why.empty();
+  step->is_conditional = !is_asked && !why.empty();
   const std::string who = fmt::format("{}{}", one_line(step->label.op), in_scope(step->label.scope));
+  if (is_asked) {
+    plan->notes.push_back(who + ": the host chooses, since a part runs on the CPU");
+    return;
+  }
   plan->notes.push_back(
       step->is_conditional
           ? fmt::format("{}: a conditional node: {}", who, why)

@@ -3,9 +3,10 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
+#include <functional>
 #include <numeric>
 #include <set>
+#include <utility>
 
 #include "base/check.h"
 #include "base/one_line.h"
@@ -23,19 +24,6 @@ void for_each_operand(const Step& step, const Visit& visit, bool is_certain = tr
   }
 }
 
-void refuse_inside(const Step& step, const Step& outer) {
-  for (const std::vector<Step>* body : step.bodies()) {
-    for (const Step& inner : *body) {
-      if (inner.label.placement == Placement::cpu) {
-        fail(ErrorKind::unsupported,
-             "{}: is to run on the CPU, inside a {} that runs on the GPU{}\nhint: the whole {} can be OnCpu",
-             one_line(inner.label.op), one_line(outer.label.op), in_scope(inner.label.scope), one_line(outer.label.op));
-      }
-      refuse_inside(inner, outer);
-    }
-  }
-}
-
 std::int64_t elements(const Operand& operand) { return operand.layout.type.shape.elements(); }
 
 }  // namespace
@@ -44,17 +32,15 @@ bool runs_on_host(const Target& target, const Step& step) {
   return target.is_gpu() && step.label.placement == Placement::cpu && step.kind != Step::Kind::print;
 }
 
+bool holds_host_steps(const Target& target, const Step& step) {
+  const auto holds = [&](const Step& inner) { return holds_host_steps(target, inner); };
+  return runs_on_host(target, step) ||
+         std::ranges::any_of(step.bodies(), [&](const auto* body) { return std::ranges::any_of(*body, holds); });
+}
+
 // A step's level is how often what it needs has changed sides; on each, the CPU's steps come first.
 void order_host_steps(const Target& target, int slots, std::vector<Step>* steps) {
-  bool has_any = false;
-  for (const Step& step : *steps) {
-    if (runs_on_host(target, step)) {
-      has_any = true;
-    } else if (target.is_gpu()) {
-      refuse_inside(step, step);
-    }
-  }
-  if (!has_any) return;
+  if (std::ranges::none_of(*steps, [&](const Step& step) { return runs_on_host(target, step); })) return;
   // Of each slot: the highest levels of steps on either side that wrote, or read, it.
   constexpr int kNone = -1;
   using Levels = std::array<int, 2>;  // on the GPU, on the CPU
@@ -84,75 +70,211 @@ void order_host_steps(const Target& target, int slots, std::vector<Step>* steps)
   *steps = std::move(sorted);
 }
 
-Operand whole_slot(const Plan& plan, int slot) {
-  return {slot, 0, {}, Layout::dense({DType::u8, Shape{plan.slots[static_cast<std::size_t>(slot)].bytes}})};
+namespace {
+
+// Calls visit(list, step) for the list and all that are inside.
+template <class Visit>
+void for_each_list(const std::vector<Step>& steps, const Visit& visit) {
+  visit(steps);
+  for (const Step& step : steps) {
+    for (const auto* body : step.bodies()) for_each_list(*body, visit);
+  }
 }
 
-std::vector<std::unique_ptr<HostStretch>> host_stretches(const Plan& plan) {
-  std::vector<std::unique_ptr<HostStretch>> stretches;
-  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
-    if (!runs_on_host(*plan.target, plan.steps[i])) continue;
-    if (stretches.empty() || stretches.back()->end != i) {
-      stretches.push_back(std::make_unique<HostStretch>());
-      stretches.back()->first = i;
-    }
-    stretches.back()->end = i + 1;
+// From the first byte that a value's elements touch to behind the last, beside its address.
+std::pair<std::int64_t, std::int64_t> reach_of(const Layout& layout) {
+  const Shape& shape = layout.type.shape;
+  if (shape.elements() == 0) return {0, 0};
+  std::int64_t lowest = 0, highest = 1;
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    const std::int64_t reach = (shape[axis] - 1) * layout.strides[static_cast<std::size_t>(axis)];
+    (reach < 0 ? lowest : highest) += reach;
   }
-  for (const auto& stretch : stretches) {
-    std::set<int> inputs, whole, written;
-    for (std::size_t i = stretch->first; i < stretch->end; ++i) {
-      const Step& step = plan.steps[i];
+  const std::int64_t size = size_bytes(layout.type.dtype);
+  return {lowest * size, highest * size};
+}
+
+// Makes the plan of a stretch: its steps, with windows as slots.
+class StretchPlan {
+ public:
+  StretchPlan(const Plan& plan, HostStretch* stretch) : plan_(plan), stretch_(*stretch), own_(stretch->plan) {}
+
+  void make() {
+    own_.steps.assign(stretch_.list->begin() + static_cast<std::ptrdiff_t>(stretch_.first),
+                      stretch_.list->begin() + static_cast<std::ptrdiff_t>(stretch_.end));
+    own_.commit = own_.steps.size();
+    own_.loops = plan_.loops;
+    for_each_list(own_.steps, [&](const std::vector<Step>& list) {
+      for (const Step& step : list) {
+        if (step.kind == Step::Kind::loop) inside_.insert(step.loop);
+      }
+    });
+    for (Step& step : own_.steps) take_windows(&step);
+    measure();
+    for (Step& step : own_.steps) move(&step);
+    find_inputs();
+    find_outputs();
+    for (std::size_t k = 0; k < own_.slots.size(); ++k) {
+      own_.slots[k].kind = stretch_.windows[k].is_input ? SlotKind::input : SlotKind::arena;
+    }
+    place_slots(&own_);
+  }
+
+ private:
+  const Slot& slot_of(const HostWindow& window) const { return plan_.slots[static_cast<std::size_t>(window.slot)]; }
+
+  // Values that move alike with the loops around share a window.
+  void take_windows(Step* step) {
+    for (Operand& operand : step->operands) {
+      std::vector<LoopTerm> inner, outer;
+      for (LoopTerm term : operand.terms) {
+        if (term.modulus == 0) operand.offset += std::exchange(term.shift, 0) * term.stride;
+        (inside_.contains(term.loop) ? inner : outer).push_back(term);
+      }
+      std::size_t k = 0;
+      while (k < moves_.size() && (stretch_.windows[k].slot != operand.slot || moves_[k] != outer)) ++k;
+      if (k == moves_.size()) {
+        stretch_.windows.push_back({.slot = operand.slot});
+        own_.slots.push_back(plan_.slots[static_cast<std::size_t>(operand.slot)]);
+        moves_.push_back(std::move(outer));
+      }
+      operand.slot = static_cast<int>(k);
+      operand.terms = std::move(inner);
+    }
+    for (auto* body : step->bodies()) {
+      for (Step& inner : *body) take_windows(&inner);
+    }
+  }
+
+  void measure() {
+    constexpr std::int64_t kNone = kMaxPlanBytes;
+    std::vector<std::pair<std::int64_t, std::int64_t>> ranges(own_.slots.size(), {kNone, 0});
+    for (const Launch& launch : unroll(own_)) {
+      for (std::size_t i = 0; i < launch.addresses.size(); ++i) {
+        const auto [low, high] = reach_of(launch.step->operands[i].layout);
+        if (low == high) continue;
+        const auto& [slot, offset] = launch.addresses[i];
+        auto& [first, end] = ranges[static_cast<std::size_t>(slot)];
+        first = std::min(first, offset + low);
+        end = std::max(end, offset + high);
+      }
+    }
+    for (std::size_t k = 0; k < ranges.size(); ++k) {
+      HostWindow& window = stretch_.windows[k];
+      auto [first, end] = ranges[k];
+      window.is_fed = slot_of(window).kind == SlotKind::input && moves_[k].empty();
+      if (window.is_fed) first = 0, end = slot_of(window).bytes;
+      if (first == kNone) first = 0;
+      begins_.push_back(first / kAlignment * kAlignment);
+      window.lead = first - begins_.back();
+      window.bytes = end - first;
+      own_.slots[k].bytes = window.lead + window.bytes;
+      own_.slots[k].gaps.clear();
+    }
+  }
+
+  void move(Step* step) {
+    for (Operand& operand : step->operands) operand.offset -= begins_[static_cast<std::size_t>(operand.slot)];
+    for (auto* body : step->bodies()) {
+      for (Step& inner : *body) move(&inner);
+    }
+  }
+
+  void find_inputs() {
+    std::set<int> whole;
+    for (const Step& step : own_.steps) {
       for_each_operand(step, [&](const Operand& operand, bool is_write, bool) {
-        if (!is_write && !whole.contains(operand.slot)) inputs.insert(operand.slot);
+        if (!is_write && !whole.contains(operand.slot)) window(operand).is_input = true;
       });
       for_each_operand(step, [&](const Operand& operand, bool is_write, bool is_certain) {
         if (!is_write) return;
-        written.insert(operand.slot);
-        const std::int64_t bytes = plan.slots[static_cast<std::size_t>(operand.slot)].bytes;
-        const bool is_whole = is_certain && operand.offset == 0 && operand.terms.empty() && operand.layout.is_dense() &&
-                              size_bytes(operand.layout.type) == bytes;
-        if (is_whole && !inputs.contains(operand.slot)) whole.insert(operand.slot);
-        if (!whole.contains(operand.slot) && elements(operand) != 0) inputs.insert(operand.slot);
+        written_.insert(operand.slot);
+        HostWindow& to = window(operand);
+        const bool is_whole = is_certain && operand.offset == to.lead && operand.terms.empty() &&
+                              operand.layout.is_dense() && size_bytes(operand.layout.type) == to.bytes;
+        if (is_whole && !to.is_input) whole.insert(operand.slot);
+        if (!whole.contains(operand.slot) && elements(operand) != 0) to.is_input = true;
       });
     }
-    for (const int slot : written) {
-      bool is_read = plan.slots[static_cast<std::size_t>(slot)].is_fetched ||
-                     plan.slots[static_cast<std::size_t>(slot)].kind != SlotKind::arena;
-      for (std::size_t i = 0; i < plan.steps.size() && !is_read; ++i) {
-        if (i >= stretch->first && i < stretch->end) continue;
-        for_each_operand(plan.steps[i], [&](const Operand& operand, bool, bool) { is_read |= operand.slot == slot; });
-      }
-      if (is_read) stretch->outputs.push_back(slot);
-    }
-    stretch->inputs.assign(inputs.begin(), inputs.end());
-
-    Plan& own = stretch->plan;
-    own.steps.assign(plan.steps.begin() + static_cast<std::ptrdiff_t>(stretch->first),
-                     plan.steps.begin() + static_cast<std::ptrdiff_t>(stretch->end));
-    own.commit = own.steps.size();
-    own.loops = plan.loops;
-    own.slots = plan.slots;
-    for (std::size_t s = 0; s < own.slots.size(); ++s) {
-      Slot& slot = own.slots[s];
-      const int number = static_cast<int>(s);
-      slot.is_fetched = written.contains(number);
-      slot.kind = inputs.contains(number) ? SlotKind::input : SlotKind::arena;
-      if (!inputs.contains(number) && !written.contains(number)) slot.bytes = 0;
-    }
-    place_slots(&own);
   }
+
+  // Others may read it, or it itself when it comes again, where that is another window.
+  void find_outputs() {
+    const bool comes_again = stretch_.list != &plan_.steps;
+    for (const int k : written_) {
+      HostWindow& to = stretch_.windows[static_cast<std::size_t>(k)];
+      to.is_output = slot_of(to).is_fetched || slot_of(to).kind != SlotKind::arena;
+      for_each_list(plan_.steps, [&](const std::vector<Step>& list) {
+        for (std::size_t i = 0; i < list.size() && !to.is_output; ++i) {
+          if (&list == stretch_.list && i >= stretch_.first && i < stretch_.end) continue;
+          if (is_inside(&list)) continue;
+          to.is_output = std::ranges::any_of(list[i].operands, [&](const Operand& o) { return o.slot == to.slot; });
+        }
+      });
+      const auto reads_again = [&](const HostWindow& from) { return from.is_input && from.slot == to.slot; };
+      to.is_output |= comes_again && std::ranges::any_of(stretch_.windows, reads_again);
+    }
+    for (std::size_t k = 0; k < own_.slots.size(); ++k)
+      own_.slots[k].is_fetched = written_.contains(static_cast<int>(k));
+  }
+
+  // Whether the list is in a step of the stretch.
+  bool is_inside(const std::vector<Step>* list) const {
+    bool found = false;
+    for (std::size_t i = stretch_.first; i < stretch_.end; ++i) {
+      for (const auto* body : (*stretch_.list)[i].bodies()) {
+        for_each_list(*body, [&](const std::vector<Step>& inner) { found |= &inner == list; });
+      }
+    }
+    return found;
+  }
+
+  HostWindow& window(const Operand& operand) { return stretch_.windows[static_cast<std::size_t>(operand.slot)]; }
+
+  static constexpr std::int64_t kAlignment = 256;  // of slots
+  const Plan& plan_;
+  HostStretch& stretch_;
+  Plan& own_;
+  std::set<int> inside_;                      // loops
+  std::vector<std::vector<LoopTerm>> moves_;  // per window: with the loops around
+  std::vector<std::int64_t> begins_;          // per window: of its own slot, in the program's
+  std::set<int> written_;                     // windows
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<HostStretch>> host_stretches(const Plan& plan) {
+  std::vector<std::unique_ptr<HostStretch>> stretches;
+  const std::function<void(const std::vector<Step>&)> find = [&](const std::vector<Step>& list) {
+    HostStretch* last = nullptr;
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      if (!runs_on_host(*plan.target, list[i])) {
+        for (const auto* body : list[i].bodies()) find(*body);
+        continue;
+      }
+      if (last == nullptr || last->end != i) {
+        last = stretches.emplace_back(std::make_unique<HostStretch>()).get();
+        last->list = &list;
+        last->first = i;
+      }
+      last->end = i + 1;
+    }
+  };
+  find(plan.steps);
+  for (const auto& stretch : stretches) StretchPlan(plan, stretch.get()).make();
   return stretches;
 }
 
 void note_host_stretches(Plan* plan) {
   for (const auto& stretch : host_stretches(*plan)) {
-    const auto is_fed = [&](int slot) { return plan->slots[static_cast<std::size_t>(slot)].kind == SlotKind::input; };
-    const auto fed = std::ranges::count_if(stretch->inputs, is_fed);
-    plan->notes.push_back(
-        fmt::format("{}{}: {} steps run on the CPU between graphs; {} values are copied from the GPU, {} to it",
-                    one_line(plan->steps[stretch->first].label.op), in_scope(plan->steps[stretch->first].label.scope),
-                    stretch->end - stretch->first, static_cast<std::ptrdiff_t>(stretch->inputs.size()) - fed,
-                    stretch->outputs.size()));
+    const Step& first = (*stretch->list)[stretch->first];
+    const auto copied = [](const HostWindow& window) { return window.is_input && !window.is_fed; };
+    plan->notes.push_back(fmt::format(
+        "{}{}: {} steps run on the CPU between graphs{}; {} values are copied from the GPU, {} to it",
+        one_line(first.label.op), in_scope(first.label.scope), stretch->end - stretch->first,
+        stretch->list == &plan->steps ? "" : ", each time that they come: what is around is turned by the host",
+        std::ranges::count_if(stretch->windows, copied),
+        std::ranges::count(stretch->windows, true, &HostWindow::is_output)));
   }
 }
 

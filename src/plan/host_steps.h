@@ -10,18 +10,30 @@
 
 namespace paoding {
 
-/// Whether the step, at the top of a plan, runs on the CPU although the plan is for a GPU.
+/// Whether the step runs on the CPU although the plan is for a GPU.
 bool runs_on_host(const Target& target, const Step& step);
+/// Whether it does, or a step in it.
+bool holds_host_steps(const Target& target, const Step& step);
 
-/// Brings steps that run on the CPU together, as far as what they read and write allows. Error (unsupported) when there
-/// is one inside a loop or branch that runs on the GPU.
+/// Brings steps that run on the CPU together, as far as what they read and write allows; those of a loop or branch stay
+/// where they are.
 void order_host_steps(const Target& target, int slots, std::vector<Step>* steps);
 
+/// What a stretch touches of a slot of the program, in one turn of the loops around it.
+struct HostWindow {
+  int slot = -1;           // of the program
+  std::int64_t lead = 0;   // bytes of the stretch's own slot in front of it, which keep it aligned
+  std::int64_t bytes = 0;  // of the window
+  bool is_input = false;   // read before all of it is written
+  bool is_output = false;  // written, and read by others or in a later turn
+  bool is_fed = false;     // an input of the program as a whole
+};
+
 struct HostStretch {
-  std::size_t first = 0, end = 0;  // of Plan::steps
-  Plan plan;                       // for the CPU, with the same slots, those that it needs not being empty
-  std::vector<int> inputs;         // slots that it reads and has not written
-  std::vector<int> outputs;        // slots that it writes and others read
+  const std::vector<Step>* list = nullptr;  // that it is in: the plan's, or that of a loop or branch
+  std::size_t first = 0, end = 0;           // of the list
+  Plan plan;                                // for the CPU; its slots are the windows
+  std::vector<HostWindow> windows;          // per slot of `plan`
 };
 
 /// In their order.
@@ -29,8 +41,5 @@ std::vector<std::unique_ptr<HostStretch>> host_stretches(const Plan& plan);
 
 /// The plan gets a note for each, with the copies around it.
 void note_host_stretches(Plan* plan);
-
-/// The slot as a whole.
-Operand whole_slot(const Plan& plan, int slot);
 
 }  // namespace paoding

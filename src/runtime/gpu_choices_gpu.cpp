@@ -71,7 +71,7 @@ GpuChoices::GpuChoices(const gpu::GpuDevice& device, const std::vector<Launch>& 
     const Step& step = *select.step;
     const auto [first, is_new] = first_word_.try_emplace(&step, words_);
     if (is_new) words_ += step.kind == Step::Kind::repeat ? 1 : step.is_conditional ? 0 : step.branches.size();
-    if (is_conditional(select)) continue;
+    if (is_conditional(select) || holds_host_steps(target, step)) continue;
     word_of_.resize(launches.size(), -1);
     for (std::size_t k = 0; k < select.targets.size(); ++k) {  // those of inner branches come later, and stay
       const std::size_t end = k + 1 < select.targets.size() ? select.targets[k + 1] : select.end;

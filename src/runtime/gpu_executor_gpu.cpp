@@ -132,7 +132,8 @@ class GpuExecutor : public Executor {
     if (!is_captured_) return run_stepwise(run);
     arena_->cancel.pace(expected_us_);
     try {
-      for (Segment& segment : segments_) run_segment(segment, run);
+      bool is_first = true;
+      for (std::size_t s = 0; s < segments_.size(); is_first = false) s = run_segment(segments_[s], run, is_first);
     } catch (...) {
       gate_->leave_run();
       throw;
@@ -168,16 +169,13 @@ class GpuExecutor : public Executor {
     }
   }
 
-  // A part of a run that is one graph launch.
   struct Segment {
-    std::size_t first, end;  // of order_
-    bool prints;             // values are handed over before the next segment
-    bool is_host;            // its one entry is: without a graph
-    bool is_seen = false;    // the last launch was recorded
-    int alone = 0;           // launches that were timed while nobody recorded
-    std::unique_ptr<CapturedGraph> graph;
-    GpuTrace seen;
-    std::unique_ptr<GpuStamps> stamps;
+    Piece piece;
+    bool is_seen = false;  // the last launch was recorded
+    int alone = 0;         // launches that were timed while nobody recorded
+    std::unique_ptr<CapturedGraph> graph = {};
+    std::optional<GpuTrace> seen = {};
+    std::unique_ptr<GpuStamps> stamps = {};
   };
 
   // Per element of order_.
@@ -192,46 +190,20 @@ class GpuExecutor : public Executor {
     return all;
   }
 
-  // A run is cut in front of every commit that values are printed before.
   void capture(const std::shared_ptr<const GpuTrace::Sites>& sites) {
     const std::vector<GpuStamps::By> by = GpuStamps::by(launches_, order_, joins_);
-    std::size_t first = 0;
-    bool prints = false;
-    const auto cut = [&](std::size_t end) {
-      if (first == end && !order_.empty()) return;  // a program without launches has a graph all the same
-      auto graph = std::make_unique<CapturedGraph>(
+    for (Piece& piece : pieces_of(launches_, order_)) {
+      Segment& segment = segments_.emplace_back(Segment{std::move(piece)});
+      if (segment.piece.kind != Piece::Kind::graph) continue;
+      const auto [first, end] = std::pair(segment.piece.first, segment.piece.end);
+      segment.graph = std::make_unique<CapturedGraph>(
           device_, arena_->graphs, order_, first, end,
           [this](std::size_t k, CUstream stream, CUgraphConditionalHandle node) { capture(k, stream, node, nullptr); });
-      GpuTrace seen(device_.index(), sites, graph->nodes());
-      auto stamps = std::make_unique<GpuStamps>(
+      segment.seen.emplace(device_.index(), sites, segment.graph->nodes());
+      segment.stamps = std::make_unique<GpuStamps>(
           device_, arena_->graphs, order_,
           GpuStamps::Stretch{first, end, by, sites, [this](auto... of) { capture(of...); }});
-      segments_.push_back({.first = first,
-                           .end = end,
-                           .prints = std::exchange(prints, false),
-                           .is_host = false,
-                           .graph = std::move(graph),
-                           .seen = std::move(seen),
-                           .stamps = std::move(stamps)});
-      first = end;
-    };
-    for (std::size_t k = 0; k < order_.size(); ++k) {
-      const Launch& launch = launches_[order_[k].launch];
-      if (launch.is_commit && prints) cut(k);
-      if (order_[k].kind == Started::Kind::host) {
-        cut(k);
-        segments_.push_back({.first = k,
-                             .end = k + 1,
-                             .prints = false,
-                             .is_host = true,
-                             .graph = nullptr,
-                             .seen = GpuTrace(device_.index(), sites, {}),
-                             .stamps = nullptr});
-        first = k + 1;
-      }
-      prints |= launch.step->kind == Step::Kind::print;
     }
-    cut(order_.size());
   }
 
   void capture(std::size_t k, CUstream stream, CUgraphConditionalHandle node, void* stamp) const {
@@ -249,15 +221,34 @@ class GpuExecutor : public Executor {
                        label.scope.empty() ? "" : " in " + one_line(label.scope), launches_[i].instance);
   }
 
-  void run_segment(Segment& segment, std::uint32_t run) {
+  // What comes next.
+  std::size_t run_segment(Segment& segment, std::uint32_t run, bool is_first) {
+    const Piece& piece = segment.piece;
     {
       const auto lock = gate_->lock();
-      if (&segment == &segments_.front()) gate_->begin_run();
-      if (segment.prints) prints_.clear();
-      if (!segment.is_host) named([&] { launch(segment, run); });
+      if (is_first) gate_->begin_run();
+      if (piece.prints) prints_.clear();
+      if (piece.kind == Piece::Kind::graph) named([&] { launch(segment, run); });
     }
-    if (segment.is_host) return host_->run(order_[segment.first].launch, run, [this] { wait(); });
-    if (!segment.prints) return;
+    if (piece.kind == Piece::Kind::host) {
+      host_->run(order_[piece.first].launch, run, [this] { wait(); });
+    } else if (piece.kind == Piece::Kind::asked) {
+      return piece.targets[asked(order_[piece.first])];
+    } else if (piece.prints) {
+      hand_over();
+    }
+    return piece.next;
+  }
+
+  // What the host chooses. A loop ends where a kernel has left a fault: what it goes on by may follow from that.
+  std::size_t asked(const Started& choice) {
+    wait();
+    CancelScope::poll();
+    if (choice.held->is_loop && gate_->has_fault_before(launches_[choice.launch].end)) return 0;
+    return taken_by(choice.launch).value_or(0);
+  }
+
+  void hand_over() {
     wait();
     std::size_t i = 0;
     try {
@@ -271,7 +262,7 @@ class GpuExecutor : public Executor {
     if (!GpuTrace::is_wanted()) [[likely]]
       return launch_alone(segment);
     segment.is_seen = true;
-    if (!segment.seen.launch(run, *segment.graph, stream_.get()) && !segment.stamps->launch(run, stream_.get())) {
+    if (!segment.seen->launch(run, *segment.graph, stream_.get()) && !segment.stamps->launch(run, stream_.get())) {
       segment.graph->launch(stream_.get());
     }
   }
@@ -284,7 +275,7 @@ class GpuExecutor : public Executor {
       ++segment.alone;
       const profile::Ticks start = profile::Recorder::now();
       segment.graph->launch(stream_.get());
-      segment.seen.note_alone(start);
+      segment.seen->note_alone(start);
     }
     if (std::exchange(segment.is_seen, false)) segment.stamps->rest();
   }
@@ -398,7 +389,8 @@ class GpuExecutor : public Executor {
     switch (order_[k].kind) {
       case Started::Kind::gate: return gate_->start(stream);
       case Started::Kind::look: return arena_->cancel.start_look(stream);
-      case Started::Kind::host: return;  // never among others
+      case Started::Kind::host:
+      case Started::Kind::asked: return;  // never among others
       case Started::Kind::results: return results_.start(stream);
       case Started::Kind::choice:
       case Started::Kind::again: {

@@ -20,6 +20,8 @@ class GpuFeeds {
   /// Memory that an input of this size needs beside its own.
   static std::int64_t more_bytes(std::int64_t bytes) { return bytes > kMostInline ? bytes : 0; }
   void add(int slot, CUdeviceptr at, std::int64_t bytes);
+  /// What is written to it from here on goes elsewhere.
+  void move(int slot, CUdeviceptr at) { feeds_.at(slot).at = at; }
   void write(int slot, const Tensor& tensor);
   /// In front of a run.
   void take_over() {

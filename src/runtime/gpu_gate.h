@@ -68,6 +68,8 @@ class GpuGate {
   void* called_off(std::size_t launch) const;
   /// The fault words of launches in front of `end`, the last few thousand of them, and how many they are.
   std::pair<void*, std::int64_t> faults_before(std::size_t end) const;
+  /// Whether one of them holds a fault, when the launches are done.
+  bool has_fault_before(std::size_t end) const;
   /// The gate itself.
   void start(CUstream stream) const;
   /// Throws what the launch left, when it is done: for runs step by step, which no gate stands in.

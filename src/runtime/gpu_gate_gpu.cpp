@@ -182,6 +182,15 @@ std::pair<void*, std::int64_t> GpuGate::faults_before(std::size_t end) const {
   return {static_cast<std::uint64_t*>(words_.pointer()) + 1 + words - count, count};
 }
 
+bool GpuGate::has_fault_before(std::size_t end) const {
+  const auto [at, count] = faults_before(end);
+  if (count == 0) return false;
+  std::vector<std::uint64_t> found(static_cast<std::size_t>(count));
+  PD_CUDA(gpu::required_driver().cuMemcpyDtoH(found.data(), reinterpret_cast<CUdeviceptr>(at),
+                                              found.size() * sizeof(std::uint64_t)));
+  return std::ranges::any_of(found, [](std::uint64_t word) { return word != kNoFault; });
+}
+
 void GpuGate::start(CUstream stream) const {
   void* operands[] = {failure_->word_.pointer(), cancel_.word(), words_.pointer(), report_.bytes()};
   kernel_->start(stream, operands, {});

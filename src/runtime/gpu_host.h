@@ -17,7 +17,8 @@ namespace paoding {
 
 class GpuHost {
  public:
-  /// `plan` must outlive it. What stretches leave reaches the device through `feeds`.
+  /// `plan` must outlive it. What stretches leave reaches the device through `feeds`. Error (unsupported) where values
+  /// of one turn of a loop overlap in memory and move differently.
   GpuHost(const Plan& plan, const std::vector<Launch>& launches, const ExecutorOptions& options,
           const std::vector<CUdeviceptr>& bases, GpuFeeds* feeds);
 
@@ -30,16 +31,33 @@ class GpuHost {
   void run(std::size_t first_launch, std::uint32_t run, const std::function<void()>& wait);
 
  private:
+  // A value that is copied: its window, and as much memory.
+  struct Copied {
+    std::size_t window;
+    Tensor tensor;
+  };
   struct Stretch {
     std::unique_ptr<HostStretch> planned;
     std::unique_ptr<Executor> executor;
-    std::vector<std::pair<int, Tensor>> inputs, outputs;  // by slot; inputs that are not fed
+    std::vector<Copied> inputs, outputs;
+    int first_feed = 0;  // of its outputs: what `feeds` knows the first by, the next by one less
   };
+  // Once that a stretch comes: which, and where its windows are on the device.
+  struct Turn {
+    Stretch* stretch;
+    std::vector<CUdeviceptr> at;
+  };
+  void plan_stretch(const Plan& plan, const ExecutorOptions& options, std::unique_ptr<HostStretch> planned);
+  Turn turn_of(Stretch* stretch, const std::vector<Launch>& own, const std::vector<Launch>& launches,
+               std::size_t first) const;
+
   const std::vector<CUdeviceptr>& bases_;
   GpuFeeds& feeds_;
-  std::vector<Stretch> stretches_;
+  std::vector<std::unique_ptr<Stretch>> stretches_;
   HostLaunches launches_;
-  std::vector<char> is_fed_, is_read_on_device_;  // per slot
+  std::vector<Turn> turns_;              // per element of launches_
+  std::vector<char> is_read_on_device_;  // per slot
+  int next_feed_ = -1;
 };
 
 }  // namespace paoding

@@ -1,34 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <map>
+#include <unordered_map>
 
 #include "base/check.h"
+#include "base/one_line.h"
 #include "runtime/copy_span.h"
 #include "runtime/gpu_host.h"
 
 namespace paoding {
 namespace {
 
-void mark_slots(const Step& step, std::vector<char>* slots) {
-  for (const Operand& operand : step.operands) (*slots)[static_cast<std::size_t>(operand.slot)] = 1;
-  for (const auto* body : step.bodies()) {
-    for (const Step& inner : *body) mark_slots(inner, slots);
+// What steps on the device touch.
+void mark_slots(const Target& target, const std::vector<Step>& steps, std::vector<char>* slots) {
+  for (const Step& step : steps) {
+    if (runs_on_host(target, step)) continue;
+    for (const Operand& operand : step.operands) (*slots)[static_cast<std::size_t>(operand.slot)] = 1;
+    for (const auto* body : step.bodies()) mark_slots(target, *body, slots);
   }
 }
 
-// The step at the top of the plan that each launch belongs to.
-std::vector<std::size_t> tops_of(const Plan& plan, const std::vector<Launch>& launches) {
-  std::map<const Step*, std::size_t> top;
-  const std::function<void(const Step&, std::size_t)> add = [&](const Step& step, std::size_t i) {
-    top.emplace(&step, i);
-    for (const auto* body : step.bodies()) {
-      for (const Step& inner : *body) add(inner, i);
-    }
-  };
-  for (std::size_t i = 0; i < plan.steps.size(); ++i) add(plan.steps[i], i);
-  std::vector<std::size_t> tops;
-  for (const Launch& launch : launches) tops.push_back(top.at(launch.step));
-  return tops;
+template <class Visit>
+void for_each_step(const Step& step, const Visit& visit) {
+  visit(&step);
+  for (const auto* body : step.bodies()) {
+    for (const Step& inner : *body) for_each_step(inner, visit);
+  }
 }
 
 }  // namespace
@@ -38,85 +34,125 @@ GpuHost::GpuHost(const Plan& plan, const std::vector<Launch>& launches, const Ex
     : bases_(bases), feeds_(*feeds) {
   std::vector<std::unique_ptr<HostStretch>> planned = host_stretches(plan);
   if (planned.empty()) return;
-  is_fed_.assign(plan.slots.size(), 0);
   is_read_on_device_.assign(plan.slots.size(), 0);
-  for (std::size_t s = 0; s < plan.slots.size(); ++s) is_fed_[s] = plan.slots[s].kind == SlotKind::input;
-  for (const Step& step : plan.steps) {
-    if (!runs_on_host(*plan.target, step)) mark_slots(step, &is_read_on_device_);
+  mark_slots(*plan.target, plan.steps, &is_read_on_device_);
+  for (const Plan::Fetch& fetch : plan.fetches) {
+    is_read_on_device_[static_cast<std::size_t>(fetch.operand.slot)] = 1;
+    for (const Operand& each : fetch.alternatives) is_read_on_device_[static_cast<std::size_t>(each.slot)] = 1;
   }
-  for (const Plan::Fetch& fetch : plan.fetches) is_read_on_device_[static_cast<std::size_t>(fetch.operand.slot)] = 1;
-  const std::vector<std::size_t> tops = tops_of(plan, launches);
+  std::unordered_map<const Step*, std::size_t> stretch_of;
+  std::vector<std::vector<Launch>> own;  // per stretch
   for (auto& each : planned) {
-    Stretch stretch{std::move(each), nullptr, {}, {}};
-    const HostStretch& own = *stretch.planned;
-    ExecutorOptions cpu;
-    cpu.name = options.name;
-    cpu.execution = options.execution;
-    cpu.on_step = options.on_step;
-    cpu.on_print = options.on_print;
-    stretch.executor = make_cpu_executor(own.plan, cpu);
-    const auto add = [&](const std::vector<int>& slots, std::vector<std::pair<int, Tensor>>* to) {
-      for (const int slot : slots) {
-        if (to == &stretch.inputs && is_fed_[static_cast<std::size_t>(slot)] != 0) continue;
-        to->emplace_back(slot, Tensor(whole_slot(plan, slot).layout.type));
-      }
-    };
-    add(own.inputs, &stretch.inputs);
-    add(own.outputs, &stretch.outputs);
-    for (const auto& [slot, tensor] : stretch.outputs) {
-      feeds_.add(slot, bases_[static_cast<std::size_t>(slot)], tensor.size_bytes());
+    for (std::size_t i = each->first; i < each->end; ++i) {
+      for_each_step((*each->list)[i], [&](const Step* step) { stretch_of.emplace(step, stretches_.size()); });
     }
-    stretches_.push_back(std::move(stretch));
+    own.push_back(unroll(each->plan));
+    plan_stretch(plan, options, std::move(each));
   }
   for (std::size_t i = 0; i < launches.size();) {
-    const auto is_in = [&](const Stretch& stretch) {
-      return tops[i] >= stretch.planned->first && tops[i] < stretch.planned->end;
-    };
-    const auto found = std::ranges::find_if(stretches_, is_in);
-    std::size_t end = i + 1;
-    if (found != stretches_.end()) {
-      // A list of several runs has the same steps again behind the last of the one before.
-      while (end < launches.size() && tops[end] >= tops[end - 1] && tops[end] < found->planned->end) ++end;
-      launches_.emplace_back(i, end);
+    const auto found = stretch_of.find(launches[i].step);
+    if (found == stretch_of.end()) {
+      ++i;
+      continue;
     }
+    const std::size_t end = i + own[found->second].size();
+    turns_.push_back(turn_of(stretches_[found->second].get(), own[found->second], launches, i));
+    launches_.emplace_back(i, end);
     i = end;
   }
 }
 
+void GpuHost::plan_stretch(const Plan& plan, const ExecutorOptions& options, std::unique_ptr<HostStretch> planned) {
+  auto stretch = std::make_unique<Stretch>();
+  stretch->planned = std::move(planned);
+  ExecutorOptions cpu;
+  cpu.name = options.name;
+  cpu.execution = options.execution;
+  cpu.on_step = options.on_step;
+  cpu.on_print = options.on_print;
+  stretch->executor = make_cpu_executor(stretch->planned->plan, cpu);
+  stretch->first_feed = next_feed_;
+  const std::vector<HostWindow>& windows = stretch->planned->windows;
+  for (std::size_t k = 0; k < windows.size(); ++k) {
+    const HostWindow& window = windows[k];
+    const auto slot = static_cast<std::size_t>(window.slot);
+    if (window.is_input && !window.is_fed) {
+      if (plan.slots[slot].kind == SlotKind::input) is_read_on_device_[slot] = 1;
+      stretch->inputs.push_back({k, Tensor(DType::u8, Shape{window.lead + window.bytes})});
+    }
+    if (!window.is_output) continue;
+    stretch->outputs.push_back({k, Tensor(DType::u8, Shape{window.bytes})});
+    feeds_.add(next_feed_--, bases_[slot], window.bytes);
+  }
+  stretches_.push_back(std::move(stretch));
+}
+
+// The stretch's own launches have each operand where the program's have it, beside the begin of its window.
+GpuHost::Turn GpuHost::turn_of(Stretch* stretch, const std::vector<Launch>& own, const std::vector<Launch>& launches,
+                               std::size_t first) const {
+  const std::vector<HostWindow>& windows = stretch->planned->windows;
+  std::vector<std::int64_t> begins(windows.size(), 0);
+  for (std::size_t j = 0; j < own.size(); ++j) {
+    PD_ASSERT(first + j < launches.size() && launches[first + j].kind == own[j].kind, "a stretch comes as a whole");
+    for (std::size_t i = 0; i < own[j].addresses.size(); ++i) {
+      const auto& [window, offset] = own[j].addresses[i];
+      begins[static_cast<std::size_t>(window)] = launches[first + j].addresses[i].second - offset;
+    }
+  }
+  Turn turn{stretch, {}};
+  for (std::size_t k = 0; k < windows.size(); ++k) {
+    const std::int64_t begin = begins[k] + windows[k].lead, end = begin + windows[k].bytes;
+    for (std::size_t other = 0; other < k; ++other) {
+      const bool is_written = windows[k].is_output || windows[other].is_output;
+      const std::int64_t from = begins[other] + windows[other].lead, to = from + windows[other].bytes;
+      if (windows[other].slot != windows[k].slot || !is_written || end <= from || to <= begin) continue;
+      const StepLabel& label = launches[first].step->label;
+      fail(ErrorKind::unsupported,
+           "{}: is to run on the CPU{}, in a loop that runs on the GPU, and what it writes lies in what it reads"
+           "\nhint: the whole loop can be OnCpu",
+           one_line(label.op), in_scope(label.scope));
+    }
+    turn.at.push_back(bases_[static_cast<std::size_t>(windows[k].slot)] + static_cast<CUdeviceptr>(begin));
+  }
+  return turn;
+}
+
 std::size_t GpuHost::behind(std::size_t launch) const {
-  const auto found = std::ranges::find(launches_, launch, [](const auto& each) { return each.first; });
-  return found == launches_.end() ? launch : found->second;
+  const auto found = std::ranges::lower_bound(launches_, launch, {}, [](const auto& each) { return each.first; });
+  return found == launches_.end() || found->first != launch ? launch : found->second;
 }
 
 bool GpuHost::write(int slot, const Tensor& tensor) {
-  const auto at = static_cast<std::size_t>(slot);
-  const bool is_needed = stretches_.empty() || is_read_on_device_[at] != 0;
-  for (const Stretch& stretch : stretches_) {
-    const bool reads = std::ranges::find(stretch.planned->inputs, slot) != stretch.planned->inputs.end();
-    if (reads) stretch.executor->write(slot, tensor);
+  for (const auto& stretch : stretches_) {
+    const std::vector<HostWindow>& windows = stretch->planned->windows;
+    for (std::size_t k = 0; k < windows.size(); ++k) {
+      if (windows[k].slot == slot && windows[k].is_fed) stretch->executor->write(static_cast<int>(k), tensor);
+    }
   }
-  return !is_needed;
+  return !stretches_.empty() && is_read_on_device_[static_cast<std::size_t>(slot)] == 0;
 }
 
 void GpuHost::run(std::size_t first_launch, std::uint32_t run, const std::function<void()>& wait) {
-  const auto which = static_cast<std::size_t>(
-      std::ranges::find(launches_, first_launch, [](const auto& each) { return each.first; }) - launches_.begin());
-  Stretch& stretch = stretches_[which % stretches_.size()];  // of several runs each has all
+  const auto found = std::ranges::lower_bound(launches_, first_launch, {}, [](const auto& each) { return each.first; });
+  Turn& turn = turns_[static_cast<std::size_t>(found - launches_.begin())];
+  Stretch& stretch = *turn.stretch;
+  const std::vector<HostWindow>& windows = stretch.planned->windows;
   if (!stretch.inputs.empty()) wait();
-  const gpu::Driver& driver = gpu::required_driver();
-  for (auto& [slot, tensor] : stretch.inputs) {
-    if (tensor.size_bytes() == 0) continue;
+  for (auto& [k, tensor] : stretch.inputs) {
+    if (windows[k].bytes == 0) continue;
     {
       const CopySpan seen(profile::Copy::device_to_host, false);
-      PD_CUDA(driver.cuMemcpyDtoH(const_cast<std::byte*>(tensor.bytes()), bases_[static_cast<std::size_t>(slot)],
-                                  static_cast<std::size_t>(tensor.size_bytes())));
+      PD_CUDA(gpu::required_driver().cuMemcpyDtoH(const_cast<std::byte*>(tensor.bytes()) + windows[k].lead, turn.at[k],
+                                                  static_cast<std::size_t>(windows[k].bytes)));
     }
-    stretch.executor->write(slot, tensor);
+    stretch.executor->write(static_cast<int>(k), tensor);
   }
   stretch.executor->run(run);
-  for (auto& [slot, tensor] : stretch.outputs) {
-    stretch.executor->read(whole_slot(stretch.planned->plan, slot), &tensor);
-    feeds_.write(slot, tensor);
+  int feed = stretch.first_feed;
+  for (auto& [k, tensor] : stretch.outputs) {
+    stretch.executor->read({static_cast<int>(k), windows[k].lead, {}, Layout::dense(tensor.type())}, &tensor);
+    feeds_.move(feed, turn.at[k]);
+    feeds_.write(feed--, tensor);
   }
   feeds_.take_over();
 }

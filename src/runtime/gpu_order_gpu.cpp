@@ -39,24 +39,27 @@ class Order {
   // What the launch consists of; what comes behind that.
   std::size_t add(std::size_t i, Beside* beside) {
     const Launch& launch = launches_[i];
-    const auto stretch = std::ranges::find(on_host_, i, [](const auto& each) { return each.first; });
-    if (stretch != on_host_.end()) {
+    const auto stretch = std::ranges::lower_bound(on_host_, i, {}, [](const auto& each) { return each.first; });
+    if (stretch != on_host_.end() && stretch->first == i) {
       order_.push_back({Started::Kind::host, i});
       return stretch->second;
     }
     if (std::ranges::binary_search(gates_.looks, i)) order_.push_back({Started::Kind::look, i});
     if (launch.kind == Launch::Kind::run) order_.push_back({Started::Kind::launch, i});
     if (launch.kind != Launch::Kind::select) return i + 1;  // jumps are where bodies end
-    if (joins(*beside, i)) {
+    if (!holds_host(launch, i) && joins(*beside, i)) {
       beside->choice->selects.push_back(i);
       beside->end = launch.end;
       add_branches(launch, nullptr);
       return launch.end;
     }
     const auto held = std::make_shared<Started::Held>();
-    order_.push_back({Started::Kind::choice, i, held});
-    if (launch.step->kind == Step::Kind::repeat) {
-      add_loop(launch, i, held);
+    const bool is_loop = launch.step->kind == Step::Kind::repeat, is_asked = holds_host(launch, i);
+    order_.push_back({is_asked ? Started::Kind::asked : Started::Kind::choice, i, held});
+    if (is_loop) {
+      add_loop(launch, i, held, is_asked);
+    } else if (is_asked) {
+      add_branches(launch, held.get());
     } else if (is_conditional(launch)) {
       add_branches(launch, held.get());
     } else {
@@ -65,6 +68,14 @@ class Order {
       add_branches(launch, nullptr);
     }
     return launch.end;
+  }
+
+  // Whether a stretch on the CPU is in a branch, or in the body or the condition of a loop.
+  bool holds_host(const Launch& select, std::size_t i) const {
+    const bool is_loop = select.step->kind == Step::Kind::repeat;
+    const std::size_t begin = is_loop ? launches_[select.end - 1].targets[0] : i;
+    const auto first = std::ranges::lower_bound(on_host_, begin, {}, [](const auto& each) { return each.first; });
+    return first != on_host_.end() && first->first < select.end;
   }
 
   // Whether the choice can be made with the one beside it: what it reads is there by then. Turns of a loop have one
@@ -102,11 +113,11 @@ class Order {
   }
 
   // A turn is the body and, for the next one, the condition.
-  void add_loop(const Launch& select, std::size_t i, const std::shared_ptr<Started::Held>& held) {
+  void add_loop(const Launch& select, std::size_t i, const std::shared_ptr<Started::Held>& held, bool is_asked) {
     const std::size_t first = order_.size(), jump = select.end - 1;
     walk(select.targets[1], jump);
     walk(launches_[jump].targets[0], i);
-    order_.push_back({Started::Kind::again, i, held});
+    if (!is_asked) order_.push_back({Started::Kind::again, i, held});
     held->bodies = {{first, order_.size()}};
     held->end = order_.size();
     held->is_loop = true;
@@ -119,7 +130,84 @@ class Order {
   Beside beside_;  // of the whole list
 };
 
+// The order cut into pieces.
+class Cut {
+ public:
+  Cut(const std::vector<Launch>& launches, const std::vector<Started>& order) : launches_(launches), order_(order) {}
+
+  std::vector<Piece> take() {
+    walk(0, order_.size());
+    if (pieces_.empty()) add(Piece::Kind::graph, 0, 0);  // a program without launches has a graph all the same
+    return std::move(pieces_);
+  }
+
+ private:
+  static constexpr std::size_t kBehind = ~std::size_t{0};  // all that a choice consists of
+
+  void walk(std::size_t begin, std::size_t end) {
+    std::size_t first = begin;
+    const auto cut = [&](std::size_t at) {
+      if (first != at) add(Piece::Kind::graph, first, at);
+      first = at;
+    };
+    for (std::size_t k = begin; k < end; ++k) {
+      const Started& entry = order_[k];
+      const Launch& launch = launches_[entry.launch];
+      if (launch.is_commit && prints_) cut(k);
+      prints_ |= launch.step->kind == Step::Kind::print;
+      if (entry.kind != Started::Kind::host && entry.kind != Started::Kind::asked) continue;
+      cut(k);
+      if (entry.kind == Started::Kind::host) {
+        add(Piece::Kind::host, k, k + 1);
+        first = k + 1;
+      } else {
+        add_choice(k, *entry.held);
+        first = entry.held->end;
+        k = first - 1;
+      }
+    }
+    cut(end);
+  }
+
+  void add(Piece::Kind kind, std::size_t first, std::size_t end) {
+    const bool prints = kind == Piece::Kind::graph && std::exchange(prints_, false);
+    pieces_.push_back({.kind = kind, .prints = prints, .first = first, .end = end, .next = pieces_.size() + 1});
+  }
+
+  void add_choice(std::size_t k, const Started::Held& held) {
+    const std::size_t choice = pieces_.size(), after_body = held.is_loop ? choice : kBehind;
+    add(Piece::Kind::asked, k, k + 1);
+    std::vector<std::size_t> targets;
+    if (held.is_loop) targets.push_back(kBehind);  // where its condition is false
+    for (const auto& [begin, end] : held.bodies) {
+      const std::size_t start = pieces_.size();
+      walk(begin, end);
+      targets.push_back(pieces_.size() == start ? after_body : start);
+      lead(start, pieces_.size(), after_body);
+    }
+    pieces_[choice].targets = std::move(targets);
+    lead(choice, kBehind, pieces_.size());
+  }
+
+  // Pieces from the first on that lead to one lead to another.
+  void lead(std::size_t first, std::size_t from, std::size_t to) {
+    for (std::size_t i = first; i < pieces_.size(); ++i) {
+      if (pieces_[i].next == from) pieces_[i].next = to;
+      std::ranges::replace(pieces_[i].targets, from, to);
+    }
+  }
+
+  const std::vector<Launch>& launches_;
+  const std::vector<Started>& order_;
+  std::vector<Piece> pieces_;
+  bool prints_ = false;
+};
+
 }  // namespace
+
+std::vector<Piece> pieces_of(const std::vector<Launch>& launches, const std::vector<Started>& order) {
+  return Cut(launches, order).take();
+}
 
 bool is_conditional(const Launch& launch) {
   return launch.kind == Launch::Kind::select &&
