@@ -70,22 +70,18 @@ PD_DEVICE void run_backward(const Operands& operands, const Room& room, const Si
   fetch(0);
   exchange.begin(steps);
 
-  // What came back from a step to the state before it. False when it does not come.
+  // What came back from a step to the state before it.
   const auto take_back = [&](int step) {
-    bool is_there = exchange.wait(step);
+    exchange.wait(step);
 #pragma unroll
     for (int i = 0; i < kCells; ++i) {
-      float sum;
-      if (time_of(step) >= place[i].length) continue;
-      is_there &= exchange.take(sum, step, place[i]);
-      cell[i].take_back(sum);
+      if (time_of(step) < place[i].length) cell[i].take_back(exchange.take(step, place[i]));
     }
-    return is_there;
   };
 
   for (int step = 0; step < steps; ++step) {
     const int time = time_of(step);
-    const bool is_there = step == 0 || threadIdx.x >= kFinishers || take_back(step - 1);
+    if (step > 0 && threadIdx.x < kFinishers) take_back(step - 1);
     float gradients[kCells][kGates];
 #pragma unroll
     for (int i = 0; i < kCells; ++i) {
@@ -98,7 +94,7 @@ PD_DEVICE void run_backward(const Operands& operands, const Room& room, const Si
         store_factor(factors, gate * kUnits + place[i].of_cta, place[i].row, gradients[i][gate]);
       }
     }
-    if (!exchange.meet(is_there)) return;  // all of them
+    __syncthreads();
     fetch(step + 1);
     float sum[kTiles][kColumnTiles][4];
     multiply_by(sum, weights, factors);

@@ -37,20 +37,13 @@ struct PartExchange {
     if (threadIdx.x < 2) mailbox_init(&mailboxes[threadIdx.x], 1);
   }
   PD_DEVICE void begin(int) const { meet_team(); }
-  PD_DEVICE bool wait(int step) const {
-    wait_for_mail(&mailboxes[step % 2], step / 2);
-    return true;
-  }
-  PD_DEVICE bool take(float& sum, int step, const CellPlace& place) const {
+  PD_DEVICE void wait(int step) const { wait_for_mail(&mailboxes[step % 2], step / 2); }
+  PD_DEVICE float take(int step, const CellPlace& place) const {
     const int at = step % 2 * (kTeam * kPartFloats) + place.row * kPartStride + place.of_cta;
-    sum = (rank == 0 ? sent : come)[at];
+    float sum = (rank == 0 ? sent : come)[at];
 #pragma unroll
     for (int other = 1; other < kTeam; ++other) sum += (rank == other ? sent : come)[at + other * kPartFloats];
-    return true;
-  }
-  PD_DEVICE bool meet(bool) const {
-    __syncthreads();
-    return true;
+    return sum;
   }
   PD_DEVICE void give(const float (&sum)[kTiles][kColumnTiles][4], int step) const {
     float* const parts = sent + step % 2 * (kTeam * kPartFloats);

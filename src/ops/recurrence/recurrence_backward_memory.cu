@@ -9,10 +9,9 @@ struct PartExchange {
   unsigned* places;  // two of [kTeam to][kTeam from][kRows][kUnits]
   unsigned* marks;   // of each place's last use
   unsigned before[2];
-  const Room& room;
   int rank;
 
-  PD_DEVICE PartExchange(const Shared&, void*, const Room& given) : room(given), rank(rank_in_team()) {
+  PD_DEVICE PartExchange(const Shared&, void*, const Room& room) : rank(rank_in_team()) {
     const Index team = blockIdx.x / kTeam, teams = gridDim.x / kTeam;
     places = room.tickets + team * (2 * kPlaceWords), marks = room.tickets + teams * (2 * kPlaceWords) + team * 2;
   }
@@ -22,13 +21,12 @@ struct PartExchange {
   }
   PD_DEVICE unsigned mark_of(int step) const { return (before[step % 2] + 1 + step / 2) & 1; }
 
-  PD_DEVICE bool wait(int) const { return true; }
-  PD_DEVICE bool take(float& sum, int step, const CellPlace& place) const {
+  PD_DEVICE void wait(int) const {}
+  PD_DEVICE float take(int step, const CellPlace& place) const {
     constexpr int kAtOnce = kTeam < 32 ? kTeam : 32;  // asked for without waiting for one after the other
     const unsigned* const from = places + step % 2 * kPlaceWords + rank * (kTeam * kPartWords) + place.row * kUnits + place.of_cta;
     const unsigned mark = mark_of(step);
-    bool is_there = true;
-    sum = 0;
+    float sum = 0;
 #pragma unroll
     for (int first = 0; first < kTeam; first += kAtOnce) {
       unsigned words[kAtOnce];
@@ -44,15 +42,14 @@ struct PartExchange {
         }
         return (wrong & 1) == 0;
       };
-      if (!ask()) is_there &= wait_until(room, ask);
+      while (!ask()) {}
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
         if (first + i < kTeam) sum += __uint_as_float(words[i] & ~1u);
       }
     }
-    return is_there;
+    return sum;
   }
-  PD_DEVICE bool meet(bool is_there) const { return __syncthreads_or(!is_there) == 0; }
   PD_DEVICE void give(const float (&sum)[kTiles][kColumnTiles][4], int step) const {
     unsigned* const place = places + step % 2 * kPlaceWords + rank * kPartWords;
     const unsigned mark = mark_of(step);

@@ -14,10 +14,9 @@ struct StateExchange {
   }
   PD_DEVICE void begin() const { meet_team(); }
   // For all threads: the state that step `step` begins with, of all units.
-  PD_DEVICE bool take(unsigned char*, int step) const {
+  PD_DEVICE void take(unsigned char*, int step) const {
     if constexpr (kTeam > 1) wait_for_mail(&mailboxes[step % 2], (step - 1) / 2);
     else __syncthreads();
-    return true;
   }
   PD_DEVICE void stored() const {
     if constexpr (kIsBulk) copies_follow_stores();

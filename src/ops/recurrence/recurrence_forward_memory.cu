@@ -16,20 +16,18 @@ PD_DEVICE unsigned turned_over(unsigned word) { return word == ~0u ? 1u : ~word;
 struct StateExchange {
   uint4* places;      // [kPlaces][kStatePieces]
   unsigned* arrived;  // CTAs that have had the last state
-  const Room& room;
   int rank;
 
-  PD_DEVICE StateExchange(const Shared&, const Room& given) : room(given), rank(rank_in_team()) {
+  PD_DEVICE StateExchange(const Shared&, const Room& room) : rank(rank_in_team()) {
     const int team = blockIdx.x / kTeam, teams = gridDim.x / kTeam;
     places = (uint4*)room.tickets + team * (kPlaces * kStatePieces);
     arrived = room.tickets + teams * (kPlaces * kStatePieces * 4) + team;
   }
   PD_DEVICE void begin() const { __syncthreads(); }
-  // For all threads: the state that step `step` begins with, of all units. False when it does not come.
-  PD_DEVICE bool take(unsigned char* state, int step) const {
+  // For all threads: the state that step `step` begins with, of all units.
+  PD_DEVICE void take(unsigned char* state, int step) const {
     if (is_tidier() && step % (kPlaces / 2) == 0) fence_stores();
     const uint4* const from = places + step % kPlaces * kStatePieces;
-    bool has_failed = false;
 #pragma unroll 1
     for (int first = threadIdx.x; first < kStatePieces; first += kAtOnce * kThreads) {
       uint4 pieces[kAtOnce];
@@ -47,7 +45,7 @@ struct StateExchange {
         }
         return are_there;
       };
-      if (!have_come()) has_failed |= !wait_until(room, have_come);
+      while (!have_come()) {}
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
         const uint4& piece = pieces[i];
@@ -55,12 +53,11 @@ struct StateExchange {
         if (first + i * kThreads < kStatePieces) *to = make_uint4(~piece.x, ~piece.y, ~piece.z, ~piece.w);
       }
     }
-    if (__syncthreads_or(has_failed) != 0) return false;
+    __syncthreads();
     if (is_tidier() && step > 1) {
       uint4* const slice = places + (step - 1) % kPlaces * kStatePieces + rank * (kSliceBytes / 16);
       for (int i = threadIdx.x % 32; i < kSliceBytes / 16; i += 32) store_relaxed(slice + i, make_uint4(0, 0, 0, 0));
     }
-    return true;
   }
   PD_DEVICE void stored() const {}
   // This CTA's units of it, for those that finish; they have met since they stored it.
