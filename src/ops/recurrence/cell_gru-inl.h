@@ -25,13 +25,16 @@ struct GruCell {
     const Places<M> places(w, t, row, first);
     const std::int64_t H = w.hidden;
     const T *xw = places.gates(w.xw), *bm = static_cast<const T*>(w.bm) + first;
+    const float* bias = w.from_bias + first;
     T *saved = places.saved(w.saved), *states = places.entry(w.states);
     const auto* h = places.left(w.left[turn % 2]);
     auto* next_h = places.left(w.left[(turn + 1) % 2]);
     const bool is_counted = w.counts(t, row);
     for_units(count, [&](auto d, std::int64_t j) {
       if (is_counted) {
-        const auto of_x = [&](std::int64_t gate) { return load(d, xw + gate * H + j); };
+        const auto of_x = [&](std::int64_t gate) {
+          return hn::Add(load(d, xw + gate * H + j), load(d, bias + gate * H + j));
+        };
         const auto of_h = [&](std::int64_t gate) { return load(d, sums + gate * stride + j); };
         const auto r = sigmoid(d, hn::Add(of_x(0), of_h(0))), z = sigmoid(d, hn::Add(of_x(1), of_h(1)));
         const auto m = hn::Add(of_h(2), load(d, bm + j)), n = hn::Tanh(d, hn::MulAdd(r, m, of_x(2)));

@@ -25,6 +25,7 @@ struct LstmCell {
     const Places<M> places(w, t, row, first);
     const std::int64_t H = w.hidden;
     const T* xw = places.gates(w.xw);
+    const float* bias = w.from_bias + first;
     T *gates = places.gates(w.saved), *states = places.entry(w.states);
     float *cells = places.entry(w.cells), *c = places.state(w.c);
     const auto* h = places.left(w.left[turn % 2]);
@@ -33,7 +34,8 @@ struct LstmCell {
     for_units(count, [&](auto d, std::int64_t j) {
       if (is_counted) {
         const auto sum = [&](std::int64_t gate) {
-          return hn::Add(load(d, sums + gate * stride + j), load(d, xw + gate * H + j));
+          const auto from_x = hn::Add(load(d, xw + gate * H + j), load(d, bias + gate * H + j));
+          return hn::Add(load(d, sums + gate * stride + j), from_x);
         };
         const auto i = sigmoid(d, sum(0)), f = sigmoid(d, sum(1)), g = hn::Tanh(d, sum(2)), o = sigmoid(d, sum(3));
         const auto new_c = hn::MulAdd(f, load(d, c + j), hn::Mul(i, g));

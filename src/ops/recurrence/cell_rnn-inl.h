@@ -23,13 +23,14 @@ struct RnnCell {
     using T = typename M::Stored;
     const Places<M> places(w, t, row, first);
     const T* xw = places.gates(w.xw);
+    const float* bias = w.from_bias + first;
     T* states = places.entry(w.states);
     const auto* h = places.left(w.left[turn % 2]);
     auto* next_h = places.left(w.left[(turn + 1) % 2]);
     const bool is_counted = w.counts(t, row);
     for_units(count, [&](auto d, std::int64_t j) {
       if (is_counted) {
-        const auto sum = hn::Add(load(d, sums + j), load(d, xw + j));
+        const auto sum = hn::Add(load(d, sums + j), hn::Add(load(d, xw + j), load(d, bias + j)));
         // What is not a number stays so.
         const auto bent = w.is_relu ? hn::IfThenElse(hn::Lt(sum, hn::Zero(d)), hn::Zero(d), sum) : hn::Tanh(d, sum);
         const auto new_h = rounded<T>(d, bent);

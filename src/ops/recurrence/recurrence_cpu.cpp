@@ -28,7 +28,6 @@ std::string refusal_of(const KernelCall& call, const CellForm& form, bool is_gra
     return "the cell state is not f32";
   }
   if (call.inputs[is_gradient ? 1 : 0].type.shape.elements() == 0) return "there is nothing to do";
-  if (!is_gradient && call.attrs.get_bool("bias")) return "a bias, which it does not add";
   for (const auto* list : {&call.inputs, &call.outputs}) {
     for (const Layout& layout : *list) {
       if (!layout.is_dense()) return "an operand is not dense";
@@ -59,12 +58,13 @@ class RecurrenceKernel : public PreparedKernel {
     packed_bytes_ = (packed * size_bytes(u.dtype) + 63) / 64 * 64;
     left_ = rows * width, state_ = rows * work_.hidden;
     sums_ = work_.is_packed ? 0 : rows * all;
+    gates_ = all;
     constexpr std::int64_t kWorthThreads = 1 << 15;  // multiplications of a step
     const bool is_worth_it = rows * work_.hidden * all >= kWorthThreads;
     threads_ = is_worth_it ? static_cast<int>(std::min<std::int64_t>(max_threads(), work_.blocks())) : 1;
   }
 
-  std::int64_t scratch_bytes() const override { return packed_bytes_ + (2 * left_ + 2 * state_ + sums_) * 4; }
+  std::int64_t scratch_bytes() const override { return packed_bytes_ + (2 * left_ + 2 * state_ + sums_ + gates_) * 4; }
 
  protected:
   RecurrenceWork work_of(const KernelRun& run) const {
@@ -73,6 +73,7 @@ class RecurrenceKernel : public PreparedKernel {
     w.packed = packed_bytes_ > 0 ? run.scratch : nullptr;
     w.left[0] = floats, w.left[1] = floats + left_;
     w.c = floats + 2 * left_, w.d_h = w.c + state_, w.sums = w.d_h + state_;
+    w.from_bias = w.sums + sums_;
     return w;
   }
 
@@ -82,8 +83,9 @@ class RecurrenceKernel : public PreparedKernel {
     Operands(const RecurrenceKernel& kernel, const KernelRun& run) : kernel_(kernel), run_(run) {}
     const void* input() { return run_.operands[next_++]; }
     const float* floats() { return static_cast<const float*>(input()); }
-    const std::int32_t* lengths() {
-      return next_ < kernel_.input_count_ ? static_cast<const std::int32_t*>(input()) : nullptr;
+    // Unless only `behind` inputs are left.
+    const std::int32_t* lengths(std::size_t behind = 0) {
+      return next_ + behind < kernel_.input_count_ ? static_cast<const std::int32_t*>(input()) : nullptr;
     }
     void* result() {
       const std::size_t k = result_++;
@@ -112,14 +114,16 @@ class RecurrenceKernel : public PreparedKernel {
   RecurrenceWork work_{};
   int threads_ = 1;
   std::vector<bool> is_read_;
-  std::int64_t packed_bytes_, left_, state_, sums_;
+  std::int64_t packed_bytes_, left_, state_, sums_, gates_;
 };
 
 class RecurrenceForward : public RecurrenceKernel {
  public:
   RecurrenceForward(const KernelCall& call, const CellForm& form)
       : RecurrenceKernel(call, form, call.inputs[0].type.shape[0], call.inputs[0].type.shape[1], call.inputs[1].type,
-                         1) {}
+                         1),
+        has_bias_(call.attrs.get_bool("bias")),
+        is_bias_wide_(call.inputs.back().type.dtype == f32) {}
 
   void run(const KernelRun& run) const override {
     RecurrenceWork w = work_of(run);
@@ -128,7 +132,8 @@ class RecurrenceForward : public RecurrenceKernel {
     if (w.cell == CellKind::gru) w.bm = next.input();
     w.h0 = next.input();
     if (w.cell == CellKind::lstm) w.c0 = next.floats();
-    w.lengths = next.lengths();
+    w.lengths = next.lengths(has_bias_ ? 1 : 0);
+    if (has_bias_) w.bias = next.input(), w.is_bias_wide = is_bias_wide_;
     w.states = next.result();
     if (w.cell == CellKind::lstm) w.cells = next.float_result();
     if (w.cell != CellKind::rnn) w.saved = next.result();
@@ -136,6 +141,9 @@ class RecurrenceForward : public RecurrenceKernel {
     if (w.cell == CellKind::lstm) w.last_c = next.float_result();
     run_parts<run_recurrence_forward>(&w);
   }
+
+ private:
+  const bool has_bias_, is_bias_wide_;
 };
 
 class RecurrenceBackward : public RecurrenceKernel {

@@ -19,6 +19,7 @@ struct Case {
   std::string cell;  // lstm, gru, rnn, or relu: an rnn that bends by that
   std::int64_t steps, rows, hidden;
   bool is_reverse = false, has_lengths = false;
+  bool has_bias = false;  // xw is a product and a bias, which the recurrence adds
 
   std::string op() const { return (cell == "relu" ? "rnn" : cell) + "_recurrence"; }
   std::int64_t gates() const { return cell == "lstm" ? 4 : cell == "gru" ? 3 : 1; }
@@ -27,10 +28,12 @@ struct Case {
 // What is read of a layer, with the gradients of all that it is given. The cell state of an LSTM is of type `wide`.
 void build(Graph& g, const Case& c, DType dtype, DType wide) {
   const std::int64_t H = c.hidden, G = c.gates();
-  const Value xw = g.input("xw", dtype, {c.steps, c.rows, G * H}), u = g.input("u", dtype, {H, G * H});
+  Value xw = g.input("xw", dtype, {c.steps, c.rows, c.has_bias ? 3 : G * H}), x = xw;
+  if (c.has_bias) xw = matmul(x, g.input("w", dtype, {3, G * H})) + g.input("bias", dtype, {G * H});
+  const Value u = g.input("u", dtype, {H, G * H});
   const Value h0 = g.input("h0", dtype, {c.rows, H});
   const Value lengths = c.has_lengths ? g.input("lengths", i32, {c.rows}) : Value();
-  Values inputs = {xw, u, h0};
+  Values inputs = {x, u, h0};
   Value states, loss;
   if (c.cell == "lstm") {
     inputs.push_back(g.input("c0", wide, {c.rows, H}));
@@ -90,6 +93,8 @@ void check(const Case& c, std::mt19937* random) {
   Program program(g), reference(exact);
   const std::string plan = program.plan_text();
   EXPECT_TRUE(has(plan, c.op() + " s") && has(plan, c.op() + "_grad s") && has(plan, "(team)")) << plan;
+  const std::string line = plan.substr(plan.find(" " + c.op() + " s"));
+  EXPECT_EQ(has(line.substr(0, line.find('\n')), "bias:"), c.has_bias) << plan;
   const Tensors got = program.run(to_tensors(g, feeds)), wanted = reference.run(to_tensors(exact, feeds));
   for (const auto& [name, tensor] : got) {
     const Dense values = wanted.at(name).to_doubles();
@@ -106,7 +111,7 @@ TEST_P(RecurrencesOnCpu, AreTheRecurrenceForAnyShape) {
     for (const std::int64_t rows : {1, 2, 3, 4, 5, 7, 13}) {
       const bool is_reverse = random() % 2 == 0, has_lengths = random() % 2 == 0;
       const auto steps = 1 + static_cast<std::int64_t>(random() % 9);
-      check({GetParam(), steps, rows, hidden, is_reverse, has_lengths}, &random);
+      check({GetParam(), steps, rows, hidden, is_reverse, has_lengths, random() % 2 == 0}, &random);
     }
   }
   check({GetParam(), 3, 1, 1536, false, false}, &random);
@@ -120,7 +125,7 @@ TEST_P(RecurrencesOnCpu, AreTheRecurrenceInBf16) {
   for (const std::int64_t hidden : {1, 16, 21, 64, 130}) {
     for (const std::int64_t rows : {2, 5, 9, 20}) {
       const std::int64_t steps = hidden == 21 ? kManySteps : 6;
-      const Case c{GetParam(), steps, rows, hidden, random() % 2 == 0, random() % 2 == 0};
+      const Case c{GetParam(), steps, rows, hidden, random() % 2 == 0, random() % 2 == 0, hidden % 2 == 1};
       SCOPED_TRACE(text_of(c));
       Graph g, exact;
       build(g, c, bf16, f32);
@@ -144,7 +149,7 @@ INSTANTIATE_TEST_SUITE_P(Cells, RecurrencesOnCpu, testing::Values("lstm", "gru",
 
 TEST(RecurrenceKernelsOnCpu, LeaveProductsOf16BitsToTheLibraryWhereItHasTiles) {
   const Shape gates{3, 5, 8}, state{5, 2};
-  KernelCall call{find_op("lstm_recurrence"), {{"reverse", false}}, {}, {}, {}, false, "", {}};
+  KernelCall call{find_op("lstm_recurrence"), {{"reverse", false}, {"bias", false}}, {}, {}, {}, false, "", {}};
   for (const Type& type : {Type{bf16, gates}, Type{bf16, {2, 8}}, Type{bf16, state}, Type{f32, state}}) {
     call.inputs.push_back(Layout::dense(type));
   }
@@ -195,7 +200,7 @@ TEST(RecurrenceKernelsOnCpu, ComputeBf16InF32WhereTheCpuHasNoPairs) {
     const Shape state{rows, H}, states{T + 1, rows, H}, gates{T, rows, 4 * H};
     const Tensor u = tensor("u", bf16, {H, 4 * H});
     const std::vector<Tensor> made =
-        run_call("lstm_recurrence", {{"reverse", false}},
+        run_call("lstm_recurrence", {{"reverse", false}, {"bias", false}},
                  {tensor("xw", bf16, gates), u, tensor("h0", bf16, state), tensor("c0", f32, state)},
                  {{bf16, states}, {f32, states}, {bf16, gates}, {bf16, state}, {f32, state}});
     expect_close("states", made[0].to_doubles(), wanted.at("states").to_doubles(), 0.02);

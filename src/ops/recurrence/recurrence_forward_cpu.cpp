@@ -117,6 +117,25 @@ HWY_INLINE void step_of_few_rows(const RecurrenceWork& w, std::int64_t t, std::i
   }
 }
 
+// Of its units, which nobody else reads.
+template <class Cell, class M>
+void take_bias(const RecurrenceWork& w, std::int64_t begin, std::int64_t end) {
+  for (std::int64_t gate = 0; gate < Cell::kGates; ++gate) {
+    float* to = w.from_bias + gate * w.hidden;
+    const auto take = [&](const auto* from) {
+      for_units(end - begin,
+                [&](auto d, std::int64_t j) { store(d, load(d, from + gate * w.hidden + begin + j), to + begin + j); });
+    };
+    if (w.bias == nullptr) {
+      std::fill(to + begin, to + end, 0.0F);
+    } else if (w.is_bias_wide) {
+      take(static_cast<const float*>(w.bias));
+    } else {
+      take(static_cast<const typename M::Stored*>(w.bias));
+    }
+  }
+}
+
 template <class Cell, class M>
 void run_forward_part(const RecurrenceWork& w, int thread, int team) {
   using T = typename M::Stored;
@@ -129,6 +148,7 @@ void run_forward_part(const RecurrenceWork& w, int thread, int team) {
   if (packed != nullptr) {
     for_panels([&](std::int64_t block, auto count) { pack_gates<Cell, M, count>(w, block, packed + block * panel); });
   }
+  take_bias<Cell, M>(w, begin, end);
   auto* h = static_cast<typename M::Left*>(w.left[0]);
   copy_columns(w, begin, end, static_cast<const T*>(w.h0), H, h, stride);
   for (std::int64_t row = 0; thread == 0 && stride > H && row < w.rows; ++row) {  // what fills a row up

@@ -31,8 +31,10 @@ struct RecurrenceWork {
   std::int64_t steps, rows, hidden;
   const std::int32_t* lengths;  // null: all steps count
   const void *u, *xw, *h0;
-  const void* bm;   // of a GRU
-  const float* c0;  // of an LSTM
+  const void* bm;     // of a GRU
+  const void* bias;   // added to every step's xw, or null
+  bool is_bias_wide;  // it is f32
+  const float* c0;    // of an LSTM
   void *states, *saved, *last_h;
   float *cells, *last_c;
 
@@ -45,10 +47,11 @@ struct RecurrenceWork {
   float* dc0;
 
   // ---- memory of the kernel ----
-  void* packed;    // u, as each thread reads its part
-  float* sums;     // [B, gates * H], where u is not packed
-  void* left[2];   // what is multiplied: states [B, H] in front of and behind a step; gates' gradients [B, gates * H]
-  float *c, *d_h;  // [B, H]
+  void* packed;      // u, as each thread reads its part
+  float* sums;       // [B, gates * H], where u is not packed
+  float* from_bias;  // [gates * H]: the bias, or zeros
+  void* left[2];     // what is multiplied: states [B, H] in front of and behind a step; gates' gradients [B, gates * H]
+  float *c, *d_h;    // [B, H]
   TeamBarrier* barrier;
 
   std::int64_t gates() const { return cell == CellKind::lstm ? 4 : cell == CellKind::gru ? 3 : 1; }
