@@ -68,7 +68,7 @@ PD_DEVICE void run_backward(const Operands& operands, const Room& room, const Si
     }
   };
   fetch(0);
-  exchange.begin(steps);
+  exchange.begin();
 
   // What came back from a step to the state before it.
   const auto take_back = [&](int step) {

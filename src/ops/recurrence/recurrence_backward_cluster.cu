@@ -36,7 +36,7 @@ struct PartExchange {
       : mailboxes(shared.mailboxes), come((float*)work), sent(come + 2 * (kTeam * kPartFloats)), rank(rank_in_team()) {
     if (threadIdx.x < 2) mailbox_init(&mailboxes[threadIdx.x], 1);
   }
-  PD_DEVICE void begin(int) const { meet_team(); }
+  PD_DEVICE void begin() const { meet_team(); }
   PD_DEVICE void wait(int step) const { wait_for_mail(&mailboxes[step % 2], step / 2); }
   PD_DEVICE float take(int step, const CellPlace& place) const {
     const int at = step % 2 * (kTeam * kPartFloats) + place.row * kPartStride + place.of_cta;

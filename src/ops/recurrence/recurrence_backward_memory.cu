@@ -15,7 +15,7 @@ struct PartExchange {
     const Index team = blockIdx.x / kTeam, teams = gridDim.x / kTeam;
     places = room.tickets + team * (2 * kPlaceWords), marks = room.tickets + teams * (2 * kPlaceWords) + team * 2;
   }
-  PD_DEVICE void begin(int) {
+  PD_DEVICE void begin() {
     before[0] = load_relaxed(marks), before[1] = load_relaxed(marks + 1);
     __syncthreads();
   }
