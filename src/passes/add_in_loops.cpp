@@ -23,6 +23,7 @@
 #include "paoding/op.h"
 #include "paoding/ops.h"
 #include "passes/claimed_by.h"
+#include "passes/count_uses.h"
 #include "passes/rewriter.h"
 #include "passes/scan_parts.h"
 
@@ -61,12 +62,7 @@ struct BiasedProduct {
 
 class Uses {
  public:
-  explicit Uses(const Graph& graph) : counts_(static_cast<std::size_t>(graph.size()), 0) {
-    for (NodeId id = 0; id < graph.size(); ++id) {
-      for (const Ref& ref : graph.node(id).inputs) ++counts_[static_cast<std::size_t>(ref.node)];
-    }
-    for (const Graph::Fetch& fetch : graph.fetches()) ++counts_[static_cast<std::size_t>(fetch.ref.node)];
-  }
+  explicit Uses(const Graph& graph) : counts_(count_uses(graph)) {}
   bool is_read_once(Ref ref) const {
     const auto at = static_cast<std::size_t>(ref.node);
     return at < counts_.size() && counts_[at] == 1;

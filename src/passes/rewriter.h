@@ -11,21 +11,14 @@
 #include "graph/keep_names.h"
 #include "graph/replacements.h"
 #include "paoding/graph.h"
+#include "passes/count_uses.h"
 
 namespace paoding {
 
 class Rewriter {
  public:
   explicit Rewriter(Graph& graph)
-      : graph(graph),
-        first_new(graph.size()),
-        names_(std::in_place, graph),
-        uses_(static_cast<std::size_t>(graph.size()), 0) {
-    for (NodeId id = 0; id < first_new; ++id) {
-      for (const Ref& ref : graph.node(id).inputs) ++uses_[static_cast<std::size_t>(ref.node)];
-    }
-    for (const Graph::Fetch& fetch : graph.fetches()) ++uses_[static_cast<std::size_t>(fetch.ref.node)];
-  }
+      : graph(graph), first_new(graph.size()), names_(std::in_place, graph), uses_(count_uses(graph)) {}
   Rewriter(const Rewriter&) = delete;
   Rewriter& operator=(const Rewriter&) = delete;
 
