@@ -78,6 +78,9 @@ struct Case {
   std::function<void(Graph&, DType dtype, const std::string& suffix)> build_small;
   std::string checked_as;
   double tolerance = 0;  // largest error over the largest expected value; 0: that of its dtype
+  /// Results jump where two elements are nearly equal, as a max pool takes one or the other: rounded products may move
+  /// a result a few times as far as rounded feeds move it in float64.
+  bool has_choices = false;
 
   /// Work that is no program by itself; used instead of all from `build` on.
   std::function<Samples(const Setting&)> measure;

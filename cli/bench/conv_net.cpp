@@ -90,10 +90,8 @@ Case conv_net_case(const ConvNetSize& s, bool is_training, DType dtype, bool tf3
   c.need = need_of(s, is_training, dtype);
   c.rotates = false;
   c.on_cpu = false;
-  // Where factors are rounded some windows choose another of two elements that are nearly the same, and Adam's second
-  // moments are squares of what comes of it.
-  const double of_tf32 = is_training ? 5e-2 : 2e-2;
-  c.tolerance = dtype == f64 ? 1e-10 : dtype == f32 ? (tf32 ? of_tf32 : 1e-4) : dtype == f16 ? 2e-2 : 1e-1;
+  c.tolerance = dtype == f64 ? 1e-10 : dtype == bf16 ? 2e-2 : dtype == f16 || tf32 ? 5e-3 : 1e-4;
+  c.has_choices = true;
   c.build = [s, is_training](Graph& graph, DType type, const std::string&) { build(graph, s, is_training, type); };
   c.feed = [s](const std::string& name, const Type& type) { return feed(s, name, type); };
   if (c.need.flops > 2e10) {

@@ -321,6 +321,13 @@ TEST_F(Cli, BenchComparesTrainingStepsWithFloat64) {
   }
 }
 
+// A max pool chooses: what rounding decides otherwise is no error, however few images share it.
+TEST_F(Cli, BenchKnowsChoicesThatRoundingMoves) {
+  const Ran ran = run("bench conv_net --batch 1,8 --dtype bf16 --device cpu --quick");
+  EXPECT_EQ(ran.code, 0) << ran.out << ran.err;
+  EXPECT_FALSE(has(ran.out, "WRONG")) << ran.out;
+}
+
 TEST_F(Cli, BenchListsEveryCaseWithWhatIsNotWrittenYet) {
   const Ran ran = run("bench --list --device cpu --json $D/cases.json");
   EXPECT_EQ(ran.code, 0) << ran.err;
