@@ -2,7 +2,8 @@
 """How benchmarks/compare talks with a peer: a process that reads requests from stdin, one a line, and answers each with
 its rows as JSON lines and an empty line.
 
-A request is {"case": what `paoding bench --list --json` says of it, "states": [{"cache", "clock", "sets", "swept"}], "quick": bool}.
+A request is {"case": what `paoding bench --list --json` says of it, "states": [{"cache", "clock", "sets", "swept"}], "quick": bool}; with
+"eager": true the work is also timed as calls one by one, where it would be a CUDA graph.
 A row is {"peer", "cache", "clock", "us", "us_min", "us_max", "samples"}, or {"peer", "why"} where it could not be done.
 The same request again is timed again, not prepared again. Where a state is "swept", more than three caches are read before
 every call, untimed; where it has several sets, their buffers are used in turn.

@@ -8,6 +8,7 @@
 
 #include "cli/bench/conv_net.h"
 #include "cli/bench/kernels.h"
+#include "cli/bench/ladder.h"
 #include "cli/bench/lerp.h"
 #include "cli/bench/options.h"
 #include "cli/bench/recurrent.h"
@@ -307,6 +308,7 @@ void add_bench(CLI::App& app, Commands* commands) {
   add_conv_net(*sub, commands);
   add_kernels(*sub, commands);
   add_lerp(*sub, commands);
+  add_ladder(*sub, commands);
   add_lstm(*sub, commands);
   add_seq2seq(*sub, commands, "g2p", "A training step that spells, in sizes of one's own", g2p_size());
   add_seq2seq(*sub, commands, "seq2seq", "A training step that translates, in sizes of one's own", translation_size());
@@ -315,6 +317,7 @@ void add_bench(CLI::App& app, Commands* commands) {
       "  paoding bench --list\n"
       "  paoding bench --filter lerp_grad,adam --quick --json numbers.json\n"
       "  paoding bench lerp_grad --case 1 --quick\n"
+      "  paoding bench lstm --quick                          an LSTM in every way there is to run it\n"
       "  paoding bench lstm_steps --batch 1 --device cpu");
 }
 

@@ -4,6 +4,7 @@
 namespace paoding {
 
 const KernelImplementation* claimed_by(const Graph& graph, const Node& node, PassNotes& notes) {
+  if (!notes.has_claims()) return nullptr;
   KernelCall call{node.op, node.attrs, {}, {}, {}, notes.allow_tf32(), node.scope.str(), notes.shared_target()};
   const auto add = [&](std::vector<Layout>* layouts, const Type& type) {
     layouts->push_back(Layout::dense(type));

@@ -35,20 +35,22 @@ struct PassOptions {
 class PassNotes {
  public:
   explicit PassNotes(TargetPtr target = std::make_shared<const Target>(), DType precision = DType::f32,
-                     bool allow_tf32 = false)
-      : target_(std::move(target)), precision_(precision), allow_tf32_(allow_tf32) {}
+                     bool allow_tf32 = false, bool has_claims = true)
+      : target_(std::move(target)), precision_(precision), allow_tf32_(allow_tf32), has_claims_(has_claims) {}
   const Target& target() const { return *target_; }
   const TargetPtr& shared_target() const { return target_; }
   /// In which products of f32 are computed: f16 and bf16 are mixed precision.
   DType precision() const { return precision_; }
   bool allow_tf32() const { return allow_tf32_; }
+  /// Whether kernels may run composed ops as a whole.
+  bool has_claims() const { return has_claims_; }
   void add(std::string note) { notes_.push_back(std::move(note)); }
   std::vector<std::string>& list() { return notes_; }
 
  private:
   TargetPtr target_;
   DType precision_;
-  bool allow_tf32_;
+  bool allow_tf32_, has_claims_;
   std::vector<std::string> notes_;
 };
 

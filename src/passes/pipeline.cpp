@@ -19,6 +19,8 @@ void leave_alone(Graph&, PassNotes&) {}
 
 const std::vector<Pass>& pipeline() {
   static const std::vector<Pass> passes = {
+      {"claim_composed", "a kernel may run a composed op as a whole; before all others, where such ops are taken apart",
+       leave_alone},
       {"stack_carries", "what the steps of a loop began with is what they carry, not a second copy of what they made",
        stack_carries},
       {"add_in_loops",
@@ -93,10 +95,13 @@ std::vector<PassRecord> run_passes(Graph& graph, const PassOptions& options) {
   inline_checkpoints(graph, unnoted);  // nothing else could run a checkpoint, so it is not in the list
   std::vector<PassRecord> records;
   const CancelPoll poll;
+  const auto is_disabled = [&](const char* name) {
+    return std::find(options.disabled.begin(), options.disabled.end(), name) != options.disabled.end();
+  };
   const auto run = [&](const Pass& pass) {
     poll();
     PassRecord record{.name = pass.name, .nodes_before = graph.size()};
-    PassNotes notes(options.target, options.precision, options.allow_tf32);
+    PassNotes notes(options.target, options.precision, options.allow_tf32, !is_disabled("claim_composed"));
     const auto start = std::chrono::steady_clock::now();
     pass.run(graph, notes);
     record.milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
@@ -105,9 +110,6 @@ std::vector<PassRecord> run_passes(Graph& graph, const PassOptions& options) {
     if (options.verify) verify(graph, pass.name);
     if (options.after) options.after(pass.name, graph);
     records.push_back(std::move(record));
-  };
-  const auto is_disabled = [&](const char* name) {
-    return std::find(options.disabled.begin(), options.disabled.end(), name) != options.disabled.end();
   };
   // Not in the list, which is what can be switched off: gradients have seen what it sees.
   run({"recognize_recurrences", "a scan around a recurrent cell is the op for all steps", recognize_recurrences});

@@ -30,5 +30,36 @@ TEST_F(Stories, PassesLeftOutShowAsCallsAndCopies) {
   EXPECT_FALSE(has(by_default.out, "scan_stack")) << by_default.out;
 }
 
+TEST_F(Stories, LadderOfAnLstmHasOurRungsAndThoseOfPeers) {
+  write("peer.sh",
+        "while read -r request; do\n"
+        "  case $request in *'\"steps\":5'*) echo '{\"peer\": \"another\", \"us\": 1234.5}' ;; esac\n"
+        "  echo '{\"peer\": \"one that cannot\", \"why\": \"no such layer\"}'\n"
+        "  echo\n"
+        "done\n");
+  const Ran made = run("bench lstm --device cpu --steps 5 --batch 2 --hidden 8 --quick --peer 'sh " + path("peer.sh") +
+                       "' --peer false --timelines " + path("rungs") + " --json " + path("ladder.json"));
+  ASSERT_EQ(made.code, 0) << made.err << made.out;
+  for (const char* rung : {"op by op, each waited for", "op by op, one run", "passes, no kernel for the whole",
+                           "paoding", "another", "1234", "no such layer", "ended with exit code 1"}) {
+    EXPECT_TRUE(has(made.out, rung)) << rung << " is missing:\n" << made.out;
+  }
+  EXPECT_FALSE(has(made.out, "WRONG")) << made.out;
+  EXPECT_TRUE(is_json(read_file(path("ladder.json"))));
+  for (const char* work : {"forward", "training"}) {
+    const auto launches = [&](const std::string& rung) {
+      const std::regex row("\"work\":\"" + std::string(work) + "\",\"rung\":\"" + rung + "\".*?\"launches\":([0-9]+)");
+      const std::string json = read_file(path("ladder.json"));
+      std::smatch found;
+      return std::regex_search(json, found, row) ? std::stoi(found[1]) : -1;
+    };
+    EXPECT_GT(launches("op by op, one run"), launches("passes, no kernel for the whole")) << work;
+    EXPECT_GT(launches("passes, no kernel for the whole"), launches("paoding")) << work;
+    EXPECT_GT(launches("paoding"), 0) << work;
+    EXPECT_TRUE(is_json(read_file(path("rungs/" + std::string(work) + "_op_by_op.json")))) << work;
+    EXPECT_TRUE(is_json(read_file(path("rungs/" + std::string(work) + "_paoding.json")))) << work;
+  }
+}
+
 }  // namespace
 }  // namespace paoding::cli_run
