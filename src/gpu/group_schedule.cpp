@@ -32,6 +32,9 @@ constexpr int kClusterThreads = 512;
 constexpr std::int64_t kMostClusterBytes = 64 << 20, kMostColumnClusterBytes = 256 << 20;
 constexpr int kMaxVector = 8;
 constexpr int kMaxUnroll = 8;
+// Of a group that reads along one axis and writes along another: a warp reads and writes whole sectors of 32 bytes.
+constexpr int kTurnedLanes = 8, kTurnedUnroll = 4;
+constexpr std::int64_t kLeastTurnedExtent = 32;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -102,7 +105,6 @@ class Scheduler {
   bool has_sink(SinkKind kind) const { return std::find(s_.sinks.begin(), s_.sinks.end(), kind) != s_.sinks.end(); }
 
   // ---- Axis roles ----
-
   void choose_form() {
     const std::uint64_t inner_class = axis_class(inner_);
     bool keeps_inner = false;
@@ -114,7 +116,8 @@ class Scheduler {
     // Columns need lanes that stay where they are. So do short rows, where a sweep would leave lanes idle, and
     // pointwise groups of several axes with a long inner one, which then need no division per vector.
     const bool is_short = same.empty() && extent(inner_) <= 32 * 4 && !others.empty();
-    const bool is_rows_of_points = is_pointwise_ && !same.empty() && extent(inner_) >= 128;
+    const int turned = turned_axis(same);
+    const bool is_rows_of_points = is_pointwise_ && !same.empty() && (extent(inner_) >= 128 || turned >= 0);
     s_.form = keeps_inner || (!is_pointwise_ && is_short) || is_rows_of_points ? LoopForm::tile : LoopForm::sweep;
     s_.inner_axes = {inner_};
     if (s_.form == LoopForm::sweep) s_.inner_axes.insert(s_.inner_axes.begin(), same.begin(), same.end());
@@ -140,7 +143,23 @@ class Scheduler {
     }
     for (const int axis : free) (axis_class(axis) == best_class ? s_.serial_axes : s_.grid_axes).push_back(axis);
     if (s_.form == LoopForm::sweep || is_pointwise_) separate_shared(&s_.serial_axes);
+    const auto at = std::find(s_.serial_axes.begin(), s_.serial_axes.end(), turned);
+    s_.is_turned = at != s_.serial_axes.end();
+    if (s_.is_turned) std::rotate(at, at + 1, s_.serial_axes.end());  // the fastest
     s_.serial_count = extent_product(s_.serial_axes);
+  }
+
+  /// The axis along which a load of a pointwise group lies whose elements are far apart along the inner one, as in a
+  /// transpose; -1 without one, or where latency decides.
+  int turned_axis(const std::vector<int>& axes) const {
+    if (!is_pointwise_ || is_small_ || extent(inner_) < kLeastTurnedExtent) return -1;
+    for (const int axis : axes) {
+      for (std::size_t i = 0; i < group_.loads.size(); ++i) {
+        const bool is_turned = used_[i] && stride(i, axis) == 1 && std::abs(stride(i, inner_)) > 1;
+        if (is_turned && extent(axis) >= kLeastTurnedExtent) return axis;
+      }
+    }
+    return -1;
   }
 
   /// What reads the same part of a large load should run together, as neighbouring CTAs: an axis along which such a
@@ -320,6 +339,7 @@ class Scheduler {
       for (int lanes = 16; lanes <= threads; lanes *= 2) best = std::max(best, use(lanes));
       s_.lanes = threads;
       while (s_.lanes > 16 && use(s_.lanes) < best - 0.125) s_.lanes /= 2;
+      if (s_.is_turned) s_.lanes = kTurnedLanes;
     } else {
       s_.lanes = static_cast<int>(std::min<std::int64_t>(32, pow2_ceil(vectors)));
       if (has_sink(SinkKind::column) && !has_sink(SinkKind::row)) {
@@ -336,7 +356,7 @@ class Scheduler {
     const std::int64_t tiles = ceil_div(vectors, s_.lanes) * grid_axis_product();
     const std::int64_t steps = ceil_div(s_.serial_count, s_.rows);
     const bool keeps_serial = !has_sink(SinkKind::column) && !has_sink(SinkKind::total);
-    s_.unroll = choose_unroll(steps);
+    s_.unroll = s_.is_turned ? kTurnedUnroll : choose_unroll(steps);
     if (keeps_serial) {
       // Nothing is carried along: a CTA does one batch, or up to 8 while 16 CTAs per SM remain, to reuse what it holds.
       const std::int64_t batch = s_.rows * s_.unroll;
@@ -518,7 +538,8 @@ class Scheduler {
       s_.resident_ctas = 2;
       if (words > 56 || !is_whole_in_clusters()) s_.cluster = 1, may_cluster_ = false;
     }
-    if (is_pointwise_ && !is_small_ && !s_.is_wide && words <= 20 && group_.expr.size() <= 16) s_.resident_ctas = 8;
+    if (is_pointwise_ && !is_small_ && !s_.is_turned && !s_.is_wide && words <= 20 && group_.expr.size() <= 16)
+      s_.resident_ctas = 8;
   }
 
   void explain() {
@@ -530,10 +551,10 @@ class Scheduler {
       grid += fmt::format("{}{} {}", grid.empty() ? "" : " x ", dim.count, name);
     }
     s_.why = fmt::format(
-        "{}: {} lanes x {} elements, {} rows, unroll {}{}{}; {} CTAs{}{}, {:.1f} per SM; "
+        "{}{}: {} lanes x {} elements, {} rows, unroll {}{}{}; {} CTAs{}{}, {:.1f} per SM; "
         "{} serial and {} inner steps per thread, {:.0f} KB in flight per SM",
-        s_.form == LoopForm::tile ? "tile" : "sweep", s_.lanes, s_.vector, s_.rows, s_.unroll,
-        s_.block > 1 ? fmt::format(", {} of axis {} per load", s_.block, s_.block_axis) : "",
+        s_.is_turned ? "turned " : "", s_.form == LoopForm::tile ? "tile" : "sweep", s_.lanes, s_.vector, s_.rows,
+        s_.unroll, s_.block > 1 ? fmt::format(", {} of axis {} per load", s_.block, s_.block_axis) : "",
         s_.chunk > 1 ? fmt::format(", {} of axis {} per CTA", s_.chunk, s_.chunk_axis) : "", s_.ctas,
         s_.cluster > 1 ? fmt::format(" in clusters of {}", s_.cluster) + (grid.empty() ? "" : " = ")
         : grid.empty() ? ""

@@ -18,18 +18,19 @@ struct Axis {
   std::vector<bool> reduced;          // per output, then per reduction
 };
 
-// How much each operand's layout counts when operands disagree: its bytes.
+// How much each operand's layout counts when operands disagree: its bytes. On a tie, as of a copy that turns a matrix,
+// what is written: caches hold on to what has been read.
 std::vector<std::int64_t> operand_bytes(const Group& group) {
   std::vector<std::int64_t> bytes;
-  auto count = [&](DType dtype, const std::vector<std::int64_t>& strides) {
+  auto count = [&](DType dtype, const std::vector<std::int64_t>& strides, bool is_written) {
     std::int64_t elements = 1;
     for (std::size_t axis = 0; axis < strides.size(); ++axis) {
       if (strides[axis] != 0) elements *= std::max<std::int64_t>(group.extents[axis], 1);
     }
-    bytes.push_back(elements * size_bytes(dtype));
+    bytes.push_back(elements * size_bytes(dtype) + (is_written ? 1 : 0));
   };
-  for (const GroupLoad& load : group.loads) count(load.dtype, load.strides);
-  for (const GroupOutput& output : group.outputs) count(output.dtype, output.strides);
+  for (const GroupLoad& load : group.loads) count(load.dtype, load.strides, false);
+  for (const GroupOutput& output : group.outputs) count(output.dtype, output.strides, true);
   return bytes;
 }
 

@@ -95,6 +95,9 @@ struct KernelImplementation {
   /// Bit k: operand k (inputs, then outputs), an image [N, C, H, W], had better lie with its channels
   /// innermost. The planner decides.
   std::uint32_t channels_last = 0;
+  /// Bit i: input i, whose last two axes are a matrix, had better be copied first to lie by columns where it lies by
+  /// rows, or the other way round: what that takes is less than what it saves.
+  std::function<std::uint32_t(const KernelCall&)> turned = {};
   /// On a GPU, of a kernel that is paoding's own, in place of `prepare`: what it launches. No GPU is needed to say it.
   std::function<std::shared_ptr<const gpu::TextPlan>(const KernelCall&)> plan_text = {};
 };

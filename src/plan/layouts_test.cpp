@@ -110,5 +110,30 @@ TEST(Layouts, HoldInsideAScanToo) {
   for (const auto& [name, values] : expected) expect_close(name, got.at(name).to_doubles(), values, 1e-4);
 }
 
+// Weights' gradients: x and d lie by rows, and are summed over them.
+Plan weight_gradient_plan(std::int64_t rows, bool allow_tf32, const char* chip) {
+  Graph g;
+  const Value x = g.input("x", f32, {rows, 512}), d = g.input("d", f32, {rows, 2048});
+  g.fetch("dw", matmul(x, d, true));
+  const auto target = std::make_shared<const Target>(named_target(chip));
+  PassOptions passes;
+  passes.target = target;
+  run_passes(g, passes);
+  return make_plan(g, {.target = target, .allow_tf32 = allow_tf32});
+}
+
+TEST(Layouts, OfTheSmallerFactorAreTurnedForTf32WhereThatSavesMoreThanItTakes) {
+  const Plan plan = weight_gradient_plan(6400, true, "h200");
+  ASSERT_EQ(plan.steps.size(), 2u) << to_string(plan);
+  EXPECT_EQ(plan.steps[0].label.op, "copy_turned");
+  const Layout& turned = plan.steps[1].operands[0].layout;
+  EXPECT_EQ(turned.type.shape, (Shape{6400, 512}));
+  EXPECT_EQ(turned.strides[0], 1);
+  EXPECT_EQ(turned.strides[1], 6400);
+  EXPECT_EQ(weight_gradient_plan(640, true, "h200").steps.size(), 1u) << "too little is saved";
+  EXPECT_EQ(weight_gradient_plan(6400, false, "h200").steps.size(), 1u) << "not rounded";
+  EXPECT_EQ(weight_gradient_plan(6400, true, "a100").steps.size(), 1u) << "its tensor cores take either";
+}
+
 }  // namespace
 }  // namespace paoding::testing_program

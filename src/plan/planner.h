@@ -68,6 +68,8 @@ class Planner {
   void choose_layouts(Frame& frame);
   /// The place of input i of a kernel: where it is, or a copy with channels innermost when the kernel wants that.
   Operand kernel_input(Frame& frame, NodeId id, std::size_t i);
+  /// Copies the matrices that the step's kernel wants turned. False when there are none.
+  bool turn_inputs(Frame& frame, Step* step, const Node& node);
 
   // views.cpp
   void plan_view(Frame& frame, NodeId id);

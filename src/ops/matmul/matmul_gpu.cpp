@@ -46,6 +46,29 @@ std::string cublaslt_refusal(const KernelCall& call) {
   return "";
 }
 
+// ---- Operands that are copied first ----
+
+// Tensor cores of Hopper take operands of TF32 along K only. Where both lie across it cuBLAS reaches about 170 TFLOP/s,
+// and 230 to 350 where one of them does (benchmarks/results/2026-11-22-recurrence-teams.txt, 2).
+constexpr double kAcrossRate = 170e6, kAlongRate = 230e6;  // operations a us
+constexpr double kCopyRate = 3e6, kCopyStart = 2;          // bytes read and written a us; us
+
+// The smaller operand, when both lie across K and a copy takes less than it saves.
+std::uint32_t turned_for_tf32(const KernelCall& call) {
+  const MatmulShape shape(call);
+  if (shape.dtype != DType::f32 || !call.allow_tf32 || call.target->major != 9 || !shape.batch.empty()) return 0;
+  std::int64_t ld;
+  bool is_a_across = false, is_b_along = false;
+  blas_layout(shape.a, shape.m, shape.k, &ld, &is_a_across), blas_layout(shape.b, shape.k, shape.n, &ld, &is_b_along);
+  if (!is_a_across || is_b_along) return 0;
+  const double operations =
+      2.0 * static_cast<double>(shape.m) * static_cast<double>(shape.n) * static_cast<double>(shape.k);
+  const double bytes = 4.0 * static_cast<double>(shape.k) * static_cast<double>(std::min(shape.m, shape.n));
+  const double saved = operations / kAcrossRate - operations / kAlongRate;
+  if (saved <= kCopyStart + 2 * bytes / kCopyRate) return 0;
+  return shape.m <= shape.n ? 1 : 2;
+}
+
 // ---- Few rows in TF32: text of paoding's own ----
 
 constexpr std::int64_t kMostRows = 256;  // beyond, larger tiles of the library's are ahead
@@ -183,7 +206,8 @@ void register_matmul_gpu() {
                          .refusal = cublaslt_refusal,
                          .prepare = [](const KernelCall& call,
                                        const Device& device) { return std::make_unique<CublasLtMatmul>(call, device); },
-                         .workspace_bytes = workspace_limit});
+                         .workspace_bytes = workspace_limit,
+                         .turned = turned_for_tf32});
     register_kernel(op, {"zero", DeviceKind::cuda,
                          [](const KernelCall& call) -> std::string {
                            if (!MatmulShape(call).is_empty()) return "no extent is 0";
