@@ -16,6 +16,7 @@ void register_built_in_kernels() {
   register_index_gpu();
   register_convolution_patch_gpu();
   register_convolution_gemm_gpu();
+  register_convolution_channel_gpu();
   register_convolution_gpu();
   register_pooling_gpu();
   register_sort_gpu();

@@ -14,6 +14,7 @@ void register_matmul_gpu();
 void register_index_gpu();
 void register_convolution_patch_gpu();
 void register_convolution_gemm_gpu();
+void register_convolution_channel_gpu();
 void register_convolution_gpu();
 void register_pooling_gpu();
 void register_sort_gpu();

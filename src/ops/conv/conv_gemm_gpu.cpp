@@ -4,6 +4,7 @@
 // innermost, so that 16 bytes are gathered at once. What is decided here: the tile of a CTA, how much a thread brings
 // at once, and into how many parts the sums of a gradient for weights are cut.
 #include <algorithm>
+#include <numeric>
 
 #include "base/check.h"
 #include "cuda_text.h"
@@ -50,6 +51,9 @@ struct Image {
   int piece(std::int64_t group_channels) const { return gpu::channels_at_once(layout, alignment, group_channels); }
 };
 
+// Of a gradient for an image, taps that read the same pixels are so many apart.
+std::int64_t apart_of(const WindowAxis& axis) { return axis.stride / std::gcd(axis.stride, axis.dilation); }
+
 // The sizes and constants that all of the texts need.
 class ConvText {
  public:
@@ -69,23 +73,32 @@ class ConvText {
   /// Windows go over `image`, `of_window` has a pixel per window: for `is_back` the other way round.
   void walk(const Image& image, const Image& of_window, bool is_back, std::int64_t group_channels) {
     auto& s = sizes();
+    const auto& [vertical, horizontal] = shape_.axes;
+    const bool has_phases = is_back && std::max(vertical.stride, horizontal.stride) > 1;
+    const std::int64_t rows = has_phases ? gpu::parts_of(of_window.extent(2), vertical.stride) : of_window.extent(2);
+    const std::int64_t columns =
+        has_phases ? gpu::parts_of(of_window.extent(3), horizontal.stride) : of_window.extent(3);
     gpu::add_strides(&s, "image", image.layout), gpu::add_strides(&s, "of_window", of_window.layout);
     s.number("image_rows", image.extent(2)), s.number("image_columns", image.extent(3));
     s.number("image_group", group_channels * image.stride(1));
-    s.number("windows", of_window.extent(0) * of_window.extent(2) * of_window.extent(3));
-    s.divisor("window_rows", of_window.extent(2)), s.divisor("window_columns", of_window.extent(3));
-    s.divisor("channels", group_channels), s.divisor("kernel_columns", shape_.axes[1].kernel);
+    s.number("windows", of_window.extent(0) * rows * columns);
+    s.divisor("window_rows", rows), s.divisor("window_columns", columns);
+    s.divisor("channels", group_channels), s.divisor("kernel_columns", horizontal.kernel);
     s.number("depth", depth(group_channels));
-    bool is_spread = false;
     for (std::size_t i = 0; i < 2; ++i) {
       const WindowAxis& axis = shape_.axes[i];
       const std::string end = i == 0 ? "_h" : "_w";
+      const std::int64_t apart = apart_of(axis);
       s.number("step" + end, is_back ? 1 : axis.stride), s.number("first" + end, is_back ? axis.before : -axis.before);
-      s.number("tap" + end, is_back ? -axis.dilation : axis.dilation);
-      s.divisor("spread" + end, is_back ? axis.stride : 1);
-      is_spread |= is_back && axis.stride > 1;
+      s.number("tap" + end, !is_back     ? axis.dilation
+                            : has_phases ? -apart * axis.dilation / axis.stride
+                                         : -axis.dilation);
+      s.number("stride" + end, axis.stride), s.number("dilation" + end, axis.dilation);
+      s.number("apart" + end, apart), s.number("kernel" + end, axis.kernel);
     }
-    constant("bool kIsSpread", is_spread);
+    s.number("pixel_rows", of_window.extent(2)), s.number("pixel_columns", of_window.extent(3));
+    s.divisor("phases", has_phases ? vertical.stride * horizontal.stride : 1);
+    constant("bool kHasPhases", has_phases);
     constant("int kPiece", image.piece(group_channels));
   }
   /// Where weights lie: rows of (tap, channel).
@@ -130,19 +143,29 @@ gpu::TextPlan plan_images(const KernelCall& call) {
   const Layout &from = is_back ? shape.y : shape.x, &to = is_back ? shape.x : shape.y;
   const Image image{from, call.alignments[0]}, out{to, call.alignments.back()};
   const std::int64_t channels = image.extent(1) / shape.groups, columns = out.extent(1) / shape.groups;
-  const std::int64_t windows = out.extent(0) * out.extent(2) * out.extent(3), size = size_bytes(shape.dtype);
+  const std::int64_t size = size_bytes(shape.dtype);
+  const auto& [vertical, horizontal] = shape.axes;
+  // Of one phase, of which there is one without strides.
+  const std::int64_t phases = is_back ? vertical.stride * horizontal.stride : 1;
+  const auto of_phase = [&](std::int64_t extent, std::int64_t steps) {
+    return is_back ? gpu::parts_of(extent, steps) : extent;
+  };
+  const std::int64_t windows =
+      out.extent(0) * of_phase(out.extent(2), vertical.stride) * of_phase(out.extent(3), horizontal.stride);
+  const std::int64_t depth =
+      channels * of_phase(vertical.kernel, apart_of(vertical)) * of_phase(horizontal.kernel, apart_of(horizontal));
 
   // The narrowest tile that has all columns; of 64 or 128 what leaves fewer of them empty.
   std::int64_t tile_columns = 8;
   while (tile_columns < 64 && tile_columns < columns) tile_columns *= 2;
   if (columns > 64 && gpu::parts_of(columns, 128) * 2 == gpu::parts_of(columns, 64)) tile_columns = 128;
-  const std::int64_t tiles_n = gpu::parts_of(columns, tile_columns) * shape.groups;
+  const std::int64_t tiles_n = gpu::parts_of(columns, tile_columns) * shape.groups * phases;
   const std::int64_t rows = gpu::parts_of(windows, 128) * tiles_n < call.target->sm_count ? 64 : 128;
   const int warps_n = tile_columns == 128 ? 2 : 1;
   const std::int64_t block = 64 / size;  // elements along (tap, channel)
 
   ConvText text(call, call.op->name, 128 * warps_n);
-  const std::int64_t blocks = gpu::parts_of(text.depth(channels), block);
+  const std::int64_t blocks = gpu::parts_of(depth, block);
   text.constant("int kRows", rows), text.constant("int kColumns", tile_columns);
   text.constant("int kWarpRows", rows / 4), text.constant("int kWarpColumns", tile_columns / warps_n);
   text.constant("int kStages", stages_of((rows + tile_columns) * 80, (rows + 2 * block) * kPlaceBytes, blocks));
@@ -162,7 +185,7 @@ gpu::TextPlan plan_images(const KernelCall& call) {
   text.constant("bool kIsOutInPairs", out.piece(columns) > 1);
   auto& sizes = text.sizes();
   sizes.number("columns", columns), sizes.number("blocks", blocks);
-  sizes.divisor("tiles_n", tiles_n / shape.groups), sizes.divisor("groups", shape.groups);
+  sizes.divisor("tiles_n", gpu::parts_of(columns, tile_columns)), sizes.divisor("groups", shape.groups);
   sizes.number("weight_group", shape.outputs / shape.groups * shape.w.strides[0]);
   sizes.number("out_group", columns * out.stride(1));
   sizes.number("bias", shape.has_bias ? shape.bias.strides[0] : 0);
@@ -174,7 +197,8 @@ gpu::TextPlan plan_images(const KernelCall& call) {
   parts.call = fmt::format("convolve(image, weights, {}, out, size)", shape.has_bias ? "bias" : "nullptr");
   gpu::TextPlan made;
   made.launches.push_back(text.finish(k_conv_gemm_images_cu));
-  made.launches.back().why = fmt::format("{} tiles of {} x {}", parts.ctas, rows, tile_columns);
+  made.launches.back().why = fmt::format("{} tiles of {} x {}{}", parts.ctas, rows, tile_columns,
+                                         phases > 1 ? fmt::format(" in {} phases", phases) : "");
   return made;
 }
 

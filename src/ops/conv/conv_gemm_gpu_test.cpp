@@ -38,6 +38,26 @@ const std::vector<Case>& cases() {
       {{1, 10, 1, 40}, {12, 10, 1, 7}, {.padding = {0, 0, 6, 0}}},
       {{1, 8, 6, 6}, {8, 8, 2, 2}, {.stride = {3, 3}}},
       {{3, 16, 18, 16}, {24, 16, 3, 3}},
+      {{2, 40, 7, 9}, {72, 40, 3, 3}, {.stride = {2, 2}, .padding = {1, 1, 1, 1}}},
+      {{1, 72, 8, 7}, {40, 72, 3, 3}, {.stride = {2, 3}, .padding = {2, 0, 1, 2}, .dilation = {2, 3}}},
+      {{1, 24, 6, 6}, {72, 24, 1, 1}, {.stride = {2, 2}}},
+  };
+  return all;
+}
+
+// Groups of few channels: depthwise, with several results a channel, small groups; rows shorter and longer than a
+// strip; strides, whose gradients have phases that no tap reads; taps on either side of what a thread keeps.
+const std::vector<Case>& grouped_cases() {
+  static const std::vector<Case> all = {
+      {{2, 32, 9, 10}, {32, 1, 3, 3}, {.padding = {1, 1, 1, 1}, .groups = 32}},
+      {{1, 5, 7, 6}, {5, 1, 3, 3}, {.padding = {1, 1, 1, 1}, .groups = 5}},
+      {{2, 16, 8, 9}, {16, 1, 5, 5}, {.stride = {2, 2}, .padding = {2, 2, 2, 2}, .groups = 16}},
+      {{1, 8, 5, 12}, {24, 1, 3, 3}, {.padding = {1, 1, 1, 1}, .groups = 8}},
+      {{1, 16, 6, 7}, {16, 4, 3, 3}, {.padding = {1, 1, 1, 1}, .groups = 4}},
+      {{1, 12, 6, 7}, {8, 3, 3, 2}, {.stride = {1, 2}, .dilation = {2, 1}, .groups = 4}},
+      {{2, 72, 3, 3}, {72, 1, 7, 7}, {.padding = {3, 3, 3, 3}, .groups = 72}},
+      {{1, 8, 1, 30}, {8, 1, 1, 11}, {.padding = {0, 0, 10, 0}, .groups = 8}},
+      {{1, 8, 6, 6}, {8, 1, 2, 2}, {.stride = {3, 3}, .groups = 8}},
   };
   return all;
 }
@@ -83,7 +103,7 @@ Plan plan_of(const Case& c, DType dtype, bool allow_tf32, const std::string& tar
   return std::move(compile_plan(g, options, std::make_shared<const Target>(chip)).plan);
 }
 
-void check_in_emulation(DType dtype, bool allow_tf32) {
+void check_in_emulation(const std::vector<Case>& cases, DType dtype, bool allow_tf32) {
   struct Made {
     std::unique_ptr<Graph> graph = std::make_unique<Graph>();
     std::unique_ptr<EmulatedProgram> program;
@@ -91,7 +111,7 @@ void check_in_emulation(DType dtype, bool allow_tf32) {
   };
   std::vector<Made> all;
   std::vector<const gpu::TextLaunch*> kernels;
-  for (const Case& c : cases()) {
+  for (const Case& c : cases) {
     for (const bool is_used : {false, true}) {
       Made made;
       build(*made.graph, c, dtype, is_used);
@@ -123,7 +143,12 @@ TEST(ConvGemm, IsRightOnAGpu) {
                                  cases()[5],
                                  {{9, 1, 28, 28}, {16, 1, 3, 3}, {.padding = {1, 1, 1, 1}}},
                                  {{4, 32, 14, 14}, {32, 32, 3, 3}, {.padding = {1, 1, 1, 1}}},
-                                 {{2, 72, 9, 9}, {128, 72, 1, 1}, {.stride = {2, 2}}}};
+                                 {{2, 72, 9, 9}, {128, 72, 1, 1}, {.stride = {2, 2}}},
+                                 {{4, 72, 15, 15}, {96, 72, 3, 3}, {.stride = {2, 2}, .padding = {1, 1, 1, 1}}},
+                                 grouped_cases()[0],
+                                 grouped_cases()[2],
+                                 grouped_cases()[4],
+                                 {{4, 96, 28, 28}, {96, 1, 7, 7}, {.padding = {3, 3, 3, 3}, .groups = 96}}};
   const std::pair<DType, bool> types[] = {{f32, false}, {f32, true}, {bf16, false}, {f16, false}};
   const Target& target = gpu::GpuDevice::get(0).target();
   std::vector<std::string> sources;  // compiled side by side
@@ -164,10 +189,14 @@ TEST(ConvGemm, IsRightOnAGpu) {
   }
 }
 
-TEST(ConvGemm, IsRightInF32) { check_in_emulation(f32, false); }
-TEST(ConvGemm, IsRightInTf32) { check_in_emulation(f32, true); }
-TEST(ConvGemm, IsRightInBf16) { check_in_emulation(bf16, false); }
-TEST(ConvGemm, IsRightInF16) { check_in_emulation(f16, false); }
+TEST(ConvGemm, IsRightInF32) { check_in_emulation(cases(), f32, false); }
+TEST(ConvGemm, IsRightInTf32) { check_in_emulation(cases(), f32, true); }
+TEST(ConvGemm, IsRightInBf16) { check_in_emulation(cases(), bf16, false); }
+TEST(ConvGemm, IsRightInF16) { check_in_emulation(cases(), f16, false); }
+
+TEST(ConvByChannel, IsRightInF32) { check_in_emulation(grouped_cases(), f32, false); }
+TEST(ConvByChannel, IsRightInBf16) { check_in_emulation(grouped_cases(), bf16, false); }
+TEST(ConvByChannel, IsRightInF16) { check_in_emulation(grouped_cases(), f16, false); }
 
 std::set<std::string> kernels_of(const Plan& plan) {
   std::set<std::string> names;
@@ -178,7 +207,7 @@ std::set<std::string> kernels_of(const Plan& plan) {
 }
 
 TEST(ConvGemm, IsChosenWhereItHasProducts) {
-  const std::set<std::string> gemm{"implicit_gemm"}, sums{"sums"}, patch{"patch"};
+  const std::set<std::string> gemm{"implicit_gemm"}, sums{"sums"}, patch{"patch"}, channel{"by_channel"};
   const Case plain = cases()[1];
   EXPECT_EQ(kernels_of(plan_of(plain, f32, true, "h200")), patch) << "few channels";
   EXPECT_EQ(kernels_of(plan_of(plain, f32, false, "a100")), gemm);
@@ -186,7 +215,11 @@ TEST(ConvGemm, IsChosenWhereItHasProducts) {
   EXPECT_EQ(kernels_of(plan_of(plain, f64, false, "h200")), sums) << "no products of f64";
   EXPECT_EQ(kernels_of(plan_of(plain, f32, true, "t4")), sums) << "no copies beside other work";
   const Case depthwise{{2, 32, 8, 8}, {32, 1, 3, 3}, {.groups = 32}};
-  EXPECT_EQ(kernels_of(plan_of(depthwise, f32, true, "h200")), sums) << "groups of one channel";
+  EXPECT_EQ(kernels_of(plan_of(depthwise, f32, true, "h200")), channel) << "groups of one channel";
+  EXPECT_EQ(kernels_of(plan_of(depthwise, bf16, false, "t4")), channel);
+  EXPECT_EQ(kernels_of(plan_of(depthwise, f64, false, "h200")), sums);
+  const Case wide{{1, 4, 70, 70}, {4, 1, 61, 61}, {.groups = 4}};
+  EXPECT_EQ(kernels_of(plan_of(wide, bf16, false, "h200")), (std::set<std::string>{"by_channel"}));
 }
 
 TEST(ConvGemm, CompilesForEveryTile) {
@@ -194,8 +227,9 @@ TEST(ConvGemm, CompilesForEveryTile) {
   std::set<std::string> seen;
   for (const auto& [arch, target] : {std::pair{"sm_80", "a100"}, {"sm_90a", "h200"}}) {
     for (const auto& [dtype, allow_tf32] : {std::pair{f32, false}, {f32, true}, {bf16, false}, {f16, false}}) {
-      for (const std::size_t i : {0u, 1u, 3u, 6u}) {
-        const Case& c = cases()[i];
+      std::vector<Case> all = {cases()[0], cases()[1], cases()[3], cases()[6]};
+      if (dtype == bf16) all.insert(all.end(), {grouped_cases()[0], grouped_cases()[2], grouped_cases()[4]});
+      for (const Case& c : all) {
         const Plan plan = plan_of(c, dtype, allow_tf32, target);
         for (const Step& step : plan.steps) {
           if (step.kind != Step::Kind::kernel) continue;

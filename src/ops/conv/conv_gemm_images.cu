@@ -104,14 +104,16 @@ PD_DEVICE void convolve(const Stored* image, const Stored* weights, const Stored
   __shared__ Place windows[kRows], taps[2][kDepth];
   int tile = blockIdx.x;
   const int first_column = next_coordinate(tile, size.tiles_n) * kColumns, group = next_coordinate(tile, size.groups);
+  const Phase phase = phase_at(kHasPhases ? next_coordinate(tile, size.phases) : 0, size);
+  const int blocks = kHasPhases ? (phase.depth + kDepth - 1) / kDepth : size.blocks;
   const int first_row = tile * kRows, warp = threadIdx.x / 32;
   const int warp_row = warp / kWarpsN * kWarpRows, warp_column = warp % kWarpsN * kWarpColumns;
   image += group * size.image_group, weights += group * size.weight_group + first_column * size.weight_n;
 
-  for (int r = threadIdx.x; r < kRows; r += kThreads) windows[r] = window_at(first_row + r, size);
+  for (int r = threadIdx.x; r < kRows; r += kThreads) windows[r] = window_at(first_row + r, phase, size);
   const auto find_taps = [&](int block) {
     const int k = threadIdx.x - block * 32 % kThreads;  // warps take turns
-    if (k >= 0 && k < kDepth) taps[block % 2][k] = tap_at(block * kDepth + k, size);
+    if (k >= 0 && k < kDepth) taps[block % 2][k] = tap_at(block * kDepth + k, phase, size);
   };
   find_taps(0);
   __syncthreads();
@@ -122,7 +124,7 @@ PD_DEVICE void convolve(const Stored* image, const Stored* weights, const Stored
   }
   const auto stage = [&](int block) { return (Stored*)stages + block % kStages * kStageElements; };
   const auto bring = [&](int block) {
-    if (block < size.blocks) {
+    if (block < blocks) {
       bring_image(stage(block), image, rows, taps[block % 2], size);
       bring_weights(stage(block) + kRows * kStride, weights, taps[block % 2], size.columns - first_column, size);
     }
@@ -135,7 +137,7 @@ PD_DEVICE void convolve(const Stored* image, const Stored* weights, const Stored
   }
   float sum[kTilesM][kTilesN][4];
   clear_sums(sum);
-  for (int block = 0; block < size.blocks; ++block) {
+  for (int block = 0; block < blocks; ++block) {
     copies_wait<kStages - 2>();
     __syncthreads();
     bring(block + kStages - 1);
@@ -157,7 +159,7 @@ PD_DEVICE void convolve(const Stored* image, const Stored* weights, const Stored
 #pragma unroll
     for (int i = 0; i < kTilesM * 2; ++i) {
       const int row = warp_row + i / 2 * 16 + i % 2 * 8 + lane.g;
-      if (first_row + row >= size.windows || count <= 0) continue;
+      if (windows[row].h < kFar / 2 || count <= 0) continue;
       Draft<Stored, 2> made;
 #pragma unroll
       for (int k = 0; k < 2; ++k) {

@@ -91,14 +91,15 @@ PD_DEVICE void add_up(const Stored* image, const Stored* gradient, float* partia
   int tile = blockIdx.x;
   const int first_column = next_coordinate(tile, size.tiles_n) * kColumns;
   const int first_row = next_coordinate(tile, size.tiles_m) * kRows, group = next_coordinate(tile, size.groups);
+  const Phase phase = phase_at(0, size);
   const int part = tile, warp = threadIdx.x / 32;
   const int first = (int)((long long)part * size.blocks / size.parts);
   const int last = (int)((long long)(part + 1) * size.blocks / size.parts);
   image += group * size.image_group, gradient += group * size.rows * size.of_window_c;
 
-  for (int k = threadIdx.x; k < kColumns; k += kThreads) taps[k] = tap_at(first_column + k, size);
+  for (int k = threadIdx.x; k < kColumns; k += kThreads) taps[k] = tap_at(first_column + k, phase, size);
   const auto find_windows = [&](int block) {
-    if (threadIdx.x < kDepth) windows[block % 2][threadIdx.x] = window_at(block * kDepth + threadIdx.x, size);
+    if (threadIdx.x < kDepth) windows[block % 2][threadIdx.x] = window_at(block * kDepth + threadIdx.x, phase, size);
   };
   find_windows(first);
   __syncthreads();

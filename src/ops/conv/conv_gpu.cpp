@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions on the GPU, any float, layout and group count: the sums of the definition, one thread per element of an
-// image and one CTA per weight, in a fixed order. For what conv_gemm_gpu.cpp declines.
+// image and one CTA per weight, in a fixed order. For what the others decline.
 #include "base/check.h"
 #include "cuda_text.h"
 #include "ops/all_kernels.h"
