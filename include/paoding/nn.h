@@ -192,7 +192,10 @@ class Dropout {
 struct RecurrentLayerOptions {
   int layers = 1;
   bool bidirectional = false;
-  double dropout = 0;           // between layers
+  double dropout = 0;                                          // between layers
+  double recurrent_dropout = 0, zoneout_h = 0, zoneout_c = 0;  // as RecurrentOptions has them
+  bool training = true;
+  std::int64_t recompute = 0;
   std::int64_t projection = 0;  // LSTM only; none when 0
   bool reset_after = true;      // GRU only
   bool relu = false;            // RNN only

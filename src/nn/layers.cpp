@@ -149,6 +149,11 @@ Recurrent::Recurrent(RecurrentKind kind, Graph& graph, std::string_view name, st
   const LayerCheck check(kinds[static_cast<int>(kind)], name);
   check.widths({{"inputs", inputs}, {"hidden", hidden}, {"layers", options.layers}});
   check.number("dropout", options.dropout, Range::from_up_to(0, 1));
+  check.number("recurrent_dropout", options.recurrent_dropout, Range::from_up_to(0, 1));
+  check.number("zoneout_h", options.zoneout_h, Range::from_up_to(0, 1));
+  check.number("zoneout_c", options.zoneout_c, Range::from_up_to(0, 1));
+  check.only(kind == RecurrentKind::lstm || options.zoneout_c == 0, "zoneout_c", "an LSTM");
+  check.number("recompute", static_cast<double>(options.recompute), Range::at_least(0));
   check.number("projection", static_cast<double>(options.projection), Range::at_least(0));
   check.number("forget_bias", options.forget_bias, {});
   check.is_float(options.dtype);
@@ -183,6 +188,10 @@ RecurrentResult Recurrent::operator()(const Value& xs, RecurrentOptions options)
   const ValueScope scope(name_, xs);
   options.bidirectional = options_.bidirectional;
   options.dropout = options_.dropout;
+  options.recurrent_dropout = options_.recurrent_dropout;
+  options.zoneout_h = options_.zoneout_h, options.zoneout_c = options_.zoneout_c;
+  options.training = options.training && options_.training;
+  options.recompute = options_.recompute;
   options.reset_after = options_.reset_after;
   options.relu = options_.relu;
   if (kind_ == RecurrentKind::lstm) return lstm(xs, parameters_, options);

@@ -26,7 +26,7 @@ class Stack {
     Value layer_input = xs_;
     const std::size_t layers = parameters_.size() / directions_;
     for (std::size_t layer = 0; layer < layers; ++layer) {
-      if (layer > 0 && options_.dropout > 0) layer_input = dropout(layer_input, options_.dropout);
+      if (layer > 0) layer_input = dropout(layer_input, options_.dropout, options_.training);
       Values outputs;
       for (std::size_t direction = 0; direction < directions_; ++direction) {
         outputs.push_back(run_direction(layer_input, layer * directions_ + direction, direction == 1, &result));
@@ -57,9 +57,17 @@ class Stack {
       wrong(ErrorKind::argument,
             fmt::format("has {} sets of parameters, needs {} per layer", parameters_.size(), directions_));
     }
-    if (constexpr Range range = Range::from_up_to(0, 1); !range.contains(options_.dropout)) {
-      wrong(ErrorKind::argument, fmt::format("dropout = {}, needs to be {}", options_.dropout, to_string(range)));
+    const std::pair<const char*, double> shares[] = {{"dropout", options_.dropout},
+                                                     {"recurrent_dropout", options_.recurrent_dropout},
+                                                     {"zoneout_h", options_.zoneout_h},
+                                                     {"zoneout_c", options_.zoneout_c}};
+    constexpr Range range = Range::from_up_to(0, 1);
+    for (const auto& [what, share] : shares) {
+      if (range.contains(share)) continue;
+      wrong(ErrorKind::argument, fmt::format("{} = {}, needs to be {}", what, share, to_string(range)));
     }
+    if (options_.recompute < 0)
+      wrong(ErrorKind::argument, fmt::format("recompute = {}, needs to be at least 0", options_.recompute));
     if (options_.lengths.valid()) {
       if (!is_integer(options_.lengths.dtype())) {
         wrong(ErrorKind::dtype,
@@ -85,6 +93,8 @@ class Stack {
     }
     if (kind_ != Kind::lstm && !options_.initial_c.empty())
       wrong(ErrorKind::argument, "has no cell state, but initial_c is given");
+    if (kind_ != Kind::lstm && options_.zoneout_c != 0)
+      wrong(ErrorKind::argument, "has no cell state, but zoneout_c is given");
   }
 
   void check_parameters(std::size_t i, std::int64_t features) const {
@@ -123,15 +133,6 @@ class Stack {
     return expand(full(xs_.graph(), {}, 0, parameters_[i].u.dtype()), Shape{xs_.shape()[1], width});
   }
 
-  // [T, B, 1]: whether the step counts for the row. Invalid where all do.
-  const Value& counts() {
-    if (options_.lengths.valid() && !counts_.valid()) {
-      const Value last = reshape(cast(options_.lengths, i64), Shape{1, xs_.shape()[1], 1});
-      counts_ = less(iota(xs_.graph(), Shape{xs_.shape()[0], 1, 1}, 0, i64), last);
-    }
-    return counts_;
-  }
-
   // The lengths as the recurrences take them; invalid where there are none.
   const Value& lengths() {
     if (options_.lengths.valid() && !lengths_.valid()) {
@@ -141,11 +142,18 @@ class Stack {
     return lengths_;
   }
 
-  // Whether the layer is one recurrence, which a kernel may claim: with a projection, or with r in front of the product
-  // of a GRU, it is a scan.
+  // Whether the layer is one recurrence, which a kernel may claim: with a projection, with r in front of the product of
+  // a GRU, or with zoneout, it is a scan.
   bool is_recurrence(const RecurrentParameters& p) const {
+    if (options_.zoneout_h > 0 || options_.zoneout_c > 0) return false;
     return kind_ == Kind::gru ? options_.reset_after : !p.projection.valid();
   }
+
+  // Some steps of a layer: what leaves them, and the states behind them.
+  struct Steps {
+    Value outputs;
+    Values states;
+  };
 
   // [T, B, H], of [T + 1, B, H] with the start.
   static Value outputs_of(const Value& states, bool is_reverse) {
@@ -153,58 +161,135 @@ class Stack {
     return is_reverse ? slice(states, 0, 0, entries - 1) : slice(states, 0, 1, entries);
   }
 
-  Value run_recurrence(const Value& input, const RecurrentParameters& p, const Values& states, bool is_reverse,
-                       RecurrentResult* result) {
+  Steps run_recurrence(const Value& input, const Value& lengths, const Values& states, const RecurrentParameters& p,
+                       bool is_reverse) const {
     const Value product = matmul(input, p.w);
     if (kind_ == Kind::lstm) {
       const Value xw = product + p.b;
       const DType wide = compute_dtype(states[1].dtype());  // the cell state of 16 bit types is carried in f32
-      const LstmRecurrence made = lstm_recurrence(xw, p.u, states[0], cast(states[1], wide), lengths(), is_reverse);
-      result->last_h.push_back(made.last_h);
-      result->last_c.push_back(cast(made.last_c, states[1].dtype()));
-      return outputs_of(made.states, is_reverse);
+      const LstmRecurrence made = lstm_recurrence(xw, p.u, states[0], cast(states[1], wide), lengths, is_reverse);
+      return {outputs_of(made.states, is_reverse), {made.last_h, cast(made.last_c, states[1].dtype())}};
     }
     if (kind_ == Kind::gru) {
       const std::int64_t hidden = hidden_of(p, gates());
       const Value xw = product + slice(p.b, 0, 0, 3 * hidden), inner = slice(p.b, 0, 3 * hidden, 4 * hidden);
-      const GruRecurrence made = gru_recurrence(xw, p.u, inner, states[0], lengths(), is_reverse);
-      result->last_h.push_back(made.last_h);
-      return outputs_of(made.states, is_reverse);
+      const GruRecurrence made = gru_recurrence(xw, p.u, inner, states[0], lengths, is_reverse);
+      return {outputs_of(made.states, is_reverse), {made.last_h}};
     }
-    const RnnRecurrence made = rnn_recurrence(product + p.b, p.u, states[0], lengths(), is_reverse, options_.relu);
-    result->last_h.push_back(made.last_h);
-    return outputs_of(made.states, is_reverse);
+    const RnnRecurrence made = rnn_recurrence(product + p.b, p.u, states[0], lengths, is_reverse, options_.relu);
+    return {outputs_of(made.states, is_reverse), {made.last_h}};
   }
 
-  Value run_direction(const Value& input, std::size_t i, bool is_reverse, RecurrentResult* result) {
-    const std::string layer = fmt::format("l{}{}", i / directions_, is_reverse ? "_reverse" : "");
-    const ValueScope scope(parameters_.size() > 1 ? layer : "", xs_);
-    const RecurrentParameters& p = parameters_[i];
-    Values states = {initial(options_.initial_h, i, width_of(p))};
-    if (kind_ == Kind::lstm) states.push_back(initial(options_.initial_c, i, hidden_of(p, gates())));
-    if (is_recurrence(p)) return run_recurrence(input, p, states, is_reverse, result);
+  Steps run_scan(const Value& input, const Value& lengths, const Values& states, const RecurrentParameters& p,
+                 bool is_reverse) const {
     Values sequences = {input};
-    if (counts().valid()) sequences.push_back(counts());
+    if (lengths.valid()) {
+      const Value last = reshape(lengths, Shape{1, lengths.shape()[0], 1});
+      sequences.push_back(less(iota(input.graph(), Shape{input.shape()[0], 1, 1}, 0, i32), last));
+    }
     const StepResult made = scan(
         states, sequences,
         [&](const Values& before, const Values& element) {
           Values after = cell(element[0], before, p);
-          if (!counts_.valid()) return step(after, {after[0]});
+          if (element.size() == 1) return step(after, {after[0]});
           const Value& counts = element[1];
           const Value output = select(counts, after[0], full(after[0].graph(), {}, 0, after[0].dtype()));
           for (std::size_t k = 0; k < after.size(); ++k) after[k] = select(counts, after[k], before[k]);
           return step(after, {output});
         },
         is_reverse);
-    result->last_h.push_back(made.carries[0]);
-    if (kind_ == Kind::lstm) result->last_c.push_back(made.carries[1]);
-    return made.outputs[0];
+    return {made.outputs[0], made.carries};
+  }
+
+  Steps run_steps(const Value& input, const Value& lengths, const Values& states, const RecurrentParameters& p,
+                  bool is_reverse) const {
+    return is_recurrence(p) ? run_recurrence(input, lengths, states, p, is_reverse)
+                            : run_scan(input, lengths, states, p, is_reverse);
+  }
+
+  // The same as a checkpoint: outputs, then states.
+  Values recomputed(const Value& input, const Value& lengths, const Values& states, const RecurrentParameters& p,
+                    bool is_reverse) const {
+    Values inputs = {input};
+    inputs.insert(inputs.end(), states.begin(), states.end());
+    if (lengths.valid()) inputs.push_back(lengths);
+    return checkpoint(
+        [&](const Values& in) {
+          const auto behind = in.begin() + 1 + static_cast<std::ptrdiff_t>(states.size());
+          const Steps made =
+              run_steps(in[0], lengths.valid() ? in.back() : Value(), Values(in.begin() + 1, behind), p, is_reverse);
+          Values results = {made.outputs};
+          results.insert(results.end(), made.states.begin(), made.states.end());
+          return results;
+        },
+        inputs);
+  }
+
+  // A scan over stretches of so many steps, each of them a checkpoint; what is left over at the end is one more.
+  Steps run_stretches(const Value& input, const Value& lengths, const Values& states, const RecurrentParameters& p,
+                      bool is_reverse) const {
+    const Shape& shape = input.shape();
+    const std::int64_t each = options_.recompute, count = shape[0] / each, most = count * each, rest = shape[0] - most;
+    Steps made{{}, states};
+    Value whole, last;  // what leaves the stretches, and the rest
+    const auto run_rest = [&] {
+      if (rest == 0) return;
+      const Value left = lengths.valid() ? maximum(lengths - static_cast<double>(most), 0.0) : Value();
+      const Values results = recomputed(slice(input, 0, most, shape[0]), left, made.states, p, is_reverse);
+      last = results[0], made.states = Values(results.begin() + 1, results.end());
+    };
+    if (is_reverse) run_rest();
+    Values sequences = {reshape(slice(input, 0, 0, most), Shape{count, each, shape[1], shape[2]})};
+    if (lengths.valid()) {  // of each stretch
+      const Value passed = iota(input.graph(), Shape{count, 1}, 0, i32) * static_cast<double>(each);
+      sequences.push_back(minimum(maximum(lengths - passed, 0.0), static_cast<double>(each)));
+    }
+    const StepResult scanned = scan(
+        made.states, sequences,
+        [&](const Values& before, const Values& element) {
+          const Value of_stretch = element.size() > 1 ? element[1] : Value();
+          const Values results = recomputed(element[0], of_stretch, before, p, is_reverse);
+          return step(Values(results.begin() + 1, results.end()), {results[0]});
+        },
+        is_reverse);
+    made.states = scanned.carries;
+    whole = reshape(scanned.outputs[0], Shape{most, shape[1], width_of(p)});
+    if (!is_reverse) run_rest();
+    made.outputs = rest == 0 ? whole : concat(std::array{whole, last}, 0);
+    return made;
+  }
+
+  Value run_direction(const Value& input, std::size_t i, bool is_reverse, RecurrentResult* result) {
+    const std::string layer = fmt::format("l{}{}", i / directions_, is_reverse ? "_reverse" : "");
+    const ValueScope scope(parameters_.size() > 1 ? layer : "", xs_);
+    RecurrentParameters p = parameters_[i];
+    Values states = {initial(options_.initial_h, i, width_of(p))};
+    if (kind_ == Kind::lstm) states.push_back(initial(options_.initial_c, i, hidden_of(p, gates())));
+    p.u = dropout(p.u, options_.recurrent_dropout, options_.training);
+    const bool is_cut = options_.recompute > 0 && options_.recompute < input.shape()[0];
+    const Steps made = is_cut ? run_stretches(input, lengths(), states, p, is_reverse)
+                              : run_steps(input, lengths(), states, p, is_reverse);
+    result->last_h.push_back(made.states[0]);
+    if (kind_ == Kind::lstm) result->last_c.push_back(made.states[1]);
+    return made.outputs;
+  }
+
+  // h + (1 - chance) times what dropout leaves of the change: 0 with the chance, else all of it; in the mean, a
+  // mixture.
+  Value zoned(const Value& before, const Value& after, double chance) const {
+    if (chance == 0) return after;
+    const Value change = dropout(after - before, chance, options_.training);
+    return before + change * (1 - chance);
   }
 
   Values cell(const Value& x, const Values& state, const RecurrentParameters& p) const {
-    if (kind_ == Kind::gru) return {gru_cell(x, state[0], p.w, p.u, p.b, false)};
-    const auto [h, c] = lstm_cell(x, state[0], state[1], p.w, p.u, p.b);
-    return {matmul(h, p.projection), c};
+    const Value& h = state[0];
+    if (kind_ == Kind::gru) return {zoned(h, gru_cell(x, h, p.w, p.u, p.b, options_.reset_after), options_.zoneout_h)};
+    if (kind_ == Kind::rnn) return {zoned(h, rnn_cell(x, h, p.w, p.u, p.b, options_.relu), options_.zoneout_h)};
+    const auto [made, c] = lstm_cell(x, h, state[1], p.w, p.u, p.b);
+    const Value next_h = p.projection.valid() ? matmul(made, p.projection) : made;
+    const Value zoned_h = zoned(h, next_h, options_.zoneout_h), zoned_c = zoned(state[1], c, options_.zoneout_c);
+    return {zoned_h, zoned_c};
   }
 
   const Kind kind_;
@@ -212,7 +297,7 @@ class Stack {
   const std::span<const RecurrentParameters> parameters_;
   const RecurrentOptions& options_;
   const std::size_t directions_;
-  Value counts_, lengths_;
+  Value lengths_;
 };
 
 }  // namespace

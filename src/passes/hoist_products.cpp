@@ -7,12 +7,13 @@
 //   p = matmul(xs, w);  scan(h0, p, u) [ .. p + matmul(h, u) .. ]
 //
 // Elementwise ops are hoisted only where a hoisted product needs them: on their own they would cost a pass over memory
-// that the step's fused kernel does for free.
+// that the step's fused kernel does for free. Products of many rows stay: see large_product.h.
 #include <map>
 
 #include "base/check.h"
 #include "graph/lift.h"
 #include "paoding/op.h"
+#include "passes/large_product.h"
 #include "passes/pass.h"
 #include "passes/scan_parts.h"
 
@@ -27,7 +28,7 @@ std::vector<char> hoistable(const ScanParts& parts) {
     const Node& node = parts.body.node(id);
     const auto at = static_cast<std::size_t>(id);
     if (node.op->is(OpRole::source) || depends[at]) continue;
-    if (node.op->is_run_by_kernel()) marked[at] = 1;
+    if (node.op->is_run_by_kernel() && !has_many_rows(node)) marked[at] = 1;
     if (!marked[at]) continue;
     for (const Ref& ref : node.inputs) marked[static_cast<std::size_t>(ref.node)] = 1;
   }

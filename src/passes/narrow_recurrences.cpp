@@ -8,7 +8,7 @@
 //   states = store_as(s) {dtype = f32}
 //
 // where store_as is to bf16 or f16, and mixed_precision takes out what of it nothing is left to do. Cell states stay
-// f32; a GRU, whose state adds up from step to step, stays what it is.
+// f32; a GRU carries its state, which adds up from step to step, in f32 by itself.
 #include <algorithm>
 #include <array>
 #include <string_view>
@@ -30,8 +30,9 @@ std::vector<std::size_t> wide_inputs(const Node& node) {
 }
 
 bool is_recurrence(const Node& node) {
-  constexpr std::array<std::string_view, 4> kOps = {"lstm_recurrence", "lstm_recurrence_grad", "rnn_recurrence",
-                                                    "rnn_recurrence_grad"};
+  constexpr std::array<std::string_view, 6> kOps = {"lstm_recurrence", "lstm_recurrence_grad",
+                                                    "gru_recurrence",  "gru_recurrence_grad",
+                                                    "rnn_recurrence",  "rnn_recurrence_grad"};
   return std::find(kOps.begin(), kOps.end(), std::string_view(node.op->name)) != kOps.end() &&
          node.types[0].dtype == f32;
 }

@@ -17,6 +17,7 @@
 #include "paoding/op.h"
 #include "paoding/ops.h"
 #include "passes/broadcast_product.h"
+#include "passes/large_product.h"
 #include "passes/number_everywhere.h"
 #include "passes/pass.h"
 #include "passes/scan_parts.h"
@@ -102,7 +103,7 @@ void take_sums_out(Graph& graph, NodeId id, std::map<Ref, Ref>* replaced, PassNo
     bool fits = self == 1 && !addends.empty() && parts.length > 0;
     for (const Ref& ref : addends) {
       const Type& type = parts.body.type(ref);
-      fits = fits && type == parts.body.type(carry.next) &&
+      fits = fits && type == parts.body.type(carry.next) && !sums_many_rows(parts.body, parts.body.node(ref.node)) &&
              (is_sinkable(parts.body, ref) || size_bytes(type) * parts.length <= kMaxStackedBytes);
     }
     if (!fits) {

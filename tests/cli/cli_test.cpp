@@ -32,7 +32,7 @@ TEST_F(Cli, UnknownCommandsAndOptionsSuggestNearOnes) {
   ran = run("");
   EXPECT_EQ(ran.code, 2);
   EXPECT_TRUE(has(ran.err, "a command is missing")) << ran.err;
-  ran = run("bench lstm");
+  ran = run("bench lstm_stepz");
   EXPECT_EQ(ran.code, 2);
   EXPECT_TRUE(has(ran.err, "lstm_steps")) << ran.err;
   EXPECT_EQ(run("bench lerp_grad --case 1 --sort size").code, 2);

@@ -84,7 +84,16 @@ struct RecurrentOptions {
   Value lengths = {};
   /// States before the first step, in the order of the parameters: [B, P] each (c: [B, H]). Zeros when empty.
   Values initial_h = {}, initial_c = {};
-  double dropout = 0;       // between layers, not behind the last; 0 when a model is evaluated
+  double dropout = 0;  // between layers, not behind the last
+  /// Of the numbers of u, so many are 0 in a run, the same ones in all steps and rows (Merity et al. 2017): what runs
+  /// all steps at once still does.
+  double recurrent_dropout = 0;
+  /// The chance of each unit of h, and of c, to stay as it was in a step (Krueger et al. 2016). Layers are a scan then.
+  double zoneout_h = 0, zoneout_c = 0;
+  bool training = true;  // without, nothing is dropped, and zoneout mixes old and new by their chances
+  /// Of so many steps the gradient keeps the states they begin with, and computes the rest again: memory for long
+  /// sequences, for one more forward pass. All steps are kept when 0.
+  std::int64_t recompute = 0;
   bool reset_after = true;  // gru only
   bool relu = false;        // rnn only
 };

@@ -13,7 +13,7 @@ HWY_BEFORE_NAMESPACE();
 namespace paoding {
 namespace HWY_NAMESPACE {
 
-// Saved are r, z, n and m = h u_n + bm.
+// Saved are r, z, n and m = h u_n + bm. The state is carried in f32, in place of what others have as cell states.
 struct GruCell {
   static constexpr std::int64_t kGates = 3;
   static constexpr bool kAddsToState = true;
@@ -27,7 +27,7 @@ struct GruCell {
     const T *xw = places.gates(w.xw), *bm = static_cast<const T*>(w.bm) + first;
     const float* bias = w.from_bias + first;
     T *saved = places.saved(w.saved), *states = places.entry(w.states);
-    const auto* h = places.left(w.left[turn % 2]);
+    float* h = places.state(w.c);
     auto* next_h = places.left(w.left[(turn + 1) % 2]);
     const bool is_counted = w.counts(t, row);
     for_units(count, [&](auto d, std::int64_t j) {
@@ -38,15 +38,16 @@ struct GruCell {
         const auto of_h = [&](std::int64_t gate) { return load(d, sums + gate * stride + j); };
         const auto r = sigmoid(d, hn::Add(of_x(0), of_h(0))), z = sigmoid(d, hn::Add(of_x(1), of_h(1)));
         const auto m = hn::Add(of_h(2), load(d, bm + j)), n = hn::Tanh(d, hn::MulAdd(r, m, of_x(2)));
-        const auto new_h = rounded<T>(d, hn::MulAdd(z, hn::Sub(load(d, h + j), n), n));
-        store(d, new_h, next_h + j);
-        if (states != nullptr) store(d, new_h, states + j);
+        const auto new_h = hn::MulAdd(z, hn::Sub(load(d, h + j), n), n), seen = rounded<T>(d, new_h);
+        store(d, new_h, h + j);
+        store(d, seen, next_h + j);
+        if (states != nullptr) store(d, seen, states + j);
         if (saved != nullptr) {
           store(d, r, saved + j), store(d, z, saved + H + j);
           store(d, n, saved + 2 * H + j), store(d, m, saved + 3 * H + j);
         }
       } else {
-        store(d, load(d, h + j), next_h + j);
+        store(d, rounded<T>(d, load(d, h + j)), next_h + j);
         if (states != nullptr) store(d, hn::Zero(d), states + j);
         for (std::int64_t part = 0; saved != nullptr && part < 4; ++part) store(d, hn::Zero(d), saved + part * H + j);
       }

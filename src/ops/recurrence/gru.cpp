@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // gru_recurrence: what of a GRU layer depends on the state, over all steps, and its gradient over time. As
-// lstm_recurrence: ops, so that a kernel may claim either whole, composed of a scan.
+// lstm_recurrence: ops, so that a kernel may claim either whole, composed of a scan. Of 16 bits the state, which adds
+// up from step to step, is carried in f32; products and results have it rounded.
 #include "base/check.h"
 #include "ops/composition_gradient.h"
 #include "ops/families.h"
@@ -28,10 +29,10 @@ Values compose_gru(std::span<const Value> in, const Attrs& attrs) {
   Values sequences = {xw};
   if (lengths.valid()) sequences.push_back(shape.counted(lengths));
   const StepResult made = scan(
-      {h0}, sequences,
+      {cast(h0, shape.wide)}, sequences,
       [&](const Values& carry, const Values& element) {
         const Value counts = element.size() > 1 ? element[1] : Value();
-        const Value product = matmul(carry[0], u);
+        const Value &h = carry[0], product = matmul(cast(h, shape.dtype), u);
         const Value from_x = given.bias.valid() ? with_bias(element[0], given.bias, shape.wide) : element[0];
         const auto of_x = [&](int k) { return cast(gate_of(from_x, k, hidden), shape.wide); };
         const auto of_h = [&](int k) { return cast(gate_of(product, k, hidden), shape.wide); };
@@ -39,14 +40,14 @@ Values compose_gru(std::span<const Value> in, const Attrs& attrs) {
         const Value x_z = of_x(1), z = sigmoid(x_z + of_h(1));
         const Value inner = of_h(2), m = inner + cast(bm, shape.wide);
         const Value x_n = of_x(2), n = tanh(x_n + r * m);
-        const Value kept = cast(carry[0], shape.wide) - n, new_h = cast(n + z * kept, shape.dtype);
+        const Value kept = h - n, new_h = n + z * kept;
         Values gates;
         for (const Value& gate : {r, z, n, m}) gates.push_back(zero_unless_counted(counts, cast(gate, shape.dtype)));
-        const Value saved = concat(gates, 1), output = zero_unless_counted(counts, new_h);
-        return step({where_counted(counts, new_h, carry[0])}, {output, saved});
+        const Value saved = concat(gates, 1), output = zero_unless_counted(counts, cast(new_h, shape.dtype));
+        return step({where_counted(counts, new_h, h)}, {output, saved});
       },
       is_reverse);
-  return {with_start(h0, made.outputs[0], is_reverse), made.outputs[1], made.carries[0]};
+  return {with_start(h0, made.outputs[0], is_reverse), made.outputs[1], cast(made.carries[0], shape.dtype)};
 }
 
 Values gru_gradient(const GradCall& call) {
@@ -86,13 +87,14 @@ Values compose_gru_grad(std::span<const Value> in, const Attrs& attrs) {
   Values sequences = {saved, before};
   if (dstates.valid()) sequences.push_back(dstates);
   if (lengths.valid()) sequences.push_back(shape.counted(lengths));
+  const Value dh_end = dlast_h.valid() ? dlast_h : zeros_of(saved.graph(), shape.dtype, {shape.rows, hidden});
   const StepResult made = scan(
-      {dlast_h.valid() ? dlast_h : zeros_of(saved.graph(), shape.dtype, {shape.rows, hidden})}, sequences,
+      {cast(dh_end, shape.wide)}, sequences,
       [&](const Values& carry, const Values& element) {
         const auto part = [&](int k) { return cast(gate_of(element[0], k, hidden), shape.wide); };
         const Value r = part(0), z = part(1), n = part(2), m = part(3), h = cast(element[1], shape.wide);
         const Value counts = lengths.valid() ? element.back() : Value();
-        Value dh = cast(carry[0], shape.wide);
+        Value dh = carry[0];
         if (dstates.valid()) dh = dh + cast(element[2], shape.wide);
         const Value slope_r = slope_of_sigmoid(r), slope_z = slope_of_sigmoid(z), slope_n = slope_of_tanh(n);
         const Value kept = dh * z, made_n = dh - kept, d_n = made_n * slope_n;
@@ -103,11 +105,10 @@ Values compose_gru_grad(std::span<const Value> in, const Attrs& attrs) {
         const Value dxw = concat(std::array{parts[0], parts[1], parts[2]}, 1);
         const Value dhu = concat(std::array{parts[0], parts[1], parts[3]}, 1);
         const Value product = cast(matmul(dhu, u, false, true), shape.wide);
-        const Value next = cast(product + kept, shape.dtype);
-        return step({where_counted(counts, next, carry[0])}, {dxw, dhu});
+        return step({where_counted(counts, product + kept, carry[0])}, {dxw, dhu});
       },
       !is_reverse);
-  return {made.outputs[0], made.outputs[1], made.carries[0]};
+  return {made.outputs[0], made.outputs[1], cast(made.carries[0], shape.dtype)};
 }
 
 }  // namespace

@@ -155,6 +155,7 @@ void run_forward_part(const RecurrenceWork& w, int thread, int team) {
     for (void* left : w.left) static_cast<typename M::Left*>(left)[row * stride + H] = {};
   }
   if (w.c0 != nullptr) copy_columns(w, begin, end, w.c0, w.c);
+  if (w.cell == CellKind::gru) copy_columns(w, begin, end, static_cast<const T*>(w.h0), w.c);
   const std::int64_t start = (w.is_reverse ? w.steps : 0) * size;
   if (w.states != nullptr) copy_columns(w, begin, end, h, stride, static_cast<T*>(w.states) + start, H);
   if (w.cells != nullptr) copy_columns(w, begin, end, w.c, w.cells + start);
