@@ -8,7 +8,7 @@ CMAKE_ARGS ?=
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -ec
 .DEFAULT_GOAL := build
-.PHONY: build debug demo deps deps-fuzz deps-tsan deps-gpu test test-large install asan tsan fuzz format check bundle clean help
+.PHONY: build debug demo deps deps-fuzz deps-tsan deps-gpu deps-python test test-large install asan tsan fuzz format check bundle clean help
 MAKEFLAGS += --no-print-directory
 
 # $(call build,preset,folder): configure (its report only when it fails) and compile.
@@ -36,6 +36,9 @@ deps-tsan:        ## Install clang and its OpenMP for `make tsan`
 
 deps-gpu:         ## Unpack CUDA 13.0 headers and run-time libraries (NVIDIA's pip packages, 0.9 GB) into .deps/
 	@tools/deps.sh gpu
+
+deps-python:      ## Install what the Python package takes to build and test (nanobind, NumPy, pytest, mypy) into .venv/
+	@tools/deps.sh python
 
 test: deps        ## Build, then run every test
 	$(call build,release,build)

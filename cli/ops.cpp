@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "command.h"
 #include "io/json_text.h"
+#include "ops_python.h"
 #include "paoding/op.h"
 #include "text/suggest.h"
 
@@ -14,7 +15,7 @@ namespace {
 
 struct OpsOptions {
   std::string name;
-  bool json = false, markdown = false;
+  bool json = false, markdown = false, python = false;
 };
 
 const char* kind_of(const OpDef& op) {
@@ -137,6 +138,8 @@ int list_ops(const OpsOptions& options) {
     print("{}\n", json_array(items));
   } else if (options.markdown) {
     print_markdown(ops);
+  } else if (options.python) {
+    print_python(ops);
   } else if (!options.name.empty()) {
     print_one(*ops[0]);
   } else {
@@ -157,7 +160,10 @@ void add_ops(CLI::App& app, Commands* commands) {
       "is a gradient (yes: a rule of its own; derived: from its formula or the ops it consists of).");
   sub->add_option("NAME", options->name, "One op");
   auto* json = sub->add_flag("--json", options->json, "A JSON array");
-  sub->add_flag("--markdown", options->markdown, "The table that is docs/ops.md")->excludes(json);
+  auto* markdown = sub->add_flag("--markdown", options->markdown, "The table that is docs/ops.md")->excludes(json);
+  sub->add_flag("--python", options->python, "The module that is python/paoding/ops.py")
+      ->excludes(json)
+      ->excludes(markdown);
   sub->footer(
       "Examples:\n"
       "  paoding ops\n"

@@ -17,12 +17,12 @@ forbidden="manager handler controller proxy generic helper util context impl dat
 # Named for the folder data/ that they are the front of.
 allowed="include/paoding/data.h tools/fetch_data.sh"
 # Committed files that a command prints: "file|command", run in the repository with $build set.
-generated=("docs/ops.md|$build/paoding ops --markdown")
+generated=("docs/ops.md|$build/paoding ops --markdown" "python/paoding/ops.py|$build/paoding ops --python")
 
 roots=()
-for root in include src models cli tests examples benchmarks; do [[ -d $root ]] && roots+=("$root"); done
+for root in include src models cli tests examples benchmarks python; do [[ -d $root ]] && roots+=("$root"); done
 cxx_files() { find "${roots[@]}" -name '*.h' -o -name '*.cpp' | sort; }
-script_files() { find CMakeLists.txt Makefile cmake tools .ci -type f \( -name '*.sh' -o -name '*.cmake' -o -name CMakeLists.txt \
+script_files() { find CMakeLists.txt Makefile cmake tools .ci python -type f \( -name '*.sh' -o -name '*.cmake' -o -name CMakeLists.txt \
   -o -name Makefile -o -name run \); }
 
 clang_format=$(command -v clang-format-14 || true)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# tools/deps.sh build|fuzz|tsan|gpu: installs what is needed, quietly, and only what is missing.
+# tools/deps.sh build|fuzz|tsan|gpu|python: installs what is needed, quietly, and only what is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -61,10 +61,24 @@ install_gpu() {
   echo "${packages[*]}" >$stamp
 }
 
+install_python() {
+  # Headers, where Python is the system's; then a Python of our own with what the package takes.
+  if [[ ! -e "$(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h" ]]; then
+    install python3-dev -- python3-venv
+  fi
+  [[ -f .venv/installed ]] && cmp -s python/requirements.txt .venv/installed && return 0
+  python3 -c 'import ensurepip' 2>/dev/null || install python3-venv --
+  echo "deps: python/requirements.txt into .venv/"
+  python3 -m venv .venv
+  .venv/bin/python3 -m pip install -q --disable-pip-version-check -r python/requirements.txt
+  cp python/requirements.txt .venv/installed
+}
+
 case "${1:-}" in
   build) install "${build_needs[@]}" -- "${build_likes[@]}" ;;
   fuzz) install "${fuzz_needs[@]}" -- ;;
   tsan) install "${tsan_needs[@]}" -- ;;
   gpu) install_gpu ;;
-  *) echo "usage: tools/deps.sh build|fuzz|tsan|gpu" >&2; exit 2 ;;
+  python) install_python ;;
+  *) echo "usage: tools/deps.sh build|fuzz|tsan|gpu|python" >&2; exit 2 ;;
 esac

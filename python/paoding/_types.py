@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What arguments may be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, Union
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ._paoding import DType, Initializer, Tensor, Value
+
+# Beside a Value a number or an array becomes a constant.
+ValueLike: TypeAlias = Union['Value', 'Tensor', 'NDArray[Any]', Sequence[Any], float]
+Ints: TypeAlias = Union[int, Sequence[int]]
+# A parameter's first value.
+Initial: TypeAlias = Union[
+    'Initializer', 'NDArray[Any]', 'Tensor', Callable[[tuple[int, ...], 'DType', int], Any], None
+]

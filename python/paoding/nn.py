@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Layers: parameters with names and initial values, and the ops that use them. Weights stand on the right:
+[inputs, outputs]. A layer belongs to the graph of the `with graph:` around it, or to graph=."""
+
+from ._paoding import (
+    GRU,
+    LSTM,
+    RNN,
+    BatchNorm,
+    Conv2d,
+    Embedding,
+    Initializer,
+    LayerNorm,
+    Linear,
+    MultiHeadAttention,
+    RecurrentResult,
+    kaiming_normal,
+    kaiming_uniform,
+    normal,
+    orthogonal,
+    uniform,
+    xavier_normal,
+    xavier_uniform,
+)
+from ._paoding import constant_initial as constant
+
+__all__ = [
+    'GRU',
+    'LSTM',
+    'RNN',
+    'BatchNorm',
+    'Conv2d',
+    'Embedding',
+    'Initializer',
+    'LayerNorm',
+    'Linear',
+    'MultiHeadAttention',
+    'RecurrentResult',
+    'constant',
+    'kaiming_normal',
+    'kaiming_uniform',
+    'normal',
+    'orthogonal',
+    'uniform',
+    'xavier_normal',
+    'xavier_uniform',
+]

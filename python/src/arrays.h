@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Arrays of other libraries as Tensors, and back, in the same memory.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "handles.h"
+#include "paoding/tensor.h"
+
+namespace paoding::python {
+
+/// What errors call an array: "input 'x'", made only for them.
+struct ArrayName {
+  const char* what;
+  std::string_view name = {};
+  std::string text() const { return name.empty() ? what : std::string(what) + " '" + std::string(name) + "'"; }
+};
+
+/// A Tensor on the memory of what has the buffer protocol (NumPy) or DLPack (PyTorch, JAX ..), which it keeps alive; a
+/// Tensor itself; lists and numbers by way of NumPy, of `wanted` where one is. Error (argument) for memory that is not
+/// dense or not the host's, (dtype) for elements that no dtype is.
+Tensor tensor_of(nb::handle object, std::optional<DType> wanted, const ArrayName& name);
+
+/// "f32" or a DType.
+DType dtype_of(nb::handle object);
+Shape shape_of(nb::handle object);
+/// An int stays one.
+Number number_of(nb::handle object);
+bool is_number(nb::handle object);
+/// "cpu", "cuda", "cuda:1"; "best" is Device::best().
+Device device_of(const std::string& text);
+
+void bind_tensor(nb::module_& module);
+
+}  // namespace paoding::python

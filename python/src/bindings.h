@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the other files of the module give to it.
+#pragma once
+
+#include "handles.h"
+
+namespace paoding::python {
+
+void bind_control(nb::module_& module);
+void bind_program(nb::module_& module);
+void bind_training(nb::module_& module);
+void bind_layers(nb::module_& module);
+void bind_files(nb::module_& module);
+void bind_profile(nb::module_& module);
+void bind_recurrent(nb::module_& module);
+
+}  // namespace paoding::python

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ops called from Python: what is beside a Value may be a number or an array, attributes are converted as the op
+// declares them.
+#pragma once
+
+#include "handles.h"
+
+namespace paoding::python {
+
+/// The value of an op's input: a Value, or a constant of a number (of `beside`'s dtype) or array.
+Value input_of(nb::handle object, const Value& beside, Graph* graph, const std::string& name);
+
+/// All results of an op. `graph` is for ops without inputs; the current one when null.
+std::vector<ValueHandle> call_op(const std::string& op, nb::handle inputs, nb::handle attrs, const GraphHandle* graph);
+
+void bind_calls(nb::module_& module);
+void bind_graph(nb::module_& module);
+void bind_value(nb::module_& module);
+
+}  // namespace paoding::python

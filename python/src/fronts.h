@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Options of functions and layers as Python gives them.
+#pragma once
+
+#include <nanobind/stl/vector.h>
+
+#include <array>
+#include <string>
+
+#include "handles.h"
+#include "paoding/error.h"
+#include "paoding/ops.h"
+
+namespace paoding::python {
+
+/// `count` extents: a number stands for all of them.
+template <std::size_t count>
+std::array<std::int64_t, count> extents(nb::handle given, const char* name) {
+  std::array<std::int64_t, count> all{};
+  if (PyLong_Check(given.ptr()) != 0) {
+    all.fill(nb::cast<std::int64_t>(given));
+    return all;
+  }
+  const auto list = nb::cast<std::vector<std::int64_t>>(given);
+  if (list.size() != count) {
+    throw Error(ErrorKind::argument, std::string(name) + " has " + std::to_string(list.size()) +
+                                         " numbers, needed is one or " + std::to_string(count));
+  }
+  std::copy(list.begin(), list.end(), all.begin());
+  return all;
+}
+
+/// Top, bottom, left, right of a number, (vertical, horizontal) or all four.
+std::array<std::int64_t, 4> padding_of(nb::handle given);
+Conv2dOptions conv2d_options(nb::handle stride, nb::handle padding, nb::handle dilation, std::int64_t groups,
+                             const std::string& activation);
+AttentionOptions attention_of(const MaybeValue& mask, const MaybeValue& lengths, bool causal, double scale,
+                              double dropout);
+
+void bind_fronts(nb::module_& module);
+
+}  // namespace paoding::python

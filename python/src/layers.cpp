@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+// paoding.nn: layers and initial values, as paoding/nn.h has them.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/array.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "arrays.h"
+#include "bindings.h"
+#include "fronts.h"
+#include "paoding/nn.h"
+
+namespace paoding::python {
+namespace {
+
+using namespace nb::literals;
+using MaybeGraph = std::optional<GraphHandle>;
+using MaybeInitial = std::optional<Initializer>;
+
+Graph& graph_of(const MaybeGraph& given, const char* layer) { return graph_for(given ? &*given : nullptr, layer); }
+Initializer initial_of(const MaybeInitial& given) { return given ? *given : Initializer{}; }
+
+/// A layer that Python holds: it keeps the graph that its parameters are of.
+template <class Layer>
+struct Kept {
+  std::shared_ptr<GraphOwner> owner;
+  Layer layer;
+};
+
+template <class Layer, class... Arguments>
+void construct(Kept<Layer>* self, Graph& graph, const Arguments&... arguments) {
+  new (self) Kept<Layer>{root_of(graph), Layer(graph, arguments...)};
+}
+
+template <class Layer>
+auto layer_class(nb::module_& module, const char* name, const char* doc) {
+  return nb::class_<Kept<Layer>>(module, name, doc);
+}
+
+struct ResultHandle {  // RecurrentResult
+  ValueHandle outputs;
+  std::vector<ValueHandle> last_h, last_c;
+};
+
+// layer(x)
+template <class Layer>
+ValueHandle applied(const Kept<Layer>& self, const ValueHandle& x) {
+  self.owner->get();
+  return wrap(self.layer(x));
+}
+
+template <class Layer, class Class>
+void bind_value_of(Class& type, const char* name, Value Layer::*member) {
+  type.def_prop_ro(name, [member](const Kept<Layer>& self) { return wrap_if_any(self.layer.*member); });
+}
+
+void bind_linear(nb::module_& module) {
+  auto linear = layer_class<nn::Linear>(module, "Linear", "x weight + bias over the last axis.");
+  linear
+      .def(
+          "__init__",
+          [](Kept<nn::Linear>* self, const std::string& name, std::int64_t inputs, std::int64_t outputs, bool bias,
+             nb::object dtype, const MaybeInitial& initial, const MaybeGraph& graph) {
+            construct(self, graph_of(graph, "Linear"), name, inputs, outputs,
+                      nn::LinearOptions{.bias = bias, .dtype = dtype_of(dtype), .initial = initial_of(initial)});
+          },
+          "name"_a, "inputs"_a, "outputs"_a, nb::kw_only(), "bias"_a = true, "dtype"_a = DType::f32,
+          "initial"_a = nb::none(), "graph"_a = nb::none(),
+          nb::sig("def __init__(self, name: str, inputs: int, outputs: int, *, bias: bool = True, dtype: DType | str = "
+                  "'f32', initial: Initializer | None = None, graph: Graph | None = None) -> None"))
+      .def("__call__", &applied<nn::Linear>, "x"_a);
+  bind_value_of(linear, "weight", &nn::Linear::weight);
+  bind_value_of(linear, "bias", &nn::Linear::bias);
+
+  auto embedding = layer_class<nn::Embedding>(module, "Embedding", "Rows of a table by number.");
+  embedding
+      .def(
+          "__init__",
+          [](Kept<nn::Embedding>* self, const std::string& name, std::int64_t rows, std::int64_t width,
+             std::int64_t padding, nb::object dtype, const MaybeInitial& initial, const MaybeGraph& graph) {
+            construct(
+                self, graph_of(graph, "Embedding"), name, rows, width,
+                nn::EmbeddingOptions{.padding = padding, .dtype = dtype_of(dtype), .initial = initial_of(initial)});
+          },
+          "name"_a, "rows"_a, "width"_a, nb::kw_only(), "padding"_a = -1, "dtype"_a = DType::f32,
+          "initial"_a = nb::none(), "graph"_a = nb::none(),
+          nb::sig("def __init__(self, name: str, rows: int, width: int, *, padding: int = -1, dtype: DType | str = "
+                  "'f32', initial: Initializer | None = None, graph: Graph | None = None) -> None"))
+      .def("__call__", &applied<nn::Embedding>, "indices"_a);
+  bind_value_of(embedding, "weight", &nn::Embedding::weight);
+
+  auto conv = layer_class<nn::Conv2d>(module, "Conv2d", "conv2d with a weight and a bias of its own.");
+  conv.def(
+          "__init__",
+          [](Kept<nn::Conv2d>* self, const std::string& name, std::int64_t inputs, std::int64_t outputs,
+             nb::object kernel, nb::object stride, nb::object padding, nb::object dilation, std::int64_t groups,
+             const std::string& activation, bool bias, nb::object dtype, const MaybeInitial& initial,
+             const MaybeGraph& graph) {
+            construct(self, graph_of(graph, "Conv2d"), name, inputs, outputs, extents<2>(kernel, "kernel"),
+                      nn::Conv2dLayerOptions{.conv = conv2d_options(stride, padding, dilation, groups, activation),
+                                             .bias = bias,
+                                             .dtype = dtype_of(dtype),
+                                             .initial = initial_of(initial)});
+          },
+          "name"_a, "inputs"_a, "outputs"_a, "kernel"_a, nb::kw_only(), "stride"_a = 1, "padding"_a = 0,
+          "dilation"_a = 1, "groups"_a = 1, "activation"_a = "none", "bias"_a = true, "dtype"_a = DType::f32,
+          "initial"_a = nb::none(), "graph"_a = nb::none(),
+          nb::sig(
+              "def __init__(self, name: str, inputs: int, outputs: int, kernel: Ints, *, stride: Ints = 1, padding: "
+              "Ints = 0, dilation: Ints = 1, groups: int = 1, activation: str = 'none', bias: bool = True, dtype: "
+              "DType | str = 'f32', initial: Initializer | None = None, graph: Graph | None = None) -> None"))
+      .def("__call__", &applied<nn::Conv2d>, "x"_a);
+  bind_value_of(conv, "weight", &nn::Conv2d::weight);
+  bind_value_of(conv, "bias", &nn::Conv2d::bias);
+}
+
+void bind_norm_layers(nb::module_& module) {
+  auto layer_norm =
+      layer_class<nn::LayerNorm>(module, "LayerNorm", "layer_norm over the last axis, with gamma and beta.");
+  layer_norm
+      .def(
+          "__init__",
+          [](Kept<nn::LayerNorm>* self, const std::string& name, std::int64_t width, double epsilon, nb::object dtype,
+             const MaybeGraph& graph) {
+            construct(self, graph_of(graph, "LayerNorm"), name, width, epsilon, dtype_of(dtype));
+          },
+          "name"_a, "width"_a, nb::kw_only(), "epsilon"_a = 1e-5, "dtype"_a = DType::f32, "graph"_a = nb::none(),
+          nb::sig("def __init__(self, name: str, width: int, *, epsilon: float = 1e-5, dtype: DType | str = 'f32', "
+                  "graph: Graph | None = None) -> None"))
+      .def("__call__", &applied<nn::LayerNorm>, "x"_a);
+  bind_value_of(layer_norm, "gamma", &nn::LayerNorm::gamma);
+  bind_value_of(layer_norm, "beta", &nn::LayerNorm::beta);
+
+  auto batch_norm =
+      layer_class<nn::BatchNorm>(module, "BatchNorm", "batch_norm over channels (axis 1), with running statistics.");
+  batch_norm
+      .def(
+          "__init__",
+          [](Kept<nn::BatchNorm>* self, const std::string& name, std::int64_t channels, bool training, double momentum,
+             double epsilon, nb::object dtype, const MaybeGraph& graph) {
+            construct(self, graph_of(graph, "BatchNorm"), name, channels,
+                      BatchNormOptions{.training = training, .momentum = momentum, .epsilon = epsilon},
+                      dtype_of(dtype));
+          },
+          "name"_a, "channels"_a, nb::kw_only(), "training"_a = true, "momentum"_a = 0.1, "epsilon"_a = 1e-5,
+          "dtype"_a = DType::f32, "graph"_a = nb::none(),
+          nb::sig("def __init__(self, name: str, channels: int, *, training: bool = True, momentum: float = 0.1, "
+                  "epsilon: float = 1e-5, dtype: DType | str = 'f32', graph: Graph | None = None) -> None"))
+      .def("__call__", &applied<nn::BatchNorm>, "x"_a);
+  bind_value_of(batch_norm, "gamma", &nn::BatchNorm::gamma);
+  bind_value_of(batch_norm, "beta", &nn::BatchNorm::beta);
+  bind_value_of(batch_norm, "running_mean", &nn::BatchNorm::running_mean);
+  bind_value_of(batch_norm, "running_variance", &nn::BatchNorm::running_variance);
+}
+
+void bind_attention_layer(nb::module_& module) {
+  layer_class<nn::MultiHeadAttention>(module, "MultiHeadAttention", "Attention of several heads (Vaswani et al. 2017).")
+      .def(
+          "__init__",
+          [](Kept<nn::MultiHeadAttention>* self, const std::string& name, std::int64_t width, std::int64_t heads,
+             std::int64_t key_width, std::int64_t value_width, bool bias, double dropout, bool training,
+             nb::object dtype, const MaybeGraph& graph) {
+            construct(self, graph_of(graph, "MultiHeadAttention"), name, width, heads,
+                      nn::MultiHeadAttentionOptions{.key_width = key_width,
+                                                    .value_width = value_width,
+                                                    .bias = bias,
+                                                    .dropout = dropout,
+                                                    .training = training,
+                                                    .dtype = dtype_of(dtype)});
+          },
+          "name"_a, "width"_a, "heads"_a, nb::kw_only(), "key_width"_a = 0, "value_width"_a = 0, "bias"_a = true,
+          "dropout"_a = 0.0, "training"_a = true, "dtype"_a = DType::f32, "graph"_a = nb::none(),
+          nb::sig("def __init__(self, name: str, width: int, heads: int, *, key_width: int = 0, value_width: int = 0, "
+                  "bias: bool = True, dropout: float = 0, training: bool = True, dtype: DType | str = 'f32', "
+                  "graph: Graph | None = None) -> None"))
+      .def(
+          "__call__",
+          [](const Kept<nn::MultiHeadAttention>& self, const ValueHandle& queries, const MaybeValue& keys,
+             const MaybeValue& values, const MaybeValue& mask, const MaybeValue& lengths, bool causal) {
+            self.owner->get();
+            const Value query = queries, key = keys ? Value(*keys) : query, value = values ? Value(*values) : key;
+            return wrap(self.layer(query, key, value, attention_of(mask, lengths, causal, 0, 0)));
+          },
+          "queries"_a, "keys"_a = nb::none(), "values"_a = nb::none(), "mask"_a = nb::none(), "lengths"_a = nb::none(),
+          "causal"_a = false);
+}
+
+template <class Layer>
+void bind_recurrent_layer(nb::module_& module, const char* name) {
+  const char* sig =
+      "def __init__(self, name: str, inputs: int, hidden: int, *, layers: int = 1, bidirectional: bool = False, "
+      "dropout: float = 0, "
+      "projection: int = 0, reset_after: bool = True, relu: bool = False, dtype: DType | str = 'f32', initial: "
+      "Initializer | None = None, forget_bias: float = 0, graph: Graph | None = None) -> None";
+  layer_class<Layer>(module, name, "A stack of recurrent layers over [T, B, inputs].")
+      .def(
+          "__init__",
+          [name](Kept<Layer>* self, const std::string& layer, std::int64_t inputs, std::int64_t hidden, int layers,
+                 bool bidirectional, double dropout, std::int64_t projection, bool reset_after, bool relu,
+                 nb::object dtype, const MaybeInitial& initial, double forget_bias, const MaybeGraph& graph) {
+            construct(self, graph_of(graph, name), layer, inputs, hidden,
+                      nn::RecurrentLayerOptions{.layers = layers,
+                                                .bidirectional = bidirectional,
+                                                .dropout = dropout,
+                                                .projection = projection,
+                                                .reset_after = reset_after,
+                                                .relu = relu,
+                                                .dtype = dtype_of(dtype),
+                                                .initial = initial_of(initial),
+                                                .forget_bias = forget_bias});
+          },
+          "name"_a, "inputs"_a, "hidden"_a, nb::kw_only(), "layers"_a = 1, "bidirectional"_a = false, "dropout"_a = 0.0,
+          "projection"_a = 0, "reset_after"_a = true, "relu"_a = false, "dtype"_a = DType::f32,
+          "initial"_a = nb::none(), "forget_bias"_a = 0.0, "graph"_a = nb::none(), nb::sig(sig))
+      .def(
+          "__call__",
+          [](const Kept<Layer>& self, const ValueHandle& xs, const MaybeValue& lengths,
+             const std::vector<ValueHandle>& initial_h, const std::vector<ValueHandle>& initial_c) {
+            self.owner->get();
+            RecurrentOptions options;
+            options.lengths = value_of(lengths);
+            options.initial_h = values_of(initial_h);
+            options.initial_c = values_of(initial_c);
+            const RecurrentResult result = self.layer(xs, options);
+            return ResultHandle{wrap(result.outputs), wrap(result.last_h), wrap(result.last_c)};
+          },
+          "xs"_a, "lengths"_a = nb::none(), "initial_h"_a = nb::list(), "initial_c"_a = nb::list(),
+          nb::sig("def __call__(self, xs: Value, lengths: Value | None = None, initial_h: "
+                  "collections.abc.Sequence[Value] = (), initial_c: collections.abc.Sequence[Value] = ()) -> "
+                  "RecurrentResult"));
+}
+
+void bind_initializers(nb::module_& module) {
+  module.def("constant_initial", &nn::constant, "value"_a);
+  module.def("uniform", &nn::uniform, "low"_a, "high"_a);
+  module.def("normal", &nn::normal, "mean"_a, "deviation"_a);
+  module.def("xavier_uniform", &nn::xavier_uniform, "gain"_a = 1.0);
+  module.def("xavier_normal", &nn::xavier_normal, "gain"_a = 1.0);
+  module.def("kaiming_uniform", &nn::kaiming_uniform, "gain"_a = 1.4142135623730951);
+  module.def("kaiming_normal", &nn::kaiming_normal, "gain"_a = 1.4142135623730951);
+  module.def("orthogonal", &nn::orthogonal, "gain"_a = 1.0, "blocks"_a = 1);
+}
+
+}  // namespace
+
+void bind_layers(nb::module_& module) {
+  bind_initializers(module);
+  bind_linear(module);
+  bind_norm_layers(module);
+  bind_attention_layer(module);
+  nb::class_<ResultHandle>(module, "RecurrentResult", "What a stack of recurrent layers gives.")
+      .def_ro("outputs", &ResultHandle::outputs, "[T, B, H], [T, B, 2H] when bidirectional")
+      .def_ro("last_h", &ResultHandle::last_h, "Per layer and direction.")
+      .def_ro("last_c", &ResultHandle::last_c, "Of an LSTM, the same way.");
+  bind_recurrent_layer<nn::Lstm>(module, "LSTM");
+  bind_recurrent_layer<nn::Gru>(module, "GRU");
+  bind_recurrent_layer<nn::Rnn>(module, "RNN");
+}
+
+}  // namespace paoding::python

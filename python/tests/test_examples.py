@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every example runs, and its types are what mypy --strict wants."""
+
+import importlib.util
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+import paoding
+
+PACKAGE = str(pathlib.Path(paoding.__file__).parents[1])
+FOLDER = pathlib.Path(__file__).parents[1] / 'examples'
+
+
+@pytest.mark.parametrize('path', sorted(FOLDER.glob('*.py')), ids=lambda path: path.stem)
+def test_an_example_runs(path):
+    if 'torch' in path.stem:
+        pytest.importorskip('torch')
+    done = subprocess.run(
+        [sys.executable, str(path)], env={**os.environ, 'PYTHONPATH': PACKAGE}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout
+
+
+def test_types_are_strict():
+    if importlib.util.find_spec('mypy') is None:
+        pytest.skip('no mypy here (make deps-python)')
+    examples = [str(path) for path in sorted(FOLDER.glob('*.py')) if 'torch' not in path.stem]
+    done = subprocess.run(
+        [sys.executable, '-m', 'mypy', '--strict', '--cache-dir', os.devnull, *examples],
+        env={**os.environ, 'MYPYPATH': PACKAGE},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def blocks():
+    for name in ('README.md', 'docs/python.md'):
+        text = (FOLDER.parents[1] / name).read_text()
+        for i, block in enumerate(re.findall(r'```python\n(.*?)```', text, re.DOTALL)):
+            if 'paoding.torch' not in block:
+                yield pytest.param(block, id=f'{name}-{i}')
+
+
+@pytest.mark.parametrize('block', list(blocks()))
+def test_a_block_of_the_documents_runs(block, capsys):
+    exec(compile(block, 'block', 'exec'), {})
+    assert float(capsys.readouterr().out) < 3
