@@ -24,4 +24,5 @@ NB_MODULE(_paoding, module) {
   bind_layers(module);
   bind_files(module);
   bind_profile(module);
+  bind_recurrent(module);
 }

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""LSTM, GRU and RNN in place of torch.nn's: the same parameters under the same names, other kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
+
+from ..errors import UnsupportedError
+from ._recurrence import GATES, _cell_state_dtype, recurrent
+
+
+class _Recurrent(torch.nn.RNNBase):
+    """What the three share. `lengths` [B], on the device of the input, may stand for a PackedSequence. They are no
+    torch.nn.LSTM and its like themselves, since torch.compile does not go into those."""
+
+    def _cell(self) -> str:
+        return {'LSTM': 'lstm', 'GRU': 'gru', 'RNN_TANH': 'rnn_tanh', 'RNN_RELU': 'rnn_relu'}[self.mode]
+
+    def forward(self, input: Any, hx: Any = None, lengths: Tensor | None = None) -> Any:  # type: ignore[override]
+        if self.proj_size > 0:
+            raise UnsupportedError('paoding.torch: proj_size > 0 has no kernel; use torch.nn.LSTM')
+        if isinstance(input, PackedSequence):
+            return self._packed(input, hx)
+        if input.dim() not in (2, 3):
+            raise ValueError(f'LSTM: Expected input to be 2D or 3D, got {input.dim()}D instead')
+        is_batched = input.dim() == 3
+        if not is_batched:
+            input = input.unsqueeze(0 if self.batch_first else 1)
+            hx = None if hx is None else self._each(hx, lambda state: state.unsqueeze(1))
+        xs = input.transpose(0, 1) if self.batch_first else input
+        if lengths is not None:
+            lengths = lengths.to(device=xs.device, dtype=torch.int32)
+        output, last = self._layers(xs, hx, lengths)
+        output = output.transpose(0, 1) if self.batch_first else output
+        if not is_batched:
+            output, last = (
+                output.squeeze(0 if self.batch_first else 1),
+                self._each(last, lambda state: state.squeeze(1)),
+            )
+        return output, last
+
+    def _packed(self, input: PackedSequence, hx: Any) -> Any:
+        data, batch_sizes, sorted_indices, unsorted_indices = input
+        xs, lengths = torch._VF._pad_packed_sequence(data, batch_sizes, False, 0.0, len(batch_sizes))  # type: ignore[attr-defined]
+        if hx is not None and sorted_indices is not None:
+            hx = self._each(hx, lambda state: state.index_select(1, sorted_indices))
+        output, last = self._layers(xs, hx, lengths.to(device=xs.device, dtype=torch.int32))
+        data, _ = torch._VF._pack_padded_sequence(output, lengths, False)  # type: ignore[attr-defined]
+        if unsorted_indices is not None:
+            last = self._each(last, lambda state: state.index_select(1, unsorted_indices))
+        return PackedSequence(data, batch_sizes, sorted_indices, unsorted_indices), last
+
+    @staticmethod
+    def _each(states: Any, change: Any) -> Any:
+        return tuple(change(state) for state in states) if isinstance(states, tuple) else change(states)
+
+    def _layers(self, xs: Tensor, hx: Any, lengths: Tensor | None) -> tuple[Tensor, Any]:
+        cell = self._cell()
+        count = self.num_layers * (2 if self.bidirectional else 1)
+        self._check(xs, hx, count, lengths)
+        if torch.is_autocast_enabled(xs.device.type):
+            xs = xs.to(torch.get_autocast_dtype(xs.device.type))
+        h0, c0 = (hx if cell == 'lstm' else (hx, None)) if hx is not None else (None, None)
+        ends_h, ends_c = [], []
+        for layer in range(self.num_layers):
+            outputs = []
+            for direction in range(2 if self.bidirectional else 1):
+                at = len(ends_h)
+                states, last_h, last_c = self._direction(
+                    cell,
+                    xs,
+                    layer,
+                    direction == 1,
+                    None if h0 is None else h0[at],
+                    None if c0 is None else c0[at],
+                    lengths,
+                )
+                outputs.append(states)
+                ends_h.append(last_h)
+                ends_c.append(last_c)
+            xs = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=-1)
+            if self.dropout > 0 and self.training and layer + 1 < self.num_layers:
+                xs = torch.nn.functional.dropout(xs, self.dropout)
+        last: Any = torch.stack(ends_h)
+        return xs, (last, torch.stack(ends_c)) if cell == 'lstm' else last
+
+    def _check(self, xs: Tensor, hx: Any, count: int, lengths: Tensor | None) -> None:
+        if xs.shape[-1] != self.input_size:
+            raise RuntimeError(
+                f'input.size(-1) must be equal to input_size. Expected {self.input_size}, got {xs.shape[-1]}'
+            )
+        wanted = (count, xs.shape[1], self.hidden_size)
+        for state in hx if isinstance(hx, tuple) else () if hx is None else (hx,):
+            if tuple(state.shape) != wanted:
+                raise RuntimeError(f'Expected hidden size {wanted}, got {list(state.shape)}')
+        if lengths is not None and tuple(lengths.shape) != (xs.shape[1],):
+            raise RuntimeError(f'lengths has shape {list(lengths.shape)}, needed is [{xs.shape[1]}], one for each row')
+
+    def _direction(
+        self,
+        cell: str,
+        xs: Tensor,
+        layer: int,
+        is_reverse: bool,
+        h0: Tensor | None,
+        c0: Tensor | None,
+        lengths: Tensor | None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        suffix = f'l{layer}{"_reverse" if is_reverse else ""}'
+        w, u = getattr(self, f'weight_ih_{suffix}'), getattr(self, f'weight_hh_{suffix}')
+        w, u = (self._turned(name, each, xs.dtype) for name, each in ((f'w_{suffix}', w), (f'u_{suffix}', u)))
+        b = self._bias(cell, suffix, xs).to(xs.dtype)
+        batch, hidden = xs.shape[1], self.hidden_size
+        h0 = xs.new_zeros(batch, hidden) if h0 is None else h0.to(xs.dtype)
+        if cell == 'lstm':
+            dtype = _cell_state_dtype(cell, xs)
+            c0 = xs.new_zeros(batch, hidden, dtype=dtype) if c0 is None else c0.to(dtype)
+        is_training = torch.is_grad_enabled() and any(
+            each is not None and each.requires_grad for each in (xs, w, u, b, h0, c0)
+        )
+        states, last_h, last_c, _ = recurrent(xs, w, u, b, h0, c0, lengths, cell, is_reverse, is_training)
+        return states[:-1] if is_reverse else states[1:], last_h, last_c.to(xs.dtype)
+
+    def _turned(self, name: str, weight: Tensor, dtype: torch.dtype) -> Tensor:
+        """[inputs, outputs], as the kernels read it. Where no gradient is wanted it is kept until the weight changes."""
+        if torch.is_grad_enabled() or torch.compiler.is_compiling() or weight.is_inference():
+            return weight.t().to(dtype)
+        kept: dict[str, Any] = self.__dict__.setdefault('_kept', {})
+        key = (weight._version, weight.data_ptr(), weight.device, dtype)
+        if name not in kept or kept[name][0] != key:
+            # With what it was made of, so that no other memory has that address meanwhile.
+            kept[name] = (key, weight.detach(), weight.detach().t().to(dtype).contiguous())
+        turned: Tensor = kept[name][2]
+        return turned
+
+    def _bias(self, cell: str, suffix: str, xs: Tensor) -> Tensor:
+        hidden = self.hidden_size
+        if not self.bias:
+            return xs.new_zeros(4 * hidden if cell == 'gru' else GATES[cell] * hidden)
+        ours, theirs = getattr(self, f'bias_ih_{suffix}'), getattr(self, f'bias_hh_{suffix}')
+        if cell != 'gru':
+            return ours + theirs
+        gates = 2 * hidden  # r and z; the two of n are apart
+        return torch.cat([ours[:gates] + theirs[:gates], ours[gates:], theirs[gates:]])
+
+
+class LSTM(_Recurrent):
+    """As torch.nn.LSTM; UnsupportedError when it is called with a projection."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__('LSTM', *args, **kwargs)
+
+
+class GRU(_Recurrent):
+    """As torch.nn.GRU."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__('GRU', *args, **kwargs)
+
+
+class RNN(_Recurrent):
+    """As torch.nn.RNN."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        nonlinearity: str = 'tanh',
+        *args: Any,
+        **kwargs: Any,
+    ) -> None:
+        if nonlinearity not in ('tanh', 'relu'):
+            raise ValueError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
+        super().__init__(f'RNN_{nonlinearity.upper()}', input_size, hidden_size, num_layers, *args, **kwargs)
+        self.nonlinearity = nonlinearity
+
+
+_OURS: dict[type[torch.nn.Module], type[torch.nn.Module]] = {torch.nn.LSTM: LSTM, torch.nn.GRU: GRU, torch.nn.RNN: RNN}
+
+
+def accelerate(model: torch.nn.Module) -> torch.nn.Module:
+    """`model` itself, whose torch.nn.LSTM, GRU and RNN are ours from now on, with the parameters that they have. Those
+    that have a projection stay."""
+    for module in model.modules():
+        ours = _OURS.get(type(module))
+        if ours is not None and getattr(module, 'proj_size', 0) == 0:
+            module.__class__ = ours
+    return model
