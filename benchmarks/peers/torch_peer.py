@@ -10,6 +10,7 @@ import sys
 
 import torch
 
+import torch_image_nets
 import torch_kernels
 import torch_models
 import torch_recurrent
@@ -18,7 +19,7 @@ from protocol import Timing, serve, time_calls
 DEVICE = sys.argv[1] if len(sys.argv) > 1 else "cuda"
 ON_GPU = DEVICE == "cuda"
 KEEPS_PAGES = os.environ.get("KEEPS_PAGES") == "1"
-WORKS = {**torch_kernels.WORKS, **torch_recurrent.WORKS, **torch_models.WORKS}
+WORKS = {**torch_kernels.WORKS, **torch_recurrent.WORKS, **torch_models.WORKS, **torch_image_nets.WORKS}
 if not ON_GPU:
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "2")))
 

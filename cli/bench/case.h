@@ -99,6 +99,7 @@ Cases embedding_cases();
 Cases profiler_cases();
 Cases control_cases();
 Cases transformer_cases();
+Cases image_net_cases();
 
 /// All of them, in the order of the workloads. No name comes twice.
 Cases all_cases();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Section T: transformers and what else is asked for and not written yet. Their rows stand here so that nobody takes
+// Section T: transformers, which are asked for and not written yet. Their rows stand here so that nobody takes
 // their absence for a result.
 #include "cli/bench/case.h"
 
@@ -16,7 +16,6 @@ Cases transformer_cases() {
       {"gpt2/token_bf16", "one decoded token, B 1, cache of 1,024", "an attention over a cache kept on the device",
        0.12, 0.065},
       {"xlnet_block/training_bf16", "B 32, T 512, d 1024, 16 heads", "a fused attention", 0, 0},
-      {"resnet50/training_bf16", "B 256, channels last", "convolutions by cuDNN", 0, 0},
   };
   Cases cases;
   for (const Asked& row : all) {

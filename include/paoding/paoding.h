@@ -13,6 +13,7 @@
 #include "paoding/nn.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
+#include "paoding/ops/convolution_nd.h"
 #include "paoding/optimizer.h"
 #include "paoding/printable.h"
 #include "paoding/profile.h"

@@ -59,6 +59,8 @@ const std::vector<Pass>& pipeline() {
       {"simplify_views", "reshapes that this put in meet those that were there", simplify_views},
       {"merge_duplicates", "and become equal ones", merge_duplicates},
       {"drop_unused", "what no fetch needs goes, also inside loops, before fusion could pull it in", drop_unused},
+      {"fold_norms", "a batch norm that has its statistics becomes weights and a bias, which the next pass takes in",
+       fold_norms},
       {"fuse_convolutions", "bias and ReLU become a part of the convolution before groups could take them",
        fuse_convolutions},
       {"mixed_precision",

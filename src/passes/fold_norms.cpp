@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// fold_norms: what a convolution's result is multiplied by and added to, channel by channel, becomes a part of its
+// weights and its bias: a batch norm that has its statistics, outside of training.
+//
+//   c = conv2d(x, w);  d = sub(c, mean);  e = mul(d, factor);  y = add(e, beta)
+// becomes
+//   y = add(conv2d(x, mul(w, factor)), add(mul(neg(mean), factor), beta))
+//
+// of which fuse_convolutions makes conv2d_bias. The image is gone over once where it was three times; the weights are
+// gone over once more, in every run, so they have to be the smaller of the two.
+#include <map>
+#include <optional>
+
+#include "base/check.h"
+#include "paoding/op.h"
+#include "paoding/ops.h"
+#include "passes/pass.h"
+#include "passes/rewriter.h"
+
+namespace paoding {
+namespace {
+
+class NormFolding {
+ public:
+  NormFolding(Graph& graph, PassNotes& notes) : graph_(graph), notes_(notes) {}
+
+  void run() {
+    Rewriter rewriter(graph_);
+    find_users(rewriter);
+    for (NodeId id = 0; id < rewriter.first_new; ++id) {
+      rewriter.enter(id);
+      if (const auto found = convs_.find(id); found != convs_.end()) fold(rewriter, id, found->second);
+    }
+    rewriter.finish();
+    if (folded_ > 0) notes_.add(fmt::format("{} convolutions took in factors of their channels", folded_));
+  }
+
+ private:
+  // [O], where it is one number a channel of [N, O, H, W]; or a number for all.
+  bool is_per_channel(Ref ref, const Shape& image) const {
+    const Shape& extents = graph_.type(ref).shape;
+    const int rank = extents.rank();
+    return extents.elements() == 1 ||
+           (rank >= 3 && rank <= 4 && extents.elements() == image[1] && extents[rank - 3] == image[1]);
+  }
+
+  // What is done to the result of a convolution, up to where somebody else sees it.
+  struct Chain {
+    NodeId conv = 0;
+    std::vector<NodeId> steps;
+  };
+
+  // The only node that reads output 0 of `id`, once.
+  std::optional<NodeId> only_user(const Rewriter& rewriter, NodeId id) const {
+    const auto found = users_.find(id);
+    if (rewriter.uses(id) != 1 || found == users_.end() || found->second.size() != 1) return std::nullopt;
+    return found->second.front();
+  }
+
+  void find_users(const Rewriter& rewriter) {
+    for (NodeId id = 0; id < graph_.size(); ++id) {
+      for (const Ref& ref : graph_.node(id).inputs) users_[ref.node].push_back(id);
+    }
+    for (NodeId id = 0; id < graph_.size(); ++id) {
+      if (graph_.node(id).op->name != "conv2d") continue;
+      const Chain chain = chain_of(rewriter, id);
+      if (!chain.steps.empty()) convs_[chain.steps.back()] = chain;
+    }
+  }
+
+  Chain chain_of(const Rewriter& rewriter, NodeId conv) const {
+    const Shape& image = graph_.node(conv).types[0].shape;
+    Chain chain;
+    chain.conv = conv;
+    std::size_t last_factor = 0;
+    NodeId at = conv;
+    while (const auto user = only_user(rewriter, at)) {
+      const Node& node = graph_.node(*user);
+      const std::string& op = node.op->name;
+      const bool is_first = !node.inputs.empty() && node.inputs[0].node == at;
+      if ((op != "add" && op != "mul" && (op != "sub" || !is_first)) || !(node.types[0] == graph_.node(conv).types[0]))
+        break;
+      if (!is_per_channel(node.inputs[is_first ? 1 : 0], image)) break;
+      chain.steps.push_back(at = *user);
+      if (op == "mul") last_factor = chain.steps.size();
+    }
+    // Sums alone are a bias already.
+    if (last_factor == 0) chain.steps.clear();
+    return chain;
+  }
+
+  void fold(Rewriter& rewriter, NodeId end, const Chain& chain) {
+    const Node conv = graph_.node(chain.conv);
+    const Type type = conv.types[0];
+    const Ref weights = conv.inputs[1];
+    if (type.shape.elements() < graph_.type(weights).shape.elements()) {
+      notes_.add(fmt::format("factors stay behind {}: its weights are larger than its result", conv.label()));
+      return;
+    }
+    Value factor, shift;
+    NodeId before = chain.conv;
+    for (const NodeId step : chain.steps) {
+      const Node node = graph_.node(step);
+      const bool is_first = node.inputs[0].node == before;
+      before = step;
+      const Value other = graph_.value(rewriter.now(node.inputs[is_first ? 1 : 0]));
+      const std::string& op = node.op->name;
+      if (op == "mul") {
+        factor = factor.valid() ? factor * other : other;
+        if (shift.valid()) shift = shift * other;
+      } else if (op == "add") {
+        shift = shift.valid() ? shift + other : other;
+      } else {
+        shift = shift.valid() ? shift - other : neg(other);
+      }
+    }
+    const std::int64_t outputs = type.shape[1];
+    // [O, 1, 1, 1], or a number.
+    const auto beside_weights = [&](const Value& value) {
+      return value.shape().elements() == 1 && outputs != 1 ? reshape(value, Shape{})
+                                                           : reshape(value, Shape{outputs, 1, 1, 1});
+    };
+    Value made = call(*conv.op,
+                      std::array{graph_.value(rewriter.now(conv.inputs[0])),
+                                 graph_.value(rewriter.now(weights)) * beside_weights(factor)},
+                      conv.attrs)
+                     .front();
+    if (shift.valid()) {
+      const bool is_number = shift.shape().elements() == 1 && outputs != 1;
+      made = made + (is_number ? expand(reshape(shift, Shape{1, 1, 1}), Shape{outputs, 1, 1})
+                               : reshape(shift, Shape{outputs, 1, 1}));
+    }
+    rewriter.replace({end, 0}, made.ref());
+    ++folded_;
+  }
+
+  Graph& graph_;
+  PassNotes& notes_;
+  std::map<NodeId, std::vector<NodeId>> users_;
+  std::map<NodeId, Chain> convs_;  // by the last of their steps
+  int folded_ = 0;
+};
+
+}  // namespace
+
+void fold_norms(Graph& graph, PassNotes& notes) {
+  for_each_graph(graph, [&](Graph& each) { NormFolding(each, notes).run(); });
+}
+
+}  // namespace paoding

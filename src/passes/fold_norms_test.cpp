@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "paoding/autodiff.h"
+#include "paoding/ops.h"
+#include "passes/pass.h"
+#include "tests/pass_check.h"
+
+namespace paoding {
+namespace {
+
+struct Norm {
+  Value gamma, beta, mean, variance;
+  explicit Norm(Graph& g, std::int64_t channels)
+      : gamma(g.input("gamma", f64, {channels})),
+        beta(g.input("beta", f64, {channels})),
+        mean(g.input("mean", f64, {channels})),
+        variance(square(g.input("deviation", f64, {channels}))) {}
+  Value operator()(const Value& x) const { return batch_norm(x, gamma, beta, mean, variance, {.training = false}); }
+};
+
+Value convolved(Graph& g, const Shape& image, std::int64_t outputs) {
+  const Value x = g.input("x", f64, image), w = g.input("w", f64, {outputs, image[1], 3, 3});
+  return conv2d(x, w, {.padding = {1, 1, 1, 1}});
+}
+
+// Nodes that work on something as large as `shape`.
+int count_of_shape(const Graph& g, const Shape& shape) {
+  int count = 0;
+  for (NodeId id = 0; id < g.size(); ++id) {
+    const bool is_work = g.node(id).op->name != "input" && g.node(id).op->name != "parameter";
+    if (is_work && g.node(id).types[0].shape == shape) ++count;
+  }
+  return count;
+}
+
+TEST(FoldNorms, MakesANormOutsideOfTrainingABias) {
+  for (const std::int64_t outputs : {5, 1}) {
+    Graph g;
+    const Value c = convolved(g, {2, 3, 9, 8}, outputs);
+    g.fetch("y", relu(Norm(g, outputs)(c)));
+    const auto notes =
+        run_and_compare(g, {merge_duplicates, fold_identities, simplify_views, fold_norms, fuse_convolutions});
+    EXPECT_EQ(count_of_shape(g, {2, outputs, 9, 8}), 1) << "the convolution and nothing else";
+    EXPECT_EQ(std::get<std::string>(*only(g, "conv2d_bias").attrs.find("activation")), "relu");
+    ASSERT_FALSE(notes.empty());
+    EXPECT_EQ(notes[0], "1 convolutions took in factors of their channels");
+  }
+}
+
+TEST(FoldNorms, TakesFactorsOnEitherSideAndNumbers) {
+  Graph g;
+  const Value c = convolved(g, {1, 2, 9, 9}, 3), f = g.input("f", f64, {1, 3, 1, 1}), b = g.input("b", f64, {3, 1, 1});
+  g.fetch("y", 2.0 * (f * (c + b) - b) * f + 1.5);
+  run_and_compare(g, {merge_duplicates, fold_norms});
+  EXPECT_EQ(count_of_shape(g, {1, 3, 9, 9}), 2) << "the convolution and what is added";
+}
+
+TEST(FoldNorms, OfOneLayerAfterAnother) {
+  Graph g;
+  Value x = convolved(g, {2, 3, 9, 8}, 4);
+  const Norm norm(g, 4);
+  for (const char* name : {"w1", "w2"}) x = conv2d(relu(norm(x)), g.input(name, f64, {4, 4, 1, 1}));
+  g.fetch("y", norm(x) + x * 0.0);
+  run_and_compare(g, {merge_duplicates, simplify_views, fold_norms, fuse_convolutions});
+  EXPECT_EQ(count_here(g, "conv2d_bias"), 2) << "the last one is needed without its norm too";
+}
+
+TEST(FoldNorms, LeavesTrainingAlone) {
+  Graph g;
+  const Value c = convolved(g, {2, 3, 9, 8}, 4);
+  const Value gamma = g.input("gamma", f64, {4});
+  const Value y = batch_norm(c, gamma, g.input("beta", f64, {4}), {}, {});
+  g.fetch("y", y);
+  g.fetch("d", gradients(sum(y * y), {gamma})[0]);
+  const auto notes = run_and_compare(g, {expand_composed_ops, merge_duplicates, fold_norms});
+  for (const std::string& note : notes) EXPECT_EQ(note.find("factors"), std::string::npos) << note;
+}
+
+TEST(FoldNorms, LeavesAResultThatIsSmallerThanItsWeights) {
+  Graph g;
+  g.fetch("y", Norm(g, 16)(convolved(g, {1, 8, 2, 2}, 16)));
+  const auto notes = run_and_compare(g, {merge_duplicates, fold_identities, simplify_views, fold_norms});
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_NE(notes[0].find("its weights are larger than its result"), std::string::npos) << notes[0];
+}
+
+}  // namespace
+}  // namespace paoding

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a training step of the convolutional network moves, by its plan, beside the least: every activation is written
+// once and read by those who need it, its gradient too, and bias gradients, ReLUs and masks of pools move nothing of
+// their own.
+#include <gtest/gtest.h>
+
+#include "models/conv_net.h"
+#include "paoding/nn.h"
+#include "paoding/optimizer.h"
+#include "plan/step_cost.h"
+#include "runtime/compile.h"
+
+namespace paoding {
+namespace {
+
+constexpr std::int64_t kBatch = 64, kSize = 28;
+const std::vector<std::int64_t> kChannels = {16, 32, 32};
+
+void build(Graph& graph) {
+  const models::ConvNet model(graph, {.channels = kChannels});
+  const Value scores = model(graph.input("x", f32, {kBatch, 1, kSize, kSize}));
+  const Value loss = cross_entropy(scores, graph.input("labels", i32, {kBatch}));
+  minimize(loss, Adam{});
+  graph.fetch("loss", loss);
+}
+
+// Bytes of f32 images, and of one byte of index for every window of a pool.
+double least_bytes() {
+  double total = 0, inputs = 1;
+  std::int64_t side = kSize;
+  for (std::size_t i = 0; i < kChannels.size(); ++i) {
+    const double pixels = static_cast<double>(kBatch * side * side), channels = static_cast<double>(kChannels[i]);
+    const double x = 4 * pixels * inputs, r = 4 * pixels * channels;  // what the convolution reads and makes
+    side /= 2;
+    const double windows = static_cast<double>(kBatch * side * side) * channels, y = 4 * windows;
+    total += x + r;               // convolution with bias and ReLU
+    total += r + y + windows;     // pool
+    total += 3 * y;               // the pool's gradient, masked by its result, and the bias's gradient
+    total += y + windows + r;     // given to the elements
+    total += x + r;               // gradient for the weights
+    total += i == 0 ? 0 : r + x;  // for the image
+    inputs = channels;
+  }
+  return total;
+}
+
+double image_bytes(const Plan& plan) {
+  double total = 0;
+  for (const Step& step : plan.steps) {
+    bool is_of_images = false;
+    for (const Operand& operand : step.operands) {
+      const Shape& shape = operand.layout.type.shape;
+      is_of_images |= shape.rank() == 4 && shape[0] == kBatch;
+    }
+    if (is_of_images) total += static_cast<double>(cost_of(step).bytes);
+  }
+  return total;
+}
+
+TEST(ConvNetBytes, OfATrainingStepAreWithinATenthOfTheLeast) {
+  for (const char* target : {"avx512", "h200"}) {
+    for (const bool tf32 : {false, true}) {
+      Graph graph;
+      build(graph);
+      CompileOptions options;
+      options.allow_tf32 = tf32;
+      const Plan plan = compile_plan(graph, options, std::make_shared<const Target>(named_target(target))).plan;
+      const double least = least_bytes(), moved = image_bytes(plan);
+      EXPECT_LT(moved, 1.1 * least) << target;
+      EXPECT_GE(moved, least) << target;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace paoding
