@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "models/conv_net.h"
+#include "models/image_nets.h"
 #include "paoding/nn.h"
 #include "paoding/optimizer.h"
 #include "plan/step_cost.h"
@@ -68,6 +69,31 @@ TEST(ConvNetBytes, OfATrainingStepAreWithinATenthOfTheLeast) {
       const double least = least_bytes(), moved = image_bytes(plan);
       EXPECT_LT(moved, 1.1 * least) << target;
       EXPECT_GE(moved, least) << target;
+    }
+  }
+}
+
+// What batch norms make of images has one reader each: it needs no place in f32.
+TEST(ResidualNetBytes, InMixedPrecisionNoImageLiesInF32) {
+  for (const bool is_mobile : {false, true}) {
+    Graph graph;
+    const Value x = graph.input("x", f32, {4, 3, 64, 64});
+    models::ResNetOptions residual;
+    residual.blocks = {1, 2}, residual.width = 16, residual.classes = 10;
+    models::MobileNetOptions mobile;
+    mobile.stages = {{1, 16, 1, 1}, {6, 16, 2, 2}}, mobile.classes = 10;
+    const Value scores = is_mobile ? models::mobile_net(x, mobile) : models::resnet(x, residual);
+    minimize(cross_entropy(scores, graph.input("labels", i32, {4})), Sgd{.momentum = 0.9});
+    CompileOptions options;
+    options.precision = bf16;
+    const Plan plan = compile_plan(graph, options, std::make_shared<const Target>(named_target("h200"))).plan;
+    for (const Step& step : plan.steps) {
+      for (const Operand& operand : step.operands) {
+        const Type& type = operand.layout.type;
+        if (type.dtype != f32 || type.shape.rank() != 4 || type.shape[0] != 4 || type.shape[2] == 1) continue;
+        const bool is_given = plan.slots[static_cast<std::size_t>(operand.slot)].kind == SlotKind::input;
+        EXPECT_TRUE(is_given) << step.label.op << " has " << to_string(type);
+      }
     }
   }
 }

@@ -50,12 +50,29 @@ void check_input(const char* op, const Value& x, const Ints& axes) {
 
 // ---- mean and variance ----
 
-Values compose_normalize(const char* op, std::span<const Value> in, const Attrs& attrs) {
-  const Ints axes = attrs.get_ints("axes");
-  check_input(op, in[0], axes);
+void check_normalize(const char* op, std::span<const Value> in, const Attrs& attrs) {
+  check_input(op, in[0], attrs.get_ints("axes"));
   check_range(op, "epsilon", attrs.get_float("epsilon"), Range::at_least(0));
   check_affine(op, in[0], "gamma", in[1]);
   check_affine(op, in[0], "beta", in[2]);
+}
+
+// Where rows are spread over all images, kernels of their own make statistics and results, and each had better read x
+// (of 16 bits, perhaps) than a difference x - mean in f32 that one of them would have to write. So no value of that
+// size has two readers: (x - mean) factor is x factor - mean factor, the second of them a number a row. That loses no
+// more than what rounding x has lost.
+Values compose_batch_norm(std::span<const Value> in, const Attrs& attrs) {
+  const Ints axes = attrs.get_ints("axes");
+  check_normalize("batch_norm", in, attrs);
+  const Value x = wide(in[0]), center = mean(x, axes, true);
+  const Value variance = mean(square(x - center), axes, true);
+  const Value factor = rsqrt(variance + attrs.get_float("epsilon")) * wide(in[1]);
+  return {cast(x * factor + (wide(in[2]) - center * factor), in[0].dtype()), center, variance};
+}
+
+Values compose_layer_norm(std::span<const Value> in, const Attrs& attrs) {
+  const Ints axes = attrs.get_ints("axes");
+  check_normalize("layer_norm", in, attrs);
   const Value x = wide(in[0]), center = mean(x, axes, true), offset = x - center;
   const Value variance = mean(offset * offset, axes, true);
   const Value scale = rsqrt(variance + attrs.get_float("epsilon"));
@@ -87,8 +104,38 @@ Values normalize_gradient(const GradCall& call) {
   return result;
 }
 
+// Whether there is one number a row.
+bool is_per_row(const Value& affine, const Shape& x, const Ints& axes) {
+  const Shape& extents = affine.shape();
+  return std::all_of(axes.begin(), axes.end(), [&](std::int64_t axis) {
+    const std::int64_t behind = (axis < 0 ? axis : axis - x.rank()) + extents.rank();
+    return behind < 0 || extents[static_cast<int>(behind)] == 1;
+  });
+}
+
+// The same for rows that are spread, with sums over rows that both dx and dgamma read:
+// dx = s gamma (g - mean(g) - n mean(g n)) = g a + x b + c.
+Values batch_norm_gradient(const GradCall& call) {
+  const Ints& axes = call.node.attrs.get_ints("axes");
+  const Shape& extents = call.inputs[0].shape();
+  const bool is_plain = call.grads[0].valid() && !call.grads[1].valid() && !call.grads[2].valid();
+  if (!is_plain || !is_per_row(call.inputs[1], extents, axes) || !is_per_row(call.inputs[2], extents, axes)) {
+    return normalize_gradient(call);
+  }
+  const Value x = wide(call.inputs[0]), gamma = wide(call.inputs[1]), g = wide(call.grads[0]), center = call.outputs[1];
+  const Value scale = rsqrt(call.outputs[2] + call.node.attrs.get_float("epsilon"));
+  const Value sum_g = sum(g, axes, true), sum_gn = sum(g * (x * scale - center * scale), axes, true);
+  Values result{{}, sum_gn, sum_g};
+  if (call.wanted[0]) {
+    const double share = 1 / elements_of(extents, axes);
+    const Value a = scale * gamma, b = a * scale * sum_gn * -share;
+    result[0] = g * a + (x * b - (center * b + a * sum_g * share));
+  }
+  return result;
+}
+
 void register_normalize(const char* name, const char* summary, Values (*compose)(std::span<const Value>, const Attrs&),
-                        const Ints& axes, const std::vector<OpCase>& cases) {
+                        Values (*gradient)(const GradCall&), const Ints& axes, const std::vector<OpCase>& cases) {
   register_op({
       .name = name,
       .summary = summary,
@@ -96,7 +143,7 @@ void register_normalize(const char* name, const char* summary, Values (*compose)
       .inputs = {"x", "gamma", "beta"},
       .attrs = {{.name = "axes", .example = axes, .doc = "axes of a row"},
                 {.name = "epsilon", .example = 1e-5, .doc = "added to the variance"}},
-      .gradient = normalize_gradient,
+      .gradient = gradient,
       .compose = compose,
       .cases = cases,
   });
@@ -144,8 +191,7 @@ void register_norm_ops() {
   // ---- layer_norm ----
   register_normalize(
       "layer_norm", "(x - mean) / sqrt(variance + epsilon) * gamma + beta over axes; mean, variance",
-      [](std::span<const Value> in, const Attrs& attrs) { return compose_normalize("layer_norm", in, attrs); },
-      Ints{-1},
+      compose_layer_norm, normalize_gradient, Ints{-1},
       {{.shapes = {{4, 6}, {6}, {6}}},
        {.shapes = {{3, 4, 5}, {4, 5}, {}}, .attrs = {{"axes", Ints{1, 2}}}},
        {.shapes = {{0, 6}, {6}, {6}}},
@@ -156,11 +202,10 @@ void register_norm_ops() {
        {.shapes = {{4, 6}, {6}, {6}}, .attrs = {{"epsilon", -1e-5}}, .error = "epsilon = -1e-05"}});
 
   // ---- batch_norm ----
-  register_normalize(
-      "batch_norm", "layer_norm over the axes that are not channels; mean, variance",
-      [](std::span<const Value> in, const Attrs& attrs) { return compose_normalize("batch_norm", in, attrs); }, Ints{0},
-      {{.shapes = {{5, 3}, {3}, {3}}},
-       {.shapes = {{4, 3, 2, 2}, {3, 1, 1}, {3, 1, 1}}, .attrs = {{"axes", Ints{0, 2, 3}}}}});
+  register_normalize("batch_norm", "layer_norm over the axes that are not channels; mean, variance", compose_batch_norm,
+                     batch_norm_gradient, Ints{0},
+                     {{.shapes = {{5, 3}, {3}, {3}}},
+                      {.shapes = {{4, 3, 2, 2}, {3, 1, 1}, {3, 1, 1}}, .attrs = {{"axes", Ints{0, 2, 3}}}}});
 
   // ---- rms_norm ----
   register_op({
