@@ -28,25 +28,25 @@ class Lock;  // src/io/files.h
 
 /// What is beside the tensors. Texts are UTF-8, whole numbers are not negative.
 struct Manifest {
-  std::string model;                           // "g2p"
-  std::map<std::string, std::string> options;  // of the model and the training, by name, as text
-  std::int64_t step = 0;                       // updates made
-  std::int64_t epoch = 0, batch = 0;           // where in the data to go on: batches of this epoch done
+  std::string model = {};                           // "g2p"
+  std::map<std::string, std::string> options = {};  // of the model and the training, by name, as text
+  std::int64_t step = 0;                            // updates made
+  std::int64_t epoch = 0, batch = 0;                // where in the data to go on: batches of this epoch done
   /// On held-out data, lower is better; NaN when it was not evaluated.
   double score = std::numeric_limits<double>::quiet_NaN();
-  std::string score_name;                    // "phoneme error rate"
-  std::map<std::string, std::string> notes;  // whatever else: free text
+  std::string score_name = {};                    // "phoneme error rate"
+  std::map<std::string, std::string> notes = {};  // whatever else: free text
   /// The loss as it was logged: steps and values, for the curve.
-  std::vector<std::pair<std::int64_t, double>> losses;
+  std::vector<std::pair<std::int64_t, double>> losses = {};
   /// The scores of the checkpoints before, and its own, the same way.
-  std::vector<std::pair<std::int64_t, double>> scores;
+  std::vector<std::pair<std::int64_t, double>> scores = {};
 };
 
 struct Checkpoint {
-  Manifest manifest;
-  std::map<std::string, Tensor> tensors;
+  Manifest manifest = {};
+  std::map<std::string, Tensor> tensors = {};
   /// The model's own, by file name: vocabularies. Any bytes; names are plain (no slash, no dot first, UTF-8).
-  std::map<std::string, std::string> files;
+  std::map<std::string, std::string> files = {};
 };
 
 /// Where a run's checkpoints are, and which of them are kept. While it lives no other may train into the folder, in

@@ -14,6 +14,7 @@
 #include "paoding/op.h"
 #include "paoding/ops.h"
 #include "paoding/ops/convolution_nd.h"
+#include "paoding/ops/lists.h"
 #include "paoding/optimizer.h"
 #include "paoding/printable.h"
 #include "paoding/profile.h"

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lists in braces (paoding/ops/lists.h) say what spans of the same say.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "paoding/paoding.h"
+
+namespace paoding {
+namespace {
+
+using Ints = std::vector<std::int64_t>;
+
+// What `build` adds to a graph of a [2, 3, 4] and b [2, 3, 4], as text.
+template <class Build>
+std::string text_of(const Build& build) {
+  Graph g;
+  const Value a = g.input("a", f32, {2, 3, 4}), b = g.input("b", f32, {2, 3, 4});
+  const Values results = build(a, b);
+  for (std::size_t i = 0; i < results.size(); ++i) g.fetch("y" + std::to_string(i), results[i]);
+  return to_text(g);
+}
+
+template <class InBraces, class BySpan>
+void expect_same(const InBraces& in_braces, const BySpan& by_span) {
+  EXPECT_EQ(text_of(in_braces), text_of(by_span));
+}
+
+TEST(ListArguments, AxesOfReductionsMayBeBraces) {
+  expect_same(
+      [](const Value& a, const Value&) {
+        return Values{
+            sum(a, {0, 1}),    max(a, {-1}, true),           mean(a, {0}), var(a, {1, 2}, false, 1), all(a, {2}),
+            logsumexp(a, {1}), layer_norm(a, {}, {}, {1, 2})};
+      },
+      [](const Value& a, const Value&) {
+        return Values{sum(a, Ints{0, 1}),
+                      max(a, Ints{-1}, true),
+                      mean(a, Ints{0}),
+                      var(a, Ints{1, 2}, false, 1),
+                      all(a, Ints{2}),
+                      logsumexp(a, Ints{1}),
+                      layer_norm(a, {}, {}, Ints{1, 2})};
+      });
+}
+
+TEST(ListArguments, ViewsAndJoinsMayBeWrittenWithBraces) {
+  expect_same(
+      [](const Value& a, const Value& b) {
+        Values all{transpose(a, {2, 0, 1}),
+                   reshape(a, {-1, 4}),
+                   slice(a, {0, 1, 0}, {2, 3, 4}, {1, 1, 2}),
+                   pad(a, {0, 1, 0}, {1, 0, 0}, 5),
+                   flip(a, {0}),
+                   tile(a, {2, 1, 1}),
+                   crop(a, {0, 1, 1}, {0, 0, 1}),
+                   concat({a, b}, 1),
+                   stack({a, b}),
+                   unsqueeze(a, {0, 2}),
+                   add_n({a, b, a})};
+        for (const Value& part : split(a, {1, 3}, 2)) all.push_back(part);
+        return all;
+      },
+      [](const Value& a, const Value& b) {
+        const Values both{a, b}, three{a, b, a};
+        Values all{transpose(a, Ints{2, 0, 1}),
+                   reshape(a, Ints{6, 4}),
+                   slice(a, Ints{0, 1, 0}, Ints{2, 3, 4}, Ints{1, 1, 2}),
+                   pad(a, Ints{0, 1, 0}, Ints{1, 0, 0}, 5),
+                   flip(a, Ints{0}),
+                   tile(a, Ints{2, 1, 1}),
+                   crop(a, Ints{0, 1, 1}, Ints{0, 0, 1}),
+                   concat(both, 1),
+                   stack(both),
+                   unsqueeze(a, Ints{0, 2}),
+                   add_n(three)};
+        for (const Value& part : split(a, Ints{1, 3}, 2)) all.push_back(part);
+        return all;
+      });
+}
+
+TEST(ListArguments, OnePartOfFourIsNotFourParts) {
+  Graph g;
+  const Value a = g.input("a", f32, {4, 2});
+  EXPECT_EQ(split(a, {4}).size(), 1U);
+  EXPECT_EQ(split(a, 4).size(), 4U);
+}
+
+TEST(ListArguments, GradientsAreOfAListThatIsThereOrOfBraces) {
+  expect_same(
+      [](const Value& a, const Value& b) {
+        const Values wanted{a, b};
+        Values all = gradients(sum(a * b), wanted);
+        for (const Value& each : gradients({sum(a), sum(a * a)}, {a, b})) all.push_back(each);
+        return all;
+      },
+      [](const Value& a, const Value& b) {
+        Values all = gradients(sum(a * b), {a, b});
+        const Values outputs{sum(a), sum(a * a)}, wanted{a, b};
+        for (const Value& each : gradients(outputs, wanted)) all.push_back(each);
+        return all;
+      });
+}
+
+}  // namespace
+}  // namespace paoding
