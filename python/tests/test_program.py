@@ -204,6 +204,32 @@ def test_feeds_are_checked_before_anything_runs():
     assert parameters['optimizer/step'].item() == 2
 
 
+def test_programs_and_stores_that_do_not_belong_together_are_refused():
+    graph, parameters, _ = training_program()
+    with pd.Graph() as other:
+        other.fetch('y', other.parameter('mine', pd.f32, 3) * 2)
+    with pytest.raises(pd.ArgumentError, match='mine'):
+        pd.Program(other, parameters)
+    with pytest.raises(pd.ArgumentError):
+        pd.Program(other)
+    with pytest.raises(pd.ArgumentError, match='no device'):
+        pd.Parameters(graph, device='tpu')
+    with pytest.raises(pd.Error):
+        pd.Program(graph, parameters, fetches=['nothing'])
+    with pytest.raises(pd.DtypeError, match="'f33' is no dtype"):
+        other.input('x', 'f33', 3)
+    with pytest.raises(pd.ShapeError):
+        other.input('x', pd.f32, -1)
+    with pytest.raises(pd.ArgumentError, match='nothing'):
+        parameters['nothing']
+    with pytest.raises(pd.ShapeError, match=r"parameter 'out/bias' is f32\[3\]"):
+        parameters['out/bias'] = np.zeros(4, np.float32)
+    with pytest.raises(pd.Error):
+        graph.find('x') + other.find('mine')  # of two graphs
+    with pytest.raises(pd.FileError, match='graph text>:2:5'):
+        pd.Graph.parse('paoding graph 1\ny = nothing(x)\n')
+
+
 def test_bf16_comes_and_goes():
     with pd.Graph() as graph:
         x = graph.input('x', pd.bf16, 3)
@@ -274,6 +300,9 @@ def test_a_tensor_is_an_array():
     shared = pd.Tensor(array)
     array[0] = 9
     assert shared.tolist()[0] == 9  # the same memory
+    text = b'abc'
+    pd.Tensor(text).numpy()[0] = 0  # memory of its own: nobody may write to that of bytes
+    assert text == b'abc'
 
 
 def test_many_programs_are_made_and_dropped():

@@ -2,6 +2,10 @@
 """paoding.torch beside torch.nn, on the CPU."""
 
 import copy
+import os
+import pathlib
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -214,3 +218,17 @@ def test_tensors_are_fed_and_fetched_where_they_are():
     with pytest.raises(pd.ArgumentError, match='densely'):
         program(x=torch.randn(3, 2).bfloat16().t())
     assert np.asarray(pd.Tensor(torch.arange(3))).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize('order', ['torch, paoding.torch', 'paoding, torch, paoding.torch'])
+def test_both_have_one_pool_of_threads_whichever_is_imported_first(order):
+    code = f"""
+import {order}
+torch.randn(1000, 1000) @ torch.randn(1000, 1000)
+paoding.torch.LSTM(64, 64)(torch.randn(20, 32, 64))
+print(len({{line.split()[-1] for line in open('/proc/self/maps') if 'libgomp' in line or 'libiomp' in line}}))
+"""
+    folder = str(pathlib.Path(pd.__file__).parents[1])
+    environment = {**os.environ, 'PYTHONPATH': os.pathsep.join([folder, os.environ.get('PYTHONPATH', '')])}
+    done = subprocess.run([sys.executable, '-c', code], env=environment, capture_output=True, text=True)
+    assert done.stdout.strip() == '1', done.stdout + done.stderr
