@@ -64,7 +64,7 @@ TEST(ListArguments, ViewsAndJoinsMayBeWrittenWithBraces) {
       [](const Value& a, const Value& b) {
         const Values both{a, b}, three{a, b, a};
         Values all{transpose(a, Ints{2, 0, 1}),
-                   reshape(a, Ints{6, 4}),
+                   reshape(a, Ints{-1, 4}),
                    slice(a, Ints{0, 1, 0}, Ints{2, 3, 4}, Ints{1, 1, 2}),
                    pad(a, Ints{0, 1, 0}, Ints{1, 0, 0}, 5),
                    flip(a, Ints{0}),

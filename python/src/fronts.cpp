@@ -14,6 +14,7 @@
 #include "calls.h"
 #include "paoding/error.h"
 #include "paoding/ops.h"
+#include "paoding/ops/convolution_nd.h"
 
 namespace paoding::python {
 namespace {
@@ -218,10 +219,42 @@ void bind_convolutions(nb::module_& module) {
       "x"_a, "w"_a, "bias"_a = nb::none(), "stride"_a = 1, "padding"_a = 0, "dilation"_a = 1, "groups"_a = 1,
       nb::sig("def conv1d(x: Value, w: Value, bias: Value | None = None, stride: int = 1, padding: Ints = 0, dilation: "
               "int = 1, groups: int = 1) -> Value"));
+  module.def(
+      "conv3d",
+      [](const ValueHandle& x, const ValueHandle& w, const MaybeValue& bias, nb::object stride, nb::object padding,
+         nb::object dilation, std::int64_t groups) {
+        const Conv3dOptions options{.stride = extents<3>(stride, "stride"),
+                                    .padding = padding_of<3>(padding),
+                                    .dilation = extents<3>(dilation, "dilation"),
+                                    .groups = groups};
+        return wrap(conv3d(x, w, value_of(bias), options));
+      },
+      "x"_a, "w"_a, "bias"_a = nb::none(), "stride"_a = 1, "padding"_a = 0, "dilation"_a = 1, "groups"_a = 1,
+      nb::sig(
+          "def conv3d(x: Value, w: Value, bias: Value | None = None, stride: Ints = 1, padding: Ints = 0, dilation: "
+          "Ints = 1, groups: int = 1) -> Value"),
+      "conv2d over volumes [N, C, D, H, W].");
+  module.def(
+      "conv_transpose2d",
+      [](const ValueHandle& x, const ValueHandle& w, const MaybeValue& bias, nb::object stride, nb::object padding,
+         nb::object output_padding, nb::object dilation, std::int64_t groups) {
+        const ConvTranspose2dOptions options{.stride = extents<2>(stride, "stride"),
+                                             .padding = padding_of<2>(padding),
+                                             .output_padding = extents<2>(output_padding, "output_padding"),
+                                             .dilation = extents<2>(dilation, "dilation"),
+                                             .groups = groups};
+        return wrap(conv_transpose2d(x, w, value_of(bias), options));
+      },
+      "x"_a, "w"_a, "bias"_a = nb::none(), "stride"_a = 1, "padding"_a = 0, "output_padding"_a = 0, "dilation"_a = 1,
+      "groups"_a = 1,
+      nb::sig(
+          "def conv_transpose2d(x: Value, w: Value, bias: Value | None = None, stride: Ints = 1, padding: Ints = 0, "
+          "output_padding: Ints = 0, dilation: Ints = 1, groups: int = 1) -> Value"),
+      "The gradient of conv2d for its image, as a layer.");
   const auto pool_options = [](nb::object kernel, nb::object stride, nb::object padding, nb::object dilation) {
     return Pool2dOptions{.kernel = extents<2>(kernel, "kernel"),
                          .stride = stride.is_none() ? std::array<std::int64_t, 2>{0, 0} : extents<2>(stride, "stride"),
-                         .padding = padding_of(padding),
+                         .padding = padding_of<2>(padding),
                          .dilation = extents<2>(dilation, "dilation")};
   };
   module.def(
@@ -256,12 +289,6 @@ AttentionOptions attention_of(const MaybeValue& mask, const MaybeValue& lengths,
   return {.mask = value_of(mask), .lengths = value_of(lengths), .causal = causal, .scale = scale, .dropout = dropout};
 }
 
-std::array<std::int64_t, 4> padding_of(nb::handle given) {
-  if (PyLong_Check(given.ptr()) == 0 && nb::len(given) == 4) return extents<4>(given, "padding");
-  const auto [vertical, horizontal] = extents<2>(given, "padding");
-  return {vertical, vertical, horizontal, horizontal};
-}
-
 Conv2dOptions conv2d_options(nb::handle stride, nb::handle padding, nb::handle dilation, std::int64_t groups,
                              const std::string& activation) {
   constexpr std::pair<const char*, Activation> known[] = {{"none", Activation::none},
@@ -271,7 +298,7 @@ Conv2dOptions conv2d_options(nb::handle stride, nb::handle padding, nb::handle d
   for (const auto& [name, value] : known) {
     if (activation != name) continue;
     return {.stride = extents<2>(stride, "stride"),
-            .padding = padding_of(padding),
+            .padding = padding_of<2>(padding),
             .dilation = extents<2>(dilation, "dilation"),
             .groups = groups,
             .activation = value};

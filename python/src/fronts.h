@@ -30,8 +30,15 @@ std::array<std::int64_t, count> extents(nb::handle given, const char* name) {
   return all;
 }
 
-/// Top, bottom, left, right of a number, (vertical, horizontal) or all four.
-std::array<std::int64_t, 4> padding_of(nb::handle given);
+/// In front of and behind each axis: of a number, one for each axis, or all.
+template <std::size_t axes>
+std::array<std::int64_t, 2 * axes> padding_of(nb::handle given) {
+  if (PyLong_Check(given.ptr()) == 0 && nb::len(given) == 2 * axes) return extents<2 * axes>(given, "padding");
+  const auto same = extents<axes>(given, "padding");
+  std::array<std::int64_t, 2 * axes> all{};
+  for (std::size_t i = 0; i < 2 * axes; ++i) all[i] = same[i / 2];
+  return all;
+}
 Conv2dOptions conv2d_options(nb::handle stride, nb::handle padding, nb::handle dilation, std::int64_t groups,
                              const std::string& activation);
 AttentionOptions attention_of(const MaybeValue& mask, const MaybeValue& lengths, bool causal, double scale,

@@ -150,6 +150,24 @@ def test_layers_run():
     np.testing.assert_allclose(np.asarray(got['x']).mean(-1), np.zeros((2, 6)), atol=1e-5)
 
 
+def test_convolutions_of_other_forms_are_sums_over_windows():
+    x, w = floats(1, 2, 4, 5, 3), floats(3, 2, 2, 2, 2, seed=1)
+    with pd.Graph() as graph:
+        x3, w3 = graph.input('x', pd.f32, x.shape), graph.input('w', pd.f32, w.shape)
+        graph.fetch('volume', pd.conv3d(x3, w3, stride=(1, 2, 1), padding=(0, 1, 0)))
+        graph.fetch('spread', pd.conv_transpose2d(x3[:, :, 0], w3[:2, :, 0], stride=2))
+    got = pd.Program(graph)(x=x, w=w)
+    padded = np.pad(x, ((0, 0), (0, 0), (0, 0), (1, 1), (0, 0)))
+    for place in np.ndindex(3, 3, 2):
+        d, h, v = place[0], 2 * place[1], place[2]
+        wanted = np.einsum('cdhw,ocdhw->o', padded[0, :, d : d + 2, h : h + 2, v : v + 2], w)
+        np.testing.assert_allclose(np.asarray(got['volume'])[(0, slice(None), *place)], wanted, rtol=1e-4, atol=1e-5)
+    spread = np.zeros((2, 10, 6), np.float32)
+    for i, j in np.ndindex(5, 3):
+        spread[:, 2 * i : 2 * i + 2, 2 * j : 2 * j + 2] += np.einsum('c,cohw->ohw', x[0, :, 0, i, j], w[:2, :, 0])
+    np.testing.assert_allclose(np.asarray(got['spread'])[0], spread, rtol=1e-4, atol=1e-5)
+
+
 def regression():
     with pd.Graph() as graph:
         x, y = graph.input('x', pd.f32, (4, 3)), graph.input('y', pd.f32, (4, 2))

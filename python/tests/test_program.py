@@ -428,3 +428,31 @@ def test_it_is_imported_quickly():
         for _ in range(3)
     ]
     assert min(times) < 0.15
+
+
+def test_a_program_for_a_gpu_trains_as_that_for_the_cpu():
+    """On the GPU that is not there (tests/pretend_gpu)."""
+    folder = pathlib.Path(pd.__file__).parents[2] / 'pretend_gpu'
+    if not (folder / 'libcuda.so.1').exists():
+        pytest.skip(f'{folder} is not built')
+    code = """
+import numpy as np, paoding as pd
+with pd.Graph() as graph:
+    x, y = graph.input('x', pd.f32, (8, 5)), graph.input('y', pd.i64, 8)
+    loss = pd.cross_entropy(pd.nn.Linear('out', 5, 3)(x), y)
+    pd.minimize(loss, pd.Adam(0.05))
+    graph.fetch('loss', loss)
+fed = {'x': np.linspace(-1, 1, 40, dtype=np.float32).reshape(8, 5), 'y': np.arange(8) % 3}
+losses = []
+for device in ('cpu', 'cuda'):
+    parameters = pd.Parameters(graph, device=device, seed=7)
+    assert parameters.device == {'cpu': 'cpu', 'cuda': 'cuda:0'}[device]
+    step = pd.Program(graph, parameters)
+    losses.append([step.run(fed)['loss'].item() for _ in range(10)])
+np.testing.assert_allclose(*losses, rtol=1e-5)
+assert losses[0][-1] < losses[0][0]
+"""
+    package = str(pathlib.Path(pd.__file__).parents[1])
+    environment = {**os.environ, 'PYTHONPATH': package, 'PAODING_CUDA_PATH': str(folder)}
+    done = subprocess.run([sys.executable, '-c', code], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
