@@ -204,30 +204,62 @@ gpu::TextPlan plan_images(const KernelCall& call) {
 
 // ---- the gradient for the weights ----
 
-constexpr int kWeightThreads = 128;
-constexpr std::int64_t kLeastBlocks = 4;  // of a part: less, and adding up the parts takes longer than making them
+// Windows of a part: of less, adding up the parts takes longer than making them.
+constexpr std::int64_t kLeastWindows = 256, kLeastOfLarge = 512;
+
+// What a CTA has of a gradient for weights, and how its warps share it.
+struct WeightTile {
+  std::int64_t rows = 16, columns = 16;
+  int warps_m = 1, warps_n = 1, warps = 4;
+
+  // By warps that have all of a small tile. Every tile of columns reads the gradient again; 72 is 9 taps of 8 channels.
+  static WeightTile small(std::int64_t all_rows, std::int64_t depth) {
+    WeightTile tile;
+    tile.rows = all_rows <= 16 ? 16 : 32;
+    const auto work_of = [&](std::int64_t columns) { return gpu::parts_of(depth, columns) * (columns + tile.rows); };
+    for (const std::int64_t columns : {32, 64, 72}) {
+      if (work_of(columns) < work_of(tile.columns)) tile.columns = columns;
+    }
+    return tile;
+  }
+  // By warps that have 64 x 32, or 32 x 32, of a large one, which is read less often.
+  static WeightTile large(std::int64_t all_rows, std::int64_t depth) {
+    const auto is_double = [](std::int64_t count) {
+      return count > 64 && gpu::parts_of(count, 128) * 2 == gpu::parts_of(count, 64);
+    };
+    WeightTile tile;
+    tile.rows = is_double(all_rows) ? 128 : 64, tile.columns = is_double(depth) ? 128 : 64;
+    tile.warps_n = static_cast<int>(tile.columns / 32);
+    tile.warps_m = tile.rows == 128 || tile.columns == 64 ? 2 : 1;
+    tile.warps = tile.warps_m * tile.warps_n;
+    return tile;
+  }
+  // Sums in f32 that are not rounded are lanes' work: fewer of them fit.
+  static WeightTile of(std::int64_t rows, std::int64_t depth, bool is_plain) {
+    return is_plain || rows <= 32 || depth < 64 ? small(rows, depth) : large(rows, depth);
+  }
+  bool is_large() const { return warps_m * warps_n > 1; }
+  std::int64_t block(std::int64_t element_size) const { return warps / (warps_m * warps_n) * 32 / element_size; }
+};
 
 gpu::TextPlan plan_weights(const KernelCall& call) {
   const ConvShape shape(call);
   const Image image{shape.x, call.alignments[0]}, gradient{shape.y, call.alignments[1]};
   const std::int64_t channels = shape.channels / shape.groups, rows = shape.outputs / shape.groups;
   const std::int64_t windows = shape.batch * shape.axes[0].outputs * shape.axes[1].outputs;
+  const std::int64_t depth = channels * shape.axes[0].kernel * shape.axes[1].kernel;
 
-  ConvText text(call, "conv2d_grad_weight", kWeightThreads);
-  const std::int64_t depth = text.depth(channels), block = kWeightThreads / 32 * 32 / size_bytes(shape.dtype);
-  const std::int64_t tile_rows = rows <= 16 ? 16 : 32;
-  // Every tile of columns reads the gradient again; 72 is 9 taps of 8 channels.
-  const auto work_of = [&](std::int64_t columns) { return gpu::parts_of(depth, columns) * (columns + tile_rows); };
-  std::int64_t tile_columns = 16;
-  for (const std::int64_t columns : {32, 64, 72}) {
-    if (work_of(columns) < work_of(tile_columns)) tile_columns = columns;
-  }
+  const WeightTile tile = WeightTile::of(rows, depth, shape.dtype == DType::f32 && !call.allow_tf32);
+  const std::int64_t block = tile.block(size_bytes(shape.dtype)), tile_rows = tile.rows, tile_columns = tile.columns;
+  ConvText text(call, "conv2d_grad_weight", 32 * tile.warps);
   const std::int64_t tiles_m = gpu::parts_of(rows, tile_rows), tiles_n = gpu::parts_of(depth, tile_columns);
   const std::int64_t blocks = gpu::parts_of(windows, block), tiles = tiles_m * tiles_n * shape.groups;
-  const std::int64_t parts =
-      std::clamp<std::int64_t>(call.target->sm_count * 4 / tiles, 1, std::max<std::int64_t>(blocks / kLeastBlocks, 1));
+  const std::int64_t least = tile.is_large() ? kLeastOfLarge : kLeastWindows * 2 / size_bytes(shape.dtype);
+  const std::int64_t parts = std::clamp<std::int64_t>(call.target->sm_count * 16 / tile.warps / tiles, 1,
+                                                      std::max<std::int64_t>(blocks * block / least, 1));
   const std::int64_t in_row = tile_rows + 8 + (tile_columns % 32 == 8 ? tile_columns : tile_columns + 8);
   text.constant("int kRows", tile_rows), text.constant("int kColumns", tile_columns);
+  text.constant("int kWarpsM", tile.warps_m), text.constant("int kWarpsN", tile.warps_n);
   text.constant("int kStages", stages_of(block * in_row * size_bytes(shape.dtype),
                                          (tile_columns + 2 * block) * kPlaceBytes, blocks / parts));
   text.walk(image, gradient, false, channels);

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // partial[part, o, (tap, channel)] = the sum over the part's windows of gradient[window, o] image[window, (tap, channel)]:
 // a convolution's gradient for its weights, whose results are few and whose sums are long. A CTA has kRows outputs by
-// kColumns (tap, channel)s of one group, and a part of all windows; each of its warps has the whole tile, and a share of
-// the windows of every block. What warps and parts come to is added up in their order.
+// kColumns (tap, channel)s of one group, and a part of all windows. Of a small tile each of its warps has all, and a share
+// of the windows of every block (kWarpsK); of a large one each has a part. What warps and parts come to is added up in
+// their order.
 
 constexpr int kStep = 32 / (int)sizeof(Stored);  // windows that a warp multiplies at once
-constexpr int kDepth = kThreads / 32 * kStep;
+constexpr int kWarpsK = kThreads / 32 / (kWarpsM * kWarpsN), kDepth = kWarpsK * kStep;
 constexpr int kRowStride = kRows + 8, kColumnStride = kColumns % 32 == 8 ? kColumns : kColumns + 8;  // to other banks
 constexpr int kStageElements = kDepth * (kRowStride + kColumnStride);
-constexpr int kTilesM = kRows / 16, kTilesN = kColumns / 8;
+constexpr int kTilesM = kRows / kWarpsM / 16, kTilesN = kColumns / kWarpsN / 8;  // of a warp
 
 PD_DEVICE void bring_image(Stored* to, const Stored* image, const Place* windows, const Place* taps, const Sizes& size) {
   constexpr int kInRow = kColumns / kPiece, kPieces = kDepth * kInRow;
@@ -84,7 +85,7 @@ PD_DEVICE void multiply(float (&sum)[kTilesM][kTilesN][4], const Stored* a, cons
 }
 
 PD_DEVICE void add_up(const Stored* image, const Stored* gradient, float* partial, const Sizes& size) {
-  constexpr int kSumElements = kRows * kColumns * 4 / (int)sizeof(Stored);
+  constexpr int kSumElements = kWarpsK > 1 ? kRows * kColumns * 4 / (int)sizeof(Stored) : 0;
   constexpr int kElements = kStages * kStageElements > kSumElements ? kStages * kStageElements : kSumElements;
   __shared__ uint4 stages[(kElements * sizeof(Stored) + 15) / 16];
   __shared__ Place taps[kColumns], windows[2][kDepth];
@@ -92,7 +93,8 @@ PD_DEVICE void add_up(const Stored* image, const Stored* gradient, float* partia
   const int first_column = next_coordinate(tile, size.tiles_n) * kColumns;
   const int first_row = next_coordinate(tile, size.tiles_m) * kRows, group = next_coordinate(tile, size.groups);
   const Phase phase = phase_at(0, size);
-  const int part = tile, warp = threadIdx.x / 32;
+  const int part = tile, warp = threadIdx.x / 32, turn = warp / (kWarpsM * kWarpsN);
+  const int warp_row = warp / kWarpsN % kWarpsM * (kRows / kWarpsM), warp_column = warp % kWarpsN * (kColumns / kWarpsN);
   const int first = (int)((long long)part * size.blocks / size.parts);
   const int last = (int)((long long)(part + 1) * size.blocks / size.parts);
   image += group * size.image_group, gradient += group * size.rows * size.of_window_c;
@@ -123,32 +125,44 @@ PD_DEVICE void add_up(const Stored* image, const Stored* gradient, float* partia
     __syncthreads();
     bring(block + kStages - 1);
     const Stored* const from = stage(block);
-    multiply(sum, from + warp * kStep * kRowStride, from + kDepth * kRowStride + warp * kStep * kColumnStride);
+    multiply(sum, from + turn * kStep * kRowStride + warp_row,
+             from + kDepth * kRowStride + turn * kStep * kColumnStride + warp_column);
   }
   copies_wait<0>();
   __syncthreads();
 
-  float* const sums = (float*)stages;
   const Lane lane;
-  for (int turn = 0; turn < kThreads / 32; ++turn) {
-    if (warp == turn) {
+  partial += ((long long)part * size.groups.count + group) * size.rows * size.depth;
+  // Calls visit(row, column, sum) for this lane's sums, by their place in the tile.
+  const auto for_each_sum = [&](auto visit) {
 #pragma unroll
-      for (int m = 0; m < kTilesM; ++m) {
+    for (int m = 0; m < kTilesM; ++m) {
 #pragma unroll
-        for (int n = 0; n < kTilesN; ++n) {
+      for (int n = 0; n < kTilesN; ++n) {
 #pragma unroll
-          for (int i = 0; i < 4; ++i) {
-            float* const to = sums + (m * 16 + i / 2 * 8 + lane.g) * kColumns + n * 8 + lane.t * 2 + i % 2;
-            *to = turn == 0 ? sum[m][n][i] : *to + sum[m][n][i];
-          }
+        for (int i = 0; i < 4; ++i) {
+          visit(warp_row + m * 16 + i / 2 * 8 + lane.g, warp_column + n * 8 + lane.t * 2 + i % 2, sum[m][n][i]);
         }
       }
     }
-    __syncthreads();
-  }
-  partial += ((long long)part * size.groups.count + group) * size.rows * size.depth;
-  for (int i = threadIdx.x; i < kRows * kColumns; i += kThreads) {
-    const int row = first_row + i / kColumns, column = first_column + i % kColumns;
-    if (row < size.rows && column < size.depth) partial[row * size.depth + column] = sums[i];
+  };
+  const auto store_sum = [&](int row, int column, float value) {
+    row += first_row, column += first_column;
+    if (row < size.rows && column < size.depth) partial[row * size.depth + column] = value;
+  };
+  if constexpr (kWarpsK == 1) {
+    for_each_sum(store_sum);
+  } else {
+    float* const sums = (float*)stages;
+    for (int k = 0; k < kWarpsK; ++k) {
+      if (turn == k) {
+        for_each_sum([&](int row, int column, float value) {
+          float* const to = sums + row * kColumns + column;
+          *to = k == 0 ? value : *to + value;
+        });
+      }
+      __syncthreads();
+    }
+    for (int i = threadIdx.x; i < kRows * kColumns; i += kThreads) store_sum(i / kColumns, i % kColumns, sums[i]);
   }
 }
