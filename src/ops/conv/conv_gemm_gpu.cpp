@@ -11,6 +11,7 @@
 #include "gpu/text_kernel.h"
 #include "ops/all_kernels.h"
 #include "ops/conv/conv_shape.h"
+#include "ops/conv/conv_weight_pack_gpu.h"
 #include "ops/conv/conv_weight_sum_gpu.h"
 #include "ops/conv/window_gpu.h"
 
@@ -101,11 +102,10 @@ class ConvText {
     constant("bool kHasPhases", has_phases);
     constant("int kPiece", image.piece(group_channels));
   }
-  /// Where weights lie: rows of (tap, channel).
-  void weights(std::size_t row_axis) {
-    auto& s = sizes();
-    s.number("weight_n", shape_.w.strides[row_axis]), s.number("weight_c", shape_.w.strides[1 - row_axis]);
-    s.number("weight_h", shape_.w.strides[2]), s.number("weight_w", shape_.w.strides[3]);
+  /// Where weights lie: [row, channel, h, w], the channels of one tap.
+  void weights(const Layout& layout) {
+    const char* const names[] = {"weight_n", "weight_c", "weight_h", "weight_w"};
+    for (std::size_t i = 0; i < 4; ++i) sizes().number(names[i], layout.strides[i]);
   }
   std::int64_t depth(std::int64_t group_channels) const {
     return group_channels * shape_.axes[0].kernel * shape_.axes[1].kernel;
@@ -134,6 +134,10 @@ std::int64_t stages_of(std::int64_t stage_bytes, std::int64_t other_bytes, std::
 }
 
 constexpr std::int64_t kPlaceBytes = 16;
+
+// Elements of 16 bits that do not lie side by side cannot be brought beside other work. So they are packed first, where
+// so many tiles of windows read them.
+constexpr std::int64_t kWorthPacking = 8;
 
 // ---- forward, and the gradient for the image ----
 
@@ -170,15 +174,18 @@ gpu::TextPlan plan_images(const KernelCall& call) {
   text.constant("int kWarpRows", rows / 4), text.constant("int kWarpColumns", tile_columns / warps_n);
   text.constant("int kStages", stages_of((rows + tile_columns) * 80, (rows + 2 * block) * kPlaceBytes, blocks));
   text.walk(image, out, is_back, channels);
-  text.weights(is_back ? 1 : 0);
-  // [o, channel, h, w] as an image: what is side by side are the channels.
+  // [column, channel, h, w] as an image: what is side by side are the channels.
   Layout weights = shape.w;
   if (is_back) {
     std::swap(weights.strides[0], weights.strides[1]);
     weights.type.shape =
         Shape{shape.w.type.shape[1], shape.w.type.shape[0], shape.w.type.shape[2], shape.w.type.shape[3]};
   }
-  const int weight_piece = Image{weights, call.alignments[1]}.piece(channels);
+  int weight_piece = Image{weights, call.alignments[1]}.piece(channels);
+  const bool is_packed =
+      weight_piece == 1 && size == 2 && channels % 8 == 0 && gpu::parts_of(windows, rows) >= kWorthPacking;
+  if (is_packed) weights = packed_weights(shape), weight_piece = 8;
+  text.weights(weights);
   text.constant("int kWeightPiece", weight_piece);
   text.constant("bool kAreWeightsByRows", weight_piece == 1 && weights.strides[0] < weights.strides[1]);
   text.constant("bool kHasBias", shape.has_bias), text.constant("bool kHasRelu", shape.has_relu);
@@ -186,7 +193,8 @@ gpu::TextPlan plan_images(const KernelCall& call) {
   auto& sizes = text.sizes();
   sizes.number("columns", columns), sizes.number("blocks", blocks);
   sizes.divisor("tiles_n", gpu::parts_of(columns, tile_columns)), sizes.divisor("groups", shape.groups);
-  sizes.number("weight_group", shape.outputs / shape.groups * shape.w.strides[0]);
+  sizes.number("weight_group",
+               is_packed ? columns * weights.strides[0] : shape.outputs / shape.groups * shape.w.strides[0]);
   sizes.number("out_group", columns * out.stride(1));
   sizes.number("bias", shape.has_bias ? shape.bias.strides[0] : 0);
   auto& parts = text.parts();
@@ -194,11 +202,18 @@ gpu::TextPlan plan_images(const KernelCall& call) {
   for (const char* name : {"image", "weights"}) parts.operands.push_back(gpu::input_parameter(shape.dtype, name));
   if (shape.has_bias) parts.operands.push_back(gpu::input_parameter(shape.dtype, "bias"));
   parts.operands.push_back(gpu::output_parameter(shape.dtype, "out"));
-  parts.call = fmt::format("convolve(image, weights, {}, out, size)", shape.has_bias ? "bias" : "nullptr");
+  parts.call =
+      fmt::format("convolve(image, {}, {}, out, size)", is_packed ? "(const Stored*)room.workspace" : "weights",
+                  shape.has_bias ? "bias" : "nullptr");
   gpu::TextPlan made;
+  if (is_packed) {
+    made.launches.push_back(plan_weight_pack(call));
+    made.workspace_bytes = size_bytes(shape.w.type);
+  }
   made.launches.push_back(text.finish(k_conv_gemm_images_cu));
-  made.launches.back().why = fmt::format("{} tiles of {} x {}{}", parts.ctas, rows, tile_columns,
-                                         phases > 1 ? fmt::format(" in {} phases", phases) : "");
+  made.launches.back().why =
+      fmt::format("{} tiles of {} x {}{}{}", parts.ctas, rows, tile_columns,
+                  phases > 1 ? fmt::format(" in {} phases", phases) : "", is_packed ? ", weights packed" : "");
   return made;
 }
 
@@ -263,7 +278,7 @@ gpu::TextPlan plan_weights(const KernelCall& call) {
   text.constant("int kStages", stages_of(block * in_row * size_bytes(shape.dtype),
                                          (tile_columns + 2 * block) * kPlaceBytes, blocks / parts));
   text.walk(image, gradient, false, channels);
-  text.weights(0);
+  text.weights(shape.w);
   text.constant("int kGradientPiece", gradient.piece(rows));
   auto& sizes = text.sizes();
   sizes.number("rows", rows), sizes.number("blocks", blocks), sizes.number("parts", parts);

@@ -44,6 +44,9 @@ const std::vector<Case>& cases() {
       {{2, 100, 5, 6}, {120, 100, 1, 1}},
       {{3, 72, 5, 3}, {40, 72, 1, 1}},
       {{1, 64, 5, 8}, {200, 64, 1, 1}},
+      {{2, 72, 24, 22}, {8, 72, 3, 3}, {.padding = {1, 1, 1, 1}}},
+      {{2, 72, 46, 45}, {8, 72, 1, 2}, {.stride = {2, 2}}},
+      {{2, 16, 24, 22}, {16, 8, 3, 3}, {.padding = {1, 1, 1, 1}, .groups = 2}},
   };
   return all;
 }
@@ -223,6 +226,24 @@ TEST(ConvGemm, IsChosenWhereItHasProducts) {
   EXPECT_EQ(kernels_of(plan_of(depthwise, f64, false, "h200")), sums);
   const Case wide{{1, 4, 70, 70}, {4, 1, 61, 61}, {.groups = 4}};
   EXPECT_EQ(kernels_of(plan_of(wide, bf16, false, "h200")), (std::set<std::string>{"by_channel"}));
+}
+
+// Single elements of 16 bits cannot be copied beside other work; those of 32 can, and channels that lie side by side.
+TEST(ConvGemm, PacksWeightsOf16BitsThatManyTilesRead) {
+  const auto packs = [](const Case& c, DType dtype) {
+    int count = 0;
+    const Plan plan = plan_of(c, dtype, true, "h200");
+    for (const Step& step : plan.steps) {
+      if (step.kind != Step::Kind::kernel) continue;
+      count += step.text->launches.front().entry.starts_with("conv2d_weight_pack") ? 1 : 0;
+    }
+    return count;
+  };
+  const Case many{{2, 72, 28, 28}, {72, 72, 3, 3}}, few{{1, 72, 9, 9}, {72, 72, 3, 3}};
+  EXPECT_EQ(packs(many, bf16), 2) << "forward and for the image";
+  EXPECT_EQ(packs(many, f32), 0);
+  EXPECT_EQ(packs(few, bf16), 0);
+  EXPECT_EQ(packs({{2, 72, 24, 22}, {72, 72, 1, 1}}, bf16), 1) << "for the image, across its rows";
 }
 
 TEST(ConvGemm, CompilesForEveryTile) {
