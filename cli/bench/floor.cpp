@@ -3,18 +3,18 @@
 
 #include <algorithm>
 
+#include "base/unit_rates.h"
 #include "cli/numbers.h"
 #include "paoding/ops.h"
 
 namespace paoding::cli::bench {
 namespace {
 
-// Operations per us of an H200's units, measured with products of 8192 x 8192.
+// Operations per us of an H200's units.
 double gpu_product_rate(const Case& work) {
   const DType products = work.precision != DType::f32 ? work.precision : work.dtype;
-  if (products == DType::bf16 || products == DType::f16) return 790e6;
-  if (work.dtype == DType::f32 && work.tf32) return 393e6;
-  return work.dtype == DType::f32 ? 60e6 : 30e6;  // FMA: 120 of 128 a clock and SM at 1.98 GHz; f64 half of it
+  const UnitRates rates = unit_rates(named_target("h200"));
+  return 1e3 * rates[static_cast<std::size_t>(unit_of(products, work.tf32))];
 }
 
 }  // namespace

@@ -35,8 +35,28 @@ double packed_product(const KernelCall& call) {
   return 2 * elements_of(call.outputs[0]) * elements_of(call.inputs[0]) / rows;
 }
 
+bool is_gradient(std::string_view name) { return name.ends_with("_grad"); }
+
+// A product with the weights in every step, of every row.
+double recurrence(const KernelCall& call) {
+  const std::size_t weights_at = is_gradient(call.op->name) ? 0 : 1;
+  const Layout &weights = call.inputs[weights_at], &steps = call.inputs[1 - weights_at];
+  const Shape& shape = steps.type.shape;
+  if (shape.elements() == 0) return 0;
+  return 2 * elements_of(weights) * elements_of(steps) / static_cast<double>(shape[shape.rank() - 1]);
+}
+
+bool is_recurrence(std::string_view name) {
+  return name.ends_with("_recurrence") || name.ends_with("_recurrence_grad");
+}
+
+bool is_product(std::string_view name) {
+  return name.starts_with("matmul") || name.starts_with("conv2d") || is_recurrence(name);
+}
+
 double flops_of(const KernelCall& call) {
   const std::string_view name = call.op->name;
+  if (is_recurrence(name)) return recurrence(call);
   if (name.starts_with("conv2d")) return 2 * static_cast<double>(ConvShape(call).products());
   if (name == "matmul_packed") return packed_product(call);
   if (name.find("gather") != name.npos || name == "pack_weights" || name.starts_with("copy")) return 0;
@@ -47,10 +67,21 @@ double flops_of(const KernelCall& call) {
   return all;
 }
 
+// What is no product is done in f32 or f64, whatever it is stored as.
+Unit unit_of(const Step& step) {
+  const bool multiplies = step.kind == Step::Kind::kernel && is_product(step.call.op->name);
+  const std::size_t factor =
+      multiplies && is_recurrence(step.call.op->name) && !is_gradient(step.call.op->name) ? 1 : 0;
+  if (step.operands.size() <= factor) return Unit::none;
+  const DType dtype = step.operands[factor].layout.type.dtype;
+  if (multiplies) return paoding::unit_of(dtype, step.call.allow_tf32);
+  return dtype == DType::f64 ? Unit::f64 : Unit::f32;
+}
+
 }  // namespace
 
 StepCost cost_of(const Step& step) {
-  if (step.kind == Step::Kind::group) return {step.group.min_bytes(), flops_of(step.group)};
+  if (step.kind == Step::Kind::group) return {step.group.min_bytes(), flops_of(step.group), unit_of(step)};
   StepCost cost{bytes_of(step), flops_of(step)};
   if (step.kind != Step::Kind::kernel) return {cost.bytes, 0};
   const std::string_view name = step.call.op->name;
@@ -58,6 +89,7 @@ StepCost cost_of(const Step& step) {
     cost.bytes = bytes_of(step.call.inputs[1]) + 2 * bytes_of(step.call.outputs[0]);
   }
   if (name != "matmul") cost.flops = flops_of(step.call);
+  if (cost.flops > 0) cost.unit = unit_of(step);
   return cost;
 }
 

@@ -2,6 +2,7 @@
 // What a step must move and compute at least: what reports set its time against.
 #pragma once
 
+#include "base/unit_rates.h"
 #include "plan/plan.h"
 
 namespace paoding {
@@ -9,6 +10,7 @@ namespace paoding {
 struct StepCost {
   std::int64_t bytes = 0;  // read and written, each element once; of a gather what it picks, not all it could
   double flops = 0;        // operations on numbers, a multiplication with its addition two; 0: it computes nothing
+  Unit unit = Unit::none;  // that does them
 };
 
 StepCost cost_of(const Step& step);
