@@ -59,6 +59,8 @@ class UsageError : public std::runtime_error {
 /// Writes to stdout, control characters and what is not UTF-8 as \x1b, whole lines at a time. A reader that went away
 /// is no error: the rest is dropped, as it is after a signal when nobody reads.
 void print_text(std::string_view text);
+/// A Profiling Report: on a terminal its titles stand out.
+void print_report(std::string_view text);
 template <class... Args>
 void print(fmt::format_string<Args...> format, Args&&... args) {
   print_text(fmt::format(format, std::forward<Args>(args)...));

@@ -10,6 +10,7 @@
 #include <climits>
 #include <cstring>
 
+#include "base/env.h"
 #include "command.h"
 #include "interruption.h"
 #include "text/printable.h"
@@ -69,6 +70,19 @@ void print_text(std::string_view text) {
   const std::size_t end = waiting.rfind('\n') + 1;  // npos + 1 is 0
   hand_over(std::string_view(waiting).substr(0, end));
   waiting.erase(0, end);
+}
+
+void print_report(std::string_view text) {
+  if (isatty(STDOUT_FILENO) != 1 || !env_text("NO_COLOR").empty()) return print_text(text);
+  while (!text.empty()) {
+    const std::size_t length = std::min(text.find('\n'), text.size() - 1) + 1;
+    const bool is_title = text.starts_with("-----");
+    if (is_title) waiting += "\x1b[1m";
+    waiting += printable(text.substr(0, length));
+    if (is_title) waiting += "\x1b[0m";
+    text.remove_prefix(length);
+  }
+  flush_output();
 }
 
 void print_error_text(std::string_view text) { write_all(STDERR_FILENO, printable(text)); }

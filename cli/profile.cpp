@@ -130,7 +130,7 @@ int run_profile(ProfileOptions& options, const std::vector<std::string>& own) {
     const profile::Trace trace = profile::read_recording(path.string());
     if (trace.size() == 0 && recordings.size() > 1) continue;  // one that only started others
     if (recordings.size() > 1) print("\nprocess {}\n", path.stem().string());
-    print("\n{}", report_of(trace, options.state, options.report));
+    print_report("\n" + report_of(trace, options.state, options.report));
     if (shown++ == 0) save(trace, options.path);
   }
   return code;
@@ -146,7 +146,7 @@ int run_report(ReadOptions& options) {
   }
   const profile::Trace trace = profile::read_recording(options.file);
   save(trace, options.path);
-  print_text(report_of(trace, options.state, options.report));
+  print_report(report_of(trace, options.state, options.report));
   return kOk;
 }
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report_flags.h"
 
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include "command.h"
 #include "paoding/error.h"
 
@@ -22,6 +25,7 @@ void ReportFlags::add_to(CLI::App& sub) {
           ->type_name("N")
           ->capture_default_str(),
       sub.add_flag("--rates", layout.rates, "Columns for the bytes and operations a second of every row"),
+      sub.add_flag("--self", layout.self, "A column for what of a row's time is in none of the rows below it"),
       sub.add_option("--format", format, "The report as text, json or csv")->type_name("FORMAT")->capture_default_str(),
       sub.add_flag("--share-groups", layout.share_groups, "Time of a fused group goes to its ops, by their bytes"),
   };
@@ -35,6 +39,10 @@ void ReportFlags::check(bool is_asked_for, const char* asked_by) {
     layout.format = parse_format(format);
   } catch (const Error& error) {
     throw UsageError(error.what());
+  }
+  winsize size{};
+  if (isatty(STDOUT_FILENO) == 1 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) {
+    layout.line_width = size.ws_col;
   }
   for (const CLI::Option* option : options_) {
     if (is_asked_for || option->count() == 0) continue;

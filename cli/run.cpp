@@ -189,7 +189,7 @@ void print_outcome(const Outcome& outcome) {
           timing.median(), timing.repeated_ms.front(), timing.repeated_ms.back());
   }
   if (outcome.is_checked) print("check-finite: the results, and the parameters after the run, are finite\n");
-  if (!outcome.profile.empty()) print("\n{}", outcome.profile);
+  if (!outcome.profile.empty()) print_report("\n" + outcome.profile);
 }
 
 void print_json(const Outcome& outcome) {

@@ -42,6 +42,8 @@ struct ReportLayout {
   int width = 0;              // event names are cut to this many characters; 0: never
   bool share_groups = false;  // time of a fused group goes to its ops by their bytes
   bool rates = false;         // columns for bytes and operations a second, as far as they are known
+  bool self = false;          // a column for what of a row's time is in none of the rows below it
+  int line_width = 0;         // of a terminal: tables fit in, as far as they can; 0: lines may be of any length
   ReportFormat format = ReportFormat::text;
 };
 

@@ -17,14 +17,18 @@ std::span<const EnvVariable> env_variables() {
        "off", true},
       {"PAODING_CUPTI", "1: recordings see GPUs by CUPTI, which slows them down, not by stamps that kernels leave",
        "off", true},
+      {"PAODING_PHASES", "1: kernels that do all steps of a loop say in reports where in a step their time goes", "off",
+       true},
       {"PAODING_DATA_DIR", "where `paoding fetch` puts data sets, and training looks for them", "data", true},
       {"OMP_NUM_THREADS", "threads of the CPU kernels", "all cores", false},
       {"OMP_WAIT_POLICY", "passive: waiting threads sleep; better when the cores are shared", "active", false},
       {"GOMP_SPINCOUNT", "how often waiting threads look before they sleep; about 2000 suits busy machines too",
        "2000 in `paoding`, else the OpenMP library's", false},
       {"CUDA_HOME", "a CUDA toolkit to search, after the loader's own places", "/usr/local/cuda*", false},
+      {"CUDA_INJECTION64_PATH", "another tool that CUDA loads; named where CUPTI refuses because of it", "none", false},
       {"CUDA_PATH", "the same", "none", false},
       {"VIRTUAL_ENV", "a Python environment whose NVIDIA packages are searched", "none", false},
+      {"NO_COLOR", "not empty: titles of reports do not stand out on a terminal", "none", false},
       {"XDG_CACHE_HOME", "the parent of the kernel cache, when PAODING_CACHE_DIR is not set", "~/.cache", false},
   };
   return kTable;

@@ -178,6 +178,8 @@ LivePeak live_peak(const Plan& plan, std::int64_t alignment);
 /// "decoder/matmul (104857600 bytes, steps 3..17), ..": the largest of the slots that are alive where the most is, and
 /// of those that always are.
 std::string largest_slots(const Plan& plan, std::size_t count);
+/// The same as a list; of those outside of the arena none.
+std::vector<const Slot*> largest_at_peak(const Plan& plan, std::size_t count);
 
 /// Whether a run of the step may end in an error, or without end: a kernel that may (KernelImplementation::faults), a
 /// print, whose listener may throw, a loop without a length; or a step with one of these in it.

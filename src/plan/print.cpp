@@ -100,6 +100,14 @@ std::vector<std::size_t> alive_at(const Plan& plan, int position) {
 
 }  // namespace
 
+std::vector<const Slot*> largest_at_peak(const Plan& plan, std::size_t count) {
+  std::vector<const Slot*> slots;
+  for (const std::size_t i : alive_at(plan, live_peak(plan, 1).position)) slots.push_back(&plan.slots[i]);
+  std::ranges::stable_sort(slots, std::ranges::greater(), &Slot::bytes);
+  if (slots.size() > count) slots.resize(count);
+  return slots;
+}
+
 std::string largest_slots(const Plan& plan, std::size_t count) {
   std::vector<std::size_t> alive = alive_at(plan, live_peak(plan, 1).position);
   for (std::size_t i = 0; i < plan.slots.size(); ++i) {  // always there, outside of the arena

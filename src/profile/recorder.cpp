@@ -126,9 +126,9 @@ bool Recorder::next_chunk() {
 SiteId Recorder::add_site(const SiteInfo& info) { return add_sites(info, 1).first; }
 
 TurnSites Recorder::add_sites(const SiteInfo& info, std::int64_t turns) {
-  std::string key =
-      fmt::format("{}\n{}\n{}\n{}\n{} {} {} {} {}", info.name, info.op, info.scope, info.instance,
-                  static_cast<int>(info.kind), static_cast<int>(info.copy), info.async, info.bytes, info.flops);
+  std::string key = fmt::format("{}\n{}\n{}\n{}\n{} {} {} {} {} {}", info.name, info.op, info.scope, info.instance,
+                                static_cast<int>(info.kind), static_cast<int>(info.copy), info.async, info.bytes,
+                                info.flops, static_cast<int>(info.unit));
   for (const auto& member : info.members) key += fmt::format("\n{} {}", member.op, member.bytes);
   Recording& r = recording();
   std::lock_guard lock(r.sites_mutex);
@@ -180,6 +180,12 @@ void Recorder::add_part(SiteId replay, SiteId site, std::uint64_t calls, std::in
   if (r.running) r.parts.push_back({replay, site, calls, ns});
 }
 
+void Recorder::add_phase(SiteId site, std::string name, std::int64_t ns) {
+  Recording& r = recording();
+  std::lock_guard lock(r.mutex);
+  if (r.running) r.phases.push_back({site, std::move(name), ns});
+}
+
 void Recorder::add_limit(const Limit& limit) {
   Recording& r = recording();
   std::lock_guard lock(r.mutex);
@@ -187,10 +193,18 @@ void Recorder::add_limit(const Limit& limit) {
   if (r.running && !is_known && limit.bytes_per_ns > 0) r.limits.push_back(limit);
 }
 
-void Recorder::add_note(std::string text, std::uint64_t count) {
+void Recorder::add_memory(const Memory& memory) {
   Recording& r = recording();
   std::lock_guard lock(r.mutex);
-  if (r.running) r.notes.push_back({std::move(text), count});
+  constexpr std::size_t kMost = 1000;  // programs may be many, and a report's reader is one
+  const bool is_known = std::find(r.memory.begin(), r.memory.end(), memory) != r.memory.end();
+  if (r.running && !is_known && r.memory.size() < kMost) r.memory.push_back(memory);
+}
+
+void Recorder::add_note(std::string text, std::uint64_t count, Note::Kind kind) {
+  Recording& r = recording();
+  std::lock_guard lock(r.mutex);
+  if (r.running) r.notes.push_back({std::move(text), count, kind});
 }
 
 void Recorder::add_source(GpuSource source) {
@@ -248,7 +262,9 @@ void Recorder::start(const RecorderOptions& options) {
     r.gpu_tracks.clear();
     r.gpu_spans.clear();
     r.parts.clear();
+    r.phases.clear();
     r.limits.clear();
+    r.memory.clear();
     r.notes.clear();
     r.problem.clear();
     session_.fetch_add(1);
@@ -262,6 +278,7 @@ void Recorder::start(const RecorderOptions& options) {
     r.running = false;
     throw;
   }
+  if (options.state != State::gpu) add_note("ns that a span costs", span_cost_ns(), Note::Kind::span_cost);
   r.started = read_clocks();
   if (!options.file.empty()) {
     try {

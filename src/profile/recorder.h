@@ -150,10 +150,16 @@ class Recorder {
                       std::uint32_t correlation = 0);
   /// Says what launches of a graph consist of: ReplayPart.
   static void add_part(SiteId replay, SiteId site, std::uint64_t calls, std::int64_t ns);
+  /// Says where a kernel's time went: Phase.
+  static void add_phase(SiteId site, std::string name, std::int64_t ns);
   /// Says what a GPU can do; once is enough.
   static void add_limit(const Limit& limit);
   /// Says what could not be seen during this recording.
-  static void add_note(std::string text, std::uint64_t count = 0);
+  static void add_note(std::string text, std::uint64_t count = 0, Note::Kind kind = Note::Kind::other);
+  /// Says what memory is held; once is enough.
+  static void add_memory(const Memory& memory);
+  /// Counts recordings: what is said once in each asks whether it is the one of before.
+  static std::uint64_t session() { return session_.load(std::memory_order_relaxed); }
   /// Registers a source for all recordings to come.
   static void add_source(GpuSource source);
 
@@ -162,6 +168,8 @@ class Recorder {
   /// Ends the recording. Error (argument) when there is none.
   static Trace stop();
   static bool running();
+  /// What one span costs its thread, measured once.
+  static std::uint64_t span_cost_ns();
   /// Of the recording under way or, when there is none, of the last one.
   static RecorderOptions options();
 

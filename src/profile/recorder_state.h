@@ -142,7 +142,9 @@ struct Recorder::Recording {
   GpuTracks gpu_tracks;
   std::vector<GpuSpan> gpu_spans;
   std::vector<ReplayPart> parts;  // of the recorder's sites
+  std::vector<Phase> phases;      // of the recorder's sites too
   std::vector<Limit> limits;
+  std::vector<Memory> memory;
   std::vector<Note> notes;
   std::vector<GpuSource> sources;
 

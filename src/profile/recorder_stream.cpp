@@ -168,11 +168,16 @@ void Recorder::Stream::write_rest(Ticks window_end) {
   r_.gpu_spans = {};
   const auto site_of = [&](SiteId site) { return site == kNone ? kNone : writer_->site(r_.site_info(site)); };
   for (const Limit& limit : r_.limits) writer_->limit(limit);
+  for (const Phase& phase : r_.phases) writer_->phase({site_of(phase.site), phase.name, phase.ns});
   for (const ReplayPart& part : r_.parts) {
     writer_->part({site_of(part.replay), site_of(part.site), part.calls, part.ns});
   }
-  if (dropped > 0) r_.notes.push_back({"host spans dropped, the disk was too slow", dropped});
-  for (const Note& note : r_.notes) writer_->note(note.text, note.count);
+  if (dropped > 0) {
+    r_.notes.push_back({"host spans dropped, the disk was too slow", dropped, Note::Kind::dropped});
+  }
+  for (const Memory& memory : r_.memory) writer_->memory(memory);
+  r_.memory.clear();
+  for (const Note& note : r_.notes) writer_->note(note);
   r_.notes.clear();
 }
 

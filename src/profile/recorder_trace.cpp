@@ -77,7 +77,9 @@ class Recorder::ToTrace {
     }
     std::sort(threads.begin(), threads.end(), [](auto& a, auto& b) { return a.first->number < b.first->number; });
     for (auto& [spans, open] : threads) add_thread(*spans, open);
-    if (dropped_ > 0) trace_.add_note("host spans dropped, the recorder was full", dropped_);
+    if (dropped_ > 0) {
+      trace_.add_note("host spans dropped, the recorder was full", dropped_, Note::Kind::dropped);
+    }
     if (cut_at_start_ > 0) trace_.add_note("spans that began before the recording, cut", cut_at_start_);
     if (cut_at_end_ > 0) trace_.add_note("spans that were under way when it ended, cut", cut_at_end_);
   }
@@ -95,6 +97,7 @@ class Recorder::ToTrace {
     }
     r_.gpu_spans = {};
     for (const Limit& limit : r_.limits) trace_.add_limit(limit);
+    for (const Phase& phase : r_.phases) trace_.add_phase({trace_site(phase.site), phase.name, phase.ns});
     for (const ReplayPart& part : r_.parts) {
       const SiteId site = part.site == kNone ? kNone : trace_site(part.site);
       trace_.add_part({trace_site(part.replay), site, part.calls, part.ns});
@@ -102,8 +105,10 @@ class Recorder::ToTrace {
   }
 
   Trace finish() {
-    for (Note& note : r_.notes) trace_.add_note(std::move(note.text), note.count);
+    for (Note& note : r_.notes) trace_.add_note(std::move(note.text), note.count, note.kind);
     r_.notes.clear();
+    for (Memory& memory : r_.memory) trace_.add_memory(std::move(memory));
+    r_.memory.clear();
     trace_.finish();
     return std::move(trace_);
   }

@@ -45,8 +45,10 @@ class RecordingWriter {
   SiteId site(const SiteInfo& info);
   /// `first`: the number of the first of them, in a file of a finished trace, whose links are kept; kNone in others.
   void spans(TrackId track, StoredClock clock, std::span<const StoredSpan> spans, SpanId first = kNone);
-  void note(std::string_view text, std::uint64_t count);
+  void note(const Note& note);
+  void memory(const Memory& memory);
   void part(const ReplayPart& part);
+  void phase(const Phase& phase);
   void limit(const Limit& limit);
   /// The last chunk, without which a reader says that something is missing.
   void finish();

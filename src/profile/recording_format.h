@@ -25,6 +25,8 @@ enum class ChunkType : std::uint8_t {
   end,     // nothing is missing
   parts,   // of replays
   limits,  // of devices
+  memory,  // that is held
+  phases,  // of kernels
 };
 
 struct ChunkHead {

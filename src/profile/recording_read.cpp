@@ -67,18 +67,26 @@ class Reader {
       case ChunkType::spans: break;
       case ChunkType::notes: {
         std::string text(body.text());
-        const std::uint64_t count = body.number();
-        if (!body.is_broken()) trace_.add_note(std::move(text), count);
-        return !body.is_broken();
+        const std::uint64_t count = body.number(), kind = body.is_at_end() ? 0 : body.number();
+        if (body.is_broken() || kind > static_cast<std::uint64_t>(Note::Kind::span_cost)) return false;
+        trace_.add_note(std::move(text), count, static_cast<Note::Kind>(kind));
+        return true;
       }
       case ChunkType::parts: return take_part(body);
       case ChunkType::limits: {
         const std::int64_t device = body.signed_number();
-        const double bytes_per_ns = body.real();
-        if (body.is_broken() || device < -1 || device > 4096 || !(bytes_per_ns > 0 && bytes_per_ns < 1e9)) return false;
-        trace_.add_limit({static_cast<std::int32_t>(device), bytes_per_ns});
+        Limit limit{static_cast<std::int32_t>(device), body.real(), {}};
+        if (!body.is_at_end()) {
+          for (double& rate : limit.flops_per_ns) rate = body.real();
+        }
+        const auto is_wrong = [](double rate) { return !(rate >= 0 && rate < 1e9); };
+        if (body.is_broken() || device < -1 || device > 4096 || !(limit.bytes_per_ns > 0)) return false;
+        if (is_wrong(limit.bytes_per_ns) || std::ranges::any_of(limit.flops_per_ns, is_wrong)) return false;
+        trace_.add_limit(limit);
         return true;
       }
+      case ChunkType::memory: return take_memory(body);
+      case ChunkType::phases: return take_phase(body);
       case ChunkType::end: is_whole_ = true; return body.is_at_end();
     }
     return false;
@@ -101,10 +109,13 @@ class Reader {
       SiteInfo info;
       for (std::string* text : {&info.name, &info.op, &info.scope, &info.instance}) *text = body.text();
       const std::uint64_t kind = body.number(), copy = body.number();
-      info.async = body.number() != 0;
+      const std::uint64_t async_and_unit = body.number();
       info.bytes = body.signed_number();
       info.flops = body.real();
       const std::uint64_t members = body.count();
+      if (async_and_unit >= 2 * kUnits) return false;
+      info.async = (async_and_unit & 1) != 0;
+      info.unit = static_cast<Unit>(async_and_unit >> 1);
       if (body.is_broken() || kind >= kSpanKinds || copy > static_cast<std::uint64_t>(Copy::host_to_host)) return false;
       info.kind = static_cast<SpanKind>(kind);
       info.copy = static_cast<Copy>(copy);
@@ -115,6 +126,29 @@ class Reader {
       if (body.is_broken()) return false;
       sites_.push_back(trace_.add_site(info));
     }
+    return true;
+  }
+
+  bool take_phase(BodyReader& body) {
+    const std::uint64_t site = body.number();
+    std::string name(body.text());
+    const std::int64_t ns = body.signed_number();
+    if (body.is_broken() || site >= sites_.size() || ns < 0 || ns >= std::int64_t{1} << 61) return false;
+    trace_.add_phase({sites_[site], std::move(name), ns});
+    return true;
+  }
+
+  bool take_memory(BodyReader& body) {
+    Memory memory;
+    const std::int64_t device = body.signed_number();
+    memory.of = body.text();
+    memory.what = body.text();
+    const std::uint64_t is_inside = body.number();
+    memory.bytes = body.signed_number();
+    if (body.is_broken() || device < -1 || device > 4096 || is_inside > 1 || memory.bytes < 0) return false;
+    memory.device = static_cast<std::int32_t>(device);
+    memory.is_inside = is_inside != 0;
+    trace_.add_memory(std::move(memory));
     return true;
   }
 

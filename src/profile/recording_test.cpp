@@ -34,7 +34,8 @@ Trace random_trace(unsigned seed, int count) {
     SiteInfo site{.name = "n" + std::to_string(below(5)), .kind = static_cast<SpanKind>(below(kSpanKinds))};
     if (below(2) == 0) site.op = "op" + std::to_string(below(3));
     if (below(6) == 0) site.members = {{"op0", 3}, {"op9", 1}};
-    if (below(3) == 0) site.scope = "a/b", site.instance = "op7", site.bytes = 77, site.flops = 1e9;
+    if (below(3) == 0)
+      site.scope = "a/b", site.instance = "op7", site.bytes = 77, site.flops = 1e9, site.unit = Unit::tf32;
     site.copy = static_cast<Copy>(below(6));
     trace.add({.track = tracks[below(3)],
                .site = trace.add_site(site),
@@ -45,12 +46,22 @@ Trace random_trace(unsigned seed, int count) {
                .bytes = below(10) == 0 ? below(1000) : -1,
                .flops = below(20) == 0 ? 0.5 : -1});
   }
-  trace.add_note("something", 3);
-  trace.add_limit({1, 4600.5});
+  trace.add_note("something", 3, static_cast<Note::Kind>(below(6)));
+  trace.add_limit({1, 4600.5, {0, 1, 2.5, 3, 4}});
+  for (int i = 0; i < below(4); ++i) {
+    Memory memory;
+    memory.device = below(2) - 1;
+    memory.of = "program";
+    memory.what = "part " + std::to_string(i);
+    memory.is_inside = below(2) == 0;
+    memory.bytes = below(1000);
+    trace.add_memory(memory);
+  }
   for (SiteId i = 0; i < trace.sites().size(); ++i) {
     if (trace.sites()[i].kind != SpanKind::replay) continue;
     trace.add_part({i, kNone, 2, 0});
     trace.add_part({i, 0, 3, 60});
+    trace.add_phase({i, "waiting", 7});
   }
   trace.finish();
   return trace;
@@ -62,16 +73,25 @@ std::string text_of(const Trace& trace) {
   for (SpanId i = 0; i < trace.size(); ++i) {
     const Span s = trace.span(i);
     const SiteInfo site = trace.site_info(s.site);
-    text += fmt::format("{} {} {} {} {} {} {} {} {} {}{} {} {} {} {} {} {} {} {} {}\n", s.track, s.start_ns,
+    text += fmt::format("{} {} {} {} {} {} {} {} {} {}{} {} {} {} {} {} {} {} {} {} {}\n", s.track, s.start_ns,
                         s.duration_ns, s.run, s.correlation, s.parent, s.cause, s.bytes, s.flops, trace.cut(i).at_start,
                         trace.cut(i).at_end, site.name, site.op, site.scope, site.instance, to_string(site.kind),
-                        to_string(site.copy), site.bytes, site.flops, site.members.size());
+                        to_string(site.copy), site.bytes, site.flops, static_cast<int>(site.unit), site.members.size());
   }
   for (const ReplayPart& part : trace.parts()) {
     text += fmt::format("{} {} {} {}\n", part.replay, part.site, part.calls, part.ns);
   }
-  for (const Limit& limit : trace.limits()) text += fmt::format("{} {}\n", limit.device, limit.bytes_per_ns);
-  for (const Note& note : trace.notes()) text += fmt::format("{} {}\n", note.text, note.count);
+  for (const Phase& phase : trace.phases()) text += fmt::format("{} {} {}\n", phase.site, phase.name, phase.ns);
+  for (const Limit& limit : trace.limits()) {
+    text += fmt::format("{} {}", limit.device, limit.bytes_per_ns);
+    for (const double rate : limit.flops_per_ns) text += fmt::format(" {}", rate);
+  }
+  for (const Note& note : trace.notes()) {
+    text += fmt::format("{} {} {}\n", note.text, note.count, static_cast<int>(note.kind));
+  }
+  for (const Memory& memory : trace.memory()) {
+    text += fmt::format("{} {} {} {} {}\n", memory.device, memory.of, memory.what, memory.is_inside, memory.bytes);
+  }
   return text;
 }
 

@@ -38,7 +38,7 @@ SiteId RecordingWriter::site(const SiteInfo& info) {
   for (const std::string* text : {&info.name, &info.op, &info.scope, &info.instance}) body.text(*text);
   body.number(static_cast<std::uint64_t>(info.kind));
   body.number(static_cast<std::uint64_t>(info.copy));
-  body.number(info.async ? 1 : 0);
+  body.number((info.async ? 1u : 0u) | static_cast<unsigned>(info.unit) << 1);
   body.signed_number(info.bytes);
   body.real(info.flops);
   body.number(info.members.size());
@@ -109,11 +109,22 @@ void RecordingWriter::spans(TrackId track, StoredClock clock, std::span<const St
   }
 }
 
-void RecordingWriter::note(std::string_view text, std::uint64_t count) {
+void RecordingWriter::note(const Note& note) {
   BodyWriter body;
-  body.text(text);
-  body.number(count);
+  body.text(note.text);
+  body.number(note.count);
+  body.number(static_cast<std::uint64_t>(note.kind));
   put(ChunkType::notes, body);
+}
+
+void RecordingWriter::memory(const Memory& memory) {
+  BodyWriter body;
+  body.signed_number(memory.device);
+  body.text(memory.of);
+  body.text(memory.what);
+  body.number(memory.is_inside ? 1 : 0);
+  body.signed_number(memory.bytes);
+  put(ChunkType::memory, body);
 }
 
 void RecordingWriter::part(const ReplayPart& part) {
@@ -126,10 +137,20 @@ void RecordingWriter::part(const ReplayPart& part) {
   put(ChunkType::parts, body);
 }
 
+void RecordingWriter::phase(const Phase& phase) {
+  put_names();
+  BodyWriter body;
+  body.number(phase.site);
+  body.text(phase.name);
+  body.signed_number(phase.ns);
+  put(ChunkType::phases, body);
+}
+
 void RecordingWriter::limit(const Limit& limit) {
   BodyWriter body;
   body.signed_number(limit.device);
   body.real(limit.bytes_per_ns);
+  for (const double rate : limit.flops_per_ns) body.real(rate);
   put(ChunkType::limits, body);
 }
 
@@ -167,10 +188,13 @@ void write_recording(const Trace& trace, const std::string& path) {
   }
   for (const Track& track : trace.tracks()) writer.track(track.kind, trace.text(track.name), track.device);
   for (const Limit& limit : trace.limits()) writer.limit(limit);
+  for (const Phase& phase : trace.phases()) writer.phase({sites[phase.site], phase.name, phase.ns});
   for (const ReplayPart& part : trace.parts()) {
     writer.part({sites[part.replay], part.site == kNone ? kNone : sites[part.site], part.calls, part.ns});
   }
-  for (const Note& note : trace.notes()) writer.note(note.text, note.count);
+  for (const Note& note : trace.notes()) writer.note(note);
+  if (trace.span_cost_ns() > 0) writer.note({"ns that a span costs", trace.span_cost_ns(), Note::Kind::span_cost});
+  for (const Memory& memory : trace.memory()) writer.memory(memory);
   writer.finish();
   file.commit();
 }

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "profile/intervals.h"
 #include "profile/row_tree.h"
+#include "profile/trace_counts.h"
 
 namespace paoding::profile {
 
@@ -83,12 +84,18 @@ Measures measure(const Trace& trace, const ReportOptions& options) {
   m.runs = trace.runs().size();
   count_replays(trace, &m);
   for (SpanId i = 0; i < trace.size() && !m.has_gpu; ++i) m.has_gpu = trace.on_gpu(i);
-  for (const Limit& limit : trace.limits()) {
-    const bool is_other = m.limit_bytes_per_ns != 0 && m.limit_bytes_per_ns != limit.bytes_per_ns;
-    m.limit_bytes_per_ns = is_other ? -1 : limit.bytes_per_ns;
+  m.limit = trace.common_limit();
+  m.memory = trace.memory();
+  m.compiling = compile_parts(trace);
+  m.records = count_records(trace);
+  m.span_cost_ns = static_cast<double>(trace.span_cost_ns());
+  for (const Note& note : trace.notes()) {
+    if (note.kind == Note::Kind::estimated) {
+      m.estimated_replays += note.count;
+    } else {
+      m.notes.push_back(note);
+    }
   }
-  m.limit_bytes_per_ns = std::max(m.limit_bytes_per_ns, 0.0);
-  m.notes = trace.notes();
   return m;
 }
 
@@ -100,6 +107,8 @@ ReportOptions report_options(State state, Detail detail, SortBy sort, const Repo
           .width = layout.width,
           .share_groups = layout.share_groups,
           .rates = layout.rates,
+          .self = layout.self,
+          .line_width = layout.line_width,
           .format = layout.format};
 }
 

@@ -47,7 +47,9 @@ struct ReportOptions {
   Nesting nesting = Nesting::op;
   int width = 0;              // event names are cut to this many characters, so that they still differ; 0: never
   bool share_groups = false;  // time of a fused group goes to its ops by their bytes (evenly when unknown)
-  bool rates = false;         // columns GB/s, of what memory can do, what that loses, and GFLOP/s
+  bool rates = false;         // columns GB/s, GFLOP/s and, of a GPU whose limits are known, what is lost against those
+  bool self = false;          // a column for what of a row is in none of those below it
+  int line_width = 0;         // that tables have to fit in, as far as they can; 0: any
   ReportFormat format = ReportFormat::text;
 };
 ReportOptions report_options(State state, Detail detail, SortBy sort, const ReportLayout& layout);
@@ -60,13 +62,14 @@ struct Row {
   double total = 0, cpu = 0, gpu = 0;
   double min = 0, max = 0;
   double ratio = 0;
+  double self = 0;              // of total: in none of the rows below it
   double bytes = 0, flops = 0;  // of its calls, as far as they are known
+  double floor_ns = 0;          // what a GPU takes for those at least; 0 where that is not known
   double scaled = 0;            // of total: by shares of other replays (ReplayPart)
   bool at_compile = false;      // happened when the program was compiled, takes no run time
-  /// The time on a GPU beyond what moving its bytes has to take there; never negative. 0 where that is not known.
-  double lost(double limit_bytes_per_ns) const {
-    return bytes > 0 && gpu > 0 && limit_bytes_per_ns > 0 ? std::max(0.0, gpu - bytes / limit_bytes_per_ns) : 0;
-  }
+  bool has_floor() const { return floor_ns > 0 && gpu > 0; }
+  /// The time on a GPU beyond that; never negative.
+  double lost() const { return has_floor() ? std::max(0.0, gpu - floor_ns) : 0; }
   double average() const { return calls == 0 ? 0 : total / static_cast<double>(calls); }
 };
 
@@ -80,6 +83,21 @@ struct Section {
 struct CopyTotals {
   std::uint64_t calls = 0;
   double total = 0;
+};
+
+/// What of making programs took so long: a pass, the plan, kernels.
+struct CompilePart {
+  std::string name;
+  std::uint64_t calls = 0;
+  double ns = 0;
+};
+
+/// What the recording consists of.
+struct Records {
+  std::uint64_t received = 0, dropped = 0, timeless = 0, outside = 0;
+  std::uint64_t on_host = 0;               // of those received
+  std::uint64_t unattributed = 0;          // kernels that are no op's
+  double unattributed_ns = 0, gpu_ns = 0;  // their time, and that of all kernels and replays
 };
 
 struct Measures {
@@ -97,9 +115,14 @@ struct Measures {
   std::vector<Section> per_thread;  // none or one per thread
   std::vector<Budget> budgets;      // of every thread, then of every GPU
   StepTimes steps;
+  double span_cost_ns = 0;                         // of one span on the host; 0 is not known
   std::uint64_t replays = 0, stamped_replays = 0;  // of graphs on GPUs; those that were stamped in full
-  double stamps_ns = 0;           // what those took longer than the others of their graph, by the average of each
-  double limit_bytes_per_ns = 0;  // of the GPUs that are in the trace, where all have the same; 0 is unknown
+  std::uint64_t estimated_replays = 0;             // whose ends were not stamped either
+  double stamps_ns = 0;  // what those took longer than the others of their graph, by the average of each
+  Limit limit;           // Trace::common_limit()
+  std::vector<Memory> memory;
+  std::vector<CompilePart> compiling;  // parts of making programs, the longest first
+  Records records;
   std::vector<Note> notes;
 };
 

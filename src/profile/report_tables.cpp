@@ -22,6 +22,17 @@ std::vector<Part> overheads(const Measures& m) {
           {"recording", m.recording}, {"compile", m.compile},         {"not_seen", m.unseen},
           {"your_code", m.yours}};
 }
+struct Count {
+  const char* name;
+  std::uint64_t count;
+};
+std::vector<Count> counts(const Records& r) {
+  return {{"received", r.received},
+          {"dropped", r.dropped},
+          {"timeless", r.timeless},
+          {"outside", r.outside},
+          {"unattributed", r.unattributed}};
+}
 struct Copies {
   const char* name;
   const CopyTotals& totals;
@@ -30,23 +41,23 @@ std::vector<Copies> copies(const Measures& m) {
   return {{"all", m.copies}, {"async", m.async_copies}, {"sync", m.sync_copies}};
 }
 
-std::string row_json(const Row& row, double limit) {
+std::string row_json(const Row& row) {
   JsonObject one;
   one.add("name", row.name).add("depth", row.depth).add("calls", static_cast<std::int64_t>(row.calls));
   one.add("total_ns", whole(row.total)).add("cpu_ns", whole(row.cpu)).add("gpu_ns", whole(row.gpu));
   one.add("min_ns", whole(row.min)).add("max_ns", whole(row.max)).add("average_ns", whole(row.average()));
-  one.add("ratio", row.ratio);
+  one.add("self_ns", whole(row.self)).add("ratio", row.ratio);
   if (row.bytes > 0) one.add("bytes", row.bytes);
-  if (row.bytes > 0 && row.gpu > 0 && limit > 0) one.add("lost_ns", whole(row.lost(limit)));
+  if (row.has_floor()) one.add("floor_ns", whole(row.floor_ns)).add("lost_ns", whole(row.lost()));
   if (row.flops > 0) one.add("flops", row.flops);
   if (row.scaled > 0) one.add("scaled_ns", whole(row.scaled));
   if (row.at_compile) one.add("at_compile", true);
   return one.text();
 }
 
-std::string section_json(const Section& section, double limit) {
+std::string section_json(const Section& section) {
   std::vector<std::string> rows;
-  for (const Row& row : section.rows) rows.push_back(row_json(row, limit));
+  for (const Row& row : section.rows) rows.push_back(row_json(row));
   JsonObject one;
   if (!section.thread.empty()) one.add("thread", section.thread);
   return one.add("under_way_ns", whole(section.total)).add_json("rows", json_array(rows)).text();
@@ -67,18 +78,23 @@ class Csv {
     row.name = name;
     row.calls = calls;
     row.total = ns;
-    out_ += fmt::format("{},{},,{},{},{},,,,,,,,,\n", table, cell(of), cell(name), calls, whole(ns));
+    out_ += fmt::format("{},{},,{},{},{},,,,,,,,,,,\n", table, cell(of), cell(name), calls, whole(ns));
+  }
+  void add_bytes(std::string_view table, std::string_view of, std::string_view name, int depth, std::int64_t bytes) {
+    out_ += fmt::format("{},{},{},{},1,,,,,,,,{},,,,\n", table, cell(of), depth, cell(name), bytes);
   }
   void add(std::string_view table, std::string_view of, const Row& row) {
-    out_ += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{:.0f},{:.0f},{}\n", table, cell(of), row.depth,
+    out_ += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{:.0f},{:.0f},{},{},{}\n", table, cell(of), row.depth,
                         cell(row.name), row.calls, whole(row.total), whole(row.cpu), whole(row.gpu), whole(row.min),
-                        whole(row.max), whole(row.average()), row.ratio, row.bytes, row.flops, whole(row.scaled));
+                        whole(row.max), whole(row.average()), row.ratio, row.bytes, row.flops, whole(row.scaled),
+                        whole(row.self), whole(row.floor_ns));
   }
   std::string take() { return std::move(out_); }
 
  private:
   std::string out_ =
-      "table,of,depth,name,calls,total_ns,cpu_ns,gpu_ns,min_ns,max_ns,average_ns,ratio,bytes,flops,scaled_ns\n";
+      "table,of,depth,name,calls,total_ns,cpu_ns,gpu_ns,min_ns,max_ns,average_ns,ratio,bytes,flops,scaled_ns,self_ns,"
+      "floor_ns\n";
 };
 
 }  // namespace
@@ -89,13 +105,17 @@ std::string to_json(const Measures& m, const ReportOptions& options) {
   JsonObject overhead;
   for (const Part& part : overheads(m)) overhead.add(std::string(part.name) + "_ns", whole(part.ns));
   all.add_json("overhead", overhead.text());
+  if (m.span_cost_ns > 0) {
+    all.add("recording_cost_ns", whole(m.span_cost_ns * static_cast<double>(m.records.on_host)));
+  }
   if (m.replays > 0) {
     JsonObject replays;
     replays.add("count", static_cast<std::int64_t>(m.replays));
     replays.add("stamped", static_cast<std::int64_t>(m.stamped_replays)).add("stamps_ns", whole(m.stamps_ns));
+    replays.add("estimated", static_cast<std::int64_t>(m.estimated_replays));
     all.add_json("replays", replays.text());
   }
-  if (m.limit_bytes_per_ns > 0) all.add("limit_bytes_per_ns", m.limit_bytes_per_ns);
+  if (m.limit.bytes_per_ns > 0) all.add("limit_bytes_per_ns", m.limit.bytes_per_ns);
   if (m.steps.count > 0) {
     const StepTimes& s = m.steps;
     JsonObject steps;
@@ -121,11 +141,29 @@ std::string to_json(const Measures& m, const ReportOptions& options) {
   }
   all.add_json("wall_time", json_array(items));
   items.clear();
-  for (const Section& section : m.merged) items.push_back(section_json(section, m.limit_bytes_per_ns));
+  for (const Section& section : m.merged) items.push_back(section_json(section));
   all.add_json("merged", json_array(items));
   items.clear();
-  for (const Section& section : m.per_thread) items.push_back(section_json(section, m.limit_bytes_per_ns));
+  for (const Section& section : m.per_thread) items.push_back(section_json(section));
   all.add_json("threads", json_array(items));
+  items.clear();
+  for (const CompilePart& part : m.compiling) {
+    JsonObject one;
+    one.add("name", part.name).add("calls", static_cast<std::int64_t>(part.calls)).add("total_ns", whole(part.ns));
+    items.push_back(one.text());
+  }
+  all.add_json("compiling", json_array(items));
+  items.clear();
+  for (const Memory& memory : m.memory) {
+    JsonObject one;
+    one.add("device", memory.device).add("of", memory.of).add("what", memory.what);
+    items.push_back(one.add("is_inside", memory.is_inside).add("bytes", memory.bytes).text());
+  }
+  all.add_json("memory", json_array(items));
+  JsonObject records;
+  for (const auto& [name, count] : counts(m.records)) records.add(name, static_cast<std::int64_t>(count));
+  records.add("unattributed_ns", whole(m.records.unattributed_ns)).add("gpu_ns", whole(m.records.gpu_ns));
+  all.add_json("records", records.text());
   items.clear();
   for (const Note& note : m.notes) {
     items.push_back(JsonObject().add("what", note.text).add("count", static_cast<std::int64_t>(note.count)).text());
@@ -154,6 +192,11 @@ std::string to_csv(const Measures& m, const ReportOptions&) {
   for (const Section& section : m.per_thread) {
     for (const Row& row : section.rows) csv.add("thread", section.thread, row);
   }
+  for (const CompilePart& part : m.compiling) csv.add("compiling", "", part.name, part.ns, part.calls);
+  for (const Memory& memory : m.memory) {
+    csv.add_bytes("memory", memory.of, memory.what, memory.is_inside ? 1 : 0, memory.bytes);
+  }
+  for (const auto& [name, count] : counts(m.records)) csv.add("records", "", name, 0, count);
   for (const Note& note : m.notes) csv.add("not_seen", "", note.text, 0, note.count);
   return csv.take();
 }

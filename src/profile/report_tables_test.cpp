@@ -127,12 +127,17 @@ TEST(ReportTables, SetRatesOfAGpuAgainstWhatItsMemoryCanDo) {
   const TrackId stream = trace.add_track(TrackKind::stream, "stream 1", 0);
   const SiteId site = trace.add_site({.op = "mul", .kind = SpanKind::kernel, .bytes = 4000});
   for (int i = 0; i < 3; ++i) trace.add({.track = stream, .site = site, .start_ns = 2000 * i, .duration_ns = 2000});
-  trace.add_limit({0, 4});
+  // One that multiplies for 1.5 us at least, and moves its bytes in 1.
+  const SiteId product =
+      trace.add_site({.op = "matmul", .kind = SpanKind::kernel, .bytes = 4000, .flops = 12000, .unit = Unit::tf32});
+  trace.add({.track = stream, .site = product, .start_ns = 6000, .duration_ns = 2000});
+  trace.add_limit({0, 4, {0, 1, 2, 8, 16}});
   trace.finish();
   const Measures m = measure(trace);
   const std::string text = to_text(m, {.rates = true}), json = to_json(m);
-  EXPECT_NE(text.find("GB/s  of 4  Lost      GFLOP/s\n"), text.npos) << text;
-  EXPECT_NE(text.find("2     50%   0.003000"), text.npos) << text;
+  EXPECT_NE(text.find("GB/s  GFLOP/s  Of limit  Lost\n"), text.npos) << text;
+  EXPECT_NE(text.find("2              50%       0.003000\n"), text.npos) << text;
+  EXPECT_NE(text.find("2     6        75%       0.000500\n"), text.npos) << text;
   EXPECT_NE(json.find("\"lost_ns\":3000"), json.npos) << json;
   trace.add_limit({1, 8});  // of several the rows do not say which
   EXPECT_EQ(to_text(measure(trace), {.rates = true}).find("Lost"), std::string::npos);

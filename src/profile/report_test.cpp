@@ -199,6 +199,12 @@ GPU 0    kernels           Total: 0.1    Ratio: 7.69231%
          idle: compile     Total: 0.5    Ratio: 38.4615%
          idle: your code   Total: 0.6    Ratio: 46.1538%
 
+------------------------- Compile Summary -------------------------
+
+the rest  Calls: 1  Total: 0.494  Ratio: 98.8%
+slice     Calls: 1  Total: 0.004  Ratio: 0.8%
+mul       Calls: 1  Total: 0.002  Ratio: 0.4%
+
 ------------------------- Event Summary -------------------------
 
 Event                      Calls  Total  CPU Time (Ratio)     GPU Time (Ratio)     Min.   Max.   Ave.   Ratio.
@@ -206,6 +212,8 @@ thread0::slice             2      0.1    0.048000 (0.480000)  0.052000 (0.520000
   GpuMemcpySync:CPU->GPU   2      0.032  0.020000 (0.625000)  0.012000 (0.375000)  0.016  0.016  0.016  0.16
 thread0::mul               2      0.08   0.020000 (0.250000)  0.060000 (0.750000)  0.04   0.04   0.04   0.4
 thread0::(between events)  4      0.04   0.040000 (1.000000)  0.000000 (0.000000)  0.01   0.01   0.01   0.2
+
+Records: 27 received, 0 dropped, 0 without a time, 0 outside of the window, 0 of no op; 100% of the GPU's time is some op's
 )";
 
 TEST(Report, LooksLikeThisByOp) {
@@ -229,7 +237,10 @@ TEST(Report, SaysNothingOfAGpuThatWasNotSeen) {
   EXPECT_EQ(text.find("GPU"), text.npos) << text;
 }
 
-std::string events(const std::string& text) { return text.substr(text.find("Event  ")); }
+std::string events(const std::string& text) {
+  const std::size_t begin = text.find("Event  ");
+  return text.substr(begin, text.find("\nRecords: ") - begin);
+}
 
 Scene two_runs() {
   Scene scene;

@@ -7,24 +7,13 @@
 #include <utility>
 
 #include "base/one_line.h"
+#include "profile/event_table.h"
 #include "profile/report.h"
-#include "profile/row_names.h"
+#include "profile/text_table.h"
 
 namespace paoding::profile {
 
 namespace {
-
-constexpr double kNsPerMs = 1e6;
-
-// Every nanosecond of it, without zeros at the end.
-std::string ms(double ns) {
-  std::string text = fmt::format("{:.6f}", ns / kNsPerMs);
-  text.erase(text.find_last_not_of('0') + 1);
-  if (text.ends_with('.')) text.pop_back();
-  return text;
-}
-
-double share(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
 std::string_view sorted_by(SortBy sort) {
   switch (sort) {
@@ -36,25 +25,6 @@ std::string_view sorted_by(SortBy sort) {
     case SortBy::average: return "Sorted by average time in descending order in the same thread";
   }
   return "";
-}
-
-using Cells = std::vector<std::string>;
-
-// Left-aligned columns, each as wide as its widest cell, two spaces apart.
-void append_table(std::string& out, const std::vector<Cells>& lines) {
-  std::vector<std::size_t> widths;
-  for (const Cells& cells : lines) {
-    widths.resize(std::max(widths.size(), cells.size()), 0);
-    for (std::size_t c = 0; c < cells.size(); ++c) widths[c] = std::max(widths[c], characters(cells[c]));
-  }
-  for (const Cells& cells : lines) {
-    for (std::size_t c = 0; c < cells.size(); ++c) {
-      const bool is_last = c + 1 == cells.size();
-      out += cells[c];
-      if (!is_last) out.append(widths[c] - characters(cells[c]) + 2, ' ');
-    }
-    out += '\n';
-  }
 }
 
 void append_title(std::string& out, std::string_view title) {
@@ -128,9 +98,16 @@ void append_summaries(std::string& out, const Measures& m) {
   append_table(out, overheads);
   append_steps(out, m.steps);
   append_completeness(out, m);
+  if (m.span_cost_ns > 0 && m.records.on_host > 0) {
+    const double cost = m.span_cost_ns * static_cast<double>(m.records.on_host);
+    out += fmt::format("Recording cost: {} on the host, {:.3g}% of the total ({} spans of {} ns)\n", ms(cost),
+                       100 * share(cost, m.wall), m.records.on_host, m.span_cost_ns);
+  }
   if (m.replays > m.stamped_replays) {
-    out += fmt::format("~: scaled from the {} of {} replays of graphs that were stamped in full, which cost {}\n",
+    out += fmt::format("~: scaled from the {} of {} replays of graphs that were stamped in full, which cost {}",
                        m.stamped_replays, m.replays, ms(m.stamps_ns));
+    if (m.estimated_replays > 0) out += fmt::format("; {} are taken to be as long as others", m.estimated_replays);
+    out += '\n';
   }
 }
 
@@ -148,47 +125,45 @@ void append_copies(std::string& out, const Measures& m) {
   append_table(out, lines);
 }
 
-// So many a second, in units of 10^9; nothing where it is not known. A row on a GPU is set against what that took.
-std::string rate(double amount, const Row& row) {
-  const double ns = row.gpu > 0 ? row.gpu : row.total;
-  return amount > 0 && ns > 0 ? fmt::format("{:.4g}", amount / ns) : "";
-}
-
-// Both sides have columns where both were seen: without a GPU one would say what the total says, the other nothing.
-void append_events(std::string& out, const std::vector<Section>& sections, const ReportOptions& options, bool has_both,
-                   double limit) {
-  append_title(out, "Event Summary");
+// What of making programs took how long; passes one by one.
+void append_compiling(std::string& out, const Measures& m) {
+  if (m.compiling.empty()) return;
+  append_title(out, "Compile Summary");
+  double all = 0;
+  for (const CompilePart& part : m.compiling) all += part.ns;
   std::vector<Cells> lines;
-  Cells head{"Event", "Calls", "Total"};
-  if (has_both) head.insert(head.end(), {"CPU Time (Ratio)", "GPU Time (Ratio)"});
-  head.insert(head.end(), {"Min.", "Max.", "Ave.", "Ratio."});
-  const bool has_limit = options.rates && limit > 0;
-  if (options.rates) head.push_back("GB/s");
-  if (has_limit) head.insert(head.end(), {fmt::format("of {:.4g}", limit), "Lost"});
-  if (options.rates) head.push_back("GFLOP/s");
-  lines.push_back(std::move(head));
-  for (const Section& section : sections) {
-    const std::vector<std::string> names = row_names(section, options.width);
-    for (std::size_t i = 0; i < section.rows.size(); ++i) {
-      const Row& row = section.rows[i];
-      const char* const scaled = row.scaled > 0 ? "~" : "";
-      Cells cells{names[i], fmt::format("{}{}", scaled, row.calls), scaled + ms(row.total)};
-      if (has_both) {
-        cells.push_back(fmt::format("{:.6f} ({:.6f})", row.cpu / kNsPerMs, share(row.cpu, row.total)));
-        cells.push_back(fmt::format("{:.6f} ({:.6f})", row.gpu / kNsPerMs, share(row.gpu, row.total)));
-      }
-      cells.insert(cells.end(), {ms(row.min), ms(row.max), ms(row.average()), fmt::format("{:g}", row.ratio)});
-      if (options.rates) cells.push_back(rate(row.bytes, row));
-      if (has_limit) {
-        const bool is_known = row.bytes > 0 && row.gpu > 0;
-        cells.push_back(is_known ? fmt::format("{:.3g}%", 100 * row.bytes / row.gpu / limit) : "");
-        cells.push_back(is_known ? fmt::format("{:.6f}", row.lost(limit) / kNsPerMs) : "");
-      }
-      if (options.rates) cells.push_back(rate(row.flops, row));
-      lines.push_back(std::move(cells));
-    }
+  for (const CompilePart& part : m.compiling) {
+    lines.push_back({one_line(part.name), fmt::format("Calls: {}", part.calls), fmt::format("Total: {}", ms(part.ns)),
+                     fmt::format("Ratio: {:g}%", 100 * share(part.ns, all))});
   }
   append_table(out, lines);
+}
+
+// What every program that ran holds; of its arena the largest that are there where the most is.
+void append_memory(std::string& out, const Measures& m) {
+  if (m.memory.empty()) return;
+  append_title(out, "Memory Summary");
+  std::vector<Cells> lines;
+  const Memory* before = nullptr;
+  for (const Memory& memory : m.memory) {
+    const bool is_new = before == nullptr || before->of != memory.of || before->device != memory.device;
+    const std::string where = memory.device < 0 ? "CPU" : fmt::format("GPU {}", memory.device);
+    lines.push_back({is_new ? fmt::format("{}, {}", where, one_line(memory.of)) : "",
+                     (memory.is_inside ? "  " : "") + one_line(memory.what),
+                     fmt::format("{} MB", millions(memory.bytes))});
+    before = &memory;
+  }
+  append_table(out, lines);
+}
+
+// The last line: of all that there was to see, what is in the report.
+void append_records(std::string& out, const Records& r) {
+  out += fmt::format("\nRecords: {} received, {} dropped, {} without a time, {} outside of the window, {} of no op",
+                     r.received, r.dropped, r.timeless, r.outside, r.unattributed);
+  if (r.gpu_ns > 0) {
+    out += fmt::format("; {:.6g}% of the GPU's time is some op's", 100 * (1 - share(r.unattributed_ns, r.gpu_ns)));
+  }
+  out += '\n';
 }
 
 }  // namespace
@@ -201,12 +176,17 @@ std::string to_text(const Measures& m, const ReportOptions& options) {
   append_summaries(out, m);
   append_copies(out, m);
   append_budgets(out, m);
-  append_events(out, has_merged ? m.merged : m.per_thread, options, has_both, m.limit_bytes_per_ns);
+  append_compiling(out, m);
+  append_memory(out, m);
+  append_title(out, "Event Summary");
+  append_events(out, has_merged ? m.merged : m.per_thread, options, has_both, m.limit);
   if (has_merged && !m.per_thread.empty()) {
     out += '\n';
     append_header(out, options, false);
-    append_events(out, m.per_thread, options, has_both, m.limit_bytes_per_ns);
+    append_title(out, "Event Summary");
+    append_events(out, m.per_thread, options, has_both, m.limit);
   }
+  append_records(out, m.records);
   return out;
 }
 

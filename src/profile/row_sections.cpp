@@ -23,6 +23,7 @@ void RowTree::count_call(const Call& call, double whole, double on_gpu) {
     count(node.row, share * whole, share * (whole - on_gpu), share * on_gpu);
     node.row.bytes += share * call.bytes;
     node.row.flops += share * call.flops;
+    node.row.floor_ns += share * call.floor_ns;
     if (share != 1.0) node.shared += share * whole;
   }
 }
@@ -80,6 +81,29 @@ void RowTree::count_scaled_calls() {
       row.scaled += ns;
       row.bytes += share * call.bytes;
       row.flops += share * call.flops;
+      row.floor_ns += share * call.floor_ns;
+    }
+  }
+}
+
+// Of the time of an op on a GPU as much as of the phases that its kernels tell.
+void RowTree::add_phases() {
+  std::map<LabelId, std::map<std::string, double>> told;  // by op
+  for (const Phase& phase : trace_.phases()) {
+    told[labels_of(phase.site).op][phase.name] += static_cast<double>(phase.ns);
+  }
+  const auto count_now = static_cast<NodeId>(nodes_.size());
+  for (NodeId id = 0; id < count_now && !told.empty(); ++id) {
+    const auto found = told.find(nodes_[id].label);
+    if (found == told.end() || nodes_[id].row.gpu <= 0) continue;
+    double sum = 0;
+    for (const auto& [name, ns] : found->second) sum += ns;
+    for (const auto& [name, ns] : found->second) {
+      Row row = nodes_[id].row;
+      row.bytes = row.flops = row.floor_ns = row.cpu = 0;
+      row.total = row.gpu = row.scaled = row.gpu * ns / sum;
+      row.min = row.max = row.average();
+      nodes_[child(id, label(nodes_[id].name + "/" + name))].row = row;
     }
   }
 }
@@ -117,6 +141,13 @@ void RowTree::number_groups() {
   }
 }
 
+// What is in none of the rows below: an op's own time.
+double RowTree::of_children(const Node& node) const {
+  double sum = 0;
+  for (const NodeId child : node.children) sum += nodes_[child].row.at_compile ? 0 : nodes_[child].row.total;
+  return sum;
+}
+
 void RowTree::emit(NodeId id, int depth, double whole, std::vector<Row>& rows) {
   Node& node = nodes_[id];
   if (depth >= 0) {
@@ -126,6 +157,7 @@ void RowTree::emit(NodeId id, int depth, double whole, std::vector<Row>& rows) {
     const double under_way =
         row.at_compile ? 0 : united_length(std::move(node.under_way)) + node.shared + node.row.scaled;
     row.ratio = whole > 0 ? std::min(1.0, under_way / whole) : 0;
+    row.self = std::max(0.0, row.total - of_children(node));
     rows.push_back(std::move(row));
   }
   const auto key = [&](NodeId n) {

@@ -41,10 +41,19 @@ void RowTree::add_now(Call& call, Interval interval, bool gpu) {
 
 // What the op moved and computed: to the call and all calls around it.
 void RowTree::add_work(CallId call, SpanId span) {
+  const auto bytes = static_cast<double>(std::max<std::int64_t>(trace_.bytes(span), 0));
+  const double flops = std::max(trace_.flops(span), 0.0), floor = floor_ns(trace_.site(span), bytes, flops);
   for (; call != kNone; call = calls_[call].parent) {
-    calls_[call].bytes += static_cast<double>(std::max<std::int64_t>(trace_.bytes(span), 0));
-    calls_[call].flops += std::max(trace_.flops(span), 0.0);
+    calls_[call].bytes += bytes;
+    calls_[call].flops += flops;
+    calls_[call].floor_ns += floor;
   }
+}
+
+// What a GPU takes at least for what an op moves and computes.
+double RowTree::floor_ns(const Site& site, double bytes, double flops) const {
+  const double rate = limit_.flops_per_ns[static_cast<std::size_t>(site.unit)];
+  return std::max(limit_.bytes_per_ns > 0 ? bytes / limit_.bytes_per_ns : 0, rate > 0 ? flops / rate : 0);
 }
 
 // Calls of spans that started work on a GPU, and of those around them. So are those of spans that say of themselves
@@ -277,14 +286,17 @@ void RowTree::add_replays() {
       const auto calls = static_cast<std::uint64_t>(std::llround(static_cast<double>(part.calls) * more));
       const double scaled_ns = replays.ns * static_cast<double>(part.ns) / ns;
       const Site& site = trace_.sites()[part.site];
+      const auto bytes = static_cast<double>(std::max<std::int64_t>(site.bytes, 0));
+      const double flops = std::max(site.flops, 0.0), floor = floor_ns(site, bytes, flops);
       CallId call = open_op(kNone, section, part.site, kNone);
       if (options_.detail != Detail::op) call = open(call, section, kComputeLabel);
       for (; call != kNone; call = calls_[call].parent) {
         Call& own = calls_[call];
         own.scaled_ns += scaled_ns;
         own.scaled_calls = own.in_op ? own.scaled_calls + calls : replays.count;
-        own.bytes += static_cast<double>(calls) * static_cast<double>(std::max<std::int64_t>(site.bytes, 0));
-        own.flops += static_cast<double>(calls) * std::max(site.flops, 0.0);
+        own.bytes += static_cast<double>(calls) * bytes;
+        own.flops += static_cast<double>(calls) * flops;
+        own.floor_ns += static_cast<double>(calls) * floor;
       }
     }
   }

@@ -9,7 +9,7 @@
 namespace paoding::profile {
 
 RowTree::RowTree(const Trace& trace, const ReportOptions& options, bool per_thread)
-    : trace_(trace), options_(options), per_thread_(per_thread) {
+    : trace_(trace), options_(options), per_thread_(per_thread), limit_(trace.common_limit()) {
   for (SpanKind phase : {SpanKind::infer_shape, SpanKind::prepare, SpanKind::compute}) {
     label("/" + std::string(to_string(phase)));
   }
@@ -49,6 +49,7 @@ RowTree::RowTree(const Trace& trace, const ReportOptions& options, bool per_thre
   add_replays();
   count_kept_calls();
   count_scaled_calls();
+  add_phases();
   if (options.detail != Detail::op) add_compiled_shapes();
 }
 

@@ -67,7 +67,7 @@ class RowTree {
     bool is_kept;  // to the end: pieces come from several tracks. Others are counted when their span is over.
     bool has_pieces = false;
     std::int64_t ns = 0, gpu_ns = 0, end = 0;  // of one that is not kept: its pieces so far, the end of the last
-    double bytes = 0, flops = 0;
+    double bytes = 0, flops = 0, floor_ns = 0;
     double scaled_ns = 0;  // beside its pieces, of calls that nobody saw one by one
     std::uint64_t scaled_calls = 0;
   };
@@ -106,6 +106,7 @@ class RowTree {
   void add_piece(CallId call, Interval interval, bool gpu);
   void add_now(Call& call, Interval interval, bool gpu);
   void add_work(CallId call, SpanId span);
+  double floor_ns(const Site& site, double bytes, double flops) const;
   void find_what_is_kept();
   void find_ops_without_phases();
   void end_spans_outside(SpanId parent);
@@ -122,8 +123,10 @@ class RowTree {
   void close_calls(CallId first);
   void count_kept_calls();
   void count_scaled_calls();
+  void add_phases();
   void add_compiled_shapes();
   void number_groups();
+  double of_children(const Node& node) const;
   void emit(NodeId node, int depth, double total, std::vector<Row>& rows);
 
   static constexpr LabelId kComputeLabel = 2;  // labels 0, 1, 2 are the phases
@@ -132,6 +135,7 @@ class RowTree {
   const Trace& trace_;
   const ReportOptions& options_;
   const bool per_thread_;
+  const Limit limit_;
   std::vector<std::string> labels_;
   std::map<std::string, LabelId> label_ids_;
   std::vector<SiteLabels> labels_of_site_;

@@ -74,9 +74,10 @@ SiteId Trace::add_site(const SiteInfo& info) {
   site.async = info.async;
   site.bytes = info.bytes;
   site.flops = info.flops;
-  std::string key =
-      fmt::format("{},{},{},{},{},{},{},{},{}", site.name, site.op, site.scope, site.instance,
-                  static_cast<int>(site.kind), static_cast<int>(site.copy), site.async, site.bytes, site.flops);
+  site.unit = info.unit;
+  std::string key = fmt::format("{},{},{},{},{},{},{},{},{},{}", site.name, site.op, site.scope, site.instance,
+                                static_cast<int>(site.kind), static_cast<int>(site.copy), site.async, site.bytes,
+                                site.flops, static_cast<int>(site.unit));
   for (const auto& member : info.members) key += fmt::format(",{}:{}", intern(member.op), member.bytes);
   const auto [found, is_new] = site_ids_.try_emplace(std::move(key), static_cast<SiteId>(sites_.size()));
   if (!is_new) return found->second;
@@ -157,14 +158,33 @@ SiteInfo Trace::site_info(SiteId i) const {
                 .copy = site.copy,
                 .async = site.async,
                 .bytes = site.bytes,
-                .flops = site.flops};
+                .flops = site.flops,
+                .unit = site.unit};
   for (auto m = site.members_begin; m < site.members_end; ++m) {
     info.members.push_back({text_of(members_[m].op), members_[m].bytes});
   }
   return info;
 }
 
-void Trace::add_note(std::string text, std::uint64_t count) { notes_.push_back({std::move(text), count}); }
+void Trace::add_note(std::string text, std::uint64_t count, Note::Kind kind) {
+  if (kind == Note::Kind::span_cost) {
+    span_cost_ns_ = count;
+  } else {
+    notes_.push_back({std::move(text), count, kind});
+  }
+}
+
+Limit Trace::common_limit() const {
+  if (limits_.empty()) return {};
+  Limit common = limits_.front();
+  for (const Limit& limit : limits_) {
+    if (limit.bytes_per_ns != common.bytes_per_ns) common.bytes_per_ns = 0;
+    for (std::size_t unit = 0; unit < kUnits; ++unit) {
+      if (limit.flops_per_ns[unit] != common.flops_per_ns[unit]) common.flops_per_ns[unit] = 0;
+    }
+  }
+  return common;
+}
 
 std::int64_t Trace::bytes(SpanId i) const { return bytes_.empty() || bytes_[i] < 0 ? site(i).bytes : bytes_[i]; }
 
@@ -193,7 +213,9 @@ void Trace::finish(Links links) {
     link_parents();
     link_causes();
   }
-  if (outside_ > 0) add_note("spans outside of the recording, left out", std::exchange(outside_, 0));
+  if (outside_ > 0) {
+    add_note("spans outside of the recording, left out", std::exchange(outside_, 0), Note::Kind::outside);
+  }
   runs_.clear();
   first_ns_ = last_ns_ = size() == 0 ? 0 : start_[0];
   for (SpanId i = 0; i < size(); ++i) {
@@ -277,11 +299,13 @@ void Trace::link_parents() {
 void Trace::link_causes() {
   std::unordered_map<std::uint32_t, SpanId> by_correlation;
   std::unordered_map<std::uint32_t, std::vector<SpanId>> launches;  // of each run
+  std::unordered_map<std::uint32_t, SpanId> copies;                 // by the number that their source gave them
   for (SpanId i = 0; i < size(); ++i) {
     if (on_gpu(i)) continue;
     if (correlation_[i] != 0) by_correlation[correlation_[i]] = i;  // the innermost comes last
     const bool launches_work = kind(i) == SpanKind::launch || kind(i) == SpanKind::compute;
     if (launches_work && run_[i] != 0) launches[run_[i]].push_back(i);
+    if (kind(i) == SpanKind::memcpy && run_[i] != 0) copies[run_[i]] = i;
   }
   // A run with several launches was run step by step: the n-th launch for an op instance started its n-th GPU span, and
   // the last all that come behind.
@@ -295,6 +319,9 @@ void Trace::link_causes() {
     if (!on_gpu(i)) continue;
     if (cause_[i] == kNone && correlation_[i] != 0) {
       if (auto found = by_correlation.find(correlation_[i]); found != by_correlation.end()) cause_[i] = found->second;
+    }
+    if (cause_[i] == kNone && run_[i] != 0 && kind(i) == SpanKind::memcpy && copies.contains(run_[i])) {
+      cause_[i] = copies.at(run_[i]);
     }
     if (cause_[i] == kNone && run_[i] != 0) {
       const auto of_run = launches.find(run_[i]);

@@ -11,6 +11,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/unit_rates.h"
+
 namespace paoding::profile {
 
 using StringId = std::uint32_t;  // 0 is ""
@@ -73,6 +75,7 @@ struct SiteInfo {
   bool async = false;                // memcpy only: the host does not wait for the copy
   std::int64_t bytes = 0;            // moved or touched; 0 is unknown
   double flops = 0;                  // 0 is unknown
+  Unit unit = Unit::none;            // that does them
   std::vector<Member> members = {};  // the ops of a fused group, in order; empty for a single op
 };
 
@@ -84,6 +87,7 @@ struct Site {
   bool async = false;
   std::int64_t bytes = 0;
   double flops = 0;
+  Unit unit = Unit::none;
   std::uint32_t members_begin = 0, members_end = 0;  // into Trace::members()
 };
 
@@ -120,17 +124,38 @@ struct ReplayPart {
   bool operator==(const ReplayPart&) const = default;
 };
 
-/// What a GPU's memory can do.
+/// Where in a kernel its time went, by its own account: of all its calls together.
+struct Phase {
+  SiteId site = 0;
+  std::string name;
+  std::int64_t ns = 0;
+  bool operator==(const Phase&) const = default;
+};
+
+/// What a GPU can do.
 struct Limit {
   std::int32_t device = 0;
-  double bytes_per_ns = 0;  // read by a kernel that streams
+  double bytes_per_ns = 0;      // read by a kernel that streams
+  UnitRates flops_per_ns = {};  // 0: not known
   bool operator==(const Limit&) const = default;
+};
+
+/// Memory that is held: of a program as a whole, and what of it is the most at once.
+struct Memory {
+  std::int32_t device = -1;  // -1: of the host
+  std::string of;            // "program of loss"
+  std::string what;          // "arena", "input x"; inside of one that is in front of it: "decoder/matmul"
+  bool is_inside = false;
+  std::int64_t bytes = 0;
+  bool operator==(const Memory&) const = default;
 };
 
 /// Something that could not be seen or was lost.
 struct Note {
+  enum class Kind : std::uint8_t { other, dropped, timeless, outside, estimated, span_cost };
   std::string text;         // "spans dropped because the recorder was full"
   std::uint64_t count = 0;  // 0: not countable
+  Kind kind = Kind::other;  // what happened to so many records
 };
 
 enum class Links : std::uint8_t { to_find, known };
@@ -151,9 +176,12 @@ class Trace {
   SpanId add(const Span& span);
   /// Of a span that was cut before it was added.
   void set_cut(SpanId i, Cut cut);
-  void add_note(std::string text, std::uint64_t count = 0);
+  /// One that says what a span costs is no note then.
+  void add_note(std::string text, std::uint64_t count = 0, Note::Kind kind = Note::Kind::other);
   void add_part(const ReplayPart& part) { parts_.push_back(part); }
+  void add_phase(Phase phase) { phases_.push_back(std::move(phase)); }
   void add_limit(const Limit& limit) { limits_.push_back(limit); }
+  void add_memory(Memory memory) { memory_.push_back(std::move(memory)); }
   /// What was recorded, in ns of steady_clock; said before the first add(). Spans are cut to it, and those outside of
   /// it, for which add() returns kNone, are counted in a note. Without one the window is from the first start to the
   /// last end.
@@ -196,7 +224,13 @@ class Trace {
   const std::vector<Member>& members() const { return members_; }
   const std::vector<Note>& notes() const { return notes_; }
   const std::vector<ReplayPart>& parts() const { return parts_; }
+  const std::vector<Phase>& phases() const { return phases_; }
   const std::vector<Limit>& limits() const { return limits_; }
+  const std::vector<Memory>& memory() const { return memory_; }
+  /// What a span cost the thread that wrote it, in ns; 0 is not known.
+  std::uint64_t span_cost_ns() const { return span_cost_ns_; }
+  /// What every GPU of the trace can do; 0 where they differ or it is not known.
+  Limit common_limit() const;
   /// Spans of kind run, in order: the executions.
   const std::vector<SpanId>& runs() const { return runs_; }
   /// The window: all spans lie in it.
@@ -221,7 +255,9 @@ class Trace {
   std::vector<Member> members_;
   std::vector<Note> notes_;
   std::vector<ReplayPart> parts_;
+  std::vector<Phase> phases_;
   std::vector<Limit> limits_;
+  std::vector<Memory> memory_;
 
   // one entry per span
   std::vector<std::int64_t> start_, duration_;
@@ -234,6 +270,7 @@ class Trace {
   std::vector<double> flops_;
   std::vector<Cut> cut_;
 
+  std::uint64_t span_cost_ns_ = 0;
   bool has_window_ = false;
   std::int64_t window_start_ = 0, window_end_ = 0;
   std::uint64_t outside_ = 0;  // spans that are not in the window

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/one_line.h"
 #include "graph/shadow.h"
+#include "profile/recorder.h"
 
 namespace paoding {
 namespace {
@@ -53,7 +54,18 @@ CompiledPlan compile_plan(const Graph& source, const CompileOptions& options, Ta
   pass_options.target = target;
   pass_options.precision = options.precision;
   pass_options.allow_tf32 = options.allow_tf32;
-  pass_options.after = options.after_pass;
+  profile::Ticks since = profile::Recorder::now();
+  const auto record = [&since](const std::string& part) {
+    if (!profile::Recorder::active()) return;
+    const profile::SiteId site = profile::Recorder::add_site({.name = part, .kind = profile::SpanKind::host});
+    const profile::Ticks now = profile::Recorder::now();
+    profile::Recorder::complete(site, since, now);
+    since = now;
+  };
+  pass_options.after = [&](const std::string& pass, const Graph& after) {
+    record("pass " + pass);
+    if (options.after_pass) options.after_pass(pass, after);
+  };
   pass_options.disabled = options.disabled_passes;
   std::set<std::string> given;
   for (NodeId id : graph.parameters()) given.insert(graph.node(id).name.str());
@@ -73,6 +85,7 @@ CompiledPlan compile_plan(const Graph& source, const CompileOptions& options, Ta
   plan_options.alias_views = does("alias_views");
   if (target->is_gpu()) plan_options.lower = [&](Step& step) { return lower_for_gpu(step, *target); };
   compiled.plan = make_plan(graph, plan_options);
+  record("plan");
   return compiled;
 }
 

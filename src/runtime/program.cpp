@@ -20,6 +20,7 @@
 #include "profile/recorder.h"
 #include "runtime/compile.h"
 #include "runtime/executor.h"
+#include "runtime/held_memory.h"
 #include "runtime/one_at_a_time.h"
 #include "runtime/parameter_store.h"
 
@@ -65,6 +66,7 @@ struct alignas(64) Program::Compiled {
   bool writes_parameters = false;
   enum class Last : std::uint8_t { none, threw, ended } last = Last::none;  // run
   profile::SiteId run_site = 0;
+  std::uint64_t memory_told = 0;  // to this recording
   std::shared_ptr<Parameters::Store> parameters;
   Arena* arena = nullptr;                      // the executor's
   const std::uint64_t number = next_number();  // of all programs
@@ -72,6 +74,7 @@ struct alignas(64) Program::Compiled {
   std::unique_ptr<Executor> executor;
   std::unique_ptr<Compiled> itself;  // where its Program is gone, and a call of it under way
   Plan plan;
+  std::string name;
   CompileOptions options;
   CompileReport report;
   std::vector<std::string> inputs, fetches;
@@ -120,9 +123,16 @@ struct alignas(64) Program::Compiled {
     profile::Recorder::before_run();
     const std::uint32_t execution = profile::Recorder::active() ? profile::Recorder::next_run() : 0;
     const profile::LongSpanScope seen(run_site, execution);
+    if (execution != 0 && memory_told != profile::Recorder::session()) [[unlikely]]
+      tell_memory();
     run_in_order(execution);
     last = Last::ended;
     arena->holder = number;
+  }
+
+  void tell_memory() {
+    memory_told = profile::Recorder::session();
+    record_memory(plan, name, options.device);
   }
 
   // Runs that share a store: together when all only read, else one after the other.
@@ -345,7 +355,7 @@ Program Program::compile(const Graph& source) const {
   if (options.repeats < 1) fail(ErrorKind::argument, "compile: repeats = {}; it must be at least 1", options.repeats);
   ExecutorOptions executor_options;
   executor_options.device = options.device;
-  executor_options.name = name_of(made->plan);
+  executor_options.name = made->name = name_of(made->plan);
   executor_options.execution = options.execution;
   executor_options.repeats = options.repeats;
   executor_options.on_print = [compiled = made.get()](Printed&& printed) {
@@ -380,8 +390,13 @@ Program Program::compile(const Graph& source) const {
     }
     executor_options.parameters.push_back(entry.buffer->address());
   }
-  made->executor = options.device.kind == DeviceKind::cpu ? make_cpu_executor(made->plan, executor_options)
-                                                          : make_gpu_executor(made->plan, executor_options);
+  {
+    static const profile::SiteId kernels =
+        profile::Recorder::add_site({.name = "kernels and memory", .kind = profile::SpanKind::host});
+    const profile::SpanScope making(kernels);
+    made->executor = options.device.kind == DeviceKind::cpu ? make_cpu_executor(made->plan, executor_options)
+                                                            : make_gpu_executor(made->plan, executor_options);
+  }
   made->arena = made->executor->arena().get();
 
   for (const auto& [slot, tensor] : made->plan.constants) made->executor->write(slot, tensor);

@@ -28,6 +28,7 @@ profile::SiteInfo info_of(const Step& step) {
   const StepCost cost = cost_of(step);
   info.bytes = cost.bytes;
   info.flops = cost.flops;
+  info.unit = cost.unit;
   add_members(step, &info);
   return info;
 }
@@ -71,6 +72,7 @@ StepSites sites_of_batch(const std::vector<const Step*>& groups) {
     const StepCost cost = cost_of(*group);
     info.bytes += cost.bytes;
     info.flops += cost.flops;
+    info.unit = cost.unit;
     add_members(*group, &info);
     if (group->label.members.empty()) info.members.push_back({group->label.op, cost.bytes});
   }

@@ -14,6 +14,11 @@ TEST_F(Profile, RecordsACommandOfPaodingsWithoutAChangeToIt) {
   EXPECT_TRUE(has(ran.out, "\nfetch  type")) << ran.out;
   EXPECT_TRUE(has(ran.out, "\n  Compiling ")) << ran.out;
   EXPECT_TRUE(has(ran.out, "4 steps: p50 ")) << ran.out;
+  // What making the program took and what it holds, and the last line.
+  EXPECT_TRUE(has(ran.out, "\npass fuse_groups ")) << ran.out;
+  EXPECT_TRUE(has(ran.out, "\nCPU, program of ")) << ran.out;
+  EXPECT_TRUE(has(ran.out, "  most at once ")) << ran.out;
+  EXPECT_TRUE(has(ran.out, " received, 0 dropped, 0 without a time, 0 outside of the window, 0 of no op\n")) << ran.out;
   EXPECT_TRUE(has(ran.out, "thread0::group: ")) << ran.out;
   EXPECT_EQ(ran.out.substr(ran.out.find("dw "), 60), alone.out.substr(alone.out.find("dw "), 60));
 }

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What `paoding run` takes its values from, what it refuses, and how it looks for what is not finite.
+#include <pty.h>
+#include <sys/ioctl.h>
+
 #include <limits>
 
 #include "paoding/checkpoint.h"
@@ -134,6 +137,36 @@ TEST_F(Cli, AReportIsNarrowAndItsRowsDiffer) {
 }
 
 // ---- texts ----
+
+// On a terminal of 70 columns a report's lines fit in, and its titles stand out.
+TEST_F(Cli, AReportFitsTheTerminal) {
+  const std::string words = " --random 1 --device cpu --repeat 3 --profile --rates --self";
+  const winsize size{.ws_row = 50, .ws_col = 70, .ws_xpixel = 0, .ws_ypixel = 0};
+  int terminal = -1;
+  const pid_t child = forkpty(&terminal, nullptr, nullptr, &size);
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const std::string command = "exec " + program().string() + " run " + path("scale.txt") + words;
+    execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+    _exit(127);
+  }
+  std::string seen;
+  char piece[4096];
+  for (ssize_t count = 0; (count = read(terminal, piece, sizeof piece)) > 0;) {
+    seen.append(piece, static_cast<std::size_t>(count));
+  }
+  close(terminal);
+  waitpid(child, nullptr, 0);
+  EXPECT_TRUE(has(seen, "\x1b[1m------------------------- Event Summary")) << seen;
+  const std::string rows = seen.substr(seen.find("Event  "));
+  for (std::size_t at = 0; at < rows.find("Records: ");) {
+    const std::size_t end = rows.find('\n', at);
+    EXPECT_LE(end - at, 71u) << rows.substr(at, end - at);  // with the terminal's carriage return
+    at = end + 1;
+  }
+  EXPECT_TRUE(has(seen, "without Min., Max.")) << seen;
+  EXPECT_FALSE(has(run("run $D/scale.txt" + words).out, "without Min."));
+}
 
 TEST_F(Cli, GraphTextMayHaveTheLineEndsOfWindows) {
   std::string text = read_file(path("scale.txt")), windows = "\xef\xbb\xbf";

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "profile/trace_counts.h"
+
+#include <algorithm>
+#include <map>
+
+namespace paoding::profile {
+
+std::vector<CompilePart> compile_parts(const Trace& trace) {
+  std::map<std::string_view, CompilePart> parts;
+  CompilePart rest{.name = "the rest"};
+  for (SpanId i = 0; i < trace.size(); ++i) {
+    if (trace.on_gpu(i)) continue;
+    const auto ns = static_cast<double>(trace.duration(i));
+    const SpanId parent = trace.parent(i);
+    const bool is_part = parent != kNone && trace.kind(parent) == SpanKind::compile;
+    if (trace.kind(i) == SpanKind::compile && !is_part) {
+      rest.calls += 1;
+      rest.ns += ns;
+    }
+    if (!is_part) continue;
+    rest.ns -= ns;
+    CompilePart& part = parts[trace.name(i)];
+    part.calls += 1;
+    part.ns += ns;
+  }
+  std::vector<CompilePart> made;
+  for (auto& [name, part] : parts) made.push_back({std::string(name), part.calls, part.ns});
+  if (rest.calls > 0) made.push_back({rest.name, rest.calls, std::max(rest.ns, 0.0)});
+  std::ranges::stable_sort(made, std::ranges::greater(), &CompilePart::ns);
+  return made;
+}
+
+Records count_records(const Trace& trace) {
+  Records records{.received = trace.size()};
+  std::vector<bool> is_known(trace.sites().size());  // replays whose kernels are
+  for (const ReplayPart& part : trace.parts()) is_known[part.replay] = true;
+  for (SpanId i = 0; i < trace.size(); ++i) {
+    const SpanKind kind = trace.kind(i);
+    records.on_host += trace.on_gpu(i) ? 0 : 1;
+    if (!trace.on_gpu(i) || (kind != SpanKind::kernel && kind != SpanKind::replay)) continue;
+    const auto ns = static_cast<double>(trace.duration(i));
+    records.gpu_ns += ns;
+    const bool is_attributed = kind == SpanKind::replay ? is_known[trace.site_id(i)] : trace.site(i).op != 0;
+    if (is_attributed || trace.cause(i) != kNone) continue;
+    records.unattributed += 1;
+    records.unattributed_ns += ns;
+  }
+  for (const Note& note : trace.notes()) {
+    switch (note.kind) {
+      case Note::Kind::other:
+      case Note::Kind::estimated:
+      case Note::Kind::span_cost: break;
+      case Note::Kind::dropped: records.dropped += note.count; break;
+      case Note::Kind::timeless: records.timeless += note.count; break;
+      case Note::Kind::outside: records.outside += note.count; break;
+    }
+  }
+  return records;
+}
+
+}  // namespace paoding::profile

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a trace says of itself beside its rows.
+#pragma once
+
+#include <vector>
+
+#include "profile/report.h"
+
+namespace paoding::profile {
+
+/// The parts of making programs, the longest first; what is in none is "the rest".
+std::vector<CompilePart> compile_parts(const Trace& trace);
+Records count_records(const Trace& trace);
+
+}  // namespace paoding::profile
