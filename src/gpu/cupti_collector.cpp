@@ -9,6 +9,8 @@
 #include <mutex>
 
 #include "base/check.h"
+#include "base/env.h"
+#include "base/one_line.h"
 #include "gpu/cupti_library.h"
 #include "gpu/driver.h"
 
@@ -30,7 +32,8 @@ struct Collection {
   std::mutex mutex;
   std::vector<GpuActivity> activities;  // times are CUPTI's until stop()
   CuptiCollector::Lost lost;
-  std::int64_t offset_ns = 0;  // steady_clock minus CUPTI's clock, at start
+  std::int64_t offset_ns = 0;   // steady_clock minus CUPTI's clock, at start
+  std::int64_t started_ns = 0;  // by CUPTI's
   bool has_callbacks = false;
 };
 
@@ -39,15 +42,18 @@ Collection& collection() {
   return *the_collection;
 }
 
+constexpr std::int64_t kMostOffNs = 2'000, kMostDriftPpm = 100;
+
+std::int64_t steady_ns() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
+
 // Both clocks read as close together as can be: the tightest of several tries.
 std::int64_t clock_offset() {
   std::int64_t best_gap = INT64_MAX, offset = 0;
   for (int i = 0; i < 20; ++i) {
-    const auto now = [] { return std::chrono::steady_clock::now().time_since_epoch().count(); };
-    const std::int64_t before = now();
+    const std::int64_t before = steady_ns();
     std::uint64_t cupti_now = 0;
     PD_CUPTI(cupti()->cuptiGetTimestamp(&cupti_now));
-    const std::int64_t after = now();
+    const std::int64_t after = steady_ns();
     if (after - before < best_gap) {
       best_gap = after - before;
       offset = before + (after - before) / 2 - static_cast<std::int64_t>(cupti_now);
@@ -157,8 +163,11 @@ bool CuptiCollector::start(std::string* why_not) {
     all.activities.clear();
     all.lost = {};
     all.offset_ns = clock_offset();
+    all.started_ns = steady_ns() - all.offset_ns;
   } catch (const Error& error) {
     *why_not = error.what();
+    const std::string other = env_text("CUDA_INJECTION64_PATH");
+    if (!other.empty()) *why_not += "; another tool looks at this process: " + one_line(other);
     for (CUpti_ActivityKind kind : kKinds) cupti()->cuptiActivityDisable(kind);
     return false;
   }
@@ -175,9 +184,15 @@ std::vector<GpuActivity> CuptiCollector::stop(Lost* lost) {
   for (CUpti_ActivityKind kind : kKinds) cupti()->cuptiActivityDisable(kind);
   const std::int64_t end_offset = clock_offset();
   const std::lock_guard lock(all.mutex);
-  // The two clocks may drift; the middle of both offsets halves the error.
-  const std::int64_t offset = all.offset_ns + (end_offset - all.offset_ns) / 2;
-  for (GpuActivity& activity : all.activities) activity.start_ns += offset;
+  // The two clocks drift apart evenly, by some ppm; more is a clock that was set, and nobody knows when.
+  const std::int64_t drift = end_offset - all.offset_ns;
+  const std::int64_t length = std::max<std::int64_t>(steady_ns() - end_offset - all.started_ns, 1);
+  if (std::abs(drift) > kMostOffNs + length / 1'000'000 * kMostDriftPpm) all.lost.clock_set_ns = std::abs(drift);
+  const double rate = static_cast<double>(drift) / static_cast<double>(length);
+  for (GpuActivity& activity : all.activities) {
+    const auto since = static_cast<double>(activity.start_ns - all.started_ns);
+    activity.start_ns += all.offset_ns + static_cast<std::int64_t>(rate * since);
+  }
   std::stable_sort(all.activities.begin(), all.activities.end(),
                    [](const GpuActivity& a, const GpuActivity& b) { return a.start_ns < b.start_ns; });
   cut_waits(&all.activities);

@@ -37,8 +37,9 @@ class CuptiCollector {
   static bool start(std::string* why_not);
   /// What is not among the activities.
   struct Lost {
-    std::uint64_t dropped = 0;   // by CUPTI
-    std::uint64_t timeless = 0;  // records that CUPTI had no time for
+    std::uint64_t dropped = 0;      // by CUPTI
+    std::uint64_t timeless = 0;     // records that CUPTI had no time for
+    std::int64_t clock_set_ns = 0;  // by which the host's clock was set meanwhile; 0: by nothing that shows
   };
   /// Ends collecting, waits for what is under way, returns everything in order of start.
   static std::vector<GpuActivity> stop(Lost* lost);

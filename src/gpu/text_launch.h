@@ -46,8 +46,11 @@ struct TextLaunch {
   std::vector<BoxMap> maps;
   std::int64_t workspace_bytes = 0;  // partial sums, need no initial value; aligned to 256 bytes
   std::int64_t ticket_count = 0;     // 32-bit counters, zero before the first launch; every launch leaves zeros
-  std::string why;                   // one line: roles, tile, splits
-  double floor_us = 0;               // least time for the bytes that have to be moved
+  /// What it adds up its time by, in ns; a 64-bit word each, among the tickets from this one on, which nobody resets.
+  std::vector<std::string> phases;
+  std::int64_t phases_at = 0;
+  std::string why;      // one line: roles, tile, splits
+  double floor_us = 0;  // least time for the bytes that have to be moved
 };
 
 /// What a step of a plan launches, one after the other.

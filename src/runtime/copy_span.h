@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // A copy to, from or on a GPU as a span of the thread that asks for it: of one that the host does not wait for, what
-// asking took. Nothing where CUPTI is there, which sees the copy itself.
+// asking took, and by stamps what the GPU took. Nothing where CUPTI is there, which sees the copy itself.
 #pragma once
 
+#include <cuda.h>
+
+#include <optional>
+
+#include "gpu/driver.h"
 #include "profile/recorder.h"
 #include "runtime/gpu_trace.h"
 
@@ -10,19 +15,27 @@ namespace paoding {
 
 class CopySpan {
  public:
-  CopySpan(profile::Copy copy, bool is_async) {
-    if (!profile::Recorder::active() || GpuTrace::uses_cupti()) return;
-    site_ = site_of(copy, is_async);
-    start_ = profile::Recorder::now();
+  /// `stream`: of a copy that the host does not wait for.
+  CopySpan(profile::Copy copy, const gpu::GpuDevice& device, CUstream stream) : device_(&device), stream_(stream) {
+    if (profile::Recorder::active() && !GpuTrace::uses_cupti()) begin(copy, true);
+  }
+  explicit CopySpan(profile::Copy copy) {
+    if (profile::Recorder::active() && !GpuTrace::uses_cupti()) begin(copy, false);
   }
   ~CopySpan() {
-    if (start_ != 0) profile::Recorder::complete(site_, start_, profile::Recorder::now());
+    if (start_ != 0) end();
   }
   CopySpan(const CopySpan&) = delete;
   CopySpan& operator=(const CopySpan&) = delete;
 
  private:
   static profile::SiteId site_of(profile::Copy copy, bool is_async);
+  void begin(profile::Copy copy, bool is_async);
+  void end();
+
+  const gpu::GpuDevice* device_ = nullptr;
+  CUstream stream_ = nullptr;
+  std::optional<std::size_t> place_;  // of its stamps
   profile::SiteId site_ = 0;
   profile::Ticks start_ = 0;  // 0: not wanted
 };

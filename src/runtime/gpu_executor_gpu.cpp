@@ -5,6 +5,7 @@
 #include <cstring>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "base/cancel_poll.h"
 #include "base/check.h"
@@ -18,6 +19,7 @@
 #include "runtime/gpu_host.h"
 #include "runtime/gpu_joins.h"
 #include "runtime/gpu_kernels.h"
+#include "runtime/gpu_phases.h"
 #include "runtime/gpu_readback.h"
 #include "runtime/gpu_reads.h"
 #include "runtime/gpu_results.h"
@@ -80,6 +82,7 @@ class GpuExecutor : public Executor {
       GpuTrace::add_source();
       step_sites_.emplace(launches_);
     }
+    add_phases();
   }
 
   ~GpuExecutor() override {
@@ -107,7 +110,7 @@ class GpuExecutor : public Executor {
       std::memcpy(to->bytes(), there, static_cast<std::size_t>(to->size_bytes()));
       return;
     }
-    const CopySpan seen(profile::Copy::device_to_host, false);
+    const CopySpan seen(profile::Copy::device_to_host);
     PD_CUDA(driver_.cuMemcpyDtoH(to->bytes(), address_of(dense), static_cast<std::size_t>(to->size_bytes())));
   }
 
@@ -177,6 +180,20 @@ class GpuExecutor : public Executor {
     std::optional<GpuTrace> seen = {};
     std::unique_ptr<GpuStamps> stamps = {};
   };
+
+  void add_phases() {
+    std::set<const Step*> seen;
+    std::optional<LaunchSites> sites;
+    for (const Launch& launch : launches_) {
+      const gpu::TextPlan* const text = launch.step->text.get();
+      if (text == nullptr || text->launches.size() != 1 || text->launches[0].phases.empty()) continue;
+      if (!seen.insert(launch.step).second) continue;
+      if (!sites) sites.emplace(launches_);
+      const auto at = reinterpret_cast<CUdeviceptr>(slot_pointer(launch.step->state)) +
+                      static_cast<CUdeviceptr>(4 * text->launches[0].phases_at);
+      phases_.add(at, text->launches[0].phases, sites->of(launch).kernel);
+    }
+  }
 
   // Per element of order_.
   GpuTrace::Sites sites() const {
@@ -262,7 +279,8 @@ class GpuExecutor : public Executor {
     if (!GpuTrace::is_wanted()) [[likely]]
       return launch_alone(segment);
     segment.is_seen = true;
-    if (!segment.seen->launch(run, *segment.graph, stream_.get()) && !segment.stamps->launch(run, stream_.get())) {
+    if (!segment.seen->launch(run, *segment.graph, stream_.get()) &&
+        !segment.stamps->launch(run, *segment.graph, stream_.get())) {
       segment.graph->launch(stream_.get());
     }
   }
@@ -435,7 +453,7 @@ class GpuExecutor : public Executor {
     unsigned is_off = 0;
     std::int64_t index = 0;
     const void* const asked = asked_by(i);
-    const CopySpan seen(profile::Copy::device_to_host, false);
+    const CopySpan seen(profile::Copy::device_to_host);
     if (asked != nullptr) PD_CUDA(driver_.cuMemcpyDtoH(&is_off, reinterpret_cast<CUdeviceptr>(asked), sizeof(is_off)));
     if (is_off != 0) return std::nullopt;
     PD_CUDA(driver_.cuMemcpyDtoH(&index, reinterpret_cast<CUdeviceptr>(pointers_[first_pointer_[i]]),
@@ -562,6 +580,7 @@ class GpuExecutor : public Executor {
   GpuJoins joins_;
   GpuChoices choices_;
   GpuResults results_;
+  GpuPhases phases_{device_};
   std::optional<LaunchSites> step_sites_;  // of a run step by step
   GpuPrints prints_;
   std::optional<GpuGate> gate_;

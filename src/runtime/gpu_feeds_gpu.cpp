@@ -38,15 +38,19 @@ void GpuFeeds::write(int slot, const Tensor& tensor) {
   feed.next ^= 1;
   const void* source = is_pinned ? staged(staging, tensor) : tensor.bytes();
   if (is_aside) aside_.wait_for(feed.taken);
-  const CopySpan seen(profile::Copy::host_to_device, is_pinned);
-  PD_CUDA(gpu::required_driver().cuMemcpyHtoDAsync(is_aside ? feed.beside.address() : feed.at, source, bytes,
-                                                   stream.get()));
+  {
+    std::optional<CopySpan> seen;
+    is_pinned ? seen.emplace(profile::Copy::host_to_device, device_, stream.get())
+              : seen.emplace(profile::Copy::host_to_device);
+    PD_CUDA(gpu::required_driver().cuMemcpyHtoDAsync(is_aside ? feed.beside.address() : feed.at, source, bytes,
+                                                     stream.get()));
+    if (!is_pinned) stream.wait_idle();  // the caller's memory may be pinned, and is read only until here
+  }
   if (is_pinned) staging.copied.record(stream.get());
   if (is_aside) {
     feed.arrived.record(aside_.get());
     feed.is_new = has_new_ = true;
   }
-  if (!is_pinned) stream.wait_idle();  // the caller's memory may be pinned, and is read only until here
 }
 
 void GpuFeeds::move_new() {
@@ -55,7 +59,7 @@ void GpuFeeds::move_new() {
     if (!feed.is_new) continue;
     feed.is_new = false;
     stream_.wait_for(feed.arrived);
-    const CopySpan seen(profile::Copy::same_device, true);
+    const CopySpan seen(profile::Copy::same_device, device_, stream_.get());
     PD_CUDA(gpu::required_driver().cuMemcpyDtoDAsync(feed.at, feed.beside.address(), feed.beside.size_bytes(),
                                                      stream_.get()));
     feed.taken.record(stream_.get());

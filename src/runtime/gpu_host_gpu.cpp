@@ -141,7 +141,7 @@ void GpuHost::run(std::size_t first_launch, std::uint32_t run, const std::functi
   for (auto& [k, tensor] : stretch.inputs) {
     if (windows[k].bytes == 0) continue;
     {
-      const CopySpan seen(profile::Copy::device_to_host, false);
+      const CopySpan seen(profile::Copy::device_to_host);
       PD_CUDA(gpu::required_driver().cuMemcpyDtoH(const_cast<std::byte*>(tensor.bytes()) + windows[k].lead, turn.at[k],
                                                   static_cast<std::size_t>(windows[k].bytes)));
     }

@@ -88,7 +88,7 @@ std::unique_ptr<LaterRead> GpuReads::start(const std::vector<Source>& sources) {
     const std::int64_t size = size_bytes(source.type);
     types.push_back(source.type);
     if (size != 0) {
-      const CopySpan seen(profile::Copy::device_to_host, true);
+      const CopySpan seen(profile::Copy::device_to_host, device_, stream_.get());
       PD_CUDA(gpu::required_driver().cuMemcpyDtoHAsync(to, source.at, static_cast<std::size_t>(size), stream_.get()));
     }
     to += Read::padded(size);

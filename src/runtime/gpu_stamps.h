@@ -2,7 +2,8 @@
 // When the launches of a captured run began, by stamps that they leave themselves: no CUPTI, which makes every launch
 // of a graph slow for as long as it is there. While a recording is under way a stretch of a run is launched as one of
 // two other graphs of it. One replay in so many has all stamps; the others say when they began and ended, and reports
-// share their time out as it is in those.
+// share their time out as it is in those. Where that would cost a short run too much, only some of the others do; the
+// rest is launched as ever, and taken to be as long as they are.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +18,9 @@
 #include "runtime/gpu_order.h"
 
 namespace paoding {
+
+/// What reports set rates against.
+profile::Limit limit_of(const gpu::GpuDevice& device);
 
 class GpuStamps {
  public:
@@ -45,8 +49,9 @@ class GpuStamps {
   GpuStamps(const GpuStamps&) = delete;
   GpuStamps& operator=(const GpuStamps&) = delete;
 
-  /// In place of the graph without stamps. False where there is no room for it, which the recording notes.
-  bool launch(std::uint32_t run, CUstream stream);
+  /// In place of `plain`, the graph without stamps, or that one. False where there is no room for stamps, which the
+  /// recording notes.
+  bool launch(std::uint32_t run, CapturedGraph& plain, CUstream stream);
   /// Nothing is being recorded: its executable graphs go.
   void rest();
 
@@ -63,6 +68,7 @@ class GpuStamps {
   void drain();
   void drain(Replays& replays, std::int64_t* least_ns);
   void finish();
+  std::uint64_t choose_ends_every() const;
 
   const gpu::GpuDevice& device_;
   GraphBudget& budget_;
@@ -74,8 +80,9 @@ class GpuStamps {
   std::unique_ptr<Replays> timed_, whole_;
   CUstream stream_ = nullptr;    // of the last launch
   std::uint64_t recording_ = 0;  // that what follows is of
-  std::uint64_t launches_ = 0, every_ = 0;
+  std::uint64_t launches_ = 0, every_ = 0, ends_every_ = 1;
   std::int64_t least_timed_ns_ = 0, least_whole_ns_ = 0;  // of replays; 0 before the first
+  std::int64_t stamp_ns_ = 0;                             // what a stamp's kernel takes
   bool has_failed_ = false, is_awake_ = false;
 };
 

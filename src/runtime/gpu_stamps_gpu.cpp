@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "gpu/stamps.h"
+#include "runtime/copy_stamps.h"
 #include "runtime/gpu_stamps.h"
 #include "runtime/stamp_times.h"
 
@@ -21,6 +22,8 @@ constexpr std::size_t kMostTimed = 4, kMostWhole = 4096;  // replays that the ho
 constexpr std::size_t kMostListed = 4096;                 // stamps of loops in a replay
 constexpr std::uint64_t kFirst = 8;  // launches of a recording: every other has all stamps, and what they cost is known
 constexpr double kFirstEvery = 16, kLeastEvery = 4, kMostEvery = 256;
+constexpr std::uint64_t kMostEndsEvery = 32;
+constexpr double kEndsCost = 5;   // of a replay's ends, in stamps' kernels (H200: 3.5 us for a chip that is done)
 constexpr std::size_t kEnds = 2;  // stamps behind all others: the end, and one more, for what a stamp's kernel takes
 constexpr std::size_t kHead = 2;  // words in front of the stamps that the host gets: the number, when all was over
 
@@ -74,7 +77,7 @@ struct GpuStamps::Replays {
     void* operands[] = {stamps.pointer(), word(words), ring.bytes()};
     keep.start(stream, operands, {});
   }
-  bool has_room() const { return runs.size() < places; }
+  bool has_room() const { return launched.size() < places; }
   // The next replay's, once it is there: kHead words, then the stamps.
   const std::uint64_t* next() const {
     auto* const place = reinterpret_cast<std::uint64_t*>(ring.bytes()) + read % places * (words + kHead);
@@ -88,7 +91,7 @@ struct GpuStamps::Replays {
   gpu::LoadedKernel stamp, list, keep;
   std::unique_ptr<CapturedGraph> graph;
   std::uint64_t read = 0;
-  std::deque<std::uint32_t> runs;  // launched and not read
+  std::deque<ReplayLaunch> launched;  // and not read
 };
 
 std::vector<GpuStamps::By> GpuStamps::by(const std::vector<Launch>& launches, const std::vector<Started>& order,
@@ -157,16 +160,21 @@ std::unique_ptr<GpuStamps::Replays> GpuStamps::capture(bool is_timed) {
   return made;
 }
 
+profile::Limit limit_of(const gpu::GpuDevice& device) {
+  return {device.index(), device.target().read_bytes_per_us / 1e3, unit_rates(device.target())};
+}
+
 void GpuStamps::begin_recording() {
   recording_ = StampTimes::get().recording();
   launches_ = 0;
   every_ = static_cast<std::uint64_t>(kFirstEvery);
-  least_timed_ns_ = least_whole_ns_ = 0;
+  least_timed_ns_ = least_whole_ns_ = stamp_ns_ = 0;
+  ends_every_ = 1;
   has_failed_ = false;
-  Recorder::add_limit({device_.index(), device_.target().read_bytes_per_us / 1e3});
+  Recorder::add_limit(limit_of(device_));
 }
 
-bool GpuStamps::launch(std::uint32_t run, CUstream stream) {
+bool GpuStamps::launch(std::uint32_t run, CapturedGraph& plain, CUstream stream) {
   static const profile::SiteId launch = Recorder::add_site({.name = "graph launch", .kind = profile::SpanKind::launch});
   static const profile::SiteId own = Recorder::add_site({.name = "stamps", .kind = profile::SpanKind::recording});
   const std::lock_guard lock(mutex_);
@@ -177,17 +185,24 @@ bool GpuStamps::launch(std::uint32_t run, CUstream stream) {
   try {
     const std::uint64_t every = launches_ < kFirst ? 2 : every_;
     const bool is_timed = launches_ % every == 0 && (timed_ == nullptr || timed_->has_room());
+    const bool has_ends = is_timed || launches_ < kFirst || launches_ % ends_every_ == 0;
     std::unique_ptr<Replays>& replays = is_timed ? timed_ : whole_;
-    {
+    if (has_ends) {
       const profile::SpanScope seen(own);
       drain();
       StampTimes::get().look_at_clock(device_);
       if (replays == nullptr) replays = capture(is_timed);
     }
-    if (!replays->has_room()) return false;
+    if (has_ends && !replays->has_room()) return false;
     const profile::SpanScope seen(launch, run);
-    replays->graph->launch(stream);
-    replays->runs.push_back(run);
+    const ReplayLaunch launched = StampTimes::get().next_launch(run);
+    (has_ends ? *replays->graph : plain).launch(stream);
+    if (has_ends) {
+      replays->launched.push_back(launched);
+    } else {
+      StampTimes::get().add(
+          {.launch = launched, .device = device_.index(), .stream = stream_, .site = replay_site_, .is_plain = true});
+    }
     ++launches_;
     return true;
   } catch (const Error& error) {
@@ -205,16 +220,23 @@ void GpuStamps::drain() {
   const double more = static_cast<double>(least_timed_ns_ - least_whole_ns_) / static_cast<double>(least_whole_ns_);
   every_ =
       static_cast<std::uint64_t>(std::clamp(std::ceil(more / StampTimes::get().budget()), kLeastEvery, kMostEvery));
+  ends_every_ = choose_ends_every();
+}
+
+std::uint64_t GpuStamps::choose_ends_every() const {
+  const double cost = kEndsCost * static_cast<double>(stamp_ns_) / static_cast<double>(least_whole_ns_);
+  return std::clamp<std::uint64_t>(static_cast<std::uint64_t>(cost / StampTimes::get().budget()), 1, kMostEndsEvery);
 }
 
 void GpuStamps::drain(Replays& replays, std::int64_t* least_ns) {
   const std::size_t count = stretch_.end - stretch_.first;
-  while (!replays.runs.empty()) {
+  while (!replays.launched.empty()) {
     const std::uint64_t* const place = replays.next();
     if (place == nullptr) return;
     const std::uint64_t* const stamps = place + kHead;
     const auto at = [&](std::size_t i) { return static_cast<std::int64_t>(stamps[i]); };
-    StampedReplay seen{.run = replays.runs.front(), .device = device_.index(), .stream = stream_, .site = replay_site_};
+    StampedReplay seen{
+        .launch = replays.launched.front(), .device = device_.index(), .stream = stream_, .site = replay_site_};
     seen.end_ns = static_cast<std::int64_t>(place[1]);
     seen.begin_ns = at(0) != 0 ? at(0) : seen.end_ns;
     if (&replays == timed_.get()) {
@@ -235,9 +257,10 @@ void GpuStamps::drain(Replays& replays, std::int64_t* least_ns) {
       std::ranges::stable_sort(seen.marks, {}, &StampedReplay::Mark::at_ns);
       seen.end_ns = at(count);
       seen.stamp_ns = at(count + 1) - at(count);
+      stamp_ns_ = stamp_ns_ == 0 ? seen.stamp_ns : std::min(stamp_ns_, seen.stamp_ns);
       seen.begin_ns = seen.marks.empty() ? seen.end_ns : seen.marks.front().at_ns;
     }
-    replays.runs.pop_front();
+    replays.launched.pop_front();
     ++replays.read;
     if (const std::int64_t ns = seen.end_ns - seen.begin_ns; ns > 0) {
       *least_ns = *least_ns == 0 ? ns : std::min(*least_ns, ns);
@@ -248,7 +271,7 @@ void GpuStamps::drain(Replays& replays, std::int64_t* least_ns) {
 
 void GpuStamps::finish() {
   const std::lock_guard lock(mutex_);
-  const auto waits = [](const std::unique_ptr<Replays>& replays) { return replays && !replays->runs.empty(); };
+  const auto waits = [](const std::unique_ptr<Replays>& replays) { return replays && !replays->launched.empty(); };
   if (!waits(timed_) && !waits(whole_)) return;
   device_.make_current();
   PD_CUDA(gpu::required_driver().cuStreamSynchronize(stream_));
@@ -266,6 +289,7 @@ void GpuStamps::rest() {
 
 void GpuStamps::start_recording(double budget) {
   StampTimes::get().start(budget);
+  CopyStamps::get().start();
   const std::lock_guard lock(live().mutex);
   std::set<const gpu::GpuDevice*> devices;
   for (const GpuStamps* stamps : live().stamps) devices.insert(&stamps->device_);
@@ -283,6 +307,7 @@ void GpuStamps::stop_recording() {
     const std::lock_guard lock(live().mutex);
     for (GpuStamps* stamps : live().stamps) stamps->finish();
   }
+  CopyStamps::get().stop();
   StampTimes::get().stop();
 }
 

@@ -11,7 +11,7 @@
 #include "base/env.h"
 #include "gpu/cupti_collector.h"
 #include "gpu/driver.h"
-#include "runtime/copy_span.h"
+#include "runtime/gpu_phases.h"
 #include "runtime/gpu_stamps.h"
 #include "runtime/gpu_trace.h"
 #include "runtime/sites.h"
@@ -63,6 +63,7 @@ void start_recording(State state, Detail detail) {
   now.steps.clear();
   now.has_cupti = false;
   if (state == State::cpu || gpu::GpuDevice::count() == 0) return;
+  GpuPhases::start_recording();
   std::string why_not;
   now.has_cupti = env_flag("PAODING_CUPTI") && gpu::CuptiCollector::start(&why_not);
   if (!why_not.empty()) Recorder::add_note("CUPTI cannot be used (" + why_not + "); kernels told by their own stamps");
@@ -152,7 +153,10 @@ const StepLaunch* step_at(const std::vector<StepLaunch>& steps, const gpu::GpuAc
 void stop_recording() {
   Recording& now = recording();
   const std::lock_guard lock(now.mutex);
-  if (!now.has_cupti) return GpuStamps::stop_recording();
+  if (!now.has_cupti) {
+    GpuStamps::stop_recording();
+    return GpuPhases::stop_recording();
+  }
   now.has_cupti = false;
   std::set<int> devices;
   for (const GraphLaunch& launch : now.launches) devices.insert(launch.shape->device);
@@ -160,14 +164,22 @@ void stop_recording() {
     const gpu::GpuDevice& of = gpu::GpuDevice::get(device);
     of.make_current();
     PD_CUDA(gpu::required_driver().cuCtxSynchronize());
-    Recorder::add_limit({device, of.target().read_bytes_per_us / 1e3});
+    Recorder::add_limit(limit_of(of));
   }
   gpu::CuptiCollector::Lost lost;
   const std::vector<gpu::GpuActivity> activities = gpu::CuptiCollector::stop(&lost);
   CapturedGraph::drop_twins();
   gpu::CuptiCollector::leave();
-  if (lost.dropped != 0) Recorder::add_note("records that CUPTI dropped", lost.dropped);
-  if (lost.timeless != 0) Recorder::add_note("records of CUPTI without a time, left out", lost.timeless);
+  GpuPhases::stop_recording();
+  using Kind = profile::Note::Kind;
+  if (lost.dropped != 0) Recorder::add_note("records that CUPTI dropped", lost.dropped, Kind::dropped);
+  if (lost.clock_set_ns != 0) {
+    Recorder::add_note("ns by which the host's clock was set while CUPTI looked: its times are off by up to that",
+                       static_cast<std::uint64_t>(lost.clock_set_ns));
+  }
+  if (lost.timeless != 0) {
+    Recorder::add_note("records of CUPTI without a time, left out", lost.timeless, Kind::timeless);
+  }
   std::ranges::stable_sort(now.steps, {}, &StepLaunch::start_ns);
   Activities in_graphs;
   std::uint64_t foreign = 0;
@@ -251,19 +263,6 @@ bool GpuTrace::launch(std::uint32_t run, CapturedGraph& graph, CUstream stream) 
 void GpuTrace::note_alone(profile::Ticks start) {
   const profile::Ticks length = std::max<profile::Ticks>(Recorder::now() - start, 1);
   alone_ = alone_ == 0 ? length : std::min(alone_, length);
-}
-
-profile::SiteId CopySpan::site_of(profile::Copy copy, bool is_async) {
-  static std::mutex mutex;
-  static std::map<std::pair<profile::Copy, bool>, profile::SiteId> sites;
-  const std::lock_guard lock(mutex);
-  const auto [found, is_new] = sites.try_emplace({copy, is_async}, 0);
-  if (is_new) {
-    profile::SiteInfo info{.name = std::string(to_string(copy)), .kind = profile::SpanKind::memcpy, .copy = copy};
-    info.async = is_async;
-    found->second = Recorder::add_site(info);
-  }
-  return found->second;
 }
 
 GpuTrace::Step::Step(const gpu::GpuDevice& device, CUstream stream) : device_(device), stream_(stream) {

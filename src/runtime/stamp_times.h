@@ -17,6 +17,13 @@
 
 namespace paoding {
 
+/// A replay, as the host launched it.
+struct ReplayLaunch {
+  std::uint32_t run = 0;
+  std::uint64_t number = 0;  // of all replays
+  std::int64_t at_ns = 0;    // of steady_clock
+};
+
 /// A graph's replay, in the chip's time.
 struct StampedReplay {
   struct Mark {
@@ -24,7 +31,7 @@ struct StampedReplay {
     profile::SiteId site;
     bool is_kernels;  // the stamp of a kernel in front of what it is for
   };
-  std::uint32_t run = 0;
+  ReplayLaunch launch;
   int device = 0;
   CUstream stream = nullptr;
   profile::SiteId site = 0;
@@ -32,6 +39,8 @@ struct StampedReplay {
   std::int64_t stamp_ns = 0;     // what a stamp's kernel takes
   std::vector<Mark> marks = {};  // in order; none where only the ends were stamped
   std::uint64_t lost = 0;        // stamps of loops that had no room
+  bool is_plain = false;         // it has no stamps at all
+  bool is_copy = false;          // no replay: `launch` has the number of its span on the host
 };
 
 class StampTimes {
@@ -46,6 +55,8 @@ class StampTimes {
 
   /// Reads it where it is time to.
   void look_at_clock(const gpu::GpuDevice& device);
+  /// Right before it.
+  ReplayLaunch next_launch(std::uint32_t run);
   void add(StampedReplay replay);
 
  private:
@@ -55,6 +66,13 @@ class StampTimes {
     std::int64_t next_ns = 0;  // when it is time
     std::vector<StampedReplay> waiting;
   };
+  // What replays of a graph, and what a stream did, so far.
+  struct Known {
+    std::uint64_t count = 0;
+    double ns = 0;                      // of those of which only the ends were stamped
+    std::int64_t longest_ns = 0;        // of one that was stamped in full
+    std::int64_t delay_ns = INT64_MAX;  // from its launch to its begin, at the least
+  };
   struct Part {
     std::uint64_t calls = 0;
     std::int64_t ns = 0;
@@ -63,6 +81,8 @@ class StampTimes {
   void read(const gpu::GpuDevice& device, Clock* clock);
   void tell(Clock* clock, bool is_over);
   void tell(const Clock& clock, const StampedReplay& replay);
+  void tell_plain(const Clock& clock, const StampedReplay& replay, const StampedReplay* next);
+  profile::TrackId track_of(const StampedReplay& replay);
 
   std::mutex mutex_;
   std::atomic<std::uint64_t> recording_{0};
@@ -70,8 +90,11 @@ class StampTimes {
   double budget_ = 0;
   std::map<int, Clock> clocks_;  // of devices
   std::map<std::pair<int, CUstream>, profile::TrackId> tracks_;
+  std::map<profile::SiteId, Known> known_;                            // of replays
+  std::map<std::pair<int, CUstream>, std::int64_t> ends_;             // of what was told last, in the host's time
   std::map<profile::SiteId, std::map<profile::SiteId, Part>> parts_;  // of replays; kNone: of them whole
-  std::uint64_t lost_ = 0, unplaced_ = 0;
+  std::uint64_t lost_ = 0, unplaced_ = 0, plain_ = 0;
+  std::atomic<std::uint64_t> launches_{0};
 };
 
 }  // namespace paoding

@@ -11,7 +11,8 @@ namespace {
 using profile::Recorder;
 
 constexpr std::int64_t kFirstNs = 100'000'000, kBetweenNs = 1'000'000'000;  // between readings of a clock
-constexpr std::int64_t kMostOffNs = 2'000;                                  // before the recording says so
+constexpr std::int64_t kLateNs = 100'000'000;  // after which a replay that was launched before has been read
+constexpr std::int64_t kMostOffNs = 2'000;     // before the recording says so
 
 std::int64_t steady_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
@@ -35,7 +36,9 @@ void StampTimes::start(double budget) {
   }
   tracks_.clear();
   parts_.clear();
-  lost_ = unplaced_ = 0;
+  known_.clear();
+  ends_.clear();
+  lost_ = unplaced_ = plain_ = 0;
   recording_.fetch_add(1);
   is_on_ = true;
 }
@@ -74,6 +77,10 @@ void StampTimes::stop() {
     off = std::max(off, clock.line.residual_ns());
   }
   if (off > kMostOffNs) Recorder::add_note("ns that the clocks of GPU and host were apart from a line", off);
+  if (plain_ != 0) {
+    Recorder::add_note("replays taken to be as long as those that were stamped", plain_,
+                       profile::Note::Kind::estimated);
+  }
   if (lost_ != 0) Recorder::add_note("stamps of loops that had no room", lost_);
   if (unplaced_ != 0) Recorder::add_note("replays of graphs whose time is not known: no clock was read", unplaced_);
   for (const auto& [replay, of] : parts_) {
@@ -82,34 +89,73 @@ void StampTimes::stop() {
   is_on_ = false;
 }
 
-void StampTimes::tell(Clock* clock, bool is_over) {
-  const auto is_early = [&](const StampedReplay& replay) { return is_over || clock->line.covers(replay.end_ns); };
-  for (const StampedReplay& replay : clock->waiting) {
-    if (!is_early(replay)) continue;
-    if (clock->line.readings().empty()) {
-      ++unplaced_;
-    } else {
-      tell(*clock, replay);
-    }
-  }
-  std::erase_if(clock->waiting, is_early);
+ReplayLaunch StampTimes::next_launch(std::uint32_t run) {
+  return {run, launches_.fetch_add(1, std::memory_order_relaxed), steady_ns()};
 }
 
-void StampTimes::tell(const Clock& clock, const StampedReplay& replay) {
+// In the order in which they were launched, as far as it is known what came next.
+void StampTimes::tell(Clock* clock, bool is_over) {
+  if (clock->line.readings().empty()) {
+    if (is_over) unplaced_ += std::exchange(clock->waiting, {}).size();
+    return;
+  }
+  std::ranges::sort(clock->waiting, {}, [](const StampedReplay& replay) { return replay.launch.number; });
+  // Stamped in full and with their ends only are read at different times: none in between may come later.
+  const auto is_early = [&](const StampedReplay& replay) {
+    return !replay.is_plain && clock->line.covers(replay.end_ns) && replay.launch.at_ns + kLateNs < steady_ns();
+  };
+  auto end = clock->waiting.end();
+  if (!is_over) {
+    end = std::find_if_not(clock->waiting.begin(), end,
+                           [&](const StampedReplay& replay) { return replay.is_plain || is_early(replay); });
+    while (end != clock->waiting.begin() && std::prev(end)->is_plain) --end;
+  }
+  for (auto replay = clock->waiting.begin(); replay != end; ++replay) {
+    if (!replay->is_plain) {
+      tell(*clock, *replay);
+      continue;
+    }
+    const auto next = std::find_if(replay, end, [&](const StampedReplay& later) {
+      return !later.is_plain && !later.is_copy && later.stream == replay->stream;
+    });
+    tell_plain(*clock, *replay, next == end ? nullptr : &*next);
+  }
+  clock->waiting.erase(clock->waiting.begin(), end);
+}
+
+profile::TrackId StampTimes::track_of(const StampedReplay& replay) {
   const auto found = tracks_.try_emplace({replay.device, replay.stream}, 0);
   if (found.second) {
     const std::string name = fmt::format("stream {}", tracks_.size());
     found.first->second = Recorder::gpu_track(profile::TrackKind::stream, name, replay.device);
   }
+  return found.first->second;
+}
+
+void StampTimes::tell(const Clock& clock, const StampedReplay& replay) {
+  if (replay.is_copy) {
+    const auto copies = Recorder::gpu_track(profile::TrackKind::copy_engine, "copies", replay.device);
+    const std::int64_t start = clock.line.to_host(replay.begin_ns);
+    const std::int64_t length = clock.line.to_host(replay.end_ns) - start;
+    return Recorder::add_gpu(replay.site, replay.launch.run, start, length, copies, replay.launch.run);
+  }
+  const profile::TrackId track = track_of(replay);
   const auto add = [&](profile::SiteId site, std::int64_t from, std::int64_t to) {
     const std::int64_t start = clock.line.to_host(from);
-    Recorder::add_gpu(site, replay.run, start, clock.line.to_host(to) - start, found.first->second, replay.run);
+    Recorder::add_gpu(site, replay.launch.run, start, clock.line.to_host(to) - start, track, replay.launch.run);
   };
   lost_ += replay.lost;
+  Known& known = known_[replay.site];
+  const std::int64_t began = clock.line.to_host(replay.begin_ns);
+  known.delay_ns = std::min(known.delay_ns, std::max<std::int64_t>(began - replay.launch.at_ns, 0));
+  ends_[{replay.device, replay.stream}] = clock.line.to_host(replay.end_ns);
   if (replay.marks.empty()) {
+    known.count += 1;
+    known.ns += static_cast<double>(replay.end_ns - replay.begin_ns);
     if (replay.end_ns > replay.begin_ns) add(replay.site, replay.begin_ns, replay.end_ns);
     return;
   }
+  known.longest_ns = std::max(known.longest_ns, replay.end_ns - replay.begin_ns);
   auto& parts = parts_[replay.site];
   for (std::size_t i = 0; i < replay.marks.size(); ++i) {
     const StampedReplay::Mark& mark = replay.marks[i];
@@ -121,6 +167,20 @@ void StampTimes::tell(const Clock& clock, const StampedReplay& replay) {
   }
   parts[profile::kNone].calls += 1;
   parts[profile::kNone].ns += replay.end_ns - replay.marks.front().at_ns;
+}
+
+// Behind what was in front of it and its own launch, as long as others, and over when the next begins.
+void StampTimes::tell_plain(const Clock& clock, const StampedReplay& replay, const StampedReplay* next) {
+  const Known& known = known_[replay.site];
+  std::int64_t& end = ends_[{replay.device, replay.stream}];
+  const std::int64_t delay = known.delay_ns == INT64_MAX ? 0 : known.delay_ns;
+  const std::int64_t length =
+      known.count > 0 ? static_cast<std::int64_t>(known.ns / static_cast<double>(known.count)) : known.longest_ns;
+  const std::int64_t begin = std::max(end, replay.launch.at_ns + delay);
+  end = begin + length;
+  if (next != nullptr) end = std::max(begin, std::min(end, clock.line.to_host(next->begin_ns)));
+  ++plain_;
+  Recorder::add_gpu(replay.site, replay.launch.run, begin, end - begin, track_of(replay), replay.launch.run);
 }
 
 }  // namespace paoding

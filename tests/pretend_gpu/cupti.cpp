@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <random>
 #include <utility>
 #include <vector>
 
@@ -26,7 +27,8 @@ struct State {
   CUpti_BuffersCallbackRequestFunc give = nullptr;
   CUpti_BuffersCallbackCompleteFunc take = nullptr;
   std::vector<Ran> records;
-  int enabled = 0;  // kinds of activities
+  int enabled = 0;          // kinds of activities
+  std::size_t dropped = 0;  // records, since somebody asked
 };
 
 State& state() {
@@ -92,6 +94,27 @@ void turn_times(std::vector<Ran>* records) {
   }
 }
 
+// As a library would that is at its limits, or another program's beside it.
+void spoil(std::vector<Ran>* records) {
+  const paoding::pretend::CuptiFaults faults = Machine::get().cupti_faults;
+  std::vector<Ran> made;
+  std::size_t i = 0;
+  const auto is_hit = [&i](unsigned every) { return every != 0 && i % every == every - 1; };
+  for (; i < records->size(); ++i) {
+    Ran& ran = (*records)[i];
+    if (is_hit(faults.lost_every)) {
+      ++state().dropped;
+      continue;
+    }
+    if (is_hit(faults.backwards_every)) std::swap(ran.start_ns, ran.end_ns);
+    if (is_hit(faults.foreign_every)) ran.piece.node ^= std::uint64_t{77} << 40;
+    made.push_back(ran);
+    if (is_hit(faults.doubled_every)) made.push_back(ran);
+  }
+  if (faults.shuffled != 0) std::shuffle(made.begin(), made.end(), std::mt19937(faults.shuffled));
+  *records = std::move(made);
+}
+
 }  // namespace
 
 CUptiResult cuptiGetVersion(std::uint32_t* version) { return *version = CUPTI_API_VERSION, CUPTI_SUCCESS; }
@@ -107,6 +130,7 @@ CUptiResult cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc give
 }
 CUptiResult cuptiActivityEnable(CUpti_ActivityKind) {
   const std::lock_guard lock(Machine::get().mutex);
+  if (const int refusal = Machine::get().cupti_faults.refusal; refusal != 0) return static_cast<CUptiResult>(refusal);
   ++state().enabled;
   look();
   return CUPTI_SUCCESS;
@@ -124,6 +148,7 @@ CUptiResult cuptiActivityFlushAll(std::uint32_t) {
     const std::lock_guard lock(Machine::get().mutex);
     records = std::exchange(state().records, {});
     if (!Machine::get().keeps_order) turn_times(&records);
+    spoil(&records);
   }
   constexpr std::size_t kMostBytes = 512;  // of a record
   for (auto next = records.begin(); next != records.end();) {
@@ -148,7 +173,7 @@ CUptiResult cuptiActivityGetNextRecord(std::uint8_t* buffer, std::size_t bytes, 
   return CUPTI_SUCCESS;
 }
 CUptiResult cuptiActivityGetNumDroppedRecords(CUcontext, std::uint32_t, std::size_t* dropped) {
-  return *dropped = 0, CUPTI_SUCCESS;
+  return *dropped = std::exchange(state().dropped, 0), CUPTI_SUCCESS;
 }
 
 CUptiResult cuptiGetGraphExecId(CUgraphExec exec, std::uint32_t* number) {

@@ -91,6 +91,7 @@ class Machine : public Gpu {
   void before(const std::string& function, std::function<void()> then) override;
   void break_at(const std::string& kernel, CUresult error) override;
   void profile(bool keeps_order, unsigned timeless_every) override;
+  void spoil_records(const CuptiFaults& faults) override { cupti_faults = faults; }
   void revive() override;
   std::size_t bytes_in_use() const override;
   std::size_t graph_bytes() const override;
@@ -121,6 +122,7 @@ class Machine : public Gpu {
   std::function<void(const Piece& piece, std::int64_t start_ns, std::int64_t end_ns)> ran = {};
   bool keeps_order = true;
   unsigned timeless_every = 0;
+  CuptiFaults cupti_faults;
 
   bool take(std::size_t bytes);  // false when there is no room
   void give_back(std::size_t bytes) { used_ -= bytes; }

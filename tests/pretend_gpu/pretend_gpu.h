@@ -15,6 +15,16 @@
 
 namespace paoding::pretend {
 
+/// What CUPTI does to the records of a recording before it hands them out; 0: nothing.
+struct CuptiFaults {
+  unsigned shuffled = 0;         // in an order that this seed decides
+  unsigned lost_every = 0;       // one in so many is dropped, and counted
+  unsigned doubled_every = 0;    // comes twice
+  unsigned backwards_every = 0;  // ends before it begins
+  unsigned foreign_every = 0;    // is said to be of a graph that nobody made
+  int refusal = 0;               // the error that whoever asks for records is given
+};
+
 class Gpu {
  public:
   virtual ~Gpu() = default;
@@ -37,6 +47,7 @@ class Gpu {
   /// What CUPTI does: show the kernels of a graph's launch in the order in which they ran, or with times out of order;
   /// have no time for every so many of its records (0: for all).
   virtual void profile(bool keeps_order, unsigned timeless_every = 0) = 0;
+  virtual void spoil_records(const CuptiFaults& faults) = 0;
 
   /// Bytes of the device in use, those of executable graphs among them; and how many it has.
   virtual std::size_t bytes_in_use() const = 0;

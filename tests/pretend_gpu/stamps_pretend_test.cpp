@@ -223,8 +223,8 @@ TEST_F(StampsOnAGpu, OutliveTheirProgram) {
   EXPECT_EQ(kernels(seen.trace()), of_one);
 }
 
-// Two feeds and a fetch; the host does not wait for feeds.
-TEST_F(StampsOnAGpu, LeaveCopiesToTheHost) {
+// Two feeds and a fetch; the host does not wait for feeds, of which stamps say what they took.
+TEST_F(StampsOnAGpu, SeeCopiesThatTheHostDoesNotWaitFor) {
   Profiler seen;
   program_->set_input(program_->input_index("a"), feeds_.at("a"));
   program_->set_input(program_->input_index("m"), feeds_.at("m"));
@@ -234,6 +234,42 @@ TEST_F(StampsOnAGpu, LeaveCopiesToTheHost) {
   const profile::Measures m = profile::measure(seen.trace());
   EXPECT_EQ(m.async_copies.calls, 2u);
   EXPECT_EQ(m.sync_copies.calls, 1u);
+  const profile::Trace& trace = seen.trace();
+  int on_gpu = 0;
+  for (profile::SpanId i = 0; i < trace.size(); ++i) {
+    if (!trace.on_gpu(i) || trace.kind(i) != SpanKind::memcpy) continue;
+    ++on_gpu;
+    ASSERT_NE(trace.cause(i), profile::kNone);
+    EXPECT_EQ(trace.kind(trace.cause(i)), SpanKind::memcpy);
+    EXPECT_EQ(trace.site(i).copy, profile::Copy::host_to_device);
+    EXPECT_GT(trace.duration(i), 0);
+  }
+  EXPECT_EQ(on_gpu, 2);
+}
+
+// A short run that has too little time for them: most of its replays are as ever.
+TEST_F(StampsOnAGpu, AreFewInRunsThatTheyWouldSlowDown) {
+  Graph small;
+  small.fetch("y", exp(small.input("x", f32, {7})));
+  Program program(small, on_gpu());
+  program.run(to_tensors(small, make_feeds(small, 6)));
+  const int runs = 200;
+  Profiler seen;
+  for (int i = 0; i < runs; ++i) program.run(), program.wait();
+  const std::string report = seen.stop();
+  const profile::Measures m = profile::measure(seen.trace());
+  EXPECT_EQ(m.replays, static_cast<std::uint64_t>(runs)) << report;
+  EXPECT_GT(m.estimated_replays, 100u) << report;
+  EXPECT_TRUE(has(report, "are taken to be as long as others")) << report;
+  std::uint64_t calls = 0;
+  for (const profile::Row& row : m.per_thread.at(0).rows) calls += row.name == "exp" ? row.calls : 0;
+  EXPECT_EQ(calls, static_cast<std::uint64_t>(runs)) << report;
+  std::int64_t before = 0;
+  for (profile::SpanId i = 0; i < seen.trace().size(); ++i) {
+    if (!seen.trace().on_gpu(i)) continue;
+    EXPECT_GE(seen.trace().start(i), before) << "two at once in one stream";
+    before = seen.trace().end(i);
+  }
 }
 
 TEST_F(StampsOnAGpu, StandAThousandRecordings) {

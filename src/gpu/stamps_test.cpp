@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// The chip's time as the host's: lines through readings of both clocks, held against clocks whose drift is known.
+#include "gpu/stamps.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+namespace paoding::gpu {
+namespace {
+
+constexpr std::int64_t kSecond = 1'000'000'000;
+constexpr std::int64_t kGpuEpoch = 1'700'000'000 * kSecond;  // globaltimer counts from 1970
+
+// A chip whose clock runs 2.5 ppm fast, and faster yet as it gets warm.
+std::int64_t gpu_of(std::int64_t host_ns) {
+  const double seconds = static_cast<double>(host_ns) / kSecond;
+  return kGpuEpoch + host_ns + static_cast<std::int64_t>(2500 * seconds + 100 * std::sin(seconds / 50));
+}
+
+TEST(ClockLine, KeepsTwoMicrosecondsOverFiveMinutes) {
+  std::mt19937 random(3);
+  ClockLine line;
+  for (std::int64_t at = 0; at <= 300 * kSecond; at += kSecond) {
+    // A round trip takes 3 us, of which the answer's half is not known.
+    const auto off = static_cast<std::int64_t>(random() % 3000) - 1500;
+    line.add({at + off, gpu_of(at), 3000});
+  }
+  for (std::int64_t at = 0; at <= 300 * kSecond; at += kSecond / 7) {
+    ASSERT_LE(std::abs(line.to_host(gpu_of(at)) - at), 2000) << at;
+  }
+  EXPECT_TRUE(line.covers(gpu_of(299 * kSecond)));
+  EXPECT_FALSE(line.covers(gpu_of(301 * kSecond)));
+  EXPECT_LE(line.residual_ns(), 3000);
+}
+
+TEST(ClockLine, ShowsAReadingThatIsOffTheLine) {
+  ClockLine line;
+  for (std::int64_t at = 0; at < 5; ++at) line.add({at * kSecond, gpu_of(at * kSecond), 3000});
+  EXPECT_LT(line.residual_ns(), 100);
+  line.add({5 * kSecond + 40'000, gpu_of(5 * kSecond), 3000});
+  line.add({6 * kSecond, gpu_of(6 * kSecond), 3000});
+  EXPECT_GT(line.residual_ns(), 30'000);
+}
+
+TEST(ClockLine, OfOneReadingIsAnOffset) {
+  ClockLine line;
+  line.add({7, gpu_of(0) + 7, 3000});
+  EXPECT_EQ(line.to_host(gpu_of(0) + 10), 10);
+  EXPECT_EQ(line.residual_ns(), 0);
+}
+
+}  // namespace
+}  // namespace paoding::gpu

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <mutex>
+#include <set>
+
+#include "base/check.h"
+#include "runtime/gpu_phases.h"
+
+namespace paoding {
+namespace {
+
+struct Live {
+  std::mutex mutex;
+  std::set<GpuPhases*> phases;
+};
+Live& live() {
+  static auto* the_live = new Live;  // never destroyed: a recording may end behind main()
+  return *the_live;
+}
+
+}  // namespace
+
+GpuPhases::~GpuPhases() {
+  const std::lock_guard lock(live().mutex);
+  if (live().phases.erase(this) == 0 || !profile::Recorder::gpu_active()) return;
+  try {
+    tell();
+  } catch (const Error&) {  // the device is gone, and what it knew
+  }
+}
+
+void GpuPhases::add(CUdeviceptr at, std::vector<std::string> names, profile::SiteId kernel) {
+  const std::lock_guard lock(live().mutex);
+  live().phases.insert(this);
+  const std::size_t count = names.size();
+  kernels_.push_back({at, std::move(names), kernel, std::vector<std::uint64_t>(count, 0)});
+}
+
+std::vector<std::uint64_t> GpuPhases::read(const Kernel& kernel) const {
+  std::vector<std::uint64_t> words(kernel.names.size());
+  PD_CUDA(gpu::required_driver().cuMemcpyDtoH(words.data(), kernel.at, words.size() * sizeof(words[0])));
+  return words;
+}
+
+void GpuPhases::remember() {
+  device_.make_current();
+  for (Kernel& kernel : kernels_) kernel.before = read(kernel);
+}
+
+void GpuPhases::tell() const {
+  device_.make_current();
+  for (const Kernel& kernel : kernels_) {
+    const std::vector<std::uint64_t> now = read(kernel);
+    for (std::size_t i = 0; i < now.size(); ++i) {
+      // A run that failed begins at 0 again.
+      const std::uint64_t ns = now[i] - (now[i] >= kernel.before[i] ? kernel.before[i] : 0);
+      if (ns > 0) profile::Recorder::add_phase(kernel.site, kernel.names[i], static_cast<std::int64_t>(ns));
+    }
+  }
+}
+
+void GpuPhases::start_recording() {
+  const std::lock_guard lock(live().mutex);
+  for (GpuPhases* phases : live().phases) phases->remember();
+}
+
+void GpuPhases::stop_recording() {
+  const std::lock_guard lock(live().mutex);
+  for (const GpuPhases* phases : live().phases) phases->tell();
+}
+
+}  // namespace paoding

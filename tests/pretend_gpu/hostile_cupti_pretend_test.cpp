@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// Records of CUPTI that come out of order, twice, backwards, of graphs that nobody made, or not at all; and programs of
+// equal kernels on two threads.
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <map>
+#include <thread>
+
+#include "gpu/cupti_library.h"
+#include "paoding/profile.h"
+#include "profile/report.h"
+#include "profile/trace.h"
+#include "tests/pretend_gpu/pretend_program.h"
+
+namespace paoding::testing_program {
+namespace {
+
+using Counts = std::map<std::string, int>;  // kernels by instance and run, runs numbered from 0
+
+void build(Graph& g) {
+  const Value a = g.input("a", f32, {5, 3}), ids = g.input("ids", i64, {4, 2});
+  const StepResult made = scan({full(g, {2, 3}, 0)}, {ids}, [&](const Values& c, const Values& e) {
+    return step({tanh(c[0]) + gather(a, e[0], 0)}, {});
+  });
+  g.fetch("sorted", sort(sum(made.carries[0], Ints{0})).values);
+}
+
+Tensors feeds_of(const Graph& g) { return to_tensors(g, {{"a", Dense(15, 0.5)}, {"ids", {0, 1, 2, 3, 4, 0, 1, 2}}}); }
+
+Counts kernels(const profile::Trace& trace) {
+  std::map<std::uint32_t, std::size_t> numbers;
+  for (const profile::SpanId run : trace.runs()) numbers.emplace(trace.run(run), numbers.size());
+  Counts counts;
+  for (profile::SpanId i = 0; i < trace.size(); ++i) {
+    if (trace.kind(i) != profile::SpanKind::kernel || !trace.on_gpu(i)) continue;
+    const std::string run = numbers.contains(trace.run(i)) ? std::to_string(numbers[trace.run(i)]) : "?";
+    ++counts[std::string(trace.text(trace.site(i).instance)) + " " + run];
+  }
+  return counts;
+}
+
+class HostileCupti : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (gpu::cupti() == nullptr) GTEST_SKIP() << "NOT CHECKED: " << gpu::cupti_problem();
+    ::setenv("PAODING_CUPTI", "1", 1);
+    build(graph_);
+    program_.emplace(graph_, on_gpu());
+    program_->run(feeds_of(graph_));
+  }
+  void TearDown() override {
+    pretend_gpu().spoil_records({});
+    ::unsetenv("PAODING_CUPTI");
+  }
+
+  profile::Trace record(int runs) {
+    Profiler seen;
+    for (int i = 0; i < runs; ++i) program_->run();
+    program_->wait();
+    report_ = seen.stop();
+    return std::move(const_cast<profile::Trace&>(seen.trace()));
+  }
+
+  Graph graph_;
+  std::optional<Program> program_;
+  std::string report_;
+};
+
+TEST_F(HostileCupti, RecordsInAnyOrderAreThoseOfTheirRuns) {
+  const Counts in_order = kernels(record(4));
+  ASSERT_GE(in_order.size(), 4u * 6);
+  for (unsigned seed = 1; seed <= 10; ++seed) {
+    pretend_gpu().spoil_records({.shuffled = seed});
+    EXPECT_EQ(kernels(record(4)), in_order) << seed << report_;
+  }
+}
+
+TEST_F(HostileCupti, WhatIsSpoiltIsCountedAndTheRestIsSound) {
+  const std::size_t all = record(6).size();
+  for (unsigned seed = 1; seed <= 20; ++seed) {
+    const auto every = [&](unsigned of) { return seed % of == 0 ? of + 2 : 0; };
+    pretend_gpu().spoil_records({.shuffled = seed % 2 == 0 ? seed : 0,
+                                 .lost_every = every(2),
+                                 .doubled_every = every(3),
+                                 .backwards_every = every(4),
+                                 .foreign_every = every(5)});
+    const profile::Trace trace = record(6);
+    const profile::Measures m = profile::measure(trace);
+    EXPECT_LE(trace.size(), 2 * all) << report_;
+    EXPECT_EQ(m.records.dropped > 0, every(2) != 0) << report_;
+    EXPECT_TRUE(every(4) == 0 || m.records.timeless > 0) << report_;
+    EXPECT_TRUE(every(5) == 0 || has(report_, "left out")) << report_;
+    EXPECT_EQ(m.computation + m.framework + m.recording + m.compile + m.unseen + m.yours, m.wall);
+    for (const profile::Budget& budget : m.budgets) {
+      std::int64_t sum = 0;
+      for (const profile::BudgetPart& part : budget.parts) sum += part.ns;
+      EXPECT_EQ(sum, trace.wall_ns()) << budget.of;
+    }
+    for (profile::SpanId i = 0; i < trace.size(); ++i) EXPECT_GE(trace.duration(i), 0);
+  }
+}
+
+// Another tool has it, or it has broken: stamps say what there is to see, and the report why.
+TEST_F(HostileCupti, ThatRefusesIsNamedAndDoneWithout) {
+  const Counts seen = kernels(record(1));
+  ::setenv("CUDA_INJECTION64_PATH", "/opt/other/libtool.so", 1);
+  for (const int error : {39, 999}) {
+    pretend_gpu().spoil_records({.refusal = error});
+    EXPECT_EQ(kernels(record(1)), seen) << report_;
+    EXPECT_TRUE(has(report_, fmt::format("CUPTI error {}", error))) << report_;
+    EXPECT_TRUE(has(report_, "another tool looks at this process: /opt/other/libtool.so")) << report_;
+  }
+  ::unsetenv("CUDA_INJECTION64_PATH");
+}
+
+// As many kernels in the same order, launched by two threads in turns that nobody knows.
+TEST_F(HostileCupti, EqualProgramsOfTwoThreadsAreToldApart) {
+  Program other(graph_, on_gpu());
+  other.run(feeds_of(graph_));
+  const Counts alone = kernels(record(1));
+  constexpr int kRuns = 5;
+  Profiler seen;
+  const auto run = [](Program& program) {
+    for (int i = 0; i < kRuns; ++i) program.run(), program.wait();
+  };
+  std::thread beside([&] { run(other); });
+  run(*program_);
+  beside.join();
+  const std::string report = seen.stop();
+  EXPECT_FALSE(has(report, "left out")) << report;
+  const Counts counts = kernels(seen.trace());
+  EXPECT_EQ(counts.size(), 2 * kRuns * alone.size()) << report;
+  for (const auto& [name, count] : counts) {
+    const std::string op = name.substr(0, name.rfind(' '));
+    EXPECT_TRUE(alone.contains(op + " 0")) << name;
+    EXPECT_EQ(count, alone.at(op + " 0")) << name << report;
+  }
+}
+
+}  // namespace
+}  // namespace paoding::testing_program
