@@ -69,6 +69,8 @@ PD_DEVICE void run_backward(const Operands& operands, const Room& room, const Si
   };
   fetch(0);
   exchange.begin();
+  PhaseClock clock;
+  clock.begin();
 
   // What came back from a step to the state before it.
   const auto take_back = [&](int step) {
@@ -82,6 +84,7 @@ PD_DEVICE void run_backward(const Operands& operands, const Room& room, const Si
   for (int step = 0; step < steps; ++step) {
     const int time = time_of(step);
     if (step > 0 && threadIdx.x < kFinishers) take_back(step - 1);
+    clock.ended(kWaiting);
     float gradients[kCells][kGates];
 #pragma unroll
     for (int i = 0; i < kCells; ++i) {
@@ -95,15 +98,20 @@ PD_DEVICE void run_backward(const Operands& operands, const Room& room, const Si
       }
     }
     __syncthreads();
+    clock.ended(kInGates);
     fetch(step + 1);
     float sum[kTiles][kColumnTiles][4];
     multiply_by(sum, weights, factors);
+    clock.ended(kMultiplying);
     exchange.give(sum, step);
+    clock.ended(kGiving);
 #pragma unroll
     for (int i = 0; i < kCells; ++i) {
       if (place[i].at >= 0) cell[i].keep(operands, gradients[i], time * step_elements, place[i], hidden);
     }
+    clock.ended(kStoring);
   }
+  clock.tell(room);
   if (steps > 0) take_back(steps - 1);
 #pragma unroll
   for (int i = 0; i < kCells; ++i) {

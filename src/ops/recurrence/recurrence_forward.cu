@@ -90,13 +90,17 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
   };
   fetch(0);
   exchange.begin();
+  PhaseClock clock;
+  clock.begin();
 
   for (int step = 0; step < steps; ++step) {
     unsigned char* const before = states + step % kStates * kStateBytes;
     unsigned char* const after = states + (step + 1) % kStates * kStateBytes;
     if (step > 0) exchange.take(before, step);
+    clock.ended(kWaiting);
     float sum[kCells][kGates];
     if (!weights.multiply(sum, sums, before, place)) continue;
+    clock.ended(kMultiplying);
     const int time = time_of(step);
 #pragma unroll
     for (int i = 0; i < kCells; ++i) {
@@ -106,6 +110,7 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
       for (int gate = 0; gate < kGates; ++gate) x[gate] = ahead[i][gate].get(0) + bias[i][gate];
       cell[i].advance(x, sum[i]);
     }
+    clock.ended(kInGates);
     if constexpr (kKeepsSums) {
       if (step + 1 < steps) {
 #pragma unroll
@@ -121,12 +126,15 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
       else barrier_wait(2, kFinishers);
       if (step + 1 < steps) exchange.give(after, step + 1);
     }
+    clock.ended(kGiving);
 #pragma unroll
     for (int i = 0; i < kCells; ++i) {
       if (place[i].at >= 0) keep(i, time);
     }
     fetch(step + 1);
+    clock.ended(kStoring);
   }
+  clock.tell(room);
   if constexpr (!kIsReverse) keep_behind();
 #pragma unroll
   for (int i = 0; i < kCells; ++i) {

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/check.h"
+#include "base/env.h"
 #include "cuda_text.h"
 #include "gpu/text_kernel.h"
 #include "ops/all_kernels.h"
@@ -129,6 +130,7 @@ class RecurrenceText : public gpu::TextParts {
     constant("int kRestFragments", (team.tiles * team.steps - team.kept) * (team.is_by_lanes ? 4 : 1));
     constant("int kMatrixRows", team.matrix_rows), constant("int kDepthPieces", team.depth_pieces);
     constant("int kSumStride", team.sum_stride), constant("int kGates", e.gates);
+    constant("int kPhasesAt", phases_at());
     const std::int64_t of_piece = 16 / size_bytes(e.dtype);
     const bool is_in_pieces = e.hidden % of_piece == 0 && call.alignments[u] >= 16;
     for (const auto& [what, is] :
@@ -136,7 +138,8 @@ class RecurrenceText : public gpu::TextParts {
           std::pair("kKeepsSums", team.keeps_sums()), std::pair("kIsInPieces", is_in_pieces),
           std::pair("kIsBulk", team.exchange == Exchange::copies), std::pair("kHasLengths", layer.has_lengths),
           std::pair("kHasBias", layer.has_bias), std::pair("kIsReverse", layer.is_reverse),
-          std::pair("kIsRelu", layer.is_relu), std::pair("kIsSettled", (call.settled >> u & 1u) != 0)}) {
+          std::pair("kTellsPhases", tells_phases_), std::pair("kIsRelu", layer.is_relu),
+          std::pair("kIsSettled", (call.settled >> u & 1u) != 0)}) {
       constants += fmt::format("constexpr bool {} = {};\n", what, is);
     }
     is_wide = gpu::needs_wide_index((layer.steps + 1) * e.batch * e.hidden * e.gates);
@@ -146,18 +149,23 @@ class RecurrenceText : public gpu::TextParts {
   }
   gpu::TextPlan finish(const std::string& text) {
     const bool is_cluster = team_.exchange != Exchange::memory;
-    functions = std::string(k_exchange_cu) + k_warp_products_cu + k_recurrence_cu +
+    functions = std::string(k_exchange_cu) + k_warp_products_cu + k_recurrence_cu + k_recurrence_phases_cu +
                 (is_cluster ? k_recurrence_cluster_cu : k_recurrence_memory_cu) + text;
     gpu::TextLaunch launch = gpu::make_text_kernel(*this);
     if (is_cluster) launch.cluster = static_cast<unsigned>(team_.ctas);
     launch.is_cooperative = !is_cluster;
     launch.ticket_count = team_.state_words;
+    if (tells_phases_) {
+      launch.phases = {"waiting", "product", "gates", "exchange", "loads and stores"};
+      launch.phases_at = phases_at();
+      launch.ticket_count = launch.phases_at + 2 * static_cast<std::int64_t>(launch.phases.size());
+    }
     launch.shared_bytes = static_cast<unsigned>(team_.shared_bytes);
     launch.is_alone = true;
     launch.why = team_.text();
     gpu::TextPlan made;
+    made.ticket_count = launch.ticket_count;
     made.launches.push_back(std::move(launch));
-    made.ticket_count = team_.state_words;
     return made;
   }
   // Adds a parameter, and gives its name; nothing reads what is nullptr.
@@ -172,7 +180,11 @@ class RecurrenceText : public gpu::TextParts {
 
  private:
   void constant(const char* what, std::int64_t value) { constants += fmt::format("constexpr {} = {};\n", what, value); }
+  // Words of 64 bits behind the team's own.
+  std::int64_t phases_at() const { return (team_.state_words + 1) / 2 * 2; }
+
   const Team& team_;
+  const bool tells_phases_ = env_flag("PAODING_PHASES");
 };
 
 gpu::TextPlan plan_forward(const KernelCall& call, const CellKind& kind) {
