@@ -130,6 +130,23 @@ TEST(Examples, ASlowReaderIsTheUsersCodeInItsReport) {
   EXPECT_EQ(number_behind(slow.out, "\nthread0::read a batch "), 20) << slow.out;
 }
 
+// What docs/cases/slow_op.md says of both reports.
+TEST(Examples, AnOpThatKeepsTheHostBusyHasACallForEveryRow) {
+  ::setenv("OMP_NUM_THREADS", "1", 1);
+  const Ran ran = run("14_slow_op");
+  ::unsetenv("OMP_NUM_THREADS");
+  ASSERT_EQ(ran.code, 0) << ran.out;
+  const std::size_t mended = ran.out.find("======== my_mean");
+  ASSERT_NE(mended, std::string::npos) << ran.out;
+  const std::string slow = ran.out.substr(0, mended), quick = ran.out.substr(mended);
+  const std::size_t row = slow.find("thread0::my_slow_mean");
+  ASSERT_NE(row, std::string::npos) << slow;
+  EXPECT_GE(number_behind(slow.substr(slow.find("  ", row)), "  "), 10 * 4999) << slow;  // of every step
+  EXPECT_NE(quick.find("thread0::my_mean"), std::string::npos) << quick;
+  EXPECT_GT(number_behind(slow, "A step of my_slow_mean takes "), 2 * number_behind(quick, "A step of my_mean takes "));
+  EXPECT_NEAR(number_behind(slow, "y = "), number_behind(quick, "y = "), 1e-2) << ran.out;
+}
+
 // What docs/cases/control_flow.md says of the three ways, on a GPU that is not there.
 TEST(Examples, ACaseOnAGpuCopiesLessTheMoreTheGpuDecides) {
   const fs::path gpu = fs::read_symlink("/proc/self/exe").parent_path() / "pretend_gpu";
