@@ -103,8 +103,7 @@ void append_events(std::string& out, const std::vector<Section>& sections, const
   }
   append_table(out, lines);
   if (!left_out.empty()) {
-    out += fmt::format("(without {}; --format csv has all)\n",
-                       fmt::join(left_out, ", "));
+    out += fmt::format("(without {}; --format csv has all)\n", fmt::join(left_out, ", "));
   }
 }
 

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <iterator>
 #include <set>
 
@@ -77,6 +78,7 @@ class Timeline {
     for (SpanId i = 0; i < trace_.size(); ++i) {
       if (trace_.cause(i) != kNone) append_flow(trace_.cause(i), i);
     }
+    for (const HeldMemory& held : held_memory(trace_)) append_counter(held);
     append(out_, "\n],\"otherData\":{{\"startNs\":\"{}\",\"notSeen\":[", trace_.first_ns());
     for (std::size_t n = 0; n < trace_.notes().size(); ++n) {
       append(out_, "{}{{\"what\":", n == 0 ? "" : ",");
@@ -158,6 +160,18 @@ class Timeline {
     append_string(out_, value);
   }
 
+  // At the beginning and at the end: what a program holds it holds as long as there is a program.
+  void append_counter(const HeldMemory& held) {
+    for (const std::int64_t ns : {trace_.first_ns(), trace_.last_ns()}) {
+      begin_event();
+      append(out_, "{{\"ph\":\"C\",\"pid\":{},\"name\":", held.device + 1);
+      append_string(out_, "memory of " + held.of);
+      append(out_, ",\"ts\":");
+      append_us(out_, ns - trace_.first_ns());
+      append(out_, ",\"args\":{{\"bytes\":{}}}}}", held.bytes);
+    }
+  }
+
   void append_flow(SpanId from, SpanId to) {
     for (const bool is_start : {true, false}) {
       const SpanId at = is_start ? from : to;
@@ -224,6 +238,18 @@ std::vector<std::uint32_t> rows_of(const Trace& trace) {
     rows[i] = row;
   }
   return rows;
+}
+
+std::vector<HeldMemory> held_memory(const Trace& trace) {
+  std::vector<HeldMemory> all;
+  for (const Memory& memory : trace.memory()) {
+    if (memory.is_inside) continue;
+    const auto same = [&](const HeldMemory& held) { return held.device == memory.device && held.of == memory.of; };
+    auto found = std::ranges::find_if(all, same);
+    if (found == all.end()) found = all.insert(all.end(), {memory.device, memory.of, 0});
+    found->bytes += memory.bytes;
+  }
+  return all;
 }
 
 void write_chrome(const Trace& trace, const Sink& sink) { Timeline(trace, sink).write(); }

@@ -60,6 +60,8 @@ class Perfetto {
       open->second.push_back(i);
     }
     for (const auto& [track, open] : open_) close_until(track, trace_.window_end());
+    std::uint64_t counter = 500'000;
+    for (const HeldMemory& held : held_memory(trace_)) count_memory(held, counter++);
     flush(0);
   }
 
@@ -73,9 +75,17 @@ class Perfetto {
     kFlags = 13,
     kDescriptor = 60
   };
-  enum : std::uint32_t { kUuid = 1, kName = 2, kProcess = 3, kParent = 5 };  // TrackDescriptor
-  enum : std::uint32_t { kAnnotation = 4, kCategories = 22, kType = 9, kNameIid = 10, kTrackUuid = 11, kFlow = 47 };
-  enum : std::uint64_t { kSliceBegin = 1, kSliceEnd = 2 };
+  enum : std::uint32_t { kUuid = 1, kName = 2, kProcess = 3, kParent = 5, kCounter = 8 };  // TrackDescriptor
+  enum : std::uint32_t {
+    kAnnotation = 4,
+    kCategories = 22,
+    kType = 9,
+    kNameIid = 10,
+    kTrackUuid = 11,
+    kValue = 30,
+    kFlow = 47
+  };
+  enum : std::uint64_t { kSliceBegin = 1, kSliceEnd = 2, kCounterValue = 4, kSizeBytes = 3 };
   enum : std::uint64_t { kCleared = 1, kNeeded = 2 };  // of the incremental state: names that were said before
 
   static std::uint64_t process_of(int device) { return static_cast<std::uint64_t>(device + 2); }  // 0 is everybody's
@@ -123,6 +133,27 @@ class Perfetto {
     descriptor.number(kParent, process_of(own.device));
     message.message(kDescriptor, descriptor);
     packet(message);
+  }
+
+  // At the beginning and at the end: what a program holds it holds as long as there is a program.
+  void count_memory(const HeldMemory& held, std::uint64_t track) {
+    Message unit, descriptor, message;
+    unit.number(3, kSizeBytes);
+    descriptor.number(kUuid, track);
+    descriptor.text(kName, "memory of " + held.of);
+    descriptor.number(kParent, process_of(held.device));
+    descriptor.message(kCounter, unit);
+    message.message(kDescriptor, descriptor);
+    packet(message);
+    for (const std::int64_t ns : {trace_.first_ns(), trace_.last_ns()}) {
+      Message event, at;
+      event.number(kType, kCounterValue);
+      event.number(kTrackUuid, track);
+      event.number(kValue, static_cast<std::uint64_t>(held.bytes));
+      at.number(kTimestamp, time(ns));
+      at.message(kTrackEvent, event);
+      packet(at);
+    }
   }
 
   void close_until(std::uint64_t track, std::int64_t ns) {

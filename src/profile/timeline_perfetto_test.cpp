@@ -7,6 +7,7 @@
 #include <fstream>
 #include <map>
 #include <random>
+#include <set>
 #include <sstream>
 
 #include "profile/timeline.h"
@@ -133,6 +134,41 @@ TEST(PerfettoTimeline, HasEverySpanAsASliceThatNests) {
     for (const auto& [id, count] : flows) seen += count > 1 ? count - 1 : 0;
     EXPECT_EQ(seen, caused);
   }
+}
+
+TEST(PerfettoTimeline, CountsWhatProgramsHold) {
+  Trace trace;
+  trace.add({.track = trace.add_track(TrackKind::thread, "thread0"),
+             .site = trace.add_site({.op = "mul", .kind = SpanKind::op}),
+             .start_ns = 10,
+             .duration_ns = 20});
+  Memory memory;
+  memory.of = "program of y", memory.what = "arena", memory.bytes = 4096;
+  trace.add_memory(memory);
+  memory.what = "inputs", memory.bytes = 4;
+  trace.add_memory(memory);
+  trace.finish();
+  std::string bytes;
+  write_perfetto(trace, [&](std::string_view piece) { bytes += piece; });
+  std::set<std::uint64_t> counters;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> values;  // when, how many bytes
+  for (const Field& packet : fields(bytes)) {
+    const auto parts = fields(packet.text);
+    if (const Field* descriptor = find(parts, 60)) {
+      const auto own = fields(descriptor->text);
+      if (find(own, 8) == nullptr) continue;
+      EXPECT_EQ(find(own, 2)->text, "memory of program of y");
+      EXPECT_EQ(find(fields(find(own, 8)->text), 3)->value, 3u);  // bytes
+      counters.insert(find(own, 1)->value);
+    } else if (const Field* event = find(parts, 11)) {
+      const auto own = fields(event->text);
+      if (find(own, 9)->value != 4) continue;
+      EXPECT_TRUE(counters.contains(find(own, 11)->value));
+      values.emplace_back(find(parts, 8)->value, find(own, 30)->value);
+    }
+  }
+  EXPECT_EQ(counters.size(), 1u);
+  EXPECT_EQ(values, (std::vector<std::pair<std::uint64_t, std::uint64_t>>{{10, 4100}, {30, 4100}}));
 }
 
 TEST(PerfettoTimeline, AndThePackedOneAreWrittenByTheirNames) {

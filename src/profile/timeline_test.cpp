@@ -29,6 +29,12 @@ TEST(Timeline, IsJsonWithExactTimesNamesAndArrows) {
              .duration_ns = 40,
              .correlation = 1});
   trace.add_note("lost \"some\"", 3);
+  for (const bool is_inside : {false, true}) {
+    Memory memory;
+    memory.device = 0, memory.of = "program of y", memory.what = "arena", memory.is_inside = is_inside;
+    memory.bytes = 4096;
+    trace.add_memory(memory);
+  }
   trace.finish();
   const std::string text = timeline_json(trace);
 
@@ -57,6 +63,8 @@ TEST(Timeline, IsJsonWithExactTimesNamesAndArrows) {
   EXPECT_EQ(kinds["s"], 1);
   EXPECT_EQ(kinds["f"], 1);
   EXPECT_EQ(kinds["M"], 4);  // two processes, two rows
+  EXPECT_EQ(kinds["C"], 2);  // what a program holds, at the beginning and at the end
+  EXPECT_NE(text.find("\"name\":\"memory of program of y\",\"ts\":0.000,\"args\":{\"bytes\":4096}"), text.npos) << text;
   EXPECT_EQ(int64_t(doc["otherData"]["notSeen"].at(0)["count"]), 3);
 }
 

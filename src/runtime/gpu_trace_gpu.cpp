@@ -48,8 +48,8 @@ Recording& recording() {
   return *the_recording;
 }
 
-// Of a program's time: what its stamps may cost.
-constexpr double kBudget = 0.005, kBudgetOfDetails = 0.02;
+// Of a program's time: what stamps in full may cost, those of ends, and those of copies, each.
+constexpr double kBudget = 0.003, kBudgetOfDetails = 0.02;
 
 std::int64_t steady_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
