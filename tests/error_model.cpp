@@ -17,7 +17,6 @@ constexpr int kRuns = 10;
 // Of the movements' mean square: a uniform disturbance is 0.58 of its largest, a result is rounded once or twice more
 // than the nodes that the evaluator disturbs, and ten runs find the mean to a fifth.
 constexpr double kMeanSquares = 8;
-constexpr double kFewRoundings = 4;  // of a result, near its largest element: what functions and sums lose
 
 // By at most what is rounded off when it is stored; the smallest numbers of f16 are far apart.
 double disturbed(double value, DType dtype, double factor, std::mt19937_64* random) {
@@ -60,7 +59,7 @@ std::string Expected::problem_with(const std::vector<double>& got) const {
   return "";
 }
 
-std::map<std::string, Expected> expected_within(const Graph& graph, const Feeds& feeds) {
+std::map<std::string, Expected> expected_within(const Graph& graph, const Feeds& feeds, double few_roundings) {
   std::map<std::string, Expected> all;
   for (const auto& [name, values] : evaluate_graph(graph, feeds)) all[name] = {values, Dense(values.size(), 0.0)};
   for (int run = 0; run < kRuns; ++run) {
@@ -80,7 +79,7 @@ std::map<std::string, Expected> expected_within(const Graph& graph, const Feeds&
       }
     }
   }
-  const double few = kFewRoundings * epsilon(has_less_than_f64(graph) ? f32 : f64);
+  const double few = few_roundings * epsilon(has_less_than_f64(graph) ? f32 : f64);
   for (const Graph::Fetch& fetch : graph.fetches()) {
     Expected& expected = all.at(fetch.name);
     const DType dtype = graph.type(fetch.ref).dtype;

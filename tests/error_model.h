@@ -25,8 +25,10 @@ struct Expected {
   std::string problem_with(const std::vector<double>& got) const;
 };
 
-/// Every fetch by name. Elements of u8 are wrapped as storing them does.
+/// Every fetch by name. Elements of u8 are wrapped as storing them does. `few_roundings`: of a result, near its largest
+/// element, what functions and sums lose.
 std::map<std::string, Expected> expected_within(const Graph& graph,
-                                                const std::map<std::string, std::vector<double>>& feeds);
+                                                const std::map<std::string, std::vector<double>>& feeds,
+                                                double few_roundings = 4);
 
 }  // namespace paoding::testing_program

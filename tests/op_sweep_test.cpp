@@ -58,11 +58,19 @@ void expect_within(const Tensors& got, const std::map<std::string, Expected>& al
   }
 }
 
+// A recurrent kernel's functions lose up to 3e-7 each in every step (recurrence.cu).
+double few_roundings(const Graph& graph) {
+  for (NodeId id = 0; id < graph.size(); ++id) {
+    if (graph.node(id).op->name.ends_with("_recurrence")) return 8;
+  }
+  return 4;
+}
+
 // Runs a program with two sets of feeds and the first again: nothing may be remembered.
 Tensors run_thrice(Program& program, const Graph& graph, const Feeds& feeds, const Feeds& others) {
   const Tensors first = program.run(to_tensors(graph, feeds));
   const Tensors second = program.run(to_tensors(graph, others));
-  expect_within(second, expected_within(graph, others), " of the second run");
+  expect_within(second, expected_within(graph, others, few_roundings(graph)), " of the second run");
   expect_same_bits(first, program.run(to_tensors(graph, feeds)));
   return first;
 }
@@ -83,7 +91,7 @@ void check_forward(const SweepCase& c, const Device& device) {
     EXPECT_EQ(tensor.type(),
               made.graph.type(made.graph.fetches()[static_cast<std::size_t>(program.fetch_index(name))].ref));
   }
-  expect_within(got, expected_within(made.graph, feeds));
+  expect_within(got, expected_within(made.graph, feeds, few_roundings(made.graph)));
 }
 
 // d(sum out * seed) / d(element) by central differences in float64; none where it has no derivative.
@@ -114,7 +122,7 @@ void check_gradient(const SweepCase& c, const Device& device) {
   const Feeds feeds = feeds_of(c, made.graph, 3), others = feeds_of(c, made.graph, 4);
   Program program(made.graph, options_for(device));
   const Tensors got = run_thrice(program, made.graph, feeds, others);
-  const std::map<std::string, Expected> exact = expected_within(made.graph, feeds);
+  const std::map<std::string, Expected> exact = expected_within(made.graph, feeds, few_roundings(made.graph));
   std::mt19937 random(5);
   for (std::size_t i = 0; i < made.floats.size(); ++i) {
     const std::string name = "gradient" + std::to_string(i);
