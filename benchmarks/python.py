@@ -22,7 +22,9 @@ ROUNDS, RUNS = 60, 200
 def import_seconds(code):
     code = f'import time; t = time.perf_counter(); {code}; print(time.perf_counter() - t)'
     environment = {**os.environ, 'PYTHONPATH': str(FOLDER)}
-    runs = [subprocess.run([sys.executable, '-c', code], env=environment, capture_output=True, check=True) for _ in range(9)]
+    runs = [
+        subprocess.run([sys.executable, '-c', code], env=environment, capture_output=True, check=True) for _ in range(9)
+    ]
     return statistics.median(float(run.stdout) for run in runs)
 
 
@@ -61,9 +63,13 @@ def compare(make):
     return statistics.median(from_python) * 1e6, statistics.median(from_cpp) * 1e6
 
 
-print(f'Python {sys.version.split()[0]}, {os.cpu_count()} cores, OMP_NUM_THREADS={os.environ.get("OMP_NUM_THREADS", "")}')
+print(
+    f'Python {sys.version.split()[0]}, {os.cpu_count()} cores, OMP_NUM_THREADS={os.environ.get("OMP_NUM_THREADS", "")}'
+)
 print(f'import paoding  {import_seconds("import paoding") * 1e3:.1f} ms')
-print(f'import numpy    {import_seconds("import numpy") * 1e3:.1f} ms, which paoding imports when an array is made by it')
+print(
+    f'import numpy    {import_seconds("import numpy") * 1e3:.1f} ms, which paoding imports when an array is made by it'
+)
 print(f'{"":32}{"Python":>8}{"C++":>8}{"more":>8}')
 for name, make in (
     ('1 feed, 1 fetch', one_input),

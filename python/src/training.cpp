@@ -54,6 +54,18 @@ StepHandle trained(const ValueHandle& loss, const OptimizerHandle& optimizer,
           wrap_if_any(step.learning_rate), wrap_if_any(step.loss_scale), wrap_if_any(step.is_overflow)};
 }
 
+// Adam and AdamW: the decay is all they differ in.
+template <class Kind>
+void bind_adam(nb::module_& module, const char* name, double weight_decay, const char* sig) {
+  module.def(
+      name,
+      [](nb::object rate, double beta1, double beta2, double epsilon, double decay) {
+        return OptimizerHandle{Kind{rate_of(std::move(rate)), beta1, beta2, epsilon, decay}};
+      },
+      "learning_rate"_a = 1e-3, "beta1"_a = 0.9, "beta2"_a = 0.999, "epsilon"_a = 1e-8, "weight_decay"_a = weight_decay,
+      nb::sig(sig));
+}
+
 }  // namespace
 
 void bind_training(nb::module_& module) {
@@ -75,22 +87,14 @@ void bind_training(nb::module_& module) {
       "learning_rate"_a = 0.01, "momentum"_a = 0.0, "nesterov"_a = false, "weight_decay"_a = 0.0,
       nb::sig("def Sgd" PD_RATE
               "0.01, momentum: float = 0, nesterov: bool = False, weight_decay: float = 0) -> Optimizer"));
-  module.def(
-      "Adam",
-      [](nb::object rate, double beta1, double beta2, double epsilon, double weight_decay) {
-        return OptimizerHandle{Adam{rate_of(std::move(rate)), beta1, beta2, epsilon, weight_decay}};
-      },
-      "learning_rate"_a = 1e-3, "beta1"_a = 0.9, "beta2"_a = 0.999, "epsilon"_a = 1e-8, "weight_decay"_a = 0.0,
-      nb::sig("def Adam" PD_RATE "1e-3, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8, weight_decay: "
-              "float = 0) -> Optimizer"));
-  module.def(
-      "AdamW",
-      [](nb::object rate, double beta1, double beta2, double epsilon, double weight_decay) {
-        return OptimizerHandle{AdamW{rate_of(std::move(rate)), beta1, beta2, epsilon, weight_decay}};
-      },
-      "learning_rate"_a = 1e-3, "beta1"_a = 0.9, "beta2"_a = 0.999, "epsilon"_a = 1e-8, "weight_decay"_a = 0.01,
-      nb::sig("def AdamW" PD_RATE "1e-3, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8, "
-              "weight_decay: float = 0.01) -> Optimizer"));
+  bind_adam<Adam>(module, "Adam", 0,
+                  "def Adam" PD_RATE
+                  "1e-3, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8, weight_decay: float = 0) -> "
+                  "Optimizer");
+  bind_adam<AdamW>(module, "AdamW", 0.01,
+                   "def AdamW" PD_RATE
+                   "1e-3, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8, weight_decay: float = 0.01) "
+                   "-> Optimizer");
   nb::class_<LossScale>(module, "LossScale", "The factor that keeps gradients within f16.")
       .def(
           "__init__",

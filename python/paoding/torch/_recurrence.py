@@ -117,18 +117,8 @@ def _results(x: Tensor, hidden: int, cell: str, saved: int) -> tuple[Tensor, Ten
 
 
 @recurrent.register_fake
-def _(
-    x: Tensor,
-    w: Tensor,
-    u: Tensor,
-    b: Tensor,
-    h0: Tensor,
-    c0: Tensor | None,
-    lengths: Tensor | None,
-    cell: str,
-    is_reverse: bool,
-    is_training: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _(x: Tensor, w: Tensor, u: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    lengths, cell, is_reverse, is_training = rest[-4:]
     hidden = u.shape[0]
     saved = _plan(cell, x, hidden, lengths is not None, is_reverse, True).saved if is_training else 0
     return _results(x, hidden, cell, saved)
@@ -194,21 +184,8 @@ def _gradients(
 
 
 @recurrent_backward.register_fake
-def _(
-    x: Tensor,
-    w: Tensor,
-    u: Tensor,
-    h0: Tensor,
-    lengths: Tensor | None,
-    states: Tensor,
-    saved: Tensor,
-    d_states: Tensor | None,
-    d_last_h: Tensor | None,
-    d_last_c: Tensor | None,
-    cell: str,
-    is_reverse: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    return _gradients(x, w, u, h0, cell)
+def _(x: Tensor, w: Tensor, u: Tensor, h0: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    return _gradients(x, w, u, h0, rest[-2])
 
 
 def _keep(ctx: Any, inputs: Any, output: Any) -> None:
