@@ -112,6 +112,7 @@ check_generated() {
   done
   if command -v python3 >/dev/null; then
     python3 benchmarks/performance.py --check || status=1
+    python3 benchmarks/ladder.py --check || status=1
   else
     echo "check: measured tables not checked, python3 is missing" >&2
   fi

@@ -14,6 +14,17 @@ namespace {
 
 enum Output : std::size_t { kStates, kSaved, kLastH };
 
+const RecurrenceForm& form() {
+  static const RecurrenceForm made{.op = "gru_recurrence",
+                                   .inputs = 4,
+                                   .h0 = 3,
+                                   .bm = 2,
+                                   .read = {kSaved, kStates},
+                                   .last = {kLastH},
+                                   .internal = {kSaved}};
+  return made;
+}
+
 // One call a statement below: the order of nodes must not depend on the compiler's order of evaluation.
 
 Values compose_gru(std::span<const Value> in, const Attrs& attrs) {
@@ -48,28 +59,6 @@ Values compose_gru(std::span<const Value> in, const Attrs& attrs) {
       },
       is_reverse);
   return {with_start(h0, made.outputs[0], is_reverse), made.outputs[1], cast(made.carries[0], shape.dtype)};
-}
-
-Values gru_gradient(const GradCall& call) {
-  const Values& grads = call.grads;
-  if (call.node.attrs.get_bool("bias") || grads[kSaved].valid()) return composition_gradient(call);
-  const Value &u = call.inputs[1], &h0 = call.inputs[3], &states = call.outputs[kStates];
-  const Value lengths = call.inputs.size() > 4 ? call.inputs[4] : Value();
-  const bool is_reverse = call.node.attrs.get_bool("reverse");
-  Values inputs = {u, call.outputs[kSaved], states};
-  if (grads[kStates].valid()) inputs.push_back(behind_steps(grads[kStates], is_reverse));
-  if (grads[kLastH].valid()) inputs.push_back(grads[kLastH]);
-  if (lengths.valid()) inputs.push_back(lengths);
-  const Values made =
-      paoding::call(*find_op("gru_recurrence_grad"), inputs,
-                    {{"states", grads[kStates].valid()}, {"last_h", grads[kLastH].valid()}, {"reverse", is_reverse}});
-  const Value &dxw = made[0], &dhu = made[1], &dh0 = made[2];
-  Values result(call.inputs.size());
-  result[0] = dxw;
-  if (call.wanted[1]) result[1] = gradient_of_weights(states_before(states, h0, lengths, is_reverse), dhu);
-  if (call.wanted[2]) result[2] = sum(gate_of(dhu, 2, u.shape()[0]), std::array<std::int64_t, 2>{0, 1});
-  result[3] = grads[kStates].valid() && call.wanted[3] ? dh0 + start_of(grads[kStates], is_reverse) : dh0;
-  return result;
 }
 
 Values compose_gru_grad(std::span<const Value> in, const Attrs& attrs) {
@@ -114,8 +103,6 @@ Values compose_gru_grad(std::span<const Value> in, const Attrs& attrs) {
 }  // namespace
 
 void register_gru_recurrence() {
-  const AttrSpec reverse{.name = "reverse", .example = false, .doc = "from the last step to the first"},
-      bias{.name = "bias", .example = false, .doc = "the last input is added to xw of every step"};
   const Attrs backwards{{"reverse", true}};
 
   // ---- gru_recurrence ----
@@ -125,8 +112,8 @@ void register_gru_recurrence() {
       .kind = OpKind::composed,
       .inputs = {"xw", "u", "bm", "h0", "lengths", "bias"},
       .optional_inputs = 2,
-      .attrs = {reverse, bias},
-      .gradient = gru_gradient,
+      .attrs = form().attrs(),
+      .gradient = [](const GradCall& call) { return gradient_over_time(form(), call); },
       .compose = compose_gru,
       .cases = {{.shapes = {{3, 2, 9}, {3, 9}, {3}, {2, 3}, {9}}, .attrs = {{"bias", true}}},
                 {.shapes = {{4, 3, 6}, {2, 6}, {2}, {3, 2}, {3}, {6}},
@@ -160,9 +147,7 @@ void register_gru_recurrence() {
       .kind = OpKind::composed,
       .inputs = {"u", "saved", "states", "dstates", "dlast_h", "lengths"},
       .optional_inputs = 3,
-      .attrs = {{.name = "states", .example = false, .doc = "dstates is given"},
-                {.name = "last_h", .example = false, .doc = "dlast_h is given"},
-                reverse},
+      .attrs = form().gradient_attrs(),
       .gradient = composition_gradient,
       .compose = compose_gru_grad,
       .cases = {{.shapes = {{3, 9}, {3, 2, 12}, {4, 2, 3}, {3, 2, 3}, {2, 3}}, .attrs = given(true, true, false)},
@@ -185,9 +170,7 @@ void register_gru_recurrence() {
 
 GruRecurrence gru_recurrence(const Value& xw, const Value& u, const Value& bm, const Value& h0, const Value& lengths,
                              bool reverse) {
-  Values inputs = {xw, u, bm, h0};
-  if (lengths.valid()) inputs.push_back(lengths);
-  const Values made = call(*find_op("gru_recurrence"), inputs, {{"reverse", reverse}});
+  const Values made = call_over_time(form(), {xw, u, bm, h0}, lengths, reverse);
   return {made[kStates], made[kSaved], made[kLastH]};
 }
 

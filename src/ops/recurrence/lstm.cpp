@@ -14,6 +14,17 @@ namespace {
 
 enum Output : std::size_t { kStates, kCells, kGates, kLastH, kLastC };
 
+const RecurrenceForm& form() {
+  static const RecurrenceForm made{.op = "lstm_recurrence",
+                                   .inputs = 4,
+                                   .h0 = 2,
+                                   .c0 = 3,
+                                   .read = {kGates, kCells},
+                                   .last = {kLastH, kLastC},
+                                   .internal = {kCells, kGates}};
+  return made;
+}
+
 // One call a statement below: the order of nodes must not depend on the compiler's order of evaluation.
 
 Values compose_lstm(std::span<const Value> in, const Attrs& attrs) {
@@ -48,34 +59,6 @@ Values compose_lstm(std::span<const Value> in, const Attrs& attrs) {
       is_reverse);
   const Value states = with_start(h0, made.outputs[0], is_reverse), cells = with_start(c0, made.outputs[1], is_reverse);
   return {states, cells, made.outputs[2], made.carries[0], made.carries[1]};
-}
-
-Values lstm_gradient(const GradCall& call) {
-  const Values& grads = call.grads;
-  if (call.node.attrs.get_bool("bias") || grads[kCells].valid() || grads[kGates].valid()) {
-    return composition_gradient(call);
-  }
-  const bool is_reverse = call.node.attrs.get_bool("reverse");
-  Values inputs = {call.inputs[1], call.outputs[kGates], call.outputs[kCells]};
-  if (grads[kStates].valid()) inputs.push_back(behind_steps(grads[kStates], is_reverse));
-  for (const Output last : {kLastH, kLastC}) {
-    if (grads[last].valid()) inputs.push_back(grads[last]);
-  }
-  if (call.inputs.size() > 4) inputs.push_back(call.inputs[4]);
-  const Values made = paoding::call(*find_op("lstm_recurrence_grad"), inputs,
-                                    {{"states", grads[kStates].valid()},
-                                     {"last_h", grads[kLastH].valid()},
-                                     {"last_c", grads[kLastC].valid()},
-                                     {"reverse", is_reverse}});
-  Values result(call.inputs.size());
-  result[0] = made[0];
-  if (call.wanted[1]) {
-    const Value lengths = call.inputs.size() > 4 ? call.inputs[4] : Value();
-    result[1] = gradient_of_weights(states_before(call.outputs[kStates], call.inputs[2], lengths, is_reverse), made[0]);
-  }
-  result[2] = grads[kStates].valid() && call.wanted[2] ? made[1] + start_of(grads[kStates], is_reverse) : made[1];
-  result[3] = made[2];
-  return result;
 }
 
 Values compose_lstm_grad(std::span<const Value> in, const Attrs& attrs) {
@@ -125,8 +108,6 @@ Values compose_lstm_grad(std::span<const Value> in, const Attrs& attrs) {
 }  // namespace
 
 void register_lstm_recurrence() {
-  const AttrSpec reverse{.name = "reverse", .example = false, .doc = "from the last step to the first"},
-      bias{.name = "bias", .example = false, .doc = "the last input is added to xw of every step"};
   const Attrs backwards{{"reverse", true}};
 
   // ---- lstm_recurrence ----
@@ -136,8 +117,8 @@ void register_lstm_recurrence() {
       .kind = OpKind::composed,
       .inputs = {"xw", "u", "h0", "c0", "lengths", "bias"},
       .optional_inputs = 2,
-      .attrs = {reverse, bias},
-      .gradient = lstm_gradient,
+      .attrs = form().attrs(),
+      .gradient = [](const GradCall& call) { return gradient_over_time(form(), call); },
       .compose = compose_lstm,
       .cases = {{.shapes = {{3, 2, 12}, {3, 12}, {2, 3}, {2, 3}, {12}}, .attrs = {{"bias", true}}},
                 {.shapes = {{4, 3, 8}, {2, 8}, {3, 2}, {3, 2}, {3}, {8}},
@@ -177,10 +158,7 @@ void register_lstm_recurrence() {
       .kind = OpKind::composed,
       .inputs = {"u", "gates", "cells", "dstates", "dlast_h", "dlast_c", "lengths"},
       .optional_inputs = 4,
-      .attrs = {{.name = "states", .example = false, .doc = "dstates is given"},
-                {.name = "last_h", .example = false, .doc = "dlast_h is given"},
-                {.name = "last_c", .example = false, .doc = "dlast_c is given"},
-                reverse},
+      .attrs = form().gradient_attrs(),
       .gradient = composition_gradient,
       .compose = compose_lstm_grad,
       .cases = {{.shapes = {{3, 12}, {3, 2, 12}, {4, 2, 3}, {3, 2, 3}, {2, 3}, {2, 3}},
@@ -205,9 +183,7 @@ void register_lstm_recurrence() {
 
 LstmRecurrence lstm_recurrence(const Value& xw, const Value& u, const Value& h0, const Value& c0, const Value& lengths,
                                bool reverse) {
-  Values inputs = {xw, u, h0, c0};
-  if (lengths.valid()) inputs.push_back(lengths);
-  const Values made = call(*find_op("lstm_recurrence"), inputs, {{"reverse", reverse}});
+  const Values made = call_over_time(form(), {xw, u, h0, c0}, lengths, reverse);
   return {made[kStates], made[kCells], made[kGates], made[kLastH], made[kLastC]};
 }
 

@@ -49,7 +49,7 @@ class RecurrenceKernel : public PreparedKernel {
     const bool has_many = rows > kFewRows, is_long = steps >= kManySteps;
     const bool has_pairs = call.target->has_bf16 && multiplies_pairs() && (has_many || is_long);
     work_.numbers = u.dtype == f32 ? Numbers::f32 : has_pairs ? Numbers::bf16_in_pairs : Numbers::bf16_as_f32;
-    work_.is_packed = has_many || work_.numbers == Numbers::bf16_in_pairs;
+    work_.is_packed = has_many || is_long;
     for (const Layout& output : call.outputs) is_read_.push_back(output.type.shape.elements() > 0);
 
     const std::int64_t units = work_.blocks() * kUnitBlock, all = form.gates * work_.hidden;

@@ -114,6 +114,9 @@ TEST_P(RecurrencesOnCpu, AreTheRecurrenceForAnyShape) {
       check({GetParam(), steps, rows, hidden, is_reverse, has_lengths, random() % 2 == 0}, &random);
     }
   }
+  for (const std::int64_t rows : {1, 2, 4}) {  // packed all the same
+    for (const std::int64_t hidden : {1, 17, 64, 100}) check({GetParam(), kManySteps, rows, hidden}, &random);
+  }
   check({GetParam(), 3, 1, 1536, false, false}, &random);
   check({GetParam(), 3, 6, 777, true, true}, &random);
 }

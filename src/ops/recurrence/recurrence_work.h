@@ -10,8 +10,7 @@ class TeamBarrier;
 
 /// Units of the hidden state are dealt out in blocks of so many: a vector of f32 on any CPU is a part of one.
 inline constexpr std::int64_t kUnitBlock = 16;
-/// With so few rows u is read where it lies: packing would take as long as some steps. Not so of many steps whose pairs
-/// of bf16 are multiplied.
+/// With so few rows u is read where it lies, unless there are many steps: packing takes as long as some of them.
 inline constexpr std::int64_t kFewRows = 4, kManySteps = 16;
 
 enum class CellKind { lstm, gru, rnn };

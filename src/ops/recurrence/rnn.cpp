@@ -13,6 +13,17 @@ namespace {
 
 enum Output : std::size_t { kStates, kLastH };
 
+const RecurrenceForm& form() {
+  static const RecurrenceForm made{.op = "rnn_recurrence",
+                                   .inputs = 3,
+                                   .h0 = 2,
+                                   .read = {kStates},
+                                   .last = {kLastH},
+                                   .internal = {},
+                                   .has_relu = true};
+  return made;
+}
+
 // One call a statement below: the order of nodes must not depend on the compiler's order of evaluation.
 
 Values compose_rnn(std::span<const Value> in, const Attrs& attrs) {
@@ -37,29 +48,6 @@ Values compose_rnn(std::span<const Value> in, const Attrs& attrs) {
       },
       is_reverse);
   return {with_start(h0, made.outputs[0], is_reverse), made.carries[0]};
-}
-
-Values rnn_gradient(const GradCall& call) {
-  if (call.node.attrs.get_bool("bias")) return composition_gradient(call);
-  const Values& grads = call.grads;
-  const Value &u = call.inputs[1], &h0 = call.inputs[2], &states = call.outputs[kStates];
-  const Value lengths = call.inputs.size() > 3 ? call.inputs[3] : Value();
-  const Attrs& attrs = call.node.attrs;
-  const bool is_reverse = attrs.get_bool("reverse");
-  Values inputs = {u, states};
-  if (grads[kStates].valid()) inputs.push_back(behind_steps(grads[kStates], is_reverse));
-  if (grads[kLastH].valid()) inputs.push_back(grads[kLastH]);
-  if (lengths.valid()) inputs.push_back(lengths);
-  const Values made = paoding::call(*find_op("rnn_recurrence_grad"), inputs,
-                                    {{"states", grads[kStates].valid()},
-                                     {"last_h", grads[kLastH].valid()},
-                                     {"reverse", is_reverse},
-                                     {"relu", attrs.get_bool("relu")}});
-  Values result(call.inputs.size());
-  result[0] = made[0];
-  if (call.wanted[1]) result[1] = gradient_of_weights(states_before(states, h0, lengths, is_reverse), made[0]);
-  result[2] = grads[kStates].valid() && call.wanted[2] ? made[1] + start_of(grads[kStates], is_reverse) : made[1];
-  return result;
 }
 
 Values compose_rnn_grad(std::span<const Value> in, const Attrs& attrs) {
@@ -97,9 +85,6 @@ Values compose_rnn_grad(std::span<const Value> in, const Attrs& attrs) {
 }  // namespace
 
 void register_rnn_recurrence() {
-  const AttrSpec reverse{.name = "reverse", .example = false, .doc = "from the last step to the first"},
-      bias{.name = "bias", .example = false, .doc = "the last input is added to xw of every step"},
-      relu{.name = "relu", .example = false, .doc = "max(sum, 0) instead of tanh"};
   const Attrs backwards{{"reverse", true}};
 
   // ---- rnn_recurrence ----
@@ -109,8 +94,8 @@ void register_rnn_recurrence() {
       .kind = OpKind::composed,
       .inputs = {"xw", "u", "h0", "lengths", "bias"},
       .optional_inputs = 2,
-      .attrs = {reverse, relu, bias},
-      .gradient = rnn_gradient,
+      .attrs = form().attrs(),
+      .gradient = [](const GradCall& call) { return gradient_over_time(form(), call); },
       .compose = compose_rnn,
       .cases = {{.shapes = {{3, 2, 3}, {3, 3}, {2, 3}, {3}}, .attrs = {{"bias", true}}},
                 {.shapes = {{4, 3, 2}, {2, 2}, {3, 2}, {3}, {2}},
@@ -139,10 +124,7 @@ void register_rnn_recurrence() {
       .kind = OpKind::composed,
       .inputs = {"u", "states", "dstates", "dlast_h", "lengths"},
       .optional_inputs = 3,
-      .attrs = {{.name = "states", .example = false, .doc = "dstates is given"},
-                {.name = "last_h", .example = false, .doc = "dlast_h is given"},
-                reverse,
-                relu},
+      .attrs = form().gradient_attrs(),
       .gradient = composition_gradient,
       .compose = compose_rnn_grad,
       .cases = {{.shapes = {{3, 3}, {4, 2, 3}, {3, 2, 3}, {2, 3}}, .attrs = given(true, true, false, false)},
@@ -165,9 +147,7 @@ void register_rnn_recurrence() {
 
 RnnRecurrence rnn_recurrence(const Value& xw, const Value& u, const Value& h0, const Value& lengths, bool reverse,
                              bool relu) {
-  Values inputs = {xw, u, h0};
-  if (lengths.valid()) inputs.push_back(lengths);
-  const Values made = call(*find_op("rnn_recurrence"), inputs, {{"reverse", reverse}, {"relu", relu}});
+  const Values made = call_over_time(form(), {xw, u, h0}, lengths, reverse, relu);
   return {made[kStates], made[kLastH]};
 }
 

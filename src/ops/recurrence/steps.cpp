@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/recurrence/steps.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "base/one_line.h"
+#include "ops/composition_gradient.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
 
@@ -129,6 +132,76 @@ Value slope_of_sigmoid(const Value& y) {
 }
 
 Value slope_of_tanh(const Value& y) { return 1.0 - y * y; }
+
+namespace {
+constexpr const char* kLast[] = {"last_h", "last_c"};
+const AttrSpec& relu_attr() {
+  static const AttrSpec made{.name = "relu", .example = false, .doc = "max(sum, 0) instead of tanh"};
+  return made;
+}
+}  // namespace
+
+std::vector<AttrSpec> RecurrenceForm::attrs() const {
+  std::vector<AttrSpec> made = {reverse()};
+  if (has_relu) made.push_back(relu_attr());
+  made.push_back({.name = "bias", .example = false, .doc = "the last input is added to xw of every step"});
+  return made;
+}
+
+std::vector<AttrSpec> RecurrenceForm::gradient_attrs() const {
+  std::vector<AttrSpec> made = {{.name = "states", .example = false, .doc = "dstates is given"}};
+  for (std::size_t i = 0; i < last.size(); ++i) {
+    made.push_back({.name = kLast[i], .example = false, .doc = fmt::format("d{} is given", kLast[i])});
+  }
+  made.push_back(reverse());
+  if (has_relu) made.push_back(relu_attr());
+  return made;
+}
+
+Values gradient_over_time(const RecurrenceForm& form, const GradCall& call) {
+  const Values& grads = call.grads;
+  const auto is_given = [&](std::size_t result) { return grads[result].valid(); };
+  const bool is_internal = std::any_of(form.internal.begin(), form.internal.end(), is_given);
+  if (call.node.attrs.get_bool("bias") || is_internal) return composition_gradient(call);
+  const Value &u = call.inputs[1], &h0 = call.inputs[form.h0], &states = call.outputs[0];
+  const Value lengths = call.inputs.size() > form.inputs ? call.inputs[form.inputs] : Value();
+  const bool is_reverse = call.node.attrs.get_bool("reverse");
+  Values inputs = {u};
+  for (const std::size_t result : form.read) inputs.push_back(call.outputs[result]);
+  Attrs attrs{{"states", is_given(0)}};
+  if (is_given(0)) inputs.push_back(behind_steps(grads[0], is_reverse));
+  for (std::size_t i = 0; i < form.last.size(); ++i) {
+    attrs.set(kLast[i], is_given(form.last[i]));
+    if (is_given(form.last[i])) inputs.push_back(grads[form.last[i]]);
+  }
+  attrs.set("reverse", is_reverse);
+  if (form.has_relu) attrs.set("relu", call.node.attrs.get_bool("relu"));
+  if (lengths.valid()) inputs.push_back(lengths);
+  const Values made = paoding::call(*find_op(std::string(form.op) + "_grad"), inputs, attrs);
+
+  // For xw, for h u where that is another, for the states to start from.
+  const std::size_t of_product = form.bm == 0 ? 0 : 1;
+  Values result(call.inputs.size());
+  result[0] = made[0];
+  if (call.wanted[1]) {
+    result[1] = gradient_of_weights(states_before(states, h0, lengths, is_reverse), made[of_product]);
+  }
+  if (form.bm != 0 && call.wanted[form.bm]) {
+    const Value last_gate = gate_of(made[1], static_cast<int>(made[1].shape()[2] / u.shape()[0]) - 1, u.shape()[0]);
+    result[form.bm] = sum(last_gate, std::array<std::int64_t, 2>{0, 1});
+  }
+  const Value& dh0 = made[of_product + 1];
+  result[form.h0] = is_given(0) && call.wanted[form.h0] ? dh0 + start_of(grads[0], is_reverse) : dh0;
+  if (form.c0 != 0) result[form.c0] = made[of_product + 2];
+  return result;
+}
+
+Values call_over_time(const RecurrenceForm& form, Values inputs, const Value& lengths, bool reverse, bool relu) {
+  if (lengths.valid()) inputs.push_back(lengths);
+  Attrs attrs{{"reverse", reverse}};
+  if (form.has_relu) attrs.set("relu", relu);
+  return call(*find_op(form.op), inputs, attrs);
+}
 
 Value GivenGradients::take(const char* attr, const Shape& shape, DType dtype) {
   if (!attrs_.get_bool(attr)) return {};
