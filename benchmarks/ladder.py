@@ -11,7 +11,8 @@ import os
 import re
 import sys
 
-ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+from generated import ROOT, write_or_check
+
 STORY = "docs/cases/lstm_ladder.md"
 
 
@@ -102,19 +103,7 @@ def main():
     written = {STORY: re.sub(r"<!-- ladder (\w+) -->\n.*?<!-- end -->", fill, story, flags=re.S)}
     for name, ladder in found.items():
         written[f"docs/pictures/lstm_ladder_{name}.svg"] = plot(ladder)
-    stale = []
-    for name, text in written.items():
-        path = os.path.join(ROOT, name)
-        old = open(path).read() if os.path.exists(path) else None
-        if old == text:
-            continue
-        stale.append(name)
-        if checks:
-            print(f"{name}:1: not what benchmarks/results/ says; write it anew: python3 benchmarks/ladder.py")
-        else:
-            with open(path, "w") as file:
-                file.write(text)
-    raise SystemExit(1 if checks and stale else 0)
+    raise SystemExit(write_or_check(written, "python3 benchmarks/ladder.py", checks))
 
 
 if __name__ == "__main__":

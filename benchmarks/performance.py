@@ -12,8 +12,9 @@ import os
 import re
 import sys
 
+from generated import ROOT, write_or_check
+
 HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(HERE)
 RESULTS = os.path.join(HERE, "results")
 
 SECTIONS = {
@@ -327,24 +328,7 @@ def main():
     for threads in sorted({row["threads"] for row in cpu["rows"]}):
         rows = [row for row in cpu["rows"] if row["threads"] == threads]
         written[f"docs/pictures/performance_cpu_{threads}.svg"] = plot(rows, f"CPU, {threads} threads")
-    stale = 0
-    for name, text in written.items():
-        path = os.path.join(ROOT, name)
-        try:
-            with open(path) as file:
-                old = file.read()
-        except OSError:
-            old = None
-        if old == text:
-            continue
-        stale += 1
-        if checks:
-            line = 1 + next((i for i, (a, b) in enumerate(zip((old or "").split("\n"), text.split("\n"))) if a != b), 0)
-            print(f"{name}:{line}: not what benchmarks/results/ says; write it anew: python3 benchmarks/performance.py")
-        else:
-            with open(path, "w") as file:
-                file.write(text)
-    raise SystemExit(1 if checks and stale else 0)
+    raise SystemExit(write_or_check(written, "python3 benchmarks/performance.py", checks))
 
 
 if __name__ == "__main__":
