@@ -389,44 +389,47 @@ void KernelText::emit_totals_and_rows() {
       if (part_group_[o] >= 0) {
         k_.add("out{0}_part[e] = out{0}_rows[e];", o);
       } else {
+        k_.add("if ({}) {{", emit_element_place(o));
         emit_element_store(o, fmt::format("out{}_rows[e]", o));
+        k_.raw("}");
       }
       k_.raw("}");
     }
   }
 }
 
-void KernelText::emit_element_store(std::size_t o, const std::string& value) {
+/// Where element `e` of a tile of partial sums is, and under which condition it is: a tile at an edge has more of them
+/// than anything has been written to.
+std::string KernelText::emit_element_place(std::size_t o) {
   const bool blocked = keeps_block(o) && s_.block > 1;
+  const std::string column = fmt::format("x{} < {}", inner_, inner_extent());
   switch (s_.sinks[o]) {
     case SinkKind::column:
       if (blocked) k_.raw("const int j = (int)(e / (kLanes * kVector));");
-      emit_column_store(o, value, blocked ? "(Index)(e % (kLanes * kVector))" : "(Index)e", "j");
-      return;
+      k_.add("const Index x{} = first_column + (Index){};", inner_, blocked ? "(e % (kLanes * kVector))" : "e");
+      return column;
     case SinkKind::row: {
       const std::string chunk = is_tile_ ? sizes_.number("serial_chunk", s_.serial_chunk) : std::string("(Index)kRows");
       if (blocked) k_.add("const int j = (int)(e / {});", chunk);
       k_.add("const Index s = s_begin + (Index)e{};", blocked ? fmt::format(" - j * {}", chunk) : "");
-      k_.raw("if (s < s_end) {");
-      if (!s_.serial_axes.empty()) emit_decode(s_.serial_axes, "s", "s");
-      emit_final_store(o, s_.serial_axes, value, "j");
-      k_.raw("}");
-      return;
+      return "s < s_end";
     }
     case SinkKind::spread:
       k_.raw("const Index s = s_begin + (Index)(e / (kLanes * kVector));");
       k_.add("const Index x{} = first_column + (Index)(e % (kLanes * kVector));", inner_);
-      k_.add("if (s < s_end && x{} < {}) {{", inner_, inner_extent());
-      if (!s_.serial_axes.empty()) emit_decode(s_.serial_axes, "s", "s");
-      {
-        std::vector<int> axes = s_.serial_axes;
-        axes.push_back(inner_);
-        emit_final_store(o, axes, value, "j");
-      }
-      k_.raw("}");
-      return;
-    default: emit_final_store(o, {}, value, "(int)e"); return;
+      return "s < s_end && " + column;
+    default:
+      if (blocked) k_.raw("const int j = (int)e;");
+      return "true";
   }
+}
+
+void KernelText::emit_element_store(std::size_t o, const std::string& value) {
+  std::vector<int> axes;
+  if (s_.sinks[o] == SinkKind::row || s_.sinks[o] == SinkKind::spread) axes = s_.serial_axes;
+  if (!axes.empty()) emit_decode(axes, "s", "s");
+  if (s_.sinks[o] == SinkKind::column || s_.sinks[o] == SinkKind::spread) axes.push_back(inner_);
+  emit_final_store(o, axes, value, "j");
 }
 
 /// The CTAs of a cluster share out what is to be added up.
@@ -435,8 +438,10 @@ void KernelText::emit_cluster_sums() {
   for (const std::size_t o : parts_.at(0).outputs) {
     k_.add("for (long long e = cluster_rank() * kThreads + threadIdx.x; e < {}; e += {} * kThreads) {{",
            tile_elements_text(o), s_.cluster);
+    k_.add("if ({}) {{", emit_element_place(o));
     k_.add("const {} sum = combine_peers<{}, {}>(out{}_part + e);", sum_type(o), op(o), s_.cluster, o);
     emit_element_store(o, "sum");
+    k_.raw("}");
     k_.raw("}");
   }
   k_.raw("cluster_barrier();  // others may still read this CTA's sums");
@@ -452,10 +457,12 @@ void KernelText::emit_last_arrivers() {
       k_.raw("{");
       k_.add("const int width = part_width<kThreads>({});", tile_elements_text(o));
       k_.add("for (long long first = 0; first < {}; first += width) {{", tile_elements_text(o));
-      k_.add("const {} sum = combine_parts<{}, kThreads>(out{}_tile, (int)parts{}, {}, first, width, shared);",
+      k_.raw("const long long e = first + (threadIdx.x & (width - 1));");
+      const std::string condition = emit_element_place(o);
+      k_.add("const bool is_there = e < {} && {};", tile_elements_text(o), condition);
+      k_.add("const {} sum = combine_parts<{}, kThreads>(out{}_tile + e, (int)parts{}, {}, is_there, width, shared);",
              sum_type(o), op(o), o, p, tile_elements_text(o));
-      k_.raw("const long long e = first + threadIdx.x;");
-      k_.add("if ((int)threadIdx.x < width && e < {}) {{", tile_elements_text(o));
+      k_.raw("if ((int)threadIdx.x < width && is_there) {");
       emit_element_store(o, "sum");
       k_.raw("}");
       k_.raw("}");

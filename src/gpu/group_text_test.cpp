@@ -330,7 +330,8 @@ void check(const Case& c, unsigned seed) {
   for (int round = 0; round < 2; ++round) {  // the second finds what the first left behind
     std::shuffle(order.begin(), order.end(), rng);
     if (launch) {
-      ASSERT_EQ(launch(arguments.data(), c.plan.grid[0], c.plan.block, order.data()), 0) << "deadlock";
+      ASSERT_EQ(launch(arguments.data(), c.plan.grid[0], c.plan.block, order.data()), 0)
+          << "1: deadlock, 2: reads what nothing has written";
     }
     run_reference(c.group, pointers);
     for (const unsigned ticket : tickets) ASSERT_EQ(ticket, 0u);

@@ -127,6 +127,7 @@ class KernelText {
   void emit_totals_and_rows();
 
   /// Stores element e of an output's tile, in the order the partial sums have.
+  std::string emit_element_place(std::size_t o);
   void emit_element_store(std::size_t o, const std::string& value);
   void emit_last_arrivers();
   void emit_cluster_sums();

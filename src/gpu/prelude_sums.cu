@@ -124,15 +124,15 @@ PD_DEVICE bool is_last_arriver(unsigned* ticket, unsigned parts) {
   return is_last;
 }
 
-// Combines `parts` partial tiles of `elements` each, elements [first, first + width) of them, in index order whatever the
-// order of arrival. `width` is a power of two up to kThreads; thread t < width gets element first + t.
+// Combines an element of `parts` partial tiles of `elements` each, in index order whatever the order of arrival. `width` is
+// a power of two up to kThreads; threads t, t + width .. share the element that thread t gets, and have the same `at` and
+// `is_there`: an element that is not there is not read.
 template <class Op, int kThreads, class T>
-PD_DEVICE T combine_parts(const T* part, int parts, long long elements, long long first, int width, void* shared) {
+PD_DEVICE T combine_parts(const T* at, int parts, long long elements, bool is_there, int width, void* shared) {
   T* sums = (T*)shared;
   const int element = threadIdx.x & (width - 1), split = kThreads / width, which = threadIdx.x / width;
   T sum = Op::template none<T>();
-  if (first + element < elements) {
-    const T* at = part + first + element;
+  if (is_there) {
     int p = which;
     for (; p + 15 * split < parts; p += 16 * split) {
       T loaded[16];

@@ -161,10 +161,26 @@ std::string StagedText::label_place() {
   return fmt::format("(idx{}_base{})", i, index_terms(i, loop_axes()));
 }
 
+namespace {
+
+// Of this CTA's partial results, where they are too many for registers; each is one thread's.
+std::string column_partial(std::size_t o) {
+  return fmt::format("out{0}_partial[blockIdx.x * out{0}_tile + q * kVector + v]", o);
+}
+
+}  // namespace
+
 void StagedText::emit_points_that(const std::string& meets, const Pass& pass) {
   k_.raw("#pragma unroll");
   k_.raw("for (int v = 0; v < kVector; ++v) {");
-  if (s_.is_ragged) k_.raw("if (v >= count) continue;");
+  if (s_.is_ragged) {
+    k_.raw("if (v >= count) {");
+    for (const std::size_t o : pass.outputs) {  // read with those beside them
+      if (is_sink(o, SinkKind::column) && !s_.holds_rows) k_.add("clear<{}>({});", op(o), column_partial(o));
+    }
+    k_.raw("continue;");
+    k_.raw("}");
+  }
   std::string call = arguments(pass, pass.use, true);
   for (const FormulaResult& result : pass.results) {
     const std::string_view type = computed_type(group_.expr.dtype_of(result.value));
@@ -189,8 +205,7 @@ void StagedText::emit_point_sink(std::size_t o) {
     case SinkKind::total: emit_combine(o, fmt::format("out{}_sum", o)); return;
     case SinkKind::column:
       if (s_.holds_rows) return emit_combine(o, fmt::format("out{}_sum[u][v]", o));
-      // Too many for registers: this CTA's partial results, each of one thread.
-      k_.add("{0}& column{1} = out{1}_partial[blockIdx.x * out{1}_tile + q * kVector + v];", sum_type(o), o);
+      k_.add("{}& column{} = {};", sum_type(o), o, column_partial(o));
       k_.add("column{0} = turn == (Index)blockIdx.x ? ({1})out{0}_value : {2}::of(column{0}, ({1})out{0}_value);", o,
              sum_type(o), op(o));
       return;

@@ -120,11 +120,14 @@ struct Machine {
   Index3 block_dim, grid_dim;
   unsigned cluster = 1;
   std::size_t shared_bytes = 0;
+  bool reads_unwritten = false;
   void (*body)(void*) = nullptr;
   void* body_argument = nullptr;
 };
 
 inline Machine machine;
+
+constexpr unsigned kUnwritten = 0x7f7f7f7f;
 
 inline void yield() { pd_switch_stack(&machine.cta->fibers[machine.current].stack_pointer, machine.home); }
 
@@ -275,16 +278,18 @@ struct Bound {
   }
 };
 
-/// Runs a kernel as cuLaunchKernel would, CTAs one after the other in the order given. Returns 0, or 1 for a deadlock.
+/// Runs a kernel as cuLaunchKernel would, CTAs one after the other in the order given. Returns 0, 1 for a deadlock, or 2
+/// where a CTA reads of others what none has written and tests have filled with kUnwritten.
 template <class... P>
 int launch(void (*kernel)(P...), void** arguments, unsigned grid, unsigned block, const unsigned* order) {
   Bound<P...> bound{kernel, arguments};
   bound.prepare(grid, block);
   machine.cluster = 1, machine.shared_bytes = 0;
+  machine.reads_unwritten = false;
   for (unsigned i = 0; i < grid; ++i) {
     if (!run_block(order[i])) return 1;
   }
-  return 0;
+  return machine.reads_unwritten ? 2 : 0;
 }
 
 }  // namespace emulation
@@ -334,6 +339,11 @@ T __ldg(const T* at) {
 }
 template <class T>
 T __ldcg(const T* at) {
+  if constexpr (sizeof(T) >= 4) {
+    unsigned words[sizeof(T) / 4];
+    std::memcpy(words, at, sizeof(T));
+    for (const unsigned word : words) emulation::machine.reads_unwritten |= word == emulation::kUnwritten;
+  }
   return *at;
 }
 template <class To, class From>

@@ -4,9 +4,9 @@
 template <class T> PD_DEVICE void add_parts(const float* partial, T* out, const Sizes& size) {
   constexpr int kWidth = 32;
   __shared__ float shared[kThreads];
-  const int first = blockIdx.x * kWidth;
-  const float sum = combine_parts<Sum, kThreads>(partial, size.parts, size.elements, first, kWidth, shared);
-  int rest = first + threadIdx.x;
+  int rest = blockIdx.x * kWidth + threadIdx.x % kWidth;
+  const float sum = combine_parts<Sum, kThreads>(partial + rest, size.parts, size.elements, rest < size.elements, kWidth,
+                                                 shared);
   if (threadIdx.x >= kWidth || rest >= size.elements) return;
   const int c = next_coordinate(rest, size.channels), l = next_coordinate(rest, size.kernel_columns);
   const int k = next_coordinate(rest, size.kernel_rows);
