@@ -9,16 +9,23 @@
 namespace paoding::cli::bench {
 namespace {
 
-// As the story prints it, and as it mends it: with the scalars and the predicates on the CPU.
-void build(Graph& graph, DType dtype, bool on_cpu) {
+// As the story prints it, as it mends it, with the scalars and the predicates on the CPU, and with branches that
+// compute what they give: constants are there before the run.
+enum class Way { as_told, on_cpu, computed };
+
+void build(Graph& graph, DType dtype, Way way) {
   std::optional<OnCpu> scope;
-  if (on_cpu) scope.emplace(graph);
+  if (way == Way::on_cpu) scope.emplace(graph);
   const Value x = graph.input("x", dtype, {1}), y = graph.input("y", dtype, {1}), z = graph.input("z", dtype, {1});
   const Value is_first = less(z, x), is_second = less(x, y), is_third = equal(x, y);
   scope.reset();
-  const auto fn_1 = [&] { return Values{full(graph, {1, 2}, 1, dtype)}; };
-  const auto fn_2 = [&] { return Values{full(graph, {2, 2}, 2, i32)}; };
-  const auto fn_3 = [&] { return Values{full(graph, {3}, 3, i32)}; };
+  const auto given = [&](const Shape& shape, double value, DType type, const Value& fed) {
+    const Value constant = full(graph, shape, value, type);
+    return Values{way == Way::computed ? constant + cast(floor(fed), type) : constant};
+  };
+  const auto fn_1 = [&] { return given({1, 2}, 1, dtype, x); };
+  const auto fn_2 = [&] { return given({2, 2}, 2, i32, y); };
+  const auto fn_3 = [&] { return given({3}, 3, i32, z); };
   graph.fetch("out_1", case_variant({{is_first, fn_1}, {is_second, fn_2}}, fn_3));
   graph.fetch("out_2", case_variant({{is_second, fn_2}, {is_third, fn_3}}));
 }
@@ -29,9 +36,9 @@ Tensor fed(const std::string& name, const Type& type) {
 }
 
 // A call is a run and the fetch of both results.
-Samples time_calls(const Setting& setting, bool on_cpu) {
+Samples time_calls(const Setting& setting, Way way) {
   Graph graph;
-  build(graph, f32, on_cpu);
+  build(graph, f32, way);
   Program program(graph, setting.compile);
   for (const std::string& name : program.input_names()) {
     const int index = program.input_index(name);
@@ -45,25 +52,29 @@ Samples time_calls(const Setting& setting, bool on_cpu) {
   return time_work(call, 1, setting.effort);
 }
 
-Case cases_case(bool on_cpu) {
+Case cases_case(Way way) {
+  constexpr const char* kNames[] = {"control/cases", "control/cases_on_cpu", "control/cases_computed"};
+  constexpr const char* kWhat[] = {"two cases over fed scalars, both results fetched",
+                                   "the same, its predicates on the CPU",
+                                   "the same, with branches that compute their results"};
   Case c;
   c.section = 'C';
-  c.name = c.kind = on_cpu ? "control/cases_on_cpu" : "control/cases";
-  c.what = on_cpu ? "the same, its predicates on the CPU" : "two cases over fed scalars, both results fetched";
+  c.name = c.kind = kNames[static_cast<int>(way)];
+  c.what = kWhat[static_cast<int>(way)];
   c.sizes = "{}";
   c.dtype = f32;
   c.rotates = false;
-  if (!on_cpu) c.goal.wall = 15;
-  c.on_cpu = !on_cpu;
-  c.build = [on_cpu](Graph& graph, DType dtype, const std::string&) { build(graph, dtype, on_cpu); };
+  if (way == Way::as_told) c.goal.wall = 15;
+  c.on_cpu = way != Way::on_cpu;
+  c.build = [way](Graph& graph, DType dtype, const std::string&) { build(graph, dtype, way); };
   c.feed = fed;
   c.expected = [](const Feeds&) { return Expected{{"out_1", {1, 1}}, {"out_2", {3, 3, 3}}}; };
-  c.measure = [on_cpu](const Setting& setting) { return time_calls(setting, on_cpu); };
+  c.measure = [way](const Setting& setting) { return time_calls(setting, way); };
   return c;
 }
 
 }  // namespace
 
-Cases control_cases() { return {cases_case(false), cases_case(true)}; }
+Cases control_cases() { return {cases_case(Way::as_told), cases_case(Way::on_cpu), cases_case(Way::computed)}; }
 
 }  // namespace paoding::cli::bench

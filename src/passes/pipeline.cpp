@@ -77,7 +77,10 @@ const std::vector<Pass>& pipeline() {
        "images lie with their channels innermost between convolutions, so that nothing is converted; the planner does "
        "it",
        leave_alone},
-      {"alias_views", "views cost nothing and parts are written where they belong; the planner does it", leave_alone},
+      {"alias_views",
+       "views cost nothing, parts are written where they belong, small constants before the first run; the planner "
+       "does it",
+       leave_alone},
   };
   return passes;
 }

@@ -1,12 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 // Branches and loops without a length. Every branch writes the results where they are wanted, so that none is copied;
 // what only one branch needs shares memory with what only another needs. A loop keeps one entry per carried value.
+#include <algorithm>
+#include <set>
+
 #include "base/check.h"
 #include "group/lower.h"
 #include "ops/control/branch.h"
 #include "plan/planner.h"
 
 namespace paoding {
+
+namespace {
+
+// The branch that alone gives an output, which then is an alternative of a Variant; -1 where several do.
+int only_giver(const BranchView& view, int output) {
+  int giver = -1;
+  for (int k = 0; k < view.branches(); ++k) {
+    const std::vector<int> given = view.outputs_of(k);
+    if (std::ranges::find(given, output) == given.end()) continue;
+    if (giver >= 0) return -1;
+    giver = k;
+  }
+  return giver;
+}
+
+}  // namespace
 
 void Planner::deliver(Frame& frame, Ref ref, const Operand& target, const Node& why, std::string_view label) {
   const Node& source = frame.graph.node(ref.node);
@@ -29,7 +48,13 @@ void Planner::plan_branch(Frame& outer, NodeId id) {
   step.reads = 1;
   std::vector<Operand> values, results;
   for (std::size_t i = 1; i < node.inputs.size(); ++i) values.push_back(place(outer, node.inputs[i]));
-  for (int k = 0; k < view.outputs(); ++k) results.push_back(result_place(outer, {id, k}));
+  std::set<int> constants;  // outputs that are there, whatever is chosen
+  for (int k = 0; k < view.outputs(); ++k) {
+    const int giver = outer.destinations.contains({id, k}) ? -1 : only_giver(view, k);
+    const auto constant = giver < 0 ? std::nullopt : made_constant(view.body(giver).node(view.value_of(giver, k).node));
+    if (constant) constants.insert(k);
+    results.push_back(constant ? *constant : result_place(outer, {id, k}));
+  }
   for (int k = 0; k < view.branches(); ++k) {
     const Graph& body = view.body(k);
     std::vector<Step>& steps = step.branches.emplace_back();
@@ -43,10 +68,12 @@ void Planner::plan_branch(Frame& outer, NodeId id) {
     }
     plan_nodes(frame);
     for (const int output : given) {
+      if (constants.contains(output)) continue;
       deliver(frame, view.value_of(k, output), results[static_cast<std::size_t>(output)], node, "branch_result");
     }
   }
-  outer.steps->push_back(std::move(step));
+  const auto is_empty = [](const std::vector<Step>& steps) { return steps.empty(); };
+  if (!std::ranges::all_of(step.branches, is_empty)) outer.steps->push_back(std::move(step));
   for (int k = 0; k < view.outputs(); ++k) outer.places[{id, k}] = results[static_cast<std::size_t>(k)];
 }
 

@@ -138,6 +138,7 @@ Plan Planner::run(const Graph& graph) {
 }
 
 void Planner::plan_nodes(Frame& frame) {
+  find_roundings(frame);
   assign_destinations(frame);
   choose_layouts(frame);
   for (NodeId id : node_order(frame.graph, order_)) plan_node(frame, id);
@@ -153,6 +154,7 @@ void Planner::plan_node(Frame& frame, NodeId id) {
   if (node.op->is(OpRole::passed_on)) return plan_passed(frame, id);
   if (op == "constant") return plan_constant(frame, id);
   if (op == "scan") return plan_scan(frame, id);
+  if (is_rounding(node) && frame.places.contains({id, 0})) return;  // a part of the store of what it rounds
   if (node.op->kind == OpKind::view) return plan_view(frame, id);
   if (is_groupable(node)) return plan_group(frame, id);
   plan_kernel(frame, id);
@@ -167,7 +169,10 @@ void Planner::plan_group(Frame& frame, NodeId id) {
   }
   std::vector<Operand> results;
   for (std::int32_t k = 0; k < static_cast<std::int32_t>(node.types.size()); ++k) {
-    results.push_back(result_place(frame, {id, k}));
+    const Ref made{id, k};
+    const auto rounded = frame.rounded.find(made);
+    results.push_back(result_place(frame, rounded == frame.rounded.end() ? made : rounded->second));
+    if (rounded != frame.rounded.end()) frame.places[rounded->second] = results.back();
     outputs.push_back(results.back().layout);
   }
   LoweredGroup lowered = lower(frame.graph, node, inputs, outputs);
@@ -294,14 +299,6 @@ void Planner::plan_kernel(Frame& frame, NodeId id) {
   }
 }
 
-// It keeps its memory, as an input does, and is written once, when the program is made.
-void Planner::plan_constant(Frame& frame, NodeId id) {
-  const Node& node = frame.graph.node(id);
-  const int slot = new_slot(SlotKind::input, node.title(), size_bytes(node.types[0]));
-  plan_.constants.emplace_back(slot, constant_tensor(node));
-  frame.places[{id, 0}] = {slot, 0, {}, Layout::dense(node.types[0])};
-}
-
 int Planner::new_slot(SlotKind kind, std::string name, std::int64_t bytes) {
   PD_ASSERT(bytes >= 0 && bytes <= kMaxPlanBytes, "a slot of more bytes than any device has");
   Slot slot;
@@ -335,6 +332,9 @@ const Operand& Planner::place(Frame& frame, Ref ref) {
     fail(ErrorKind::unsupported, "variant: an op uses it, but only a fetch can\nhint: visit(variant, f)");
   }
   PD_ASSERT(is_generated(node), "a value is read before it has a place");
+  if (!frame.destinations.contains(ref) && !frame.channels_last.contains(ref)) {
+    if (const auto constant = made_constant(node)) return frame.places[ref] = *constant;
+  }
   const Operand made = result_place(frame, ref);
   fill(frame, lower_generated(node, made.layout), made, node);
   return frame.places[ref] = made;
@@ -393,7 +393,8 @@ void Planner::fetch(Frame& frame) {
   const auto keep = [&](Ref ref) {
     Operand operand = place(frame, ref);
     const Slot& slot = plan_.slots[static_cast<std::size_t>(operand.slot)];
-    if (!operand.layout.is_dense() || slot.kind != SlotKind::arena) {
+    const bool stays = slot.kind == SlotKind::arena || is_constant(operand);
+    if (!operand.layout.is_dense() || !stays) {
       operand = dense_copy(frame, operand, frame.graph.node(ref.node), "copy_fetch");
     }
     plan_.slots[static_cast<std::size_t>(operand.slot)].is_fetched = true;

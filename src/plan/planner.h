@@ -43,6 +43,7 @@ class Planner {
     const Node* scan = nullptr;             // the scan whose body this is
     std::set<Ref> channels_last = {};       // images that are to lie with their channels innermost
     std::map<Ref, Operand> converted = {};  // copies of other images that lie so
+    std::map<Ref, Ref> rounded = {};        // results of groups that nothing but a rounding reads, and what that gives
   };
 
   // planner.cpp
@@ -50,7 +51,6 @@ class Planner {
   void plan_node(Frame& frame, NodeId id);
   void plan_group(Frame& frame, NodeId id);
   void plan_kernel(Frame& frame, NodeId id);
-  void plan_constant(Frame& frame, NodeId id);
   int new_slot(SlotKind kind, std::string name, std::int64_t bytes);
   Operand new_operand(Frame& frame, Ref ref);
   /// Where to write `ref`: its destination if it has one, else a new slot.
@@ -62,6 +62,17 @@ class Planner {
   void fill(Frame& frame, Group group, const Operand& to, const Node& why);
   StepLabel label_of(const Frame& frame, NodeId id) const;
   void fetch(Frame& frame);
+
+  // constants.cpp
+  void plan_constant(Frame& frame, NodeId id);
+  Operand constant_operand(const Node& node, Tensor value);
+  /// A small value that is generated as a constant, which no step makes; nullopt for others.
+  std::optional<Operand> made_constant(const Node& node);
+  bool is_constant(const Operand& operand) const;
+
+  // roundings.cpp
+  static bool is_rounding(const Node& node);
+  void find_roundings(Frame& frame) const;
 
   // layouts.cpp
   /// Decides which images of the graph lie with their channels innermost.
@@ -116,6 +127,7 @@ class Planner {
   const NodeOrder order_;
   const CancelPoll poll_;
   Plan plan_;
+  std::int64_t constant_bytes_ = 0;  // of generated values
 };
 
 }  // namespace paoding

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Constants: values that are there before the first run. They keep their memory, as an input does, and are written
+// once, when the program is made.
+#include <algorithm>
+#include <cmath>
+
+#include "group/lower.h"
+#include "ops/views.h"
+#include "plan/planner.h"
+
+namespace paoding {
+namespace {
+
+// A generated value that must lie in memory, for a kernel or a fetch, is one too (with alias_views), where it takes
+// little: a constant shares its memory with nothing.
+constexpr std::int64_t kMostBytes = 64 << 10;      // of a value
+constexpr std::int64_t kMostTogether = 256 << 10;  // of those of a plan
+
+// Nothing where kernels might make other bits of it.
+std::optional<Tensor> tensor_of(const Node& generated) {
+  const Type& type = generated.types[0];
+  const Group group = lower_generated(generated, Layout::dense(type));
+  std::vector<double> values(static_cast<std::size_t>(type.shape.elements()));
+  run_reference(group, {values.data()});
+  const auto is_exact = [](double value) { return std::fabs(value) <= 0x1p24 && value == std::floor(value); };
+  const bool is_float_of_one_value = generated.op->name == "full" && is_float(type.dtype);
+  if (!is_float_of_one_value && !std::ranges::all_of(values, is_exact)) return std::nullopt;
+  return Tensor::from(type.dtype, type.shape, values);
+}
+
+}  // namespace
+
+Operand Planner::constant_operand(const Node& node, Tensor value) {
+  const Type type = value.type();
+  const int slot = new_slot(SlotKind::input, node.title(), size_bytes(type));
+  plan_.constants.emplace_back(slot, std::move(value));
+  return {slot, 0, {}, Layout::dense(type)};
+}
+
+void Planner::plan_constant(Frame& frame, NodeId id) {
+  const Node& node = frame.graph.node(id);
+  frame.places[{id, 0}] = constant_operand(node, constant_tensor(node));
+}
+
+std::optional<Operand> Planner::made_constant(const Node& node) {
+  if (!is_generated(node) || !options_.alias_views) return std::nullopt;
+  const std::int64_t bytes = size_bytes(node.types[0]);
+  if (bytes == 0 || bytes > kMostBytes || constant_bytes_ + bytes > kMostTogether) return std::nullopt;
+  std::optional<Tensor> value = tensor_of(node);
+  if (!value) return std::nullopt;
+  constant_bytes_ += bytes;
+  return constant_operand(node, *std::move(value));
+}
+
+bool Planner::is_constant(const Operand& operand) const {
+  return std::ranges::any_of(plan_.constants, [&](const auto& constant) { return constant.first == operand.slot; });
+}
+
+}  // namespace paoding
