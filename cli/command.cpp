@@ -3,10 +3,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 
 #include "base/check.h"
+#include "base/device_name.h"
 #include "base/env.h"
 #include "input_stream.h"
 #include "passes/pass.h"
@@ -58,15 +58,7 @@ DType PrecisionFlag::precision() const {
 
 Device parse_device(const std::string& text) {
   if (text == "best") return Device::best();
-  if (text == "cpu") return Device::cpu();
-  if (text == "cuda") return Device::cuda(0);
-  constexpr std::string_view kPrefix = "cuda:";
-  if (text.starts_with(kPrefix) && text.size() > kPrefix.size()) {
-    int index = -1;
-    const char* end = text.data() + text.size();
-    const auto parsed = std::from_chars(text.data() + kPrefix.size(), end, index);
-    if (parsed.ec == std::errc() && parsed.ptr == end && index >= 0) return Device::cuda(index);
-  }
+  if (const auto device = device_named(text)) return *device;
   throw UsageError(fmt::format("--device is '{}', needs to be cpu, cuda, cuda:N or best", text));
 }
 

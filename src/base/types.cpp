@@ -3,9 +3,11 @@
 #include "paoding/types.h"
 
 #include <algorithm>
+#include <charconv>
 #include <vector>
 
 #include "base/check.h"
+#include "base/device_name.h"
 
 namespace paoding {
 namespace {
@@ -147,6 +149,18 @@ std::int64_t size_bytes(const Type& type) {
 
 std::string to_string(const Device& device) {
   return device.kind == DeviceKind::cpu ? "cpu" : fmt::format("cuda:{}", device.index);
+}
+
+std::optional<Device> device_named(std::string_view text) {
+  constexpr std::string_view kFirst = "cuda", kPrefix = "cuda:";
+  if (text == "cpu") return Device::cpu();
+  if (text == kFirst) return Device::cuda();
+  if (!text.starts_with(kPrefix)) return std::nullopt;
+  int index = -1;
+  const char* end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data() + kPrefix.size(), end, index);
+  if (parsed.ec != std::errc() || parsed.ptr != end || index < 0) return std::nullopt;
+  return Device::cuda(index);
 }
 
 }  // namespace paoding

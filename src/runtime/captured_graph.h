@@ -55,6 +55,7 @@ class CapturedGraph : public GraphBudget::Graph {
   class Capture;
   void instantiate(CUgraphExec* made, CUstream stream);
   void drop_twin();
+  void destroy_twin();
   void release();
   // What a launch reads, first.
   const gpu::Driver& driver_;

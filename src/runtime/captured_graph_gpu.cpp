@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <map>
-#include <mutex>
-#include <set>
 
 #include "base/check.h"
 #include "gpu/cupti_collector.h"
 #include "runtime/captured_graph.h"
+#include "runtime/live_set.h"
 
 namespace paoding {
 namespace {
@@ -190,9 +189,13 @@ CapturedGraph::CapturedGraph(const gpu::GpuDevice& device, GraphBudget& budget, 
     release();
     throw;
   }
+  LiveSet<CapturedGraph>::get().insert(this);
 }
 
-CapturedGraph::~CapturedGraph() { release(); }
+CapturedGraph::~CapturedGraph() {
+  LiveSet<CapturedGraph>::get().erase(this);
+  release();
+}
 
 void CapturedGraph::rest() {
   drop();
@@ -214,29 +217,12 @@ void CapturedGraph::instantiate(CUgraphExec* made, CUstream stream) {
   PD_CUDA(driver_.cuGraphUpload(*made, stream));
 }
 
-namespace {
-
-struct Twins {
-  std::mutex mutex;
-  std::set<CapturedGraph*> graphs;
-};
-Twins& twins() {
-  static auto* the_twins = new Twins;  // never destroyed: a recording may end behind main()
-  return *the_twins;
-}
-
-}  // namespace
-
 std::shared_ptr<const CapturedGraph::Numbers> CapturedGraph::make_twin(CUstream stream) {
   budget_.use(this, bytes_);
   if (twin_ != nullptr) return numbers_;
   // A graph with a conditional node may have one executable graph at a time.
   if (exec_ != nullptr) driver_.cuGraphExecDestroy(std::exchange(exec_, nullptr));
   instantiate(&twin_, stream);
-  {
-    const std::lock_guard lock(twins().mutex);
-    twins().graphs.insert(this);
-  }
   auto numbers = std::make_shared<Numbers>();
   for (const Node& node : nodes_) numbers->emplace(gpu::node_number(twin_, node.number), node.of);
   return numbers_ = std::move(numbers);
@@ -245,19 +231,16 @@ std::shared_ptr<const CapturedGraph::Numbers> CapturedGraph::make_twin(CUstream 
 void CapturedGraph::launch_twin(CUstream stream) { PD_CUDA(driver_.cuGraphLaunch(twin_, stream)); }
 
 void CapturedGraph::drop_twins() {
-  const std::lock_guard lock(twins().mutex);
-  for (CapturedGraph* graph : twins().graphs) {
-    graph->driver_.cuGraphExecDestroy(std::exchange(graph->twin_, nullptr));
-    graph->numbers_ = nullptr;
-  }
-  twins().graphs.clear();
+  LiveSet<CapturedGraph>::get().for_each([](CapturedGraph& graph) { graph.destroy_twin(); });
 }
 
 void CapturedGraph::drop_twin() {
-  const std::lock_guard lock(twins().mutex);
+  LiveSet<CapturedGraph>::get().between_visits([&] { destroy_twin(); });
+}
+
+void CapturedGraph::destroy_twin() {
   if (twin_ != nullptr) driver_.cuGraphExecDestroy(std::exchange(twin_, nullptr));
   numbers_ = nullptr;
-  twins().graphs.erase(this);
 }
 
 [[gnu::hot]] void CapturedGraph::launch(CUstream stream) {

@@ -11,6 +11,7 @@
 #include "gpu/stamps.h"
 #include "runtime/copy_stamps.h"
 #include "runtime/gpu_stamps.h"
+#include "runtime/live_set.h"
 #include "runtime/stamp_times.h"
 
 namespace paoding {
@@ -26,15 +27,6 @@ constexpr std::uint64_t kMostEndsEvery = 32;
 constexpr double kEndsCost = 5;   // of a replay's ends, in stamps' kernels (H200: 3.5 us for a chip that is done)
 constexpr std::size_t kEnds = 2;  // stamps behind all others: the end, and one more, for what a stamp's kernel takes
 constexpr std::size_t kHead = 2;  // words in front of the stamps that the host gets: the number, when all was over
-
-struct Live {
-  std::mutex mutex;
-  std::set<GpuStamps*> stamps;
-};
-Live& live() {
-  static auto* the_live = new Live;  // never destroyed: a recording may end behind main()
-  return *the_live;
-}
 
 profile::SiteId new_replay_site() {
   static std::atomic<int> count{0};
@@ -126,8 +118,7 @@ GpuStamps::GpuStamps(const gpu::GpuDevice& device, GraphBudget& budget, const st
       stretch_(std::move(stretch)),
       has_list_(std::ranges::find(stretch_.by, By::list) != stretch_.by.end()),
       replay_site_(new_replay_site()) {
-  const std::lock_guard lock(live().mutex);
-  live().stamps.insert(this);
+  LiveSet<GpuStamps>::get().insert(this);
 }
 
 GpuStamps::~GpuStamps() {
@@ -135,8 +126,7 @@ GpuStamps::~GpuStamps() {
     const std::lock_guard lock(mutex_);
     drain();
   }
-  const std::lock_guard lock(live().mutex);
-  live().stamps.erase(this);
+  LiveSet<GpuStamps>::get().erase(this);
 }
 
 std::unique_ptr<GpuStamps::Replays> GpuStamps::capture(bool is_timed) {
@@ -290,9 +280,8 @@ void GpuStamps::rest() {
 void GpuStamps::start_recording(double budget) {
   StampTimes::get().start(budget);
   CopyStamps::get().start();
-  const std::lock_guard lock(live().mutex);
   std::set<const gpu::GpuDevice*> devices;
-  for (const GpuStamps* stamps : live().stamps) devices.insert(&stamps->device_);
+  LiveSet<GpuStamps>::get().for_each([&](const GpuStamps& stamps) { devices.insert(&stamps.device_); });
   for (const gpu::GpuDevice* device : devices) {  // now, not in the first launch
     try {
       gpu::load_stamp_kernels(*device);
@@ -303,10 +292,7 @@ void GpuStamps::start_recording(double budget) {
 }
 
 void GpuStamps::stop_recording() {
-  {
-    const std::lock_guard lock(live().mutex);
-    for (GpuStamps* stamps : live().stamps) stamps->finish();
-  }
+  LiveSet<GpuStamps>::get().for_each([](GpuStamps& stamps) { stamps.finish(); });
   CopyStamps::get().stop();
   StampTimes::get().stop();
 }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/recurrent_layer.h"
 
-#include <charconv>
-
 #include "base/check.h"
+#include "base/device_name.h"
 #include "ops/recurrence/steps.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
@@ -42,15 +41,7 @@ DType dtype_of(pd_number number) {
 
 Device device_of(const char* name) {
   const std::string_view text = name == nullptr ? "" : name;
-  if (text == "cpu") return Device::cpu();
-  if (text == "cuda") return Device::cuda();
-  constexpr std::string_view kPrefix = "cuda:";
-  if (text.starts_with(kPrefix)) {
-    int index = -1;
-    const char* end = text.data() + text.size();
-    const auto parsed = std::from_chars(text.data() + kPrefix.size(), end, index);
-    if (parsed.ec == std::errc() && parsed.ptr == end && index >= 0) return Device::cuda(index);
-  }
+  if (const auto device = device_named(text)) return *device;
   fail(ErrorKind::argument, "device is '{}', needs to be cpu, cuda or cuda:N", text);
 }
 
