@@ -144,7 +144,8 @@ class OpGradient : public testing::TestWithParam<NamedCase> {};
 
 TEST_P(OpGradient, EqualsFiniteDifferences) {
   const OpDef& op = *GetParam().op;
-  if (op.name == "store_as" || op.name == "matmul_wide") GTEST_SKIP() << "rounds to 16 bits: differences see steps";
+  const bool is_wide = op.name == "matmul_wide" || op.name == "conv2d_grad_weight_wide";
+  if (op.name == "store_as" || is_wide) GTEST_SKIP() << "rounds to 16 bits: differences see steps";
   const OpCase& test_case = op.cases[GetParam().index];
   Graph graph;
   const BuiltCase built = build_case(graph, op, test_case);

@@ -171,9 +171,9 @@ std::vector<Dense> avg_pool2d_grad(const Call& call) {
 
 [[maybe_unused]] const bool added =
     add("conv2d", conv2d) && add("conv2d_bias", conv2d_bias) && add("conv2d_grad_input", conv2d_grad_input) &&
-    add("conv2d_grad_weight", conv2d_grad_weight) && add("max_pool2d", max_pool2d) &&
-    add("max_pool2d_grad", max_pool2d_grad) && add("max_pool2d_pick", max_pool2d_pick) &&
-    add("avg_pool2d", avg_pool2d) && add("avg_pool2d_grad", avg_pool2d_grad);
+    add("conv2d_grad_weight", conv2d_grad_weight) && add("conv2d_grad_weight_wide", conv2d_grad_weight) &&
+    add("max_pool2d", max_pool2d) && add("max_pool2d_grad", max_pool2d_grad) &&
+    add("max_pool2d_pick", max_pool2d_pick) && add("avg_pool2d", avg_pool2d) && add("avg_pool2d_grad", avg_pool2d_grad);
 
 }  // namespace
 }  // namespace paoding::reference

@@ -10,7 +10,7 @@
 // where x, p, h and y are bf16, and w', u' shadows: parameters that hold w and u in bf16. Whoever assigns w assigns w'
 // too. Rounding is a part of the store of the group that makes a value, widening of the load of the group that reads
 // it: store_as is nothing within a kernel. A product whose result is wanted in f32 (the gradient of a parameter)
-// writes its sums as they are (matmul_wide).
+// writes its sums as they are (matmul_wide, conv2d_grad_weight_wide).
 #include <fmt/format.h>
 
 #include <functional>
@@ -25,6 +25,12 @@
 
 namespace paoding {
 namespace {
+
+// The op that makes the same of narrow operands and writes its sums as they are; nullptr where there is none.
+const char* wide_product(const Node& node) {
+  if (node.op->name == "matmul") return "matmul_wide";
+  return node.op->name == "conv2d_grad_weight" ? "conv2d_grad_weight_wide" : nullptr;
+}
 
 struct Counts {
   int products = 0, wide_products = 0, shadows = 0;
@@ -188,11 +194,11 @@ class PrecisionRewriter {
     const Ref old{id, 0};
     ++counts_.products;
     Version& version = version_of(old);
-    if (is_best_wide(needs(old)) && graph_.node(id).op->name == "matmul") {
+    if (const char* op = is_best_wide(needs(old)) ? wide_product(graph_.node(id)) : nullptr; op != nullptr) {
       ++counts_.wide_products;
       const std::vector<Ref> inputs = graph_.node(id).inputs;
       const Attrs attrs = graph_.node(id).attrs;
-      version.wide = call("matmul_wide", {narrow(inputs[0]), narrow(inputs[1])}, attrs).ref();
+      version.wide = call(op, {narrow(inputs[0]), narrow(inputs[1])}, attrs).ref();
       return;
     }
     version.narrow = again(id, all_narrow())[0].ref();

@@ -110,6 +110,21 @@ TEST(MixedPrecision, GradientsOfParametersAreF32) {
   EXPECT_EQ(count_here(g, "matmul"), 3);
 }
 
+TEST(MixedPrecision, GradientsOfTheWeightsOfConvolutionsAreF32) {
+  for (void (*narrow)(Graph&, PassNotes&) : {in_bf16, in_f16}) {
+    Graph g;
+    const Value x = g.input("x", f32, {2, 3, 6, 6}), w = g.input("w", f32, {4, 3, 3, 3});
+    const Value u = g.input("u", f32, {2, 4, 3, 3});
+    const Value loss = sum(square(conv2d(tanh(conv2d(x, w)), u)));
+    const Values made = gradients(std::array{loss}, std::array{w, u});
+    g.fetch("dw", made[0]);
+    g.fetch("du", made[1]);
+    run_and_compare(g, {narrow});
+    EXPECT_EQ(count_here(g, "conv2d_grad_weight_wide"), 2);
+    EXPECT_EQ(count_here(g, "conv2d_grad_weight"), 0);
+  }
+}
+
 // ---- shadows ----
 
 struct Trained {

@@ -31,13 +31,15 @@ int widen_in(Graph& graph) {
   int count = 0;
   for (NodeId id = 0; id < rewriter.first_new; ++id) {
     const Node& node = rewriter.enter(id);
-    if (!multiplies(node.op->name) || node.types[0].dtype != DType::f16) continue;
-    const OpDef* op = node.op;
+    const bool is_wide = node.op->name == "conv2d_grad_weight_wide";
+    if (!is_wide && !multiplies(node.op->name)) continue;
+    if (graph.type(node.inputs[0]).dtype != DType::f16) continue;
+    const OpDef* op = is_wide ? find_op("conv2d_grad_weight") : node.op;
     const Attrs attrs = node.attrs;
     Values wide;
     for (const Ref& input : std::vector<Ref>(node.inputs)) wide.push_back(cast(graph.value(input), f32));
-    const Value narrow = cast(call(*op, wide, attrs)[0], DType::f16);
-    rewriter.replace({id, 0}, narrow.ref());
+    const Value made = call(*op, wide, attrs)[0];
+    rewriter.replace({id, 0}, is_wide ? made.ref() : cast(made, DType::f16).ref());
     ++count;
   }
   rewriter.finish();

@@ -278,8 +278,8 @@ struct Bound {
   }
 };
 
-/// Runs a kernel as cuLaunchKernel would, CTAs one after the other in the order given. Returns 0, 1 for a deadlock, or 2
-/// where a CTA reads of others what none has written and tests have filled with kUnwritten.
+/// Runs a kernel as cuLaunchKernel would, CTAs one after the other in the order given. Returns 0, 1 for a deadlock, or
+/// 2 where a CTA reads of others what none has written and tests have filled with kUnwritten.
 template <class... P>
 int launch(void (*kernel)(P...), void** arguments, unsigned grid, unsigned block, const unsigned* order) {
   Bound<P...> bound{kernel, arguments};

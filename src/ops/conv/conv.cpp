@@ -113,6 +113,14 @@ std::vector<Type> infer_grad_weight(const OpCall& call) {
   return {Type{call.inputs[0].dtype, {dy[1], x[1] / groups, kernel[0], kernel[1]}}};
 }
 
+std::vector<Type> infer_grad_weight_wide(const OpCall& call) {
+  const Type narrow = infer_grad_weight(call)[0];
+  if (narrow.dtype != f16 && narrow.dtype != bf16) {
+    call.fail(ErrorKind::dtype, fmt::format("x is {}; it takes f16 and bf16", to_string(narrow.dtype)));
+  }
+  return {Type{f32, narrow.shape}};
+}
+
 // ---- gradients and lifts ----
 
 // The attributes that all three have.
@@ -166,7 +174,7 @@ Values grad_input_gradient(const GradCall& call) {
 }
 
 Values grad_weight_gradient(const GradCall& call) {
-  const Value &x = call.inputs[0], &dy = call.inputs[1], &g = call.grads[0];
+  const Value &x = call.inputs[0], &dy = call.inputs[1], g = cast(call.grads[0], x.dtype());
   const Attrs& attrs = call.node.attrs;
   return {call.wanted[0] ? grad_input(dy, g, x.shape(), attrs) : Value(),
           call.wanted[1] ? convolve(x, g, attrs) : Value()};
@@ -302,7 +310,7 @@ void register_convolution() {
   });
 
   // ---- conv2d_grad_weight ----
-  register_op({
+  OpDef grad_weight_block{
       .name = "conv2d_grad_weight",
       .summary = "the gradient of conv2d for its kernels",
       .kind = OpKind::kernel,
@@ -318,7 +326,21 @@ void register_convolution() {
           {{.shapes = {{2, 3, 5, 6}, {2, 4, 3, 3}},
             .attrs = {{"kernel", Ints{3, 3}}},
             .error = "dy has shape [2, 4, 3, 3]"}}),
-  });
+  };
+  register_op(OpDef(grad_weight_block));
+
+  // ---- conv2d_grad_weight_wide ----
+  OpDef& wide = grad_weight_block;
+  wide.name = "conv2d_grad_weight_wide";
+  wide.summary = "conv2d_grad_weight of f16 or bf16 whose result is f32, as the sums are; mixed_precision makes it";
+  wide.infer = infer_grad_weight_wide;
+  for (OpCase& c : wide.cases) c.dtypes = {bf16, bf16};
+  OpCase other = wide.cases[1];
+  other.dtypes = {f16, f16};
+  wide.cases.push_back(other);
+  other.dtypes = {f32, f32}, other.error = "it takes f16 and bf16";
+  wide.cases.push_back(std::move(other));
+  register_op(std::move(wide));
 }
 
 // ---- the functions of ops/convolution.h ----

@@ -196,7 +196,7 @@ gpu::TextPlan plan_weights(const KernelCall& call) {
   const std::int64_t parts = parts_of_strips(call, c, c.chunks() * c.tap_parts(), kMostCtas);
   text.ctas = parts * c.chunks() * c.tap_parts();
   for (const char* name : {"images", "gradients"}) text.operands.push_back(gpu::input_parameter(c.shape.dtype, name));
-  text.operands.push_back(gpu::output_parameter(c.shape.dtype, "out"));
+  text.operands.push_back(gpu::output_parameter(c.shape.w.type.dtype, "out"));
   text.call = "add_up(images, gradients, (float*)room.workspace, size)";
   gpu::TextPlan made = finish(c, &text, parts, k_conv_channel_weights_cu);
   made.launches.push_back(plan_weight_sum(call, parts));
@@ -210,7 +210,9 @@ void register_convolution_channel_gpu() {
   for (const char* op : {"conv2d", "conv2d_bias", "conv2d_grad_input"}) {
     gpu::register_text_kernel(op, "by_channel", refusal, plan_images);
   }
-  gpu::register_text_kernel("conv2d_grad_weight", "by_channel", refusal, plan_weights);
+  for (const char* op : {"conv2d_grad_weight", "conv2d_grad_weight_wide"}) {
+    gpu::register_text_kernel(op, "by_channel", refusal, plan_weights);
+  }
 }
 
 }  // namespace paoding

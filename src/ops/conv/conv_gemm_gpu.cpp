@@ -287,7 +287,7 @@ gpu::TextPlan plan_weights(const KernelCall& call) {
   for (const char* name : {"image", "gradient"}) {
     text.parts().operands.push_back(gpu::input_parameter(shape.dtype, name));
   }
-  text.parts().operands.push_back(gpu::output_parameter(shape.dtype, "out"));
+  text.parts().operands.push_back(gpu::output_parameter(shape.w.type.dtype, "out"));
   text.parts().call = "add_up(image, gradient, (float*)room.workspace, size)";
   gpu::TextPlan made;
   made.launches.push_back(text.finish(k_conv_gemm_weights_cu));
@@ -316,7 +316,7 @@ gpu::TextLaunch plan_weight_sum(const KernelCall& call, std::int64_t parts) {
   s.number("weight_n", shape.w.strides[0]), s.number("weight_c", shape.w.strides[1]);
   s.number("weight_h", shape.w.strides[2]), s.number("weight_w", shape.w.strides[3]);
   for (const char* name : {"image", "gradient"}) text.operands.push_back(gpu::input_parameter(shape.dtype, name));
-  text.operands.push_back(gpu::output_parameter(shape.dtype, "out"));
+  text.operands.push_back(gpu::output_parameter(shape.w.type.dtype, "out"));
   text.functions = k_conv_gemm_sum_cu;
   text.call = "add_parts((const float*)room.workspace, out, size)";
   return gpu::make_text_kernel(text);
@@ -329,6 +329,7 @@ void register_convolution_gemm_gpu() {
   };
   add("conv2d", 0b101, plan_images), add("conv2d_bias", 0b1001, plan_images);
   add("conv2d_grad_input", 0b101, plan_images), add("conv2d_grad_weight", 0b011, plan_weights);
+  add("conv2d_grad_weight_wide", 0b011, plan_weights);
 }
 
 }  // namespace paoding

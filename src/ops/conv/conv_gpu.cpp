@@ -56,7 +56,7 @@ gpu::TextPlan plan(const KernelCall& call) {
   const auto input = [&](const char* name) { text.operands.push_back(gpu::input_parameter(shape.dtype, name)); };
   input("a"), input("b");
   if (shape.has_bias) input("bias");
-  text.operands.push_back(gpu::output_parameter(shape.dtype, "out"));
+  text.operands.push_back(gpu::output_parameter(result.type.dtype, "out"));
   text.call += shape.kind != ConvKind::forward ? "convolve(a, b, out, vertical, horizontal, size)"
                : shape.has_bias                ? "convolve(a, b, bias, out, vertical, horizontal, size)"
                                                : "convolve(a, b, a, out, vertical, horizontal, size)";
@@ -68,7 +68,8 @@ gpu::TextPlan plan(const KernelCall& call) {
 }  // namespace
 
 void register_convolution_gpu() {
-  for (const char* op : {"conv2d", "conv2d_bias", "conv2d_grad_input", "conv2d_grad_weight"}) {
+  for (const char* op :
+       {"conv2d", "conv2d_bias", "conv2d_grad_input", "conv2d_grad_weight", "conv2d_grad_weight_wide"}) {
     gpu::register_text_kernel(
         op, "sums", [](const KernelCall&) { return std::string(); }, plan);
   }

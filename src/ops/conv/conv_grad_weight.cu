@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-template <class T>
-PD_DEVICE void convolve(const T* x, const T* y, T* w, const Window& vertical, const Window& horizontal,
+template <class T, class W>
+PD_DEVICE void convolve(const T* x, const T* y, W* w, const Window& vertical, const Window& horizontal,
                         const Sizes& size) {
   __shared__ Compute<T> shared[kThreads / 32];
   Index rest = blockIdx.x;

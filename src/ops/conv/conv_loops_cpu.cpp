@@ -18,7 +18,8 @@ class LoopConvolution : public PreparedKernel {
   using Element = typename Dtype::Type;
   using Sum = typename Dtype::Compute;
 
-  explicit LoopConvolution(ConvShape shape) : shape_(std::move(shape)) {
+  explicit LoopConvolution(ConvShape shape)
+      : shape_(std::move(shape)), is_wide_(shape_.w.type.dtype != shape_.x.type.dtype) {
     const bool is_weight = shape_.kind == ConvKind::grad_weight;
     const Layout& result = is_weight ? shape_.w : shape_.kind == ConvKind::forward ? shape_.y : shape_.x;
     const Shape& extents = result.type.shape;
@@ -129,14 +130,21 @@ class LoopConvolution : public PreparedKernel {
       }
     }
     for (std::int64_t k = 0; k < vertical.kernel; ++k) {
-      auto* to = const_cast<Element*>(at(operands[2], shape_.w, o, c, k));
+      const auto& s = shape_.w.strides;
       for (std::int64_t l = 0; l < horizontal.kernel; ++l) {
-        to[l * shape_.w.strides[3]] = Dtype::store(sums[k * horizontal.kernel + l]);
+        const std::int64_t to = o * s[0] + c * s[1] + k * s[2] + l * s[3];
+        const Sum sum = sums[k * horizontal.kernel + l];
+        if (is_wide_) {
+          static_cast<Sum*>(operands[2])[to] = sum;
+        } else {
+          static_cast<Element*>(operands[2])[to] = Dtype::store(sum);
+        }
       }
     }
   }
 
   ConvShape shape_;
+  bool is_wide_;                       // a gradient for weights is f32, as its sums are
   std::int64_t rows_ = 0, width_ = 0;  // of the result: rows that are summed at once
   int threads_ = 1;
   std::unique_ptr<Sum[]> sums_;  // a row per thread

@@ -43,7 +43,7 @@ Dims weight_dims(const ConvShape& shape) {
 dnnl::memory::desc given_weights(const ConvShape& shape) {
   Dims strides(shape.w.strides.begin(), shape.w.strides.begin() + 4);
   if (shape.groups > 1) strides.insert(strides.begin(), strides[0] * (shape.outputs / shape.groups));
-  return {weight_dims(shape), onednn_type(shape.dtype), strides};
+  return {weight_dims(shape), onednn_type(shape.w.type.dtype), strides};
 }
 
 // The descriptions that a primitive settled on.
@@ -104,7 +104,8 @@ ConvDescs make_convolution(const ConvShape& shape, bool with_primitive) {
             with_primitive ? dnnl::primitive(Backward(made)) : dnnl::primitive()};
   }
   using Backward = dnnl::convolution_backward_weights;
-  const Backward::primitive_desc made(Backward::desc(algorithm, x, w, y, strides, dilation, before, after), attr,
+  const dnnl::memory::desc sums(weight_dims(shape), onednn_type(shape.w.type.dtype), Tag::any);
+  const Backward::primitive_desc made(Backward::desc(algorithm, x, sums, y, strides, dilation, before, after), attr,
                                       engine, forward);
   return {made.src_desc(),
           made.diff_weights_desc(),
@@ -208,8 +209,11 @@ std::string refusal_of(const KernelCall& call) {
 
 void register_convolution_cpu() {
   // All operands but the weights and the bias.
-  constexpr std::pair<const char*, std::uint32_t> kOps[] = {
-      {"conv2d", 0b101}, {"conv2d_bias", 0b1001}, {"conv2d_grad_input", 0b101}, {"conv2d_grad_weight", 0b011}};
+  constexpr std::pair<const char*, std::uint32_t> kOps[] = {{"conv2d", 0b101},
+                                                            {"conv2d_bias", 0b1001},
+                                                            {"conv2d_grad_input", 0b101},
+                                                            {"conv2d_grad_weight", 0b011},
+                                                            {"conv2d_grad_weight_wide", 0b011}};
   for (const auto& [op, images] : kOps) {
     register_kernel(op, {.name = "onednn",
                          .device = DeviceKind::cpu,

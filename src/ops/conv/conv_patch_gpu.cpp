@@ -235,7 +235,7 @@ gpu::TextPlan plan_weights(const KernelCall& call) {
   for (const char* name : {"images", "gradient"}) {
     text.operands.push_back(gpu::input_parameter(p.shape.dtype, name));
   }
-  text.operands.push_back(gpu::output_parameter(p.shape.dtype, "out"));
+  text.operands.push_back(gpu::output_parameter(p.shape.w.type.dtype, "out"));
   text.call = "add_up(images, gradient, (float*)room.workspace, size)";
   gpu::TextPlan made;
   made.launches.push_back(text.finish(k_conv_patch_weights_cu, tile.shared_bytes(p)));
@@ -253,7 +253,9 @@ void register_convolution_patch_gpu() {
   for (const char* op : {"conv2d", "conv2d_bias", "conv2d_grad_input"}) {
     gpu::register_text_kernel(op, "patch", refusal, plan_images);
   }
-  gpu::register_text_kernel("conv2d_grad_weight", "patch", refusal, plan_weights);
+  for (const char* op : {"conv2d_grad_weight", "conv2d_grad_weight_wide"}) {
+    gpu::register_text_kernel(op, "patch", refusal, plan_weights);
+  }
 }
 
 }  // namespace paoding

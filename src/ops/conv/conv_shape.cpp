@@ -12,7 +12,7 @@ ConvShape::ConvShape(const KernelCall& call) {
   if (op == "conv2d_grad_input") {
     kind = ConvKind::grad_input;
     y = a, w = b, x = result;
-  } else if (op == "conv2d_grad_weight") {
+  } else if (op == "conv2d_grad_weight" || op == "conv2d_grad_weight_wide") {
     kind = ConvKind::grad_weight;
     x = a, y = b, w = result;
   } else {
