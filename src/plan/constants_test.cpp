@@ -42,12 +42,15 @@ TEST(Constants, AlternativesOfAVariantAreToo) {
   Graph g;
   const Value x = g.input("x", f32, {2}), which = g.input("which", i32, {});
   g.fetch("y", switch_variant(which, {[&] { return Values{full(g, {3}, 1, i32)}; }, [&] { return Values{x * 2.0}; },
-                                      [&] { return Values{full(g, {1, 2}, 5, f32)}; }}));
+                                      [&] {
+                                        return Values{full(g, {1, 2}, 5, f32)};
+                                      }}));
   Program program(g);
   EXPECT_EQ(program.plan_text().find("fill"), std::string::npos) << program.plan_text();
   const auto run = [&](double index) {
-    return program.run({{"x", Tensor::from(f32, {2}, std::vector<double>{3, 4})},
-                        {"which", Tensor::from(i32, {}, std::vector<double>{index})}})
+    return program
+        .run({{"x", Tensor::from(f32, {2}, std::vector<double>{3, 4})},
+              {"which", Tensor::from(i32, {}, std::vector<double>{index})}})
         .at("y")
         .to_doubles();
   };
@@ -75,7 +78,8 @@ TEST(Constants, AreNotWhatALoopStartsIn) {
 
 TEST(Roundings, OfSumsArePartsOfTheirStores) {
   Graph g;
-  const Value x = g.input("x", bf16, {64, 48}), gamma = g.input("gamma", bf16, {48}), beta = g.input("beta", bf16, {48});
+  const Value x = g.input("x", bf16, {64, 48}), gamma = g.input("gamma", bf16, {48}),
+              beta = g.input("beta", bf16, {48});
   const Value y = layer_norm(x, gamma, beta);
   const Values made = gradients(std::array{y}, std::array{x, gamma, beta}, std::array{g.input("dy", bf16, {64, 48})});
   g.fetch("dx", made[0]), g.fetch("dgamma", made[1]), g.fetch("dbeta", made[2]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Roundings to 16 bits of what a group writes, which its store does as well. Those of its formulas are fused; its sums are
-// not in the space that formulas are computed in.
+// Roundings to 16 bits of what a group writes, which its store does as well. Those of its formulas are fused; its sums
+// are not in the space that formulas are computed in.
 #include <algorithm>
 
 #include "plan/planner.h"
@@ -22,7 +22,8 @@ void Planner::find_roundings(Frame& frame) const {
     const Node& made = graph.node(node.inputs[0].node);
     const bool is_group = made.op->name == "group" || made.op->kind == OpKind::reduction;
     if (!is_group || made.placement != node.placement) continue;
-    if (graph.type(node.inputs[0]).dtype == DType::f32) frame.rounded[node.inputs[0]] = {id, 0}, uses[node.inputs[0]] = 0;
+    if (graph.type(node.inputs[0]).dtype == DType::f32)
+      frame.rounded[node.inputs[0]] = {id, 0}, uses[node.inputs[0]] = 0;
   }
   const auto count = [&](Ref ref) {
     if (const auto it = uses.find(ref); it != uses.end()) ++it->second;
