@@ -27,6 +27,7 @@ __all__ = [
     'conv2d_bias',
     'conv2d_grad_input',
     'conv2d_grad_weight',
+    'conv2d_grad_weight_wide',
     'cos',
     'crop',
     'cumprod',
@@ -230,6 +231,11 @@ def conv2d_grad_input(dy: ValueLike, w: ValueLike, size: Ints, stride: Ints = (1
 def conv2d_grad_weight(x: ValueLike, dy: ValueLike, kernel: Ints, stride: Ints = (1, 1), padding: Ints = (0, 0, 0, 0), dilation: Ints = (1, 1), groups: int = 1) -> Value:
     """the gradient of conv2d for its kernels."""
     return call_one('conv2d_grad_weight', (x, dy), {'kernel': kernel, 'stride': stride, 'padding': padding, 'dilation': dilation, 'groups': groups})
+
+
+def conv2d_grad_weight_wide(x: ValueLike, dy: ValueLike, kernel: Ints, stride: Ints = (1, 1), padding: Ints = (0, 0, 0, 0), dilation: Ints = (1, 1), groups: int = 1) -> Value:
+    """conv2d_grad_weight of f16 or bf16 whose result is f32, as the sums are; mixed_precision makes it."""
+    return call_one('conv2d_grad_weight_wide', (x, dy), {'kernel': kernel, 'stride': stride, 'padding': padding, 'dilation': dilation, 'groups': groups})
 
 
 def cos(a: ValueLike) -> Value:
