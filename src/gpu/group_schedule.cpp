@@ -274,10 +274,11 @@ class Scheduler {
     const std::int64_t unroll = step == 0 ? 1 : pow2_ceil(ceil_div(wanted, threads * step));
     const std::int64_t most = std::min<std::int64_t>(pauses ? kMaxUnroll / 2 : kMaxUnroll, pow2_ceil(steps));
     const auto made = static_cast<int>(std::clamp<std::int64_t>(unroll, 1, most));
-    // A CTA with its SM for itself has nothing to fill a last batch's gaps with.
-    const auto idle = [&](int each) { return ceil_div(steps, each) * each - steps; };
-    const bool may_idle = s_.cluster > 1 && s_.form == LoopForm::sweep && made > 4;
-    return may_idle && 4 * idle(made) > steps + 4 * idle(made / 2) ? made / 2 : made;
+    if (s_.cluster == 1 || s_.form != LoopForm::sweep) return made;
+    // A CTA with its SM for itself has nothing to fill a last batch's gaps with: batches as long as each other, of
+    // which two still leave registers for the launch behind.
+    const std::int64_t longest = step <= 16 ? 6 : 4;
+    return static_cast<int>(ceil_div(steps, ceil_div(steps, std::min<std::int64_t>(made, longest))));
   }
   std::int64_t read_bytes() const {
     std::int64_t bytes = 0;
