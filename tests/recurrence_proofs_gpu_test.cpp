@@ -223,7 +223,8 @@ TEST(RecurrenceProofs, WaitForRoomAndGoOn) {
       "struct Room { void* pointers[5]; };\nstruct Sizes { unsigned long long cycles; };\n"
       "extern \"C\" __global__ void hold(Room, Sizes size) {\n"
       "  for (const long long start = clock64(); clock64() - start < (long long)size.cycles;) {}\n}\n";
-  hold.entry = "hold", hold.block = 1024, hold.shared_bytes = 200 << 10, hold.sizes = {1'000'000'000};
+  hold.entry = "hold", hold.block = 1024,
+  hold.shared_bytes = static_cast<unsigned>(device.target().shared_bytes) - (8u << 10), hold.sizes = {1'000'000'000};
   const gpu::Stream others(device);
   for (const Layer& c : {Layer{.steps = 64, .hidden = 512, .has_gradients = false},
                          Layer{.dtype = bf16, .steps = 16, .rows = 64, .hidden = 512}}) {
