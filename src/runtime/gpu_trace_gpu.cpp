@@ -49,7 +49,7 @@ Recording& recording() {
 }
 
 // Of a program's time: what stamps in full may cost, those of ends, and those of copies, each.
-constexpr double kBudget = 0.003, kBudgetOfDetails = 0.02;
+constexpr double kBudget = 0.002, kBudgetOfDetails = 0.008;
 
 std::int64_t steady_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
