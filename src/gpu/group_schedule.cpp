@@ -275,10 +275,9 @@ class Scheduler {
     const std::int64_t most = std::min<std::int64_t>(pauses ? kMaxUnroll / 2 : kMaxUnroll, pow2_ceil(steps));
     const auto made = static_cast<int>(std::clamp<std::int64_t>(unroll, 1, most));
     if (s_.cluster == 1 || s_.form != LoopForm::sweep) return made;
-    // A CTA with its SM for itself has nothing to fill a last batch's gaps with: batches as long as each other, of
-    // which two still leave registers for the launch behind.
-    const std::int64_t longest = step <= 16 ? 6 : 4;
-    return static_cast<int>(ceil_div(steps, ceil_div(steps, std::min<std::int64_t>(made, longest))));
+    // Batches as long as each other, as nothing fills a short one's gaps; longer ones take the next launch's place.
+    const std::int64_t longest = std::min<std::int64_t>(made, step <= 16 ? 6 : 4);
+    return static_cast<int>(ceil_div(steps, ceil_div(steps, longest)));
   }
   std::int64_t read_bytes() const {
     std::int64_t bytes = 0;
