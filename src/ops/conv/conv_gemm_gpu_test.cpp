@@ -184,10 +184,10 @@ TEST(ConvGemm, IsRightOnAGpu) {
       Program program(g, options);
       const Tensors tensors = to_tensors(g, feeds), got = program.run(tensors);
       for (auto [name, expected] : expected_within(g, feeds)) {
-        // Tensor cores cut sums off where the model, and the emulation, round them.
-        if (dtype != f32 || allow_tf32) {
-          for (double& limit : expected.limits) limit *= 2;
-        }
+        // Tensor cores cut sums off where the model, and the emulation, round them; a lane's one sum of many hundred
+        // products, which grows all the while, moves a little farther than the model's.
+        const double more = dtype != f32 || allow_tf32 ? 3 : 1.5;
+        for (double& limit : expected.limits) limit *= more;
         EXPECT_EQ(expected.problem_with(got.at(name).to_doubles()), "") << name;
       }
       expect_same_bits(got, program.run(tensors));
