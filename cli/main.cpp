@@ -132,14 +132,14 @@ std::string documents_note() {
              : "";
 }
 
-// Threads that wait for each other spin before they sleep; by default for about 15 ms, in which a core that another
-// program wants is taken from it, and this one's next region waits for its time slice: training was 10 times slower on
-// a busy machine, and no faster on a quiet one. The OpenMP library reads this before main(), so the program begins
-// anew.
-void spin_shortly(char** argv) {
+// What libpaoding does as a shared library (src/cpu/before_gomp.c): the OpenMP library reads this before main(), so the
+// program begins anew.
+void spin_shortly([[maybe_unused]] char** argv) {
+#if !PAODING_BEFORE_GOMP
   if (env_value("GOMP_SPINCOUNT") || env_value("OMP_WAIT_POLICY")) return;
   setenv("GOMP_SPINCOUNT", "2000", 1);
   execv("/proc/self/exe", argv);  // where it cannot, the program goes on as it is
+#endif
 }
 
 int main(int argc, char** argv) {

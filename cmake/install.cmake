@@ -9,6 +9,9 @@ install(DIRECTORY include/paoding DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_
 install(FILES ${generated}/paoding/version.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/paoding)
 
 set(installed_targets paoding)
+if(TARGET paoding_before_gomp)
+  list(APPEND installed_targets paoding_before_gomp)
+endif()
 if(NOT BUILD_SHARED_LIBS)
   list(APPEND installed_targets paoding_libraries) # whoever links libpaoding.a links them too
 endif()

@@ -17,6 +17,7 @@
 #include "base/check.h"
 #include "base/env.h"
 #include "base/memory.h"
+#include "cpu/cpu_quota.h"
 #include "cpu/team.h"
 #include "profile/recorder.h"
 
@@ -28,9 +29,29 @@ namespace paoding {
 
 #ifdef _OPENMP
 
+#if PAODING_BEFORE_GOMP
+extern "C" void paoding_after_gomp(void);  // before_gomp.c
+#endif
+
 namespace {
 
+#if PAODING_BEFORE_GOMP
+const bool is_gomp_loaded = (paoding_after_gomp(), true);
+#endif
+
 constexpr int kMostThreads = 4096;
+
+// A control group's share of the processors holds for regions of this thread, of libraries too, where nobody has said
+// another number: the OpenMP library counts the processors that a process may run on, not what it gets of them.
+void heed_quota() {
+  thread_local bool is_heeded = false;
+  if (is_heeded) return;
+  is_heeded = true;
+  static const int quota = env_value("OMP_NUM_THREADS") ? 0 : cpu_quota();
+  if (quota > 0 && quota < omp_get_max_threads() && omp_get_max_threads() == omp_get_num_procs()) {
+    omp_set_num_threads(quota);
+  }
+}
 
 // An exception that leaves a region ends the process: the first is kept until the region is over.
 class FirstThrown {
@@ -164,7 +185,10 @@ class RegionSpans {
 
 }  // namespace
 
-int max_threads() { return omp_get_max_threads(); }
+int max_threads() {
+  heed_quota();
+  return omp_get_max_threads();
+}
 
 void require_threads() {
   if (max_threads() == 1) return;
@@ -180,7 +204,7 @@ void require_threads() {
 
 void start_threads() {
   thread_local int started = 1;
-  const int wanted = omp_get_max_threads();
+  const int wanted = max_threads();
   if (wanted <= started || omp_in_parallel() != 0) return;
   check_threads(wanted);
   std::atomic<int> here{0};
@@ -225,7 +249,7 @@ void run_team(int threads, void (*body)(int thread, int team, void* state) noexc
 
 SerialScope::SerialScope(bool is_serial) {
   if (!is_serial) return;
-  saved_ = omp_get_max_threads();
+  saved_ = max_threads();
   if (saved_ == 1) {
     saved_ = 0;
   } else {

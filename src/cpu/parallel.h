@@ -6,7 +6,7 @@
 
 namespace paoding {
 
-/// The most threads a parallel region may use: OMP_NUM_THREADS, or the cores this process may run on.
+/// The most threads a parallel region may use: OMP_NUM_THREADS, or the cores this process may run on and be busy with.
 int max_threads();
 /// How many threads are worth starting for work that moves so many bytes.
 int threads_for(std::int64_t bytes);
