@@ -13,8 +13,9 @@ namespace {
 // Ops whose functions take options, no values, or are several ops: python/src/fronts.cpp has those, and numpy_names.py.
 bool is_behind_another(const OpDef& op) {
   constexpr std::string_view names[] = {
-      "avg_pool2d", "batch_norm",       "conv2d",        "cross_entropy",  "dropout",  "layer_norm",  "max_pool2d",
-      "pow",        "random_bernoulli", "random_normal", "random_uniform", "rms_norm", "scatter_add", "transpose"};
+      "avg_pool2d",    "batch_norm",     "categorical", "conv2d",      "cross_entropy", "dropout",
+      "einsum",        "group_norm",     "layer_norm",  "max_pool2d",  "pow",           "random_bernoulli",
+      "random_normal", "random_uniform", "rms_norm",    "scatter_add", "transpose"};
   return std::find(std::begin(names), std::end(names), op.name) != std::end(names);
 }
 

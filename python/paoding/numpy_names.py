@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from . import ops
-from ._paoding import Value
+from ._paoding import Value, call_one
 from ._types import ValueLike
 from .ops import abs as absolute
 from .ops import add, maximum, minimum
@@ -32,6 +32,7 @@ __all__ = [
     'clip',
     'concatenate',
     'divide',
+    'einsum',
     'expand_dims',
     'maximum',
     'minimum',
@@ -52,6 +53,11 @@ __all__ = [
 def transpose(a: Value, axes: Sequence[int] | None = None) -> Value:
     """The axes in another order; reversed when none is given."""
     return a.transpose(*(axes or ()))
+
+
+def einsum(formula: str, *operands: ValueLike) -> Value:
+    """The sum of products that the formula names: einsum('bij,bjk->bik', a, b)."""
+    return call_one('einsum', operands, {'formula': formula})
 
 
 def swapaxes(a: Value, axis1: int, axis2: int) -> Value:

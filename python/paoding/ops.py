@@ -33,6 +33,8 @@ __all__ = [
     'cumprod',
     'cumsum',
     'div',
+    'dynamic_slice',
+    'dynamic_update_slice',
     'elu',
     'embedding',
     'embedding_grad',
@@ -111,6 +113,7 @@ __all__ = [
     'rnn_recurrence',
     'rnn_recurrence_grad',
     'roll',
+    'rotary_embedding',
     'round',
     'rsqrt',
     'scatter_add_elements',
@@ -122,6 +125,7 @@ __all__ = [
     'sign',
     'silu',
     'sin',
+    'sinusoidal_positions',
     'slice',
     'softmax',
     'softplus',
@@ -261,6 +265,16 @@ def cumsum(a: ValueLike, axis: int = 0, exclusive: bool = False, reverse: bool =
 def div(a: ValueLike, b: ValueLike) -> Value:
     """a / b."""
     return call_one('div', (a, b), {})
+
+
+def dynamic_slice(a: ValueLike, start: ValueLike, sizes: Ints, axis: Ints | None = None) -> Value:
+    """`sizes` elements from start on, which is moved to where they fit."""
+    return call_one('dynamic_slice', (a, start), {'sizes': sizes, 'axes': axis})
+
+
+def dynamic_update_slice(a: ValueLike, update: ValueLike, start: ValueLike, axis: Ints | None = None) -> Value:
+    """a with update in place of the slice at start."""
+    return call_one('dynamic_update_slice', (a, update, start), {'axes': axis})
 
 
 def elu(a: ValueLike, alpha: float = 1) -> Value:
@@ -653,6 +667,11 @@ def roll(a: ValueLike, shift: int, axis: int = 0) -> Value:
     return call_one('roll', (a,), {'shift': shift, 'axis': axis})
 
 
+def rotary_embedding(x: ValueLike, positions: ValueLike, base: float = 10000, interleaved: bool = False) -> Value:
+    """pairs of elements of x turned by position base^(-2i / E)."""
+    return call_one('rotary_embedding', (x, positions), {'base': base, 'interleaved': interleaved})
+
+
 def round(a: ValueLike) -> Value:
     """the nearest integer, half to even."""
     return call_one('round', (a,), {})
@@ -706,6 +725,11 @@ def silu(a: ValueLike) -> Value:
 def sin(a: ValueLike) -> Value:
     """sine of a, in radians."""
     return call_one('sin', (a,), {})
+
+
+def sinusoidal_positions(positions: ValueLike, width: int, base: float = 10000, dtype: DType | str = DType.f32) -> Value:
+    """sin and cos of position / base^(2i / width), in turn along a new axis."""
+    return call_one('sinusoidal_positions', (positions,), {'width': width, 'base': base, 'dtype': dtype})
 
 
 def slice(a: ValueLike, start: Ints, end: Ints, step: Ints | None = None) -> Value:

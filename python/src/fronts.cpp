@@ -15,6 +15,8 @@
 #include "paoding/error.h"
 #include "paoding/ops.h"
 #include "paoding/ops/convolution_nd.h"
+#include "paoding/ops/group_norm.h"
+#include "paoding/ops/sampling.h"
 
 namespace paoding::python {
 namespace {
@@ -121,7 +123,25 @@ void bind_random(nb::module_& module) {
       "x"_a, "probability"_a, "training"_a = true, "0 with `probability`, else x / (1 - probability).");
 }
 
+void bind_sampling(nb::module_& module) {
+  module.def(
+      "categorical",
+      [](const ValueHandle& logits, double temperature, std::int64_t top_k, double top_p) {
+        return wrap(categorical(logits, {.temperature = temperature, .top_k = top_k, .top_p = top_p}));
+      },
+      "logits"_a, "temperature"_a = 1.0, "top_k"_a = 0, "top_p"_a = 1.0,
+      "One category per row, drawn with the probabilities softmax(logits / temperature) of those that top_k and top_p "
+      "leave.");
+}
+
 void bind_norms(nb::module_& module) {
+  module.def(
+      "group_norm",
+      [](const ValueHandle& x, std::int64_t groups, const MaybeValue& gamma, const MaybeValue& beta, double epsilon) {
+        return wrap(group_norm(x, groups, value_of(gamma), value_of(beta), epsilon));
+      },
+      "x"_a, "groups"_a, "gamma"_a = nb::none(), "beta"_a = nb::none(), "epsilon"_a = 1e-5,
+      "layer_norm of each group of channels of each image.");
   module.def(
       "layer_norm",
       [](const ValueHandle& x, const MaybeValue& gamma, const MaybeValue& beta, nb::object axis, double epsilon) {
@@ -309,6 +329,7 @@ Conv2dOptions conv2d_options(nb::handle stride, nb::handle padding, nb::handle d
 void bind_fronts(nb::module_& module) {
   bind_constants(module);
   bind_random(module);
+  bind_sampling(module);
   bind_norms(module);
   bind_attention(module);
   bind_convolutions(module);

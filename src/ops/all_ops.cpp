@@ -15,10 +15,12 @@ void register_built_in_ops() {
   register_activation_ops();
   register_reduction_ops();
   register_index_ops();
+  register_dynamic_ops();
   register_mask_ops();
   register_sort_ops();
   register_matmul();
   register_matmul_packed();
+  register_einsum();
   register_convolution();
   register_pooling();
   register_scan();
@@ -29,7 +31,10 @@ void register_built_in_ops() {
   register_softmax_ops();
   register_loss_ops();
   register_norm_ops();
+  register_group_norm();
   register_random_ops();
+  register_sampling_ops();
+  register_position_ops();
   register_recurrent_ops();
   register_lstm_recurrence();
   register_gru_recurrence();

@@ -5,13 +5,11 @@ import re
 
 import torch
 
+from torch_composed import COMPOSED, Missing
+
 TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|%\d+(?:\.\d+)?|[A-Za-z_][A-Za-z0-9_.]*|-?(?:inf|nan|\d[\d.e+-]*)|[=(){}\[\],:;@~]|#[^\n]*|\n')
 DTYPES = dict(f64=torch.float64, f32=torch.float32, f16=torch.float16, bf16=torch.bfloat16, i64=torch.int64,
               i32=torch.int32, u8=torch.uint8, bool=torch.bool)
-
-
-class Missing(Exception):
-    """PyTorch has no counterpart of an op."""
 
 
 class Statement:
@@ -514,6 +512,7 @@ def one_hot(ids, attrs):
     return torch.where(hot, torch.tensor(attrs.get('on', 1.0)).to(dtype), torch.tensor(attrs.get('off', 0.0)).to(dtype))
 
 
+TORCH.update(COMPOSED)
 TORCH['add_n'] = add_n
 TORCH['concat'] = lambda *args: torch.cat(args[:-1], args[-1]['axis'])
 
