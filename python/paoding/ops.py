@@ -28,6 +28,9 @@ __all__ = [
     'conv2d_grad_input',
     'conv2d_grad_weight',
     'conv2d_grad_weight_wide',
+    'conv2d_pool',
+    'conv2d_pool_grad_input',
+    'conv2d_pool_grad_weight',
     'cos',
     'crop',
     'cumprod',
@@ -240,6 +243,21 @@ def conv2d_grad_weight(x: ValueLike, dy: ValueLike, kernel: Ints, stride: Ints =
 def conv2d_grad_weight_wide(x: ValueLike, dy: ValueLike, kernel: Ints, stride: Ints = (1, 1), padding: Ints = (0, 0, 0, 0), dilation: Ints = (1, 1), groups: int = 1) -> Value:
     """conv2d_grad_weight of f16 or bf16 whose result is f32, as the sums are; mixed_precision makes it."""
     return call_one('conv2d_grad_weight_wide', (x, dy), {'kernel': kernel, 'stride': stride, 'padding': padding, 'dilation': dilation, 'groups': groups})
+
+
+def conv2d_pool(x: ValueLike, w: ValueLike, bias: ValueLike, activation: str = 'none', pool: Ints = (2, 2), stride: Ints = (1, 1), padding: Ints = (0, 0, 0, 0), dilation: Ints = (1, 1), groups: int = 1) -> tuple[Value, ...]:
+    """max_pool2d(conv2d_bias(x, w, bias)) of windows side by side, and its index, 255 where a relu's gradient is 0; pool_convolutions makes it."""
+    return call_all('conv2d_pool', (x, w, bias), {'activation': activation, 'pool': pool, 'stride': stride, 'padding': padding, 'dilation': dilation, 'groups': groups})
+
+
+def conv2d_pool_grad_input(dy: ValueLike, index: ValueLike, w: ValueLike, size: Ints, pool: Ints = (2, 2), stride: Ints = (1, 1), padding: Ints = (0, 0, 0, 0), dilation: Ints = (1, 1), groups: int = 1) -> Value:
+    """the gradient of conv2d_pool for its images, of where index says; pool_convolutions makes it."""
+    return call_one('conv2d_pool_grad_input', (dy, index, w), {'size': size, 'pool': pool, 'stride': stride, 'padding': padding, 'dilation': dilation, 'groups': groups})
+
+
+def conv2d_pool_grad_weight(x: ValueLike, dy: ValueLike, index: ValueLike, kernel: Ints, pool: Ints = (2, 2), stride: Ints = (1, 1), padding: Ints = (0, 0, 0, 0), dilation: Ints = (1, 1), groups: int = 1) -> tuple[Value, ...]:
+    """the gradients of conv2d_pool for its kernels and its bias, of where index says; pool_convolutions makes it."""
+    return call_all('conv2d_pool_grad_weight', (x, dy, index), {'kernel': kernel, 'pool': pool, 'stride': stride, 'padding': padding, 'dilation': dilation, 'groups': groups})
 
 
 def cos(a: ValueLike) -> Value:

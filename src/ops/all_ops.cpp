@@ -23,6 +23,7 @@ void register_built_in_ops() {
   register_einsum();
   register_convolution();
   register_pooling();
+  register_convolution_pool();
   register_scan();
   register_assign();
   register_branch();

@@ -22,6 +22,7 @@ void register_matmul();
 void register_matmul_packed();
 void register_einsum();
 void register_convolution();
+void register_convolution_pool();
 void register_pooling();
 void register_scan();
 void register_assign();

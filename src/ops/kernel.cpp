@@ -74,14 +74,24 @@ std::unique_ptr<PreparedKernel> prepare_kernel(
        to_string(device), fmt::join(*notes, "\n"));
 }
 
-std::uint32_t wants_channels_last(const OpDef& op, DeviceKind device) {
+namespace {
+std::uint32_t operands_of(const OpDef& op, DeviceKind device, std::uint32_t KernelImplementation::*operands) {
   register_once();
   const std::lock_guard lock(table().mutex);
-  std::uint32_t operands = 0;
+  std::uint32_t all = 0;
   for (const KernelImplementation& candidate : table().of_op[op.name]) {
-    if (candidate.device == device) operands |= candidate.channels_last;
+    if (candidate.device == device) all |= candidate.*operands;
   }
-  return operands;
+  return all;
+}
+}  // namespace
+
+std::uint32_t wants_channels_last(const OpDef& op, DeviceKind device) {
+  return operands_of(op, device, &KernelImplementation::channels_last);
+}
+
+std::uint32_t writes_any_layout(const OpDef& op, DeviceKind device) {
+  return operands_of(op, device, &KernelImplementation::any_layout);
 }
 
 }  // namespace paoding

@@ -95,6 +95,9 @@ struct KernelImplementation {
   /// Bit k: operand k (inputs, then outputs), an image [N, C, H, W], had better lie with its channels
   /// innermost. The planner decides.
   std::uint32_t channels_last = 0;
+  /// Bit k: operand k, an image that is a result, is written in any layout as fast: its channels lie innermost where
+  /// another kernel that reads it wants that.
+  std::uint32_t any_layout = 0;
   /// Bit i: input i, whose last two axes are a matrix, had better be copied first to lie by columns where it lies by
   /// rows, or the other way round: what that takes is less than what it saves.
   std::function<std::uint32_t(const KernelCall&)> turned = {};
@@ -116,5 +119,7 @@ std::unique_ptr<PreparedKernel> prepare_kernel(
     const std::function<Preparation(const KernelImplementation&, const KernelCall&)>& load = {});
 /// The operands that the op's implementations for the device want so: see KernelImplementation::channels_last.
 std::uint32_t wants_channels_last(const OpDef& op, DeviceKind device);
+/// The same of KernelImplementation::any_layout.
+std::uint32_t writes_any_layout(const OpDef& op, DeviceKind device);
 
 }  // namespace paoding

@@ -102,6 +102,7 @@ void mixed_precision(Graph& graph, PassNotes& notes);
 void widen_products(Graph& graph, PassNotes& notes);
 void fold_norms(Graph& graph, PassNotes& notes);
 void fuse_convolutions(Graph& graph, PassNotes& notes);
+void pool_convolutions(Graph& graph, PassNotes& notes);
 void keep_reduced_axes(Graph& graph, PassNotes& notes);
 void fuse_groups(Graph& graph, PassNotes& notes);
 void pack_weights(Graph& graph, PassNotes& notes);

@@ -70,6 +70,10 @@ const std::vector<Pass>& pipeline() {
        mixed_precision},
       {"widen_products", "no library multiplies f16 on the CPU: casts around products, which groups then take",
        widen_products},
+      {"pool_convolutions",
+       "windows are pooled by the convolution that makes them, on a GPU; when types are what they stay, and before "
+       "groups take what becomes a part of it",
+       pool_convolutions},
       {"fuse_groups", "elementwise ops and reductions that share an iteration space become one kernel", fuse_groups},
       {"pack_weights", "weights that products of a loop read again and again lie as those want them; no other op could",
        pack_weights},

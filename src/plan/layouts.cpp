@@ -44,11 +44,13 @@ void Planner::choose_layouts(Frame& frame) {
     const bool is_kernel = node.op->is_run_by_kernel();
     if (!is_kernel && !(is_groupable(node) && node.op->name != "full")) continue;
     const std::uint32_t operands = is_kernel ? wants_channels_last(*node.op, options_.target->kind) : 0;
+    const std::uint32_t any = is_kernel ? writes_any_layout(*node.op, options_.target->kind) : 0;
     for (std::int32_t k = 0; k < static_cast<std::int32_t>(node.types.size()); ++k) {
       const Ref ref{id, k};
       // What is only fetched is written as it will be read.
       if (!is_image(ref) || (fetched.contains(ref) && !used.contains(ref))) continue;
-      bool is_chosen = wants(operands, node.inputs.size() + static_cast<std::size_t>(k));
+      const std::size_t operand = node.inputs.size() + static_cast<std::size_t>(k);
+      bool is_chosen = wants(operands, operand) || (wants(any, operand) && wanted.contains(ref));
       if (!is_kernel) {
         is_chosen = wanted.contains(ref);
         for (const Ref& input : node.inputs) {

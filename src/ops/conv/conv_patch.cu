@@ -2,18 +2,44 @@
 // Convolutions of few channels: what a CTA's windows read of the images is brought into shared memory once, as a patch,
 // and every tap reads it there. The images are taken as one tall image: the rows that windows read, padding included, of
 // one after the other, size.tall_rows each. A patch is some of those rows, whole. A slot is a pixel's place in it.
+// Windows come in cells, kPoolRows by kPoolColumns of them that a pool makes one of; else a cell is a window.
 using Word = unsigned;
 
-struct alignas(16) Window { int slot, out, row, unused; };  // where it begins in the patch, and where its result lies
+constexpr int kWarpRows = kRows / 4;                                          // windows of one of 4 warps
+constexpr int kWarpCells = kWarpRows / (kPoolRows * kPoolColumns), kCells = 4 * kWarpCells;
+constexpr int kNoWindow = 255;                                                // of a cell whose gradient is 0
 
-// The first row of the tall image that window `pixel` reads, and the rest of what there is to know about the window.
-PD_DEVICE Window window_at(int pixel, const Sizes& size) {
-  if (pixel >= size.windows) pixel = size.windows - 1;
-  const int j = next_coordinate(pixel, size.window_columns), i = next_coordinate(pixel, size.window_rows);
-  return {j * size.step_w, pixel * size.of_window_n + i * size.of_window_h + j * size.of_window_w,
-          pixel * (int)size.tall_rows.count + i * size.step_h, 0};
+struct alignas(16) Window { int slot, out, row, index; };  // where it begins in the patch, and where its cell lies
+
+// Of a warp's windows g + 8 i, with g below 8, those of one g are below each other, i / kPoolRows cells apart, and those
+// of one i side by side, as they are in the patch.
+struct Member { int cell, row, column; };
+PD_DEVICE Member member_at(int r) {
+  const int i = r % kWarpRows / 8, across = i / kPoolRows * 8 + r % 8;
+  return {r / kWarpRows * kWarpCells + across / kPoolColumns, i % kPoolRows, across % kPoolColumns};
+}
+PD_DEVICE int row_of(int cell, int row, int column) {
+  const int across = cell % kWarpCells * kPoolColumns + column;
+  return cell / kWarpCells * kWarpRows + (across / 8 * kPoolRows + row) * 8 + across % 8;
 }
 
+// The first row of the tall image that window r of a tile reads, and the rest of what there is to know about the window.
+PD_DEVICE Window window_at(int first_cell, int r, const Sizes& size) {
+  const Member m = member_at(r);
+  int cell = first_cell + m.cell;
+  if (cell >= size.cells) cell = size.cells - 1;
+  const int j = next_coordinate(cell, size.cell_columns), i = next_coordinate(cell, size.cell_rows);
+  Window window{(j * kPoolColumns + m.column) * size.step_w,
+                cell * size.of_window_n + i * size.of_window_h + j * size.of_window_w,
+                cell * (int)size.tall_rows.count + (i * kPoolRows + m.row) * size.step_h, 0};
+  if constexpr (kHasIndex) window.index = cell * size.index_n + i * size.index_h + j * size.index_w;
+  return window;
+}
+
+// As the tensor cores are given it.
+PD_DEVICE float as_factor(float value) {
+  return kSame<Stored, float> ? __uint_as_float(round_to_tf32(__float_as_uint(value))) : value;
+}
 template <int kCount> PD_DEVICE void round_words(Stored* at) {
   Pack<Stored, kCount> pack;
   load<false>(pack, at);
@@ -22,8 +48,8 @@ template <int kCount> PD_DEVICE void round_words(Stored* at) {
   store(at, pack);
 }
 
-// Calls visit(where in the patch, where in the images, whether it is there) for the pieces of rows [first, last] of the
-// tall image that this thread has. Warps have rows, lanes what lies side by side in them.
+// Calls visit(where in the patch, n, h, w, c, whether it is there) for the pieces of rows [first, last] of the tall image
+// that this thread has. Warps have rows, lanes what lies side by side in them.
 template <class Visit> PD_DEVICE void for_each_piece(int first, int last, const Sizes& size, Visit visit) {
   constexpr int kInSlot = kChannels / kPiece;
   const int pieces = size.patch_columns * kInSlot, lane = threadIdx.x % 32;
@@ -31,16 +57,18 @@ template <class Visit> PD_DEVICE void for_each_piece(int first, int last, const 
     int n = row;
     const int h = next_coordinate(n, size.tall_rows) + size.first_h;
     const bool is_row = h >= 0 && h < size.image_rows;
-    const int from = n * size.image_n + h * size.image_h, to = (row - first) * size.patch_columns * kSlot;
+    const int to = (row - first) * size.patch_columns * kSlot;
+#pragma unroll 4
     for (int at = lane; at < pieces; at += 32) {
       const int q = at / kInSlot, c = at % kInSlot * kPiece, w = q + size.first_w;
-      visit(to + q * kSlot + c, from + w * size.image_w + c, is_row && w >= 0 && w < size.image_columns);
+      visit(to + q * kSlot + c, n, h, w, c, is_row && w >= 0 && w < size.image_columns);
     }
   }
 }
 
 PD_DEVICE void bring_patch(Stored* patch, const Stored* images, int first, int last, const Sizes& size) {
-  for_each_piece(first, last, size, [&](int to, int from, bool is_there) {
+  for_each_piece(first, last, size, [&](int to, int n, int h, int w, int c, bool is_there) {
+    const int from = n * size.image_n + h * size.image_h + w * size.image_w + (kPiece == 1 ? c * size.image_c : c);
     copy_beside<kPiece * (int)sizeof(Stored)>(patch + to, images + from, is_there);
   });
   copies_end_group();
@@ -50,7 +78,8 @@ PD_DEVICE void bring_patch(Stored* patch, const Stored* images, int first, int l
 PD_DEVICE void finish_patch(Stored* patch, int first, int last, const Sizes& size) {
   copies_wait<0>();
   if constexpr (kSame<Stored, float>) {
-    for_each_piece(first, last, size, [&](int to, int, bool) { round_words<kPiece>(patch + to); });
+    for_each_piece(first, last, size,
+                   [&](int to, int, int, int, int, bool) { round_words<kPiece>(patch + to); });
   }
 }
 

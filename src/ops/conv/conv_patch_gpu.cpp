@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions of few channels on the tensor cores (conv_patch*.cu): what a CTA's windows read is brought near once,
-// not once per tap. What is decided here: whether the weights and a patch of the images fit beside those of other CTAs,
-// and how many CTAs share the windows.
+// Convolutions of few channels on the tensor cores (conv_patch*.cu), and those whose windows are pooled: what a CTA's
+// windows read is brought near once, not once per tap. What is decided here: whether the weights and a patch of the
+// images fit beside those of other CTAs, and how many CTAs share the windows.
 #include <algorithm>
+#include <bit>
 
 #include "base/check.h"
 #include "cuda_text.h"
@@ -21,14 +22,17 @@ constexpr std::int64_t kMostOffset = std::int64_t{1} << 30;
 constexpr std::int64_t kReservedBytes = 1 << 10;  // of shared memory, per CTA
 // CTAs of an SM: what registers for 32 columns allow, and for more.
 constexpr std::int64_t kMostCtas = 8, kMostWideCtas = 4;
-constexpr std::int64_t kLongPart = 2 << 10;  // of the sums of a gradient for weights
+constexpr std::int64_t kLongPart = 2 << 10;                      // of the sums of a gradient for weights
+constexpr std::int64_t kMostPoolRows = 2, kMostPoolColumns = 8;  // of a cell, which a warp's windows are to hold whole
 
 // A convolution as windows over images; its gradient for the images is one, of the taps in their opposite order.
 struct Patch {
   ConvShape shape;
   bool is_back;
   const Layout &image, &out;
-  std::int64_t channels, columns, windows;
+  std::int64_t channels, columns;
+  std::array<std::int64_t, 2> cell, spread;  // windows that are pooled; pixels that share a pool's gradient
+  std::int64_t cells;
   std::int64_t slot = 0;  // elements of a pixel in the patch
   std::int64_t step = 0;  // elements along (tap, channel) that are multiplied at once
   std::int64_t tile_columns = 8;
@@ -44,7 +48,9 @@ struct Patch {
         out(is_back ? shape.x : shape.y),
         channels(image.type.shape[1]),
         columns(out.type.shape[1]),
-        windows(out.type.shape[0] * out.type.shape[2] * out.type.shape[3]) {
+        cell(is_back ? std::array<std::int64_t, 2>{1, 1} : shape.pool),
+        spread(is_back ? shape.pool : std::array<std::int64_t, 2>{1, 1}),
+        cells(out.type.shape[0] * out.type.shape[2] * out.type.shape[3]) {
     const std::int64_t size = size_bytes(shape.dtype);
     step = 32 / size;
     while (tile_columns < columns) tile_columns *= 2;
@@ -56,26 +62,39 @@ struct Patch {
       steps[i] = is_back ? 1 : axis.stride;
     }
     const std::int64_t rows = out.type.shape[2], row = std::max<std::int64_t>(out.type.shape[3], 1);
-    tall_rows = (rows - 1) * steps[0] + spans[0] + 1;
-    patch_columns = (row - 1) * steps[1] + spans[1] + 1;
-    // Of the rows of windows that a tile touches, those that begin another image are further apart.
-    const std::int64_t touched = gpu::parts_of(rows_of_tile - 1, row) + 1;
+    tall_rows = (rows * cell[0] - 1) * steps[0] + spans[0] + 1;
+    patch_columns = (row * cell[1] - 1) * steps[1] + spans[1] + 1;
+    // Of the rows of cells that a tile touches, those that begin another image are further apart.
+    const std::int64_t touched = gpu::parts_of(cells_of_tile() - 1, row) + 1;
     const std::int64_t images = gpu::parts_of(touched - 1, std::max<std::int64_t>(rows, 1));
-    patch_rows = (touched - 1) * steps[0] + images * std::max<std::int64_t>(spans[0] + 1 - steps[0], 0) + spans[0] + 1;
+    patch_rows =
+        (touched * cell[0] - 1) * steps[0] + images * std::max<std::int64_t>(spans[0] + 1 - steps[0], 0) + spans[0] + 1;
     // So much more than a pixel has that the words that a warp reads of neighbours come from different banks.
     const bool is_weight = shape.kind == ConvKind::grad_weight;
     if (is_by_channels())
       slot = channels + (is_weight && size == 4 ? (channels % 16 == 0 ? 8 : 0) : 16 / size);
+    else if (shape.is_pooled)  // whatever the pieces are: a kernel is asked before they are known
+      slot = channels + (channels % 4 == 0 ? 4 : channels % 2 == 0 ? 2 : 0);
     else
       slot = piece(call) > 1 ? channels + piece(call) : channels;
   }
   std::int64_t taps() const { return shape.axes[0].kernel * shape.axes[1].kernel; }
   std::int64_t depth() const { return gpu::parts_of(taps() * channels, step) * step; }
   bool is_by_channels() const { return channels % step == 0; }
-  int piece(const KernelCall& call) const { return gpu::channels_at_once(image, call.alignments[0], channels); }
+  int piece(const KernelCall& call) const {
+    const int of_image = gpu::channels_at_once(image, call.alignments[0], channels);
+    if (!is_back || !shape.is_pooled) return of_image;
+    return std::min(of_image, gpu::channels_at_once(shape.index, call.alignments[1], channels));
+  }
+  int gradient_piece(const KernelCall& call) const {
+    const int of_gradient = gpu::channels_at_once(out, call.alignments[1], columns);
+    if (!shape.is_pooled) return of_gradient;
+    return std::min(of_gradient, gpu::channels_at_once(shape.index, call.alignments[2], columns));
+  }
+  std::int64_t cells_of_tile() const { return rows_of_tile / (cell[0] * cell[1]); }
   std::int64_t patch_bytes() const { return patch_rows * patch_columns * slot * size_bytes(shape.dtype); }
   std::int64_t window_bytes() const { return rows_of_tile * 16; }
-  std::int64_t tiles() const { return gpu::parts_of(windows, rows_of_tile); }
+  std::int64_t tiles() const { return gpu::parts_of(cells, cells_of_tile()); }
   std::int64_t shared_bytes() const {
     const std::int64_t weights = tile_columns * (depth() * size_bytes(shape.dtype) + 16);
     return weights + 2 * window_bytes() + (is_by_channels() ? 0 : depth() * 4) + patch_bytes();
@@ -108,6 +127,14 @@ struct WeightTile {
 std::string refusal(const KernelCall& call) {
   const Patch p(call);
   const ConvShape& shape = p.shape;
+  if (shape.is_pooled) {
+    if (shape.dtype == DType::f16 || shape.dtype == DType::bf16) return "16 bits, of which it pools none";
+    const auto [rows, columns] = shape.pool;
+    if (!std::has_single_bit(static_cast<std::uint64_t>(rows)) || rows > kMostPoolRows ||
+        !std::has_single_bit(static_cast<std::uint64_t>(columns)) || columns > kMostPoolColumns) {
+      return fmt::format("pools of {} x {}: it has those of 1 or 2 by 1, 2, 4 or 8", rows, columns);
+    }
+  }
   if (shape.dtype == DType::f64) return "f64, for which it has no products";
   if (shape.dtype == DType::f32 && !call.allow_tf32) return "f32 that is not to be rounded";
   if (call.target->major < 8) return "copies beside other work come with compute capability 8";
@@ -119,17 +146,17 @@ std::string refusal(const KernelCall& call) {
   if (std::max(p.channels, p.columns) > kMostChannels || p.taps() * p.channels > kMostDepth) {
     return fmt::format("{} channels to {} by {} taps, more than shared memory is for", p.channels, p.columns, p.taps());
   }
-  if (p.channels > 1 && p.image.strides[1] != 1) return "the image's channels do not lie last";
+  if (!shape.is_pooled && p.channels > 1 && p.image.strides[1] != 1) return "the image's channels do not lie last";
   const std::int64_t size = size_bytes(shape.dtype);
   if (!p.is_by_channels() && size < 4) return fmt::format("{} channels of 16 bits, no multiple of 16", p.channels);
   if (p.piece(call) * size < 4) return "pixels do not start at multiples of 4 bytes";
   const std::int64_t reach = std::max({gpu::reach_of(shape.x), gpu::reach_of(shape.y), gpu::reach_of(shape.w)});
-  if (std::max({reach, p.windows, p.tall_rows, p.patch_columns}) >= kMostOffset ||
+  if (std::max({reach, p.cells * p.cell[0] * p.cell[1], p.tall_rows, p.patch_columns}) >= kMostOffset ||
       shape.batch >= kMostOffset / p.tall_rows || p.patch_rows >= kMostOffset / p.patch_columns / p.slot) {
     return "offsets of 2^30 elements or more";
   }
   const bool is_weight = shape.kind == ConvKind::grad_weight;
-  if (is_weight && gpu::channels_at_once(p.out, call.alignments[1], p.columns) * size < 4) {
+  if (is_weight && p.gradient_piece(call) * size < 4) {
     return "pixels of the gradient do not start at multiples of 4 bytes";
   }
   const std::int64_t bytes = is_weight ? WeightTile(p).shared_bytes(p) : p.shared_bytes();
@@ -166,9 +193,15 @@ PatchText::PatchText(const KernelCall& call, const Patch& p) {
   constant("int kTaps", p.taps()), constant("int kKernelColumns", shape.axes[1].kernel);
   auto& s = sizes;
   gpu::add_strides(&s, "image", p.image), gpu::add_strides(&s, "of_window", p.out);
-  s.number("image_rows", p.image.type.shape[2]), s.number("image_columns", p.image.type.shape[3]);
-  s.number("windows", p.windows);
-  s.divisor("window_rows", p.out.type.shape[2]), s.divisor("window_columns", p.out.type.shape[3]);
+  s.number("image_rows", p.image.type.shape[2] * p.spread[0]);
+  s.number("image_columns", p.image.type.shape[3] * p.spread[1]);
+  s.number("cells", p.cells);
+  s.divisor("cell_rows", p.out.type.shape[2]), s.divisor("cell_columns", p.out.type.shape[3]);
+  constant("int kPoolRows", p.cell[0]), constant("int kPoolColumns", p.cell[1]);
+  constant("int kSpreadRows", p.spread[0]), constant("int kSpreadColumns", p.spread[1]);
+  constant("bool kIsPooled", shape.is_pooled && !p.is_back), constant("bool kIsSpread", shape.is_pooled && p.is_back);
+  constant("bool kHasIndex", shape.has_index);
+  gpu::add_strides(&s, "index", shape.index);
   s.number("first_h", p.first[0]), s.number("first_w", p.first[1]);
   s.number("step_h", p.steps[0]), s.number("step_w", p.steps[1]);
   s.divisor("tall_rows", p.tall_rows), s.number("patch_columns", p.patch_columns);
@@ -190,12 +223,17 @@ gpu::TextPlan plan_images(const KernelCall& call) {
   text.constant("int kColumns", p.tile_columns);
   text.constant("bool kIsByChannels", p.is_by_channels());
   text.constant("bool kHasBias", shape.has_bias), text.constant("bool kHasRelu", shape.has_relu);
-  text.constant("bool kIsOutInPairs", gpu::channels_at_once(p.out, call.alignments.back(), p.columns) > 1);
+  const std::size_t result = call.inputs.size();
+  text.constant("bool kIsOutInPairs", gpu::channels_at_once(p.out, call.alignments[result], p.columns) > 1);
+  const bool makes_index = shape.has_index && !p.is_back;
+  text.constant("bool kIsIndexInPairs",
+                makes_index && gpu::channels_at_once(shape.index, call.alignments[result + 1], p.columns) > 1);
   // Weights that lie densely are brought in the order in which they lie.
   const bool is_dense = shape.w.is_dense();
   const std::int64_t elements = shape.w.type.shape.elements(), size = size_bytes(shape.dtype);
+  const std::int64_t alignment = call.alignments[shape.is_pooled && p.is_back ? 2 : 1];
   std::int64_t piece = is_dense ? 16 / size : 1;
-  while (piece > 1 && (elements % piece != 0 || call.alignments[1] % (piece * size) != 0)) piece /= 2;
+  while (piece > 1 && (elements % piece != 0 || alignment % (piece * size) != 0)) piece /= 2;
   text.constant("bool kIsBack", p.is_back), text.constant("int kFilled", p.columns);
   text.constant("bool kAreWeightsDense", is_dense), text.constant("int kWeightPiece", piece);
   auto& s = text.sizes;
@@ -203,10 +241,14 @@ gpu::TextPlan plan_images(const KernelCall& call) {
   s.number("weight_n", w[0]), s.number("weight_c", w[1]), s.number("weight_h", w[2]), s.number("weight_w", w[3]);
   s.number("bias", shape.has_bias ? shape.bias.strides[0] : 0);
   text.ctas = ctas_for(p.tiles(), *call.target, p.shared_bytes(), p.tile_columns > 32 ? kMostWideCtas : kMostCtas);
-  for (const char* name : {"images", "weights"}) text.operands.push_back(gpu::input_parameter(shape.dtype, name));
+  text.operands.push_back(gpu::input_parameter(shape.dtype, "images"));
+  if (shape.is_pooled && p.is_back) text.operands.push_back(gpu::input_parameter(DType::u8, "index"));
+  text.operands.push_back(gpu::input_parameter(shape.dtype, "weights"));
   if (shape.has_bias) text.operands.push_back(gpu::input_parameter(shape.dtype, "bias"));
   text.operands.push_back(gpu::output_parameter(shape.dtype, "out"));
-  text.call = fmt::format("convolve(images, weights, {}, out, size)", shape.has_bias ? "bias" : "nullptr");
+  if (shape.is_pooled && !p.is_back) text.operands.push_back(gpu::output_parameter(DType::u8, "index"));
+  text.call = fmt::format("convolve(images, weights, {}, {}, out, size)", shape.has_bias ? "bias" : "nullptr",
+                          shape.is_pooled ? "(unsigned char*)index" : "nullptr");
   gpu::TextPlan made;
   made.launches.push_back(text.finish(k_conv_patch_images_cu, p.shared_bytes()));
   made.launches.back().why = fmt::format("{} tiles of {} x {}, patches of {} x {} pixels, {} CTAs", p.tiles(),
@@ -223,8 +265,9 @@ gpu::TextPlan plan_weights(const KernelCall& call) {
   const auto& y = p.out.strides;
   const Shape& extents = p.out.type.shape;
   text.constant("bool kIsGradientDense", y[2] == extents[3] * y[3] && y[0] == extents[2] * y[2]);
-  text.constant("int kGradientPiece", gpu::channels_at_once(p.out, call.alignments[1], p.columns));
-  const std::int64_t elements = p.columns * p.taps() * p.channels, tiles = p.tiles();
+  text.constant("int kGradientPiece", p.gradient_piece(call));
+  text.constant("bool kHasBiasGradient", p.shape.has_bias);
+  const std::int64_t elements = p.columns * (p.taps() * p.channels + (p.shape.has_bias ? 1 : 0)), tiles = p.tiles();
   // Parts are written and read again.
   const std::int64_t most = elements > kLongPart ? 2 : 4, of_part = tile.tiles_m * tile.tiles_n;
   const std::int64_t parts = gpu::parts_of(ctas_for(tiles, *call.target, tile.shared_bytes(p), most), of_part);
@@ -235,8 +278,11 @@ gpu::TextPlan plan_weights(const KernelCall& call) {
   for (const char* name : {"images", "gradient"}) {
     text.operands.push_back(gpu::input_parameter(p.shape.dtype, name));
   }
+  if (p.shape.is_pooled) text.operands.push_back(gpu::input_parameter(DType::u8, "index"));
   text.operands.push_back(gpu::output_parameter(p.shape.w.type.dtype, "out"));
-  text.call = "add_up(images, gradient, (float*)room.workspace, size)";
+  if (p.shape.is_pooled) text.operands.push_back(gpu::output_parameter(p.shape.bias.type.dtype, "of_bias"));
+  text.call = fmt::format("add_up(images, gradient, {}, (float*)room.workspace, size)",
+                          p.shape.is_pooled ? "index" : "nullptr");
   gpu::TextPlan made;
   made.launches.push_back(text.finish(k_conv_patch_weights_cu, tile.shared_bytes(p)));
   made.launches.back().why =
@@ -256,6 +302,10 @@ void register_convolution_patch_gpu() {
   for (const char* op : {"conv2d_grad_weight", "conv2d_grad_weight_wide"}) {
     gpu::register_text_kernel(op, "patch", refusal, plan_weights);
   }
+  // Images; what is pooled lies as its other readers want it.
+  gpu::register_text_kernel("conv2d_pool", "patch", refusal, plan_images, Faults::none, 0b10001, 0b01000);
+  gpu::register_text_kernel("conv2d_pool_grad_input", "patch", refusal, plan_images, Faults::none, 0b1000);
+  gpu::register_text_kernel("conv2d_pool_grad_weight", "patch", refusal, plan_weights, Faults::none, 0b00001);
 }
 
 }  // namespace paoding

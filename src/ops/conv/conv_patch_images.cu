@@ -2,8 +2,9 @@
 // out[window, o] = patch[window, (tap, channel)] weights[o, (tap, channel)]: a convolution, or its gradient for the image
 // where windows are next to each other. A CTA has all weights in shared memory, and goes through tiles of kRows windows;
 // each of its 4 warps has a quarter of them, and all columns. While the sums of a tile are stored the next patch comes.
+// What is stored may be the largest of each cell; what is read may be a pool's gradient, which its index spreads.
 
-constexpr int kWarpRows = kRows / 4, kTilesM = kWarpRows / 16, kTilesN = kColumns / 8, kInWord = 4 / (int)sizeof(Stored);
+constexpr int kTilesM = kWarpRows / 16, kTilesN = kColumns / 8, kInWord = 4 / (int)sizeof(Stored);
 constexpr int kStep = 8 * kInWord;                                               // elements that are multiplied at once
 constexpr int kDepth = (kTaps * kChannels + kStep - 1) / kStep * kStep;          // of (tap, channel)
 constexpr int kWeightStride = kDepth + 4 * kInWord, kWeights = kColumns * kWeightStride;
@@ -120,7 +121,7 @@ PD_DEVICE void multiply_by_words(float (&sum)[kTilesM][kTilesN][4], const Stored
 }
 
 PD_DEVICE void store_sums(const float (&sum)[kTilesM][kTilesN][4], const Stored* bias, Stored* out,
-                          const Window* windows, int first_window, const Sizes& size) {
+                          const Window* windows, int first_cell, const Sizes& size) {
   const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
 #pragma unroll
   for (int n = 0; n < kTilesN; ++n) {
@@ -132,7 +133,7 @@ PD_DEVICE void store_sums(const float (&sum)[kTilesM][kTilesN][4], const Stored*
     }
 #pragma unroll
     for (int i = 0; i < kTilesM * 2; ++i) {
-      if (first_window + i * 8 + g >= size.windows || count <= 0) continue;
+      if (first_cell + i * 8 + g >= size.cells || count <= 0) continue;
       Draft<Stored, 2> made;
 #pragma unroll
       for (int k = 0; k < 2; ++k) {
@@ -146,16 +147,94 @@ PD_DEVICE void store_sums(const float (&sum)[kTilesM][kTilesN][4], const Stored*
   }
 }
 
-PD_DEVICE void convolve(const Stored* images, const Stored* weights, const Stored* bias, Stored* out, const Sizes& size) {
+// NaN is larger than any number; of equal ones the first counts.
+PD_DEVICE bool is_larger(float a, int member, float b, int other) {
+  const bool is_nan = a != a, is_other_nan = b != b;
+  if (is_nan || is_other_nan) return is_nan && (!is_other_nan || member < other);
+  return a > b || (a == b && member < other);
+}
+
+// Of each cell the largest, and which of its windows that is. A lane has windows below each other; lanes 4 apart have
+// those beside them.
+PD_DEVICE void store_largest(const float (&sum)[kTilesM][kTilesN][4], const Stored* bias, Stored* out,
+                             unsigned char* index, const Window* windows, int first_cell, const Sizes& size) {
+  const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+#pragma unroll
+  for (int n = 0; n < kTilesN; ++n) {
+    const int column = n * 8 + t * 2, count = kFilled - column;
+    float added[2] = {0, 0};
+    if (count > 0) added[0] = load_one<true>(bias + column * size.bias);
+    if (count > 1) added[1] = load_one<true>(bias + (column + 1) * size.bias);
+#pragma unroll
+    for (int first = 0; first < kTilesM * 2; first += kPoolRows) {
+      Draft<Stored, 2> made;
+      Draft<unsigned char, 2> chosen;
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+        float value = 0;
+        int member = g % kPoolColumns;
+#pragma unroll
+        for (int row = 0; row < kPoolRows; ++row) {
+          const int i = first + row, other = row * kPoolColumns + g % kPoolColumns;
+          const float candidate = convert_to<Stored>(sum[i / 2][n][i % 2 * 2 + k] + added[k]);
+          if (row == 0 || is_larger(candidate, other, value, member)) value = candidate, member = other;
+        }
+#pragma unroll
+        for (int beside = 1; beside < kPoolColumns; beside *= 2) {
+          const float candidate = __shfl_xor_sync(0xffffffffu, value, 4 * beside);
+          const int other = __shfl_xor_sync(0xffffffffu, member, 4 * beside);
+          if (is_larger(candidate, other, value, member)) value = candidate, member = other;
+        }
+        made.put(k, kHasRelu && value < 0 ? 0.0f : value);
+        chosen.put(k, kHasRelu && value <= 0 ? kNoWindow : member);
+      }
+      const int r = first * 8 + g;
+      if (g % kPoolColumns != 0 || first_cell + member_at(r).cell >= size.cells || count <= 0) continue;
+      Stored* const to = out + windows[r].out + column * size.of_window_c;
+      if constexpr (kIsOutInPairs) store(to, made);
+      else store_each(to, size.of_window_c, count < 2 ? count : 2, made);
+      if constexpr (kHasIndex) {
+        unsigned char* const where = index + windows[r].index + column * size.index_c;
+        if constexpr (kIsIndexInPairs) store(where, chosen);
+        else store_each(where, size.index_c, count < 2 ? count : 2, chosen);
+      }
+    }
+  }
+}
+
+// What bring_patch() and finish_patch() do, where the image is a pool's gradient: a pixel has what its cell got if the
+// index says so.
+PD_DEVICE void bring_spread(Stored* patch, const Stored* gradient, const unsigned char* index, int first, int last,
+                            const Sizes& size) {
+  for_each_piece(first, last, size, [&](int to, int n, int h, int w, int c, bool is_there) {
+    Pack<Stored, kPiece> pack;
+    Pack<unsigned char, kPiece> chosen{};
+    if (is_there) {
+      const int i = h / kSpreadRows, j = w / kSpreadColumns;
+      load<true>(pack, gradient + (n * size.image_n + i * size.image_h + j * size.image_w + c * size.image_c));
+      load<true>(chosen, index + (n * size.index_n + i * size.index_h + j * size.index_w + c * size.index_c));
+    }
+    const int member = h % kSpreadRows * kSpreadColumns + w % kSpreadColumns;
+    Draft<Stored, kPiece> made;
+#pragma unroll
+    for (int k = 0; k < kPiece; ++k) made.put(k, is_there && chosen.get(k) == member ? as_factor(pack.get(k)) : 0.0f);
+    store(patch + to, made);
+  });
+}
+
+// `index` is read where a gradient is spread, written where cells are pooled.
+PD_DEVICE void convolve(const Stored* images, const Stored* weights, const Stored* bias, unsigned char* index,
+                        Stored* out, const Sizes& size) {
   PD_DYNAMIC_SHARED(Stored, own_weights);
   Window* const all_windows = (Window*)(own_weights + kWeights);
   int* const offsets = (int*)(all_windows + 2 * kRows);
   Stored* const patch = (Stored*)(offsets + (kIsByChannels ? 0 : kDepth));
   int first = 0, last = 0;  // rows of the patch
   const auto bring = [&](int tile) {
-    first = window_at(tile * kRows, size).row;
-    last = window_at(tile * kRows + kRows - 1, size).row + size.reach_h;
-    bring_patch(patch, images, first, last, size);
+    first = window_at(tile * kCells, 0, size).row;
+    last = window_at(tile * kCells, kRows - 1, size).row + size.reach_h;
+    if constexpr (kIsSpread) bring_spread(patch, images, index, first, last, size);
+    else bring_patch(patch, images, first, last, size);
   };
   bring(blockIdx.x);
   bring_weights(own_weights, weights, size);
@@ -165,17 +244,16 @@ PD_DEVICE void convolve(const Stored* images, const Stored* weights, const Store
       offsets[k] = tap < kTaps ? tap_offset(tap / kKernelColumns, tap % kKernelColumns, size) + k % kChannels : -1;
     }
   }
-  const int warp_row = threadIdx.x / 32 * kWarpRows;
+  const int warp = threadIdx.x / 32, warp_row = warp * kWarpRows;
   int turn = 0;
   for (int tile = blockIdx.x; tile < size.tiles; tile += gridDim.x, turn ^= 1) {
     Window* const windows = all_windows + turn * kRows;
-    const int first_window = tile * kRows;
     for (int r = threadIdx.x; r < kRows; r += kThreads) {
-      Window window = window_at(first_window + r, size);
+      Window window = window_at(tile * kCells, r, size);
       window.slot += (window.row - first) * size.patch_columns;
       windows[r] = window;
     }
-    finish_patch(patch, first, last, size);
+    if constexpr (!kIsSpread) finish_patch(patch, first, last, size);
     __syncthreads();
     float sum[kTilesM][kTilesN][4];
 #pragma unroll
@@ -188,6 +266,8 @@ PD_DEVICE void convolve(const Stored* images, const Stored* weights, const Store
     else multiply_by_words(sum, patch, own_weights, own, offsets);
     __syncthreads();
     if (tile + (int)gridDim.x < size.tiles) bring(tile + gridDim.x);
-    store_sums(sum, bias, out, own, first_window + warp_row, size);
+    const int first_cell = tile * kCells + warp * kWarpCells;
+    if constexpr (kIsPooled) store_largest(sum, bias, out, index, own, first_cell, size);
+    else store_sums(sum, bias, out, own, first_cell, size);
   }
 }

@@ -12,16 +12,66 @@ constexpr int kGradientStride = kOutputs + 8;
 // Calls visit(where in shared memory, where in the gradient, whether it is there) for this thread's pieces of a tile.
 // Pixels of a gradient that lies densely are as far apart as their windows: nothing has to be looked up.
 template <class Visit>
-PD_DEVICE void for_each_gradient(const Window* windows, int first_window, int first_output, const Sizes& size,
+PD_DEVICE void for_each_gradient(const Window* windows, int first_cell, int first_output, const Sizes& size,
                                  Visit visit) {
   constexpr int kInRow = kOutputs / kGradientPiece;
 #pragma unroll 4
   for (int at = threadIdx.x; at < kRows * kInRow; at += kThreads) {
     const int r = at / kInRow, o = at % kInRow * kGradientPiece;
-    const int pixel = kIsGradientDense ? (first_window + r) * size.of_window_w : windows[r].out;
+    const int pixel = kIsGradientDense ? (first_cell + r) * size.of_window_w : windows[r].out;
     visit(r * kGradientStride + o, pixel + (first_output + o) * size.of_window_c,
-          first_window + r < size.windows && first_output + o < size.rows);
+          first_cell + r < size.cells && first_output + o < size.rows);
   }
+}
+
+// Of a pool's gradient a cell has one number and an index, which says which of its windows gets it: brought, rounded and
+// spread. A thread always has the same outputs, and adds up what the bias gets.
+PD_DEVICE void bring_spread(Stored* to, const Stored* gradient, const unsigned char* index, const Window* windows,
+                            int first_cell, int first_output, float (&of_bias)[kGradientPiece], const Sizes& size) {
+  constexpr int kInRow = kOutputs / kGradientPiece;
+  static_assert(kThreads % kInRow == 0);
+  const int o = threadIdx.x % kInRow * kGradientPiece, output = first_output + o;
+#pragma unroll 4
+  for (int cell = threadIdx.x / kInRow; cell < kCells; cell += kThreads / kInRow) {
+    const bool is_there = first_cell + cell < size.cells && output < size.rows;
+    const Window window = windows[row_of(cell, 0, 0)];
+    Pack<Stored, kGradientPiece> pack;
+    Pack<unsigned char, kGradientPiece> chosen{};
+    if (is_there) {
+      load<true>(pack, gradient + (window.out + output * size.of_window_c));
+      load<true>(chosen, index + (window.index + output * size.index_c));
+    }
+    float factor[kGradientPiece];
+#pragma unroll
+    for (int k = 0; k < kGradientPiece; ++k) {
+      const float value = is_there && chosen.get(k) != kNoWindow ? pack.get(k) : 0.0f;
+      of_bias[k] += value;
+      factor[k] = as_factor(value);
+    }
+#pragma unroll
+    for (int member = 0; member < kPoolRows * kPoolColumns; ++member) {
+      Draft<Stored, kGradientPiece> own;
+#pragma unroll
+      for (int k = 0; k < kGradientPiece; ++k) own.put(k, chosen.get(k) == member ? factor[k] : 0.0f);
+      store(to + row_of(cell, member / kPoolColumns, member % kPoolColumns) * kGradientStride + o, own);
+    }
+  }
+}
+
+// The sums of the threads that have an output, in their order.
+PD_DEVICE void add_up_bias(float* partial, float* shared, const float (&of_bias)[kGradientPiece], int first_output,
+                           const Sizes& size) {
+  constexpr int kInRow = kOutputs / kGradientPiece;
+#pragma unroll
+  for (int k = 0; k < kGradientPiece; ++k) {
+    shared[threadIdx.x / kInRow * kOutputs + threadIdx.x % kInRow * kGradientPiece + k] = of_bias[k];
+  }
+  __syncthreads();
+  const int o = threadIdx.x;
+  if (o >= kOutputs || first_output + o >= size.rows) return;
+  float sum = 0;
+  for (int i = 0; i < kThreads / kInRow; ++i) sum += shared[i * kOutputs + o];
+  partial[first_output + o] = sum;
 }
 
 // A step of windows: what is multiplied are `offsets` of their (tap, channel)s, a lane's column of each tile. In 4 bytes
@@ -60,7 +110,8 @@ PD_DEVICE void multiply(float (&sum)[kTilesM][kTilesN][4], const Stored* gradien
   }
 }
 
-PD_DEVICE void add_up(const Stored* images, const Stored* gradient, float* partial, const Sizes& size) {
+PD_DEVICE void add_up(const Stored* images, const Stored* gradient, const unsigned char* index, float* partial,
+                      const Sizes& size) {
   PD_DYNAMIC_SHARED(Stored, own_gradient);
   Window* const windows = (Window*)(own_gradient + kRows * kGradientStride);
   Stored* const patch = (Stored*)(windows + kRows);
@@ -76,36 +127,40 @@ PD_DEVICE void add_up(const Stored* images, const Stored* gradient, float* parti
     const int k = first_column + warp_column + n * 8 + (sizeof(Stored) == 4 ? g : 0), tap = k / kChannels;
     offsets[n] = tap < kTaps ? tap_offset(tap / kKernelColumns, tap % kKernelColumns, size) + k % kChannels : 0;
   }
-  float sum[kTilesM][kTilesN][4];
+  float sum[kTilesM][kTilesN][4], of_bias[kGradientPiece];
+  clear<Sum>(of_bias);
 #pragma unroll
   for (int m = 0; m < kTilesM; ++m) {
 #pragma unroll
     for (int n = 0; n < kTilesN; ++n) clear<Sum>(sum[m][n]);
   }
   for (int tile = part; tile < size.tiles; tile += size.parts) {
-    const int first_window = tile * kRows;
-    const int first = window_at(first_window, size).row;
-    const int last = window_at(first_window + kRows - 1, size).row + size.reach_h;
+    const int first_cell = tile * kCells;
+    const int first = window_at(first_cell, 0, size).row;
+    const int last = window_at(first_cell, kRows - 1, size).row + size.reach_h;
     const auto bring_gradient = [&] {
-      for_each_gradient(windows, first_window, first_output, size, [&](int to, int from, bool is_there) {
+      for_each_gradient(windows, first_cell, first_output, size, [&](int to, int from, bool is_there) {
         copy_beside<kGradientPiece * (int)sizeof(Stored)>(own_gradient + to, gradient + from, is_there);
       });
     };
-    if constexpr (kIsGradientDense) bring_gradient();
+    if constexpr (kIsGradientDense && !kIsPooled) bring_gradient();
     bring_patch(patch, images, first, last, size);
     for (int r = threadIdx.x; r < kRows; r += kThreads) {
-      Window window = window_at(first_window + r, size);
+      Window window = window_at(first_cell, r, size);
       window.slot += (window.row - first) * size.patch_columns;
       windows[r] = window;
     }
-    if constexpr (!kIsGradientDense) {
+    if constexpr (kIsPooled) {
+      __syncthreads();
+      bring_spread(own_gradient, gradient, index, windows, first_cell, first_output, of_bias, size);
+    } else if constexpr (!kIsGradientDense) {
       __syncthreads();
       bring_gradient();
       copies_end_group();
     }
     finish_patch(patch, first, last, size);
-    if constexpr (kSame<Stored, float>) {
-      for_each_gradient(windows, first_window, first_output, size,
+    if constexpr (kSame<Stored, float> && !kIsPooled) {
+      for_each_gradient(windows, first_cell, first_output, size,
                         [&](int to, int, bool) { round_words<kGradientPiece>(own_gradient + to); });
     }
     __syncthreads();
@@ -133,9 +188,14 @@ PD_DEVICE void add_up(const Stored* images, const Stored* gradient, float* parti
     }
     __syncthreads();
   }
-  partial += (long long)part * size.rows * size.depth;
+  partial += (long long)part * size.rows * (size.depth + (kHasBiasGradient ? 1 : 0));
   for (int i = threadIdx.x; i < kOutputs * kColumns; i += kThreads) {
     const int row = first_output + i / kColumns, column = first_column + i % kColumns;
     if (row < size.rows && column < size.depth) partial[row * size.depth + column] = sums[i];
+  }
+  if constexpr (kHasBiasGradient) {
+    if (first_column != 0) return;
+    __syncthreads();
+    add_up_bias(partial + size.rows * size.depth, sums, of_bias, first_output, size);
   }
 }

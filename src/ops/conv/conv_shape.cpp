@@ -9,7 +9,22 @@ namespace paoding {
 ConvShape::ConvShape(const KernelCall& call) {
   const std::string& op = call.op->name;
   const Layout &a = call.inputs[0], &b = call.inputs[1], &result = call.outputs[0];
-  if (op == "conv2d_grad_input") {
+  is_pooled = call.attrs.find("pool") != nullptr;
+  if (is_pooled) {
+    const auto& extents = call.attrs.get_ints("pool");
+    pool = {extents[0], extents[1]};
+    const bool is_forward = op == "conv2d_pool", is_weight = op == "conv2d_pool_grad_weight";
+    kind = is_forward ? ConvKind::forward : is_weight ? ConvKind::grad_weight : ConvKind::grad_input;
+    x = kind == ConvKind::grad_input ? result : a;
+    y = is_forward ? result : is_weight ? b : a;
+    w = is_forward ? b : is_weight ? result : call.inputs[2];
+    index = is_forward ? call.outputs[1] : is_weight ? call.inputs[2] : b;
+    has_index = index.type.shape.elements() > 0;
+    if (is_forward) bias = call.inputs[2];
+    if (is_weight) bias = call.outputs[1];
+    has_bias = kind != ConvKind::grad_input && bias.type.shape.elements() > 0;
+    has_relu = is_forward && std::get<std::string>(*call.attrs.find("activation")) == "relu";
+  } else if (op == "conv2d_grad_input") {
     kind = ConvKind::grad_input;
     y = a, w = b, x = result;
   } else if (op == "conv2d_grad_weight" || op == "conv2d_grad_weight_wide") {

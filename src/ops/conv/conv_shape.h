@@ -20,6 +20,11 @@ struct ConvShape {
   Layout x, w, y;  // [N, C, H, W], [O, C / groups, KH, KW], [N, O, OH, OW]
   Layout bias;     // [O], with has_bias
   bool has_bias = false, has_relu = false;
+  /// Of conv2d_pool and its gradients: windows that are pooled. y is what pools give then, [N, O, PH, PW], and so is
+  /// the index, where it is read; has_bias says whether the gradient of the bias is.
+  std::array<std::int64_t, 2> pool = {1, 1};
+  Layout index;
+  bool is_pooled = false, has_index = false;
 
   explicit ConvShape(const KernelCall& call);
   bool is_empty() const;  // some extent is 0

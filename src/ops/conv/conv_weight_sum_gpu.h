@@ -6,8 +6,8 @@
 
 namespace paoding {
 
-/// Of a gradient for weights: adds up its parts [parts, o, tap, channel] of f32 in the workspace, in their order, and
-/// puts the sums where weights lie.
+/// Of a gradient for weights: adds up its parts [parts, o, tap, channel] of f32 in the workspace, each followed by what
+/// the bias gets [o] where that is wanted, in their order, and puts the sums where weights and bias lie.
 gpu::TextLaunch plan_weight_sum(const KernelCall& call, std::int64_t parts);
 
 }  // namespace paoding
