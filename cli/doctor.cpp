@@ -54,9 +54,11 @@ void print_cpu() {
   print_row("model", proc_value("/proc/cpuinfo", "model name"));
   print_row("cores", fmt::format("{}, {} threads for kernels", std::thread::hardware_concurrency(), max_threads()));
   print_row("SIMD", fmt::format("{} (Highway's choice)", highway_target()));
-  print_row("fused tiles", can_fuse_tiles() ? "yes: groups run as machine code made for them"
-                                            : "no, which needs AVX-512 and PAODING_FUSE_TILES not 0: groups run "
-                                              "instruction by instruction, up to twice as slow");
+  print_row("fused tiles", fused_isa() != VectorIsa::scalar
+                               ? fmt::format("yes: groups run as machine code made for them, {}",
+                                             fused_isa() == VectorIsa::avx512 ? "AVX-512" : "AVX2")
+                               : "no, which needs AVX2 and PAODING_FUSE_TILES not 0: groups run instruction by "
+                                 "instruction, up to five times as slow");
   print_row("memory", fmt::format("{}, {} available", proc_value("/proc/meminfo", "MemTotal"),
                                   proc_value("/proc/meminfo", "MemAvailable")));
   const dnnl_version_t* version = dnnl_version();

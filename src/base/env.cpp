@@ -13,6 +13,8 @@ std::span<const EnvVariable> env_variables() {
       {"PAODING_CACHE_DIR", "where compiled GPU kernels are kept; empty: nowhere", "~/.cache/paoding", true},
       {"PAODING_FUSE_TILES", "0: CPU groups run instruction by instruction, without machine code of their own", "1",
        true},
+      {"PAODING_CPU_ISA", "avx2 or sse: the CPU's code uses no newer instructions than that", "all that the CPU has",
+       true},
       {"PAODING_PROFILE", "set by `paoding profile` for the command that it runs: what is recorded, and where to",
        "off", true},
       {"PAODING_CUPTI", "1: recordings see GPUs by CUPTI, which slows them down, not by stamps that kernels leave",

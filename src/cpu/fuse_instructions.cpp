@@ -34,8 +34,8 @@ void move_elements_up(std::size_t operands, std::vector<Instruction>* list) {
 
 class ListFuser {
  public:
-  ListFuser(const std::vector<bool>& is_temporary, bool single_row, const std::vector<Instruction>& list)
-      : is_temporary_(is_temporary), single_row_(single_row), list_(list), last_read_(list.size()) {
+  ListFuser(VectorIsa isa, const std::vector<bool>& is_temporary, bool single_row, const std::vector<Instruction>& list)
+      : isa_(isa), is_temporary_(is_temporary), single_row_(single_row), list_(list), last_read_(list.size()) {
     std::vector<std::size_t> reader;  // of what is in each slot behind instruction i: the last
     for (std::size_t i = list.size(); i-- > 0;) {
       const Instruction& instruction = list[i];
@@ -58,7 +58,7 @@ class ListFuser {
     for (*end = begin + 1; *end < last; ++*end) {
       const Instruction& next = list_[*end];
       if (!is_fusable(next, single_row_) || elements(list_[begin]) != elements(next)) break;
-      std::optional<FusedLayout> longer = layout_of(stretch(begin, *end + 1));
+      std::optional<FusedLayout> longer = layout_of(stretch(begin, *end + 1), isa_);
       if (longer) {
         best = std::move(longer);
         best_end = *end + 1;
@@ -90,6 +90,7 @@ class ListFuser {
     return slot >= is_temporary_.size() || !is_temporary_[slot] || last_read_[i] >= end;
   }
 
+  VectorIsa isa_;
   const std::vector<bool>& is_temporary_;
   bool single_row_;
   const std::vector<Instruction>& list_;
@@ -100,9 +101,10 @@ class ListFuser {
 
 void fuse_instructions(const TileRegisters& registers, bool single_row, std::vector<Instruction>* list,
                        std::vector<std::shared_ptr<const FusedCode>>* code) {
-  if (!can_fuse_tiles()) return;
+  const VectorIsa isa = fused_isa();
+  if (isa == VectorIsa::scalar) return;
   move_elements_up(registers.operands, list);
-  const ListFuser fuser(registers.is_register, single_row, *list);
+  const ListFuser fuser(isa, registers.is_register, single_row, *list);
   std::vector<Instruction> result;
   for (std::size_t i = 0; i < list->size();) {
     std::size_t end = i + 1;

@@ -13,7 +13,6 @@ using Kind = Meaning::Kind;
 using ValueKind = FusedLayout::Value::Kind;
 
 constexpr int kMasks = 4;  // of k1..k7: one for the last elements, two for the steps of a function
-constexpr int kVectors = FusedLayout::kVectors;
 constexpr int kMostSums = 3;
 
 bool is_vector(DType dtype) { return dtype == f32 || dtype == f64; }
@@ -80,7 +79,10 @@ std::optional<DType> vector_dtype(const Meaning& m) {
 
 class LayoutBuilder {
  public:
-  explicit LayoutBuilder(const FusedRun& run) : run_(run) {}
+  LayoutBuilder(const FusedRun& run, VectorIsa isa)
+      : run_(run), most_vectors_(fused_vectors(isa)), vectors_(static_cast<std::size_t>(most_vectors_)) {
+    result_.isa = isa;
+  }
 
   std::optional<FusedLayout> build() {
     if (!find_dtype()) return std::nullopt;
@@ -95,7 +97,7 @@ class LayoutBuilder {
       if (!place_values(i)) return std::nullopt;
     }
     const auto sums = static_cast<int>(result_.sums.size());
-    if (sums > kMostSums || result_.vectors + sums > kVectors || result_.streams.size() > FusedLayout::kStreams)
+    if (sums > kMostSums || result_.vectors + sums > most_vectors_ || result_.streams.size() > FusedLayout::kStreams)
       return std::nullopt;
     return std::move(result_);
   }
@@ -208,15 +210,20 @@ class LayoutBuilder {
 
   ValueKind kind_of(int value) const { return result_.values[static_cast<std::size_t>(value)].kind; }
 
+  // AVX2 has masks in vectors.
+  std::vector<bool>& registers_for(ValueKind kind) {
+    return kind == ValueKind::mask && result_.isa == VectorIsa::avx512 ? masks_ : vectors_;
+  }
+
   bool place(int value) {
     FusedLayout::Value& v = result_.values[static_cast<std::size_t>(value)];
     if (v.kind == ValueKind::index) return true;
-    std::vector<bool>& taken = v.kind == ValueKind::mask ? masks_ : vectors_;
+    std::vector<bool>& taken = registers_for(v.kind);
     const auto free = std::find(taken.begin(), taken.end(), false);
     if (free == taken.end()) return false;
     *free = true;
     v.reg = static_cast<int>(free - taken.begin());
-    if (v.kind == ValueKind::vector) result_.vectors = std::max(result_.vectors, v.reg + 1);
+    if (&taken == &vectors_) result_.vectors = std::max(result_.vectors, v.reg + 1);
     return true;
   }
 
@@ -234,18 +241,18 @@ class LayoutBuilder {
     for (const int value : used) {
       if (value < 0 || last_use_[static_cast<std::size_t>(value)] != static_cast<int>(i)) continue;
       const FusedLayout::Value& v = result_.values[static_cast<std::size_t>(value)];
-      if (v.kind != ValueKind::index)
-        (v.kind == ValueKind::mask ? masks_ : vectors_)[static_cast<std::size_t>(v.reg)] = false;
+      if (v.kind != ValueKind::index) registers_for(v.kind)[static_cast<std::size_t>(v.reg)] = false;
     }
     return true;
   }
 
   const FusedRun& run_;
+  const int most_vectors_;
   FusedLayout result_;
-  std::map<std::uint16_t, int> current_;      // the value that a slot holds
-  std::map<int, std::uint16_t> index_slots_;  // of values that are an index
-  std::vector<int> last_use_;                 // per value: the instruction
-  std::vector<bool> vectors_ = std::vector<bool>(kVectors), masks_ = std::vector<bool>(kMasks);
+  std::map<std::uint16_t, int> current_;                           // the value that a slot holds
+  std::map<int, std::uint16_t> index_slots_;                       // of values that are an index
+  std::vector<int> last_use_;                                      // per value: the instruction
+  std::vector<bool> vectors_, masks_ = std::vector<bool>(kMasks);  // whether they are taken
 };
 
 }  // namespace
@@ -277,6 +284,6 @@ bool is_fusable(const Instruction& instruction, bool single_row) {
   return false;
 }
 
-std::optional<FusedLayout> layout_of(const FusedRun& run) { return LayoutBuilder(run).build(); }
+std::optional<FusedLayout> layout_of(const FusedRun& run, VectorIsa isa) { return LayoutBuilder(run, isa).build(); }
 
 }  // namespace paoding

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "base/target.h"
 #include "cpu/tile.h"
 
 namespace paoding {
@@ -29,9 +30,11 @@ class FusedCode {
   virtual TileRoutine routine() const = 0;
 };
 
-/// Whether this CPU is one that routines can be made for: x86-64 with AVX-512 (F, BW, DQ, VL). PAODING_FUSE_TILES=0
-/// says no.
-bool can_fuse_tiles();
+/// What routines are made for on this CPU: avx512 (F, BW, DQ, VL), avx2 (with FMA and F16C), or scalar where there are
+/// none. PAODING_FUSE_TILES=0 says scalar, PAODING_CPU_ISA=avx2 no more than that.
+VectorIsa fused_isa();
+/// Registers for values, sums and single elements; four more are for the steps of a function.
+int fused_vectors(VectorIsa isa);
 /// Whether a stretch may contain the instruction.
 bool is_fusable(const Instruction& instruction, bool single_row);
 /// Whether an instruction of such a kind writes a register or an operand of its own, for each element of its argument.
@@ -42,7 +45,6 @@ bool reduces(const Meaning& meaning);
 /// Which registers, pointers and masks a stretch needs.
 struct FusedLayout {
   static constexpr int kNone = std::numeric_limits<int>::min();
-  static constexpr int kVectors = 28;          // registers of 32: four are for the steps of a function
   static constexpr std::size_t kStreams = 12;  // registers for pointers
   struct Input {
     std::uint16_t slot = 0;
@@ -64,6 +66,7 @@ struct FusedLayout {
     std::uint16_t index = 0, number = 0;  // slots
     bool is_wide = false;                 // the number is an i64
   };
+  VectorIsa isa = VectorIsa::scalar;
   DType compute = DType::f32;  // of the vectors
   std::vector<Step> steps;     // per instruction
   std::vector<Value> values;
@@ -74,7 +77,7 @@ struct FusedLayout {
   int vectors = 0;                // registers of values
 };
 /// Nothing when the stretch needs more than there is.
-std::optional<FusedLayout> layout_of(const FusedRun& run);
+std::optional<FusedLayout> layout_of(const FusedRun& run, VectorIsa isa);
 
 /// The routine of a stretch that has a layout; null when it is too long. Equal stretches share one.
 std::shared_ptr<const FusedCode> make_fused_routine(const FusedRun& run, const FusedLayout& layout);

@@ -3,6 +3,7 @@
 #include "cpu/fused_routine.h"
 
 #include <gtest/gtest.h>
+#include <hwy/targets.h>
 
 #include <cmath>
 #include <cstring>
@@ -102,7 +103,6 @@ bool is_same(std::uint64_t a, std::uint64_t b, double tolerance) {
 
 // Runs the list as it is and fused, for tiles of many lengths. Every list becomes a single routine.
 void expect_same(const std::vector<Instruction>& list, const Tiles& tiles, double tolerance = 0) {
-  if (!can_fuse_tiles()) GTEST_SKIP() << "THIS CPU HAS NO AVX-512: fused routines are not tested here";
   std::vector<Instruction> fused = list;
   std::vector<std::shared_ptr<const FusedCode>> code;
   fuse_instructions({kSlots, {}}, true, &fused, &code);
@@ -132,12 +132,30 @@ void expect_same(const std::vector<Instruction>& list, const Tiles& tiles, doubl
   }
 }
 
+// In AVX-512 and in AVX2, beside the interpreter's routines of the same.
+class FusedRoutine : public testing::TestWithParam<VectorIsa> {
+ protected:
+  void SetUp() override {
+    hwy::SetSupportedTargetsForTest(0);
+    const std::int64_t target = GetParam() == VectorIsa::avx512 ? HWY_AVX3 : HWY_AVX2;
+    if ((hwy::SupportedTargets() & target) != 0) hwy::SetSupportedTargetsForTest(target);
+    hwy::GetChosenTarget().DeInit();
+    if (fused_isa() != GetParam()) GTEST_SKIP() << "not on this CPU";
+  }
+  void TearDown() override {
+    hwy::SetSupportedTargetsForTest(0);
+    hwy::GetChosenTarget().DeInit();
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Isa, FusedRoutine, testing::Values(VectorIsa::avx512, VectorIsa::avx2),
+                         [](const auto& info) { return info.param == VectorIsa::avx512 ? "Avx512" : "Avx2"; });
+
 constexpr Prim kUnary[] = {Prim::neg,   Prim::abs, Prim::floor, Prim::ceil, Prim::round,   Prim::trunc, Prim::sqrt,
                            Prim::rsqrt, Prim::exp, Prim::expm1, Prim::tanh, Prim::sigmoid, Prim::erf};
 constexpr Prim kBinary[] = {Prim::add, Prim::sub, Prim::mul, Prim::div, Prim::minimum, Prim::maximum};
 constexpr Prim kCompare[] = {Prim::less, Prim::less_equal, Prim::equal};
 
-TEST(FusedRoutine, GivesTheBitsOfEveryFunction) {
+TEST_P(FusedRoutine, GivesTheBitsOfEveryFunction) {
   for (const DType dtype : {f32, f64}) {
     for (const Prim p : kUnary) {
       if (dtype == f64 && p >= Prim::exp && p != Prim::sqrt && p != Prim::rsqrt) continue;
@@ -147,7 +165,7 @@ TEST(FusedRoutine, GivesTheBitsOfEveryFunction) {
   }
 }
 
-TEST(FusedRoutine, GivesTheBitsOfArithmeticWithTilesAndSingleElements) {
+TEST_P(FusedRoutine, GivesTheBitsOfArithmeticWithTilesAndSingleElements) {
   for (const DType dtype : {f32, f64}) {
     for (const Prim p : kBinary) {
       for (const unsigned scalar_args : {0u, 1u, 2u}) {
@@ -159,7 +177,7 @@ TEST(FusedRoutine, GivesTheBitsOfArithmeticWithTilesAndSingleElements) {
   }
 }
 
-TEST(FusedRoutine, KeepsTruthInMasksAndWritesItAsBytes) {
+TEST_P(FusedRoutine, KeepsTruthInMasksAndWritesItAsBytes) {
   for (const DType dtype : {f32, f64}) {
     for (const Prim p : kCompare) {
       for (const unsigned scalar_args : {0u, 1u, 2u}) {
@@ -178,7 +196,7 @@ TEST(FusedRoutine, KeepsTruthInMasksAndWritesItAsBytes) {
   }
 }
 
-TEST(FusedRoutine, RoundsWhatIsStoredInHalfPrecision) {
+TEST_P(FusedRoutine, RoundsWhatIsStoredInHalfPrecision) {
   for (const DType stored : {DType::bf16, DType::f16}) {
     const Meaning convert{.kind = Kind::convert, .compute = f32, .stored = stored};
     expect_same({load(stored, f32, 5, 1), prim(Prim::mul, f32, 6, 5, 2), made(convert, find_convert(f32, stored), 7, 6),
@@ -187,14 +205,14 @@ TEST(FusedRoutine, RoundsWhatIsStoredInHalfPrecision) {
   }
 }
 
-TEST(FusedRoutine, CountsTruth) {
+TEST_P(FusedRoutine, CountsTruth) {
   Tiles tiles(f32);
   tiles.make_bools(7);
   const Meaning convert{.kind = Kind::convert, .compute = boolean, .stored = f32};
   expect_same({made(convert, find_convert(boolean, f32), 5, 7), prim(Prim::mul, f32, 6, 5, 1)}, tiles);
 }
 
-TEST(FusedRoutine, CombinesAllElementsAndEveryColumn) {
+TEST_P(FusedRoutine, CombinesAllElementsAndEveryColumn) {
   for (const DType dtype : {f32, f64}) {
     for (const Combine combine : {Combine::sum, Combine::max, Combine::min}) {
       for (const bool of_columns : {false, true}) {
@@ -213,7 +231,7 @@ TEST(FusedRoutine, CombinesAllElementsAndEveryColumn) {
   }
 }
 
-TEST(FusedRoutine, KeepsANaNInTheLargestAndTheSmallest) {
+TEST_P(FusedRoutine, KeepsANaNInTheLargestAndTheSmallest) {
   for (const DType dtype : {f32, f64}) {
     for (const Combine combine : {Combine::max, Combine::min}) {
       for (int at = 0; at < 40; ++at) {
@@ -227,7 +245,7 @@ TEST(FusedRoutine, KeepsANaNInTheLargestAndTheSmallest) {
         std::vector<Instruction> list = {prim(Prim::neg, dtype, 5, 1, 1), sum(combine, dtype, 9, 5, false)};
         std::vector<std::shared_ptr<const FusedCode>> code;
         fuse_instructions({kSlots, {}}, true, &list, &code);
-        if (code.empty()) GTEST_SKIP() << "THIS CPU HAS NO AVX-512";
+        ASSERT_FALSE(code.empty());
         list[0].routine(list[0], tiles.pointers(), {1, 40});
         EXPECT_TRUE(std::isnan(*reinterpret_cast<double*>(tiles.pointer(9)))) << at;
       }
@@ -235,7 +253,7 @@ TEST(FusedRoutine, KeepsANaNInTheLargestAndTheSmallest) {
   }
 }
 
-TEST(FusedRoutine, ComparesIndicesWithNumbersNearAndFar) {
+TEST_P(FusedRoutine, ComparesIndicesWithNumbersNearAndFar) {
   for (const DType dtype : {DType::i64, DType::i32}) {
     for (const Prim p : kCompare) {
       for (const unsigned scalar_args : {1u, 2u}) {
@@ -256,7 +274,6 @@ TEST(FusedRoutine, ComparesIndicesWithNumbersNearAndFar) {
           std::vector<Instruction> fused = list;
           std::vector<std::shared_ptr<const FusedCode>> code;
           fuse_instructions({0, registers}, true, &fused, &code);
-          if (!can_fuse_tiles()) GTEST_SKIP() << "THIS CPU HAS NO AVX-512";
           ASSERT_EQ(fused.size(), 1u);
           fused[0].routine(fused[0], tiles.pointers(), {1, 90});
           const std::vector<float> given(reinterpret_cast<float*>(tiles.pointer(8)),
@@ -270,7 +287,7 @@ TEST(FusedRoutine, ComparesIndicesWithNumbersNearAndFar) {
   }
 }
 
-TEST(FusedRoutine, UsesMoreNumbersThanThereAreRegisters) {
+TEST_P(FusedRoutine, UsesMoreNumbersThanThereAreRegisters) {
   std::vector<Instruction> list;
   for (int i = 0; i < 40; ++i) {
     list.push_back(prim(Prim::add, f32, 5, i == 0 ? 1 : 5, static_cast<std::uint16_t>(6 + i % 18), 0, 2));
@@ -278,7 +295,7 @@ TEST(FusedRoutine, UsesMoreNumbersThanThereAreRegisters) {
   expect_same(list, Tiles(f32));
 }
 
-TEST(FusedRoutine, LeavesARegisterOfBytesThatBecomesFloats) {
+TEST_P(FusedRoutine, LeavesARegisterOfBytesThatBecomesFloats) {
   Tiles tiles(f32);
   tiles.make_bools(7);
   const Meaning convert{.kind = Kind::convert, .compute = boolean, .stored = f32};
@@ -288,8 +305,7 @@ TEST(FusedRoutine, LeavesARegisterOfBytesThatBecomesFloats) {
   EXPECT_EQ(list.size(), 2u);
 }
 
-TEST(FusedRoutine, IsMadeOnceForEqualStretches) {
-  if (!can_fuse_tiles()) GTEST_SKIP() << "THIS CPU HAS NO AVX-512";
+TEST_P(FusedRoutine, IsMadeOnceForEqualStretches) {
   std::vector<Instruction> first = {prim(Prim::add, f32, 5, 1, 2), prim(Prim::mul, f32, 6, 5, 3)}, second = first;
   std::vector<std::shared_ptr<const FusedCode>> code;
   fuse_instructions({kSlots, {}}, true, &first, &code);
@@ -298,8 +314,7 @@ TEST(FusedRoutine, IsMadeOnceForEqualStretches) {
   EXPECT_EQ(code[0], code[1]);
 }
 
-TEST(FusedRoutine, ComputesSingleElementsBeforeTheTilesThatNeedThem) {
-  if (!can_fuse_tiles()) GTEST_SKIP() << "THIS CPU HAS NO AVX-512";
+TEST_P(FusedRoutine, ComputesSingleElementsBeforeTheTilesThatNeedThem) {
   Instruction element = prim(Prim::neg, f32, kNumber + 2, kNumber, kNumber);
   element.one_col = true;
   std::vector<Instruction> list = {prim(Prim::add, f32, 5, 1, 2), element,

@@ -116,7 +116,7 @@ class NestBuilder {
     // In a tile that holds all that is reduced a value stays in its register for nothing; else keeping one costs a
     // store and a load, which must be worth it and fit into the second cache.
     constexpr std::int64_t kMostKept = 256 << 10;
-    const double in_register = can_fuse_tiles() ? 5 : 1;
+    const double in_register = fused_isa() != VectorIsa::scalar ? 5 : 1;
     options.keep_from = inner.empty() ? in_register : all * 8 <= kMostKept ? 4 : 1e9;
     options.is_ready = [this](std::int32_t node) {
       const GroupLoad& load = group_.loads[static_cast<std::size_t>(group_.expr[node].index)];

@@ -3,6 +3,11 @@
 
 #include <unistd.h>
 
+#include <string>
+
+#include "base/check.h"
+#include "base/env.h"
+#include "cpu/onednn.h"
 #include "cpu/parallel.h"
 #include "hwy/targets.h"
 #if defined(__x86_64__)
@@ -10,8 +15,33 @@
 #endif
 
 namespace paoding {
+namespace {
+
+// PAODING_CPU_ISA takes instruction sets away from all who ask what this CPU has, before anybody does.
+struct IsaLimit {
+  IsaLimit() : name(env_text("PAODING_CPU_ISA")) {
+    constexpr std::int64_t kAvx512 = HWY_AVX3 | HWY_AVX3_DL;
+    if (name == "avx2") {
+      hwy::DisableTargets(kAvx512);
+      dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2);
+    } else if (name == "sse") {
+      hwy::DisableTargets(kAvx512 | HWY_AVX2);
+      dnnl::set_max_cpu_isa(dnnl::cpu_isa::sse41);
+    } else {
+      is_known = name.empty() || name == "avx512";
+    }
+  }
+  std::string name;
+  bool is_known = true;
+};
+const IsaLimit isa_limit;
+
+}  // namespace
 
 Target this_cpu() {
+  if (!isa_limit.is_known) {
+    fail(ErrorKind::argument, "PAODING_CPU_ISA: must be avx512, avx2 or sse, is '{}'", isa_limit.name);
+  }
   Target target;
   target.name = "cpu";
   const auto supported = hwy::SupportedTargets();
@@ -22,8 +52,9 @@ Target this_cpu() {
 #if defined(__x86_64__)
   using Xbyak::util::Cpu;
   const Cpu cpu;
-  target.has_bf16 = cpu.has(Cpu::tAVX512_BF16);
-  target.has_amx = cpu.has(Cpu::tAMX_TILE) && cpu.has(Cpu::tAMX_BF16);
+  const bool is_wide = target.isa == VectorIsa::avx512;
+  target.has_bf16 = is_wide && cpu.has(Cpu::tAVX512_BF16);
+  target.has_amx = is_wide && cpu.has(Cpu::tAMX_TILE) && cpu.has(Cpu::tAMX_BF16);
 #endif
   target.threads = max_threads();
   target.memory_bytes = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);

@@ -13,7 +13,7 @@
 #include <string>
 
 #include "base/env.h"
-#include "cpu/fused_avx512.h"
+#include "cpu/fused_vectors.h"
 #include "hwy/targets.h"
 #include "xbyak/xbyak_util.h"
 
@@ -23,12 +23,10 @@ namespace {
 using Kind = Meaning::Kind;
 using ValueKind = FusedLayout::Value::Kind;
 
-constexpr int kVectors = FusedLayout::kVectors;
-
 class Emitter : public VectorAssembler, public FusedCode {
  public:
   Emitter(const FusedRun& run, const FusedLayout& layout)
-      : VectorAssembler(layout.compute), run_(run), layout_(layout) {
+      : VectorAssembler(layout.isa, layout.compute), run_(run), layout_(layout), vectors_(fused_vectors(layout.isa)) {
     choose_unroll();
     write();
     setProtectModeRE();
@@ -38,7 +36,6 @@ class Emitter : public VectorAssembler, public FusedCode {
 
  private:
   using Reg64 = Xbyak::Reg64;
-  using Address = Xbyak::Address;
 
   static constexpr int kRegisters[] = {Operand::RDI, Operand::RDX, Operand::RBX, Operand::RBP,
                                        Operand::R8,  Operand::R9,  Operand::R10, Operand::R11,
@@ -58,17 +55,17 @@ class Emitter : public VectorAssembler, public FusedCode {
       work += is_function ? 20 : 1;
     }
     unroll_ = work > 40 ? 1 : work > 16 ? 2 : 4;
-    while (unroll_ > 1 && layout_.vectors + sums * unroll_ > kVectors) unroll_ /= 2;
+    while (unroll_ > 1 && layout_.vectors + sums * unroll_ > vectors_) unroll_ /= 2;
     first_sum_ = layout_.vectors;
     first_scalar_ = first_sum_ + sums * unroll_;
   }
 
   // ---- operands ------------------------------------------------------------------------
 
-  Zmm vector(int value) const { return Zmm(layout_.values[static_cast<std::size_t>(value)].reg); }
-  Opmask mask(int value) const { return Opmask(2 + layout_.values[static_cast<std::size_t>(value)].reg); }
-  Zmm sum(std::size_t which, int part) const { return Zmm(first_sum_ + static_cast<int>(which) * unroll_ + part); }
-  static Opmask rest() { return Opmask(1); }
+  int register_of(int value) const { return layout_.values[static_cast<std::size_t>(value)].reg; }
+  Vector vector(int value) const { return full(register_of(value)); }
+  Mask mask(int value) const { return {is_wide() ? 2 + register_of(value) : register_of(value)}; }
+  Vector sum(std::size_t which, int part) const { return full(first_sum_ + static_cast<int>(which) * unroll_ + part); }
 
   Address at(std::uint16_t slot, int bytes, int part) {
     const auto found = std::find(layout_.streams.begin(), layout_.streams.end(), slot);
@@ -77,16 +74,22 @@ class Emitter : public VectorAssembler, public FusedCode {
   }
 
   // Scalars that have no register are read from the stack.
-  bool has_register(std::size_t scalar) const { return first_scalar_ + static_cast<int>(scalar) < kVectors; }
-  Zmm scalar_register(std::size_t scalar) const { return Zmm(first_scalar_ + static_cast<int>(scalar)); }
-  Address on_stack(std::size_t scalar) { return ptr_b[rsp + static_cast<int>(scalar) * 8]; }
+  bool has_register(std::size_t scalar) const { return first_scalar_ + static_cast<int>(scalar) < vectors_; }
+  Vector scalar_register(std::size_t scalar) const { return full(first_scalar_ + static_cast<int>(scalar)); }
+  Address on_stack(std::size_t scalar) const { return in_every_lane(rsp + scalar_place(scalar)); }
+
+  // On the stack: scalars, targets, the mask of the rest, the stack pointer of the caller.
+  int scalar_place(std::size_t scalar) const { return static_cast<int>(scalar) * every_bytes(); }
+  int target_place(std::size_t target) const { return scalar_place(layout_.scalars.size() + target); }
+  int rest_place() const { return target_place(layout_.targets.size()); }
+  int caller_place() const { return rest_place() + every_bytes(); }
 
   // A vector argument as a register; a scalar without one goes through `spare`.
-  Zmm in_register(int arg, const Zmm& spare) {
+  Vector in_register(int arg, const Vector& spare) {
     if (arg >= 0) return vector(arg);
     const auto scalar = static_cast<std::size_t>(-1 - arg);
     if (has_register(scalar)) return scalar_register(scalar);
-    broadcast(spare, ptr[rsp + static_cast<int>(scalar) * 8]);
+    broadcast(spare, ptr[rsp + scalar_place(scalar)]);
     return spare;
   }
 
@@ -104,8 +107,10 @@ class Emitter : public VectorAssembler, public FusedCode {
   void write() {
     const std::array<Reg64, 6> saved = {rbx, rbp, r12, r13, r14, r15};
     for (const Reg64& reg : saved) push(reg);
-    const int stack = static_cast<int>(layout_.scalars.size() + layout_.targets.size()) * 8;
-    if (stack > 0) sub(rsp, stack);
+    mov(rax, rsp);
+    sub(rsp, caller_place() + 8);
+    and_(rsp, -32);
+    mov(ptr[rsp + caller_place()], rax);
     read_count();
     read_scalars();
     find_targets();
@@ -120,14 +125,10 @@ class Emitter : public VectorAssembler, public FusedCode {
     write_rest();
     for (std::size_t which = 0; which < layout_.sums.size(); ++which) finish_sum(which);
     vzeroupper();
-    if (stack > 0) Xbyak::CodeGenerator::add(rsp, stack);
+    mov(rsp, ptr[rsp + caller_place()]);
     for (std::size_t i = saved.size(); i-- > 0;) pop(saved[i]);
     ret();
     write_literals();
-    if (layout_.targets.empty()) return;
-    align(64);
-    L(numbers_);
-    for (std::uint32_t lane = 0; lane < 16; ++lane) dd(lane);
   }
 
   // How many elements a tile has, of (self: rdi, slots: rsi, shape: rdx).
@@ -142,12 +143,9 @@ class Emitter : public VectorAssembler, public FusedCode {
       mov(rax, ptr[slots() + layout_.scalars[i] * 8]);
       if (has_register(i)) {
         broadcast(scalar_register(i), ptr[rax]);
-      } else if (is_f32()) {
-        mov(eax, ptr[rax]);
-        mov(ptr[rsp + static_cast<int>(i) * 8], eax);
       } else {
-        mov(rax, ptr[rax]);
-        mov(ptr[rsp + static_cast<int>(i) * 8], rax);
+        broadcast(s(0), ptr[rax]);
+        is_wide() ? vmovq(ptr[rsp + scalar_place(i)], xmm(s(0))) : vmovups(ptr[rsp + scalar_place(i)], s(0));
       }
     }
   }
@@ -166,25 +164,21 @@ class Emitter : public VectorAssembler, public FusedCode {
       mov(rax, kMost);
       cmp(rdx, rax);
       cmovg(rdx, rax);
-      mov(dword[rsp + target_place(i)], edx);
+      if (is_wide()) {
+        mov(dword[rsp + target_place(i)], edx);
+      } else {
+        vmovd(xmm(s(0)), edx);
+        vpbroadcastd(s(0), xmm(s(0)));
+        vmovdqu(ptr[rsp + target_place(i)], s(0));
+      }
     }
   }
-  int target_place(std::size_t target) const { return static_cast<int>(layout_.scalars.size() + target) * 8; }
 
   void compare_index(const Instruction& instruction, const FusedLayout::Step& step, int part) {
-    const int s0 = s(0).getIdx();
-    const Xmm element = is_f32() ? Xmm(s(0)) : Xmm(Xbyak::Ymm(s0));
-    vpbroadcastd(element, eax);
-    vpaddd(element, element, ptr[rip + numbers_]);
-    if (part > 0) vpaddd(element, element, every_bits(static_cast<std::uint32_t>(part * lanes())));
-    constexpr int kEqual = 0, kLess = 1, kLessEqual = 2, kNotLess = 5, kGreater = 6;
-    const bool is_number_first = instruction.meaning.scalar_args == 1;
-    const int how = instruction.meaning.prim == Prim::equal  ? kEqual
-                    : instruction.meaning.prim == Prim::less ? (is_number_first ? kGreater : kLess)
-                    : is_number_first                        ? kNotLess
-                                                             : kLessEqual;
-    vpcmpd(mask(step.out), element, ptr_b[rsp + target_place(static_cast<std::size_t>(step.target))],
-           static_cast<std::uint8_t>(how));
+    const Vector element = counting(s(0).getIdx());
+    lane_numbers(element, part * lanes());
+    compare_integers(instruction.meaning.prim, instruction.meaning.scalar_args == 1, mask(step.out), element,
+                     in_every_lane(rsp + target_place(static_cast<std::size_t>(step.target))));
   }
 
   // While `parts` whole vectors are left.
@@ -206,12 +200,7 @@ class Emitter : public VectorAssembler, public FusedCode {
     Xbyak::Label done;
     sub(count(), index());
     jz(done, T_NEAR);
-    // The low bits of a mask; the pointers in the registers it takes are saved on the way.
-    push(rdi);
-    mov(edi, -1);
-    bzhi(edi, edi, ecx);
-    kmovw(rest(), edi);
-    pop(rdi);
+    begin_rest(rest_place());
     write_body(0, true);
     L(done);
   }
@@ -219,8 +208,7 @@ class Emitter : public VectorAssembler, public FusedCode {
   void write_body(int part, bool is_rest) {
     for (std::size_t i = 0; i < run_.instructions.size(); ++i) {
       for (const FusedLayout::Input& input : layout_.steps[i].loads) {
-        const bool is_mask = layout_.values[static_cast<std::size_t>(input.value)].kind == ValueKind::mask;
-        load(is_mask ? boolean : layout_.compute, input.slot, input.value, part, is_rest);
+        load_value(layout_.compute, input.slot, input.value, part, is_rest);
       }
       write_instruction(i, part, is_rest);
     }
@@ -231,8 +219,8 @@ class Emitter : public VectorAssembler, public FusedCode {
     const FusedLayout::Step& step = layout_.steps[i];
     const Meaning& m = instruction.meaning;
     switch (m.kind) {
-      case Kind::load: load(m.stored, instruction.a, step.out, part, is_rest); break;
-      case Kind::store: store(m.stored, instruction.out, step.args[0], part, is_rest); break;
+      case Kind::load: load_value(m.stored, instruction.a, step.out, part, is_rest); break;
+      case Kind::store: store_value(m.stored, instruction.out, step.args[0], part, is_rest); break;
       case Kind::convert: convert(m, step); break;
       case Kind::index: break;  // where it is compared
       case Kind::prim:
@@ -241,75 +229,35 @@ class Emitter : public VectorAssembler, public FusedCode {
       default: accumulate(i, part, is_rest); break;
     }
     if (step.out >= 0 && run_.is_stored[i]) {
-      const bool is_mask = layout_.values[static_cast<std::size_t>(step.out)].kind == ValueKind::mask;
-      store(is_mask ? boolean : layout_.compute, instruction.out, step.out, part, is_rest);
+      store_value(layout_.compute, instruction.out, step.out, part, is_rest);
     }
   }
 
   // ---- memory ------------------------------------------------------------------------------
 
-  void load(DType stored, std::uint16_t slot, int value, int part, bool is_rest) {
-    if (stored == boolean) {
-      const Address from = at(slot, 1, part);
-      const Xmm bytes(s(0).getIdx());
-      if (is_rest) {
-        vmovdqu8(bytes | rest() | T_z, from);
-      } else {
-        is_f32() ? vmovdqu8(bytes, from) : vmovq(bytes, from);
-      }
-      vptestmb(mask(value), bytes, bytes);
-      return;
-    }
-    const Zmm d = is_rest ? vector(value) | rest() | T_z : vector(value);
-    switch (stored) {
-      case DType::bf16:
-        vpmovzxwd(d, at(slot, 2, part));
-        vpslld(vector(value), vector(value), 16);
-        break;
-      case DType::f16: vcvtph2ps(d, at(slot, 2, part)); break;
-      default: move(d, at(slot, size(), part)); break;
-    }
+  bool is_mask(int value) const { return layout_.values[static_cast<std::size_t>(value)].kind == ValueKind::mask; }
+
+  void load_value(DType stored, std::uint16_t slot, int value, int part, bool is_rest) {
+    if (is_mask(value)) return load(mask(value), at(slot, 1, part), is_rest);
+    load(stored, vector(value), at(slot, static_cast<int>(size_bytes(stored)), part), is_rest);
   }
 
-  void store(DType stored, std::uint16_t slot, int value, int part, bool is_rest) {
-    if (stored == boolean) {
-      const Xmm bytes(s(0).getIdx());
-      vpmovm2b(bytes, mask(value));
-      vpandd(bytes, bytes, every_bits(0x01010101));
-      const Address to = at(slot, 1, part);
-      if (is_rest) {
-        vmovdqu8(to | rest(), bytes);
-      } else {
-        is_f32() ? vmovdqu8(to, bytes) : vmovq(to, bytes);
-      }
-      return;
-    }
-    const auto limited = [&](Address to) { return is_rest ? to | rest() : to; };
-    switch (stored) {
-      case DType::bf16:
-        round_to_bf16(s(2), vector(value));
-        vpmovdw(limited(at(slot, 2, part)), s(2));
-        break;
-      case DType::f16: vcvtps2ph(limited(at(slot, 2, part)), vector(value), 0); break;
-      default: {
-        const Address to = limited(at(slot, size(), part));
-        is_f32() ? vmovups(to, vector(value)) : vmovupd(to, vector(value));
-      }
-    }
+  void store_value(DType stored, std::uint16_t slot, int value, int part, bool is_rest) {
+    if (is_mask(value)) return store(at(slot, 1, part), mask(value), is_rest);
+    store(stored, at(slot, static_cast<int>(size_bytes(stored)), part), vector(value), is_rest);
   }
 
   // ---- arithmetic ----------------------------------------------------------------------------
 
   void convert(const Meaning& m, const FusedLayout::Step& step) {
-    const Zmm d = vector(step.out);
+    const Vector d = vector(step.out);
     if (m.compute == boolean) {
-      broadcast_literal(s(0), 1);
-      is_f32() ? vmovaps(d | mask(step.args[0]) | T_z, s(0)) : vmovapd(d | mask(step.args[0]) | T_z, s(0));
+      number_of(d, mask(step.args[0]));
     } else if (m.stored == DType::bf16) {
       round_to_bf16(d, vector(step.args[0]));
       vpslld(d, d, 16);
     } else {
-      const Xbyak::Ymm half(s(0).getIdx());
+      const Vector half = is_wide() ? Vector(ymm(s(0))) : xmm(s(0));
       vcvtps2ph(half, vector(step.args[0]), 0);
       vcvtph2ps(d, half);
     }
@@ -320,23 +268,21 @@ class Emitter : public VectorAssembler, public FusedCode {
       case Prim::less:
       case Prim::less_equal:
       case Prim::equal: {
-        const Zmm a = in_register(step.args[0], s(0));
+        const Vector a = in_register(step.args[0], s(0));
         return with_operand(step.args[1], [&](const Operand& b) { compare(prim, mask(step.out), a, b); });
       }
       case Prim::select: {
-        const Zmm no = in_register(step.args[2], s(0));
-        return with_operand(step.args[1], [&](const Operand& yes) {
-          const Zmm d = vector(step.out) | mask(step.args[0]);
-          is_f32() ? vblendmps(d, no, yes) : vblendmpd(d, no, yes);
-        });
+        const Vector no = in_register(step.args[2], s(0));
+        return with_operand(step.args[1],
+                            [&](const Operand& yes) { select(vector(step.out), mask(step.args[0]), yes, no); });
       }
-      case Prim::logical_and: return kandw(mask(step.out), mask(step.args[0]), mask(step.args[1]));
-      case Prim::logical_or: return korw(mask(step.out), mask(step.args[0]), mask(step.args[1]));
-      case Prim::logical_not: return knotw(mask(step.out), mask(step.args[0]));
+      case Prim::logical_and:
+      case Prim::logical_or: return logical(prim, mask(step.out), mask(step.args[0]), mask(step.args[1]));
+      case Prim::logical_not: return logical(prim, mask(step.out), mask(step.args[0]), {});
       default: break;
     }
     if (step.args[1] == FusedLayout::kNone) return unary(prim, vector(step.out), in_register(step.args[0], s(0)));
-    const Zmm a = in_register(step.args[0], s(0));
+    const Vector a = in_register(step.args[0], s(0));
     with_operand(step.args[1], [&](const Operand& b) { binary(prim, vector(step.out), a, b); });
   }
 
@@ -349,107 +295,76 @@ class Emitter : public VectorAssembler, public FusedCode {
     return combine_of(which) == Combine::sum ? 0 : combine_of(which) == Combine::max ? -kInfinity : kInfinity;
   }
 
-  void combine(Combine how, const Xmm& d, const Xmm& a, const Operand& b) {
-    how == Combine::sum ? add(d, a, b) : extreme(how == Combine::max, d, a, b);
+  void combine(Combine how, const Vector& d, const Vector& a, const Operand& b) {
+    how == Combine::sum ? add(d, a, b) : extreme(how == Combine::max, d, a, b, is_f32());
   }
 
   void accumulate(std::size_t i, int part, bool is_rest) {
     const Instruction& instruction = run_.instructions[i];
-    const Zmm value = vector(layout_.steps[i].args[0]);
+    const Vector value = vector(layout_.steps[i].args[0]);
     if (!instruction.cols_reduced) return accumulate_columns(instruction, value, part, is_rest);
     const auto found = std::find(layout_.sums.begin(), layout_.sums.end(), i);
-    const Zmm total = sum(static_cast<std::size_t>(found - layout_.sums.begin()), part);
+    const Vector total = sum(static_cast<std::size_t>(found - layout_.sums.begin()), part);
     if (!is_rest) {
       // The extreme of a new and an old value is found in a register of neither.
       if (instruction.meaning.combine == Combine::sum) return add(total, total, value);
-      extreme(instruction.meaning.combine == Combine::max, s(0), total, value);
+      extreme(instruction.meaning.combine == Combine::max, s(0), total, value, is_f32());
       return move(total, s(0));
     }
     combine(instruction.meaning.combine, s(0), total, value);
-    move(total | rest(), s(0));
+    merge_rest(total, s(0));
   }
 
-  // Into sums of f64, eight columns at a time.
-  void accumulate_columns(const Instruction& instruction, const Zmm& value, int part, bool is_rest) {
-    const auto base = at(instruction.out, 8, part);
-    const auto half = [&](const Zmm& wide, const Address& to, const Opmask& limit) {
-      const Zmm old = s(1), sum = s(2);
-      vmovupd(is_rest ? old | limit | T_z : old, to);
-      if (instruction.meaning.combine == Combine::sum) {
-        vaddpd(sum, old, wide);
-      } else {
-        const bool largest = instruction.meaning.combine == Combine::max;
-        vcmppd(m(0), old, old, 3);
-        largest ? vmaxpd(sum, old, wide) : vminpd(sum, old, wide);
-        vmovapd(sum | m(0), old);
-      }
-      vmovupd(is_rest ? to | limit : to, sum);
-    };
-    if (!is_f32()) return half(value, base, rest());
-    vcvtps2pd(s(0), Xbyak::Ymm(value.getIdx()));
-    half(s(0), base, rest());
-    const Xbyak::Ymm upper(s(3).getIdx());
-    vextractf32x8(upper, value, 1);
-    vcvtps2pd(s(0), upper);
-    if (is_rest) kshiftrw(m(1), rest(), 8);
-    half(s(0), at_bytes(base, 64), m(1));
+  void accumulate_columns(const Instruction& instruction, const Vector& value, int part, bool is_rest) {
+    const Combine how = instruction.meaning.combine;
+    combine_into(how == Combine::sum, how == Combine::max, at(instruction.out, 8, part), value, is_rest);
   }
-
-  Address at_bytes(const Address& base, int bytes) { return ptr[base.getRegExp() + bytes]; }
 
   // All lanes into one; then into the accumulator, which is f64, or to the result.
   void finish_sum(std::size_t which) {
     const Instruction& instruction = run_.instructions[layout_.sums[which]];
     const Combine how = instruction.meaning.combine;
-    const Zmm total = sum(which, 0), other = s(0), joined = s(1);
+    const Vector total = sum(which, 0), other = s(0), joined = s(1);
     for (int part = 1; part < unroll_; ++part) {
       combine(how, joined, total, sum(which, part));
       move(total, joined);
     }
-    const int t = total.getIdx(), o = other.getIdx(), j = joined.getIdx();
-    is_f32() ? vextractf32x8(Xbyak::Ymm(o), total, 1) : vextractf64x4(Xbyak::Ymm(o), total, 1);
-    combine(how, Xbyak::Ymm(j), Xbyak::Ymm(t), Xbyak::Ymm(o));
-    is_f32() ? vextractf32x4(Xmm(o), Xbyak::Ymm(j), 1) : vextractf64x2(Xmm(o), Xbyak::Ymm(j), 1);
-    combine(how, Xmm(t), Xmm(j), Xmm(o));
-    if (is_f32()) {
-      vpermilps(Xmm(o), Xmm(t), 0x4e);
-      combine(how, Xmm(j), Xmm(t), Xmm(o));
-      vpermilps(Xmm(o), Xmm(j), 0xb1);
+    const Vector t = xmm(total), o = xmm(other), j = xmm(joined);
+    if (is_wide()) {
+      const Xbyak::Zmm whole(total.getIdx());
+      is_f32() ? vextractf32x8(ymm(other), whole, 1) : vextractf64x4(ymm(other), whole, 1);
+      combine(how, ymm(joined), ymm(total), ymm(other));
     } else {
-      vmovapd(Xmm(j), Xmm(t));
-      vpermilpd(Xmm(o), Xmm(t), 1);
+      move(joined, total);
     }
-    combine(how, Xmm(t), Xmm(j), Xmm(o));
+    is_wide() ? vextractf32x4(o, ymm(joined), 1) : vextractf128(o, ymm(joined), 1);
+    combine(how, t, j, o);
+    if (is_f32()) {
+      vpermilps(o, t, 0x4e);
+      combine(how, j, t, o);
+      vpermilps(o, j, 0xb1);
+    } else {
+      vmovapd(j, t);
+      vpermilpd(o, t, 1);
+    }
+    combine(how, t, j, o);
     mov(rax, ptr[slots() + instruction.out * 8]);
-    if (instruction.meaning.kind == Kind::reduce) {
-      is_f32() ? vmovss(ptr[rax], Xmm(t)) : vmovsd(ptr[rax], Xmm(t));
-      return;
-    }
-    if (is_f32()) {
-      vcvtss2sd(Xmm(j), Xmm(t), Xmm(t));
-    } else {
-      vmovapd(Xmm(j), Xmm(t));
-    }
-    vmovsd(Xmm(o), ptr[rax]);
-    if (how == Combine::sum) {
-      vaddsd(Xmm(t), Xmm(o), Xmm(j));
-    } else {
-      vcmppd(m(0), Xmm(o), Xmm(o), 3);
-      how == Combine::max ? vmaxsd(Xmm(t), Xmm(o), Xmm(j)) : vminsd(Xmm(t), Xmm(o), Xmm(j));
-      vmovapd(Xmm(t) | m(0), Xmm(o));
-    }
-    vmovsd(ptr[rax], Xmm(t));
+    if (instruction.meaning.kind == Kind::reduce) return is_f32() ? vmovss(ptr[rax], t) : vmovsd(ptr[rax], t);
+    is_f32() ? vcvtss2sd(j, t, t) : vmovapd(j, t);
+    vmovsd(o, ptr[rax]);
+    how == Combine::sum ? vaddsd(t, o, j) : extreme(how == Combine::max, t, o, j, false);
+    vmovsd(ptr[rax], t);
   }
 
   const FusedRun& run_;
   const FusedLayout& layout_;
-  Xbyak::Label numbers_;  // 0, 1, ... 15
+  int vectors_;  // registers for values, sums and scalars
   int unroll_ = 1, first_sum_ = 0, first_scalar_ = 0;
 };
 
 // All that the code depends on.
-std::vector<std::uint32_t> key_of(const FusedRun& run) {
-  std::vector<std::uint32_t> key = {run.single_row};
+std::vector<std::uint32_t> key_of(const FusedRun& run, VectorIsa isa) {
+  std::vector<std::uint32_t> key = {run.single_row, static_cast<std::uint32_t>(isa)};
   for (std::size_t i = 0; i < run.instructions.size(); ++i) {
     const Instruction& n = run.instructions[i];
     const Meaning& m = n.meaning;
@@ -466,16 +381,23 @@ std::vector<std::uint32_t> key_of(const FusedRun& run) {
 
 }  // namespace
 
-bool can_fuse_tiles() {
-  static const bool can = [] {
+VectorIsa fused_isa() {
+  static const VectorIsa most = [] {
     using Xbyak::util::Cpu;
     const Cpu cpu;
     const bool is_wanted = env_text("PAODING_FUSE_TILES").empty() || env_flag("PAODING_FUSE_TILES");
-    return is_wanted && cpu.has(Cpu::tAVX512F) && cpu.has(Cpu::tAVX512BW) && cpu.has(Cpu::tAVX512DQ) &&
-           cpu.has(Cpu::tAVX512VL) && cpu.has(Cpu::tBMI2);
+    if (!is_wanted || !cpu.has(Cpu::tAVX2) || !cpu.has(Cpu::tFMA) || !cpu.has(Cpu::tF16C)) return VectorIsa::scalar;
+    const bool is_wide = cpu.has(Cpu::tAVX512F) && cpu.has(Cpu::tAVX512BW) && cpu.has(Cpu::tAVX512DQ) &&
+                         cpu.has(Cpu::tAVX512VL) && cpu.has(Cpu::tBMI2);
+    return is_wide ? VectorIsa::avx512 : VectorIsa::avx2;
   }();
-  return can && (hwy::SupportedTargets() & HWY_AVX3) != 0;  // tests take instruction sets away from Highway
+  // Instruction sets may have been taken away from Highway: by PAODING_CPU_ISA, and by tests.
+  const auto allowed = hwy::SupportedTargets();
+  if (most == VectorIsa::avx512 && (allowed & HWY_AVX3) != 0) return VectorIsa::avx512;
+  return most != VectorIsa::scalar && (allowed & HWY_AVX2) != 0 ? VectorIsa::avx2 : VectorIsa::scalar;
 }
+
+int fused_vectors(VectorIsa isa) { return isa == VectorIsa::avx512 ? 28 : 12; }
 
 std::shared_ptr<const FusedCode> make_fused_routine(const FusedRun& run, const FusedLayout& layout) {
   static std::mutex mutex;
@@ -483,7 +405,7 @@ std::shared_ptr<const FusedCode> make_fused_routine(const FusedRun& run, const F
   constexpr std::size_t kMostKnown = 4096;  // then those of programs that are gone are forgotten
   const std::lock_guard lock(mutex);
   if (made.size() > kMostKnown) std::erase_if(made, [](const auto& entry) { return entry.second.expired(); });
-  std::weak_ptr<const FusedCode>& known = made[key_of(run)];
+  std::weak_ptr<const FusedCode>& known = made[key_of(run, layout.isa)];
   std::shared_ptr<const FusedCode> code = known.lock();
   if (code) return code;
   try {
@@ -500,7 +422,8 @@ std::shared_ptr<const FusedCode> make_fused_routine(const FusedRun& run, const F
 
 namespace paoding {
 
-bool can_fuse_tiles() { return false; }
+VectorIsa fused_isa() { return VectorIsa::scalar; }
+int fused_vectors(VectorIsa) { return 0; }
 std::shared_ptr<const FusedCode> make_fused_routine(const FusedRun&, const FusedLayout&) { return nullptr; }
 
 }  // namespace paoding
