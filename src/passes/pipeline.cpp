@@ -68,7 +68,8 @@ const std::vector<Pass>& pipeline() {
        "rounded "
        "by the groups that make it",
        mixed_precision},
-      {"widen_products", "no library multiplies f16 on the CPU: casts around products, which groups then take",
+      {"widen_products",
+       "no library multiplies f16 on the CPU, nor bf16 without AVX-512: casts around products, which groups then take",
        widen_products},
       {"pool_convolutions",
        "windows are pooled by the convolution that makes them, on a GPU; when types are what they stay, and before "

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// widen_products: on the CPU, where no library multiplies f16, products and convolutions of f16 are done in f32.
+// widen_products: on the CPU, where no library multiplies f16, products and convolutions of f16 are done in f32; those
+// of bf16 too where there is no AVX-512, which the library wants for them.
 //
 //   y = matmul(a, b)                    a, b, y f16
 // becomes
@@ -7,7 +8,8 @@
 //   wide_y = matmul(wide_a, wide_b);  y = cast(wide_y) {dtype = f16}
 //
 // The sums were f32 before and are rounded once, as before. Casts fuse with what is around them; a product in a loop
-// widens what does not change in it on every turn, which is still several times faster than loops over f16.
+// widens what does not change in it on every turn, which is still several times faster than loops over f16. Few rows of
+// bf16 times a matrix have a kernel of their own, which reads the matrix in half the bytes.
 #include <algorithm>
 #include <array>
 #include <string_view>
@@ -21,25 +23,40 @@ namespace paoding {
 namespace {
 
 bool multiplies(std::string_view op) {
-  constexpr std::array<std::string_view, 5> kProducts = {"matmul", "conv2d", "conv2d_bias", "conv2d_grad_input",
-                                                         "conv2d_grad_weight"};
+  constexpr std::array<std::string_view, 7> kProducts = {"matmul",
+                                                         "matmul_wide",
+                                                         "conv2d",
+                                                         "conv2d_bias",
+                                                         "conv2d_grad_input",
+                                                         "conv2d_grad_weight",
+                                                         "conv2d_grad_weight_wide"};
   return std::find(kProducts.begin(), kProducts.end(), op) != kProducts.end();
 }
 
-int widen_in(Graph& graph) {
+bool has_few_rows(const Graph& graph, const Node& node) {
+  constexpr std::int64_t kFewRows = 4;
+  if (node.op->name != "matmul") return false;
+  const Shape& a = graph.type(node.inputs[0]).shape;
+  return a[a.rank() - (node.attrs.get_bool("transpose_a") ? 1 : 2)] <= kFewRows;
+}
+
+int widen_in(Graph& graph, bool has_bf16) {
   Rewriter rewriter(graph);
   int count = 0;
   for (NodeId id = 0; id < rewriter.first_new; ++id) {
     const Node& node = rewriter.enter(id);
-    const bool is_wide = node.op->name == "conv2d_grad_weight_wide";
-    if (!is_wide && !multiplies(node.op->name)) continue;
-    if (graph.type(node.inputs[0]).dtype != DType::f16) continue;
-    const OpDef* op = is_wide ? find_op("conv2d_grad_weight") : node.op;
+    if (!multiplies(node.op->name)) continue;
+    const DType dtype = graph.type(node.inputs[0]).dtype;
+    const bool is_widened = dtype == DType::f16 || (dtype == DType::bf16 && !has_bf16 && !has_few_rows(graph, node));
+    if (!is_widened) continue;
+    constexpr std::string_view kWide = "_wide";
+    const bool is_wide = node.op->name.ends_with(kWide);
+    const OpDef* op = is_wide ? find_op(node.op->name.substr(0, node.op->name.size() - kWide.size())) : node.op;
     const Attrs attrs = node.attrs;
     Values wide;
     for (const Ref& input : std::vector<Ref>(node.inputs)) wide.push_back(cast(graph.value(input), f32));
     const Value made = call(*op, wide, attrs)[0];
-    rewriter.replace({id, 0}, is_wide ? made.ref() : cast(made, DType::f16).ref());
+    rewriter.replace({id, 0}, is_wide ? made.ref() : cast(made, dtype).ref());
     ++count;
   }
   rewriter.finish();
@@ -50,9 +67,10 @@ int widen_in(Graph& graph) {
 
 void widen_products(Graph& graph, PassNotes& notes) {
   if (notes.target().is_gpu()) return;
+  const bool has_bf16 = notes.target().isa == VectorIsa::avx512;
   int count = 0;
-  for_each_graph(graph, [&](Graph& each) { count += widen_in(each); });
-  if (count > 0) notes.add(std::to_string(count) + " products of f16 are computed in f32");
+  for_each_graph(graph, [&](Graph& each) { count += widen_in(each, has_bf16); });
+  if (count > 0) notes.add(std::to_string(count) + " products of 16 bits are computed in f32");
 }
 
 }  // namespace paoding

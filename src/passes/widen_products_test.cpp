@@ -28,8 +28,8 @@ TEST(WidenProducts, ComputesHalfPrecisionInSinglePrecisionAndGivesItBack) {
 TEST(WidenProducts, LeavesOtherDtypesAndTheGpuAlone) {
   for (const DType dtype : {f32, DType::bf16}) {
     Graph g;
-    g.fetch("y", matmul(g.input("x", dtype, {2, 5}), g.input("w", dtype, {5, 3})));
-    PassNotes notes;
+    g.fetch("y", matmul(g.input("x", dtype, {20, 5}), g.input("w", dtype, {5, 3})));
+    PassNotes notes(std::make_shared<const Target>(named_target("avx512")));
     widen_products(g, notes);
     EXPECT_EQ(dtype_of(g, "matmul"), dtype);
   }
@@ -38,6 +38,23 @@ TEST(WidenProducts, LeavesOtherDtypesAndTheGpuAlone) {
   PassNotes gpu(std::make_shared<const Target>(named_target("h200")));
   widen_products(g, gpu);
   EXPECT_EQ(dtype_of(g, "matmul"), DType::f16);
+}
+
+TEST(WidenProducts, WidensBf16WithoutAvx512UnlessRowsAreFew) {
+  for (const char* name : {"avx2", "neon"}) {
+    for (const std::int64_t rows : {4, 20}) {
+      Graph g;
+      const Value x = g.input("x", bf16, {rows, 5}), w = g.input("w", bf16, {5, 3});
+      g.fetch("y", matmul(x, w));
+      g.fetch("z", call("matmul_wide", {x, w}));
+      PassNotes notes(std::make_shared<const Target>(named_target(name)));
+      widen_products(g, notes);
+      EXPECT_EQ(g.type(g.fetches()[0].ref).dtype, bf16) << name;
+      EXPECT_EQ(g.type(g.fetches()[1].ref).dtype, f32) << name;
+      EXPECT_EQ(count_here(g, "matmul_wide"), 0) << name;
+      EXPECT_EQ(count_here(g, "cast"), rows == 4 ? 2 : 5) << name;
+    }
+  }
 }
 
 TEST(WidenProducts, WidensConvolutionsAndProductsInLoops) {
