@@ -495,7 +495,9 @@ class Scheduler {
     const std::int64_t serial_parts = ceil_div(s_.serial_count, s_.serial_chunk);
     const std::int64_t inner_parts = ceil_div(s_.inner_vectors, s_.inner_chunk);
     if (serial_parts > 1) s_.grid.insert(s_.grid.begin(), {GridDim::Over::serial, -1, serial_parts});
-    if (inner_parts > 1) s_.grid.insert(s_.grid.begin(), {GridDim::Over::inner, -1, inner_parts});
+    // One part is written as many are, so that small groups and large ones of a formula share a text.
+    const bool is_plain = is_pointwise_ && s_.form == LoopForm::sweep && s_.grid.empty();
+    if (inner_parts > 1 || is_plain) s_.grid.insert(s_.grid.begin(), {GridDim::Over::inner, -1, inner_parts});
     auto reuse = [&](const GridDim& dim) {
       const std::vector<int> axes = dim.over == GridDim::Over::axis     ? std::vector<int>{dim.axis}
                                     : dim.over == GridDim::Over::serial ? s_.serial_axes

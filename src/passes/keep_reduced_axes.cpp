@@ -46,6 +46,17 @@ class AxisKeeper {
       if (node.op->kind != OpKind::formula) continue;
       for (const Ref& ref : node.inputs) has_formula_user_[static_cast<std::size_t>(ref.node)] = 1;
     }
+    meets_its_source_.resize(static_cast<std::size_t>(graph.size()), 0);
+    for (NodeId id = graph.size() - 1; id >= 0; --id) {
+      const Node& node = graph.node(id);
+      const bool is_formula = node.op->kind == OpKind::formula;
+      if (!is_formula && node.op->name != "reshape") continue;
+      for (const Ref& ref : node.inputs) {
+        const bool meets = is_formula ? meets_its_source_[static_cast<std::size_t>(id)] != 0
+                                      : adds_extents_of_one(graph.type(ref).shape, node.types[0].shape);
+        meets_its_source_[static_cast<std::size_t>(ref.node)] |= meets ? 1 : 0;
+      }
+    }
   }
 
   void run() {
@@ -77,6 +88,9 @@ class AxisKeeper {
     if (node.attrs.get_bool("keepdims")) return;
     const std::vector<int> axes = plain_axes(node.attrs.get_ints("axes"), rank);
     if (axes.empty() || axes.back() != rank - 1 || !has_formula_user_[static_cast<std::size_t>(id)]) return;
+    // What stays are columns: no group reads their sums as its own, and an update of them is one of any parameter.
+    const bool is_of_rows = axes.back() - axes.front() + 1 == static_cast<int>(axes.size());
+    if (!is_of_rows && meets_its_source_[static_cast<std::size_t>(id)] == 0) return;
     const std::vector<std::int64_t> list(axes.begin(), axes.end());
     put(id, call(*node.op, std::array{source}, {{"axes", list}, {"keepdims", true}}).front());
   }
@@ -138,7 +152,8 @@ class AxisKeeper {
   Graph& graph_;
   Rewriter rewriter_;
   std::vector<char> has_formula_user_;
-  std::map<Ref, Ref> kept_;  // a value, and the same with more extents of 1
+  std::vector<char> meets_its_source_;  // is seen with more extents of 1 later, perhaps beside what was reduced
+  std::map<Ref, Ref> kept_;             // a value, and the same with more extents of 1
 };
 
 }  // namespace

@@ -190,6 +190,7 @@ void Planner::plan_assigns(Frame& frame) {
     const Operand value = place(frame, node.inputs[1]);
     writes.push_back({value, frame.places.at(node.inputs[0]), &node, node.title()});
   }
+  if (plan_.target->is_gpu()) gather_updates(frame, writes);
   write_back(frame, std::move(writes));
 }
 

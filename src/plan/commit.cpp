@@ -6,18 +6,10 @@
 
 #include "base/check.h"
 #include "plan/planner.h"
+#include "plan/step_slots.h"
 
 namespace paoding {
 namespace {
-
-// Calls visit(slot, is_write) for every operand of the step and of those in it.
-template <class Visit>
-void for_each_slot(const Step& step, const Visit& visit) {
-  for (std::size_t i = 0; i < step.operands.size(); ++i) visit(step.operands[i].slot, i >= step.reads);
-  for (const std::vector<Step>* body : step.bodies()) {
-    for (const Step& inner : *body) for_each_slot(inner, visit);
-  }
-}
 
 // What steps touch, kept so that the next step's dependence on any of them is seen from its own operands alone.
 template <class Mark>

@@ -104,6 +104,8 @@ class Planner {
     std::string label;
   };
   void write_back(Frame& frame, std::vector<Write> writes);
+  /// updates.cpp: moves steps that only make these values to the end.
+  void gather_updates(Frame& frame, const std::vector<Write>& writes);
   std::string in_place_refusal(const Operand& made, int target) const;
 
   // commit.cpp
