@@ -492,12 +492,10 @@ class Scheduler {
   /// Inner first, then serial, then axes from the inside out; but a dimension along which large loads stay the same
   /// goes before, so that the CTAs that share them run together and find them in L2.
   void order_grid() {
-    const std::int64_t serial_parts = ceil_div(s_.serial_count, s_.serial_chunk);
-    const std::int64_t inner_parts = ceil_div(s_.inner_vectors, s_.inner_chunk);
-    if (serial_parts > 1) s_.grid.insert(s_.grid.begin(), {GridDim::Over::serial, -1, serial_parts});
-    // One part is written as many are, so that small groups and large ones of a formula share a text.
+    const auto put = [&](GridDim::Over over, std::int64_t n) { s_.grid.insert(s_.grid.begin(), {over, -1, n}); };
+    if (const auto n = ceil_div(s_.serial_count, s_.serial_chunk); n > 1) put(GridDim::Over::serial, n);
     const bool is_plain = is_pointwise_ && s_.form == LoopForm::sweep && s_.grid.empty();
-    if (inner_parts > 1 || is_plain) s_.grid.insert(s_.grid.begin(), {GridDim::Over::inner, -1, inner_parts});
+    if (const auto n = ceil_div(s_.inner_vectors, s_.inner_chunk); n > 1 || is_plain) put(GridDim::Over::inner, n);
     auto reuse = [&](const GridDim& dim) {
       const std::vector<int> axes = dim.over == GridDim::Over::axis     ? std::vector<int>{dim.axis}
                                     : dim.over == GridDim::Over::serial ? s_.serial_axes
