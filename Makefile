@@ -5,10 +5,12 @@ JOBS ?= $(shell nproc)
 WERROR ?= ON
 FUZZ_SECONDS ?= 60
 CMAKE_ARGS ?=
+# What qemu runs in minutes.
+AARCH64_SUITES := ^(CpuGroupKernel|Threads/RandomGroups|TileMath|Golden/GoldenDump|OpSweepCases|MatmulOnTheCpu|Program|Gradient.*|Recurren.*OnCpu)$$
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -ec
 .DEFAULT_GOAL := build
-.PHONY: build debug demo deps deps-fuzz deps-tsan deps-gpu deps-python test test-large install asan tsan fuzz format check bundle clean help
+.PHONY: build debug demo deps deps-fuzz deps-tsan deps-gpu deps-python deps-aarch64 test test-large install aarch64 asan tsan fuzz format check bundle clean help
 MAKEFLAGS += --no-print-directory
 
 # $(call build,preset,folder): configure (its report only when it fails) and compile.
@@ -40,6 +42,9 @@ deps-gpu:         ## Unpack CUDA 13.0 headers and run-time libraries (NVIDIA's p
 deps-python:      ## Install what the Python package takes to build and test (nanobind, NumPy, pytest, mypy) into .venv/
 	@tools/deps.sh python
 
+deps-aarch64:     ## Install a cross compiler and qemu, unpack libraries of arm64 into .deps-aarch64/
+	@tools/deps.sh aarch64
+
 test: deps        ## Build, then run every test
 	$(call build,release,build)
 	@tools/run_tests.sh build $(JOBS)
@@ -57,6 +62,10 @@ demo: deps        ## Train a seq2seq that pronounces words, on this CPU, in some
 	@cmake --preset release -DPAODING_WERROR=$(WERROR) $(CMAKE_ARGS) >build/configure.log 2>&1 || { cat build/configure.log; exit 1; }
 	@cmake --build build --parallel $(JOBS) --target paoding_cli
 	@tools/demo.sh build
+
+aarch64: deps deps-aarch64  ## Build for AArch64 into build-aarch64/ and run what the CPU computes, by qemu
+	$(call build,aarch64,build-aarch64)
+	@cd build-aarch64 && ctest --output-on-failure --parallel $(JOBS) -R '$(AARCH64_SUITES)'
 
 asan: deps        ## The tests under AddressSanitizer and UBSan, in build-asan/
 	$(call build,asan,build-asan)
@@ -83,7 +92,7 @@ bundle:           ## Copy the programs and the libraries they need into build/bu
 	@tools/bundle.sh build/bundle
 
 clean:            ## Remove every build folder
-	rm -rf build build-debug build-asan build-tsan build-fuzz
+	rm -rf build build-debug build-asan build-tsan build-fuzz build-aarch64
 
 help:             ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile

@@ -22,6 +22,10 @@ target_include_directories(paoding_libraries SYSTEM INTERFACE
 target_link_libraries(paoding_libraries INTERFACE
   fmt::fmt ${DNNL_LIBRARY} ${SLEEF_LIBRARY} simdjson::simdjson ZLIB::ZLIB ${ZSTD_LIBRARY} hwy::hwy
   ${SENTENCEPIECE_TRAIN_LIBRARY} ${SENTENCEPIECE_LIBRARY} Threads::Threads ${CMAKE_DL_LIBS})
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  # Vectors whose length the compiler does not know cannot be members of a class: NEON is used.
+  target_compile_definitions(paoding_libraries INTERFACE "HWY_DISABLED_TARGETS=(HWY_SVE|HWY_SVE2|HWY_SVE_256|HWY_SVE2_128)")
+endif()
 if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # Where nothing better is there Highway falls back to HWY_SCALAR with GCC, which is what our kernels know.
   target_compile_definitions(paoding_libraries INTERFACE HWY_BROKEN_EMU128=1)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# tools/deps.sh build|fuzz|tsan|gpu|python: installs what is needed, quietly, and only what is missing.
+# tools/deps.sh build|fuzz|tsan|gpu|python|aarch64: installs what is needed, quietly, and only what is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -74,11 +74,36 @@ install_python() {
   cp python/requirements.txt .venv/installed
 }
 
+install_aarch64() {
+  # A cross compiler and qemu; the libraries' packages of arm64 are unpacked into .deps-aarch64/, not installed: some
+  # would take the place of this machine's own.
+  install g++-aarch64-linux-gnu qemu-user --
+  local packages=(libdnnl2 libdnnl-dev libhwy1 libhwy-dev libsleef3 libsleef-dev libfmt9 libfmt-dev libsimdjson14
+    libsimdjson-dev zlib1g zlib1g-dev libzstd1 libzstd-dev libsentencepiece0 libsentencepiece-dev libgtest-dev
+    libcli11-dev)
+  local to=$PWD/.deps-aarch64
+  [[ -f $to/installed && "$(cat "$to/installed")" == "${packages[*]}" ]] && return 0
+  echo "deps: ${packages[*]} of arm64 into .deps-aarch64/"
+  rm -rf "$to"
+  mkdir -p "$to"/apt/{lists/partial,cache/archives/partial,debs}
+  local apt=(apt-get -qq -o Dir::State::lists="$to/apt/lists" -o Dir::Cache="$to/apt/cache" -o Dir::State::status=/dev/null
+    -o APT::Architecture=arm64 -o APT::Architectures::=arm64 -o APT::Sandbox::User=root)
+  "${apt[@]}" update
+  (cd "$to/apt/debs" && "${apt[@]}" download "${packages[@]}")
+  local file
+  for file in "$to"/apt/debs/*.deb; do dpkg -x "$file" "$to"; done
+  # Links that begin at / mean the folder.
+  find "$to/usr/lib" -type l -lname '/*' | while read -r file; do ln -sfr "$to$(readlink "$file")" "$file"; done
+  rm -rf "$to/apt"
+  echo "${packages[*]}" >"$to/installed"
+}
+
 case "${1:-}" in
   build) install "${build_needs[@]}" -- "${build_likes[@]}" ;;
   fuzz) install "${fuzz_needs[@]}" -- ;;
   tsan) install "${tsan_needs[@]}" -- ;;
   gpu) install_gpu ;;
   python) install_python ;;
-  *) echo "usage: tools/deps.sh build|fuzz|tsan|gpu|python" >&2; exit 2 ;;
+  aarch64) install_aarch64 ;;
+  *) echo "usage: tools/deps.sh build|fuzz|tsan|gpu|python|aarch64" >&2; exit 2 ;;
 esac

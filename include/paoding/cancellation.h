@@ -13,7 +13,7 @@
 
 namespace paoding {
 
-/// Something that may be called off. Copies are the same one, so that one thread waits for what another says.
+/// Something that may be called off, by any thread. Copies are the same one: a thread waits for what another says.
 class Cancellation {
  public:
   Cancellation() : is_cancelled_(std::make_shared<std::atomic<bool>>(false)) {}
@@ -40,7 +40,7 @@ class Cancellation {
 /// - reading data files, and data::Prefetch, which takes the scopes of the thread that made it to its own.
 /// A kernel that is under way ends first, and so does a run on a GPU that should take less than a quarter of a second;
 /// a longer one is called off where it is waited for, but for its products, which a library computes. On a GPU
-/// Program::run waits when more than half a second of runs is enqueued.
+/// Program::run waits when more than half a second of runs is enqueued. It ends in the thread that made it.
 class CancelScope {
  public:
   explicit CancelScope(const Cancellation& cancellation);

@@ -50,7 +50,7 @@ struct Checkpoint {
 };
 
 /// Where a run's checkpoints are, and which of them are kept. While it lives no other may train into the folder, in
-/// this process or another; loading needs none of these and is possible at any time.
+/// this process or another; loading needs none of these and is possible at any time. One thread uses it at a time.
 class CheckpointFolder {
  public:
   /// Makes the folder when it is not there. Error (file) when it cannot be made or written to, or another

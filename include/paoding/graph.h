@@ -23,7 +23,7 @@ namespace paoding {
 class Graph;
 struct OpDef;
 
-/// An interned string: cheap to copy and compare. Names of inputs, scopes and ops.
+/// An interned string: cheap to copy and compare, in any thread. Names of inputs, scopes and ops.
 class Name {
  public:
   Name() : Name(std::string_view{}) {}
@@ -49,7 +49,7 @@ struct Ref {
   friend auto operator<=>(const Ref&, const Ref&) = default;
 };
 
-/// Handle to an output of a node. Copy it freely; it is valid as long as its Graph.
+/// Handle to an output of a node. Copy it freely; it is valid as long as its Graph, and used by the same thread.
 class Value {
  public:
   Value() = default;
@@ -106,7 +106,7 @@ class Number {
 /// The same of a whole list: integers where a double would round one of them.
 AttrValue exact_numbers(std::span<const std::int64_t> values);
 
-/// Attributes of a node in the order its op declares them.
+/// Attributes of a node in the order its op declares them. Threads may share one as they share an int.
 class Attrs {
  public:
   Attrs() = default;
@@ -153,7 +153,7 @@ bool has_effect(const Node& node);
 
 /// A static computation: nodes in an order in which every node follows its inputs, named inputs, named fetches.
 /// A body (of scan) is a Graph too: its inputs and fetches are positional, and it uses values of the enclosing graph
-/// only through inputs that capture() makes.
+/// only through inputs that capture() makes. One thread builds or compiles a graph at a time; graphs are independent.
 class Graph {
  public:
   struct Fetch {
@@ -257,7 +257,7 @@ class Graph {
   std::map<Ref, NodeId> assign_of_;                   // by parameter, or empty: then they are collected anew
 };
 
-/// Names what is built while it lives: nodes get "outer/inner" as their scope; errors, dumps and reports show it.
+/// Names what its thread builds while it lives: nodes get "outer/inner" as scope; errors, dumps and reports show it.
 class Scope {
  public:
   Scope(Graph& graph, std::string_view name);
@@ -270,7 +270,7 @@ class Scope {
   Name saved_;
 };
 
-/// What is built while it lives has to run on the CPU, also in a program for a GPU: predicates and other small things
+/// What its thread builds while it lives runs on the CPU, in a program for a GPU too: predicates and other small things
 /// that only decide what is done. On a CPU program it changes nothing but what dumps and plans show.
 class OnCpu {
  public:

@@ -47,7 +47,7 @@ Initializer orthogonal(double gain = 1, int blocks = 1);
 /// These very values. Error (shape, dtype) when the parameter is of another type.
 Initializer value(const Tensor& tensor);
 
-// ---- layers ----
+// ---- layers ---- (of a Graph, and so for the thread that builds it)
 // Making one: error (argument) when a number of its options is out of range, (dtype) when its dtype is no float.
 
 struct LinearOptions {

@@ -27,7 +27,7 @@
 namespace paoding {
 
 /// A learning rate: a number, or a formula of the number of updates made so far (f64 scalar, 0 at first) that gives an
-/// f64 scalar.
+/// f64 scalar. Any thread may read it; its formula is called by the thread that builds the graph.
 class LearningRate {
  public:
   using Formula = std::function<Value(const Value& step)>;

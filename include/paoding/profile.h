@@ -58,7 +58,7 @@ void start_profiler(State state = State::all, Detail detail = Detail::op);
 std::string stop_profiler(SortBy sort = SortBy::total, const std::string& path = "", const ReportLayout& layout = {});
 
 /// The same as an object: records from construction to stop(), or to the end of its life (then without a report).
-/// Errors as start_profiler and stop_profiler.
+/// Errors as start_profiler and stop_profiler. Sees every thread; one thread uses it at a time.
 class Profiler {
  public:
   explicit Profiler(State state = State::all, Detail detail = Detail::op);
@@ -85,7 +85,7 @@ struct StepWindow {
   std::int64_t first = 0, end = 0;
 };
 
-/// Records some steps of a loop that it is told of. Errors as Profiler.
+/// Records some steps of a loop that it is told of. Errors as Profiler. The loop's thread uses it.
 class ProfiledSteps {
  public:
   explicit ProfiledSteps(StepWindow window, State state = State::all, Detail detail = Detail::op);
@@ -102,7 +102,7 @@ class ProfiledSteps {
 };
 
 /// A stretch of a program with a name of its own in reports and timelines: reading a file, a phase of training. Costs
-/// one load while nothing is recorded.
+/// one load while nothing is recorded. Of the thread that makes it, which ends it.
 class ProfileRange {
  public:
   explicit ProfileRange(std::string_view name);

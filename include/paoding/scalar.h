@@ -73,7 +73,7 @@ struct ExprNode {
   friend bool operator==(const ExprNode&, const ExprNode&) = default;
 };
 
-/// A graph of scalar primitives in evaluation order, without duplicates.
+/// A graph of scalar primitives in evaluation order, without duplicates. Threads may share one that none changes.
 class Expr {
  public:
   /// The index of this node, added if an equal one is not there yet.
@@ -91,7 +91,7 @@ class Expr {
 
 /// A symbolic scalar: what a formula is traced with. Mixing with a double makes a constant of the other's dtype. It
 /// belongs to the formula that is being traced: computing with a Scalar() or with one of another formula is an Error
-/// (argument).
+/// (argument). It belongs to the thread that traces.
 class Scalar {
  public:
   Scalar() = default;

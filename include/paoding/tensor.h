@@ -12,7 +12,7 @@
 
 namespace paoding {
 
-/// A dense row-major array in host memory. Copies share the bytes. One that was moved from is as a new one: f32[0].
+/// A dense row-major array in host memory. Copies share the bytes, which threads may read at once. Moved from: f32[0].
 class Tensor {
  public:
   Tensor() = default;

@@ -39,7 +39,7 @@ DType compute_dtype(DType dtype);
 DType promote(DType a, DType b);
 
 /// Extents of a value, outermost first; at most kMaxRank of them. Rank 0 is a scalar.
-/// Error (shape) on a negative extent, too high a rank, or more than 2^62 elements.
+/// Error (shape) on a negative extent, too high a rank, or more than 2^62 elements. Threads share it like an int.
 class Shape {
  public:
   static constexpr int kMaxRank = 8;
@@ -78,7 +78,7 @@ bool broadcast(const Shape& a, const Shape& b, Shape* result);
 /// Elements to skip per unit of each axis of a dense value of this shape.
 std::array<std::int64_t, Shape::kMaxRank> dense_strides(const Shape& shape);
 
-/// What a value is: its element type and shape.
+/// What a value is: its element type and shape. Threads may share one as they share an int.
 struct Type {
   DType dtype = DType::f32;
   Shape shape;
@@ -92,7 +92,7 @@ std::int64_t size_bytes(const Type& type);
 
 enum class DeviceKind : std::uint8_t { cpu, cuda };
 
-/// Where a program runs: the CPU, or one NVIDIA GPU by its index.
+/// Where a program runs: the CPU, or one NVIDIA GPU by its index. Threads may share one as they share an int.
 struct Device {
   DeviceKind kind = DeviceKind::cpu;
   int index = 0;

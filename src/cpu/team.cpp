@@ -15,6 +15,8 @@ namespace {
 void pause() {
 #if HWY_ARCH_X86
   __builtin_ia32_pause();
+#elif HWY_ARCH_ARM_A64
+  asm volatile("yield");
 #endif
 }
 

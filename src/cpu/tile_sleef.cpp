@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tile routines on SLEEF's vector functions, whose errors are below 1 ulp, 1.5 for erfc, 3.5 for sin, cos and tan of
-// f32. Without AVX2 the C library's functions serve, one element at a time.
+// f32. Without AVX2 and NEON the C library's functions serve, one element at a time.
 #ifndef HWY_DISABLED_TARGETS
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
 #endif
@@ -19,6 +19,8 @@
 #define PD_SLEEF sleef_avx512
 #elif HWY_TARGET == HWY_AVX2
 #define PD_SLEEF sleef_avx2
+#elif HWY_TARGET == HWY_NEON
+#define PD_SLEEF sleef_neon
 #elif HWY_TARGET != HWY_SCALAR
 #error "SLEEF's functions for this instruction set are not listed here"
 #endif
