@@ -114,8 +114,16 @@ struct MultiHeadAttentionOptions {
   bool bias = true;
   double dropout = 0;  // of the attention weights, while training
   bool training = true;
+  /// Queries and keys are turned by their positions, 0 .. as they stand (rotary_embedding with this base; 10000 in most
+  /// models). 0: they are not.
+  double rotary_base = 0;
   DType dtype = DType::f32;
   Initializer initial = {};  // of the projections of queries, keys and values; xavier_uniform when absent, as PyTorch
+};
+
+/// Keys and values as their projections give them: [B, heads, S, width / heads].
+struct KeysAndValues {
+  Value keys, values;
 };
 
 /// Attention of several heads (Vaswani et al. 2017): queries [B, T, width], keys [B, S, key_width] and values
@@ -138,6 +146,25 @@ class MultiHeadAttention {
   /// Self-attention.
   Value operator()(const Value& x, const AttentionOptions& options = {}) const { return (*this)(x, x, x, options); }
 
+  // ---- in parts, for decoders that make one step after another ----
+
+  /// A memory that many queries attend to, projected once.
+  KeysAndValues project(const Value& keys, const Value& values) const;
+  /// Attention of queries [B, T, width] to it; with rotary positions the first query stands at `position`, i64 [].
+  Value attend(const Value& queries, const KeysAndValues& memory, const AttentionOptions& options = {},
+               const Value& position = {}) const;
+  /// Room for `length` keys and values of `batch` rows, 0: what step() keeps.
+  KeysAndValues empty_cache(Graph& graph, std::int64_t batch, std::int64_t length) const;
+  struct Step {
+    Value result;         // [B, T, width]
+    KeysAndValues cache;  // with those of x at its positions
+  };
+  /// Self-attention of the next T elements x [B, T, width], which stand at `position` .. position + T - 1, i64 [], or
+  /// i64 [B] where T is 1 and every row has a position of its own: to what the cache has before them and to themselves,
+  /// never ahead. Error (shape) when something does not fit. A position that leaves the cache is as
+  /// dynamic_update_slice has it.
+  Step step(const Value& x, const KeysAndValues& cache, const Value& position) const;
+
   Value weight;                                  // [width, 3 width], or absent
   Value query_weight, key_weight, value_weight;  // [.., width], or absent
   Value bias;                                    // [3 width], or absent
@@ -145,9 +172,12 @@ class MultiHeadAttention {
 
  private:
   Value projected(const Value& x, std::int64_t first, std::int64_t count) const;
+  Value heads_of(const Value& all, std::int64_t part) const;
+  Value turned(const Value& heads, const Value& position) const;
+  Value joined(const Value& query, const KeysAndValues& memory, const AttentionOptions& options) const;
   std::string name_;
   std::int64_t width_, heads_;
-  double dropout_;
+  double dropout_, rotary_base_;
 };
 
 /// layer_norm over the last axis of extent `width`, gamma from 1 and beta from 0.
@@ -159,6 +189,32 @@ class LayerNorm {
 
  private:
   std::string name_;
+  double epsilon_;
+};
+
+/// rms_norm over the last axis of extent `width`, gamma from 1.
+class RmsNorm {
+ public:
+  RmsNorm(Graph& graph, std::string_view name, std::int64_t width, double epsilon = 1e-6, DType dtype = DType::f32);
+  Value operator()(const Value& x) const;
+  Value gamma;
+
+ private:
+  std::string name_;
+  double epsilon_;
+};
+
+/// group_norm of channels (axis 1) in `groups`, gamma from 1 and beta from 0.
+class GroupNorm {
+ public:
+  GroupNorm(Graph& graph, std::string_view name, std::int64_t channels, std::int64_t groups, double epsilon = 1e-5,
+            DType dtype = DType::f32);
+  Value operator()(const Value& x) const;
+  Value gamma, beta;
+
+ private:
+  std::string name_;
+  std::int64_t groups_;
   double epsilon_;
 };
 

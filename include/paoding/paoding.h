@@ -11,6 +11,7 @@
 #include "paoding/graph.h"
 #include "paoding/io.h"
 #include "paoding/nn.h"
+#include "paoding/nn/transformer.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
 #include "paoding/ops/convolution_nd.h"

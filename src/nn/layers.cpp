@@ -8,6 +8,7 @@
 #include "graph/value_scope.h"
 #include "nn/layer_check.h"
 #include "paoding/nn.h"
+#include "paoding/ops/group_norm.h"
 
 namespace paoding::nn {
 namespace {
@@ -121,6 +122,39 @@ LayerNorm::LayerNorm(Graph& graph, std::string_view name, std::int64_t width, do
 Value LayerNorm::operator()(const Value& x) const {
   const ValueScope scope(name_, x);
   return layer_norm(x, gamma, beta, {}, epsilon_);
+}
+
+RmsNorm::RmsNorm(Graph& graph, std::string_view name, std::int64_t width, double epsilon, DType dtype)
+    : name_(name), epsilon_(epsilon) {
+  const LayerCheck check("rms_norm", name);
+  check.widths({{"width", width}});
+  check.number("epsilon", epsilon, Range::at_least(0));
+  check.is_float(dtype);
+  gamma = graph.parameter(joined(name, "gamma"), dtype, {width}, constant(1));
+}
+
+Value RmsNorm::operator()(const Value& x) const {
+  const ValueScope scope(name_, x);
+  return rms_norm(x, gamma, epsilon_);
+}
+
+GroupNorm::GroupNorm(Graph& graph, std::string_view name, std::int64_t channels, std::int64_t groups, double epsilon,
+                     DType dtype)
+    : name_(name), groups_(groups), epsilon_(epsilon) {
+  const LayerCheck check("group_norm", name);
+  check.widths({{"channels", channels}, {"groups", groups}});
+  check.number("epsilon", epsilon, Range::at_least(0));
+  check.is_float(dtype);
+  if (channels % groups != 0) {
+    fail(ErrorKind::argument, "group_norm '{}': {} groups do not divide {} channels", one_line(name), groups, channels);
+  }
+  gamma = graph.parameter(joined(name, "gamma"), dtype, {channels}, constant(1));
+  beta = graph.parameter(joined(name, "beta"), dtype, {channels});
+}
+
+Value GroupNorm::operator()(const Value& x) const {
+  const ValueScope scope(name_, x);
+  return group_norm(x, groups_, gamma, beta, epsilon_);
 }
 
 BatchNorm::BatchNorm(Graph& graph, std::string_view name, std::int64_t channels, const BatchNormOptions& options,
