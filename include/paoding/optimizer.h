@@ -10,13 +10,17 @@
 //   optimizer/overflows  i64: updates skipped because a gradient overflowed, which lowered the loss scale
 //   optimizer/unscaled   i64: updates made since the loss scale was changed
 //   sgd/momentum/<p>     the running sum of gradients of parameter <p>, with momentum
-//   adam/m/<p>, adam/v/<p>   running means of the gradient and its square
+//   adam/m/<p>, adam/v/<p>   running means of the gradient and its square; lamb/.. and rmsprop/.. likewise
+//   lion/m/<p>           the running mean of the gradient
+//   adafactor/row/<p>, adafactor/column/<p>, adafactor/v/<p>  running means of its square over columns, rows; of all
+//   average/<p>          the running mean of the parameter, with average_decay
 //   gradient/<p>         the sum of gradients since the last update, with accumulation
 //   master/<p>           the f32 value of an f16 or bf16 parameter, with master weights
 // All of them are f32 where the parameter is f16 or bf16, else of its dtype.
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <variant>
@@ -75,12 +79,57 @@ struct AdamW {
   double weight_decay = 0.01;
 };
 
-using Optimizer = std::variant<Sgd, Adam, AdamW>;
+/// v = decay v + (1 - decay) g^2, d = g + weight_decay p in g's place; a = sqrt(v) + epsilon, `centered` sqrt(v - m^2)
+/// + epsilon with m = decay m + (1 - decay) g; p -= rate g / a, with momentum b = momentum b + g / a and p -= rate b
+/// (Hinton 2012; centered: Graves 2013).
+struct RmsProp {
+  LearningRate learning_rate = 0.01;
+  double decay = 0.99, epsilon = 1e-8;
+  double weight_decay = 0;
+  double momentum = 0;
+  bool centered = false;
+};
 
-/// Parameters that an optimizer of their own, with its own rate and decay, updates.
+/// p -= rate (sign(beta1 m + (1 - beta1) g) + weight_decay p), then m = beta2 m + (1 - beta2) g (Chen et al. 2023).
+struct Lion {
+  LearningRate learning_rate = 1e-4;
+  double beta1 = 0.9, beta2 = 0.99;
+  double weight_decay = 0;
+};
+
+/// Adam's step u = m' / (sqrt(v') + epsilon) + weight_decay p, with m' and v' as Adam corrects them, made as long as
+/// the parameter: p -= rate |p| / |u| u, or p -= rate u where one of the two is 0 (You et al. 2020).
+struct Lamb {
+  LearningRate learning_rate = 1e-3;
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-6;
+  double weight_decay = 0;
+};
+
+/// The mean square of gradients of a matrix is kept as that of its rows times that of its columns, so that state takes
+/// next to no memory (Shazeer, Stern 2018), as PyTorch has it: with b = t^beta2_decay in update t, r += b (mean of g^2
+/// over a row - r), c likewise over columns, v = r c / mean(r), of other parameters v += b (g^2 - v);
+/// u = g / max(sqrt(v), epsilon1); p -= rate weight_decay p, then p -= min(rate, 1 / sqrt(t)) max(epsilon2, rms(p)) u /
+/// max(1, rms(u) / clip). epsilon1 is the distance from 1 to the next number of the dtype.
+struct Adafactor {
+  LearningRate learning_rate = 0.01;
+  double beta2_decay = -0.8;
+  double epsilon2 = 1e-3;
+  double clip = 1;
+  double weight_decay = 0;
+};
+
+using Optimizer = std::variant<Sgd, Adam, AdamW, RmsProp, Lion, Lamb, Adafactor>;
+
+/// Parameters that are updated in another way than the rest: those that a name fits and that have the rank, and that
+/// the predicate is true of; what is left out, all fit.
 struct ParameterGroup {
-  std::vector<std::string> names;  // a name ending in '*' stands for all that begin with what is before it
-  Optimizer optimizer;
+  std::vector<std::string> names = {};      // globs: '*' stands for any characters, '?' for one: "*/bias"
+  std::optional<Optimizer> optimizer = {};  // the one of the rest when absent
+  std::optional<int> rank = {};             // biases and norms have rank 1
+  std::function<bool(const std::string& name, const Type& type)> predicate = {};
+  double rate_factor = 1;                   // of the learning rate
+  std::optional<double> weight_decay = {};  // in place of the optimizer's own
+  bool frozen = false;                      // they stay as they are
 };
 
 /// Gradients are taken of the loss times a factor, so that those that f16 would round to 0 are kept, and divided by it
@@ -94,7 +143,7 @@ struct LossScale {
 };
 
 struct MinimizeOptions {
-  std::vector<ParameterGroup> groups = {};  // the first that names a parameter has it
+  std::vector<ParameterGroup> groups = {};  // the first that a parameter fits has it
   std::vector<std::string> frozen = {};     // parameters that stay as they are; names as in groups
   int accumulate = 1;                       // runs (micro-batches) whose mean gradient makes one update
   double clip_norm = 0;  // gradients are scaled down to this norm, taken over all of them together; 0 is no limit
@@ -110,6 +159,10 @@ struct MinimizeOptions {
   /// "optimizer/skipped" update, and no reason to stop.
   std::optional<LossScale> loss_scale = {};
   bool master_weights = false;  // f16 and bf16 parameters are rounded from an f32 value that is kept
+  /// Above 0: "average/<p>" is average_decay times itself plus (1 - average_decay) times the parameter, after every
+  /// update; it starts as the parameter does. averages_of() has them, for a model that predicts (Polyak, Juditsky
+  /// 1992).
+  double average_decay = 0;
 };
 
 /// What training knows about a run.
@@ -127,5 +180,11 @@ struct TrainingStep {
 /// Error (argument) when no parameter is left, a name in the options fits none, a number is out of range, or the graph
 /// is trained already.
 TrainingStep minimize(const Value& loss, const Optimizer& optimizer, const MinimizeOptions& options = {});
+
+class Parameters;
+
+/// The averages that MinimizeOptions::average_decay keeps, by the names of their parameters: for restore(). Error
+/// (argument) when there are none.
+std::map<std::string, Tensor> averages_of(const Parameters& parameters);
 
 }  // namespace paoding

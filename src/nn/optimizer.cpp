@@ -14,15 +14,33 @@
 #include "paoding/nn.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
+#include "paoding/program.h"
 #include "paoding/range.h"
 
 namespace paoding {
 namespace {
 
+const std::string kAverage = "average/";
 constexpr double kLargest = 3.4028234663852886e38;  // f32
 
-bool fits(const std::string& pattern, const std::string& name) {
-  return pattern.ends_with('*') ? name.starts_with(pattern.substr(0, pattern.size() - 1)) : pattern == name;
+// Whether a glob stands for a name: '*' for any characters, '?' for one.
+bool fits(std::string_view glob, std::string_view name) {
+  if (glob.empty()) return name.empty();
+  if (glob[0] != '*')
+    return !name.empty() && (glob[0] == '?' || glob[0] == name[0]) && fits(glob.substr(1), name.substr(1));
+  const std::string_view rest =
+      glob.substr(glob.find_first_not_of('*') == glob.npos ? glob.size() : glob.find_first_not_of('*'));
+  for (std::size_t skipped = 0; skipped <= name.size(); ++skipped) {
+    if (fits(rest, name.substr(skipped))) return true;
+  }
+  return false;
+}
+
+// The optimizer of a group: its own or the common one, with the decay that the group wants.
+Optimizer optimizer_of(const ParameterGroup& group, const Optimizer& common) {
+  Optimizer own = group.optimizer ? *group.optimizer : common;
+  if (group.weight_decay) std::visit([&](auto& numbers) { numbers.weight_decay = *group.weight_decay; }, own);
+  return own;
 }
 
 // The parameters among the ancestors of a value.
@@ -48,7 +66,7 @@ class Minimize {
  public:
   Minimize(const Value& loss, const Optimizer& optimizer, const MinimizeOptions& options)
       : loss_(loss), graph_(loss.graph()), options_(options), optimizers_{optimizer} {
-    for (const ParameterGroup& group : options.groups) optimizers_.push_back(group.optimizer);
+    for (const ParameterGroup& group : options.groups) optimizers_.push_back(optimizer_of(group, optimizer));
     check_options();
   }
 
@@ -59,9 +77,11 @@ class Minimize {
     sum_gradients();
     measure();
     count();
-    for (const Optimizer& optimizer : optimizers_) rules_.push_back(UpdateRule(optimizer, step_));
+    for (std::size_t k = 0; k < optimizers_.size(); ++k) {
+      rules_.push_back(UpdateRule::make(optimizers_[k], step_, k == 0 ? 1 : options_.groups[k - 1].rate_factor));
+    }
     for (std::size_t i = 0; i < made_.parameters.size(); ++i) update(i);
-    made_.learning_rate = rules_[0].learning_rate();
+    made_.learning_rate = rules_[0]->learning_rate();
     return made_;
   }
 
@@ -76,7 +96,14 @@ class Minimize {
     if (graph_.find("optimizer/step").valid()) wrong("the graph has an optimizer already");
     check_range("minimize", "accumulate", options_.accumulate, Range::at_least(1));
     check_range("minimize", "clip_norm", options_.clip_norm, Range::at_least(0));
+    check_range("minimize", "average_decay", options_.average_decay, Range::from_up_to(0, 1));
     for (const Optimizer& optimizer : optimizers_) check(optimizer);
+    for (const ParameterGroup& group : options_.groups) {
+      check_range("minimize: a group", "rate_factor", group.rate_factor, Range::at_least(0));
+      if (group.names.empty() && !group.rank && !group.predicate) {
+        wrong("a group has no names, no rank and no predicate: it would have every parameter");
+      }
+    }
     if (!options_.loss_scale) return;
     const LossScale& scale = *options_.loss_scale;
     check_range("minimize: loss_scale", "least", scale.least, Range::above(0));
@@ -99,9 +126,14 @@ class Minimize {
       if (std::any_of(options_.frozen.begin(), options_.frozen.end(), names_it)) continue;
       std::size_t rule = 0;
       for (std::size_t g = 0; g < options_.groups.size() && rule == 0; ++g) {
-        const auto& names = options_.groups[g].names;
-        if (std::any_of(names.begin(), names.end(), names_it)) rule = g + 1;
+        const ParameterGroup& group = options_.groups[g];
+        const Type& type = graph_.node(id).types[0];
+        if (!group.names.empty() && std::none_of(group.names.begin(), group.names.end(), names_it)) continue;
+        if (group.rank && *group.rank != type.shape.rank()) continue;
+        if (group.predicate && !group.predicate(name, type)) continue;
+        rule = g + 1;
       }
+      if (rule > 0 && options_.groups[rule - 1].frozen) continue;
       made_.parameters.push_back(graph_.value({id, 0}));
       rule_of_.push_back(rule);
     }
@@ -249,22 +281,27 @@ class Minimize {
       master = graph_.parameter("master/" + name(i), wide, parameter.shape());
       value = select(equal(step_, constant(i64, 0)), value, master);  // it starts as the parameter does
     }
-    const UpdateRule& rule = rules_[rule_of_[i]];
+    const UpdateRule& rule = *rules_[rule_of_[i]];
     Values states;
-    for (const char* state : rule.states()) {
-      states.push_back(graph_.parameter(state + name(i), wide, parameter.shape()));
+    for (const UpdateState& state : rule.states(parameter.shape())) {
+      states.push_back(graph_.parameter(state.prefix + name(i), wide, state.shape));
     }
-    const UpdateRule::Updated updated = rule.update(value, gradient, states);
+    const Updated updated = rule.update({value, states}, gradient);
     for (std::size_t k = 0; k < states.size(); ++k) set(states[k], updated.states[k]);
     set(parameter, updated.value);
     if (master.valid()) set(master, updated.value);
+    if (options_.average_decay == 0) return;
+    const double keep = options_.average_decay;
+    const Value average = graph_.parameter(kAverage + name(i), wide, parameter.shape());
+    const Value old = select(equal(step_, constant(i64, 0)), value, average);  // it starts as the parameter does
+    set(average, old * keep + updated.value * (1 - keep));
   }
 
   const Value loss_;
   Graph& graph_;
   const MinimizeOptions& options_;
   std::vector<Optimizer> optimizers_;  // the common one, then those of groups
-  std::vector<UpdateRule> rules_;
+  std::vector<std::unique_ptr<UpdateRule>> rules_;
   std::vector<std::size_t> rule_of_;  // per parameter
   TrainingStep made_;
   Values used_;
@@ -275,6 +312,23 @@ class Minimize {
 
 TrainingStep minimize(const Value& loss, const Optimizer& optimizer, const MinimizeOptions& options) {
   return Minimize(loss, optimizer, options).run();
+}
+
+std::map<std::string, Tensor> averages_of(const Parameters& parameters) {
+  std::map<std::string, Tensor> averages;
+  const std::vector<std::string> names = parameters.names();
+  const std::set<std::string> all(names.begin(), names.end());
+  for (const std::string& each : names) {
+    const std::string name = each.starts_with(kAverage) ? each.substr(kAverage.size()) : "";
+    if (!all.contains(name)) continue;
+    const Tensor average = parameters.get(each);
+    const DType dtype = parameters.get(name).dtype();
+    averages[name] = average.dtype() == dtype ? average : Tensor::from(dtype, average.shape(), average.to_doubles());
+  }
+  if (averages.empty()) {
+    fail(ErrorKind::argument, "averages_of: the store has no averages; minimize with average_decay keeps them");
+  }
+  return averages;
 }
 
 }  // namespace paoding

@@ -2,7 +2,8 @@
 // What one optimizer does to one parameter, with what all its parameters share computed once.
 #pragma once
 
-#include <span>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "paoding/optimizer.h"
@@ -12,29 +13,27 @@ namespace paoding {
 /// Error (argument) when a number of it is out of range.
 void check(const Optimizer& optimizer);
 
+/// What an optimizer remembers of a parameter, "<prefix><parameter>".
+struct UpdateState {
+  const char* prefix;
+  Shape shape;
+};
+
+/// A parameter before or after an update, in the dtype that it is computed in.
+struct Updated {
+  Value value;
+  Values states;
+};
+
 class UpdateRule {
  public:
-  /// `step` counts the updates made before this one.
-  UpdateRule(const Optimizer& optimizer, const Value& step);
-
-  struct Updated {
-    Value value;
-    Values states;
-  };
-
-  /// Prefixes of the names of the states that a parameter needs.
-  std::vector<const char*> states() const;
-  Updated update(const Value& value, const Value& gradient, const Values& states) const;
-  const Value& learning_rate() const { return rate_; }
-
- private:
-  Updated update_adam(const Value& value, const Value& gradient, const Values& states, const AdamW& adam,
-                      bool is_decoupled) const;
-  Updated update_sgd(const Value& value, const Value& gradient, const Values& states, const Sgd& sgd) const;
-
-  Optimizer optimizer_;
-  Value rate_;                    // f64
-  Value step_size_, root_scale_;  // of Adam, f64: rate / (1 - beta1^t), 1 / sqrt(1 - beta2^t)
+  /// `step` counts the updates made before this one, i64; the learning rate is multiplied by `rate_factor`.
+  static std::unique_ptr<UpdateRule> make(const Optimizer& optimizer, const Value& step, double rate_factor);
+  virtual ~UpdateRule() = default;
+  virtual std::vector<UpdateState> states(const Shape& parameter) const = 0;
+  virtual Updated update(const Updated& old, const Value& gradient) const = 0;
+  /// f64.
+  virtual const Value& learning_rate() const = 0;
 };
 
 }  // namespace paoding
