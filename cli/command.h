@@ -39,6 +39,8 @@ void add_doctor(CLI::App& app, Commands* commands);
 void add_train(CLI::App& app, Commands* commands);
 void add_predict(CLI::App& app, Commands* commands);
 void add_evaluate(CLI::App& app, Commands* commands);
+void add_export(CLI::App& app, Commands* commands);
+void add_serve(CLI::App& app, Commands* commands);
 void add_bench(CLI::App& app, Commands* commands);
 void add_profile(CLI::App& app, Commands* commands);
 void add_report(CLI::App& app, Commands* commands);

@@ -159,6 +159,8 @@ int main(int argc, char** argv) {
   add_train(app, &commands);
   add_predict(app, &commands);
   add_evaluate(app, &commands);
+  add_export(app, &commands);
+  add_serve(app, &commands);
   add_fetch(app, &commands);
   add_run(app, &commands);
   add_dump(app, &commands);

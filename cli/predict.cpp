@@ -13,9 +13,7 @@
 #include "command.h"
 #include "io/json_text.h"
 #include "line_reader.h"
-#include "model_checkpoint.h"
-#include "models/task.h"
-#include "text/suggest.h"
+#include "predicting.h"
 
 namespace paoding::cli {
 namespace {
@@ -23,70 +21,19 @@ namespace {
 constexpr std::size_t kLinesTogether = 512;  // a terminal gets its answer line by line
 
 struct PredictCommand {
-  std::string model, checkpoint, device = "cpu", part = "test", data_folder = "data";
+  ModelChoice choice;
+  std::string part = "test";
   std::vector<std::string> inputs = {"-"};
-  models::SearchOptions search = {.beam = 1, .best = 1};
-  std::int64_t limit = 0, threads = 0, show = 0;
-  bool json = false, latest = false, each_line = false, allow_tf32 = false;
-  PrecisionFlag precision;
+  CLI::Option* inputs_given = nullptr;
+  std::int64_t limit = 0, show = 0;
+  bool json = false, each_line = false;
 };
-
-// A model as a checkpoint has it.
-struct Loaded {
-  std::unique_ptr<models::Task> task;
-  std::optional<Parameters> parameters;
-  std::unique_ptr<models::Predictor> predictor;
-};
-
-std::unique_ptr<models::Task> task_of(const PredictCommand& command) {
-  const std::vector<std::string> names = models::task_names();
-  if (std::find(names.begin(), names.end(), command.model) == names.end()) {
-    throw UsageError(fmt::format("there is no model named '{}'{}; there are: {}", command.model,
-                                 suggestion(command.model, names), fmt::join(names, ", ")));
-  }
-  return models::make_task(command.model);
-}
-
-Loaded load(const PredictCommand& command, bool needs_data) {
-  Loaded loaded;
-  const DType precision = command.precision.precision();
-  loaded.task = task_of(command);
-  if (command.threads > 0) omp_set_num_threads(static_cast<int>(command.threads));
-  models::Task& task = *loaded.task;
-  const Checkpoint checkpoint = load_checkpoint_of(task, command.checkpoint, command.latest);
-  for (const models::Option& option : task.options()) {
-    const auto kept = checkpoint.manifest.options.find(option.name);
-    try {
-      if (kept != checkpoint.manifest.options.end()) models::set(option, kept->second);
-    } catch (const Error& error) {
-      fail(ErrorKind::file, "{}: its manifest: {}", command.checkpoint, error.what());
-    }
-  }
-  task.set_files(checkpoint.files);
-  check_restorable_from(command.checkpoint, checkpoint, task);
-  check_finite(command.checkpoint, checkpoint);
-  if (needs_data) task.read(command.data_folder);
-  Graph graph;
-  task.loss(graph, task.any_bucket(), 1, false);
-  CompileOptions compile;
-  compile.device = parse_device(command.device);
-  compile.allow_tf32 = command.allow_tf32;
-  compile.precision = precision;
-  loaded.parameters.emplace(graph, compile.device);
-  restore_from(command.checkpoint, checkpoint.tensors, &*loaded.parameters, true);
-  loaded.predictor = task.predictor({&*loaded.parameters, compile, check_interrupted});
-  return loaded;
-}
 
 void print_predictions(const PredictCommand& command, const std::string& input, const models::Predictions& found) {
   if (command.json) {
-    std::vector<std::string> items;
-    for (const models::Prediction& p : found) {
-      items.push_back(JsonObject().add("text", p.text).add("log_probability", p.log_probability).text());
-    }
-    return print("{}\n", JsonObject().add("input", input).add_json("predictions", json_array(items)).text());
+    return print("{}\n", JsonObject().add("input", input).add_json("predictions", to_json(found)).text());
   }
-  if (command.search.best == 1) return print("{}\n", found.empty() ? "" : one_line(found[0].text));
+  if (command.choice.search.best == 1) return print("{}\n", found.empty() ? "" : one_line(found[0].text));
   for (const models::Prediction& p : found)
     print("{}\t{:.4f}\t{}\n", one_line(input), p.log_probability, one_line(p.text));
 }
@@ -94,7 +41,7 @@ void print_predictions(const PredictCommand& command, const std::string& input, 
 void predict_lines(const PredictCommand& command, models::Predictor& predictor, LineReader& lines) {
   std::vector<std::string> waiting;
   const auto flush = [&] {
-    const auto found = predictor.predict(waiting, command.search);
+    const auto found = predictor.predict(waiting, command.choice.search);
     for (std::size_t i = 0; i < waiting.size(); ++i) print_predictions(command, waiting[i], found[i]);
     waiting.clear();
     flush_output();
@@ -114,14 +61,39 @@ void predict_lines(const PredictCommand& command, models::Predictor& predictor, 
   if (!waiting.empty()) flush();
 }
 
-int predict(const PredictCommand& command) {
-  if (command.search.best > command.search.beam && command.model != "fashion") {
-    throw UsageError(fmt::format("--best {} needs a --beam of at least {}", command.search.best, command.search.best));
+// The inputs of `predict MODEL CHECKPOINT FILE..`, or of `predict model.pd FILE..`.
+std::vector<std::string> inputs_of(const PredictCommand& command, bool is_file) {
+  if (!is_file || command.choice.checkpoint.empty()) return command.inputs;
+  std::vector<std::string> inputs{command.choice.checkpoint};
+  if (command.inputs_given->count() > 0) inputs.insert(inputs.end(), command.inputs.begin(), command.inputs.end());
+  return inputs;
+}
+
+void check_best(const ModelChoice& choice) {
+  if (choice.search.best > choice.search.beam && choice.model != "fashion") {
+    throw UsageError(fmt::format("--best {} needs a --beam of at least {}", choice.search.best, choice.search.best));
   }
-  const Loaded loaded = load(command, false);
-  for (const std::string& input : command.inputs) {
-    if (!loaded.task->predicts_lines()) {
-      const auto found = loaded.predictor->predict_file(input, command.search);
+}
+
+int predict(PredictCommand& command) {
+  ModelChoice& choice = command.choice;
+  const bool is_file = is_model_file(choice.model);
+  std::optional<models::Served> served;
+  Loaded loaded;
+  if (is_file) {
+    if (choice.threads > 0) omp_set_num_threads(static_cast<int>(choice.threads));
+    served.emplace(choice.model, choice.compile());
+    if (choice.beam_given->count() == 0) choice.search.beam = served->beam();
+    if (served->task().predicts_lines()) check_best(choice);
+    loaded.predictor = served->predictor(check_interrupted);
+  } else {
+    check_best(choice);
+    loaded = load_model(choice, false);
+  }
+  const models::Task& task = is_file ? served->task() : *loaded.task;
+  for (const std::string& input : inputs_of(command, is_file)) {
+    if (!task.predicts_lines()) {
+      const auto found = loaded.predictor->predict_file(input, choice.search);
       for (std::size_t i = 0; i < found.size(); ++i) {
         print_predictions(command, fmt::format("{}:{}", input, i), found[i]);
       }
@@ -137,38 +109,24 @@ int evaluate(const PredictCommand& command) {
   const models::Part part = command.part == "train"        ? models::Part::train
                             : command.part == "validation" ? models::Part::validation
                                                            : models::Part::test;
-  const Loaded loaded = load(command, true);
+  const Loaded loaded = load_model(command.choice, true);
   JsonObject json;
-  for (const models::Score& score : loaded.predictor->evaluate(part, command.search, command.limit)) {
+  for (const models::Score& score : loaded.predictor->evaluate(part, command.choice.search, command.limit)) {
     json.add(score.name, score.value);
     if (!command.json) print("{}: {}\n", command.part, models::text_of(score));
   }
   if (command.json) print("{}\n", json.text());
-  if (command.show > 0 && !command.json) print("\n{}", loaded.predictor->show(command.search, command.show));
+  if (command.show > 0 && !command.json) print("\n{}", loaded.predictor->show(command.choice.search, command.show));
   return kOk;
 }
 
-std::shared_ptr<PredictCommand> add_common(CLI::App& sub) {
+std::shared_ptr<PredictCommand> add_common(CLI::App& sub, const std::string& what) {
   const auto command = std::make_shared<PredictCommand>();
-  sub.add_option("model", command->model, fmt::format("One of {}", fmt::join(models::task_names(), ", ")))
-      ->required()
-      ->type_name("MODEL");
-  sub.add_option("checkpoint", command->checkpoint, "A checkpoint, or the folder of a run: the best one in it")
-      ->required()
+  sub.add_option("model", command->choice.model, what)->required()->type_name("MODEL");
+  sub.add_option("checkpoint", command->choice.checkpoint, "A checkpoint, or the folder of a run: the best one in it")
       ->type_name("CHECKPOINT");
-  sub.add_flag("--latest", command->latest, "Of a run's folder the latest checkpoint, not the best");
-  sub.add_option("--beam", command->search.beam, "Hypotheses kept while searching; 1: greedy")
-      ->check(CLI::Range(1, 1000).description(""))
-      ->type_name("N")
-      ->capture_default_str();
+  command->choice.add_to(sub);
   sub.add_flag("--json", command->json, "Print JSON lines");
-  sub.add_option("--device", command->device, "cpu, cuda, cuda:N or best")->type_name("DEVICE")->capture_default_str();
-  sub.add_flag("--tf32", command->allow_tf32, "On a GPU, products of f32 may round their operands to TF32");
-  command->precision.add_to(sub);
-  sub.add_option("--threads", command->threads, "Of the CPU; 0: OMP_NUM_THREADS, or all cores")
-      ->check(CLI::Range(0, 4096).description(""))
-      ->type_name("N")
-      ->capture_default_str();
   return command;
 }
 
@@ -181,11 +139,13 @@ void add_predict(CLI::App& app, Commands* commands) {
       "g2p: words to phonemes; translate: sentences; lm: how lines go on; one line in, one line out, in their order.\n"
       "fashion: files of images (IDX, gzipped or not, or PGM). With --best, each line out has the input, the log\n"
       "probability and the prediction, split by tabs.");
-  const auto command = add_common(*sub);
-  sub->add_option("inputs", command->inputs, "Files with a word, sentence or beginning a line, or of images; -: stdin")
-      ->type_name("FILE")
-      ->default_str("-");
-  sub->add_option("--best", command->search.best, "Predictions per input, with their log probabilities")
+  const auto command = add_common(
+      *sub, fmt::format("One of {}; or a file that `paoding export` wrote", fmt::join(models::task_names(), ", ")));
+  command->inputs_given = sub->add_option("inputs", command->inputs,
+                                          "Files with a word, sentence or beginning a line, or of images; -: stdin")
+                              ->type_name("FILE")
+                              ->default_str("-");
+  sub->add_option("--best", command->choice.search.best, "Predictions per input, with their log probabilities")
       ->check(CLI::Range(1, 1000).description(""))
       ->type_name("N")
       ->capture_default_str();
@@ -196,6 +156,7 @@ void add_predict(CLI::App& app, Commands* commands) {
       "  echo paoding | paoding predict g2p runs/g2p\n"
       "  paoding predict g2p runs/g2p/step-00001200 --json < words.txt\n"
       "  paoding predict translate runs/translate sentences.txt --beam 5\n"
+      "  paoding predict g2p.pd words.txt                      # a model that `paoding export` wrote\n"
       "  paoding predict fashion runs/fashion data/fashion/t10k-images-idx3-ubyte.gz");
   commands->push_back({sub, [command] { return predict(*command); }});
 }
@@ -210,9 +171,9 @@ void add_evaluate(CLI::App& app, Commands* commands) {
       "  paoding evaluate g2p runs/g2p\n"
       "  paoding evaluate g2p runs/g2p --beam 5 --show 20\n"
       "  paoding evaluate g2p runs/g2p --latest --part validation --limit 2000 --json");
-  const auto command = add_common(*sub);
-  if (const auto folder = env_value("PAODING_DATA_DIR")) command->data_folder = *folder;
-  sub->add_option("--data", command->data_folder, "Folder of data sets; `paoding fetch` fills it")
+  const auto command = add_common(*sub, fmt::format("One of {}", fmt::join(models::task_names(), ", ")));
+  if (const auto folder = env_value("PAODING_DATA_DIR")) command->choice.data_folder = *folder;
+  sub->add_option("--data", command->choice.data_folder, "Folder of data sets; `paoding fetch` fills it")
       ->type_name("FOLDER")
       ->capture_default_str();
   sub->add_option("--part", command->part, "Which examples: train, validation or test")

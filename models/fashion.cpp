@@ -13,6 +13,7 @@
 #include "paoding/data/batches.h"
 #include "paoding/data/corpora.h"
 #include "paoding/error.h"
+#include "paoding/model.h"
 
 namespace paoding::models {
 namespace {
@@ -114,13 +115,23 @@ class FashionPredictor : public Predictor {
   FashionPredictor(const Fashion& task, const Trained& trained)
       : task_(task),
         before_run_(trained.before_run),
-        programs_(
-            [&task](const Programs::Key& key) {
-              auto graph = std::make_unique<Graph>();
-              graph->fetch("log_probabilities", log_softmax(task.logits(*graph, key[0], false)));
-              return graph;
-            },
-            trained.compile, trained.parameters) {}
+        build_([&task](const Programs::Key& key) {
+          auto graph = std::make_unique<Graph>();
+          graph->fetch("log_probabilities", log_softmax(task.logits(*graph, key[0], false)));
+          return graph;
+        }),
+        programs_(trained.graphs_of("classify", build_), trained.compile, trained.parameters) {}
+
+  GraphTexts graphs(const SearchOptions&) const override {
+    GraphTexts texts;
+    for (const std::int64_t rows : {std::int64_t{1}, kRows}) {
+      texts[graph_name("classify", {rows})] = to_text(*build_({rows}));
+    }
+    return texts;
+  }
+  void prepare(const SearchOptions&) override {
+    for (const std::int64_t rows : {std::int64_t{1}, kRows}) programs_.at({rows});
+  }
 
   std::vector<Score> evaluate(Part part, const SearchOptions&, std::int64_t limit) override {
     std::vector<std::int64_t> examples(task_.numbers(part).size());
@@ -193,7 +204,7 @@ class FashionPredictor : public Predictor {
     std::vector<Ranked> all;
     for (std::int64_t start = 0; start < count; start += kRows) {
       const std::int64_t rows = std::min(kRows, count - start);
-      Tensor part(u8, {count < kRows ? count : kRows, 1, Fashion::kSide, Fashion::kSide});
+      Tensor part(u8, {count == 1 ? 1 : kRows, 1, Fashion::kSide, Fashion::kSide});
       std::memset(part.bytes(), 0, static_cast<std::size_t>(part.size_bytes()));
       const auto pixels = static_cast<std::int64_t>(Fashion::kPixels);
       std::memcpy(part.bytes(), images.bytes() + start * pixels, static_cast<std::size_t>(rows * pixels));
@@ -205,6 +216,7 @@ class FashionPredictor : public Predictor {
 
   const Fashion& task_;
   std::function<void()> before_run_;
+  Programs::Build build_;
   Programs programs_;  // by rows
 };
 

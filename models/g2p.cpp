@@ -187,13 +187,16 @@ class G2pPredictor : public Predictor {
   std::vector<Predictions> predict(std::span<const std::string> lines, const SearchOptions& search) override {
     std::vector<Sequence> sources;
     for (const std::string& line : lines) sources.push_back(task_.spell(lower(line)));
-    const auto found = search_(sources, std::max(search.beam, search.best));
+    const auto found = search_(sources, std::max(search.beam, search.best), search.packs);
     auto all = predictions_of(found, search.best, [&](const Sequence& words) { return task_.say(words); });
     for (std::size_t i = 0; i < lines.size(); ++i) {
       if (lines[i].empty()) all[i] = {Prediction{}};  // nothing is said, for certain; no word there is empty
     }
     return all;
   }
+
+  GraphTexts graphs(const SearchOptions& search) const override { return search_.graphs(search.beam); }
+  void prepare(const SearchOptions& search) override { search_.prepare(search.beam); }
 
   std::string remark(const std::string& line) const override {
     const std::vector<std::string> letters = data::characters(lower(line), "word '" + printable(line, "") + "'");

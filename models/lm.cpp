@@ -16,6 +16,7 @@
 #include "paoding/data/corpora.h"
 #include "paoding/data/vocabulary.h"
 #include "paoding/error.h"
+#include "paoding/model.h"
 #include "paoding/printable.h"
 
 namespace paoding::models {
@@ -161,6 +162,7 @@ class Lm : public Task {
   std::int64_t start() const { return start_; }
   std::int64_t end() const { return end_; }
   std::int64_t most_words() const { return continue_; }
+  const std::vector<std::int64_t>& bounds() const { return bounds_; }
   std::int64_t bound(std::int64_t length) const { return data::bucket_bound(bounds_, length); }
 
  private:
@@ -189,19 +191,26 @@ class LmPredictor : public Predictor {
       : task_(task),
         mean_loss_(task, trained, kRows),
         before_run_(trained.before_run),
-        programs_(
-            [&task](const Programs::Key& key) {
-              auto graph = std::make_unique<Graph>();
-              const Value written = graph->input("written", i64, {key[0], key[1]});
-              const Value lengths = graph->input("lengths", i64, {key[1]});
-              fetch(
-                  *graph,
-                  task.model(*graph, false)
-                      .search(written, lengths,
-                              {.beam = key[2], .steps = task.most_words(), .start = task.start(), .end = task.end()}));
-              return graph;
-            },
-            trained.compile, trained.parameters) {}
+        build_([&task](const Programs::Key& key) {
+          auto graph = std::make_unique<Graph>();
+          const Value written = graph->input("written", i64, {key[0], key[1]});
+          const Value lengths = graph->input("lengths", i64, {key[1]});
+          fetch(*graph,
+                task.model(*graph, false)
+                    .search(written, lengths,
+                            {.beam = key[2], .steps = task.most_words(), .start = task.start(), .end = task.end()}));
+          return graph;
+        }),
+        programs_(trained.graphs_of("search", build_), trained.compile, trained.parameters) {}
+
+  GraphTexts graphs(const SearchOptions& search) const override {
+    GraphTexts texts;
+    for (const Programs::Key& key : keys(search)) texts[graph_name("search", key)] = to_text(*build_(key));
+    return texts;
+  }
+  void prepare(const SearchOptions& search) override {
+    for (const Programs::Key& key : keys(search)) programs_.at(key);
+  }
 
   std::vector<Score> evaluate(Part part, const SearchOptions&, std::int64_t limit) override {
     return {{"perplexity", std::exp(mean_loss_(part, limit)), false}};
@@ -233,6 +242,14 @@ class LmPredictor : public Predictor {
   }
 
  private:
+  std::vector<Programs::Key> keys(const SearchOptions& search) const {
+    std::vector<Programs::Key> all;
+    for (const std::int64_t bound : task_.bounds()) {
+      for (const std::int64_t rows : {std::int64_t{1}, kRows}) all.push_back({bound, rows, search.beam});
+    }
+    return all;
+  }
+
   // Of beginnings that are too long the last words count.
   std::vector<std::vector<Hypothesis>> continued(const std::vector<Sequence>& beginnings, std::int64_t beam) {
     std::vector<std::int64_t> buckets;
@@ -270,6 +287,7 @@ class LmPredictor : public Predictor {
   const Lm& task_;
   MeanLoss mean_loss_;
   std::function<void()> before_run_;
+  Programs::Build build_;
   Programs programs_;  // by bound, rows, beam
 };
 

@@ -3,13 +3,66 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "paoding/data/batches.h"
+#include "paoding/model.h"
 
 namespace paoding::models {
 namespace {
 
 constexpr std::int64_t kSearchRows = 64;  // hypotheses of all sources in one run, about
+
+std::int64_t most_rows(std::int64_t beam) { return std::max<std::int64_t>(1, kSearchRows / beam); }
+
+// Rows that there are programs for, ascending.
+std::vector<std::int64_t> row_counts(std::int64_t beam) {
+  const std::int64_t most = most_rows(beam);
+  std::vector<std::int64_t> counts;
+  for (const std::int64_t rows : {std::int64_t{1}, most / 8, most}) {
+    if (rows >= 1 && (counts.empty() || rows > counts.back())) counts.push_back(rows);
+  }
+  return counts;
+}
+
+// Sources that run together, padded to a length.
+struct PackedBatch {
+  std::int64_t bound, rows;
+  std::vector<std::int64_t> examples;
+};
+
+// Sources in the order of their lengths, cut where all runs together take the least: steps times rows, and what a step
+// takes however few rows there are.
+std::vector<PackedBatch> packed(const std::vector<std::int64_t>& bounds, const std::vector<std::int64_t>& row_counts) {
+  constexpr std::int64_t kStep = 16;  // rows that take as long
+  std::vector<std::int64_t> order(bounds.size());
+  std::iota(order.begin(), order.end(), std::int64_t{0});
+  const auto bound_of = [&](std::size_t i) { return bounds[static_cast<std::size_t>(order[i])]; };
+  std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
+    return bounds[static_cast<std::size_t>(a)] < bounds[static_cast<std::size_t>(b)];
+  });
+  const auto rows_for = [&](std::size_t count) {
+    return *std::lower_bound(row_counts.begin(), row_counts.end(), static_cast<std::int64_t>(count));
+  };
+  std::vector<std::int64_t> least(order.size() + 1, 0);  // of the first i
+  std::vector<std::size_t> begin(order.size() + 1, 0);   // where the last run of those begins
+  for (std::size_t i = 1; i <= order.size(); ++i) {
+    least[i] = -1;
+    for (std::size_t count = 1; count <= i && count <= static_cast<std::size_t>(row_counts.back()); ++count) {
+      const std::int64_t work = least[i - count] + bound_of(i - 1) * (kStep + rows_for(count));
+      if (least[i] < 0 || work < least[i]) least[i] = work, begin[i] = i - count;
+    }
+  }
+  std::vector<PackedBatch> batches;
+  for (std::size_t end = order.size(); end > 0; end = begin[end]) {
+    PackedBatch& batch = batches.emplace_back();
+    batch.bound = bound_of(end - 1);
+    batch.rows = rows_for(end - begin[end]);
+    batch.examples.assign(order.begin() + static_cast<std::ptrdiff_t>(begin[end]),
+                          order.begin() + static_cast<std::ptrdiff_t>(end));
+  }
+  return batches;
+}
 
 std::size_t index_of(const std::vector<std::int64_t>& bounds, std::int64_t length) {
   const auto at = std::lower_bound(bounds.begin(), bounds.end(), length);
@@ -117,47 +170,76 @@ Value PairTask::loss(Graph& graph, std::int64_t bucket, std::int64_t rows, bool 
 PairSearch::PairSearch(const PairTask& task, const Trained& trained)
     : task_(task),
       before_run_(trained.before_run),
-      programs_(
-          [&task](const Programs::Key& key) {
-            auto graph = std::make_unique<Graph>();
-            const std::int64_t S = key[0], rows = key[1], beam = key[2];
-            const Value source = graph->input("source", i64, {S, rows}), lengths = graph->input("lengths", i64, {rows});
-            Seq2SeqOptions options = task.model_;
-            options.dropout = 0;
-            const Seq2Seq model(*graph, options);
-            // Half as long again as the source, and at most as long as targets were in training.
-            const std::int64_t steps = std::min(task.target_bounds_.back(), S + S / 2 + 6);
-            fetch(*graph, model.search(model.encode(source, lengths),
-                                       {.beam = beam, .steps = steps, .start = task.start_, .end = task.end_}));
-            return graph;
-          },
-          trained.compile, trained.parameters) {}
+      build_([&task](const Programs::Key& key) {
+        auto graph = std::make_unique<Graph>();
+        const std::int64_t S = key[0], rows = key[1], beam = key[2];
+        const Value source = graph->input("source", i64, {S, rows}), lengths = graph->input("lengths", i64, {rows});
+        Seq2SeqOptions options = task.model_;
+        options.dropout = 0;
+        const Seq2Seq model(*graph, options);
+        // Half as long again as the source, and at most as long as targets were in training.
+        const std::int64_t steps = std::min(task.target_bounds_.back(), S + S / 2 + 6);
+        fetch(*graph, model.search(model.encode(source, lengths),
+                                   {.beam = beam, .steps = steps, .start = task.start_, .end = task.end_}));
+        return graph;
+      }),
+      programs_(trained.graphs_of("search", build_), trained.compile, trained.parameters) {}
 
-std::vector<std::vector<Hypothesis>> PairSearch::operator()(std::span<const Sequence> sources, std::int64_t beam) {
+std::vector<Programs::Key> PairSearch::keys(std::int64_t beam) const {
+  std::vector<Programs::Key> all;
+  for (const std::int64_t bound : task_.source_bounds_) {
+    for (const std::int64_t rows : row_counts(beam)) all.push_back({bound, rows, beam});
+  }
+  return all;
+}
+
+GraphTexts PairSearch::graphs(std::int64_t beam) const {
+  GraphTexts texts;
+  for (const Programs::Key& key : keys(beam)) texts[graph_name("search", key)] = to_text(*build_(key));
+  return texts;
+}
+
+void PairSearch::prepare(std::int64_t beam) {
+  for (const Programs::Key& key : keys(beam)) programs_.at(key);
+}
+
+void PairSearch::run(std::span<const Sequence> sources, const std::vector<std::int64_t>& batch,
+                     const Programs::Key& key, std::vector<std::vector<Hypothesis>>* found) {
+  Sources fed(key[0], key[1]);
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    fed.set(static_cast<std::int64_t>(i), sources[static_cast<std::size_t>(batch[i])]);
+  }
+  Program& program = programs_.at(key);
+  program.set_input(0, fed.numbers);
+  program.set_input(1, fed.lengths);
+  if (before_run_) before_run_();
+  program.run();
+  auto all = hypotheses(program, task_.end_, task_.length_power_);
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    const auto at = static_cast<std::size_t>(batch[i]);
+    (*found)[at] = std::move(all[i]);
+    if (!sources[at].empty()) check_found((*found)[at]);
+  }
+}
+
+std::vector<std::vector<Hypothesis>> PairSearch::operator()(std::span<const Sequence> sources, std::int64_t beam,
+                                                            bool packs) {
   std::vector<std::int64_t> buckets;
   for (const Sequence& source : sources) {
     buckets.push_back(data::bucket_bound(task_.source_bounds_, static_cast<std::int64_t>(source.size())));
   }
-  const std::int64_t most = std::max<std::int64_t>(1, kSearchRows / beam);
   std::vector<std::vector<Hypothesis>> found(sources.size());
+  if (packs) {
+    for (const PackedBatch& batch : packed(buckets, row_counts(beam))) {
+      run(sources, batch.examples, {batch.bound, batch.rows, beam}, &found);
+    }
+    return found;
+  }
+  const std::int64_t most = most_rows(beam);
   for (const data::BatchExamples& batch : data::batches_in_order(buckets, most)) {
     const std::int64_t bound = buckets[static_cast<std::size_t>(batch[0])];
     const std::int64_t rows = batch.size() == 1 ? 1 : most;  // two shapes of a bucket: one source, and many
-    Sources fed(bound, rows);
-    for (std::size_t i = 0; i < batch.size(); ++i) {
-      fed.set(static_cast<std::int64_t>(i), sources[static_cast<std::size_t>(batch[i])]);
-    }
-    Program& program = programs_.at({bound, rows, beam});
-    program.set_input(0, fed.numbers);
-    program.set_input(1, fed.lengths);
-    if (before_run_) before_run_();
-    program.run();
-    auto all = hypotheses(program, task_.end_, task_.length_power_);
-    for (std::size_t i = 0; i < batch.size(); ++i) {
-      const auto at = static_cast<std::size_t>(batch[i]);
-      found[at] = std::move(all[i]);
-      if (!sources[at].empty()) check_found(found[at]);
-    }
+    run(sources, batch, {bound, rows, beam}, &found);
   }
   return found;
 }

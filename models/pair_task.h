@@ -47,11 +47,18 @@ class PairSearch {
  public:
   PairSearch(const PairTask& task, const Trained& trained);
   /// The hypotheses of each source, the best first. Sources longer than the longest bucket are cut.
-  std::vector<std::vector<Hypothesis>> operator()(std::span<const Sequence> sources, std::int64_t beam);
+  std::vector<std::vector<Hypothesis>> operator()(std::span<const Sequence> sources, std::int64_t beam,
+                                                  bool packs = false);
+  GraphTexts graphs(std::int64_t beam) const;
+  void prepare(std::int64_t beam);
 
  private:
   const PairTask& task_;
+  std::vector<Programs::Key> keys(std::int64_t beam) const;
+  void run(std::span<const Sequence> sources, const std::vector<std::int64_t>& batch, const Programs::Key& key,
+           std::vector<std::vector<Hypothesis>>* found);
   std::function<void()> before_run_;
+  Programs::Build build_;
   Programs programs_;  // by source bound, rows, beam
 };
 

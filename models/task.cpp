@@ -12,6 +12,7 @@
 #include "models/all_tasks.h"
 #include "paoding/data/batches.h"
 #include "paoding/error.h"
+#include "paoding/model.h"
 
 namespace paoding::models {
 namespace {
@@ -74,6 +75,13 @@ std::vector<std::string> task_names() {
   std::vector<std::string> names;
   for (const Entry& entry : kTasks) names.emplace_back(entry.name);
   return names;
+}
+
+Programs::Build Trained::graphs_of(std::string_view entry, Programs::Build build) const {
+  if (!stored) return build;
+  return [stored = stored, entry = std::string(entry)](const Programs::Key& key) {
+    return stored(graph_name(entry, key));
+  };
 }
 
 std::vector<Predictions> Predictor::predict(std::span<const std::string>, const SearchOptions&) {

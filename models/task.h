@@ -67,11 +67,22 @@ struct Trained {
   const Parameters* parameters = nullptr;
   CompileOptions compile = {};
   std::function<void()> before_run = {};  // called before each run of a program; what it throws ends the work
+  /// Of a model file: the graph of that name, in place of one that the model's code builds.
+  std::function<std::unique_ptr<Graph>(const std::string& name)> stored = {};
+
+  /// `build`, or where graphs are stored, those of `entry` by graph_name().
+  Programs::Build graphs_of(std::string_view entry, Programs::Build build) const;
 };
+
+/// Graphs in text form by graph_name(): what a model file has.
+using GraphTexts = std::map<std::string, std::string>;
 
 struct SearchOptions {
   std::int64_t beam = 1;
   std::int64_t best = 1;  // predictions per input
+  /// Few inputs of many lengths run together, which is faster; their sums may round otherwise than those of inputs of
+  /// one length.
+  bool packs = false;
 };
 
 /// A model with parameters: how good it is, and what it says. Keeps its programs; lives as long as the task and the
@@ -89,6 +100,10 @@ class Predictor {
   virtual std::vector<Predictions> predict_file(const std::string& path, const SearchOptions& search);
   /// What of a line the model cannot make use of, in words: letters that it never saw, what is too long. "": nothing.
   virtual std::string remark(const std::string&) const { return {}; }
+  /// Every graph that predicting with so many hypotheses needs.
+  virtual GraphTexts graphs(const SearchOptions& search) const = 0;
+  /// Compiles all of them now rather than when they are needed.
+  virtual void prepare(const SearchOptions& search) = 0;
 };
 
 class Task {

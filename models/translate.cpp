@@ -143,9 +143,12 @@ class TranslatePredictor : public Predictor {
   }
 
   std::vector<Predictions> predict(std::span<const std::string> lines, const SearchOptions& search) override {
-    const auto found = search_(pieces_of(lines), std::max(search.beam, search.best));
+    const auto found = search_(pieces_of(lines), std::max(search.beam, search.best), search.packs);
     return predictions_of(found, search.best, [&](const Sequence& pieces) { return task_.target().decode(pieces); });
   }
+
+  GraphTexts graphs(const SearchOptions& search) const override { return search_.graphs(search.beam); }
+  void prepare(const SearchOptions& search) override { search_.prepare(search.beam); }
 
   std::string remark(const std::string& line) const override {
     const std::size_t pieces = task_.source().encode(line).size();

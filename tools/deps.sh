@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 
 # Needed to build and test; then what the checks and speed gain from.
 build_needs=(cmake ninja-build g++ libdnnl-dev libhwy-dev libsleef-dev libxbyak-dev libcli11-dev libfmt-dev
-  libsimdjson-dev zlib1g-dev libzstd-dev libsentencepiece-dev libgtest-dev)
+  libsimdjson-dev zlib1g-dev libzstd-dev libmicrohttpd-dev libsentencepiece-dev libgtest-dev)
 build_likes=(ccache clang-format-14 libbenchmark-dev)
 fuzz_needs=(clang-16 libclang-rt-16-dev)
 tsan_needs=("${fuzz_needs[@]}" libomp-16-dev)

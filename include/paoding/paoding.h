@@ -10,6 +10,7 @@
 #include "paoding/error.h"
 #include "paoding/graph.h"
 #include "paoding/io.h"
+#include "paoding/model.h"
 #include "paoding/nn.h"
 #include "paoding/nn/transformer.h"
 #include "paoding/op.h"

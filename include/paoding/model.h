@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model that can be served: its graphs, weights, vocabulary and options in one file, and the thing that runs it for
+// many threads at once.
+//
+//   const pd::Model model = pd::Model::load("g2p.pd", pd::Device::best());
+//   auto results = model.run("search", {{"source", letters}, {"lengths", lengths}});
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "paoding/graph.h"
+#include "paoding/program.h"
+#include "paoding/tensor.h"
+
+namespace paoding {
+
+/// What a model file holds. On disk it is a safetensors file: the parameters are its tensors by their names, `files`
+/// are tensors "file:<name>" of bytes, and everything else is text in its metadata, sealed with a CRC-32 of all of it.
+struct ModelFile {
+  std::string model = {};                           // who prepares its inputs and reads its results: "g2p"
+  std::map<std::string, std::string> options = {};  // of that model, as text
+  std::map<std::string, std::string> notes = {};    // where it comes from; free text
+  std::map<std::string, std::string> files = {};    // vocabularies, by file name; any bytes
+  /// In text form, by "entry", or "entry[shape]" where an entry point has graphs for several shapes of its inputs.
+  std::map<std::string, std::string> graphs = {};
+  std::map<std::string, Tensor> parameters = {};
+};
+
+/// "search[12,64]": the graph of an entry point for a shape.
+std::string graph_name(std::string_view entry, const std::vector<std::int64_t>& shape);
+
+/// The file appears whole or not at all. Error (file) when it cannot be written or a text is not UTF-8, (argument) when
+/// there is no graph, or a parameter's name begins with "file:".
+void save_model(const std::filesystem::path& path, const ModelFile& model);
+/// Error (file) when the file cannot be read, is truncated, damaged, none of a model, or of a later version; nothing in
+/// it is trusted.
+ModelFile load_model_file(const std::filesystem::path& path);
+/// The same from memory; `name` stands for the file in errors.
+ModelFile parse_model_file(std::span<const std::byte> bytes, std::string_view name);
+
+struct ModelOptions {
+  CompileOptions compile = {};  // device, precision ..; parameters are never assigned
+  int executors = 2;            // calls that run at the same time; each has memory for values of its own
+};
+
+/// The graphs of a model file, compiled for a device when they are first needed. Any thread may call it at any time:
+/// there is one copy of the weights, and as many calls run at once as there are executors; others wait, as long as
+/// their CancelScope lets them. Copies are the same model.
+class Model {
+ public:
+  /// Errors: as load_model_file and Parameters; (file) a graph that is none, or whose parameters are not the file's;
+  /// (argument) no executor.
+  static Model load(const std::filesystem::path& path, const Device& device = Device::cpu());
+  static Model load(const std::filesystem::path& path, const ModelOptions& options);
+  explicit Model(ModelFile file, const ModelOptions& options = {}, std::string_view name = "model");
+
+  /// Without its parameters' values, which parameters() has.
+  const ModelFile& file() const;
+  const Parameters& parameters() const;
+  /// Of the graphs, sorted.
+  std::vector<std::string> entries() const;
+  /// What inputs a graph of an entry point takes: one for every shape. Error (argument) with what there is when there
+  /// is no such entry.
+  std::vector<std::map<std::string, Type>> inputs(std::string_view entry) const;
+  /// A copy of a graph. Error (argument) with those that there are of its entry when there is none of this name.
+  std::unique_ptr<Graph> graph(std::string_view name) const;
+
+  /// Runs the graph of the entry point whose inputs have the types of the feeds, and gives all its fetches. Errors:
+  /// (argument) no such entry, other inputs than it has; (shape, dtype) no graph for these types; and what compiling
+  /// and running it meets.
+  std::map<std::string, Tensor> run(std::string_view entry, const std::map<std::string, Tensor>& feeds) const;
+  /// The same of a model with one entry point. Error (argument) when there are several.
+  std::map<std::string, Tensor> run(const std::map<std::string, Tensor>& feeds) const;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace paoding

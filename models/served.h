@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model file with what prepares its inputs and reads its results: the Task that it names.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+
+#include "models/task.h"
+#include "paoding/model.h"
+
+namespace paoding::models {
+
+/// Its weights are there once; predictors, of which each is for one thread, have programs of their own.
+class Served {
+ public:
+  /// Errors: as Model::load; (file) when it names no task that there is, or is not what that task can use.
+  Served(const std::filesystem::path& path, const CompileOptions& compile);
+
+  const Task& task() const { return *task_; }
+  const Model& model() const { return model_; }
+  /// Hypotheses that its graphs keep.
+  std::int64_t beam() const { return beam_; }
+  std::unique_ptr<Predictor> predictor(std::function<void()> before_run = {}) const;
+
+ private:
+  Model model_;
+  CompileOptions compile_;
+  std::unique_ptr<Task> task_;
+  std::int64_t beam_ = 1;
+};
+
+/// The model file of a predictor's graphs that keep `beam` hypotheses; the parameters are the store's.
+ModelFile exported(Task& task, const Predictor& predictor, const Parameters& store, std::int64_t beam);
+
+}  // namespace paoding::models

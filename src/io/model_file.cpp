@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Model files: safetensors with the graphs' text in the metadata.
+#include <cstring>
+
+#include "base/check.h"
+#include "io/manifest.h"
+#include "io/safetensors.h"
+#include "paoding/model.h"
+
+namespace paoding {
+namespace {
+
+constexpr std::string_view kFormat = "paoding model", kVersion = "1";
+constexpr std::string_view kFile = "file:", kGraph = "graph:", kOption = "option:", kNote = "note:";
+constexpr const char* kSeal = "crc32";
+using Texts = std::map<std::string, std::string>;
+
+// Of every name, type and byte, in their order.
+std::string seal_of(const std::map<std::string, Tensor>& tensors, const Texts& metadata) {
+  checkpoints::Seal seal;
+  const auto add = [&](std::string_view text) {
+    const std::uint64_t size = text.size();
+    seal.add(&size, sizeof size);
+    seal.add(text.data(), text.size());
+  };
+  for (const auto& [key, text] : metadata) {
+    if (key != kSeal) add(key), add(text);
+  }
+  for (const auto& [name, tensor] : tensors) {
+    add(name), add(to_string(tensor.type()));
+    seal.add(tensor.bytes(), static_cast<std::size_t>(tensor.size_bytes()));
+  }
+  return checkpoints::crc_text(seal.crc);
+}
+
+Tensor bytes_tensor(const std::string& bytes) {
+  Tensor tensor(u8, {static_cast<std::int64_t>(bytes.size())});
+  if (!bytes.empty()) std::memcpy(tensor.bytes(), bytes.data(), bytes.size());
+  return tensor;
+}
+
+[[noreturn]] void damaged(const std::string& file, const std::string& what) {
+  fail(ErrorKind::file, "{}: {}", file, what);
+}
+
+ModelFile model_of(const std::string& file, SafetensorsFile read) {
+  Texts& texts = read.metadata;
+  const auto format = texts.find("format"), version = texts.find("version");
+  if (format == texts.end() || format->second != kFormat || version == texts.end()) {
+    damaged(file, "it is no model that `paoding export` or save_model() wrote");
+  }
+  if (version->second != kVersion) {
+    damaged(file, fmt::format("it is a model of version {}; this paoding knows version {}",
+                              safetensors::shown(version->second), kVersion));
+  }
+  const auto seal = texts.find(kSeal);
+  const std::string computed = seal_of(read.tensors, texts);
+  if (seal == texts.end() || seal->second != computed) {
+    damaged(file, fmt::format("it is damaged: its checksum is {}, what is in it has {}",
+                              seal == texts.end() ? "missing" : safetensors::shown(seal->second), computed));
+  }
+  ModelFile model;
+  for (const auto& [key, text] : texts) {
+    const auto rest = [&key = key](std::string_view prefix) { return key.substr(prefix.size()); };
+    if (key == "model")
+      model.model = text;
+    else if (key.starts_with(kGraph))
+      model.graphs[rest(kGraph)] = text;
+    else if (key.starts_with(kOption))
+      model.options[rest(kOption)] = text;
+    else if (key.starts_with(kNote))
+      model.notes[rest(kNote)] = text;
+  }
+  for (auto& [name, tensor] : read.tensors) {
+    if (!name.starts_with(kFile)) {
+      model.parameters[name] = std::move(tensor);
+      continue;
+    }
+    if (tensor.dtype() != u8 || tensor.shape().rank() != 1) {
+      damaged(file, fmt::format("'{}' is {}, needed are bytes", safetensors::shown(name), to_string(tensor.type())));
+    }
+    model.files[name.substr(kFile.size())] =
+        std::string(reinterpret_cast<const char*>(tensor.bytes()), static_cast<std::size_t>(tensor.size_bytes()));
+  }
+  if (model.graphs.empty()) damaged(file, "it has no graph");
+  return model;
+}
+
+}  // namespace
+
+std::string graph_name(std::string_view entry, const std::vector<std::int64_t>& shape) {
+  return fmt::format("{}[{}]", entry, fmt::join(shape, ","));
+}
+
+void save_model(const std::filesystem::path& path, const ModelFile& model) {
+  if (model.graphs.empty()) fail(ErrorKind::argument, "{}: a model has at least one graph", path.string());
+  Texts texts{{"format", std::string(kFormat)}, {"version", std::string(kVersion)}, {"model", model.model}};
+  const auto add = [&](std::string_view prefix, const Texts& all) {
+    for (const auto& [name, text] : all) texts[std::string(prefix) + name] = text;
+  };
+  add(kGraph, model.graphs);
+  add(kOption, model.options);
+  add(kNote, model.notes);
+  std::map<std::string, Tensor> tensors = model.parameters;
+  for (const auto& [name, tensor] : model.parameters) {
+    if (name.starts_with(kFile)) {
+      fail(ErrorKind::argument, "{}: the parameter '{}' has a name that stands for a file", path.string(),
+           safetensors::shown(name));
+    }
+  }
+  for (const auto& [name, bytes] : model.files) tensors[std::string(kFile) + name] = bytes_tensor(bytes);
+  texts[kSeal] = seal_of(tensors, texts);
+  save_safetensors(path, tensors, texts);
+}
+
+ModelFile load_model_file(const std::filesystem::path& path) { return model_of(path.string(), read_safetensors(path)); }
+
+ModelFile parse_model_file(std::span<const std::byte> bytes, std::string_view name) {
+  return model_of(std::string(name), parse_safetensors(bytes, name));
+}
+
+}  // namespace paoding

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+// Model: one store, and executors that calls take in turn.
+#include "paoding/model.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <set>
+
+#include "base/check.h"
+#include "base/one_line.h"
+#include "paoding/cancellation.h"
+
+namespace paoding {
+namespace {
+
+using Types = std::map<std::string, Type>;
+
+Types inputs_of(const Graph& graph) {
+  Types types;
+  for (const NodeId id : graph.inputs()) types[graph.node(id).name.str()] = graph.node(id).types[0];
+  return types;
+}
+
+std::string text_of(const Types& types) {
+  std::string text;
+  for (const auto& [name, type] : types) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", one_line(name), to_string(type));
+  }
+  return text;
+}
+
+std::string_view entry_of(std::string_view graph_name) { return graph_name.substr(0, graph_name.find('[')); }
+
+}  // namespace
+
+struct Model::State {
+  // A graph of the file, as it is called.
+  struct Entry {
+    std::unique_ptr<Graph> graph;
+    Types inputs;
+  };
+  // Programs that one call at a time uses: one per graph, in one arena.
+  struct Executor {
+    std::map<const Graph*, Program> programs;
+    Program& at(const Entry& entry, const State& state) {
+      const auto found = programs.find(entry.graph.get());
+      if (found != programs.end()) return found->second;
+      Program made = programs.empty() ? Program(*entry.graph, state.options.compile, &*state.parameters)
+                                      : programs.begin()->second.bind(*entry.graph);
+      return programs.emplace(entry.graph.get(), std::move(made)).first->second;
+    }
+  };
+
+  State(ModelFile given, const ModelOptions& model_options, std::string_view given_name)
+      : name(given_name), file(std::move(given)), options(model_options) {
+    if (options.executors < 1) {
+      fail(ErrorKind::argument, "{}: executors = {}, needs to be at least 1", name, options.executors);
+    }
+    options.compile.assign = false;
+    Graph all;  // of every graph's parameters
+    for (const auto& [graph_name, text] : file.graphs) {
+      entries[graph_name] = parsed(graph_name, text);
+      declare(*entries[graph_name].graph, &all);
+    }
+    parameters.emplace(all, options.compile.device);
+    try {
+      restore(&all);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::argument) throw;
+      fail(ErrorKind::file, "{}: its parameters are not those of its graphs: {}", name, error.what());
+    }
+    file.parameters.clear();
+  }
+
+  Entry parsed(const std::string& graph_name, const std::string& text) const {
+    try {
+      Entry entry{parse_graph(text), {}};
+      entry.inputs = inputs_of(*entry.graph);
+      if (entry.graph->fetches().empty()) fail(ErrorKind::file, "it fetches nothing");
+      return entry;
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::cancelled) throw;
+      fail(ErrorKind::file, "{}: graph '{}': {}", name, one_line(graph_name), error.what());
+    }
+  }
+
+  void declare(const Graph& graph, Graph* all) const {
+    for (const NodeId id : graph.parameters()) {
+      const Node& node = graph.node(id);
+      const Type& type = node.types[0];
+      const Value there = all->find(node.name.str());
+      if (there.valid() && there.type() == type) continue;
+      if (there.valid()) {
+        fail(ErrorKind::file, "{}: its graphs have the parameter '{}' as {} and as {}", name, one_line(node.name.str()),
+             to_string(there.type()), to_string(type));
+      }
+      all->parameter(node.name.str(), type.dtype, type.shape);
+    }
+  }
+
+  void restore(Graph* all) {
+    std::vector<std::string> missing;
+    for (const NodeId id : all->parameters()) {
+      const std::string& parameter = all->node(id).name.str();
+      const auto found = file.parameters.find(parameter);
+      if (found == file.parameters.end()) {
+        missing.push_back(parameter);
+      } else {
+        try {
+          parameters->set(parameter, found->second);
+        } catch (const Error& error) {
+          if (error.kind() != ErrorKind::shape && error.kind() != ErrorKind::dtype) throw;
+          fail(ErrorKind::argument, "{}", error.what());
+        }
+      }
+    }
+    if (!missing.empty()) fail(ErrorKind::argument, "missing are {}", one_line(missing));
+  }
+
+  const Entry& entry_for(std::string_view entry, const std::map<std::string, Tensor>& feeds) const {
+    Types given;
+    for (const auto& [input, tensor] : feeds) given[input] = tensor.type();
+    bool is_there = false, has_names = false;
+    std::string takes;
+    for (const auto& [graph_name, each] : entries) {
+      if (entry_of(graph_name) != entry) continue;
+      if (each.inputs == given) return each;
+      is_there = true;
+      has_names = has_names || std::equal(given.begin(), given.end(), each.inputs.begin(), each.inputs.end(),
+                                          [](const auto& a, const auto& b) { return a.first == b.first; });
+      takes += "\n  " + text_of(each.inputs);
+    }
+    if (!is_there) no_entry(entry);
+    fail(has_names ? ErrorKind::shape : ErrorKind::argument, "{}: '{}' got {}; it takes{}", name, one_line(entry),
+         given.empty() ? "nothing" : text_of(given), takes);
+  }
+
+  [[noreturn]] void no_entry(std::string_view entry) const {
+    fail(ErrorKind::argument, "{}: there is no entry point '{}'; there are: {}", name, one_line(entry),
+         one_line(entry_names()));
+  }
+
+  std::vector<std::string> entry_names() const {
+    std::set<std::string> names;
+    for (const auto& [graph_name, each] : entries) names.emplace(entry_of(graph_name));
+    return {names.begin(), names.end()};
+  }
+
+  // An executor for one call; given back by give_back().
+  std::unique_ptr<Executor> take(const Entry& entry) {
+    using namespace std::chrono_literals;
+    std::unique_lock lock(mutex);
+    while (idle.empty() && made == options.executors) {
+      given_back.wait_for(lock, 20ms);
+      if (!idle.empty()) break;
+      lock.unlock();
+      CancelScope::poll();
+      lock.lock();
+    }
+    if (idle.empty()) {
+      ++made;
+      return std::make_unique<Executor>();
+    }
+    // One that has compiled this graph, if there is one.
+    const auto knows_it = [&](const auto& each) { return each->programs.contains(entry.graph.get()); };
+    auto chosen = std::find_if(idle.rbegin(), idle.rend(), knows_it);
+    if (chosen == idle.rend()) chosen = idle.rbegin();
+    std::unique_ptr<Executor> executor = std::move(*chosen);
+    idle.erase(std::next(chosen).base());
+    return executor;
+  }
+  void give_back(std::unique_ptr<Executor> executor) {
+    {
+      const std::lock_guard lock(mutex);
+      idle.push_back(std::move(executor));
+    }
+    given_back.notify_one();
+  }
+
+  std::string name;
+  ModelFile file;
+  ModelOptions options;
+  std::map<std::string, Entry, std::less<>> entries;  // by graph name
+  std::optional<Parameters> parameters;
+  std::mutex mutex;
+  std::condition_variable given_back;
+  std::vector<std::unique_ptr<Executor>> idle;  // the one used last at the end
+  int made = 0;
+};
+
+Model Model::load(const std::filesystem::path& path, const Device& device) {
+  ModelOptions options;
+  options.compile.device = device;
+  return load(path, options);
+}
+
+Model Model::load(const std::filesystem::path& path, const ModelOptions& options) {
+  return Model(load_model_file(path), options, path.string());
+}
+
+Model::Model(ModelFile file, const ModelOptions& options, std::string_view name)
+    : state_(std::make_shared<State>(std::move(file), options, name)) {}
+
+const ModelFile& Model::file() const { return state_->file; }
+const Parameters& Model::parameters() const { return *state_->parameters; }
+std::vector<std::string> Model::entries() const { return state_->entry_names(); }
+
+std::vector<std::map<std::string, Type>> Model::inputs(std::string_view entry) const {
+  std::vector<Types> all;
+  for (const auto& [graph_name, each] : state_->entries) {
+    if (entry_of(graph_name) == entry) all.push_back(each.inputs);
+  }
+  if (all.empty()) state_->no_entry(entry);
+  return all;
+}
+
+std::unique_ptr<Graph> Model::graph(std::string_view name) const {
+  const auto found = state_->entries.find(name);
+  if (found != state_->entries.end()) return found->second.graph->clone();
+  std::vector<std::string> others;
+  for (const auto& [graph_name, each] : state_->entries) {
+    if (entry_of(graph_name) == entry_of(name)) others.push_back(graph_name);
+  }
+  if (others.empty()) state_->no_entry(entry_of(name));
+  fail(ErrorKind::argument, "{}: there is no graph '{}'; there are: {}", state_->name, one_line(name),
+       one_line(others));
+}
+
+std::map<std::string, Tensor> Model::run(std::string_view entry, const std::map<std::string, Tensor>& feeds) const {
+  const State::Entry& called = state_->entry_for(entry, feeds);
+  // What is thrown leaves an executor that can be used again: a Program does.
+  struct Taken {
+    State& state;
+    std::unique_ptr<State::Executor> executor;
+    ~Taken() { state.give_back(std::move(executor)); }
+  } taken{*state_, state_->take(called)};
+  return taken.executor->at(called, *state_).run(feeds);
+}
+
+std::map<std::string, Tensor> Model::run(const std::map<std::string, Tensor>& feeds) const {
+  const std::vector<std::string> names = entries();
+  if (names.size() > 1) {
+    fail(ErrorKind::argument, "{}: there are several entry points: {}; say which", state_->name, one_line(names));
+  }
+  return run(names.front(), feeds);
+}
+
+}  // namespace paoding

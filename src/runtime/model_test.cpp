@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// Model files: what is written is read, what is damaged is said; models called by name and by several threads.
+#include "paoding/model.h"
+
+#include <cstring>
+#include <fstream>
+#include <thread>
+
+#include "paoding/cancellation.h"
+#include "paoding/io.h"
+#include "tests/program_check.h"
+#include "tests/temporary_folder.h"
+
+namespace paoding::testing_program {
+namespace {
+
+std::string scaled(std::int64_t rows) {
+  Graph g;
+  const Value x = g.input("x", f32, {rows, 2}), w = g.parameter("w", f32, {2});
+  g.fetch("y", x * w);
+  return to_text(g);
+}
+
+ModelFile small_model() {
+  ModelFile file{.model = "scale", .options = {{"hidden", "2"}}, .notes = {{"run", "runs/a"}}};
+  file.files["letters.txt"] = std::string("a\nb\0\xff", 5);
+  file.graphs = {{graph_name("scale", {1}), scaled(1)}, {graph_name("scale", {3}), scaled(3)}};
+  Graph g;
+  g.fetch("w", g.parameter("w", f32, {2}) + 0.0);
+  file.graphs["weights"] = to_text(g);
+  file.parameters["w"] = Tensor::from(f32, {2}, Dense{2, -3});
+  return file;
+}
+
+Tensor rows(std::int64_t count) {
+  Dense values;
+  for (std::int64_t i = 0; i < 2 * count; ++i) values.push_back(static_cast<double>(i) + 1);
+  return Tensor::from(f32, {count, 2}, values);
+}
+
+TEST(ModelFile, IsReadAsItWasWritten) {
+  const TemporaryFolder folder;
+  save_model(folder.path() / "a.pd", small_model());
+  const ModelFile read = load_model_file(folder.path() / "a.pd"), made = small_model();
+  EXPECT_EQ(read.model, made.model);
+  EXPECT_EQ(read.options, made.options);
+  EXPECT_EQ(read.notes, made.notes);
+  EXPECT_EQ(read.files, made.files);
+  EXPECT_EQ(read.graphs, made.graphs);
+  EXPECT_EQ(read.parameters.at("w").to_doubles(), made.parameters.at("w").to_doubles());
+}
+
+// Every byte of the file, changed: an error, or the very same model (what pads the header).
+TEST(ModelFile, SaysThatItIsDamaged) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "a.pd";
+  save_model(path, small_model());
+  const std::string whole = slurp(path);
+  const auto parse = [](const std::string& bytes) { return parse_model_file(std::as_bytes(std::span(bytes)), "a.pd"); };
+  int errors = 0;
+  for (std::size_t at = 0; at < whole.size(); ++at) {
+    std::string changed = whole;
+    changed[at] = static_cast<char>(changed[at] ^ 1);
+    try {
+      const ModelFile read = parse(changed);
+      EXPECT_EQ(read.graphs, small_model().graphs) << at;
+      EXPECT_EQ(read.files, small_model().files) << at;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::file) << error.what();
+      ++errors;
+    }
+  }
+  EXPECT_GT(errors, static_cast<int>(whole.size()) - 20);
+  for (std::size_t size = 0; size < whole.size(); size += 7) {
+    EXPECT_THROW(parse(whole.substr(0, size)), Error) << size;
+  }
+}
+
+TEST(ModelFile, SaysWhatItIsNot) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "a.pd";
+  save_safetensors(path, {{"w", rows(1)}});
+  EXPECT_TRUE(has(message_of([&] { load_model_file(path); }), "it is no model that `paoding export`"));
+  save_safetensors(path, {{"w", rows(1)}}, {{"format", "paoding model"}, {"version", "2"}});
+  EXPECT_TRUE(has(message_of([&] { load_model_file(path); }), "a model of version 2; this paoding knows version 1"));
+  save_safetensors(path, {{"w", rows(1)}}, {{"format", "paoding model"}, {"version", "1"}});
+  EXPECT_TRUE(has(message_of([&] { load_model_file(path); }), "its checksum is missing"));
+  ModelFile model = small_model();
+  model.parameters["file:x"] = rows(1);
+  EXPECT_TRUE(has(message_of([&] { save_model(path, model); }), "has a name that stands for a file"));
+  model.graphs.clear();
+  EXPECT_TRUE(has(message_of([&] { save_model(path, model); }), "at least one graph"));
+}
+
+TEST(Model, RunsTheGraphWhoseInputsFit) {
+  const Model model(small_model(), {}, "m");
+  EXPECT_EQ(model.entries(), (std::vector<std::string>{"scale", "weights"}));
+  EXPECT_EQ(model.inputs("scale").size(), 2u);
+  EXPECT_EQ(model.run("scale", {{"x", rows(3)}}).at("y").to_doubles(), (Dense{2, -6, 6, -12, 10, -18}));
+  EXPECT_EQ(model.run("scale", {{"x", rows(1)}}).at("y").to_doubles(), (Dense{2, -6}));
+  EXPECT_EQ(model.run("weights", {}).at("w").to_doubles(), (Dense{2, -3}));
+  EXPECT_TRUE(has(message_of([&] {
+                    model.run("scale", {{"x", rows(2)}});
+                  }),
+                  "m: 'scale' got x f32[2,2]; it takes\n  x f32[1,2]\n  x f32[3,2]"));
+  EXPECT_TRUE(has(message_of([&] { model.run("scale", {{"z", rows(1)}}); }), "got z f32[1,2]; it takes"));
+  EXPECT_TRUE(has(message_of([&] { model.run("search", {}); }), "no entry point 'search'; there are: scale, weights"));
+  EXPECT_TRUE(has(message_of([&] { model.run({}); }), "several entry points: scale, weights; say which"));
+  EXPECT_TRUE(has(message_of([&] { model.graph("scale[7]"); }), "no graph 'scale[7]'; there are: scale[1], scale[3]"));
+}
+
+TEST(Model, SaysWhichPartOfItsFileIsWrong) {
+  ModelFile model = small_model();
+  model.parameters.erase("w");
+  EXPECT_TRUE(
+      has(message_of([&] { Model(model, {}, "m"); }), "m: its parameters are not those of its graphs: missing"));
+  model.parameters["w"] = rows(1);
+  EXPECT_TRUE(has(message_of([&] { Model(model, {}, "m"); }), "parameter 'w' is f32[2], not f32[1,2]"));
+  model.graphs["other"] = "paoding graph 1\ny = nothing()\n";
+  EXPECT_TRUE(has(message_of([&] { Model(model, {}, "m"); }), "m: graph 'other': "));
+  EXPECT_TRUE(has(message_of([&] { Model(small_model(), {.executors = 0}, "m"); }), "executors = 0"));
+}
+
+TEST(Model, IsCalledByManyThreadsAtOnce) {
+  const Model model(small_model(), {.executors = 2});
+  std::atomic<int> wrong = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 6; ++t) {
+    threads.emplace_back([&, copy = model, t] {
+      for (int i = 0; i < 100; ++i) {
+        const std::int64_t count = (t + i) % 2 == 0 ? 1 : 3;
+        const Dense x = rows(count).to_doubles(), y = copy.run("scale", {{"x", rows(count)}}).at("y").to_doubles();
+        for (std::size_t k = 0; k < x.size(); ++k) wrong += y[k] != x[k] * (k % 2 == 0 ? 2 : -3);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+}  // namespace
+}  // namespace paoding::testing_program
