@@ -111,10 +111,13 @@ std::string case_text(const SweepCase& c, const CaseGraph& made) {
   return text;
 }
 
+// Other tests of this program register ops.
+bool is_ours(const OpDef& op) { return !op.name.starts_with("test_") && !op.name.starts_with("my_"); }
+
 void write_ops(const fs::path& folder) {
   Writer writer(folder / "ops");
   for (const SweepCase& c : sweep_cases(f32)) {
-    if (!c.shape.error.empty() || c.op->name.starts_with("test_")) continue;
+    if (!c.shape.error.empty() || !is_ours(*c.op)) continue;
     const CaseGraph made(c, Around::nothing, true);
     writer.add(c.op->name + "/" + c.name, case_text(c, made), made.graph, feeds_of(c, made.graph, 11));
   }
@@ -315,11 +318,10 @@ TEST(Peer, EveryOpWasRecorded) {
   for (const OpDef* op : all_ops()) {
     bool has_result = false;
     for (const OpCase& c : op->cases) has_result |= c.error.empty();
-    const bool is_ours = !op->name.starts_with("test_") && !op->name.starts_with("my_");  // other tests register some
-    const bool is_of_passes = op->name.starts_with("conv2d_pool") ||                      // nobody else makes them
+    const bool is_of_passes = op->name.starts_with("conv2d_pool") ||  // nobody else makes them
                               op->name == "store_as" || op->name == "matmul_wide" ||
                               op->name == "conv2d_grad_weight_wide";
-    if (!has_result || !is_ours || is_of_passes) continue;
+    if (!has_result || !is_ours(*op) || is_of_passes) continue;
     EXPECT_TRUE(seen.contains(op->name)) << op->name << ": run tests/peer/record.sh";
   }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // minimize() with its optimizers and learning rates.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -11,6 +12,7 @@
 #include "calls.h"
 #include "paoding/error.h"
 #include "paoding/optimizer.h"
+#include "paoding/program.h"
 
 namespace paoding::python {
 namespace {
@@ -37,21 +39,91 @@ LearningRate rate_of(nb::object given) {
   });
 }
 
-StepHandle trained(const ValueHandle& loss, const OptimizerHandle& optimizer,
-                   const std::vector<std::pair<std::vector<std::string>, OptimizerHandle>>& groups,
+StepHandle trained(const ValueHandle& loss, const OptimizerHandle& optimizer, const std::vector<nb::object>& groups,
                    const std::vector<std::string>& frozen, int accumulate, double clip_norm, bool skip_nonfinite,
-                   const std::optional<LossScale>& loss_scale, bool master_weights) {
+                   const std::optional<LossScale>& loss_scale, bool master_weights, double average_decay) {
   MinimizeOptions options;
-  for (const auto& [names, own] : groups) options.groups.push_back({names, own.optimizer});
+  for (const nb::object& group : groups) {
+    if (nb::isinstance<ParameterGroup>(group)) {
+      options.groups.push_back(nb::cast<ParameterGroup&>(group));
+    } else {
+      const auto [names, own] = nb::cast<std::pair<std::vector<std::string>, OptimizerHandle>>(group);
+      options.groups.push_back({names, own.optimizer});
+    }
+  }
   options.frozen = frozen;
   options.accumulate = accumulate;
   options.clip_norm = clip_norm;
   options.skip_nonfinite = skip_nonfinite;
   options.loss_scale = loss_scale;
   options.master_weights = master_weights;
+  options.average_decay = average_decay;
   const TrainingStep step = minimize(loss, optimizer.optimizer, options);
   return {wrap(step.parameters),           wrap(step.gradients),         wrap_if_any(step.gradient_norm),
           wrap_if_any(step.learning_rate), wrap_if_any(step.loss_scale), wrap_if_any(step.is_overflow)};
+}
+
+void bind_group(nb::module_& module) {
+  nb::class_<ParameterGroup>(module, "ParameterGroup", "Parameters that are updated in another way than the rest.")
+      .def(
+          "__init__",
+          [](ParameterGroup* self, const std::vector<std::string>& names,
+             const std::optional<OptimizerHandle>& optimizer, std::optional<int> rank, double rate_factor,
+             std::optional<double> weight_decay, bool frozen) {
+            ParameterGroup group;
+            group.names = names;
+            if (optimizer) group.optimizer = optimizer->optimizer;
+            group.rank = rank;
+            group.rate_factor = rate_factor;
+            group.weight_decay = weight_decay;
+            group.frozen = frozen;
+            new (self) ParameterGroup(group);
+          },
+          "names"_a = nb::tuple(), nb::kw_only(), "optimizer"_a = nb::none(), "rank"_a = nb::none(),
+          "rate_factor"_a = 1.0, "weight_decay"_a = nb::none(), "frozen"_a = false,
+          nb::sig(
+              "def __init__(self, names: collections.abc.Sequence[str] = (), *, optimizer: Optimizer | None = None, "
+              "rank: int | None = None, rate_factor: float = 1, weight_decay: float | None = None, frozen: bool = "
+              "False) -> None"),
+          "Those that a glob of `names` fits and that have the rank; what is left out, all fit.");
+}
+
+void bind_other_optimizers(nb::module_& module) {
+#define PD_RATE "(learning_rate: float | LearningRate | collections.abc.Callable[[Value], Value] = "
+  module.def(
+      "RmsProp",
+      [](nb::object rate, double decay, double epsilon, double weight_decay, double momentum, bool centered) {
+        return OptimizerHandle{RmsProp{rate_of(std::move(rate)), decay, epsilon, weight_decay, momentum, centered}};
+      },
+      "learning_rate"_a = 0.01, "decay"_a = 0.99, "epsilon"_a = 1e-8, "weight_decay"_a = 0.0, "momentum"_a = 0.0,
+      "centered"_a = false,
+      nb::sig("def RmsProp" PD_RATE
+              "0.01, decay: float = 0.99, epsilon: float = 1e-8, weight_decay: float = 0, momentum: float = 0, "
+              "centered: bool = False) -> Optimizer"));
+  module.def(
+      "Lion",
+      [](nb::object rate, double beta1, double beta2, double weight_decay) {
+        return OptimizerHandle{Lion{rate_of(std::move(rate)), beta1, beta2, weight_decay}};
+      },
+      "learning_rate"_a = 1e-4, "beta1"_a = 0.9, "beta2"_a = 0.99, "weight_decay"_a = 0.0,
+      nb::sig("def Lion" PD_RATE
+              "1e-4, beta1: float = 0.9, beta2: float = 0.99, weight_decay: float = 0) -> Optimizer"));
+  module.def(
+      "Lamb",
+      [](nb::object rate, double beta1, double beta2, double epsilon, double weight_decay) {
+        return OptimizerHandle{Lamb{rate_of(std::move(rate)), beta1, beta2, epsilon, weight_decay}};
+      },
+      "learning_rate"_a = 1e-3, "beta1"_a = 0.9, "beta2"_a = 0.999, "epsilon"_a = 1e-6, "weight_decay"_a = 0.0,
+      nb::sig("def Lamb" PD_RATE "1e-3, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-6, weight_decay: "
+              "float = 0) -> Optimizer"));
+  module.def(
+      "Adafactor",
+      [](nb::object rate, double beta2_decay, double epsilon2, double clip, double weight_decay) {
+        return OptimizerHandle{Adafactor{rate_of(std::move(rate)), beta2_decay, epsilon2, clip, weight_decay}};
+      },
+      "learning_rate"_a = 0.01, "beta2_decay"_a = -0.8, "epsilon2"_a = 1e-3, "clip"_a = 1.0, "weight_decay"_a = 0.0,
+      nb::sig("def Adafactor" PD_RATE "0.01, beta2_decay: float = -0.8, epsilon2: float = 1e-3, clip: float = 1, "
+              "weight_decay: float = 0) -> Optimizer"));
 }
 
 // Adam and AdamW: the decay is all they differ in.
@@ -74,8 +146,9 @@ void bind_training(nb::module_& module) {
   module.def("cosine_decay", &cosine_decay, "rate"_a, "steps"_a, "last"_a = 0.0, "warmup"_a = 0);
   module.def("step_decay", &step_decay, "rate"_a, "every"_a, "factor"_a);
   module.def("inverse_square_root", &inverse_square_root, "rate"_a, "warmup"_a);
-  nb::class_<OptimizerHandle>(module, "Optimizer", "How minimize() updates parameters: Sgd, Adam, AdamW.");
-#define PD_RATE "(learning_rate: float | LearningRate | collections.abc.Callable[[Value], Value] = "
+  nb::class_<OptimizerHandle>(module, "Optimizer", "How minimize() updates parameters: Sgd, Adam ..");
+  bind_other_optimizers(module);
+  bind_group(module);
   module.def(
       "Sgd",
       [](nb::object rate, double momentum, bool nesterov, double weight_decay) {
@@ -111,13 +184,17 @@ void bind_training(nb::module_& module) {
       .def_ro("is_overflow", &StepHandle::is_overflow);
   module.def("minimize", &trained, "loss"_a, "optimizer"_a, nb::kw_only(), "groups"_a = nb::list(),
              "frozen"_a = nb::list(), "accumulate"_a = 1, "clip_norm"_a = 0.0, "skip_nonfinite"_a = false,
-             "loss_scale"_a = nb::none(), "master_weights"_a = false,
+             "loss_scale"_a = nb::none(), "master_weights"_a = false, "average_decay"_a = 0.0,
              nb::sig("def minimize(loss: Value, optimizer: Optimizer, *, groups: "
-                     "collections.abc.Sequence[tuple[collections.abc.Sequence[str], Optimizer]] = (), "
+                     "collections.abc.Sequence[ParameterGroup | tuple[collections.abc.Sequence[str], Optimizer]] = (), "
                      "frozen: collections.abc.Sequence[str] = (), accumulate: int = 1, clip_norm: float = 0, "
                      "skip_nonfinite: bool = False, "
-                     "loss_scale: LossScale | None = None, master_weights: bool = False) -> TrainingStep"),
+                     "loss_scale: LossScale | None = None, master_weights: bool = False, average_decay: float = 0) -> "
+                     "TrainingStep"),
              "Adds to the loss's graph its gradients and the update of every parameter.");
+  module.def(
+      "averages_of", [](const Parameters& parameters) { return averages_of(parameters); }, "parameters"_a,
+      "The averages that average_decay keeps, by the names of their parameters: for restore().");
 }
 
 }  // namespace paoding::python

@@ -229,3 +229,35 @@ def test_the_profiler_sees_a_run(tmp_path):
         pd.Profiler().report()
     with pytest.raises(pd.ArgumentError, match='sort'):
         profiler.report(sort='length')
+
+
+def test_optimizers_groups_and_averages():
+    """Each takes a step down; what a group has frozen stays; averages follow."""
+    for optimizer in (pd.Lion(0.01), pd.Lamb(0.01), pd.RmsProp(0.01), pd.Adafactor(0.01)):
+        with pd.Graph() as graph:
+            w = graph.parameter('w', pd.f32, (4, 3), initial=pd.nn.constant(1))
+            b = graph.parameter('b', pd.f32, 3, initial=pd.nn.constant(1))
+            loss = pd.mean((w + b) ** 2)
+            pd.minimize(loss, optimizer, groups=[pd.ParameterGroup(rank=1, frozen=True)], average_decay=0.5)
+            graph.fetch('loss', loss)
+        parameters = pd.Parameters(graph)
+        step = pd.Program(graph, parameters)
+        losses = [step()['loss'].item() for _ in range(3)]
+        assert losses[2] < losses[0]
+        assert (parameters['b'].numpy() == 1).all()
+        average = pd.averages_of(parameters)
+        assert set(average) == {'w'}
+        assert (average['w'].numpy() > parameters['w'].numpy()).all()
+
+
+def test_einsum_and_sampling():
+    with pd.Graph() as graph:
+        a, b = graph.input('a', pd.f32, (2, 3, 4)), graph.input('b', pd.f32, (2, 4, 5))
+        graph.fetch('y', pd.einsum('bij,bjk->kib', a, b))
+        graph.fetch('greedy', pd.categorical(a, temperature=0))
+        graph.fetch('drawn', pd.categorical(a, top_k=2, top_p=0.9))
+    feeds = {'a': np.random.rand(2, 3, 4).astype('f4'), 'b': np.random.rand(2, 4, 5).astype('f4')}
+    got = pd.Program(graph, pd.Parameters(graph, seed=3)).run(feeds)
+    assert np.allclose(got['y'].numpy(), np.einsum('bij,bjk->kib', feeds['a'], feeds['b']), atol=1e-5)
+    assert (got['greedy'].numpy() == feeds['a'].argmax(-1)).all()
+    assert (got['drawn'].numpy() < 4).all()
