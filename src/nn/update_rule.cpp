@@ -14,7 +14,8 @@ namespace {
 
 // What the formulas of one update share.
 struct Shared {
-  Value rate, t;  // f64: the learning rate; the number of this update, from 1
+  Value rate, made;  // f64: the learning rate; updates before this one
+  Value t() const { return made + 1.0; }
 };
 
 // 1 - beta^t, in f64 so that it has its digits while it is small.
@@ -73,11 +74,12 @@ struct Moments {
     check_range(name, "beta2", n.beta2, Range::from_up_to(0, 1));
     check_range(name, "epsilon", n.epsilon, Range::at_least(0));
   }
-  Moments(const Numbers& numbers, const Shared& shared)
+  Moments(const Numbers& numbers, const Shared& shared) : Moments(numbers, shared.rate, shared.t()) {}
+  Moments(const Numbers& numbers, const Value& given_rate, const Value& t)
       : n(numbers),
-        rate(shared.rate),
-        first_correction(bias_correction(n.beta1, shared.t)),
-        root_scale(rsqrt(bias_correction(n.beta2, shared.t))) {}
+        rate(given_rate),
+        first_correction(bias_correction(n.beta1, t)),
+        root_scale(rsqrt(bias_correction(n.beta2, t))) {}
   Values next(const Values& old, const Value& d) const {
     return {towards(old[0], d, n.beta1), running_mean(old[1], d * d, n.beta2)};
   }
@@ -179,11 +181,9 @@ struct AdafactorRule {
     check_range("minimize: adafactor", "epsilon2", n.epsilon2, Range::at_least(0));
     check_range("minimize: adafactor", "clip", n.clip, Range::above(0));
   }
-  AdafactorRule(const Adafactor& numbers, const Shared& shared)
-      : n(numbers),
-        rate(shared.rate),
-        share(exp(log(shared.t) * n.beta2_decay)),
-        bounded_rate(minimum(shared.rate, rsqrt(shared.t))) {}
+  AdafactorRule(const Adafactor& numbers, const Shared& shared) : AdafactorRule(numbers, shared.rate, shared.t()) {}
+  AdafactorRule(const Adafactor& numbers, const Value& given_rate, const Value& t)
+      : n(numbers), rate(given_rate), share(exp(log(t) * n.beta2_decay)), bounded_rate(minimum(given_rate, rsqrt(t))) {}
   std::vector<UpdateState> states(const Shape& p) const {
     const int last = p.rank() - 1;
     if (last < 1) return {{"adafactor/v/", p}};
@@ -284,8 +284,7 @@ std::unique_ptr<UpdateRule> UpdateRule::make(const Optimizer& optimizer, const V
                given.valid() ? to_string(given.type()) : "no value");
         }
         const Value rate = cast(given, f64);
-        return std::make_unique<Rule<Numbers>>(numbers,
-                                               Shared{rate_factor == 1 ? rate : rate * rate_factor, made + 1.0});
+        return std::make_unique<Rule<Numbers>>(numbers, Shared{rate_factor == 1 ? rate : rate * rate_factor, made});
       },
       optimizer);
 }
