@@ -87,6 +87,15 @@ const char* to_string(MatmulPrecision precision) {
   return "f32";
 }
 
+const char* to_string(MatmulEpilogue epilogue) {
+  switch (epilogue) {
+    case MatmulEpilogue::bias: return " and a bias";
+    case MatmulEpilogue::bias_relu: return ", a bias and relu";
+    case MatmulEpilogue::none: break;
+  }
+  return "";
+}
+
 void check_dtypes(const MatmulSpec& spec) {
   cuda_type(spec.a_dtype);  // refuses what is no float
   const bool is_half = spec.a_dtype == DType::f16 || spec.a_dtype == DType::bf16;
@@ -135,11 +144,11 @@ const Library& cublaslt_library() { return loaded_cublaslt().library; }
 std::string to_string(const MatmulSpec& spec) {
   return fmt::format(
       "matmul a {}{} lda {} stride {} align {}, b {}{} ldb {} stride {} align {}, c {} ldc {} stride {} align {}, "
-      "precision {}, m {} n {} k {} batch {}",
+      "precision {}{}, m {} n {} k {} batch {}",
       to_string(spec.a_dtype), spec.transpose_a ? " transposed" : "", spec.lda, spec.stride_a, spec.align_a,
       to_string(spec.b_dtype), spec.transpose_b ? " transposed" : "", spec.ldb, spec.stride_b, spec.align_b,
-      to_string(spec.c_dtype), spec.ldc, spec.stride_c, spec.align_c, to_string(spec.precision), spec.m, spec.n, spec.k,
-      spec.batch);
+      to_string(spec.c_dtype), spec.ldc, spec.stride_c, spec.align_c, to_string(spec.precision),
+      to_string(spec.epilogue), spec.m, spec.n, spec.k, spec.batch);
 }
 
 ColumnMajorMatmul to_column_major(const MatmulSpec& spec) {
@@ -204,6 +213,19 @@ Matmul::Matmul(const GpuDevice& device, const MatmulSpec& spec, std::size_t work
   const cublasOperation_t second = call.transpose_second ? CUBLAS_OP_T : CUBLAS_OP_N;
   PD_CUBLASLT(table.cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof(first)));
   PD_CUBLASLT(table.cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof(second)));
+  if (spec.epilogue != MatmulEpilogue::none) {
+    // c^T is what the library makes: its bias goes along rows.
+    const cublasLtEpilogue_t epilogue =
+        spec.epilogue == MatmulEpilogue::bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_RELU_BIAS;
+    const cudaDataType_t dtype = cuda_type(spec.c_dtype);
+    PD_CUBLASLT(
+        table.cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof(epilogue)));
+    PD_CUBLASLT(
+        table.cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &dtype, sizeof(dtype)));
+    const void* const aligned = reinterpret_cast<const void*>(std::uintptr_t{256});  // algorithms are chosen for that
+    PD_CUBLASLT(
+        table.cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &aligned, sizeof(aligned)));
+  }
   first_ = make_layout(spec.b_dtype, call.first, spec.batch);
   second_ = make_layout(spec.a_dtype, call.second, spec.batch);
   result_ = make_layout(spec.c_dtype, call.result, spec.batch);
@@ -249,8 +271,12 @@ void Matmul::choose_algorithm(std::size_t workspace_limit_bytes) {
   workspace_bytes_ = found.workspaceSize;
 }
 
-void Matmul::run(CUstream stream, const void* a, const void* b, void* c, void* workspace) const {
+void Matmul::run(CUstream stream, const void* a, const void* b, void* c, void* workspace, const void* bias) const {
   PD_ASSERT(product_ != nullptr, "run() of a Matmul that was never prepared");
+  if (spec_.epilogue != MatmulEpilogue::none) {
+    PD_CUBLASLT(cublaslt()->cublasLtMatmulDescSetAttribute(product_.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
+                                                           sizeof(bias)));
+  }
   const bool is_f64 = spec_.precision == MatmulPrecision::f64;
   static constexpr double kOneF64 = 1, kZeroF64 = 0;
   static constexpr float kOneF32 = 1, kZeroF32 = 0;

@@ -54,6 +54,10 @@ enum class MatmulPrecision : std::uint8_t {
   f64,   // f64 throughout
 };
 
+/// What happens to a product before it is stored: a bias [n], which all rows share, is added, negative results become
+/// 0.
+enum class MatmulEpilogue : std::uint8_t { none, bias, bias_relu };
+
 /// c = op(a) op(b) for `batch` row-major matrices.
 /// op(a): [m, k], op(b): [k, n], c: [m, n]. a is stored as [k, m] when transposed, b as [n, k].
 struct MatmulSpec {
@@ -61,6 +65,7 @@ struct MatmulSpec {
   DType b_dtype = DType::f32;  // the same as a_dtype
   DType c_dtype = DType::f32;  // the same, or f32 for f16 and bf16
   MatmulPrecision precision = MatmulPrecision::f32;
+  MatmulEpilogue epilogue = MatmulEpilogue::none;
   std::int64_t m = 0;
   std::int64_t n = 0;
   std::int64_t k = 0;
@@ -113,8 +118,8 @@ class Matmul {
   std::size_t workspace_bytes() const { return workspace_bytes_; }
   const MatmulSpec& spec() const { return spec_; }
 
-  /// Starts the product on `stream`.
-  void run(CUstream stream, const void* a, const void* b, void* c, void* workspace) const;
+  /// Starts the product on `stream`. `bias`, of c's dtype, where the epilogue adds one. From one thread at a time.
+  void run(CUstream stream, const void* a, const void* b, void* c, void* workspace, const void* bias = nullptr) const;
 
  private:
   struct Destroy {

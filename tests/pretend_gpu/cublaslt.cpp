@@ -3,6 +3,7 @@
 // float64 from what the operands hold by then. In the driver's own library, which libcublasLt.so.13 is a link to.
 #include <cublasLt.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -17,6 +18,8 @@ using paoding::pretend::Machine;
 
 struct Product {
   cublasOperation_t first = CUBLAS_OP_N, second = CUBLAS_OP_N;
+  cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  const void* bias = nullptr;  // of the result's type
 };
 
 struct Matrix {
@@ -77,6 +80,9 @@ struct Call {
             sum += get(a.type, from_a, a_turned ? a.place(n, k, i) : a.place(n, i, k)) *
                    get(b.type, from_b, b_turned ? b.place(n, j, k) : b.place(n, k, j));
           }
+          if (product.epilogue != CUBLASLT_EPILOGUE_DEFAULT)
+            sum += get(d.type, product.bias, static_cast<std::size_t>(i));
+          if (product.epilogue == CUBLASLT_EPILOGUE_RELU_BIAS) sum = std::max(sum, 0.0);
           put(d.type, to, d.place(n, i, j), sum);
         }
       }
@@ -115,6 +121,8 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t product, cubl
                                               const void* value, size_t) {
   if (which == CUBLASLT_MATMUL_DESC_TRANSA) as<Product>(product).first = element<cublasOperation_t>(value, 0);
   if (which == CUBLASLT_MATMUL_DESC_TRANSB) as<Product>(product).second = element<cublasOperation_t>(value, 0);
+  if (which == CUBLASLT_MATMUL_DESC_EPILOGUE) as<Product>(product).epilogue = element<cublasLtEpilogue_t>(value, 0);
+  if (which == CUBLASLT_MATMUL_DESC_BIAS_POINTER) as<Product>(product).bias = element<const void*>(value, 0);
   return CUBLAS_STATUS_SUCCESS;
 }
 
