@@ -76,6 +76,13 @@ class EmulatedProgram {
         for (char*& operand : operands) arguments.push_back(&operand);
         std::vector<std::uint64_t> sizes = kernel.sizes;
         arguments.insert(arguments.end(), {&room, sizes.data()});
+        std::vector<std::array<std::uint64_t, 16>> maps;
+        for (const gpu::BoxMap& map : kernel.maps) {
+          const bool is_operand = map.operand != gpu::BoxMap::kWorkspace;
+          const void* const memory = is_operand ? operands[static_cast<std::size_t>(map.operand)] : room.workspace;
+          maps.push_back(gpu::emulated_map(map, memory));
+        }
+        for (auto& map : maps) arguments.push_back(&map);
         std::vector<unsigned> order(kernel.grid[0]);
         for (unsigned i = 0; i < kernel.grid[0]; ++i) order[i] = i;
         std::shuffle(order.begin(), order.end(), random);

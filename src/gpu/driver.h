@@ -75,6 +75,7 @@ namespace paoding::gpu {
 #define PD_NEWER_DRIVER_FUNCTIONS(X) \
   X(cuLaunchKernelEx)                \
   X(cuTensorMapEncodeTiled)          \
+  X(cuTensorMapEncodeIm2col)         \
   X(cuMemGetAllocationGranularity)   \
   X(cuMemAddressReserve)             \
   X(cuMemAddressFree)                \

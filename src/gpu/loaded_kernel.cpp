@@ -16,19 +16,52 @@ namespace {
 constexpr unsigned kSharedWithoutAsking = 48 << 10;  // bytes
 constexpr unsigned kPortableCluster = 8;             // CTAs
 
-CUtensorMap made_map(const BoxMap& map, void* operand) {
+CUtensorMapDataType type_of(DType dtype) {
+  switch (dtype) {
+    case DType::f16: return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+    case DType::bf16: return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+    default: return CU_TENSOR_MAP_DATA_TYPE_TFLOAT32;
+  }
+}
+
+CUtensorMap made_map(const BoxMap& map, void* memory) {
   const Driver& driver = required_driver();
-  if (driver.cuTensorMapEncodeTiled == nullptr) {
+  if (driver.cuTensorMapEncodeTiled == nullptr || driver.cuTensorMapEncodeIm2col == nullptr) {
     fail(ErrorKind::device, "this NVIDIA driver does not describe operands to the copy engine: 525.60 or newer does");
   }
   CUtensorMap made;
-  const cuuint64_t extents[] = {static_cast<cuuint64_t>(map.columns), static_cast<cuuint64_t>(map.rows)};
-  const cuuint64_t stride_bytes[] = {static_cast<cuuint64_t>(map.row_stride) * 4};
-  const cuuint32_t box[] = {32, static_cast<cuuint32_t>(map.box_rows)}, each[] = {1, 1};
-  PD_CUDA(driver.cuTensorMapEncodeTiled(&made, CU_TENSOR_MAP_DATA_TYPE_TFLOAT32, 2, operand, extents, stride_bytes, box,
-                                        each, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                                        CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+  const auto size = static_cast<cuuint64_t>(size_bytes(map.dtype));
+  const auto rank = static_cast<cuuint32_t>(map.extents.size());
+  const std::vector<cuuint64_t> extents(map.extents.begin(), map.extents.end());
+  std::vector<cuuint64_t> stride_bytes;
+  for (const std::int64_t stride : map.strides) stride_bytes.push_back(static_cast<cuuint64_t>(stride) * size);
+  std::vector<cuuint32_t> each(rank, 1);
+  const auto in_row = static_cast<cuuint32_t>(128 / size), rows = static_cast<cuuint32_t>(map.box_rows);
+  if (!map.windows) {
+    std::vector<cuuint32_t> box(rank, 1);
+    box.front() = in_row, box.back() = rows;
+    PD_CUDA(driver.cuTensorMapEncodeTiled(&made, type_of(map.dtype), rank, memory, extents.data(), stride_bytes.data(),
+                                          box.data(), each.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
+                                          CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+                                          CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+    return made;
+  }
+  int first[2], beyond[2];  // where the first window begins, and how far beyond the image windows do not begin any more
+  for (std::size_t i = 0; i < 2; ++i) {
+    const auto& [from, step, count] = *map.windows;
+    first[i] = static_cast<int>(from[i]);
+    beyond[i] = static_cast<int>(from[i] + (count[i] - 1) * step[i] + 1 - map.extents[1 + i]);
+    each[1 + i] = static_cast<cuuint32_t>(step[i]);
+  }
+  PD_CUDA(driver.cuTensorMapEncodeIm2col(&made, type_of(map.dtype), rank, memory, extents.data(), stride_bytes.data(),
+                                         first, beyond, in_row, rows, each.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
+                                         CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                                         CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
   return made;
+}
+
+void* memory_of(const BoxMap& map, void* const* operands, const Room& room) {
+  return map.operand == BoxMap::kWorkspace ? room.workspace : operands[map.operand];
 }
 
 }  // namespace
@@ -66,7 +99,7 @@ void LoadedKernel::start(CUstream stream, void* const* operands, const Room& roo
   static std::uint64_t no_sizes = 0;  // a kernel that has none takes a byte all the same
   arguments.push_back(launch_->sizes.empty() ? &no_sizes : const_cast<std::uint64_t*>(launch_->sizes.data()));
   std::vector<CUtensorMap> maps;
-  for (const BoxMap& map : launch_->maps) maps.push_back(made_map(map, operands[map.operand]));
+  for (const BoxMap& map : launch_->maps) maps.push_back(made_map(map, memory_of(map, operands, room)));
   for (CUtensorMap& map : maps) arguments.push_back(&map);
   std::array<CUlaunchAttribute, 3> attributes;
   unsigned count = 0;

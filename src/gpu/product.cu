@@ -11,23 +11,6 @@ constexpr int kConsumers = 128 * kGroups, kColumns = 64 * kGroups, kBlockK = 32;
 constexpr int kStageFloats = (kRows + kColumns) * kBlockK;
 constexpr int kOutStride = kColumns + 4;  // floats from row to row of the sums: a warp's go to different banks
 
-struct Mailboxes {
-  unsigned long long full[kStages], free[kStages];
-};
-
-// The stage of a block, and how often the stages were gone through before it.
-struct Turn {
-  int stage = 0, round = 0;
-  PD_DEVICE void next() {
-    if (++stage == kStages) stage = 0, ++round;
-  }
-};
-
-// Waits for the copy engine or for warps of this CTA, which come whatever others do.
-PD_DEVICE void wait_for(unsigned long long* mailbox, int round) {
-  while (!mailbox_try_here(mailbox, round & 1)) {}
-}
-
 // Where word `word` of row `row` of a box lies: pieces of 4 words have changed places.
 PD_DEVICE int in_box(int row, int word) { return row * 32 + ((word / 4 ^ row % 8) * 4 + word % 4); }
 

@@ -108,7 +108,8 @@ TextLaunch plan_product(const ProductShape& shape, const ProductTile& tile) {
       "constexpr int kRows = {}, kGroups = {}, kCluster = {}, kStages = {};\n"
       "constexpr bool kIsTransposedB = {}, kIsSettledB = {};\n",
       tile.rows, tile.groups, tile.cluster, e.stages, shape.is_transposed_b, shape.is_settled_b);
-  parts.functions = std::string(k_exchange_cu) + k_tensor_cores_cu + product_functions(tile.rows) + k_product_cu;
+  parts.functions =
+      std::string(k_exchange_cu) + k_tensor_cores_cu + k_box_stages_cu + product_functions(tile.rows) + k_product_cu;
   parts.operands = {"const float* a", "const float* b", "float* out"};
   parts.maps = {"a_map", "b_map"};
   parts.call = "product(out, a_map, b_map, room, size)";
@@ -121,9 +122,10 @@ TextLaunch plan_product(const ProductShape& shape, const ProductTile& tile) {
   TextLaunch launch = make_text_kernel(parts);
   launch.cluster = static_cast<unsigned>(tile.cluster);
   launch.shared_bytes = static_cast<unsigned>(e.shared_bytes());
-  launch.maps = {{0, shape.m, shape.k, shape.a_stride, tile.rows},
-                 shape.is_transposed_b ? BoxMap{1, shape.n, shape.k, shape.b_stride, static_cast<int>(e.columns)}
-                                       : BoxMap{1, shape.k, shape.n, shape.b_stride, kBlockK}};
+  launch.maps = {BoxMap::matrix(0, shape.m, shape.k, shape.a_stride, tile.rows),
+                 shape.is_transposed_b
+                     ? BoxMap::matrix(1, shape.n, shape.k, shape.b_stride, static_cast<int>(e.columns))
+                     : BoxMap::matrix(1, shape.k, shape.n, shape.b_stride, kBlockK)};
   launch.why = fmt::format("{} tiles of {}", e.tiles_m * e.tiles_n, to_string(tile));
   return launch;
 }

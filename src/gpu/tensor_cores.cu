@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // What kernels of matrix products are written with: boxes of an operand that the copy engine brings into shared memory,
 // products of a group of four warps, the shared memory of the other CTAs of a cluster. Stands behind exchange.cu, and
-// what is generated for kRows behind it.
+// what is generated for a number of sums behind it.
 
 #ifdef PD_EMULATE
 using emulation::Box;
 using emulation::box_of;
 using emulation::bring_box;
+using emulation::bring_windows;
 using emulation::fetch_map;
 using emulation::keep;
 using emulation::load_remote;
 using emulation::mailbox_try_here;
 using emulation::products_begin;
 using emulation::products_start;
+using emulation::products_wait_but_one;
 using emulation::shared_address;
 #else
 // The box of `map` at column x and row y comes to `to`, 1024 bytes aligned, and its bytes are counted in the mailbox.
@@ -23,18 +25,48 @@ PD_DEVICE void bring_box(float* to, const Map& map, int x, int y, unsigned long 
       "l"(&map), "r"(x), "r"(y), "r"(shared_address(mailbox))
       : "memory");
 }
+// The same of an operand of three axes.
+template <class T>
+PD_DEVICE void bring_box(T* to, const Map& map, int x, int y, int z, unsigned long long* mailbox) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(
+          shared_address(to)),
+      "l"(&map), "r"(x), "r"(y), "r"(z), "r"(shared_address(mailbox))
+      : "memory");
+}
+// The channels from `channel` on of what tap (tap_row, tap_column) reads in windows of `map`, the first of which begins at
+// (row, column) of image `image`.
+template <class T>
+PD_DEVICE void bring_windows(T* to, const Map& map, int channel, int column, int row, int image, int tap_column,
+                             int tap_row, unsigned long long* mailbox) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], "
+      "[%6], {%7, %8};" ::"r"(shared_address(to)),
+      "l"(&map), "r"(channel), "r"(column), "r"(row), "r"(image), "r"(shared_address(mailbox)),
+      "h"((unsigned short)tap_column), "h"((unsigned short)tap_row)
+      : "memory");
+}
 // Has the description of an operand brought near before it is used.
 PD_DEVICE void fetch_map(const Map& map) { asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory"); }
 // Registers that products read or add to are as they should be.
 PD_DEVICE void products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 // What was added since then is one group of products, which go on beside what the warps do next.
 PD_DEVICE void products_start() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+// Until at most the last group of products is under way.
+PD_DEVICE void products_wait_but_one() { asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory"); }
 // A box whose rows lie along K, as the tensor cores want it described: 128 bytes a row, 1024 from 8 rows to the next 8.
 // The low word says where it starts, and the next 8 words of its rows are 2 further on.
 using Box = unsigned;
 PD_DEVICE Box box_of(const float* at) { return (shared_address(at) >> 4 & 0x3fff) | 1u << 16; }
 PD_DEVICE unsigned long long box_descriptor(Box box, int step) {
   return (unsigned long long)(1u << 30 | 64u) << 32 | (box + step * 2);
+}
+// Elements 16 `step` and up along K of a box of 16-bit elements: of rows that lie along K, or of rows of 64 that lie across
+// it, one for every k, with the boxes of the next 64 behind 64 k's.
+template <bool kIsAcross, class T> PD_DEVICE unsigned long long box_descriptor(const T* box, int step) {
+  const unsigned start = shared_address(box) >> 4 & 0x3fff;
+  const unsigned low = kIsAcross ? start + step * 128 | 512u << 16 : start + step * 2 | 1u << 16;
+  return (unsigned long long)(1u << 30 | 64u) << 32 | low;
 }
 // For values that are worked out once: or the compiler does so again where it finds a register too dear.
 PD_DEVICE void keep(int& value) { asm volatile("" : "+r"(value)); }

@@ -4,8 +4,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "paoding/types.h"
 
 namespace paoding::gpu {
 
@@ -18,15 +21,31 @@ struct Room {
   void* stamp = nullptr;
 };
 
-/// A matrix of f32 that the copy engine brings into shared memory box by box, rounded to TF32 (to nearest, ties to
-/// even), zeros where a box goes beyond it. A row of a box has 32 elements, 128 bytes, and in shared memory its pieces
-/// of 16 bytes change places: piece p of row r is at p ^ (r % 8). The chip's own description of it (CUtensorMap) is
-/// made when a launch is captured.
+/// An operand that the copy engine brings into shared memory box by box, zeros where a box goes beyond it. A row of a
+/// box has 128 bytes of the innermost axis, of f32 rounded to TF32 (to nearest, ties to even) or of 16 bits as they
+/// are; its rows lie next to each other along the outermost axis, and at one place of those between. In shared memory a
+/// row's pieces of 16 bytes change places: piece p of row r is at p ^ (r % 8). The chip's own description of it
+/// (CUtensorMap) is made when a launch is captured.
 struct BoxMap {
-  int operand = 0;
-  std::int64_t rows = 0, columns = 0;  // columns lie side by side
-  std::int64_t row_stride = 0;         // in elements; a multiple of 4
+  static constexpr int kWorkspace = -1;
+  int operand = 0;  // or kWorkspace: what this launch or one before it puts there
+  DType dtype = DType::f32;
+  std::vector<std::int64_t> extents;  // of two to four axes, innermost first; elements of that lie side by side
+  std::vector<std::int64_t> strides;  // of the others, in elements; multiples of 16 bytes
   int box_rows = 0;
+  /// Of an image (channel, column, row, image): rows of a box are pixels that one tap of windows reads which follow
+  /// each other, first along columns, then along rows, then from image to image. Two numbers each, of columns and of
+  /// rows.
+  struct Windows {
+    std::int64_t first[2], step[2], count[2];  // where windows begin, how far they are apart, how many there are
+    static constexpr std::int64_t kMostReach = 127, kMostTap = 255;  // of first, and beyond the image; of a tap's place
+  };
+  std::optional<Windows> windows;
+
+  /// Rows of `columns` elements that lie side by side.
+  static BoxMap matrix(int operand, std::int64_t rows, std::int64_t columns, std::int64_t row_stride, int box_rows) {
+    return {operand, DType::f32, {columns, rows}, {row_stride}, box_rows, {}};
+  }
 };
 
 /// One kernel and its launch. Arguments, in order: a pointer per operand (what is read, then what is written), a Room,

@@ -15,6 +15,7 @@ void register_built_in_kernels() {
   register_matmul_gpu();
   register_index_gpu();
   register_convolution_product_gpu();
+  register_convolution_box_gpu();
   register_convolution_patch_gpu();
   register_convolution_gemm_gpu();
   register_convolution_channel_gpu();

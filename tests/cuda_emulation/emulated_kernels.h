@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <filesystem>
@@ -59,11 +60,21 @@ inline double get(DType dtype, const char* at) {
 /// `order`: of the CTAs; of a kernel whose CTAs wait for each other, the scheduler's seed.
 using Launch = int (*)(void** arguments, unsigned grid, unsigned block, const unsigned* order);
 
-/// What the emulation's copy engine wants in place of a CUtensorMap.
-inline std::array<std::uint64_t, 16> emulated_map(const BoxMap& map, const void* operand) {
-  const auto word = [](auto value) { return static_cast<std::uint64_t>(value); };
-  return {reinterpret_cast<std::uint64_t>(operand), word(map.rows), word(map.columns), word(map.row_stride),
-          word(map.box_rows)};
+/// What the emulation's copy engine wants in place of a CUtensorMap: the BoxWords of tensor_cores.h.
+inline std::array<std::uint64_t, 16> emulated_map(const BoxMap& map, const void* memory) {
+  const auto pair = [](std::int64_t low, std::int64_t high) {
+    return static_cast<std::uint64_t>(low & 0xffffffff) | static_cast<std::uint64_t>(high) << 32;
+  };
+  const auto rank = static_cast<std::int64_t>(map.extents.size());
+  std::array<std::uint64_t, 16> words{};
+  words[0] = reinterpret_cast<std::uint64_t>(memory), words[1] = pair(size_bytes(map.dtype), rank);
+  std::copy(map.extents.begin(), map.extents.end(), words.begin() + 2);
+  std::copy(map.strides.begin(), map.strides.end(), words.begin() + 6);
+  words[9] = pair(map.box_rows, map.windows.has_value());
+  if (!map.windows) return words;
+  const auto& [first, step, count] = *map.windows;
+  words[10] = pair(first[0], first[1]), words[11] = pair(step[0], step[1]), words[12] = pair(count[0], count[1]);
+  return words;
 }
 
 /// All kernels as shared libraries, compiled in a few runs of g++ at once.

@@ -5,6 +5,8 @@
 // a box that is read too early, or overwritten too early, shows as a NaN.
 #pragma once
 
+#include <array>
+#include <cstring>
 #include <map>
 
 #include "waiting_ctas.h"
@@ -26,27 +28,52 @@ inline float to_tf32(float value) {
   return std::bit_cast<float>((bits + 0xfffu + (bits >> 13 & 1u)) & ~0x1fffu);
 }
 
-/// What the host fills a Map with here.
+/// What the host fills a Map with here; two numbers are of columns and of rows.
 struct BoxWords {
-  const float* base;
-  std::uint64_t rows, columns, row_stride, box_rows;
+  const char* base;
+  std::uint32_t element_bytes, rank;
+  std::uint64_t extents[4], strides[3];
+  std::uint32_t box_rows, has_windows;
+  std::int32_t first[2], step[2], count[2];
 };
+static_assert(sizeof(BoxWords) <= 128);
 
 inline int in_box(int row, int word) { return row * 32 + ((word / 4 ^ row % 8) * 4 + word % 4); }
 
-template <class Map>
-void bring_box(float* to, const Map& map, int x, int y, unsigned long long* mailbox) {
+/// An element's place along every axis, innermost first.
+using Place = std::array<int, 4>;
+
+// Row r of a box begins at place_of(r). It is lost at once, and comes some time later.
+template <class T, class Map, class PlaceOf>
+void bring(T* to, const Map& map, unsigned long long* mailbox, PlaceOf place_of) {
   BoxWords words;
   std::memcpy(&words, &map, sizeof(words));
   if (shared_address(to) % 1024 != 0) std::abort();  // as a GPU would fail
-  for (std::uint64_t i = 0; i < words.box_rows * 32; ++i) to[i] = NAN;
+  std::memset(to, 0xff, words.box_rows * 128);
   Cta* const cta = machine.cta;
   together.coming.push_back([=] {
+    const int in_piece = 16 / static_cast<int>(words.element_bytes);
     for (int row = 0; row < static_cast<int>(words.box_rows); ++row) {
-      for (int i = 0; i < 32; ++i) {
-        const auto r = static_cast<std::uint64_t>(y + row), c = static_cast<std::uint64_t>(x + i);
-        const float value = r < words.rows && c < words.columns ? words.base[r * words.row_stride + c] : 0;
-        to[in_box(row, i)] = to_tf32(value);
+      for (int i = 0; i < in_piece * 8; ++i) {
+        Place place = place_of(words, row);
+        place[0] += i;
+        const char* from = words.base;
+        for (std::uint32_t axis = 0; axis < words.rank; ++axis) {
+          const bool is_inside = place[axis] >= 0 && std::uint64_t(place[axis]) < words.extents[axis];
+          if (from != nullptr && is_inside) {
+            from += std::uint64_t(place[axis]) * (axis == 0 ? 1 : words.strides[axis - 1]) * words.element_bytes;
+          } else {
+            from = nullptr;
+          }
+        }
+        char* const there = reinterpret_cast<char*>(to) + (row * 8 + (i / in_piece ^ row % 8)) * 16 +
+                            i % in_piece * int(words.element_bytes);
+        std::memset(there, 0, words.element_bytes);
+        if (from != nullptr) std::memcpy(there, from, words.element_bytes);
+        if (words.element_bytes == 4) {
+          float& value = *reinterpret_cast<float*>(there);
+          value = to_tf32(value);
+        }
       }
     }
     machine.cta = cta;
@@ -54,6 +81,26 @@ void bring_box(float* to, const Map& map, int x, int y, unsigned long long* mail
   });
   ++machine.progress;
   yield();
+}
+
+template <class T, class Map>
+void bring_box(T* to, const Map& map, int x, int y, unsigned long long* mailbox) {
+  bring(to, map, mailbox, [=](const BoxWords&, int row) { return Place{x, y + row}; });
+}
+template <class T, class Map>
+void bring_box(T* to, const Map& map, int x, int y, int z, unsigned long long* mailbox) {
+  bring(to, map, mailbox, [=](const BoxWords&, int row) { return Place{x, y, z + row}; });
+}
+template <class T, class Map>
+void bring_windows(T* to, const Map& map, int channel, int column, int row, int image, int tap_column, int tap_row,
+                   unsigned long long* mailbox) {
+  if (tap_column < 0 || tap_row < 0 || tap_column > 255 || tap_row > 255) std::abort();
+  bring(to, map, mailbox, [=](const BoxWords& words, int i) {
+    const int across = (column - words.first[0]) / words.step[0] + i;
+    const int down = (row - words.first[1]) / words.step[1] + across / words.count[0];
+    return Place{channel, words.first[0] + across % words.count[0] * words.step[0] + tap_column,
+                 words.first[1] + down % words.count[1] * words.step[1] + tap_row, image + down / words.count[1]};
+  });
 }
 
 // ---- products: those that a warp has started, and the words of its lanes, as they were ----
@@ -75,7 +122,7 @@ using Box = const float*;
 inline Box box_of(const float* at) { return at; }
 inline void keep(int&) {}
 inline bool mailbox_try_here(unsigned long long* mailbox, unsigned parity) { return mailbox_try(mailbox, parity); }
-inline void products_start() {}
+inline void products_start();
 
 template <std::size_t kSums>
 void add_product(float (&sum)[kSums], const unsigned (&words)[4], const float* box, int step) {
@@ -108,6 +155,53 @@ void products_wait(float (&)[kSums]) {
   started[this_thread()].clear();
   wait_warp();
 }
+
+// ---- products of two boxes of 16 bits: groups of them, of which one after the other is waited for ----
+
+struct BoxProduct {
+  float* sum;
+  int columns, step;
+  const void *a, *b;
+  bool is_across;
+  float (*value_of)(unsigned bits);
+};
+inline std::map<const void*, std::deque<std::vector<BoxProduct>>> under_way;
+
+template <bool kIsAcross, std::size_t kSums>
+void add_box_product(float (&sum)[kSums], const void* a, const void* b, int step, float (*value_of)(unsigned)) {
+  auto& groups = under_way[this_thread()];
+  if (groups.empty()) groups.emplace_back();
+  groups.back().push_back({sum, static_cast<int>(kSums * 2), step, a, b, kIsAcross, value_of});
+}
+inline void products_start() {
+  auto& groups = under_way[this_thread()];
+  if (!groups.empty()) groups.emplace_back();
+}
+
+inline void finish_box_products(std::size_t most_left) {
+  yield();
+  const int lane = machine.current % kWarp, warp = machine.current / kWarp % 4;
+  auto& groups = under_way[this_thread()];
+  for (; groups.size() > most_left + 1; groups.pop_front()) {
+    for (const BoxProduct& product : groups.front()) {
+      const auto element = [&](const void* box, int across, int along) {
+        const int row = product.is_across ? across / 64 * 64 + along : across;
+        const int in_row = product.is_across ? across % 64 : along;
+        std::uint16_t bits;
+        std::memcpy(&bits, static_cast<const char*>(box) + (row * 8 + (in_row / 8 ^ row % 8)) * 16 + in_row % 8 * 2, 2);
+        return product.value_of(bits);
+      };
+      for (int i = 0; i < product.columns / 2; ++i) {
+        const int row = warp * 16 + lane / 4 + i / 2 % 2 * 8, column = i / 4 * 8 + lane % 4 * 2 + i % 2;
+        for (int k = product.step * 16; k < product.step * 16 + 16; ++k) {
+          product.sum[i] += element(product.a, row, k) * element(product.b, column, k);
+        }
+      }
+    }
+  }
+  wait_warp();
+}
+inline void products_wait_but_one() { finish_box_products(1); }
 
 inline float4 load_remote(const float* at, unsigned rank) {
   yield();

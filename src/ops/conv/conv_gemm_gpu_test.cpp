@@ -68,6 +68,20 @@ const std::vector<Case>& grouped_cases() {
   return all;
 }
 
+// What Hopper's copy engine brings by boxes: channels that end within a box, windows within a tile; strides, whose
+// gradients have phases without a tap, or of other taps than the next; taps and padding of all sides.
+const std::vector<Case>& box_cases() {
+  static const std::vector<Case> all = {
+      {{2, 40, 9, 7}, {72, 40, 3, 3}, {.padding = {1, 1, 1, 1}}},
+      {{1, 32, 6, 5}, {40, 32, 1, 1}, {.stride = {2, 2}}},
+      {{2, 72, 8, 7}, {136, 72, 3, 3}, {.stride = {2, 2}, .padding = {1, 1, 1, 1}}},
+      {{1, 136, 7, 9}, {64, 136, 3, 3}, {.padding = {2, 2, 1, 0}, .dilation = {2, 1}}},
+      {{1, 64, 9, 11}, {32, 64, 5, 3}, {.stride = {2, 3}, .padding = {2, 0, 1, 2}, .dilation = {2, 3}}},
+      {{3, 32, 10, 10}, {32, 32, 2, 2}, {.stride = {3, 3}}},
+  };
+  return all;
+}
+
 // The three convolutions of a case. What is only fetched lies densely; what is used lies as it is wanted.
 void build(Graph& g, const Case& c, DType dtype, bool is_used) {
   const Value x = g.input("x", dtype, c.x), w = g.input("w", dtype, c.w), b = g.input("b", dtype, {c.w[0]});
@@ -155,6 +169,13 @@ TEST(ConvGemm, IsRightOnAGpu) {
                                  {{2, 72, 9, 9}, {128, 72, 1, 1}, {.stride = {2, 2}}},
                                  {{4, 72, 20, 20}, {128, 72, 1, 1}},
                                  {{4, 72, 15, 15}, {96, 72, 3, 3}, {.stride = {2, 2}, .padding = {1, 1, 1, 1}}},
+                                 box_cases()[0],
+                                 box_cases()[1],
+                                 box_cases()[2],
+                                 box_cases()[3],
+                                 box_cases()[4],
+                                 {{1, 64, 18, 17}, {64, 64, 3, 3}, {.padding = {1, 1, 1, 1}}},
+                                 {{3, 128, 14, 14}, {136, 128, 3, 3}, {.stride = {2, 2}, .padding = {1, 1, 1, 1}}},
                                  grouped_cases()[0],
                                  grouped_cases()[2],
                                  grouped_cases()[4],
@@ -204,6 +225,9 @@ TEST(ConvGemm, IsRightInTf32) { check_in_emulation(cases(), f32, true); }
 TEST(ConvGemm, IsRightInBf16) { check_in_emulation(cases(), bf16, false); }
 TEST(ConvGemm, IsRightInF16) { check_in_emulation(cases(), f16, false); }
 
+TEST(ConvByBoxes, IsRightInBf16) { check_in_emulation(box_cases(), bf16, false); }
+TEST(ConvByBoxes, IsRightInF16) { check_in_emulation(box_cases(), f16, false); }
+
 TEST(ConvByChannel, IsRightInF32) { check_in_emulation(grouped_cases(), f32, false); }
 TEST(ConvByChannel, IsRightInBf16) { check_in_emulation(grouped_cases(), bf16, false); }
 TEST(ConvByChannel, IsRightInF16) { check_in_emulation(grouped_cases(), f16, false); }
@@ -228,6 +252,11 @@ TEST(ConvGemm, IsChosenWhereItHasProducts) {
   EXPECT_EQ(kernels_of(plan_of(depthwise, f32, true, "h200")), channel) << "groups of one channel";
   EXPECT_EQ(kernels_of(plan_of(depthwise, bf16, false, "t4")), channel);
   EXPECT_EQ(kernels_of(plan_of(depthwise, f64, false, "h200")), sums);
+  for (const Case& c : box_cases()) {
+    EXPECT_EQ(kernels_of(plan_of(c, bf16, false, "h200")), (std::set<std::string>{"boxes"})) << to_string(c);
+    EXPECT_EQ(kernels_of(plan_of(c, f32, true, "h200")).count("boxes"), 0) << "f32";
+    EXPECT_EQ(kernels_of(plan_of(c, f16, false, "b200")).count("boxes"), 0) << "not Hopper";
+  }
   const Case wide{{1, 4, 70, 70}, {4, 1, 61, 61}, {.groups = 4}};
   EXPECT_EQ(kernels_of(plan_of(wide, bf16, false, "h200")), (std::set<std::string>{"by_channel"}));
 }
@@ -236,7 +265,7 @@ TEST(ConvGemm, IsChosenWhereItHasProducts) {
 TEST(ConvGemm, PacksWeightsOf16BitsThatManyTilesRead) {
   const auto packs = [](const Case& c, DType dtype) {
     int count = 0;
-    const Plan plan = plan_of(c, dtype, true, "h200");
+    const Plan plan = plan_of(c, dtype, true, "a100");
     for (const Step& step : plan.steps) {
       if (step.kind != Step::Kind::kernel) continue;
       count += step.text->launches.front().entry.starts_with("conv2d_weight_pack") ? 1 : 0;
@@ -257,6 +286,7 @@ TEST(ConvGemm, CompilesForEveryTile) {
     for (const auto& [dtype, allow_tf32] : {std::pair{f32, false}, {f32, true}, {bf16, false}, {f16, false}}) {
       std::vector<Case> all = {cases()[0], cases()[1], cases()[3], cases()[6]};
       if (dtype == bf16) all.insert(all.end(), {grouped_cases()[0], grouped_cases()[2], grouped_cases()[4]});
+      if (dtype == bf16) all.insert(all.end(), {box_cases()[0], box_cases()[2]});
       for (const Case& c : all) {
         const Plan plan = plan_of(c, dtype, allow_tf32, target);
         for (const Step& step : plan.steps) {

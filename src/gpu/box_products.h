@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products of boxes of 16-bit elements in shared memory (tensor_cores.cu), by groups of four warps of Hopper.
+#pragma once
+
+#include <string>
+
+#include "paoding/types.h"
+
+namespace paoding::gpu {
+
+/// The text of add_product(sum, a, b, step), which adds to a group's sums of 64 rows and `columns` columns (a multiple
+/// of 8, up to 256) those of 16 k's of two boxes, and of products_wait(sum), behind which the sums may be read. A lane
+/// has of every 8 columns those of 2 (lane % 4) and the next, of rows lane / 4 and 8 more of its warp's 16. Rows of the
+/// boxes lie along what is added up, or, `is_across`, are one for every k, 64 elements, with 64 rows and columns more
+/// behind each box.
+std::string box_products(DType dtype, int columns, bool is_across);
+
+}  // namespace paoding::gpu

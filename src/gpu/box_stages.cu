@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shared memory as kStages stages, which one thread has filled by the copy engine while warps multiply what is in others.
+// Stands behind tensor_cores.cu and kStages.
+
+struct Mailboxes {
+  unsigned long long full[kStages], free[kStages];
+};
+
+// The stage of a block, and how often the stages were gone through before it.
+struct Turn {
+  int stage = 0, round = 0;
+  PD_DEVICE void next() {
+    if (++stage == kStages) stage = 0, ++round;
+  }
+};
+
+// Waits for the copy engine or for warps of this CTA, which come whatever others do.
+PD_DEVICE void wait_for(unsigned long long* mailbox, int round) {
+  while (!mailbox_try_here(mailbox, round & 1)) {}
+}

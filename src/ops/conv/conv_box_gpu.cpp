@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convolutions of 16 bits on Hopper (conv_box*.cu): what windows read is brought by the copy engine, which knows images
+// and windows, and multiplied by groups of four warps. What is decided here: which windows, taps and pixels a launch
+// has (a gradient for the image of a convolution with strides is a launch for each of its phases), the tile, and into
+// how many parts the sums of a gradient for weights are cut.
+#include <algorithm>
+#include <numeric>
+
+#include "base/check.h"
+#include "cuda_text.h"
+#include "gpu/box_products.h"
+#include "ops/all_kernels.h"
+#include "ops/conv/conv_shape.h"
+#include "ops/conv/conv_weight_pack_gpu.h"
+#include "ops/conv/conv_weight_sum_gpu.h"
+#include "ops/conv/window_gpu.h"
+
+namespace paoding {
+namespace {
+
+using gpu::BoxMap;
+using gpu::parts_of;
+using Windows = BoxMap::Windows;
+
+constexpr int kThreads = 288;  // two groups of four warps that multiply, a warp that has boxes brought
+constexpr std::int64_t kRows = 128, kDepth = 64, kChunk = 64;
+constexpr std::int64_t kStageBytes = 96 << 10;  // so that two CTAs fit an SM
+constexpr std::int64_t kMailboxBytes = 16, kAlign = 1 << 10;
+constexpr std::int64_t kLeastChannels = 32;  // of fewer, most of a box of 64 would be zeros
+constexpr std::int64_t kMostOffset = std::int64_t{1} << 30;
+
+// One axis of the windows that read the taps of one phase: where the first begins, how far the next is, and the taps,
+// of which each reads `tap_step` further than the one before.
+struct Walk {
+  std::int64_t windows = 0, first = 0, step = 1;
+  std::int64_t taps = 0, tap_step = 1, first_tap = 0, next_tap = 1;
+  std::int64_t out_first = 0, out_step = 1;  // pixels of the result
+
+  static Walk forward(const WindowAxis& axis) {
+    Walk walk;
+    walk.windows = axis.outputs, walk.first = -axis.before, walk.step = axis.stride;
+    walk.taps = axis.kernel, walk.tap_step = axis.dilation;
+    return walk;
+  }
+  // Pixels `phase`, `phase` + stride, .. of the image: tap k has been at pixel i for output (i + before - k dilation) /
+  // stride, so taps that did come at the same distance from each other, and the last of them read first.
+  static Walk back(const WindowAxis& axis, std::int64_t phase) {
+    Walk walk;
+    walk.out_first = phase, walk.out_step = axis.stride;
+    walk.windows = parts_of(std::max<std::int64_t>(axis.size - phase, 0), axis.stride);
+    const std::int64_t apart = axis.stride / std::gcd(axis.stride, axis.dilation);
+    std::int64_t k = 0;
+    while (k < std::min(apart, axis.kernel) && (phase + axis.before - k * axis.dilation) % axis.stride != 0) ++k;
+    if (k == std::min(apart, axis.kernel)) return walk;  // no tap was there
+    walk.taps = parts_of(axis.kernel - k, apart);
+    walk.first_tap = k + (walk.taps - 1) * apart, walk.next_tap = -apart;
+    walk.tap_step = apart * axis.dilation / axis.stride;
+    walk.first = (phase + axis.before - walk.first_tap * axis.dilation) / axis.stride;
+    return walk;
+  }
+  std::int64_t last_tap() const { return (taps - 1) * tap_step; }
+};
+
+Walk walk_of(const ConvShape& shape, std::size_t axis, std::int64_t phase) {
+  return shape.kind == ConvKind::grad_input ? Walk::back(shape.axes[axis], phase) : Walk::forward(shape.axes[axis]);
+}
+
+// An image [n, channels, h, w] whose channels lie innermost, as the copy engine wants it described.
+bool is_described(const Layout& image, std::int64_t alignment) {
+  return gpu::channels_at_once(image, alignment, image.type.shape[1]) * size_bytes(image.type.dtype) == 16;
+}
+BoxMap map_of(const Layout& image, int operand, const Windows& windows, std::int64_t rows) {
+  const Shape& extents = image.type.shape;
+  return {operand,
+          image.type.dtype,
+          {extents[1], extents[3], extents[2], extents[0]},
+          {image.strides[3], image.strides[2], image.strides[0]},
+          static_cast<int>(rows),
+          windows};
+}
+Windows windows_of(const Walk& rows, const Walk& columns) {
+  return {{columns.first, rows.first}, {columns.step, rows.step}, {columns.windows, rows.windows}};
+}
+
+std::string refusal(const KernelCall& call) {
+  const ConvShape shape(call);
+  if (shape.dtype != DType::bf16 && shape.dtype != DType::f16) return "not 16 bits";
+  if (call.target->major != 9) return "written for the tensor cores of compute capability 9";
+  if (shape.is_empty()) return "an extent is 0";
+  if (shape.groups > 1) return fmt::format("{} groups", shape.groups);
+  if (shape.channels < kLeastChannels || shape.outputs < kLeastChannels) {
+    return fmt::format("{} channels in and {} out, needed {}", shape.channels, shape.outputs, kLeastChannels);
+  }
+  const bool is_weight = shape.kind == ConvKind::grad_weight;
+  for (const std::size_t i : {std::size_t{0}, is_weight ? std::size_t{1} : call.alignments.size() - 1}) {
+    const Layout& image = i < call.inputs.size() ? call.inputs[i] : call.outputs[0];
+    if (!is_described(image, call.alignments[i])) return "an image's channels do not lie in whole pieces of 16 bytes";
+    if (gpu::reach_of(image) >= kMostOffset) return "offsets of 2^30 elements or more";
+  }
+  if (shape.has_bias && shape.bias.strides[0] != 1) return "the bias does not lie side by side";
+  const Layout& read = shape.kind == ConvKind::grad_input ? shape.y : shape.x;
+  for (std::size_t axis = 0; axis < 2; ++axis) {
+    if (shape.axes[axis].stride > 8) return "a stride of more than 8";  // of the copy engine's
+    const std::int64_t phases = shape.kind == ConvKind::grad_input ? shape.axes[axis].stride : 1;
+    for (std::int64_t phase = 0; phase < phases; ++phase) {
+      const Walk walk = walk_of(shape, axis, phase);
+      const std::int64_t beyond = walk.first + (walk.windows - 1) * walk.step + 1 - read.type.shape[axis == 0 ? 2 : 3];
+      if (std::max(std::abs(walk.first), std::abs(beyond)) > Windows::kMostReach) {
+        return "windows that begin far beyond the image";
+      }
+      if (walk.last_tap() > Windows::kMostTap) return "a tap further away than the copy engine reaches";
+    }
+  }
+  return "";
+}
+
+// What the texts for images and for weights share.
+gpu::TextParts parts_of_text(const ConvShape& shape, std::string name, std::int64_t stage_bytes,
+                             std::int64_t columns_of_group, bool is_across, std::string_view text) {
+  gpu::TextParts parts;
+  parts.name = std::move(name);
+  parts.threads = kThreads;
+  parts.constants = fmt::format("using Stored = {};\nconstexpr int kStages = {};\n", gpu::stored_type(shape.dtype),
+                                kStageBytes / stage_bytes);
+  parts.functions = fmt::format("{}{}{}{}{}", k_exchange_cu, k_tensor_cores_cu, k_box_stages_cu,
+                                gpu::box_products(shape.dtype, static_cast<int>(columns_of_group), is_across), text);
+  return parts;
+}
+
+unsigned shared_bytes(std::int64_t stage_bytes) {
+  const std::int64_t stages = kStageBytes / stage_bytes;
+  return static_cast<unsigned>(kAlign + stages * (stage_bytes + kMailboxBytes));
+}
+
+// ---- forward, and the gradient for the image ----
+
+gpu::TextLaunch plan_phase(const KernelCall& call, const Walk& rows, const Walk& columns, bool is_packed) {
+  const ConvShape shape(call);
+  const bool is_back = shape.kind == ConvKind::grad_input;
+  const Layout &from = is_back ? shape.y : shape.x, &to = is_back ? shape.x : shape.y;
+  const std::int64_t channels = from.type.shape[1], all_columns = to.type.shape[1];
+  const std::int64_t windows = to.type.shape[0] * rows.windows * columns.windows;
+  const std::int64_t tile_columns = all_columns <= 64 ? 64 : 128, stage_bytes = (kRows + tile_columns) * kDepth * 2;
+
+  gpu::TextParts parts = parts_of_text(shape, call.op->name, stage_bytes, tile_columns, false, k_conv_box_images_cu);
+  parts.constants += fmt::format("constexpr int kColumns = {};\nconstexpr bool kHasBias = {}, kHasRelu = {};\n",
+                                 tile_columns, shape.has_bias, shape.has_relu);
+  auto& s = parts.sizes;
+  const std::int64_t tiles_n = parts_of(all_columns, tile_columns);
+  s.number("windows", windows), s.divisor("window_rows", std::max<std::int64_t>(rows.windows, 1));
+  s.divisor("window_columns", std::max<std::int64_t>(columns.windows, 1));
+  s.number("columns", all_columns), s.divisor("tiles_n", tiles_n);
+  s.number("channels", channels), s.number("blocks", rows.taps * columns.taps * parts_of(channels, kDepth));
+  for (const auto& [walk, end] : {std::pair{&rows, "_h"}, {&columns, "_w"}}) {
+    const auto field = [&](const char* name, std::int64_t value) { s.number(name + std::string(end), value); };
+    field("first", walk->first), field("step", walk->step), field("taps", walk->taps), field("tap", walk->tap_step);
+  }
+  const std::int64_t kernel_columns = shape.axes[1].kernel;
+  s.number("first_tap", rows.first_tap * kernel_columns + columns.first_tap);
+  s.number("next_tap_h", rows.next_tap * kernel_columns), s.number("next_tap_w", columns.next_tap);
+  s.number("out_first", rows.out_first * to.strides[2] + columns.out_first * to.strides[3]);
+  s.number("out_n", to.strides[0]);
+  s.number("out_h", to.strides[2] * rows.out_step), s.number("out_w", to.strides[3] * columns.out_step);
+
+  for (const char* name : {"image", "weights"}) parts.operands.push_back(gpu::input_parameter(shape.dtype, name));
+  if (shape.has_bias) parts.operands.push_back(gpu::input_parameter(shape.dtype, "bias"));
+  parts.operands.push_back(gpu::output_parameter(shape.dtype, "out"));
+  parts.maps = {"image_map", "weight_map"};
+  parts.call = fmt::format("convolve(image_map, weight_map, {}, out, size)", shape.has_bias ? "bias" : "nullptr");
+  parts.ctas = parts_of(windows, kRows) * tiles_n;
+  gpu::TextLaunch launch = gpu::make_text_kernel(parts);
+  launch.is_alone = true;
+  launch.shared_bytes = shared_bytes(stage_bytes);
+  Windows walked = windows_of(rows, columns);
+  for (std::int64_t& count : walked.count) count = std::max<std::int64_t>(count, 1);
+  const std::int64_t taps = shape.axes[0].kernel * kernel_columns;
+  launch.maps = {map_of(from, 0, walked, kRows),
+                 {is_packed ? BoxMap::kWorkspace : 1,
+                  shape.dtype,
+                  {channels, taps, all_columns},
+                  {channels, taps * channels},
+                  static_cast<int>(tile_columns),
+                  {}}};
+  launch.why = fmt::format("{} tiles of {} x {} by boxes{}", parts.ctas, kRows, tile_columns,
+                           is_packed ? ", weights packed" : "");
+  return launch;
+}
+
+gpu::TextPlan plan_images(const KernelCall& call) {
+  const ConvShape shape(call);
+  const bool is_back = shape.kind == ConvKind::grad_input;
+  gpu::TextPlan made;
+  // Weights as [column, tap, channel]: those of one tap may lie so.
+  const auto& w = shape.w.strides;
+  const bool is_packed = is_back || shape.axes[0].kernel * shape.axes[1].kernel > 1 || w[1] != 1 ||
+                         w[0] != shape.channels || call.alignments[1] % 16 != 0;
+  if (is_packed) {
+    made.launches.push_back(plan_weight_pack(call));
+    made.workspace_bytes = size_bytes(shape.w.type);
+  }
+  const auto phases = [&](std::size_t axis) { return is_back ? shape.axes[axis].stride : 1; };
+  for (std::int64_t i = 0; i < phases(0); ++i) {
+    for (std::int64_t j = 0; j < phases(1); ++j) {
+      made.launches.push_back(plan_phase(call, walk_of(shape, 0, i), walk_of(shape, 1, j), is_packed));
+    }
+  }
+  return made;
+}
+
+// ---- the gradient for the weights ----
+
+// Into how many parts the windows are cut: what takes the least time by how many blocks a CTA has, how many CTAs come
+// after each other, and the sums of all parts that are written and read.
+std::int64_t parts_of_windows(std::int64_t tiles, std::int64_t blocks, std::int64_t elements, const Target& target) {
+  constexpr double kBlock = 0.85, kStart = 3, kBytes = 3e6;  // us, us, bytes a us: fitted on an H200
+  const std::int64_t at_once = 2 * target.sm_count;
+  std::int64_t best = 1;
+  double least = 0;
+  for (std::int64_t parts = 1; parts <= std::min<std::int64_t>(blocks, 128); ++parts) {
+    const double turns = double(parts_of(tiles * parts, at_once)), each = double(parts_of(blocks, parts));
+    const double takes = turns * (each * kBlock + kStart) + double(parts * elements * 8) / kBytes;
+    if (parts == 1 || takes < least) best = parts, least = takes;
+  }
+  return best;
+}
+
+gpu::TextPlan plan_weights(const KernelCall& call) {
+  const ConvShape shape(call);
+  const std::int64_t rows = shape.outputs, channels = shape.channels,
+                     taps = shape.axes[0].kernel * shape.axes[1].kernel;
+  const std::int64_t groups_m = rows <= 64 ? 1 : 2, stage_bytes = (groups_m + 2) * kChunk * kDepth * 2;
+  gpu::TextParts text =
+      parts_of_text(shape, "conv2d_grad_weight", stage_bytes, groups_m == 2 ? 128 : 64, true, k_conv_box_weights_cu);
+  text.constants += fmt::format("constexpr int kGroupsM = {};\n", groups_m);
+  const Walk down = Walk::forward(shape.axes[0]), across = Walk::forward(shape.axes[1]);
+  const std::int64_t windows = shape.batch * down.windows * across.windows, blocks = parts_of(windows, kDepth);
+  const std::int64_t chunks = taps * parts_of(channels, kChunk);
+  const std::int64_t tiles_m = parts_of(rows, groups_m * 64), tiles_n = parts_of(chunks, 2),
+                     elements = rows * taps * channels;
+  const std::int64_t parts = parts_of_windows(tiles_m * tiles_n, blocks, elements, *call.target);
+  auto& s = text.sizes;
+  s.divisor("window_rows", down.windows), s.divisor("window_columns", across.windows);
+  s.number("rows", rows), s.number("channels", channels), s.number("taps", taps), s.number("chunks", chunks);
+  s.divisor("chunks_of_tap", parts_of(channels, kChunk)), s.divisor("kernel_columns", shape.axes[1].kernel);
+  s.divisor("tiles_m", tiles_m), s.divisor("tiles_n", tiles_n);
+  s.number("blocks", blocks), s.number("parts", parts), s.wide_number("elements", elements);
+  for (const auto& [walk, end] : {std::pair{&down, "_h"}, {&across, "_w"}}) {
+    const auto field = [&](const char* name, std::int64_t value) { s.number(name + std::string(end), value); };
+    field("first", walk->first), field("step", walk->step), field("tap", walk->tap_step);
+  }
+  text.ctas = tiles_m * tiles_n * parts;
+  for (const char* name : {"image", "gradient"}) text.operands.push_back(gpu::input_parameter(shape.dtype, name));
+  text.operands.push_back(gpu::output_parameter(shape.w.type.dtype, "out"));
+  text.maps = {"image_map", "gradient_map"};
+  text.call = "add_up(image_map, gradient_map, (float*)room.workspace, size)";
+  gpu::TextLaunch launch = gpu::make_text_kernel(text);
+  launch.is_alone = true;
+  launch.shared_bytes = shared_bytes(stage_bytes);
+  const Windows pixels{{0, 0}, {1, 1}, {across.windows, down.windows}};
+  launch.maps = {map_of(shape.x, 0, windows_of(down, across), kDepth), map_of(shape.y, 1, pixels, kDepth)};
+  launch.why =
+      fmt::format("{} tiles of {} x 128 by boxes, windows in {} parts", tiles_m * tiles_n, groups_m * 64, parts);
+  gpu::TextPlan made;
+  made.launches.push_back(std::move(launch));
+  made.launches.push_back(plan_weight_sum(call, parts));
+  made.workspace_bytes = parts * elements * 4;
+  return made;
+}
+
+}  // namespace
+
+void register_convolution_box_gpu() {
+  // Images, not weights and not the bias.
+  const auto add = [](const char* op, std::uint32_t images, gpu::TextPlan (*plan)(const KernelCall&)) {
+    gpu::register_text_kernel(op, "boxes", refusal, plan, Faults::none, images);
+  };
+  add("conv2d", 0b101, plan_images), add("conv2d_bias", 0b1001, plan_images);
+  add("conv2d_grad_input", 0b101, plan_images), add("conv2d_grad_weight", 0b011, plan_weights);
+  add("conv2d_grad_weight_wide", 0b011, plan_weights);
+}
+
+}  // namespace paoding
