@@ -80,7 +80,7 @@ class EmulatedProgram {
         for (const gpu::BoxMap& map : kernel.maps) {
           const bool is_operand = map.operand != gpu::BoxMap::kWorkspace;
           const void* const memory = is_operand ? operands[static_cast<std::size_t>(map.operand)] : room.workspace;
-          maps.push_back(gpu::emulated_map(map, memory));
+          maps.push_back(gpu::emulated_map(map, static_cast<const char*>(memory) + map.offset));
         }
         for (auto& map : maps) arguments.push_back(&map);
         std::vector<unsigned> order(kernel.grid[0]);

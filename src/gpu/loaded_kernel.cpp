@@ -61,7 +61,8 @@ CUtensorMap made_map(const BoxMap& map, void* memory) {
 }
 
 void* memory_of(const BoxMap& map, void* const* operands, const Room& room) {
-  return map.operand == BoxMap::kWorkspace ? room.workspace : operands[map.operand];
+  void* const start = map.operand == BoxMap::kWorkspace ? room.workspace : operands[map.operand];
+  return static_cast<char*>(start) + map.offset;
 }
 
 }  // namespace

@@ -28,7 +28,8 @@ struct Room {
 /// (CUtensorMap) is made when a launch is captured.
 struct BoxMap {
   static constexpr int kWorkspace = -1;
-  int operand = 0;  // or kWorkspace: what this launch or one before it puts there
+  int operand = 0;          // or kWorkspace: what a launch before puts there
+  std::int64_t offset = 0;  // bytes from its start, a multiple of 16
   DType dtype = DType::f32;
   std::vector<std::int64_t> extents;  // of two to four axes, innermost first; elements of that lie side by side
   std::vector<std::int64_t> strides;  // of the others, in elements; multiples of 16 bytes
@@ -44,7 +45,7 @@ struct BoxMap {
 
   /// Rows of `columns` elements that lie side by side.
   static BoxMap matrix(int operand, std::int64_t rows, std::int64_t columns, std::int64_t row_stride, int box_rows) {
-    return {operand, DType::f32, {columns, rows}, {row_stride}, box_rows, {}};
+    return {operand, 0, DType::f32, {columns, rows}, {row_stride}, box_rows, {}};
   }
 };
 

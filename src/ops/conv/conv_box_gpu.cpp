@@ -11,6 +11,7 @@
 #include "gpu/box_products.h"
 #include "ops/all_kernels.h"
 #include "ops/conv/conv_shape.h"
+#include "ops/conv/conv_tap_rows_gpu.h"
 #include "ops/conv/conv_weight_pack_gpu.h"
 #include "ops/conv/conv_weight_sum_gpu.h"
 #include "ops/conv/window_gpu.h"
@@ -24,7 +25,8 @@ using Windows = BoxMap::Windows;
 
 constexpr int kThreads = 288;  // two groups of four warps that multiply, a warp that has boxes brought
 constexpr std::int64_t kRows = 128, kDepth = 64, kChunk = 64;
-constexpr std::int64_t kStageBytes = 96 << 10;  // so that two CTAs fit an SM
+// All stages of a CTA, so that two CTAs, or three of few columns, fit an SM.
+constexpr std::int64_t kStageBytes = 96 << 10, kNarrowStageBytes = 72 << 10;
 constexpr std::int64_t kMailboxBytes = 16, kAlign = 1 << 10;
 constexpr std::int64_t kLeastChannels = 32;  // of fewer, most of a box of 64 would be zeros
 constexpr std::int64_t kMostOffset = std::int64_t{1} << 30;
@@ -61,9 +63,28 @@ struct Walk {
   std::int64_t last_tap() const { return (taps - 1) * tap_step; }
 };
 
-Walk walk_of(const ConvShape& shape, std::size_t axis, std::int64_t phase) {
-  return shape.kind == ConvKind::grad_input ? Walk::back(shape.axes[axis], phase) : Walk::forward(shape.axes[axis]);
-}
+// What windows go over: an image as it lies, or as rows of taps.
+struct Walked {
+  std::array<WindowAxis, 2> axes;
+  std::int64_t channels;  // of a tap
+  bool is_back, has_tap_rows;
+  std::int64_t image_bytes = 0;  // of the workspace
+
+  explicit Walked(const ConvShape& shape)
+      : axes(shape.axes),
+        channels(shape.kind == ConvKind::grad_input ? shape.outputs : shape.channels),
+        is_back(shape.kind == ConvKind::grad_input),
+        has_tap_rows(is_few_channels(shape)) {
+    if (!has_tap_rows) return;
+    const TapRows rows(shape);
+    axes[1] = {.size = rows.windows, .outputs = rows.windows};
+    channels = rows.channels, image_bytes = rows.image_bytes();
+  }
+  Walk walk(std::size_t axis, std::int64_t phase) const {
+    return is_back ? Walk::back(axes[axis], phase) : Walk::forward(axes[axis]);
+  }
+  std::int64_t taps() const { return axes[0].kernel * axes[1].kernel; }
+};
 
 // An image [n, channels, h, w] whose channels lie innermost, as the copy engine wants it described.
 bool is_described(const Layout& image, std::int64_t alignment) {
@@ -71,12 +92,18 @@ bool is_described(const Layout& image, std::int64_t alignment) {
 }
 BoxMap map_of(const Layout& image, int operand, const Windows& windows, std::int64_t rows) {
   const Shape& extents = image.type.shape;
-  return {operand,
-          image.type.dtype,
-          {extents[1], extents[3], extents[2], extents[0]},
-          {image.strides[3], image.strides[2], image.strides[0]},
-          static_cast<int>(rows),
-          windows};
+  return {.operand = operand,
+          .dtype = image.type.dtype,
+          .extents = {extents[1], extents[3], extents[2], extents[0]},
+          .strides = {image.strides[3], image.strides[2], image.strides[0]},
+          .box_rows = static_cast<int>(rows),
+          .windows = windows};
+}
+BoxMap map_of(const ConvShape& shape, const Walked& walked, const Windows& windows, std::int64_t rows) {
+  if (!walked.has_tap_rows) return map_of(walked.is_back ? shape.y : shape.x, 0, windows, rows);
+  BoxMap map = TapRows(shape).map();
+  map.box_rows = static_cast<int>(rows), map.windows = windows;
+  return map;
 }
 Windows windows_of(const Walk& rows, const Walk& columns) {
   return {{columns.first, rows.first}, {columns.step, rows.step}, {columns.windows, rows.windows}};
@@ -88,23 +115,26 @@ std::string refusal(const KernelCall& call) {
   if (call.target->major != 9) return "written for the tensor cores of compute capability 9";
   if (shape.is_empty()) return "an extent is 0";
   if (shape.groups > 1) return fmt::format("{} groups", shape.groups);
-  if (shape.channels < kLeastChannels || shape.outputs < kLeastChannels) {
+  const Walked walked(shape);
+  if (walked.channels < kLeastChannels || shape.outputs < kLeastChannels) {
     return fmt::format("{} channels in and {} out, needed {}", shape.channels, shape.outputs, kLeastChannels);
   }
   const bool is_weight = shape.kind == ConvKind::grad_weight;
   for (const std::size_t i : {std::size_t{0}, is_weight ? std::size_t{1} : call.alignments.size() - 1}) {
     const Layout& image = i < call.inputs.size() ? call.inputs[i] : call.outputs[0];
-    if (!is_described(image, call.alignments[i])) return "an image's channels do not lie in whole pieces of 16 bytes";
     if (gpu::reach_of(image) >= kMostOffset) return "offsets of 2^30 elements or more";
+    if (i == 0 && walked.has_tap_rows) continue;
+    if (!is_described(image, call.alignments[i])) return "an image's channels do not lie in whole pieces of 16 bytes";
   }
+  if (walked.image_bytes / 2 >= kMostOffset) return "rows of taps of 2^30 elements or more";
   if (shape.has_bias && shape.bias.strides[0] != 1) return "the bias does not lie side by side";
-  const Layout& read = shape.kind == ConvKind::grad_input ? shape.y : shape.x;
   for (std::size_t axis = 0; axis < 2; ++axis) {
-    if (shape.axes[axis].stride > 8) return "a stride of more than 8";  // of the copy engine's
-    const std::int64_t phases = shape.kind == ConvKind::grad_input ? shape.axes[axis].stride : 1;
+    const WindowAxis& along = walked.axes[axis];
+    if (along.stride > 8) return "a stride of more than 8";  // of the copy engine's
+    const std::int64_t phases = walked.is_back ? along.stride : 1, size = walked.is_back ? along.outputs : along.size;
     for (std::int64_t phase = 0; phase < phases; ++phase) {
-      const Walk walk = walk_of(shape, axis, phase);
-      const std::int64_t beyond = walk.first + (walk.windows - 1) * walk.step + 1 - read.type.shape[axis == 0 ? 2 : 3];
+      const Walk walk = walked.walk(axis, phase);
+      const std::int64_t beyond = walk.first + (walk.windows - 1) * walk.step + 1 - size;
       if (std::max(std::abs(walk.first), std::abs(beyond)) > Windows::kMostReach) {
         return "windows that begin far beyond the image";
       }
@@ -115,30 +145,35 @@ std::string refusal(const KernelCall& call) {
 }
 
 // What the texts for images and for weights share.
+bool is_narrow(std::int64_t stage_bytes) { return stage_bytes < 32 << 10; }
+std::int64_t ctas_of_sm(std::int64_t stage_bytes) { return is_narrow(stage_bytes) ? 3 : 2; }
+std::int64_t stages_of(std::int64_t stage_bytes) {
+  return (is_narrow(stage_bytes) ? kNarrowStageBytes : kStageBytes) / stage_bytes;
+}
+
 gpu::TextParts parts_of_text(const ConvShape& shape, std::string name, std::int64_t stage_bytes,
                              std::int64_t columns_of_group, bool is_across, std::string_view text) {
   gpu::TextParts parts;
   parts.name = std::move(name);
   parts.threads = kThreads;
   parts.constants = fmt::format("using Stored = {};\nconstexpr int kStages = {};\n", gpu::stored_type(shape.dtype),
-                                kStageBytes / stage_bytes);
+                                stages_of(stage_bytes));
   parts.functions = fmt::format("{}{}{}{}{}", k_exchange_cu, k_tensor_cores_cu, k_box_stages_cu,
                                 gpu::box_products(shape.dtype, static_cast<int>(columns_of_group), is_across), text);
   return parts;
 }
 
 unsigned shared_bytes(std::int64_t stage_bytes) {
-  const std::int64_t stages = kStageBytes / stage_bytes;
-  return static_cast<unsigned>(kAlign + stages * (stage_bytes + kMailboxBytes));
+  return static_cast<unsigned>(kAlign + stages_of(stage_bytes) * (stage_bytes + kMailboxBytes));
 }
 
 // ---- forward, and the gradient for the image ----
 
 gpu::TextLaunch plan_phase(const KernelCall& call, const Walk& rows, const Walk& columns, bool is_packed) {
   const ConvShape shape(call);
-  const bool is_back = shape.kind == ConvKind::grad_input;
-  const Layout &from = is_back ? shape.y : shape.x, &to = is_back ? shape.x : shape.y;
-  const std::int64_t channels = from.type.shape[1], all_columns = to.type.shape[1];
+  const Walked walked(shape);
+  const Layout& to = walked.is_back ? shape.x : shape.y;
+  const std::int64_t channels = walked.channels, all_columns = to.type.shape[1];
   const std::int64_t windows = to.type.shape[0] * rows.windows * columns.windows;
   const std::int64_t tile_columns = all_columns <= 64 ? 64 : 128, stage_bytes = (kRows + tile_columns) * kDepth * 2;
 
@@ -155,7 +190,7 @@ gpu::TextLaunch plan_phase(const KernelCall& call, const Walk& rows, const Walk&
     const auto field = [&](const char* name, std::int64_t value) { s.number(name + std::string(end), value); };
     field("first", walk->first), field("step", walk->step), field("taps", walk->taps), field("tap", walk->tap_step);
   }
-  const std::int64_t kernel_columns = shape.axes[1].kernel;
+  const std::int64_t kernel_columns = walked.axes[1].kernel;
   s.number("first_tap", rows.first_tap * kernel_columns + columns.first_tap);
   s.number("next_tap_h", rows.next_tap * kernel_columns), s.number("next_tap_w", columns.next_tap);
   s.number("out_first", rows.out_first * to.strides[2] + columns.out_first * to.strides[3]);
@@ -171,16 +206,17 @@ gpu::TextLaunch plan_phase(const KernelCall& call, const Walk& rows, const Walk&
   gpu::TextLaunch launch = gpu::make_text_kernel(parts);
   launch.is_alone = true;
   launch.shared_bytes = shared_bytes(stage_bytes);
-  Windows walked = windows_of(rows, columns);
-  for (std::int64_t& count : walked.count) count = std::max<std::int64_t>(count, 1);
-  const std::int64_t taps = shape.axes[0].kernel * kernel_columns;
-  launch.maps = {map_of(from, 0, walked, kRows),
-                 {is_packed ? BoxMap::kWorkspace : 1,
-                  shape.dtype,
-                  {channels, taps, all_columns},
-                  {channels, taps * channels},
-                  static_cast<int>(tile_columns),
-                  {}}};
+  Windows windows_walked = windows_of(rows, columns);
+  for (std::int64_t& count : windows_walked.count) count = std::max<std::int64_t>(count, 1);
+  const std::int64_t taps = walked.taps();
+  launch.maps = {map_of(shape, walked, windows_walked, kRows),
+                 {.operand = is_packed ? BoxMap::kWorkspace : 1,
+                  .offset = is_packed ? walked.image_bytes : 0,
+                  .dtype = shape.dtype,
+                  .extents = {channels, taps, all_columns},
+                  .strides = {channels, taps * channels},
+                  .box_rows = static_cast<int>(tile_columns),
+                  .windows = {}}};
   launch.why = fmt::format("{} tiles of {} x {} by boxes{}", parts.ctas, kRows, tile_columns,
                            is_packed ? ", weights packed" : "");
   return launch;
@@ -188,20 +224,24 @@ gpu::TextLaunch plan_phase(const KernelCall& call, const Walk& rows, const Walk&
 
 gpu::TextPlan plan_images(const KernelCall& call) {
   const ConvShape shape(call);
-  const bool is_back = shape.kind == ConvKind::grad_input;
+  const Walked walked(shape);
   gpu::TextPlan made;
   // Weights as [column, tap, channel]: those of one tap may lie so.
   const auto& w = shape.w.strides;
-  const bool is_packed = is_back || shape.axes[0].kernel * shape.axes[1].kernel > 1 || w[1] != 1 ||
-                         w[0] != shape.channels || call.alignments[1] % 16 != 0;
-  if (is_packed) {
+  const bool is_packed =
+      walked.is_back || walked.taps() > 1 || w[1] != 1 || w[0] != shape.channels || call.alignments[1] % 16 != 0;
+  if (walked.has_tap_rows) {
+    const TapRows tap_rows(shape);
+    made.launches = {plan_tap_rows(call), plan_weight_tap_rows(call)};
+    made.workspace_bytes = tap_rows.image_bytes() + tap_rows.weight_bytes();
+  } else if (is_packed) {
     made.launches.push_back(plan_weight_pack(call));
     made.workspace_bytes = size_bytes(shape.w.type);
   }
-  const auto phases = [&](std::size_t axis) { return is_back ? shape.axes[axis].stride : 1; };
+  const auto phases = [&](std::size_t axis) { return walked.is_back ? walked.axes[axis].stride : 1; };
   for (std::int64_t i = 0; i < phases(0); ++i) {
     for (std::int64_t j = 0; j < phases(1); ++j) {
-      made.launches.push_back(plan_phase(call, walk_of(shape, 0, i), walk_of(shape, 1, j), is_packed));
+      made.launches.push_back(plan_phase(call, walked.walk(0, i), walked.walk(1, j), is_packed || walked.has_tap_rows));
     }
   }
   return made;
@@ -211,9 +251,8 @@ gpu::TextPlan plan_images(const KernelCall& call) {
 
 // Into how many parts the windows are cut: what takes the least time by how many blocks a CTA has, how many CTAs come
 // after each other, and the sums of all parts that are written and read.
-std::int64_t parts_of_windows(std::int64_t tiles, std::int64_t blocks, std::int64_t elements, const Target& target) {
+std::int64_t parts_of_windows(std::int64_t tiles, std::int64_t blocks, std::int64_t elements, std::int64_t at_once) {
   constexpr double kBlock = 0.85, kStart = 3, kBytes = 3e6;  // us, us, bytes a us: fitted on an H200
-  const std::int64_t at_once = 2 * target.sm_count;
   std::int64_t best = 1;
   double least = 0;
   for (std::int64_t parts = 1; parts <= std::min<std::int64_t>(blocks, 128); ++parts) {
@@ -226,22 +265,23 @@ std::int64_t parts_of_windows(std::int64_t tiles, std::int64_t blocks, std::int6
 
 gpu::TextPlan plan_weights(const KernelCall& call) {
   const ConvShape shape(call);
-  const std::int64_t rows = shape.outputs, channels = shape.channels,
-                     taps = shape.axes[0].kernel * shape.axes[1].kernel;
+  const Walked walked(shape);
+  const std::int64_t rows = shape.outputs, channels = walked.channels, taps = walked.taps();
   const std::int64_t groups_m = rows <= 64 ? 1 : 2, stage_bytes = (groups_m + 2) * kChunk * kDepth * 2;
   gpu::TextParts text =
       parts_of_text(shape, "conv2d_grad_weight", stage_bytes, groups_m == 2 ? 128 : 64, true, k_conv_box_weights_cu);
   text.constants += fmt::format("constexpr int kGroupsM = {};\n", groups_m);
-  const Walk down = Walk::forward(shape.axes[0]), across = Walk::forward(shape.axes[1]);
+  const Walk down = Walk::forward(walked.axes[0]), across = Walk::forward(walked.axes[1]);
   const std::int64_t windows = shape.batch * down.windows * across.windows, blocks = parts_of(windows, kDepth);
   const std::int64_t chunks = taps * parts_of(channels, kChunk);
   const std::int64_t tiles_m = parts_of(rows, groups_m * 64), tiles_n = parts_of(chunks, 2),
                      elements = rows * taps * channels;
-  const std::int64_t parts = parts_of_windows(tiles_m * tiles_n, blocks, elements, *call.target);
+  const std::int64_t parts =
+      parts_of_windows(tiles_m * tiles_n, blocks, elements, ctas_of_sm(stage_bytes) * call.target->sm_count);
   auto& s = text.sizes;
   s.divisor("window_rows", down.windows), s.divisor("window_columns", across.windows);
   s.number("rows", rows), s.number("channels", channels), s.number("taps", taps), s.number("chunks", chunks);
-  s.divisor("chunks_of_tap", parts_of(channels, kChunk)), s.divisor("kernel_columns", shape.axes[1].kernel);
+  s.divisor("chunks_of_tap", parts_of(channels, kChunk)), s.divisor("kernel_columns", walked.axes[1].kernel);
   s.divisor("tiles_m", tiles_m), s.divisor("tiles_n", tiles_n);
   s.number("blocks", blocks), s.number("parts", parts), s.wide_number("elements", elements);
   for (const auto& [walk, end] : {std::pair{&down, "_h"}, {&across, "_w"}}) {
@@ -252,18 +292,22 @@ gpu::TextPlan plan_weights(const KernelCall& call) {
   for (const char* name : {"image", "gradient"}) text.operands.push_back(gpu::input_parameter(shape.dtype, name));
   text.operands.push_back(gpu::output_parameter(shape.w.type.dtype, "out"));
   text.maps = {"image_map", "gradient_map"};
-  text.call = "add_up(image_map, gradient_map, (float*)room.workspace, size)";
+  text.call = fmt::format("add_up(image_map, gradient_map, (float*){}, size)",
+                          walked.has_tap_rows ? "((char*)room.workspace + size.image_bytes_wide)" : "room.workspace");
+  if (walked.has_tap_rows) s.wide_number("image_bytes", walked.image_bytes);
   gpu::TextLaunch launch = gpu::make_text_kernel(text);
   launch.is_alone = true;
   launch.shared_bytes = shared_bytes(stage_bytes);
   const Windows pixels{{0, 0}, {1, 1}, {across.windows, down.windows}};
-  launch.maps = {map_of(shape.x, 0, windows_of(down, across), kDepth), map_of(shape.y, 1, pixels, kDepth)};
+  launch.maps = {map_of(shape, walked, windows_of(down, across), kDepth), map_of(shape.y, 1, pixels, kDepth)};
   launch.why =
       fmt::format("{} tiles of {} x 128 by boxes, windows in {} parts", tiles_m * tiles_n, groups_m * 64, parts);
   gpu::TextPlan made;
+  if (walked.has_tap_rows) made.launches.push_back(plan_tap_rows(call));
   made.launches.push_back(std::move(launch));
-  made.launches.push_back(plan_weight_sum(call, parts));
-  made.workspace_bytes = parts * elements * 4;
+  const std::int64_t channels_of_tap = walked.has_tap_rows ? TapRows::kChannels : channels;
+  made.launches.push_back(plan_weight_sum(call, parts, channels_of_tap, walked.image_bytes));
+  made.workspace_bytes = walked.image_bytes + parts * elements * 4;
   return made;
 }
 

@@ -301,32 +301,6 @@ gpu::TextPlan plan_weights(const KernelCall& call) {
 
 }  // namespace
 
-gpu::TextLaunch plan_weight_sum(const KernelCall& call, std::int64_t parts) {
-  constexpr int kThreads = 256;
-  const ConvShape shape(call);
-  const std::int64_t of_weights = shape.w.type.shape.elements();
-  const std::int64_t elements = of_weights + (shape.has_bias ? shape.outputs : 0);
-  gpu::TextParts text;
-  text.name = "conv2d_grad_weight_sum";
-  text.threads = kThreads;
-  text.ctas = gpu::parts_of(elements, 32);
-  text.constants = fmt::format("constexpr bool kHasBiasGradient = {};\n", shape.has_bias);
-  auto& s = text.sizes;
-  s.number("elements", elements), s.number("parts", parts);
-  s.number("of_weights", of_weights), s.number("bias", shape.has_bias ? shape.bias.strides[0] : 0);
-  const Shape& extents = shape.w.type.shape;
-  s.divisor("channels", extents[1]), s.divisor("kernel_columns", extents[3]), s.divisor("kernel_rows", extents[2]);
-  s.number("weight_n", shape.w.strides[0]), s.number("weight_c", shape.w.strides[1]);
-  s.number("weight_h", shape.w.strides[2]), s.number("weight_w", shape.w.strides[3]);
-  for (const char* name : {"image", "gradient"}) text.operands.push_back(gpu::input_parameter(shape.dtype, name));
-  if (shape.is_pooled) text.operands.push_back(gpu::input_parameter(shape.index.type.dtype, "index"));
-  text.operands.push_back(gpu::output_parameter(shape.w.type.dtype, "out"));
-  if (shape.is_pooled) text.operands.push_back(gpu::output_parameter(shape.bias.type.dtype, "of_bias"));
-  text.functions = k_conv_gemm_sum_cu;
-  text.call = fmt::format("add_parts((const float*)room.workspace, out, {}, size)", shape.has_bias ? "of_bias" : "out");
-  return gpu::make_text_kernel(text);
-}
-
 void register_convolution_gemm_gpu() {
   // Images, not weights and not the bias.
   const auto add = [](const char* op, std::uint32_t images, gpu::TextPlan (*plan)(const KernelCall&)) {

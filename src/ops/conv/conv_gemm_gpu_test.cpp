@@ -82,6 +82,16 @@ const std::vector<Case>& box_cases() {
   return all;
 }
 
+// Few channels, of which rows of taps are brought: with what lies beside the image, rows of taps apart.
+const std::vector<Case>& tap_row_cases() {
+  static const std::vector<Case> all = {
+      {{2, 3, 15, 14}, {40, 3, 7, 7}, {.stride = {2, 2}, .padding = {3, 3, 3, 3}}},
+      {{1, 1, 9, 20}, {32, 1, 3, 5}, {.stride = {1, 3}, .padding = {1, 0, 2, 4}, .dilation = {2, 1}}},
+      {{3, 5, 6, 30}, {72, 5, 2, 8}},
+  };
+  return all;
+}
+
 // The three convolutions of a case. What is only fetched lies densely; what is used lies as it is wanted.
 void build(Graph& g, const Case& c, DType dtype, bool is_used) {
   const Value x = g.input("x", dtype, c.x), w = g.input("w", dtype, c.w), b = g.input("b", dtype, {c.w[0]});
@@ -169,22 +179,20 @@ TEST(ConvGemm, IsRightOnAGpu) {
                                  {{2, 72, 9, 9}, {128, 72, 1, 1}, {.stride = {2, 2}}},
                                  {{4, 72, 20, 20}, {128, 72, 1, 1}},
                                  {{4, 72, 15, 15}, {96, 72, 3, 3}, {.stride = {2, 2}, .padding = {1, 1, 1, 1}}},
-                                 box_cases()[0],
-                                 box_cases()[1],
-                                 box_cases()[2],
-                                 box_cases()[3],
-                                 box_cases()[4],
-                                 {{1, 64, 18, 17}, {64, 64, 3, 3}, {.padding = {1, 1, 1, 1}}},
-                                 {{3, 128, 14, 14}, {136, 128, 3, 3}, {.stride = {2, 2}, .padding = {1, 1, 1, 1}}},
                                  grouped_cases()[0],
                                  grouped_cases()[2],
                                  grouped_cases()[4],
                                  {{4, 96, 28, 28}, {96, 1, 7, 7}, {.padding = {3, 3, 3, 3}, .groups = 96}}};
+  std::vector<Case> of_16_bits = box_cases();
+  of_16_bits.insert(of_16_bits.end(), tap_row_cases().begin(), tap_row_cases().end());
+  of_16_bits.push_back({{1, 64, 18, 17}, {64, 64, 3, 3}, {.padding = {1, 1, 1, 1}}});
+  of_16_bits.push_back({{3, 128, 14, 14}, {136, 128, 3, 3}, {.stride = {2, 2}, .padding = {1, 1, 1, 1}}});
+  of_16_bits.insert(of_16_bits.end(), all.begin(), all.end());
   const std::pair<DType, bool> types[] = {{f32, false}, {f32, true}, {bf16, false}, {f16, false}};
   const Target& target = gpu::GpuDevice::get(0).target();
   std::vector<std::string> sources;  // compiled side by side
   for (const auto& [dtype, allow_tf32] : types) {
-    for (const Case& c : all) {
+    for (const Case& c : size_bytes(dtype) == 2 ? of_16_bits : all) {
       Graph g;
       build(g, c, dtype, true);
       CompileOptions options;
@@ -198,7 +206,7 @@ TEST(ConvGemm, IsRightOnAGpu) {
   }
   gpu::KernelCache::shared().compile_all(sources, target.arch());
   for (const auto& [dtype, allow_tf32] : types) {
-    for (const Case& c : all) {
+    for (const Case& c : size_bytes(dtype) == 2 ? of_16_bits : all) {
       SCOPED_TRACE(to_string(c) + (allow_tf32 ? " in TF32" : " in " + std::string(paoding::to_string(dtype))));
       Graph g;
       build(g, c, dtype, true);
@@ -226,6 +234,7 @@ TEST(ConvGemm, IsRightInBf16) { check_in_emulation(cases(), bf16, false); }
 TEST(ConvGemm, IsRightInF16) { check_in_emulation(cases(), f16, false); }
 
 TEST(ConvByBoxes, IsRightInBf16) { check_in_emulation(box_cases(), bf16, false); }
+TEST(ConvByBoxes, IsRightByRowsOfTaps) { check_in_emulation(tap_row_cases(), bf16, false); }
 TEST(ConvByBoxes, IsRightInF16) { check_in_emulation(box_cases(), f16, false); }
 
 TEST(ConvByChannel, IsRightInF32) { check_in_emulation(grouped_cases(), f32, false); }
@@ -257,6 +266,7 @@ TEST(ConvGemm, IsChosenWhereItHasProducts) {
     EXPECT_EQ(kernels_of(plan_of(c, f32, true, "h200")).count("boxes"), 0) << "f32";
     EXPECT_EQ(kernels_of(plan_of(c, f16, false, "b200")).count("boxes"), 0) << "not Hopper";
   }
+  for (const Case& c : tap_row_cases()) EXPECT_EQ(kernels_of(plan_of(c, f16, false, "h200")).count("boxes"), 1);
   const Case wide{{1, 4, 70, 70}, {4, 1, 61, 61}, {.groups = 4}};
   EXPECT_EQ(kernels_of(plan_of(wide, bf16, false, "h200")), (std::set<std::string>{"by_channel"}));
 }
@@ -286,7 +296,7 @@ TEST(ConvGemm, CompilesForEveryTile) {
     for (const auto& [dtype, allow_tf32] : {std::pair{f32, false}, {f32, true}, {bf16, false}, {f16, false}}) {
       std::vector<Case> all = {cases()[0], cases()[1], cases()[3], cases()[6]};
       if (dtype == bf16) all.insert(all.end(), {grouped_cases()[0], grouped_cases()[2], grouped_cases()[4]});
-      if (dtype == bf16) all.insert(all.end(), {box_cases()[0], box_cases()[2]});
+      if (dtype == bf16) all.insert(all.end(), {box_cases()[0], box_cases()[2], tap_row_cases()[0]});
       for (const Case& c : all) {
         const Plan plan = plan_of(c, dtype, allow_tf32, target);
         for (const Step& step : plan.steps) {

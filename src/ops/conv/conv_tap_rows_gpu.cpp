@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/conv/conv_tap_rows_gpu.h"
+
+#include "base/check.h"
+#include "cuda_text.h"
+#include "ops/conv/window_gpu.h"
+
+namespace paoding {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr std::int64_t kMostInRow = 64;  // elements of a box
+constexpr std::int64_t kAlign = 256;
+
+gpu::TextParts parts_of_text(const KernelCall& call, const ConvShape& shape, std::string name, std::int64_t units) {
+  gpu::TextParts parts;
+  parts.name = std::move(name);
+  parts.threads = kThreads;
+  parts.constants = fmt::format("using Stored = {};\n", gpu::stored_type(shape.dtype));
+  parts.ctas = gpu::parts_of(units, kThreads);
+  parts.operands = {gpu::input_parameter(shape.dtype, "image"), gpu::input_parameter(shape.dtype, "weights")};
+  if (shape.has_bias) parts.operands.push_back(gpu::input_parameter(shape.dtype, "bias"));
+  parts.operands.push_back(gpu::output_parameter(call.outputs[0].type.dtype, "out"));
+  return parts;
+}
+
+}  // namespace
+
+bool is_few_channels(const ConvShape& shape) {
+  const WindowAxis& along = shape.axes[1];
+  return size_bytes(shape.dtype) == 2 && shape.kind != ConvKind::grad_input && !shape.is_pooled && shape.groups == 1 &&
+         shape.channels < TapRows::kChannels && along.dilation == 1 && along.kernel * TapRows::kChannels <= kMostInRow;
+}
+
+TapRows::TapRows(const ConvShape& shape)
+    : windows(shape.axes[1].outputs),
+      channels(shape.axes[1].kernel * kChannels),
+      rows(shape.axes[0].size),
+      batch(shape.batch),
+      step(shape.axes[1].stride),
+      outputs(shape.outputs),
+      kernel_rows(shape.axes[0].kernel),
+      dtype(shape.dtype) {
+  columns = gpu::parts_of((windows - 1) * step + shape.axes[1].kernel, step) * step;
+}
+
+std::int64_t TapRows::image_bytes() const {
+  return gpu::parts_of(batch * rows * columns * kChannels * size_bytes(dtype), kAlign) * kAlign;
+}
+
+gpu::BoxMap TapRows::map() const {
+  const std::int64_t row = columns * kChannels;
+  return {.operand = gpu::BoxMap::kWorkspace,
+          .dtype = dtype,
+          .extents = {channels, windows, rows, batch},
+          .strides = {step * kChannels, row, rows * row},
+          .windows = {}};
+}
+
+gpu::TextLaunch plan_tap_rows(const KernelCall& call) {
+  const ConvShape shape(call);
+  const TapRows rows(shape);
+  const std::int64_t pixels = rows.batch * rows.rows * rows.columns;
+  gpu::TextParts parts = parts_of_text(call, shape, "conv2d_tap_rows", pixels);
+  auto& s = parts.sizes;
+  s.number("pixels", pixels), s.divisor("columns", rows.columns), s.divisor("rows", rows.rows);
+  s.number("before", shape.axes[1].before), s.number("image_columns", shape.axes[1].size);
+  s.number("channels", shape.channels);
+  gpu::add_strides(&s, "image", shape.x);
+  parts.functions = k_conv_tap_rows_cu;
+  parts.call = "lay_tap_rows(image, (Stored*)room.workspace, size)";
+  return gpu::make_text_kernel(parts);
+}
+
+gpu::TextLaunch plan_weight_tap_rows(const KernelCall& call) {
+  const ConvShape shape(call);
+  const TapRows rows(shape);
+  const std::int64_t taps = shape.outputs * shape.axes[0].kernel * shape.axes[1].kernel;
+  gpu::TextParts parts = parts_of_text(call, shape, "conv2d_weight_tap_rows", taps);
+  auto& s = parts.sizes;
+  s.number("taps", taps), s.number("channels", shape.channels);
+  s.divisor("kernel_columns", shape.axes[1].kernel), s.divisor("kernel_rows", shape.axes[0].kernel);
+  const char* const names[] = {"weight_n", "weight_c", "weight_h", "weight_w"};
+  for (std::size_t i = 0; i < 4; ++i) s.number(names[i], shape.w.strides[i]);
+  s.wide_number("image_bytes", rows.image_bytes());
+  parts.functions = k_conv_weight_tap_rows_cu;
+  parts.call = "lay_weight_tap_rows(weights, (Stored*)((char*)room.workspace + size.image_bytes_wide), size)";
+  return gpu::make_text_kernel(parts);
+}
+
+}  // namespace paoding
