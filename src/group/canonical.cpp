@@ -5,7 +5,6 @@
 #include <cstdlib>
 
 #include "group/group.h"
-#include "group/row_factors.h"
 #include "group/share_powers.h"
 
 namespace paoding {
@@ -169,7 +168,6 @@ Group canonical(const Group& group) {
   for (GroupOutput& output : result.outputs) output.combine = output.reduce_mask ? output.combine : Combine::none;
   if (!result.reductions.empty() && result.reductions[0].reduce_mask == 0) drop_reductions(&result);
   share_powers(&result);
-  pull_row_factors(&result);
   drop_roundings(&result);
   return result;
 }

@@ -168,31 +168,11 @@ void check_in_emulation(const std::vector<Case>& cases, DType dtype, bool allow_
   }
 }
 
-// Also tiles of all sizes, and windows in many parts.
-TEST(ConvGemm, IsRightOnAGpu) {
-  if (Device::best().kind != DeviceKind::cuda) GTEST_SKIP() << "NOT CHECKED: no GPU here";
-  const std::vector<Case> all = {cases()[0],
-                                 cases()[3],
-                                 cases()[5],
-                                 {{9, 1, 28, 28}, {16, 1, 3, 3}, {.padding = {1, 1, 1, 1}}},
-                                 {{4, 32, 14, 14}, {32, 32, 3, 3}, {.padding = {1, 1, 1, 1}}},
-                                 {{2, 72, 9, 9}, {128, 72, 1, 1}, {.stride = {2, 2}}},
-                                 {{4, 72, 20, 20}, {128, 72, 1, 1}},
-                                 {{4, 72, 15, 15}, {96, 72, 3, 3}, {.stride = {2, 2}, .padding = {1, 1, 1, 1}}},
-                                 grouped_cases()[0],
-                                 grouped_cases()[2],
-                                 grouped_cases()[4],
-                                 {{4, 96, 28, 28}, {96, 1, 7, 7}, {.padding = {3, 3, 3, 3}, .groups = 96}}};
-  std::vector<Case> of_16_bits = box_cases();
-  of_16_bits.insert(of_16_bits.end(), tap_row_cases().begin(), tap_row_cases().end());
-  of_16_bits.push_back({{1, 64, 18, 17}, {64, 64, 3, 3}, {.padding = {1, 1, 1, 1}}});
-  of_16_bits.push_back({{3, 128, 14, 14}, {136, 128, 3, 3}, {.stride = {2, 2}, .padding = {1, 1, 1, 1}}});
-  of_16_bits.insert(of_16_bits.end(), all.begin(), all.end());
-  const std::pair<DType, bool> types[] = {{f32, false}, {f32, true}, {bf16, false}, {f16, false}};
+void check_on_a_gpu(const std::vector<Case>& cases, const std::vector<std::pair<DType, bool>>& types) {
   const Target& target = gpu::GpuDevice::get(0).target();
   std::vector<std::string> sources;  // compiled side by side
   for (const auto& [dtype, allow_tf32] : types) {
-    for (const Case& c : size_bytes(dtype) == 2 ? of_16_bits : all) {
+    for (const Case& c : cases) {
       Graph g;
       build(g, c, dtype, true);
       CompileOptions options;
@@ -206,7 +186,7 @@ TEST(ConvGemm, IsRightOnAGpu) {
   }
   gpu::KernelCache::shared().compile_all(sources, target.arch());
   for (const auto& [dtype, allow_tf32] : types) {
-    for (const Case& c : size_bytes(dtype) == 2 ? of_16_bits : all) {
+    for (const Case& c : cases) {
       SCOPED_TRACE(to_string(c) + (allow_tf32 ? " in TF32" : " in " + std::string(paoding::to_string(dtype))));
       Graph g;
       build(g, c, dtype, true);
@@ -226,6 +206,33 @@ TEST(ConvGemm, IsRightOnAGpu) {
       expect_same_bits(got, program.run(tensors));
     }
   }
+}
+
+// Also tiles of all sizes, and windows in many parts.
+TEST(ConvGemm, IsRightOnAGpu) {
+  if (Device::best().kind != DeviceKind::cuda) GTEST_SKIP() << "NOT CHECKED: no GPU here";
+  check_on_a_gpu({cases()[0],
+                  cases()[3],
+                  cases()[5],
+                  {{9, 1, 28, 28}, {16, 1, 3, 3}, {.padding = {1, 1, 1, 1}}},
+                  {{4, 32, 14, 14}, {32, 32, 3, 3}, {.padding = {1, 1, 1, 1}}},
+                  {{2, 72, 9, 9}, {128, 72, 1, 1}, {.stride = {2, 2}}},
+                  {{4, 72, 20, 20}, {128, 72, 1, 1}},
+                  {{4, 72, 15, 15}, {96, 72, 3, 3}, {.stride = {2, 2}, .padding = {1, 1, 1, 1}}},
+                  grouped_cases()[0],
+                  grouped_cases()[2],
+                  grouped_cases()[4],
+                  {{4, 96, 28, 28}, {96, 1, 7, 7}, {.padding = {3, 3, 3, 3}, .groups = 96}}},
+                 {{f32, false}, {f32, true}, {bf16, false}, {f16, false}});
+}
+
+TEST(ConvByBoxes, IsRightOnAGpu) {
+  if (Device::best().kind != DeviceKind::cuda) GTEST_SKIP() << "NOT CHECKED: no GPU here";
+  std::vector<Case> all = box_cases();
+  all.insert(all.end(), tap_row_cases().begin(), tap_row_cases().end());
+  all.push_back({{1, 64, 18, 17}, {64, 64, 3, 3}, {.padding = {1, 1, 1, 1}}});
+  all.push_back({{3, 128, 14, 14}, {136, 128, 3, 3}, {.stride = {2, 2}, .padding = {1, 1, 1, 1}}});
+  check_on_a_gpu(all, {{bf16, false}, {f16, false}});
 }
 
 TEST(ConvGemm, IsRightInF32) { check_in_emulation(cases(), f32, false); }
