@@ -80,7 +80,8 @@ install_aarch64() {
   install g++-aarch64-linux-gnu qemu-user --
   local packages=(libdnnl2 libdnnl-dev libhwy1 libhwy-dev libsleef3 libsleef-dev libfmt9 libfmt-dev libsimdjson14
     libsimdjson-dev zlib1g zlib1g-dev libzstd1 libzstd-dev libsentencepiece0 libsentencepiece-dev libgtest-dev
-    libcli11-dev)
+    libcli11-dev libmicrohttpd12 libmicrohttpd-dev libgnutls30 libffi8 libgmp10 libnettle8 libhogweed6 libunistring2
+    libidn2-0 libp11-kit0 libtasn1-6)
   local to=$PWD/.deps-aarch64
   [[ -f $to/installed && "$(cat "$to/installed")" == "${packages[*]}" ]] && return 0
   echo "deps: ${packages[*]} of arm64 into .deps-aarch64/"

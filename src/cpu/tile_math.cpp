@@ -49,11 +49,13 @@ HWY_INLINE hn::Vec<D> power_of_two(D d, V n) {
   return hn::BitCast(d, hn::Add(hn::ShiftLeft<23>(n), hn::Set(di, 0x3f800000)));
 }
 
-// The second argument for NaN, as x86's instructions have it and Highway's fallback has not.
+// The second argument for NaN, as x86's instructions have it; NEON's give the number, and Highway's fallback either.
 template <class V>
 HWY_INLINE V least(V a, V b) {
 #if HWY_TARGET == HWY_SCALAR
   return V(a.raw < b.raw ? a.raw : b.raw);
+#elif HWY_TARGET == HWY_NEON
+  return hn::IfThenElse(hn::Lt(a, b), a, b);
 #else
   return hn::Min(a, b);
 #endif
@@ -62,6 +64,8 @@ template <class V>
 HWY_INLINE V greatest(V a, V b) {
 #if HWY_TARGET == HWY_SCALAR
   return V(a.raw > b.raw ? a.raw : b.raw);
+#elif HWY_TARGET == HWY_NEON
+  return hn::IfThenElse(hn::Gt(a, b), a, b);
 #else
   return hn::Max(a, b);
 #endif
