@@ -75,6 +75,8 @@ const std::vector<Pass>& pipeline() {
        "windows are pooled by the convolution that makes them, on a GPU; when types are what they stay, and before "
        "groups take what becomes a part of it",
        pool_convolutions},
+      {"remake_masks", "a gradient that is masked for two kernels is masked by each, before groups would store it",
+       remake_masks},
       {"fuse_groups", "elementwise ops and reductions that share an iteration space become one kernel", fuse_groups},
       {"pack_weights", "weights that products of a loop read again and again lie as those want them; no other op could",
        pack_weights},

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// remake_masks: where a gradient is masked by a ReLU's result for sums and for what follows from the sums, whoever
+// reads it asks what the ReLU was given, which it can make of what it reads anyway.
+//
+//   z = x * a + b;  y = relu(z);  g = select(y > 0, dy, 0)
+//   s = sum(g * (x * c + d));  dx = g * a + x * s
+// becomes
+//   s = sum(select(x * a + b > 0, dy, 0) * (x * c + d));  dx = select(x * a + b > 0, dy, 0) * a + x * s
+//
+// with a, b, c and d numbers a channel: the gradient of a batch norm. One kernel makes the sums and one dx; neither
+// reads y, and g, which the first would have to write for the second, is never there.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "paoding/op.h"
+#include "paoding/ops.h"
+#include "passes/number_everywhere.h"
+#include "passes/pass.h"
+#include "passes/rewriter.h"
+
+namespace paoding {
+namespace {
+
+constexpr int kMostRemade = 8;               // ops from what is read to what the ReLU is given
+constexpr std::int64_t kLeastOfNumber = 64;  // elements that share a number
+
+class MaskRemaking {
+ public:
+  explicit MaskRemaking(Graph& graph) : graph_(graph), rewriter_(graph) {}
+
+  int run() {
+    for (NodeId id = 0; id < rewriter_.first_new; ++id) {
+      for (const Ref& ref : graph_.node(id).inputs) users_[ref].push_back(id);
+    }
+    for (const Graph::Fetch& fetch : graph_.fetches()) fetched_.insert(fetch.ref);
+    for (NodeId id = 0; id < rewriter_.first_new; ++id) {
+      if (rewriter_.enter(id).op->name == "select") remake(id);
+    }
+    for (const auto& [user, input] : moved_) graph_.mutable_node(user).inputs[input.first] = input.second;
+    rewriter_.finish();
+    return remade_;
+  }
+
+ private:
+  const Node& node(Ref ref) const { return graph_.node(ref.node); }
+  bool is_formula(Ref ref) const { return node(ref).op->kind == OpKind::formula; }
+  std::int64_t elements(Ref ref) const { return graph_.type(ref).shape.elements(); }
+  std::span<const NodeId> users(Ref ref) const {
+    const auto found = users_.find(ref);
+    return found == users_.end() ? std::span<const NodeId>() : std::span<const NodeId>(found->second);
+  }
+
+  // What a comparison with 0 asks about; invalid for others. It says the same of a ReLU's argument.
+  Ref compared(Ref condition) const {
+    const auto& inputs = node(condition).inputs;
+    const std::string& op = node(condition).op->name;
+    const std::size_t zero = op == "less" ? 0 : 1;
+    if (op != "less" && op != "greater" && op != "less_equal") return {};
+    return is_everywhere(graph_, inputs[zero], 0) ? inputs[1 - zero] : Ref();
+  }
+  Ref relu_argument(Ref ref) const {
+    while (node(ref).op->name == "cast" || node(ref).op->name == "store_as") ref = node(ref).inputs[0];
+    if (node(ref).op->name == "relu") return node(ref).inputs[0];
+    if (node(ref).op->name != "maximum") return {};
+    for (std::size_t i = 0; i < 2; ++i) {
+      const Ref other = node(ref).inputs[1 - i];
+      if (is_everywhere(graph_, node(ref).inputs[i], 0) && elements(other) == elements(ref)) return other;
+    }
+    return {};
+  }
+
+  // Collects the formulas, inputs first, that make `ref` of one value of its size and of numbers that many elements
+  // share; false when it is not made so.
+  bool collect(Ref ref, std::vector<NodeId>* formulas, Ref* source) const {
+    if (elements(ref) * kLeastOfNumber <= size_) return true;
+    if (std::find(formulas->begin(), formulas->end(), ref.node) != formulas->end()) return true;
+    if (!is_formula(ref)) {
+      if (source->valid() && !(*source == ref)) return false;
+      *source = ref;
+      return true;
+    }
+    for (const Ref input : node(ref).inputs) {
+      if (!collect(input, formulas, source)) return false;
+    }
+    formulas->push_back(ref.node);
+    return formulas->size() <= kMostRemade;
+  }
+
+  // Whether what is made of `id` alone ends in sums.
+  bool is_summed(NodeId id) const {
+    while (true) {
+      const Node& node = graph_.node(id);
+      if (node.op->kind == OpKind::reduction) return true;
+      const auto next = users({id, 0});
+      if (node.op->kind != OpKind::formula || next.size() != 1 || fetched_.contains({id, 0})) return false;
+      id = next[0];
+    }
+  }
+
+  void remake(NodeId id) {
+    const Ref masked{id, 0};
+    const Node select_node = graph_.node(id);
+    size_ = elements(masked);
+    const Ref condition = select_node.inputs[0];
+    const Ref y = compared(condition);
+    if (!y.valid() || elements(y) != size_ || fetched_.contains(masked)) return;
+    const Ref z = relu_argument(y);
+    if (!z.valid()) return;
+    std::vector<NodeId> formulas;
+    Ref source;
+    if (!collect(z, &formulas, &source) || !source.valid() || formulas.empty()) return;
+    std::vector<std::pair<NodeId, std::size_t>> others;  // users that are not summed, and which of their inputs
+    bool has_sums = false;
+    for (const NodeId user : users(masked)) {
+      const OpKind kind = graph_.node(user).op->kind;
+      if (kind != OpKind::formula && kind != OpKind::reduction) return;
+      if (is_summed(user)) {
+        has_sums = true;
+        continue;
+      }
+      const auto& inputs = graph_.node(user).inputs;
+      for (std::size_t i = 0; i < inputs.size(); ++i) {
+        if (inputs[i] == masked) others.emplace_back(user, i);
+      }
+    }
+    if (!has_sums || others.empty()) return;
+    rewriter_.replace(masked, made_again(select_node, condition, z, formulas));
+    const Ref other = made_again(select_node, condition, z, formulas);
+    for (const auto& [user, input] : others) moved_.emplace(user, std::pair(input, other));
+    ++remade_;
+  }
+
+  Ref made_again(const Node& masked, Ref condition, Ref z, const std::vector<NodeId>& formulas) {
+    std::map<NodeId, Ref> copies;
+    const auto copied = [&](Ref ref) {
+      const auto found = copies.find(ref.node);
+      return graph_.value(found == copies.end() ? ref : found->second);
+    };
+    const auto again = [&](const Node& from, const std::map<std::size_t, Ref>& given) {
+      Values inputs;
+      for (std::size_t i = 0; i < from.inputs.size(); ++i) {
+        inputs.push_back(given.contains(i) ? graph_.value(given.at(i)) : copied(from.inputs[i]));
+      }
+      return call(*from.op, inputs, from.attrs).front().ref();
+    };
+    for (const NodeId id : formulas) {
+      const Node from = graph_.node(id);
+      copies[id] = again(from, {});
+    }
+    const Node comparison = node(condition);
+    const std::size_t asked = comparison.op->name == "less" ? 1 : 0;
+    const DType dtype = graph_.type(comparison.inputs[asked]).dtype;
+    const Ref mask = again(comparison, {{asked, cast(copied(z), dtype).ref()}});
+    return again(masked, {{0, mask}});
+  }
+
+  Graph& graph_;
+  Rewriter rewriter_;
+  std::map<Ref, std::vector<NodeId>> users_;
+  std::set<Ref> fetched_;
+  std::multimap<NodeId, std::pair<std::size_t, Ref>> moved_;  // of users: which input becomes what
+  std::int64_t size_ = 0;
+  int remade_ = 0;
+};
+
+}  // namespace
+
+void remake_masks(Graph& graph, PassNotes& notes) {
+  int remade = 0;
+  for_each_graph(graph, [&](Graph& each) { remade += MaskRemaking(each).run(); });
+  if (remade > 0) notes.add(fmt::format("{} masked gradients are made again where they are read", remade));
+}
+
+}  // namespace paoding
