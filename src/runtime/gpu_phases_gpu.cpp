@@ -1,27 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <mutex>
-#include <set>
-
 #include "base/check.h"
 #include "runtime/gpu_phases.h"
+#include "runtime/live_set.h"
 
 namespace paoding {
-namespace {
-
-struct Live {
-  std::mutex mutex;
-  std::set<GpuPhases*> phases;
-};
-Live& live() {
-  static auto* the_live = new Live;  // never destroyed: a recording may end behind main()
-  return *the_live;
-}
-
-}  // namespace
 
 GpuPhases::~GpuPhases() {
-  const std::lock_guard lock(live().mutex);
-  if (live().phases.erase(this) == 0 || !profile::Recorder::gpu_active()) return;
+  LiveSet<GpuPhases>::get().erase(this);
+  if (kernels_.empty() || !profile::Recorder::gpu_active()) return;
   try {
     tell();
   } catch (const Error&) {  // the device is gone, and what it knew
@@ -29,10 +15,12 @@ GpuPhases::~GpuPhases() {
 }
 
 void GpuPhases::add(CUdeviceptr at, std::vector<std::string> names, profile::SiteId kernel) {
-  const std::lock_guard lock(live().mutex);
-  live().phases.insert(this);
+  auto& live = LiveSet<GpuPhases>::get();
+  live.insert(this);
   const std::size_t count = names.size();
-  kernels_.push_back({at, std::move(names), kernel, std::vector<std::uint64_t>(count, 0)});
+  live.between_visits([&] {
+    kernels_.push_back({at, std::move(names), kernel, std::vector<std::uint64_t>(count, 0)});
+  });
 }
 
 std::vector<std::uint64_t> GpuPhases::read(const Kernel& kernel) const {
@@ -59,13 +47,11 @@ void GpuPhases::tell() const {
 }
 
 void GpuPhases::start_recording() {
-  const std::lock_guard lock(live().mutex);
-  for (GpuPhases* phases : live().phases) phases->remember();
+  LiveSet<GpuPhases>::get().for_each([](GpuPhases& phases) { phases.remember(); });
 }
 
 void GpuPhases::stop_recording() {
-  const std::lock_guard lock(live().mutex);
-  for (const GpuPhases* phases : live().phases) phases->tell();
+  LiveSet<GpuPhases>::get().for_each([](const GpuPhases& phases) { phases.tell(); });
 }
 
 }  // namespace paoding
