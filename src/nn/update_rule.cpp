@@ -42,8 +42,9 @@ Value length(const Value& a) { return sqrt(sum(a * a)); }
 // ---- SGD ----
 
 struct SgdRule {
+  static constexpr const char* kName = "minimize: sgd";
   static void check(const Sgd& sgd) {
-    check_range("minimize: sgd", "momentum", sgd.momentum, Range::at_least(0));
+    check_range(kName, "momentum", sgd.momentum, Range::at_least(0));
     if (sgd.nesterov) check_range("minimize: sgd with nesterov", "momentum", sgd.momentum, Range::above(0));
   }
   SgdRule(const Sgd& sgd, const Shared& shared) : n(sgd), rate(shared.rate) {}
@@ -91,8 +92,9 @@ struct Moments {
 template <class Numbers>
 struct AdamRule : Moments<Numbers> {
   static constexpr bool kIsDecoupled = std::is_same_v<Numbers, AdamW>;
+  static constexpr const char* kName = kIsDecoupled ? "minimize: adamw" : "minimize: adam";
   static void check(const Numbers& n) {
-    Moments<Numbers>::check(kIsDecoupled ? "minimize: adamw" : "minimize: adam", n);
+    Moments<Numbers>::check(kName, n);
   }
   AdamRule(const Numbers& n, const Shared& shared)
       : Moments<Numbers>(n, shared), step_size(this->rate / this->first_correction) {}
@@ -107,7 +109,8 @@ struct AdamRule : Moments<Numbers> {
 };
 
 struct LambRule : Moments<Lamb> {
-  static void check(const Lamb& n) { Moments<Lamb>::check("minimize: lamb", n); }
+  static constexpr const char* kName = "minimize: lamb";
+  static void check(const Lamb& n) { Moments<Lamb>::check(kName, n); }
   using Moments::Moments;
   std::vector<UpdateState> states(const Shape& p) const { return {{"lamb/m/", p}, {"lamb/v/", p}}; }
   Updated update(const Updated& old, const Value& gradient) const {
@@ -124,10 +127,11 @@ struct LambRule : Moments<Lamb> {
 // ---- RMSProp ----
 
 struct RmsPropRule {
+  static constexpr const char* kName = "minimize: rmsprop";
   static void check(const RmsProp& n) {
-    check_range("minimize: rmsprop", "decay", n.decay, Range::from_up_to(0, 1));
-    check_range("minimize: rmsprop", "epsilon", n.epsilon, Range::at_least(0));
-    check_range("minimize: rmsprop", "momentum", n.momentum, Range::at_least(0));
+    check_range(kName, "decay", n.decay, Range::from_up_to(0, 1));
+    check_range(kName, "epsilon", n.epsilon, Range::at_least(0));
+    check_range(kName, "momentum", n.momentum, Range::at_least(0));
   }
   RmsPropRule(const RmsProp& numbers, const Shared& shared) : n(numbers), rate(shared.rate) {}
   std::vector<UpdateState> states(const Shape& p) const {
@@ -158,9 +162,10 @@ struct RmsPropRule {
 // ---- Lion ----
 
 struct LionRule {
+  static constexpr const char* kName = "minimize: lion";
   static void check(const Lion& n) {
-    check_range("minimize: lion", "beta1", n.beta1, Range::from_up_to(0, 1));
-    check_range("minimize: lion", "beta2", n.beta2, Range::from_up_to(0, 1));
+    check_range(kName, "beta1", n.beta1, Range::from_up_to(0, 1));
+    check_range(kName, "beta2", n.beta2, Range::from_up_to(0, 1));
   }
   LionRule(const Lion& numbers, const Shared& shared) : n(numbers), rate(shared.rate) {}
   std::vector<UpdateState> states(const Shape& p) const { return {{"lion/m/", p}}; }
@@ -176,10 +181,11 @@ struct LionRule {
 // ---- Adafactor ----
 
 struct AdafactorRule {
+  static constexpr const char* kName = "minimize: adafactor";
   static void check(const Adafactor& n) {
-    check_range("minimize: adafactor", "beta2_decay", n.beta2_decay, {.most = 0});
-    check_range("minimize: adafactor", "epsilon2", n.epsilon2, Range::at_least(0));
-    check_range("minimize: adafactor", "clip", n.clip, Range::above(0));
+    check_range(kName, "beta2_decay", n.beta2_decay, {.most = 0});
+    check_range(kName, "epsilon2", n.epsilon2, Range::at_least(0));
+    check_range(kName, "clip", n.clip, Range::above(0));
   }
   AdafactorRule(const Adafactor& numbers, const Shared& shared) : AdafactorRule(numbers, shared.rate, shared.t()) {}
   AdafactorRule(const Adafactor& numbers, const Value& given_rate, const Value& t)
@@ -268,8 +274,9 @@ class Rule : public UpdateRule {
 void check(const Optimizer& optimizer) {
   std::visit(
       []<class Numbers>(const Numbers& numbers) {
-        RuleOf<Numbers>::Type::check(numbers);
-        check_range("minimize", "weight_decay", numbers.weight_decay, Range::at_least(0));
+        using Rule = typename RuleOf<Numbers>::Type;
+        Rule::check(numbers);
+        check_range(Rule::kName, "weight_decay", numbers.weight_decay, Range::at_least(0));
       },
       optimizer);
 }

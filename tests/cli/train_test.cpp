@@ -333,7 +333,7 @@ TEST_F(Train, WrongWordsAreExplained) {
       {"train g2p --show -1", "--show: Value -1 not in range 0 to 1073741824"},
       {"train g2p --out \"\"", "--out: the name is empty"},
       {"predict g3p a", "no model named 'g3p' (did you mean 'g2p'?); there are: fashion, g2p, lm, translate"},
-      {"predict g2p", "checkpoint is required"},
+      {"predict g2p", "the checkpoint, or the run's folder, of the model 'g2p' is missing"},
       {"predict g2p a --beam 2 --best 3", "--best 3 needs a --beam of at least 3"},
       {"evaluate g2p a --part some", "--part"},
   };
