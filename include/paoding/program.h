@@ -99,6 +99,14 @@ struct ParametersOptions {
   std::uint64_t seed = 0;  // of every random initial value and of the graph's random numbers
 };
 
+/// A parameter of a store.
+struct ParameterInfo {
+  std::string name;
+  Type type;
+  std::int64_t elements() const { return type.shape.elements(); }
+  std::int64_t size_bytes() const { return paoding::size_bytes(type); }
+};
+
 /// The values of a graph's parameters on one device, shared by programs. They start as Graph::parameter() was told,
 /// which is zero unless said otherwise; a value depends on the seed and the parameter's name, not on other parameters.
 /// Runs of programs that share them are ordered when either writes, and with set() and get(), from whatever threads
@@ -113,6 +121,11 @@ class Parameters {
 
   const Device& device() const;
   std::vector<std::string> names() const;
+  /// All of them in the order of the graph: for (const ParameterInfo& p : parameters.list()) ..
+  std::vector<ParameterInfo> list() const;
+  /// Of all together.
+  std::int64_t elements() const;
+  std::int64_t size_bytes() const;
   /// Error (argument) on an unknown name, and in a callback of a run that reads them; (shape) or (dtype) when the
   /// tensor's type is another.
   void set(std::string_view name, const Tensor& tensor);

@@ -3,6 +3,7 @@
 #include "paoding/tensor.h"
 
 #include <cstdlib>
+#include <cstring>
 
 #include "base/check.h"
 #include "base/half.h"
@@ -64,6 +65,41 @@ Tensor Tensor::from(DType dtype, const Shape& shape, std::span<const double> val
     }
   });
   return tensor;
+}
+
+Tensor Tensor::copied(DType dtype, const Shape& shape, const void* values, std::int64_t count) {
+  if (count != shape.elements()) {
+    fail(ErrorKind::shape, "Tensor::from: {} values for shape {}, which has {}", count, to_string(shape),
+         shape.elements());
+  }
+  Tensor tensor(dtype, shape);
+  if (count > 0) std::memcpy(tensor.bytes(), values, static_cast<std::size_t>(tensor.size_bytes()));
+  return tensor;
+}
+
+Tensor Tensor::stacked(std::span<const Tensor> parts) {
+  const Type type = parts.empty() ? Type{} : parts[0].type();
+  for (const Tensor& part : parts) {
+    if (part.type() == type) continue;
+    fail(ErrorKind::shape, "Tensor::from: a row of {} values in braces beside one of {}", part.shape().elements(),
+         type.shape.elements());
+  }
+  Tensor whole(type.dtype, type.shape.with_inserted(0, static_cast<std::int64_t>(parts.size())));
+  const auto size = static_cast<std::size_t>(paoding::size_bytes(type));
+  for (std::size_t i = 0; i < parts.size() && size > 0; ++i) {
+    std::memcpy(whole.bytes() + i * size, parts[i].bytes(), size);
+  }
+  return whole;
+}
+
+void Tensor::check_are(bool is_right, std::string_view wanted) const {
+  if (!is_right) fail(ErrorKind::dtype, "Tensor: elements of a {} are asked for as {}", to_string(type_), wanted);
+}
+
+void Tensor::check_is_single() const {
+  if (shape().elements() != 1) {
+    fail(ErrorKind::shape, "Tensor: item() of a {}, which has {} elements", to_string(type_), shape().elements());
+  }
 }
 
 std::vector<double> Tensor::to_doubles() const {

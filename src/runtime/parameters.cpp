@@ -24,7 +24,7 @@ Parameters::Parameters(const Graph& graph, const Device& device, const Parameter
   if (device.kind == DeviceKind::cuda) store_->failure = make_gpu_failure(device);
   for (NodeId id : graph.parameters()) {
     const Node& node = graph.node(id);
-    const std::int64_t bytes = size_bytes(node.types[0]);
+    const std::int64_t bytes = paoding::size_bytes(node.types[0]);
     std::unique_ptr<DeviceBuffer> buffer;
     try {
       buffer = device.kind == DeviceKind::cpu ? make_cpu_buffer(bytes) : make_gpu_buffer(bytes, device);
@@ -50,6 +50,24 @@ Parameters::Store& Parameters::store() const {
 
 const Device& Parameters::device() const { return store().device; }
 std::vector<std::string> Parameters::names() const { return store().order; }
+
+std::vector<ParameterInfo> Parameters::list() const {
+  std::vector<ParameterInfo> all;
+  for (const std::string& name : store().order) all.push_back({name, store().at(name).type});
+  return all;
+}
+
+std::int64_t Parameters::elements() const {
+  std::int64_t count = 0;
+  for (const ParameterInfo& each : list()) count += each.elements();
+  return count;
+}
+
+std::int64_t Parameters::size_bytes() const {
+  std::int64_t count = 0;
+  for (const ParameterInfo& each : list()) count += each.size_bytes();
+  return count;
+}
 
 void Parameters::set(std::string_view name, const Tensor& tensor) {
   Store::Entry& entry = store().at(name);

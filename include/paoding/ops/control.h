@@ -26,6 +26,13 @@ StepResult scan(const Values& initial, const Values& sequences,
                 const std::function<StepResult(const Values& carries, const Values& elements)>& body,
                 bool reverse = false);
 
+/// Runs `body` for steps 0 .. count - 1 (count - 1 .. 0 when `reverse`): it gets the carried values and the number of
+/// the step, an i64. The rest as above. Error (argument) when there is no initial value, (shape) when count is
+/// negative.
+StepResult scan(const Values& initial, std::int64_t count,
+                const std::function<StepResult(const Values& carries, const Value& number)>& body,
+                bool reverse = false);
+
 /// In the body of a scan: the number of the step, i64, which is the position of its elements in the sequences (a
 /// reverse scan begins with T - 1). `body` is the graph of a carry or element.
 /// Error (argument) elsewhere.

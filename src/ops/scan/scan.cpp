@@ -214,4 +214,15 @@ StepResult scan(const Values& initial, const Values& given_sequences,
   return {Values(outputs.begin(), middle), Values(middle, outputs.end())};
 }
 
+StepResult scan(const Values& initial, std::int64_t count,
+                const std::function<StepResult(const Values&, const Value&)>& body, bool reverse) {
+  if (initial.empty()) fail(ErrorKind::argument, "scan: steps that are counted need an initial value");
+  if (count < 0) fail(ErrorKind::shape, "scan: {} steps", count);
+  if (!initial[0].valid()) fail(ErrorKind::argument, "scan: an initial value is a Value without a node");
+  const Value numbers = iota(initial[0].graph(), Shape{count}, 0, i64);
+  return scan(
+      initial, {numbers}, [&](const Values& carries, const Values& elements) { return body(carries, elements[0]); },
+      reverse);
+}
+
 }  // namespace paoding
