@@ -10,7 +10,7 @@ AARCH64_SUITES := ^(CpuGroupKernel|Threads/RandomGroups|TileMath|Golden/GoldenDu
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -ec
 .DEFAULT_GOAL := build
-.PHONY: build debug demo deps deps-fuzz deps-tsan deps-gpu deps-python deps-aarch64 test test-large install aarch64 asan tsan fuzz format check bundle clean help
+.PHONY: build debug demo deps deps-docs deps-fuzz deps-tsan deps-gpu deps-python deps-aarch64 docs test test-large install aarch64 asan tsan fuzz format check bundle clean help
 MAKEFLAGS += --no-print-directory
 
 # $(call build,preset,folder): configure (its report only when it fails) and compile.
@@ -30,6 +30,9 @@ debug:            ## Build without optimisation into build-debug/
 deps:             ## Install what the build needs from apt; does nothing when all is there
 	@tools/deps.sh build
 
+deps-docs:        ## Install Doxygen and a theme for `make docs`
+	@tools/deps.sh docs
+
 deps-fuzz:        ## Install clang for `make fuzz`
 	@tools/deps.sh fuzz
 
@@ -44,6 +47,9 @@ deps-python:      ## Install what the Python package takes to build and test (na
 
 deps-aarch64:     ## Install a cross compiler and qemu, unpack libraries of arm64 into .deps-aarch64/
 	@tools/deps.sh aarch64
+
+docs: deps-docs   ## Write the guide and the reference as a site, build/docs/html/index.html; a warning is an error
+	@tools/docs.sh build/docs
 
 test: deps        ## Build, then run every test
 	$(call build,release,build)

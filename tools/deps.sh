@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# tools/deps.sh build|fuzz|tsan|gpu|python|aarch64: installs what is needed, quietly, and only what is missing.
+# tools/deps.sh build|docs|fuzz|tsan|gpu|python|aarch64: installs what is needed, quietly, and only what is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -8,6 +8,8 @@ cd "$(dirname "$0")/.."
 build_needs=(cmake ninja-build g++ libdnnl-dev libhwy-dev libsleef-dev libxbyak-dev libcli11-dev libfmt-dev
   libsimdjson-dev zlib1g-dev libzstd-dev libmicrohttpd-dev libsentencepiece-dev libgtest-dev)
 build_likes=(ccache clang-format-14 libbenchmark-dev)
+docs_needs=(doxygen)
+docs_likes=(doxygen-awesome-css)
 fuzz_needs=(clang-16 libclang-rt-16-dev)
 tsan_needs=("${fuzz_needs[@]}" libomp-16-dev)
 
@@ -101,10 +103,11 @@ install_aarch64() {
 
 case "${1:-}" in
   build) install "${build_needs[@]}" -- "${build_likes[@]}" ;;
+  docs) install "${docs_needs[@]}" -- "${docs_likes[@]}" ;;
   fuzz) install "${fuzz_needs[@]}" -- ;;
   tsan) install "${tsan_needs[@]}" -- ;;
   gpu) install_gpu ;;
   python) install_python ;;
   aarch64) install_aarch64 ;;
-  *) echo "usage: tools/deps.sh build|fuzz|tsan|gpu|python|aarch64" >&2; exit 2 ;;
+  *) echo "usage: tools/deps.sh build|docs|fuzz|tsan|gpu|python|aarch64" >&2; exit 2 ;;
 esac

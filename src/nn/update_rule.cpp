@@ -93,9 +93,7 @@ template <class Numbers>
 struct AdamRule : Moments<Numbers> {
   static constexpr bool kIsDecoupled = std::is_same_v<Numbers, AdamW>;
   static constexpr const char* kName = kIsDecoupled ? "minimize: adamw" : "minimize: adam";
-  static void check(const Numbers& n) {
-    Moments<Numbers>::check(kName, n);
-  }
+  static void check(const Numbers& n) { Moments<Numbers>::check(kName, n); }
   AdamRule(const Numbers& n, const Shared& shared)
       : Moments<Numbers>(n, shared), step_size(this->rate / this->first_correction) {}
   std::vector<UpdateState> states(const Shape& p) const { return {{"adam/m/", p}, {"adam/v/", p}}; }

@@ -156,6 +156,15 @@ TEST_F(Documents, NameTargetsFilesAndLinksThatThereAre) {
   EXPECT_GT(files, 30);
 }
 
+TEST_F(Documents, ReferToEveryPublicHeader) {
+  const std::string reference = read_file(source_root() / "docs/reference.md");
+  for (const auto& entry : fs::recursive_directory_iterator(source_root() / "include")) {
+    if (entry.path().extension() != ".h") continue;
+    const std::string header = fs::relative(entry.path(), source_root()).string();
+    EXPECT_TRUE(has(reference, "](../" + header + ")")) << header;
+  }
+}
+
 TEST_F(Documents, CountTheOpsThatThereAre) {
   std::size_t count = 0;
   for (const OpDef* op : all_ops()) {  // other tests register some
