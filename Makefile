@@ -7,10 +7,12 @@ FUZZ_SECONDS ?= 60
 CMAKE_ARGS ?=
 # What qemu runs in minutes.
 AARCH64_SUITES := ^(CpuGroupKernel|Threads/RandomGroups|TileMath|Golden/GoldenDump|OpSweepCases|MatmulOnTheCpu|Program|Gradient.*|Recurren.*OnCpu)$$
+# Suites that choose the CPU's instructions themselves.
+FEWER_INSTRUCTIONS := ^(avx2|interpreted)/
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -ec
 .DEFAULT_GOAL := build
-.PHONY: build debug demo deps deps-docs deps-fuzz deps-tsan deps-gpu deps-python deps-aarch64 docs test test-large install aarch64 asan tsan fuzz format check bundle clean help
+.PHONY: build debug demo deps deps-docs deps-fuzz deps-tsan deps-gpu deps-python deps-aarch64 docs test test-avx2 test-interpreted test-large install aarch64 asan tsan fuzz format check bundle clean help
 MAKEFLAGS += --no-print-directory
 
 # $(call build,preset,folder): configure (its report only when it fails) and compile.
@@ -54,6 +56,14 @@ docs: deps-docs   ## Write the guide and the reference as a site, build/docs/htm
 test: deps        ## Build, then run every test
 	$(call build,release,build)
 	@tools/run_tests.sh build $(JOBS)
+
+test-avx2: deps   ## Every test as on a CPU without AVX-512
+	$(call build,release,build)
+	@PAODING_CPU_ISA=avx2 tools/run_tests.sh build $(JOBS) -E '$(FEWER_INSTRUCTIONS)'
+
+test-interpreted: deps  ## Every test with the CPU's groups instruction by instruction, as without AVX2
+	$(call build,release,build)
+	@PAODING_FUSE_TILES=0 tools/run_tests.sh build $(JOBS) -E '$(FEWER_INSTRUCTIONS)'
 
 test-large: deps  ## The tests of kernels over more than 2^31 elements: minutes, and up to 6 GB of memory
 	$(call build,release,build)
@@ -101,5 +111,5 @@ clean:            ## Remove every build folder
 	rm -rf build build-debug build-asan build-tsan build-fuzz build-aarch64
 
 help:             ## This list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' Makefile
 	@echo 'Settings: PREFIX=$(PREFIX) JOBS=$(JOBS) WERROR=$(WERROR) FUZZ_SECONDS=$(FUZZ_SECONDS) CMAKE_ARGS="-DPAODING_CUDA=OFF ..."'
