@@ -83,11 +83,7 @@ Training::Training(models::Task& task, TaskOptions& options, const TrainRequest&
   programs_.emplace([this](const Programs::Key& key) { return training_graph(key[0]); }, request_.compile,
                     &*parameters_);
   predictor_ = task.predictor({&*parameters_, request_.compile, check_interrupted});
-  std::int64_t count = 0;
-  for (const std::string& name : parameters_->names()) {
-    const bool is_state = name.find("optimizer/") == 0 || name.find("adam/") == 0 || name.find("random/") == 0;
-    if (!is_state) count += parameters_->get(name).shape().elements();
-  }
+  const std::int64_t count = parameters_->elements(ParameterRole::model);
   const models::TrainingSettings& settings = task.settings;
   saves_.emplace();
   log_.say(fmt::format("{} parameters, {} steps of {} {} in {} epochs on {}, checkpoints in {}", count, last_step_,

@@ -72,7 +72,7 @@ void a_classifier() {
 
   const pd::Device device = pd::Device::best();
   pd::Parameters parameters(g, device, {.seed = 1});
-  std::cout << parameters.elements() << " numbers in the store\n";
+  std::cout << parameters.elements(pd::ParameterRole::model) << " numbers to learn\n";
   pd::Program step(g, {.device = device}, &parameters);
   std::mt19937_64 random(1);
   for (int i = 1; i <= 1000; ++i) {

@@ -35,15 +35,13 @@ pd::Parameters trained() {
 }
 
 void save(const pd::Parameters& parameters, const std::filesystem::path& file) {
-  pd::ModelFile model{.model = "sides", .notes = {{"trained on", "points of a square"}}};
+  pd::ModelFile model{.model = "sides",
+                      .notes = {{"trained on", "points of a square"}},
+                      .parameters = pd::values_of(parameters, pd::ParameterRole::model)};
   for (const std::int64_t rows : {1, 8, 64}) {
     pd::Graph g;
     g.fetch("chances", pd::softmax(classify(g, g.input("places", pd::f32, {rows, 2}))));
     model.graphs[pd::graph_name("classify", {rows})] = pd::to_text(g);
-    for (const pd::NodeId id : g.parameters()) {
-      const std::string& name = g.node(id).name.str();
-      model.parameters[name] = parameters.get(name);
-    }
   }
   pd::save_model(file, model);
 }

@@ -92,11 +92,14 @@ Manifest load_manifest(const std::filesystem::path& path, bool latest = false);
 
 /// Every value of a store by name, between two runs. Programs that run meanwhile may have trained some and not others.
 std::map<std::string, Tensor> values_of(const Parameters& parameters);
+/// Those that are there for one thing: of ParameterRole::model all that a model which predicts needs.
+std::map<std::string, Tensor> values_of(const Parameters& parameters, ParameterRole role);
 /// Error (argument), as restore() into a store of the graph's parameters would give it: to know before memory is taken.
 void check_restorable(const Graph& graph, const std::map<std::string, Tensor>& tensors, bool allow_more = false);
 /// Gives every value of a store the tensor of its name. Error (argument) that lists, by name and type, which tensors
-/// are missing, left over or of another type; then nothing was changed. With `allow_more`, tensors that the store has
-/// no place for are left out: a program that predicts needs no optimizer's state.
+/// are missing, left over or of another type; then nothing was changed. States of random numbers ("random/..", which
+/// programs add to a store) that it does not have are added. With `allow_more`, tensors that the store has no place for
+/// are left out: a program that predicts needs no optimizer's state.
 void restore(Parameters* parameters, const std::map<std::string, Tensor>& tensors, bool allow_more = false);
 
 }  // namespace paoding

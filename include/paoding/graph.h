@@ -148,6 +148,13 @@ struct Node {
 /// Makes the value a parameter has before it is set or trained; equal seeds give equal bits. See paoding/nn.h.
 using Initializer = std::function<Tensor(const Type& type, std::uint64_t seed)>;
 
+/// What a parameter is there for. Not part of the text form: what a text declares is the model's.
+enum class ParameterRole : std::uint8_t {
+  model,      // what the model computes with: weights, running statistics
+  optimizer,  // what training remembers besides: means of gradients, counters, averages
+  random,     // seed and counter of random ops
+};
+
 /// Whether the node is kept though nobody reads its result: its op does something, or one in a body of it does.
 bool has_effect(const Node& node);
 
@@ -169,7 +176,8 @@ class Graph {
   Value input(std::string_view name, DType dtype, const Shape& shape);
   /// A value kept in a Parameters store and shared by programs; zero at first unless `initial` says otherwise. Same
   /// errors.
-  Value parameter(std::string_view name, DType dtype, const Shape& shape, Initializer initial = {});
+  Value parameter(std::string_view name, DType dtype, const Shape& shape, Initializer initial = {},
+                  ParameterRole role = ParameterRole::model);
   /// Names `value` as a result that compile() can fetch. Error (argument) when the name is taken.
   void fetch(std::string_view name, const Value& value);
   /// The same for a Variant whose alternatives are one value each: the fetched Tensor is of the alternative that the
@@ -193,6 +201,8 @@ class Graph {
   const std::vector<Fetch>& fetches() const { return fetches_; }
   /// By the names of the parameters that have one. Not part of the text form.
   const std::map<std::string, Initializer>& initializers() const { return initializers_; }
+  /// Of a parameter by its name.
+  ParameterRole role(std::string_view name) const;
   /// The input or parameter of this name; invalid when there is none.
   Value find(std::string_view name);
   /// Nodes of op `assign`, in the order they were made.
@@ -232,8 +242,9 @@ class Graph {
   /// of the body that step_index() makes on first use. -1: no loop.
   std::int64_t step_count = -1;
   Value step_number;
-  /// How many random ops the graph has; each draws from a stream of its own.
-  std::int64_t random_streams = 0;
+  /// How many random ops draw from a random state, by its name; each has a stream of its own.
+  std::map<std::string, std::int64_t, std::less<>> random_streams;
+  Name random_purpose;  // of random ops that are made; see class RandomPurpose
   /// The parent, which encloses `inner`, and what has been captured from it, are now `inner`.
   void move_into(Graph& inner);
   /// Whether `inner` is under construction for a node of this graph, or of one further in.
@@ -248,6 +259,7 @@ class Graph {
   std::vector<NodeId> inputs_;
   std::vector<NodeId> parameters_;
   std::map<std::string, Initializer> initializers_;
+  std::map<std::string, ParameterRole, std::less<>> roles_;  // of those that are not the model's
   std::vector<NodeId> effects_;
   std::vector<Fetch> fetches_;
   std::vector<Value> captured_;                       // outer values, in the order their inputs were made

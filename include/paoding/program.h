@@ -103,12 +103,14 @@ struct ParametersOptions {
 struct ParameterInfo {
   std::string name;
   Type type;
+  ParameterRole role = ParameterRole::model;
   std::int64_t elements() const { return type.shape.elements(); }
   std::int64_t size_bytes() const { return paoding::size_bytes(type); }
 };
 
 /// The values of a graph's parameters on one device, shared by programs. They start as Graph::parameter() was told,
 /// which is zero unless said otherwise; a value depends on the seed and the parameter's name, not on other parameters.
+/// A program whose random ops draw from a state that is not there yet adds it, with the store's seed.
 /// Runs of programs that share them are ordered when either writes, and with set() and get(), from whatever threads
 /// they come. A run that throws has written nothing (of several CompileOptions::repeats: the one that threw).
 /// Every call on Parameters that were moved from is an Error (argument).
@@ -123,9 +125,12 @@ class Parameters {
   std::vector<std::string> names() const;
   /// All of them in the order of the graph: for (const ParameterInfo& p : parameters.list()) ..
   std::vector<ParameterInfo> list() const;
-  /// Of all together.
+  /// Of all together, or of those that are there for one thing: elements(ParameterRole::model) is what is called the
+  /// size of a model.
   std::int64_t elements() const;
+  std::int64_t elements(ParameterRole role) const;
   std::int64_t size_bytes() const;
+  std::int64_t size_bytes(ParameterRole role) const;
   /// Error (argument) on an unknown name, and in a callback of a run that reads them; (shape) or (dtype) when the
   /// tensor's type is another.
   void set(std::string_view name, const Tensor& tensor);
@@ -134,6 +139,7 @@ class Parameters {
 
  private:
   friend class Program;
+  friend void restore(Parameters* parameters, const std::map<std::string, Tensor>& tensors, bool allow_more);
   struct Store;
   Store& store() const;
   std::shared_ptr<Store> store_;

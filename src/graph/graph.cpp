@@ -102,7 +102,8 @@ Value Graph::input(std::string_view name, DType dtype, const Shape& shape) {
   return value({add(std::move(node)), 0});
 }
 
-Value Graph::parameter(std::string_view name, DType dtype, const Shape& shape, Initializer initial) {
+Value Graph::parameter(std::string_view name, DType dtype, const Shape& shape, Initializer initial,
+                       ParameterRole role) {
   if (name.empty()) fail(ErrorKind::argument, "parameter: the name is empty");
   if (find(name).valid()) {
     fail(ErrorKind::argument, "parameter: there is already an input or parameter named '{}'", one_line(name));
@@ -112,7 +113,13 @@ Value Graph::parameter(std::string_view name, DType dtype, const Shape& shape, I
   node.name = name;
   node.types = {Type{dtype, shape}};
   if (initial) initializers_[std::string(name)] = std::move(initial);
+  if (role != ParameterRole::model) roles_[std::string(name)] = role;
   return value({add(std::move(node)), 0});
+}
+
+ParameterRole Graph::role(std::string_view name) const {
+  const auto it = roles_.find(name);
+  return it == roles_.end() ? ParameterRole::model : it->second;
 }
 
 void Graph::fetch(std::string_view name, const Value& value) {
@@ -344,6 +351,7 @@ std::unique_ptr<Graph> Graph::clone() const {
   copy->inputs_ = inputs_;
   copy->parameters_ = parameters_;
   copy->initializers_ = initializers_;
+  copy->roles_ = roles_;
   copy->random_streams = random_streams;
   copy->effects_ = effects_;
   copy->fetches_ = fetches_;

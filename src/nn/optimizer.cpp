@@ -150,7 +150,11 @@ class Minimize {
 
   const std::string& name(std::size_t i) const { return graph_.node(made_.parameters[i].ref().node).name.str(); }
   Value constant(DType dtype, double value) { return full(graph_, {}, value, dtype); }
-  Value counter(const char* counter_name) { return graph_.parameter(counter_name, i64, {}); }
+  // Something that training remembers.
+  Value state(std::string_view state_name, DType dtype, const Shape& shape, Initializer initial = {}) {
+    return graph_.parameter(state_name, dtype, shape, std::move(initial), ParameterRole::optimizer);
+  }
+  Value counter(const char* counter_name) { return state(counter_name, i64, {}); }
 
   // Of the loss, or of it times the scale, and then divided by that where nothing is rounded to 0 any more.
   void take_gradients() {
@@ -158,7 +162,7 @@ class Minimize {
       made_.gradients = gradients(std::array{loss_}, made_.parameters);
       return;
     }
-    loss_scale_ = graph_.parameter("optimizer/loss_scale", f32, {}, nn::constant(options_.loss_scale->initial));
+    loss_scale_ = state("optimizer/loss_scale", f32, {}, nn::constant(options_.loss_scale->initial));
     const Value seed = expand(cast(loss_scale_, loss_.dtype()), loss_.shape());
     made_.gradients = gradients(std::array{loss_}, made_.parameters, std::array{seed});
     const Scope scope(graph_, "optimizer");
@@ -185,7 +189,7 @@ class Minimize {
         if (skips() && i == smallest_gradient()) {
           total = select(loss_is_finite(), total, constant(wide, std::nan("")));
         }
-        const Value sum = graph_.parameter("gradient/" + name(i), wide, gradient.shape());
+        const Value sum = state("gradient/" + name(i), wide, gradient.shape());
         total = sum + total;
         assign(sum, select(is_last_, constant(wide, 0), total));
         total = total * (1.0 / options_.accumulate);
@@ -278,13 +282,13 @@ class Minimize {
     if (scale_.valid()) gradient = gradient * cast(scale_, wide);
     Value value = cast(parameter, wide), master;
     if (options_.master_weights && wide != parameter.dtype()) {
-      master = graph_.parameter("master/" + name(i), wide, parameter.shape());
+      master = state("master/" + name(i), wide, parameter.shape());
       value = select(equal(step_, constant(i64, 0)), value, master);  // it starts as the parameter does
     }
     const UpdateRule& rule = *rules_[rule_of_[i]];
     Values states;
-    for (const UpdateState& state : rule.states(parameter.shape())) {
-      states.push_back(graph_.parameter(state.prefix + name(i), wide, state.shape));
+    for (const UpdateState& kept : rule.states(parameter.shape())) {
+      states.push_back(state(kept.prefix + name(i), wide, kept.shape));
     }
     const Updated updated = rule.update({value, states}, gradient);
     for (std::size_t k = 0; k < states.size(); ++k) set(states[k], updated.states[k]);
@@ -292,7 +296,7 @@ class Minimize {
     if (master.valid()) set(master, updated.value);
     if (options_.average_decay == 0) return;
     const double keep = options_.average_decay;
-    const Value average = graph_.parameter(kAverage + name(i), wide, parameter.shape());
+    const Value average = state(kAverage + name(i), wide, parameter.shape());
     const Value old = select(equal(step_, constant(i64, 0)), value, average);  // it starts as the parameter does
     set(average, old * keep + updated.value * (1 - keep));
   }

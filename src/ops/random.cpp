@@ -15,8 +15,8 @@
 namespace paoding {
 namespace {
 
-constexpr const char* kState = "random/state";
-constexpr double kStreamSize = 4294967296.0;  // runs of one stream
+constexpr std::string_view kStates = "random/", kPurpose = "state";  // by default
+constexpr double kStreamSize = 4294967296.0;                         // runs of one stream
 
 std::string place(const Graph& graph) { return in_scope(graph.scope.str()); }
 
@@ -35,6 +35,12 @@ struct Key {
   std::int64_t stream;
 };
 
+Graph& root_of(Graph& inner) {
+  Graph* root = &inner;
+  while (root->parent != nullptr) root = root->parent;
+  return *root;
+}
+
 // The position of every element of `shape` among all that this op makes in a run, and where its numbers come from.
 Key random_key(Graph& of_values, const Shape& shape, int streams) {
   Graph& graph = BodyScope::home(of_values);
@@ -45,17 +51,19 @@ Key random_key(Graph& of_values, const Shape& shape, int streams) {
          place(graph));
   }
   BodyScope::nest(graph);  // every step of every loop around draws anew
-  Graph* root = &graph;
-  while (root->parent != nullptr) root = root->parent;
-  Value state = root->find(kState);
+  Graph& root = root_of(graph);
+  const std::string name =
+      std::string(kStates) + (root.random_purpose.empty() ? std::string(kPurpose) : root.random_purpose.str());
+  Value state = root.find(name);
   if (!state.valid()) {
     const BodyScope outside(nullptr, BodyKind::loop);  // runs are counted whichever branches they take
-    state = root->parameter(kState, i64, {2}, initial_state);
-    assign(state, state + iota(*root, Shape{2}, 0, i64));
+    state = root.parameter(name, i64, {2}, initial_state, ParameterRole::random);
+    assign(state, state + iota(root, Shape{2}, 0, i64));
   }
   Key key;
-  key.stream = root->random_streams;
-  root->random_streams += streams;
+  std::int64_t& made = root.random_streams[name];
+  key.stream = made;
+  made += streams;
   const Value seed = slice(state, 0, 0, 1), run = slice(state, 0, 1, 2);
   key.seed = reshape(seed, Shape{});
   key.run = reshape(run, Shape{});
@@ -132,6 +140,12 @@ void check_float(const Graph& graph, const char* op, DType dtype) {
 }
 
 }  // namespace
+
+RandomPurpose::RandomPurpose(Graph& graph, std::string_view purpose)
+    : root_(root_of(BodyScope::home(graph))), saved_(root_.random_purpose) {
+  if (purpose.empty()) fail(ErrorKind::argument, "RandomPurpose: the purpose is empty{}", place(graph));
+  root_.random_purpose = purpose;
+}
 
 void register_random_ops() {
   // ---- random_uniform ----

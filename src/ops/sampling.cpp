@@ -103,6 +103,11 @@ Value categorical(const Value& logits, const CategoricalOptions& options) {
   const Limits limits = limits_of(logits, attrs);
   const int last = logits.shape().rank() - 1;
   if (options.temperature == 0) return argmax(logits, last);
+  // A purpose that is set is the graph's that all bodies are of.
+  const Graph* root = &logits.graph();
+  while (root->parent != nullptr) root = root->parent;
+  const RandomPurpose purpose(logits.graph(),
+                              root->random_purpose.empty() ? std::string_view("sampling") : root->random_purpose.str());
   const Value uniform = random_uniform(logits.graph(), logits.shape().with_dim(last, limits.drawn_from), 0, 1,
                                        logits.dtype() == f64 ? f64 : f32);
   return call("categorical", {logits, uniform}, attrs);

@@ -14,7 +14,6 @@
 namespace paoding {
 namespace {
 
-constexpr const char* kRandomState = "random/state";
 constexpr const char* kSkipped = "optimizer/skipped";
 
 std::unique_ptr<DeviceBuffer> make_buffer(std::int64_t bytes, const Device& device) {
@@ -36,7 +35,7 @@ class Replay {
     executor_options.watcher = &trail_;
     for (const auto& [name, slot] : plan.parameters) {
       Tensor value = parameters.get(name);
-      if (name == kRandomState) value = rewound(value, options.rewind_random);
+      if (graph.role(name) == ParameterRole::random) value = rewound(value, options.rewind_random);
       const Type& needed = compiled_.graph->find(name).type();
       check_type("parameter", name, value.type(), needed);
       stored_.push_back({name, slot, value, make_buffer(value.size_bytes(), compile.device)});

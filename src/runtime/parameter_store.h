@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 #include <string>
 #include <string_view>
@@ -23,12 +24,15 @@ namespace paoding {
 struct Parameters::Store {
   struct Entry {
     Type type;
-    std::unique_ptr<DeviceBuffer> buffer;
+    ParameterRole role = ParameterRole::model;
+    std::unique_ptr<DeviceBuffer> buffer = {};
   };
   Device device;
+  std::uint64_t seed = 0;
   std::shared_ptr<SharedFailure> failure;  // on a GPU
   std::vector<std::string> order;
-  std::map<std::string, Entry, std::less<>> entries;
+  std::map<std::string, Entry, std::less<>> entries;  // which stay where they are
+  mutable std::mutex adding;                          // of these two: programs add states of random numbers
   Shadows shadows;
   // Runs that write hold it alone. A GPU's run goes on after Program::run() has returned: the next comes behind it
   // there.
@@ -69,7 +73,16 @@ struct Parameters::Store {
     });
   }
 
+  /// The first value that a parameter of this name has by its initializer.
+  Tensor first_value(const Initializer& initial, const std::string& name, const Type& type) const;
+  /// Zeros, or `first`; what is there already stays as it is.
+  Entry& add(const std::string& name, const Type& type, ParameterRole role, const std::optional<Tensor>& first);
+  bool has(std::string_view name) const {
+    const std::lock_guard lock(adding);
+    return entries.find(name) != entries.end();
+  }
   Entry& at(std::string_view name) {
+    const std::lock_guard lock(adding);
     const auto it = entries.find(name);
     if (it == entries.end()) {
       fail(ErrorKind::argument, "parameters: there is none named '{}'; there are: {}", one_line(name), one_line(order));

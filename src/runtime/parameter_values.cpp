@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/one_line.h"
 #include "paoding/checkpoint.h"
+#include "runtime/parameter_store.h"
 
 namespace paoding {
 
@@ -14,9 +15,22 @@ std::map<std::string, Tensor> values_of(const Parameters& parameters) {
   return values;
 }
 
+std::map<std::string, Tensor> values_of(const Parameters& parameters, ParameterRole role) {
+  std::map<std::string, Tensor> values;
+  for (const ParameterInfo& each : parameters.list()) {
+    if (each.role == role) values.emplace(each.name, parameters.get(each.name));
+  }
+  return values;
+}
+
 namespace {
 
 using Types = std::map<std::string, Type>;
+
+// Programs add them to a store when they are made, so that one which was just made may be without.
+bool is_random_state(const std::string& name, const Tensor& tensor) {
+  return name.starts_with("random/") && tensor.type() == Type{i64, {2}};
+}
 
 void check_fit(const Types& wanted, const std::map<std::string, Tensor>& tensors, bool allow_more) {
   constexpr std::size_t kMostListed = 20;
@@ -31,7 +45,7 @@ void check_fit(const Types& wanted, const std::map<std::string, Tensor>& tensors
     }
   }
   for (const auto& [name, tensor] : tensors) {
-    if (allow_more || wanted.contains(name)) continue;
+    if (allow_more || wanted.contains(name) || is_random_state(name, tensor)) continue;
     problems.push_back(fmt::format("'{}' {} has no place in the model", one_line(name), to_string(tensor.type())));
   }
   if (problems.empty()) return;
@@ -56,6 +70,10 @@ void restore(Parameters* parameters, const std::map<std::string, Tensor>& tensor
   for (const std::string& name : parameters->names()) wanted.emplace(name, parameters->get(name).type());
   check_fit(wanted, tensors, allow_more);
   for (const auto& [name, type] : wanted) parameters->set(name, tensors.at(name));
+  if (allow_more) return;
+  for (const auto& [name, tensor] : tensors) {
+    if (!wanted.contains(name)) parameters->store().add(name, tensor.type(), ParameterRole::random, tensor);
+  }
 }
 
 }  // namespace paoding

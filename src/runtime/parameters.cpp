@@ -21,22 +21,36 @@ std::uint64_t seed_of(std::uint64_t seed, std::string_view name) {
 Parameters::Parameters(const Graph& graph, const Device& device, const ParametersOptions& options)
     : store_(std::make_shared<Store>()) {
   store_->device = device;
+  store_->seed = options.seed;
   if (device.kind == DeviceKind::cuda) store_->failure = make_gpu_failure(device);
   for (NodeId id : graph.parameters()) {
-    const Node& node = graph.node(id);
-    const std::int64_t bytes = paoding::size_bytes(node.types[0]);
-    std::unique_ptr<DeviceBuffer> buffer;
-    try {
-      buffer = device.kind == DeviceKind::cpu ? make_cpu_buffer(bytes) : make_gpu_buffer(bytes, device);
-    } catch (const Error& error) {  // too little memory, most often
-      fail(error.kind(), "parameter '{}', {}: {}", one_line(node.name.str()), to_string(node.types[0]), error.what());
-    }
-    store_->entries.emplace(node.name.str(), Store::Entry{node.types[0], std::move(buffer)});
-    store_->order.push_back(node.name.str());
-    if (const auto it = graph.initializers().find(node.name.str()); it != graph.initializers().end()) {
-      set(node.name.str(), it->second(node.types[0], seed_of(options.seed, node.name.str())));
+    const std::string& name = graph.node(id).name.str();
+    const Type& type = graph.node(id).types[0];
+    store_->add(name, type, graph.role(name), {});
+    if (const auto it = graph.initializers().find(name); it != graph.initializers().end()) {
+      set(name, store_->first_value(it->second, name, type));
     }
   }
+}
+
+Tensor Parameters::Store::first_value(const Initializer& initial, const std::string& name, const Type& type) const {
+  return initial(type, seed_of(seed, name));
+}
+
+Parameters::Store::Entry& Parameters::Store::add(const std::string& name, const Type& type, ParameterRole role,
+                                                 const std::optional<Tensor>& first) {
+  const std::int64_t bytes = paoding::size_bytes(type);
+  Entry made{.type = type, .role = role};
+  try {
+    made.buffer = device.kind == DeviceKind::cpu ? make_cpu_buffer(bytes) : make_gpu_buffer(bytes, device);
+  } catch (const Error& error) {  // too little memory, most often
+    fail(error.kind(), "parameter '{}', {}: {}", one_line(name), to_string(type), error.what());
+  }
+  if (first) made.buffer->write(*first);
+  const std::lock_guard lock(adding);
+  const auto [it, is_new] = entries.emplace(name, std::move(made));
+  if (is_new) order.push_back(name);
+  return it->second;
 }
 
 Parameters::~Parameters() = default;
@@ -49,25 +63,38 @@ Parameters::Store& Parameters::store() const {
 }
 
 const Device& Parameters::device() const { return store().device; }
-std::vector<std::string> Parameters::names() const { return store().order; }
+std::vector<std::string> Parameters::names() const {
+  const std::lock_guard lock(store().adding);
+  return store_->order;
+}
 
 std::vector<ParameterInfo> Parameters::list() const {
   std::vector<ParameterInfo> all;
-  for (const std::string& name : store().order) all.push_back({name, store().at(name).type});
+  const std::lock_guard lock(store().adding);
+  for (const std::string& name : store_->order) {
+    const Store::Entry& entry = store_->entries.find(name)->second;
+    all.push_back({name, entry.type, entry.role});
+  }
   return all;
 }
 
-std::int64_t Parameters::elements() const {
-  std::int64_t count = 0;
-  for (const ParameterInfo& each : list()) count += each.elements();
-  return count;
-}
+namespace {
 
-std::int64_t Parameters::size_bytes() const {
-  std::int64_t count = 0;
-  for (const ParameterInfo& each : list()) count += each.size_bytes();
-  return count;
+template <class Count>
+std::int64_t total(const Parameters& parameters, std::optional<ParameterRole> role, Count count) {
+  std::int64_t sum = 0;
+  for (const ParameterInfo& each : parameters.list()) sum += !role || each.role == *role ? count(each) : 0;
+  return sum;
 }
+std::int64_t elements_of(const ParameterInfo& info) { return info.elements(); }
+std::int64_t bytes_of(const ParameterInfo& info) { return info.size_bytes(); }
+
+}  // namespace
+
+std::int64_t Parameters::elements() const { return total(*this, {}, elements_of); }
+std::int64_t Parameters::elements(ParameterRole role) const { return total(*this, role, elements_of); }
+std::int64_t Parameters::size_bytes() const { return total(*this, {}, bytes_of); }
+std::int64_t Parameters::size_bytes(ParameterRole role) const { return total(*this, role, bytes_of); }
 
 void Parameters::set(std::string_view name, const Tensor& tensor) {
   Store::Entry& entry = store().at(name);

@@ -382,6 +382,10 @@ Program Program::compile(const Graph& source) const {
       executor_options.parameters.push_back(shadow.buffer->address());
       continue;
     }
+    if (graph->role(name) == ParameterRole::random && !made->parameters->has(name)) {
+      const Initializer& initial = graph->initializers().at(name);
+      made->parameters->add(name, needed, ParameterRole::random, made->parameters->first_value(initial, name, needed));
+    }
     const Parameters::Store::Entry& entry = made->parameters->at(name);
     if (!(entry.type == needed)) {
       fail(entry.type.dtype == needed.dtype ? ErrorKind::shape : ErrorKind::dtype,

@@ -4,13 +4,30 @@
 //
 // Seed and counter are the parameter "random/state" (i64 [2]: seed, run), which the first random op of a graph makes.
 // The counter grows by one with every run that assigns; ParametersOptions::seed is the seed. A store with the state put
-// back continues with the same numbers. The k-th random op of a graph draws from stream k; in the step of a scan every
-// step draws its own. Bits are those of Philox4x32-10 (random_bits() in paoding/scalar.h).
+// back continues with the same numbers, and one without gets it from the first program that draws. Other purposes
+// (RandomPurpose) have states of their own: drawing texts with categorical(), which draws from "random/sampling",
+// leaves a training's numbers as they are. The k-th random op of a graph for a purpose draws from stream k; in the step
+// of a scan every step draws its own. Bits are those of Philox4x32-10 (random_bits() in paoding/scalar.h).
 #pragma once
 
 #include "paoding/graph.h"
 
 namespace paoding {
+
+/// Random ops that its thread builds while it lives draw for this purpose, from the state "random/<purpose>", whose
+/// seed follows from the store's: what one purpose draws changes nothing of what another does, in a graph or a store.
+/// "state" is what ops draw from by default. Error (argument) when the purpose is empty.
+class RandomPurpose {
+ public:
+  RandomPurpose(Graph& graph, std::string_view purpose);
+  ~RandomPurpose() { root_.random_purpose = saved_; }
+  RandomPurpose(const RandomPurpose&) = delete;
+  RandomPurpose& operator=(const RandomPurpose&) = delete;
+
+ private:
+  Graph& root_;  // the purpose holds in bodies too
+  Name saved_;
+};
 
 /// Uniform in [low, high): low + (high - low) u, u a multiple of 2^-24 (f64: 2^-53); f16 and bf16 may round to high.
 /// `graph` may be the step of a scan (the graph of a carry). Error (dtype) unless dtype is a float.

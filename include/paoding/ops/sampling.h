@@ -20,7 +20,8 @@ struct CategoricalOptions {
 
 /// One category per row, drawn with the probabilities softmax(logits / temperature) of those that top_k and top_p
 /// leave: logits [.., V] give i64 [..]. Drawn on the device, by the largest of logits plus noise of Gumbel's (Gumbel
-/// 1954); the noise comes from random_uniform(), so that equal seeds give equal draws on every device. No gradient.
+/// 1954); the noise comes from random_uniform(), so that equal seeds give equal draws on every device; for the purpose
+/// "sampling", unless a RandomPurpose says another. No gradient.
 /// f16 and bf16 are computed in f32. Error (dtype) unless logits are floats, (shape) when they have no axis or no
 /// category, (argument) when an option is out of range.
 Value categorical(const Value& logits, const CategoricalOptions& options = {});
