@@ -64,7 +64,7 @@ int main() {
   for (int i = 0; i < 10; ++i) program.run();
   program.wait();
   std::cout << seen.stop(pd::SortBy::total);
-  std::cout << "loss = " << program.fetch(program.fetch_index("loss")).to_doubles()[0] << " on " << to_string(device)
+  std::cout << "loss = " << program.fetch(program.fetch_index("loss")).item<double>() << " on " << to_string(device)
             << ", compiled in " << program.report().milliseconds << " ms, " << program.report().launches
             << " launches per run\n";
 }

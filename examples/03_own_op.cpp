@@ -58,7 +58,7 @@ int main() {
     return sum;
   };
   const double difference = (loss_of(0.5 + 1e-5) - loss_of(0.5 - 1e-5)) / 2e-5;
-  std::cout << "loss = " << got.at("loss").to_doubles()[0] << "\n"
-            << "dslope[0] = " << got.at("dslope").to_doubles()[0] << ", by differences " << difference << "\n"
+  std::cout << "loss = " << got.at("loss").item<double>() << "\n"
+            << "dslope[0] = " << got.at("dslope").values<float>()[0] << ", by differences " << difference << "\n"
             << program.report().launches << " kernels for the op, the loss and both gradients\n";
 }

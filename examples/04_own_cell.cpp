@@ -55,7 +55,7 @@ int main() {
   });
   const pd::Value loss = pd::sum(made.outputs[0] * made.outputs[0]);
   const pd::Values wanted{unit.wf, unit.uf, unit.bf, unit.wn, unit.un, unit.bn};
-  const pd::Values grads = pd::gradients(std::array{loss}, wanted);
+  const pd::Values grads = pd::gradients(loss, wanted);
   g.fetch("loss", loss);
   for (std::size_t i = 0; i < grads.size(); ++i) {
     g.fetch("d" + g.node(wanted[i].ref().node).name.str(), grads[i]);
@@ -69,7 +69,7 @@ int main() {
   }
   pd::Program program(g, {.device = device}, &parameters);
   const auto got = program.run({{"xs", normal(xs.type(), random)}, {"h0", normal(h0.type(), random)}});
-  std::cout << "loss = " << got.at("loss").to_doubles()[0] << " on " << to_string(device) << "\n"
+  std::cout << "loss = " << got.at("loss").item<double>() << " on " << to_string(device) << "\n"
             << program.report().launches << " launches for " << kTime << " steps forward and backward\n\n"
             << program.plan_text();
 }

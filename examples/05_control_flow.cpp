@@ -2,7 +2,6 @@
 // The two programs of the story that began this engine, with their inputs fed. In the first, predicates choose between
 // branches of other shapes and dtypes; in the second, a part is cut out of a tensor to the shape of another, and six of
 // ten runs are profiled.
-#include <array>
 #include <iostream>
 #include <map>
 #include <string>
@@ -33,16 +32,16 @@ void choose() {
 
   pd::Program program(g);
   pd::Profiler seen(pd::State::cpu, pd::Detail::instances);
-  const auto run = [&](double x_value, double y_value, double z_value) {
-    const auto results = program.run({{"x", pd::Tensor::from(pd::f32, {1}, std::array{x_value})},
-                                      {"y", pd::Tensor::from(pd::f32, {1}, std::array{y_value})},
-                                      {"z", pd::Tensor::from(pd::f32, {1}, std::array{z_value})}});
+  const auto run = [&](float x_value, float y_value, float z_value) {
+    const auto results = program.run({{"x", pd::Tensor::from({x_value})},  //
+                                      {"y", pd::Tensor::from({y_value})},
+                                      {"z", pd::Tensor::from({z_value})}});
     std::cout << "x " << x_value << ", y " << y_value << ", z " << z_value
               << ": out_1 = " << text_of(results.at("out_1")) << ", out_2 = " << text_of(results.at("out_2")) << "\n";
   };
-  run(0.3, 0.1, 0.2);  // the story's numbers
-  run(0.1, 0.3, 0.2);
-  run(0.1, 0.1, 0.2);
+  run(0.3f, 0.1f, 0.2f);  // the story's numbers
+  run(0.1f, 0.3f, 0.2f);
+  run(0.1f, 0.1f, 0.2f);
   std::cout << "\n" << seen.stop(pd::SortBy::none) << "\n" << program.plan_text();
 }
 
@@ -59,8 +58,8 @@ void cut_out() {
 
   pd::Program program(g);
   const std::map<std::string, pd::Tensor> feeds = {
-      {"data1", pd::Tensor::from(pd::f32, {1, 3, 8, 8}, std::vector<double>(192, 0.5))},
-      {"data2", pd::Tensor::from(pd::f32, {1, 3, 5, 5}, std::vector<double>(75, 0.5))}};
+      {"data1", pd::Tensor::from({1, 3, 8, 8}, std::vector<float>(192, 0.5f))},
+      {"data2", pd::Tensor::from({1, 3, 5, 5}, std::vector<float>(75, 0.5f))}};
   for (int iteration = 0; iteration < 10; ++iteration) {
     if (iteration == 2) pd::start_profiler(pd::State::all, pd::Detail::op);
     if (iteration == 8) std::cout << "\n" << pd::stop_profiler(pd::SortBy::total);
@@ -68,7 +67,7 @@ void cut_out() {
     if (iteration < 9) continue;
     const pd::Tensor& out = results.at("out");
     std::cout << "shape = " << text_of(results.at("shape")) << "\nout = " << to_string(out.type()) << " of "
-              << out.to_doubles()[0] << "\n";
+              << out.values<float>()[0] << "\n";
   }
 }
 

@@ -41,7 +41,7 @@ int main(int argc, char** argv) try {
     program.set_input(digits_at, sums.digits);
     program.run();
     if (++manifest.step % kEvery != 0) continue;
-    manifest.score = program.fetch(loss_at).to_doubles()[0];
+    manifest.score = program.fetch(loss_at).item<double>();
     manifest.losses.emplace_back(manifest.step, manifest.score);
     checkpoint.tensors = pd::values_of(parameters);
     std::cout << "step " << manifest.step << ": loss = " << manifest.score << ", saved in "

@@ -27,12 +27,12 @@ int main(int argc, char** argv) try {
 
   std::mt19937_64 random(2026);
   const adder::Sums sums = adder::random_sums(kDigits, kCount, random);
-  const std::vector<double> digits = program.run({{"pairs", sums.pairs}}).at("digits").to_doubles();
+  const pd::Tensor digits = program.run({{"pairs", sums.pairs}}).at("digits");
   int right = 0;
   for (int i = 0; i < kCount; ++i) {
     std::int64_t sum = 0;
     for (int place = kDigits - 1; place >= 0; --place) {
-      sum = 10 * sum + static_cast<std::int64_t>(digits[static_cast<std::size_t>(place * kCount + i)]);
+      sum = 10 * sum + digits.values<std::int64_t>()[static_cast<std::size_t>(place * kCount + i)];
     }
     const auto n = static_cast<std::size_t>(i);
     const bool is_right = sum == sums.first[n] + sums.second[n];

@@ -17,14 +17,15 @@ namespace {
 std::pair<pd::Tensor, pd::Tensor> spirals(int count, std::mt19937_64& random) {
   std::uniform_real_distribution<double> along(0.25, 1);
   std::normal_distribution<double> noise(0, 0.01);
-  std::vector<double> points, labels;
+  std::vector<float> points;
+  std::vector<int> labels;
   for (int i = 0; i < count; ++i) {
     const double radius = along(random), angle = 9 * radius + (i % 2) * 3.14159265358979;
-    points.push_back(radius * std::cos(angle) + noise(random));
-    points.push_back(radius * std::sin(angle) + noise(random));
+    points.push_back(static_cast<float>(radius * std::cos(angle) + noise(random)));
+    points.push_back(static_cast<float>(radius * std::sin(angle) + noise(random)));
     labels.push_back(i % 2);
   }
-  return {pd::Tensor::from(pd::f32, {count, 2}, points), pd::Tensor::from(pd::i32, {count}, labels)};
+  return {pd::Tensor::from({count, 2}, points), pd::Tensor::from(labels)};
 }
 
 // The model is written once; `training` is all that differs.
@@ -64,7 +65,7 @@ int main() {
       trainer.set_input(trainer.input_index("labels"), some_labels);
       trainer.run();
     }
-    const double right = evaluator.run({{"points", x}, {"labels", y}}).at("right").to_doubles()[0];
+    const double right = evaluator.run({{"points", x}, {"labels", y}}).at("right").item<double>();
     std::cout << "after " << round * kStepsOfARound << " steps: " << right << " of " << kHeldOut << " right\n";
   }
 }

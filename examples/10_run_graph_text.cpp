@@ -75,8 +75,8 @@ int main(int argc, char** argv) try {
   }
   int runs = 1;
   if (argc == 1) {
-    feeds["x"] = pd::Tensor::from(pd::f32, {4, 3}, std::vector<double>{0, 0, 1, 0, 1, 1, 1, 0, 1, 1, 1, 1});
-    feeds["target"] = pd::Tensor::from(pd::f32, {4, 1}, std::vector<double>{0, 1, 1, 0});
+    feeds["x"] = pd::Tensor::from(pd::f32, {4, 3}, {0, 0, 1, 0, 1, 1, 1, 0, 1, 1, 1, 1});
+    feeds["target"] = pd::Tensor::from(pd::f32, {4, 1}, {0, 1, 1, 0});
     runs = 1000;
   }
   std::map<std::string, pd::Tensor> results;

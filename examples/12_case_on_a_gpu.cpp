@@ -38,7 +38,7 @@ void run(const char* name, Way way) {
   pd::CompileOptions options{.device = pd::Device::best()};
   if (way == Way::stepwise) options.execution = pd::Execution::stepwise;
   pd::Program program(g, options);
-  const auto number = [](double value) { return pd::Tensor::from(pd::f32, {1}, std::vector<double>{value}); };
+  const auto number = [](double value) { return pd::Tensor::from(pd::f32, {1}, {value}); };
   const std::map<std::string, pd::Tensor> feeds{{"x", number(0.3)}, {"y", number(0.1)}, {"z", number(0.2)}};
   program.run(feeds);
   pd::Profiler seen;

@@ -68,7 +68,7 @@ void show(const char* op) {
   run();
   std::cout << "======== " << op << "\n"
             << seen.stop(pd::SortBy::total, "", {.width = 48}) << "A step of " << op << " takes "
-            << took.count() / kSteps << " us; y = " << program.fetch(0).to_doubles()[0] << "\n\n";
+            << took.count() / kSteps << " us; y = " << program.fetch(0).item<double>() << "\n\n";
 }
 
 }  // namespace

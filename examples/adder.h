@@ -42,9 +42,9 @@ inline Sums random_sums(int digits, int count, std::mt19937_64& random) {
     sums.second.push_back(b);
     std::int64_t sum = a + b;
     for (int place = 0; place < digits; ++place, a /= 10, b /= 10, sum /= 10) {
-      const int at = place * count + i;
-      sums.pairs.data<std::int32_t>()[at] = static_cast<std::int32_t>(10 * (a % 10) + b % 10);
-      sums.digits.data<std::int32_t>()[at] = static_cast<std::int32_t>(sum % 10);
+      const auto at = static_cast<std::size_t>(place * count + i);
+      sums.pairs.values<std::int32_t>()[at] = static_cast<std::int32_t>(10 * (a % 10) + b % 10);
+      sums.digits.values<std::int32_t>()[at] = static_cast<std::int32_t>(sum % 10);
     }
   }
   return sums;

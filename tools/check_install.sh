@@ -55,5 +55,9 @@ if [[ -n $pc ]] && command -v pkg-config >/dev/null; then
   # shellcheck disable=SC2046,SC2086
   "$compiler" $flags "$root/examples/outside/main.cpp" -o "$made/by_pkg_config" $(pkg-config --cflags --libs paoding)
   LD_LIBRARY_PATH=$(pkg-config --variable=libdir paoding) "$made/by_pkg_config"
+  # What the README shows first of C++, without a warning.
+  awk '/^```cpp$/ { is_in = 1; next } is_in && /^```$/ { exit } is_in' "$root/README.md" >"$made/readme.cpp"
+  grep -q 'int main' "$made/readme.cpp" || { echo "check_install: README.md has no program in C++" >&2; exit 1; }
+  "$compiler" $flags -Wall -Wextra -Wpedantic -Werror -fsyntax-only "$made/readme.cpp" $(pkg-config --cflags paoding)
 fi
 echo "check_install: ok"
