@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // paoding serve: a model file behind HTTP.
 #include <omp.h>
-#include <simdjson.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <thread>
 
 #include "base/check.h"
@@ -13,6 +11,7 @@
 #include "http_server.h"
 #include "io/json_text.h"
 #include "predicting.h"
+#include "question.h"
 #include "request_batches.h"
 #include "serve_metrics.h"
 
@@ -20,7 +19,6 @@ namespace paoding::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::size_t kMostLineBytes = 16 << 10;
 constexpr const char* kText = "text/plain; charset=utf-8";
 
 struct ServeCommand {
@@ -29,80 +27,6 @@ struct ServeCommand {
   int executors = 0;
   std::int64_t batch = 64, wait_ms = 2, most_waiting = 4096;
 };
-
-// What /predict was asked.
-struct Question {
-  std::vector<std::string> lines;
-  std::int64_t best = 1;
-  bool is_json = false;
-};
-
-[[noreturn]] void wrong(const std::string& what) { throw Error(ErrorKind::argument, what); }
-
-Question json_question(const std::string& body) {
-  simdjson::dom::parser parser;
-  simdjson::dom::element root;
-  const auto problem = parser.parse(body).get(root);
-  if (problem != simdjson::SUCCESS) wrong(fmt::format("the body is no JSON: {}", simdjson::error_message(problem)));
-  Question question{{}, 1, true};
-  simdjson::dom::object object;
-  if (root.get(object) != simdjson::SUCCESS) wrong("the body is no JSON object with \"inputs\"");
-  bool has_inputs = false;
-  for (const auto& [key, value] : object) {
-    if (key == "inputs") {
-      has_inputs = true;
-      simdjson::dom::array items;
-      std::string_view text;
-      if (value.get(text) == simdjson::SUCCESS) {
-        question.lines.emplace_back(text);
-      } else if (value.get(items) == simdjson::SUCCESS) {
-        for (const simdjson::dom::element item : items) {
-          if (item.get(text) != simdjson::SUCCESS) wrong("\"inputs\" has something that is no text");
-          question.lines.emplace_back(text);
-        }
-      } else {
-        wrong("\"inputs\" are no text and no list of texts");
-      }
-    } else if (key == "best") {
-      if (value.get(question.best) != simdjson::SUCCESS) wrong("\"best\" is no whole number");
-    } else {
-      wrong(fmt::format("there is no member \"{}\"; a request has \"inputs\" and \"best\"", one_line(key)));
-    }
-  }
-  if (!has_inputs) wrong("the body has no \"inputs\"");
-  return question;
-}
-
-Question text_question(const std::string& body) {
-  if (!simdjson::validate_utf8(body.data(), body.size())) wrong("the body is not UTF-8");
-  Question question;
-  for (std::size_t at = 0; at < body.size();) {
-    const std::size_t end = std::min(body.find('\n', at), body.size());
-    std::string line = body.substr(at, end - at);
-    if (line.ends_with('\r')) line.pop_back();
-    question.lines.push_back(std::move(line));
-    at = end + 1;
-  }
-  return question;
-}
-
-Question question_of(const HttpRequest& request, std::int64_t beam, std::size_t most_lines) {
-  Question question =
-      request.content_type.starts_with("application/json") ? json_question(request.body) : text_question(request.body);
-  if (question.lines.empty()) wrong("there is no input");
-  if (question.lines.size() > most_lines) {
-    wrong(fmt::format("{} inputs in one request, at most {} are possible", question.lines.size(), most_lines));
-  }
-  if (question.best < 1 || question.best > beam) {
-    wrong(fmt::format("\"best\" is {}; the model keeps {} hypotheses", question.best, beam));
-  }
-  for (const std::string& line : question.lines) {
-    if (line.size() > kMostLineBytes)
-      wrong(fmt::format("an input has {} bytes, at most {} are possible", line.size(), kMostLineBytes));
-    if (line.find('\n') != std::string::npos) wrong("an input has a line end in it");
-  }
-  return question;
-}
 
 HttpAnswer problem(int status, const std::string& what) {
   return {status, "application/json", JsonObject().add("error", what).text() + "\n"};
@@ -131,9 +55,10 @@ HttpAnswer answer_of(const Question& question, BatchResult result) {
 class Server {
  public:
   Server(const ServeCommand& command, const models::Served& served, std::vector<RequestBatches::Executor> executors)
-      : beam_(served.beam()),
+      : limits_{.input_bytes = served.task().input_bytes(),
+                .best = served.task().most_predictions(served.beam()),
+                .inputs = static_cast<std::size_t>(command.most_waiting)},
         model_(served.model().file().model),
-        most_lines_(static_cast<std::size_t>(command.most_waiting)),
         batches_({.most_lines = static_cast<std::size_t>(command.batch),
                   .wait = std::chrono::milliseconds(command.wait_ms),
                   .most_waiting = static_cast<std::size_t>(command.most_waiting)},
@@ -176,17 +101,16 @@ class Server {
 
   void predict(const HttpRequest& request, const std::function<void(HttpAnswer)>& counted) {
     try {
-      const auto question = std::make_shared<Question>(question_of(request, beam_, most_lines_));
+      const auto question = std::make_shared<Question>(question_of(request, limits_));
       const auto done = [question, counted](BatchResult result) { counted(answer_of(*question, std::move(result))); };
-      if (!batches_.add(question->lines, done)) counted(problem(503, "too many requests are waiting"));
+      if (!batches_.add(question->inputs, done)) counted(problem(503, "too many requests are waiting"));
     } catch (const Error& error) {
       counted(problem(400, error.what()));
     }
   }
 
-  const std::int64_t beam_;
+  const QuestionLimits limits_;
   const std::string model_;
-  const std::size_t most_lines_;
   ServeMetrics metrics_;
   RequestBatches batches_;
   HttpServer http_;  // ends before what it hands requests to
@@ -195,7 +119,8 @@ class Server {
 // Each with a predictor and, on a CPU, its share of the threads.
 std::vector<RequestBatches::Executor> executors_of(const models::Served& served, int count, int threads) {
   std::vector<RequestBatches::Executor> executors;
-  const models::SearchOptions search{.beam = served.beam(), .best = served.beam(), .packs = true};
+  const models::SearchOptions search{
+      .beam = served.beam(), .best = served.task().most_predictions(served.beam()), .packs = true};
   for (int i = 0; i < count; ++i) {
     const std::shared_ptr<models::Predictor> predictor = served.predictor();
     executors.push_back(
@@ -210,10 +135,6 @@ std::vector<RequestBatches::Executor> executors_of(const models::Served& served,
 
 int serve(const ServeCommand& command) {
   const models::Served served(command.choice.model, command.choice.compile());
-  if (!served.task().predicts_lines()) {
-    fail(ErrorKind::unsupported, "{}: a model of '{}' predicts from files; `paoding predict` takes them",
-         command.choice.model, one_line(served.model().file().model));
-  }
   const int cores = command.choice.threads > 0 ? static_cast<int>(command.choice.threads) : omp_get_max_threads();
   const bool is_gpu = command.choice.compile().device.kind == DeviceKind::cuda;
   const int executors = command.executors > 0 ? command.executors : is_gpu ? 1 : std::min(2, cores);
@@ -238,11 +159,12 @@ int serve(const ServeCommand& command) {
 }  // namespace
 
 void add_serve(CLI::App& app, Commands* commands) {
-  CLI::App* sub = app.add_subcommand("serve",
-                                     "A model file behind HTTP\n"
-                                     "POST /predict: {\"inputs\": [\"..\"], \"best\": 1}, or lines of text; GET "
-                                     "/metrics: Prometheus' text; GET /health.\n"
-                                     "Requests that wait are answered together.");
+  CLI::App* sub = app.add_subcommand(
+      "serve",
+      "A model file behind HTTP\n"
+      "POST /predict: {\"inputs\": [\"..\"], \"best\": 1}, or lines of text, or the bytes of images; GET "
+      "/metrics: Prometheus' text; GET /health.\n"
+      "Requests that wait are answered together.");
   const auto command = std::make_shared<ServeCommand>();
   sub->add_option("file", command->choice.model, "A file that `paoding export` wrote")->required()->type_name("FILE");
   sub->add_option("--address", command->http.address, "IPv4 address to listen at")->capture_default_str();

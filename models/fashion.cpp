@@ -20,7 +20,8 @@ namespace {
 
 constexpr std::array kClasses{"T-shirt", "trousers", "pullover", "dress", "coat",
                               "sandal",  "shirt",    "sneaker",  "bag",   "ankle boot"};
-constexpr std::int64_t kRows = 500;  // of a run that predicts
+constexpr std::int64_t kRows = 500;                            // of a run that predicts many
+constexpr std::array<std::int64_t, 3> kBatches{1, 64, kRows};  // of one, of what a server answers together
 
 class Fashion : public Task {
  public:
@@ -29,6 +30,8 @@ class Fashion : public Task {
   std::string_view summary() const override { return "Kinds of clothes on pictures: conv net on Fashion-MNIST"; }
   std::string_view item() const override { return "images"; }
   bool predicts_lines() const override { return false; }
+  std::int64_t input_bytes() const override { return kSide * kSide; }
+  std::int64_t most_predictions(std::int64_t) const override { return std::ssize(kClasses); }
   Options options() override {
     return {{.name = "channels",
              .meaning = "Of the first block; twice as many in the others",
@@ -124,13 +127,13 @@ class FashionPredictor : public Predictor {
 
   GraphTexts graphs(const SearchOptions&) const override {
     GraphTexts texts;
-    for (const std::int64_t rows : {std::int64_t{1}, kRows}) {
+    for (const std::int64_t rows : kBatches) {
       texts[graph_name("classify", {rows})] = to_text(*build_({rows}));
     }
     return texts;
   }
   void prepare(const SearchOptions&) override {
-    for (const std::int64_t rows : {std::int64_t{1}, kRows}) programs_.at({rows});
+    for (const std::int64_t rows : kBatches) programs_.at({rows});
   }
 
   std::vector<Score> evaluate(Part part, const SearchOptions&, std::int64_t limit) override {
@@ -167,6 +170,27 @@ class FashionPredictor : public Predictor {
   std::vector<Predictions> predict_file(const std::string& path, const SearchOptions& search) override {
     const Tensor images = data::read_image_file(path);
     Fashion::check(images.shape(), path);
+    return predictions(images, search);
+  }
+
+  // The pixels of each image, row by row.
+  std::vector<Predictions> predict(std::span<const std::string> inputs, const SearchOptions& search) override {
+    Tensor images(u8, {std::ssize(inputs), Fashion::kSide, Fashion::kSide});
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      if (inputs[i].size() != Fashion::kPixels) {
+        throw Error(ErrorKind::argument, fmt::format("an image has {} bytes, needed are {} (28 rows of 28 grey pixels)",
+                                                     inputs[i].size(), Fashion::kPixels));
+      }
+      std::memcpy(images.bytes() + i * Fashion::kPixels, inputs[i].data(), Fashion::kPixels);
+    }
+    return predictions(images, search);
+  }
+
+ private:
+  using Ranked = std::vector<std::pair<std::size_t, double>>;  // kinds, the most likely first
+
+  // Of images [N, 28, 28].
+  std::vector<Predictions> predictions(const Tensor& images, const SearchOptions& search) {
     std::vector<Predictions> all;
     for (const Ranked& ranked : classify(images, images.shape()[0])) {
       Predictions& of_image = all.emplace_back();
@@ -178,9 +202,6 @@ class FashionPredictor : public Predictor {
     }
     return all;
   }
-
- private:
-  using Ranked = std::vector<std::pair<std::size_t, double>>;  // kinds, the most likely first
 
   std::vector<Ranked> run(const Tensor& images) {
     Program& program = programs_.at({images.shape()[0]});
@@ -204,7 +225,8 @@ class FashionPredictor : public Predictor {
     std::vector<Ranked> all;
     for (std::int64_t start = 0; start < count; start += kRows) {
       const std::int64_t rows = std::min(kRows, count - start);
-      Tensor part(u8, {count == 1 ? 1 : kRows, 1, Fashion::kSide, Fashion::kSide});
+      const std::int64_t room = *std::lower_bound(kBatches.begin(), kBatches.end(), rows);
+      Tensor part(u8, {room, 1, Fashion::kSide, Fashion::kSide});
       std::memset(part.bytes(), 0, static_cast<std::size_t>(part.size_bytes()));
       const auto pixels = static_cast<std::int64_t>(Fashion::kPixels);
       std::memcpy(part.bytes(), images.bytes() + start * pixels, static_cast<std::size_t>(rows * pixels));

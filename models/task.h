@@ -94,8 +94,8 @@ class Predictor {
   virtual std::vector<Score> evaluate(Part part, const SearchOptions& search, std::int64_t limit) = 0;
   /// Some examples of the test part with what the model says, for people to read.
   virtual std::string show(const SearchOptions& search, std::int64_t count) = 0;
-  /// Of each line of text; or of what is in a file, where Task::predicts_lines() is false. Error (file, argument) when
-  /// an input is not what the model knows.
+  /// Of each line of text, or of the bytes of each image (Task::input_bytes()); or of what is in a file, where
+  /// Task::predicts_lines() is false. Error (file, argument) when an input is not what the model knows.
   virtual std::vector<Predictions> predict(std::span<const std::string> lines, const SearchOptions& search);
   virtual std::vector<Predictions> predict_file(const std::string& path, const SearchOptions& search);
   /// What of a line the model cannot make use of, in words: letters that it never saw, what is too long. "": nothing.
@@ -139,6 +139,10 @@ class Task {
   virtual std::unique_ptr<Predictor> predictor(const Trained& trained) const = 0;
   /// Whether it predicts from lines of text, rather than from files.
   virtual bool predicts_lines() const { return true; }
+  /// Where it does not: how many bytes an image has, as Predictor::predict() takes it.
+  virtual std::int64_t input_bytes() const { return 0; }
+  /// How many predictions of an input there may be, of a search with so many hypotheses.
+  virtual std::int64_t most_predictions(std::int64_t beam) const { return beam; }
 };
 
 /// A new task; Error (argument) with what there is when the name is none.

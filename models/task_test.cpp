@@ -242,7 +242,7 @@ TEST(FashionTask, ScoresArePredictionsOfTheFile) {
   }
   EXPECT_DOUBLE_EQ(predictor->evaluate(Part::test, {}, 0)[0].value, wrong / 30);
   EXPECT_EQ(refusal([&] { predictor->predict(std::vector<std::string>{"x"}, {}); }),
-            "unsupported: this model predicts from files, not from lines of text");
+            "argument: an image has 1 bytes, needed are 784 (28 rows of 28 grey pixels)");
 }
 
 TEST(FashionTask, RefusesOtherPictures) {
