@@ -21,15 +21,18 @@ namespace HWY_NAMESPACE {
 template <class Cell>
 constexpr std::int64_t kBlocksTogether = Cell::kGates == 1 ? 4 : 1;
 
-// Of so many unit blocks: panel [H, blocks * gates * kUnitBlock], filled up with zeros.
+// Of so many unit blocks, rows first_row .. end_row - 1 of the panel [H, blocks * gates * kUnitBlock], filled up with
+// zeros.
 template <class Cell, class M, std::int64_t kBlocks>
-void pack_gates(const RecurrenceWork& w, std::int64_t block, typename M::Stored* panel) {
+void pack_gates(const RecurrenceWork& w, std::int64_t block, std::int64_t first_row, std::int64_t end_row,
+                typename M::Stored* panel) {
   using T = typename M::Stored;
   const auto* u = static_cast<const T*>(w.u);
   constexpr std::int64_t G = Cell::kGates;
   constexpr std::int64_t kDeep = M::kNumbers == Numbers::bf16_in_pairs ? 2 : 1;
   const std::int64_t H = w.hidden;
-  for (std::int64_t k = 0; k < H; k += kDeep) {
+  panel += first_row * kBlocks * G * kUnitBlock;
+  for (std::int64_t k = first_row; k < end_row; k += kDeep) {
     for (std::int64_t part = 0; part < kBlocks * G; ++part, panel += kDeep * kUnitBlock) {
       const std::int64_t first = (block + part / G) * kUnitBlock, gate = part % G;
       const T* from = u + k * G * H + gate * H + first;
@@ -145,8 +148,12 @@ void run_forward_part(const RecurrenceWork& w, int thread, int team) {
   const std::int64_t begin = std::min(first_block * kUnitBlock, H), end = std::min(end_block * kUnitBlock, H);
   T* packed = static_cast<T*>(w.packed);
   const auto for_panels = [&](const auto& work) { for_blocks<kBlocksTogether<Cell>>(first_block, end_block, work); };
-  if (packed != nullptr) {
-    for_panels([&](std::int64_t block, auto count) { pack_gates<Cell, M, count>(w, block, packed + block * panel); });
+  // A few rows of u at a time, from end to end: columns block by block are a cache line of each page.
+  constexpr std::int64_t kRowsTogether = 4;
+  for (std::int64_t k = 0; packed != nullptr && k < H; k += kRowsTogether) {
+    for_panels([&](std::int64_t block, auto count) {
+      pack_gates<Cell, M, count>(w, block, k, std::min(k + kRowsTogether, H), packed + block * panel);
+    });
   }
   take_bias<Cell, M>(w, begin, end);
   auto* h = static_cast<typename M::Left*>(w.left[0]);
