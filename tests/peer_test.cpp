@@ -318,9 +318,9 @@ TEST(Peer, EveryOpWasRecorded) {
   for (const OpDef* op : all_ops()) {
     bool has_result = false;
     for (const OpCase& c : op->cases) has_result |= c.error.empty();
-    const bool is_of_passes = op->name.starts_with("conv2d_pool") ||  // nobody else makes them
-                              op->name == "store_as" || op->name == "matmul_wide" ||
-                              op->name == "conv2d_grad_weight_wide";
+    const bool is_of_passes =
+        op->name.starts_with("conv2d_pool") || op->name == "conv2d_add" ||  // nobody else makes them
+        op->name == "store_as" || op->name == "matmul_wide" || op->name == "conv2d_grad_weight_wide";
     if (!has_result || !is_ours(*op) || is_of_passes) continue;
     EXPECT_TRUE(seen.contains(op->name)) << op->name << ": run tests/peer/record.sh";
   }

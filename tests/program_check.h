@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <map>
 #include <random>
@@ -60,6 +61,11 @@ inline double epsilon(DType dtype) {
     case DType::bf16: return std::ldexp(1.0, -7);
     default: return 0;
   }
+}
+
+/// The number nearest to `value` with the 10 bits of mantissa that TF32 keeps; halves go away from 0.
+inline float to_tf32(float value) {
+  return std::bit_cast<float>((std::bit_cast<unsigned>(value) + 0x1000u) & ~0x1fffu);
 }
 
 /// What `values` become when they are stored.

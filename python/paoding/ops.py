@@ -24,6 +24,7 @@ __all__ = [
     'ceil',
     'clamp',
     'concat',
+    'conv2d_add',
     'conv2d_bias',
     'conv2d_grad_input',
     'conv2d_grad_weight',
@@ -223,6 +224,11 @@ def clamp(a: ValueLike, min: float = float('-inf'), max: float = float('inf')) -
 def concat(a: Sequence[ValueLike], axis: int) -> Value:
     """the inputs one after the other along axis."""
     return call_one('concat', (*a,), {'axis': axis})
+
+
+def conv2d_add(x: ValueLike, w: ValueLike, bias: ValueLike, added: ValueLike, activation: str = 'none', stride: Ints = (1, 1), padding: Ints = (0, 0, 0, 0), dilation: Ints = (1, 1), groups: int = 1) -> Value:
+    """activation(conv2d_bias(x, w, bias) + added) in one kernel; add_to_convolutions makes it."""
+    return call_one('conv2d_add', (x, w, bias, added), {'activation': activation, 'stride': stride, 'padding': padding, 'dilation': dilation, 'groups': groups})
 
 
 def conv2d_bias(x: ValueLike, w: ValueLike, bias: ValueLike, activation: str = 'none', stride: Ints = (1, 1), padding: Ints = (0, 0, 0, 0), dilation: Ints = (1, 1), groups: int = 1) -> Value:

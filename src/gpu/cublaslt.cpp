@@ -144,11 +144,11 @@ const Library& cublaslt_library() { return loaded_cublaslt().library; }
 std::string to_string(const MatmulSpec& spec) {
   return fmt::format(
       "matmul a {}{} lda {} stride {} align {}, b {}{} ldb {} stride {} align {}, c {} ldc {} stride {} align {}, "
-      "precision {}{}, m {} n {} k {} batch {}",
+      "precision {}{}{}, m {} n {} k {} batch {}",
       to_string(spec.a_dtype), spec.transpose_a ? " transposed" : "", spec.lda, spec.stride_a, spec.align_a,
       to_string(spec.b_dtype), spec.transpose_b ? " transposed" : "", spec.ldb, spec.stride_b, spec.align_b,
       to_string(spec.c_dtype), spec.ldc, spec.stride_c, spec.align_c, to_string(spec.precision),
-      to_string(spec.epilogue), spec.m, spec.n, spec.k, spec.batch);
+      spec.has_added ? ", another added" : "", to_string(spec.epilogue), spec.m, spec.n, spec.k, spec.batch);
 }
 
 ColumnMajorMatmul to_column_major(const MatmulSpec& spec) {
@@ -271,7 +271,8 @@ void Matmul::choose_algorithm(std::size_t workspace_limit_bytes) {
   workspace_bytes_ = found.workspaceSize;
 }
 
-void Matmul::run(CUstream stream, const void* a, const void* b, void* c, void* workspace, const void* bias) const {
+void Matmul::run(CUstream stream, const void* a, const void* b, void* c, void* workspace, const void* bias,
+                 const void* added) const {
   PD_ASSERT(product_ != nullptr, "run() of a Matmul that was never prepared");
   if (spec_.epilogue != MatmulEpilogue::none) {
     PD_CUBLASLT(cublaslt()->cublasLtMatmulDescSetAttribute(product_.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
@@ -281,10 +282,10 @@ void Matmul::run(CUstream stream, const void* a, const void* b, void* c, void* w
   static constexpr double kOneF64 = 1, kZeroF64 = 0;
   static constexpr float kOneF32 = 1, kZeroF32 = 0;
   const void* alpha = is_f64 ? static_cast<const void*>(&kOneF64) : &kOneF32;
-  const void* beta = is_f64 ? static_cast<const void*>(&kZeroF64) : &kZeroF32;
-  cublasStatus_t status =
-      cublaslt()->cublasLtMatmul(handle_, product_.get(), alpha, b, first_.get(), a, second_.get(), beta, c,
-                                 result_.get(), c, result_.get(), &algorithm_, workspace, workspace_bytes_, stream);
+  const void* beta = spec_.has_added ? alpha : is_f64 ? static_cast<const void*>(&kZeroF64) : &kZeroF32;
+  cublasStatus_t status = cublaslt()->cublasLtMatmul(handle_, product_.get(), alpha, b, first_.get(), a, second_.get(),
+                                                     beta, spec_.has_added ? added : c, result_.get(), c, result_.get(),
+                                                     &algorithm_, workspace, workspace_bytes_, stream);
   if (status != CUBLAS_STATUS_SUCCESS) check_cublas(status, ("cublasLtMatmul of " + to_string(spec_)).c_str());
 }
 

@@ -66,6 +66,7 @@ struct MatmulSpec {
   DType c_dtype = DType::f32;  // the same, or f32 for f16 and bf16
   MatmulPrecision precision = MatmulPrecision::f32;
   MatmulEpilogue epilogue = MatmulEpilogue::none;
+  bool has_added = false;  // another matrix, which lies as c does, is added before the epilogue
   std::int64_t m = 0;
   std::int64_t n = 0;
   std::int64_t k = 0;
@@ -118,8 +119,10 @@ class Matmul {
   std::size_t workspace_bytes() const { return workspace_bytes_; }
   const MatmulSpec& spec() const { return spec_; }
 
-  /// Starts the product on `stream`. `bias`, of c's dtype, where the epilogue adds one. From one thread at a time.
-  void run(CUstream stream, const void* a, const void* b, void* c, void* workspace, const void* bias = nullptr) const;
+  /// Starts the product on `stream`. `bias`, of c's dtype, where the epilogue adds one, `added` where the spec does.
+  /// From one thread at a time.
+  void run(CUstream stream, const void* a, const void* b, void* c, void* workspace, const void* bias = nullptr,
+           const void* added = nullptr) const;
 
  private:
   struct Destroy {

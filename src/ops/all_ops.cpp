@@ -24,6 +24,7 @@ void register_built_in_ops() {
   register_convolution();
   register_pooling();
   register_convolution_pool();
+  register_convolution_add();
   register_scan();
   register_assign();
   register_branch();

@@ -23,6 +23,7 @@ void register_matmul_packed();
 void register_einsum();
 void register_convolution();
 void register_convolution_pool();
+void register_convolution_add();
 void register_pooling();
 void register_scan();
 void register_assign();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a composed op is run as a whole.
+// Whether a composed op is run as a whole, and by what.
 #pragma once
 
 #include "ops/kernel.h"
@@ -10,5 +10,9 @@ namespace paoding {
 /// The kernel that runs the node as a whole, where there is one; why others decline is noted. It is asked about dense
 /// operands of any alignment: the planner copies what turns out to lie otherwise, if the kernel wants that.
 const KernelImplementation* claimed_by(const Graph& graph, const Node& node, PassNotes& notes);
+
+/// The kernel that is expected to run the node in the end: asked about images that lie as kernels of the op want them,
+/// as the planner will try to have it, each at the start of a slot. Nothing is noted.
+const KernelImplementation* expected_kernel(const Graph& graph, const Node& node, const PassNotes& notes);
 
 }  // namespace paoding

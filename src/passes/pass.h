@@ -103,6 +103,7 @@ void widen_products(Graph& graph, PassNotes& notes);
 void fold_norms(Graph& graph, PassNotes& notes);
 void fuse_convolutions(Graph& graph, PassNotes& notes);
 void pool_convolutions(Graph& graph, PassNotes& notes);
+void add_to_convolutions(Graph& graph, PassNotes& notes);
 void remake_masks(Graph& graph, PassNotes& notes);
 void keep_reduced_axes(Graph& graph, PassNotes& notes);
 void fuse_groups(Graph& graph, PassNotes& notes);

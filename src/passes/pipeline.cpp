@@ -75,6 +75,9 @@ const std::vector<Pass>& pipeline() {
        "windows are pooled by the convolution that makes them, on a GPU; when types are what they stay, and before "
        "groups take what becomes a part of it",
        pool_convolutions},
+      {"add_to_convolutions",
+       "an image that is added to a convolution's result is added by its kernel, for the same reasons",
+       add_to_convolutions},
       {"remake_masks", "a gradient that is masked for two kernels is masked by each, before groups would store it",
        remake_masks},
       {"fuse_groups", "elementwise ops and reductions that share an iteration space become one kernel", fuse_groups},

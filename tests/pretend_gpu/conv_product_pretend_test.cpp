@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions of one tap as products of a library, on the pretended GPU: against sums in f64, in both types of 16
-// bits, with a bias and without; and what is not such a product goes elsewhere.
+// bits, with a bias, with an image that is added, and without; and what is not such a product goes elsewhere.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -25,6 +25,10 @@ void build(Graph& g, const Shape& image, const Shape& weights, DType dtype) {
   const Value biased = conv2d(twice, g.input("v", dtype, weights), b);
   const Value positive = conv2d(twice, g.input("u", dtype, weights), b, {.activation = Activation::relu});
   g.fetch("biased", biased + biased), g.fetch("positive", positive + positive);
+  // The end of a residual block, with what is negative and without.
+  const Value summed = conv2d(twice, g.input("t", dtype, weights), b) + more;
+  const Value block = relu(conv2d(twice, g.input("s", dtype, weights), b) + more);
+  g.fetch("summed", summed + summed), g.fetch("block", block + block);
   if (dtype == f64) return;
   g.fetch("wide dw", call("conv2d_grad_weight_wide", {twice, more}, {{"kernel", size_of(weights)}}));
 }
@@ -51,7 +55,7 @@ TEST(ConvProductOnAGpu, GivesWhatSumsInF64Do) {
       Graph g, wide;
       const Shape weights{outputs, image[1], 1, 1};
       build(g, image, weights, dtype), build(wide, image, weights, f64);
-      EXPECT_EQ(products(g), 6);
+      EXPECT_EQ(products(g), 8);
       const Feeds feeds = small_numbers(g);
       const Tensors got = Program(g, on_gpu()).run(to_tensors(g, feeds));
       for (const auto& [name, expected] : Program(wide).run(to_tensors(wide, feeds))) {

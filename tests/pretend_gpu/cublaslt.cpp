@@ -66,7 +66,7 @@ void put(cudaDataType_t type, void* at, std::size_t i, double value) {
 struct Call {
   Product product;
   Matrix a, b, d;
-  const void *from_a, *from_b;
+  const void *from_a, *from_b, *added;  // added: where a result lies, or nullptr
   void* to;
 
   void operator()() const {
@@ -80,6 +80,7 @@ struct Call {
             sum += get(a.type, from_a, a_turned ? a.place(n, k, i) : a.place(n, i, k)) *
                    get(b.type, from_b, b_turned ? b.place(n, j, k) : b.place(n, k, j));
           }
+          if (added != nullptr) sum += get(d.type, added, d.place(n, i, j));
           if (product.epilogue != CUBLASLT_EPILOGUE_DEFAULT)
             sum += get(d.type, product.bias, static_cast<std::size_t>(i));
           if (product.epilogue == CUBLASLT_EPILOGUE_RELU_BIAS) sum = std::max(sum, 0.0);
@@ -160,13 +161,15 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, const void*, const void* a,
                               cublasLtMatrixLayout_t a_matrix, const void* b, cublasLtMatrixLayout_t b_matrix,
-                              const void*, const void*, cublasLtMatrixLayout_t, void* d,
+                              const void* beta, const void* c, cublasLtMatrixLayout_t, void* d,
                               cublasLtMatrixLayout_t d_matrix, const cublasLtMatmulAlgo_t*, void*, size_t,
                               cudaStream_t stream) {
   Machine& gpu = Machine::get();
   const std::lock_guard lock(gpu.mutex);
   if (gpu.enter("cublasLtMatmul") != 0) return CUBLAS_STATUS_EXECUTION_FAILED;
-  gpu.enqueue(reinterpret_cast<CUstream>(stream),
-              {Call{as<Product>(product), as<Matrix>(a_matrix), as<Matrix>(b_matrix), as<Matrix>(d_matrix), a, b, d}});
+  const Matrix& to = as<Matrix>(d_matrix);
+  const bool is_added = to.type == CUDA_R_64F ? element<double>(beta, 0) != 0 : element<float>(beta, 0) != 0;
+  gpu.enqueue(reinterpret_cast<CUstream>(stream), {Call{as<Product>(product), as<Matrix>(a_matrix),
+                                                        as<Matrix>(b_matrix), to, a, b, is_added ? c : nullptr, d}});
   return CUBLAS_STATUS_SUCCESS;
 }

@@ -12,6 +12,7 @@
 #include "ops/all_kernels.h"
 #include "ops/conv/conv_shape.h"
 #include "ops/conv/conv_tap_rows_gpu.h"
+#include "ops/conv/conv_text_gpu.h"
 #include "ops/conv/conv_weight_pack_gpu.h"
 #include "ops/conv/conv_weight_sum_gpu.h"
 #include "ops/conv/window_gpu.h"
@@ -128,6 +129,7 @@ std::string refusal(const KernelCall& call) {
   }
   if (walked.image_bytes / 2 >= kMostOffset) return "rows of taps of 2^30 elements or more";
   if (shape.has_bias && shape.bias.strides[0] != 1) return "the bias does not lie side by side";
+  if (std::string why = shape.added_refusal(); !why.empty()) return why;
   for (std::size_t axis = 0; axis < 2; ++axis) {
     const WindowAxis& along = walked.axes[axis];
     if (along.stride > 8) return "a stride of more than 8";  // of the copy engine's
@@ -178,8 +180,7 @@ gpu::TextLaunch plan_phase(const KernelCall& call, const Walk& rows, const Walk&
   const std::int64_t tile_columns = all_columns <= 64 ? 64 : 128, stage_bytes = (kRows + tile_columns) * kDepth * 2;
 
   gpu::TextParts parts = parts_of_text(shape, call.op->name, stage_bytes, tile_columns, false, k_conv_box_images_cu);
-  parts.constants += fmt::format("constexpr int kColumns = {};\nconstexpr bool kHasBias = {}, kHasRelu = {};\n",
-                                 tile_columns, shape.has_bias, shape.has_relu);
+  parts.constants += fmt::format("constexpr int kColumns = {};\n{}", tile_columns, ending_constants(shape));
   auto& s = parts.sizes;
   const std::int64_t tiles_n = parts_of(all_columns, tile_columns);
   s.number("windows", windows), s.divisor("window_rows", std::max<std::int64_t>(rows.windows, 1));
@@ -197,11 +198,10 @@ gpu::TextLaunch plan_phase(const KernelCall& call, const Walk& rows, const Walk&
   s.number("out_n", to.strides[0]);
   s.number("out_h", to.strides[2] * rows.out_step), s.number("out_w", to.strides[3] * columns.out_step);
 
-  for (const char* name : {"image", "weights"}) parts.operands.push_back(gpu::input_parameter(shape.dtype, name));
-  if (shape.has_bias) parts.operands.push_back(gpu::input_parameter(shape.dtype, "bias"));
-  parts.operands.push_back(gpu::output_parameter(shape.dtype, "out"));
+  add_image_operands(&parts, shape);
   parts.maps = {"image_map", "weight_map"};
-  parts.call = fmt::format("convolve(image_map, weight_map, {}, out, size)", shape.has_bias ? "bias" : "nullptr");
+  parts.call = fmt::format("convolve(image_map, weight_map, {}, {}, out, size)", shape.has_bias ? "bias" : "nullptr",
+                           shape.has_added ? "added" : "nullptr");
   parts.ctas = parts_of(windows, kRows) * tiles_n;
   gpu::TextLaunch launch = gpu::make_text_kernel(parts);
   launch.is_alone = true;
@@ -318,7 +318,7 @@ void register_convolution_box_gpu() {
   const auto add = [](const char* op, std::uint32_t images, gpu::TextPlan (*plan)(const KernelCall&)) {
     gpu::register_text_kernel(op, "boxes", refusal, plan, Faults::none, images);
   };
-  add("conv2d", 0b101, plan_images), add("conv2d_bias", 0b1001, plan_images);
+  add("conv2d", 0b101, plan_images), add("conv2d_bias", 0b1001, plan_images), add("conv2d_add", 0b11001, plan_images);
   add("conv2d_grad_input", 0b101, plan_images), add("conv2d_grad_weight", 0b011, plan_weights);
   add("conv2d_grad_weight_wide", 0b011, plan_weights);
 }

@@ -46,7 +46,8 @@ PD_DEVICE void multiply_blocks(float (&sum)[kColumns / 2], const Stored* stages,
   products_wait(sum);
 }
 
-PD_DEVICE void convolve(const Map& image, const Map& weights, const Stored* bias, Stored* out, const Sizes& size) {
+PD_DEVICE void convolve(const Map& image, const Map& weights, const Stored* bias, const Stored* added, Stored* out,
+                        const Sizes& size) {
   PD_DYNAMIC_SHARED(Stored, dynamic);
   Stored* const stages = dynamic + (1024 - shared_address(dynamic) % 1024) % 1024 / 2;  // boxes want that
   Mailboxes* const mail = (Mailboxes*)(stages + kStages * kStageElements);
@@ -72,19 +73,19 @@ PD_DEVICE void convolve(const Map& image, const Map& weights, const Stored* bias
     Stored* const to = stages + (threadIdx.x / 32 * 16 + g) * kOutStride + t * 2;
 #pragma unroll
     for (int n = 0; n < kColumns / 8; ++n) {
-      float added[2] = {0, 0};
+      float of_bias[2] = {0, 0};
       if constexpr (kHasBias) {
         const int column = first_column + n * 8 + t * 2;
 #pragma unroll
-        for (int k = 0; k < 2; ++k) added[k] = column < size.columns ? load_one<true>(bias + column + k) : 0.0f;
+        for (int k = 0; k < 2; ++k) of_bias[k] = column < size.columns ? load_one<true>(bias + column + k) : 0.0f;
       }
 #pragma unroll
       for (int more = 0; more < 2; ++more) {
         Draft<Stored, 2> made;
 #pragma unroll
         for (int k = 0; k < 2; ++k) {
-          const float value = sum[n * 4 + more * 2 + k] + added[k];
-          made.put(k, kHasRelu && value < 0 ? 0.0f : value);
+          const float value = sum[n * 4 + more * 2 + k] + of_bias[k];
+          made.put(k, kHasRelu && !kHasAdded && value < 0 ? 0.0f : value);
         }
         store(to + more * 8 * kOutStride + n * 8, made);
       }
@@ -98,8 +99,21 @@ PD_DEVICE void convolve(const Map& image, const Map& weights, const Stored* bias
     int window = first_window + r;
     if (window >= size.windows || column >= size.columns) continue;
     const int w = next_coordinate(window, size.window_columns), h = next_coordinate(window, size.window_rows);
+    const int to = size.out_first + window * size.out_n + h * size.out_h + w * size.out_w + column;
     Pack<Stored, 8> pack;
     load<false>(pack, stages + r * kOutStride + i % kPieces * 8);
-    store(out + (size.out_first + window * size.out_n + h * size.out_h + w * size.out_w + column), pack);
+    if constexpr (kHasAdded) {
+      Pack<Stored, 8> other;
+      load<true>(other, added + to);
+      Draft<Stored, 8> made;
+#pragma unroll
+      for (int k = 0; k < 8; ++k) {
+        const float value = pack.get(k) + other.get(k);
+        made.put(k, kHasRelu && value < 0 ? 0.0f : value);
+      }
+      store(out + to, made);
+    } else {
+      store(out + to, pack);
+    }
   }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 template <class T>
-PD_DEVICE void convolve(const T* x, const T* w, const T* bias, T* y, const Window& vertical, const Window& horizontal,
-                        const Sizes& size) {
+PD_DEVICE void convolve(const T* x, const T* w, const T* bias, const T* added, T* y, const Window& vertical,
+                        const Window& horizontal, const Sizes& size) {
   const Index first = (Index)blockIdx.x * kThreads + threadIdx.x;
   if (first >= size.total) return;
   const Place p = place_of(first, size);
@@ -19,6 +19,9 @@ PD_DEVICE void convolve(const T* x, const T* w, const T* bias, T* y, const Windo
     }
   }
   if constexpr (kHasBias) sum += load_one<true>(bias + p.c * size.bias);
+  if constexpr (kHasAdded) {
+    sum += load_one<true>(added + (p.n * size.added_n + p.c * size.added_c + p.h * size.added_h + p.w * size.added_w));
+  }
   if constexpr (kHasRelu) sum = sum > 0 ? sum : Compute<T>(0);
   store_one(y + (p.n * size.y_n + p.c * size.y_c + p.h * size.y_h + p.w * size.y_w), sum);
 }

@@ -11,6 +11,7 @@
 #include "gpu/text_kernel.h"
 #include "ops/all_kernels.h"
 #include "ops/conv/conv_shape.h"
+#include "ops/conv/conv_text_gpu.h"
 #include "ops/conv/conv_weight_pack_gpu.h"
 #include "ops/conv/conv_weight_sum_gpu.h"
 #include "ops/conv/window_gpu.h"
@@ -26,6 +27,7 @@ constexpr std::int64_t kLeastOfGroup = 8;        // columns of a tile of the ten
 std::string refusal(const KernelCall& call) {
   const ConvShape shape(call);
   if (shape.dtype == DType::f64) return "f64, for which it has no products";
+  if (std::string why = shape.added_refusal(); !why.empty()) return why;
   if (call.target->major < 8) return "copies beside other work come with compute capability 8";
   if (shape.is_empty()) return "an extent is 0";
   const std::int64_t channels = shape.channels / shape.groups, outputs = shape.outputs / shape.groups;
@@ -188,7 +190,7 @@ gpu::TextPlan plan_images(const KernelCall& call) {
   text.weights(weights);
   text.constant("int kWeightPiece", weight_piece);
   text.constant("bool kAreWeightsByRows", weight_piece == 1 && weights.strides[0] < weights.strides[1]);
-  text.constant("bool kHasBias", shape.has_bias), text.constant("bool kHasRelu", shape.has_relu);
+  text.parts().constants += ending_constants(shape);
   text.constant("bool kIsOutInPairs", out.piece(columns) > 1);
   auto& sizes = text.sizes();
   sizes.number("columns", columns), sizes.number("blocks", blocks);
@@ -199,12 +201,10 @@ gpu::TextPlan plan_images(const KernelCall& call) {
   sizes.number("bias", shape.has_bias ? shape.bias.strides[0] : 0);
   auto& parts = text.parts();
   parts.ctas = gpu::parts_of(windows, rows) * tiles_n;
-  for (const char* name : {"image", "weights"}) parts.operands.push_back(gpu::input_parameter(shape.dtype, name));
-  if (shape.has_bias) parts.operands.push_back(gpu::input_parameter(shape.dtype, "bias"));
-  parts.operands.push_back(gpu::output_parameter(shape.dtype, "out"));
+  add_image_operands(&parts, shape);
   parts.call =
-      fmt::format("convolve(image, {}, {}, out, size)", is_packed ? "(const Stored*)room.workspace" : "weights",
-                  shape.has_bias ? "bias" : "nullptr");
+      fmt::format("convolve(image, {}, {}, {}, out, size)", is_packed ? "(const Stored*)room.workspace" : "weights",
+                  shape.has_bias ? "bias" : "nullptr", shape.has_added ? "added" : "nullptr");
   gpu::TextPlan made;
   if (is_packed) {
     made.launches.push_back(plan_weight_pack(call));
@@ -306,7 +306,7 @@ void register_convolution_gemm_gpu() {
   const auto add = [](const char* op, std::uint32_t images, gpu::TextPlan (*plan)(const KernelCall&)) {
     gpu::register_text_kernel(op, "implicit_gemm", refusal, plan, Faults::none, images);
   };
-  add("conv2d", 0b101, plan_images), add("conv2d_bias", 0b1001, plan_images);
+  add("conv2d", 0b101, plan_images), add("conv2d_bias", 0b1001, plan_images), add("conv2d_add", 0b11001, plan_images);
   add("conv2d_grad_input", 0b101, plan_images), add("conv2d_grad_weight", 0b011, plan_weights);
   add("conv2d_grad_weight_wide", 0b011, plan_weights);
 }

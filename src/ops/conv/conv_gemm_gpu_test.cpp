@@ -3,7 +3,6 @@
 // and pieces, in every dtype and either layout; which convolutions they are chosen for; that the texts compile.
 #include <gtest/gtest.h>
 
-#include <bit>
 #include <random>
 
 #include "gpu/driver.h"
@@ -108,8 +107,6 @@ void build(Graph& g, const Case& c, DType dtype, bool is_used) {
   const Value dx = call("conv2d_grad_input", {dy, w}, size), dw = call("conv2d_grad_weight", {x, dy}, kernel);
   g.fetch("y", is_used ? y + y : y), g.fetch("dx", is_used ? dx + dx : dx), g.fetch("dw", dw);
 }
-
-float to_tf32(float value) { return std::bit_cast<float>((std::bit_cast<unsigned>(value) + 0x1000u) & ~0x1fffu); }
 
 // Where products are of numbers rounded to TF32, numbers that are.
 Feeds feeds_of(const Graph& graph, bool allow_tf32, unsigned seed) {

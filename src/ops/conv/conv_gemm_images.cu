@@ -99,7 +99,8 @@ PD_DEVICE void multiply(float (&sum)[kTilesM][kTilesN][4], const Stored* a, cons
   }
 }
 
-PD_DEVICE void convolve(const Stored* image, const Stored* weights, const Stored* bias, Stored* out, const Sizes& size) {
+PD_DEVICE void convolve(const Stored* image, const Stored* weights, const Stored* bias, const Stored* added, Stored* out,
+                        const Sizes& size) {
   __shared__ uint4 stages[kStages * kStageElements * sizeof(Stored) / 16];
   __shared__ Place windows[kRows], taps[2][kDepth];
   int tile = blockIdx.x;
@@ -147,26 +148,31 @@ PD_DEVICE void convolve(const Stored* image, const Stored* weights, const Stored
 
   const Lane lane;
   out += group * size.out_group;
+  if constexpr (kHasAdded) added += group * size.out_group;
   if constexpr (kHasBias) bias += group * size.columns * size.bias;
 #pragma unroll
   for (int n = 0; n < kTilesN; ++n) {
     const int column = first_column + warp_column + n * 8 + lane.t * 2, count = size.columns - column;
-    float added[2] = {0, 0};
+    float of_bias[2] = {0, 0};
     if constexpr (kHasBias) {
-      if (count > 0) added[0] = load_one<true>(bias + column * size.bias);
-      if (count > 1) added[1] = load_one<true>(bias + (column + 1) * size.bias);
+      if (count > 0) of_bias[0] = load_one<true>(bias + column * size.bias);
+      if (count > 1) of_bias[1] = load_one<true>(bias + (column + 1) * size.bias);
     }
 #pragma unroll
     for (int i = 0; i < kTilesM * 2; ++i) {
       const int row = warp_row + i / 2 * 16 + i % 2 * 8 + lane.g;
       if (windows[row].h < kFar / 2 || count <= 0) continue;
+      const int at = windows[row].other + column * size.of_window_c;
       Draft<Stored, 2> made;
 #pragma unroll
       for (int k = 0; k < 2; ++k) {
-        const float value = sum[i / 2][n][i % 2 * 2 + k] + added[k];
+        float value = sum[i / 2][n][i % 2 * 2 + k] + of_bias[k];
+        if constexpr (kHasAdded) {
+          if (k < count) value += load_one<true>(added + (at + k * size.of_window_c));
+        }
         made.put(k, kHasRelu && value < 0 ? 0.0f : value);
       }
-      Stored* const to = out + windows[row].other + column * size.of_window_c;
+      Stored* const to = out + at;
       if constexpr (kIsOutInPairs) store(to, made);
       else store_each(to, size.of_window_c, count < 2 ? count : 2, made);
     }

@@ -5,6 +5,7 @@
 #include "cuda_text.h"
 #include "ops/all_kernels.h"
 #include "ops/conv/conv_shape.h"
+#include "ops/conv/conv_text_gpu.h"
 #include "ops/conv/window_gpu.h"
 
 namespace paoding {
@@ -40,8 +41,9 @@ gpu::TextPlan plan(const KernelCall& call) {
     sizes.number("windows", shape.batch * shape.axes[0].outputs * shape.axes[1].outputs);
     text.ctas = extents.elements();
   } else {
-    text.constants = fmt::format("constexpr bool kChannelsLast = {}, kHasBias = {}, kHasRelu = {};\n",
-                                 is_channels_last(result), shape.has_bias, shape.has_relu);
+    text.constants =
+        fmt::format("constexpr bool kChannelsLast = {};\n{}", is_channels_last(result), ending_constants(shape));
+    gpu::add_strides(&sizes, "added", shape.added);
     sizes.number("total", extents.elements());
     sizes.number("bias", shape.has_bias ? shape.bias.strides[0] : 0);
     sizes.divisor("channels", extents[1]), sizes.divisor("height", extents[2]), sizes.divisor("width", extents[3]);
@@ -53,13 +55,15 @@ gpu::TextPlan plan(const KernelCall& call) {
                                                                  : k_conv_grad_input_cu);
   text.call = gpu::add_window(&sizes, "vertical", shape.axes[0]) + "  " +
               gpu::add_window(&sizes, "horizontal", shape.axes[1]) + "  ";
-  const auto input = [&](const char* name) { text.operands.push_back(gpu::input_parameter(shape.dtype, name)); };
-  input("a"), input("b");
-  if (shape.has_bias) input("bias");
-  text.operands.push_back(gpu::output_parameter(result.type.dtype, "out"));
-  text.call += shape.kind != ConvKind::forward ? "convolve(a, b, out, vertical, horizontal, size)"
-               : shape.has_bias                ? "convolve(a, b, bias, out, vertical, horizontal, size)"
-                                               : "convolve(a, b, a, out, vertical, horizontal, size)";
+  if (shape.kind == ConvKind::forward) {
+    add_image_operands(&text, shape);
+    text.call += fmt::format("convolve(image, weights, {}, {}, out, vertical, horizontal, size)",
+                             shape.has_bias ? "bias" : "image", shape.has_added ? "added" : "image");
+  } else {
+    for (const char* name : {"a", "b"}) text.operands.push_back(gpu::input_parameter(shape.dtype, name));
+    text.operands.push_back(gpu::output_parameter(result.type.dtype, "out"));
+    text.call += "convolve(a, b, out, vertical, horizontal, size)";
+  }
   gpu::TextPlan made;
   made.launches.push_back(gpu::make_text_kernel(text));
   return made;
@@ -69,7 +73,7 @@ gpu::TextPlan plan(const KernelCall& call) {
 
 void register_convolution_gpu() {
   for (const char* op :
-       {"conv2d", "conv2d_bias", "conv2d_grad_input", "conv2d_grad_weight", "conv2d_grad_weight_wide"}) {
+       {"conv2d", "conv2d_bias", "conv2d_add", "conv2d_grad_input", "conv2d_grad_weight", "conv2d_grad_weight_wide"}) {
     gpu::register_text_kernel(
         op, "sums", [](const KernelCall&) { return std::string(); }, plan);
   }

@@ -18,8 +18,8 @@ class LoopConvolution : public PreparedKernel {
   using Element = typename Dtype::Type;
   using Sum = typename Dtype::Compute;
 
-  explicit LoopConvolution(ConvShape shape)
-      : shape_(std::move(shape)), is_wide_(shape_.w.type.dtype != shape_.x.type.dtype) {
+  LoopConvolution(ConvShape shape, std::size_t inputs)
+      : shape_(std::move(shape)), inputs_(inputs), is_wide_(shape_.w.type.dtype != shape_.x.type.dtype) {
     const bool is_weight = shape_.kind == ConvKind::grad_weight;
     const Layout& result = is_weight ? shape_.w : shape_.kind == ConvKind::forward ? shape_.y : shape_.x;
     const Shape& extents = result.type.shape;
@@ -72,11 +72,12 @@ class LoopConvolution : public PreparedKernel {
         }
       }
     }
-    auto* to = const_cast<Element*>(at(operands[shape_.has_bias ? 3 : 2], shape_.y, n, o, i));
+    auto* to = const_cast<Element*>(at(operands[inputs_], shape_.y, n, o, i));
     Sum bias{0};
     if (shape_.has_bias) bias = Dtype::load(static_cast<const Element*>(operands[2])[o * shape_.bias.strides[0]]);
     for (std::int64_t j = 0; j < horizontal.outputs; ++j) {
       Sum value = sums[j] + bias;
+      if (shape_.has_added) value += Dtype::load(at(operands[3], shape_.added, n, o, i)[j * shape_.added.strides[3]]);
       if (shape_.has_relu) value = value > 0 ? value : Sum{0};
       to[j * shape_.y.strides[3]] = Dtype::store(value);
     }
@@ -144,6 +145,7 @@ class LoopConvolution : public PreparedKernel {
   }
 
   ConvShape shape_;
+  std::size_t inputs_;                 // operands before the result
   bool is_wide_;                       // a gradient for weights is f32, as its sums are
   std::int64_t rows_ = 0, width_ = 0;  // of the result: rows that are summed at once
   int threads_ = 1;
@@ -153,7 +155,7 @@ class LoopConvolution : public PreparedKernel {
 std::unique_ptr<PreparedKernel> prepare(const KernelCall& call, const Device&) {
   ConvShape shape(call);
   return visit_stored_float(shape.dtype, [&](auto dtype) -> std::unique_ptr<PreparedKernel> {
-    return std::make_unique<LoopConvolution<Stored<dtype.value>>>(std::move(shape));
+    return std::make_unique<LoopConvolution<Stored<dtype.value>>>(std::move(shape), call.inputs.size());
   });
 }
 

@@ -71,11 +71,10 @@ ConvDescs make_convolution(const ConvShape& shape, bool with_primitive) {
 
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  if (shape.has_relu) {
-    dnnl::post_ops ops;
-    ops.append_eltwise(1, dnnl::algorithm::eltwise_relu, 0, 0);
-    attr.set_post_ops(ops);
-  }
+  dnnl::post_ops ops;
+  if (shape.has_added) ops.append_binary(dnnl::algorithm::binary_add, y);
+  if (shape.has_relu) ops.append_eltwise(1, dnnl::algorithm::eltwise_relu, 0, 0);
+  attr.set_post_ops(ops);
   using Forward = dnnl::convolution_forward;
   const auto forward_desc =
       shape.has_bias
@@ -151,10 +150,10 @@ std::string onednn_refusal(const ConvShape& shape) {
 
 class OneDnnConvolution : public PreparedKernel {
  public:
-  explicit OneDnnConvolution(const ConvShape& shape) {
+  OneDnnConvolution(const ConvShape& shape, std::size_t inputs) {
     const ConvDescs made = make_convolution(shape, true);
     const bool is_forward = shape.kind == ConvKind::forward, is_data = shape.kind == ConvKind::grad_input;
-    const std::size_t result = shape.has_bias ? 3 : 2;
+    const std::size_t result = inputs;
     // Operands in the order of the op; results last.
     const std::size_t x_at = is_data ? result : 0, y_at = is_forward ? result : is_data ? 0 : 1;
     const std::size_t w_at = shape.kind == ConvKind::grad_weight ? result : 1;
@@ -181,6 +180,10 @@ class OneDnnConvolution : public PreparedKernel {
       const dnnl::memory::desc given(made.bias.dims(), onednn_type(shape.dtype),
                                      Dims{std::max<std::int64_t>(shape.bias.strides[0], 1)});
       arguments.emplace_back(DNNL_ARG_BIAS, place(given, made.bias, 2));
+    }
+    if (shape.has_added) {
+      arguments.emplace_back(DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1,
+                             place(given_image(shape.added), made.y, 3));
     }
     if (made.scratchpad.get_size() > 0) {
       arguments.emplace_back(DNNL_ARG_SCRATCHPAD,
@@ -211,6 +214,7 @@ void register_convolution_cpu() {
   // All operands but the weights and the bias.
   constexpr std::pair<const char*, std::uint32_t> kOps[] = {{"conv2d", 0b101},
                                                             {"conv2d_bias", 0b1001},
+                                                            {"conv2d_add", 0b11001},
                                                             {"conv2d_grad_input", 0b101},
                                                             {"conv2d_grad_weight", 0b011},
                                                             {"conv2d_grad_weight_wide", 0b011}};
@@ -219,8 +223,9 @@ void register_convolution_cpu() {
                          .device = DeviceKind::cpu,
                          .refusal = refusal_of,
                          .prepare = [](const KernelCall& call, const Device&) -> std::unique_ptr<PreparedKernel> {
-                           return made_by_onednn(call.op->name,
-                                                 [&] { return std::make_unique<OneDnnConvolution>(ConvShape(call)); });
+                           return made_by_onednn(call.op->name, [&] {
+                             return std::make_unique<OneDnnConvolution>(ConvShape(call), call.inputs.size());
+                           });
                          },
                          .faults = Faults::possible,
                          .channels_last = images});

@@ -3,7 +3,6 @@
 // float64, for pools that end within rows, tiles and pieces; which of them are made; that the texts compile.
 #include <gtest/gtest.h>
 
-#include <bit>
 #include <random>
 
 #include "gpu/driver.h"
@@ -80,8 +79,6 @@ const std::multiset<std::string> kPooled{"conv2d_pool", "conv2d_pool_grad_input"
 // A gradient for an image whose windows are apart is not spread by what reads it.
 const std::multiset<std::string> kWithStride{"conv2d_grad_input", "conv2d_pool", "conv2d_pool_grad_weight",
                                              "max_pool2d_grad"};
-
-float to_tf32(float value) { return std::bit_cast<float>((std::bit_cast<unsigned>(value) + 0x1000u) & ~0x1fffu); }
 
 Feeds feeds_of(const Graph& graph, unsigned seed) {
   Feeds feeds = make_feeds(graph, seed);

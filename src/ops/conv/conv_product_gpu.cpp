@@ -47,6 +47,7 @@ std::string refusal(const KernelCall& call) {
     return "an address is not a multiple of 16 bytes";
   }
   if (shape.w.strides[1] != 1 || shape.w.strides[0] % 8 != 0) return "the weights' rows do not lie side by side";
+  if (std::string why = shape.added_refusal(); !why.empty()) return why;
   if (shape.has_bias && shape.outputs > 1 && shape.bias.strides[0] != 1) return "the bias does not lie side by side";
   return "";
 }
@@ -73,6 +74,7 @@ gpu::MatmulSpec spec_of(const KernelCall& call) {
       break;
   }
   if (shape.has_bias) spec.epilogue = shape.has_relu ? gpu::MatmulEpilogue::bias_relu : gpu::MatmulEpilogue::bias;
+  spec.has_added = shape.has_added;
   return spec;
 }
 
@@ -81,18 +83,20 @@ class ConvProduct : public PreparedKernel {
   ConvProduct(const KernelCall& call, const Device& device)
       : product_(gpu::GpuDevice::get(device.index), spec_of(call), kWorkspace),
         is_weight_(ConvShape(call).kind == ConvKind::grad_weight),
-        has_bias_(ConvShape(call).has_bias) {}
+        inputs_(call.inputs.size()) {}
 
   void run(const KernelRun& run) const override {
     const void* const a = run.operands[is_weight_ ? 1 : 0];
     const void* const b = run.operands[is_weight_ ? 0 : 1];
-    const void* const bias = has_bias_ ? run.operands[2] : nullptr;
-    product_.run(static_cast<CUstream>(run.stream), a, b, run.operands[has_bias_ ? 3 : 2], run.scratch, bias);
+    const void* const bias = inputs_ > 2 ? run.operands[2] : nullptr;
+    const void* const added = inputs_ > 3 ? run.operands[3] : nullptr;
+    product_.run(static_cast<CUstream>(run.stream), a, b, run.operands[inputs_], run.scratch, bias, added);
   }
 
  private:
   gpu::Matmul product_;
-  bool is_weight_, has_bias_;
+  bool is_weight_;
+  std::size_t inputs_;
 };
 
 }  // namespace
@@ -108,7 +112,7 @@ void register_convolution_product_gpu() {
                          .workspace_bytes = [](const KernelCall&) { return kWorkspace; },
                          .channels_last = images});
   };
-  add("conv2d", 0b101), add("conv2d_bias", 0b1001), add("conv2d_grad_input", 0b101);
+  add("conv2d", 0b101), add("conv2d_bias", 0b1001), add("conv2d_add", 0b11001), add("conv2d_grad_input", 0b101);
   add("conv2d_grad_weight", 0b011), add("conv2d_grad_weight_wide", 0b011);
 }
 

@@ -31,9 +31,11 @@ ConvShape::ConvShape(const KernelCall& call) {
     kind = ConvKind::grad_weight;
     x = a, y = b, w = result;
   } else {
-    PD_ASSERT(op == "conv2d" || op == "conv2d_bias", "a convolution");
+    has_added = op == "conv2d_add";
+    has_bias = op == "conv2d_bias" || has_added;
+    PD_ASSERT(op == "conv2d" || has_bias, "a convolution");
     x = a, w = b, y = result;
-    has_bias = op == "conv2d_bias";
+    if (has_added) added = call.inputs[3];
     if (has_bias) {
       bias = call.inputs[2];
       has_relu = std::get<std::string>(*call.attrs.find("activation")) == "relu";
@@ -49,6 +51,17 @@ ConvShape::ConvShape(const KernelCall& call) {
 
 bool ConvShape::is_empty() const {
   return x.type.shape.elements() == 0 || w.type.shape.elements() == 0 || y.type.shape.elements() == 0;
+}
+
+std::string ConvShape::added_refusal() const {
+  if (!has_added) return "";
+  for (int axis = 0; axis < 4; ++axis) {
+    const auto at = static_cast<std::size_t>(axis);
+    if (y.type.shape[axis] > 1 && added.strides[at] != y.strides[at]) {
+      return "what is added does not lie as the result does";
+    }
+  }
+  return "";
 }
 
 std::int64_t ConvShape::products() const {

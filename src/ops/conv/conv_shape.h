@@ -19,7 +19,8 @@ struct ConvShape {
   std::array<WindowAxis, 2> axes;
   Layout x, w, y;  // [N, C, H, W], [O, C / groups, KH, KW], [N, O, OH, OW]
   Layout bias;     // [O], with has_bias
-  bool has_bias = false, has_relu = false;
+  Layout added;    // as y, with has_added
+  bool has_bias = false, has_added = false, has_relu = false;
   /// Of conv2d_pool and its gradients: windows that are pooled. y is what pools give then, [N, O, PH, PW], and so is
   /// the index, where it is read; has_bias says whether the gradient of the bias is.
   std::array<std::int64_t, 2> pool = {1, 1};
@@ -29,6 +30,8 @@ struct ConvShape {
   explicit ConvShape(const KernelCall& call);
   bool is_empty() const;  // some extent is 0
   std::int64_t products() const;
+  /// Why a kernel that looks for what is added where it puts the result cannot; empty when it can, or nothing is added.
+  std::string added_refusal() const;
 };
 
 }  // namespace paoding

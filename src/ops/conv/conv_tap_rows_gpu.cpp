@@ -20,6 +20,7 @@ gpu::TextParts parts_of_text(const KernelCall& call, const ConvShape& shape, std
   parts.ctas = gpu::parts_of(units, kThreads);
   parts.operands = {gpu::input_parameter(shape.dtype, "image"), gpu::input_parameter(shape.dtype, "weights")};
   if (shape.has_bias) parts.operands.push_back(gpu::input_parameter(shape.dtype, "bias"));
+  if (shape.has_added) parts.operands.push_back(gpu::input_parameter(shape.dtype, "added"));
   parts.operands.push_back(gpu::output_parameter(call.outputs[0].type.dtype, "out"));
   return parts;
 }

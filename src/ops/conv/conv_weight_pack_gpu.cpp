@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "cuda_text.h"
+#include "ops/conv/conv_text_gpu.h"
 
 namespace paoding {
 namespace {
@@ -41,9 +42,7 @@ gpu::TextLaunch plan_weight_pack(const KernelCall& call) {
   s.number("weight_n", w[is_back(shape) ? 1 : 0]), s.number("weight_c", w[is_back(shape) ? 0 : 1]);
   s.number("weight_h", w[2]), s.number("weight_w", w[3]);
   text.ctas = gpu::parts_of(pairs, kThreads);
-  for (const char* name : {"image", "weights"}) text.operands.push_back(gpu::input_parameter(shape.dtype, name));
-  if (shape.has_bias) text.operands.push_back(gpu::input_parameter(shape.dtype, "bias"));
-  text.operands.push_back(gpu::output_parameter(shape.dtype, "out"));
+  add_image_operands(&text, shape);
   text.functions = k_conv_weight_pack_cu;
   text.call = "pack_weights(weights, (Stored*)room.workspace, size)";
   return gpu::make_text_kernel(text);

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convolutions that add an image to their result: by every kernel that does so, run by the emulation against float64.
+// (By cuBLASLt: pretend_gpu/conv_product_pretend_test.cpp.)
+#include <gtest/gtest.h>
+
+#include "gpu/driver.h"
+#include "tests/emulated_program.h"
+#include "tests/error_model.h"
+
+namespace paoding::testing_program {
+namespace {
+
+struct Case {
+  Shape x, w;
+  DType dtype;
+  bool allow_tf32;
+  const char* kernel;
+  Conv2dOptions options = {};
+  bool has_relu = true;
+};
+
+// Columns and windows that end within tiles, two tiles of columns, strides, groups; channels that lie in pairs or not.
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all = {
+      {{2, 40, 9, 7}, {72, 40, 3, 3}, bf16, false, "boxes", {.padding = {1, 1, 1, 1}}},
+      {{1, 32, 6, 5}, {40, 32, 1, 1}, bf16, false, "boxes", {.stride = {2, 2}}, false},
+      {{1, 64, 8, 7}, {136, 64, 3, 3}, f16, false, "boxes", {.stride = {2, 2}, .padding = {1, 1, 1, 1}}},
+      {{2, 72, 9, 9}, {80, 72, 3, 3}, f32, true, "implicit_gemm", {.padding = {1, 1, 1, 1}}},
+      {{1, 32, 9, 8},
+       {60, 8, 5, 5},
+       f32,
+       true,
+       "implicit_gemm",
+       {.stride = {2, 1}, .padding = {2, 2, 2, 2}, .groups = 4}},
+      {{2, 10, 7, 6}, {14, 10, 2, 3}, f32, false, "implicit_gemm", {}, false},
+      {{1, 4, 7, 5}, {6, 2, 3, 2}, f64, false, "sums", {.stride = {2, 1}, .dilation = {1, 2}, .groups = 2}},
+  };
+  return all;
+}
+
+// Between elementwise ops, so that images lie as the kernels want them.
+void build(Graph& g, const Case& c) {
+  const Value x = g.input("x", c.dtype, c.x), w = g.input("w", c.dtype, c.w), b = g.input("b", c.dtype, {c.w[0]});
+  const Value y = conv2d(x, w, b, c.options), other = g.input("other", c.dtype, y.shape());
+  const Value sum = y + (other + other);
+  const Value end = c.has_relu ? relu(sum) : sum;
+  g.fetch("y", end * end);
+}
+
+CompileOptions options_of(const Case& c) {
+  CompileOptions options;
+  options.allow_tf32 = c.allow_tf32;
+  return options;
+}
+
+std::string to_string(const Case& c) {
+  return fmt::format("{} {} with {} by {}", paoding::to_string(c.dtype), paoding::to_string(c.x),
+                     paoding::to_string(c.w), c.kernel);
+}
+
+// Where products are of numbers rounded to TF32, numbers that are.
+Feeds feeds_of(const Graph& g, const Case& c, unsigned seed) {
+  Feeds feeds = make_feeds(g, seed);
+  for (const char* name : {"x", "w"}) {
+    if (!c.allow_tf32) break;
+    for (double& value : feeds.at(name)) value = to_tf32(static_cast<float>(value));
+  }
+  return feeds;
+}
+
+void expect_right(const Graph& g, const Feeds& feeds, const Tensors& got, double allowed) {
+  for (const auto& [name, expected] : expected_within(g, feeds, allowed)) {
+    EXPECT_EQ(expected.problem_with(got.at(name).to_doubles()), "") << name;
+  }
+}
+
+// A sum of many hundred products rounds off a part of its partial sums; tensor cores cut them off.
+constexpr double kFewRoundings = 8, kFewCuts = 16;
+
+TEST(ConvAdd, IsRightInTheEmulationByEveryKernel) {
+  std::vector<std::unique_ptr<Graph>> graphs;
+  std::vector<std::unique_ptr<EmulatedProgram>> programs;
+  std::vector<const gpu::TextLaunch*> kernels;
+  const auto chip = std::make_shared<const Target>(named_target("h200"));
+  for (const Case& c : cases()) {
+    graphs.push_back(std::make_unique<Graph>());
+    build(*graphs.back(), c);
+    Plan plan = std::move(compile_plan(*graphs.back(), options_of(c), chip).plan);
+    int found = 0;
+    for (const Step& step : plan.steps) {
+      if (step.kind != Step::Kind::kernel || step.call.op->name != "conv2d_add") continue;
+      ++found;
+      EXPECT_EQ(step.kernel->name, c.kernel) << to_string(c);
+    }
+    EXPECT_EQ(found, 1) << to_string(c) << "\n" << to_string(plan);
+    programs.push_back(std::make_unique<EmulatedProgram>(std::move(plan)));
+    for (const gpu::TextLaunch* kernel : programs.back()->kernels()) kernels.push_back(kernel);
+  }
+  const gpu::EmulatedKernels compiled(kernels);
+  for (std::size_t i = 0; i < cases().size(); ++i) {
+    SCOPED_TRACE(to_string(cases()[i]));
+    const Feeds feeds = feeds_of(*graphs[i], cases()[i], static_cast<unsigned>(i + 1));
+    expect_right(*graphs[i], feeds, programs[i]->run(compiled, to_tensors(*graphs[i], feeds), 7), kFewRoundings);
+  }
+}
+
+TEST(ConvAdd, IsRightOnAGpu) {
+  if (Device::best().kind != DeviceKind::cuda) GTEST_SKIP() << "NOT CHECKED: no GPU here";
+  std::vector<Case> all = cases();
+  all.push_back({{3, 64, 20, 20}, {256, 64, 1, 1}, bf16, false, "cublaslt"});
+  all.push_back({{3, 64, 20, 20}, {256, 64, 1, 1}, f16, false, "cublaslt", {}, false});
+  for (const Case& c : all) {
+    SCOPED_TRACE(to_string(c));
+    Graph g;
+    build(g, c);
+    CompileOptions options = options_of(c);
+    options.device = Device::best();
+    const Feeds feeds = feeds_of(g, c, 5);
+    const Tensors tensors = to_tensors(g, feeds);
+    Program program(g, options);
+    const Tensors got = program.run(tensors);
+    expect_right(g, feeds, got, kFewCuts);
+    expect_same_bits(got, program.run(tensors));
+  }
+}
+
+}  // namespace
+}  // namespace paoding::testing_program

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the texts of all convolutions forward, and of gradients for images, name alike.
+#pragma once
+
+#include "gpu/text_kernel.h"
+#include "ops/conv/conv_shape.h"
+
+namespace paoding {
+
+/// The operands in the order of the op: image, weights, bias and added where there are any, out.
+inline void add_image_operands(gpu::TextParts* parts, const ConvShape& shape) {
+  for (const char* name : {"image", "weights"}) parts->operands.push_back(gpu::input_parameter(shape.dtype, name));
+  if (shape.has_bias) parts->operands.push_back(gpu::input_parameter(shape.dtype, "bias"));
+  if (shape.has_added) parts->operands.push_back(gpu::input_parameter(shape.dtype, "added"));
+  parts->operands.push_back(gpu::output_parameter(shape.dtype, "out"));
+}
+
+/// The constants that say what happens to a sum before it is stored.
+inline std::string ending_constants(const ConvShape& shape) {
+  return fmt::format("constexpr bool kHasBias = {}, kHasAdded = {}, kHasRelu = {};\n", shape.has_bias, shape.has_added,
+                     shape.has_relu);
+}
+
+}  // namespace paoding

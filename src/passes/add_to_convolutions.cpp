@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// add_to_convolutions: an image that is added to what a convolution gives, and the ReLU behind that, become a part of
+// the convolution, where the kernel that would run it does both:
+//
+//   a = conv2d_bias(x, w, bias);  s = add(a, r);  y = relu(s)
+// becomes
+//   y = conv2d_add(x, w, bias, r) {activation = "relu"}
+#include <fmt/format.h>
+
+#include <map>
+#include <set>
+
+#include "paoding/op.h"
+#include "paoding/ops.h"
+#include "passes/claimed_by.h"
+#include "passes/number_everywhere.h"
+#include "passes/pass.h"
+#include "passes/rewriter.h"
+
+namespace paoding {
+namespace {
+
+class ConvolutionAddition {
+ public:
+  ConvolutionAddition(Graph& graph, PassNotes& notes) : graph_(graph), notes_(notes), rewriter_(graph) {}
+
+  void run() {
+    for (const Graph::Fetch& fetch : graph_.fetches()) fetched_.insert(fetch.ref);
+    for (NodeId id = 0; id < rewriter_.first_new; ++id) {
+      if (const Ref argument = relu_argument(graph_.node(id)); argument.valid()) relu_of_[argument] = id;
+    }
+    for (NodeId id = 0; id < rewriter_.first_new; ++id) {
+      const Node& node = rewriter_.enter(id);
+      if (node.op->name == "add") add(id);
+      activate(id);
+    }
+    rewriter_.finish();
+    if (additions_ > 0) {
+      notes_.add(fmt::format("{} convolutions add an image to their result, {} of them with a relu", additions_,
+                             activations_));
+    }
+  }
+
+ private:
+  const Node& node(Ref ref) const { return graph_.node(ref.node); }
+  bool is(Ref ref, std::string_view op) const { return node(ref).op->name == op; }
+
+  // A convolution is worth more than what is added to it was if the kernel stays the same.
+  bool is_run_alike(const Node& conv, const Node& made) {
+    const KernelImplementation* const before = expected_kernel(graph_, conv, notes_);
+    const KernelImplementation* const after = expected_kernel(graph_, made, notes_);
+    return before != nullptr && after != nullptr && before->name == after->name;
+  }
+
+  // The argument, if it is a ReLU, in whichever way it is written; else invalid.
+  Ref relu_argument(const Node& node) const {
+    Ref argument;
+    if (node.op->name == "relu") argument = node.inputs[0];
+    for (std::size_t i = 0; i < 2 && node.op->name == "maximum"; ++i) {
+      if (is_everywhere(graph_, node.inputs[i], 0)) argument = node.inputs[1 - i];
+    }
+    return argument.valid() && graph_.type(argument) == node.types[0] ? argument : Ref{};
+  }
+
+  // What is only fetched is written as the caller reads it, and the image that is added does not lie so.
+  bool is_only_fetched(NodeId sum) const {
+    const auto relu = relu_of_.find({sum, 0});
+    const NodeId last = rewriter_.uses(sum) == 1 && relu != relu_of_.end() ? relu->second : sum;
+    return rewriter_.uses(last) == 1 && fetched_.contains({last, 0});
+  }
+
+  void add(NodeId id) {
+    if (is_only_fetched(id)) return;
+    // Of an odd number of channels a GPU reads images as they lie (choose_layouts).
+    const Shape& shape = graph_.node(id).types[0].shape;
+    if (notes_.target().is_gpu() && (shape.rank() != 4 || shape[1] % 2 != 0)) return;
+    const auto inputs = graph_.node(id).inputs;
+    for (std::size_t i = 0; i < 2; ++i) {
+      const Ref conv = inputs[i], added = inputs[1 - i];
+      if (!is(conv, "conv2d_bias") || !(graph_.type(conv) == graph_.type(added))) continue;
+      const Node before = node(conv);
+      if (std::get<std::string>(*before.attrs.find("activation")) != "none") continue;
+      if (rewriter_.uses(conv.node) > 1) {
+        notes_.add(fmt::format("a sum stays behind {}: the convolution is needed elsewhere", before.label()));
+        continue;
+      }
+      const Value made = call("conv2d_add",
+                              {graph_.value(before.inputs[0]), graph_.value(before.inputs[1]),
+                               graph_.value(before.inputs[2]), graph_.value(added)},
+                              before.attrs);
+      if (!is_run_alike(before, node(made.ref()))) continue;
+      uses_[made.ref().node] = rewriter_.uses(id);
+      ++additions_;
+      return rewriter_.replace({id, 0}, made.ref());
+    }
+  }
+
+  void activate(NodeId id) {
+    const Ref argument = relu_argument(graph_.node(id));
+    if (!argument.valid()) return;
+    const auto uses = uses_.find(argument.node);
+    if (uses == uses_.end() || uses->second > 1) return;
+    const Node conv = node(argument);
+    Attrs attrs = conv.attrs;
+    attrs.set("activation", std::string("relu"));
+    Values inputs;
+    for (const Ref& ref : conv.inputs) inputs.push_back(graph_.value(ref));
+    ++activations_;
+    rewriter_.replace({id, 0}, call(*conv.op, inputs, attrs).front().ref());
+  }
+
+  Graph& graph_;
+  PassNotes& notes_;
+  Rewriter rewriter_;
+  std::map<Ref, NodeId> relu_of_;
+  std::set<Ref> fetched_;
+  std::map<NodeId, int> uses_;  // of a conv2d_add, those of the sum that it takes the place of
+  int additions_ = 0, activations_ = 0;
+};
+
+}  // namespace
+
+void add_to_convolutions(Graph& graph, PassNotes& notes) {
+  if (!notes.has_claims()) return;
+  for_each_graph(graph, [&](Graph& each) { ConvolutionAddition(each, notes).run(); });
+}
+
+}  // namespace paoding
