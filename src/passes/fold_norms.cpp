@@ -6,7 +6,8 @@
 // becomes
 //   y = add(conv2d(x, mul(w, factor)), add(mul(neg(mean), factor), beta))
 //
-// of which fuse_convolutions makes conv2d_bias. The image is gone over once where it was three times; the weights are
+// of which fuse_convolutions makes conv2d_bias. A norm of 16 bits computes in f32, between casts: so do its factors
+// then, and the weights are rounded once. The image is gone over once where it was three times; the weights are
 // gone over once more, in every run, so they have to be the smaller of the two.
 #include <map>
 #include <optional>
@@ -78,14 +79,18 @@ class NormFolding {
       const Node& node = graph_.node(*user);
       const std::string& op = node.op->name;
       const bool is_first = !node.inputs.empty() && node.inputs[0].node == at;
-      if ((op != "add" && op != "mul" && (op != "sub" || !is_first)) || !(node.types[0] == graph_.node(conv).types[0]))
-        break;
-      if (!is_per_channel(node.inputs[is_first ? 1 : 0], image)) break;
+      if (!(node.types[0].shape == image) || !is_float(node.types[0].dtype)) break;
+      if (op != "cast") {
+        if (op != "add" && op != "mul" && (op != "sub" || !is_first)) break;
+        if (!is_per_channel(node.inputs[is_first ? 1 : 0], image)) break;
+      }
       chain.steps.push_back(at = *user);
       if (op == "mul") last_factor = chain.steps.size();
     }
-    // Sums alone are a bias already.
-    if (last_factor == 0) chain.steps.clear();
+    // It ends in what the convolution gives; sums alone are a bias already.
+    const DType dtype = graph_.node(conv).types[0].dtype;
+    while (!chain.steps.empty() && graph_.node(chain.steps.back()).types[0].dtype != dtype) chain.steps.pop_back();
+    if (last_factor == 0 || chain.steps.size() < last_factor) chain.steps.clear();
     return chain;
   }
 
@@ -97,14 +102,20 @@ class NormFolding {
       notes_.add(fmt::format("factors stay behind {}: its weights are larger than its result", conv.label()));
       return;
     }
+    DType dtype = type.dtype;  // the widest that is computed in
+    for (const NodeId step : chain.steps) {
+      const DType made = graph_.node(step).types[0].dtype;
+      if (size_bytes(made) > size_bytes(dtype)) dtype = made;
+    }
     Value factor, shift;
     NodeId before = chain.conv;
     for (const NodeId step : chain.steps) {
       const Node node = graph_.node(step);
       const bool is_first = node.inputs[0].node == before;
       before = step;
-      const Value other = graph_.value(rewriter.now(node.inputs[is_first ? 1 : 0]));
       const std::string& op = node.op->name;
+      if (op == "cast") continue;
+      const Value other = cast(graph_.value(rewriter.now(node.inputs[is_first ? 1 : 0])), dtype);
       if (op == "mul") {
         factor = factor.valid() ? factor * other : other;
         if (shift.valid()) shift = shift * other;
@@ -120,12 +131,14 @@ class NormFolding {
       return value.shape().elements() == 1 && outputs != 1 ? reshape(value, Shape{})
                                                            : reshape(value, Shape{outputs, 1, 1, 1});
     };
-    Value made = call(*conv.op,
-                      std::array{graph_.value(rewriter.now(conv.inputs[0])),
-                                 graph_.value(rewriter.now(weights)) * beside_weights(factor)},
-                      conv.attrs)
-                     .front();
+    Value made =
+        call(*conv.op,
+             std::array{graph_.value(rewriter.now(conv.inputs[0])),
+                        cast(cast(graph_.value(rewriter.now(weights)), dtype) * beside_weights(factor), type.dtype)},
+             conv.attrs)
+            .front();
     if (shift.valid()) {
+      shift = cast(shift, type.dtype);
       const bool is_number = shift.shape().elements() == 1 && outputs != 1;
       made = made + (is_number ? expand(reshape(shift, Shape{1, 1, 1}), Shape{outputs, 1, 1})
                                : reshape(shift, Shape{outputs, 1, 1}));

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "paoding/autodiff.h"
 #include "paoding/ops.h"
 #include "passes/pass.h"
 #include "tests/pass_check.h"
+#include "tests/program_check.h"
 
 namespace paoding {
 namespace {
@@ -64,6 +67,34 @@ TEST(FoldNorms, OfOneLayerAfterAnother) {
   g.fetch("y", norm(x) + x * 0.0);
   run_and_compare(g, {merge_duplicates, simplify_views, fold_norms, fuse_convolutions});
   EXPECT_EQ(count_here(g, "conv2d_bias"), 2) << "the last one is needed without its norm too";
+}
+
+// Its casts go with it; what is rounded once instead of twice is within what 16 bits are good for.
+TEST(FoldNorms, TakesInWhatANormOf16BitsComputesInF32) {
+  Graph g;
+  const Value x = g.input("x", bf16, {2, 8, 9, 8}), w = g.input("w", bf16, {4, 8, 3, 3});
+  Values vectors;
+  for (const char* name : {"gamma", "beta", "mean", "deviation"}) vectors.push_back(g.input(name, bf16, {4}));
+  const Value y = batch_norm(conv2d(x, w), vectors[0], vectors[1], cast(vectors[2], f32), square(cast(vectors[3], f32)),
+                             {.training = false});
+  ASSERT_EQ(y.dtype(), bf16);
+  g.fetch("y", relu(y));
+  CompileOptions without;
+  without.disabled_passes = {"fold_norms"};
+  const auto tensors = testing_program::to_tensors(g, testing_program::make_feeds(g, 3));
+  const auto folded = Program(g).run(tensors).at("y").to_doubles();
+  const auto expected = Program(g, without).run(tensors).at("y").to_doubles();
+  ASSERT_EQ(folded.size(), expected.size());
+  double largest = 0;
+  for (const double value : expected) largest = std::max(largest, value);
+  for (std::size_t i = 0; i < folded.size(); ++i) EXPECT_NEAR(folded[i], expected[i], largest * std::ldexp(1.0, -7));
+
+  for (Pass pass : {Pass{"merge_duplicates", "", merge_duplicates}, Pass{"fold_norms", "", fold_norms},
+                    Pass{"fuse_convolutions", "", fuse_convolutions}}) {
+    PassNotes notes(std::make_shared<const Target>(named_target("h200")));
+    pass.run(g, notes);
+  }
+  EXPECT_EQ(count_of_shape(g, {2, 4, 7, 6}), 1) << "the convolution and nothing else";
 }
 
 TEST(FoldNorms, LeavesTrainingAlone) {
