@@ -14,6 +14,11 @@ namespace {
 
 bool wants(std::uint32_t operands, std::size_t i) { return i < 32 && (operands >> i & 1u) != 0; }
 
+// A GPU moves an odd number of channels one by one wherever they lie: pixels had better lie side by side then.
+bool gains_by_channels_last(const Type& image, DeviceKind device) {
+  return image.shape.rank() == 4 && (device == DeviceKind::cpu || image.shape[1] == 1 || image.shape[1] % 2 == 0);
+}
+
 // Matrices of the last two axes, stored by columns.
 Layout matrices_turned(const Type& type) {
   Layout layout = Layout::dense(type);
@@ -36,7 +41,9 @@ void Planner::choose_layouts(Frame& frame) {
     const std::uint32_t operands = is_kernel ? wants_channels_last(*node.op, options_.target->kind) : 0;
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       used.insert(node.inputs[i]);
-      if (wants(operands, i) && is_image(node.inputs[i])) wanted.insert(node.inputs[i]);
+      if (wants(operands, i) && gains_by_channels_last(graph.type(node.inputs[i]), options_.target->kind)) {
+        wanted.insert(node.inputs[i]);
+      }
     }
   }
   for (NodeId id = 0; id < graph.size(); ++id) {
@@ -68,7 +75,8 @@ Operand Planner::kernel_input(Frame& frame, NodeId id, std::size_t i) {
   const Operand found = place(frame, ref);
   const Type& type = found.layout.type;
   if (!options_.choose_layouts || !wants(wants_channels_last(*node.op, options_.target->kind), i)) return found;
-  if (type.shape.rank() != 4 || type.shape.elements() == 0 || is_channels_last(found.layout)) return found;
+  if (!gains_by_channels_last(type, options_.target->kind)) return found;
+  if (type.shape.elements() == 0 || is_channels_last(found.layout)) return found;
   const auto it = frame.converted.find(ref);
   if (it != frame.converted.end()) return it->second;
   Operand made{new_slot(SlotKind::arena, "channels_last", size_bytes(type)), 0, {}, channels_last(type)};
