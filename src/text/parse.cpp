@@ -216,6 +216,7 @@ class Parser : PartReader {
   void op_statement(Graph& graph, Names* names, const Names* outer, const std::vector<Token>& left) {
     const Token at = peek();
     const OpDef& op = find_versioned();
+    if (op.name == "assign") fail_at(at, "assign gives no value: it is a statement, as in 'assign w = x'");
     expect('(', "behind the op");
     const Values inputs = values(graph, *names, outer);
     expect(')', "behind the inputs");

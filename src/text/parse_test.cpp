@@ -155,6 +155,8 @@ TEST(ParseGraph, SaysWhatWasExpected) {
   EXPECT_ERROR(xy + "z = add(x, y)) \n", "file: <graph text>:4:14: ')' where the end of the line");
   EXPECT_ERROR(xy + "add(x, y)\n", "file: <graph text>:4:4: '(' where '=': name the results");
   EXPECT_ERROR(xy + "x = neg(y)\n", "file: <graph text>:4:1: 'x' is already defined on line 2");
+  EXPECT_ERROR(xy + "w = parameter f32[]\nz = assign(w, w)\n",
+               "file: <graph text>:5:5: assign gives no value: it is a statement, as in 'assign w = x'");
   EXPECT_ERROR(xy + "a, b = neg(y)\n", "file: <graph text>:4:1: 'neg' gives 1 values, but 2 stand on the left");
   EXPECT_ERROR(xy + "z = add(x, y) : f32[3]\n", "file: <graph text>:4:15: 'z' is f32[4,3], but the text says f32[3]");
   EXPECT_ERROR(xy + "z = add(x, y) : f32[4,3], f32[3]\n", "file: <graph text>:4:15: 2 types for 1 values");
