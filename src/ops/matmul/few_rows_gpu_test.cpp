@@ -38,22 +38,13 @@ std::string kernel_for(Shape a, Shape b, bool allow_tf32, const char* target = "
 TEST(FewRows, AreOurOwnInTf32OnAChipThatHasTheInstructions) {
   EXPECT_EQ(kernel_for({128, 512}, {512, 2048}, true), "few_rows");
   EXPECT_EQ(kernel_for({1, 512}, {512, 2048}, true), "few_rows");
-  EXPECT_EQ(kernel_for({128, 512}, {512, 2048}, false), "few_exact_rows") << "not allowed";
+  EXPECT_EQ(kernel_for({128, 512}, {512, 2048}, false), "cublaslt") << "not allowed";
   EXPECT_EQ(kernel_for({128, 512}, {512, 2048}, true, "a100"), "cublaslt") << "another chip";
   EXPECT_EQ(kernel_for({128, 512}, {512, 2048}, true, "h200", bf16), "cublaslt") << "another dtype";
   EXPECT_EQ(kernel_for({6400, 512}, {512, 2048}, true), "cublaslt") << "many rows";
   EXPECT_EQ(kernel_for({128, 510}, {510, 2048}, true), "cublaslt") << "rows that the copy engine cannot bring";
   EXPECT_EQ(kernel_for({128, 512}, {512, 2046}, true), "cublaslt") << "and results";
   EXPECT_EQ(kernel_for({4, 128, 512}, {4, 512, 2048}, true), "cublaslt") << "a batch";
-}
-
-TEST(FewRows, AreOurOwnInF32WhereOneWaveHasRoomForThem) {
-  EXPECT_EQ(kernel_for({64, 512}, {512, 2048}, false), "few_exact_rows");
-  EXPECT_EQ(kernel_for({64, 512}, {512, 2048}, false, "a100"), "cublaslt") << "a chip without clusters";
-  EXPECT_EQ(kernel_for({8, 512}, {512, 2048}, false), "cublaslt") << "most of a tile would be empty";
-  EXPECT_EQ(kernel_for({128, 512}, {512, 8192}, false), "cublaslt") << "more tiles than one wave has";
-  EXPECT_EQ(kernel_for({64, 8192}, {8192, 2048}, false), "cublaslt") << "long sums";
-  EXPECT_EQ(kernel_for({64, 510}, {510, 2048}, false), "cublaslt") << "rows that begin anywhere";
 }
 
 // A loop whose step multiplies what it made just before by a parameter, and is no recurrence that has a kernel.

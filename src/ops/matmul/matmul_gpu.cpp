@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// matmul on the GPU: kernels of our own for few rows in TF32 and in f32 that is not rounded, cuBLASLt for all else.
+// matmul on the GPU: a kernel of our own for few rows in TF32, cuBLASLt for all else.
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -7,7 +7,6 @@
 
 #include "base/check.h"
 #include "gpu/cublaslt.h"
-#include "gpu/product_exact_text.h"
 #include "gpu/product_text.h"
 #include "gpu/text_kernel.h"
 #include "ops/all_kernels.h"
@@ -74,11 +73,13 @@ std::uint32_t turned_for_tf32(const KernelCall& call) {
 
 constexpr std::int64_t kMostRows = 256;  // beyond, larger tiles of the library's are ahead
 
-std::string refusal_of_rows(const KernelCall& call) {
+std::string few_rows_refusal(const KernelCall& call) {
   const MatmulShape shape(call);
-  if (call.target->major != 9) return "written for compute capability 9";
+  if (shape.dtype != DType::f32 || !call.allow_tf32) return "not a product in TF32";
+  if (call.target->major != 9) return "written for the tensor cores of compute capability 9";
   if (shape.is_empty()) return "an extent is 0";
   if (!shape.batch.empty()) return "a batch of products";
+  if (shape.m > kMostRows) return fmt::format("{} rows, {} at most", shape.m, kMostRows);
   std::int64_t ld;
   bool is_transposed;
   if (!blas_layout(shape.a, shape.m, shape.k, &ld, &is_transposed) || is_transposed) {
@@ -97,7 +98,7 @@ std::string refusal_of_rows(const KernelCall& call) {
   return "";
 }
 
-gpu::ProductShape product_of(const KernelCall& call) {
+gpu::TextPlan plan_few_rows(const KernelCall& call) {
   const MatmulShape shape(call);
   gpu::ProductShape product{.m = shape.m, .n = shape.n, .k = shape.k};
   bool is_transposed = false;
@@ -105,46 +106,8 @@ gpu::ProductShape product_of(const KernelCall& call) {
   blas_layout(shape.b, shape.k, shape.n, &product.b_stride, &product.is_transposed_b);
   blas_layout(shape.c, shape.m, shape.n, &product.out_stride, &is_transposed);
   product.is_settled_b = (call.settled >> 1 & 1u) != 0;
-  return product;
-}
-
-std::string few_rows_refusal(const KernelCall& call) {
-  const MatmulShape shape(call);
-  if (shape.dtype != DType::f32 || !call.allow_tf32) return "not a product in TF32";
-  if (shape.m > kMostRows) return fmt::format("{} rows, {} at most", shape.m, kMostRows);
-  return refusal_of_rows(call);
-}
-
-gpu::TextPlan plan_few_rows(const KernelCall& call) {
-  const gpu::ProductShape product = product_of(call);
   gpu::TextPlan made;
   made.launches.push_back(plan_product(product, choose_product_tile(product, *call.target)));
-  return made;
-}
-
-// ---- Few rows in f32 that is not rounded ----
-
-constexpr std::int64_t kLeastExactRows = 24, kMostExactRows = 128, kMostOfCta = 512;  // k's
-
-std::string few_exact_rows_refusal(const KernelCall& call) {
-  const MatmulShape shape(call);
-  if (shape.dtype != DType::f32 || call.allow_tf32) return "not a product in f32 that is not rounded";
-  if (shape.m < kLeastExactRows || shape.m > kMostExactRows) {
-    return fmt::format("{} rows, {} to {} are few", shape.m, kLeastExactRows, kMostExactRows);
-  }
-  if (std::string why = refusal_of_rows(call); !why.empty()) return why;
-  if (shape.k % 4 != 0) return "K is no multiple of 4";
-  const gpu::ProductShape product = product_of(call);
-  const int cluster = gpu::exact_product_cluster(product, *call.target);
-  if (cluster == 0) return "more tiles than one wave has room for, or too few for the chip";
-  if (shape.k > kMostOfCta * cluster) return fmt::format("K is {}, {} at most", shape.k, kMostOfCta * cluster);
-  return "";
-}
-
-gpu::TextPlan plan_few_exact_rows(const KernelCall& call) {
-  const gpu::ProductShape product = product_of(call);
-  gpu::TextPlan made;
-  made.launches.push_back(plan_exact_product(product, gpu::exact_product_cluster(product, *call.target)));
   return made;
 }
 
@@ -237,7 +200,6 @@ class EmptyMatmul : public PreparedKernel {
 
 void register_matmul_gpu() {
   gpu::register_text_kernel("matmul", "few_rows", few_rows_refusal, plan_few_rows);
-  gpu::register_text_kernel("matmul", "few_exact_rows", few_exact_rows_refusal, plan_few_exact_rows);
   for (const char* op : {"matmul", "matmul_wide"}) {
     register_kernel(op, {.name = "cublaslt",
                          .device = DeviceKind::cuda,
