@@ -269,6 +269,7 @@ def gpu_table(gpu, cpu):
             ("conv net training step, batch 100, TF32", "conv_net/training/b100_tf32", "wall"),
             ("its forward pass, batch 1000", "conv_net/forward/b1000_tf32", "wall"),
             ("ResNet-50 training step, 256 images, mixed bf16", "resnet50/training/b256_mixed_bf16", "wall"),
+            ("ResNet-50 inference, 256 images, mixed bf16", "resnet50/forward/b256_mixed_bf16", "wall"),
             ("Adam, 60 M parameters in 30 tensors", "adam/60m_f32", "gpu"),
             ("cross entropy [6400,7709] with its gradient, bf16", "cross_entropy/bf16", "gpu"),
             ("layer_norm [8192,1024] with its gradients, f32", "layer_norm/both_f32", "gpu"),
