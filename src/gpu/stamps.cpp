@@ -16,6 +16,7 @@ namespace {
 constexpr std::uint64_t kRounds = 16;
 constexpr std::int64_t kPatienceNs = 50'000;       // of the kernel, between two rounds; one takes 3 us (H200)
 constexpr std::int64_t kHostPatienceNs = 500'000;  // until the kernel runs
+constexpr double kMostDrift = 1e-3;                // of one clock against the other; NTP slews by half of it
 
 std::int64_t steady_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
@@ -125,8 +126,13 @@ std::optional<ClockReading> ClockReader::read() {
   return best;
 }
 
+// Readings that disagree by more than clocks can are of a host that was busy: the one that is known best stands alone.
 std::int64_t ClockLine::on_line(const ClockReading& a, const ClockReading& b, std::int64_t gpu_ns) {
   const double rate = static_cast<double>(b.host_ns - a.host_ns) / static_cast<double>(b.gpu_ns - a.gpu_ns);
+  if (std::abs(rate - 1) > kMostDrift) {
+    const ClockReading& better = a.width_ns <= b.width_ns ? a : b;
+    return better.host_ns + (gpu_ns - better.gpu_ns);
+  }
   return a.host_ns + static_cast<std::int64_t>(rate * static_cast<double>(gpu_ns - a.gpu_ns));
 }
 

@@ -44,6 +44,17 @@ TEST(ClockLine, ShowsAReadingThatIsOffTheLine) {
   EXPECT_GT(line.residual_ns(), 30'000);
 }
 
+// Of a host that was kept from its round trip, right behind one that was not.
+TEST(ClockLine, DoesNotBendForAReadingThatNoClockCanHaveGiven) {
+  constexpr std::int64_t kApart = 1'000'000, kOff = 400'000;
+  for (const bool is_first : {true, false}) {
+    ClockLine line;
+    line.add({is_first ? kOff : 0, gpu_of(0), is_first ? 2 * kOff : 3000});
+    line.add({kApart + (is_first ? 0 : kOff), gpu_of(kApart), is_first ? 3000 : 2 * kOff});
+    EXPECT_LE(std::abs(line.to_host(gpu_of(kSecond)) - kSecond), 3000) << is_first;
+  }
+}
+
 TEST(ClockLine, OfOneReadingIsAnOffset) {
   ClockLine line;
   line.add({7, gpu_of(0) + 7, 3000});

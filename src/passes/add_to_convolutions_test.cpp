@@ -44,7 +44,10 @@ TEST(AddToConvolutions, GivesTheSameNumbersOnTheCpu) {
       CompileOptions without;
       without.disabled_passes = {"add_to_convolutions"};
       const Tensors tensors = to_tensors(g, make_feeds(g, 3));
-      EXPECT_EQ(count(compile_plan(g, {}, std::make_shared<const Target>(this_cpu())).plan, "conv2d_add"), 1);
+      const auto cpu = std::make_shared<const Target>(this_cpu());
+      // Without AVX-512 a convolution of 16 bits is done in f32 (widen_products), before what could be added is found.
+      const bool is_added = block.dtype == f32 || cpu->isa == VectorIsa::avx512;
+      EXPECT_EQ(count(compile_plan(g, {}, cpu).plan, "conv2d_add"), is_added ? 1 : 0);
       const Tensors got = Program(g).run(tensors);
       for (const auto& [name, expected] : Program(g, without).run(tensors)) {
         const Dense values = got.at(name).to_doubles(), others = expected.to_doubles();

@@ -36,6 +36,7 @@ struct StampedReplay {
   CUstream stream = nullptr;
   profile::SiteId site = 0;
   std::int64_t begin_ns = 0, end_ns = 0;
+  std::int64_t seen_ns = 0;      // when it was known to have ended, of steady_clock
   std::int64_t stamp_ns = 0;     // what a stamp's kernel takes
   std::vector<Mark> marks = {};  // in order; none where only the ends were stamped
   std::uint64_t lost = 0;        // stamps of loops that had no room
@@ -82,6 +83,7 @@ class StampTimes {
   void tell(Clock* clock, bool is_over);
   void tell(const Clock& clock, const StampedReplay& replay);
   void tell_plain(const Clock& clock, const StampedReplay& replay, const StampedReplay* next);
+  static std::int64_t host_ns(const Clock& clock, const StampedReplay& replay, std::int64_t gpu_ns);
   profile::TrackId track_of(const StampedReplay& replay);
 
   std::mutex mutex_;

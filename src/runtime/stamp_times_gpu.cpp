@@ -61,7 +61,9 @@ void StampTimes::read(const gpu::GpuDevice& device, Clock* clock) {
 
 void StampTimes::add(StampedReplay replay) {
   const std::lock_guard lock(mutex_);
-  if (is_on_) clocks_[replay.device].waiting.push_back(std::move(replay));
+  if (!is_on_) return;
+  replay.seen_ns = steady_ns();
+  clocks_[replay.device].waiting.push_back(std::move(replay));
 }
 
 void StampTimes::stop() {
@@ -132,23 +134,30 @@ profile::TrackId StampTimes::track_of(const StampedReplay& replay) {
   return found.first->second;
 }
 
+// A replay lies behind its launch and before it was seen to have ended, however far a busy host's reading was off.
+std::int64_t StampTimes::host_ns(const Clock& clock, const StampedReplay& replay, std::int64_t gpu_ns) {
+  const std::int64_t begin = clock.line.to_host(replay.begin_ns), end = clock.line.to_host(replay.end_ns);
+  const std::int64_t late = std::max<std::int64_t>(end - replay.seen_ns, 0);
+  const std::int64_t early = std::max<std::int64_t>(replay.launch.at_ns - (begin - late), 0);
+  return clock.line.to_host(gpu_ns) - late + early;
+}
+
 void StampTimes::tell(const Clock& clock, const StampedReplay& replay) {
+  const auto on_host = [&](std::int64_t gpu_ns) { return host_ns(clock, replay, gpu_ns); };
   if (replay.is_copy) {
     const auto copies = Recorder::gpu_track(profile::TrackKind::copy_engine, "copies", replay.device);
-    const std::int64_t start = clock.line.to_host(replay.begin_ns);
-    const std::int64_t length = clock.line.to_host(replay.end_ns) - start;
+    const std::int64_t start = on_host(replay.begin_ns), length = on_host(replay.end_ns) - start;
     return Recorder::add_gpu(replay.site, replay.launch.run, start, length, copies, replay.launch.run);
   }
   const profile::TrackId track = track_of(replay);
   const auto add = [&](profile::SiteId site, std::int64_t from, std::int64_t to) {
-    const std::int64_t start = clock.line.to_host(from);
-    Recorder::add_gpu(site, replay.launch.run, start, clock.line.to_host(to) - start, track, replay.launch.run);
+    const std::int64_t start = on_host(from);
+    Recorder::add_gpu(site, replay.launch.run, start, on_host(to) - start, track, replay.launch.run);
   };
   lost_ += replay.lost;
   Known& known = known_[replay.site];
-  const std::int64_t began = clock.line.to_host(replay.begin_ns);
-  known.delay_ns = std::min(known.delay_ns, std::max<std::int64_t>(began - replay.launch.at_ns, 0));
-  ends_[{replay.device, replay.stream}] = clock.line.to_host(replay.end_ns);
+  known.delay_ns = std::min(known.delay_ns, on_host(replay.begin_ns) - replay.launch.at_ns);
+  ends_[{replay.device, replay.stream}] = on_host(replay.end_ns);
   if (replay.marks.empty()) {
     known.count += 1;
     known.ns += static_cast<double>(replay.end_ns - replay.begin_ns);
@@ -178,7 +187,7 @@ void StampTimes::tell_plain(const Clock& clock, const StampedReplay& replay, con
       known.count > 0 ? static_cast<std::int64_t>(known.ns / static_cast<double>(known.count)) : known.longest_ns;
   const std::int64_t begin = std::max(end, replay.launch.at_ns + delay);
   end = begin + length;
-  if (next != nullptr) end = std::max(begin, std::min(end, clock.line.to_host(next->begin_ns)));
+  if (next != nullptr) end = std::max(begin, std::min(end, host_ns(clock, *next, next->begin_ns)));
   ++plain_;
   Recorder::add_gpu(replay.site, replay.launch.run, begin, end - begin, track_of(replay), replay.launch.run);
 }

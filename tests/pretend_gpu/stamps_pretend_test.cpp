@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recordings of runs on a GPU by stamps of their own: what is seen of a replay, what is scaled, what it costs the
 // program, held against what a CUPTI shows of the same program.
+#include <chrono>
 #include <cstdlib>
 #include <map>
 #include <thread>
@@ -97,6 +98,20 @@ TEST_F(StampsOnAGpu, SeeWhatCuptiSees) {
   EXPECT_EQ(seen, kernels(by_cupti)) << report_;
   EXPECT_EQ(count(by_stamps, SpanKind::replay), 0);
   EXPECT_TRUE(has(report_, "Not seen: nothing known to be missing")) << report_;
+}
+
+// The host is kept from its work while it reads the chip's clock: the middle of that time is far from the answer's.
+TEST_F(StampsOnAGpu, LieBetweenLaunchAndWaitHoweverBusyTheHostIs) {
+  const Counts seen = kernels(record(1));
+  pretend_gpu().before("cuEventQuery", [] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); });
+  const profile::Trace trace = record(1);
+  pretend_gpu().before("cuEventQuery", {});
+  EXPECT_EQ(kernels(trace), seen) << report_;
+  for (profile::SpanId i = 0; i < trace.size(); ++i) {
+    if (trace.kind(i) != SpanKind::kernel) continue;
+    EXPECT_GE(trace.start(i), trace.start(trace.runs().front())) << trace.name(i);
+    EXPECT_LE(trace.end(i), trace.window_end()) << trace.name(i);
+  }
 }
 
 TEST_F(StampsOnAGpu, CostNoCallOfCuptiAndChangeNoResult) {
