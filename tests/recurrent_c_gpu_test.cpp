@@ -4,8 +4,8 @@
 
 #include <random>
 
-#include "gpu/driver.h"
 #include "paoding/recurrent.h"
+#include "tests/on_gpu.h"
 #include "tests/program_check.h"
 
 namespace paoding::testing_program {
@@ -13,34 +13,12 @@ namespace {
 
 constexpr std::int64_t T = 4, B = 5, I = 8, H = 24;
 
-// Values in the device's memory.
-class OnGpu {
- public:
-  explicit OnGpu(const Dense& values) : OnGpu(values.size() * sizeof(float)) { write(values); }
-  explicit OnGpu(std::size_t bytes) : memory_(gpu::GpuDevice::get(0), bytes + 256) {}
-  void* at() const { return memory_.pointer(); }
-  void write(const Dense& values) {
-    const Tensor tensor = Tensor::from(f32, {static_cast<std::int64_t>(values.size())}, values);
-    PD_CUDA(gpu::required_driver().cuMemcpyHtoD(memory_.address(), tensor.bytes(),
-                                                static_cast<std::size_t>(tensor.size_bytes())));
-  }
-  Dense read(std::int64_t count) const {
-    Tensor tensor(f32, {count});
-    PD_CUDA(gpu::required_driver().cuMemcpyDtoH(tensor.bytes(), memory_.address(),
-                                                static_cast<std::size_t>(tensor.size_bytes())));
-    return tensor.to_doubles();
-  }
-
- private:
-  gpu::DeviceMemory memory_;
-};
-
 TEST(RecurrentInCOnAGpu, RunsInTheCallersStreamAndGraph) {
   if (Device::best().kind != DeviceKind::cuda) GTEST_SKIP() << "NOT CHECKED: no GPU here";
   for (const pd_cell cell : {PD_LSTM, PD_GRU, PD_RNN_TANH}) {
     SCOPED_TRACE(static_cast<int>(cell));
     const std::int64_t G = cell == PD_LSTM ? 4 : cell == PD_GRU ? 3 : 1, biases = cell == PD_GRU ? 4 : G;
-    const pd_recurrent_layer layer = {cell, PD_F32, "cuda", T, B, I, H, 0, 0, 1, 0};
+    const pd_recurrent_layer layer = {cell, PD_F32, "cuda", T, B, I, H, 0, 0, 1, 0, 0};
     pd_recurrent_layer on_cpu = layer;
     on_cpu.device = "cpu";
     pd_recurrent_plan *plan = nullptr, *expected = nullptr;

@@ -18,13 +18,13 @@ namespace {
 struct Layer {
   pd_cell cell;
   DType dtype = f32;
-  bool is_reverse = false, has_lengths = false;
+  bool is_reverse = false, has_lengths = false, gates_first = false;
   std::int64_t T = 5, B = 6, I = 7, H = 9;
 
   std::int64_t gates() const { return cell == PD_LSTM ? 4 : cell == PD_GRU ? 3 : 1; }
   pd_recurrent_layer declared(const char* device) const {
     const pd_number number = dtype == f32 ? PD_F32 : dtype == f64 ? PD_F64 : dtype == bf16 ? PD_BF16 : PD_F16;
-    return {cell, number, device, T, B, I, H, has_lengths ? 1 : 0, is_reverse ? 1 : 0, 1, 0};
+    return {cell, number, device, T, B, I, H, has_lengths ? 1 : 0, is_reverse ? 1 : 0, 1, 0, gates_first ? 1 : 0};
   }
 };
 
@@ -63,6 +63,14 @@ Graph& build(Graph& g, const Layer& l) {
   return g;
 }
 
+// A matrix [rows, columns] as [columns, rows].
+Dense turned(const Dense& values, std::int64_t rows) {
+  const std::size_t height = static_cast<std::size_t>(rows), width = values.size() / height;
+  Dense made(values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) made[i % width * height + i / width] = values[i];
+  return made;
+}
+
 // Tensors that lie as the interface wants them.
 class Memory {
  public:
@@ -98,7 +106,12 @@ class Memory {
 
 void run_both_ways(const Layer& l, pd_recurrent_plan* plan, Memory& m, const Tensors& feeds) {
   const DType wide = compute_dtype(l.dtype);
-  for (const auto& [name, tensor] : feeds) m.put(name, tensor);
+  for (const auto& [name, tensor] : feeds) {
+    const bool is_turned = l.gates_first && (name == "w" || name == "u");
+    const Shape& shape = tensor.shape();
+    m.put(name,
+          is_turned ? Tensor::from(l.dtype, {shape[1], shape[0]}, turned(tensor.to_doubles(), shape[0])) : tensor);
+  }
   pd_recurrent_sizes sizes;
   ASSERT_EQ(pd_recurrent_get_sizes(plan, &sizes), PD_OK);
   const Shape state{l.B, l.H};
@@ -145,10 +158,10 @@ void run_both_ways(const Layer& l, pd_recurrent_plan* plan, Memory& m, const Ten
 
 TEST(RecurrentInC, IsTheLayerOfAGraph) {
   for (const pd_cell cell : {PD_LSTM, PD_GRU, PD_RNN_TANH, PD_RNN_RELU}) {
-    for (const int way : {0, 1, 2, 3}) {
+    for (const int way : {0, 1, 2, 3, 4}) {
       for (const DType dtype : {f32, f64, bf16}) {
         if (dtype == bf16 && cell == PD_RNN_RELU) continue;  // sums that are rounded across 0
-        const Layer l{cell, dtype, way % 2 == 1, way / 2 == 1};
+        const Layer l{cell, dtype, way % 2 == 1, way / 2 == 1, way == 4};
         SCOPED_TRACE(fmt::format("cell {}, way {}, {}", static_cast<int>(cell), way, to_string(dtype)));
         Graph g;
         build(g, l);
@@ -168,6 +181,7 @@ TEST(RecurrentInC, IsTheLayerOfAGraph) {
             const auto entry = static_cast<std::ptrdiff_t>(l.B * l.H);
             l.is_reverse ? got.erase(got.end() - entry, got.end()) : got.erase(got.begin(), got.begin() + entry);
           }
+          if (l.gates_first && (name == "d_w" || name == "d_u")) got = turned(got, l.gates() * l.H);
           expect_close(name, got, values, tolerance * (1 + largest(values)));
         }
         pd_recurrent_destroy(plan);

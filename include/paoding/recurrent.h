@@ -50,6 +50,7 @@ typedef struct pd_recurrent_layer {
   int is_reverse;  /* from the last step to the first */
   int is_training; /* the forward pass saves what the backward pass needs */
   int allow_tf32;  /* products of f32 may round what they multiply to TF32, on a GPU */
+  int gates_first; /* w, u and their gradients are [G H, I] and [G H, H], as PyTorch keeps them */
 } pd_recurrent_layer;
 
 typedef struct pd_recurrent_plan pd_recurrent_plan;

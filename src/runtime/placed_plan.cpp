@@ -13,6 +13,8 @@
 namespace paoding {
 
 PlacedPlan::PlacedPlan(CompiledPlan compiled) : compiled_(std::move(compiled)), launches_(unroll(compiled_.plan)) {
+  reads_ = plan().inputs;
+  reads_.insert(reads_.end(), plan().parameters.begin(), plan().parameters.end());
   std::size_t most = 0;
   for (const Launch& launch : launches_) {
     if (launch.kind != Launch::Kind::run || launch.step->kind == Step::Kind::print) {
@@ -37,6 +39,9 @@ void PlacedPlan::place_own() {
   const Plan& plan = compiled_.plan;
   bases_.resize(plan.slots.size());
   for (std::size_t i = 0; i < plan.slots.size(); ++i) {
+    const bool is_read =
+        std::any_of(reads_.begin(), reads_.end(), [&](const auto& read) { return read.second == static_cast<int>(i); });
+    if (is_read) continue;
     if (plan.slots[i].kind != SlotKind::input && plan.slots[i].kind != SlotKind::state) continue;
     const Tensor* constant = nullptr;
     for (const auto& [slot, value] : plan.constants) {
@@ -46,15 +51,15 @@ void PlacedPlan::place_own() {
   }
 }
 
-void PlacedPlan::run(std::span<const void* const> parameters, std::span<void* const> fetches, void* workspace,
+void PlacedPlan::run(std::span<const void* const> reads, std::span<void* const> fetches, void* workspace,
                      void* stream) {
   const Plan& plan = compiled_.plan;
   for (std::size_t i = 0; i < plan.slots.size(); ++i) {
     if (plan.slots[i].kind == SlotKind::arena) bases_[i] = static_cast<std::byte*>(workspace) + plan.slots[i].offset;
   }
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    void* address = const_cast<void*>(parameters[i]);  // which no step writes
-    bases_[static_cast<std::size_t>(plan.parameters[i].second)] = static_cast<std::byte*>(address);
+  for (std::size_t i = 0; i < reads.size(); ++i) {
+    void* address = const_cast<void*>(reads[i]);  // which no step writes
+    bases_[static_cast<std::size_t>(reads_[i].second)] = static_cast<std::byte*>(address);
   }
   for (std::size_t i = 0; i < fetches.size(); ++i) {
     if (fetch_slots_[i] >= 0) bases_[static_cast<std::size_t>(fetch_slots_[i])] = static_cast<std::byte*>(fetches[i]);
@@ -128,8 +133,10 @@ class PlacedCpuPlan : public PlacedPlan {
 
 }  // namespace
 
-std::unique_ptr<PlacedPlan> PlacedPlan::make(const Graph& graph, const Device& device, bool allow_tf32) {
+std::unique_ptr<PlacedPlan> PlacedPlan::make(const Graph& graph, const Device& device, bool allow_tf32,
+                                             std::vector<std::string> fetches) {
   CompileOptions options;
+  options.fetches = std::move(fetches);
   options.device = device;
   options.allow_tf32 = allow_tf32;
   CompiledPlan compiled = compile_plan(graph, options, target_of(device));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan that runs on memory of somebody else's: what it reads and writes are parameters of its graph, and where each
-// is is said in every call. For what has no store, arena or captured graph of its own: the C interface.
+// A plan that runs on memory of somebody else's: what it reads are inputs or parameters of its graph, and where each
+// is, and each fetch, is said in every call. For what has no store, arena or captured graph of its own: the C
+// interface.
 #pragma once
 
 #include <memory>
@@ -15,15 +16,18 @@ namespace paoding {
 class PlacedPlan {
  public:
   /// Errors: as compile_plan's; (unsupported) the graph has control flow that is decided while it runs.
-  static std::unique_ptr<PlacedPlan> make(const Graph& graph, const Device& device, bool allow_tf32);
+  static std::unique_ptr<PlacedPlan> make(const Graph& graph, const Device& device, bool allow_tf32,
+                                          std::vector<std::string> fetches = {});
   virtual ~PlacedPlan() = default;
 
   const Plan& plan() const { return compiled_.plan; }
+  /// What a run is told where it is: inputs, then parameters, with their slots.
+  const std::vector<std::pair<std::string, int>>& reads() const { return reads_; }
   /// Of memory that a run needs beside its parameters.
   std::int64_t workspace_bytes() const { return compiled_.plan.arena_bytes; }
-  /// Runs on the memory of each of plan().parameters, and leaves each of plan().fetches in memory that it is given; on
+  /// Runs on the memory of each of reads(), and leaves each of plan().fetches in memory that it is given; on
   /// a GPU in the stream, without waiting. One at a time.
-  void run(std::span<const void* const> parameters, std::span<void* const> fetches, void* workspace, void* stream);
+  void run(std::span<const void* const> reads, std::span<void* const> fetches, void* workspace, void* stream);
 
  protected:
   explicit PlacedPlan(CompiledPlan compiled);
@@ -39,6 +43,7 @@ class PlacedPlan {
   int slot_of(std::size_t fetch) const;
 
   const CompiledPlan compiled_;
+  std::vector<std::pair<std::string, int>> reads_;
   std::vector<Launch> launches_;
   std::vector<int> fetch_slots_;
   std::vector<std::byte*> bases_;  // per slot

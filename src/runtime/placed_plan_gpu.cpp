@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plan on memory and in a stream of somebody else's, on a GPU: launch by launch, so that the caller may capture it.
 #include "base/check.h"
+#include "base/one_line.h"
 #include "runtime/gpu_kernels.h"
 #include "runtime/placed_plan.h"
 
@@ -11,6 +12,7 @@ class PlacedGpuPlan : public PlacedPlan {
  public:
   PlacedGpuPlan(CompiledPlan compiled, const Device& device)
       : PlacedPlan(std::move(compiled)), device_(gpu::GpuDevice::get(device.index)) {
+    refuse_faults(plan().steps);
     device_.make_current();
     kernels_.prepare(device_, plan(), {});
     place_own();
@@ -18,6 +20,19 @@ class PlacedGpuPlan : public PlacedPlan {
   }
 
  private:
+  // Nobody waits for a run, and so nobody could be told.
+  static void refuse_faults(const std::vector<Step>& steps) {
+    for (const Step& step : steps) {
+      if (step.kind == Step::Kind::kernel && step.kernel->faults == Faults::possible) {
+        fail(ErrorKind::unsupported,
+             "{}: its positions are checked while it runs, which a plan on memory of the "
+             "caller's cannot tell{}",
+             step.call.op->name, in_scope(step.call.scope));
+      }
+      for (const auto* body : step.bodies()) refuse_faults(*body);
+    }
+  }
+
   void* own_memory(const Slot& slot, const Tensor* constant) override {
     const gpu::Driver& driver = gpu::required_driver();
     const auto bytes = static_cast<std::size_t>(std::max<std::int64_t>(slot.bytes, 1));

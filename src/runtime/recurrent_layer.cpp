@@ -16,10 +16,12 @@ struct LayerTypes {
       : dtype(dtype_of(l.number)), wide(compute_dtype(dtype)), T(l.steps), B(l.batch), I(l.inputs), H(l.hidden) {
     is_lstm = l.cell == PD_LSTM, is_gru = l.cell == PD_GRU;
     G = is_lstm ? 4 : is_gru ? 3 : 1;
+    gates_first = l.gates_first != 0;
   }
+  Shape weight(std::int64_t inputs) const { return gates_first ? Shape{G * H, inputs} : Shape{inputs, G * H}; }
   DType dtype, wide;  // of cell states
   std::int64_t T, B, I, H, G;
-  bool is_lstm, is_gru;
+  bool is_lstm, is_gru, gates_first;
 };
 
 class Memory {
@@ -31,6 +33,15 @@ class Memory {
  private:
   Graph& graph_;
 };
+
+// u as recurrences have it, [H, G H].
+Value steps_matrix(const LayerTypes& t, const Value& u) {
+  return t.gates_first ? transpose(u, std::array<std::int64_t, 2>{1, 0}) : u;
+}
+
+Value weight_gradient(const LayerTypes& t, const Value& before, const Value& d_product) {
+  return t.gates_first ? gradient_of_weights(d_product, before) : gradient_of_weights(before, d_product);
+}
 
 }  // namespace
 
@@ -75,14 +86,14 @@ std::vector<SavedPart> saved_parts(const pd_recurrent_layer& layer) {
 void build_forward(const pd_recurrent_layer& layer, Graph* graph) {
   const LayerTypes t(layer);
   Memory memory(graph);
-  const Value x = memory.read("x", t.dtype, {t.T, t.B, t.I}), w = memory.read("w", t.dtype, {t.I, t.G * t.H});
-  const Value u = memory.read("u", t.dtype, {t.H, t.G * t.H});
+  const Value x = memory.read("x", t.dtype, {t.T, t.B, t.I}), w = memory.read("w", t.dtype, t.weight(t.I));
+  const Value u = steps_matrix(t, memory.read("u", t.dtype, t.weight(t.H)));
   const Value b = memory.read("b", t.dtype, {(t.is_gru ? 4 : t.G) * t.H});
   const Value h0 = memory.read("h0", t.dtype, {t.B, t.H});
   const Value c0 = t.is_lstm ? memory.read("c0", t.wide, {t.B, t.H}) : Value();
   const Value lengths = layer.has_lengths != 0 ? memory.read("lengths", i32, {t.B}) : Value();
   const bool is_reverse = layer.is_reverse != 0;
-  const Value product = matmul(x, w);
+  const Value product = matmul(x, w, false, t.gates_first);
   if (t.is_lstm) {
     const LstmRecurrence made = lstm_recurrence(product + b, u, h0, c0, lengths, is_reverse);
     memory.write("states", made.states);
@@ -108,8 +119,9 @@ void build_backward(const pd_recurrent_layer& layer, Graph* graph) {
   const LayerTypes t(layer);
   Memory memory(graph);
   const bool is_reverse = layer.is_reverse != 0;
-  const Value x = memory.read("x", t.dtype, {t.T, t.B, t.I}), w = memory.read("w", t.dtype, {t.I, t.G * t.H});
-  const Value u = memory.read("u", t.dtype, {t.H, t.G * t.H}), h0 = memory.read("h0", t.dtype, {t.B, t.H});
+  const Value x = memory.read("x", t.dtype, {t.T, t.B, t.I}), w = memory.read("w", t.dtype, t.weight(t.I));
+  const Value u = steps_matrix(t, memory.read("u", t.dtype, t.weight(t.H))),
+              h0 = memory.read("h0", t.dtype, {t.B, t.H});
   const Value states = memory.read("states", t.dtype, {t.T + 1, t.B, t.H});
   Values inputs = {u};
   for (const SavedPart& part : saved_parts(layer)) {
@@ -132,9 +144,9 @@ void build_backward(const pd_recurrent_layer& layer, Graph* graph) {
 
   const Value &d_sums = made[0], &d_product = t.is_gru ? made[1] : made[0];  // of x w + b, and of h u
   const std::array<std::int64_t, 2> over_time{0, 1};
-  memory.write("d_x", matmul(d_sums, w, false, true));
-  memory.write("d_w", gradient_of_weights(x, d_sums));
-  memory.write("d_u", gradient_of_weights(states_before(states, h0, lengths, is_reverse), d_product));
+  memory.write("d_x", matmul(d_sums, w, false, !t.gates_first));
+  memory.write("d_w", weight_gradient(t, x, d_sums));
+  memory.write("d_u", weight_gradient(t, states_before(states, h0, lengths, is_reverse), d_product));
   const Value d_b = sum(d_sums, over_time);
   memory.write("d_b", t.is_gru ? concat(std::array{d_b, sum(gate_of(d_product, 2, t.H), over_time)}, 0) : d_b);
   memory.write("d_h0", made[t.is_gru ? 2 : 1]);

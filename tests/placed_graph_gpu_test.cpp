@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Graphs on the caller's memory of a GPU: in its stream and in a graph that it captures.
+#include <gtest/gtest.h>
+
+#include "paoding/placed.h"
+#include "tests/on_gpu.h"
+#include "tests/program_check.h"
+
+namespace paoding::testing_program {
+namespace {
+
+TEST(PlacedGraphOnAGpu, RunsInTheCallersStreamAndGraph) {
+  if (Device::best().kind != DeviceKind::cuda) GTEST_SKIP() << "NOT CHECKED: no GPU here";
+  Graph g;
+  const Value a = g.input("a", f32, {6, 1}), b = g.input("b", f32, {6, 5}), t = g.input("t", f32, {5});
+  const Value y = lerp(a, b, t);
+  g.fetch("y", y);
+  g.fetch("dt", gradients(std::array{sum(y * y)}, std::array{t})[0]);
+  g.fetch("same", b);
+  const Feeds fed = make_feeds(g, 3);
+  const Tensors wanted = Program(g).run(to_tensors(g, fed));
+
+  const gpu::GpuDevice& device = gpu::GpuDevice::get(0);
+  device.make_current();
+  const gpu::Driver& driver = gpu::required_driver();
+  PlacedGraph placed(g, Device::cuda());
+  OnGpu ga(Dense(6, 0.5)), gb(fed.at("b")), gt(fed.at("t")), gy(120), gdt(20), gsame(120),
+      workspace(static_cast<std::size_t>(placed.workspace_bytes()));
+  const std::array<const void*, 3> inputs{ga.at(), gb.at(), gt.at()};
+  const std::array<void*, 3> results{gy.at(), gdt.at(), gsame.at()};
+  const gpu::Stream stream(device);
+  const auto check = [&] {
+    PD_CUDA(driver.cuStreamSynchronize(stream.get()));
+    expect_close("y", gy.read(30), wanted.at("y").to_doubles(), 1e-5);
+    expect_close("dt", gdt.read(5), wanted.at("dt").to_doubles(), 1e-4);
+    expect_close("same", gsame.read(30), wanted.at("same").to_doubles(), 0);
+  };
+  // What allocates or waits may not be captured.
+  PD_CUDA(driver.cuStreamBeginCapture(stream.get(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+  placed.run(inputs, results, workspace.at(), stream.get());
+  CUgraph captured = nullptr;
+  PD_CUDA(driver.cuStreamEndCapture(stream.get(), &captured));
+  CUgraphExec runnable = nullptr;
+  PD_CUDA(driver.cuGraphInstantiate(&runnable, captured, 0));
+  ga.write(fed.at("a"));  // behind the capture
+  PD_CUDA(driver.cuGraphLaunch(runnable, stream.get()));
+  check();
+  gy.write(Dense(30, 0));
+  placed.run(inputs, results, workspace.at(), stream.get());
+  check();
+  PD_CUDA(driver.cuGraphExecDestroy(runnable));
+  PD_CUDA(driver.cuGraphDestroy(captured));
+
+  Graph looks_up;
+  looks_up.fetch("y", gather(looks_up.input("x", f32, {6, 5}), looks_up.input("i", i64, {2}), 0));
+  const std::string message = message_of([&] { PlacedGraph(looks_up, Device::cuda()); });
+  EXPECT_TRUE(has(message, "gather: its positions are checked while it runs")) << message;
+}
+
+}  // namespace
+}  // namespace paoding::testing_program
