@@ -15,7 +15,8 @@ class Tagger(torch.nn.Module):
         self.out = torch.nn.Linear(128, 5)
 
     def forward(self, words: torch.Tensor) -> torch.Tensor:
-        return self.out(self.lstm(self.embedding(words))[0])
+        scores: torch.Tensor = self.out(self.lstm(self.embedding(words))[0])
+        return scores
 
 
 torch.manual_seed(0)
@@ -38,5 +39,6 @@ with pd.Graph() as graph:
 lerp = paoding.torch.function(graph)
 x, y, w = torch.randn(16, 1, requires_grad=True), torch.randn(16, 64), torch.rand(64, requires_grad=True)
 lerp(x, y, w).sum().backward()
+assert x.grad is not None and w.grad is not None
 print(f'gradients {tuple(x.grad.shape)} and {tuple(w.grad.shape)}')
 assert model(words).shape == (8, 20, 5) and loss.item() < 1

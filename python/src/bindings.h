@@ -13,5 +13,6 @@ void bind_layers(nb::module_& module);
 void bind_files(nb::module_& module);
 void bind_profile(nb::module_& module);
 void bind_recurrent(nb::module_& module);
+void bind_placed(nb::module_& module);
 
 }  // namespace paoding::python

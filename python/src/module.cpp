@@ -11,6 +11,7 @@
 
 NB_MODULE(_paoding, module) {
   using namespace paoding::python;
+  nb::set_leak_warnings(false);  // what PyTorch holds lives as long as the process
   module.attr("__version__") = PAODING_VERSION;
   bind_errors(module);
   bind_graph(module);  // DType first: others have defaults of it
@@ -25,4 +26,5 @@ NB_MODULE(_paoding, module) {
   bind_files(module);
   bind_profile(module);
   bind_recurrent(module);
+  bind_placed(module);
 }

@@ -44,9 +44,10 @@ class RecurrentPlan {
  public:
   RecurrentPlan(const std::string& cell, const std::string& dtype, const std::string& device, std::int64_t steps,
                 std::int64_t batch, std::int64_t inputs, std::int64_t hidden, bool has_lengths, bool is_reverse,
-                bool is_training, bool allow_tf32) {
-    const pd_recurrent_layer layer{cell_of(cell), number_of(dtype), device.c_str(), steps,       batch,     inputs,
-                                   hidden,        has_lengths,      is_reverse,     is_training, allow_tf32};
+                bool is_training, bool allow_tf32, bool gates_first) {
+    const pd_recurrent_layer layer{cell_of(cell), number_of(dtype), device.c_str(), steps,
+                                   batch,         inputs,           hidden,         has_lengths,
+                                   is_reverse,    is_training,      allow_tf32,     gates_first};
     check(pd_recurrent_create(&layer, &plan_));
     check(pd_recurrent_get_sizes(plan_, &sizes_));
   }
@@ -93,9 +94,9 @@ void bind_recurrent(nb::module_& module) {
   nb::class_<RecurrentPlan>(module, "RecurrentPlan",
                             "A recurrent layer over time on memory of the caller's: paoding/recurrent.h.")
       .def(nb::init<const std::string&, const std::string&, const std::string&, std::int64_t, std::int64_t,
-                    std::int64_t, std::int64_t, bool, bool, bool, bool>(),
+                    std::int64_t, std::int64_t, bool, bool, bool, bool, bool>(),
            "cell"_a, "dtype"_a, "device"_a, "steps"_a, "batch"_a, "inputs"_a, "hidden"_a, "has_lengths"_a,
-           "is_reverse"_a, "is_training"_a, "allow_tf32"_a, free)
+           "is_reverse"_a, "is_training"_a, "allow_tf32"_a, "gates_first"_a, free)
       .def_prop_ro("forward_workspace", [](const RecurrentPlan& self) { return self.sizes().forward_workspace; })
       .def_prop_ro("backward_workspace", [](const RecurrentPlan& self) { return self.sizes().backward_workspace; })
       .def_prop_ro("saved", [](const RecurrentPlan& self) { return self.sizes().saved; })

@@ -6,6 +6,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -17,7 +18,13 @@ from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_s
 
 import paoding.torch as pt
 
-KINDS = [('LSTM', {}), ('GRU', {}), ('RNN', {}), ('RNN', {'nonlinearity': 'relu'})]
+KINDS = [
+    ('LSTM', {}),
+    ('GRU', {}),
+    ('RNN', {}),
+    ('LSTM', {'proj_size': 4}),
+    ('RNN', {'nonlinearity': 'relu'}),
+]
 
 
 def twins(kind, **options):
@@ -68,7 +75,7 @@ def test_a_layer_is_torchs(kind, options, more):
     compare(ours, theirs, torch.randn(6, 3, 5))
     count = ours.num_layers * (2 if ours.bidirectional else 1)
     batch = 6 if more.get('batch_first') else 3
-    states = tuple(torch.randn(count, batch, 7) for _ in range(2))
+    states = tuple(torch.randn(count, batch, width) for width in (ours.proj_size or 7, 7))
     compare(ours, theirs, torch.randn(6, 3, 5), states if kind == 'LSTM' else states[0])
     compare(ours, theirs, torch.randn(6, 5))  # without a batch
     with torch.no_grad():
@@ -84,7 +91,7 @@ def test_doubles_pass_gradcheck(kind, options):
     )
 
 
-@pytest.mark.parametrize('kind, options', KINDS[:3])
+@pytest.mark.parametrize('kind, options', KINDS[:4])
 @pytest.mark.parametrize('is_sorted', [True, False])
 def test_packed_sequences_and_lengths_are_the_same(kind, options, is_sorted):
     ours, theirs = twins(kind, **options, bidirectional=True)
@@ -124,7 +131,7 @@ def test_a_model_is_accelerated_in_one_line():
     wanted = model['b'](model['a'](x)[0])[0]
     state = model.state_dict()
     assert pt.accelerate(model) is model
-    assert type(model['a']) is pt.LSTM and type(model['b']) is pt.GRU and type(model['c']) is torch.nn.LSTM
+    assert [type(model[name]) for name in 'abc'] == [pt.LSTM, pt.GRU, pt.LSTM]
     assert model.state_dict().keys() == state.keys()
     torch.testing.assert_close(model['b'](model['a'](x)[0])[0], wanted, rtol=1e-5, atol=1e-5)
 
@@ -145,6 +152,11 @@ def test_weights_that_change_are_seen_without_gradients_too():
 def test_dropout_between_layers_is_torchs_when_training_only():
     ours, theirs = twins('GRU', num_layers=2, dropout=0.5)
     x = torch.randn(6, 3, 5)
+    outputs = []
+    for module in (ours, theirs):
+        torch.manual_seed(4)
+        outputs.append(module(x)[0])
+    torch.testing.assert_close(*outputs, rtol=1e-5, atol=1e-5)  # the same random numbers
     torch.testing.assert_close(ours.eval()(x)[0], theirs.eval()(x)[0], rtol=1e-5, atol=1e-5)
     assert not torch.equal(ours.train()(x)[0], ours(x)[0])
 
@@ -164,10 +176,12 @@ def test_torch_compile_takes_the_layers():
             ours.weight_ih_l0.detach().t().contiguous(),
             ours.weight_hh_l0.detach().t().contiguous(),
             torch.randn(28),
+            torch.randn(28),
             torch.zeros(3, 7),
             torch.zeros(3, 7),
             None,
             'lstm',
+            False,
             False,
             False,
         ),
@@ -184,8 +198,67 @@ def test_what_does_not_fit_is_said():
         ours(torch.zeros(6, 3, 5, dtype=torch.int64))
     with pytest.raises(RuntimeError, match='one for each row'):
         ours(torch.randn(6, 3, 5), lengths=torch.tensor([1, 2]))
-    with pytest.raises(pd.UnsupportedError, match='proj_size'):
-        pt.LSTM(5, 7, proj_size=3)(torch.randn(6, 3, 5))
+    with pytest.raises(RuntimeError, match='Expected hidden size'):
+        pt.LSTM(5, 7, proj_size=3)(torch.randn(6, 3, 5), (torch.zeros(1, 3, 7), torch.zeros(1, 3, 7)))
+
+
+def test_states_and_parameters_go_between_torchs_layers_and_ours(tmp_path):
+    ours, theirs = twins('LSTM', num_layers=2, bidirectional=True, proj_size=3)
+    theirs.load_state_dict(ours.state_dict())
+    torch.save(ours, tmp_path / 'layer.pt')
+    again = torch.load(tmp_path / 'layer.pt', weights_only=False)
+    x = torch.randn(6, 2, 5)
+    torch.testing.assert_close(again(x)[0], theirs(x)[0], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(copy.deepcopy(ours).double()(x.double())[0].float(), theirs(x)[0], rtol=1e-5, atol=1e-5)
+    ours.flatten_parameters()
+
+
+def test_a_gradient_is_refused_when_what_it_needs_was_written():
+    ours, theirs = twins('GRU')
+    x = torch.randn(6, 3, 5)
+    output, _ = ours(x)
+    output.mul_(2)
+    with pytest.raises(RuntimeError, match='modified by an inplace operation'):
+        output.sum().backward()
+    output, _ = ours(x)
+    with torch.no_grad():
+        ours.weight_hh_l0.mul_(0.5)
+    with pytest.raises(RuntimeError, match='modified by an inplace operation'):
+        output.sum().backward()
+    with torch.no_grad():
+        output = ours(x)[0].mul_(2)  # nobody needs it
+        theirs.weight_hh_l0.mul_(0.5)
+        torch.testing.assert_close(output, theirs(x)[0] * 2, rtol=1e-5, atol=1e-5)
+
+
+def test_only_gradients_that_are_wanted_are_made():
+    ours, theirs = twins('LSTM')
+    for module in (ours, theirs):
+        module.requires_grad_(False)
+        module.bias_hh_l0.requires_grad_(True)
+        module(torch.ones(6, 3, 5))[1][1].sum().backward()
+    torch.testing.assert_close(ours.bias_hh_l0.grad, theirs.bias_hh_l0.grad, rtol=1e-5, atol=1e-5)
+    assert ours.weight_ih_l0.grad is None and ours.bias_ih_l0.grad is None
+
+
+def test_threads_train_layers_of_their_own():
+    layers = [twins('GRU')[0] for _ in range(5)]
+    x = torch.linspace(-1, 1, 6 * 3 * 5).reshape(6, 3, 5)
+
+    def work(layer):
+        for _ in range(20):
+            layer.zero_grad()
+            layer(x)[0].square().sum().backward()
+
+    work(layers[0])
+    threads = [threading.Thread(target=work, args=(layer,)) for layer in layers[1:]]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for layer in layers[1:]:
+        for mine, wanted in zip(layer.parameters(), layers[0].parameters()):
+            torch.testing.assert_close(mine.grad, wanted.grad)
 
 
 def test_a_graph_is_a_differentiable_function():
@@ -199,10 +272,36 @@ def test_a_graph_is_a_differentiable_function():
     torch.testing.assert_close(y, torch.lerp(a.expand(4, 3), b, t.expand(4, 3)))
     assert torch.equal(which, b.argmax(1))
     assert torch.autograd.gradcheck(lambda *inputs: lerp(*inputs)[0], (a, b, t))
-    with pytest.raises(pd.ShapeError, match="input 'a'"):
+    compiled = torch.compile(lambda *inputs: lerp(*inputs)[0] * 2, backend='aot_eager', fullgraph=True)
+    torch.testing.assert_close(compiled(a, b, t), y * 2)
+    assert torch.autograd.gradcheck(compiled, (a, b, t))
+    with pytest.raises(pd.ShapeError, match=r"input 'a' is f64\[4,1\], not f64\[4,3\]"):
         lerp(b, b, t)
+    with pytest.raises(pd.DtypeError, match=r"input 'b' is f64\[4,3\], not f32\[4,3\]"):
+        lerp(a, b.float(), t)
     with pytest.raises(pd.ArgumentError, match='2 tensors for the inputs a, b, t'):
         lerp(a, b)
+
+
+def test_functions_that_live_to_the_end_print_nothing_there():
+    code = """
+import paoding as pd, paoding.torch as pt, torch
+with pd.Graph() as graph:
+    graph.fetch('y', graph.input('x', pd.f32, 3) * 2)
+twice = pt.function(graph)
+twice(torch.ones(3, requires_grad=True)).sum().backward()
+"""
+    folder = str(pathlib.Path(pd.__file__).parents[1])
+    environment = {**os.environ, 'PYTHONPATH': os.pathsep.join([folder, os.environ.get('PYTHONPATH', '')])}
+    done = subprocess.run([sys.executable, '-c', code], env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, '', '')
+
+
+def test_a_graph_that_decides_while_it_runs_is_a_function_too():
+    with pd.Graph() as graph:
+        x = graph.input('x', pd.f32, ())
+        graph.fetch('y', pd.while_loop(lambda v: v < 100, lambda v: v * 2, x))
+    assert pt.function(graph)(torch.tensor(3.0)).item() == 192
 
 
 def test_tensors_are_fed_and_fetched_where_they_are():

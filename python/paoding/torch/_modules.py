@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
-from ..errors import UnsupportedError
-from ._recurrence import GATES, _cell_state_dtype, recurrent
+from ._projected import projected_lstm
+from ._recurrence import Direction, cell_state_dtype, forward, recurrent
 
 
 class _Recurrent(torch.nn.RNNBase):
@@ -20,9 +20,7 @@ class _Recurrent(torch.nn.RNNBase):
     def _cell(self) -> str:
         return {'LSTM': 'lstm', 'GRU': 'gru', 'RNN_TANH': 'rnn_tanh', 'RNN_RELU': 'rnn_relu'}[self.mode]
 
-    def forward(self, input: Any, hx: Any = None, lengths: Tensor | None = None) -> Any:  # type: ignore[override]
-        if self.proj_size > 0:
-            raise UnsupportedError('paoding.torch: proj_size > 0 has no kernel; use torch.nn.LSTM')
+    def forward(self, input: Any, hx: Any = None, lengths: Tensor | None = None) -> Any:
         if isinstance(input, PackedSequence):
             return self._packed(input, hx)
         if input.dim() not in (2, 3):
@@ -45,11 +43,11 @@ class _Recurrent(torch.nn.RNNBase):
 
     def _packed(self, input: PackedSequence, hx: Any) -> Any:
         data, batch_sizes, sorted_indices, unsorted_indices = input
-        xs, lengths = torch._VF._pad_packed_sequence(data, batch_sizes, False, 0.0, len(batch_sizes))  # type: ignore[attr-defined]
+        xs, lengths = torch._VF._pad_packed_sequence(data, batch_sizes, False, 0.0, len(batch_sizes))
         if hx is not None and sorted_indices is not None:
             hx = self._each(hx, lambda state: state.index_select(1, sorted_indices))
         output, last = self._layers(xs, hx, lengths.to(device=xs.device, dtype=torch.int32))
-        data, _ = torch._VF._pack_padded_sequence(output, lengths, False)  # type: ignore[attr-defined]
+        data, _ = torch._VF._pack_padded_sequence(output, lengths, False)
         if unsorted_indices is not None:
             last = self._each(last, lambda state: state.index_select(1, unsorted_indices))
         return PackedSequence(data, batch_sizes, sorted_indices, unsorted_indices), last
@@ -65,36 +63,36 @@ class _Recurrent(torch.nn.RNNBase):
         if torch.is_autocast_enabled(xs.device.type):
             xs = xs.to(torch.get_autocast_dtype(xs.device.type))
         h0, c0 = (hx if cell == 'lstm' else (hx, None)) if hx is not None else (None, None)
-        ends_h, ends_c = [], []
+        ends_h: list[Tensor] = []
+        ends_c: list[Tensor] = []
         for layer in range(self.num_layers):
             outputs = []
             for direction in range(2 if self.bidirectional else 1):
                 at = len(ends_h)
-                states, last_h, last_c = self._direction(
-                    cell,
-                    xs,
-                    layer,
-                    direction == 1,
-                    None if h0 is None else h0[at],
-                    None if c0 is None else c0[at],
-                    lengths,
+                first_h, first_c = (
+                    state if state is None or count == 1 else state[at : at + 1] for state in (h0, c0)
                 )
-                outputs.append(states)
+                output, last_h, last_c = self._direction(cell, xs, layer, direction == 1, first_h, first_c, lengths)
+                outputs.append(output)
                 ends_h.append(last_h)
                 ends_c.append(last_c)
             xs = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=-1)
             if self.dropout > 0 and self.training and layer + 1 < self.num_layers:
                 xs = torch.nn.functional.dropout(xs, self.dropout)
-        last: Any = torch.stack(ends_h)
-        return xs, (last, torch.stack(ends_c)) if cell == 'lstm' else last
+        last: Any = ends_h[0] if count == 1 else torch.cat(ends_h)
+        if cell == 'lstm':
+            last = (last, ends_c[0] if count == 1 else torch.cat(ends_c))
+        return xs, last
 
     def _check(self, xs: Tensor, hx: Any, count: int, lengths: Tensor | None) -> None:
         if xs.shape[-1] != self.input_size:
             raise RuntimeError(
                 f'input.size(-1) must be equal to input_size. Expected {self.input_size}, got {xs.shape[-1]}'
             )
-        wanted = (count, xs.shape[1], self.hidden_size)
-        for state in hx if isinstance(hx, tuple) else () if hx is None else (hx,):
+        batch, hidden = xs.shape[1], self.hidden_size
+        states = hx if isinstance(hx, tuple) else () if hx is None else (hx,)
+        for state, width in zip(states, (self.proj_size or hidden, hidden)):
+            wanted = (count, batch, width)
             if tuple(state.shape) != wanted:
                 raise RuntimeError(f'Expected hidden size {wanted}, got {list(state.shape)}')
         if lengths is not None and tuple(lengths.shape) != (xs.shape[1],):
@@ -111,24 +109,55 @@ class _Recurrent(torch.nn.RNNBase):
         lengths: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         suffix = f'l{layer}{"_reverse" if is_reverse else ""}'
-        w, u = getattr(self, f'weight_ih_{suffix}'), getattr(self, f'weight_hh_{suffix}')
-        w, u = (self._turned(name, each, xs.dtype) for name, each in ((f'w_{suffix}', w), (f'u_{suffix}', u)))
-        b = self._bias(cell, suffix, xs).to(xs.dtype)
-        batch, hidden = xs.shape[1], self.hidden_size
-        h0 = xs.new_zeros(batch, hidden) if h0 is None else h0.to(xs.dtype)
-        if cell == 'lstm':
-            dtype = _cell_state_dtype(cell, xs)
-            c0 = xs.new_zeros(batch, hidden, dtype=dtype) if c0 is None else c0.to(dtype)
+        names = (f'weight_ih_{suffix}', f'weight_hh_{suffix}')
+        w, u = (getattr(self, name) for name in names)
+        b_ih, b_hh = None, None
+        if self.bias:
+            b_ih, b_hh = getattr(self, f'bias_ih_{suffix}'), getattr(self, f'bias_hh_{suffix}')
+        dtype = xs.dtype
+        if b_ih is not None and b_hh is not None and b_ih.dtype != dtype:
+            b_ih, b_hh = b_ih.to(dtype), b_hh.to(dtype)
+        if h0 is not None and h0.dtype != dtype:
+            h0 = h0.to(dtype)
+        if c0 is not None:
+            c0 = c0.to(cell_state_dtype(cell, dtype))
+        if self.proj_size > 0:
+            p = getattr(self, f'weight_hr_{suffix}').to(dtype)
+            b = None if b_ih is None or b_hh is None else b_ih + b_hh
+            return projected_lstm(xs, w.to(dtype), u.to(dtype), p, b, h0, c0, lengths, is_reverse)
         is_training = torch.is_grad_enabled() and any(
-            each is not None and each.requires_grad for each in (xs, w, u, b, h0, c0)
+            each is not None and each.requires_grad for each in (xs, w, u, b_ih, b_hh, h0, c0)
         )
-        states, last_h, last_c, _ = recurrent(xs, w, u, b, h0, c0, lengths, cell, is_reverse, is_training)
-        return states[:-1] if is_reverse else states[1:], last_h, last_c.to(xs.dtype)
+        is_plain = (
+            type(xs) in (Tensor, torch.nn.Parameter)
+            and not torch.compiler.is_compiling()
+            and not torch._C._are_functorch_transforms_active()
+        )
+        is_kept = is_plain and not is_training
+        if is_kept:
+            w, u = (self._turned(name, each, dtype) for name, each in zip(names, (w, u)))
+        elif w.dtype != dtype:
+            w, u = w.to(dtype), u.to(dtype)
+        if is_training and is_plain:
+            output, last_h, last_c = Direction.apply(xs, w, u, b_ih, b_hh, h0, c0, lengths, cell, is_reverse)  # type: ignore[no-untyped-call]
+        else:
+            run = forward if is_plain else recurrent
+            states, last_h, last_c, *_ = run(
+                xs, w, u, b_ih, b_hh, h0, c0, lengths, cell, is_reverse, is_training, not is_kept
+            )
+            output = states[:-1] if is_reverse else states[1:]
+        if cell == 'lstm' and last_c.dtype != dtype:
+            last_c = last_c.to(dtype)
+        return output, last_h, last_c
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = super().__getstate__()  # type: ignore[no-untyped-call]
+        return {name: value for name, value in state.items() if name != '_kept'}
 
     def _turned(self, name: str, weight: Tensor, dtype: torch.dtype) -> Tensor:
-        """[inputs, outputs], as the kernels read it. Where no gradient is wanted it is kept until the weight changes."""
-        if torch.is_grad_enabled() or torch.compiler.is_compiling() or weight.is_inference():
-            return weight.t().to(dtype)
+        """[inputs, outputs], as the kernels read it, kept until the weight changes."""
+        if weight.is_inference():
+            return weight.t().to(dtype).contiguous()
         kept: dict[str, Any] = self.__dict__.setdefault('_kept', {})
         key = (weight._version, weight.data_ptr(), weight.device, dtype)
         if name not in kept or kept[name][0] != key:
@@ -137,19 +166,9 @@ class _Recurrent(torch.nn.RNNBase):
         turned: Tensor = kept[name][2]
         return turned
 
-    def _bias(self, cell: str, suffix: str, xs: Tensor) -> Tensor:
-        hidden = self.hidden_size
-        if not self.bias:
-            return xs.new_zeros(4 * hidden if cell == 'gru' else GATES[cell] * hidden)
-        ours, theirs = getattr(self, f'bias_ih_{suffix}'), getattr(self, f'bias_hh_{suffix}')
-        if cell != 'gru':
-            return ours + theirs
-        gates = 2 * hidden  # r and z; the two of n are apart
-        return torch.cat([ours[:gates] + theirs[:gates], ours[gates:], theirs[gates:]])
-
 
 class LSTM(_Recurrent):
-    """As torch.nn.LSTM; UnsupportedError when it is called with a projection."""
+    """As torch.nn.LSTM. With a projection its steps are a scan, of which the backward pass computes the values again."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__('LSTM', *args, **kwargs)
@@ -184,10 +203,9 @@ _OURS: dict[type[torch.nn.Module], type[torch.nn.Module]] = {torch.nn.LSTM: LSTM
 
 
 def accelerate(model: torch.nn.Module) -> torch.nn.Module:
-    """`model` itself, whose torch.nn.LSTM, GRU and RNN are ours from now on, with the parameters that they have. Those
-    that have a projection stay."""
+    """`model` itself, whose torch.nn.LSTM, GRU and RNN are ours from now on, with the parameters that they have."""
     for module in model.modules():
         ours = _OURS.get(type(module))
-        if ours is not None and getattr(module, 'proj_size', 0) == 0:
+        if ours is not None:
             module.__class__ = ours
     return model

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recurrent layer in one direction as PyTorch ops, by the C interface (paoding/recurrent.h): forward, backward, what
-their results look like to torch.compile, and the gradient."""
+"""A recurrent layer in one direction on PyTorch tensors, by the C interface (paoding/recurrent.h): as a function that
+autograd knows, and as PyTorch ops, with what their results look like, for torch.compile."""
 
 from __future__ import annotations
 
+import atexit
 import threading
 from collections import OrderedDict
 from typing import Any
@@ -12,22 +13,37 @@ import torch
 from torch import Tensor
 
 from .._paoding import RecurrentPlan
+from ._memory import FLOATS, address, current_stream, dense
 
 GATES = {'lstm': 4, 'gru': 3, 'rnn_tanh': 1, 'rnn_relu': 1}
-_DTYPES = {torch.float32: 'f32', torch.float64: 'f64', torch.bfloat16: 'bf16', torch.float16: 'f16'}
 _MOST_PLANS = 128  # of a thread: each holds some memory of its kernels
+_KEPT_BYTES = 1 << 20  # of memory that a plan works in between its calls
+
+
+class _Plan:
+    """A layer's kernels, and on the CPU, where a call is done when it returns, the memory that they work in."""
+
+    def __init__(self, *key: Any) -> None:
+        self.kernels = RecurrentPlan(*key)
+        self.saved = self.kernels.saved
+        self.forward_bytes, self.backward_bytes = self.kernels.forward_workspace, self.kernels.backward_workspace
+        most = max(self.forward_bytes, self.backward_bytes)
+        self._kept = torch.empty(most, dtype=torch.uint8) if key[2] == 'cpu' and most <= _KEPT_BYTES else None
+
+    def workspace(self, size: int, like: Tensor) -> Tensor:
+        return self._kept if self._kept is not None else torch.empty(size, dtype=torch.uint8, device=like.device)
 
 
 class _Plans(threading.local):
     """Plans by layer; one plan is one thread's."""
 
     def __init__(self) -> None:
-        self.all: OrderedDict[tuple[Any, ...], RecurrentPlan] = OrderedDict()
+        self.all: OrderedDict[tuple[Any, ...], _Plan] = OrderedDict()
 
-    def at(self, *key: Any) -> RecurrentPlan:
+    def at(self, *key: Any) -> _Plan:
         plan = self.all.get(key)
         if plan is None:
-            plan = self.all[key] = RecurrentPlan(*key)
+            plan = self.all[key] = _Plan(*key)
             if len(self.all) > _MOST_PLANS:
                 self.all.popitem(last=False)
         else:
@@ -36,96 +52,90 @@ class _Plans(threading.local):
 
 
 _plans = _Plans()
+atexit.register(lambda: _plans.all.clear())  # PyTorch holds this module's ops to the end, and so them
 
 
-def _plan(cell: str, x: Tensor, hidden: int, has_lengths: bool, is_reverse: bool, is_training: bool) -> RecurrentPlan:
+def _plan(
+    cell: str, x: Tensor, hidden: int, has_lengths: bool, is_reverse: bool, is_training: bool, gates_first: bool
+) -> _Plan:
     steps, batch, inputs = x.shape
-    if x.dtype not in _DTYPES:
+    dtype = FLOATS.get(x.dtype)
+    if dtype is None:
         raise TypeError(f'paoding.torch: {x.dtype} is no dtype of recurrent layers')
-    device = 'cpu' if x.device.type == 'cpu' else str(x.device)
-    tf32 = x.device.type == 'cuda' and torch.backends.cudnn.allow_tf32
+    is_cuda = x.is_cuda
+    device = str(x.device) if is_cuda else 'cpu'
+    tf32 = is_cuda and torch.backends.cudnn.allow_tf32
     return _plans.at(
-        cell, _DTYPES[x.dtype], device, steps, batch, inputs, hidden, has_lengths, is_reverse, is_training, tf32
+        cell, dtype, device, steps, batch, inputs, hidden, has_lengths, is_reverse, is_training, tf32, gates_first
     )
 
 
-def _stream(x: Tensor) -> int:
-    return torch.cuda.current_stream(x.device).cuda_stream if x.device.type == 'cuda' else 0
+def cell_state_dtype(cell: str, dtype: torch.dtype) -> torch.dtype:
+    return torch.float32 if cell == 'lstm' and dtype in (torch.bfloat16, torch.float16) else dtype
 
 
-def _dense(tensor: Tensor) -> Tensor:
-    """As the kernels read it: dense, at an address that a new tensor could have."""
-    tensor = tensor.contiguous()
-    return tensor if tensor.data_ptr() % (256 if tensor.is_cuda else 64) == 0 else tensor.clone()
+def _bias(cell: str, x: Tensor, hidden: int, b_ih: Tensor | None, b_hh: Tensor | None) -> Tensor:
+    """As the kernels have it: of a GRU the two of n are apart."""
+    if b_ih is None or b_hh is None:
+        return x.new_zeros((4 if cell == 'gru' else GATES[cell]) * hidden)
+    if cell != 'gru':
+        return b_ih + b_hh
+    both = torch.cat((b_ih, b_hh[2 * hidden :]))
+    both[: 2 * hidden] += b_hh[: 2 * hidden]
+    return both
 
 
-def _address(tensor: Tensor | None) -> int:
-    return 0 if tensor is None else tensor.data_ptr()
+def _bias_gradients(cell: str, hidden: int, d_b: Tensor) -> tuple[Tensor, Tensor]:
+    if cell != 'gru':
+        return d_b, d_b
+    return d_b[: 3 * hidden], torch.cat((d_b[: 2 * hidden], d_b[3 * hidden :]))
 
 
-def _cell_state_dtype(cell: str, x: Tensor) -> torch.dtype:
-    return torch.float32 if cell == 'lstm' and x.element_size() == 2 else x.dtype
-
-
-@torch.library.custom_op('paoding::recurrent', mutates_args=())
-def recurrent(
+def forward(
     x: Tensor,
     w: Tensor,
     u: Tensor,
-    b: Tensor,
-    h0: Tensor,
+    b_ih: Tensor | None,
+    b_hh: Tensor | None,
+    h0: Tensor | None,
     c0: Tensor | None,
     lengths: Tensor | None,
     cell: str,
     is_reverse: bool,
     is_training: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """States [T + 1, B, H] (h0 in front, behind in reverse), last h, last c (empty but for LSTMs), and what the backward
-    pass needs."""
-    hidden = u.shape[0]
-    plan = _plan(cell, x, hidden, lengths is not None, is_reverse, is_training)
-    states, last_h, last_c, saved = _results(x, hidden, cell, plan.saved if is_training else 0)
-    workspace = torch.empty(plan.forward_workspace, dtype=torch.uint8, device=x.device)
-    x, w, u, b, h0 = (_dense(each) for each in (x, w, u, b, h0))
-    c0 = None if c0 is None else _dense(c0)
-    plan.forward(
+    gates_first: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, tuple[Tensor, ...]]:
+    """What `recurrent` gives, and x, w, u and h0 as the kernels read them."""
+    hidden = u.shape[1] if gates_first else u.shape[0]
+    plan = _plan(cell, x, hidden, lengths is not None, is_reverse, is_training, gates_first)
+    made = _results(x, hidden, cell, plan.saved if is_training else 0)
+    states, last_h, last_c, saved = made
+    b = dense(_bias(cell, x, hidden, b_ih, b_hh))
+    batch = x.shape[1]
+    x, w, u = dense(x), dense(w), dense(u)
+    h0 = x.new_zeros(batch, hidden) if h0 is None else dense(h0)
+    if cell == 'lstm':
+        c0 = x.new_zeros(batch, hidden, dtype=last_c.dtype) if c0 is None else dense(c0)
+    workspace = plan.workspace(plan.forward_bytes, x)
+    plan.kernels.forward(
         x.data_ptr(),
         w.data_ptr(),
         u.data_ptr(),
         b.data_ptr(),
         h0.data_ptr(),
-        _address(c0),
-        _address(lengths),
+        address(c0),
+        address(lengths),
         states.data_ptr(),
         last_h.data_ptr(),
         last_c.data_ptr() if cell == 'lstm' else 0,
         saved.data_ptr() if is_training else 0,
         workspace.data_ptr(),
-        _stream(x),
+        current_stream(x.device),
     )
-    return states, last_h, last_c, saved
+    return *made, (x, w, u, h0)
 
 
-def _results(x: Tensor, hidden: int, cell: str, saved: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    steps, batch, _ = x.shape
-    return (
-        x.new_empty(steps + 1, batch, hidden),
-        x.new_empty(batch, hidden),
-        x.new_empty((batch, hidden) if cell == 'lstm' else 0, dtype=_cell_state_dtype(cell, x)),
-        x.new_empty(saved, dtype=torch.uint8),
-    )
-
-
-@recurrent.register_fake
-def _(x: Tensor, w: Tensor, u: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    lengths, cell, is_reverse, is_training = rest[-4:]
-    hidden = u.shape[0]
-    saved = _plan(cell, x, hidden, lengths is not None, is_reverse, True).saved if is_training else 0
-    return _results(x, hidden, cell, saved)
-
-
-@torch.library.custom_op('paoding::recurrent_backward', mutates_args=())
-def recurrent_backward(
+def _backward(
     x: Tensor,
     w: Tensor,
     u: Tensor,
@@ -138,70 +148,201 @@ def recurrent_backward(
     d_last_c: Tensor | None,
     cell: str,
     is_reverse: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Gradients for x, w, u, b, h0 and c0 (empty but for LSTMs)."""
-    plan = _plan(cell, x, u.shape[0], lengths is not None, is_reverse, True)
-    results = _gradients(x, w, u, h0, cell)
-    workspace = torch.empty(plan.backward_workspace, dtype=torch.uint8, device=x.device)
-    x, w, u, h0 = (_dense(each) for each in (x, w, u, h0))
-    d_states, d_last_h, d_last_c = (None if each is None else _dense(each) for each in (d_states, d_last_h, d_last_c))
-    d_x, d_w, d_u, d_b, d_h0, d_c0 = results
-    plan.backward(
+    gates_first: bool,
+    wanted: tuple[bool, ...],
+) -> tuple[Tensor | None, ...]:
+    """Gradients for x, w, u, b, h0 and c0, of which `wanted` says which are made."""
+    hidden = u.shape[1] if gates_first else u.shape[0]
+    plan = _plan(cell, x, hidden, lengths is not None, is_reverse, True, gates_first)
+    d_states, d_last_h, d_last_c = (None if each is None else dense(each) for each in (d_states, d_last_h, d_last_c))
+    makers = _gradients(x, w, u, cell)
+    made = tuple(maker() if is_wanted else None for maker, is_wanted in zip(makers, wanted))
+    d_x, d_w, d_u, d_b, d_h0, d_c0 = map(address, made)
+    workspace = plan.workspace(plan.backward_bytes, x)
+    plan.kernels.backward(
         x.data_ptr(),
         w.data_ptr(),
         u.data_ptr(),
         h0.data_ptr(),
-        _address(lengths),
+        address(lengths),
         states.data_ptr(),
         saved.data_ptr(),
-        _address(d_states),
-        _address(d_last_h),
-        _address(d_last_c),
-        d_x.data_ptr(),
-        d_w.data_ptr(),
-        d_u.data_ptr(),
-        d_b.data_ptr(),
-        d_h0.data_ptr(),
-        d_c0.data_ptr() if cell == 'lstm' else 0,
+        address(d_states),
+        address(d_last_h),
+        address(d_last_c),
+        d_x,
+        d_w,
+        d_u,
+        d_b,
+        d_h0,
+        d_c0,
         workspace.data_ptr(),
-        _stream(x),
+        current_stream(x.device),
     )
-    return results
+    return made
 
 
-def _gradients(
-    x: Tensor, w: Tensor, u: Tensor, h0: Tensor, cell: str
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    hidden = u.shape[0]
+def _results(x: Tensor, hidden: int, cell: str, saved: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    steps, batch, _ = x.shape
     return (
-        torch.empty(x.shape, dtype=x.dtype, device=x.device),
-        torch.empty(w.shape, dtype=x.dtype, device=x.device),
-        torch.empty(u.shape, dtype=x.dtype, device=x.device),
-        x.new_empty(4 * hidden if cell == 'gru' else w.shape[1]),
-        torch.empty(h0.shape, dtype=x.dtype, device=x.device),
-        x.new_empty(h0.shape if cell == 'lstm' else 0, dtype=_cell_state_dtype(cell, x)),
+        x.new_empty((steps + 1, batch, hidden)),
+        x.new_empty((1, batch, hidden)),
+        x.new_empty((1, batch, hidden) if cell == 'lstm' else 0, dtype=cell_state_dtype(cell, x.dtype)),
+        x.new_empty(saved, dtype=torch.uint8),
     )
+
+
+def _gradients(x: Tensor, w: Tensor, u: Tensor, cell: str) -> tuple[Any, ...]:
+    """What makes room for each."""
+    batch = x.shape[1]
+    hidden = min(u.shape)
+    rows = (4 if cell == 'gru' else GATES[cell]) * hidden
+    c_dtype = cell_state_dtype(cell, x.dtype)
+    return (
+        lambda: x.new_empty(x.shape),
+        lambda: x.new_empty(w.shape),
+        lambda: x.new_empty(u.shape),
+        lambda: x.new_empty(rows),
+        lambda: x.new_empty((1, batch, hidden)),
+        lambda: x.new_empty((1, batch, hidden), dtype=c_dtype),
+    )
+
+
+class Direction(torch.autograd.Function):
+    """`recurrent` in eager mode, with weights as PyTorch keeps them and a gradient: [T, B, H] of every step, last h and
+    last c, [1, B, H], which is None but for LSTMs."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        w: Tensor,
+        u: Tensor,
+        b_ih: Tensor | None,
+        b_hh: Tensor | None,
+        h0: Tensor | None,
+        c0: Tensor | None,
+        lengths: Tensor | None,
+        cell: str,
+        is_reverse: bool,
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        states, last_h, last_c, saved, read = forward(
+            x, w, u, b_ih, b_hh, h0, c0, lengths, cell, is_reverse, True, True
+        )
+        steps, batch, hidden = x.shape[0], x.shape[1], u.shape[1]
+        first = 0 if is_reverse else batch * hidden
+        # In the memory of the states, but no view of them, which nobody could write to. It is saved beside them, so that
+        # a backward pass after such a write is refused.
+        output = x.new_empty(0).set_(states.untyped_storage(), first, (steps, batch, hidden), (batch * hidden, hidden, 1))
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*read, w, u, lengths, states, saved, output)
+        ctx.cell, ctx.is_reverse = cell, is_reverse
+        return output, last_h, last_c if cell == 'lstm' else None
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, d_output: Tensor | None, d_last_h: Tensor | None, d_last_c: Tensor | None) -> Any:
+        x, w, u, h0, _, _, lengths, states, saved, _ = ctx.saved_tensors
+        needs = ctx.needs_input_grad
+        cell = ctx.cell
+        wanted = (needs[0], needs[1], needs[2], needs[3] or needs[4], needs[5], needs[6])
+        d_x, d_w, d_u, d_b, d_h0, d_c0 = _backward(
+            x, w, u, h0, lengths, states, saved, d_output, d_last_h, d_last_c, cell, ctx.is_reverse, True, wanted
+        )
+        d_b_ih, d_b_hh = (None, None) if d_b is None else _bias_gradients(cell, u.shape[1], d_b)
+        return d_x, d_w, d_u, d_b_ih, d_b_hh, d_h0, d_c0, None, None, None
+
+
+@torch.library.custom_op('paoding::recurrent', mutates_args=())
+def recurrent(
+    x: Tensor,
+    w: Tensor,
+    u: Tensor,
+    b_ih: Tensor | None,
+    b_hh: Tensor | None,
+    h0: Tensor | None,
+    c0: Tensor | None,
+    lengths: Tensor | None,
+    cell: str,
+    is_reverse: bool,
+    is_training: bool,
+    gates_first: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """States [T + 1, B, H] (h0 in front, behind in reverse), last h, last c (empty but for LSTMs), and what the backward
+    pass needs. Weights are [I, G H] and [H, G H], or with `gates_first` as PyTorch keeps them."""
+    return forward(x, w, u, b_ih, b_hh, h0, c0, lengths, cell, is_reverse, is_training, gates_first)[:4]
+
+
+@recurrent.register_fake
+def _(x: Tensor, w: Tensor, u: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    lengths, cell, is_reverse, is_training, gates_first = rest[-5:]
+    hidden = u.shape[1] if gates_first else u.shape[0]
+    saved = 0
+    if is_training:
+        saved = _plan(cell, x, hidden, lengths is not None, is_reverse, True, gates_first).saved
+    return _results(x, hidden, cell, saved)
+
+
+@torch.library.custom_op('paoding::recurrent_backward', mutates_args=())
+def recurrent_backward(
+    x: Tensor,
+    w: Tensor,
+    u: Tensor,
+    h0: Tensor | None,
+    lengths: Tensor | None,
+    states: Tensor,
+    saved: Tensor,
+    d_states: Tensor | None,
+    d_last_h: Tensor | None,
+    d_last_c: Tensor | None,
+    cell: str,
+    is_reverse: bool,
+    gates_first: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Gradients for x, w, u, b, h0 and c0 (empty but for LSTMs)."""
+    first = x.new_zeros(x.shape[1], min(u.shape)) if h0 is None else h0
+    made = _backward(
+        dense(x),
+        dense(w),
+        dense(u),
+        dense(first),
+        lengths,
+        states,
+        saved,
+        d_states,
+        d_last_h,
+        d_last_c,
+        cell,
+        is_reverse,
+        gates_first,
+        (True,) * 5 + (cell == 'lstm',),
+    )
+    d_x, d_w, d_u, d_b, d_h0, d_c0 = (x.new_empty(0) if each is None else each for each in made)
+    return d_x, d_w, d_u, d_b, d_h0, d_c0
 
 
 @recurrent_backward.register_fake
-def _(x: Tensor, w: Tensor, u: Tensor, h0: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    return _gradients(x, w, u, h0, rest[-2])
+def _(x: Tensor, w: Tensor, u: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+    cell = rest[-3]
+    made = [maker() for maker in _gradients(x, w, u, cell)]
+    return tuple(made if cell == 'lstm' else [*made[:5], x.new_empty(0)])
 
 
 def _keep(ctx: Any, inputs: Any, output: Any) -> None:
-    x, w, u, _, h0, _, lengths, ctx.cell, ctx.is_reverse, is_training = inputs
+    x, w, u, b_ih, _, h0, c0, lengths, ctx.cell, ctx.is_reverse, ctx.is_training, ctx.gates_first = inputs
     states, _, _, saved = output
+    ctx.has = (b_ih is not None, h0 is not None, c0 is not None)
     ctx.set_materialize_grads(False)
     ctx.save_for_backward(x, w, u, h0, lengths, states, saved)
-    ctx.is_training = is_training
 
 
-def _backward(ctx: Any, d_states: Tensor | None, d_last_h: Tensor | None, d_last_c: Tensor | None, _: Any) -> Any:
+def _gradient(ctx: Any, d_states: Tensor | None, d_last_h: Tensor | None, d_last_c: Tensor | None, _: Any) -> Any:
     x, w, u, h0, lengths, states, saved = ctx.saved_tensors
     if not ctx.is_training:
         raise RuntimeError('paoding::recurrent: it was called with is_training=False and has saved nothing')
     if d_states is not None:
         d_states = d_states[:-1] if ctx.is_reverse else d_states[1:]
+    is_lstm = ctx.cell == 'lstm'
     d_x, d_w, d_u, d_b, d_h0, d_c0 = recurrent_backward(
         x,
         w,
@@ -212,11 +353,14 @@ def _backward(ctx: Any, d_states: Tensor | None, d_last_h: Tensor | None, d_last
         saved,
         d_states,
         d_last_h,
-        d_last_c if ctx.cell == 'lstm' else None,
+        d_last_c if is_lstm else None,
         ctx.cell,
         ctx.is_reverse,
+        ctx.gates_first,
     )
-    return d_x, d_w, d_u, d_b, d_h0, d_c0 if ctx.cell == 'lstm' else None, None, None, None, None
+    has_bias, has_h0, has_c0 = ctx.has
+    d_b_ih, d_b_hh = _bias_gradients(ctx.cell, min(u.shape), d_b) if has_bias else (None, None)
+    return d_x, d_w, d_u, d_b_ih, d_b_hh, d_h0 if has_h0 else None, d_c0 if has_c0 else None, *(None,) * 5
 
 
-recurrent.register_autograd(_backward, setup_context=_keep)
+recurrent.register_autograd(_gradient, setup_context=_keep)

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Graphs on addresses: what paoding.torch.function calls.
+#include "paoding/placed.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "arrays.h"
+#include "bindings.h"
+#include "errors.h"
+#include "interrupts.h"
+
+namespace paoding::python {
+namespace {
+
+using namespace nb::literals;
+using Address = std::uintptr_t;
+
+nb::list places_of(const std::vector<PlacedGraph::Place>& places) {
+  nb::list made;
+  for (const PlacedGraph::Place& place : places) {
+    const Shape& shape = place.type.shape;
+    const std::vector<std::int64_t> extents(shape.begin(), shape.end());
+    made.append(nb::make_tuple(place.name, place.type.dtype, nb::tuple(nb::cast(extents))));
+  }
+  return made;
+}
+
+}  // namespace
+
+void bind_placed(nb::module_& module) {
+  nb::class_<PlacedGraph>(module, "PlacedGraph", "A graph on memory of the caller's: paoding/placed.h.")
+      .def(
+          "__init__",
+          [](PlacedGraph* self, const GraphHandle& graph, const std::string& device, bool allow_tf32,
+             const std::vector<std::string>& fetches) {
+            with_lines(*graph.owner, [&] {
+              new (self) PlacedGraph(run_freely([&] {
+                return PlacedGraph(graph.graph(), device_of(device), {fetches, allow_tf32});
+              }));
+              return true;
+            });
+          },
+          "graph"_a, "device"_a, "allow_tf32"_a = false, "fetches"_a = nb::list(),
+          nb::sig("def __init__(self, graph: Graph, device: str, allow_tf32: bool = False, "
+                  "fetches: collections.abc.Sequence[str] = ()) -> None"))
+      .def_prop_ro(
+          "inputs", [](const PlacedGraph& self) { return places_of(self.inputs()); },
+          nb::sig("def inputs(self) -> list[tuple[str, DType, tuple[int, ...]]]"), "Name, dtype and shape of each.")
+      .def_prop_ro(
+          "results", [](const PlacedGraph& self) { return places_of(self.results()); },
+          nb::sig("def results(self) -> list[tuple[str, DType, tuple[int, ...]]]"))
+      .def_prop_ro("workspace_bytes", &PlacedGraph::workspace_bytes)
+      .def(
+          "run",
+          [](PlacedGraph& self, const std::vector<Address>& inputs, const std::vector<Address>& results,
+             Address workspace, Address stream) {
+            std::vector<const void*> read;
+            std::vector<void*> made;
+            for (Address each : inputs) read.push_back(reinterpret_cast<const void*>(each));
+            for (Address each : results) made.push_back(reinterpret_cast<void*>(each));
+            const nb::gil_scoped_release free;
+            self.run(read, made, reinterpret_cast<void*>(workspace), reinterpret_cast<void*>(stream));
+          },
+          "inputs"_a, "results"_a, "workspace"_a, "stream"_a = 0, "Addresses; 0 is null.");
+}
+
+}  // namespace paoding::python
