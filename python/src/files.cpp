@@ -3,6 +3,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -100,6 +101,14 @@ void bind_files(nb::module_& module) {
       "latest"_a = false,
       nb::sig("def load_checkpoint(path: str | os.PathLike[str], latest: bool = False) -> Checkpoint"),
       "The checkpoint in `path`, or the best in it (the latest with `latest`).");
+  module.def(
+      "values_of",
+      [](const Parameters& parameters, std::optional<ParameterRole> role) {
+        return run_freely([&] { return role ? values_of(parameters, *role) : values_of(parameters); });
+      },
+      "parameters"_a, "role"_a = nb::none(),
+      "Every value of a store by name, or those that are there for one thing: of ParameterRole.model all that a model "
+      "which predicts needs.");
   module.def(
       "restore",
       [](Parameters& parameters, const nb::dict& tensors, bool allow_more) {

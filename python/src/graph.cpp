@@ -10,6 +10,7 @@
 #include "arrays.h"
 #include "calls.h"
 #include "paoding/error.h"
+#include "paoding/ops/random.h"
 
 namespace paoding::python {
 namespace {
@@ -48,6 +49,11 @@ struct OnCpuHandle {
   GraphHandle graph;
   std::unique_ptr<OnCpu> entered = nullptr;
 };
+struct RandomPurposeHandle {
+  GraphHandle graph;
+  std::string purpose;
+  std::unique_ptr<RandomPurpose> entered = nullptr;
+};
 
 template <class Handle>
 void leave(Handle& self, const nb::args& /*exception*/) {
@@ -72,6 +78,10 @@ void bind_graph(nb::module_& module) {
       .value("i32", DType::i32)
       .value("u8", DType::u8)
       .value("bool", DType::boolean);
+  nb::enum_<ParameterRole>(module, "ParameterRole", "What a parameter is there for.")
+      .value("model", ParameterRole::model, "What the model computes with: weights, running statistics.")
+      .value("optimizer", ParameterRole::optimizer, "What training remembers besides: means of gradients, averages.")
+      .value("random", ParameterRole::random, "Seed and counter of random ops.");
   nb::class_<Initializer>(module, "Initializer", "Makes the values that parameters have at first: see paoding.nn.")
       .def(
           "__call__",
@@ -87,6 +97,12 @@ void bind_graph(nb::module_& module) {
   nb::class_<OnCpuHandle>(module, "OnCpu")
       .def("__enter__", [](OnCpuHandle& self) { self.entered = std::make_unique<OnCpu>(self.graph.graph()); })
       .def("__exit__", &leave<OnCpuHandle>, nb::sig("def __exit__(self, *exception: object) -> None"));
+  nb::class_<RandomPurposeHandle>(module, "RandomPurpose")
+      .def("__enter__",
+           [](RandomPurposeHandle& self) {
+             self.entered = std::make_unique<RandomPurpose>(self.graph.graph(), self.purpose);
+           })
+      .def("__exit__", &leave<RandomPurposeHandle>, nb::sig("def __exit__(self, *exception: object) -> None"));
   nb::class_<GraphHandle>(module, "Graph",
                           "A computation: values made of inputs and parameters. Within `with graph:` ops that have no "
                           "inputs belong to it.")
@@ -119,13 +135,15 @@ void bind_graph(nb::module_& module) {
           "A value fed on every run.")
       .def(
           "parameter",
-          [](const GraphHandle& self, const std::string& name, nb::object dtype, nb::object shape, nb::object initial) {
-            return wrap(
-                self.graph().parameter(name, dtype_of(dtype), shape_of(shape), initializer_of(std::move(initial))));
+          [](const GraphHandle& self, const std::string& name, nb::object dtype, nb::object shape, nb::object initial,
+             ParameterRole role) {
+            return wrap(self.graph().parameter(name, dtype_of(dtype), shape_of(shape),
+                                               initializer_of(std::move(initial)), role));
           },
           nb::arg("name"), nb::arg("dtype"), nb::arg("shape"), nb::arg("initial") = nb::none(),
+          nb::arg("role") = ParameterRole::model,
           nb::sig("def parameter(self, name: str, dtype: DType | str, shape: int | collections.abc.Sequence[int], "
-                  "initial: Initial = None) -> Value"),
+                  "initial: Initial = None, role: ParameterRole = ...) -> Value"),
           "A value kept in Parameters: `initial` is an initializer, an array, or a function of shape, dtype and seed; "
           "zero without.")
       .def(
@@ -161,6 +179,24 @@ void bind_graph(nb::module_& module) {
       .def(
           "on_cpu", [](const GraphHandle& self) { return OnCpuHandle{self}; },
           "`with graph.on_cpu():` what is built within runs on the CPU, also in a program for a GPU.")
+      .def(
+          "random_purpose",
+          [](const GraphHandle& self, const std::string& purpose) {
+            return RandomPurposeHandle{self, purpose};
+          },
+          nb::arg("purpose"),
+          "`with graph.random_purpose(name):` draws within from a state of its own, `random/name`, so that other draws "
+          "stay as they are.")
+      .def(
+          "role",
+          [](const GraphHandle& self, const std::string& name) {
+            const Graph& graph = self.graph();
+            for (const NodeId id : graph.parameters()) {
+              if (graph.node(id).name.str() == name) return graph.role(name);
+            }
+            throw Error(ErrorKind::argument, "role: the graph has no parameter '" + name + "'");
+          },
+          nb::arg("name"), "What the parameter of this name is there for.")
       .def("clone",
            [](const GraphHandle& self) { return GraphHandle{std::make_shared<GraphOwner>(self.graph().clone())}; })
       .def_prop_ro("inputs", [](const GraphHandle& self) { return names_of(self.graph(), self.graph().inputs()); })

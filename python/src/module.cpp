@@ -24,6 +24,7 @@ NB_MODULE(_paoding, module) {
   bind_training(module);
   bind_layers(module);
   bind_files(module);
+  bind_model(module);
   bind_profile(module);
   bind_recurrent(module);
   bind_placed(module);

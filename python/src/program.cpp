@@ -195,6 +195,25 @@ nb::dict report_of(const ProgramHandle& self) {
   return made;
 }
 
+using MaybeRole = std::optional<ParameterRole>;
+
+void bind_parameter_info(nb::module_& module) {
+  nb::class_<ParameterInfo>(module, "ParameterInfo", "A parameter of a store.")
+      .def_ro("name", &ParameterInfo::name)
+      .def_prop_ro("dtype", [](const ParameterInfo& self) { return self.type.dtype; })
+      .def_prop_ro(
+          "shape",
+          [](const ParameterInfo& self) {
+            const Shape& shape = self.type.shape;
+            return nb::tuple(nb::cast(std::vector<std::int64_t>(shape.begin(), shape.end())));
+          },
+          nb::sig("def shape(self) -> tuple[int, ...]"))
+      .def_ro("role", &ParameterInfo::role)
+      .def_prop_ro("elements", &ParameterInfo::elements)
+      .def_prop_ro("size_bytes", &ParameterInfo::size_bytes)
+      .def("__repr__", [](const ParameterInfo& self) { return self.name + " " + to_string(self.type); });
+}
+
 void bind_parameters(nb::module_& module) {
   nb::class_<Parameters>(module, "Parameters",
                          "The values of a graph's parameters on one device, by name; programs share them.")
@@ -217,17 +236,31 @@ void bind_parameters(nb::module_& module) {
       .def(
           "__iter__", [](const Parameters& self) { return nb::iter(nb::cast(self.names())); },
           nb::sig("def __iter__(self) -> collections.abc.Iterator[str]"))
-      .def("keys", &Parameters::names)
-      .def("items", [](const Parameters& self) {
-        std::vector<std::pair<std::string, Tensor>> all;
-        for (const std::string& name : self.names()) all.emplace_back(name, self.get(name));
-        return all;
-      });
+      .def("keys", &Parameters::names, nb::sig("def keys(self) -> collections.abc.Sequence[str]"))
+      .def("list", &Parameters::list, nb::sig("def list(self) -> collections.abc.Sequence[ParameterInfo]"),
+           "All of them in the order of the graph.")
+      .def(
+          "elements",
+          [](const Parameters& self, MaybeRole role) { return role ? self.elements(*role) : self.elements(); },
+          "role"_a = nb::none(), "Of all together, or of those that are there for one thing.")
+      .def(
+          "size_bytes",
+          [](const Parameters& self, MaybeRole role) { return role ? self.size_bytes(*role) : self.size_bytes(); },
+          "role"_a = nb::none())
+      .def(
+          "items",
+          [](const Parameters& self) {
+            std::vector<std::pair<std::string, Tensor>> all;
+            for (const std::string& name : self.names()) all.emplace_back(name, self.get(name));
+            return all;
+          },
+          nb::sig("def items(self) -> collections.abc.Sequence[tuple[str, Tensor]]"));
 }
 
 }  // namespace
 
 void bind_program(nb::module_& module) {
+  bind_parameter_info(module);
   bind_parameters(module);
   nb::class_<ProgramHandle>(module, "Program",
                             "A graph compiled for a device. Every error of the model is found when it is made. One "

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// Models in one file: written, read, and called from any thread.
+#include "paoding/model.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "arrays.h"
+#include "bindings.h"
+#include "interrupts.h"
+#include "paoding/checkpoint.h"
+#include "paoding/error.h"
+
+namespace paoding::python {
+namespace {
+
+using namespace nb::literals;
+using Texts = std::map<std::string, std::string>;
+using Tensors = std::map<std::string, Tensor>;
+
+nb::dict files_of(const ModelFile& file) {
+  nb::dict files;
+  for (const auto& [name, bytes] : file.files) files[name.c_str()] = nb::bytes(bytes.data(), bytes.size());
+  return files;
+}
+
+nb::list inputs_of(const Model& self, const std::string& entry) {
+  nb::list made;
+  for (const auto& types : self.inputs(entry)) {
+    nb::dict inputs;
+    for (const auto& [name, type] : types) {
+      const std::vector<std::int64_t> extents(type.shape.begin(), type.shape.end());
+      inputs[name.c_str()] = nb::make_tuple(type.dtype, nb::tuple(nb::cast(extents)));
+    }
+    made.append(inputs);
+  }
+  return made;
+}
+
+void save(const std::filesystem::path& path, const std::map<std::string, GraphHandle>& graphs, nb::object parameters,
+          const std::string& model, const Texts& options, const Texts& notes, const nb::dict& files) {
+  ModelFile file{.model = model, .options = options, .notes = notes};
+  for (auto [name, bytes] : files) {
+    const auto content = nb::cast<nb::bytes>(bytes);
+    file.files.emplace(nb::cast<std::string>(name), std::string(content.c_str(), content.size()));
+  }
+  Tensors values;
+  if (nb::isinstance<Parameters>(parameters)) {
+    const auto& store = nb::cast<const Parameters&>(parameters);
+    values = run_freely([&] { return values_of(store); });
+  } else if (!parameters.is_none()) {
+    for (auto [name, array] : nb::cast<nb::dict>(parameters)) {
+      const auto key = nb::cast<std::string>(name);
+      values.emplace(key, tensor_of(array, std::nullopt, {"parameter", key}));
+    }
+  }
+  for (const auto& [name, graph] : graphs) {
+    file.graphs.emplace(name, to_text(graph.graph()));
+    for (const NodeId id : graph.graph().parameters()) {
+      const std::string& parameter = graph.graph().node(id).name.str();
+      const auto found = values.find(parameter);
+      if (found == values.end()) {
+        throw Error(ErrorKind::argument,
+                    "save_model: no value is given for the parameter '" + parameter + "' of the graph '" + name + "'");
+      }
+      file.parameters.emplace(parameter, found->second);
+    }
+  }
+  run_freely([&] { save_model(path, file); });
+}
+
+Model load(const std::filesystem::path& path, const std::string& device, int executors, nb::object precision,
+           bool allow_tf32) {
+  ModelOptions options;
+  options.compile.device = device_of(device);
+  options.compile.precision = dtype_of(precision);
+  options.compile.allow_tf32 = allow_tf32;
+  options.executors = executors;
+  return run_freely([&] { return Model::load(path, options); });
+}
+
+// What NumPy and others have becomes an input's dtype only where every graph of the entry agrees on it: lists and
+// numbers have none of their own.
+Tensors fed(const Model& self, const std::optional<std::string>& entry, const nb::dict& feeds) {
+  std::map<std::string, DType> dtypes;
+  const std::vector<std::string> entries = self.entries();
+  if (entry || entries.size() == 1) {
+    for (const auto& types : self.inputs(entry ? *entry : entries[0])) {
+      for (const auto& [name, type] : types) dtypes.emplace(name, type.dtype);
+    }
+  }
+  Tensors tensors;
+  for (auto [name, array] : feeds) {
+    const auto key = nb::cast<std::string>(name);
+    const auto found = dtypes.find(key);
+    const std::optional<DType> wanted = found == dtypes.end() ? std::nullopt : std::optional(found->second);
+    tensors.emplace(key, tensor_of(array, wanted, {"input", key}));
+  }
+  return tensors;
+}
+
+Tensors run(const Model& self, const nb::dict& feeds, const std::optional<std::string>& entry) {
+  const Tensors tensors = fed(self, entry, feeds);
+  return run_freely([&] { return entry ? self.run(*entry, tensors) : self.run(tensors); });
+}
+
+}  // namespace
+
+void bind_model(nb::module_& module) {
+  nb::class_<Model>(module, "Model",
+                    "The graphs of a model file, compiled for a device when they are first needed. Any thread may call "
+                    "it at any time: there is one copy of the weights, and `executors` calls run at once.")
+      .def_static("load", &load, "path"_a, "device"_a = "cpu", nb::kw_only(), "executors"_a = 2,
+                  "precision"_a = DType::f32, "allow_tf32"_a = false,
+                  nb::sig("def load(path: str | os.PathLike[str], device: str = 'cpu', *, executors: int = 2, "
+                          "precision: DType | str = 'f32', allow_tf32: bool = False) -> Model"),
+                  "FileError when the file is truncated, damaged, none of a model, or of a later version; nothing in "
+                  "it is trusted.")
+      .def("run", &run, "feeds"_a, "entry"_a = nb::none(),
+           nb::sig("def run(self, feeds: dict[str, typing.Any], entry: str | None = None) -> dict[str, Tensor]"),
+           "Runs the graph of the entry point (the only one, without a name) whose inputs have the types of the feeds.")
+      .def(
+          "__call__",
+          [](const Model& self, const nb::kwargs& feeds) {
+            return run(self, nb::borrow<nb::dict>(feeds), std::nullopt);
+          },
+          nb::sig("def __call__(self, **feeds: typing.Any) -> dict[str, Tensor]"))
+      .def_prop_ro("entries", &Model::entries, "The names of its entry points.")
+      .def("inputs", &inputs_of, "entry"_a,
+           nb::sig("def inputs(self, entry: str) -> list[dict[str, tuple[DType, tuple[int, ...]]]]"),
+           "What the graphs of an entry point take: one for every shape.")
+      .def(
+          "graph",
+          [](const Model& self, const std::string& name) {
+            return GraphHandle{std::make_shared<GraphOwner>(self.graph(name))};
+          },
+          "name"_a, "A copy of a graph.")
+      .def_prop_ro(
+          "parameters", [](const Model& self) { return run_freely([&] { return values_of(self.parameters()); }); },
+          "The weights' values by name, copied.")
+      .def_prop_ro("name", [](const Model& self) { return self.file().model; })
+      .def_prop_ro("options", [](const Model& self) { return self.file().options; })
+      .def_prop_ro("notes", [](const Model& self) { return self.file().notes; })
+      .def_prop_ro(
+          "files", [](const Model& self) { return files_of(self.file()); },
+          nb::sig("def files(self) -> dict[str, bytes]"));
+  module.def("save_model", &save, "path"_a, "graphs"_a, "parameters"_a = nb::none(), nb::kw_only(), "model"_a = "",
+             "options"_a = Texts{}, "notes"_a = Texts{}, "files"_a = nb::dict(),
+             nb::sig("def save_model(path: str | os.PathLike[str], graphs: dict[str, Graph], parameters: Parameters | "
+                     "dict[str, typing.Any] | None = None, *, model: str = '', options: dict[str, str] = {}, notes: "
+                     "dict[str, str] = {}, files: dict[str, bytes] = {}) -> None"),
+             "Writes graphs, by entry point (`entry[2,3]` where one has several, by shape), and of `parameters` those "
+             "that they read, into one file, which appears whole or not at all.");
+}
+
+}  // namespace paoding::python
