@@ -12,10 +12,12 @@ import os
 import re
 import sys
 
+import scaling
 from generated import ROOT, write_or_check
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 RESULTS = os.path.join(HERE, "results")
+THREADS, THREADS_PICTURE = "2026-11-23-threads-xeon.txt", "pictures/performance_threads.svg"
 
 SECTIONS = {
     "S": "seq2seq training step",
@@ -155,6 +157,19 @@ def part(title, results, rows, picture):
     return lines
 
 
+def by_threads():
+    """Of one machine; where a number of threads had no time for a row, its cell is empty."""
+    with open(os.path.join(RESULTS, THREADS)) as file:
+        return scaling.rows_of(file.read())
+
+
+def threads_part():
+    return ["## CPU, by threads", "",
+            "On the host of the H200, an Intel Xeon of 16 virtual cores; median [least], in us. How it was measured, and what was",
+            f"not: [{THREADS}](../benchmarks/results/{THREADS}).", "", f"![]({THREADS_PICTURE})", "",
+            *scaling.table(by_threads()), ""]
+
+
 def page(gpu, cpu):
     lines = [
         "# Performance",
@@ -182,6 +197,7 @@ def page(gpu, cpu):
     for threads in sorted({row.get("threads") for row in cpu["rows"]}, key=lambda t: t or 0):
         rows = [row for row in cpu["rows"] if row.get("threads") == threads]
         lines += part(f"CPU, {threads} threads", cpu, rows, f"pictures/performance_cpu_{threads}.svg")
+    lines += threads_part()
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
@@ -330,6 +346,7 @@ def main():
     for threads in sorted({row["threads"] for row in cpu["rows"]}):
         rows = [row for row in cpu["rows"] if row["threads"] == threads]
         written[f"docs/pictures/performance_cpu_{threads}.svg"] = plot(rows, f"CPU, {threads} threads")
+    written["docs/" + THREADS_PICTURE] = scaling.plot(by_threads(), "Rows of the CPU: an Intel Xeon of 16 virtual cores")
     raise SystemExit(write_or_check(written, "python3 benchmarks/performance.py", checks))
 
 
