@@ -81,7 +81,7 @@ compare() {
   if has cpu; then
     for threads in 2 $(nproc); do
       note "CPU, $threads threads"
-      compare cpu cpu --threads "$threads" --peers torch,jax,onnx --filter "${FILTER:-$cpu_cases}"
+      compare cpu cpu --threads "$threads" --peers torch,jax,onednn,onnx --filter "${FILTER:-$cpu_cases}"
     done
   fi
 

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // cuDNN's recurrent layers called directly, every algorithm that takes the shape, replayed as a CUDA graph where it can
-// be captured. Reads requests from stdin as protocol.py describes them; only the numbers it needs are looked for in the
-// text. Built by benchmarks/compare where there is nvcc.
+// be captured. Reads requests from stdin as protocol.py describes them. Built by benchmarks/compare where there is nvcc.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 #include <cudnn.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -20,6 +18,8 @@
 #include <string>
 #include <vector>
 
+#include "request.h"
+
 namespace {
 
 void check(cudaError_t status, const char* what) {
@@ -29,61 +29,6 @@ void check(cudnnStatus_t status, const char* what) {
   if (status != CUDNN_STATUS_SUCCESS) throw std::runtime_error(std::string(what) + ": " + cudnnGetErrorString(status));
 }
 #define CHECK(call) check((call), #call)
-
-// ---- a request ----
-
-struct Request {
-  std::string kind, dtype, gpu_cache, wall_cache;
-  int steps = 1, batch = 1, hidden = 1, layers = 1;
-  bool has_lengths = false, is_quick = false;
-  bool wants_eager = false;  // also without a graph
-  bool trains() const { return kind.find("training") != std::string::npos; }
-};
-
-std::string text_after(const std::string& line, const std::string& key) {
-  const std::size_t at = line.find("\"" + key + "\": \"");
-  if (at == std::string::npos) return "";
-  const std::size_t begin = at + key.size() + 5;
-  return line.substr(begin, line.find('"', begin) - begin);
-}
-int number_after(const std::string& line, const std::string& key) {
-  const std::size_t at = line.find("\"" + key + "\": ");
-  return at == std::string::npos ? 1 : std::atoi(line.c_str() + at + key.size() + 4);
-}
-// The cache state of the row with this clock; empty when none is wanted.
-std::string cache_of(const std::string& line, const std::string& clock) {
-  for (const char* cache : {"hot", "cold"}) {
-    if (line.find("{\"cache\": \"" + std::string(cache) + "\", \"clock\": \"" + clock + "\"") != std::string::npos)
-      return cache;
-  }
-  return "";
-}
-// Others write JSON without the blanks that are looked for.
-std::string spaced(const std::string& text) {
-  std::string made;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    made += text[i];
-    const bool ends_word = i > 0 && (text[i] == ':' || text[i] == ',') && i + 1 < text.size() && text[i + 1] != ' ';
-    if (ends_word && (text[i - 1] == '"' || text[i + 1] == '"' || text[i] == ',')) made += ' ';
-  }
-  return made;
-}
-Request parse(const std::string& request) {
-  const std::string line = spaced(request);
-  Request r;
-  r.kind = text_after(line, "kind");
-  r.dtype = text_after(line, "dtype");
-  r.gpu_cache = cache_of(line, "gpu");
-  r.wall_cache = cache_of(line, "wall");
-  r.steps = number_after(line, "steps");
-  r.batch = number_after(line, "batch");
-  r.hidden = number_after(line, "hidden");
-  r.layers = number_after(line, "layers");
-  r.has_lengths = line.find("\"lengths\": true") != std::string::npos;
-  r.is_quick = line.find("\"quick\": true") != std::string::npos;
-  r.wants_eager = line.find("\"eager\": true") != std::string::npos;
-  return r;
-}
 
 // ---- buffers ----
 
@@ -233,18 +178,6 @@ class Layer {
 
 // ---- timing ----
 
-double microseconds() {
-  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-void print_row(const char* peer, const std::string& cache, const char* clock, std::vector<double> times) {
-  std::sort(times.begin(), times.end());
-  std::printf(
-      "{\"peer\": \"%s\", \"cache\": \"%s\", \"clock\": \"%s\", \"us\": %.3f, \"us_min\": %.3f, \"us_max\": %.3f, "
-      "\"samples\": %zu}\n",
-      peer, cache.c_str(), clock, times[times.size() / 2], times.front(), times.back(), times.size());
-}
-
 void time_way(cudnnHandle_t handle, cudaStream_t stream, const Request& r, const Way& way) {
   Layer layer(handle, stream, r, way);
   layer.run();
@@ -284,7 +217,7 @@ void time_way(cudnnHandle_t handle, cudaStream_t stream, const Request& r, const
       CHECK(cudaStreamSynchronize(stream));
       times.push_back(microseconds() - start);
     }
-    print_row(name.c_str(), r.wall_cache, "wall", times);
+    print_row(name, r.wall_cache, "wall", times);
   };
   if (!r.wall_cache.empty()) waited(r.wants_eager ? std::string(way.name) + ", graph" : way.name, replay);
   if (!r.wall_cache.empty() && r.wants_eager) waited(way.name, [&] { layer.run(); });
@@ -314,9 +247,7 @@ int main() {
         cudaGraph_t broken = nullptr;
         if (status != cudaStreamCaptureStatusNone) cudaStreamEndCapture(stream, &broken);
         cudaGetLastError();
-        std::string why = error.what();
-        std::replace(why.begin(), why.end(), '"', '\'');
-        std::printf("{\"peer\": \"%s\", \"why\": \"%s\"}\n", way.name, why.c_str());
+        print_refusal(way.name, error.what());
       }
     }
     std::printf("\n");
