@@ -5,8 +5,6 @@ JOBS ?= $(shell nproc)
 WERROR ?= ON
 FUZZ_SECONDS ?= 60
 CMAKE_ARGS ?=
-# What qemu runs in minutes.
-AARCH64_SUITES := ^(CpuGroupKernel|Threads/RandomGroups|TileMath|Golden/GoldenDump|OpSweepCases|MatmulOnTheCpu|Program|Gradient.*|Recurren.*OnCpu)$$
 # Suites that choose the CPU's instructions themselves.
 FEWER_INSTRUCTIONS := ^(avx2|interpreted)/
 SHELL := /bin/bash
@@ -81,7 +79,7 @@ demo: deps        ## Train a seq2seq that pronounces words, on this CPU, in some
 
 aarch64: deps deps-aarch64  ## Build for AArch64 into build-aarch64/ and run what the CPU computes, by qemu
 	$(call build,aarch64,build-aarch64)
-	@cd build-aarch64 && ctest --output-on-failure --parallel $(JOBS) -R '$(AARCH64_SUITES)'
+	@tools/run_aarch64.sh build-aarch64 $(JOBS)
 
 asan: deps        ## The tests under AddressSanitizer and UBSan, in build-asan/
 	$(call build,asan,build-asan)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "staged.h"
 
-#if PAODING_WITH_CUDA
 #include "base/one_line.h"
+#if PAODING_WITH_CUDA
 #include "gpu/driver.h"
 #endif
 

@@ -17,5 +17,7 @@ set(CMAKE_CXX_FLAGS_INIT "-isystem ${libraries}/usr/include/aarch64-linux-gnu")
 # Libraries of libraries are there too.
 set(CMAKE_EXE_LINKER_FLAGS_INIT "-Wl,-rpath-link,${libraries}/usr/lib/aarch64-linux-gnu:${libraries}/lib/aarch64-linux-gnu")
 set(CMAKE_SHARED_LINKER_FLAGS_INIT "-Wl,-rpath-link,${libraries}/usr/lib/aarch64-linux-gnu:${libraries}/lib/aarch64-linux-gnu")
-set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64 -L /usr/aarch64-linux-gnu
+# qemu keeps a table entry for every page of addresses that a program reserves, touched or not, and never gives one back:
+# without a limit an arena's reservations would fill the memory. With one (ulimit -v) they take what they need.
+set(CMAKE_CROSSCOMPILING_EMULATOR prlimit --as=8000000000 qemu-aarch64 -L /usr/aarch64-linux-gnu
   -E LD_LIBRARY_PATH=${libraries}/usr/lib/aarch64-linux-gnu:${libraries}/lib/aarch64-linux-gnu)

@@ -9,7 +9,7 @@
 #   PYTHON     a Python with torch, numpy and safetensors                              (python3)
 #   PROCESSES  at a time                                                               (number of cores)
 #   FIRST      first seed; 0 to 999 are those in tests/peer/recorded/                  (1000000)
-#   CHUNK      graphs that a process writes, runs in PyTorch and compares at a time    (250)
+#   CHUNK      graphs that a process writes, runs in PyTorch and compares at a time    (1000)
 #   SECONDS_MOST  no chunk begins that would not end by then, judging by those before  (3600)
 #   DEVICES    cpu, cuda or both; without it the CPU and, where there is one, a GPU
 #   CUDA_PART  graphs of 100 that the GPU is asked about too                           (100)
@@ -19,7 +19,7 @@ out=${1:?usage: tests/peer/many.sh OUT COUNT} count=${2:?usage: tests/peer/many.
 started=$SECONDS
 repo=$(cd "$(dirname "$0")/../.." && pwd)
 build=$(cd "${BUILD:-$repo/build}" && pwd) python=${PYTHON:-python3} processes=${PROCESSES:-$(nproc)} first=${FIRST:-1000000}
-chunk=${CHUNK:-250} most=${SECONDS_MOST:-3600} cuda_part=${CUDA_PART:-100}
+chunk=${CHUNK:-1000} most=${SECONDS_MOST:-3600} cuda_part=${CUDA_PART:-100}
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
 cd "$repo"
