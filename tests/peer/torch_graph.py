@@ -545,6 +545,7 @@ def run_scan(statement, values):
 
 
 def run_block(statements, env):
+    known = {id(v) for v in env.values()}
     for s in statements:
         if s.op in ('input', 'parameter'):
             continue
@@ -562,6 +563,7 @@ def run_block(statements, env):
                     made[i] = part
             for name, w, d in zip(s.left, wanted, made):
                 env[name] = torch.zeros_like(w) if d is None else d
+                known.add(id(env[name]))
             continue
         values = [env[n] for n in s.inputs]
         if s.op == 'full':
@@ -587,7 +589,8 @@ def run_block(statements, env):
             raise Missing(s.op)
         for name, result in zip(s.left, results):
             # Here every value is one of its own; what PyTorch hands through would share its gradient.
-            env[name] = result.clone() if any(result is v for v in env.values()) else result
+            env[name] = result.clone() if id(result) in known else result
+            known.add(id(env[name]))
 
 
 def run(text, take):
