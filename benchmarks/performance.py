@@ -170,7 +170,7 @@ def threads_part():
             *scaling.table(by_threads()), ""]
 
 
-def page(gpu, cpu):
+def page(gpu, cpu, small):
     lines = [
         "# Performance",
         "",
@@ -197,6 +197,7 @@ def page(gpu, cpu):
     for threads in sorted({row.get("threads") for row in cpu["rows"]}, key=lambda t: t or 0):
         rows = [row for row in cpu["rows"] if row.get("threads") == threads]
         lines += part(f"CPU, {threads} threads", cpu, rows, f"pictures/performance_cpu_{threads}.svg")
+    lines += part("CPU, 2 threads of a small machine", small, small["rows"], "pictures/performance_cpu_small.svg")
     lines += threads_part()
     return "\n".join(lines).rstrip("\n") + "\n"
 
@@ -337,15 +338,16 @@ def main():
     checks = sys.argv[1:] == ["--check"]
     if sys.argv[1:] and not checks:
         raise SystemExit("usage: python3 benchmarks/performance.py [--check]")
-    gpu, cpu = load("h200.json"), load("cpu.json")
+    gpu, cpu, small = load("h200.json"), load("cpu.json"), load("cpu_2_cores.json")
     path = os.path.join(ROOT, "README.md")
     with open(path) as file:
-        written = {"README.md": readme(file.read(), gpu, cpu), "docs/performance.md": page(gpu, cpu)}
+        written = {"README.md": readme(file.read(), gpu, cpu), "docs/performance.md": page(gpu, cpu, small)}
     if gpu["rows"]:
         written["docs/pictures/performance_h200.svg"] = plot(gpu["rows"], "One H200")
     for threads in sorted({row["threads"] for row in cpu["rows"]}):
         rows = [row for row in cpu["rows"] if row["threads"] == threads]
         written[f"docs/pictures/performance_cpu_{threads}.svg"] = plot(rows, f"CPU, {threads} threads")
+    written["docs/pictures/performance_cpu_small.svg"] = plot(small["rows"], "CPU, 2 threads of a small machine")
     written["docs/" + THREADS_PICTURE] = scaling.plot(by_threads(), "Rows of the CPU: an Intel Xeon of 16 virtual cores")
     raise SystemExit(write_or_check(written, "python3 benchmarks/performance.py", checks))
 
