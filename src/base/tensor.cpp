@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/half.h"
+#include "base/huge_pages.h"
 #include "base/memory.h"
 
 namespace paoding {
@@ -33,8 +34,10 @@ Tensor::Tensor(const Type& type) : type_(type) {
   constexpr std::size_t kAlignment = 64;
   const auto bytes = static_cast<std::size_t>(paoding::size_bytes(type));
   const std::size_t padded = (bytes + kAlignment) / kAlignment * kAlignment;  // never zero
-  auto* memory = static_cast<std::byte*>(std::aligned_alloc(kAlignment, padded));
+  const bool is_large = is_worth_huge_pages(bytes);
+  auto* memory = static_cast<std::byte*>(std::aligned_alloc(is_large ? kHugePage : kAlignment, padded));
   if (memory == nullptr) fail_without_memory(fmt::format("memory: a {}", to_string(type)), size_bytes());
+  if (is_large) prefer_huge_pages(memory, padded);
   bytes_ = std::shared_ptr<std::byte>(memory, [](std::byte* p) { std::free(p); });
 }
 

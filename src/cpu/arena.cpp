@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "base/huge_pages.h"
 #include "cpu/parallel.h"
 
 namespace paoding {
@@ -49,6 +50,7 @@ bool GrowingMemory::grow(std::int64_t bytes) {
   if (wanted > reserved_) return false;
   if (mprotect(address_, static_cast<std::size_t>(wanted), PROT_READ | PROT_WRITE) != 0) return false;
   size_ = wanted;
+  if (is_worth_huge_pages(static_cast<std::size_t>(size_))) prefer_huge_pages(address_, static_cast<std::size_t>(size_));
   return true;
 }
 
