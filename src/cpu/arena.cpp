@@ -50,7 +50,8 @@ bool GrowingMemory::grow(std::int64_t bytes) {
   if (wanted > reserved_) return false;
   if (mprotect(address_, static_cast<std::size_t>(wanted), PROT_READ | PROT_WRITE) != 0) return false;
   size_ = wanted;
-  if (is_worth_huge_pages(static_cast<std::size_t>(size_))) prefer_huge_pages(address_, static_cast<std::size_t>(size_));
+  if (is_worth_huge_pages(static_cast<std::size_t>(size_)))
+    prefer_huge_pages(address_, static_cast<std::size_t>(size_));
   return true;
 }
 
