@@ -76,6 +76,12 @@ class Recorder::ToTrace {
       threads.emplace_back(spans.get(), std::move(open));
     }
     std::sort(threads.begin(), threads.end(), [](auto& a, auto& b) { return a.first->number < b.first->number; });
+    std::size_t count = r_.gpu_spans.size();
+    for (const auto& [spans, open] : threads) {
+      for (std::size_t c = 0; c < spans->chunks_used; ++c) count += spans->chunks[c]->used.load();
+      count += open.size();
+    }
+    trace_.reserve(count);
     for (auto& [spans, open] : threads) add_thread(*spans, open);
     if (dropped_ > 0) {
       trace_.add_note("host spans dropped, the recorder was full", dropped_, Note::Kind::dropped);
@@ -149,15 +155,22 @@ class Recorder::ToTrace {
   }
 
   SiteId trace_site(SiteId site) {
+    Known& near = near_[site % near_.size()];  // a loop's sites, without a look into the table
+    if (near.site == site && near.of != kNone) return near.of;
     const auto [found, is_new] = site_of_.try_emplace(site);
-    if (!is_new) return found->second;
-    return found->second = trace_.add_site(r_.site_info(site));
+    if (is_new) found->second = trace_.add_site(r_.site_info(site));
+    near = {site, found->second};
+    return found->second;
   }
 
   Recording& r_;
   const double ns_per_tick_;
   Trace trace_;
+  struct Known {
+    SiteId site = 0, of = kNone;
+  };
   std::unordered_map<SiteId, SiteId> site_of_;  // recorder's id -> trace's
+  std::array<Known, 1024> near_;                // some of them
   std::uint64_t dropped_ = 0, cut_at_start_ = 0, cut_at_end_ = 0;
 };
 

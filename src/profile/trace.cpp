@@ -3,9 +3,6 @@
 #include "profile/trace.h"
 
 #include <algorithm>
-#include <map>
-#include <numeric>
-#include <tuple>
 #include <utility>
 
 #include "base/check.h"
@@ -93,6 +90,13 @@ void Trace::set_window(std::int64_t start_ns, std::int64_t end_ns) {
   has_window_ = true;
   window_start_ = start_ns;
   window_end_ = end_ns;
+}
+
+void Trace::reserve(std::size_t spans) {
+  start_.reserve(spans), duration_.reserve(spans);
+  track_.reserve(spans), site_.reserve(spans);
+  run_.reserve(spans), correlation_.reserve(spans);
+  parent_.reserve(spans), cause_.reserve(spans);
 }
 
 SpanId Trace::add(const Span& whole) {
@@ -195,21 +199,9 @@ std::string_view Trace::name(SpanId i) const {
   return text(s.name != 0 ? s.name : s.op);
 }
 
-namespace {
-
-template <class T>
-void permute(std::vector<T>& column, const std::vector<SpanId>& order) {
-  if (column.empty()) return;
-  std::vector<T> sorted(column.size());
-  for (std::size_t i = 0; i < order.size(); ++i) sorted[i] = column[order[i]];
-  column.swap(sorted);
-}
-
-}  // namespace
-
 void Trace::finish(Links links) {
-  if (links == Links::to_find) sort_spans();
   if (links == Links::to_find) {
+    sort_spans();
     link_parents();
     link_causes();
   }
@@ -230,13 +222,6 @@ void Trace::finish(Links links) {
   std::stable_sort(runs_.begin(), runs_.end(), [&](SpanId a, SpanId b) { return start(a) < start(b); });
 }
 
-bool Trace::comes_before(SpanId a, SpanId b) const {
-  if (track_[a] != track_[b]) return track_[a] < track_[b];
-  if (start_[a] != start_[b]) return start_[a] < start_[b];
-  if (duration_[a] != duration_[b]) return duration_[a] > duration_[b];
-  return kind(a) < kind(b);
-}
-
 bool Trace::has_sound_links() const {
   for (SpanId i = 0; i < size(); ++i) {
     if (i > 0 && comes_before(i, i - 1)) return false;
@@ -249,92 +234,6 @@ bool Trace::has_sound_links() const {
 void Trace::forget_links() {
   std::fill(parent_.begin(), parent_.end(), kNone);
   std::fill(cause_.begin(), cause_.end(), kNone);
-}
-
-void Trace::sort_spans() {
-  std::vector<SpanId> order(size());
-  std::iota(order.begin(), order.end(), 0);
-  // Of spans that are alike in all of this the one that was added later contains the other: threads write a span when
-  // it ends.
-  const auto before = [this](SpanId a, SpanId b) { return comes_before(a, b) || (a > b && !comes_before(b, a)); };
-  if (std::is_sorted(order.begin(), order.end(), before)) return;
-  std::stable_sort(order.begin(), order.end(), before);
-
-  std::vector<SpanId> place(size());
-  for (SpanId i = 0; i < order.size(); ++i) place[order[i]] = i;
-  permute(start_, order);
-  permute(duration_, order);
-  permute(track_, order);
-  permute(site_, order);
-  permute(run_, order);
-  permute(correlation_, order);
-  permute(parent_, order);
-  permute(cause_, order);
-  permute(bytes_, order);
-  permute(flops_, order);
-  permute(cut_, order);
-  for (SpanId& p : parent_) p = p == kNone ? kNone : place[p];
-  for (SpanId& c : cause_) c = c == kNone ? kNone : place[c];
-}
-
-void Trace::link_parents() {
-  std::vector<SpanId> open;
-  for (SpanId i = 0; i < size(); ++i) {
-    const auto over = [&](SpanId s) {
-      return track_[s] != track_[i] || end(s) < start(i) || (end(s) == start(i) && duration(i) > 0);
-    };
-    while (!open.empty() && over(open.back())) open.pop_back();
-    if (parent_[i] == kNone) {
-      // Spans that overlap without containing each other are siblings, so look further out for one that contains this.
-      const auto found =
-          std::find_if(open.rbegin(), open.rend(), [&](SpanId s) { return !over(s) && end(s) >= end(i); });
-      if (found != open.rend()) parent_[i] = *found;
-    }
-    PD_ASSERT(parent_[i] == kNone || parent_[i] < i, "a span's parent starts after it or is on a later track");
-    if (run_[i] == 0 && parent_[i] != kNone) run_[i] = run_[parent_[i]];
-    open.push_back(i);
-  }
-}
-
-void Trace::link_causes() {
-  std::unordered_map<std::uint32_t, SpanId> by_correlation;
-  std::unordered_map<std::uint32_t, std::vector<SpanId>> launches;  // of each run
-  std::unordered_map<std::uint32_t, SpanId> copies;                 // by the number that their source gave them
-  for (SpanId i = 0; i < size(); ++i) {
-    if (on_gpu(i)) continue;
-    if (correlation_[i] != 0) by_correlation[correlation_[i]] = i;  // the innermost comes last
-    const bool launches_work = kind(i) == SpanKind::launch || kind(i) == SpanKind::compute;
-    if (launches_work && run_[i] != 0) launches[run_[i]].push_back(i);
-    if (kind(i) == SpanKind::memcpy && run_[i] != 0) copies[run_[i]] = i;
-  }
-  // A run with several launches was run step by step: the n-th launch for an op instance started its n-th GPU span, and
-  // the last all that come behind.
-  using StepKey = std::tuple<std::uint32_t, StringId, StringId>;
-  std::map<StepKey, std::pair<std::vector<SpanId>, std::size_t>> steps;
-  for (const auto& [run, spans] : launches) {
-    if (spans.size() < 2) continue;
-    for (SpanId s : spans) steps[{run, site(s).op, site(s).instance}].first.push_back(s);
-  }
-  for (SpanId i = 0; i < size(); ++i) {
-    if (!on_gpu(i)) continue;
-    if (cause_[i] == kNone && correlation_[i] != 0) {
-      if (auto found = by_correlation.find(correlation_[i]); found != by_correlation.end()) cause_[i] = found->second;
-    }
-    if (cause_[i] == kNone && run_[i] != 0 && kind(i) == SpanKind::memcpy && copies.contains(run_[i])) {
-      cause_[i] = copies.at(run_[i]);
-    }
-    if (cause_[i] == kNone && run_[i] != 0) {
-      const auto of_run = launches.find(run_[i]);
-      if (of_run == launches.end()) continue;
-      if (of_run->second.size() == 1) {
-        cause_[i] = of_run->second[0];
-      } else if (auto step = steps.find({run_[i], site(i).op, site(i).instance}); step != steps.end()) {
-        auto& [spans, next] = step->second;
-        cause_[i] = spans[std::min(next++, spans.size() - 1)];
-      }
-    }
-    if (run_[i] == 0 && cause_[i] != kNone) run_[i] = run_[cause_[i]];
-  }
 }
 
 }  // namespace paoding::profile

@@ -173,6 +173,8 @@ class Trace {
   TrackId add_track(TrackKind kind, std::string_view name, int device = -1);
   /// The same facts give the same id.
   SiteId add_site(const SiteInfo& info);
+  /// Room for so many spans in all.
+  void reserve(std::size_t spans);
   SpanId add(const Span& span);
   /// Of a span that was cut before it was added.
   void set_cut(SpanId i, Cut cut);
@@ -243,6 +245,8 @@ class Trace {
 
  private:
   bool comes_before(SpanId a, SpanId b) const;
+  bool is_around(SpanId a, SpanId b) const;
+  std::vector<SpanId> by_track() const;
   void sort_spans();
   void link_parents();
   void link_causes();

@@ -2,7 +2,16 @@
 // Trace: containment, causes and runs that finish() finds.
 #include "profile/trace.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <map>
+#include <numeric>
+#include <random>
+#include <tuple>
 
 namespace paoding::profile {
 namespace {
@@ -133,6 +142,85 @@ TEST(Trace, NestsSpansOfEqualTimesInTheOrderOfTheirEnds) {
   EXPECT_EQ(trace.name(2), "inner");
   EXPECT_EQ(trace.parent(2), 1u);
   EXPECT_EQ(trace.parent(1), 0u);
+}
+
+// Trees of spans as threads write them, several at once, and spans in no order at all, held against plain sorting.
+TEST(Trace, OfAnyOrderIsSortedByTrackStartAndContainment) {
+  std::mt19937 random(4);
+  const auto below = [&](std::int64_t n) { return static_cast<std::int64_t>(random() % static_cast<unsigned>(n)); };
+  for (int round = 0; round < 200; ++round) {
+    const bool is_nested = round % 3 != 0;
+    Trace trace;
+    std::vector<Span> spans;
+    const std::int64_t tracks = 1 + below(3);
+    for (TrackId track = 0; track < tracks; ++track) trace.add_track(TrackKind::thread, "thread");
+    const std::array<SiteId, 2> sites{trace.add_site({.name = "run", .kind = SpanKind::run}),
+                                      trace.add_site({.name = "op", .kind = SpanKind::op})};
+    std::vector<std::int64_t> now(static_cast<std::size_t>(tracks));
+    const std::function<void(TrackId, int)> grow = [&](TrackId track, int depth) {
+      const std::int64_t start = now[track] += below(2);
+      for (std::int64_t inner = depth < 4 ? below(4) : 0; inner > 0; --inner) grow(track, depth + 1);
+      const std::int64_t end = now[track] += below(3);
+      spans.push_back({.track = track, .site = sites[depth > 0], .start_ns = start, .duration_ns = end - start});
+    };
+    for (int i = 0; i < 20; ++i) grow(static_cast<TrackId>(below(tracks)), 0);
+    if (!is_nested) std::ranges::shuffle(spans, random);
+    for (const Span& span : spans) trace.add(span);
+    trace.finish();
+
+    std::vector<std::size_t> order(spans.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::ranges::sort(order, {}, [&](std::size_t i) {
+      const Span& s = spans[i];
+      return std::tuple(s.track, s.start_ns, -s.duration_ns, s.site, -static_cast<std::int64_t>(i));
+    });
+    ASSERT_EQ(trace.size(), spans.size());
+    for (SpanId i = 0; i < trace.size(); ++i) {
+      const Span &is = trace.span(i), &expected = spans[order[i]];
+      ASSERT_EQ(std::tuple(is.track, is.start_ns, is.duration_ns, is.site),
+                std::tuple(expected.track, expected.start_ns, expected.duration_ns, expected.site))
+          << "round " << round << ", span " << i;
+    }
+  }
+}
+
+// As many launches of an instance as there are, then the last one; of runs whose numbers come in any order.
+TEST(Trace, FindsTheCauseOfEveryStepOfManyRuns) {
+  Trace trace;
+  const TrackId host = trace.add_track(TrackKind::thread, "thread0");
+  const TrackId gpu = trace.add_track(TrackKind::stream, "stream 7", 0);
+  const auto site = [&](std::uint32_t instance, SpanKind kind) {
+    return trace.add_site({.op = "mul", .instance = fmt::format("mul{}", instance), .kind = kind});
+  };
+  std::mt19937 random(6);
+  std::vector<std::uint32_t> runs(40);
+  std::iota(runs.begin(), runs.end(), 1u);
+  std::ranges::shuffle(runs, random);
+  std::int64_t now = 0;
+  std::map<std::int64_t, std::int64_t> cause_of;  // start of a kernel -> of its launch
+  for (const std::uint32_t run : runs) {
+    std::map<std::uint32_t, std::vector<std::int64_t>> launched;
+    for (int i = 0; i < 12; ++i) {
+      const auto instance = static_cast<std::uint32_t>(random() % 3);
+      launched[instance].push_back(now += 10);
+      trace.add(
+          {.track = host, .site = site(instance, SpanKind::launch), .start_ns = now, .duration_ns = 2, .run = run});
+    }
+    for (auto& [instance, starts] : launched) {
+      for (std::size_t k = 0; k < starts.size() + 2; ++k) {  // two more than were launched
+        cause_of[now += 10] = starts[std::min(k, starts.size() - 1)];
+        trace.add(
+            {.track = gpu, .site = site(instance, SpanKind::kernel), .start_ns = now, .duration_ns = 2, .run = run});
+      }
+    }
+  }
+  trace.finish();
+  for (SpanId i = 0; i < trace.size(); ++i) {
+    if (!trace.on_gpu(i)) continue;
+    ASSERT_NE(trace.cause(i), kNone);
+    EXPECT_EQ(trace.start(trace.cause(i)), cause_of.at(trace.start(i)));
+    EXPECT_EQ(trace.run(i), trace.run(trace.cause(i)));
+  }
 }
 
 }  // namespace

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// What belongs together in a trace: the span around each, on its track, and what on the host started work of a GPU.
+// Found by sorting what has numbers, and only where there is work of a GPU to find a cause for.
+#include <algorithm>
+#include <compare>
+#include <tuple>
+
+#include "base/check.h"
+#include "profile/trace.h"
+
+namespace paoding::profile {
+namespace {
+
+// Spans by a number that several may share, each number's in the order in which they were added.
+class Numbered {
+ public:
+  void add(std::uint32_t number, SpanId span) {
+    if (number != 0) spans_.push_back({number, span});
+  }
+  void sort() {
+    if (!std::ranges::is_sorted(spans_, {}, &Entry::number)) std::ranges::stable_sort(spans_, {}, &Entry::number);
+  }
+  /// How many there are of it.
+  std::size_t count(std::uint32_t number) {
+    look_up(number);
+    return to_ - from_;
+  }
+  /// Of the last of them; kNone where there is none.
+  SpanId last(std::uint32_t number) {
+    look_up(number);
+    return from_ == to_ ? kNone : spans_[to_ - 1].span;
+  }
+  template <class Take>
+  void for_each(Take&& take) const {
+    for (const Entry& entry : spans_) take(entry.number, entry.span);
+  }
+
+ private:
+  struct Entry {
+    std::uint32_t number;
+    SpanId span;
+  };
+  // Work of one launch comes one behind the other: most often it is the number of before.
+  void look_up(std::uint32_t number) {
+    if (number == number_) return;
+    const auto range = std::ranges::equal_range(spans_, number, {}, &Entry::number);
+    number_ = number;
+    from_ = static_cast<std::size_t>(range.begin() - spans_.begin());
+    to_ = static_cast<std::size_t>(range.end() - spans_.begin());
+  }
+
+  std::vector<Entry> spans_;
+  std::uint32_t number_ = 0;
+  std::size_t from_ = 0, to_ = 0;
+};
+
+// A step of a run: which instance of which op.
+struct Step {
+  std::uint32_t run;
+  StringId op, instance;
+  SpanId span;
+
+  auto of() const { return std::tuple(run, op, instance); }
+  auto operator<=>(const Step&) const = default;
+};
+
+}  // namespace
+
+void Trace::link_parents() {
+  std::vector<SpanId> open;
+  for (SpanId i = 0; i < size(); ++i) {
+    const auto over = [&](SpanId s) {
+      return track_[s] != track_[i] || end(s) < start(i) || (end(s) == start(i) && duration(i) > 0);
+    };
+    while (!open.empty() && over(open.back())) open.pop_back();
+    if (parent_[i] == kNone) {
+      // Spans that overlap without containing each other are siblings, so look further out for one that contains this.
+      const auto found =
+          std::find_if(open.rbegin(), open.rend(), [&](SpanId s) { return !over(s) && end(s) >= end(i); });
+      if (found != open.rend()) parent_[i] = *found;
+    }
+    PD_ASSERT(parent_[i] == kNone || parent_[i] < i, "a span's parent starts after it or is on a later track");
+    if (run_[i] == 0 && parent_[i] != kNone) run_[i] = run_[parent_[i]];
+    open.push_back(i);
+  }
+}
+
+void Trace::link_causes() {
+  if (std::ranges::none_of(tracks_, [](const Track& track) { return track.kind != TrackKind::thread; })) return;
+  Numbered correlated, launches, copies;  // copies by the number that their source gave them
+  for (SpanId i = 0; i < size(); ++i) {
+    if (on_gpu(i)) continue;
+    correlated.add(correlation_[i], i);  // the innermost comes last
+    const SpanKind of = kind(i);
+    if (of == SpanKind::launch || of == SpanKind::compute) launches.add(run_[i], i);
+    if (of == SpanKind::memcpy) copies.add(run_[i], i);
+  }
+  for (Numbered* numbered : {&correlated, &launches, &copies}) numbered->sort();
+
+  std::vector<Step> works;
+  for (SpanId i = 0; i < size(); ++i) {
+    if (!on_gpu(i)) continue;
+    if (cause_[i] == kNone) cause_[i] = correlated.last(correlation_[i]);
+    if (cause_[i] == kNone && kind(i) == SpanKind::memcpy) cause_[i] = copies.last(run_[i]);
+    if (cause_[i] == kNone) {
+      const std::size_t count = launches.count(run_[i]);
+      if (count == 1) cause_[i] = launches.last(run_[i]);
+      if (count > 1) works.push_back({run_[i], site(i).op, site(i).instance, i});
+    }
+    if (run_[i] == 0 && cause_[i] != kNone) run_[i] = run_[cause_[i]];
+  }
+  if (works.empty()) return;
+
+  // A run with several launches was run step by step: the n-th launch for an op instance started its n-th GPU span, and
+  // the last all that come behind.
+  std::vector<Step> steps;
+  launches.for_each([&](std::uint32_t run, SpanId i) { steps.push_back({run, site(i).op, site(i).instance, i}); });
+  std::ranges::sort(steps);
+  std::ranges::sort(works);
+  for (auto work = works.begin(), step = steps.begin(); work != works.end();) {
+    const auto of = work->of();
+    step = std::lower_bound(step, steps.end(), of, [](const Step& s, const auto& wanted) { return s.of() < wanted; });
+    for (auto next = step; work != works.end() && work->of() == of; ++work) {
+      if (next == steps.end() || next->of() != of) continue;
+      cause_[work->span] = next->span;
+      if (std::next(next) != steps.end() && std::next(next)->of() == of) ++next;
+    }
+  }
+}
+
+}  // namespace paoding::profile

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Spans in their order: by track, start and containment. Threads write a span when it ends, so that what a span
+// contains stands right in front of it: such tracks are put in order by one sweep, others by sorting.
+#include <algorithm>
+#include <numeric>
+#include <span>
+
+#include "profile/trace.h"
+
+namespace paoding::profile {
+namespace {
+
+template <class T>
+void permute(std::vector<T>& column, const std::vector<SpanId>& order) {
+  if (column.empty()) return;
+  std::vector<T> sorted(column.size());
+  for (std::size_t i = 0; i < order.size(); ++i) sorted[i] = column[order[i]];
+  column.swap(sorted);
+}
+
+// From trees whose root comes last (postorder) to trees whose root comes first (preorder): a node's place is where its
+// tree begins, behind the roots of all trees around it.
+template <class Before>
+void put_roots_first(std::span<SpanId> spans, const Before& before) {
+  std::vector<std::size_t> begin(spans.size());  // of the tree whose root is here
+  std::vector<std::size_t> roots;                // of the trees so far
+  for (std::size_t i = 0; i < spans.size(); ++i) {
+    begin[i] = i;
+    for (; !roots.empty() && before(spans[i], spans[roots.back()]); roots.pop_back()) begin[i] = begin[roots.back()];
+    roots.push_back(i);
+  }
+  std::vector<SpanId> sorted(spans.size());
+  std::vector<std::size_t> around;  // where the trees around begin
+  for (std::size_t i = spans.size(); i-- > 0;) {
+    while (!around.empty() && around.back() > i) around.pop_back();
+    sorted[begin[i] + around.size()] = spans[i];
+    around.push_back(begin[i]);
+  }
+  std::ranges::copy(sorted, spans.begin());
+}
+
+}  // namespace
+
+bool Trace::comes_before(SpanId a, SpanId b) const {
+  if (track_[a] != track_[b]) return track_[a] < track_[b];
+  if (start_[a] != start_[b]) return start_[a] < start_[b];
+  if (duration_[a] != duration_[b]) return duration_[a] > duration_[b];
+  return kind(a) < kind(b);
+}
+
+// Of spans that are alike in all of this the one that was added later contains the other.
+bool Trace::is_around(SpanId a, SpanId b) const { return comes_before(a, b) || (a > b && !comes_before(b, a)); }
+
+// As they were added within each.
+std::vector<SpanId> Trace::by_track() const {
+  std::vector<std::size_t> place(tracks_.size() + 1);
+  for (const TrackId track : track_) ++place[track + 1];
+  std::partial_sum(place.begin(), place.end(), place.begin());
+  std::vector<SpanId> order(size());
+  for (SpanId i = 0; i < size(); ++i) order[place[track_[i]]++] = i;
+  return order;
+}
+
+void Trace::sort_spans() {
+  const auto before = [this](SpanId a, SpanId b) { return is_around(a, b); };
+  std::vector<SpanId> order = by_track();
+  for (auto from = order.begin(); from != order.end();) {
+    const TrackId track = track_[*from];
+    const auto to = std::upper_bound(from, order.end(), track, [&](TrackId t, SpanId i) { return t < track_[i]; });
+    if (!std::is_sorted(from, to, before)) put_roots_first({from, to}, before);
+    if (!std::is_sorted(from, to, before)) std::sort(from, to, before);
+    from = to;
+  }
+  if (std::ranges::is_sorted(order)) return;
+
+  permute(start_, order);
+  permute(duration_, order);
+  permute(track_, order);
+  permute(site_, order);
+  permute(run_, order);
+  permute(correlation_, order);
+  permute(bytes_, order);
+  permute(flops_, order);
+  permute(cut_, order);
+  const auto is_linked = [](SpanId id) { return id != kNone; };
+  if (std::ranges::none_of(parent_, is_linked) && std::ranges::none_of(cause_, is_linked)) return;
+  std::vector<SpanId> place(size());
+  for (SpanId i = 0; i < order.size(); ++i) place[order[i]] = i;
+  permute(parent_, order);
+  permute(cause_, order);
+  for (SpanId& p : parent_) p = p == kNone ? kNone : place[p];
+  for (SpanId& c : cause_) c = c == kNone ? kNone : place[c];
+}
+
+}  // namespace paoding::profile
