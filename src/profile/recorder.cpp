@@ -78,7 +78,8 @@ void Recorder::find_open_spans() {
 }
 
 void Recorder::Recording::stream_where_much() {
-  if (stream != nullptr || !problem.empty() || 2 * bytes_in_memory() <= options->max_bytes) return;
+  constexpr std::size_t kMuch = 4;  // of this part of what there may be
+  if (stream != nullptr || !problem.empty() || kMuch * bytes_in_memory() <= options->max_bytes) return;
   try {
     stream = std::make_unique<Stream>(*this, "");
   } catch (const Error& error) {
@@ -170,8 +171,7 @@ void Recorder::add_gpu(SiteId site, std::uint32_t run, std::int64_t start_ns, st
   std::lock_guard lock(r.mutex);
   if (!r.running || r.options->state == State::cpu) return;
   PD_ASSERT(track < r.gpu_tracks.size(), "a GPU span on a track of an earlier recording");
-  r.gpu_spans.push_back({site, run, start_ns, duration_ns, track, correlation});
-  if (r.gpu_spans.size() % kChunkRecords == 0) r.stream_where_much();
+  if (r.gpu_spans.add({site, run, start_ns, duration_ns, track, correlation})) r.stream_where_much();
 }
 
 void Recorder::add_part(SiteId replay, SiteId site, std::uint64_t calls, std::int64_t ns) {
@@ -260,7 +260,7 @@ void Recorder::start(const RecorderOptions& options) {
     r.options = options;
     r.chunk_count = r.thread_count = 0;
     r.gpu_tracks.clear();
-    r.gpu_spans.clear();
+    r.gpu_spans = {};
     r.parts.clear();
     r.phases.clear();
     r.limits.clear();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -67,6 +68,33 @@ struct GpuSpan {
   std::uint32_t correlation;
 };
 
+// In pieces, so that memory grows by no more than what is added and pieces can be taken away.
+class GpuSpans {
+ public:
+  /// Whether another piece is full.
+  bool add(const GpuSpan& span) {
+    if (pieces_.empty() || pieces_.back().size() == Recorder::kChunkRecords) {
+      pieces_.emplace_back().reserve(Recorder::kChunkRecords);
+    }
+    pieces_.back().push_back(span);
+    return pieces_.back().size() == Recorder::kChunkRecords;
+  }
+  std::size_t size() const {
+    return pieces_.empty() ? 0 : (pieces_.size() - 1) * Recorder::kChunkRecords + pieces_.back().size();
+  }
+  const std::deque<std::vector<GpuSpan>>& pieces() const { return pieces_; }
+  /// The first one if it is full.
+  std::optional<std::vector<GpuSpan>> take_full() {
+    if (pieces_.empty() || pieces_.front().size() < Recorder::kChunkRecords) return std::nullopt;
+    std::vector<GpuSpan> first = std::move(pieces_.front());
+    pieces_.pop_front();
+    return first;
+  }
+
+ private:
+  std::deque<std::vector<GpuSpan>> pieces_;  // all full but the last
+};
+
 using GpuTracks = std::vector<std::tuple<TrackKind, std::string, int>>;
 
 // What is registered at once: ids from `sites.first` on.
@@ -94,6 +122,7 @@ class Recorder::Stream {
   void run();
   std::vector<Full> take_full();
   void write(std::uint32_t thread, std::span<const SpanRecord> records);
+  bool write_full_gpu_piece();
   void write_gpu(std::span<const GpuSpan> spans, const GpuTracks& tracks);
   void write_rest(Ticks window_end);
   void stop_thread();
@@ -140,7 +169,7 @@ struct Recorder::Recording {
   std::optional<RecorderOptions> options;
   ClockPair started;
   GpuTracks gpu_tracks;
-  std::vector<GpuSpan> gpu_spans;
+  GpuSpans gpu_spans;
   std::vector<ReplayPart> parts;  // of the recorder's sites
   std::vector<Phase> phases;      // of the recorder's sites too
   std::vector<Limit> limits;

@@ -68,16 +68,9 @@ void Recorder::Stream::run() {
   while (!over_.wait_for(lock, kPause, [&] { return is_over_; })) {
     lock.unlock();
     std::vector<Full> full = take_full();
-    std::vector<GpuSpan> gpu_spans;
-    GpuTracks gpu_tracks;
-    if (problem_.empty()) {
-      const std::lock_guard state(r_.mutex);
-      if (r_.gpu_spans.size() >= kChunkRecords) gpu_spans = std::exchange(r_.gpu_spans, {});
-      gpu_tracks = r_.gpu_tracks;
-    }
     try {
       for (const Full& one : full) write(one.thread, {one.chunk->records.get(), one.chunk->used.load()});
-      write_gpu(gpu_spans, gpu_tracks);
+      while (write_full_gpu_piece()) continue;
       const ClockPair now = read_clocks();
       const bool is_time = !full.empty() || now.ns - last.ns > kLongest.count() || last.ns == r_.started.ns;
       if (problem_.empty() && is_time && now.ticks > last.ticks) {
@@ -125,6 +118,18 @@ void Recorder::Stream::write(std::uint32_t thread, std::span<const SpanRecord> r
   writer_->spans(writer_->track(TrackKind::thread, fmt::format("thread{}", thread), -1), StoredClock::ticks, batch_);
 }
 
+bool Recorder::Stream::write_full_gpu_piece() {
+  std::optional<std::vector<GpuSpan>> piece;
+  GpuTracks tracks;
+  {
+    const std::lock_guard state(r_.mutex);
+    if (problem_.empty()) piece = r_.gpu_spans.take_full();
+    if (piece.has_value()) tracks = r_.gpu_tracks;
+  }
+  if (piece.has_value()) write_gpu(*piece, tracks);
+  return piece.has_value();
+}
+
 void Recorder::Stream::write_gpu(std::span<const GpuSpan> spans, const GpuTracks& tracks) {
   if (spans.empty()) return;
   for (TrackId track = 0; track < tracks.size(); ++track) {
@@ -164,7 +169,7 @@ void Recorder::Stream::write_rest(Ticks window_end) {
     for (SpanRecord& record : open) record.end = window_end + 1;
     write(spans->number, open);
   }
-  write_gpu(r_.gpu_spans, r_.gpu_tracks);
+  for (const std::vector<GpuSpan>& piece : r_.gpu_spans.pieces()) write_gpu(piece, r_.gpu_tracks);
   r_.gpu_spans = {};
   const auto site_of = [&](SiteId site) { return site == kNone ? kNone : writer_->site(r_.site_info(site)); };
   for (const Limit& limit : r_.limits) writer_->limit(limit);

@@ -93,13 +93,15 @@ class Recorder::ToTrace {
   void add_gpus() {
     std::vector<TrackId> tracks;
     for (const auto& [kind, name, device] : r_.gpu_tracks) tracks.push_back(trace_.add_track(kind, name, device));
-    for (const GpuSpan& s : r_.gpu_spans) {
-      trace_.add({.track = tracks[s.track],
-                  .site = trace_site(s.site),
-                  .start_ns = s.start_ns,
-                  .duration_ns = std::max<std::int64_t>(0, s.duration_ns),
-                  .run = s.run,
-                  .correlation = s.correlation});
+    for (const std::vector<GpuSpan>& piece : r_.gpu_spans.pieces()) {
+      for (const GpuSpan& s : piece) {
+        trace_.add({.track = tracks[s.track],
+                    .site = trace_site(s.site),
+                    .start_ns = s.start_ns,
+                    .duration_ns = std::max<std::int64_t>(0, s.duration_ns),
+                    .run = s.run,
+                    .correlation = s.correlation});
+      }
     }
     r_.gpu_spans = {};
     for (const Limit& limit : r_.limits) trace_.add_limit(limit);

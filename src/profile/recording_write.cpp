@@ -165,12 +165,13 @@ void write_recording(const Trace& trace, const std::string& path) {
   writer.window(trace.window_start(), trace.window_end());
   std::vector<SiteId> sites;
   for (SiteId i = 0; i < trace.sites().size(); ++i) sites.push_back(writer.site(trace.site_info(i)));
+  constexpr std::size_t kAtOnce = 1 << 16;
   std::vector<StoredSpan> spans;
   for (SpanId i = 0; i < trace.size();) {
     spans.clear();
     const SpanId first = i;
     const TrackId track = trace.track_id(i);
-    for (; i < trace.size() && trace.track_id(i) == track; ++i) {
+    for (; i < trace.size() && trace.track_id(i) == track && spans.size() < kAtOnce; ++i) {
       const Span span = trace.span(i);
       spans.push_back({.site = sites[span.site],
                        .run = span.run,
