@@ -2,8 +2,10 @@
 // 14_slow_op: an op of one's own that is slow for what it makes the host do, how a report says so, and what mending it
 // gains (docs/cases/slow_op.md). The mean of all rows so far, once written as a loop that takes row by row, once as a
 // sum over rows.
+#include <algorithm>
 #include <chrono>
 #include <iostream>
+#include <limits>
 
 #include "paoding/paoding.h"
 
@@ -41,7 +43,7 @@ void register_means() {
                    .cases = {{.shapes = {{kRows, kColumns}}}}});
 }
 
-// The report of ten steps, and what a step takes when nobody records.
+// The report of ten steps, and what the fastest of ten takes when nobody records.
 void show(const char* op) {
   pd::Graph g;
   const pd::Value x = g.input("x", pd::f32, {kRows, kColumns});
@@ -56,19 +58,22 @@ void show(const char* op) {
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i % 17) / 17 - 0.5;
     program.set_input(input, pd::Tensor::from(pd::f32, shape, values));
   }
-  constexpr int kSteps = 10;
-  const auto run = [&] {
-    for (int i = 0; i < kSteps; ++i) program.run(), program.wait();
+  const auto run_ten = [&] {
+    double least_us = std::numeric_limits<double>::infinity();
+    for (int i = 0; i < 10; ++i) {
+      const auto start = std::chrono::steady_clock::now();
+      program.run(), program.wait();
+      const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
+      least_us = std::min(least_us, took.count());
+    }
+    return least_us;
   };
-  run();
-  const auto start = std::chrono::steady_clock::now();
-  run();
-  const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
+  const double least_us = run_ten();
   pd::Profiler seen;
-  run();
+  run_ten();
   std::cout << "======== " << op << "\n"
-            << seen.stop(pd::SortBy::total, "", {.width = 48}) << "A step of " << op << " takes "
-            << took.count() / kSteps << " us; y = " << program.fetch(0).item<double>() << "\n\n";
+            << seen.stop(pd::SortBy::total, "", {.width = 48}) << "A step of " << op << " takes " << least_us
+            << " us; y = " << program.fetch(0).item<double>() << "\n\n";
 }
 
 }  // namespace

@@ -11,8 +11,9 @@
 namespace paoding {
 
 namespace profile {
-class Trace;  // src/profile/trace.h
-}
+class Recorded;  // src/profile/recorder.h
+class Trace;     // src/profile/trace.h
+}  // namespace profile
 
 /// Which side is recorded and reported.
 enum class State { cpu, gpu, all };
@@ -69,15 +70,17 @@ class Profiler {
   /// Ends the recording at the first call; a later call reports the same recording again, sorted and laid out as asked.
   std::string stop(SortBy sort = SortBy::total, const std::string& path = "", const ReportLayout& layout = {});
 
-  /// Ends the recording without making a report of it.
+  /// Ends the recording without making a report of it, which takes no longer for a long one.
   void end();
-  /// What was recorded. Error (argument) before stop() or end().
+  /// What was recorded. Error (argument) before stop() or end(). The first call after end() takes some 50 ns a span.
   const profile::Trace& trace() const;
 
  private:
   State state_;
   Detail detail_;
-  std::unique_ptr<profile::Trace> trace_;  // null while recording
+  bool is_recording_ = true;
+  std::unique_ptr<profile::Recorded> recorded_;    // null while recording
+  mutable std::unique_ptr<profile::Trace> trace_;  // once somebody wants it
 };
 
 /// Steps of a loop: first, first + 1, .. end - 1, counted from 0.

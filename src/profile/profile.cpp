@@ -73,26 +73,29 @@ Profiler::Profiler(State state, Detail detail) : state_(state), detail_(detail) 
 }
 
 Profiler::~Profiler() {
-  if (trace_ != nullptr) return;
+  if (!is_recording_) return;
   try {
-    profile::Recorder::stop();
+    profile::Recorder::end();
   } catch (const std::exception&) {
     // Somebody else stopped it: there is nothing left to end.
   }
 }
 
 void Profiler::end() {
-  if (trace_ == nullptr) trace_ = std::make_unique<profile::Trace>(profile::Recorder::stop());
+  if (!is_recording_) return;
+  recorded_ = std::make_unique<profile::Recorded>(profile::Recorder::end());
+  is_recording_ = false;
 }
 
 std::string Profiler::stop(SortBy sort, const std::string& path, const ReportLayout& layout) {
   check_path(path);
   end();
-  return finish_report(*trace_, state_, detail_, sort, path, layout);
+  return finish_report(trace(), state_, detail_, sort, path, layout);
 }
 
 const profile::Trace& Profiler::trace() const {
-  if (trace_ == nullptr) fail(ErrorKind::argument, "Profiler: the trace is still being recorded, needs stop() first");
+  if (is_recording_) fail(ErrorKind::argument, "Profiler: the trace is still being recorded, needs stop() first");
+  if (trace_ == nullptr) trace_ = std::make_unique<profile::Trace>(recorded_->to_trace());
   return *trace_;
 }
 

@@ -101,7 +101,12 @@ bool Recorder::next_chunk() {
     cursor_.session = session;
     return false;
   }
-  if (spans.session != session) r.begin(spans, session);
+  if (spans.session != session) {
+    spans.session = session;
+    spans.number = r.thread_count++;
+    spans.dropped = 0;
+    spans.chunks.clear();
+  }
   r.stream_where_much();
   constexpr std::size_t kChunkBytes = kChunkRecords * sizeof(SpanRecord);
   if ((r.chunk_count + 1) * kChunkBytes > r.options->max_bytes) {
@@ -111,12 +116,10 @@ bool Recorder::next_chunk() {
     return false;
   }
   r.chunk_count += 1;
-  if (spans.chunks_used == spans.chunks.size()) {
-    if (r.free_chunks.empty()) r.free_chunks.push_back(std::make_unique<Chunk>());
-    spans.chunks.push_back(std::move(r.free_chunks.back()));
-    r.free_chunks.pop_back();
-  }
-  Chunk& chunk = *spans.chunks[spans.chunks_used++];
+  if (r.free_chunks.empty()) r.free_chunks.push_back(std::make_shared<Chunk>());
+  spans.chunks.push_back(std::move(r.free_chunks.back()));
+  r.free_chunks.pop_back();
+  Chunk& chunk = *spans.chunks.back();
   chunk.used.store(0);
   cursor_ = {chunk.records.get(), 0, kChunkRecords, &chunk.used, session};
   static const SiteId site = add_site({.name = "recorder", .kind = SpanKind::recording});

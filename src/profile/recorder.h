@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 
 #if defined(__x86_64__)
@@ -89,6 +90,9 @@ struct GpuSource {
   std::function<void()> stop;                // adds what it has seen (Recorder::add_gpu) and returns
 };
 
+/// A recording that has ended, as it was written: a Trace when somebody asks for one, which takes its time.
+class Recorded;
+
 class Recorder {
  public:
   static constexpr std::uint32_t kChunkRecords = 8192;
@@ -166,6 +170,8 @@ class Recorder {
   /// Error (argument) when a recording is already under way.
   static void start(const RecorderOptions& options);
   /// Ends the recording. Error (argument) when there is none.
+  static Recorded end();
+  /// The same, as a Trace.
   static Trace stop();
   static bool running();
   /// What one span costs its thread, measured once.
@@ -176,10 +182,12 @@ class Recorder {
  private:
   static constexpr std::uint32_t kHost = 1, kGpu = 2, kPhases = 4;
 
+  friend class Recorded;
   struct Chunk;
   struct ThreadSpans;
   struct Recording;
   struct ThreadExit;
+  struct Parts;
   class ToTrace;
   class Stream;
 
@@ -203,6 +211,22 @@ class Recorder {
   // so little.
   [[gnu::tls_model("initial-exec")]] static inline constinit thread_local RecordCursor cursor_{};
   [[gnu::tls_model("initial-exec")]] static inline constinit thread_local OpenSpans* open_ = nullptr;
+};
+
+class Recorded {
+ public:
+  Recorded(Recorded&& other) noexcept;
+  Recorded& operator=(Recorded&&) = delete;
+  /// A recording that goes to a file is whole in it then.
+  ~Recorded();
+  /// Once.
+  Trace to_trace();
+
+ private:
+  friend class Recorder;
+  explicit Recorded(std::unique_ptr<Recorder::Parts> parts);
+
+  std::unique_ptr<Recorder::Parts> parts_;
 };
 
 /// Whether a recording that starts while a span is under way has to know of it: what takes long says so, which costs

@@ -2,6 +2,8 @@
 // What the recorder keeps while it records: the chunks of every thread, GPU spans, notes, sites.
 #pragma once
 
+#include <unistd.h>
+
 #include <condition_variable>
 #include <deque>
 #include <map>
@@ -49,12 +51,11 @@ struct Recorder::Chunk {
   std::unique_ptr<SpanRecord[]> records = std::make_unique_for_overwrite<SpanRecord[]>(kChunkRecords);
 };
 
-// What one thread wrote. Only its thread changes the chunk list, under Recording::mutex.
+// What one thread writes. Only its thread changes the chunk list, under Recording::mutex.
 struct Recorder::ThreadSpans {
-  std::vector<std::unique_ptr<Chunk>> chunks;
-  std::size_t chunks_used = 0;  // the rest is kept for the next recording, so that a second one allocates nothing
-  std::uint64_t session = 0;    // of the recording that the chunks belong to
-  std::uint32_t number = 0;     // order of first span in that recording: thread0, thread1 ...
+  std::vector<std::shared_ptr<Chunk>> chunks;  // the last one is being written
+  std::uint64_t session = 0;                   // of the recording that the chunks belong to
+  std::uint32_t number = 0;                    // order of first span in that recording: thread0, thread1 ...
   std::atomic<std::uint64_t> dropped{0};
   OpenSpans open;
   bool exited = false;
@@ -103,6 +104,33 @@ struct SiteRange {
   TurnSites sites;
 };
 
+// A recording that is over.
+struct Recorder::Parts {
+  struct Thread {
+    std::uint32_t number = 0;
+    std::vector<std::shared_ptr<Chunk>> chunks;
+    std::uint32_t used = 0;        // of the last of them: what is written behind it came too late
+    std::vector<SpanRecord> open;  // what had begun and not ended
+    std::uint64_t dropped = 0;
+
+    /// Calls `take` with the records of each chunk. What is open is then what has not ended meanwhile.
+    template <class Take>
+    void for_each_chunk(Take&& take);
+  };
+
+  ClockPair started, stopped;
+  Ticks window_end = 0;
+  std::vector<Thread> threads;
+  GpuTracks gpu_tracks;
+  GpuSpans gpu_spans;
+  std::vector<ReplayPart> parts;  // of the recorder's sites
+  std::vector<Phase> phases;      // of the recorder's sites too
+  std::vector<Limit> limits;
+  std::vector<Memory> memory;
+  std::vector<Note> notes;
+  std::unique_ptr<Stream> stream;  // where all but this went
+};
+
 // Takes full chunks away and writes them to a file, in a thread of its own.
 class Recorder::Stream {
  public:
@@ -110,13 +138,19 @@ class Recorder::Stream {
   Stream(Recording& recording, const std::string& path);
   ~Stream();
 
-  /// The rest of the recording; what was written as a whole.
-  Trace finish(ClockPair stopped, Ticks window_end);
+  /// Takes nothing away any more; under Recording::mutex.
+  void cut() { is_cut_ = true; }
+  /// The rest of the recording.
+  void finish(Parts& rest);
+  /// What was written as a whole.
+  Trace read() const;
+  /// Whether anybody could read it but this process.
+  bool has_name() const { return has_name_; }
 
  private:
   struct Full {
     std::uint32_t thread;
-    std::unique_ptr<Chunk> chunk;
+    std::shared_ptr<Chunk> chunk;
   };
 
   void run();
@@ -124,10 +158,12 @@ class Recorder::Stream {
   void write(std::uint32_t thread, std::span<const SpanRecord> records);
   bool write_full_gpu_piece();
   void write_gpu(std::span<const GpuSpan> spans, const GpuTracks& tracks);
-  void write_rest(Ticks window_end);
+  void write_rest(Parts& rest);
   void stop_thread();
 
   Recording& r_;
+  const ClockPair started_;
+  const bool has_name_;
   std::string path_;
   files::Descriptor descriptor_;
   std::optional<RecordingWriter> writer_;
@@ -135,10 +171,12 @@ class Recorder::Stream {
   std::unordered_map<std::uint32_t, EndOrder> ends_;  // per thread
   std::vector<StoredSpan> batch_;
   std::string problem_;  // nothing was written since
+  bool is_cut_ = false;
   std::mutex mutex_;
   std::condition_variable over_;
   bool is_over_ = false;
-  std::thread thread_;
+  const pid_t process_;  // a child of fork() has no such thread, and leaves it
+  std::unique_ptr<std::thread> thread_;
 };
 
 struct Recorder::Recording {
@@ -149,18 +187,13 @@ struct Recorder::Recording {
   /// Once there is much everything goes to a file, if there can be one.
   void stream_where_much();
 
-  // A thread's first span in this recording.
-  void begin(ThreadSpans& spans, std::uint64_t session) {
-    spans.session = session;
-    spans.chunks_used = 0;
-    spans.dropped = 0;
-    spans.number = thread_count++;
-  }
+  /// Ends it: what was recorded is nobody's any more.
+  std::unique_ptr<Parts> take(ClockPair stopped, Ticks window_end);
 
   std::mutex mutex;
   std::vector<std::shared_ptr<ThreadSpans>> threads;
   std::size_t chunk_count = 0;  // in memory, of this recording
-  std::vector<std::unique_ptr<Chunk>> free_chunks;
+  std::vector<std::shared_ptr<Chunk>> free_chunks;
   std::unique_ptr<Stream> stream;
   std::string problem;  // why there is none though there is much
   std::uint32_t thread_count = 0;
@@ -179,6 +212,8 @@ struct Recorder::Recording {
 
   /// What a site of a recorder's id says.
   SiteInfo site_info(SiteId site);
+  /// What nobody writes or reads any more is written again.
+  void give_back(std::vector<std::shared_ptr<Chunk>>& chunks);
 
   std::mutex sites_mutex;
   std::vector<SiteRange> sites;
@@ -187,5 +222,17 @@ struct Recorder::Recording {
   std::mutex control;  // start and stop, one at a time
   std::atomic<std::uint32_t> runs{0};
 };
+
+template <class Take>
+void Recorder::Parts::Thread::for_each_chunk(Take&& take) {
+  for (std::size_t c = 0; c < chunks.size(); ++c) {
+    const std::span<const SpanRecord> records{chunks[c]->records.get(), c + 1 < chunks.size() ? kChunkRecords : used};
+    for (const SpanRecord& record : records) {
+      if (open.empty()) break;
+      std::erase_if(open, [&](const SpanRecord& o) { return o.site == record.site && o.start == record.start; });
+    }
+    take(records);
+  }
+}
 
 }  // namespace paoding::profile

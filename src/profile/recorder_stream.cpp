@@ -30,8 +30,9 @@ files::Descriptor nameless_file() {
 
 }  // namespace
 
-Recorder::Stream::Stream(Recording& recording, const std::string& path) : r_(recording), path_(path) {
-  if (path.empty()) {
+Recorder::Stream::Stream(Recording& recording, const std::string& path)
+    : r_(recording), started_(recording.started), has_name_(!path.empty()), path_(path), process_(::getpid()) {
+  if (!has_name_) {
     descriptor_ = nameless_file();
     path_ = fmt::format("/proc/self/fd/{}", descriptor_.get());
   } else {
@@ -46,24 +47,30 @@ Recorder::Stream::Stream(Recording& recording, const std::string& path) : r_(rec
       bytes.remove_prefix(static_cast<std::size_t>(written));
     }
   });
-  writer_->window(r_.started.ns, r_.started.ns);
-  writer_->clock(r_.started.ticks, r_.started.ns);
-  thread_ = std::thread([this] { run(); });
+  writer_->window(started_.ns, started_.ns);
+  writer_->clock(started_.ticks, started_.ns);
+  thread_ = std::make_unique<std::thread>([this] { run(); });
 }
 
 Recorder::Stream::~Stream() { stop_thread(); }
 
 void Recorder::Stream::stop_thread() {
+  if (thread_ == nullptr) return;
+  if (::getpid() != process_) {
+    [[maybe_unused]] const std::thread* parents = thread_.release();
+    return;
+  }
   {
     const std::lock_guard lock(mutex_);
     is_over_ = true;
   }
   over_.notify_all();
-  if (thread_.joinable()) thread_.join();
+  thread_->join();
+  thread_.reset();
 }
 
 void Recorder::Stream::run() {
-  ClockPair last = r_.started;
+  ClockPair last = started_;
   std::unique_lock lock(mutex_);
   while (!over_.wait_for(lock, kPause, [&] { return is_over_; })) {
     lock.unlock();
@@ -72,7 +79,7 @@ void Recorder::Stream::run() {
       for (const Full& one : full) write(one.thread, {one.chunk->records.get(), one.chunk->used.load()});
       while (write_full_gpu_piece()) continue;
       const ClockPair now = read_clocks();
-      const bool is_time = !full.empty() || now.ns - last.ns > kLongest.count() || last.ns == r_.started.ns;
+      const bool is_time = !full.empty() || now.ns - last.ns > kLongest.count() || last.ns == started_.ns;
       if (problem_.empty() && is_time && now.ticks > last.ticks) {
         writer_->clock(now.ticks, now.ns);
         last = now;
@@ -93,12 +100,12 @@ std::vector<Recorder::Stream::Full> Recorder::Stream::take_full() {
   std::vector<Full> full;
   if (!problem_.empty()) return full;
   const std::lock_guard lock(r_.mutex);
+  if (is_cut_) return full;
   for (const auto& spans : r_.threads) {
-    if (spans->session != session_.load() || spans->chunks_used < 2) continue;
-    const std::size_t count = spans->chunks_used - 1;
+    if (spans->session != session_.load() || spans->chunks.size() < 2) continue;
+    const std::size_t count = spans->chunks.size() - 1;
     for (std::size_t i = 0; i < count; ++i) full.push_back({spans->number, std::move(spans->chunks[i])});
     spans->chunks.erase(spans->chunks.begin(), spans->chunks.begin() + static_cast<std::ptrdiff_t>(count));
-    spans->chunks_used -= count;
     r_.chunk_count -= count;
   }
   return full;
@@ -111,7 +118,7 @@ void Recorder::Stream::write(std::uint32_t thread, std::span<const SpanRecord> r
     const auto [found, is_new] = site_of_.try_emplace(record.site);
     if (is_new) found->second = writer_->site(r_.site_info(record.site));
     batch_.push_back({.site = found->second,
-                      .run = record.run == 0 && record.start < r_.started.ticks ? next_run() : record.run,
+                      .run = record.run == 0 && record.start < started_.ticks ? next_run() : record.run,
                       .start = record.start,
                       .end = std::max(record.start, ends.of(record.end))});
   }
@@ -123,7 +130,7 @@ bool Recorder::Stream::write_full_gpu_piece() {
   GpuTracks tracks;
   {
     const std::lock_guard state(r_.mutex);
-    if (problem_.empty()) piece = r_.gpu_spans.take_full();
+    if (problem_.empty() && !is_cut_) piece = r_.gpu_spans.take_full();
     if (piece.has_value()) tracks = r_.gpu_tracks;
   }
   if (piece.has_value()) write_gpu(*piece, tracks);
@@ -150,63 +157,46 @@ void Recorder::Stream::write_gpu(std::span<const GpuSpan> spans, const GpuTracks
   }
 }
 
-// What is in memory still, under Recording::mutex.
-void Recorder::Stream::write_rest(Ticks window_end) {
-  const std::uint64_t session = session_.load();
+// What was in memory still.
+void Recorder::Stream::write_rest(Parts& rest) {
   std::uint64_t dropped = 0;
-  for (const auto& spans : r_.threads) {
-    std::vector<SpanRecord> open = open_of(*spans);
-    if (spans->session != session && open.empty()) continue;
-    if (spans->session != session) r_.begin(*spans, session);
-    dropped += spans->dropped;
-    for (std::size_t c = 0; c < spans->chunks_used; ++c) {
-      const std::span<const SpanRecord> records{spans->chunks[c]->records.get(), spans->chunks[c]->used.load()};
-      for (const SpanRecord& record : records) {
-        std::erase_if(open, [&](const SpanRecord& o) { return o.site == record.site && o.start == record.start; });
-      }
-      write(spans->number, records);
-    }
-    for (SpanRecord& record : open) record.end = window_end + 1;
-    write(spans->number, open);
+  for (Parts::Thread& thread : rest.threads) {
+    dropped += thread.dropped;
+    thread.for_each_chunk([&](std::span<const SpanRecord> records) { write(thread.number, records); });
+    for (SpanRecord& record : thread.open) record.end = rest.window_end + 1;
+    write(thread.number, thread.open);
   }
-  for (const std::vector<GpuSpan>& piece : r_.gpu_spans.pieces()) write_gpu(piece, r_.gpu_tracks);
-  r_.gpu_spans = {};
+  for (const std::vector<GpuSpan>& piece : rest.gpu_spans.pieces()) write_gpu(piece, rest.gpu_tracks);
   const auto site_of = [&](SiteId site) { return site == kNone ? kNone : writer_->site(r_.site_info(site)); };
-  for (const Limit& limit : r_.limits) writer_->limit(limit);
-  for (const Phase& phase : r_.phases) writer_->phase({site_of(phase.site), phase.name, phase.ns});
-  for (const ReplayPart& part : r_.parts) {
+  for (const Limit& limit : rest.limits) writer_->limit(limit);
+  for (const Phase& phase : rest.phases) writer_->phase({site_of(phase.site), phase.name, phase.ns});
+  for (const ReplayPart& part : rest.parts) {
     writer_->part({site_of(part.replay), site_of(part.site), part.calls, part.ns});
   }
-  if (dropped > 0) {
-    r_.notes.push_back({"host spans dropped, the disk was too slow", dropped, Note::Kind::dropped});
-  }
-  for (const Memory& memory : r_.memory) writer_->memory(memory);
-  r_.memory.clear();
-  for (const Note& note : r_.notes) writer_->note(note);
-  r_.notes.clear();
+  if (dropped > 0) writer_->note({"host spans dropped, the disk was too slow", dropped, Note::Kind::dropped});
+  for (const Memory& memory : rest.memory) writer_->memory(memory);
+  for (const Note& note : rest.notes) writer_->note(note);
 }
 
-Trace Recorder::Stream::finish(ClockPair stopped, Ticks window_end) {
+void Recorder::Stream::finish(Parts& rest) {
   stop_thread();
-  const std::lock_guard lock(r_.mutex);
-  r_.running = false;
-  std::string problem = problem_;
+  if (!problem_.empty()) return;
   try {
-    if (problem.empty()) {
-      writer_->clock(stopped.ticks, stopped.ns);
-      const double rate =
-          static_cast<double>(stopped.ns - r_.started.ns) / static_cast<double>(stopped.ticks - r_.started.ticks);
-      const auto length = static_cast<std::int64_t>(rate * static_cast<double>(window_end - r_.started.ticks));
-      writer_->window(r_.started.ns, r_.started.ns + length);
-      write_rest(window_end);
-      writer_->finish();
-    }
+    writer_->clock(rest.stopped.ticks, rest.stopped.ns);
+    const double rate =
+        static_cast<double>(rest.stopped.ns - started_.ns) / static_cast<double>(rest.stopped.ticks - started_.ticks);
+    const auto length = static_cast<std::int64_t>(rate * static_cast<double>(rest.window_end - started_.ticks));
+    writer_->window(started_.ns, started_.ns + length);
+    write_rest(rest);
+    writer_->finish();
   } catch (const Error& error) {
-    problem = error.what();
+    problem_ = error.what();
   }
-  std::erase_if(r_.threads, [](const auto& spans) { return spans->exited; });
+}
+
+Trace Recorder::Stream::read() const {
   Trace trace = read_recording(path_);
-  if (!problem.empty()) trace.add_note("the recording ends early: " + problem);
+  if (!problem_.empty()) trace.add_note("the recording ends early: " + problem_);
   return trace;
 }
 

@@ -59,30 +59,20 @@ std::vector<SpanRecord> Recorder::open_of(const ThreadSpans& spans) {
 // From ticks to ns of steady_clock, on the line through both ends of the recording.
 class Recorder::ToTrace {
  public:
-  ToTrace(Recording& recording, ClockPair stopped, Ticks window_end)
-      : r_(recording),
-        ns_per_tick_(static_cast<double>(stopped.ns - r_.started.ns) /
-                     static_cast<double>(stopped.ticks - r_.started.ticks)) {
-    trace_.set_window(r_.started.ns, to_ns(window_end));
+  explicit ToTrace(Parts& parts)
+      : parts_(parts),
+        ns_per_tick_(static_cast<double>(parts.stopped.ns - parts.started.ns) /
+                     static_cast<double>(parts.stopped.ticks - parts.started.ticks)) {
+    trace_.set_window(parts.started.ns, to_ns(parts.window_end));
   }
 
-  void add_threads(std::uint64_t session) {
-    // What is still open is looked at first: what ends meanwhile is then among the records too, and known again.
-    std::vector<std::pair<ThreadSpans*, std::vector<SpanRecord>>> threads;
-    for (const auto& spans : r_.threads) {
-      std::vector<SpanRecord> open = open_of(*spans);
-      if (spans->session != session && open.empty()) continue;
-      if (spans->session != session) r_.begin(*spans, session);
-      threads.emplace_back(spans.get(), std::move(open));
-    }
-    std::sort(threads.begin(), threads.end(), [](auto& a, auto& b) { return a.first->number < b.first->number; });
-    std::size_t count = r_.gpu_spans.size();
-    for (const auto& [spans, open] : threads) {
-      for (std::size_t c = 0; c < spans->chunks_used; ++c) count += spans->chunks[c]->used.load();
-      count += open.size();
+  void add_threads() {
+    std::size_t count = parts_.gpu_spans.size();
+    for (const Parts::Thread& thread : parts_.threads) {
+      count += thread.chunks.size() * kChunkRecords + thread.open.size();
     }
     trace_.reserve(count);
-    for (auto& [spans, open] : threads) add_thread(*spans, open);
+    for (Parts::Thread& thread : parts_.threads) add_thread(thread);
     if (dropped_ > 0) {
       trace_.add_note("host spans dropped, the recorder was full", dropped_, Note::Kind::dropped);
     }
@@ -92,8 +82,8 @@ class Recorder::ToTrace {
 
   void add_gpus() {
     std::vector<TrackId> tracks;
-    for (const auto& [kind, name, device] : r_.gpu_tracks) tracks.push_back(trace_.add_track(kind, name, device));
-    for (const std::vector<GpuSpan>& piece : r_.gpu_spans.pieces()) {
+    for (const auto& [kind, name, device] : parts_.gpu_tracks) tracks.push_back(trace_.add_track(kind, name, device));
+    for (const std::vector<GpuSpan>& piece : parts_.gpu_spans.pieces()) {
       for (const GpuSpan& s : piece) {
         trace_.add({.track = tracks[s.track],
                     .site = trace_site(s.site),
@@ -103,49 +93,43 @@ class Recorder::ToTrace {
                     .correlation = s.correlation});
       }
     }
-    r_.gpu_spans = {};
-    for (const Limit& limit : r_.limits) trace_.add_limit(limit);
-    for (const Phase& phase : r_.phases) trace_.add_phase({trace_site(phase.site), phase.name, phase.ns});
-    for (const ReplayPart& part : r_.parts) {
+    parts_.gpu_spans = {};
+    for (const Limit& limit : parts_.limits) trace_.add_limit(limit);
+    for (const Phase& phase : parts_.phases) trace_.add_phase({trace_site(phase.site), phase.name, phase.ns});
+    for (const ReplayPart& part : parts_.parts) {
       const SiteId site = part.site == kNone ? kNone : trace_site(part.site);
       trace_.add_part({trace_site(part.replay), site, part.calls, part.ns});
     }
   }
 
   Trace finish() {
-    for (Note& note : r_.notes) trace_.add_note(std::move(note.text), note.count, note.kind);
-    r_.notes.clear();
-    for (Memory& memory : r_.memory) trace_.add_memory(std::move(memory));
-    r_.memory.clear();
+    for (Note& note : parts_.notes) trace_.add_note(std::move(note.text), note.count, note.kind);
+    parts_.notes.clear();
+    for (Memory& memory : parts_.memory) trace_.add_memory(std::move(memory));
+    parts_.memory.clear();
     trace_.finish();
     return std::move(trace_);
   }
 
  private:
   std::int64_t to_ns(Ticks ticks) const {
-    const auto since = static_cast<std::int64_t>(ticks - r_.started.ticks);  // negative before the recording
-    return r_.started.ns + static_cast<std::int64_t>(static_cast<double>(since) * ns_per_tick_);
+    const auto since = static_cast<std::int64_t>(ticks - parts_.started.ticks);  // negative before the recording
+    return parts_.started.ns + static_cast<std::int64_t>(static_cast<double>(since) * ns_per_tick_);
   }
 
-  void add_thread(const ThreadSpans& spans, std::vector<SpanRecord>& open) {
-    const TrackId track = trace_.add_track(TrackKind::thread, fmt::format("thread{}", spans.number));
-    dropped_ += spans.dropped;
+  void add_thread(Parts::Thread& thread) {
+    const TrackId track = trace_.add_track(TrackKind::thread, fmt::format("thread{}", thread.number));
+    dropped_ += thread.dropped;
     EndOrder ends;
-    for (std::size_t c = 0; c < spans.chunks_used; ++c) {
-      const Chunk& chunk = *spans.chunks[c];
-      const std::uint32_t used = chunk.used.load(std::memory_order_acquire);
-      for (std::uint32_t i = 0; i < used; ++i) {
-        const SpanRecord& record = chunk.records[i];
-        std::erase_if(open, [&](const SpanRecord& o) { return o.site == record.site && o.start == record.start; });
-        add(track, record, to_ns(ends.of(record.end)));
-      }
-    }
-    for (const SpanRecord& record : open) add(track, record, trace_.window_end() + 1);
+    thread.for_each_chunk([&](std::span<const SpanRecord> records) {
+      for (const SpanRecord& record : records) add(track, record, to_ns(ends.of(record.end)));
+    });
+    for (const SpanRecord& record : thread.open) add(track, record, trace_.window_end() + 1);
   }
 
   void add(TrackId track, const SpanRecord& record, std::int64_t end) {
-    const bool begins_before = record.start < r_.started.ticks;
-    const std::int64_t start = begins_before ? r_.started.ns - 1 : to_ns(record.start);
+    const bool begins_before = record.start < parts_.started.ticks;
+    const std::int64_t start = begins_before ? parts_.started.ns - 1 : to_ns(record.start);
     end = std::max(start, end);
     std::uint32_t run = record.run;
     if (run == 0 && begins_before) run = next_run();  // a run that began while nothing was recorded
@@ -160,12 +144,12 @@ class Recorder::ToTrace {
     Known& near = near_[site % near_.size()];  // a loop's sites, without a look into the table
     if (near.site == site && near.of != kNone) return near.of;
     const auto [found, is_new] = site_of_.try_emplace(site);
-    if (is_new) found->second = trace_.add_site(r_.site_info(site));
+    if (is_new) found->second = trace_.add_site(recording().site_info(site));
     near = {site, found->second};
     return found->second;
   }
 
-  Recording& r_;
+  Parts& parts_;
   const double ns_per_tick_;
   Trace trace_;
   struct Known {
@@ -176,7 +160,76 @@ class Recorder::ToTrace {
   std::uint64_t dropped_ = 0, cut_at_start_ = 0, cut_at_end_ = 0;
 };
 
-Trace Recorder::stop() {
+void Recorder::Recording::give_back(std::vector<std::shared_ptr<Chunk>>& chunks) {
+  constexpr std::size_t kMost = 128;
+  const std::lock_guard lock(mutex);
+  for (std::shared_ptr<Chunk>& chunk : chunks) {
+    if (free_chunks.size() < kMost && chunk.use_count() == 1) free_chunks.push_back(std::move(chunk));
+  }
+  chunks.clear();
+}
+
+std::unique_ptr<Recorder::Parts> Recorder::Recording::take(ClockPair stopped, Ticks window_end) {
+  const std::lock_guard lock(mutex);
+  running = false;
+  auto over = std::make_unique<Parts>();
+  over->started = started, over->stopped = stopped;
+  over->window_end = window_end;
+  for (const auto& spans : threads) {
+    // What is still open is looked at first: what ends meanwhile is then among the records too, and known again.
+    Parts::Thread thread;
+    thread.open = open_of(*spans);
+    const bool is_of_this = spans->session == session_.load();
+    if (!is_of_this && thread.open.empty()) continue;
+    thread.number = is_of_this ? spans->number : thread_count++;
+    if (is_of_this) {
+      thread.chunks = spans->chunks;  // its thread may be about to write into the last one still
+      thread.dropped = spans->dropped;
+      if (!thread.chunks.empty()) thread.used = thread.chunks.back()->used.load(std::memory_order_acquire);
+      if (spans->chunks.size() > 1) spans->chunks.erase(spans->chunks.begin(), spans->chunks.end() - 1);
+    }
+    over->threads.push_back(std::move(thread));
+  }
+  std::ranges::sort(over->threads, {}, &Parts::Thread::number);
+  std::erase_if(threads, [](const auto& spans) { return spans->exited; });
+  over->gpu_tracks = std::exchange(gpu_tracks, {});
+  over->gpu_spans = std::exchange(gpu_spans, {});
+  over->parts = std::exchange(parts, {});
+  over->phases = std::exchange(phases, {});
+  over->limits = std::exchange(limits, {});
+  over->memory = std::exchange(memory, {});
+  over->notes = std::exchange(notes, {});
+  over->stream = std::move(stream);
+  if (over->stream != nullptr) over->stream->cut();
+  return over;
+}
+
+Recorded::Recorded(std::unique_ptr<Recorder::Parts> parts) : parts_(std::move(parts)) {}
+Recorded::Recorded(Recorded&& other) noexcept = default;
+
+Recorded::~Recorded() {
+  if (parts_ == nullptr) return;
+  if (parts_->stream != nullptr && parts_->stream->has_name()) parts_->stream->finish(*parts_);
+  for (Recorder::Parts::Thread& thread : parts_->threads) Recorder::recording().give_back(thread.chunks);
+}
+
+Trace Recorded::to_trace() {
+  PD_ASSERT(parts_ != nullptr, "a recording becomes a trace once");
+  const std::unique_ptr<Recorder::Parts> parts = std::move(parts_);
+  if (parts->stream != nullptr) {
+    parts->stream->finish(*parts);
+    return parts->stream->read();
+  }
+  Recorder::ToTrace made(*parts);
+  made.add_threads();
+  made.add_gpus();
+  for (Recorder::Parts::Thread& thread : parts->threads) Recorder::recording().give_back(thread.chunks);
+  return made.finish();
+}
+
+Trace Recorder::stop() { return end().to_trace(); }
+
+Recorded Recorder::end() {
   Recording& r = recording();
   std::lock_guard control(r.control);
   if (!running()) fail(ErrorKind::argument, "stop_profiler: nothing is being recorded, needs start_profiler first");
@@ -205,18 +258,7 @@ Trace Recorder::stop() {
     stopped = read_clocks();
   }
 
-  if (r.stream != nullptr) {
-    Trace trace = r.stream->finish(stopped, ended);
-    r.stream.reset();
-    return trace;
-  }
-  std::lock_guard lock(r.mutex);
-  r.running = false;
-  ToTrace made(r, stopped, ended);
-  made.add_threads(session_.load());
-  made.add_gpus();
-  std::erase_if(r.threads, [](const auto& spans) { return spans->exited; });
-  return made.finish();
+  return Recorded(r.take(stopped, ended));
 }
 
 }  // namespace paoding::profile
