@@ -97,6 +97,7 @@ Cases conv_net_cases();
 Cases kernel_cases();
 Cases embedding_cases();
 Cases profiler_cases();
+Cases recorder_cases();
 Cases control_cases();
 Cases transformer_cases();
 Cases image_net_cases();

@@ -47,7 +47,10 @@ std::string to_string(const Samples& samples) {
 
 Samples time_work(const std::function<void()>& work, double units, const Effort& effort,
                   const std::function<void()>& before) {
-  for (int i = 0; i < 2; ++i) timed(work);
+  for (int i = 0; i < 2; ++i) {
+    if (before) before();
+    timed(work);
+  }
   std::vector<double> times;
   const auto start = Clock::now();
   const auto is_enough = [&] {

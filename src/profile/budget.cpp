@@ -76,8 +76,11 @@ HostUse use_inside(HostUse around, HostUse own) {
 
 class ThreadSweep {
  public:
-  // `outside`: what the thread is at where it has no span.
-  ThreadSweep(const Trace& trace, HostUse outside) : trace_(trace), outside_(outside), at_(trace.window_start()) {}
+  // Of so many spans. `outside`: what the thread is at where it has none.
+  ThreadSweep(const Trace& trace, std::size_t spans, HostUse outside)
+      : trace_(trace), outside_(outside), at_(trace.window_start()) {
+    made_.reserve(spans + spans / 2);
+  }
 
   void open(SpanId i) {
     advance(trace_.start(i));
@@ -237,7 +240,7 @@ std::vector<ThreadTime> thread_times(const Trace& trace) {
     SpanId end = i;
     while (end < trace.size() && trace.track_id(end) == track) ++end;
     made[track].is_worker = is_worker(trace, i, end);
-    ThreadSweep sweep(trace, made[track].is_worker ? HostUse::wait : HostUse::yours);
+    ThreadSweep sweep(trace, end - i, made[track].is_worker ? HostUse::wait : HostUse::yours);
     for (; i < end; ++i) sweep.open(i);
     made[track].stretches = sweep.finish();
   }

@@ -156,6 +156,7 @@ class Recorder::Stream {
   void run();
   std::vector<Full> take_full();
   void write(std::uint32_t thread, std::span<const SpanRecord> records);
+  void write_clock(ClockPair pair);
   bool write_full_gpu_piece();
   void write_gpu(std::span<const GpuSpan> spans, const GpuTracks& tracks);
   void write_rest(Parts& rest);
@@ -163,6 +164,7 @@ class Recorder::Stream {
 
   Recording& r_;
   const ClockPair started_;
+  ClockPair last_;  // that was written
   const bool has_name_;
   std::string path_;
   files::Descriptor descriptor_;

@@ -31,7 +31,12 @@ files::Descriptor nameless_file() {
 }  // namespace
 
 Recorder::Stream::Stream(Recording& recording, const std::string& path)
-    : r_(recording), started_(recording.started), has_name_(!path.empty()), path_(path), process_(::getpid()) {
+    : r_(recording),
+      started_(recording.started),
+      last_(recording.started),
+      has_name_(!path.empty()),
+      path_(path),
+      process_(::getpid()) {
   if (!has_name_) {
     descriptor_ = nameless_file();
     path_ = fmt::format("/proc/self/fd/{}", descriptor_.get());
@@ -70,7 +75,6 @@ void Recorder::Stream::stop_thread() {
 }
 
 void Recorder::Stream::run() {
-  ClockPair last = started_;
   std::unique_lock lock(mutex_);
   while (!over_.wait_for(lock, kPause, [&] { return is_over_; })) {
     lock.unlock();
@@ -79,11 +83,8 @@ void Recorder::Stream::run() {
       for (const Full& one : full) write(one.thread, {one.chunk->records.get(), one.chunk->used.load()});
       while (write_full_gpu_piece()) continue;
       const ClockPair now = read_clocks();
-      const bool is_time = !full.empty() || now.ns - last.ns > kLongest.count() || last.ns == started_.ns;
-      if (problem_.empty() && is_time && now.ticks > last.ticks) {
-        writer_->clock(now.ticks, now.ns);
-        last = now;
-      }
+      const bool is_time = !full.empty() || now.ns - last_.ns > kLongest.count() || last_.ns == started_.ns;
+      if (problem_.empty() && is_time) write_clock(now);
     } catch (const Error& error) {
       problem_ = error.what();
     }
@@ -93,6 +94,13 @@ void Recorder::Stream::run() {
     }
     lock.lock();
   }
+}
+
+// In order: a recording may have ended before the last pair that was written.
+void Recorder::Stream::write_clock(ClockPair pair) {
+  if (pair.ticks <= last_.ticks) return;
+  writer_->clock(pair.ticks, pair.ns);
+  last_ = pair;
 }
 
 // All but the one that each thread writes into. When nothing can be written any more they stay where they are.
@@ -182,7 +190,7 @@ void Recorder::Stream::finish(Parts& rest) {
   stop_thread();
   if (!problem_.empty()) return;
   try {
-    writer_->clock(rest.stopped.ticks, rest.stopped.ns);
+    write_clock(rest.stopped);
     const double rate =
         static_cast<double>(rest.stopped.ns - started_.ns) / static_cast<double>(rest.stopped.ticks - started_.ticks);
     const auto length = static_cast<std::int64_t>(rate * static_cast<double>(rest.window_end - started_.ticks));

@@ -142,6 +142,29 @@ TEST(RecorderStream, KeepsMoreOfAGpuThanThereIsRoomForInMemory) {
   EXPECT_EQ(of_other, kAll / 3);
 }
 
+// It has ended, the thread that writes it goes on for a while, and so does the next recording.
+TEST(RecorderStream, IsWholeHoweverLateItIsRead) {
+  const SiteId s = site("late");
+  constexpr int kSpans = 3 * Recorder::kChunkRecords + 7;
+  const auto record = [&](int more) {
+    Recorder::start({.state = State::cpu, .max_bytes = std::size_t{1} << 20});
+    for (int i = 0; i < kSpans + more; ++i) SpanScope span(s);
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    for (int i = 0; i < 5; ++i) SpanScope span(s);
+    return Recorder::end();
+  };
+  Recorded first = record(0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1300));  // it writes the clocks once a second at least
+  Recorded second = record(100);
+  { const Recorded nobody_wants = record(200); }
+  const Trace of_second = second.to_trace(), of_first = first.to_trace();
+  EXPECT_EQ(spans_of(of_first), kSpans + 5u);
+  EXPECT_EQ(spans_of(of_second), kSpans + 105u);
+  for (const Trace* trace : {&of_first, &of_second}) {
+    for (const Note& note : trace->notes()) EXPECT_EQ(note.kind, Note::Kind::span_cost) << note.text;
+  }
+}
+
 TEST(Recorder, StartsAndStopsAThousandTimes) {
   const SiteId s = site("again");
   for (int i = 0; i < 1000; ++i) {

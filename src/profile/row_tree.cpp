@@ -16,9 +16,14 @@ RowTree::RowTree(const Trace& trace, const ReportOptions& options, bool per_thre
   section_of_track_.assign(trace.tracks().size(), kNone);
   labels_of_site_.resize(trace.sites().size());
   SpanId behind = 0;  // all host spans
+  spans_of_track_.assign(trace.tracks().size(), 0);
   for (SpanId i = 0; i < trace.size(); ++i) {
     if (!trace.on_gpu(i)) behind = i + 1;
+    ++spans_of_track_[per_thread ? trace.track_id(i) : 0];
   }
+  // Room for as many as there may be: growing would copy them several times.
+  total.reserve(trace.size());
+  computation.reserve(trace.size());
   call_of_.assign(behind, kNone);
   inner_of_ = call_of_;
   in_compile_.assign(behind, false);
@@ -104,6 +109,8 @@ std::uint32_t RowTree::section_of(TrackId track) {
                       per_thread_ ? std::string(trace_.text(trace_.tracks()[track].name)) : "",
                       {},
                       {}});
+    roots_.back().total.reserve(spans_of_track_[key]);
+    roots_.back().covered.reserve(spans_of_track_[key]);
   }
   return section_of_track_[key];
 }

@@ -140,6 +140,7 @@ class RowTree {
   std::map<std::string, LabelId> label_ids_;
   std::vector<SiteLabels> labels_of_site_;
   std::vector<std::uint32_t> section_of_track_;
+  std::vector<std::size_t> spans_of_track_;  // of all in the first, where threads are not apart
   std::vector<SectionRoot> roots_;
   std::vector<Node> nodes_;
   std::unordered_map<std::uint64_t, NodeId> node_ids_;
