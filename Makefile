@@ -5,12 +5,13 @@ JOBS ?= $(shell nproc)
 WERROR ?= ON
 FUZZ_SECONDS ?= 60
 CMAKE_ARGS ?=
+PYTHONS ?= python3
 # Suites that choose the CPU's instructions themselves.
 FEWER_INSTRUCTIONS := ^(avx2|interpreted)/
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -ec
 .DEFAULT_GOAL := build
-.PHONY: build debug demo deps deps-docs deps-fuzz deps-tsan deps-gpu deps-python deps-aarch64 docs test test-avx2 test-interpreted test-large install aarch64 asan tsan fuzz format check bundle clean help
+.PHONY: build debug demo deps deps-docs deps-fuzz deps-tsan deps-gpu deps-python deps-aarch64 docs wheels test test-avx2 test-interpreted test-large install aarch64 asan tsan fuzz format check bundle clean help
 MAKEFLAGS += --no-print-directory
 
 # $(call build,preset,folder): configure (its report only when it fails) and compile.
@@ -50,6 +51,9 @@ deps-aarch64:     ## Install a cross compiler and qemu, unpack libraries of arm6
 
 docs: deps-docs   ## Write the guide and the reference as a site, build/docs/html/index.html; a warning is an error
 	@tools/docs.sh build/docs
+
+wheels: deps      ## A Python wheel for each of PYTHONS (python3) into build-wheels/, tested in a new environment
+	@python/wheels.sh build-wheels $(PYTHONS)
 
 test: deps        ## Build, then run every test
 	$(call build,release,build)
@@ -106,7 +110,7 @@ bundle:           ## Copy the programs and the libraries they need into build/bu
 	@tools/bundle.sh build/bundle
 
 clean:            ## Remove every build folder
-	rm -rf build build-debug build-asan build-tsan build-fuzz build-aarch64
+	rm -rf build build-debug build-asan build-tsan build-fuzz build-aarch64 build-wheels build-cp3*
 
 help:             ## This list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' Makefile

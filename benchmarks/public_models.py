@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """benchmarks/public_models.py [FOLDER]: models with a recurrent core whose packages (silero-vad, g2p-en, Resemblyzer) bring
 their weights along, rebuilt as PyTorch modules, and the same after paoding.torch.accelerate(), of the package in FOLDER
-(build/python), on the CPU, in turns. Largest difference of the outputs; medians; ms. Nothing of the packages is imported."""
+(build/python), on the CPU, in turns. Largest difference of the outputs; medians; ms; with one thread its time on the
+processor, as others may be using the machine. Nothing of the packages is imported."""
 
 import importlib.util
 import pathlib
@@ -141,16 +142,17 @@ class Voice(nn.Module):
 MODELS = {'silero-vad': VoiceActivity, 'g2p-en': Pronunciation, 'Resemblyzer': Voice}
 
 
-def seconds(call):
-    start = time.perf_counter()
+def seconds(call, clock):
+    start = clock()
     call()
-    return time.perf_counter() - start
+    return clock() - start
 
 
 def main():
     sys.path.insert(0, str(pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else 'build/python').resolve()))
     import paoding.torch
 
+    clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
     print(f'PyTorch {torch.__version__}, {torch.get_num_threads()} threads')
     print(f'{"":24}{"torch.nn":>10}{"paoding":>10}{"apart by":>10}')
     for name, model in MODELS.items():
@@ -165,7 +167,7 @@ def main():
                 times = {before: [], after: []}
                 for _ in range(ROUNDS):
                     for each, taken in times.items():
-                        taken.append(seconds(lambda: each(*given)))
+                        taken.append(seconds(lambda: each(*given), clock))
                 medians = [1e3 * statistics.median(taken) for taken in times.values()]
                 print(f'{name + ", " + title:<24}{medians[0]:>10.2f}{medians[1]:>10.2f}{apart:>10.1e}', flush=True)
 

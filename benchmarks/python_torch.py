@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """benchmarks/python_torch.py [FOLDER]: paoding.torch.LSTM and GRU beside torch.nn's on the CPU, in turns, of the package in
-FOLDER (build/python). Medians; ms."""
+FOLDER (build/python). Medians; ms; with one thread its time on the processor, as others may be using the machine. Behind
+them layers so small that what counts is what a call costs its caller, with one thread: quartiles of that time; us."""
 
 import pathlib
 import statistics
@@ -14,12 +15,13 @@ import torch  # noqa: E402
 import paoding.torch  # noqa: E402
 
 ROUNDS = 9
+ROUNDS_OF_SMALL = 600
 
 
-def seconds(call):
-    start = time.perf_counter()
+def seconds(call, clock=time.perf_counter):
+    start = clock()
     call()
-    return time.perf_counter() - start
+    return clock() - start
 
 
 def forward(module, x):
@@ -32,26 +34,42 @@ def step(module, x):
     module(x)[0].sum().backward()
 
 
+CALLS = (('forward', forward), ('training', step))
+
+
+def in_turns(kind, sizes, rounds, clock):
+    """What both take for each of CALLS, in every round."""
+    steps, batch, inputs, hidden, layers = sizes
+    theirs = getattr(torch.nn, kind)(inputs, hidden, layers)
+    ours = getattr(paoding.torch, kind)(inputs, hidden, layers)
+    ours.load_state_dict(theirs.state_dict())
+    x = torch.randn(steps, batch, inputs)
+    for name, call in CALLS:
+        times = {theirs: [], ours: []}
+        for _ in range(rounds + 2):
+            for module, taken in times.items():
+                taken.append(seconds(lambda: call(module, x), clock))
+        yield name, [taken[2:] for taken in times.values()]
+
+
 print(f'PyTorch {torch.__version__}, {torch.get_num_threads()} threads')
+clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
 print(f'{"":58}{"torch.nn":>9}{"paoding":>9}')
 for kind in ('LSTM', 'GRU'):
-    for steps, batch, inputs, hidden, layers in (
-        (64, 1, 512, 512, 1),
-        (64, 32, 512, 512, 1),
-        (50, 128, 256, 256, 2),
-        (10, 1, 64, 64, 1),
-    ):
-        theirs = getattr(torch.nn, kind)(inputs, hidden, layers)
-        ours = getattr(paoding.torch, kind)(inputs, hidden, layers)
-        ours.load_state_dict(theirs.state_dict())
-        x = torch.randn(steps, batch, inputs)
-        for name, call in (('forward', forward), ('training', step)):
-            times = {theirs: [], ours: []}
-            for i in range(ROUNDS + 2):
-                for module, taken in times.items():
-                    taken.append(seconds(lambda: call(module, x)))
-            medians = [1e3 * statistics.median(taken[2:]) for taken in times.values()]
+    for sizes in ((64, 1, 512, 512, 1), (64, 32, 512, 512, 1), (50, 128, 256, 256, 2)):
+        steps, batch, inputs, hidden, layers = sizes
+        for name, times in in_turns(kind, sizes, ROUNDS, clock):
+            medians = [1e3 * statistics.median(taken) for taken in times]
             title = (
                 f'{kind} {name}, {steps} steps, batch {batch}, {inputs} to {hidden}, {layers} layer{"s" * (layers > 1)}'
             )
             print(f'{title:<58}{medians[0]:9.2f}{medians[1]:9.2f}', flush=True)
+
+torch.set_num_threads(1)
+print(f'\n{"one thread":46}{"torch.nn":>21}{"paoding":>21}')
+for kind in ('LSTM', 'GRU', 'RNN'):
+    for steps, batch in ((1, 1), (10, 1), (10, 8)):
+        for name, times in in_turns(kind, (steps, batch, 64, 64, 1), ROUNDS_OF_SMALL, time.thread_time):
+            title = f'{kind} {name}, {steps} step{"s" * (steps > 1)}, batch {batch}, 64 to 64'
+            quartiles = (statistics.quantiles(taken, n=4) for taken in times)
+            print(f'{title:<46}' + ''.join(f'{1e6 * at:7.0f}' for each in quartiles for at in each), flush=True)

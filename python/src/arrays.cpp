@@ -132,6 +132,7 @@ std::optional<Tensor> from_dlpack(nb::handle object, const ArrayName& name) {
   const Type type{*dtype, Shape(std::span<const std::int64_t>(extents, static_cast<std::size_t>(rank)))};
   static std::byte nothing[1];
   auto* bytes = static_cast<std::byte*>(const_cast<void*>(array.data()));
+  if (bytes == nullptr && size_bytes(type) > 0) refuse(ErrorKind::argument, name.text() + ": its memory was freed");
   PyObject* held = nb::cast(array).release().ptr();
   return Tensor(type, std::shared_ptr<std::byte>(bytes == nullptr ? nothing : bytes, HeldObject{held}));
 }

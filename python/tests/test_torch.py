@@ -136,14 +136,16 @@ def test_a_model_is_accelerated_in_one_line():
     torch.testing.assert_close(model['b'](model['a'](x)[0])[0], wanted, rtol=1e-5, atol=1e-5)
 
 
-def test_weights_that_change_are_seen_without_gradients_too():
-    ours, theirs = twins('LSTM')
+@pytest.mark.parametrize('kind', ['LSTM', 'GRU'])
+def test_weights_that_change_are_seen_without_gradients_too(kind):
+    ours, theirs = twins(kind)
     x = torch.randn(4, 2, 5)
     with torch.no_grad():
         for _ in range(2):
             torch.testing.assert_close(ours(x)[0], theirs(x)[0], rtol=1e-5, atol=1e-5)
             for module in (ours, theirs):
                 module.weight_hh_l0.mul_(0.5)
+                module.bias_ih_l0.add_(0.25)
                 module.weight_ih_l0.data = module.weight_ih_l0 * 2
     with torch.inference_mode():
         torch.testing.assert_close(ours(x)[0], theirs(x)[0], rtol=1e-5, atol=1e-5)
@@ -200,6 +202,26 @@ def test_what_does_not_fit_is_said():
         ours(torch.randn(6, 3, 5), lengths=torch.tensor([1, 2]))
     with pytest.raises(RuntimeError, match='Expected hidden size'):
         pt.LSTM(5, 7, proj_size=3)(torch.randn(6, 3, 5), (torch.zeros(1, 3, 7), torch.zeros(1, 3, 7)))
+
+
+def test_tensors_that_cannot_be_read_are_refused():
+    with pd.Graph() as graph:
+        graph.fetch('y', graph.input('x', pd.f32, (4, 3)) * 2)
+    program, twice, x = pd.Program(graph), pt.function(graph), torch.randn(4, 3)
+    freed, sequences = x.clone(), torch.randn(4, 2, 3)
+    for each in (freed, sequences):
+        each.untyped_storage().resize_(0)
+    for call, given in ((lambda given: program(x=given), freed), (twice, freed), (pt.GRU(3, 5), sequences)):
+        with pytest.raises(pd.ArgumentError, match='freed|is null'):
+            call(given)
+        with pytest.raises((BufferError, RuntimeError)):
+            call(x.to_sparse())
+    with pytest.raises(BufferError, match='meta'):
+        program(x=x.to('meta'))
+    with pytest.raises(pd.ArgumentError, match='do not lie densely'):
+        program(x=torch.randn(3, 4).T)
+    torch.testing.assert_close(twice(torch.ones(3, 4).T), torch.full((4, 3), 2.0))  # whose strides are known
+    torch.testing.assert_close(torch.from_dlpack(program(x=x)['y']), x * 2)
 
 
 def test_states_and_parameters_go_between_torchs_layers_and_ours(tmp_path):

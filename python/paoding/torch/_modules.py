@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from ._projected import projected_lstm
-from ._recurrence import Direction, cell_state_dtype, forward, recurrent
+from ._recurrence import Direction, bias, cell_state_dtype, forward, recurrent
 
 
 class _Recurrent(torch.nn.RNNBase):
@@ -64,7 +65,7 @@ class _Recurrent(torch.nn.RNNBase):
             xs = xs.to(torch.get_autocast_dtype(xs.device.type))
         h0, c0 = (hx if cell == 'lstm' else (hx, None)) if hx is not None else (None, None)
         ends_h: list[Tensor] = []
-        ends_c: list[Tensor] = []
+        ends_c: list[Any] = []
         for layer in range(self.num_layers):
             outputs = []
             for direction in range(2 if self.bidirectional else 1):
@@ -107,23 +108,20 @@ class _Recurrent(torch.nn.RNNBase):
         h0: Tensor | None,
         c0: Tensor | None,
         lengths: Tensor | None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
         suffix = f'l{layer}{"_reverse" if is_reverse else ""}'
-        names = (f'weight_ih_{suffix}', f'weight_hh_{suffix}')
-        w, u = (getattr(self, name) for name in names)
+        w, u = self._of(f'weight_ih_{suffix}'), self._of(f'weight_hh_{suffix}')
         b_ih, b_hh = None, None
         if self.bias:
-            b_ih, b_hh = getattr(self, f'bias_ih_{suffix}'), getattr(self, f'bias_hh_{suffix}')
+            b_ih, b_hh = self._of(f'bias_ih_{suffix}'), self._of(f'bias_hh_{suffix}')
         dtype = xs.dtype
-        if b_ih is not None and b_hh is not None and b_ih.dtype != dtype:
-            b_ih, b_hh = b_ih.to(dtype), b_hh.to(dtype)
         if h0 is not None and h0.dtype != dtype:
             h0 = h0.to(dtype)
         if c0 is not None:
             c0 = c0.to(cell_state_dtype(cell, dtype))
         if self.proj_size > 0:
-            p = getattr(self, f'weight_hr_{suffix}').to(dtype)
-            b = None if b_ih is None or b_hh is None else b_ih + b_hh
+            p = self._of(f'weight_hr_{suffix}').to(dtype)
+            b = None if b_ih is None or b_hh is None else b_ih.to(dtype) + b_hh.to(dtype)
             return projected_lstm(xs, w.to(dtype), u.to(dtype), p, b, h0, c0, lengths, is_reverse)
         is_training = torch.is_grad_enabled() and any(
             each is not None and each.requires_grad for each in (xs, w, u, b_ih, b_hh, h0, c0)
@@ -133,38 +131,51 @@ class _Recurrent(torch.nn.RNNBase):
             and not torch.compiler.is_compiling()
             and not torch._C._are_functorch_transforms_active()
         )
-        is_kept = is_plain and not is_training
-        if is_kept:
-            w, u = (self._turned(name, each, dtype) for name, each in zip(names, (w, u)))
-        elif w.dtype != dtype:
-            w, u = w.to(dtype), u.to(dtype)
-        if is_training and is_plain:
-            output, last_h, last_c = Direction.apply(xs, w, u, b_ih, b_hh, h0, c0, lengths, cell, is_reverse)  # type: ignore[no-untyped-call]
-        else:
-            run = forward if is_plain else recurrent
-            states, last_h, last_c, *_ = run(
-                xs, w, u, b_ih, b_hh, h0, c0, lengths, cell, is_reverse, is_training, not is_kept
+        if is_plain and not is_training:
+            kept_w = self._kept(f'w{suffix}', dtype, (w,), lambda: w.t().to(dtype).contiguous())
+            kept_u = self._kept(f'u{suffix}', dtype, (u,), lambda: u.t().to(dtype).contiguous())
+            biases = (w,) if b_ih is None or b_hh is None else (b_ih, b_hh)
+            b = self._kept(f'b{suffix}', dtype, biases, lambda: bias(cell, xs, self.hidden_size, b_ih, b_hh))
+            states, last_h, last_c, *_ = forward(
+                xs, kept_w, kept_u, b, h0, c0, lengths, cell, is_reverse, False, False
             )
             output = states[:-1] if is_reverse else states[1:]
-        if cell == 'lstm' and last_c.dtype != dtype:
+        else:
+            if w.dtype != dtype:
+                w, u = w.to(dtype), u.to(dtype)
+                b_ih, b_hh = (None if each is None else each.to(dtype) for each in (b_ih, b_hh))
+            if is_plain:
+                output, last_h, last_c = Direction.apply(xs, w, u, b_ih, b_hh, h0, c0, lengths, cell, is_reverse)  # type: ignore[no-untyped-call]
+            else:
+                states, last_h, last_c, *_ = recurrent(
+                    xs, w, u, b_ih, b_hh, h0, c0, lengths, cell, is_reverse, is_training, True
+                )
+                output = states[:-1] if is_reverse else states[1:]
+        if last_c is not None and last_c.dtype != dtype and cell == 'lstm':
             last_c = last_c.to(dtype)
         return output, last_h, last_c
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = super().__getstate__()  # type: ignore[no-untyped-call]
-        return {name: value for name, value in state.items() if name != '_kept'}
+        return {name: value for name, value in state.items() if name != '_made'}
 
-    def _turned(self, name: str, weight: Tensor, dtype: torch.dtype) -> Tensor:
-        """[inputs, outputs], as the kernels read it, kept until the weight changes."""
-        if weight.is_inference():
-            return weight.t().to(dtype).contiguous()
-        kept: dict[str, Any] = self.__dict__.setdefault('_kept', {})
-        key = (weight._version, weight.data_ptr(), weight.device, dtype)
-        if name not in kept or kept[name][0] != key:
+    def _of(self, name: str) -> Tensor:
+        value = self._parameters.get(name)  # faster, but not where what is called so is made of other parameters
+        return getattr(self, name) if value is None else value
+
+    def _kept(self, name: str, dtype: torch.dtype, of: tuple[Tensor, ...], make: Callable[[], Tensor]) -> Tensor:
+        """What make() makes of parameters for the kernels, kept until one of them changes."""
+        if any(each.is_inference() for each in of):
+            return make()
+        kept: dict[str, Any] = self.__dict__.setdefault('_made', {})
+        key = (dtype, *((each._version, each.data_ptr(), each.device) for each in of))
+        found = kept.get(name)
+        if found is None or found[0] != key:
             # With what it was made of, so that no other memory has that address meanwhile.
-            kept[name] = (key, weight.detach(), weight.detach().t().to(dtype).contiguous())
-        turned: Tensor = kept[name][2]
-        return turned
+            with torch.no_grad():
+                found = kept[name] = (key, tuple(each.detach() for each in of), make())
+        made: Tensor = found[2]
+        return made
 
 
 class LSTM(_Recurrent):

@@ -74,10 +74,12 @@ def cell_state_dtype(cell: str, dtype: torch.dtype) -> torch.dtype:
     return torch.float32 if cell == 'lstm' and dtype in (torch.bfloat16, torch.float16) else dtype
 
 
-def _bias(cell: str, x: Tensor, hidden: int, b_ih: Tensor | None, b_hh: Tensor | None) -> Tensor:
-    """As the kernels have it: of a GRU the two of n are apart."""
+def bias(cell: str, x: Tensor, hidden: int, b_ih: Tensor | None, b_hh: Tensor | None) -> Tensor:
+    """As the kernels have it, of x's dtype: of a GRU the two of n are apart."""
     if b_ih is None or b_hh is None:
         return x.new_zeros((4 if cell == 'gru' else GATES[cell]) * hidden)
+    if b_ih.dtype != x.dtype:
+        b_ih, b_hh = b_ih.to(x.dtype), b_hh.to(x.dtype)
     if cell != 'gru':
         return b_ih + b_hh
     both = torch.cat((b_ih, b_hh[2 * hidden :]))
@@ -95,8 +97,7 @@ def forward(
     x: Tensor,
     w: Tensor,
     u: Tensor,
-    b_ih: Tensor | None,
-    b_hh: Tensor | None,
+    b: Tensor,
     h0: Tensor | None,
     c0: Tensor | None,
     lengths: Tensor | None,
@@ -104,18 +105,20 @@ def forward(
     is_reverse: bool,
     is_training: bool,
     gates_first: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, tuple[Tensor, ...]]:
-    """What `recurrent` gives, and x, w, u and h0 as the kernels read them."""
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, tuple[Tensor, ...]]:
+    """What `recurrent` gives, of which None is what is empty there, and x, w, u and h0 as the kernels read them. `b` is
+    what bias() makes."""
     hidden = u.shape[1] if gates_first else u.shape[0]
     plan = _plan(cell, x, hidden, lengths is not None, is_reverse, is_training, gates_first)
-    made = _results(x, hidden, cell, plan.saved if is_training else 0)
-    states, last_h, last_c, saved = made
-    b = dense(_bias(cell, x, hidden, b_ih, b_hh))
-    batch = x.shape[1]
-    x, w, u = dense(x), dense(w), dense(u)
+    steps, batch, _ = x.shape
+    states, last_h, last_c = x.new_empty((steps + 1, batch, hidden)), x.new_empty((1, batch, hidden)), None
+    saved = x.new_empty(plan.saved, dtype=torch.uint8) if is_training else None
+    x, w, u, b = dense(x), dense(w), dense(u), dense(b)
     h0 = x.new_zeros(batch, hidden) if h0 is None else dense(h0)
     if cell == 'lstm':
-        c0 = x.new_zeros(batch, hidden, dtype=last_c.dtype) if c0 is None else dense(c0)
+        c_dtype = cell_state_dtype(cell, x.dtype)
+        last_c = x.new_empty((1, batch, hidden), dtype=c_dtype)
+        c0 = x.new_zeros(batch, hidden, dtype=c_dtype) if c0 is None else dense(c0)
     workspace = plan.workspace(plan.forward_bytes, x)
     plan.kernels.forward(
         x.data_ptr(),
@@ -127,12 +130,12 @@ def forward(
         address(lengths),
         states.data_ptr(),
         last_h.data_ptr(),
-        last_c.data_ptr() if cell == 'lstm' else 0,
-        saved.data_ptr() if is_training else 0,
+        address(last_c),
+        address(saved),
         workspace.data_ptr(),
         current_stream(x.device),
     )
-    return *made, (x, w, u, h0)
+    return states, last_h, last_c, saved, (x, w, u, h0)
 
 
 def _backward(
@@ -226,10 +229,9 @@ class Direction(torch.autograd.Function):
         cell: str,
         is_reverse: bool,
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        states, last_h, last_c, saved, read = forward(
-            x, w, u, b_ih, b_hh, h0, c0, lengths, cell, is_reverse, True, True
-        )
         steps, batch, hidden = x.shape[0], x.shape[1], u.shape[1]
+        b = bias(cell, x, hidden, b_ih, b_hh)
+        states, last_h, last_c, saved, read = forward(x, w, u, b, h0, c0, lengths, cell, is_reverse, True, True)
         first = 0 if is_reverse else batch * hidden
         # In the memory of the states, but no view of them, which nobody could write to. It is saved beside them, so that
         # a backward pass after such a write is refused.
@@ -237,7 +239,7 @@ class Direction(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*read, w, u, lengths, states, saved, output)
         ctx.cell, ctx.is_reverse = cell, is_reverse
-        return output, last_h, last_c if cell == 'lstm' else None
+        return output, last_h, last_c
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -270,7 +272,16 @@ def recurrent(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """States [T + 1, B, H] (h0 in front, behind in reverse), last h, last c (empty but for LSTMs), and what the backward
     pass needs. Weights are [I, G H] and [H, G H], or with `gates_first` as PyTorch keeps them."""
-    return forward(x, w, u, b_ih, b_hh, h0, c0, lengths, cell, is_reverse, is_training, gates_first)[:4]
+    b = bias(cell, x, u.shape[1] if gates_first else u.shape[0], b_ih, b_hh)
+    states, last_h, last_c, saved, _ = forward(
+        x, w, u, b, h0, c0, lengths, cell, is_reverse, is_training, gates_first
+    )
+    return (
+        states,
+        last_h,
+        x.new_empty(0) if last_c is None else last_c,
+        x.new_empty(0, dtype=torch.uint8) if saved is None else saved,
+    )
 
 
 @recurrent.register_fake
