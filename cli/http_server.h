@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small HTTP server on libmicrohttpd: one thread waits for all connections (epoll), requests are answered from any
+// A small HTTP server on libmicrohttpd: one thread waits for all connections (poll), requests are answered from any
 // other, and slow clients cost a connection and nothing else.
 #pragma once
 

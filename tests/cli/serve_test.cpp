@@ -139,5 +139,32 @@ TEST_F(Serve, SlowClientsHoldUpNobody) {
   EXPECT_EQ(end(), 0);
 }
 
+// Clients that keep their connections and ask again the moment an answer is there: none waits for a time limit.
+TEST_F(Serve, AConnectionThatAsksAgainAtOnceIsAnswered) {
+  start({"--executors", "2", "--seconds", "30"});
+  const std::string request = "POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbada";
+  std::atomic<int> answers = 0, unanswered = 0;
+  std::vector<std::thread> clients;
+  for (int c = 0; c < 16; ++c) {
+    clients.emplace_back([&] {
+      const int fd = connected();
+      const timeval most = {10, 0};
+      setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &most, sizeof most);
+      for (int i = 0; i < 200; ++i) {
+        if (::send(fd, request.data(), request.size(), MSG_NOSIGNAL) < 0 || !takes_answer(fd)) {
+          ++unanswered;
+          break;
+        }
+        ++answers;
+      }
+      ::close(fd);
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(unanswered, 0);
+  EXPECT_EQ(answers, 16 * 200);
+  EXPECT_EQ(end(), 0);
+}
+
 }  // namespace
 }  // namespace paoding

@@ -6,6 +6,8 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <cstring>
+
 #include "tests/cli/training_run.h"
 
 namespace paoding {
@@ -67,6 +69,19 @@ class ServingRun : public TrainingRun {
       text.append(buffer, static_cast<std::size_t>(got));
     ::close(fd);
     return text;
+  }
+  // Whether one whole answer came; the connection stays.
+  static bool takes_answer(int fd) {
+    std::string text;
+    for (char buffer[4096];;) {
+      const std::size_t head = text.find("\r\n\r\n"), length = text.find("Content-Length: ");
+      if (head != std::string::npos && length < head &&
+          text.size() >= head + 4 + std::stoul(text.substr(length + std::strlen("Content-Length: "))))
+        return text.rfind("HTTP/1.1 200", 0) == 0;
+      const ssize_t got = ::recv(fd, buffer, sizeof buffer, 0);
+      if (got <= 0) return false;
+      text.append(buffer, static_cast<std::size_t>(got));
+    }
   }
   std::string send_text(const std::string& text) const {
     const int fd = connected();
