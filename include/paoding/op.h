@@ -105,6 +105,9 @@ struct OpDef {
   std::function<Values(const GradCall&)> gradient = {};                      // derived for formulas unless given
   std::function<Values(const LiftCall&)> lift = {};                          // derived for formulas
   std::function<Values(std::span<const Value>, const Attrs&)> compose = {};  // composed ops
+  /// Of a composed op with a gradient rule: in a body it is what it consists of at once, so that passes see which
+  /// parts of it do not depend on what a loop carries.
+  bool is_open_in_bodies = false;
   std::vector<OpCase> cases = {};
 
   /// A composed op that call() replaces at once by what it consists of.

@@ -364,7 +364,9 @@ Values call(const OpDef& op, std::span<const Value> given, Attrs given_attrs,
   for (const Value& value : given) inputs.push_back(graph->capture(value));
   Attrs attrs = complete_attrs(op, given_attrs);
 
-  if (op.is_expanded_at_once()) return expand_composed(*graph, op, inputs, attrs);
+  if (op.is_expanded_at_once() || (op.is_open_in_bodies && graph->parent != nullptr)) {
+    return expand_composed(*graph, op, inputs, attrs);
+  }
   if (op.kind == OpKind::formula) promote_inputs(op, &inputs);
 
   Node node;

@@ -24,6 +24,7 @@ void register_built_in_kernels() {
   register_sort_gpu();
   register_cumsum_gpu();
   register_recurrence_gpu();
+  register_cell_step_gpu();
 #endif
 }
 

@@ -22,6 +22,7 @@ void register_pooling_gpu();
 void register_sort_gpu();
 void register_cumsum_gpu();
 void register_recurrence_gpu();
+void register_cell_step_gpu();
 void register_index_cpu();
 void register_sort_cpu();
 void register_recurrence_cpu();

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/layout.h"
@@ -98,6 +99,9 @@ struct KernelImplementation {
   /// Bit k: operand k, an image that is a result, is written in any layout as fast: its channels lie innermost where
   /// another kernel that reads it wants that.
   std::uint32_t any_layout = 0;
+  /// Results that may lie where an input of the same type does, as (result, input): an element of that is read by none
+  /// but the thread that writes the result's there, and before it does.
+  std::vector<std::pair<std::size_t, std::size_t>> in_place = {};
   /// Bit i: input i, whose last two axes are a matrix, had better be copied first to lie by columns where it lies by
   /// rows, or the other way round: what that takes is less than what it saves.
   std::function<std::uint32_t(const KernelCall&)> turned = {};

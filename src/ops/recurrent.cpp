@@ -2,6 +2,7 @@
 // Recurrent cells, composed of other ops; scan runs them over time.
 #include "base/check.h"
 #include "base/one_line.h"
+#include "ops/composition_gradient.h"
 #include "ops/families.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
@@ -95,7 +96,9 @@ void register_recurrent_ops() {
       .summary = "one LSTM step: h' = o tanh(c'), c' = f c + i g; gates i, f, g, o of x w + h u + b",
       .kind = OpKind::composed,
       .inputs = {"x", "h", "c", "w", "u", "b"},
+      .gradient = composition_gradient,
       .compose = compose_lstm_cell,
+      .is_open_in_bodies = true,
       .cases = {{.shapes = {{3, 5}, {3, 4}, {3, 4}, {5, 16}, {4, 16}, {16}}},
                 {.shapes = {{3, 5}, {3, 2}, {3, 4}, {5, 16}, {2, 16}, {16}}},
                 {.shapes = {{0, 5}, {0, 4}, {0, 4}, {5, 16}, {4, 16}, {16}}},
@@ -109,7 +112,9 @@ void register_recurrent_ops() {
       .kind = OpKind::composed,
       .inputs = {"x", "h", "w", "u", "b"},
       .attrs = {{.name = "reset_after", .example = true, .doc = "r scales h u_n + b_m (cuDNN), not h (Cho et al.)"}},
+      .gradient = composition_gradient,
       .compose = compose_gru_cell,
+      .is_open_in_bodies = true,
       .cases = {{.shapes = {{3, 5}, {3, 4}, {5, 12}, {4, 12}, {16}}},
                 {.shapes = {{3, 5}, {3, 4}, {5, 12}, {4, 12}, {12}}, .attrs = {{"reset_after", false}}},
                 {.shapes = {{3, 5}, {3, 4}, {5, 12}, {4, 12}, {12}}, .error = "b [4H]"}},
@@ -122,7 +127,9 @@ void register_recurrent_ops() {
       .kind = OpKind::composed,
       .inputs = {"x", "h", "w", "u", "b"},
       .attrs = {{.name = "relu", .example = false, .doc = "max(sum, 0) instead of tanh"}},
+      .gradient = composition_gradient,
       .compose = compose_rnn_cell,
+      .is_open_in_bodies = true,
       .cases = {{.shapes = {{3, 5}, {3, 4}, {5, 4}, {4, 4}, {4}}},
                 {.shapes = {{3, 5}, {3, 4}, {5, 4}, {4, 4}, {4}}, .attrs = {{"relu", true}}},
                 {.shapes = {{3, 5}, {3, 4}, {5, 4}, {3, 4}, {4}}, .error = "u [3, 4]"}},

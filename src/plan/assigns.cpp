@@ -65,8 +65,24 @@ bool same_strides(const Group& group, const std::vector<std::int64_t>& a, const 
   return true;
 }
 
+// The same of a kernel: its table says which results may lie where an input does.
+bool is_kernel_in_place(const Step& step, int old, int made) {
+  for (std::size_t out = step.reads; out < step.operands.size(); ++out) {
+    if (step.operands[out].slot != made) continue;
+    for (std::size_t in = 0; in < step.reads; ++in) {
+      const Operand& operand = step.operands[in];
+      if (operand.slot != old) continue;
+      const auto& pairs = step.kernel->in_place;
+      const bool is_listed = std::ranges::find(pairs, std::pair{out - step.reads, in}) != pairs.end();
+      if (!is_listed || operand.offset != 0 || !operand.terms.empty() || !operand.layout.is_dense()) return false;
+    }
+  }
+  return true;
+}
+
 // Whether every element of `old` that the step reads lies where the same point of the loop writes `made`.
 bool is_pointwise(const Step& step, int old, int made) {
+  if (step.kind == Step::Kind::kernel) return is_kernel_in_place(step, old, made);
   if (step.kind != Step::Kind::group) return false;
   for (std::size_t out = step.reads; out < step.operands.size(); ++out) {
     if (step.operands[out].slot != made) continue;

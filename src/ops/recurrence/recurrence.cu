@@ -22,10 +22,6 @@ constexpr int kFinishers = kIsBulk || kKeepsSums || kCells > 1 ? kThreads : (kUn
 #ifdef PD_EMULATE
 using emulation::barrier_pass;
 using emulation::barrier_wait;
-PD_DEVICE float fast_tanh(float a) { return tanhf(a); }
-PD_DEVICE float fast_exp2(float a) { return exp2f(a); }
-PD_DEVICE float fast_reciprocal(float a) { return 1.0f / a; }
-PD_DEVICE float if_below(float a, float limit, float below, float otherwise) { return a < limit ? below : otherwise; }
 #else
 // A barrier of so many threads: some wait for all, others only let them know that they have come.
 PD_DEVICE void barrier_wait(int barrier, int threads) {
@@ -34,43 +30,7 @@ PD_DEVICE void barrier_wait(int barrier, int threads) {
 PD_DEVICE void barrier_pass(int barrier, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
-// Of numbers that are no smaller than the least normal one, to 2 units in the last place.
-PD_DEVICE float fast_exp2(float a) {
-  float value;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(value) : "f"(a));
-  return value;
-}
-PD_DEVICE float fast_reciprocal(float a) {
-  float value;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(value) : "f"(a));
-  return value;
-}
-// Of values that are both there, without a branch.
-PD_DEVICE float if_below(float a, float limit, float below, float otherwise) {
-  float value;
-  asm("{\n.reg .pred p;\nsetp.lt.f32 p, %1, %2;\nselp.f32 %0, %3, %4, p;\n}"
-      : "=f"(value) : "f"(a), "f"(limit), "f"(below), "f"(otherwise));
-  return value;
-}
-// Differs from tanh by at most 1.1e-5 of it, a fiftieth of what is lost by TF32.
-PD_DEVICE float fast_tanh(float a) {
-  float value;
-  asm("tanh.approx.f32 %0, %1;" : "=f"(value) : "f"(a));
-  return value;
-}
 #endif
-
-// Where nothing else rounds: differ by at most 3e-7 from what they stand for, and tanh by as little of it. Without
-// branches, so that a cell's gates are made side by side.
-PD_DEVICE float exact_sigmoid(float a) { return fast_reciprocal(1.0f + fast_exp2(-1.44269504f * a)); }
-PD_DEVICE float exact_tanh(float a) {
-  const float square = a * a;  // the first terms of a series for small ones
-  float rest = 1.573379e-2f;
-  rest = rest * square - 5.231339e-2f, rest = rest * square + 1.331529e-1f, rest = rest * square - 3.333313e-1f;
-  return if_below(fabsf(a), 0.55f, a + a * square * rest, 2.0f * exact_sigmoid(2.0f * a) - 1.0f);
-}
-PD_DEVICE float cell_tanh(float a) { return kIsExact ? exact_tanh(a) : fast_tanh(a); }
-PD_DEVICE float cell_sigmoid(float a) { return kIsExact ? exact_sigmoid(a) : 0.5f + 0.5f * fast_tanh(0.5f * a); }
 
 // As a factor of the products: tensor cores take f32 as TF32.
 PD_DEVICE unsigned factor_bits(unsigned bits) {

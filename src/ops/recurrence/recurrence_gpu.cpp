@@ -149,8 +149,8 @@ class RecurrenceText : public gpu::TextParts {
   }
   gpu::TextPlan finish(const std::string& text) {
     const bool is_cluster = team_.exchange != Exchange::memory;
-    functions = std::string(k_exchange_cu) + k_warp_products_cu + k_recurrence_cu + k_recurrence_phases_cu +
-                (is_cluster ? k_recurrence_cluster_cu : k_recurrence_memory_cu) + text;
+    functions = std::string(k_exchange_cu) + k_warp_products_cu + k_cell_functions_cu + k_recurrence_cu +
+                k_recurrence_phases_cu + (is_cluster ? k_recurrence_cluster_cu : k_recurrence_memory_cu) + text;
     gpu::TextLaunch launch = gpu::make_text_kernel(*this);
     if (is_cluster) launch.cluster = static_cast<unsigned>(team_.ctas);
     launch.is_cooperative = !is_cluster;
