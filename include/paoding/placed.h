@@ -21,6 +21,8 @@ struct PlacedOptions {
 /// the caller has them: nothing is copied in or out. On a GPU everything goes into the caller's stream, and nothing is
 /// allocated or waited for, so that a call may be captured into a CUDA graph.
 /// One thread uses it at a time, as Program; on a GPU in one stream, or in streams that wait for each other.
+/// A run that is captured writes nothing but the memory that it was given: such graphs may run at the same time, and
+/// beside other runs, as long as they have workspaces of their own, and the PlacedGraph is there.
 class PlacedGraph {
  public:
   /// Errors: as Program's; (argument) the graph has parameters; (unsupported) it has loops or branches that are decided

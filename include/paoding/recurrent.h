@@ -9,8 +9,9 @@
  *   if (pd_recurrent_create(&layer, &plan) != PD_OK) puts(pd_last_error());
  *
  * Plans do not depend on each other: threads may use different ones at the same time. One plan is used by one thread at
- * a time, and its calls in one stream, or in streams that wait for each other; so is a graph that a call was captured
- * into.
+ * a time, and its calls in one stream, or in streams that wait for each other. A call that is captured writes nothing
+ * but the memory that it was given: graphs of one plan may run at the same time, and beside its calls, as long as they
+ * have workspaces of their own, and the plan is there.
  */
 #pragma once
 

@@ -11,6 +11,12 @@
 #include "cpu/parallel.h"
 
 namespace paoding {
+namespace {
+
+constexpr std::int64_t kAlignment = 256;  // of slots
+std::int64_t aligned(std::int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+}  // namespace
 
 PlacedPlan::PlacedPlan(CompiledPlan compiled) : compiled_(std::move(compiled)), launches_(unroll(compiled_.plan)) {
   reads_ = plan().inputs;
@@ -24,6 +30,17 @@ PlacedPlan::PlacedPlan(CompiledPlan compiled) : compiled_(std::move(compiled)), 
   }
   pointers_.resize(most);
   for (std::size_t i = 0; i < plan().fetches.size(); ++i) fetch_slots_.push_back(slot_of(i));
+  fresh_state_at_ = aligned(plan().arena_bytes);
+  for (const Step& step : plan().steps) add_state(step);
+}
+
+void PlacedPlan::add_state(const Step& step) {
+  for (const auto* body : step.bodies()) {
+    for (const Step& inner : *body) add_state(inner);
+  }
+  if (step.state < 0) return;
+  states_.push_back({step.state, nullptr, fresh_state_bytes_});
+  fresh_state_bytes_ += aligned(plan().slots[static_cast<std::size_t>(step.state)].bytes);
 }
 
 int PlacedPlan::slot_of(std::size_t fetch) const {
@@ -49,6 +66,17 @@ void PlacedPlan::place_own() {
     }
     bases_[i] = static_cast<std::byte*>(own_memory(plan.slots[i], constant));
   }
+  for (KernelState& state : states_) state.own = bases_[static_cast<std::size_t>(state.slot)];
+}
+
+void PlacedPlan::place_state(void* workspace, void* stream) {
+  if (states_.empty()) return;
+  const bool is_fresh = is_captured(stream);
+  std::byte* const fresh = static_cast<std::byte*>(workspace) + fresh_state_at_;
+  if (is_fresh) clear(fresh, fresh_state_bytes_, stream);
+  for (const KernelState& state : states_) {
+    bases_[static_cast<std::size_t>(state.slot)] = is_fresh ? fresh + state.offset : state.own;
+  }
 }
 
 void PlacedPlan::run(std::span<const void* const> reads, std::span<void* const> fetches, void* workspace,
@@ -66,6 +94,7 @@ void PlacedPlan::run(std::span<const void* const> reads, std::span<void* const> 
   }
   const auto base = [&](int slot) { return slot < 0 ? nullptr : bases_[static_cast<std::size_t>(slot)]; };
   begin_run();
+  place_state(workspace, stream);
   for (const Launch& launch : launches_) {
     for (std::size_t k = 0; k < launch.addresses.size(); ++k) {
       pointers_[k] = base(launch.addresses[k].first) + launch.addresses[k].second;
@@ -122,6 +151,10 @@ class PlacedCpuPlan : public PlacedPlan {
 
   void copy(void* to, const void* from, std::int64_t bytes, void*) override {
     std::memcpy(to, from, static_cast<std::size_t>(bytes));
+  }
+
+  void clear(void* address, std::int64_t bytes, void*) override {
+    std::memset(address, 0, static_cast<std::size_t>(bytes));
   }
 
   std::map<const Step*, CpuGroupKernel> groups_;

@@ -24,7 +24,7 @@ class PlacedPlan {
   /// What a run is told where it is: inputs, then parameters, with their slots.
   const std::vector<std::pair<std::string, int>>& reads() const { return reads_; }
   /// Of memory that a run needs beside its parameters.
-  std::int64_t workspace_bytes() const { return compiled_.plan.arena_bytes; }
+  std::int64_t workspace_bytes() const { return fresh_state_at_ + fresh_state_bytes_; }
   /// Runs on the memory of each of reads(), and leaves each of plan().fetches in memory that it is given; on
   /// a GPU in the stream, without waiting. One at a time.
   void run(std::span<const void* const> reads, std::span<void* const> fetches, void* workspace, void* stream);
@@ -35,12 +35,18 @@ class PlacedPlan {
   virtual void* own_memory(const Slot& slot, const Tensor* constant) = 0;
   virtual void run(const Step& step, void* const* operands, void* workspace, void* state, void* stream) = 0;
   virtual void copy(void* to, const void* from, std::int64_t bytes, void* stream) = 0;
+  virtual void clear(void* address, std::int64_t bytes, void* stream) = 0;
   virtual void begin_run() {}
+  // Whether what the stream is given is captured, and so may run beside other runs of the plan.
+  virtual bool is_captured(void* /*stream*/) const { return false; }
   void place_own();
 
  private:
   // The slot that holds nothing but the fetch, and so is where that is wanted; -1: it is copied.
   int slot_of(std::size_t fetch) const;
+  void add_state(const Step& step);
+  // Puts what kernels keep from run to run where the plan has it or, zeroed, into the workspace.
+  void place_state(void* workspace, void* stream);
 
   const CompiledPlan compiled_;
   std::vector<std::pair<std::string, int>> reads_;
@@ -48,6 +54,13 @@ class PlacedPlan {
   std::vector<int> fetch_slots_;
   std::vector<std::byte*> bases_;  // per slot
   std::vector<void*> pointers_;    // of one launch
+  struct KernelState {
+    int slot;
+    std::byte* own;
+    std::int64_t offset;  // from fresh_state_at_
+  };
+  std::vector<KernelState> states_;
+  std::int64_t fresh_state_at_ = 0, fresh_state_bytes_ = 0;  // of the workspace, in captured runs
 };
 
 // ---- placed_plan_gpu.cpp, or cuda_missing.cpp ----

@@ -60,6 +60,19 @@ class PlacedGpuPlan : public PlacedPlan {
                                                      static_cast<std::size_t>(bytes), static_cast<CUstream>(stream)));
   }
 
+  void clear(void* address, std::int64_t bytes, void* stream) override {
+    PD_CUDA(gpu::required_driver().cuMemsetD8Async(reinterpret_cast<CUdeviceptr>(address), 0,
+                                                   static_cast<std::size_t>(bytes), static_cast<CUstream>(stream)));
+  }
+
+  bool is_captured(void* stream) const override {
+    if (stream == nullptr) return false;  // the legacy stream, which cannot be
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    PD_CUDA(gpu::required_driver().cuStreamGetCaptureInfo(static_cast<CUstream>(stream), &status, nullptr, nullptr,
+                                                          nullptr, nullptr, nullptr));
+    return status != CU_STREAM_CAPTURE_STATUS_NONE;
+  }
+
   gpu::GpuDevice& device_;
   GpuKernels kernels_;
   std::vector<gpu::DeviceMemory> own_;

@@ -15,7 +15,8 @@ from torch import Tensor
 from .. import _paoding
 from ..control import gradients
 from ..errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
-from ._memory import address, current_stream, dense
+from ._kernels import Kernels
+from ._memory import address, at, current_stream, dense, may_round_products
 
 _DTYPES = {
     _paoding.DType.f64: torch.float64,
@@ -29,15 +30,17 @@ _DTYPES = {
 }
 _TEXTS = {torch_dtype: str(dtype).split('.')[-1] for dtype, torch_dtype in _DTYPES.items()}
 
+_MOST_COMPILED = 16  # of a function
+
 Place = tuple[str, torch.dtype, tuple[int, ...]]
 
 
 class _Placed:
     """A graph that runs where the tensors are."""
 
-    def __init__(self, graph: _paoding.Graph, device: torch.device, fetches: list[str]) -> None:
-        allow_tf32 = device.type == 'cuda' and torch.backends.cuda.matmul.allow_tf32
+    def __init__(self, graph: _paoding.Graph, device: torch.device, allow_tf32: bool, fetches: list[str]) -> None:
         self._device = device
+        self._lock = threading.Lock()  # threads share those of GPUs
         self._graph = _paoding.PlacedGraph(graph, str(device), allow_tf32, fetches)
         self._results = [(_DTYPES[dtype], shape) for _, dtype, shape in self._graph.results]
 
@@ -45,12 +48,13 @@ class _Placed:
         results = [torch.empty(shape, dtype=dtype, device=self._device) for dtype, shape in self._results]
         workspace = torch.empty(self._graph.workspace_bytes, dtype=torch.uint8, device=self._device)
         read = [dense(tensor) for tensor in tensors]  # kept until the call is enqueued
-        self._graph.run(
-            [address(each) for each in read],
-            [address(each) for each in results],
-            address(workspace),
-            current_stream(self._device),
-        )
+        with self._lock:
+            self._graph.run(
+                [address(each) for each in read],
+                [address(each) for each in results],
+                address(workspace),
+                current_stream(self._device),
+            )
         return results
 
 
@@ -67,9 +71,9 @@ class _Fed:
         return [torch.utils.dlpack.from_dlpack(results[name]) for name in self._program.fetch_names]
 
 
-def _compiled(graph: _paoding.Graph, device: torch.device, fetches: list[str]) -> _Placed | _Fed:
+def _compiled(graph: _paoding.Graph, device: torch.device, allow_tf32: bool, fetches: list[str]) -> _Placed | _Fed:
     try:
-        return _Placed(graph, device, fetches)
+        return _Placed(graph, device, allow_tf32, fetches)
     except UnsupportedError:
         if device.type != 'cpu':
             raise
@@ -77,10 +81,11 @@ def _compiled(graph: _paoding.Graph, device: torch.device, fetches: list[str]) -
 
 
 class _Function:
-    """A graph with its gradient; what is compiled is one thread's."""
+    """A graph with its gradient. `may_round` says of a device whether products of f32 may be rounded to TF32 there."""
 
-    def __init__(self, graph: _paoding.Graph) -> None:
+    def __init__(self, graph: _paoding.Graph, may_round: Callable[[torch.device], bool]) -> None:
         self.graph = graph.clone()
+        self._may_round = may_round
         self.inputs: list[Place] = []
         for name in graph.inputs:
             value = graph.find(name)
@@ -94,7 +99,7 @@ class _Function:
         self.wanted = [i for i, place in enumerate(self.inputs) if place[1].is_floating_point]
         self.seeded = [i for i, place in enumerate(self.results) if place[1].is_floating_point]
         self._backward: _paoding.Graph | None = None
-        self._compiled = threading.local()
+        self._compiled: Kernels[_Placed | _Fed] = Kernels(_MOST_COMPILED)
 
     def _backward_graph(self) -> _paoding.Graph:
         """Of the inputs and the seeds, with the gradients of the inputs that have some."""
@@ -115,15 +120,15 @@ class _Function:
         return self._backward
 
     def _at(self, which: str, device: torch.device) -> _Placed | _Fed:
-        kept: dict[Any, _Placed | _Fed] = self._compiled.__dict__
-        key = (which, device)
-        if key not in kept:
+        allow_tf32 = self._may_round(device)
+
+        def make() -> _Placed | _Fed:
             if which == 'forward':
-                kept[key] = _compiled(self.graph, device, [name for name, _, _ in self.results])
-            else:
-                names = [f'gradient of {self.inputs[i][0]}' for i in self.wanted]
-                kept[key] = _compiled(self._backward_graph(), device, names)
-        return kept[key]
+                return _compiled(self.graph, device, allow_tf32, [name for name, _, _ in self.results])
+            names = [f'gradient of {self.inputs[i][0]}' for i in self.wanted]
+            return _compiled(self._backward_graph(), device, allow_tf32, names)
+
+        return self._compiled.at((which, allow_tf32), device, make)
 
     def check(self, tensors: Sequence[Tensor]) -> torch.device:
         if len(tensors) != len(self.inputs):
@@ -144,10 +149,13 @@ class _Function:
 
     def forward(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         device = self.check(tensors)
-        return self._at('forward', device).run(tensors)
+        with at(device):
+            return self._at('forward', device).run(tensors)
 
     def backward(self, tensors: Sequence[Tensor], seeds: Sequence[Tensor]) -> list[Tensor]:
-        return self._at('backward', tensors[0].device).run([*tensors, *seeds])
+        device = tensors[0].device
+        with at(device):
+            return self._at('backward', device).run([*tensors, *seeds])
 
     def place(self, places: Sequence[Place], like: Sequence[Tensor]) -> list[Tensor]:
         device = like[0].device if like else 'cpu'
@@ -202,15 +210,18 @@ def _gradient(ctx: Any, given: Sequence[Tensor | None]) -> Any:
 _call.register_autograd(_gradient, setup_context=_keep)
 
 
-def function(graph: _paoding.Graph) -> Callable[..., Any]:
+def function(
+    graph: _paoding.Graph, may_round: Callable[[torch.device], bool] = may_round_products
+) -> Callable[..., Any]:
     """A function of the graph's inputs, in their order, that returns its results, in theirs (a tuple, or the one that
     there is). Its gradient is the graph's, which is computed with the values of the forward pass made anew. It reads and
     writes tensors where they are, on the CPU or a GPU, there in the current stream; torch.compile and CUDA graphs take it.
-    Kernels are made when a device first needs them. Errors: (argument) the graph has parameters; (unsupported) on a GPU,
+    Kernels are made when a device, and on a GPU a stream, first needs them; `may_round` says of a device whether products
+    of f32 are rounded to TF32 there: as torch.backends.cuda.matmul has it, unless told otherwise. Errors: (argument) the graph has parameters; (unsupported) on a GPU,
     loops and branches that are decided while they run, and positions that are checked (gather)."""
     if graph.parameters:
         raise ArgumentError(f"function: the graph has the parameter '{graph.parameters[0]}'; make it an input")
-    made = _Function(graph)
+    made = _Function(graph, may_round)
     key = next(_keys)
     _known[key] = made
 

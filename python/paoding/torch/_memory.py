@@ -1,12 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors as addresses, and their dtypes by name."""
+"""Tensors as addresses, their dtypes by name, and PyTorch's settings as our kernels take them."""
 
 from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from ..errors import ArgumentError
+
 FLOATS = {torch.float32: 'f32', torch.float64: 'f64', torch.bfloat16: 'bf16', torch.float16: 'f16'}
+_NOTHING: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
 
 
 def dense(tensor: Tensor) -> Tensor:
@@ -20,4 +27,82 @@ def address(tensor: Tensor | None) -> int:
 
 
 def current_stream(device: torch.device) -> int:
-    return torch.cuda.current_stream(device).cuda_stream if device.type == 'cuda' else 0
+    """The handle of PyTorch's stream, without the object around it, which takes a microsecond."""
+    return torch._C._cuda_getCurrentRawStream(device.index) if device.type == 'cuda' else 0
+
+
+def at(device: torch.device) -> contextlib.AbstractContextManager[Any]:
+    """Within, `device` is the thread's current one: our calls make its context current, which PyTorch takes for that."""
+    if device.type != 'cuda' or device.index == torch.cuda.current_device():
+        return _NOTHING
+    return torch.cuda.device(device)
+
+
+def is_captured(device: torch.device) -> bool:
+    """Whether what the current stream of the current device is given goes into a CUDA graph."""
+    return device.type == 'cuda' and torch.cuda.is_current_stream_capturing()
+
+
+def check_devices(like: Tensor, others: Iterable[Tensor | None]) -> None:
+    device = like.device
+    for each in others:
+        if each is not None and each.device != device:
+            raise RuntimeError(
+                'Input and parameter tensors are not at the same device, '
+                f'found input tensor at {device} and parameter tensor at {each.device}'
+            )
+
+
+def may_round_products(device: torch.device) -> bool:
+    """TF32 in products of f32: as torch.backends.cuda.matmul says."""
+    return device.type == 'cuda' and _is_tf32('matmul', torch.backends.cuda.matmul)
+
+
+def may_round_recurrence(device: torch.device) -> bool:
+    """TF32 in recurrent layers: as torch.backends.cudnn says, which nn.LSTM goes by."""
+    return device.type == 'cuda' and _is_tf32('rnn', torch.backends.cudnn)
+
+
+def _is_tf32(op: str, settings: Any) -> bool:
+    # Since PyTorch 2.9 each kind of op has a precision; `allow_tf32` is refused where they differ.
+    precision = getattr(torch._C, '_get_fp32_precision_getter', None)
+    return bool(settings.allow_tf32 if precision is None else precision('cuda', op) == 'tf32')
+
+
+class _Zeros:
+    """Memory of a device that holds zeros and that nobody writes to."""
+
+    def __init__(self) -> None:
+        self._all: dict[torch.device, list[Tensor]] = {}  # the last is the largest; graphs know the others
+
+    def of(self, device: torch.device, size: int) -> Tensor:
+        """At least `size` bytes of them."""
+        kept = self._all.get(device)
+        if kept is not None and kept[-1].numel() >= size:
+            return kept[-1]
+        if is_captured(device):  # in memory of the graph's, which nobody else may have
+            return torch.zeros(size, dtype=torch.uint8, device=device)
+        most = 0 if kept is None else kept[-1].numel()
+        made = torch.zeros(max(size, 2 * most, 1 << 20), dtype=torch.uint8, device=device)
+        if device.type == 'cuda':
+            torch.cuda.current_stream(device).synchronize()  # any stream may read it
+        self._all.setdefault(device, []).append(made)
+        return made
+
+
+zeros = _Zeros()
+
+
+def lengths_at(lengths: Tensor, device: torch.device) -> Tensor:
+    """As kernels read them. Of those in the host's memory there is a copy on its way when this returns."""
+    if lengths.device == device or torch.compiler.is_compiling():
+        return lengths.to(device=device, dtype=torch.int32)
+    if device.type == 'cuda' and lengths.device.type == 'cpu':
+        with at(device):
+            if is_captured(device):
+                raise ArgumentError(
+                    'paoding.torch: lengths in the memory of the host (so are those of a PackedSequence), from which a '
+                    'captured graph would read them in every replay\nhint: lengths= with a tensor of the GPU'
+                )
+        return lengths.to(torch.int32).pin_memory().to(device, non_blocking=True)
+    return lengths.to(device=device, dtype=torch.int32)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
+from ._memory import lengths_at
 from ._projected import projected_lstm
 from ._recurrence import Direction, bias, cell_state_dtype, forward, recurrent
 
@@ -32,7 +33,7 @@ class _Recurrent(torch.nn.RNNBase):
             hx = None if hx is None else self._each(hx, lambda state: state.unsqueeze(1))
         xs = input.transpose(0, 1) if self.batch_first else input
         if lengths is not None:
-            lengths = lengths.to(device=xs.device, dtype=torch.int32)
+            lengths = lengths_at(lengths, xs.device)
         output, last = self._layers(xs, hx, lengths)
         output = output.transpose(0, 1) if self.batch_first else output
         if not is_batched:
@@ -47,7 +48,7 @@ class _Recurrent(torch.nn.RNNBase):
         xs, lengths = torch._VF._pad_packed_sequence(data, batch_sizes, False, 0.0, len(batch_sizes))
         if hx is not None and sorted_indices is not None:
             hx = self._each(hx, lambda state: state.index_select(1, sorted_indices))
-        output, last = self._layers(xs, hx, lengths.to(device=xs.device, dtype=torch.int32))
+        output, last = self._layers(xs, hx, lengths_at(lengths, xs.device))
         data, _ = torch._VF._pack_padded_sequence(output, lengths, False)
         if unsorted_indices is not None:
             last = self._each(last, lambda state: state.index_select(1, unsorted_indices))
@@ -131,7 +132,14 @@ class _Recurrent(torch.nn.RNNBase):
             and not torch.compiler.is_compiling()
             and not torch._C._are_functorch_transforms_active()
         )
-        if is_plain and not is_training:
+        # On a GPU what is made of weights would be out of date when a graph that was captured has written them.
+        if is_plain and not is_training and xs.is_cuda:
+            if w.dtype != dtype:
+                w, u = w.to(dtype), u.to(dtype)
+            b = bias(cell, xs, self.hidden_size, b_ih, b_hh)
+            states, last_h, last_c, *_ = forward(xs, w, u, b, h0, c0, lengths, cell, is_reverse, False, True)
+            output = states[:-1] if is_reverse else states[1:]
+        elif is_plain and not is_training:
             kept_w = self._kept(f'w{suffix}', dtype, (w,), lambda: w.t().to(dtype).contiguous())
             kept_u = self._kept(f'u{suffix}', dtype, (u,), lambda: u.t().to(dtype).contiguous())
             biases = (w,) if b_ih is None or b_hh is None else (b_ih, b_hh)

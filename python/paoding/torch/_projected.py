@@ -3,9 +3,6 @@
 
 from __future__ import annotations
 
-import atexit
-import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -14,18 +11,11 @@ from torch import Tensor
 
 from .. import _paoding, control, ops
 from ._function import function
-from ._memory import FLOATS
+from ._kernels import Kernels
+from ._memory import FLOATS, may_round_recurrence
 
-_MOST_FUNCTIONS = 128
-
-
-class _Known(threading.local):
-    def __init__(self) -> None:
-        self.all: OrderedDict[tuple[Any, ...], Callable[..., Any]] = OrderedDict()
-
-
-_known = _Known()
-atexit.register(lambda: _known.all.clear())
+_functions: Kernels[Callable[..., Any]] = Kernels(128)
+_HOST = torch.device('cpu')
 
 
 def projected_lstm(
@@ -46,11 +36,8 @@ def projected_lstm(
     batch = x.shape[1]
     width, hidden = p.shape
     key = (FLOATS[x.dtype], *x.shape, hidden, width, b is not None, lengths is not None, is_reverse)
-    call = _known.all.get(key)
-    if call is None:
-        call = _known.all[key] = function(_graph(*key))
-        if len(_known.all) > _MOST_FUNCTIONS:
-            _known.all.popitem(last=False)
+    # A function knows devices and streams itself, so that one for each thread will do.
+    call = _functions.at(key, _HOST, lambda: function(_graph(*key), may_round_recurrence))
     h0 = x.new_zeros(1, batch, width) if h0 is None else h0
     c0 = x.new_zeros(1, batch, hidden) if c0 is None else c0.to(x.dtype)
     given = [each for each in (x, w, u, p, h0, c0, b, lengths) if each is not None]

@@ -4,19 +4,18 @@ autograd knows, and as PyTorch ops, with what their results look like, for torch
 
 from __future__ import annotations
 
-import atexit
 import threading
-from collections import OrderedDict
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from .._paoding import RecurrentPlan
-from ._memory import FLOATS, address, current_stream, dense
+from ._kernels import Kernels
+from ._memory import FLOATS, address, at, check_devices, current_stream, dense, may_round_recurrence, zeros
 
 GATES = {'lstm': 4, 'gru': 3, 'rnn_tanh': 1, 'rnn_relu': 1}
-_MOST_PLANS = 128  # of a thread: each holds some memory of its kernels
+_MOST_PLANS = 128  # of a thread, and of all streams: each holds some memory of its kernels
 _KEPT_BYTES = 1 << 20  # of memory that a plan works in between its calls
 
 
@@ -29,30 +28,13 @@ class _Plan:
         self.forward_bytes, self.backward_bytes = self.kernels.forward_workspace, self.kernels.backward_workspace
         most = max(self.forward_bytes, self.backward_bytes)
         self._kept = torch.empty(most, dtype=torch.uint8) if key[2] == 'cpu' and most <= _KEPT_BYTES else None
+        self.lock = threading.Lock()  # threads share those of GPUs
 
     def workspace(self, size: int, like: Tensor) -> Tensor:
         return self._kept if self._kept is not None else torch.empty(size, dtype=torch.uint8, device=like.device)
 
 
-class _Plans(threading.local):
-    """Plans by layer; one plan is one thread's."""
-
-    def __init__(self) -> None:
-        self.all: OrderedDict[tuple[Any, ...], _Plan] = OrderedDict()
-
-    def at(self, *key: Any) -> _Plan:
-        plan = self.all.get(key)
-        if plan is None:
-            plan = self.all[key] = _Plan(*key)
-            if len(self.all) > _MOST_PLANS:
-                self.all.popitem(last=False)
-        else:
-            self.all.move_to_end(key)
-        return plan
-
-
-_plans = _Plans()
-atexit.register(lambda: _plans.all.clear())  # PyTorch holds this module's ops to the end, and so them
+_plans: Kernels[_Plan] = Kernels(_MOST_PLANS)
 
 
 def _plan(
@@ -62,12 +44,21 @@ def _plan(
     dtype = FLOATS.get(x.dtype)
     if dtype is None:
         raise TypeError(f'paoding.torch: {x.dtype} is no dtype of recurrent layers')
-    is_cuda = x.is_cuda
-    device = str(x.device) if is_cuda else 'cpu'
-    tf32 = is_cuda and torch.backends.cudnn.allow_tf32
-    return _plans.at(
-        cell, dtype, device, steps, batch, inputs, hidden, has_lengths, is_reverse, is_training, tf32, gates_first
-    )
+    device = x.device
+    name = str(device) if x.is_cuda else 'cpu'
+    tf32 = may_round_recurrence(device)
+    key = (cell, dtype, name, steps, batch, inputs, hidden, has_lengths, is_reverse, is_training, tf32, gates_first)
+    return _plans.at(key, device, lambda: _Plan(*key))
+
+
+def _saved_bytes(cell: str, x: Tensor, hidden: int) -> Any:
+    """RecurrentPlan.saved, without making one: the gates and, of an LSTM, the cells."""
+    steps, batch, _ = x.shape
+    if cell not in ('lstm', 'gru'):
+        return 0
+    gates = steps * batch * 4 * hidden * x.element_size()
+    cells = (steps + 1) * batch * hidden * cell_state_dtype(cell, x.dtype).itemsize if cell == 'lstm' else 0
+    return (gates + 255) // 256 * 256 + (cells + 255) // 256 * 256
 
 
 def cell_state_dtype(cell: str, dtype: torch.dtype) -> torch.dtype:
@@ -77,7 +68,7 @@ def cell_state_dtype(cell: str, dtype: torch.dtype) -> torch.dtype:
 def bias(cell: str, x: Tensor, hidden: int, b_ih: Tensor | None, b_hh: Tensor | None) -> Tensor:
     """As the kernels have it, of x's dtype: of a GRU the two of n are apart."""
     if b_ih is None or b_hh is None:
-        return x.new_zeros((4 if cell == 'gru' else GATES[cell]) * hidden)
+        return zeros.of(x.device, (4 if cell == 'gru' else GATES[cell]) * hidden * x.element_size())
     if b_ih.dtype != x.dtype:
         b_ih, b_hh = b_ih.to(x.dtype), b_hh.to(x.dtype)
     if cell != 'gru':
@@ -105,44 +96,69 @@ def forward(
     is_reverse: bool,
     is_training: bool,
     gates_first: bool,
-) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, tuple[Tensor, ...]]:
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, tuple[Tensor | None, ...]]:
     """What `recurrent` gives, of which None is what is empty there, and x, w, u and h0 as the kernels read them. `b` is
     what bias() makes."""
+    check_devices(x, (w, u, b, h0, c0, lengths))
     hidden = u.shape[1] if gates_first else u.shape[0]
+    with at(x.device):
+        return _forward(x, w, u, b, h0, c0, lengths, cell, is_reverse, is_training, gates_first, hidden)
+
+
+def _forward(
+    x: Tensor,
+    w: Tensor,
+    u: Tensor,
+    b: Tensor,
+    h0: Tensor | None,
+    c0: Tensor | None,
+    lengths: Tensor | None,
+    cell: str,
+    is_reverse: bool,
+    is_training: bool,
+    gates_first: bool,
+    hidden: int,
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, tuple[Tensor | None, ...]]:
     plan = _plan(cell, x, hidden, lengths is not None, is_reverse, is_training, gates_first)
     steps, batch, _ = x.shape
     states, last_h, last_c = x.new_empty((steps + 1, batch, hidden)), x.new_empty((1, batch, hidden)), None
     saved = x.new_empty(plan.saved, dtype=torch.uint8) if is_training else None
     x, w, u, b = dense(x), dense(w), dense(u), dense(b)
-    h0 = x.new_zeros(batch, hidden) if h0 is None else dense(h0)
+    lengths = None if lengths is None else dense(lengths)
+    h0 = None if h0 is None else dense(h0)
+    first_h, first_c = _first_state(x, hidden) if h0 is None else h0, None
     if cell == 'lstm':
-        c_dtype = cell_state_dtype(cell, x.dtype)
-        last_c = x.new_empty((1, batch, hidden), dtype=c_dtype)
-        c0 = x.new_zeros(batch, hidden, dtype=c_dtype) if c0 is None else dense(c0)
+        last_c = x.new_empty((1, batch, hidden), dtype=cell_state_dtype(cell, x.dtype))
+        first_c = _first_state(x, hidden) if c0 is None else dense(c0)
     workspace = plan.workspace(plan.forward_bytes, x)
-    plan.kernels.forward(
-        x.data_ptr(),
-        w.data_ptr(),
-        u.data_ptr(),
-        b.data_ptr(),
-        h0.data_ptr(),
-        address(c0),
-        address(lengths),
-        states.data_ptr(),
-        last_h.data_ptr(),
-        address(last_c),
-        address(saved),
-        workspace.data_ptr(),
-        current_stream(x.device),
-    )
+    with plan.lock:
+        plan.kernels.forward(
+            x.data_ptr(),
+            w.data_ptr(),
+            u.data_ptr(),
+            b.data_ptr(),
+            first_h.data_ptr(),
+            address(first_c),
+            address(lengths),
+            states.data_ptr(),
+            last_h.data_ptr(),
+            address(last_c),
+            address(saved),
+            workspace.data_ptr(),
+            current_stream(x.device),
+        )
     return states, last_h, last_c, saved, (x, w, u, h0)
+
+
+def _first_state(x: Tensor, hidden: int) -> Tensor:
+    return zeros.of(x.device, x.shape[1] * hidden * max(x.element_size(), 4))  # where cells in f32 go with 16 bits
 
 
 def _backward(
     x: Tensor,
     w: Tensor,
     u: Tensor,
-    h0: Tensor,
+    h0: Tensor | None,
     lengths: Tensor | None,
     states: Tensor,
     saved: Tensor,
@@ -155,34 +171,41 @@ def _backward(
     wanted: tuple[bool, ...],
 ) -> tuple[Tensor | None, ...]:
     """Gradients for x, w, u, b, h0 and c0, of which `wanted` says which are made."""
+    check_devices(x, (w, u, h0, lengths, states, saved, d_states, d_last_h, d_last_c))
     hidden = u.shape[1] if gates_first else u.shape[0]
-    plan = _plan(cell, x, hidden, lengths is not None, is_reverse, True, gates_first)
-    d_states, d_last_h, d_last_c = (None if each is None else dense(each) for each in (d_states, d_last_h, d_last_c))
-    makers = _gradients(x, w, u, cell)
-    made = tuple(maker() if is_wanted else None for maker, is_wanted in zip(makers, wanted))
-    d_x, d_w, d_u, d_b, d_h0, d_c0 = map(address, made)
-    workspace = plan.workspace(plan.backward_bytes, x)
-    plan.kernels.backward(
-        x.data_ptr(),
-        w.data_ptr(),
-        u.data_ptr(),
-        h0.data_ptr(),
-        address(lengths),
-        states.data_ptr(),
-        saved.data_ptr(),
-        address(d_states),
-        address(d_last_h),
-        address(d_last_c),
-        d_x,
-        d_w,
-        d_u,
-        d_b,
-        d_h0,
-        d_c0,
-        workspace.data_ptr(),
-        current_stream(x.device),
-    )
-    return made
+    with at(x.device):
+        plan = _plan(cell, x, hidden, lengths is not None, is_reverse, True, gates_first)
+        d_states, d_last_h, d_last_c = (
+            None if each is None else dense(each) for each in (d_states, d_last_h, d_last_c)
+        )
+        makers = _gradients(x, w, u, cell)
+        made = tuple(maker() if is_wanted else None for maker, is_wanted in zip(makers, wanted))
+        d_x, d_w, d_u, d_b, d_h0, d_c0 = map(address, made)
+        workspace = plan.workspace(plan.backward_bytes, x)
+        first_h = _first_state(x, hidden) if h0 is None else h0
+        lengths = None if lengths is None else dense(lengths)
+        with plan.lock:
+            plan.kernels.backward(
+                x.data_ptr(),
+                w.data_ptr(),
+                u.data_ptr(),
+                first_h.data_ptr(),
+                address(lengths),
+                states.data_ptr(),
+                saved.data_ptr(),
+                address(d_states),
+                address(d_last_h),
+                address(d_last_c),
+                d_x,
+                d_w,
+                d_u,
+                d_b,
+                d_h0,
+                d_c0,
+                workspace.data_ptr(),
+                current_stream(x.device),
+            )
+        return made
 
 
 def _results(x: Tensor, hidden: int, cell: str, saved: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -288,10 +311,7 @@ def recurrent(
 def _(x: Tensor, w: Tensor, u: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     lengths, cell, is_reverse, is_training, gates_first = rest[-5:]
     hidden = u.shape[1] if gates_first else u.shape[0]
-    saved = 0
-    if is_training:
-        saved = _plan(cell, x, hidden, lengths is not None, is_reverse, True, gates_first).saved
-    return _results(x, hidden, cell, saved)
+    return _results(x, hidden, cell, _saved_bytes(cell, x, hidden) if is_training else 0)
 
 
 @torch.library.custom_op('paoding::recurrent_backward', mutates_args=())
@@ -311,12 +331,11 @@ def recurrent_backward(
     gates_first: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Gradients for x, w, u, b, h0 and c0 (empty but for LSTMs)."""
-    first = x.new_zeros(x.shape[1], min(u.shape)) if h0 is None else h0
     made = _backward(
         dense(x),
         dense(w),
         dense(u),
-        dense(first),
+        None if h0 is None else dense(h0),
         lengths,
         states,
         saved,
