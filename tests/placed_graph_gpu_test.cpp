@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "paoding/placed.h"
+#include "tests/enqueued_runs.h"
 #include "tests/on_gpu.h"
-#include "tests/program_check.h"
 
 namespace paoding::testing_program {
 namespace {
@@ -55,6 +55,71 @@ TEST(PlacedGraphOnAGpu, RunsInTheCallersStreamAndGraph) {
   looks_up.fetch("y", gather(looks_up.input("x", f32, {6, 5}), looks_up.input("i", i64, {2}), 0));
   const std::string message = message_of([&] { PlacedGraph(looks_up, Device::cuda()); });
   EXPECT_TRUE(has(message, "gather: its positions are checked while it runs")) << message;
+}
+
+// CTAs that share a sum count in memory that begins as zeros and that the plan keeps; a graph may run beside the plan
+// and beside other graphs, so its runs count in the workspace, whatever was there before.
+TEST(PlacedGraphOnAGpu, CapturedRunsShareNothingAndTakeADirtyWorkspace) {
+  PD_SKIP_WITHOUT_A_GPU();
+  constexpr std::int64_t kLength = 200'000;
+  Graph g;
+  const Value x = g.input("x", f32, {kLength});
+  g.fetch("sum", sum(x * x));
+  const gpu::GpuDevice& device = gpu::GpuDevice::get(0);
+  device.make_current();
+  const gpu::Driver& driver = gpu::required_driver();
+  PlacedGraph placed(g, Device::cuda());
+
+  struct Call {
+    OnGpu x, sum, workspace;
+    gpu::Stream stream;
+    CUgraphExec runnable = nullptr;
+  };
+  const Dense dirt(static_cast<std::size_t>(placed.workspace_bytes() / 4), std::nan(""));
+  ASSERT_FALSE(dirt.empty());
+  std::vector<std::unique_ptr<Call>> calls;
+  const auto run = [&](Call& call) {
+    placed.run(std::array<const void*, 1>{call.x.at()}, std::array{call.sum.at()}, call.workspace.at(),
+               call.stream.get());
+  };
+  for (int i = 0; i < 3; ++i) {
+    calls.emplace_back(new Call{OnGpu(Dense(kLength, 0.5 + i)), OnGpu(Dense{-1}), OnGpu(dirt), gpu::Stream(device)});
+    if (i == 2) continue;  // the plan itself
+    Call& call = *calls.back();
+    forget_calls();
+    CUgraph captured = nullptr;
+    PD_CUDA(driver.cuStreamBeginCapture(call.stream.get(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    run(call);
+    PD_CUDA(driver.cuStreamEndCapture(call.stream.get(), &captured));
+    PD_CUDA(driver.cuGraphInstantiate(&call.runnable, captured, 0));
+    PD_CUDA(driver.cuGraphDestroy(captured));
+#ifdef PAODING_PRETEND_FOLDER
+    const std::vector<std::string> made = pretend_gpu().calls();
+    EXPECT_EQ(std::count(made.begin(), made.end(), "cuMemsetD8Async"), 1) << "the kernel counts nothing";
+#endif
+  }
+  for (unsigned seed = 1; seed <= 4; ++seed) {
+    schedule(seed, 0);
+    for (int round = 0; round < 3; ++round) {
+      for (const auto& call : calls) {
+        if (call->runnable == nullptr) {
+          run(*call);
+        } else {
+          PD_CUDA(driver.cuGraphLaunch(call->runnable, call->stream.get()));
+        }
+      }
+    }
+    for (std::size_t i = 0; i < calls.size(); ++i) {
+      PD_CUDA(driver.cuStreamSynchronize(calls[i]->stream.get()));
+      const double each = 0.5 + static_cast<double>(i);
+      EXPECT_NEAR(calls[i]->sum.read(1)[0], kLength * each * each, kLength * 1e-4) << i;
+      calls[i]->sum.write({-1});
+      calls[i]->workspace.write(dirt);
+    }
+  }
+  for (const auto& call : calls) {
+    if (call->runnable != nullptr) PD_CUDA(driver.cuGraphExecDestroy(call->runnable));
+  }
 }
 
 }  // namespace
