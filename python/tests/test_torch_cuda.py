@@ -230,6 +230,36 @@ def test_graphs_of_one_layer_run_at_the_same_time():
             close(mine, each, 1e-3)
 
 
+def test_captured_runs_take_a_dirty_workspace_and_share_nothing():
+    with pd.Graph() as graph:
+        graph.fetch('sum', pd.sum(graph.input('x', pd.f32, 1 << 20) ** 2))  # by thread blocks that count each other
+    placed = pd._paoding.PlacedGraph(graph, 'cuda')
+    calls = []
+    for i in range(3):
+        x, total = torch.full((1 << 20,), 0.5 + i, device='cuda'), torch.full((), -1.0, device='cuda')
+        workspace = torch.full((placed.workspace_bytes,), 0xA5, dtype=torch.uint8, device='cuda')
+        calls.append((x, total, workspace, torch.cuda.Stream(), torch.cuda.CUDAGraph()))
+
+    def run(call):
+        x, total, workspace = call[:3]
+        stream = torch.cuda.current_stream().cuda_stream
+        placed.run([x.data_ptr()], [total.data_ptr()], workspace.data_ptr(), stream)
+
+    torch.cuda.synchronize()
+    for call in calls[:2]:  # the third runs without a graph beside them
+        with torch.cuda.graph(call[4]):
+            run(call)
+    for _ in range(20):
+        for call in calls:
+            with torch.cuda.stream(call[3]):
+                call[2].fill_(0xA5)
+                run(call) if call is calls[2] else call[4].replay()
+        torch.cuda.synchronize()
+        for i, call in enumerate(calls):
+            assert call[1].item() == pytest.approx((0.5 + i) ** 2 * (1 << 20), rel=1e-4)
+            call[1].fill_(-1)
+
+
 def test_a_capture_without_a_call_before_is_refused_before_any_work():
     ours, _ = twins('GRU', 24, 48)
     x = torch.randn(9, 7, 24, device='cuda')
