@@ -4,6 +4,9 @@
 // consists of. Behind this pass a composed op is a kernel op (OpDef::is_run_by_kernel).
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <set>
+
 #include "graph/formula.h"
 #include "passes/claimed_by.h"
 #include "passes/rewriter.h"
@@ -11,12 +14,34 @@
 namespace paoding {
 namespace {
 
+using Factors = std::set<std::pair<Ref, Ref>>;
+
+Factors factors_of_products(const Graph& graph) {
+  Factors factors;
+  for (NodeId id = 0; id < graph.size(); ++id) {
+    const Node& node = graph.node(id);
+    if (node.op->name == "matmul") factors.emplace(node.inputs[0], node.inputs[1]);
+  }
+  return factors;
+}
+
+// A gradient by the composition is made of the composition's products: where the node is taken apart too they are the
+// same, and one that a kernel runs would make them again.
+bool are_products_there(const Factors& factors, const Node& node) {
+  return std::ranges::any_of(node.inputs, [&](Ref a) {
+    return std::ranges::any_of(node.inputs, [&](Ref b) { return factors.contains({a, b}); });
+  });
+}
+
 void expand_in(Graph& graph, PassNotes& notes) {
+  const Factors factors = factors_of_products(graph);
   Rewriter rewriter(graph);
   for (NodeId id = 0; id < graph.size(); ++id) {  // also what a composition is made of may be composed
     const Node& node = rewriter.enter(id);
     if (node.op->kind != OpKind::composed) continue;
-    if (const KernelImplementation* claimant = claimed_by(graph, node, notes)) {
+    if (node.op->is_open_in_bodies && are_products_there(factors, node)) {
+      notes.add(fmt::format("{} is taken apart: its gradient reads its products", node.op->name));
+    } else if (const KernelImplementation* claimant = claimed_by(graph, node, notes)) {
       notes.add(fmt::format("{} stays whole: {} runs it", node.op->name, claimant->name));
       continue;
     }

@@ -141,6 +141,24 @@ TEST(CellStep, WritesItsCellStateInPlace) {
   EXPECT_NE(operands[operands.size() - 2].slot, operands[1].slot) << "h";
 }
 
+bool is_whole(const Graph& graph, DType precision = f32) {
+  CompileOptions options;
+  options.precision = precision;
+  const Plan plan = compile_plan(graph, options, std::make_shared<const Target>(named_target("h200"))).plan;
+  return std::ranges::any_of(plan.steps, [](const Step& step) { return step.label.op == "lstm_cell"; });
+}
+
+// In mixed precision it is the products that are of 16 bits; and what a gradient reads is made once.
+TEST(CellStep, IsTakenApartForMixedPrecisionAndForItsGradient) {
+  const CellCase c{"lstm_cell", f32, 2, 16, 16};
+  EXPECT_TRUE(is_whole(*graph_of(c)));
+  EXPECT_FALSE(is_whole(*graph_of(c), bf16));
+  const auto graph = graph_of(c, 3);
+  const Value h = graph->value(graph->fetches()[0].ref), x = graph->value({graph->inputs()[0], 0});
+  graph->fetch("dx", gradients(std::array{sum(h * h)}, std::array{x})[0]);
+  EXPECT_FALSE(is_whole(*graph));
+}
+
 // A loop takes its steps apart: what does not depend on the state leaves it.
 TEST(CellStep, IsTakenApartInALoop) {
   Graph graph;
