@@ -26,6 +26,7 @@ void ReportFlags::add_to(CLI::App& sub) {
           ->capture_default_str(),
       sub.add_flag("--rates", layout.rates, "Columns for the bytes and operations a second of every row"),
       sub.add_flag("--self", layout.self, "A column for what of a row's time is in none of the rows below it"),
+      sub.add_flag("--kernels", layout.kernels, "Rows under every op for the kernels that it ran as"),
       sub.add_option("--format", format, "The report as text, json or csv")->type_name("FORMAT")->capture_default_str(),
       sub.add_flag("--share-groups", layout.share_groups, "Time of a fused group goes to its ops, by their bytes"),
   };

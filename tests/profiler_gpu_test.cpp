@@ -6,10 +6,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <iostream>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
+#include <thread>
 
+#include "gpu/stamps.h"
 #include "paoding/paoding.h"
 #include "profile/report.h"
 #include "profile/trace.h"
@@ -132,6 +136,78 @@ TEST_F(ProfilerOnGpu, SeesBodiesOfLoopsAndBranchesByBoth) {
     ::unsetenv("PAODING_CUPTI");
     EXPECT_EQ(by_stamps.kernels, by_cupti.kernels) << turns << by_stamps.report << by_cupti.report;
   }
+}
+
+// The plan knows that a product is the library's; CUPTI knows which of its kernels it is, and has our own by their
+// texts'.
+TEST_F(ProfilerOnGpu, NamesTheKernelsThatALibraryChose) {
+  Graph g;
+  const Value a = g.input("a", f32, {512, 256}), b = g.input("b", f32, {256, 512});
+  g.fetch("y", exp(matmul(a, b)));
+  program_ = std::make_unique<Program>(g, CompileOptions{.device = Device::best()});
+  for (const auto& [name, shape] : {std::pair("a", Shape{512, 256}), std::pair("b", Shape{256, 512})}) {
+    program_->set_input(program_->input_index(name), Tensor(f32, shape));
+  }
+  program_->run();
+  program_->wait();
+  const auto kernels_of = [&] {
+    std::map<std::string, std::set<std::string>> all;  // by op
+    Profiler seen(State::gpu);
+    program_->run();
+    program_->wait();
+    seen.end();
+    const profile::Trace& trace = seen.trace();
+    for (profile::SpanId i = 0; i < trace.size(); ++i) {
+      if (trace.kind(i) != profile::SpanKind::kernel) continue;
+      all[std::string(trace.text(trace.site(i).op))].emplace(trace.text(trace.site(i).kernel));
+    }
+    return all;
+  };
+  auto by_stamps = kernels_of();
+  ::setenv("PAODING_CUPTI", "1", 1);
+  auto by_cupti = kernels_of();
+  ::unsetenv("PAODING_CUPTI");
+  EXPECT_EQ(by_stamps["matmul"], (std::set<std::string>{"cublaslt"}));
+  EXPECT_FALSE(by_cupti["matmul"].contains("cublaslt"));
+  for (const std::string& name : by_cupti["matmul"]) {
+    EXPECT_FALSE(name.empty());
+    std::cout << "a product ran as " << name << "\n";
+  }
+  EXPECT_EQ(by_stamps["exp"], by_cupti["exp"]);
+}
+
+// Every other reading of the clock is held against the line through the others. PAODING_CLOCK_SECONDS: for how long.
+TEST(ClockOnGpu, KeepsTwoMicroseconds) {
+  if (Device::best().kind != DeviceKind::cuda) GTEST_SKIP() << "needs a GPU";
+  const char* const wanted = std::getenv("PAODING_CLOCK_SECONDS");
+  const int seconds = wanted == nullptr ? 3 : std::atoi(wanted);
+  const gpu::GpuDevice& device = gpu::GpuDevice::get(Device::best().index);
+  gpu::ClockReader reader(device);
+  gpu::ClockLine line;
+  std::vector<gpu::ClockReading> held_back;
+  for (int i = 0; i < 4 * seconds; ++i) {
+    if (const auto reading = reader.read()) {
+      if (i % 2 == 0 || !line.has_begun()) {
+        line.add(*reading);
+      } else {
+        held_back.push_back(*reading);
+      }
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(250));
+  }
+  ASSERT_TRUE(line.has_begun());
+  std::vector<std::int64_t> off;
+  std::int64_t good = INT64_MAX;
+  for (const gpu::ClockReading& one : held_back) good = std::min(good, one.width_ns);
+  for (const gpu::ClockReading& one : held_back) {
+    if (one.width_ns <= good + good / 4 + 250) off.push_back(std::abs(line.to_host(one.gpu_ns) - one.host_ns));
+  }
+  ASSERT_FALSE(off.empty());
+  std::ranges::sort(off);
+  std::cout << "clocks over " << seconds << " s: " << off.size() << " of " << held_back.size()
+            << " readings that were held back are off by " << off[off.size() / 2] << " ns at the median, " << off.back()
+            << " at most; the best round trip took " << good << " ns\n";
+  EXPECT_LE(off.back(), 2000);
 }
 
 // CUPTI goes with the recording: what was captured can be launched, and is as fast as before.

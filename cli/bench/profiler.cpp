@@ -126,6 +126,36 @@ Case span_case(bool is_on) {
   return c;
 }
 
+// What the steps of a program on the CPU leave.
+Case list_case() {
+  Case c;
+  c.section = 'P';
+  c.kind = "span";
+  c.name = "span/list";
+  c.what = "one span of a list of steps on the CPU, recorded";
+  c.sizes = "{}";
+  c.on_gpu = false;
+  c.goal.wall = 0.025;
+  c.measure = [](const Setting& setting) {
+    static const profile::SiteId site = profile::Recorder::add_site({.op = "step", .kind = profile::SpanKind::op});
+    constexpr int kSpans = 10'000;
+    const Effort effort{std::min(setting.effort.least, 20), 20, 0};
+    start_profiler(State::cpu);
+    const Samples samples = time_work(
+        [] {
+          profile::SpanList spans;
+          for (int i = 0; i < kSpans; ++i) {
+            asm volatile("" ::: "memory");
+            spans.complete(site);
+          }
+        },
+        kSpans, effort);
+    stop_profiler();
+    return samples;
+  };
+  return c;
+}
+
 }  // namespace
 
 Cases profiler_cases() {
@@ -144,7 +174,7 @@ Cases profiler_cases() {
   add_recordings(recurrent_case(training, f32, false), "lstm_training_f32", true, &cases);
   add_recordings(recurrent_case(layer, DType::bf16, false), "lstm_bf16", true, &cases);
   add_recordings(seq2seq_case("g2p", g2p_size(), f32, false), "g2p", false, &cases);
-  cases.insert(cases.end(), {span_case(true), span_case(false), foreign});
+  cases.insert(cases.end(), {span_case(true), list_case(), span_case(false), foreign});
   return cases;
 }
 

@@ -44,6 +44,7 @@ struct ReportLayout {
   bool share_groups = false;  // time of a fused group goes to its ops by their bytes
   bool rates = false;         // columns for bytes and operations a second, as far as they are known
   bool self = false;          // a column for what of a row's time is in none of the rows below it
+  bool kernels = false;       // rows under every op for the kernels that it ran as, where those are known
   int line_width = 0;         // of a terminal: tables fit in, as far as they can; 0: lines may be of any length
   ReportFormat format = ReportFormat::text;
 };
@@ -115,7 +116,7 @@ class ProfileRange {
 
  private:
   bool on_;
-  std::uint32_t site_ = 0;
+  std::uint32_t site_ = 0, around_ = 0;
   std::uint64_t start_ = 0;
 };
 

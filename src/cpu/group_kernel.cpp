@@ -248,6 +248,10 @@ int CpuGroupKernel::threads() const {
   return most;
 }
 
+bool CpuGroupKernel::has_machine_code() const {
+  return std::ranges::any_of(running_->parts, [](const Part& part) { return !part.nest.code.empty(); });
+}
+
 std::int64_t CpuGroupKernel::tile_bytes() const {
   std::int64_t most = 0;
   for (const Part& part : running_->parts) most = std::max(most, part.nest.bytes_of(Kept::walk));

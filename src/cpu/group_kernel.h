@@ -31,6 +31,8 @@ class CpuGroupKernel {
 
   /// How many threads run() uses.
   int threads() const;
+  /// Whether some of its routines are one of machine code of their own.
+  bool has_machine_code() const;
   /// What run() asks of tile_memory() in each of them.
   std::int64_t tile_bytes() const;
   /// Parallel regions that run() enters, one after the other. More than one when a group with reductions of its own

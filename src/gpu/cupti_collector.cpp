@@ -2,7 +2,6 @@
 #include "gpu/cupti_collector.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <deque>
 #include <map>
@@ -13,6 +12,7 @@
 #include "base/one_line.h"
 #include "gpu/cupti_library.h"
 #include "gpu/driver.h"
+#include "profile/clock.h"
 
 namespace paoding::gpu {
 
@@ -44,7 +44,7 @@ Collection& collection() {
 
 constexpr std::int64_t kMostOffNs = 2'000, kMostDriftPpm = 100;
 
-std::int64_t steady_ns() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
+using profile::steady_ns;
 
 // Both clocks read as close together as can be: the tightest of several tries.
 std::int64_t clock_offset() {

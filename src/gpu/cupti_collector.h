@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What CUPTI saw between start and stop: kernels, copies, fills, with times of steady_clock. Which of a program's
+// What CUPTI saw between start and stop: kernels, copies, fills, with times of steady_ns(). Which of a program's
 // steps a kernel was is for others to find out.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace paoding::gpu {
 struct GpuActivity {
   enum class Kind : std::uint8_t { kernel, memcpy, memset };
   Kind kind = Kind::kernel;
-  std::int64_t start_ns = 0;  // of steady_clock
+  std::int64_t start_ns = 0;  // of steady_ns()
   std::int64_t duration_ns = 0;
   std::uint32_t device = 0;
   std::uint32_t stream = 0;

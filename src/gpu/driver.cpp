@@ -200,7 +200,7 @@ GpuDevice::GpuDevice(int index) : driver_(required_driver()), index_(index) {
 
 // ---- DeviceMemory ----
 
-DeviceMemory::DeviceMemory(const GpuDevice& device, std::size_t size_bytes) {
+DeviceMemory::DeviceMemory(const GpuDevice& device, std::size_t size_bytes, profile::HeldFor what) {
   if (size_bytes == 0) return;
   device.make_current();
   const Driver& table = required_driver();
@@ -214,6 +214,7 @@ DeviceMemory::DeviceMemory(const GpuDevice& device, std::size_t size_bytes) {
   check(result, "cuMemAlloc");
   device_ = &device;
   size_bytes_ = size_bytes;
+  held_ = {what, device.index(), static_cast<std::int64_t>(size_bytes)};
 }
 
 void DeviceMemory::reset() {
@@ -221,12 +222,14 @@ void DeviceMemory::reset() {
   if (const Driver* table = driver_for_release(device_)) table->cuMemFree(address_);
   address_ = 0;
   size_bytes_ = 0;
+  held_.set(0);
 }
 
 void DeviceMemory::swap(DeviceMemory& other) noexcept {
   std::swap(device_, other.device_);
   std::swap(address_, other.address_);
   std::swap(size_bytes_, other.size_bytes_);
+  std::swap(held_, other.held_);
 }
 
 DeviceMemory& DeviceMemory::operator=(DeviceMemory&& other) noexcept {
@@ -245,6 +248,7 @@ PinnedMemory::PinnedMemory(const GpuDevice& device, std::size_t size_bytes) {
   device_ = &device;
   bytes_ = static_cast<std::byte*>(bytes);
   size_bytes_ = size_bytes;
+  held_ = {profile::HeldFor::pinned, -1, static_cast<std::int64_t>(size_bytes)};
 }
 
 void PinnedMemory::reset() {
@@ -252,12 +256,14 @@ void PinnedMemory::reset() {
   if (const Driver* table = driver_for_release(device_)) table->cuMemFreeHost(bytes_);
   bytes_ = nullptr;
   size_bytes_ = 0;
+  held_.set(0);
 }
 
 void PinnedMemory::swap(PinnedMemory& other) noexcept {
   std::swap(device_, other.device_);
   std::swap(bytes_, other.bytes_);
   std::swap(size_bytes_, other.size_bytes_);
+  std::swap(held_, other.held_);
 }
 
 PinnedMemory& PinnedMemory::operator=(PinnedMemory&& other) noexcept {

@@ -14,6 +14,7 @@
 
 #include "base/target.h"
 #include "gpu/library.h"
+#include "profile/held_bytes.h"
 
 namespace paoding::gpu {
 
@@ -156,7 +157,7 @@ class DeviceMemory {
  public:
   DeviceMemory() = default;
   /// Error (device) when the GPU has not that much free.
-  DeviceMemory(const GpuDevice& device, std::size_t size_bytes);
+  DeviceMemory(const GpuDevice& device, std::size_t size_bytes, profile::HeldFor what = profile::HeldFor::other);
   ~DeviceMemory() { reset(); }
   DeviceMemory(DeviceMemory&& other) noexcept { swap(other); }
   DeviceMemory& operator=(DeviceMemory&& other) noexcept;
@@ -171,10 +172,11 @@ class DeviceMemory {
   const GpuDevice* device_ = nullptr;
   CUdeviceptr address_ = 0;
   std::size_t size_bytes_ = 0;
+  profile::HeldBytes held_;
 };
 
-/// Device memory that grows where it is: programs of many shapes share it by address. Where the driver cannot do that
-/// it is as large as at first.
+/// The arena of a GPU: device memory that grows where it is: programs of many shapes share it by address. Where the
+/// driver cannot do that it is as large as at first.
 class GrowingDeviceMemory {
  public:
   /// Error (device) when the GPU has not that much free.
@@ -194,6 +196,7 @@ class GrowingDeviceMemory {
   CUdeviceptr start_ = 0;
   std::size_t size_bytes_ = 0, reserved_ = 0, granularity_ = 0;
   std::vector<std::pair<CUmemGenericAllocationHandle, std::size_t>> pieces_;  // with their bytes
+  profile::HeldBytes held_;
 };
 
 /// Page-locked host memory: the only kind that copies asynchronously.
@@ -214,6 +217,7 @@ class PinnedMemory {
   const GpuDevice* device_ = nullptr;
   std::byte* bytes_ = nullptr;
   std::size_t size_bytes_ = 0;
+  profile::HeldBytes held_;
 };
 
 class Event;

@@ -25,7 +25,8 @@ std::size_t round_up(std::size_t bytes, std::size_t to) { return (bytes + to - 1
 
 }  // namespace
 
-GrowingDeviceMemory::GrowingDeviceMemory(const GpuDevice& device, std::size_t size_bytes) : device_(device) {
+GrowingDeviceMemory::GrowingDeviceMemory(const GpuDevice& device, std::size_t size_bytes)
+    : device_(device), held_(profile::HeldFor::arenas, device.index(), 0) {
   const Driver& driver = required_driver();
   device.make_current();
   if (can_reserve(driver)) {
@@ -38,7 +39,7 @@ GrowingDeviceMemory::GrowingDeviceMemory(const GpuDevice& device, std::size_t si
   }
   if (reserved_ != 0 && grow(size_bytes)) return;
   if (reserved_ != 0) driver.cuMemAddressFree(start_, reserved_), reserved_ = 0;
-  fixed_ = DeviceMemory(device, size_bytes);
+  fixed_ = DeviceMemory(device, size_bytes, profile::HeldFor::arenas);
 }
 
 GrowingDeviceMemory::~GrowingDeviceMemory() {
@@ -82,6 +83,7 @@ bool GrowingDeviceMemory::grow(std::size_t size_bytes) {
   }
   pieces_.emplace_back(handle, bytes);
   size_bytes_ += bytes;
+  held_.set(static_cast<std::int64_t>(size_bytes_));
   return true;
 }
 

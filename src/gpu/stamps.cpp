@@ -3,25 +3,24 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 
 #include "cuda_text.h"
 #include "gpu/text_kernel.h"
+#include "profile/clock.h"
 
 namespace paoding::gpu {
 namespace {
 
+using profile::steady_ns;
+
 constexpr std::uint64_t kRounds = 16;
 constexpr std::int64_t kPatienceNs = 50'000;       // of the kernel, between two rounds; one takes 3 us (H200)
 constexpr std::int64_t kHostPatienceNs = 500'000;  // until the kernel runs
-constexpr double kMostDrift = 1e-3;                // of one clock against the other; NTP slews by half of it
-
-std::int64_t steady_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
+constexpr double kMostDrift = 1e-3;                // of one clock against the other
+constexpr std::int64_t kNearNs = 30'000'000'000;   // readings that are held against each other, or make a line
+constexpr std::int64_t kLongNs = 3'000'000'000;    // without a reading that is good
 
 TextLaunch plan(TextParts parts, const Target& target) {
   parts.functions = k_stamps_cu;
@@ -136,8 +135,39 @@ std::int64_t ClockLine::on_line(const ClockReading& a, const ClockReading& b, st
   return a.host_ns + static_cast<std::int64_t>(rate * static_cast<double>(gpu_ns - a.gpu_ns));
 }
 
+bool ClockLine::add(const ClockReading& reading) {
+  recent_.push_back(reading);
+  count_ += 1;
+  while (recent_.front().host_ns + kNearNs < reading.host_ns) recent_.pop_front();
+  const std::int64_t least = std::ranges::min(recent_, {}, &ClockReading::width_ns).width_ns;
+  const auto is_bad = [&](const ClockReading& one) { return one.width_ns > least + least / 4 + 250; };
+  if (is_bad(reading)) {
+    if (readings_.empty()) readings_.push_back(reading);  // better than nothing, until there is a good one
+    return false;
+  }
+  while (!readings_.empty() && readings_.back().host_ns + kNearNs >= reading.host_ns && is_bad(readings_.back())) {
+    readings_.pop_back();
+  }
+  readings_.push_back(reading);
+  return true;
+}
+
+bool ClockLine::covers(std::int64_t gpu_ns) const {
+  if (!has_begun() || readings_.size() < 2) return false;
+  return gpu_ns <= std::max(readings_.back().gpu_ns, recent_.back().gpu_ns - kLongNs);
+}
+
 std::int64_t ClockLine::to_host(std::int64_t gpu_ns) const {
   if (readings_.size() == 1) return gpu_ns - readings_[0].gpu_ns + readings_[0].host_ns;
+  const ClockReading &first = readings_.front(), &last = readings_.back();
+  if (gpu_ns > last.gpu_ns) {  // on a line that is long enough to go on
+    const auto near = [&](const ClockReading& one) { return one.gpu_ns + kNearNs >= last.gpu_ns; };
+    return on_line(*std::min(std::ranges::find_if(readings_, near), readings_.end() - 2), last, gpu_ns);
+  }
+  if (gpu_ns < first.gpu_ns) {
+    const auto far = [&](const ClockReading& one) { return one.gpu_ns > first.gpu_ns + kNearNs; };
+    return on_line(first, *std::max(std::ranges::find_if(readings_, far) - 1, readings_.begin() + 1), gpu_ns);
+  }
   const auto is_behind = [](std::int64_t ns, const ClockReading& reading) { return ns < reading.gpu_ns; };
   const auto behind = std::upper_bound(readings_.begin() + 1, readings_.end() - 1, gpu_ns, is_behind);
   return on_line(*std::prev(behind), *behind, gpu_ns);

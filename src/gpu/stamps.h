@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <vector>
 
@@ -26,7 +27,7 @@ void load_stamp_kernels(const GpuDevice& device);
 
 /// Both clocks at one moment, known to half of `width_ns`.
 struct ClockReading {
-  std::int64_t host_ns = 0;  // of steady_clock
+  std::int64_t host_ns = 0;  // of steady_ns()
   std::int64_t gpu_ns = 0;
   std::int64_t width_ns = 0;
 };
@@ -48,13 +49,18 @@ class ClockReader {
   LoadedKernel kernel_;
 };
 
-/// From the chip's time to the host's: straight lines through readings.
+/// From the chip's time to the host's: straight lines through readings, those left out that are known much worse than
+/// others near them, since the host was busy meanwhile.
 class ClockLine {
  public:
-  void add(const ClockReading& reading) { readings_.push_back(reading); }
+  /// Whether the line goes through it.
+  bool add(const ClockReading& reading);
+  /// That the line goes through.
   const std::vector<ClockReading>& readings() const { return readings_; }
-  /// Whether no later reading would move it.
-  bool covers(std::int64_t gpu_ns) const { return readings_.size() > 1 && gpu_ns <= readings_.back().gpu_ns; }
+  /// Whether there are enough to tell good ones from others.
+  bool has_begun() const { return count_ >= kFirst; }
+  /// Whether no later reading would move it, or none came for long that it could go through.
+  bool covers(std::int64_t gpu_ns) const;
   /// Needs a reading.
   std::int64_t to_host(std::int64_t gpu_ns) const;
   /// How far the readings lie from the lines through their neighbours, at most; 0 of fewer than three.
@@ -62,7 +68,10 @@ class ClockLine {
 
  private:
   static std::int64_t on_line(const ClockReading& a, const ClockReading& b, std::int64_t gpu_ns);
+  static constexpr int kFirst = 8;
   std::vector<ClockReading> readings_;
+  std::deque<ClockReading> recent_;  // all
+  int count_ = 0;
 };
 
 }  // namespace paoding::gpu

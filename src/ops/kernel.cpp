@@ -66,7 +66,10 @@ std::unique_ptr<PreparedKernel> prepare_kernel(
     PD_ASSERT(candidate.faults == Faults::none || chosen.faults == Faults::possible,
               "it was planned as one that cannot fail");
     Preparation made = candidate.prepare ? candidate.prepare(call, device) : load(candidate, call);
-    if (auto kernel = made.take()) return kernel;
+    if (auto kernel = made.take()) {
+      kernel->made_by = &candidate;
+      return kernel;
+    }
     notes->push_back(fmt::format("{}: {} declined when it was prepared: {}{}", call.op->name, candidate.name,
                                  made.why_not(), in_scope(call.scope)));
   }

@@ -45,10 +45,13 @@ struct KernelRun {
   void* stamp = nullptr;    // of text kernels: a 64-bit word for when the first launch began
 };
 
+struct KernelImplementation;
+
 /// A kernel for fixed layouts.
 class PreparedKernel {
  public:
   virtual ~PreparedKernel() = default;
+  const KernelImplementation* made_by = nullptr;  // of those that prepare_kernel() made
   virtual std::int64_t scratch_bytes() const { return 0; }
   virtual void run(const KernelRun& run) const = 0;
 

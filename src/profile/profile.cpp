@@ -125,13 +125,13 @@ ProfileRange::ProfileRange(std::string_view name) : on_(profile::Recorder::activ
   if (!on_) return;
   site_ = range_site(name);
   start_ = profile::Recorder::now();
-  profile::Recorder::open_spans().push(site_, 0, start_);
+  around_ = profile::Recorder::open_spans().push(site_, 0, start_);
 }
 
 ProfileRange::~ProfileRange() {
   if (!on_) return;
   profile::Recorder::complete(site_, start_, profile::Recorder::now());
-  profile::Recorder::open_spans().pop();
+  profile::Recorder::open_spans().pop(around_);
 }
 
 State parse_state(std::string_view text) {

@@ -5,12 +5,15 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <new>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
 
 #include "base/check.h"
+#include "base/huge_pages.h"
 #include "profile/recorder_state.h"
 
 namespace paoding::profile {
@@ -88,6 +91,20 @@ void Recorder::Recording::stream_where_much() {
   }
 }
 
+// A page of 4 KB that is written to for the first time costs every span in it as much as the reading of a clock; of one
+// of 2 MB a quarter of that.
+void Recorder::Recording::make_chunks() {
+  constexpr std::size_t kMany = 8, kChunkBytes = kChunkRecords * sizeof(SpanRecord);
+  const bool is_large = chunk_count > kMany;
+  const std::size_t bytes = is_large ? kHugePage : kChunkBytes;
+  const std::shared_ptr<std::byte> memory(
+      static_cast<std::byte*>(std::aligned_alloc(is_large ? kHugePage : alignof(SpanRecord) * 8, bytes)),
+      [](std::byte* p) { std::free(p); });
+  if (memory == nullptr) throw std::bad_alloc();
+  if (is_large) prefer_huge_pages(memory.get(), bytes);
+  for (std::size_t i = 0; i < bytes / kChunkBytes; ++i) free_chunks.push_back(std::make_shared<Chunk>(memory, i));
+}
+
 bool Recorder::next_chunk() {
   const Ticks began = now();
   ThreadExit* mine = this_thread();
@@ -116,12 +133,12 @@ bool Recorder::next_chunk() {
     return false;
   }
   r.chunk_count += 1;
-  if (r.free_chunks.empty()) r.free_chunks.push_back(std::make_shared<Chunk>());
+  if (r.free_chunks.empty()) r.make_chunks();
   spans.chunks.push_back(std::move(r.free_chunks.back()));
   r.free_chunks.pop_back();
   Chunk& chunk = *spans.chunks.back();
   chunk.used.store(0);
-  cursor_ = {chunk.records.get(), 0, kChunkRecords, &chunk.used, session};
+  cursor_ = {chunk.records, 0, kChunkRecords, &chunk.used, session};
   static const SiteId site = add_site({.name = "recorder", .kind = SpanKind::recording});
   complete(site, began, now());
   return true;
@@ -130,9 +147,9 @@ bool Recorder::next_chunk() {
 SiteId Recorder::add_site(const SiteInfo& info) { return add_sites(info, 1).first; }
 
 TurnSites Recorder::add_sites(const SiteInfo& info, std::int64_t turns) {
-  std::string key = fmt::format("{}\n{}\n{}\n{}\n{} {} {} {} {} {}", info.name, info.op, info.scope, info.instance,
-                                static_cast<int>(info.kind), static_cast<int>(info.copy), info.async, info.bytes,
-                                info.flops, static_cast<int>(info.unit));
+  std::string key = fmt::format("{}\n{}\n{}\n{}\n{}\n{} {} {} {} {} {}", info.name, info.op, info.scope, info.instance,
+                                info.kernel, static_cast<int>(info.kind), static_cast<int>(info.copy), info.async,
+                                info.bytes, info.flops, static_cast<int>(info.unit));
   for (const auto& member : info.members) key += fmt::format("\n{} {}", member.op, member.bytes);
   Recording& r = recording();
   std::lock_guard lock(r.sites_mutex);
@@ -150,6 +167,13 @@ TurnSites Recorder::add_sites(const SiteInfo& info, std::int64_t turns) {
   place = r.sites.size();
   r.sites.push_back({info, {next, static_cast<std::uint32_t>(turns)}});
   return registered();
+}
+
+SiteId Recorder::run_as(SiteId site, const std::string& kernel) {
+  SiteInfo info = recording().site_info(site);
+  if (info.kernel == kernel) return site;
+  info.kernel = kernel;
+  return add_site(info);
 }
 
 std::uint32_t Recorder::next_run() {
@@ -202,6 +226,29 @@ void Recorder::add_memory(const Memory& memory) {
   constexpr std::size_t kMost = 1000;  // programs may be many, and a report's reader is one
   const bool is_known = std::find(r.memory.begin(), r.memory.end(), memory) != r.memory.end();
   if (r.running && !is_known && r.memory.size() < kMost) r.memory.push_back(memory);
+}
+
+void Recorder::Recording::add_sample(std::size_t of, std::int64_t ns) {
+  const State left_out = held[of].device < 0 ? State::gpu : State::cpu;
+  if (options->state != left_out) samples.push_back({static_cast<CounterId>(of), ns, held[of].bytes});
+}
+
+void Recorder::hold(HeldFor what, int device, std::int64_t more) noexcept {
+  try {
+    Recording& r = recording();
+    const std::lock_guard lock(r.mutex);
+    const auto same = [&](const HeldNow& held) { return held.what == what && held.device == device; };
+    auto found = std::ranges::find_if(r.held, same);
+    const bool is_new = found == r.held.end();
+    if (is_new) found = r.held.insert(r.held.end(), {what, device, 0});
+    const auto of = static_cast<std::size_t>(found - r.held.begin());
+    if (is_new && r.running) r.add_sample(of, r.started.ns);
+    found->bytes += more;
+    if (!r.running) return;
+    r.add_sample(of, steady_ns());
+    if (r.samples.size() % kChunkRecords == 0) r.stream_where_much();
+  } catch (const std::bad_alloc&) {  // what is held is right again with the next sample
+  }
 }
 
 void Recorder::add_note(std::string text, std::uint64_t count, Note::Kind kind) {
@@ -259,6 +306,7 @@ void Recorder::start(const RecorderOptions& options) {
            r.options->file.empty() ? "" : "; `paoding profile` records the whole program");
     }
     std::erase_if(r.threads, [](const auto& spans) { return spans->exited; });
+    set_steady_ns();
     r.running = true;
     r.options = options;
     r.chunk_count = r.thread_count = 0;
@@ -268,6 +316,7 @@ void Recorder::start(const RecorderOptions& options) {
     r.phases.clear();
     r.limits.clear();
     r.memory.clear();
+    r.samples.clear();
     r.notes.clear();
     r.problem.clear();
     session_.fetch_add(1);
@@ -283,6 +332,11 @@ void Recorder::start(const RecorderOptions& options) {
   }
   if (options.state != State::gpu) add_note("ns that a span costs", span_cost_ns(), Note::Kind::span_cost);
   r.started = read_clocks();
+  {
+    const std::lock_guard lock(r.mutex);
+    r.samples.clear();
+    for (std::size_t i = 0; i < r.held.size(); ++i) r.add_sample(i, r.started.ns);
+  }
   if (!options.file.empty()) {
     try {
       r.stream = std::make_unique<Stream>(r, options.file);

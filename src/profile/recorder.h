@@ -6,6 +6,7 @@
 //   SpanScope seen(site);                                                                      // each time
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -13,18 +14,21 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #if defined(__x86_64__)
 #include <x86intrin.h>
 #endif
 
 #include "paoding/profile.h"
+#include "profile/clock.h"
+#include "profile/held_bytes.h"
 #include "profile/trace.h"
 
 namespace paoding::profile {
 
 /// A time stamp of the fastest steady clock there is: the CPU's counter where it never stops or changes its rate,
-/// else steady_clock in ns. Recorder::to_ns converts.
+/// else steady_ns(). A recording converts.
 using Ticks = std::uint64_t;
 
 /// One span as it is written.
@@ -54,7 +58,8 @@ struct OpenSpans {
   std::atomic<std::uint32_t> depth{0};
   std::array<Span, kMost> spans;
 
-  void push(SiteId site, std::uint32_t run, Ticks start) {
+  /// How many there were.
+  std::uint32_t push(SiteId site, std::uint32_t run, Ticks start) {
     const std::uint32_t at = depth.load(std::memory_order_relaxed);
     if (at < kMost) {
       spans[at].site.store(site, std::memory_order_relaxed);
@@ -62,8 +67,10 @@ struct OpenSpans {
       spans[at].start.store(start, std::memory_order_relaxed);
     }
     depth.store(at + 1, std::memory_order_release);
+    return at;
   }
-  void pop() { depth.store(depth.load(std::memory_order_relaxed) - 1, std::memory_order_release); }
+  /// The innermost has ended; `left` is what push() returned.
+  void pop(std::uint32_t left) { depth.store(left, std::memory_order_release); }
 };
 
 /// Where a thread writes next.
@@ -109,7 +116,7 @@ class Recorder {
     if (counter_is_steady_) [[likely]]
       return __rdtsc();
 #endif
-    return static_cast<Ticks>(std::chrono::steady_clock::now().time_since_epoch().count());
+    return static_cast<Ticks>(steady_ns());
   }
 
   /// Registers a place in a program, at compile time; equal facts give the same id. Ids live as long as the process.
@@ -118,17 +125,25 @@ class Recorder {
   /// costs nothing. Where ids have become few, the turns share one.
   static TurnSites add_sites(const SiteInfo& info, std::int64_t turns);
 
+  /// The site, of what is seen to have run as this kernel.
+  static SiteId run_as(SiteId site, const std::string& kernel);
+
   /// Writes one span of the calling thread. `run` numbers the execution: needed on the run's own span and on launches
-  /// (0 elsewhere: spans take it from the span around them).
-  static void complete(SiteId site, Ticks start, Ticks end, std::uint32_t run = 0) {
+  /// (0 elsewhere: spans take it from the span around them). Returns `end`, or the time behind it when the recorder has
+  /// got memory for more.
+  static Ticks complete(SiteId site, Ticks start, Ticks end, std::uint32_t run = 0) {
     RecordCursor& at = cursor_;
+    Ticks behind = end;
     if (at.used == at.limit || at.session != session_.load(std::memory_order_relaxed)) [[unlikely]] {
-      if (!next_chunk()) return;
+      const bool has_room = next_chunk();
+      behind = now();
+      if (!has_room) return behind;
     }
     at.records[at.used] = {site, run, start, end};
     at.used += 1;
     // Publishes the record to stop(), which may run in another thread at this moment.
     at.published->store(at.used, std::memory_order_release);
+    return behind;
   }
 
   /// The calling thread's.
@@ -149,7 +164,7 @@ class Recorder {
 
   /// A track for add_gpu; valid until stop(). Equal arguments give the same id.
   static TrackId gpu_track(TrackKind kind, const std::string& name, int device);
-  /// Writes one GPU span, timed elsewhere in ns of steady_clock. `correlation`: see Span. Any thread; takes a lock.
+  /// Writes one GPU span, timed elsewhere by steady_ns(). `correlation`: see Span. Any thread; takes a lock.
   static void add_gpu(SiteId site, std::uint32_t run, std::int64_t start_ns, std::int64_t duration_ns, TrackId track,
                       std::uint32_t correlation = 0);
   /// Says what launches of a graph consist of: ReplayPart.
@@ -162,6 +177,8 @@ class Recorder {
   static void add_note(std::string text, std::uint64_t count = 0, Note::Kind kind = Note::Kind::other);
   /// Says what memory is held; once is enough.
   static void add_memory(const Memory& memory);
+  /// So many bytes more, or fewer, of a device are held: a counter of the recording, if there is one.
+  static void hold(HeldFor what, int device, std::int64_t more) noexcept;
   /// Counts recordings: what is said once in each asks whether it is the one of before.
   static std::uint64_t session() { return session_.load(std::memory_order_relaxed); }
   /// Registers a source for all recordings to come.
@@ -233,6 +250,29 @@ class Recorded {
 /// some stores when nothing is recorded.
 enum class Known : std::uint8_t { while_recording, always };
 
+/// The spans of a thread that goes through a list: each begins where the one before it has ended, so that a span costs
+/// one reading of the clock. What lies between two of them, the recorder's few ns too, is the later one's.
+class SpanList {
+ public:
+  /// When the next span begins.
+  Ticks now() const { return at_; }
+  /// What was done since the last has ended. Returns when it began.
+  Ticks complete(SiteId site) {
+    const Ticks start = at_;
+    at_ = Recorder::complete(site, start, end_ = read());
+    return start;
+  }
+  /// Of the last span.
+  Ticks end() const { return end_; }
+  /// What was done is no span.
+  Ticks skip() { return std::exchange(at_, end_ = read()); }
+
+ private:
+  // The counter is read out of order: of two readings with little in between the second may be less.
+  Ticks read() const { return std::max(Recorder::now(), at_); }
+  Ticks at_ = Recorder::now(), end_ = at_;
+};
+
 /// Records its own lifetime as a span.
 template <Known kKnown>
 class BasicSpanScope {
@@ -240,15 +280,16 @@ class BasicSpanScope {
   explicit BasicSpanScope(SiteId site, std::uint32_t run = 0) : site_(site), run_(run) {
     if (Recorder::active()) [[unlikely]]
       start_ = Recorder::now();
-    if (start_ != 0 || kKnown == Known::always) [[unlikely]]
-      Recorder::open_spans().push(site, run, start_);
+    if (start_ == 0 && kKnown == Known::while_recording) [[likely]]
+      return;
+    open_ = &Recorder::open_spans();
+    around_ = open_->push(site, run, start_);
   }
   ~BasicSpanScope() {
-    if (kKnown == Known::always ? Recorder::active() : start_ != 0) [[unlikely]] {
+    if (kKnown == Known::always ? Recorder::active() : start_ != 0) [[unlikely]]
       Recorder::complete(site_, start_, Recorder::now(), run_);
-      if (kKnown == Known::while_recording) Recorder::open_spans().pop();
-    }
-    if (kKnown == Known::always) Recorder::open_spans().pop();
+    if (kKnown == Known::always || start_ != 0) [[unlikely]]
+      open_->pop(around_);
   }
   BasicSpanScope(const BasicSpanScope&) = delete;
   BasicSpanScope& operator=(const BasicSpanScope&) = delete;
@@ -257,6 +298,8 @@ class BasicSpanScope {
   SiteId site_;
   std::uint32_t run_;
   Ticks start_ = 0;  // 0: began while nothing was recorded
+  OpenSpans* open_;  // the thread's, where it is among them, with so many around it
+  std::uint32_t around_;
 };
 using SpanScope = BasicSpanScope<Known::while_recording>;
 using LongSpanScope = BasicSpanScope<Known::always>;

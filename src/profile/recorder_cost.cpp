@@ -20,10 +20,10 @@ std::uint64_t Recorder::span_cost_ns() {
       const Ticks before = now();
       for (std::uint32_t i = 0; i < kSpans; ++i) {
         const Ticks start = now();
-        open.push(i, 0, start);
+        const std::uint32_t around = open.push(i, 0, start);
         records[i] = {i, 0, start, now()};
         published.store(i + 1, std::memory_order_release);
-        open.pop();
+        open.pop(around);
       }
       least = std::min(least, now() - before);
     }

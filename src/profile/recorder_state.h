@@ -47,8 +47,12 @@ class EndOrder {
 ClockPair read_clocks();
 
 struct Recorder::Chunk {
+  Chunk(std::shared_ptr<std::byte> memory_of_several, std::size_t which)
+      : records(reinterpret_cast<SpanRecord*>(memory_of_several.get()) + which * kChunkRecords),
+        memory(std::move(memory_of_several)) {}
   std::atomic<std::uint32_t> used{0};
-  std::unique_ptr<SpanRecord[]> records = std::make_unique_for_overwrite<SpanRecord[]>(kChunkRecords);
+  SpanRecord* const records;
+  const std::shared_ptr<std::byte> memory;
 };
 
 // What one thread writes. Only its thread changes the chunk list, under Recording::mutex.
@@ -96,6 +100,13 @@ class GpuSpans {
   std::deque<std::vector<GpuSpan>> pieces_;  // all full but the last
 };
 
+// What is held of a device for one purpose.
+struct HeldNow {
+  HeldFor what = HeldFor::other;
+  int device = -1;
+  std::int64_t bytes = 0;
+};
+
 using GpuTracks = std::vector<std::tuple<TrackKind, std::string, int>>;
 
 // What is registered at once: ids from `sites.first` on.
@@ -127,6 +138,8 @@ struct Recorder::Parts {
   std::vector<Phase> phases;      // of the recorder's sites too
   std::vector<Limit> limits;
   std::vector<Memory> memory;
+  std::vector<HeldNow> held;  // as samples number them
+  std::vector<Sample> samples;
   std::vector<Note> notes;
   std::unique_ptr<Stream> stream;  // where all but this went
 };
@@ -158,6 +171,8 @@ class Recorder::Stream {
   void write(std::uint32_t thread, std::span<const SpanRecord> records);
   void write_clock(ClockPair pair);
   bool write_full_gpu_piece();
+  void write_samples_so_far();
+  void write_samples(std::span<const Sample> samples, std::span<const HeldNow> held);
   void write_gpu(std::span<const GpuSpan> spans, const GpuTracks& tracks);
   void write_rest(Parts& rest);
   void stop_thread();
@@ -184,10 +199,13 @@ class Recorder::Stream {
 struct Recorder::Recording {
   /// Host and GPU spans in memory.
   std::size_t bytes_in_memory() const {
-    return chunk_count * kChunkRecords * sizeof(SpanRecord) + gpu_spans.size() * sizeof(GpuSpan);
+    return chunk_count * kChunkRecords * sizeof(SpanRecord) + gpu_spans.size() * sizeof(GpuSpan) +
+           samples.size() * sizeof(Sample);
   }
   /// Once there is much everything goes to a file, if there can be one.
   void stream_where_much();
+  /// What is held from here on, of one of `held`; of what the recording's state leaves out, nothing.
+  void add_sample(std::size_t of, std::int64_t ns);
 
   /// Ends it: what was recorded is nobody's any more.
   std::unique_ptr<Parts> take(ClockPair stopped, Ticks window_end);
@@ -209,11 +227,15 @@ struct Recorder::Recording {
   std::vector<Phase> phases;      // of the recorder's sites too
   std::vector<Limit> limits;
   std::vector<Memory> memory;
+  std::vector<HeldNow> held;  // whether anything is recorded or not
+  std::vector<Sample> samples;
   std::vector<Note> notes;
   std::vector<GpuSource> sources;
 
   /// What a site of a recorder's id says.
   SiteInfo site_info(SiteId site);
+  /// More of them that are free, once there are many ten at a time. Throws std::bad_alloc.
+  void make_chunks();
   /// What nobody writes or reads any more is written again.
   void give_back(std::vector<std::shared_ptr<Chunk>>& chunks);
 
@@ -228,7 +250,7 @@ struct Recorder::Recording {
 template <class Take>
 void Recorder::Parts::Thread::for_each_chunk(Take&& take) {
   for (std::size_t c = 0; c < chunks.size(); ++c) {
-    const std::span<const SpanRecord> records{chunks[c]->records.get(), c + 1 < chunks.size() ? kChunkRecords : used};
+    const std::span<const SpanRecord> records{chunks[c]->records, c + 1 < chunks.size() ? kChunkRecords : used};
     for (const SpanRecord& record : records) {
       if (open.empty()) break;
       std::erase_if(open, [&](const SpanRecord& o) { return o.site == record.site && o.start == record.start; });

@@ -80,8 +80,9 @@ void Recorder::Stream::run() {
     lock.unlock();
     std::vector<Full> full = take_full();
     try {
-      for (const Full& one : full) write(one.thread, {one.chunk->records.get(), one.chunk->used.load()});
+      for (const Full& one : full) write(one.thread, {one.chunk->records, one.chunk->used.load()});
       while (write_full_gpu_piece()) continue;
+      write_samples_so_far();
       const ClockPair now = read_clocks();
       const bool is_time = !full.empty() || now.ns - last_.ns > kLongest.count() || last_.ns == started_.ns;
       if (problem_.empty() && is_time) write_clock(now);
@@ -165,6 +166,27 @@ void Recorder::Stream::write_gpu(std::span<const GpuSpan> spans, const GpuTracks
   }
 }
 
+void Recorder::Stream::write_samples_so_far() {
+  std::vector<Sample> samples;
+  std::vector<HeldNow> held;
+  {
+    const std::lock_guard state(r_.mutex);
+    if (!problem_.empty() || is_cut_) return;
+    samples.swap(r_.samples);
+    held = r_.held;
+  }
+  write_samples(samples, held);
+}
+
+void Recorder::Stream::write_samples(std::span<const Sample> samples, std::span<const HeldNow> held) {
+  std::vector<Sample> of_file(samples.begin(), samples.end());
+  for (Sample& sample : of_file) {
+    const HeldNow& now = held[sample.counter];
+    sample.counter = writer_->counter(now.device, to_string(now.what));
+  }
+  writer_->samples(of_file);
+}
+
 // What was in memory still.
 void Recorder::Stream::write_rest(Parts& rest) {
   std::uint64_t dropped = 0;
@@ -183,6 +205,7 @@ void Recorder::Stream::write_rest(Parts& rest) {
   }
   if (dropped > 0) writer_->note({"host spans dropped, the disk was too slow", dropped, Note::Kind::dropped});
   for (const Memory& memory : rest.memory) writer_->memory(memory);
+  write_samples(rest.samples, rest.held);
   for (const Note& note : rest.notes) writer_->note(note);
 }
 

@@ -18,7 +18,7 @@
 namespace paoding::profile {
 namespace {
 
-std::int64_t steady_ns() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
+std::int64_t clock_ns() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
 SiteId site(const char* op, SpanKind kind = SpanKind::op) { return Recorder::add_site({.op = op, .kind = kind}); }
 
@@ -64,13 +64,13 @@ TEST(Recorder, KnowsTheTurnsOfALoopApartWithoutAListOfThem) {
 
 TEST(Recorder, KeepsTimesOfTheSteadyClock) {
   Recorder::start({});
-  const std::int64_t before = steady_ns();
+  const std::int64_t before = clock_ns();
   {
     SpanScope outer(site("outer"));
     SpanScope inner(site("inner"));
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  const std::int64_t after = steady_ns();
+  const std::int64_t after = clock_ns();
   const Trace trace = Recorder::stop();
   ASSERT_EQ(others(trace).size(), 2u);
   const SpanId outer = others(trace)[0], inner = others(trace)[1];
@@ -111,7 +111,7 @@ TEST(Recorder, StopsWhileOtherThreadsWriteAndStartsAgain) {
     });
   }
   for (int session = 0; session < 20; ++session) {
-    const std::int64_t from = steady_ns();
+    const std::int64_t from = clock_ns();
     Recorder::start({});
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     const Trace trace = Recorder::stop();
@@ -195,7 +195,7 @@ TEST(Recorder, FiltersByStateAndDetail) {
   EXPECT_FALSE(Recorder::active());
   EXPECT_FALSE(Recorder::phases_active());
   EXPECT_TRUE(Recorder::gpu_active());
-  const std::int64_t now = steady_ns();
+  const std::int64_t now = clock_ns();
   Recorder::add_gpu(site("mul", SpanKind::kernel), 5, now, 12, Recorder::gpu_track(TrackKind::stream, "stream 7", 0));
   const Trace trace = Recorder::stop();
   ASSERT_EQ(trace.size(), 1u);
@@ -308,12 +308,12 @@ TEST(Recorder, CostsNanosecondsPerSpan) {
   const auto measure = [&](int spans) {
     double best = 1e9;
     for (int round = 0; round < 5; ++round) {
-      const std::int64_t start = steady_ns();
+      const std::int64_t start = clock_ns();
       for (int i = 0; i < spans; ++i) {
         SpanScope span(s);
         asm volatile("" ::: "memory");
       }
-      best = std::min(best, static_cast<double>(steady_ns() - start) / spans);
+      best = std::min(best, static_cast<double>(clock_ns() - start) / spans);
     }
     return best;
   };

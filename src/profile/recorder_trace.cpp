@@ -10,15 +10,6 @@
 
 namespace paoding::profile {
 
-namespace {
-
-std::int64_t steady_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
-}  // namespace
-
 ClockPair read_clocks() {
   ClockPair best;
   Ticks best_width = ~Ticks{0};
@@ -107,6 +98,11 @@ class Recorder::ToTrace {
     parts_.notes.clear();
     for (Memory& memory : parts_.memory) trace_.add_memory(std::move(memory));
     parts_.memory.clear();
+    for (const Sample& s : parts_.samples) {
+      const HeldNow& held = parts_.held[s.counter];
+      trace_.add_sample({trace_.add_counter(held.device, to_string(held.what)), s.ns, s.value});
+    }
+    parts_.samples = {};
     trace_.finish();
     return std::move(trace_);
   }
@@ -198,6 +194,8 @@ std::unique_ptr<Recorder::Parts> Recorder::Recording::take(ClockPair stopped, Ti
   over->phases = std::exchange(phases, {});
   over->limits = std::exchange(limits, {});
   over->memory = std::exchange(memory, {});
+  over->held = held;
+  over->samples = std::exchange(samples, {});
   over->notes = std::exchange(notes, {});
   over->stream = std::move(stream);
   if (over->stream != nullptr) over->stream->cut();

@@ -22,7 +22,7 @@ struct StoredSpan {
   SiteId site = 0;
   std::uint32_t run = 0, correlation = 0;
   SpanId parent = kNone, cause = kNone;
-  std::uint64_t start = 0, end = 0;  // ns of steady_clock or, of a host's track, ticks of the recorder's clock
+  std::uint64_t start = 0, end = 0;  // ns of steady_ns() or, of a host's track, ticks of the recorder's clock
   Cut cut = {};
   std::int64_t bytes = -1;  // as Span
   double flops = -1;
@@ -47,6 +47,10 @@ class RecordingWriter {
   void spans(TrackId track, StoredClock clock, std::span<const StoredSpan> spans, SpanId first = kNone);
   void note(const Note& note);
   void memory(const Memory& memory);
+  /// The file's id; equal arguments give the same.
+  CounterId counter(int device, std::string_view name);
+  /// Of the file's counters.
+  void samples(std::span<const Sample> samples);
   void part(const ReplayPart& part);
   void phase(const Phase& phase);
   void limit(const Limit& limit);
@@ -58,9 +62,10 @@ class RecordingWriter {
   void put_names();
 
   const Write write_;
-  BodyWriter tracks_, sites_;  // not yet written
+  BodyWriter tracks_, sites_, counters_;  // not yet written
   std::map<std::tuple<TrackKind, std::string, int>, TrackId> track_ids_;
   std::unordered_map<std::string, SiteId> site_ids_;
+  std::map<std::pair<int, std::string>, CounterId> counter_ids_;
 };
 
 /// Everything that the finished trace holds. Error (file).

@@ -12,12 +12,14 @@
 namespace paoding::profile {
 
 inline constexpr std::string_view kRecordingMark = "paoding recording 1\n";
-inline constexpr std::uint32_t kChunkMark = 0x6b6e6863;               // "chnk"
+inline constexpr std::uint32_t kChunkMark = 0x6b6e6863;  // "chnk"
+/// Of the number of a site that holds its unit: a text follows its members.
+inline constexpr std::uint64_t kHasKernel = 64;
 inline constexpr std::size_t kMostChunkBytes = std::size_t{1} << 26;  // of a body
 
 enum class ChunkType : std::uint8_t {
   window = 1,  // start ns; of the last one also the end
-  clock,       // pairs (ticks, ns of steady_clock)
+  clock,       // pairs (ticks, ns of steady_ns())
   tracks,
   sites,
   spans,  // of one track
@@ -27,6 +29,8 @@ enum class ChunkType : std::uint8_t {
   limits,  // of devices
   memory,  // that is held
   phases,  // of kernels
+  counters,
+  samples,  // of counters
 };
 
 struct ChunkHead {

@@ -18,7 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       BodyWriter body;
       const std::size_t length = std::min<std::size_t>(data[at + 1], size - at - 2);
       for (std::size_t i = 0; i < length; ++i) body.byte(data[at + 2 + i]);
-      file += chunk_of(static_cast<ChunkType>(data[at] % 12), body);
+      file += chunk_of(static_cast<ChunkType>(data[at] % 14), body);
       at += 2 + length;
     }
   } else {

@@ -87,6 +87,8 @@ class Reader {
       }
       case ChunkType::memory: return take_memory(body);
       case ChunkType::phases: return take_phase(body);
+      case ChunkType::counters: return take_counters(body);
+      case ChunkType::samples: return take_samples(body);
       case ChunkType::end: is_whole_ = true; return body.is_at_end();
     }
     return false;
@@ -109,7 +111,7 @@ class Reader {
       SiteInfo info;
       for (std::string* text : {&info.name, &info.op, &info.scope, &info.instance}) *text = body.text();
       const std::uint64_t kind = body.number(), copy = body.number();
-      const std::uint64_t async_and_unit = body.number();
+      const std::uint64_t flags = body.number(), async_and_unit = flags & ~kHasKernel;
       info.bytes = body.signed_number();
       info.flops = body.real();
       const std::uint64_t members = body.count();
@@ -123,6 +125,7 @@ class Reader {
         std::string op(body.text());
         info.members.push_back({std::move(op), body.signed_number()});
       }
+      if ((flags & kHasKernel) != 0) info.kernel = body.text();
       if (body.is_broken()) return false;
       sites_.push_back(trace_.add_site(info));
     }
@@ -149,6 +152,30 @@ class Reader {
     memory.device = static_cast<std::int32_t>(device);
     memory.is_inside = is_inside != 0;
     trace_.add_memory(std::move(memory));
+    return true;
+  }
+
+  bool take_counters(BodyReader& body) {
+    while (!body.is_at_end()) {
+      const std::int64_t device = body.signed_number();
+      const std::string_view name = body.text();
+      if (body.is_broken() || device < -1 || device > 4096) return false;
+      counters_.push_back(trace_.add_counter(static_cast<int>(device), name));
+    }
+    constexpr std::size_t kMost = 1 << 14;  // and of their values: so that no sum overflows
+    return counters_.size() <= kMost;
+  }
+
+  bool take_samples(BodyReader& body) {
+    std::int64_t ns = 0;
+    while (!body.is_at_end()) {
+      const std::uint64_t counter = body.number();
+      const std::int64_t since = body.signed_number(), value = body.signed_number();
+      if (body.is_broken() || counter >= counters_.size() || !is_time(since) || !is_time(ns + since)) return false;
+      if (value < 0 || value >= std::int64_t{1} << 48) return false;
+      ns += since;
+      trace_.add_sample({counters_[counter], ns, value});
+    }
     return true;
   }
 
@@ -287,6 +314,7 @@ class Reader {
   Trace trace_;
   std::vector<TrackId> tracks_;  // the trace's, by the file's
   std::vector<SiteId> sites_;
+  std::vector<CounterId> counters_;
   std::vector<Pair> clock_;
   std::vector<StoredChunk> spans_;
   std::string body_;               // of the chunk at hand

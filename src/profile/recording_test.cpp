@@ -37,6 +37,7 @@ Trace random_trace(unsigned seed, int count) {
     if (below(3) == 0)
       site.scope = "a/b", site.instance = "op7", site.bytes = 77, site.flops = 1e9, site.unit = Unit::tf32;
     site.copy = static_cast<Copy>(below(6));
+    if (below(4) == 0) site.kernel = "kernel" + std::to_string(below(3));
     trace.add({.track = tracks[below(3)],
                .site = trace.add_site(site),
                .start_ns = 1'000'000'000'000 - 100 + below(100'200),
@@ -57,6 +58,10 @@ Trace random_trace(unsigned seed, int count) {
     memory.bytes = below(1000);
     trace.add_memory(memory);
   }
+  for (int i = 0; i < below(30); ++i) {
+    const CounterId counter = trace.add_counter(below(3) - 1, "held for " + std::to_string(below(2)));
+    trace.add_sample({counter, 1'000'000'000'000 - 100 + below(100'200), std::int64_t{below(4)} << 30});
+  }
   for (SiteId i = 0; i < trace.sites().size(); ++i) {
     if (trace.sites()[i].kind != SpanKind::replay) continue;
     trace.add_part({i, kNone, 2, 0});
@@ -73,10 +78,11 @@ std::string text_of(const Trace& trace) {
   for (SpanId i = 0; i < trace.size(); ++i) {
     const Span s = trace.span(i);
     const SiteInfo site = trace.site_info(s.site);
-    text += fmt::format("{} {} {} {} {} {} {} {} {} {}{} {} {} {} {} {} {} {} {} {} {}\n", s.track, s.start_ns,
+    text += fmt::format("{} {} {} {} {} {} {} {} {} {}{} {} {} {} {} {} {} {} {} {} {} {}\n", s.track, s.start_ns,
                         s.duration_ns, s.run, s.correlation, s.parent, s.cause, s.bytes, s.flops, trace.cut(i).at_start,
                         trace.cut(i).at_end, site.name, site.op, site.scope, site.instance, to_string(site.kind),
-                        to_string(site.copy), site.bytes, site.flops, static_cast<int>(site.unit), site.members.size());
+                        to_string(site.copy), site.bytes, site.flops, static_cast<int>(site.unit), site.members.size(),
+                        site.kernel);
   }
   for (const ReplayPart& part : trace.parts()) {
     text += fmt::format("{} {} {} {}\n", part.replay, part.site, part.calls, part.ns);
@@ -88,6 +94,12 @@ std::string text_of(const Trace& trace) {
   }
   for (const Note& note : trace.notes()) {
     text += fmt::format("{} {} {}\n", note.text, note.count, static_cast<int>(note.kind));
+  }
+  for (const Counter& counter : trace.counters()) {
+    text += fmt::format("{} {}\n", counter.device, trace.text(counter.name));
+  }
+  for (const Sample& sample : trace.samples()) {
+    text += fmt::format("{} {} {}\n", sample.counter, sample.ns, sample.value);
   }
   for (const Memory& memory : trace.memory()) {
     text += fmt::format("{} {} {} {} {}\n", memory.device, memory.of, memory.what, memory.is_inside, memory.bytes);
@@ -166,7 +178,7 @@ TEST(Recording, OfAnyBytesIsAnErrorOrATrace) {
       BodyWriter body;
       for (auto left = random() % 40; left > 0; --left)
         body.byte(static_cast<std::uint8_t>(random() % 3 == 0 ? random() : random() % 4));
-      made += chunk_of(static_cast<ChunkType>(random() % 10), body);
+      made += chunk_of(static_cast<ChunkType>(random() % 14), body);
     }
     ASSERT_GE(measure(read_recording_text(made, "made")).framework, 0);
   }

@@ -38,7 +38,8 @@ SiteId RecordingWriter::site(const SiteInfo& info) {
   for (const std::string* text : {&info.name, &info.op, &info.scope, &info.instance}) body.text(*text);
   body.number(static_cast<std::uint64_t>(info.kind));
   body.number(static_cast<std::uint64_t>(info.copy));
-  body.number((info.async ? 1u : 0u) | static_cast<unsigned>(info.unit) << 1);
+  static_assert(2 * kUnits <= kHasKernel);
+  body.number((info.async ? 1u : 0u) | static_cast<unsigned>(info.unit) << 1 | (info.kernel.empty() ? 0 : kHasKernel));
   body.signed_number(info.bytes);
   body.real(info.flops);
   body.number(info.members.size());
@@ -46,6 +47,7 @@ SiteId RecordingWriter::site(const SiteInfo& info) {
     body.text(member.op);
     body.signed_number(member.bytes);
   }
+  if (!info.kernel.empty()) body.text(info.kernel);
   const auto [found, is_new] = site_ids_.try_emplace(body.bytes(), static_cast<SiteId>(site_ids_.size()));
   if (is_new) sites_.append(body);
   return found->second;
@@ -54,8 +56,10 @@ SiteId RecordingWriter::site(const SiteInfo& info) {
 void RecordingWriter::put_names() {
   if (!tracks_.is_empty()) put(ChunkType::tracks, tracks_);
   if (!sites_.is_empty()) put(ChunkType::sites, sites_);
+  if (!counters_.is_empty()) put(ChunkType::counters, counters_);
   tracks_.clear();
   sites_.clear();
+  counters_.clear();
 }
 
 // Column by column: what follows each other is alike, and packs well.
@@ -127,6 +131,33 @@ void RecordingWriter::memory(const Memory& memory) {
   put(ChunkType::memory, body);
 }
 
+CounterId RecordingWriter::counter(int device, std::string_view name) {
+  const auto [found, is_new] =
+      counter_ids_.try_emplace({device, std::string(name)}, static_cast<CounterId>(counter_ids_.size()));
+  if (is_new) {
+    counters_.signed_number(device);
+    counters_.text(name);
+  }
+  return found->second;
+}
+
+void RecordingWriter::samples(std::span<const Sample> samples) {
+  constexpr std::size_t kMostSamples = 1 << 16;
+  put_names();
+  while (!samples.empty()) {
+    const auto part = samples.first(std::min(samples.size(), kMostSamples));
+    samples = samples.subspan(part.size());
+    BodyWriter body;
+    std::int64_t before = 0;
+    for (const Sample& sample : part) {
+      body.number(sample.counter);
+      body.signed_number(sample.ns - std::exchange(before, sample.ns));
+      body.signed_number(sample.value);
+    }
+    put(ChunkType::samples, body);
+  }
+}
+
 void RecordingWriter::part(const ReplayPart& part) {
   put_names();
   BodyWriter body;
@@ -196,6 +227,8 @@ void write_recording(const Trace& trace, const std::string& path) {
   for (const Note& note : trace.notes()) writer.note(note);
   if (trace.span_cost_ns() > 0) writer.note({"ns that a span costs", trace.span_cost_ns(), Note::Kind::span_cost});
   for (const Memory& memory : trace.memory()) writer.memory(memory);
+  for (const Counter& counter : trace.counters()) writer.counter(counter.device, trace.text(counter.name));
+  writer.samples(trace.samples());
   writer.finish();
   file.commit();
 }

@@ -86,6 +86,7 @@ Measures measure(const Trace& trace, const ReportOptions& options) {
   for (SpanId i = 0; i < trace.size() && !m.has_gpu; ++i) m.has_gpu = trace.on_gpu(i);
   m.limit = trace.common_limit();
   m.memory = trace.memory();
+  m.held = held_over_time(trace, options.state);
   m.compiling = compile_parts(trace);
   m.records = count_records(trace);
   m.span_cost_ns = static_cast<double>(trace.span_cost_ns());
@@ -108,6 +109,7 @@ ReportOptions report_options(State state, Detail detail, SortBy sort, const Repo
           .share_groups = layout.share_groups,
           .rates = layout.rates,
           .self = layout.self,
+          .kernels = layout.kernels,
           .line_width = layout.line_width,
           .format = layout.format};
 }

@@ -31,6 +31,7 @@
 
 #include "paoding/profile.h"
 #include "profile/budget.h"
+#include "profile/held_over_time.h"
 #include "profile/step_times.h"
 #include "profile/trace.h"
 
@@ -49,6 +50,7 @@ struct ReportOptions {
   bool share_groups = false;  // time of a fused group goes to its ops by their bytes (evenly when unknown)
   bool rates = false;         // columns GB/s, GFLOP/s and, of a GPU whose limits are known, what is lost against those
   bool self = false;          // a column for what of a row is in none of those below it
+  bool kernels = false;       // rows under ops for the kernels that they ran as, where those are known
   int line_width = 0;         // that tables have to fit in, as far as they can; 0: any
   ReportFormat format = ReportFormat::text;
 };
@@ -121,6 +123,7 @@ struct Measures {
   double stamps_ns = 0;  // what those took longer than the others of their graph, by the average of each
   Limit limit;           // Trace::common_limit()
   std::vector<Memory> memory;
+  std::vector<HeldOverTime> held;
   std::vector<CompilePart> compiling;  // parts of making programs, the longest first
   Records records;
   std::vector<Note> notes;

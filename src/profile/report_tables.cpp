@@ -6,6 +6,7 @@
 
 #include "io/json_text.h"
 #include "profile/report.h"
+#include "profile/text_table.h"
 
 namespace paoding::profile {
 
@@ -82,6 +83,15 @@ class Csv {
   }
   void add_bytes(std::string_view table, std::string_view of, std::string_view name, int depth, std::int64_t bytes) {
     out_ += fmt::format("{},{},{},{},1,,,,,,,,{},,,,\n", table, cell(of), depth, cell(name), bytes);
+  }
+  void add_held(const HeldOverTime& held) {
+    const auto add_line = [&](std::string_view when, std::int64_t bytes, std::int64_t ns, std::uint64_t changes) {
+      out_ += fmt::format("held,{},{},{} {},{},{},,,,,,,{},,,,\n", place(held.device), held.is_all() ? 0 : 1,
+                          cell(held.is_all() ? "all" : held.what), when, changes, ns, bytes);
+    };
+    add_line("at start", held.at_start, 0, 0);
+    add_line("most", held.most, held.most_ns, held.changes);
+    add_line("at end", held.at_end, 0, held.changes);
   }
   void add(std::string_view table, std::string_view of, const Row& row) {
     out_ += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{:.0f},{:.0f},{},{},{}\n", table, cell(of), row.depth,
@@ -160,6 +170,14 @@ std::string to_json(const Measures& m, const ReportOptions& options) {
     items.push_back(one.add("is_inside", memory.is_inside).add("bytes", memory.bytes).text());
   }
   all.add_json("memory", json_array(items));
+  items.clear();
+  for (const HeldOverTime& held : m.held) {
+    JsonObject one;
+    one.add("device", held.device).add("what", held.is_all() ? "all" : held.what).add("start_bytes", held.at_start);
+    one.add("most_bytes", held.most).add("most_at_ns", held.most_ns).add("end_bytes", held.at_end);
+    items.push_back(one.add("changes", static_cast<std::int64_t>(held.changes)).text());
+  }
+  all.add_json("held", json_array(items));
   JsonObject records;
   for (const auto& [name, count] : counts(m.records)) records.add(name, static_cast<std::int64_t>(count));
   records.add("unattributed_ns", whole(m.records.unattributed_ns)).add("gpu_ns", whole(m.records.gpu_ns));
@@ -196,6 +214,7 @@ std::string to_csv(const Measures& m, const ReportOptions&) {
   for (const Memory& memory : m.memory) {
     csv.add_bytes("memory", memory.of, memory.what, memory.is_inside ? 1 : 0, memory.bytes);
   }
+  for (const HeldOverTime& held : m.held) csv.add_held(held);
   for (const auto& [name, count] : counts(m.records)) csv.add("records", "", name, 0, count);
   for (const Note& note : m.notes) csv.add("not_seen", "", note.text, 0, note.count);
   return csv.take();

@@ -100,7 +100,7 @@ void append_summaries(std::string& out, const Measures& m) {
   append_completeness(out, m);
   if (m.span_cost_ns > 0 && m.records.on_host > 0) {
     const double cost = m.span_cost_ns * static_cast<double>(m.records.on_host);
-    out += fmt::format("Recording cost: {} on the host, {:.3g}% of the total ({} spans of {} ns)\n", ms(cost),
+    out += fmt::format("Recording cost: at most {} on the host, {:.3g}% of the total ({} spans of {} ns)\n", ms(cost),
                        100 * share(cost, m.wall), m.records.on_host, m.span_cost_ns);
   }
   if (m.replays > m.stamped_replays) {
@@ -139,21 +139,32 @@ void append_compiling(std::string& out, const Measures& m) {
   append_table(out, lines);
 }
 
+// All of each device over time, and by what for.
+void append_held(std::string& out, const std::vector<HeldOverTime>& held) {
+  if (held.empty()) return;
+  std::vector<Cells> lines{{"Held, MB", "At start", "Most", "First at", "At end"}};
+  for (const HeldOverTime& one : held) {
+    lines.push_back({one.is_all() ? place(one.device) : "  " + one_line(one.what), millions(one.at_start),
+                     millions(one.most), ms(static_cast<double>(one.most_ns)), millions(one.at_end)});
+  }
+  append_table(out, lines);
+}
+
 // What every program that ran holds; of its arena the largest that are there where the most is.
 void append_memory(std::string& out, const Measures& m) {
-  if (m.memory.empty()) return;
+  if (m.memory.empty() && m.held.empty()) return;
   append_title(out, "Memory Summary");
   std::vector<Cells> lines;
   const Memory* before = nullptr;
   for (const Memory& memory : m.memory) {
     const bool is_new = before == nullptr || before->of != memory.of || before->device != memory.device;
-    const std::string where = memory.device < 0 ? "CPU" : fmt::format("GPU {}", memory.device);
-    lines.push_back({is_new ? fmt::format("{}, {}", where, one_line(memory.of)) : "",
+    lines.push_back({is_new ? fmt::format("{}, {}", place(memory.device), one_line(memory.of)) : "",
                      (memory.is_inside ? "  " : "") + one_line(memory.what),
                      fmt::format("{} MB", millions(memory.bytes))});
     before = &memory;
   }
   append_table(out, lines);
+  append_held(out, m.held);
 }
 
 // The last line: of all that there was to see, what is in the report.

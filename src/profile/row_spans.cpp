@@ -252,6 +252,7 @@ void RowTree::add_gpu_span(SpanId i) {
       (calls_[call_of_[cause]].in_op || trace_.kind(cause) != SpanKind::launch)) {
     call = is_copy ? call_of_[cause] : inner_of_[cause];
     if (is_copy && !from_copy) call = open(call, section, labels_of(site_id).name);
+    if (site.kernel != trace_.site(cause).kernel) call = open_kernel(call, section, site_id);
   } else if (labels_of(site_id).op != kNone) {  // launched with a whole graph, or unknown: speaks for itself
     call = open_op(kNone, section, site_id, trace_.run(i));
     add_work(call, i);

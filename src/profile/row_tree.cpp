@@ -90,6 +90,7 @@ const RowTree::SiteLabels& RowTree::labels_of(SiteId id) {
     labels.op = op.empty() ? labels.name : label(op);
   }
   labels.instance = site.instance == 0 ? labels.op : label(instance_name(site));
+  if (site.kernel != 0) labels.kernel = label(fmt::format("kernel {}", trace_.text(site.kernel)));
   return labels;
 }
 
@@ -167,7 +168,13 @@ RowTree::CallId RowTree::open_op(CallId parent, std::uint32_t section, SiteId si
     call = open(parent, section, labels.op, true);
   }
   if (options_.detail == Detail::instances) call = open(call, section, labels.instance, true);
-  return call;
+  return open_kernel(call, section, site_id);
+}
+
+// Of what is known to have run, where that is asked for: a row below its op's.
+RowTree::CallId RowTree::open_kernel(CallId parent, std::uint32_t section, SiteId site_id) {
+  const LabelId kernel = labels_of(site_id).kernel;
+  return options_.kernels && kernel != kNone ? open(parent, section, kernel, true) : parent;
 }
 
 // The calls of the scopes that an op is in, outermost first, and of "(backward)" if it belongs to a gradient; below

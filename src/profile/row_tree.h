@@ -81,7 +81,7 @@ class RowTree {
     Interval interval;
   };
   struct SiteLabels {
-    LabelId op = kNone, instance = kNone, name = kNone;
+    LabelId op = kNone, instance = kNone, name = kNone, kernel = kNone;
   };
 
   // ---- labels, rows and calls ----
@@ -93,6 +93,7 @@ class RowTree {
   NodeId child(NodeId parent, LabelId id);
   CallId open(CallId parent, std::uint32_t section, LabelId id, bool is_op = false);
   CallId open_op(CallId parent, std::uint32_t section, SiteId site_id, std::uint32_t run);
+  CallId open_kernel(CallId parent, std::uint32_t section, SiteId site_id);
   // Those of GPU spans have the one piece; those of replays none.
   bool is_kept_now() const { return span_ == kNone || (!trace_.on_gpu(span_) && is_kept_[span_]); }
   Scope scope_of(CallId call) const { return call == kNone ? Scope{} : calls_[call].scope; }

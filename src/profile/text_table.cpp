@@ -20,6 +20,7 @@ std::string six_digits(double number) {
 }  // namespace
 
 std::string ms(double ns) { return six_digits(ns / 1e6); }
+std::string place(int device) { return device < 0 ? "CPU" : fmt::format("GPU {}", device); }
 std::string millions(std::int64_t count) { return six_digits(static_cast<double>(count) / 1e6); }
 
 std::vector<std::size_t> widths_of(const std::vector<Cells>& lines) {

@@ -11,6 +11,8 @@ namespace paoding::profile {
 /// Every nanosecond of it, in milliseconds; every byte, in millions. Without zeros at the end.
 std::string ms(double ns);
 std::string millions(std::int64_t count);
+/// "CPU", "GPU 0".
+std::string place(int device);
 /// 0 of nothing.
 inline double share(double part, double whole) { return whole > 0 ? part / whole : 0; }
 

@@ -78,8 +78,8 @@ class Timeline {
     for (SpanId i = 0; i < trace_.size(); ++i) {
       if (trace_.cause(i) != kNone) append_flow(trace_.cause(i), i);
     }
-    for (const HeldMemory& held : held_memory(trace_)) append_counter(held);
-    append(out_, "\n],\"otherData\":{{\"startNs\":\"{}\",\"notSeen\":[", trace_.first_ns());
+    append_counters();
+    append(out_, "\n],\"otherData\":{{\"startNs\":\"{}\",\"notSeen\":[", trace_.window_start());
     for (std::size_t n = 0; n < trace_.notes().size(); ++n) {
       append(out_, "{}{{\"what\":", n == 0 ? "" : ",");
       append_string(out_, trace_.notes()[n].text);
@@ -108,11 +108,13 @@ class Timeline {
   void append_names() {
     std::set<int> pids;
     std::set<std::uint64_t> tids;
+    const auto name_process = [&](int device) {
+      if (!pids.insert(device + 1).second) return;
+      append_name("process_name", device + 1, 0, device < 0 ? "host" : fmt::format("GPU {}", device));
+    };
+    for (const Sample& sample : trace_.samples()) name_process(trace_.counters()[sample.counter].device);
     for (SpanId i = 0; i < trace_.size(); ++i) {
-      if (pids.insert(pid(i)).second) {
-        const int device = trace_.track(i).device;
-        append_name("process_name", pid(i), 0, device < 0 ? "host" : fmt::format("GPU {}", device));
-      }
+      name_process(trace_.track(i).device);
       if (!tids.insert(tid(i)).second) continue;
       std::string name(trace_.text(trace_.track(i).name));
       if (row_of_[i] > 0) name += fmt::format(" ({})", row_of_[i] + 1);
@@ -133,13 +135,14 @@ class Timeline {
     append(out_, "{{\"ph\":\"X\",\"cat\":\"{}\",\"name\":", to_string(site.kind));
     append_string(out_, trace_.name(i).empty() ? to_string(site.kind) : trace_.name(i));
     append(out_, ",\"pid\":{},\"tid\":{},\"ts\":", pid(i), tid(i));
-    append_us(out_, trace_.start(i) - trace_.first_ns());
+    append_us(out_, trace_.start(i) - trace_.window_start());
     append(out_, ",\"dur\":");
     append_us(out_, trace_.duration(i));
     append(out_, ",\"args\":{{\"run\":{}", trace_.run(i));
     append_text("op", trace_.text(site.op));
     append_text("scope", trace_.text(site.scope));
     append_text("instance", trace_.text(site.instance));
+    append_text("kernel", trace_.text(site.kernel));
     append_text("copy", to_string(site.copy));
     if (trace_.bytes(i) > 0) append(out_, ",\"bytes\":{}", trace_.bytes(i));
     if (trace_.flops(i) > 0) append(out_, ",\"flops\":{}", trace_.flops(i));
@@ -160,16 +163,23 @@ class Timeline {
     append_string(out_, value);
   }
 
-  // At the beginning and at the end: what a program holds it holds as long as there is a program.
-  void append_counter(const HeldMemory& held) {
-    for (const std::int64_t ns : {trace_.first_ns(), trace_.last_ns()}) {
-      begin_event();
-      append(out_, "{{\"ph\":\"C\",\"pid\":{},\"name\":", held.device + 1);
-      append_string(out_, "memory of " + held.of);
-      append(out_, ",\"ts\":");
-      append_us(out_, ns - trace_.first_ns());
-      append(out_, ",\"args\":{{\"bytes\":{}}}}}", held.bytes);
+  void append_counters() {
+    const std::vector<Sample>& samples = trace_.samples();
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      append_counter(samples[i]);
+      const bool is_last = i + 1 == samples.size() || samples[i + 1].counter != samples[i].counter;
+      if (is_last) append_counter(at_the_end(trace_, samples[i]));
     }
+  }
+
+  void append_counter(const Sample& sample) {
+    const Counter& counter = trace_.counters()[sample.counter];
+    begin_event();
+    append(out_, "{{\"ph\":\"C\",\"pid\":{},\"name\":", counter.device + 1);
+    append_string(out_, fmt::format("memory: {}", trace_.text(counter.name)));
+    append(out_, ",\"ts\":");
+    append_us(out_, sample.ns - trace_.window_start());
+    append(out_, ",\"args\":{{\"bytes\":{}}}}}", sample.value);
   }
 
   void append_flow(SpanId from, SpanId to) {
@@ -178,7 +188,7 @@ class Timeline {
       begin_event();
       append(out_, "{{\"ph\":\"{}\",\"cat\":\"cause\",\"name\":\"cause\",\"id\":{},\"pid\":{},\"tid\":{},\"ts\":",
              is_start ? "s" : "f", to, pid(at), tid(at));
-      append_us(out_, trace_.start(at) - trace_.first_ns());
+      append_us(out_, trace_.start(at) - trace_.window_start());
       out_.append(std::string_view(is_start ? "}" : ",\"bp\":\"e\"}"));
     }
   }
@@ -240,17 +250,7 @@ std::vector<std::uint32_t> rows_of(const Trace& trace) {
   return rows;
 }
 
-std::vector<HeldMemory> held_memory(const Trace& trace) {
-  std::vector<HeldMemory> all;
-  for (const Memory& memory : trace.memory()) {
-    if (memory.is_inside) continue;
-    const auto same = [&](const HeldMemory& held) { return held.device == memory.device && held.of == memory.of; };
-    auto found = std::ranges::find_if(all, same);
-    if (found == all.end()) found = all.insert(all.end(), {memory.device, memory.of, 0});
-    found->bytes += memory.bytes;
-  }
-  return all;
-}
+Sample at_the_end(const Trace& trace, const Sample& last) { return {last.counter, trace.window_end(), last.value}; }
 
 void write_chrome(const Trace& trace, const Sink& sink) { Timeline(trace, sink).write(); }
 

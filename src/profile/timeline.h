@@ -10,8 +10,8 @@
 
 namespace paoding::profile {
 
-/// The JSON text. Times are microseconds from the trace's first span, exact to the nanosecond. Spans of a track that
-/// overlap without one containing the other go to further rows, because viewers drop them otherwise.
+/// The JSON text. Times are microseconds from the start of the recording, exact to the nanosecond. Spans of a track
+/// that overlap without one containing the other go to further rows, because viewers drop them otherwise.
 std::string timeline_json(const Trace& trace);
 
 /// Whether a file of that name is one: .json, .json.gz (Chrome's trace format) or .pftrace (Perfetto's).

@@ -60,8 +60,7 @@ class Perfetto {
       open->second.push_back(i);
     }
     for (const auto& [track, open] : open_) close_until(track, trace_.window_end());
-    std::uint64_t counter = 500'000;
-    for (const HeldMemory& held : held_memory(trace_)) count_memory(held, counter++);
+    add_counters();
     flush(0);
   }
 
@@ -93,6 +92,8 @@ class Perfetto {
     return 1'000'000 + std::uint64_t{trace_.track_id(i)} * kRowsPerTrack + rows_[i];
   }
 
+  static std::uint64_t counter_track(CounterId counter) { return 500'000 + std::uint64_t{counter}; }
+
   void packet(Message& message) {
     message.number(kSequence, 1);
     Message all;
@@ -107,14 +108,15 @@ class Perfetto {
   }
 
   void describe_processes() {
-    std::set<int> known;
-    for (const Track& track : trace_.tracks()) {
-      if (!known.insert(track.device).second) continue;
-      const std::string name = track.device < 0 ? "host" : "GPU " + std::to_string(track.device);
+    std::set<int> devices;
+    for (const Track& track : trace_.tracks()) devices.insert(track.device);
+    for (const Counter& counter : trace_.counters()) devices.insert(counter.device);
+    for (const int device : devices) {
+      const std::string name = device < 0 ? "host" : "GPU " + std::to_string(device);
       Message process, descriptor, message;
-      process.number(1, static_cast<std::uint64_t>(track.device + 2));
+      process.number(1, static_cast<std::uint64_t>(device + 2));
       process.text(6, name);
-      descriptor.number(kUuid, process_of(track.device));
+      descriptor.number(kUuid, process_of(device));
       descriptor.text(kName, name);
       descriptor.message(kProcess, process);
       message.message(kDescriptor, descriptor);
@@ -135,25 +137,36 @@ class Perfetto {
     packet(message);
   }
 
-  // At the beginning and at the end: what a program holds it holds as long as there is a program.
-  void count_memory(const HeldMemory& held, std::uint64_t track) {
+  void add_counters() {
+    const std::vector<Sample>& samples = trace_.samples();
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      if (i == 0 || samples[i - 1].counter != samples[i].counter) describe_counter(samples[i].counter);
+      count(samples[i]);
+      const bool is_last = i + 1 == samples.size() || samples[i + 1].counter != samples[i].counter;
+      if (is_last) count(at_the_end(trace_, samples[i]));
+    }
+  }
+
+  void describe_counter(CounterId id) {
+    const Counter& counter = trace_.counters()[id];
     Message unit, descriptor, message;
     unit.number(3, kSizeBytes);
-    descriptor.number(kUuid, track);
-    descriptor.text(kName, "memory of " + held.of);
-    descriptor.number(kParent, process_of(held.device));
+    descriptor.number(kUuid, counter_track(id));
+    descriptor.text(kName, "memory: " + std::string(trace_.text(counter.name)));
+    descriptor.number(kParent, process_of(counter.device));
     descriptor.message(kCounter, unit);
     message.message(kDescriptor, descriptor);
     packet(message);
-    for (const std::int64_t ns : {trace_.first_ns(), trace_.last_ns()}) {
-      Message event, at;
-      event.number(kType, kCounterValue);
-      event.number(kTrackUuid, track);
-      event.number(kValue, static_cast<std::uint64_t>(held.bytes));
-      at.number(kTimestamp, time(ns));
-      at.message(kTrackEvent, event);
-      packet(at);
-    }
+  }
+
+  void count(const Sample& sample) {
+    Message event, message;
+    event.number(kType, kCounterValue);
+    event.number(kTrackUuid, counter_track(sample.counter));
+    event.number(kValue, static_cast<std::uint64_t>(sample.value));
+    message.number(kTimestamp, time(sample.ns));
+    message.message(kTrackEvent, event);
+    packet(message);
   }
 
   void close_until(std::uint64_t track, std::int64_t ns) {
@@ -183,6 +196,7 @@ class Perfetto {
     annotate(event, "op", trace_.text(site.op));
     annotate(event, "scope", trace_.text(site.scope));
     annotate(event, "instance", trace_.text(site.instance));
+    annotate(event, "kernel", trace_.text(site.kernel));
     annotate(event, "run", trace_.run(i));
     annotate(event, "bytes", static_cast<std::uint64_t>(std::max<std::int64_t>(trace_.bytes(i), 0)));
     if (flows_[i]) event.fixed64(kFlow, std::uint64_t{i} + 1);

@@ -136,39 +136,44 @@ TEST(PerfettoTimeline, HasEverySpanAsASliceThatNests) {
   }
 }
 
-TEST(PerfettoTimeline, CountsWhatProgramsHold) {
+TEST(PerfettoTimeline, CountsWhatIsHeldWhereItChanges) {
   Trace trace;
   trace.add({.track = trace.add_track(TrackKind::thread, "thread0"),
              .site = trace.add_site({.op = "mul", .kind = SpanKind::op}),
              .start_ns = 10,
              .duration_ns = 20});
-  Memory memory;
-  memory.of = "program of y", memory.what = "arena", memory.bytes = 4096;
-  trace.add_memory(memory);
-  memory.what = "inputs", memory.bytes = 4;
-  trace.add_memory(memory);
+  const CounterId arenas = trace.add_counter(-1, "arenas"), of_gpu = trace.add_counter(3, "arenas");
+  for (const Sample& sample : {Sample{arenas, 10, 4096}, Sample{arenas, 20, 4100}, Sample{of_gpu, 15, 5}}) {
+    trace.add_sample(sample);
+  }
   trace.finish();
   std::string bytes;
   write_perfetto(trace, [&](std::string_view piece) { bytes += piece; });
-  std::set<std::uint64_t> counters;
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> values;  // when, how many bytes
+  std::map<std::uint64_t, std::uint64_t> counters;                                     // and the processes around them
+  std::map<std::uint64_t, std::string> processes;                                      // of pids
+  std::map<std::string, std::vector<std::pair<std::uint64_t, std::uint64_t>>> values;  // when, how many bytes
   for (const Field& packet : fields(bytes)) {
     const auto parts = fields(packet.text);
     if (const Field* descriptor = find(parts, 60)) {
       const auto own = fields(descriptor->text);
+      if (find(own, 3) != nullptr) processes[find(own, 1)->value] = find(own, 2)->text;
       if (find(own, 8) == nullptr) continue;
-      EXPECT_EQ(find(own, 2)->text, "memory of program of y");
-      EXPECT_EQ(find(fields(find(own, 8)->text), 3)->value, 3u);  // bytes
-      counters.insert(find(own, 1)->value);
+      EXPECT_EQ(find(own, 2)->text, "memory: arenas");
+      const auto unit = fields(find(own, 8)->text);
+      EXPECT_EQ(find(unit, 3)->value, 3u);  // bytes
+      counters[find(own, 1)->value] = find(own, 5)->value;
     } else if (const Field* event = find(parts, 11)) {
       const auto own = fields(event->text);
       if (find(own, 9)->value != 4) continue;
-      EXPECT_TRUE(counters.contains(find(own, 11)->value));
-      values.emplace_back(find(parts, 8)->value, find(own, 30)->value);
+      const std::uint64_t counter = find(own, 11)->value;
+      ASSERT_TRUE(counters.contains(counter));
+      values[processes.at(counters.at(counter))].emplace_back(find(parts, 8)->value, find(own, 30)->value);
     }
   }
-  EXPECT_EQ(counters.size(), 1u);
-  EXPECT_EQ(values, (std::vector<std::pair<std::uint64_t, std::uint64_t>>{{10, 4100}, {30, 4100}}));
+  EXPECT_EQ(counters.size(), 2u);
+  using Points = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
+  EXPECT_EQ(values["host"], (Points{{10, 4096}, {20, 4100}, {30, 4100}}));
+  EXPECT_EQ(values["GPU 3"], (Points{{15, 5}, {30, 5}}));
 }
 
 TEST(PerfettoTimeline, AndThePackedOneAreWrittenByTheirNames) {

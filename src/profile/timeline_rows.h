@@ -17,13 +17,8 @@ inline constexpr std::uint32_t kRowsPerTrack = 64;
 /// Each span to the first row of its track where it lies inside, or after, what is there: spans of a row never cross.
 std::vector<std::uint32_t> rows_of(const Trace& trace);
 
-/// What a program holds of a device in all.
-struct HeldMemory {
-  int device = -1;
-  std::string of;
-  std::int64_t bytes = 0;
-};
-std::vector<HeldMemory> held_memory(const Trace& trace);
+/// What the counter is at the end of the recording, said once more: so that it is drawn up to there.
+Sample at_the_end(const Trace& trace, const Sample& last);
 
 /// Takes what a timeline is made of, piece by piece.
 using Sink = std::function<void(std::string_view)>;

@@ -60,21 +60,52 @@ TrackId Trace::add_track(TrackKind kind, std::string_view name, int device) {
   return static_cast<TrackId>(tracks_.size() - 1);
 }
 
+CounterId Trace::add_counter(int device, std::string_view name) {
+  const StringId id = intern(name);
+  const auto same = [&](const Counter& counter) { return counter.device == device && counter.name == id; };
+  const auto found = std::ranges::find_if(counters_, same);
+  const auto counter = static_cast<CounterId>(found - counters_.begin());
+  if (found == counters_.end()) counters_.push_back({device, id});
+  return counter;
+}
+
+void Trace::add_sample(const Sample& sample) {
+  PD_ASSERT(sample.counter < counters_.size(), "a sample names a counter that is not there");
+  samples_.push_back(sample);
+}
+
+// What a counter was before the window it is at its start.
+void Trace::sort_samples() {
+  std::ranges::stable_sort(samples_, {}, [](const Sample& s) { return std::pair(s.counter, s.ns); });
+  std::erase_if(samples_, [&](const Sample& sample) { return sample.ns > window_end_; });
+  for (Sample& sample : samples_) sample.ns = std::max(sample.ns, window_start_);
+  std::vector<Sample> kept;
+  for (const Sample& sample : samples_) {
+    const bool is_same = !kept.empty() && kept.back().counter == sample.counter;
+    if (is_same && kept.back().value == sample.value) continue;
+    if (is_same && kept.back().ns == sample.ns) kept.pop_back();
+    const bool is_back = !kept.empty() && kept.back().counter == sample.counter && kept.back().value == sample.value;
+    if (!is_back) kept.push_back(sample);
+  }
+  samples_ = std::move(kept);
+}
+
 SiteId Trace::add_site(const SiteInfo& info) {
   Site site;
   site.name = intern(info.name);
   site.op = intern(info.op);
   site.scope = intern(info.scope);
   site.instance = intern(info.instance);
+  site.kernel = intern(info.kernel);
   site.kind = info.kind;
   site.copy = info.copy;
   site.async = info.async;
   site.bytes = info.bytes;
   site.flops = info.flops;
   site.unit = info.unit;
-  std::string key = fmt::format("{},{},{},{},{},{},{},{},{},{}", site.name, site.op, site.scope, site.instance,
-                                static_cast<int>(site.kind), static_cast<int>(site.copy), site.async, site.bytes,
-                                site.flops, static_cast<int>(site.unit));
+  std::string key = fmt::format("{},{},{},{},{},{},{},{},{},{},{}", site.name, site.op, site.scope, site.instance,
+                                site.kernel, static_cast<int>(site.kind), static_cast<int>(site.copy), site.async,
+                                site.bytes, site.flops, static_cast<int>(site.unit));
   for (const auto& member : info.members) key += fmt::format(",{}:{}", intern(member.op), member.bytes);
   const auto [found, is_new] = site_ids_.try_emplace(std::move(key), static_cast<SiteId>(sites_.size()));
   if (!is_new) return found->second;
@@ -158,6 +189,7 @@ SiteInfo Trace::site_info(SiteId i) const {
                 .op = text_of(site.op),
                 .scope = text_of(site.scope),
                 .instance = text_of(site.instance),
+                .kernel = text_of(site.kernel),
                 .kind = site.kind,
                 .copy = site.copy,
                 .async = site.async,
@@ -218,7 +250,13 @@ void Trace::finish(Links links) {
   if (!has_window_) {
     window_start_ = first_ns_;
     window_end_ = last_ns_;
+    for (const Sample& sample : samples_) {
+      const bool is_first = size() == 0 && &sample == samples_.data();
+      window_start_ = is_first ? sample.ns : std::min(window_start_, sample.ns);
+      window_end_ = is_first ? sample.ns : std::max(window_end_, sample.ns);
+    }
   }
+  sort_samples();
   std::stable_sort(runs_.begin(), runs_.end(), [&](SpanId a, SpanId b) { return start(a) < start(b); });
 }
 

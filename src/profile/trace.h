@@ -19,6 +19,7 @@ using StringId = std::uint32_t;  // 0 is ""
 using TrackId = std::uint32_t;
 using SiteId = std::uint32_t;
 using SpanId = std::uint32_t;
+using CounterId = std::uint32_t;
 inline constexpr std::uint32_t kNone = 0xffffffffu;
 
 enum class TrackKind : std::uint8_t { thread, stream, copy_engine };
@@ -70,6 +71,7 @@ struct SiteInfo {
   std::string op = {};        // op type, "slice"; empty when no op is concerned
   std::string scope = {};     // the user's scope, "encoder/layer1"
   std::string instance = {};  // which of the ops of this type, "slice1"
+  std::string kernel = {};    // what it ran as: a kernel's symbol, or who computes it; empty where that is not known
   SpanKind kind = SpanKind::host;
   Copy copy = Copy::none;
   bool async = false;                // memcpy only: the host does not wait for the copy
@@ -81,7 +83,7 @@ struct SiteInfo {
 
 /// SiteInfo inside a Trace: text interned.
 struct Site {
-  StringId name = 0, op = 0, scope = 0, instance = 0;
+  StringId name = 0, op = 0, scope = 0, instance = 0, kernel = 0;
   SpanKind kind = SpanKind::host;
   Copy copy = Copy::none;
   bool async = false;
@@ -100,7 +102,7 @@ struct Member {
 struct Span {
   TrackId track = 0;
   SiteId site = 0;
-  std::int64_t start_ns = 0;  // of std::chrono::steady_clock, for every source: a source converts
+  std::int64_t start_ns = 0;  // of steady_ns() (clock.h), for every source: a source converts
   std::int64_t duration_ns = 0;
   std::uint32_t run = 0;          // number of the execution it belongs to; 0: its parent's or its cause's
   std::uint32_t correlation = 0;  // shared by a host span and the GPU spans it caused; 0: none
@@ -150,6 +152,20 @@ struct Memory {
   bool operator==(const Memory&) const = default;
 };
 
+/// A number that changes over time: bytes that are held of a device.
+struct Counter {
+  std::int32_t device = -1;  // -1: of the host
+  StringId name = 0;         // "arenas"
+};
+
+/// What a counter is from a moment on, until the next of it.
+struct Sample {
+  CounterId counter = 0;
+  std::int64_t ns = 0;  // of steady_ns()
+  std::int64_t value = 0;
+  bool operator==(const Sample&) const = default;
+};
+
 /// Something that could not be seen or was lost.
 struct Note {
   enum class Kind : std::uint8_t { other, dropped, timeless, outside, estimated, span_cost };
@@ -184,9 +200,12 @@ class Trace {
   void add_phase(Phase phase) { phases_.push_back(std::move(phase)); }
   void add_limit(const Limit& limit) { limits_.push_back(limit); }
   void add_memory(Memory memory) { memory_.push_back(std::move(memory)); }
-  /// What was recorded, in ns of steady_clock; said before the first add(). Spans are cut to it, and those outside of
+  /// Equal arguments give the same id.
+  CounterId add_counter(int device, std::string_view name);
+  void add_sample(const Sample& sample);
+  /// What was recorded, in ns of steady_ns(); said before the first add(). Spans are cut to it, and those outside of
   /// it, for which add() returns kNone, are counted in a note. Without one the window is from the first start to the
-  /// last end.
+  /// last end, samples among them.
   void set_window(std::int64_t start_ns, std::int64_t end_ns);
   /// Must be called after the last add() and before anything reads: sorts the spans by track, start and containment
   /// (so ids change, and a parent comes before its children), links parents, causes and runs. Links::known: they are
@@ -229,6 +248,9 @@ class Trace {
   const std::vector<Phase>& phases() const { return phases_; }
   const std::vector<Limit>& limits() const { return limits_; }
   const std::vector<Memory>& memory() const { return memory_; }
+  const std::vector<Counter>& counters() const { return counters_; }
+  /// By counter, in the order of their times, in the window, none of which says what the one before it did.
+  const std::vector<Sample>& samples() const { return samples_; }
   /// What a span cost the thread that wrote it, in ns; 0 is not known.
   std::uint64_t span_cost_ns() const { return span_cost_ns_; }
   /// What every GPU of the trace can do; 0 where they differ or it is not known.
@@ -250,6 +272,7 @@ class Trace {
   void sort_spans();
   void link_parents();
   void link_causes();
+  void sort_samples();
 
   std::deque<std::string> strings_;  // a deque: its strings never move
   std::unordered_map<std::string_view, StringId> string_ids_;
@@ -262,6 +285,8 @@ class Trace {
   std::vector<Phase> phases_;
   std::vector<Limit> limits_;
   std::vector<Memory> memory_;
+  std::vector<Counter> counters_;
+  std::vector<Sample> samples_;
 
   // one entry per span
   std::vector<std::int64_t> start_, duration_;

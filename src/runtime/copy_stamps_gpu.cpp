@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <atomic>
-#include <chrono>
 #include <cstring>
 #include <thread>
 
@@ -15,10 +14,7 @@ constexpr std::size_t kPlaces = 1024;
 constexpr std::int64_t kAtFirstNs = 500'000;  // of stamping, whatever the program is at
 constexpr int kPatienceMs = 50;               // at the end of a recording
 
-std::int64_t steady_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
+using profile::steady_ns;
 
 std::int64_t read(const std::uint64_t& word) {
   return static_cast<std::int64_t>(std::atomic_ref(const_cast<std::uint64_t&>(word)).load(std::memory_order_acquire));

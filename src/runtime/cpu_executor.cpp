@@ -19,11 +19,23 @@ namespace paoding {
 namespace {
 
 using profile::Recorder;
+constexpr int kHost = -1;
 
 class CpuArena : public Arena {
  public:
-  explicit CpuArena(std::int64_t bytes) : memory(bytes) {}
-  GrowingMemory memory;
+  explicit CpuArena(std::int64_t bytes) : memory_(bytes) { tell(); }
+  std::byte* bytes() const { return memory_.bytes(); }
+  std::int64_t size_bytes() const { return memory_.size_bytes(); }
+  bool grow(std::int64_t bytes) {
+    const bool has_grown = memory_.grow(bytes);
+    tell();
+    return has_grown;
+  }
+
+ private:
+  void tell() { held_.set(memory_.size_bytes()); }
+  GrowingMemory memory_;
+  profile::HeldBytes held_{profile::HeldFor::arenas, kHost, 0};
 };
 
 class CpuExecutor : public Executor {
@@ -32,7 +44,7 @@ class CpuExecutor : public Executor {
       : plan_(plan), on_step_(options.on_step), on_print_(options.on_print), watcher_(options.watcher) {
     arena_ = std::dynamic_pointer_cast<CpuArena>(options.arena);
     require_threads();
-    if (!arena_ || !arena_->memory.grow(plan.arena_bytes)) arena_ = new_arena(plan.arena_bytes);
+    if (!arena_ || !arena_->grow(plan.arena_bytes)) arena_ = new_arena(plan.arena_bytes);
     place_slots(options.parameters);
     prepare(plan.steps);
     resolve(options.repeats);
@@ -102,7 +114,7 @@ class CpuExecutor : public Executor {
   std::shared_ptr<CpuArena> new_arena(std::int64_t bytes) const {
     if (arena_) {
       try {
-        return std::make_shared<CpuArena>(std::max(bytes, arena_->memory.size_bytes() / 2 * 3));
+        return std::make_shared<CpuArena>(std::max(bytes, arena_->size_bytes() / 2 * 3));
       } catch (const Error&) {  // then just what is needed
       }
     }
@@ -191,23 +203,19 @@ class CpuExecutor : public Executor {
   void run_recorded() {
     const bool has_phases = Recorder::phases_active();
     open_.clear();
+    profile::SpanList spans;
     const auto close = [&](const Prepared* at) {
       for (; !open_.empty() && open_.back().select->end == at; open_.pop_back()) {
-        Recorder::complete(open_.back().select->site, open_.back().start, Recorder::now());
+        Recorder::complete(open_.back().select->site, open_.back().start, spans.now());
       }
     };
     run_each([&](const Prepared& launch) {
       close(&launch);
-      const profile::Ticks start = Recorder::now();
       const Prepared* next = run_next(launch);
       if (launch.is_jump()) return next;
-      const profile::Ticks stop = Recorder::now();
-      if (!launch.is_select()) {
-        Recorder::complete(launch.site, start, stop);
-      } else if (open_.empty() || open_.back().select != &launch) {
-        open_.push_back({&launch, start});
-      }
-      if (has_phases) Recorder::complete(launch.compute_site, start, stop);
+      const profile::Ticks start = launch.is_select() ? spans.skip() : spans.complete(launch.site);
+      if (launch.is_select() && (open_.empty() || open_.back().select != &launch)) open_.push_back({&launch, start});
+      if (has_phases) Recorder::complete(launch.compute_site, start, spans.end());
       return next;
     });
     close(end());
@@ -242,6 +250,7 @@ class CpuExecutor : public Executor {
   void place_slots(const std::vector<void*>& parameters) {
     bases_.resize(plan_.slots.size());
     std::size_t next_parameter = 0;
+    std::int64_t input_bytes = 0;
     for (std::size_t i = 0; i < plan_.slots.size(); ++i) {
       const Slot& slot = plan_.slots[i];
       if (slot.kind == SlotKind::parameter) {
@@ -249,11 +258,13 @@ class CpuExecutor : public Executor {
         parameters_.emplace_back(bases_[i], slot.bytes);
       } else if (slot.kind == SlotKind::input) {
         inputs_.emplace_back(Type{DType::u8, Shape{slot.bytes}});
+        input_bytes += slot.bytes;
         bases_[i] = inputs_.back().bytes();
       } else {
-        bases_[i] = arena_->memory.bytes() + slot.offset;
+        bases_[i] = arena_->bytes() + slot.offset;
       }
     }
+    held_inputs_.set(input_bytes);
   }
 
   void prepare(const std::vector<Step>& steps) {
@@ -268,6 +279,15 @@ class CpuExecutor : public Executor {
         kernels_.emplace(&step, std::move(kernel));
       }
     }
+  }
+
+  // Whose code it runs.
+  std::string kernel_of(const Step& step) const {
+    if (const auto group = groups_.find(&step); group != groups_.end()) {
+      return group->second.has_machine_code() ? "machine code" : "routines";
+    }
+    const auto kernel = kernels_.find(&step);
+    return kernel == kernels_.end() ? "" : kernel->second->made_by->name;
   }
 
   // How many selects may be under way at once.
@@ -302,7 +322,7 @@ class CpuExecutor : public Executor {
     pointers_.reserve(count);
     targets_.reserve(targets);
     launches_.reserve(unrolled_.size());
-    const LaunchSites sites(unrolled_);
+    const LaunchSites sites(unrolled_, [this](const Step& step) { return kernel_of(step); });
     const CancelPoll poll;
     for (const Launch& launch : unrolled_) {
       poll();
@@ -374,7 +394,7 @@ class CpuExecutor : public Executor {
       launches_[begin].batch = &batches_.emplace_back(std::move(members), threads);
       std::vector<const Step*> steps;
       for (std::size_t i = begin; i < end; ++i) steps.push_back(unrolled_[i].step);
-      const StepSites sites = sites_of_batch(steps);
+      const StepSites sites = sites_of_batch(steps, kernel_of(*unrolled_[begin].step));
       launches_[begin].site = sites.op;
       launches_[begin].compute_site = sites.compute;
     }
@@ -399,8 +419,11 @@ class CpuExecutor : public Executor {
 
   struct Scratch {
     Tensor memory{DType::u8, Shape{0}};
+    profile::HeldBytes held{profile::HeldFor::kernels, kHost, 0};
     void grow(std::int64_t bytes) {
-      if (bytes > memory.size_bytes()) memory = Tensor(DType::u8, Shape{bytes});
+      if (bytes <= memory.size_bytes()) return;
+      memory = Tensor(DType::u8, Shape{bytes});
+      held.set(bytes);
     }
     void* bytes_or_null() const { return const_cast<std::byte*>(memory.bytes()); }
   };
@@ -411,6 +434,7 @@ class CpuExecutor : public Executor {
   LaunchWatcher* watcher_;
   std::shared_ptr<CpuArena> arena_;
   std::vector<Tensor> inputs_;
+  profile::HeldBytes held_inputs_{profile::HeldFor::inputs, kHost, 0};
   std::vector<std::byte*> bases_;  // per slot
   std::vector<std::pair<std::byte*, std::int64_t>> parameters_;
   std::map<const Step*, CpuGroupKernel> groups_;
@@ -453,7 +477,8 @@ Tensor CpuExecutor::read_strided(const Launch& launch, std::size_t k) const {
 
 class CpuBuffer : public DeviceBuffer {
  public:
-  explicit CpuBuffer(std::int64_t bytes) : memory_(Type{DType::u8, Shape{bytes}}) {
+  explicit CpuBuffer(std::int64_t bytes)
+      : memory_(Type{DType::u8, Shape{bytes}}), held_(profile::HeldFor::parameters, kHost, bytes) {
     std::memset(memory_.bytes(), 0, static_cast<std::size_t>(bytes));
   }
   void* address() const override { return const_cast<std::byte*>(memory_.bytes()); }
@@ -468,6 +493,7 @@ class CpuBuffer : public DeviceBuffer {
 
  private:
   Tensor memory_;
+  profile::HeldBytes held_;
 };
 
 }  // namespace

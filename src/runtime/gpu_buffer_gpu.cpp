@@ -10,7 +10,8 @@ namespace {
 class GpuBuffer : public DeviceBuffer {
  public:
   GpuBuffer(std::int64_t bytes, const Device& device)
-      : device_(gpu::GpuDevice::get(device.index)), memory_(device_, static_cast<std::size_t>(bytes)) {
+      : device_(gpu::GpuDevice::get(device.index)),
+        memory_(device_, static_cast<std::size_t>(bytes), profile::HeldFor::parameters) {
     if (bytes == 0) return;
     PD_CUDA(gpu::required_driver().cuMemsetD8Async(memory_.address(), 0, memory_.size_bytes(), nullptr));
     PD_CUDA(gpu::required_driver().cuStreamSynchronize(nullptr));

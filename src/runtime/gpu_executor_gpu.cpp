@@ -40,7 +40,7 @@ class GpuArena : public Arena {
       : memory(device, static_cast<std::size_t>(bytes)),
         stream(options.stream == nullptr ? gpu::Stream(device) : gpu::Stream(static_cast<CUstream>(options.stream))),
         cancel(device, stream),
-        graphs(options.graph_bytes) {}
+        graphs(options.graph_bytes, device.index()) {}
   gpu::GrowingDeviceMemory memory;
   gpu::Stream stream;
   GpuCancel cancel;
@@ -80,7 +80,7 @@ class GpuExecutor : public Executor {
       capture(std::make_shared<const GpuTrace::Sites>(sites()));
     } else {
       GpuTrace::add_source();
-      step_sites_.emplace(launches_);
+      step_sites_.emplace(launch_sites());
     }
     add_phases();
   }
@@ -188,16 +188,18 @@ class GpuExecutor : public Executor {
       const gpu::TextPlan* const text = launch.step->text.get();
       if (text == nullptr || text->launches.size() != 1 || text->launches[0].phases.empty()) continue;
       if (!seen.insert(launch.step).second) continue;
-      if (!sites) sites.emplace(launches_);
+      if (!sites) sites.emplace(launch_sites());
       const auto at = reinterpret_cast<CUdeviceptr>(slot_pointer(launch.step->state)) +
                       static_cast<CUdeviceptr>(4 * text->launches[0].phases_at);
       phases_.add(at, text->launches[0].phases, sites->of(launch).kernel);
     }
   }
 
+  LaunchSites launch_sites() const { return {launches_, kernels_.names()}; }
+
   // Per element of order_.
   GpuTrace::Sites sites() const {
-    GpuTrace::Sites all = GpuTrace::sites_of(launches_, order_);
+    GpuTrace::Sites all = GpuTrace::sites_of(launch_sites(), launches_, order_);
     std::map<std::size_t, profile::SiteId> of_join;
     for (const auto& [launch, site] : joins_.sites()) of_join.emplace(launch, site);
     for (std::size_t k = 0; k < order_.size(); ++k) {
@@ -328,15 +330,14 @@ class GpuExecutor : public Executor {
   void place_slots(const std::vector<void*>& parameters) {
     std::size_t next_parameter = 0;
     const auto own = [&](const Slot& slot) {
-      own_.emplace_back(device_, static_cast<std::size_t>(std::max<std::int64_t>(slot.bytes, 1)));
+      const auto what = slot.kind == SlotKind::input ? profile::HeldFor::inputs : profile::HeldFor::kernels;
+      own_.emplace_back(device_, static_cast<std::size_t>(std::max<std::int64_t>(slot.bytes, 1)), what);
       return own_.back().address();
     };
     for (const Slot& slot : plan_.slots) {
       if (slot.kind == SlotKind::parameter) {
         bases_.push_back(reinterpret_cast<CUdeviceptr>(parameters[next_parameter++]));
-      } else if (slot.kind == SlotKind::input) {
-        bases_.push_back(own(slot));
-      } else if (slot.kind == SlotKind::state) {
+      } else if (slot.kind == SlotKind::input || slot.kind == SlotKind::state) {
         bases_.push_back(own(slot));
       } else {
         bases_.push_back(arena_->memory.address() + static_cast<CUdeviceptr>(slot.offset));

@@ -11,7 +11,7 @@ void GpuFeeds::add(int slot, CUdeviceptr at, std::int64_t bytes) {
   feed.at = at;
   if (more_bytes(bytes) == 0) return;
   if (aside_.get() == nullptr) aside_ = gpu::Stream(device_);
-  feed.beside = gpu::DeviceMemory(device_, static_cast<std::size_t>(more_bytes(bytes)));
+  feed.beside = gpu::DeviceMemory(device_, static_cast<std::size_t>(more_bytes(bytes)), profile::HeldFor::inputs);
   feed.arrived = gpu::Event(device_);
   feed.taken = gpu::Event(device_);
 }

@@ -89,7 +89,9 @@ std::vector<std::pair<std::size_t, profile::SiteId>> GpuJoins::sites() const {
   for (const Join& join : joins_) {
     auto site = of_kernel.find(join.kernel);
     if (site == of_kernel.end()) {
-      site = of_kernel.emplace(join.kernel, sites_of_batch(join.kernel->steps).kernel).first;
+      site =
+          of_kernel.emplace(join.kernel, sites_of_batch(join.kernel->steps, join.kernel->joined->launch().entry).kernel)
+              .first;
     }
     found.emplace_back(join.launches.front(), site->second);
   }

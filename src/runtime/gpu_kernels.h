@@ -11,6 +11,7 @@
 #include "gpu/driver.h"
 #include "plan/plan.h"
 #include "runtime/executor.h"
+#include "runtime/sites.h"
 
 namespace paoding {
 
@@ -20,6 +21,11 @@ class GpuKernels {
   void prepare(const gpu::GpuDevice& device, const Plan& plan, std::vector<std::string> more);
 
   const PreparedKernel& at(const Step* step) const { return *kernels_.at(step); }
+  /// The symbol of the kernel that the step launches, of several all; of a library's kernel the library.
+  std::string name(const Step& step) const;
+  KernelOf names() const {
+    return [this](const Step& step) { return name(step); };
+  }
   const KernelCost& cost() const { return cost_; }
   /// The texts of all, once each.
   static std::string text(const Plan& plan);

@@ -52,6 +52,16 @@ void GpuKernels::prepare(const gpu::GpuDevice& device, const Plan& plan, std::ve
   cost_.milliseconds = after.compile_milliseconds - before.compile_milliseconds;
 }
 
+std::string GpuKernels::name(const Step& step) const {
+  if (step.text == nullptr) {
+    const auto found = kernels_.find(&step);
+    return found == kernels_.end() || found->second->made_by == nullptr ? "" : found->second->made_by->name;
+  }
+  std::string all;
+  for (const gpu::TextLaunch& launch : step.text->launches) all += (all.empty() ? "" : " + ") + launch.entry;
+  return all;
+}
+
 std::string GpuKernels::text(const Plan& plan) {
   std::string all;
   for (const std::string& text : texts_of(plan)) all += text + "\n";

@@ -14,6 +14,7 @@
 #include "profile/recorder.h"
 #include "runtime/captured_graph.h"
 #include "runtime/gpu_order.h"
+#include "runtime/sites.h"
 
 namespace paoding {
 
@@ -21,7 +22,8 @@ class GpuTrace {
  public:
   /// What each entry of a run's order appears as.
   using Sites = std::vector<profile::SiteId>;
-  static Sites sites_of(const std::vector<Launch>& launches, const std::vector<Started>& order);
+  static Sites sites_of(const LaunchSites& sites, const std::vector<Launch>& launches,
+                        const std::vector<Started>& order);
 
   /// `nodes`: of the graph that is launched, each made for an entry of the order.
   GpuTrace(int device, std::shared_ptr<const Sites> sites, const std::vector<CapturedGraph::Node>& nodes);

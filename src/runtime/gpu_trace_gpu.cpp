@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <map>
 #include <mutex>
 #include <set>
@@ -14,12 +13,12 @@
 #include "runtime/gpu_phases.h"
 #include "runtime/gpu_stamps.h"
 #include "runtime/gpu_trace.h"
-#include "runtime/sites.h"
 
 namespace paoding {
 namespace {
 
 using profile::Recorder;
+using profile::steady_ns;
 
 // Every graph launch of the recording that is under way, in order.
 struct GraphLaunch {
@@ -51,11 +50,6 @@ Recording& recording() {
 // Of a program's time: what stamps in full may cost, those of ends, and those of copies, each.
 constexpr double kBudget = 0.002, kBudgetOfDetails = 0.008;
 
-std::int64_t steady_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
 void start_recording(State state, Detail detail) {
   Recording& now = recording();
   const std::lock_guard lock(now.mutex);
@@ -84,10 +78,19 @@ void add_copy(const gpu::GpuActivity& activity) {
   Recorder::add_gpu(Recorder::add_site(info), 0, activity.start_ns, activity.duration_ns, track);
 }
 
+// A library's kernels have a name of their own, which CUPTI knows; a step of several of ours has that of each.
+profile::SiteId run_as(profile::SiteId site, const gpu::GpuActivity& activity) {
+  if (activity.kind != gpu::GpuActivity::Kind::kernel || activity.name.empty()) return site;
+  static auto* const known = new std::map<std::pair<profile::SiteId, std::string>, profile::SiteId>;
+  const auto [found, is_new] = known->try_emplace({site, activity.name}, site);
+  if (is_new) found->second = Recorder::run_as(site, activity.name);
+  return found->second;
+}
+
 void add_kernel(const GraphLaunch& launch, profile::SiteId site, const gpu::GpuActivity& activity) {
   const auto track =
       Recorder::gpu_track(profile::TrackKind::stream, fmt::format("stream {}", activity.stream), launch.shape->device);
-  Recorder::add_gpu(site, launch.run, activity.start_ns, activity.duration_ns, track, launch.run);
+  Recorder::add_gpu(run_as(site, activity), launch.run, activity.start_ns, activity.duration_ns, track, launch.run);
 }
 
 // Every activity by its node. Launches of a twin are numbered by CUPTI as they were made; what a conditional node runs
@@ -191,7 +194,7 @@ void stop_recording() {
     } else if (const StepLaunch* step = step_at(now.steps, activity)) {
       const auto track =
           Recorder::gpu_track(profile::TrackKind::stream, fmt::format("stream {}", activity.stream), step->device);
-      Recorder::add_gpu(step->site, step->run, activity.start_ns, activity.duration_ns, track);
+      Recorder::add_gpu(run_as(step->site, activity), step->run, activity.start_ns, activity.duration_ns, track);
     } else {
       ++foreign;
     }
@@ -208,14 +211,13 @@ void GpuTrace::add_source() {
   std::call_once(once, [] { Recorder::add_source({start_recording, stop_recording}); });
 }
 
-std::vector<profile::SiteId> GpuTrace::sites_of(const std::vector<Launch>& launches,
+std::vector<profile::SiteId> GpuTrace::sites_of(const LaunchSites& sites, const std::vector<Launch>& launches,
                                                 const std::vector<Started>& order) {
   add_source();
   const auto own = [](const char* name) {
     return Recorder::add_site({.name = name, .op = name, .kind = profile::SpanKind::kernel});
   };
   static const profile::SiteId gate = own("commit gate"), look = own("cancel look"), results = own("results");
-  const LaunchSites sites(launches);
   Sites all;
   all.reserve(order.size());
   for (const Started& started : order) {

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <list>
 
+#include "profile/held_bytes.h"
+
 namespace paoding {
 
 class GraphBudget {
@@ -22,7 +24,7 @@ class GraphBudget {
     std::int64_t bytes_ = 0;  // counted; 0 while it is dropped
   };
 
-  explicit GraphBudget(std::int64_t bytes) : most_(bytes) {}
+  GraphBudget(std::int64_t bytes, int device) : most_(bytes), held_(profile::HeldFor::graphs, device, 0) {}
 
   /// The graph, of so many bytes, is launched next: others are dropped until it fits. One alone always may be there.
   void use(Graph* graph, std::int64_t bytes) {
@@ -32,7 +34,7 @@ class GraphBudget {
       used_.splice(used_.begin(), used_, graph->place_);
       return;
     }
-    bytes_ += bytes;
+    change(bytes);
     used_.push_front(graph);
     graph->place_ = used_.begin();
     graph->bytes_ = bytes;
@@ -46,7 +48,7 @@ class GraphBudget {
   void forget(Graph* graph) {
     if (graph->bytes_ == 0) return;
     used_.erase(graph->place_);
-    bytes_ -= graph->bytes_;
+    change(-graph->bytes_);
     graph->bytes_ = 0;
     if (graph == last_) last_ = nullptr;
   }
@@ -54,6 +56,11 @@ class GraphBudget {
   std::int64_t bytes() const { return bytes_; }
 
  private:
+  void change(std::int64_t more) {
+    bytes_ += more;
+    held_.set(bytes_);
+  }
+
   void drop_to(std::int64_t most) {
     while (bytes_ > most && used_.size() > 1) {
       Graph* last = used_.back();
@@ -65,6 +72,7 @@ class GraphBudget {
   Graph* last_ = nullptr;  // used, while it is there
   const std::int64_t most_;
   std::int64_t bytes_ = 0;
+  profile::HeldBytes held_;
   std::list<Graph*> used_;  // the last used first
 };
 

@@ -19,7 +19,7 @@ struct Named : GraphBudget::Graph {
 TEST(GraphBudget, DropsTheLeastRecentlyUsed) {
   std::string dropped;
   Named a('a', dropped), b('b', dropped), c('c', dropped), d('d', dropped);
-  GraphBudget budget(30);
+  GraphBudget budget(30, 0);
   for (Named* graph : {&a, &b, &c, &a}) budget.use(graph, 10);
   EXPECT_EQ(dropped, "");
   budget.use(&d, 10);
@@ -32,7 +32,7 @@ TEST(GraphBudget, DropsTheLeastRecentlyUsed) {
 TEST(GraphBudget, AlwaysHasRoomForTheOneThatIsLaunched) {
   std::string dropped;
   Named a('a', dropped), b('b', dropped);
-  GraphBudget budget(5);
+  GraphBudget budget(5, 0);
   budget.use(&a, 100);
   budget.use(&a, 100);
   EXPECT_EQ(dropped, "");
@@ -44,7 +44,7 @@ TEST(GraphBudget, AlwaysHasRoomForTheOneThatIsLaunched) {
 TEST(GraphBudget, ForgetsWhatIsNoMoreAndKeepsOneWhenMemoryHasRunOut) {
   std::string dropped;
   Named a('a', dropped), b('b', dropped), c('c', dropped);
-  GraphBudget budget(100);
+  GraphBudget budget(100, 0);
   for (Named* graph : {&a, &b, &c}) budget.use(graph, 10);
   budget.forget(&b);
   budget.forget(&b);

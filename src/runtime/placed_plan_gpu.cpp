@@ -36,7 +36,7 @@ class PlacedGpuPlan : public PlacedPlan {
   void* own_memory(const Slot& slot, const Tensor* constant) override {
     const gpu::Driver& driver = gpu::required_driver();
     const auto bytes = static_cast<std::size_t>(std::max<std::int64_t>(slot.bytes, 1));
-    own_.emplace_back(device_, bytes);
+    own_.emplace_back(device_, bytes, profile::HeldFor::kernels);
     PD_CUDA(driver.cuMemsetD8Async(own_.back().address(), 0, bytes, nullptr));
     PD_CUDA(driver.cuStreamSynchronize(nullptr));
     if (constant != nullptr && constant->size_bytes() > 0) {

@@ -35,13 +35,14 @@ profile::SiteInfo info_of(const Step& step) {
 
 }  // namespace
 
-LaunchSites::LaunchSites(const std::vector<Launch>& launches) {
+LaunchSites::LaunchSites(const std::vector<Launch>& launches, const KernelOf& kernel_of) {
   for (const Launch& launch : launches) {
     std::int64_t& turns = steps_[launch.step].turns;
     turns = std::max(turns, launch.instance + 1);
   }
   for (auto& [step, sites] : steps_) {
     profile::SiteInfo info = info_of(*step);
+    info.kernel = kernel_of(*step);
     for (const auto& [kind, of_kind] :
          {std::pair{profile::SpanKind::op, &sites.op}, std::pair{profile::SpanKind::compute, &sites.compute},
           std::pair{profile::SpanKind::kernel, &sites.kernel}}) {
@@ -56,8 +57,9 @@ StepSites LaunchSites::of(const Launch& launch) const {
   return {sites.op.at(launch.instance), sites.compute.at(launch.instance), sites.kernel.at(launch.instance)};
 }
 
-StepSites sites_of_batch(const std::vector<const Step*>& groups) {
+StepSites sites_of_batch(const std::vector<const Step*>& groups, const std::string& kernel) {
   profile::SiteInfo info;
+  info.kernel = kernel;
   info.name = info.op = fmt::format("{} groups", groups.size());
   info.instance = fmt::format("{}{}", info.op, groups[0]->position);
   info.scope = groups[0]->label.scope;

@@ -2,6 +2,8 @@
 // How the steps of a plan appear in recordings.
 #pragma once
 
+#include <functional>
+#include <string>
 #include <unordered_map>
 
 #include "plan/plan.h"
@@ -15,10 +17,13 @@ struct StepSites {
   profile::SiteId kernel;   // its kernel on a GPU's track
 };
 
+/// What a step runs as: SiteInfo::kernel.
+using KernelOf = std::function<std::string(const Step&)>;
+
 /// The sites of a program's launches: every step is registered once, for all turns of the loop around it.
 class LaunchSites {
  public:
-  explicit LaunchSites(const std::vector<Launch>& launches);
+  LaunchSites(const std::vector<Launch>& launches, const KernelOf& kernel_of);
   StepSites of(const Launch& launch) const;
 
  private:
@@ -29,7 +34,7 @@ class LaunchSites {
   std::unordered_map<const Step*, PerTurn> steps_;
 };
 
-/// Registers groups that run together: one step whose members are all of theirs.
-StepSites sites_of_batch(const std::vector<const Step*>& groups);
+/// Registers groups that run together, as this kernel: one step whose members are all of theirs.
+StepSites sites_of_batch(const std::vector<const Step*>& groups, const std::string& kernel);
 
 }  // namespace paoding

@@ -21,7 +21,7 @@ namespace paoding {
 struct ReplayLaunch {
   std::uint32_t run = 0;
   std::uint64_t number = 0;  // of all replays
-  std::int64_t at_ns = 0;    // of steady_clock
+  std::int64_t at_ns = 0;    // of steady_ns()
 };
 
 /// A graph's replay, in the chip's time.
@@ -36,7 +36,7 @@ struct StampedReplay {
   CUstream stream = nullptr;
   profile::SiteId site = 0;
   std::int64_t begin_ns = 0, end_ns = 0;
-  std::int64_t seen_ns = 0;      // when it was known to have ended, of steady_clock
+  std::int64_t seen_ns = 0;      // when it was known to have ended, of steady_ns()
   std::int64_t stamp_ns = 0;     // what a stamp's kernel takes
   std::vector<Mark> marks = {};  // in order; none where only the ends were stamped
   std::uint64_t lost = 0;        // stamps of loops that had no room

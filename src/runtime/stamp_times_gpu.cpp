@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <chrono>
 
 #include "base/check.h"
 #include "runtime/stamp_times.h"
@@ -9,15 +8,11 @@ namespace paoding {
 namespace {
 
 using profile::Recorder;
+using profile::steady_ns;
 
 constexpr std::int64_t kFirstNs = 100'000'000, kBetweenNs = 1'000'000'000;  // between readings of a clock
 constexpr std::int64_t kLateNs = 100'000'000;  // after which a replay that was launched before has been read
 constexpr std::int64_t kMostOffNs = 2'000;     // before the recording says so
-
-std::int64_t steady_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 }  // namespace
 
@@ -54,9 +49,9 @@ void StampTimes::look_at_clock(const gpu::GpuDevice& device) {
 
 void StampTimes::read(const gpu::GpuDevice& device, Clock* clock) {
   if (clock->reader == nullptr) clock->reader = std::make_unique<gpu::ClockReader>(device);
-  const bool is_first = clock->line.readings().empty();
-  clock->next_ns = steady_ns() + (is_first ? kFirstNs : kBetweenNs);
-  if (const auto reading = clock->reader->read()) clock->line.add(*reading);
+  const auto reading = clock->reader->read();
+  const bool is_good = reading && clock->line.add(*reading);
+  clock->next_ns = steady_ns() + (is_good && clock->line.has_begun() ? kBetweenNs : kFirstNs);
 }
 
 void StampTimes::add(StampedReplay replay) {
