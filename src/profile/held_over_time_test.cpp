@@ -80,6 +80,20 @@ TEST(HeldBytes, AreInTheFileThatARecordingGoesTo) {
   EXPECT_EQ(values(read_recording(path), kDevice, "parameters"), expected);
 }
 
+TEST(HeldBytes, AreCountedWhereThereIsNoRoomForThem) {
+  constexpr std::size_t kRoom = 100, kChanges = 1000;
+  HeldBytes held(HeldFor::graphs, kDevice, 1);
+  Recorder::start({.max_bytes = kRoom * sizeof(Sample)});
+  for (std::size_t i = 1; i <= kChanges; ++i) held.set(static_cast<std::int64_t>(i) + 1);
+  const Trace trace = Recorder::stop();
+  const Values seen = values(trace, kDevice, "captured graphs");
+  ASSERT_GT(seen.size(), kRoom / 2);
+  for (std::size_t i = 0; i < seen.size(); ++i) EXPECT_EQ(seen[i], static_cast<std::int64_t>(i) + 1);
+  std::uint64_t dropped = 0;
+  for (const Note& note : trace.notes()) dropped += note.kind == Note::Kind::dropped ? note.count : 0;
+  EXPECT_EQ(seen.size() + dropped, kChanges + 1);
+}
+
 TEST(HeldBytes, CutToTheWindowKeepWhatWasThereBefore) {
   Trace trace;
   trace.set_window(100, 200);

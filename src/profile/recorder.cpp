@@ -230,7 +230,12 @@ void Recorder::add_memory(const Memory& memory) {
 
 void Recorder::Recording::add_sample(std::size_t of, std::int64_t ns) {
   const State left_out = held[of].device < 0 ? State::gpu : State::cpu;
-  if (options->state != left_out) samples.push_back({static_cast<CounterId>(of), ns, held[of].bytes});
+  if (options->state == left_out) return;
+  if (bytes_in_memory() < options->max_bytes) {
+    samples.push_back({static_cast<CounterId>(of), ns, held[of].bytes});
+  } else {
+    dropped_samples += 1;
+  }
 }
 
 void Recorder::hold(HeldFor what, int device, std::int64_t more) noexcept {
@@ -247,7 +252,7 @@ void Recorder::hold(HeldFor what, int device, std::int64_t more) noexcept {
     if (!r.running) return;
     r.add_sample(of, steady_ns());
     if (r.samples.size() % kChunkRecords == 0) r.stream_where_much();
-  } catch (const std::bad_alloc&) {  // what is held is right again with the next sample
+  } catch (const std::exception&) {  // without memory, or a thread: what is held is right again with the next sample
   }
 }
 
@@ -331,10 +336,11 @@ void Recorder::start(const RecorderOptions& options) {
     throw;
   }
   if (options.state != State::gpu) add_note("ns that a span costs", span_cost_ns(), Note::Kind::span_cost);
-  r.started = read_clocks();
   {
     const std::lock_guard lock(r.mutex);
+    r.started = read_clocks();
     r.samples.clear();
+    r.dropped_samples = 0;
     for (std::size_t i = 0; i < r.held.size(); ++i) r.add_sample(i, r.started.ns);
   }
   if (!options.file.empty()) {

@@ -229,6 +229,7 @@ struct Recorder::Recording {
   std::vector<Memory> memory;
   std::vector<HeldNow> held;  // whether anything is recorded or not
   std::vector<Sample> samples;
+  std::uint64_t dropped_samples = 0;
   std::vector<Note> notes;
   std::vector<GpuSource> sources;
 

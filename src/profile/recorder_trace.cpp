@@ -196,6 +196,9 @@ std::unique_ptr<Recorder::Parts> Recorder::Recording::take(ClockPair stopped, Ti
   over->memory = std::exchange(memory, {});
   over->held = held;
   over->samples = std::exchange(samples, {});
+  if (dropped_samples > 0) {
+    notes.push_back({"changes of what is held dropped, the recorder was full", dropped_samples, Note::Kind::dropped});
+  }
   over->notes = std::exchange(notes, {});
   over->stream = std::move(stream);
   if (over->stream != nullptr) over->stream->cut();
