@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // paoding profile and paoding report: whole commands under the profiler, and recordings read again.
+#include <sstream>
+
 #include "cli_run.h"
 
 namespace paoding::cli_run {
@@ -38,6 +40,29 @@ TEST_F(Profile, RecordsSomeRunsOnly) {
   EXPECT_EQ(run("report $D/w.paoding --path $D/w.json").code, 0);
   EXPECT_TRUE(is_json(read_file(folder_ / "w.json")));
   EXPECT_TRUE(run("report $D/w.paoding --format csv").out.starts_with("table,of,depth,name,calls,total_ns,"));
+}
+
+// From before the first program is made: nothing is held at the start.
+TEST_F(Profile, ShowsKernelsAndWhatIsHeldOverTime) {
+  const Ran ran = run("profile --kernels --path $D/k.paoding run $D/scale.txt --random 1 --device cpu --repeat 3");
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_TRUE(has(ran.out, "\n  kernel ")) << ran.out;
+  const std::size_t held = ran.out.find("\nHeld, MB ");
+  ASSERT_NE(held, std::string::npos) << ran.out;
+  std::istringstream lines(ran.out.substr(held + 1));
+  std::string line, name;
+  std::getline(lines, line);
+  double at_start = -1, most = 0, first_at = 0, at_end = -1;
+  lines >> name >> at_start >> most >> first_at >> at_end;
+  EXPECT_EQ(name, "CPU");
+  EXPECT_EQ(at_start, 0);
+  EXPECT_GT(most, 0);
+  EXPECT_GT(first_at, 0);
+  EXPECT_LE(at_end, most);
+  EXPECT_TRUE(has(run("report $D/k.paoding --kernels").out, "\n  kernel "));
+  EXPECT_FALSE(has(run("report $D/k.paoding").out, "\n  kernel "));
+  EXPECT_EQ(run("report $D/k.paoding --path $D/k.json").code, 0);
+  EXPECT_TRUE(has(read_file(folder_ / "k.json"), "\"name\":\"memory: arenas\""));
 }
 
 TEST_F(Profile, HasTheSameWindowInRun) {
