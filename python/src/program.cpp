@@ -9,7 +9,9 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <atomic>
 #include <chrono>
+#include <memory>
 
 #include "arrays.h"
 #include "bindings.h"
@@ -53,6 +55,22 @@ class ProgramHandle {
     PyUnicode_InternInPlace(&text);
     return nb::steal<nb::str>(text);
   }
+  /// Feeds, the run and its results are one call, which another thread's must not come into.
+  class OneCall {
+   public:
+    explicit OneCall(std::atomic<bool>& is_in_use) : is_in_use_(is_in_use) {
+      if (!is_in_use.exchange(true, std::memory_order_acquire)) return;
+      throw Error(ErrorKind::argument,
+                  "run: a call of this program is under way, on another thread or around this callback\n"
+                  "hint: threads need programs of their own, and not from Program.bind");
+    }
+    ~OneCall() { is_in_use_.store(false, std::memory_order_release); }
+    OneCall(const OneCall&) = delete;
+    OneCall& operator=(const OneCall&) = delete;
+
+   private:
+    std::atomic<bool>& is_in_use_;
+  };
   std::size_t input_at(nb::handle name) const;
   Tensor fed(std::size_t index, nb::handle value) const;
   [[noreturn]] void refuse_missing(nb::handle feeds) const;
@@ -61,6 +79,7 @@ class ProgramHandle {
   std::shared_ptr<GraphOwner> graph_;  // for the lines of its ops
   nb::object parameters_, on_print_;
   std::vector<nb::str> inputs_, fetches_;
+  std::unique_ptr<std::atomic<bool>> is_in_use_ = std::make_unique<std::atomic<bool>>(false);
 };
 
 std::size_t ProgramHandle::input_at(nb::handle name) const {
@@ -103,6 +122,7 @@ nb::dict ProgramHandle::run(nb::handle feeds, bool keep) {
   }
   if (!keep && given.size() < inputs_.size()) refuse_missing(feeds.is_none() ? nb::handle(nb::dict()) : feeds);
   std::vector<Tensor> fetched(fetches_.size());
+  const OneCall one_call(*is_in_use_);
   with_lines(*graph_, [&] {
     run_freely([&] {
       for (const auto& [index, tensor] : given) program_.set_input(index, tensor);
