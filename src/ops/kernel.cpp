@@ -65,6 +65,7 @@ std::unique_ptr<PreparedKernel> prepare_kernel(
     const KernelImplementation& candidate = **it;
     PD_ASSERT(candidate.faults == Faults::none || chosen.faults == Faults::possible,
               "it was planned as one that cannot fail");
+    PD_ASSERT(candidate.in_place == chosen.in_place, "results were planned where its inputs lie");
     Preparation made = candidate.prepare ? candidate.prepare(call, device) : load(candidate, call);
     if (auto kernel = made.take()) {
       kernel->made_by = &candidate;

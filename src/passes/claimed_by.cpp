@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "passes/claimed_by.h"
 
-#include <fmt/format.h>
-
 namespace paoding {
 namespace {
 
@@ -18,11 +16,6 @@ KernelCall call_of(const Graph& graph, const Node& node, const PassNotes& notes,
 
 const KernelImplementation* claimed_by(const Graph& graph, const Node& node, PassNotes& notes) {
   if (!notes.has_claims()) return nullptr;
-  if (node.op->is_open_in_bodies && notes.precision() != DType::f32) {
-    notes.add(
-        fmt::format("{} is taken apart: its products are to be of {}", node.op->name, to_string(notes.precision())));
-    return nullptr;
-  }
   KernelCall call = call_of(graph, node, notes, [](const Type& type) { return Layout::dense(type); });
   for (const auto* layouts : {&call.inputs, &call.outputs}) {
     for (const Layout& layout : *layouts) call.alignments.push_back(size_bytes(layout.type.dtype));

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <set>
+#include <string>
 
 #include "graph/formula.h"
 #include "passes/claimed_by.h"
@@ -25,12 +26,16 @@ Factors factors_of_products(const Graph& graph) {
   return factors;
 }
 
-// A gradient by the composition is made of the composition's products: where the node is taken apart too they are the
-// same, and one that a kernel runs would make them again.
-bool are_products_there(const Factors& factors, const Node& node) {
-  return std::ranges::any_of(node.inputs, [&](Ref a) {
+// Why a node that is one for the sake of a kernel is none after all; empty when it may be. A gradient by the
+// composition is made of the composition's products: where the node is taken apart too they are the same, and a kernel
+// would make them again.
+std::string why_open(const Factors& factors, const Node& node, const PassNotes& notes) {
+  if (!node.op->is_open_in_bodies) return "";
+  if (notes.precision() != DType::f32) return fmt::format("its products are to be of {}", to_string(notes.precision()));
+  const bool are_products_there = std::ranges::any_of(node.inputs, [&](Ref a) {
     return std::ranges::any_of(node.inputs, [&](Ref b) { return factors.contains({a, b}); });
   });
+  return are_products_there ? "its gradient reads its products" : "";
 }
 
 void expand_in(Graph& graph, PassNotes& notes) {
@@ -39,8 +44,8 @@ void expand_in(Graph& graph, PassNotes& notes) {
   for (NodeId id = 0; id < graph.size(); ++id) {  // also what a composition is made of may be composed
     const Node& node = rewriter.enter(id);
     if (node.op->kind != OpKind::composed) continue;
-    if (node.op->is_open_in_bodies && are_products_there(factors, node)) {
-      notes.add(fmt::format("{} is taken apart: its gradient reads its products", node.op->name));
+    if (const std::string why = why_open(factors, node, notes); !why.empty()) {
+      notes.add(fmt::format("{} is taken apart: {}", node.op->name, why));
     } else if (const KernelImplementation* claimant = claimed_by(graph, node, notes)) {
       notes.add(fmt::format("{} stays whole: {} runs it", node.op->name, claimant->name));
       continue;

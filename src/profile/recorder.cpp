@@ -315,14 +315,7 @@ void Recorder::start(const RecorderOptions& options) {
     r.running = true;
     r.options = options;
     r.chunk_count = r.thread_count = 0;
-    r.gpu_tracks.clear();
-    r.gpu_spans = {};
-    r.parts.clear();
-    r.phases.clear();
-    r.limits.clear();
-    r.memory.clear();
-    r.samples.clear();
-    r.notes.clear();
+    static_cast<BesideThreads&>(r) = {};
     r.problem.clear();
     session_.fetch_add(1);
   }

@@ -115,8 +115,20 @@ struct SiteRange {
   TurnSites sites;
 };
 
+// What is recorded besides the spans of the host's threads: of a recording while it goes on, and when it is over.
+struct BesideThreads {
+  GpuTracks gpu_tracks;
+  GpuSpans gpu_spans;
+  std::vector<ReplayPart> parts;  // of the recorder's sites
+  std::vector<Phase> phases;      // of the recorder's sites too
+  std::vector<Limit> limits;
+  std::vector<Memory> memory;
+  std::vector<Sample> samples;
+  std::vector<Note> notes;
+};
+
 // A recording that is over.
-struct Recorder::Parts {
+struct Recorder::Parts : BesideThreads {
   struct Thread {
     std::uint32_t number = 0;
     std::vector<std::shared_ptr<Chunk>> chunks;
@@ -132,15 +144,7 @@ struct Recorder::Parts {
   ClockPair started, stopped;
   Ticks window_end = 0;
   std::vector<Thread> threads;
-  GpuTracks gpu_tracks;
-  GpuSpans gpu_spans;
-  std::vector<ReplayPart> parts;  // of the recorder's sites
-  std::vector<Phase> phases;      // of the recorder's sites too
-  std::vector<Limit> limits;
-  std::vector<Memory> memory;
-  std::vector<HeldNow> held;  // as samples number them
-  std::vector<Sample> samples;
-  std::vector<Note> notes;
+  std::vector<HeldNow> held;       // as samples number them
   std::unique_ptr<Stream> stream;  // where all but this went
 };
 
@@ -196,7 +200,7 @@ class Recorder::Stream {
   std::unique_ptr<std::thread> thread_;
 };
 
-struct Recorder::Recording {
+struct Recorder::Recording : BesideThreads {
   /// Host and GPU spans in memory.
   std::size_t bytes_in_memory() const {
     return chunk_count * kChunkRecords * sizeof(SpanRecord) + gpu_spans.size() * sizeof(GpuSpan) +
@@ -221,16 +225,8 @@ struct Recorder::Recording {
   bool running = false;
   std::optional<RecorderOptions> options;
   ClockPair started;
-  GpuTracks gpu_tracks;
-  GpuSpans gpu_spans;
-  std::vector<ReplayPart> parts;  // of the recorder's sites
-  std::vector<Phase> phases;      // of the recorder's sites too
-  std::vector<Limit> limits;
-  std::vector<Memory> memory;
   std::vector<HeldNow> held;  // whether anything is recorded or not
-  std::vector<Sample> samples;
   std::uint64_t dropped_samples = 0;
-  std::vector<Note> notes;
   std::vector<GpuSource> sources;
 
   /// What a site of a recorder's id says.

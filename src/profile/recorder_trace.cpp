@@ -188,18 +188,11 @@ std::unique_ptr<Recorder::Parts> Recorder::Recording::take(ClockPair stopped, Ti
   }
   std::ranges::sort(over->threads, {}, &Parts::Thread::number);
   std::erase_if(threads, [](const auto& spans) { return spans->exited; });
-  over->gpu_tracks = std::exchange(gpu_tracks, {});
-  over->gpu_spans = std::exchange(gpu_spans, {});
-  over->parts = std::exchange(parts, {});
-  over->phases = std::exchange(phases, {});
-  over->limits = std::exchange(limits, {});
-  over->memory = std::exchange(memory, {});
-  over->held = held;
-  over->samples = std::exchange(samples, {});
   if (dropped_samples > 0) {
     notes.push_back({"changes of what is held dropped, the recorder was full", dropped_samples, Note::Kind::dropped});
   }
-  over->notes = std::exchange(notes, {});
+  static_cast<BesideThreads&>(*over) = std::exchange(static_cast<BesideThreads&>(*this), {});
+  over->held = held;
   over->stream = std::move(stream);
   if (over->stream != nullptr) over->stream->cut();
   return over;
