@@ -102,52 +102,35 @@ def forward(
     check_devices(x, (w, u, b, h0, c0, lengths))
     hidden = u.shape[1] if gates_first else u.shape[0]
     with at(x.device):
-        return _forward(x, w, u, b, h0, c0, lengths, cell, is_reverse, is_training, gates_first, hidden)
-
-
-def _forward(
-    x: Tensor,
-    w: Tensor,
-    u: Tensor,
-    b: Tensor,
-    h0: Tensor | None,
-    c0: Tensor | None,
-    lengths: Tensor | None,
-    cell: str,
-    is_reverse: bool,
-    is_training: bool,
-    gates_first: bool,
-    hidden: int,
-) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, tuple[Tensor | None, ...]]:
-    plan = _plan(cell, x, hidden, lengths is not None, is_reverse, is_training, gates_first)
-    steps, batch, _ = x.shape
-    states, last_h, last_c = x.new_empty((steps + 1, batch, hidden)), x.new_empty((1, batch, hidden)), None
-    saved = x.new_empty(plan.saved, dtype=torch.uint8) if is_training else None
-    x, w, u, b = dense(x), dense(w), dense(u), dense(b)
-    lengths = None if lengths is None else dense(lengths)
-    h0 = None if h0 is None else dense(h0)
-    first_h, first_c = _first_state(x, hidden) if h0 is None else h0, None
-    if cell == 'lstm':
-        last_c = x.new_empty((1, batch, hidden), dtype=cell_state_dtype(cell, x.dtype))
-        first_c = _first_state(x, hidden) if c0 is None else dense(c0)
-    workspace = plan.workspace(plan.forward_bytes, x)
-    with plan.lock:
-        plan.kernels.forward(
-            x.data_ptr(),
-            w.data_ptr(),
-            u.data_ptr(),
-            b.data_ptr(),
-            first_h.data_ptr(),
-            address(first_c),
-            address(lengths),
-            states.data_ptr(),
-            last_h.data_ptr(),
-            address(last_c),
-            address(saved),
-            workspace.data_ptr(),
-            current_stream(x.device),
-        )
-    return states, last_h, last_c, saved, (x, w, u, h0)
+        plan = _plan(cell, x, hidden, lengths is not None, is_reverse, is_training, gates_first)
+        steps, batch, _ = x.shape
+        states, last_h, last_c = x.new_empty((steps + 1, batch, hidden)), x.new_empty((1, batch, hidden)), None
+        saved = x.new_empty(plan.saved, dtype=torch.uint8) if is_training else None
+        x, w, u, b = dense(x), dense(w), dense(u), dense(b)
+        lengths = None if lengths is None else dense(lengths)
+        h0 = None if h0 is None else dense(h0)
+        first_h, first_c = _first_state(x, hidden) if h0 is None else h0, None
+        if cell == 'lstm':
+            last_c = x.new_empty((1, batch, hidden), dtype=cell_state_dtype(cell, x.dtype))
+            first_c = _first_state(x, hidden) if c0 is None else dense(c0)
+        workspace = plan.workspace(plan.forward_bytes, x)
+        with plan.lock:
+            plan.kernels.forward(
+                x.data_ptr(),
+                w.data_ptr(),
+                u.data_ptr(),
+                b.data_ptr(),
+                first_h.data_ptr(),
+                address(first_c),
+                address(lengths),
+                states.data_ptr(),
+                last_h.data_ptr(),
+                address(last_c),
+                address(saved),
+                workspace.data_ptr(),
+                current_stream(x.device),
+            )
+        return states, last_h, last_c, saved, (x, w, u, h0)
 
 
 def _first_state(x: Tensor, hidden: int) -> Tensor:
