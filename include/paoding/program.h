@@ -6,10 +6,13 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
+#include "paoding/device_tensor.h"
 #include "paoding/graph.h"
 #include "paoding/tensor.h"
 
@@ -75,6 +78,22 @@ struct CompileOptions {
 enum class LeftOut {
   error,  // Error (argument) that names them
   keep,   // they keep the value that they were given last, by run() or set_input()
+};
+
+/// A value of the host or of a GPU.
+using AnyTensor = std::variant<Tensor, DeviceTensor>;
+
+/// A value for an input of a program, by position.
+struct Feed {
+  int input = 0;
+  AnyTensor value;
+  void* stream = nullptr;  // of a value on the GPU: see Program::set_input
+};
+
+/// Where Program::call leaves results.
+enum class Results {
+  on_host,
+  on_device,
 };
 
 /// What compiling did and took.
@@ -190,6 +209,11 @@ class Program {
   const Type& fetch_type(int index) const;
   /// Gives an input its value, until it is given another. Error (shape, dtype) when the type is another.
   void set_input(int index, const Tensor& tensor);
+  /// The same of a value on the program's GPU, copied by what is enqueued in stream(): behind the run that makes it
+  /// where it is a program's result; of memory of the caller's what fills it has to be ordered in front of stream().
+  /// What is enqueued in `stream`, the caller's, from here on comes behind the copy, so that it may write there
+  /// (nullptr: the legacy default stream). Error (argument) when it is on another device.
+  void set_input(int index, const DeviceTensor& tensor, void* stream = nullptr);
   /// Runs once. On a GPU it returns when the run is under way: runs of programs that share Parameters come one behind
   /// the other there, and inputs that are set meanwhile are for the next. wait(), fetch() and Fetched::value() wait,
   /// and throw what was found wrong; runs that were enqueued behind one that failed have done nothing, and fail
@@ -201,15 +225,25 @@ class Program {
   /// The value of the last run; of a Variant, the alternative that it took. Error (argument) when there is none: the
   /// program has not run, its last run threw, or another program has run in their arena since.
   Tensor fetch(int index);
-  /// The same without waiting: on a GPU a copy is enqueued behind the run, which the next runs leave as it is.
+  /// The same on the program's GPU, in memory of its own, without waiting. Error (argument) on the CPU, and for a
+  /// Variant.
+  DeviceTensor fetch_on_device(int index);
+  /// fetch() without waiting: on a GPU a copy is enqueued behind the run, which the next runs leave as it is.
   Fetched fetch_later(int index);
+  /// Sets inputs, runs, fetches all, in the order of fetch_names(), as one call, which no other thread's comes into.
+  /// With Results::on_device nothing is waited for. Errors: as set_input, run, fetch and fetch_on_device; (argument) as
+  /// LeftOut says. Nothing runs then.
+  std::vector<AnyTensor> call(std::span<const Feed> feeds, LeftOut left_out = LeftOut::error,
+                              Results results = Results::on_host);
+  /// On a GPU the CUstream in which everything of the program is enqueued, for callers who order work of theirs by
+  /// it; nullptr on the CPU.
+  void* stream() const;
   /// What `print` ops saw in the last run; empty when CompileOptions::on_print took it.
   const std::vector<Printed>& printed() const;
 
   // ---- by name, for convenience ----
 
-  /// Sets inputs, runs, fetches all. Errors: as set_input, run and fetch; (argument) a name that no input has, and as
-  /// LeftOut says. Nothing runs then.
+  /// call() by names. Errors besides: (argument) a name that no input has.
   std::map<std::string, Tensor> run(const std::map<std::string, Tensor>& feeds, LeftOut left_out = LeftOut::error);
 
   const CompileReport& report() const;

@@ -4,6 +4,7 @@
 
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -73,6 +74,16 @@ struct HeldObject {
   }
 };
 
+struct HeldArray {
+  nb::ndarray<nb::ro> array;
+  void operator()(const void* /*bytes*/) {
+    if (Py_IsInitialized() == 0) return;
+    const PyGILState_STATE state = PyGILState_Ensure();
+    array = {};
+    PyGILState_Release(state);
+  }
+};
+
 // Nothing where it has no buffer, or one of a format that only its other faces can tell (bf16).
 std::optional<Tensor> from_buffer(nb::handle object, const ArrayName& name) {
   if (PyObject_CheckBuffer(object.ptr()) == 0) return std::nullopt;
@@ -106,16 +117,7 @@ std::optional<DType> dtype_of_dlpack(nb::dlpack::dtype type) {
   return std::nullopt;
 }
 
-std::optional<Tensor> from_dlpack(nb::handle object, const ArrayName& name) {
-  if (!nb::hasattr(object, "__dlpack__")) return std::nullopt;
-  nb::ndarray<nb::ro> array;
-  if (!nb::try_cast(object, array)) {
-    nb::object reason = object.attr("__dlpack__")();  // says itself what is wrong
-    refuse(ErrorKind::argument, name.text() + ": gives no DLPack of version 1 or 0");
-  }
-  if (array.device_type() != nb::device::cpu::value) {
-    refuse(ErrorKind::argument, name.text() + ": it is not in the host's memory\nhint: tensor.cpu()");
-  }
+Type type_of_dlpack(const nb::ndarray<nb::ro>& array, const ArrayName& name) {
   const std::optional<DType> dtype = dtype_of_dlpack(array.dtype());
   if (!dtype) {
     refuse(ErrorKind::dtype, name.text() + ": elements of DLPack's code " + std::to_string(array.dtype().code) +
@@ -130,9 +132,24 @@ std::optional<Tensor> from_dlpack(nb::handle object, const ArrayName& name) {
   }
   if (!is_dense(rank, extents, strides, 1)) refuse_strides(name);
   const Type type{*dtype, Shape(std::span<const std::int64_t>(extents, static_cast<std::size_t>(rank)))};
+  if (array.data() == nullptr && size_bytes(type) > 0)
+    refuse(ErrorKind::argument, name.text() + ": its memory was freed");
+  return type;
+}
+
+std::optional<Tensor> from_dlpack(nb::handle object, const ArrayName& name) {
+  if (!nb::hasattr(object, "__dlpack__")) return std::nullopt;
+  nb::ndarray<nb::ro> array;
+  if (!nb::try_cast(object, array)) {
+    nb::object reason = object.attr("__dlpack__")();  // says itself what is wrong
+    refuse(ErrorKind::argument, name.text() + ": gives no DLPack of version 1 or 0");
+  }
+  if (array.device_type() != nb::device::cpu::value && array.device_type() != nb::device::cuda_host::value) {
+    refuse(ErrorKind::argument, name.text() + ": it is not in the host's memory\nhint: tensor.cpu()");
+  }
+  const Type type = type_of_dlpack(array, name);
   static std::byte nothing[1];
   auto* bytes = static_cast<std::byte*>(const_cast<void*>(array.data()));
-  if (bytes == nullptr && size_bytes(type) > 0) refuse(ErrorKind::argument, name.text() + ": its memory was freed");
   PyObject* held = nb::cast(array).release().ptr();
   return Tensor(type, std::shared_ptr<std::byte>(bytes == nullptr ? nothing : bytes, HeldObject{held}));
 }
@@ -160,7 +177,75 @@ Tensor by_numpy(nb::handle object, std::optional<DType> wanted, const ArrayName&
   return wanted == DType::bf16 ? as_bf16(*made) : *made;
 }
 
+// What is asked of the library that an array belongs to.
+struct Library {
+  bool is_torch = false;
+  nb::object cuda = nb::none();  // of PyTorch, of CuPy
+
+  static Library of(nb::handle object) {
+    const auto module = nb::cast<std::string>(object.type().attr("__module__"));
+    if (module.starts_with("torch")) return {true, nb::module_::import_("torch").attr("cuda")};
+    if (module.starts_with("cupy")) return {false, nb::module_::import_("cupy").attr("cuda")};
+    return {};
+  }
+  bool is_capturing() const { return is_torch && nb::cast<bool>(cuda.attr("is_current_stream_capturing")()); }
+  // The legacy default stream where it is not known.
+  void* stream(int index) const {
+    if (cuda.is_none()) return nullptr;
+    const nb::object handle = is_torch ? cuda.attr("current_stream")(index).attr("cuda_stream")
+                                       : cuda.attr("get_current_stream")().attr("ptr");
+    return reinterpret_cast<void*>(nb::cast<std::uintptr_t>(handle));
+  }
+};
+
+// Of a library that refuses, its words.
+nb::object capsule_of(nb::handle object, void* stream, const ArrayName& name) {
+  try {
+    return object.attr("__dlpack__")(nb::arg("stream") = reinterpret_cast<std::uintptr_t>(stream));
+  } catch (nb::python_error& error) {
+    if (!error.matches(PyExc_BufferError) && !error.matches(PyExc_ValueError) && !error.matches(PyExc_RuntimeError)) {
+      throw;
+    }
+    refuse(ErrorKind::argument, name.text() + ": " + nb::cast<std::string>(nb::str(error.value())));
+  }
+}
+
 }  // namespace
+
+std::optional<DeviceArray> device_array_of(nb::handle object, const Device& device, void* stream,
+                                           const ArrayName& name) {
+  if (nb::isinstance<DeviceTensor>(object)) return DeviceArray{nb::cast<DeviceTensor&>(object), stream};
+  const bool is_of_host = nb::isinstance<Tensor>(object) || PyObject_CheckBuffer(object.ptr()) != 0;
+  if (is_of_host || !nb::hasattr(object, "__dlpack_device__")) return std::nullopt;
+  const auto [kind, index] = nb::cast<std::pair<int, int>>(object.attr("__dlpack_device__")());
+  if (kind == nb::device::cpu::value || kind == nb::device::cuda_host::value) return std::nullopt;
+  if (kind != nb::device::cuda::value && kind != nb::device::cuda_managed::value) {
+    refuse(ErrorKind::argument, name.text() + ": it is on a device of DLPack's kind " + std::to_string(kind) +
+                                    ", the program on " + to_string(device));
+  }
+  const Device where = Device::cuda(index);
+  if (!(where == device)) {
+    refuse(ErrorKind::argument, name.text() + " is on " + to_string(where) + ", the program on " + to_string(device));
+  }
+  const Library library = Library::of(object);
+  if (library.is_capturing()) {
+    refuse(ErrorKind::argument, name.text() +
+                                    ": a CUDA graph is being captured, which a Program's run cannot be part "
+                                    "of\nhint: paoding.torch.function(graph) can");
+  }
+  nb::ndarray<nb::ro> array;
+  if (!nb::try_cast(capsule_of(object, stream, name), array)) {
+    refuse(ErrorKind::argument, name.text() + ": gives no DLPack of version 1 or 0");
+  }
+  const Type type = type_of_dlpack(array, name);
+  void* at = const_cast<void*>(array.data());
+  void* const goes_on = library.stream(index);
+  return DeviceArray{DeviceTensor(type, where, std::shared_ptr<void>(at, HeldArray{std::move(array)})), goes_on};
+}
+
+nb::tuple tuple_of(const Shape& shape) {
+  return nb::tuple(nb::cast(std::vector<std::int64_t>(shape.begin(), shape.end())));
+}
 
 Tensor tensor_of(nb::handle object, std::optional<DType> wanted, const ArrayName& name) {
   if (nb::isinstance<Tensor>(object)) return nb::cast<Tensor&>(object);

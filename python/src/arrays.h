@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "handles.h"
+#include "paoding/device_tensor.h"
 #include "paoding/tensor.h"
 
 namespace paoding::python {
@@ -23,6 +24,16 @@ struct ArrayName {
 /// dense or not the host's, (dtype) for elements that no dtype is.
 Tensor tensor_of(nb::handle object, std::optional<DType> wanted, const ArrayName& name);
 
+/// Of what has DLPack and is on a GPU, which has to be `device`: a DeviceTensor on its memory, which it keeps alive,
+/// and the stream that its library works in. What fills it comes in front of `stream`. Nothing for what is in the
+/// host's memory. Errors as of tensor_of.
+struct DeviceArray {
+  DeviceTensor tensor;
+  void* stream = nullptr;
+};
+std::optional<DeviceArray> device_array_of(nb::handle object, const Device& device, void* stream,
+                                           const ArrayName& name);
+
 /// "f32" or a DType.
 DType dtype_of(nb::handle object);
 Shape shape_of(nb::handle object);
@@ -32,6 +43,9 @@ bool is_number(nb::handle object);
 /// "cpu", "cuda", "cuda:1"; "best" is Device::best().
 Device device_of(const std::string& text);
 
+nb::tuple tuple_of(const Shape& shape);
+
 void bind_tensor(nb::module_& module);
+void bind_device_tensor(nb::module_& module);
 
 }  // namespace paoding::python

@@ -16,6 +16,7 @@ NB_MODULE(_paoding, module) {
   bind_errors(module);
   bind_graph(module);  // DType first: others have defaults of it
   bind_tensor(module);
+  bind_device_tensor(module);
   bind_value(module);
   bind_calls(module);
   bind_fronts(module);

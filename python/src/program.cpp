@@ -9,7 +9,6 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <atomic>
 #include <chrono>
 #include <memory>
 
@@ -27,20 +26,25 @@ using namespace nb::literals;
 /// Program, as Python has it: feeds and fetches by name, found by the name's object first.
 class ProgramHandle {
  public:
-  ProgramHandle(Program program, std::shared_ptr<GraphOwner> graph, nb::object parameters, nb::object on_print)
+  ProgramHandle(Program program, std::shared_ptr<GraphOwner> graph, nb::object parameters, nb::object on_print,
+                const Device& device)
       : program_(std::move(program)),
         graph_(std::move(graph)),
         parameters_(std::move(parameters)),
-        on_print_(std::move(on_print)) {
+        on_print_(std::move(on_print)),
+        device_(device),
+        stream_(program_.stream()) {
     for (const std::string& name : program_.input_names()) inputs_.push_back(interned(name));
     for (const std::string& name : program_.fetch_names()) fetches_.push_back(interned(name));
   }
 
+  /// With results that are Tensors or DeviceTensors.
+  template <class Made>
   nb::dict run(nb::handle feeds, bool keep);
   ProgramHandle bind(const GraphHandle& graph) const {
     return with_lines(*graph.owner, [&] {
       return ProgramHandle(run_freely([&] { return program_.bind(graph.graph()); }), graph.owner, parameters_,
-                           on_print_);
+                           on_print_, device_);
     });
   }
   /// What `runs` runs take from C++, by position, in seconds: what the same from Python is held against.
@@ -55,101 +59,66 @@ class ProgramHandle {
     PyUnicode_InternInPlace(&text);
     return nb::steal<nb::str>(text);
   }
-  /// Feeds, the run and its results are one call, which another thread's must not come into.
-  class OneCall {
-   public:
-    explicit OneCall(std::atomic<bool>& is_in_use) : is_in_use_(is_in_use) {
-      if (!is_in_use.exchange(true, std::memory_order_acquire)) return;
-      throw Error(ErrorKind::argument,
-                  "run: a call of this program is under way, on another thread or around this callback\n"
-                  "hint: threads need programs of their own, and not from Program.bind");
-    }
-    ~OneCall() { is_in_use_.store(false, std::memory_order_release); }
-    OneCall(const OneCall&) = delete;
-    OneCall& operator=(const OneCall&) = delete;
-
-   private:
-    std::atomic<bool>& is_in_use_;
-  };
-  std::size_t input_at(nb::handle name) const;
-  Tensor fed(std::size_t index, nb::handle value) const;
-  [[noreturn]] void refuse_missing(nb::handle feeds) const;
+  int input_at(nb::handle name) const;
+  Feed fed(nb::handle input, nb::handle value) const;
+  std::vector<Feed> given(nb::handle feeds) const;
 
   Program program_;
   std::shared_ptr<GraphOwner> graph_;  // for the lines of its ops
   nb::object parameters_, on_print_;
   std::vector<nb::str> inputs_, fetches_;
-  std::unique_ptr<std::atomic<bool>> is_in_use_ = std::make_unique<std::atomic<bool>>(false);
+  Device device_;
+  void* stream_;  // of a GPU, nullptr on the CPU
 };
 
-std::size_t ProgramHandle::input_at(nb::handle name) const {
+int ProgramHandle::input_at(nb::handle name) const {
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
-    if (inputs_[i].is(name)) return i;
+    if (inputs_[i].is(name)) return static_cast<int>(i);
   }
-  return static_cast<std::size_t>(program_.input_index(nb::cast<std::string>(name)));
+  return program_.input_index(nb::cast<std::string>(name));
 }
 
-Tensor ProgramHandle::fed(std::size_t index, nb::handle value) const {
-  const Type& wanted = program_.input_type(static_cast<int>(index));
-  const ArrayName name{"input", program_.input_names()[index]};
-  Tensor tensor = tensor_of(value, wanted.dtype, name);
-  if (tensor.type() == wanted) return tensor;
-  throw Error(tensor.dtype() == wanted.dtype ? ErrorKind::shape : ErrorKind::dtype,
-              name.text() + " is " + to_string(wanted) + ", not " + to_string(tensor.type()));
-}
-
-void ProgramHandle::refuse_missing(nb::handle feeds) const {
-  std::string missing;
-  for (const nb::str& name : inputs_) {
-    if (!nb::dict(nb::borrow<nb::dict>(feeds)).contains(name))
-      missing += (missing.empty() ? "'" : ", '") + std::string(name.c_str()) + "'";
-  }
-  throw Error(ErrorKind::argument,
-              "run: no value is given for " + missing + "\nhint: keep=True runs with the value that it had last");
-}
-
-nb::dict ProgramHandle::run(nb::handle feeds, bool keep) {
-  std::vector<std::pair<int, Tensor>> given;
-  if (!feeds.is_none()) {
-    if (PyDict_Check(feeds.ptr()) == 0) throw nb::type_error("run: feeds is no dict");
-    given.reserve(static_cast<std::size_t>(PyDict_Size(feeds.ptr())));
-    PyObject *name = nullptr, *value = nullptr;
-    Py_ssize_t at = 0;
-    while (PyDict_Next(feeds.ptr(), &at, &name, &value) != 0) {
-      const std::size_t index = input_at(name);
-      given.emplace_back(static_cast<int>(index), fed(index, value));
+Feed ProgramHandle::fed(nb::handle input, nb::handle value) const {
+  const int index = input_at(input);
+  const ArrayName name{"input", program_.input_names()[static_cast<std::size_t>(index)]};
+  if (stream_ != nullptr || nb::isinstance<DeviceTensor>(value)) {
+    if (auto there = device_array_of(value, device_, stream_, name)) {
+      return {index, std::move(there->tensor), there->stream};
     }
   }
-  if (!keep && given.size() < inputs_.size()) refuse_missing(feeds.is_none() ? nb::handle(nb::dict()) : feeds);
-  std::vector<Tensor> fetched(fetches_.size());
-  const OneCall one_call(*is_in_use_);
-  with_lines(*graph_, [&] {
-    run_freely([&] {
-      for (const auto& [index, tensor] : given) program_.set_input(index, tensor);
-      program_.run();
-      for (std::size_t i = 0; i < fetched.size(); ++i) fetched[i] = program_.fetch(static_cast<int>(i));
-    });
+  return {index, tensor_of(value, program_.input_type(index).dtype, name)};
+}
+
+std::vector<Feed> ProgramHandle::given(nb::handle feeds) const {
+  std::vector<Feed> given;
+  if (feeds.is_none()) return given;
+  if (PyDict_Check(feeds.ptr()) == 0) throw nb::type_error("run: feeds is no dict");
+  given.reserve(static_cast<std::size_t>(PyDict_Size(feeds.ptr())));
+  PyObject *name = nullptr, *value = nullptr;
+  Py_ssize_t at = 0;
+  while (PyDict_Next(feeds.ptr(), &at, &name, &value) != 0) given.push_back(fed(name, value));
+  return given;
+}
+
+template <class Made>
+nb::dict ProgramHandle::run(nb::handle feeds, bool keep) {
+  const std::vector<Feed> inputs = given(feeds);
+  constexpr Results where = std::is_same_v<Made, Tensor> ? Results::on_host : Results::on_device;
+  std::vector<AnyTensor> made = with_lines(*graph_, [&] {
+    return run_freely([&] { return program_.call(inputs, keep ? LeftOut::keep : LeftOut::error, where); });
   });
   nb::dict results;
-  for (std::size_t i = 0; i < fetched.size(); ++i) {
-    results[fetches_[i]] = nb::cast(std::move(fetched[i]));
+  for (std::size_t i = 0; i < made.size(); ++i) {
+    results[fetches_[i]] = nb::cast(std::get<Made>(std::move(made[i])));
   }
   return results;
 }
 
 double ProgramHandle::seconds_of(const nb::dict& feeds, int runs) {
-  std::vector<std::pair<int, Tensor>> given;
-  for (auto [name, value] : feeds) {
-    const std::size_t index = input_at(name);
-    given.emplace_back(static_cast<int>(index), fed(index, value));
-  }
+  const std::vector<Feed> inputs = given(feeds);
   const nb::gil_scoped_release free;
   const auto start = std::chrono::steady_clock::now();
-  for (int i = 0; i < runs; ++i) {
-    for (const auto& [index, tensor] : given) program_.set_input(index, tensor);
-    program_.run();
-    for (std::size_t k = 0; k < fetches_.size(); ++k) program_.fetch(static_cast<int>(k));
-  }
+  for (int i = 0; i < runs; ++i) program_.call(inputs);
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
@@ -185,7 +154,8 @@ void construct_program(ProgramHandle* self, const GraphHandle& graph, nb::object
   options.on_print = listener_of(on_print);
   with_lines(*graph.owner, [&] {
     Program program = run_freely([&] { return Program(graph.graph(), options, store); });
-    new (self) ProgramHandle(std::move(program), graph.owner, std::move(parameters), std::move(on_print));
+    new (self)
+        ProgramHandle(std::move(program), graph.owner, std::move(parameters), std::move(on_print), options.device);
   });
 }
 
@@ -195,10 +165,11 @@ void construct_parameters(Parameters* self, const GraphHandle& graph, const std:
 }
 
 void set_parameter(Parameters& self, const std::string& name, nb::object value) {
-  const std::vector<std::string> names = self.names();
-  const bool is_there = std::find(names.begin(), names.end(), name) != names.end();
-  const Tensor tensor =
-      tensor_of(value, is_there ? std::optional(self.get(name).dtype()) : std::nullopt, {"parameter", name});
+  std::optional<DType> wanted;
+  for (const ParameterInfo& each : self.list()) {
+    if (each.name == name) wanted = each.type.dtype;
+  }
+  const Tensor tensor = tensor_of(value, wanted, {"parameter", name});
   run_freely([&] { self.set(name, tensor); });
 }
 
@@ -222,11 +193,7 @@ void bind_parameter_info(nb::module_& module) {
       .def_ro("name", &ParameterInfo::name)
       .def_prop_ro("dtype", [](const ParameterInfo& self) { return self.type.dtype; })
       .def_prop_ro(
-          "shape",
-          [](const ParameterInfo& self) {
-            const Shape& shape = self.type.shape;
-            return nb::tuple(nb::cast(std::vector<std::int64_t>(shape.begin(), shape.end())));
-          },
+          "shape", [](const ParameterInfo& self) { return tuple_of(self.type.shape); },
           nb::sig("def shape(self) -> tuple[int, ...]"))
       .def_ro("role", &ParameterInfo::role)
       .def_prop_ro("elements", &ParameterInfo::elements)
@@ -271,7 +238,9 @@ void bind_parameters(nb::module_& module) {
           "items",
           [](const Parameters& self) {
             std::vector<std::pair<std::string, Tensor>> all;
-            for (const std::string& name : self.names()) all.emplace_back(name, self.get(name));
+            run_freely([&] {
+              for (const std::string& name : self.names()) all.emplace_back(name, self.get(name));
+            });
             return all;
           },
           nb::sig("def items(self) -> collections.abc.Sequence[tuple[str, Tensor]]"));
@@ -297,11 +266,19 @@ void bind_program(nb::module_& module) {
                "on_print: "
                "collections.abc.Callable[[str, Tensor, str, int], None] | None = None) -> None"))
       .def(
-          "run", &ProgramHandle::run, "feeds"_a = nb::none(), "keep"_a = false,
+          "run", &ProgramHandle::run<Tensor>, "feeds"_a = nb::none(), "keep"_a = false,
           nb::sig("def run(self, feeds: dict[str, typing.Any] | None = None, keep: bool = False) -> dict[str, Tensor]"),
           "Runs once: feeds by name, results by name. With `keep` inputs left out have the value they had last.")
+      .def("run_on_device", &ProgramHandle::run<DeviceTensor>, "feeds"_a = nb::none(), "keep"_a = false,
+           nb::sig(
+               "def run_on_device(self, feeds: dict[str, typing.Any] | None = None, keep: bool = False) -> dict[str, "
+               "DeviceTensor]"),
+           "The same with results that stay on the program's GPU; nothing is waited for.")
+      .def_prop_ro(
+          "stream", [](const ProgramHandle& self) { return reinterpret_cast<std::uintptr_t>(self.program().stream()); },
+          "The CUDA stream in which everything of the program is enqueued; 0 on the CPU.")
       .def(
-          "__call__", [](ProgramHandle& self, const nb::kwargs& feeds) { return self.run(feeds, false); },
+          "__call__", [](ProgramHandle& self, const nb::kwargs& feeds) { return self.run<Tensor>(feeds, false); },
           nb::sig("def __call__(self, **feeds: typing.Any) -> dict[str, Tensor]"))
       .def("seconds_in_cpp", &ProgramHandle::seconds_of, "feeds"_a, "runs"_a,
            nb::sig("def seconds_in_cpp(self, feeds: dict[str, typing.Any], runs: int) -> float"),

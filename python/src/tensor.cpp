@@ -146,10 +146,7 @@ void bind_tensor(nb::module_& module) {
           "Elements that are whatever they are.")
       .def_prop_ro("dtype", [](const Tensor& self) { return self.dtype(); })
       .def_prop_ro(
-          "shape",
-          [](const Tensor& self) {
-            return nb::tuple(nb::cast(std::vector<std::int64_t>(self.shape().begin(), self.shape().end())));
-          },
+          "shape", [](const Tensor& self) { return tuple_of(self.shape()); },
           nb::sig("def shape(self) -> tuple[int, ...]"))
       .def_prop_ro("ndim", [](const Tensor& self) { return self.shape().rank(); })
       .def_prop_ro("size", [](const Tensor& self) { return self.shape().elements(); })

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a build without CUDA's headers says when it is asked for a GPU.
 #include "base/check.h"
+#include "runtime/device_tensor.h"
 #include "runtime/executor.h"
 #include "runtime/placed_plan.h"
 #include "runtime/target.h"
@@ -17,6 +18,7 @@ namespace {
 
 std::unique_ptr<Executor> make_gpu_executor(const Plan&, const ExecutorOptions&) { no_gpu(); }
 std::unique_ptr<DeviceBuffer> make_gpu_buffer(std::int64_t, const Device&) { no_gpu(); }
+void read_gpu_memory(const Device&, const void*, Tensor*) { no_gpu(); }
 std::shared_ptr<SharedFailure> make_gpu_failure(const Device&) { no_gpu(); }
 std::unique_ptr<PlacedPlan> make_placed_gpu_plan(CompiledPlan, const Device&) { no_gpu(); }
 void clear_gpu_memory(const Device&, void*, std::int64_t, void*) { no_gpu(); }

@@ -44,6 +44,8 @@ class Executor {
  public:
   virtual ~Executor() = default;
   virtual void write(int slot, const Tensor& tensor) = 0;
+  /// Of a value on the executor's GPU; `stream` is the caller's and goes on when it has been read.
+  virtual void write(int /*slot*/, const DeviceTensor& /*tensor*/, void* /*stream*/) { no_device_memory(); }
   /// Into a tensor of the operand's type; takes no memory.
   virtual void read(const Operand& dense, Tensor* to) = 0;
   Tensor read(const Operand& dense) {
@@ -53,6 +55,10 @@ class Executor {
   }
   /// Of the last run, as it was, whatever runs next.
   virtual std::unique_ptr<LaterRead> read_later(const std::vector<const Operand*>& dense) = 0;
+  /// The same in memory of its own on the executor's GPU.
+  virtual DeviceTensor keep(const Operand& /*dense*/) { no_device_memory(); }
+  /// On a GPU the CUstream that everything is enqueued in.
+  virtual void* stream() const { return nullptr; }
   /// What is enqueued from here on comes behind all that the other has enqueued.
   virtual void follow(Executor& /*other*/) {}
   /// `run` numbers the execution for a recording under way, 0 when there is none.
@@ -66,6 +72,11 @@ class Executor {
   virtual KernelCost kernel_cost() const { return {}; }
   virtual std::int64_t launches() const = 0;
   virtual std::string kernel_text() const { return ""; }
+
+ private:
+  [[noreturn]] static void no_device_memory() {
+    fail(ErrorKind::argument, "program: it is on the CPU, whose memory is the host's");
+  }
 };
 
 /// In a catch of the error of one of the runs that one run() makes: throws it on.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory of a store on a GPU.
 #include "gpu/driver.h"
+#include "runtime/device_tensor.h"
 #include "runtime/executor.h"
 #include "runtime/gpu_gate.h"
 
@@ -41,6 +42,12 @@ class GpuBuffer : public DeviceBuffer {
 
 std::unique_ptr<DeviceBuffer> make_gpu_buffer(std::int64_t bytes, const Device& device) {
   return std::make_unique<GpuBuffer>(bytes, device);
+}
+
+void read_gpu_memory(const Device& device, const void* from, Tensor* to) {
+  gpu::GpuDevice::get(device.index).make_current();
+  PD_CUDA(gpu::required_driver().cuMemcpyDtoH(to->bytes(), reinterpret_cast<CUdeviceptr>(from),
+                                              static_cast<std::size_t>(to->size_bytes())));
 }
 
 std::shared_ptr<SharedFailure> make_gpu_failure(const Device& device) {

@@ -13,16 +13,19 @@
 #include "runtime/captured_graph.h"
 #include "runtime/copy_span.h"
 #include "runtime/executor.h"
+#include "runtime/gpu_arena.h"
 #include "runtime/gpu_choices.h"
 #include "runtime/gpu_feeds.h"
 #include "runtime/gpu_gate.h"
 #include "runtime/gpu_host.h"
 #include "runtime/gpu_joins.h"
+#include "runtime/gpu_kept.h"
 #include "runtime/gpu_kernels.h"
 #include "runtime/gpu_phases.h"
 #include "runtime/gpu_readback.h"
 #include "runtime/gpu_reads.h"
 #include "runtime/gpu_results.h"
+#include "runtime/gpu_room.h"
 #include "runtime/gpu_stamps.h"
 #include "runtime/gpu_trace.h"
 #include "runtime/sites.h"
@@ -32,20 +35,6 @@ namespace {
 
 using gpu::DeviceMemory;
 using gpu::GpuDevice;
-
-// Programs that share it run in one stream, one after the other.
-class GpuArena : public Arena {
- public:
-  GpuArena(const GpuDevice& device, std::int64_t bytes, const ExecutorOptions& options)
-      : memory(device, static_cast<std::size_t>(bytes)),
-        stream(options.stream == nullptr ? gpu::Stream(device) : gpu::Stream(static_cast<CUstream>(options.stream))),
-        cancel(device, stream),
-        graphs(options.graph_bytes, device.index()) {}
-  gpu::GrowingDeviceMemory memory;
-  gpu::Stream stream;
-  GpuCancel cancel;
-  GraphBudget graphs;
-};
 
 class GpuExecutor : public Executor {
  public:
@@ -102,6 +91,16 @@ class GpuExecutor : public Executor {
                                  static_cast<std::size_t>(tensor.size_bytes())));
   }
 
+  void write(int slot, const DeviceTensor& tensor, void* stream) override {
+    device_.make_current();
+    if (host_->reads(slot)) {
+      tensor.state().order_before(stream_.get());
+      stream_.wait_idle();
+      if (host_->write(slot, tensor.to_host())) return;
+    }
+    feeds_.write(slot, tensor, static_cast<CUstream>(stream));
+  }
+
   void read(const Operand& dense, Tensor* to) override {
     device_.make_current();
     wait();
@@ -120,6 +119,13 @@ class GpuExecutor : public Executor {
     for (const Operand* operand : dense) sources.push_back({address_of(*operand), operand->layout.type});
     return reads_->start(sources);
   }
+
+  DeviceTensor keep(const Operand& dense) override {
+    device_.make_current();
+    return kept_->start(address_of(dense), dense.layout.type);
+  }
+
+  void* stream() const override { return stream_.get(); }
 
   void follow(Executor& other) override {
     auto& theirs = dynamic_cast<GpuExecutor&>(other);
@@ -143,7 +149,10 @@ class GpuExecutor : public Executor {
     }
   }
 
-  void wait() override { wait(true); }
+  void wait() override {
+    wait(true);
+    feeds_.let_go();
+  }
   void finish() override { wait(false); }
   bool can_fail() const override { return gate_->can_fail(); }
   std::shared_ptr<Arena> arena() const override { return arena_; }
@@ -250,7 +259,7 @@ class GpuExecutor : public Executor {
       if (piece.kind == Piece::Kind::graph) named([&] { launch(segment, run); });
     }
     if (piece.kind == Piece::Kind::host) {
-      host_->run(order_[piece.first].launch, run, [this] { wait(); });
+      host_->run(order_[piece.first].launch, run, [this] { wait(true); });
     } else if (piece.kind == Piece::Kind::asked) {
       return piece.targets[asked(order_[piece.first])];
     } else if (piece.prints) {
@@ -261,14 +270,14 @@ class GpuExecutor : public Executor {
 
   // What the host chooses. A loop ends where a kernel has left a fault: what it goes on by may follow from that.
   std::size_t asked(const Started& choice) {
-    wait();
+    wait(true);
     CancelScope::poll();
     if (choice.held->is_loop && gate_->has_fault_before(launches_[choice.launch].end)) return 0;
     return taken_by(choice.launch).value_or(0);
   }
 
   void hand_over() {
-    wait();
+    wait(true);
     std::size_t i = 0;
     try {
       prints_.hand_over(&i);
@@ -303,28 +312,9 @@ class GpuExecutor : public Executor {
   // One that programs before this one have, where it can grow to what this one needs.
   std::shared_ptr<GpuArena> arena_for(const ExecutorOptions& options) const {
     auto arena = std::dynamic_pointer_cast<GpuArena>(options.arena);
-    check_memory(arena ? static_cast<std::int64_t>(arena->memory.size_bytes()) : 0);
+    check_room(plan_, device_, arena ? static_cast<std::int64_t>(arena->memory.size_bytes()) : 0);
     if (arena && arena->memory.grow(static_cast<std::size_t>(plan_.arena_bytes))) return arena;
     return std::make_shared<GpuArena>(device_, plan_.arena_bytes, options);
-  }
-
-  // Before anything is allocated: what is missing is told with what it is for.
-  void check_memory(std::int64_t arena_bytes) const {
-    std::int64_t needed = std::max<std::int64_t>(plan_.arena_bytes - arena_bytes, 0);
-    for (const Slot& slot : plan_.slots) {
-      if (slot.kind == SlotKind::input || slot.kind == SlotKind::state) needed += slot.bytes;
-    }
-    for (const auto& [name, slot] : plan_.inputs) {
-      needed += GpuFeeds::more_bytes(plan_.slots[static_cast<std::size_t>(slot)].bytes);
-    }
-    std::size_t free_bytes = 0, all_bytes = 0;
-    device_.make_current();
-    PD_CUDA(driver_.cuMemGetInfo(&free_bytes, &all_bytes));
-    if (needed <= static_cast<std::int64_t>(free_bytes)) return;
-    fail(ErrorKind::device,
-         "compile: the program needs {} bytes more on cuda:{}, where {} of {} are free; the most at once are {}\n"
-         "hint: a smaller batch, shorter sequences or bf16 need less",
-         needed, device_.index(), free_bytes, all_bytes, largest_slots(plan_, 5));
   }
 
   void place_slots(const std::vector<void*>& parameters) {
@@ -392,6 +382,7 @@ class GpuExecutor : public Executor {
     gate_.emplace(device_, stream_, arena_->cancel, std::move(gates), std::move(kernels), std::move(failure),
                   [this] { clear_state(); });
     reads_.emplace(device_, stream_, arena_->cancel, *gate_);
+    kept_.emplace(device_, stream_, *gate_);
   }
 
   // What kernels keep from run to run; of a run that failed it is as good as lost.
@@ -586,6 +577,7 @@ class GpuExecutor : public Executor {
   GpuPrints prints_;
   std::optional<GpuGate> gate_;
   std::optional<GpuReads> reads_;
+  std::optional<GpuKept> kept_;
   double expected_us_ = 0;         // of a run
   std::vector<Segment> segments_;  // of a captured run
 };

@@ -5,10 +5,15 @@
 // before.
 #pragma once
 
+#include <deque>
 #include <map>
+#include <memory>
+#include <utility>
+#include <vector>
 
 #include "gpu/driver.h"
 #include "paoding/tensor.h"
+#include "runtime/device_tensor.h"
 
 namespace paoding {
 
@@ -23,6 +28,10 @@ class GpuFeeds {
   /// What is written to it from here on goes elsewhere.
   void move(int slot, CUdeviceptr at) { feeds_.at(slot).at = at; }
   void write(int slot, const Tensor& tensor);
+  /// By a copy where the run stands in its stream, behind what makes the value; `stream` goes on behind the copy.
+  void write(int slot, const DeviceTensor& tensor, CUstream stream);
+  /// Lets go what has been read of the callers' memory.
+  void let_go();
   /// In front of a run.
   void take_over() {
     if (has_new_) move_new();
@@ -44,6 +53,10 @@ class GpuFeeds {
     gpu::Event arrived, taken;
     bool is_new = false;  // what lies beside
   };
+  struct Held {
+    gpu::Event read;
+    std::shared_ptr<DeviceTensor::State> value;
+  };
   const void* staged(Staging& staging, const Tensor& tensor);
   void move_new();
 
@@ -52,6 +65,8 @@ class GpuFeeds {
   const gpu::Stream& stream_;
   gpu::Stream aside_;
   std::map<int, Feed> feeds_;  // by slot
+  std::deque<Held> held_;      // what is read, in the order of the stream
+  std::vector<gpu::Event> spare_;
 };
 
 }  // namespace paoding

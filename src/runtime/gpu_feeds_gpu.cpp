@@ -53,6 +53,37 @@ void GpuFeeds::write(int slot, const Tensor& tensor) {
   }
 }
 
+void GpuFeeds::write(int slot, const DeviceTensor& tensor, CUstream stream) {
+  let_go();
+  Feed& feed = feeds_.at(slot);
+  const auto bytes = static_cast<std::size_t>(tensor.size_bytes());
+  if (bytes == 0) return;
+  tensor.state().order_before(stream_.get());  // and is held until it was read
+  {
+    const CopySpan seen(profile::Copy::same_device, device_, stream_.get());
+    PD_CUDA(gpu::required_driver().cuMemcpyDtoDAsync(feed.at, reinterpret_cast<CUdeviceptr>(tensor.address()), bytes,
+                                                     stream_.get()));
+  }
+  feed.is_new = false;  // what lies beside is older
+  gpu::Event read;
+  if (spare_.empty()) {
+    read = gpu::Event(device_);
+  } else {
+    read = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  read.record(stream_.get());
+  if (stream != stream_.get()) PD_CUDA(gpu::required_driver().cuStreamWaitEvent(stream, read.get(), 0));
+  held_.push_back({std::move(read), tensor.shared_state()});
+}
+
+void GpuFeeds::let_go() {
+  while (!held_.empty() && held_.front().read.is_done()) {
+    spare_.push_back(std::move(held_.front().read));
+    held_.pop_front();
+  }
+}
+
 void GpuFeeds::move_new() {
   has_new_ = false;
   for (auto& [slot, feed] : feeds_) {

@@ -27,6 +27,8 @@ class GpuHost {
   std::size_t behind(std::size_t launch) const;
   /// A value that is fed: true where nobody but stretches reads it, so that it need not be on the device.
   bool write(int slot, const Tensor& tensor);
+  /// Whether a stretch reads what is fed.
+  bool reads(int slot) const;
   /// The stretch that begins with this launch. `wait` is called before values of the device are read.
   void run(std::size_t first_launch, std::uint32_t run, const std::function<void()>& wait);
 

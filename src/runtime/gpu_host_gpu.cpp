@@ -132,6 +132,13 @@ bool GpuHost::write(int slot, const Tensor& tensor) {
   return !stretches_.empty() && is_read_on_device_[static_cast<std::size_t>(slot)] == 0;
 }
 
+bool GpuHost::reads(int slot) const {
+  return std::ranges::any_of(stretches_, [&](const auto& stretch) {
+    return std::ranges::any_of(stretch->planned->windows,
+                               [&](const HostWindow& window) { return window.slot == slot && window.is_fed; });
+  });
+}
+
 void GpuHost::run(std::size_t first_launch, std::uint32_t run, const std::function<void()>& wait) {
   const auto found = std::ranges::lower_bound(launches_, first_launch, {}, [](const auto& each) { return each.first; });
   Turn& turn = turns_[static_cast<std::size_t>(found - launches_.begin())];

@@ -20,6 +20,7 @@
 #include "profile/recorder.h"
 #include "runtime/compile.h"
 #include "runtime/executor.h"
+#include "runtime/fetched.h"
 #include "runtime/held_memory.h"
 #include "runtime/one_at_a_time.h"
 #include "runtime/parameter_store.h"
@@ -33,9 +34,6 @@ struct ProgramUse : OneAtATime {
       : OneAtATime(is_in_use, call, "of this program, or of one that shares its memory,",
                    "threads need programs of their own, and not from Program::bind") {}
 };
-
-// Which alternative of a Variant was taken.
-std::size_t chosen_of(const Tensor& index, std::size_t count) { return chosen(index.dtype(), index.bytes(), count); }
 
 // Memory for the largest alternative of a Variant; none for another fetch.
 std::shared_ptr<std::byte> room_for_any(const std::vector<Operand>& alternatives) {
@@ -51,13 +49,6 @@ std::uint64_t next_number() {
 }
 
 }  // namespace
-
-struct Fetched::State {
-  explicit State(std::unique_ptr<LaterRead> started) : read(std::move(started)) {}
-  std::unique_ptr<LaterRead> read;
-  std::optional<Tensor> value;
-  std::exception_ptr error;
-};
 
 // What run() reads stands first: behind a long run caches are cold.
 struct alignas(64) Program::Compiled {
@@ -80,7 +71,8 @@ struct alignas(64) Program::Compiled {
   std::vector<std::string> inputs, fetches;
   NameIndex input_index, fetch_index;
   std::vector<Type> input_types;
-  std::vector<std::pair<Tensor*, std::shared_ptr<std::byte>>> rooms;  // of fetches, while run(feeds) goes
+  std::vector<std::shared_ptr<std::byte>> rooms;  // of fetches, while a call goes
+  std::vector<char> is_given;
   std::vector<char> is_set;
   std::size_t set_count = 0;
   std::vector<Shadow*> shadows;                          // that it reads
@@ -222,6 +214,24 @@ struct alignas(64) Program::Compiled {
     executor->read(taken, to);
   }
 
+  DeviceTensor keep(std::size_t index) {
+    const Plan::Fetch& fetch = plan.fetches[index];
+    const ProgramUse use(arena->is_in_use, "fetch_on_device");
+    check_results(fetch.name);
+    return executor->keep(fetch.operand);
+  }
+
+  // Whether the result can be had on the device.
+  void check_stays(std::size_t at) const {
+    if (options.device.kind != DeviceKind::cuda) {
+      fail(ErrorKind::argument, "fetch '{}' on the device: the program is on the CPU, whose memory is the host's",
+           one_line(fetches[at]));
+    }
+    if (plan.fetches[at].alternatives.empty()) return;
+    fail(ErrorKind::argument, "fetch '{}' on the device: it is a Variant, of which only a run tells how large it is",
+         one_line(fetches[at]));
+  }
+
   std::shared_ptr<Fetched::State> fetch_later(std::size_t index) {
     const Plan::Fetch& fetch = plan.fetches[index];
     const ProgramUse use(arena->is_in_use, "fetch_later");
@@ -240,22 +250,82 @@ struct alignas(64) Program::Compiled {
                                : "another program has run in the same memory since (Program::bind, Programs)");
   }
 
-  void check_input(int index, const Tensor& tensor) const {
-    const auto at = static_cast<std::size_t>(index);
-    if (tensor.type() == input_types[at]) return;
-    fail(tensor.dtype() == input_types[at].dtype ? ErrorKind::shape : ErrorKind::dtype, "input '{}' is {}, not {}",
-         one_line(inputs[at]), to_string(input_types[at]), to_string(tensor.type()));
+  void check_input(std::size_t at, const Type& type) const {
+    if (type == input_types[at]) return;
+    fail(type.dtype == input_types[at].dtype ? ErrorKind::shape : ErrorKind::dtype, "input '{}' is {}, not {}",
+         one_line(inputs[at]), to_string(input_types[at]), to_string(type));
+  }
+  void check_input(std::size_t at, const Tensor& tensor) const { check_input(at, tensor.type()); }
+  void check_input(std::size_t at, const DeviceTensor& tensor) const {
+    check_input(at, tensor.type());
+    if (tensor.device() == options.device) return;
+    fail(ErrorKind::argument, "input '{}' is on {}, the program on {}{}", one_line(inputs[at]),
+         to_string(tensor.device()), to_string(options.device),
+         options.device.kind == DeviceKind::cpu ? "\nhint: a copy in the host's memory (to_host(), in Python cpu())"
+                                                : "");
   }
 
-  void set_input(int index, const Tensor& tensor) {
+  // Once it is checked: a Tensor, or a DeviceTensor and the stream that goes on behind it.
+  template <class... Value>
+  void set_input(std::size_t at, const Value&... value) {
     static const profile::SiteId site = profile::Recorder::add_site({.name = "feed", .kind = profile::SpanKind::feed});
     const profile::SpanScope seen(site);
-    const auto at = static_cast<std::size_t>(index);
-    check_input(index, tensor);
-    executor->write(plan.inputs[at].second, tensor);
+    executor->write(plan.inputs[at].second, value...);
     if (std::exchange(is_set[at], 1) == 0) is_ready = ++set_count == is_set.size();
   }
+
+  void check_given(std::span<const Feed> feeds) {
+    is_given.assign(inputs.size(), 0);
+    std::size_t count = 0;
+    for (const Feed& feed : feeds) {
+      if (std::exchange(is_given[static_cast<std::size_t>(feed.input)], 1) == 0) ++count;
+    }
+    if (count == inputs.size()) return;
+    std::vector<std::string> missing;
+    for (std::size_t at = 0; at < inputs.size(); ++at) {
+      if (is_given[at] == 0) missing.push_back("'" + one_line(inputs[at]) + "'");
+    }
+    fail(ErrorKind::argument,
+         "run: no value is given for {}\n"
+         "hint: LeftOut::keep (in Python keep=True) runs with the value that it had last",
+         fmt::join(missing, ", "));
+  }
+
+  std::vector<AnyTensor> run_with(std::span<const Feed> feeds, LeftOut left_out, Results wanted);
 };
+
+// Behind a run that has written there is nothing left that the host's memory could be missing for.
+std::vector<AnyTensor> Program::Compiled::run_with(std::span<const Feed> feeds, LeftOut left_out, Results wanted) {
+  for (const Feed& feed : feeds) {
+    std::visit([&](const auto& value) { check_input(static_cast<std::size_t>(feed.input), value); }, feed.value);
+  }
+  if (left_out == LeftOut::error) check_given(feeds);
+  for (const Feed& feed : feeds) {
+    const auto at = static_cast<std::size_t>(feed.input);
+    if (const Tensor* of_host = std::get_if<Tensor>(&feed.value)) {
+      set_input(at, *of_host);
+    } else {
+      set_input(at, std::get<DeviceTensor>(feed.value), feed.stream);
+    }
+  }
+  const bool stay = wanted == Results::on_device;
+  std::vector<AnyTensor> results;
+  results.reserve(plan.fetches.size());
+  rooms.clear();
+  for (const Plan::Fetch& fetch : plan.fetches) {
+    results.emplace_back(stay ? Tensor() : Tensor(fetch.operand.layout.type));
+    rooms.push_back(room_for_any(fetch.alternatives));
+  }
+  run();
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    if (stay) {
+      results[i] = keep(i);
+    } else {
+      fetch_into(i, &std::get<Tensor>(results[i]), std::move(rooms[i]));
+    }
+  }
+  return results;
+}
 
 namespace {
 
@@ -273,16 +343,6 @@ std::string name_of(const Plan& plan) {
     name += i == kMost ? ", .." : (i == 0 ? " of " : ", ") + one_line(plan.fetches[i].name);
   }
   return name;
-}
-
-void check_feeds(const std::vector<std::string>& inputs, const std::map<std::string, Tensor>& feeds) {
-  std::vector<std::string> missing;
-  for (const std::string& input : inputs) {
-    if (!feeds.contains(input)) missing.push_back("'" + one_line(input) + "'");
-  }
-  if (missing.empty()) return;
-  fail(ErrorKind::argument, "run: no value is given for {}\nhint: LeftOut::keep runs with the value that it had last",
-       fmt::join(missing, ", "));
 }
 
 std::size_t checked(int index, const std::vector<std::string>& names, const char* what) {
@@ -449,9 +509,30 @@ const Type& Program::fetch_type(int index) const {
 void Program::set_input(int index, const Tensor& tensor) {
   Compiled& mine = compiled();
   const Compiled::Call use(mine, "set_input");
-  checked(index, mine.inputs, "input");
-  mine.set_input(index, tensor);
+  const std::size_t at = checked(index, mine.inputs, "input");
+  mine.check_input(at, tensor);
+  mine.set_input(at, tensor);
 }
+
+void Program::set_input(int index, const DeviceTensor& tensor, void* stream) {
+  Compiled& mine = compiled();
+  const Compiled::Call use(mine, "set_input");
+  const std::size_t at = checked(index, mine.inputs, "input");
+  mine.check_input(at, tensor);
+  mine.set_input(at, tensor, stream);
+}
+
+std::vector<AnyTensor> Program::call(std::span<const Feed> feeds, LeftOut left_out, Results results) {
+  Compiled& mine = compiled();
+  const Compiled::Call use(mine, "run");
+  for (const Feed& feed : feeds) checked(feed.input, mine.inputs, "input");
+  if (results == Results::on_device) {
+    for (std::size_t i = 0; i < mine.fetches.size(); ++i) mine.check_stays(i);
+  }
+  return mine.run_with(feeds, left_out, results);
+}
+
+void* Program::stream() const { return compiled().executor->stream(); }
 
 [[gnu::hot]] void Program::run() {
   Compiled& mine = compiled();
@@ -471,44 +552,31 @@ Tensor Program::fetch(int index) {
   return mine.fetch(checked(index, mine.fetches, "fetch"));
 }
 
+DeviceTensor Program::fetch_on_device(int index) {
+  Compiled& mine = compiled();
+  const Compiled::Call use(mine, "fetch_on_device");
+  const std::size_t at = checked(index, mine.fetches, "fetch");
+  mine.check_stays(at);
+  return mine.keep(at);
+}
+
 Fetched Program::fetch_later(int index) {
   Compiled& mine = compiled();
   const Compiled::Call use(mine, "fetch_later");
   return Fetched(mine.fetch_later(checked(index, mine.fetches, "fetch")));
 }
 
-bool Fetched::is_there() const { return state_->read == nullptr || state_->read->is_there(); }
-
-const Tensor& Fetched::value() const {
-  if (const auto read = std::exchange(state_->read, nullptr)) {
-    try {
-      std::vector<Tensor> all = read->values();
-      const std::size_t taken = all.size() == 1 ? 0 : 1 + chosen_of(all[0], all.size() - 1);
-      state_->value = std::move(all[taken]);
-    } catch (...) {
-      state_->error = std::current_exception();
-    }
-  }
-  if (state_->error) std::rethrow_exception(state_->error);
-  return *state_->value;
-}
-
 std::map<std::string, Tensor> Program::run(const std::map<std::string, Tensor>& feeds, LeftOut left_out) {
   Compiled& mine = compiled();
   const Compiled::Call use(mine, "run");
-  for (const auto& [name, tensor] : feeds) mine.check_input(mine.input_index.at(name, "input"), tensor);
-  if (left_out == LeftOut::error) check_feeds(mine.inputs, feeds);
-  for (const auto& [name, tensor] : feeds) mine.set_input(mine.input_index.at(name, "input"), tensor);
-  // Behind a run that has written there is nothing left that memory could be missing for.
+  std::vector<Feed> given;
+  given.reserve(feeds.size());
+  for (const auto& [name, tensor] : feeds) given.push_back({mine.input_index.at(name, "input"), tensor});
+  std::vector<AnyTensor> made = mine.run_with(given, left_out, Results::on_host);
   std::map<std::string, Tensor> results;
-  auto& rooms = mine.rooms;
-  rooms.clear();
-  for (const Plan::Fetch& fetch : mine.plan.fetches) {
-    Tensor& result = results.emplace(fetch.name, Tensor(fetch.operand.layout.type)).first->second;
-    rooms.emplace_back(&result, room_for_any(fetch.alternatives));
+  for (std::size_t i = 0; i < made.size(); ++i) {
+    results.emplace(mine.fetches[i], std::get<Tensor>(std::move(made[i])));
   }
-  mine.run();
-  for (std::size_t i = 0; i < rooms.size(); ++i) mine.fetch_into(i, rooms[i].first, std::move(rooms[i].second));
   return results;
 }
 

@@ -97,7 +97,10 @@ CUresult Machine::enter(const char* function) {
   return broken;
 }
 
-CUstream_st* Machine::stream(CUstream given) { return given == nullptr ? &null_stream_ : given; }
+// The default streams are one here, and order no other.
+CUstream_st* Machine::stream(CUstream given) {
+  return given == nullptr || given == CU_STREAM_LEGACY || given == CU_STREAM_PER_THREAD ? &null_stream_ : given;
+}
 
 CUstream Machine::make_stream() {
   auto made = std::make_unique<CUstream_st>();

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether a program has room on a GPU.
+#pragma once
+
+#include <cstdint>
+
+#include "gpu/driver.h"
+#include "plan/plan.h"
+
+namespace paoding {
+
+/// Before anything is allocated: Error (device) with what memory is missing and what it is for. `arena_bytes` are
+/// there.
+void check_room(const Plan& plan, const gpu::GpuDevice& device, std::int64_t arena_bytes);
+
+}  // namespace paoding
