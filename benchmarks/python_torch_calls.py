@@ -95,25 +95,24 @@ def parts_of(kind, ours, x):
     steps, batch, _ = x.shape
     w, u, b_ih, b_hh = (each.detach() for each in ours.parameters())
     hidden = u.shape[1]
-    plan = _recurrence._plan(cell, x, hidden, False, False, True, True)
-    b = _recurrence.bias(cell, x, hidden, b_ih, b_hh)
+    plan = _recurrence._plan(cell, x, hidden, False, False, True, True, True)
     zeros = torch.zeros(batch * hidden, device=device)
     states, last_h, last_c = (x.new_empty((n, batch, hidden)) for n in (steps + 1, 1, 1))
     saved = x.new_empty(max(plan.saved, 1), dtype=torch.uint8)
     room = x.new_empty(max(plan.forward_bytes, plan.backward_bytes, 1), dtype=torch.uint8)
     of_cell = (zeros.data_ptr(), last_c.data_ptr()) if kind == 'LSTM' else (0, 0)
-    forward = [x.data_ptr(), w.data_ptr(), u.data_ptr(), b.data_ptr(), zeros.data_ptr(), of_cell[0], 0]
-    forward += [states.data_ptr(), last_h.data_ptr(), of_cell[1], saved.data_ptr() if plan.saved else 0, room.data_ptr()]
-    d_states, d_w, d_u, d_b = (torch.empty_like(each) for each in (states[1:], w, u, b))
+    forward = [x.data_ptr(), w.data_ptr(), u.data_ptr(), b_ih.data_ptr(), zeros.data_ptr(), of_cell[0], 0]
+    forward += [states.data_ptr(), last_h.data_ptr(), of_cell[1], saved.data_ptr() if plan.saved else 0]
+    forward += [room.data_ptr(), b_hh.data_ptr()]
+    d_states, d_w, d_u, d_b, d_b_hh = (torch.empty_like(each) for each in (states[1:], w, u, b_ih, b_hh))
     backward = [x.data_ptr(), w.data_ptr(), u.data_ptr(), zeros.data_ptr(), 0, states.data_ptr()]
     backward += [saved.data_ptr() if plan.saved else 0, d_states.data_ptr(), 0, 0, 0, d_w.data_ptr(), d_u.data_ptr()]
-    backward += [d_b.data_ptr(), 0, 0, room.data_ptr()]
-    alive = (w, u, b, zeros, states, last_h, last_c, saved, room, d_states, d_w, d_u, d_b)
+    backward += [d_b.data_ptr(), 0, 0, room.data_ptr(), d_b_hh.data_ptr()]
+    alive = (w, u, b_ih, b_hh, zeros, states, last_h, last_c, saved, room, d_states, d_w, d_u, d_b, d_b_hh)
     return [
         ('our forward kernels', lambda _=alive: plan.kernels.forward(*forward, current_stream(device))),
         ('our backward kernels', lambda: plan.kernels.backward(*backward, current_stream(device))),
-        ('finding the plan', lambda: _recurrence._plan(cell, x, hidden, False, False, True, True)),
-        ('the bias', lambda: _recurrence.bias(cell, x, hidden, b_ih, b_hh)),
+        ('finding the plan', lambda: _recurrence._plan(cell, x, hidden, False, False, True, True, True)),
         ('one new tensor', lambda: x.new_empty((steps + 1, batch, hidden))),
         ('one new small tensor', lambda: x.new_empty(4 * hidden)),
     ]

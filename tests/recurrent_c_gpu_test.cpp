@@ -18,7 +18,7 @@ TEST(RecurrentInCOnAGpu, RunsInTheCallersStreamAndGraph) {
   for (const pd_cell cell : {PD_LSTM, PD_GRU, PD_RNN_TANH}) {
     SCOPED_TRACE(static_cast<int>(cell));
     const std::int64_t G = cell == PD_LSTM ? 4 : cell == PD_GRU ? 3 : 1, biases = cell == PD_GRU ? 4 : G;
-    const pd_recurrent_layer layer = {cell, PD_F32, "cuda", T, B, I, H, 0, 0, 1, 0, 0};
+    const pd_recurrent_layer layer = {cell, PD_F32, "cuda", T, B, I, H, 0, 0, 1, 0, 0, 0, 0};
     pd_recurrent_layer on_cpu = layer;
     on_cpu.device = "cpu";
     pd_recurrent_plan *plan = nullptr, *expected = nullptr;
@@ -45,14 +45,14 @@ TEST(RecurrentInCOnAGpu, RunsInTheCallersStreamAndGraph) {
     Tensor states(f32, {(T + 1) * B * H}), d_x(f32, {T * B * I}), d_u(f32, {H * G * H}),
         saved = room(cpu_sizes.saved),
         workspace = room(std::max(cpu_sizes.forward_workspace, cpu_sizes.backward_workspace));
-    pd_recurrent_forward_args forward = {hx.bytes(), hw.bytes(), hu.bytes(),    hb.bytes(),
-                                         hh.bytes(), hc.bytes(), nullptr,       states.bytes(),
-                                         nullptr,    nullptr,    saved.bytes(), workspace.bytes()};
+    pd_recurrent_forward_args forward = {hx.bytes(),    hw.bytes(),        hu.bytes(),     hb.bytes(), hh.bytes(),
+                                         hc.bytes(),    nullptr,           states.bytes(), nullptr,    nullptr,
+                                         saved.bytes(), workspace.bytes(), nullptr};
     ASSERT_EQ(pd_recurrent_forward(expected, &forward, nullptr), PD_OK) << pd_last_error();
-    pd_recurrent_backward_args backward = {hx.bytes(),     hw.bytes(),       hu.bytes(),  hh.bytes(), nullptr,
-                                           states.bytes(), saved.bytes(),    hd.bytes(),  nullptr,    nullptr,
-                                           d_x.bytes(),    nullptr,          d_u.bytes(), nullptr,    nullptr,
-                                           nullptr,        workspace.bytes()};
+    pd_recurrent_backward_args backward = {hx.bytes(),     hw.bytes(),        hu.bytes(),  hh.bytes(), nullptr,
+                                           states.bytes(), saved.bytes(),     hd.bytes(),  nullptr,    nullptr,
+                                           d_x.bytes(),    nullptr,           d_u.bytes(), nullptr,    nullptr,
+                                           nullptr,        workspace.bytes(), nullptr};
     ASSERT_EQ(pd_recurrent_backward(expected, &backward, nullptr), PD_OK) << pd_last_error();
 
     // ---- on the GPU: captured, and run twice, the second time with other inputs ----
@@ -62,10 +62,10 @@ TEST(RecurrentInCOnAGpu, RunsInTheCallersStreamAndGraph) {
     OnGpu gx(Dense(x.size(), 0.5)), gw(w), gu(u), gb(b), gh(h0), gc(c0), gd(d_states);
     OnGpu gstates(states.size_bytes()), gsaved(sizes.saved), gd_x(d_x.size_bytes()), gd_u(d_u.size_bytes()),
         gspace(std::max(sizes.forward_workspace, sizes.backward_workspace));
-    forward = {gx.at(), gw.at(),      gu.at(), gb.at(), gh.at(),     gc.at(),
-               nullptr, gstates.at(), nullptr, nullptr, gsaved.at(), gspace.at()};
-    backward = {gx.at(), gw.at(),   gu.at(), gh.at(),   nullptr, gstates.at(), gsaved.at(), gd.at(),    nullptr,
-                nullptr, gd_x.at(), nullptr, gd_u.at(), nullptr, nullptr,      nullptr,     gspace.at()};
+    forward = {gx.at(),      gw.at(), gu.at(), gb.at(),     gh.at(),     gc.at(), nullptr,
+               gstates.at(), nullptr, nullptr, gsaved.at(), gspace.at(), nullptr};
+    backward = {gx.at(), gw.at(),   gu.at(), gh.at(),   nullptr, gstates.at(), gsaved.at(), gd.at(),     nullptr,
+                nullptr, gd_x.at(), nullptr, gd_u.at(), nullptr, nullptr,      nullptr,     gspace.at(), nullptr};
     const gpu::Stream stream(device);
     // What allocates or waits may not be captured.
     PD_CUDA(driver.cuStreamBeginCapture(stream.get(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));

@@ -19,12 +19,18 @@ struct Layer {
   pd_cell cell;
   DType dtype = f32;
   bool is_reverse = false, has_lengths = false, gates_first = false;
+  bool two_biases = false, is_first = false;
   std::int64_t T = 5, B = 6, I = 7, H = 9;
 
   std::int64_t gates() const { return cell == PD_LSTM ? 4 : cell == PD_GRU ? 3 : 1; }
   pd_recurrent_layer declared(const char* device) const {
     const pd_number number = dtype == f32 ? PD_F32 : dtype == f64 ? PD_F64 : dtype == bf16 ? PD_BF16 : PD_F16;
-    return {cell, number, device, T, B, I, H, has_lengths ? 1 : 0, is_reverse ? 1 : 0, 1, 0, gates_first ? 1 : 0};
+    pd_recurrent_layer made{};
+    made.cell = cell, made.number = number, made.device = device;
+    made.steps = T, made.batch = B, made.inputs = I, made.hidden = H;
+    made.has_lengths = has_lengths ? 1 : 0, made.is_reverse = is_reverse ? 1 : 0, made.is_training = 1;
+    made.gates_first = gates_first ? 1 : 0, made.two_biases = two_biases ? 1 : 0, made.is_first = is_first ? 1 : 0;
+    return made;
   }
 };
 
@@ -104,6 +110,17 @@ class Memory {
   std::map<std::string, std::pair<Type, std::unique_ptr<void, Free>>> places_;
 };
 
+// Two biases that stand for the one, of a GRU [4 H]: a part of each where they are added.
+std::pair<Dense, Dense> apart(const Layer& l, const Dense& both) {
+  const std::size_t h = static_cast<std::size_t>(l.H),
+                    added = static_cast<std::size_t>(l.cell == PD_GRU ? 2 : l.gates()) * h;
+  Dense of_x, of_h;
+  for (std::size_t i = 0; i < added; ++i) of_x.push_back(both[i] * 0.25), of_h.push_back(both[i] * 0.75);
+  for (std::size_t i = added; i < added + h && l.cell == PD_GRU; ++i)
+    of_x.push_back(both[i]), of_h.push_back(both[i + h]);
+  return {of_x, of_h};
+}
+
 void run_both_ways(const Layer& l, pd_recurrent_plan* plan, Memory& m, const Tensors& feeds) {
   const DType wide = compute_dtype(l.dtype);
   for (const auto& [name, tensor] : feeds) {
@@ -116,6 +133,11 @@ void run_both_ways(const Layer& l, pd_recurrent_plan* plan, Memory& m, const Ten
   ASSERT_EQ(pd_recurrent_get_sizes(plan, &sizes), PD_OK);
   const Shape state{l.B, l.H};
   const std::int64_t G = l.gates();
+  if (l.two_biases) {
+    const auto [of_x, of_h] = apart(l, feeds.at("b").to_doubles());
+    m.put("b", Tensor::from(l.dtype, {G * l.H}, of_x));
+    m.put("b_hh", Tensor::from(l.dtype, {G * l.H}, of_h));
+  }
   m.make("states", {l.dtype, {l.T + 1, l.B, l.H}});
   m.make("last_h", {l.dtype, state});
   m.make("last_c", {wide, state});
@@ -131,37 +153,40 @@ void run_both_ways(const Layer& l, pd_recurrent_plan* plan, Memory& m, const Ten
                                              m.at("last_h"),
                                              m.at("last_c"),
                                              m.at("saved"),
-                                             m.room("workspace", sizes.forward_workspace)};
+                                             m.room("workspace", sizes.forward_workspace),
+                                             m.at("b_hh")};
   ASSERT_EQ(pd_recurrent_forward(plan, &forward, nullptr), PD_OK) << pd_last_error();
   const auto ones = [&](const char* name, DType dtype) {
     return m.put(name, Tensor::from(dtype, state, Dense(static_cast<std::size_t>(l.B * l.H), 1)));
   };
-  const pd_recurrent_backward_args backward = {m.at("x"),
-                                               m.at("w"),
-                                               m.at("u"),
-                                               m.at("h0"),
-                                               static_cast<const std::int32_t*>(m.at("lengths")),
-                                               m.at("states"),
-                                               m.at("saved"),
-                                               m.at("weight"),
-                                               ones("ones_h", l.dtype),
-                                               ones("ones_c", wide),
-                                               m.make("d_x", {l.dtype, {l.T, l.B, l.I}}),
-                                               m.make("d_w", {l.dtype, {l.I, G * l.H}}),
-                                               m.make("d_u", {l.dtype, {l.H, G * l.H}}),
-                                               m.make("d_b", {l.dtype, {(l.cell == PD_GRU ? 4 : G) * l.H}}),
-                                               m.make("d_h0", {l.dtype, state}),
-                                               m.make("d_c0", {wide, state}),
-                                               m.room("workspace", sizes.backward_workspace)};
+  const pd_recurrent_backward_args backward = {
+      m.at("x"),
+      m.at("w"),
+      m.at("u"),
+      m.at("h0"),
+      static_cast<const std::int32_t*>(m.at("lengths")),
+      m.at("states"),
+      m.at("saved"),
+      m.at("weight"),
+      ones("ones_h", l.dtype),
+      ones("ones_c", wide),
+      l.is_first ? nullptr : m.make("d_x", {l.dtype, {l.T, l.B, l.I}}),
+      m.make("d_w", {l.dtype, {l.I, G * l.H}}),
+      m.make("d_u", {l.dtype, {l.H, G * l.H}}),
+      m.make("d_b", {l.dtype, {(l.cell == PD_GRU && !l.two_biases ? 4 : G) * l.H}}),
+      m.make("d_h0", {l.dtype, state}),
+      m.make("d_c0", {wide, state}),
+      m.room("workspace", sizes.backward_workspace),
+      m.make("d_b_hh", {l.dtype, {G * l.H}})};
   ASSERT_EQ(pd_recurrent_backward(plan, &backward, nullptr), PD_OK) << pd_last_error();
 }
 
 TEST(RecurrentInC, IsTheLayerOfAGraph) {
   for (const pd_cell cell : {PD_LSTM, PD_GRU, PD_RNN_TANH, PD_RNN_RELU}) {
-    for (const int way : {0, 1, 2, 3, 4}) {
+    for (const int way : {0, 1, 2, 3, 4, 5}) {
       for (const DType dtype : {f32, f64, bf16}) {
         if (dtype == bf16 && cell == PD_RNN_RELU) continue;  // sums that are rounded across 0
-        const Layer l{cell, dtype, way % 2 == 1, way / 2 == 1, way == 4};
+        const Layer l{cell, dtype, way % 2 == 1, way / 2 == 1, way >= 4, way == 5, way == 5};
         SCOPED_TRACE(fmt::format("cell {}, way {}, {}", static_cast<int>(cell), way, to_string(dtype)));
         Graph g;
         build(g, l);
@@ -175,7 +200,15 @@ TEST(RecurrentInC, IsTheLayerOfAGraph) {
         run_both_ways(l, plan, memory, feeds);
         const double tolerance = dtype == f64 ? 1e-12 : dtype == f32 ? 1e-5 : 0.05;
         for (const auto& [name, tensor] : wanted) {
-          const Dense values = tensor.to_doubles();
+          if (name == "d_x" && l.is_first) continue;
+          Dense values = tensor.to_doubles();
+          if (name == "d_b" && l.two_biases) {
+            const auto end = values.begin() + l.gates() * l.H, n = values.begin() + 2 * l.H;
+            Dense of_h(values.begin(), l.cell == PD_GRU ? n : end);
+            if (l.cell == PD_GRU) of_h.insert(of_h.end(), end, values.end());
+            expect_close("d_b_hh", memory.values("d_b_hh"), of_h, tolerance * (1 + largest(values)));
+            values.resize(static_cast<std::size_t>(l.gates() * l.H));
+          }
           Dense got = memory.values(name == "y" ? "states" : name);
           if (name == "y") {
             const auto entry = static_cast<std::ptrdiff_t>(l.B * l.H);
@@ -242,7 +275,7 @@ TEST(RecurrentInC, SaysWhatIsWrong) {
   ASSERT_EQ(pd_recurrent_get_sizes(plan, &sizes), PD_OK);
   Memory m;
   void* const room = m.room("room", std::max(sizes.forward_workspace, std::size_t{1} << 20));
-  args = {room, room, room, room, room, room, nullptr, room, nullptr, nullptr, nullptr, room};
+  args = {room, room, room, room, room, room, nullptr, room, nullptr, nullptr, nullptr, room, nullptr};
   EXPECT_EQ(pd_recurrent_forward(plan, &args, nullptr), PD_ERROR_ARGUMENT);
   EXPECT_TRUE(has(pd_last_error(), "pd_recurrent_forward: saved is null, needed are ")) << pd_last_error();
   pd_recurrent_destroy(plan);

@@ -52,6 +52,8 @@ typedef struct pd_recurrent_layer {
   int is_training; /* the forward pass saves what the backward pass needs */
   int allow_tf32;  /* products of f32 may round what they multiply to TF32, on a GPU */
   int gates_first; /* w, u and their gradients are [G H, I] and [G H, H], as PyTorch keeps them */
+  int two_biases;  /* b and d_b are [G H], of x w; b_hh and d_b_hh are those of h u, as PyTorch keeps them */
+  int is_first;    /* nobody wants d_x, which then is not worked out */
 } pd_recurrent_layer;
 
 typedef struct pd_recurrent_plan pd_recurrent_plan;
@@ -73,6 +75,7 @@ typedef struct pd_recurrent_forward_args {
   void *last_h, *last_c; /* [B, H], or null where nobody wants them */
   void* saved;           /* with is_training */
   void* workspace;
+  const void* b_hh; /* with two_biases */
 } pd_recurrent_forward_args;
 
 typedef struct pd_recurrent_backward_args {
@@ -83,6 +86,7 @@ typedef struct pd_recurrent_backward_args {
   const void *d_last_h, *d_last_c;           /* [B, H], or null for 0 */
   void *d_x, *d_w, *d_u, *d_b, *d_h0, *d_c0; /* null where nobody wants them */
   void* workspace;
+  void* d_b_hh; /* with two_biases; null where nobody wants it */
 } pd_recurrent_backward_args;
 
 /* Makes a plan, and on a GPU compiles and loads its kernels, which are kept on disk for the next time. */

@@ -26,10 +26,13 @@ struct RangeHandle {
 };
 
 std::string report_of(ProfilerHandle& self, const std::string& sort, const std::string& path,
-                      const std::string& nesting, int width, bool rates, const std::string& format) {
+                      const std::string& nesting, int width, bool rates, bool kernels, const std::string& format) {
   if (!self.profiler) throw Error(ErrorKind::argument, "report: nothing was recorded\nhint: `with profiler:`");
-  const ReportLayout layout{
-      .nesting = parse_nesting(nesting), .width = width, .rates = rates, .format = parse_format(format)};
+  const ReportLayout layout{.nesting = parse_nesting(nesting),
+                            .width = width,
+                            .rates = rates,
+                            .kernels = kernels,
+                            .format = parse_format(format)};
   return run_freely([&] { return self.profiler->stop(parse_sort(sort), path, layout); });
 }
 
@@ -55,8 +58,9 @@ void bind_profile(nb::module_& module) {
           "__exit__", [](ProfilerHandle& self, const nb::args&) { run_freely([&] { self.profiler->end(); }); },
           nb::sig("def __exit__(self, *exception: object) -> None"))
       .def("report", &report_of, "sort"_a = "total", "path"_a = "", "nesting"_a = "op", "width"_a = 0,
-           "rates"_a = false, "format"_a = "text",
-           "What was recorded, as text, JSON or CSV; `path` also gets the timeline (.json, .json.gz, .pftrace) or the "
+           "rates"_a = false, "kernels"_a = false, "format"_a = "text",
+           "What was recorded, as text, JSON or CSV, with `kernels` under every op those that it ran as; `path` also "
+           "gets the timeline (.json, .json.gz, .pftrace) or the "
            "recording (.paoding).");
   nb::class_<RangeHandle>(module, "ProfileRange",
                           "`with pd.ProfileRange(name):` names a stretch of the program in reports.")

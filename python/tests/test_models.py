@@ -225,6 +225,8 @@ def test_the_profiler_sees_a_run(tmp_path):
     assert 'my part' in text and 'matmul' in text
     assert json.loads((tmp_path / 'timeline.json').read_text())['traceEvents']
     json.loads(profiler.report(format='json'))
+    assert 'oneDNN' not in text and 'matmul' in profiler.report(kernels=True)
+    assert len(profiler.report(kernels=True).splitlines()) > len(profiler.report().splitlines())
     with pytest.raises(pd.ArgumentError):
         pd.Profiler().report()
     with pytest.raises(pd.ArgumentError, match='sort'):

@@ -91,7 +91,7 @@ def test_what_a_backward_pass_needs_is_known_without_kernels():
         for dtype in (torch.float32, torch.float16, torch.float64):
             x = torch.zeros(5, 3, 4, dtype=dtype)
             plan = pd._paoding.RecurrentPlan(
-                cell, _memory.FLOATS[dtype], 'cpu', 5, 3, 4, 7, False, False, True, False, True
+                cell, _memory.FLOATS[dtype], 'cpu', 5, 3, 4, 7, False, False, True, False, True, True, False
             )
             from paoding.torch._recurrence import _saved_bytes
 

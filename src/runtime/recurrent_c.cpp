@@ -52,11 +52,11 @@ pd_status reported(const char* what, const Work& work) {
 }
 
 // What a call is given, in this order.
-constexpr std::array<std::string_view, 12> kForward = {"x",       "w",      "u",      "b",      "h0",    "c0",
-                                                       "lengths", "states", "last_h", "last_c", "gates", "cells"};
-constexpr std::array<std::string_view, 17> kBackward = {"x",     "w",     "u",        "h0",       "lengths",  "states",
+constexpr std::array<std::string_view, 13> kForward = {"x",      "w",      "u",      "b",     "h0",    "c0",  "lengths",
+                                                       "states", "last_h", "last_c", "gates", "cells", "b_hh"};
+constexpr std::array<std::string_view, 18> kBackward = {"x",     "w",     "u",        "h0",       "lengths",  "states",
                                                         "gates", "cells", "d_states", "d_last_h", "d_last_c", "d_x",
-                                                        "d_w",   "d_u",   "d_b",      "d_h0",     "d_c0"};
+                                                        "d_w",   "d_u",   "d_b",      "d_h0",     "d_c0",     "d_b_hh"};
 
 // One direction: a plan, and where all that it reads and makes is in a call. What the caller leaves out lies behind the
 // plan's own workspace.
@@ -204,7 +204,8 @@ pd_status pd_recurrent_forward(pd_recurrent_plan* plan, const pd_recurrent_forwa
     check_given(args, "args");
     const std::array<const void*, paoding::kForward.size()> given = {
         args->x,       args->w,      args->u,      args->b,      args->h0,    args->c0,
-        args->lengths, args->states, args->last_h, args->last_c, args->saved, plan->cells_in(args->saved)};
+        args->lengths, args->states, args->last_h, args->last_c, args->saved, plan->cells_in(args->saved),
+        args->b_hh};
     plan->forward->run(given, args->workspace, stream);
   });
 }
@@ -221,7 +222,7 @@ pd_status pd_recurrent_backward(pd_recurrent_plan* plan, const pd_recurrent_back
         args->lengths,  args->states,   args->saved,    plan->cells_in(args->saved),
         args->d_states, args->d_last_h, args->d_last_c, args->d_x,
         args->d_w,      args->d_u,      args->d_b,      args->d_h0,
-        args->d_c0};
+        args->d_c0,     args->d_b_hh};
     plan->backward->run(given, args->workspace, stream);
   });
 }

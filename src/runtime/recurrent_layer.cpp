@@ -39,6 +39,8 @@ Value steps_matrix(const LayerTypes& t, const Value& u) {
   return t.gates_first ? transpose(u, std::array<std::int64_t, 2>{1, 0}) : u;
 }
 
+Value sum_of(const Value& b, const Value& b_hh) { return b_hh.valid() ? b + b_hh : b; }
+
 Value weight_gradient(const LayerTypes& t, const Value& before, const Value& d_product) {
   return t.gates_first ? gradient_of_weights(d_product, before) : gradient_of_weights(before, d_product);
 }
@@ -88,14 +90,16 @@ void build_forward(const pd_recurrent_layer& layer, Graph* graph) {
   Memory memory(graph);
   const Value x = memory.read("x", t.dtype, {t.T, t.B, t.I}), w = memory.read("w", t.dtype, t.weight(t.I));
   const Value u = steps_matrix(t, memory.read("u", t.dtype, t.weight(t.H)));
-  const Value b = memory.read("b", t.dtype, {(t.is_gru ? 4 : t.G) * t.H});
+  const bool has_two = layer.two_biases != 0;
+  const Value b = memory.read("b", t.dtype, {(t.is_gru && !has_two ? 4 : t.G) * t.H});
+  const Value b_hh = has_two ? memory.read("b_hh", t.dtype, {t.G * t.H}) : Value();
   const Value h0 = memory.read("h0", t.dtype, {t.B, t.H});
   const Value c0 = t.is_lstm ? memory.read("c0", t.wide, {t.B, t.H}) : Value();
   const Value lengths = layer.has_lengths != 0 ? memory.read("lengths", i32, {t.B}) : Value();
   const bool is_reverse = layer.is_reverse != 0;
   const Value product = matmul(x, w, false, t.gates_first);
   if (t.is_lstm) {
-    const LstmRecurrence made = lstm_recurrence(product + b, u, h0, c0, lengths, is_reverse);
+    const LstmRecurrence made = lstm_recurrence(product + sum_of(b, b_hh), u, h0, c0, lengths, is_reverse);
     memory.write("states", made.states);
     memory.write("last_h", made.last_h);
     memory.write("last_c", made.last_c);
@@ -103,13 +107,16 @@ void build_forward(const pd_recurrent_layer& layer, Graph* graph) {
     memory.write("gates", made.gates);
     memory.write("cells", made.cells);
   } else if (t.is_gru) {
-    const Value outer = slice(b, 0, 0, 3 * t.H), inner = slice(b, 0, 3 * t.H, 4 * t.H);
+    const Value inner = has_two ? slice(b_hh, 0, 2 * t.H, 3 * t.H) : slice(b, 0, 3 * t.H, 4 * t.H);
+    const Value outer = has_two ? b + concat(std::array{slice(b_hh, 0, 0, 2 * t.H), zeros(*graph, {t.H}, t.dtype)}, 0)
+                                : slice(b, 0, 0, 3 * t.H);
     const GruRecurrence made = gru_recurrence(product + outer, u, inner, h0, lengths, is_reverse);
     memory.write("states", made.states);
     memory.write("last_h", made.last_h);
     if (layer.is_training != 0) memory.write("gates", made.saved);
   } else {
-    const RnnRecurrence made = rnn_recurrence(product + b, u, h0, lengths, is_reverse, layer.cell == PD_RNN_RELU);
+    const RnnRecurrence made =
+        rnn_recurrence(product + sum_of(b, b_hh), u, h0, lengths, is_reverse, layer.cell == PD_RNN_RELU);
     memory.write("states", made.states);
     memory.write("last_h", made.last_h);
   }
@@ -144,11 +151,16 @@ void build_backward(const pd_recurrent_layer& layer, Graph* graph) {
 
   const Value &d_sums = made[0], &d_product = t.is_gru ? made[1] : made[0];  // of x w + b, and of h u
   const std::array<std::int64_t, 2> over_time{0, 1};
-  memory.write("d_x", matmul(d_sums, w, false, !t.gates_first));
+  if (layer.is_first == 0) memory.write("d_x", matmul(d_sums, w, false, !t.gates_first));
   memory.write("d_w", weight_gradient(t, x, d_sums));
   memory.write("d_u", weight_gradient(t, states_before(states, h0, lengths, is_reverse), d_product));
   const Value d_b = sum(d_sums, over_time);
-  memory.write("d_b", t.is_gru ? concat(std::array{d_b, sum(gate_of(d_product, 2, t.H), over_time)}, 0) : d_b);
+  if (layer.two_biases != 0) {
+    memory.write("d_b", d_b);
+    memory.write("d_b_hh", t.is_gru ? sum(d_product, over_time) : d_b);
+  } else {
+    memory.write("d_b", t.is_gru ? concat(std::array{d_b, sum(gate_of(d_product, 2, t.H), over_time)}, 0) : d_b);
+  }
   memory.write("d_h0", made[t.is_gru ? 2 : 1]);
   if (t.is_lstm) memory.write("d_c0", made[2]);
 }

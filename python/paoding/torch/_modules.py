@@ -15,12 +15,15 @@ from ._projected import projected_lstm
 from ._recurrence import Direction, bias, cell_state_dtype, forward, recurrent
 
 
+_CELLS = {'LSTM': 'lstm', 'GRU': 'gru', 'RNN_TANH': 'rnn_tanh', 'RNN_RELU': 'rnn_relu'}
+
+
 class _Recurrent(torch.nn.RNNBase):
     """What the three share. `lengths` [B], on the device of the input, may stand for a PackedSequence. They are no
     torch.nn.LSTM and its like themselves, since torch.compile does not go into those."""
 
     def _cell(self) -> str:
-        return {'LSTM': 'lstm', 'GRU': 'gru', 'RNN_TANH': 'rnn_tanh', 'RNN_RELU': 'rnn_relu'}[self.mode]
+        return _CELLS[self.mode]
 
     def forward(self, input: Any, hx: Any = None, lengths: Tensor | None = None) -> Any:
         if isinstance(input, PackedSequence):
@@ -136,8 +139,10 @@ class _Recurrent(torch.nn.RNNBase):
         if is_plain and not is_training and xs.is_cuda:
             if w.dtype != dtype:
                 w, u = w.to(dtype), u.to(dtype)
-            b = bias(cell, xs, self.hidden_size, b_ih, b_hh)
-            states, last_h, last_c, *_ = forward(xs, w, u, b, h0, c0, lengths, cell, is_reverse, False, True)
+                b_ih, b_hh = (None if each is None else each.to(dtype) for each in (b_ih, b_hh))
+            states, last_h, last_c, *_ = forward(
+                xs, w, u, b_ih, b_hh, h0, c0, lengths, cell, is_reverse, False, True
+            )
             output = states[:-1] if is_reverse else states[1:]
         elif is_plain and not is_training:
             kept_w = self._kept(f'w{suffix}', dtype, (w,), lambda: w.t().to(dtype).contiguous())
@@ -145,7 +150,7 @@ class _Recurrent(torch.nn.RNNBase):
             biases = (w,) if b_ih is None or b_hh is None else (b_ih, b_hh)
             b = self._kept(f'b{suffix}', dtype, biases, lambda: bias(cell, xs, self.hidden_size, b_ih, b_hh))
             states, last_h, last_c, *_ = forward(
-                xs, kept_w, kept_u, b, h0, c0, lengths, cell, is_reverse, False, False
+                xs, kept_w, kept_u, b, None, h0, c0, lengths, cell, is_reverse, False, False
             )
             output = states[:-1] if is_reverse else states[1:]
         else:
@@ -156,7 +161,7 @@ class _Recurrent(torch.nn.RNNBase):
                 output, last_h, last_c = Direction.apply(xs, w, u, b_ih, b_hh, h0, c0, lengths, cell, is_reverse)  # type: ignore[no-untyped-call]
             else:
                 states, last_h, last_c, *_ = recurrent(
-                    xs, w, u, b_ih, b_hh, h0, c0, lengths, cell, is_reverse, is_training, True
+                    xs, w, u, b_ih, b_hh, h0, c0, lengths, cell, is_reverse, is_training
                 )
                 output = states[:-1] if is_reverse else states[1:]
         if last_c is not None and last_c.dtype != dtype and cell == 'lstm':

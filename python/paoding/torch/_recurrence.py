@@ -12,7 +12,7 @@ from torch import Tensor
 
 from .._paoding import RecurrentPlan
 from ._kernels import Kernels
-from ._memory import FLOATS, address, at, check_devices, current_stream, dense, may_round_recurrence, zeros
+from ._memory import FLOATS, address, at, check_devices, current_stream, dense, is_captured, may_round_recurrence, zeros
 
 GATES = {'lstm': 4, 'gru': 3, 'rnn_tanh': 1, 'rnn_relu': 1}
 _MOST_PLANS = 128  # of a thread, and of all streams: each holds some memory of its kernels
@@ -38,16 +38,25 @@ _plans: Kernels[_Plan] = Kernels(_MOST_PLANS)
 
 
 def _plan(
-    cell: str, x: Tensor, hidden: int, has_lengths: bool, is_reverse: bool, is_training: bool, gates_first: bool
+    cell: str,
+    x: Tensor,
+    hidden: int,
+    has_lengths: bool,
+    is_reverse: bool,
+    is_training: bool,
+    as_torch: bool,
+    is_first: bool,
 ) -> _Plan:
     steps, batch, inputs = x.shape
     dtype = FLOATS.get(x.dtype)
     if dtype is None:
         raise TypeError(f'paoding.torch: {x.dtype} is no dtype of recurrent layers')
     device = x.device
-    name = str(device) if x.is_cuda else 'cpu'
-    tf32 = may_round_recurrence(device)
-    key = (cell, dtype, name, steps, batch, inputs, hidden, has_lengths, is_reverse, is_training, tf32, gates_first)
+    name, tf32 = (str(device), may_round_recurrence(device)) if x.is_cuda else ('cpu', False)
+    key = (
+        *(cell, dtype, name, steps, batch, inputs, hidden, has_lengths, is_reverse, is_training, tf32),
+        *(as_torch, as_torch, is_first),
+    )
     return _plans.at(key, device, lambda: _Plan(*key))
 
 
@@ -66,9 +75,9 @@ def cell_state_dtype(cell: str, dtype: torch.dtype) -> torch.dtype:
 
 
 def bias(cell: str, x: Tensor, hidden: int, b_ih: Tensor | None, b_hh: Tensor | None) -> Tensor:
-    """As the kernels have it, of x's dtype: of a GRU the two of n are apart."""
+    """Both in one, of x's dtype, for a pass that does not take them apart: of a GRU the two of n are beside each other."""
     if b_ih is None or b_hh is None:
-        return zeros.of(x.device, (4 if cell == 'gru' else GATES[cell]) * hidden * x.element_size())
+        return zeros.of(x.device, 4 * hidden * x.element_size())
     if b_ih.dtype != x.dtype:
         b_ih, b_hh = b_ih.to(x.dtype), b_hh.to(x.dtype)
     if cell != 'gru':
@@ -78,35 +87,36 @@ def bias(cell: str, x: Tensor, hidden: int, b_ih: Tensor | None, b_hh: Tensor | 
     return both
 
 
-def _bias_gradients(cell: str, hidden: int, d_b: Tensor) -> tuple[Tensor, Tensor]:
-    if cell != 'gru':
-        return d_b, d_b
-    return d_b[: 3 * hidden], torch.cat((d_b[: 2 * hidden], d_b[3 * hidden :]))
-
-
 def forward(
     x: Tensor,
     w: Tensor,
     u: Tensor,
-    b: Tensor,
+    b: Tensor | None,
+    b_hh: Tensor | None,
     h0: Tensor | None,
     c0: Tensor | None,
     lengths: Tensor | None,
     cell: str,
     is_reverse: bool,
     is_training: bool,
-    gates_first: bool,
-) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, tuple[Tensor | None, ...]]:
-    """What `recurrent` gives, of which None is what is empty there, and x, w, u and h0 as the kernels read them. `b` is
-    what bias() makes."""
-    check_devices(x, (w, u, b, h0, c0, lengths))
-    hidden = u.shape[1] if gates_first else u.shape[0]
+    as_torch: bool,
+    is_first: bool = False,
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, tuple[Tensor | None, ...], _Plan]:
+    """What `recurrent` gives, of which None is what is empty there, x, w, u and h0 as the kernels read them, and these.
+    With `as_torch` weights and biases are as PyTorch keeps them, else `b` is what bias() makes. `is_first`: nobody wants
+    a gradient of x."""
+    check_devices(x, (w, u, b, b_hh, h0, c0, lengths))
+    hidden = u.shape[1] if as_torch else u.shape[0]
     with at(x.device):
-        plan = _plan(cell, x, hidden, lengths is not None, is_reverse, is_training, gates_first)
+        plan = _plan(cell, x, hidden, lengths is not None, is_reverse, is_training, as_torch, is_first)
         steps, batch, _ = x.shape
         states, last_h, last_c = x.new_empty((steps + 1, batch, hidden)), x.new_empty((1, batch, hidden)), None
         saved = x.new_empty(plan.saved, dtype=torch.uint8) if is_training else None
-        x, w, u, b = dense(x), dense(w), dense(u), dense(b)
+        x, w, u = dense(x), dense(w), dense(u)
+        if b is None or (as_torch and b_hh is None):
+            b = b_hh = zeros.of(x.device, 4 * hidden * x.element_size())
+        else:
+            b, b_hh = dense(b), None if b_hh is None else dense(b_hh)
         lengths = None if lengths is None else dense(lengths)
         h0 = None if h0 is None else dense(h0)
         first_h, first_c = _first_state(x, hidden) if h0 is None else h0, None
@@ -128,9 +138,10 @@ def forward(
                 address(last_c),
                 address(saved),
                 workspace.data_ptr(),
+                address(b_hh) if as_torch else 0,
                 current_stream(x.device),
             )
-        return states, last_h, last_c, saved, (x, w, u, h0)
+        return states, last_h, last_c, saved, (x, w, u, h0), plan
 
 
 def _first_state(x: Tensor, hidden: int) -> Tensor:
@@ -150,23 +161,27 @@ def _backward(
     d_last_c: Tensor | None,
     cell: str,
     is_reverse: bool,
-    gates_first: bool,
     wanted: tuple[bool, ...],
+    plan: _Plan | None,
 ) -> tuple[Tensor | None, ...]:
-    """Gradients for x, w, u, b, h0 and c0, of which `wanted` says which are made."""
-    check_devices(x, (w, u, h0, lengths, states, saved, d_states, d_last_h, d_last_c))
-    hidden = u.shape[1] if gates_first else u.shape[0]
+    """Gradients for x, w, u, the two biases, h0 and c0, of which `wanted` says which are made. Of weights as PyTorch keeps
+    them; `plan` is what the forward pass went by, if it is known."""
+    hidden = u.shape[1]
     with at(x.device):
-        plan = _plan(cell, x, hidden, lengths is not None, is_reverse, True, gates_first)
-        d_states, d_last_h, d_last_c = (
-            None if each is None else dense(each) for each in (d_states, d_last_h, d_last_c)
-        )
-        makers = _gradients(x, w, u, cell)
-        made = tuple(maker() if is_wanted else None for maker, is_wanted in zip(makers, wanted))
-        d_x, d_w, d_u, d_b, d_h0, d_c0 = map(address, made)
+        if plan is None or is_captured(x.device):
+            plan = _plan(cell, x, hidden, lengths is not None, is_reverse, True, True, not wanted[0])
+        if d_states is not None:
+            d_states = dense(d_states)
+        if d_last_h is not None:
+            d_last_h = dense(d_last_h)
+        if d_last_c is not None:
+            d_last_c = dense(d_last_c)
+        if lengths is not None:
+            lengths = dense(lengths)
+        made = _room(x, w, u, cell, wanted)
+        d_x, d_w, d_u, d_b, d_b_hh, d_h0, d_c0 = map(address, made)
         workspace = plan.workspace(plan.backward_bytes, x)
         first_h = _first_state(x, hidden) if h0 is None else h0
-        lengths = None if lengths is None else dense(lengths)
         with plan.lock:
             plan.kernels.backward(
                 x.data_ptr(),
@@ -186,6 +201,7 @@ def _backward(
                 d_h0,
                 d_c0,
                 workspace.data_ptr(),
+                d_b_hh,
                 current_stream(x.device),
             )
         return made
@@ -201,19 +217,19 @@ def _results(x: Tensor, hidden: int, cell: str, saved: int) -> tuple[Tensor, Ten
     )
 
 
-def _gradients(x: Tensor, w: Tensor, u: Tensor, cell: str) -> tuple[Any, ...]:
-    """What makes room for each."""
-    batch = x.shape[1]
-    hidden = min(u.shape)
-    rows = (4 if cell == 'gru' else GATES[cell]) * hidden
-    c_dtype = cell_state_dtype(cell, x.dtype)
+def _room(x: Tensor, w: Tensor, u: Tensor, cell: str, wanted: tuple[bool, ...]) -> tuple[Tensor | None, ...]:
+    """For each of the gradients that are wanted: of x, w, u, the two biases, h0 and c0."""
+    of_x, of_w, of_u, of_b, of_b_hh, of_h0, of_c0 = wanted
+    state = (1, x.shape[1], u.shape[1])
+    rows = u.shape[0]
     return (
-        lambda: x.new_empty(x.shape),
-        lambda: x.new_empty(w.shape),
-        lambda: x.new_empty(u.shape),
-        lambda: x.new_empty(rows),
-        lambda: x.new_empty((1, batch, hidden)),
-        lambda: x.new_empty((1, batch, hidden), dtype=c_dtype),
+        x.new_empty(x.shape) if of_x else None,
+        x.new_empty(w.shape) if of_w else None,
+        x.new_empty(u.shape) if of_u else None,
+        x.new_empty(rows) if of_b else None,
+        x.new_empty(rows) if of_b_hh else None,
+        x.new_empty(state) if of_h0 else None,
+        x.new_empty(state, dtype=cell_state_dtype(cell, x.dtype)) if of_c0 else None,
     )
 
 
@@ -236,8 +252,10 @@ class Direction(torch.autograd.Function):
         is_reverse: bool,
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         steps, batch, hidden = x.shape[0], x.shape[1], u.shape[1]
-        b = bias(cell, x, hidden, b_ih, b_hh)
-        states, last_h, last_c, saved, read = forward(x, w, u, b, h0, c0, lengths, cell, is_reverse, True, True)
+        is_first = not ctx.needs_input_grad[0]
+        states, last_h, last_c, saved, read, ctx.plan = forward(
+            x, w, u, b_ih, b_hh, h0, c0, lengths, cell, is_reverse, True, True, is_first
+        )
         first = 0 if is_reverse else batch * hidden
         # In the memory of the states, but no view of them, which nobody could write to. It is saved beside them, so that
         # a backward pass after such a write is refused.
@@ -248,17 +266,22 @@ class Direction(torch.autograd.Function):
         return output, last_h, last_c
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, d_output: Tensor | None, d_last_h: Tensor | None, d_last_c: Tensor | None) -> Any:
-        x, w, u, h0, _, _, lengths, states, saved, _ = ctx.saved_tensors
-        needs = ctx.needs_input_grad
-        cell = ctx.cell
-        wanted = (needs[0], needs[1], needs[2], needs[3] or needs[4], needs[5], needs[6])
-        d_x, d_w, d_u, d_b, d_h0, d_c0 = _backward(
-            x, w, u, h0, lengths, states, saved, d_output, d_last_h, d_last_c, cell, ctx.is_reverse, True, wanted
-        )
-        d_b_ih, d_b_hh = (None, None) if d_b is None else _bias_gradients(cell, u.shape[1], d_b)
-        return d_x, d_w, d_u, d_b_ih, d_b_hh, d_h0, d_c0, None, None, None
+        # Without a second derivative in sight, what refuses one costs as much as a small kernel.
+        passed = _refusing_more if torch.is_grad_enabled() else _pass_back
+        return passed(ctx, d_output, d_last_h, d_last_c)
+
+
+def _pass_back(ctx: Any, d_output: Tensor | None, d_last_h: Tensor | None, d_last_c: Tensor | None) -> Any:
+    x, w, u, h0, _, _, lengths, states, saved, _ = ctx.saved_tensors
+    needs = ctx.needs_input_grad
+    made = _backward(
+        x, w, u, h0, lengths, states, saved, d_output, d_last_h, d_last_c, ctx.cell, ctx.is_reverse, needs[:7], ctx.plan
+    )
+    return *made, None, None, None
+
+
+_refusing_more = torch.autograd.function.once_differentiable(_pass_back)
 
 
 @torch.library.custom_op('paoding::recurrent', mutates_args=())
@@ -274,13 +297,11 @@ def recurrent(
     cell: str,
     is_reverse: bool,
     is_training: bool,
-    gates_first: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """States [T + 1, B, H] (h0 in front, behind in reverse), last h, last c (empty but for LSTMs), and what the backward
-    pass needs. Weights are [I, G H] and [H, G H], or with `gates_first` as PyTorch keeps them."""
-    b = bias(cell, x, u.shape[1] if gates_first else u.shape[0], b_ih, b_hh)
-    states, last_h, last_c, saved, _ = forward(
-        x, w, u, b, h0, c0, lengths, cell, is_reverse, is_training, gates_first
+    pass needs. Weights and biases are as PyTorch keeps them."""
+    states, last_h, last_c, saved, *_ = forward(
+        x, w, u, b_ih, b_hh, h0, c0, lengths, cell, is_reverse, is_training, True
     )
     return (
         states,
@@ -292,8 +313,8 @@ def recurrent(
 
 @recurrent.register_fake
 def _(x: Tensor, w: Tensor, u: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    lengths, cell, is_reverse, is_training, gates_first = rest[-5:]
-    hidden = u.shape[1] if gates_first else u.shape[0]
+    _, cell, _, is_training = rest[-4:]
+    hidden = u.shape[1]
     return _results(x, hidden, cell, _saved_bytes(cell, x, hidden) if is_training else 0)
 
 
@@ -311,9 +332,9 @@ def recurrent_backward(
     d_last_c: Tensor | None,
     cell: str,
     is_reverse: bool,
-    gates_first: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Gradients for x, w, u, b, h0 and c0 (empty but for LSTMs)."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Gradients for x, w, u, the two biases, h0 and c0 (empty but for LSTMs)."""
+    check_devices(x, (w, u, h0, lengths, states, saved, d_states, d_last_h, d_last_c))
     made = _backward(
         dense(x),
         dense(w),
@@ -327,22 +348,22 @@ def recurrent_backward(
         d_last_c,
         cell,
         is_reverse,
-        gates_first,
-        (True,) * 5 + (cell == 'lstm',),
+        (True,) * 6 + (cell == 'lstm',),
+        None,
     )
-    d_x, d_w, d_u, d_b, d_h0, d_c0 = (x.new_empty(0) if each is None else each for each in made)
-    return d_x, d_w, d_u, d_b, d_h0, d_c0
+    d_x, d_w, d_u, d_b_ih, d_b_hh, d_h0, d_c0 = (x.new_empty(0) if each is None else each for each in made)
+    return d_x, d_w, d_u, d_b_ih, d_b_hh, d_h0, d_c0
 
 
 @recurrent_backward.register_fake
 def _(x: Tensor, w: Tensor, u: Tensor, *rest: Any) -> tuple[Tensor, ...]:
-    cell = rest[-3]
-    made = [maker() for maker in _gradients(x, w, u, cell)]
-    return tuple(made if cell == 'lstm' else [*made[:5], x.new_empty(0)])
+    cell = rest[-2]
+    made = _room(x, w, u, cell, (True,) * 6 + (cell == 'lstm',))
+    return tuple(x.new_empty(0) if each is None else each for each in made)
 
 
 def _keep(ctx: Any, inputs: Any, output: Any) -> None:
-    x, w, u, b_ih, _, h0, c0, lengths, ctx.cell, ctx.is_reverse, ctx.is_training, ctx.gates_first = inputs
+    x, w, u, b_ih, _, h0, c0, lengths, ctx.cell, ctx.is_reverse, ctx.is_training = inputs
     states, _, _, saved = output
     ctx.has = (b_ih is not None, h0 is not None, c0 is not None)
     ctx.set_materialize_grads(False)
@@ -356,7 +377,7 @@ def _gradient(ctx: Any, d_states: Tensor | None, d_last_h: Tensor | None, d_last
     if d_states is not None:
         d_states = d_states[:-1] if ctx.is_reverse else d_states[1:]
     is_lstm = ctx.cell == 'lstm'
-    d_x, d_w, d_u, d_b, d_h0, d_c0 = recurrent_backward(
+    d_x, d_w, d_u, d_b_ih, d_b_hh, d_h0, d_c0 = recurrent_backward(
         x,
         w,
         u,
@@ -369,11 +390,10 @@ def _gradient(ctx: Any, d_states: Tensor | None, d_last_h: Tensor | None, d_last
         d_last_c if is_lstm else None,
         ctx.cell,
         ctx.is_reverse,
-        ctx.gates_first,
     )
     has_bias, has_h0, has_c0 = ctx.has
-    d_b_ih, d_b_hh = _bias_gradients(ctx.cell, min(u.shape), d_b) if has_bias else (None, None)
-    return d_x, d_w, d_u, d_b_ih, d_b_hh, d_h0 if has_h0 else None, d_c0 if has_c0 else None, *(None,) * 5
+    of_biases = (d_b_ih, d_b_hh) if has_bias else (None, None)
+    return d_x, d_w, d_u, *of_biases, d_h0 if has_h0 else None, d_c0 if has_c0 else None, *(None,) * 4
 
 
 recurrent.register_autograd(_gradient, setup_context=_keep)
