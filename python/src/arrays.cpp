@@ -215,8 +215,8 @@ nb::object capsule_of(nb::handle object, void* stream, const ArrayName& name) {
 std::optional<DeviceArray> device_array_of(nb::handle object, const Device& device, void* stream,
                                            const ArrayName& name) {
   if (nb::isinstance<DeviceTensor>(object)) return DeviceArray{nb::cast<DeviceTensor&>(object), stream};
-  const bool is_of_host = nb::isinstance<Tensor>(object) || PyObject_CheckBuffer(object.ptr()) != 0;
-  if (is_of_host || !nb::hasattr(object, "__dlpack_device__")) return std::nullopt;
+  // That it has the buffer protocol says nothing: JAX's and CuPy's arrays of a GPU have, and refuse.
+  if (nb::isinstance<Tensor>(object) || !nb::hasattr(object, "__dlpack_device__")) return std::nullopt;
   const auto [kind, index] = nb::cast<std::pair<int, int>>(object.attr("__dlpack_device__")());
   if (kind == nb::device::cpu::value || kind == nb::device::cuda_host::value) return std::nullopt;
   if (kind != nb::device::cuda::value && kind != nb::device::cuda_managed::value) {

@@ -267,6 +267,15 @@ if is_there():
                 step.run({'x': Refuses(y), 'y': y})
             np.testing.assert_array_equal(step.run({'x': Array(y), 'y': y})['next'].numpy(), 3 * y)
 
+        @pytest.mark.skipif(sys.version_info < (3, 12), reason='not run: __buffer__ is of Python 3.12')
+        def test_a_buffer_that_refuses_is_none():
+            class AsJax(Array):
+                def __buffer__(self, flags):
+                    raise BufferError('of the host alone')
+
+            step, y = program(), numbers(4, 8)
+            np.testing.assert_array_equal(step.run({'x': AsJax(y), 'y': y})['next'].numpy(), 3 * y)
+
         def test_what_says_it_is_in_the_hosts_memory_is():
             step, y = program(), numbers(4, 8)
             np.testing.assert_array_equal(step.run({'x': Array(y, kind=Kind.CPU), 'y': y})['next'].numpy(), 3 * y)
