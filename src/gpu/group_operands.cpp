@@ -6,6 +6,12 @@
 #include "gpu/group_schedule.h"
 
 namespace paoding::gpu {
+namespace {
+
+// Rows of the inner axis from which on what a thread holds for all of its own costs nothing.
+constexpr std::int64_t kManyRows = 64;
+
+}  // namespace
 
 DType operand_dtype(const Group& group, std::size_t i) {
   return i < group.loads.size() ? group.loads[i].dtype : group.outputs[i - group.loads.size()].dtype;
@@ -30,6 +36,40 @@ bool fits_vector(const Group& group, std::size_t i, std::int64_t alignment, int 
   if (strides.back() != 1 || alignment % piece != 0) return false;
   return std::all_of(strides.begin(), strides.end() - 1,
                      [&](std::int64_t step) { return step * size % piece == 0 && step % vector == 0; });
+}
+
+bool is_stream(const Group& group, std::size_t i, const std::vector<bool>& used) {
+  if (operand_strides(group, i).back() != 1) return false;
+  return i < group.loads.size() ? bool(used[i]) : group.outputs[i - group.loads.size()].reduce_mask == 0;
+}
+
+bool is_shared_row(const Group& group, std::size_t i) {
+  if (i >= group.loads.size() || group.points() < kManyRows * group.extents.back()) return false;
+  const std::vector<std::int64_t>& strides = operand_strides(group, i);
+  return std::all_of(strides.begin(), strides.end() - 1, [](std::int64_t step) { return step == 0; });
+}
+
+int vector_of_streams(const Group& group, const std::vector<bool>& used, std::span<const int> alignment,
+                      std::int64_t most, bool may_be_ragged, std::size_t rows_held) {
+  std::vector<std::size_t> streams, rows;
+  for (std::size_t i = 0; i < group.operands(); ++i) {
+    if (is_stream(group, i, used)) (is_shared_row(group, i) ? rows : streams).push_back(i);
+  }
+  if (rows.size() > rows_held || streams.empty()) streams.insert(streams.end(), rows.begin(), rows.end());
+  std::int64_t widest = streams.empty() ? 16 : 1, bytes = 0;
+  for (const std::size_t i : streams) {
+    widest = std::max(widest, size_bytes(operand_dtype(group, i)));
+    bytes += size_bytes(operand_dtype(group, i));
+  }
+  std::int64_t vector = std::min(16 / widest, most);
+  for (; vector > 1; vector /= 2) {
+    std::int64_t whole = 0;
+    for (const std::size_t i : streams) {
+      if (fits_vector(group, i, alignment[i], static_cast<int>(vector))) whole += size_bytes(operand_dtype(group, i));
+    }
+    if (2 * whole >= bytes && (may_be_ragged || group.extents.back() % vector == 0)) break;
+  }
+  return static_cast<int>(vector);
 }
 
 const std::vector<std::int64_t>& operand_strides(const Group& group, std::size_t i) {

@@ -32,6 +32,14 @@ constexpr int kClusterThreads = 512;
 constexpr std::int64_t kMostClusterBytes = 64 << 20, kMostColumnClusterBytes = 256 << 20;
 constexpr int kMaxVector = 8;
 constexpr int kMaxUnroll = 8;
+// A pointwise group holds no more shared rows than this in vectors that are wider than theirs: loading them takes as
+// long as the few rows of points that each thread has.
+constexpr std::size_t kMostHeldRows = 4;
+// Rows of points are walked down from this length on.
+constexpr std::int64_t kLeastRowOfPoints = 64;
+// Of a group that sums columns and moves elements of 16 bits by 16 bytes: steps in flight, and what of them a thread has
+// registers for.
+constexpr std::int64_t kColumnUnroll = 4, kColumnUnrollBytes = 192;
 // Of a group that reads along one axis and writes along another: a warp reads and writes whole sectors of 32 bytes.
 constexpr int kTurnedLanes = 8, kTurnedUnroll = 4;
 constexpr std::int64_t kLeastTurnedExtent = 32;
@@ -117,7 +125,7 @@ class Scheduler {
     // pointwise groups of several axes with a long inner one, which then need no division per vector.
     const bool is_short = same.empty() && extent(inner_) <= 32 * 4 && !others.empty();
     const int turned = turned_axis(same);
-    const bool is_rows_of_points = is_pointwise_ && !same.empty() && (extent(inner_) >= 128 || turned >= 0);
+    const bool is_rows_of_points = is_pointwise_ && !same.empty() && (extent(inner_) >= kLeastRowOfPoints || turned >= 0);
     s_.form = keeps_inner || (!is_pointwise_ && is_short) || is_rows_of_points ? LoopForm::tile : LoopForm::sweep;
     s_.inner_axes = {inner_};
     if (s_.form == LoopForm::sweep) s_.inner_axes.insert(s_.inner_axes.begin(), same.begin(), same.end());
@@ -215,38 +223,21 @@ class Scheduler {
   // ---- Vectors: 16 bytes of the widest operand that is contiguous along the inner axis ----
 
   DType dtype(std::size_t operand) const { return operand_dtype(group_, operand); }
-  /// Whether an operand is moved once per point, contiguously.
-  bool is_stream(std::size_t i) const {
-    if (stride(i, inner_) != 1) return false;
-    return i < group_.loads.size() ? bool(used_[i]) : group_.outputs[i - group_.loads.size()].reduce_mask == 0;
-  }
   bool fits_vector(std::size_t i, int vector) const { return gpu::fits_vector(group_, i, alignment_[i], vector); }
 
   void choose_vector() {
-    std::int64_t widest = 16, bytes = 0;
-    for (std::size_t i = 0; i < group_.operands(); ++i) {
-      if (!is_stream(i)) continue;
-      widest = bytes == 0 ? size_bytes(dtype(i)) : std::max(widest, size_bytes(dtype(i)));
-      bytes += size_bytes(dtype(i));
-    }
-    std::int64_t vector = std::min<std::int64_t>({16 / widest, kMaxVector, pow2_floor(extent(inner_))});
+    std::int64_t most = std::min<std::int64_t>(kMaxVector, pow2_floor(extent(inner_)));
     // A small group has too few points for all SMs: narrow vectors spread it over more warps.
     if (is_small_)
-      vector = std::min(vector, pow2_floor(std::max<std::int64_t>(1, group_.points() / (target_.sm_count * 48))));
+      most = std::min(most, pow2_floor(std::max<std::int64_t>(1, group_.points() / (target_.sm_count * 48))));
     const bool may_be_ragged = s_.form == LoopForm::tile || s_.inner_axes.size() == 1;
-    for (; vector > 1; vector /= 2) {
-      std::int64_t whole = 0;
-      for (std::size_t i = 0; i < group_.operands(); ++i) {
-        if (is_stream(i) && fits_vector(i, static_cast<int>(vector))) whole += size_bytes(dtype(i));
-      }
-      if (2 * whole >= bytes && (may_be_ragged || extent(inner_) % vector == 0)) break;
-    }
-    s_.vector = static_cast<int>(vector);
-    s_.is_ragged = extent(inner_) % vector != 0;
+    const std::size_t rows_held = s_.form != LoopForm::tile ? 0 : is_pointwise_ ? kMostHeldRows : group_.loads.size();
+    s_.vector = vector_of_streams(group_, used_, alignment_, most, may_be_ragged, rows_held);
+    s_.is_ragged = extent(inner_) % s_.vector != 0;
     for (std::size_t i = 0; i < group_.operands(); ++i)
-      s_.is_vector.push_back(vector == 1 || fits_vector(i, s_.vector));
+      s_.is_vector.push_back(s_.vector == 1 || fits_vector(i, s_.vector));
     std::vector<int> outer(s_.inner_axes.begin(), s_.inner_axes.end() - 1);
-    s_.inner_vectors = extent_product(outer) * ceil_div(extent(inner_), vector);
+    s_.inner_vectors = extent_product(outer) * ceil_div(extent(inner_), s_.vector);
   }
 
   // ---- Sizes ----
@@ -271,7 +262,9 @@ class Scheduler {
     const std::int64_t wanted = target_.in_flight_bytes * (pauses ? 2 : 1);
     const std::int64_t threads = is_pointwise_ ? 1536 : s_.cluster > 1 ? kClusterThreads : 1024;
     const std::int64_t step = step_bytes();
-    const std::int64_t unroll = step == 0 ? 1 : pow2_ceil(ceil_div(wanted, threads * step));
+    std::int64_t unroll = step == 0 ? 1 : pow2_ceil(ceil_div(wanted, threads * step));
+    if (has_sink(SinkKind::column) && s_.vector > 4 && step > 0)
+      unroll = std::max(unroll, std::min(kColumnUnroll, pow2_floor(kColumnUnrollBytes / step)));
     const std::int64_t most = std::min<std::int64_t>(pauses ? kMaxUnroll / 2 : kMaxUnroll, pow2_ceil(steps));
     const auto made = static_cast<int>(std::clamp<std::int64_t>(unroll, 1, most));
     if (s_.cluster == 1 || s_.form != LoopForm::sweep) return made;
@@ -336,9 +329,9 @@ class Scheduler {
       // The widest tile that leaves at most 1/8 more lanes idle than the best one.
       double best = 0;
       auto use = [&](int lanes) { return double(vectors) / double(ceil_div(vectors, lanes) * lanes); };
-      for (int lanes = 16; lanes <= threads; lanes *= 2) best = std::max(best, use(lanes));
+      for (int lanes = 8; lanes <= threads; lanes *= 2) best = std::max(best, use(lanes));
       s_.lanes = threads;
-      while (s_.lanes > 16 && use(s_.lanes) < best - 0.125) s_.lanes /= 2;
+      while (s_.lanes > 8 && use(s_.lanes) < best - 0.125) s_.lanes /= 2;
       if (s_.is_turned) s_.lanes = kTurnedLanes;
     } else {
       s_.lanes = static_cast<int>(std::min<std::int64_t>(32, pow2_ceil(vectors)));
@@ -527,6 +520,10 @@ class Scheduler {
   void estimate_residents() {
     std::int64_t words = step_bytes() * s_.unroll / 4;
     if (!is_pointwise_) words += s_.unroll;  // an offset each
+    for (std::size_t i = 0; i < group_.loads.size() && s_.form == LoopForm::tile; ++i) {
+      if (used_[i] && stride(i, inner_) == 1 && is_shared_row(group_, i))
+        words += std::max<std::int64_t>(0, size_bytes(dtype(i)) * s_.vector - 16) / 4;
+    }
     for (std::size_t o = 0; o < s_.sinks.size(); ++o) {
       const std::int64_t size = group_.expr.dtype_of(group_.outputs[o].value) == f64 ? 2 : 1;
       if (s_.sinks[o] == SinkKind::column) words += size * s_.vector * s_.block;

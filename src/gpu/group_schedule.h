@@ -97,6 +97,15 @@ DType operand_dtype(const Group& group, std::size_t i);
 bool needs_wide_offsets(const Group& group);
 /// Whether operand i can be moved in whole vectors along the inner axis.
 bool fits_vector(const Group& group, std::size_t i, std::int64_t alignment, int vector);
+/// Whether operand i is moved once per point, contiguously. `used`: per load, whether an output needs it.
+bool is_stream(const Group& group, std::size_t i, const std::vector<bool>& used);
+/// Whether operand i is a load that all of many rows of the inner axis have the same of, as one value per channel is.
+bool is_shared_row(const Group& group, std::size_t i);
+/// Elements of the inner axis, at most `most`, that a lane moves at once: 16 bytes of the widest stream. Up to
+/// `rows_held` shared rows do not count, which threads that go down the rows hold. `may_be_ragged`: the last vector of a
+/// row need not be whole.
+int vector_of_streams(const Group& group, const std::vector<bool>& used, std::span<const int> alignment,
+                      std::int64_t most, bool may_be_ragged, std::size_t rows_held);
 
 /// The schedule of a canonical group with at least one axis and no empty one.
 /// `alignment`: bytes that each operand's start is a multiple of.

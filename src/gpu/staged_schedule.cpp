@@ -94,10 +94,7 @@ class StagedScheduler {
   /// 16 bytes of the widest operand that moves once per point, where at least half of the bytes can be moved so.
   void choose_vector() {
     const FormulaUse use = used_by(group_, every_value());
-    const auto is_stream = [&](std::size_t i) {
-      if (stride(i, inner_) != 1) return false;
-      return i < group_.loads.size() ? bool(use.loads[i]) : group_.outputs[i - group_.loads.size()].reduce_mask == 0;
-    };
+    const auto is_stream = [&](std::size_t i) { return gpu::is_stream(group_, i, use.loads); };
     std::int64_t widest = 0, bytes = 0;
     for (std::size_t i = 0; i < group_.operands(); ++i) {
       if (!is_stream(i)) continue;

@@ -13,6 +13,8 @@ namespace paoding {
 namespace {
 
 constexpr int kThreads = 256;
+// Taps of a row of a window whose loads are in flight together.
+constexpr std::int64_t kMostAhead = 4;
 
 constexpr std::string_view kind_name(PoolKind kind) {
   switch (kind) {
@@ -49,8 +51,9 @@ gpu::TextPlan plan(const KernelCall& call) {
   }
   parts.constants = fmt::format(
       "enum Kind {{ kMaxForward, kMaxGrad, kMaxPick, kAvgForward, kAvgGrad }};\nconstexpr Kind kKind = {};\n"
-      "constexpr bool kChannelsLast = {}, kCountsPadding = {};\nconstexpr int kVector = {};\n",
-      kind_name(shape.kind), is_last, !shape.has_index() && call.attrs.get_bool("count_padding"), vector);
+      "constexpr bool kChannelsLast = {}, kCountsPadding = {};\nconstexpr int kVector = {}, kAhead = {};\n",
+      kind_name(shape.kind), is_last, !shape.has_index() && call.attrs.get_bool("count_padding"), vector,
+      std::min<std::int64_t>(kMostAhead, windows[1].kernel));
   parts.functions = fmt::format("{}{}", k_window_cu, k_pool_window_cu);
   parts.sizes.number("total", result.elements() / vector);
   parts.sizes.divisor("channels", result[1] / vector);

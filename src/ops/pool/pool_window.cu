@@ -6,7 +6,7 @@ template <class Value> PD_DEVICE Value share_of(const Window& vertical, const Wi
   return Value(1) / (Value)((long long)(rows.last - rows.first) * (columns.last - columns.first));
 }
 
-// A thread has kVector channels that lie side by side, or one.
+// A thread has kVector channels that lie side by side, or one, and reads kAhead taps of a row of its window at once.
 template <class T, class Id>
 PD_DEVICE void pool(const T* from, const Id* chosen, T* to, Id* choice, const Window& vertical,
                     const Window& horizontal, const Sizes& size) {
@@ -33,24 +33,37 @@ PD_DEVICE void pool(const T* from, const Id* chosen, T* to, Id* choice, const Wi
   Draft<T, kVector> made;
   clear<Sum>(made.value);
   if constexpr (kKind == kMaxForward || kKind == kAvgForward) {
-    const Taps rows = taps_of(vertical, h), columns = taps_of(horizontal, w);
     Draft<Id, kVector> best;
 #pragma unroll
     for (int v = 0; v < kVector; ++v) best.value[v] = -1;
-    for (Index k = rows.first; k < rows.last; ++k) {
-      for (Index l = columns.first; l < columns.last; ++l) {
-        const auto candidates = read(element_of(vertical, h, k), element_of(horizontal, w, l));
-        const bool is_first = k == rows.first && l == columns.first;
+    bool is_first = true;
+    for (Index k = 0; k < vertical.kernel; ++k) {
+      const Index i = element_of(vertical, h, k);
+      if (i < 0 || i >= vertical.size) continue;
+      for (Index first = 0; first < horizontal.kernel; first += kAhead) {
+        Pack<T, kVector> candidates[kAhead];
+        bool is_there[kAhead];
 #pragma unroll
-        for (int v = 0; v < kVector; ++v) {
-          const Value candidate = candidates.get(v);
-          Value& value = made.value[v];
-          if constexpr (kKind == kAvgForward) value += candidate;
-          // A NaN is larger than any number, and no other NaN is larger than it.
-          else if (is_first || candidate > value || (candidate != candidate && value == value)) {
-            value = candidate;
-            best.value[v] = (Compute<Id>)(k * horizontal.kernel + l);
+        for (int u = 0; u < kAhead; ++u) {
+          const Index j = element_of(horizontal, w, first + u);
+          is_there[u] = first + u < horizontal.kernel && j >= 0 && j < horizontal.size;
+          if (is_there[u]) candidates[u] = read(i, j);
+        }
+#pragma unroll
+        for (int u = 0; u < kAhead; ++u) {
+          if (!is_there[u]) continue;
+#pragma unroll
+          for (int v = 0; v < kVector; ++v) {
+            const Value candidate = candidates[u].get(v);
+            Value& value = made.value[v];
+            if constexpr (kKind == kAvgForward) value += candidate;
+            // A NaN is larger than any number, and no other NaN is larger than it.
+            else if (is_first || candidate > value || (candidate != candidate && value == value)) {
+              value = candidate;
+              best.value[v] = (Compute<Id>)(k * horizontal.kernel + first + u);
+            }
           }
+          is_first = false;
         }
       }
     }
@@ -74,19 +87,29 @@ PD_DEVICE void pool(const T* from, const Id* chosen, T* to, Id* choice, const Wi
     for (Index k = vertical.kernel - 1; k >= 0; --k) {
       const Index i = window_of(vertical, h, k);
       if (i < 0) continue;
-      for (Index l = horizontal.kernel - 1; l >= 0; --l) {
-        const Index j = window_of(horizontal, w, l);
-        if (j < 0) continue;
-        const auto gradient = read(i, j);
-        if constexpr (kKind == kAvgGrad) {
-          const Value share = share_of<Value>(vertical, horizontal, i, j);
+      for (Index last = horizontal.kernel - 1; last >= 0; last -= kAhead) {
+        Pack<T, kVector> gradients[kAhead];
+        Pack<Id, kVector> taps[kAhead];
+        Index windows[kAhead];
 #pragma unroll
-          for (int v = 0; v < kVector; ++v) made.value[v] += gradient.get(v) * share;
-        } else {
-          const auto tap = chosen_at(i, j);
+        for (int u = 0; u < kAhead; ++u) {
+          windows[u] = last - u >= 0 ? window_of(horizontal, w, last - u) : -1;
+          if (windows[u] < 0) continue;
+          gradients[u] = read(i, windows[u]);
+          if constexpr (kKind == kMaxGrad) taps[u] = chosen_at(i, windows[u]);
+        }
 #pragma unroll
-          for (int v = 0; v < kVector; ++v) {
-            if ((Index)tap.get(v) == k * horizontal.kernel + l) made.value[v] += gradient.get(v);
+        for (int u = 0; u < kAhead; ++u) {
+          if (windows[u] < 0) continue;
+          if constexpr (kKind == kAvgGrad) {
+            const Value share = share_of<Value>(vertical, horizontal, i, windows[u]);
+#pragma unroll
+            for (int v = 0; v < kVector; ++v) made.value[v] += gradients[u].get(v) * share;
+          } else {
+#pragma unroll
+            for (int v = 0; v < kVector; ++v) {
+              if ((Index)taps[u].get(v) == k * horizontal.kernel + last - u) made.value[v] += gradients[u].get(v);
+            }
           }
         }
       }
