@@ -137,8 +137,8 @@ std::int64_t stages_of(std::int64_t stage_bytes, std::int64_t other_bytes, std::
 
 constexpr std::int64_t kPlaceBytes = 16;
 
-// Elements of 16 bits that do not lie side by side cannot be brought beside other work. So they are packed first, where
-// so many tiles of windows read them.
+// Elements of 16 bits that do not lie side by side cannot be brought beside other work, and those of 32 bits one by one
+// take longer to bring than to multiply. So they are packed first, where so many tiles of windows read them.
 constexpr std::int64_t kWorthPacking = 8;
 
 // ---- forward, and the gradient for the image ----
@@ -184,9 +184,10 @@ gpu::TextPlan plan_images(const KernelCall& call) {
         Shape{shape.w.type.shape[1], shape.w.type.shape[0], shape.w.type.shape[2], shape.w.type.shape[3]};
   }
   int weight_piece = Image{weights, call.alignments[1]}.piece(channels);
+  const int whole_piece = static_cast<int>(16 / size);
   const bool is_packed =
-      weight_piece == 1 && size == 2 && channels % 8 == 0 && gpu::parts_of(windows, rows) >= kWorthPacking;
-  if (is_packed) weights = packed_weights(shape), weight_piece = 8;
+      weight_piece == 1 && channels % whole_piece == 0 && gpu::parts_of(windows, rows) >= kWorthPacking;
+  if (is_packed) weights = packed_weights(shape), weight_piece = whole_piece;
   text.weights(weights);
   text.constant("int kWeightPiece", weight_piece);
   text.constant("bool kAreWeightsByRows", weight_piece == 1 && weights.strides[0] < weights.strides[1]);

@@ -24,3 +24,19 @@ PD_DEVICE Index window_of(const Window& w, Index h, Index k) {
   const Index o = moved / w.stride;
   return o < w.outputs ? o : -1;
 }
+
+// The windows from first to last reach over element h; of those tap_of says which read it.
+struct Windows { Index first, last; };
+PD_DEVICE Windows windows_of(const Window& w, Index h) {
+  const Index moved = h + w.before, past = moved - (w.kernel - 1) * w.dilation;
+  Windows windows;
+  windows.first = past <= 0 ? 0 : (past + w.stride - 1) / w.stride;
+  windows.last = moved / w.stride < w.outputs ? moved / w.stride : w.outputs - 1;
+  return windows;
+}
+
+// The tap with which such a window at o reads element h, -1 where that lies between two taps.
+PD_DEVICE Index tap_of(const Window& w, Index h, Index o) {
+  const Index moved = h + w.before - o * w.stride;
+  return moved % w.dilation == 0 ? moved / w.dilation : -1;
+}

@@ -13,7 +13,7 @@ namespace paoding {
 namespace {
 
 constexpr int kThreads = 256;
-// Taps of a row of a window whose loads are in flight together.
+// Taps of a row of a window, or windows of a row that an element is in, whose loads are in flight together.
 constexpr std::int64_t kMostAhead = 4;
 
 constexpr std::string_view kind_name(PoolKind kind) {
@@ -53,7 +53,7 @@ gpu::TextPlan plan(const KernelCall& call) {
       "enum Kind {{ kMaxForward, kMaxGrad, kMaxPick, kAvgForward, kAvgGrad }};\nconstexpr Kind kKind = {};\n"
       "constexpr bool kChannelsLast = {}, kCountsPadding = {};\nconstexpr int kVector = {}, kAhead = {};\n",
       kind_name(shape.kind), is_last, !shape.has_index() && call.attrs.get_bool("count_padding"), vector,
-      std::min<std::int64_t>(kMostAhead, windows[1].kernel));
+      std::min(kMostAhead, is_grad ? gpu::parts_of(windows[1].kernel, windows[1].stride) : windows[1].kernel));
   parts.functions = fmt::format("{}{}", k_window_cu, k_pool_window_cu);
   parts.sizes.number("total", result.elements() / vector);
   parts.sizes.divisor("channels", result[1] / vector);

@@ -6,7 +6,8 @@ template <class Value> PD_DEVICE Value share_of(const Window& vertical, const Wi
   return Value(1) / (Value)((long long)(rows.last - rows.first) * (columns.last - columns.first));
 }
 
-// A thread has kVector channels that lie side by side, or one, and reads kAhead taps of a row of its window at once.
+// A thread has kVector channels that lie side by side, or one, and reads kAhead taps of a row of its window, or windows
+// of a row, at once.
 template <class T, class Id>
 PD_DEVICE void pool(const T* from, const Id* chosen, T* to, Id* choice, const Window& vertical,
                     const Window& horizontal, const Sizes& size) {
@@ -83,32 +84,33 @@ PD_DEVICE void pool(const T* from, const Id* chosen, T* to, Id* choice, const Wi
                                               element_of(horizontal, w, l) * size.from_w + v * size.from_c));
     }
   } else {
-    // Windows from the first to the last that the element is in: taps from the last to the first.
-    for (Index k = vertical.kernel - 1; k >= 0; --k) {
-      const Index i = window_of(vertical, h, k);
-      if (i < 0) continue;
-      for (Index last = horizontal.kernel - 1; last >= 0; last -= kAhead) {
+    const Windows rows = windows_of(vertical, h), columns = windows_of(horizontal, w);
+    for (Index i = rows.first; i <= rows.last; ++i) {
+      const Index k = tap_of(vertical, h, i);
+      if (k < 0) continue;
+      for (Index first = columns.first; first <= columns.last; first += kAhead) {
         Pack<T, kVector> gradients[kAhead];
-        Pack<Id, kVector> taps[kAhead];
-        Index windows[kAhead];
+        Pack<Id, kVector> chosen_taps[kAhead];
+        Index taps[kAhead];
 #pragma unroll
         for (int u = 0; u < kAhead; ++u) {
-          windows[u] = last - u >= 0 ? window_of(horizontal, w, last - u) : -1;
-          if (windows[u] < 0) continue;
-          gradients[u] = read(i, windows[u]);
-          if constexpr (kKind == kMaxGrad) taps[u] = chosen_at(i, windows[u]);
+          taps[u] = first + u <= columns.last ? tap_of(horizontal, w, first + u) : -1;
+          if (taps[u] < 0) continue;
+          gradients[u] = read(i, first + u);
+          if constexpr (kKind == kMaxGrad) chosen_taps[u] = chosen_at(i, first + u);
         }
 #pragma unroll
         for (int u = 0; u < kAhead; ++u) {
-          if (windows[u] < 0) continue;
+          if (taps[u] < 0) continue;
           if constexpr (kKind == kAvgGrad) {
-            const Value share = share_of<Value>(vertical, horizontal, i, windows[u]);
+            const Value share = share_of<Value>(vertical, horizontal, i, first + u);
 #pragma unroll
             for (int v = 0; v < kVector; ++v) made.value[v] += gradients[u].get(v) * share;
           } else {
 #pragma unroll
             for (int v = 0; v < kVector; ++v) {
-              if ((Index)taps[u].get(v) == k * horizontal.kernel + last - u) made.value[v] += gradients[u].get(v);
+              if ((Index)chosen_taps[u].get(v) == k * horizontal.kernel + taps[u])
+                made.value[v] += gradients[u].get(v);
             }
           }
         }
