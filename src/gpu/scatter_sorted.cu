@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// sum += the updates at `count` places, at most 32, of which each lane holds one; in the order of lanes.
+// sum += the updates at the places from `first` to `count`, at most 32, of which each lane holds one; in the order of
+// lanes.
 template <class T, int kVector>
-PD_DEVICE void add_up(Compute<T> (&sum)[kVector], long long place, int count, const T* from, Index from_middle, bool column_ok) {
+PD_DEVICE void add_up(Compute<T> (&sum)[kVector], long long place, int first, int count, const T* from, Index from_middle,
+                      bool column_ok) {
   constexpr int kLoads = 8;
-  for (int k = 0; k < count; k += kLoads) {
+  for (int k = first; k < count; k += kLoads) {
     Pack<T, kVector> update[kLoads];
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
-      const Index at = (Index)__shfl_sync(0xffffffffu, place, k + i);
+      const Index at = (Index)__shfl_sync(0xffffffffu, place, (k + i) % 32);
       if (k + i < count && column_ok) load<true>(update[i], from + at * from_middle);
     }
 #pragma unroll
@@ -52,12 +54,23 @@ template <class Id, class T, int kVector> struct SortedScatter {
       count[r] = first_row + r == size.padding_wide ? 0 : end - begin;
       place[r] = lane < count[r] ? __ldg(places + begin + lane) : 0;
     }
+    // Most rows have few updates or none: the first ones of all rows are on their way together.
+    Pack<T, kVector> head[kRowsOfWarp];
+#pragma unroll
+    for (int r = 0; r < kRowsOfWarp; ++r) {
+      const Index at = (Index)__shfl_sync(0xffffffffu, place[r], 0);
+      if (count[r] > 0 && count[r] <= kPart && column_ok) load<true>(head[r], from + at * size.from_middle);
+    }
 #pragma unroll
     for (int r = 0; r < kRowsOfWarp; ++r) {
       if (first_row + r >= size.range_wide || count[r] > kPart) continue;
       Compute<T> sum[kVector];
       clear<Sum>(sum);
-      add_up<T, kVector>(sum, place[r], (int)count[r], from, size.from_middle, column_ok);
+#pragma unroll
+      for (int v = 0; v < kVector; ++v) {
+        if (count[r] > 0 && column_ok) sum[v] += head[r].get(v);
+      }
+      add_up<T, kVector>(sum, place[r], 1, (int)count[r], from, size.from_middle, column_ok);
       write(first_row + r, sum);
     }
   }
@@ -86,7 +99,7 @@ template <class Id, class T, int kVector> struct SortedScatter {
     const int count = (int)(pd_min(end, row_end) - mine);
     Compute<T> sum[kVector];
     clear<Sum>(sum);
-    add_up<T, kVector>(sum, lane < count ? __ldg(places + mine + lane) : 0, count, from, size.from_middle, column_ok);
+    add_up<T, kVector>(sum, lane < count ? __ldg(places + mine + lane) : 0, 0, count, from, size.from_middle, column_ok);
     Compute<T>* const here = partial(part, row_begin > begin);
 #pragma unroll
     for (int v = 0; v < kVector; ++v) here[v * 32] = sum[v];

@@ -37,15 +37,29 @@ template <class T> PD_DEVICE void sort_by_rank(const T* a, T* values, long long*
       for (int e = 0; e < kEach; ++e) rank[e] += is_before(other, k, e) ? 1u : 0u;
     }
   };
+  // A chunk is on its way while the one before it is counted.
+  constexpr int kBrought = kChunk / kThreads;
+  Key brought[kBrought];
+  const auto bring = [&](Index chunk) {
+#pragma unroll
+    for (int e = 0; e < kBrought; ++e) {
+      const Index at = chunk + threadIdx.x + e * kThreads;
+      if (at < size.count) brought[e] = key_at(at);
+    }
+  };
+  bring(0);
   for (Index chunk = 0; chunk < size.count; chunk += kChunk) {
     const int count = (int)least_of(size.count - chunk, (Index)kChunk);
     __syncthreads();
     bool is_low = sizeof(Key) == 8;
-    for (int k = threadIdx.x; k < count; k += kThreads) {
-      const Key key = keys[k] = key_at(chunk + k);
-      lows[k] = (unsigned)key;
-      is_low = is_low && high_of(key) == high;
+#pragma unroll
+    for (int e = 0; e < kBrought; ++e) {
+      const int k = threadIdx.x + e * kThreads;
+      if (k >= count) continue;
+      keys[k] = brought[e], lows[k] = (unsigned)brought[e];
+      is_low = is_low && high_of(brought[e]) == high;
     }
+    bring(chunk + kChunk);
 #pragma unroll
     for (int e = 0; e < kEach; ++e) is_low = is_low && high_of(own[e]) == high;
     const int here = (int)(first - chunk) + owner * kEach;
