@@ -4,6 +4,7 @@
 #include <functional>
 #include <numeric>
 
+#include "base/rounding.h"
 #include "cpu/group_kernel_nest.h"
 #include "cpu/parallel.h"
 #include "scalar/primitive.h"
@@ -19,9 +20,6 @@ constexpr std::int64_t kSumsInCache = 256 << 10;   // sums up to this size are k
 constexpr std::int64_t kStripElements = 64 << 10;  // of a strip whose columns are reduced: what phases keep stays in L2
 constexpr std::int64_t kWholeRows = 32;            // columns up to this long lie in one tile
 constexpr int kMaxSplits = 3;
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-std::int64_t round_up(std::int64_t a, std::int64_t unit) { return ceil_div(a, unit) * unit; }
 
 class LoopChooser {
  public:

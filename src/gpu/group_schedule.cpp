@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "base/check.h"
+#include "base/rounding.h"
 #include "gpu/group_formula.h"
 
 namespace paoding::gpu {
@@ -37,26 +38,12 @@ constexpr int kMaxUnroll = 8;
 constexpr std::size_t kMostHeldRows = 4;
 // Rows of points are walked down from this length on.
 constexpr std::int64_t kLeastRowOfPoints = 64;
-// Of a group that sums columns and moves elements of 16 bits by 16 bytes: steps in flight, and what of them a thread has
-// registers for.
+// Of a group that sums columns and moves elements of 16 bits by 16 bytes: steps in flight, and what of them a thread
+// has registers for.
 constexpr std::int64_t kColumnUnroll = 4, kColumnUnrollBytes = 192;
 // Of a group that reads along one axis and writes along another: a warp reads and writes whole sectors of 32 bytes.
 constexpr int kTurnedLanes = 8, kTurnedUnroll = 4;
 constexpr std::int64_t kLeastTurnedExtent = 32;
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
-std::int64_t pow2_ceil(std::int64_t n) {
-  std::int64_t p = 1;
-  while (p < n) p *= 2;
-  return p;
-}
-
-std::int64_t pow2_floor(std::int64_t n) {
-  std::int64_t p = 1;
-  while (p * 2 <= n) p *= 2;
-  return p;
-}
 
 class Scheduler {
  public:
@@ -125,7 +112,8 @@ class Scheduler {
     // pointwise groups of several axes with a long inner one, which then need no division per vector.
     const bool is_short = same.empty() && extent(inner_) <= 32 * 4 && !others.empty();
     const int turned = turned_axis(same);
-    const bool is_rows_of_points = is_pointwise_ && !same.empty() && (extent(inner_) >= kLeastRowOfPoints || turned >= 0);
+    const bool is_rows_of_points =
+        is_pointwise_ && !same.empty() && (extent(inner_) >= kLeastRowOfPoints || turned >= 0);
     s_.form = keeps_inner || (!is_pointwise_ && is_short) || is_rows_of_points ? LoopForm::tile : LoopForm::sweep;
     s_.inner_axes = {inner_};
     if (s_.form == LoopForm::sweep) s_.inner_axes.insert(s_.inner_axes.begin(), same.begin(), same.end());
@@ -267,8 +255,12 @@ class Scheduler {
       unroll = std::max(unroll, std::min(kColumnUnroll, pow2_floor(kColumnUnrollBytes / step)));
     const std::int64_t most = std::min<std::int64_t>(pauses ? kMaxUnroll / 2 : kMaxUnroll, pow2_ceil(steps));
     const auto made = static_cast<int>(std::clamp<std::int64_t>(unroll, 1, most));
-    if (s_.cluster == 1 || s_.form != LoopForm::sweep) return made;
+    if (s_.cluster == 1) return made;
     // Batches as long as each other, as nothing fills a short one's gaps; longer ones take the next launch's place.
+    if (s_.form == LoopForm::tile) {  // not a text for every length: one more in flight where that saves a batch
+      const std::int64_t each = ceil_div(steps, s_.cluster);
+      return made + (made == kMaxUnroll && step <= 16 && ceil_div(each, made + 1) < ceil_div(each, made) ? 1 : 0);
+    }
     const std::int64_t longest = std::min<std::int64_t>(made, step <= 16 ? 6 : 4);
     return static_cast<int>(ceil_div(steps, ceil_div(steps, longest)));
   }

@@ -102,8 +102,8 @@ bool is_stream(const Group& group, std::size_t i, const std::vector<bool>& used)
 /// Whether operand i is a load that all of many rows of the inner axis have the same of, as one value per channel is.
 bool is_shared_row(const Group& group, std::size_t i);
 /// Elements of the inner axis, at most `most`, that a lane moves at once: 16 bytes of the widest stream. Up to
-/// `rows_held` shared rows do not count, which threads that go down the rows hold. `may_be_ragged`: the last vector of a
-/// row need not be whole.
+/// `rows_held` shared rows do not count, which threads that go down the rows hold. `may_be_ragged`: the last vector of
+/// a row need not be whole.
 int vector_of_streams(const Group& group, const std::vector<bool>& used, std::span<const int> alignment,
                       std::int64_t most, bool may_be_ragged, std::size_t rows_held);
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/rounding.h"
 #include "gpu/group_formula.h"
 #include "gpu/group_schedule.h"
 #include "group/staged.h"
@@ -27,14 +28,6 @@ constexpr std::int64_t kRegisters = 65536, kOtherRegisters = 28;
 // Fewer vectors than this in a row are not worth a shift; also as many as the elements around them have lanes.
 constexpr std::int64_t kShiftedVectors = 16;
 constexpr int kRereadSteps = 4;  // vectors in flight per thread when rows are read again
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
-std::int64_t pow2_ceil(std::int64_t n) {
-  std::int64_t p = 1;
-  while (p < n) p *= 2;
-  return p;
-}
 
 // Few distinct numbers of steps, so that rows of about one length share a text.
 std::int64_t round_steps(std::int64_t steps) {
