@@ -6,7 +6,7 @@
 #   spans   what a span on the host costs here
 #   cost    benchmarks/profiler.py: what recordings cost runs, and stamps beside CUPTI
 #   report  an LSTM step with its kernels and the memory held, by stamps and by CUPTI
-#   clock   the chip's clock beside the host's for CLOCK_SECONDS (300)
+#   clock   the chip's clock beside the host's for CLOCK_SECONDS (100)
 #   BUNDLE  folder made by tools/bundle.sh;  OUT  folder for table.txt, log.txt, profiler.json and reports
 # SECONDS_MOST (570) is what the session may take; the clock has what the others leave of it.
 set -u
@@ -64,7 +64,7 @@ if has report; then
   done
 fi
 if has clock; then
-  seconds=${CLOCK_SECONDS:-300}
+  seconds=${CLOCK_SECONDS:-100}
   ((seconds < $(left) - 20)) || seconds=$(($(left) > 30 ? $(left) - 20 : 10))
   PAODING_CLOCK_SECONDS=$seconds tests clock 'ClockOnGpu.*'
 fi

@@ -4,6 +4,13 @@
 #include <time.h>
 
 #include <atomic>
+#include <chrono>
+#include <thread>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <x86intrin.h>
+#endif
 
 namespace paoding::profile {
 
@@ -48,11 +55,86 @@ clockid_t chosen() {
   return clock;
 }
 
-constinit std::atomic<std::int64_t> offset_ns{0};  // before the first recording: the clock's own
+// Behind all that was read before, unlike Recorder::now(): what is asked of a GPU and its answer lie between two of it.
+std::uint64_t read_counter() {
+#if defined(__x86_64__)
+  _mm_lfence();
+  return __rdtsc();
+#else
+  return 0;
+#endif
+}
+
+struct Moment {
+  std::uint64_t ticks = 0;
+  std::int64_t ns = 0;  // of steady_clock
+};
+
+// The counter and the system's clock at once: of several tries the one that was disturbed least.
+Moment read_both() {
+  Moment best;
+  std::uint64_t least = UINT64_MAX;
+  for (int i = 0; i < 32; ++i) {
+    const std::uint64_t before = read_counter();
+    const std::int64_t ns = now(CLOCK_MONOTONIC);
+    const std::uint64_t after = read_counter();
+    if (after - before >= least) continue;
+    least = after - before;
+    best = {before + (after - before) / 2, ns};
+  }
+  return best;
+}
+
+bool is_counter_steady() {
+#if defined(__x86_64__)
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid(0x80000007, &a, &b, &c, &d) == 0) return false;
+  return (d & (1u << 8)) != 0;  // "invariant TSC"
+#else
+  return false;
+#endif
+}
+
+struct Counter {
+  const bool is_steady = is_counter_steady();
+  const Moment loaded = is_steady ? read_both() : Moment{};
+};
+
+const Counter& counter() {
+  static const Counter the_counter;  // whichever file is initialized first asks for it
+  return the_counter;
+}
+
+// Over which the counter's rate is found at the least: to 20 ppm, which only scales all times alike.
+constexpr std::int64_t kCalibrationNs = 4'000'000;
+
+// Of the counter since `from_ticks`; 0 before the first recording, and where it is not steady.
+constinit std::atomic<double> ns_per_tick{0};
+constinit std::atomic<std::uint64_t> from_ticks{0};
+constinit std::atomic<std::int64_t> offset_ns{0};  // of the counter, then; else of the clock that is read
 
 }  // namespace
 
-std::int64_t steady_ns() { return now(chosen()) + offset_ns.load(std::memory_order_relaxed); }
-void set_steady_ns() { offset_ns.store(offset(chosen()), std::memory_order_relaxed); }
+bool counter_is_steady() { return counter().is_steady; }
+
+std::int64_t steady_ns() {
+  const std::int64_t offset = offset_ns.load(std::memory_order_relaxed);
+  const double rate = ns_per_tick.load(std::memory_order_relaxed);
+  if (rate == 0) return now(counter().is_steady ? CLOCK_MONOTONIC : chosen()) + offset;
+  const auto ticks = static_cast<std::int64_t>(read_counter() - from_ticks.load(std::memory_order_relaxed));
+  return offset + static_cast<std::int64_t>(static_cast<double>(ticks) * rate);
+}
+
+void set_steady_ns() {
+  if (!counter().is_steady) return offset_ns.store(offset(chosen()), std::memory_order_relaxed);
+  const Moment loaded = counter().loaded;
+  const std::int64_t since = now(CLOCK_MONOTONIC) - loaded.ns;
+  if (since < kCalibrationNs) std::this_thread::sleep_for(std::chrono::nanoseconds(kCalibrationNs - since));
+  const Moment here = read_both();
+  from_ticks.store(here.ticks, std::memory_order_relaxed);
+  offset_ns.store(here.ns, std::memory_order_relaxed);
+  ns_per_tick.store(static_cast<double>(here.ns - loaded.ns) / static_cast<double>(here.ticks - loaded.ticks),
+                    std::memory_order_relaxed);
+}
 
 }  // namespace paoding::profile

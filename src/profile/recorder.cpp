@@ -8,31 +8,13 @@
 #include <cstdlib>
 #include <new>
 
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
-
 #include "base/check.h"
 #include "base/huge_pages.h"
 #include "profile/recorder_state.h"
 
 namespace paoding::profile {
 
-namespace {
-
-bool counter_is_steady() {
-#if defined(__x86_64__)
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  if (__get_cpuid(0x80000007, &a, &b, &c, &d) == 0) return false;
-  return (d & (1u << 8)) != 0;  // "invariant TSC"
-#else
-  return false;
-#endif
-}
-
-}  // namespace
-
-const bool Recorder::counter_is_steady_ = counter_is_steady();
+const bool Recorder::counter_is_steady_ = profile::counter_is_steady();
 const bool Recorder::follows_environment_ = follow_environment();
 
 Recorder::Recording& Recorder::recording() {
