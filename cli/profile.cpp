@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 
 struct ProfileOptions {
   std::vector<std::string> command;
-  std::string state = "all", steps, path;
+  std::string state = "all", steps, cupti_steps, path;
   ReportFlags report;
 };
 
@@ -109,7 +109,9 @@ int run_profile(ProfileOptions& options, const std::vector<std::string>& own) {
   check_path(options.path);
   try {
     parse_state(options.state);
-    if (!options.steps.empty()) parse_steps(options.steps);
+    for (const std::string& steps : {options.steps, options.cupti_steps}) {
+      if (!steps.empty()) parse_steps(steps);
+    }
   } catch (const Error& error) {
     throw UsageError(error.what());
   }
@@ -117,8 +119,9 @@ int run_profile(ProfileOptions& options, const std::vector<std::string>& own) {
   if (words.empty()) throw UsageError("profile: what is to be run is missing");
   if (std::find(own.begin(), own.end(), words[0]) != own.end()) words.insert(words.begin(), "/proc/self/exe");
   const RecordingFolder folder;
-  const int code = run_command(words, fmt::format("folder={};state={};detail={};steps={}", folder.path().string(),
-                                                  options.state, options.report.detail, options.steps));
+  const int code = run_command(words, fmt::format("folder={};state={};detail={};steps={};cupti={}", folder.path().string(),
+                                                  options.state, options.report.detail, options.steps,
+                                                  options.cupti_steps));
   const std::vector<fs::path> recordings = folder.recordings();
   if (recordings.empty()) {
     print_error("paoding: profile: nothing was recorded: {} is no program of paoding's, or ended before it began\n",
@@ -174,6 +177,7 @@ void add_profile(CLI::App& app, Commands* commands) {
   add_path(*sub, &options->path, &options->state);
   sub->add_option("--steps", options->steps, "Record these runs of programs only, counted from 0: 2:8 is 2 to 7")
       ->type_name("FIRST:END");
+  sub->add_option("--cupti-steps", options->cupti_steps, kCuptiStepsHelp)->type_name("FIRST:END");
   options->report.add_to(*sub);
   sub->footer(
       "Examples:\n"

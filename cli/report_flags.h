@@ -11,6 +11,10 @@
 
 namespace paoding::cli {
 
+/// Of --cupti-steps, for every command that has it.
+inline constexpr const char* kCuptiStepsHelp =
+    "Have NVIDIA's CUPTI tell the kernels of GPUs in these of them, with the names of a library's: 4:20 is 4 to 19";
+
 struct ReportFlags {
   std::string sort = "total", detail = "op", nest = "op", format = "text";
   ReportLayout layout;

@@ -30,8 +30,9 @@ struct RunOptions {
   int repeat = 0;
   bool has_profile = false;
   ReportFlags report;
-  std::string profile_path, profile_steps;
+  std::string profile_path, profile_steps, cupti_steps;
   std::optional<StepWindow> window;
+  StepWindow by_cupti;
   bool stepwise = false;
   bool check_finite = false;
   bool json = false;
@@ -48,13 +49,14 @@ void check_options(RunOptions& options) {
     throw UsageError(
         fmt::format("--profile-path is '{}', needs to end in .json, .json.gz, .pftrace or .paoding", path));
   }
-  if (options.profile_steps.empty()) return;
   try {
-    options.window = parse_steps(options.profile_steps);
+    if (!options.profile_steps.empty()) options.window = parse_steps(options.profile_steps);
+    if (!options.cupti_steps.empty()) options.by_cupti = parse_steps(options.cupti_steps);
   } catch (const Error& error) {
     throw UsageError(error.what());
   }
-  options.repeat = std::max(options.repeat, static_cast<int>(std::min<std::int64_t>(options.window->end, 1 << 30)));
+  const std::int64_t end = std::max(options.window ? options.window->end : 0, options.by_cupti.end);
+  options.repeat = std::max(options.repeat, static_cast<int>(std::min<std::int64_t>(end, 1 << 30)));
 }
 
 // ---- --check-finite ----
@@ -149,7 +151,7 @@ void time_runs(Program& program, const RunOptions& options, Outcome* outcome, bo
   *is_printing = false;
   const int repeat = options.has_profile ? std::max(options.repeat, 1) : options.repeat;
   ProfiledSteps steps(options.window.value_or(StepWindow{0, options.has_profile ? repeat : 0}),
-                      ReportFlags::state_of(outcome->device), options.report.level());
+                      ReportFlags::state_of(outcome->device), options.report.level(), options.by_cupti);
   for (int i = 0; i < repeat; ++i) {
     steps.before(i);
     outcome->timing.repeated_ms.push_back(run_once(program));
@@ -300,6 +302,7 @@ void add_run(CLI::App& app, Commands* commands) {
   sub->add_option("--profile-steps", options->profile_steps,
                   "Profile these of the repeated runs, counted from 0: 2:8 is 2 to 7")
       ->type_name("FIRST:END");
+  sub->add_option("--cupti-steps", options->cupti_steps, kCuptiStepsHelp)->type_name("FIRST:END");
   sub->add_flag("--stepwise", options->stepwise, "Launch and check step by step (as PAODING_STEPWISE=1)");
   sub->add_flag(
       "--check-finite", options->check_finite,
@@ -315,7 +318,8 @@ void add_run(CLI::App& app, Commands* commands) {
       "  paoding run examples/graphs/log_of_negative.txt --random 7 --check-finite");
   commands->push_back({sub, [options] {
                          options->has_profile =
-                             options->has_profile || !options->profile_path.empty() || !options->profile_steps.empty();
+                             options->has_profile || !options->profile_path.empty() ||
+                             !options->profile_steps.empty() || !options->cupti_steps.empty();
                          return run(*options);
                        }});
 }

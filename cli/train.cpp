@@ -15,7 +15,7 @@ namespace paoding::cli {
 namespace {
 
 struct TrainCommand {
-  std::string profile_steps;
+  std::string profile_steps, cupti_steps;
   std::unique_ptr<models::Task> task;
   std::unique_ptr<TaskOptions> options;
   TrainRequest request;
@@ -56,7 +56,7 @@ int train(TrainCommand& command) {
       request.go_on += fmt::format(" {} {}", option->get_name(), shell_word(option->as<std::string>()));
   }
   if (request.compile.allow_tf32) request.go_on += " --tf32";
-  request.report.check(request.profile > 0 || !command.profile_steps.empty(), "--profile N");
+  request.report.check(request.profile > 0 || !command.profile_steps.empty() || !command.cupti_steps.empty(), "--profile N");
   if (!command.profile_steps.empty()) {
     if (request.profile > 0) throw UsageError("--profile and --profile-steps are both given: one says which steps");
     try {
@@ -64,6 +64,15 @@ int train(TrainCommand& command) {
     } catch (const Error& error) {
       throw UsageError(error.what());
     }
+  }
+  if (!command.cupti_steps.empty()) {
+    if (request.profile > 0) throw UsageError("--profile and --cupti-steps are both given: --profile-steps goes with it");
+    try {
+      request.cupti_steps = parse_steps(command.cupti_steps);
+    } catch (const Error& error) {
+      throw UsageError(error.what());
+    }
+    if (!request.profile_steps) request.profile_steps = request.cupti_steps;
   }
   request.compile.device = parse_device(command.device);
   if (command.threads > 0) omp_set_num_threads(static_cast<int>(command.threads));
@@ -124,6 +133,7 @@ void add_train(CLI::App& app, Commands* commands) {
     sub->add_option("--profile-steps", command->profile_steps,
                     "Show the Profiling Report of these steps, counted from 0: 2:8 is 2 to 7")
         ->type_name("FIRST:END");
+    sub->add_option("--cupti-steps", command->cupti_steps, kCuptiStepsHelp)->type_name("FIRST:END");
     r.report.nest = "scope";
     r.report.layout.width = 72;
     r.report.add_to(*sub);

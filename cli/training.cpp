@@ -271,7 +271,7 @@ void Training::run_epoch() {
     const auto start = Clock::now();
     if (request_.profile_steps && !profiled_) {
       profiled_.emplace(*request_.profile_steps, ReportFlags::state_of(request_.compile.device),
-                        request_.report.level());
+                        request_.report.level(), request_.cupti_steps);
     }
     if (profiled_) profiled_->before(steps_started());
     std::optional<models::Batch> batch;

@@ -24,6 +24,7 @@ struct TrainRequest {
   double save_minutes = 5;                  // between checkpoints within an epoch; 0: one after every step
   std::int64_t profile = 0;                 // steps at the end whose report is shown
   std::optional<StepWindow> profile_steps;  // or these, counted from 0
+  StepWindow cupti_steps;                   // of them, whose kernels CUPTI tells
   ReportFlags report;
   std::int64_t show = 10;  // test examples to show at the end
   bool test = true;        // score the test part at the end

@@ -117,6 +117,8 @@ TEST(ClockOnGpu, KeepsTwoMicroseconds) {
                       1)
             << " ppm fast\n";
   ASSERT_FALSE(off.empty());
+  EXPECT_GT(good, 200) << "an answer before anybody can have asked";
+  if (good > 4000) GTEST_SKIP() << "NOT CHECKED: this GPU takes " << good << " ns to answer";
   for (const Off& one : off) EXPECT_LE(std::abs(one.off_ns), 2000) << "at " << one.at_ns - begin;
 }
 

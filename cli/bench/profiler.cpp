@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Section P: what recording costs.
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <optional>
 
@@ -65,6 +66,34 @@ Samples time_recording(Program& program, How how, bool is_waited, bool on_gpu) {
   return Samples{found[found.size() / 2], found.front(), found.back(), kRounds};
 }
 
+// What 16 runs take longer in a window under CUPTI, its two ends included: the first of a process at the most. Or what a
+// run takes longer in a recording behind one.
+Samples time_window(Program& program, bool is_behind) {
+  constexpr int kRounds = 7, kRuns = 16, kFirst = 24;
+  const auto run = [&](int runs) {
+    for (int i = 0; i < runs; ++i) program.run(), program.wait();
+  };
+  const auto time_runs = [&](bool has_cupti) {
+    const auto start = std::chrono::steady_clock::now();
+    std::optional<CuptiWindow> window;
+    if (has_cupti) window.emplace();
+    run(kRuns);
+    window.reset();
+    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+  };
+  const auto time = [&] { return time_waiting(program, 1, {20, 20, 0}).median; };
+  std::vector<double> found;
+  for (int round = 0; round < kRounds; ++round) {
+    Profiler profiler;
+    run(kFirst);
+    const double before = is_behind ? time() : time_runs(false), window = time_runs(true);
+    if (is_behind) run(kFirst);
+    found.push_back((is_behind ? time() : window) - before);
+  }
+  std::sort(found.begin(), found.end());
+  return Samples{found[found.size() / 2], found.front(), found.back(), kRounds};
+}
+
 // Rows of one work: what it takes, and what it takes longer when it is recorded.
 void add_recordings(const Case& work, const std::string& name, bool is_on_gpu, Cases* cases) {
   static constexpr std::pair<How, const char*> kHows[] = {
@@ -89,6 +118,25 @@ void add_recordings(const Case& work, const std::string& name, bool is_on_gpu, C
       };
       cases->push_back(std::move(c));
     }
+  }
+  if (!is_on_gpu) return;
+  for (const bool is_behind : {false, true}) {
+    Case c;
+    c.section = 'P';
+    c.kind = "recording";
+    c.dtype = work.dtype;
+    c.tf32 = work.tf32;
+    c.name = fmt::format("recording/{}/waited/{}", name, is_behind ? "behind_window" : "window");
+    c.what = is_behind ? "what a recorded run takes longer behind a window under CUPTI"
+                       : "what 16 runs take longer in a window under CUPTI, with its ends";
+    c.sizes = work.sizes;
+    c.on_cpu = false;
+    if (!is_behind) c.goal.wall = 35e3;
+    c.measure = [work, made, is_behind](const Setting& setting) {
+      if (*made == nullptr) *made = std::make_unique<Recorded>(work, setting.compile);
+      return time_window(*(*made)->program, is_behind);
+    };
+    cases->push_back(std::move(c));
   }
 }
 

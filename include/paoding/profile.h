@@ -89,20 +89,40 @@ struct StepWindow {
   std::int64_t first = 0, end = 0;
 };
 
-/// Records some steps of a loop that it is told of. Errors as Profiler. The loop's thread uses it.
+/// A stretch of the recording that is under way in which NVIDIA's CUPTI tells the kernels of GPUs, with the names of a
+/// library's: in front of it and behind it they leave their own stamps. It begins and ends between two runs, waits for
+/// the GPUs at both ends, and lets go of CUPTI at the end. No other thread uses a GPU at its ends, and graphs of others
+/// that are launched meanwhile cannot be launched again. Where CUPTI cannot be used the report says why. One at a time.
+class CuptiWindow {
+ public:
+  /// Error (argument) when nothing is being recorded, or another is open.
+  CuptiWindow();
+  /// Ends it, if the recording has not ended before.
+  ~CuptiWindow();
+  CuptiWindow(const CuptiWindow&) = delete;
+  CuptiWindow& operator=(const CuptiWindow&) = delete;
+
+ private:
+  std::uint64_t recording_;
+};
+
+/// Records some steps of a loop that it is told of, and has CUPTI see some of those. Errors as Profiler. The loop's
+/// thread uses it.
 class ProfiledSteps {
  public:
-  explicit ProfiledSteps(StepWindow window, State state = State::all, Detail detail = Detail::op);
+  explicit ProfiledSteps(StepWindow window, State state = State::all, Detail detail = Detail::op,
+                         StepWindow by_cupti = {});
   /// Called in front of every step with its number, and behind the last with the number of the next.
   void before(std::int64_t step);
   /// Null until the first of the steps.
   Profiler* profiler() { return profiler_ ? &*profiler_ : nullptr; }
 
  private:
-  StepWindow window_;
+  StepWindow window_, by_cupti_;
   State state_;
   Detail detail_;
   std::optional<Profiler> profiler_;
+  std::optional<CuptiWindow> cupti_;
 };
 
 /// A stretch of a program with a name of its own in reports and timelines: reading a file, a phase of training. Costs

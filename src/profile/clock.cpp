@@ -33,28 +33,6 @@ std::int64_t offset(clockid_t clock) {
   return best;
 }
 
-// Some systems have the hardware's clock for show: in steps of microseconds, or by a call of the system each time.
-bool is_fine(clockid_t clock) {
-  constexpr int kReadings = 64, kMostNs = 250;  // a reading
-  for (int attempt = 0; attempt < 3; ++attempt) {
-    const std::int64_t start = now(CLOCK_MONOTONIC), first = now(clock);
-    std::int64_t last = first, steps = 0;
-    for (int i = 0; i < kReadings; ++i) {
-      const std::int64_t next = now(clock);
-      steps += next != last;
-      last = next;
-    }
-    if (now(CLOCK_MONOTONIC) - start <= kReadings * kMostNs && steps * kMostNs >= last - first && steps > 0)
-      return true;
-  }
-  return false;
-}
-
-clockid_t chosen() {
-  static const clockid_t clock = is_fine(CLOCK_MONOTONIC_RAW) ? CLOCK_MONOTONIC_RAW : CLOCK_MONOTONIC;
-  return clock;
-}
-
 // Behind all that was read before, unlike Recorder::now(): what is asked of a GPU and its answer lie between two of it.
 std::uint64_t read_counter() {
 #if defined(__x86_64__)
@@ -120,13 +98,13 @@ bool counter_is_steady() { return counter().is_steady; }
 std::int64_t steady_ns() {
   const std::int64_t offset = offset_ns.load(std::memory_order_relaxed);
   const double rate = ns_per_tick.load(std::memory_order_relaxed);
-  if (rate == 0) return now(counter().is_steady ? CLOCK_MONOTONIC : chosen()) + offset;
+  if (rate == 0) return now(counter().is_steady ? CLOCK_MONOTONIC : CLOCK_MONOTONIC_RAW) + offset;
   const auto ticks = static_cast<std::int64_t>(read_counter() - from_ticks.load(std::memory_order_relaxed));
   return offset + static_cast<std::int64_t>(static_cast<double>(ticks) * rate);
 }
 
 void set_steady_ns() {
-  if (!counter().is_steady) return offset_ns.store(offset(chosen()), std::memory_order_relaxed);
+  if (!counter().is_steady) return offset_ns.store(offset(CLOCK_MONOTONIC_RAW), std::memory_order_relaxed);
   const Moment loaded = counter().loaded;
   const std::int64_t since = now(CLOCK_MONOTONIC) - loaded.ns;
   if (since < kCalibrationNs) std::this_thread::sleep_for(std::chrono::nanoseconds(kCalibrationNs - since));

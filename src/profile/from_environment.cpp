@@ -18,8 +18,9 @@ namespace {
 
 struct Asked {
   RecorderOptions options;
-  StepWindow steps;  // of runs; all when they are empty
+  StepWindow steps, by_cupti;  // of runs; all when `steps` is empty
   std::atomic<std::int64_t> runs{0};
+  std::uint64_t recording = 0;  // that goes by CUPTI
   pid_t process = 0;
 };
 
@@ -28,7 +29,7 @@ Asked& asked() {
   return *the_one;
 }
 
-// "folder=/tmp/x;state=all;detail=op;steps=2:8"
+// "folder=/tmp/x;state=all;detail=op;steps=2:8;cupti=4:6"
 void read(const std::string& text) {
   std::map<std::string, std::string> values;
   for (std::size_t at = 0; at < text.size();) {
@@ -41,6 +42,7 @@ void read(const std::string& text) {
   a.options.detail = parse_detail(values["detail"]);
   a.options.file = fmt::format("{}/{}.paoding", values["folder"], getpid());
   if (!values["steps"].empty()) a.steps = parse_steps(values["steps"]);
+  if (!values["cupti"].empty()) a.by_cupti = parse_steps(values["cupti"]);
   a.process = getpid();
 }
 
@@ -64,11 +66,8 @@ bool Recorder::follow_environment() {
   if (text.empty()) return false;
   try {
     read(text);
-    if (asked().steps.end > 0) {
-      counts_runs_.store(true);
-    } else {
-      start(asked().options);
-    }
+    counts_runs_.store(asked().steps.end > 0 || asked().by_cupti.end > 0);
+    if (asked().steps.end == 0) start(asked().options);
     end_at_exit();
   } catch (const std::exception&) {
     return false;  // not what `paoding profile` writes
@@ -79,10 +78,16 @@ bool Recorder::follow_environment() {
 void Recorder::count_run() {
   Asked& a = asked();
   const std::int64_t run = a.runs.fetch_add(1);
-  if (run == a.steps.first && !running()) start(a.options);
-  if (run != a.steps.end) return;
-  counts_runs_.store(false);
-  end_recording();
+  const auto is_mine = [&] { return running() && getpid() == a.process; };
+  if (a.steps.end > 0 && run == a.steps.first && !running()) start(a.options);
+  try {
+    if (run == std::max(a.by_cupti.first, a.steps.first) && run < a.by_cupti.end && is_mine()) a.recording = begin_cupti();
+    if (run == a.by_cupti.end && is_mine()) end_cupti(a.recording);
+  } catch (const std::exception& e) {  // as at the end: nobody is there to be told
+    add_note(fmt::format("GPU spans: {}", e.what()));
+  }
+  if (a.steps.end > 0 && run == a.steps.end) end_recording();
+  if (run >= std::max(a.steps.end, a.by_cupti.end)) counts_runs_.store(false);
 }
 
 }  // namespace paoding::profile

@@ -99,12 +99,23 @@ const profile::Trace& Profiler::trace() const {
   return *trace_;
 }
 
-ProfiledSteps::ProfiledSteps(StepWindow window, State state, Detail detail)
-    : window_(window), state_(state), detail_(detail) {}
+CuptiWindow::CuptiWindow() : recording_(profile::Recorder::begin_cupti()) {}
+
+CuptiWindow::~CuptiWindow() { profile::Recorder::end_cupti(recording_); }
+
+ProfiledSteps::ProfiledSteps(StepWindow window, State state, Detail detail, StepWindow by_cupti)
+    : window_(window), by_cupti_(by_cupti), state_(state), detail_(detail) {}
 
 void ProfiledSteps::before(std::int64_t step) {
-  if (!profiler_ && step >= window_.first && step < window_.end) profiler_.emplace(state_, detail_);
-  if (profiler_ && step >= window_.end) profiler_->end();
+  const auto is_in = [step](const StepWindow& window) { return step >= window.first && step < window.end; };
+  if (cupti_ && !is_in(by_cupti_)) cupti_.reset();
+  if (!profiler_ && is_in(window_)) profiler_.emplace(state_, detail_);
+  if (profiler_ && step >= window_.end) {
+    cupti_.reset();
+    profiler_->end();
+  } else if (profiler_ && !cupti_ && is_in(by_cupti_)) {
+    cupti_.emplace();
+  }
 }
 
 namespace {

@@ -248,9 +248,43 @@ void Recorder::add_source(GpuSource source) {
   Recording& r = recording();
   std::lock_guard lock(r.control);
   // The first program for a GPU may be made while a recording is under way.
-  if (running() && r.options->state != State::cpu) source.start(r.options->state, r.options->detail);
+  if (running() && r.options->state != State::cpu) {
+    source.start(r.options->state, r.options->detail);
+    if (r.goes_by_cupti) source.begin_cupti();
+  }
   r.sources.push_back(std::move(source));
   if (follows_environment_) end_at_exit();
+}
+
+std::uint64_t Recorder::begin_cupti() {
+  static const SiteId site = add_site({.name = "CUPTI begins", .kind = SpanKind::recording});
+  Recording& r = recording();
+  std::lock_guard lock(r.control);
+  if (!running()) fail(ErrorKind::argument, "CuptiWindow: nothing is being recorded, needs start_profiler first");
+  if (r.goes_by_cupti) fail(ErrorKind::argument, "CuptiWindow: another is open, needs to end first");
+  r.goes_by_cupti = true;
+  const SpanScope seen(site);
+  if (r.options->state != State::cpu) {
+    for (const GpuSource& source : r.sources) source.begin_cupti();
+  }
+  return session();
+}
+
+void Recorder::end_cupti(std::uint64_t of) {
+  static const SiteId site = add_site({.name = "CUPTI ends", .kind = SpanKind::recording});
+  Recording& r = recording();
+  std::lock_guard lock(r.control);
+  if (!running() || session() != of) return;
+  r.goes_by_cupti = false;
+  const SpanScope seen(site);
+  if (r.options->state == State::cpu) return;
+  for (const GpuSource& source : r.sources) {
+    try {
+      source.end_cupti();
+    } catch (const std::exception& e) {  // what was seen before is still worth having
+      add_note(fmt::format("GPU spans: {}", e.what()));
+    }
+  }
 }
 
 bool Recorder::running() {
@@ -299,6 +333,7 @@ void Recorder::start(const RecorderOptions& options) {
     r.chunk_count = r.thread_count = 0;
     static_cast<BesideThreads&>(r) = {};
     r.problem.clear();
+    r.goes_by_cupti = false;
     session_.fetch_add(1);
   }
   try {

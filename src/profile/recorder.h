@@ -95,6 +95,8 @@ struct RecorderOptions {
 struct GpuSource {
   std::function<void(State, Detail)> start;  // called before the first span is taken
   std::function<void()> stop;                // adds what it has seen (Recorder::add_gpu) and returns
+  /// Of a stretch of the recording that goes by CUPTI; stop ends it too.
+  std::function<void()> begin_cupti = [] {}, end_cupti = [] {};
 };
 
 /// A recording that has ended, as it was written: a Trace when somebody asks for one, which takes its time.
@@ -190,6 +192,11 @@ class Recorder {
   static Recorded end();
   /// The same, as a Trace.
   static Trace stop();
+  /// From here on the GPU's sources go by CUPTI. Returns which recording it is. Error (argument) when there is none, or
+  /// they do already.
+  static std::uint64_t begin_cupti();
+  /// No longer, if that recording is still under way.
+  static void end_cupti(std::uint64_t recording);
   static bool running();
   /// What one span costs its thread, measured once.
   static std::uint64_t span_cost_ns();

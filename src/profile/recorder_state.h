@@ -228,6 +228,7 @@ struct Recorder::Recording : BesideThreads {
   std::vector<HeldNow> held;  // whether anything is recorded or not
   std::uint64_t dropped_samples = 0;
   std::vector<GpuSource> sources;
+  bool goes_by_cupti = false;
 
   /// What a site of a recorder's id says.
   SiteInfo site_info(SiteId site);

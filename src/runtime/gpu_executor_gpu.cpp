@@ -290,10 +290,7 @@ class GpuExecutor : public Executor {
     if (!GpuTrace::is_wanted()) [[likely]]
       return launch_alone(segment);
     segment.is_seen = true;
-    if (!segment.seen->launch(run, *segment.graph, stream_.get()) &&
-        !segment.stamps->launch(run, *segment.graph, stream_.get())) {
-      segment.graph->launch(stream_.get());
-    }
+    segment.seen->launch(run, *segment.graph, *segment.stamps, stream_.get());
   }
 
   void launch_alone(Segment& segment) const {

@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <vector>
 
 #include "profile/recorder.h"
@@ -52,9 +53,14 @@ class GpuStamps {
   /// In place of `plain`, the graph without stamps, or that one. False where there is no room for stamps, which the
   /// recording notes.
   bool launch(std::uint32_t run, CapturedGraph& plain, CUstream stream);
+  /// To hold stamps against what CUPTI sees of the same replay: the graph with all stamps, as if it were launched now, or
+  /// `plain` where there is no room for stamps.
+  CapturedGraph& next_in_full(std::uint32_t run, CapturedGraph& plain, CUstream stream);
   /// Nothing is being recorded: its executable graphs go.
   void rest();
 
+  /// Those that programs are on, whose runs are captured.
+  static std::set<const gpu::GpuDevice*> devices();
   /// `budget`: the share of a program's time that stamps may cost.
   static void start_recording(double budget);
   /// Everything that was launched is done, and told to the recorder.

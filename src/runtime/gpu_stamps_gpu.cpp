@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstring>
 #include <deque>
-#include <set>
 #include <utility>
 
 #include "base/check.h"
@@ -203,6 +202,20 @@ bool GpuStamps::launch(std::uint32_t run, CapturedGraph& plain, CUstream stream)
   }
 }
 
+CapturedGraph& GpuStamps::next_in_full(std::uint32_t run, CapturedGraph& plain, CUstream stream) {
+  const std::lock_guard lock(mutex_);
+  if (recording_ != StampTimes::get().recording()) begin_recording();
+  is_awake_ = true;
+  stream_ = stream;
+  drain();
+  StampTimes::get().look_at_clock(device_);
+  if (timed_ == nullptr) timed_ = capture(true);
+  if (!timed_->has_room()) return plain;
+  timed_->launched.push_back(StampTimes::get().next_launch(run));
+  ++launches_;
+  return *timed_->graph;
+}
+
 void GpuStamps::drain() {
   if (timed_ != nullptr) drain(*timed_, &least_timed_ns_);
   if (whole_ != nullptr) drain(*whole_, &least_whole_ns_);
@@ -277,12 +290,16 @@ void GpuStamps::rest() {
   if (whole_ != nullptr) whole_->graph->rest();
 }
 
+std::set<const gpu::GpuDevice*> GpuStamps::devices() {
+  std::set<const gpu::GpuDevice*> all;
+  LiveSet<GpuStamps>::get().for_each([&](const GpuStamps& stamps) { all.insert(&stamps.device_); });
+  return all;
+}
+
 void GpuStamps::start_recording(double budget) {
   StampTimes::get().start(budget);
   CopyStamps::get().start();
-  std::set<const gpu::GpuDevice*> devices;
-  LiveSet<GpuStamps>::get().for_each([&](const GpuStamps& stamps) { devices.insert(&stamps.device_); });
-  for (const gpu::GpuDevice* device : devices) {  // now, not in the first launch
+  for (const gpu::GpuDevice* device : devices()) {  // now, not in the first launch
     try {
       gpu::load_stamp_kernels(*device);
       StampTimes::get().look_at_clock(*device);

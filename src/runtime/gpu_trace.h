@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Spans of a program's steps on the GPU: by stamps of their own (gpu_stamps.h), or by CUPTI where it is asked for
-// (PAODING_CUPTI). A run stays one graph launch, and the kernels that CUPTI reports for it are found by the nodes that
-// they were, never by their order.
+// Spans of a program's steps on the GPU: by stamps of their own (gpu_stamps.h), or by CUPTI (cupti_records.h), for as
+// long as a CuptiWindow is open, or for a whole recording (PAODING_CUPTI). A run stays one graph launch.
 #pragma once
 
 #include <cuda.h>
@@ -13,7 +12,9 @@
 #include "plan/plan.h"
 #include "profile/recorder.h"
 #include "runtime/captured_graph.h"
+#include "runtime/cupti_records.h"
 #include "runtime/gpu_order.h"
+#include "runtime/gpu_stamps.h"
 #include "runtime/sites.h"
 
 namespace paoding {
@@ -32,8 +33,8 @@ class GpuTrace {
   /// Whether a recording that is under way goes by CUPTI.
   static bool uses_cupti();
 
-  /// Launches the graph's twin. False, and nothing is launched, where no recording goes by CUPTI (any more).
-  bool launch(std::uint32_t run, CapturedGraph& graph, CUstream stream);
+  /// Launches the graph so that it is seen: its twin where the recording goes by CUPTI, else one with stamps.
+  void launch(std::uint32_t run, CapturedGraph& graph, GpuStamps& stamps, CUstream stream);
   /// Of a launch that nobody records: how long it takes when nobody does.
   void note_alone(profile::Ticks start);
   /// Has kernels recorded from here on, at the latest of the program that asks.
@@ -53,15 +54,10 @@ class GpuTrace {
     std::optional<gpu::Event> begin_, end_;  // without CUPTI
   };
 
-  /// What a graph launch of one program consists of.
-  struct Shape {
-    int device = 0;
-    std::shared_ptr<const Sites> sites;  // per entry of the order; of all graphs of a run
-    bool has_nodes = false;              // that run in every launch
-  };
-
  private:
-  std::shared_ptr<const Shape> shape_;
+  void launch_twin(std::uint32_t run, CapturedGraph& graph, GpuStamps& stamps, CUstream stream);
+
+  std::shared_ptr<const GraphShape> shape_;
   profile::SiteId launch_site_ = 0;
   profile::Ticks alone_ = 0;  // what a launch takes that nobody records; 0 is not known
 };

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// What CUPTI saw of runs, as spans of their steps: kernels of graphs by the nodes that they were, never by their order;
+// those of steps that were launched one by one by their times.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "gpu/cupti_collector.h"
+#include "profile/recorder.h"
+#include "runtime/captured_graph.h"
+
+namespace paoding {
+
+/// What a graph launch of one program consists of.
+struct GraphShape {
+  int device = 0;
+  std::shared_ptr<const std::vector<profile::SiteId>> sites;  // per entry of the order; of all graphs of a run
+  bool has_nodes = false;                                     // that run in every launch
+};
+
+/// What was launched while CUPTI looked, in order.
+struct CuptiLaunches {
+  struct Graph {
+    std::shared_ptr<const GraphShape> shape;
+    std::shared_ptr<const CapturedGraph::Numbers> numbers;
+    std::uint32_t run;
+  };
+  // A step that was launched by itself and waited for.
+  struct Step {
+    int device;
+    profile::SiteId site;
+    std::uint32_t run;
+    std::int64_t start_ns, end_ns;
+  };
+  std::vector<Graph> graphs;
+  std::vector<Step> steps;
+};
+
+/// Tells the recorder, what is missing too.
+void tell_cupti(CuptiLaunches launches, const std::vector<gpu::GpuActivity>& activities,
+                const gpu::CuptiCollector::Lost& lost);
+
+}  // namespace paoding
