@@ -39,7 +39,10 @@ def bench(paoding, device, cases):
 
 
 def recordings(rows):
-    """What recording adds to each work, as shares of a run; the noise is what plain runs differ among themselves."""
+    """What recording adds to each work, as shares of a run; the noise is what plain runs differ among themselves.
+
+    window_us: what 16 runs take longer in a CuptiWindow, its ends included; the first of the process is the most.
+    """
     made = {}
     for name, row in rows.items():
         if not name.endswith("/plain"):
@@ -51,6 +54,10 @@ def recordings(rows):
             more = rows.get(f"recording/{work}/{how}")
             if more:
                 one[how + "_more"] = more["us"] / plain
+        window = rows.get(f"recording/{work}/window")
+        if window:
+            one["window_us"] = {"median": window["us"], "least": window["us_min"], "most": window["us_max"]}
+            one["behind_window_more"] = rows[f"recording/{work}/behind_window"]["us"] / plain
         made[work] = one
     return made
 

@@ -119,9 +119,9 @@ int run_profile(ProfileOptions& options, const std::vector<std::string>& own) {
   if (words.empty()) throw UsageError("profile: what is to be run is missing");
   if (std::find(own.begin(), own.end(), words[0]) != own.end()) words.insert(words.begin(), "/proc/self/exe");
   const RecordingFolder folder;
-  const int code = run_command(words, fmt::format("folder={};state={};detail={};steps={};cupti={}", folder.path().string(),
-                                                  options.state, options.report.detail, options.steps,
-                                                  options.cupti_steps));
+  const int code =
+      run_command(words, fmt::format("folder={};state={};detail={};steps={};cupti={}", folder.path().string(),
+                                     options.state, options.report.detail, options.steps, options.cupti_steps));
   const std::vector<fs::path> recordings = folder.recordings();
   if (recordings.empty()) {
     print_error("paoding: profile: nothing was recorded: {} is no program of paoding's, or ended before it began\n",

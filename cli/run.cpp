@@ -317,9 +317,8 @@ void add_run(CLI::App& app, Commands* commands) {
       "  paoding run evaluate.txt --feed runs/mine batch.safetensors --allow-surplus\n"
       "  paoding run examples/graphs/log_of_negative.txt --random 7 --check-finite");
   commands->push_back({sub, [options] {
-                         options->has_profile =
-                             options->has_profile || !options->profile_path.empty() ||
-                             !options->profile_steps.empty() || !options->cupti_steps.empty();
+                         options->has_profile = options->has_profile || !options->profile_path.empty() ||
+                                                !options->profile_steps.empty() || !options->cupti_steps.empty();
                          return run(*options);
                        }});
 }

@@ -56,7 +56,8 @@ int train(TrainCommand& command) {
       request.go_on += fmt::format(" {} {}", option->get_name(), shell_word(option->as<std::string>()));
   }
   if (request.compile.allow_tf32) request.go_on += " --tf32";
-  request.report.check(request.profile > 0 || !command.profile_steps.empty() || !command.cupti_steps.empty(), "--profile N");
+  request.report.check(request.profile > 0 || !command.profile_steps.empty() || !command.cupti_steps.empty(),
+                       "--profile N");
   if (!command.profile_steps.empty()) {
     if (request.profile > 0) throw UsageError("--profile and --profile-steps are both given: one says which steps");
     try {
@@ -66,7 +67,8 @@ int train(TrainCommand& command) {
     }
   }
   if (!command.cupti_steps.empty()) {
-    if (request.profile > 0) throw UsageError("--profile and --cupti-steps are both given: --profile-steps goes with it");
+    if (request.profile > 0)
+      throw UsageError("--profile and --cupti-steps are both given: --profile-steps goes with it");
     try {
       request.cupti_steps = parse_steps(command.cupti_steps);
     } catch (const Error& error) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The chip's clock beside the host's, for as long as PAODING_CLOCK_SECONDS says: what recordings take a GPU's stamps by.
+// The chip's clock beside the host's, for as long as PAODING_CLOCK_SECONDS says: what recordings take a GPU's stamps
+// by.
 #include <gtest/gtest.h>
 #include <time.h>
 
@@ -56,7 +57,8 @@ void print(const std::string& what, int seconds, std::vector<Off> all) {
     return std::abs(all[static_cast<std::size_t>(share * static_cast<double>(all.size() - 1))].off_ns);
   };
   std::cout << "clocks over " << seconds << " s: " << all.size() << " " << what << " are off by " << at(0.5)
-            << " ns at the median, " << at(0.99) << " at 99%, " << at(1) << " at most; the worst, at s: ns (round trip):";
+            << " ns at the median, " << at(0.99) << " at 99%, " << at(1)
+            << " at most; the worst, at s: ns (round trip):";
   for (std::size_t i = 0; i < std::min<std::size_t>(all.size(), 8); ++i) {
     const Off& one = all[all.size() - 1 - i];
     std::cout << "  " << static_cast<double>((one.at_ns - begin) / 1'000'000) / 1e3 << ": " << one.off_ns << " ("

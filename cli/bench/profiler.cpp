@@ -66,8 +66,8 @@ Samples time_recording(Program& program, How how, bool is_waited, bool on_gpu) {
   return Samples{found[found.size() / 2], found.front(), found.back(), kRounds};
 }
 
-// What 16 runs take longer in a window under CUPTI, its two ends included: the first of a process at the most. Or what a
-// run takes longer in a recording behind one.
+// What 16 runs take longer in a window under CUPTI, its two ends included: the first of a process at the most. Or what
+// a run takes longer in a recording behind one.
 Samples time_window(Program& program, bool is_behind) {
   constexpr int kRounds = 7, kRuns = 16, kFirst = 24;
   const auto run = [&](int runs) {

@@ -9,9 +9,9 @@ namespace paoding::profile {
 /// Whether the CPU's counter never stops or changes its rate.
 bool counter_is_steady();
 /// Nanoseconds, of steady_clock when a recording last began and from there on as fast as the CPU's counter runs, where
-/// it is steady; else as the hardware's own clock does (CLOCK_MONOTONIC_RAW). steady_clock itself is slewed where a time
-/// server has found it wrong, by up to 500 us a second and more: a line through two readings of it and of a clock that
-/// is not slewed, a second apart, would be bent by 100.
+/// it is steady; else as the hardware's own clock does (CLOCK_MONOTONIC_RAW). steady_clock itself is slewed where a
+/// time server has found it wrong, by up to 500 us a second and more: a line through two readings of it and of a clock
+/// that is not slewed, a second apart, would be bent by 100.
 std::int64_t steady_ns();
 /// Sets it to steady_clock: when nothing is being recorded. May take 4 ms right after the program has begun.
 void set_steady_ns();

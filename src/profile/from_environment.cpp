@@ -81,7 +81,8 @@ void Recorder::count_run() {
   const auto is_mine = [&] { return running() && getpid() == a.process; };
   if (a.steps.end > 0 && run == a.steps.first && !running()) start(a.options);
   try {
-    if (run == std::max(a.by_cupti.first, a.steps.first) && run < a.by_cupti.end && is_mine()) a.recording = begin_cupti();
+    if (run == std::max(a.by_cupti.first, a.steps.first) && run < a.by_cupti.end && is_mine())
+      a.recording = begin_cupti();
     if (run == a.by_cupti.end && is_mine()) end_cupti(a.recording);
   } catch (const std::exception& e) {  // as at the end: nobody is there to be told
     add_note(fmt::format("GPU spans: {}", e.what()));

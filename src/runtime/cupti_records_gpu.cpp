@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/cupti_records.h"
-
 #include <algorithm>
 #include <array>
 #include <map>
 #include <unordered_map>
 
 #include "base/check.h"
+#include "runtime/cupti_records.h"
 
 namespace paoding {
 namespace {
@@ -105,8 +104,9 @@ void add_by_nodes(const std::vector<CuptiLaunches::Graph>& made, const Activitie
 
 // The step that was waited for at the time, if one was.
 const CuptiLaunches::Step* step_at(const std::vector<CuptiLaunches::Step>& steps, const gpu::GpuActivity& activity) {
-  const auto behind = std::upper_bound(steps.begin(), steps.end(), activity.start_ns,
-                                       [](std::int64_t ns, const CuptiLaunches::Step& step) { return ns < step.start_ns; });
+  const auto behind =
+      std::upper_bound(steps.begin(), steps.end(), activity.start_ns,
+                       [](std::int64_t ns, const CuptiLaunches::Step& step) { return ns < step.start_ns; });
   if (behind == steps.begin()) return nullptr;
   const CuptiLaunches::Step& step = *std::prev(behind);
   return step.device == static_cast<int>(activity.device) && activity.start_ns <= step.end_ns ? &step : nullptr;

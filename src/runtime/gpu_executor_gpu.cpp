@@ -10,7 +10,6 @@
 #include "base/cancel_poll.h"
 #include "base/check.h"
 #include "base/one_line.h"
-#include "runtime/captured_graph.h"
 #include "runtime/copy_span.h"
 #include "runtime/executor.h"
 #include "runtime/gpu_arena.h"
@@ -26,8 +25,8 @@
 #include "runtime/gpu_reads.h"
 #include "runtime/gpu_results.h"
 #include "runtime/gpu_room.h"
-#include "runtime/gpu_stamps.h"
 #include "runtime/gpu_trace.h"
+#include "runtime/seen_graph.h"
 #include "runtime/sites.h"
 
 namespace paoding {
@@ -181,15 +180,6 @@ class GpuExecutor : public Executor {
     }
   }
 
-  struct Segment {
-    Piece piece;
-    bool is_seen = false;  // the last launch was recorded
-    int alone = 0;         // launches that were timed while nobody recorded
-    std::unique_ptr<CapturedGraph> graph = {};
-    std::optional<GpuTrace> seen = {};
-    std::unique_ptr<GpuStamps> stamps = {};
-  };
-
   void add_phases() {
     std::set<const Step*> seen;
     std::optional<LaunchSites> sites;
@@ -224,11 +214,7 @@ class GpuExecutor : public Executor {
       Segment& segment = segments_.emplace_back(Segment{std::move(piece)});
       if (segment.piece.kind != Piece::Kind::graph) continue;
       const auto [first, end] = std::pair(segment.piece.first, segment.piece.end);
-      segment.graph = std::make_unique<CapturedGraph>(
-          device_, arena_->graphs, order_, first, end,
-          [this](std::size_t k, CUstream stream, CUgraphConditionalHandle node) { capture(k, stream, node, nullptr); });
-      segment.seen.emplace(device_.index(), sites, segment.graph->nodes());
-      segment.stamps = std::make_unique<GpuStamps>(
+      segment.graph = std::make_unique<SeenGraph>(
           device_, arena_->graphs, order_,
           GpuStamps::Stretch{first, end, by, sites, [this](auto... of) { capture(of...); }});
     }
@@ -249,6 +235,11 @@ class GpuExecutor : public Executor {
                        label.scope.empty() ? "" : " in " + one_line(label.scope), launches_[i].instance);
   }
 
+  struct Segment {
+    Piece piece;
+    std::unique_ptr<SeenGraph> graph = {};
+  };
+
   // What comes next.
   std::size_t run_segment(Segment& segment, std::uint32_t run, bool is_first) {
     const Piece& piece = segment.piece;
@@ -256,7 +247,7 @@ class GpuExecutor : public Executor {
       const auto lock = gate_->lock();
       if (is_first) gate_->begin_run();
       if (piece.prints) prints_.clear();
-      if (piece.kind == Piece::Kind::graph) named([&] { launch(segment, run); });
+      if (piece.kind == Piece::Kind::graph) named([&] { segment.graph->launch(run, stream_.get()); });
     }
     if (piece.kind == Piece::Kind::host) {
       host_->run(order_[piece.first].launch, run, [this] { wait(true); });
@@ -284,26 +275,6 @@ class GpuExecutor : public Executor {
     } catch (const Error& error) {
       fail_in_repeat(error, i / (launches_.size() / repeats_) + 1, repeats_);
     }
-  }
-
-  void launch(Segment& segment, std::uint32_t run) {
-    if (!GpuTrace::is_wanted()) [[likely]]
-      return launch_alone(segment);
-    segment.is_seen = true;
-    segment.seen->launch(run, *segment.graph, *segment.stamps, stream_.get());
-  }
-
-  void launch_alone(Segment& segment) const {
-    constexpr int kTimed = 16;
-    if (segment.alone == kTimed) [[likely]] {
-      segment.graph->launch(stream_.get());
-    } else {
-      ++segment.alone;
-      const profile::Ticks start = profile::Recorder::now();
-      segment.graph->launch(stream_.get());
-      segment.seen->note_alone(start);
-    }
-    if (std::exchange(segment.is_seen, false)) segment.stamps->rest();
   }
 
   // One that programs before this one have, where it can grow to what this one needs.

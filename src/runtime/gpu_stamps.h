@@ -53,8 +53,8 @@ class GpuStamps {
   /// In place of `plain`, the graph without stamps, or that one. False where there is no room for stamps, which the
   /// recording notes.
   bool launch(std::uint32_t run, CapturedGraph& plain, CUstream stream);
-  /// To hold stamps against what CUPTI sees of the same replay: the graph with all stamps, as if it were launched now, or
-  /// `plain` where there is no room for stamps.
+  /// To hold stamps against what CUPTI sees of the same replay: the graph with all stamps, as if it were launched now,
+  /// or `plain` where there is no room for stamps.
   CapturedGraph& next_in_full(std::uint32_t run, CapturedGraph& plain, CUstream stream);
   /// Nothing is being recorded: its executable graphs go.
   void rest();

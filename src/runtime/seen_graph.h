@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// A stretch of a run as a graph that is launched as it is, or, while somebody records, so that its kernels are seen.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <utility>
+
+#include "runtime/captured_graph.h"
+#include "runtime/gpu_stamps.h"
+#include "runtime/gpu_trace.h"
+
+namespace paoding {
+
+class SeenGraph {
+ public:
+  /// Captures it; with stamps later, when it is first recorded. `budget` and `order` must outlive it.
+  SeenGraph(const gpu::GpuDevice& device, GraphBudget& budget, const std::vector<Started>& order,
+            const GpuStamps::Stretch& stretch)
+      : graph_(device, budget, order, stretch.first, stretch.end,
+               [&stretch](std::size_t k, CUstream stream, CUgraphConditionalHandle node) {
+                 stretch.start(k, stream, node, nullptr);
+               }),
+        seen_(device.index(), stretch.sites, graph_.nodes()),
+        stamps_(device, budget, order, stretch) {}
+
+  [[gnu::hot]] void launch(std::uint32_t run, CUstream stream) {
+    if (GpuTrace::is_wanted()) [[unlikely]] {
+      is_seen_ = true;
+      return seen_.launch(run, graph_, stamps_, stream);
+    }
+    constexpr int kTimed = 16;
+    if (alone_ == kTimed) [[likely]] {
+      graph_.launch(stream);
+    } else {
+      ++alone_;
+      const profile::Ticks start = profile::Recorder::now();
+      graph_.launch(stream);
+      seen_.note_alone(start);
+    }
+    if (std::exchange(is_seen_, false)) stamps_.rest();
+  }
+
+ private:
+  CapturedGraph graph_;
+  bool is_seen_ = false;  // the last launch was recorded
+  int alone_ = 0;         // launches that were timed while nobody recorded
+  GpuTrace seen_;
+  GpuStamps stamps_;
+};
+
+}  // namespace paoding
