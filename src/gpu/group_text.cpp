@@ -408,7 +408,6 @@ TextLaunch plan_group(const Group& canonical, std::span<const int> alignment, co
   }
 
   TextLaunch plan;
-  plan.leaves_stamp = true;
   plan.floor_us = target.stream_us(double(canonical.min_read_bytes()), double(canonical.min_written_bytes()));
   if (std::find(is_live.begin(), is_live.end(), true) == is_live.end()) {
     plan.why = "empty: nothing to launch";
@@ -430,6 +429,7 @@ TextLaunch plan_group(const Group& canonical, std::span<const int> alignment, co
   const double floor_us = plan.floor_us;
   plan = is_staged ? StagedText(group, schedule, is_live).run() : KernelText(group, schedule, is_live).run();
   plan.floor_us = floor_us;
+  plan.leaves_stamp = true;
   plan.why = schedule.why;
   if (plan.workspace_bytes > 0) {
     plan.why +=

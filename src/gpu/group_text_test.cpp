@@ -374,6 +374,15 @@ TEST(GroupText, DependsOnTheShapeClassOnly) {
 }
 
 // The cases above are of use only while they take every road.
+// Said of every text that does, or a recording puts a stamp's kernel in front of it.
+TEST(GroupText, LeavesAStampAndSaysSo) {
+  for (const Case& c : cases()) {
+    if (c.plan.grid[0] == 0) continue;
+    EXPECT_EQ(c.plan.leaves_stamp, c.plan.source.find("leave_stamp(room);\n") != std::string::npos) << c.name;
+    EXPECT_TRUE(c.plan.leaves_stamp) << c.name;
+  }
+}
+
 TEST(GroupText, CasesTakeEverySchedule) {
   std::map<std::string, int> seen;
   for (const Case& c : cases()) {

@@ -98,6 +98,25 @@ TEST_F(StampsOnAGpu, SeeWhatCuptiSees) {
 }
 
 // The host is kept from its work while it reads the chip's clock: the middle of that time is far from the answer's.
+// A stamp's kernel stands in front of what leaves none alone: the four products of a library's.
+TEST_F(StampsOnAGpu, AreLeftByKernelsOfOurOwn) {
+  if (gpu::cupti() == nullptr) GTEST_SKIP() << "NOT CHECKED: " << gpu::cupti_problem();
+  ::setenv("PAODING_CUPTI", "stamps", 1);
+  const profile::Trace trace = record(1);
+  ::unsetenv("PAODING_CUPTI");
+  std::map<std::string, std::int64_t> by_op;  // on the tracks of both
+  for (profile::SpanId i = 0; i < trace.size(); ++i) {
+    if (trace.kind(i) == SpanKind::kernel && trace.on_gpu(i)) by_op[std::string(trace.text(trace.site(i).op))] += 1;
+  }
+  EXPECT_EQ(by_op["matmul"], 8) << report_;
+  EXPECT_EQ(by_op["group"] % 2, 0) << report_;
+  EXPECT_GE(by_op["group"], 10) << report_;
+  std::int64_t others = 0;  // what the executor adds, and kernels of several launches
+  for (const char* op : {"commit gate", "sort", "gather"}) others += by_op[op] / 2;
+  EXPECT_GE(by_op["stamp"], 4) << report_;
+  EXPECT_LE(by_op["stamp"], 4 + others) << report_;
+}
+
 TEST_F(StampsOnAGpu, LieBetweenLaunchAndWaitHoweverBusyTheHostIs) {
   const Counts seen = kernels(record(1));
   pretend_gpu().before("cuEventQuery", [] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); });
