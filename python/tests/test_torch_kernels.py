@@ -25,8 +25,8 @@ class Gpu:
 def gpu(monkeypatch):
     gpu = Gpu()
     monkeypatch.setattr(torch._C, '_cuda_getCurrentRawStream', lambda index: gpu.stream, raising=False)
-    monkeypatch.setattr(torch.cuda, 'is_current_stream_capturing', lambda: gpu.is_capturing)
-    monkeypatch.setattr(torch.cuda, 'current_device', lambda: gpu.device)
+    monkeypatch.setattr(torch._C, '_cuda_isCurrentStreamCapturing', lambda: gpu.is_capturing, raising=False)
+    monkeypatch.setattr(torch._C, '_cuda_getDevice', lambda: gpu.device, raising=False)
     return gpu
 
 

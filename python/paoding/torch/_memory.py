@@ -27,20 +27,20 @@ def address(tensor: Tensor | None) -> int:
 
 
 def current_stream(device: torch.device) -> int:
-    """The handle of PyTorch's stream, without the object around it, which takes a microsecond."""
+    """The handle of PyTorch's stream. Here and below by what torch.cuda's functions call, some microseconds sooner."""
     return torch._C._cuda_getCurrentRawStream(device.index) if device.type == 'cuda' else 0
 
 
 def at(device: torch.device) -> contextlib.AbstractContextManager[Any]:
     """Within, `device` is the thread's current one: our calls make its context current, which PyTorch takes for that."""
-    if device.type != 'cuda' or device.index == torch.cuda.current_device():
+    if device.type != 'cuda' or device.index == torch._C._cuda_getDevice():
         return _NOTHING
     return torch.cuda.device(device)
 
 
 def is_captured(device: torch.device) -> bool:
     """Whether what the current stream of the current device is given goes into a CUDA graph."""
-    return device.type == 'cuda' and torch.cuda.is_current_stream_capturing()
+    return device.type == 'cuda' and torch._C._cuda_isCurrentStreamCapturing()
 
 
 def check_devices(like: Tensor, others: Iterable[Tensor | None]) -> None:

@@ -127,8 +127,11 @@ class _Recurrent(torch.nn.RNNBase):
             p = self._of(f'weight_hr_{suffix}').to(dtype)
             b = None if b_ih is None or b_hh is None else b_ih.to(dtype) + b_hh.to(dtype)
             return projected_lstm(xs, w.to(dtype), u.to(dtype), p, b, h0, c0, lengths, is_reverse)
-        is_training = torch.is_grad_enabled() and any(
-            each is not None and each.requires_grad for each in (xs, w, u, b_ih, b_hh, h0, c0)
+        is_training = torch.is_grad_enabled() and (
+            w.requires_grad
+            or xs.requires_grad
+            or u.requires_grad
+            or any(each is not None and each.requires_grad for each in (b_ih, b_hh, h0, c0))
         )
         is_plain = (
             type(xs) in (Tensor, torch.nn.Parameter)
