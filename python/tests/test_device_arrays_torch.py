@@ -56,6 +56,7 @@ def test_results_are_read_behind_the_run_and_dropped_while_they_are_read(n, side
             torch.cuda._sleep(1_000_000)
             out[turn] = y.max() + y.min()
             del y
+    stream.synchronize()
     assert out.tolist() == [2 * (2 * turn + 1) for turn in range(40)]
 
 
