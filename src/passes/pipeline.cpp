@@ -72,7 +72,7 @@ const std::vector<Pass>& pipeline() {
        "no library multiplies f16 on the CPU, nor bf16 without AVX-512: casts around products, which groups then take",
        widen_products},
       {"pool_convolutions",
-       "windows are pooled by the convolution that makes them, on a GPU; when types are what they stay, and before "
+       "windows are pooled by the convolution that makes them; when types are what they stay, and before "
        "groups take what becomes a part of it",
        pool_convolutions},
       {"add_to_convolutions",

@@ -180,7 +180,7 @@ class ConvolutionPooling {
 }  // namespace
 
 void pool_convolutions(Graph& graph, PassNotes& notes) {
-  if (!notes.has_claims() || !notes.target().is_gpu()) return;
+  if (!notes.has_claims()) return;
   for_each_graph(graph, [&](Graph& each) { ConvolutionPooling(each, notes).run(); });
 }
 

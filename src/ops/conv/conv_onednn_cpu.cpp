@@ -1,28 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions by oneDNN, in f32 and bf16. Images whose channels lie last are read and written as they are; others, and
 // the weights, are converted within the kernel to what oneDNN prefers.
+#include "ops/conv/conv_onednn_cpu.h"
+
 #include <algorithm>
 
 #include "base/check.h"
 #include "base/product.h"
-#include "cpu/onednn.h"
 #include "ops/all_kernels.h"
-#include "ops/conv/conv_shape.h"
 
 namespace paoding {
-namespace {
 
 using Dims = dnnl::memory::dims;
 using Tag = dnnl::memory::format_tag;
 
-// An image as it lies. Axes of extent 1 get the stride that channels-last would give them: oneDNN goes by strides
-// alone.
 dnnl::memory::desc given_image(const Layout& layout) {
   const Shape& shape = layout.type.shape;
   const Dims dims(shape.begin(), shape.end());
   if (is_channels_last(layout)) return {dims, onednn_type(layout.type.dtype), Tag::nhwc};
   return {dims, onednn_type(layout.type.dtype), Dims(layout.strides.begin(), layout.strides.begin() + 4)};
 }
+
+namespace {
 
 // What the convolution itself should read or write.
 dnnl::memory::desc wanted_image(const Layout& layout) {
@@ -40,20 +39,19 @@ Dims weight_dims(const ConvShape& shape) {
   return dims;
 }
 
+}  // namespace
+
 dnnl::memory::desc given_weights(const ConvShape& shape) {
   Dims strides(shape.w.strides.begin(), shape.w.strides.begin() + 4);
   if (shape.groups > 1) strides.insert(strides.begin(), strides[0] * (shape.outputs / shape.groups));
   return {weight_dims(shape), onednn_type(shape.w.type.dtype), strides};
 }
 
-// The descriptions that a primitive settled on.
-struct ConvDescs {
-  dnnl::memory::desc x, w, y, bias, scratchpad;
-  std::string name;
-  dnnl::primitive primitive;  // unless only the descriptions were asked for
-};
+dnnl::memory::desc given_bias(const ConvShape& shape) {
+  return {Dims{shape.outputs}, onednn_type(shape.dtype), Dims{std::max<std::int64_t>(shape.bias.strides[0], 1)}};
+}
 
-ConvDescs make_convolution(const ConvShape& shape, bool with_primitive) {
+ConvDescs make_convolution(const ConvShape& shape, bool with_primitive, const dnnl::memory::desc* weights) {
   const dnnl::engine& engine = onednn_engine();
   const auto algorithm = dnnl::algorithm::convolution_direct;
   const Dims strides{shape.axes[0].stride, shape.axes[1].stride};
@@ -67,7 +65,10 @@ ConvDescs make_convolution(const ConvShape& shape, bool with_primitive) {
   const Dims after{used_after(0), used_after(1)};
   const auto x = wanted_image(shape.x), y = wanted_image(shape.y);
   const auto type = onednn_type(shape.dtype);
-  const dnnl::memory::desc w(weight_dims(shape), type, Tag::any), bias(Dims{shape.outputs}, type, Tag::x);
+  // The weights of the forward pass, which a gradient's primitive is made for, are of the images' type.
+  const bool is_given = weights != nullptr && shape.kind != ConvKind::grad_weight;
+  const dnnl::memory::desc w = is_given ? *weights : dnnl::memory::desc(weight_dims(shape), type, Tag::any);
+  const dnnl::memory::desc bias(Dims{shape.outputs}, type, Tag::x);
 
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
@@ -103,7 +104,8 @@ ConvDescs make_convolution(const ConvShape& shape, bool with_primitive) {
             with_primitive ? dnnl::primitive(Backward(made)) : dnnl::primitive()};
   }
   using Backward = dnnl::convolution_backward_weights;
-  const dnnl::memory::desc sums(weight_dims(shape), onednn_type(shape.w.type.dtype), Tag::any);
+  const dnnl::memory::desc sums =
+      weights ? *weights : dnnl::memory::desc(weight_dims(shape), onednn_type(shape.w.type.dtype), Tag::any);
   const Backward::primitive_desc made(Backward::desc(algorithm, x, sums, y, strides, dilation, before, after), attr,
                                       engine, forward);
   return {made.src_desc(),
@@ -114,6 +116,8 @@ ConvDescs make_convolution(const ConvShape& shape, bool with_primitive) {
           made.impl_info_str(),
           with_primitive ? dnnl::primitive(Backward(made)) : dnnl::primitive()};
 }
+
+namespace {
 
 // A kernel works on an image, or on the weights, as a whole; images are counted one by one.
 std::string size_refusal(const ConvShape& shape) {
@@ -137,7 +141,12 @@ std::string size_refusal(const ConvShape& shape) {
   return "";
 }
 
+}  // namespace
+
 std::string onednn_refusal(const ConvShape& shape) {
+  if (shape.dtype != DType::f32 && shape.dtype != DType::bf16) {
+    return fmt::format("{} is not one of f32, bf16", to_string(shape.dtype));
+  }
   if (shape.is_empty()) return "an extent is 0";
   if (std::string why = size_refusal(shape); !why.empty()) return why;
   try {
@@ -147,6 +156,8 @@ std::string onednn_refusal(const ConvShape& shape) {
     return fmt::format("it has no such convolution here ({})", error.what());
   }
 }
+
+namespace {
 
 class OneDnnConvolution : public PreparedKernel {
  public:
@@ -177,9 +188,7 @@ class OneDnnConvolution : public PreparedKernel {
         {shape.kind == ConvKind::grad_weight ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, w},
         {is_forward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, y}};
     if (shape.has_bias) {
-      const dnnl::memory::desc given(made.bias.dims(), onednn_type(shape.dtype),
-                                     Dims{std::max<std::int64_t>(shape.bias.strides[0], 1)});
-      arguments.emplace_back(DNNL_ARG_BIAS, place(given, made.bias, 2));
+      arguments.emplace_back(DNNL_ARG_BIAS, place(given_bias(shape), made.bias, 2));
     }
     if (shape.has_added) {
       arguments.emplace_back(DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1,
@@ -200,14 +209,6 @@ class OneDnnConvolution : public PreparedKernel {
   OneDnnSequence sequence_;
 };
 
-std::string refusal_of(const KernelCall& call) {
-  const ConvShape shape(call);
-  if (shape.dtype != DType::f32 && shape.dtype != DType::bf16) {
-    return fmt::format("{} is not one of f32, bf16", to_string(shape.dtype));
-  }
-  return onednn_refusal(shape);
-}
-
 }  // namespace
 
 void register_convolution_cpu() {
@@ -219,9 +220,10 @@ void register_convolution_cpu() {
                                                             {"conv2d_grad_weight", 0b011},
                                                             {"conv2d_grad_weight_wide", 0b011}};
   for (const auto& [op, images] : kOps) {
+    register_convolution_by_images(op, images);
     register_kernel(op, {.name = "onednn",
                          .device = DeviceKind::cpu,
-                         .refusal = refusal_of,
+                         .refusal = [](const KernelCall& call) { return onednn_refusal(ConvShape(call)); },
                          .prepare = [](const KernelCall& call, const Device&) -> std::unique_ptr<PreparedKernel> {
                            return made_by_onednn(call.op->name, [&] {
                              return std::make_unique<OneDnnConvolution>(ConvShape(call), call.inputs.size());
@@ -231,6 +233,9 @@ void register_convolution_cpu() {
                          .channels_last = images});
     register_convolution_loops(op);
   }
+  register_convolution_by_images("conv2d_pool", 0b11001);
+  register_convolution_by_images("conv2d_pool_grad_input", 0b1011);
+  register_convolution_by_images("conv2d_pool_grad_weight", 0b00111);
 }
 
 }  // namespace paoding

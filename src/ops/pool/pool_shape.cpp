@@ -90,6 +90,7 @@ PoolShape::PoolShape(const KernelCall& call) {
   const bool counts_padding = !has_index() && call.attrs.get_bool("count_padding");
   const auto windows = window_axes(call.attrs, {image[2], image[3]}, {kernel[0], kernel[1]});
   for (std::size_t i = 0; i < 2; ++i) axes[i] = PoolAxis(windows[i], is_grad, counts_padding);
+  is_side_by_side = axes[0].is_side_by_side() && axes[1].is_side_by_side();
 }
 
 }  // namespace paoding

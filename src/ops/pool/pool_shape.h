@@ -49,6 +49,11 @@ class PoolAxis {
     const auto at = static_cast<std::size_t>(position);
     return at < taps_.size() ? taps_[at] : taps_of(position);
   }
+  std::int64_t kernel() const { return window_.kernel; }
+  /// Whether every element of the windows is in one window alone, and none of them outside of the image.
+  bool is_side_by_side() const {
+    return window_.stride == window_.kernel && window_.dilation == 1 && window_.before == 0 && window_.after == 0;
+  }
   /// avg: of a window, the elements along this axis that count.
   std::int64_t count(std::int64_t window) const {
     const auto at = static_cast<std::size_t>(window);
@@ -75,12 +80,25 @@ struct PoolShape {
   DType dtype = DType::f32;
   std::int64_t batch = 0, channels = 0, kernel_width = 1;
   std::array<PoolAxis, 2> axes;
-  Layout from, to;  // what is read and what is written: image and windows, or the other way round
-  Layout index;     // of max pools, one per window
+  Layout from, to;               // what is read and what is written: image and windows, or the other way round
+  Layout index;                  // of max pools, one per window
+  bool is_side_by_side = false;  // windows, along both axes
+  /// max_forward: the index is kNoPoolTap where the largest element is not above 0.
+  bool hides_zero = false;
   bool has_index() const { return kind != PoolKind::avg_forward && kind != PoolKind::avg_grad; }
 
   explicit PoolShape(const KernelCall& call);
 };
+
+/// An index of 8 bits that no element of a window of at most 255 has.
+inline constexpr std::uint8_t kNoPoolTap = 255;
+
+/// Rows [begin, end) of the result, counted over all images, by the fast kernels; as a pool's operands lie. The index
+/// of max_forward may be null.
+void run_simd_pool_rows(const PoolShape& shape, void* const* operands, std::int64_t begin, std::int64_t end);
+/// sums[c] = the sum over `pixels` of dy[pixel, c] where the index names an element.
+void run_simd_pool_sums(const float* dy, const std::uint8_t* index, std::int64_t pixels, std::int64_t channels,
+                        float* sums);
 
 /// The fast kernels: f32 with all channels last. Empty when they can do it, else why not.
 std::string simd_pool_refusal(const KernelCall& call);

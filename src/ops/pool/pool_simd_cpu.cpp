@@ -8,6 +8,8 @@
 #define HWY_TARGET_INCLUDE "ops/pool/pool_simd_cpu.cpp"
 #include "hwy/foreach_target.h"
 //
+#include <algorithm>
+
 #include "base/check.h"
 #include "cpu/parallel.h"
 #include "hwy/highway.h"
@@ -31,7 +33,6 @@ struct Pixel {
 
   HWY_INLINE void max_forward(const float* from, float* to, std::uint8_t* index) const {
     const hn::RebindToSigned<D> di;
-    const hn::Rebind<std::uint8_t, D> bytes;
     auto best = hn::Zero(d);
     auto best_tap = hn::Zero(di);
     bool is_first = true;
@@ -45,14 +46,56 @@ struct Pixel {
           is_first = false;
           continue;
         }
-        // A NaN is larger than any number, and no other NaN is larger than it.
-        const auto is_nan = hn::And(hn::Ne(candidate, candidate), hn::Eq(best, best));
-        const auto is_better = hn::Or(hn::Gt(candidate, best), is_nan);
-        best = hn::IfThenElse(is_better, candidate, best);
-        best_tap = hn::IfThenElse(hn::RebindMask(di, is_better), tap, best_tap);
+        take_larger(candidate, tap, best, best_tap);
       }
     }
+    store_largest(best, best_tap, to, index);
+  }
+
+  // The same of windows side by side, none of which ends outside of the image: `from` is the first element.
+  HWY_INLINE void tile_max(const float* from, float* to, std::uint8_t* index) const {
+    const hn::RebindToSigned<D> di;
+    auto best = hn::LoadU(d, from);
+    auto best_tap = hn::Zero(di), tap = hn::Zero(di);
+    for (std::int64_t row = 0; row < shape.axes[0].kernel(); ++row) {
+      for (std::int64_t column = row == 0 ? 1 : 0; column < kernel_width; ++column) {
+        tap = hn::Add(tap, hn::Set(di, 1));
+        take_larger(hn::LoadU(d, from + row * row_stride + column * column_stride), tap, best, best_tap);
+      }
+    }
+    store_largest(best, best_tap, to, index);
+  }
+
+  // What a window gives to its elements in one row, the first of which is element `tap`.
+  HWY_INLINE void tile_grad(const float* from, const std::uint8_t* index, std::int64_t tap, float* to) const {
+    const hn::RebindToSigned<D> di;
+    const hn::Rebind<std::uint8_t, D> bytes;
+    const auto chosen = hn::PromoteTo(di, hn::LoadU(bytes, index));
+    const auto dy = hn::LoadU(d, from);
+    for (std::int64_t column = 0; column < kernel_width; ++column) {
+      const auto mine = hn::RebindMask(d, hn::Eq(chosen, hn::Set(di, static_cast<std::int32_t>(tap + column))));
+      hn::StoreU(hn::IfThenElseZero(mine, dy), d, to + column * column_stride);
+    }
+  }
+
+  // A NaN is larger than any number, and no other NaN is larger than it.
+  template <class V, class I>
+  HWY_INLINE void take_larger(V candidate, I tap, V& best, I& best_tap) const {
+    const hn::RebindToSigned<D> di;
+    const auto is_better = hn::AndNot(hn::Le(candidate, best), hn::Eq(best, best));
+    best = hn::IfThenElse(is_better, candidate, best);
+    best_tap = hn::IfThenElse(hn::RebindMask(di, is_better), tap, best_tap);
+  }
+
+  template <class V, class I>
+  HWY_INLINE void store_largest(V best, I best_tap, float* to, std::uint8_t* index) const {
+    const hn::RebindToSigned<D> di;
+    const hn::Rebind<std::uint8_t, D> bytes;
     hn::StoreU(best, d, to);
+    if (index == nullptr) return;
+    if (shape.hides_zero) {
+      best_tap = hn::IfThenElse(hn::RebindMask(di, hn::Le(best, hn::Zero(d))), hn::Set(di, kNoPoolTap), best_tap);
+    }
     hn::StoreU(hn::DemoteTo(bytes, best_tap), bytes, index);
   }
 
@@ -101,9 +144,10 @@ HWY_INLINE void run_pixel(const Pixel<D>& pixel, void* const* operands, std::int
                           float share) {
   const float* source = static_cast<const float*>(operands[0]) + from;
   switch (pixel.shape.kind) {
-    case PoolKind::max_forward:
-      return pixel.max_forward(source, static_cast<float*>(operands[1]) + to,
-                               static_cast<std::uint8_t*>(operands[2]) + to);
+    case PoolKind::max_forward: {
+      auto* index = static_cast<std::uint8_t*>(operands[2]);
+      return pixel.max_forward(source, static_cast<float*>(operands[1]) + to, index == nullptr ? nullptr : index + to);
+    }
     case PoolKind::max_grad:
       return pixel.max_grad(source, static_cast<const std::uint8_t*>(operands[1]) + from,
                             static_cast<float*>(operands[2]) + to);
@@ -113,12 +157,71 @@ HWY_INLINE void run_pixel(const Pixel<D>& pixel, void* const* operands, std::int
   }
 }
 
-// Rows of the result from `begin` to `end`, counted over all images.
-void pool_rows(const PoolShape& shape, void* const* operands, std::int64_t begin, std::int64_t end) {
+// Calls use(tag, c) for the channels [c, c + Lanes(tag)), in vectors as wide as there are that many left.
+template <class Use>
+HWY_INLINE void for_each_vector(std::int64_t channels, const Use& use) {
   const hn::ScalableTag<float> d;
   const hn::CappedTag<float, 4> quarter;
   const hn::CappedTag<float, 1> one;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d)), few = static_cast<std::int64_t>(hn::Lanes(quarter));
+  std::int64_t c = 0;
+  const auto run = [&](auto tag) {
+    const auto step = static_cast<std::int64_t>(hn::Lanes(tag));
+    for (; c + step <= channels; c += step) use(tag, c);
+  };
+  run(d);
+  run(quarter);
+  run(one);
+}
+
+// A row of windows side by side.
+void tile_max_row(const PoolShape& shape, void* const* operands, std::int64_t row) {
+  const std::int64_t channels = shape.channels, height = shape.to.type.shape[2], width = shape.to.type.shape[3];
+  const std::int64_t row_stride = shape.from.type.shape[3] * channels, tall = shape.axes[0].kernel();
+  const float* from = static_cast<const float*>(operands[0]) +
+                      (row / height * shape.from.type.shape[2] + row % height * tall) * row_stride;
+  float* to = static_cast<float*>(operands[1]) + row * width * channels;
+  auto* index = static_cast<std::uint8_t*>(operands[2]);
+  if (index != nullptr) index += row * width * channels;
+  for (std::int64_t w = 0; w < width; ++w) {
+    for_each_vector(channels, [&](auto tag, std::int64_t c) {
+      const Pixel<decltype(tag)> pixel{tag, shape, {}, {}, row_stride, channels, shape.kernel_width};
+      pixel.tile_max(from + w * shape.kernel_width * channels + c, to + w * channels + c,
+                     index == nullptr ? nullptr : index + w * channels + c);
+    });
+  }
+}
+
+// A row of elements, of windows side by side; those that are in no window get 0.
+void tile_grad_row(const PoolShape& shape, void* const* operands, std::int64_t row) {
+  const std::int64_t channels = shape.channels, height = shape.to.type.shape[2], width = shape.to.type.shape[3];
+  const std::int64_t windows = shape.from.type.shape[3], tall = shape.axes[0].kernel(), h = row % height;
+  float* to = static_cast<float*>(operands[2]) + row * width * channels;
+  std::int64_t covered = 0;
+  if (const std::int64_t above = h / tall; above < shape.from.type.shape[2]) {
+    covered = windows * shape.kernel_width;
+    const std::int64_t first = (row / height * shape.from.type.shape[2] + above) * windows * channels;
+    const float* from = static_cast<const float*>(operands[0]) + first;
+    const auto* index = static_cast<const std::uint8_t*>(operands[1]) + first;
+    const std::int64_t tap = h % tall * shape.kernel_width;
+    for (std::int64_t w = 0; w < windows; ++w) {
+      for_each_vector(channels, [&](auto tag, std::int64_t c) {
+        const Pixel<decltype(tag)> pixel{tag, shape, {}, {}, 0, channels, shape.kernel_width};
+        const std::int64_t at = w * channels + c;
+        pixel.tile_grad(from + at, index + at, tap, to + w * shape.kernel_width * channels + c);
+      });
+    }
+  }
+  std::fill(to + covered * channels, to + width * channels, 0.0f);
+}
+
+// Rows of the result from `begin` to `end`, counted over all images.
+void pool_rows(const PoolShape& shape, void* const* operands, std::int64_t begin, std::int64_t end) {
+  if (shape.is_side_by_side && (shape.kind == PoolKind::max_forward || shape.kind == PoolKind::max_grad)) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      shape.kind == PoolKind::max_forward ? tile_max_row(shape, operands, row) : tile_grad_row(shape, operands, row);
+    }
+    return;
+  }
   const std::int64_t channels = shape.channels;
   const std::int64_t height = shape.to.type.shape[2], width = shape.to.type.shape[3];
   const std::int64_t column_stride = channels, row_stride = shape.from.type.shape[3] * channels;
@@ -133,16 +236,33 @@ void pool_rows(const PoolShape& shape, void* const* operands, std::int64_t begin
         share = 1.0f / static_cast<float>(shape.axes[0].count(h) * shape.axes[1].count(w));
       }
       const std::int64_t to = (row * width + w) * channels;
-      std::int64_t c = 0;
-      const auto run = [&](auto tag, std::int64_t step) {
+      for_each_vector(channels, [&](auto tag, std::int64_t c) {
         const Pixel<decltype(tag)> pixel{tag, shape, rows, columns, row_stride, column_stride, shape.kernel_width};
-        for (; c + step <= channels; c += step) run_pixel(pixel, operands, n * image + c, to + c, share);
-      };
-      run(d, lanes);
-      run(quarter, few);
-      run(one, 1);
+        run_pixel(pixel, operands, n * image + c, to + c, share);
+      });
     }
   }
+}
+
+// Channels [c, c + Lanes(d)) of all pixels.
+template <class D>
+HWY_INLINE void sum_channels(D d, const float* dy, const std::uint8_t* index, std::int64_t pixels,
+                             std::int64_t channels, float* sums) {
+  const hn::RebindToSigned<D> di;
+  const hn::Rebind<std::uint8_t, D> bytes;
+  const auto none = hn::Set(di, kNoPoolTap);
+  auto sum = hn::Zero(d);
+  for (std::int64_t pixel = 0; pixel < pixels; ++pixel) {
+    const auto is_hidden =
+        hn::RebindMask(d, hn::Eq(hn::PromoteTo(di, hn::LoadU(bytes, index + pixel * channels)), none));
+    sum = hn::Add(sum, hn::IfThenZeroElse(is_hidden, hn::LoadU(d, dy + pixel * channels)));
+  }
+  hn::StoreU(sum, d, sums);
+}
+
+void pool_sums(const float* dy, const std::uint8_t* index, std::int64_t pixels, std::int64_t channels, float* sums) {
+  for_each_vector(channels,
+                  [&](auto tag, std::int64_t c) { sum_channels(tag, dy + c, index + c, pixels, channels, sums + c); });
 }
 
 }  // namespace HWY_NAMESPACE
@@ -154,6 +274,7 @@ namespace paoding {
 namespace {
 
 HWY_EXPORT(pool_rows);
+HWY_EXPORT(pool_sums);
 
 class SimdPool : public PreparedKernel {
  public:
@@ -166,9 +287,8 @@ class SimdPool : public PreparedKernel {
   }
 
   void run(const KernelRun& run) const override {
-    share_out(threads_, rows_, [&](std::int64_t begin, std::int64_t end, int) {
-      HWY_DYNAMIC_DISPATCH(pool_rows)(shape_, run.operands, begin, end);
-    });
+    share_out(threads_, rows_,
+              [&](std::int64_t begin, std::int64_t end, int) { run_simd_pool_rows(shape_, run.operands, begin, end); });
   }
 
  private:
@@ -178,6 +298,15 @@ class SimdPool : public PreparedKernel {
 };
 
 }  // namespace
+
+void run_simd_pool_rows(const PoolShape& shape, void* const* operands, std::int64_t begin, std::int64_t end) {
+  HWY_DYNAMIC_DISPATCH(pool_rows)(shape, operands, begin, end);
+}
+
+void run_simd_pool_sums(const float* dy, const std::uint8_t* index, std::int64_t pixels, std::int64_t channels,
+                        float* sums) {
+  HWY_DYNAMIC_DISPATCH(pool_sums)(dy, index, pixels, channels, sums);
+}
 
 std::string simd_pool_refusal(const KernelCall& call) {
   if (call.op->name == "max_pool2d_pick") return "it has no code for picking elements";

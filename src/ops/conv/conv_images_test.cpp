@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convolutions that go by images on the CPU, with and without a pool: against float64 for pools that end within rows
+// and images, numbers of images that threads share unevenly, and images whose channels do not lie last; which are made
+// and which decline.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "cpu/parallel.h"
+#include "plan/plan.h"
+#include "runtime/compile.h"
+#include "tests/error_model.h"
+#include "tests/program_check.h"
+
+namespace paoding::testing_program {
+namespace {
+
+struct Case {
+  Shape x, w;
+  std::array<std::int64_t, 2> pool = {2, 2};
+  Conv2dOptions options = {};
+  bool has_relu = true;
+};
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all = {
+      {{32, 1, 6, 10}, {16, 1, 3, 3}, {2, 2}, {.padding = {1, 1, 1, 1}}},
+      {{9, 4, 7, 7}, {17, 4, 3, 3}, {2, 2}, {.padding = {1, 1, 1, 1}}},  // rows and columns that no pool reads
+      {{8, 3, 11, 9}, {7, 3, 5, 5}, {2, 2}, {.padding = {2, 2, 2, 2}}, false},
+      {{16, 2, 8, 13}, {9, 2, 3, 3}, {1, 4}, {.dilation = {2, 1}}},
+      {{16, 8, 5, 7}, {8, 8, 3, 1}, {3, 5}, {}, false},
+      {{10, 4, 9, 13}, {12, 4, 3, 3}, {2, 2}, {.stride = {2, 3}, .padding = {1, 1, 1, 1}}},
+      {{8, 8, 6, 6}, {16, 4, 3, 3}, {2, 2}, {.padding = {1, 1, 1, 1}, .groups = 2}},
+      {{4, 1, 64, 64}, {16, 1, 1, 1}, {2, 2}},  // one image at a time
+  };
+  return all;
+}
+
+std::string to_string(const Case& c) {
+  return fmt::format("{} with {}, pool {} x {}, stride {}", paoding::to_string(c.x), paoding::to_string(c.w), c.pool[0],
+                     c.pool[1], c.options.stride[0]);
+}
+
+// The result, and the gradients of everything for what is given for it.
+void build(Graph& g, const Case& c, bool is_pooled, DType dtype = f32) {
+  const Value x = g.input("x", dtype, c.x), w = g.input("w", dtype, c.w), b = g.input("b", dtype, {c.w[0]});
+  Conv2dOptions options = c.options;
+  options.activation = c.has_relu ? Activation::relu : Activation::none;
+  const Value windows = conv2d(x, w, b, options);
+  const Value y = is_pooled ? max_pool2d(windows, {.kernel = c.pool}) : windows;
+  const Value dy = g.input("dy", dtype, y.shape());
+  const Values made = gradients(std::array{sum(y * dy)}, std::array{x, w, b});
+  g.fetch("y", y), g.fetch("dx", made[0]), g.fetch("dw", made[1]), g.fetch("db", made[2]);
+}
+
+// "op by kernel" of the steps that are a kernel's, for so many threads.
+std::multiset<std::string> kernels_of(const Graph& g, int threads, const CompileOptions& options = {}) {
+  Target target = named_target("avx512");
+  target.threads = threads;
+  std::multiset<std::string> found;
+  for (const Step& step : compile_plan(g, options, std::make_shared<const Target>(target)).plan.steps) {
+    if (step.kind == Step::Kind::kernel) found.insert(step.call.op->name + " by " + step.kernel->name);
+  }
+  return found;
+}
+
+// Within what rounding of sums of this many terms comes to.
+constexpr double kFewRoundings = 8;
+
+void expect_right(const Graph& g, const Feeds& feeds, const std::map<std::string, Expected>& expected,
+                  const char* unused) {
+  CompileOptions options;
+  if (*unused != 0) options.disabled_passes = {unused};
+  Program program(g, options);
+  const Tensors got = program.run(to_tensors(g, feeds));
+  for (const auto& [name, within] : expected) EXPECT_EQ(within.problem_with(got.at(name).to_doubles()), "") << name;
+  expect_same_bits(got, program.run(to_tensors(g, feeds)));
+}
+
+TEST(ConvolutionsByImages, AreRightByOneThreadAndByAll) {
+  unsigned seed = 1;
+  for (const Case& c : cases()) {
+    for (const bool is_pooled : {true, false}) {
+      Graph g;
+      build(g, c, is_pooled);
+      const Feeds feeds = make_feeds(g, seed++);
+      const auto expected = expected_within(g, feeds, kFewRoundings);
+      for (const bool is_serial : {true, false}) {
+        const SerialScope serial(is_serial);
+        for (const char* unused : {"", "choose_layouts"}) {
+          SCOPED_TRACE(to_string(c) + (is_pooled ? "" : ", no pool") + (is_serial ? ", one thread" : "") +
+                       (*unused != 0 ? ", channels outermost" : ""));
+          expect_right(g, feeds, expected, unused);
+        }
+      }
+    }
+  }
+}
+
+using Names = std::multiset<std::string>;
+const Names kByImages{"conv2d_pool by onednn by images", "conv2d_pool_grad_input by onednn by images",
+                      "conv2d_pool_grad_weight by onednn by images"};
+const Names kWhole{"conv2d_bias by onednn", "conv2d_grad_input by onednn", "conv2d_grad_weight by onednn",
+                   "max_pool2d by simd", "max_pool2d_grad by simd"};
+
+Names kernels_of(const Case& c, bool is_pooled, int threads) {
+  Graph g;
+  build(g, c, is_pooled);
+  return kernels_of(g, threads);
+}
+
+TEST(ConvolutionsByImages, AreMadeWhereThreadsShareTheImagesEvenly) {
+  const Case c{{48, 16, 14, 14}, {32, 16, 3, 3}, {2, 2}, {.padding = {1, 1, 1, 1}}};
+  if (kernels_of(c, false, 1).count("conv2d_bias by onednn") == 0)
+    GTEST_SKIP() << "NOT CHECKED: no oneDNN for this CPU";
+  for (const int threads : {1, 2, 16, 24}) EXPECT_EQ(kernels_of(c, true, threads), kByImages) << threads;
+  for (const int threads : {20, 32, 64}) EXPECT_EQ(kernels_of(c, true, threads), kWhole) << threads;
+  const Names none{"conv2d_bias by onednn by images", "conv2d_grad_input by onednn by images",
+                   "conv2d_grad_weight by onednn by images"};
+  EXPECT_EQ(kernels_of(c, false, 16), none);
+  EXPECT_EQ(kernels_of(c, false, 1).count("conv2d_bias by onednn"), 1u);
+}
+
+TEST(ConvolutionsByImages, DeclineWindowsThatOutgrowACoreAndSumsThatOutgrowTheImages) {
+  const Case large{{4, 16, 128, 128}, {32, 16, 3, 3}, {2, 2}, {.padding = {1, 1, 1, 1}}};
+  EXPECT_EQ(kernels_of(large, true, 2).count("conv2d_pool by onednn by images"), 0u);
+  const Case deep{{16, 256, 4, 4}, {256, 256, 3, 3}, {2, 2}, {.padding = {1, 1, 1, 1}}};
+  EXPECT_EQ(kernels_of(deep, true, 16).count("conv2d_pool_grad_weight by onednn by images"), 0u);
+  EXPECT_EQ(kernels_of(deep, false, 16).count("conv2d_grad_weight by onednn by images"), 0u);
+}
+
+// What is fetched is the windows' index, of a pool by itself: 255 is not for users to see.
+TEST(ConvolutionsByImages, LeaveAPoolAloneWhoseIndexIsFetched) {
+  Graph g;
+  const Value x = g.input("x", f32, {8, 3, 9, 9}), w = g.input("w", f32, {5, 3, 3, 3}), b = g.input("b", f32, {5});
+  const Values made =
+      call(*find_op("max_pool2d"), std::array{relu(conv2d(x, w, b))}, {{"kernel", Ints{2, 2}}, {"stride", Ints{2, 2}}});
+  g.fetch("y", made[0]), g.fetch("index", made[1]);
+  const Names kernels = kernels_of(g, 1);
+  EXPECT_EQ(kernels.count("conv2d_pool by onednn by images"), 0u);
+  EXPECT_EQ(kernels.size(), 2u) << "a convolution and a pool";
+}
+
+}  // namespace
+}  // namespace paoding::testing_program
