@@ -17,7 +17,7 @@ from generated import ROOT, write_or_check
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 RESULTS = os.path.join(HERE, "results")
-THREADS, THREADS_PICTURE = "2026-11-23-threads-xeon.txt", "pictures/performance_threads.svg"
+THREADS, THREADS_PICTURE = "2026-11-23-threads-xeon-2.txt", "pictures/performance_threads.svg"
 
 SECTIONS = {
     "S": "seq2seq training step",
