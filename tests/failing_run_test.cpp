@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <stdexcept>
 
@@ -294,31 +295,65 @@ TEST(FailingRun, WritesNothingWhereverOnStepThrows) {
   EXPECT_NE(values(parameters), before);
 }
 
-// The addresses that the process has now, with so many more.
+// The addresses that the process has now, with so many more, and none that are free among them for `largest` bytes.
 class AddressLimit {
  public:
-  explicit AddressLimit(std::int64_t more) {
+  AddressLimit(std::int64_t more, std::int64_t largest) {
     malloc_trim(0);  // what tests before this one have freed would be memory too
     getrlimit(RLIMIT_AS, &before_);
     std::ifstream file("/proc/self/statm");
     std::int64_t pages = 0;
     file >> pages;
-    rlimit limit = before_;
-    limit.rlim_cur = static_cast<rlim_t>(pages * sysconf(_SC_PAGESIZE) + more);
-    setrlimit(RLIMIT_AS, &limit);
+    holes_.reserve(1024);
+    limit_to(pages * sysconf(_SC_PAGESIZE));
+    // What malloc gives now lies between what is in use, where nothing can be given back.
+    while (holes_.size() < holes_.capacity()) {
+      void* const hole = std::malloc(static_cast<std::size_t>(largest));
+      if (hole == nullptr) break;
+      holes_.push_back(hole);
+    }
+    limit_to(pages * sysconf(_SC_PAGESIZE) + more);
   }
-  ~AddressLimit() { setrlimit(RLIMIT_AS, &before_); }
+  ~AddressLimit() {
+    setrlimit(RLIMIT_AS, &before_);
+    for (void* const hole : holes_) std::free(hole);
+  }
   AddressLimit(const AddressLimit&) = delete;
   AddressLimit& operator=(const AddressLimit&) = delete;
 
  private:
+  void limit_to(std::int64_t bytes) const {
+    rlimit limit = before_;
+    limit.rlim_cur = static_cast<rlim_t>(bytes);
+    setrlimit(RLIMIT_AS, &limit);
+  }
   rlimit before_{};
+  std::vector<void*> holes_;
+};
+
+// Memory that was freed, of so many bytes, between what is in use: other tests may leave such.
+class FreedMemory {
+ public:
+  explicit FreedMemory(std::int64_t bytes) {
+    constexpr std::size_t kBlock = 64 << 10;  // small enough to lie in the heap
+    std::vector<void*> blocks(static_cast<std::size_t>(bytes) / kBlock);
+    for (void*& block : blocks) block = std::malloc(kBlock);
+    last_ = std::malloc(kBlock);
+    for (void* const block : blocks) std::free(block);
+  }
+  ~FreedMemory() { std::free(last_); }
+  FreedMemory(const FreedMemory&) = delete;
+  FreedMemory& operator=(const FreedMemory&) = delete;
+
+ private:
+  void* last_;
 };
 
 // What is fetched takes 64 MB; of the Variant the other alternative does.
 TEST(FailingRun, WritesNothingWithoutMemoryForItsResults) {
   if (!AllocationCount::works()) GTEST_SKIP() << "NOT CHECKED: sanitizers reserve terabytes of addresses";
   constexpr std::int64_t kElements = 1 << 24;
+  const FreedMemory of_another_test(8 * kElements);
   const auto check = [](const Device& device, const Build& build) {
     Graph g;
     const Model m(g);
@@ -331,7 +366,7 @@ TEST(FailingRun, WritesNothingWithoutMemoryForItsResults) {
     const Tensors feeds{{"x", ramp({4, 3}, 3, 1)}, {"id", index(0)}};
     EXPECT_EQ(*program.run(feeds).at("y").data<float>(), 6);
     {
-      const AddressLimit limit(std::int64_t{8} << 20);
+      const AddressLimit limit(std::int64_t{8} << 20, 4 * kElements);
       const std::string message = message_of([&] { program.run(feeds); });
       EXPECT_TRUE(has(message, "a f32[16777216]: needs 64.0 MB of memory, but ulimit -v leaves ")) << message;
     }

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/one_line.h"
+#include "plan/slot_alignment.h"
 
 namespace paoding {
 namespace {
@@ -165,7 +166,7 @@ class StretchPlan {
       window.is_fed = slot_of(window).kind == SlotKind::input && moves_[k].empty();
       if (window.is_fed) first = 0, end = slot_of(window).bytes;
       if (first == kNone) first = 0;
-      begins_.push_back(first / kAlignment * kAlignment);
+      begins_.push_back(first / kSlotAlignment * kSlotAlignment);
       window.lead = first - begins_.back();
       window.bytes = end - first;
       own_.slots[k].bytes = window.lead + window.bytes;
@@ -231,7 +232,6 @@ class StretchPlan {
 
   HostWindow& window(const Operand& operand) { return stretch_.windows[static_cast<std::size_t>(operand.slot)]; }
 
-  static constexpr std::int64_t kAlignment = 256;  // of slots
   const Plan& plan_;
   HostStretch& stretch_;
   Plan& own_;

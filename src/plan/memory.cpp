@@ -9,18 +9,14 @@
 #include "base/one_line.h"
 #include "plan/free_offsets.h"
 #include "plan/plan.h"
+#include "plan/slot_alignment.h"
 
 namespace paoding {
 namespace {
 
-constexpr std::int64_t kSlotAlignment = 256;
 // Workspaces that neighbouring groups keep to themselves: of so many bytes, so many at once.
 constexpr std::int64_t kHeldBytes = 256 << 10;
 constexpr std::size_t kMostHeld = 64;
-
-std::int64_t align_up(std::int64_t bytes, std::int64_t alignment) {
-  return (bytes + alignment - 1) / alignment * alignment;
-}
 
 struct LoopRange {
   int first;
@@ -219,7 +215,7 @@ std::int64_t pack(const Plan& plan, const std::vector<std::size_t>& slots, std::
   for (std::size_t i : slots) {
     poll();
     const Slot& slot = plan.slots[i];
-    const std::int64_t bytes = align_up(slot.bytes, kSlotAlignment);
+    const std::int64_t bytes = slot_bytes(slot.bytes);
     if (bytes == 0) continue;
     const std::vector<PositionRange> times = alive(slot);
     const std::int64_t offset = free.lowest(times, bytes);
@@ -240,7 +236,7 @@ LivePeak live_peak(const Plan& plan, std::int64_t alignment) {
   std::vector<std::int64_t> change(static_cast<std::size_t>(plan.positions) + 2, 0);
   for (const Slot& slot : plan.slots) {
     if (slot.kind != SlotKind::arena || slot.last < slot.first) continue;
-    const std::int64_t bytes = align_up(slot.bytes, alignment);
+    const std::int64_t bytes = round_up(slot.bytes, alignment);
     for (const auto& [first, last] : alive(slot)) {
       change[static_cast<std::size_t>(first)] += bytes;
       change[static_cast<std::size_t>(last) + 1] -= bytes;

@@ -11,6 +11,7 @@
 #include "ops/views.h"
 #include "plan/choice.h"
 #include "plan/host_steps.h"
+#include "plan/slot_alignment.h"
 
 namespace paoding {
 
@@ -217,7 +218,7 @@ std::vector<std::size_t> operands_to_copy(const KernelCall& call) {
       if (!((mask >> k) & 1u) && k < kMostTried) continue;
       copied.push_back(strided[k]);
       layout_of(trial, strided[k]) = Layout::dense(layout_of(call, strided[k]).type);
-      trial.alignments[strided[k]] = 256;
+      trial.alignments[strided[k]] = kSlotAlignment;
     }
     std::vector<std::string> unused;
     if (choose_kernel(trial, &unused) != nullptr) return copied;

@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "paoding/placed.h"
+#include "plan/slot_alignment.h"
 #include "runtime/placed_plan.h"
 
 namespace paoding {
@@ -51,7 +52,7 @@ std::int64_t PlacedGraph::workspace_bytes() const { return state_->plan->workspa
 void PlacedGraph::run(std::span<const void* const> inputs, std::span<void* const> results, void* workspace,
                       void* stream) {
   State& s = *state_;
-  const std::uintptr_t alignment = s.device.kind == DeviceKind::cuda ? 256 : 64;
+  const std::uintptr_t alignment = s.device.kind == DeviceKind::cuda ? kSlotAlignment : 64;
   const auto check = [&](const std::string& name, const void* address, std::int64_t bytes) {
     if (address == nullptr && bytes > 0) {
       fail(ErrorKind::argument, "placed graph: {} is null, needed are {} bytes", name, bytes);

@@ -9,15 +9,9 @@
 #include "cpu/arena.h"
 #include "cpu/group_kernel.h"
 #include "cpu/parallel.h"
+#include "plan/slot_alignment.h"
 
 namespace paoding {
-namespace {
-
-constexpr std::int64_t kAlignment = 256;  // of slots
-std::int64_t aligned(std::int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-
-}  // namespace
-
 PlacedPlan::PlacedPlan(CompiledPlan compiled) : compiled_(std::move(compiled)), launches_(unroll(compiled_.plan)) {
   reads_ = plan().inputs;
   reads_.insert(reads_.end(), plan().parameters.begin(), plan().parameters.end());
@@ -30,7 +24,7 @@ PlacedPlan::PlacedPlan(CompiledPlan compiled) : compiled_(std::move(compiled)), 
   }
   pointers_.resize(most);
   for (std::size_t i = 0; i < plan().fetches.size(); ++i) fetch_slots_.push_back(slot_of(i));
-  fresh_state_at_ = aligned(plan().arena_bytes);
+  fresh_state_at_ = slot_bytes(plan().arena_bytes);
   for (const Step& step : plan().steps) add_state(step);
 }
 
@@ -40,7 +34,7 @@ void PlacedPlan::add_state(const Step& step) {
   }
   if (step.state < 0) return;
   states_.push_back({step.state, nullptr, fresh_state_bytes_});
-  fresh_state_bytes_ += aligned(plan().slots[static_cast<std::size_t>(step.state)].bytes);
+  fresh_state_bytes_ += slot_bytes(plan().slots[static_cast<std::size_t>(step.state)].bytes);
 }
 
 int PlacedPlan::slot_of(std::size_t fetch) const {

@@ -9,14 +9,12 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "plan/slot_alignment.h"
 #include "runtime/placed_plan.h"
 #include "runtime/recurrent_layer.h"
 
 namespace paoding {
 namespace {
-
-constexpr std::int64_t kAlignment = 256;
-std::int64_t aligned(std::int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 thread_local std::string last_error;
 
@@ -65,11 +63,11 @@ class Direction {
   Direction(const Graph& graph, const pd_recurrent_layer& layer, const Device& device,
             std::span<const std::string_view> given)
       : device_(device), placed_(PlacedPlan::make(graph, device, layer.allow_tf32 != 0)) {
-    bytes_ = aligned(placed_->workspace_bytes());
+    bytes_ = slot_bytes(placed_->workspace_bytes());
     const auto add = [&](const std::string& name, std::int64_t bytes) {
       const auto at = std::find(given.begin(), given.end(), name) - given.begin();
       places_.push_back({name, static_cast<std::size_t>(at), bytes, bytes_});
-      if (may_be_absent(name)) bytes_ += aligned(bytes);
+      if (may_be_absent(name)) bytes_ += slot_bytes(bytes);
     };
     for (const auto& [name, slot] : plan().parameters) add(name, plan().slots[static_cast<std::size_t>(slot)].bytes);
     reads_ = places_.size();
@@ -109,7 +107,7 @@ class Direction {
   };
 
   void check(std::string_view name, const void* address, std::int64_t bytes) const {
-    const std::uintptr_t alignment = device_.kind == DeviceKind::cuda ? kAlignment : 64;
+    const std::uintptr_t alignment = device_.kind == DeviceKind::cuda ? kSlotAlignment : 64;
     if (address == nullptr && bytes > 0) fail(ErrorKind::argument, "{} is null, needed are {} bytes", name, bytes);
     if (reinterpret_cast<std::uintptr_t>(address) % alignment != 0) {
       fail(ErrorKind::argument, "{} is at {}, needs to be aligned to {} bytes", name, fmt::ptr(address), alignment);
@@ -148,7 +146,7 @@ struct pd_recurrent_plan {
     if (is_training) backward.emplace(make(build_backward, kBackward));
     for (const SavedPart& part : saved_parts(layer)) {
       if (saved_bytes > 0) cells_offset = saved_bytes;
-      saved_bytes += aligned(part.type.shape.elements() * size_bytes(part.type.dtype));
+      saved_bytes += slot_bytes(part.type.shape.elements() * size_bytes(part.type.dtype));
     }
     text = "forward\n" + to_string(forward->plan());
     if (backward) text += "backward\n" + to_string(backward->plan());

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/product.h"
+#include "base/rounding.h"
 #include "cpu/parallel.h"
 #include "ops/conv/conv_onednn_cpu.h"
 #include "ops/pool/pool_shape.h"
@@ -23,7 +24,7 @@ constexpr std::int64_t kPieceBytes = 256 << 10;     // of the windows of the ima
 // The least share of the threads that have work until the end: what a pool of its own saves is more.
 constexpr double kLeastBusy = 0.94, kLeastBusyPooled = 0.88;
 
-std::int64_t whole_lines(std::int64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
+std::int64_t whole_lines(std::int64_t bytes) { return round_up(bytes, kLine); }
 
 // The first image of a thread; that of the one behind the last is the number of images.
 std::int64_t first_image(std::int64_t images, int threads, int thread) { return images * thread / threads; }
@@ -59,8 +60,8 @@ ConvShape piece_of(const ConvShape& shape, std::int64_t images) {
 std::int64_t piece_images(const ConvShape& shape, std::int64_t share) {
   if (!shape.is_pooled) return share;
   const std::int64_t most = std::clamp<std::int64_t>(kPieceBytes / window_bytes(shape), 1, share);
-  const std::int64_t pieces = (share + most - 1) / most;
-  return (share + pieces - 1) / pieces;
+  const std::int64_t pieces = ceil_div(share, most);
+  return ceil_div(share, pieces);
 }
 
 // Of a composed op the first result may be one that nobody reads, which has no extents then.
@@ -90,7 +91,7 @@ std::string refusal_of(const KernelCall& call) {
   const int threads = call.target->threads > 0 ? call.target->threads : max_threads();
   if (!shape.is_pooled && threads == 1) return "there is one thread";
   if (shape.is_empty()) return "an extent is 0";
-  const std::int64_t most = (images + threads - 1) / threads;
+  const std::int64_t most = ceil_div(images, threads);
   if (static_cast<double>(images) <
       (shape.is_pooled ? kLeastBusyPooled : kLeastBusy) * static_cast<double>(most * threads)) {
     return fmt::format("{} images are not shared out well among {} threads", images, threads);
@@ -287,7 +288,7 @@ class ConvolutionByImages : public PreparedKernel {
   void for_each_piece(int thread, const Use& use) const {
     const std::int64_t begin = first_image(shape_.batch, threads_, thread);
     const std::int64_t share = first_image(shape_.batch, threads_, thread + 1) - begin;
-    const std::int64_t most = share == 0 ? 1 : piece_images(shape_, share), pieces = (share + most - 1) / most;
+    const std::int64_t most = share == 0 ? 1 : piece_images(shape_, share), pieces = ceil_div(share, most);
     for (std::int64_t i = 0; i < pieces; ++i) {
       const std::int64_t from = share * i / pieces, to = share * (i + 1) / pieces;
       use(begin + from, to - from);
