@@ -198,7 +198,14 @@ class Perfetto {
     annotate(event, "instance", trace_.text(site.instance));
     annotate(event, "kernel", trace_.text(site.kernel));
     annotate(event, "run", trace_.run(i));
+    annotate(event, "copy", to_string(site.copy));
     annotate(event, "bytes", static_cast<std::uint64_t>(std::max<std::int64_t>(trace_.bytes(i), 0)));
+    annotate(event, "flops", static_cast<std::uint64_t>(std::clamp(trace_.flops(i), 0.0, 1e18)));
+    std::string members;
+    for (auto m = site.members_begin; m < site.members_end; ++m) {
+      members += (members.empty() ? "" : ", ") + std::string(trace_.text(trace_.members()[m].op));
+    }
+    annotate(event, "members", members);
     if (flows_[i]) event.fixed64(kFlow, std::uint64_t{i} + 1);
     if (trace_.cause(i) != kNone) event.fixed64(kFlow, std::uint64_t{trace_.cause(i)} + 1);
     message.number(kTimestamp, time(trace_.start(i)));

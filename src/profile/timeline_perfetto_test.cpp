@@ -176,6 +176,41 @@ TEST(PerfettoTimeline, CountsWhatIsHeldWhereItChanges) {
   EXPECT_EQ(values["GPU 3"], (Points{{15, 5}, {30, 5}}));
 }
 
+// As Chrome's does: what an op carries is there with its type.
+TEST(PerfettoTimeline, SaysWhatSpansCarry) {
+  Trace trace;
+  trace.add({.track = trace.add_track(TrackKind::stream, "stream 7", 0),
+             .site = trace.add_site({.op = "group",
+                                     .kind = SpanKind::kernel,
+                                     .copy = Copy::host_to_device,
+                                     .bytes = 4096,
+                                     .flops = 1e6,
+                                     .members = {{"mul", 1}, {"add", 2}}}),
+             .start_ns = 5,
+             .duration_ns = 7,
+             .run = 3});
+  trace.finish();
+  std::string bytes;
+  write_perfetto(trace, [&](std::string_view piece) { bytes += piece; });
+  std::map<std::string, std::string> texts;
+  std::map<std::string, std::uint64_t> numbers;
+  for (const Field& packet : fields(bytes)) {
+    const auto parts = fields(packet.text);
+    const Field* event = find(parts, 11);
+    if (event == nullptr) continue;
+    for (const Field& field : fields(event->text)) {
+      if (field.number != 4) continue;
+      const auto annotation = fields(field.text);
+      const std::string key(find(annotation, 10)->text);
+      if (const Field* text = find(annotation, 6)) texts[key] = text->text;
+      if (const Field* number = find(annotation, 3)) numbers[key] = number->value;
+    }
+  }
+  EXPECT_EQ(texts,
+            (std::map<std::string, std::string>{{"op", "group"}, {"copy", "CPU->GPU"}, {"members", "mul, add"}}));
+  EXPECT_EQ(numbers, (std::map<std::string, std::uint64_t>{{"run", 3}, {"bytes", 4096}, {"flops", 1'000'000}}));
+}
+
 TEST(PerfettoTimeline, AndThePackedOneAreWrittenByTheirNames) {
   const TemporaryFolder folder;
   Trace trace;
