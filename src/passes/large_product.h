@@ -24,4 +24,11 @@ inline bool sums_many_rows(const Graph& graph, const Node& node) {
   return left[left.rank() - 2] >= kManyRows;
 }
 
+/// Of a product whose steps become one product: whether a step's is as large as it needs to be. Steps of weights'
+/// gradients meet in what they sum over, those of others in rows.
+inline bool is_large_by_itself(const Graph& graph, const Node& node) {
+  const bool is_gradient = node.op->name == "matmul" && node.attrs.get_bool("transpose_a");
+  return is_gradient ? sums_many_rows(graph, node) : has_many_rows(node);
+}
+
 }  // namespace paoding

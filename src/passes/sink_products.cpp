@@ -67,7 +67,7 @@ class Sink {
   // A product gains a lot; a reduction as long as stacking what it reduces costs little memory.
   bool is_worth_sinking(NodeId id) const {
     const Node& node = parts_.body.node(id);
-    if (node.op->is_run_by_kernel()) return !has_many_rows(node);
+    if (node.op->is_run_by_kernel()) return !is_large_by_itself(parts_.body, node);
     if (node.op->name == "mul") return broadcast_product(parts_.body, {id, 0}) && is_only_summed({id, 0});
     if (node.op->kind != OpKind::reduction) return false;
     return size_bytes(parts_.body.type(node.inputs[0])) <= kMaxStackedBytes / std::max<std::int64_t>(parts_.length, 1);

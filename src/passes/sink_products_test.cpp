@@ -42,6 +42,25 @@ TEST(SinkProducts, TakesAlongWhatIsMadeFromTheProduct) {
   EXPECT_EQ(count_here(r.g, "tanh"), 1);
 }
 
+// A step of one sums over few rows, however many its result has; with many of its own it stays.
+TEST(SinkProducts, MakesOneOfAWeightsGradientOfManyRows) {
+  Recurrence few;
+  const Value wide = few.g.input("wide", f32, {4, 1024});
+  few.run([&](const Value& h) { return Values{matmul(matmul(h, wide), h, true)}; });
+  run_and_compare(few.g, {sink_products});
+  EXPECT_EQ(count_here(body_of(few.g), "matmul"), 0);
+
+  Graph g;
+  const Value xs = g.input("xs", f32, {3, 1024, 4}), h0 = g.input("h0", f32, {1024, 4});
+  const StepResult made = scan({h0}, {xs}, [&](const Values& carry, const Values& element) {
+    const Value h = tanh(carry[0] + element[0]);
+    return step({h}, {matmul(h, element[0], true)});
+  });
+  g.fetch("dw", made.outputs[0]);
+  run_and_compare(g, {sink_products});
+  EXPECT_EQ(count_here(body_of(g), "matmul"), 1);
+}
+
 TEST(SinkProducts, LeavesAProductThatACarryNeeds) {
   Graph g;
   const Value xs = g.input("xs", f32, {5, 2, 4}), h0 = g.input("h0", f32, {2, 4}), w = g.input("w", f32, {4, 4});
