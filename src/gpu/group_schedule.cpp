@@ -257,10 +257,8 @@ class Scheduler {
     const auto made = static_cast<int>(std::clamp<std::int64_t>(unroll, 1, most));
     if (s_.cluster == 1) return made;
     // Batches as long as each other, as nothing fills a short one's gaps; longer ones take the next launch's place.
-    if (s_.form == LoopForm::tile) {  // not a text for every length: one more in flight where that saves a batch
-      const std::int64_t each = ceil_div(steps, s_.cluster);
-      return made + (made == kMaxUnroll && step <= 16 && ceil_div(each, made + 1) < ceil_div(each, made) ? 1 : 0);
-    }
+    // Nothing else fills the gap behind a batch, so it is as long as 64 registers allow, for all lengths.
+    if (s_.form == LoopForm::tile) return made == kMaxUnroll && step <= 16 ? kMaxUnroll + 1 : made;
     const std::int64_t longest = std::min<std::int64_t>(made, step <= 16 ? 6 : 4);
     return static_cast<int>(ceil_div(steps, ceil_div(steps, longest)));
   }
