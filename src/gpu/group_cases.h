@@ -81,6 +81,24 @@ inline Group lerp(Strides extents, DType dtype, Strides x, Strides y, Strides w)
   return group;
 }
 
+/// Of x [rows, channels] and `count` values of every channel, f32: x - v0 - v1 .., as it is or, over the rows, its sum
+/// and its square's.
+inline Group by_channel(Strides extents, DType dtype, int count, bool is_summed) {
+  Group group;
+  group.extents = std::move(extents);
+  group.loads = {{dtype, dense(group.extents)}};
+  Scalar left = make_input(&group.expr, 0, f32);
+  for (int k = 1; k <= count; ++k) {
+    group.loads.push_back({f32, {0, 1}});
+    left = left - make_input(&group.expr, k, f32);
+  }
+  if (is_summed)
+    group.outputs = {sum_output(group, f32, left, 1), sum_output(group, f32, left * left, 1)};
+  else
+    group.outputs = {sum_output(group, dtype, left, 0)};
+  return group;
+}
+
 /// h = o tanh(c'), c' = f c + i g, from one row of gates [B, 4H] and c.
 inline Group lstm_gates(std::int64_t batch, std::int64_t hidden) {
   Group group;

@@ -451,6 +451,21 @@ TEST(GroupText, AWeightThatCachesDoNotHoldIsReadByNeighbours) {
   }
 }
 
+TEST(GroupText, ElementsOf16BitsMoveBy16BytesBesideWiderValuesOfChannels) {
+  const Target chip = named_target("h200");
+  const auto vector_of = [&](int count, bool is_summed) {
+    const Group group = canonical(by_channel({1 << 16, 64}, bf16, count, is_summed));
+    const GroupSchedule s = schedule_group(group, std::vector<int>(group.operands(), 256), chip);
+    EXPECT_EQ(s.form, LoopForm::tile) << s.why;
+    return s.vector;
+  };
+  EXPECT_EQ(vector_of(1, false), 8);
+  EXPECT_EQ(vector_of(4, false), 8);
+  EXPECT_EQ(vector_of(5, false), 4) << "as many take as long to load as the points";
+  EXPECT_EQ(vector_of(1, true), 8);
+  EXPECT_EQ(vector_of(5, true), 8);
+}
+
 TEST(GroupText, WritesNothingForEmptyOutputs) { EXPECT_EQ(make_case("", sums({0, 4}, f32, {0})).plan.grid[0], 0u); }
 
 }  // namespace
