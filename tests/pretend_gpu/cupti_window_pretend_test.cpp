@@ -22,16 +22,6 @@
 namespace paoding::testing_program {
 namespace {
 
-void build(Graph& g) {
-  const Value a = g.input("a", f32, {5, 3}), ids = g.input("ids", i64, {4, 2});
-  const StepResult made = scan({full(g, {2, 3}, 0)}, {ids}, [&](const Values& c, const Values& e) {
-    return step({tanh(c[0]) + gather(a, e[0], 0)}, {});
-  });
-  g.fetch("sorted", sort(sum(made.carries[0], Ints{0})).values);
-}
-
-Tensors feeds_of(const Graph& g) { return to_tensors(g, {{"a", Dense(15, 0.5)}, {"ids", {0, 1, 2, 3, 4, 0, 1, 2}}}); }
-
 // Of every run in order: its kernels by instance, told by CUPTI; by stamps, in full or by its ends only.
 struct Seen {
   std::vector<std::map<std::string, int>> by_cupti;
@@ -43,9 +33,9 @@ class WindowOfCupti : public ::testing::Test {
  protected:
   void SetUp() override {
     if (gpu::cupti() == nullptr) GTEST_SKIP() << "NOT CHECKED: " << gpu::cupti_problem();
-    build(graph_);
+    build_loop(graph_);
     program_.emplace(graph_, on_gpu());
-    program_->run(feeds_of(graph_));
+    program_->run(feeds_of_loop(graph_));
     program_->wait();
   }
   void TearDown() override { pretend_gpu().spoil_records({}); }
@@ -171,7 +161,7 @@ TEST_F(WindowOfCupti, ThatIsRefusedIsNamedAndDoneWithout) {
 // Launches of another thread go on while CUPTI comes and goes: each is seen by the one or by the other.
 TEST_F(WindowOfCupti, ComesAndGoesWhileAnotherThreadLaunches) {
   Program other(graph_, on_gpu());
-  other.run(feeds_of(graph_));
+  other.run(feeds_of_loop(graph_));
   other.wait();
   Profiler profiler;
   std::atomic<bool> is_over = false;

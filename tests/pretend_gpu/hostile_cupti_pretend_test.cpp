@@ -18,16 +18,6 @@ namespace {
 
 using Counts = std::map<std::string, int>;  // kernels by instance and run, runs numbered from 0
 
-void build(Graph& g) {
-  const Value a = g.input("a", f32, {5, 3}), ids = g.input("ids", i64, {4, 2});
-  const StepResult made = scan({full(g, {2, 3}, 0)}, {ids}, [&](const Values& c, const Values& e) {
-    return step({tanh(c[0]) + gather(a, e[0], 0)}, {});
-  });
-  g.fetch("sorted", sort(sum(made.carries[0], Ints{0})).values);
-}
-
-Tensors feeds_of(const Graph& g) { return to_tensors(g, {{"a", Dense(15, 0.5)}, {"ids", {0, 1, 2, 3, 4, 0, 1, 2}}}); }
-
 Counts kernels(const profile::Trace& trace) {
   std::map<std::uint32_t, std::size_t> numbers;
   for (const profile::SpanId run : trace.runs()) numbers.emplace(trace.run(run), numbers.size());
@@ -45,9 +35,9 @@ class HostileCupti : public ::testing::Test {
   void SetUp() override {
     if (gpu::cupti() == nullptr) GTEST_SKIP() << "NOT CHECKED: " << gpu::cupti_problem();
     ::setenv("PAODING_CUPTI", "1", 1);
-    build(graph_);
+    build_loop(graph_);
     program_.emplace(graph_, on_gpu());
-    program_->run(feeds_of(graph_));
+    program_->run(feeds_of_loop(graph_));
   }
   void TearDown() override {
     pretend_gpu().spoil_records({});
@@ -117,7 +107,7 @@ TEST_F(HostileCupti, ThatRefusesIsNamedAndDoneWithout) {
 // As many kernels in the same order, launched by two threads in turns that nobody knows.
 TEST_F(HostileCupti, EqualProgramsOfTwoThreadsAreToldApart) {
   Program other(graph_, on_gpu());
-  other.run(feeds_of(graph_));
+  other.run(feeds_of_loop(graph_));
   const Counts alone = kernels(record(1));
   constexpr int kRuns = 5;
   Profiler seen;

@@ -25,4 +25,17 @@ inline CompileOptions on_gpu(Execution execution = Execution::captured) {
   return options;
 }
 
+/// A loop of kernels, and one behind it that is no group.
+inline void build_loop(Graph& g) {
+  const Value a = g.input("a", f32, {5, 3}), ids = g.input("ids", i64, {4, 2});
+  const StepResult made = scan({full(g, {2, 3}, 0)}, {ids}, [&](const Values& c, const Values& e) {
+    return step({tanh(c[0]) + gather(a, e[0], 0)}, {});
+  });
+  g.fetch("sorted", sort(sum(made.carries[0], Ints{0})).values);
+}
+
+inline Tensors feeds_of_loop(const Graph& g) {
+  return to_tensors(g, {{"a", Dense(15, 0.5)}, {"ids", {0, 1, 2, 3, 4, 0, 1, 2}}});
+}
+
 }  // namespace paoding::testing_program
