@@ -125,7 +125,9 @@ struct Machine {
   void* body_argument = nullptr;
 };
 
-inline Machine machine;
+// Never destroyed: a program that still has work for the GPU as it ends launches kernels behind the destructors of
+// their library, which was loaded later than whatever launches them.
+inline Machine& machine = *new Machine;
 
 constexpr unsigned kUnwritten = 0x7f7f7f7f;
 
