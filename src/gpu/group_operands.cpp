@@ -9,7 +9,7 @@ namespace paoding::gpu {
 namespace {
 
 // Rows of the inner axis from which on what a thread holds for all of its own costs nothing.
-constexpr std::int64_t kManyRows = 64;
+constexpr std::int64_t kRowsToHoldFor = 64;
 
 }  // namespace
 
@@ -44,7 +44,7 @@ bool is_stream(const Group& group, std::size_t i, const std::vector<bool>& used)
 }
 
 bool is_shared_row(const Group& group, std::size_t i) {
-  if (i >= group.loads.size() || group.points() < kManyRows * group.extents.back()) return false;
+  if (i >= group.loads.size() || group.points() < kRowsToHoldFor * group.extents.back()) return false;
   const std::vector<std::int64_t>& strides = operand_strides(group, i);
   return std::all_of(strides.begin(), strides.end() - 1, [](std::int64_t step) { return step == 0; });
 }
@@ -56,18 +56,28 @@ int vector_of_streams(const Group& group, const std::vector<bool>& used, std::sp
     if (is_stream(group, i, used)) (is_shared_row(group, i) ? rows : streams).push_back(i);
   }
   if (rows.size() > rows_held || streams.empty()) streams.insert(streams.end(), rows.begin(), rows.end());
-  std::int64_t widest = streams.empty() ? 16 : 1, bytes = 0;
-  for (const std::size_t i : streams) {
-    widest = std::max(widest, size_bytes(operand_dtype(group, i)));
-    bytes += size_bytes(operand_dtype(group, i));
+  return vector_of_streams(group, streams, alignment, most, may_be_ragged);
+}
+
+ElementBytes element_bytes(const Group& group, std::span<const std::size_t> operands) {
+  ElementBytes bytes;
+  for (const std::size_t i : operands) {
+    bytes.widest = std::max(bytes.widest, size_bytes(operand_dtype(group, i)));
+    bytes.all += size_bytes(operand_dtype(group, i));
   }
-  std::int64_t vector = std::min(16 / widest, most);
+  return bytes;
+}
+
+int vector_of_streams(const Group& group, std::span<const std::size_t> streams, std::span<const int> alignment,
+                      std::int64_t most, bool may_be_ragged) {
+  const ElementBytes bytes = element_bytes(group, streams);
+  std::int64_t vector = streams.empty() ? 1 : std::min(16 / bytes.widest, most);
   for (; vector > 1; vector /= 2) {
     std::int64_t whole = 0;
     for (const std::size_t i : streams) {
       if (fits_vector(group, i, alignment[i], static_cast<int>(vector))) whole += size_bytes(operand_dtype(group, i));
     }
-    if (2 * whole >= bytes && (may_be_ragged || group.extents.back() % vector == 0)) break;
+    if (2 * whole >= bytes.all && (may_be_ragged || group.extents.back() % vector == 0)) break;
   }
   return static_cast<int>(vector);
 }

@@ -106,6 +106,14 @@ bool is_shared_row(const Group& group, std::size_t i);
 /// a row need not be whole.
 int vector_of_streams(const Group& group, const std::vector<bool>& used, std::span<const int> alignment,
                       std::int64_t most, bool may_be_ragged, std::size_t rows_held);
+/// The same of these streams.
+int vector_of_streams(const Group& group, std::span<const std::size_t> streams, std::span<const int> alignment,
+                      std::int64_t most, bool may_be_ragged);
+/// Bytes of an element of the widest of some operands, and of one of each.
+struct ElementBytes {
+  std::int64_t widest = 0, all = 0;
+};
+ElementBytes element_bytes(const Group& group, std::span<const std::size_t> operands);
 
 /// The schedule of a canonical group with at least one axis and no empty one.
 /// `alignment`: bytes that each operand's start is a multiple of.

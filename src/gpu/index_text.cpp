@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/rounding.h"
 #include "cuda_text.h"
 #include "gpu/text_kernel.h"
 
@@ -93,7 +94,7 @@ TextLaunch plan_check(const IndexShape& shape, std::int64_t count) {
   text.number("count", count);
   text.range();
   return text.finish("check_indices", k_index_check_cu, scatter_operands(shape), "check_indices(ids, room.fault, size)",
-                     parts_of(count, kThreads));
+                     ceil_div(count, kThreads));
 }
 
 }  // namespace
@@ -108,7 +109,7 @@ TextLaunch plan_gather_rows(const IndexShape& shape) {
   text.strides(vector);
   const std::string_view piece = piece_type(vector * size_bytes(shape.dtype));
   return text.finish("gather_rows", k_gather_cu, gather_operands(piece, shape.index_dtype),
-                     "gather_rows(a, ids, out, room.fault, size)", parts_of(total, kThreads * kInFlight));
+                     "gather_rows(a, ids, out, room.fault, size)", ceil_div(total, kThreads * kInFlight));
 }
 
 TextLaunch plan_gather_elements(const IndexShape& shape) {
@@ -120,7 +121,7 @@ TextLaunch plan_gather_elements(const IndexShape& shape) {
   text.strides(1);
   const std::string_view piece = piece_type(size_bytes(shape.dtype));
   return text.finish("gather_elements", k_gather_cu, gather_operands(piece, shape.index_dtype),
-                     "gather_elements(a, ids, out, room.fault, size)", parts_of(total, kThreads * kInFlight));
+                     "gather_elements(a, ids, out, room.fault, size)", ceil_div(total, kThreads * kInFlight));
 }
 
 namespace {
@@ -130,8 +131,8 @@ constexpr std::int64_t kRowsOfCta = 32;
 // What adds up rows: CTAs of 32 rows, or of what else there is to do, and of as many columns as a warp moves at once.
 TextLaunch plan_row_sums(IndexText& made, const IndexShape& shape, const std::string& what, std::string_view text,
                          std::vector<std::string> operands, std::int64_t other_blocks, const std::string& arguments) {
-  const std::int64_t vector = vector_of(shape), tiles = parts_of(shape.inner, 32 * vector);
-  const std::int64_t blocks = parts_of(shape.range, kRowsOfCta) + other_blocks, ctas = tiles * blocks * shape.outer;
+  const std::int64_t vector = vector_of(shape), tiles = ceil_div(shape.inner, 32 * vector);
+  const std::int64_t blocks = ceil_div(shape.range, kRowsOfCta) + other_blocks, ctas = tiles * blocks * shape.outer;
   made.divisor("tiles", tiles), made.divisor("blocks", blocks);
   made.wide_number("padding", shape.padding);
   made.number("inner", shape.inner), made.number("count", shape.count), made.number("ctas", ctas);
@@ -159,13 +160,13 @@ std::vector<TextLaunch> plan_scatter_sorted(const IndexShape& shape) {
       input_parameter(DType::i64, "places"), input_parameter(shape.dtype, "updates"),
       output_parameter(shape.dtype, "out")};
   constexpr std::int64_t kPart = 32, kPartsOfCta = kThreads / 32;  // of the sorted list, as scatter_sorted.cu has them
-  const std::int64_t columns = 32 * vector_of(shape), tiles = parts_of(shape.inner, columns);
-  const std::int64_t parts = parts_of(shape.count, kPart), part_blocks = parts_of(parts, kPartsOfCta);
+  const std::int64_t columns = 32 * vector_of(shape), tiles = ceil_div(shape.inner, columns);
+  const std::int64_t parts = ceil_div(shape.count, kPart), part_blocks = ceil_div(parts, kPartsOfCta);
   const std::int64_t tickets = shape.outer * parts * tiles;
   const std::int64_t starts = tickets * 2 * columns * std::max<std::int64_t>(size_bytes(shape.dtype), 4);
 
   IndexText rows(shape, shape.count, shape.range);
-  const std::int64_t ctas = parts_of(std::max(shape.range + 1, shape.count), kThreads);
+  const std::int64_t ctas = ceil_div(std::max(shape.range + 1, shape.count), kThreads);
   rows.number("count", shape.count), rows.number("ctas", ctas), rows.wide_number("starts", starts);
   rows.range();
   TextLaunch find = rows.finish(
@@ -190,13 +191,13 @@ TextLaunch plan_scatter_elements(const IndexShape& shape) {
   text.number("total", total);
   text.number("inner", shape.inner), text.number("count", shape.count), text.number("range_extent", shape.range);
   text.divisor("inner_extent", shape.inner), text.divisor("range", shape.range);
-  const std::int64_t tiles = parts_of(shape.inner, 32);
+  const std::int64_t tiles = ceil_div(shape.inner, 32);
   text.divisor("tiles", tiles);
   text.strides(1);
   if (shape.count <= kMaxScan) {
     return text.finish("scatter_elements", k_scatter_elements_cu, scatter_operands(shape),
                        fmt::format("scatter_scan<{}>(ids, updates, out, room.fault, size)", types),
-                       parts_of(total, kThreads));
+                       ceil_div(total, kThreads));
   }
   const bool is_half = shape.dtype == DType::f16 || shape.dtype == DType::bf16;
   TextLaunch plan =

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/rounding.h"
 #include "cuda_text.h"
 #include "gpu/text_kernel.h"
 
@@ -20,11 +21,11 @@ struct Extents {
 
   Extents(const ProductShape& shape, const ProductTile& tile) {
     columns = kColumnsOfGroup * tile.groups;
-    blocks = parts_of(shape.k, kBlockK);
+    blocks = ceil_div(shape.k, kBlockK);
     stage_bytes_ = (tile.rows + columns) * kBlockK * 4;
     stages = std::min(kMostStages, kMostStageBytes / stage_bytes_);
     sum_bytes_ = tile.rows * (columns + 4) * 4;
-    tiles_m = parts_of(shape.m, tile.rows), tiles_n = parts_of(shape.n, columns);
+    tiles_m = ceil_div(shape.m, tile.rows), tiles_n = ceil_div(shape.n, columns);
     ctas = tiles_m * tiles_n * tile.cluster;
   }
   double stage_kilobytes() const { return double(stage_bytes_) / 1e3; }
@@ -83,7 +84,7 @@ double product_us(const ProductShape& shape, const ProductTile& tile, const Targ
   const double usable = target.sm_count * (tile.cluster > 2 ? 0.91 : 1.0);
   const auto at_once = std::max<std::int64_t>(static_cast<std::int64_t>(usable / tile.cluster), 1);
   const std::int64_t clusters = e.tiles_m * e.tiles_n;
-  const double rounds = double(parts_of(clusters, at_once)), blocks = double(parts_of(e.blocks, tile.cluster));
+  const double rounds = double(ceil_div(clusters, at_once)), blocks = double(ceil_div(e.blocks, tile.cluster));
   const double share = double(std::min(clusters, at_once) * tile.cluster) / target.sm_count;  // of the chip that works
   const double group_rows = tile.rows * tile.groups / 64.0;
   // Fitted to 336 products on an H200: benchmarks/results/2026-11-22-products-of-few-rows.txt.

@@ -88,32 +88,23 @@ class StagedScheduler {
   void choose_vector() {
     const FormulaUse use = used_by(group_, every_value());
     const auto is_stream = [&](std::size_t i) { return gpu::is_stream(group_, i, use.loads); };
-    std::int64_t widest = 0, bytes = 0;
+    std::vector<std::size_t> streams;
     for (std::size_t i = 0; i < group_.operands(); ++i) {
-      if (!is_stream(i)) continue;
-      widest = std::max(widest, size_bytes(operand_dtype(group_, i)));
-      bytes += size_bytes(operand_dtype(group_, i));
+      if (is_stream(i)) streams.push_back(i);
     }
     const std::int64_t inner = group_.extents[static_cast<std::size_t>(inner_)];
     const bool may_be_ragged = s_.form == LoopForm::tile || walk_.size() == 1;
-    std::int64_t vector = widest == 0 ? 1 : std::min<std::int64_t>(8, 16 / widest);
-    for (; vector > 1; vector /= 2) {
-      std::int64_t whole = 0;
-      for (std::size_t i = 0; i < group_.operands(); ++i) {
-        if (is_stream(i) && fits_vector(group_, i, alignment_[i], static_cast<int>(vector))) {
-          whole += size_bytes(operand_dtype(group_, i));
-        }
-      }
-      if (vector <= inner && 2 * whole >= bytes && (may_be_ragged || inner % vector == 0)) break;
-    }
-    s_.vector = static_cast<int>(vector);
+    const int vector =
+        vector_of_streams(group_, streams, alignment_, std::min<std::int64_t>(8, pow2_floor(inner)), may_be_ragged);
+    s_.vector = vector;
     s_.is_ragged = inner % vector != 0;
     for (std::size_t i = 0; i < group_.operands(); ++i) {
       s_.is_vector.push_back(vector == 1 || fits_vector(group_, i, alignment_[i], s_.vector));
     }
-    if (widest == 0 || s_.form == LoopForm::tile || walk_.size() > 1 || has_columns()) return;
+    if (streams.empty() || s_.form == LoopForm::tile || walk_.size() > 1 || has_columns()) return;
     // Rows of an odd number of elements: every one begins at another distance from an aligned address.
-    for (std::int64_t shifted = std::min<std::int64_t>(8, 16 / widest); shifted > vector; shifted /= 2) {
+    const ElementBytes bytes = element_bytes(group_, streams);
+    for (std::int64_t shifted = std::min<std::int64_t>(8, 16 / bytes.widest); shifted > vector; shifted /= 2) {
       for (std::size_t like = 0; like < group_.operands() && inner >= kShiftedVectors * shifted; ++like) {
         if (!is_stream(like)) continue;
         std::vector<bool> is_vector;
@@ -122,7 +113,7 @@ class StagedScheduler {
           is_vector.push_back(stride(i, inner_) == 1 && shifts_like(i, like, shifted));
           if (is_vector.back() && is_stream(i)) whole += size_bytes(operand_dtype(group_, i));
         }
-        if (2 * whole < bytes || !is_vector[like]) continue;
+        if (2 * whole < bytes.all || !is_vector[like]) continue;
         s_.vector = static_cast<int>(shifted), s_.shifted_like = static_cast<int>(like);
         s_.is_vector = std::move(is_vector), s_.is_ragged = false;
         return;

@@ -38,8 +38,6 @@ struct TextParts {
 /// Error (unsupported) when there are more CTAs than a grid has.
 TextLaunch make_text_kernel(const TextParts& parts);
 
-/// CTAs, or anything else, that `count` units need, `each` at a time.
-inline std::int64_t parts_of(std::int64_t count, std::int64_t each) { return (count + each - 1) / each; }
 /// Whether offsets or counts up to this need 64 bits: below, sums of two with a CTA's threads fit 31.
 inline bool needs_wide_index(std::int64_t most) { return most >= (std::int64_t{1} << 31) - (1 << 16); }
 /// Elements that a strided operand reaches over.

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/rounding.h"
 #include "cuda_text.h"
 #include "gpu/box_products.h"
 #include "ops/all_kernels.h"
@@ -21,7 +22,6 @@ namespace paoding {
 namespace {
 
 using gpu::BoxMap;
-using gpu::parts_of;
 using Windows = BoxMap::Windows;
 
 constexpr int kThreads = 288;  // two groups of four warps that multiply, a warp that has boxes brought
@@ -50,12 +50,12 @@ struct Walk {
   static Walk back(const WindowAxis& axis, std::int64_t phase) {
     Walk walk;
     walk.out_first = phase, walk.out_step = axis.stride;
-    walk.windows = parts_of(std::max<std::int64_t>(axis.size - phase, 0), axis.stride);
+    walk.windows = ceil_div(std::max<std::int64_t>(axis.size - phase, 0), axis.stride);
     const std::int64_t apart = axis.stride / std::gcd(axis.stride, axis.dilation);
     std::int64_t k = 0;
     while (k < std::min(apart, axis.kernel) && (phase + axis.before - k * axis.dilation) % axis.stride != 0) ++k;
     if (k == std::min(apart, axis.kernel)) return walk;  // no tap was there
-    walk.taps = parts_of(axis.kernel - k, apart);
+    walk.taps = ceil_div(axis.kernel - k, apart);
     walk.first_tap = k + (walk.taps - 1) * apart, walk.next_tap = -apart;
     walk.tap_step = apart * axis.dilation / axis.stride;
     walk.first = (phase + axis.before - walk.first_tap * axis.dilation) / axis.stride;
@@ -182,11 +182,11 @@ gpu::TextLaunch plan_phase(const KernelCall& call, const Walk& rows, const Walk&
   gpu::TextParts parts = parts_of_text(shape, call.op->name, stage_bytes, tile_columns, false, k_conv_box_images_cu);
   parts.constants += fmt::format("constexpr int kColumns = {};\n{}", tile_columns, ending_constants(shape));
   auto& s = parts.sizes;
-  const std::int64_t tiles_n = parts_of(all_columns, tile_columns);
+  const std::int64_t tiles_n = ceil_div(all_columns, tile_columns);
   s.number("windows", windows), s.divisor("window_rows", std::max<std::int64_t>(rows.windows, 1));
   s.divisor("window_columns", std::max<std::int64_t>(columns.windows, 1));
   s.number("columns", all_columns), s.divisor("tiles_n", tiles_n);
-  s.number("channels", channels), s.number("blocks", rows.taps * columns.taps * parts_of(channels, kDepth));
+  s.number("channels", channels), s.number("blocks", rows.taps * columns.taps * ceil_div(channels, kDepth));
   for (const auto& [walk, end] : {std::pair{&rows, "_h"}, {&columns, "_w"}}) {
     const auto field = [&](const char* name, std::int64_t value) { s.number(name + std::string(end), value); };
     field("first", walk->first), field("step", walk->step), field("taps", walk->taps), field("tap", walk->tap_step);
@@ -202,7 +202,7 @@ gpu::TextLaunch plan_phase(const KernelCall& call, const Walk& rows, const Walk&
   parts.maps = {"image_map", "weight_map"};
   parts.call = fmt::format("convolve(image_map, weight_map, {}, {}, out, size)", shape.has_bias ? "bias" : "nullptr",
                            shape.has_added ? "added" : "nullptr");
-  parts.ctas = parts_of(windows, kRows) * tiles_n;
+  parts.ctas = ceil_div(windows, kRows) * tiles_n;
   gpu::TextLaunch launch = gpu::make_text_kernel(parts);
   launch.is_alone = true;
   launch.shared_bytes = shared_bytes(stage_bytes);
@@ -256,7 +256,7 @@ std::int64_t parts_of_windows(std::int64_t tiles, std::int64_t blocks, std::int6
   std::int64_t best = 1;
   double least = 0;
   for (std::int64_t parts = 1; parts <= std::min<std::int64_t>(blocks, 128); ++parts) {
-    const double turns = double(parts_of(tiles * parts, at_once)), each = double(parts_of(blocks, parts));
+    const double turns = double(ceil_div(tiles * parts, at_once)), each = double(ceil_div(blocks, parts));
     const double takes = turns * (each * kBlock + kStart) + double(parts * elements * 8) / kBytes;
     if (parts == 1 || takes < least) best = parts, least = takes;
   }
@@ -272,16 +272,16 @@ gpu::TextPlan plan_weights(const KernelCall& call) {
       parts_of_text(shape, "conv2d_grad_weight", stage_bytes, groups_m == 2 ? 128 : 64, true, k_conv_box_weights_cu);
   text.constants += fmt::format("constexpr int kGroupsM = {};\n", groups_m);
   const Walk down = Walk::forward(walked.axes[0]), across = Walk::forward(walked.axes[1]);
-  const std::int64_t windows = shape.batch * down.windows * across.windows, blocks = parts_of(windows, kDepth);
-  const std::int64_t chunks = taps * parts_of(channels, kChunk);
-  const std::int64_t tiles_m = parts_of(rows, groups_m * 64), tiles_n = parts_of(chunks, 2),
+  const std::int64_t windows = shape.batch * down.windows * across.windows, blocks = ceil_div(windows, kDepth);
+  const std::int64_t chunks = taps * ceil_div(channels, kChunk);
+  const std::int64_t tiles_m = ceil_div(rows, groups_m * 64), tiles_n = ceil_div(chunks, 2),
                      elements = rows * taps * channels;
   const std::int64_t parts =
       parts_of_windows(tiles_m * tiles_n, blocks, elements, ctas_of_sm(stage_bytes) * call.target->sm_count);
   auto& s = text.sizes;
   s.divisor("window_rows", down.windows), s.divisor("window_columns", across.windows);
   s.number("rows", rows), s.number("channels", channels), s.number("taps", taps), s.number("chunks", chunks);
-  s.divisor("chunks_of_tap", parts_of(channels, kChunk)), s.divisor("kernel_columns", walked.axes[1].kernel);
+  s.divisor("chunks_of_tap", ceil_div(channels, kChunk)), s.divisor("kernel_columns", walked.axes[1].kernel);
   s.divisor("tiles_m", tiles_m), s.divisor("tiles_n", tiles_n);
   s.number("blocks", blocks), s.number("parts", parts), s.wide_number("elements", elements);
   for (const auto& [walk, end] : {std::pair{&down, "_h"}, {&across, "_w"}}) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/rounding.h"
 #include "cuda_text.h"
 #include "gpu/text_kernel.h"
 #include "ops/all_kernels.h"
@@ -68,11 +69,11 @@ struct Channelwise {
     return (windows - 1) * steps[1] + (taps_of_row() - 1) * shape.axes[1].dilation + 1;
   }
   std::int64_t shared_bytes() const { return all_taps() * reads * lanes * vector * 4; }
-  std::int64_t chunks() const { return gpu::parts_of(channels(), lanes * vector); }
-  std::int64_t row_strips() const { return gpu::parts_of(out.type.shape[3], strip); }
+  std::int64_t chunks() const { return ceil_div(channels(), lanes * vector); }
+  std::int64_t row_strips() const { return ceil_div(out.type.shape[3], strip); }
   std::int64_t strips() const { return out.type.shape[0] * out.type.shape[2] * row_strips(); }
-  std::int64_t cta_rows() const { return gpu::parts_of(strips(), kThreads / lanes); }
-  std::int64_t tap_parts() const { return gpu::parts_of(shape.axes[0].kernel, tap_rows); }
+  std::int64_t cta_rows() const { return ceil_div(strips(), kThreads / lanes); }
+  std::int64_t tap_parts() const { return ceil_div(shape.axes[0].kernel, tap_rows); }
 
  private:
   // Several channels at once where their groups lie side by side in both images.
@@ -91,9 +92,9 @@ struct Channelwise {
     for (std::int64_t count = widest(call); count > 0; count /= 2) {
       const std::int64_t of_row = taps_of_row() * reads * count;
       if (!is_vector(count) || of_row > kMostSums) continue;
-      const std::int64_t walks = gpu::parts_of(shape.axes[0].kernel, kMostSums / of_row);
+      const std::int64_t walks = ceil_div(shape.axes[0].kernel, kMostSums / of_row);
       if (walks >= fewest) continue;
-      fewest = walks, vector = count, tap_rows = gpu::parts_of(shape.axes[0].kernel, walks);
+      fewest = walks, vector = count, tap_rows = ceil_div(shape.axes[0].kernel, walks);
     }
   }
 };

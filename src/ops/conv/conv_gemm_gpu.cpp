@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/rounding.h"
 #include "cuda_text.h"
 #include "gpu/text_kernel.h"
 #include "ops/all_kernels.h"
@@ -78,9 +79,8 @@ class ConvText {
     auto& s = sizes();
     const auto& [vertical, horizontal] = shape_.axes;
     const bool has_phases = is_back && std::max(vertical.stride, horizontal.stride) > 1;
-    const std::int64_t rows = has_phases ? gpu::parts_of(of_window.extent(2), vertical.stride) : of_window.extent(2);
-    const std::int64_t columns =
-        has_phases ? gpu::parts_of(of_window.extent(3), horizontal.stride) : of_window.extent(3);
+    const std::int64_t rows = has_phases ? ceil_div(of_window.extent(2), vertical.stride) : of_window.extent(2);
+    const std::int64_t columns = has_phases ? ceil_div(of_window.extent(3), horizontal.stride) : of_window.extent(3);
     gpu::add_strides(&s, "image", image.layout), gpu::add_strides(&s, "of_window", of_window.layout);
     s.number("image_rows", image.extent(2)), s.number("image_columns", image.extent(3));
     s.number("image_group", group_channels * image.stride(1));
@@ -154,7 +154,7 @@ gpu::TextPlan plan_images(const KernelCall& call) {
   // Of one phase, of which there is one without strides.
   const std::int64_t phases = is_back ? vertical.stride * horizontal.stride : 1;
   const auto of_phase = [&](std::int64_t extent, std::int64_t steps) {
-    return is_back ? gpu::parts_of(extent, steps) : extent;
+    return is_back ? ceil_div(extent, steps) : extent;
   };
   const std::int64_t windows =
       out.extent(0) * of_phase(out.extent(2), vertical.stride) * of_phase(out.extent(3), horizontal.stride);
@@ -164,14 +164,14 @@ gpu::TextPlan plan_images(const KernelCall& call) {
   // The narrowest tile that has all columns; of 64 or 128 what leaves fewer of them empty.
   std::int64_t tile_columns = 8;
   while (tile_columns < 64 && tile_columns < columns) tile_columns *= 2;
-  if (columns > 64 && gpu::parts_of(columns, 128) * 2 == gpu::parts_of(columns, 64)) tile_columns = 128;
-  const std::int64_t tiles_n = gpu::parts_of(columns, tile_columns) * shape.groups * phases;
-  const std::int64_t rows = gpu::parts_of(windows, 128) * tiles_n < call.target->sm_count ? 64 : 128;
+  if (columns > 64 && ceil_div(columns, 128) * 2 == ceil_div(columns, 64)) tile_columns = 128;
+  const std::int64_t tiles_n = ceil_div(columns, tile_columns) * shape.groups * phases;
+  const std::int64_t rows = ceil_div(windows, 128) * tiles_n < call.target->sm_count ? 64 : 128;
   const int warps_n = tile_columns == 128 ? 2 : 1;
   const std::int64_t block = 64 / size;  // elements along (tap, channel)
 
   ConvText text(call, call.op->name, 128 * warps_n);
-  const std::int64_t blocks = gpu::parts_of(depth, block);
+  const std::int64_t blocks = ceil_div(depth, block);
   text.constant("int kRows", rows), text.constant("int kColumns", tile_columns);
   text.constant("int kWarpRows", rows / 4), text.constant("int kWarpColumns", tile_columns / warps_n);
   text.constant("int kStages", stages_of((rows + tile_columns) * 80, (rows + 2 * block) * kPlaceBytes, blocks));
@@ -185,8 +185,7 @@ gpu::TextPlan plan_images(const KernelCall& call) {
   }
   int weight_piece = Image{weights, call.alignments[1]}.piece(channels);
   const int whole_piece = static_cast<int>(16 / size);
-  const bool is_packed =
-      weight_piece == 1 && channels % whole_piece == 0 && gpu::parts_of(windows, rows) >= kWorthPacking;
+  const bool is_packed = weight_piece == 1 && channels % whole_piece == 0 && ceil_div(windows, rows) >= kWorthPacking;
   if (is_packed) weights = packed_weights(shape), weight_piece = whole_piece;
   text.weights(weights);
   text.constant("int kWeightPiece", weight_piece);
@@ -195,13 +194,13 @@ gpu::TextPlan plan_images(const KernelCall& call) {
   text.constant("bool kIsOutInPairs", out.piece(columns) > 1);
   auto& sizes = text.sizes();
   sizes.number("columns", columns), sizes.number("blocks", blocks);
-  sizes.divisor("tiles_n", gpu::parts_of(columns, tile_columns)), sizes.divisor("groups", shape.groups);
+  sizes.divisor("tiles_n", ceil_div(columns, tile_columns)), sizes.divisor("groups", shape.groups);
   sizes.number("weight_group",
                is_packed ? columns * weights.strides[0] : shape.outputs / shape.groups * shape.w.strides[0]);
   sizes.number("out_group", columns * out.stride(1));
   sizes.number("bias", shape.has_bias ? shape.bias.strides[0] : 0);
   auto& parts = text.parts();
-  parts.ctas = gpu::parts_of(windows, rows) * tiles_n;
+  parts.ctas = ceil_div(windows, rows) * tiles_n;
   add_image_operands(&parts, shape);
   parts.call =
       fmt::format("convolve(image, {}, {}, {}, out, size)", is_packed ? "(const Stored*)room.workspace" : "weights",
@@ -232,7 +231,7 @@ struct WeightTile {
   static WeightTile small(std::int64_t all_rows, std::int64_t depth) {
     WeightTile tile;
     tile.rows = all_rows <= 16 ? 16 : 32;
-    const auto work_of = [&](std::int64_t columns) { return gpu::parts_of(depth, columns) * (columns + tile.rows); };
+    const auto work_of = [&](std::int64_t columns) { return ceil_div(depth, columns) * (columns + tile.rows); };
     for (const std::int64_t columns : {32, 64, 72}) {
       if (work_of(columns) < work_of(tile.columns)) tile.columns = columns;
     }
@@ -241,7 +240,7 @@ struct WeightTile {
   // By warps that have 64 x 32, or 32 x 32, of a large one, which is read less often.
   static WeightTile large(std::int64_t all_rows, std::int64_t depth) {
     const auto is_double = [](std::int64_t count) {
-      return count > 64 && gpu::parts_of(count, 128) * 2 == gpu::parts_of(count, 64);
+      return count > 64 && ceil_div(count, 128) * 2 == ceil_div(count, 64);
     };
     WeightTile tile;
     tile.rows = is_double(all_rows) ? 128 : 64, tile.columns = is_double(depth) ? 128 : 64;
@@ -268,8 +267,8 @@ gpu::TextPlan plan_weights(const KernelCall& call) {
   const WeightTile tile = WeightTile::of(rows, depth, shape.dtype == DType::f32 && !call.allow_tf32);
   const std::int64_t block = tile.block(size_bytes(shape.dtype)), tile_rows = tile.rows, tile_columns = tile.columns;
   ConvText text(call, "conv2d_grad_weight", 32 * tile.warps);
-  const std::int64_t tiles_m = gpu::parts_of(rows, tile_rows), tiles_n = gpu::parts_of(depth, tile_columns);
-  const std::int64_t blocks = gpu::parts_of(windows, block), tiles = tiles_m * tiles_n * shape.groups;
+  const std::int64_t tiles_m = ceil_div(rows, tile_rows), tiles_n = ceil_div(depth, tile_columns);
+  const std::int64_t blocks = ceil_div(windows, block), tiles = tiles_m * tiles_n * shape.groups;
   const std::int64_t least = tile.is_large() ? kLeastOfLarge : kLeastWindows * 2 / size_bytes(shape.dtype);
   const std::int64_t parts = std::clamp<std::int64_t>(call.target->sm_count * 16 / tile.warps / tiles, 1,
                                                       std::max<std::int64_t>(blocks * block / least, 1));

@@ -2,6 +2,7 @@
 // Convolutions on the GPU, any float, layout and group count: the sums of the definition, one thread per element of an
 // image and one CTA per weight, in a fixed order. For what the others decline.
 #include "base/check.h"
+#include "base/rounding.h"
 #include "cuda_text.h"
 #include "ops/all_kernels.h"
 #include "ops/conv/conv_shape.h"
@@ -47,7 +48,7 @@ gpu::TextPlan plan(const KernelCall& call) {
     sizes.number("total", extents.elements());
     sizes.number("bias", shape.has_bias ? shape.bias.strides[0] : 0);
     sizes.divisor("channels", extents[1]), sizes.divisor("height", extents[2]), sizes.divisor("width", extents[3]);
-    text.ctas = gpu::parts_of(extents.elements(), kThreads);
+    text.ctas = ceil_div(extents.elements(), kThreads);
   }
   text.functions = fmt::format("{}{}{}", k_window_cu, is_weight ? "" : k_conv_image_cu,
                                is_weight                         ? k_conv_grad_weight_cu

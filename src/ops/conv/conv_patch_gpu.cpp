@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "base/check.h"
+#include "base/rounding.h"
 #include "cuda_text.h"
 #include "gpu/text_kernel.h"
 #include "ops/all_kernels.h"
@@ -65,8 +66,8 @@ struct Patch {
     tall_rows = (rows * cell[0] - 1) * steps[0] + spans[0] + 1;
     patch_columns = (row * cell[1] - 1) * steps[1] + spans[1] + 1;
     // Of the rows of cells that a tile touches, those that begin another image are further apart.
-    const std::int64_t touched = gpu::parts_of(cells_of_tile() - 1, row) + 1;
-    const std::int64_t images = gpu::parts_of(touched - 1, std::max<std::int64_t>(rows, 1));
+    const std::int64_t touched = ceil_div(cells_of_tile() - 1, row) + 1;
+    const std::int64_t images = ceil_div(touched - 1, std::max<std::int64_t>(rows, 1));
     patch_rows =
         (touched * cell[0] - 1) * steps[0] + images * std::max<std::int64_t>(spans[0] + 1 - steps[0], 0) + spans[0] + 1;
     // So much more than a pixel has that the words that a warp reads of neighbours come from different banks.
@@ -79,7 +80,7 @@ struct Patch {
       slot = piece(call) > 1 ? channels + piece(call) : channels;
   }
   std::int64_t taps() const { return shape.axes[0].kernel * shape.axes[1].kernel; }
-  std::int64_t depth() const { return gpu::parts_of(taps() * channels, step) * step; }
+  std::int64_t depth() const { return ceil_div(taps() * channels, step) * step; }
   bool is_by_channels() const { return channels % step == 0; }
   int piece(const KernelCall& call) const {
     const int of_image = gpu::channels_at_once(image, call.alignments[0], channels);
@@ -94,7 +95,7 @@ struct Patch {
   std::int64_t cells_of_tile() const { return rows_of_tile / (cell[0] * cell[1]); }
   std::int64_t patch_bytes() const { return patch_rows * patch_columns * slot * size_bytes(shape.dtype); }
   std::int64_t window_bytes() const { return rows_of_tile * 16; }
-  std::int64_t tiles() const { return gpu::parts_of(cells, cells_of_tile()); }
+  std::int64_t tiles() const { return ceil_div(cells, cells_of_tile()); }
   std::int64_t shared_bytes() const {
     const std::int64_t weights = tile_columns * (depth() * size_bytes(shape.dtype) + 16);
     return weights + 2 * window_bytes() + (is_by_channels() ? 0 : depth() * 4) + patch_bytes();
@@ -108,14 +109,14 @@ struct WeightTile {
 
   explicit WeightTile(const Patch& p) {
     outputs = p.columns <= 16 ? 16 : 32;
-    tiles_m = gpu::parts_of(p.columns, outputs);
+    tiles_m = ceil_div(p.columns, outputs);
     const std::int64_t most = outputs == 16 ? 16 : 9;  // eights of columns of a warp, whose sums are in registers
-    const std::int64_t eights = gpu::parts_of(p.taps() * p.channels, 8);
-    tiles_n = gpu::parts_of(eights, most * 4);
-    const std::int64_t of_cta = gpu::parts_of(eights, tiles_n);
+    const std::int64_t eights = ceil_div(p.taps() * p.channels, 8);
+    tiles_n = ceil_div(eights, most * 4);
+    const std::int64_t of_cta = ceil_div(eights, tiles_n);
     warps_n = of_cta <= most ? 1 : of_cta <= most * 2 ? 2 : 4;
-    columns = gpu::parts_of(of_cta, warps_n) * warps_n * 8;
-    tiles_n = gpu::parts_of(p.taps() * p.channels, columns);
+    columns = round_up(of_cta, warps_n) * 8;
+    tiles_n = ceil_div(p.taps() * p.channels, columns);
   }
   std::int64_t shared_bytes(const Patch& p) const {
     const std::int64_t tile =
@@ -213,7 +214,7 @@ PatchText::PatchText(const KernelCall& call, const Patch& p) {
 // CTAs, of which an SM has at most so many at once, for as many tiles each.
 std::int64_t ctas_for(std::int64_t tiles, const Target& target, std::int64_t shared_bytes, std::int64_t most) {
   const std::int64_t of_sm = std::clamp<std::int64_t>(target.shared_bytes / (shared_bytes + kReservedBytes), 1, most);
-  return gpu::parts_of(tiles, gpu::parts_of(tiles, target.sm_count * of_sm));
+  return ceil_div(tiles, ceil_div(tiles, target.sm_count * of_sm));
 }
 
 gpu::TextPlan plan_images(const KernelCall& call) {
@@ -270,7 +271,7 @@ gpu::TextPlan plan_weights(const KernelCall& call) {
   const std::int64_t elements = p.columns * (p.taps() * p.channels + (p.shape.has_bias ? 1 : 0)), tiles = p.tiles();
   // Parts are written and read again.
   const std::int64_t most = elements > kLongPart ? 2 : 4, of_part = tile.tiles_m * tile.tiles_n;
-  const std::int64_t parts = gpu::parts_of(ctas_for(tiles, *call.target, tile.shared_bytes(p), most), of_part);
+  const std::int64_t parts = ceil_div(ctas_for(tiles, *call.target, tile.shared_bytes(p), most), of_part);
   auto& s = text.sizes;
   s.number("rows", p.columns), s.number("depth", p.taps() * p.channels), s.number("parts", parts);
   s.divisor("tiles_m", tile.tiles_m), s.divisor("tiles_n", tile.tiles_n);

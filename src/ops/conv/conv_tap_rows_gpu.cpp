@@ -2,6 +2,7 @@
 #include "ops/conv/conv_tap_rows_gpu.h"
 
 #include "base/check.h"
+#include "base/rounding.h"
 #include "cuda_text.h"
 #include "ops/conv/window_gpu.h"
 
@@ -17,7 +18,7 @@ gpu::TextParts parts_of_text(const KernelCall& call, const ConvShape& shape, std
   parts.name = std::move(name);
   parts.threads = kThreads;
   parts.constants = fmt::format("using Stored = {};\n", gpu::stored_type(shape.dtype));
-  parts.ctas = gpu::parts_of(units, kThreads);
+  parts.ctas = ceil_div(units, kThreads);
   parts.operands = {gpu::input_parameter(shape.dtype, "image"), gpu::input_parameter(shape.dtype, "weights")};
   if (shape.has_bias) parts.operands.push_back(gpu::input_parameter(shape.dtype, "bias"));
   if (shape.has_added) parts.operands.push_back(gpu::input_parameter(shape.dtype, "added"));
@@ -42,11 +43,11 @@ TapRows::TapRows(const ConvShape& shape)
       outputs(shape.outputs),
       kernel_rows(shape.axes[0].kernel),
       dtype(shape.dtype) {
-  columns = gpu::parts_of((windows - 1) * step + shape.axes[1].kernel, step) * step;
+  columns = ceil_div((windows - 1) * step + shape.axes[1].kernel, step) * step;
 }
 
 std::int64_t TapRows::image_bytes() const {
-  return gpu::parts_of(batch * rows * columns * kChannels * size_bytes(dtype), kAlign) * kAlign;
+  return ceil_div(batch * rows * columns * kChannels * size_bytes(dtype), kAlign) * kAlign;
 }
 
 gpu::BoxMap TapRows::map() const {

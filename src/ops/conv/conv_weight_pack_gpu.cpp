@@ -2,6 +2,7 @@
 #include "ops/conv/conv_weight_pack_gpu.h"
 
 #include "base/check.h"
+#include "base/rounding.h"
 #include "cuda_text.h"
 #include "ops/conv/conv_text_gpu.h"
 
@@ -41,7 +42,7 @@ gpu::TextLaunch plan_weight_pack(const KernelCall& call) {
   s.number("weight_group", shape.outputs / shape.groups * w[0]);
   s.number("weight_n", w[is_back(shape) ? 1 : 0]), s.number("weight_c", w[is_back(shape) ? 0 : 1]);
   s.number("weight_h", w[2]), s.number("weight_w", w[3]);
-  text.ctas = gpu::parts_of(pairs, kThreads);
+  text.ctas = ceil_div(pairs, kThreads);
   add_image_operands(&text, shape);
   text.functions = k_conv_weight_pack_cu;
   text.call = "pack_weights(weights, (Stored*)room.workspace, size)";

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/conv/conv_weight_sum_gpu.h"
 
+#include "base/rounding.h"
 #include "cuda_text.h"
 #include "ops/conv/conv_shape.h"
 
@@ -17,7 +18,7 @@ gpu::TextLaunch plan_weight_sum(const KernelCall& call, std::int64_t parts, std:
   text.name = "conv2d_grad_weight_sum";
   text.threads = kThreads;
   const int width = parts <= kFewParts ? kThreads : 32;
-  text.ctas = gpu::parts_of(elements, width);
+  text.ctas = ceil_div(elements, width);
   text.constants =
       fmt::format("constexpr bool kHasBiasGradient = {};\nconstexpr int kWidth = {};\n", shape.has_bias, width);
   auto& s = text.sizes;

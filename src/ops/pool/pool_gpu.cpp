@@ -3,6 +3,7 @@
 // where channels lie last, as many channels as are moved at once. Gradients are gathered, as on the CPU, in a fixed
 // order.
 #include "base/check.h"
+#include "base/rounding.h"
 #include "cuda_text.h"
 #include "gpu/text_kernel.h"
 #include "ops/all_kernels.h"
@@ -53,7 +54,7 @@ gpu::TextPlan plan(const KernelCall& call) {
       "enum Kind {{ kMaxForward, kMaxGrad, kMaxPick, kAvgForward, kAvgGrad }};\nconstexpr Kind kKind = {};\n"
       "constexpr bool kChannelsLast = {}, kCountsPadding = {};\nconstexpr int kVector = {}, kAhead = {};\n",
       kind_name(shape.kind), is_last, !shape.has_index() && call.attrs.get_bool("count_padding"), vector,
-      std::min(kMostAhead, is_grad ? gpu::parts_of(windows[1].kernel, windows[1].stride) : windows[1].kernel));
+      std::min(kMostAhead, is_grad ? ceil_div(windows[1].kernel, windows[1].stride) : windows[1].kernel));
   parts.functions = fmt::format("{}{}", k_window_cu, k_pool_window_cu);
   parts.sizes.number("total", result.elements() / vector);
   parts.sizes.divisor("channels", result[1] / vector);
@@ -84,7 +85,7 @@ gpu::TextPlan plan(const KernelCall& call) {
       break;
   }
   parts.call = both + parts.call;
-  parts.ctas = gpu::parts_of(result.elements() / vector, kThreads);
+  parts.ctas = ceil_div(result.elements() / vector, kThreads);
   return {{gpu::make_text_kernel(parts)}, 0, {}};
 }
 

@@ -3,6 +3,7 @@
 // one token after the other.
 #include <algorithm>
 
+#include "base/rounding.h"
 #include "cuda_text.h"
 #include "gpu/text_kernel.h"
 #include "ops/all_kernels.h"
@@ -93,11 +94,11 @@ gpu::TextPlan plan(const KernelCall& call, const CellKind& kind) {
   text.call += "take_step(operands, x, w, room, size)";
   text.awaits_launch_before = text.leaves_stamp = true;
   const std::int64_t cluster = 2 * kind.gates;
-  text.ctas = gpu::parts_of(cell.hidden, kUnits) * cluster;
+  text.ctas = ceil_div(cell.hidden, kUnits) * cluster;
   text.sizes.number("hidden", cell.hidden), text.sizes.number("features", cell.features);
   gpu::TextLaunch launch = gpu::make_text_kernel(text);
   launch.cluster = static_cast<unsigned>(cluster);
-  const std::int64_t rows_of_cta = gpu::parts_of(cell.rows, cluster);
+  const std::int64_t rows_of_cta = ceil_div(cell.rows, cluster);
   launch.shared_bytes = static_cast<unsigned>(
       16 + 4 * (cell.rows * kChunk + kThreads / 32 * cell.rows * kUnits + rows_of_cta * cluster * kUnits));
   launch.why = fmt::format("{} clusters, each with {} units, a CTA a gate of w or of u", text.ctas / cluster, kUnits);

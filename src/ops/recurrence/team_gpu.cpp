@@ -3,13 +3,12 @@
 
 #include <algorithm>
 
+#include "base/rounding.h"
 #include "gpu/text_kernel.h"
 #include "ops/recurrence/team.h"
 
 namespace paoding {
 namespace {
-
-using gpu::parts_of;
 
 constexpr std::int64_t kWarps = k_team_warps;
 // Fragments, of 4 words, and blocks, of 16, that the 255 registers of a thread have room for beside 48 sums.
@@ -18,8 +17,6 @@ constexpr std::int64_t kPlaces = 8;           // for a state, recurrence_forward
 constexpr std::int64_t kMostRowsByLanes = 4;  // recurrence_lanes.cu
 constexpr std::int64_t kReservedBytes = 1 << 10;
 constexpr double kCyclesPerUs = 1980;
-
-std::int64_t up_to(std::int64_t count, std::int64_t each) { return parts_of(count, each) * each; }
 
 // Clusters that run at once: they lie within parts of the chip, some of whose multiprocessors are left over.
 std::int64_t teams_at_once(std::int64_t ctas, const Target& target) {
@@ -45,7 +42,7 @@ struct Matrix {
   std::int64_t rows, depth_bytes;
   Matrix(const LayerExtents& layer, const Team& team) {
     const std::int64_t gates = team.units * layer.gates, all = team.ctas * team.units;
-    rows = up_to(layer.is_backward ? all : gates, 16);
+    rows = round_up(layer.is_backward ? all : gates, 16);
     depth_bytes = (layer.is_backward ? gates : all) * size_bytes(layer.dtype);
   }
 };
@@ -62,16 +59,16 @@ std::int64_t got_bytes(const LayerExtents& layer, const Team& team) {
 
 void share_out(const LayerExtents& layer, const Matrix& matrix, Team* team) {
   team->matrix_rows = matrix.rows;
-  team->sum_stride = up_to(matrix.rows, 16) + 4;  // lanes of a warp go to different banks
+  team->sum_stride = round_up(matrix.rows, 16) + 4;  // lanes of a warp go to different banks
   if (team->is_by_lanes) {
     team->parts = 1;
     team->depth_pieces = matrix.depth_bytes / 16;
-    const std::int64_t quads = parts_of(team->units, layer.gates == 1 ? 4 : 1);
-    team->tiles = parts_of(quads, kWarps), team->steps = parts_of(team->depth_pieces, 32);
+    const std::int64_t quads = ceil_div(team->units, layer.gates == 1 ? 4 : 1);
+    team->tiles = ceil_div(quads, kWarps), team->steps = ceil_div(team->depth_pieces, 32);
     team->kept = std::min(team->tiles * team->steps, kMostKeptBlocks);
     return;
   }
-  const std::int64_t tiles = matrix.rows / 16, steps = parts_of(matrix.depth_bytes, 32);
+  const std::int64_t tiles = matrix.rows / 16, steps = ceil_div(matrix.depth_bytes, 32);
   // Two tiles a warp share what it reads of the vectors; K is cut no further than that takes, or than warps are left
   // over.
   team->parts = 1;
@@ -79,9 +76,9 @@ void share_out(const LayerExtents& layer, const Matrix& matrix, Team* team) {
          (tiles * team->parts < kWarps || steps / team->parts >= 16) && steps / team->parts >= 2) {
     team->parts *= 2;
   }
-  team->tiles = parts_of(tiles, kWarps / team->parts);
-  team->steps = parts_of(steps, team->parts);
-  const std::int64_t sums = team->tiles * parts_of(team->rows, 8) * 4;
+  team->tiles = ceil_div(tiles, kWarps / team->parts);
+  team->steps = ceil_div(steps, team->parts);
+  const std::int64_t sums = team->tiles * ceil_div(team->rows, 8) * 4;
   const std::int64_t most = kMostKept - std::max<std::int64_t>(sums - kSumsBeside, 0) / 4;
   team->kept = std::min(team->tiles * team->steps, std::max<std::int64_t>(most, 1));
   team->depth_pieces = team->parts * team->steps * 2;
@@ -100,7 +97,7 @@ bool count_shared(const LayerExtents& layer, const Target& target, Team* team) {
     work = (is_once ? 1 : 2) * vectors + sums;
   }
   const std::int64_t rest = (team->tiles * team->steps - team->kept) * kWarps * fragment_bytes(*team);
-  const std::int64_t head = up_to(16 + team->rows * 8, 16) + rest;
+  const std::int64_t head = round_up(16 + team->rows * 8, 16) + rest;
   const std::int64_t room = target.shared_bytes - kReservedBytes - head;
   team->shared_bytes = head + work;
   const std::int64_t row = team->units * layer.gates * size_bytes(layer.dtype) + (team->is_by_lanes ? 0 : 16);
@@ -138,12 +135,12 @@ double step_us(const LayerExtents& layer, const Team& team) {
     const auto sums = static_cast<double>(team.tiles * team.rows) * 250;  // over the lanes
     return exchange + (team.keeps_sums() ? 0.05 : 0.15) + (std::max(products / 100, rest) + sums) / kCyclesPerUs;
   }
-  const auto column_tiles = static_cast<double>(parts_of(team.rows, 8));
+  const auto column_tiles = static_cast<double>(ceil_div(team.rows, 8));
   const auto fragments = static_cast<double>(kWarps * team.tiles * team.steps);
   const double multiply = fragments * column_tiles * 1.6;
   const double vectors = static_cast<double>(kWarps * team.steps) * column_tiles * 2;
   const double rest = static_cast<double>(kWarps * (team.tiles * team.steps - team.kept)) * 5;
-  const auto more_cells = static_cast<double>(parts_of(team.units * team.rows, kWarps * 32) - 1);  // of a thread
+  const auto more_cells = static_cast<double>(ceil_div(team.units * team.rows, kWarps * 32) - 1);  // of a thread
   return exchange + 0.3 + std::max(multiply, vectors + rest) / kCyclesPerUs + more_cells * 0.2;
 }
 
@@ -167,8 +164,8 @@ std::optional<Team> choose_team(const LayerExtents& layer, const Target& target,
   std::int64_t bytes = 0;
   const auto consider = [&](Team team, std::int64_t at_once) {
     // One row more a team costs less than a second round of teams.
-    team.rows = std::max<std::int64_t>(parts_of(layer.batch, at_once), 1);
-    team.count = parts_of(layer.batch, team.rows);
+    team.rows = std::max<std::int64_t>(ceil_div(layer.batch, at_once), 1);
+    team.count = ceil_div(layer.batch, team.rows);
     if (team.keeps_sums() && team.rows > kMostRowsByLanes) return;
     share_out(layer, Matrix(layer, team), &team);
     if (team.exchange != Exchange::memory) choose_exchange(layer, &team);
@@ -187,12 +184,12 @@ std::optional<Team> choose_team(const LayerExtents& layer, const Target& target,
   };
   for (const std::int64_t ctas : {1, 2, 4, 8, 16}) {
     if (target.major < 9) break;  // no clusters
-    Team team{.ctas = ctas, .units = up_to(parts_of(layer.hidden, ctas), 8)};
+    Team team{.ctas = ctas, .units = round_up(ceil_div(layer.hidden, ctas), 8)};
     if (team.units * (ctas - 1) >= layer.hidden && ctas > 1) continue;  // the last would have nothing
     consider_both(team, teams_at_once(ctas, target));
   }
   for (std::int64_t units = 8; units < layer.hidden + 8; units += 8) {
-    Team team{.ctas = parts_of(layer.hidden, units), .units = units, .exchange = Exchange::memory};
+    Team team{.ctas = ceil_div(layer.hidden, units), .units = units, .exchange = Exchange::memory};
     if (team.ctas <= target.sm_count) consider_both(team, target.sm_count / team.ctas);
   }
   if (!best && why_not != nullptr) {

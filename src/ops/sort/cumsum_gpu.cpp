@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/rounding.h"
 #include "cuda_text.h"
 #include "gpu/text_kernel.h"
 #include "ops/all_kernels.h"
@@ -29,9 +30,9 @@ gpu::TextPlan plan(const KernelCall& call) {
   // A unit is what one thread sums in turn, or a CTA's tile.
   const std::int64_t unit = is_rows ? kThreads * kItems : kLeastPart;
   const std::int64_t lanes = is_rows ? columns * kThreads : columns;
-  const std::int64_t most_parts = std::min(gpu::parts_of(count, unit), gpu::parts_of(kWanted, lanes));
-  const std::int64_t part = gpu::parts_of(gpu::parts_of(count, most_parts), unit) * unit;
-  const std::int64_t parts = gpu::parts_of(count, part);
+  const std::int64_t most_parts = std::min(ceil_div(count, unit), ceil_div(kWanted, lanes));
+  const std::int64_t part = ceil_div(ceil_div(count, most_parts), unit) * unit;
+  const std::int64_t parts = ceil_div(count, part);
 
   gpu::TextParts text;
   text.threads = kThreads;
@@ -46,7 +47,7 @@ gpu::TextPlan plan(const KernelCall& call) {
   text.sizes.number("from_outer", from.outer.stride), text.sizes.number("from_middle", from.middle.stride);
   text.sizes.number("to_outer", to.outer.stride), text.sizes.number("to_middle", to.middle.stride);
   text.operands = {gpu::input_parameter(dtype, "a"), gpu::output_parameter(dtype, "out")};
-  text.ctas = is_rows ? columns * parts : gpu::parts_of(columns * parts, kThreads);
+  text.ctas = is_rows ? columns * parts : ceil_div(columns * parts, kThreads);
   gpu::TextPlan made;
   for (const bool is_total : {true, false}) {
     if (is_total && parts == 1) continue;

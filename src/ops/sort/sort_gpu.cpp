@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/rounding.h"
 #include "cuda_text.h"
 #include "gpu/text_kernel.h"
 #include "ops/all_kernels.h"
@@ -31,7 +32,7 @@ gpu::TextPlan plan(const KernelCall& call, bool is_descending) {
   const std::int64_t count = from.middle.extent, taken = values.middle.extent;
   const std::int64_t rows = from.outer.extent * from.inner.extent;
   if (rows * taken == 0) return {};
-  const std::int64_t tile = count <= 64 ? 64 : count <= 256 ? 256 : 1024, tiles = gpu::parts_of(count, tile);
+  const std::int64_t tile = count <= 64 ? 64 : count <= 256 ? 256 : 1024, tiles = ceil_div(count, tile);
   const std::int64_t entry_bytes = dtype == DType::f64 || dtype == DType::i64 ? 16 : 8;
   const std::string type(gpu::stored_type(dtype));
   std::int64_t most = std::max(4 * count, rows * tiles * tile);
@@ -56,7 +57,7 @@ gpu::TextPlan plan(const KernelCall& call, bool is_descending) {
   gpu::TextPlan made;
 
   if (static_cast<double>(rows) * static_cast<double>(count) * static_cast<double>(count) <= kMostCompared) {
-    const std::int64_t blocks = gpu::parts_of(count, kRankedByCta);
+    const std::int64_t blocks = ceil_div(count, kRankedByCta);
     text.name = call.op->name + "_ranks";
     text.threads = kRankThreads;
     text.functions = fmt::format("{}{}", k_sort_entry_cu, k_sort_rank_cu);
@@ -86,7 +87,7 @@ gpu::TextPlan plan(const KernelCall& call, bool is_descending) {
   text.functions = fmt::format("{}{}", k_sort_entry_cu, k_sort_merge_cu);
   bool is_first_half = true;
   for (std::int64_t width = tile; width < count; width *= 2) {
-    const std::int64_t runs = gpu::parts_of(count, width), kept = std::min(width, taken);
+    const std::int64_t runs = ceil_div(count, width), kept = std::min(width, taken);
     start_sizes();
     text.sizes.divisor("runs", runs), text.sizes.divisor("kept", kept);
     text.sizes.number("width", width), text.sizes.number("kept_after", std::min(2 * width, taken));
@@ -95,7 +96,7 @@ gpu::TextPlan plan(const KernelCall& call, bool is_descending) {
                                   fmt::format("(Entry<{}>*)((char*)room.workspace + size.buffer_wide)", type)};
     text.call = fmt::format("merge_runs<{}, {}>(a, values, places, {}, {}, size)", type, runs == 2,
                             halves[is_first_half ? 0 : 1], halves[is_first_half ? 1 : 0]);
-    text.ctas = gpu::parts_of(rows * runs * kept, kMergeThreads);
+    text.ctas = ceil_div(rows * runs * kept, kMergeThreads);
     made.launches.push_back(gpu::make_text_kernel(text));
     is_first_half = !is_first_half;
   }
