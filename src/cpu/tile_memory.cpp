@@ -10,10 +10,10 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/half.h"
 #include "cpu/tile_stored.h"
 #include "cpu/tile_vector-inl.h"
 #include "hwy/cache_control.h"
+#include "ops/elements-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace paoding {
@@ -21,74 +21,26 @@ namespace HWY_NAMESPACE {
 
 // ---- dense bf16 and f16: vectors ---------------------------------------------
 
-void load_bf16(const Instruction& self, char* const* slots, const TileShape& shape) {
+template <DType dtype>
+void load_half(const Instruction& self, char* const* slots, const TileShape& shape) {
   const hn::ScalableTag<float> d;
-  const hn::RebindToUnsigned<decltype(d)> du;
-  const hn::Rebind<std::uint16_t, decltype(d)> half;
   const std::size_t lanes = hn::Lanes(d), n = static_cast<std::size_t>(element_count(self, shape));
   auto* out = reinterpret_cast<float*>(slots[self.out]);
   const auto* a = reinterpret_cast<const std::uint16_t*>(slots[self.a]);
   std::size_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    const auto bits = hn::ShiftLeft<16>(hn::PromoteTo(du, hn::LoadU(half, a + i)));
-    hn::StoreU(hn::BitCast(d, bits), d, out + i);
-  }
-  for (; i < n; ++i) out[i] = bf16_to_float(a[i]);
+  for (; i + lanes <= n; i += lanes) hn::StoreU(LiesAs<dtype>::load(d, a + i), d, out + i);
+  for (; i < n; ++i) out[i] = Stored<dtype>::load(a[i]);
 }
 
-void store_bf16(const Instruction& self, char* const* slots, const TileShape& shape) {
+template <DType dtype>
+void store_half(const Instruction& self, char* const* slots, const TileShape& shape) {
   const hn::ScalableTag<float> d;
-  const hn::RebindToUnsigned<decltype(d)> du;
-  const hn::RebindToSigned<decltype(d)> di;
-  const hn::Rebind<std::uint16_t, decltype(d)> half;
   const std::size_t lanes = hn::Lanes(d), n = static_cast<std::size_t>(element_count(self, shape));
   auto* out = reinterpret_cast<std::uint16_t*>(slots[self.out]);
   const auto* a = reinterpret_cast<const float*>(slots[self.a]);
-  const auto one = hn::Set(du, 1), almost_half = hn::Set(du, 0x7fff), quiet = hn::Set(du, 0x40);
   std::size_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    const auto v = hn::LoadU(d, a + i);
-    const auto bits = hn::BitCast(du, v);
-    const auto top = hn::ShiftRight<16>(bits);
-    const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(almost_half, hn::And(top, one))));
-    const auto result = hn::IfThenElse(hn::RebindMask(du, hn::Eq(v, v)), rounded, hn::Or(top, quiet));
-    hn::StoreU(hn::DemoteTo(half, hn::BitCast(di, result)), half, out + i);
-  }
-  for (; i < n; ++i) out[i] = float_to_bf16(a[i]);
-}
-
-void load_f16(const Instruction& self, char* const* slots, const TileShape& shape) {
-  const std::size_t n = static_cast<std::size_t>(element_count(self, shape));
-  auto* out = reinterpret_cast<float*>(slots[self.out]);
-  const auto* a = reinterpret_cast<const std::uint16_t*>(slots[self.a]);
-  std::size_t i = 0;
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
-  const hn::ScalableTag<float> d;
-  const hn::Rebind<hwy::float16_t, decltype(d)> half;
-  const std::size_t lanes = hn::Lanes(d);
-  for (; i + lanes <= n; i += lanes) {
-    const auto v = hn::LoadU(half, reinterpret_cast<const hwy::float16_t*>(a + i));
-    hn::StoreU(hn::PromoteTo(d, v), d, out + i);
-  }
-#endif
-  for (; i < n; ++i) out[i] = f16_to_float(a[i]);
-}
-
-void store_f16(const Instruction& self, char* const* slots, const TileShape& shape) {
-  const std::size_t n = static_cast<std::size_t>(element_count(self, shape));
-  auto* out = reinterpret_cast<std::uint16_t*>(slots[self.out]);
-  const auto* a = reinterpret_cast<const float*>(slots[self.a]);
-  std::size_t i = 0;
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
-  const hn::ScalableTag<float> d;
-  const hn::Rebind<hwy::float16_t, decltype(d)> half;
-  const std::size_t lanes = hn::Lanes(d);
-  for (; i + lanes <= n; i += lanes) {
-    const auto v = hn::DemoteTo(half, hn::LoadU(d, a + i));
-    hn::StoreU(v, half, reinterpret_cast<hwy::float16_t*>(out + i));
-  }
-#endif
-  for (; i < n; ++i) out[i] = float_to_f16(a[i]);
+  for (; i + lanes <= n; i += lanes) LiesAs<dtype>::store(d, hn::LoadU(d, a + i), out + i);
+  for (; i < n; ++i) out[i] = Stored<dtype>::store(a[i]);
 }
 
 // ---- copies ------------------------------------------------------------------
@@ -117,8 +69,8 @@ TileRoutine find_dense_load(DType stored) {
     case DType::f32:
     case DType::i32: return copy<4>;
     case DType::boolean: return copy<1>;
-    case DType::f16: return load_f16;
-    case DType::bf16: return load_bf16;
+    case DType::f16: return load_half<DType::f16>;
+    case DType::bf16: return load_half<DType::bf16>;
     case DType::u8: return nullptr;
   }
   return nullptr;
@@ -131,8 +83,8 @@ TileRoutine find_dense_store(DType stored, bool streaming) {
     case DType::f32:
     case DType::i32: return streaming ? stream<4> : copy<4>;
     case DType::boolean: return streaming ? stream<1> : copy<1>;
-    case DType::f16: return store_f16;
-    case DType::bf16: return store_bf16;
+    case DType::f16: return store_half<DType::f16>;
+    case DType::bf16: return store_half<DType::bf16>;
     case DType::u8: return nullptr;
   }
   return nullptr;

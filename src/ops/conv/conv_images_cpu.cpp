@@ -387,7 +387,7 @@ class ConvolutionByImages : public PreparedKernel {
     if (!has_bias_sums()) return;
     auto* some = reinterpret_cast<float*>(bias_sums + shape_.outputs);
     const Shape& pooled = shape_.y.type.shape;
-    run_simd_pool_sums(static_cast<const float*>(at[kPooledHere]), static_cast<const std::uint8_t*>(at[kIndexHere]),
+    run_simd_pool_sums(shape_.dtype, at[kPooledHere], static_cast<const std::uint8_t*>(at[kIndexHere]),
                        images * pooled[2] * pooled[3], shape_.outputs, some);
     for (std::int64_t c = 0; c < shape_.outputs; ++c) bias_sums[c] += static_cast<double>(some[c]);
   }

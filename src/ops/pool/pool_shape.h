@@ -96,11 +96,11 @@ inline constexpr std::uint8_t kNoPoolTap = 255;
 /// Rows [begin, end) of the result, counted over all images, by the fast kernels; as a pool's operands lie. The index
 /// of max_forward may be null.
 void run_simd_pool_rows(const PoolShape& shape, void* const* operands, std::int64_t begin, std::int64_t end);
-/// sums[c] = the sum over `pixels` of dy[pixel, c] where the index names an element.
-void run_simd_pool_sums(const float* dy, const std::uint8_t* index, std::int64_t pixels, std::int64_t channels,
-                        float* sums);
+/// sums[c] = the sum over `pixels` of dy[pixel, c], of f32, bf16 or f16, where the index names an element.
+void run_simd_pool_sums(DType dtype, const void* dy, const std::uint8_t* index, std::int64_t pixels,
+                        std::int64_t channels, float* sums);
 
-/// The fast kernels: f32 with all channels last. Empty when they can do it, else why not.
+/// The fast kernels: f32, bf16 and f16 with all channels last. Empty when they can do it, else why not.
 std::string simd_pool_refusal(const KernelCall& call);
 std::unique_ptr<PreparedKernel> prepare_simd_pool(const KernelCall& call, const Device& device);
 

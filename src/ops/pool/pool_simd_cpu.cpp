@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pooling of f32 images with their channels last: a vector of channels at a time. Indices are computed as 32-bit lanes
-// and stored as bytes.
+// Pooling of images of f32, bf16 and f16 with their channels last: a vector of channels at a time, in f32. Indices are
+// computed as 32-bit lanes and stored as bytes.
 #ifndef HWY_DISABLED_TARGETS
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
 #endif
@@ -14,6 +14,7 @@
 #include "cpu/parallel.h"
 #include "hwy/highway.h"
 #include "ops/conv/conv_shape.h"
+#include "ops/elements-inl.h"
 #include "ops/pool/pool_shape.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -23,22 +24,25 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // One pixel of the result, for `n` channels, a multiple of the vector or the rest that is less. D may be a partial
 // vector: the same code for whole vectors and, lane by lane, for what is left.
-template <class D>
+template <DType dtype, class D>
 struct Pixel {
+  using Lies = LiesAs<dtype>;
+  using T = typename Lies::Type;
+
   D d;
   const PoolShape& shape;
   PoolTaps rows, columns;
   std::int64_t row_stride, column_stride;  // of what is read, in elements; the index has the same
   std::int64_t kernel_width;
 
-  HWY_INLINE void max_forward(const float* from, float* to, std::uint8_t* index) const {
+  HWY_INLINE void max_forward(const T* from, T* to, std::uint8_t* index) const {
     const hn::RebindToSigned<D> di;
     auto best = hn::Zero(d);
     auto best_tap = hn::Zero(di);
     bool is_first = true;
     for (const PoolTap& row : rows) {
       for (const PoolTap& column : columns) {
-        const auto candidate = hn::LoadU(d, from + row.other * row_stride + column.other * column_stride);
+        const auto candidate = Lies::load(d, from + row.other * row_stride + column.other * column_stride);
         const auto tap = hn::Set(di, static_cast<std::int32_t>(row.tap * kernel_width + column.tap));
         if (is_first) {
           best = candidate;
@@ -53,28 +57,28 @@ struct Pixel {
   }
 
   // The same of windows side by side, none of which ends outside of the image: `from` is the first element.
-  HWY_INLINE void tile_max(const float* from, float* to, std::uint8_t* index) const {
+  HWY_INLINE void tile_max(const T* from, T* to, std::uint8_t* index) const {
     const hn::RebindToSigned<D> di;
-    auto best = hn::LoadU(d, from);
+    auto best = Lies::load(d, from);
     auto best_tap = hn::Zero(di), tap = hn::Zero(di);
     for (std::int64_t row = 0; row < shape.axes[0].kernel(); ++row) {
       for (std::int64_t column = row == 0 ? 1 : 0; column < kernel_width; ++column) {
         tap = hn::Add(tap, hn::Set(di, 1));
-        take_larger(hn::LoadU(d, from + row * row_stride + column * column_stride), tap, best, best_tap);
+        take_larger(Lies::load(d, from + row * row_stride + column * column_stride), tap, best, best_tap);
       }
     }
     store_largest(best, best_tap, to, index);
   }
 
   // What a window gives to its elements in one row, the first of which is element `tap`.
-  HWY_INLINE void tile_grad(const float* from, const std::uint8_t* index, std::int64_t tap, float* to) const {
+  HWY_INLINE void tile_grad(const T* from, const std::uint8_t* index, std::int64_t tap, T* to) const {
     const hn::RebindToSigned<D> di;
     const hn::Rebind<std::uint8_t, D> bytes;
     const auto chosen = hn::PromoteTo(di, hn::LoadU(bytes, index));
-    const auto dy = hn::LoadU(d, from);
+    const auto dy = Lies::load(d, from);
     for (std::int64_t column = 0; column < kernel_width; ++column) {
       const auto mine = hn::RebindMask(d, hn::Eq(chosen, hn::Set(di, static_cast<std::int32_t>(tap + column))));
-      hn::StoreU(hn::IfThenElseZero(mine, dy), d, to + column * column_stride);
+      Lies::store(d, hn::IfThenElseZero(mine, dy), to + column * column_stride);
     }
   }
 
@@ -88,10 +92,10 @@ struct Pixel {
   }
 
   template <class V, class I>
-  HWY_INLINE void store_largest(V best, I best_tap, float* to, std::uint8_t* index) const {
+  HWY_INLINE void store_largest(V best, I best_tap, T* to, std::uint8_t* index) const {
     const hn::RebindToSigned<D> di;
     const hn::Rebind<std::uint8_t, D> bytes;
-    hn::StoreU(best, d, to);
+    Lies::store(d, best, to);
     if (index == nullptr) return;
     if (shape.hides_zero) {
       best_tap = hn::IfThenElse(hn::RebindMask(di, hn::Le(best, hn::Zero(d))), hn::Set(di, kNoPoolTap), best_tap);
@@ -99,7 +103,7 @@ struct Pixel {
     hn::StoreU(hn::DemoteTo(bytes, best_tap), bytes, index);
   }
 
-  HWY_INLINE void max_grad(const float* from, const std::uint8_t* index, float* to) const {
+  HWY_INLINE void max_grad(const T* from, const std::uint8_t* index, T* to) const {
     const hn::RebindToSigned<D> di;
     const hn::Rebind<std::uint8_t, D> bytes;
     auto sum = hn::Zero(d);
@@ -108,51 +112,52 @@ struct Pixel {
         const std::int64_t at = row.other * row_stride + column.other * column_stride;
         const auto tap = hn::Set(di, static_cast<std::int32_t>(row.tap * kernel_width + column.tap));
         const auto mine = hn::RebindMask(d, hn::Eq(hn::PromoteTo(di, hn::LoadU(bytes, index + at)), tap));
-        sum = hn::Add(sum, hn::IfThenElseZero(mine, hn::LoadU(d, from + at)));
+        sum = hn::Add(sum, hn::IfThenElseZero(mine, Lies::load(d, from + at)));
       }
     }
-    hn::StoreU(sum, d, to);
+    Lies::store(d, sum, to);
   }
 
-  HWY_INLINE void avg_forward(const float* from, float* to, float share) const {
+  HWY_INLINE void avg_forward(const T* from, T* to, float share) const {
     auto sum = hn::Zero(d);
     for (const PoolTap& row : rows) {
       for (const PoolTap& column : columns) {
-        sum = hn::Add(sum, hn::LoadU(d, from + row.other * row_stride + column.other * column_stride));
+        sum = hn::Add(sum, Lies::load(d, from + row.other * row_stride + column.other * column_stride));
       }
     }
-    hn::StoreU(hn::Mul(sum, hn::Set(d, share)), d, to);
+    Lies::store(d, hn::Mul(sum, hn::Set(d, share)), to);
   }
 
-  HWY_INLINE void avg_grad(const float* from, float* to) const {
+  HWY_INLINE void avg_grad(const T* from, T* to) const {
     auto sum = hn::Zero(d);
     for (const PoolTap& row : rows) {
       for (const PoolTap& column : columns) {
         const float share =
             1.0f / static_cast<float>(shape.axes[0].count(row.other) * shape.axes[1].count(column.other));
-        const auto value = hn::LoadU(d, from + row.other * row_stride + column.other * column_stride);
+        const auto value = Lies::load(d, from + row.other * row_stride + column.other * column_stride);
         sum = hn::Add(sum, hn::Mul(value, hn::Set(d, share)));
       }
     }
-    hn::StoreU(sum, d, to);
+    Lies::store(d, sum, to);
   }
 };
 
 // Channels [c, c + Lanes(d)) of one pixel.
-template <class D>
-HWY_INLINE void run_pixel(const Pixel<D>& pixel, void* const* operands, std::int64_t from, std::int64_t to,
+template <DType dtype, class D>
+HWY_INLINE void run_pixel(const Pixel<dtype, D>& pixel, void* const* operands, std::int64_t from, std::int64_t to,
                           float share) {
-  const float* source = static_cast<const float*>(operands[0]) + from;
+  using T = typename LiesAs<dtype>::Type;
+  const T* source = static_cast<const T*>(operands[0]) + from;
   switch (pixel.shape.kind) {
     case PoolKind::max_forward: {
       auto* index = static_cast<std::uint8_t*>(operands[2]);
-      return pixel.max_forward(source, static_cast<float*>(operands[1]) + to, index == nullptr ? nullptr : index + to);
+      return pixel.max_forward(source, static_cast<T*>(operands[1]) + to, index == nullptr ? nullptr : index + to);
     }
     case PoolKind::max_grad:
       return pixel.max_grad(source, static_cast<const std::uint8_t*>(operands[1]) + from,
-                            static_cast<float*>(operands[2]) + to);
-    case PoolKind::avg_forward: return pixel.avg_forward(source, static_cast<float*>(operands[1]) + to, share);
-    case PoolKind::avg_grad: return pixel.avg_grad(source, static_cast<float*>(operands[1]) + to);
+                            static_cast<T*>(operands[2]) + to);
+    case PoolKind::avg_forward: return pixel.avg_forward(source, static_cast<T*>(operands[1]) + to, share);
+    case PoolKind::avg_grad: return pixel.avg_grad(source, static_cast<T*>(operands[1]) + to);
     case PoolKind::max_pick: return;  // not here: see the refusal
   }
 }
@@ -174,17 +179,19 @@ HWY_INLINE void for_each_vector(std::int64_t channels, const Use& use) {
 }
 
 // A row of windows side by side.
+template <DType dtype>
 void tile_max_row(const PoolShape& shape, void* const* operands, std::int64_t row) {
+  using T = typename LiesAs<dtype>::Type;
   const std::int64_t channels = shape.channels, height = shape.to.type.shape[2], width = shape.to.type.shape[3];
   const std::int64_t row_stride = shape.from.type.shape[3] * channels, tall = shape.axes[0].kernel();
-  const float* from = static_cast<const float*>(operands[0]) +
-                      (row / height * shape.from.type.shape[2] + row % height * tall) * row_stride;
-  float* to = static_cast<float*>(operands[1]) + row * width * channels;
+  const T* from =
+      static_cast<const T*>(operands[0]) + (row / height * shape.from.type.shape[2] + row % height * tall) * row_stride;
+  T* to = static_cast<T*>(operands[1]) + row * width * channels;
   auto* index = static_cast<std::uint8_t*>(operands[2]);
   if (index != nullptr) index += row * width * channels;
   for (std::int64_t w = 0; w < width; ++w) {
     for_each_vector(channels, [&](auto tag, std::int64_t c) {
-      const Pixel<decltype(tag)> pixel{tag, shape, {}, {}, row_stride, channels, shape.kernel_width};
+      const Pixel<dtype, decltype(tag)> pixel{tag, shape, {}, {}, row_stride, channels, shape.kernel_width};
       pixel.tile_max(from + w * shape.kernel_width * channels + c, to + w * channels + c,
                      index == nullptr ? nullptr : index + w * channels + c);
     });
@@ -192,33 +199,37 @@ void tile_max_row(const PoolShape& shape, void* const* operands, std::int64_t ro
 }
 
 // A row of elements, of windows side by side; those that are in no window get 0.
+template <DType dtype>
 void tile_grad_row(const PoolShape& shape, void* const* operands, std::int64_t row) {
+  using T = typename LiesAs<dtype>::Type;
   const std::int64_t channels = shape.channels, height = shape.to.type.shape[2], width = shape.to.type.shape[3];
   const std::int64_t windows = shape.from.type.shape[3], tall = shape.axes[0].kernel(), h = row % height;
-  float* to = static_cast<float*>(operands[2]) + row * width * channels;
+  T* to = static_cast<T*>(operands[2]) + row * width * channels;
   std::int64_t covered = 0;
   if (const std::int64_t above = h / tall; above < shape.from.type.shape[2]) {
     covered = windows * shape.kernel_width;
     const std::int64_t first = (row / height * shape.from.type.shape[2] + above) * windows * channels;
-    const float* from = static_cast<const float*>(operands[0]) + first;
+    const T* from = static_cast<const T*>(operands[0]) + first;
     const auto* index = static_cast<const std::uint8_t*>(operands[1]) + first;
     const std::int64_t tap = h % tall * shape.kernel_width;
     for (std::int64_t w = 0; w < windows; ++w) {
       for_each_vector(channels, [&](auto tag, std::int64_t c) {
-        const Pixel<decltype(tag)> pixel{tag, shape, {}, {}, 0, channels, shape.kernel_width};
+        const Pixel<dtype, decltype(tag)> pixel{tag, shape, {}, {}, 0, channels, shape.kernel_width};
         const std::int64_t at = w * channels + c;
         pixel.tile_grad(from + at, index + at, tap, to + w * shape.kernel_width * channels + c);
       });
     }
   }
-  std::fill(to + covered * channels, to + width * channels, 0.0f);
+  std::fill(to + covered * channels, to + width * channels, T{0});
 }
 
 // Rows of the result from `begin` to `end`, counted over all images.
-void pool_rows(const PoolShape& shape, void* const* operands, std::int64_t begin, std::int64_t end) {
+template <DType dtype>
+void pool_rows_of(const PoolShape& shape, void* const* operands, std::int64_t begin, std::int64_t end) {
   if (shape.is_side_by_side && (shape.kind == PoolKind::max_forward || shape.kind == PoolKind::max_grad)) {
     for (std::int64_t row = begin; row < end; ++row) {
-      shape.kind == PoolKind::max_forward ? tile_max_row(shape, operands, row) : tile_grad_row(shape, operands, row);
+      shape.kind == PoolKind::max_forward ? tile_max_row<dtype>(shape, operands, row)
+                                          : tile_grad_row<dtype>(shape, operands, row);
     }
     return;
   }
@@ -237,17 +248,24 @@ void pool_rows(const PoolShape& shape, void* const* operands, std::int64_t begin
       }
       const std::int64_t to = (row * width + w) * channels;
       for_each_vector(channels, [&](auto tag, std::int64_t c) {
-        const Pixel<decltype(tag)> pixel{tag, shape, rows, columns, row_stride, column_stride, shape.kernel_width};
+        const Pixel<dtype, decltype(tag)> pixel{
+            tag, shape, rows, columns, row_stride, column_stride, shape.kernel_width};
         run_pixel(pixel, operands, n * image + c, to + c, share);
       });
     }
   }
 }
 
+void pool_rows(const PoolShape& shape, void* const* operands, std::int64_t begin, std::int64_t end) {
+  if (shape.dtype == DType::bf16) return pool_rows_of<DType::bf16>(shape, operands, begin, end);
+  if (shape.dtype == DType::f16) return pool_rows_of<DType::f16>(shape, operands, begin, end);
+  pool_rows_of<DType::f32>(shape, operands, begin, end);
+}
+
 // Channels [c, c + Lanes(d)) of all pixels.
-template <class D>
-HWY_INLINE void sum_channels(D d, const float* dy, const std::uint8_t* index, std::int64_t pixels,
-                             std::int64_t channels, float* sums) {
+template <DType dtype, class D>
+HWY_INLINE void sum_channels(D d, const typename LiesAs<dtype>::Type* dy, const std::uint8_t* index,
+                             std::int64_t pixels, std::int64_t channels, float* sums) {
   const hn::RebindToSigned<D> di;
   const hn::Rebind<std::uint8_t, D> bytes;
   const auto none = hn::Set(di, kNoPoolTap);
@@ -255,14 +273,24 @@ HWY_INLINE void sum_channels(D d, const float* dy, const std::uint8_t* index, st
   for (std::int64_t pixel = 0; pixel < pixels; ++pixel) {
     const auto is_hidden =
         hn::RebindMask(d, hn::Eq(hn::PromoteTo(di, hn::LoadU(bytes, index + pixel * channels)), none));
-    sum = hn::Add(sum, hn::IfThenZeroElse(is_hidden, hn::LoadU(d, dy + pixel * channels)));
+    sum = hn::Add(sum, hn::IfThenZeroElse(is_hidden, LiesAs<dtype>::load(d, dy + pixel * channels)));
   }
   hn::StoreU(sum, d, sums);
 }
 
-void pool_sums(const float* dy, const std::uint8_t* index, std::int64_t pixels, std::int64_t channels, float* sums) {
-  for_each_vector(channels,
-                  [&](auto tag, std::int64_t c) { sum_channels(tag, dy + c, index + c, pixels, channels, sums + c); });
+template <DType dtype>
+void pool_sums_of(const void* dy, const std::uint8_t* index, std::int64_t pixels, std::int64_t channels, float* sums) {
+  const auto* from = static_cast<const typename LiesAs<dtype>::Type*>(dy);
+  for_each_vector(channels, [&](auto tag, std::int64_t c) {
+    sum_channels<dtype>(tag, from + c, index + c, pixels, channels, sums + c);
+  });
+}
+
+void pool_sums(DType dtype, const void* dy, const std::uint8_t* index, std::int64_t pixels, std::int64_t channels,
+               float* sums) {
+  if (dtype == DType::bf16) return pool_sums_of<DType::bf16>(dy, index, pixels, channels, sums);
+  if (dtype == DType::f16) return pool_sums_of<DType::f16>(dy, index, pixels, channels, sums);
+  pool_sums_of<DType::f32>(dy, index, pixels, channels, sums);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -303,9 +331,9 @@ void run_simd_pool_rows(const PoolShape& shape, void* const* operands, std::int6
   HWY_DYNAMIC_DISPATCH(pool_rows)(shape, operands, begin, end);
 }
 
-void run_simd_pool_sums(const float* dy, const std::uint8_t* index, std::int64_t pixels, std::int64_t channels,
-                        float* sums) {
-  HWY_DYNAMIC_DISPATCH(pool_sums)(dy, index, pixels, channels, sums);
+void run_simd_pool_sums(DType dtype, const void* dy, const std::uint8_t* index, std::int64_t pixels,
+                        std::int64_t channels, float* sums) {
+  HWY_DYNAMIC_DISPATCH(pool_sums)(dtype, dy, index, pixels, channels, sums);
 }
 
 std::string simd_pool_refusal(const KernelCall& call) {
@@ -313,8 +341,8 @@ std::string simd_pool_refusal(const KernelCall& call) {
   for (const auto* list : {&call.inputs, &call.outputs}) {
     for (const Layout& layout : *list) {
       const DType dtype = layout.type.dtype;
-      if (dtype != DType::f32 && dtype != DType::u8) {
-        return fmt::format("an operand is {}, it takes f32 and indices in u8", to_string(dtype));
+      if (dtype == DType::f64 || dtype == DType::i32) {
+        return fmt::format("an operand is {}, it takes f32, bf16 and f16, and indices in u8", to_string(dtype));
       }
       if (!is_channels_last(layout)) return "an operand's channels do not lie last";
     }
