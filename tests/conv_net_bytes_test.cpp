@@ -4,6 +4,8 @@
 // TF32 on a GPU, the pools move nothing of their own.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "models/conv_net.h"
 #include "models/image_nets.h"
 #include "paoding/nn.h"
@@ -25,15 +27,15 @@ void build(Graph& graph) {
   graph.fetch("loss", loss);
 }
 
-// Where convolutions pool their windows nothing larger than what pools give is ever there.
-double least_bytes_pooled() {
+// Where convolutions pool their windows nothing larger than what pools give is ever there. `size`: of an element.
+double least_bytes_pooled(double size = 4) {
   double total = 0, inputs = 1;
   std::int64_t side = kSize;
   for (std::size_t i = 0; i < kChannels.size(); ++i) {
     const double channels = static_cast<double>(kChannels[i]);
-    const double x = 4 * static_cast<double>(kBatch * side * side) * inputs;
+    const double x = size * static_cast<double>(kBatch * side * side) * inputs;
     side /= 2;
-    const double windows = static_cast<double>(kBatch * side * side) * channels, y = 4 * windows;
+    const double windows = static_cast<double>(kBatch * side * side) * channels, y = size * windows;
     total += x + y + windows;               // convolution with bias, ReLU and pool
     total += x + y + windows;               // gradients for the weights and the bias
     total += i == 0 ? 0 : y + windows + x;  // for the image
@@ -89,6 +91,24 @@ TEST(ConvNetBytes, OfATrainingStepAreWithinATenthOfTheLeast) {
       EXPECT_GE(moved, least) << target;
     }
   }
+}
+
+TEST(ConvNetBytes, OfAMixedStepOnACpuAreHalfOfThat) {
+  Graph graph;
+  build(graph);
+  CompileOptions options;
+  options.precision = bf16;
+  const Plan plan = compile_plan(graph, options, std::make_shared<const Target>(named_target("avx512"))).plan;
+  const auto pools = [](const Step& step) {
+    return step.kind == Step::Kind::kernel && step.call.op->name == "conv2d_pool";
+  };
+  if (std::none_of(plan.steps.begin(), plan.steps.end(), pools)) {
+    GTEST_SKIP() << "NOT CHECKED: no oneDNN for bf16 on this CPU";
+  }
+  // The images are given in f32, and rounded.
+  const double rounding = 6 * static_cast<double>(kBatch * kSize * kSize), least = least_bytes_pooled(2) + rounding;
+  EXPECT_LT(image_bytes(plan), 1.1 * least);
+  EXPECT_GE(image_bytes(plan), least);
 }
 
 // What batch norms make of images has one reader each: it needs no place in f32.

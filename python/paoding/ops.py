@@ -261,9 +261,9 @@ def conv2d_pool_grad_input(dy: ValueLike, index: ValueLike, w: ValueLike, size: 
     return call_one('conv2d_pool_grad_input', (dy, index, w), {'size': size, 'pool': pool, 'stride': stride, 'padding': padding, 'dilation': dilation, 'groups': groups})
 
 
-def conv2d_pool_grad_weight(x: ValueLike, dy: ValueLike, index: ValueLike, kernel: Ints, pool: Ints = (2, 2), stride: Ints = (1, 1), padding: Ints = (0, 0, 0, 0), dilation: Ints = (1, 1), groups: int = 1) -> tuple[Value, ...]:
+def conv2d_pool_grad_weight(x: ValueLike, dy: ValueLike, index: ValueLike, kernel: Ints, wide: bool = False, pool: Ints = (2, 2), stride: Ints = (1, 1), padding: Ints = (0, 0, 0, 0), dilation: Ints = (1, 1), groups: int = 1) -> tuple[Value, ...]:
     """the gradients of conv2d_pool for its kernels and its bias, of where index says; pool_convolutions makes it."""
-    return call_all('conv2d_pool_grad_weight', (x, dy, index), {'kernel': kernel, 'pool': pool, 'stride': stride, 'padding': padding, 'dilation': dilation, 'groups': groups})
+    return call_all('conv2d_pool_grad_weight', (x, dy, index), {'kernel': kernel, 'wide': wide, 'pool': pool, 'stride': stride, 'padding': padding, 'dilation': dilation, 'groups': groups})
 
 
 def cos(a: ValueLike) -> Value:

@@ -9,7 +9,8 @@
 //   y, j = conv2d_pool(x, w, bias) {activation = "relu"}
 //   dw, dbias = conv2d_pool_grad_weight(x, dy, j);  dx = conv2d_pool_grad_input(dy, j, w)
 //
-// where j names no window where the relu gives 0, so that nobody has to ask for that.
+// where j names no window where the relu gives 0, so that nobody has to ask for that. In mixed precision y is compared,
+// and d summed up, in f32, and dw is f32 (conv2d_grad_weight_wide), which conv2d_pool_grad_weight is told.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -41,7 +42,7 @@ class ConvolutionPooling {
     for (NodeId id = 0; id < rewriter_.first_new; ++id) {
       const std::string& op = rewriter_.enter(id).op->name;
       if (op == "max_pool2d") pool(id);
-      if (op == "conv2d_grad_weight") grad_weight(id);
+      if (op == "conv2d_grad_weight" || op == "conv2d_grad_weight_wide") grad_weight(id);
       if (op == "conv2d_grad_input") grad_input(id);
     }
     rewriter_.finish();
@@ -52,6 +53,11 @@ class ConvolutionPooling {
  private:
   const Node& node(Ref ref) const { return graph_.node(ref.node); }
   bool is(Ref ref, std::string_view op) const { return node(ref).op->name == op; }
+  /// Whether `ref` is the value, or the value in f32.
+  bool is_read_as(Ref ref, Ref value) const {
+    return ref == value ||
+           ((is(ref, "cast") || is(ref, "store_as")) && graph_.type(ref).dtype == f32 && node(ref).inputs[0] == value);
+  }
   bool is_fetched(Ref ref) const { return std::find(fetched_.begin(), fetched_.end(), ref) != fetched_.end(); }
   std::span<const NodeId> users(Ref ref) const {
     const auto found = users_.find(ref);
@@ -76,7 +82,7 @@ class ConvolutionPooling {
     const auto& inputs = node(gradient).inputs;
     const Ref condition = inputs[0];
     const auto compares = [&](std::size_t value, std::size_t zero) {
-      return node(condition).inputs[value] == y && is_everywhere(graph_, node(condition).inputs[zero], 0);
+      return is_read_as(node(condition).inputs[value], y) && is_everywhere(graph_, node(condition).inputs[zero], 0);
     };
     std::size_t kept = 0;
     if (is(condition, "less_equal") && compares(0, 1)) kept = 2;
@@ -155,17 +161,28 @@ class ConvolutionPooling {
     const Node reader = graph_.node(id);
     const auto found = spread(reader.inputs[1]);
     if (!found) return;
-    const Values made = claimed("conv2d_pool_grad_weight",
-                                {graph_.value(reader.inputs[0]), graph_.value(found->dy), graph_.value(found->index)},
-                                together(found->attrs, reader.attrs));
+    Attrs attrs = together(found->attrs, reader.attrs);
+    if (reader.op->name == "conv2d_grad_weight_wide") attrs.set("wide", true);
+    const Values made =
+        claimed("conv2d_pool_grad_weight",
+                {graph_.value(reader.inputs[0]), graph_.value(found->dy), graph_.value(found->index)}, attrs);
     if (made.empty()) return;
     ++gradients_;
     rewriter_.replace({id, 0}, made[0].ref());
+    take_sums(found->masked, made[1]);
     for (const NodeId user : users(found->masked)) {
+      const Ref read{user, 0};
+      if (!(read == found->masked) && is_read_as(read, found->masked)) take_sums(read, made[1]);
+    }
+  }
+
+  /// The gradient of the bias is there where the masked gradient is summed up.
+  void take_sums(Ref masked, const Value& dbias) {
+    for (const NodeId user : users(masked)) {
       const Node& sum = graph_.node(user);
       if (sum.op->name != "sum" || plain_axes(sum.attrs.get_ints("axes"), 4) != std::vector<int>{0, 2, 3}) continue;
-      if (!(sum.types[0].dtype == made[1].dtype())) continue;
-      rewriter_.replace({user, 0}, reshape(made[1], sum.types[0].shape).ref());
+      if (!(sum.types[0].dtype == dbias.dtype())) continue;
+      rewriter_.replace({user, 0}, reshape(dbias, sum.types[0].shape).ref());
     }
   }
 

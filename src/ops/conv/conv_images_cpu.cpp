@@ -79,7 +79,7 @@ ConvShape shape_of(KernelCall call) {
       const auto& kernel = call.attrs.get_ints("kernel");
       const Shape &x = call.inputs[0].type.shape, &dy = call.inputs[1].type.shape;
       first = Layout::dense(
-          {call.inputs[1].type.dtype, {dy[1], x[1] / call.attrs.get_int("groups"), kernel[0], kernel[1]}});
+          {call.outputs[1].type.dtype, {dy[1], x[1] / call.attrs.get_int("groups"), kernel[0], kernel[1]}});
     }
   }
   return ConvShape(call);
@@ -97,7 +97,6 @@ std::string refusal_of(const KernelCall& call) {
     return fmt::format("{} images are not shared out well among {} threads", images, threads);
   }
   if (shape.is_pooled) {
-    if (shape.dtype != DType::f32) return fmt::format("{}, of which it pools none", to_string(shape.dtype));
     if (shape.has_index && shape.index.type.dtype != DType::u8) return "an index of more than a byte";
     if (window_bytes(shape) > kMostWindowBytes) return "the windows of an image outgrow a core's cache";
   }
@@ -193,7 +192,7 @@ class Piece {
       sequence.add_reorder(is_forward ? inner : outer, is_forward ? outer : inner);
       own_bytes_[here] = some.type.shape.elements() * size_bytes(layout.type.dtype);
     };
-    convert(whole.y, dnnl::memory::data_type::f32, kPooled, kPooledHere);
+    convert(whole.y, onednn_type(whole.dtype), kPooled, kPooledHere);
     if (whole.has_index) convert(whole.index, dnnl::memory::data_type::u8, kIndex, kIndexHere);
   }
 

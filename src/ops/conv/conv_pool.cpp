@@ -94,9 +94,15 @@ Values compose_grad_weight(std::span<const Value> in, const Attrs& attrs) {
   Attrs conv = conv_attrs_of(attrs);
   conv.set("kernel", kernel);
   const Value all = spread(dy, index, windows_of(attrs, {x.shape()[2], x.shape()[3]}, kernel), attrs);
-  const Value dw = call("conv2d_grad_weight", {x, all}, conv);
+  const bool is_wide = attrs.get_bool("wide");
+  if (is_wide && x.dtype() != f16 && x.dtype() != bf16) {
+    fail(ErrorKind::dtype, "conv2d_pool_grad_weight: wide is set and x is {}; it takes f16 and bf16",
+         to_string(x.dtype()));
+  }
+  const Value dw = call(is_wide ? "conv2d_grad_weight_wide" : "conv2d_grad_weight", {x, all}, conv);
   const Value none = full(x.graph(), {}, kNoWindow, index.dtype()), zero = full(x.graph(), {}, 0, dy.dtype());
-  return {dw, sum(select(equal(index, none), zero, dy), Ints{0, 2, 3})};
+  const Value given = select(equal(index, none), zero, dy);
+  return {dw, sum(is_wide ? cast(given, f32) : given, Ints{0, 2, 3})};
 }
 
 std::vector<AttrSpec> attrs_with(std::vector<AttrSpec> first) {
@@ -179,7 +185,8 @@ void register_convolution_pool() {
                  "makes it",
       .kind = OpKind::composed,
       .inputs = {"x", "dy", "index"},
-      .attrs = attrs_with({{.name = "kernel", .example = Ints{}, .required = true, .doc = "KH and KW"}}),
+      .attrs = attrs_with({{.name = "kernel", .example = Ints{}, .required = true, .doc = "KH and KW"},
+                           {.name = "wide", .example = false, .doc = "of 16 bits in f32, as the sums are"}}),
       .gradient = composition_gradient,
       .compose = compose_grad_weight,
       .cases = {{.shapes = {{2, 3, 6, 7}, {2, 4, 3, 3}, {2, 4, 3, 3}},
@@ -188,6 +195,10 @@ void register_convolution_pool() {
                 {.shapes = {{1, 8, 5, 6}, {1, 8, 1, 2}, {1, 8, 1, 2}},
                  .attrs = {{"kernel", Ints{3, 3}}},
                  .dtypes = {f32, f32, u8}},
+                {.shapes = {{2, 3, 6, 7}, {2, 4, 3, 3}, {2, 4, 3, 3}},
+                 .attrs = with(with(padded(), "kernel", Ints{3, 3}), "wide", true),
+                 .dtypes = {f32, f32, u8},
+                 .error = "it takes f16 and bf16"},
                 {.shapes = {{1, 2, 4, 9}, {1, 3, 4, 2}, {1, 3, 4, 2}},
                  .attrs = {{"kernel", Ints{1, 2}}, {"pool", Ints{1, 4}}},
                  .dtypes = {f32, f32, u8}},
