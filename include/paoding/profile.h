@@ -140,6 +140,10 @@ class ProfileRange {
   std::uint64_t start_ = 0;
 };
 
+/// A moment of the calling thread's with a name of its own in reports and timelines: an epoch begins, a checkpoint is
+/// written. Costs one load while nothing is recorded.
+void profile_instant(std::string_view name);
+
 /// For command lines: "cpu", "gpu", "all", in any case. Error (argument) lists the choices.
 State parse_state(std::string_view text);
 /// "op", "phases", "instances" or "Default", "OpDetail", "AllOpDetail", in any case. Errors as parse_state.

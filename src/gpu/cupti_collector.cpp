@@ -79,6 +79,10 @@ void add_record(const CUpti_Activity* record, Collection* all) {
     activity.kind = GpuActivity::Kind::kernel;
     place(*kernel);
     activity.name = kernel->name != nullptr ? kernel->name : "";
+    activity.registers = kernel->registersPerThread;
+    activity.shared_bytes = std::int64_t{kernel->staticSharedMemory} + kernel->dynamicSharedMemory;
+    activity.threads = std::int64_t{kernel->blockX} * kernel->blockY * kernel->blockZ;
+    activity.ctas = std::int64_t{kernel->gridX} * kernel->gridY * kernel->gridZ;
   } else if (record->kind == CUPTI_ACTIVITY_KIND_MEMCPY) {
     const auto* copy = reinterpret_cast<const CUpti_ActivityMemcpy5*>(record);
     activity.kind = GpuActivity::Kind::memcpy;

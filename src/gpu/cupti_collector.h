@@ -26,6 +26,9 @@ struct GpuActivity {
   bool is_to_host = false;        // copies: device to host
   bool is_async = false;          // copies: the host did not wait for it
   std::string name;               // kernels
+  std::int64_t registers = 0;     // kernels: of a thread
+  std::int64_t shared_bytes = 0;  // kernels: of a CTA
+  std::int64_t threads = 0, ctas = 0;
 };
 
 class CuptiCollector {

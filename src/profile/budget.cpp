@@ -223,6 +223,7 @@ class GpuSweep {
 bool is_worker(const Trace& trace, SpanId begin, SpanId end) {
   bool works = false;
   for (SpanId i = begin; i < end; ++i) {
+    if (trace.kind(i) == SpanKind::instant) continue;
     if (trace.kind(i) != SpanKind::work && trace.kind(i) != SpanKind::recording) return false;
     works = works || trace.kind(i) == SpanKind::work;
   }
@@ -241,7 +242,9 @@ std::vector<ThreadTime> thread_times(const Trace& trace) {
     while (end < trace.size() && trace.track_id(end) == track) ++end;
     made[track].is_worker = is_worker(trace, i, end);
     ThreadSweep sweep(trace, end - i, made[track].is_worker ? HostUse::wait : HostUse::yours);
-    for (; i < end; ++i) sweep.open(i);
+    for (; i < end; ++i) {
+      if (trace.kind(i) != SpanKind::instant) sweep.open(i);
+    }
     made[track].stretches = sweep.finish();
   }
   return made;
@@ -253,19 +256,22 @@ std::vector<Budget> budgets(const Trace& trace, const std::vector<ThreadTime>& t
     if (trace.tracks()[track].kind != TrackKind::thread) continue;
     std::array<std::int64_t, kHostUses> ns{};
     for (const Stretch& s : threads[track].stretches) ns[static_cast<std::size_t>(s.use)] += s.end - s.start;
-    made.push_back({.of = std::string(trace.text(trace.tracks()[track].name)),
-                    .is_worker = threads[track].is_worker,
-                    .parts = parts_of<HostUse>(ns)});
+    made.push_back(
+        {.of = trace.track_name(track), .is_worker = threads[track].is_worker, .parts = parts_of<HostUse>(ns)});
   }
-  std::map<int, std::vector<SpanId>> devices;
+  std::map<std::pair<ProcessId, int>, std::vector<SpanId>> devices;
   for (SpanId i = 0; i < trace.size(); ++i) {
-    if (trace.on_gpu(i) && trace.kind(i) != SpanKind::run) devices[trace.track(i).device].push_back(i);
+    const bool has_length = trace.kind(i) != SpanKind::run && trace.kind(i) != SpanKind::instant;
+    if (trace.on_gpu(i) && has_length) devices[{trace.track(i).process, trace.track(i).device}].push_back(i);
   }
-  for (auto& [device, spans] : devices) {
+  for (auto& [where, spans] : devices) {
+    const auto [process, device] = where;
+    const std::string of_process = trace.process_name(process);
     const auto is_before = [&](SpanId a, SpanId b) { return trace.start(a) < trace.start(b); };
     if (!std::is_sorted(spans.begin(), spans.end(), is_before)) std::stable_sort(spans.begin(), spans.end(), is_before);
-    made.push_back(
-        {.of = fmt::format("GPU {}", device), .device = device, .parts = GpuSweep(trace, threads).sweep(spans)});
+    made.push_back({.of = fmt::format("{}{}GPU {}", of_process, of_process.empty() ? "" : " ", device),
+                    .device = device,
+                    .parts = GpuSweep(trace, threads).sweep(spans)});
   }
   return made;
 }

@@ -120,12 +120,12 @@ void ProfiledSteps::before(std::int64_t step) {
 
 namespace {
 
-// Names of ranges are few and come again and again: each thread remembers those that it has said.
-profile::SiteId range_site(std::string_view name) {
+// Names that users give are few and come again and again: each thread remembers those that it has said.
+template <profile::SpanKind kKind>
+profile::SiteId named_site(std::string_view name) {
   thread_local std::map<std::string, profile::SiteId, std::less<>> known;
   if (const auto found = known.find(name); found != known.end()) return found->second;
-  const profile::SiteId site =
-      profile::Recorder::add_site({.name = std::string(name), .kind = profile::SpanKind::range});
+  const profile::SiteId site = profile::Recorder::add_site({.name = std::string(name), .kind = kKind});
   known.emplace(name, site);
   return site;
 }
@@ -134,7 +134,7 @@ profile::SiteId range_site(std::string_view name) {
 
 ProfileRange::ProfileRange(std::string_view name) : on_(profile::Recorder::active()) {
   if (!on_) return;
-  site_ = range_site(name);
+  site_ = named_site<profile::SpanKind::range>(name);
   start_ = profile::Recorder::now();
   around_ = profile::Recorder::open_spans().push(site_, 0, start_);
 }
@@ -143,6 +143,10 @@ ProfileRange::~ProfileRange() {
   if (!on_) return;
   profile::Recorder::complete(site_, start_, profile::Recorder::now());
   profile::Recorder::open_spans().pop(around_);
+}
+
+void profile_instant(std::string_view name) {
+  if (profile::Recorder::active()) profile::Recorder::instant(named_site<profile::SpanKind::instant>(name));
 }
 
 State parse_state(std::string_view text) {

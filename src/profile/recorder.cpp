@@ -175,12 +175,12 @@ TrackId Recorder::gpu_track(TrackKind kind, const std::string& name, int device)
 }
 
 void Recorder::add_gpu(SiteId site, std::uint32_t run, std::int64_t start_ns, std::int64_t duration_ns, TrackId track,
-                       std::uint32_t correlation) {
+                       std::uint32_t correlation, std::span<const SpanArgument> arguments) {
   Recording& r = recording();
   std::lock_guard lock(r.mutex);
   if (!r.running || r.options->state == State::cpu) return;
   PD_ASSERT(track < r.gpu_tracks.size(), "a GPU span on a track of an earlier recording");
-  if (r.gpu_spans.add({site, run, start_ns, duration_ns, track, correlation})) r.stream_where_much();
+  if (r.gpu_spans.add({site, run, start_ns, duration_ns, track, correlation}, arguments)) r.stream_where_much();
 }
 
 void Recorder::add_part(SiteId replay, SiteId site, std::uint64_t calls, std::int64_t ns) {

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -79,6 +80,12 @@ struct RecordCursor {
   std::uint32_t used = 0, limit = 0;
   std::atomic<std::uint32_t>* published = nullptr;
   std::uint64_t session = 0;
+};
+
+/// An argument of a span: the name lives as long as the process.
+struct SpanArgument {
+  const char* name;
+  std::int64_t value;
 };
 
 struct RecorderOptions {
@@ -148,6 +155,13 @@ class Recorder {
     return behind;
   }
 
+  /// A moment of the calling thread's, of a site of that kind.
+  static void instant(SiteId site) {
+    if (!active()) return;
+    const Ticks at = now();
+    complete(site, at, at);
+  }
+
   /// The calling thread's.
   static OpenSpans& open_spans() {
     if (open_ == nullptr) [[unlikely]]
@@ -168,7 +182,7 @@ class Recorder {
   static TrackId gpu_track(TrackKind kind, const std::string& name, int device);
   /// Writes one GPU span, timed elsewhere by steady_ns(). `correlation`: see Span. Any thread; takes a lock.
   static void add_gpu(SiteId site, std::uint32_t run, std::int64_t start_ns, std::int64_t duration_ns, TrackId track,
-                      std::uint32_t correlation = 0);
+                      std::uint32_t correlation = 0, std::span<const SpanArgument> arguments = {});
   /// Says what launches of a graph consist of: ReplayPart.
   static void add_part(SiteId replay, SiteId site, std::uint64_t calls, std::int64_t ns);
   /// Says where a kernel's time went: Phase.

@@ -43,6 +43,13 @@ class EndOrder {
   Ticks last_ = 0;
 };
 
+/// This one, and among which others: as torchrun, Open MPI and Slurm say it.
+struct OwnProcess {
+  int pid = 0, rank = -1;
+  std::string name;
+};
+OwnProcess own_process();
+
 /// Both clocks at one moment: of several tries the one that was disturbed least.
 ClockPair read_clocks();
 
@@ -73,31 +80,47 @@ struct GpuSpan {
   std::uint32_t correlation;
 };
 
+struct GpuArgument {
+  std::uint32_t span;  // in its piece
+  SpanArgument argument;
+};
+
+struct GpuPiece {
+  std::vector<GpuSpan> spans;
+  std::vector<GpuArgument> arguments;  // in the order of their spans
+};
+
 // In pieces, so that memory grows by no more than what is added and pieces can be taken away.
 class GpuSpans {
  public:
   /// Whether another piece is full.
-  bool add(const GpuSpan& span) {
-    if (pieces_.empty() || pieces_.back().size() == Recorder::kChunkRecords) {
-      pieces_.emplace_back().reserve(Recorder::kChunkRecords);
-    }
-    pieces_.back().push_back(span);
-    return pieces_.back().size() == Recorder::kChunkRecords;
+  bool add(const GpuSpan& span, std::span<const SpanArgument> arguments) {
+    if (pieces_.empty() || is_full(pieces_.back())) pieces_.emplace_back().spans.reserve(Recorder::kChunkRecords);
+    GpuPiece& piece = pieces_.back();
+    const auto at = static_cast<std::uint32_t>(piece.spans.size());
+    for (const SpanArgument& argument : arguments) piece.arguments.push_back({at, argument});
+    argument_count_ += arguments.size();
+    piece.spans.push_back(span);
+    return is_full(piece);
   }
   std::size_t size() const {
-    return pieces_.empty() ? 0 : (pieces_.size() - 1) * Recorder::kChunkRecords + pieces_.back().size();
+    return pieces_.empty() ? 0 : (pieces_.size() - 1) * Recorder::kChunkRecords + pieces_.back().spans.size();
   }
-  const std::deque<std::vector<GpuSpan>>& pieces() const { return pieces_; }
+  std::size_t bytes() const { return size() * sizeof(GpuSpan) + argument_count_ * sizeof(GpuArgument); }
+  const std::deque<GpuPiece>& pieces() const { return pieces_; }
   /// The first one if it is full.
-  std::optional<std::vector<GpuSpan>> take_full() {
-    if (pieces_.empty() || pieces_.front().size() < Recorder::kChunkRecords) return std::nullopt;
-    std::vector<GpuSpan> first = std::move(pieces_.front());
+  std::optional<GpuPiece> take_full() {
+    if (pieces_.empty() || !is_full(pieces_.front())) return std::nullopt;
+    GpuPiece first = std::move(pieces_.front());
     pieces_.pop_front();
+    argument_count_ -= first.arguments.size();
     return first;
   }
 
  private:
-  std::deque<std::vector<GpuSpan>> pieces_;  // all full but the last
+  static bool is_full(const GpuPiece& piece) { return piece.spans.size() == Recorder::kChunkRecords; }
+  std::deque<GpuPiece> pieces_;  // all full but the last
+  std::size_t argument_count_ = 0;
 };
 
 // What is held of a device for one purpose.
@@ -177,7 +200,7 @@ class Recorder::Stream {
   bool write_full_gpu_piece();
   void write_samples_so_far();
   void write_samples(std::span<const Sample> samples, std::span<const HeldNow> held);
-  void write_gpu(std::span<const GpuSpan> spans, const GpuTracks& tracks);
+  void write_gpu(const GpuPiece& piece, const GpuTracks& tracks);
   void write_rest(Parts& rest);
   void stop_thread();
 
@@ -203,8 +226,7 @@ class Recorder::Stream {
 struct Recorder::Recording : BesideThreads {
   /// Host and GPU spans in memory.
   std::size_t bytes_in_memory() const {
-    return chunk_count * kChunkRecords * sizeof(SpanRecord) + gpu_spans.size() * sizeof(GpuSpan) +
-           samples.size() * sizeof(Sample);
+    return chunk_count * kChunkRecords * sizeof(SpanRecord) + gpu_spans.bytes() + samples.size() * sizeof(Sample);
   }
   /// Once there is much everything goes to a file, if there can be one.
   void stream_where_much();

@@ -52,6 +52,8 @@ Recorder::Stream::Stream(Recording& recording, const std::string& path)
       bytes.remove_prefix(static_cast<std::size_t>(written));
     }
   });
+  const OwnProcess own = own_process();
+  writer_->process(own.pid, own.rank, own.name);
   writer_->window(started_.ns, started_.ns);
   writer_->clock(started_.ticks, started_.ns);
   thread_ = std::make_unique<std::thread>([this] { run(); });
@@ -135,7 +137,7 @@ void Recorder::Stream::write(std::uint32_t thread, std::span<const SpanRecord> r
 }
 
 bool Recorder::Stream::write_full_gpu_piece() {
-  std::optional<std::vector<GpuSpan>> piece;
+  std::optional<GpuPiece> piece;
   GpuTracks tracks;
   {
     const std::lock_guard state(r_.mutex);
@@ -146,13 +148,22 @@ bool Recorder::Stream::write_full_gpu_piece() {
   return piece.has_value();
 }
 
-void Recorder::Stream::write_gpu(std::span<const GpuSpan> spans, const GpuTracks& tracks) {
-  if (spans.empty()) return;
+void Recorder::Stream::write_gpu(const GpuPiece& piece, const GpuTracks& tracks) {
+  if (piece.spans.empty()) return;
   for (TrackId track = 0; track < tracks.size(); ++track) {
     const auto& [kind, name, device] = tracks[track];
     const TrackId id = writer_->track(kind, name, device);
     batch_.clear();
-    for (const GpuSpan& s : spans) {
+    std::vector<Argument> arguments;
+    auto argument = piece.arguments.begin();
+    for (std::uint32_t i = 0; i < piece.spans.size(); ++i) {
+      const GpuSpan& s = piece.spans[i];
+      const auto from = static_cast<std::uint32_t>(arguments.size());
+      for (; argument != piece.arguments.end() && argument->span == i; ++argument) {
+        if (s.track != track) continue;
+        arguments.push_back({writer_->column(argument->argument.name, ArgumentType::integer),
+                             static_cast<std::uint64_t>(argument->argument.value)});
+      }
       if (s.track != track) continue;
       const auto [found, is_new] = site_of_.try_emplace(s.site);
       if (is_new) found->second = writer_->site(r_.site_info(s.site));
@@ -160,9 +171,11 @@ void Recorder::Stream::write_gpu(std::span<const GpuSpan> spans, const GpuTracks
                         .run = s.run,
                         .correlation = s.correlation,
                         .start = static_cast<std::uint64_t>(s.start_ns),
-                        .end = static_cast<std::uint64_t>(s.start_ns + std::max<std::int64_t>(s.duration_ns, 0))});
+                        .end = static_cast<std::uint64_t>(s.start_ns + std::max<std::int64_t>(s.duration_ns, 0)),
+                        .arguments_begin = from,
+                        .arguments_end = static_cast<std::uint32_t>(arguments.size())});
     }
-    writer_->spans(id, StoredClock::nanoseconds, batch_);
+    writer_->spans(id, StoredClock::nanoseconds, batch_, kNone, arguments);
   }
 }
 
@@ -196,7 +209,7 @@ void Recorder::Stream::write_rest(Parts& rest) {
     for (SpanRecord& record : thread.open) record.end = rest.window_end + 1;
     write(thread.number, thread.open);
   }
-  for (const std::vector<GpuSpan>& piece : rest.gpu_spans.pieces()) write_gpu(piece, rest.gpu_tracks);
+  for (const GpuPiece& piece : rest.gpu_spans.pieces()) write_gpu(piece, rest.gpu_tracks);
   const auto site_of = [&](SiteId site) { return site == kNone ? kNone : writer_->site(r_.site_info(site)); };
   for (const Limit& limit : rest.limits) writer_->limit(limit);
   for (const Phase& phase : rest.phases) writer_->phase({site_of(phase.site), phase.name, phase.ns});

@@ -250,6 +250,31 @@ TEST(Profiler, RefusesToStartTwiceAndToStopWhatIsNotRunning) {
   EXPECT_NE(stop_profiler().find("Place: CPU"), std::string::npos);
 }
 
+TEST(Profiler, KeepsMomentsThatHaveAName) {
+  profile_instant("before");
+  Profiler seen;
+  profile_instant("epoch");
+  {
+    const ProfileRange range("read");
+    profile_instant("file is open");
+  }
+  profile_instant("epoch");
+  seen.end();
+  profile_instant("behind");
+  const Trace& trace = seen.trace();
+  std::vector<std::string> instants;
+  for (SpanId i = 0; i < trace.size(); ++i) {
+    if (trace.kind(i) != SpanKind::instant) continue;
+    instants.emplace_back(trace.name(i));
+    const bool is_inside = trace.parent(i) != kNone && trace.name(trace.parent(i)) == "read";
+    EXPECT_EQ(is_inside, trace.name(i) == "file is open");
+  }
+  EXPECT_EQ(instants, (std::vector<std::string>{"epoch", "file is open", "epoch"}));
+  ASSERT_EQ(trace.processes().size(), 1u);
+  EXPECT_EQ(trace.processes()[0].pid, getpid());
+  EXPECT_NE(seen.stop().find("\nepoch "), std::string::npos);
+}
+
 TEST(Profiler, ReportsAHalfOpenWindowOfSteps) {
   const SiteId run = Recorder::add_site({.name = "run", .kind = SpanKind::run});
   std::string text;

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The end of a recording: what threads and GPUs wrote becomes a Trace.
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <charconv>
 #include <set>
 #include <thread>
 #include <unordered_map>
 
 #include "base/check.h"
+#include "base/env.h"
 #include "profile/recorder_state.h"
 
 namespace paoding::profile {
@@ -23,6 +28,19 @@ ClockPair read_clocks() {
     }
   }
   return best;
+}
+
+OwnProcess own_process() {
+  OwnProcess own{.pid = ::getpid(), .name = program_invocation_short_name};
+  for (const char* name : {"RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"}) {
+    const std::string text = env_text(name);
+    int rank = 0;
+    const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), rank);
+    if (text.empty() || problem != std::errc{} || end != text.data() + text.size() || rank < 0) continue;
+    own.rank = rank;
+    break;
+  }
+  return own;
 }
 
 SiteInfo Recorder::Recording::site_info(SiteId site) {
@@ -55,6 +73,8 @@ class Recorder::ToTrace {
         ns_per_tick_(static_cast<double>(parts.stopped.ns - parts.started.ns) /
                      static_cast<double>(parts.stopped.ticks - parts.started.ticks)) {
     trace_.set_window(parts.started.ns, to_ns(parts.window_end));
+    const OwnProcess own = own_process();
+    trace_.add_process(own.pid, own.rank, own.name);
   }
 
   void add_threads() {
@@ -74,14 +94,20 @@ class Recorder::ToTrace {
   void add_gpus() {
     std::vector<TrackId> tracks;
     for (const auto& [kind, name, device] : parts_.gpu_tracks) tracks.push_back(trace_.add_track(kind, name, device));
-    for (const std::vector<GpuSpan>& piece : parts_.gpu_spans.pieces()) {
-      for (const GpuSpan& s : piece) {
-        trace_.add({.track = tracks[s.track],
-                    .site = trace_site(s.site),
-                    .start_ns = s.start_ns,
-                    .duration_ns = std::max<std::int64_t>(0, s.duration_ns),
-                    .run = s.run,
-                    .correlation = s.correlation});
+    for (const GpuPiece& piece : parts_.gpu_spans.pieces()) {
+      auto argument = piece.arguments.begin();
+      for (std::uint32_t i = 0; i < piece.spans.size(); ++i) {
+        const GpuSpan& s = piece.spans[i];
+        const SpanId id = trace_.add({.track = tracks[s.track],
+                                      .site = trace_site(s.site),
+                                      .start_ns = s.start_ns,
+                                      .duration_ns = std::max<std::int64_t>(0, s.duration_ns),
+                                      .run = s.run,
+                                      .correlation = s.correlation});
+        for (; argument != piece.arguments.end() && argument->span == i; ++argument) {
+          const auto& [name, value] = argument->argument;
+          if (id != kNone) trace_.add_argument(id, trace_.add_column(name, ArgumentType::integer), value);
+        }
       }
     }
     parts_.gpu_spans = {};

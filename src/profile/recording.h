@@ -26,7 +26,11 @@ struct StoredSpan {
   Cut cut = {};
   std::int64_t bytes = -1;  // as Span
   double flops = -1;
+  std::uint32_t arguments_begin = 0, arguments_end = 0;  // of those that are given with the spans
 };
+
+/// Text that an argument's bits stand for.
+using TextOfId = std::function<std::string_view(StringId)>;
 
 /// Which clock the times of a chunk of spans are of.
 enum class StoredClock : std::uint8_t { nanoseconds, ticks };
@@ -41,14 +45,20 @@ class RecordingWriter {
   void window(std::int64_t start_ns, std::int64_t end_ns);
   void clock(std::uint64_t ticks, std::int64_t ns);
   /// The file's ids; the same facts give the same id.
-  TrackId track(TrackKind kind, std::string_view name, int device);
+  ProcessId process(int pid, int rank, std::string_view name);
+  TrackId track(TrackKind kind, std::string_view name, int device, ProcessId process = 0);
+  ColumnId column(std::string_view name, ArgumentType type);
   SiteId site(const SiteInfo& info);
   /// `first`: the number of the first of them, in a file of a finished trace, whose links are kept; kNone in others.
-  void spans(TrackId track, StoredClock clock, std::span<const StoredSpan> spans, SpanId first = kNone);
+  /// `arguments`: of all of them, of the file's columns; `text_of` says what text is.
+  void spans(TrackId track, StoredClock clock, std::span<const StoredSpan> spans, SpanId first = kNone,
+             std::span<const Argument> arguments = {}, const TextOfId& text_of = {});
+  /// Between spans that were written, by their numbers among all of the file.
+  void flows(std::span<const Flow> flows);
   void note(const Note& note);
   void memory(const Memory& memory);
   /// The file's id; equal arguments give the same.
-  CounterId counter(int device, std::string_view name);
+  CounterId counter(int device, std::string_view name, ProcessId process = 0);
   /// Of the file's counters.
   void samples(std::span<const Sample> samples);
   void part(const ReplayPart& part);
@@ -62,10 +72,13 @@ class RecordingWriter {
   void put_names();
 
   const Write write_;
-  BodyWriter tracks_, sites_, counters_;  // not yet written
-  std::map<std::tuple<TrackKind, std::string, int>, TrackId> track_ids_;
+  BodyWriter processes_, tracks_, sites_, counters_, columns_;  // not yet written
+  std::map<std::tuple<int, int, std::string>, ProcessId> process_ids_;
+  std::map<std::tuple<TrackKind, std::string, int, ProcessId>, TrackId> track_ids_;
+  std::vector<ArgumentType> column_types_;
+  std::map<std::pair<std::string, ArgumentType>, ColumnId> column_ids_;
   std::unordered_map<std::string, SiteId> site_ids_;
-  std::map<std::pair<int, std::string>, CounterId> counter_ids_;
+  std::map<std::tuple<int, std::string, ProcessId>, CounterId> counter_ids_;
 };
 
 /// Everything that the finished trace holds. Error (file).

@@ -11,7 +11,11 @@
 
 namespace paoding::profile {
 
-inline constexpr std::string_view kRecordingMark = "paoding recording 1\n";
+/// What a file begins with: this, the version in one digit, and the end of a line.
+inline constexpr std::string_view kRecordingMark = "paoding recording ";
+/// 1 had no processes, arguments, flows and instants.
+inline constexpr int kRecordingVersion = 2;
+std::string recording_head(int version = kRecordingVersion);
 inline constexpr std::uint32_t kChunkMark = 0x6b6e6863;  // "chnk"
 /// Of the number of a site that holds its unit: a text follows its members.
 inline constexpr std::uint64_t kHasKernel = 64;
@@ -31,7 +35,11 @@ enum class ChunkType : std::uint8_t {
   phases,  // of kernels
   counters,
   samples,  // of counters
+  processes,
+  columns,  // of arguments
+  flows,    // between spans of a finished trace, by their numbers
 };
+inline constexpr int kChunkTypes = static_cast<int>(ChunkType::flows) + 1;
 
 struct ChunkHead {
   std::uint32_t mark = kChunkMark;

@@ -11,14 +11,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace paoding;
   using namespace paoding::profile;
   const std::string_view input(reinterpret_cast<const char*>(data), size);
-  std::string file(kRecordingMark);
+  std::string file = recording_head(size > 0 && data[0] % 2 != 0 ? 1 : kRecordingVersion);
   if (size > 0 && (data[0] & 0x80) == 0) {
     // A byte for the type, one for the length, the body.
     for (std::size_t at = 1; at + 2 <= size;) {
       BodyWriter body;
       const std::size_t length = std::min<std::size_t>(data[at + 1], size - at - 2);
       for (std::size_t i = 0; i < length; ++i) body.byte(data[at + 2 + i]);
-      file += chunk_of(static_cast<ChunkType>(data[at] % 14), body);
+      file += chunk_of(static_cast<ChunkType>(data[at] % kChunkTypes), body);
       at += 2 + length;
     }
   } else {

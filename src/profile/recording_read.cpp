@@ -17,11 +17,17 @@ class Reader {
   Reader(std::string_view file, std::string name) : file_(file), name_(std::move(name)) {}
 
   Trace read() {
-    if (!file_.starts_with(kRecordingMark)) {
-      fail(ErrorKind::file, "{}: it is no recording of paoding's: it does not begin with '{}'", name_,
-           kRecordingMark.substr(0, kRecordingMark.size() - 1));
+    const std::size_t head = kRecordingMark.size() + 2;
+    if (!file_.starts_with(kRecordingMark) || file_.size() < head || file_[head - 1] != '\n') {
+      fail(ErrorKind::file, "{}: it is no recording of paoding's: it does not begin with '{}{}'", name_, kRecordingMark,
+           kRecordingVersion);
     }
-    std::size_t offset = kRecordingMark.size(), chunks = 0;
+    version_ = file_[head - 2] - '0';
+    if (version_ < 1 || version_ > kRecordingVersion) {
+      fail(ErrorKind::file, "{}: it is a recording of version '{}', this paoding reads 1 to {}", name_, file_[head - 2],
+           kRecordingVersion);
+    }
+    std::size_t offset = head, chunks = 0;
     for (; problem_.empty() && !is_whole_; ++chunks) {
       const std::size_t begin = offset;
       StoredChunk chunk;
@@ -89,6 +95,9 @@ class Reader {
       case ChunkType::phases: return take_phase(body);
       case ChunkType::counters: return take_counters(body);
       case ChunkType::samples: return take_samples(body);
+      case ChunkType::processes: return take_processes(body);
+      case ChunkType::columns: return take_columns(body);
+      case ChunkType::flows: return take_flows(body);
       case ChunkType::end: is_whole_ = true; return body.is_at_end();
     }
     return false;
@@ -99,9 +108,49 @@ class Reader {
       const std::uint64_t kind = body.number();
       const std::string_view name = body.text();
       const std::int64_t device = body.signed_number();
+      const std::uint64_t process = version_ >= 2 ? body.number() : 0;
       if (body.is_broken() || kind > static_cast<std::uint64_t>(TrackKind::copy_engine)) return false;
-      if (device < -1 || device > 4096) return false;
-      tracks_.push_back(trace_.add_track(static_cast<TrackKind>(kind), name, static_cast<int>(device)));
+      if (device < -1 || device > 4096 || !is_process(process)) return false;
+      tracks_.push_back(trace_.add_track(static_cast<TrackKind>(kind), name, static_cast<int>(device),
+                                         static_cast<ProcessId>(process)));
+    }
+    return true;
+  }
+
+  bool is_process(std::uint64_t id) const { return id == 0 || id < trace_.processes().size(); }
+
+  // No two are alike, so that their numbers are the trace's.
+  bool take_processes(BodyReader& body) {
+    while (!body.is_at_end()) {
+      const std::int64_t pid = body.signed_number(), rank = body.signed_number();
+      const std::string_view name = body.text();
+      constexpr std::int64_t kMost = 0x7fffffff;
+      if (body.is_broken() || pid < 0 || pid > kMost || rank < -1 || rank > kMost) return false;
+      const std::size_t before = trace_.processes().size();
+      if (trace_.add_process(static_cast<int>(pid), static_cast<int>(rank), name) != before) return false;
+    }
+    return trace_.processes().size() <= kMostNames;
+  }
+
+  bool take_columns(BodyReader& body) {
+    while (!body.is_at_end()) {
+      const std::string_view name = body.text();
+      const std::uint64_t type = body.number();
+      if (body.is_broken() || type > static_cast<std::uint64_t>(ArgumentType::text)) return false;
+      const std::size_t before = trace_.columns().size();
+      if (trace_.add_column(name, static_cast<ArgumentType>(type)) != before) return false;
+    }
+    return trace_.columns().size() <= kMostNames;
+  }
+
+  bool take_flows(BodyReader& body) {
+    std::int64_t from = 0;
+    while (!body.is_at_end()) {
+      const std::int64_t since = body.signed_number(), away = body.signed_number();
+      if (body.is_broken() || !is_time(since) || !is_time(away)) return false;
+      from += since;
+      if (from < 0 || from >= kNone || from + away < 0 || from + away >= kNone) return false;
+      flows_.push_back({static_cast<SpanId>(from), static_cast<SpanId>(from + away)});
     }
     return true;
   }
@@ -159,11 +208,11 @@ class Reader {
     while (!body.is_at_end()) {
       const std::int64_t device = body.signed_number();
       const std::string_view name = body.text();
-      if (body.is_broken() || device < -1 || device > 4096) return false;
-      counters_.push_back(trace_.add_counter(static_cast<int>(device), name));
+      const std::uint64_t process = version_ >= 2 ? body.number() : 0;
+      if (body.is_broken() || device < -1 || device > 4096 || !is_process(process)) return false;
+      counters_.push_back(trace_.add_counter(static_cast<int>(device), name, static_cast<ProcessId>(process)));
     }
-    constexpr std::size_t kMost = 1 << 14;  // and of their values: so that no sum overflows
-    return counters_.size() <= kMost;
+    return counters_.size() <= kMostNames;  // and of their values: so that no sum overflows
   }
 
   bool take_samples(BodyReader& body) {
@@ -215,11 +264,12 @@ class Reader {
     if (!unpack_links(body)) return false;
     while (!body.is_at_end()) {
       const std::uint64_t i = body.number(), says = body.number();
-      if (i >= count || says == 0 || says > 15) return false;
+      if (i >= count || says == 0 || says > (version_ >= 2 ? 31 : 15)) return false;
       StoredSpan& span = batch_[i];
       span.cut = {(says & 1) != 0, (says & 2) != 0};
       if ((says & 4) != 0) span.bytes = body.signed_number();
       if ((says & 8) != 0) span.flops = body.real();
+      if ((says & 16) != 0 && !unpack_arguments(body, &span)) return false;
     }
     const auto is_wrong = [&](const StoredSpan& span) {
       const bool is_ns = *of == StoredClock::nanoseconds;
@@ -228,6 +278,35 @@ class Reader {
               !(is_time(static_cast<std::int64_t>(span.start)) && is_time(static_cast<std::int64_t>(span.end))));
     };
     return !body.is_broken() && std::ranges::none_of(batch_, is_wrong);
+  }
+
+  // Behind those that are there: a span says so once.
+  bool unpack_arguments(BodyReader& body, StoredSpan* span) {
+    if (span->arguments_end != 0) return false;
+    span->arguments_begin = static_cast<std::uint32_t>(arguments_.size());
+    for (std::uint64_t left = body.count(); left > 0 && !body.is_broken(); --left) {
+      Argument argument{.column = body.small()};
+      if (argument.column >= trace_.columns().size()) return false;
+      switch (trace_.columns()[argument.column].type) {
+        case ArgumentType::integer: argument.bits = static_cast<std::uint64_t>(body.signed_number()); break;
+        case ArgumentType::real: argument.bits = std::bit_cast<std::uint64_t>(body.real()); break;
+        case ArgumentType::text: argument.bits = trace_.intern(body.text()); break;
+      }
+      arguments_.push_back(argument);
+    }
+    span->arguments_end = static_cast<std::uint32_t>(arguments_.size());
+    return !body.is_broken();
+  }
+
+  void add_arguments(SpanId to, const StoredSpan& span) {
+    for (std::size_t i = span.arguments_begin; i < span.arguments_end; ++i) {
+      const auto& [column, bits] = arguments_[i];
+      switch (trace_.columns()[column].type) {
+        case ArgumentType::integer: trace_.add_argument(to, column, static_cast<std::int64_t>(bits)); break;
+        case ArgumentType::real: trace_.add_argument(to, column, std::bit_cast<double>(bits)); break;
+        case ArgumentType::text: trace_.add_argument(to, column, trace_.text(static_cast<StringId>(bits))); break;
+      }
+    }
   }
 
   // Those of spans that are numbered as they are here.
@@ -256,6 +335,7 @@ class Reader {
     StoredClock clock = StoredClock::nanoseconds;
     if (!unpack(chunk, &body_)) return false;
     BodyReader body(body_);
+    arguments_.clear();
     if (!unpack_spans(body, &track, &clock)) return false;
     const bool has_ticks = clock == StoredClock::ticks;
     for (const StoredSpan& span : batch_) {
@@ -271,9 +351,20 @@ class Reader {
                                     .cause = span.cause,
                                     .bytes = span.bytes,
                                     .flops = span.flops});
-      if (id != kNone && (span.cut.at_start || span.cut.at_end)) trace_.set_cut(id, span.cut);
+      if (!flows_.empty()) id_of_.push_back(id);
+      if (id == kNone) continue;
+      if (span.cut.at_start || span.cut.at_end) trace_.set_cut(id, span.cut);
+      add_arguments(id, span);
     }
     return true;
+  }
+
+  void add_flows() {
+    for (const Flow& flow : flows_) {
+      if (flow.from >= id_of_.size() || flow.to >= id_of_.size()) continue;
+      const SpanId from = id_of_[flow.from], to = id_of_[flow.to];
+      if (from != kNone && to != kNone) trace_.add_flow(from, to);
+    }
   }
 
   // Far from where sums overflow.
@@ -301,24 +392,32 @@ class Reader {
     for (const StoredChunk& chunk : spans_) broken += add_spans(chunk) ? 0 : 1;
     if (broken > 0) trace_.add_note("chunks of spans that contradict themselves, left out", broken);
     if (has_links_ && broken == 0 && is_whole_ && trace_.has_sound_links()) {
+      add_flows();
       trace_.finish(Links::known);
     } else {
       trace_.forget_links();
+      if (broken == 0) add_flows();
       trace_.finish();
     }
     return std::move(trace_);
   }
 
+  static constexpr std::size_t kMostNames = 1 << 14;
+
   const std::string_view file_;
   const std::string name_;
+  int version_ = kRecordingVersion;
   Trace trace_;
   std::vector<TrackId> tracks_;  // the trace's, by the file's
   std::vector<SiteId> sites_;
   std::vector<CounterId> counters_;
   std::vector<Pair> clock_;
   std::vector<StoredChunk> spans_;
-  std::string body_;               // of the chunk at hand
-  std::vector<StoredSpan> batch_;  // of the chunk of spans at hand
+  std::string body_;                 // of the chunk at hand
+  std::vector<StoredSpan> batch_;    // of the chunk of spans at hand
+  std::vector<Argument> arguments_;  // of those
+  std::vector<Flow> flows_;          // by the numbers of spans in the file
+  std::vector<SpanId> id_of_;        // the trace's, by those; where there are flows
   std::int64_t window_start_ = 0, window_end_ = 0;
   bool has_window_ = false, is_whole_ = false;
   bool has_links_ = true;  // of all spans so far

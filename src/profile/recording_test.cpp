@@ -27,9 +27,16 @@ Trace random_trace(unsigned seed, int count) {
   const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
   Trace trace;
   trace.set_window(1'000'000'000'000, 1'000'000'000'000 + 100'000);
+  ProcessId last = 0;
+  for (int i = 0; i < below(3); ++i) last = trace.add_process(100 + i, i - 1, "program");
   const TrackId tracks[] = {trace.add_track(TrackKind::thread, "thread0"),
-                            trace.add_track(TrackKind::stream, "stream 7", 1),
+                            trace.add_track(TrackKind::stream, "stream 7", 1, last),
                             trace.add_track(TrackKind::copy_engine, "copies 7", 1)};
+  std::vector<ColumnId> columns;
+  for (int c = 0; c < below(5); ++c) {
+    columns.push_back(trace.add_column("argument " + std::to_string(c), static_cast<ArgumentType>(below(3))));
+  }
+  std::vector<SpanId> added;
   for (int i = 0; i < count; ++i) {
     SiteInfo site{.name = "n" + std::to_string(below(5)), .kind = static_cast<SpanKind>(below(kSpanKinds))};
     if (below(2) == 0) site.op = "op" + std::to_string(below(3));
@@ -38,14 +45,28 @@ Trace random_trace(unsigned seed, int count) {
       site.scope = "a/b", site.instance = "op7", site.bytes = 77, site.flops = 1e9, site.unit = Unit::tf32;
     site.copy = static_cast<Copy>(below(6));
     if (below(4) == 0) site.kernel = "kernel" + std::to_string(below(3));
-    trace.add({.track = tracks[below(3)],
-               .site = trace.add_site(site),
-               .start_ns = 1'000'000'000'000 - 100 + below(100'200),
-               .duration_ns = below(3000),
-               .run = static_cast<std::uint32_t>(below(9)),
-               .correlation = static_cast<std::uint32_t>(below(50)),
-               .bytes = below(10) == 0 ? below(1000) : -1,
-               .flops = below(20) == 0 ? 0.5 : -1});
+    const SpanId id = trace.add({.track = tracks[below(3)],
+                                 .site = trace.add_site(site),
+                                 .start_ns = 1'000'000'000'000 - 100 + below(100'200),
+                                 .duration_ns = below(3000),
+                                 .run = static_cast<std::uint32_t>(below(9)),
+                                 .correlation = static_cast<std::uint32_t>(below(50)),
+                                 .bytes = below(10) == 0 ? below(1000) : -1,
+                                 .flops = below(20) == 0 ? 0.5 : -1});
+    if (id == kNone) continue;
+    added.push_back(id);
+    for (const ColumnId column : columns) {
+      if (below(3) != 0) continue;
+      switch (trace.columns()[column].type) {
+        case ArgumentType::integer: trace.add_argument(id, column, std::int64_t{below(100)} - 50); break;
+        case ArgumentType::real: trace.add_argument(id, column, 0.5 * below(100)); break;
+        case ArgumentType::text: trace.add_argument(id, column, "text " + std::to_string(below(4))); break;
+      }
+    }
+  }
+  for (int i = below(100); i > 0 && !added.empty(); --i) {
+    const auto any = [&] { return added[static_cast<std::size_t>(below(static_cast<int>(added.size())))]; };
+    trace.add_flow(any(), any());
   }
   trace.add_note("something", 3, static_cast<Note::Kind>(below(6)));
   trace.add_limit({1, 4600.5, {0, 1, 2.5, 3, 4}});
@@ -59,7 +80,7 @@ Trace random_trace(unsigned seed, int count) {
     trace.add_memory(memory);
   }
   for (int i = 0; i < below(30); ++i) {
-    const CounterId counter = trace.add_counter(below(3) - 1, "held for " + std::to_string(below(2)));
+    const CounterId counter = trace.add_counter(below(3) - 1, "held for " + std::to_string(below(2)), last);
     trace.add_sample({counter, 1'000'000'000'000 - 100 + below(100'200), std::int64_t{below(4)} << 30});
   }
   for (SiteId i = 0; i < trace.sites().size(); ++i) {
@@ -96,8 +117,23 @@ std::string text_of(const Trace& trace) {
     text += fmt::format("{} {} {}\n", note.text, note.count, static_cast<int>(note.kind));
   }
   for (const Counter& counter : trace.counters()) {
-    text += fmt::format("{} {}\n", counter.device, trace.text(counter.name));
+    text += fmt::format("{} {} {}\n", counter.device, trace.text(counter.name), counter.process);
   }
+  for (const Process& process : trace.processes()) {
+    text += fmt::format("{} {} {}\n", process.pid, process.rank, trace.text(process.name));
+  }
+  for (TrackId track = 0; track < trace.tracks().size(); ++track) {
+    text += fmt::format("{} {}\n", trace.track_name(track), trace.tracks()[track].process);
+  }
+  for (const ArgumentColumn& column : trace.columns()) {
+    text += fmt::format("{} {}\n", trace.text(column.name), static_cast<int>(column.type));
+    for (std::size_t i = 0; i < column.of.size(); ++i) {
+      const bool is_text = column.type == ArgumentType::text;
+      text += fmt::format("{} {}\n", column.of[i],
+                          is_text ? std::string(trace.text(column.text(i))) : std::to_string(column.bits[i]));
+    }
+  }
+  for (const Flow& flow : trace.flows()) text += fmt::format("{} {}\n", flow.from, flow.to);
   for (const Sample& sample : trace.samples()) {
     text += fmt::format("{} {} {}\n", sample.counter, sample.ns, sample.value);
   }
@@ -116,6 +152,45 @@ TEST(Recording, IsReadAsItWasWritten) {
     const Trace read = read_recording(path);
     ASSERT_EQ(text_of(read), text_of(trace)) << seed;
     ASSERT_EQ(report(read), report(trace));
+  }
+}
+
+// What was written before there were processes, arguments, flows and instants, with the report of then.
+TEST(Recording, OfTheFirstVersionIsRead) {
+  struct Then {
+    const char* name;
+    std::size_t spans;
+    double wall, computation, framework, recording, compile, yours;
+    std::uint64_t replays;
+  };
+  for (const Then& then :
+       {Then{"version_1_cpu", 151, 134349, 86238, 18457, 23175, 0, 6479, 0},
+        Then{"version_1_gpu", 230, 6284550909, 201075, 1598918, 2815873108, 3462252002, 4625806, 41}}) {
+    const Trace trace = read_recording(fmt::format("tests/recordings/{}.paoding", then.name));
+    const Measures m = measure(trace);
+    EXPECT_EQ(trace.size(), then.spans) << then.name;
+    EXPECT_EQ(m.wall, then.wall);
+    EXPECT_EQ(m.computation, then.computation);
+    EXPECT_EQ(m.framework, then.framework);
+    EXPECT_EQ(m.recording, then.recording);
+    EXPECT_EQ(m.compile, then.compile);
+    EXPECT_EQ(m.yours, then.yours);
+    EXPECT_EQ(m.records.dropped + m.records.outside + m.records.unattributed, 0u);
+    for (const Note& note : trace.notes()) EXPECT_EQ(note.kind, Note::Kind::estimated) << note.text;
+    EXPECT_TRUE(trace.processes().empty() && trace.columns().empty());
+    EXPECT_EQ(m.replays, then.replays);
+  }
+}
+
+TEST(Recording, OfALaterVersionIsSaidToBeOne) {
+  std::string file = recording_head();
+  file[file.size() - 2] = '9';
+  try {
+    read_recording_text(file, "later");
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::file);
+    EXPECT_STREQ(error.what(), "later: it is a recording of version '9', this paoding reads 1 to 2");
   }
 }
 
@@ -138,7 +213,7 @@ TEST(Recording, IsReadUpToWhereItWasCutOff) {
   }
   writer.window(0, 500);
   writer.finish();
-  for (std::size_t size = kRecordingMark.size(); size < file.size(); ++size) {
+  for (std::size_t size = recording_head().size(); size < file.size(); ++size) {
     const Trace trace = read_recording_text(std::string_view(file).substr(0, size), "cut");
     const auto whole = std::count_if(ends.begin(), ends.end(), [&](std::size_t end) { return end <= size; });
     const auto spans = static_cast<std::size_t>(std::clamp<std::ptrdiff_t>((whole - 4) / 2, 0, 5));
@@ -173,12 +248,12 @@ TEST(Recording, OfAnyBytesIsAnErrorOrATrace) {
   }
   // Chunks whose checksum is right and whose bodies are anything.
   for (int round = 0; round < 3000; ++round) {
-    std::string made(kRecordingMark);
+    std::string made = recording_head(1 + round % kRecordingVersion);
     for (int k = 0; k < 6; ++k) {
       BodyWriter body;
       for (auto left = random() % 40; left > 0; --left)
         body.byte(static_cast<std::uint8_t>(random() % 3 == 0 ? random() : random() % 4));
-      made += chunk_of(static_cast<ChunkType>(random() % 14), body);
+      made += chunk_of(static_cast<ChunkType>(random() % kChunkTypes), body);
     }
     ASSERT_GE(measure(read_recording_text(made, "made")).framework, 0);
   }

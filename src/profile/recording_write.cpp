@@ -4,7 +4,7 @@
 
 namespace paoding::profile {
 
-RecordingWriter::RecordingWriter(Write write) : write_(std::move(write)) { write_(kRecordingMark); }
+RecordingWriter::RecordingWriter(Write write) : write_(std::move(write)) { write_(recording_head()); }
 
 void RecordingWriter::put(ChunkType type, const BodyWriter& body) { write_(chunk_of(type, body)); }
 
@@ -22,13 +22,36 @@ void RecordingWriter::clock(std::uint64_t ticks, std::int64_t ns) {
   put(ChunkType::clock, body);
 }
 
-TrackId RecordingWriter::track(TrackKind kind, std::string_view name, int device) {
+ProcessId RecordingWriter::process(int pid, int rank, std::string_view name) {
   const auto [found, is_new] =
-      track_ids_.try_emplace({kind, std::string(name), device}, static_cast<TrackId>(track_ids_.size()));
+      process_ids_.try_emplace({pid, rank, std::string(name)}, static_cast<ProcessId>(process_ids_.size()));
+  if (is_new) {
+    processes_.signed_number(pid);
+    processes_.signed_number(rank);
+    processes_.text(name);
+  }
+  return found->second;
+}
+
+ColumnId RecordingWriter::column(std::string_view name, ArgumentType type) {
+  const auto [found, is_new] =
+      column_ids_.try_emplace({std::string(name), type}, static_cast<ColumnId>(column_ids_.size()));
+  if (is_new) {
+    columns_.text(name);
+    columns_.number(static_cast<std::uint64_t>(type));
+    column_types_.push_back(type);
+  }
+  return found->second;
+}
+
+TrackId RecordingWriter::track(TrackKind kind, std::string_view name, int device, ProcessId process) {
+  const auto [found, is_new] =
+      track_ids_.try_emplace({kind, std::string(name), device, process}, static_cast<TrackId>(track_ids_.size()));
   if (is_new) {
     tracks_.number(static_cast<std::uint64_t>(kind));
     tracks_.text(name);
     tracks_.signed_number(device);
+    tracks_.number(process);
   }
   return found->second;
 }
@@ -54,16 +77,18 @@ SiteId RecordingWriter::site(const SiteInfo& info) {
 }
 
 void RecordingWriter::put_names() {
-  if (!tracks_.is_empty()) put(ChunkType::tracks, tracks_);
-  if (!sites_.is_empty()) put(ChunkType::sites, sites_);
-  if (!counters_.is_empty()) put(ChunkType::counters, counters_);
-  tracks_.clear();
-  sites_.clear();
-  counters_.clear();
+  for (const auto& [type, names] :
+       {std::pair{ChunkType::processes, &processes_}, std::pair{ChunkType::tracks, &tracks_},
+        std::pair{ChunkType::sites, &sites_}, std::pair{ChunkType::counters, &counters_},
+        std::pair{ChunkType::columns, &columns_}}) {
+    if (!names->is_empty()) put(type, *names);
+    names->clear();
+  }
 }
 
 // Column by column: what follows each other is alike, and packs well.
-void RecordingWriter::spans(TrackId track, StoredClock clock, std::span<const StoredSpan> spans, SpanId first) {
+void RecordingWriter::spans(TrackId track, StoredClock clock, std::span<const StoredSpan> spans, SpanId first,
+                            std::span<const Argument> arguments, const TextOfId& text_of) {
   constexpr std::size_t kMostSpans = 1 << 16;
   put_names();
   while (!spans.empty()) {
@@ -102,14 +127,39 @@ void RecordingWriter::spans(TrackId track, StoredClock clock, std::span<const St
     for (std::size_t i = 0; i < part.size(); ++i) {
       const StoredSpan& span = part[i];
       const unsigned says = (span.cut.at_start ? 1u : 0u) | (span.cut.at_end ? 2u : 0u) | (span.bytes >= 0 ? 4u : 0u) |
-                            (span.flops >= 0 ? 8u : 0u);
+                            (span.flops >= 0 ? 8u : 0u) | (span.arguments_end > span.arguments_begin ? 16u : 0u);
       if (says == 0) continue;
       body.number(i);
       body.number(says);
       if (span.bytes >= 0) body.signed_number(span.bytes);
       if (span.flops >= 0) body.real(span.flops);
+      const auto own = arguments.subspan(span.arguments_begin, span.arguments_end - span.arguments_begin);
+      if (!own.empty()) body.number(own.size());
+      for (const Argument& argument : own) {
+        body.number(argument.column);
+        switch (column_types_[argument.column]) {
+          case ArgumentType::integer: body.signed_number(static_cast<std::int64_t>(argument.bits)); break;
+          case ArgumentType::real: body.real(std::bit_cast<double>(argument.bits)); break;
+          case ArgumentType::text: body.text(text_of(static_cast<StringId>(argument.bits))); break;
+        }
+      }
     }
     put(ChunkType::spans, body);
+  }
+}
+
+void RecordingWriter::flows(std::span<const Flow> flows) {
+  constexpr std::size_t kMostFlows = 1 << 18;
+  while (!flows.empty()) {
+    const auto part = flows.first(std::min(flows.size(), kMostFlows));
+    flows = flows.subspan(part.size());
+    BodyWriter body;
+    SpanId before = 0;
+    for (const Flow& flow : part) {
+      body.signed_number(std::int64_t{flow.from} - std::exchange(before, flow.from));
+      body.signed_number(std::int64_t{flow.to} - flow.from);
+    }
+    put(ChunkType::flows, body);
   }
 }
 
@@ -131,12 +181,13 @@ void RecordingWriter::memory(const Memory& memory) {
   put(ChunkType::memory, body);
 }
 
-CounterId RecordingWriter::counter(int device, std::string_view name) {
+CounterId RecordingWriter::counter(int device, std::string_view name, ProcessId process) {
   const auto [found, is_new] =
-      counter_ids_.try_emplace({device, std::string(name)}, static_cast<CounterId>(counter_ids_.size()));
+      counter_ids_.try_emplace({device, std::string(name), process}, static_cast<CounterId>(counter_ids_.size()));
   if (is_new) {
     counters_.signed_number(device);
     counters_.text(name);
+    counters_.number(process);
   }
   return found->second;
 }
@@ -194,16 +245,26 @@ void write_recording(const Trace& trace, const std::string& path) {
   files::AtomicFile file(path);
   RecordingWriter writer([&](std::string_view bytes) { file.write(bytes.data(), bytes.size()); });
   writer.window(trace.window_start(), trace.window_end());
+  for (const Process& process : trace.processes()) writer.process(process.pid, process.rank, trace.text(process.name));
+  for (const ArgumentColumn& column : trace.columns()) writer.column(trace.text(column.name), column.type);
+  ArgumentsInOrder in_order(trace);
+  std::vector<Argument> arguments;
+  const TextOfId text_of = [&](StringId id) { return trace.text(id); };
   std::vector<SiteId> sites;
   for (SiteId i = 0; i < trace.sites().size(); ++i) sites.push_back(writer.site(trace.site_info(i)));
   constexpr std::size_t kAtOnce = 1 << 16;
   std::vector<StoredSpan> spans;
   for (SpanId i = 0; i < trace.size();) {
     spans.clear();
+    arguments.clear();
     const SpanId first = i;
     const TrackId track = trace.track_id(i);
     for (; i < trace.size() && trace.track_id(i) == track && spans.size() < kAtOnce; ++i) {
       const Span span = trace.span(i);
+      const auto from = static_cast<std::uint32_t>(arguments.size());
+      in_order.for_each(i, [&](const ArgumentColumn& column, std::size_t at) {
+        arguments.push_back({static_cast<ColumnId>(&column - trace.columns().data()), column.bits[at]});
+      });
       spans.push_back({.site = sites[span.site],
                        .run = span.run,
                        .correlation = span.correlation,
@@ -213,12 +274,18 @@ void write_recording(const Trace& trace, const std::string& path) {
                        .end = static_cast<std::uint64_t>(span.start_ns + span.duration_ns),
                        .cut = trace.cut(i),
                        .bytes = span.bytes,
-                       .flops = span.flops});
+                       .flops = span.flops,
+                       .arguments_begin = from,
+                       .arguments_end = static_cast<std::uint32_t>(arguments.size())});
     }
     const Track& own = trace.tracks()[track];
-    writer.spans(writer.track(own.kind, trace.text(own.name), own.device), StoredClock::nanoseconds, spans, first);
+    writer.spans(writer.track(own.kind, trace.text(own.name), own.device, own.process), StoredClock::nanoseconds, spans,
+                 first, arguments, text_of);
   }
-  for (const Track& track : trace.tracks()) writer.track(track.kind, trace.text(track.name), track.device);
+  for (const Track& track : trace.tracks()) {
+    writer.track(track.kind, trace.text(track.name), track.device, track.process);
+  }
+  writer.flows(trace.flows());
   for (const Limit& limit : trace.limits()) writer.limit(limit);
   for (const Phase& phase : trace.phases()) writer.phase({sites[phase.site], phase.name, phase.ns});
   for (const ReplayPart& part : trace.parts()) {
@@ -227,7 +294,9 @@ void write_recording(const Trace& trace, const std::string& path) {
   for (const Note& note : trace.notes()) writer.note(note);
   if (trace.span_cost_ns() > 0) writer.note({"ns that a span costs", trace.span_cost_ns(), Note::Kind::span_cost});
   for (const Memory& memory : trace.memory()) writer.memory(memory);
-  for (const Counter& counter : trace.counters()) writer.counter(counter.device, trace.text(counter.name));
+  for (const Counter& counter : trace.counters()) {
+    writer.counter(counter.device, trace.text(counter.name), counter.process);
+  }
   writer.samples(trace.samples());
   writer.finish();
   file.commit();

@@ -88,6 +88,7 @@ Measures measure(const Trace& trace, const ReportOptions& options) {
   m.memory = trace.memory();
   m.held = held_over_time(trace, options.state);
   m.compiling = compile_parts(trace);
+  m.instants = count_instants(trace);
   m.records = count_records(trace);
   m.span_cost_ns = static_cast<double>(trace.span_cost_ns());
   for (const Note& note : trace.notes()) {

@@ -94,6 +94,13 @@ struct CompilePart {
   double ns = 0;
 };
 
+/// Moments of one name.
+struct Instants {
+  std::string name;
+  std::uint64_t count = 0;
+  std::int64_t first_ns = 0, last_ns = 0;  // of them, from the start of the window
+};
+
 /// What the recording consists of.
 struct Records {
   std::uint64_t received = 0, dropped = 0, timeless = 0, outside = 0;
@@ -124,6 +131,7 @@ struct Measures {
   Limit limit;           // Trace::common_limit()
   std::vector<Memory> memory;
   std::vector<HeldOverTime> held;
+  std::vector<Instants> instants;      // in the order of the first of each
   std::vector<CompilePart> compiling;  // parts of making programs, the longest first
   Records records;
   std::vector<Note> notes;

@@ -164,6 +164,13 @@ std::string to_json(const Measures& m, const ReportOptions& options) {
   }
   all.add_json("compiling", json_array(items));
   items.clear();
+  for (const Instants& instants : m.instants) {
+    JsonObject one;
+    one.add("name", instants.name).add("count", static_cast<std::int64_t>(instants.count));
+    items.push_back(one.add("first_ns", instants.first_ns).add("last_ns", instants.last_ns).text());
+  }
+  all.add_json("instants", json_array(items));
+  items.clear();
   for (const Memory& memory : m.memory) {
     JsonObject one;
     one.add("device", memory.device).add("of", memory.of).add("what", memory.what);
@@ -211,6 +218,13 @@ std::string to_csv(const Measures& m, const ReportOptions&) {
     for (const Row& row : section.rows) csv.add("thread", section.thread, row);
   }
   for (const CompilePart& part : m.compiling) csv.add("compiling", "", part.name, part.ns, part.calls);
+  for (const Instants& instants : m.instants) {
+    Row row;
+    row.name = instants.name;
+    row.calls = instants.count;
+    row.min = static_cast<double>(instants.first_ns), row.max = static_cast<double>(instants.last_ns);
+    csv.add("instants", "", row);
+  }
   for (const Memory& memory : m.memory) {
     csv.add_bytes("memory", memory.of, memory.what, memory.is_inside ? 1 : 0, memory.bytes);
   }

@@ -110,6 +110,32 @@ TEST(ReportTables, SayTheSameAsTheText) {
   }
 }
 
+TEST(ReportTables, CountInstants) {
+  Trace trace;
+  trace.set_window(1000, 9000);
+  const TrackId host = trace.add_track(TrackKind::thread, "thread0");
+  const auto add = [&](const char* name, std::int64_t ns) {
+    trace.add({.track = host, .site = trace.add_site({.name = name, .kind = SpanKind::instant}), .start_ns = ns});
+  };
+  add("saved", 7000), add("epoch", 2000), add("epoch", 6500);
+  trace.finish();
+  const Measures m = measure(trace);
+  EXPECT_NE(to_text(m).find("Instant  Calls  First at  Last at\n"
+                            "epoch    2      0.001     0.0055\n"
+                            "saved    1      0.006     0.006\n"),
+            std::string::npos)
+      << to_text(m);
+  EXPECT_NE(to_csv(m).find("\ninstants,,0,epoch,2,0,0,0,1000,5500,"), std::string::npos) << to_csv(m);
+  simdjson::dom::parser parser;
+  const simdjson::padded_string json(to_json(m));
+  simdjson::dom::element all;
+  ASSERT_EQ(parser.parse(json).get(all), simdjson::SUCCESS);
+  EXPECT_EQ(std::int64_t(all["instants"].at(0)["count"]), 2);
+  EXPECT_EQ(std::int64_t(all["instants"].at(1)["last_ns"]), 6000);
+  EXPECT_EQ(m.yours, 8000);  // they take no time
+  EXPECT_EQ(m.records.received, 3u);
+}
+
 TEST(ReportTables, ShowRatesWhereTheyAreKnown) {
   Trace trace;
   const TrackId host = trace.add_track(TrackKind::thread, "thread0");

@@ -150,6 +150,17 @@ void append_held(std::string& out, const std::vector<HeldOverTime>& held) {
   append_table(out, lines);
 }
 
+void append_instants(std::string& out, const Measures& m) {
+  if (m.instants.empty()) return;
+  append_title(out, "Instants");
+  std::vector<Cells> lines{{"Instant", "Calls", "First at", "Last at"}};
+  for (const Instants& one : m.instants) {
+    lines.push_back({one_line(one.name), fmt::format("{}", one.count), ms(static_cast<double>(one.first_ns)),
+                     ms(static_cast<double>(one.last_ns))});
+  }
+  append_table(out, lines);
+}
+
 // What every program that ran holds; of its arena the largest that are there where the most is.
 void append_memory(std::string& out, const Measures& m) {
   if (m.memory.empty() && m.held.empty()) return;
@@ -189,6 +200,7 @@ std::string to_text(const Measures& m, const ReportOptions& options) {
   append_budgets(out, m);
   append_compiling(out, m);
   append_memory(out, m);
+  append_instants(out, m);
   append_title(out, "Event Summary");
   append_events(out, has_merged ? m.merged : m.per_thread, options, has_both, m.limit);
   if (has_merged && !m.per_thread.empty()) {

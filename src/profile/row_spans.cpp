@@ -118,6 +118,7 @@ void RowTree::leave_out(SpanId p, SpanKind kind, Interval interval) {
 
 void RowTree::add_host_span(SpanId i) {
   const SpanKind kind = trace_.kind(i);
+  if (kind == SpanKind::instant) return;  // has no time
   const SpanId p = trace_.parent(i);
   const Interval interval{trace_.start(i), trace_.end(i)};
   if (kind == SpanKind::compile || (p != kNone && in_compile_[p])) {
@@ -165,6 +166,7 @@ void RowTree::add_host_span(SpanId i) {
   const bool computes = kind == SpanKind::compute || kind == SpanKind::launch || kind == SpanKind::kernel;
   if (!computes && kind != SpanKind::host) leave_out(p, kind, interval);
   switch (kind) {
+    case SpanKind::instant:
     case SpanKind::work:
     case SpanKind::recording:
     case SpanKind::run:
@@ -221,6 +223,7 @@ void RowTree::add_host_span(SpanId i) {
 void RowTree::add_gpu_span(SpanId i) {
   const SpanKind kind = trace_.kind(i);
   const SpanId cause = trace_.cause(i);
+  if (kind == SpanKind::instant) return;
   if (options_.state == State::cpu || (cause != kNone && in_compile_[cause])) return;
   const Interval interval{trace_.start(i), trace_.end(i)};
   const std::uint32_t section = section_of(trace_.track_id(cause == kNone ? i : cause));

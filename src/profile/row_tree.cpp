@@ -106,10 +106,7 @@ std::uint32_t RowTree::section_of(TrackId track) {
   if (section_of_track_[key] == kNone) {
     section_of_track_[key] = static_cast<std::uint32_t>(roots_.size());
     nodes_.emplace_back();
-    roots_.push_back({static_cast<NodeId>(nodes_.size() - 1),
-                      per_thread_ ? std::string(trace_.text(trace_.tracks()[track].name)) : "",
-                      {},
-                      {}});
+    roots_.push_back({static_cast<NodeId>(nodes_.size() - 1), per_thread_ ? trace_.track_name(track) : "", {}, {}});
     roots_.back().total.reserve(spans_of_track_[key]);
     roots_.back().covered.reserve(spans_of_track_[key]);
   }

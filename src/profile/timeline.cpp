@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chrome trace JSON: complete events ("X"), names ("M") and flows ("s" to "f").
+// Chrome trace JSON: complete events ("X"), instants ("i"), names ("M"), counters ("C") and flows ("s" to "f").
 #include "profile/timeline.h"
 
 #include <fmt/format.h>
 #include <zlib.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <set>
 
@@ -69,15 +70,18 @@ void append_us(Buffer& out, std::int64_t ns) { append(out, "{}.{:03d}", ns / 100
 
 class Timeline {
  public:
-  Timeline(const Trace& trace, const Sink& sink) : trace_(trace), sink_(sink), row_of_(rows_of(trace)) {}
+  Timeline(const Trace& trace, const Sink& sink)
+      : trace_(trace), sink_(sink), row_of_(rows_of(trace)), arguments_(trace) {}
 
   void write() {
     append(out_, "{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n");
     append_names();
     for (SpanId i = 0; i < trace_.size(); ++i) append_span(i);
     for (SpanId i = 0; i < trace_.size(); ++i) {
-      if (trace_.cause(i) != kNone) append_flow(trace_.cause(i), i);
+      if (trace_.cause(i) != kNone) append_flow("cause", i, trace_.cause(i), i);
     }
+    std::size_t number = trace_.size();  // behind those of causes
+    for (const Flow& flow : trace_.flows()) append_flow("flow", number++, flow.from, flow.to);
     append_counters();
     append(out_, "\n],\"otherData\":{{\"startNs\":\"{}\",\"notSeen\":[", trace_.window_start());
     for (std::size_t n = 0; n < trace_.notes().size(); ++n) {
@@ -90,7 +94,10 @@ class Timeline {
   }
 
  private:
-  int pid(SpanId i) const { return trace_.track(i).device + 1; }  // host: 0
+  int pid(SpanId i) const { return pid_of(trace_.track(i).process, trace_.track(i).device); }
+  static int pid_of(ProcessId process, int device) {
+    return static_cast<int>(process) * kProcessesEach + device + 1;  // host: 0
+  }
   std::uint64_t tid(SpanId i) const { return std::uint64_t{trace_.track_id(i)} * kRowsPerTrack + row_of_[i]; }
 
   void flush(std::size_t most) {
@@ -108,13 +115,16 @@ class Timeline {
   void append_names() {
     std::set<int> pids;
     std::set<std::uint64_t> tids;
-    const auto name_process = [&](int device) {
-      if (!pids.insert(device + 1).second) return;
-      append_name("process_name", device + 1, 0, device < 0 ? "host" : fmt::format("GPU {}", device));
+    const auto name_process = [&](ProcessId process, int device) {
+      const int pid = pid_of(process, device);
+      if (pids.insert(pid).second) append_name("process_name", pid, 0, place_name(trace_, process, device));
     };
-    for (const Sample& sample : trace_.samples()) name_process(trace_.counters()[sample.counter].device);
+    for (const Sample& sample : trace_.samples()) {
+      const Counter& counter = trace_.counters()[sample.counter];
+      name_process(counter.process, counter.device);
+    }
     for (SpanId i = 0; i < trace_.size(); ++i) {
-      name_process(trace_.track(i).device);
+      name_process(trace_.track(i).process, trace_.track(i).device);
       if (!tids.insert(tid(i)).second) continue;
       std::string name(trace_.text(trace_.track(i).name));
       if (row_of_[i] > 0) name += fmt::format(" ({})", row_of_[i] + 1);
@@ -132,12 +142,17 @@ class Timeline {
   void append_span(SpanId i) {
     const Site& site = trace_.site(i);
     begin_event();
-    append(out_, "{{\"ph\":\"X\",\"cat\":\"{}\",\"name\":", to_string(site.kind));
+    const bool is_instant = site.kind == SpanKind::instant;
+    append(out_, "{{\"ph\":\"{}\",\"cat\":\"{}\",\"name\":", is_instant ? "i" : "X", to_string(site.kind));
     append_string(out_, trace_.name(i).empty() ? to_string(site.kind) : trace_.name(i));
     append(out_, ",\"pid\":{},\"tid\":{},\"ts\":", pid(i), tid(i));
     append_us(out_, trace_.start(i) - trace_.window_start());
-    append(out_, ",\"dur\":");
-    append_us(out_, trace_.duration(i));
+    if (is_instant) {
+      append(out_, ",\"s\":\"t\"");  // of its thread
+    } else {
+      append(out_, ",\"dur\":");
+      append_us(out_, trace_.duration(i));
+    }
     append(out_, ",\"args\":{{\"run\":{}", trace_.run(i));
     append_text("op", trace_.text(site.op));
     append_text("scope", trace_.text(site.scope));
@@ -154,7 +169,26 @@ class Timeline {
       }
       out_.push_back(']');
     }
+    arguments_.for_each(i, [&](const ArgumentColumn& column, std::size_t at) { append_argument(column, at); });
     append(out_, "}}}}");
+  }
+
+  // JSON has no word for what is no number.
+  void append_argument(const ArgumentColumn& column, std::size_t at) {
+    out_.push_back(',');
+    append_string(out_, trace_.text(column.name));
+    out_.push_back(':');
+    switch (column.type) {
+      case ArgumentType::integer: append(out_, "{}", column.integer(at)); break;
+      case ArgumentType::real:
+        if (std::isfinite(column.real(at))) {
+          append(out_, "{}", column.real(at));
+        } else {
+          append(out_, "\"{}\"", column.real(at));
+        }
+        break;
+      case ArgumentType::text: append_string(out_, trace_.text(column.text(at))); break;
+    }
   }
 
   void append_text(std::string_view key, std::string_view value) {
@@ -175,19 +209,19 @@ class Timeline {
   void append_counter(const Sample& sample) {
     const Counter& counter = trace_.counters()[sample.counter];
     begin_event();
-    append(out_, "{{\"ph\":\"C\",\"pid\":{},\"name\":", counter.device + 1);
+    append(out_, "{{\"ph\":\"C\",\"pid\":{},\"name\":", pid_of(counter.process, counter.device));
     append_string(out_, fmt::format("memory: {}", trace_.text(counter.name)));
     append(out_, ",\"ts\":");
     append_us(out_, sample.ns - trace_.window_start());
     append(out_, ",\"args\":{{\"bytes\":{}}}}}", sample.value);
   }
 
-  void append_flow(SpanId from, SpanId to) {
+  void append_flow(std::string_view what, std::size_t number, SpanId from, SpanId to) {
     for (const bool is_start : {true, false}) {
       const SpanId at = is_start ? from : to;
       begin_event();
-      append(out_, "{{\"ph\":\"{}\",\"cat\":\"cause\",\"name\":\"cause\",\"id\":{},\"pid\":{},\"tid\":{},\"ts\":",
-             is_start ? "s" : "f", to, pid(at), tid(at));
+      append(out_, "{{\"ph\":\"{}\",\"cat\":\"{}\",\"name\":\"{}\",\"id\":{},\"pid\":{},\"tid\":{},\"ts\":",
+             is_start ? "s" : "f", what, what, number, pid(at), tid(at));
       append_us(out_, trace_.start(at) - trace_.window_start());
       out_.append(std::string_view(is_start ? "}" : ",\"bp\":\"e\"}"));
     }
@@ -196,6 +230,7 @@ class Timeline {
   const Trace& trace_;
   const Sink& sink_;
   const std::vector<std::uint32_t> row_of_;
+  ArgumentsInOrder arguments_;
   Buffer out_;
   bool is_first_ = true;
 };
@@ -248,6 +283,11 @@ std::vector<std::uint32_t> rows_of(const Trace& trace) {
     rows[i] = row;
   }
   return rows;
+}
+
+std::string place_name(const Trace& trace, ProcessId process, int device) {
+  const std::string of = trace.process_name(process);
+  return of + (of.empty() ? "" : " ") + (device < 0 ? "host" : fmt::format("GPU {}", device));
 }
 
 Sample at_the_end(const Trace& trace, const Sample& last) { return {last.counter, trace.window_end(), last.value}; }

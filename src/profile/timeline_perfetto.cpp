@@ -42,11 +42,17 @@ class Message {
 
 class Perfetto {
  public:
-  Perfetto(const Trace& trace, const Sink& sink) : trace_(trace), sink_(sink), rows_(rows_of(trace)) {
-    flows_.assign(trace.size(), false);
+  Perfetto(const Trace& trace, const Sink& sink)
+      : trace_(trace), sink_(sink), rows_(rows_of(trace)), arguments_(trace) {
     for (SpanId i = 0; i < trace.size(); ++i) {
-      if (trace.cause(i) != kNone) flows_[trace.cause(i)] = true;
+      if (trace.cause(i) != kNone) arrows_.push_back({trace.cause(i), i});
     }
+    arrows_.insert(arrows_.end(), trace.flows().begin(), trace.flows().end());
+    for (std::uint32_t n = 0; n < arrows_.size(); ++n) {
+      ends_.push_back({arrows_[n].from, n});
+      ends_.push_back({arrows_[n].to, n});
+    }
+    std::ranges::sort(ends_);
   }
 
   void write() {
@@ -57,7 +63,7 @@ class Perfetto {
       if (is_new) describe_track(i, track);
       close_until(track, trace_.start(i));
       begin(i, track);
-      open->second.push_back(i);
+      if (trace_.kind(i) != SpanKind::instant) open->second.push_back(i);
     }
     for (const auto& [track, open] : open_) close_until(track, trace_.window_end());
     add_counters();
@@ -84,10 +90,13 @@ class Perfetto {
     kValue = 30,
     kFlow = 47
   };
-  enum : std::uint64_t { kSliceBegin = 1, kSliceEnd = 2, kCounterValue = 4, kSizeBytes = 3 };
+  enum : std::uint64_t { kSliceBegin = 1, kSliceEnd = 2, kInstant = 3, kCounterValue = 4, kSizeBytes = 3 };
   enum : std::uint64_t { kCleared = 1, kNeeded = 2 };  // of the incremental state: names that were said before
 
-  static std::uint64_t process_of(int device) { return static_cast<std::uint64_t>(device + 2); }  // 0 is everybody's
+  // 0 is everybody's.
+  static std::uint64_t process_of(ProcessId process, int device) {
+    return 1'000'000'000'000 * process + static_cast<std::uint64_t>(device + 2);
+  }
   std::uint64_t track_of(SpanId i) const {
     return 1'000'000 + std::uint64_t{trace_.track_id(i)} * kRowsPerTrack + rows_[i];
   }
@@ -108,15 +117,15 @@ class Perfetto {
   }
 
   void describe_processes() {
-    std::set<int> devices;
-    for (const Track& track : trace_.tracks()) devices.insert(track.device);
-    for (const Counter& counter : trace_.counters()) devices.insert(counter.device);
-    for (const int device : devices) {
-      const std::string name = device < 0 ? "host" : "GPU " + std::to_string(device);
+    std::set<std::pair<ProcessId, int>> places;
+    for (const Track& track : trace_.tracks()) places.insert({track.process, track.device});
+    for (const Counter& counter : trace_.counters()) places.insert({counter.process, counter.device});
+    for (const auto& [id, device] : places) {
+      const std::string name = place_name(trace_, id, device);
       Message process, descriptor, message;
-      process.number(1, static_cast<std::uint64_t>(device + 2));
+      process.number(1, std::uint64_t{id} * kProcessesEach + static_cast<std::uint64_t>(device + 2));
       process.text(6, name);
-      descriptor.number(kUuid, process_of(device));
+      descriptor.number(kUuid, process_of(id, device));
       descriptor.text(kName, name);
       descriptor.message(kProcess, process);
       message.message(kDescriptor, descriptor);
@@ -132,7 +141,7 @@ class Perfetto {
     Message descriptor, message;
     descriptor.number(kUuid, track);
     descriptor.text(kName, name);
-    descriptor.number(kParent, process_of(own.device));
+    descriptor.number(kParent, process_of(own.process, own.device));
     message.message(kDescriptor, descriptor);
     packet(message);
   }
@@ -153,7 +162,7 @@ class Perfetto {
     unit.number(3, kSizeBytes);
     descriptor.number(kUuid, counter_track(id));
     descriptor.text(kName, "memory: " + std::string(trace_.text(counter.name)));
-    descriptor.number(kParent, process_of(counter.device));
+    descriptor.number(kParent, process_of(counter.process, counter.device));
     descriptor.message(kCounter, unit);
     message.message(kDescriptor, descriptor);
     packet(message);
@@ -189,7 +198,7 @@ class Perfetto {
     std::string name(trace_.name(i));
     if (name.empty()) name = to_string(site.kind);
     const auto [found, is_new] = names_.try_emplace(name, names_.size() + 1);
-    event.number(kType, kSliceBegin);
+    event.number(kType, site.kind == SpanKind::instant ? kInstant : kSliceBegin);
     event.number(kTrackUuid, track);
     event.number(kNameIid, found->second);
     event.text(kCategories, to_string(site.kind));
@@ -206,8 +215,11 @@ class Perfetto {
       members += (members.empty() ? "" : ", ") + std::string(trace_.text(trace_.members()[m].op));
     }
     annotate(event, "members", members);
-    if (flows_[i]) event.fixed64(kFlow, std::uint64_t{i} + 1);
-    if (trace_.cause(i) != kNone) event.fixed64(kFlow, std::uint64_t{trace_.cause(i)} + 1);
+    arguments_.for_each(i, [&](const ArgumentColumn& column, std::size_t at) { annotate(event, column, at); });
+    // An arrow has a number of its own: of several with one number a viewer makes a chain.
+    for (; next_end_ < ends_.size() && ends_[next_end_].span == i; ++next_end_) {
+      event.fixed64(kFlow, std::uint64_t{ends_[next_end_].arrow} + 1);
+    }
     message.number(kTimestamp, time(trace_.start(i)));
     message.message(kTrackEvent, event);
     if (is_new) {
@@ -236,10 +248,30 @@ class Perfetto {
     event.message(kAnnotation, annotation);
   }
 
+  void annotate(Message& event, const ArgumentColumn& column, std::size_t at) const {
+    Message annotation;
+    annotation.text(10, trace_.text(column.name));
+    switch (column.type) {
+      case ArgumentType::integer: annotation.number(4, static_cast<std::uint64_t>(column.integer(at))); break;
+      case ArgumentType::real: annotation.fixed64(5, std::bit_cast<std::uint64_t>(column.real(at))); break;
+      case ArgumentType::text: annotation.text(6, trace_.text(column.text(at))); break;
+    }
+    event.message(kAnnotation, annotation);
+  }
+
+  struct ArrowEnd {
+    SpanId span;
+    std::uint32_t arrow;
+    auto operator<=>(const ArrowEnd&) const = default;
+  };
+
   const Trace& trace_;
   const Sink& sink_;
   const std::vector<std::uint32_t> rows_;
-  std::vector<bool> flows_;                            // per span: whether something was caused by it
+  ArgumentsInOrder arguments_;
+  std::vector<Flow> arrows_;    // from causes, and flows
+  std::vector<ArrowEnd> ends_;  // of those, by span
+  std::size_t next_end_ = 0;
   std::map<std::uint64_t, std::vector<SpanId>> open_;  // per track
   std::unordered_map<std::string, std::uint64_t> names_;
   std::string out_;

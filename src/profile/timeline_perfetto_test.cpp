@@ -85,6 +85,10 @@ TEST(PerfettoTimeline, HasEverySpanAsASliceThatNests) {
            .duration_ns = 1 + below(300),
            .correlation = static_cast<std::uint32_t>(below(10))});
     }
+    for (int i = 0; i < 20; ++i) {
+      const auto from = static_cast<SpanId>(below(50)), to = static_cast<SpanId>(below(50));
+      if (from != to) trace.add_flow(from, to);
+    }
     trace.finish();
     std::string file;
     write_perfetto(trace, [&](std::string_view piece) { file += piece; });
@@ -115,6 +119,9 @@ TEST(PerfettoTimeline, HasEverySpanAsASliceThatNests) {
         ASSERT_TRUE(open[track].empty() || open[track].back().first <= time);
         open[track].emplace_back(time, names.at(find(event, 10)->value));
         for (const Field& field : event) flows[field.value] += field.number == 47 ? 1 : 0;
+      } else if (find(event, 9)->value == 3) {  // an instant
+        slices.emplace(names.at(find(event, 10)->value), std::pair(time, time));
+        for (const Field& field : event) flows[field.value] += field.number == 47 ? 1 : 0;
       } else {
         ASSERT_EQ(find(event, 9)->value, 2u);
         ASSERT_FALSE(open[track].empty());
@@ -131,8 +138,12 @@ TEST(PerfettoTimeline, HasEverySpanAsASliceThatNests) {
       EXPECT_TRUE(std::any_of(first, last, [&](const auto& slice) { return slice.second == times; }));
       caused += trace.cause(i) != kNone ? 1 : 0;
     }
-    for (const auto& [id, count] : flows) seen += count > 1 ? count - 1 : 0;
-    EXPECT_EQ(seen, caused);
+    // Every arrow has a number, which both its ends say.
+    for (const auto& [id, count] : flows) {
+      EXPECT_TRUE(count == 0 || count == 2) << id;
+      seen += count / 2;
+    }
+    EXPECT_EQ(seen, caused + static_cast<int>(trace.flows().size()));
   }
 }
 
@@ -189,11 +200,16 @@ TEST(PerfettoTimeline, SaysWhatSpansCarry) {
              .start_ns = 5,
              .duration_ns = 7,
              .run = 3});
+  trace.add_argument(0, trace.add_column("registers", ArgumentType::integer), std::int64_t{-40});
+  trace.add_argument(0, trace.add_column("share", ArgumentType::real), 0.25);
+  trace.add_argument(0, trace.add_column("file", ArgumentType::text), "a.txt");
   trace.finish();
   std::string bytes;
   write_perfetto(trace, [&](std::string_view piece) { bytes += piece; });
   std::map<std::string, std::string> texts;
   std::map<std::string, std::uint64_t> numbers;
+  std::map<std::string, std::int64_t> integers;
+  std::map<std::string, double> reals;
   for (const Field& packet : fields(bytes)) {
     const auto parts = fields(packet.text);
     const Field* event = find(parts, 11);
@@ -204,10 +220,14 @@ TEST(PerfettoTimeline, SaysWhatSpansCarry) {
       const std::string key(find(annotation, 10)->text);
       if (const Field* text = find(annotation, 6)) texts[key] = text->text;
       if (const Field* number = find(annotation, 3)) numbers[key] = number->value;
+      if (const Field* number = find(annotation, 4)) integers[key] = static_cast<std::int64_t>(number->value);
+      if (const Field* number = find(annotation, 5)) reals[key] = std::bit_cast<double>(number->value);
     }
   }
-  EXPECT_EQ(texts,
-            (std::map<std::string, std::string>{{"op", "group"}, {"copy", "CPU->GPU"}, {"members", "mul, add"}}));
+  EXPECT_EQ(texts, (std::map<std::string, std::string>{
+                       {"op", "group"}, {"copy", "CPU->GPU"}, {"members", "mul, add"}, {"file", "a.txt"}}));
+  EXPECT_EQ(integers, (std::map<std::string, std::int64_t>{{"registers", -40}}));
+  EXPECT_EQ(reals, (std::map<std::string, double>{{"share", 0.25}}));
   EXPECT_EQ(numbers, (std::map<std::string, std::uint64_t>{{"run", 3}, {"bytes", 4096}, {"flops", 1'000'000}}));
 }
 

@@ -17,6 +17,11 @@ inline constexpr std::uint32_t kRowsPerTrack = 64;
 /// Each span to the first row of its track where it lies inside, or after, what is there: spans of a row never cross.
 std::vector<std::uint32_t> rows_of(const Trace& trace);
 
+/// Timelines show the host and every GPU of a process as processes of their own: so many numbers has each.
+inline constexpr int kProcessesEach = 8192;
+/// "host", "GPU 0"; "rank 1 GPU 0" where there are several processes.
+std::string place_name(const Trace& trace, ProcessId process, int device);
+
 /// What the counter is at the end of the recording, said once more: so that it is drawn up to there.
 Sample at_the_end(const Trace& trace, const Sample& last);
 

@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 #include <simdjson.h>
 
+#include <cmath>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "paoding/error.h"
@@ -98,6 +100,61 @@ TEST(Timeline, PutsCrossingSpansOnRowsOfTheirOwn) {
       }
     }
   }
+}
+
+TEST(Timeline, ShowsInstantsArgumentsFlowsAndProcesses) {
+  Trace trace;
+  trace.add_process(11, 0, "train");
+  const ProcessId second = trace.add_process(12, 1, "train");
+  const TrackId host = trace.add_track(TrackKind::thread, "thread0"),
+                other = trace.add_track(TrackKind::thread, "thread0", -1, second),
+                gpu = trace.add_track(TrackKind::stream, "stream 7", 0, second);
+  const SiteId work = trace.add_site({.name = "work"});
+  trace.add({.track = host, .site = work, .start_ns = 1000, .duration_ns = 5000});
+  trace.add({.track = other, .site = work, .start_ns = 2000, .duration_ns = 5000});
+  trace.add({.track = gpu, .site = work, .start_ns = 8000, .duration_ns = 1000});
+  trace.add({.track = host, .site = trace.add_site({.name = "epoch", .kind = SpanKind::instant}), .start_ns = 3000});
+  for (const auto& [from, to] : {std::pair{0, 2}, {1, 2}, {0, 1}}) {
+    trace.add_flow(static_cast<SpanId>(from), static_cast<SpanId>(to));
+  }
+  trace.add_argument(2, trace.add_column("registers", ArgumentType::integer), std::int64_t{40});
+  trace.add_argument(2, trace.add_column("share", ArgumentType::real), 0.25);
+  trace.add_argument(3, trace.add_column("share", ArgumentType::real), std::nan(""));
+  trace.add_argument(3, trace.add_column("file", ArgumentType::text), "a \"b\"");
+  trace.finish();
+  simdjson::dom::parser parser;
+  simdjson::dom::element doc;
+  ASSERT_EQ(parser.parse(timeline_json(trace)).get(doc), simdjson::SUCCESS) << timeline_json(trace);
+  std::map<std::int64_t, std::string> processes;
+  std::map<std::int64_t, std::pair<double, double>> flows;  // by number: from when to when
+  int instants = 0;
+  for (simdjson::dom::element event : doc["traceEvents"]) {
+    const std::string_view ph = event["ph"], name = event["name"];
+    if (name == "process_name") {
+      EXPECT_TRUE(processes.emplace(event["pid"], std::string_view(event["args"]["name"])).second);
+    }
+    if (ph == "s") flows[std::int64_t(event["id"])].first = double(event["ts"]);
+    if (ph == "f") flows[std::int64_t(event["id"])].second = double(event["ts"]);
+    if (ph == "i") {
+      ++instants;
+      EXPECT_EQ(name, "epoch");
+      EXPECT_EQ(double(event["ts"]), 2.0);
+      EXPECT_EQ(std::string_view(event["s"]), "t");
+      EXPECT_EQ(std::string_view(event["args"]["file"]), "a \"b\"");
+      EXPECT_EQ(std::string_view(event["args"]["share"]), "nan");
+    }
+    if (ph == "X" && double(event["ts"]) == 7.0) {
+      EXPECT_EQ(std::int64_t(event["args"]["registers"]), 40);
+      EXPECT_EQ(double(event["args"]["share"]), 0.25);
+    }
+  }
+  EXPECT_EQ(instants, 1);
+  std::vector<std::string> names;
+  for (const auto& [pid, name] : processes) names.push_back(name);
+  EXPECT_EQ(names, (std::vector<std::string>{"rank 0 host", "rank 1 host", "rank 1 GPU 0"}));
+  std::multiset<std::pair<double, double>> between;
+  for (const auto& [id, times] : flows) between.insert(times);
+  EXPECT_EQ(between, (std::multiset<std::pair<double, double>>{{0, 1}, {0, 7}, {1, 7}}));
 }
 
 TEST(Timeline, OfNothingIsStillJson) {

@@ -29,6 +29,7 @@ std::string_view to_string(SpanKind kind) {
     case SpanKind::host: return "host";
     case SpanKind::recording: return "recording";
     case SpanKind::replay: return "replay";
+    case SpanKind::instant: return "instant";
   }
   return "?";
 }
@@ -55,17 +56,21 @@ StringId Trace::intern(std::string_view text) {
   return id;
 }
 
-TrackId Trace::add_track(TrackKind kind, std::string_view name, int device) {
-  tracks_.push_back({kind, intern(name), device});
+TrackId Trace::add_track(TrackKind kind, std::string_view name, int device, ProcessId process) {
+  PD_ASSERT(process == 0 || process < processes_.size(), "a track names a process that is not there");
+  tracks_.push_back({kind, intern(name), device, process});
   return static_cast<TrackId>(tracks_.size() - 1);
 }
 
-CounterId Trace::add_counter(int device, std::string_view name) {
+CounterId Trace::add_counter(int device, std::string_view name, ProcessId process) {
+  PD_ASSERT(process == 0 || process < processes_.size(), "a counter names a process that is not there");
   const StringId id = intern(name);
-  const auto same = [&](const Counter& counter) { return counter.device == device && counter.name == id; };
+  const auto same = [&](const Counter& counter) {
+    return counter.device == device && counter.name == id && counter.process == process;
+  };
   const auto found = std::ranges::find_if(counters_, same);
   const auto counter = static_cast<CounterId>(found - counters_.begin());
-  if (found == counters_.end()) counters_.push_back({device, id});
+  if (found == counters_.end()) counters_.push_back({device, id, process});
   return counter;
 }
 
@@ -135,15 +140,16 @@ SpanId Trace::add(const Span& whole) {
             "a span names a track or site that is not there");
   PD_ASSERT(whole.duration_ns >= 0, "a span ends before it starts");
   Span span = whole;
+  if (sites_[span.site].kind == SpanKind::instant) span.duration_ns = 0;
   Cut cut;
   if (has_window_) {
-    const std::int64_t end = whole.start_ns + whole.duration_ns;
-    cut = {whole.start_ns<window_start_, end> window_end_};
-    if (end < window_start_ || whole.start_ns > window_end_) {
+    const std::int64_t start = span.start_ns, end = start + span.duration_ns;
+    cut = {start<window_start_, end> window_end_};
+    if (end < window_start_ || start > window_end_) {
       ++outside_;
       return kNone;
     }
-    span.start_ns = std::max(whole.start_ns, window_start_);
+    span.start_ns = std::max(start, window_start_);
     span.duration_ns = std::min(end, window_end_) - span.start_ns;
   }
   const auto id = static_cast<SpanId>(size());
@@ -236,7 +242,9 @@ void Trace::finish(Links links) {
     sort_spans();
     link_parents();
     link_causes();
+    link_feeds();
   }
+  sort_columns();
   if (outside_ > 0) {
     add_note("spans outside of the recording, left out", std::exchange(outside_, 0), Note::Kind::outside);
   }
@@ -272,6 +280,7 @@ bool Trace::has_sound_links() const {
 void Trace::forget_links() {
   std::fill(parent_.begin(), parent_.end(), kNone);
   std::fill(cause_.begin(), cause_.end(), kNone);
+  flows_.clear();
 }
 
 }  // namespace paoding::profile

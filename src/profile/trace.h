@@ -3,6 +3,8 @@
 // Columns, not objects: a span costs 40 bytes, and all text and constant facts sit once in its Site.
 #pragma once
 
+#include <bit>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -20,15 +22,26 @@ using TrackId = std::uint32_t;
 using SiteId = std::uint32_t;
 using SpanId = std::uint32_t;
 using CounterId = std::uint32_t;
+using ProcessId = std::uint32_t;
+using ColumnId = std::uint32_t;
 inline constexpr std::uint32_t kNone = 0xffffffffu;
 
 enum class TrackKind : std::uint8_t { thread, stream, copy_engine };
+
+/// Where tracks and counters are. One that nobody told of is {}.
+struct Process {
+  std::int32_t pid = 0;    // 0: not known
+  std::int32_t rank = -1;  // among those that work together; -1: alone
+  StringId name = 0;       // of the program
+  bool operator==(const Process&) const = default;
+};
 
 /// A line on which spans follow or contain each other.
 struct Track {
   TrackKind kind = TrackKind::thread;
   StringId name = 0;         // "thread0", "stream 7"
   std::int32_t device = -1;  // GPU number; -1 for threads
+  ProcessId process = 0;
 };
 
 /// What a span is. Outer kinds come first: of two spans with equal times the lower kind contains the other.
@@ -51,8 +64,9 @@ enum class SpanKind : std::uint8_t {
   host,       // any other host work, known by its name only
   recording,  // the recorder's own work
   replay,     // a launch of a graph on a GPU, of which only the ends were stamped: Trace::parts() says what is in it
+  instant,    // a moment that has a name, and no length
 };
-inline constexpr int kSpanKinds = static_cast<int>(SpanKind::replay) + 1;
+inline constexpr int kSpanKinds = static_cast<int>(SpanKind::instant) + 1;
 
 enum class Copy : std::uint8_t { none, host_to_device, device_to_host, same_device, device_to_device, host_to_host };
 
@@ -112,6 +126,32 @@ struct Span {
   double flops = -1;              // -1: the site's
 };
 
+/// That one span goes on with what another one made or brought: a span may be at either end of many.
+struct Flow {
+  SpanId from = 0, to = 0;
+  auto operator<=>(const Flow&) const = default;
+};
+
+enum class ArgumentType : std::uint8_t { integer, real, text };
+
+/// What an argument is; text is interned.
+struct Argument {
+  ColumnId column = 0;
+  std::uint64_t bits = 0;
+  bool operator==(const Argument&) const = default;
+};
+
+/// An argument that some spans carry, beside what all of them have: registers, a file's name.
+struct ArgumentColumn {
+  StringId name = 0;
+  ArgumentType type = ArgumentType::integer;
+  std::vector<SpanId> of = {};           // after finish() in their order, each once
+  std::vector<std::uint64_t> bits = {};  // for each
+  std::int64_t integer(std::size_t at) const { return static_cast<std::int64_t>(bits[at]); }
+  double real(std::size_t at) const { return std::bit_cast<double>(bits[at]); }
+  StringId text(std::size_t at) const { return static_cast<StringId>(bits[at]); }
+};
+
 /// How a span that is longer than the trace's window was cut.
 struct Cut {
   bool at_start = false, at_end = false;
@@ -156,6 +196,7 @@ struct Memory {
 struct Counter {
   std::int32_t device = -1;  // -1: of the host
   StringId name = 0;         // "arenas"
+  ProcessId process = 0;
 };
 
 /// What a counter is from a moment on, until the next of it.
@@ -186,12 +227,22 @@ class Trace {
 
   // ---- filling ----
   StringId intern(std::string_view text);
-  TrackId add_track(TrackKind kind, std::string_view name, int device = -1);
+  /// Equal arguments give the same id; the first is 0, where tracks are that are not said to be anywhere.
+  ProcessId add_process(int pid, int rank, std::string_view name);
+  TrackId add_track(TrackKind kind, std::string_view name, int device = -1, ProcessId process = 0);
   /// The same facts give the same id.
   SiteId add_site(const SiteInfo& info);
   /// Room for so many spans in all.
   void reserve(std::size_t spans);
   SpanId add(const Span& span);
+  /// Equal arguments give the same id.
+  ColumnId add_column(std::string_view name, ArgumentType type);
+  /// Of a span that was added, with the column's type; the last one of a column counts.
+  void add_argument(SpanId span, ColumnId column, std::int64_t value);
+  void add_argument(SpanId span, ColumnId column, double value);
+  void add_argument(SpanId span, ColumnId column, std::string_view value);
+  /// Between spans that were added. What caused a span need not be said once more.
+  void add_flow(SpanId from, SpanId to);
   /// Of a span that was cut before it was added.
   void set_cut(SpanId i, Cut cut);
   /// One that says what a span costs is no note then.
@@ -201,7 +252,7 @@ class Trace {
   void add_limit(const Limit& limit) { limits_.push_back(limit); }
   void add_memory(Memory memory) { memory_.push_back(std::move(memory)); }
   /// Equal arguments give the same id.
-  CounterId add_counter(int device, std::string_view name);
+  CounterId add_counter(int device, std::string_view name, ProcessId process = 0);
   void add_sample(const Sample& sample);
   /// What was recorded, in ns of steady_ns(); said before the first add(). Spans are cut to it, and those outside of
   /// it, for which add() returns kNone, are counted in a note. Without one the window is from the first start to the
@@ -241,6 +292,14 @@ class Trace {
 
   std::string_view text(StringId id) const { return strings_[id]; }
   const std::vector<Track>& tracks() const { return tracks_; }
+  const std::vector<Process>& processes() const { return processes_; }
+  /// "rank 1", "process 4711"; "" where there is one process only.
+  std::string process_name(ProcessId id) const;
+  /// "thread0"; "rank 1 thread0" where there are several processes.
+  std::string track_name(TrackId id) const;
+  const std::vector<ArgumentColumn>& columns() const { return columns_; }
+  /// Those that were added, and of feeds to what launched the run that reads them; each once, in order.
+  const std::vector<Flow>& flows() const { return flows_; }
   const std::vector<Site>& sites() const { return sites_; }
   const std::vector<Member>& members() const { return members_; }
   const std::vector<Note>& notes() const { return notes_; }
@@ -272,11 +331,15 @@ class Trace {
   void sort_spans();
   void link_parents();
   void link_causes();
+  void link_feeds();
+  void add_bits(SpanId span, ColumnId column, ArgumentType type, std::uint64_t bits);
+  void sort_columns();
   void sort_samples();
 
   std::deque<std::string> strings_;  // a deque: its strings never move
   std::unordered_map<std::string_view, StringId> string_ids_;
   std::unordered_map<std::string, SiteId> site_ids_;
+  std::vector<Process> processes_;
   std::vector<Track> tracks_;
   std::vector<Site> sites_;
   std::vector<Member> members_;
@@ -287,6 +350,8 @@ class Trace {
   std::vector<Memory> memory_;
   std::vector<Counter> counters_;
   std::vector<Sample> samples_;
+  std::vector<ArgumentColumn> columns_;
+  std::vector<Flow> flows_;
 
   // one entry per span
   std::vector<std::int64_t> start_, duration_;
@@ -305,6 +370,25 @@ class Trace {
   std::uint64_t outside_ = 0;  // spans that are not in the window
   std::vector<SpanId> runs_;
   std::int64_t first_ns_ = 0, last_ns_ = 0;
+};
+
+/// The arguments of spans, for who goes through those in their order.
+class ArgumentsInOrder {
+ public:
+  explicit ArgumentsInOrder(const Trace& trace) : trace_(trace), at_(trace.columns().size(), 0) {}
+  /// Calls `take` with the column and the place in it of every argument of a span, which is behind the one before.
+  template <class Take>
+  void for_each(SpanId span, Take&& take) {
+    for (std::size_t c = 0; c < at_.size(); ++c) {
+      const ArgumentColumn& column = trace_.columns()[c];
+      while (at_[c] < column.of.size() && column.of[at_[c]] < span) ++at_[c];
+      if (at_[c] < column.of.size() && column.of[at_[c]] == span) take(column, at_[c]);
+    }
+  }
+
+ private:
+  const Trace& trace_;
+  std::vector<std::size_t> at_;
 };
 
 }  // namespace paoding::profile

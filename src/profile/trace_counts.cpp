@@ -31,6 +31,25 @@ std::vector<CompilePart> compile_parts(const Trace& trace) {
   return made;
 }
 
+std::vector<Instants> count_instants(const Trace& trace) {
+  std::map<std::string_view, Instants> by_name;
+  for (SpanId i = 0; i < trace.size(); ++i) {
+    if (trace.kind(i) != SpanKind::instant) continue;
+    const std::int64_t ns = trace.start(i) - trace.window_start();
+    Instants& own = by_name.try_emplace(trace.name(i), Instants{"", 0, ns, ns}).first->second;
+    own.count += 1;
+    own.first_ns = std::min(own.first_ns, ns);
+    own.last_ns = std::max(own.last_ns, ns);
+  }
+  std::vector<Instants> all;
+  for (auto& [name, own] : by_name) {
+    own.name = name;
+    all.push_back(std::move(own));
+  }
+  std::ranges::stable_sort(all, {}, &Instants::first_ns);
+  return all;
+}
+
 Records count_records(const Trace& trace) {
   Records records{.received = trace.size()};
   std::vector<bool> is_known(trace.sites().size());  // replays whose kernels are

@@ -10,6 +10,8 @@ namespace paoding::profile {
 
 /// The parts of making programs, the longest first; what is in none is "the rest".
 std::vector<CompilePart> compile_parts(const Trace& trace);
+/// On host and GPUs, by name.
+std::vector<Instants> count_instants(const Trace& trace);
 Records count_records(const Trace& trace);
 
 }  // namespace paoding::profile

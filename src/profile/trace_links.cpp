@@ -30,6 +30,11 @@ class Numbered {
     look_up(number);
     return from_ == to_ ? kNone : spans_[to_ - 1].span;
   }
+  /// Of the first.
+  SpanId first(std::uint32_t number) {
+    look_up(number);
+    return from_ == to_ ? kNone : spans_[from_].span;
+  }
   template <class Take>
   void for_each(Take&& take) const {
     for (const Entry& entry : spans_) take(entry.number, entry.span);
@@ -81,7 +86,7 @@ void Trace::link_parents() {
     }
     PD_ASSERT(parent_[i] == kNone || parent_[i] < i, "a span's parent starts after it or is on a later track");
     if (run_[i] == 0 && parent_[i] != kNone) run_[i] = run_[parent_[i]];
-    open.push_back(i);
+    if (kind(i) != SpanKind::instant) open.push_back(i);
   }
 }
 
@@ -93,7 +98,8 @@ void Trace::link_causes() {
     correlated.add(correlation_[i], i);  // the innermost comes last
     const SpanKind of = kind(i);
     if (of == SpanKind::launch || of == SpanKind::compute) launches.add(run_[i], i);
-    if (of == SpanKind::memcpy) copies.add(run_[i], i);
+    const bool has_own_number = parent_[i] == kNone || run_[parent_[i]] != run_[i];
+    if (of == SpanKind::memcpy && has_own_number) copies.add(run_[i], i);
   }
   for (Numbered* numbered : {&correlated, &launches, &copies}) numbered->sort();
 
@@ -125,6 +131,29 @@ void Trace::link_causes() {
       cause_[work->span] = next->span;
       if (std::next(next) != steps.end() && std::next(next)->of() == of) ++next;
     }
+  }
+}
+
+// From what was handed in for a run (the copies to a GPU, where there were any) to the run's first launch.
+void Trace::link_feeds() {
+  std::vector<bool> is_copied(size());
+  std::vector<Step> sources;
+  Numbered launches;
+  for (SpanId i = 0; i < size(); ++i) {
+    if (on_gpu(i)) continue;
+    if (kind(i) == SpanKind::launch) launches.add(run_[i], i);
+    const SpanId p = parent_[i];
+    if (kind(i) != SpanKind::memcpy || p == kNone || kind(p) != SpanKind::feed || run_[p] == 0) continue;
+    is_copied[p] = true;
+    sources.push_back({run_[p], 0, 0, i});
+  }
+  launches.sort();
+  for (SpanId i = 0; i < size(); ++i) {
+    if (kind(i) == SpanKind::feed && run_[i] != 0 && !is_copied[i]) sources.push_back({run_[i], 0, 0, i});
+  }
+  for (const Step& source : sources) {
+    const SpanId launch = launches.first(source.run);
+    if (launch != kNone && start(launch) >= start(source.span)) flows_.push_back({source.span, launch});
   }
 }
 

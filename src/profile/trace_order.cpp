@@ -83,13 +83,20 @@ void Trace::sort_spans() {
   permute(flops_, order);
   permute(cut_, order);
   const auto is_linked = [](SpanId id) { return id != kNone; };
-  if (std::ranges::none_of(parent_, is_linked) && std::ranges::none_of(cause_, is_linked)) return;
+  if (std::ranges::none_of(parent_, is_linked) && std::ranges::none_of(cause_, is_linked) && columns_.empty() &&
+      flows_.empty()) {
+    return;
+  }
   std::vector<SpanId> place(size());
   for (SpanId i = 0; i < order.size(); ++i) place[order[i]] = i;
   permute(parent_, order);
   permute(cause_, order);
   for (SpanId& p : parent_) p = p == kNone ? kNone : place[p];
   for (SpanId& c : cause_) c = c == kNone ? kNone : place[c];
+  for (ArgumentColumn& column : columns_) {
+    for (SpanId& of : column.of) of = place[of];
+  }
+  for (Flow& flow : flows_) flow = {place[flow.from], place[flow.to]};
 }
 
 }  // namespace paoding::profile

@@ -11,6 +11,7 @@
 #include <map>
 #include <numeric>
 #include <random>
+#include <set>
 #include <tuple>
 
 namespace paoding::profile {
@@ -182,6 +183,112 @@ TEST(Trace, OfAnyOrderIsSortedByTrackStartAndContainment) {
           << "round " << round << ", span " << i;
     }
   }
+}
+
+// Spans are renamed by their order; what they carry and what flows between them goes with them, each once.
+TEST(Trace, KeepsArgumentsAndFlowsOfSpansThatItSorts) {
+  std::mt19937 random(9);
+  const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
+  for (int round = 0; round < 100; ++round) {
+    Trace trace;
+    trace.set_window(0, 900);
+    const TrackId tracks[] = {trace.add_track(TrackKind::thread, "a"), trace.add_track(TrackKind::stream, "b", 0)};
+    const ColumnId numbers = trace.add_column("number", ArgumentType::integer),
+                   texts = trace.add_column("text", ArgumentType::text),
+                   reals = trace.add_column("real", ArgumentType::real);
+    EXPECT_EQ(trace.add_column("number", ArgumentType::integer), numbers);
+    EXPECT_NE(trace.add_column("number", ArgumentType::real), numbers);
+    // A span is known by its start, which no other has, and carries that.
+    std::map<std::int64_t, std::int64_t> expected;
+    std::set<std::pair<std::int64_t, std::int64_t>> flows;
+    std::vector<std::int64_t> starts(1000), added;
+    std::iota(starts.begin(), starts.end(), 0);
+    std::ranges::shuffle(starts, random);
+    std::map<std::int64_t, SpanId> ids;
+    for (std::size_t i = 0; i < 60; ++i) {
+      const bool is_instant = below(3) == 0;
+      const SpanId id =
+          trace.add({.track = tracks[below(2)],
+                     .site = trace.add_site({.name = "n", .kind = is_instant ? SpanKind::instant : SpanKind::host}),
+                     .start_ns = starts[i],
+                     .duration_ns = static_cast<std::int64_t>(below(200))});
+      EXPECT_EQ(id == kNone, starts[i] > 900);
+      if (id == kNone) continue;
+      ids[starts[i]] = id;
+      added.push_back(starts[i]);
+      if (below(2) == 0) continue;
+      trace.add_argument(id, numbers, std::int64_t{-1});
+      trace.add_argument(id, numbers, starts[i]);  // the last counts
+      trace.add_argument(id, texts, std::to_string(starts[i]));
+      trace.add_argument(id, reals, 0.5 * static_cast<double>(starts[i]));
+      expected[starts[i]] = starts[i];
+    }
+    for (int i = 0; i < 80; ++i) {
+      const std::int64_t from = added[below(added.size())], to = added[below(added.size())];
+      trace.add_flow(ids[from], ids[to]);
+      flows.insert({from, to});
+    }
+    trace.finish();
+    std::map<std::int64_t, std::int64_t> seen;
+    ArgumentsInOrder arguments(trace);
+    for (SpanId i = 0; i < trace.size(); ++i) {
+      if (trace.kind(i) == SpanKind::instant) {
+        EXPECT_EQ(trace.duration(i), 0);
+      }
+      int count = 0;
+      arguments.for_each(i, [&](const ArgumentColumn& column, std::size_t at) {
+        ++count;
+        if (column.type == ArgumentType::integer) seen[trace.start(i)] = column.integer(at);
+        if (column.type == ArgumentType::text) {
+          EXPECT_EQ(trace.text(column.text(at)), std::to_string(trace.start(i)));
+        }
+        if (column.type == ArgumentType::real) {
+          EXPECT_EQ(column.real(at), 0.5 * static_cast<double>(trace.start(i)));
+        }
+      });
+      EXPECT_TRUE(count == 0 || count == 3) << count;
+    }
+    EXPECT_EQ(seen, expected);
+    std::set<std::pair<std::int64_t, std::int64_t>> kept;
+    for (const Flow& flow : trace.flows()) kept.insert({trace.start(flow.from), trace.start(flow.to)});
+    EXPECT_EQ(kept, flows);
+    EXPECT_EQ(trace.flows().size(), flows.size());
+  }
+}
+
+// A run reads what two feeds have brought, one of them by a copy; what is fed for the next run is not its.
+TEST(Trace, LetsWhatIsFedFlowToTheLaunchOfItsRun) {
+  Trace trace;
+  const TrackId host = trace.add_track(TrackKind::thread, "thread0");
+  const auto add = [&](const char* name, SpanKind kind, std::int64_t start, std::int64_t end, std::uint32_t run = 0) {
+    trace.add({.track = host,
+               .site = trace.add_site({.name = name, .kind = kind}),
+               .start_ns = start,
+               .duration_ns = end - start,
+               .run = run});
+  };
+  add("small", SpanKind::feed, 0, 5, 3);
+  add("large", SpanKind::feed, 6, 20, 3);
+  add("copy", SpanKind::memcpy, 8, 15, 90);
+  add("run", SpanKind::run, 30, 90, 3);
+  add("first launch", SpanKind::launch, 40, 50);
+  add("second launch", SpanKind::launch, 60, 70);
+  add("next", SpanKind::feed, 71, 72, 4);
+  trace.finish();
+  const std::vector<Flow> expected{{find(trace, "small"), find(trace, "first launch")},
+                                   {find(trace, "copy"), find(trace, "first launch")}};
+  EXPECT_EQ(trace.flows(), expected);
+}
+
+TEST(Trace, NamesTracksByTheirProcessWhereThereAreSeveral) {
+  Trace trace;
+  EXPECT_EQ(trace.add_process(7, -1, "train"), 0u);
+  const TrackId first = trace.add_track(TrackKind::thread, "thread0");
+  EXPECT_EQ(trace.track_name(first), "thread0");
+  const ProcessId other = trace.add_process(8, 1, "train");
+  EXPECT_EQ(trace.add_process(8, 1, "train"), other);
+  EXPECT_EQ(trace.track_name(first), "process 7 thread0");
+  EXPECT_EQ(trace.track_name(trace.add_track(TrackKind::stream, "stream 7", 0, other)), "rank 1 stream 7");
 }
 
 // As many launches of an instance as there are, then the last one; of runs whose numbers come in any order.

@@ -48,7 +48,14 @@ void add_kernel(const CuptiLaunches::Graph& launch, profile::SiteId site, const 
   static const profile::SiteId stamp =
       Recorder::add_site({.name = "stamp", .op = "stamp", .kind = profile::SpanKind::kernel});
   const profile::SiteId seen = is_stamp(activity) ? stamp : run_as(site, activity);
-  Recorder::add_gpu(seen, launch.run, activity.start_ns, activity.duration_ns, track, launch.run);
+  const std::array<profile::SpanArgument, 4> arguments{{{"registers", activity.registers},
+                                                        {"shared bytes", activity.shared_bytes},
+                                                        {"threads", activity.threads},
+                                                        {"CTAs", activity.ctas}}};
+  const bool is_kernel = activity.kind == gpu::GpuActivity::Kind::kernel;
+  Recorder::add_gpu(
+      seen, launch.run, activity.start_ns, activity.duration_ns, track, launch.run,
+      is_kernel ? std::span<const profile::SpanArgument>(arguments) : std::span<const profile::SpanArgument>());
 }
 
 // Every activity by its node. Launches of a twin are numbered by CUPTI as they were made; what a conditional node runs

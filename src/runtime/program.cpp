@@ -53,7 +53,8 @@ std::uint64_t next_number() {
 // What run() reads stands first: behind a long run caches are cold.
 struct alignas(64) Program::Compiled {
   std::atomic<bool> is_in_use{false};
-  bool is_ready = false;  // every input has been set
+  bool is_ready = false;       // every input has been set
+  std::uint32_t next_run = 0;  // its number; 0: has none yet
   bool writes_parameters = false;
   enum class Last : std::uint8_t { none, threw, ended } last = Last::none;  // run
   profile::SiteId run_site = 0;
@@ -113,13 +114,20 @@ struct alignas(64) Program::Compiled {
     arena->holder = 0;
     printed.clear();
     profile::Recorder::before_run();
-    const std::uint32_t execution = profile::Recorder::active() ? profile::Recorder::next_run() : 0;
+    const std::uint32_t execution = profile::Recorder::active() ? next_execution() : 0;
+    next_run = 0;
     const profile::LongSpanScope seen(run_site, execution);
     if (execution != 0 && memory_told != profile::Recorder::session()) [[unlikely]]
       tell_memory();
     run_in_order(execution);
     last = Last::ended;
     arena->holder = number;
+  }
+
+  // What is fed belongs to the run that comes next.
+  std::uint32_t next_execution() {
+    if (next_run == 0) next_run = profile::Recorder::next_run();
+    return next_run;
   }
 
   void tell_memory() {
@@ -269,7 +277,7 @@ struct alignas(64) Program::Compiled {
   template <class... Value>
   void set_input(std::size_t at, const Value&... value) {
     static const profile::SiteId site = profile::Recorder::add_site({.name = "feed", .kind = profile::SpanKind::feed});
-    const profile::SpanScope seen(site);
+    const profile::SpanScope seen(site, profile::Recorder::active() ? next_execution() : 0);
     executor->write(plan.inputs[at].second, value...);
     if (std::exchange(is_set[at], 1) == 0) is_ready = ++set_count == is_set.size();
   }

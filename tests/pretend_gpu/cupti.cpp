@@ -57,6 +57,10 @@ std::size_t put(std::uint8_t* at, const Ran& ran, CUpti_ActivityKind kind) {
   record.correlationId = ran.piece.correlation;
   record.graphId = ran.piece.graph, record.graphNodeId = ran.piece.node;
   if constexpr (requires { record.name; }) record.name = ran.piece.name.c_str();
+  if constexpr (requires { record.registersPerThread; }) {
+    record.registersPerThread = 40, record.staticSharedMemory = 1000, record.dynamicSharedMemory = 24;
+    record.blockX = 64, record.blockY = 2, record.blockZ = 1, record.gridX = 3, record.gridY = record.gridZ = 1;
+  }
   if constexpr (requires { record.copyKind; }) {
     const auto host = static_cast<std::uint8_t>(ran.piece.is_pageable ? CUPTI_ACTIVITY_MEMORY_KIND_PAGEABLE
                                                                       : CUPTI_ACTIVITY_MEMORY_KIND_PINNED);

@@ -112,6 +112,28 @@ TEST_F(ProfileOnAGpu, FindsEveryKernelByItsNodeWhateverItsTime) {
 }
 
 // What was launched while CUPTI looked dies when it is launched again.
+TEST_F(ProfileOnAGpu, KeepsWhatKernelsWereLaunchedWith) {
+  Profiler seen;
+  program_->run();
+  program_->wait();
+  seen.end();
+  const profile::Trace& trace = seen.trace();
+  profile::ArgumentsInOrder arguments(trace);
+  int on_gpu = 0;
+  for (profile::SpanId i = 0; i < trace.size(); ++i) {
+    std::map<std::string, std::int64_t> own;
+    arguments.for_each(i, [&](const profile::ArgumentColumn& column, std::size_t at) {
+      own[std::string(trace.text(column.name))] = column.integer(at);
+    });
+    const bool is_kernel = trace.on_gpu(i) && trace.kind(i) == profile::SpanKind::kernel;
+    on_gpu += is_kernel;
+    const std::map<std::string, std::int64_t> expected{
+        {"registers", 40}, {"shared bytes", 1024}, {"threads", 128}, {"CTAs", 3}};
+    EXPECT_EQ(own, is_kernel ? expected : (std::map<std::string, std::int64_t>{})) << trace.name(i);
+  }
+  EXPECT_GE(on_gpu, 5);
+}
+
 TEST_F(ProfileOnAGpu, LeavesGraphsThatCanBeLaunched) {
   const Recorded first = record(true);
   for (int i = 0; i < 3; ++i) program_->run();

@@ -276,6 +276,20 @@ TEST_F(StampsOnAGpu, SeeCopiesThatTheHostDoesNotWaitFor) {
     EXPECT_GT(trace.duration(i), 0);
   }
   EXPECT_EQ(on_gpu, 2);
+  // Both flow to the launch, which caused the kernels.
+  ASSERT_EQ(trace.flows().size(), 2u);
+  for (const profile::Flow& flow : trace.flows()) {
+    EXPECT_EQ(trace.site(flow.from).copy, profile::Copy::host_to_device);
+    EXPECT_EQ(trace.kind(flow.to), SpanKind::launch);
+    EXPECT_EQ(trace.kind(trace.parent(flow.from)), SpanKind::feed);
+    EXPECT_EQ(trace.run(trace.parent(flow.from)), trace.run(flow.to));
+  }
+  int caused = 0;
+  for (profile::SpanId i = 0; i < trace.size(); ++i) {
+    const bool is_of_launch = trace.cause(i) == trace.flows()[0].to;
+    caused += is_of_launch && trace.on_gpu(i) && trace.kind(i) != SpanKind::memcpy ? 1 : 0;
+  }
+  EXPECT_GT(caused, 0);
 }
 
 // A short run that has too little time for them: most of its replays are as ever.

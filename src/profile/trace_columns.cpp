@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// What stands beside the spans of a trace: processes, arguments that some of them carry, flows between them.
+#include <algorithm>
+#include <numeric>
+
+#include "base/check.h"
+#include "profile/trace.h"
+
+namespace paoding::profile {
+
+ProcessId Trace::add_process(int pid, int rank, std::string_view name) {
+  const Process process{pid, rank, intern(name)};
+  const auto found = std::ranges::find(processes_, process);
+  const auto id = static_cast<ProcessId>(found - processes_.begin());
+  if (found == processes_.end()) processes_.push_back(process);
+  return id;
+}
+
+std::string Trace::process_name(ProcessId id) const {
+  if (processes_.size() < 2) return "";
+  const Process& process = processes_[id];
+  return process.rank >= 0 ? fmt::format("rank {}", process.rank) : fmt::format("process {}", process.pid);
+}
+
+std::string Trace::track_name(TrackId id) const {
+  const std::string process = process_name(tracks_[id].process);
+  return fmt::format("{}{}{}", process, process.empty() ? "" : " ", text(tracks_[id].name));
+}
+
+ColumnId Trace::add_column(std::string_view name, ArgumentType type) {
+  const StringId id = intern(name);
+  const auto same = [&](const ArgumentColumn& column) { return column.name == id && column.type == type; };
+  const auto found = std::ranges::find_if(columns_, same);
+  const auto column = static_cast<ColumnId>(found - columns_.begin());
+  if (found == columns_.end()) columns_.push_back({.name = id, .type = type});
+  return column;
+}
+
+void Trace::add_bits(SpanId span, ColumnId column, ArgumentType type, std::uint64_t bits) {
+  PD_ASSERT(span < size() && column < columns_.size() && columns_[column].type == type,
+            "an argument of a span or a column that is not there, or of another type");
+  columns_[column].of.push_back(span);
+  columns_[column].bits.push_back(bits);
+}
+
+void Trace::add_argument(SpanId span, ColumnId column, std::int64_t value) {
+  add_bits(span, column, ArgumentType::integer, static_cast<std::uint64_t>(value));
+}
+
+void Trace::add_argument(SpanId span, ColumnId column, double value) {
+  add_bits(span, column, ArgumentType::real, std::bit_cast<std::uint64_t>(value));
+}
+
+void Trace::add_argument(SpanId span, ColumnId column, std::string_view value) {
+  add_bits(span, column, ArgumentType::text, intern(value));
+}
+
+void Trace::add_flow(SpanId from, SpanId to) {
+  PD_ASSERT(from < size() && to < size(), "a flow between spans that are not there");
+  flows_.push_back({from, to});
+}
+
+void Trace::sort_columns() {
+  for (ArgumentColumn& column : columns_) {
+    std::vector<std::size_t> order(column.of.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::ranges::stable_sort(order, {}, [&](std::size_t i) { return column.of[i]; });
+    std::vector<SpanId> of;
+    std::vector<std::uint64_t> bits;
+    for (const std::size_t i : order) {
+      if (of.empty() || of.back() != column.of[i]) {
+        of.push_back(column.of[i]);
+        bits.emplace_back();
+      }
+      bits.back() = column.bits[i];
+    }
+    column.of = std::move(of), column.bits = std::move(bits);
+  }
+  std::ranges::sort(flows_);
+  const auto again = std::ranges::unique(flows_);
+  flows_.erase(again.begin(), again.end());
+}
+
+}  // namespace paoding::profile
