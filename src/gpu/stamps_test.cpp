@@ -4,8 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
+
+#include "profile/clock.h"
 
 namespace paoding::gpu {
 namespace {
@@ -33,6 +36,39 @@ TEST(ClockLine, KeepsTwoMicrosecondsOverFiveMinutes) {
   EXPECT_TRUE(line.covers(gpu_of(299 * kSecond)));
   EXPECT_FALSE(line.covers(gpu_of(301 * kSecond)));
   EXPECT_LE(line.residual_ns(), 3000);
+}
+
+// The system's clock is set by 10 ms in the middle and slewed by 500 ppm for 20 s, as a time server does it. Both the
+// host's time and the line from the chip's go over the counter, and stay together; over the system's clock they do not.
+TEST(ClockLine, KeepsTwoMicrosecondsWhateverATimeServerDoes) {
+  constexpr double kTicksPerNs = 2.1;
+  constexpr std::int64_t kEnd = 300 * kSecond, kSet = 150 * kSecond, kSlew = 200 * kSecond;
+  const auto ticks_of = [](std::int64_t at) {
+    return std::uint64_t{1} << 40 | static_cast<std::uint64_t>(static_cast<double>(at) * kTicksPerNs);
+  };
+  const auto system_of = [](std::int64_t at) {
+    const std::int64_t slewed = std::clamp<std::int64_t>(at - kSlew, 0, 20 * kSecond);
+    return at + (at >= kSet ? 10'000'000 : 0) + slewed / 2000;
+  };
+  // As set_steady_ns() does it, 4 ms apart.
+  const auto read = [&](std::int64_t at) { return profile::CounterReading{ticks_of(at), system_of(at)}; };
+  const auto host = profile::CounterLine::through(read(0), read(4'000'000));
+  std::mt19937 random(5);
+  ClockLine by_counter, by_system;
+  for (std::int64_t at = 4'000'000; at <= kEnd; at += kSecond) {
+    const auto off = static_cast<std::int64_t>(random() % 2500) - 1250;
+    by_counter.add({host.ns(ticks_of(at + off)), gpu_of(at), 2500});
+    by_system.add({system_of(at + off), gpu_of(at), 2500});
+  }
+  std::int64_t most_by_system = 0;
+  for (std::int64_t at = 4'000'000; at <= kEnd - kSecond; at += kSecond / 7) {
+    const std::int64_t steady = host.ns(ticks_of(at));
+    ASSERT_LE(std::abs(by_counter.to_host(gpu_of(at)) - steady), 2000) << at;
+    ASSERT_LE(std::abs(steady - at), 1000) << at;  // of what has passed
+    most_by_system = std::max(most_by_system, std::abs(by_system.to_host(gpu_of(at)) - steady));
+  }
+  EXPECT_LE(by_counter.residual_ns(), 3000);
+  EXPECT_GT(most_by_system, 9'000'000);
 }
 
 TEST(ClockLine, ShowsAReadingThatIsOffTheLine) {

@@ -43,14 +43,9 @@ std::uint64_t read_counter() {
 #endif
 }
 
-struct Moment {
-  std::uint64_t ticks = 0;
-  std::int64_t ns = 0;  // of steady_clock
-};
-
 // The counter and the system's clock at once: of several tries the one that was disturbed least.
-Moment read_both() {
-  Moment best;
+CounterReading read_both() {
+  CounterReading best;
   std::uint64_t least = UINT64_MAX;
   for (int i = 0; i < 32; ++i) {
     const std::uint64_t before = read_counter();
@@ -75,7 +70,7 @@ bool is_counter_steady() {
 
 struct Counter {
   const bool is_steady = is_counter_steady();
-  const Moment loaded = is_steady ? read_both() : Moment{};
+  const CounterReading loaded = is_steady ? read_both() : CounterReading{};
 };
 
 const Counter& counter() {
@@ -99,20 +94,18 @@ std::int64_t steady_ns() {
   const std::int64_t offset = offset_ns.load(std::memory_order_relaxed);
   const double rate = ns_per_tick.load(std::memory_order_relaxed);
   if (rate == 0) return now(counter().is_steady ? CLOCK_MONOTONIC : CLOCK_MONOTONIC_RAW) + offset;
-  const auto ticks = static_cast<std::int64_t>(read_counter() - from_ticks.load(std::memory_order_relaxed));
-  return offset + static_cast<std::int64_t>(static_cast<double>(ticks) * rate);
+  return CounterLine{from_ticks.load(std::memory_order_relaxed), offset, rate}.ns(read_counter());
 }
 
 void set_steady_ns() {
   if (!counter().is_steady) return offset_ns.store(offset(CLOCK_MONOTONIC_RAW), std::memory_order_relaxed);
-  const Moment loaded = counter().loaded;
+  const CounterReading loaded = counter().loaded;
   const std::int64_t since = now(CLOCK_MONOTONIC) - loaded.ns;
   if (since < kCalibrationNs) std::this_thread::sleep_for(std::chrono::nanoseconds(kCalibrationNs - since));
-  const Moment here = read_both();
-  from_ticks.store(here.ticks, std::memory_order_relaxed);
-  offset_ns.store(here.ns, std::memory_order_relaxed);
-  ns_per_tick.store(static_cast<double>(here.ns - loaded.ns) / static_cast<double>(here.ticks - loaded.ticks),
-                    std::memory_order_relaxed);
+  const CounterLine line = CounterLine::through(loaded, read_both());
+  from_ticks.store(line.from_ticks, std::memory_order_relaxed);
+  offset_ns.store(line.from_ns, std::memory_order_relaxed);
+  ns_per_tick.store(line.ns_per_tick, std::memory_order_relaxed);
 }
 
 }  // namespace paoding::profile

@@ -6,6 +6,29 @@
 
 namespace paoding::profile {
 
+/// A reading of the counter and of a clock at once.
+struct CounterReading {
+  std::uint64_t ticks = 0;
+  std::int64_t ns = 0;
+};
+
+/// A clock that is a line over the CPU's counter: through two readings, and from the second on by nothing but the
+/// counter.
+struct CounterLine {
+  std::uint64_t from_ticks = 0;
+  std::int64_t from_ns = 0;
+  double ns_per_tick = 0;
+
+  static CounterLine through(const CounterReading& first, const CounterReading& second) {
+    return {second.ticks, second.ns,
+            static_cast<double>(second.ns - first.ns) / static_cast<double>(second.ticks - first.ticks)};
+  }
+  std::int64_t ns(std::uint64_t ticks) const {
+    return from_ns +
+           static_cast<std::int64_t>(static_cast<double>(static_cast<std::int64_t>(ticks - from_ticks)) * ns_per_tick);
+  }
+};
+
 /// Whether the CPU's counter never stops or changes its rate.
 bool counter_is_steady();
 /// Nanoseconds, of steady_clock when a recording last began and from there on as fast as the CPU's counter runs, where

@@ -105,6 +105,13 @@ TEST(ReportTables, SayTheSameAsTheText) {
     std::int64_t parts = 0;
     for (const auto& [name, ns] : simdjson::dom::object(all["overhead"])) {
       if (name != "total_ns") parts += std::int64_t(ns);
+      const std::string key = fmt::format("overhead///{}", name.substr(0, name.size() - 3));
+      ASSERT_EQ(in_csv[key], std::vector<std::string>{std::to_string(std::int64_t(ns))}) << key;
+      std::string ms = fmt::format("{:.6f}", static_cast<double>(std::int64_t(ns)) / 1e6);
+      ms.erase(ms.find_last_not_of('0') + 1);
+      if (ms.ends_with('.')) ms.pop_back();
+      const bool is_said = std::int64_t(ns) > 0;
+      EXPECT_TRUE(!is_said || text.find(": " + ms) != text.npos) << name << " " << ms << "\n" << text;
     }
     ASSERT_EQ(parts, trace.wall_ns());
   }

@@ -111,6 +111,7 @@ void spoil(std::vector<Ran>* records) {
       continue;
     }
     if (is_hit(faults.backwards_every)) std::swap(ran.start_ns, ran.end_ns);
+    if (is_hit(faults.overlapping_every)) ran.end_ns += 100'000;
     if (is_hit(faults.foreign_every)) ran.piece.node ^= std::uint64_t{77} << 40;
     made.push_back(ran);
     if (is_hit(faults.doubled_every)) made.push_back(ran);
@@ -124,7 +125,8 @@ void spoil(std::vector<Ran>* records) {
 CUptiResult cuptiGetVersion(std::uint32_t* version) { return *version = CUPTI_API_VERSION, CUPTI_SUCCESS; }
 CUptiResult cuptiGetResultString(CUptiResult, const char** text) { return *text = "pretended", CUPTI_SUCCESS; }
 CUptiResult cuptiGetTimestamp(std::uint64_t* now) {
-  *now = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+  *now = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count() +
+                                    Machine::get().cupti_faults.clock_step_ns);
   return CUPTI_SUCCESS;
 }
 CUptiResult cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc give,

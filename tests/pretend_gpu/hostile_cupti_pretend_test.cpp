@@ -9,6 +9,7 @@
 
 #include "gpu/cupti_library.h"
 #include "paoding/profile.h"
+#include "profile/intervals.h"
 #include "profile/report.h"
 #include "profile/trace.h"
 #include "tests/pretend_gpu/pretend_program.h"
@@ -89,6 +90,50 @@ TEST_F(HostileCupti, WhatIsSpoiltIsCountedAndTheRestIsSound) {
     }
     for (profile::SpanId i = 0; i < trace.size(); ++i) EXPECT_GE(trace.duration(i), 0);
   }
+}
+
+// Kernels that begin while the one in front of them still runs: each has its own time, and the GPU is busy once.
+TEST_F(HostileCupti, KernelsThatOverlapAreCountedOnce) {
+  const Counts apart = kernels(record(3));
+  pretend_gpu().spoil_records({.overlapping_every = 2});
+  const profile::Trace trace = record(3);
+  EXPECT_EQ(kernels(trace), apart) << report_;
+  std::vector<profile::Interval> busy;
+  double sum = 0;
+  for (profile::SpanId i = 0; i < trace.size(); ++i) {
+    if (!trace.on_gpu(i) || trace.kind(i) != profile::SpanKind::kernel) continue;
+    EXPECT_NE(trace.cause(i), profile::kNone);
+    busy.push_back({trace.start(i), trace.end(i)});
+    sum += static_cast<double>(trace.duration(i));
+  }
+  const double united = profile::united_length(std::move(busy));
+  ASSERT_GT(sum, united);
+  const profile::Measures m = profile::measure(trace);
+  bool is_seen = false;
+  for (const profile::Budget& budget : m.budgets) {
+    std::int64_t all = 0;
+    for (const profile::BudgetPart& part : budget.parts) {
+      all += part.ns;
+      if (part.name != "kernels") continue;
+      is_seen = true;
+      EXPECT_EQ(static_cast<double>(part.ns), united);
+    }
+    EXPECT_EQ(all, trace.wall_ns());
+  }
+  EXPECT_TRUE(is_seen) << report_;
+}
+
+// CUPTI's clock is the system's: what was recorded while a time server set it is known to no better than that.
+TEST_F(HostileCupti, WhoseClockIsSetMeanwhileIsSaidSo) {
+  Profiler seen;
+  program_->run();
+  program_->wait();
+  pretend_gpu().spoil_records({.clock_step_ns = 50'000'000});
+  const std::string report = seen.stop();
+  EXPECT_TRUE(has(report, "clock was set while CUPTI looked")) << report;
+  pretend_gpu().spoil_records({});
+  record(1);
+  EXPECT_FALSE(has(report_, "clock was set while CUPTI looked")) << report_;
 }
 
 // Another tool has it, or it has broken: stamps say what there is to see, and the report why.

@@ -17,12 +17,14 @@ namespace paoding::pretend {
 
 /// What CUPTI does to the records of a recording before it hands them out; 0: nothing.
 struct CuptiFaults {
-  unsigned shuffled = 0;         // in an order that this seed decides
-  unsigned lost_every = 0;       // one in so many is dropped, and counted
-  unsigned doubled_every = 0;    // comes twice
-  unsigned backwards_every = 0;  // ends before it begins
-  unsigned foreign_every = 0;    // is said to be of a graph that nobody made
-  int refusal = 0;               // the error that whoever asks for records is given
+  unsigned shuffled = 0;           // in an order that this seed decides
+  unsigned lost_every = 0;         // one in so many is dropped, and counted
+  unsigned doubled_every = 0;      // comes twice
+  unsigned backwards_every = 0;    // ends before it begins
+  unsigned foreign_every = 0;      // is said to be of a graph that nobody made
+  unsigned overlapping_every = 0;  // goes on for 100 us, into the ones behind it, as where launches need not wait
+  std::int64_t clock_step_ns = 0;  // by which the clock of records is set at once
+  int refusal = 0;                 // the error that whoever asks for records is given
 };
 
 class Gpu {
