@@ -71,7 +71,7 @@ compare() {
 
   if has report; then
     sed "s/BATCH/32/g" "$repo/benchmarks/lstm_t64_h512.txt.in" >/tmp/lstm.txt
-    all=$("$paoding" dump /tmp/lstm.txt --passes 2>/dev/null | sed -n 's/^# after \([a-z_]*\).*/\1/p' | grep -v expand_composed_ops | sort -u | paste -sd,)
+    all=$("$paoding" dump /tmp/lstm.txt --passes 2>/dev/null | sed -n 's/^# after \([a-z_]*\).*/\1/p' | grep -vx -e expand_composed_ops -e recognize_recurrences | sort -u | paste -sd,)
     note "report, passes on"
     "$paoding" run /tmp/lstm.txt --device cuda --random 1 --repeat 20 --profile | tee "$out/report_on.txt"
     note "report, passes off ($all)"
