@@ -102,5 +102,18 @@ TEST(ListArguments, GradientsAreOfAListThatIsThereOrOfBraces) {
       });
 }
 
+TEST(ListArguments, OfConstantsSayTheirType) {
+  Graph g;
+  const Value numbers = constant(g, {2, 2}, {1.5, 2.0, 3.0, -4.0}), counts = constant(g, {2}, {0, 2});
+  EXPECT_EQ(numbers.type(), (Type{f32, {2, 2}}));
+  EXPECT_EQ(counts.type(), (Type{i64, {2}}));
+  EXPECT_EQ(constant(g, {2}, {0, 2}, i32).dtype(), i32);
+  EXPECT_EQ(constant(g, {1}, {0.5F}, f64).dtype(), f64);
+  g.fetch("numbers", numbers), g.fetch("counts", counts);
+  const auto got = Program(g).run(std::map<std::string, Tensor>{});
+  EXPECT_EQ(got.at("numbers").to_doubles(), (std::vector<double>{1.5, 2, 3, -4}));
+  EXPECT_EQ(got.at("counts").to_doubles(), (std::vector<double>{0, 2}));
+}
+
 }  // namespace
 }  // namespace paoding

@@ -40,7 +40,7 @@ Value step_index(Graph& body);
 
 // ---- branches ----
 // One of several functions runs, chosen when the program runs. Each may use any value of the enclosing graphs. A
-// predicate is a bool, an index an i32 or i64, of shape [] or [1]. On a GPU: Error (unsupported) when compiled.
+// predicate is a bool, an index an i32 or i64, of shape [] or [1]. A GPU decides by itself, without the host.
 
 /// then() where `predicate` is true, else otherwise(); both must give values of the same types. Error (shape, dtype)
 /// when they do not, or when the predicate is no single bool.
@@ -72,7 +72,7 @@ Variant visit_variant(const Variant& variant, const std::function<Values(const V
 
 /// Repeats body(values) as long as condition(values), a bool of shape [] or [1], is true, beginning with `initial`;
 /// returns the last values. Their types stay. Not differentiable: see the other form. Error (shape, dtype) when a value
-/// changes its type, (unsupported) when a gradient is asked for, or on a GPU. A loop whose condition stays true ends
+/// changes its type, (unsupported) when a gradient is asked for. A loop whose condition stays true ends
 /// when it is called off: see CancelScope.
 Values while_loop(const Values& initial, const std::function<Value(const Values&)>& condition,
                   const std::function<Values(const Values&)>& body);

@@ -3,8 +3,10 @@
 // functions of the other headers, which take spans; what they mean and which errors they give stands there.
 #pragma once
 
+#include <concepts>
 #include <initializer_list>
 #include <span>
+#include <vector>
 
 #include "paoding/autodiff.h"
 #include "paoding/ops.h"
@@ -49,6 +51,20 @@ inline Value crop(const Value& a, IntList before, IntList after) { return crop(a
 inline Value flip(const Value& a, IntList axes) { return flip(a, span_of(axes)); }
 /// Parts of these extents: split(a, {4}) is one part of 4, split(a, 4) are 4 parts.
 inline Values split(const Value& a, IntList sizes, int axis = 0) { return split(a, span_of(sizes), axis); }
+
+// ---- constants ----
+/// constant(graph, {2, 2}, {1.0, 2.0, 3.0, 4.0}) is an f32[2,2], constant(graph, {2}, {0, 2}) an i64[2], unless `dtype`
+/// says otherwise.
+template <std::floating_point T>
+Value constant(Graph& graph, const Shape& shape, std::initializer_list<T> values, DType dtype = DType::f32) {
+  const std::vector<double> all(values.begin(), values.end());
+  return constant(graph, shape, std::span<const double>(all), dtype);
+}
+template <std::integral T>
+Value constant(Graph& graph, const Shape& shape, std::initializer_list<T> values, DType dtype = DType::i64) {
+  const std::vector<std::int64_t> all(values.begin(), values.end());
+  return constant(graph, shape, std::span<const std::int64_t>(all), dtype);
+}
 
 // ---- joins ----
 inline Value pad(const Value& a, IntList before, IntList after, double value = 0, IntList interior = {}) {
