@@ -27,6 +27,7 @@ void CompileFlags::add_to(CLI::App& app, bool has_dtype) {
       ->allow_extra_args(false)
       ->type_name("NAMES");
   app.add_flag("--tf32", allow_tf32, "On a GPU, f32 products may round their operands to TF32");
+  app.add_flag("--tune", tune, kTuneHelp);
   if (has_dtype) precision.add_to(app);
   app.add_flag("--explain", explain, "Print what every pass did and why kernels declined (as PAODING_EXPLAIN=1)");
 }
@@ -37,6 +38,7 @@ CompileOptions CompileFlags::options() const {
   check_pass_names(no_pass);
   options.disabled_passes = no_pass;
   options.allow_tf32 = allow_tf32;
+  options.tune = tune;
   options.precision = precision.precision();
   return options;
 }

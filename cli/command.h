@@ -121,11 +121,14 @@ struct PrecisionFlag {
   DType precision() const;
 };
 
-/// --device, --no-pass, --tf32, --dtype, --explain.
+inline constexpr const char* kTuneHelp =
+    "On a GPU, time libraries' kernels beside our own where both will do, and keep what is faster for all programs";
+
+/// --device, --no-pass, --tf32, --tune, --dtype, --explain.
 struct CompileFlags {
   std::string device = "best";
   std::vector<std::string> no_pass;
-  bool allow_tf32 = false;
+  bool allow_tf32 = false, tune = false;
   PrecisionFlag precision;
   bool explain = false;
 

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "gpu/cublaslt.h"
+#include "gpu/cudnn.h"
 #include "gpu/cupti_library.h"
 #include "gpu/driver.h"
 #include "gpu/kernel_cache.h"
@@ -89,6 +90,10 @@ void print_gpu_libraries() {
       gpu::cublaslt() == nullptr ? "" : fmt::format("{}", gpu::cublaslt()->cublasLtGetVersion());
   print_library("cuBLASLt", gpu::cublaslt_library(), gpu::cublaslt_problem(), cublaslt_version,
                 "matrix products on a GPU", kInstall);
+  const std::string cudnn_version =
+      gpu::cudnn_functions() == nullptr ? "" : fmt::format("{}", gpu::cudnn_functions()->cudnnGetVersion());
+  print_library("cuDNN", gpu::cudnn_library(), gpu::cudnn_problem(), cudnn_version, "some convolutions on a GPU",
+                "install cuDNN 9 (NVIDIA's pip package nvidia-cudnn-cu13), or name its folder in PAODING_CUDA_PATH");
   print_library("CUPTI", gpu::cupti_library(), gpu::cupti_problem(), fmt::format("{}", gpu::cupti_version()),
                 "GPU times in profiles", kInstall);
 }

@@ -56,6 +56,7 @@ int train(TrainCommand& command) {
       request.go_on += fmt::format(" {} {}", option->get_name(), shell_word(option->as<std::string>()));
   }
   if (request.compile.allow_tf32) request.go_on += " --tf32";
+  if (request.compile.tune) request.go_on += " --tune";
   request.report.check(request.profile > 0 || !command.profile_steps.empty() || !command.cupti_steps.empty(),
                        "--profile N");
   if (!command.profile_steps.empty()) {
@@ -144,6 +145,7 @@ void add_train(CLI::App& app, Commands* commands) {
                               ->type_name("DEVICE")
                               ->capture_default_str();
     sub->add_flag("--tf32", r.compile.allow_tf32, "On a GPU, products of f32 may round their operands to TF32");
+    sub->add_flag("--tune", r.compile.tune, kTuneHelp);
     CLI::Option* threads =
         sub->add_option("--threads", command->threads, "Of the CPU; 0: OMP_NUM_THREADS, or all cores")
             ->check(CLI::Range(0, 4096).description(""))

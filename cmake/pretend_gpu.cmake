@@ -13,16 +13,17 @@ function(add_pretended library file_name)
     LIBRARY_OUTPUT_DIRECTORY ${pretend_folder})
 endfunction()
 add_pretended(pretended_driver libcuda.so.1 tests/pretend_gpu/driver.cpp tests/pretend_gpu/machine.cpp
-  tests/pretend_gpu/cublaslt.cpp tests/pretend_gpu/cupti.cpp)
+  tests/pretend_gpu/cublaslt.cpp tests/pretend_gpu/cudnn.cpp tests/pretend_gpu/cupti.cpp)
 add_custom_command(TARGET pretended_driver POST_BUILD  # one library, so that all know the same streams
   COMMAND ${CMAKE_COMMAND} -E create_symlink libcuda.so.1 ${pretend_folder}/libcublasLt.so.13
+  COMMAND ${CMAKE_COMMAND} -E create_symlink libcuda.so.1 ${pretend_folder}/libcudnn.so.9
   COMMAND ${CMAKE_COMMAND} -E create_symlink libcuda.so.1 ${pretend_folder}/libcupti.so.13)
 add_pretended(pretended_nvrtc libnvrtc.so.13 tests/pretend_gpu/nvrtc.cpp)
 
 set(suite_prefix pretend_gpu/)
 add_test_binary(paoding_pretend_gpu_tests ${pretend_test_files} tests/failing_run_test.cpp
   tests/called_off_gpu_test.cpp tests/backward_batch_gpu_test.cpp tests/device_tensors_gpu_test.cpp tests/enqueued_runs_gpu_test.cpp tests/joined_launches_gpu_test.cpp
-  tests/placed_graph_gpu_test.cpp tests/printing_runs_gpu_test.cpp tests/profiler_gpu_test.cpp tests/recurrent_c_gpu_test.cpp src/runtime/find_nonfinite_test.cpp
+  tests/placed_graph_gpu_test.cpp tests/printing_runs_gpu_test.cpp tests/profiler_gpu_test.cpp tests/recurrent_c_gpu_test.cpp src/ops/conv/conv_cudnn_gpu_test.cpp src/runtime/find_nonfinite_test.cpp
   tests/allocation_count.cpp)
 unset(suite_prefix)
 add_dependencies(paoding_pretend_gpu_tests pretended_driver pretended_nvrtc)

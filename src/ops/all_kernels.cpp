@@ -14,6 +14,7 @@ void register_built_in_kernels() {
 #if PAODING_WITH_CUDA
   register_matmul_gpu();
   register_index_gpu();
+  register_convolution_cudnn_gpu();
   register_convolution_product_gpu();
   register_convolution_box_gpu();
   register_convolution_patch_gpu();

@@ -12,6 +12,7 @@ void register_convolution_loops(const char* op);
 void register_pooling_cpu();
 void register_matmul_gpu();
 void register_index_gpu();
+void register_convolution_cudnn_gpu();
 void register_convolution_patch_gpu();
 void register_convolution_product_gpu();
 void register_convolution_box_gpu();

@@ -60,7 +60,9 @@ std::unique_ptr<PreparedKernel> prepare_kernel(
     const KernelImplementation& chosen, const KernelCall& call, const Device& device, std::vector<std::string>* notes,
     const std::function<Preparation(const KernelImplementation&, const KernelCall&)>& load) {
   std::vector<std::string> unused;
-  const auto accepting = accepting_kernels(call, &unused);
+  auto accepting = accepting_kernels(call, &unused);
+  // What was measured since the plan was made may have changed what it says.
+  if (std::ranges::find(accepting, &chosen) == accepting.end()) accepting.insert(accepting.begin(), &chosen);
   for (auto it = std::find(accepting.begin(), accepting.end(), &chosen); it != accepting.end(); ++it) {
     const KernelImplementation& candidate = **it;
     PD_ASSERT(candidate.faults == Faults::none || chosen.faults == Faults::possible,

@@ -108,6 +108,8 @@ struct KernelImplementation {
   /// Bit i: input i, whose last two axes are a matrix, had better be copied first to lie by columns where it lies by
   /// rows, or the other way round: what that takes is less than what it saves.
   std::function<std::uint32_t(const KernelCall&)> turned = {};
+  /// Of a call that it accepts: why it is chosen, where that is worth a line (PAODING_EXPLAIN=1 prints it).
+  std::function<std::string(const KernelCall&)> reason = {};
   /// On a GPU, of a kernel that is paoding's own, in place of `prepare`: what it launches. No GPU is needed to say it.
   std::function<std::shared_ptr<const gpu::TextPlan>(const KernelCall&)> plan_text = {};
 };

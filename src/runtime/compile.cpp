@@ -8,6 +8,7 @@
 #include "base/one_line.h"
 #include "graph/shadow.h"
 #include "profile/recorder.h"
+#include "runtime/tuning.h"
 
 namespace paoding {
 namespace {
@@ -86,6 +87,18 @@ CompiledPlan compile_plan(const Graph& source, const CompileOptions& options, Ta
   if (target->is_gpu()) plan_options.lower = [&](Step& step) { return lower_for_gpu(step, *target); };
   compiled.plan = make_plan(graph, plan_options);
   record("plan");
+  return compiled;
+}
+
+CompiledPlan compile_timed(const Graph& graph, const CompileOptions& options, const TargetPtr& target) {
+  std::vector<std::string> timed;
+  if (options.tune && target->is_gpu()) {
+    CompileOptions unseen = options;
+    unseen.after_pass = {};  // it sees the graph that is run
+    timed = time_choices(compile_plan(graph, unseen, target).plan, options.device);
+  }
+  CompiledPlan compiled = compile_plan(graph, options, target);
+  compiled.plan.notes.insert(compiled.plan.notes.begin(), timed.begin(), timed.end());
   return compiled;
 }
 

@@ -27,6 +27,10 @@ struct CompiledPlan {
 /// says.
 CompiledPlan compile_plan(const Graph& graph, const CompileOptions& options, TargetPtr target);
 
+/// The same for a device that is there: where `options` ask for it, what a GPU may run by a library or by a kernel of
+/// ours is timed first. The plan's notes begin with what was.
+CompiledPlan compile_timed(const Graph& graph, const CompileOptions& options, const TargetPtr& target);
+
 /// Positions of names; of equal ones the first.
 class NameIndex {
  public:

@@ -5,6 +5,7 @@
 #include "runtime/executor.h"
 #include "runtime/placed_plan.h"
 #include "runtime/target.h"
+#include "runtime/tuning.h"
 
 #if !PAODING_WITH_CUDA
 
@@ -23,6 +24,7 @@ std::shared_ptr<SharedFailure> make_gpu_failure(const Device&) { no_gpu(); }
 std::unique_ptr<PlacedPlan> make_placed_gpu_plan(CompiledPlan, const Device&) { no_gpu(); }
 void clear_gpu_memory(const Device&, void*, std::int64_t, void*) { no_gpu(); }
 TargetPtr target_of_gpu(int) { no_gpu(); }
+std::vector<std::string> time_choices(const Plan&, const Device&) { no_gpu(); }
 StepNeeds lower_for_gpu(Step&, const Target&) { return {}; }  // its plan can be looked at all the same
 
 }  // namespace paoding

@@ -408,7 +408,7 @@ Program Program::compile(const Graph& source) const {
   made->parameters = like.parameters;
   const CompileOptions& options = made->options;
 
-  CompiledPlan compiled = compile_plan(source, options, target_of(options.device));
+  CompiledPlan compiled = compile_timed(source, options, target_of(options.device));
   const std::unique_ptr<Graph>& graph = compiled.graph;
   made->writes_parameters = !graph->assigns().empty();
   std::set<std::string> written;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "gpu/cublaslt.h"
+#include "gpu/cudnn.h"
 #include "gpu/driver.h"
 #include "gpu/text_kernel.h"
 #include "runtime/target.h"
@@ -13,6 +14,9 @@ TargetPtr target_of_gpu(int index) {
   target.libraries.clear();
   if (gpu::cublaslt() != nullptr) {
     target.libraries.push_back({"cublaslt", static_cast<std::int64_t>(gpu::cublaslt()->cublasLtGetVersion())});
+  }
+  if (gpu::cudnn_functions() != nullptr) {
+    target.libraries.push_back({"cudnn", static_cast<std::int64_t>(gpu::cudnn_functions()->cudnnGetVersion())});
   }
   return std::make_shared<const Target>(std::move(target));
 }

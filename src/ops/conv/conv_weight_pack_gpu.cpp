@@ -27,9 +27,10 @@ Layout packed_weights(const ConvShape& shape) {
   return packed;
 }
 
-gpu::TextLaunch plan_weight_pack(const KernelCall& call) {
+namespace {
+
+gpu::TextLaunch plan_pack(const ConvShape& shape) {
   constexpr int kThreads = 256;
-  const ConvShape shape(call);
   const auto& w = shape.w.strides;
   gpu::TextParts text;
   text.name = "conv2d_weight_pack";
@@ -47,6 +48,16 @@ gpu::TextLaunch plan_weight_pack(const KernelCall& call) {
   text.functions = k_conv_weight_pack_cu;
   text.call = "pack_weights(weights, (Stored*)room.workspace, size)";
   return gpu::make_text_kernel(text);
+}
+
+}  // namespace
+
+gpu::TextLaunch plan_weight_pack(const KernelCall& call) { return plan_pack(ConvShape(call)); }
+
+gpu::TextLaunch plan_forward_weight_pack(const KernelCall& call) {
+  ConvShape shape(call);
+  shape.kind = ConvKind::forward;
+  return plan_pack(shape);
 }
 
 }  // namespace paoding

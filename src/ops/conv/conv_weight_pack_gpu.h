@@ -14,4 +14,7 @@ gpu::TextLaunch plan_weight_pack(const KernelCall& call);
 /// The weights [column, channel, h, w] of all groups as they lie in the workspace.
 Layout packed_weights(const ConvShape& shape);
 
+/// The same with columns and channels as a convolution forward has them, whatever the call is.
+gpu::TextLaunch plan_forward_weight_pack(const KernelCall& call);
+
 }  // namespace paoding

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// What was measured to be fastest, on disk: which kernel, and which engine of a library, for a call on a target. Its
+// key is everything that decides the answer, a text; versions of libraries and of our own kernels are in it, so an
+// update finds nothing and changes nothing.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace paoding::gpu {
+
+/// A library's kernel and ours, timed on the device.
+struct TimedChoice {
+  bool is_library = false;  // it was the faster
+  std::string engine;       // its best, or empty: it has none
+  double library_us = 0, own_us = 0;
+
+  friend bool operator==(const TimedChoice&, const TimedChoice&) = default;
+};
+
+/// An entry as it is in its file: lines, and a seal over them.
+std::string entry_text(const std::string& key, const TimedChoice& choice);
+/// Error (file) that says why the text is no entry for the key.
+TimedChoice parse_entry(std::string_view text, const std::string& key);
+
+/// A file per key. Safe to use from several threads, and from several processes at once: each writes a file of its own
+/// and gives it the name when it is whole.
+class PlanCache {
+ public:
+  /// An empty folder keeps choices in memory only, and so does one that cannot be written.
+  explicit PlanCache(std::filesystem::path folder) : folder_(std::move(folder)) {}
+
+  /// The process's cache, in the folder of compiled kernels.
+  static PlanCache& shared();
+
+  /// What is known of the key; its file is read once. Where there is one that is no entry for the key, `ignored` says
+  /// so.
+  std::optional<TimedChoice> find(const std::string& key, std::string* ignored = nullptr);
+  void keep(const std::string& key, const TimedChoice& choice);
+  /// The file that has, or would have, the entry.
+  std::filesystem::path file_of(const std::string& key) const;
+
+ private:
+  struct Known {
+    std::optional<TimedChoice> choice;
+    std::string ignored;
+  };
+  Known read(const std::string& key) const;
+
+  const std::filesystem::path folder_;
+  std::mutex mutex_;  // guards what follows
+  std::map<std::string, Known> known_;
+};
+
+}  // namespace paoding::gpu

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convolutions by cuDNN's engines and by the first kernel of ours that takes them, each some runs of a graph, on memory
+// of their own. What was faster is kept in the PlanCache, which planning reads.
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <set>
+
+#include "base/check.h"
+#include "base/half.h"
+#include "base/one_line.h"
+#include "gpu/loaded_kernel.h"
+#include "gpu/plan_cache.h"
+#include "gpu/text_kernel.h"
+#include "ops/conv/conv_cudnn_gpu.h"
+#include "ops/conv/conv_shape.h"
+#include "paoding/cancellation.h"
+#include "plan/host_steps.h"
+#include "runtime/tuning.h"
+
+namespace paoding {
+namespace {
+
+constexpr int kRunsOfAGraph = 5, kLaunches = 4;
+constexpr std::size_t kMostEngines = 4;
+constexpr double kClearly = 0.97;  // ours shares launches, is stamped and asks whether the run has failed
+
+void for_each_kernel(const Target& target, const std::vector<Step>& steps,
+                     const std::function<void(const Step&)>& visit) {
+  for (const Step& step : steps) {
+    if (runs_on_host(target, step)) continue;
+    if (step.kind == Step::Kind::kernel) visit(step);
+    for (const auto* body : step.bodies()) for_each_kernel(target, *body, visit);
+  }
+}
+
+// Numbers between -1 and 1 without an order that arithmetic could take less power for.
+gpu::DeviceMemory filled(const gpu::GpuDevice& device, const Layout& layout) {
+  const gpu::Driver& driver = gpu::required_driver();
+  const auto element = static_cast<std::size_t>(size_bytes(layout.type.dtype));
+  const std::size_t bytes = static_cast<std::size_t>(gpu::reach_of(layout)) * element;
+  gpu::DeviceMemory memory(device, bytes);
+  std::vector<std::byte> some(std::min<std::size_t>(bytes, 1 << 20));
+  std::uint64_t state = 1;
+  for (std::size_t at = 0; at + element <= some.size(); at += element) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    const float value = static_cast<float>(static_cast<std::int32_t>(state >> 32)) / 2147483648.0f;
+    const std::uint16_t half = layout.type.dtype == DType::f16 ? float_to_f16(value) : float_to_bf16(value);
+    std::memcpy(some.data() + at, element == 2 ? static_cast<const void*>(&half) : &value, element);
+  }
+  PD_CUDA(driver.cuMemcpyHtoD(memory.address(), some.data(), some.size()));
+  for (std::size_t done = some.size(); done < bytes;) {
+    const std::size_t more = std::min(done, bytes - done);
+    PD_CUDA(driver.cuMemcpyDtoDAsync(memory.address() + done, memory.address(), more, nullptr));
+    done += more;
+  }
+  PD_CUDA(driver.cuCtxSynchronize());
+  return memory;
+}
+
+// A call with memory of its own.
+class Bench {
+ public:
+  Bench(const gpu::GpuDevice& device, const KernelCall& call, std::int64_t workspace_bytes, std::int64_t tickets)
+      : stream_(device), start_(device, true), end_(device, true) {
+    for (const auto* layouts : {&call.inputs, &call.outputs}) {
+      for (const Layout& layout : *layouts) operands_.push_back(memory_.emplace_back(filled(device, layout)).pointer());
+    }
+    const auto bytes = [](std::int64_t count) { return static_cast<std::size_t>(std::max<std::int64_t>(count, 1)); };
+    workspace_ = gpu::DeviceMemory(device, bytes(workspace_bytes));
+    tickets_ = gpu::DeviceMemory(device, bytes(4 * tickets));
+    PD_CUDA(driver_.cuMemsetD8Async(tickets_.address(), 0, tickets_.size_bytes(), stream_.get()));
+  }
+
+  /// Microseconds of a run: the least of some launches of a graph of some.
+  double time(const PreparedKernel& kernel) {
+    KernelRun run{operands_.data(), workspace_.pointer(), stream_.get()};
+    run.tickets = tickets_.pointer();
+    kernel.run(run);  // what is loaded when it runs first is loaded
+    stream_.wait_idle();
+    Graph graph(driver_);
+    PD_CUDA(driver_.cuStreamBeginCapture(stream_.get(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    try {
+      for (int i = 0; i < kRunsOfAGraph; ++i) kernel.run(run);
+    } catch (...) {
+      driver_.cuStreamEndCapture(stream_.get(), &graph.captured);
+      throw;
+    }
+    PD_CUDA(driver_.cuStreamEndCapture(stream_.get(), &graph.captured));
+    PD_CUDA(driver_.cuGraphInstantiate(&graph.made, graph.captured, 0));
+    double least = 0;
+    for (int i = 0; i < kLaunches; ++i) {
+      start_.record(stream_.get());
+      PD_CUDA(driver_.cuGraphLaunch(graph.made, stream_.get()));
+      end_.record(stream_.get());
+      stream_.wait_idle();
+      const double us = 1e3 * static_cast<double>(end_.milliseconds_since(start_)) / kRunsOfAGraph;
+      least = i == 0 ? us : std::min(least, us);
+    }
+    return least;
+  }
+
+ private:
+  struct Graph {
+    explicit Graph(const gpu::Driver& of) : driver(of) {}
+    ~Graph() {
+      if (made != nullptr) driver.cuGraphExecDestroy(made);
+      if (captured != nullptr) driver.cuGraphDestroy(captured);
+    }
+    Graph(const Graph&) = delete;
+    Graph& operator=(const Graph&) = delete;
+    const gpu::Driver& driver;
+    CUgraph captured = nullptr;
+    CUgraphExec made = nullptr;
+  };
+
+  const gpu::Driver& driver_ = gpu::required_driver();
+  gpu::Stream stream_;
+  gpu::Event start_, end_;
+  std::vector<gpu::DeviceMemory> memory_;
+  std::vector<void*> operands_;
+  gpu::DeviceMemory workspace_, tickets_;
+};
+
+// The first kernel of the table that is not cuDNN's, as a program would run it.
+struct Own {
+  const KernelImplementation* row = nullptr;
+  std::unique_ptr<PreparedKernel> kernel;
+  std::int64_t workspace_bytes = 0, tickets = 0;
+};
+
+Own own_kernel(const gpu::GpuDevice& device, const KernelCall& call) {
+  std::vector<std::string> unused;
+  const auto rows = accepting_kernels(call, &unused);
+  const auto it = std::ranges::find_if(rows, [](const KernelImplementation* row) { return row->name != kCudnnRow; });
+  if (it == rows.end()) fail(ErrorKind::unsupported, "no kernel of ours takes it");
+  Own own;
+  own.row = *it;
+  const auto load = [&](const KernelImplementation& row, const KernelCall& of) -> Preparation {
+    Step step;
+    step.kind = Step::Kind::kernel, step.kernel = &row, step.call = of;
+    const auto text = gpu::text_of(step, *of.target);
+    own.workspace_bytes = std::max(own.workspace_bytes, text->workspace_bytes), own.tickets = text->ticket_count;
+    return gpu::load_text(device, text, of.inputs.size() + of.outputs.size());
+  };
+  if (own.row->workspace_bytes) own.workspace_bytes = own.row->workspace_bytes(call);
+  own.kernel = prepare_kernel(*own.row, call, Device::cuda(device.index()), &unused, load);
+  return own;
+}
+
+std::string time_call(const gpu::GpuDevice& device, const KernelCall& call, const std::string& key) {
+  const Own own = own_kernel(device, call);
+  gpu::TimedChoice choice;
+  std::vector<CudnnKernel> engines;
+  std::string why;
+  try {
+    engines = cudnn_kernels(call, Device::cuda(device.index()), kMostEngines);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::unsupported) throw;
+    why = error.what();
+  }
+  Bench bench(device, call, std::max(own.workspace_bytes, cudnn_workspace_bytes(call)), own.tickets);
+  choice.own_us = bench.time(*own.kernel);
+  for (const CudnnKernel& engine : engines) {
+    CancelScope::poll();
+    const double us = bench.time(*engine.kernel);
+    if (choice.engine.empty() || us < choice.library_us) choice.engine = engine.engine, choice.library_us = us;
+  }
+  choice.is_library = !choice.engine.empty() && choice.library_us < kClearly * choice.own_us;
+  gpu::PlanCache::shared().keep(key, choice);
+  const ConvShape shape(call);
+  const std::string what = fmt::format(
+      "{}: timed {}{} by {}{}, stride {}{}: ", call.op->name,
+      shape.dtype == DType::f32 && call.allow_tf32 ? "TF32 " : "", to_string(shape.x.type), to_string(shape.w.type),
+      shape.groups > 1 ? fmt::format(" in {} groups", shape.groups) : "", shape.axes[0].stride, in_scope(call.scope));
+  if (choice.engine.empty())
+    return fmt::format("{}{} {:.1f} us, cudnn declined: {}", what, own.row->name, choice.own_us, why);
+  return fmt::format("{}cudnn {:.1f} us (engine {}), {} {:.1f} us", what, choice.library_us, choice.engine,
+                     own.row->name, choice.own_us);
+}
+
+}  // namespace
+
+std::vector<std::string> time_choices(const Plan& plan, const Device& device) {
+  const gpu::GpuDevice& on = gpu::GpuDevice::get(device.index);
+  on.make_current();
+  std::vector<std::string> notes;
+  std::set<std::string> seen;
+  for_each_kernel(*plan.target, plan.steps, [&](const Step& step) {
+    if (!has_cudnn_row(*step.call.op) || !cudnn_refusal(step.call).empty()) return;
+    const std::string key = timing_key(step.call);
+    if (!seen.insert(key).second || gpu::PlanCache::shared().find(key)) return;
+    CancelScope::poll();
+    try {
+      notes.push_back(time_call(on, step.call, key));
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::unsupported && error.kind() != ErrorKind::device) throw;
+      notes.push_back(
+          fmt::format("{}: could not be timed: {}{}", step.call.op->name, error.what(), in_scope(step.call.scope)));
+    }
+  });
+  return notes;
+}
+
+}  // namespace paoding
