@@ -71,6 +71,11 @@ const std::vector<Pass>& pipeline() {
       {"widen_products",
        "no library multiplies f16 on the CPU, nor bf16 without AVX-512: casts around products, which groups then take",
        widen_products},
+      {"align_products",
+       "rows of products begin where a GPU's library wants them: when types are what they stay, and before groups, "
+       "which "
+       "write between padding as well",
+       align_products},
       {"pool_convolutions",
        "windows are pooled by the convolution that makes them; when types are what they stay, and before "
        "groups take what becomes a part of it",

@@ -172,13 +172,13 @@ void Planner::plan_pad(Frame& frame, NodeId id) {
   const Operand target = inside(whole, padding, shape);
   const Operand source = place(frame, node.inputs[0]);
   const bool is_there = is_same_place(source, target);
-  if (is_there) {
-    for (const Operand& gap : gaps(whole, padding, shape))
-      fill(frame, lower_fill(padding.value, gap.layout), gap, node);
-  } else {
-    fill(frame, lower_fill(padding.value, whole.layout), whole, node);
-    copy(frame, source, target, node, node.title());
+  std::vector<Operand> filled{whole};
+  if (padding.is_plain()) {
+    std::vector<Operand> beside = gaps(whole, padding, shape);
+    if (is_there || beside.size() <= kMostGaps) filled = std::move(beside);
   }
+  for (const Operand& box : filled) fill(frame, lower_fill(padding.value, box.layout), box, node);
+  if (!is_there) copy(frame, source, target, node, node.title());
   frame.places[{id, 0}] = whole;
 }
 
