@@ -110,30 +110,55 @@ Layer random_layer(std::mt19937& random) {
 
 double bound_of(const Layer& c) { return c.dtype == bf16 ? 0.06 : c.dtype == f16 || c.is_tf32 ? 0.02 : 2e-4; }
 
+// Whether one kernel runs it as a whole.
+bool expect_float64(const Layer& c, unsigned seed) {
+  SCOPED_TRACE(c.text());
+  Graph g, exact;
+  build(g, c, c.dtype), build(exact, c, f64);
+  CompileOptions options = on_gpu();
+  options.allow_tf32 = c.is_tf32;
+  Program program(g, options), reference(exact);
+  const Feeds feeds = feeds_of(g, c, seed);
+  const Tensors got = program.run(to_tensors(g, feeds)), wanted = reference.run(to_tensors(exact, feeds));
+  for (const auto& [name, tensor] : got) {
+    const Dense values = wanted.at(name).to_doubles();
+    expect_close(name, tensor.to_doubles(), values, bound_of(c) * (1 + largest(values)));
+  }
+  expect_same_bits(got, program.run(to_tensors(g, feeds)));
+  return has(program.plan_text(), "(team)");
+}
+
 TEST(RecurrenceProofs, RandomShapesAgreeWithFloat64) {
   PD_SKIP_WITHOUT_A_GPU();
   const int count = asked_for("PAODING_SHAPES", 4);
-  const auto seed = static_cast<unsigned>(asked_for("PAODING_SHAPES_SEED", 1));
+  const auto first = static_cast<unsigned>(asked_for("PAODING_SHAPES_SEED", 1));
   int whole = 0;
   for (int i = 0; i < count; ++i) {
-    std::mt19937 random(seed + static_cast<unsigned>(i));
-    const Layer c = random_layer(random);
-    SCOPED_TRACE(c.text());
-    Graph g, exact;
-    build(g, c, c.dtype), build(exact, c, f64);
-    CompileOptions options = on_gpu();
-    options.allow_tf32 = c.is_tf32;
-    Program program(g, options), reference(exact);
-    whole += has(program.plan_text(), "(team)") ? 1 : 0;
-    const Feeds feeds = feeds_of(g, c, seed + static_cast<unsigned>(i));
-    const Tensors got = program.run(to_tensors(g, feeds)), wanted = reference.run(to_tensors(exact, feeds));
-    for (const auto& [name, tensor] : got) {
-      const Dense values = wanted.at(name).to_doubles();
-      expect_close(name, tensor.to_doubles(), values, bound_of(c) * (1 + largest(values)));
-    }
-    expect_same_bits(got, program.run(to_tensors(g, feeds)));
+    const unsigned seed = first + static_cast<unsigned>(i);
+    std::mt19937 random(seed);
+    whole += expect_float64(random_layer(random), seed) ? 1 : 0;
   }
   fmt::print("{} random layers, {} of them run by a kernel as a whole\n", count, whole);
+}
+
+// Where rows with lengths are shared out by work: see recurrence_rounds.cu.
+TEST(RecurrenceProofs, RowsSharedOutByWorkAgreeWithFloat64) {
+  const std::vector<Layer> layers = {
+      {.dtype = bf16, .steps = 40, .rows = 64, .hidden = 512, .has_lengths = true},
+      {.dtype = f16, .steps = 30, .rows = 131, .hidden = 300, .has_lengths = true, .is_reverse = true},
+      {.is_tf32 = true, .steps = 50, .rows = 70, .hidden = 512, .has_lengths = true},
+      {.cell = "gru", .dtype = bf16, .steps = 40, .rows = 77, .hidden = 400, .has_lengths = true, .is_reverse = true},
+      {.cell = "rnn", .dtype = bf16, .steps = 90, .rows = 200, .hidden = 700, .has_lengths = true}};
+  for (const Layer& c : layers) {
+    Graph g;
+    build(g, c, c.dtype);
+    for (const Step& step : plan_for_gpu(g, {}, "h200", c.is_tf32).steps) {
+      if (step.text == nullptr || step.kind != Step::Kind::kernel || !has(step.call.op->name, "recurrence")) continue;
+      EXPECT_EQ(step.text->launches.size(), 2u) << c.text() << ": " << step.text->launches[0].why;
+    }
+  }
+  PD_SKIP_WITHOUT_A_GPU();
+  for (const Layer& c : layers) expect_float64(c, 1);
 }
 
 TEST(RecurrenceProofs, ManyRunsHaveTheSameBits) {

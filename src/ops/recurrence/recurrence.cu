@@ -67,13 +67,13 @@ PD_DEVICE void stage_weights(unsigned char* stage, const Stored* u, int rank, in
   copies_wait<0>();
 }
 
-// The rows of the batch that a team has, and how many steps of each count. Sorted by their lengths, longest first, so
-// that a team may end early.
+// The rows of the batch that a team has at a time, and how many steps of each count. Sorted by their lengths, longest
+// first, so that a team may end early; of the sorted rows, `portion` says which kRows.
 struct TeamRows {
   int row[kRows], length[kRows];
 
-  PD_DEVICE void find(const int* lengths, const Sizes& size) {
-    const int batch = size.batch, steps = size.steps, first = blockIdx.x / kTeam * kRows;
+  PD_DEVICE void find(const int* lengths, const Sizes& size, int portion) {
+    const int batch = size.batch, steps = size.steps, first = portion * kRows;
     for (int n = threadIdx.x; n < kRows; n += kThreads) {
       const bool is_there = first + n < batch;
       row[n] = is_there ? first + n : -1, length[n] = is_there ? steps : 0;
@@ -81,12 +81,7 @@ struct TeamRows {
     if constexpr (kHasLengths) {
       __syncthreads();
       for (int n = threadIdx.x; n < batch; n += kThreads) {
-        const int mine = length_of(lengths, n, steps);
-        int place = 0;
-        for (int other = 0; other < batch; ++other) {
-          const int theirs = length_of(lengths, other, steps);
-          place += theirs > mine || (theirs == mine && other < n);
-        }
+        const int mine = length_of(lengths, n, steps), place = place_of(lengths, n, mine, size);
         if (place >= first && place < first + kRows) row[place - first] = n, length[place - first] = mine;
       }
     }
@@ -95,6 +90,16 @@ struct TeamRows {
   static PD_DEVICE int length_of(const int* lengths, int row, int steps) {
     const int length = lengths[row];
     return length < 0 ? 0 : length > steps ? steps : length;
+  }
+  // Of a row among the sorted ones.
+  static PD_DEVICE int place_of(const int* lengths, int row, int length, const Sizes& size) {
+    const int batch = size.batch, steps = size.steps;
+    int place = 0;
+    for (int other = 0; other < batch; ++other) {
+      const int theirs = length_of(lengths, other, steps);
+      place += theirs > length || (theirs == length && other < row);
+    }
+    return place;
   }
 };
 

@@ -35,93 +35,106 @@ PD_DEVICE void run_backward(const Operands& operands, const Room& room, const Si
   PartExchange exchange(shared, factors + kFactorBytes, room);
   const int rank = exchange.rank, hidden = size.hidden, batch = size.batch, last = size.steps;
   WarpWeights weights;
-  if constexpr (!kIsSettled) await_launch_before();
-  bring_weights(weights, shared, operands.u, rank, hidden);
-  if constexpr (kIsSettled) await_launch_before();
-  if (is_called_off(room)) return;
-  shared.rows->find(operands.lengths, size);
-  const int steps = kHasLengths && shared.rows->length[0] < last ? shared.rows->length[0] : last;
-  const auto time_of = [&](int step) { return kIsReverse ? step : steps - 1 - step; };
-  for (int i = threadIdx.x; i < kFactorBytes / 16; i += kThreads) ((uint4*)factors)[i] = make_uint4(0, 0, 0, 0);
-
-  Cell cell[kCells];
-  CellPlace place[kCells];
-  const Index step_elements = (Index)batch * hidden;
-#pragma unroll
-  for (int i = 0; i < kCells; ++i) {
-    place[i].find(i, *shared.rows, rank, hidden);
-    if (place[i].at < 0) continue;
-    cell[i].start(operands, place[i].at);
-    if (steps > 0) cell[i].fetch_end(operands, kIsReverse ? 0 : steps * step_elements, place[i]);
+  constexpr bool kBringsFirst = kIsSettled && kFewTeams == 0;
+  if constexpr (!kBringsFirst) {
+    await_launch_before();
+    if (is_called_off(room) || is_left_to_the_other(operands.lengths, size, (int*)shared.work)) return;
   }
-  const auto fetch = [&](int step) {
-    if (step >= steps) return;
-    const int time = time_of(step);
-    const Index here = time * step_elements, next = here + step_elements;
-#pragma unroll
-    for (int i = 0; i < kCells; ++i) {
-      if (place[i].at < 0) continue;
-      const Index began = time + 1 == place[i].length ? last * step_elements : next;
-      const StepElements at =
-          kIsReverse ? StepElements{next, here, here, began} : StepElements{here, here, next, here};
-      cell[i].fetch(operands, time < place[i].length, at, place[i], hidden);
-    }
-  };
-  fetch(0);
-  exchange.begin();
+  bring_weights(weights, shared, operands.u, rank, hidden);
+  if constexpr (kBringsFirst) {
+    await_launch_before();
+    if (is_called_off(room)) return;
+  }
+  for (int i = threadIdx.x; i < kFactorBytes / 16; i += kThreads) ((uint4*)factors)[i] = make_uint4(0, 0, 0, 0);
   PhaseClock clock;
   clock.begin();
 
-  // What came back from a step to the state before it.
-  const auto take_back = [&](int step) {
-    exchange.wait(step);
+  const int team = blockIdx.x / kTeam, rounds = rounds_of(size);
+  int given = 0;  // parts of so many steps, in the rounds before
+  for (int round = 0; round < rounds; ++round) {
+    __syncthreads();  // nobody is at the rows of the round before
+    shared.rows->find(operands.lengths, size, portion_of(round, team, kFewTeams));
+    const int steps = kHasLengths && shared.rows->length[0] < last ? shared.rows->length[0] : last;
+    const auto time_of = [&](int step) { return kIsReverse ? step : steps - 1 - step; };
+
+    Cell cell[kCells];
+    CellPlace place[kCells];
+    const Index step_elements = (Index)batch * hidden;
 #pragma unroll
     for (int i = 0; i < kCells; ++i) {
-      if (time_of(step) < place[i].length) cell[i].take_back(exchange.take(step, place[i]));
+      place[i].find(i, *shared.rows, rank, hidden);
+      if (place[i].at < 0) continue;
+      cell[i].start(operands, place[i].at);
+      if (steps > 0) cell[i].fetch_end(operands, kIsReverse ? 0 : steps * step_elements, place[i]);
     }
-  };
+    const auto fetch = [&](int step) {
+      if (step >= steps) return;
+      const int time = time_of(step);
+      const Index here = time * step_elements, next = here + step_elements;
+#pragma unroll
+      for (int i = 0; i < kCells; ++i) {
+        if (place[i].at < 0) continue;
+        const Index began = time + 1 == place[i].length ? last * step_elements : next;
+        const StepElements at =
+            kIsReverse ? StepElements{next, here, here, began} : StepElements{here, here, next, here};
+        cell[i].fetch(operands, time < place[i].length, at, place[i], hidden);
+      }
+    };
+    fetch(0);
+    if (round == 0) exchange.begin();
 
-  for (int step = 0; step < steps; ++step) {
-    const int time = time_of(step);
-    if (step > 0 && threadIdx.x < kFinishers) take_back(step - 1);
-    clock.ended(kWaiting);
-    float gradients[kCells][kGates];
+    // What came back from a step to the state before it.
+    const auto take_back = [&](int step) {
+      exchange.wait(given + step);
+#pragma unroll
+      for (int i = 0; i < kCells; ++i) {
+        if (time_of(step) < place[i].length) cell[i].take_back(exchange.take(given + step, place[i]));
+      }
+    };
+
+    for (int step = 0; step < steps; ++step) {
+      const int time = time_of(step);
+      if (step > 0 && threadIdx.x < kFinishers) take_back(step - 1);
+      clock.ended(kWaiting);
+      float gradients[kCells][kGates];
+#pragma unroll
+      for (int i = 0; i < kCells; ++i) {
+        if (place[i].at < 0) continue;
+        const bool counts = time < place[i].length;
+        cell[i].retreat(operands, gradients[i], counts);
+#pragma unroll
+        for (int gate = 0; gate < kGates; ++gate) {
+          if (!counts) gradients[i][gate] = 0;
+          store_factor(factors, gate * kUnits + place[i].of_cta, place[i].row, gradients[i][gate]);
+        }
+      }
+      __syncthreads();
+      clock.ended(kInGates);
+      fetch(step + 1);
+      float sum[kTiles][kColumnTiles][4];
+      multiply_by(sum, weights, factors);
+      clock.ended(kMultiplying);
+      exchange.give(sum, given + step);
+      clock.ended(kGiving);
+#pragma unroll
+      for (int i = 0; i < kCells; ++i) {
+        if (place[i].at >= 0) cell[i].keep(operands, gradients[i], time * step_elements, place[i], hidden);
+      }
+      clock.ended(kStoring);
+    }
+    if (steps > 0) take_back(steps - 1);
 #pragma unroll
     for (int i = 0; i < kCells; ++i) {
       if (place[i].at < 0) continue;
-      const bool counts = time < place[i].length;
-      cell[i].retreat(operands, gradients[i], counts);
-#pragma unroll
-      for (int gate = 0; gate < kGates; ++gate) {
-        if (!counts) gradients[i][gate] = 0;
-        store_factor(factors, gate * kUnits + place[i].of_cta, place[i].row, gradients[i][gate]);
+      float none[kGates] = {};
+      cell[i].retreat(operands, none, false);
+      for (int time = steps; time < last; ++time) {
+        cell[i].keep(operands, none, time * step_elements, place[i], hidden);
       }
+      cell[i].end(operands, place[i].at);
     }
-    __syncthreads();
-    clock.ended(kInGates);
-    fetch(step + 1);
-    float sum[kTiles][kColumnTiles][4];
-    multiply_by(sum, weights, factors);
-    clock.ended(kMultiplying);
-    exchange.give(sum, step);
-    clock.ended(kGiving);
-#pragma unroll
-    for (int i = 0; i < kCells; ++i) {
-      if (place[i].at >= 0) cell[i].keep(operands, gradients[i], time * step_elements, place[i], hidden);
-    }
-    clock.ended(kStoring);
+    given += steps;
   }
   clock.tell(room);
-  if (steps > 0) take_back(steps - 1);
-#pragma unroll
-  for (int i = 0; i < kCells; ++i) {
-    if (place[i].at < 0) continue;
-    float none[kGates] = {};
-    cell[i].retreat(operands, none, false);
-    for (int time = steps; time < last; ++time) {
-      cell[i].keep(operands, none, time * step_elements, place[i], hidden);
-    }
-    cell[i].end(operands, place[i].at);
-  }
-  exchange.end(steps);
+  exchange.end(given);
 }

@@ -18,127 +18,142 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
   const StateExchange exchange(shared, room);
   const int rank = exchange.rank, hidden = size.hidden, batch = size.batch, last = size.steps;
   ForwardWeights weights;
-  if constexpr (!kIsSettled) await_launch_before();
+  constexpr bool kBringsFirst = kIsSettled && kFewTeams == 0;
+  if constexpr (!kBringsFirst) {
+    await_launch_before();
+    if (is_called_off(room) || is_left_to_the_other(operands.lengths, size, (int*)shared.work)) return;
+  }
   weights.bring(shared, operands.u, rank, hidden);
-  if constexpr (kIsSettled) await_launch_before();
-  if (is_called_off(room)) return;
-  shared.rows->find(operands.lengths, size);
-  const int steps = shared.rows->length[0] < last && kHasLengths ? shared.rows->length[0] : last;
-  const auto time_of = [&](int step) { return kIsReverse ? steps - 1 - step : step; };
-
-  // Everybody reads the whole of the state to start from.
+  if constexpr (kBringsFirst) {
+    await_launch_before();
+    if (is_called_off(room)) return;
+  }
   for (int i = threadIdx.x; i < kStates * kStateBytes / 16; i += kThreads) ((uint4*)states)[i] = make_uint4(0, 0, 0, 0);
-  __syncthreads();
-  constexpr int kAtOnce = kRows < 8 ? kRows : 8;
-  for (int first = 0; first < kRows; first += kAtOnce) {
-    for (int unit = threadIdx.x; unit < hidden; unit += kThreads) {
-      Pack<Stored, 1> h[kAtOnce];
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        const int row = first + i < kRows ? shared.rows->row[first + i] : -1;
-        if (row >= 0) load<true>(h[i], operands.h0 + (Index)row * hidden + unit);
-        else h[i].put(0, 0.0f);
-      }
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        if (first + i < kRows) store_factor(states, unit, first + i, h[i].get(0));
-      }
-    }
-  }
-
-  Cell cell[kCells];
-  CellPlace place[kCells];
-  int word[kCells];
-  float bias[kCells][kGates];
-  const Index step_elements = (Index)batch * hidden;
-#pragma unroll
-  for (int i = 0; i < kCells; ++i) {
-    place[i].find(i, *shared.rows, rank, hidden);
-    word[i] = kept_known(exchange.word_of(place[i]));
-#pragma unroll
-    for (int gate = 0; gate < kGates; ++gate) {
-      const bool is_there = kHasBias && place[i].at >= 0;
-      bias[i][gate] = is_there ? load_one<true>(operands.bias + gate * hidden + place[i].unit) : 0.0f;
-    }
-    if (place[i].at >= 0) cell[i].start(operands, place[i], kIsReverse ? last * step_elements : 0);
-  }
-  const auto keep = [&](int i, int time) {
-    const Index here = time * step_elements, after = kIsReverse ? here : here + step_elements;
-    cell[i].keep(operands, time < place[i].length, after, here, place[i], hidden);
-  };
-  // Steps behind the last of the team's rows: the reverse direction passes them before it begins.
-  const auto keep_behind = [&] {
-#pragma unroll
-    for (int i = 0; i < kCells; ++i) {
-      for (int time = steps; place[i].at >= 0 && time < last; ++time) keep(i, time);
-    }
-  };
-  if constexpr (kIsReverse) keep_behind();
-  Pack<Stored, 1> ahead[kCells][kGates];  // made numbers of when they are there
-  const auto fetch = [&](int step) {
-    if (step >= steps) return;
-    const int time = time_of(step);
-    const Stored* const xw = operands.xw + time * step_elements * kGates;
-#pragma unroll
-    for (int i = 0; i < kCells; ++i) {
-      if (time >= place[i].length) continue;
-#pragma unroll
-      for (int gate = 0; gate < kGates; ++gate) {
-        load<true>(ahead[i][gate], xw + (place[i].in_gates(kGates) + gate * hidden));
-      }
-    }
-  };
-  fetch(0);
-  exchange.begin();
   PhaseClock clock;
   clock.begin();
 
-  for (int step = 0; step < steps; ++step) {
-    unsigned char* const before = states + step % kStates * kStateBytes;
-    unsigned char* const after = states + (step + 1) % kStates * kStateBytes;
-    if (step > 0) exchange.take(before, step);
-    clock.ended(kWaiting);
-    float sum[kCells][kGates];
-    if (!weights.multiply(sum, sums, before, place)) continue;
-    clock.ended(kMultiplying);
-    const int time = time_of(step);
+  const int team = blockIdx.x / kTeam, rounds = rounds_of(size);
+  int given = 0;  // states, in the rounds before
+  for (int round = 0; round < rounds; ++round) {
+    __syncthreads();  // nobody is at the rows or the state of the round before
+    shared.rows->find(operands.lengths, size, portion_of(round, team, kFewTeams));
+    const int steps = shared.rows->length[0] < last && kHasLengths ? shared.rows->length[0] : last;
+    const auto time_of = [&](int step) { return kIsReverse ? steps - 1 - step : step; };
+
+    // Everybody reads the whole of the state to start from. The other place may be where the next one comes by now.
+    unsigned char* const start = states + given % kStates * kStateBytes;
+    constexpr int kAtOnce = kRows < 8 ? kRows : 8;
+    for (int first = 0; first < kRows; first += kAtOnce) {
+      for (int unit = threadIdx.x; unit < hidden; unit += kThreads) {
+        Pack<Stored, 1> h[kAtOnce];
+#pragma unroll
+        for (int i = 0; i < kAtOnce; ++i) {
+          const int row = first + i < kRows ? shared.rows->row[first + i] : -1;
+          if (row >= 0) load<true>(h[i], operands.h0 + (Index)row * hidden + unit);
+          else h[i].put(0, 0.0f);
+        }
+#pragma unroll
+        for (int i = 0; i < kAtOnce; ++i) {
+          if (first + i < kRows) store_factor(start, unit, first + i, h[i].get(0));
+        }
+      }
+    }
+
+    Cell cell[kCells];
+    CellPlace place[kCells];
+    int word[kCells];
+    float bias[kCells][kGates];
+    const Index step_elements = (Index)batch * hidden;
 #pragma unroll
     for (int i = 0; i < kCells; ++i) {
-      if (kHasLengths && time >= place[i].length) continue;
-      float x[kGates];
+      place[i].find(i, *shared.rows, rank, hidden);
+      word[i] = kept_known(exchange.word_of(place[i]));
 #pragma unroll
-      for (int gate = 0; gate < kGates; ++gate) x[gate] = ahead[i][gate].get(0) + bias[i][gate];
-      cell[i].advance(x, sum[i]);
-    }
-    clock.ended(kInGates);
-    if constexpr (kKeepsSums) {
-      if (step + 1 < steps) {
-#pragma unroll
-        for (int i = 0; i < kCells; ++i) exchange.give(word[i], place[i].at >= 0 ? cell[i].h : 0.0f, step + 1);
+      for (int gate = 0; gate < kGates; ++gate) {
+        const bool is_there = kHasBias && place[i].at >= 0;
+        bias[i][gate] = is_there ? load_one<true>(operands.bias + gate * hidden + place[i].unit) : 0.0f;
       }
-    } else {
+      if (place[i].at >= 0) cell[i].start(operands, place[i], kIsReverse ? last * step_elements : 0);
+    }
+    const auto keep = [&](int i, int time) {
+      const Index here = time * step_elements, after = kIsReverse ? here : here + step_elements;
+      cell[i].keep(operands, time < place[i].length, after, here, place[i], hidden);
+    };
+    // Steps behind the last of the team's rows: the reverse direction passes them before it begins.
+    const auto keep_behind = [&] {
 #pragma unroll
       for (int i = 0; i < kCells; ++i) {
-        if (place[i].at >= 0) store_factor(after, place[i].unit, place[i].row, cell[i].h);
+        for (int time = steps; place[i].at >= 0 && time < last; ++time) keep(i, time);
       }
-      exchange.stored();
-      if constexpr (kFinishers == 32) __syncwarp();
-      else barrier_wait(2, kFinishers);
-      if (step + 1 < steps) exchange.give(after, step + 1);
+    };
+    if constexpr (kIsReverse) keep_behind();
+    Pack<Stored, 1> ahead[kCells][kGates];  // made numbers of when they are there
+    const auto fetch = [&](int step) {
+      if (step >= steps) return;
+      const int time = time_of(step);
+      const Stored* const xw = operands.xw + time * step_elements * kGates;
+#pragma unroll
+      for (int i = 0; i < kCells; ++i) {
+        if (time >= place[i].length) continue;
+#pragma unroll
+        for (int gate = 0; gate < kGates; ++gate) {
+          load<true>(ahead[i][gate], xw + (place[i].in_gates(kGates) + gate * hidden));
+        }
+      }
+    };
+    fetch(0);
+    if (round == 0) exchange.begin();
+    else __syncthreads();
+
+    for (int step = 0; step < steps; ++step) {
+      const int state = given + step;
+      unsigned char* const before = states + state % kStates * kStateBytes;
+      unsigned char* const after = states + (state + 1) % kStates * kStateBytes;
+      if (step > 0) exchange.take(before, state);
+      clock.ended(kWaiting);
+      float sum[kCells][kGates];
+      if (!weights.multiply(sum, sums, before, place)) continue;
+      clock.ended(kMultiplying);
+      const int time = time_of(step);
+#pragma unroll
+      for (int i = 0; i < kCells; ++i) {
+        if (kHasLengths && time >= place[i].length) continue;
+        float x[kGates];
+#pragma unroll
+        for (int gate = 0; gate < kGates; ++gate) x[gate] = ahead[i][gate].get(0) + bias[i][gate];
+        cell[i].advance(x, sum[i]);
+      }
+      clock.ended(kInGates);
+      if constexpr (kKeepsSums) {
+        if (step + 1 < steps) {
+#pragma unroll
+          for (int i = 0; i < kCells; ++i) exchange.give(word[i], place[i].at >= 0 ? cell[i].h : 0.0f, state + 1);
+        }
+      } else {
+#pragma unroll
+        for (int i = 0; i < kCells; ++i) {
+          if (place[i].at >= 0) store_factor(after, place[i].unit, place[i].row, cell[i].h);
+        }
+        exchange.stored();
+        if constexpr (kFinishers == 32) __syncwarp();
+        else barrier_wait(2, kFinishers);
+        if (step + 1 < steps) exchange.give(after, state + 1);
+      }
+      clock.ended(kGiving);
+#pragma unroll
+      for (int i = 0; i < kCells; ++i) {
+        if (place[i].at >= 0) keep(i, time);
+      }
+      fetch(step + 1);
+      clock.ended(kStoring);
     }
-    clock.ended(kGiving);
+    if constexpr (!kIsReverse) keep_behind();
 #pragma unroll
     for (int i = 0; i < kCells; ++i) {
-      if (place[i].at >= 0) keep(i, time);
+      if (place[i].at >= 0) cell[i].end(operands, place[i].at);
     }
-    fetch(step + 1);
-    clock.ended(kStoring);
+    given += steps > 0 ? steps - 1 : 0;
   }
   clock.tell(room);
-  if constexpr (!kIsReverse) keep_behind();
-#pragma unroll
-  for (int i = 0; i < kCells; ++i) {
-    if (place[i].at >= 0) cell[i].end(operands, place[i].at);
-  }
-  exchange.end(steps);
+  exchange.end(given + 1);
 }

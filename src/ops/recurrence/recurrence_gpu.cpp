@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/env.h"
+#include "base/rounding.h"
 #include "cuda_text.h"
 #include "gpu/text_kernel.h"
 #include "ops/all_kernels.h"
@@ -114,15 +115,62 @@ std::string refusal(const KernelCall& call, const CellKind& kind, bool is_backwa
   return "";
 }
 
+// Rows with lengths are also shared out by work: see recurrence_rounds.cu.
+constexpr std::int64_t kRounds = 2, kMostSorted = 4096;  // rows, each compared with all others
+constexpr double kLeastGainUs = 10;                      // of lengths of half the steps; a launch more takes about 3
+
+// The teams of a layer: all rows at once, and perhaps a second launch's, that have few at a time.
+struct Teams {
+  Team all;
+  std::optional<Team> few;
+  std::string why_not;  // there are none for few rows
+
+  Teams(const Layer& layer, const Target& target) : all(*choose_team(layer.extents, target, nullptr)) {
+    why_not = refusal_of_few(layer, target);
+    if (!why_not.empty()) few.reset();
+  }
+  const Team& of(bool is_few) const { return is_few ? *few : all; }
+
+ private:
+  std::string refusal_of_few(const Layer& layer, const Target& target) {
+    if (!layer.has_lengths) return "rows have all steps";
+    if (env_flag("PAODING_PHASES")) return "phases are told of one launch";
+    if (all.exchange == Exchange::memory) return "they meet in memory that launches would share";
+    LayerExtents extents = layer.extents;
+    extents.rounds = kRounds;
+    few = choose_team(extents, target, nullptr);
+    if (!few || few->exchange == Exchange::memory) return "no clusters for fewer";
+    if (few->count * few->rows >= extents.batch) return "there are teams for each of them";
+    const std::int64_t portions = ceil_div(extents.batch, few->rows);
+    if (extents.batch > kMostSorted || portions * 4 > std::min(few->work_bytes, all.work_bytes)) {
+      return "they are too many to sort";
+    }
+    const double gain = static_cast<double>(layer.steps) * (all.step_us - few->step_us);
+    return gain < kLeastGainUs ? fmt::format("fewer would take {:.1f} us less", std::max(gain, 0.0)) : "";
+  }
+};
+
 class RecurrenceText : public gpu::TextParts {
  public:
   // `u`: the operand that holds the weights.
-  RecurrenceText(const KernelCall& call, const Layer& layer, const Team& team, std::size_t u) : team_(team) {
+  RecurrenceText(const KernelCall& call, const Layer& layer, const Teams& teams, bool is_few, std::size_t u)
+      : team_(teams.of(is_few)) {
+    const Team& team = team_;
+    const auto nanoseconds = [](double us) { return static_cast<std::int64_t>(us * 1000); };
+    if (layer.has_lengths) {
+      why_ = is_few      ? "; then as many more rows, where lengths make that less than all at once"
+             : teams.few ? "; where lengths do not make fewer rows at a time less"
+                         : "; all rows at once: " + teams.why_not;
+    }
+    constant("int kFewRows", teams.few ? teams.few->rows : 1);
+    constant("int kFewTeams", teams.few ? teams.few->count : 0);
+    constant("int kFewStepNs", teams.few ? nanoseconds(teams.few->step_us) : 0);
+    constant("int kAllStepNs", nanoseconds(teams.all.step_us)), constant("bool kIsFew", is_few ? 1 : 0);
     const LayerExtents& e = layer.extents;
     name = call.op->name;
     threads = static_cast<int>(k_team_warps * 32);
-    constants = fmt::format("using Stored = {};\nusing State = {};\nusing Bias = {};\n", gpu::stored_type(e.dtype),
-                            gpu::stored_type(layer.state_dtype), gpu::stored_type(layer.bias_dtype));
+    constants += fmt::format("using Stored = {};\nusing State = {};\nusing Bias = {};\n", gpu::stored_type(e.dtype),
+                             gpu::stored_type(layer.state_dtype), gpu::stored_type(layer.bias_dtype));
     constant("int kTeam", team.ctas), constant("int kUnits", team.units), constant("int kRows", team.rows);
     constant("int kWarps", k_team_warps), constant("int kParts", team.parts);
     constant("int kTiles", team.tiles), constant("int kSteps", team.steps), constant("int kKept", team.kept);
@@ -147,10 +195,11 @@ class RecurrenceText : public gpu::TextParts {
     ctas = team.ctas * team.count;
     sizes.number("steps", layer.steps), sizes.number("batch", e.batch), sizes.number("hidden", e.hidden);
   }
-  gpu::TextPlan finish(const std::string& text) {
+  gpu::TextLaunch finish(const std::string& text) {
     const bool is_cluster = team_.exchange != Exchange::memory;
     functions = std::string(k_exchange_cu) + k_warp_products_cu + k_cell_functions_cu + k_recurrence_cu +
-                k_recurrence_phases_cu + (is_cluster ? k_recurrence_cluster_cu : k_recurrence_memory_cu) + text;
+                k_recurrence_rounds_cu + k_recurrence_phases_cu +
+                (is_cluster ? k_recurrence_cluster_cu : k_recurrence_memory_cu) + text;
     gpu::TextLaunch launch = gpu::make_text_kernel(*this);
     if (is_cluster) launch.cluster = static_cast<unsigned>(team_.ctas);
     launch.is_cooperative = !is_cluster;
@@ -162,11 +211,8 @@ class RecurrenceText : public gpu::TextParts {
     }
     launch.shared_bytes = static_cast<unsigned>(team_.shared_bytes);
     launch.is_alone = true;
-    launch.why = team_.text();
-    gpu::TextPlan made;
-    made.ticket_count = launch.ticket_count;
-    made.launches.push_back(std::move(launch));
-    return made;
+    launch.why = team_.text() + why_;
+    return launch;
   }
   // Adds a parameter, and gives its name; nothing reads what is nullptr.
   std::string input(DType dtype, const std::string& parameter) {
@@ -184,13 +230,14 @@ class RecurrenceText : public gpu::TextParts {
   std::int64_t phases_at() const { return (team_.state_words + 1) / 2 * 2; }
 
   const Team& team_;
+  std::string why_;
   const bool tells_phases_ = env_flag("PAODING_PHASES");
 };
 
-gpu::TextPlan plan_forward(const KernelCall& call, const CellKind& kind) {
-  const Layer layer(call, kind, false);
-  const Team team = *choose_team(layer.extents, *call.target, nullptr);
-  RecurrenceText text(call, layer, team, 1);
+gpu::TextLaunch forward_launch(const KernelCall& call, const CellKind& kind, const Layer& layer, const Teams& teams,
+                               bool is_few) {
+  const Team& team = teams.of(is_few);
+  RecurrenceText text(call, layer, teams, is_few, 1);
   std::vector<std::string> names;
   for (std::size_t i = 0; i < kind.inputs.size(); ++i) {
     names.push_back(text.input(call.inputs[i].type.dtype, kind.inputs[i]));
@@ -207,10 +254,10 @@ gpu::TextPlan plan_forward(const KernelCall& call, const CellKind& kind) {
                      k_recurrence_forward_cu);
 }
 
-gpu::TextPlan plan_backward(const KernelCall& call, const CellKind& kind) {
-  const Layer layer(call, kind, true);
-  const Team team = *choose_team(layer.extents, *call.target, nullptr);
-  RecurrenceText text(call, layer, team, 0);
+gpu::TextLaunch backward_launch(const KernelCall& call, const CellKind& kind, const Layer& layer, const Teams& teams,
+                                bool is_few) {
+  const Team& team = teams.of(is_few);
+  RecurrenceText text(call, layer, teams, is_few, 0);
   std::vector<std::string> names;
   std::size_t next = 0;
   const auto take = [&](const std::string& parameter, bool is_given) {
@@ -228,6 +275,17 @@ gpu::TextPlan plan_backward(const KernelCall& call, const CellKind& kind) {
   return text.finish(std::string(k_recurrence_tiles_cu) + exchange + kind.grad_text + k_recurrence_backward_cu);
 }
 
+gpu::TextPlan plan_launches(const KernelCall& call, const CellKind& kind, bool is_backward) {
+  const Layer layer(call, kind, is_backward);
+  const Teams teams(layer, *call.target);
+  const auto launch = is_backward ? backward_launch : forward_launch;
+  gpu::TextPlan made;
+  made.launches.push_back(launch(call, kind, layer, teams, false));
+  made.ticket_count = made.launches[0].ticket_count;
+  if (teams.few) made.launches.push_back(launch(call, kind, layer, teams, true));
+  return made;
+}
+
 }  // namespace
 
 void register_recurrence_gpu() {
@@ -235,10 +293,10 @@ void register_recurrence_gpu() {
     const std::string op = kind->op;
     gpu::register_text_kernel(
         op, "team", [=](const KernelCall& call) { return refusal(call, *kind, false); },
-        [=](const KernelCall& call) { return plan_forward(call, *kind); });
+        [=](const KernelCall& call) { return plan_launches(call, *kind, false); });
     gpu::register_text_kernel(
         op + "_grad", "team", [=](const KernelCall& call) { return refusal(call, *kind, true); },
-        [=](const KernelCall& call) { return plan_backward(call, *kind); });
+        [=](const KernelCall& call) { return plan_launches(call, *kind, true); });
   }
 }
 

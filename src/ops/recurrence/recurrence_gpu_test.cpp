@@ -3,6 +3,7 @@
 // layers are claimed, and what the text of each kind compiles to.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "gpu/nvrtc.h"
@@ -190,6 +191,58 @@ TEST(Recurrence, ThroughMemoryIsRightInTheEmulationUnderEverySchedule) {
     EXPECT_EQ(through_memory, c.is_training ? 2 : 1) << c.text();
   }
   expect_right_in_the_emulation(cases_through_memory(), small_gpu(), 4);
+}
+
+// Rows shared out by work: a second launch, whose teams have few rows at a time. Each of the two is right where the
+// lengths say that it is the one, and leaves memory alone where it is not.
+TEST(Recurrence, RowsWithLengthsHaveTheLaunchThatTakesLess) {
+  Target target = named_target("h200");
+  target.sm_count = 8;
+  const auto plan_with = [&](const LayerCase& c, int launch) {
+    Plan plan = plan_for_gpu(*graph_of(c), target, {}, c.is_tf32);
+    for (Step& step : plan.steps) {
+      if (step.kind != Step::Kind::kernel || step.text == nullptr) continue;
+      EXPECT_EQ(step.text->launches.size(), 2u) << c.text() << ": " << step.text->launches[0].why;
+      if (launch < 0 || step.text->launches.size() < 2) continue;
+      auto one = std::make_shared<gpu::TextPlan>(*step.text);
+      one->launches = {step.text->launches[static_cast<std::size_t>(launch)]};
+      step.text = one;
+    }
+    return plan;
+  };
+  const std::vector<LayerCase> cases = {{bf16, false, 16, 39, 200, true},
+                                        {f16, false, 18, 40, 230, true, true, false, gru}};
+  std::vector<std::unique_ptr<EmulatedProgram>> programs;
+  std::vector<const gpu::TextLaunch*> kernels;
+  for (const LayerCase& c : cases) {
+    for (const int launch : {-1, 0, 1}) {
+      programs.push_back(std::make_unique<EmulatedProgram>(plan_with(c, launch)));
+      for (const gpu::TextLaunch* kernel : programs.back()->kernels()) kernels.push_back(kernel);
+    }
+  }
+  const gpu::EmulatedKernels compiled(kernels);
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const LayerCase& c = cases[i];
+    for (const bool is_whole : {false, true}) {
+      SCOPED_TRACE(fmt::format("{}{}: {}, or {}", c.text(), is_whole ? ", rows of all steps" : "",
+                               programs[3 * i + 1]->kernels()[0]->why, programs[3 * i + 2]->kernels()[0]->why));
+      Feeds feeds = feeds_of(c);
+      if (is_whole) {
+        for (double& length : feeds.at("lengths")) length = static_cast<double>(c.steps);
+        feeds.at("lengths")[3] = static_cast<double>(c.steps - 1);
+      }
+      const Tensors tensors = to_tensors(*graph_of(c), feeds);
+      const std::size_t chosen = is_whole ? 1 : 2;
+      const Tensors got = programs[3 * i + chosen]->run(compiled, tensors, 1);
+      expect_near(c, got, feeds);
+      if (!is_whole) expect_same_bits(got, programs[3 * i]->run(compiled, tensors, 2));
+      const Tensors left = programs[3 * i + 3 - chosen]->run(compiled, tensors, 3);
+      for (const auto& [name, made] : got) {
+        const Tensor& other = left.at(name);
+        EXPECT_FALSE(std::equal(made.bytes(), made.bytes() + made.size_bytes(), other.bytes())) << name;
+      }
+    }
+  }
 }
 
 std::string claimant_of(const LayerCase& c, const std::string& op, const char* target = "h200") {

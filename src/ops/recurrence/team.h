@@ -21,6 +21,7 @@ struct LayerExtents {
   bool is_exact = false;     // f32 that is not rounded to TF32
   bool is_training = false;  // forward: keeps what the gradient needs
   bool is_backward = false;  // multiplies the gradients of its own gates, and what comes out is everybody's
+  std::int64_t rounds = 1;   // teams may have so many portions of the rows, one after the other
 };
 
 /// How what a CTA makes gets to the others of its team: into their shared memory by stores or by the copy engine,
@@ -37,7 +38,7 @@ struct Team {
   std::int64_t staged = 0;  // steps (forward) or tiles (backward) of every warp that come at once at the start
   std::int64_t matrix_rows = 0, depth_pieces = 0, sum_stride = 0;  // pieces of 16 bytes along K
   Exchange exchange = Exchange::stores;
-  std::int64_t shared_bytes = 0;
+  std::int64_t shared_bytes = 0, work_bytes = 0;  // what is free of it until the weights come
   std::int64_t state_words = 0;  // of all teams, that what goes through memory lies in from launch to launch
   double step_us = 0;            // what a step is expected to take
 

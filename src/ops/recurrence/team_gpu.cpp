@@ -105,7 +105,8 @@ bool count_shared(const LayerExtents& layer, const Target& target, Team* team) {
                             : layer.is_backward ? kWarps * 16
                                                 : team->parts * 32 / size_bytes(layer.dtype);
   team->staged = std::min(room / (row * rows), layer.is_backward ? team->tiles : team->steps);
-  team->shared_bytes = head + std::max(work, team->staged * row * rows);
+  team->work_bytes = std::max(work, team->staged * row * rows);
+  team->shared_bytes = head + team->work_bytes;
   return room >= work && team->staged > 0;
 }
 
@@ -164,8 +165,8 @@ std::optional<Team> choose_team(const LayerExtents& layer, const Target& target,
   std::int64_t bytes = 0;
   const auto consider = [&](Team team, std::int64_t at_once) {
     // One row more a team costs less than a second round of teams.
-    team.rows = std::max<std::int64_t>(ceil_div(layer.batch, at_once), 1);
-    team.count = ceil_div(layer.batch, team.rows);
+    team.rows = std::max<std::int64_t>(ceil_div(layer.batch, at_once * layer.rounds), 1);
+    team.count = std::min(ceil_div(layer.batch, team.rows), at_once);
     if (team.keeps_sums() && team.rows > kMostRowsByLanes) return;
     share_out(layer, Matrix(layer, team), &team);
     if (team.exchange != Exchange::memory) choose_exchange(layer, &team);

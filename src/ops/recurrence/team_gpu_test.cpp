@@ -25,13 +25,14 @@ TEST(Team, HasAPlaceForEveryRowAndUnitAndNeedsNoMoreThanThereIs) {
     layer.dtype = i % 2 == 0 ? DType::f32 : DType::bf16;
     layer.is_exact = i % 4 == 0;
     layer.is_backward = !layer.is_exact && i % 5 == 0;
+    layer.rounds = i % 7 == 0 ? 2 : 1;
     const std::optional<Team> team = choose_team(layer, h200, nullptr);
     if (!team) continue;
     ++accepted;
     SCOPED_TRACE(team->text());
     EXPECT_GE(team->ctas * team->units, layer.hidden);
     EXPECT_LT((team->ctas - 1) * team->units, layer.hidden) << "a CTA has nothing to do";
-    EXPECT_GE(team->count * team->rows, layer.batch);
+    EXPECT_GE(team->count * team->rows * layer.rounds, layer.batch);
     EXPECT_LT((team->count - 1) * team->rows, layer.batch) << "a team has no rows";
     EXPECT_LE(team->shared_bytes, h200.shared_bytes);
     EXPECT_LE(team->count * team->ctas, h200.sm_count) << "not all run at once";
