@@ -86,6 +86,25 @@ TEST(ListArguments, OnePartOfFourIsNotFourParts) {
   EXPECT_EQ(split(a, 4).size(), 4U);
 }
 
+TEST(ListArguments, StepsThatAreCountedNeedNotTakeTheirNumber) {
+  expect_same(
+      [](const Value& a, const Value& b) {
+        return scan({a}, 3, [&](const Values& c) { return step({c[0] + b}, {c[0]}); }).outputs;
+      },
+      [](const Value& a, const Value& b) {
+        return scan({a}, 3, [&](const Values& c, const Value&) { return step({c[0] + b}, {c[0]}); }).outputs;
+      });
+}
+
+TEST(ListArguments, ParametersAreTheCpusUnlessADeviceIsSaid) {
+  Graph g;
+  g.fetch("y", g.parameter("w", f32, {3}) + 1.0);
+  Parameters parameters(g);
+  EXPECT_EQ(parameters.device(), Device::cpu());
+  parameters.set("w", Tensor::from(f32, {3}, {1, 2, 3}));
+  EXPECT_EQ(Program(g, {}, &parameters).run({}).at("y").to_doubles(), (std::vector<double>{2, 3, 4}));
+}
+
 TEST(ListArguments, GradientsAreOfAListThatIsThereOrOfBraces) {
   expect_same(
       [](const Value& a, const Value& b) {

@@ -95,7 +95,7 @@ TEST(RandomPurpose, PurposesHaveNumbersOfTheirOwnInBodiesToo) {
   const auto drawn = [&](const char* purpose) {
     const RandomPurpose draws(g, purpose);
     return scan({start}, 2,
-                [](const Values& carries, const Value&) {
+                [](const Values& carries) {
                   const Value u = random_uniform(carries[0].graph(), {kCount});
                   return step({carries[0] + u}, {u});
                 })

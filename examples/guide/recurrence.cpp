@@ -100,7 +100,7 @@ void layers_and_lengths() {
             << to_string(made.last_h[0].type()) << "\n";
   g.fetch("sums", pd::sum(pd::abs(made.outputs), {2}));
 
-  pd::Parameters parameters(g, pd::Device::cpu());
+  pd::Parameters parameters(g);
   for (const pd::ParameterInfo& p : parameters.list()) {
     if (p.name.starts_with("lstm/l0/")) std::cout << p.name << " " << to_string(p.type) << "\n";
   }
@@ -120,11 +120,10 @@ void a_loop_that_writes() {
   const pd::nn::Embedding letters(g, "letters", kLetters, 16);
   const pd::nn::Linear out(g, "out", 16, kLetters);
   const pd::Value first = pd::zeros(g, {1}, pd::i64);
-  const pd::StepResult written =
-      pd::scan({first}, kLength, [&](const pd::Values& carries, const pd::Value& /*number*/) {
-        const pd::Value next = pd::categorical(out(letters(carries[0])), {.temperature = 0.5, .top_k = 3});
-        return pd::step({next}, {next});
-      });
+  const pd::StepResult written = pd::scan({first}, kLength, [&](const pd::Values& carries) {
+    const pd::Value next = pd::categorical(out(letters(carries[0])), {.temperature = 0.5, .top_k = 3});
+    return pd::step({next}, {next});
+  });
   g.fetch("text", written.outputs[0]);
 
   pd::Parameters parameters(g, pd::Device::cpu(), {.seed = 5});

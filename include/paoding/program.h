@@ -138,7 +138,7 @@ struct ParameterInfo {
 /// Every call on Parameters that were moved from is an Error (argument).
 class Parameters {
  public:
-  Parameters(const Graph& graph, const Device& device, const ParametersOptions& options = {});
+  explicit Parameters(const Graph& graph, const Device& device = Device::cpu(), const ParametersOptions& options = {});
   ~Parameters();
   Parameters(Parameters&&) noexcept;
   Parameters& operator=(Parameters&&) noexcept;

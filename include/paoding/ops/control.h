@@ -32,6 +32,9 @@ StepResult scan(const Values& initial, const Values& sequences,
 StepResult scan(const Values& initial, std::int64_t count,
                 const std::function<StepResult(const Values& carries, const Value& number)>& body,
                 bool reverse = false);
+/// The same where the number does not matter.
+StepResult scan(const Values& initial, std::int64_t count,
+                const std::function<StepResult(const Values& carries)>& body);
 
 /// In the body of a scan: the number of the step, i64, which is the position of its elements in the sequences (a
 /// reverse scan begins with T - 1). `body` is the graph of a carry or element.

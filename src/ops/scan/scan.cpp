@@ -225,4 +225,8 @@ StepResult scan(const Values& initial, std::int64_t count,
       reverse);
 }
 
+StepResult scan(const Values& initial, std::int64_t count, const std::function<StepResult(const Values&)>& body) {
+  return scan(initial, count, [&](const Values& carries, const Value&) { return body(carries); });
+}
+
 }  // namespace paoding
