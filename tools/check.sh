@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # tools/check.sh [--sources | --generated | --format]: what a compiler does not check. Every problem is printed as
 # file:line: what is wrong; any problem gives exit status 1. Without an option both kinds of checks run.
-#   --sources    first line, #pragma once, file sizes, dependencies between folders, file names, formatting
+#   --sources    first line, #pragma once, file sizes, dependencies between folders, file names, what classes of the
+#                public API say of threads, formatting
 #   --generated  files that are written by a program and committed are fresh (needs build/paoding, python3)
 #   --format     no check: formats every C++ file in place
 set -uo pipefail
@@ -61,6 +62,26 @@ check_text() {
       if (own == "ops" && theirs == "gpu" && name ~ /_gpu\.(h|cpp)$/) next
       problem(FNR, "#include \"" path "\": src/" own " comes before src/" theirs " and may not use it")
     }
+    END { finish(); exit failed }'
+}
+
+# Whether threads may use it at once is said of every class of the public API: in its comment or body, of a whole section
+# ("// ---- layers ---- (..)"), or at the top of the file.
+check_threads() {
+  find include/paoding -name '*.h' | sort | xargs awk '
+    function finish() {
+      if (name != "" && !said) { printf "%s:%d: class %s: what threads may do with it is not said\n", file, line, name; failed = 1 }
+      name = ""
+    }
+    FNR == 1 { finish(); top = 1; file_says = section_says = comment_says = 0 }
+    top && !/^\/\// { top = 0 }
+    top && /[Tt]hread/ { file_says = 1 }
+    /^\/\/ ---- / { section_says = /[Tt]hread/ }
+    /^\/\/\// { if (/[Tt]hread/) comment_says = 1; next }
+    /^class [A-Za-z]+ / { name = $2; file = FILENAME; line = FNR; said = file_says || section_says || comment_says }
+    /^$/ || /^};/ { comment_says = 0 }
+    name != "" && /[Tt]hread/ { said = 1 }
+    /^};/ { finish() }
     END { finish(); exit failed }'
 }
 
@@ -131,6 +152,7 @@ esac
 if [[ ${1:-} != --generated ]]; then
   check_text || status=1
   check_names || status=1
+  check_threads || status=1
   check_format || status=1
 fi
 if [[ ${1:-} != --sources ]]; then

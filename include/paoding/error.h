@@ -22,7 +22,8 @@ enum class ErrorKind {
 
 std::string_view to_string(ErrorKind kind);
 
-/// what() reads "op: which input, what it is, what was needed (in scope)", a hint on its own line.
+/// what() reads "op: which input, what it is, what was needed (in scope)", a hint on its own line. Any thread may read
+/// it.
 class Error : public std::runtime_error {
  public:
   Error(ErrorKind kind, const std::string& message) : std::runtime_error(message), kind_(kind) {}

@@ -83,7 +83,8 @@ enum class Placement : std::uint8_t { any, cpu };
 using AttrValue =
     std::variant<bool, std::int64_t, double, std::string, DType, std::vector<std::int64_t>, std::vector<double>>;
 
-/// A number as C++ has it: an integer stays one, so that an i64 made of it is exact.
+/// A number as C++ has it: an integer stays one, so that an i64 made of it is exact. Threads may share one as they
+/// share an int.
 class Number {
  public:
   template <std::floating_point T>

@@ -12,7 +12,7 @@
 
 namespace paoding::data {
 
-/// Symbols numbered 0 .. size() - 1 in the order given.
+/// Symbols numbered 0 .. size() - 1 in the order given. Threads may read one at once.
 class Vocabulary {
  public:
   Vocabulary() = default;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layers of transformers: positions that are learned, encoders, decoders that remember the keys and values of the steps
-// before. Values are [B, T, width].
+// before. Values are [B, T, width]. Layers are of a Graph, and so for the thread that builds it.
 #pragma once
 
 #include <string>
