@@ -74,11 +74,12 @@ void save(const std::filesystem::path& path, const std::map<std::string, GraphHa
 }
 
 Model load(const std::filesystem::path& path, const std::string& device, int executors, nb::object precision,
-           bool allow_tf32) {
+           bool allow_tf32, bool tune) {
   ModelOptions options;
   options.compile.device = device_of(device);
   options.compile.precision = dtype_of(precision);
   options.compile.allow_tf32 = allow_tf32;
+  options.compile.tune = tune;
   options.executors = executors;
   return run_freely([&] { return Model::load(path, options); });
 }
@@ -115,9 +116,9 @@ void bind_model(nb::module_& module) {
                     "The graphs of a model file, compiled for a device when they are first needed. Any thread may call "
                     "it at any time: there is one copy of the weights, and `executors` calls run at once.")
       .def_static("load", &load, "path"_a, "device"_a = "cpu", nb::kw_only(), "executors"_a = 2,
-                  "precision"_a = DType::f32, "allow_tf32"_a = false,
+                  "precision"_a = DType::f32, "allow_tf32"_a = false, "tune"_a = false,
                   nb::sig("def load(path: str | os.PathLike[str], device: str = 'cpu', *, executors: int = 2, "
-                          "precision: DType | str = 'f32', allow_tf32: bool = False) -> Model"),
+                          "precision: DType | str = 'f32', allow_tf32: bool = False, tune: bool = False) -> Model"),
                   "FileError when the file is truncated, damaged, none of a model, or of a later version; nothing in "
                   "it is trusted.")
       .def("run", &run, "feeds"_a, "entry"_a = nb::none(),

@@ -139,7 +139,7 @@ std::function<void(const Printed&)> listener_of(const nb::object& function) {
 
 void construct_program(ProgramHandle* self, const GraphHandle& graph, nb::object parameters,
                        const std::optional<std::string>& device, const std::vector<std::string>& fetches, bool assign,
-                       nb::object precision, bool allow_tf32, const std::string& execution,
+                       nb::object precision, bool allow_tf32, bool tune, const std::string& execution,
                        const std::vector<std::string>& disabled_passes, std::uintptr_t stream, nb::object on_print) {
   const Parameters* store = parameters.is_none() ? nullptr : nb::cast<Parameters*>(parameters);
   CompileOptions options;
@@ -148,6 +148,7 @@ void construct_program(ProgramHandle* self, const GraphHandle& graph, nb::object
   options.assign = assign;
   options.precision = dtype_of(precision);
   options.allow_tf32 = allow_tf32;
+  options.tune = tune;
   options.execution = execution_of(execution);
   options.disabled_passes = disabled_passes;
   options.stream = reinterpret_cast<void*>(stream);
@@ -256,12 +257,12 @@ void bind_program(nb::module_& module) {
                             "thread runs it at a time; the GIL is free meanwhile, and Ctrl-C ends a run.")
       .def("__init__", &construct_program, "graph"_a, "parameters"_a = nb::none(), nb::kw_only(),
            "device"_a = nb::none(), "fetches"_a = std::vector<std::string>{}, "assign"_a = true,
-           "precision"_a = DType::f32, "allow_tf32"_a = false, "execution"_a = "captured",
+           "precision"_a = DType::f32, "allow_tf32"_a = false, "tune"_a = false, "execution"_a = "captured",
            "disabled_passes"_a = std::vector<std::string>{}, "stream"_a = 0, "on_print"_a = nb::none(),
            nb::sig(
                "def __init__(self, graph: Graph, parameters: Parameters | None = None, *, device: str | None = None, "
                "fetches: collections.abc.Sequence[str] = (), assign: bool = True, precision: DType | str = 'f32', "
-               "allow_tf32: bool = False, "
+               "allow_tf32: bool = False, tune: bool = False, "
                "execution: str = 'captured', disabled_passes: collections.abc.Sequence[str] = (), stream: int = 0, "
                "on_print: "
                "collections.abc.Callable[[str, Tensor, str, int], None] | None = None) -> None"))

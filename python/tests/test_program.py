@@ -483,6 +483,17 @@ def test_it_is_imported_quickly():
     assert min(times) < 0.15
 
 
+def test_kernels_may_be_timed_on_the_device():
+    """On a GPU it times convolutions; what is computed is the same."""
+    with pd.Graph() as graph:
+        x = graph.input('x', pd.f32, (2, 3, 6, 6))
+        graph.fetch('y', pd.conv2d(x, graph.parameter('w', pd.f32, (4, 3, 3, 3), pd.nn.uniform(-1, 1))))
+    parameters = pd.Parameters(graph, seed=3)
+    fed = {'x': np.linspace(-1, 1, 216, dtype=np.float32).reshape(2, 3, 6, 6)}
+    plain, tuned = (pd.Program(graph, parameters, tune=tune).run(fed)['y'].numpy() for tune in (False, True))
+    np.testing.assert_array_equal(plain, tuned)
+
+
 def test_a_program_for_a_gpu_trains_as_that_for_the_cpu():
     """On the GPU that is not there (tests/pretend_gpu)."""
     folder = pathlib.Path(pd.__file__).parents[2] / 'pretend_gpu'
