@@ -37,7 +37,7 @@ struct GruCell {
         };
         const auto of_h = [&](std::int64_t gate) { return load(d, sums + gate * stride + j); };
         const auto r = sigmoid(d, hn::Add(of_x(0), of_h(0))), z = sigmoid(d, hn::Add(of_x(1), of_h(1)));
-        const auto m = hn::Add(of_h(2), load(d, bm + j)), n = hn::Tanh(d, hn::MulAdd(r, m, of_x(2)));
+        const auto m = hn::Add(of_h(2), load(d, bm + j)), n = tanh(d, hn::MulAdd(r, m, of_x(2)));
         const auto new_h = hn::MulAdd(z, hn::Sub(load(d, h + j), n), n), seen = rounded<T>(d, new_h);
         store(d, new_h, h + j);
         store(d, seen, next_h + j);

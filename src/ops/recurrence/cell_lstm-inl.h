@@ -37,10 +37,10 @@ struct LstmCell {
           const auto from_x = hn::Add(load(d, xw + gate * H + j), load(d, bias + gate * H + j));
           return hn::Add(load(d, sums + gate * stride + j), from_x);
         };
-        const auto i = sigmoid(d, sum(0)), f = sigmoid(d, sum(1)), g = hn::Tanh(d, sum(2)), o = sigmoid(d, sum(3));
+        const auto i = sigmoid(d, sum(0)), f = sigmoid(d, sum(1)), g = tanh(d, sum(2)), o = sigmoid(d, sum(3));
         const auto new_c = hn::MulAdd(f, load(d, c + j), hn::Mul(i, g));
         store(d, new_c, c + j);
-        const auto new_h = rounded<T>(d, hn::Mul(o, hn::Tanh(d, new_c)));
+        const auto new_h = rounded<T>(d, hn::Mul(o, tanh(d, new_c)));
         store(d, new_h, next_h + j);
         if (states != nullptr) store(d, new_h, states + j);
         if (gates != nullptr) {
@@ -72,7 +72,7 @@ struct LstmCell {
       const auto one = hn::Set(d, 1.0F);
       const auto i = load(d, gates + j), f = load(d, gates + H + j), g = load(d, gates + 2 * H + j),
                  o = load(d, gates + 3 * H + j);
-      const auto bent = hn::Tanh(d, load(d, new_c + j));
+      const auto bent = tanh(d, load(d, new_c + j));
       auto dh = load(d, d_h + j);
       if (dstates != nullptr) dh = hn::Add(dh, load(d, dstates + j));
       const auto dc = hn::MulAdd(hn::Mul(dh, o), hn::NegMulAdd(bent, bent, one), load(d, d_c + j));

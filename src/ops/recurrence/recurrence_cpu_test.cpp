@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <bit>
+#include <cmath>
+#include <limits>
 #include <random>
 
 #include "cpu/this_cpu.h"
@@ -149,6 +152,41 @@ TEST_P(RecurrencesOnCpu, AreTheRecurrenceInBf16) {
 
 INSTANTIATE_TEST_SUITE_P(Cells, RecurrencesOnCpu, testing::Values("lstm", "gru", "rnn", "relu"),
                          [](const auto& each) { return std::string(each.param); });
+
+// What one step makes of sums from where a gate is 0 to where it is 1, of those that are no numbers, and of small ones.
+TEST(RecurrenceKernelsOnCpu, BendAsTheFunctionsOfTheStandardLibrary) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  constexpr std::int64_t H = 16;
+  Dense sums = {kInfinity, -kInfinity, std::nan(""), 0.0, -0.0, 1e-30, -1e-12, 88, -88, 1e30};
+  for (int i = -20000; i <= 20000; ++i) sums.push_back(0.001 * i);
+  sums.resize((sums.size() + H - 1) / H * H);
+  const std::int64_t rows = static_cast<std::int64_t>(sums.size()) / H;
+  Graph g;
+  const Value xw = g.input("xw", f32, {1, rows, H}), h0 = g.input("h0", f32, {rows, H});
+  g.fetch("tanh", rnn_recurrence(xw, g.input("u", f32, {H, H}), h0).last_h);
+  // An LSTM with a forget gate of these sums, whose cells are 1 before and to which nothing is added.
+  const Value zero = zeros(g, {1, rows, H}), u4 = g.input("u4", f32, {H, 4 * H}), c0 = full(g, {rows, H}, 1);
+  g.fetch("sigmoid", lstm_recurrence(concat(std::array{zero, xw, zero, zero}, 2), u4, h0, c0).last_c);
+  Program program(g, {});
+  EXPECT_NE(program.plan_text().find("lstm_recurrence"), std::string::npos);
+  EXPECT_NE(program.plan_text().find("rnn_recurrence"), std::string::npos);
+  const Tensor fed = Tensor::from(f32, {1, rows, H}, sums);
+  const auto nothing = [](const Shape& shape) {
+    return Tensor::from(f32, shape, Dense(static_cast<std::size_t>(shape.elements())));
+  };
+  const Tensors got =
+      program.run({{"xw", fed}, {"h0", nothing({rows, H})}, {"u", nothing({H, H})}, {"u4", nothing({H, 4 * H})}});
+  const Dense x = fed.to_doubles(), bent = got.at("tanh").to_doubles(), gate = got.at("sigmoid").to_doubles();
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    if (std::isnan(x[i])) {
+      EXPECT_TRUE(std::isnan(bent[i]) && std::isnan(gate[i]));
+      continue;
+    }
+    const double tanh = std::tanh(x[i]), sigmoid = 1 / (1 + std::exp(-x[i]));
+    EXPECT_NEAR(bent[i], tanh, 3e-7 * std::abs(tanh)) << x[i];
+    EXPECT_NEAR(gate[i], sigmoid, 3e-7 * sigmoid + 2e-38) << x[i];
+  }
+}
 
 TEST(RecurrenceKernelsOnCpu, LeaveProductsOf16BitsToTheLibraryWhereItHasTiles) {
   const Shape gates{3, 5, 8}, state{5, 2};

@@ -9,6 +9,7 @@
 #include "hwy/foreach_target.h"
 //
 #include "cpu/team.h"
+#include "hwy/cache_control.h"
 #include "ops/recurrence/cell_gru-inl.h"
 #include "ops/recurrence/cell_lstm-inl.h"
 #include "ops/recurrence/cell_rnn-inl.h"
@@ -51,6 +52,16 @@ void pack_gates(const RecurrenceWork& w, std::int64_t block, std::int64_t first_
   }
 }
 
+// Of the input's product a row's units are a line of each gate, far apart, which nothing fetches ahead by itself: they
+// are on their way while h is multiplied.
+template <class Cell, class M, std::int64_t kBlocks>
+HWY_INLINE void ask_for_sums(const RecurrenceWork& w, std::int64_t t, std::int64_t row, std::int64_t block) {
+  const auto* xw = Places<M>(w, t, row, block * kUnitBlock).gates(w.xw);
+  for (std::int64_t gate = 0; gate < Cell::kGates; ++gate) {
+    for (std::int64_t b = 0; b < kBlocks; ++b) hwy::Prefetch(xw + gate * w.hidden + b * kUnitBlock);
+  }
+}
+
 template <class Cell, class M, std::int64_t kBlocks>
 HWY_INLINE void step_of_blocks(const RecurrenceWork& w, std::int64_t t, std::int64_t turn, std::int64_t block,
                                const typename M::Stored* panel) {
@@ -59,6 +70,7 @@ HWY_INLINE void step_of_blocks(const RecurrenceWork& w, std::int64_t t, std::int
   const auto* h = static_cast<const typename M::Left*>(w.left[turn % 2]);
   HWY_ALIGN float tile[tile_rows<M>(kParts) * kWidth];
   for_rows(w, t, tile_rows<M>(kParts), [&](std::int64_t row, std::int64_t end_row, bool is_counted) {
+    for (std::int64_t r = row; r < end_row; ++r) ask_for_sums<Cell, M, kBlocks>(w, t, r, block);
     if (is_counted) multiply<kParts>(end_row - row, h + row * stride, stride, w.hidden, panel, tile);
     for (std::int64_t r = row; r < end_row; ++r) {
       for (std::int64_t b = 0; b < kBlocks; ++b) {

@@ -12,9 +12,9 @@
 #include <initializer_list>
 #include <type_traits>
 
-#include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
 #include "ops/elements-inl.h"
+#include "ops/recurrence/bends-inl.h"
 #include "ops/recurrence/recurrence_work.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -56,12 +56,6 @@ HWY_INLINE hn::Vec<D> rounded(D d, hn::Vec<D> value) {
   T stored[kUnitBlock];
   store(d, value, stored);
   return load(d, stored);
-}
-
-template <class D>
-HWY_INLINE hn::Vec<D> sigmoid(D d, hn::Vec<D> x) {
-  const auto one = hn::Set(d, 1.0F);
-  return hn::Div(one, hn::Add(one, hn::Exp(d, hn::Min(hn::Neg(x), hn::Set(d, 88.0F)))));
 }
 
 // Calls with vectors of elements, and one by one what is left of them: work(d, index).
