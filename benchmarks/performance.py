@@ -186,7 +186,9 @@ def page(gpu, cpu, small):
         "(bf16 790, TF32 393 TFLOP/s; CPU: a product of 1024 x 1024), or for recurrent rows a count by hand; in brackets with what one kernel",
         "takes whatever it does (1.3 us in a graph, 5.8 us with its caller waiting). PyTorch's outputs on the GPU are kept by",
         "the graph, each set its own, so that nothing is allocated while it is timed; on the CPU PyTorch is measured as it is, with outputs given",
-        "where the op takes them, compiled, and all of these with an allocator that keeps its pages. Results of ours are compared",
+        "where the op takes them, compiled, and all of these with an allocator that keeps its pages. What it returns there is kept until the",
+        "buffers' next turn; where it is dropped at once, it lies in the same memory again, and a cold row is cold for the inputs alone",
+        "(*results dropped*: no other is best by that). Results of ours are compared",
         "with float64 before they are timed; models of hundreds of GFLOP at a smaller size (`checked_as`).",
         "",
         "A row is won at the goal and at most 0.95 of the best other; where the best other is within 10% of the floor, at most 1.02",
@@ -249,7 +251,8 @@ def peer(row, *names):
     """The best of those peers whose names begin so."""
     if row is None:
         return None
-    found = [value for name, value in row.get("peers", {}).items() if any(re.fullmatch(n, name) for n in names)]
+    found = [value for name, value in row.get("peers", {}).items()
+             if any(re.fullmatch(n, name) for n in names) and not name.endswith("results dropped")]
     return min(found) if found else None
 
 
@@ -311,7 +314,8 @@ def cpu_table(gpu, cpu):
         cells = []
         for threads in counts:
             row = find(cpu, name, "hot", threads=threads) or find(cpu, name, threads=threads)
-            cells += [f"**{ms(row['ours_us'])}**" if row else "–", ms(peer(row, "PyTorch.*"))]
+            state = ", cold" if row and row["cache"] == "cold" else ""
+            cells += [f"**{ms(row['ours_us'])}**{state}" if row else "–", ms(peer(row, "PyTorch.*"))]
         lines.append(f"| {label} | " + " | ".join(cells) + " |")
     return lines
 
