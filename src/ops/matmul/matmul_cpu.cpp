@@ -287,7 +287,9 @@ void register_matmul_cpu() {
     add(
         op, "onednn", onednn_matmul_refusal,
         [](const KernelCall& call, const Device&) -> std::unique_ptr<PreparedKernel> {
-          return made_by_onednn("matmul", [&] { return std::make_unique<OneDnnMatmul>(MatmulShape(call)); });
+          const MatmulShape shape(call);
+          if (auto sgemm = prepare_sgemm(shape)) return sgemm;
+          return made_by_onednn("matmul", [&] { return std::make_unique<OneDnnMatmul>(shape); });
         },
         Faults::possible);
   }

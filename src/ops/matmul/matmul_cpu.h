@@ -21,6 +21,8 @@ std::string onednn_matmul_refusal(const KernelCall& call);
 /// The same with b packed so, without a batch; the strides that the call has for b do not matter.
 std::string onednn_packed_refusal(const KernelCall& call, const dnnl::memory::desc& packed);
 std::unique_ptr<PreparedKernel> prepare_onednn_matmul(const MatmulShape& shape, const dnnl::memory::desc& packed);
+/// oneDNN's sgemm, where it is faster than the primitive; otherwise null.
+std::unique_ptr<PreparedKernel> prepare_sgemm(const MatmulShape& shape);
 /// Why a matrix of an operand is too large for it, or its rows too far apart; empty when it is not.
 std::string onednn_size_refusal(DType dtype, const MatmulOperand& operand, std::int64_t rows, std::int64_t columns,
                                 std::string_view name);

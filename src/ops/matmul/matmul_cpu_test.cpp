@@ -35,6 +35,22 @@ void expect_right(const Graph& g, const std::string& kernel, double tolerance) {
   expect_same_bits(got, program.run(to_tensors(g, feeds)));
 }
 
+// Around the extents from which on oneDNN's sgemm takes the place of its primitive.
+TEST(MatmulOnTheCpu, OfManyRowsIsRightByBothRoutinesOfTheLibrary) {
+  const ProductCase cases[] = {{{1537, 130}, {130, 1025}},
+                               {{131, 1600}, {131, 1024}, true, false},
+                               {{1536, 130}, {1025, 130}, false, true},
+                               {{1535, 130}, {130, 1024}},
+                               {{2, 1536, 130}, {2, 130, 1024}}};
+  for (const ProductCase& c : cases) {
+    SCOPED_TRACE(to_string(c.a) + " " + to_string(c.b));
+    Graph g;
+    const Value a = g.input("a", f32, c.a), b = g.input("b", f32, c.b);
+    g.fetch("y", call("matmul", {a, b}, {{"transpose_a", c.transpose_a}, {"transpose_b", c.transpose_b}}));
+    expect_right(g, "onednn", 1e-5);
+  }
+}
+
 TEST(MatmulOnTheCpu, OfFewRowsOrColumnsReadsTheMatrixOnce) {
   const ProductCase cases[] = {{{1, 300}, {300, 515}},
                                {{1, 300}, {515, 300}, false, true},
