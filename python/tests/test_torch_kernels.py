@@ -62,6 +62,20 @@ def test_threads_have_their_own_on_the_cpu():
     assert found[0] is not first
 
 
+def test_calls_of_a_thread_work_in_the_same_memory_on_the_cpu():
+    cpu, megabyte = torch.device('cpu'), 1 << 20
+    first = _memory.workspace(9 * megabyte, cpu)
+    assert first.numel() >= 9 * megabyte
+    assert _memory.workspace(megabyte, cpu).data_ptr() == first.data_ptr()
+    found = []
+    thread = threading.Thread(target=lambda: found.append(_memory.workspace(megabyte, cpu)))
+    thread.start()
+    thread.join()
+    assert found[0].data_ptr() != first.data_ptr()
+    large = _memory.workspace(65 * megabyte, cpu)  # a call's own
+    assert large.numel() == 65 * megabyte and _memory.workspace(megabyte, cpu).data_ptr() == first.data_ptr()
+
+
 def test_what_was_not_used_for_longest_is_dropped_and_what_was_captured_stays(gpu):
     kept = _kernels.Kernels(2)
     first, second = (kept.at(key, GPU, object) for key in ('a', 'b'))

@@ -16,7 +16,7 @@ from .. import _paoding
 from ..control import gradients
 from ..errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
 from ._kernels import Kernels
-from ._memory import address, at, current_stream, dense, may_round_products
+from ._memory import address, at, current_stream, dense, may_round_products, workspace
 
 _DTYPES = {
     _paoding.DType.f64: torch.float64,
@@ -46,13 +46,13 @@ class _Placed:
 
     def run(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         results = [torch.empty(shape, dtype=dtype, device=self._device) for dtype, shape in self._results]
-        workspace = torch.empty(self._graph.workspace_bytes, dtype=torch.uint8, device=self._device)
+        room = workspace(self._graph.workspace_bytes, self._device)
         read = [dense(tensor) for tensor in tensors]  # kept until the call is enqueued
         with self._lock:
             self._graph.run(
                 [address(each) for each in read],
                 [address(each) for each in results],
-                address(workspace),
+                address(room),
                 current_stream(self._device),
             )
         return results

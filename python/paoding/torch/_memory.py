@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterable
 from typing import Any
 
@@ -41,6 +42,27 @@ def at(device: torch.device) -> contextlib.AbstractContextManager[Any]:
 def is_captured(device: torch.device) -> bool:
     """Whether what the current stream of the current device is given goes into a CUDA graph."""
     return device.type == 'cuda' and torch._C._cuda_isCurrentStreamCapturing()
+
+
+_KEPT_BYTES = 64 << 20  # of a thread
+
+
+class _Kept(threading.local):
+    room: Tensor | None = None
+
+
+_kept = _Kept()
+
+
+def workspace(size: int, device: torch.device) -> Tensor:
+    """Memory that kernels work in during one call. On the CPU, where a call is done when it returns, those of a thread
+    have the same: memory of megabytes that is given back to the system after every call is faulted in anew by the next."""
+    if device.type != 'cpu' or size > _KEPT_BYTES:
+        return torch.empty(size, dtype=torch.uint8, device=device)
+    room = _kept.room
+    if room is None or room.numel() < size:
+        _kept.room = room = torch.empty(size, dtype=torch.uint8, device=device)
+    return room
 
 
 def check_devices(like: Tensor, others: Iterable[Tensor | None]) -> None:

@@ -12,26 +12,31 @@ from torch import Tensor
 
 from .._paoding import RecurrentPlan
 from ._kernels import Kernels
-from ._memory import FLOATS, address, at, check_devices, current_stream, dense, is_captured, may_round_recurrence, zeros
+from ._memory import (
+    FLOATS,
+    address,
+    at,
+    check_devices,
+    current_stream,
+    dense,
+    is_captured,
+    may_round_recurrence,
+    workspace,
+    zeros,
+)
 
 GATES = {'lstm': 4, 'gru': 3, 'rnn_tanh': 1, 'rnn_relu': 1}
 _MOST_PLANS = 128  # of a thread, and of all streams: each holds some memory of its kernels
-_KEPT_BYTES = 1 << 20  # of memory that a plan works in between its calls
 
 
 class _Plan:
-    """A layer's kernels, and on the CPU, where a call is done when it returns, the memory that they work in."""
+    """A layer's kernels, and how much memory they take."""
 
     def __init__(self, *key: Any) -> None:
         self.kernels = RecurrentPlan(*key)
         self.saved = self.kernels.saved
         self.forward_bytes, self.backward_bytes = self.kernels.forward_workspace, self.kernels.backward_workspace
-        most = max(self.forward_bytes, self.backward_bytes)
-        self._kept = torch.empty(most, dtype=torch.uint8) if key[2] == 'cpu' and most <= _KEPT_BYTES else None
         self.lock = threading.Lock()  # threads share those of GPUs
-
-    def workspace(self, size: int, like: Tensor) -> Tensor:
-        return self._kept if self._kept is not None else torch.empty(size, dtype=torch.uint8, device=like.device)
 
 
 _plans: Kernels[_Plan] = Kernels(_MOST_PLANS)
@@ -123,7 +128,7 @@ def forward(
         if cell == 'lstm':
             last_c = x.new_empty((1, batch, hidden), dtype=cell_state_dtype(cell, x.dtype))
             first_c = _first_state(x, hidden) if c0 is None else dense(c0)
-        workspace = plan.workspace(plan.forward_bytes, x)
+        room = workspace(plan.forward_bytes, x.device)
         with plan.lock:
             plan.kernels.forward(
                 x.data_ptr(),
@@ -137,7 +142,7 @@ def forward(
                 last_h.data_ptr(),
                 address(last_c),
                 address(saved),
-                workspace.data_ptr(),
+                room.data_ptr(),
                 address(b_hh) if as_torch else 0,
                 current_stream(x.device),
             )
@@ -180,7 +185,7 @@ def _backward(
             lengths = dense(lengths)
         made = _room(x, w, u, cell, wanted)
         d_x, d_w, d_u, d_b, d_b_hh, d_h0, d_c0 = map(address, made)
-        workspace = plan.workspace(plan.backward_bytes, x)
+        room = workspace(plan.backward_bytes, x.device)
         first_h = _first_state(x, hidden) if h0 is None else h0
         with plan.lock:
             plan.kernels.backward(
@@ -200,7 +205,7 @@ def _backward(
                 d_b,
                 d_h0,
                 d_c0,
-                workspace.data_ptr(),
+                room.data_ptr(),
                 d_b_hh,
                 current_stream(x.device),
             )
