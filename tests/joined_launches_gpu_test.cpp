@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels of a captured run that do not touch each other's results share a launch: the same bits as one by one, and
 // nothing that depends on another goes together with it. On the pretended GPU under many schedules.
+#include <random>
+
 #include "paoding/optimizer.h"
 #include "tests/enqueued_runs.h"
 
@@ -95,6 +97,95 @@ TEST(JoinedLaunches, OfRunsThatFailWriteNothing) {
   EXPECT_EQ(both.together->get("w3").to_doubles(), before);
   both.run(feeds(2));
 }
+
+// A decoder's step with dropout and attention to a memory [S, B, E], and its gradients: groups that read each other's
+// results row by row.
+void build_attention(Graph& g, std::int64_t steps, std::int64_t rows, std::int64_t places, std::int64_t width,
+                     double dropped) {
+  const Value memory = g.input("memory", f32, {places, rows, width});
+  const Value w = g.input("w", f32, {2 * width, width}), h = g.input("h", f32, {rows, width});
+  const Value counts = reshape(g.input("counts", boolean, {places, rows}), {places, rows, 1});
+  const Value xs = g.input("xs", f32, {steps, rows, width});
+  const StepResult loop = scan({h}, {xs}, [&](const Values& carry, const Values& element) {
+    Value query = tanh(carry[0] + sigmoid(element[0]) * 0.5);
+    if (dropped > 0) query = dropout(query, dropped);
+    const Value scores = sum(memory * reshape(query, {1, rows, width}), Ints{2}, true);
+    const Value weights = softmax(select(counts, scores, -1e30), 0);
+    const Value context = sum(weights * memory, Ints{0});
+    return step({matmul(concat(Values{context, query}, 1), w)}, {context});
+  });
+  const Value loss = mean(square(loop.carries[0])) + mean(square(loop.outputs[0]));
+  g.fetch("loss", loss);
+  g.fetch("contexts", loop.outputs[0]);
+  const Values grads = gradients(loss, {memory, w, h});
+  g.fetch("d_memory", grads[0]);
+  g.fetch("d_w", grads[1]);
+  g.fetch("d_h", grads[2]);
+}
+
+struct AttentionSizes {
+  std::int64_t steps, rows, places, width;
+};
+
+class ChainedLaunches : public ::testing::TestWithParam<std::tuple<AttentionSizes, DType>> {};
+
+// On the CPU in f32 as the reference.
+TEST_P(ChainedLaunches, OfAttentionInALoopGiveWhatKernelsOneByOneGive) {
+  PD_SKIP_WITHOUT_A_GPU();
+  const auto& [sizes, dtype] = GetParam();
+  const auto& [steps, rows, places, width] = sizes;
+  Graph graph;
+  build_attention(graph, steps, rows, places, width, 0.3);
+  CompileOptions captured = on_gpu(), stepwise = on_gpu(), cpu;
+  captured.precision = stepwise.precision = dtype;
+  stepwise.execution = Execution::stepwise;
+  cpu.device = Device::cpu();
+  Dense counts;
+  for (std::int64_t i = 0; i < places * rows; ++i) counts.push_back(i % 7 < 5 || i < rows ? 1 : 0);
+  std::mt19937 random(7);
+  const auto normal = [&](Shape shape, double scale) {
+    Dense values(static_cast<std::size_t>(shape.elements()));
+    std::normal_distribution<double> draw(0, scale);
+    for (double& value : values) value = draw(random);
+    return Tensor::from(f32, shape, values);
+  };
+  const Tensors feeds{{"xs", normal({steps, rows, width}, 1)},
+                      {"memory", normal({places, rows, width}, 1)},
+                      {"w", normal({2 * width, width}, 0.5 / std::sqrt(double(width)))},
+                      {"h", normal({rows, width}, 1)},
+                      {"counts", Tensor::from(boolean, {places, rows}, counts)}};
+  std::vector<Tensors> got;
+  std::vector<std::int64_t> launches;
+  for (const CompileOptions& options : {captured, stepwise, cpu}) {
+    Parameters parameters(graph, options.device);
+    Program program(graph, options, &parameters);
+    got.push_back(program.run(feeds));
+    launches.push_back(program.report().launches);
+  }
+  // Fewer rows are too little work for as many CTAs, and are kernels of their own.
+  if (rows >= 100) {
+    EXPECT_LE(launches[0] + 3 * steps, launches[1]);
+  }
+  for (const auto& [name, tensor] : got[1]) {
+    const Dense chained = got[0].at(name).to_doubles(), alone = tensor.to_doubles(),
+                exact = got[2].at(name).to_doubles();
+    double largest = 0, apart = 0, far = 0;
+    for (std::size_t i = 0; i < alone.size(); ++i) {
+      largest = std::max(largest, std::abs(exact[i]));
+      apart = std::max(apart, std::abs(chained[i] - alone[i]));
+      far = std::max(far, std::abs(chained[i] - exact[i]));
+    }
+    EXPECT_LE(apart, (dtype == f32 ? 1e-5 : 2e-2) * largest) << name;
+    EXPECT_LE(far, (dtype == f32 ? 2e-5 : 0.1) * largest) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Sizes, ChainedLaunches,
+    ::testing::Combine(::testing::Values(AttentionSizes{3, 8, 50, 64}, AttentionSizes{2, 128, 50, 32},
+                                         AttentionSizes{3, 5, 7, 20}, AttentionSizes{2, 3, 33, 515},
+                                         AttentionSizes{2, 100, 33, 77}, AttentionSizes{2, 131, 9, 160}),
+                       ::testing::Values(f32, bf16)));
 
 }  // namespace
 }  // namespace paoding::testing_program

@@ -30,6 +30,12 @@ bool needs_wide_offsets(const Group& group) {
   return false;
 }
 
+bool reduces(const GroupOutput& output, SinkKind sink, const GridDim& dim) {
+  if (dim.over == GridDim::Over::axis) return ((output.reduce_mask >> dim.axis) & 1u) != 0;
+  const SinkKind within = dim.over == GridDim::Over::serial ? SinkKind::column : SinkKind::row;
+  return sink == within || sink == SinkKind::total;
+}
+
 bool fits_vector(const Group& group, std::size_t i, std::int64_t alignment, int vector) {
   const std::vector<std::int64_t>& strides = operand_strides(group, i);
   const std::int64_t size = size_bytes(operand_dtype(group, i)), piece = std::min<std::int64_t>(16, vector * size);

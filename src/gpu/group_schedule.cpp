@@ -41,21 +41,26 @@ constexpr std::int64_t kLeastRowOfPoints = 64;
 // Of a group that sums columns and moves elements of 16 bits by 16 bytes: steps in flight, and what of them a thread
 // has registers for.
 constexpr std::int64_t kColumnUnroll = 4, kColumnUnrollBytes = 192;
+// A row of a phase has at least so many threads where there are many: they read 128 bytes side by side.
+constexpr int kPhaseLanes = 8;
 // Of a group that reads along one axis and writes along another: a warp reads and writes whole sectors of 32 bytes.
 constexpr int kTurnedLanes = 8, kTurnedUnroll = 4;
 constexpr std::int64_t kLeastTurnedExtent = 32;
 
 class Scheduler {
  public:
-  Scheduler(const Group& group, std::span<const int> alignment, const Target& target, bool may_cluster)
+  Scheduler(const Group& group, std::span<const int> alignment, const Target& target, bool may_cluster,
+            int phase_threads)
       : group_(group),
         alignment_(alignment),
         target_(target),
         may_cluster_(may_cluster),
+        phase_threads_(phase_threads),
         inner_(group.rank() - 1),
         used_(used_by(group, live_values(group, std::vector<bool>(group.outputs.size(), true))).loads) {
     for (const GroupOutput& output : group_.outputs) is_pointwise_ = is_pointwise_ && output.reduce_mask == 0;
     is_small_ = is_pointwise_ && group_.points() <= kSmallPoints;
+    s_.is_phase = phase_threads > 0;
     s_.is_wide = needs_wide_offsets(group_);
   }
 
@@ -216,8 +221,10 @@ class Scheduler {
   void choose_vector() {
     std::int64_t most = std::min<std::int64_t>(kMaxVector, pow2_floor(extent(inner_)));
     // A small group has too few points for all SMs: narrow vectors spread it over more warps.
-    if (is_small_)
-      most = std::min(most, pow2_floor(std::max<std::int64_t>(1, group_.points() / (target_.sm_count * 48))));
+    if (is_small_) {
+      const std::int64_t threads = s_.is_phase ? phase_threads_ : target_.sm_count * 48;
+      most = std::min(most, pow2_floor(std::max<std::int64_t>(1, group_.points() / threads)));
+    }
     const bool may_be_ragged = s_.form == LoopForm::tile || s_.inner_axes.size() == 1;
     const std::size_t rows_held = s_.form != LoopForm::tile ? 0 : is_pointwise_ ? kMostHeldRows : group_.loads.size();
     s_.vector = vector_of_streams(group_, used_, alignment_, most, may_be_ragged, rows_held);
@@ -248,7 +255,10 @@ class Scheduler {
     // Row sums in a tile are shuffles between two batches of loads, while nothing is in flight: larger batches.
     const bool pauses = s_.form == LoopForm::tile && has_sink(SinkKind::row);
     const std::int64_t wanted = target_.in_flight_bytes * (pauses ? 2 : 1);
-    const std::int64_t threads = is_pointwise_ ? 1536 : s_.cluster > 1 ? kClusterThreads : 1024;
+    const std::int64_t threads = s_.is_phase      ? phase_threads_
+                                 : is_pointwise_  ? 1536
+                                 : s_.cluster > 1 ? kClusterThreads
+                                                  : 1024;
     const std::int64_t step = step_bytes();
     std::int64_t unroll = step == 0 ? 1 : pow2_ceil(ceil_div(wanted, threads * step));
     if (has_sink(SinkKind::column) && s_.vector > 4 && step > 0)
@@ -272,7 +282,7 @@ class Scheduler {
   /// Parts that each of `tiles` independent pieces of work is split into: none from two CTAs per SM on; else enough
   /// for one wave, unless the parts get too small to be worth a partial sum.
   std::int64_t choose_split(std::int64_t tiles) const {
-    if (tiles >= 2 * target_.sm_count) return 1;
+    if (s_.is_phase || tiles >= 2 * target_.sm_count) return 1;
     const std::int64_t full = kCtasPerSm * target_.sm_count / tiles;
     std::int64_t by_bytes = read_bytes() / (tiles * kSplitBytes);
     if (has_sink(SinkKind::column)) {
@@ -310,11 +320,13 @@ class Scheduler {
     return product / s_.block / s_.chunk;
   }
 
+  int least_threads() const { return s_.is_phase ? phase_threads_ : is_small_ ? 128 : kThreads; }
+
   // ---- Tile: lanes stay on columns, threads walk down the serial axes ----
 
   void choose_tile() {
     const std::int64_t vectors = s_.inner_vectors;
-    int threads = is_small_ ? 128 : kThreads;
+    int threads = least_threads();
     if (is_pointwise_) {
       // The widest tile that leaves at most 1/8 more lanes idle than the best one.
       double best = 0;
@@ -325,7 +337,9 @@ class Scheduler {
       if (s_.is_turned) s_.lanes = kTurnedLanes;
     } else {
       s_.lanes = static_cast<int>(std::min<std::int64_t>(32, pow2_ceil(vectors)));
-      if (has_sink(SinkKind::column) && !has_sink(SinkKind::row)) {
+      if (s_.is_phase && !has_sink(SinkKind::row)) {
+        s_.lanes = static_cast<int>(std::min<std::int64_t>(phase_threads_ / 4, pow2_ceil(vectors)));
+      } else if (has_sink(SinkKind::column) && !has_sink(SinkKind::row)) {
         if (cluster_columns())
           threads = kClusterThreads;
         else
@@ -333,7 +347,8 @@ class Scheduler {
       }
     }
     s_.rows = threads / s_.lanes;
-    while (is_small_ && s_.rows > 1 && s_.rows / 2 >= s_.serial_count && s_.lanes * s_.rows > 64) s_.rows /= 2;
+    const bool may_shrink = is_small_ && !s_.is_phase;
+    while (may_shrink && s_.rows > 1 && s_.rows / 2 >= s_.serial_count && s_.lanes * s_.rows > 64) s_.rows /= 2;
     choose_block_axis();
 
     const std::int64_t tiles = ceil_div(vectors, s_.lanes) * grid_axis_product();
@@ -441,9 +456,13 @@ class Scheduler {
 
   void choose_sweep() {
     const std::int64_t rows = s_.serial_count * grid_axis_product();
-    int threads = is_small_ ? 128 : kThreads;
+    int threads = least_threads();
     if (is_pointwise_) {
       s_.lanes = threads;
+    } else if (s_.is_phase) {  // all rows in one turn, where they are not more than threads
+      const std::int64_t rows_at_once =
+          std::min(pow2_ceil(s_.serial_count), std::int64_t{phase_threads_} / kPhaseLanes);
+      s_.lanes = static_cast<int>(std::min(phase_threads_ / rows_at_once, pow2_ceil(s_.inner_vectors)));
     } else if (s_.cluster = choose_cluster(rows); s_.cluster > 1) {
       s_.lanes = threads = kClusterThreads;
     } else {
@@ -559,6 +578,7 @@ class Scheduler {
   std::span<const int> alignment_;
   const Target& target_;
   bool may_cluster_;
+  int phase_threads_;
   int inner_;
   std::vector<bool> used_;
   bool is_pointwise_ = true;  // nothing is reduced
@@ -568,20 +588,16 @@ class Scheduler {
 
 }  // namespace
 
-bool reduces(const GroupOutput& output, SinkKind sink, const GridDim& dim) {
-  if (dim.over == GridDim::Over::axis) return ((output.reduce_mask >> dim.axis) & 1u) != 0;
-  const SinkKind within = dim.over == GridDim::Over::serial ? SinkKind::column : SinkKind::row;
-  return sink == within || sink == SinkKind::total;
-}
-
 // Whether clusters do shows when everything else has been chosen for them; where they do not, it is chosen anew.
-GroupSchedule schedule_group(const Group& group, std::span<const int> alignment, const Target& target) {
+GroupSchedule schedule_group(const Group& group, std::span<const int> alignment, const Target& target,
+                             int phase_threads) {
   PD_ASSERT(group.rank() >= 1 && group.points() > 0, "an empty or rank 0 group is rewritten before it is scheduled");
   PD_ASSERT(alignment.size() == group.operands(), "one alignment per operand");
-  Scheduler clustered(group, alignment, target, target.major >= 9);
+  const bool may_cluster = target.major >= 9 && phase_threads == 0;
+  Scheduler clustered(group, alignment, target, may_cluster, phase_threads);
   GroupSchedule schedule = clustered.run();
-  if (target.major < 9 || clustered.may_cluster()) return schedule;
-  return Scheduler(group, alignment, target, false).run();
+  if (!may_cluster || clustered.may_cluster()) return schedule;
+  return Scheduler(group, alignment, target, false, 0).run();
 }
 
 }  // namespace paoding::gpu

@@ -71,6 +71,7 @@ struct GroupSchedule {
   int cluster = 1;  // CTAs that add up each other's sums out of their shared memory: all parts of a split reduction
   std::int64_t ctas = 0;
   int resident_ctas = 4;  // per SM, for __launch_bounds__
+  bool is_phase = false;  // of a chain: what it reads may have been written in the same launch
 
   // A group with own reductions (staged_schedule.cpp). In a sweep a row of threads, kLanes of them, walks along each
   // row of the group's reductions; in a tile the rows of threads walk and lanes stand on neighbouring rows.
@@ -116,10 +117,13 @@ struct ElementBytes {
 ElementBytes element_bytes(const Group& group, std::span<const std::size_t> operands);
 
 /// The schedule of a canonical group with at least one axis and no empty one.
-/// `alignment`: bytes that each operand's start is a multiple of.
-GroupSchedule schedule_group(const Group& group, std::span<const int> alignment, const Target& target);
+/// `alignment`: bytes that each operand's start is a multiple of. `phase_threads`, where it is not 0: of the one CTA
+/// that has the group to itself, as a phase of a chain (chained_launch.h), turn by turn; its threads are that many.
+GroupSchedule schedule_group(const Group& group, std::span<const int> alignment, const Target& target,
+                             int phase_threads = 0);
 
 /// The same for a group with own reductions; its outputs must be among those of staged_refusal().
-GroupSchedule schedule_staged(const Group& group, std::span<const int> alignment, const Target& target);
+GroupSchedule schedule_staged(const Group& group, std::span<const int> alignment, const Target& target,
+                              int phase_threads = 0);
 
 }  // namespace paoding::gpu

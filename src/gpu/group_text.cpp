@@ -396,7 +396,7 @@ void put_row_inside(Group* group) {
 
 }  // namespace
 
-TextLaunch plan_group(const Group& canonical, std::span<const int> alignment, const Target& target) {
+TextLaunch plan_group(const Group& canonical, std::span<const int> alignment, const Target& target, int phase_threads) {
   Group group = canonical;
   std::vector<bool> is_live(group.outputs.size(), true);
   if (group.points() == 0) replace_empty(&group, &is_live);
@@ -420,8 +420,8 @@ TextLaunch plan_group(const Group& canonical, std::span<const int> alignment, co
     }
     put_row_inside(&group);
   }
-  const GroupSchedule schedule =
-      is_staged ? schedule_staged(group, alignment, target) : schedule_group(group, alignment, target);
+  const GroupSchedule schedule = is_staged ? schedule_staged(group, alignment, target, phase_threads)
+                                           : schedule_group(group, alignment, target, phase_threads);
   if (schedule.ctas >= (std::int64_t{1} << 31)) {
     fail(ErrorKind::unsupported, "fused loop: {} CTAs for {} points, at most 2^31 - 1 fit a grid", schedule.ctas,
          group.points());

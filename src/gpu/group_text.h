@@ -12,6 +12,8 @@
 namespace paoding::gpu {
 
 /// The kernel of a canonical group. `alignment`: for each operand, bytes that its address will be a multiple of.
-TextLaunch plan_group(const Group& canonical, std::span<const int> alignment, const Target& target);
+/// `phase_threads`: see schedule_group().
+TextLaunch plan_group(const Group& canonical, std::span<const int> alignment, const Target& target,
+                      int phase_threads = 0);
 
 }  // namespace paoding::gpu

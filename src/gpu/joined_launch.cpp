@@ -7,7 +7,6 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "base/hash.h"
 #include "cuda_text.h"
 #include "gpu/kernel_prelude.h"
 #include "gpu/text_kernel.h"
@@ -19,41 +18,16 @@ constexpr std::size_t kMostMembers = 128;     // a power of two: each CTA looks 
 constexpr std::size_t kMostBytes = 30 << 10;  // of parameters; a kernel may have 32,764 bytes of them
 constexpr std::size_t kBeforeOperands = 1, kBehindOperands = 2;  // words of Member: its first CTA; the Room's
 
-constexpr std::string_view kHead = "extern \"C\" __global__ void __launch_bounds__(";
-
-// What is a kernel's own: its text behind the prelude.
-std::string_view own_text(const TextLaunch& launch) {
-  const std::string_view source = launch.source, prelude = kernel_prelude();
-  return source.substr(source.find(prelude) + prelude.size());
-}
-
 // "256, 4": threads and CTAs on an SM that the kernel is compiled for.
 std::string_view launch_bounds(std::string_view own) {
-  const std::size_t begin = own.find(kHead) + kHead.size();
+  const std::size_t begin = own.find(kKernelHead) + kKernelHead.size();
   return own.substr(begin, own.find(')', begin) - begin);
 }
 
 bool needs_only_operands(const TextLaunch& launch) {
   return launch.grid[0] > 0 && !launch.sizes.empty() && launch.grid[1] == 1 && launch.grid[2] == 1 &&
          launch.cluster == 1 && launch.shared_bytes == 0 && !launch.is_alone && !launch.is_cooperative &&
-         launch.maps.empty() && own_text(launch).find(kHead) != std::string_view::npos;
-}
-
-void replace(std::string* text, std::string_view what, std::string_view by) {
-  for (std::size_t at = text->find(what); at != std::string::npos; at = text->find(what, at + by.size())) {
-    text->replace(at, what.size(), by);
-  }
-}
-
-// The kernel as a function `run` that is told which CTA it is.
-std::string as_function(std::string_view own) {
-  std::string text(own);
-  const std::size_t head = text.find(kHead), parameters = text.find('(', head + kHead.size());
-  PD_ASSERT(parameters != std::string::npos, "a kernel has parameters");
-  text.replace(head, parameters - head, "PD_DEVICE void run");
-  replace(&text, "const Sizes size) {", "const Sizes& size, const unsigned cta) {");
-  replace(&text, "blockIdx.x", "cta");
-  return text;
+         launch.maps.empty() && own_text(launch).find(kKernelHead) != std::string_view::npos;
 }
 
 std::size_t member_words(const JoinMember& member) {
@@ -94,16 +68,14 @@ JoinedLaunch::JoinedLaunch(const std::vector<JoinMember>& members, const Target&
   const std::string_view own = own_text(each);
   const std::string text = fmt::format(
       "// {0} kernels in one launch.\n{1}\nnamespace alone {{\n{2}}}\n"
-      "constexpr int kMembers = {0}, kMostMembers = {3}, kOperands = {4};\n{5}\n{6}{7}) $entry(\n"
+      "constexpr int kMembers = {0}, kMostMembers = {3}, kOperands = {4};\n{5}\n{9}\n{6}{7}) $entry(\n"
       "    const Room room, const __grid_constant__ Sizes size) {{\n"
       "  const Member& member = size.members[member_of(size, blockIdx.x)];\n"
       "  const Room own = {{member.workspace, member.tickets, room.fault, room.failed, room.stamp}};\n"
       "  alone::run({8}own, member.sizes, blockIdx.x - (unsigned)member.first);\n}}\n",
-      members.size(), kernel_prelude(), as_function(own), kMostMembers, operands_, k_joined_launch_cu, kHead,
-      launch_bounds(own), operands);
-  launch_.entry = fmt::format("joined_{:016x}", fnv1a(text));
-  launch_.source = text;
-  replace(&launch_.source, "$entry", launch_.entry);
+      members.size(), kernel_prelude(), as_function(own), kMostMembers, operands_, k_joined_launch_cu, kKernelHead,
+      launch_bounds(own), operands, any_pointer_text());
+  name_entry("joined", text);
 
   launch_.sizes.assign(members.size() * member_words_, 0);
   unsigned ctas = 0;

@@ -11,12 +11,6 @@ struct Sizes {
   Member members[kMembers];
 };
 
-// What the parameter that it is given to points at.
-struct AnyPointer {
-  void* at;
-  template <class T> PD_DEVICE operator T*() const { return (T*)at; }
-};
-
 PD_DEVICE int member_of(const Sizes& size, unsigned cta) {
   int found = 0;
   for (int step = kMostMembers / 2; step > 0; step /= 2) {

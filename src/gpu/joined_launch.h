@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/target.h"
-#include "gpu/text_launch.h"
+#include "gpu/shared_launch.h"
 
 namespace paoding::gpu {
 
@@ -24,18 +24,14 @@ struct JoinMember {
 /// compile, and have the registers of the largest.
 std::vector<std::vector<std::size_t>> joins_of(std::span<const JoinMember> kernels);
 
-class JoinedLaunch {
+class JoinedLaunch final : public SharedLaunch {
  public:
   /// Of a list of joins_of().
   JoinedLaunch(const std::vector<JoinMember>& members, const Target& target);
 
-  /// Without operands: their addresses are among the sizes, which place() fills in.
-  const TextLaunch& launch() const { return launch_; }
-  /// Before the launch starts; `operands` as the member alone would get them.
-  void place(std::size_t member, void* const* operands, void* workspace, void* tickets);
+  void place(std::size_t member, void* const* operands, void* workspace, void* tickets) override;
 
  private:
-  TextLaunch launch_;
   std::size_t operands_ = 0, member_words_ = 0;  // of each member
 };
 

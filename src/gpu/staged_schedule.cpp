@@ -27,7 +27,8 @@ constexpr std::int64_t kFetchedWords = 56;
 constexpr std::int64_t kRegisters = 65536, kOtherRegisters = 28;
 // Fewer vectors than this in a row are not worth a shift; also as many as the elements around them have lanes.
 constexpr std::int64_t kShiftedVectors = 16;
-constexpr int kRereadSteps = 4;  // vectors in flight per thread when rows are read again
+constexpr std::int64_t kPhaseLanes = 8;  // of a row at least, where a phase has more rows than threads for them at once
+constexpr int kRereadSteps = 4;          // vectors in flight per thread when rows are read again
 
 // Few distinct numbers of steps, so that rows of about one length share a text.
 std::int64_t round_steps(std::int64_t steps) {
@@ -36,8 +37,15 @@ std::int64_t round_steps(std::int64_t steps) {
 
 class StagedScheduler {
  public:
-  StagedScheduler(const Group& group, std::span<const int> alignment, const Target& target)
-      : group_(group), alignment_(alignment), target_(target), inner_(group.rank() - 1), stages_(stages(group)) {
+  StagedScheduler(const Group& group, std::span<const int> alignment, const Target& target, int phase_threads)
+      : group_(group),
+        alignment_(alignment),
+        target_(target),
+        threads_(phase_threads > 0 ? phase_threads : kThreads),
+        most_threads_(phase_threads > 0 ? phase_threads : kMaxThreads),
+        inner_(group.rank() - 1),
+        stages_(stages(group)) {
+    s_.is_phase = phase_threads > 0;
     const std::uint32_t row = row_mask(group);
     for (int axis = 0; axis < group.rank(); ++axis) ((row >> axis) & 1u ? walk_ : kept_).push_back(axis);
     s_.form = (row >> inner_) & 1u ? LoopForm::sweep : LoopForm::tile;
@@ -204,19 +212,25 @@ class StagedScheduler {
     const std::int64_t most = has_columns() ? kHeldWordsWithColumns : kHeldWords;
     const auto steps_of = [&](std::int64_t lanes) { return round_steps(ceil_div(s_.inner_vectors, lanes)); };
     std::int64_t lanes = std::min<std::int64_t>(32, pow2_ceil(s_.inner_vectors));
-    while (lanes < kMaxThreads && steps_of(lanes) * vector_words() > (lanes > kThreads ? kHeldWords : most)) lanes *= 2;
-    while (lanes < kThreads && lanes < s_.inner_vectors &&
-           s_.row_count * lanes < std::int64_t{kThreads} * 2 * target_.sm_count) {
+    if (s_.is_phase) {
+      lanes = std::clamp<std::int64_t>(threads_ / pow2_ceil(s_.row_count), kPhaseLanes, threads_);
+      lanes = std::min(lanes, pow2_ceil(s_.inner_vectors));
+    }
+    while (lanes < most_threads_ && steps_of(lanes) * vector_words() > (lanes > threads_ ? kHeldWords : most))
+      lanes *= 2;
+    while (!s_.is_phase && lanes < threads_ && lanes < s_.inner_vectors &&
+           s_.row_count * lanes < std::int64_t{threads_} * 2 * target_.sm_count) {
       lanes *= 2;
     }
     s_.holds_rows = steps_of(lanes) * vector_words() <= most;
     if (s_.holds_rows && lanes > 32 && !carried_values().empty()) {
-      while (lanes < kMaxThreads / 2 && steps_of(lanes) * carrying_words() > kCarriedWords) lanes *= 2;
+      while (lanes < most_threads_ / 2 && steps_of(lanes) * carrying_words() > kCarriedWords) lanes *= 2;
     }
-    if (!s_.holds_rows) lanes = s_.row_count >= 2 * target_.sm_count ? 512 : kMaxThreads;
+    if (!s_.holds_rows)
+      lanes = s_.row_count >= 2 * target_.sm_count ? std::min<std::int64_t>(512, most_threads_) : most_threads_;
     s_.lanes = static_cast<int>(lanes);
-    s_.rows = std::max(1, kThreads / s_.lanes);
-    while (s_.rows > 1 && s_.rows / 2 >= s_.row_count && s_.threads() > 32) s_.rows /= 2;
+    s_.rows = std::max(1, threads_ / s_.lanes);
+    while (!s_.is_phase && s_.rows > 1 && s_.rows / 2 >= s_.row_count && s_.threads() > 32) s_.rows /= 2;
     s_.steps = s_.holds_rows ? static_cast<int>(steps_of(lanes)) : kRereadSteps;
     s_.blocks = ceil_div(s_.row_count, s_.rows);
     if (s_.holds_rows && s_.steps * carrying_words() <= kCarriedWords) s_.carried = carried_values();
@@ -233,19 +247,19 @@ class StagedScheduler {
     choose_held();
     // Lanes first while few threads can hold a column; then more threads per column, down to 128 bytes of neighbours.
     const std::int64_t widest_tile = pow2_ceil(s_.inner_vectors);
-    std::int64_t lanes = std::min<std::int64_t>(kThreads, widest_tile);
-    const auto steps_of = [&](std::int64_t n) { return round_steps(ceil_div(s_.serial_count, kThreads / n)); };
+    std::int64_t lanes = std::min<std::int64_t>(threads_, widest_tile);
+    const auto steps_of = [&](std::int64_t n) { return round_steps(ceil_div(s_.serial_count, threads_ / n)); };
     const auto blocks_of = [&](std::int64_t n) { return s_.row_count * ceil_div(s_.inner_vectors, n); };
     while (lanes > 8 && (steps_of(lanes) * vector_words() > kHeldWords ||
-                         (blocks_of(lanes) < 2 * target_.sm_count && s_.serial_count >= 2 * kThreads / lanes))) {
+                         (blocks_of(lanes) < 2 * target_.sm_count && s_.serial_count >= 2 * threads_ / lanes))) {
       lanes /= 2;
     }
     s_.holds_rows = steps_of(lanes) * vector_words() <= kHeldWords;
     if (!s_.holds_rows) lanes = std::min<std::int64_t>(blocks_of(32) >= 2 * target_.sm_count ? 32 : 8, widest_tile);
     s_.lanes = static_cast<int>(lanes);
-    s_.rows = kThreads / s_.lanes;
-    while (s_.rows > 1 && s_.rows / 2 >= s_.serial_count && s_.threads() > 32) s_.rows /= 2;
-    s_.steps = s_.holds_rows ? static_cast<int>(steps_of(kThreads / s_.rows)) : kRereadSteps;
+    s_.rows = threads_ / s_.lanes;
+    while (!s_.is_phase && s_.rows > 1 && s_.rows / 2 >= s_.serial_count && s_.threads() > 32) s_.rows /= 2;
+    s_.steps = s_.holds_rows ? static_cast<int>(steps_of(threads_ / s_.rows)) : kRereadSteps;
     s_.blocks = s_.row_count * ceil_div(s_.inner_vectors, s_.lanes);
     if (s_.holds_rows && s_.steps * carrying_words() <= kCarriedWords) s_.carried = carried_values();
   }
@@ -337,7 +351,7 @@ class StagedScheduler {
       const bool is_tight = words > 40 || (words >= kHeldWords && s_.lanes <= 32);
       const std::int64_t residents = !s_.holds_rows || is_tight ? 2 : words <= 16 ? 4 : 3;
       s_.resident_ctas =
-          static_cast<int>(std::max<std::int64_t>(1, residents * kThreads / std::max(kThreads, s_.threads())));
+          static_cast<int>(std::max<std::int64_t>(1, residents * threads_ / std::max(threads_, s_.threads())));
     };
     const std::int64_t words = s_.steps * vector_words(), fetched = s_.steps * held_words(s_.is_held);
     const bool may_fetch = s_.form == LoopForm::sweep && s_.holds_rows;
@@ -347,7 +361,8 @@ class StagedScheduler {
       s_.resident_ctas = static_cast<int>(std::clamp<std::int64_t>(kRegisters / (s_.threads() * registers), 1, 3));
     }
     const auto wave = [&] { return std::int64_t{target_.sm_count} * s_.resident_ctas; };
-    s_.fetches_ahead = may_fetch && fetched > 0 && words + fetched <= kFetchedWords && s_.blocks >= 2 * wave();
+    s_.fetches_ahead =
+        !s_.is_phase && may_fetch && fetched > 0 && words + fetched <= kFetchedWords && s_.blocks >= 2 * wave();
     if (!s_.fetches_ahead) choose_residents(words);
     s_.ctas = is_persistent || s_.fetches_ahead ? std::min(s_.blocks, wave()) : s_.blocks;
   }
@@ -365,6 +380,7 @@ class StagedScheduler {
   const Group& group_;
   std::span<const int> alignment_;
   const Target& target_;
+  const int threads_, most_threads_;
   int inner_;
   std::vector<int> stages_;
   std::vector<int> walk_, kept_;  // axes
@@ -373,9 +389,10 @@ class StagedScheduler {
 
 }  // namespace
 
-GroupSchedule schedule_staged(const Group& group, std::span<const int> alignment, const Target& target) {
+GroupSchedule schedule_staged(const Group& group, std::span<const int> alignment, const Target& target,
+                              int phase_threads) {
   PD_ASSERT(!group.reductions.empty() && group.points() > 0, "an empty group has no reductions left");
-  return StagedScheduler(group, alignment, target).run();
+  return StagedScheduler(group, alignment, target, phase_threads).run();
 }
 
 }  // namespace paoding::gpu

@@ -39,6 +39,7 @@ constexpr std::int64_t kFewRows = 64, kLongRow = 32 << 10;
 // Where something lies between a row's elements (a sum per channel), a CTA has 16 or 32 rows side by side, and so few
 // CTAs that a second launch is soon worth it. (On an H200 one took 11 us for 32 rows of 900 elements.)
 constexpr std::int64_t kMostSpreadOut = 4 << 10;  // elements of all rows
+constexpr std::int64_t kShortRow = 64;            // elements that the threads beside each other have in a step or two
 
 class Fusion {
  public:
@@ -203,7 +204,7 @@ class Fusion {
     if (is_gpu && rows < kFewRows && row > kLongRow) {
       return decline(fmt::format("{} rows of {} elements: separate kernels share out such rows", rows, row));
     }
-    if (is_gpu && is_spread_out && kernel.space.elements() > kMostSpreadOut) {
+    if (is_gpu && is_spread_out && row > kShortRow && kernel.space.elements() > kMostSpreadOut) {
       return decline(
           fmt::format("{} rows of {} elements that do not lie side by side: separate kernels share out such "
                       "rows",

@@ -44,6 +44,7 @@ struct Uses {
     int around;
   };
   const std::vector<Slot>* slots = nullptr;
+  bool is_gpu = false;
   int position = 0;
   std::vector<LoopRange> ranges;
   std::vector<int> open;
@@ -85,12 +86,19 @@ struct Uses {
     release(&held);
   }
 
-  // Neighbouring groups have workspaces of their own, where they are small: they may run at the same time.
+  // On a GPU neighbouring groups have workspaces of their own, where they are small: they may run at the same time. Nor
+  // does one's small value lie where another's was: they may run share by share, one behind the other (group/share.h).
   void hold(const Step& step, std::vector<int>* held) {
-    if (step.kind != Step::Kind::group || step.workspace < 0) return;
-    if ((*slots)[static_cast<std::size_t>(step.workspace)].bytes > kHeldBytes) return;
-    if (held->size() == kMostHeld) release(held);
-    held->push_back(step.workspace);
+    if (step.kind != Step::Kind::group) return;
+    const auto add = [&](int slot) {
+      const Slot& of = (*slots)[static_cast<std::size_t>(slot)];
+      if (of.kind != SlotKind::arena || of.bytes > kHeldBytes) return;
+      if (held->size() == kMostHeld) release(held);
+      if (std::ranges::find(*held, slot) == held->end()) held->push_back(slot);
+    };
+    if (step.workspace >= 0) add(step.workspace);
+    if (!is_gpu) return;
+    for (const Operand& operand : step.operands) add(operand.slot);
   }
   void release(std::vector<int>* held) {
     for (const int slot : *held) of_slot[static_cast<std::size_t>(slot)].push_back({position - 1, open, true});
@@ -142,6 +150,7 @@ void find_gaps(const Uses& uses, const std::vector<Uses::Use>& list, Slot* slot)
 void find_lifetimes(Plan* plan) {
   Uses uses;
   uses.slots = &plan->slots;
+  uses.is_gpu = plan->target->is_gpu();
   uses.of_slot.resize(plan->slots.size());
   uses.walk(plan->steps);
   plan->positions = uses.position;

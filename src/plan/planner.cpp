@@ -41,17 +41,6 @@ void add_written(const Step& step, std::set<int>* slots) {
   }
 }
 
-// Whether the step certainly reads what the other writes. Groups of which that is not so may change places when some of
-// them share a launch (runtime/gpu_joins.h), so what is launched right before what follows may be any of them.
-bool follows_from(const Step& step, const Step& other) {
-  for (std::size_t i = 0; i < step.reads; ++i) {
-    for (std::size_t k = other.reads; k < other.operands.size(); ++k) {
-      if (is_same_place(step.operands[i], other.operands[k])) return true;
-    }
-  }
-  return false;
-}
-
 // The inputs that what is launched right in front does not write; `before` is what that may write.
 std::uint32_t settled_inputs(const Step& step, const std::set<int>& before) {
   std::uint32_t settled = 0;
@@ -74,7 +63,6 @@ void lower_steps(const PlanOptions& options, std::vector<Step>& steps, std::opti
     plan->slots.push_back(std::move(slot));
     return static_cast<int>(plan->slots.size()) - 1;
   };
-  std::vector<const Step*> neighbours;  // groups in front that may change places with each other
   for (Step& step : steps) {
     if (runs_on_host(*options.target, step)) continue;
     std::set<int> written;
@@ -90,14 +78,8 @@ void lower_steps(const PlanOptions& options, std::vector<Step>& steps, std::opti
     step.workspace = book(SlotKind::arena, step, " workspace", needs.workspace_bytes);
     step.state = book(SlotKind::state, step, " state", needs.state_bytes);
     if (!needs.is_launched) continue;
-    const bool may_move = before && step.kind == Step::Kind::group &&
-                          std::none_of(neighbours.begin(), neighbours.end(),
-                                       [&](const Step* other) { return follows_from(step, *other); });
-    if (may_move)
-      written.insert(before->begin(), before->end());
-    else
-      neighbours.clear();
-    neighbours.push_back(&step);
+    // Neighbouring groups may share a launch (runtime/gpu_joins.h), which then is what stands in front.
+    if (before && step.kind == Step::Kind::group) written.insert(before->begin(), before->end());
     before = std::move(written);
   }
 }

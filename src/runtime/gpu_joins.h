@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches of a captured run that do not touch each other's results, as one launch (gpu/joined_launch.h).
+// Launches of a captured run as one: of those that do not touch each other's results (gpu/joined_launch.h), and of
+// those that read them share by share (gpu/chained_launch.h).
 #pragma once
 
 #include <functional>
@@ -8,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "gpu/joined_launch.h"
 #include "gpu/loaded_kernel.h"
+#include "gpu/shared_launch.h"
 #include "plan/plan.h"
 #include "profile/recorder.h"
 
@@ -39,7 +40,7 @@ class GpuJoins {
   // One text and its schedule, for every turn of the loop that its steps are in.
   struct Kernel {
     std::vector<const Step*> steps;
-    std::unique_ptr<gpu::JoinedLaunch> joined;
+    std::unique_ptr<gpu::SharedLaunch> shared;
     std::unique_ptr<gpu::LoadedKernel> loaded;
   };
   struct Join {
@@ -51,7 +52,10 @@ class GpuJoins {
     bool is_first = false;
   };
 
-  std::map<std::vector<const Step*>, Kernel> kernels_;
+  void add(std::vector<std::size_t> launches, Kernel* kernel);
+
+  // By their steps, and the axes by which those of a chain are shared out.
+  std::map<std::pair<std::vector<const Step*>, std::vector<int>>, Kernel> kernels_;
   std::vector<Join> joins_;
   std::vector<Place> place_of_;  // per launch; empty without joins
 };

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions by cuDNN's engines and by the first kernel of ours that takes them, each some runs of a graph, on memory
-// of their own. What was faster is kept in the PlanCache, which planning reads.
+// of their own. What was faster is kept in the PlanCache, which planning reads. An engine that gives other numbers than
+// ours is none (two of cuDNN 9.19's did: benchmarks/results/2026-11-24-cudnn.txt).
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <set>
@@ -23,7 +25,8 @@ namespace {
 
 constexpr int kRunsOfAGraph = 5, kLaunches = 4;
 constexpr std::size_t kMostEngines = 4;
-constexpr double kClearly = 0.97;  // ours shares launches, is stamped and asks whether the run has failed
+constexpr std::size_t kComparedBytes = 1 << 20;  // of a result, at its beginning and at its end
+constexpr double kClearly = 0.97;                // ours shares launches, is stamped and asks whether the run has failed
 
 void for_each_kernel(const Target& target, const std::vector<Step>& steps,
                      const std::function<void(const Step&)>& visit) {
@@ -66,18 +69,32 @@ class Bench {
     for (const auto* layouts : {&call.inputs, &call.outputs}) {
       for (const Layout& layout : *layouts) operands_.push_back(memory_.emplace_back(filled(device, layout)).pointer());
     }
+    result_ = call.outputs[0].type.dtype;
     const auto bytes = [](std::int64_t count) { return static_cast<std::size_t>(std::max<std::int64_t>(count, 1)); };
     workspace_ = gpu::DeviceMemory(device, bytes(workspace_bytes));
     tickets_ = gpu::DeviceMemory(device, bytes(4 * tickets));
     PD_CUDA(driver_.cuMemsetD8Async(tickets_.address(), 0, tickets_.size_bytes(), stream_.get()));
   }
 
+  /// The beginning and the end of what a run writes; NaN where it writes nothing.
+  std::vector<double> result(const PreparedKernel& kernel) {
+    const gpu::DeviceMemory& memory = memory_.back();
+    PD_CUDA(driver_.cuMemsetD8Async(memory.address(), 0xff, memory.size_bytes(), stream_.get()));
+    run(kernel);
+    std::vector<double> values;
+    const std::size_t bytes = std::min(memory.size_bytes(), kComparedBytes);
+    Tensor piece(result_, {static_cast<std::int64_t>(bytes) / size_bytes(result_)});
+    for (const std::size_t from : {std::size_t{0}, memory.size_bytes() - bytes}) {
+      PD_CUDA(driver_.cuMemcpyDtoH(piece.bytes(), memory.address() + from, bytes));
+      const std::vector<double> made = piece.to_doubles();
+      values.insert(values.end(), made.begin(), made.end());
+    }
+    return values;
+  }
+
   /// Microseconds of a run: the least of some launches of a graph of some.
   double time(const PreparedKernel& kernel) {
-    KernelRun run{operands_.data(), workspace_.pointer(), stream_.get()};
-    run.tickets = tickets_.pointer();
-    kernel.run(run);  // what is loaded when it runs first is loaded
-    stream_.wait_idle();
+    const KernelRun run = this->run(kernel);  // what is loaded when it runs first is loaded
     Graph graph(driver_);
     PD_CUDA(driver_.cuStreamBeginCapture(stream_.get(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
     try {
@@ -114,9 +131,18 @@ class Bench {
     CUgraphExec made = nullptr;
   };
 
+  KernelRun run(const PreparedKernel& kernel) {
+    KernelRun run{operands_.data(), workspace_.pointer(), stream_.get()};
+    run.tickets = tickets_.pointer();
+    kernel.run(run);
+    stream_.wait_idle();
+    return run;
+  }
+
   const gpu::Driver& driver_ = gpu::required_driver();
   gpu::Stream stream_;
   gpu::Event start_, end_;
+  DType result_ = DType::f32;
   std::vector<gpu::DeviceMemory> memory_;
   std::vector<void*> operands_;
   gpu::DeviceMemory workspace_, tickets_;
@@ -148,6 +174,20 @@ Own own_kernel(const gpu::GpuDevice& device, const KernelCall& call) {
   return own;
 }
 
+// Whether two kernels' results are sums of the same products, as far as their dtype tells.
+bool are_same(const KernelCall& call, const std::vector<double>& a, const std::vector<double>& b) {
+  const DType dtype = call.inputs[0].type.dtype;
+  const double tolerance = dtype != DType::f32 ? 2e-2 : call.allow_tf32 ? 5e-3 : 1e-3;
+  double largest = 0, apart = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (std::isnan(a[i]) != std::isnan(b[i])) return false;
+    if (std::isnan(a[i])) continue;
+    largest = std::max(largest, std::abs(a[i]));
+    apart = std::max(apart, std::abs(a[i] - b[i]));
+  }
+  return apart <= tolerance * largest;
+}
+
 std::string time_call(const gpu::GpuDevice& device, const KernelCall& call, const std::string& key) {
   const Own own = own_kernel(device, call);
   gpu::TimedChoice choice;
@@ -160,9 +200,15 @@ std::string time_call(const gpu::GpuDevice& device, const KernelCall& call, cons
     why = error.what();
   }
   Bench bench(device, call, std::max(own.workspace_bytes, cudnn_workspace_bytes(call)), own.tickets);
+  const std::vector<double> expected = bench.result(*own.kernel);
   choice.own_us = bench.time(*own.kernel);
+  std::string wrong;
   for (const CudnnKernel& engine : engines) {
     CancelScope::poll();
+    if (!are_same(call, expected, bench.result(*engine.kernel))) {
+      wrong += fmt::format("{}{}", wrong.empty() ? "; other numbers than ours by engine " : ", ", engine.engine);
+      continue;
+    }
     const double us = bench.time(*engine.kernel);
     if (choice.engine.empty() || us < choice.library_us) choice.engine = engine.engine, choice.library_us = us;
   }
@@ -174,9 +220,9 @@ std::string time_call(const gpu::GpuDevice& device, const KernelCall& call, cons
       shape.dtype == DType::f32 && call.allow_tf32 ? "TF32 " : "", to_string(shape.x.type), to_string(shape.w.type),
       shape.groups > 1 ? fmt::format(" in {} groups", shape.groups) : "", shape.axes[0].stride, in_scope(call.scope));
   if (choice.engine.empty())
-    return fmt::format("{}{} {:.1f} us, cudnn declined: {}", what, own.row->name, choice.own_us, why);
-  return fmt::format("{}cudnn {:.1f} us (engine {}), {} {:.1f} us", what, choice.library_us, choice.engine,
-                     own.row->name, choice.own_us);
+    return fmt::format("{}{} {:.1f} us, cudnn declined: {}{}", what, own.row->name, choice.own_us, why, wrong);
+  return fmt::format("{}cudnn {:.1f} us (engine {}), {} {:.1f} us{}", what, choice.library_us, choice.engine,
+                     own.row->name, choice.own_us, wrong);
 }
 
 }  // namespace

@@ -83,7 +83,7 @@ TEST_F(WindowOfCupti, SeesItsRunsWholeAndStampsTheOthers) {
     EXPECT_EQ(seen.by_stamps[i] == 0, is_in) << i << seen.report;
     EXPECT_TRUE(!is_in || seen.by_cupti[i] == seen.by_cupti[5]) << i;
   }
-  EXPECT_GE(seen.by_cupti[5].size(), 6u);
+  EXPECT_GE(seen.by_cupti[5].size(), 4u);
   EXPECT_FALSE(has(seen.report, "left out")) << seen.report;
   EXPECT_FALSE(has(seen.report, "did not show")) << seen.report;
   run(2);  // what CUPTI saw launched would die of it

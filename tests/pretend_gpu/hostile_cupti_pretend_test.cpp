@@ -60,7 +60,7 @@ class HostileCupti : public ::testing::Test {
 
 TEST_F(HostileCupti, RecordsInAnyOrderAreThoseOfTheirRuns) {
   const Counts in_order = kernels(record(4));
-  ASSERT_GE(in_order.size(), 4u * 6);
+  ASSERT_GE(in_order.size(), 4u * 4);
   for (unsigned seed = 1; seed <= 10; ++seed) {
     pretend_gpu().spoil_records({.shuffled = seed});
     EXPECT_EQ(kernels(record(4)), in_order) << seed << report_;

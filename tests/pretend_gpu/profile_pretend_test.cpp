@@ -102,7 +102,7 @@ std::vector<std::string> numbered(const std::vector<std::string>& all, std::size
 
 TEST_F(ProfileOnAGpu, FindsEveryKernelByItsNodeWhateverItsTime) {
   const Recorded in_order = record(true), turned_times = record(false);
-  ASSERT_GE(in_order.kernels.size(), 3u * 9);
+  ASSERT_GE(in_order.kernels.size(), 3u * 5);
   EXPECT_EQ(in_order.kernels.size() % 3, 0u);
   EXPECT_EQ(numbered(turned_times.kernels, 3), numbered(turned(in_order.kernels, 3), 3));
   EXPECT_TRUE(has(in_order.report, "commit gate")) << in_order.report;

@@ -94,7 +94,7 @@ TEST(StreamsOnAGpu, ManyBoundShapesFitTheLargestOnesMemoryAndTheBudgetOfTheirGra
   run_all(std::int64_t{1} << 30, {kShapes + 1});
   const std::size_t largest = bytes;
   pretend_gpu().forget_calls();
-  run_all(std::int64_t{300} << 10, lengths);
+  run_all(std::int64_t{150} << 10, lengths);
   EXPECT_LE(bytes, largest * 3 / 2);
   const std::vector<std::string> calls = pretend_gpu().calls();
   EXPECT_GT(std::count(calls.begin(), calls.end(), "cuGraphInstantiate"), kShapes) << "none was made again";

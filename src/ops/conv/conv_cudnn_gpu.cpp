@@ -100,7 +100,7 @@ std::string reason(const KernelCall& call) {
 }
 
 // Where it was clearly faster on an H200, and nowhere else (benchmarks/results/2026-11-24-cudnn.txt: ResNet-50's
-// convolutions, 256 images). Timing the call itself knows better.
+// convolutions, 256 images), by the engine that the library names first. Timing the call itself knows better.
 std::string rule_refusal(const KernelCall& call) {
   constexpr std::int64_t kLeastChannels = 64, kLeastWindows = 12544;  // of what was measured
   const ConvShape shape(call);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions by cuDNN: every engine that it offers against sums in f64, on a GPU or a pretended one; when a plan has
-// them, by the rule and by what was timed; that they are declined, and why.
+// Convolutions by cuDNN: the engines that timing lets through against sums in f64, on a GPU or a pretended one; when a
+// plan has them, by the rule and by what was timed; that they are declined, and why.
 #include "ops/conv/conv_cudnn_gpu.h"
 
 #include <fmt/format.h>
@@ -13,6 +13,7 @@
 #include "gpu/cudnn.h"
 #include "gpu/plan_cache.h"
 #include "runtime/compile.h"
+#include "runtime/tuning.h"
 #include "tests/on_gpu.h"
 #include "tests/program_check.h"
 
@@ -116,8 +117,8 @@ void expect_sums(const Dense& got, const Dense& expected, DType dtype) {
   EXPECT_LE(most, dtype == f32 ? 1e-4 : 0);
 }
 
-// All engines that are offered; how many.
-int check_engines(const KernelCall& call) {
+// The engine of that name.
+void check_engine(const KernelCall& call, const std::string& name) {
   const gpu::GpuDevice& device = gpu::GpuDevice::get(0);
   device.make_current();
   std::vector<Dense> inputs;
@@ -135,43 +136,55 @@ int check_engines(const KernelCall& call) {
   const Dense wrong(expected.size(), 99);
   const gpu::DeviceMemory workspace(device, static_cast<std::size_t>(cudnn_workspace_bytes(call)));
   const gpu::Stream stream(device);
-  int count = 0;
   for (const CudnnKernel& engine : cudnn_kernels(call, Device::cuda(0), 20)) {
-    SCOPED_TRACE("engine " + engine.engine);
+    if (engine.engine != name) continue;
+    SCOPED_TRACE("engine " + name);
     upload(memory[2], result.type.dtype, wrong);
     engine.kernel->run({operands.data(), workspace.pointer(), stream.get()});
     stream.wait_idle();
     Tensor got(result.type.dtype, {result.type.shape.elements()});
     PD_CUDA(gpu::required_driver().cuMemcpyDtoH(got.bytes(), memory[2].address(),
                                                 static_cast<std::size_t>(got.size_bytes())));
-    expect_sums(moved(got.to_doubles(), result, true), expected, call.inputs[0].type.dtype);
-    ++count;
+    return expect_sums(moved(got.to_doubles(), result, true), expected, call.inputs[0].type.dtype);
   }
-  return count;
+  ADD_FAILURE() << "there is no engine " << name;
 }
 
 bool is_there() { return Device::best().kind == DeviceKind::cuda && gpu::cudnn_functions() != nullptr; }
 
-TEST(ConvByCudnn, IsRightByEveryEngineOnAGpu) {
+// Of engines that cuDNN 9.19 offers two gave wrong gradients for weights: timing refuses what gives other numbers.
+TEST(ConvByCudnn, IsRightByTheEngineThatTimingFindsOnAGpu) {
   if (!is_there()) GTEST_SKIP() << "NOT CHECKED: no GPU here, or no cuDNN";
   const TargetPtr target = target_of(Device::cuda(0));
+  int checked = 0;
   for (const Case& c : cases()) {
     for (const auto& [dtype, tf32] : {std::pair{f32, false}, {f32, true}, {bf16, false}, {f16, false}}) {
+      Graph g;
+      build(g, c, dtype);
+      CompileOptions options;
+      options.allow_tf32 = tf32;
+      const std::vector<std::string> notes = time_choices(compile_plan(g, options, target).plan, Device::cuda(0));
       const auto calls = calls_of(c, dtype, tf32, target);
       EXPECT_EQ(calls.size(), dtype == f32 ? 3u : 4u);
       for (const KernelCall& call : calls) {
         SCOPED_TRACE(fmt::format("{} {}{} by {}, groups {}", call.op->name, to_string(dtype), tf32 ? " TF32" : "",
                                  to_string(c.x), to_string(c.w), c.options.groups));
         ASSERT_EQ(cudnn_refusal(call), "");
-        try {
-          EXPECT_GT(check_engines(call), 0);
-        } catch (const Error& error) {
-          ASSERT_EQ(error.kind(), ErrorKind::unsupported) << error.what();
-          EXPECT_FALSE(c.is_usual) << error.what();
+        const auto timed = gpu::PlanCache::shared().find(timing_key(call));
+        if (!timed) {  // by kernels of ours that the pretended driver has no copy engine for
+          ASSERT_NE(fmt::format("{}", fmt::join(notes, "\n")).find("copy engine"), std::string::npos);
+          continue;
         }
+        if (timed->engine.empty()) {
+          EXPECT_FALSE(c.is_usual) << "no engine is right";
+          continue;
+        }
+        check_engine(call, timed->engine);
+        ++checked;
       }
     }
   }
+  EXPECT_GE(checked, 30);
 }
 
 // How many of a case's convolutions a plan for the target has by cuDNN.

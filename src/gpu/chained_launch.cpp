@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/chained_launch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+
+#include "base/check.h"
+#include "base/rounding.h"
+#include "gpu/group_schedule.h"
+#include "gpu/group_text.h"
+#include "gpu/kernel_prelude.h"
+#include "gpu/text_kernel.h"
+#include "group/share.h"
+
+namespace paoding::gpu {
+namespace {
+
+constexpr std::int64_t kThreadsPerSm = 1024;  // which have 64 registers each: all of a CTA, or of two
+constexpr std::int64_t kCtasPerSm = 2;
+// Of a share: beyond, launches are not what it waits for, and the next phase does not find it in the SM's cache.
+constexpr std::int64_t kMostPoints = 64 << 10, kMostBytes = 192 << 10;
+constexpr std::int64_t kSectorBytes = 32;  // the least that is fetched: shares that lie side by side fetch each other's
+// What a kernel costs beside its work, a phase (some latencies of L2 and its barriers), what of the rate of L2 a kernel
+// of few microseconds reaches, and a phase on its SM (H200: the phases of an attention step by the SM's clock).
+constexpr double kKernelUs = 1.3, kPhaseUs = 0.8, kAloneRate = 0.4, kPhaseRate = 0.45;
+
+// Numbers of the iteration point beyond 32 bits: whether they are is decided by the first share alone.
+bool has_wide_index(const Group& group) {
+  return std::ranges::any_of(group.indices, [&](const GroupIndex& index) {
+    std::int64_t reach = std::abs(index.start);
+    for (std::size_t axis = 0; axis < group.extents.size(); ++axis) {
+      reach += std::abs(index.strides[axis]) * group.extents[axis];
+    }
+    return needs_wide_index(reach);
+  });
+}
+
+std::int64_t ctas_per_sm(std::int64_t shares, const Target& target) {
+  return std::clamp<std::int64_t>(ceil_div(shares, std::int64_t{target.sm_count}), 1, kCtasPerSm);
+}
+int threads_of(std::int64_t shares, const Target& target) {
+  return static_cast<int>(kThreadsPerSm / ctas_per_sm(shares, target));
+}
+
+std::string refusal_of(const TextLaunch& launch, int threads) {
+  if (launch.grid[0] == 0) return "nothing to do";
+  if (launch.block != static_cast<unsigned>(threads)) return fmt::format("{} threads, not {}", launch.block, threads);
+  if (launch.workspace_bytes > 0 || launch.ticket_count > 0) return "its sums need several CTAs";
+  if (launch.cluster > 1 || launch.shared_bytes > 0) return "it is a cluster's work";
+  return "";
+}
+
+// The shared memory that a kernel's sums are added up in: all phases have the same.
+constexpr std::string_view kScratch = "__shared__ double shared[";
+
+std::size_t take_scratch(std::string* text) {
+  const std::size_t at = text->find(kScratch);
+  if (at == std::string::npos) return 0;
+  const std::size_t number = at + kScratch.size(), end = text->find("];", number);
+  std::size_t doubles = 0;
+  std::from_chars(text->data() + number, text->data() + end, doubles);
+  text->replace(at, end + 2 - at, "double* const shared = scratch;");
+  PD_ASSERT(text->find(kScratch) == std::string::npos, "a kernel has one scratch");
+  return doubles;
+}
+
+// A phase: the kernel as a function that begins with its work, as the chain has awaited and asked what there is to.
+std::string as_phase(const TextLaunch& launch) {
+  std::string text = as_function(own_text(launch));
+  replace_all(&text, "  await_launch_before();\n", "");
+  replace_all(&text, kBegin, "");
+  return text;
+}
+
+// What is fetched and written for a share.
+std::int64_t share_bytes(const Group& group, int axis) {
+  const Group share = first_share(group, axis);
+  std::int64_t bytes = 0;
+  for (std::size_t i = 0; i < group.operands(); ++i) {
+    std::int64_t elements = 1;
+    for (int a = 0; a < share.rank(); ++a) {
+      if (operand_strides(share, i)[static_cast<std::size_t>(a)] != 0)
+        elements *= share.extents[static_cast<std::size_t>(a)];
+    }
+    const std::int64_t size = size_bytes(operand_dtype(group, i));
+    const std::int64_t step = std::abs(share_step(group, i, axis)) * size;
+    bytes +=
+        elements *
+        (step == 0 || elements == 1 ? size : std::clamp<std::int64_t>(kSectorBytes * size / step, size, kSectorBytes));
+  }
+  return bytes;
+}
+
+}  // namespace
+
+ChainPhase plan_phase(const Group& group, int axis, std::span<const int> alignment, const Target& target) {
+  ChainPhase phase;
+  const Group share = first_share(group, axis);
+  if (share.points() == 0) phase.refusal = "it has no points";
+  if (share.points() > kMostPoints || share_bytes(group, axis) > kMostBytes) phase.refusal = "a share is too large";
+  if (has_wide_index(group)) phase.refusal = "numbers of its points need 64 bits";
+  if (!phase.refusal.empty()) return phase;
+  std::vector<int> aligned;
+  for (std::size_t i = 0; i < group.operands(); ++i) {
+    const std::int64_t step = share_step(group, i, axis) * size_bytes(operand_dtype(group, i));
+    phase.steps.push_back(step);
+    aligned.push_back(static_cast<int>(step == 0 ? alignment[i] : std::min<std::int64_t>(alignment[i], step & -step)));
+  }
+  for (const GroupIndex& index : group.indices) {
+    phase.index_steps.push_back(axis == kWholeGroup ? 0 : index.strides[static_cast<std::size_t>(axis)]);
+  }
+  Target one_sm = target;
+  one_sm.sm_count = 1;
+  const int threads = threads_of(share_count(group, axis), target);
+  phase.launch = plan_group(canonical(share), aligned, one_sm, threads);
+  phase.refusal = refusal_of(phase.launch, threads);
+  return phase;
+}
+
+double alone_us(const Group& group, const Target& target) {
+  return kKernelUs + double(group.min_bytes()) / (kAloneRate * target.cached_bytes_per_us);
+}
+
+double phase_us(const Group& group, int axis, const Target& target) {
+  const double turns = double(ceil_div(share_count(group, axis), std::int64_t{target.sm_count}));
+  const double rate = kPhaseRate * target.cached_bytes_per_us / target.sm_count;
+  return kPhaseUs + turns * double(share_bytes(group, axis)) / rate;
+}
+
+std::int64_t most_shares(const Target& target) { return kCtasPerSm * target.sm_count; }
+
+ChainedLaunch::ChainedLaunch(std::span<const ChainPhase* const> phases, std::int64_t shares, const Target& target) {
+  std::string kernels, sizes, calls;
+  std::size_t scratch = 0;
+  for (std::size_t p = 0; p < phases.size(); ++p) {
+    const ChainPhase& phase = *phases[p];
+    std::string text = as_phase(phase.launch);
+    scratch = std::max(scratch, take_scratch(&text));
+    kernels += fmt::format("namespace kernel{} {{\n{}}}\n", p, text);
+
+    const bool has_sizes = !phase.launch.sizes.empty();
+    const std::size_t operands = phase.steps.size(), indices = phase.index_steps.size();
+    sizes += fmt::format(
+        "  struct {{\n    void* operands[{0}];\n    long long steps[{0}];\n{1}    unsigned long long turns;\n{2}  }} "
+        "of{3};\n",
+        operands, indices > 0 ? fmt::format("    long long index_steps[{}];\n", indices) : "",
+        has_sizes ? fmt::format("    kernel{}::Sizes sizes;\n", p) : "", p);
+    calls += fmt::format("  {{\n    kernel{0}::Sizes sizes{1};\n", p,
+                         has_sizes ? fmt::format(" = size.of{}.sizes", p) : "{}");
+    for (std::size_t i = 0; i < indices; ++i) {
+      const std::string start = fmt::format("idx{}_start", i);
+      if (text.find(start) == std::string::npos) continue;  // not read
+      const bool is_wide = text.find(start + "_wide") != std::string::npos;
+      calls += fmt::format("    sizes.{0}{1} += ({2})(share * size.of{3}.index_steps[{4}]);\n", start,
+                           is_wide ? "_wide" : "", is_wide ? "long long" : fmt::format("kernel{}::Index", p), p, i);
+    }
+    std::string arguments;
+    for (std::size_t i = 0; i < operands; ++i) {
+      arguments += fmt::format("AnyPointer{{(char*)size.of{0}.operands[{1}] + share * size.of{0}.steps[{1}]}}, ", p, i);
+    }
+    calls += fmt::format(
+        "    for (unsigned turn = 0; turn < size.of{0}.turns; ++turn) {{\n      kernel{0}::run({1}none, sizes, "
+        "turn);\n      __syncthreads();\n    }}\n  }}\n",
+        p, arguments);
+
+    operands_at_.push_back(launch_.sizes.size());
+    operand_count_.push_back(operands);
+    launch_.sizes.resize(launch_.sizes.size() + operands);
+    for (const auto& steps : {phase.steps, phase.index_steps}) {
+      for (const std::int64_t step : steps) launch_.sizes.push_back(static_cast<std::uint64_t>(step));
+    }
+    launch_.sizes.push_back(phase.launch.grid[0]);
+    launch_.sizes.insert(launch_.sizes.end(), phase.launch.sizes.begin(), phase.launch.sizes.end());
+    launch_.floor_us += phase.launch.floor_us;
+  }
+  name_entry("chain",
+             fmt::format("// {} kernels one behind the other, every CTA its share of each.\n{}\n{}\n"
+                         "{}{}struct Sizes {{\n{}}};\n\n{}{}, {}) $entry(\n"
+                         "    const Room room, const __grid_constant__ Sizes size) {{\n  await_launch_before();\n{}"
+                         "  const Room none = {{}};\n  const long long share = blockIdx.x;\n{}}}\n",
+                         phases.size(), kernel_prelude(), any_pointer_text(),
+                         scratch > 0 ? fmt::format("__shared__ double scratch[{}];\n", scratch) : "", kernels, sizes,
+                         kKernelHead, threads_of(shares, target), ctas_per_sm(shares, target), kBegin, calls));
+  launch_.grid[0] = static_cast<unsigned>(shares);
+  launch_.block = static_cast<unsigned>(threads_of(shares, target));
+  launch_.leaves_stamp = true;
+  launch_.overlaps_before = overlaps_before(target, launch_);
+  launch_.why = fmt::format("{} kernels one behind the other in {} CTAs", phases.size(), shares);
+}
+
+void ChainedLaunch::place(std::size_t member, void* const* operands, void* /*workspace*/, void* /*tickets*/) {
+  for (std::size_t i = 0; i < operand_count_[member]; ++i) {
+    launch_.sizes[operands_at_[member] + i] = reinterpret_cast<std::uint64_t>(operands[i]);
+  }
+}
+
+}  // namespace paoding::gpu

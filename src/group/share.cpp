@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "group/share.h"
+
+#include <algorithm>
+
+namespace paoding {
+namespace {
+
+bool is_load(const Group& group, std::size_t operand) { return operand < group.loads.size(); }
+
+const std::vector<std::int64_t>& strides_of(const Group& group, std::size_t operand) {
+  return is_load(group, operand) ? group.loads[operand].strides : group.outputs[operand - group.loads.size()].strides;
+}
+
+std::int64_t element_bytes(const Group& group, std::size_t operand) {
+  return size_bytes(is_load(group, operand) ? group.loads[operand].dtype
+                                            : group.outputs[operand - group.loads.size()].dtype);
+}
+
+}  // namespace
+
+std::vector<int> share_axes(const Group& group) {
+  std::vector<int> axes;
+  for (int axis = 0; axis < group.rank(); ++axis) {
+    const auto at = static_cast<std::size_t>(axis);
+    const auto reduces = [&](std::uint32_t mask) { return ((mask >> axis) & 1u) != 0; };
+    const bool is_kept =
+        std::ranges::none_of(group.reductions, [&](const auto& each) { return reduces(each.reduce_mask); }) &&
+        std::ranges::none_of(group.outputs,
+                             [&](const auto& each) { return reduces(each.reduce_mask) || each.strides[at] == 0; });
+    if (is_kept && group.extents[at] > 1) axes.push_back(axis);
+  }
+  return axes;
+}
+
+std::int64_t share_count(const Group& group, int axis) {
+  return axis == kWholeGroup ? 1 : group.extents[static_cast<std::size_t>(axis)];
+}
+
+Group first_share(const Group& group, int axis) {
+  Group share = group;
+  if (axis != kWholeGroup) share.extents[static_cast<std::size_t>(axis)] = 1;
+  return share;
+}
+
+std::int64_t share_step(const Group& group, std::size_t operand, int axis) {
+  return axis == kWholeGroup ? 0 : strides_of(group, operand)[static_cast<std::size_t>(axis)];
+}
+
+SharedMemory shared_memory(const Group& group, std::size_t i, int axis, std::intptr_t address) {
+  const std::vector<std::int64_t>& strides = strides_of(group, i);
+  const std::int64_t size = element_bytes(group, i), step = share_step(group, i, axis) * size;
+  const std::int64_t period = step * share_count(group, axis);
+  SharedMemory memory{address, address + size, step, size, 0, !is_load(group, i)};
+  bool is_apart = step > 0;
+  for (int other = 0; other < group.rank(); ++other) {
+    const auto at = static_cast<std::size_t>(other);
+    const std::int64_t stride = strides[at] * size, span = std::max<std::int64_t>(group.extents[at] - 1, 0) * stride;
+    (span < 0 ? memory.begin : memory.end) += span;
+    if (other == axis || span == 0) continue;
+    if (is_apart && stride >= period && stride % period == 0) {
+      memory.period = period;
+    } else {
+      memory.bytes += span;
+      is_apart = is_apart && stride > 0;
+    }
+  }
+  if (!is_apart || memory.bytes > step) memory.step = 0;
+  return memory;
+}
+
+bool keep_to_their_shares(const SharedMemory& a, const SharedMemory& b) {
+  if (!a.is_written && !b.is_written) return true;
+  if (a.end <= b.begin || b.end <= a.begin) return true;
+  if (a.step == 0 || a.step != b.step) return false;
+  // Both from where the one that begins first has its first share.
+  const SharedMemory &first = a.begin <= b.begin ? a : b, &second = a.begin <= b.begin ? b : a;
+  const std::intptr_t apart = second.begin - first.begin;
+  if (first.period == 0 && second.period == 0) return apart + second.bytes <= a.step;
+  // Shares come round again: every `period` bytes, the same of both as they have as many.
+  const std::int64_t period = std::max(first.period, second.period), behind = apart % period;
+  return behind + second.bytes <= a.step || (period - behind) + first.bytes <= a.step;
+}
+
+}  // namespace paoding

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which consecutive launches of groups may be the phases of one (gpu/chained_launch.h).
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "base/target.h"
+#include "gpu/chained_launch.h"
+#include "plan/plan.h"
+
+namespace paoding {
+
+/// Launches [begin, begin + axes.size()): of each the axis by which it is shared out, all into as many shares.
+struct Chain {
+  std::size_t begin = 0;
+  std::vector<int> axes;
+  std::int64_t shares = 0;
+
+  std::size_t end() const { return begin + axes.size(); }
+};
+
+class Chains {
+ public:
+  /// `bases`: the address of every slot. Only neighbours of one `kind` go together, to the middle of which no branch
+  /// leads. What does not read anything of the others is left to run beside them (gpu/joined_launch.h).
+  Chains(const std::vector<Launch>& launches, const std::vector<std::byte*>& bases, const std::vector<int>& kind,
+         const Target& target);
+
+  const std::vector<Chain>& all() const { return chains_; }
+  const gpu::ChainPhase& phase(const Step* step, int axis) { return phases_.at({step, axis}); }
+
+ private:
+  struct Member;
+  struct Candidate;
+
+  std::vector<Member> members_of(const Launch& launch);
+  Candidate longest(std::size_t begin, const Member& first);
+  bool may_follow(std::size_t i) const;
+
+  const std::vector<Launch>& launches_;
+  const std::vector<std::byte*>& bases_;
+  const std::vector<int>& kind_;
+  const Target& target_;
+  std::vector<bool> is_target_;
+  std::map<std::pair<const Step*, int>, gpu::ChainPhase> phases_;
+  std::map<const Step*, std::vector<int>> axes_;  // those that are worth it
+  std::vector<Chain> chains_;
+};
+
+}  // namespace paoding
