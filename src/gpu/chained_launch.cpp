@@ -25,7 +25,7 @@ constexpr std::int64_t kMostPoints = 64 << 10, kMostBytes = 192 << 10;
 constexpr std::int64_t kSectorBytes = 32;  // the least that is fetched: shares that lie side by side fetch each other's
 // What a kernel costs beside its work, a phase (some latencies of L2 and its barriers), what of the rate of L2 a kernel
 // of few microseconds reaches, and a phase on its SM (H200: the phases of an attention step by the SM's clock).
-constexpr double kKernelUs = 1.3, kPhaseUs = 0.8, kAloneRate = 0.4, kPhaseRate = 0.45;
+constexpr double kKernelUs = 1.3, kPhaseUs = 0.8, kAloneRate = 0.4, kPhaseRate = 0.6;
 
 // Numbers of the iteration point beyond 32 bits: whether they are is decided by the first share alone.
 bool has_wide_index(const Group& group) {

@@ -10,7 +10,6 @@ namespace paoding {
 namespace {
 
 constexpr std::size_t kMostPhases = 16;
-constexpr double kClearly = 0.92;  // of what the kernels take one by one: estimates are no better
 
 // A step that is one kernel of our own, of a group.
 bool is_group(const Launch& launch) {
@@ -129,7 +128,7 @@ Chains::Candidate Chains::longest(std::size_t begin, const Member& first) {
     candidate.chain.axes.push_back(member.axis);
     alone_us += member.alone_us, chain_us += member.phase_us;
   }
-  if (members.size() >= 2 && chain_us <= kClearly * alone_us) candidate.gained_us = alone_us - chain_us;
+  if (members.size() >= 2 && chain_us < alone_us) candidate.gained_us = alone_us - chain_us;
   return candidate;
 }
 
