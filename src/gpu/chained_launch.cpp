@@ -80,12 +80,7 @@ std::int64_t share_bytes(const Group& group, int axis) {
   const Group share = first_share(group, axis);
   std::int64_t bytes = 0;
   for (std::size_t i = 0; i < group.operands(); ++i) {
-    std::int64_t elements = 1;
-    for (int a = 0; a < share.rank(); ++a) {
-      if (operand_strides(share, i)[static_cast<std::size_t>(a)] != 0)
-        elements *= share.extents[static_cast<std::size_t>(a)];
-    }
-    const std::int64_t size = size_bytes(operand_dtype(group, i));
+    const std::int64_t elements = distinct_elements(share, i), size = size_bytes(operand_dtype(group, i));
     const std::int64_t step = std::abs(share_step(group, i, axis)) * size;
     bytes +=
         elements *

@@ -30,6 +30,13 @@ bool needs_wide_offsets(const Group& group) {
   return false;
 }
 
+std::int64_t distinct_elements(const Group& group, std::size_t i) {
+  std::int64_t elements = 1;
+  const std::vector<std::int64_t>& strides = operand_strides(group, i);
+  for (std::size_t axis = 0; axis < strides.size(); ++axis) elements *= strides[axis] != 0 ? group.extents[axis] : 1;
+  return elements;
+}
+
 bool reduces(const GroupOutput& output, SinkKind sink, const GridDim& dim) {
   if (dim.over == GridDim::Over::axis) return ((output.reduce_mask >> dim.axis) & 1u) != 0;
   const SinkKind within = dim.over == GridDim::Over::serial ? SinkKind::column : SinkKind::row;

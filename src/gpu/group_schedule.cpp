@@ -184,11 +184,7 @@ class Scheduler {
     std::sort(s_.grid_axes.begin(), s_.grid_axes.end());
   }
 
-  std::int64_t distinct_bytes(std::size_t load) const {
-    std::int64_t bytes = size_bytes(dtype(load));
-    for (int axis = 0; axis < group_.rank(); ++axis) bytes *= stride(load, axis) != 0 ? extent(axis) : 1;
-    return bytes;
-  }
+  std::int64_t distinct_bytes(std::size_t i) const { return distinct_elements(group_, i) * size_bytes(dtype(i)); }
   /// The largest load that stays the same along one of the axes and does not stay in L2 while the kernel streams
   /// through it; -1 if there is none.
   int largest_shared(const std::vector<int>& axes) const {

@@ -94,6 +94,8 @@ struct GroupSchedule {
 const std::vector<std::int64_t>& operand_strides(const Group& group, std::size_t i);
 
 DType operand_dtype(const Group& group, std::size_t i);
+/// Of operand i: points of the space that differ in it.
+std::int64_t distinct_elements(const Group& group, std::size_t i);
 /// Whether element offsets or the number of points need 64 bits.
 bool needs_wide_offsets(const Group& group);
 /// Whether operand i can be moved in whole vectors along the inner axis.
