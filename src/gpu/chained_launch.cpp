@@ -77,11 +77,10 @@ std::string as_phase(const TextLaunch& launch) {
 
 // What is fetched and written for a share.
 std::int64_t share_bytes(const Group& group, int axis) {
-  const Group share = first_share(group, axis);
   std::int64_t bytes = 0;
   for (std::size_t i = 0; i < group.operands(); ++i) {
-    const std::int64_t elements = distinct_elements(share, i), size = size_bytes(operand_dtype(group, i));
-    const std::int64_t step = std::abs(share_step(group, i, axis)) * size;
+    const std::int64_t size = size_bytes(operand_dtype(group, i)), step = std::abs(share_step(group, i, axis)) * size;
+    const std::int64_t elements = distinct_elements(group, i) / (step == 0 ? 1 : share_count(group, axis));
     bytes +=
         elements *
         (step == 0 || elements == 1 ? size : std::clamp<std::int64_t>(kSectorBytes * size / step, size, kSectorBytes));

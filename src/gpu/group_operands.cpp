@@ -13,10 +13,6 @@ constexpr std::int64_t kRowsToHoldFor = 64;
 
 }  // namespace
 
-DType operand_dtype(const Group& group, std::size_t i) {
-  return i < group.loads.size() ? group.loads[i].dtype : group.outputs[i - group.loads.size()].dtype;
-}
-
 bool needs_wide_offsets(const Group& group) {
   constexpr std::int64_t kLimit = (std::int64_t{1} << 31) - (1 << 16);  // room for one step past the end
   if (group.points() >= kLimit) return true;
@@ -28,13 +24,6 @@ bool needs_wide_offsets(const Group& group) {
     if (reach >= kLimit) return true;
   }
   return false;
-}
-
-std::int64_t distinct_elements(const Group& group, std::size_t i) {
-  std::int64_t elements = 1;
-  const std::vector<std::int64_t>& strides = operand_strides(group, i);
-  for (std::size_t axis = 0; axis < strides.size(); ++axis) elements *= strides[axis] != 0 ? group.extents[axis] : 1;
-  return elements;
 }
 
 bool reduces(const GroupOutput& output, SinkKind sink, const GridDim& dim) {
@@ -93,10 +82,6 @@ int vector_of_streams(const Group& group, std::span<const std::size_t> streams, 
     if (2 * whole >= bytes.all && (may_be_ragged || group.extents.back() % vector == 0)) break;
   }
   return static_cast<int>(vector);
-}
-
-const std::vector<std::int64_t>& operand_strides(const Group& group, std::size_t i) {
-  return i < group.loads.size() ? group.loads[i].strides : group.outputs[i - group.loads.size()].strides;
 }
 
 }  // namespace paoding::gpu

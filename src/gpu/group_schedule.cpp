@@ -41,8 +41,6 @@ constexpr std::int64_t kLeastRowOfPoints = 64;
 // Of a group that sums columns and moves elements of 16 bits by 16 bytes: steps in flight, and what of them a thread
 // has registers for.
 constexpr std::int64_t kColumnUnroll = 4, kColumnUnrollBytes = 192;
-// A row of a phase has at least so many threads where there are many: they read 128 bytes side by side.
-constexpr int kPhaseLanes = 8;
 // Of a group that reads along one axis and writes along another: a warp reads and writes whole sectors of 32 bytes.
 constexpr int kTurnedLanes = 8, kTurnedUnroll = 4;
 constexpr std::int64_t kLeastTurnedExtent = 32;

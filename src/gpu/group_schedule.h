@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/target.h"
-#include "group/group.h"
+#include "group/operands.h"
 
 namespace paoding::gpu {
 
@@ -90,12 +90,10 @@ struct GroupSchedule {
   int threads() const { return lanes * rows; }
 };
 
-/// Strides of operand i: loads first, then outputs.
-const std::vector<std::int64_t>& operand_strides(const Group& group, std::size_t i);
+/// A row of a phase has at least so many lanes, where there are more rows than threads for all of them at once: they
+/// read 128 bytes side by side.
+inline constexpr int kPhaseLanes = 8;
 
-DType operand_dtype(const Group& group, std::size_t i);
-/// Of operand i: points of the space that differ in it.
-std::int64_t distinct_elements(const Group& group, std::size_t i);
 /// Whether element offsets or the number of points need 64 bits.
 bool needs_wide_offsets(const Group& group);
 /// Whether operand i can be moved in whole vectors along the inner axis.

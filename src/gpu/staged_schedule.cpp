@@ -27,8 +27,7 @@ constexpr std::int64_t kFetchedWords = 56;
 constexpr std::int64_t kRegisters = 65536, kOtherRegisters = 28;
 // Fewer vectors than this in a row are not worth a shift; also as many as the elements around them have lanes.
 constexpr std::int64_t kShiftedVectors = 16;
-constexpr std::int64_t kPhaseLanes = 8;  // of a row at least, where a phase has more rows than threads for them at once
-constexpr int kRereadSteps = 4;          // vectors in flight per thread when rows are read again
+constexpr int kRereadSteps = 4;  // vectors in flight per thread when rows are read again
 
 // Few distinct numbers of steps, so that rows of about one length share a text.
 std::int64_t round_steps(std::int64_t steps) {

@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "group/operands.h"
 #include "scalar/primitive.h"
 
 namespace paoding {
@@ -22,13 +23,7 @@ std::int64_t Group::points() const {
 std::int64_t Group::min_read_bytes() const {
   std::int64_t bytes = 0;
   if (points() > 0) {
-    for (const GroupLoad& load : loads) {
-      std::int64_t elements = 1;
-      for (std::size_t axis = 0; axis < extents.size(); ++axis) {
-        if (load.strides[axis] != 0) elements *= extents[axis];
-      }
-      bytes += elements * size_bytes(load.dtype);
-    }
+    for (std::size_t i = 0; i < loads.size(); ++i) bytes += distinct_elements(*this, i) * size_bytes(loads[i].dtype);
   }
   return bytes;
 }

@@ -3,22 +3,9 @@
 
 #include <algorithm>
 
+#include "group/operands.h"
+
 namespace paoding {
-namespace {
-
-bool is_load(const Group& group, std::size_t operand) { return operand < group.loads.size(); }
-
-const std::vector<std::int64_t>& strides_of(const Group& group, std::size_t operand) {
-  return is_load(group, operand) ? group.loads[operand].strides : group.outputs[operand - group.loads.size()].strides;
-}
-
-std::int64_t element_bytes(const Group& group, std::size_t operand) {
-  return size_bytes(is_load(group, operand) ? group.loads[operand].dtype
-                                            : group.outputs[operand - group.loads.size()].dtype);
-}
-
-}  // namespace
-
 std::vector<int> share_axes(const Group& group) {
   std::vector<int> axes;
   for (int axis = 0; axis < group.rank(); ++axis) {
@@ -44,14 +31,14 @@ Group first_share(const Group& group, int axis) {
 }
 
 std::int64_t share_step(const Group& group, std::size_t operand, int axis) {
-  return axis == kWholeGroup ? 0 : strides_of(group, operand)[static_cast<std::size_t>(axis)];
+  return axis == kWholeGroup ? 0 : operand_strides(group, operand)[static_cast<std::size_t>(axis)];
 }
 
 SharedMemory shared_memory(const Group& group, std::size_t i, int axis, std::intptr_t address) {
-  const std::vector<std::int64_t>& strides = strides_of(group, i);
-  const std::int64_t size = element_bytes(group, i), step = share_step(group, i, axis) * size;
+  const std::vector<std::int64_t>& strides = operand_strides(group, i);
+  const std::int64_t size = size_bytes(operand_dtype(group, i)), step = share_step(group, i, axis) * size;
   const std::int64_t period = step * share_count(group, axis);
-  SharedMemory memory{address, address + size, step, size, 0, !is_load(group, i)};
+  SharedMemory memory{address, address + size, step, size, 0, i >= group.loads.size()};
   bool is_apart = step > 0;
   for (int other = 0; other < group.rank(); ++other) {
     const auto at = static_cast<std::size_t>(other);

@@ -19,17 +19,14 @@ bool is_group(const Launch& launch) {
 
 }  // namespace
 
-// A launch shared out along an axis.
+// A launch shared out one way.
 struct Chains::Member {
-  const Step* step = nullptr;
-  int axis = kWholeGroup;
-  std::int64_t shares = 1;
-  double alone_us = 0, phase_us = 0;
+  Way way;
   std::vector<SharedMemory> memory;  // per operand
 
   // Whether no share of one of them touches what another share of the other writes, or the other way round.
   bool keeps_apart(const Member& other) const {
-    if (shares == 1) return true;
+    if (way.shares == 1) return true;
     return std::ranges::all_of(memory, [&](const SharedMemory& mine) {
       return std::ranges::all_of(other.memory,
                                  [&](const SharedMemory& its) { return keep_to_their_shares(mine, its); });
@@ -68,36 +65,35 @@ Chains::Chains(const std::vector<Launch>& launches, const std::vector<std::byte*
   }
 }
 
-// The ways to share out a launch that take no longer than the launch alone.
+// Those that take no longer than the step alone.
+const std::vector<Chains::Way>& Chains::ways_of(const Step& step) {
+  const auto [known, is_new] = ways_.try_emplace(&step);
+  if (!is_new) return known->second;
+  std::vector<int> axes = share_axes(step.group);
+  axes.push_back(kWholeGroup);
+  std::vector<int> alignment;
+  for (const Operand& operand : step.operands) alignment.push_back(static_cast<int>(alignment_of(operand)));
+  const double alone_us = gpu::alone_us(step.group, target_);
+  for (const int axis : axes) {
+    const Way way{axis, share_count(step.group, axis), alone_us, gpu::phase_us(step.group, axis, target_)};
+    if (way.shares > gpu::most_shares(target_) || way.phase_us > way.alone_us) continue;
+    gpu::ChainPhase phase = gpu::plan_phase(step.group, axis, alignment, target_);
+    if (!phase.refusal.empty()) continue;
+    phases_.emplace(std::pair(&step, axis), std::move(phase));
+    known->second.push_back(way);
+  }
+  return known->second;
+}
+
 std::vector<Chains::Member> Chains::members_of(const Launch& launch) {
   const Step& step = *launch.step;
-  const auto [known, is_new] = axes_.try_emplace(&step);
-  if (is_new) {
-    std::vector<int> axes = share_axes(step.group);
-    axes.push_back(kWholeGroup);
-    std::vector<int> alignment;
-    for (const Operand& operand : step.operands) alignment.push_back(static_cast<int>(alignment_of(operand)));
-    for (const int axis : axes) {
-      if (share_count(step.group, axis) > gpu::most_shares(target_)) continue;
-      if (gpu::phase_us(step.group, axis, target_) > gpu::alone_us(step.group, target_)) continue;
-      gpu::ChainPhase phase = gpu::plan_phase(step.group, axis, alignment, target_);
-      if (!phase.refusal.empty()) continue;
-      phases_.emplace(std::pair(&step, axis), std::move(phase));
-      known->second.push_back(axis);
-    }
-  }
   std::vector<Member> members;
-  for (const int axis : known->second) {
-    Member member{&step,
-                  axis,
-                  share_count(step.group, axis),
-                  gpu::alone_us(step.group, target_),
-                  gpu::phase_us(step.group, axis, target_),
-                  {}};
+  for (const Way& way : ways_of(step)) {
+    Member member{way, {}};
     for (std::size_t k = 0; k < launch.addresses.size(); ++k) {
       const auto& [slot, offset] = launch.addresses[k];
       const auto address = reinterpret_cast<std::intptr_t>(bases_[static_cast<std::size_t>(slot)] + offset);
-      member.memory.push_back(shared_memory(step.group, k, axis, address));
+      member.memory.push_back(shared_memory(step.group, k, way.axis, address));
     }
     members.push_back(std::move(member));
   }
@@ -114,19 +110,19 @@ Chains::Candidate Chains::longest(std::size_t begin, const Member& first) {
   for (std::size_t i = begin + 1; members.size() < kMostPhases && may_follow(i); ++i) {
     std::optional<Member> next;
     for (Member& member : members_of(launches_[i])) {
-      const bool fits = member.shares == first.shares &&
+      const bool fits = member.way.shares == first.way.shares &&
                         std::ranges::any_of(members, [&](const Member& each) { return member.reads_of(each); }) &&
                         std::ranges::all_of(members, [&](const Member& each) { return member.keeps_apart(each); });
-      if (fits && (!next || member.phase_us < next->phase_us)) next = std::move(member);
+      if (fits && (!next || member.way.phase_us < next->way.phase_us)) next = std::move(member);
     }
     if (!next) break;
     members.push_back(std::move(*next));
   }
-  Candidate candidate{{begin, {}, first.shares}, 0};
+  Candidate candidate{{begin, {}, first.way.shares}, 0};
   double alone_us = 0, chain_us = gpu::kChainUs;
   for (const Member& member : members) {
-    candidate.chain.axes.push_back(member.axis);
-    alone_us += member.alone_us, chain_us += member.phase_us;
+    candidate.chain.axes.push_back(member.way.axis);
+    alone_us += member.way.alone_us, chain_us += member.way.phase_us;
   }
   if (members.size() >= 2 && chain_us < alone_us) candidate.gained_us = alone_us - chain_us;
   return candidate;

@@ -33,8 +33,16 @@ class Chains {
   const gpu::ChainPhase& phase(const Step* step, int axis) { return phases_.at({step, axis}); }
 
  private:
+  // How a step can be shared out, and what it takes alone and so.
+  struct Way {
+    int axis;
+    std::int64_t shares;
+    double alone_us, phase_us;
+  };
   struct Member;
   struct Candidate;
+
+  const std::vector<Way>& ways_of(const Step& step);
 
   std::vector<Member> members_of(const Launch& launch);
   Candidate longest(std::size_t begin, const Member& first);
@@ -46,7 +54,7 @@ class Chains {
   const Target& target_;
   std::vector<bool> is_target_;
   std::map<std::pair<const Step*, int>, gpu::ChainPhase> phases_;
-  std::map<const Step*, std::vector<int>> axes_;  // those that are worth it
+  std::map<const Step*, std::vector<Way>> ways_;
   std::vector<Chain> chains_;
 };
 

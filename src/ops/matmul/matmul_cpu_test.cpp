@@ -35,6 +35,11 @@ void expect_right(const Graph& g, const std::string& kernel, double tolerance) {
   expect_same_bits(got, program.run(to_tensors(g, feeds)));
 }
 
+void build(Graph& g, const ProductCase& c, DType dtype) {
+  const Value a = g.input("a", dtype, c.a), b = g.input("b", dtype, c.b);
+  g.fetch("y", call("matmul", {a, b}, {{"transpose_a", c.transpose_a}, {"transpose_b", c.transpose_b}}));
+}
+
 // Around the extents from which on oneDNN's sgemm takes the place of its primitive.
 TEST(MatmulOnTheCpu, OfManyRowsIsRightByBothRoutinesOfTheLibrary) {
   const ProductCase cases[] = {{{1537, 130}, {130, 1025}},
@@ -45,8 +50,7 @@ TEST(MatmulOnTheCpu, OfManyRowsIsRightByBothRoutinesOfTheLibrary) {
   for (const ProductCase& c : cases) {
     SCOPED_TRACE(to_string(c.a) + " " + to_string(c.b));
     Graph g;
-    const Value a = g.input("a", f32, c.a), b = g.input("b", f32, c.b);
-    g.fetch("y", call("matmul", {a, b}, {{"transpose_a", c.transpose_a}, {"transpose_b", c.transpose_b}}));
+    build(g, c, f32);
     expect_right(g, "onednn", 1e-5);
   }
 }
@@ -66,15 +70,13 @@ TEST(MatmulOnTheCpu, OfFewRowsOrColumnsReadsTheMatrixOnce) {
   for (const ProductCase& c : cases) {
     SCOPED_TRACE(to_string(c.a) + " " + to_string(c.b));
     Graph g;
-    const Value a = g.input("a", f32, c.a), b = g.input("b", f32, c.b);
-    g.fetch("y", call("matmul", {a, b}, {{"transpose_a", c.transpose_a}, {"transpose_b", c.transpose_b}}));
+    build(g, c, f32);
     // Two columns whose other operand has no contiguous columns are oneDNN's.
     const bool is_vector = c.a[c.a.rank() - 2] <= 4 || c.b.rank() > 2 || c.transpose_b;
     expect_right(g, is_vector ? "vector" : "onednn", 1e-5);
     if (!is_vector) continue;
     Graph half;
-    const Value half_a = half.input("a", bf16, c.a), half_b = half.input("b", bf16, c.b);
-    half.fetch("y", call("matmul", {half_a, half_b}, {{"transpose_a", c.transpose_a}, {"transpose_b", c.transpose_b}}));
+    build(half, c, bf16);
     expect_right(half, "vector", 0.004 * std::sqrt(static_cast<double>(c.a[c.a.rank() - 1])));  // is rounded once
   }
 }
@@ -89,8 +91,7 @@ TEST(MatmulOnTheCpu, InF64IsBlocked) {
   for (const ProductCase& c : cases) {
     SCOPED_TRACE(to_string(c.a) + " " + to_string(c.b));
     Graph g;
-    const Value a = g.input("a", f64, c.a), b = g.input("b", f64, c.b);
-    g.fetch("y", call("matmul", {a, b}, {{"transpose_a", c.transpose_a}, {"transpose_b", c.transpose_b}}));
+    build(g, c, f64);
     expect_right(g, "blocked", 1e-13);
   }
 }
