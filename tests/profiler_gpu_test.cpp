@@ -14,6 +14,7 @@
 
 #include "gpu/driver.h"
 #include "paoding/paoding.h"
+#include "profile/recorder_state.h"
 #include "profile/report.h"
 #include "profile/trace.h"
 
@@ -181,6 +182,47 @@ TEST_F(ProfilerOnGpu, NamesTheKernelsThatALibraryChose) {
     std::cout << "a product ran as " << name << "\n";
   }
   EXPECT_EQ(by_stamps["exp"], by_cupti["exp"]);
+}
+
+// Runs that keep the chip busy, one behind the other between two events: their kernels take what lies between the
+// events, and all of that is some op's.
+TEST_F(ProfilerOnGpu, KernelsTakeWhatEventsSayOfThemTogether) {
+  if (is_pretended()) GTEST_SKIP() << "NOT CHECKED: needs times of a GPU";
+  Graph g;
+  const Value a = g.input("a", f32, {2048, 2048}), b = g.input("b", f32, {2048, 2048});
+  Value y = a;
+  for (int i = 0; i < 12; ++i) y = tanh(matmul(y, b));
+  g.fetch("y", y);
+  Program program(g, CompileOptions{.device = Device::best()});
+  for (const char* name : {"a", "b"}) program.set_input(program.input_index(name), Tensor(f32, {2048, 2048}));
+  for (int i = 0; i < 30; ++i) program.run();
+  program.wait();
+  const gpu::GpuDevice& device = gpu::GpuDevice::get(Device::best().index);
+  const auto stream = static_cast<CUstream>(program.stream());
+  const gpu::Event begin(device, true), end(device, true);
+  Profiler seen(State::gpu);
+  for (int i = 0; i < 30; ++i) program.run();  // first of a recording: some are made anew
+  program.wait();
+  begin.record(stream);
+  const std::int64_t from = profile::steady_ns();
+  constexpr int kRuns = 100;
+  for (int i = 0; i < kRuns; ++i) program.run();
+  end.record(stream);
+  program.wait();
+  seen.end();
+  const double by_events = 1e6 * end.milliseconds_since(begin);
+  const profile::Trace& trace = seen.trace();
+  // Outermost spans of the GPU that began in between.
+  double by_kernels = 0;
+  for (profile::SpanId i = 0; i < trace.size(); ++i) {
+    if (!trace.on_gpu(i) || trace.start(i) < from || trace.parent(i) != profile::kNone) continue;
+    by_kernels += static_cast<double>(trace.duration(i));
+  }
+  std::cout << kRuns << " runs: " << by_events / 1e3 << " us by events, " << by_kernels / 1e3 << " by kernels\n";
+  EXPECT_GT(by_events, 5e6);
+  EXPECT_NEAR(by_kernels, by_events, 0.01 * by_events);
+  const profile::Records records = profile::measure(trace).records;
+  EXPECT_LE(records.unattributed_ns, 0.001 * records.gpu_ns);
 }
 
 // CUPTI goes with the recording: what was captured can be launched, and is as fast as before.

@@ -35,7 +35,11 @@ struct Recorded {
   std::optional<Program> program;
 };
 
-enum class How { plain, op, instances, after };  // not recorded; recorded so; when a recording is over
+enum class How { plain, op, phases, instances, after };  // not recorded; recorded so; when a recording is over
+
+Detail detail_of(How how) {
+  return how == How::instances ? Detail::instances : how == How::phases ? Detail::phases : Detail::op;
+}
 
 // What a run takes, or what it takes longer. Alternating, so that what drifts drifts in both.
 Samples time_recording(Program& program, How how, bool is_waited, bool on_gpu) {
@@ -55,12 +59,36 @@ Samples time_recording(Program& program, How how, bool is_waited, bool on_gpu) {
       found.push_back(plain);
       continue;
     }
-    Profiler profiler(State::all, how == How::instances ? Detail::instances : Detail::op);
+    Profiler profiler(State::all, detail_of(how));
     run_first();
     const double recorded = time();
     profiler.end();
     if (how == How::after) run_first();
     found.push_back((how == How::after ? time() : recorded) - plain);
+  }
+  std::sort(found.begin(), found.end());
+  return Samples{found[found.size() / 2], found.front(), found.back(), kRounds};
+}
+
+// What a run of a recording's first second takes longer, the recording's start among it. The first of a process is the
+// most: it makes what leaves stamps, and captures every stretch twice more.
+Samples time_first_second(Program& program) {
+  constexpr int kRounds = 3;
+  constexpr double kSecond = 1e6;
+  const auto time_runs = [&](int runs, bool is_recorded) {
+    const auto start = std::chrono::steady_clock::now();
+    std::optional<Profiler> profiler;
+    if (is_recorded) profiler.emplace();
+    for (int i = 0; i < runs; ++i) program.run(), program.wait();
+    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count() / runs;
+  };
+  constexpr int kFew = 20;
+  time_runs(kFew, false);
+  const int runs = std::max(kFew, static_cast<int>(kSecond / time_runs(kFew, false)));
+  std::vector<double> found;
+  for (int round = 0; round < kRounds; ++round) {
+    const double plain = time_runs(runs, false);
+    found.push_back(time_runs(runs, true) - plain);
   }
   std::sort(found.begin(), found.end());
   return Samples{found[found.size() / 2], found.front(), found.back(), kRounds};
@@ -96,48 +124,48 @@ Samples time_window(Program& program, bool is_behind) {
 
 // Rows of one work: what it takes, and what it takes longer when it is recorded.
 void add_recordings(const Case& work, const std::string& name, bool is_on_gpu, Cases* cases) {
-  static constexpr std::pair<How, const char*> kHows[] = {
-      {How::plain, "plain"}, {How::op, "op"}, {How::instances, "instances"}, {How::after, "after"}};
+  static constexpr std::pair<How, const char*> kHows[] = {{How::plain, "plain"},
+                                                          {How::op, "op"},
+                                                          {How::phases, "phases"},
+                                                          {How::instances, "instances"},
+                                                          {How::after, "after"}};
   const auto made = std::make_shared<std::unique_ptr<Recorded>>();
-  for (const bool is_waited : {true, false}) {
-    if (!is_waited && !is_on_gpu) continue;
-    for (const auto& [how, of] : kHows) {
-      Case c;
-      c.section = 'P';
-      c.kind = "recording";
-      c.dtype = work.dtype;
-      c.tf32 = work.tf32;
-      c.name = fmt::format("recording/{}/{}/{}", name, is_waited ? "waited" : "in_flight", of);
-      c.what = how == How::plain ? "a run that nobody records" : "what a run takes longer than one that nobody records";
-      c.sizes = work.sizes;
-      c.on_cpu = !is_on_gpu;
-      c.on_gpu = is_on_gpu;
-      c.measure = [work, made, how = how, is_waited](const Setting& setting) {
-        if (*made == nullptr) *made = std::make_unique<Recorded>(work, setting.compile);
-        return time_recording(*(*made)->program, how, is_waited, setting.compile.device.kind == DeviceKind::cuda);
-      };
-      cases->push_back(std::move(c));
-    }
-  }
-  if (!is_on_gpu) return;
-  for (const bool is_behind : {false, true}) {
+  const auto add = [&](const std::string& of, const char* what, double goal_us, auto measure) {
     Case c;
     c.section = 'P';
     c.kind = "recording";
     c.dtype = work.dtype;
     c.tf32 = work.tf32;
-    c.name = fmt::format("recording/{}/waited/{}", name, is_behind ? "behind_window" : "window");
-    c.what = is_behind ? "what a recorded run takes longer behind a window under CUPTI"
-                       : "what 16 runs take longer in a window under CUPTI, with its ends";
+    c.name = fmt::format("recording/{}/{}", name, of);
+    c.what = what;
     c.sizes = work.sizes;
-    c.on_cpu = false;
-    if (!is_behind) c.goal.wall = 35e3;
-    c.measure = [work, made, is_behind](const Setting& setting) {
+    c.on_cpu = !is_on_gpu;
+    c.on_gpu = is_on_gpu;
+    c.goal.wall = goal_us;
+    c.measure = [work, made, measure](const Setting& setting) {
       if (*made == nullptr) *made = std::make_unique<Recorded>(work, setting.compile);
-      return time_window(*(*made)->program, is_behind);
+      return measure(*(*made)->program);
     };
     cases->push_back(std::move(c));
+  };
+  // First of all, since the first recording of a process is the most.
+  add("waited/first_second", "what a run takes longer in the first second of a recording", 0,
+      [](Program& program) { return time_first_second(program); });
+  for (const bool is_waited : {true, false}) {
+    if (!is_waited && !is_on_gpu) continue;
+    for (const auto& [how, of] : kHows) {
+      add(fmt::format("{}/{}", is_waited ? "waited" : "in_flight", of),
+          how == How::plain ? "a run that nobody records" : "what a run takes longer than one that nobody records", 0,
+          [how = how, is_waited, is_on_gpu](Program& program) {
+            return time_recording(program, how, is_waited, is_on_gpu);
+          });
+    }
   }
+  if (!is_on_gpu) return;
+  add("waited/window", "what 16 runs take longer in a window under CUPTI, with its ends", 35e3,
+      [](Program& program) { return time_window(program, false); });
+  add("waited/behind_window", "what a recorded run takes longer behind a window under CUPTI", 0,
+      [](Program& program) { return time_window(program, true); });
 }
 
 Case span_case(bool is_on) {
