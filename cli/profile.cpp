@@ -17,7 +17,7 @@
 #include "io/files.h"
 #include "profile/recording.h"
 #include "profile/report.h"
-#include "profile/timeline.h"
+#include "profile/save.h"
 #include "report_flags.h"
 
 namespace paoding::cli {
@@ -38,7 +38,7 @@ struct ReadOptions {
 
 void check_path(const std::string& path) {
   check_folder_of(path);
-  if (path.empty() || path.ends_with(".paoding") || profile::is_timeline(path)) return;
+  if (path.empty() || profile::is_saved_as(path)) return;
   throw UsageError(fmt::format("--path is '{}', needs to end in .json, .json.gz, .pftrace or .paoding", path));
 }
 
@@ -47,11 +47,9 @@ std::string report_of(const profile::Trace& trace, const std::string& state, con
                          profile::report_options(parse_state(state), flags.level(), flags.sort_by(), flags.layout));
 }
 
-void save(const profile::Trace& trace, const std::string& path) {
-  if (path.ends_with(".paoding")) {
-    profile::write_recording(trace, path);
-  } else if (!path.empty()) {
-    profile::write_timeline(trace, path);
+void save_trace(const profile::Trace& trace, const std::string& path) {
+  if (const std::string elsewhere = profile::save(trace, path); !elsewhere.empty()) {
+    print_error("paoding: {}\n", one_line(elsewhere));
   }
 }
 
@@ -134,7 +132,7 @@ int run_profile(ProfileOptions& options, const std::vector<std::string>& own) {
     if (trace.size() == 0 && recordings.size() > 1) continue;  // one that only started others
     if (recordings.size() > 1) print("\nprocess {}\n", path.stem().string());
     print_report("\n" + report_of(trace, options.state, options.report));
-    if (shown++ == 0) save(trace, options.path);
+    if (shown++ == 0) save_trace(trace, options.path);
   }
   return code;
 }
@@ -148,7 +146,7 @@ int run_report(ReadOptions& options) {
     throw UsageError(error.what());
   }
   const profile::Trace trace = profile::read_recording(options.file);
-  save(trace, options.path);
+  save_trace(trace, options.path);
   print_report(report_of(trace, options.state, options.report));
   return kOk;
 }

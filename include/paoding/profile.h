@@ -2,6 +2,7 @@
 // The profiler as programs use it: start, run, stop, read the text. Nothing here prints.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -55,8 +56,10 @@ void start_profiler(State state = State::all, Detail detail = Detail::op);
 
 /// Stops the recording and returns its report. A `path` also gets the timeline, as Chrome's trace format (.json,
 /// .json.gz) or Perfetto's (.pftrace), or the recording itself (.paoding), which `paoding report` reads.
+/// Where the path cannot be written to, the file goes to the folder of temporary ones ($TMPDIR, else /tmp), and the
+/// report says so below "Not seen".
 /// Error (argument) when nothing is being recorded or the path has another ending (the recording then goes on),
-/// (file) when the file cannot be written.
+/// (file) when the file can be written there neither.
 std::string stop_profiler(SortBy sort = SortBy::total, const std::string& path = "", const ReportLayout& layout = {});
 
 /// The same as an object: records from construction to stop(), or to the end of its life (then without a report).
@@ -134,8 +137,35 @@ class ProfileRange {
   ProfileRange(const ProfileRange&) = delete;
   ProfileRange& operator=(const ProfileRange&) = delete;
 
+  /// Whether anybody wants arguments: for what takes long to find out.
+  bool is_recorded() const { return on_; }
+  /// Says what the stretch was about: set("rows", 32), set("file", path). Timelines show it with the range, reports sum
+  /// it up; a later value of the same name replaces an earlier one. Nothing is done while nothing is recorded. A range
+  /// that is still under way when the recording ends has no arguments.
+  ProfileRange& set(std::string_view name, std::integral auto value) {
+    if (on_) [[unlikely]]
+      keep(name, static_cast<std::int64_t>(value));
+    return *this;
+  }
+  ProfileRange& set(std::string_view name, std::floating_point auto value) {
+    if (on_) [[unlikely]]
+      keep(name, static_cast<double>(value));
+    return *this;
+  }
+  ProfileRange& set(std::string_view name, std::string_view value) {
+    if (on_) [[unlikely]]
+      keep(name, value);
+    return *this;
+  }
+
  private:
+  struct Arguments;
+  void keep(std::string_view name, std::int64_t value);
+  void keep(std::string_view name, double value);
+  void keep(std::string_view name, std::string_view value);
+
   bool on_;
+  std::unique_ptr<Arguments> arguments_;  // null until there is one
   std::uint32_t site_ = 0, around_ = 0;
   std::uint64_t start_ = 0;
 };

@@ -22,8 +22,25 @@ struct ProfilerHandle {
 };
 struct RangeHandle {
   std::string name;
+  nb::dict arguments;
   std::unique_ptr<ProfileRange> range = nullptr;
 };
+
+void set(ProfileRange& range, const std::string& name, nb::handle value) {
+  if (nb::isinstance<nb::str>(value)) {
+    range.set(name, std::string_view(nb::cast<nb::str>(value).c_str()));
+  } else if (nb::isinstance<nb::float_>(value)) {
+    range.set(name, nb::cast<double>(value));
+  } else if (std::int64_t whole = 0; nb::try_cast(value, whole)) {
+    range.set(name, whole);
+  } else if (double real = 0; nb::try_cast(value, real)) {  // of NumPy
+    range.set(name, real);
+  } else {
+    throw Error(ErrorKind::argument, "ProfileRange: the argument '" + name + "' is of type " +
+                                         nb::cast<std::string>(value.type().attr("__name__")) +
+                                         ", needs to be an int of 64 bits, a float or a str");
+  }
+}
 
 std::string report_of(ProfilerHandle& self, const std::string& sort, const std::string& path,
                       const std::string& nesting, int width, bool rates, bool kernels, const std::string& format) {
@@ -63,10 +80,35 @@ void bind_profile(nb::module_& module) {
            "gets the timeline (.json, .json.gz, .pftrace) or the "
            "recording (.paoding).");
   nb::class_<RangeHandle>(module, "ProfileRange",
-                          "`with pd.ProfileRange(name):` names a stretch of the program in reports.")
+                          "`with pd.ProfileRange(name, rows=32):` names a stretch of the program in reports and "
+                          "timelines, with arguments that are ints, floats or strs.")
       .def(
-          "__init__", [](RangeHandle* self, const std::string& name) { new (self) RangeHandle{name}; }, "name"_a)
-      .def("__enter__", [](RangeHandle& self) { self.range = std::make_unique<ProfileRange>(self.name); })
+          "__init__",
+          [](RangeHandle* self, const std::string& name, const nb::kwargs& arguments) {
+            new (self) RangeHandle{name, nb::borrow<nb::dict>(arguments)};
+          },
+          nb::sig("def __init__(self, name: str, /, **arguments: int | float | str) -> None"))
+      .def(
+          "__enter__",
+          [](nb::handle self) {
+            auto& mine = nb::cast<RangeHandle&>(self);
+            mine.range = std::make_unique<ProfileRange>(mine.name);
+            if (mine.range->is_recorded()) {
+              for (const auto& [name, value] : mine.arguments) {
+                set(*mine.range, nb::cast<std::string>(name), value);
+              }
+            }
+            return nb::borrow(self);
+          },
+          nb::sig("def __enter__(self) -> ProfileRange"))
+      .def(
+          "set",
+          [](RangeHandle& self, const std::string& name, nb::handle value) {
+            if (!self.range) throw Error(ErrorKind::argument, "ProfileRange.set: needs to be called within `with`");
+            if (self.range->is_recorded()) set(*self.range, name, value);
+          },
+          "name"_a, "value"_a, nb::sig("def set(self, name: str, value: int | float | str) -> None"),
+          "An argument that is known later; one of the same name is replaced.")
       .def(
           "__exit__", [](RangeHandle& self, const nb::args&) { self.range = nullptr; },
           nb::sig("def __exit__(self, *exception: object) -> None"));

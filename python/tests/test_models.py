@@ -233,6 +233,22 @@ def test_the_profiler_sees_a_run(tmp_path):
         profiler.report(sort='length')
 
 
+def test_arguments_of_a_range():
+    """Are in the report; those of no such type are refused while something is recorded."""
+    with pd.Profiler() as profiler:
+        with pd.ProfileRange('read', rows=32, name='a', file='x.txt') as read:
+            read.set('share', np.float32(0.5))
+            read.set('rows', np.int64(31))
+            with pytest.raises(pd.ArgumentError, match="'what' is of type list"):
+                read.set('what', [1])
+    found = {one['name']: one for one in json.loads(profiler.report(format='json'))['range_arguments']}
+    assert {name: one.get('total') for name, one in found.items()} == {'rows': 31, 'name': None, 'file': None, 'share': 0.5}
+    with pd.ProfileRange('not recorded', what=[1]) as unseen:
+        unseen.set('what', [2])
+    with pytest.raises(pd.ArgumentError, match='within'):
+        pd.ProfileRange('not entered').set('rows', 1)
+
+
 def test_optimizers_groups_and_averages():
     """Each takes a step down; what a group has frozen stays; averages follow."""
     for optimizer in (pd.Lion(0.01), pd.Lamb(0.01), pd.RmsProp(0.01), pd.Adafactor(0.01)):

@@ -3,25 +3,26 @@
 #include "paoding/profile.h"
 
 #include <algorithm>
+#include <bit>
 #include <cctype>
 #include <charconv>
 #include <iterator>
 #include <map>
+#include <new>
+#include <optional>
+#include <vector>
 
 #include "base/check.h"
 #include "profile/recorder.h"
-#include "profile/recording.h"
 #include "profile/report.h"
-#include "profile/timeline.h"
+#include "profile/save.h"
 
 namespace paoding {
 
 namespace {
 
-bool is_recording(std::string_view path) { return path.ends_with(".paoding"); }
-
 void check_path(const std::string& path) {
-  if (path.empty() || is_recording(path) || profile::is_timeline(path)) return;
+  if (path.empty() || profile::is_saved_as(path)) return;
   fail(ErrorKind::argument,
        "stop_profiler: the path is '{}', needs to end in .json, .json.gz or .pftrace (a timeline) or in .paoding (the "
        "recording), or to be empty",
@@ -30,12 +31,11 @@ void check_path(const std::string& path) {
 
 std::string finish_report(const profile::Trace& trace, State state, Detail detail, SortBy sort, const std::string& path,
                           const ReportLayout& layout) {
-  if (is_recording(path)) {
-    profile::write_recording(trace, path);
-  } else if (!path.empty()) {
-    profile::write_timeline(trace, path);
-  }
-  return profile::report(trace, profile::report_options(state, detail, sort, layout));
+  const std::string elsewhere = profile::save(trace, path);
+  const profile::ReportOptions options = profile::report_options(state, detail, sort, layout);
+  profile::Measures measures = profile::measure(trace, options);
+  if (!elsewhere.empty()) measures.notes.push_back({elsewhere, 0});
+  return profile::report(measures, options);
 }
 
 template <class T>
@@ -132,6 +132,33 @@ profile::SiteId named_site(std::string_view name) {
 
 }  // namespace
 
+struct ProfileRange::Arguments {
+  struct One {
+    profile::ArgumentId id;
+    std::string name;
+    std::uint64_t bits;
+    std::optional<std::string> text;  // in place of bits
+  };
+  std::vector<One> all;
+
+  void keep(std::string_view name, profile::ArgumentType type, std::uint64_t bits, std::optional<std::string> text) {
+    One one{profile::Recorder::add_argument(std::string(name), type), std::string(name), bits, std::move(text)};
+    const auto same = std::ranges::find(all, name, &One::name);
+    if (same == all.end()) {
+      all.push_back(std::move(one));
+    } else {
+      *same = std::move(one);
+    }
+  }
+  // In front of the span's own record.
+  void record(profile::Ticks start) const {
+    for (const One& one : all) {
+      const auto bits = one.text ? profile::Recorder::argument_text(*one.text) : one.bits;
+      if (bits) profile::Recorder::argument(one.id, *bits, start);
+    }
+  }
+};
+
 ProfileRange::ProfileRange(std::string_view name) : on_(profile::Recorder::active()) {
   if (!on_) return;
   site_ = named_site<profile::SpanKind::range>(name);
@@ -141,8 +168,28 @@ ProfileRange::ProfileRange(std::string_view name) : on_(profile::Recorder::activ
 
 ProfileRange::~ProfileRange() {
   if (!on_) return;
-  profile::Recorder::complete(site_, start_, profile::Recorder::now());
+  const profile::Ticks end = profile::Recorder::now();
+  try {
+    if (arguments_ != nullptr) arguments_->record(start_);
+  } catch (const std::bad_alloc&) {  // the range goes without them
+  }
+  profile::Recorder::complete(site_, start_, end);
   profile::Recorder::open_spans().pop(around_);
+}
+
+void ProfileRange::keep(std::string_view name, std::int64_t value) {
+  if (arguments_ == nullptr) arguments_ = std::make_unique<Arguments>();
+  arguments_->keep(name, profile::ArgumentType::integer, static_cast<std::uint64_t>(value), {});
+}
+
+void ProfileRange::keep(std::string_view name, double value) {
+  if (arguments_ == nullptr) arguments_ = std::make_unique<Arguments>();
+  arguments_->keep(name, profile::ArgumentType::real, std::bit_cast<std::uint64_t>(value), {});
+}
+
+void ProfileRange::keep(std::string_view name, std::string_view value) {
+  if (arguments_ == nullptr) arguments_ = std::make_unique<Arguments>();
+  arguments_->keep(name, profile::ArgumentType::text, 0, std::string(value));
 }
 
 void profile_instant(std::string_view name) {

@@ -13,8 +13,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #if defined(__x86_64__)
@@ -32,7 +34,7 @@ namespace paoding::profile {
 /// else steady_ns(). A recording converts.
 using Ticks = std::uint64_t;
 
-/// One span as it is written.
+/// One span as it is written; with the site kNone an argument of one (Recorder::argument).
 struct SpanRecord {
   SiteId site;
   std::uint32_t run;
@@ -87,6 +89,12 @@ struct SpanArgument {
   const char* name;
   std::int64_t value;
 };
+
+/// What an argument of spans on the host is called and what it is: one number for equal facts.
+using ArgumentId = std::uint32_t;
+
+/// Text that arguments of a recording are.
+class ArgumentTexts;
 
 struct RecorderOptions {
   State state = State::all;
@@ -154,6 +162,13 @@ class Recorder {
     at.published->store(at.used, std::memory_order_release);
     return behind;
   }
+
+  /// Ids live as long as the process.
+  static ArgumentId add_argument(const std::string& name, ArgumentType type);
+  /// The bits of a text, of the recording under way; nothing where there is too much of it, which the recording notes.
+  static std::optional<std::uint64_t> argument_text(std::string_view text);
+  /// An argument of a span of the calling thread, in front of its complete(): of the one that began at `start`.
+  static void argument(ArgumentId id, std::uint64_t bits, Ticks start) { complete(kNone, bits, start, id); }
 
   /// A moment of the calling thread's, of a site of that kind.
   static void instant(SiteId site) {

@@ -62,6 +62,53 @@ struct Recorder::Chunk {
   const std::shared_ptr<std::byte> memory;
 };
 
+// Arguments on their way to the span that comes behind them in its thread's records.
+class ArgumentsAhead {
+ public:
+  struct One {
+    ArgumentId id;
+    std::uint64_t bits;
+  };
+  /// Whether the record is one, which is kept.
+  bool take(const SpanRecord& record) {
+    if (record.site != kNone) return false;
+    if (record.end != of_) all_.clear();
+    of_ = record.end;
+    all_.push_back({record.run, record.start});
+    return true;
+  }
+  /// Those of the span, once.
+  std::vector<One> of(const SpanRecord& record) {
+    return all_.empty() || record.start != of_ ? std::vector<One>{} : std::exchange(all_, {});
+  }
+
+ private:
+  std::vector<One> all_;
+  Ticks of_ = 0;  // when their span began
+};
+
+// Which a recording, its stream and the trace made of it share.
+class ArgumentTexts {
+ public:
+  std::optional<std::uint64_t> add(std::string_view text);
+  std::string_view at(std::uint64_t id) const;
+  /// That there was no room for.
+  std::uint64_t left_out() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::deque<std::string> all_;  // a deque: its strings never move
+  std::unordered_map<std::string_view, std::uint64_t> ids_;
+  std::size_t bytes_ = 0;
+  std::uint64_t left_out_ = 0;
+};
+
+struct ArgumentName {
+  std::string name;
+  ArgumentType type;
+  bool operator==(const ArgumentName&) const = default;
+};
+
 // What one thread writes. Only its thread changes the chunk list, under Recording::mutex.
 struct Recorder::ThreadSpans {
   std::vector<std::shared_ptr<Chunk>> chunks;  // the last one is being written
@@ -148,6 +195,7 @@ struct BesideThreads {
   std::vector<Memory> memory;
   std::vector<Sample> samples;
   std::vector<Note> notes;
+  std::shared_ptr<ArgumentTexts> texts = std::make_shared<ArgumentTexts>();
 };
 
 // A recording that is over.
@@ -213,6 +261,8 @@ class Recorder::Stream {
   std::optional<RecordingWriter> writer_;
   std::unordered_map<SiteId, SiteId> site_of_;        // recorder's id -> the file's
   std::unordered_map<std::uint32_t, EndOrder> ends_;  // per thread
+  std::unordered_map<std::uint32_t, ArgumentsAhead> ahead_;
+  const std::shared_ptr<ArgumentTexts> texts_;
   std::vector<StoredSpan> batch_;
   std::string problem_;  // nothing was written since
   bool is_cut_ = false;
@@ -254,6 +304,7 @@ struct Recorder::Recording : BesideThreads {
 
   /// What a site of a recorder's id says.
   SiteInfo site_info(SiteId site);
+  ArgumentName argument_name(ArgumentId id);
   /// More of them that are free, once there are many ten at a time. Throws std::bad_alloc.
   void make_chunks();
   /// What nobody writes or reads any more is written again.
@@ -262,6 +313,7 @@ struct Recorder::Recording : BesideThreads {
   std::mutex sites_mutex;
   std::vector<SiteRange> sites;
   std::map<std::string, std::size_t> site_ranges;  // by what they say: the widest
+  std::vector<ArgumentName> argument_names;
 
   std::mutex control;  // start and stop, one at a time
   std::atomic<std::uint32_t> runs{0};

@@ -36,6 +36,7 @@ Recorder::Stream::Stream(Recording& recording, const std::string& path)
       last_(recording.started),
       has_name_(!path.empty()),
       path_(path),
+      texts_(recording.texts),
       process_(::getpid()) {
   if (!has_name_) {
     descriptor_ = nameless_file();
@@ -125,15 +126,26 @@ std::vector<Recorder::Stream::Full> Recorder::Stream::take_full() {
 void Recorder::Stream::write(std::uint32_t thread, std::span<const SpanRecord> records) {
   batch_.clear();
   EndOrder& ends = ends_[thread];
+  ArgumentsAhead& ahead = ahead_[thread];
+  std::vector<Argument> arguments;
   for (const SpanRecord& record : records) {
+    if (ahead.take(record)) continue;
+    const auto from = static_cast<std::uint32_t>(arguments.size());
+    for (const auto& [id, bits] : ahead.of(record)) {
+      const ArgumentName name = r_.argument_name(id);
+      arguments.push_back({writer_->column(name.name, name.type), bits});
+    }
     const auto [found, is_new] = site_of_.try_emplace(record.site);
     if (is_new) found->second = writer_->site(r_.site_info(record.site));
     batch_.push_back({.site = found->second,
                       .run = record.run == 0 && record.start < started_.ticks ? next_run() : record.run,
                       .start = record.start,
-                      .end = std::max(record.start, ends.of(record.end))});
+                      .end = std::max(record.start, ends.of(record.end)),
+                      .arguments_begin = from,
+                      .arguments_end = static_cast<std::uint32_t>(arguments.size())});
   }
-  writer_->spans(writer_->track(TrackKind::thread, fmt::format("thread{}", thread), -1), StoredClock::ticks, batch_);
+  writer_->spans(writer_->track(TrackKind::thread, fmt::format("thread{}", thread), -1), StoredClock::ticks, batch_,
+                 kNone, arguments, [this](StringId id) { return texts_->at(id); });
 }
 
 bool Recorder::Stream::write_full_gpu_piece() {

@@ -143,13 +143,30 @@ class Recorder::ToTrace {
     const TrackId track = trace_.add_track(TrackKind::thread, fmt::format("thread{}", thread.number));
     dropped_ += thread.dropped;
     EndOrder ends;
+    ArgumentsAhead ahead;
     thread.for_each_chunk([&](std::span<const SpanRecord> records) {
-      for (const SpanRecord& record : records) add(track, record, to_ns(ends.of(record.end)));
+      for (const SpanRecord& record : records) {
+        if (ahead.take(record)) continue;
+        const SpanId id = add(track, record, to_ns(ends.of(record.end)));
+        for (const auto& [name, bits] : ahead.of(record)) add_argument(id, name, bits);
+      }
     });
     for (const SpanRecord& record : thread.open) add(track, record, trace_.window_end() + 1);
   }
 
-  void add(TrackId track, const SpanRecord& record, std::int64_t end) {
+  void add_argument(SpanId id, ArgumentId name, std::uint64_t bits) {
+    if (id == kNone) return;
+    const ArgumentName own = recording().argument_name(name);
+    const ColumnId column = trace_.add_column(own.name, own.type);
+    switch (own.type) {
+      case ArgumentType::integer: trace_.add_argument(id, column, static_cast<std::int64_t>(bits)); break;
+      case ArgumentType::real: trace_.add_argument(id, column, std::bit_cast<double>(bits)); break;
+      case ArgumentType::text: trace_.add_argument(id, column, parts_.texts->at(bits)); break;
+    }
+  }
+
+  // kNone where it lies outside of the recording.
+  SpanId add(TrackId track, const SpanRecord& record, std::int64_t end) {
     const bool begins_before = record.start < parts_.started.ticks;
     const std::int64_t start = begins_before ? parts_.started.ns - 1 : to_ns(record.start);
     end = std::max(start, end);
@@ -157,9 +174,10 @@ class Recorder::ToTrace {
     if (run == 0 && begins_before) run = next_run();  // a run that began while nothing was recorded
     const SpanId id = trace_.add(
         {.track = track, .site = trace_site(record.site), .start_ns = start, .duration_ns = end - start, .run = run});
-    if (id == kNone) return;
+    if (id == kNone) return id;
     cut_at_start_ += begins_before;
     cut_at_end_ += end > trace_.window_end();
+    return id;
   }
 
   SiteId trace_site(SiteId site) {
@@ -216,6 +234,9 @@ std::unique_ptr<Recorder::Parts> Recorder::Recording::take(ClockPair stopped, Ti
   std::erase_if(threads, [](const auto& spans) { return spans->exited; });
   if (dropped_samples > 0) {
     notes.push_back({"changes of what is held dropped, the recorder was full", dropped_samples, Note::Kind::dropped});
+  }
+  if (const std::uint64_t left_out = texts->left_out(); left_out > 0) {
+    notes.push_back({"arguments left out, whose texts are more than 16 MB", left_out, Note::Kind::other});
   }
   static_cast<BesideThreads&>(*over) = std::exchange(static_cast<BesideThreads&>(*this), {});
   over->held = held;

@@ -89,6 +89,7 @@ Measures measure(const Trace& trace, const ReportOptions& options) {
   m.held = held_over_time(trace, options.state);
   m.compiling = compile_parts(trace);
   m.instants = count_instants(trace);
+  m.arguments = range_arguments(trace);
   m.records = count_records(trace);
   m.span_cost_ns = static_cast<double>(trace.span_cost_ns());
   for (const Note& note : trace.notes()) {
@@ -116,7 +117,10 @@ ReportOptions report_options(State state, Detail detail, SortBy sort, const Repo
 }
 
 std::string report(const Trace& trace, const ReportOptions& options) {
-  const Measures measures = measure(trace, options);
+  return report(measure(trace, options), options);
+}
+
+std::string report(const Measures& measures, const ReportOptions& options) {
   switch (options.format) {
     case ReportFormat::text: return to_text(measures, options);
     case ReportFormat::json: return to_json(measures, options);

@@ -101,6 +101,15 @@ struct Instants {
   std::int64_t first_ns = 0, last_ns = 0;  // of them, from the start of the window
 };
 
+/// What ranges of one name said by one argument.
+struct RangeArgument {
+  std::string range, name;
+  ArgumentType type = ArgumentType::integer;
+  std::uint64_t count = 0;
+  std::uint64_t values = 0;  // of text: that differ; of numbers: that are finite, of which the rest is
+  double least = 0, most = 0, sum = 0;
+};
+
 /// What the recording consists of.
 struct Records {
   std::uint64_t received = 0, dropped = 0, timeless = 0, outside = 0;
@@ -131,7 +140,8 @@ struct Measures {
   Limit limit;           // Trace::common_limit()
   std::vector<Memory> memory;
   std::vector<HeldOverTime> held;
-  std::vector<Instants> instants;      // in the order of the first of each
+  std::vector<Instants> instants;  // in the order of the first of each
+  std::vector<RangeArgument> arguments;
   std::vector<CompilePart> compiling;  // parts of making programs, the longest first
   Records records;
   std::vector<Note> notes;
@@ -145,7 +155,9 @@ std::string to_text(const Measures& measures, const ReportOptions& options = {})
 std::string to_json(const Measures& measures, const ReportOptions& options = {});
 /// One table with a line per number of the summaries and per row; times are whole nanoseconds.
 std::string to_csv(const Measures& measures, const ReportOptions& options = {});
-/// Both, as the options want it.
+/// As the options want them.
+std::string report(const Measures& measures, const ReportOptions& options);
+/// Both.
 std::string report(const Trace& trace, const ReportOptions& options = {});
 
 /// "group: mul+sub+sum", or the site's op in place of "group": the ops of a fused group in order, repeats counted

@@ -79,14 +79,14 @@ class Csv {
     row.name = name;
     row.calls = calls;
     row.total = ns;
-    out_ += fmt::format("{},{},,{},{},{},,,,,,,,,,,\n", table, cell(of), cell(name), calls, whole(ns));
+    out_ += fmt::format("{},{},,{},{},{},,,,,,,,,,,,\n", table, cell(of), cell(name), calls, whole(ns));
   }
   void add_bytes(std::string_view table, std::string_view of, std::string_view name, int depth, std::int64_t bytes) {
-    out_ += fmt::format("{},{},{},{},1,,,,,,,,{},,,,\n", table, cell(of), depth, cell(name), bytes);
+    out_ += fmt::format("{},{},{},{},1,,,,,,,,{},,,,,\n", table, cell(of), depth, cell(name), bytes);
   }
   void add_held(const HeldOverTime& held) {
     const auto add_line = [&](std::string_view when, std::int64_t bytes, std::int64_t ns, std::uint64_t changes) {
-      out_ += fmt::format("held,{},{},{} {},{},{},,,,,,,{},,,,\n", place(held.device), held.is_all() ? 0 : 1,
+      out_ += fmt::format("held,{},{},{} {},{},{},,,,,,,{},,,,,\n", place(held.device), held.is_all() ? 0 : 1,
                           cell(held.is_all() ? "all" : held.what), when, changes, ns, bytes);
     };
     add_line("at start", held.at_start, 0, 0);
@@ -94,17 +94,26 @@ class Csv {
     add_line("at end", held.at_end, 0, held.changes);
   }
   void add(std::string_view table, std::string_view of, const Row& row) {
-    out_ += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{:.0f},{:.0f},{},{},{}\n", table, cell(of), row.depth,
+    out_ += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{:.0f},{:.0f},{},{},{},\n", table, cell(of), row.depth,
                         cell(row.name), row.calls, whole(row.total), whole(row.cpu), whole(row.gpu), whole(row.min),
                         whole(row.max), whole(row.average()), row.ratio, row.bytes, row.flops, whole(row.scaled),
                         whole(row.self), whole(row.floor_ns));
+  }
+  void add_argument(const RangeArgument& one) {
+    const auto add_line = [&](std::string_view what, double value) {
+      out_ += fmt::format("range_arguments,{},,{} {},{},,,,,,,,,,,,,{}\n", cell(one.range), cell(one.name), what,
+                          one.count, json_number(value));
+    };
+    add_line("values", static_cast<double>(one.values));
+    if (one.type == ArgumentType::text || one.values == 0) return;
+    add_line("least", one.least), add_line("most", one.most), add_line("total", one.sum);
   }
   std::string take() { return std::move(out_); }
 
  private:
   std::string out_ =
       "table,of,depth,name,calls,total_ns,cpu_ns,gpu_ns,min_ns,max_ns,average_ns,ratio,bytes,flops,scaled_ns,self_ns,"
-      "floor_ns\n";
+      "floor_ns,value\n";
 };
 
 }  // namespace
@@ -171,6 +180,17 @@ std::string to_json(const Measures& m, const ReportOptions& options) {
   }
   all.add_json("instants", json_array(items));
   items.clear();
+  for (const RangeArgument& argument : m.arguments) {
+    JsonObject one;
+    one.add("range", argument.range).add("name", argument.name).add("count", static_cast<std::int64_t>(argument.count));
+    one.add("values", static_cast<std::int64_t>(argument.values));
+    if (argument.type != ArgumentType::text && argument.values > 0) {
+      one.add("least", argument.least).add("most", argument.most).add("total", argument.sum);
+    }
+    items.push_back(one.text());
+  }
+  all.add_json("range_arguments", json_array(items));
+  items.clear();
   for (const Memory& memory : m.memory) {
     JsonObject one;
     one.add("device", memory.device).add("of", memory.of).add("what", memory.what);
@@ -225,6 +245,7 @@ std::string to_csv(const Measures& m, const ReportOptions&) {
     row.min = static_cast<double>(instants.first_ns), row.max = static_cast<double>(instants.last_ns);
     csv.add("instants", "", row);
   }
+  for (const RangeArgument& argument : m.arguments) csv.add_argument(argument);
   for (const Memory& memory : m.memory) {
     csv.add_bytes("memory", memory.of, memory.what, memory.is_inside ? 1 : 0, memory.bytes);
   }

@@ -161,6 +161,27 @@ void append_instants(std::string& out, const Measures& m) {
   append_table(out, lines);
 }
 
+void append_arguments(std::string& out, const Measures& m) {
+  if (m.arguments.empty()) return;
+  append_title(out, "Range Arguments");
+  std::vector<Cells> lines{{"Range", "Argument", "Calls", "Min.", "Max.", "Ave.", "Total"}};
+  std::string before;
+  for (const RangeArgument& one : m.arguments) {
+    const bool is_new = one.range != before;
+    Cells line{is_new ? one_line(one.range) : "", one_line(one.name), fmt::format("{}", one.count)};
+    if (one.type == ArgumentType::text) {
+      line.push_back(fmt::format("{} different", one.values));
+    } else if (one.values > 0) {
+      for (const double value : {one.least, one.most, one.sum / static_cast<double>(one.values), one.sum}) {
+        line.push_back(fmt::format("{:.15g}", value));
+      }
+    }
+    lines.push_back(std::move(line));
+    before = one.range;
+  }
+  append_table(out, lines);
+}
+
 // What every program that ran holds; of its arena the largest that are there where the most is.
 void append_memory(std::string& out, const Measures& m) {
   if (m.memory.empty() && m.held.empty()) return;
@@ -201,6 +222,7 @@ std::string to_text(const Measures& m, const ReportOptions& options) {
   append_compiling(out, m);
   append_memory(out, m);
   append_instants(out, m);
+  append_arguments(out, m);
   append_title(out, "Event Summary");
   append_events(out, has_merged ? m.merged : m.per_thread, options, has_both, m.limit);
   if (has_merged && !m.per_thread.empty()) {

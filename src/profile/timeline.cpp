@@ -176,7 +176,7 @@ class Timeline {
   // JSON has no word for what is no number.
   void append_argument(const ArgumentColumn& column, std::size_t at) {
     out_.push_back(',');
-    append_string(out_, trace_.text(column.name));
+    append_string(out_, argument_name(trace_, column));
     out_.push_back(':');
     switch (column.type) {
       case ArgumentType::integer: append(out_, "{}", column.integer(at)); break;
@@ -283,6 +283,14 @@ std::vector<std::uint32_t> rows_of(const Trace& trace) {
     rows[i] = row;
   }
   return rows;
+}
+
+std::string argument_name(const Trace& trace, const ArgumentColumn& column) {
+  static constexpr std::string_view kOwn[] = {"run",  "op",    "scope", "instance", "kernel",
+                                              "copy", "flops", "bytes", "members"};
+  std::string name(trace.text(column.name));
+  if (std::ranges::find(kOwn, name) != std::end(kOwn)) name = "argument " + name;
+  return name;
 }
 
 std::string place_name(const Trace& trace, ProcessId process, int device) {

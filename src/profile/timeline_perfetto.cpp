@@ -250,7 +250,7 @@ class Perfetto {
 
   void annotate(Message& event, const ArgumentColumn& column, std::size_t at) const {
     Message annotation;
-    annotation.text(10, trace_.text(column.name));
+    annotation.text(10, argument_name(trace_, column));
     switch (column.type) {
       case ArgumentType::integer: annotation.number(4, static_cast<std::uint64_t>(column.integer(at))); break;
       case ArgumentType::real: annotation.fixed64(5, std::bit_cast<std::uint64_t>(column.real(at))); break;

@@ -22,6 +22,9 @@ inline constexpr int kProcessesEach = 8192;
 /// "host", "GPU 0"; "rank 1 GPU 0" where there are several processes.
 std::string place_name(const Trace& trace, ProcessId process, int device);
 
+/// The argument's name, where all spans may have one of that name "argument bytes".
+std::string argument_name(const Trace& trace, const ArgumentColumn& column);
+
 /// What the counter is at the end of the recording, said once more: so that it is drawn up to there.
 Sample at_the_end(const Trace& trace, const Sample& last);
 

@@ -2,7 +2,10 @@
 #include "profile/trace_counts.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
+#include <set>
+#include <tuple>
 
 namespace paoding::profile {
 
@@ -48,6 +51,37 @@ std::vector<Instants> count_instants(const Trace& trace) {
   }
   std::ranges::stable_sort(all, {}, &Instants::first_ns);
   return all;
+}
+
+std::vector<RangeArgument> range_arguments(const Trace& trace) {
+  std::map<std::tuple<std::string_view, std::string_view, ArgumentType>, RangeArgument> all;
+  std::map<const RangeArgument*, std::set<StringId>> values;
+  for (const ArgumentColumn& column : trace.columns()) {
+    for (std::size_t i = 0; i < column.of.size(); ++i) {
+      const SpanId span = column.of[i];
+      if (trace.kind(span) != SpanKind::range) continue;
+      const std::string_view name = trace.text(column.name);
+      RangeArgument& own = all[{trace.name(span), name, column.type}];
+      own.count += 1;
+      if (column.type == ArgumentType::text) {
+        values[&own].insert(column.text(i));
+        continue;
+      }
+      const double value = column.type == ArgumentType::real ? column.real(i) : static_cast<double>(column.integer(i));
+      if (!std::isfinite(value)) continue;
+      own.least = own.values == 0 ? value : std::min(own.least, value);
+      own.most = own.values == 0 ? value : std::max(own.most, value);
+      own.sum += value;
+      own.values += 1;
+    }
+  }
+  std::vector<RangeArgument> made;
+  for (auto& [key, own] : all) {
+    std::tie(own.range, own.name, own.type) = key;
+    if (own.type == ArgumentType::text) own.values = values[&own].size();
+    made.push_back(std::move(own));
+  }
+  return made;
 }
 
 Records count_records(const Trace& trace) {

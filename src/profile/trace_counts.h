@@ -12,6 +12,8 @@ namespace paoding::profile {
 std::vector<CompilePart> compile_parts(const Trace& trace);
 /// On host and GPUs, by name.
 std::vector<Instants> count_instants(const Trace& trace);
+/// Of ranges of the user's, by their name and the argument's.
+std::vector<RangeArgument> range_arguments(const Trace& trace);
 Records count_records(const Trace& trace);
 
 }  // namespace paoding::profile

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a trace goes when somebody names a file.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "profile/trace.h"
+
+namespace paoding::profile {
+
+/// Whether a file of that name is a timeline or a recording.
+bool is_saved_as(std::string_view path);
+
+/// Writes what the path's ending says. What was recorded is there once: where that path cannot be written to, a file of
+/// the same name is made in a new folder among temporary ones. Returns what is to be said of that, or nothing. Error
+/// (file) when neither can be written; nothing is done for an empty path.
+std::string save(const Trace& trace, const std::string& path);
+
+}  // namespace paoding::profile
