@@ -18,6 +18,7 @@
 #include "profile/recording.h"
 #include "profile/report.h"
 #include "profile/save.h"
+#include "profile/trace_merge.h"
 #include "report_flags.h"
 
 namespace paoding::cli {
@@ -32,7 +33,8 @@ struct ProfileOptions {
 };
 
 struct ReadOptions {
-  std::string file, path, state = "all";
+  std::vector<std::string> files;
+  std::string path, state = "all";
   ReportFlags report;
 };
 
@@ -102,6 +104,17 @@ int run_command(const std::vector<std::string>& words, const std::string& enviro
   return WIFSIGNALED(status) ? kSignal + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+// One, or several processes of the same.
+bool is_one_program(const std::vector<profile::NamedTrace>& traces) {
+  if (traces.empty()) return false;
+  try {
+    profile::check_mergeable(traces);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 int run_profile(ProfileOptions& options, const std::vector<std::string>& own) {
   options.report.check(true, "");
   check_path(options.path);
@@ -126,13 +139,22 @@ int run_profile(ProfileOptions& options, const std::vector<std::string>& own) {
                 one_line(options.command[0]));
     return code == kOk ? kFailed : code;
   }
-  std::size_t shown = 0;
+  std::vector<profile::NamedTrace> traces;
   for (const fs::path& path : recordings) {
-    const profile::Trace trace = profile::read_recording(path.string());
+    profile::Trace trace = profile::read_recording(path.string());
     if (trace.size() == 0 && recordings.size() > 1) continue;  // one that only started others
-    if (recordings.size() > 1) print("\nprocess {}\n", path.stem().string());
-    print_report("\n" + report_of(trace, options.state, options.report));
-    if (shown++ == 0) save_trace(trace, options.path);
+    traces.push_back({path.stem().string(), std::move(trace)});
+  }
+  if (is_one_program(traces)) {
+    const profile::Trace all = profile::merge(std::move(traces));
+    print_report("\n" + report_of(all, options.state, options.report));
+    save_trace(all, options.path);
+    return code;
+  }
+  for (const profile::NamedTrace& one : traces) {
+    print("\nprocess {}\n", one.name);
+    print_report("\n" + report_of(one.trace, options.state, options.report));
+    if (&one == &traces.front()) save_trace(one.trace, options.path);
   }
   return code;
 }
@@ -145,7 +167,9 @@ int run_report(ReadOptions& options) {
   } catch (const Error& error) {
     throw UsageError(error.what());
   }
-  const profile::Trace trace = profile::read_recording(options.file);
+  std::vector<profile::NamedTrace> recordings;
+  for (const std::string& file : options.files) recordings.push_back({file, profile::read_recording(file)});
+  const profile::Trace trace = profile::merge(std::move(recordings));
   save_trace(trace, options.path);
   print_report(report_of(trace, options.state, options.report));
   return kOk;
@@ -168,7 +192,8 @@ void add_profile(CLI::App& app, Commands* commands) {
       "Run a command under the profiler, and show where its time went\n\n"
       "The command is one of paoding's (run, train, ..) or any program that is linked with libpaoding; neither has to "
       "be\n"
-      "changed. What is recorded goes to a file meanwhile, so that of a program that crashes there is a report too. "
+      "changed. Processes of one program become one report. What is recorded goes to a file meanwhile, so that of a "
+      "program that crashes there is a report too. "
       "The exit\n"
       "code is the command's.");
   sub->prefix_command();
@@ -194,19 +219,24 @@ void add_profile(CLI::App& app, Commands* commands) {
 
 void add_report(CLI::App& app, Commands* commands) {
   auto options = std::make_shared<ReadOptions>();
-  CLI::App* sub = app.add_subcommand("report",
-                                     "Show the Profiling Report of a recording\n\n"
-                                     "Reads what `--profile-path FILE.paoding`, `paoding profile` or a program of "
-                                     "yours wrote; one that was cut off as far as\n"
-                                     "it goes.");
-  sub->add_option("FILE", options->file, "The recording")->type_name("")->required();
+  CLI::App* sub =
+      app.add_subcommand("report",
+                         "Show the Profiling Report of a recording\n\n"
+                         "Reads what `--profile-path FILE.paoding`, `paoding profile` or a program of "
+                         "yours wrote; one that was cut off as far as\n"
+                         "it goes. Recordings of several processes of one program, ranks of a training among "
+                         "them, become one report and\n"
+                         "one timeline: those of one machine on its clock, machines beside each other by "
+                         "their wall clocks.");
+  sub->add_option("FILE", options->files, "The recording, or one of every process")->type_name("")->required();
   add_path(*sub, &options->path, &options->state);
   options->report.add_to(*sub);
   sub->footer(
       "Examples:\n"
       "  paoding report run.paoding --detail phases --sort max\n"
       "  paoding report run.paoding --format csv > run.csv\n"
-      "  paoding report run.paoding --path run.pftrace");
+      "  paoding report run.paoding --path run.pftrace\n"
+      "  paoding report rank0.paoding rank1.paoding --path all.pftrace");
   commands->push_back({sub, [options] { return run_report(*options); }});
 }
 

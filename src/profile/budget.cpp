@@ -76,9 +76,9 @@ HostUse use_inside(HostUse around, HostUse own) {
 
 class ThreadSweep {
  public:
-  // Of so many spans. `outside`: what the thread is at where it has none.
-  ThreadSweep(const Trace& trace, std::size_t spans, HostUse outside)
-      : trace_(trace), outside_(outside), at_(trace.window_start()) {
+  // Of so many spans. `outside`: what the thread is at where it has none, while its process was recorded.
+  ThreadSweep(const Trace& trace, Window recorded, std::size_t spans, HostUse outside)
+      : trace_(trace), recorded_(recorded), outside_(outside), at_(trace.window_start()) {
     made_.reserve(spans + spans / 2);
   }
 
@@ -103,14 +103,21 @@ class ThreadSweep {
     for (;;) {
       while (!open_.empty() && open_.back().end <= at_) open_.pop_back();
       if (at_ >= until) return;
-      const Open now = open_.empty() ? Open{until, outside_, kNone} : open_.back();
+      const Open now = open_.empty() ? outside(until) : open_.back();
       const std::int64_t end = std::min(now.end, until);
       made_.push_back({at_, end, now.use, now.span});
       at_ = end;
     }
   }
 
+  Open outside(std::int64_t until) const {
+    if (at_ < recorded_.start) return {std::min(until, recorded_.start), HostUse::unseen, kNone};
+    if (at_ < recorded_.end) return {std::min(until, recorded_.end), outside_, kNone};
+    return {until, HostUse::unseen, kNone};
+  }
+
   const Trace& trace_;
+  const Window recorded_;
   const HostUse outside_;
   std::int64_t at_;
   std::vector<Open> open_;
@@ -147,7 +154,8 @@ bool is_copy(SpanKind kind) { return kind == SpanKind::memcpy || kind == SpanKin
 
 class GpuSweep {
  public:
-  GpuSweep(const Trace& trace, const std::vector<ThreadTime>& threads) : trace_(trace), threads_(threads) {}
+  GpuSweep(const Trace& trace, ProcessId process, const std::vector<ThreadTime>& threads)
+      : trace_(trace), process_(process), threads_(threads) {}
 
   // `spans`: what one device did, in order of start.
   std::vector<BudgetPart> sweep(const std::vector<SpanId>& spans) {
@@ -205,15 +213,19 @@ class GpuSweep {
     ns_[at(GpuUse::unseen)] += gap.end - gap.start;
   }
 
-  // The thread that launched last, or else the first.
+  // The thread that launched last, or else the first of the process.
   const std::vector<Stretch>& of_launcher() const {
     static const std::vector<Stretch> kNobody;
     if (launcher_ != kNone) return threads_[launcher_].stretches;
-    const auto first = std::ranges::find_if(threads_, [](const ThreadTime& t) { return !t.stretches.empty(); });
-    return first == threads_.end() ? kNobody : first->stretches;
+    for (TrackId track = 0; track < threads_.size(); ++track) {
+      const bool is_of_process = trace_.tracks()[track].process == process_;
+      if (is_of_process && !threads_[track].stretches.empty()) return threads_[track].stretches;
+    }
+    return kNobody;
   }
 
   const Trace& trace_;
+  const ProcessId process_;
   const std::vector<ThreadTime>& threads_;
   TrackId launcher_ = kNone;
   std::array<std::int64_t, kGpuUses> ns_{};
@@ -241,7 +253,8 @@ std::vector<ThreadTime> thread_times(const Trace& trace) {
     SpanId end = i;
     while (end < trace.size() && trace.track_id(end) == track) ++end;
     made[track].is_worker = is_worker(trace, i, end);
-    ThreadSweep sweep(trace, end - i, made[track].is_worker ? HostUse::wait : HostUse::yours);
+    const Window recorded = trace.window_of(trace.tracks()[track].process);
+    ThreadSweep sweep(trace, recorded, end - i, made[track].is_worker ? HostUse::wait : HostUse::yours);
     for (; i < end; ++i) {
       if (trace.kind(i) != SpanKind::instant) sweep.open(i);
     }
@@ -271,7 +284,7 @@ std::vector<Budget> budgets(const Trace& trace, const std::vector<ThreadTime>& t
     if (!std::is_sorted(spans.begin(), spans.end(), is_before)) std::stable_sort(spans.begin(), spans.end(), is_before);
     made.push_back({.of = fmt::format("{}{}GPU {}", of_process, of_process.empty() ? "" : " ", device),
                     .device = device,
-                    .parts = GpuSweep(trace, threads).sweep(spans)});
+                    .parts = GpuSweep(trace, process, threads).sweep(spans)});
   }
   return made;
 }

@@ -22,7 +22,7 @@ enum class HostUse : std::uint8_t {
   copy,       // between devices, outside of ops, feeds and fetches
   compile,    // making programs
   recording,  // the recorder's own work
-  unseen,     // a run that was under way when the recording began
+  unseen,     // a run that was under way when the recording began; and where other processes only were recorded
   yours,      // whatever is not paoding's
 };
 inline constexpr int kHostUses = static_cast<int>(HostUse::yours) + 1;

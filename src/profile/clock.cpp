@@ -2,9 +2,11 @@
 #include "profile/clock.h"
 
 #include <time.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <fstream>
 #include <thread>
 
 #if defined(__x86_64__)
@@ -95,6 +97,29 @@ std::int64_t steady_ns() {
   const double rate = ns_per_tick.load(std::memory_order_relaxed);
   if (rate == 0) return now(counter().is_steady ? CLOCK_MONOTONIC : CLOCK_MONOTONIC_RAW) + offset;
   return CounterLine{from_ticks.load(std::memory_order_relaxed), offset, rate}.ns(read_counter());
+}
+
+SharedClocks read_shared_clocks() {
+  SharedClocks best;
+  std::int64_t least = INT64_MAX;
+  for (int i = 0; i < 16; ++i) {
+    const std::int64_t before = steady_ns(), system = now(CLOCK_MONOTONIC), wall = now(CLOCK_REALTIME),
+                       after = steady_ns();
+    if (after - before >= least) continue;
+    least = after - before;
+    best = {before + (after - before) / 2, system, wall};
+  }
+  return best;
+}
+
+// A machine that started once has one such clock; a time namespace has another.
+std::string clock_host() {
+  std::string boot;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
+  char time_namespace[64] = "", name[256] = "";
+  const ssize_t length = ::readlink("/proc/self/ns/time", time_namespace, sizeof(time_namespace) - 1);
+  if (::gethostname(name, sizeof(name) - 1) != 0) name[0] = '\0';
+  return boot + std::string(time_namespace, static_cast<std::size_t>(length < 0 ? 0 : length)) + " " + name;
 }
 
 void set_steady_ns() {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace paoding::profile {
 
@@ -28,6 +29,18 @@ struct CounterLine {
            static_cast<std::int64_t>(static_cast<double>(static_cast<std::int64_t>(ticks - from_ticks)) * ns_per_tick);
   }
 };
+
+/// steady_ns() beside the clocks that processes share, at one moment: those of one machine the system's steady clock,
+/// others the wall clock.
+struct SharedClocks {
+  std::int64_t ns = 0;
+  std::int64_t system_ns = 0;  // CLOCK_MONOTONIC
+  std::int64_t wall_ns = 0;    // CLOCK_REALTIME
+};
+/// Of several tries the one that was disturbed least.
+SharedClocks read_shared_clocks();
+/// Whose steady clock this is: the same text in all processes that share it, then a blank and the host's name.
+std::string clock_host();
 
 /// Whether the CPU's counter never stops or changes its rate.
 bool counter_is_steady();

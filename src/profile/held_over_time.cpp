@@ -45,11 +45,11 @@ std::vector<HeldOverTime> held_over_time(const Trace& trace, State state) {
     std::vector<Sample> changes;  // of all its counters: by how much
     std::vector<HeldOverTime> each;
   };
-  std::map<std::int32_t, Device> devices;
+  std::map<std::pair<ProcessId, std::int32_t>, Device> devices;
   const std::vector<Sample>& samples = trace.samples();
   for (auto at = samples.begin(); at != samples.end();) {
     const Counter& counter = trace.counters()[at->counter];
-    Device& device = devices[counter.device];
+    Device& device = devices[{counter.process, counter.device}];
     Follow follow(trace.window_start());
     std::int64_t before = 0;
     const auto end = std::find_if(at, samples.end(), [&](const Sample& s) { return s.counter != at->counter; });
@@ -61,7 +61,8 @@ std::vector<HeldOverTime> held_over_time(const Trace& trace, State state) {
     if (seen.most > 0) device.each.push_back(std::move(seen));
   }
   std::vector<HeldOverTime> all;
-  for (auto& [index, device] : devices) {
+  for (auto& [where, device] : devices) {
+    const auto [process, index] = where;
     const bool is_left_out = state != State::all && (index < 0) != (state == State::cpu);
     if (is_left_out || device.each.empty()) continue;
     std::ranges::stable_sort(device.changes, {}, &Sample::ns);
@@ -72,8 +73,11 @@ std::vector<HeldOverTime> held_over_time(const Trace& trace, State state) {
       const bool is_last = i + 1 == device.changes.size() || device.changes[i + 1].ns != device.changes[i].ns;
       if (is_last) follow.take(device.changes[i].ns, sum);
     }
-    all.push_back(follow.seen(index, ""));
-    for (HeldOverTime& one : device.each) all.push_back(std::move(one));
+    device.each.insert(device.each.begin(), follow.seen(index, ""));
+    for (HeldOverTime& one : device.each) {
+      one.process = trace.process_name(process);
+      all.push_back(std::move(one));
+    }
   }
   return all;
 }

@@ -12,6 +12,7 @@
 namespace paoding::profile {
 
 struct HeldOverTime {
+  std::string process = {};                         // where there are several
   std::int32_t device = -1;                         // -1: the host
   std::string what;                                 // "arenas"; empty: all that is held of the device
   std::int64_t at_start = 0, most = 0, at_end = 0;  // bytes

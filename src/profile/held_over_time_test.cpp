@@ -135,7 +135,7 @@ TEST(HeldOverTime, IsTheMostOfAllAtOnceAndOfEach) {
       << text;
   EXPECT_NE(json.find(R"("what":"all","start_bytes":10,"most_bytes":100,"most_at_ns":300,"end_bytes":40)"), json.npos)
       << json;
-  EXPECT_NE(csv.find("held,GPU 0,0,all most,4,300,,,,,,,100,,,,\n"), csv.npos) << csv;
+  EXPECT_NE(csv.find("held,GPU 0,0,all most,4,300,,,,,,,100,,,,,\n"), csv.npos) << csv;
 }
 
 // Against what one sees who looks at every nanosecond.

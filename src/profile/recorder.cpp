@@ -349,6 +349,7 @@ void Recorder::start(const RecorderOptions& options) {
   {
     const std::lock_guard lock(r.mutex);
     r.started = read_clocks();
+    r.shared_at_start = read_shared_clocks();
     r.samples.clear();
     r.dropped_samples = 0;
     for (std::size_t i = 0; i < r.held.size(); ++i) r.add_sample(i, r.started.ns);

@@ -213,6 +213,7 @@ struct Recorder::Parts : BesideThreads {
   };
 
   ClockPair started, stopped;
+  SharedClocks shared_at_start, shared_at_end;
   Ticks window_end = 0;
   std::vector<Thread> threads;
   std::vector<HeldNow> held;       // as samples number them
@@ -245,6 +246,7 @@ class Recorder::Stream {
   std::vector<Full> take_full();
   void write(std::uint32_t thread, std::span<const SpanRecord> records);
   void write_clock(ClockPair pair);
+  void write_anchor(const SharedClocks& at);
   bool write_full_gpu_piece();
   void write_samples_so_far();
   void write_samples(std::span<const Sample> samples, std::span<const HeldNow> held);
@@ -255,6 +257,8 @@ class Recorder::Stream {
   Recording& r_;
   const ClockPair started_;
   ClockPair last_;  // that was written
+  std::int64_t last_anchor_ns_ = 0;
+  const std::string host_ = clock_host();
   const bool has_name_;
   std::string path_;
   files::Descriptor descriptor_;
@@ -297,6 +301,7 @@ struct Recorder::Recording : BesideThreads {
   bool running = false;
   std::optional<RecorderOptions> options;
   ClockPair started;
+  SharedClocks shared_at_start;
   std::vector<HeldNow> held;  // whether anything is recorded or not
   std::uint64_t dropped_samples = 0;
   std::vector<GpuSource> sources;

@@ -57,6 +57,7 @@ Recorder::Stream::Stream(Recording& recording, const std::string& path)
   writer_->process(own.pid, own.rank, own.name);
   writer_->window(started_.ns, started_.ns);
   writer_->clock(started_.ticks, started_.ns);
+  write_anchor(recording.shared_at_start);
   thread_ = std::make_unique<std::thread>([this] { run(); });
 }
 
@@ -88,7 +89,10 @@ void Recorder::Stream::run() {
       write_samples_so_far();
       const ClockPair now = read_clocks();
       const bool is_time = !full.empty() || now.ns - last_.ns > kLongest.count() || last_.ns == started_.ns;
-      if (problem_.empty() && is_time) write_clock(now);
+      if (problem_.empty() && is_time) {
+        write_clock(now);
+        write_anchor(read_shared_clocks());
+      }
     } catch (const Error& error) {
       problem_ = error.what();
     }
@@ -105,6 +109,12 @@ void Recorder::Stream::write_clock(ClockPair pair) {
   if (pair.ticks <= last_.ticks) return;
   writer_->clock(pair.ticks, pair.ns);
   last_ = pair;
+}
+
+void Recorder::Stream::write_anchor(const SharedClocks& at) {
+  if (at.ns <= last_anchor_ns_) return;
+  writer_->anchor(0, host_, at);
+  last_anchor_ns_ = at.ns;
 }
 
 // All but the one that each thread writes into. When nothing can be written any more they stay where they are.
@@ -239,6 +249,7 @@ void Recorder::Stream::finish(Parts& rest) {
   if (!problem_.empty()) return;
   try {
     write_clock(rest.stopped);
+    write_anchor(rest.shared_at_end);
     const double rate =
         static_cast<double>(rest.stopped.ns - started_.ns) / static_cast<double>(rest.stopped.ticks - started_.ticks);
     const auto length = static_cast<std::int64_t>(rate * static_cast<double>(rest.window_end - started_.ticks));

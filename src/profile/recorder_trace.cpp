@@ -74,7 +74,10 @@ class Recorder::ToTrace {
                      static_cast<double>(parts.stopped.ticks - parts.started.ticks)) {
     trace_.set_window(parts.started.ns, to_ns(parts.window_end));
     const OwnProcess own = own_process();
-    trace_.add_process(own.pid, own.rank, own.name);
+    const ProcessId process = trace_.add_process(own.pid, own.rank, own.name);
+    for (const SharedClocks& at : {parts.shared_at_start, parts.shared_at_end}) {
+      trace_.add_anchor(process, clock_host(), at);
+    }
   }
 
   void add_threads() {
@@ -214,6 +217,7 @@ std::unique_ptr<Recorder::Parts> Recorder::Recording::take(ClockPair stopped, Ti
   running = false;
   auto over = std::make_unique<Parts>();
   over->started = started, over->stopped = stopped;
+  over->shared_at_start = shared_at_start, over->shared_at_end = read_shared_clocks();
   over->window_end = window_end;
   for (const auto& spans : threads) {
     // What is still open is looked at first: what ends meanwhile is then among the records too, and known again.

@@ -44,6 +44,7 @@ class RecordingWriter {
 
   void window(std::int64_t start_ns, std::int64_t end_ns);
   void clock(std::uint64_t ticks, std::int64_t ns);
+  void anchor(ProcessId process, std::string_view host, const SharedClocks& at);
   /// The file's ids; the same facts give the same id.
   ProcessId process(int pid, int rank, std::string_view name);
   TrackId track(TrackKind kind, std::string_view name, int device, ProcessId process = 0);

@@ -13,8 +13,8 @@ namespace paoding::profile {
 
 /// What a file begins with: this, the version in one digit, and the end of a line.
 inline constexpr std::string_view kRecordingMark = "paoding recording ";
-/// 1 had no processes, arguments, flows and instants.
-inline constexpr int kRecordingVersion = 2;
+/// 1 had no processes, arguments, flows and instants, 2 no anchors.
+inline constexpr int kRecordingVersion = 3;
 std::string recording_head(int version = kRecordingVersion);
 inline constexpr std::uint32_t kChunkMark = 0x6b6e6863;  // "chnk"
 /// Of the number of a site that holds its unit: a text follows its members.
@@ -38,8 +38,9 @@ enum class ChunkType : std::uint8_t {
   processes,
   columns,  // of arguments
   flows,    // between spans of a finished trace, by their numbers
+  anchors,  // of a process: its time beside the clocks that processes share
 };
-inline constexpr int kChunkTypes = static_cast<int>(ChunkType::flows) + 1;
+inline constexpr int kChunkTypes = static_cast<int>(ChunkType::anchors) + 1;
 
 struct ChunkHead {
   std::uint32_t mark = kChunkMark;

@@ -98,6 +98,7 @@ class Reader {
       case ChunkType::processes: return take_processes(body);
       case ChunkType::columns: return take_columns(body);
       case ChunkType::flows: return take_flows(body);
+      case ChunkType::anchors: return take_anchor(body);
       case ChunkType::end: is_whole_ = true; return body.is_at_end();
     }
     return false;
@@ -130,6 +131,23 @@ class Reader {
       if (trace_.add_process(static_cast<int>(pid), static_cast<int>(rank), name) != before) return false;
     }
     return trace_.processes().size() <= kMostNames;
+  }
+
+  bool take_anchor(BodyReader& body) {
+    const std::uint64_t process = body.number();
+    const std::string_view host = body.text();
+    const SharedClocks at{body.signed_number(), body.signed_number(), body.signed_number()};
+    if (body.is_broken() || !is_process(process)) return false;
+    for (const std::int64_t ns : {at.ns, at.system_ns, at.wall_ns}) {
+      if (!is_time(ns)) return false;
+    }
+    if (!trace_.anchors().empty()) {
+      const ClockAnchor& before = trace_.anchors().back();
+      if (process < before.process) return false;
+      if (process == before.process && (at.ns <= before.ns || at.system_ns < before.system_ns)) return false;
+    }
+    trace_.add_anchor(static_cast<ProcessId>(process), host, at);
+    return true;
   }
 
   bool take_columns(BodyReader& body) {

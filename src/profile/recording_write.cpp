@@ -22,6 +22,15 @@ void RecordingWriter::clock(std::uint64_t ticks, std::int64_t ns) {
   put(ChunkType::clock, body);
 }
 
+void RecordingWriter::anchor(ProcessId process, std::string_view host, const SharedClocks& at) {
+  put_names();
+  BodyWriter body;
+  body.number(process);
+  body.text(host);
+  for (const std::int64_t ns : {at.ns, at.system_ns, at.wall_ns}) body.signed_number(ns);
+  put(ChunkType::anchors, body);
+}
+
 ProcessId RecordingWriter::process(int pid, int rank, std::string_view name) {
   const auto [found, is_new] =
       process_ids_.try_emplace({pid, rank, std::string(name)}, static_cast<ProcessId>(process_ids_.size()));
@@ -246,6 +255,9 @@ void write_recording(const Trace& trace, const std::string& path) {
   RecordingWriter writer([&](std::string_view bytes) { file.write(bytes.data(), bytes.size()); });
   writer.window(trace.window_start(), trace.window_end());
   for (const Process& process : trace.processes()) writer.process(process.pid, process.rank, trace.text(process.name));
+  for (const ClockAnchor& anchor : trace.anchors()) {
+    writer.anchor(anchor.process, trace.text(anchor.host), {anchor.ns, anchor.system_ns, anchor.wall_ns});
+  }
   for (const ArgumentColumn& column : trace.columns()) writer.column(trace.text(column.name), column.type);
   ArgumentsInOrder in_order(trace);
   std::vector<Argument> arguments;

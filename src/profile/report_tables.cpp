@@ -86,8 +86,8 @@ class Csv {
   }
   void add_held(const HeldOverTime& held) {
     const auto add_line = [&](std::string_view when, std::int64_t bytes, std::int64_t ns, std::uint64_t changes) {
-      out_ += fmt::format("held,{},{},{} {},{},{},,,,,,,{},,,,,\n", place(held.device), held.is_all() ? 0 : 1,
-                          cell(held.is_all() ? "all" : held.what), when, changes, ns, bytes);
+      out_ += fmt::format("held,{},{},{} {},{},{},,,,,,,{},,,,,\n", place(held.device, held.process),
+                          held.is_all() ? 0 : 1, cell(held.is_all() ? "all" : held.what), when, changes, ns, bytes);
     };
     add_line("at start", held.at_start, 0, 0);
     add_line("most", held.most, held.most_ns, held.changes);
@@ -200,6 +200,7 @@ std::string to_json(const Measures& m, const ReportOptions& options) {
   items.clear();
   for (const HeldOverTime& held : m.held) {
     JsonObject one;
+    if (!held.process.empty()) one.add("process", held.process);
     one.add("device", held.device).add("what", held.is_all() ? "all" : held.what).add("start_bytes", held.at_start);
     one.add("most_bytes", held.most).add("most_at_ns", held.most_ns).add("end_bytes", held.at_end);
     items.push_back(one.add("changes", static_cast<std::int64_t>(held.changes)).text());

@@ -144,7 +144,7 @@ void append_held(std::string& out, const std::vector<HeldOverTime>& held) {
   if (held.empty()) return;
   std::vector<Cells> lines{{"Held, MB", "At start", "Most", "First at", "At end"}};
   for (const HeldOverTime& one : held) {
-    lines.push_back({one.is_all() ? place(one.device) : "  " + one_line(one.what), millions(one.at_start),
+    lines.push_back({one.is_all() ? place(one.device, one.process) : "  " + one_line(one.what), millions(one.at_start),
                      millions(one.most), ms(static_cast<double>(one.most_ns)), millions(one.at_end)});
   }
   append_table(out, lines);

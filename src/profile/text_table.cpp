@@ -20,7 +20,10 @@ std::string six_digits(double number) {
 }  // namespace
 
 std::string ms(double ns) { return six_digits(ns / 1e6); }
-std::string place(int device) { return device < 0 ? "CPU" : fmt::format("GPU {}", device); }
+std::string place(int device, std::string_view process) {
+  const std::string own = device < 0 ? "CPU" : fmt::format("GPU {}", device);
+  return process.empty() ? own : fmt::format("{} {}", process, own);
+}
 std::string millions(std::int64_t count) { return six_digits(static_cast<double>(count) / 1e6); }
 
 std::vector<std::size_t> widths_of(const std::vector<Cells>& lines) {

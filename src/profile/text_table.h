@@ -12,7 +12,7 @@ namespace paoding::profile {
 std::string ms(double ns);
 std::string millions(std::int64_t count);
 /// "CPU", "GPU 0".
-std::string place(int device);
+std::string place(int device, std::string_view process = "");
 /// 0 of nothing.
 inline double share(double part, double whole) { return whole > 0 ? part / whole : 0; }
 

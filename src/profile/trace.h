@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/unit_rates.h"
+#include "profile/clock.h"
 
 namespace paoding::profile {
 
@@ -207,6 +208,13 @@ struct Sample {
   bool operator==(const Sample&) const = default;
 };
 
+/// A moment of a process by the trace's time and by the clocks that processes share (clock.h).
+struct ClockAnchor {
+  ProcessId process = 0;
+  StringId host = 0;  // whose steady clock it is
+  std::int64_t ns = 0, system_ns = 0, wall_ns = 0;
+};
+
 /// Something that could not be seen or was lost.
 struct Note {
   enum class Kind : std::uint8_t { other, dropped, timeless, outside, estimated, span_cost };
@@ -216,6 +224,11 @@ struct Note {
 };
 
 enum class Links : std::uint8_t { to_find, known };
+
+/// From a moment to another.
+struct Window {
+  std::int64_t start = 0, end = 0;
+};
 
 class Trace {
  public:
@@ -229,6 +242,8 @@ class Trace {
   StringId intern(std::string_view text);
   /// Equal arguments give the same id; the first is 0, where tracks are that are not said to be anywhere.
   ProcessId add_process(int pid, int rank, std::string_view name);
+  /// Process by process, of each in the order of their times.
+  void add_anchor(ProcessId process, std::string_view host, const SharedClocks& at);
   TrackId add_track(TrackKind kind, std::string_view name, int device = -1, ProcessId process = 0);
   /// The same facts give the same id.
   SiteId add_site(const SiteInfo& info);
@@ -295,6 +310,10 @@ class Trace {
   const std::vector<Process>& processes() const { return processes_; }
   /// "rank 1", "process 4711"; "" where there is one process only.
   std::string process_name(ProcessId id) const;
+  /// By process, and in the order of their times.
+  const std::vector<ClockAnchor>& anchors() const { return anchors_; }
+  /// What of the window a process was recorded in: of several processes from its first anchor to its last.
+  Window window_of(ProcessId id) const;
   /// "thread0"; "rank 1 thread0" where there are several processes.
   std::string track_name(TrackId id) const;
   const std::vector<ArgumentColumn>& columns() const { return columns_; }
@@ -340,6 +359,7 @@ class Trace {
   std::unordered_map<std::string_view, StringId> string_ids_;
   std::unordered_map<std::string, SiteId> site_ids_;
   std::vector<Process> processes_;
+  std::vector<ClockAnchor> anchors_;
   std::vector<Track> tracks_;
   std::vector<Site> sites_;
   std::vector<Member> members_;

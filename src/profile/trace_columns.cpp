@@ -16,6 +16,19 @@ ProcessId Trace::add_process(int pid, int rank, std::string_view name) {
   return id;
 }
 
+void Trace::add_anchor(ProcessId process, std::string_view host, const SharedClocks& at) {
+  PD_ASSERT(process == 0 || process < processes_.size(), "an anchor names a process that is not there");
+  PD_ASSERT(anchors_.empty() || anchors_.back().process <= process, "anchors are added process by process");
+  anchors_.push_back({process, intern(host), at.ns, at.system_ns, at.wall_ns});
+}
+
+Window Trace::window_of(ProcessId id) const {
+  const auto own = std::ranges::equal_range(anchors_, id, {}, &ClockAnchor::process);
+  if (processes_.size() < 2 || own.empty()) return {window_start_, window_end_};
+  const std::int64_t start = std::clamp(own.front().ns, window_start_, window_end_);
+  return {start, std::clamp(own.back().ns, start, window_end_)};
+}
+
 std::string Trace::process_name(ProcessId id) const {
   if (processes_.size() < 2) return "";
   const Process& process = processes_[id];

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // paoding profile and paoding report: whole commands under the profiler, and recordings read again.
+#include <time.h>
+
+#include <map>
 #include <sstream>
 
 #include "cli_run.h"
@@ -73,6 +76,69 @@ TEST_F(Profile, HasTheSameWindowInRun) {
   EXPECT_TRUE(has(ran.out, "\n10 more runs, ")) << ran.out;
   const std::string report = run("report $D/r.paoding --state cpu").out;
   EXPECT_TRUE(has(ran.out, report)) << report;
+}
+
+int count(const std::string& text, const std::string& part) {
+  int found = 0;
+  for (std::size_t at = 0; (at = text.find(part, at)) != text.npos; at += part.size()) ++found;
+  return found;
+}
+
+std::int64_t system_ns() {
+  timespec at{};
+  clock_gettime(CLOCK_MONOTONIC, &at);
+  return std::int64_t{at.tv_sec} * 1'000'000'000 + at.tv_nsec;
+}
+
+// Two ranks one after the other: each of their events lies where this process, by the system's clock, saw the rank run.
+TEST_F(Profile, SetsRanksBesideEachOtherInOneTimeline) {
+  const std::string words = "run $D/scale.txt --random 1 --device cpu --repeat 3 --profile --profile-path $D/rank";
+  std::vector<std::pair<std::int64_t, std::int64_t>> ran;
+  for (const char* rank : {"1", "0"}) {
+    const std::int64_t from = system_ns();
+    ASSERT_EQ(run(words + rank + ".paoding", std::string("RANK=") + rank).code, 0);
+    ran.emplace_back(from, system_ns());
+  }
+  const Ran both = run("report $D/rank1.paoding $D/rank0.paoding --path $D/all.json");
+  EXPECT_EQ(both.code, 0) << both.err;
+  for (const char* part : {"rank 0 thread0::", "rank 1 thread0::", "\nNot seen: nothing known to be missing"}) {
+    EXPECT_TRUE(has(both.out, part)) << part << both.out;
+  }
+  simdjson::dom::parser parser;
+  const simdjson::padded_string text(read_file(folder_ / "all.json"));
+  const simdjson::dom::element line = parser.parse(text);
+  const auto start = std::stoll(std::string(std::string_view(line["otherData"]["startNs"])));
+  std::map<std::int64_t, std::string> places;
+  std::map<std::string, int> events;
+  for (const simdjson::dom::element event : simdjson::dom::array(line["traceEvents"])) {
+    const std::int64_t pid(event["pid"]);
+    if (std::string_view(event["name"]) == "process_name") places[pid] = std::string_view(event["args"]["name"]);
+    if (std::string_view(event["ph"]) != "X") continue;
+    const auto [from, to] = ran[places.at(pid) == "rank 1 host" ? 0 : 1];
+    const std::int64_t at = start + std::int64_t(1e3 * double(event["ts"]));
+    EXPECT_GE(at, from) << places[pid];
+    EXPECT_LE(at, to) << places[pid];
+    ++events[places[pid]];
+  }
+  EXPECT_EQ(events.size(), 2u);
+  EXPECT_EQ(events["rank 0 host"], events["rank 1 host"]);
+  const Ran twice = run("report $D/rank1.paoding $D/rank1.paoding");
+  EXPECT_NE(twice.code, 0);
+  EXPECT_TRUE(has(twice.err, "are both of rank 1")) << twice.err;
+  EXPECT_TRUE(has(run("report $D/rank1.paoding $D/scale.txt").err, "it is no recording of paoding's"));
+  EXPECT_TRUE(has(run("report tests/recordings/version_2_cpu.paoding $D/rank0.paoding").err,
+                  "files of before version 3 do not"));
+}
+
+TEST_F(Profile, ReportsAllProcessesOfAProgramAtOnce) {
+  const Ran ran = run("profile --path $D/all.json sh -c '" + program().string() + " run " + folder_.string() +
+                      "/scale.txt --random 1 --device cpu; " + program().string() + " run " + folder_.string() +
+                      "/scale.txt --random 1 --device cpu --repeat 4'");
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_EQ(count(ran.out, "Profiling Report"), 2) << ran.out;  // of all, and thread by thread
+  const std::string line = read_file(folder_ / "all.json");
+  EXPECT_EQ(count(line, "\"name\":\"process_name\""), 2);
+  EXPECT_EQ(count(line, "\"cat\":\"run\""), 6);
 }
 
 TEST_F(Profile, SaysWhatIsWrong) {
