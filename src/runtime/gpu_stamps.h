@@ -74,7 +74,6 @@ class GpuStamps {
   void drain();
   void drain(Replays& replays, std::int64_t* least_ns);
   void finish();
-  std::uint64_t choose_ends_every() const;
 
   const gpu::GpuDevice& device_;
   GraphBudget& budget_;

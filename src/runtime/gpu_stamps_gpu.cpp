@@ -221,14 +221,11 @@ void GpuStamps::drain() {
   if (whole_ != nullptr) drain(*whole_, &least_whole_ns_);
   if (least_timed_ns_ == 0 || least_whole_ns_ == 0) return;
   const double more = static_cast<double>(least_timed_ns_ - least_whole_ns_) / static_cast<double>(least_whole_ns_);
-  every_ =
-      static_cast<std::uint64_t>(std::clamp(std::ceil(more / StampTimes::get().budget()), kLeastEvery, kMostEvery));
-  ends_every_ = choose_ends_every();
-}
-
-std::uint64_t GpuStamps::choose_ends_every() const {
-  const double cost = kEndsCost * static_cast<double>(stamp_ns_) / static_cast<double>(least_whole_ns_);
-  return std::clamp<std::uint64_t>(static_cast<std::uint64_t>(cost / StampTimes::get().budget()), 1, kMostEndsEvery);
+  // What is stamped in full has ends too, which of a short run are the most of what that costs.
+  const double ends = kEndsCost * static_cast<double>(stamp_ns_) / static_cast<double>(least_whole_ns_);
+  const double budget = StampTimes::get().budget();
+  every_ = static_cast<std::uint64_t>(std::clamp(std::ceil((more + ends) / budget), kLeastEvery, kMostEvery));
+  ends_every_ = std::clamp<std::uint64_t>(static_cast<std::uint64_t>(ends / budget), 1, kMostEndsEvery);
 }
 
 void GpuStamps::drain(Replays& replays, std::int64_t* least_ns) {
