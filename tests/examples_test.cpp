@@ -128,6 +128,9 @@ TEST(Examples, ASlowReaderIsTheUsersCodeInItsReport) {
   EXPECT_GT(share(slow), 50) << slow.out;
   EXPECT_LT(share(quick), share(slow) / 2) << quick.out;
   EXPECT_EQ(number_behind(slow.out, "\nthread0::read a batch "), 20) << slow.out;
+  EXPECT_EQ(number_behind(quick.out, "\nthread0::read a batch "), 20) << quick.out;  // there still
+  const std::string wall = slow.out.substr(slow.out.find("Wall Time Summary"));
+  EXPECT_NEAR(number_behind(wall.substr(wall.find(" your code ")), "Ratio: "), share(slow), 1) << slow.out;
 }
 
 // What docs/cases/slow_op.md says of both reports.
@@ -143,6 +146,11 @@ TEST(Examples, AnOpThatKeepsTheHostBusyHasACallForEveryRow) {
   ASSERT_NE(row, std::string::npos) << slow;
   EXPECT_GE(number_behind(slow.substr(slow.find("  ", row)), "  "), 10 * 4999) << slow;  // of every step
   EXPECT_NE(quick.find("thread0::my_mean"), std::string::npos) << quick;
+  const auto cost = [](const std::string& report) {
+    return number_behind(report.substr(report.find("Recording cost: ")), "on the host, ");
+  };
+  EXPECT_GT(cost(slow), 10) << slow;  // %
+  EXPECT_LT(cost(quick), cost(slow) / 10) << quick;
   EXPECT_GT(number_behind(slow, "A step of my_slow_mean takes "), 2 * number_behind(quick, "A step of my_mean takes "));
   EXPECT_NEAR(number_behind(slow, "y = "), number_behind(quick, "y = "), 1e-2) << ran.out;
 }

@@ -85,6 +85,10 @@ class Profiler {
   bool is_recording_ = true;
   std::unique_ptr<profile::Recorded> recorded_;    // null while recording
   mutable std::unique_ptr<profile::Trace> trace_;  // once somebody wants it
+
+  friend class ProfiledSteps;
+  struct Beside;
+  std::unique_ptr<Beside> beside_;  // what steps took that were recorded, and those around them
 };
 
 /// Steps of a loop: first, first + 1, .. end - 1, counted from 0.
@@ -109,12 +113,14 @@ class CuptiWindow {
   std::uint64_t recording_;
 };
 
-/// Records some steps of a loop that it is told of, and has CUPTI see some of those. Errors as Profiler. The loop's
-/// thread uses it.
+/// Records some steps of a loop that it is told of, and has CUPTI see some of those. What recording cost them the
+/// report says by the steps around them that nobody recorded, where there are five of either. Errors as Profiler. The
+/// loop's thread uses it.
 class ProfiledSteps {
  public:
   explicit ProfiledSteps(StepWindow window, State state = State::all, Detail detail = Detail::op,
                          StepWindow by_cupti = {});
+  ~ProfiledSteps();
   /// Called in front of every step with its number, and behind the last with the number of the next.
   void before(std::int64_t step);
   /// Null until the first of the steps.
@@ -126,6 +132,9 @@ class ProfiledSteps {
   Detail detail_;
   std::optional<Profiler> profiler_;
   std::optional<CuptiWindow> cupti_;
+  std::unique_ptr<Profiler::Beside> beside_;  // until there is a profiler
+  std::int64_t began_ns_ = 0;                 // of the step that goes on; 0 before the first
+  bool is_recorded_ = false;                  // that step
 };
 
 /// A stretch of a program with a name of its own in reports and timelines: reading a file, a phase of training. Costs

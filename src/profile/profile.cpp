@@ -6,6 +6,8 @@
 #include <bit>
 #include <cctype>
 #include <charconv>
+#include <chrono>
+#include <deque>
 #include <iterator>
 #include <map>
 #include <new>
@@ -30,10 +32,11 @@ void check_path(const std::string& path) {
 }
 
 std::string finish_report(const profile::Trace& trace, State state, Detail detail, SortBy sort, const std::string& path,
-                          const ReportLayout& layout) {
+                          const ReportLayout& layout, const profile::StepsBeside& beside = {}) {
   const std::string elsewhere = profile::save(trace, path);
   const profile::ReportOptions options = profile::report_options(state, detail, sort, layout);
   profile::Measures measures = profile::measure(trace, options);
+  measures.beside = beside;
   if (!elsewhere.empty()) measures.notes.push_back({elsewhere, 0});
   return profile::report(measures, options);
 }
@@ -68,6 +71,31 @@ std::string stop_profiler(SortBy sort, const std::string& path, const ReportLayo
   return finish_report(trace, options.state, options.detail, sort, path, layout);
 }
 
+// Steps as long as they took; of those around the recorded ones, the nearest.
+struct Profiler::Beside {
+  static constexpr std::size_t kMost = 64, kMostRecorded = std::size_t{1} << 16;
+  std::deque<std::int64_t> before;
+  std::vector<std::int64_t> recorded, after;
+
+  void add(std::int64_t ns, bool is_recorded) {
+    if (is_recorded) {
+      if (recorded.size() < kMostRecorded) recorded.push_back(ns);
+    } else if (!recorded.empty()) {
+      if (after.size() < kMost) after.push_back(ns);
+    } else {
+      before.push_back(ns);
+      if (before.size() > kMost) before.pop_front();
+    }
+  }
+  profile::StepsBeside found() const {
+    std::vector<std::int64_t> plain(before.begin(), before.end());
+    plain.insert(plain.end(), after.begin(), after.end());
+    constexpr std::size_t kLeast = 5;
+    if (plain.size() < kLeast || recorded.size() < kLeast) return {};
+    return {recorded.size(), plain.size(), profile::median(recorded), profile::median(std::move(plain))};
+  }
+};
+
 Profiler::Profiler(State state, Detail detail) : state_(state), detail_(detail) {
   profile::Recorder::start({.state = state, .detail = detail});
 }
@@ -90,7 +118,8 @@ void Profiler::end() {
 std::string Profiler::stop(SortBy sort, const std::string& path, const ReportLayout& layout) {
   check_path(path);
   end();
-  return finish_report(trace(), state_, detail_, sort, path, layout);
+  return finish_report(trace(), state_, detail_, sort, path, layout,
+                       beside_ ? beside_->found() : profile::StepsBeside{});
 }
 
 const profile::Trace& Profiler::trace() const {
@@ -99,23 +128,44 @@ const profile::Trace& Profiler::trace() const {
   return *trace_;
 }
 
+namespace {
+
+std::int64_t steady_now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
+
+}  // namespace
+
 CuptiWindow::CuptiWindow() : recording_(profile::Recorder::begin_cupti()) {}
 
 CuptiWindow::~CuptiWindow() { profile::Recorder::end_cupti(recording_); }
 
 ProfiledSteps::ProfiledSteps(StepWindow window, State state, Detail detail, StepWindow by_cupti)
-    : window_(window), by_cupti_(by_cupti), state_(state), detail_(detail) {}
+    : window_(window),
+      by_cupti_(by_cupti),
+      state_(state),
+      detail_(detail),
+      beside_(std::make_unique<Profiler::Beside>()) {}
+
+ProfiledSteps::~ProfiledSteps() = default;
 
 void ProfiledSteps::before(std::int64_t step) {
+  const bool is_by_cupti = cupti_.has_value();  // which takes what it takes
+  if (began_ns_ != 0 && !is_by_cupti) {
+    (profiler_ ? profiler_->beside_ : beside_)->add(steady_now() - began_ns_, is_recorded_);
+  }
   const auto is_in = [step](const StepWindow& window) { return step >= window.first && step < window.end; };
   if (cupti_ && !is_in(by_cupti_)) cupti_.reset();
-  if (!profiler_ && is_in(window_)) profiler_.emplace(state_, detail_);
+  if (!profiler_ && is_in(window_)) {
+    profiler_.emplace(state_, detail_);
+    profiler_->beside_ = std::move(beside_);
+  }
   if (profiler_ && step >= window_.end) {
     cupti_.reset();
     profiler_->end();
   } else if (profiler_ && !cupti_ && is_in(by_cupti_)) {
     cupti_.emplace();
   }
+  is_recorded_ = is_in(window_);
+  began_ns_ = steady_now();
 }
 
 namespace {

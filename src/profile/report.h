@@ -133,6 +133,7 @@ struct Measures {
   std::vector<Section> per_thread;  // none or one per thread
   std::vector<Budget> budgets;      // of every thread, then of every GPU
   StepTimes steps;
+  StepsBeside beside;                              // none where no loop of steps was recorded
   double span_cost_ns = 0;                         // of one span on the host; 0 is not known
   std::uint64_t replays = 0, stamped_replays = 0;  // of graphs on GPUs; those that were stamped in full
   std::uint64_t estimated_replays = 0;             // whose ends were not stamped either

@@ -127,6 +127,13 @@ std::string to_json(const Measures& m, const ReportOptions& options) {
   if (m.span_cost_ns > 0) {
     all.add("recording_cost_ns", whole(m.span_cost_ns * static_cast<double>(m.records.on_host)));
   }
+  if (m.beside.plain > 0) {
+    JsonObject beside;
+    beside.add("recorded_steps", static_cast<std::int64_t>(m.beside.recorded))
+        .add("recorded_p50_ns", m.beside.recorded_ns);
+    beside.add("plain_steps", static_cast<std::int64_t>(m.beside.plain)).add("plain_p50_ns", m.beside.plain_ns);
+    all.add_json("steps_beside", beside.text());
+  }
   if (m.replays > 0) {
     JsonObject replays;
     replays.add("count", static_cast<std::int64_t>(m.replays));
@@ -226,6 +233,10 @@ std::string to_csv(const Measures& m, const ReportOptions&) {
     csv.add("steps", "", "p50", static_cast<double>(m.steps.p50), m.steps.count);
     csv.add("steps", "", "p99", static_cast<double>(m.steps.p99), m.steps.count);
     csv.add("steps", m.steps.why, "worst", static_cast<double>(m.steps.worst));
+  }
+  if (m.beside.plain > 0) {
+    csv.add("steps_beside", "recorded", "p50", static_cast<double>(m.beside.recorded_ns), m.beside.recorded);
+    csv.add("steps_beside", "plain", "p50", static_cast<double>(m.beside.plain_ns), m.beside.plain);
   }
   for (const Budget& budget : m.budgets) {
     for (const BudgetPart& part : budget.parts) {

@@ -103,6 +103,13 @@ void append_summaries(std::string& out, const Measures& m) {
     out += fmt::format("Recording cost: at most {} on the host, {:.3g}% of the total ({} spans of {} ns)\n", ms(cost),
                        100 * share(cost, m.wall), m.records.on_host, m.span_cost_ns);
   }
+  if (m.beside.plain > 0) {
+    const auto recorded = static_cast<double>(m.beside.recorded_ns), plain = static_cast<double>(m.beside.plain_ns);
+    out += fmt::format(
+        "Recording cost, measured: {:.3g}% of a step ({} at the median of {} that were recorded, {} of {} "
+        "around them that were not)\n",
+        100 * (recorded - plain) / std::max(plain, 1.0), ms(recorded), m.beside.recorded, ms(plain), m.beside.plain);
+  }
   if (m.replays > m.stamped_replays) {
     out += fmt::format("~: scaled from the {} of {} replays of graphs that were stamped in full, which cost {}",
                        m.stamped_replays, m.replays, ms(m.stamps_ns));

@@ -14,12 +14,6 @@ struct Step {
   std::array<std::int64_t, kHostUses> uses{};
 };
 
-std::int64_t median(std::vector<std::int64_t> all) {
-  const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
-  std::nth_element(all.begin(), middle, all.end());
-  return *middle;
-}
-
 // The steps of the thread with the most runs. A run that is cut is no step. The last step ends where all that its run
 // started has ended.
 std::vector<Step> steps_of(const Trace& trace, TrackId* track) {
@@ -61,6 +55,12 @@ std::string slowest_op(const Trace& trace, const std::vector<Stretch>& stretches
 }
 
 }  // namespace
+
+std::int64_t median(std::vector<std::int64_t> all) {
+  const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
+  std::nth_element(all.begin(), middle, all.end());
+  return *middle;
+}
 
 StepTimes step_times(const Trace& trace, const std::vector<ThreadTime>& threads) {
   StepTimes times;

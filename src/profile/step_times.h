@@ -10,6 +10,15 @@
 
 namespace paoding::profile {
 
+/// Of some times the one in the middle; there is one.
+std::int64_t median(std::vector<std::int64_t> all);
+
+/// Steps that were recorded and steps around them that nobody recorded: how many, and what they took at the median.
+struct StepsBeside {
+  std::size_t recorded = 0, plain = 0;
+  std::int64_t recorded_ns = 0, plain_ns = 0;
+};
+
 struct StepTimes {
   std::uint64_t count = 0;                   // 0: nothing ran
   std::int64_t p50 = 0, p99 = 0, worst = 0;  // ns

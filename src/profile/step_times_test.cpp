@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "profile/step_times.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <simdjson.h>
+
+#include <chrono>
+#include <thread>
 
 #include "paoding/error.h"
 #include "paoding/profile.h"
@@ -64,6 +69,39 @@ TEST(ProfiledSteps, RecordsAHalfOpenWindow) {
   for (int step = 0; step < 8; ++step) {
     EXPECT_EQ(report.find("::step " + std::to_string(step)) != report.npos, step >= 2 && step < 5) << report;
   }
+}
+
+// Steps that take longer while they are recorded, by what their loop does, and steps around them.
+TEST(ProfiledSteps, SayWhatRecordingCostsByTheStepsAroundThem) {
+  using std::chrono::milliseconds;
+  ProfiledSteps steps(parse_steps("6:13"), State::cpu);
+  for (int step = 0; step < 19; ++step) {
+    steps.before(step);
+    const bool is_first = step == 0;  // cold, as first steps are
+    std::this_thread::sleep_for(milliseconds(is_first ? 60 : step >= 6 && step < 13 ? 12 : 8));
+  }
+  Profiler& seen = *steps.profiler();
+  const std::string text = seen.stop(), json = seen.stop(SortBy::total, "", {.format = ReportFormat::json}),
+                    csv = seen.stop(SortBy::total, "", {.format = ReportFormat::csv});
+  simdjson::dom::parser parser;
+  const simdjson::padded_string padded(json);
+  const simdjson::dom::element beside = parser.parse(padded)["steps_beside"];
+  EXPECT_EQ(std::int64_t(beside["recorded_steps"]), 7);
+  EXPECT_EQ(std::int64_t(beside["plain_steps"]), 11);  // the last goes on still
+  const std::int64_t recorded = beside["recorded_p50_ns"], plain = beside["plain_p50_ns"];
+  EXPECT_GE(recorded, 12'000'000);
+  EXPECT_LT(recorded, 24'000'000);
+  EXPECT_GE(plain, 8'000'000);
+  EXPECT_LT(plain, recorded);
+  const double share = 100 * static_cast<double>(recorded - plain) / static_cast<double>(plain);
+  EXPECT_NE(text.find(fmt::format("Recording cost, measured: {:.3g}% of a step (", share)), text.npos) << text;
+  EXPECT_NE(csv.find(fmt::format("\nsteps_beside,plain,,p50,11,{},", plain)), csv.npos) << csv;
+}
+
+TEST(ProfiledSteps, SayNothingOfItWhereThereAreFewSteps) {
+  ProfiledSteps steps(parse_steps("2:8"), State::cpu);
+  for (int step = 0; step < 10; ++step) steps.before(step);
+  EXPECT_EQ(steps.profiler()->stop().find("measured"), std::string::npos);
 }
 
 TEST(ProfiledSteps, ReadsWhichTheyAre) {
