@@ -489,36 +489,6 @@ TEST(Report, OfNothingIsAReport) {
   EXPECT_EQ(text.find("nan"), std::string::npos);
 }
 
-// What a span is its kind says, whatever its name has in it.
-TEST(Report, TellsWhatSpansAreByTheirKindAndNotByTheirNames) {
-  const auto measured = [](const std::vector<const char*>& ops) {
-    Scene scene;
-    const TrackId host = scene.thread("thread0");
-    scene.add(host, named("run", SpanKind::run), 0, 100, 0, 1);
-    for (std::size_t i = 0; i < ops.size(); ++i) {
-      const auto at = 10 * static_cast<double>(i);
-      scene.add(host, op(ops[i]), at, at + 8);
-    }
-    return measure(scene.finish());
-  };
-  const std::vector<const char*> misleading{"trunc",   "prefetch",    "feedback",  "launch_rate",
-                                            "waiting", "memcpy_like", "recording", "compile"};
-  const std::vector<const char*> plain{"a", "b", "c", "d", "e", "f", "g", "h"};
-  const Measures m = measured(misleading), same = measured(plain);
-  EXPECT_EQ(m.computation, 64e3);
-  EXPECT_EQ(m.framework, 36e3);
-  EXPECT_EQ(m.recording + m.compile + m.yours, 0);
-  EXPECT_EQ(m.copies.calls, 0u);
-  for (std::size_t i = 0; i < m.budgets.size(); ++i) {
-    ASSERT_EQ(m.budgets[i].parts.size(), same.budgets[i].parts.size());
-    for (std::size_t p = 0; p < m.budgets[i].parts.size(); ++p) {
-      EXPECT_EQ(m.budgets[i].parts[p].name, same.budgets[i].parts[p].name);
-      EXPECT_EQ(m.budgets[i].parts[p].ns, same.budgets[i].parts[p].ns);
-    }
-  }
-  for (const char* name : misleading) EXPECT_EQ(row(m.per_thread.at(0), name).total, 8e3) << name;
-}
-
 // A step of 10 us behind a reader of 90 us: most of the time is nobody's computation.
 TEST(Report, ShowsThatAnInputBoundJobWaitsForItsInput) {
   Scene scene;

@@ -105,10 +105,12 @@ void append_summaries(std::string& out, const Measures& m) {
   }
   if (m.beside.plain > 0) {
     const auto recorded = static_cast<double>(m.beside.recorded_ns), plain = static_cast<double>(m.beside.plain_ns);
+    const std::string share =
+        recorded > plain ? fmt::format("{:.3g}% of a step", 100 * (recorded - plain) / plain) : "none that shows";
     out += fmt::format(
-        "Recording cost, measured: {:.3g}% of a step ({} at the median of {} that were recorded, {} of {} "
-        "around them that were not)\n",
-        100 * (recorded - plain) / std::max(plain, 1.0), ms(recorded), m.beside.recorded, ms(plain), m.beside.plain);
+        "Recording cost, measured: {} ({} at the median of {} steps that were recorded, {} of {} around "
+        "them that were not)\n",
+        share, ms(recorded), m.beside.recorded, ms(plain), m.beside.plain);
   }
   if (m.replays > m.stamped_replays) {
     out += fmt::format("~: scaled from the {} of {} replays of graphs that were stamped in full, which cost {}",

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a span is its kind says, whatever its name has in it.
+#include <gtest/gtest.h>
+
+#include "profile/report.h"
+
+namespace paoding::profile {
+namespace {
+
+// Ops of 8 ns in a run of 100.
+Measures measured(const std::vector<std::string>& ops) {
+  Trace trace;
+  const TrackId host = trace.add_track(TrackKind::thread, "thread0");
+  trace.add({.track = host,
+             .site = trace.add_site({.name = "run", .kind = SpanKind::run}),
+             .start_ns = 0,
+             .duration_ns = 100,
+             .run = 1});
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    trace.add({.track = host,
+               .site = trace.add_site({.op = ops[i], .kind = SpanKind::op}),
+               .start_ns = 10 * static_cast<std::int64_t>(i),
+               .duration_ns = 8});
+  }
+  trace.finish();
+  return measure(trace);
+}
+
+TEST(Report, TellsWhatSpansAreByTheirKindAndNotByTheirNames) {
+  const std::vector<std::string> misleading{"trunc",       "prefetch",  "feedback",  "launch_rate",
+                                            "memcpy_like", "recording", "recompile", "waiting"};
+  const Measures m = measured(misleading), same = measured({"a", "b", "c", "d", "e", "f", "g", "h"});
+  EXPECT_EQ(m.computation, 64);
+  EXPECT_EQ(m.framework, 36);
+  EXPECT_EQ(m.recording + m.compile + m.yours, 0);
+  EXPECT_EQ(m.copies.calls, 0u);
+  ASSERT_EQ(m.budgets.size(), same.budgets.size());
+  for (std::size_t i = 0; i < m.budgets.size(); ++i) {
+    ASSERT_EQ(m.budgets[i].parts.size(), same.budgets[i].parts.size());
+    for (std::size_t p = 0; p < m.budgets[i].parts.size(); ++p) {
+      EXPECT_EQ(m.budgets[i].parts[p].name, same.budgets[i].parts[p].name);
+      EXPECT_EQ(m.budgets[i].parts[p].ns, same.budgets[i].parts[p].ns);
+    }
+  }
+  ASSERT_EQ(m.per_thread.size(), 1u);
+  for (const std::string& name : misleading) {
+    const auto found = std::ranges::find(m.per_thread[0].rows, name, &Row::name);
+    ASSERT_NE(found, m.per_thread[0].rows.end()) << name;
+    EXPECT_EQ(found->total, 8) << name;
+  }
+}
+
+}  // namespace
+}  // namespace paoding::profile
