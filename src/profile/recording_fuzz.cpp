@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Any bytes as a recording: a trace or an error, and the report of the trace adds up. Chunks are made valid first where
-// the input begins with a letter, so that what lies behind checksums is tried too.
+// the input begins with a letter, so that what lies behind checksums is tried too. Then beside the recording of another
+// rank.
 #include <cstring>
 
 #include "paoding/error.h"
 #include "profile/recording.h"
 #include "profile/report.h"
+#include "profile/trace_merge.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace paoding;
@@ -28,6 +30,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const Trace trace = read_recording_text(file, "input");
     const Measures m = measure(trace);
     if (m.framework < 0) __builtin_trap();
+    Trace other;
+    other.set_window(0, 1000);
+    other.add_process(1 << 30, 1 << 30, "");
+    other.add_anchor(0, "other", {0, 0, 0});
+    other.finish();
+    std::vector<NamedTrace> both;
+    both.push_back({"input", read_recording_text(file, "input")});
+    both.push_back({"other", std::move(other)});
+    if (measure(merge(std::move(both))).framework < 0) __builtin_trap();
   } catch (const Error&) {
   }
   return 0;

@@ -312,5 +312,54 @@ TEST(Merge, OfAnyTracesKeepsTheirOrder) {
   }
 }
 
+// Files whose chunks are sound one by one: an error, or a report that adds up.
+TEST(Merge, OfWhateverFilesSayIsAnErrorOrAddsUp) {
+  std::mt19937_64 random(11);
+  const auto any = [&]() -> std::int64_t {  // of any size, near 0 and near the largest that is read
+    const auto value = static_cast<std::int64_t>(random() >> (3 + random() % 60));
+    return random() % 4 == 0 ? -value : value;
+  };
+  int refused = 0, together = 0;
+  for (int round = 0; round < 4000; ++round) {
+    std::string file;
+    RecordingWriter writer([&](std::string_view bytes) { file += bytes; });
+    const bool is_wild = round % 2 == 0;
+    const std::int64_t start = is_wild ? any() : static_cast<std::int64_t>(random() % 1000);
+    writer.window(start, is_wild ? any() : start + 10'000);
+    writer.process(5, 1, "train");
+    SharedClocks at{start, static_cast<std::int64_t>(random() % 100'000), any()};
+    for (int i = 0; i < 3; ++i) {
+      writer.anchor(0, "boot0 alpha", at);
+      const std::int64_t on = is_wild ? any() : 1 + static_cast<std::int64_t>(random() % 5000);
+      at = {at.ns + on, at.system_ns + (is_wild ? any() : on * static_cast<std::int64_t>(random() % 3)), any()};
+    }
+    StoredSpan span{.site = writer.site({.op = "mul", .kind = SpanKind::op}),
+                    .run = static_cast<std::uint32_t>(random()),
+                    .correlation = static_cast<std::uint32_t>(random()),
+                    .start = static_cast<std::uint64_t>(start + static_cast<std::int64_t>(random() % 9000))};
+    span.end = span.start + random() % 1000;
+    writer.spans(writer.track(TrackKind::thread, "thread0", -1), StoredClock::nanoseconds, {&span, 1});
+    writer.finish();
+    std::vector<NamedTrace> both;
+    both.push_back({"wild.paoding", read_recording_text(file, "wild.paoding")});
+    both.push_back({"sound.paoding", trace_of({})});
+    try {
+      const Trace all = merge(std::move(both));
+      ++together;
+      for (const Budget& budget : measure(all).budgets) {
+        std::int64_t sum = 0;
+        for (const BudgetPart& part : budget.parts) sum += part.ns;
+        ASSERT_EQ(sum, all.wall_ns()) << round;
+      }
+    } catch (const Error& error) {
+      ++refused;
+      ASSERT_EQ(error.kind(), ErrorKind::argument) << error.what();
+      ASSERT_EQ(std::string(error.what()).substr(0, 14), "wild.paoding: ") << error.what();
+    }
+  }
+  EXPECT_GT(refused, 500);
+  EXPECT_GT(together, 500);
+}
+
 }  // namespace
 }  // namespace paoding::profile
