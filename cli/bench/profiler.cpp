@@ -202,6 +202,33 @@ Case span_case(bool is_on) {
   return c;
 }
 
+// A stretch of the user's with two arguments.
+Case range_case(bool is_on) {
+  Case c;
+  c.section = 'P';
+  c.kind = "span";
+  c.name = is_on ? "span/range_on" : "span/range_off";
+  c.what = is_on ? "a range of the user's with two arguments, recorded" : "the same, nothing being recorded";
+  c.sizes = "{}";
+  c.on_gpu = false;
+  c.measure = [is_on](const Setting& setting) {
+    constexpr int kRanges = 10'000;
+    if (is_on) start_profiler(State::cpu);
+    const Samples samples = time_work(
+        [] {
+          for (int i = 0; i < kRanges; ++i) {
+            ProfileRange range("range");
+            range.set("rows", i).set("share", 0.5);
+            asm volatile("" ::: "memory");
+          }
+        },
+        kRanges, {std::min(setting.effort.least, 20), 20, 0});
+    if (is_on) stop_profiler();
+    return samples;
+  };
+  return c;
+}
+
 // What the steps of a program on the CPU leave.
 Case list_case() {
   Case c;
@@ -250,7 +277,7 @@ Cases profiler_cases() {
   add_recordings(recurrent_case(training, f32, false), "lstm_training_f32", true, &cases);
   add_recordings(recurrent_case(layer, DType::bf16, false), "lstm_bf16", true, &cases);
   add_recordings(seq2seq_case("g2p", g2p_size(), f32, false), "g2p", false, &cases);
-  cases.insert(cases.end(), {span_case(true), list_case(), span_case(false), foreign});
+  cases.insert(cases.end(), {span_case(true), list_case(), span_case(false), range_case(true), range_case(false), foreign});
   return cases;
 }
 
