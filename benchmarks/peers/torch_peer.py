@@ -5,7 +5,8 @@ the CPU compiled and with outputs given). Usage: torch_peer.py cuda|cpu, then se
 On the GPU every set of buffers has outputs of its own, which a CUDA graph keeps: nothing is allocated while it is timed.
 On the CPU what a call returned is kept until the set's next turn, so that outputs rotate with the inputs there too; what it
 takes where they are dropped, and lie in the same memory again, hot in a row that is cold, stands beside it ("results
-dropped"). compare starts this twice: as it is, and with an allocator that keeps its pages (KEEPS_PAGES=1).
+dropped"). compare starts this four times: as it is, and with an allocator that keeps its pages (KEEPS_PAGES=1), both without
+what is compiled and with that alone (TORCH_WAYS=eager, compiled), so that what takes too long to compile loses only itself.
 """
 import os
 import sys
@@ -21,6 +22,7 @@ from protocol import Timing, serve, time_calls
 DEVICE = sys.argv[1] if len(sys.argv) > 1 else "cuda"
 ON_GPU = DEVICE == "cuda"
 KEEPS_PAGES = os.environ.get("KEEPS_PAGES") == "1"
+WAYS = os.environ.get("TORCH_WAYS", "all")
 WORKS = {**torch_kernels.WORKS, **torch_recurrent.WORKS, **torch_models.WORKS, **torch_image_nets.WORKS}
 if not ON_GPU:
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "2")))
@@ -159,7 +161,8 @@ def prepare(case, states, quick):
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = case["tf32"]
         torch.backends.cudnn.benchmark = True
     torch.manual_seed(0)
-    works = WORKS[case["kind"]](case, DEVICE)
+    works = [work for work in WORKS[case["kind"]](case, DEVICE)
+             if WAYS == "all" or ("compiled" in work["peer"]) == (WAYS == "compiled")]
     for work in works:
         if "make" in work:
             work["make"] = remembered(work["make"])

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compiles PyTorch's side of cases on the CPU, all at once, into Inductor's cache, so that benchmarks/compare finds it there
+and need not wait for one after the other.
+
+  paoding bench --list --device cpu --json cases.json
+  OMP_NUM_THREADS=16 python3 benchmarks/peers/compile_ahead.py cases.json SECONDS CASE..
+
+What is not done after SECONDS is ended. Prints how long each took, or why it is not compiled.
+"""
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def main():
+    listed, seconds, names = sys.argv[1], float(sys.argv[2]), sys.argv[3:]
+    with open(listed) as file:
+        cases = {case["case"]: case for case in json.load(file)["rows"]}
+    begin, started = time.monotonic(), {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name in names:
+            base = os.path.join(folder, name.replace("/", "_"))
+            with open(base + ".in", "w") as file:
+                state = {"cache": "hot", "clock": "wall", "sets": 1, "swept": False}
+                file.write(json.dumps({"case": cases[name], "states": [state], "quick": True}) + "\n")
+            with open(base + ".in") as asked, open(base + ".out", "w") as out, open(base + ".err", "w") as errors:
+                command = [sys.executable, os.path.join(HERE, "torch_peer.py"), "cpu"]
+                started[name] = base, subprocess.Popen(command, stdin=asked, stdout=out, stderr=errors, start_new_session=True,
+                                                       env={**os.environ, "TORCH_WAYS": "compiled"})
+        for name, (base, process) in started.items():
+            try:
+                process.wait(max(0.1, seconds - (time.monotonic() - begin)))
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)  # with the compilers it started
+                process.wait()
+            with open(base + ".out") as file:
+                rows = [json.loads(line) for line in file if line.startswith("{")]
+            with open(base + ".err", errors="replace") as file:
+                said = [line.strip() for line in file if line.strip()]
+            found = [row.get("why") or f"{row['peer']} {row['us']:.0f} us" for row in rows]
+            if not rows:
+                found = [f"exit code {process.returncode}: {said[-1][:160] if said else 'nothing said'}"]
+            print(f"{time.monotonic() - begin:5.0f} s  {name}: " + "; ".join(found), flush=True)
+
+
+if __name__ == "__main__":
+    main()
