@@ -277,7 +277,8 @@ Cases profiler_cases() {
   add_recordings(recurrent_case(training, f32, false), "lstm_training_f32", true, &cases);
   add_recordings(recurrent_case(layer, DType::bf16, false), "lstm_bf16", true, &cases);
   add_recordings(seq2seq_case("g2p", g2p_size(), f32, false), "g2p", false, &cases);
-  cases.insert(cases.end(), {span_case(true), list_case(), span_case(false), range_case(true), range_case(false), foreign});
+  cases.insert(cases.end(),
+               {span_case(true), list_case(), span_case(false), range_case(true), range_case(false), foreign});
   return cases;
 }
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Arguments of spans on the host: their names, and texts that some of them are.
-#include <algorithm>
-
 #include "base/check.h"
 #include "profile/recorder_state.h"
 
@@ -13,10 +11,10 @@ constexpr std::size_t kMostTextBytes = std::size_t{16} << 20;
 ArgumentId Recorder::add_argument(const std::string& name, ArgumentType type) {
   Recording& r = recording();
   const std::lock_guard lock(r.sites_mutex);
-  const auto found = std::ranges::find(r.argument_names, ArgumentName{name, type});
-  const auto id = static_cast<ArgumentId>(found - r.argument_names.begin());
-  if (found == r.argument_names.end()) r.argument_names.push_back({name, type});
-  return id;
+  const auto [found, is_new] =
+      r.argument_ids.try_emplace({name, type}, static_cast<ArgumentId>(r.argument_names.size()));
+  if (is_new) r.argument_names.push_back({name, type});
+  return found->second;
 }
 
 ArgumentName Recorder::Recording::argument_name(ArgumentId id) {

@@ -106,7 +106,6 @@ class ArgumentTexts {
 struct ArgumentName {
   std::string name;
   ArgumentType type;
-  bool operator==(const ArgumentName&) const = default;
 };
 
 // What one thread writes. Only its thread changes the chunk list, under Recording::mutex.
@@ -319,6 +318,7 @@ struct Recorder::Recording : BesideThreads {
   std::vector<SiteRange> sites;
   std::map<std::string, std::size_t> site_ranges;  // by what they say: the widest
   std::vector<ArgumentName> argument_names;
+  std::map<std::pair<std::string, ArgumentType>, ArgumentId> argument_ids;
 
   std::mutex control;  // start and stop, one at a time
   std::atomic<std::uint32_t> runs{0};
