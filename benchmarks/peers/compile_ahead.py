@@ -5,8 +5,10 @@ and need not wait for one after the other.
   paoding bench --list --device cpu --json cases.json
   OMP_NUM_THREADS=16 python3 benchmarks/peers/compile_ahead.py cases.json SECONDS CASE..
 
-What is not done after SECONDS is ended. Prints how long each took, or why it is not compiled.
+What is not done after SECONDS is ended, and what it may have left half-written in the cache is removed. The cache is
+TORCHINDUCTOR_CACHE_DIR. Prints how long each took, or why it is not compiled.
 """
+import glob
 import json
 import os
 import signal
@@ -16,6 +18,14 @@ import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def remove_what_was_being_linked():
+    """Inductor takes any library that is there for a whole one; what is removed it links anew."""
+    cache = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
+    for path in glob.glob(os.path.join(cache, "**", "*.so"), recursive=True) if cache else []:
+        if time.time() - os.path.getmtime(path) < 10:
+            os.remove(path)
 
 
 def main():
@@ -39,6 +49,7 @@ def main():
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)  # with the compilers it started
                 process.wait()
+                remove_what_was_being_linked()
             with open(base + ".out") as file:
                 rows = [json.loads(line) for line in file if line.startswith("{")]
             with open(base + ".err", errors="replace") as file:
