@@ -11,6 +11,7 @@
 
 #if PAODING_WITH_CUDA
 #include "gpu/text_launch.h"
+#include "runtime/gpu_joins.h"
 #endif
 
 namespace paoding::cli {
@@ -87,6 +88,15 @@ void print_times(const Graph& graph, const DumpOptions& options) {
   print("{:<18} {:>9.3f}\n", "all", total);
 }
 
+void print_plan(const Graph& graph, const DumpOptions& options) {
+  const CompiledPlan compiled = plan_of(graph, options.compile, options.target);
+  print_text(to_string(compiled.plan));
+#if PAODING_WITH_CUDA
+  if (!options.target->is_gpu()) return;
+  for (const std::string& note : notes_of_joins(compiled.plan)) print("launch: {}\n", note);
+#endif
+}
+
 // ---- kernels ----
 
 #if PAODING_WITH_CUDA
@@ -130,7 +140,7 @@ int dump(DumpOptions options) {
   if (options.times) print_times(*graph, options);
   if (options.passes) print_all_stages(*graph, options);
   if (!options.after.empty()) print_after(*graph, options);
-  if (options.plan) print_text(to_string(plan_of(*graph, options.compile, options.target).plan));
+  if (options.plan) print_plan(*graph, options);
   if (options.kernels) print_kernels(*graph, options);
   if (options.after.empty() && !options.passes && !options.plan && !options.kernels && !options.times) {
     print_text(to_text(*graph));
@@ -157,7 +167,8 @@ void add_dump(CLI::App& app, Commands* commands) {
                   "The graph after this pass; PASS#1 is the first turn of one that runs twice")
       ->type_name("PASS");
   sub->add_flag("--passes", options->passes, "Every stage with what the passes noted");
-  sub->add_flag("--plan", options->plan, "The plan for the device");
+  sub->add_flag("--plan", options->plan,
+                "The plan for the device; for a GPU also what shares a launch, and what does not and why");
   sub->add_flag("--kernels", options->kernels, "The CUDA text of the plan for a GPU");
   sub->add_flag("--times", options->times, "What each pass took, nodes before and after, notes");
   sub->add_option("--device", options->compile.device, "Plan for cpu, cuda or best")

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels of a captured run that do not touch each other's results share a launch: the same bits as one by one, and
 // nothing that depends on another goes together with it. On the pretended GPU under many schedules.
+#include <fmt/ranges.h>
+
 #include <random>
 
 #include "paoding/optimizer.h"
+#include "runtime/gpu_joins.h"
 #include "tests/enqueued_runs.h"
+#include "tests/kernel_texts.h"
 
 namespace paoding::testing_program {
 namespace {
@@ -178,6 +182,27 @@ TEST_P(ChainedLaunches, OfAttentionInALoopGiveWhatKernelsOneByOneGive) {
     EXPECT_LE(apart, (dtype == f32 ? 1e-5 : 2e-2) * largest) << name;
     EXPECT_LE(far, (dtype == f32 ? 2e-5 : 0.1) * largest) << name;
   }
+}
+
+TEST(JoinedLaunches, AreToldBesideThePlanWithWhyOthersAreNone) {
+  Graph many, small;
+  build_attention(many, 2, 128, 50, 32, 0.3);
+  const std::string told = fmt::format("{}", fmt::join(notes_of_joins(plan_for_gpu(many)), "\n"));
+  EXPECT_TRUE(has(told, " kernels one behind the other in 128 CTAs, 2 times; ")) << told;
+  EXPECT_TRUE(has(told, " us expected, ")) << told;
+  EXPECT_TRUE(has(told, ", which it reads: step ")) << told;
+  EXPECT_TRUE(has(told, " is no phase: ")) << told;
+  const std::int64_t axes[] = {1};
+  const Value rows = sum(square(small.input("x", f32, {4, 8})), axes);
+  small.fetch("mean", mean(exp(rows)));
+  const std::vector<std::string> apart = notes_of_joins(plan_for_gpu(small));
+  ASSERT_EQ(apart.size(), 1u);
+  EXPECT_TRUE(has(apart[0], "step 1 does not run with 0, which it reads: ")) << apart[0];
+  EXPECT_TRUE(has(apart[0], " us expected of a chain, ")) << apart[0];
+  PD_SKIP_WITHOUT_A_GPU();
+  Parameters parameters(many, gpu_here());
+  const std::vector<std::string> notes = Program(many, on_gpu(), &parameters).report().plan_notes;
+  EXPECT_TRUE(std::ranges::any_of(notes, [](const auto& note) { return has(note, "one behind the other"); }));
 }
 
 INSTANTIATE_TEST_SUITE_P(

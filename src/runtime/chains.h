@@ -4,11 +4,13 @@
 
 #include <cstddef>
 #include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "base/target.h"
 #include "gpu/chained_launch.h"
+#include "group/share.h"
 #include "plan/plan.h"
 
 namespace paoding {
@@ -18,6 +20,7 @@ struct Chain {
   std::size_t begin = 0;
   std::vector<int> axes;
   std::int64_t shares = 0;
+  double alone_us = 0, chain_us = 0;  // what they are expected to take as launches of their own, and so
 
   std::size_t end() const { return begin + axes.size(); }
 };
@@ -31,6 +34,9 @@ class Chains {
 
   const std::vector<Chain>& all() const { return chains_; }
   const gpu::ChainPhase& phase(const Step* step, int axis) { return phases_.at({step, axis}); }
+  /// Why launches `i` and `i + 1` are not phases of one; empty unless they are groups and the second reads of the
+  /// first.
+  std::string why_not(std::size_t i);
 
  private:
   // How a step can be shared out, and what it takes alone and so.
@@ -39,14 +45,19 @@ class Chains {
     std::int64_t shares;
     double alone_us, phase_us;
   };
+  struct Ways {
+    std::vector<Way> all;
+    std::string refusal;  // of the first that was tried
+  };
   struct Member;
-  struct Candidate;
 
-  const std::vector<Way>& ways_of(const Step& step);
+  const Ways& ways_of(const Step& step);
 
   std::vector<Member> members_of(const Launch& launch);
-  Candidate longest(std::size_t begin, const Member& first);
+  Chain longest(std::size_t begin, const Member& first);
   bool may_follow(std::size_t i) const;
+  bool reads_of_the_one_before(std::size_t i) const;
+  std::vector<SharedMemory> memory_of(const Launch& launch, int axis) const;
 
   const std::vector<Launch>& launches_;
   const std::vector<std::byte*>& bases_;
@@ -54,7 +65,7 @@ class Chains {
   const Target& target_;
   std::vector<bool> is_target_;
   std::map<std::pair<const Step*, int>, gpu::ChainPhase> phases_;
-  std::map<const Step*, std::vector<Way>> ways_;
+  std::map<const Step*, Ways> ways_;
   std::vector<Chain> chains_;
 };
 

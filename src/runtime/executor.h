@@ -28,7 +28,7 @@ class Arena {
 struct KernelCost {
   int compiled = 0;
   double milliseconds = 0;
-  std::vector<std::string> notes = {};  // kernels that declined when they were prepared
+  std::vector<std::string> notes = {};  // kernels that declined when they were prepared; which run together
 };
 
 /// Values on their way to the host.

@@ -155,7 +155,11 @@ class GpuExecutor : public Executor {
   void finish() override { wait(false); }
   bool can_fail() const override { return gate_->can_fail(); }
   std::shared_ptr<Arena> arena() const override { return arena_; }
-  KernelCost kernel_cost() const override { return kernels_.cost(); }
+  KernelCost kernel_cost() const override {
+    KernelCost cost = kernels_.cost();
+    cost.notes.insert(cost.notes.end(), joins_.notes().begin(), joins_.notes().end());
+    return cost;
+  }
   std::int64_t launches() const override {
     const auto jumps = std::ranges::count(launches_, Launch::Kind::jump, &Launch::kind);
     return static_cast<std::int64_t>(launches_.size()) - jumps - joins_.saved_launches();

@@ -16,6 +16,8 @@
 
 namespace paoding {
 
+class Chains;
+
 class GpuJoins {
  public:
   GpuJoins() = default;
@@ -28,6 +30,8 @@ class GpuJoins {
   void load(const gpu::GpuDevice& device);
 
   std::int64_t saved_launches() const;
+  /// What runs together, a line each, and which groups that read the one in front of them do not, and why.
+  const std::vector<std::string>& notes() const { return notes_; }
   /// Whether launch `i` runs in a launch with others.
   bool has(std::size_t i) const { return !place_of_.empty() && place_of_[i].join >= 0; }
   bool is_first(std::size_t i) const { return place_of_[i].is_first; }
@@ -42,6 +46,7 @@ class GpuJoins {
     std::vector<const Step*> steps;
     std::unique_ptr<gpu::SharedLaunch> shared;
     std::unique_ptr<gpu::LoadedKernel> loaded;
+    std::string expected;  // of a chain
   };
   struct Join {
     Kernel* kernel = nullptr;
@@ -53,11 +58,16 @@ class GpuJoins {
   };
 
   void add(std::vector<std::size_t> launches, Kernel* kernel);
+  void take_notes(const std::vector<Launch>& launches, Chains* chains);
 
   // By their steps, and the axes by which those of a chain are shared out.
   std::map<std::pair<std::vector<const Step*>, std::vector<int>>, Kernel> kernels_;
   std::vector<Join> joins_;
   std::vector<Place> place_of_;  // per launch; empty without joins
+  std::vector<std::string> notes_;
 };
+
+/// The notes() of a captured run of the plan; no GPU is needed.
+std::vector<std::string> notes_of_joins(const Plan& plan);
 
 }  // namespace paoding

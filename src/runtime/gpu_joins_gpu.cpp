@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
 
 #include "gpu/chained_launch.h"
 #include "gpu/joined_launch.h"
 #include "runtime/chains.h"
+#include "runtime/gpu_gate.h"
 #include "runtime/gpu_joins.h"
 #include "runtime/independent.h"
 #include "runtime/sites.h"
@@ -17,6 +20,20 @@ constexpr std::size_t kMostLaunches = 256;  // that are looked at together
 // A step that is one kernel of our own.
 const gpu::TextLaunch* only_kernel(const Step& step) {
   return step.text != nullptr && step.text->launches.size() == 1 ? &step.text->launches[0] : nullptr;
+}
+
+// "3 to 6, 9"
+std::string positions_of(const std::vector<const Step*>& steps) {
+  std::string text;
+  for (std::size_t i = 0; i < steps.size();) {
+    std::size_t end = i + 1;
+    while (end < steps.size() && steps[end]->position == steps[end - 1]->position + 1) ++end;
+    if (!text.empty()) text += ", ";
+    text += fmt::format("{}", steps[i]->position);
+    if (end > i + 1) text += fmt::format("{}{}", end > i + 2 ? " to " : ", ", steps[end - 1]->position);
+    i = end;
+  }
+  return text;
 }
 
 }  // namespace
@@ -39,7 +56,8 @@ GpuJoins::GpuJoins(const std::vector<Launch>& launches, const std::vector<CUdevi
     }
     Kernel& kernel = kernels_[{steps, chain.axes}];
     if (kernel.shared == nullptr) {
-      kernel = {steps, std::make_unique<gpu::ChainedLaunch>(phases, chain.shares, target), nullptr};
+      kernel = {steps, std::make_unique<gpu::ChainedLaunch>(phases, chain.shares, target), nullptr,
+                fmt::format("; {:.1f} us expected, {:.1f} apart", chain.chain_us, chain.alone_us)};
     }
     place_of_.resize(launches.size());
     add(std::move(places), &kernel);
@@ -64,12 +82,49 @@ GpuJoins::GpuJoins(const std::vector<Launch>& launches, const std::vector<CUdevi
           each.push_back(members[place]);
         }
         Kernel& kernel = kernels_[{steps, {}}];
-        if (kernel.shared == nullptr) kernel = {steps, std::make_unique<gpu::JoinedLaunch>(each, target), nullptr};
+        if (kernel.shared == nullptr) kernel = {steps, std::make_unique<gpu::JoinedLaunch>(each, target), nullptr, ""};
         place_of_.resize(launches.size());
         add(std::move(places), &kernel);
       }
     }
   }
+  take_notes(launches, &chains);
+}
+
+void GpuJoins::take_notes(const std::vector<Launch>& launches, Chains* chains) {
+  std::map<const Kernel*, int> times;
+  for (const Join& join : joins_) ++times[join.kernel];
+  for (const Join& join : joins_) {
+    int& count = times[join.kernel];
+    if (count == 0) continue;  // noted
+    notes_.push_back(fmt::format("steps {}: {}{}{}", positions_of(join.kernel->steps),
+                                 join.kernel->shared->launch().why, count > 1 ? fmt::format(", {} times", count) : "",
+                                 join.kernel->expected));
+    count = 0;
+  }
+  std::set<std::pair<const Step*, const Step*>> noted;
+  for (std::size_t i = 0; i + 1 < launches.size(); ++i) {
+    const Step *first = launches[i].step, *second = launches[i + 1].step;
+    if (has(i) && has(i + 1) && place_of_[i].join == place_of_[i + 1].join) continue;
+    if (!noted.emplace(first, second).second) continue;
+    const std::string why = chains->why_not(i);
+    if (why.empty()) continue;
+    notes_.push_back(
+        fmt::format("step {} does not run with {}, which it reads: {}", second->position, first->position, why));
+  }
+}
+
+std::vector<std::string> notes_of_joins(const Plan& plan) {
+  const std::vector<Launch> launches = unroll(plan);
+  std::vector<CUdeviceptr> bases;
+  constexpr CUdeviceptr kApart = CUdeviceptr{1} << 40;  // as no slot is larger
+  for (const Slot& slot : plan.slots) {
+    const bool is_alone =
+        slot.kind == SlotKind::parameter || slot.kind == SlotKind::input || slot.kind == SlotKind::state;
+    bases.push_back(is_alone ? (bases.size() + 2) * kApart : kApart + static_cast<CUdeviceptr>(slot.offset));
+  }
+  const GatePlan gates = plan_gates(plan, launches, 1, Execution::captured);
+  return GpuJoins(launches, bases, gates.kinds(launches), *plan.target).notes();
 }
 
 void GpuJoins::add(std::vector<std::size_t> launches, Kernel* kernel) {

@@ -3,6 +3,7 @@
 // kind of cell). What is decided here: whether the layer fits, its teams, and what the texts are told about both.
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "base/check.h"
 #include "base/env.h"
@@ -113,6 +114,22 @@ std::string refusal(const KernelCall& call, const CellKind& kind, bool is_backwa
   if (team->step_us > (e.is_exact ? kMostExactStepUs : kMostStepUs))
     return fmt::format("{:.1f} us a step expected of {}", team->step_us, team->text());
   return "";
+}
+
+// Why its teams are as they are: the best of each other way to exchange, and with each other number of CTAs of a
+// cluster.
+std::string reason_of(const KernelCall& call, const CellKind& kind, bool is_backward) {
+  const Layer layer(call, kind, is_backward);
+  std::vector<Team> teams = possible_teams(layer.extents, *call.target, nullptr);
+  std::ranges::stable_sort(teams, {}, &Team::step_us);
+  std::string text = teams.at(0).text();
+  std::set<std::pair<bool, std::int64_t>> told;
+  for (const Team& team : teams) {
+    const bool is_memory = team.exchange == Exchange::memory;
+    if (!told.emplace(is_memory, is_memory ? 0 : team.ctas).second || told.size() == 1) continue;
+    text += fmt::format("{}{:.2f} of {}", told.size() == 2 ? "; else " : ", ", team.step_us, team.shape());
+  }
+  return text;
 }
 
 // Rows with lengths are also shared out by work: see recurrence_rounds.cu.
@@ -293,10 +310,12 @@ void register_recurrence_gpu() {
     const std::string op = kind->op;
     gpu::register_text_kernel(
         op, "team", [=](const KernelCall& call) { return refusal(call, *kind, false); },
-        [=](const KernelCall& call) { return plan_launches(call, *kind, false); });
+        [=](const KernelCall& call) { return plan_launches(call, *kind, false); }, Faults::none, 0, 0, {},
+        [=](const KernelCall& call) { return reason_of(call, *kind, false); });
     gpu::register_text_kernel(
         op + "_grad", "team", [=](const KernelCall& call) { return refusal(call, *kind, true); },
-        [=](const KernelCall& call) { return plan_launches(call, *kind, true); });
+        [=](const KernelCall& call) { return plan_launches(call, *kind, true); }, Faults::none, 0, 0, {},
+        [=](const KernelCall& call) { return reason_of(call, *kind, true); });
   }
 }
 

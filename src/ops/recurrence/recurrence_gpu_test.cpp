@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "gpu/nvrtc.h"
+#include "ops/recurrence/team.h"
 #include "tests/emulated_program.h"
 #include "tests/enqueued_runs.h"
 #include "tests/reference_evaluator.h"
@@ -268,6 +269,20 @@ TEST(Recurrence, IsClaimedWhereItsWeightsFitTheChip) {
   }
   EXPECT_EQ(claimant_of({f64, false, 64, 1, 64}, "lstm_recurrence"), "");
   EXPECT_EQ(claimant_of({bf16, false, 64, 1, 4096}, "lstm_recurrence"), "") << "larger than the chip";
+}
+
+TEST(Recurrence, SaysItsTeamsAndWhatOthersWouldTake) {
+  Graph g;
+  const Value xw = g.input("xw", bf16, {50, 128, 2048}), u = g.input("u", bf16, {512, 2048});
+  const Value h0 = g.input("h0", bf16, {128, 512}), c0 = g.input("c0", f32, {128, 512});
+  g.fetch("states", lstm_recurrence(xw, u, h0, c0).states);
+  const std::vector<std::string> notes = plan_for_gpu(g).notes;
+  const auto note = std::ranges::find_if(notes, [](const auto& each) { return has(each, "team chosen: "); });
+  ASSERT_NE(note, notes.end());
+  const std::optional<Team> team =
+      choose_team({.gates = 4, .batch = 128, .hidden = 512, .dtype = bf16}, named_target("h200"), nullptr);
+  EXPECT_TRUE(has(*note, "team chosen: " + team->text() + "; else ")) << *note;
+  EXPECT_TRUE(has(*note, ", through memory")) << *note;
 }
 
 TEST(Recurrence, AddsTheBiasOfTheProductInFrontOfIt) {

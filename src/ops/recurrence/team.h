@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/target.h"
 #include "paoding/types.h"
@@ -44,13 +45,16 @@ struct Team {
 
   /// Sums end in the threads of their cells: see recurrence_lanes.cu.
   bool keeps_sums() const { return is_by_lanes && exchange == Exchange::memory; }
-  std::string text() const;
+  std::string shape() const;
+  std::string text() const;  // and what it takes
 };
 
 /// Warps of a CTA.
 inline constexpr std::int64_t k_team_warps = 8;
 
-/// The teams of which a step takes least; none when the weights do not fit, and then why.
+/// All that fit, one for each number of CTAs and way of exchange; none when the weights do not fit, and then why.
+std::vector<Team> possible_teams(const LayerExtents& layer, const Target& target, std::string* why_not);
+/// Those of which a step takes least.
 std::optional<Team> choose_team(const LayerExtents& layer, const Target& target, std::string* why_not);
 
 }  // namespace paoding

@@ -154,14 +154,15 @@ std::int64_t state_words(const LayerExtents& layer, const Team& team) {
 
 }  // namespace
 
-std::string Team::text() const {
+std::string Team::shape() const {
   const char* const ways[] = {"", ", copied in bulk", ", through memory"};
-  return fmt::format("{} team{} of {} CTAs: {} rows, {} units a CTA{}; {:.2f} us a step expected", count,
-                     count == 1 ? "" : "s", ctas, rows, units, ways[static_cast<int>(exchange)], step_us);
+  return fmt::format("{} team{} of {} CTAs: {} rows, {} units a CTA{}", count, count == 1 ? "" : "s", ctas, rows, units,
+                     ways[static_cast<int>(exchange)]);
 }
+std::string Team::text() const { return fmt::format("{}; {:.2f} us a step expected", shape(), step_us); }
 
-std::optional<Team> choose_team(const LayerExtents& layer, const Target& target, std::string* why_not) {
-  std::optional<Team> best;
+std::vector<Team> possible_teams(const LayerExtents& layer, const Target& target, std::string* why_not) {
+  std::vector<Team> teams;
   std::int64_t bytes = 0;
   const auto consider = [&](Team team, std::int64_t at_once) {
     // One row more a team costs less than a second round of teams.
@@ -176,7 +177,7 @@ std::optional<Team> choose_team(const LayerExtents& layer, const Target& target,
     }
     team.step_us = step_us(layer, team);
     team.state_words = state_words(layer, team);
-    if (!best || team.step_us < best->step_us) best = team;
+    teams.push_back(team);
   };
   const auto consider_both = [&](Team team, std::int64_t at_once) {
     if (!layer.is_exact) consider(team, at_once);
@@ -193,14 +194,20 @@ std::optional<Team> choose_team(const LayerExtents& layer, const Target& target,
     Team team{.ctas = ceil_div(layer.hidden, units), .units = units, .exchange = Exchange::memory};
     if (team.ctas <= target.sm_count) consider_both(team, target.sm_count / team.ctas);
   }
-  if (!best && why_not != nullptr) {
+  if (teams.empty() && why_not != nullptr) {
     *why_not = bytes == 0 ? fmt::format("{} rows are too many for products that do not round", layer.batch)
                           : fmt::format(
                                 "the weights of {} units do not fit {} CTAs: they would need {} bytes of shared "
                                 "memory each, {} are there",
                                 layer.hidden, target.sm_count, bytes, target.shared_bytes - kReservedBytes);
   }
-  return best;
+  return teams;
+}
+
+std::optional<Team> choose_team(const LayerExtents& layer, const Target& target, std::string* why_not) {
+  const std::vector<Team> teams = possible_teams(layer, target, why_not);
+  const auto best = std::ranges::min_element(teams, {}, &Team::step_us);
+  return best == teams.end() ? std::nullopt : std::optional(*best);
 }
 
 }  // namespace paoding
