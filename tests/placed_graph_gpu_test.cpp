@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "paoding/placed.h"
+#include "paoding/profile.h"
+#include "profile/report.h"
 #include "tests/enqueued_runs.h"
 #include "tests/on_gpu.h"
 
@@ -120,6 +122,66 @@ TEST(PlacedGraphOnAGpu, CapturedRunsShareNothingAndTakeADirtyWorkspace) {
   for (const auto& call : calls) {
     if (call->runnable != nullptr) PD_CUDA(driver.cuGraphExecDestroy(call->runnable));
   }
+}
+
+// A recording has every kernel of every run, by stamps; what the caller captures gets none, as nobody would read them.
+TEST(PlacedGraphOnAGpu, IsSeenInRecordingsAndLeavesNoStampInAGraphOfTheCallers) {
+  PD_SKIP_WITHOUT_A_GPU();
+  Graph g;
+  const Value a = g.input("a", f32, {16, 16}), b = g.input("b", f32, {16, 16});
+  g.fetch("y", sort(tanh(matmul(a, b))).values);
+  const gpu::GpuDevice& device = gpu::GpuDevice::get(0);
+  device.make_current();
+  const gpu::Driver& driver = gpu::required_driver();
+  PlacedGraph placed(g, Device::cuda());
+  const Feeds fed = make_feeds(g, 3);
+  const Dense wanted = Program(g).run(to_tensors(g, fed)).at("y").to_doubles();
+  OnGpu ga(fed.at("a")), gb(fed.at("b")), gy(Dense(256, 0)),
+      workspace(static_cast<std::size_t>(placed.workspace_bytes()));
+  const gpu::Stream stream(device);
+  const auto run = [&] {
+    placed.run(std::array<const void*, 2>{ga.at(), gb.at()}, std::array{gy.at()}, workspace.at(), stream.get());
+  };
+  run();
+  for (const int runs : {1, 41}) {
+    Profiler seen;
+    for (int i = 0; i < runs; ++i) run();
+    PD_CUDA(driver.cuStreamSynchronize(stream.get()));
+    const std::string report = seen.stop();
+    expect_close("y", gy.read(256), wanted, 1e-5);
+    const profile::Measures m = profile::measure(seen.trace());
+    EXPECT_TRUE(has(report, "Not seen: nothing known to be missing")) << report;
+    EXPECT_EQ(m.records.unattributed_ns, 0) << report;
+    std::map<std::string, std::uint64_t> calls;
+    for (const profile::Section& section : m.per_thread) {
+      for (const profile::Row& row : section.rows) {
+        if (row.gpu > 0) calls[row.name] += row.calls;
+      }
+    }
+    const auto count = static_cast<std::uint64_t>(runs);
+    EXPECT_EQ(calls, (std::map<std::string, std::uint64_t>{{"matmul", count}, {"sort", count}, {"tanh", count}}))
+        << report;
+    for (profile::SpanId i = 0; i < seen.trace().size(); ++i) {
+      if (!seen.trace().on_gpu(i)) continue;
+      ASSERT_NE(seen.trace().cause(i), profile::kNone);
+      EXPECT_EQ(seen.trace().kind(seen.trace().cause(i)), profile::SpanKind::launch);
+      EXPECT_GE(seen.trace().start(i), seen.trace().start(seen.trace().cause(i))) << "a kernel before its launch";
+    }
+  }
+  const auto nodes_of_a_capture = [&] {
+    CUgraph captured = nullptr;
+    PD_CUDA(driver.cuStreamBeginCapture(stream.get(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    run();
+    PD_CUDA(driver.cuStreamEndCapture(stream.get(), &captured));
+    std::size_t nodes = 0;
+    PD_CUDA(driver.cuGraphGetNodes(captured, nullptr, &nodes));
+    PD_CUDA(driver.cuGraphDestroy(captured));
+    return nodes;
+  };
+  const std::size_t nodes = nodes_of_a_capture();
+  Profiler seen;
+  EXPECT_EQ(nodes_of_a_capture(), nodes);
+  EXPECT_NE(seen.stop().find("Not seen: runs on memory of the caller's that were captured"), std::string::npos);
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "paoding/placed.h"
+#include "paoding/profile.h"
+#include "profile/trace.h"
 #include "tests/program_check.h"
 
 namespace paoding::testing_program {
@@ -50,6 +52,41 @@ TEST(PlacedGraph, GivesWhatAProgramGivesInTheCallersMemory) {
       expect_close(name, results[i].to_doubles(), wanted.at(name).to_doubles(), 1e-6);
     }
   }
+}
+
+// As often as a program's, by the same names.
+TEST(PlacedGraph, IsSeenInRecordings) {
+  Graph g;
+  build(g);
+  const Tensors feeds = to_tensors(g, make_feeds(g, 3));
+  Program program(g);
+  PlacedGraph placed(g, Device::cpu());
+  std::vector<const void*> inputs;
+  for (const PlacedGraph::Place& place : placed.inputs()) inputs.push_back(feeds.at(place.name).bytes());
+  std::vector<Tensor> results;
+  std::vector<void*> places;
+  for (const PlacedGraph::Place& place : placed.results()) places.push_back(results.emplace_back(place.type).bytes());
+  const Tensor workspace(DType::u8, {placed.workspace_bytes() + 64});
+  program.run(feeds);
+  const auto ops_of = [&](const auto& run) {
+    Profiler seen(State::cpu);
+    for (int i = 0; i < 3; ++i) run();
+    seen.end();
+    const profile::Trace& trace = seen.trace();
+    std::map<std::string, int> ops;
+    EXPECT_EQ(trace.runs().size(), 3u);
+    for (profile::SpanId i = 0; i < trace.size(); ++i) {
+      if (trace.kind(i) != profile::SpanKind::op) continue;
+      ++ops[std::string(trace.text(trace.site(i).instance))];
+      EXPECT_EQ(trace.kind(trace.parent(i)), profile::SpanKind::run);
+      EXPECT_FALSE(trace.text(trace.site(i).kernel).empty());
+    }
+    return ops;
+  };
+  const auto of_program = ops_of([&] { program.run(); });
+  const auto of_placed = ops_of([&] { placed.run(inputs, places, const_cast<std::byte*>(workspace.bytes())); });
+  EXPECT_GE(of_program.size(), 5u);
+  EXPECT_EQ(of_placed, of_program);
 }
 
 TEST(PlacedGraph, SaysWhatIsWrong) {

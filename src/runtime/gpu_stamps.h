@@ -3,7 +3,8 @@
 // of a graph slow for as long as it is there. While a recording is under way a stretch of a run is launched as one of
 // two other graphs of it. One replay in so many has all stamps; the others say when they began and ended, and reports
 // share their time out as it is in those. Where that would cost a short run too much, only some of the others do; the
-// rest is launched as ever, and taken to be as long as they are.
+// rest is launched as ever, and taken to be as long as they are. A plan on memory of the caller's is launched entry by
+// entry in the caller's stream, and leaves stamps by the same rule.
 #pragma once
 
 #include <cstdint>
@@ -43,16 +44,17 @@ class GpuStamps {
     std::function<void(std::size_t, CUstream, CUgraphConditionalHandle node, void* stamp)> start;
   };
 
-  /// Captures nothing before it is launched. `budget` and `order` must outlive it.
-  GpuStamps(const gpu::GpuDevice& device, GraphBudget& budget, const std::vector<Started>& order, Stretch stretch);
+  /// Captures nothing before it is launched. `budget` and `order` must outlive it. Without a budget nothing is
+  /// captured: entries are launched one by one, in streams that may be gone when they have ended.
+  GpuStamps(const gpu::GpuDevice& device, GraphBudget* budget, const std::vector<Started>& order, Stretch stretch);
   /// What it has launched has to be done.
   ~GpuStamps();
   GpuStamps(const GpuStamps&) = delete;
   GpuStamps& operator=(const GpuStamps&) = delete;
 
-  /// In place of `plain`, the graph without stamps, or that one. False where there is no room for stamps, which the
-  /// recording notes.
-  bool launch(std::uint32_t run, CapturedGraph& plain, CUstream stream);
+  /// In place of `plain`, which launches the stretch without stamps, or that. False where there is no room for stamps,
+  /// which the recording notes.
+  bool launch(std::uint32_t run, const std::function<void(CUstream)>& plain, CUstream stream);
   /// To hold stamps against what CUPTI sees of the same replay: the graph with all stamps, as if it were launched now,
   /// or `plain` where there is no room for stamps.
   CapturedGraph& next_in_full(std::uint32_t run, CapturedGraph& plain, CUstream stream);
@@ -70,13 +72,17 @@ class GpuStamps {
   struct Replays;
 
   void begin_recording();
-  std::unique_ptr<Replays> capture(bool is_timed);
+  std::unique_ptr<Replays> make(bool is_timed);
+  void launch(const Replays& replays, CUstream stream) const;
+  void start(const Replays& replays, std::size_t k, CUstream stream, CUgraphConditionalHandle node,
+             bool* has_begun) const;
+  void start_end(const Replays& replays, CUstream stream) const;
   void drain();
   void drain(Replays& replays, std::int64_t* least_ns);
   void finish();
 
   const gpu::GpuDevice& device_;
-  GraphBudget& budget_;
+  GraphBudget* const budget_;
   const std::vector<Started>& order_;
   const Stretch stretch_;
   const bool has_list_;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <deque>
+#include <thread>
 #include <utility>
 
 #include "base/check.h"
@@ -26,6 +28,7 @@ constexpr std::uint64_t kMostEndsEvery = 32;
 constexpr double kEndsCost = 5;   // of a replay's ends, in stamps' kernels (H200: 3.5 us for a chip that is done)
 constexpr std::size_t kEnds = 2;  // stamps behind all others: the end, and one more, for what a stamp's kernel takes
 constexpr std::size_t kHead = 2;  // words in front of the stamps that the host gets: the number, when all was over
+constexpr int kPatienceMs = 500;  // at the end of a recording, for what is under way in streams of others
 
 profile::SiteId new_replay_site() {
   static std::atomic<int> count{0};
@@ -38,8 +41,9 @@ profile::SiteId new_replay_site() {
 
 // Replays with one set of stamps, and the ring in which the host finds them.
 struct GpuStamps::Replays {
-  Replays(const gpu::GpuDevice& device, std::size_t words_of_each, std::size_t places_of_ring)
-      : words(words_of_each),
+  Replays(const gpu::GpuDevice& device, bool has_all_stamps, std::size_t words_of_each, std::size_t places_of_ring)
+      : is_timed(has_all_stamps),
+        words(words_of_each),
         places(places_of_ring),
         stamps(device, (words + 1) * sizeof(std::uint64_t)),
         ring(device, places * (words + kHead) * sizeof(std::uint64_t)),
@@ -75,14 +79,16 @@ struct GpuStamps::Replays {
     return std::atomic_ref(*place).load(std::memory_order_acquire) == read + 1 ? place : nullptr;
   }
 
+  const bool is_timed;
   const std::size_t words, places;
   gpu::DeviceMemory stamps;  // and how many replays there were
   gpu::PinnedMemory ring;
   gpu::TextLaunch stamp_text, list_text, keep_text;
   gpu::LoadedKernel stamp, list, keep;
-  std::unique_ptr<CapturedGraph> graph;
+  std::unique_ptr<CapturedGraph> graph;  // none where entries are launched one by one
   std::uint64_t read = 0;
   std::deque<ReplayLaunch> launched;  // and not read
+  std::size_t stale = 0;              // of these the first ones: of recordings that are over
 };
 
 std::vector<GpuStamps::By> GpuStamps::by(const std::vector<Launch>& launches, const std::vector<Started>& order,
@@ -109,7 +115,7 @@ std::vector<GpuStamps::By> GpuStamps::by(const std::vector<Launch>& launches, co
   return by;
 }
 
-GpuStamps::GpuStamps(const gpu::GpuDevice& device, GraphBudget& budget, const std::vector<Started>& order,
+GpuStamps::GpuStamps(const gpu::GpuDevice& device, GraphBudget* budget, const std::vector<Started>& order,
                      Stretch stretch)
     : device_(device),
       budget_(budget),
@@ -121,32 +127,52 @@ GpuStamps::GpuStamps(const gpu::GpuDevice& device, GraphBudget& budget, const st
 }
 
 GpuStamps::~GpuStamps() {
-  {
+  if (budget_ == nullptr) {
+    finish();
+  } else {
     const std::lock_guard lock(mutex_);
     drain();
   }
   LiveSet<GpuStamps>::get().erase(this);
 }
 
-std::unique_ptr<GpuStamps::Replays> GpuStamps::capture(bool is_timed) {
-  const std::size_t first = stretch_.first, count = stretch_.end - first, list = count + kEnds;
+std::unique_ptr<GpuStamps::Replays> GpuStamps::make(bool is_timed) {
+  const std::size_t list = stretch_.end - stretch_.first + kEnds;
   const std::size_t words = !is_timed ? 1 : list + (has_list_ ? 1 + 2 * kMostListed : 0);
-  auto made = std::make_unique<Replays>(device_, words, is_timed ? kMostTimed : kMostWhole);
-  bool has_begun = false;  // of a replay without all stamps: has the first
-  const auto start = [&](std::size_t k, CUstream stream, CUgraphConditionalHandle node) {
-    const By by = is_timed || !std::exchange(has_begun, has_begun || stretch_.by[k] != By::nothing) ? stretch_.by[k]
-                                                                                                    : By::nothing;
-    const std::size_t word = is_timed ? k - first : 0;
-    if (by == By::kernel) made->start_stamp(word, stream);
-    if (by == By::list) made->start_list_stamp(list, k - first, stream);
-    stretch_.start(k, stream, node, by == By::itself ? made->word(word) : nullptr);
-  };
-  const auto behind = [&](CUstream stream) {
-    if (is_timed) made->start_stamp(count, stream), made->start_stamp(count + 1, stream);
-    made->start_keep(stream);
-  };
-  made->graph = std::make_unique<CapturedGraph>(device_, budget_, order_, first, stretch_.end, start, behind);
+  auto made = std::make_unique<Replays>(device_, is_timed, words, is_timed ? kMostTimed : kMostWhole);
+  if (budget_ == nullptr) return made;
+  bool has_begun = false;
+  made->graph = std::make_unique<CapturedGraph>(
+      device_, *budget_, order_, stretch_.first, stretch_.end,
+      [&](std::size_t k, CUstream stream, CUgraphConditionalHandle node) { start(*made, k, stream, node, &has_begun); },
+      [&](CUstream stream) { start_end(*made, stream); });
   return made;
+}
+
+void GpuStamps::launch(const Replays& replays, CUstream stream) const {
+  if (replays.graph != nullptr) return replays.graph->launch(stream);
+  bool has_begun = false;
+  for (std::size_t k = stretch_.first; k < stretch_.end; ++k) start(replays, k, stream, 0, &has_begun);
+  start_end(replays, stream);
+}
+
+// Without all stamps a replay has that of the first entry which launches something.
+void GpuStamps::start(const Replays& replays, std::size_t k, CUstream stream, CUgraphConditionalHandle node,
+                      bool* has_begun) const {
+  const std::size_t first = stretch_.first, list = stretch_.end - first + kEnds;
+  const bool is_stamped = replays.is_timed || !*has_begun;
+  *has_begun |= stretch_.by[k] != By::nothing;
+  const By by = is_stamped ? stretch_.by[k] : By::nothing;
+  const std::size_t word = replays.is_timed ? k - first : 0;
+  if (by == By::kernel) replays.start_stamp(word, stream);
+  if (by == By::list) replays.start_list_stamp(list, k - first, stream);
+  stretch_.start(k, stream, node, by == By::itself ? replays.word(word) : nullptr);
+}
+
+void GpuStamps::start_end(const Replays& replays, CUstream stream) const {
+  const std::size_t count = stretch_.end - stretch_.first;
+  if (replays.is_timed) replays.start_stamp(count, stream), replays.start_stamp(count + 1, stream);
+  replays.start_keep(stream);
 }
 
 profile::Limit limit_of(const gpu::GpuDevice& device) {
@@ -160,17 +186,24 @@ void GpuStamps::begin_recording() {
   least_timed_ns_ = least_whole_ns_ = stamp_ns_ = 0;
   ends_every_ = 1;
   has_failed_ = false;
+  for (Replays* replays : {timed_.get(), whole_.get()}) {
+    if (replays != nullptr) replays->stale = replays->launched.size();
+  }
   Recorder::add_limit(limit_of(device_));
 }
 
-bool GpuStamps::launch(std::uint32_t run, CapturedGraph& plain, CUstream stream) {
-  static const profile::SiteId launch = Recorder::add_site({.name = "graph launch", .kind = profile::SpanKind::launch});
+bool GpuStamps::launch(std::uint32_t run, const std::function<void(CUstream)>& plain, CUstream stream) {
+  static const auto launch_site = [](const char* name) {
+    return Recorder::add_site({.name = name, .kind = profile::SpanKind::launch});
+  };
+  static const profile::SiteId of_graph = launch_site("graph launch"), of_each = launch_site("launches one by one");
   static const profile::SiteId own = Recorder::add_site({.name = "stamps", .kind = profile::SpanKind::recording});
   const std::lock_guard lock(mutex_);
   if (recording_ != StampTimes::get().recording()) begin_recording();
   if (has_failed_) return false;
   is_awake_ = true;
   stream_ = stream;
+  bool has_entries = false;  // enqueued, which a failure of theirs is not stamps'
   try {
     const std::uint64_t every = launches_ < kFirst ? 2 : every_;
     const bool is_timed = launches_ % every == 0 && (timed_ == nullptr || timed_->has_room());
@@ -180,12 +213,13 @@ bool GpuStamps::launch(std::uint32_t run, CapturedGraph& plain, CUstream stream)
       const profile::SpanScope seen(own);
       drain();
       StampTimes::get().look_at_clock(device_);
-      if (replays == nullptr) replays = capture(is_timed);
+      if (replays == nullptr) replays = make(is_timed);
     }
     if (has_ends && !replays->has_room()) return false;
-    const profile::SpanScope seen(launch, run);
+    const profile::SpanScope seen(budget_ != nullptr ? of_graph : of_each, run);
     const ReplayLaunch launched = StampTimes::get().next_launch(run);
-    (has_ends ? *replays->graph : plain).launch(stream);
+    has_entries = budget_ == nullptr;
+    has_ends ? launch(*replays, stream) : plain(stream);
     if (has_ends) {
       replays->launched.push_back(launched);
     } else {
@@ -195,7 +229,7 @@ bool GpuStamps::launch(std::uint32_t run, CapturedGraph& plain, CUstream stream)
     ++launches_;
     return true;
   } catch (const Error& error) {
-    if (error.kind() != ErrorKind::device) throw;
+    if (error.kind() != ErrorKind::device || has_entries) throw;
     has_failed_ = true;
     Recorder::add_note(fmt::format("kernels of a graph that got no stamps ({})", error.what()));
     return false;
@@ -209,7 +243,7 @@ CapturedGraph& GpuStamps::next_in_full(std::uint32_t run, CapturedGraph& plain, 
   stream_ = stream;
   drain();
   StampTimes::get().look_at_clock(device_);
-  if (timed_ == nullptr) timed_ = capture(true);
+  if (timed_ == nullptr) timed_ = make(true);
   if (!timed_->has_room()) return plain;
   timed_->launched.push_back(StampTimes::get().next_launch(run));
   ++launches_;
@@ -233,6 +267,11 @@ void GpuStamps::drain(Replays& replays, std::int64_t* least_ns) {
   while (!replays.launched.empty()) {
     const std::uint64_t* const place = replays.next();
     if (place == nullptr) return;
+    if (replays.stale > 0) {
+      --replays.stale, ++replays.read;
+      replays.launched.pop_front();
+      continue;
+    }
     const std::uint64_t* const stamps = place + kHead;
     const auto at = [&](std::size_t i) { return static_cast<std::int64_t>(stamps[i]); };
     StampedReplay seen{
@@ -269,13 +308,26 @@ void GpuStamps::drain(Replays& replays, std::int64_t* least_ns) {
   }
 }
 
+// A stream of somebody else's may be gone, or be captured at the moment, and then nothing that asks the driver how far
+// it is may be called: what is under way there is looked for in the ring.
 void GpuStamps::finish() {
   const std::lock_guard lock(mutex_);
-  const auto waits = [](const std::unique_ptr<Replays>& replays) { return replays && !replays->launched.empty(); };
-  if (!waits(timed_) && !waits(whole_)) return;
-  device_.make_current();
-  PD_CUDA(gpu::required_driver().cuStreamSynchronize(stream_));
+  const auto waiting = [&] {
+    std::size_t count = 0;
+    for (const Replays* replays : {timed_.get(), whole_.get()}) count += replays ? replays->launched.size() : 0;
+    return count;
+  };
+  if (waiting() == 0) return;
+  if (budget_ != nullptr) {
+    device_.make_current();
+    PD_CUDA(gpu::required_driver().cuStreamSynchronize(stream_));
+  }
   drain();
+  for (int ms = 0; budget_ == nullptr && waiting() > 0 && ms < kPatienceMs; ++ms) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    drain();
+  }
+  if (waiting() > 0) Recorder::add_note("runs on memory of the caller's that had not ended", waiting());
 }
 
 void GpuStamps::rest() {
@@ -283,8 +335,9 @@ void GpuStamps::rest() {
   const std::lock_guard lock(mutex_);
   is_awake_ = false;
   drain();
-  if (timed_ != nullptr) timed_->graph->rest();
-  if (whole_ != nullptr) whole_->graph->rest();
+  for (const Replays* replays : {timed_.get(), whole_.get()}) {
+    if (replays != nullptr && replays->graph != nullptr) replays->graph->rest();
+  }
 }
 
 std::set<const gpu::GpuDevice*> GpuStamps::devices() {

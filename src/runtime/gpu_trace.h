@@ -5,6 +5,7 @@
 
 #include <cuda.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -35,6 +36,8 @@ class GpuTrace {
 
   /// Launches the graph so that it is seen: its twin where the recording goes by CUPTI, else one with stamps.
   void launch(std::uint32_t run, CapturedGraph& graph, GpuStamps& stamps, CUstream stream);
+  /// The same of what is launched entry by entry, which CUPTI does not tell: by stamps.
+  static void launch(std::uint32_t run, const std::function<void(CUstream)>& plain, GpuStamps& stamps, CUstream stream);
   /// Of a launch that nobody records: how long it takes when nobody does.
   void note_alone(profile::Ticks start);
   /// Has kernels recorded from here on, at the latest of the program that asks.

@@ -25,8 +25,9 @@ struct Recording {
   CuptiLaunches launches;  // while it is there
   std::atomic<bool> has_cupti = false;
   std::atomic<bool> has_stamps = false;
-  bool is_whole = false;  // CUPTI stays to the end of the recording
-  bool is_check = false;  // what CUPTI sees are the graphs with stamps, which are told too
+  std::atomic<bool> has_unseen = false;  // runs that neither tells, which is said once
+  bool is_whole = false;                 // CUPTI stays to the end of the recording
+  bool is_check = false;                 // what CUPTI sees are the graphs with stamps, which are told too
 };
 
 Recording& recording() {
@@ -75,7 +76,7 @@ void start_recording(State state, Detail detail) {
   {
     const std::unique_lock lock(now.mutex);
     now.launches = {};
-    now.has_cupti = now.has_stamps = false;
+    now.has_cupti = now.has_stamps = now.has_unseen = false;
     now.is_whole = env_flag("PAODING_CUPTI");
     now.is_check = env_text("PAODING_CUPTI") == "stamps";
     now.state = state;
@@ -140,8 +141,9 @@ bool GpuTrace::uses_cupti() { return recording().has_cupti; }
 
 void GpuTrace::launch(std::uint32_t run, CapturedGraph& graph, GpuStamps& stamps, CUstream stream) {
   Recording& now = recording();
+  const auto plain = [&](CUstream of) { graph.launch(of); };
   const auto by_stamps = [&] {
-    if (!now.has_stamps || !stamps.launch(run, graph, stream)) graph.launch(stream);
+    if (!now.has_stamps || !stamps.launch(run, plain, stream)) plain(stream);
   };
   {
     const std::shared_lock lock(now.mutex);  // CUPTI does not come meanwhile, nor does the recording end
@@ -149,6 +151,19 @@ void GpuTrace::launch(std::uint32_t run, CapturedGraph& graph, GpuStamps& stamps
   }
   const std::unique_lock lock(now.mutex);
   now.has_cupti ? launch_twin(run, graph, stamps, stream) : by_stamps();
+}
+
+void GpuTrace::launch(std::uint32_t run, const std::function<void(CUstream)>& plain, GpuStamps& stamps,
+                      CUstream stream) {
+  Recording& now = recording();
+  const std::shared_lock lock(now.mutex);
+  if (!now.has_stamps) {
+    if (now.has_cupti && !now.has_unseen.exchange(true)) {
+      Recorder::add_note("kernels of runs on memory of the caller's, which CUPTI is not asked about");
+    }
+    return plain(stream);
+  }
+  if (!stamps.launch(run, plain, stream)) plain(stream);
 }
 
 // While CUPTI looks a launch takes many times what it takes alone: what is more is the recording's.

@@ -26,7 +26,7 @@ PlacedGraph::PlacedGraph(const Graph& graph, const Device& device, const PlacedO
   State& s = *state_;
   s.device = device;
   for (const NodeId id : graph.inputs()) s.inputs.push_back({graph.node(id).name.str(), graph.type({id, 0})});
-  s.plan = PlacedPlan::make(graph, device, options.allow_tf32, options.fetches);
+  s.plan = PlacedPlan::make("PlacedGraph::run", graph, device, options.allow_tf32, options.fetches);
   for (const auto& [name, slot] : s.plan->reads()) {
     std::size_t at = 0;
     while (s.inputs[at].name != name) ++at;

@@ -10,9 +10,16 @@
 #include "cpu/group_kernel.h"
 #include "cpu/parallel.h"
 #include "plan/slot_alignment.h"
+#include "runtime/sites.h"
 
 namespace paoding {
-PlacedPlan::PlacedPlan(CompiledPlan compiled) : compiled_(std::move(compiled)), launches_(unroll(compiled_.plan)) {
+
+using profile::Recorder;
+
+PlacedPlan::PlacedPlan(const char* name, CompiledPlan compiled)
+    : compiled_(std::move(compiled)),
+      run_site_(Recorder::add_site({.name = name, .kind = profile::SpanKind::run})),
+      launches_(unroll(compiled_.plan)) {
   reads_ = plan().inputs;
   reads_.insert(reads_.end(), plan().parameters.begin(), plan().parameters.end());
   std::size_t most = 0;
@@ -75,6 +82,9 @@ void PlacedPlan::place_state(void* workspace, void* stream) {
 
 void PlacedPlan::run(std::span<const void* const> reads, std::span<void* const> fetches, void* workspace,
                      void* stream) {
+  Recorder::before_run();
+  const std::uint32_t number = Recorder::active() ? Recorder::next_run() : 0;
+  const profile::LongSpanScope seen(run_site_, number);
   const Plan& plan = compiled_.plan;
   for (std::size_t i = 0; i < plan.slots.size(); ++i) {
     if (plan.slots[i].kind == SlotKind::arena) bases_[i] = static_cast<std::byte*>(workspace) + plan.slots[i].offset;
@@ -86,15 +96,9 @@ void PlacedPlan::run(std::span<const void* const> reads, std::span<void* const> 
   for (std::size_t i = 0; i < fetches.size(); ++i) {
     if (fetch_slots_[i] >= 0) bases_[static_cast<std::size_t>(fetch_slots_[i])] = static_cast<std::byte*>(fetches[i]);
   }
-  const auto base = [&](int slot) { return slot < 0 ? nullptr : bases_[static_cast<std::size_t>(slot)]; };
   begin_run();
   place_state(workspace, stream);
-  for (const Launch& launch : launches_) {
-    for (std::size_t k = 0; k < launch.addresses.size(); ++k) {
-      pointers_[k] = base(launch.addresses[k].first) + launch.addresses[k].second;
-    }
-    run(*launch.step, pointers_.data(), base(launch.step->workspace), base(launch.step->state), stream);
-  }
+  start_all(number, stream);
   for (std::size_t i = 0; i < fetches.size(); ++i) {
     if (fetch_slots_[i] >= 0) continue;
     const Operand& from = plan.fetches[i].operand;
@@ -103,14 +107,23 @@ void PlacedPlan::run(std::span<const void* const> reads, std::span<void* const> 
   }
 }
 
+void PlacedPlan::start(std::size_t launch, void* stream, void* stamp) {
+  const auto& addresses = launches_[launch].addresses;
+  for (std::size_t k = 0; k < addresses.size(); ++k) pointers_[k] = base(addresses[k].first) + addresses[k].second;
+  const Step& step = *launches_[launch].step;
+  run(step, pointers_.data(), base(step.workspace), base(step.state), stream, stamp);
+}
+
 namespace {
 
 class PlacedCpuPlan : public PlacedPlan {
  public:
-  explicit PlacedCpuPlan(CompiledPlan compiled) : PlacedPlan(std::move(compiled)) {
+  PlacedCpuPlan(const char* name, CompiledPlan compiled) : PlacedPlan(name, std::move(compiled)) {
     require_threads();
     prepare(plan().steps);
     place_own();
+    const LaunchSites sites(launches(), [this](const Step& step) { return kernel_of(step); });
+    for (const Launch& launch : launches()) sites_.push_back(sites.of(launch));
   }
 
  private:
@@ -138,9 +151,32 @@ class PlacedCpuPlan : public PlacedPlan {
 
   void begin_run() override { reserve_tiles(tile_bytes_); }  // of the thread that runs it
 
-  void run(const Step& step, void* const* operands, void*, void*, void*) override {
+  void run(const Step& step, void* const* operands, void*, void*, void*, void*) override {
     if (step.kind == Step::Kind::group) return groups_.at(&step).run(operands);
     kernels_.at(&step)->run({operands, scratch_.bytes(), nullptr});
+  }
+
+  void start_all(std::uint32_t, void* stream) override {
+    if (!Recorder::active()) {
+      for (std::size_t i = 0; i < sites_.size(); ++i) start(i, stream);
+      return;
+    }
+    const bool has_phases = Recorder::phases_active();
+    profile::SpanList spans;
+    for (std::size_t i = 0; i < sites_.size(); ++i) {
+      start(i, stream);
+      const profile::Ticks began = spans.complete(sites_[i].op);
+      if (has_phases) Recorder::complete(sites_[i].compute, began, spans.end());
+    }
+  }
+
+  // Whose code it runs.
+  std::string kernel_of(const Step& step) const {
+    if (const auto group = groups_.find(&step); group != groups_.end()) {
+      return group->second.has_machine_code() ? "machine code" : "routines";
+    }
+    const auto kernel = kernels_.find(&step);
+    return kernel == kernels_.end() ? "" : kernel->second->made_by->name;
   }
 
   void copy(void* to, const void* from, std::int64_t bytes, void*) override {
@@ -153,6 +189,7 @@ class PlacedCpuPlan : public PlacedPlan {
 
   std::map<const Step*, CpuGroupKernel> groups_;
   std::map<const Step*, std::unique_ptr<PreparedKernel>> kernels_;
+  std::vector<StepSites> sites_;  // per launch
   std::vector<Tensor> own_;
   Tensor scratch_{u8, Shape{0}};
   std::int64_t tile_bytes_ = 0;  // of a thread, for any of the groups
@@ -160,15 +197,15 @@ class PlacedCpuPlan : public PlacedPlan {
 
 }  // namespace
 
-std::unique_ptr<PlacedPlan> PlacedPlan::make(const Graph& graph, const Device& device, bool allow_tf32,
-                                             std::vector<std::string> fetches) {
+std::unique_ptr<PlacedPlan> PlacedPlan::make(const char* name, const Graph& graph, const Device& device,
+                                             bool allow_tf32, std::vector<std::string> fetches) {
   CompileOptions options;
   options.fetches = std::move(fetches);
   options.device = device;
   options.allow_tf32 = allow_tf32;
   CompiledPlan compiled = compile_plan(graph, options, target_of(device));
-  if (device.kind == DeviceKind::cuda) return make_placed_gpu_plan(std::move(compiled), device);
-  return std::make_unique<PlacedCpuPlan>(std::move(compiled));
+  if (device.kind == DeviceKind::cuda) return make_placed_gpu_plan(name, std::move(compiled), device);
+  return std::make_unique<PlacedCpuPlan>(name, std::move(compiled));
 }
 
 }  // namespace paoding

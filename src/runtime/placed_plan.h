@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "profile/recorder.h"
 #include "runtime/compile.h"
 
 namespace paoding {
@@ -16,7 +17,8 @@ namespace paoding {
 class PlacedPlan {
  public:
   /// Errors: as compile_plan's; (unsupported) the graph has control flow that is decided while it runs.
-  static std::unique_ptr<PlacedPlan> make(const Graph& graph, const Device& device, bool allow_tf32,
+  /// `name`: of its runs in recordings.
+  static std::unique_ptr<PlacedPlan> make(const char* name, const Graph& graph, const Device& device, bool allow_tf32,
                                           std::vector<std::string> fetches = {});
   virtual ~PlacedPlan() = default;
 
@@ -30,18 +32,25 @@ class PlacedPlan {
   void run(std::span<const void* const> reads, std::span<void* const> fetches, void* workspace, void* stream);
 
  protected:
-  explicit PlacedPlan(CompiledPlan compiled);
+  PlacedPlan(const char* name, CompiledPlan compiled);
   /// Memory of the plan's own for a slot: a constant, or what a kernel keeps from run to run, which is zero at first.
   virtual void* own_memory(const Slot& slot, const Tensor* constant) = 0;
-  virtual void run(const Step& step, void* const* operands, void* workspace, void* state, void* stream) = 0;
+  /// On a GPU `stamp`: KernelRun::stamp.
+  virtual void run(const Step& step, void* const* operands, void* workspace, void* state, void* stream,
+                   void* stamp) = 0;
+  /// Starts every launch, and lets recordings see them.
+  virtual void start_all(std::uint32_t number, void* stream) = 0;
   virtual void copy(void* to, const void* from, std::int64_t bytes, void* stream) = 0;
   virtual void clear(void* address, std::int64_t bytes, void* stream) = 0;
   virtual void begin_run() {}
   // Whether what the stream is given is captured, and so may run beside other runs of the plan.
   virtual bool is_captured(void* /*stream*/) const { return false; }
   void place_own();
+  const std::vector<Launch>& launches() const { return launches_; }
+  void start(std::size_t launch, void* stream, void* stamp = nullptr);
 
  private:
+  std::byte* base(int slot) const { return slot < 0 ? nullptr : bases_[static_cast<std::size_t>(slot)]; }
   // The slot that holds nothing but the fetch, and so is where that is wanted; -1: it is copied.
   int slot_of(std::size_t fetch) const;
   void add_state(const Step& step);
@@ -49,6 +58,7 @@ class PlacedPlan {
   void place_state(void* workspace, void* stream);
 
   const CompiledPlan compiled_;
+  const profile::SiteId run_site_;
   std::vector<std::pair<std::string, int>> reads_;
   std::vector<Launch> launches_;
   std::vector<int> fetch_slots_;
@@ -65,7 +75,7 @@ class PlacedPlan {
 
 // ---- placed_plan_gpu.cpp, or cuda_missing.cpp ----
 
-std::unique_ptr<PlacedPlan> make_placed_gpu_plan(CompiledPlan compiled, const Device& device);
+std::unique_ptr<PlacedPlan> make_placed_gpu_plan(const char* name, CompiledPlan compiled, const Device& device);
 /// Zeros, in the stream.
 void clear_gpu_memory(const Device& device, void* address, std::int64_t bytes, void* stream);
 

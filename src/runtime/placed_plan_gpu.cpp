@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plan on memory and in a stream of somebody else's, on a GPU: launch by launch, so that the caller may capture it.
+#include <optional>
+
 #include "base/check.h"
 #include "base/one_line.h"
+#include "runtime/copy_span.h"
 #include "runtime/gpu_kernels.h"
+#include "runtime/gpu_stamps.h"
+#include "runtime/gpu_trace.h"
 #include "runtime/placed_plan.h"
 
 namespace paoding {
@@ -10,13 +15,22 @@ namespace {
 
 class PlacedGpuPlan : public PlacedPlan {
  public:
-  PlacedGpuPlan(CompiledPlan compiled, const Device& device)
-      : PlacedPlan(std::move(compiled)), device_(gpu::GpuDevice::get(device.index)) {
+  PlacedGpuPlan(const char* name, CompiledPlan compiled, const Device& device)
+      : PlacedPlan(name, std::move(compiled)), device_(gpu::GpuDevice::get(device.index)) {
     refuse_faults(plan().steps);
     device_.make_current();
     kernels_.prepare(device_, plan(), {});
     place_own();
     PD_CUDA(gpu::required_driver().cuCtxSynchronize());
+    for (std::size_t i = 0; i < launches().size(); ++i) order_.push_back({Started::Kind::launch, i});
+    const LaunchSites sites(launches(), kernels_.names());
+    stamps_.emplace(
+        device_, nullptr, order_,
+        GpuStamps::Stretch{0, order_.size(), GpuStamps::by(launches(), order_, {}),
+                           std::make_shared<const GpuTrace::Sites>(GpuTrace::sites_of(sites, launches(), order_)),
+                           [this](std::size_t i, CUstream stream, CUgraphConditionalHandle, void* stamp) {
+                             start(i, stream, stamp);
+                           }});
   }
 
  private:
@@ -48,13 +62,30 @@ class PlacedGpuPlan : public PlacedPlan {
 
   void begin_run() override { device_.make_current(); }
 
-  void run(const Step& step, void* const* operands, void* workspace, void* state, void* stream) override {
+  void run(const Step& step, void* const* operands, void* workspace, void* state, void* stream, void* stamp) override {
     KernelRun run{operands, workspace, stream};
     run.tickets = state;
+    run.stamp = stamp;
     kernels_.at(&step).run(run);
   }
 
+  // What is captured runs whenever its graph does, which is the caller's: no stamps would be read.
+  void start_all(std::uint32_t number, void* stream) override {
+    const auto plain = [this](CUstream of) {
+      for (std::size_t i = 0; i < order_.size(); ++i) start(i, of);
+    };
+    const auto on = static_cast<CUstream>(stream);
+    if (!GpuTrace::is_wanted()) return plain(on);
+    if (!is_captured(stream)) return GpuTrace::launch(number, plain, *stamps_, on);
+    profile::Recorder::add_note("runs on memory of the caller's that were captured: what their graphs do", 1);
+    plain(on);
+  }
+
   void copy(void* to, const void* from, std::int64_t bytes, void* stream) override {
+    std::optional<CopySpan> seen;
+    if (profile::Recorder::active() && !is_captured(stream)) {
+      seen.emplace(profile::Copy::same_device, device_, static_cast<CUstream>(stream));
+    }
     PD_CUDA(gpu::required_driver().cuMemcpyDtoDAsync(reinterpret_cast<CUdeviceptr>(to),
                                                      reinterpret_cast<CUdeviceptr>(from),
                                                      static_cast<std::size_t>(bytes), static_cast<CUstream>(stream)));
@@ -76,12 +107,14 @@ class PlacedGpuPlan : public PlacedPlan {
   gpu::GpuDevice& device_;
   GpuKernels kernels_;
   std::vector<gpu::DeviceMemory> own_;
+  std::vector<Started> order_;
+  std::optional<GpuStamps> stamps_;
 };
 
 }  // namespace
 
-std::unique_ptr<PlacedPlan> make_placed_gpu_plan(CompiledPlan compiled, const Device& device) {
-  return std::make_unique<PlacedGpuPlan>(std::move(compiled), device);
+std::unique_ptr<PlacedPlan> make_placed_gpu_plan(const char* name, CompiledPlan compiled, const Device& device) {
+  return std::make_unique<PlacedGpuPlan>(name, std::move(compiled), device);
 }
 
 void clear_gpu_memory(const Device& device, void* address, std::int64_t bytes, void* stream) {

@@ -60,9 +60,9 @@ constexpr std::array<std::string_view, 18> kBackward = {"x",     "w",     "u",  
 // plan's own workspace.
 class Direction {
  public:
-  Direction(const Graph& graph, const pd_recurrent_layer& layer, const Device& device,
+  Direction(const char* name, const Graph& graph, const pd_recurrent_layer& layer, const Device& device,
             std::span<const std::string_view> given)
-      : device_(device), placed_(PlacedPlan::make(graph, device, layer.allow_tf32 != 0)) {
+      : device_(device), placed_(PlacedPlan::make(name, graph, device, layer.allow_tf32 != 0)) {
     bytes_ = slot_bytes(placed_->workspace_bytes());
     const auto add = [&](const std::string& name, std::int64_t bytes) {
       const auto at = std::find(given.begin(), given.end(), name) - given.begin();
@@ -137,13 +137,14 @@ struct pd_recurrent_plan {
     using namespace paoding;
     check_layer(layer);
     const Device device = device_of(layer.device);
-    const auto make = [&](void (*build)(const pd_recurrent_layer&, Graph*), std::span<const std::string_view> given) {
+    const auto make = [&](const char* name, void (*build)(const pd_recurrent_layer&, Graph*),
+                          std::span<const std::string_view> given) {
       Graph graph;
       build(layer, &graph);
-      return Direction(graph, layer, device, given);
+      return Direction(name, graph, layer, device, given);
     };
-    forward.emplace(make(build_forward, kForward));
-    if (is_training) backward.emplace(make(build_backward, kBackward));
+    forward.emplace(make("pd_recurrent_forward", build_forward, kForward));
+    if (is_training) backward.emplace(make("pd_recurrent_backward", build_backward, kBackward));
     for (const SavedPart& part : saved_parts(layer)) {
       if (saved_bytes > 0) cells_offset = saved_bytes;
       saved_bytes += slot_bytes(part.type.shape.elements() * size_bytes(part.type.dtype));

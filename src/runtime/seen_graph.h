@@ -23,7 +23,7 @@ class SeenGraph {
                  stretch.start(k, stream, node, nullptr);
                }),
         seen_(device.index(), stretch.sites, graph_.nodes()),
-        stamps_(device, budget, order, stretch) {}
+        stamps_(device, &budget, order, stretch) {}
 
   [[gnu::hot]] void launch(std::uint32_t run, CUstream stream) {
     if (GpuTrace::is_wanted()) [[unlikely]] {
