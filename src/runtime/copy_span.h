@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A copy to, from or on a GPU as a span of the thread that asks for it: of one that the host does not wait for, what
-// asking took, and by stamps what the GPU took. Nothing where CUPTI is there, which sees the copy itself.
+// asking took, and by stamps what the GPU took. One that the host waits for keeps the GPU for as long as the call
+// takes: a few us too long. Nothing where CUPTI is there, which sees the copy itself.
 #pragma once
 
 #include <cuda.h>
@@ -19,7 +20,8 @@ class CopySpan {
   CopySpan(profile::Copy copy, const gpu::GpuDevice& device, CUstream stream) : device_(&device), stream_(stream) {
     if (profile::Recorder::active() && !GpuTrace::uses_cupti()) begin(copy, true);
   }
-  explicit CopySpan(profile::Copy copy) {
+  /// Of one that the host waits for.
+  CopySpan(profile::Copy copy, const gpu::GpuDevice& device) : device_(&device) {
     if (profile::Recorder::active() && !GpuTrace::uses_cupti()) begin(copy, false);
   }
   ~CopySpan() {
@@ -36,6 +38,7 @@ class CopySpan {
   const gpu::GpuDevice* device_ = nullptr;
   CUstream stream_ = nullptr;
   std::optional<std::size_t> place_;  // of its stamps
+  std::int64_t waited_from_ns_ = 0;   // of one that the host waits for, where GPUs are recorded
   profile::SiteId site_ = 0;
   profile::Ticks start_ = 0;  // 0: not wanted
 };

@@ -25,6 +25,7 @@ void CopySpan::begin(profile::Copy copy, bool is_async) {
   static const profile::SiteId own =
       profile::Recorder::add_site({.name = "stamps", .kind = profile::SpanKind::recording});
   site_ = site_of(copy, is_async);
+  if (!is_async && GpuTrace::is_wanted()) waited_from_ns_ = profile::steady_ns();
   if (is_async && GpuTrace::is_wanted()) {
     const profile::SpanScope seen(own);
     try {
@@ -38,8 +39,12 @@ void CopySpan::begin(profile::Copy copy, bool is_async) {
 }
 
 void CopySpan::end() {
-  const std::uint32_t number = place_ ? profile::Recorder::next_run() : 0;
+  const std::uint32_t number = place_ || waited_from_ns_ != 0 ? profile::Recorder::next_run() : 0;
   profile::Recorder::complete(site_, start_, profile::Recorder::now(), number);
+  if (waited_from_ns_ != 0) {
+    const auto copies = profile::Recorder::gpu_track(profile::TrackKind::copy_engine, "copies", device_->index());
+    profile::Recorder::add_gpu(site_, number, waited_from_ns_, profile::steady_ns() - waited_from_ns_, copies, number);
+  }
   if (!place_) return;
   try {
     CopyStamps::get().end(*device_, stream_, *place_, site_, number);

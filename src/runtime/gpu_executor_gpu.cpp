@@ -108,7 +108,7 @@ class GpuExecutor : public Executor {
       std::memcpy(to->bytes(), there, static_cast<std::size_t>(to->size_bytes()));
       return;
     }
-    const CopySpan seen(profile::Copy::device_to_host);
+    const CopySpan seen(profile::Copy::device_to_host, device_);
     PD_CUDA(driver_.cuMemcpyDtoH(to->bytes(), address_of(dense), static_cast<std::size_t>(to->size_bytes())));
   }
 
@@ -417,7 +417,7 @@ class GpuExecutor : public Executor {
     unsigned is_off = 0;
     std::int64_t index = 0;
     const void* const asked = asked_by(i);
-    const CopySpan seen(profile::Copy::device_to_host);
+    const CopySpan seen(profile::Copy::device_to_host, device_);
     if (asked != nullptr) PD_CUDA(driver_.cuMemcpyDtoH(&is_off, reinterpret_cast<CUdeviceptr>(asked), sizeof(is_off)));
     if (is_off != 0) return std::nullopt;
     PD_CUDA(driver_.cuMemcpyDtoH(&index, reinterpret_cast<CUdeviceptr>(pointers_[first_pointer_[i]]),

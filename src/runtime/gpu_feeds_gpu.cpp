@@ -41,7 +41,7 @@ void GpuFeeds::write(int slot, const Tensor& tensor) {
   {
     std::optional<CopySpan> seen;
     is_pinned ? seen.emplace(profile::Copy::host_to_device, device_, stream.get())
-              : seen.emplace(profile::Copy::host_to_device);
+              : seen.emplace(profile::Copy::host_to_device, device_);
     PD_CUDA(gpu::required_driver().cuMemcpyHtoDAsync(is_aside ? feed.beside.address() : feed.at, source, bytes,
                                                      stream.get()));
     if (!is_pinned) stream.wait_idle();  // the caller's memory may be pinned, and is read only until here

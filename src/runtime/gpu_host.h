@@ -53,6 +53,7 @@ class GpuHost {
   Turn turn_of(Stretch* stretch, const std::vector<Launch>& own, const std::vector<Launch>& launches,
                std::size_t first) const;
 
+  const gpu::GpuDevice& device_;
   const std::vector<CUdeviceptr>& bases_;
   GpuFeeds& feeds_;
   std::vector<std::unique_ptr<Stretch>> stretches_;

@@ -31,7 +31,7 @@ void for_each_step(const Step& step, const Visit& visit) {
 
 GpuHost::GpuHost(const Plan& plan, const std::vector<Launch>& launches, const ExecutorOptions& options,
                  const std::vector<CUdeviceptr>& bases, GpuFeeds* feeds)
-    : bases_(bases), feeds_(*feeds) {
+    : device_(gpu::GpuDevice::get(options.device.index)), bases_(bases), feeds_(*feeds) {
   std::vector<std::unique_ptr<HostStretch>> planned = host_stretches(plan);
   if (planned.empty()) return;
   is_read_on_device_.assign(plan.slots.size(), 0);
@@ -148,7 +148,7 @@ void GpuHost::run(std::size_t first_launch, std::uint32_t run, const std::functi
   for (auto& [k, tensor] : stretch.inputs) {
     if (windows[k].bytes == 0) continue;
     {
-      const CopySpan seen(profile::Copy::device_to_host);
+      const CopySpan seen(profile::Copy::device_to_host, device_);
       PD_CUDA(gpu::required_driver().cuMemcpyDtoH(const_cast<std::byte*>(tensor.bytes()) + windows[k].lead, turn.at[k],
                                                   static_cast<std::size_t>(windows[k].bytes)));
     }

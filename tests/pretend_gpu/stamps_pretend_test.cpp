@@ -254,8 +254,9 @@ TEST_F(StampsOnAGpu, OutliveTheirProgram) {
   EXPECT_EQ(kernels(seen.trace()), of_one);
 }
 
-// Two feeds and a fetch; the host does not wait for feeds, of which stamps say what they took.
-TEST_F(StampsOnAGpu, SeeCopiesThatTheHostDoesNotWaitFor) {
+// Two feeds and a fetch; the host does not wait for feeds, of which stamps say what they took, and for the fetch it
+// does.
+TEST_F(StampsOnAGpu, SeeCopiesThatTheHostWaitsForAndOthers) {
   Profiler seen;
   program_->set_input(program_->input_index("a"), feeds_.at("a"));
   program_->set_input(program_->input_index("m"), feeds_.at("m"));
@@ -266,16 +267,27 @@ TEST_F(StampsOnAGpu, SeeCopiesThatTheHostDoesNotWaitFor) {
   EXPECT_EQ(m.async_copies.calls, 2u);
   EXPECT_EQ(m.sync_copies.calls, 1u);
   const profile::Trace& trace = seen.trace();
-  int on_gpu = 0;
+  std::map<profile::Copy, int> on_gpu;
+  std::int64_t fetched_ns = 0;
   for (profile::SpanId i = 0; i < trace.size(); ++i) {
     if (!trace.on_gpu(i) || trace.kind(i) != SpanKind::memcpy) continue;
-    ++on_gpu;
+    ++on_gpu[trace.site(i).copy];
     ASSERT_NE(trace.cause(i), profile::kNone);
     EXPECT_EQ(trace.kind(trace.cause(i)), SpanKind::memcpy);
-    EXPECT_EQ(trace.site(i).copy, profile::Copy::host_to_device);
     EXPECT_GT(trace.duration(i), 0);
+    if (trace.site(i).copy != profile::Copy::device_to_host) continue;
+    EXPECT_EQ(trace.kind(trace.parent(trace.cause(i))), SpanKind::fetch);
+    fetched_ns = trace.duration(i);
   }
-  EXPECT_EQ(on_gpu, 2);
+  EXPECT_EQ(on_gpu,
+            (std::map<profile::Copy, int>{{profile::Copy::host_to_device, 2}, {profile::Copy::device_to_host, 1}}));
+  // Nothing else kept the GPU meanwhile.
+  for (const profile::Budget& budget : m.budgets) {
+    if (budget.device < 0) continue;
+    const auto copies = std::ranges::find(budget.parts, "exposed copies", &profile::BudgetPart::name);
+    ASSERT_NE(copies, budget.parts.end());
+    EXPECT_GE(copies->ns, fetched_ns);
+  }
   // Both flow to the launch, which caused the kernels.
   ASSERT_EQ(trace.flows().size(), 2u);
   for (const profile::Flow& flow : trace.flows()) {
