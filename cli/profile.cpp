@@ -135,8 +135,8 @@ int run_profile(ProfileOptions& options, const std::vector<std::string>& own) {
                                      options.state, options.report.detail, options.steps, options.cupti_steps));
   const std::vector<fs::path> recordings = folder.recordings();
   if (recordings.empty()) {
-    print_error("paoding: profile: nothing was recorded: {} is no program of paoding's, or ended before it began\n",
-                one_line(options.command[0]));
+    print_error("paoding: profile: nothing was recorded: {} is no program of paoding's, or ended before it began{}\n",
+                one_line(options.command[0]), options.steps.empty() ? "" : ", or recorded itself then");
     return code == kOk ? kFailed : code;
   }
   std::vector<profile::NamedTrace> traces;

@@ -46,7 +46,7 @@ struct ReportLayout {
   bool rates = false;         // columns for bytes and operations a second, as far as they are known
   bool self = false;          // a column for what of a row's time is in none of the rows below it
   bool kernels = false;       // rows under every op for the kernels that it ran as, where those are known
-  int line_width = 0;         // of a terminal: tables fit in, as far as they can; 0: lines may be of any length
+  int line_width = 0;         // of a terminal, into which all lines fit from 80 on; 0: lines may be of any length
   ReportFormat format = ReportFormat::text;
 };
 

@@ -101,9 +101,9 @@ void append_events(std::string& out, const std::vector<Section>& sections, const
     }
     break;
   }
-  append_table(out, lines);
+  append_table(out, std::move(lines), options.line_width);
   if (!left_out.empty()) {
-    out += fmt::format("(without {}; --format csv has all)\n", fmt::join(left_out, ", "));
+    append_words(out, fmt::format("(without {}; --format csv has all)", fmt::join(left_out, ", ")), options.line_width);
   }
 }
 

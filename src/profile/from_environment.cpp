@@ -48,10 +48,11 @@ void read(const std::string& text) {
 
 // The end of the program, or of its window. A program that nobody profiles by hand cannot be told of errors: they are
 // in the recording, which then ends early.
-void end_recording() {
-  if (getpid() != asked().process || !Recorder::running()) return;
+template <class End>
+void end_recording(const End& end) {
+  if (getpid() != asked().process) return;
   try {
-    Recorder::stop();
+    end();
   } catch (const std::exception&) {
   }
 }
@@ -59,7 +60,9 @@ void end_recording() {
 }  // namespace
 
 // Before what was made until now goes: said again when a source of GPU spans has come.
-void Recorder::end_at_exit() { std::atexit(end_recording); }
+void Recorder::end_at_exit() {
+  std::atexit([] { end_recording(end_from_outside); });
+}
 
 bool Recorder::follow_environment() {
   const std::string text = env_text("PAODING_PROFILE");
@@ -67,7 +70,7 @@ bool Recorder::follow_environment() {
   try {
     read(text);
     counts_runs_.store(asked().steps.end > 0 || asked().by_cupti.end > 0);
-    if (asked().steps.end == 0) start(asked().options);
+    if (asked().steps.end == 0) begin(asked().options, true);
     end_at_exit();
   } catch (const std::exception&) {
     return false;  // not what `paoding profile` writes
@@ -79,15 +82,15 @@ void Recorder::count_run() {
   Asked& a = asked();
   const std::int64_t run = a.runs.fetch_add(1);
   const auto is_mine = [&] { return running() && getpid() == a.process; };
-  if (a.steps.end > 0 && run == a.steps.first && !running()) start(a.options);
   try {
+    if (a.steps.end > 0 && run == a.steps.first && !running()) begin(a.options, true);
     if (run == std::max(a.by_cupti.first, a.steps.first) && run < a.by_cupti.end && is_mine())
       a.recording = begin_cupti();
     if (run == a.by_cupti.end && is_mine()) end_cupti(a.recording);
   } catch (const std::exception& e) {  // as at the end: nobody is there to be told
     add_note(fmt::format("GPU spans: {}", e.what()));
   }
-  if (a.steps.end > 0 && run == a.steps.end) end_recording();
+  if (a.steps.end > 0 && run == a.steps.end) end_recording(end_from_outside);
   if (run >= std::max(a.steps.end, a.by_cupti.end)) counts_runs_.store(false);
 }
 

@@ -241,7 +241,14 @@ void Recorder::hold(HeldFor what, int device, std::int64_t more) noexcept {
 void Recorder::add_note(std::string text, std::uint64_t count, Note::Kind kind) {
   Recording& r = recording();
   std::lock_guard lock(r.mutex);
-  if (r.running) r.notes.push_back({std::move(text), count, kind});
+  if (!r.running) return;
+  const auto same = [&](const Note& note) { return note.kind == kind && note.text == text; };
+  const auto found = std::ranges::find_if(r.notes, same);
+  if (found == r.notes.end()) {
+    r.notes.push_back({std::move(text), count, kind});
+  } else {
+    found->count += count;
+  }
 }
 
 void Recorder::add_source(GpuSource source) {
@@ -314,21 +321,29 @@ void Recorder::leave_fork() {
   PD_ASSERT(asked == 0, "no memory for what is done in a fork");
 }
 
-void Recorder::start(const RecorderOptions& options) {
+void Recorder::start(const RecorderOptions& options) { begin(options, false); }
+
+void Recorder::begin(const RecorderOptions& options, bool is_from_outside) {
   leave_fork();
   Recording& r = recording();
   std::lock_guard control(r.control);
   {
     std::lock_guard lock(r.mutex);
+    if (r.running && r.is_from_outside && !r.has_inside) {  // who profiles a program must not end it
+      r.has_inside = true;
+      return;
+    }
     if (r.running) {
       fail(ErrorKind::argument,
            "start_profiler: a recording is already under way (state {}, detail {}{}), needs to be stopped first",
            to_string(r.options->state), to_string(r.options->detail),
-           r.options->file.empty() ? "" : "; `paoding profile` records the whole program");
+           r.is_from_outside ? "; `paoding profile` records the whole program" : "");
     }
     std::erase_if(r.threads, [](const auto& spans) { return spans->exited; });
     set_steady_ns();
     r.running = true;
+    r.is_from_outside = is_from_outside;
+    r.has_inside = false;
     r.options = options;
     r.chunk_count = r.thread_count = 0;
     static_cast<BesideThreads&>(r) = {};

@@ -204,7 +204,7 @@ class Recorder {
   static void add_phase(SiteId site, std::string name, std::int64_t ns);
   /// Says what a GPU can do; once is enough.
   static void add_limit(const Limit& limit);
-  /// Says what could not be seen during this recording.
+  /// Says what could not be seen during this recording; of equal texts the counts add up.
   static void add_note(std::string text, std::uint64_t count = 0, Note::Kind kind = Note::Kind::other);
   /// Says what memory is held; once is enough.
   static void add_memory(const Memory& memory);
@@ -215,9 +215,10 @@ class Recorder {
   /// Registers a source for all recordings to come.
   static void add_source(GpuSource source);
 
-  /// Error (argument) when a recording is already under way.
+  /// Error (argument) when a recording is already under way. One that was asked for from outside goes on: it is no
+  /// error then, and what end() gives says that all is in the other.
   static void start(const RecorderOptions& options);
-  /// Ends the recording. Error (argument) when there is none.
+  /// Ends the recording. Error (argument) when there is none, or one only that was asked for from outside.
   static Recorded end();
   /// The same, as a Trace.
   static Trace stop();
@@ -244,6 +245,10 @@ class Recorder {
   class ToTrace;
   class Stream;
 
+  static void begin(const RecorderOptions& options, bool is_from_outside);
+  static void end_from_outside();
+  static Recorded end_whole(Recording& r);
+  static Recorded end_inside(Recording& r);
   static void count_run();
   static void leave_fork();
   static bool follow_environment();

@@ -305,6 +305,8 @@ struct Recorder::Recording : BesideThreads {
   std::uint64_t dropped_samples = 0;
   std::vector<GpuSource> sources;
   bool goes_by_cupti = false;
+  bool is_from_outside = false;  // `paoding profile` asked for it
+  bool has_inside = false;       // the program has asked for one too
 
   /// What a site of a recorder's id says.
   SiteInfo site_info(SiteId site);

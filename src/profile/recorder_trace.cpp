@@ -277,7 +277,31 @@ Trace Recorder::stop() { return end().to_trace(); }
 Recorded Recorder::end() {
   Recording& r = recording();
   std::lock_guard control(r.control);
-  if (!running()) fail(ErrorKind::argument, "stop_profiler: nothing is being recorded, needs start_profiler first");
+  if (!running() || (r.is_from_outside && !r.has_inside)) {
+    fail(ErrorKind::argument, "stop_profiler: nothing is being recorded, needs start_profiler first");
+  }
+  return r.is_from_outside ? end_inside(r) : end_whole(r);
+}
+
+void Recorder::end_from_outside() {
+  Recording& r = recording();
+  std::lock_guard control(r.control);
+  if (running() && r.is_from_outside) end_whole(r);
+}
+
+// A moment in which nothing was.
+Recorded Recorder::end_inside(Recording& r) {
+  r.has_inside = false;
+  auto none = std::make_unique<Parts>();
+  none->started = read_clocks();
+  none->stopped = {none->started.ticks + 1, none->started.ns + 1};
+  none->window_end = none->started.ticks;
+  none->shared_at_start = none->shared_at_end = read_shared_clocks();
+  none->notes.push_back({"everything: `paoding profile` records this program, and its report has it", 0});
+  return Recorded(std::move(none));
+}
+
+Recorded Recorder::end_whole(Recording& r) {
   static const SiteId site = add_site({.name = "stop_profiler", .kind = SpanKind::recording});
   const Ticks asked = now();
   flags_.store(0);

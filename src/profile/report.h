@@ -51,7 +51,7 @@ struct ReportOptions {
   bool rates = false;         // columns GB/s, GFLOP/s and, of a GPU whose limits are known, what is lost against those
   bool self = false;          // a column for what of a row is in none of those below it
   bool kernels = false;       // rows under ops for the kernels that they ran as, where those are known
-  int line_width = 0;         // that tables have to fit in, as far as they can; 0: any
+  int line_width = 0;         // that lines have to fit in, as far as they can; 0: any
   ReportFormat format = ReportFormat::text;
 };
 ReportOptions report_options(State state, Detail detail, SortBy sort, const ReportLayout& layout);

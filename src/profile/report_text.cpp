@@ -39,31 +39,32 @@ void append_header(std::string& out, const ReportOptions& options, bool is_merge
 }
 
 // A step is the time from one run to the next.
-void append_steps(std::string& out, const StepTimes& steps) {
+void append_steps(std::string& out, const StepTimes& steps, int width) {
   if (steps.count < 2) return;
-  out += fmt::format("{} steps: p50 {}, p99 {}, worst {} (number {}", steps.count, ms(static_cast<double>(steps.p50)),
-                     ms(static_cast<double>(steps.p99)), ms(static_cast<double>(steps.worst)), steps.worst_step);
+  std::string line =
+      fmt::format("{} steps: p50 {}, p99 {}, worst {} (number {}", steps.count, ms(static_cast<double>(steps.p50)),
+                  ms(static_cast<double>(steps.p99)), ms(static_cast<double>(steps.worst)), steps.worst_step);
   if (!steps.why.empty()) {
-    out += fmt::format(": {} longer in {}", ms(static_cast<double>(steps.why_ns)), one_line(steps.why));
+    line += fmt::format(": {} longer in {}", ms(static_cast<double>(steps.why_ns)), one_line(steps.why));
   }
-  out += ")\n";
+  append_words(out, line + ")", width);
 }
 
 // What the reader must know about what is missing.
-void append_completeness(std::string& out, const Measures& m) {
-  out += "Not seen: ";
-  if (m.notes.empty()) out += "nothing known to be missing";
+void append_completeness(std::string& out, const Measures& m, int width) {
+  std::string line = "Not seen: ";
+  if (m.notes.empty()) line += "nothing known to be missing";
   for (std::size_t i = 0; i < m.notes.size(); ++i) {
-    out += i == 0 ? "" : "; ";
-    out += m.notes[i].text;
-    if (m.notes[i].count > 0) out += fmt::format(" ({})", m.notes[i].count);
+    line += i == 0 ? "" : "; ";
+    line += m.notes[i].text;
+    if (m.notes[i].count > 0) line += fmt::format(" ({})", m.notes[i].count);
   }
-  out += '\n';
+  append_words(out, line, width);
 }
 
 // A line per part of every thread's and every GPU's wall time; of the threads that work in parallel regions only, one
 // for all.
-void append_budgets(std::string& out, const Measures& m) {
+void append_budgets(std::string& out, const Measures& m, int width) {
   if (m.wall <= 0 || m.budgets.empty()) return;
   append_title(out, "Wall Time Summary");
   std::vector<Cells> lines;
@@ -79,10 +80,10 @@ void append_budgets(std::string& out, const Measures& m) {
     if (!budget.is_worker) add(budget, m.wall);
   }
   if (const Budget all = together(m.budgets); all.workers > 0) add(all, all.workers * m.wall);
-  append_table(out, lines);
+  append_table(out, std::move(lines), width);
 }
 
-void append_summaries(std::string& out, const Measures& m) {
+void append_summaries(std::string& out, const Measures& m, int width) {
   append_title(out, "Overhead Summary");
   out += fmt::format("Total time: {}\n", ms(m.wall));
   std::vector<Cells> overheads;
@@ -95,32 +96,36 @@ void append_summaries(std::string& out, const Measures& m) {
   if (m.compile > 0) add_part("  Compiling", m.compile);
   if (m.unseen > 0) add_part("  Not seen", m.unseen);
   if (m.yours > 0) add_part("  Your code", m.yours);
-  append_table(out, overheads);
-  append_steps(out, m.steps);
-  append_completeness(out, m);
+  append_table(out, std::move(overheads), width);
+  append_steps(out, m.steps, width);
+  append_completeness(out, m, width);
   if (m.span_cost_ns > 0 && m.records.on_host > 0) {
     const double cost = m.span_cost_ns * static_cast<double>(m.records.on_host);
-    out += fmt::format("Recording cost: at most {} on the host, {:.3g}% of the total ({} spans of {} ns)\n", ms(cost),
-                       100 * share(cost, m.wall), m.records.on_host, m.span_cost_ns);
+    append_words(out,
+                 fmt::format("Recording cost: at most {} on the host, {:.3g}% of the total ({} spans of {} ns)",
+                             ms(cost), 100 * share(cost, m.wall), m.records.on_host, m.span_cost_ns),
+                 width);
   }
   if (m.beside.plain > 0) {
     const auto recorded = static_cast<double>(m.beside.recorded_ns), plain = static_cast<double>(m.beside.plain_ns);
     const std::string share =
         recorded > plain ? fmt::format("{:.3g}% of a step", 100 * (recorded - plain) / plain) : "none that shows";
-    out += fmt::format(
-        "Recording cost, measured: {} ({} at the median of {} steps that were recorded, {} of {} around "
-        "them that were not)\n",
-        share, ms(recorded), m.beside.recorded, ms(plain), m.beside.plain);
+    append_words(out,
+                 fmt::format("Recording cost, measured: {} ({} at the median of {} steps that were recorded, {} of {} "
+                             "around them that were not)",
+                             share, ms(recorded), m.beside.recorded, ms(plain), m.beside.plain),
+                 width);
   }
   if (m.replays > m.stamped_replays) {
-    out += fmt::format("~: scaled from the {} of {} replays of graphs that were stamped in full, which cost {}",
-                       m.stamped_replays, m.replays, ms(m.stamps_ns));
-    if (m.estimated_replays > 0) out += fmt::format("; {} are taken to be as long as others", m.estimated_replays);
-    out += '\n';
+    std::string line =
+        fmt::format("~: scaled from the {} of {} replays of graphs that were stamped in full, which cost {}",
+                    m.stamped_replays, m.replays, ms(m.stamps_ns));
+    if (m.estimated_replays > 0) line += fmt::format("; {} are taken to be as long as others", m.estimated_replays);
+    append_words(out, line, width);
   }
 }
 
-void append_copies(std::string& out, const Measures& m) {
+void append_copies(std::string& out, const Measures& m, int width) {
   if (!m.has_gpu && m.copies.calls == 0) return;
   append_title(out, "GpuMemCpy Summary");
   std::vector<Cells> lines;
@@ -131,11 +136,11 @@ void append_copies(std::string& out, const Measures& m) {
   add("GpuMemcpy", m.copies);
   if (m.async_copies.calls > 0) add("  GpuMemcpyAsync", m.async_copies);
   if (m.sync_copies.calls > 0) add("  GpuMemcpySync", m.sync_copies);
-  append_table(out, lines);
+  append_table(out, std::move(lines), width);
 }
 
 // What of making programs took how long; passes one by one.
-void append_compiling(std::string& out, const Measures& m) {
+void append_compiling(std::string& out, const Measures& m, int width) {
   if (m.compiling.empty()) return;
   append_title(out, "Compile Summary");
   double all = 0;
@@ -145,21 +150,21 @@ void append_compiling(std::string& out, const Measures& m) {
     lines.push_back({one_line(part.name), fmt::format("Calls: {}", part.calls), fmt::format("Total: {}", ms(part.ns)),
                      fmt::format("Ratio: {:g}%", 100 * share(part.ns, all))});
   }
-  append_table(out, lines);
+  append_table(out, std::move(lines), width);
 }
 
 // All of each device over time, and by what for.
-void append_held(std::string& out, const std::vector<HeldOverTime>& held) {
+void append_held(std::string& out, const std::vector<HeldOverTime>& held, int width) {
   if (held.empty()) return;
   std::vector<Cells> lines{{"Held, MB", "At start", "Most", "First at", "At end"}};
   for (const HeldOverTime& one : held) {
     lines.push_back({one.is_all() ? place(one.device, one.process) : "  " + one_line(one.what), millions(one.at_start),
                      millions(one.most), ms(static_cast<double>(one.most_ns)), millions(one.at_end)});
   }
-  append_table(out, lines);
+  append_table(out, std::move(lines), width);
 }
 
-void append_instants(std::string& out, const Measures& m) {
+void append_instants(std::string& out, const Measures& m, int width) {
   if (m.instants.empty()) return;
   append_title(out, "Instants");
   std::vector<Cells> lines{{"Instant", "Calls", "First at", "Last at"}};
@@ -167,10 +172,10 @@ void append_instants(std::string& out, const Measures& m) {
     lines.push_back({one_line(one.name), fmt::format("{}", one.count), ms(static_cast<double>(one.first_ns)),
                      ms(static_cast<double>(one.last_ns))});
   }
-  append_table(out, lines);
+  append_table(out, std::move(lines), width);
 }
 
-void append_arguments(std::string& out, const Measures& m) {
+void append_arguments(std::string& out, const Measures& m, int width) {
   if (m.arguments.empty()) return;
   append_title(out, "Range Arguments");
   std::vector<Cells> lines{{"Range", "Argument", "Calls", "Min.", "Max.", "Ave.", "Total"}};
@@ -188,11 +193,11 @@ void append_arguments(std::string& out, const Measures& m) {
     lines.push_back(std::move(line));
     before = one.range;
   }
-  append_table(out, lines);
+  append_table(out, std::move(lines), width);
 }
 
 // What every program that ran holds; of its arena the largest that are there where the most is.
-void append_memory(std::string& out, const Measures& m) {
+void append_memory(std::string& out, const Measures& m, int width) {
   if (m.memory.empty() && m.held.empty()) return;
   append_title(out, "Memory Summary");
   std::vector<Cells> lines;
@@ -204,18 +209,20 @@ void append_memory(std::string& out, const Measures& m) {
                      fmt::format("{} MB", millions(memory.bytes))});
     before = &memory;
   }
-  append_table(out, lines);
-  append_held(out, m.held);
+  append_table(out, std::move(lines), width);
+  append_held(out, m.held, width);
 }
 
 // The last line: of all that there was to see, what is in the report.
-void append_records(std::string& out, const Records& r) {
-  out += fmt::format("\nRecords: {} received, {} dropped, {} without a time, {} outside of the window, {} of no op",
-                     r.received, r.dropped, r.timeless, r.outside, r.unattributed);
+void append_records(std::string& out, const Records& r, int width) {
+  std::string line =
+      fmt::format("Records: {} received, {} dropped, {} without a time, {} outside of the window, {} of no op",
+                  r.received, r.dropped, r.timeless, r.outside, r.unattributed);
   if (r.gpu_ns > 0) {
-    out += fmt::format("; {:.6g}% of the GPU's time is some op's", 100 * (1 - share(r.unattributed_ns, r.gpu_ns)));
+    line += fmt::format("; {:.6g}% of the GPU's time is some op's", 100 * (1 - share(r.unattributed_ns, r.gpu_ns)));
   }
   out += '\n';
+  append_words(out, line, width);
 }
 
 }  // namespace
@@ -224,14 +231,15 @@ std::string to_text(const Measures& m, const ReportOptions& options) {
   std::string out;
   const bool has_merged = !m.merged.empty() || options.threads == Threads::merged;
   const bool has_both = options.state == State::all && m.has_gpu;
+  const int width = options.line_width;
   append_header(out, options, has_merged);
-  append_summaries(out, m);
-  append_copies(out, m);
-  append_budgets(out, m);
-  append_compiling(out, m);
-  append_memory(out, m);
-  append_instants(out, m);
-  append_arguments(out, m);
+  append_summaries(out, m, width);
+  append_copies(out, m, width);
+  append_budgets(out, m, width);
+  append_compiling(out, m, width);
+  append_memory(out, m, width);
+  append_instants(out, m, width);
+  append_arguments(out, m, width);
   append_title(out, "Event Summary");
   append_events(out, has_merged ? m.merged : m.per_thread, options, has_both, m.limit);
   if (has_merged && !m.per_thread.empty()) {
@@ -240,7 +248,7 @@ std::string to_text(const Measures& m, const ReportOptions& options) {
     append_title(out, "Event Summary");
     append_events(out, m.per_thread, options, has_both, m.limit);
   }
-  append_records(out, m.records);
+  append_records(out, m.records, width);
   return out;
 }
 

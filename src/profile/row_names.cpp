@@ -16,12 +16,15 @@ constexpr std::string_view kCut = "...";
 
 bool starts_character(char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }
 
-// The first `count` characters of a text.
+}  // namespace
+
 std::string_view head(std::string_view text, std::size_t count) {
   std::size_t end = 0;
   while (end < text.size() && (count > 0 || !starts_character(text[end]))) count -= starts_character(text[end++]);
   return text.substr(0, end);
 }
+
+namespace {
 
 std::string_view tail(std::string_view text, std::size_t count) {
   const std::size_t all = characters(text);
@@ -77,6 +80,11 @@ class Cutter {
 };
 
 }  // namespace
+
+std::string cut_to(std::string_view text, std::size_t width) {
+  if (characters(text) <= width) return std::string(text);
+  return begun(text, width > kCut.size() ? width - kCut.size() : 0);
+}
 
 std::size_t characters(std::string_view text) {
   return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), starts_character));

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "profile/row_names.h"
 
@@ -35,8 +36,46 @@ std::vector<std::size_t> widths_of(const std::vector<Cells>& lines) {
   return widths;
 }
 
-void append_table(std::string& out, const std::vector<Cells>& lines) {
-  const std::vector<std::size_t> widths = widths_of(lines);
+void append_words(std::string& out, std::string_view line, int width) {
+  constexpr std::string_view kIndent = "  ";
+  constexpr int kLeast = 16;  // whatever the terminal is
+  const auto most = width > 0 ? static_cast<std::size_t>(std::max(width, kLeast)) : std::string::npos;
+  std::string row;
+  bool has_words = false;
+  while (!line.empty()) {
+    std::string_view word = line.substr(0, std::min(line.find(' '), line.size()));
+    line.remove_prefix(std::min(word.size() + 1, line.size()));
+    if (has_words && characters(row) + 1 + characters(word) > most) {
+      out += row + '\n';
+      row = kIndent;
+    } else if (has_words) {
+      row += ' ';
+    }
+    for (; characters(row) + characters(word) > most; row = kIndent) {  // longer than a line by itself
+      const std::string_view fits = head(word, most - characters(row));
+      out += row + std::string(fits) + '\n';
+      word.remove_prefix(fits.size());
+    }
+    row += word;
+    has_words = true;
+  }
+  out += row + '\n';
+}
+
+void append_table(std::string& out, std::vector<Cells> lines, int width) {
+  constexpr std::size_t kLeast = 10;  // of a column that is cut
+  std::vector<std::size_t> widths = widths_of(lines);
+  while (width > 0 && !widths.empty()) {
+    const std::size_t all = std::accumulate(widths.begin(), widths.end(), 2 * (widths.size() - 1));
+    const auto widest = static_cast<std::size_t>(std::ranges::max_element(widths) - widths.begin());
+    if (all <= static_cast<std::size_t>(width) || widths[widest] <= kLeast) break;
+    const std::size_t over = all - static_cast<std::size_t>(width);
+    const std::size_t left = widths[widest] > over + kLeast ? widths[widest] - over : kLeast;
+    for (Cells& cells : lines) {
+      if (widest < cells.size()) cells[widest] = cut_to(cells[widest], left);
+    }
+    widths = widths_of(lines);
+  }
   for (const Cells& cells : lines) {
     for (std::size_t c = 0; c < cells.size(); ++c) {
       const bool is_last = c + 1 == cells.size();

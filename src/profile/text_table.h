@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace paoding::profile {
@@ -19,7 +20,10 @@ inline double share(double part, double whole) { return whole > 0 ? part / whole
 using Cells = std::vector<std::string>;
 /// How wide each column is.
 std::vector<std::size_t> widths_of(const std::vector<Cells>& lines);
-/// Left-aligned columns, each as wide as its widest cell, two spaces apart.
-void append_table(std::string& out, const std::vector<Cells>& lines);
+/// A line of words: where it is longer than `width` characters and that is not 0, cut at blanks, what follows indented.
+void append_words(std::string& out, std::string_view line, int width);
+/// Left-aligned columns, each as wide as its widest cell, two spaces apart. Where lines would be longer than `width`
+/// and that is not 0, the cells of the widest columns are cut.
+void append_table(std::string& out, std::vector<Cells> lines, int width = 0);
 
 }  // namespace paoding::profile

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // paoding profile and paoding report: whole commands under the profiler, and recordings read again.
+#include <pty.h>
 #include <time.h>
 
 #include <map>
@@ -139,6 +140,63 @@ TEST_F(Profile, ReportsAllProcessesOfAProgramAtOnce) {
   const std::string line = read_file(folder_ / "all.json");
   EXPECT_EQ(count(line, "\"name\":\"process_name\""), 2);
   EXPECT_EQ(count(line, "\"cat\":\"run\""), 6);
+}
+
+// A program that has a profiler of its own goes on as if nobody looked: its report says where all is.
+TEST_F(Profile, RecordsAProgramThatProfilesItself) {
+  const std::string words = "run $D/scale.txt --random 1 --device cpu --repeat 9 --profile --profile-path $D/own.json";
+  const Ran ran = run("profile " + words);
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  const std::string elsewhere =
+      "\nNot seen: everything: `paoding profile` records this program, and its report has it\n";
+  EXPECT_EQ(count(ran.out, elsewhere), 1) << ran.out;
+  EXPECT_TRUE(has(ran.out.substr(ran.out.find(elsewhere)), "\n10 steps: p50 ")) << ran.out;
+  EXPECT_TRUE(is_json(read_file(folder_ / "own.json")));
+  // Where its own recording began first it has that, whole, and the window asked for from outside does not end it.
+  const Ran window = run("profile --steps 3:5 " + words);
+  EXPECT_NE(window.code, 0);
+  EXPECT_TRUE(has(window.out, "\n9 steps: p50 ")) << window.out;
+  EXPECT_TRUE(has(window.err,
+                  "nothing was recorded: run is no program of paoding's, or ended before it began, or recorded "
+                  "itself then"))
+      << window.err;
+}
+
+// What is on a terminal fits into its lines, and has titles in bold type.
+TEST_F(Profile, FitsATerminalAndHasColoursThereOnly) {
+  const std::string path = (folder_ / "t.paoding").string(), paoding = program().string();
+  ASSERT_EQ(run("run $D/scale.txt --random 1 --device cpu --repeat 9 --profile --profile-path $D/t.paoding").code, 0);
+  const std::string plain = run("report $D/t.paoding --kernels --rates").out;
+  EXPECT_FALSE(has(plain, "\x1b"));
+  for (const int columns : {80, 120}) {
+    winsize size = {};
+    size.ws_col = static_cast<unsigned short>(columns);
+    size.ws_row = 20;
+    int terminal = -1;
+    const pid_t child = forkpty(&terminal, nullptr, nullptr, &size);
+    if (child == 0) {
+      execl(paoding.c_str(), "paoding", "report", path.c_str(), "--kernels", "--rates", nullptr);
+      _exit(99);
+    }
+    ASSERT_GT(child, 0);
+    std::string out;
+    char piece[4096];
+    for (ssize_t bytes = 0; (bytes = read(terminal, piece, sizeof piece)) > 0;) {
+      out.append(piece, static_cast<std::size_t>(bytes));
+    }
+    close(terminal);
+    int status = 0;
+    waitpid(child, &status, 0);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << out;
+    EXPECT_TRUE(has(out, "\x1b[1m-----")) << out;
+    std::istringstream lines(out);
+    for (std::string line; std::getline(lines, line);) {
+      for (const char* order : {"\r", "\x1b[1m", "\x1b[0m"}) {
+        if (const std::size_t at = line.find(order); at != line.npos) line.erase(at, std::string(order).size());
+      }
+      EXPECT_LE(line.size(), static_cast<std::size_t>(columns)) << line;
+    }
+  }
 }
 
 TEST_F(Profile, SaysWhatIsWrong) {
