@@ -403,6 +403,7 @@ class Reader {
     if (!is_whole_) {
       trace_.add_note("the recording was never finished: " + problem_);
       if (!clock_.empty()) window_end_ = std::max(window_end_, clock_.back().ns);
+      has_window_ = has_window_ && !clock_.empty();  // what is behind the last span that is left was lost
     }
     if (has_window_) trace_.set_window(window_start_, window_end_);
     std::uint64_t broken = 0;

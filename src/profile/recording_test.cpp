@@ -247,6 +247,39 @@ TEST(Recording, IsReadUpToWhereItWasCutOff) {
   EXPECT_EQ(trace.start(4), 400);
 }
 
+// Of a file that was whole once, and says in front how long the recording was: nobody knows what was behind the cut.
+TEST(Recording, ThatWasCutOffEndsWithTheLastSpanThatIsLeft) {
+  const TemporaryFolder folder;
+  const std::string path = (folder / "whole.paoding").string();
+  Trace made;
+  made.set_window(0, 10'000'000);
+  const TrackId host = made.add_track(TrackKind::thread, "thread0");
+  std::mt19937 random(3);
+  for (int i = 0; i < 90'000; ++i) {
+    made.add({.track = host,
+              .site = made.add_site({.op = "mul", .kind = SpanKind::op}),
+              .start_ns = 100 * i,
+              .duration_ns = static_cast<std::int64_t>(random() % 100)});
+  }
+  made.finish();
+  write_recording(made, path);
+  const std::string file = slurp(path);
+  std::size_t most = 0;
+  for (std::size_t tenths = 1; tenths < 10; ++tenths) {
+    const Trace trace = read_recording_text(std::string_view(file).substr(0, tenths * file.size() / 10), "cut");
+    most = std::max(most, trace.size());
+    ASSERT_LT(trace.size(), made.size());
+    std::int64_t first = 0, last = 0;
+    for (SpanId i = 0; i < trace.size(); ++i) {
+      first = i == 0 ? trace.start(i) : std::min(first, trace.start(i));
+      last = std::max(last, trace.end(i));
+    }
+    EXPECT_EQ(trace.window_start(), first);
+    EXPECT_EQ(trace.window_end(), last);
+  }
+  EXPECT_GT(most, 0u) << "no cut left a chunk of spans";
+}
+
 TEST(Recording, OfAnyBytesIsAnErrorOrATrace) {
   const TemporaryFolder folder;
   const std::string path = (folder / "all.paoding").string();
