@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the profiler costs and how far it can be believed: benchmarks/results/profiler.json.
 
-Usage: benchmarks/profiler.py [--paoding build/paoding] [--device best] [--cases 'recording/*,span/*']
+Usage: benchmarks/profiler.py [--paoding build/paoding] [--device cuda,cpu] [--cases CASES]
                               [--json benchmarks/results/profiler.json]
 
-Costs are those of `paoding bench --filter 'recording/*,span/*'`: runs that are recorded and runs that are not take turns.
-On a GPU what stamps say of the kernels of examples/graphs/lstm.txt is set beside what CUPTI says of them: their time, and how
+Costs are those of `paoding bench`: runs that are recorded and runs that are not take turns. By default a GPU's works are run
+on it, g2p on the CPU; spans are the host's. On a GPU what stamps say of the kernels of examples/graphs/lstm.txt is set beside what CUPTI says of them: their time, and how
 long after a kernel's begin the next one begins.
 """
 import argparse
@@ -20,6 +20,12 @@ import sys
 import tempfile
 
 REPEATS = 400
+CASES = {"cuda": "recording/seq2seq*,recording/lstm*", "cpu": "recording/g2p/*,span/*"}
+
+
+def cpu_name():
+    with open("/proc/cpuinfo") as file:
+        return next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), platform.machine())
 
 
 def run(command, **more):
@@ -42,8 +48,9 @@ def recordings(rows):
     """What recording adds to each work, as shares of a run; the noise is what plain runs differ among themselves.
 
     op, phases and instances are the levels of detail. first_second_more: the same over the whole first second of a recording,
-    its start included; the first recording of a process is the most, which makes what leaves stamps.
-    window_us: what 16 runs take longer in a CuptiWindow, its ends included; the first of the process is the most.
+    its start included; the first recording of a process is the most, which makes what leaves stamps. longest_us: what the
+    longest run of that second takes longer than the longest that nobody records; start_us, end_us: of the recording.
+    window_us: what 16 runs take longer in a CuptiWindow, its ends included, behind the first of the process.
     """
     made = {}
     for name, row in rows.items():
@@ -59,9 +66,11 @@ def recordings(rows):
         first = rows.get(f"recording/{work}/first_second")
         if first:
             one["first_second_more"] = {"median": first["us"] / plain, "most": first["us_max"] / plain}
-        window = rows.get(f"recording/{work}/window")
-        if window:
-            one["window_us"] = {"median": window["us"], "least": window["us_min"], "most": window["us_max"]}
+        for how in ("longest", "start", "end", "first_window", "window"):
+            row_of = rows.get(f"recording/{work}/{how}")
+            if row_of:
+                one[how + "_us"] = {"median": row_of["us"], "least": row_of["us_min"], "most": row_of["us_max"]}
+        if f"recording/{work}/behind_window" in rows:
             one["behind_window_more"] = rows[f"recording/{work}/behind_window"]["us"] / plain
         made[work] = one
     return made
@@ -130,27 +139,30 @@ def comparison(paoding):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--paoding", default="build/paoding")
-    parser.add_argument("--device", default="best")
-    parser.add_argument("--cases", default="recording/*,span/*")
+    parser.add_argument("--device", default="cuda,cpu")
+    parser.add_argument("--cases", default="")
     parser.add_argument("--json", default="benchmarks/results/profiler.json")
     options = parser.parse_args()
-    rows = bench(options.paoding, options.device, options.cases)
     machine = run([options.paoding, "doctor"]).splitlines()
-    on_gpu = any("/in_flight/" in name for name in rows)
-    result = {
-        "date": datetime.date.today().isoformat(),
-        "command": "benchmarks/profiler.py " + " ".join(sys.argv[1:]),
-        "machine": {"host": platform.processor() or platform.machine(), "gpu": next((l.strip() for l in machine if l.strip().startswith("cuda:0")), "")},
-        "span_ns": {name.split("/")[1]: row["us"] * 1e3 for name, row in rows.items() if name.startswith("span/")},
-        "recording": recordings(rows),
-    }
-    if on_gpu:
-        result["stamps_beside_cupti"] = comparison(options.paoding)
     kept = {}
     if os.path.exists(options.json):
         with open(options.json) as file:
             kept = json.load(file)
-    kept["gpu" if on_gpu else "cpu"] = result
+    for device in options.device.split(","):
+        rows = bench(options.paoding, device, options.cases or CASES[device])
+        result = {
+            "date": datetime.date.today().isoformat(),
+            "command": "benchmarks/profiler.py " + " ".join(sys.argv[1:]),
+            "machine": {"host": f"{cpu_name()}, {os.cpu_count()} threads",
+                        "gpu": next((l.strip() for l in machine if l.strip().startswith("cuda:0")), "")},
+            "recording": recordings(rows),
+        }
+        spans = {name.split("/")[1]: row["us"] * 1e3 for name, row in rows.items() if name.startswith("span/")}
+        if spans:
+            result["span_ns"] = spans
+        if device == "cuda":
+            result["stamps_beside_cupti"] = comparison(options.paoding)
+        kept["gpu" if device == "cuda" else "cpu"] = result
     with open(options.json, "w") as file:
         json.dump(kept, file, indent=1)
         file.write("\n")

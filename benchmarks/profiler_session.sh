@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What the profiler is on a GPU, in one call: a table comes last, the rest is in OUT.
 # Usage: benchmarks/profiler_session.sh BUNDLE OUT PART..
-#   tests   recordings by stamps and by CUPTI, what kernels are called, memory over time, phases
+#   tests   recordings by stamps and by CUPTI, on memory of the caller's too, what kernels are called, memory over time, phases
 #   spans   what a span on the host costs here
 #   cost    benchmarks/profiler.py: what recordings cost runs, and stamps beside CUPTI
 #   report  an LSTM step with its kernels and the memory held, by stamps and by CUPTI
@@ -39,7 +39,7 @@ $(grep -c '^\[  FAILED .*)$' "$log") failed"
 
 row "$("$bundle/paoding" --version)" "$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader)"
 if has tests; then
-  tests tests 'ProfilerOnGpu.*:RanAs.*:HeldMemory.*:HeldBytes.*:ClockLine.*:SpanList.*:Recorder*'
+  tests tests 'ProfilerOnGpu.*:PlacedGraphOnAGpu.*:RanAs.*:HeldMemory.*:HeldBytes.*:ClockLine.*:SpanList.*:Recorder*'
 fi
 if has spans; then
   OMP_NUM_THREADS=1 timeout "$(left)" "$bundle/paoding" bench --device cpu --no-check --filter 'span/*' --json "$out/spans.json" \
@@ -52,7 +52,7 @@ for row in rows if isinstance(rows, list) else rows["rows"]:
 END
 fi
 if has cost; then
-  timeout "$(left)" python3 benchmarks/profiler.py --paoding "$bundle/paoding" --device cuda --json "$out/profiler.json" \
+  timeout "$(left)" python3 benchmarks/profiler.py --paoding "$bundle/paoding" --json "$out/profiler.json" \
     >>"$out/log.txt" 2>&1
   row cost "exit $?"
 fi

@@ -41,6 +41,15 @@ Detail detail_of(How how) {
   return how == How::instances ? Detail::instances : how == How::phases ? Detail::phases : Detail::op;
 }
 
+Samples samples_of(std::vector<double> found) {
+  std::sort(found.begin(), found.end());
+  return Samples{found[found.size() / 2], found.front(), found.back(), static_cast<int>(found.size())};
+}
+
+double us_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+}
+
 // What a run takes, or what it takes longer. Alternating, so that what drifts drifts in both.
 Samples time_recording(Program& program, How how, bool is_waited, bool on_gpu) {
   const auto time = [&] {
@@ -66,37 +75,62 @@ Samples time_recording(Program& program, How how, bool is_waited, bool on_gpu) {
     if (how == How::after) run_first();
     found.push_back((how == How::after ? time() : recorded) - plain);
   }
-  std::sort(found.begin(), found.end());
-  return Samples{found[found.size() / 2], found.front(), found.back(), kRounds};
+  return samples_of(std::move(found));
 }
 
-// What a run of a recording's first second takes longer, the recording's start among it. The first of a process is the
-// most: it makes what leaves stamps, and captures every stretch twice more.
-Samples time_first_second(Program& program) {
+// What the first second of a recording is to its program.
+struct FirstSecond {
+  Samples more;     // what a run takes longer, the recording's start among it
+  Samples longest;  // what the longest of its runs takes longer than the longest of those in front of it
+  Samples start;    // of the recording
+  Samples end;
+};
+
+// The first recording of a process is the most: it makes what leaves stamps, and captures every stretch twice more.
+FirstSecond time_first_second(Program& program) {
   constexpr int kRounds = 3;
   constexpr double kSecond = 1e6;
+  struct Runs {
+    double us = 0, longest = 0, start = 0, end = 0;
+  };
   const auto time_runs = [&](int runs, bool is_recorded) {
+    Runs made;
     const auto start = std::chrono::steady_clock::now();
     std::optional<Profiler> profiler;
     if (is_recorded) profiler.emplace();
-    for (int i = 0; i < runs; ++i) program.run(), program.wait();
-    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count() / runs;
+    made.start = us_since(start);
+    for (int i = 0; i < runs; ++i) {
+      const auto before = std::chrono::steady_clock::now();
+      program.run(), program.wait();
+      made.longest = std::max(made.longest, us_since(before));
+    }
+    made.us = us_since(start) / runs;
+    const auto over = std::chrono::steady_clock::now();
+    if (profiler) profiler->end();
+    made.end = us_since(over);
+    return made;
   };
   constexpr int kFew = 20;
   time_runs(kFew, false);
-  const int runs = std::max(kFew, static_cast<int>(kSecond / time_runs(kFew, false)));
-  std::vector<double> found;
+  const int runs = std::max(kFew, static_cast<int>(kSecond / time_runs(kFew, false).us));
+  std::vector<double> more, longest, start, end;
   for (int round = 0; round < kRounds; ++round) {
-    const double plain = time_runs(runs, false);
-    found.push_back(time_runs(runs, true) - plain);
+    const Runs plain = time_runs(runs, false), recorded = time_runs(runs, true);
+    more.push_back(recorded.us - plain.us);
+    longest.push_back(recorded.longest - plain.longest);
+    start.push_back(recorded.start), end.push_back(recorded.end);
   }
-  std::sort(found.begin(), found.end());
-  return Samples{found[found.size() / 2], found.front(), found.back(), kRounds};
+  return {samples_of(more), samples_of(longest), samples_of(start), samples_of(end)};
 }
 
-// What 16 runs take longer in a window under CUPTI, its two ends included: the first of a process at the most. Or what
-// a run takes longer in a recording behind one.
-Samples time_window(Program& program, bool is_behind) {
+// Windows under CUPTI.
+struct Windows {
+  Samples first;   // of the process: what 16 runs take longer in it, its two ends included
+  Samples later;   // the same of others
+  Samples behind;  // what a recorded run takes longer behind one
+};
+
+Windows time_windows(Program& program) {
   constexpr int kRounds = 7, kRuns = 16, kFirst = 24;
   const auto run = [&](int runs) {
     for (int i = 0; i < runs; ++i) program.run(), program.wait();
@@ -107,19 +141,19 @@ Samples time_window(Program& program, bool is_behind) {
     if (has_cupti) window.emplace();
     run(kRuns);
     window.reset();
-    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+    return us_since(start);
   };
   const auto time = [&] { return time_waiting(program, 1, {20, 20, 0}).median; };
-  std::vector<double> found;
-  for (int round = 0; round < kRounds; ++round) {
+  std::vector<double> windows, behind;
+  for (int round = 0; round <= kRounds; ++round) {
     Profiler profiler;
     run(kFirst);
-    const double before = is_behind ? time() : time_runs(false), window = time_runs(true);
-    if (is_behind) run(kFirst);
-    found.push_back((is_behind ? time() : window) - before);
+    const double before = time(), plain = time_runs(false);
+    windows.push_back(time_runs(true) - plain);
+    run(kFirst);
+    behind.push_back(time() - before);
   }
-  std::sort(found.begin(), found.end());
-  return Samples{found[found.size() / 2], found.front(), found.back(), kRounds};
+  return {samples_of({windows[0]}), samples_of({windows.begin() + 1, windows.end()}), samples_of(behind)};
 }
 
 // Rows of one work: what it takes, and what it takes longer when it is recorded.
@@ -149,8 +183,18 @@ void add_recordings(const Case& work, const std::string& name, bool is_on_gpu, C
     cases->push_back(std::move(c));
   };
   // First of all, since the first recording of a process is the most.
-  add("waited/first_second", "what a run takes longer in the first second of a recording", 0,
-      [](Program& program) { return time_first_second(program); });
+  const auto first = std::make_shared<std::optional<FirstSecond>>();
+  const auto add_first = [&](const char* of, const char* what, double goal_us, Samples FirstSecond::*part) {
+    add(of, what, goal_us, [first, part](Program& program) {
+      if (!*first) *first = time_first_second(program);
+      return (**first).*part;
+    });
+  };
+  add_first("waited/first_second", "what a run takes longer in the first second of a recording", 0, &FirstSecond::more);
+  add_first("waited/longest", "what the longest run of that second takes longer than the longest that nobody records",
+            5e3, &FirstSecond::longest);
+  add_first("waited/start", "the start of a recording", 0, &FirstSecond::start);
+  add_first("waited/end", "the end of a recording of a second", 50e3, &FirstSecond::end);
   for (const bool is_waited : {true, false}) {
     if (!is_waited && !is_on_gpu) continue;
     for (const auto& [how, of] : kHows) {
@@ -162,10 +206,18 @@ void add_recordings(const Case& work, const std::string& name, bool is_on_gpu, C
     }
   }
   if (!is_on_gpu) return;
-  add("waited/window", "what 16 runs take longer in a window under CUPTI, with its ends", 35e3,
-      [](Program& program) { return time_window(program, false); });
-  add("waited/behind_window", "what a recorded run takes longer behind a window under CUPTI", 0,
-      [](Program& program) { return time_window(program, true); });
+  const auto windows = std::make_shared<std::optional<Windows>>();
+  const auto add_window = [&](const char* of, const char* what, double goal_us, Samples Windows::*part) {
+    add(of, what, goal_us, [windows, part](Program& program) {
+      if (!*windows) *windows = time_windows(program);
+      return (**windows).*part;
+    });
+  };
+  add_window("waited/first_window", "what 16 runs take longer in the first window under CUPTI, with its ends", 60e3,
+             &Windows::first);
+  add_window("waited/window", "the same in windows behind it", 35e3, &Windows::later);
+  add_window("waited/behind_window", "what a recorded run takes longer behind a window under CUPTI", 0,
+             &Windows::behind);
 }
 
 Case span_case(bool is_on) {
