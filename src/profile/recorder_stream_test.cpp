@@ -5,7 +5,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "profile/recorder.h"
 #include "profile/recording.h"
@@ -165,13 +171,68 @@ TEST(RecorderStream, IsWholeHoweverLateItIsRead) {
   }
 }
 
+std::int64_t resident_bytes() {
+  std::int64_t pages = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> pages >> resident;
+  return resident * ::sysconf(_SC_PAGESIZE);
+}
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(__clang__)  // clang: of `make tsan`
+constexpr bool kKeepsFreedMemory = true;
+#else
+constexpr bool kKeepsFreedMemory = false;
+#endif
+
+// A soak: PAODING_SOAK_KERNELS of runs of 265 ops, with two spans of the host each.
+TEST(RecorderStream, TakesNoMoreMemoryHoweverMuchIsRecorded) {
+  const char* const wanted = std::getenv("PAODING_SOAK_KERNELS");
+  const std::int64_t kernels = wanted == nullptr ? 1'500'000 : std::atoll(wanted);
+  constexpr std::int64_t kOps = 265, kRunNs = 700'000;
+  std::vector<SiteId> ops;
+  for (int i = 0; i < kOps; ++i) {
+    ops.push_back(Recorder::add_site(
+        {.op = "op" + std::to_string(i % 20), .instance = "op" + std::to_string(i), .kind = SpanKind::kernel}));
+  }
+  const SiteId run = Recorder::add_site({.name = "run", .kind = SpanKind::run});
+  const SiteId launch = Recorder::add_site({.name = "graph launch", .kind = SpanKind::launch});
+  const std::int64_t before = resident_bytes();
+  std::int64_t most = 0;
+  Recorder::start({});
+  const TrackId stream = Recorder::gpu_track(TrackKind::stream, "stream 1", 0);
+  std::int64_t added = 0, next = steady_ns();
+  for (std::uint32_t number = 1; added < kernels; ++number) {
+    const SpanScope around(run, number);
+    { const SpanScope seen(launch, number); }
+    for (const SiteId op : ops) Recorder::add_gpu(op, number, steady_ns(), 2, stream, number);
+    added += kOps;
+    if (number % 64 == 0) most = std::max(most, resident_bytes() - before);
+    for (next += kRunNs / 4; steady_ns() < next;) {  // no faster than 1.5 M kernels a second
+    }
+  }
+  Recorded recorded = Recorder::end();
+  std::cout << added << " kernels recorded in " << static_cast<double>(most) / 1e6 << " MB\n";
+  if (kKeepsFreedMemory) GTEST_SKIP() << "NOT CHECKED: a sanitizer keeps what was freed";
+  EXPECT_LT(most, 64'000'000);
+  const Trace trace = recorded.to_trace();
+  std::int64_t on_gpu = 0;
+  for (SpanId i = 0; i < trace.size(); ++i) on_gpu += trace.on_gpu(i) ? 1 : 0;
+  std::uint64_t dropped = 0;
+  for (const Note& note : trace.notes()) dropped += note.kind == Note::Kind::dropped ? note.count : 0;
+  EXPECT_EQ(on_gpu, added);
+  EXPECT_EQ(dropped, 0u);
+}
+
 TEST(Recorder, StartsAndStopsAThousandTimes) {
   const SiteId s = site("again");
+  std::int64_t before = 0;
   for (int i = 0; i < 1000; ++i) {
+    if (i == 100) before = resident_bytes();
     Recorder::start({.state = State::cpu});
     { SpanScope span(s); }
     ASSERT_EQ(spans_of(Recorder::stop()), 1u) << i;
   }
+  if (kKeepsFreedMemory) return;
+  EXPECT_LT(resident_bytes() - before, 4'000'000) << "900 recordings left something";
 }
 
 }  // namespace
