@@ -7,7 +7,9 @@
 #include <cstdlib>
 #include <thread>
 
+#include "paoding/profile.h"
 #include "paoding/recurrent.h"
+#include "profile/trace.h"
 #include "tests/program_check.h"
 
 extern "C" const char* check_recurrent_from_c();
@@ -231,6 +233,31 @@ TEST(RecurrentInC, RunsTheKernelsOfPrograms) {
   EXPECT_TRUE(has(text, "lstm_recurrence ") && has(text, "lstm_recurrence_grad ") && has(text, "(team)")) << text;
   EXPECT_FALSE(has(text, "copy")) << text;
   pd_recurrent_destroy(plan);
+}
+
+TEST(RecurrentInC, IsSeenInRecordings) {
+  const Layer l{PD_LSTM};
+  Graph g;
+  build(g, l);
+  const pd_recurrent_layer declared = l.declared("cpu");
+  pd_recurrent_plan* plan = nullptr;
+  ASSERT_EQ(pd_recurrent_create(&declared, &plan), PD_OK) << pd_last_error();
+  Memory memory;
+  Profiler seen(State::cpu);
+  run_both_ways(l, plan, memory, to_tensors(g, make_feeds(g, 3)));
+  seen.end();
+  pd_recurrent_destroy(plan);
+  std::map<std::string, std::map<std::string, int>> ops;  // by run
+  const profile::Trace& trace = seen.trace();
+  for (profile::SpanId i = 0; i < trace.size(); ++i) {
+    if (trace.kind(i) != profile::SpanKind::op) continue;
+    ++ops[std::string(trace.name(trace.parent(i)))][std::string(trace.text(trace.site(i).op))];
+  }
+  ASSERT_EQ(ops.size(), 2u);
+  EXPECT_EQ(ops["pd_recurrent_forward"]["lstm_recurrence"], 1);
+  EXPECT_EQ(ops["pd_recurrent_forward"]["matmul"], 1);
+  EXPECT_EQ(ops["pd_recurrent_backward"]["lstm_recurrence_grad"], 1);
+  EXPECT_GE(ops["pd_recurrent_backward"]["matmul"], 2) << "gradients of x and of the weights";
 }
 
 TEST(RecurrentInC, IsUsableFromC) {
