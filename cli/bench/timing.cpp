@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/bench/timing.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -15,6 +13,7 @@
 #include "base/check.h"
 #include "cli/command.h"
 #include "cli/numbers.h"
+#include "cpu/last_cache.h"
 #include "cpu/parallel.h"
 #include "io/files.h"
 
@@ -186,7 +185,7 @@ MachineFacts machine_facts([[maybe_unused]] const Device& device) {
     }
   }
   facts.name = fmt::format("{}, {} threads", model, max_threads());
-  facts.cache_bytes = std::max<std::int64_t>(sysconf(_SC_LEVEL3_CACHE_SIZE), 1 << 20);
+  facts.cache_bytes = last_cache_bytes();
   std::ifstream memory("/proc/meminfo");
   for (std::string line; std::getline(memory, line);) {
     if (line.starts_with("MemAvailable:")) facts.free_bytes = std::atoll(line.c_str() + sizeof "MemAvailable:") * 1024;

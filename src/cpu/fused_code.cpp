@@ -67,10 +67,12 @@ class Emitter : public VectorAssembler, public FusedCode {
   Mask mask(int value) const { return {is_wide() ? 2 + register_of(value) : register_of(value)}; }
   Vector sum(std::size_t which, int part) const { return full(first_sum_ + static_cast<int>(which) * unroll_ + part); }
 
-  Address at(std::uint16_t slot, int bytes, int part) {
+  Reg64 pointer(std::uint16_t slot) const {
     const auto found = std::find(layout_.streams.begin(), layout_.streams.end(), slot);
-    const Reg64 base(kRegisters[found - layout_.streams.begin()]);
-    return ptr[base + index() * bytes + part * lanes() * bytes];
+    return Reg64(kRegisters[found - layout_.streams.begin()]);
+  }
+  Address at(std::uint16_t slot, int bytes, int part) {
+    return ptr[pointer(slot) + index() * bytes + part * lanes() * bytes];
   }
 
   // Scalars that have no register are read from the stack.
@@ -119,7 +121,18 @@ class Emitter : public VectorAssembler, public FusedCode {
     for (std::size_t which = 0; which < layout_.sums.size(); ++which) {
       for (int part = 0; part < unroll_; ++part) broadcast_literal(sum(which, part), identity(which));
     }
-    xor_(eax, eax);
+    if (streams()) {
+      Xbyak::Label unaligned;
+      are_streams_aligned();
+      mov(eax, 0);
+      jnz(unaligned, T_NEAR);
+      is_streaming_ = true;
+      loop(unroll_);
+      is_streaming_ = false;
+      L(unaligned);
+    } else {
+      xor_(eax, eax);
+    }
     loop(unroll_);
     if (unroll_ > 1) loop(1);
     write_rest();
@@ -181,6 +194,19 @@ class Emitter : public VectorAssembler, public FusedCode {
                      in_every_lane(rsp + target_place(static_cast<std::size_t>(step.target))));
   }
 
+  bool streams() const {
+    return std::ranges::any_of(run_.instructions, [](const Instruction& i) { return i.meaning.streams; });
+  }
+
+  // Zero if all that is written past the caches begins where a vector may.
+  void are_streams_aligned() {
+    xor_(eax, eax);
+    for (const Instruction& instruction : run_.instructions) {
+      if (instruction.meaning.streams) or_(rax, pointer(instruction.out));
+    }
+    test(eax, lanes() * size() - 1);
+  }
+
   // While `parts` whole vectors are left.
   void loop(int parts) {
     Xbyak::Label next, done;
@@ -220,7 +246,13 @@ class Emitter : public VectorAssembler, public FusedCode {
     const Meaning& m = instruction.meaning;
     switch (m.kind) {
       case Kind::load: load_value(m.stored, instruction.a, step.out, part, is_rest); break;
-      case Kind::store: store_value(m.stored, instruction.out, step.args[0], part, is_rest); break;
+      case Kind::store:
+        if (is_streaming_ && m.streams && !is_mask(step.args[0])) {
+          stream(at(instruction.out, size(), part), vector(step.args[0]));
+        } else {
+          store_value(m.stored, instruction.out, step.args[0], part, is_rest);
+        }
+        break;
       case Kind::convert: convert(m, step); break;
       case Kind::index: break;  // where it is compared
       case Kind::prim:
@@ -360,6 +392,7 @@ class Emitter : public VectorAssembler, public FusedCode {
   const FusedLayout& layout_;
   int vectors_;  // registers for values, sums and scalars
   int unroll_ = 1, first_sum_ = 0, first_scalar_ = 0;
+  bool is_streaming_ = false;  // in a loop whose streams are aligned
 };
 
 // All that the code depends on.
@@ -374,7 +407,8 @@ std::vector<std::uint32_t> key_of(const FusedRun& run, VectorIsa isa) {
       key.push_back(part);
     }
     for (const std::uint32_t slot : {n.out, n.a, n.b, n.c}) key.push_back(slot);
-    key.push_back(n.one_row | n.one_col << 1 | n.rows_reduced << 2 | n.cols_reduced << 3 | run.is_stored[i] << 4);
+    key.push_back(n.one_row | n.one_col << 1 | n.rows_reduced << 2 | n.cols_reduced << 3 | run.is_stored[i] << 4 |
+                  m.streams << 5);
   }
   return key;
 }

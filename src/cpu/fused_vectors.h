@@ -93,6 +93,8 @@ class VectorAssembler : public Xbyak::CodeGenerator {
   void load(Mask d, const Address& from, bool is_rest);
   void store(DType stored, const Address& to, const Vector& value, bool is_rest);
   void store(const Address& to, Mask value, bool is_rest);
+  /// Past the caches, to an address that is a multiple of a vector's bytes.
+  void stream(const Address& to, const Vector& value) { is_f32_ ? vmovntps(to, value) : vmovntpd(to, value); }
   /// d = a for elements of the rest.
   void merge_rest(const Vector& d, const Vector& a);
   /// Combines the elements into f64 in memory, one for each.

@@ -118,7 +118,8 @@ struct CpuGroupKernel::Part {
   std::vector<std::uint64_t> constants;
   void* const* pointers = nullptr;  // of the call in progress
 
-  Part(const Group& group, int threads, Sharing sharing) : nest(build_nest(group, threads, sharing)) {
+  Part(const Group& group, int threads, Sharing sharing, const std::vector<bool>& far)
+      : nest(build_nest(group, threads, sharing, far)) {
     for (std::size_t i = 0; i < group.operands(); ++i) operands.push_back(static_cast<int>(i));
     own.assign(operands.size(), nullptr);
   }
@@ -206,10 +207,10 @@ struct CpuGroupKernel::Running {
   std::vector<PageMemory> stage_values;
 };
 
-CpuGroupKernel::CpuGroupKernel(const Group& group, int threads, Sharing sharing)
+CpuGroupKernel::CpuGroupKernel(const Group& group, int threads, Sharing sharing, const std::vector<bool>& far)
     : running_(std::make_unique<Running>()) {
   std::vector<Part>& parts = running_->parts;
-  parts.emplace_back(group, threads, sharing);
+  parts.emplace_back(group, threads, sharing, far);
   if (parts[0].nest.waits) {
     // Every pass gets loops and threads of its own, and waits for the one before.
     parts.clear();
@@ -220,7 +221,12 @@ CpuGroupKernel::CpuGroupKernel(const Group& group, int threads, Sharing sharing)
       running_->stage_values.push_back(page_memory(elements * size_bytes(value.dtype)));
     }
     for (const StagePass& pass : stages.passes) {
-      Part& part = parts.emplace_back(pass.group, threads, sharing);
+      std::vector<bool> far_of_pass;
+      for (const int operand : pass.output_operands) {
+        const std::size_t o = static_cast<std::size_t>(operand) - group.loads.size();
+        far_of_pass.push_back(o < far.size() && far[o]);
+      }
+      Part& part = parts.emplace_back(pass.group, threads, sharing, far_of_pass);
       part.operands = pass.load_operands;
       part.operands.insert(part.operands.end(), pass.output_operands.begin(), pass.output_operands.end());
       for (std::size_t slot = 0; slot < part.operands.size(); ++slot) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "group/group.h"
 
@@ -18,9 +19,11 @@ enum class Sharing : std::uint8_t {
 
 class CpuGroupKernel {
  public:
-  /// Schedules `group`. threads = 0 chooses by what the group costs, at most max_threads().
+  /// Schedules `group`. threads = 0 chooses by what the group costs, at most max_threads(). `far`: per output, whether
+  /// nobody touches it again while a cache would have it, so that its stores go past them; empty: none.
   /// Error (unsupported) when the Expr applies a primitive to a dtype it does not take.
-  explicit CpuGroupKernel(const Group& group, int threads = 0, Sharing sharing = Sharing::possible);
+  explicit CpuGroupKernel(const Group& group, int threads = 0, Sharing sharing = Sharing::possible,
+                          const std::vector<bool>& far = {});
   ~CpuGroupKernel();
   CpuGroupKernel(CpuGroupKernel&&) noexcept;
   CpuGroupKernel& operator=(CpuGroupKernel&&) noexcept;

@@ -2,8 +2,6 @@
 // From a Group to a Nest: tile and loops, then phase by phase what runs there. Nothing is left for run() to decide.
 #include "cpu/group_kernel_nest.h"
 
-#include <unistd.h>
-
 #include "base/check.h"
 #include "cpu/group_kernel_phase.h"
 #include "cpu/group_kernel_stages.h"
@@ -11,14 +9,9 @@
 namespace paoding {
 namespace {
 
-std::int64_t last_level_cache_bytes() {
-  const long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
-  return bytes > 0 ? bytes : 32 << 20;
-}
-
 class NestBuilder {
  public:
-  NestBuilder(const Group& group, int threads, Sharing sharing)
+  NestBuilder(const Group& group, int threads, Sharing sharing, std::vector<bool> far)
       : group_(canonical(group)), operands_(group.operands()), pool_(&nest_, static_cast<int>(operands_)) {
     rewrite_outputs();
     std::vector<NestLoop> inner;
@@ -28,11 +21,11 @@ class NestBuilder {
     for (std::size_t i = 0; i < operands_; ++i) slots.push_back(static_cast<std::uint16_t>(i));
     for (const StageValue& value : stages.values) slots.push_back(place(value));
     move_operands();
+    if (!far.empty()) far.insert(far.begin(), operands_ - group.outputs.size(), false);
     nest_.phases.resize(stages.passes.size());
     for (std::size_t p = 0; p < stages.passes.size(); ++p) {
       nest_.phases[p].loops = inner;
-      build_phase(stages.passes[p],
-                  {&nest_, &nest_.phases[p], &pool_, slots, operands_, sharing, last_level_cache_bytes()});
+      build_phase(stages.passes[p], {&nest_, &nest_.phases[p], &pool_, slots, operands_, sharing, far});
     }
     nest_.slot_count = pool_.count();
     fuse();
@@ -154,8 +147,8 @@ class NestBuilder {
 
 }  // namespace
 
-Nest build_nest(const Group& group, int threads, Sharing sharing) {
-  return NestBuilder(group, threads, sharing).take();
+Nest build_nest(const Group& group, int threads, Sharing sharing, const std::vector<bool>& far) {
+  return NestBuilder(group, threads, sharing, far).take();
 }
 
 }  // namespace paoding

@@ -122,6 +122,7 @@ std::int64_t kept_points(const Group& group, std::uint32_t mask);
 /// The axes of the group's own reductions; 0 without any.
 std::uint32_t reduced_axes(const Group& group);
 
-Nest build_nest(const Group& group, int threads, Sharing sharing);
+/// `far`: of outputs, as CpuGroupKernel has it.
+Nest build_nest(const Group& group, int threads, Sharing sharing, const std::vector<bool>& far);
 
 }  // namespace paoding

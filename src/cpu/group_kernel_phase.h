@@ -41,7 +41,7 @@ struct PhaseSetting {
   std::vector<std::uint16_t> slots;  // of every operand, then of every stage value
   std::size_t operands = 0;          // that is, without stage values
   Sharing sharing = Sharing::possible;
-  std::int64_t streaming_bytes = 0;  // groups that move more bypass the caches with their stores
+  std::vector<bool> far;  // of every operand, or empty: nobody touches it again while a cache would have it
 };
 
 /// Fills setting.phase, and what is hoisted out of it into the nest's loops.

@@ -89,9 +89,10 @@ bool PhaseBuilder::is_in_place(std::int32_t i) const {
 
 bool PhaseBuilder::is_streamed(std::size_t o) const {
   const GroupOutput& output = group_.outputs[o];
-  return output.reduce_mask == 0 && !is_stage_value(pass_.output_operands[o]) &&
-         dense(whole(), output.strides, pass_.output_operands[o]) && compute_dtype(output.dtype) == output.dtype &&
-         tile_elements() >= 256 && group_.min_bytes() > setting_.streaming_bytes;
+  const int operand = pass_.output_operands[o];
+  return output.reduce_mask == 0 && !is_stage_value(operand) && !setting_.far.empty() &&
+         setting_.far[static_cast<std::size_t>(operand)] && dense(whole(), output.strides, operand) &&
+         compute_dtype(output.dtype) == output.dtype && tile_elements() >= 256;
 }
 
 // The output into whose memory node i is computed directly, or -1.
@@ -279,9 +280,10 @@ void PhaseBuilder::emit_output(std::size_t o) {
   nest_.streams = nest_.streams || streamed;
   const bool is_dense = dense(kind, output.strides, pass_.output_operands[o]);
   instruction.routine = find_store(output.dtype, is_dense ? Spacing::dense : Spacing::strided, streamed);
-  if (is_dense && !streamed) {
+  if (is_dense) {
     const DType compute = group_.expr.dtype_of(output.value);
-    instruction.meaning = {.kind = Meaning::Kind::store, .compute = compute, .stored = output.dtype};
+    instruction.meaning = {
+        .kind = Meaning::Kind::store, .compute = compute, .stored = output.dtype, .streams = streamed};
   }
   if (output.reduce_mask != 0) {
     list(outer_).push_back(instruction);  // its value is the same at all points that the phase's loops visit

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/env.h"
+#include "cpu/last_cache.h"
 #include "cpu/onednn.h"
 #include "cpu/parallel.h"
 #include "hwy/targets.h"
@@ -58,7 +59,7 @@ Target this_cpu() {
 #endif
   target.threads = max_threads();
   target.memory_bytes = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
-  target.last_cache_bytes = std::max<std::int64_t>(0, sysconf(_SC_LEVEL3_CACHE_SIZE));
+  target.last_cache_bytes = last_cache_bytes();
   return target;
 }
 

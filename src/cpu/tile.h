@@ -23,7 +23,7 @@ struct Meaning {
     other,
     prim,        // find_routine's, with its scalar_args
     load,        // a dense operand of `stored`
-    store,       // to a dense operand of `stored`, not streaming
+    store,       // to a dense operand of `stored`
     convert,     // to `stored`, rounded and widened back
     accumulate,  // find_accumulate's
     reduce,      // find_reduce's
@@ -35,6 +35,7 @@ struct Meaning {
   DType compute = DType::f32;  // of the arguments, for a prim of its last one
   DType stored = DType::f32;
   unsigned scalar_args = 0;
+  bool streams = false;  // a store that bypasses the caches
 
   friend bool operator==(const Meaning&, const Meaning&) = default;
 };

@@ -13,6 +13,7 @@
 #include "cpu/parallel.h"
 #include "runtime/executor.h"
 #include "runtime/independent.h"
+#include "runtime/reuse.h"
 #include "runtime/sites.h"
 
 namespace paoding {
@@ -46,6 +47,8 @@ class CpuExecutor : public Executor {
     require_threads();
     if (!arena_ || !arena_->grow(plan.arena_bytes)) arena_ = new_arena(plan.arena_bytes);
     place_slots(options.parameters);
+    unrolled_ = unroll(plan_, options.repeats);
+    far_ = far_results(unrolled_, plan.target->last_cache_bytes);
     prepare(plan.steps);
     resolve(options.repeats);
   }
@@ -272,7 +275,7 @@ class CpuExecutor : public Executor {
       CancelScope::poll();
       for (const auto* body : step.bodies()) prepare(*body);
       if (step.kind == Step::Kind::group) {
-        groups_.emplace(&step, CpuGroupKernel(canonical(step.group), 0, sharing_of(step)));
+        groups_.emplace(&step, group_kernel(step, 0));
       } else if (step.kind == Step::Kind::kernel) {
         auto kernel = prepare_kernel(*step.kernel, step.call, Device::cpu(), &cost_.notes);
         scratch_.grow(kernel->scratch_bytes());
@@ -310,8 +313,13 @@ class CpuExecutor : public Executor {
     return Sharing::none;
   }
 
+  CpuGroupKernel group_kernel(const Step& step, int threads) const {
+    const auto far = far_.find(&step);
+    return CpuGroupKernel(canonical(step.group), threads, sharing_of(step),
+                          far == far_.end() ? std::vector<bool>() : far->second);
+  }
+
   void resolve(int repeats) {
-    unrolled_ = unroll(plan_, repeats);
     std::size_t count = 0, targets = 0;
     bool has_prints = false;
     for (const Launch& launch : unrolled_) {
@@ -410,10 +418,8 @@ class CpuExecutor : public Executor {
   const CpuGroupKernel& batch_kernel(const Step* step, int threads) {
     const auto key = std::make_pair(step, threads);
     if (const auto found = batch_kernels_.find(key); found != batch_kernels_.end()) return found->second;
-    CpuGroupKernel kernel(canonical(step->group), threads, sharing_of(*step));
-    if (kernel.regions() > 1 || (kernel.threads() != threads && kernel.threads() > 1)) {
-      kernel = CpuGroupKernel(canonical(step->group), 1, sharing_of(*step));
-    }
+    CpuGroupKernel kernel = group_kernel(*step, threads);
+    if (kernel.regions() > 1 || (kernel.threads() != threads && kernel.threads() > 1)) kernel = group_kernel(*step, 1);
     return batch_kernels_.emplace(key, std::move(kernel)).first->second;
   }
 
@@ -437,6 +443,7 @@ class CpuExecutor : public Executor {
   profile::HeldBytes held_inputs_{profile::HeldFor::inputs, kHost, 0};
   std::vector<std::byte*> bases_;  // per slot
   std::vector<std::pair<std::byte*, std::int64_t>> parameters_;
+  std::map<const Step*, std::vector<bool>> far_;
   std::map<const Step*, CpuGroupKernel> groups_;
   std::map<std::pair<const Step*, int>, CpuGroupKernel> batch_kernels_;  // by their threads
   std::map<const Step*, double> costs_;
