@@ -12,6 +12,7 @@
 #include "cpu/parallel.h"
 #include "hwy/targets.h"
 #if defined(__x86_64__)
+#include <sys/syscall.h>
 #include <xbyak/xbyak_util.h>
 #endif
 
@@ -37,6 +38,15 @@ struct IsaLimit {
 };
 const IsaLimit isa_limit;
 
+#if defined(__x86_64__)
+// Linux gives a process the registers of AMX when it asks: they are large, and saved with every thread.
+bool may_use_tiles() {
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  static const bool may = syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  return may;
+}
+#endif
+
 }  // namespace
 
 Target this_cpu() {
@@ -55,7 +65,7 @@ Target this_cpu() {
   const Cpu cpu;
   const bool is_wide = target.isa == VectorIsa::avx512;
   target.has_bf16 = is_wide && cpu.has(Cpu::tAVX512_BF16);
-  target.has_amx = is_wide && cpu.has(Cpu::tAMX_TILE) && cpu.has(Cpu::tAMX_BF16);
+  target.has_amx = is_wide && cpu.has(Cpu::tAMX_TILE) && cpu.has(Cpu::tAMX_BF16) && may_use_tiles();
 #endif
   target.threads = max_threads();
   target.memory_bytes = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);

@@ -47,11 +47,11 @@ HWY_INLINE void send_back(const RecurrenceWork& w, std::int64_t t, std::int64_t 
                           const typename M::Left* d_gates) {
   constexpr std::int64_t kWidth = kParts * kUnitBlock;
   const std::int64_t H = w.hidden, first = block * kUnitBlock, count = std::min(kWidth, H - first);
-  const std::int64_t all = Cell::kGates * H, stride = RecurrenceWork::padded(M::kNumbers, all);
+  const std::int64_t all = Cell::kGates * H, stride = RecurrenceWork::stride_of(M::kNumbers, all);
   HWY_ALIGN float tile[tile_rows<M>(kParts) * kWidth];
-  for_rows(w, t, tile_rows<M>(kParts), [&](std::int64_t row, std::int64_t end_row, bool is_counted) {
+  for_rows<M>(w, t, tile_rows<M>(kParts), [&](std::int64_t row, std::int64_t end_row, bool is_counted) {
     if (!is_counted) return;
-    multiply<kParts>(end_row - row, d_gates + row * stride, stride, all, panel, tile);
+    multiply<M, kParts>(end_row - row, d_gates + row * stride, stride, all, panel, tile);
     for (std::int64_t r = row; r < end_row; ++r) {
       if (!w.counts(t, r)) continue;
       const float* products = tile + (r - row) * kWidth;
@@ -114,10 +114,11 @@ template <class Cell, class M>
 void run_backward_part(const RecurrenceWork& w, int thread, int team) {
   using T = typename M::Stored;
   const std::int64_t first_block = w.blocks() * thread / team, end_block = w.blocks() * (thread + 1) / team;
-  const std::int64_t H = w.hidden, all = Cell::kGates * H, stride = RecurrenceWork::padded(M::kNumbers, all);
-  const std::int64_t panel = stride * kUnitBlock;
+  const std::int64_t H = w.hidden, all = Cell::kGates * H, stride = RecurrenceWork::stride_of(M::kNumbers, all);
+  const std::int64_t panel = RecurrenceWork::padded(M::kNumbers, all) * kUnitBlock;
   const std::int64_t begin = std::min(first_block * kUnitBlock, H), end = std::min(end_block * kUnitBlock, H);
   T* packed = static_cast<T*>(w.packed);
+  const TileScope tiles(has_tiles<M>);
   if (packed != nullptr) {
     for_blocks<4>(first_block, end_block,
                   [&](std::int64_t block, auto parts) { pack_transposed<M, parts>(w, block, packed + block * panel); });
@@ -128,9 +129,7 @@ void run_backward_part(const RecurrenceWork& w, int thread, int team) {
   };
   start_with(static_cast<const T*>(w.dlast_h), w.d_h);
   start_with(w.dlast_c, w.c);
-  for (std::int64_t row = 0; thread == 0 && stride > all && row < w.rows; ++row) {  // what fills a row up
-    for (void* left : w.left) static_cast<typename M::Left*>(left)[row * stride + all] = {};
-  }
+  if (thread == 0) fill_rows_up<M>(w, all);
   for (std::int64_t turn = 0; turn < w.steps; ++turn) {
     const std::int64_t t = w.step_of(turn, !w.is_reverse);
     auto* d_gates = static_cast<typename M::Left*>(w.left[turn % 2]);
@@ -138,7 +137,7 @@ void run_backward_part(const RecurrenceWork& w, int thread, int team) {
       Cell::template retreat<M>(w, t, row, begin, end - begin, d_gates + row * stride + begin);
     }
     w.barrier->wait(team);
-    if constexpr (M::kNumbers != Numbers::bf16_in_pairs) {
+    if constexpr (!has_pairs<M>) {
       if (!w.is_packed) {
         send_back_few_rows<Cell, T>(w, t, begin, end, d_gates);
         continue;
@@ -158,6 +157,7 @@ void run_backward_cell(const RecurrenceWork& w, int thread, int team) {
     case Numbers::f32: return run_backward_part<Cell, Singles>(w, thread, team);
     case Numbers::bf16_as_f32: return run_backward_part<Cell, Halves>(w, thread, team);
     case Numbers::bf16_in_pairs: return run_backward_part<Cell, Pairs>(w, thread, team);
+    case Numbers::bf16_in_tiles: return run_backward_part<Cell, Tiles>(w, thread, team);
   }
 }
 

@@ -20,9 +20,6 @@ constexpr CellForm kForms[] = {{CellKind::lstm, "lstm", 4}, {CellKind::gru, "gru
 
 std::string refusal_of(const KernelCall& call, const CellForm& form, bool is_gradient) {
   const DType dtype = call.inputs[0].type.dtype;
-  const bool has_few_rows = call.inputs[is_gradient ? 1 : 0].type.shape[1] <= kFewRows;
-  if (dtype == bf16 && call.target->has_amx && !has_few_rows)
-    return "the library's products of bf16 on tiles are faster";
   if (dtype != f32 && dtype != bf16) return "not of f32 or bf16";
   if (form.cell == CellKind::lstm && call.inputs[is_gradient ? 2 : 3].type.dtype != f32) {
     return "the cell state is not f32";
@@ -48,7 +45,10 @@ class RecurrenceKernel : public PreparedKernel {
     work_.steps = steps, work_.rows = rows, work_.hidden = u.shape[0];
     const bool has_many = rows > kFewRows, is_long = steps >= kManySteps;
     const bool has_pairs = call.target->has_bf16 && multiplies_pairs() && (has_many || is_long);
-    work_.numbers = u.dtype == f32 ? Numbers::f32 : has_pairs ? Numbers::bf16_in_pairs : Numbers::bf16_as_f32;
+    work_.numbers = u.dtype == f32                     ? Numbers::f32
+                    : has_many && call.target->has_amx ? Numbers::bf16_in_tiles
+                    : has_pairs                        ? Numbers::bf16_in_pairs
+                                                       : Numbers::bf16_as_f32;
     work_.is_packed = has_many || is_long;
     for (const Layout& output : call.outputs) is_read_.push_back(output.type.shape.elements() > 0);
 
@@ -56,7 +56,9 @@ class RecurrenceKernel : public PreparedKernel {
     const std::int64_t width = RecurrenceWork::padded(work_.numbers, multiplied * work_.hidden);
     const std::int64_t packed = work_.is_packed ? units * width * form.gates / multiplied : 0;
     packed_bytes_ = (packed * size_bytes(u.dtype) + 63) / 64 * 64;
-    left_ = rows * width, state_ = rows * work_.hidden;
+    left_ = RecurrenceWork::padded_rows(work_.numbers, rows) *
+            RecurrenceWork::stride_of(work_.numbers, multiplied * work_.hidden);
+    state_ = rows * work_.hidden;
     sums_ = work_.is_packed ? 0 : rows * all;
     gates_ = all;
     constexpr std::int64_t kWorthThreads = 1 << 15;  // multiplications of a step

@@ -7,12 +7,14 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <random>
 
 #include "cpu/this_cpu.h"
 #include "ops/kernel.h"
 #include "ops/recurrence/recurrence_work.h"
 #include "tests/pass_check.h"
+#include "tests/pretend_tiles.h"
 #include "tests/program_check.h"
 
 namespace paoding::testing_program {
@@ -138,9 +140,7 @@ TEST_P(RecurrencesOnCpu, AreTheRecurrenceInBf16) {
       build(exact, c, f64, f64);
       const Feeds feeds = feeds_of(g, c, &random, bf16);
       Program program(g), reference(exact);
-      if (!this_cpu().has_amx || rows <= kFewRows) {
-        EXPECT_TRUE(has(program.plan_text(), c.op() + "_grad s")) << program.plan_text();
-      }
+      EXPECT_TRUE(has(program.plan_text(), c.op() + "_grad s")) << program.plan_text();
       const Tensors wanted = reference.run(to_tensors(exact, feeds));
       for (const auto& [name, tensor] : program.run(to_tensors(g, feeds))) {
         const Dense values = wanted.at(name).to_doubles();
@@ -188,28 +188,9 @@ TEST(RecurrenceKernelsOnCpu, BendAsTheFunctionsOfTheStandardLibrary) {
   }
 }
 
-TEST(RecurrenceKernelsOnCpu, LeaveProductsOf16BitsToTheLibraryWhereItHasTiles) {
-  const Shape gates{3, 5, 8}, state{5, 2};
-  KernelCall call{find_op("lstm_recurrence"), {{"reverse", false}, {"bias", false}}, {}, {}, {}, false, "", {}};
-  for (const Type& type : {Type{bf16, gates}, Type{bf16, {2, 8}}, Type{bf16, state}, Type{f32, state}}) {
-    call.inputs.push_back(Layout::dense(type));
-  }
-  Target target = named_target("avx512");
-  std::vector<std::string> refusals;
-  target.has_amx = true;
-  call.target = std::make_shared<const Target>(target);
-  EXPECT_EQ(choose_kernel(call, &refusals), nullptr);
-  ASSERT_EQ(refusals.size(), 1u);
-  EXPECT_TRUE(has(refusals[0], "products of bf16 on tiles are faster")) << refusals[0];
-  target.has_amx = false;
-  call.target = std::make_shared<const Target>(target);
-  EXPECT_NE(choose_kernel(call, &refusals), nullptr);
-}
-
 // Memory for the operands of a call, which is run; results follow the inputs.
 std::vector<Tensor> run_call(const char* op, Attrs attrs, const std::vector<Tensor>& inputs,
-                             const std::vector<Type>& results) {
-  Target target = named_target("avx512");
+                             const std::vector<Type>& results, const Target& target) {
   KernelCall call{find_op(op), std::move(attrs), {}, {}, {}, false, "", std::make_shared<const Target>(target)};
   std::vector<Tensor> operands = inputs;
   for (const Tensor& input : inputs) call.inputs.push_back(Layout::dense({input.dtype(), input.shape()}));
@@ -226,68 +207,107 @@ std::vector<Tensor> run_call(const char* op, Attrs attrs, const std::vector<Tens
   return {operands.begin() + static_cast<std::ptrdiff_t>(inputs.size()), operands.end()};
 }
 
+// An LSTM of bf16 and its gradient by the kernels for a target, against the composition in f64 with the same numbers.
+void check_lstm_in_bf16(std::int64_t rows, std::int64_t H, const Target& target) {
+  SCOPED_TRACE(fmt::format("{} rows, {} units", rows, H));
+  const std::int64_t T = 5;
+  const Case c{"lstm", T, rows, H};
+  Graph g;
+  build(g, c, f64, f64);
+  std::mt19937 random(3);
+  Feeds feeds = feeds_of(g, c, &random, bf16);
+  const Tensors wanted = Program(g).run(to_tensors(g, feeds));
+  const auto tensor = [&](const char* name, DType dtype, const Shape& shape) {
+    return Tensor::from(dtype, shape, feeds.at(name));
+  };
+  const Shape state{rows, H}, states{T + 1, rows, H}, gates{T, rows, 4 * H};
+  const Tensor u = tensor("u", bf16, {H, 4 * H});
+  const std::vector<Tensor> made =
+      run_call("lstm_recurrence", {{"reverse", false}, {"bias", false}},
+               {tensor("xw", bf16, gates), u, tensor("h0", bf16, state), tensor("c0", f32, state)},
+               {{bf16, states}, {f32, states}, {bf16, gates}, {bf16, state}, {f32, state}}, target);
+  expect_close("states", made[0].to_doubles(), wanted.at("states").to_doubles(), 0.02);
+  expect_close("last_c", made[4].to_doubles(), wanted.at("last_c").to_doubles(), 0.02);
+  Dense d_last_c = wanted.at("last_c").to_doubles(), d_states = feeds.at("weight");
+  for (double& value : d_last_c) value *= 2;
+  d_states.erase(d_states.begin(), d_states.begin() + rows * H);  // h0's own
+  const std::vector<Tensor> back =
+      run_call("lstm_recurrence_grad", {{"states", true}, {"last_h", false}, {"last_c", true}, {"reverse", false}},
+               {u, made[2], made[1], Tensor::from(bf16, {T, rows, H}, d_states), Tensor::from(f32, state, d_last_c)},
+               {{bf16, gates}, {bf16, {0}}, {f32, state}}, target);
+  expect_close("dxw", back[0].to_doubles(), wanted.at("dxw").to_doubles(), 0.05);
+  expect_close("dc0", back[2].to_doubles(), wanted.at("d_fourth").to_doubles(), 0.05);
+}
+
 TEST(RecurrenceKernelsOnCpu, ComputeBf16InF32WhereTheCpuHasNoPairs) {
-  for (const std::int64_t rows : {2, 9}) {
-    const std::int64_t T = 5, H = 21;
-    const Case c{"lstm", T, rows, H};
-    Graph g;  // the composition in f64, with the same numbers
-    build(g, c, f64, f64);
-    std::mt19937 random(3);
-    Feeds feeds = feeds_of(g, c, &random, bf16);
-    const Tensors wanted = Program(g).run(to_tensors(g, feeds));
-    const auto tensor = [&](const char* name, DType dtype, const Shape& shape) {
-      return Tensor::from(dtype, shape, feeds.at(name));
-    };
-    const Shape state{rows, H}, states{T + 1, rows, H}, gates{T, rows, 4 * H};
-    const Tensor u = tensor("u", bf16, {H, 4 * H});
-    const std::vector<Tensor> made =
-        run_call("lstm_recurrence", {{"reverse", false}, {"bias", false}},
-                 {tensor("xw", bf16, gates), u, tensor("h0", bf16, state), tensor("c0", f32, state)},
-                 {{bf16, states}, {f32, states}, {bf16, gates}, {bf16, state}, {f32, state}});
-    expect_close("states", made[0].to_doubles(), wanted.at("states").to_doubles(), 0.02);
-    expect_close("last_c", made[4].to_doubles(), wanted.at("last_c").to_doubles(), 0.02);
-    Dense d_last_c = wanted.at("last_c").to_doubles(), d_states = feeds.at("weight");
-    for (double& value : d_last_c) value *= 2;
-    d_states.erase(d_states.begin(), d_states.begin() + rows * H);  // h0's own
-    const std::vector<Tensor> back =
-        run_call("lstm_recurrence_grad", {{"states", true}, {"last_h", false}, {"last_c", true}, {"reverse", false}},
-                 {u, made[2], made[1], Tensor::from(bf16, {T, rows, H}, d_states), Tensor::from(f32, state, d_last_c)},
-                 {{bf16, gates}, {bf16, {0}}, {f32, state}});
-    expect_close("dxw", back[0].to_doubles(), wanted.at("dxw").to_doubles(), 0.05);
-    expect_close("dc0", back[2].to_doubles(), wanted.at("d_fourth").to_doubles(), 0.05);
+  for (const std::int64_t rows : {2, 9}) check_lstm_in_bf16(rows, 21, named_target("avx512"));
+}
+
+#if defined(__x86_64__)
+TEST(RecurrenceKernelsOnCpu, ComputeBf16InTilesWhereTheCpuHasThem) {
+  std::optional<PretendTiles> pretended;
+  if (!this_cpu().has_amx) pretended.emplace();
+  Target target = named_target("avx512");
+  target.has_amx = true;
+  for (const std::int64_t rows : {5, 16, 31, 32, 33, 50}) {
+    for (const std::int64_t hidden : {1, 21, 64, 100}) check_lstm_in_bf16(rows, hidden, target);
   }
+}
+#endif
+
+// Small integers, so that every sum is exact: multiply(rows, parts, a, stride, pairs, panel, tile).
+template <class Multiply>
+void check_products(std::int64_t rows, std::int64_t parts, std::int64_t pairs, std::int64_t rows_there,
+                    const Multiply& multiply) {
+  std::mt19937 random(5);
+  const auto small = [&] { return static_cast<float>(static_cast<int>(random() % 17) - 8); };
+  const auto bits = [](float value) { return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16); };
+  const auto number = [](std::uint16_t half) { return std::bit_cast<float>(static_cast<std::uint32_t>(half) << 16); };
+  const std::int64_t stride = 2 * pairs + 6, width = parts * kUnitBlock;
+  std::vector<std::uint16_t> a(static_cast<std::size_t>(rows_there * stride)),
+      panel(static_cast<std::size_t>(2 * pairs * width));
+  std::vector<float> wanted(static_cast<std::size_t>(rows * width)), tile(static_cast<std::size_t>(rows_there * width));
+  for (std::uint16_t& value : a) value = bits(small());
+  for (std::uint16_t& value : panel) value = bits(small());
+  for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::int64_t k = 0; k < 2 * pairs; ++k) {
+      for (std::int64_t j = 0; j < width; ++j) {
+        wanted[static_cast<std::size_t>(r * width + j)] +=
+            number(a[static_cast<std::size_t>(r * stride + k)]) *
+            number(panel[static_cast<std::size_t>((k / 2 * width + j) * 2 + k % 2)]);
+      }
+    }
+  }
+  multiply(rows, parts, a.data(), stride, pairs, panel.data(), tile.data());
+  tile.resize(wanted.size());
+  EXPECT_EQ(tile, wanted) << rows << " rows, " << parts << " parts";
 }
 
 TEST(RecurrenceKernelsOnCpu, MultiplyPairsExactly) {
   if (!multiplies_pairs()) GTEST_SKIP() << "this CPU has no products of pairs of bf16";
-  std::mt19937 random(5);
-  const auto small = [&] { return static_cast<float>(static_cast<int>(random() % 17) - 8); };
-  const auto bits = [](float value) { return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16); };
   for (std::int64_t parts = 1; parts <= 4; ++parts) {
     for (std::int64_t rows = 1; rows <= rows_in_registers(parts); ++rows) {
-      const std::int64_t pairs = 7, stride = 20, width = parts * kUnitBlock;
-      std::vector<std::uint16_t> a(static_cast<std::size_t>(rows * stride)),
-          panel(static_cast<std::size_t>(2 * pairs * width));
-      std::vector<float> wanted(static_cast<std::size_t>(rows * width)), tile(wanted.size());
-      for (std::uint16_t& value : a) value = bits(small());
-      for (std::uint16_t& value : panel) value = bits(small());
-      const auto number = [](std::uint16_t half) {
-        return std::bit_cast<float>(static_cast<std::uint32_t>(half) << 16);
-      };
-      for (std::int64_t r = 0; r < rows; ++r) {
-        for (std::int64_t k = 0; k < 2 * pairs; ++k) {
-          for (std::int64_t j = 0; j < width; ++j) {
-            wanted[static_cast<std::size_t>(r * width + j)] +=
-                number(a[static_cast<std::size_t>(r * stride + k)]) *
-                number(panel[static_cast<std::size_t>((k / 2 * width + j) * 2 + k % 2)]);
-          }
-        }
-      }
-      multiply_pairs(rows, parts, a.data(), stride, pairs, panel.data(), tile.data());
-      EXPECT_EQ(tile, wanted) << rows << " rows, " << parts << " parts";
+      check_products(rows, parts, 7, rows, multiply_pairs);
     }
   }
 }
+
+#if defined(__x86_64__)
+TEST(RecurrenceKernelsOnCpu, MultiplyTilesExactly) {
+  std::optional<PretendTiles> pretended;
+  if (!this_cpu().has_amx) pretended.emplace();
+  const TileScope tiles(true);
+  for (std::int64_t parts = 1; parts <= 4; ++parts) {
+    for (const std::int64_t rows : {1, 7, 16, 17, 31, 32}) {
+      const auto multiply = [](std::int64_t count, std::int64_t p, const std::uint16_t* a, std::int64_t stride,
+                               std::int64_t pairs, const std::uint16_t* panel,
+                               float* tile) { multiply_tiles(count, p, a, stride, 2 * pairs, panel, tile); };
+      check_products(rows, parts, 3 * kTileDepth / 2, RecurrenceWork::padded_rows(Numbers::bf16_in_tiles, rows),
+                     multiply);
+    }
+  }
+}
+#endif
 
 }  // namespace
 }  // namespace paoding::testing_program

@@ -30,14 +30,15 @@ void pack_gates(const RecurrenceWork& w, std::int64_t block, std::int64_t first_
   using T = typename M::Stored;
   const auto* u = static_cast<const T*>(w.u);
   constexpr std::int64_t G = Cell::kGates;
-  constexpr std::int64_t kDeep = M::kNumbers == Numbers::bf16_in_pairs ? 2 : 1;
+  constexpr std::int64_t kDeep = has_pairs<M> ? 2 : 1;
   const std::int64_t H = w.hidden;
   panel += first_row * kBlocks * G * kUnitBlock;
   for (std::int64_t k = first_row; k < end_row; k += kDeep) {
     for (std::int64_t part = 0; part < kBlocks * G; ++part, panel += kDeep * kUnitBlock) {
       const std::int64_t first = (block + part / G) * kUnitBlock, gate = part % G;
       const T* from = u + k * G * H + gate * H + first;
-      const std::int64_t count = std::clamp<std::int64_t>(H - first, 0, kUnitBlock), depth = std::min(kDeep, H - k);
+      const std::int64_t count = std::clamp<std::int64_t>(H - first, 0, kUnitBlock);
+      const std::int64_t depth = std::clamp<std::int64_t>(H - k, 0, kDeep);
       if (count == kUnitBlock && depth == kDeep) {
         for (std::int64_t j = 0; j < kUnitBlock; ++j) {
           for (std::int64_t i = 0; i < kDeep; ++i) panel[j * kDeep + i] = from[i * G * H + j];
@@ -66,12 +67,12 @@ template <class Cell, class M, std::int64_t kBlocks>
 HWY_INLINE void step_of_blocks(const RecurrenceWork& w, std::int64_t t, std::int64_t turn, std::int64_t block,
                                const typename M::Stored* panel) {
   constexpr std::int64_t kParts = kBlocks * Cell::kGates, kWidth = kParts * kUnitBlock;
-  const std::int64_t stride = RecurrenceWork::padded(M::kNumbers, w.hidden);
+  const std::int64_t stride = RecurrenceWork::stride_of(M::kNumbers, w.hidden);
   const auto* h = static_cast<const typename M::Left*>(w.left[turn % 2]);
   HWY_ALIGN float tile[tile_rows<M>(kParts) * kWidth];
-  for_rows(w, t, tile_rows<M>(kParts), [&](std::int64_t row, std::int64_t end_row, bool is_counted) {
+  for_rows<M>(w, t, tile_rows<M>(kParts), [&](std::int64_t row, std::int64_t end_row, bool is_counted) {
     for (std::int64_t r = row; r < end_row; ++r) ask_for_sums<Cell, M, kBlocks>(w, t, r, block);
-    if (is_counted) multiply<kParts>(end_row - row, h + row * stride, stride, w.hidden, panel, tile);
+    if (is_counted) multiply<M, kParts>(end_row - row, h + row * stride, stride, w.hidden, panel, tile);
     for (std::int64_t r = row; r < end_row; ++r) {
       for (std::int64_t b = 0; b < kBlocks; ++b) {
         const std::int64_t first = (block + b) * kUnitBlock, count = std::min(kUnitBlock, w.hidden - first);
@@ -155,24 +156,23 @@ template <class Cell, class M>
 void run_forward_part(const RecurrenceWork& w, int thread, int team) {
   using T = typename M::Stored;
   const std::int64_t first_block = w.blocks() * thread / team, end_block = w.blocks() * (thread + 1) / team;
-  const std::int64_t H = w.hidden, size = w.rows * H, stride = RecurrenceWork::padded(M::kNumbers, H);
-  const std::int64_t panel = stride * Cell::kGates * kUnitBlock;
+  const std::int64_t H = w.hidden, size = w.rows * H, stride = RecurrenceWork::stride_of(M::kNumbers, H);
+  const std::int64_t depth = RecurrenceWork::padded(M::kNumbers, H), panel = depth * Cell::kGates * kUnitBlock;
   const std::int64_t begin = std::min(first_block * kUnitBlock, H), end = std::min(end_block * kUnitBlock, H);
   T* packed = static_cast<T*>(w.packed);
+  const TileScope tiles(has_tiles<M>);
   const auto for_panels = [&](const auto& work) { for_blocks<kBlocksTogether<Cell>>(first_block, end_block, work); };
   // A few rows of u at a time, from end to end: columns block by block are a cache line of each page.
   constexpr std::int64_t kRowsTogether = 4;
-  for (std::int64_t k = 0; packed != nullptr && k < H; k += kRowsTogether) {
+  for (std::int64_t k = 0; packed != nullptr && k < depth; k += kRowsTogether) {
     for_panels([&](std::int64_t block, auto count) {
-      pack_gates<Cell, M, count>(w, block, k, std::min(k + kRowsTogether, H), packed + block * panel);
+      pack_gates<Cell, M, count>(w, block, k, std::min(k + kRowsTogether, depth), packed + block * panel);
     });
   }
   take_bias<Cell, M>(w, begin, end);
   auto* h = static_cast<typename M::Left*>(w.left[0]);
   copy_columns(w, begin, end, static_cast<const T*>(w.h0), H, h, stride);
-  for (std::int64_t row = 0; thread == 0 && stride > H && row < w.rows; ++row) {  // what fills a row up
-    for (void* left : w.left) static_cast<typename M::Left*>(left)[row * stride + H] = {};
-  }
+  if (thread == 0) fill_rows_up<M>(w, H);
   if (w.c0 != nullptr) copy_columns(w, begin, end, w.c0, w.c);
   if (w.cell == CellKind::gru) copy_columns(w, begin, end, static_cast<const T*>(w.h0), w.c);
   const std::int64_t start = (w.is_reverse ? w.steps : 0) * size;
@@ -181,7 +181,7 @@ void run_forward_part(const RecurrenceWork& w, int thread, int team) {
   w.barrier->wait(team);
   for (std::int64_t turn = 0; turn < w.steps; ++turn) {
     const std::int64_t t = w.step_of(turn, w.is_reverse);
-    if constexpr (M::kNumbers != Numbers::bf16_in_pairs) {
+    if constexpr (!has_pairs<M>) {
       if (!w.is_packed) {
         step_of_few_rows<Cell, M>(w, t, turn, begin, end);
         w.barrier->wait(team);
@@ -204,6 +204,7 @@ void run_forward_cell(const RecurrenceWork& w, int thread, int team) {
     case Numbers::f32: return run_forward_part<Cell, Singles>(w, thread, team);
     case Numbers::bf16_as_f32: return run_forward_part<Cell, Halves>(w, thread, team);
     case Numbers::bf16_in_pairs: return run_forward_part<Cell, Pairs>(w, thread, team);
+    case Numbers::bf16_in_tiles: return run_forward_part<Cell, Tiles>(w, thread, team);
   }
 }
 

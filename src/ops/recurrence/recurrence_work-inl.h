@@ -41,11 +41,23 @@ struct Pairs {
   using Left = Half;
   static constexpr Numbers kNumbers = Numbers::bf16_in_pairs;
 };
+struct Tiles {
+  using Stored = Half;
+  using Left = Half;
+  static constexpr Numbers kNumbers = Numbers::bf16_in_tiles;
+};
+
+template <class M>
+constexpr bool has_tiles = M::kNumbers == Numbers::bf16_in_tiles;
+// Two numbers below each other lie side by side in a panel, which is always packed.
+template <class M>
+constexpr bool has_pairs = M::kNumbers == Numbers::bf16_in_pairs || has_tiles<M>;
 
 // Rows whose sums are in registers: with 64 bytes 24 of 32.
 template <class M>
 constexpr std::int64_t tile_rows(std::int64_t parts) {
-  return M::kNumbers == Numbers::bf16_in_pairs || HWY_MAX_BYTES >= 64 ? rows_in_registers(parts) : 2;
+  if (has_tiles<M>) return kRowsInTiles;
+  return has_pairs<M> || HWY_MAX_BYTES >= 64 ? rows_in_registers(parts) : 2;
 }
 
 // ---- elements ----
@@ -99,7 +111,7 @@ HWY_INLINE void multiply_rows(const float* a, std::int64_t stride, std::int64_t 
 }
 
 // The same of up to tile_rows(kParts) rows; k numbers of each are multiplied.
-template <std::int64_t kParts, class T>
+template <class M, std::int64_t kParts, class T>
 HWY_INLINE void multiply(std::int64_t rows, const float* a, std::int64_t stride, std::int64_t k, const T* panel,
                          float* tile) {
   switch (rows) {
@@ -119,16 +131,20 @@ HWY_INLINE void multiply(std::int64_t rows, const float* a, std::int64_t stride,
   }
 #endif
 }
-template <std::int64_t kParts>
+template <class M, std::int64_t kParts>
 HWY_INLINE void multiply(std::int64_t rows, const Half* a, std::int64_t stride, std::int64_t k, const Half* panel,
                          float* tile) {
-  multiply_pairs(rows, kParts, a, stride, (k + 1) / 2, panel, tile);
+  if constexpr (has_tiles<M>) {
+    multiply_tiles(rows, kParts, a, stride, RecurrenceWork::padded(M::kNumbers, k), panel, tile);
+  } else {
+    multiply_pairs(rows, kParts, a, stride, (k + 1) / 2, panel, tile);
+  }
 }
 
 // Where number k of column `column` lies in a panel of `width` columns.
 template <class M>
 HWY_INLINE std::int64_t panel_at(std::int64_t k, std::int64_t column, std::int64_t width) {
-  if constexpr (M::kNumbers == Numbers::bf16_in_pairs) return (k / 2 * width + column) * 2 + k % 2;
+  if constexpr (has_pairs<M>) return (k / 2 * width + column) * 2 + k % 2;
   return k * width + column;
 }
 
@@ -145,12 +161,16 @@ HWY_INLINE void for_blocks(std::int64_t first, std::int64_t end, const Work& wor
   }
 }
 
-// Rows in parts of about the same size, at most `most`: work(first, end, whether a row of them counts).
-template <class Work>
+// Rows in parts of about the same size, but of whole tiles, at most `most`: work(first, end, whether a row of them
+// counts).
+template <class M, class Work>
 HWY_INLINE void for_rows(const RecurrenceWork& w, std::int64_t step, std::int64_t most, const Work& work) {
   const std::int64_t parts = (w.rows + most - 1) / most;
+  const auto start_of = [&](std::int64_t part) {
+    return has_tiles<M> ? std::min(part * most, w.rows) : w.rows * part / parts;
+  };
   for (std::int64_t part = 0; part < parts; ++part) {
-    const std::int64_t begin = w.rows * part / parts, end = w.rows * (part + 1) / parts;
+    const std::int64_t begin = start_of(part), end = start_of(part + 1);
     bool is_counted = false;
     for (std::int64_t row = begin; row < end; ++row) is_counted |= w.counts(step, row);
     work(begin, end, is_counted);
@@ -196,7 +216,7 @@ struct Places {
   // [B, H]
   HWY_INLINE float* state(float* values) const { return values + row * w.hidden + first; }
   HWY_INLINE typename M::Left* left(void* values) const {
-    return static_cast<typename M::Left*>(values) + row * RecurrenceWork::padded(M::kNumbers, w.hidden) + first;
+    return static_cast<typename M::Left*>(values) + row * RecurrenceWork::stride_of(M::kNumbers, w.hidden) + first;
   }
 
   const RecurrenceWork& w;
@@ -228,6 +248,16 @@ HWY_INLINE void clear_gates(const RecurrenceWork& w, std::int64_t count, typenam
     for (auto* result : results) {
       if (result != nullptr) std::fill_n(result + gate * w.hidden, count, typename M::Stored{});
     }
+  }
+}
+
+// What fills the rows of `left` up behind `count` numbers.
+template <class M>
+HWY_INLINE void fill_rows_up(const RecurrenceWork& w, std::int64_t count) {
+  const std::int64_t stride = RecurrenceWork::stride_of(M::kNumbers, count);
+  for (void* left : w.left) {
+    auto* to = static_cast<typename M::Left*>(left) + count;
+    for (std::int64_t row = 0; row < w.rows; ++row) std::fill_n(to + row * stride, stride - count, typename M::Left{});
   }
 }
 

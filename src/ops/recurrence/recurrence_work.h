@@ -12,6 +12,8 @@ class TeamBarrier;
 inline constexpr std::int64_t kUnitBlock = 16;
 /// With so few rows u is read where it lies, unless there are many steps: packing takes as long as some of them.
 inline constexpr std::int64_t kFewRows = 4, kManySteps = 16;
+/// What the CPU multiplies at a time where it has tiles: so many rows of so many bf16 each.
+inline constexpr std::int64_t kTileRows = 16, kTileDepth = 32;
 
 enum class CellKind { lstm, gru, rnn };
 
@@ -20,6 +22,7 @@ enum class Numbers {
   f32,
   bf16_as_f32,    // bf16, of which products are computed in f32
   bf16_in_pairs,  // bf16, of which the CPU multiplies two at a time
+  bf16_in_tiles,  // bf16, of which the CPU multiplies tiles of rows and columns
 };
 
 /// A run of a recurrence or of a gradient. f32, or bf16 for all but cell states. Results that nobody reads are null.
@@ -57,9 +60,24 @@ struct RecurrenceWork {
   std::int64_t blocks() const { return (hidden + kUnitBlock - 1) / kUnitBlock; }
   std::int64_t step_of(std::int64_t turn, bool is_backwards) const { return is_backwards ? steps - 1 - turn : turn; }
   bool counts(std::int64_t step, std::int64_t row) const { return lengths == nullptr || step < lengths[row]; }
-  /// Of so many numbers that are multiplied, how many lie in a row: of pairs an even count, the last 0.
+  /// Of so many numbers that are multiplied, how many lie in a row, the last ones 0: an even count of pairs, whole
+  /// tiles.
   static std::int64_t padded(Numbers numbers, std::int64_t count) {
-    return numbers == Numbers::bf16_in_pairs ? (count + 1) / 2 * 2 : count;
+    const std::int64_t unit = numbers == Numbers::bf16_in_tiles   ? kTileDepth
+                              : numbers == Numbers::bf16_in_pairs ? 2
+                                                                  : 1;
+    return (count + unit - 1) / unit * unit;
+  }
+  /// How far apart such rows begin: of tiles an odd number of cache lines, or all rows of one lay in a few sets of a
+  /// cache.
+  static std::int64_t stride_of(Numbers numbers, std::int64_t count) {
+    const std::int64_t numbers_there = padded(numbers, count);
+    const bool is_even = numbers == Numbers::bf16_in_tiles && numbers_there / kTileDepth % 2 == 0;
+    return is_even ? numbers_there + kTileDepth : numbers_there;
+  }
+  /// Of so many rows that are multiplied, how many there is memory for: whole tiles, whatever is in the last rows.
+  static std::int64_t padded_rows(Numbers numbers, std::int64_t rows) {
+    return numbers == Numbers::bf16_in_tiles ? (rows + kTileRows - 1) / kTileRows * kTileRows : rows;
   }
 };
 
@@ -76,5 +94,26 @@ bool multiplies_pairs();
 /// 2]. At most rows_in_registers(parts) rows; parts 1 to 4. Only where multiplies_pairs().
 void multiply_pairs(std::int64_t rows, std::int64_t parts, const std::uint16_t* a, std::int64_t stride,
                     std::int64_t pairs, const std::uint16_t* panel, float* tile);
+
+/// Rows that are multiplied at a time by tiles.
+inline constexpr std::int64_t kRowsInTiles = 2 * kTileRows;
+/// multiply_pairs() by tiles, of at most kRowsInTiles rows: of `a` whole tiles of rows are read, of the tile as many
+/// are written, and `depth` numbers of each row are multiplied, a multiple of kTileDepth. Only where the target has
+/// AMX, in a TileScope.
+void multiply_tiles(std::int64_t rows, std::int64_t parts, const std::uint16_t* a, std::int64_t stride,
+                    std::int64_t depth, const std::uint16_t* panel, float* tile);
+
+/// While it lives, the tiles of its thread are those of multiply_tiles(), if `is_used`; then as they were.
+class TileScope {
+ public:
+  explicit TileScope(bool is_used);
+  ~TileScope();
+  TileScope(const TileScope&) = delete;
+  TileScope& operator=(const TileScope&) = delete;
+
+ private:
+  bool is_used_;
+  alignas(64) std::uint8_t before_[64];
+};
 
 }  // namespace paoding
