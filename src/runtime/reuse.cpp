@@ -7,6 +7,9 @@
 namespace paoding {
 namespace {
 
+// A cache loses what it holds little by little, and who reads what it has lost waits, which who writes does not.
+constexpr std::int64_t kReadFrom = 2;
+
 bool is_run(const Launch& launch) { return launch.kind == Launch::Kind::run; }
 
 // How many bytes are touched in a stretch of time, each once: of every place the last touch so far counts.
@@ -75,11 +78,11 @@ std::map<const Step*, std::vector<bool>> far_results(const std::vector<Launch>& 
     const Launch& launch = launches[moment % launches.size()];
     if (!is_run(launch)) continue;
     const Step& step = *launch.step;
-    for (const Operand& operand : step.operands) {
-      const auto written = waiting.find(operand.slot);
+    for (std::size_t k = 0; k < step.operands.size(); ++k) {
+      const auto written = waiting.find(step.operands[k].slot);
       if (written == waiting.end()) continue;
       const auto& [by, result, when] = written->second;
-      if (touches.bytes_since(when) <= cache_bytes) far[by][result] = false;
+      if (touches.bytes_since(when) <= (k < step.reads ? kReadFrom : 1) * cache_bytes) far[by][result] = false;
       waiting.erase(written);
     }
     for (std::size_t k = 0; k < step.operands.size(); ++k) {

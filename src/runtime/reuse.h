@@ -11,8 +11,9 @@
 namespace paoding {
 
 /// Per group step, for each of its results: whether more than `cache_bytes` of memory are touched from the step on
-/// until somebody touches its slot, in this run or, the program being run again, in the next one; in every launch of
-/// the step. Never so where the step reads the slot too. Steps without such a result are not in it.
+/// until somebody writes its slot, or twice as many until somebody reads it, in this run or, the program being run
+/// again, in the next one; in every launch of the step. Never so where the step reads the slot too. Steps without such
+/// a result are not in it.
 std::map<const Step*, std::vector<bool>> far_results(const std::vector<Launch>& launches, std::int64_t cache_bytes);
 
 }  // namespace paoding

@@ -47,10 +47,10 @@ TEST(FarResults, AreReadLater) {
   const Step* later = launches.add(0, 3);
   for (int i = 0; i < 3; ++i) launches.add(0, 4 + i);
   launches.add(3, 7);
-  EXPECT_TRUE(launches.is_far(soon, 1'999));
-  EXPECT_FALSE(launches.is_far(soon, 2'000));
-  EXPECT_TRUE(launches.is_far(later, 4'999));
-  EXPECT_FALSE(launches.is_far(later, 5'000)) << "slot 0 four times, and four others";
+  EXPECT_TRUE(launches.is_far(soon, 999));
+  EXPECT_FALSE(launches.is_far(soon, 1'000)) << "2,000 bytes";
+  EXPECT_TRUE(launches.is_far(later, 2'499));
+  EXPECT_FALSE(launches.is_far(later, 2'500)) << "slot 0 four times, and four others: 5,000 bytes";
 }
 
 TEST(FarResults, AreNotWhatTheStepItselfReads) {
