@@ -15,6 +15,7 @@
 #include "cli/numbers.h"
 #include "cpu/last_cache.h"
 #include "cpu/parallel.h"
+#include "cpu/tile.h"
 #include "io/files.h"
 
 #if PAODING_WITH_CUDA
@@ -91,35 +92,51 @@ namespace {
 struct Part {
   std::size_t begin, end;
 };
-Part part_of(const std::vector<float>& buffer, std::int64_t begin, std::int64_t end, std::int64_t whole) {
+Part part_of(const Tensor& buffer, std::int64_t begin, std::int64_t end, std::int64_t whole) {
   const auto at = [&](std::int64_t i) {
-    return buffer.size() * static_cast<std::size_t>(i) / static_cast<std::size_t>(whole);
+    return static_cast<std::size_t>(static_cast<double>(buffer.shape().elements()) * static_cast<double>(i) /
+                                    static_cast<double>(whole));
   };
   return {at(begin), at(end)};
+}
+
+// As groups write what a cache would have lost before it is touched again.
+void copy_past_caches(float* to, const float* from, std::size_t count) {
+  static const TileRoutine stream = find_store(DType::f32, Spacing::dense, true);
+  char* const slots[] = {reinterpret_cast<char*>(to), const_cast<char*>(reinterpret_cast<const char*>(from))};
+  Instruction copied;
+  copied.out = 0, copied.a = 1;
+  stream(copied, slots, {1, static_cast<std::int64_t>(count)});
+  finish_streaming();
 }
 
 // What is updated is read and written back; of the rest as much is copied as is both read and written, and what is left
 // only read, or only written.
 struct Buffers {
-  std::vector<float> updated, read, written;
+  Tensor updated, read, written;
   float sum = 0;
 
-  void pass(int threads) {
+  void pass(int threads, bool is_cold) {
     constexpr std::int64_t kWhole = 1 << 20;
     std::vector<float> sums(static_cast<std::size_t>(threads));
+    auto *in_out = updated.data<float>(), *out = written.data<float>();
+    const float* in = read.data<float>();
     share_out(threads, kWhole, [&](std::int64_t begin, std::int64_t end, int thread) {
       const Part in_place = part_of(updated, begin, end, kWhole);
-      for (std::size_t i = in_place.begin; i < in_place.end; ++i) updated[i] += 1;
+      for (std::size_t i = in_place.begin; i < in_place.end; ++i) in_out[i] += 1;
       const Part from = part_of(read, begin, end, kWhole), to = part_of(written, begin, end, kWhole);
       const std::size_t both = std::min(from.end - from.begin, to.end - to.begin);
-      if (both > 0) std::memcpy(&written[to.begin], &read[from.begin], both * sizeof(float));
+      if (is_cold) {
+        copy_past_caches(out + to.begin, in + from.begin, both);
+      } else if (both > 0) {
+        std::memcpy(out + to.begin, in + from.begin, both * sizeof(float));
+      }
       std::array<float, 16> lanes{};  // so that the compiler may add several at once
       std::size_t i = from.begin + both;
       for (; i + lanes.size() <= from.end; i += lanes.size()) {
-        for (std::size_t k = 0; k < lanes.size(); ++k) lanes[k] += read[i + k];
+        for (std::size_t k = 0; k < lanes.size(); ++k) lanes[k] += in[i + k];
       }
-      if (to.begin + both < to.end)
-        std::memset(&written[to.begin + both], 0, (to.end - to.begin - both) * sizeof(float));
+      if (to.begin + both < to.end) std::memset(out + to.begin + both, 0, (to.end - to.begin - both) * sizeof(float));
       for (const float lane : lanes) sums[static_cast<std::size_t>(thread)] += lane;
     });
     for (const float part : sums) sum += part;
@@ -129,17 +146,16 @@ struct Buffers {
 }  // namespace
 
 Samples time_pass(double read, double written, double updated, int sets, const Effort& effort) {
-  const auto floats = [](double bytes) { return static_cast<std::size_t>(std::max(bytes, 0.0) / sizeof(float)); };
+  const auto ones = [](double bytes) {
+    return filled_tensor({f32, {static_cast<std::int64_t>(std::max(bytes, 0.0) / sizeof(float))}}, 1);
+  };
   std::vector<Buffers> all(static_cast<std::size_t>(sets));
-  for (Buffers& buffers : all) {
-    buffers.updated.assign(floats(updated), 1.0f);
-    buffers.read.assign(floats(read - updated), 1.0f);
-    buffers.written.assign(floats(written - updated), 1.0f);
-  }
+  for (Buffers& buffers : all) buffers = {ones(updated), ones(read - updated), ones(written - updated)};
+  const bool is_cold = (read + written) * sets > static_cast<double>(last_cache_bytes());
   const int threads = read + written < (1 << 18) ? 1 : max_threads();
   return time_work(
       [&] {
-        for (Buffers& buffers : all) buffers.pass(threads);
+        for (Buffers& buffers : all) buffers.pass(threads, is_cold);
       },
       sets, effort);
 }

@@ -39,7 +39,8 @@ Samples time_waiting(Program& program, double units, const Effort& effort);
 Samples time_back_to_back(Program& program, double units, const Effort& effort);
 
 /// A pass over memory by all threads of the CPU, in microseconds: so many bytes read, so many written, `updated` of
-/// both in their place; rotates among `sets` of buffers. What memory alone costs work that moves the same bytes.
+/// both in their place; rotates among `sets` of buffers, and what it copies goes past the caches where these are more
+/// than the last one holds. What memory alone costs work that moves the same bytes.
 Samples time_pass(double read, double written, double updated, int sets, const Effort& effort);
 
 /// Largest |got - expected| over the largest |expected|; infinite when anything is not finite.
