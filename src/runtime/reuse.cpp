@@ -55,6 +55,17 @@ std::int64_t most_touched(const std::vector<Launch>& launches) {
   return bytes;
 }
 
+// Per launch, whether it is in a loop whose turns follow each other by a jump: what comes next is in front of it then.
+std::vector<bool> those_that_turn(const std::vector<Launch>& launches) {
+  std::vector<bool> turn(launches.size());
+  for (std::size_t i = 0; i < launches.size(); ++i) {
+    for (const std::size_t target : launches[i].targets) {
+      for (std::size_t k = target; k <= i; ++k) turn[k] = true;
+    }
+  }
+  return turn;
+}
+
 bool reads(const Step& step, int slot) {
   return std::any_of(step.operands.begin(), step.operands.begin() + static_cast<std::ptrdiff_t>(step.reads),
                      [&](const Operand& operand) { return operand.slot == slot; });
@@ -71,6 +82,7 @@ std::map<const Step*, std::vector<bool>> far_results(const std::vector<Launch>& 
     std::size_t result, moment;
   };
   std::map<int, Written> waiting;  // by slot
+  const std::vector<bool> turns = those_that_turn(launches);
   Touches touches(2 * launches.size());
   for (std::size_t moment = 0; moment < 2 * launches.size(); ++moment) {
     const bool is_first_run = moment < launches.size();
@@ -92,7 +104,7 @@ std::map<const Step*, std::vector<bool>> far_results(const std::vector<Launch>& 
     std::vector<bool>& results = far.try_emplace(&step, step.operands.size() - step.reads, true).first->second;
     for (std::size_t k = step.reads; k < step.operands.size(); ++k) {
       const int slot = step.operands[k].slot;
-      if (reads(step, slot)) {
+      if (turns[moment] || reads(step, slot)) {
         results[k - step.reads] = false;
       } else {
         waiting.insert_or_assign(slot, Written{&step, k - step.reads, moment});

@@ -75,6 +75,17 @@ TEST(FarResults, AreFarInEveryTurnOfALoop) {
   EXPECT_TRUE(launches.is_far(each, 2'000));
 }
 
+TEST(FarResults, AreNotThoseOfLoopsThatJump) {
+  Launches launches;
+  const Step* in_front = launches.add(0, 1);
+  const Step* inside = launches.add(0, 2);
+  launches.add(0, 3);
+  launches.list.back().kind = Launch::Kind::jump;
+  launches.list.back().targets = {1};
+  EXPECT_TRUE(launches.is_far(in_front, 1'000));
+  EXPECT_FALSE(launches.is_far(inside, 1'000)) << "the next turn may be what comes next";
+}
+
 TEST(FarResults, OfAProgramAreWhatTheyWouldBeInACache) {
   const std::int64_t n = last_cache_bytes() / 8 + 37;  // of three tensors, one and a half caches
   Graph g;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The recurrences over time and their gradients on the CPU, each as one region for all steps:
 // recurrence_forward_cpu.cpp and recurrence_backward_cpu.cpp.
+#include <algorithm>
+
 #include "base/check.h"
 #include "cpu/parallel.h"
 #include "cpu/team.h"
@@ -20,6 +22,15 @@ constexpr CellForm kForms[] = {{CellKind::lstm, "lstm", 4}, {CellKind::gru, "gru
 
 std::string refusal_of(const KernelCall& call, const CellForm& form, bool is_gradient) {
   const DType dtype = call.inputs[0].type.dtype;
+  const Shape& saved = call.inputs[is_gradient ? 1 : 0].type.shape;  // steps, rows, ..
+  const std::int64_t hidden = call.inputs[is_gradient ? 0 : 1].type.shape[0];
+  // Where a step is short, what its regions cost is more than what the library's products gain.
+  constexpr std::int64_t kMostByTiles = 1 << 21;  // multiplications of a step by a thread
+  const std::int64_t multiplied = saved[1] * hidden * form.gates * hidden;
+  if (dtype == bf16 && call.target->has_amx && saved[1] > kFewRows &&
+      multiplied > kMostByTiles * std::max(call.target->threads, 1)) {
+    return "the library's products of bf16 on tiles are faster where each thread has many";
+  }
   if (dtype != f32 && dtype != bf16) return "not of f32 or bf16";
   if (form.cell == CellKind::lstm && call.inputs[is_gradient ? 2 : 3].type.dtype != f32) {
     return "the cell state is not f32";

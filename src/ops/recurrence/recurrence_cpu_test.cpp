@@ -188,6 +188,25 @@ TEST(RecurrenceKernelsOnCpu, BendAsTheFunctionsOfTheStandardLibrary) {
   }
 }
 
+TEST(RecurrenceKernelsOnCpu, LeaveLargeProductsOf16BitsToTheLibraryWhereItHasTiles) {
+  const std::int64_t B = 32, H = 512;
+  KernelCall call{find_op("lstm_recurrence"), {{"reverse", false}, {"bias", false}}, {}, {}, {}, false, "", {}};
+  for (const Type& type : {Type{bf16, {3, B, 4 * H}}, Type{bf16, {H, 4 * H}}, Type{bf16, {B, H}}, Type{f32, {B, H}}}) {
+    call.inputs.push_back(Layout::dense(type));
+  }
+  const auto refusal = [&](bool has_amx, int threads) {
+    Target target = named_target("avx512");
+    target.has_amx = has_amx, target.threads = threads;
+    call.target = std::make_shared<const Target>(target);
+    std::vector<std::string> refusals;
+    const bool is_taken = choose_kernel(call, &refusals) != nullptr;
+    return is_taken ? std::string() : refusals.at(0);
+  };
+  EXPECT_TRUE(has(refusal(true, 2), "products of bf16 on tiles are faster")) << refusal(true, 2);
+  EXPECT_EQ(refusal(true, 16), "");
+  EXPECT_EQ(refusal(false, 2), "");
+}
+
 // Memory for the operands of a call, which is run; results follow the inputs.
 std::vector<Tensor> run_call(const char* op, Attrs attrs, const std::vector<Tensor>& inputs,
                              const std::vector<Type>& results, const Target& target) {
