@@ -41,6 +41,8 @@ constexpr std::int64_t kFewRows = 64, kLongRow = 32 << 10;
 constexpr std::int64_t kMostSpreadOut = 4 << 10;  // elements of all rows
 constexpr std::int64_t kShortRow = 64;            // elements that the threads beside each other have in a step or two
 
+constexpr std::int64_t kLeastOfImage = 64 << 10;  // elements: of fewer it does not matter who makes them
+
 class Fusion {
  public:
   Fusion(Graph& graph, PassNotes& notes) : graph_(graph), notes_(notes), size_(graph.size()), units_(graph) {
@@ -68,8 +70,13 @@ class Fusion {
   }
 
   void run() {
-    for (NodeId id = 0; id < size_; ++id) {
-      for (const Ref& ref : graph_.node(id).inputs) try_merge(units_.unit_of(ref.node), units_.unit_of(id));
+    find_late();
+    for (const bool of_late : {false, true}) {
+      for (NodeId id = 0; id < size_; ++id) {
+        for (const Ref& ref : graph_.node(id).inputs) {
+          if (is_put_off(ref, id) == of_late) try_merge(units_.unit_of(ref.node), units_.unit_of(id));
+        }
+      }
     }
     for (NodeId id = 0; id < size_; ++id) merge_siblings(id);
     note_all_kept_apart();
@@ -97,6 +104,49 @@ class Fusion {
   bool is_reduction(NodeId id) const { return node(id).op->kind == OpKind::reduction; }
   bool is_fetched(NodeId id) const { return is_fetched_[static_cast<std::size_t>(id)] != 0; }
   static bool is_free(const Node& node) { return is_generated(node); }  // copied into every group that reads it
+
+  // ---- what goes to those who read it ----
+
+  // Marks what is made of one image (and of less) for one op alone, which has to wait for sums or a kernel behind the
+  // image: made where the image is made it would be written beside it.
+  void find_late() {
+    std::vector<int> waits(static_cast<std::size_t>(size_), 0);  // for how many of those, one behind the other
+    for (NodeId id = 0; id < size_; ++id) {
+      for (const Ref& ref : node(id).inputs) {
+        const bool is_awaited = is_reduction(ref.node) || node(ref.node).op->is_run_by_kernel();
+        auto& mine = waits[static_cast<std::size_t>(id)];
+        mine = std::max(mine, waits[static_cast<std::size_t>(ref.node)] + (is_awaited ? 1 : 0));
+      }
+    }
+    const auto waits_longer = [&](NodeId user, NodeId id) {
+      return waits[static_cast<std::size_t>(user)] > waits[static_cast<std::size_t>(id)];
+    };
+    is_late_.assign(static_cast<std::size_t>(size_), 0), is_stored_.assign(static_cast<std::size_t>(size_), 0);
+    for (NodeId id = size_; id-- > 0;) {
+      const auto at = static_cast<std::size_t>(id);
+      const auto& users = units_.users(id);
+      const auto is_elsewhere = [&](NodeId user) {
+        return is_late_[static_cast<std::size_t>(user)] == 0 &&
+               (!kernels_[static_cast<std::size_t>(user)].is_group || waits_longer(user, id));
+      };
+      is_stored_[at] = !kernel(id).is_group || is_fetched(id) || std::ranges::any_of(users, is_elsewhere);
+      const bool is_formula = node(id).op->kind == OpKind::formula && !is_fetched(id);
+      if (!is_formula || users.size() != 1 || node(id).types[0].shape.elements() < kLeastOfImage) continue;
+      const bool is_for_group = kernels_[static_cast<std::size_t>(users[0])].is_group;
+      is_late_[at] = is_for_group && large_inputs(id) == 1 &&
+                     (waits_longer(users[0], id) || is_late_[static_cast<std::size_t>(users[0])] != 0);
+    }
+  }
+  std::ptrdiff_t large_inputs(NodeId id) const {
+    return std::ranges::count_if(inputs(id), [&](const Ref& ref) {
+      return graph_.type(ref).shape.elements() == node(id).types[0].shape.elements();
+    });
+  }
+  bool is_put_off(const Ref& read, NodeId id) const {
+    const auto from = static_cast<std::size_t>(read.node);
+    return is_late_[static_cast<std::size_t>(id)] != 0 && is_late_[from] == 0 && is_stored_[from] != 0 &&
+           graph_.type(read).shape.elements() == node(id).types[0].shape.elements();
+  }
 
   void merge_siblings(NodeId id) {
     const auto& users = units_.users(id);
@@ -350,6 +400,7 @@ class Fusion {
   ContractedGraph units_;
   std::vector<Kernel> kernels_;  // per unit
   std::vector<char> is_fetched_;
+  std::vector<char> is_late_, is_stored_;                          // per node: find_late
   std::vector<std::vector<Ref>> inputs_;                           // of nodes that groups compute
   std::vector<int> users_inside_;                                  // per node, while two units are looked at
   std::map<std::pair<std::string, std::string>, int> kept_apart_;  // by their labels

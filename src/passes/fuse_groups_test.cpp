@@ -313,6 +313,26 @@ TEST(FuseGroups, TakesUnderASecondForFiveThousandOps) {
   }
 }
 
+// dx = g a + x sum(g x): g is written for who adds it up and for who reads it later, so g a, which waits for the sum,
+// is made where dx is, and not written beside g.
+TEST(FuseGroups, LeavesWhatWaitsForASumToItsReader) {
+  Graph g;
+  const Shape image{64, 32, 64};
+  const Value x = g.input("x", f32, image), given = g.input("g", f32, image), a = g.input("a", f32, {32, 1});
+  const Value masked = select(greater(x, full(g, {}, 0, f32)), given, full(g, {}, 0, f32));
+  const Value scaled = masked * a * 2.0;
+  const Value total = sum(masked * x, Ints{0, 2}, true);
+  g.fetch("dx", scaled + x * total);
+  g.fetch("masked", masked);
+  run_and_compare(g, {fuse_groups});
+  int images = 0;
+  for (NodeId id = 0; id < g.size(); ++id) {
+    if (g.node(id).op->name != "group") continue;
+    for (const Type& type : g.node(id).types) images += type.shape == image ? 1 : 0;
+  }
+  EXPECT_EQ(images, 2) << to_text(g);
+}
+
 // One kernel for all took minutes to make, and had no place for 2^16 operands.
 TEST(FuseGroups, SplitsASumOfThousands) {
   Graph g;
