@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions of one tap on the GPU as products of cuBLASLt: where channels lie innermost a pixel is a row of a
-// matrix, and the weights [O, C, 1, 1] are one as they are. In 16 bits, whose products are Hopper's wgmma there.
+// matrix, and the weights [O, C, 1, 1] are one as they are. Its products of 16 bits and in TF32 are Hopper's wgmma
+// there, and long ones of few pixels are cut along the channels, which tiles of our own are not.
 #include <algorithm>
 #include <limits>
 
@@ -13,7 +14,8 @@ namespace paoding {
 namespace {
 
 constexpr std::int64_t kWorkspace = std::int64_t{32} << 20;  // what cuBLAS itself takes on Hopper
-constexpr std::int64_t kLeastPixels = 1024;                  // for fewer, tiles of our own fill the chip better
+// For fewer, tiles of our own fill the chip as well; in f32 they are slow, and are not cut along the channels.
+constexpr std::int64_t kLeastPixels = 1024, kLeastPixelsOfF32 = 64;
 
 std::string rows_refusal(const Layout& image, const char* name) {
   const auto& strides = image.strides;
@@ -26,7 +28,8 @@ std::string rows_refusal(const Layout& image, const char* name) {
 
 std::string refusal(const KernelCall& call) {
   const ConvShape shape(call);
-  if (shape.dtype != DType::bf16 && shape.dtype != DType::f16) return "not 16 bits";
+  const std::int64_t size = size_bytes(shape.dtype), whole = 16 / size;  // elements of 16 bytes
+  if (size > 4) return "f64";
   if (shape.is_empty()) return "an extent is 0";
   if (shape.groups > 1) return fmt::format("{} groups", shape.groups);
   for (const WindowAxis& axis : shape.axes) {
@@ -34,19 +37,20 @@ std::string refusal(const KernelCall& call) {
     if (axis.stride != 1 || axis.outputs != axis.size || axis.before != 0) return "a stride or padding";
   }
   const std::int64_t pixels = shape.batch * shape.axes[0].size * shape.axes[1].size;
-  if (pixels < kLeastPixels) return fmt::format("{} pixels, fewer than {}", pixels, kLeastPixels);
+  const std::int64_t least = size == 2 ? kLeastPixels : kLeastPixelsOfF32;
+  if (pixels < least) return fmt::format("{} pixels, fewer than {}", pixels, least);
   if (pixels > std::numeric_limits<std::int32_t>::max()) return fmt::format("{} pixels, 2^31 or more", pixels);
-  if (shape.channels % 8 != 0 || shape.outputs % 8 != 0) {
-    return fmt::format("{} channels in and {} out, needed multiples of 8", shape.channels, shape.outputs);
+  if (shape.channels % whole != 0 || shape.outputs % whole != 0) {
+    return fmt::format("{} channels in and {} out, needed multiples of {}", shape.channels, shape.outputs, whole);
   }
   for (const auto& [image, name] : {std::pair{&shape.x, "x"}, {&shape.y, "y"}}) {
     if (std::string why = rows_refusal(*image, name); !why.empty()) return why;
-    if (image->strides[3] % 8 != 0) return fmt::format("pixels of {} do not begin at multiples of 16 bytes", name);
+    if (image->strides[3] % whole != 0) return fmt::format("pixels of {} do not begin at multiples of 16 bytes", name);
   }
   if (std::ranges::any_of(call.alignments, [](std::int64_t bytes) { return bytes % 16 != 0; })) {
     return "an address is not a multiple of 16 bytes";
   }
-  if (shape.w.strides[1] != 1 || shape.w.strides[0] % 8 != 0) return "the weights' rows do not lie side by side";
+  if (shape.w.strides[1] != 1 || shape.w.strides[0] % whole != 0) return "the weights' rows do not lie side by side";
   if (std::string why = shape.added_refusal(); !why.empty()) return why;
   if (shape.has_bias && shape.outputs > 1 && shape.bias.strides[0] != 1) return "the bias does not lie side by side";
   return "";
@@ -56,6 +60,7 @@ gpu::MatmulSpec spec_of(const KernelCall& call) {
   const ConvShape shape(call);
   const std::int64_t pixels = shape.batch * shape.axes[0].size * shape.axes[1].size;
   gpu::MatmulSpec spec;
+  if (shape.dtype == DType::f32 && call.allow_tf32) spec.precision = gpu::MatmulPrecision::tf32;
   spec.a_dtype = spec.b_dtype = shape.dtype, spec.c_dtype = call.outputs[0].type.dtype;
   switch (shape.kind) {
     case ConvKind::forward:  // y = x w^T
