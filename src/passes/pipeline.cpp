@@ -88,6 +88,10 @@ const std::vector<Pass>& pipeline() {
       {"fuse_groups", "elementwise ops and reductions that share an iteration space become one kernel", fuse_groups},
       {"pack_weights", "weights that products of a loop read again and again lie as those want them; no other op could",
        pack_weights},
+      {"derive_once",
+       "what follows from parameters alone is made when they change, where a program only reads them; the program does "
+       "it",
+       leave_alone},
       {"choose_layouts",
        "images lie with their channels innermost between convolutions, so that nothing is converted; the planner does "
        "it",

@@ -42,7 +42,7 @@ int NameIndex::at(std::string_view name, const char* what) const {
   return it->second;
 }
 
-CompiledPlan compile_plan(const Graph& source, const CompileOptions& options, TargetPtr target) {
+CompiledPlan compile_plan(const Graph& source, const CompileOptions& options, TargetPtr target, Derive derive) {
   if (options.precision != f32 && options.precision != bf16 && options.precision != f16) {
     fail(ErrorKind::argument, "compile: precision is {}; it must be f32, bf16 or f16", to_string(options.precision));
   }
@@ -85,19 +85,21 @@ CompiledPlan compile_plan(const Graph& source, const CompileOptions& options, Ta
   plan_options.choose_layouts = does("choose_layouts");
   plan_options.alias_views = does("alias_views");
   if (target->is_gpu()) plan_options.lower = [&](Step& step) { return lower_for_gpu(step, *target); };
+  if (derive == Derive::once && does("derive_once")) compiled.derived = take_derived(&graph, *target);
+  if (compiled.derived.graph != nullptr) compiled.derived_plan = make_plan(*compiled.derived.graph, plan_options);
   compiled.plan = make_plan(graph, plan_options);
   record("plan");
   return compiled;
 }
 
-CompiledPlan compile_timed(const Graph& graph, const CompileOptions& options, const TargetPtr& target) {
+CompiledPlan compile_timed(const Graph& graph, const CompileOptions& options, const TargetPtr& target, Derive derive) {
   std::vector<std::string> timed;
   if (options.tune && target->is_gpu()) {
     CompileOptions unseen = options;
     unseen.after_pass = {};  // it sees the graph that is run
     timed = time_choices(compile_plan(graph, unseen, target).plan, options.device);
   }
-  CompiledPlan compiled = compile_plan(graph, options, target);
+  CompiledPlan compiled = compile_plan(graph, options, target, derive);
   compiled.plan.notes.insert(compiled.plan.notes.begin(), timed.begin(), timed.end());
   return compiled;
 }

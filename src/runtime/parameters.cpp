@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parameters: made with a graph's first values, set and read by the host.
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/one_line.h"
+#include "runtime/compile.h"
 #include "runtime/parameter_store.h"
 
 namespace paoding {
@@ -62,6 +64,47 @@ Parameters::Store& Parameters::store() const {
   return *store_;
 }
 
+PlannedParameters Parameters::Store::find(const Plan& plan, CompiledPlan* compiled, const CompileOptions& options) {
+  if (!(device == options.device)) {
+    fail(ErrorKind::argument, "compile: the Parameters are on {}, the program on {}", to_string(device),
+         to_string(options.device));
+  }
+  PlannedParameters found;
+  Graph& graph = *compiled->graph;
+  const auto& of_derived = compiled->derived.names;
+  for (const auto& [name, unused] : plan.parameters) {
+    if (std::ranges::find(of_derived, name) != of_derived.end()) {
+      found.addresses.push_back(nullptr);  // below, when all that it is made of is there
+      continue;
+    }
+    const Type& needed = graph.find(name).type();
+    if (const auto of = compiled->shadows.find(name); of != compiled->shadows.end()) {
+      found.shadows.push_back(&shadows.at(name, of->second, needed, device));
+      found.addresses.push_back(found.shadows.back()->buffer->address());
+      continue;
+    }
+    if (graph.role(name) == ParameterRole::random && !has(name)) {
+      const Initializer& initial = graph.initializers().at(name);
+      add(name, needed, ParameterRole::random, first_value(initial, name, needed));
+    }
+    const Entry& entry = at(name);
+    if (!(entry.type == needed)) {
+      fail(entry.type.dtype == needed.dtype ? ErrorKind::shape : ErrorKind::dtype,
+           "compile: parameter '{}' is {} in the graph, but {} in the Parameters", one_line(name), to_string(needed),
+           to_string(entry.type));
+    }
+    found.addresses.push_back(entry.buffer->address());
+  }
+  if (of_derived.empty()) return found;
+  found.derived = &derive(compiled, options);
+  for (std::size_t i = 0; i < plan.parameters.size(); ++i) {
+    const std::string& name = plan.parameters[i].first;
+    const bool is_derived = std::ranges::find(of_derived, name) != of_derived.end();
+    if (is_derived) found.addresses[i] = found.derived->buffers.at(name)->address();
+  }
+  return found;
+}
+
 const Device& Parameters::device() const { return store().device; }
 std::vector<std::string> Parameters::names() const {
   const std::lock_guard lock(store().adding);
@@ -111,6 +154,7 @@ void Parameters::set(std::string_view name, const Tensor& tensor) {
   store_->finish_runs(true);
   entry.buffer->write(tensor);
   store_->shadows.outdate(name);
+  ++store_->derived.written;
 }
 
 Tensor Parameters::get(std::string_view name) const {

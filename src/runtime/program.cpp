@@ -78,6 +78,7 @@ struct alignas(64) Program::Compiled {
   std::size_t set_count = 0;
   std::vector<Shadow*> shadows;                          // that it reads
   Shadows::Outdated outdated;                            // shadows, when it has run
+  Derived* derived = nullptr;                            // what it reads of that
   std::unique_lock<std::shared_mutex>* alone = nullptr;  // of the store, while a run that writes has it
 
   // A call of the program. A callback may destroy that: what it was goes when the call is over.
@@ -152,15 +153,21 @@ struct alignas(64) Program::Compiled {
       run_on_device(run);
     } catch (...) {
       alone = nullptr;
-      outdated.mark(parameters->shadows);
+      outdate();
       throw;
     }
     alone = nullptr;
+    outdate();
+  }
+
+  void outdate() {
     outdated.mark(parameters->shadows);
+    ++parameters->derived.written;
   }
 
   void run_on_device(std::uint32_t run) {
     if (!shadows.empty()) parameters->refresh(shadows);
+    if (derived != nullptr) parameters->refresh(*derived);
     come_behind_others();
     executor->run(run);
   }
@@ -408,7 +415,10 @@ Program Program::compile(const Graph& source) const {
   made->parameters = like.parameters;
   const CompileOptions& options = made->options;
 
-  CompiledPlan compiled = compile_timed(source, options, target_of(options.device));
+  // Who looks at every step sees all of them in every run.
+  const bool derives = made->parameters && options.execution == Execution::captured;
+  CompiledPlan compiled =
+      compile_timed(source, options, target_of(options.device), derives ? Derive::once : Derive::in_every_run);
   const std::unique_ptr<Graph>& graph = compiled.graph;
   made->writes_parameters = !graph->assigns().empty();
   std::set<std::string> written;
@@ -435,32 +445,14 @@ Program Program::compile(const Graph& source) const {
   executor_options.graph_bytes = options.graph_bytes;
   if (like.executor) executor_options.arena = like.executor->arena();
   if (made->parameters && !made->plan.parameters.empty()) executor_options.failure = made->parameters->failure;
-  for (const auto& [name, unused] : made->plan.parameters) {
+  if (!made->plan.parameters.empty()) {
     if (!made->parameters) {
-      fail(ErrorKind::argument, "compile: the graph has parameter '{}', but no Parameters were given", one_line(name));
+      fail(ErrorKind::argument, "compile: the graph has parameter '{}', but no Parameters were given",
+           one_line(made->plan.parameters[0].first));
     }
-    if (!(made->parameters->device == options.device)) {
-      fail(ErrorKind::argument, "compile: the Parameters are on {}, the program on {}",
-           to_string(made->parameters->device), to_string(options.device));
-    }
-    const Type& needed = graph->find(name).type();
-    if (const auto of = compiled.shadows.find(name); of != compiled.shadows.end()) {
-      Shadow& shadow = made->parameters->shadows.at(name, of->second, needed, options.device);
-      made->shadows.push_back(&shadow);
-      executor_options.parameters.push_back(shadow.buffer->address());
-      continue;
-    }
-    if (graph->role(name) == ParameterRole::random && !made->parameters->has(name)) {
-      const Initializer& initial = graph->initializers().at(name);
-      made->parameters->add(name, needed, ParameterRole::random, made->parameters->first_value(initial, name, needed));
-    }
-    const Parameters::Store::Entry& entry = made->parameters->at(name);
-    if (!(entry.type == needed)) {
-      fail(entry.type.dtype == needed.dtype ? ErrorKind::shape : ErrorKind::dtype,
-           "compile: parameter '{}' is {} in the graph, but {} in the Parameters", one_line(name), to_string(needed),
-           to_string(entry.type));
-    }
-    executor_options.parameters.push_back(entry.buffer->address());
+    PlannedParameters found = made->parameters->find(made->plan, &compiled, options);
+    executor_options.parameters = std::move(found.addresses);
+    made->shadows = std::move(found.shadows), made->derived = found.derived;
   }
   {
     static const profile::SiteId kernels =

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/derived.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "group/lower.h"
+#include "paoding/op.h"
+#include "paoding/ops.h"
+#include "runtime/compile.h"
+#include "runtime/parameter_store.h"
+
+namespace paoding {
+namespace {
+
+// Of what it is made of: what is much larger had better be made where it is read.
+constexpr std::int64_t kMostGrowth = 2, kSmall = 4 << 10;  // times, bytes
+// [O, C, KH, KW] as [O, KH, KW, C], and back.
+constexpr std::array<std::int64_t, 4> kChannelsInside{0, 2, 3, 1}, kChannelsBeforePixels{0, 3, 1, 2};
+
+class Taking {
+ public:
+  Taking(Graph* graph, const Target& target) : graph_(*graph), target_(target) {}
+
+  DerivedPart run() {
+    DerivedPart part;
+    if (graph_.inputs().empty() || !graph_.assigns().empty()) return part;
+    find_derived();
+    find_wanted();
+    if (wanted_.empty() && packed_.empty()) return part;
+    part.graph = std::make_unique<Graph>();
+    std::map<Ref, Ref> replaced;
+    for (const Ref ref : wanted_) {
+      replaced[ref] = kept(part.graph->value(copied(ref, part.graph.get())), &part).ref();
+    }
+    for (const auto& [ref, readers] : packed_) {
+      const Value made = part.graph->value(copied(ref, part.graph.get()));
+      const Value there = transpose(kept(transpose(made, kChannelsInside), &part), kChannelsBeforePixels);
+      for (const NodeId id : readers) graph_.mutable_node(id).inputs[1] = there.ref();
+    }
+    graph_.replace(replaced);
+    graph_.compact();
+    return part;
+  }
+
+ private:
+  // A parameter that the part gives this value.
+  Value kept(const Value& made, DerivedPart* part) {
+    std::string name = fmt::format("derived/{}", part->names.size());
+    while (graph_.find(name).valid()) name += "_";
+    part->graph->assign(part->graph->parameter(name, made.dtype(), made.shape()), made);
+    part->names.push_back(name);
+    return graph_.parameter(name, made.dtype(), made.shape());
+  }
+
+  // Kernels for convolutions of 16 bits on a GPU would put weights in this order in every run.
+  bool packs_weights(const Node& node) const {
+    const std::string& op = node.op->name;
+    if (!target_.is_gpu() || (op != "conv2d" && op != "conv2d_bias" && op != "conv2d_add")) return false;
+    const Type& weights = graph_.type(node.inputs[1]);
+    const bool has_taps = weights.shape[2] * weights.shape[3] > 1 && weights.shape[1] > 1;
+    return has_taps && size_bytes(weights.dtype) == 2 && node.attrs.get_int("groups") == 1;
+  }
+
+  enum class Kind : std::uint8_t { fed, free, parameter, view, computed };  // free: it follows from nothing
+
+  Kind kind(NodeId id) const { return kinds_[static_cast<std::size_t>(id)]; }
+  bool is_derived(NodeId id) const { return kind(id) >= Kind::parameter; }
+
+  static bool is_pure(const Node& node) {
+    if (has_effect(node) || node.placement != Placement::any) return false;
+    if (!node.bodies.empty() && node.op->name != "group") return false;
+    return is_groupable(node) || node.op->kind == OpKind::view || node.op->kind == OpKind::kernel;
+  }
+
+  void find_derived() {
+    std::vector<std::int64_t> source_bytes;  // per node: of the parameters that it is made of
+    for (NodeId id = 0; id < graph_.size(); ++id) {
+      const Node& node = graph_.node(id);
+      std::int64_t bytes = node.op->name == "parameter" ? size_bytes(node.types[0]) : 0;
+      Kind made = node.op->name == "parameter"                        ? Kind::parameter
+                  : is_generated(node) || node.op->name == "constant" ? Kind::free
+                  : node.op->is(OpRole::source) || !is_pure(node)     ? Kind::fed
+                  : node.op->kind == OpKind::view                     ? Kind::view
+                                                                      : Kind::computed;
+      if (made == Kind::view || made == Kind::computed) {
+        bool is_of_parameters = false;
+        for (const Ref& ref : node.inputs) {
+          if (kind(ref.node) == Kind::fed) made = Kind::fed;
+          is_of_parameters |= is_derived(ref.node);
+          bytes += source_bytes[static_cast<std::size_t>(ref.node)];
+        }
+        std::int64_t size = 0;
+        for (const Type& type : node.types) size += size_bytes(type);
+        if (!is_of_parameters || size > std::max(kMostGrowth * bytes, kSmall)) made = Kind::fed;
+      }
+      kinds_.push_back(made), source_bytes.push_back(bytes);
+    }
+  }
+
+  // Computed values that the rest reads, through views or not.
+  void find_wanted() {
+    std::set<NodeId> views;
+    const auto want = [&](Ref ref, const auto& again) -> void {
+      if (kind(ref.node) == Kind::computed) {
+        if (seen_.insert(ref).second) wanted_.push_back(ref);
+      } else if (kind(ref.node) == Kind::view && views.insert(ref.node).second) {
+        for (const Ref& source : graph_.node(ref.node).inputs) again(source, again);
+      }
+    };
+    for (NodeId id = 0; id < graph_.size(); ++id) {
+      if (kind(id) != Kind::fed) continue;
+      const Node& node = graph_.node(id);
+      for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+        if (i == 1 && is_derived(node.inputs[i].node) && packs_weights(node)) {
+          packed_[node.inputs[i]].push_back(id);
+        } else {
+          want(node.inputs[i], want);
+        }
+      }
+    }
+    for (const Graph::Fetch& fetch : graph_.fetches()) want(fetch.ref, want);
+  }
+
+  // With all that it is made of; inputs stand before it, so that nothing is deep.
+  Ref copied(Ref wanted, Graph* to) {
+    std::vector<NodeId> open{wanted.node};
+    std::set<NodeId> needed;
+    while (!open.empty()) {
+      const NodeId id = open.back();
+      open.pop_back();
+      if (copies_.contains(id) || !needed.insert(id).second) continue;
+      for (const Ref& ref : graph_.node(id).inputs) open.push_back(ref.node);
+    }
+    for (const NodeId id : needed) {
+      const Node& node = graph_.node(id);
+      if (kind(id) == Kind::parameter) {
+        copies_[id] = to->parameter(node.name.str(), node.types[0].dtype, node.types[0].shape).ref().node;
+        continue;
+      }
+      Node copy = node;
+      for (Ref& ref : copy.inputs) ref.node = copies_.at(ref.node);
+      for (auto& body : copy.bodies) body = body->clone();
+      copies_[id] = to->add(std::move(copy));
+    }
+    return {copies_.at(wanted.node), wanted.output};
+  }
+
+  Graph& graph_;
+  const Target& target_;
+  std::vector<Kind> kinds_;  // per node
+  std::vector<Ref> wanted_;
+  std::set<Ref> seen_;
+  std::map<Ref, std::vector<NodeId>> packed_;  // weights, and the convolutions that read them with channels inside
+  std::map<NodeId, NodeId> copies_;
+};
+
+}  // namespace
+
+DerivedPart take_derived(Graph* graph, const Target& target) { return Taking(graph, target).run(); }
+
+Derived& DerivedValues::at(const std::string& text) {
+  const std::lock_guard lock(mutex_);
+  auto& found = all_[text];
+  if (found == nullptr) found = std::make_unique<Derived>();
+  return *found;
+}
+
+Derived& Parameters::Store::derive(CompiledPlan* compiled, const CompileOptions& options) {
+  DerivedPart& part = compiled->derived;
+  // Names aside, what is made follows from the text and from how products are rounded.
+  const std::string text = fmt::format("{}{}", options.allow_tf32 ? "tf32\n" : "", to_text(*part.graph));
+  Derived& made = derived.at(text);
+  const std::lock_guard lock(made.making);
+  if (made.executor != nullptr) return made;
+  made.plan = std::move(compiled->derived_plan);
+  ExecutorOptions executor_options;
+  executor_options.device = device;
+  executor_options.name = "derived";
+  made.buffers.clear(), made.shadows.clear();
+  for (const auto& [name, slot] : made.plan.parameters) {
+    const Type type = part.graph->find(name).type();
+    if (std::ranges::find(part.names, name) != part.names.end()) {
+      const std::int64_t bytes = paoding::size_bytes(type);
+      auto buffer = device.kind == DeviceKind::cpu ? make_cpu_buffer(bytes) : make_gpu_buffer(bytes, device);
+      executor_options.parameters.push_back(buffer->address());
+      made.buffers.emplace(name, std::move(buffer));
+    } else if (const auto of = compiled->shadows.find(name); of != compiled->shadows.end()) {
+      made.shadows.push_back(&shadows.at(name, of->second, type, device));
+      executor_options.parameters.push_back(made.shadows.back()->buffer->address());
+    } else {
+      executor_options.parameters.push_back(at(name).buffer->address());
+    }
+  }
+  auto executor = device.kind == DeviceKind::cpu ? make_cpu_executor(made.plan, executor_options)
+                                                 : make_gpu_executor(made.plan, executor_options);
+  for (const auto& [slot, tensor] : made.plan.constants) executor->write(slot, tensor);
+  made.executor = std::move(executor);
+  return made;
+}
+
+}  // namespace paoding

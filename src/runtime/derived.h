@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a program that only reads its parameters makes of them alone: weights with a norm folded in, in 16 bits, in the
+// order that a kernel wants. It is made when a program first runs and again when somebody has written a parameter, not
+// in every run; programs of one store that make the same share it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "runtime/executor.h"
+#include "runtime/shadows.h"
+
+namespace paoding {
+
+/// A part of a graph that reads parameters only; it assigns what it makes to parameters, by whose names the rest of the
+/// graph reads them.
+struct DerivedPart {
+  std::unique_ptr<Graph> graph;    // nullptr: there is none
+  std::vector<std::string> names;  // of those parameters
+};
+
+/// Takes it out of a graph that has been through the passes; there is none where the graph is fed nothing, or writes a
+/// parameter. What is much larger than what it is made of stays. Weights of convolutions are in it where kernels of the
+/// target want them in another order.
+DerivedPart take_derived(Graph* graph, const Target& target);
+
+/// Values of one such part, in the memory of a store.
+struct Derived {
+  std::mutex making;
+  std::uint64_t made = 0;  // by what DerivedValues::written was
+  Plan plan;
+  std::map<std::string, std::unique_ptr<DeviceBuffer>> buffers;
+  std::vector<Shadow*> shadows;        // that it reads
+  std::unique_ptr<Executor> executor;  // of the plan
+};
+
+/// All of a store.
+class DerivedValues {
+ public:
+  /// The one of this text; without an executor at first.
+  Derived& at(const std::string& text);
+
+  std::atomic<std::uint64_t> written{1};  // goes up whenever a parameter is written
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::unique_ptr<Derived>> all_;  // none goes
+};
+
+}  // namespace paoding
