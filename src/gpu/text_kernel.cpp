@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "gpu/group_text.h"
 #include "gpu/kernel_prelude.h"
+#include "plan/ends.h"
 
 namespace paoding::gpu {
 
@@ -27,8 +28,8 @@ TextLaunch make_text_kernel(const TextParts& parts) {
   const std::string body = fmt::format("({}, const Room room, const Sizes size{}) {{\n{}  {};\n}}\n",
                                        fmt::join(parts.operands, ", "), maps, start, parts.call);
   plan.entry = fmt::format("{}_{:016x}", parts.name, fnv1a(body, fnv1a(plan.source)));
-  plan.source +=
-      fmt::format("\nextern \"C\" __global__ void __launch_bounds__({}) {}{}", parts.threads, plan.entry, body);
+  plan.source += fmt::format("\nextern \"C\" __global__ void __launch_bounds__({}{}) {}{}", parts.threads,
+                             parts.resident_ctas > 0 ? fmt::format(", {}", parts.resident_ctas) : "", plan.entry, body);
   plan.grid[0] = static_cast<unsigned>(parts.ctas);
   plan.block = static_cast<unsigned>(parts.threads);
   plan.sizes = parts.sizes.words();
@@ -66,7 +67,9 @@ bool overlaps_before(const Target& target, const TextLaunch& launch) {
 
 std::shared_ptr<const TextPlan> text_of(const Step& step, const Target& target) {
   if (step.kind == Step::Kind::kernel && step.kernel->plan_text) {
-    auto text = std::make_shared<TextPlan>(*step.kernel->plan_text(step.call));
+    auto text = std::make_shared<TextPlan>(has_end(step)
+                                               ? *ending_kernel(step.call.op->name)->plan_text(step.call, end_of(step))
+                                               : *step.kernel->plan_text(step.call));
     overlap_launches(target, text.get());
     return text;
   }

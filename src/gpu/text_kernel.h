@@ -25,6 +25,7 @@ struct TextParts {
   std::string name;                    // of the kernel, before a hash of its text
   bool is_wide = false;                // Index is long long
   int threads = 256;                   // of a CTA: kThreads in the text
+  int resident_ctas = 0;               // of an SM, so that registers are kept to; 0: as many as come of it
   std::string constants = {};          // text before Sizes
   std::string functions = {};          // text behind it
   std::vector<std::string> operands;   // parameters: "const float* a"

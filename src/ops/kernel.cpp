@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/one_line.h"
 #include "ops/all_kernels.h"
+#include "ops/kernel_end.h"
 
 namespace paoding {
 namespace {
@@ -16,6 +17,7 @@ namespace {
 struct KernelTable {
   std::mutex mutex;
   std::map<std::string, std::deque<KernelImplementation>> of_op;  // deque: addresses stay
+  std::map<std::string, EndingKernel> ending;                     // by op
 };
 
 KernelTable& table() {
@@ -33,6 +35,18 @@ void register_once() {
 void register_kernel(std::string op, KernelImplementation implementation) {
   const std::lock_guard lock(table().mutex);
   table().of_op[std::move(op)].push_back(std::move(implementation));
+}
+
+void register_ending_kernel(const std::string& op, EndingKernel kernel) {
+  const std::lock_guard lock(table().mutex);
+  table().ending.emplace(op, std::move(kernel));
+}
+
+const EndingKernel* ending_kernel(const std::string& op) {
+  register_once();
+  const std::lock_guard lock(table().mutex);
+  const auto found = table().ending.find(op);
+  return found == table().ending.end() ? nullptr : &found->second;
 }
 
 std::vector<const KernelImplementation*> accepting_kernels(const KernelCall& call, std::vector<std::string>* refusals) {

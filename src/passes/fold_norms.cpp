@@ -9,12 +9,22 @@
 // of which fuse_convolutions makes conv2d_bias. A norm of 16 bits computes in f32, between casts: so do its factors
 // then, and the weights are rounded once. The image is gone over once where it was three times; the weights are
 // gone over once more, in every run, so they have to be the smaller of the two.
+//
+// In training a batch norm sums up distances from one of the row's elements, so that nothing is lost where the mean is
+// large:
+//
+//   d = sub(c, near);  mean = add(near, m = div(sum(d), n));  variance = sub(div(sum(square(d)), n), square(m))
+//
+// A convolution's result of 16 bits has lost more by its own rounding, so there they are distances from 0: the sums
+// wait for no element, and a kernel may add them up while it makes the result (plan/ends.h).
 #include <map>
 #include <optional>
+#include <set>
 
 #include "base/check.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
+#include "passes/number_everywhere.h"
 #include "passes/pass.h"
 #include "passes/rewriter.h"
 
@@ -154,10 +164,91 @@ class NormFolding {
   int folded_ = 0;
 };
 
+class SumsFromZero {
+ public:
+  SumsFromZero(Graph& graph, PassNotes& notes) : graph_(graph), notes_(notes), rewriter_(graph) {}
+
+  void run() {
+    for (NodeId id = 0; id < rewriter_.first_new; ++id) {
+      for (const Ref& ref : graph_.node(id).inputs) users_[ref].insert(id);
+    }
+    for (const Graph::Fetch& fetch : graph_.fetches()) users_[fetch.ref].insert(-1);
+    for (NodeId id = 0; id < rewriter_.first_new; ++id) {
+      if (rewriter_.enter(id).op->name == "sub") from_zero(id);
+    }
+    rewriter_.finish();
+    if (count_ > 0) notes_.add(fmt::format("statistics of {} convolutions are sums from 0", count_));
+  }
+
+ private:
+  const Node& node(Ref ref) const { return graph_.node(ref.node); }
+  bool is(NodeId id, std::string_view op) const { return id >= 0 && graph_.node(id).op->name == op; }
+  const std::set<NodeId>& users(NodeId id) const {
+    static const std::set<NodeId> none;
+    const auto found = users_.find({id, 0});
+    return found == users_.end() ? none : found->second;
+  }
+  /// The only user, of that op; -1 where it is not so.
+  NodeId only(NodeId id, std::string_view op) const {
+    return users(id).size() == 1 && is(*users(id).begin(), op) ? *users(id).begin() : -1;
+  }
+  /// The two users of these ops.
+  bool are(NodeId id, std::string_view a, std::string_view b, NodeId* first, NodeId* second) const {
+    if (users(id).size() != 2) return false;
+    *first = *users(id).begin(), *second = *users(id).rbegin();
+    if (!is(*first, a)) std::swap(*first, *second);
+    return is(*first, a) && is(*second, b);
+  }
+  Ref uncast(Ref ref) const {
+    while (node(ref).op->name == "cast") ref = node(ref).inputs[0];
+    return ref;
+  }
+  /// The mean of a sum; -1 where that is not what becomes of it.
+  NodeId mean_of(NodeId sum, const Shape& shape) const {
+    const NodeId mean = only(sum, "div");
+    if (mean < 0 || !(graph_.node(mean).inputs[0] == Ref{sum, 0})) return -1;
+    const auto& type = graph_.node(sum).types[0];
+    const double count = static_cast<double>(shape.elements()) / static_cast<double>(type.shape.elements());
+    return is_everywhere(graph_, graph_.node(mean).inputs[1], count) ? mean : -1;
+  }
+
+  void from_zero(NodeId distance) {
+    const Ref image = graph_.node(distance).inputs[0], near = graph_.node(distance).inputs[1];
+    const Shape& shape = graph_.type(image).shape;
+    const Ref conv = uncast(image);
+    const DType stored = notes_.precision() != f32 ? notes_.precision() : graph_.type(conv).dtype;
+    if (node(conv).op->name != "conv2d" || size_bytes(stored) != 2 || graph_.type(image).dtype != f32) return;
+    Ref first = uncast(near);
+    if (node(first).op->name != "slice" || shape.elements() == graph_.type(near).shape.elements()) return;
+    while (node(first).op->name == "slice") first = uncast(node(first).inputs[0]);
+    NodeId sum, square, same, center, mean, squared_mean;
+    if (!(first == conv) || !are(distance, "sum", "square", &sum, &square)) return;
+    if (!are(near.node, "sub", "add", &same, &center) || same != distance) return;
+    const NodeId sum_of_squares = only(square, "sum");
+    if (sum_of_squares < 0 || (mean = mean_of(sum, shape)) < 0 || !are(mean, "add", "square", &same, &squared_mean))
+      return;
+    const NodeId mean_square = mean_of(sum_of_squares, shape);
+    const NodeId variance = mean_square < 0 ? -1 : only(mean_square, "sub");
+    if (same != center || variance < 0 || only(squared_mean, "sub") != variance) return;
+    if (!(graph_.node(variance).inputs[0] == Ref{mean_square, 0})) return;
+    rewriter_.replace({distance, 0}, image);
+    rewriter_.replace({center, 0}, {mean, 0});
+    ++count_;
+  }
+
+  Graph& graph_;
+  PassNotes& notes_;
+  Rewriter rewriter_;
+  std::map<Ref, std::set<NodeId>> users_;  // -1: a fetch
+  int count_ = 0;
+};
+
 }  // namespace
 
 void fold_norms(Graph& graph, PassNotes& notes) {
   for_each_graph(graph, [&](Graph& each) { NormFolding(each, notes).run(); });
+  if (!notes.target().is_gpu()) return;
+  for_each_graph(graph, [&](Graph& each) { SumsFromZero(each, notes).run(); });
 }
 
 }  // namespace paoding

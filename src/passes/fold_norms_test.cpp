@@ -116,5 +116,48 @@ TEST(FoldNorms, LeavesAResultThatIsSmallerThanItsWeights) {
   EXPECT_NE(notes[0].find("its weights are larger than its result"), std::string::npos) << notes[0];
 }
 
+// On a GPU, where the image is of 16 bits: mean and variance of an image that lies far from 0 as well.
+TEST(FoldNorms, AddsUpDistancesFromZeroIn16Bits) {
+  const auto subtractions = [](DType precision, const char* target) {
+    Graph g;
+    const Value c = conv2d(g.input("x", f32, {2, 3, 9, 8}), g.input("w", f32, {4, 3, 3, 3}));
+    const Value y = batch_norm(c, g.input("gamma", f32, {4}), g.input("beta", f32, {4}), {}, {});
+    g.fetch("y", y);
+    for (const auto pass : {expand_composed_ops, merge_duplicates, simplify_views, fold_norms}) {
+      PassNotes notes(std::make_shared<const Target>(named_target(target)), precision);
+      pass(g, notes);
+    }
+    int of_images = 0;
+    for (NodeId id = 0; id < g.size(); ++id) {
+      of_images += g.node(id).op->name == "sub" && g.node(id).types[0].shape == Shape{2, 4, 7, 6} ? 1 : 0;
+    }
+    return of_images;
+  };
+  EXPECT_EQ(subtractions(bf16, "h200"), 0);
+  EXPECT_EQ(subtractions(f16, "h200"), 0);
+  EXPECT_EQ(subtractions(f32, "h200"), 1);
+  EXPECT_EQ(subtractions(bf16, "avx512"), 1);
+}
+
+// It means the same.
+TEST(FoldNorms, GivesTheSameStatisticsFromZero) {
+  Graph g;
+  const Value c = cast(convolved(g, {2, 3, 9, 8}, 4), f32),
+              x = cast(conv2d(cast(c, bf16), cast(g.input("u", f64, {4, 4, 1, 1}), bf16)), f32);
+  const Value y = batch_norm(x, g.input("gamma", f32, {4}), g.input("beta", f32, {4}), {}, {});
+  g.fetch("y", y);
+  for (const auto pass : {expand_composed_ops, merge_duplicates, fold_identities, simplify_views}) {
+    PassNotes notes(std::make_shared<const Target>(named_target("h200")));
+    pass(g, notes);
+  }
+  const auto feeds = random_feeds(g, 3);
+  const auto before = evaluate_graph(g, feeds).at("y");
+  PassNotes notes(std::make_shared<const Target>(named_target("h200")));
+  fold_norms(g, notes);
+  ASSERT_EQ(notes.list().size(), 1U);
+  const auto after = evaluate_graph(g, feeds).at("y");
+  for (std::size_t i = 0; i < before.size(); ++i) EXPECT_NEAR(after[i], before[i], 1e-6);
+}
+
 }  // namespace
 }  // namespace paoding

@@ -10,6 +10,7 @@
 #include "group/lower.h"
 #include "ops/views.h"
 #include "plan/choice.h"
+#include "plan/ends.h"
 #include "plan/host_steps.h"
 #include "plan/slot_alignment.h"
 
@@ -110,6 +111,7 @@ Plan Planner::run(const Graph& graph) {
   fetch(frame);
   plan_assigns(frame);
   order_host_steps(*options_.target, static_cast<int>(plan_.slots.size()), &plan_.steps);
+  join_ends(&plan_);
   order_commit();
   place_slots(&plan_);
   if (const std::int64_t launches = count_launches(plan_.steps); launches > kMaxLaunches) {

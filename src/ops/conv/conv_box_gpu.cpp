@@ -11,6 +11,7 @@
 #include "cuda_text.h"
 #include "gpu/box_products.h"
 #include "ops/all_kernels.h"
+#include "ops/conv/conv_end_gpu.h"
 #include "ops/conv/conv_shape.h"
 #include "ops/conv/conv_tap_rows_gpu.h"
 #include "ops/conv/conv_text_gpu.h"
@@ -29,8 +30,10 @@ constexpr std::int64_t kRows = 128, kDepth = 64, kChunk = 64;
 // All stages of a CTA, so that two CTAs, or three of few columns, fit an SM.
 constexpr std::int64_t kStageBytes = 96 << 10, kNarrowStageBytes = 72 << 10;
 constexpr std::int64_t kMailboxBytes = 16, kAlign = 1 << 10;
-constexpr std::int64_t kLeastChannels = 32;  // of fewer, most of a box of 64 would be zeros
+constexpr std::int64_t kTileBytes = 24 << 10;  // that a tile takes of those of the stages, at least
+constexpr std::int64_t kLeastChannels = 32;    // of fewer, most of a box of 64 would be zeros
 constexpr std::int64_t kMostOffset = std::int64_t{1} << 30;
+constexpr std::int64_t kPartsAlignment = 256;
 
 // One axis of the windows that read the taps of one phase: where the first begins, how far the next is, and the taps,
 // of which each reads `tap_step` further than the one before.
@@ -85,6 +88,8 @@ struct Walked {
     return is_back ? Walk::back(axes[axis], phase) : Walk::forward(axes[axis]);
   }
   std::int64_t taps() const { return axes[0].kernel * axes[1].kernel; }
+  /// Launches along an axis.
+  std::int64_t phases(std::size_t axis) const { return is_back ? axes[axis].stride : 1; }
 };
 
 // An image [n, channels, h, w] whose channels lie innermost, as the copy engine wants it described.
@@ -149,40 +154,54 @@ std::string refusal(const KernelCall& call) {
 // What the texts for images and for weights share.
 bool is_narrow(std::int64_t stage_bytes) { return stage_bytes < 32 << 10; }
 std::int64_t ctas_of_sm(std::int64_t stage_bytes) { return is_narrow(stage_bytes) ? 3 : 2; }
-std::int64_t stages_of(std::int64_t stage_bytes) {
-  return (is_narrow(stage_bytes) ? kNarrowStageBytes : kStageBytes) / stage_bytes;
+// Of a kernel with an end, whose tile has a place of its own, as many as that leaves.
+std::int64_t stages_of(std::int64_t stage_bytes, bool has_end = false) {
+  const std::int64_t bytes = is_narrow(stage_bytes) ? kNarrowStageBytes : kStageBytes;
+  return (has_end ? bytes - kTileBytes : bytes) / stage_bytes;
 }
 
 gpu::TextParts parts_of_text(const ConvShape& shape, std::string name, std::int64_t stage_bytes,
-                             std::int64_t columns_of_group, bool is_across, std::string_view text) {
+                             std::int64_t columns_of_group, bool is_across, bool has_end = false) {
   gpu::TextParts parts;
   parts.name = std::move(name);
   parts.threads = kThreads;
   parts.constants = fmt::format("using Stored = {};\nconstexpr int kStages = {};\n", gpu::stored_type(shape.dtype),
-                                stages_of(stage_bytes));
-  parts.functions = fmt::format("{}{}{}{}{}", k_exchange_cu, k_tensor_cores_cu, k_box_stages_cu,
-                                gpu::box_products(shape.dtype, static_cast<int>(columns_of_group), is_across), text);
+                                stages_of(stage_bytes, has_end));
+  parts.functions = fmt::format("{}{}{}{}", k_exchange_cu, k_tensor_cores_cu, k_box_stages_cu,
+                                gpu::box_products(shape.dtype, static_cast<int>(columns_of_group), is_across));
   return parts;
 }
 
-unsigned shared_bytes(std::int64_t stage_bytes) {
-  return static_cast<unsigned>(kAlign + stages_of(stage_bytes) * (stage_bytes + kMailboxBytes));
+std::int64_t tile_columns_of(const Layout& to) { return to.type.shape[1] <= 64 ? 64 : 128; }
+std::int64_t stage_bytes_of(std::int64_t tile_columns) { return (kRows + tile_columns) * kDepth * 2; }
+// CTAs that share the sums of a tile's columns, at most: all that run at once.
+std::int64_t most_parts(const Target& target, std::int64_t stage_bytes, std::int64_t tiles_n) {
+  return std::max<std::int64_t>(1, ctas_of_sm(stage_bytes) * target.sm_count / tiles_n);
+}
+
+unsigned shared_bytes(std::int64_t stage_bytes, std::int64_t tile_columns = 0) {
+  const std::int64_t tile = tile_columns > 0 ? kRows * (tile_columns + 8) * 2 : 0;
+  return static_cast<unsigned>(kAlign + stages_of(stage_bytes, tile > 0) * (stage_bytes + kMailboxBytes) + tile);
 }
 
 // ---- forward, and the gradient for the image ----
 
-gpu::TextLaunch plan_phase(const KernelCall& call, const Walk& rows, const Walk& columns, bool is_packed) {
+// `parts_at`: where of the workspace sums of an end's channels are.
+gpu::TextLaunch plan_phase(const KernelCall& call, const Walk& rows, const Walk& columns, bool is_packed,
+                           const KernelEnd* end, std::int64_t parts_at) {
   const ConvShape shape(call);
   const Walked walked(shape);
   const Layout& to = walked.is_back ? shape.x : shape.y;
   const std::int64_t channels = walked.channels, all_columns = to.type.shape[1];
   const std::int64_t windows = to.type.shape[0] * rows.windows * columns.windows;
-  const std::int64_t tile_columns = all_columns <= 64 ? 64 : 128, stage_bytes = (kRows + tile_columns) * kDepth * 2;
+  const std::int64_t tile_columns = tile_columns_of(to), stage_bytes = stage_bytes_of(tile_columns);
 
-  gpu::TextParts parts = parts_of_text(shape, call.op->name, stage_bytes, tile_columns, false, k_conv_box_images_cu);
-  parts.constants += fmt::format("constexpr int kColumns = {};\n{}", tile_columns, ending_constants(shape));
+  gpu::TextParts parts = parts_of_text(shape, call.op->name, stage_bytes, tile_columns, false, end != nullptr);
+  parts.constants += fmt::format("constexpr int kColumns = {};\n{}#define PD_HAS_END {}\n", tile_columns,
+                                 ending_constants(shape), end != nullptr ? 1 : 0);
+  parts.functions += (end != nullptr ? end_text(&parts, *end) : text_without_end()) + k_conv_box_images_cu;
   auto& s = parts.sizes;
-  const std::int64_t tiles_n = ceil_div(all_columns, tile_columns);
+  const std::int64_t tiles_m = ceil_div(windows, kRows), tiles_n = ceil_div(all_columns, tile_columns);
   s.number("windows", windows), s.divisor("window_rows", std::max<std::int64_t>(rows.windows, 1));
   s.divisor("window_columns", std::max<std::int64_t>(columns.windows, 1));
   s.number("columns", all_columns), s.divisor("tiles_n", tiles_n);
@@ -198,14 +217,22 @@ gpu::TextLaunch plan_phase(const KernelCall& call, const Walk& rows, const Walk&
   s.number("out_n", to.strides[0]);
   s.number("out_h", to.strides[2] * rows.out_step), s.number("out_w", to.strides[3] * columns.out_step);
 
-  add_image_operands(&parts, shape);
+  add_image_operands(&parts, shape, end);
   parts.maps = {"image_map", "weight_map"};
-  parts.call = fmt::format("convolve(image_map, weight_map, {}, {}, out, size)", shape.has_bias ? "bias" : "nullptr",
-                           shape.has_added ? "added" : "nullptr");
-  parts.ctas = ceil_div(windows, kRows) * tiles_n;
+  parts.call =
+      fmt::format("convolve(image_map, weight_map, {}, {}, {}, {}, room, size)", shape.has_bias ? "bias" : "nullptr",
+                  shape.has_added ? "added" : "nullptr", end == nullptr || end->is_kept ? "out" : "nullptr",
+                  end != nullptr ? end_argument(*end) : "End{}");
+  std::int64_t ctas_of_columns = tiles_m;
+  if (end != nullptr) {
+    parts.resident_ctas = static_cast<int>(ctas_of_sm(stage_bytes));
+    ctas_of_columns = std::min(tiles_m, most_parts(*call.target, stage_bytes, tiles_n));
+  }
+  s.number("tiles_apart", ctas_of_columns), s.wide_number("parts_at", parts_at);
+  parts.ctas = ctas_of_columns * tiles_n;
   gpu::TextLaunch launch = gpu::make_text_kernel(parts);
   launch.is_alone = true;
-  launch.shared_bytes = shared_bytes(stage_bytes);
+  launch.shared_bytes = shared_bytes(stage_bytes, end != nullptr ? tile_columns : 0);
   Windows windows_walked = windows_of(rows, columns);
   for (std::int64_t& count : windows_walked.count) count = std::max<std::int64_t>(count, 1);
   const std::int64_t taps = walked.taps();
@@ -222,29 +249,75 @@ gpu::TextLaunch plan_phase(const KernelCall& call, const Walk& rows, const Walk&
   return launch;
 }
 
-gpu::TextPlan plan_images(const KernelCall& call) {
+gpu::TextPlan plan_with_end(const KernelCall& call, const KernelEnd* end) {
   const ConvShape shape(call);
   const Walked walked(shape);
   gpu::TextPlan made;
-  // Weights as [column, tap, channel]: those of one tap may lie so.
-  const auto& w = shape.w.strides;
-  const bool is_packed =
-      walked.is_back || walked.taps() > 1 || w[1] != 1 || w[0] != shape.channels || call.alignments[1] % 16 != 0;
+  // Weights as [column, tap, channel]: those of one tap, or of a program that keeps them so, may lie there.
+  const Layout packed = packed_weights(shape);
+  bool is_packed = walked.is_back || call.alignments[1] % 16 != 0;
+  for (std::size_t axis = 0; axis < 4; ++axis) {
+    const bool is_one = shape.w.type.shape[static_cast<int>(axis)] == 1;
+    is_packed |= !is_one && shape.w.strides[axis] != packed.strides[axis];
+  }
   if (walked.has_tap_rows) {
     const TapRows tap_rows(shape);
-    made.launches = {plan_tap_rows(call), plan_weight_tap_rows(call)};
+    made.launches = {plan_tap_rows(call, end), plan_weight_tap_rows(call, end)};
     made.workspace_bytes = tap_rows.image_bytes() + tap_rows.weight_bytes();
   } else if (is_packed) {
-    made.launches.push_back(plan_weight_pack(call));
+    made.launches.push_back(plan_weight_pack(call, end));
     made.workspace_bytes = size_bytes(shape.w.type);
   }
-  const auto phases = [&](std::size_t axis) { return walked.is_back ? walked.axes[axis].stride : 1; };
-  for (std::int64_t i = 0; i < phases(0); ++i) {
-    for (std::int64_t j = 0; j < phases(1); ++j) {
-      made.launches.push_back(plan_phase(call, walked.walk(0, i), walked.walk(1, j), is_packed || walked.has_tap_rows));
+  const std::int64_t parts_at = round_up(made.workspace_bytes, kPartsAlignment);
+  if (end != nullptr && sums_of(*end) > 0) {
+    const Layout& to = walked.is_back ? shape.x : shape.y;
+    const std::int64_t columns = tile_columns_of(to), tiles_n = ceil_div(to.type.shape[1], columns);
+    const std::int64_t parts = tiles_n * most_parts(*call.target, stage_bytes_of(columns), tiles_n);
+    made.workspace_bytes = parts_at + parts * sums_of(*end) * columns * 4;
+    made.ticket_count = tiles_n;
+  }
+  for (std::int64_t i = 0; i < walked.phases(0); ++i) {
+    for (std::int64_t j = 0; j < walked.phases(1); ++j) {
+      made.launches.push_back(
+          plan_phase(call, walked.walk(0, i), walked.walk(1, j), is_packed || walked.has_tap_rows, end, parts_at));
     }
   }
   return made;
+}
+
+gpu::TextPlan plan_images(const KernelCall& call) { return plan_with_end(call, nullptr); }
+
+// What the end does not read and write again, and how much longer the kernel takes for having it: us, by how many tiles
+// a CTA has (measured on an H200, results/2026-11-25-convolutions.txt).
+double saved_us(const Target& target, const KernelEnd& end, std::int64_t bytes) {
+  if (bytes <= target.last_cache_bytes) return double(bytes) / std::max(target.cached_bytes_per_us, 1e-3);
+  return target.stream_us(double(bytes), end.is_kept ? 0 : double(bytes));
+}
+double lost_us(const KernelCall& call, const KernelEnd& end, const std::string& before) {
+  constexpr double kBlock = 0.45, kImage = 1.8;
+  const ConvShape shape(call);
+  const Walked walked(shape);
+  const Layout& to = walked.is_back ? shape.x : shape.y;
+  const std::int64_t columns = tile_columns_of(to), blocks = walked.taps() * ceil_div(walked.channels, kDepth);
+  const std::int64_t pixels = to.type.shape[0] * to.type.shape[2] * to.type.shape[3];
+  const std::int64_t tiles = ceil_div(pixels, kRows) * ceil_div(to.type.shape[1], columns);
+  const double turns = double(tiles) / double(ctas_of_sm(stage_bytes_of(columns)) * call.target->sm_count);
+  const double of_products = before == "boxes" ? 0 : double(blocks) * kBlock;
+  return turns * (of_products + images_of(end) * kImage);
+}
+
+std::string end_refusal_of(const KernelCall& call, const KernelEnd& end, const KernelImplementation& before) {
+  if (std::string why = refusal(call); !why.empty()) return why;
+  const ConvShape shape(call);
+  const Walked walked(shape);
+  const Layout& to = walked.is_back ? shape.x : shape.y;
+  if (std::string why = paoding::end_refusal(to, end); !why.empty()) return why;
+  const bool is_whole = walked.phases(0) * walked.phases(1) == 1;
+  if (sums_of(end) > 0 && !is_whole) return "sums over several launches";
+  if (reads_places(end) && !is_whole) return "it reads where it is, of pixels that are some apart";
+  const double saved = saved_us(*call.target, end, size_bytes(to.type)), lost = lost_us(call, end, before.name);
+  if (saved < lost) return fmt::format("it saves {:.1f} us and takes {:.1f} more than {}", saved, lost, before.name);
+  return "";
 }
 
 // ---- the gradient for the weights ----
@@ -268,8 +341,8 @@ gpu::TextPlan plan_weights(const KernelCall& call) {
   const Walked walked(shape);
   const std::int64_t rows = shape.outputs, channels = walked.channels, taps = walked.taps();
   const std::int64_t groups_m = rows <= 64 ? 1 : 2, stage_bytes = (groups_m + 2) * kChunk * kDepth * 2;
-  gpu::TextParts text =
-      parts_of_text(shape, "conv2d_grad_weight", stage_bytes, groups_m == 2 ? 128 : 64, true, k_conv_box_weights_cu);
+  gpu::TextParts text = parts_of_text(shape, "conv2d_grad_weight", stage_bytes, groups_m == 2 ? 128 : 64, true);
+  text.functions += k_conv_box_weights_cu;
   text.constants += fmt::format("constexpr int kGroupsM = {};\n", groups_m);
   const Walk down = Walk::forward(walked.axes[0]), across = Walk::forward(walked.axes[1]);
   const std::int64_t windows = shape.batch * down.windows * across.windows, blocks = ceil_div(windows, kDepth);
@@ -321,6 +394,14 @@ void register_convolution_box_gpu() {
   add("conv2d", 0b101, plan_images), add("conv2d_bias", 0b1001, plan_images), add("conv2d_add", 0b11001, plan_images);
   add("conv2d_grad_input", 0b101, plan_images), add("conv2d_grad_weight", 0b011, plan_weights);
   add("conv2d_grad_weight_wide", 0b011, plan_weights);
+  for (const char* op : {"conv2d", "conv2d_bias", "conv2d_grad_input"}) {
+    register_ending_kernel(
+        op, {.name = "boxes", .refusal = end_refusal_of, .plan_text = [](const KernelCall& call, const KernelEnd& end) {
+               gpu::TextPlan made = plan_with_end(call, &end);
+               std::erase_if(made.launches, [](const gpu::TextLaunch& each) { return each.grid[0] == 0; });
+               return std::make_shared<const gpu::TextPlan>(std::move(made));
+             }});
+  }
 }
 
 }  // namespace paoding

@@ -239,6 +239,42 @@ TEST(ConvGemm, IsRightInF16) { check_in_emulation(cases(), f16, false); }
 
 TEST(ConvByBoxes, IsRightInBf16) { check_in_emulation(box_cases(), bf16, false); }
 TEST(ConvByBoxes, IsRightByRowsOfTaps) { check_in_emulation(tap_row_cases(), bf16, false); }
+TEST(ConvByBoxes, ReadsWeightsWhereTheyLieAsItWouldPackThem) {
+  Graph g;
+  const Value x = g.input("x", bf16, {2, 40, 9, 7}), given = g.input("w", bf16, {72, 3, 2, 40});
+  const Value w = transpose(given, std::array<std::int64_t, 4>{0, 3, 1, 2});
+  const Value y = conv2d(x, w, g.input("b", bf16, {72}), {.padding = {1, 1, 1, 1}});
+  g.fetch("y", y + y);
+  const EmulatedProgram program(compile_plan(g, {}, std::make_shared<const Target>(named_target("h200"))).plan);
+  const auto kernels = program.kernels();
+  EXPECT_TRUE(std::ranges::none_of(kernels,
+                                   [](const auto* kernel) { return kernel->entry.find("pack") != std::string::npos; }));
+  const Feeds feeds = make_feeds(g, 3);
+  const Tensors got = program.run(gpu::EmulatedKernels(kernels), to_tensors(g, feeds), 1);
+  for (const auto& [name, expected] : expected_within(g, feeds, kFewRoundings)) {
+    EXPECT_EQ(expected.problem_with(got.at(name).to_doubles()), "") << name;
+  }
+}
+TEST(ConvByBoxes, PackNoWeightsInRunsThatOnlyReadThem) {
+  Graph g;
+  const Value x = g.input("x", f32, {2, 64, 9, 9}), w = g.parameter("w", f32, {64, 64, 3, 3});
+  g.fetch("y", relu(conv2d(x, w, g.parameter("b", f32, {64}))));
+  CompileOptions options;
+  options.precision = bf16;
+  const auto chip = std::make_shared<const Target>(named_target("h200"));
+  const auto launches = [&](const CompiledPlan& compiled) {
+    std::vector<std::size_t> of_convolutions;
+    for (const Step& step : compiled.plan.steps) {
+      if (step.kind == Step::Kind::kernel) of_convolutions.push_back(step.text->launches.size());
+    }
+    return of_convolutions;
+  };
+  EXPECT_EQ(launches(compile_plan(g, options, chip)), std::vector<std::size_t>{2});
+  const CompiledPlan once = compile_plan(g, options, chip, Derive::once);
+  EXPECT_EQ(launches(once), std::vector<std::size_t>{1}) << to_string(once.plan);
+  EXPECT_EQ(once.derived.names.size(), 1U);
+}
+
 TEST(ConvByBoxes, IsRightInF16) { check_in_emulation(box_cases(), f16, false); }
 
 TEST(ConvByChannel, IsRightInF32) { check_in_emulation(grouped_cases(), f32, false); }

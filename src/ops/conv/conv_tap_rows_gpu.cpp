@@ -13,7 +13,8 @@ constexpr int kThreads = 256;
 constexpr std::int64_t kMostInRow = 64;  // elements of a box
 constexpr std::int64_t kAlign = 256;
 
-gpu::TextParts parts_of_text(const KernelCall& call, const ConvShape& shape, std::string name, std::int64_t units) {
+gpu::TextParts parts_of_text(const KernelCall& call, const ConvShape& shape, std::string name, std::int64_t units,
+                             const KernelEnd* end) {
   gpu::TextParts parts;
   parts.name = std::move(name);
   parts.threads = kThreads;
@@ -22,7 +23,11 @@ gpu::TextParts parts_of_text(const KernelCall& call, const ConvShape& shape, std
   parts.operands = {gpu::input_parameter(shape.dtype, "image"), gpu::input_parameter(shape.dtype, "weights")};
   if (shape.has_bias) parts.operands.push_back(gpu::input_parameter(shape.dtype, "bias"));
   if (shape.has_added) parts.operands.push_back(gpu::input_parameter(shape.dtype, "added"));
-  parts.operands.push_back(gpu::output_parameter(call.outputs[0].type.dtype, "out"));
+  if (end != nullptr) {
+    add_end_operands(&parts, shape.dtype, *end);
+  } else {
+    parts.operands.push_back(gpu::output_parameter(call.outputs[0].type.dtype, "out"));
+  }
   return parts;
 }
 
@@ -59,11 +64,11 @@ gpu::BoxMap TapRows::map() const {
           .windows = {}};
 }
 
-gpu::TextLaunch plan_tap_rows(const KernelCall& call) {
+gpu::TextLaunch plan_tap_rows(const KernelCall& call, const KernelEnd* end) {
   const ConvShape shape(call);
   const TapRows rows(shape);
   const std::int64_t pixels = rows.batch * rows.rows * rows.columns;
-  gpu::TextParts parts = parts_of_text(call, shape, "conv2d_tap_rows", pixels);
+  gpu::TextParts parts = parts_of_text(call, shape, "conv2d_tap_rows", pixels, end);
   auto& s = parts.sizes;
   s.number("pixels", pixels), s.divisor("columns", rows.columns), s.divisor("rows", rows.rows);
   s.number("before", shape.axes[1].before), s.number("image_columns", shape.axes[1].size);
@@ -74,11 +79,11 @@ gpu::TextLaunch plan_tap_rows(const KernelCall& call) {
   return gpu::make_text_kernel(parts);
 }
 
-gpu::TextLaunch plan_weight_tap_rows(const KernelCall& call) {
+gpu::TextLaunch plan_weight_tap_rows(const KernelCall& call, const KernelEnd* end) {
   const ConvShape shape(call);
   const TapRows rows(shape);
   const std::int64_t taps = shape.outputs * shape.axes[0].kernel * shape.axes[1].kernel;
-  gpu::TextParts parts = parts_of_text(call, shape, "conv2d_weight_tap_rows", taps);
+  gpu::TextParts parts = parts_of_text(call, shape, "conv2d_weight_tap_rows", taps, end);
   auto& s = parts.sizes;
   s.number("taps", taps), s.number("channels", shape.channels);
   s.divisor("kernel_columns", shape.axes[1].kernel), s.divisor("kernel_rows", shape.axes[0].kernel);

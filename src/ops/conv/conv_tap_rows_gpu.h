@@ -5,6 +5,7 @@
 #pragma once
 
 #include "gpu/text_kernel.h"
+#include "ops/conv/conv_end_gpu.h"
 #include "ops/conv/conv_shape.h"
 
 namespace paoding {
@@ -30,8 +31,8 @@ struct TapRows {
 };
 
 /// Lays the image out.
-gpu::TextLaunch plan_tap_rows(const KernelCall& call);
+gpu::TextLaunch plan_tap_rows(const KernelCall& call, const KernelEnd* end = nullptr);
 /// Lays the weights out: [o, row of taps, column of taps, 8].
-gpu::TextLaunch plan_weight_tap_rows(const KernelCall& call);
+gpu::TextLaunch plan_weight_tap_rows(const KernelCall& call, const KernelEnd* end = nullptr);
 
 }  // namespace paoding

@@ -3,15 +3,17 @@
 #pragma once
 
 #include "gpu/text_kernel.h"
+#include "ops/conv/conv_end_gpu.h"
 #include "ops/conv/conv_shape.h"
 
 namespace paoding {
 
-/// The operands in the order of the op: image, weights, bias and added where there are any, out.
-inline void add_image_operands(gpu::TextParts* parts, const ConvShape& shape) {
+/// The operands in the order of the op: image, weights, bias and added where there are any, out; or those of an end.
+inline void add_image_operands(gpu::TextParts* parts, const ConvShape& shape, const KernelEnd* end = nullptr) {
   for (const char* name : {"image", "weights"}) parts->operands.push_back(gpu::input_parameter(shape.dtype, name));
   if (shape.has_bias) parts->operands.push_back(gpu::input_parameter(shape.dtype, "bias"));
   if (shape.has_added) parts->operands.push_back(gpu::input_parameter(shape.dtype, "added"));
+  if (end != nullptr) return add_end_operands(parts, shape.dtype, *end);
   parts->operands.push_back(gpu::output_parameter(shape.dtype, "out"));
 }
 

@@ -29,7 +29,7 @@ Layout packed_weights(const ConvShape& shape) {
 
 namespace {
 
-gpu::TextLaunch plan_pack(const ConvShape& shape) {
+gpu::TextLaunch plan_pack(const ConvShape& shape, const KernelEnd* end) {
   constexpr int kThreads = 256;
   const auto& w = shape.w.strides;
   gpu::TextParts text;
@@ -44,7 +44,7 @@ gpu::TextLaunch plan_pack(const ConvShape& shape) {
   s.number("weight_n", w[is_back(shape) ? 1 : 0]), s.number("weight_c", w[is_back(shape) ? 0 : 1]);
   s.number("weight_h", w[2]), s.number("weight_w", w[3]);
   text.ctas = ceil_div(pairs, kThreads);
-  add_image_operands(&text, shape);
+  add_image_operands(&text, shape, end);
   text.functions = k_conv_weight_pack_cu;
   text.call = "pack_weights(weights, (Stored*)room.workspace, size)";
   return gpu::make_text_kernel(text);
@@ -52,12 +52,14 @@ gpu::TextLaunch plan_pack(const ConvShape& shape) {
 
 }  // namespace
 
-gpu::TextLaunch plan_weight_pack(const KernelCall& call) { return plan_pack(ConvShape(call)); }
+gpu::TextLaunch plan_weight_pack(const KernelCall& call, const KernelEnd* end) {
+  return plan_pack(ConvShape(call), end);
+}
 
 gpu::TextLaunch plan_forward_weight_pack(const KernelCall& call) {
   ConvShape shape(call);
   shape.kind = ConvKind::forward;
-  return plan_pack(shape);
+  return plan_pack(shape, nullptr);
 }
 
 }  // namespace paoding

@@ -3,13 +3,14 @@
 #pragma once
 
 #include "gpu/text_kernel.h"
+#include "ops/conv/conv_end_gpu.h"
 #include "ops/conv/conv_shape.h"
 
 namespace paoding {
 
 /// Puts the weights of a convolution, or of a gradient for its image, into the workspace: as [group, column, tap,
 /// channel] densely, columns being the channels made and channels those read.
-gpu::TextLaunch plan_weight_pack(const KernelCall& call);
+gpu::TextLaunch plan_weight_pack(const KernelCall& call, const KernelEnd* end = nullptr);
 
 /// The weights [column, channel, h, w] of all groups as they lie in the workspace.
 Layout packed_weights(const ConvShape& shape);

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// Groups that are the end of a convolution's kernel: which are, and what comes of them in the emulation, against
+// float64.
+#include <gtest/gtest.h>
+
+#include "gpu/driver.h"
+#include "paoding/ops.h"
+#include "plan/ends.h"
+#include "tests/emulated_program.h"
+#include "tests/error_model.h"
+
+namespace paoding::testing_program {
+namespace {
+
+using Axes = std::array<std::int64_t, 3>;
+constexpr Axes kPixels{0, 2, 3};
+
+// What stands behind a convolution `y` of an image of `x` by `w`.
+struct Case {
+  const char* what;
+  Shape x, w;
+  DType dtype;
+  Conv2dOptions options = {};
+  void (*build)(Graph& g, const Value& y);
+  bool is_gradient = false;
+};
+
+// An image that another convolution reads, so that its channels lie innermost.
+void fetch_convolved(Graph& g, const char* name, const Value& image) {
+  const Value w = g.input(std::string("w_") + name, image.dtype(), {8, image.shape()[1], 1, 1});
+  g.fetch(name, conv2d(image, w));
+}
+// Given with its channels innermost.
+Value image(Graph& g, const char* name, const Value& like) {
+  const Shape& shape = like.shape();
+  const Value given = g.input(name, like.dtype(), {shape[0], shape[2], shape[3], shape[1]});
+  return transpose(given, std::array<std::int64_t, 4>{0, 3, 1, 2});
+}
+Value per_channel(Graph& g, const char* name, const Value& like) {
+  return reshape(g.input(name, f32, {like.shape()[1]}), Shape{1, like.shape()[1], 1, 1});
+}
+void fetch_sums(Graph& g, const char* name, const Value& image) { g.fetch(name, sum(cast(image, f32), kPixels)); }
+
+void statistics(Graph& g, const Value& y) {
+  const Value wide = cast(y, f32);
+  g.fetch("sum", sum(wide, kPixels)), g.fetch("squares", sum(square(wide), kPixels));
+  fetch_convolved(g, "kept", y);
+}
+void activation(Graph& g, const Value& y) {
+  const Value bent = sigmoid(cast(y, f32) + per_channel(g, "b", y)) * cast(image(g, "r", y), f32);
+  fetch_convolved(g, "bent", cast(bent, y.dtype()));
+}
+void numbered(Graph& g, const Value& y) {
+  Value numbers = full(g, {}, 0, f32);
+  for (int axis = 0; axis < 4; ++axis) numbers = numbers * 3.0 + cast(iota(g, y.shape(), axis, i32), f32);
+  fetch_convolved(g, "numbered", cast(cast(y, f32) * sin(numbers), y.dtype()));
+}
+void masked_residual(Graph& g, const Value& y) {
+  const Value zero = full(g, {}, 0, y.dtype()), z = image(g, "z", y), c = image(g, "c", y);
+  const Value masked = select(greater(z, full(g, {}, 0.5, y.dtype())), y + image(g, "r", y), zero);
+  fetch_convolved(g, "masked", masked);
+  fetch_sums(g, "sum", masked);
+  g.fetch("product", sum(cast(masked, f32) * (cast(c, f32) * per_channel(g, "a", y)), kPixels));
+}
+
+// Columns and windows that end within tiles, one tile of columns and two, rows of taps, phases of a stride.
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all = {
+      {"statistics of one tap", {2, 40, 19, 17}, {72, 40, 1, 1}, bf16, {}, statistics},
+      {"statistics of nine taps", {3, 32, 11, 9}, {40, 32, 3, 3}, f16, {.padding = {1, 1, 1, 1}}, statistics},
+      {"statistics of few channels",
+       {2, 3, 21, 20},
+       {64, 3, 7, 7},
+       bf16,
+       {.stride = {2, 2}, .padding = {3, 3, 3, 3}},
+       statistics},
+      {"an activation and a residual", {2, 32, 9, 8}, {136, 32, 3, 3}, bf16, {.stride = {2, 1}}, activation},
+      {"what reads where it is", {3, 32, 9, 8}, {72, 32, 2, 2}, bf16, {}, numbered},
+      {"a gradient's mask and sums", {3, 136, 13, 11}, {40, 136, 1, 1}, bf16, {}, masked_residual, true},
+      {"the same of nine taps", {2, 64, 12, 13}, {40, 64, 3, 3}, f16, {.padding = {1, 1, 1, 1}}, masked_residual, true},
+      {"phases of a gradient",
+       {2, 40, 9, 11},
+       {48, 40, 3, 3},
+       bf16,
+       {.stride = {2, 2}, .padding = {1, 1, 1, 1}},
+       activation,
+       true},
+  };
+  return all;
+}
+
+Value convolution(Graph& g, const Case& c) {
+  const Value x = g.input("x", c.dtype, c.x), w = g.input("w", c.dtype, c.w);
+  const Value y = conv2d(x, w, c.options);
+  if (!c.is_gradient) return y;
+  const Value dy = image(g, "dy", y);
+  return gradients(std::array{sum(cast(y, f32) * cast(dy, f32))}, std::array{x})[0];
+}
+
+// Of a chip whose memory is so slow that every end pays; with few SMs a CTA has several tiles.
+TargetPtr chip_of(int sms) {
+  Target chip = named_target("h200");
+  chip.sm_count = sms;
+  chip.read_bytes_per_us = chip.write_bytes_per_us = chip.cached_bytes_per_us = 1;
+  return std::make_shared<const Target>(chip);
+}
+
+void check_in_emulation(int sms) {
+  std::vector<std::unique_ptr<Graph>> graphs;
+  std::vector<std::unique_ptr<EmulatedProgram>> programs;
+  std::vector<const gpu::TextLaunch*> kernels;
+  for (const Case& c : cases()) {
+    graphs.push_back(std::make_unique<Graph>());
+    c.build(*graphs.back(), convolution(*graphs.back(), c));
+    Plan plan = std::move(compile_plan(*graphs.back(), {}, chip_of(sms)).plan);
+    EXPECT_EQ(std::ranges::count_if(plan.steps, has_end), 1) << c.what << "\n" << to_string(plan);
+    programs.push_back(std::make_unique<EmulatedProgram>(std::move(plan)));
+    EXPECT_EQ(programs.back()->library_op(), "") << c.what;
+    for (const gpu::TextLaunch* kernel : programs.back()->kernels()) kernels.push_back(kernel);
+  }
+  const gpu::EmulatedKernels compiled(kernels);
+  for (std::size_t i = 0; i < cases().size(); ++i) {
+    SCOPED_TRACE(cases()[i].what);
+    const Feeds feeds = make_feeds(*graphs[i], static_cast<unsigned>(i + 1));
+    const Tensors tensors = to_tensors(*graphs[i], feeds);
+    const Tensors got = programs[i]->run(compiled, tensors, 7);
+    for (const auto& [name, expected] : expected_within(*graphs[i], feeds, 16)) {
+      EXPECT_EQ(expected.problem_with(got.at(name).to_doubles()), "") << name;
+    }
+    expect_same_bits(got, programs[i]->run(compiled, tensors, 8));  // whoever comes last
+  }
+}
+
+TEST(ConvEnd, IsRightWhereEveryCtaHasATile) { check_in_emulation(132); }
+TEST(ConvEnd, IsRightWhereACtaHasManyTiles) { check_in_emulation(1); }
+
+TEST(ConvEnd, IsRightOnAGpu) {
+  if (Device::best().kind != DeviceKind::cuda) GTEST_SKIP() << "NOT CHECKED: no GPU here";
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(c.what);
+    Graph g;
+    c.build(g, convolution(g, c));
+    CompileOptions options;
+    options.device = Device::best();
+    const Feeds feeds = make_feeds(g, 5);
+    const Tensors tensors = to_tensors(g, feeds);
+    Program program(g, options);
+    const Tensors got = program.run(tensors);
+    for (const auto& [name, expected] : expected_within(g, feeds, 64)) {
+      EXPECT_EQ(expected.problem_with(got.at(name).to_doubles()), "") << name;
+    }
+    expect_same_bits(got, program.run(tensors));
+  }
+}
+
+// What another reads of the same memory, and what lies otherwise, stays a group of its own.
+TEST(ConvEnd, LeavesWhatDoesNotGoOverTheResultAsItLies) {
+  const auto ends = [](void (*build)(Graph&, const Value&)) {
+    Graph g;
+    build(g, conv2d(g.input("x", bf16, {2, 64, 16, 16}), g.input("w", bf16, {64, 64, 3, 3})));
+    const Plan plan = compile_plan(g, {}, chip_of(132)).plan;
+    return std::ranges::count_if(plan.steps, has_end);
+  };
+  EXPECT_EQ(ends(statistics), 1);
+  EXPECT_EQ(ends([](Graph& g, const Value& y) {  // of rows, not of channels
+              g.fetch("sum", sum(cast(y, f32), std::array<std::int64_t, 2>{1, 3}));
+              fetch_convolved(g, "kept", y);
+            }),
+            0);
+  EXPECT_EQ(ends([](Graph& g, const Value& y) {  // needs a part of the result first
+              const Value first = slice(slice(y, 2, 0, 1), 3, 0, 1);
+              fetch_sums(g, "sum", y - first);
+              fetch_convolved(g, "kept", y);
+            }),
+            0);
+}
+
+}  // namespace
+}  // namespace paoding::testing_program

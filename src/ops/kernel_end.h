@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels that take in what stands behind them: a group that goes over the kernel's result as it lies (a bias, a
+// residual, an activation, a mask, sums per channel) is computed from what the kernel has in its hands, and neither
+// launched nor given the result through memory. The planner asks (plan/ends.h).
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ops/kernel.h"
+
+namespace paoding {
+
+struct Group;
+
+/// A group behind a kernel op of one result. Operands of the step: the call's inputs, the group's loads but for the
+/// first, the result where it is kept, the group's outputs.
+struct KernelEnd {
+  const Group& group;                    // load 0 is the kernel's result
+  bool is_kept = false;                  // others read the result too, so it is written as well
+  std::vector<std::int64_t> alignments;  // of the group's loads but for the first, and of its outputs
+};
+
+struct EndingKernel {
+  std::string name;  // of the implementation in the op's table
+  /// Why it cannot take the end in, or had better not: `before` is what runs the call otherwise.
+  std::function<std::string(const KernelCall&, const KernelEnd&, const KernelImplementation& before)> refusal;
+  std::function<std::shared_ptr<const gpu::TextPlan>(const KernelCall&, const KernelEnd&)> plan_text;
+};
+
+/// At most one per op.
+void register_ending_kernel(const std::string& op, EndingKernel kernel);
+/// nullptr where no kernel of the op takes ends in.
+const EndingKernel* ending_kernel(const std::string& op);
+
+}  // namespace paoding

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/ends.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/check.h"
+#include "base/one_line.h"
+#include "plan/planner.h"
+#include "plan/slot_alignment.h"
+#include "plan/step_slots.h"
+
+namespace paoding {
+namespace {
+
+// Load `first` of the group becomes load 0; the others stay in their order.
+Group with_load_in_front(Group group, std::size_t first) {
+  std::rotate(group.loads.begin(), group.loads.begin() + static_cast<std::ptrdiff_t>(first),
+              group.loads.begin() + static_cast<std::ptrdiff_t>(first) + 1);
+  Expr renumbered;
+  for (ExprNode node : group.expr.nodes()) {
+    if (node.prim == Prim::input) {
+      const auto load = static_cast<std::size_t>(node.index);
+      node.index = static_cast<std::int32_t>(load == first ? 0 : load < first ? load + 1 : load);
+    }
+    renumbered.add(node);
+  }
+  group.expr = std::move(renumbered);
+  return group;
+}
+
+class EndJoining {
+ public:
+  explicit EndJoining(Plan* plan) : plan_(*plan), steps_(plan->steps) {}
+
+  void run() {
+    for (const Step& step : steps_) {
+      const bool is_kernel = step.kind == Step::Kind::kernel && step.operands.size() == step.reads + 1;
+      if (is_kernel && ending_kernel(step.call.op->name) != nullptr) made_.insert(step.operands.back().slot);
+    }
+    for (std::size_t i = 0; i < steps_.size(); ++i) {
+      if (steps_[i].kind == Step::Kind::group && steps_[i].group.reductions.empty()) join(i);
+    }
+  }
+
+ private:
+  // The last kernel in front whose result the group reads goes first: others may be what it adds.
+  void join(std::size_t at) {
+    std::vector<std::pair<std::size_t, std::size_t>> makers;  // the step, the load
+    for (std::size_t load = 0; load < steps_[at].reads; ++load) {
+      if (!made_.contains(steps_[at].operands[load].slot)) continue;
+      for (std::size_t i = at; i-- > 0;) {
+        if (!writes(steps_[i], steps_[at].operands[load].slot)) continue;
+        makers.emplace_back(i, load);
+        break;
+      }
+    }
+    std::ranges::sort(makers, std::ranges::greater());
+    for (const auto& [maker, load] : makers) {
+      if (try_join(maker, at, load)) return;
+    }
+  }
+
+  static bool touches(const Step& step, int slot) {
+    bool found = false;
+    for_each_slot(step, [&](int touched, bool) { found |= touched == slot; });
+    return found;
+  }
+  static bool writes(const Step& step, int slot) {
+    bool found = false;
+    for_each_slot(step, [&](int touched, bool is_write) { found |= is_write && touched == slot; });
+    return found;
+  }
+  bool is_given_back(int slot) const {
+    return std::ranges::any_of(plan_.fetches, [&](const Plan::Fetch& fetch) {
+      return fetch.operand.slot == slot ||
+             std::ranges::any_of(fetch.alternatives, [&](const Operand& each) { return each.slot == slot; });
+    });
+  }
+
+  // Whether `moved` may run before or behind all steps between `first` and `last`.
+  bool may_pass(const Step& moved, std::size_t first, std::size_t last) const {
+    for (std::size_t i = first + 1; i < last; ++i) {
+      bool is_in_the_way = false;
+      for_each_slot(moved, [&](int slot, bool is_write) {
+        is_in_the_way |= is_write ? touches(steps_[i], slot) : writes(steps_[i], slot);
+      });
+      if (is_in_the_way) return false;
+    }
+    return true;
+  }
+
+  bool try_join(std::size_t maker, std::size_t at, std::size_t load) {
+    const Step &kernel = steps_[maker], &group = steps_[at];
+    if (kernel.kind != Step::Kind::kernel || has_end(kernel) || kernel.operands.size() != kernel.reads + 1)
+      return false;
+    const EndingKernel* const ending = ending_kernel(kernel.call.op->name);
+    if (ending == nullptr || kernel.label.placement != group.label.placement) return false;
+    const Operand& result = kernel.operands.back();
+    const Operand& read = group.operands[load];
+    if (!is_same_place(result, read)) return false;
+    for (std::size_t i = 0; i < group.operands.size(); ++i) {  // another part of what is not there yet, or in its place
+      if (i != load && group.operands[i].slot == result.slot) return false;
+    }
+    const bool sinks = may_pass(kernel, maker, at);
+    if (!sinks && !may_pass(group, maker, at)) return false;
+    bool is_kept =
+        is_given_back(result.slot) || plan_.slots[static_cast<std::size_t>(result.slot)].kind != SlotKind::arena;
+    for (std::size_t i = 0; i < steps_.size(); ++i) is_kept |= i != maker && i != at && touches(steps_[i], result.slot);
+
+    Step joined = kernel;
+    joined.group = with_load_in_front(group.group, load);
+    joined.operands.pop_back();
+    for (std::size_t i = 0; i < group.reads; ++i) {
+      if (i != load) joined.operands.push_back(group.operands[i]);
+    }
+    joined.reads = joined.operands.size();
+    if (is_kept) joined.operands.push_back(result);
+    joined.operands.insert(joined.operands.end(), group.operands.begin() + static_cast<std::ptrdiff_t>(group.reads),
+                           group.operands.end());
+    std::vector<std::string> unused;
+    const auto accepting = accepting_kernels(kernel.call, &unused);
+    const auto found = std::ranges::find(accepting, ending->name, &KernelImplementation::name);
+    if (found == accepting.end()) return false;
+    if (const std::string why = ending->refusal(kernel.call, end_of(joined), *kernel.kernel); !why.empty()) {
+      plan_.notes.push_back(fmt::format("{}: {} behind it is no end of {}: {}{}", kernel.call.op->name, group.label.op,
+                                        ending->name, why, in_scope(kernel.label.scope)));
+      return false;
+    }
+    joined.kernel = *found;
+    joined.label.members = group.label.members;
+    joined.label.member_bytes = group.label.member_bytes;
+    steps_[sinks ? at : maker] = std::move(joined);
+    steps_.erase(steps_.begin() + static_cast<std::ptrdiff_t>(sinks ? maker : at));
+    return true;
+  }
+
+  Plan& plan_;
+  std::vector<Step>& steps_;
+  std::set<int> made_;  // slots of results of kernels that take ends in
+};
+
+}  // namespace
+
+bool has_end(const Step& step) { return step.kind == Step::Kind::kernel && !step.group.outputs.empty(); }
+
+KernelEnd end_of(const Step& step) {
+  const std::size_t outputs = step.group.outputs.size();
+  KernelEnd end{step.group, step.operands.size() - step.reads > outputs, {}};
+  for (std::size_t i = step.call.inputs.size(); i < step.operands.size(); ++i) {
+    if (i == step.reads && end.is_kept) continue;
+    end.alignments.push_back(alignment_of(step.operands[i]));
+  }
+  return end;
+}
+
+void join_ends(Plan* plan) {
+  if (plan->target->is_gpu()) EndJoining(plan).run();
+}
+
+}  // namespace paoding

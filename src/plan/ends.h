@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Groups that become the end of the kernel in front of them (ops/kernel_end.h).
+#pragma once
+
+#include "ops/kernel_end.h"
+#include "plan/plan.h"
+
+namespace paoding {
+
+/// Merges steps of the plan's outermost list, before slots are placed, where a kernel takes the group in.
+void join_ends(Plan* plan);
+
+/// What the step's group is to its kernel; the step is a kernel's that has an end.
+bool has_end(const Step& step);
+KernelEnd end_of(const Step& step);
+
+}  // namespace paoding
