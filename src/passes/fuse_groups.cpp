@@ -42,6 +42,7 @@ constexpr std::int64_t kMostSpreadOut = 4 << 10;  // elements of all rows
 constexpr std::int64_t kShortRow = 64;            // elements that the threads beside each other have in a step or two
 
 constexpr std::int64_t kLeastOfImage = 64 << 10;  // elements: of fewer it does not matter who makes them
+constexpr std::int64_t kNarrowest = 2;            // bytes of an element of what is made of an image
 
 class Fusion {
  public:
@@ -125,11 +126,16 @@ class Fusion {
     for (NodeId id = size_; id-- > 0;) {
       const auto at = static_cast<std::size_t>(id);
       const auto& users = units_.users(id);
-      const auto is_elsewhere = [&](NodeId user) {
-        return is_late_[static_cast<std::size_t>(user)] == 0 &&
-               (!kernels_[static_cast<std::size_t>(user)].is_group || waits_longer(user, id));
-      };
-      is_stored_[at] = !kernel(id).is_group || is_fetched(id) || std::ranges::any_of(users, is_elsewhere);
+      // Who else reads it from memory; where several are late, one image is there in place of theirs.
+      std::ptrdiff_t late = 0;
+      bool is_read = false;
+      for (const NodeId user : users) {
+        const auto reader = static_cast<std::size_t>(user);
+        late += is_late_[reader];
+        is_read |= is_late_[reader] == 0 && (!kernels_[reader].is_group || waits_longer(user, id));
+      }
+      is_read |= late * kNarrowest > size_bytes(node(id).types[0].dtype);
+      is_stored_[at] = !kernel(id).is_group || is_fetched(id) || is_read;
       const bool is_formula = node(id).op->kind == OpKind::formula && !is_fetched(id);
       if (!is_formula || users.size() != 1 || node(id).types[0].shape.elements() < kLeastOfImage) continue;
       const bool is_for_group = kernels_[static_cast<std::size_t>(users[0])].is_group;

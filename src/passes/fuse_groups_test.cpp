@@ -333,6 +333,26 @@ TEST(FuseGroups, LeavesWhatWaitsForASumToItsReader) {
   EXPECT_EQ(images, 2) << to_text(g);
 }
 
+// Two that wait for sums of their own read one image in place of one each.
+TEST(FuseGroups, WritesOneImageForTwoWhoWait) {
+  Graph g;
+  const Shape image{64, 32, 64};
+  const Value x = g.input("x", f32, image), given = cast(g.input("g", f32, image), bf16);
+  const Value masked = select(greater(x, full(g, {}, 0, f32)), given, full(g, {}, 0, bf16));
+  for (const char* name : {"a", "b"}) {
+    const Value factor = g.input(name, f32, {32, 1}), scaled = cast(cast(masked, f32) * factor, bf16);
+    g.fetch(std::string("d") + name, scaled + cast(x * sum(cast(masked, f32) * x * factor, Ints{0, 2}, true), bf16));
+  }
+  PassNotes notes(std::make_shared<const Target>(named_target("h200")));
+  fuse_groups(g, notes);
+  int images = 0;
+  for (NodeId id = 0; id < g.size(); ++id) {
+    if (g.node(id).op->name != "group") continue;
+    for (const Type& type : g.node(id).types) images += type.shape == image ? 1 : 0;
+  }
+  EXPECT_EQ(images, 3) << to_text(g);
+}
+
 // One kernel for all took minutes to make, and had no place for 2^16 operands.
 TEST(FuseGroups, SplitsASumOfThousands) {
   Graph g;
