@@ -8,6 +8,7 @@ using emulation::Box;
 using emulation::box_of;
 using emulation::bring_box;
 using emulation::bring_windows;
+using emulation::fence_for_copies;
 using emulation::fetch_map;
 using emulation::keep;
 using emulation::load_remote;
@@ -46,6 +47,8 @@ PD_DEVICE void bring_windows(T* to, const Map& map, int channel, int column, int
       "h"((unsigned short)tap_column), "h"((unsigned short)tap_row)
       : "memory");
 }
+// What this thread has done to shared memory comes before what copies do to it that are asked for behind the next barrier.
+PD_DEVICE void fence_for_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 // Has the description of an operand brought near before it is used.
 PD_DEVICE void fetch_map(const Map& map) { asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory"); }
 // Registers that products read or add to are as they should be.

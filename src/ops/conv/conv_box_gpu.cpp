@@ -154,19 +154,19 @@ std::string refusal(const KernelCall& call) {
 // What the texts for images and for weights share.
 bool is_narrow(std::int64_t stage_bytes) { return stage_bytes < 32 << 10; }
 std::int64_t ctas_of_sm(std::int64_t stage_bytes) { return is_narrow(stage_bytes) ? 3 : 2; }
-// Of a kernel with an end, whose tile has a place of its own, as many as that leaves.
-std::int64_t stages_of(std::int64_t stage_bytes, bool has_end = false) {
+// Where the tile has a place of its own (`is_ahead`), as many as that leaves.
+std::int64_t stages_of(std::int64_t stage_bytes, bool is_ahead = false) {
   const std::int64_t bytes = is_narrow(stage_bytes) ? kNarrowStageBytes : kStageBytes;
-  return (has_end ? bytes - kTileBytes : bytes) / stage_bytes;
+  return (is_ahead ? bytes - kTileBytes : bytes) / stage_bytes;
 }
 
 gpu::TextParts parts_of_text(const ConvShape& shape, std::string name, std::int64_t stage_bytes,
-                             std::int64_t columns_of_group, bool is_across, bool has_end = false) {
+                             std::int64_t columns_of_group, bool is_across, bool is_ahead = false) {
   gpu::TextParts parts;
   parts.name = std::move(name);
   parts.threads = kThreads;
   parts.constants = fmt::format("using Stored = {};\nconstexpr int kStages = {};\n", gpu::stored_type(shape.dtype),
-                                stages_of(stage_bytes, has_end));
+                                stages_of(stage_bytes, is_ahead));
   parts.functions = fmt::format("{}{}{}{}", k_exchange_cu, k_tensor_cores_cu, k_box_stages_cu,
                                 gpu::box_products(shape.dtype, static_cast<int>(columns_of_group), is_across));
   return parts;
@@ -195,10 +195,14 @@ gpu::TextLaunch plan_phase(const KernelCall& call, const Walk& rows, const Walk&
   const std::int64_t channels = walked.channels, all_columns = to.type.shape[1];
   const std::int64_t windows = to.type.shape[0] * rows.windows * columns.windows;
   const std::int64_t tile_columns = tile_columns_of(to), stage_bytes = stage_bytes_of(tile_columns);
+  // What comes from memory is asked for while a tile is gone over; what L2 has comes soon enough.
+  const bool is_ahead =
+      end != nullptr && size_bytes((walked.is_back ? shape.y : shape.x).type) > call.target->last_cache_bytes;
 
-  gpu::TextParts parts = parts_of_text(shape, call.op->name, stage_bytes, tile_columns, false, end != nullptr);
-  parts.constants += fmt::format("constexpr int kColumns = {};\n{}#define PD_HAS_END {}\n", tile_columns,
-                                 ending_constants(shape), end != nullptr ? 1 : 0);
+  gpu::TextParts parts = parts_of_text(shape, call.op->name, stage_bytes, tile_columns, false, is_ahead);
+  parts.constants +=
+      fmt::format("constexpr int kColumns = {};\nconstexpr bool kIsAhead = {};\n{}#define PD_HAS_END {}\n",
+                  tile_columns, is_ahead, ending_constants(shape), end != nullptr ? 1 : 0);
   parts.functions += (end != nullptr ? end_text(&parts, *end) : text_without_end()) + k_conv_box_images_cu;
   auto& s = parts.sizes;
   const std::int64_t tiles_m = ceil_div(windows, kRows), tiles_n = ceil_div(all_columns, tile_columns);
@@ -232,7 +236,7 @@ gpu::TextLaunch plan_phase(const KernelCall& call, const Walk& rows, const Walk&
   parts.ctas = ctas_of_columns * tiles_n;
   gpu::TextLaunch launch = gpu::make_text_kernel(parts);
   launch.is_alone = true;
-  launch.shared_bytes = shared_bytes(stage_bytes, end != nullptr ? tile_columns : 0);
+  launch.shared_bytes = shared_bytes(stage_bytes, is_ahead ? tile_columns : 0);
   Windows windows_walked = windows_of(rows, columns);
   for (std::int64_t& count : windows_walked.count) count = std::max<std::int64_t>(count, 1);
   const std::int64_t taps = walked.taps();

@@ -202,22 +202,28 @@ PD_DEVICE void convolve(const Map& image, const Map& weights, const Stored* bias
   const bool is_consumer = threadIdx.x < kConsumers;
   Turn turn;
 #if PD_HAS_END
-  // Boxes of the next tile are on their way while this one, in a place of its own, is gone over.
-  Stored* const own = (Stored*)(mail + 1);
+  // Where the tile has a place of its own, boxes of the next are on their way while it is gone over; else it lies where
+  // boxes come, of which there are more then.
+  Stored* const own = kIsAhead ? (Stored*)(mail + 1) : stages;
+  const auto meet = [&] {
+    if constexpr (!kIsAhead) __syncthreads();
+    else if (is_consumer) barrier_wait(1, kConsumers);
+  };
   const int which = tile;
   float ended[kSums + 1][8] = {};
   for (; tile * kRows < size.windows; tile += size.tiles_apart) {
-    if (is_consumer) {
-      float sum[kColumns / 2];
+    float sum[kColumns / 2];
 #pragma unroll
-      for (int i = 0; i < kColumns / 2; ++i) sum[i] = 0;
-      multiply_blocks(sum, stages, mail, turn, size);
-      barrier_wait(1, kConsumers);  // nobody is at the tile before
-      lay_down(sum, own, bias, first_column, size);
-      barrier_wait(1, kConsumers);
-      end_tile(own, tile * kRows, first_column, end, out, ended, size);
-    } else if (threadIdx.x == kConsumers) {
-      bring_blocks(image, weights, stages, mail, turn, tile * kRows, first_column, size);
+    for (int i = 0; i < kColumns / 2; ++i) sum[i] = 0;
+    if (is_consumer) multiply_blocks(sum, stages, mail, turn, size);
+    else if (threadIdx.x == kConsumers) bring_blocks(image, weights, stages, mail, turn, tile * kRows, first_column, size);
+    meet();
+    if (is_consumer) lay_down(sum, own, bias, first_column, size);
+    meet();
+    if (is_consumer) end_tile(own, tile * kRows, first_column, end, out, ended, size);
+    if constexpr (!kIsAhead) {
+      fence_for_copies();
+      meet();
     }
   }
   if constexpr (kSums > 0) add_up_ends(ended, (float*)own, tile_n, which, size.tiles_apart, end, room, size);

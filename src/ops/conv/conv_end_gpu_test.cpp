@@ -98,21 +98,21 @@ Value convolution(Graph& g, const Case& c) {
 }
 
 // Of a chip whose memory is so slow that every end pays; with few SMs a CTA has several tiles.
-TargetPtr chip_of(int sms) {
+TargetPtr chip_of(int sms, std::int64_t cache_bytes = 0) {
   Target chip = named_target("h200");
-  chip.sm_count = sms;
+  chip.sm_count = sms, chip.last_cache_bytes = cache_bytes;
   chip.read_bytes_per_us = chip.write_bytes_per_us = chip.cached_bytes_per_us = 1;
   return std::make_shared<const Target>(chip);
 }
 
-void check_in_emulation(int sms) {
+void check_in_emulation(int sms, std::int64_t cache_bytes) {
   std::vector<std::unique_ptr<Graph>> graphs;
   std::vector<std::unique_ptr<EmulatedProgram>> programs;
   std::vector<const gpu::TextLaunch*> kernels;
   for (const Case& c : cases()) {
     graphs.push_back(std::make_unique<Graph>());
     c.build(*graphs.back(), convolution(*graphs.back(), c));
-    Plan plan = std::move(compile_plan(*graphs.back(), {}, chip_of(sms)).plan);
+    Plan plan = std::move(compile_plan(*graphs.back(), {}, chip_of(sms, cache_bytes)).plan);
     EXPECT_EQ(std::ranges::count_if(plan.steps, has_end), 1) << c.what << "\n" << to_string(plan);
     programs.push_back(std::make_unique<EmulatedProgram>(std::move(plan)));
     EXPECT_EQ(programs.back()->library_op(), "") << c.what;
@@ -131,8 +131,9 @@ void check_in_emulation(int sms) {
   }
 }
 
-TEST(ConvEnd, IsRightWhereEveryCtaHasATile) { check_in_emulation(132); }
-TEST(ConvEnd, IsRightWhereACtaHasManyTiles) { check_in_emulation(1); }
+TEST(ConvEnd, IsRightWhereEveryCtaHasATile) { check_in_emulation(132, 1 << 20); }
+TEST(ConvEnd, IsRightWhereACtaHasManyTiles) { check_in_emulation(1, 1 << 20); }
+TEST(ConvEnd, IsRightWhereTheNextTileComesMeanwhile) { check_in_emulation(1, 0); }
 
 TEST(ConvEnd, IsRightOnAGpu) {
   if (Device::best().kind != DeviceKind::cuda) GTEST_SKIP() << "NOT CHECKED: no GPU here";
