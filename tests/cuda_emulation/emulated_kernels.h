@@ -90,7 +90,8 @@ class EmulatedKernels {
     std::vector<std::ofstream> files;
     for (std::size_t f = 0; f < kFiles; ++f) {
       files.emplace_back(folder_ / ("kernels" + std::to_string(f) + ".cpp"));
-      files.back() << "#include \"tensor_cores.h\"\n#include \"warp_products.h\"\n#pragma GCC diagnostic ignored "
+      files.back() << "#include \"square_products.h\"\n#include \"tensor_cores.h\"\n#include "
+                      "\"warp_products.h\"\n#pragma GCC diagnostic ignored "
                       "\"-Wunknown-pragmas\"\n"
                    << kernel_prelude();
     }

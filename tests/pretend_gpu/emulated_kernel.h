@@ -4,6 +4,7 @@
 
 #include <cstddef>
 
+#include "tests/cuda_emulation/square_products.h"
 #include "tests/cuda_emulation/tensor_cores.h"
 #include "tests/cuda_emulation/warp_products.h"
 

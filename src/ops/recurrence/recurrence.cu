@@ -22,7 +22,14 @@ constexpr int kFinishers = kIsBulk || kKeepsSums || kCells > 1 ? kThreads : (kUn
 #ifdef PD_EMULATE
 using emulation::barrier_pass;
 using emulation::barrier_wait;
+PD_DEVICE void copies_follow_stores() {}
 #else
+#if __CUDA_ARCH__ >= 900
+// The copy engine and products of groups see what this thread has stored before.
+PD_DEVICE void copies_follow_stores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+#else
+PD_DEVICE void copies_follow_stores() {}
+#endif
 // A barrier of so many threads: some wait for all, others only let them know that they have come.
 PD_DEVICE void barrier_wait(int barrier, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
@@ -42,6 +49,11 @@ PD_DEVICE void store_factor(unsigned char* vectors, int element, int row, float 
   unsigned char* const at = vectors + (element / kInPiece * kRows + row) * 16 + element % kInPiece * sizeof(Stored);
   if constexpr (sizeof(Stored) == 4) *(unsigned*)at = factor_bits(__float_as_uint(value));
   else *(unsigned short*)at = (unsigned short)stored_bits<Stored>(value);
+}
+
+// Behind stores of what is multiplied, in front of the barrier that products wait for.
+PD_DEVICE void factors_stored() {
+  if constexpr (kIsByGroups) copies_follow_stores();
 }
 
 constexpr int kStageStride = kGates * kUnits * (int)sizeof(Stored) + 16;  // bytes; rows begin in different banks
@@ -152,6 +164,17 @@ struct CellPlace {
     row = kept_known(row), of_cta = kept_known(of_cta), unit = kept_known(rank * kUnits + of_cta);
     if (row >= kRows || rows.row[row] < 0 || unit >= hidden) return;
     at = (Index)rows.row[row] * hidden + unit, length = rows.length[row];
+  }
+  // The CTA's first one.
+  PD_DEVICE void find_first(const TeamRows& rows, int rank, int hidden) {
+    unit = rank * kUnits, at = (Index)rows.row[0] * hidden + unit;
+  }
+  // This place, or where there is none the CTA's first one, for loads that no branch may stand in front of: what is
+  // loaded in one is waited for at its end. (At a place that all CTAs read they would wait for each other.)
+  PD_DEVICE CellPlace to_read(const CellPlace& first) const {
+    CellPlace place = *this;
+    place.at = at < 0 ? first.at : at, place.unit = at < 0 ? first.unit : unit;
+    return place;
   }
   // Of the first gate in [batch, gates, hidden].
   PD_DEVICE Index in_gates(int gates) const { return at + (at - unit) * (gates - 1); }

@@ -25,6 +25,7 @@ PD_DEVICE void bring_weights(WarpWeights& weights, const Shared& shared, const S
       weights.put(tile * kSteps + step, fragment);
     }
   }
+  weights.are_there();
   __syncthreads();
 }
 
@@ -58,7 +59,8 @@ PD_DEVICE void run_backward(const Operands& operands, const Room& room, const Si
     const auto time_of = [&](int step) { return kIsReverse ? step : steps - 1 - step; };
 
     Cell cell[kCells];
-    CellPlace place[kCells];
+    CellPlace place[kCells], first_place;
+    first_place.find_first(*shared.rows, rank, hidden);
     const Index step_elements = (Index)batch * hidden;
 #pragma unroll
     for (int i = 0; i < kCells; ++i) {
@@ -73,11 +75,11 @@ PD_DEVICE void run_backward(const Operands& operands, const Room& room, const Si
       const Index here = time * step_elements, next = here + step_elements;
 #pragma unroll
       for (int i = 0; i < kCells; ++i) {
-        if (place[i].at < 0) continue;
+        if (kHasLengths && place[i].at < 0) continue;
         const Index began = time + 1 == place[i].length ? last * step_elements : next;
         const StepElements at =
             kIsReverse ? StepElements{next, here, here, began} : StepElements{here, here, next, here};
-        cell[i].fetch(operands, time < place[i].length, at, place[i], hidden);
+        cell[i].fetch(operands, !kHasLengths || time < place[i].length, at, place[i].to_read(first_place), hidden);
       }
     };
     fetch(0);
@@ -86,9 +88,12 @@ PD_DEVICE void run_backward(const Operands& operands, const Room& room, const Si
     // What came back from a step to the state before it.
     const auto take_back = [&](int step) {
       exchange.wait(given + step);
+      float sum[kCells];
+      const auto counts = [&](int i) { return time_of(step) < place[i].length; };
+      exchange.take(sum, given + step, place, counts);
 #pragma unroll
       for (int i = 0; i < kCells; ++i) {
-        if (time_of(step) < place[i].length) cell[i].take_back(exchange.take(given + step, place[i]));
+        if (!kHasLengths || counts(i)) cell[i].take_back(sum[i]);
       }
     };
 
@@ -99,20 +104,27 @@ PD_DEVICE void run_backward(const Operands& operands, const Room& room, const Si
       float gradients[kCells][kGates];
 #pragma unroll
       for (int i = 0; i < kCells; ++i) {
-        if (place[i].at < 0) continue;
-        const bool counts = time < place[i].length;
+        const bool counts = !kHasLengths || time < place[i].length;
         cell[i].retreat(operands, gradients[i], counts);
 #pragma unroll
+        for (int gate = 0; gate < kGates && !counts; ++gate) gradients[i][gate] = 0;
+      }
+#pragma unroll
+      for (int i = 0; i < kCells; ++i) {
+        if (place[i].at < 0) continue;
+#pragma unroll
         for (int gate = 0; gate < kGates; ++gate) {
-          if (!counts) gradients[i][gate] = 0;
           store_factor(factors, gate * kUnits + place[i].of_cta, place[i].row, gradients[i][gate]);
         }
       }
+      factors_stored();
       __syncthreads();
       clock.ended(kInGates);
+      Products products;
+      products.begin(weights, factors);
       fetch(step + 1);
       float sum[kTiles][kColumnTiles][4];
-      multiply_by(sum, weights, factors);
+      products.end(sum);
       clock.ended(kMultiplying);
       exchange.give(sum, given + step);
       clock.ended(kGiving);

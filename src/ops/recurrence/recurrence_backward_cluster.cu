@@ -2,61 +2,85 @@
 // Parts of what comes back within a cluster: the copy engine brings each CTA its parts of all others. Two places for what
 // is sent and for what comes are used in turn, each with a mailbox: who sends the parts of step s + 1 has had all of step s.
 
-constexpr int kPartStride = kUnits + 4, kPartFloats = kRows * kPartStride;  // lanes of a warp go to different banks
-constexpr int kPartBytes = kPartFloats * 4;
-
-// Of 16 rows of a tile, 8 are units of one CTA.
-PD_DEVICE void store_parts(const float (&sum)[kTiles][kColumnTiles][4], float* parts, int first_row) {
-  const int lane = threadIdx.x % 32;
-  // Where a warp's rows are all of one CTA, or CTAs' all of one warp, it is known how they go on.
-  constexpr bool kIsRegular = kTiles * 16 % kUnits == 0 || kUnits % (kTiles * 16) == 0;
-  const int first = first_row / kUnits * kPartFloats + first_row % kUnits + lane % 4 * 2 * kPartStride + lane / 4;
-#pragma unroll
-  for (int i = 0; i < kTiles * 2; ++i) {
-    const int row = first_row + i * 8;
-    if (row >= kHidden) break;
-    const int known = i * 8 / kUnits * kPartFloats + i * 8 % kUnits;
-    float* const to = kIsRegular ? parts + first + known
-                                 : parts + row / kUnits * kPartFloats + row % kUnits + lane % 4 * 2 * kPartStride + lane / 4;
-#pragma unroll
-    for (int k = 0; k < kColumnTiles * 2; ++k) {
-      const int n = k / 2 * 8 + lane % 4 * 2 + k % 2;
-      if (n < kRows) to[(k / 2 * 8 + k % 2) * kPartStride] = sum[i / 2][k / 2][i % 2 * 2 + k % 2];
-    }
-  }
-}
+// What is stored as 16 bits is rounded on the way too, two rows in a word: what comes back to a unit, the sum of all parts,
+// loses no more by it than by being rounded once.
+constexpr int kRowsInWord = sizeof(Stored) == 2 ? 2 : 1, kPartRows = (kRows + kRowsInWord - 1) / kRowsInWord;
+// Lanes of a warp go to different banks.
+constexpr int kPartStride = kRowsInWord == 1 ? kUnits + 4 : kUnits % 16 == 0 ? kUnits + 8 : kUnits;
+constexpr int kPartWords = kPartRows * kPartStride, kPartBytes = kPartWords * 4;
+constexpr int kExchangeBytes = 4 * kTeam * kPartBytes;
 
 struct PartExchange {
   unsigned long long* mailboxes;
-  float* come;  // two of [kTeam][kRows][kPartStride], from each CTA
-  float* sent;  // the same for each CTA, its own too
+  unsigned* come;  // two of [kTeam][kPartRows][kPartStride], from each CTA, its own too
+  unsigned* sent;  // the same for each other CTA
   int rank;
 
   PD_DEVICE PartExchange(const Shared& shared, void* work, const Room&)
-      : mailboxes(shared.mailboxes), come((float*)work), sent(come + 2 * (kTeam * kPartFloats)), rank(rank_in_team()) {
+      : mailboxes(shared.mailboxes), come((unsigned*)work), sent(come + 2 * (kTeam * kPartWords)), rank(rank_in_team()) {
     if (threadIdx.x < 2) mailbox_init(&mailboxes[threadIdx.x], 1);
   }
   PD_DEVICE void begin() const { meet_team(); }
   PD_DEVICE void wait(int step) const { wait_for_mail(&mailboxes[step % 2], step / 2); }
-  PD_DEVICE float take(int step, const CellPlace& place) const {
-    const int at = step % 2 * (kTeam * kPartFloats) + place.row * kPartStride + place.of_cta;
-    float sum = (rank == 0 ? sent : come)[at];
+  template <class Counts>
+  PD_DEVICE void take(float (&sum)[kCells], int step, const CellPlace (&place)[kCells], const Counts&) const {
+    const unsigned* const parts = come + step % 2 * (kTeam * kPartWords);
+    int at[kCells];
 #pragma unroll
-    for (int other = 1; other < kTeam; ++other) sum += (rank == other ? sent : come)[at + other * kPartFloats];
-    return sum;
+    for (int i = 0; i < kCells; ++i) {
+      at[i] = (place[i].row < kRows ? place[i].row / kRowsInWord : 0) * kPartStride + place[i].of_cta;
+    }
+#pragma unroll
+    for (int from = 0; from < kTeam; ++from) {
+#pragma unroll
+      for (int i = 0; i < kCells; ++i) {
+        const float part = part_of(parts[at[i] + from * kPartWords], place[i].row);
+        sum[i] = from == 0 ? part : sum[i] + part;
+      }
+    }
   }
   PD_DEVICE void give(const float (&sum)[kTiles][kColumnTiles][4], int step) const {
-    float* const parts = sent + step % 2 * (kTeam * kPartFloats);
+    unsigned* const parts = sent + step % 2 * (kTeam * kPartWords);
+    unsigned* const there = come + (step % 2 * kTeam + rank) * kPartWords;  // in every CTA
     unsigned long long* const mailbox = &mailboxes[step % 2];
-    store_parts(sum, parts, threadIdx.x / 32 * (kTiles * 16));
+    store_parts(sum, parts, there);
     if constexpr (kTeam > 1) copies_follow_stores();
     __syncthreads();
     copy_to_others(
-        [&](int to) {
-          copy_to_peer(come + (step % 2 * kTeam + rank) * kPartFloats, parts + to * kPartFloats, kPartBytes, mailbox, to);
-        },
-        rank);
+        [&](int to) { copy_to_peer(there, parts + to * kPartWords, kPartBytes, mailbox, to); }, rank);
     if (threadIdx.x == 0) mailbox_expect(mailbox, kPartBytes * (kTeam - 1));
   }
   PD_DEVICE void end(int) const { meet_team(); }
+
+ private:
+  static PD_DEVICE float part_of(unsigned word, int row) {
+    if constexpr (kRowsInWord == 1) return __uint_as_float(word);
+#ifndef PD_EMULATE
+    else if constexpr (kSame<Stored, BF16>) return __uint_as_float(__byte_perm(word, 0, row % 2 == 0 ? 0x1044 : 0x3244));
+#endif
+    else return value_of<Stored>(word >> (row % 2 * 16) & 0xffffu);
+  }
+  // Of 16 rows of a tile, 8 are units of one CTA.
+  PD_DEVICE void store_parts(const float (&sum)[kTiles][kColumnTiles][4], unsigned* parts, unsigned* own) const {
+    const int lane = threadIdx.x % 32, first_row = threadIdx.x / 32 * (kTiles * 16);
+    // Where a warp's rows are all of one CTA, or CTAs' all of one warp, it is known how they go on.
+    constexpr bool kIsRegular = kTiles * 16 % kUnits == 0 || kUnits % (kTiles * 16) == 0;
+#pragma unroll
+    for (int i = 0; i < kTiles * 2; ++i) {
+      const int row = first_row + i * 8;
+      if (row >= kHidden) break;
+      const int to = kIsRegular ? first_row / kUnits + i * 8 / kUnits : row / kUnits;
+      const int unit = kIsRegular ? first_row % kUnits + i * 8 % kUnits : row % kUnits;
+      unsigned* const part = to == rank ? own : parts + to * kPartWords;
+#pragma unroll
+      for (int k = 0; k < kColumnTiles * 2 / kRowsInWord; ++k) {
+        const float(&of_tile)[4] = sum[i / 2][k * kRowsInWord / 2];
+        const int n = kRowsInWord == 2 ? k * 4 + lane % 4 : k / 2 * 8 + lane % 4 * 2 + k % 2;
+        unsigned word;
+        if constexpr (kRowsInWord == 2) word = pair_of<Stored>(of_tile[i % 2 * 2], of_tile[i % 2 * 2 + 1]);
+        else word = __float_as_uint(of_tile[i % 2 * 2 + k % 2]);
+        if (n < kPartRows) part[n * kPartStride + unit + lane / 4] = word;
+      }
+    }
+  }
 };

@@ -3,7 +3,7 @@
 // lowest bit of a word, a 2^24th of it, tells whether it is of this use or of the one before, as it changes with each.
 // Who gives the parts of step s + 2 has had those of step s + 1 from everybody, who then had all of step s.
 
-constexpr int kPartWords = kRows * kUnits, kPlaceWords = kTeam * kTeam * kPartWords;
+constexpr int kPartWords = kRows * kUnits, kPlaceWords = kTeam * kTeam * kPartWords, kExchangeBytes = 0;
 
 struct PartExchange {
   unsigned* places;  // two of [kTeam to][kTeam from][kRows][kUnits]
@@ -19,9 +19,41 @@ struct PartExchange {
     before[0] = load_relaxed(marks), before[1] = load_relaxed(marks + 1);
     __syncthreads();
   }
-  PD_DEVICE unsigned mark_of(int step) const { return (before[step % 2] + 1 + step / 2) & 1; }
+  PD_DEVICE unsigned mark_of(int step) const { return ((step % 2 == 0 ? before[0] : before[1]) + 1 + step / 2) & 1; }
 
   PD_DEVICE void wait(int) const {}
+  template <class Counts>
+  PD_DEVICE void take(float (&sum)[kCells], int step, const CellPlace (&place)[kCells], const Counts& counts) const {
+#pragma unroll
+    for (int i = 0; i < kCells; ++i) {
+      if (counts(i)) sum[i] = take(step, place[i]);
+    }
+  }
+  PD_DEVICE void give(const float (&sum)[kTiles][kColumnTiles][4], int step) const {
+    unsigned* const place = places + step % 2 * kPlaceWords + rank * kPartWords;
+    const unsigned mark = mark_of(step);
+    const int lane = threadIdx.x % 32, first_row = threadIdx.x / 32 * (kTiles * 16);
+#pragma unroll
+    for (int i = 0; i < kTiles * 2; ++i) {
+      const int row = first_row + i * 8;  // 8 units of one CTA
+      if (row >= kHidden) break;
+      unsigned* const to = place + row / kUnits * (kTeam * kPartWords) + row % kUnits + lane / 4;
+#pragma unroll
+      for (int k = 0; k < kColumnTiles * 2; ++k) {
+        const int n = k / 2 * 8 + lane % 4 * 2 + k % 2;
+        if (n < kRows) store_relaxed(to + n * kUnits, (__float_as_uint(sum[i / 2][k / 2][i % 2 * 2 + k % 2]) & ~1u) | mark);
+      }
+    }
+    __syncthreads();  // nobody reads the factors any more
+  }
+  PD_DEVICE void end(int steps) const {
+    __syncthreads();  // everybody has begun: their last parts have come
+    if (rank != 0 || threadIdx.x >= 2 || (int)threadIdx.x >= steps) return;
+    const int last = steps - 1 - (steps - 1 - (int)threadIdx.x) % 2;  // that used the place
+    store_relaxed(marks + threadIdx.x, mark_of(last));
+  }
+
+ private:
   PD_DEVICE float take(int step, const CellPlace& place) const {
     constexpr int kAtOnce = kTeam < 32 ? kTeam : 32;  // asked for without waiting for one after the other
     const unsigned* const from = places + step % 2 * kPlaceWords + rank * (kTeam * kPartWords) + place.row * kUnits + place.of_cta;
@@ -49,28 +81,5 @@ struct PartExchange {
       }
     }
     return sum;
-  }
-  PD_DEVICE void give(const float (&sum)[kTiles][kColumnTiles][4], int step) const {
-    unsigned* const place = places + step % 2 * kPlaceWords + rank * kPartWords;
-    const unsigned mark = mark_of(step);
-    const int lane = threadIdx.x % 32, first_row = threadIdx.x / 32 * (kTiles * 16);
-#pragma unroll
-    for (int i = 0; i < kTiles * 2; ++i) {
-      const int row = first_row + i * 8;  // 8 units of one CTA
-      if (row >= kHidden) break;
-      unsigned* const to = place + row / kUnits * (kTeam * kPartWords) + row % kUnits + lane / 4;
-#pragma unroll
-      for (int k = 0; k < kColumnTiles * 2; ++k) {
-        const int n = k / 2 * 8 + lane % 4 * 2 + k % 2;
-        if (n < kRows) store_relaxed(to + n * kUnits, (__float_as_uint(sum[i / 2][k / 2][i % 2 * 2 + k % 2]) & ~1u) | mark);
-      }
-    }
-    __syncthreads();  // nobody reads the factors any more
-  }
-  PD_DEVICE void end(int steps) const {
-    __syncthreads();  // everybody has begun: their last parts have come
-    if (rank != 0 || threadIdx.x >= 2 || (int)threadIdx.x >= steps) return;
-    const int last = steps - 1 - (steps - 1 - (int)threadIdx.x) % 2;  // that used the place
-    store_relaxed(marks + threadIdx.x, mark_of(last));
   }
 };

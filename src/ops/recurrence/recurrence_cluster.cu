@@ -5,7 +5,6 @@
 #ifdef PD_EMULATE
 using emulation::copy_to_peer;
 using emulation::send_piece;
-PD_DEVICE void copies_follow_stores() {}
 #else
 // Puts 16 bytes where `at` is in CTA `rank` of the cluster, and counts them in the mailbox there.
 PD_DEVICE void send_piece(uint4* at, uint4 value, unsigned long long* mailbox, unsigned rank) {
@@ -23,8 +22,6 @@ PD_DEVICE void copy_to_peer(void* to, const void* from, unsigned bytes, unsigned
       "r"(shared_address(from)), "r"(bytes), "r"(address_in(shared_address(mailbox), rank))
       : "memory");
 }
-// The copy engine sees what this thread has stored before.
-PD_DEVICE void copies_follow_stores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 #endif
 
 PD_DEVICE int rank_in_team() { return kTeam > 1 ? cluster_rank() : 0; }

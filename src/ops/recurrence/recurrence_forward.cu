@@ -10,6 +10,36 @@ PD_DEVICE float* sums_of(const Shared& shared) {  // [kParts][kRows][kSumStride]
   return (float*)(shared.work + kStates * kStateBytes);
 }
 
+// Rows of [batch, hidden] as vectors to multiply; for all threads, which wait for their copies.
+PD_DEVICE void bring_start(unsigned char* start, const Stored* h0, const TeamRows& rows, int hidden) {
+  if constexpr (kIsInPieces && sizeof(Stored) == 2) {
+    const int pieces = hidden / kInPiece;  // of a row
+    for (int i = threadIdx.x; i < kRows * pieces; i += kThreads) {
+      const int n = i / pieces, piece = i % pieces, row = rows.row[n];
+      const Stored* const from = h0 + (row >= 0 ? (Index)row * hidden + piece * kInPiece : 0);
+      copy_beside<16>(start + (piece * kRows + n) * 16, from, row >= 0);
+    }
+    copies_end_group();
+    return;
+  }
+  constexpr int kAtOnce = kRows < 8 ? kRows : 8;
+  for (int first = 0; first < kRows; first += kAtOnce) {
+    for (int unit = threadIdx.x; unit < hidden; unit += kThreads) {
+      Pack<Stored, 1> h[kAtOnce];
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int row = first + i < kRows ? rows.row[first + i] : -1;
+        if (row >= 0) load<true>(h[i], h0 + (Index)row * hidden + unit);
+        else h[i].put(0, 0.0f);
+      }
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        if (first + i < kRows) store_factor(start, unit, first + i, h[i].get(0));
+      }
+    }
+  }
+}
+
 PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Sizes& size) {
   PD_DYNAMIC_SHARED(unsigned char, memory);
   const Shared shared(memory);
@@ -41,43 +71,30 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
     const auto time_of = [&](int step) { return kIsReverse ? steps - 1 - step : step; };
 
     // Everybody reads the whole of the state to start from. The other place may be where the next one comes by now.
-    unsigned char* const start = states + given % kStates * kStateBytes;
-    constexpr int kAtOnce = kRows < 8 ? kRows : 8;
-    for (int first = 0; first < kRows; first += kAtOnce) {
-      for (int unit = threadIdx.x; unit < hidden; unit += kThreads) {
-        Pack<Stored, 1> h[kAtOnce];
-#pragma unroll
-        for (int i = 0; i < kAtOnce; ++i) {
-          const int row = first + i < kRows ? shared.rows->row[first + i] : -1;
-          if (row >= 0) load<true>(h[i], operands.h0 + (Index)row * hidden + unit);
-          else h[i].put(0, 0.0f);
-        }
-#pragma unroll
-        for (int i = 0; i < kAtOnce; ++i) {
-          if (first + i < kRows) store_factor(start, unit, first + i, h[i].get(0));
-        }
-      }
-    }
+    bring_start(states + given % kStates * kStateBytes, operands.h0, *shared.rows, hidden);
 
     Cell cell[kCells];
-    CellPlace place[kCells];
+    CellPlace place[kCells], first_place;
+    first_place.find_first(*shared.rows, rank, hidden);
     int word[kCells];
-    float bias[kCells][kGates];
+    // Threads whose cells are of one unit have one bias.
+    constexpr int kBiases = !kKeepsSums && kThreads % kUnits == 0 ? 1 : kCells;
+    float bias[kBiases][kGates];
     const Index step_elements = (Index)batch * hidden;
 #pragma unroll
     for (int i = 0; i < kCells; ++i) {
       place[i].find(i, *shared.rows, rank, hidden);
       word[i] = kept_known(exchange.word_of(place[i]));
 #pragma unroll
-      for (int gate = 0; gate < kGates; ++gate) {
-        const bool is_there = kHasBias && place[i].at >= 0;
-        bias[i][gate] = is_there ? load_one<true>(operands.bias + gate * hidden + place[i].unit) : 0.0f;
+      for (int gate = 0; gate < kGates && i < kBiases; ++gate) {
+        const bool is_there = kHasBias && place[i].unit < hidden;
+        bias[i % kBiases][gate] = is_there ? load_one<true>(operands.bias + gate * hidden + place[i].unit) : 0.0f;
       }
       if (place[i].at >= 0) cell[i].start(operands, place[i], kIsReverse ? last * step_elements : 0);
     }
     const auto keep = [&](int i, int time) {
       const Index here = time * step_elements, after = kIsReverse ? here : here + step_elements;
-      cell[i].keep(operands, time < place[i].length, after, here, place[i], hidden);
+      cell[i].keep(operands, !kHasLengths || time < place[i].length, after, here, place[i], hidden);
     };
     // Steps behind the last of the team's rows: the reverse direction passes them before it begins.
     const auto keep_behind = [&] {
@@ -94,14 +111,15 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
       const Stored* const xw = operands.xw + time * step_elements * kGates;
 #pragma unroll
       for (int i = 0; i < kCells; ++i) {
-        if (time >= place[i].length) continue;
+        if (kHasLengths && time >= place[i].length) continue;
+        const Index at = place[i].to_read(first_place).in_gates(kGates);
 #pragma unroll
-        for (int gate = 0; gate < kGates; ++gate) {
-          load<true>(ahead[i][gate], xw + (place[i].in_gates(kGates) + gate * hidden));
-        }
+        for (int gate = 0; gate < kGates; ++gate) load<true>(ahead[i][gate], xw + (at + gate * hidden));
       }
     };
     fetch(0);
+    copies_wait<0>();
+    factors_stored();
     if (round == 0) exchange.begin();
     else __syncthreads();
 
@@ -120,7 +138,7 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
         if (kHasLengths && time >= place[i].length) continue;
         float x[kGates];
 #pragma unroll
-        for (int gate = 0; gate < kGates; ++gate) x[gate] = ahead[i][gate].get(0) + bias[i][gate];
+        for (int gate = 0; gate < kGates; ++gate) x[gate] = ahead[i][gate].get(0) + bias[i % kBiases][gate];
         cell[i].advance(x, sum[i]);
       }
       clock.ended(kInGates);

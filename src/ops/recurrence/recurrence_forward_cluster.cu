@@ -17,9 +17,10 @@ struct StateExchange {
   PD_DEVICE void take(unsigned char*, int step) const {
     if constexpr (kTeam > 1) wait_for_mail(&mailboxes[step % 2], (step - 1) / 2);
     else __syncthreads();
+    if constexpr (!kIsBulk) factors_stored();  // by others
   }
   PD_DEVICE void stored() const {
-    if constexpr (kIsBulk) copies_follow_stores();
+    if constexpr (kIsBulk || kIsByGroups) copies_follow_stores();
   }
   // This CTA's units of it, for those that finish; they have met since they stored it.
   PD_DEVICE void give(unsigned char* state, int step) const {

@@ -53,6 +53,7 @@ struct StateExchange {
         if (first + i * kThreads < kStatePieces) *to = make_uint4(~piece.x, ~piece.y, ~piece.z, ~piece.w);
       }
     }
+    factors_stored();
     __syncthreads();
     if (is_tidier() && step > 1) {
       uint4* const slice = places + (step - 1) % kPlaces * kStatePieces + rank * (kSliceBytes / 16);

@@ -13,8 +13,8 @@ PD_DEVICE bool gather_sums(float (&of_cells)[kCells][kGates], const float* sums,
 #pragma unroll
   for (int i = 0; i < kCells * kGates; ++i) {
     const CellPlace& at = place[i / kGates];
-    if (at.row >= kRows) continue;
-    const float* const first = sums + at.row * kSumStride + i % kGates * kUnits + at.of_cta;
+    const int row = at.row < kRows ? at.row : 0;
+    const float* const first = sums + row * kSumStride + i % kGates * kUnits + at.of_cta;
     float total = first[0];
 #pragma unroll
     for (int p = 1; p < kParts; ++p) total += first[p * (kRows * kSumStride)];

@@ -37,6 +37,7 @@ struct ForwardWeights {
         mine.put(tile * kSteps + step, fragment);
       }
     }
+    mine.are_there();
     __syncthreads();
   }
   PD_DEVICE bool multiply(float (&of_cells)[kCells][kGates], float* sums, const unsigned char* vectors,
@@ -48,7 +49,9 @@ struct ForwardWeights {
  private:
   PD_DEVICE void store(float* sums, const unsigned char* vectors) const {
     float sum[kTiles][kColumnTiles][4];
-    multiply_by(sum, mine, vectors + part * (kSteps * 2 * kRows * 16));
+    Products products;
+    products.begin(mine, vectors + part * (kSteps * 2 * kRows * 16));
+    products.end(sum);
     const int lane = threadIdx.x % 32;
     float* const to = sums + part * (kRows * kSumStride) + first_row + lane / 4;
 #pragma unroll

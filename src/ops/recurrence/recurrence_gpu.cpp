@@ -9,6 +9,7 @@
 #include "base/env.h"
 #include "base/rounding.h"
 #include "cuda_text.h"
+#include "gpu/square_products.h"
 #include "gpu/text_kernel.h"
 #include "ops/all_kernels.h"
 #include "ops/recurrence/team.h"
@@ -134,7 +135,7 @@ std::string reason_of(const KernelCall& call, const CellKind& kind, bool is_back
 
 // Rows with lengths are also shared out by work: see recurrence_rounds.cu.
 constexpr std::int64_t kRounds = 2, kMostSorted = 4096;  // rows, each compared with all others
-constexpr double kLeastGainUs = 10;                      // of lengths of half the steps; a launch more takes about 3
+constexpr double kLeastGainUs = 6;                       // of lengths of half the steps; a launch more takes about 3
 
 // The teams of a layer: all rows at once, and perhaps a second launch's, that have few at a time.
 struct Teams {
@@ -169,9 +170,10 @@ struct Teams {
 
 class RecurrenceText : public gpu::TextParts {
  public:
-  // `u`: the operand that holds the weights.
-  RecurrenceText(const KernelCall& call, const Layer& layer, const Teams& teams, bool is_few, std::size_t u)
-      : team_(teams.of(is_few)) {
+  // `u`: the operand that holds the weights; `h0`: that of the states to start from, where they are read as vectors.
+  RecurrenceText(const KernelCall& call, const Layer& layer, const Teams& teams, bool is_few, std::size_t u,
+                 std::optional<std::size_t> h0)
+      : team_(teams.of(is_few)), dtype_(layer.extents.dtype) {
     const Team& team = team_;
     const auto nanoseconds = [](double us) { return static_cast<std::int64_t>(us * 1000); };
     if (layer.has_lengths) {
@@ -197,14 +199,15 @@ class RecurrenceText : public gpu::TextParts {
     constant("int kSumStride", team.sum_stride), constant("int kGates", e.gates);
     constant("int kPhasesAt", phases_at());
     const std::int64_t of_piece = 16 / size_bytes(e.dtype);
-    const bool is_in_pieces = e.hidden % of_piece == 0 && call.alignments[u] >= 16;
+    bool is_in_pieces = e.hidden % of_piece == 0 && call.alignments[u] >= 16;
+    if (h0) is_in_pieces &= call.alignments[*h0] >= 16;
     for (const auto& [what, is] :
          {std::pair("kIsExact", e.is_exact), std::pair("kIsByLanes", team.is_by_lanes),
-          std::pair("kKeepsSums", team.keeps_sums()), std::pair("kIsInPieces", is_in_pieces),
-          std::pair("kIsBulk", team.exchange == Exchange::copies), std::pair("kHasLengths", layer.has_lengths),
-          std::pair("kHasBias", layer.has_bias), std::pair("kIsReverse", layer.is_reverse),
-          std::pair("kTellsPhases", tells_phases_), std::pair("kIsRelu", layer.is_relu),
-          std::pair("kIsSettled", (call.settled >> u & 1u) != 0)}) {
+          std::pair("kKeepsSums", team.keeps_sums()), std::pair("kIsByGroups", team.is_by_groups),
+          std::pair("kIsInPieces", is_in_pieces), std::pair("kIsBulk", team.exchange == Exchange::copies),
+          std::pair("kHasLengths", layer.has_lengths), std::pair("kHasBias", layer.has_bias),
+          std::pair("kIsReverse", layer.is_reverse), std::pair("kTellsPhases", tells_phases_),
+          std::pair("kIsRelu", layer.is_relu), std::pair("kIsSettled", (call.settled >> u & 1u) != 0)}) {
       constants += fmt::format("constexpr bool {} = {};\n", what, is);
     }
     is_wide = gpu::needs_wide_index((layer.steps + 1) * e.batch * e.hidden * e.gates);
@@ -214,9 +217,13 @@ class RecurrenceText : public gpu::TextParts {
   }
   gpu::TextLaunch finish(const std::string& text) {
     const bool is_cluster = team_.exchange != Exchange::memory;
-    functions = std::string(k_exchange_cu) + k_warp_products_cu + k_cell_functions_cu + k_recurrence_cu +
-                k_recurrence_rounds_cu + k_recurrence_phases_cu +
-                (is_cluster ? k_recurrence_cluster_cu : k_recurrence_memory_cu) + text;
+    functions = std::string(k_exchange_cu) + k_warp_products_cu;
+    if (team_.is_by_groups) {
+      const auto columns = static_cast<int>(round_up(team_.rows, 8));
+      functions += k_tensor_cores_cu + gpu::square_products(dtype_, columns);
+    }
+    functions += std::string(k_cell_functions_cu) + k_recurrence_cu + k_recurrence_rounds_cu + k_recurrence_phases_cu +
+                 (is_cluster ? k_recurrence_cluster_cu : k_recurrence_memory_cu) + text;
     gpu::TextLaunch launch = gpu::make_text_kernel(*this);
     if (is_cluster) launch.cluster = static_cast<unsigned>(team_.ctas);
     launch.is_cooperative = !is_cluster;
@@ -247,14 +254,19 @@ class RecurrenceText : public gpu::TextParts {
   std::int64_t phases_at() const { return (team_.state_words + 1) / 2 * 2; }
 
   const Team& team_;
+  const DType dtype_;
   std::string why_;
   const bool tells_phases_ = env_flag("PAODING_PHASES");
 };
 
+std::string tiles_of(const Team& team) { return team.is_by_groups ? k_recurrence_groups_cu : k_recurrence_tiles_cu; }
+
 gpu::TextLaunch forward_launch(const KernelCall& call, const CellKind& kind, const Layer& layer, const Teams& teams,
                                bool is_few) {
   const Team& team = teams.of(is_few);
-  RecurrenceText text(call, layer, teams, is_few, 1);
+  const auto h0 =
+      static_cast<std::size_t>(std::ranges::find(kind.inputs, std::string_view("h0")) - kind.inputs.begin());
+  RecurrenceText text(call, layer, teams, is_few, 1, h0);
   std::vector<std::string> names;
   for (std::size_t i = 0; i < kind.inputs.size(); ++i) {
     names.push_back(text.input(call.inputs[i].type.dtype, kind.inputs[i]));
@@ -265,8 +277,8 @@ gpu::TextLaunch forward_launch(const KernelCall& call, const CellKind& kind, con
   text.call = fmt::format("run_forward({{{}}}, room, size)", fmt::join(names, ", "));
   const char* const exchange =
       team.exchange == Exchange::memory ? k_recurrence_forward_memory_cu : k_recurrence_forward_cluster_cu;
-  const std::string products = team.is_by_lanes ? std::string(k_recurrence_lanes_cu)
-                                                : std::string(k_recurrence_tiles_cu) + k_recurrence_forward_tiles_cu;
+  const std::string products =
+      team.is_by_lanes ? std::string(k_recurrence_lanes_cu) : tiles_of(team) + k_recurrence_forward_tiles_cu;
   return text.finish(std::string(exchange) + k_recurrence_forward_sums_cu + products + kind.text +
                      k_recurrence_forward_cu);
 }
@@ -274,7 +286,7 @@ gpu::TextLaunch forward_launch(const KernelCall& call, const CellKind& kind, con
 gpu::TextLaunch backward_launch(const KernelCall& call, const CellKind& kind, const Layer& layer, const Teams& teams,
                                 bool is_few) {
   const Team& team = teams.of(is_few);
-  RecurrenceText text(call, layer, teams, is_few, 0);
+  RecurrenceText text(call, layer, teams, is_few, 0, {});
   std::vector<std::string> names;
   std::size_t next = 0;
   const auto take = [&](const std::string& parameter, bool is_given) {
@@ -289,7 +301,7 @@ gpu::TextLaunch backward_launch(const KernelCall& call, const CellKind& kind, co
   text.call = fmt::format("run_backward({{{}}}, room, size)", fmt::join(names, ", "));
   const char* const exchange =
       team.exchange == Exchange::memory ? k_recurrence_backward_memory_cu : k_recurrence_backward_cluster_cu;
-  return text.finish(std::string(k_recurrence_tiles_cu) + exchange + kind.grad_text + k_recurrence_backward_cu);
+  return text.finish(tiles_of(team) + exchange + kind.grad_text + k_recurrence_backward_cu);
 }
 
 gpu::TextPlan plan_launches(const KernelCall& call, const CellKind& kind, bool is_backward) {

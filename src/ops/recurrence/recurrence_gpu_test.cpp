@@ -197,6 +197,35 @@ TEST(Recurrence, ThroughMemoryIsRightInTheEmulationUnderEverySchedule) {
   expect_right_in_the_emulation(cases_through_memory(), small_gpu(), 4);
 }
 
+// Teams of many rows: Hopper's groups of warps multiply, also by weights that registers have no room for.
+TEST(Recurrence, OfManyRowsIsRightInTheEmulationUnderEverySchedule) {
+  Target target = named_target("h200");
+  target.sm_count = 4;
+  const std::vector<LayerCase> cases = {
+      {bf16, false, 3, 20, 264, true, true},
+      {f16, false, 3, 19, 136},
+      {f32, true, 3, 18, 200, true},
+      {bf16, false, 3, 35, 88, true, false, true, gru},
+      {f16, false, 3, 42, 64, true, true, true, rnn},
+      {bf16, false, 2, 26, 200, false, false, false, lstm, true},
+  };
+  int by_groups = 0, in_squares = 0;
+  for (const LayerCase& c : cases) {
+    const Plan plan = plan_for_gpu(*graph_of(c), target, {}, c.is_tf32);
+    for (const Step& step : plan.steps) {
+      if (step.kind != Step::Kind::kernel || step.text == nullptr) continue;
+      for (const gpu::TextLaunch& launch : step.text->launches) {
+        const auto says = [&](const char* what) { return launch.source.find(what) != std::string::npos; };
+        by_groups += says("kIsByGroups = true") ? 1 : 0;
+        in_squares += says("kIsByGroups = true") && !says("kRestFragments = 0;") ? 1 : 0;
+      }
+    }
+  }
+  EXPECT_GE(by_groups, 8);
+  EXPECT_GE(in_squares, 2);
+  expect_right_in_the_emulation(cases, target, 3);
+}
+
 // Rows shared out by work: a second launch, whose teams have few rows at a time. Each of the two is right where the
 // lengths say that it is the one, and leaves memory alone where it is not.
 TEST(Recurrence, RowsWithLengthsHaveTheLaunchThatTakesLess) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of a recurrence on the tensor cores, by weights that stay where they are.
+// Products of a recurrence on the tensor cores, each warp's for itself, by weights that stay where they are.
 
 // What a warp has of a matrix of weights, as the tensor cores get it: kTiles tiles of 16 rows by kSteps steps along K.
 // The first of these fragments are kept in registers, as many as there is room for, the others in shared memory.
@@ -30,6 +30,7 @@ struct WarpWeights {
       fragment[0] = piece.x, fragment[1] = piece.y, fragment[2] = piece.z, fragment[3] = piece.w;
     }
   }
+  PD_DEVICE void are_there() const {}
 };
 
 // The product of a warp's weights and the vectors of all rows, of which `first` is its first step's.
@@ -89,3 +90,12 @@ PD_DEVICE void multiply_by(float (&sum)[kTiles][kColumnTiles][4], const WarpWeig
     }
   }
 }
+
+// Where nothing goes on beside them, products are made when they are waited for.
+struct Products {
+  const WarpWeights* weights;
+  const unsigned char* first;
+
+  PD_DEVICE void begin(const WarpWeights& of, const unsigned char* vectors) { weights = &of, first = vectors; }
+  PD_DEVICE void end(float (&sum)[kTiles][kColumnTiles][4]) const { multiply_by(sum, *weights, first); }
+};

@@ -34,6 +34,7 @@ struct Team {
   std::int64_t rows = 0, count = 0;   // of the batch that a team has; teams
   std::int64_t parts = 0;             // of K
   bool is_by_lanes = false;           // f32 is multiplied without tensor cores
+  bool is_by_groups = false;          // four warps multiply together: recurrence_groups.cu
   std::int64_t tiles = 0, steps = 0;  // of a warp: 16 rows of the matrix, 32 bytes along K (lanes: 4 rows, 512 bytes)
   std::int64_t kept = 0;              // tiles by steps that are kept in registers
   std::int64_t staged = 0;  // steps (forward) or tiles (backward) of every warp that come at once at the start

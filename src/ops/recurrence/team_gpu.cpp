@@ -11,8 +11,9 @@ namespace paoding {
 namespace {
 
 constexpr std::int64_t kWarps = k_team_warps;
-// Fragments, of 4 words, and blocks, of 16, that the 255 registers of a thread have room for beside 48 sums.
-constexpr std::int64_t kMostKept = 34, kMostKeptBlocks = 8, kSumsBeside = 48;
+// Fragments, of 4 words, and blocks, of 16, that the 255 registers of a thread have room for beside 48 sums; beside
+// fewer sums some more.
+constexpr std::int64_t kMostKept = 34, kMostMore = 8, kMostKeptBlocks = 8, kSumsBeside = 48;
 constexpr std::int64_t kPlaces = 8;           // for a state, recurrence_forward_memory.cu
 constexpr std::int64_t kMostRowsByLanes = 4;  // recurrence_lanes.cu
 constexpr std::int64_t kReservedBytes = 1 << 10;
@@ -53,9 +54,14 @@ std::int64_t fragment_bytes(const Team& team) { return team.is_by_lanes ? 2048 :
 // What a CTA gets from all others a step.
 std::int64_t got_bytes(const LayerExtents& layer, const Team& team) {
   if (!layer.is_backward) return team.ctas * team.units * size_bytes(layer.dtype) * team.rows;
-  const bool has_gaps = team.exchange != Exchange::memory;
-  return team.ctas * team.rows * (team.units + (has_gaps ? 4 : 0)) * 4;
+  if (team.exchange == Exchange::memory) return team.ctas * team.rows * team.units * 4;
+  const bool is_in_pairs = size_bytes(layer.dtype) == 2;  // recurrence_backward_cluster.cu
+  const std::int64_t gap = !is_in_pairs ? 4 : team.units % 16 == 0 ? 8 : 0;
+  return team.ctas * (is_in_pairs ? ceil_div(team.rows, 2) : team.rows) * (team.units + gap) * 4;
 }
+
+// Cells of a thread.
+std::int64_t cells(const Team& team) { return ceil_div(team.units * team.rows, kWarps * 32); }
 
 void share_out(const LayerExtents& layer, const Matrix& matrix, Team* team) {
   team->matrix_rows = matrix.rows;
@@ -72,14 +78,20 @@ void share_out(const LayerExtents& layer, const Matrix& matrix, Team* team) {
   // Two tiles a warp share what it reads of the vectors; K is cut no further than that takes, or than warps are left
   // over.
   team->parts = 1;
-  while (!layer.is_backward && team->parts < kWarps && tiles * team->parts < 2 * kWarps &&
+  if (team->is_by_groups) {
+    const auto products = [&](std::int64_t parts) { return ceil_div(tiles * parts, kWarps) * ceil_div(steps, parts); };
+    if (!layer.is_backward && products(2) < products(1)) team->parts = 2;
+  }
+  while (!layer.is_backward && !team->is_by_groups && team->parts < kWarps && tiles * team->parts < 2 * kWarps &&
          (tiles * team->parts < kWarps || steps / team->parts >= 16) && steps / team->parts >= 2) {
     team->parts *= 2;
   }
   team->tiles = ceil_div(tiles, kWarps / team->parts);
   team->steps = ceil_div(steps, team->parts);
   const std::int64_t sums = team->tiles * ceil_div(team->rows, 8) * 4;
-  const std::int64_t most = kMostKept - std::max<std::int64_t>(sums - kSumsBeside, 0) / 4;
+  const std::int64_t beside = sums + 10 * (cells(*team) - 1);
+  const std::int64_t most = kMostKept + std::min((kSumsBeside - beside) / 4, kMostMore) + (team->is_by_groups ? 3 : 0) -
+                            (team->exchange == Exchange::memory ? 4 : 0);
   team->kept = std::min(team->tiles * team->steps, std::max<std::int64_t>(most, 1));
   team->depth_pieces = team->parts * team->steps * 2;
 }
@@ -87,7 +99,9 @@ void share_out(const LayerExtents& layer, const Matrix& matrix, Team* team) {
 // What lies in shared memory: places for what comes and goes, and weights; before the first step the weights come
 // through the same places, as many at once as there is room for. False when there is not enough for the least.
 bool count_shared(const LayerExtents& layer, const Target& target, Team* team) {
-  const std::int64_t vectors = team->depth_pieces * team->rows * 16;
+  // Groups read whole tiles of rows.
+  const std::int64_t more_rows = team->is_by_groups ? round_up(team->rows, 8) - team->rows : 0;
+  const std::int64_t vectors = (team->depth_pieces * team->rows + more_rows) * 16;
   std::int64_t work = 0;
   if (layer.is_backward) {
     work = vectors + (team->exchange == Exchange::memory ? 0 : 4 * got_bytes(layer, *team));
@@ -138,11 +152,14 @@ double step_us(const LayerExtents& layer, const Team& team) {
   }
   const auto column_tiles = static_cast<double>(ceil_div(team.rows, 8));
   const auto fragments = static_cast<double>(kWarps * team.tiles * team.steps);
-  const double multiply = fragments * column_tiles * 1.6;
-  const double vectors = static_cast<double>(kWarps * team.steps) * column_tiles * 2;
-  const double rest = static_cast<double>(kWarps * (team.tiles * team.steps - team.kept)) * 5;
-  const auto more_cells = static_cast<double>(ceil_div(team.units * team.rows, kWarps * 32) - 1);  // of a thread
-  return exchange + 0.3 + std::max(multiply, vectors + rest) / kCyclesPerUs + more_cells * 0.2;
+  const auto rest_fragments = static_cast<double>(kWarps * (team.tiles * team.steps - team.kept));
+  // A group's product of 64 rows takes as long for few columns as for 24.
+  const double by_groups = fragments / 4 * std::max(12.0, column_tiles * 4) + rest_fragments / 4 * 6;
+  const double multiply = team.is_by_groups ? by_groups : fragments * column_tiles * 1.6;
+  const double vectors = team.is_by_groups ? 0 : static_cast<double>(kWarps * team.steps) * column_tiles * 2;
+  const double rest = team.is_by_groups ? 0 : rest_fragments * 6;
+  const auto more_cells = static_cast<double>(cells(team) - 1);
+  return exchange + 0.3 + std::max(multiply, vectors + rest) / kCyclesPerUs + more_cells * 0.1;
 }
 
 // A word for each that is given in a place, and what tells uses apart.
@@ -181,7 +198,9 @@ std::vector<Team> possible_teams(const LayerExtents& layer, const Target& target
   };
   const auto consider_both = [&](Team team, std::int64_t at_once) {
     if (!layer.is_exact) consider(team, at_once);
-    team.is_by_lanes = true;
+    team.is_by_groups = true;
+    if (!layer.is_exact && target.major == 9) consider(team, at_once);
+    team.is_by_groups = false, team.is_by_lanes = true;
     if (layer.dtype == DType::f32 && !layer.is_backward) consider(team, at_once);
   };
   for (const std::int64_t ctas : {1, 2, 4, 8, 16}) {
