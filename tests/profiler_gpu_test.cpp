@@ -11,6 +11,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <thread>
 
 #include "gpu/driver.h"
 #include "paoding/paoding.h"
@@ -143,6 +144,28 @@ TEST_F(ProfilerOnGpu, SeesBodiesOfLoopsAndBranchesByBoth) {
     const Seen by_cupti = record(1);
     ::unsetenv("PAODING_CUPTI");
     EXPECT_EQ(by_stamps.kernels, by_cupti.kernels) << turns << by_stamps.report << by_cupti.report;
+  }
+}
+
+// Whoever stops it has no context of the GPU's: what other threads have launched is waited for and told.
+TEST_F(ProfilerOnGpu, IsStoppedByAThreadThatNeverUsedTheGpu) {
+  for (const char* by_cupti : {"0", "1"}) {
+    ::setenv("PAODING_CUPTI", by_cupti, 1);
+    constexpr int kRuns = 3;
+    const Seen here = record(kRuns);
+    Profiler seen;
+    for (int i = 0; i < kRuns; ++i) program_->run();
+    std::string report;
+    std::thread([&] { report = seen.stop(); }).join();
+    std::map<std::string, int> kernels;
+    const profile::Trace& trace = seen.trace();
+    for (profile::SpanId i = 0; i < trace.size(); ++i) {
+      if (trace.kind(i) != profile::SpanKind::kernel || !trace.on_gpu(i)) continue;
+      ++kernels[std::string(trace.text(trace.site(i).op))];
+    }
+    EXPECT_EQ(kernels, here.kernels) << report;
+    EXPECT_EQ(report.find("GPU spans"), std::string::npos) << report;
+    program_->wait();
   }
 }
 

@@ -22,8 +22,12 @@ using paoding::pretend::Machine;
 
 Machine& gpu() { return Machine::get(); }
 
-#define PD_ENTER(name)                     \
-  const std::lock_guard lock(gpu().mutex); \
+// A thread has a context once it has set one, as the real driver has it.
+thread_local bool has_context = false;
+
+#define PD_ENTER(name)                                 \
+  const std::lock_guard lock(gpu().mutex);             \
+  if (!has_context) return CUDA_ERROR_INVALID_CONTEXT; \
   if (CUresult broken = gpu().enter(#name); broken != 0) return broken
 
 char* pointer(CUdeviceptr at) { return reinterpret_cast<char*>(at); }
@@ -115,10 +119,14 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice) {
   return *context = reinterpret_cast<CUcontext>(&gpu()), CUDA_SUCCESS;
 }
 CUresult cuCtxSetCurrent(CUcontext) {
+  has_context = true;
   PD_ENTER(cuCtxSetCurrent);
   return CUDA_SUCCESS;
 }
-CUresult cuCtxGetCurrent(CUcontext* context) { return cuDevicePrimaryCtxRetain(context, 0); }
+CUresult cuCtxGetCurrent(CUcontext* context) {
+  if (has_context) return cuDevicePrimaryCtxRetain(context, 0);
+  return *context = nullptr, CUDA_SUCCESS;
+}
 CUresult cuCtxSynchronize() {
   PD_ENTER(cuCtxSynchronize);
   return gpu().wait_until([] { return gpu().waiting() == 0; });
