@@ -221,6 +221,16 @@ TEST(Recorder, CountsWhatItDropsWhenFull) {
   EXPECT_EQ(trace.notes()[0].count, kSpans + 1 - Recorder::kChunkRecords);  // one of the kept is the recorder's
 }
 
+TEST(Recorder, AddsUpWhatIsSaidAgain) {
+  Recorder::start({.state = State::cpu});
+  for (int i = 0; i < 1000; ++i) Recorder::add_note("runs that nobody saw", 2);
+  Recorder::add_note("runs that nobody saw", 5, Note::Kind::dropped);
+  const Trace trace = Recorder::stop();
+  ASSERT_EQ(trace.notes().size(), 2u);
+  EXPECT_EQ(trace.notes()[0].count, 2000u);
+  EXPECT_EQ(trace.notes()[1].count, 5u);
+}
+
 TEST(Recorder, TellsItsSourcesAndKeepsTheHostsHalfWhenOneFails) {
   static int starts = 0;
   Recorder::add_source({.start = [](State, Detail) { ++starts; },

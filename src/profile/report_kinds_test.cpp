@@ -50,5 +50,27 @@ TEST(Report, TellsWhatSpansAreByTheirKindAndNotByTheirNames) {
   }
 }
 
+// What the recorder does in the middle of an op, and waits for other threads in its compute phase, are no computation,
+// nor the framework's.
+TEST(Report, GivesRecordingAndWaitingToNoOp) {
+  for (const bool has_phases : {false, true}) {
+    Trace trace;
+    const TrackId host = trace.add_track(TrackKind::thread, "thread0");
+    const auto add = [&](const SiteInfo& site, std::int64_t from, std::int64_t to, std::uint32_t run = 0) {
+      trace.add({.track = host, .site = trace.add_site(site), .start_ns = from, .duration_ns = to - from, .run = run});
+    };
+    add({.name = "run", .kind = SpanKind::run}, 0, 1000, 1);
+    add({.op = "mul", .kind = SpanKind::op}, 100, 600);
+    if (has_phases) add({.op = "mul", .kind = SpanKind::compute}, 100, 600);
+    add({.name = "recorder", .kind = SpanKind::recording}, 150, 250);
+    add({.name = "other threads", .kind = SpanKind::wait}, 400, 600);
+    trace.finish();
+    const Measures m = measure(trace, {.detail = has_phases ? Detail::phases : Detail::op});
+    EXPECT_EQ(m.computation, 200) << has_phases;
+    EXPECT_EQ(m.recording, 100) << has_phases;
+    EXPECT_EQ(m.framework, 700) << has_phases;
+  }
+}
+
 }  // namespace
 }  // namespace paoding::profile

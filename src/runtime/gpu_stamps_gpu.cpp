@@ -25,16 +25,22 @@ constexpr std::size_t kMostListed = 4096;                 // stamps of loops in 
 constexpr std::uint64_t kFirst = 8;  // launches of a recording: every other has all stamps, and what they cost is known
 constexpr double kFirstEvery = 16, kLeastEvery = 4, kMostEvery = 256;
 constexpr std::uint64_t kMostEndsEvery = 32;
-constexpr double kEndsCost = 5;   // of a replay's ends, in stamps' kernels (H200: 3.5 us for a chip that is done)
-constexpr std::size_t kEnds = 2;  // stamps behind all others: the end, and one more, for what a stamp's kernel takes
-constexpr std::size_t kHead = 2;  // words in front of the stamps that the host gets: the number, when all was over
-constexpr int kPatienceMs = 500;  // at the end of a recording, for what is under way in streams of others
+constexpr double kEndsCost = 3.5;  // of a replay's ends, in stamps' kernels (H200: 3.5 us for a chip that is done)
+constexpr std::size_t kEnds = 3;   // stamps behind all others: the end, and two more, for what a stamp's kernel takes
+constexpr std::size_t kHead = 2;   // words in front of the stamps that the host gets: the number, when all was over
+constexpr int kPatienceMs = 500;   // at the end of a recording, for what is under way in streams of others
 
 profile::SiteId new_replay_site() {
   static std::atomic<int> count{0};
   return Recorder::add_site({.name = "graph replay",
                              .instance = fmt::format("graph{}", count.fetch_add(1)),
                              .kind = profile::SpanKind::replay});
+}
+
+// Not before the launch in front of it has ended.
+gpu::TextLaunch alone(gpu::TextLaunch launch) {
+  launch.overlaps_before = false;
+  return launch;
 }
 
 }  // namespace
@@ -51,7 +57,9 @@ struct GpuStamps::Replays {
         list_text(gpu::plan_list_stamp(kMostListed, device.target())),
         keep_text(gpu::plan_keep_stamps(static_cast<std::int64_t>(words), static_cast<std::int64_t>(places),
                                         device.target())),
+        alone_text(alone(stamp_text)),
         stamp(device, stamp_text, 1),
+        stamp_alone(device, alone_text, 1),
         list(device, list_text, 2),
         keep(device, keep_text, 3) {
     std::memset(ring.bytes(), 0, ring.size_bytes());
@@ -63,6 +71,11 @@ struct GpuStamps::Replays {
   void start_stamp(std::size_t i, CUstream stream) const {
     void* operands[] = {word(i)};
     stamp.start(stream, operands, {});
+  }
+  // As a library's kernels are launched: behind all that the launch in front of it does.
+  void start_stamp_alone(std::size_t i, CUstream stream) const {
+    void* operands[] = {word(i)};
+    stamp_alone.start(stream, operands, {});
   }
   void start_list_stamp(std::size_t first, std::size_t which, CUstream stream) const {
     void* operands[] = {word(first), reinterpret_cast<void*>(which)};
@@ -83,8 +96,8 @@ struct GpuStamps::Replays {
   const std::size_t words, places;
   gpu::DeviceMemory stamps;  // and how many replays there were
   gpu::PinnedMemory ring;
-  gpu::TextLaunch stamp_text, list_text, keep_text;
-  gpu::LoadedKernel stamp, list, keep;
+  gpu::TextLaunch stamp_text, list_text, keep_text, alone_text;
+  gpu::LoadedKernel stamp, stamp_alone, list, keep;
   std::unique_ptr<CapturedGraph> graph;  // none where entries are launched one by one
   std::uint64_t read = 0;
   std::deque<ReplayLaunch> launched;  // and not read
@@ -171,7 +184,10 @@ void GpuStamps::start(const Replays& replays, std::size_t k, CUstream stream, CU
 
 void GpuStamps::start_end(const Replays& replays, CUstream stream) const {
   const std::size_t count = stretch_.end - stretch_.first;
-  if (replays.is_timed) replays.start_stamp(count, stream), replays.start_stamp(count + 1, stream);
+  if (replays.is_timed) {
+    replays.start_stamp(count, stream);
+    replays.start_stamp_alone(count + 1, stream), replays.start_stamp_alone(count + 2, stream);
+  }
   replays.start_keep(stream);
 }
 
@@ -295,7 +311,7 @@ void GpuStamps::drain(Replays& replays, std::int64_t* least_ns) {
       }
       std::ranges::stable_sort(seen.marks, {}, &StampedReplay::Mark::at_ns);
       seen.end_ns = at(count);
-      seen.stamp_ns = at(count + 1) - at(count);
+      seen.stamp_ns = at(count + 2) - at(count + 1);
       stamp_ns_ = stamp_ns_ == 0 ? seen.stamp_ns : std::min(stamp_ns_, seen.stamp_ns);
       seen.begin_ns = seen.marks.empty() ? seen.end_ns : seen.marks.front().at_ns;
     }
