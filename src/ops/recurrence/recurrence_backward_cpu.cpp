@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The backward part of a thread: of its units it makes the gradients of the gates, and of all gates' gradients, for
-// which the threads meet once a step, what goes on to its states.
+// which the threads meet once a step, what goes on to its states. Or it has rows of all units.
 #ifndef HWY_DISABLED_TARGETS
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
 #endif
@@ -111,8 +111,9 @@ HWY_INLINE void send_back_few_rows(const RecurrenceWork& w, std::int64_t t, std:
 }
 
 template <class Cell, class M>
-void run_backward_part(const RecurrenceWork& w, int thread, int team) {
+void run_backward_part(const RecurrenceWork& work, int thread, int team) {
   using T = typename M::Stored;
+  const RecurrenceWork w = work_of(work, thread, team);
   const std::int64_t first_block = w.blocks() * thread / team, end_block = w.blocks() * (thread + 1) / team;
   const std::int64_t H = w.hidden, all = Cell::kGates * H, stride = RecurrenceWork::stride_of(M::kNumbers, all);
   const std::int64_t panel = RecurrenceWork::padded(M::kNumbers, all) * kUnitBlock;
@@ -130,23 +131,26 @@ void run_backward_part(const RecurrenceWork& w, int thread, int team) {
   start_with(static_cast<const T*>(w.dlast_h), w.d_h);
   start_with(w.dlast_c, w.c);
   if (thread == 0) fill_rows_up<M>(w, all);
+  const std::int64_t first_unit = w.is_by_rows ? 0 : begin, units = w.is_by_rows ? H : end - begin;
+  if (w.is_by_rows) w.barrier->wait(team);
   for (std::int64_t turn = 0; turn < w.steps; ++turn) {
     const std::int64_t t = w.step_of(turn, !w.is_reverse);
     auto* d_gates = static_cast<typename M::Left*>(w.left[turn % 2]);
-    for (std::int64_t row = 0; row < w.rows; ++row) {
-      Cell::template retreat<M>(w, t, row, begin, end - begin, d_gates + row * stride + begin);
+    for (std::int64_t row = w.first_row; row < w.end_row; ++row) {
+      Cell::template retreat<M>(w, t, row, first_unit, units, d_gates + row * stride + first_unit);
     }
-    w.barrier->wait(team);
+    if (!w.is_by_rows) w.barrier->wait(team);
     if constexpr (!has_pairs<M>) {
       if (!w.is_packed) {
         send_back_few_rows<Cell, T>(w, t, begin, end, d_gates);
         continue;
       }
     }
-    for_blocks<4>(first_block, end_block, [&](std::int64_t block, auto parts) {
+    for_multiplied<4>(w, thread, team, [&](std::int64_t block, auto parts) {
       send_back<Cell, M, parts>(w, t, block, packed + block * panel, d_gates);
     });
   }
+  if (w.is_by_rows) w.barrier->wait(team);
   if (w.dh0 != nullptr) copy_columns(w, begin, end, w.d_h, static_cast<T*>(w.dh0));
   if (w.dc0 != nullptr) copy_columns(w, begin, end, w.c, w.dc0);
 }

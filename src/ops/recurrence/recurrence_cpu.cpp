@@ -75,6 +75,8 @@ class RecurrenceKernel : public PreparedKernel {
     constexpr std::int64_t kWorthThreads = 1 << 15;  // multiplications of a step
     const bool is_worth_it = rows * work_.hidden * all >= kWorthThreads;
     threads_ = is_worth_it ? static_cast<int>(std::min<std::int64_t>(max_threads(), work_.blocks())) : 1;
+    constexpr std::int64_t kRowsOfThread = 16;  // so many multiply a panel about as fast as more
+    has_rows_for_all_ = work_.is_packed && work_.numbers != Numbers::bf16_in_tiles && rows >= kRowsOfThread * threads_;
   }
 
   std::int64_t scratch_bytes() const override { return packed_bytes_ + (2 * left_ + 2 * state_ + sums_ + gates_) * 4; }
@@ -116,6 +118,7 @@ class RecurrenceKernel : public PreparedKernel {
   void run_parts(RecurrenceWork* w) const {
     TeamBarrier barrier;
     w->barrier = &barrier;
+    w->is_by_rows = has_rows_for_all_ && w->lengths == nullptr;  // rows that end early are others' to wait for
     const auto body = [](int thread, int team, void* work) noexcept {
       kPart(*static_cast<const RecurrenceWork*>(work), thread, team);
     };
@@ -126,6 +129,7 @@ class RecurrenceKernel : public PreparedKernel {
   const std::size_t input_count_;
   RecurrenceWork work_{};
   int threads_ = 1;
+  bool has_rows_for_all_ = false;
   std::vector<bool> is_read_;
   std::int64_t packed_bytes_, left_, state_, sums_, gates_;
 };

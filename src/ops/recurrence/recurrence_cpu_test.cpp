@@ -124,6 +124,11 @@ TEST_P(RecurrencesOnCpu, AreTheRecurrenceForAnyShape) {
   }
   check({GetParam(), 3, 1, 1536, false, false}, &random);
   check({GetParam(), 3, 6, 777, true, true}, &random);
+  for (const bool is_reverse : {false, true}) {  // rows enough that two or four threads have some of their own
+    check({GetParam(), 5, 70, 100, is_reverse, false}, &random);
+    check({GetParam(), 5, 70, 100, is_reverse, true}, &random);
+    check({GetParam(), 4, 33, 130, is_reverse, false, true}, &random);
+  }
 }
 
 // The sums of bf16 are f32, so what is wrong is what is rounded on the way.
@@ -131,7 +136,7 @@ TEST_P(RecurrencesOnCpu, AreTheRecurrenceInBf16) {
   if (std::string(GetParam()) == "relu") GTEST_SKIP() << "a sum that is rounded across 0 has another slope";
   std::mt19937 random(2);
   for (const std::int64_t hidden : {1, 16, 21, 64, 130}) {
-    for (const std::int64_t rows : {2, 5, 9, 20}) {
+    for (const std::int64_t rows : {2, 5, 9, 20, 67}) {
       const std::int64_t steps = hidden == 21 ? kManySteps : 6;
       const Case c{GetParam(), steps, rows, hidden, random() % 2 == 0, random() % 2 == 0, hidden % 2 == 1};
       SCOPED_TRACE(text_of(c));

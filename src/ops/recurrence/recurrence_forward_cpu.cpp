@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The forward part of a thread: it has units of the hidden state, keeps their columns of u packed, which stay in its
-// cache, and computes their gates and states; the threads meet once a step, when all states of it are there.
+// cache, and computes their gates and states; the threads meet once a step, when all states of it are there. Or it has
+// rows of all units.
 #ifndef HWY_DISABLED_TARGETS
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
 #endif
@@ -153,19 +154,19 @@ void take_bias(const RecurrenceWork& w, std::int64_t begin, std::int64_t end) {
 }
 
 template <class Cell, class M>
-void run_forward_part(const RecurrenceWork& w, int thread, int team) {
+void run_forward_part(const RecurrenceWork& work, int thread, int team) {
   using T = typename M::Stored;
+  const RecurrenceWork w = work_of(work, thread, team);
   const std::int64_t first_block = w.blocks() * thread / team, end_block = w.blocks() * (thread + 1) / team;
   const std::int64_t H = w.hidden, size = w.rows * H, stride = RecurrenceWork::stride_of(M::kNumbers, H);
   const std::int64_t depth = RecurrenceWork::padded(M::kNumbers, H), panel = depth * Cell::kGates * kUnitBlock;
   const std::int64_t begin = std::min(first_block * kUnitBlock, H), end = std::min(end_block * kUnitBlock, H);
   T* packed = static_cast<T*>(w.packed);
   const TileScope tiles(has_tiles<M>);
-  const auto for_panels = [&](const auto& work) { for_blocks<kBlocksTogether<Cell>>(first_block, end_block, work); };
   // A few rows of u at a time, from end to end: columns block by block are a cache line of each page.
   constexpr std::int64_t kRowsTogether = 4;
   for (std::int64_t k = 0; packed != nullptr && k < depth; k += kRowsTogether) {
-    for_panels([&](std::int64_t block, auto count) {
+    for_blocks<kBlocksTogether<Cell>>(first_block, end_block, [&](std::int64_t block, auto count) {
       pack_gates<Cell, M, count>(w, block, k, std::min(k + kRowsTogether, depth), packed + block * panel);
     });
   }
@@ -188,10 +189,10 @@ void run_forward_part(const RecurrenceWork& w, int thread, int team) {
         continue;
       }
     }
-    for_panels([&](std::int64_t block, auto count) {
+    for_multiplied<kBlocksTogether<Cell>>(w, thread, team, [&](std::int64_t block, auto count) {
       step_of_blocks<Cell, M, count>(w, t, turn, block, packed + block * panel);
     });
-    w.barrier->wait(team);
+    if (!w.is_by_rows || turn + 1 == w.steps) w.barrier->wait(team);
   }
   h = static_cast<typename M::Left*>(w.left[w.steps % 2]);
   if (w.last_h != nullptr) copy_columns(w, begin, end, h, stride, static_cast<T*>(w.last_h), H);

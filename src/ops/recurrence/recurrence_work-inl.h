@@ -165,15 +165,34 @@ HWY_INLINE void for_blocks(std::int64_t first, std::int64_t end, const Work& wor
 // counts).
 template <class M, class Work>
 HWY_INLINE void for_rows(const RecurrenceWork& w, std::int64_t step, std::int64_t most, const Work& work) {
-  const std::int64_t parts = (w.rows + most - 1) / most;
+  const std::int64_t rows = w.end_row - w.first_row, parts = (rows + most - 1) / most;
   const auto start_of = [&](std::int64_t part) {
-    return has_tiles<M> ? std::min(part * most, w.rows) : w.rows * part / parts;
+    return w.first_row + (has_tiles<M> ? std::min(part * most, rows) : rows * part / parts);
   };
   for (std::int64_t part = 0; part < parts; ++part) {
     const std::int64_t begin = start_of(part), end = start_of(part + 1);
     bool is_counted = false;
     for (std::int64_t row = begin; row < end; ++row) is_counted |= w.counts(step, row);
     work(begin, end, is_counted);
+  }
+}
+
+// ---- threads ----
+
+// The work with the rows that a thread steps through.
+HWY_INLINE RecurrenceWork work_of(RecurrenceWork work, int thread, int team) {
+  work.first_row = work.is_by_rows ? work.rows * thread / team : 0;
+  work.end_row = work.is_by_rows ? work.rows * (thread + 1) / team : work.rows;
+  return work;
+}
+
+// for_blocks() of those that a thread multiplies, as many together as when they were packed: its own, or, where it has
+// rows of all units, everybody's.
+template <std::int64_t kMost, class Work>
+HWY_INLINE void for_multiplied(const RecurrenceWork& w, int thread, int team, const Work& work) {
+  for (int by = 0; by < team; ++by) {
+    if (!w.is_by_rows && by != thread) continue;
+    for_blocks<kMost>(w.blocks() * by / team, w.blocks() * (by + 1) / team, work);
   }
 }
 

@@ -30,6 +30,7 @@ struct RecurrenceWork {
   CellKind cell;
   Numbers numbers;
   bool is_reverse, is_relu, is_packed;
+  bool is_by_rows;  // each thread has rows of all units and hands nothing on; else units of all rows
   std::int64_t steps, rows, hidden;
   const std::int32_t* lengths;  // null: all steps count
   const void *u, *xw, *h0;
@@ -55,6 +56,7 @@ struct RecurrenceWork {
   void* left[2];     // what is multiplied: states [B, H] in front of and behind a step; gates' gradients [B, gates * H]
   float *c, *d_h;    // [B, H]
   TeamBarrier* barrier;
+  std::int64_t first_row, end_row;  // that the thread steps through
 
   std::int64_t gates() const { return cell == CellKind::lstm ? 4 : cell == CellKind::gru ? 3 : 1; }
   std::int64_t blocks() const { return (hidden + kUnitBlock - 1) / kUnitBlock; }
