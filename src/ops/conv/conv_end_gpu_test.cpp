@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "gpu/driver.h"
+#include "paoding/autodiff.h"
 #include "paoding/ops.h"
 #include "plan/ends.h"
 #include "tests/emulated_program.h"
@@ -134,6 +135,43 @@ void check_in_emulation(int sms, std::int64_t cache_bytes) {
 TEST(ConvEnd, IsRightWhereEveryCtaHasATile) { check_in_emulation(132, 1 << 20); }
 TEST(ConvEnd, IsRightWhereACtaHasManyTiles) { check_in_emulation(1, 1 << 20); }
 TEST(ConvEnd, IsRightWhereTheNextTileComesMeanwhile) { check_in_emulation(1, 0); }
+
+// A residual block with batch norms in training: sums from 0 behind convolutions, the masked gradient and its sums.
+TEST(ConvEnd, OfABlockWithBatchNormsIsRight) {
+  Graph g;
+  const Shape x_shape{2, 32, 8, 8};
+  const Value x = image(g, "x", g.input("like", f32, x_shape));
+  Values wanted;
+  const auto layer = [&](const Value& from, const std::string& name, std::int64_t outputs) {
+    wanted.push_back(g.input("w_" + name, f32, {outputs, from.shape()[1], 1, 1}));
+    wanted.push_back(g.input("gamma_" + name, f32, {outputs}));
+    return batch_norm(conv2d(from, wanted[wanted.size() - 2]), wanted.back(), g.input("beta_" + name, f32, {outputs}),
+                      {}, {});
+  };
+  const Value inner = relu(layer(x, "first", 40)), y = relu(layer(inner, "second", 32) + x);
+  const Values made = gradients(std::array{sum(cast(y, f32) * cast(image(g, "dy", y), f32))}, wanted);
+  for (std::size_t i = 0; i < made.size(); ++i) g.fetch("d" + std::to_string(i), made[i]);
+  CompileOptions mixed;
+  mixed.precision = bf16;
+  const Feeds feeds = make_feeds(g, 3);
+  // On a GPU whose convolutions have no ends, the same roundings in kernels of their own.
+  Tensors of[2];
+  for (const bool has_ends : {false, true}) {
+    const auto chip = has_ends ? chip_of(1) : std::make_shared<const Target>(named_target("a100"));
+    Plan plan = std::move(compile_plan(g, mixed, chip).plan);
+    EXPECT_EQ(std::ranges::count_if(plan.steps, has_end), has_ends ? 2 : 0) << to_string(plan);
+    const EmulatedProgram program(std::move(plan));
+    ASSERT_EQ(program.library_op(), "");
+    of[has_ends] = program.run(gpu::EmulatedKernels(program.kernels()), to_tensors(g, feeds), 1);
+  }
+  for (const auto& [name, made] : of[1]) {
+    const std::vector<double> expected = of[0].at(name).to_doubles(), values = made.to_doubles();
+    double largest = 0;
+    for (const double value : expected) largest = std::max(largest, std::abs(value));
+    EXPECT_GT(largest, 0) << name;
+    for (std::size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(values[i], expected[i], 0.005 * largest) << name;
+  }
+}
 
 TEST(ConvEnd, IsRightOnAGpu) {
   if (Device::best().kind != DeviceKind::cuda) GTEST_SKIP() << "NOT CHECKED: no GPU here";
