@@ -9,6 +9,8 @@ PD_DEVICE unsigned add_release(unsigned* at, unsigned value) { return emulation:
 #else
 using emulation::add_release;
 #endif
+using emulation::barrier_pass;
+using emulation::barrier_wait;
 using emulation::cluster_barrier;
 using emulation::cluster_rank;
 using emulation::fence_stores;
@@ -21,7 +23,15 @@ using emulation::mailbox_try;
 using emulation::send;
 using emulation::store_relaxed;
 using emulation::store_release;
+PD_DEVICE void copies_follow_stores() {}
 #else
+// A barrier of so many threads: some wait for all, others only let them know that they have come.
+PD_DEVICE void barrier_wait(int barrier, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+PD_DEVICE void barrier_pass(int barrier, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
 PD_DEVICE unsigned load_relaxed(const unsigned* at) {
   unsigned value;
   asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(at) : "memory");
@@ -71,9 +81,11 @@ PD_DEVICE void cluster_barrier() {
 PD_DEVICE unsigned shared_address(const void* at) { return (unsigned)__cvta_generic_to_shared(at); }
 PD_DEVICE unsigned address_in(unsigned shared, unsigned rank) {
   unsigned address;
-  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared), "r"(rank));
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared), "r"(rank));
   return address;
 }
+// The copy engine and the tensor cores see what this thread has stored in shared memory before.
+PD_DEVICE void copies_follow_stores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 // What lies there in the shared memory of CTA `rank` of the cluster: 4 or 8 bytes.
 template <class T> PD_DEVICE T load_peer(const T* at, unsigned rank) {
   const unsigned address = address_in(shared_address(at), rank);
@@ -110,6 +122,10 @@ PD_DEVICE void send(unsigned* at, unsigned value, unsigned long long* mailbox, u
                : "memory");
 }
 #endif
+#endif
+
+#if !defined(PD_EMULATE) && __CUDA_ARCH__ < 900
+PD_DEVICE void copies_follow_stores() {}
 #endif
 
 #if defined(PD_EMULATE) || __CUDA_ARCH__ >= 900

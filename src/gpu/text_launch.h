@@ -22,7 +22,7 @@ struct Room {
 };
 
 /// An operand that the copy engine brings into shared memory box by box, zeros where a box goes beyond it. A row of a
-/// box has 128 bytes of the innermost axis, of f32 rounded to TF32 (to nearest, ties to even) or of 16 bits as they
+/// box has 128 bytes of the innermost axis, of f32 rounded to TF32 (to nearest, ties to even; is_rounded) or as they
 /// are; its rows lie next to each other along the outermost axis, and at one place of those between. In shared memory a
 /// row's pieces of 16 bytes change places: piece p of row r is at p ^ (r % 8). The chip's own description of it
 /// (CUtensorMap) is made when a launch is captured.
@@ -34,6 +34,7 @@ struct BoxMap {
   std::vector<std::int64_t> extents;  // of two to four axes, innermost first; elements of that lie side by side
   std::vector<std::int64_t> strides;  // of the others, in elements; multiples of 16 bytes
   int box_rows = 0;
+  bool is_rounded = true;
   /// Of an image (channel, column, row, image): rows of a box are pixels that one tap of windows reads which follow
   /// each other, first along columns, then along rows, then from image to image. Two numbers each, of columns and of
   /// rows.
@@ -45,7 +46,7 @@ struct BoxMap {
 
   /// Rows of `columns` elements that lie side by side.
   static BoxMap matrix(int operand, std::int64_t rows, std::int64_t columns, std::int64_t row_stride, int box_rows) {
-    return {operand, 0, DType::f32, {columns, rows}, {row_stride}, box_rows, {}};
+    return {operand, 0, DType::f32, {columns, rows}, {row_stride}, box_rows, true, {}};
   }
 };
 

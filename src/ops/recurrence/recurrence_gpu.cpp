@@ -187,11 +187,12 @@ class RecurrenceText : public gpu::TextParts {
     constant("int kAllStepNs", nanoseconds(teams.all.step_us)), constant("bool kIsFew", is_few ? 1 : 0);
     const LayerExtents& e = layer.extents;
     name = call.op->name;
-    threads = static_cast<int>(k_team_warps * 32);
-    constants += fmt::format("using Stored = {};\nusing State = {};\nusing Bias = {};\n", gpu::stored_type(e.dtype),
-                             gpu::stored_type(layer.state_dtype), gpu::stored_type(layer.bias_dtype));
+    threads = static_cast<int>(team.warps * 32);
+    constants += fmt::format("using Stored = {};\nusing State = {};\nusing Bias = {};\nusing Factor = {};\n",
+                             gpu::stored_type(e.dtype), gpu::stored_type(layer.state_dtype),
+                             gpu::stored_type(layer.bias_dtype), team.is_by_lanes ? "float" : "Stored");
     constant("int kTeam", team.ctas), constant("int kUnits", team.units), constant("int kRows", team.rows);
-    constant("int kWarps", k_team_warps), constant("int kParts", team.parts);
+    constant("int kWarps", team.warps), constant("int kParts", team.parts);
     constant("int kTiles", team.tiles), constant("int kSteps", team.steps), constant("int kKept", team.kept);
     constant("int kStaged", std::max<std::int64_t>(team.staged, 1));
     constant("int kRestFragments", (team.tiles * team.steps - team.kept) * (team.is_by_lanes ? 4 : 1));
@@ -203,11 +204,12 @@ class RecurrenceText : public gpu::TextParts {
     if (h0) is_in_pieces &= call.alignments[*h0] >= 16;
     for (const auto& [what, is] :
          {std::pair("kIsExact", e.is_exact), std::pair("kIsByLanes", team.is_by_lanes),
-          std::pair("kKeepsSums", team.keeps_sums()), std::pair("kIsByGroups", team.is_by_groups),
-          std::pair("kIsInPieces", is_in_pieces), std::pair("kIsBulk", team.exchange == Exchange::copies),
-          std::pair("kHasLengths", layer.has_lengths), std::pair("kHasBias", layer.has_bias),
-          std::pair("kIsReverse", layer.is_reverse), std::pair("kTellsPhases", tells_phases_),
-          std::pair("kIsRelu", layer.is_relu), std::pair("kIsSettled", (call.settled >> u & 1u) != 0)}) {
+          std::pair("kKeepsSums", team.keeps_sums), std::pair("kIsNarrow", team.is_narrow),
+          std::pair("kIsByGroups", team.is_by_groups), std::pair("kIsInPieces", is_in_pieces),
+          std::pair("kIsBulk", team.exchange == Exchange::copies), std::pair("kHasLengths", layer.has_lengths),
+          std::pair("kHasBias", layer.has_bias), std::pair("kIsReverse", layer.is_reverse),
+          std::pair("kTellsPhases", tells_phases_), std::pair("kIsRelu", layer.is_relu),
+          std::pair("kIsSettled", (call.settled >> u & 1u) != 0)}) {
       constants += fmt::format("constexpr bool {} = {};\n", what, is);
     }
     is_wide = gpu::needs_wide_index((layer.steps + 1) * e.batch * e.hidden * e.gates);
