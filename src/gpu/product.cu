@@ -78,7 +78,7 @@ struct Words {
 };
 
 // A number as two of TF32 (kIsExact): what it is to the nearest, and what is left of it, of which the tensor cores take
-// 11 bits. What is not finite leaves a NaN.
+// 11 bits. What is not finite leaves a NaN: as_meant() is behind that.
 PD_DEVICE float take_high(float& value) {
   const float high = __uint_as_float((__float_as_uint(value) + 0x1000u) & ~0x1fffu);
   value -= high;
@@ -162,7 +162,19 @@ PD_DEVICE void multiply_blocks(float (&sum)[kRows / 2], float* stages, Mailboxes
   }
 }
 
-PD_DEVICE void product(float* out, const Map& a_map, const Map& b_map, const Room& room, const Sizes& size) {
+// A sum, or, where that is no number since factors that are not finite were taken apart (kIsExact), the product as it is
+// meant, one factor behind the other.
+PD_DEVICE float as_meant(float sum, const float* a, const float* b, Index row, Index column, const Sizes& size) {
+  if (!kIsExact || sum == sum) return sum;
+  const float* const of_a = a + row * size.a_stride_wide;
+  sum = 0;
+  for (Index k = 0; k < size.k; ++k) {
+    sum += of_a[k] * (kIsTransposedB ? b[column * size.b_stride_wide + k] : b[k * size.b_stride_wide + column]);
+  }
+  return sum;
+}
+
+PD_DEVICE void product(const float* a, const float* b, float* out, const Map& a_map, const Map& b_map, const Room& room, const Sizes& size) {
   PD_DYNAMIC_SHARED(float, dynamic);
   float* const stages = dynamic + (1024 - shared_address(dynamic) % 1024) % 1024 / 4;  // boxes want that
   Mailboxes* const mail = (Mailboxes*)(stages + kStages * kStageFloats + kLowPlaces * kRows * kBlockK);
@@ -208,6 +220,8 @@ PD_DEVICE void product(float* out, const Map& a_map, const Map& b_map, const Roo
 #pragma unroll
       for (int other = 1; other < kCluster; ++other) parts[0] = parts[0] + parts[other];
       if (row + r < size.m && column + c < size.n) {
+        const auto meant = [&](float sum, int more) { return as_meant(sum, a, b, row + r, column + c + more, size); };
+        parts[0] = make_float4(meant(parts[0].x, 0), meant(parts[0].y, 1), meant(parts[0].z, 2), meant(parts[0].w, 3));
         *(float4*)(out + (row + r) * size.out_stride_wide + column + c) = parts[0];
       }
     }

@@ -118,12 +118,14 @@ TextLaunch plan_product(const ProductShape& shape, const ProductTile& tile) {
       std::string(k_exchange_cu) + k_tensor_cores_cu + k_box_stages_cu + product_functions(tile.rows) + k_product_cu;
   parts.operands = {"const float* a", "const float* b", "float* out"};
   parts.maps = {"a_map", "b_map"};
-  parts.call = "product(out, a_map, b_map, room, size)";
+  parts.call = "product(a, b, out, a_map, b_map, room, size)";
   parts.awaits_launch_before = parts.leaves_stamp = true;
   parts.ctas = e.ctas;
   parts.sizes.number("m", shape.m), parts.sizes.number("n", shape.n);
   parts.sizes.number("blocks", e.blocks);
   parts.sizes.divisor("tiles_m", e.tiles_m);
+  parts.sizes.number("k", shape.k);
+  parts.sizes.wide_number("a_stride", shape.a_stride), parts.sizes.wide_number("b_stride", shape.b_stride);
   parts.sizes.wide_number("out_stride", shape.out_stride);
   TextLaunch launch = make_text_kernel(parts);
   launch.cluster = static_cast<unsigned>(tile.cluster);

@@ -8,6 +8,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -138,6 +139,48 @@ TEST(ProductText, GivesProductsInTheEmulation) {
       void* arguments[] = {&a, &b, &to, &room, sizes.data(), &maps[0], &maps[1]};
       ASSERT_EQ(start(arguments, one.launch.grid[0], one.launch.block, &seed), 0) << one.name();
       one.check(out);
+    }
+  }
+}
+
+// Infinite factors and those that are no numbers, in f32 that is not rounded: what the sum of products is.
+TEST(ProductText, IsWhatIsMeantOfFactorsThatAreNotFinite) {
+  const ProductShape shape{
+      .m = 20, .n = 68, .k = 100, .a_stride = 100, .b_stride = 68, .out_stride = 68, .is_exact = true};
+  Product factors(shape);
+  constexpr float kInfinite = std::numeric_limits<float>::infinity();
+  factors.a[3 * 100 + 7] = kInfinite, factors.a[5 * 100 + 99] = std::nanf(""), factors.b[40 * 68 + 9] = -kInfinite;
+  factors.a[8 * 100 + 40] = 0;  // times the infinite one
+  const Case one(shape, {32, 1, 2}, std::make_shared<const Product>(factors));
+  const EmulatedKernels emulated({&one.launch});
+  std::vector<float> out(factors.want.size(), kPoison);
+  const float *a = factors.a.data(), *b = factors.b.data();
+  float* to = out.data();
+  Room room;
+  std::vector<std::uint64_t> sizes = one.launch.sizes;
+  const auto a_map = emulated_map(one.launch.maps[0], a), b_map = emulated_map(one.launch.maps[1], b);
+  void* arguments[] = {&a,
+                       &b,
+                       &to,
+                       &room,
+                       sizes.data(),
+                       const_cast<std::uint64_t*>(a_map.data()),
+                       const_cast<std::uint64_t*>(b_map.data())};
+  const unsigned seed = 1;
+  const Launch start = emulated.find(one.launch.entry);
+  ASSERT_NE(start, nullptr) << emulated.log();
+  ASSERT_EQ(start(arguments, one.launch.grid[0], one.launch.block, &seed), 0);
+  for (int i = 0; i < 20; ++i) {
+    for (int j = 0; j < 68; ++j) {
+      double sum = 0;
+      for (int k = 0; k < 100; ++k) sum += double(a[i * 100 + k]) * double(b[k * 68 + j]);
+      const float got = out[static_cast<std::size_t>(i * 68 + j)];
+      if (std::isfinite(sum)) {
+        EXPECT_NEAR(got, sum, 2e-5) << i << ", " << j;
+      } else {
+        EXPECT_EQ(std::isnan(got), std::isnan(sum)) << i << ", " << j;
+        EXPECT_TRUE(std::isnan(sum) || double(got) == sum) << i << ", " << j;
+      }
     }
   }
 }
