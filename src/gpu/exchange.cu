@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What CTAs that wait for each other are written with: words in global memory that others see in order, a barrier over
-// the grid, and words sent into the shared memory of the other CTAs of a cluster. Waiting is bounded: what does not
-// come in time is a fault, not a GPU that hangs.
+// What CTAs that wait for each other are written with: words in global memory that others see in order, and words sent
+// into the shared memory of the other CTAs of a cluster. Waiting is bounded: what does not come in time is a fault, not a
+// GPU that hangs.
 
 #ifdef PD_EMULATE
 #ifdef PD_UNORDERED  // a mistake that a test plants
@@ -153,16 +153,4 @@ template <class Condition> PD_DEVICE bool wait_until(const Room& room, Condition
   }
   atomicMin(room.fault, 0ull);
   return false;
-}
-
-// For all threads of all CTAs of a cooperative grid: what each stored before, all see behind it. `counter` is the
-// launch's own, and keeps its value from launch to launch: its highest bit turns with every round.
-PD_DEVICE bool grid_barrier(unsigned* counter, const Room& room) {
-  __syncthreads();
-  bool has_failed = false;
-  if (threadIdx.x == 0) {
-    const unsigned before = add_release(counter, blockIdx.x == 0 ? 0x80000000u - (gridDim.x - 1) : 1u);
-    has_failed = !wait_until(room, [&] { return ((before ^ load_acquire(counter)) & 0x80000000u) != 0; });
-  }
-  return __syncthreads_or(has_failed) == 0;
 }

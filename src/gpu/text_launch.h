@@ -53,14 +53,17 @@ struct BoxMap {
 /// One kernel and its launch. Arguments, in order: a pointer per operand (what is read, then what is written), a Room,
 /// a struct whose bytes are `sizes` (kernelParams points at sizes.data()), and what describes each of the maps.
 struct TextLaunch {
-  std::string source;                // CUDA C++ text
-  std::string entry;                 // the kernel's name in it
-  unsigned grid[3] = {0, 1, 1};      // grid[0] == 0: every output is empty, nothing to launch
-  unsigned block = 0;                // threads of a CTA
-  unsigned shared_bytes = 0;         // dynamic shared memory; above 48 KB the chip is asked for it
-  unsigned cluster = 1;              // neighbouring CTAs that share their memory; the grid is a multiple of it
-  bool is_cooperative = false;       // all CTAs run at once, so that they may wait for each other
-  bool is_alone = false;             // takes much of an SM: shares no launch with kernels beside it
+  std::string source;            // CUDA C++ text
+  std::string entry;             // the kernel's name in it
+  unsigned grid[3] = {0, 1, 1};  // grid[0] == 0: every output is empty, nothing to launch
+  unsigned block = 0;            // threads of a CTA
+  unsigned shared_bytes = 0;     // dynamic shared memory; above 48 KB the chip is asked for it
+  unsigned cluster = 1;          // neighbouring CTAs that share their memory; the grid is a multiple of it
+  bool is_cooperative = false;   // all CTAs run at once, so that they may wait for each other
+  bool is_alone = false;         // takes much of an SM: shares no launch with kernels beside it
+  /// CTAs of this kind that run at once, where they stay to the end and leave the rest of the chip alone: as many share
+  /// a launch, whatever they need of an SM. 0: it is not so.
+  unsigned ctas_at_once = 0;
   bool leaves_stamp = false;         // of when it began, in Room::stamp
   bool overlaps_before = false;      // may start before the launch in front of it has ended; waits for it by itself
   std::vector<std::uint64_t> sizes;  // the last argument
@@ -82,5 +85,12 @@ struct TextPlan {
   /// Given where a launch may leave a fault: throws its error.
   std::function<void(const std::uint64_t* fault)> raise = {};
 };
+
+/// Whether a kernel op of this text may share a launch with others of it: one launch, twice of which has room on the
+/// chip.
+inline bool shares_launch(const TextPlan* text) {
+  return text != nullptr && text->launches.size() == 1 &&
+         2 * text->launches[0].grid[0] <= text->launches[0].ctas_at_once;
+}
 
 }  // namespace paoding::gpu

@@ -59,7 +59,7 @@ template <int kWords> PD_DEVICE void put_words(unsigned char* at, const unsigned
   for (int i = 0; i < kWords; ++i) ((unsigned*)at)[i] = words[i];
 }
 
-PD_DEVICE int rank_in_team() { return kTeam > 1 ? cluster_rank() : 0; }
+PD_DEVICE int rank_in_team(unsigned) { return kTeam > 1 ? cluster_rank() : 0; }
 
 PD_DEVICE void wait_for_mail(unsigned long long* mailbox, int round) {
   while (!mailbox_try(mailbox, round & 1)) {}

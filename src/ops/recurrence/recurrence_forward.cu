@@ -51,13 +51,15 @@ PD_DEVICE void advance(AnyCell& cell, const float (&x)[kCount], const float (&su
   else if (counts) cell.advance(x, sum);
 }
 
-PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Sizes& size) {
+// `cta`: of the layer's.
+PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Sizes& size, unsigned cta) {
   PD_DYNAMIC_SHARED(unsigned char, memory);
   const Shared shared(memory);
   unsigned char* const states = states_of(shared);
   float* const sums = sums_of(shared);
-  StateExchange exchange(shared, room);
+  StateExchange exchange(shared, room, cta);
   const int rank = exchange.rank, hidden = size.hidden, batch = size.batch, last = size.steps;
+  const bool is_reverse = size.is_reverse != 0;
   const bool takes_part = exchange.takes_part();
   ForwardWeights weights;
   constexpr bool kBringsFirst = kIsSettled && kFewTeams == 0;
@@ -74,13 +76,13 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
   PhaseClock clock;
   clock.begin();
 
-  const int team = blockIdx.x / kTeam, rounds = rounds_of(size);
+  const int team = cta / kTeam, rounds = rounds_of(size);
   int given = 0;  // states, in the rounds before
   for (int round = 0; round < rounds; ++round) {
     __syncthreads();  // nobody is at the rows or the state of the round before
     shared.rows->find(operands.lengths, size, portion_of(round, team, kFewTeams));
     const int steps = shared.rows->length[0] < last && kHasLengths ? shared.rows->length[0] : last;
-    const auto time_of = [&](int step) { return kIsReverse ? steps - 1 - step : step; };
+    const auto time_of = [&](int step) { return is_reverse ? steps - 1 - step : step; };
 
     // Everybody reads the whole of the state to start from. The other place may be where the next one comes by now.
     bring_start(states + given % kStates * kStateBytes, operands.h0, *shared.rows, hidden);
@@ -103,10 +105,10 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
         const bool is_there = kHasBias && place[i].unit < hidden && gate < kGates;
         bias[i % kBiases][k] = is_there ? load_one<true>(operands.bias + gate * hidden + place[i].unit) : 0.0f;
       }
-      if (place[i].at >= 0) cell[i].start(operands, place[i], kIsReverse ? last * step_elements : 0);
+      if (place[i].at >= 0) cell[i].start(operands, place[i], is_reverse ? last * step_elements : 0);
     }
     const auto keep = [&](int i, int time) {
-      const Index here = time * step_elements, after = kIsReverse ? here : here + step_elements;
+      const Index here = time * step_elements, after = is_reverse ? here : here + step_elements;
       cell[i].keep(operands, !kHasLengths || time < place[i].length, after, here, place[i], hidden);
     };
     // Steps behind the last of the team's rows: the reverse direction passes them before it begins.
@@ -116,12 +118,12 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
         for (int time = steps; place[i].finishes && time < last; ++time) keep(i, time);
       }
     };
-    if constexpr (kIsReverse) keep_behind();
+    if (is_reverse) keep_behind();
     // What comes from the input, made numbers of when it is there: of this step and, where warps give what they made, of the
     // next one. That is asked for behind the products: polling does not begin before all that was asked for is there.
     Ahead ahead, next;
     const Stored* from[kCells];  // of the step that is asked for next, this thread's first gate
-    const Index input_stride = (kIsReverse ? -1 : 1) * step_elements * kGates;
+    const Index input_stride = (is_reverse ? -1 : 1) * step_elements * kGates;
 #pragma unroll
     for (int i = 0; i < kCells; ++i) {
       const int gate = CellPlace::gate_of(0) < kGates ? CellPlace::gate_of(0) : 0;
@@ -200,13 +202,13 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
       else fetch(ahead, step + 1);
       clock.ended(kStoring);
     }
-    if constexpr (!kIsReverse) keep_behind();
+    if (!is_reverse) keep_behind();
 #pragma unroll
     for (int i = 0; i < kCells; ++i) {
       if (place[i].finishes) cell[i].end(operands, place[i].at);
     }
     given += steps > 0 ? steps - 1 : 0;
   }
-  clock.tell(room);
+  clock.tell(room, cta);
   exchange.end(given + 1);
 }

@@ -17,7 +17,7 @@ struct StateExchange {
   int own;    // of a state, where the first packet of this warp and lane lies in the first turn
   Peer peer;  // whom this lane sends to
 
-  PD_DEVICE StateExchange(const Shared& shared, const Room&) : mailboxes(shared.mailboxes), rank(rank_in_team()) {
+  PD_DEVICE StateExchange(const Shared& shared, const Room&, unsigned cta) : mailboxes(shared.mailboxes), rank(rank_in_team(cta)) {
     if (kTeam > 1 && threadIdx.x < 2) mailbox_init(&mailboxes[threadIdx.x], 1);
     const int unit = rank * kUnits + threadIdx.x / 32 * kWarpUnits;
     own = kept_known(unit / kInPiece * (kRows * 16) + unit % kInPiece * (int)sizeof(Factor) + threadIdx.x % 32 / kTeam * 16);

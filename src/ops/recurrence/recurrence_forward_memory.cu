@@ -25,10 +25,10 @@ struct StateExchange {
   unsigned marks[2];
   int rank;
 
-  PD_DEVICE StateExchange(const Shared&, const Room& room) : rank(rank_in_team()) {
-    const int team = blockIdx.x / kTeam, teams = gridDim.x / kTeam;
+  PD_DEVICE StateExchange(const Shared&, const Room& room, unsigned cta) : rank(rank_in_team(cta)) {
+    const int team = cta / kTeam;
     places = kept_known((uint4*)room.tickets + team * (kPlaces * kStatePieces));
-    told = room.tickets + teams * (kPlaces * kStatePieces * 4) + team * (kIsMarked ? 2 : 1);
+    told = room.tickets + kTeams * (kPlaces * kStatePieces * 4) + team * (kIsMarked ? 2 : 1);
   }
   PD_DEVICE bool takes_part() const { return true; }
   PD_DEVICE void begin() {

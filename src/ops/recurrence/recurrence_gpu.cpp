@@ -173,7 +173,7 @@ class RecurrenceText : public gpu::TextParts {
   // `u`: the operand that holds the weights; `h0`: that of the states to start from, where they are read as vectors.
   RecurrenceText(const KernelCall& call, const Layer& layer, const Teams& teams, bool is_few, std::size_t u,
                  std::optional<std::size_t> h0)
-      : team_(teams.of(is_few)), dtype_(layer.extents.dtype) {
+      : team_(teams.of(is_few)), target_(*call.target), dtype_(layer.extents.dtype) {
     const Team& team = team_;
     const auto nanoseconds = [](double us) { return static_cast<std::int64_t>(us * 1000); };
     if (layer.has_lengths) {
@@ -192,6 +192,7 @@ class RecurrenceText : public gpu::TextParts {
                              gpu::stored_type(e.dtype), gpu::stored_type(layer.state_dtype),
                              gpu::stored_type(layer.bias_dtype), team.is_by_lanes ? "float" : "Stored");
     constant("int kTeam", team.ctas), constant("int kUnits", team.units), constant("int kRows", team.rows);
+    constant("int kTeams", team.count);
     constant("int kWarps", team.warps), constant("int kParts", team.parts);
     constant("int kTiles", team.tiles), constant("int kSteps", team.steps), constant("int kKept", team.kept);
     constant("int kStaged", std::max<std::int64_t>(team.staged, 1));
@@ -207,15 +208,15 @@ class RecurrenceText : public gpu::TextParts {
           std::pair("kKeepsSums", team.keeps_sums), std::pair("kIsNarrow", team.is_narrow),
           std::pair("kIsByGroups", team.is_by_groups), std::pair("kIsInPieces", is_in_pieces),
           std::pair("kIsBulk", team.exchange == Exchange::copies), std::pair("kHasLengths", layer.has_lengths),
-          std::pair("kHasBias", layer.has_bias), std::pair("kIsReverse", layer.is_reverse),
-          std::pair("kTellsPhases", tells_phases_), std::pair("kIsRelu", layer.is_relu),
-          std::pair("kIsSettled", (call.settled >> u & 1u) != 0)}) {
+          std::pair("kHasBias", layer.has_bias), std::pair("kTellsPhases", tells_phases_),
+          std::pair("kIsRelu", layer.is_relu), std::pair("kIsSettled", (call.settled >> u & 1u) != 0)}) {
       constants += fmt::format("constexpr bool {} = {};\n", what, is);
     }
     is_wide = gpu::needs_wide_index((layer.steps + 1) * e.batch * e.hidden * e.gates);
     awaits_launch_before = true;
     ctas = team.ctas * team.count;
     sizes.number("steps", layer.steps), sizes.number("batch", e.batch), sizes.number("hidden", e.hidden);
+    sizes.number("is_reverse", layer.is_reverse ? 1 : 0);
   }
   gpu::TextLaunch finish(const std::string& text) {
     const bool is_cluster = team_.exchange != Exchange::memory;
@@ -236,7 +237,7 @@ class RecurrenceText : public gpu::TextParts {
       launch.ticket_count = launch.phases_at + 2 * static_cast<std::int64_t>(launch.phases.size());
     }
     launch.shared_bytes = static_cast<unsigned>(team_.shared_bytes);
-    launch.is_alone = true;
+    launch.ctas_at_once = static_cast<unsigned>(ctas_at_once(team_, target_));
     launch.why = team_.text() + why_;
     return launch;
   }
@@ -256,6 +257,7 @@ class RecurrenceText : public gpu::TextParts {
   std::int64_t phases_at() const { return (team_.state_words + 1) / 2 * 2; }
 
   const Team& team_;
+  const Target& target_;
   const DType dtype_;
   std::string why_;
   const bool tells_phases_ = env_flag("PAODING_PHASES");
@@ -276,7 +278,7 @@ gpu::TextLaunch forward_launch(const KernelCall& call, const CellKind& kind, con
   names.push_back(layer.has_lengths ? text.input(DType::i32, "lengths") : "nullptr");
   names.push_back(layer.has_bias ? text.input(layer.bias_dtype, "bias") : "nullptr");
   for (std::size_t i = 0; i < call.outputs.size(); ++i) names.push_back(text.output(call.outputs[i], kind.outputs[i]));
-  text.call = fmt::format("run_forward({{{}}}, room, size)", fmt::join(names, ", "));
+  text.call = fmt::format("run_forward({{{}}}, room, size, blockIdx.x)", fmt::join(names, ", "));
   const char* const exchange =
       team.exchange == Exchange::memory ? k_recurrence_forward_memory_cu : k_recurrence_forward_cluster_cu;
   const std::string products =
@@ -300,7 +302,7 @@ gpu::TextLaunch backward_launch(const KernelCall& call, const CellKind& kind, co
   for (std::size_t i = 0; i < call.outputs.size(); ++i) {
     names.push_back(text.output(call.outputs[i], kind.grad_outputs[i]));
   }
-  text.call = fmt::format("run_backward({{{}}}, room, size)", fmt::join(names, ", "));
+  text.call = fmt::format("run_backward({{{}}}, room, size, blockIdx.x)", fmt::join(names, ", "));
   const char* const exchange =
       team.exchange == Exchange::memory ? k_recurrence_backward_memory_cu : k_recurrence_backward_cluster_cu;
   return text.finish(tiles_of(team) + exchange + kind.grad_text + k_recurrence_backward_cu);

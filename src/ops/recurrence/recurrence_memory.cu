@@ -11,4 +11,4 @@ PD_DEVICE void pause_cycles(int cycles) {
 #endif
 }
 
-PD_DEVICE int rank_in_team() { return blockIdx.x % kTeam; }
+PD_DEVICE int rank_in_team(unsigned cta) { return cta % kTeam; }

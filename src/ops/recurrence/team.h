@@ -55,5 +55,7 @@ struct Team {
 std::vector<Team> possible_teams(const LayerExtents& layer, const Target& target, std::string* why_not);
 /// Those of which a step takes least.
 std::optional<Team> choose_team(const LayerExtents& layer, const Target& target, std::string* why_not);
+/// Of teams like it, all that run at once.
+std::int64_t ctas_at_once(const Team& team, const Target& target);
 
 }  // namespace paoding

@@ -217,7 +217,15 @@ void keep_wanted(const std::string& words, std::vector<Team>* teams) {
   if (!kept.empty()) *teams = kept;
 }
 
+// The same of CTAs that meet in memory.
+std::int64_t teams_in_memory(std::int64_t ctas, const Target& target) { return target.sm_count / ctas; }
+
 }  // namespace
+
+std::int64_t ctas_at_once(const Team& team, const Target& target) {
+  const auto at_once = team.exchange == Exchange::memory ? teams_in_memory : teams_at_once;
+  return team.ctas * at_once(team.ctas, target);
+}
 
 std::string Team::shape() const {
   const char* const ways[] = {"", ", copied in bulk", ", through memory"};
@@ -258,7 +266,7 @@ std::vector<Team> possible_teams(const LayerExtents& layer, const Target& target
     team.exchange = Exchange::memory;
     for (std::int64_t units = least; units < layer.hidden + least; units += least) {
       team.ctas = ceil_div(layer.hidden, units), team.units = units;
-      if (team.ctas <= target.sm_count) consider(team, target.sm_count / team.ctas);
+      if (team.ctas <= target.sm_count) consider(team, teams_in_memory(team.ctas, target));
     }
   };
   if (!layer.is_exact) {
