@@ -53,7 +53,7 @@ std::vector<std::vector<std::size_t>> joins_of(std::span<const JoinMember> kerne
     std::size_t l = 0;
     for (; l < lists.size(); ++l) {
       const TextLaunch& first = *kernels[lists[l][0]].launch;
-      if (launch.block == first.block && launch.source == first.source && lists[l].size() < kMostMembers &&
+      if (launch.block == first.block && own_text(launch) == own_text(first) && lists[l].size() < kMostMembers &&
           (lists[l].size() + 1) * bytes <= kMostBytes && ctas[l] + launch.grid[0] <= most_ctas(first)) {
         break;
       }

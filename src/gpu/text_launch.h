@@ -53,7 +53,9 @@ struct BoxMap {
 /// One kernel and its launch. Arguments, in order: a pointer per operand (what is read, then what is written), a Room,
 /// a struct whose bytes are `sizes` (kernelParams points at sizes.data()), and what describes each of the maps.
 struct TextLaunch {
-  std::string source;            // CUDA C++ text
+  std::string source;  // CUDA C++ text
+  /// Where it shares a launch, if that is another text: with an argument for what is a constant in this one.
+  std::string shared_source = {};
   std::string entry;             // the kernel's name in it
   unsigned grid[3] = {0, 1, 1};  // grid[0] == 0: every output is empty, nothing to launch
   unsigned block = 0;            // threads of a CTA

@@ -36,7 +36,7 @@ PD_DEVICE void run_backward(const Operands& operands, const Room& room, const Si
   unsigned char* const factors = shared.work;  // gradients of the gates: kDepthPieces pieces by kRows rows
   PartExchange exchange(shared, factors + kFactorBytes, room, cta);
   const int rank = exchange.rank, hidden = size.hidden, batch = size.batch, last = size.steps;
-  const bool is_reverse = size.is_reverse != 0;
+  const bool is_reverse = kIsDirectionGiven ? size.is_reverse != 0 : kIsReverse;
   WarpWeights weights;
   constexpr bool kBringsFirst = kIsSettled && kFewTeams == 0;
   if constexpr (!kBringsFirst) {

@@ -59,7 +59,7 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
   float* const sums = sums_of(shared);
   StateExchange exchange(shared, room, cta);
   const int rank = exchange.rank, hidden = size.hidden, batch = size.batch, last = size.steps;
-  const bool is_reverse = size.is_reverse != 0;
+  const bool is_reverse = kIsDirectionGiven ? size.is_reverse != 0 : kIsReverse;
   const bool takes_part = exchange.takes_part();
   ForwardWeights weights;
   constexpr bool kBringsFirst = kIsSettled && kFewTeams == 0;

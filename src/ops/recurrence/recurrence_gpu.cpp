@@ -173,7 +173,7 @@ class RecurrenceText : public gpu::TextParts {
   // `u`: the operand that holds the weights; `h0`: that of the states to start from, where they are read as vectors.
   RecurrenceText(const KernelCall& call, const Layer& layer, const Teams& teams, bool is_few, std::size_t u,
                  std::optional<std::size_t> h0)
-      : team_(teams.of(is_few)), target_(*call.target), dtype_(layer.extents.dtype) {
+      : team_(teams.of(is_few)), target_(*call.target), is_reverse_(layer.is_reverse), dtype_(layer.extents.dtype) {
     const Team& team = team_;
     const auto nanoseconds = [](double us) { return static_cast<std::int64_t>(us * 1000); };
     if (layer.has_lengths) {
@@ -227,7 +227,13 @@ class RecurrenceText : public gpu::TextParts {
     }
     functions += std::string(k_cell_functions_cu) + k_recurrence_cu + k_recurrence_rounds_cu + k_recurrence_phases_cu +
                  (is_cluster ? k_recurrence_cluster_cu : k_recurrence_memory_cu) + text;
+    // A direction that the text knows takes no registers; layers that share a launch have one text.
+    const std::string common = constants;
+    constants = common + "constexpr bool kIsReverse = false, kIsDirectionGiven = true;\n";
+    const std::string shared = gpu::make_text_kernel(*this).source;
+    constants = common + fmt::format("constexpr bool kIsReverse = {}, kIsDirectionGiven = false;\n", is_reverse_);
     gpu::TextLaunch launch = gpu::make_text_kernel(*this);
+    launch.shared_source = shared;
     if (is_cluster) launch.cluster = static_cast<unsigned>(team_.ctas);
     launch.is_cooperative = !is_cluster;
     launch.ticket_count = team_.state_words;
@@ -258,6 +264,7 @@ class RecurrenceText : public gpu::TextParts {
 
   const Team& team_;
   const Target& target_;
+  const bool is_reverse_;
   const DType dtype_;
   std::string why_;
   const bool tells_phases_ = env_flag("PAODING_PHASES");
