@@ -221,7 +221,8 @@ PD_DEVICE void product(const float* a, const float* b, float* out, const Map& a_
       for (int other = 1; other < kCluster; ++other) parts[0] = parts[0] + parts[other];
       if (row + r < size.m && column + c < size.n) {
         const auto meant = [&](float sum, int more) { return as_meant(sum, a, b, row + r, column + c + more, size); };
-        parts[0] = make_float4(meant(parts[0].x, 0), meant(parts[0].y, 1), meant(parts[0].z, 2), meant(parts[0].w, 3));
+        parts[0].x = meant(parts[0].x, 0), parts[0].y = meant(parts[0].y, 1);
+        parts[0].z = meant(parts[0].z, 2), parts[0].w = meant(parts[0].w, 3);
         *(float4*)(out + (row + r) * size.out_stride_wide + column + c) = parts[0];
       }
     }
