@@ -313,6 +313,16 @@ TEST(FuseGroups, TakesUnderASecondForFiveThousandOps) {
   }
 }
 
+// Results of that shape.
+int written_by_groups(const Graph& g, const Shape& shape) {
+  int count = 0;
+  for (NodeId id = 0; id < g.size(); ++id) {
+    if (g.node(id).op->name != "group") continue;
+    for (const Type& type : g.node(id).types) count += type.shape == shape ? 1 : 0;
+  }
+  return count;
+}
+
 // dx = g a + x sum(g x): g is written for who adds it up and for who reads it later, so g a, which waits for the sum,
 // is made where dx is, and not written beside g.
 TEST(FuseGroups, LeavesWhatWaitsForASumToItsReader) {
@@ -325,12 +335,7 @@ TEST(FuseGroups, LeavesWhatWaitsForASumToItsReader) {
   g.fetch("dx", scaled + x * total);
   g.fetch("masked", masked);
   run_and_compare(g, {fuse_groups});
-  int images = 0;
-  for (NodeId id = 0; id < g.size(); ++id) {
-    if (g.node(id).op->name != "group") continue;
-    for (const Type& type : g.node(id).types) images += type.shape == image ? 1 : 0;
-  }
-  EXPECT_EQ(images, 2) << to_text(g);
+  EXPECT_EQ(written_by_groups(g, image), 2) << to_text(g);
 }
 
 // Two that wait for sums of their own read one image in place of one each.
@@ -345,12 +350,7 @@ TEST(FuseGroups, WritesOneImageForTwoWhoWait) {
   }
   PassNotes notes(std::make_shared<const Target>(named_target("h200")));
   fuse_groups(g, notes);
-  int images = 0;
-  for (NodeId id = 0; id < g.size(); ++id) {
-    if (g.node(id).op->name != "group") continue;
-    for (const Type& type : g.node(id).types) images += type.shape == image ? 1 : 0;
-  }
-  EXPECT_EQ(images, 3) << to_text(g);
+  EXPECT_EQ(written_by_groups(g, image), 3) << to_text(g);
 }
 
 // One kernel for all took minutes to make, and had no place for 2^16 operands.
