@@ -5,6 +5,7 @@
 
 #include <random>
 
+#include "paoding/nn.h"
 #include "paoding/optimizer.h"
 #include "runtime/gpu_joins.h"
 #include "tests/enqueued_runs.h"
@@ -100,6 +101,64 @@ TEST(JoinedLaunches, OfRunsThatFailWriteNothing) {
   EXPECT_NE(message_of([&] { both.joined->run(feeds(8)); }), "");
   EXPECT_EQ(both.together->get("w3").to_doubles(), before);
   both.run(feeds(2));
+}
+
+// Two directions of a layer, which do not depend on each other; of rows and units of which few CTAs make all steps.
+void build_both_directions(Graph& g, RecurrentKind kind, DType dtype, std::int64_t rows, std::int64_t units,
+                           bool has_lengths) {
+  constexpr std::int64_t kSteps = 5, kFeatures = 12;
+  const nn::RecurrentLayerOptions layer{.layers = 2, .bidirectional = true, .dtype = dtype};
+  const Value xs = cast(g.input("xs", f32, {kSteps, rows, kFeatures}), dtype);
+  RecurrentOptions options;
+  if (has_lengths) options.lengths = g.input("lengths", i32, {rows});
+  const auto outputs_of = [&](const nn::Recurrent& both) { return both(xs, options).outputs; };
+  const Value ys = kind == RecurrentKind::lstm  ? outputs_of(nn::Lstm(g, "both", kFeatures, units, layer))
+                   : kind == RecurrentKind::gru ? outputs_of(nn::Gru(g, "both", kFeatures, units, layer))
+                                                : outputs_of(nn::Rnn(g, "both", kFeatures, units, layer));
+  g.fetch("ys", ys);
+  minimize(mean(square(cast(ys, f32))), Sgd{});
+}
+
+// Of the steps that share launches, the layers over time.
+int layers_that_share(const Graph& graph) {
+  const Plan plan = plan_for_gpu(graph);
+  const std::string told = fmt::format("{}", fmt::join(notes_of_joins(plan), "\n"));
+  int count = 0;
+  for (const Step& step : plan.steps) {
+    if (step.kind != Step::Kind::kernel || !has(step.call.op->name, "_recurrence")) continue;
+    const int position = step.position;
+    count += has(told, fmt::format("steps {}, {}: 2 kernels in one launch", position, position + 1)) ? 2 : 0;
+  }
+  return count;
+}
+
+class BothDirections : public ::testing::TestWithParam<std::tuple<RecurrentKind, DType, bool>> {};
+
+TEST_P(BothDirections, ShareTheLaunchesOfALayerAndOfItsGradient) {
+  const auto& [kind, dtype, has_lengths] = GetParam();
+  Graph graph;
+  build_both_directions(graph, kind, dtype, 3, 24, has_lengths);
+  EXPECT_EQ(layers_that_share(graph), 8) << "two layers forward, and back";
+  PD_SKIP_WITHOUT_A_GPU();
+  BothWays both([&](Graph& g) { build_both_directions(g, kind, dtype, 3, 24, has_lengths); });
+  for (int i = 0; i < 2; ++i) {
+    Tensors feeds{{"xs", Tensor::from(f32, {5, 3, 12}, input(5 * 3 * 12, 3 + i).to_doubles())}};
+    if (has_lengths) feeds.emplace("lengths", Tensor::from(i32, {3}, Dense{4, 0, 5}));
+    both.run(feeds);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Recurrences, BothDirections,
+                         ::testing::Combine(::testing::Values(RecurrentKind::lstm, RecurrentKind::gru,
+                                                              RecurrentKind::rnn),
+                                            ::testing::Values(bf16), ::testing::Bool()));
+
+TEST(JoinedLaunches, HoldBothDirectionsOnlyWhereTheChipHasRoomForBoth) {
+  for (const auto& [rows, shared] : {std::pair{1, 8}, {3, 8}, {128, 0}}) {
+    Graph g;
+    build_both_directions(g, RecurrentKind::lstm, bf16, rows, 512, false);
+    EXPECT_EQ(layers_that_share(g), shared) << rows << " rows";
+  }
 }
 
 // A decoder's step with dropout and attention to a memory [S, B, E], and its gradients: groups that read each other's

@@ -101,7 +101,7 @@ TextLaunch made(const std::string& name, const std::string& text, const std::str
   parts.name = name;
   parts.threads = kThreads;
   parts.sizes.number("steps", kSteps);
-  parts.functions = before + k_exchange_cu + text;
+  parts.functions = before + k_exchange_cu + k_grid_barrier_cu + text;
   if (!before.empty()) parts.functions += "#undef PD_UNORDERED\n#undef PD_MOST_POLLS\n";  // not for those behind it
   parts.operands = {"unsigned* out"};
   parts.call = name + "(out, room, size)";

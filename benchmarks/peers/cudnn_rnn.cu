@@ -103,9 +103,10 @@ class Layer {
     CHECK(cudnnCreateDropoutDescriptor(&dropout_));
     CHECK(cudnnSetDropoutDescriptor(dropout_, handle_, 0, nullptr, 0, 1));
     CHECK(cudnnCreateRNNDescriptor(&rnn_));
-    CHECK(cudnnSetRNNDescriptor_v8(rnn_, way.algorithm, mode, CUDNN_RNN_DOUBLE_BIAS, CUDNN_UNIDIRECTIONAL,
-                                   CUDNN_LINEAR_INPUT, type, CUDNN_DATA_FLOAT, way.math, r.hidden, r.hidden, r.hidden,
-                                   r.layers, dropout_, r.has_lengths ? CUDNN_RNN_PADDED_IO_ENABLED : 0));
+    CHECK(cudnnSetRNNDescriptor_v8(rnn_, way.algorithm, mode, CUDNN_RNN_DOUBLE_BIAS,
+                                   r.directions == 2 ? CUDNN_BIDIRECTIONAL : CUDNN_UNIDIRECTIONAL, CUDNN_LINEAR_INPUT,
+                                   type, CUDNN_DATA_FLOAT, way.math, r.hidden, r.hidden, r.hidden, r.layers, dropout_,
+                                   r.has_lengths ? CUDNN_RNN_PADDED_IO_ENABLED : 0));
     lengths_.assign(r.batch, r.steps);
     const int least = std::min(r.steps, 5);
     for (int i = 0; r.has_lengths && i < r.batch; ++i) {
@@ -114,19 +115,19 @@ class Layer {
     const auto layout =
         r.has_lengths ? CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED : CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED;
     float zero = 0;
-    for (cudnnRNNDataDescriptor_t* data : {&x_type_, &y_type_}) {
+    for (const auto& [data, width] : {std::pair(&x_type_, r.hidden), std::pair(&y_type_, r.directions * r.hidden)}) {
       CHECK(cudnnCreateRNNDataDescriptor(data));
-      CHECK(cudnnSetRNNDataDescriptor(*data, type, layout, r.steps, r.batch, r.hidden, lengths_.data(), &zero));
+      CHECK(cudnnSetRNNDataDescriptor(*data, type, layout, r.steps, r.batch, width, lengths_.data(), &zero));
     }
-    const int extents[] = {r.layers, r.batch, r.hidden}, strides[] = {r.batch * r.hidden, r.hidden, 1};
+    const int extents[] = {r.layers * r.directions, r.batch, r.hidden}, strides[] = {r.batch * r.hidden, r.hidden, 1};
     CHECK(cudnnCreateTensorDescriptor(&h_type_));
     CHECK(cudnnSetTensorNdDescriptor(h_type_, type, 3, extents, strides));
     if (way.algorithm == CUDNN_RNN_ALGO_PERSIST_DYNAMIC) CHECK(cudnnBuildRNNDynamic(handle_, rnn_, r.batch));
     mode_ = trains_ ? CUDNN_FWD_MODE_TRAINING : CUDNN_FWD_MODE_INFERENCE;
     CHECK(cudnnGetRNNTempSpaceSizes(handle_, rnn_, mode_, x_type_, &workspace_bytes_, &reserve_bytes_));
     CHECK(cudnnGetRNNWeightSpaceSize(handle_, rnn_, &weight_bytes_));
-    const std::size_t bytes = std::size_t(r.steps) * r.batch * r.hidden * size;
-    for (const std::size_t count : {bytes, bytes, bytes, bytes, weight_bytes_, weight_bytes_, workspace_bytes_,
+    const std::size_t of_x = std::size_t(r.steps) * r.batch * r.hidden * size, of_y = r.directions * of_x;
+    for (const std::size_t count : {of_x, of_y, of_x, of_y, weight_bytes_, weight_bytes_, workspace_bytes_,
                                     reserve_bytes_, std::size_t(r.batch) * 4}) {
       buffers_.push_back(std::make_unique<Buffer>(count));
     }

@@ -106,7 +106,7 @@ int main() {
   for (std::string line; std::getline(std::cin, line);) {
     const Request r = parse(line);
     const bool is_lstm = r.kind == "lstm_forward" || r.kind == "lstm_training";
-    if (is_lstm && (r.dtype == "f32" || r.dtype == "bf16") && r.layers == 1 && !r.has_lengths) {
+    if (is_lstm && (r.dtype == "f32" || r.dtype == "bf16") && r.layers == 1 && r.directions == 1 && !r.has_lengths) {
       const std::string name = "oneDNN " + std::to_string(dnnl_version()->major) + "." +
                                std::to_string(dnnl_version()->minor) + " LSTM primitive";
       try {

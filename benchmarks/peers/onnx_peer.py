@@ -57,7 +57,8 @@ WORKS = {"lstm_forward": lstm, "layer_norm_forward": layer_norm, "conv_net_forwa
 
 def prepare(case, states, quick):
     walls = [state for state in states if state["clock"] == "wall" and state["sets"] == 1 and not state.get("swept")]
-    if case["kind"] not in WORKS or case["dtype"] not in ("f32", "tf32") or case["sizes"].get("lengths") or not walls:
+    is_plain = not case["sizes"].get("lengths") and case["sizes"].get("directions") != 2
+    if case["kind"] not in WORKS or case["dtype"] not in ("f32", "tf32") or not is_plain or not walls:
         return []
     row = {"peer": "ONNX Runtime", "clock": "wall"}
     if MISSING:

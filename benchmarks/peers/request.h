@@ -12,7 +12,7 @@
 
 struct Request {
   std::string kind, dtype, gpu_cache, wall_cache;
-  int steps = 1, batch = 1, hidden = 1, layers = 1;
+  int steps = 1, batch = 1, hidden = 1, layers = 1, directions = 1;
   bool has_lengths = false, is_quick = false;
   bool wants_eager = false;  // also without a graph
   bool trains() const { return kind.find("training") != std::string::npos; }
@@ -61,6 +61,7 @@ inline Request parse(const std::string& request) {
   r.batch = number_after(line, "batch");
   r.hidden = number_after(line, "hidden");
   r.layers = number_after(line, "layers");
+  r.directions = number_after(line, "directions");
   r.has_lengths = line.find("\"lengths\": true") != std::string::npos;
   r.is_quick = line.find("\"quick\": true") != std::string::npos;
   r.wants_eager = line.find("\"eager\": true") != std::string::npos;

@@ -10,7 +10,8 @@ MODULES = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU, "rnn": torch.nn.RNN}
 
 def layers_of(case, device):
     s = case["sizes"]
-    module = MODULES[case["kind"].split("_")[0]](s["hidden"], s["hidden"], s["layers"]).to(device, dtype_of(case))
+    module = MODULES[case["kind"].split("_")[0]](s["hidden"], s["hidden"], s["layers"],
+                                                 bidirectional=s.get("directions") == 2).to(device, dtype_of(case))
     if device == "cuda":
         module.flatten_parameters()
     return module
@@ -50,7 +51,7 @@ def forward(case, device):
         packed = pack_padded_sequence(x, lengths)
         found[0]["peer"] += ", padded"
         found.append({"peer": f"PyTorch nn.{name}, packed", "make": lambda i: quietly(lambda: module(packed)[0].data)})
-    elif name == "LSTM" and s["layers"] == 1 and s["steps"] <= 64:
+    elif name == "LSTM" and s["layers"] == 1 and s.get("directions") != 2 and s["steps"] <= 64:
         w, u = (t.detach().t().contiguous() for t in (module.weight_ih_l0, module.weight_hh_l0))
         b = (module.bias_ih_l0 + module.bias_hh_l0).detach()
         h = torch.zeros(s["batch"], s["hidden"], device=device, dtype=dtype)
@@ -76,7 +77,7 @@ def training(case, device):
     s, dtype = case["sizes"], dtype_of(case)
     module = layers_of(case, device).train()
     x = torch.randn(s["steps"], s["batch"], s["hidden"], device=device, dtype=dtype, requires_grad=True)
-    dy = torch.randn_like(x)
+    dy = torch.randn(s["steps"], s["batch"], s.get("directions", 1) * s["hidden"], device=device, dtype=dtype)
     wanted = [x] + list(module.parameters())
 
     def step():

@@ -21,31 +21,38 @@ std::int64_t gates_of(RecurrentKind kind) {
   return kind == RecurrentKind::lstm ? 4 : kind == RecurrentKind::gru ? 3 : 1;
 }
 
-// xs [T, B, H] from zero states; ys [T, B, H]. Training: the gradients of sum(ys * dys) by inputs and weights.
+std::int64_t directions_of(const RecurrentLayers& s) { return s.has_both_directions ? 2 : 1; }
+
+// xs [T, B, H] from zero states; ys [T, B, directions * H]. Training: the gradients of sum(ys * dys) by inputs and
+// weights.
 void build(Graph& graph, const RecurrentLayers& s, DType dtype, const std::string& suffix) {
   const std::int64_t gates = gates_of(s.kind), H = s.hidden;
   const Value xs = graph.input("xs" + suffix, dtype, {s.steps, s.batch, H});
   std::vector<RecurrentParameters> parameters;
   Values wanted = {xs};
   std::vector<std::string> names = {"dxs"};
-  for (std::int64_t layer = 0; layer < s.layers; ++layer) {
+  // Of every layer, and in it of every direction.
+  for (std::int64_t pass = 0; pass < s.layers * directions_of(s); ++pass) {
     const auto weight = [&](const char* name, const Shape& shape) {
-      const Value value = graph.parameter(fmt::format("{}{}{}", name, layer, suffix), dtype, shape);
+      const Value value = graph.parameter(fmt::format("{}{}{}", name, pass, suffix), dtype, shape);
       wanted.push_back(value);
-      names.push_back(fmt::format("d{}{}", name, layer));
+      names.push_back(fmt::format("d{}{}", name, pass));
       return value;
     };
-    const Value w = weight("w", {H, gates * H}), u = weight("u", {H, gates * H});
+    const std::int64_t features = pass < directions_of(s) ? H : directions_of(s) * H;
+    const Value w = weight("w", {features, gates * H}), u = weight("u", {H, gates * H});
     parameters.push_back({w, u, weight("b", {(s.kind == RecurrentKind::gru ? 4 : gates) * H})});
   }
   RecurrentOptions options;
+  options.bidirectional = s.has_both_directions;
   if (s.has_lengths) options.lengths = graph.input("lengths" + suffix, i32, {s.batch});
   const RecurrentResult result = s.kind == RecurrentKind::lstm  ? lstm(xs, parameters, options)
                                  : s.kind == RecurrentKind::gru ? gru(xs, parameters, options)
                                                                 : rnn(xs, parameters, options);
   graph.fetch("ys" + suffix, result.outputs);
   if (!s.is_training) return;
-  const Values outputs = {result.outputs}, seeds = {graph.input("dys" + suffix, dtype, {s.steps, s.batch, H})};
+  const Values outputs = {result.outputs},
+               seeds = {graph.input("dys" + suffix, dtype, {s.steps, s.batch, directions_of(s) * H})};
   const Values grads = gradients(outputs, wanted, seeds);
   for (std::size_t i = 0; i < grads.size(); ++i) graph.fetch(names[i] + suffix, grads[i]);
 }
@@ -113,6 +120,47 @@ Expected expect_lstm(const RecurrentLayers& s, const Feeds& feeds) {
   return e;
 }
 
+// [T, rows] with its steps in the opposite order.
+Doubles turned(const Doubles& values, std::int64_t steps) {
+  const auto row = static_cast<std::ptrdiff_t>(values.size()) / steps;
+  Doubles made;
+  for (std::ptrdiff_t time = steps; time-- > 0;) {
+    made.insert(made.end(), values.begin() + time * row, values.begin() + (time + 1) * row);
+  }
+  return made;
+}
+
+// One layer in both directions, the reverse one's results behind the other's.
+Expected expect_both(const RecurrentLayers& s, const Feeds& feeds) {
+  const Doubles xs = feeds.at("xs").to_doubles(), turned_xs = turned(xs, s.steps);
+  const auto H = static_cast<std::size_t>(s.hidden), rows = static_cast<std::size_t>(s.steps * s.batch);
+  Expected e;
+  e["ys"].resize(2 * rows * H);
+  if (s.is_training) e["dxs"].resize(rows * H);
+  for (const std::size_t direction : {0, 1}) {
+    const auto parameter = [&](const char* name) {
+      return feeds.at(fmt::format("{}{}", name, direction)).to_doubles();
+    };
+    const auto in_time = [&](Doubles values) { return direction == 0 ? values : turned(values, s.steps); };
+    const Doubles w = parameter("w"), u = parameter("u"), b = parameter("b");
+    const LstmLayer layer{s.steps, s.batch, s.hidden, direction == 0 ? &xs : &turned_xs, &w, &u, &b};
+    const LstmForward forward = lstm_forward(layer);
+    const Doubles ys = in_time(forward.ys);
+    for (std::size_t i = 0; i < rows * H; ++i) e["ys"][(i / H * 2 + direction) * H + i % H] = ys[i];
+    if (!s.is_training) continue;
+    const Doubles all = feeds.at("dys").to_doubles();
+    Doubles dys(rows * H);
+    for (std::size_t i = 0; i < rows * H; ++i) dys[i] = all[(i / H * 2 + direction) * H + i % H];
+    LstmBackward back = lstm_backward(layer, forward, in_time(dys));
+    const Doubles dxs = in_time(back.dxs);
+    for (std::size_t i = 0; i < rows * H; ++i) e["dxs"][i] += dxs[i];
+    e[fmt::format("dw{}", direction)] = std::move(back.dw);
+    e[fmt::format("du{}", direction)] = std::move(back.du);
+    e[fmt::format("db{}", direction)] = std::move(back.db);
+  }
+  return e;
+}
+
 // Rounding adds up over the steps, so the bounds are wider than those of one product.
 double tolerance_of(DType dtype, bool is_tf32) {
   if (dtype == DType::f64) return 1e-10;
@@ -123,10 +171,13 @@ double tolerance_of(DType dtype, bool is_tf32) {
 Need need_of(const RecurrentLayers& s, DType dtype, bool is_training) {
   const double H = static_cast<double>(s.hidden), rows = static_cast<double>(s.steps * s.batch);
   const double size = static_cast<double>(size_bytes(dtype)), layers = static_cast<double>(s.layers);
-  const double weights = layers * 2 * H * H * static_cast<double>(gates_of(s.kind)) * size;
-  const double flops = 2 * rows * 2 * H * H * static_cast<double>(gates_of(s.kind)) * layers;
-  if (!is_training) return {.read = weights + rows * H * size, .written = rows * H * size, .flops = flops};
-  return {.read = weights + 2 * rows * H * size, .written = weights + 2 * rows * H * size, .flops = 3 * flops};
+  const double directions = static_cast<double>(directions_of(s));
+  const double matrices = 2 * directions + (layers - 1) * directions * (directions + 1);  // of H x gates H
+  const double weights = matrices * H * H * static_cast<double>(gates_of(s.kind)) * size;
+  const double flops = 2 * rows * matrices * H * H * static_cast<double>(gates_of(s.kind));
+  const double xs = rows * H * size, ys = directions * xs;
+  if (!is_training) return {.read = weights + xs, .written = ys, .flops = flops};
+  return {.read = weights + xs + ys, .written = weights + xs + ys, .flops = 3 * flops};
 }
 
 }  // namespace
@@ -137,14 +188,15 @@ Case recurrent_case(const RecurrentLayers& s, DType dtype, bool tf32) {
   c.kind = fmt::format("{}_{}", name_of(s.kind), s.is_step ? "step" : s.is_training ? "training" : "forward");
   c.dtype = dtype;
   c.tf32 = tf32;
-  const std::string layers = s.layers == 1 ? "" : fmt::format("_l{}", s.layers);
+  const std::string layers =
+      (s.layers == 1 ? "" : fmt::format("_l{}", s.layers)) + (s.has_both_directions ? "_both" : "");
   const std::string steps = s.is_step ? "" : fmt::format("t{}_", s.steps);
   std::string path = c.kind;
   path[path.find('_')] = '/';
   c.name = fmt::format("{}/{}b{}_h{}{}{}_{}", path, steps, s.batch, s.hidden, layers, s.has_lengths ? "_lengths" : "",
                        type_text(c));
-  c.what = fmt::format("T {}, B {}, H {}, {} layer{}{}", s.is_step ? 1 : s.steps, s.batch, s.hidden, s.layers,
-                       s.layers == 1 ? "" : "s",
+  c.what = fmt::format("T {}, B {}, H {}, {} layer{}{}{}", s.is_step ? 1 : s.steps, s.batch, s.hidden, s.layers,
+                       s.layers == 1 ? "" : "s", s.has_both_directions ? " in both directions" : "",
                        s.has_lengths ? ", lengths 5 to T"
                        : s.is_step   ? ", state kept"
                                      : "");
@@ -153,6 +205,7 @@ Case recurrent_case(const RecurrentLayers& s, DType dtype, bool tf32) {
                 .add("batch", s.batch)
                 .add("hidden", s.hidden)
                 .add("layers", s.layers)
+                .add("directions", directions_of(s))
                 .add("lengths", s.has_lengths)
                 .text();
   c.need = need_of(s, dtype, s.is_training);
@@ -174,7 +227,9 @@ Case recurrent_case(const RecurrentLayers& s, DType dtype, bool tf32) {
     };
   }
   if (s.kind == RecurrentKind::lstm && !s.has_lengths) {
-    c.expected = [checked](const Feeds& feeds) { return expect_lstm(checked, feeds); };
+    c.expected = [checked](const Feeds& feeds) {
+      return checked.has_both_directions ? expect_both(checked, feeds) : expect_lstm(checked, feeds);
+    };
   }
   return c;
 }
@@ -200,6 +255,8 @@ std::vector<Asked> asked() {
   RecurrentLayers one_step = forward(1, 1, 512);
   one_step.is_step = true;
   RecurrentLayers gru = forward(64, 1, 512), rnn = gru;
+  RecurrentLayers both = forward(64, 1, 512), both_trained = training(64, 4, 256, 1);
+  both.has_both_directions = both_trained.has_both_directions = true;
   gru.kind = RecurrentKind::gru;
   rnn.kind = RecurrentKind::rnn;
   return {
@@ -218,6 +275,8 @@ std::vector<Asked> asked() {
       {training(100, 64, 256, 1), {0, 500, 320, 320}, {0, 0, 120, 120}},
       {gru, {1.1 * 53, 0, 1.1 * 48, 0}, {}},  // within 10% of the LSTM
       {rnn, {1.1 * 53, 0, 1.1 * 48, 0}, {}},
+      {both, {kNone, kNone, kNone, kNone}, {}},
+      {both_trained, {0, kNone, kNone, kNone}, {}},
   };
 }
 
@@ -241,7 +300,8 @@ Cases recurrent_cases() {
         c.cpu_goal = {.faster_2 = 2, .faster_16 = 2};
         c.on_cpu = true;
       }
-      if (row.layers.hidden == 512 && row.layers.batch == 1 && !row.layers.is_step && (i == 0 || i == 2))
+      if (row.layers.hidden == 512 && row.layers.batch == 1 && !row.layers.is_step && !row.layers.has_both_directions &&
+          (i == 0 || i == 2))
         c.on_cpu = true;
       cases.push_back(std::move(c));
     }

@@ -12,6 +12,7 @@ struct RecurrentLayers {
   RecurrentKind kind = RecurrentKind::lstm;
   std::int64_t steps = 64, batch = 1, hidden = 512, layers = 1;
   bool is_training = false, has_lengths = false;
+  bool has_both_directions = false;
   bool is_step = false;  // one step, its state kept from run to run
 };
 

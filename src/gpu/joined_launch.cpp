@@ -25,9 +25,16 @@ std::string_view launch_bounds(std::string_view own) {
 }
 
 bool needs_only_operands(const TextLaunch& launch) {
+  const bool takes_little =
+      launch.cluster == 1 && launch.shared_bytes == 0 && !launch.is_alone && !launch.is_cooperative;
   return launch.grid[0] > 0 && !launch.sizes.empty() && launch.grid[1] == 1 && launch.grid[2] == 1 &&
-         launch.cluster == 1 && launch.shared_bytes == 0 && !launch.is_alone && !launch.is_cooperative &&
-         launch.maps.empty() && own_text(launch).find(kKernelHead) != std::string_view::npos;
+         (takes_little || launch.ctas_at_once > 0) && launch.maps.empty() && launch.phases.empty() &&
+         own_text(launch).find(kKernelHead) != std::string_view::npos;
+}
+
+// That a launch may have together with others like it.
+std::uint64_t most_ctas(const TextLaunch& launch) {
+  return launch.ctas_at_once > 0 ? launch.ctas_at_once : std::uint64_t{std::numeric_limits<std::int32_t>::max()};
 }
 
 std::size_t member_words(const JoinMember& member) {
@@ -46,9 +53,8 @@ std::vector<std::vector<std::size_t>> joins_of(std::span<const JoinMember> kerne
     std::size_t l = 0;
     for (; l < lists.size(); ++l) {
       const TextLaunch& first = *kernels[lists[l][0]].launch;
-      if (launch.block == first.block && launch.source == first.source && lists[l].size() < kMostMembers &&
-          (lists[l].size() + 1) * bytes <= kMostBytes &&
-          ctas[l] + launch.grid[0] <= std::uint64_t{std::numeric_limits<std::int32_t>::max()}) {
+      if (launch.block == first.block && own_text(launch) == own_text(first) && lists[l].size() < kMostMembers &&
+          (lists[l].size() + 1) * bytes <= kMostBytes && ctas[l] + launch.grid[0] <= most_ctas(first)) {
         break;
       }
     }
@@ -90,6 +96,8 @@ JoinedLaunch::JoinedLaunch(const std::vector<JoinMember>& members, const Target&
   }
   launch_.grid[0] = ctas;
   launch_.block = each.block;
+  launch_.cluster = each.cluster, launch_.is_cooperative = each.is_cooperative;
+  launch_.shared_bytes = each.shared_bytes;
   launch_.leaves_stamp = each.leaves_stamp;
   launch_.overlaps_before = overlaps_before(target, launch_);
   launch_.why = fmt::format("{} kernels in one launch: {} CTAs", members.size(), ctas);

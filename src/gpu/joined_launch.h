@@ -21,7 +21,8 @@ struct JoinMember {
 
 /// Which of these kernels share a launch, as lists of their places; of two or more each, the others stay alone. Kernels
 /// of one text that need nothing but their operands and a Room go together: a text of several would be one more to
-/// compile, and have the registers of the largest.
+/// compile, and have the registers of the largest. So do those whose CTAs stay on few of the chip's SMs, as long as all
+/// have room there at once.
 std::vector<std::vector<std::size_t>> joins_of(std::span<const JoinMember> kernels);
 
 class JoinedLaunch final : public SharedLaunch {

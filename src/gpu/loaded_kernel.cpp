@@ -16,11 +16,11 @@ namespace {
 constexpr unsigned kSharedWithoutAsking = 48 << 10;  // bytes
 constexpr unsigned kPortableCluster = 8;             // CTAs
 
-CUtensorMapDataType type_of(DType dtype) {
-  switch (dtype) {
+CUtensorMapDataType type_of(const BoxMap& map) {
+  switch (map.dtype) {
     case DType::f16: return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
     case DType::bf16: return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-    default: return CU_TENSOR_MAP_DATA_TYPE_TFLOAT32;
+    default: return map.is_rounded ? CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 : CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
   }
 }
 
@@ -40,7 +40,7 @@ CUtensorMap made_map(const BoxMap& map, void* memory) {
   if (!map.windows) {
     std::vector<cuuint32_t> box(rank, 1);
     box.front() = in_row, box.back() = rows;
-    PD_CUDA(driver.cuTensorMapEncodeTiled(&made, type_of(map.dtype), rank, memory, extents.data(), stride_bytes.data(),
+    PD_CUDA(driver.cuTensorMapEncodeTiled(&made, type_of(map), rank, memory, extents.data(), stride_bytes.data(),
                                           box.data(), each.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
                                           CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
                                           CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
@@ -53,8 +53,8 @@ CUtensorMap made_map(const BoxMap& map, void* memory) {
     beyond[i] = static_cast<int>(from[i] + (count[i] - 1) * step[i] + 1 - map.extents[1 + i]);
     each[1 + i] = static_cast<cuuint32_t>(step[i]);
   }
-  PD_CUDA(driver.cuTensorMapEncodeIm2col(&made, type_of(map.dtype), rank, memory, extents.data(), stride_bytes.data(),
-                                         first, beyond, in_row, rows, each.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
+  PD_CUDA(driver.cuTensorMapEncodeIm2col(&made, type_of(map), rank, memory, extents.data(), stride_bytes.data(), first,
+                                         beyond, in_row, rows, each.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
                                          CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
                                          CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
   return made;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // out[m, n] = a[m, k] b[k, n] of f32 by the tensor cores, its factors rounded to TF32 (10 bits of mantissa), its sums in
-// f32. For few rows: what such a product waits for is its operands. One warp has the copy engine bring blocks of 32
+// f32; or (kIsExact) each factor as two of TF32, and three products, which leaves out 2^-21 of each. For few rows: what such a product waits for is its operands. One warp has the copy engine bring blocks of 32
 // along K, kStages under way; groups of four warps (kGroups) multiply 64 columns of b each by all kRows rows of a; and K
 // is shared out over the CTAs of a cluster, which then add up each other's sums, in one order, out of their shared
 // memory. The tensor cores want TF32 in shared memory with K innermost. b may have N there, so it is b that they get
@@ -8,7 +8,7 @@
 // A stage: kRows rows of a, then b's columns, or for b as [k, n] a box of 32 k's for every 32 columns.
 
 constexpr int kConsumers = 128 * kGroups, kColumns = 64 * kGroups, kBlockK = 32;
-constexpr int kStageFloats = (kRows + kColumns) * kBlockK;
+constexpr int kStageFloats = (kRows + kColumns) * kBlockK, kLowPlaces = kIsExact ? 3 : 0;
 constexpr int kOutStride = kColumns + 4;  // floats from row to row of the sums: a warp's go to different banks
 
 // Where word `word` of row `row` of a box lies: pieces of 4 words have changed places.
@@ -77,40 +77,107 @@ struct Words {
   }
 };
 
+// A number as two of TF32 (kIsExact): what it is to the nearest, and what is left of it, of which the tensor cores take
+// 11 bits. What is not finite leaves a NaN: as_meant() is behind that.
+PD_DEVICE float take_high(float& value) {
+  const float high = __uint_as_float((__float_as_uint(value) + 0x1000u) & ~0x1fffu);
+  value -= high;
+  return high;
+}
+// The rows of a in a stage become their high parts, and their low parts come to `low`, all in the same places.
+PD_DEVICE void split_rows(float* rows, float* low) {
+#pragma unroll
+  for (int i = 0; i < kRows * 8 / kConsumers; ++i) {
+    float4* const at = (float4*)rows + i * kConsumers + threadIdx.x;
+    float4 rest = *at;
+    float4 high;
+    high.x = take_high(rest.x), high.y = take_high(rest.y), high.z = take_high(rest.z), high.w = take_high(rest.w);
+    *at = high, ((float4*)low)[i * kConsumers + threadIdx.x] = rest;
+  }
+  copies_follow_stores();
+  barrier_wait(1, kConsumers);
+}
+PD_DEVICE void split_words(unsigned (&words)[4][4], unsigned (&low)[4][4]) {
+#pragma unroll
+  for (int i = 0; i < 16; ++i) {
+    float value = __uint_as_float(words[i / 4][i % 4]);
+    words[i / 4][i % 4] = __float_as_uint(take_high(value));
+    low[i / 4][i % 4] = __float_as_uint(value);
+  }
+}
+
 // The 64 columns of a group of warps, times all rows: a lane gets its columns for rows 2 t and 2 t + 1 of each 8. While
-// the tensor cores work on a block, the words of the next one are loaded.
-PD_DEVICE void multiply_blocks(float (&sum)[kRows / 2], const float* stages, Mailboxes* mail, int blocks) {
+// the tensor cores work on a block, the words of the next one are loaded. Exact products add up a block for itself, as the
+// tensor cores cut off what they add; a block's low rows have places behind the stages, kLowPlaces in turn: a warp may be
+// at the products of a block while another has waited for them and makes the rows of the block behind the next.
+PD_DEVICE void multiply_blocks(float (&sum)[kRows / 2], float* stages, Mailboxes* mail, int blocks) {
   const Words lane;
-  unsigned words[2][4][4];
+  unsigned words[2][4][4], low[2][4][4];
+  float part[kRows / 2];
+  float* low_rows = stages + kStages * kStageFloats;
   Turn turn;
   if (blocks == 0) return;
-  wait_for(&mail->full[0], 0);
-  lane.load(words[0], stages + kRows * kBlockK);
+  const auto load = [&](int i, int block) {
+    float* const stage = stages + turn.stage * kStageFloats;
+    wait_for(&mail->full[turn.stage], turn.round);
+    lane.load(words[i], stage + kRows * kBlockK);
+    if constexpr (kIsExact) {
+      split_words(words[i], low[i]);
+      low_rows = stages + kStages * kStageFloats + block % kLowPlaces * (kRows * kBlockK);
+      split_rows(stage, low_rows);
+    }
+  };
+  load(0, 0);
   for (int pair = 0; pair < blocks; pair += 2) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       if (pair + i == blocks) break;
-      products_begin();
-      const Box a = box_of(stages + turn.stage * kStageFloats);
+      if constexpr (kIsExact) {
 #pragma unroll
-      for (int step = 0; step < 4; ++step) add_product(sum, words[i][step], a, step);
+        for (int k = 0; k < kRows / 2; ++k) part[k] = 0;
+      }
+      products_begin();
+      const Box a = box_of(stages + turn.stage * kStageFloats), a_low = box_of(low_rows);
+      if constexpr (kIsExact) {  // what is small first, as less of it is cut off
+#pragma unroll
+        for (int step = 0; step < 4; ++step) {
+          add_product(part, low[i][step], a, step), add_product(part, words[i][step], a_low, step);
+        }
+      }
+#pragma unroll
+      for (int step = 0; step < 4; ++step) add_product(kIsExact ? part : sum, words[i][step], a, step);
       products_start();
       unsigned long long* const free = &mail->free[turn.stage];
       turn.next();
-      if (pair + i + 1 < blocks) {
-        wait_for(&mail->full[turn.stage], turn.round);
-        lane.load(words[1 - i], stages + turn.stage * kStageFloats + kRows * kBlockK);
+      if (pair + i + 1 < blocks) load(1 - i, pair + i + 1);
+      if constexpr (kIsExact) {
+        products_wait(part);
+#pragma unroll
+        for (int k = 0; k < kRows / 2; ++k) sum[k] += part[k];
+      } else {
+        products_wait(sum);
       }
-      products_wait(sum);
       if (threadIdx.x % 32 == 0) mailbox_expect(free, 0);
     }
   }
 }
 
-PD_DEVICE void product(float* out, const Map& a_map, const Map& b_map, const Room& room, const Sizes& size) {
+// A sum, or, where that is no number since factors that are not finite were taken apart (kIsExact), the product as it is
+// meant, one factor behind the other.
+PD_DEVICE float as_meant(float sum, const float* a, const float* b, Index row, Index column, const Sizes& size) {
+  if (!kIsExact || sum == sum) return sum;
+  const float* const of_a = a + row * size.a_stride_wide;
+  sum = 0;
+  for (Index k = 0; k < size.k; ++k) {
+    sum += of_a[k] * (kIsTransposedB ? b[column * size.b_stride_wide + k] : b[k * size.b_stride_wide + column]);
+  }
+  return sum;
+}
+
+PD_DEVICE void product(const float* a, const float* b, float* out, const Map& a_map, const Map& b_map, const Room& room, const Sizes& size) {
   PD_DYNAMIC_SHARED(float, dynamic);
   float* const stages = dynamic + (1024 - shared_address(dynamic) % 1024) % 1024 / 4;  // boxes want that
-  Mailboxes* const mail = (Mailboxes*)(stages + kStages * kStageFloats);
+  Mailboxes* const mail = (Mailboxes*)(stages + kStages * kStageFloats + kLowPlaces * kRows * kBlockK);
   const int rank = kCluster > 1 ? cluster_rank() : 0;
   Index tile = blockIdx.x / kCluster;
   const Index row = next_coordinate(tile, size.tiles_m) * kRows, column = tile * kColumns;
@@ -153,6 +220,9 @@ PD_DEVICE void product(float* out, const Map& a_map, const Map& b_map, const Roo
 #pragma unroll
       for (int other = 1; other < kCluster; ++other) parts[0] = parts[0] + parts[other];
       if (row + r < size.m && column + c < size.n) {
+        const auto meant = [&](float sum, int more) { return as_meant(sum, a, b, row + r, column + c + more, size); };
+        parts[0].x = meant(parts[0].x, 0), parts[0].y = meant(parts[0].y, 1);
+        parts[0].z = meant(parts[0].z, 2), parts[0].w = meant(parts[0].w, 3);
         *(float4*)(out + (row + r) * size.out_stride_wide + column + c) = parts[0];
       }
     }

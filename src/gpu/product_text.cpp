@@ -12,7 +12,7 @@ namespace paoding::gpu {
 namespace {
 
 constexpr int kColumnsOfGroup = 64, kBlockK = 32;
-constexpr std::int64_t kMostStages = 8;
+constexpr std::int64_t kMostStages = 8, kLowPlaces = 3;
 
 struct Extents {
   std::int64_t columns;         // of a CTA's tile
@@ -23,17 +23,20 @@ struct Extents {
     columns = kColumnsOfGroup * tile.groups;
     blocks = ceil_div(shape.k, kBlockK);
     stage_bytes_ = (tile.rows + columns) * kBlockK * 4;
-    stages = std::min(kMostStages, kMostStageBytes / stage_bytes_);
+    low_bytes_ = shape.is_exact ? kLowPlaces * tile.rows * kBlockK * 4 : 0;
+    stages = std::min(kMostStages, (kMostStageBytes - low_bytes_) / stage_bytes_);
     sum_bytes_ = tile.rows * (columns + 4) * 4;
     tiles_m = ceil_div(shape.m, tile.rows), tiles_n = ceil_div(shape.n, columns);
     ctas = tiles_m * tiles_n * tile.cluster;
   }
   double stage_kilobytes() const { return double(stage_bytes_) / 1e3; }
-  std::int64_t shared_bytes() const { return 1024 + std::max(stages * stage_bytes_, sum_bytes_) + stages * 16; }
+  std::int64_t shared_bytes() const {
+    return 1024 + std::max(stages * stage_bytes_ + low_bytes_, sum_bytes_) + stages * 16;
+  }
 
  private:
   static constexpr std::int64_t kMostStageBytes = 192 << 10;
-  std::int64_t stage_bytes_, sum_bytes_;
+  std::int64_t stage_bytes_, low_bytes_, sum_bytes_;
 };
 
 // What the tensor cores add to a group's sums, by one instruction that has them all for operands.
@@ -68,10 +71,11 @@ std::string to_string(const ProductTile& tile) {
   return fmt::format("{} x {}, K over {} CTAs", tile.rows, kColumnsOfGroup * tile.groups, tile.cluster);
 }
 
-std::vector<ProductTile> product_tiles() {
+std::vector<ProductTile> product_tiles(bool is_exact) {
   std::vector<ProductTile> tiles;
   for (const int rows : {32, 64, 128}) {
     for (const int groups : {1, 2}) {
+      if (is_exact && (rows > 64 || groups > 1)) continue;  // two sums a row; low parts of rows are a group's own
       for (const int cluster : {1, 2, 4, 8}) tiles.push_back({rows, groups, cluster});
     }
   }
@@ -88,13 +92,14 @@ double product_us(const ProductShape& shape, const ProductTile& tile, const Targ
   const double share = double(std::min(clusters, at_once) * tile.cluster) / target.sm_count;  // of the chip that works
   const double group_rows = tile.rows * tile.groups / 64.0;
   // Fitted to 336 products on an H200: benchmarks/results/2026-11-22-products-of-few-rows.txt.
-  const double block_us = 0.157 + 0.0513 * group_rows + 0.0021 * e.stage_kilobytes() * share;
+  const double exact_us = shape.is_exact ? 0.05 + 0.1 * group_rows : 0;  // not measured apart
+  const double block_us = exact_us + 0.157 + 0.0513 * group_rows + 0.0021 * e.stage_kilobytes() * share;
   const double start_us = tile.cluster > 1 ? 0.87 : 1.69, end_us = 1.17 + (tile.cluster > 1 ? 0.78 * group_rows : 0);
   return start_us + rounds * (blocks * block_us + end_us);
 }
 
 ProductTile choose_product_tile(const ProductShape& shape, const Target& target) {
-  const std::vector<ProductTile> tiles = product_tiles();
+  const std::vector<ProductTile> tiles = product_tiles(shape.is_exact);
   return *std::min_element(tiles.begin(), tiles.end(), [&](const ProductTile& a, const ProductTile& b) {
     return product_us(shape, a, target) < product_us(shape, b, target);
   });
@@ -107,18 +112,20 @@ TextLaunch plan_product(const ProductShape& shape, const ProductTile& tile) {
   parts.threads = 128 * tile.groups + 32;
   parts.constants = fmt::format(
       "constexpr int kRows = {}, kGroups = {}, kCluster = {}, kStages = {};\n"
-      "constexpr bool kIsTransposedB = {}, kIsSettledB = {};\n",
-      tile.rows, tile.groups, tile.cluster, e.stages, shape.is_transposed_b, shape.is_settled_b);
+      "constexpr bool kIsTransposedB = {}, kIsSettledB = {}, kIsExact = {};\n",
+      tile.rows, tile.groups, tile.cluster, e.stages, shape.is_transposed_b, shape.is_settled_b, shape.is_exact);
   parts.functions =
       std::string(k_exchange_cu) + k_tensor_cores_cu + k_box_stages_cu + product_functions(tile.rows) + k_product_cu;
   parts.operands = {"const float* a", "const float* b", "float* out"};
   parts.maps = {"a_map", "b_map"};
-  parts.call = "product(out, a_map, b_map, room, size)";
+  parts.call = "product(a, b, out, a_map, b_map, room, size)";
   parts.awaits_launch_before = parts.leaves_stamp = true;
   parts.ctas = e.ctas;
   parts.sizes.number("m", shape.m), parts.sizes.number("n", shape.n);
   parts.sizes.number("blocks", e.blocks);
   parts.sizes.divisor("tiles_m", e.tiles_m);
+  parts.sizes.number("k", shape.k);
+  parts.sizes.wide_number("a_stride", shape.a_stride), parts.sizes.wide_number("b_stride", shape.b_stride);
   parts.sizes.wide_number("out_stride", shape.out_stride);
   TextLaunch launch = make_text_kernel(parts);
   launch.cluster = static_cast<unsigned>(tile.cluster);
@@ -127,6 +134,7 @@ TextLaunch plan_product(const ProductShape& shape, const ProductTile& tile) {
                  shape.is_transposed_b
                      ? BoxMap::matrix(1, shape.n, shape.k, shape.b_stride, static_cast<int>(e.columns))
                      : BoxMap::matrix(1, shape.k, shape.n, shape.b_stride, kBlockK)};
+  for (BoxMap& map : launch.maps) map.is_rounded = !shape.is_exact;
   launch.why = fmt::format("{} tiles of {}", e.tiles_m * e.tiles_n, to_string(tile));
   return launch;
 }

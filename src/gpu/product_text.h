@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of few rows in TF32: CUDA text of our own (product.cu), for GPUs with clusters. Argument lists are those of
-// text_kernel.h: a, b, out.
+// Products of few rows in f32, rounded to TF32 or not: CUDA text of our own (product.cu), for GPUs with clusters.
+// Argument lists are those of text_kernel.h: a, b, out.
 #pragma once
 
 #include <string>
@@ -17,6 +17,7 @@ struct ProductShape {
   std::int64_t a_stride = 0, b_stride = 0, out_stride = 0;
   bool is_transposed_b = false;  // b is stored as [n, k]
   bool is_settled_b = false;     // the launch before does not write b
+  bool is_exact = false;         // factors are not rounded to TF32
 };
 
 /// How a product is shared out: a CTA has `rows` rows by 64 `groups` columns of the result, and a part of K, if the
@@ -31,7 +32,7 @@ struct ProductTile {
 std::string to_string(const ProductTile& tile);
 
 /// Every tile that a kernel can be made for.
-std::vector<ProductTile> product_tiles();
+std::vector<ProductTile> product_tiles(bool is_exact = false);
 /// About how long the product takes with that tile, in us.
 double product_us(const ProductShape& shape, const ProductTile& tile, const Target& target);
 ProductTile choose_product_tile(const ProductShape& shape, const Target& target);

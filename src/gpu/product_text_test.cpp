@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of few rows: the emulated kernel and the one of a GPU against float64 products of factors rounded to TF32.
+// Products of few rows: the emulated kernel and the one of a GPU against float64 products of factors rounded to TF32,
+// or of what they are.
 #include "gpu/product_text.h"
 
 #include <gtest/gtest.h>
@@ -7,6 +8,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -38,19 +40,20 @@ struct Product {
     b.resize(static_cast<std::size_t>((shape.is_transposed_b ? shape.n : shape.k) * shape.b_stride));
     for (float& x : a) x = normal(random);
     for (float& x : b) x = normal(random);
+    const auto factor = [&](float value) { return double(shape.is_exact ? value : to_tf32(value)); };
     want.assign(static_cast<std::size_t>(shape.m * shape.out_stride), kPoison);
     std::vector<double> columns(static_cast<std::size_t>(shape.n * shape.k));  // of b, rounded, one after the other
     for (std::int64_t j = 0; j < shape.n; ++j) {
       for (std::int64_t k = 0; k < shape.k; ++k) {
         const std::int64_t at = shape.is_transposed_b ? j * shape.b_stride + k : k * shape.b_stride + j;
-        columns[static_cast<std::size_t>(j * shape.k + k)] = double(to_tf32(b[static_cast<std::size_t>(at)]));
+        columns[static_cast<std::size_t>(j * shape.k + k)] = factor(b[static_cast<std::size_t>(at)]);
       }
     }
 #pragma omp parallel for
     for (std::int64_t i = 0; i < shape.m; ++i) {
       std::vector<double> row;
       for (std::int64_t k = 0; k < shape.k; ++k) {
-        row.push_back(double(to_tf32(a[static_cast<std::size_t>(i * shape.a_stride + k)])));
+        row.push_back(factor(a[static_cast<std::size_t>(i * shape.a_stride + k)]));
       }
       for (std::int64_t j = 0; j < shape.n; ++j) {
         const double sum = std::inner_product(row.begin(), row.end(), columns.begin() + j * shape.k, 0.0);
@@ -71,7 +74,8 @@ struct Case {
 
   /// What lies between the rows of the result has to stay as it was; sums of f32 are off by a few bits.
   void check(const std::vector<float>& got) const {
-    const float most = 3e-5f * std::sqrt(float(shape.k));  // the tensor cores cut sums off, and do not round them
+    // The tensor cores cut sums off, and do not round them.
+    const float most = (shape.is_exact ? 2e-6f : 3e-5f) * std::sqrt(float(shape.k));
     const std::vector<float>& want = product->want;
     int wrong = 0;
     for (std::size_t i = 0; i < got.size() && wrong < 3; ++i) {
@@ -81,8 +85,8 @@ struct Case {
     }
   }
   std::string name() const {
-    return fmt::format("[{}, {}] by [{}, {}]{}: {}", shape.m, shape.k, shape.k, shape.n,
-                       shape.is_transposed_b ? " transposed" : "", to_string(tile));
+    return fmt::format("[{}, {}] by [{}, {}]{}{}: {}", shape.m, shape.k, shape.k, shape.n,
+                       shape.is_transposed_b ? " transposed" : "", shape.is_exact ? ", exact" : "", to_string(tile));
   }
 };
 
@@ -99,11 +103,21 @@ const std::vector<Case>& small_cases() {
        {128, 2, 2}},
       {{.m = 33, .n = 72, .k = 96, .a_stride = 96, .b_stride = 72, .out_stride = 72}, {32, 2, 4}},
       {{.m = 20, .n = 132, .k = 36, .a_stride = 36, .b_stride = 132, .out_stride = 132}, {32, 1, 8}},
+      {{.m = 64, .n = 72, .k = 420, .a_stride = 420, .b_stride = 72, .out_stride = 72, .is_exact = true}, {64, 1, 1}},
+      {{.m = 37,
+        .n = 100,
+        .k = 300,
+        .a_stride = 304,
+        .b_stride = 300,
+        .out_stride = 100,
+        .is_transposed_b = true,
+        .is_exact = true},
+       {32, 1, 2}},
   };
   return *cases;
 }
 
-TEST(ProductText, GivesRoundedProductsInTheEmulation) {
+TEST(ProductText, GivesProductsInTheEmulation) {
   std::vector<const TextLaunch*> launches;
   for (const Case& one : small_cases()) launches.push_back(&one.launch);
   const EmulatedKernels emulated(launches);
@@ -129,17 +143,60 @@ TEST(ProductText, GivesRoundedProductsInTheEmulation) {
   }
 }
 
+// Infinite factors and those that are no numbers, in f32 that is not rounded: what the sum of products is.
+TEST(ProductText, IsWhatIsMeantOfFactorsThatAreNotFinite) {
+  const ProductShape shape{
+      .m = 20, .n = 68, .k = 100, .a_stride = 100, .b_stride = 68, .out_stride = 68, .is_exact = true};
+  Product factors(shape);
+  constexpr float kInfinite = std::numeric_limits<float>::infinity();
+  factors.a[3 * 100 + 7] = kInfinite, factors.a[5 * 100 + 99] = std::nanf(""), factors.b[40 * 68 + 9] = -kInfinite;
+  factors.a[8 * 100 + 40] = 0;  // times the infinite one
+  const Case one(shape, {32, 1, 2}, std::make_shared<const Product>(factors));
+  const EmulatedKernels emulated({&one.launch});
+  std::vector<float> out(factors.want.size(), kPoison);
+  const float *a = factors.a.data(), *b = factors.b.data();
+  float* to = out.data();
+  Room room;
+  std::vector<std::uint64_t> sizes = one.launch.sizes;
+  const auto a_map = emulated_map(one.launch.maps[0], a), b_map = emulated_map(one.launch.maps[1], b);
+  void* arguments[] = {&a,
+                       &b,
+                       &to,
+                       &room,
+                       sizes.data(),
+                       const_cast<std::uint64_t*>(a_map.data()),
+                       const_cast<std::uint64_t*>(b_map.data())};
+  const unsigned seed = 1;
+  const Launch start = emulated.find(one.launch.entry);
+  ASSERT_NE(start, nullptr) << emulated.log();
+  ASSERT_EQ(start(arguments, one.launch.grid[0], one.launch.block, &seed), 0);
+  for (int i = 0; i < 20; ++i) {
+    for (int j = 0; j < 68; ++j) {
+      double sum = 0;
+      for (int k = 0; k < 100; ++k) sum += double(a[i * 100 + k]) * double(b[k * 68 + j]);
+      const float got = out[static_cast<std::size_t>(i * 68 + j)];
+      if (std::isfinite(sum)) {
+        EXPECT_NEAR(got, sum, 2e-5) << i << ", " << j;
+      } else {
+        EXPECT_EQ(std::isnan(got), std::isnan(sum)) << i << ", " << j;
+        EXPECT_TRUE(std::isnan(sum) || double(got) == sum) << i << ", " << j;
+      }
+    }
+  }
+}
+
 TEST(ProductText, CompilesForEveryTile) {
   if (nvrtc() == nullptr) GTEST_SKIP() << nvrtc_problem();
-  for (const bool is_transposed_b : {false, true}) {
-    for (const ProductTile& tile : product_tiles()) {
-      const ProductShape shape{128, 512, 512, 512, 512, 512, is_transposed_b, false};
+  for (int way = 0; way < 4; ++way) {
+    const bool is_transposed_b = way & 1, is_exact = way & 2;
+    for (const ProductTile& tile : product_tiles(is_exact)) {
+      const ProductShape shape{128, 512, 512, 512, 512, 512, is_transposed_b, false, is_exact};
       EXPECT_FALSE(compile(plan_product(shape, tile).source, "product.cu", "sm_90a").empty()) << to_string(tile);
     }
   }
 }
 
-TEST(ProductText, GivesRoundedProductsOnAGpu) {
+TEST(ProductText, GivesProductsOnAGpu) {
   if (driver() == nullptr) GTEST_SKIP() << "NOT CHECKED: no GPU here";
   const GpuDevice& device = GpuDevice::get(0);
   if (device.target().major < 9) GTEST_SKIP() << "NOT CHECKED: a GPU without clusters";
@@ -155,8 +212,12 @@ TEST(ProductText, GivesRoundedProductsOnAGpu) {
        .out_stride = 1536,
        .is_transposed_b = true},
         ProductShape{.m = 100, .n = 2000, .k = 1000, .a_stride = 1000, .b_stride = 2000, .out_stride = 2000}}) {
-    const auto product = std::make_shared<const Product>(shape);
-    for (const ProductTile& tile : product_tiles()) cases.emplace_back(shape, tile, product);
+    for (const bool is_exact : {false, true}) {
+      ProductShape one = shape;
+      one.is_exact = is_exact;
+      const auto product = std::make_shared<const Product>(one);
+      for (const ProductTile& tile : product_tiles(is_exact)) cases.emplace_back(one, tile, product);
+    }
   }
   std::vector<std::string> sources;  // compiled side by side
   for (const Case& one : cases) sources.push_back(one.launch.source);

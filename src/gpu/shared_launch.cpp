@@ -22,7 +22,8 @@ void replace_all(std::string* text, std::string_view what, std::string_view by) 
 }
 
 std::string_view own_text(const TextLaunch& launch) {
-  const std::string_view source = launch.source, prelude = kernel_prelude();
+  const std::string_view source = launch.shared_source.empty() ? launch.source : launch.shared_source;
+  const std::string_view prelude = kernel_prelude();
   return source.substr(source.find(prelude) + prelude.size());
 }
 

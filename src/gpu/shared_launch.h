@@ -32,7 +32,7 @@ inline constexpr std::string_view kKernelHead = "extern \"C\" __global__ void __
 
 void replace_all(std::string* text, std::string_view what, std::string_view by);
 
-/// What is a kernel's own: its text behind the prelude.
+/// What is a kernel's own where it shares a launch: its text behind the prelude.
 std::string_view own_text(const TextLaunch& launch);
 /// The kernel as a function `run` that is told which CTA it is.
 std::string as_function(std::string_view own);

@@ -22,7 +22,7 @@ struct Room {
 };
 
 /// An operand that the copy engine brings into shared memory box by box, zeros where a box goes beyond it. A row of a
-/// box has 128 bytes of the innermost axis, of f32 rounded to TF32 (to nearest, ties to even) or of 16 bits as they
+/// box has 128 bytes of the innermost axis, of f32 rounded to TF32 (to nearest, ties to even; is_rounded) or as they
 /// are; its rows lie next to each other along the outermost axis, and at one place of those between. In shared memory a
 /// row's pieces of 16 bytes change places: piece p of row r is at p ^ (r % 8). The chip's own description of it
 /// (CUtensorMap) is made when a launch is captured.
@@ -34,6 +34,7 @@ struct BoxMap {
   std::vector<std::int64_t> extents;  // of two to four axes, innermost first; elements of that lie side by side
   std::vector<std::int64_t> strides;  // of the others, in elements; multiples of 16 bytes
   int box_rows = 0;
+  bool is_rounded = true;
   /// Of an image (channel, column, row, image): rows of a box are pixels that one tap of windows reads which follow
   /// each other, first along columns, then along rows, then from image to image. Two numbers each, of columns and of
   /// rows.
@@ -45,21 +46,26 @@ struct BoxMap {
 
   /// Rows of `columns` elements that lie side by side.
   static BoxMap matrix(int operand, std::int64_t rows, std::int64_t columns, std::int64_t row_stride, int box_rows) {
-    return {operand, 0, DType::f32, {columns, rows}, {row_stride}, box_rows, {}};
+    return {operand, 0, DType::f32, {columns, rows}, {row_stride}, box_rows, true, {}};
   }
 };
 
 /// One kernel and its launch. Arguments, in order: a pointer per operand (what is read, then what is written), a Room,
 /// a struct whose bytes are `sizes` (kernelParams points at sizes.data()), and what describes each of the maps.
 struct TextLaunch {
-  std::string source;                // CUDA C++ text
-  std::string entry;                 // the kernel's name in it
-  unsigned grid[3] = {0, 1, 1};      // grid[0] == 0: every output is empty, nothing to launch
-  unsigned block = 0;                // threads of a CTA
-  unsigned shared_bytes = 0;         // dynamic shared memory; above 48 KB the chip is asked for it
-  unsigned cluster = 1;              // neighbouring CTAs that share their memory; the grid is a multiple of it
-  bool is_cooperative = false;       // all CTAs run at once, so that they may wait for each other
-  bool is_alone = false;             // takes much of an SM: shares no launch with kernels beside it
+  std::string source;  // CUDA C++ text
+  /// Where it shares a launch, if that is another text: with an argument for what is a constant in this one.
+  std::string shared_source = {};
+  std::string entry;             // the kernel's name in it
+  unsigned grid[3] = {0, 1, 1};  // grid[0] == 0: every output is empty, nothing to launch
+  unsigned block = 0;            // threads of a CTA
+  unsigned shared_bytes = 0;     // dynamic shared memory; above 48 KB the chip is asked for it
+  unsigned cluster = 1;          // neighbouring CTAs that share their memory; the grid is a multiple of it
+  bool is_cooperative = false;   // all CTAs run at once, so that they may wait for each other
+  bool is_alone = false;         // takes much of an SM: shares no launch with kernels beside it
+  /// CTAs of this kind that run at once, where they stay to the end and leave the rest of the chip alone: as many share
+  /// a launch, whatever they need of an SM. 0: it is not so.
+  unsigned ctas_at_once = 0;
   bool leaves_stamp = false;         // of when it began, in Room::stamp
   bool overlaps_before = false;      // may start before the launch in front of it has ended; waits for it by itself
   std::vector<std::uint64_t> sizes;  // the last argument
@@ -81,5 +87,12 @@ struct TextPlan {
   /// Given where a launch may leave a fault: throws its error.
   std::function<void(const std::uint64_t* fault)> raise = {};
 };
+
+/// Whether a kernel op of this text may share a launch with others of it: one launch, twice of which has room on the
+/// chip.
+inline bool shares_launch(const TextPlan* text) {
+  return text != nullptr && text->launches.size() == 1 &&
+         2 * text->launches[0].grid[0] <= text->launches[0].ctas_at_once;
+}
 
 }  // namespace paoding::gpu

@@ -167,7 +167,10 @@ class Stack {
     if (kind_ == Kind::lstm) {
       const Value xw = product + p.b;
       const DType wide = compute_dtype(states[1].dtype());  // the cell state of 16 bit types is carried in f32
-      const LstmRecurrence made = lstm_recurrence(xw, p.u, states[0], cast(states[1], wide), lengths, is_reverse);
+      const bool is_none = states[1] == no_c_ && wide != states[1].dtype();
+      const Value c = is_none ? expand(full(input.graph(), {}, 0, wide), states[1].shape())
+                              : cast(states[1], wide);  // which zeros would be given to anew in every run
+      const LstmRecurrence made = lstm_recurrence(xw, p.u, states[0], c, lengths, is_reverse);
       return {outputs_of(made.states, is_reverse), {made.last_h, cast(made.last_c, states[1].dtype())}};
     }
     if (kind_ == Kind::gru) {
@@ -265,6 +268,7 @@ class Stack {
     RecurrentParameters p = parameters_[i];
     Values states = {initial(options_.initial_h, i, width_of(p))};
     if (kind_ == Kind::lstm) states.push_back(initial(options_.initial_c, i, hidden_of(p, gates())));
+    if (kind_ == Kind::lstm && options_.initial_c.empty()) no_c_ = states[1];
     p.u = dropout(p.u, options_.recurrent_dropout, options_.training);
     const bool is_cut = options_.recompute > 0 && options_.recompute < input.shape()[0];
     const Steps made = is_cut ? run_stretches(input, lengths(), states, p, is_reverse)
@@ -298,6 +302,7 @@ class Stack {
   const RecurrentOptions& options_;
   const std::size_t directions_;
   Value lengths_;
+  Value no_c_;  // the cell state that a layer begins with where none is given
 };
 
 }  // namespace

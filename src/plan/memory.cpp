@@ -54,9 +54,11 @@ struct Uses {
   int open_fork = -1;
 
   void walk(std::vector<Step>& steps) {
-    std::vector<int> held;  // workspaces of the groups just before
+    std::vector<int> held;  // by the steps just before
+    const Step* before = nullptr;
     for (Step& step : steps) {
-      if (step.kind != Step::Kind::group) release(&held);
+      if (before == nullptr || !may_run_together(*before, step)) release(&held);
+      before = &step;
       if (step.kind == Step::Kind::loop || step.kind == Step::Kind::repeat) {
         const int range = static_cast<int>(ranges.size());
         step.position = position;
@@ -88,11 +90,16 @@ struct Uses {
 
   // On a GPU neighbouring groups have workspaces of their own, where they are small: they may run at the same time. Nor
   // does one's small value lie where another's was: they may run share by share, one behind the other (group/share.h).
+  // Kernels that share a launch keep all they have to themselves.
+  static bool may_run_together(const Step& a, const Step& b) {
+    if (a.kind == Step::Kind::group) return b.kind == Step::Kind::group;
+    return a.shares_launch && b.shares_launch && a.call.op == b.call.op;
+  }
   void hold(const Step& step, std::vector<int>* held) {
-    if (step.kind != Step::Kind::group) return;
+    if (step.kind != Step::Kind::group && !step.shares_launch) return;
     const auto add = [&](int slot) {
       const Slot& of = (*slots)[static_cast<std::size_t>(slot)];
-      if (of.kind != SlotKind::arena || of.bytes > kHeldBytes) return;
+      if (of.kind != SlotKind::arena || (of.bytes > kHeldBytes && !step.shares_launch)) return;
       if (held->size() == kMostHeld) release(held);
       if (std::ranges::find(*held, slot) == held->end()) held->push_back(slot);
     };

@@ -176,4 +176,39 @@ std::vector<NodeId> node_order(const Graph& graph, NodeOrder order) {
   return ids;
 }
 
+void bring_together(const Graph& graph, std::vector<NodeId>* order) {
+  const auto is_claimed = [&](NodeId id) { return graph.node(id).op->kind == OpKind::composed; };
+  const auto are_alike = [&](NodeId a, NodeId b) {
+    const Node &x = graph.node(a), &y = graph.node(b);
+    return x.op == y.op && x.types == y.types && x.inputs.size() == y.inputs.size() &&
+           std::ranges::equal(
+               x.inputs, y.inputs, {}, [&](Ref ref) { return graph.type(ref); },
+               [&](Ref ref) { return graph.type(ref); });
+  };
+  std::set<NodeId> placed;
+  for (std::size_t begin = 0; begin < order->size();) {
+    const NodeId first = (*order)[begin];
+    if (!is_claimed(first) || !placed.insert(first).second) {
+      ++begin;
+      continue;
+    }
+    std::set<NodeId> together = {first}, behind;  // what depends on one of them
+    for (std::size_t k = begin + 1; k < order->size(); ++k) {
+      const NodeId next = (*order)[k];
+      const auto& inputs = graph.node(next).inputs;
+      const auto is_needed = [&](Ref ref) { return together.contains(ref.node) || behind.contains(ref.node); };
+      if (std::ranges::any_of(inputs, is_needed)) {
+        behind.insert(next);
+      } else if (is_claimed(next) && are_alike(first, next)) {
+        together.insert(next), placed.insert(next);
+        const auto from = order->begin() + static_cast<std::ptrdiff_t>(begin);
+        std::stable_sort(from, order->begin() + static_cast<std::ptrdiff_t>(k) + 1, [&](NodeId a, NodeId b) {
+          const auto rank = [&](NodeId id) { return together.contains(id) ? 1 : behind.contains(id) ? 2 : 0; };
+          return rank(a) < rank(b);
+        });
+      }
+    }
+  }
+}
+
 }  // namespace paoding

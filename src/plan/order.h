@@ -18,4 +18,8 @@ enum class NodeOrder {
 /// All nodes of `graph` (not of its bodies) in this order. Deterministic; ties go by number.
 std::vector<NodeId> node_order(const Graph& graph, NodeOrder order);
 
+/// Moves what a kernel has claimed as a whole, such as a layer over time, to the next of its kind and shapes that does
+/// not depend on it, as the two directions of a layer do not: neighbours may share a launch.
+void bring_together(const Graph& graph, std::vector<NodeId>* order);
+
 }  // namespace paoding

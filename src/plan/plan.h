@@ -95,6 +95,7 @@ struct Step {
   /// On a GPU, of groups and kernel ops that are CUDA text of our own: what is launched.
   std::shared_ptr<const gpu::TextPlan> text;
   int workspace = -1, state = -1;  // on a GPU: slots of memory that it needs beside its operands
+  bool shares_launch = false;      // on a GPU, of kernel ops: may be in one launch with neighbours of the same op
 
   int loop = -1;  // Kind::loop: its number in LoopTerm::loop
   std::int64_t length = 0;
@@ -148,6 +149,7 @@ struct StepNeeds {
   std::int64_t workspace_bytes = 0;  // while it runs
   std::int64_t state_bytes = 0;      // from run to run, zero before the first
   bool is_launched = true;           // not so: there is nothing to do
+  bool shares_launch = false;        // neighbours may be in one launch with it (runtime/gpu_joins.h)
 };
 
 struct PlanOptions {

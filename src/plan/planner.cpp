@@ -78,9 +78,10 @@ void lower_steps(const PlanOptions& options, std::vector<Step>& steps, std::opti
     const StepNeeds needs = options.lower(step);
     step.workspace = book(SlotKind::arena, step, " workspace", needs.workspace_bytes);
     step.state = book(SlotKind::state, step, " state", needs.state_bytes);
+    step.shares_launch = step.kind == Step::Kind::kernel && needs.shares_launch;
     if (!needs.is_launched) continue;
-    // Neighbouring groups may share a launch (runtime/gpu_joins.h), which then is what stands in front.
-    if (before && step.kind == Step::Kind::group) written.insert(before->begin(), before->end());
+    // What shares a launch has in front of it what that has.
+    if (before && needs.shares_launch) written.insert(before->begin(), before->end());
     before = std::move(written);
   }
 }
@@ -126,7 +127,9 @@ void Planner::plan_nodes(Frame& frame) {
   find_roundings(frame);
   assign_destinations(frame);
   choose_layouts(frame);
-  for (NodeId id : node_order(frame.graph, order_)) plan_node(frame, id);
+  std::vector<NodeId> order = node_order(frame.graph, order_);
+  if (options_.target->is_gpu()) bring_together(frame.graph, &order);
+  for (NodeId id : order) plan_node(frame, id);
 }
 
 void Planner::plan_node(Frame& frame, NodeId id) {

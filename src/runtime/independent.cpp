@@ -29,6 +29,7 @@ Extents extents_of(const Launch& launch, const std::vector<std::byte*>& bases) {
   }
   for (std::size_t k = 0; k < launch.addresses.size(); ++k) {
     const Layout& layout = launch.step->operands[k].layout;
+    if (layout.type.shape.elements() == 0) continue;
     const auto& [slot, offset] = launch.addresses[k];
     const auto start = reinterpret_cast<std::intptr_t>(bases[static_cast<std::size_t>(slot)] + offset);
     const std::int64_t size = size_bytes(layout.type.dtype);
@@ -52,6 +53,11 @@ bool collide(const Extents& a, const Extents& b) {
   return false;
 }
 
+bool may_run_beside(const Launch& launch) {
+  if (launch.kind != Launch::Kind::run) return false;
+  return launch.step->kind == Step::Kind::group || launch.step->shares_launch;
+}
+
 }  // namespace
 
 std::vector<std::pair<std::size_t, std::size_t>> independent_stretches(const std::vector<Launch>& launches,
@@ -73,7 +79,7 @@ std::vector<std::pair<std::size_t, std::size_t>> independent_stretches(const std
   for (std::size_t i = 0; i < launches.size(); ++i) {
     const Launch& launch = launches[i];
     if (is_target[i]) close(i);
-    if (launch.kind != Launch::Kind::run || launch.step->kind != Step::Kind::group) {
+    if (!may_run_beside(launch)) {
       close(i);
       begin = i + 1;
       continue;

@@ -10,9 +10,10 @@
 
 namespace paoding {
 
-/// Stretches [begin, end) of two or more consecutive launches of different group steps, none of which writes memory
-/// that another reads or writes (workspaces of kernels on a GPU among it), and to the middle of which no branch leads.
-/// `bases`: the address of every slot. A stretch has at most `most` launches.
+/// Stretches [begin, end) of two or more consecutive launches of different steps, groups or kernels whose CTAs stay on
+/// few of a chip's SMs, none of which writes memory that another reads or writes (workspaces of kernels on a GPU among
+/// it), and to the middle of which no branch leads. `bases`: the address of every slot. A stretch has at most `most`
+/// launches.
 std::vector<std::pair<std::size_t, std::size_t>> independent_stretches(const std::vector<Launch>& launches,
                                                                        const std::vector<std::byte*>& bases,
                                                                        std::size_t most);

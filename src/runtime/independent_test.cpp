@@ -65,5 +65,23 @@ TEST(IndependentStretches, EndAtKernelsAtTheLimitAndWhereAStepComesAgain) {
   EXPECT_EQ(launches.stretches(2), (Stretches{{0, 2}, {4, 6}}));
 }
 
+TEST(IndependentStretches, GoOnWhereAnEmptyResultHasTheAddressOfAnother) {
+  Launches launches;
+  launches.add(0, 16);
+  launches.add(32, 16);
+  launches.steps.back().operands[1].layout = Layout::dense({f32, Shape{0}});
+  EXPECT_EQ(launches.stretches(), (Stretches{{0, 2}}));
+}
+
+TEST(IndependentStretches, GoOnOverKernelsWhoseCtasStayOnFewSms) {
+  Launches launches;
+  launches.add(0, 16);
+  for (int i = 1; i < 4; ++i) {
+    launches.add(0, 16 + 16 * i, Step::Kind::kernel);
+    launches.steps.back().shares_launch = i < 3;
+  }
+  EXPECT_EQ(launches.stretches(), (Stretches{{0, 3}}));
+}
+
 }  // namespace
 }  // namespace paoding

@@ -24,6 +24,7 @@ TargetPtr target_of_gpu(int index) {
 StepNeeds lower_for_gpu(Step& step, const Target& target) {
   StepNeeds needs;
   step.text = gpu::text_of(step, target);
+  needs.shares_launch = step.kind == Step::Kind::group || gpu::shares_launch(step.text.get());
   if (step.text) {
     needs.workspace_bytes = step.text->workspace_bytes;
     needs.state_bytes = 4 * step.text->ticket_count;

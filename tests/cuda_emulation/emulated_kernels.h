@@ -67,7 +67,8 @@ inline std::array<std::uint64_t, 16> emulated_map(const BoxMap& map, const void*
   };
   const auto rank = static_cast<std::int64_t>(map.extents.size());
   std::array<std::uint64_t, 16> words{};
-  words[0] = reinterpret_cast<std::uint64_t>(memory), words[1] = pair(size_bytes(map.dtype), rank);
+  words[0] = reinterpret_cast<std::uint64_t>(memory),
+  words[1] = pair(size_bytes(map.dtype), map.is_rounded ? rank : -rank);
   std::copy(map.extents.begin(), map.extents.end(), words.begin() + 2);
   std::copy(map.strides.begin(), map.strides.end(), words.begin() + 6);
   words[9] = pair(map.box_rows, map.windows.has_value());

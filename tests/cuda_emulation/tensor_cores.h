@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 
@@ -31,7 +32,8 @@ inline float to_tf32(float value) {
 /// What the host fills a Map with here; two numbers are of columns and of rows.
 struct BoxWords {
   const char* base;
-  std::uint32_t element_bytes, rank;
+  std::uint32_t element_bytes;
+  std::int32_t rank;  // less than 0: f32 is not rounded
   std::uint64_t extents[4], strides[3];
   std::uint32_t box_rows, has_windows;
   std::int32_t first[2], step[2], count[2];
@@ -58,7 +60,7 @@ void bring(T* to, const Map& map, unsigned long long* mailbox, PlaceOf place_of)
         Place place = place_of(words, row);
         place[0] += i;
         const char* from = words.base;
-        for (std::uint32_t axis = 0; axis < words.rank; ++axis) {
+        for (std::uint32_t axis = 0; axis < static_cast<std::uint32_t>(std::abs(words.rank)); ++axis) {
           const bool is_inside = place[axis] >= 0 && std::uint64_t(place[axis]) < words.extents[axis];
           if (from != nullptr && is_inside) {
             from += std::uint64_t(place[axis]) * (axis == 0 ? 1 : words.strides[axis - 1]) * words.element_bytes;
@@ -70,7 +72,7 @@ void bring(T* to, const Map& map, unsigned long long* mailbox, PlaceOf place_of)
                             i % in_piece * int(words.element_bytes);
         std::memset(there, 0, words.element_bytes);
         if (from != nullptr) std::memcpy(there, from, words.element_bytes);
-        if (words.element_bytes == 4) {
+        if (words.element_bytes == 4 && words.rank > 0) {
           float& value = *reinterpret_cast<float*>(there);
           value = to_tf32(value);
         }

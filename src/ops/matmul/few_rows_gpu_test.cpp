@@ -35,10 +35,10 @@ std::string kernel_for(Shape a, Shape b, bool allow_tf32, const char* target = "
   return products_of(plan).at(0)->kernel->name;
 }
 
-TEST(FewRows, AreOurOwnInTf32OnAChipThatHasTheInstructions) {
+TEST(FewRows, AreOurOwnOnAChipThatHasTheInstructions) {
   EXPECT_EQ(kernel_for({128, 512}, {512, 2048}, true), "few_rows");
   EXPECT_EQ(kernel_for({1, 512}, {512, 2048}, true), "few_rows");
-  EXPECT_EQ(kernel_for({128, 512}, {512, 2048}, false), "cublaslt") << "not allowed";
+  EXPECT_EQ(kernel_for({128, 512}, {512, 2048}, false), "few_rows") << "as three products in TF32";
   EXPECT_EQ(kernel_for({128, 512}, {512, 2048}, true, "a100"), "cublaslt") << "another chip";
   EXPECT_EQ(kernel_for({128, 512}, {512, 2048}, true, "h200", bf16), "cublaslt") << "another dtype";
   EXPECT_EQ(kernel_for({6400, 512}, {512, 2048}, true), "cublaslt") << "many rows";

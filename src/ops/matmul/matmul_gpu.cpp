@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// matmul on the GPU: a kernel of our own for few rows in TF32, cuBLASLt for all else.
+// matmul on the GPU: a kernel of our own for few rows in f32, cuBLASLt for all else.
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -69,13 +69,13 @@ std::uint32_t turned_for_tf32(const KernelCall& call) {
   return shape.m <= shape.n ? 1 : 2;
 }
 
-// ---- Few rows in TF32: text of paoding's own ----
+// ---- Few rows in f32, rounded to TF32 or not: text of paoding's own ----
 
 constexpr std::int64_t kMostRows = 256;  // beyond, larger tiles of the library's are ahead
 
 std::string few_rows_refusal(const KernelCall& call) {
   const MatmulShape shape(call);
-  if (shape.dtype != DType::f32 || !call.allow_tf32) return "not a product in TF32";
+  if (shape.dtype != DType::f32 || shape.result_dtype != DType::f32) return "not a product in f32";
   if (call.target->major != 9) return "written for the tensor cores of compute capability 9";
   if (shape.is_empty()) return "an extent is 0";
   if (!shape.batch.empty()) return "a batch of products";
@@ -105,6 +105,7 @@ gpu::TextPlan plan_few_rows(const KernelCall& call) {
   blas_layout(shape.a, shape.m, shape.k, &product.a_stride, &is_transposed);
   blas_layout(shape.b, shape.k, shape.n, &product.b_stride, &product.is_transposed_b);
   blas_layout(shape.c, shape.m, shape.n, &product.out_stride, &is_transposed);
+  product.is_exact = !call.allow_tf32;
   product.is_settled_b = (call.settled >> 1 & 1u) != 0;
   gpu::TextPlan made;
   made.launches.push_back(plan_product(product, choose_product_tile(product, *call.target)));

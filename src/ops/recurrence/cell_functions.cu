@@ -36,11 +36,23 @@ PD_DEVICE float fast_tanh(float a) {
 // Where nothing else rounds: differ by at most 3e-7 from what they stand for, and tanh by as little of it. Without
 // branches, so that a cell's gates are made side by side.
 PD_DEVICE float exact_sigmoid(float a) { return fast_reciprocal(1.0f + fast_exp2(-1.44269504f * a)); }
-PD_DEVICE float exact_tanh(float a) {
-  const float square = a * a;  // the first terms of a series for small ones
+// tanh, of 2 / (1 + e^-2a) - 1 or, of small ones, by the first terms of a series.
+PD_DEVICE float tanh_of(float a, float sigmoid_of_twice) {
+  const float square = a * a;
   float rest = 1.573379e-2f;
   rest = rest * square - 5.231339e-2f, rest = rest * square + 1.331529e-1f, rest = rest * square - 3.333313e-1f;
-  return if_below(fabsf(a), 0.55f, a + a * square * rest, 2.0f * exact_sigmoid(2.0f * a) - 1.0f);
+  return if_below(fabsf(a), 0.55f, a + a * square * rest, 2.0f * sigmoid_of_twice - 1.0f);
+}
+PD_DEVICE float exact_tanh(float a) { return tanh_of(a, exact_sigmoid(2.0f * a)); }
+// One or the other, by one exponential.
+PD_DEVICE float exact_sigmoid_or_tanh(float a, bool is_tanh) {
+  const float sigmoid = exact_sigmoid(is_tanh ? 2.0f * a : a), tangent = tanh_of(a, sigmoid);
+  return is_tanh ? tangent : sigmoid;
+}
+PD_DEVICE float cell_sigmoid_or_tanh(float a, bool is_tanh) {
+  if constexpr (kIsExact) return exact_sigmoid_or_tanh(a, is_tanh);
+  const float tangent = fast_tanh(is_tanh ? a : 0.5f * a);
+  return is_tanh ? tangent : 0.5f + 0.5f * tangent;
 }
 PD_DEVICE float cell_tanh(float a) { return kIsExact ? exact_tanh(a) : fast_tanh(a); }
 PD_DEVICE float cell_sigmoid(float a) { return kIsExact ? exact_sigmoid(a) : 0.5f + 0.5f * fast_tanh(0.5f * a); }

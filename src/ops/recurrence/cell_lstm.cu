@@ -17,12 +17,28 @@ struct Cell {
 
   PD_DEVICE void start(const Operands& operands, const CellPlace& place, Index first) {
     h = load_one<true>(operands.h0 + place.at), c = load_one<true>(operands.c0 + place.at);
+    if (!place.finishes) return;
     if (operands.states != nullptr) store_one(operands.states + first + place.at, h);
     if (operands.cells != nullptr) store_one(operands.cells + first + place.at, c);
   }
   PD_DEVICE void advance(const float (&x)[4], const float (&sum)[4]) {
     gates[0] = cell_sigmoid(x[0] + sum[0]), gates[1] = cell_sigmoid(x[1] + sum[1]);
     gates[2] = cell_tanh(x[2] + sum[2]), gates[3] = cell_sigmoid(x[3] + sum[3]);
+    finish();
+  }
+  // The same where lane / 8 is the gate that a lane has: of every warp's threads together.
+  PD_DEVICE void advance_by_lanes(float x, float sum, bool counts) {
+    const int lane = threadIdx.x % 32;
+    const float bent = cell_sigmoid_or_tanh(x + sum, lane / 8 == 2);
+    float of_lanes[4];
+#pragma unroll
+    for (int gate = 0; gate < 4; ++gate) of_lanes[gate] = __shfl_sync(~0u, bent, gate * 8 + lane % 8);
+    if (!counts) return;
+#pragma unroll
+    for (int gate = 0; gate < 4; ++gate) gates[gate] = of_lanes[gate];
+    finish();
+  }
+  PD_DEVICE void finish() {
     c = gates[1] * c + gates[0] * gates[2];
     h = gates[3] * cell_tanh(c);
   }

@@ -28,6 +28,7 @@ constexpr const char* k_cell_place = R"(
 struct CellPlace {
   Index at;  // of its row and unit in [batch, hidden]
   int unit;
+  static constexpr bool finishes = true;
   PD_DEVICE Index in_gates(int gates) const { return at + (at - unit) * (gates - 1); }
 };
 )";

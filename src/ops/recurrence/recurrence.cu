@@ -6,38 +6,26 @@
 // recurrence_memory.cu.
 // A cell is one unit of one row; a thread has kCells (CellPlace).
 
-constexpr int kInPiece = 16 / (int)sizeof(Stored);       // elements
+// A Factor is what weights are multiplied by: as stored, or f32 where lanes multiply.
+constexpr int kInPiece = 16 / (int)sizeof(Factor);       // elements
 constexpr int kInStep = 2 * kInPiece;                    // elements along K that are multiplied at once
 constexpr int kHidden = kTeam * kUnits;                  // what is behind the last unit is zero
 // Where lanes multiply (recurrence_lanes.cu), a warp has quads: four rows of its matrix, the gates of one unit or of four.
 constexpr int kQuadUnits = kGates == 1 ? 4 : 1;
 constexpr int kQuads = (kUnits + kWarps * kQuadUnits - 1) / (kWarps * kQuadUnits);
-constexpr int kCells = kKeepsSums ? kQuads : (kUnits * kRows + kThreads - 1) / kThreads;
+// Where sums are kept, a warp has all gates of units side by side: of four units a tile of the tensor cores, or of its quads.
+constexpr int kSharedCells = (kUnits * kRows + kThreads - 1) / kThreads;
+constexpr int kCells = !kKeepsSums ? kSharedCells : kIsByLanes ? kQuads : kTiles;
+constexpr int kWarpUnits = kIsByLanes ? kQuads * kQuadUnits : kTiles * 4;
+constexpr bool kGivesEach = kKeepsSums && !kIsBulk;      // a warp gives what it made
+// A quad of gates: the lanes that have its sums bend them, each its own, and all of them finish the cell.
+constexpr bool kHasGateLanes = kKeepsSums && kIsByLanes && kGates > 1;
+constexpr int kLaneGates = kHasGateLanes ? 1 : kGates;   // of a thread's cell
 constexpr int kColumnTiles = (kRows + 7) / 8;
 constexpr int kStateBytes = kDepthPieces * kRows * 16;                // forward: what is multiplied each step,
 constexpr int kSliceBytes = kUnits / kInPiece * kRows * 16;           // and what of it a CTA makes
 // Threads that have cells, whole warps; all multiply.
 constexpr int kFinishers = kIsBulk || kKeepsSums || kCells > 1 ? kThreads : (kUnits * kRows + 31) / 32 * 32;
-
-#ifdef PD_EMULATE
-using emulation::barrier_pass;
-using emulation::barrier_wait;
-PD_DEVICE void copies_follow_stores() {}
-#else
-#if __CUDA_ARCH__ >= 900
-// The copy engine and products of groups see what this thread has stored before.
-PD_DEVICE void copies_follow_stores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-#else
-PD_DEVICE void copies_follow_stores() {}
-#endif
-// A barrier of so many threads: some wait for all, others only let them know that they have come.
-PD_DEVICE void barrier_wait(int barrier, int threads) {
-  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
-}
-PD_DEVICE void barrier_pass(int barrier, int threads) {
-  asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
-}
-#endif
 
 // As a factor of the products: tensor cores take f32 as TF32.
 PD_DEVICE unsigned factor_bits(unsigned bits) {
@@ -46,8 +34,8 @@ PD_DEVICE unsigned factor_bits(unsigned bits) {
 }
 // Element `element` of row `row`'s vector.
 PD_DEVICE void store_factor(unsigned char* vectors, int element, int row, float value) {
-  unsigned char* const at = vectors + (element / kInPiece * kRows + row) * 16 + element % kInPiece * sizeof(Stored);
-  if constexpr (sizeof(Stored) == 4) *(unsigned*)at = factor_bits(__float_as_uint(value));
+  unsigned char* const at = vectors + (element / kInPiece * kRows + row) * 16 + element % kInPiece * sizeof(Factor);
+  if constexpr (sizeof(Factor) == 4) *(unsigned*)at = factor_bits(__float_as_uint(value));
   else *(unsigned short*)at = (unsigned short)stored_bits<Stored>(value);
 }
 
@@ -56,20 +44,25 @@ PD_DEVICE void factors_stored() {
   if constexpr (kIsByGroups) copies_follow_stores();
 }
 
-constexpr int kStageStride = kGates * kUnits * (int)sizeof(Stored) + 16;  // bytes; rows begin in different banks
+// Where sums are kept, columns of u are staged as the rows of a tile: four units of a gate, the same of the next one ..
+constexpr int kStageGates = kKeepsSums ? 4 : kGates, kStagePiece = kKeepsSums ? 4 : kInPiece;
+constexpr int kStageStride = kStageGates * kUnits * (int)sizeof(Stored) + 16;  // bytes; rows begin in different banks
+PD_DEVICE int staged_column(int gate, int unit) {
+  return kKeepsSums ? unit / 4 * 16 + gate * 4 + unit % 4 : gate * kUnits + unit;
+}
 
 // Brings rows of u into shared memory, of each what belongs to this CTA's units: of kGroups groups of rows, kGroupRows
 // apart, kAtOnce each from the group's row `first` on. For all threads; they are there behind a barrier.
 template <int kGroups, int kGroupRows, int kAtOnce>
 PD_DEVICE void stage_weights(unsigned char* stage, const Stored* u, int rank, int first, int hidden) {
-  constexpr int kPiece = kIsInPieces ? kInPiece : 1, kPieces = kUnits / kPiece, kLines = kGroups * kAtOnce;
-  for (int i = threadIdx.x; i < kLines * kGates * kPieces; i += kThreads) {
-    const int piece = i % kPieces, gate = i / kPieces % kGates, line = i / (kPieces * kGates);
+  constexpr int kPiece = kIsInPieces ? kStagePiece : 1, kPieces = kUnits / kPiece, kLines = kGroups * kAtOnce;
+  for (int i = threadIdx.x; i < kLines * kStageGates * kPieces; i += kThreads) {
+    const int piece = i % kPieces, gate = i / kPieces % kStageGates, line = i / (kPieces * kStageGates);
     const int row = line / kAtOnce * kGroupRows + first + line % kAtOnce, unit = rank * kUnits + piece * kPiece;
-    const bool is_there = row < hidden && unit < hidden;
-    Stored* const to = (Stored*)(stage + line * kStageStride) + gate * kUnits + piece * kPiece;
+    const bool is_there = row < hidden && unit < hidden && gate < kGates;
+    Stored* const to = (Stored*)(stage + line * kStageStride) + staged_column(gate, piece * kPiece);
     const Stored* const from = u + (is_there ? (Index)row * (kGates * hidden) + gate * hidden + unit : 0);
-    if constexpr (kIsInPieces) copy_beside<16>(to, from, is_there);
+    if constexpr (kIsInPieces) copy_beside<kPiece * (int)sizeof(Stored)>(to, from, is_there);
     else *to = is_there ? *from : Stored{};
   }
   for (int i = threadIdx.x; i < kLines; i += kThreads) {
@@ -143,6 +136,12 @@ PD_DEVICE int kept_known(int value) {
 #endif
   return value;
 }
+template <class T> PD_DEVICE T* kept_known(T* value) {
+#ifndef PD_EMULATE
+  asm volatile("" : "+l"(value));
+#endif
+  return value;
+}
 
 // Where a thread's cell is.
 struct CellPlace {
@@ -151,12 +150,14 @@ struct CellPlace {
   int of_cta;      // unit of the CTA
   int row;         // of the team; kRows or more: no place for one
   int length = 0;  // steps that count
+  bool finishes = false;  // and stores what comes out: of a cell that is there
 
   PD_DEVICE void find(int i, const TeamRows& rows, int rank, int hidden) {
-    if constexpr (kKeepsSums) {  // a quad's units and rows over a warp, where their sums are
-      const int lane = threadIdx.x % 32, quad = i * kWarps + threadIdx.x / 32;
-      row = lane % 8, of_cta = quad * kQuadUnits + lane / 8;
-      if (lane / 8 >= kQuadUnits || of_cta >= kUnits) row = kRows;
+    if constexpr (kKeepsSums) {  // where their sums are
+      const int lane = threadIdx.x % 32, first = threadIdx.x / 32 * kWarpUnits;
+      if constexpr (kIsByLanes) row = lane % 8, of_cta = first + i * kQuadUnits + lane / 8 % kQuadUnits;
+      else row = lane % 4 * 2 + lane / 16, of_cta = first + i * 4 + lane / 4 % 4;
+      if (of_cta >= kUnits) row = kRows;
     } else {  // units side by side
       const int cell = threadIdx.x + i * kThreads;
       row = cell / kUnits, of_cta = cell % kUnits;
@@ -164,6 +165,14 @@ struct CellPlace {
     row = kept_known(row), of_cta = kept_known(of_cta), unit = kept_known(rank * kUnits + of_cta);
     if (row >= kRows || rows.row[row] < 0 || unit >= hidden) return;
     at = (Index)rows.row[row] * hidden + unit, length = rows.length[row];
+    finishes = !kHasGateLanes || gate_of(0) == 0;
+  }
+  // The k-th of those that this thread has of its cell.
+  static PD_DEVICE int gate_of(int k) { return kHasGateLanes ? threadIdx.x % 32 / 8 : k; }
+  // Of cell `i` of the threads of a warp: which has unit `unit` of row `row`.
+  static PD_DEVICE int lane_of(int unit, int row) {
+    if constexpr (!kIsByLanes) return (row % 2 * 4 + unit) * 4 + row / 2;
+    else return unit * 8 + row;
   }
   // The CTA's first one.
   PD_DEVICE void find_first(const TeamRows& rows, int rank, int hidden) {

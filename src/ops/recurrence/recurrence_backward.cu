@@ -29,12 +29,14 @@ PD_DEVICE void bring_weights(WarpWeights& weights, const Shared& shared, const S
   __syncthreads();
 }
 
-PD_DEVICE void run_backward(const Operands& operands, const Room& room, const Sizes& size) {
+// `cta`: of the layer's.
+PD_DEVICE void run_backward(const Operands& operands, const Room& room, const Sizes& size, unsigned cta) {
   PD_DYNAMIC_SHARED(unsigned char, memory);
   const Shared shared(memory);
   unsigned char* const factors = shared.work;  // gradients of the gates: kDepthPieces pieces by kRows rows
-  PartExchange exchange(shared, factors + kFactorBytes, room);
+  PartExchange exchange(shared, factors + kFactorBytes, room, cta);
   const int rank = exchange.rank, hidden = size.hidden, batch = size.batch, last = size.steps;
+  const bool is_reverse = kIsDirectionGiven ? size.is_reverse != 0 : kIsReverse;
   WarpWeights weights;
   constexpr bool kBringsFirst = kIsSettled && kFewTeams == 0;
   if constexpr (!kBringsFirst) {
@@ -50,13 +52,13 @@ PD_DEVICE void run_backward(const Operands& operands, const Room& room, const Si
   PhaseClock clock;
   clock.begin();
 
-  const int team = blockIdx.x / kTeam, rounds = rounds_of(size);
+  const int team = cta / kTeam, rounds = rounds_of(size);
   int given = 0;  // parts of so many steps, in the rounds before
   for (int round = 0; round < rounds; ++round) {
     __syncthreads();  // nobody is at the rows of the round before
     shared.rows->find(operands.lengths, size, portion_of(round, team, kFewTeams));
     const int steps = kHasLengths && shared.rows->length[0] < last ? shared.rows->length[0] : last;
-    const auto time_of = [&](int step) { return kIsReverse ? step : steps - 1 - step; };
+    const auto time_of = [&](int step) { return is_reverse ? step : steps - 1 - step; };
 
     Cell cell[kCells];
     CellPlace place[kCells], first_place;
@@ -67,7 +69,7 @@ PD_DEVICE void run_backward(const Operands& operands, const Room& room, const Si
       place[i].find(i, *shared.rows, rank, hidden);
       if (place[i].at < 0) continue;
       cell[i].start(operands, place[i].at);
-      if (steps > 0) cell[i].fetch_end(operands, kIsReverse ? 0 : steps * step_elements, place[i]);
+      if (steps > 0) cell[i].fetch_end(operands, is_reverse ? 0 : steps * step_elements, place[i]);
     }
     const auto fetch = [&](int step) {
       if (step >= steps) return;
@@ -78,7 +80,7 @@ PD_DEVICE void run_backward(const Operands& operands, const Room& room, const Si
         if (kHasLengths && place[i].at < 0) continue;
         const Index began = time + 1 == place[i].length ? last * step_elements : next;
         const StepElements at =
-            kIsReverse ? StepElements{next, here, here, began} : StepElements{here, here, next, here};
+            is_reverse ? StepElements{next, here, here, began} : StepElements{here, here, next, here};
         cell[i].fetch(operands, !kHasLengths || time < place[i].length, at, place[i].to_read(first_place), hidden);
       }
     };
@@ -147,6 +149,6 @@ PD_DEVICE void run_backward(const Operands& operands, const Room& room, const Si
     }
     given += steps;
   }
-  clock.tell(room);
+  clock.tell(room, cta);
   exchange.end(given);
 }

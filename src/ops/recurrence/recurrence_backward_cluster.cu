@@ -16,8 +16,8 @@ struct PartExchange {
   unsigned* sent;  // the same for each other CTA
   int rank;
 
-  PD_DEVICE PartExchange(const Shared& shared, void* work, const Room&)
-      : mailboxes(shared.mailboxes), come((unsigned*)work), sent(come + 2 * (kTeam * kPartWords)), rank(rank_in_team()) {
+  PD_DEVICE PartExchange(const Shared& shared, void* work, const Room&, unsigned cta)
+      : mailboxes(shared.mailboxes), come((unsigned*)work), sent(come + 2 * (kTeam * kPartWords)), rank(rank_in_team(cta)) {
     if (threadIdx.x < 2) mailbox_init(&mailboxes[threadIdx.x], 1);
   }
   PD_DEVICE void begin() const { meet_team(); }

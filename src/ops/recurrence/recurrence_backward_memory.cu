@@ -11,9 +11,9 @@ struct PartExchange {
   unsigned before[2];
   int rank;
 
-  PD_DEVICE PartExchange(const Shared&, void*, const Room& room) : rank(rank_in_team()) {
-    const Index team = blockIdx.x / kTeam, teams = gridDim.x / kTeam;
-    places = room.tickets + team * (2 * kPlaceWords), marks = room.tickets + teams * (2 * kPlaceWords) + team * 2;
+  PD_DEVICE PartExchange(const Shared&, void*, const Room& room, unsigned cta) : rank(rank_in_team(cta)) {
+    const Index team = cta / kTeam;
+    places = room.tickets + team * (2 * kPlaceWords), marks = room.tickets + (Index)kTeams * (2 * kPlaceWords) + team * 2;
   }
   PD_DEVICE void begin() {
     before[0] = load_relaxed(marks), before[1] = load_relaxed(marks + 1);

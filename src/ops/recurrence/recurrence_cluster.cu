@@ -5,6 +5,12 @@
 #ifdef PD_EMULATE
 using emulation::copy_to_peer;
 using emulation::send_piece;
+using Peer = unsigned;
+PD_DEVICE Peer peer_of(const void*, unsigned rank) { return rank; }
+template <int kWords>
+PD_DEVICE void send_words(unsigned char* at, const unsigned (&words)[kWords], unsigned long long* mailbox, Peer peer) {
+  for (int i = 0; i < kWords; ++i) send((unsigned*)at + i, words[i], mailbox, peer);
+}
 #else
 // Puts 16 bytes where `at` is in CTA `rank` of the cluster, and counts them in the mailbox there.
 PD_DEVICE void send_piece(uint4* at, uint4 value, unsigned long long* mailbox, unsigned rank) {
@@ -12,6 +18,29 @@ PD_DEVICE void send_piece(uint4* at, uint4 value, unsigned long long* mailbox, u
       "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
           address_in(shared_address(at), rank)),
       "r"(value.x), "r"(value.y), "r"(value.z), "r"(value.w), "r"(address_in(shared_address(mailbox), rank))
+      : "memory");
+}
+// How far from an address here the same one of CTA `rank` is, for one that is sent to again and again.
+using Peer = unsigned;
+PD_DEVICE Peer peer_of(const void* at, unsigned rank) { return address_in(shared_address(at), rank) - shared_address(at); }
+// The same of 1, 2 or 4 words.
+PD_DEVICE void send_words(unsigned char* at, const unsigned (&words)[1], unsigned long long* mailbox, Peer peer) {
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(
+                   peer + shared_address(at)),
+               "r"(words[0]), "r"(peer + shared_address(mailbox))
+               : "memory");
+}
+PD_DEVICE void send_words(unsigned char* at, const unsigned (&words)[2], unsigned long long* mailbox, Peer peer) {
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1, %2}, [%3];" ::"r"(
+                   peer + shared_address(at)),
+               "r"(words[0]), "r"(words[1]), "r"(peer + shared_address(mailbox))
+               : "memory");
+}
+PD_DEVICE void send_words(unsigned char* at, const unsigned (&words)[4], unsigned long long* mailbox, Peer peer) {
+  asm volatile(
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
+          peer + shared_address(at)),
+      "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3]), "r"(peer + shared_address(mailbox))
       : "memory");
 }
 // The copy engine brings so many bytes from here to where `to` is in CTA `rank`.
@@ -24,7 +53,13 @@ PD_DEVICE void copy_to_peer(void* to, const void* from, unsigned bytes, unsigned
 }
 #endif
 
-PD_DEVICE int rank_in_team() { return kTeam > 1 ? cluster_rank() : 0; }
+// The same, in this CTA's own memory.
+template <int kWords> PD_DEVICE void put_words(unsigned char* at, const unsigned (&words)[kWords]) {
+#pragma unroll
+  for (int i = 0; i < kWords; ++i) ((unsigned*)at)[i] = words[i];
+}
+
+PD_DEVICE int rank_in_team(unsigned) { return kTeam > 1 ? cluster_rank() : 0; }
 
 PD_DEVICE void wait_for_mail(unsigned long long* mailbox, int round) {
   while (!mailbox_try(mailbox, round & 1)) {}

@@ -12,7 +12,7 @@ PD_DEVICE float* sums_of(const Shared& shared) {  // [kParts][kRows][kSumStride]
 
 // Rows of [batch, hidden] as vectors to multiply; for all threads, which wait for their copies.
 PD_DEVICE void bring_start(unsigned char* start, const Stored* h0, const TeamRows& rows, int hidden) {
-  if constexpr (kIsInPieces && sizeof(Stored) == 2) {
+  if constexpr (kIsInPieces && sizeof(Factor) == 2) {
     const int pieces = hidden / kInPiece;  // of a row
     for (int i = threadIdx.x; i < kRows * pieces; i += kThreads) {
       const int n = i / pieces, piece = i % pieces, row = rows.row[n];
@@ -40,13 +40,27 @@ PD_DEVICE void bring_start(unsigned char* start, const Stored* h0, const TeamRow
   }
 }
 
-PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Sizes& size) {
+struct Ahead {
+  Pack<Stored, 1> x[kCells][kLaneGates];
+};
+constexpr bool kAsksEarly = kKeepsSums && kCells * kLaneGates <= 8;
+
+template <class AnyCell, int kCount>
+PD_DEVICE void advance(AnyCell& cell, const float (&x)[kCount], const float (&sum)[kCount], bool counts) {
+  if constexpr (kHasGateLanes) cell.advance_by_lanes(x[0], sum[0], counts);
+  else if (counts) cell.advance(x, sum);
+}
+
+// `cta`: of the layer's.
+PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Sizes& size, unsigned cta) {
   PD_DYNAMIC_SHARED(unsigned char, memory);
   const Shared shared(memory);
   unsigned char* const states = states_of(shared);
   float* const sums = sums_of(shared);
-  const StateExchange exchange(shared, room);
+  StateExchange exchange(shared, room, cta);
   const int rank = exchange.rank, hidden = size.hidden, batch = size.batch, last = size.steps;
+  const bool is_reverse = kIsDirectionGiven ? size.is_reverse != 0 : kIsReverse;
+  const bool takes_part = exchange.takes_part();
   ForwardWeights weights;
   constexpr bool kBringsFirst = kIsSettled && kFewTeams == 0;
   if constexpr (!kBringsFirst) {
@@ -62,13 +76,13 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
   PhaseClock clock;
   clock.begin();
 
-  const int team = blockIdx.x / kTeam, rounds = rounds_of(size);
+  const int team = cta / kTeam, rounds = rounds_of(size);
   int given = 0;  // states, in the rounds before
   for (int round = 0; round < rounds; ++round) {
     __syncthreads();  // nobody is at the rows or the state of the round before
     shared.rows->find(operands.lengths, size, portion_of(round, team, kFewTeams));
     const int steps = shared.rows->length[0] < last && kHasLengths ? shared.rows->length[0] : last;
-    const auto time_of = [&](int step) { return kIsReverse ? steps - 1 - step : step; };
+    const auto time_of = [&](int step) { return is_reverse ? steps - 1 - step : step; };
 
     // Everybody reads the whole of the state to start from. The other place may be where the next one comes by now.
     bring_start(states + given % kStates * kStateBytes, operands.h0, *shared.rows, hidden);
@@ -79,74 +93,96 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
     int word[kCells];
     // Threads whose cells are of one unit have one bias.
     constexpr int kBiases = !kKeepsSums && kThreads % kUnits == 0 ? 1 : kCells;
-    float bias[kBiases][kGates];
+    float bias[kBiases][kLaneGates];
     const Index step_elements = (Index)batch * hidden;
 #pragma unroll
     for (int i = 0; i < kCells; ++i) {
       place[i].find(i, *shared.rows, rank, hidden);
       word[i] = kept_known(exchange.word_of(place[i]));
 #pragma unroll
-      for (int gate = 0; gate < kGates && i < kBiases; ++gate) {
-        const bool is_there = kHasBias && place[i].unit < hidden;
-        bias[i % kBiases][gate] = is_there ? load_one<true>(operands.bias + gate * hidden + place[i].unit) : 0.0f;
+      for (int k = 0; k < kLaneGates && i < kBiases; ++k) {
+        const int gate = CellPlace::gate_of(k);
+        const bool is_there = kHasBias && place[i].unit < hidden && gate < kGates;
+        bias[i % kBiases][k] = is_there ? load_one<true>(operands.bias + gate * hidden + place[i].unit) : 0.0f;
       }
-      if (place[i].at >= 0) cell[i].start(operands, place[i], kIsReverse ? last * step_elements : 0);
+      if (place[i].at >= 0) cell[i].start(operands, place[i], is_reverse ? last * step_elements : 0);
     }
     const auto keep = [&](int i, int time) {
-      const Index here = time * step_elements, after = kIsReverse ? here : here + step_elements;
+      const Index here = time * step_elements, after = is_reverse ? here : here + step_elements;
       cell[i].keep(operands, !kHasLengths || time < place[i].length, after, here, place[i], hidden);
     };
     // Steps behind the last of the team's rows: the reverse direction passes them before it begins.
     const auto keep_behind = [&] {
 #pragma unroll
       for (int i = 0; i < kCells; ++i) {
-        for (int time = steps; place[i].at >= 0 && time < last; ++time) keep(i, time);
+        for (int time = steps; place[i].finishes && time < last; ++time) keep(i, time);
       }
     };
-    if constexpr (kIsReverse) keep_behind();
-    Pack<Stored, 1> ahead[kCells][kGates];  // made numbers of when they are there
-    const auto fetch = [&](int step) {
+    if (is_reverse) keep_behind();
+    // What comes from the input, made numbers of when it is there: of this step and, where warps give what they made, of the
+    // next one. That is asked for behind the products: polling does not begin before all that was asked for is there.
+    Ahead ahead, next;
+    const Stored* from[kCells];  // of the step that is asked for next, this thread's first gate
+    const Index input_stride = (is_reverse ? -1 : 1) * step_elements * kGates;
+#pragma unroll
+    for (int i = 0; i < kCells; ++i) {
+      const int gate = CellPlace::gate_of(0) < kGates ? CellPlace::gate_of(0) : 0;
+      const Index at = place[i].to_read(first_place).in_gates(kGates) + gate * hidden;
+      from[i] = operands.xw + (time_of(0) * step_elements * kGates + at);
+      if constexpr (kAsksEarly) from[i] = kept_known(from[i]);
+    }
+    const auto fetch = [&](Ahead& to, int step) {
       if (step >= steps) return;
       const int time = time_of(step);
       const Stored* const xw = operands.xw + time * step_elements * kGates;
 #pragma unroll
       for (int i = 0; i < kCells; ++i) {
+        if constexpr (kAsksEarly) {
+#pragma unroll
+          for (int k = 0; k < kLaneGates; ++k) load<true>(to.x[i][k], from[i] + k * hidden);
+          from[i] = kept_known(from[i] + input_stride);
+          continue;
+        }
         if (kHasLengths && time >= place[i].length) continue;
         const Index at = place[i].to_read(first_place).in_gates(kGates);
 #pragma unroll
-        for (int gate = 0; gate < kGates; ++gate) load<true>(ahead[i][gate], xw + (at + gate * hidden));
+        for (int k = 0; k < kLaneGates; ++k) {
+          const int gate = CellPlace::gate_of(k) < kGates ? CellPlace::gate_of(k) : 0;
+          load<true>(to.x[i][k], xw + (at + gate * hidden));
+        }
       }
     };
-    fetch(0);
+    fetch(ahead, 0);
     copies_wait<0>();
     factors_stored();
     if (round == 0) exchange.begin();
     else __syncthreads();
 
-    for (int step = 0; step < steps; ++step) {
+    for (int step = 0; step < steps && takes_part; ++step) {
       const int state = given + step;
       unsigned char* const before = states + state % kStates * kStateBytes;
       unsigned char* const after = states + (state + 1) % kStates * kStateBytes;
       if (step > 0) exchange.take(before, state);
       clock.ended(kWaiting);
-      float sum[kCells][kGates];
+      if constexpr (kAsksEarly) fetch(next, step + 1);
+      float sum[kCells][kLaneGates];
       if (!weights.multiply(sum, sums, before, place)) continue;
       clock.ended(kMultiplying);
       const int time = time_of(step);
 #pragma unroll
       for (int i = 0; i < kCells; ++i) {
-        if (kHasLengths && time >= place[i].length) continue;
-        float x[kGates];
+        const bool counts = !kHasLengths || time < place[i].length;
+        float x[kLaneGates];
 #pragma unroll
-        for (int gate = 0; gate < kGates; ++gate) x[gate] = ahead[i][gate].get(0) + bias[i % kBiases][gate];
-        cell[i].advance(x, sum[i]);
+        for (int k = 0; k < kLaneGates; ++k) x[k] = ahead.x[i][k].get(0) + bias[i % kBiases][k];
+        advance(cell[i], x, sum[i], counts);
       }
       clock.ended(kInGates);
-      if constexpr (kKeepsSums) {
-        if (step + 1 < steps) {
+      if constexpr (kGivesEach) {
+        float h[kCells];
 #pragma unroll
-          for (int i = 0; i < kCells; ++i) exchange.give(word[i], place[i].at >= 0 ? cell[i].h : 0.0f, state + 1);
-        }
+        for (int i = 0; i < kCells; ++i) h[i] = place[i].at >= 0 ? cell[i].h : 0.0f;
+        if (step + 1 < steps) exchange.give(h, word, after, state + 1);
       } else {
 #pragma unroll
         for (int i = 0; i < kCells; ++i) {
@@ -160,18 +196,19 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
       clock.ended(kGiving);
 #pragma unroll
       for (int i = 0; i < kCells; ++i) {
-        if (place[i].at >= 0) keep(i, time);
+        if (place[i].finishes) keep(i, time);
       }
-      fetch(step + 1);
+      if constexpr (kAsksEarly) ahead = next;
+      else fetch(ahead, step + 1);
       clock.ended(kStoring);
     }
-    if constexpr (!kIsReverse) keep_behind();
+    if (!is_reverse) keep_behind();
 #pragma unroll
     for (int i = 0; i < kCells; ++i) {
-      if (place[i].at >= 0) cell[i].end(operands, place[i].at);
+      if (place[i].finishes) cell[i].end(operands, place[i].at);
     }
     given += steps > 0 ? steps - 1 : 0;
   }
-  clock.tell(room);
+  clock.tell(room, cta);
   exchange.end(given + 1);
 }

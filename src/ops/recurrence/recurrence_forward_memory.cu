@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state from step to step through memory. A team has places for kPlaces of them in turn, which hold zeros until a
-// state comes, with every bit turned over: no state is a NaN of all ones, so no word of it is zero then. A CTA that has had
-// all of state s knows that everybody has had the one before, and makes its own part of that place zero again. Before it
-// gives state s + kPlaces - 2 it has fenced that, so that who has it finds the place empty.
+// The state from step to step through memory.
+// Where warps give what they made (kGivesEach) it is f32, and the lowest bit of a word, a 2^24th of it, tells whether it is
+// of this use of its place or of the one before, as it changes with each. Two places are used in turn: who gives state
+// s + 2 has had s + 1 from everybody, who then had all of state s.
+// Else a team has places for kPlaces of them in turn, which hold zeros until a state comes, with every bit turned over: no
+// state is a NaN of all ones, so no word of it is zero then. A CTA that has had all of state s knows that everybody has had
+// the one before, and makes its own part of that place zero again. Before it gives state s + kPlaces - 2 it has fenced
+// that, so that who has it finds the place empty.
 
-constexpr int kStatePieces = kTeam * (kSliceBytes / 16), kPlaces = 8;
+constexpr bool kIsMarked = kGivesEach;
+constexpr int kPauseCycles = kIsMarked ? 100 : 0;  // as measured on an H200: pieces come no sooner
+constexpr int kStatePieces = kTeam * (kSliceBytes / 16), kPlaces = kIsMarked ? 2 : 8;
 // Places in shared memory; one where all threads meet between the products and what comes next.
 constexpr int kStates = kKeepsSums ? 2 : 1;
 
@@ -14,20 +20,27 @@ constexpr int kEachPieces = (kStatePieces + kThreads - 1) / kThreads, kAtOnce = 
 PD_DEVICE unsigned turned_over(unsigned word) { return word == ~0u ? 1u : ~word; }  // one NaN for another
 
 struct StateExchange {
-  uint4* places;      // [kPlaces][kStatePieces]
-  unsigned* arrived;  // CTAs that have had the last state
+  uint4* places;   // [kPlaces][kStatePieces]
+  unsigned* told;  // marks of each place's last use; or how many CTAs have had the last state
+  unsigned marks[2];
   int rank;
 
-  PD_DEVICE StateExchange(const Shared&, const Room& room) : rank(rank_in_team()) {
-    const int team = blockIdx.x / kTeam, teams = gridDim.x / kTeam;
-    places = (uint4*)room.tickets + team * (kPlaces * kStatePieces);
-    arrived = room.tickets + teams * (kPlaces * kStatePieces * 4) + team;
+  PD_DEVICE StateExchange(const Shared&, const Room& room, unsigned cta) : rank(rank_in_team(cta)) {
+    const int team = cta / kTeam;
+    places = kept_known((uint4*)room.tickets + team * (kPlaces * kStatePieces));
+    told = room.tickets + kTeams * (kPlaces * kStatePieces * 4) + team * (kIsMarked ? 2 : 1);
   }
-  PD_DEVICE void begin() const { __syncthreads(); }
+  PD_DEVICE bool takes_part() const { return true; }
+  PD_DEVICE void begin() {
+    if constexpr (kIsMarked) marks[0] = load_relaxed(told), marks[1] = load_relaxed(told + 1);
+    __syncthreads();
+  }
   // For all threads: the state that step `step` begins with, of all units.
   PD_DEVICE void take(unsigned char* state, int step) const {
-    if (is_tidier() && step % (kPlaces / 2) == 0) fence_stores();
+    if (!kIsMarked && is_tidier() && step % (kPlaces / 2) == 0) fence_stores();
+    if constexpr (kIsMarked) pause_cycles(kPauseCycles);
     const uint4* const from = places + step % kPlaces * kStatePieces;
+    const unsigned mark = mark_of(step);
 #pragma unroll 1
     for (int first = threadIdx.x; first < kStatePieces; first += kAtOnce * kThreads) {
       uint4 pieces[kAtOnce];
@@ -39,9 +52,7 @@ struct StateExchange {
         }
 #pragma unroll
         for (int i = 0; i < kAtOnce; ++i) {
-          const uint4& piece = pieces[i];
-          are_there &= first + i * kThreads >= kStatePieces ||
-                       (piece.x != 0 && piece.y != 0 && piece.z != 0 && piece.w != 0);
+          if (first + i * kThreads < kStatePieces) are_there &= has_come(pieces[i], mark);
         }
         return are_there;
       };
@@ -50,12 +61,14 @@ struct StateExchange {
       for (int i = 0; i < kAtOnce; ++i) {
         const uint4& piece = pieces[i];
         uint4* const to = (uint4*)state + first + i * kThreads;
-        if (first + i * kThreads < kStatePieces) *to = make_uint4(~piece.x, ~piece.y, ~piece.z, ~piece.w);
+        if (first + i * kThreads < kStatePieces) {
+          *to = make_uint4(given(piece.x), given(piece.y), given(piece.z), given(piece.w));
+        }
       }
     }
     factors_stored();
     __syncthreads();
-    if (is_tidier() && step > 1) {
+    if (!kIsMarked && is_tidier() && step > 1) {
       uint4* const slice = places + (step - 1) % kPlaces * kStatePieces + rank * (kSliceBytes / 16);
       for (int i = threadIdx.x % 32; i < kSliceBytes / 16; i += 32) store_relaxed(slice + i, make_uint4(0, 0, 0, 0));
     }
@@ -70,25 +83,42 @@ struct StateExchange {
       store_relaxed(to + i, make_uint4(turned_over(piece.x), turned_over(piece.y), turned_over(piece.z), turned_over(piece.w)));
     }
   }
-  // Where sums are kept, a cell of every thread: its word of a place, or less than 0.
+  // Where warps give what they made, a cell of every thread: its word of a place, or less than 0.
   PD_DEVICE int word_of(const CellPlace& place) const {
-    return place.row < kRows ? (place.unit / 4 * kRows + place.row) * 4 + place.unit % 4 : -1;
+    const bool is_mine = place.row < kRows && (!kHasGateLanes || CellPlace::gate_of(0) == 0);
+    return is_mine ? (place.unit / 4 * kRows + place.row) * 4 + place.unit % 4 : -1;
   }
-  PD_DEVICE void give(int word, float h, int step) const {
-    if (word < 0) return;
-    store_relaxed((unsigned*)(places + step % kPlaces * kStatePieces) + word, turned_over(__float_as_uint(h)));
+  PD_DEVICE void give(const float (&h)[kCells], const int (&word)[kCells], unsigned char*, int step) const {
+    unsigned* const place = (unsigned*)places + step % kPlaces * (kStatePieces * 4);
+    const unsigned mark = mark_of(step);
+#pragma unroll
+    for (int i = 0; i < kCells; ++i) {
+      if (word[i] >= 0) store_relaxed(place + word[i], (__float_as_uint(h[i]) & ~1u) | mark);
+    }
   }
-  // Who is last to have had the state that the last step began with makes its place zero.
+  // Who is last to have had the state that the last step began with makes its place zero; or marks are kept.
   PD_DEVICE void end(int steps) const {
     if (steps < 2) return;
+    if constexpr (kIsMarked) {  // everybody has begun: their last states have come
+      const int last = steps - 1 - (steps - 1 - (int)threadIdx.x) % 2;  // state that used the place
+      if (rank == 0 && threadIdx.x < 2 && last > 0) store_relaxed(told + threadIdx.x, mark_of(last));
+      return;
+    }
     __syncthreads();
-    const bool is_last = threadIdx.x == 0 && add_release(arrived, 1) == kTeam - 1;
+    const bool is_last = threadIdx.x == 0 && add_release(told, 1) == kTeam - 1;
     if (__syncthreads_or(is_last) == 0) return;
     uint4* const place = places + (steps - 1) % kPlaces * kStatePieces;
     for (int i = threadIdx.x; i < kStatePieces; i += kThreads) place[i] = make_uint4(0, 0, 0, 0);
-    if (threadIdx.x == 0) *arrived = 0;
+    if (threadIdx.x == 0) *told = 0;
   }
 
  private:
   static PD_DEVICE bool is_tidier() { return threadIdx.x >= kThreads - 32; }
+  PD_DEVICE unsigned mark_of(int step) const { return ((step % 2 ? marks[1] : marks[0]) + 1 + (step - 1) / 2) & 1; }
+  static PD_DEVICE bool has_come(const uint4& piece, unsigned mark) {
+    const unsigned all = piece.x & piece.y & piece.z & piece.w, any = piece.x | piece.y | piece.z | piece.w;
+    if constexpr (kIsMarked) return ((mark ? all : ~any) & 1) != 0;
+    else return piece.x != 0 && piece.y != 0 && piece.z != 0 && piece.w != 0;
+  }
+  static PD_DEVICE unsigned given(unsigned word) { return kIsMarked ? word & ~1u : ~word; }
 };

@@ -3,7 +3,7 @@
 // have left them.
 
 // The sums of this thread's cells. False for threads that have none: they go on to wait for what comes next.
-PD_DEVICE bool gather_sums(float (&of_cells)[kCells][kGates], const float* sums, const CellPlace (&place)[kCells]) {
+PD_DEVICE bool gather_sums(float (&of_cells)[kCells][kLaneGates], const float* sums, const CellPlace (&place)[kCells]) {
   if (threadIdx.x >= kFinishers) {
     if constexpr (kStates > 1) barrier_pass(1, kThreads);
     else barrier_wait(1, kThreads);  // nobody reads the state any more
@@ -18,7 +18,7 @@ PD_DEVICE bool gather_sums(float (&of_cells)[kCells][kGates], const float* sums,
     float total = first[0];
 #pragma unroll
     for (int p = 1; p < kParts; ++p) total += first[p * (kRows * kSumStride)];
-    of_cells[i / kGates][i % kGates] = total;
+    of_cells[i / kGates][i % kGates % kLaneGates] = total;
   }
   return true;
 }

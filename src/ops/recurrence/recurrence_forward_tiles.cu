@@ -1,6 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The forward direction's products on the tensor cores.
 
+// Of a square that the tensor cores get a lane has a word of row lane / 4. Where few rows are there (kIsNarrow), lanes of
+// these load 16 bytes for a pair of steps, in place of squares of rows that are not there; and elements along K change
+// places within the pair, in the weights too. Which element of the warp's word `word` (0 or 1 along K) of step `step`
+// begins with, where t = lane % 4:
+PD_DEVICE int depth_of(int step, int word, int t) {
+  constexpr int kInWord = 4 / (int)sizeof(Stored);
+  if constexpr (!kIsNarrow) return step * kInStep + word * kInPiece + t * kInWord;
+  if (step % 2 == 0 && step + 1 == kSteps) return step * kInStep + t * (kInPiece / 2) + word * kInWord;
+  return step / 2 * (2 * kInStep) + t * kInPiece + (step % 2 * 2 + word) * kInWord;
+}
+
 // The rows of a forward matrix and K (kParts) are shared out over the warps.
 struct ForwardWeights {
   static constexpr int kGroups = kWarps / kParts;  // of warps, that have rows of their own
@@ -21,15 +32,16 @@ struct ForwardWeights {
         const int tile = i / kStaged, step = begin + i % kStaged;
         if (step >= kSteps) continue;
         const int row = first_row + tile * 16;
-        const unsigned char* const at = shared.work + (part * kStaged + i % kStaged) * (kInStep * kStageStride);
+        const unsigned char* const at = shared.work + (part * kStaged - begin) * (kInStep * kStageStride);
         unsigned fragment[4] = {0, 0, 0, 0};
         if (row < kMatrixRows) {
           if constexpr (sizeof(Stored) == 2) {
-            load_turned(fragment, at + (lane / 16 * 8 + lane % 8) * kStageStride + (row + lane / 8 % 2 * 8) * 2);
+            const int k = depth_of(step, lane / 16, lane % 8 / 2) + lane % 2;
+            load_turned(fragment, at + k * kStageStride + (row + lane / 8 % 2 * 8) * 2);
           } else {
 #pragma unroll
             for (int word = 0; word < 4; ++word) {
-              const int k = word / 2 * 4 + lane % 4, n = row + word % 2 * 8 + lane / 4;
+              const int k = depth_of(step, word / 2, lane % 4), n = row + word % 2 * 8 + lane / 4;
               fragment[word] = *(const unsigned*)(at + k * kStageStride + n * 4);
             }
           }
@@ -40,13 +52,39 @@ struct ForwardWeights {
     mine.are_there();
     __syncthreads();
   }
-  PD_DEVICE bool multiply(float (&of_cells)[kCells][kGates], float* sums, const unsigned char* vectors,
+  PD_DEVICE bool multiply(float (&of_cells)[kCells][kLaneGates], float* sums, const unsigned char* vectors,
                           const CellPlace (&place)[kCells]) const {
-    store(sums, vectors);
-    return gather_sums(of_cells, sums, place);
+    if constexpr (kKeepsSums) {
+      keep(of_cells, vectors);
+      return true;
+    } else {
+      store(sums, vectors);
+      return gather_sums(of_cells, sums, place);
+    }
   }
 
  private:
+  // A tile is four gates of four units: half of the lanes have gates 0 and 2 of two rows of the batch, the others 1 and 3
+  // of the same. Each gives the other what it has of one row, and has all gates of the other row.
+  PD_DEVICE void keep(float (&of_cells)[kCells][kLaneGates], const unsigned char* vectors) const {
+    float sum[kTiles][kColumnTiles][4];
+    Products products;
+    products.begin(mine, vectors);
+    products.end(sum);
+    const bool is_odd = threadIdx.x & 16;
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile) {
+      float gates[4];
+#pragma unroll
+      for (int i = 0; i < 4; i += 2) {
+        const float even = sum[tile][0][i], odd = sum[tile][0][i + 1];
+        const float own = is_odd ? odd : even, other = __shfl_xor_sync(~0u, is_odd ? even : odd, 16);
+        gates[i] = is_odd ? other : own, gates[i + 1] = is_odd ? own : other;
+      }
+#pragma unroll
+      for (int gate = 0; gate < kGates; ++gate) of_cells[tile < kCells ? tile : 0][gate] = gates[gate];
+    }
+  }
   PD_DEVICE void store(float* sums, const unsigned char* vectors) const {
     float sum[kTiles][kColumnTiles][4];
     Products products;

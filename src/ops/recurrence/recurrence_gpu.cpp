@@ -173,7 +173,7 @@ class RecurrenceText : public gpu::TextParts {
   // `u`: the operand that holds the weights; `h0`: that of the states to start from, where they are read as vectors.
   RecurrenceText(const KernelCall& call, const Layer& layer, const Teams& teams, bool is_few, std::size_t u,
                  std::optional<std::size_t> h0)
-      : team_(teams.of(is_few)), dtype_(layer.extents.dtype) {
+      : team_(teams.of(is_few)), target_(*call.target), is_reverse_(layer.is_reverse), dtype_(layer.extents.dtype) {
     const Team& team = team_;
     const auto nanoseconds = [](double us) { return static_cast<std::int64_t>(us * 1000); };
     if (layer.has_lengths) {
@@ -187,11 +187,13 @@ class RecurrenceText : public gpu::TextParts {
     constant("int kAllStepNs", nanoseconds(teams.all.step_us)), constant("bool kIsFew", is_few ? 1 : 0);
     const LayerExtents& e = layer.extents;
     name = call.op->name;
-    threads = static_cast<int>(k_team_warps * 32);
-    constants += fmt::format("using Stored = {};\nusing State = {};\nusing Bias = {};\n", gpu::stored_type(e.dtype),
-                             gpu::stored_type(layer.state_dtype), gpu::stored_type(layer.bias_dtype));
+    threads = static_cast<int>(team.warps * 32);
+    constants += fmt::format("using Stored = {};\nusing State = {};\nusing Bias = {};\nusing Factor = {};\n",
+                             gpu::stored_type(e.dtype), gpu::stored_type(layer.state_dtype),
+                             gpu::stored_type(layer.bias_dtype), team.is_by_lanes ? "float" : "Stored");
     constant("int kTeam", team.ctas), constant("int kUnits", team.units), constant("int kRows", team.rows);
-    constant("int kWarps", k_team_warps), constant("int kParts", team.parts);
+    constant("int kTeams", team.count);
+    constant("int kWarps", team.warps), constant("int kParts", team.parts);
     constant("int kTiles", team.tiles), constant("int kSteps", team.steps), constant("int kKept", team.kept);
     constant("int kStaged", std::max<std::int64_t>(team.staged, 1));
     constant("int kRestFragments", (team.tiles * team.steps - team.kept) * (team.is_by_lanes ? 4 : 1));
@@ -203,10 +205,10 @@ class RecurrenceText : public gpu::TextParts {
     if (h0) is_in_pieces &= call.alignments[*h0] >= 16;
     for (const auto& [what, is] :
          {std::pair("kIsExact", e.is_exact), std::pair("kIsByLanes", team.is_by_lanes),
-          std::pair("kKeepsSums", team.keeps_sums()), std::pair("kIsByGroups", team.is_by_groups),
-          std::pair("kIsInPieces", is_in_pieces), std::pair("kIsBulk", team.exchange == Exchange::copies),
-          std::pair("kHasLengths", layer.has_lengths), std::pair("kHasBias", layer.has_bias),
-          std::pair("kIsReverse", layer.is_reverse), std::pair("kTellsPhases", tells_phases_),
+          std::pair("kKeepsSums", team.keeps_sums), std::pair("kIsNarrow", team.is_narrow),
+          std::pair("kIsByGroups", team.is_by_groups), std::pair("kIsInPieces", is_in_pieces),
+          std::pair("kIsBulk", team.exchange == Exchange::copies), std::pair("kHasLengths", layer.has_lengths),
+          std::pair("kHasBias", layer.has_bias), std::pair("kTellsPhases", tells_phases_),
           std::pair("kIsRelu", layer.is_relu), std::pair("kIsSettled", (call.settled >> u & 1u) != 0)}) {
       constants += fmt::format("constexpr bool {} = {};\n", what, is);
     }
@@ -214,6 +216,7 @@ class RecurrenceText : public gpu::TextParts {
     awaits_launch_before = true;
     ctas = team.ctas * team.count;
     sizes.number("steps", layer.steps), sizes.number("batch", e.batch), sizes.number("hidden", e.hidden);
+    sizes.number("is_reverse", layer.is_reverse ? 1 : 0);
   }
   gpu::TextLaunch finish(const std::string& text) {
     const bool is_cluster = team_.exchange != Exchange::memory;
@@ -224,7 +227,13 @@ class RecurrenceText : public gpu::TextParts {
     }
     functions += std::string(k_cell_functions_cu) + k_recurrence_cu + k_recurrence_rounds_cu + k_recurrence_phases_cu +
                  (is_cluster ? k_recurrence_cluster_cu : k_recurrence_memory_cu) + text;
+    // A direction that the text knows takes no registers; layers that share a launch have one text.
+    const std::string common = constants;
+    constants = common + "constexpr bool kIsReverse = false, kIsDirectionGiven = true;\n";
+    const std::string shared = gpu::make_text_kernel(*this).source;
+    constants = common + fmt::format("constexpr bool kIsReverse = {}, kIsDirectionGiven = false;\n", is_reverse_);
     gpu::TextLaunch launch = gpu::make_text_kernel(*this);
+    launch.shared_source = shared;
     if (is_cluster) launch.cluster = static_cast<unsigned>(team_.ctas);
     launch.is_cooperative = !is_cluster;
     launch.ticket_count = team_.state_words;
@@ -234,7 +243,7 @@ class RecurrenceText : public gpu::TextParts {
       launch.ticket_count = launch.phases_at + 2 * static_cast<std::int64_t>(launch.phases.size());
     }
     launch.shared_bytes = static_cast<unsigned>(team_.shared_bytes);
-    launch.is_alone = true;
+    launch.ctas_at_once = static_cast<unsigned>(ctas_at_once(team_, target_));
     launch.why = team_.text() + why_;
     return launch;
   }
@@ -254,6 +263,8 @@ class RecurrenceText : public gpu::TextParts {
   std::int64_t phases_at() const { return (team_.state_words + 1) / 2 * 2; }
 
   const Team& team_;
+  const Target& target_;
+  const bool is_reverse_;
   const DType dtype_;
   std::string why_;
   const bool tells_phases_ = env_flag("PAODING_PHASES");
@@ -274,7 +285,7 @@ gpu::TextLaunch forward_launch(const KernelCall& call, const CellKind& kind, con
   names.push_back(layer.has_lengths ? text.input(DType::i32, "lengths") : "nullptr");
   names.push_back(layer.has_bias ? text.input(layer.bias_dtype, "bias") : "nullptr");
   for (std::size_t i = 0; i < call.outputs.size(); ++i) names.push_back(text.output(call.outputs[i], kind.outputs[i]));
-  text.call = fmt::format("run_forward({{{}}}, room, size)", fmt::join(names, ", "));
+  text.call = fmt::format("run_forward({{{}}}, room, size, blockIdx.x)", fmt::join(names, ", "));
   const char* const exchange =
       team.exchange == Exchange::memory ? k_recurrence_forward_memory_cu : k_recurrence_forward_cluster_cu;
   const std::string products =
@@ -298,7 +309,7 @@ gpu::TextLaunch backward_launch(const KernelCall& call, const CellKind& kind, co
   for (std::size_t i = 0; i < call.outputs.size(); ++i) {
     names.push_back(text.output(call.outputs[i], kind.grad_outputs[i]));
   }
-  text.call = fmt::format("run_backward({{{}}}, room, size)", fmt::join(names, ", "));
+  text.call = fmt::format("run_backward({{{}}}, room, size, blockIdx.x)", fmt::join(names, ", "));
   const char* const exchange =
       team.exchange == Exchange::memory ? k_recurrence_backward_memory_cu : k_recurrence_backward_cluster_cu;
   return text.finish(tiles_of(team) + exchange + kind.grad_text + k_recurrence_backward_cu);

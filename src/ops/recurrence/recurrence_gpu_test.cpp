@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <sstream>
 
 #include "gpu/nvrtc.h"
 #include "ops/recurrence/team.h"
@@ -141,18 +142,35 @@ const std::vector<LayerCase>& small_cases() {
   return cases;
 }
 
-// In so many orders in which CTAs run and what they send comes, or as many as PAODING_SCHEDULES says.
-void expect_right_in_the_emulation(const std::vector<LayerCase>& cases, const Target& target, int runs) {
+bool has_words(const std::string& text, const std::string& words) {
+  std::istringstream each(words);
+  for (std::string word; std::getline(each, word, ';');) {
+    if (!has(text, word)) return false;
+  }
+  return true;
+}
+
+// In so many orders in which CTAs run and what they send comes, or as many as PAODING_SCHEDULES says; the forward
+// direction by teams whose descriptions have the words in front of a case.
+void expect_right_in_the_emulation(const std::vector<std::pair<const char*, LayerCase>>& cases, const Target& target,
+                                   int runs) {
   if (const char* schedules = std::getenv("PAODING_SCHEDULES"); schedules != nullptr) runs = std::atoi(schedules);
   std::vector<std::unique_ptr<EmulatedProgram>> programs;
   std::vector<const gpu::TextLaunch*> kernels;
-  for (const LayerCase& c : cases) {
+  for (const auto& [words, c] : cases) {
+    setenv("PAODING_TEAM", words, 1);
     programs.push_back(std::make_unique<EmulatedProgram>(plan_for_gpu(*graph_of(c), target, {}, c.is_tf32)));
-    for (const gpu::TextLaunch* kernel : programs.back()->kernels()) kernels.push_back(kernel);
+    unsetenv("PAODING_TEAM");
+    bool is_one_such = words[0] == 0;
+    for (const gpu::TextLaunch* kernel : programs.back()->kernels()) {
+      is_one_such |= has_words(kernel->why, words);
+      kernels.push_back(kernel);
+    }
+    EXPECT_TRUE(is_one_such) << c.text() << ": no team has " << words;
   }
   const gpu::EmulatedKernels compiled(kernels);
   for (std::size_t i = 0; i < programs.size(); ++i) {
-    const LayerCase& c = cases[i];
+    const LayerCase& c = cases[i].second;
     ASSERT_EQ(programs[i]->library_op(), "") << c.text();
     const Feeds feeds = feeds_of(c);
     const Tensors tensors = to_tensors(*graph_of(c), feeds);
@@ -164,8 +182,43 @@ void expect_right_in_the_emulation(const std::vector<LayerCase>& cases, const Ta
   }
 }
 
+void expect_right_in_the_emulation(const std::vector<LayerCase>& cases, const Target& target, int runs) {
+  std::vector<std::pair<const char*, LayerCase>> any;
+  for (const LayerCase& c : cases) any.emplace_back("", c);
+  expect_right_in_the_emulation(any, target, runs);
+}
+
 TEST(Recurrence, IsRightInTheEmulationUnderEverySchedule) {
   expect_right_in_the_emulation(small_cases(), named_target("h200"), 2);
+}
+
+// Teams that are not the fastest of such small layers: words of their descriptions, and layers of all cells and types.
+TEST(Recurrence, IsRightInTheEmulationByTeamsOfEveryKind) {
+  const std::vector<std::pair<const char*, LayerCase>> teams = {
+      {"of 4 CTAs;a CTA, whole units", {bf16, false, 5, 1, 60, false, true}},
+      {"of 2 CTAs;a CTA, whole units", {f16, false, 4, 2, 72, true}},
+      {"of 1 CTAs;a CTA, whole units", {bf16, false, 4, 7, 40, true, true}},
+      {"of 2 CTAs;a CTA, whole units", {f32, true, 4, 8, 50, true, false, true, gru}},
+      {"of 4 CTAs;a CTA, whole units", {f16, false, 4, 1, 130, false, false, true, gru}},
+      {"of 4 CTAs;a CTA, whole units", {f32, true, 5, 3, 60, true, true, false, lstm, true}},
+      {"of 2 CTAs;by lanes, whole units", {f32, false, 4, 1, 37, false, true, false}},
+      {"of 4 CTAs;by lanes, whole units", {f32, false, 4, 3, 70, true, false, false, gru}},
+      {"of 1 CTAs;by lanes, whole units", {f32, false, 4, 2, 45, true, true, false}},
+      {"of 4 CTAs;by lanes, whole units", {f32, false, 4, 4, 50, true, false, false, rnn}},
+      {"of 2 CTAs;by lanes, whole units", {bf16, false, 4, 1, 100, false, false, false}},
+      {"of 2 CTAs;by lanes;a CTA, by lanes", {f16, false, 4, 5, 30, true, false, false, gru}},
+      {"by lanes, whole units, through memory", {f16, false, 6, 2, 60, true, true, false}},
+      {"by lanes, whole units, through memory", {f32, true, 5, 3, 37, true, false, false, gru}},
+      {"by lanes, whole units, through memory", {bf16, false, 5, 1, 70, false, true, false, rnn}},
+      {"by lanes, whole units, through memory", {f32, false, 1, 1, 20, false, false, false}},
+      {"16 units a CTA, through memory", {bf16, false, 7, 2, 60, true, false, false}},
+  };
+  expect_right_in_the_emulation(teams, named_target("h200"), 3);
+  Target one_cluster = named_target("h200");
+  one_cluster.sm_count = 16;
+  const std::vector<std::pair<const char*, LayerCase>> copied = {
+      {"of 16 CTAs;whole units, copied", {f32, true, 3, 6, 250, true, false, false}}};
+  expect_right_in_the_emulation(copied, one_cluster, 2);
 }
 
 // A GPU without clusters whose multiprocessors have little memory, so that teams need several of them.
@@ -243,8 +296,8 @@ TEST(Recurrence, RowsWithLengthsHaveTheLaunchThatTakesLess) {
     }
     return plan;
   };
-  const std::vector<LayerCase> cases = {{bf16, false, 16, 39, 200, true},
-                                        {f16, false, 18, 40, 230, true, true, false, gru}};
+  const std::vector<LayerCase> cases = {{bf16, false, 24, 39, 200, true},
+                                        {f16, false, 20, 40, 230, true, true, false, gru}};
   std::vector<std::unique_ptr<EmulatedProgram>> programs;
   std::vector<const gpu::TextLaunch*> kernels;
   for (const LayerCase& c : cases) {

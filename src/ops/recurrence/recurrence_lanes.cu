@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The products of a recurrence's forward direction in f32 for few rows of the batch: a warp's lanes share out K, and
-// nothing is rounded. What a lane has of a quad, four rows of the matrix, and 4 elements along K is a block of 16 weights;
-// the first blocks are kept in registers, as many as there is room for, the others in shared memory. Where CTAs wait long
-// for each other (kKeepsSums, at most 4 rows) the sums of a cell end in its own thread, which saves two barriers a step;
-// otherwise in shared memory, as quads by the gates of a unit leave lanes without a cell.
+// nothing is rounded; weights of 16 bits are made f32 at the start. What a lane has of a quad, four rows of the matrix, and 4 elements along K is a block of 16 weights;
+// the first blocks are kept in registers, as many as there is room for, the others in shared memory. Of at most 4 rows the
+// sums of a cell end in its own thread (kKeepsSums), which saves two barriers a step; otherwise in shared memory, as quads
+// by the gates of a unit leave lanes without a cell.
 
 constexpr int kLanePieces = (kDepthPieces + 31) / 32;  // of 4 elements
 
@@ -11,9 +11,11 @@ struct ForwardWeights {
   static constexpr int kCount = kQuads * kLanePieces, kHere = kCount < kKept ? kCount : kKept;
   float words[kHere][4][4];  // [block][row][element]
   float4* rest;
+  int own;  // where this lane's first piece of the state lies
 
   PD_DEVICE void bring(const Shared& shared, const Stored* u, int rank, int hidden) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    own = kept_known(lane * (kRows * 16));
     rest = (float4*)shared.weights + warp * ((kCount - kHere) * 4 * 32) + lane;
 #pragma unroll
     for (int begin = 0; begin < kLanePieces; begin += kStaged) {
@@ -39,7 +41,7 @@ struct ForwardWeights {
     }
   }
   // The sums of this thread's cells.
-  PD_DEVICE bool multiply(float (&of_cells)[kCells][kGates], float* sums, const unsigned char* vectors,
+  PD_DEVICE bool multiply(float (&of_cells)[kCells][kLaneGates], float* sums, const unsigned char* vectors,
                           const CellPlace (&place)[kCells]) const {
     const int lane = threadIdx.x % 32;
     float mine[kQuads];  // of row lane % 8, and of row lane / 8 of the quad
@@ -52,8 +54,9 @@ struct ForwardWeights {
       for (int i = 0; i < kQuads * 4; ++i) part[i / 4][i % 4] = 0;
 #pragma unroll
       for (int piece = 0; piece < kLanePieces; ++piece) {
-        const int at = piece * 32 + lane < kDepthPieces ? piece * 32 + lane : 0;  // behind the last, weights are zero
-        const float4 h = *(const float4*)(vectors + (at * kRows + n) * 16);
+        const bool is_inside = (piece + 1) * 32 <= kDepthPieces || piece * 32 + lane < kDepthPieces;
+        const int at = is_inside ? own + (piece * 32 * kRows + n) * 16 : n * 16;  // behind the last, weights are zero
+        const float4 h = *(const float4*)(vectors + at);
 #pragma unroll
         for (int i = 0; i < kQuads * 4; ++i) add_product(part[i / 4][i % 4], i / 4 * kLanePieces + piece, i % 4, h);
       }
@@ -79,10 +82,7 @@ struct ForwardWeights {
     }
     if constexpr (!kKeepsSums) return gather_sums(of_cells, sums, place);
 #pragma unroll
-    for (int i = 0; i < kCells * kGates; ++i) {
-      const int cell = i / kGates, gate = i % kGates, quad = cell < kQuads ? cell : 0;
-      of_cells[cell][gate] = kQuadUnits > 1 ? mine[quad] : __shfl_sync(~0u, mine[quad], gate * 8 + lane % 8);
-    }
+    for (int cell = 0; cell < kCells; ++cell) of_cells[cell][0] = mine[cell < kQuads ? cell : 0];
     return true;
   }
 
@@ -90,12 +90,14 @@ struct ForwardWeights {
   // Of a quad's row.
   static PD_DEVICE int gate_of(int k) { return kQuadUnits == 1 ? k : 0; }
   static PD_DEVICE int unit_of(int quad, int k) {  // of the CTA
-    return (quad * kWarps + threadIdx.x / 32) * kQuadUnits + (kQuadUnits == 1 ? 0 : k);
+    return threadIdx.x / 32 * kWarpUnits + quad * kQuadUnits + (kQuadUnits == 1 ? 0 : k);
   }
-  // Rows of u from the first on, of each what belongs to this CTA's units. Pieces of 16 bytes change places from row to
+  // Rows of u from the first on, of each what belongs to this CTA's units. Pieces of 4 elements change places from row to
   // row, as lanes read rows side by side.
-  static constexpr int kRowPieces = kGates * kUnits / 4;
-  static PD_DEVICE int staged_at(int row, int piece) { return (row * kRowPieces + (piece + row / 4) % kRowPieces) * 16; }
+  static constexpr int kRowPieces = kGates * kUnits / 4, kPieceBytes = 4 * (int)sizeof(Stored);
+  static PD_DEVICE int staged_at(int row, int piece) {
+    return (row * kRowPieces + (piece + row / 4) % kRowPieces) * kPieceBytes;
+  }
   PD_DEVICE void stage(unsigned char* to, const Stored* u, int rank, int first, int hidden) {
     constexpr int kPiece = kIsInPieces ? 4 : 1, kPieces = kGates * kUnits / kPiece;
     for (int i = threadIdx.x; i < kStaged * 128 * kPieces; i += kThreads) {
@@ -103,7 +105,7 @@ struct ForwardWeights {
       const bool is_there = first + row < hidden && unit < hidden;
       const Index from = is_there ? (Index)(first + row) * (kGates * hidden) + column / kUnits * hidden + unit : 0;
       Stored* const place = (Stored*)(to + staged_at(row, column / 4)) + column % 4;
-      if constexpr (kIsInPieces) copy_beside<16>(place, u + from, is_there);
+      if constexpr (kIsInPieces) copy_beside<kPieceBytes>(place, u + from, is_there);
       else *place = is_there ? u[from] : Stored{};
     }
     copies_end_group();
@@ -118,7 +120,8 @@ struct ForwardWeights {
       float row[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        row[i] = is_there ? *(const float*)(staged + staged_at(first + i, column / 4) + column % 4 * 4) : 0.0f;
+        const unsigned char* const at = staged + staged_at(first + i, column / 4) + column % 4 * sizeof(Stored);
+        row[i] = is_there ? load_one<false>((const Stored*)at) : 0.0f;
       }
       if (block < kHere) {
 #pragma unroll

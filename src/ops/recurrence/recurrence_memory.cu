@@ -4,4 +4,11 @@
 // them would be seen only after a second trip. All CTAs of a cooperative launch run, so what a step needs comes whatever
 // happens.
 
-PD_DEVICE int rank_in_team() { return blockIdx.x % kTeam; }
+// Nobody asks for so long after it has given its part: what asks gets in the way of what comes.
+PD_DEVICE void pause_cycles(int cycles) {
+#ifndef PD_EMULATE
+  for (const long long begin = clock64(); clock64() - begin < cycles;) {}
+#endif
+}
+
+PD_DEVICE int rank_in_team(unsigned cta) { return cta % kTeam; }

@@ -16,9 +16,9 @@ struct PhaseClock {
       since = now;
     }
   }
-  PD_DEVICE void tell(const Room& room) const {
+  PD_DEVICE void tell(const Room& room, unsigned cta) const {
     if constexpr (kTellsPhases) {
-      if (threadIdx.x != 0 || blockIdx.x != 0) return;
+      if (threadIdx.x != 0 || cta != 0) return;
       unsigned long long* const sums = (unsigned long long*)((unsigned*)room.tickets + kPhasesAt);
 #pragma unroll
       for (int i = 0; i < kPhases; ++i) sums[i] += ns[i];

@@ -33,6 +33,29 @@ struct WarpWeights {
   PD_DEVICE void are_there() const {}
 };
 
+#ifdef PD_EMULATE
+PD_DEVICE void load_there(unsigned (&words)[4], const unsigned char* at, bool is_there) {
+  for (int i = 0; i < 4; ++i) words[i] = is_there ? ((const unsigned*)at)[i] : ~0u;
+}
+PD_DEVICE void load_there(unsigned (&words)[2], const unsigned char* at, bool is_there) {
+  for (int i = 0; i < 2; ++i) words[i] = is_there ? ((const unsigned*)at)[i] : ~0u;
+}
+#else
+// What is not there goes into sums that nobody reads.
+PD_DEVICE void load_there(unsigned (&words)[4], const unsigned char* at, bool is_there) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %5, 0;\n@p ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];\n}"
+               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+               : "r"(address_in_shared(at)), "r"((int)is_there)
+               : "memory");
+}
+PD_DEVICE void load_there(unsigned (&words)[2], const unsigned char* at, bool is_there) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %3, 0;\n@p ld.shared.v2.u32 {%0, %1}, [%2];\n}"
+               : "=r"(words[0]), "=r"(words[1])
+               : "r"(address_in_shared(at)), "r"((int)is_there)
+               : "memory");
+}
+#endif
+
 // The product of a warp's weights and the vectors of all rows, of which `first` is its first step's.
 PD_DEVICE void multiply_by(float (&sum)[kTiles][kColumnTiles][4], const WarpWeights& weights,
                            const unsigned char* first) {
@@ -48,18 +71,24 @@ PD_DEVICE void multiply_by(float (&sum)[kTiles][kColumnTiles][4], const WarpWeig
     const int row = tile * 8 + lane % 8;
     squares[tile] = first + (lane / 8 * kRows + (row < kRows ? row : kRows - 1)) * 16;
   }
+  const bool is_there = lane / 4 < kRows;
 #pragma unroll
   for (int step = 0; step < kSteps; step += 2) {
     unsigned vectors[kColumnTiles][4];
 #pragma unroll
     for (int tile = 0; tile < kColumnTiles; ++tile) {
+      const bool is_pair = step + 1 < kSteps;
       const unsigned char* const at = squares[tile] + step * 2 * kRows * 16;
-      if (step + 1 < kSteps) load_squares(vectors[tile], at);
-      else {
-        unsigned half[2];
-        load_squares(half, at);
-        vectors[tile][0] = half[0], vectors[tile][1] = half[1];
+      unsigned half[2];
+      if constexpr (kIsNarrow) {
+        const unsigned char* const row = first + (step * 2 * kRows + lane / 4) * 16;
+        if (is_pair) load_there(vectors[tile], row + lane % 4 * (kRows * 16), is_there);
+        else load_there(half, row + lane % 4 / 2 * (kRows * 16) + lane % 2 * 8, is_there);
+      } else {
+        if (is_pair) load_squares(vectors[tile], at);
+        else load_squares(half, at);
       }
+      if (!is_pair) vectors[tile][0] = half[0], vectors[tile][1] = half[1];
     }
 #pragma unroll
     for (int i = 0; i < 2; ++i) {

@@ -30,11 +30,14 @@ struct LayerExtents {
 enum class Exchange { stores, copies, memory };
 
 struct Team {
-  std::int64_t ctas = 0, units = 0;   // of a CTA; a multiple of 8
-  std::int64_t rows = 0, count = 0;   // of the batch that a team has; teams
-  std::int64_t parts = 0;             // of K
-  bool is_by_lanes = false;           // f32 is multiplied without tensor cores
-  bool is_by_groups = false;          // four warps multiply together: recurrence_groups.cu
+  std::int64_t ctas = 0, units = 0;  // of a CTA; a multiple of 8, or of 4 in f32 that lanes multiply
+  std::int64_t warps = 0;            // of a CTA
+  std::int64_t rows = 0, count = 0;  // of the batch that a team has; teams
+  std::int64_t parts = 0;            // of K
+  bool is_by_lanes = false;          // without tensor cores, in f32
+  bool is_by_groups = false;         // four warps multiply together: recurrence_groups.cu
+  bool keeps_sums = false;           // forward: a warp has all gates of its units, and sums end in their cells' threads
+  bool is_narrow = false;            // forward: tensor cores get the vectors of rows that are there, and no others
   std::int64_t tiles = 0, steps = 0;  // of a warp: 16 rows of the matrix, 32 bytes along K (lanes: 4 rows, 512 bytes)
   std::int64_t kept = 0;              // tiles by steps that are kept in registers
   std::int64_t staged = 0;  // steps (forward) or tiles (backward) of every warp that come at once at the start
@@ -44,18 +47,15 @@ struct Team {
   std::int64_t state_words = 0;  // of all teams, that what goes through memory lies in from launch to launch
   double step_us = 0;            // what a step is expected to take
 
-  /// Sums end in the threads of their cells: see recurrence_lanes.cu.
-  bool keeps_sums() const { return is_by_lanes && exchange == Exchange::memory; }
   std::string shape() const;
   std::string text() const;  // and what it takes
 };
-
-/// Warps of a CTA.
-inline constexpr std::int64_t k_team_warps = 8;
 
 /// All that fit, one for each number of CTAs and way of exchange; none when the weights do not fit, and then why.
 std::vector<Team> possible_teams(const LayerExtents& layer, const Target& target, std::string* why_not);
 /// Those of which a step takes least.
 std::optional<Team> choose_team(const LayerExtents& layer, const Target& target, std::string* why_not);
+/// Of teams like it, all that run at once.
+std::int64_t ctas_at_once(const Team& team, const Target& target);
 
 }  // namespace paoding

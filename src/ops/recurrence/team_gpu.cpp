@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/env.h"
 #include "base/rounding.h"
 #include "gpu/text_kernel.h"
 #include "ops/recurrence/team.h"
@@ -10,12 +11,14 @@
 namespace paoding {
 namespace {
 
-constexpr std::int64_t kWarps = k_team_warps;
+constexpr std::int64_t kMostWarps = 8;
 // Fragments, of 4 words, and blocks, of 16, that the 255 registers of a thread have room for beside 48 sums; beside
 // fewer sums some more.
 constexpr std::int64_t kMostKept = 34, kMostMore = 8, kMostKeptBlocks = 8, kSumsBeside = 48;
 constexpr std::int64_t kPlaces = 8;           // for a state, recurrence_forward_memory.cu
-constexpr std::int64_t kMostRowsByLanes = 4;  // recurrence_lanes.cu
+constexpr std::int64_t kMostRowsByLanes = 4;  // that keep sums, recurrence_lanes.cu
+constexpr std::int64_t kMostRowsNarrow = 2;   // recurrence_tiles.cu: more would wait for each other's banks
+constexpr std::int64_t kMostRowsOfTiles = 8;  // the same of tensor cores, recurrence_forward_tiles.cu
 constexpr std::int64_t kReservedBytes = 1 << 10;
 constexpr double kCyclesPerUs = 1980;
 
@@ -34,8 +37,14 @@ double copies_us(std::int64_t ctas, double kilobytes) {
 }
 
 // The same through memory, where what a training keeps of a step goes too.
-double memory_us(const LayerExtents& layer, double kilobytes) {
+double memory_us(const LayerExtents& layer, const Team& team, double kilobytes) {
+  if (team.keeps_sums) return (layer.is_training ? 0.95 : 0.6) + 0.035 * kilobytes;
   return (layer.is_backward ? 0.8 : layer.is_training ? 1.2 : 0.85) + 0.05 * kilobytes;
+}
+
+// Of what weights are multiplied by: lanes take it as f32.
+std::int64_t factor_bytes(const LayerExtents& layer, const Team& team) {
+  return team.is_by_lanes ? 4 : size_bytes(layer.dtype);
 }
 
 // The extents of the matrix that a CTA multiplies by.
@@ -43,8 +52,9 @@ struct Matrix {
   std::int64_t rows, depth_bytes;
   Matrix(const LayerExtents& layer, const Team& team) {
     const std::int64_t gates = team.units * layer.gates, all = team.ctas * team.units;
-    rows = round_up(layer.is_backward ? all : gates, 16);
-    depth_bytes = (layer.is_backward ? gates : all) * size_bytes(layer.dtype);
+    const bool is_by_units = team.keeps_sums && !team.is_by_lanes;  // a tile is four gates of four units
+    rows = is_by_units ? team.units * 4 : round_up(layer.is_backward ? all : gates, 16);
+    depth_bytes = (layer.is_backward ? gates : all) * factor_bytes(layer, team);
   }
 };
 
@@ -53,7 +63,7 @@ std::int64_t fragment_bytes(const Team& team) { return team.is_by_lanes ? 2048 :
 
 // What a CTA gets from all others a step.
 std::int64_t got_bytes(const LayerExtents& layer, const Team& team) {
-  if (!layer.is_backward) return team.ctas * team.units * size_bytes(layer.dtype) * team.rows;
+  if (!layer.is_backward) return team.ctas * team.units * factor_bytes(layer, team) * team.rows;
   if (team.exchange == Exchange::memory) return team.ctas * team.rows * team.units * 4;
   const bool is_in_pairs = size_bytes(layer.dtype) == 2;  // recurrence_backward_cluster.cu
   const std::int64_t gap = !is_in_pairs ? 4 : team.units % 16 == 0 ? 8 : 0;
@@ -61,32 +71,39 @@ std::int64_t got_bytes(const LayerExtents& layer, const Team& team) {
 }
 
 // Cells of a thread.
-std::int64_t cells(const Team& team) { return ceil_div(team.units * team.rows, kWarps * 32); }
+std::int64_t cells(const Team& team) {
+  return team.keeps_sums ? team.tiles : ceil_div(team.units * team.rows, team.warps * 32);
+}
 
 void share_out(const LayerExtents& layer, const Matrix& matrix, Team* team) {
   team->matrix_rows = matrix.rows;
   team->sum_stride = round_up(matrix.rows, 16) + 4;  // lanes of a warp go to different banks
+  team->parts = 1, team->warps = kMostWarps;
   if (team->is_by_lanes) {
-    team->parts = 1;
     team->depth_pieces = matrix.depth_bytes / 16;
     const std::int64_t quads = ceil_div(team->units, layer.gates == 1 ? 4 : 1);
-    team->tiles = ceil_div(quads, kWarps), team->steps = ceil_div(team->depth_pieces, 32);
+    if (team->keeps_sums && quads <= kMostWarps / 2) team->warps = kMostWarps / 2;
+    team->tiles = ceil_div(quads, team->warps), team->steps = ceil_div(team->depth_pieces, 32);
     team->kept = std::min(team->tiles * team->steps, kMostKeptBlocks);
     return;
   }
+  team->is_narrow = team->keeps_sums && team->rows <= kMostRowsNarrow;
   const std::int64_t tiles = matrix.rows / 16, steps = ceil_div(matrix.depth_bytes, 32);
+  if (team->keeps_sums && tiles <= kMostWarps / 2) team->warps = kMostWarps / 2;
   // Two tiles a warp share what it reads of the vectors; K is cut no further than that takes, or than warps are left
   // over.
-  team->parts = 1;
   if (team->is_by_groups) {
-    const auto products = [&](std::int64_t parts) { return ceil_div(tiles * parts, kWarps) * ceil_div(steps, parts); };
+    const auto products = [&](std::int64_t parts) {
+      return ceil_div(tiles * parts, team->warps) * ceil_div(steps, parts);
+    };
     if (!layer.is_backward && products(2) < products(1)) team->parts = 2;
   }
-  while (!layer.is_backward && !team->is_by_groups && team->parts < kWarps && tiles * team->parts < 2 * kWarps &&
-         (tiles * team->parts < kWarps || steps / team->parts >= 16) && steps / team->parts >= 2) {
+  const bool shares_depth = !layer.is_backward && !team->is_by_groups && !team->keeps_sums;
+  while (shares_depth && team->parts < kMostWarps && tiles * team->parts < 2 * kMostWarps &&
+         (tiles * team->parts < kMostWarps || steps / team->parts >= 16) && steps / team->parts >= 2) {
     team->parts *= 2;
   }
-  team->tiles = ceil_div(tiles, kWarps / team->parts);
+  team->tiles = ceil_div(tiles, team->warps / team->parts);
   team->steps = ceil_div(steps, team->parts);
   const std::int64_t sums = team->tiles * ceil_div(team->rows, 8) * 4;
   const std::int64_t beside = sums + 10 * (cells(*team) - 1);
@@ -106,28 +123,38 @@ bool count_shared(const LayerExtents& layer, const Target& target, Team* team) {
   if (layer.is_backward) {
     work = vectors + (team->exchange == Exchange::memory ? 0 : 4 * got_bytes(layer, *team));
   } else {
-    const bool is_once = team->exchange == Exchange::memory && !team->is_by_lanes;
-    const std::int64_t sums = team->keeps_sums() ? 0 : team->parts * team->rows * team->sum_stride * 4;
+    const bool is_once = team->exchange == Exchange::memory && !team->keeps_sums;
+    const std::int64_t sums = team->keeps_sums ? 0 : team->parts * team->rows * team->sum_stride * 4;
     work = (is_once ? 1 : 2) * vectors + sums;
   }
-  const std::int64_t rest = (team->tiles * team->steps - team->kept) * kWarps * fragment_bytes(*team);
+  const std::int64_t rest = (team->tiles * team->steps - team->kept) * team->warps * fragment_bytes(*team);
   const std::int64_t head = round_up(16 + team->rows * 8, 16) + rest;
   const std::int64_t room = target.shared_bytes - kReservedBytes - head;
   team->shared_bytes = head + work;
-  const std::int64_t row = team->units * layer.gates * size_bytes(layer.dtype) + (team->is_by_lanes ? 0 : 16);
+  const std::int64_t gates = team->is_by_lanes || !team->keeps_sums ? layer.gates : 4;
+  const std::int64_t row = team->units * gates * size_bytes(layer.dtype) + (team->is_by_lanes ? 0 : 16);
   const std::int64_t rows = team->is_by_lanes   ? 128
-                            : layer.is_backward ? kWarps * 16
+                            : layer.is_backward ? team->warps * 16
                                                 : team->parts * 32 / size_bytes(layer.dtype);
   team->staged = std::min(room / (row * rows), layer.is_backward ? team->tiles : team->steps);
+  if (team->is_narrow && team->staged < team->steps) team->staged -= team->staged % 2;  // it takes pairs of steps
   team->work_bytes = std::max(work, team->staged * row * rows);
   team->shared_bytes = head + team->work_bytes;
   return room >= work && team->staged > 0;
 }
 
+// The same; what lanes give in packets of 4 or 8 bytes takes as long as if they were of 16.
+double sent_kilobytes(const LayerExtents& layer, const Team& team) {
+  const bool is_by_units = team.keeps_sums && team.is_by_lanes && layer.gates > 1;
+  const double more = !is_by_units || team.tiles % 4 == 0 ? 1 : team.tiles % 2 == 0 ? 2 : 4;
+  return static_cast<double>(got_bytes(layer, team)) / 1024 * more;
+}
+
 // Of a cluster: what takes less.
 void choose_exchange(const LayerExtents& layer, Team* team) {
   const double kilobytes = static_cast<double>(got_bytes(layer, *team)) / 1024;
-  const bool is_copied = layer.is_backward || copies_us(team->ctas, kilobytes) < stores_us(team->ctas, kilobytes);
+  const bool is_copied =
+      layer.is_backward || copies_us(team->ctas, kilobytes) < stores_us(team->ctas, sent_kilobytes(layer, *team));
   team->exchange = team->ctas > 1 && is_copied ? Exchange::copies : Exchange::stores;
 }
 
@@ -135,9 +162,9 @@ double exchange_us(const LayerExtents& layer, const Team& team) {
   if (team.ctas == 1) return 0;
   const double kilobytes = static_cast<double>(got_bytes(layer, team)) / 1024;
   switch (team.exchange) {
-    case Exchange::stores: return stores_us(team.ctas, kilobytes);
+    case Exchange::stores: return stores_us(team.ctas, sent_kilobytes(layer, team));
     case Exchange::copies: return copies_us(team.ctas, kilobytes);
-    case Exchange::memory: return memory_us(layer, kilobytes);
+    case Exchange::memory: return memory_us(layer, team, kilobytes);
   }
   return 0;
 }
@@ -145,35 +172,65 @@ double exchange_us(const LayerExtents& layer, const Team& team) {
 double step_us(const LayerExtents& layer, const Team& team) {
   const double exchange = exchange_us(layer, team);
   if (team.is_by_lanes) {
-    const auto products = static_cast<double>(team.tiles * team.steps * kWarps * 512 * team.rows);
-    const auto rest = static_cast<double>((team.tiles * team.steps - team.kept) * kWarps * 16 * team.rows);
+    const auto products = static_cast<double>(team.tiles * team.steps * team.warps * 512 * team.rows);
+    const auto rest = static_cast<double>((team.tiles * team.steps - team.kept) * team.warps * 16 * team.rows);
     const auto sums = static_cast<double>(team.tiles * team.rows) * 250;  // over the lanes
-    return exchange + (team.keeps_sums() ? 0.05 : 0.15) + (std::max(products / 100, rest) + sums) / kCyclesPerUs;
+    return exchange + (team.keeps_sums ? 0.07 : 0.15) + (std::max(products / 100, rest) + sums) / kCyclesPerUs;
   }
   const auto column_tiles = static_cast<double>(ceil_div(team.rows, 8));
-  const auto fragments = static_cast<double>(kWarps * team.tiles * team.steps);
-  const auto rest_fragments = static_cast<double>(kWarps * (team.tiles * team.steps - team.kept));
+  const auto fragments = static_cast<double>(team.warps * team.tiles * team.steps);
+  const auto rest_fragments = static_cast<double>(team.warps * (team.tiles * team.steps - team.kept));
+  const auto more_cells = static_cast<double>(cells(team) - 1);
+  if (team.keeps_sums) {  // a warp that has all of K waits for what it reads of the vectors
+    const double vectors = static_cast<double>(team.warps * team.steps) * 3.4;
+    const double multiply = std::max(vectors, fragments * 1.6) + rest_fragments * 6;
+    return exchange + 0.145 + multiply / kCyclesPerUs + more_cells * 0.2;
+  }
   // A group's product of 64 rows takes as long for few columns as for 24.
   const double by_groups = fragments / 4 * std::max(12.0, column_tiles * 4) + rest_fragments / 4 * 6;
   const double multiply = team.is_by_groups ? by_groups : fragments * column_tiles * 1.6;
-  const double vectors = team.is_by_groups ? 0 : static_cast<double>(kWarps * team.steps) * column_tiles * 2;
+  const double vectors = team.is_by_groups ? 0 : static_cast<double>(team.warps * team.steps) * column_tiles * 2;
   const double rest = team.is_by_groups ? 0 : rest_fragments * 6;
-  const auto more_cells = static_cast<double>(cells(team) - 1);
   return exchange + 0.3 + std::max(multiply, vectors + rest) / kCyclesPerUs + more_cells * 0.1;
 }
 
 // A word for each that is given in a place, and what tells uses apart.
 std::int64_t state_words(const LayerExtents& layer, const Team& team) {
   if (team.exchange != Exchange::memory) return 0;
-  const std::int64_t places = layer.is_backward ? 2 * team.ctas : kPlaces, marks = layer.is_backward ? 2 : 1;
+  const bool is_marked = layer.is_backward || team.keeps_sums;  // else places are emptied
+  const std::int64_t places = layer.is_backward ? 2 * team.ctas : is_marked ? 2 : kPlaces, marks = is_marked ? 2 : 1;
   return team.count * (places * (got_bytes(layer, team) / 4) + marks);
 }
 
+// Those whose shape has all of the words between semicolons, if there are any.
+void keep_wanted(const std::string& words, std::vector<Team>* teams) {
+  std::vector<Team> kept;
+  for (const Team& team : *teams) {
+    bool has_all = true;
+    for (std::size_t begin = 0; begin <= words.size();) {
+      const std::size_t end = std::min(words.find(';', begin), words.size());
+      has_all &= team.shape().find(words.substr(begin, end - begin)) != std::string::npos;
+      begin = end + 1;
+    }
+    if (has_all) kept.push_back(team);
+  }
+  if (!kept.empty()) *teams = kept;
+}
+
+// The same of CTAs that meet in memory.
+std::int64_t teams_in_memory(std::int64_t ctas, const Target& target) { return target.sm_count / ctas; }
+
 }  // namespace
+
+std::int64_t ctas_at_once(const Team& team, const Target& target) {
+  const auto at_once = team.exchange == Exchange::memory ? teams_in_memory : teams_at_once;
+  return team.ctas * at_once(team.ctas, target);
+}
 
 std::string Team::shape() const {
   const char* const ways[] = {"", ", copied in bulk", ", through memory"};
-  return fmt::format("{} team{} of {} CTAs: {} rows, {} units a CTA{}", count, count == 1 ? "" : "s", ctas, rows, units,
+  return fmt::format("{} team{} of {} CTAs: {} rows, {} units a CTA{}{}{}", count, count == 1 ? "" : "s", ctas, rows,
+                     units, is_by_lanes ? ", by lanes" : "", keeps_sums ? ", whole units" : "",
                      ways[static_cast<int>(exchange)]);
 }
 std::string Team::text() const { return fmt::format("{}; {:.2f} us a step expected", shape(), step_us); }
@@ -185,7 +242,7 @@ std::vector<Team> possible_teams(const LayerExtents& layer, const Target& target
     // One row more a team costs less than a second round of teams.
     team.rows = std::max<std::int64_t>(ceil_div(layer.batch, at_once * layer.rounds), 1);
     team.count = std::min(ceil_div(layer.batch, team.rows), at_once);
-    if (team.keeps_sums() && team.rows > kMostRowsByLanes) return;
+    if (team.keeps_sums && team.rows > (team.is_by_lanes ? kMostRowsByLanes : kMostRowsOfTiles)) return;
     share_out(layer, Matrix(layer, team), &team);
     if (team.exchange != Exchange::memory) choose_exchange(layer, &team);
     if (!count_shared(layer, target, &team)) {
@@ -196,23 +253,30 @@ std::vector<Team> possible_teams(const LayerExtents& layer, const Target& target
     team.state_words = state_words(layer, team);
     teams.push_back(team);
   };
-  const auto consider_both = [&](Team team, std::int64_t at_once) {
-    if (!layer.is_exact) consider(team, at_once);
-    team.is_by_groups = true;
-    if (!layer.is_exact && target.major == 9) consider(team, at_once);
-    team.is_by_groups = false, team.is_by_lanes = true;
-    if (layer.dtype == DType::f32 && !layer.is_backward) consider(team, at_once);
+  const auto consider_all = [&](bool is_by_lanes, bool is_by_groups, bool keeps_sums) {
+    Team team{.is_by_lanes = is_by_lanes, .is_by_groups = is_by_groups, .keeps_sums = keeps_sums};
+    const std::int64_t least = is_by_lanes ? 4 : 8;  // units
+    for (const std::int64_t ctas : {1, 2, 4, 8, 16}) {
+      if (target.major < 9) break;  // no clusters
+      team.ctas = ctas, team.units = round_up(ceil_div(layer.hidden, ctas), least);
+      if (team.units * (ctas - 1) >= layer.hidden && ctas > 1) continue;  // the last would have nothing
+      consider(team, teams_at_once(ctas, target));
+    }
+    if (is_by_lanes != keeps_sums) return;  // what lanes keep goes through memory, and what tensor cores do not
+    team.exchange = Exchange::memory;
+    for (std::int64_t units = least; units < layer.hidden + least; units += least) {
+      team.ctas = ceil_div(layer.hidden, units), team.units = units;
+      if (team.ctas <= target.sm_count) consider(team, teams_in_memory(team.ctas, target));
+    }
   };
-  for (const std::int64_t ctas : {1, 2, 4, 8, 16}) {
-    if (target.major < 9) break;  // no clusters
-    Team team{.ctas = ctas, .units = round_up(ceil_div(layer.hidden, ctas), 8)};
-    if (team.units * (ctas - 1) >= layer.hidden && ctas > 1) continue;  // the last would have nothing
-    consider_both(team, teams_at_once(ctas, target));
+  if (!layer.is_exact) {
+    consider_all(false, false, false);
+    if (target.major == 9) consider_all(false, true, false);
+    if (!layer.is_backward && layer.gates > 1) consider_all(false, false, true);
   }
-  for (std::int64_t units = 8; units < layer.hidden + 8; units += 8) {
-    Team team{.ctas = ceil_div(layer.hidden, units), .units = units, .exchange = Exchange::memory};
-    if (team.ctas <= target.sm_count) consider_both(team, target.sm_count / team.ctas);
-  }
+  if (!layer.is_backward && layer.dtype != DType::f64)
+    consider_all(true, false, false), consider_all(true, false, true);
+  if (const std::string wanted = env_text("PAODING_TEAM"); !wanted.empty()) keep_wanted(wanted, &teams);
   if (teams.empty() && why_not != nullptr) {
     *why_not = bytes == 0 ? fmt::format("{} rows are too many for products that do not round", layer.batch)
                           : fmt::format(

@@ -39,17 +39,17 @@ TEST(Team, HasAPlaceForEveryRowAndUnitAndNeedsNoMoreThanThereIs) {
     EXPECT_EQ(team->exchange == Exchange::memory, team->state_words > 0);
     const std::int64_t columns = team->units * layer.gates, all = team->ctas * team->units;
     EXPECT_GE(team->matrix_rows, layer.is_backward ? all : columns);
-    const std::int64_t depth = (layer.is_backward ? columns : all) * size_bytes(layer.dtype);
+    const std::int64_t depth = (layer.is_backward ? columns : all) * (team->is_by_lanes ? 4 : size_bytes(layer.dtype));
     EXPECT_GE(team->depth_pieces * 16, depth);
     if (team->is_by_lanes) {
-      if (team->keeps_sums()) {
+      if (team->keeps_sums) {
         EXPECT_LE(team->rows, 4);
       }
-      EXPECT_GE(team->tiles * k_team_warps * (layer.gates == 1 ? 4 : 1), team->units);
+      EXPECT_GE(team->tiles * team->warps * (layer.gates == 1 ? 4 : 1), team->units);
       EXPECT_GE(team->steps * 512, depth);
       continue;
     }
-    EXPECT_GE(team->tiles * 16 * (k_team_warps / team->parts), team->matrix_rows);
+    EXPECT_GE(team->tiles * 16 * (team->warps / team->parts), team->matrix_rows);
     EXPECT_GE(team->parts * team->steps * 32, depth);
   }
   EXPECT_GT(accepted, 1000);
