@@ -13,7 +13,8 @@ function(add_pretended library file_name)
     LIBRARY_OUTPUT_DIRECTORY ${pretend_folder})
 endfunction()
 add_pretended(pretended_driver libcuda.so.1 tests/pretend_gpu/driver.cpp tests/pretend_gpu/machine.cpp
-  tests/pretend_gpu/cublaslt.cpp tests/pretend_gpu/cudnn.cpp tests/pretend_gpu/cupti.cpp)
+  tests/pretend_gpu/cublaslt.cpp tests/pretend_gpu/cudnn.cpp tests/pretend_gpu/cupti.cpp
+  tests/pretend_gpu/tensor_maps.cpp)
 add_custom_command(TARGET pretended_driver POST_BUILD  # one library, so that all know the same streams
   COMMAND ${CMAKE_COMMAND} -E create_symlink libcuda.so.1 ${pretend_folder}/libcublasLt.so.13
   COMMAND ${CMAKE_COMMAND} -E create_symlink libcuda.so.1 ${pretend_folder}/libcudnn.so.9

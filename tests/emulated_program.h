@@ -76,7 +76,7 @@ class EmulatedProgram {
         for (char*& operand : operands) arguments.push_back(&operand);
         std::vector<std::uint64_t> sizes = kernel.sizes;
         arguments.insert(arguments.end(), {&room, sizes.data()});
-        std::vector<std::array<std::uint64_t, 16>> maps;
+        std::vector<emulation::BoxWords> maps;
         for (const gpu::BoxMap& map : kernel.maps) {
           const bool is_operand = map.operand != gpu::BoxMap::kWorkspace;
           const void* const memory = is_operand ? operands[static_cast<std::size_t>(map.operand)] : room.workspace;

@@ -131,7 +131,7 @@ TEST(ProductText, GivesProductsInTheEmulation) {
       Room room;
       std::vector<std::uint64_t> sizes = one.launch.sizes;
       const float* operands[] = {a, b};
-      std::array<std::array<std::uint64_t, 16>, 2> maps{};
+      std::array<emulation::BoxWords, 2> maps{};
       for (int i = 0; i < 2; ++i) {
         const BoxMap& map = one.launch.maps[static_cast<std::size_t>(i)];
         maps[static_cast<std::size_t>(i)] = emulated_map(map, operands[map.operand]);
@@ -158,14 +158,8 @@ TEST(ProductText, IsWhatIsMeantOfFactorsThatAreNotFinite) {
   float* to = out.data();
   Room room;
   std::vector<std::uint64_t> sizes = one.launch.sizes;
-  const auto a_map = emulated_map(one.launch.maps[0], a), b_map = emulated_map(one.launch.maps[1], b);
-  void* arguments[] = {&a,
-                       &b,
-                       &to,
-                       &room,
-                       sizes.data(),
-                       const_cast<std::uint64_t*>(a_map.data()),
-                       const_cast<std::uint64_t*>(b_map.data())};
+  auto a_map = emulated_map(one.launch.maps[0], a), b_map = emulated_map(one.launch.maps[1], b);
+  void* arguments[] = {&a, &b, &to, &room, sizes.data(), &a_map, &b_map};
   const unsigned seed = 1;
   const Launch start = emulated.find(one.launch.entry);
   ASSERT_NE(start, nullptr) << emulated.log();

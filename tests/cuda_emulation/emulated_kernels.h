@@ -17,6 +17,7 @@
 #include "base/half.h"
 #include "gpu/group_text.h"
 #include "gpu/kernel_prelude.h"
+#include "tests/cuda_emulation/box_words.h"
 #include "tests/source_root.h"
 
 namespace paoding::gpu {
@@ -60,21 +61,20 @@ inline double get(DType dtype, const char* at) {
 /// `order`: of the CTAs; of a kernel whose CTAs wait for each other, the scheduler's seed.
 using Launch = int (*)(void** arguments, unsigned grid, unsigned block, const unsigned* order);
 
-/// What the emulation's copy engine wants in place of a CUtensorMap: the BoxWords of tensor_cores.h.
-inline std::array<std::uint64_t, 16> emulated_map(const BoxMap& map, const void* memory) {
-  const auto pair = [](std::int64_t low, std::int64_t high) {
-    return static_cast<std::uint64_t>(low & 0xffffffff) | static_cast<std::uint64_t>(high) << 32;
-  };
-  const auto rank = static_cast<std::int64_t>(map.extents.size());
-  std::array<std::uint64_t, 16> words{};
-  words[0] = reinterpret_cast<std::uint64_t>(memory),
-  words[1] = pair(size_bytes(map.dtype), map.is_rounded ? rank : -rank);
-  std::copy(map.extents.begin(), map.extents.end(), words.begin() + 2);
-  std::copy(map.strides.begin(), map.strides.end(), words.begin() + 6);
-  words[9] = pair(map.box_rows, map.windows.has_value());
-  if (!map.windows) return words;
-  const auto& [first, step, count] = *map.windows;
-  words[10] = pair(first[0], first[1]), words[11] = pair(step[0], step[1]), words[12] = pair(count[0], count[1]);
+inline emulation::BoxWords emulated_map(const BoxMap& map, const void* memory) {
+  emulation::BoxWords words{};
+  words.base = static_cast<const char*>(memory);
+  words.element_bytes = static_cast<std::uint32_t>(size_bytes(map.dtype));
+  words.rank = static_cast<std::int32_t>(map.extents.size()) * (map.is_rounded ? 1 : -1);
+  std::ranges::copy(map.extents, words.extents);
+  std::ranges::copy(map.strides, words.strides);
+  words.box_rows = static_cast<std::uint32_t>(map.box_rows);
+  words.has_windows = map.windows.has_value();
+  for (std::size_t i = 0; map.windows && i < 2; ++i) {
+    words.first[i] = static_cast<std::int32_t>(map.windows->first[i]);
+    words.step[i] = static_cast<std::int32_t>(map.windows->step[i]);
+    words.count[i] = static_cast<std::int32_t>(map.windows->count[i]);
+  }
   return words;
 }
 

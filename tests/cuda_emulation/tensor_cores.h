@@ -10,6 +10,7 @@
 #include <cstring>
 #include <map>
 
+#include "box_words.h"
 #include "waiting_ctas.h"
 
 struct alignas(16) float4 {
@@ -28,17 +29,6 @@ inline float to_tf32(float value) {
   const unsigned bits = std::bit_cast<unsigned>(value);
   return std::bit_cast<float>((bits + 0xfffu + (bits >> 13 & 1u)) & ~0x1fffu);
 }
-
-/// What the host fills a Map with here; two numbers are of columns and of rows.
-struct BoxWords {
-  const char* base;
-  std::uint32_t element_bytes;
-  std::int32_t rank;  // less than 0: f32 is not rounded
-  std::uint64_t extents[4], strides[3];
-  std::uint32_t box_rows, has_windows;
-  std::int32_t first[2], step[2], count[2];
-};
-static_assert(sizeof(BoxWords) <= 128);
 
 inline int in_box(int row, int word) { return row * 32 + ((word / 4 ^ row % 8) * 4 + word % 4); }
 

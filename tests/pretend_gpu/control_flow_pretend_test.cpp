@@ -56,7 +56,7 @@ TEST(ControlFlowOnAGpu, RunsSmallBranchesInOneLaunchWithoutACopy) {
 // A library's product reads no word before it writes.
 TEST(ControlFlowOnAGpu, RunsProductsOfABranchInAConditionalNode) {
   Graph g;
-  const Value p = g.input("p", boolean, {}), x = g.input("x", f32, {4, 4});
+  const Value p = g.input("p", boolean, {}), x = g.input("x", f64, {4, 4});
   g.fetch("y", cond(
                    p, [&] { return matmul(matmul(x, x), x); }, [&] { return x * 3.0; }));
   Program program(g, on_gpu()), cpu(g);

@@ -202,7 +202,7 @@ TEST(WindowOfCuptiOnTheCommandLine, IsOfTheRunsThatAreAskedFor) {
   if (!std::filesystem::exists(paoding)) GTEST_SKIP() << "NOT CHECKED: " << paoding << " is not built";
   const TemporaryFolder folder;
   std::ofstream(folder / "product.txt")
-      << "paoding graph 1\nx = input f32[8,8]\ny = matmul(x, x)\nz = exp(y)\nfetch z\n";
+      << "paoding graph 1\nx = input f64[8,8]\ny = matmul(x, x)\nz = exp(y)\nfetch z\n";
   const auto output_of = [&](const std::string& command) {
     const std::string out = (folder / "out").string();
     const std::string line =

@@ -167,8 +167,8 @@ TEST(FailingRunOnAGpu, WritesNothingWhenSomebodyWhoLooksOnThrows) {
 TEST(FailingRunOnAGpu, LetsNoLibraryWriteAParameterItself) {
   const auto notes = [](bool may_fail) {
     Graph g;
-    const Value a = g.input("a", f32, {64, 64});
-    assign(g.parameter("w", f32, {64, 64}), matmul(a, a));
+    const Value a = g.input("a", f64, {64, 64});
+    assign(g.parameter("w", f64, {64, 64}), matmul(a, a));
     if (may_fail) g.fetch("row", gather(a, g.input("id", i32, {})));
     const Plan plan = plan_for_gpu(g);
     return fmt::format("{}", fmt::join(plan.notes, "\n"));

@@ -60,6 +60,7 @@ const Folder& folder() {
 nvrtcResult nvrtcVersion(int* major, int* minor) {
   std::size_t hash = 0;
   for (const char* name : {"tests/cuda_emulation/cuda_emulation.h", "tests/cuda_emulation/waiting_ctas.h",
+                           "tests/cuda_emulation/box_words.h", "tests/cuda_emulation/tensor_cores.h",
                            "tests/pretend_gpu/emulated_kernel.h", "src/base/half.h"}) {
     hash = hash * 31 + std::hash<std::string>()(text_of(fs::path(PAODING_SOURCE_ROOT) / name));
   }

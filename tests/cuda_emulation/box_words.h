@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the emulation's copy engine has in place of a CUtensorMap.
+#pragma once
+
+#include <cstdint>
+
+namespace emulation {
+
+/// Of a CUtensorMap's size. Two numbers are of columns and of rows.
+struct alignas(64) BoxWords {
+  const char* base;
+  std::uint32_t element_bytes;
+  std::int32_t rank;  // less than 0: f32 is not rounded
+  std::uint64_t extents[4], strides[3];
+  std::uint32_t box_rows, has_windows;
+  std::int32_t first[2], step[2], count[2];
+};
+static_assert(sizeof(BoxWords) == 128);
+
+}  // namespace emulation
