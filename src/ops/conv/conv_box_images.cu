@@ -108,14 +108,6 @@ PD_DEVICE void write_out(const Stored* tile, int first_window, int first_column,
 }
 
 #if PD_HAS_END
-#ifdef PD_EMULATE
-using emulation::barrier_wait;
-#else
-PD_DEVICE void barrier_wait(int barrier, int threads) {
-  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
-}
-#endif
-
 // A thread stays at its 8 channels, and has what kAtOnce pixels read on the way together.
 PD_DEVICE void end_tile(const Stored* tile, int first_window, int first_column, const End& end, Stored* out,
                         float (&ended)[kSums + 1][8], const Sizes& size) {

@@ -3,7 +3,10 @@
 // float64.
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "gpu/driver.h"
+#include "gpu/nvrtc.h"
 #include "paoding/autodiff.h"
 #include "paoding/ops.h"
 #include "plan/ends.h"
@@ -189,6 +192,25 @@ TEST(ConvEnd, IsRightOnAGpu) {
       EXPECT_EQ(expected.problem_with(got.at(name).to_doubles()), "") << name;
     }
     expect_same_bits(got, program.run(tensors));
+  }
+}
+
+TEST(ConvEnd, CompilesInEitherPlaceOfTheTile) {
+  if (gpu::nvrtc() == nullptr) GTEST_SKIP() << gpu::nvrtc_problem();
+  std::set<std::string> seen;
+  for (const Case& c : cases()) {
+    for (const std::int64_t cache_bytes : {0, 1 << 20}) {
+      Graph g;
+      c.build(g, convolution(g, c));
+      const Plan plan = compile_plan(g, {}, chip_of(132, cache_bytes)).plan;
+      for (const Step& step : plan.steps) {
+        if (!has_end(step)) continue;
+        for (const gpu::TextLaunch& launch : step.text->launches) {
+          if (!seen.insert(launch.entry).second) continue;
+          EXPECT_FALSE(gpu::compile(launch.source, "conv.cu", "sm_90a").empty()) << c.what;
+        }
+      }
+    }
   }
 }
 
