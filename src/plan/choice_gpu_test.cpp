@@ -45,7 +45,7 @@ TEST(Choice, LaunchesTheKernelsOfAllBranchesWhileTheyAreFew) {
 
 TEST(Choice, HoldsWhatALibraryLaunchesInAConditionalNode) {
   Graph g;
-  const Value p = g.input("p", boolean, {}), x = g.input("x", f32, {256, 256});
+  const Value p = g.input("p", boolean, {}), x = g.input("x", f64, {256, 256});
   g.fetch("y", cond(
                    p, [&] { return matmul(x, x); }, [&] { return x * 2.0; }));
   const Plan plan = plan_for_gpu(g);

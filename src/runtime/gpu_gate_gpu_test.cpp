@@ -106,8 +106,8 @@ TEST(GatePlan, HasWhatALibraryMakesCopiedInALongRun) {
 // That its repeats are many is not the plan's.
 TEST(GatePlan, CallsNoRunOffWhoseParametersALibraryWrites) {
   Graph g;
-  const Value a = g.input("a", f32, {64, 64});
-  assign(g.parameter("w", f32, {64, 64}), matmul(exp(a), a));
+  const Value a = g.input("a", f64, {64, 64});
+  assign(g.parameter("w", f64, {64, 64}), matmul(exp(a), a));
   EXPECT_FALSE(Planned(g, 20'000).gates.has_gate());
 }
 
