@@ -30,6 +30,9 @@ struct KernelCall {
   /// On a GPU. Bit i: what is launched right before this does not write input i, so it may be read before that has
   /// ended.
   std::uint32_t settled = 0;
+  /// On a GPU. So many calls of the op stand side by side, this one and others that do not depend on each other, and
+  /// may share a launch.
+  std::int64_t together = 1;
 };
 
 /// What a kernel gets when it runs.

@@ -176,7 +176,8 @@ std::vector<NodeId> node_order(const Graph& graph, NodeOrder order) {
   return ids;
 }
 
-void bring_together(const Graph& graph, std::vector<NodeId>* order) {
+std::map<NodeId, std::int64_t> bring_together(const Graph& graph, std::vector<NodeId>* order) {
+  std::map<NodeId, std::int64_t> counts;
   const auto is_claimed = [&](NodeId id) { return graph.node(id).op->kind == OpKind::composed; };
   const auto are_alike = [&](NodeId a, NodeId b) {
     const Node &x = graph.node(a), &y = graph.node(b);
@@ -208,7 +209,11 @@ void bring_together(const Graph& graph, std::vector<NodeId>* order) {
         });
       }
     }
+    for (const NodeId id : together) {
+      if (together.size() > 1) counts[id] = static_cast<std::int64_t>(together.size());
+    }
   }
+  return counts;
 }
 
 }  // namespace paoding

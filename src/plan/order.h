@@ -3,6 +3,7 @@
 // same memory.
 #pragma once
 
+#include <map>
 #include <vector>
 
 #include "paoding/graph.h"
@@ -19,7 +20,8 @@ enum class NodeOrder {
 std::vector<NodeId> node_order(const Graph& graph, NodeOrder order);
 
 /// Moves what a kernel has claimed as a whole, such as a layer over time, to the next of its kind and shapes that does
-/// not depend on it, as the two directions of a layer do not: neighbours may share a launch.
-void bring_together(const Graph& graph, std::vector<NodeId>* order);
+/// not depend on it, as the two directions of a layer do not: neighbours may share a launch. Of those that have such
+/// neighbours, how many they are together.
+std::map<NodeId, std::int64_t> bring_together(const Graph& graph, std::vector<NodeId>* order);
 
 }  // namespace paoding

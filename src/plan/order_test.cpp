@@ -28,7 +28,7 @@ struct Recurrences {
   }
   void bring() {
     order = node_order(graph, NodeOrder::as_built);
-    bring_together(graph, &order);
+    together = bring_together(graph, &order);
   }
   std::ptrdiff_t place(NodeId id) const { return std::ranges::find(order, id) - order.begin(); }
   void expect_inputs_first() const {
@@ -40,6 +40,7 @@ struct Recurrences {
   std::string name(const char* what) const { return what + std::to_string(layers.size()); }
 
   Value last_h;
+  std::map<NodeId, std::int64_t> together;
 };
 
 TEST(NodeOrder, BringsLayersTogetherThatDoNotDependOnEachOther) {
@@ -50,6 +51,7 @@ TEST(NodeOrder, BringsLayersTogetherThatDoNotDependOnEachOther) {
   EXPECT_EQ(all.place(all.layers[1]), all.place(all.layers[0]) + 1);
   EXPECT_EQ(all.place(all.layers[2]), all.place(all.layers[0]) + 2);
   for (const NodeId use : all.uses) EXPECT_GT(all.place(use), all.place(all.layers[2]));
+  for (const NodeId layer : all.layers) EXPECT_EQ(all.together.at(layer), 3);
 }
 
 TEST(NodeOrder, LeavesLayersApartThatDependOnEachOtherOrAreUnlike) {

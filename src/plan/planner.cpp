@@ -128,7 +128,7 @@ void Planner::plan_nodes(Frame& frame) {
   assign_destinations(frame);
   choose_layouts(frame);
   std::vector<NodeId> order = node_order(frame.graph, order_);
-  if (options_.target->is_gpu()) bring_together(frame.graph, &order);
+  if (options_.target->is_gpu()) frame.together = bring_together(frame.graph, &order);
   for (NodeId id : order) plan_node(frame, id);
 }
 
@@ -245,6 +245,7 @@ void Planner::plan_kernel(Frame& frame, NodeId id) {
   const auto make_call = [&] {
     const TargetPtr target = on_host ? std::make_shared<const Target>() : options_.target;
     step.call = {node.op, node.attrs, {}, {}, {}, options_.allow_tf32, node.scope.str(), target};
+    if (const auto it = frame.together.find(id); it != frame.together.end()) step.call.together = it->second;
     for (std::size_t i = 0; i < step.operands.size(); ++i) {
       (i < step.reads ? step.call.inputs : step.call.outputs).push_back(step.operands[i].layout);
       step.call.alignments.push_back(alignment_of(step.operands[i]));
