@@ -406,9 +406,9 @@ def gru_recurrence(xw: ValueLike, u: ValueLike, bm: ValueLike, h0: ValueLike, le
     return call_all('gru_recurrence', (xw, u, bm, h0, lengths, bias), {'reverse': reverse, 'bias': has_bias})
 
 
-def gru_recurrence_grad(u: ValueLike, saved: ValueLike, states: ValueLike, dstates: ValueLike | None = None, dlast_h: ValueLike | None = None, lengths: ValueLike | None = None, *, has_states: bool = False, last_h: bool = False, reverse: bool = False) -> tuple[Value, ...]:
+def gru_recurrence_grad(u: ValueLike, saved: ValueLike, states: ValueLike, dstates: ValueLike | None = None, dlast_h: ValueLike | None = None, lengths: ValueLike | None = None, *, has_states: bool = False, last_h: bool = False, reverse: bool = False, sums: bool = False, sums_dtype: DType | str = DType.f32) -> tuple[Value, ...]:
     """gradients of gru_recurrence: for xw, h u and h0, from those of its results that are given."""
-    return call_all('gru_recurrence_grad', (u, saved, states, dstates, dlast_h, lengths), {'states': has_states, 'last_h': last_h, 'reverse': reverse})
+    return call_all('gru_recurrence_grad', (u, saved, states, dstates, dlast_h, lengths), {'states': has_states, 'last_h': last_h, 'reverse': reverse, 'sums': sums, 'sums_dtype': sums_dtype})
 
 
 def hard_sigmoid(a: ValueLike) -> Value:
@@ -536,9 +536,9 @@ def lstm_recurrence(xw: ValueLike, u: ValueLike, h0: ValueLike, c0: ValueLike, l
     return call_all('lstm_recurrence', (xw, u, h0, c0, lengths, bias), {'reverse': reverse, 'bias': has_bias})
 
 
-def lstm_recurrence_grad(u: ValueLike, gates: ValueLike, cells: ValueLike, dstates: ValueLike | None = None, dlast_h: ValueLike | None = None, dlast_c: ValueLike | None = None, lengths: ValueLike | None = None, *, states: bool = False, last_h: bool = False, last_c: bool = False, reverse: bool = False) -> tuple[Value, ...]:
+def lstm_recurrence_grad(u: ValueLike, gates: ValueLike, cells: ValueLike, dstates: ValueLike | None = None, dlast_h: ValueLike | None = None, dlast_c: ValueLike | None = None, lengths: ValueLike | None = None, *, states: bool = False, last_h: bool = False, last_c: bool = False, reverse: bool = False, sums: bool = False, sums_dtype: DType | str = DType.f32) -> tuple[Value, ...]:
     """gradients of lstm_recurrence: for xw, h0 and c0, from those of its results that are given."""
-    return call_all('lstm_recurrence_grad', (u, gates, cells, dstates, dlast_h, dlast_c, lengths), {'states': states, 'last_h': last_h, 'last_c': last_c, 'reverse': reverse})
+    return call_all('lstm_recurrence_grad', (u, gates, cells, dstates, dlast_h, dlast_c, lengths), {'states': states, 'last_h': last_h, 'last_c': last_c, 'reverse': reverse, 'sums': sums, 'sums_dtype': sums_dtype})
 
 
 def matmul(a: ValueLike, b: ValueLike, transpose_a: bool = False, transpose_b: bool = False) -> Value:
@@ -681,9 +681,9 @@ def rnn_recurrence(xw: ValueLike, u: ValueLike, h0: ValueLike, lengths: ValueLik
     return call_all('rnn_recurrence', (xw, u, h0, lengths, bias), {'reverse': reverse, 'relu': relu, 'bias': has_bias})
 
 
-def rnn_recurrence_grad(u: ValueLike, states: ValueLike, dstates: ValueLike | None = None, dlast_h: ValueLike | None = None, lengths: ValueLike | None = None, *, has_states: bool = False, last_h: bool = False, reverse: bool = False, relu: bool = False) -> tuple[Value, ...]:
+def rnn_recurrence_grad(u: ValueLike, states: ValueLike, dstates: ValueLike | None = None, dlast_h: ValueLike | None = None, lengths: ValueLike | None = None, *, has_states: bool = False, last_h: bool = False, reverse: bool = False, relu: bool = False, sums: bool = False, sums_dtype: DType | str = DType.f32) -> tuple[Value, ...]:
     """gradients of rnn_recurrence: for xw and h0, from those of its results that are given."""
-    return call_all('rnn_recurrence_grad', (u, states, dstates, dlast_h, lengths), {'states': has_states, 'last_h': last_h, 'reverse': reverse, 'relu': relu})
+    return call_all('rnn_recurrence_grad', (u, states, dstates, dlast_h, lengths), {'states': has_states, 'last_h': last_h, 'reverse': reverse, 'relu': relu, 'sums': sums, 'sums_dtype': sums_dtype})
 
 
 def roll(a: ValueLike, shift: int, axis: int = 0) -> Value:

@@ -12,6 +12,8 @@
 //   lstm_recurrence(xw, u, h0, c0)
 // becomes
 //   lstm_recurrence(p, u, h0, c0, b) {bias=true}
+//
+// and its gradient is added up where it is made: sum_in_recurrences.cpp.
 #include <fmt/format.h>
 
 #include <map>
@@ -171,6 +173,7 @@ void add_in_recurrences(Graph& graph, PassNotes& notes) {
 void add_in_loops(Graph& graph, PassNotes& notes) {
   for_each_graph(graph, [&](Graph& each) {
     add_in_recurrences(each, notes);
+    sum_in_recurrences(each, notes);
     const Uses uses(each);
     for_each_scan(each,
                   [&](NodeId id, std::map<Ref, Ref>* replaced) { AddInLoop(each, id, uses, notes).run(replaced); });

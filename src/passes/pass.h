@@ -74,6 +74,9 @@ void recognize_recurrences(Graph& graph, PassNotes& notes);
 /// Between the two, in mixed precision and unless that pass is disabled: see narrow_recurrences.cpp.
 void narrow_recurrences(Graph& graph, PassNotes& notes);
 
+/// A part of add_in_loops: see sum_in_recurrences.cpp.
+void sum_in_recurrences(Graph& graph, PassNotes& notes);
+
 /// Runs the pipeline. Error (argument) when `options.disabled` names no pass.
 std::vector<PassRecord> run_passes(Graph& graph, const PassOptions& options);
 

@@ -6,9 +6,11 @@ struct Operands {
   const Stored *u, *saved, *states, *dstates, *dlast_h;
   const int* lengths;
   Stored *dxw, *dhu, *dh0;
+  Summed* sums;
 };
 
 struct Cell {
+  static constexpr int kSums = 4;
   float dh, kept, d_n;  // the gradient of what leaves the step; what of it goes past the gates; n's
   // Of the step that is next, as stored until they are there: its r, z, n, m, the state it began with.
   Pack<Stored, 1> saved[4], h, dstate;
@@ -45,6 +47,10 @@ struct Cell {
       if (operands.dhu != nullptr) store_one(operands.dhu + at + gate * hidden, gradients[gate]);
       if (operands.dxw != nullptr) store_one(operands.dxw + at + gate * hidden, gate < 2 ? gradients[gate] : d_n);
     }
+  }
+  // The k-th of what is added up over steps and rows: for xw, and for the product of the last gate.
+  PD_DEVICE float summed(const float (&gradients)[3], int k) const {
+    return k < 2 ? gradients[k] : k == 2 ? d_n : gradients[2];
   }
   PD_DEVICE void end(const Operands& operands, Index at) const {
     if (operands.dh0 != nullptr) store_one(operands.dh0 + at, dh);

@@ -9,9 +9,11 @@ struct Operands {
   const int* lengths;
   Stored *dxw, *dh0;
   State* dc0;
+  Summed* sums;
 };
 
 struct Cell {
+  static constexpr int kSums = 4;
   float dh, dc;            // gradients of what leaves the step
   // Of the step that is next, as stored until they are there: the cell state behind it and in front of it, and so on.
   Pack<State, 1> c, next_c;
@@ -52,6 +54,8 @@ struct Cell {
 #pragma unroll
     for (int gate = 0; gate < 4; ++gate) store_one(to + gate * hidden, gradients[gate]);
   }
+  // The k-th of what is added up over steps and rows.
+  PD_DEVICE float summed(const float (&gradients)[4], int k) const { return gradients[k]; }
   PD_DEVICE void end(const Operands& operands, Index at) const {
     if (operands.dh0 != nullptr) store_one(operands.dh0 + at, dh);
     if (operands.dc0 != nullptr) store_one(operands.dc0 + at, dc);

@@ -5,9 +5,11 @@ struct Operands {
   const Stored *u, *states, *dstates, *dlast_h;
   const int* lengths;
   Stored *dxw, *dh0;
+  Summed* sums;
 };
 
 struct Cell {
+  static constexpr int kSums = 1;
   float dh;                   // the gradient of what leaves the step
   Pack<Stored, 1> h, dstate;  // of the step that is next, as stored until they are there: the state behind it
 
@@ -31,6 +33,8 @@ struct Cell {
                       int) const {
     if (operands.dxw != nullptr) store_one(operands.dxw + here + place.at, gradients[0]);
   }
+  // The k-th of what is added up over steps and rows.
+  PD_DEVICE float summed(const float (&gradients)[1], int k) const { return gradients[k]; }
   PD_DEVICE void end(const Operands& operands, Index at) const {
     if (operands.dh0 != nullptr) store_one(operands.dh0 + at, dh);
   }

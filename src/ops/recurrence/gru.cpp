@@ -97,7 +97,9 @@ Values compose_gru_grad(std::span<const Value> in, const Attrs& attrs) {
         return step({where_counted(counts, product + kept, carry[0])}, {dxw, dhu});
       },
       !is_reverse);
-  return {made.outputs[0], made.outputs[1], cast(made.carries[0], shape.dtype)};
+  const Value &dxw = made.outputs[0], &dhu = made.outputs[1], dh0 = cast(made.carries[0], shape.dtype);
+  const Value summed = attrs.get_bool("sums") ? concat(std::array{dxw, gate_of(dhu, 2, hidden)}, 2) : Value();
+  return with_sums({dxw, dhu, dh0}, summed, attrs, shape.wide);
 }
 
 }  // namespace
@@ -155,6 +157,7 @@ void register_gru_recurrence() {
                  .attrs = given(true, true, false),
                  .dtypes = {f32, f32, f32, f32, f32, i32}},
                 {.shapes = {{2, 6}, {2, 1, 8}, {3, 1, 2}, {1, 2}}, .attrs = given(false, true, true)},
+                {.shapes = {{2, 6}, {3, 2, 8}, {4, 2, 2}, {3, 2, 2}}, .attrs = {{"states", true}, {"sums", true}}},
                 {.shapes = {{2, 6}, {4, 3, 8}, {5, 3, 2}, {4, 3, 2}, {3}},
                  .attrs = given(true, false, true),
                  .dtypes = {f32, f32, f32, f32, i32}},

@@ -102,7 +102,8 @@ Values compose_lstm_grad(std::span<const Value> in, const Attrs& attrs) {
         return step({next_dh, next_dc}, {dxw});
       },
       !is_reverse);
-  return {made.outputs[0], made.carries[0], cast(made.carries[1], cell)};
+  const Value &dxw = made.outputs[0], dc0 = cast(made.carries[1], cell);
+  return with_sums({dxw, made.carries[0], dc0}, dxw, attrs, shape.wide);
 }
 
 }  // namespace
@@ -167,6 +168,7 @@ void register_lstm_recurrence() {
                  .attrs = given(true, true, false, false),
                  .dtypes = {f32, f32, f32, f32, f32, i32}},
                 {.shapes = {{2, 8}, {2, 1, 8}, {3, 1, 2}, {1, 2}}, .attrs = given(false, false, true, true)},
+                {.shapes = {{2, 8}, {3, 2, 8}, {4, 2, 2}, {3, 2, 2}}, .attrs = {{"states", true}, {"sums", true}}},
                 {.shapes = {{2, 8}, {4, 3, 8}, {5, 3, 2}, {4, 3, 2}, {3}},
                  .attrs = given(true, false, false, true),
                  .dtypes = {f32, f32, f32, f32, i32}},

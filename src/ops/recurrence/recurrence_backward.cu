@@ -35,7 +35,8 @@ PD_DEVICE void run_backward(const Operands& operands, const Room& room, const Si
   const Shared shared(memory);
   unsigned char* const factors = shared.work;  // gradients of the gates: kDepthPieces pieces by kRows rows
   PartExchange exchange(shared, factors + kFactorBytes, room, cta);
-  const int rank = exchange.rank, hidden = size.hidden, batch = size.batch, last = size.steps;
+  constexpr int hidden = kLayerHidden;  // so that places of gates are known
+  const int rank = exchange.rank, batch = size.batch, last = size.steps;
   const bool is_reverse = kIsDirectionGiven ? size.is_reverse != 0 : kIsReverse;
   WarpWeights weights;
   constexpr bool kBringsFirst = kIsSettled && kFewTeams == 0;
@@ -52,6 +53,7 @@ PD_DEVICE void run_backward(const Operands& operands, const Room& room, const Si
   PhaseClock clock;
   clock.begin();
 
+  CellSums sums;
   const int team = cta / kTeam, rounds = rounds_of(size);
   int given = 0;  // parts of so many steps, in the rounds before
   for (int round = 0; round < rounds; ++round) {
@@ -132,7 +134,9 @@ PD_DEVICE void run_backward(const Operands& operands, const Room& room, const Si
       clock.ended(kGiving);
 #pragma unroll
       for (int i = 0; i < kCells; ++i) {
-        if (place[i].at >= 0) cell[i].keep(operands, gradients[i], time * step_elements, place[i], hidden);
+        if (place[i].at < 0) continue;
+        cell[i].keep(operands, gradients[i], time * step_elements, place[i], hidden);
+        sums.add(i, cell[i], gradients[i]);
       }
       clock.ended(kStoring);
     }
@@ -151,4 +155,5 @@ PD_DEVICE void run_backward(const Operands& operands, const Room& room, const Si
   }
   clock.tell(room, cta);
   exchange.end(given);
+  sums.end(operands.sums, (float*)shared.work, room, team, rank, hidden);
 }

@@ -32,6 +32,7 @@ std::string refusal_of(const KernelCall& call, const CellForm& form, bool is_gra
     return "the library's products of bf16 on tiles are faster where each thread has many";
   }
   if (dtype != f32 && dtype != bf16) return "not of f32 or bf16";
+  if (is_gradient && call.attrs.get_bool("sums")) return "it adds nothing up over time";
   if (form.cell == CellKind::lstm && call.inputs[is_gradient ? 2 : 3].type.dtype != f32) {
     return "the cell state is not f32";
   }

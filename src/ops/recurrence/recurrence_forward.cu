@@ -58,7 +58,8 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
   unsigned char* const states = states_of(shared);
   float* const sums = sums_of(shared);
   StateExchange exchange(shared, room, cta);
-  const int rank = exchange.rank, hidden = size.hidden, batch = size.batch, last = size.steps;
+  constexpr int hidden = kLayerHidden;  // so that places of gates are known
+  const int rank = exchange.rank, batch = size.batch, last = size.steps;
   const bool is_reverse = kIsDirectionGiven ? size.is_reverse != 0 : kIsReverse;
   const bool takes_part = exchange.takes_part();
   ForwardWeights weights;

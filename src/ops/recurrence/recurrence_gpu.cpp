@@ -66,6 +66,8 @@ struct Layer {
   bool has_lengths = false, has_bias = false, is_reverse = false, is_relu = false;
   DType bias_dtype = DType::f32;
   DType state_dtype = DType::f32;  // of what cells hold on to
+  std::int64_t sums = 0;           // backward: what is added up over steps and rows, of a unit
+  DType sums_dtype = DType::f32;
 
   Layer(const KernelCall& call, const CellKind& kind, bool is_backward) {
     is_reverse = call.attrs.get_bool("reverse");
@@ -76,7 +78,7 @@ struct Layer {
     extents.batch = sequence.shape[1], extents.hidden = u.shape[0];
     extents.dtype = u.dtype;
     extents.is_exact = u.dtype == DType::f32 && !call.allow_tf32;
-    extents.is_backward = is_backward;
+    extents.is_backward = is_backward, extents.together = call.together;
     if (!is_backward && kind.saved) extents.is_training = call.outputs[*kind.saved].type.shape.elements() > 0;
     steps = sequence.shape[0];
     std::size_t given = is_backward ? kind.grad_inputs.size() : kind.inputs.size();
@@ -87,6 +89,8 @@ struct Layer {
     if (!is_backward) has_bias = call.attrs.get_bool("bias");
     if (has_bias) bias_dtype = call.inputs.back().type.dtype;
     has_lengths = call.inputs.size() > given + (has_bias ? 1 : 0);
+    if (is_backward && call.attrs.get_bool("sums")) sums = call.outputs.back().type.shape.elements() / extents.hidden;
+    if (sums > 0) sums_dtype = call.outputs.back().type.dtype;
     if (&kind == &k_lstm) state_dtype = call.inputs[is_backward ? 2 : 3].type.dtype;
   }
 };
@@ -123,11 +127,14 @@ std::string reason_of(const KernelCall& call, const CellKind& kind, bool is_back
   const Layer layer(call, kind, is_backward);
   std::vector<Team> teams = possible_teams(layer.extents, *call.target, nullptr);
   std::ranges::stable_sort(teams, {}, &Team::step_us);
-  std::string text = teams.at(0).text();
+  const Team chosen = *choose_team(layer.extents, *call.target, nullptr);
+  std::string text = chosen.text();
+  if (chosen.step_us > teams.at(0).step_us) text += ", which leave room for the layer beside it";
   std::set<std::pair<bool, std::int64_t>> told;
+  told.emplace(chosen.exchange == Exchange::memory, chosen.exchange == Exchange::memory ? 0 : chosen.ctas);
   for (const Team& team : teams) {
     const bool is_memory = team.exchange == Exchange::memory;
-    if (!told.emplace(is_memory, is_memory ? 0 : team.ctas).second || told.size() == 1) continue;
+    if (!told.emplace(is_memory, is_memory ? 0 : team.ctas).second) continue;
     text += fmt::format("{}{:.2f} of {}", told.size() == 2 ? "; else " : ", ", team.step_us, team.shape());
   }
   return text;
@@ -188,10 +195,13 @@ class RecurrenceText : public gpu::TextParts {
     const LayerExtents& e = layer.extents;
     name = call.op->name;
     threads = static_cast<int>(team.warps * 32);
-    constants += fmt::format("using Stored = {};\nusing State = {};\nusing Bias = {};\nusing Factor = {};\n",
-                             gpu::stored_type(e.dtype), gpu::stored_type(layer.state_dtype),
-                             gpu::stored_type(layer.bias_dtype), team.is_by_lanes ? "float" : "Stored");
-    constant("int kTeam", team.ctas), constant("int kUnits", team.units), constant("int kRows", team.rows);
+    constants += fmt::format(
+        "using Stored = {};\nusing State = {};\nusing Bias = {};\nusing Factor = {};\n"
+        "using Summed = {};\n",
+        gpu::stored_type(e.dtype), gpu::stored_type(layer.state_dtype), gpu::stored_type(layer.bias_dtype),
+        team.is_by_lanes ? "float" : "Stored", gpu::stored_type(layer.sums_dtype));
+    constant("int kLayerHidden", e.hidden), constant("int kTeam", team.ctas), constant("int kUnits", team.units),
+        constant("int kRows", team.rows);
     constant("int kTeams", team.count);
     constant("int kWarps", team.warps), constant("int kParts", team.parts);
     constant("int kTiles", team.tiles), constant("int kSteps", team.steps), constant("int kKept", team.kept);
@@ -199,7 +209,9 @@ class RecurrenceText : public gpu::TextParts {
     constant("int kRestFragments", (team.tiles * team.steps - team.kept) * (team.is_by_lanes ? 4 : 1));
     constant("int kMatrixRows", team.matrix_rows), constant("int kDepthPieces", team.depth_pieces);
     constant("int kSumStride", team.sum_stride), constant("int kGates", e.gates);
-    constant("int kPhasesAt", phases_at());
+    sums_bytes_ = team.count * team.ctas * team.units * layer.sums * 4;
+    arrivals_ = layer.sums > 0 && team.count > 1 ? team.ctas : 0;
+    constant("int kArrivedAt", team.state_words), constant("int kPhasesAt", phases_at());
     const std::int64_t of_piece = 16 / size_bytes(e.dtype);
     bool is_in_pieces = e.hidden % of_piece == 0 && call.alignments[u] >= 16;
     if (h0) is_in_pieces &= call.alignments[*h0] >= 16;
@@ -209,13 +221,14 @@ class RecurrenceText : public gpu::TextParts {
           std::pair("kIsByGroups", team.is_by_groups), std::pair("kIsInPieces", is_in_pieces),
           std::pair("kIsBulk", team.exchange == Exchange::copies), std::pair("kHasLengths", layer.has_lengths),
           std::pair("kHasBias", layer.has_bias), std::pair("kTellsPhases", tells_phases_),
-          std::pair("kIsRelu", layer.is_relu), std::pair("kIsSettled", (call.settled >> u & 1u) != 0)}) {
+          std::pair("kIsRelu", layer.is_relu), std::pair("kSumsUp", layer.sums > 0),
+          std::pair("kIsSettled", (call.settled >> u & 1u) != 0)}) {
       constants += fmt::format("constexpr bool {} = {};\n", what, is);
     }
     is_wide = gpu::needs_wide_index((layer.steps + 1) * e.batch * e.hidden * e.gates);
     awaits_launch_before = true;
     ctas = team.ctas * team.count;
-    sizes.number("steps", layer.steps), sizes.number("batch", e.batch), sizes.number("hidden", e.hidden);
+    sizes.number("steps", layer.steps), sizes.number("batch", e.batch);
     sizes.number("is_reverse", layer.is_reverse ? 1 : 0);
   }
   gpu::TextLaunch finish(const std::string& text) {
@@ -236,7 +249,8 @@ class RecurrenceText : public gpu::TextParts {
     launch.shared_source = shared;
     if (is_cluster) launch.cluster = static_cast<unsigned>(team_.ctas);
     launch.is_cooperative = !is_cluster;
-    launch.ticket_count = team_.state_words;
+    launch.ticket_count = team_.state_words + arrivals_;
+    if (arrivals_ > 0) launch.workspace_bytes = sums_bytes_;
     if (tells_phases_) {
       launch.phases = {"waiting", "product", "gates", "exchange", "loads and stores"};
       launch.phases_at = phases_at();
@@ -260,12 +274,13 @@ class RecurrenceText : public gpu::TextParts {
  private:
   void constant(const char* what, std::int64_t value) { constants += fmt::format("constexpr {} = {};\n", what, value); }
   // Words of 64 bits behind the team's own.
-  std::int64_t phases_at() const { return (team_.state_words + 1) / 2 * 2; }
+  std::int64_t phases_at() const { return round_up(team_.state_words + arrivals_, 2); }
 
   const Team& team_;
   const Target& target_;
   const bool is_reverse_;
   const DType dtype_;
+  std::int64_t sums_bytes_ = 0, arrivals_ = 0;  // of all teams' sums; counters of teams that have theirs
   std::string why_;
   const bool tells_phases_ = env_flag("PAODING_PHASES");
 };
@@ -307,12 +322,14 @@ gpu::TextLaunch backward_launch(const KernelCall& call, const CellKind& kind, co
   for (const char* name : kind.given) take(std::string("d") + name, call.attrs.get_bool(name));
   take("lengths", layer.has_lengths);
   for (std::size_t i = 0; i < call.outputs.size(); ++i) {
-    names.push_back(text.output(call.outputs[i], kind.grad_outputs[i]));
+    names.push_back(text.output(call.outputs[i], i < kind.grad_outputs.size() ? kind.grad_outputs[i] : "sums"));
   }
+  if (call.outputs.size() == kind.grad_outputs.size()) names.push_back("nullptr");
   text.call = fmt::format("run_backward({{{}}}, room, size, blockIdx.x)", fmt::join(names, ", "));
   const char* const exchange =
       team.exchange == Exchange::memory ? k_recurrence_backward_memory_cu : k_recurrence_backward_cluster_cu;
-  return text.finish(tiles_of(team) + exchange + kind.grad_text + k_recurrence_backward_cu);
+  return text.finish(tiles_of(team) + exchange + kind.grad_text + k_recurrence_backward_sums_cu +
+                     k_recurrence_backward_cu);
 }
 
 gpu::TextPlan plan_launches(const KernelCall& call, const CellKind& kind, bool is_backward) {
@@ -321,8 +338,11 @@ gpu::TextPlan plan_launches(const KernelCall& call, const CellKind& kind, bool i
   const auto launch = is_backward ? backward_launch : forward_launch;
   gpu::TextPlan made;
   made.launches.push_back(launch(call, kind, layer, teams, false));
-  made.ticket_count = made.launches[0].ticket_count;
   if (teams.few) made.launches.push_back(launch(call, kind, layer, teams, true));
+  for (const gpu::TextLaunch& each : made.launches) {
+    made.ticket_count = std::max(made.ticket_count, each.ticket_count);
+    made.workspace_bytes = std::max(made.workspace_bytes, each.workspace_bytes);
+  }
   return made;
 }
 

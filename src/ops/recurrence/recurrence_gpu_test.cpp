@@ -27,6 +27,8 @@ struct LayerCase {
   Cell cell = lstm;
   bool has_bias = false;  // forward only
 
+  // Whether gradients of biases are wanted, which are sums over steps and rows.
+  bool has_sums() const { return is_training && dtype != f64 && batch % 2 != 0; }
   std::string op() const {
     return cell == lstm ? "lstm_recurrence" : cell == gru ? "gru_recurrence" : "rnn_recurrence";
   }
@@ -73,7 +75,7 @@ std::unique_ptr<Graph> graph_of(const LayerCase& c, bool has_weight_gradient = f
     const Value bm = graph->input("bm", c.dtype, {c.hidden});
     const GruRecurrence made = gru_recurrence(xw, scaled, bm, h0, lengths, c.is_reverse);
     results = {made.states, made.last_h};
-    if (has_weight_gradient) wanted.push_back(bm), names.emplace_back("dbm");
+    if (has_weight_gradient || c.has_sums()) wanted.push_back(bm), names.emplace_back("dbm");
   } else {
     const RnnRecurrence made = rnn_recurrence(xw, scaled, h0, lengths, c.is_reverse, c.cell == relu_rnn);
     results = {made.states, made.last_h};
@@ -85,6 +87,7 @@ std::unique_ptr<Graph> graph_of(const LayerCase& c, bool has_weight_gradient = f
                         graph->input("dlast", results[1].dtype(), {c.batch, c.hidden})};
   const Values grads = gradients(results, wanted, seeds);
   for (std::size_t i = 0; i < names.size(); ++i) graph->fetch(names[i], grads[i]);
+  if (c.has_sums()) graph->fetch("dbias", sum(grads[0], std::array<std::int64_t, 2>{0, 1}));
   return graph;
 }
 
@@ -370,6 +373,33 @@ TEST(Recurrence, SaysItsTeamsAndWhatOthersWouldTake) {
   EXPECT_TRUE(has(*note, ", through memory")) << *note;
 }
 
+// Of one direction alone the fastest teams may fill the chip; where there are two they leave room for each other.
+TEST(Recurrence, LeavesRoomForTheOtherDirection) {
+  for (const bool has_both : {false, true}) {
+    Graph g;
+    const Value xs = g.input("xs", f32, {64, 1, 512});
+    std::vector<RecurrentParameters> parameters;
+    for (int pass = 0; pass < (has_both ? 2 : 1); ++pass) {
+      const auto weight = [&](const char* name, const Shape& shape) {
+        return g.parameter(name + std::to_string(pass), f32, shape);
+      };
+      parameters.push_back({weight("w", {512, 2048}), weight("u", {512, 2048}), weight("b", {2048})});
+    }
+    RecurrentOptions options;
+    options.bidirectional = has_both;
+    g.fetch("ys", paoding::lstm(xs, parameters, options).outputs);
+    const Plan plan = plan_for_gpu(g);
+    int shared = 0, alone = 0;
+    for (const Step& step : plan.steps) {
+      if (step.kind == Step::Kind::kernel && step.call.op->name == "lstm_recurrence") {
+        (step.shares_launch ? shared : alone) += 1;
+      }
+    }
+    EXPECT_EQ(shared, has_both ? 2 : 0);
+    EXPECT_EQ(alone, has_both ? 0 : 1);
+  }
+}
+
 TEST(Recurrence, AddsTheBiasOfTheProductInFrontOfIt) {
   Graph g;
   const Value xs = g.input("xs", f32, {6, 3, 10}), w = g.input("w", f32, {10, 64}), b = g.input("b", f32, {64});
@@ -388,6 +418,37 @@ TEST(Recurrence, AddsTheBiasOfTheProductInFrontOfIt) {
   };
   EXPECT_EQ(kinds_of(plan_for_gpu(g)), "matmul lstm_recurrence with bias ");
   EXPECT_EQ(kinds_of(plan_for_gpu(g, std::vector<std::string>{"add_in_loops"})), "matmul group lstm_recurrence ");
+}
+
+// Also where what is added up is stored in 16 bits first, and of a GRU's two biases.
+TEST(Recurrence, AddsUpTheGradientOfTheBias) {
+  for (const Cell cell : {lstm, gru, rnn}) {
+    for (const DType precision : {f32, bf16}) {
+      Graph g;
+      const std::int64_t gates = cell == lstm ? 4 : cell == gru ? 3 : 1;
+      const Value xs = g.input("xs", f32, {6, 3, 10});
+      const RecurrentParameters weights{g.parameter("w", f32, {10, gates * 16}),
+                                        g.parameter("u", f32, {16, gates * 16}),
+                                        g.parameter("b", f32, {(cell == gru ? 4 : gates) * 16})};
+      const std::vector<RecurrentParameters> layers = {weights};
+      const RecurrentResult made = cell == lstm  ? paoding::lstm(xs, layers, {})
+                                   : cell == gru ? paoding::gru(xs, layers, {})
+                                                 : paoding::rnn(xs, layers, {});
+      const Values outputs = {made.outputs}, wanted = {weights.b}, seeds = {g.input("dys", f32, made.outputs.shape())};
+      g.fetch("db", gradients(outputs, wanted, seeds)[0]);
+      const auto reductions_of = [&](const std::vector<std::string>& disabled) {
+        CompileOptions options;
+        options.allow_tf32 = true, options.precision = precision, options.disabled_passes = disabled;
+        const Plan plan = compile_plan(g, options, std::make_shared<const Target>(named_target("h200"))).plan;
+        return std::ranges::count_if(plan.steps, [](const Step& step) {
+          const auto is_sum = [](const std::string& op) { return has(op, "sum"); };
+          return is_sum(step.label.op) || std::ranges::any_of(step.label.members, is_sum);
+        });
+      };
+      EXPECT_EQ(reductions_of({}), 0);
+      EXPECT_GT(reductions_of({"add_in_loops"}), 0);
+    }
+  }
 }
 
 TEST(Recurrence, CompilesForGpusWithAndWithoutClusters) {

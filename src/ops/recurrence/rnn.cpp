@@ -79,7 +79,7 @@ Values compose_rnn_grad(std::span<const Value> in, const Attrs& attrs) {
         return step({where_counted(counts, product, carry[0])}, {dxw});
       },
       !is_reverse);
-  return {made.outputs[0], made.carries[0]};
+  return with_sums({made.outputs[0], made.carries[0]}, made.outputs[0], attrs, shape.wide);
 }
 
 }  // namespace
@@ -129,6 +129,7 @@ void register_rnn_recurrence() {
       .compose = compose_rnn_grad,
       .cases = {{.shapes = {{3, 3}, {4, 2, 3}, {3, 2, 3}, {2, 3}}, .attrs = given(true, true, false, false)},
                 {.shapes = {{3, 3}, {4, 2, 3}, {3, 2, 3}}, .attrs = given(true, false, true, true)},
+                {.shapes = {{3, 3}, {4, 2, 3}, {3, 2, 3}}, .attrs = {{"states", true}, {"sums", true}}},
                 {.shapes = {{1, 1}, {5, 3, 1}, {4, 3, 1}, {3, 1}, {3}},
                  .attrs = given(true, true, false, false),
                  .dtypes = {f32, f32, f32, f32, i32}},

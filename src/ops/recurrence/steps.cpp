@@ -124,6 +124,13 @@ Value gradient_of_weights(const Value& before, const Value& gradients) {
   return matmul(left, reshape(gradients, Shape{rows, gradients.shape()[2]}), true);
 }
 
+Values with_sums(Values results, const Value& summed, const Attrs& attrs, DType wide) {
+  if (!attrs.get_bool("sums")) return results;
+  const Value total = sum(cast(summed, wide), std::array<std::int64_t, 2>{0, 1});
+  results.push_back(cast(total, wide == f64 ? f64 : attrs.get_dtype("sums_dtype")));
+  return results;
+}
+
 Value zeros_of(Graph& graph, DType dtype, const Shape& shape) { return expand(full(graph, {}, 0, dtype), shape); }
 
 Value slope_of_sigmoid(const Value& y) {
@@ -155,6 +162,9 @@ std::vector<AttrSpec> RecurrenceForm::gradient_attrs() const {
   }
   made.push_back(reverse());
   if (has_relu) made.push_back(relu_attr());
+  made.push_back(
+      {.name = "sums", .example = false, .doc = "the last result is the gradient of what is added every step"});
+  made.push_back({.name = "sums_dtype", .example = f32, .doc = "of that result; f64 where all else is"});
   return made;
 }
 

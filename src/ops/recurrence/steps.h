@@ -62,6 +62,9 @@ Value start_of(const Value& states, bool is_reverse);
 Value states_before(const Value& states, const Value& start, const Value& lengths, bool is_reverse);
 /// The gradient for u of products h u of all steps: `before` [T, B, H] and the products' gradients [T, B, N].
 Value gradient_of_weights(const Value& before, const Value& gradients);
+/// A gradient's results and, where the attribute `sums` says so, what `summed` [T, B, N] adds up to over steps and
+/// rows.
+Values with_sums(Values results, const Value& summed, const Attrs& attrs, DType wide);
 /// 0 of the type, seen everywhere.
 Value zeros_of(Graph& graph, DType dtype, const Shape& shape);
 /// The derivatives of sigmoid and tanh where they give y.

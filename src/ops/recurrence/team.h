@@ -19,10 +19,11 @@ struct LayerExtents {
   std::int64_t gates = 0;  // products per unit: 4 of an LSTM
   std::int64_t batch = 0, hidden = 0;
   DType dtype = DType::f32;
-  bool is_exact = false;     // f32 that is not rounded to TF32
-  bool is_training = false;  // forward: keeps what the gradient needs
-  bool is_backward = false;  // multiplies the gradients of its own gates, and what comes out is everybody's
-  std::int64_t rounds = 1;   // teams may have so many portions of the rows, one after the other
+  bool is_exact = false;      // f32 that is not rounded to TF32
+  bool is_training = false;   // forward: keeps what the gradient needs
+  bool is_backward = false;   // multiplies the gradients of its own gates, and what comes out is everybody's
+  std::int64_t together = 1;  // layers like it that may share a launch, as the directions of one may
+  std::int64_t rounds = 1;    // teams may have so many portions of the rows, one after the other
 };
 
 /// How what a CTA makes gets to the others of its team: into their shared memory by stores or by the copy engine,
@@ -53,7 +54,7 @@ struct Team {
 
 /// All that fit, one for each number of CTAs and way of exchange; none when the weights do not fit, and then why.
 std::vector<Team> possible_teams(const LayerExtents& layer, const Target& target, std::string* why_not);
-/// Those of which a step takes least.
+/// Those of which a step of all layers that may share a launch takes least.
 std::optional<Team> choose_team(const LayerExtents& layer, const Target& target, std::string* why_not);
 /// Of teams like it, all that run at once.
 std::int64_t ctas_at_once(const Team& team, const Target& target);

@@ -20,6 +20,7 @@ constexpr std::int64_t kMostRowsByLanes = 4;  // that keep sums, recurrence_lane
 constexpr std::int64_t kMostRowsNarrow = 2;   // recurrence_tiles.cu: more would wait for each other's banks
 constexpr std::int64_t kMostRowsOfTiles = 8;  // the same of tensor cores, recurrence_forward_tiles.cu
 constexpr std::int64_t kReservedBytes = 1 << 10;
+constexpr std::int64_t kMostSums = 4;  // of a unit over time, of a gradient
 constexpr double kCyclesPerUs = 1980;
 
 // Clusters that run at once: they lie within parts of the chip, some of whose multiprocessors are left over.
@@ -122,6 +123,8 @@ bool count_shared(const LayerExtents& layer, const Target& target, Team* team) {
   std::int64_t work = 0;
   if (layer.is_backward) {
     work = vectors + (team->exchange == Exchange::memory ? 0 : 4 * got_bytes(layer, *team));
+    const bool is_of_one_unit = team->warps * 32 % team->units == 0;  // a thread's cells: recurrence_backward_sums.cu
+    work = std::max(work, team->warps * 32 * (is_of_one_unit ? 1 : cells(*team)) * kMostSums * 4);
   } else {
     const bool is_once = team->exchange == Exchange::memory && !team->keeps_sums;
     const std::int64_t sums = team->keeps_sums ? 0 : team->parts * team->rows * team->sum_stride * 4;
@@ -289,7 +292,11 @@ std::vector<Team> possible_teams(const LayerExtents& layer, const Target& target
 
 std::optional<Team> choose_team(const LayerExtents& layer, const Target& target, std::string* why_not) {
   const std::vector<Team> teams = possible_teams(layer, target, why_not);
-  const auto best = std::ranges::min_element(teams, {}, &Team::step_us);
+  const auto us_of_all = [&](const Team& team) {  // two share a launch where the chip has room: shares_launch()
+    const bool is_shared = layer.together > 1 && 2 * team.ctas * team.count <= ctas_at_once(team, target);
+    return team.step_us * static_cast<double>(is_shared ? ceil_div(layer.together, 2) : layer.together);
+  };
+  const auto best = std::ranges::min_element(teams, {}, us_of_all);
   return best == teams.end() ? std::nullopt : std::optional(*best);
 }
 
