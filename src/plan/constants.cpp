@@ -15,6 +15,7 @@ namespace {
 // little: a constant shares its memory with nothing.
 constexpr std::int64_t kMostBytes = 64 << 10;      // of a value
 constexpr std::int64_t kMostTogether = 256 << 10;  // of those of a plan
+constexpr std::int64_t kTimesOnGpu = 4;            // where making it costs a launch
 
 // Nothing where kernels might make other bits of it.
 std::optional<Tensor> tensor_of(const Node& generated) {
@@ -45,7 +46,9 @@ void Planner::plan_constant(Frame& frame, NodeId id) {
 std::optional<Operand> Planner::made_constant(const Node& node) {
   if (!is_generated(node) || !options_.alias_views) return std::nullopt;
   const std::int64_t bytes = size_bytes(node.types[0]);
-  if (bytes == 0 || bytes > kMostBytes || constant_bytes_ + bytes > kMostTogether) return std::nullopt;
+  const std::int64_t times = options_.target->is_gpu() ? kTimesOnGpu : 1;
+  const bool is_little = bytes <= times * kMostBytes && constant_bytes_ + bytes <= times * kMostTogether;
+  if (bytes == 0 || !is_little) return std::nullopt;
   std::optional<Tensor> value = tensor_of(node);
   if (!value) return std::nullopt;
   constant_bytes_ += bytes;
