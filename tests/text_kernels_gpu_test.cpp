@@ -4,6 +4,7 @@
 #include "gpu/nvrtc.h"
 #include "tests/emulated_program.h"
 #include "tests/error_model.h"
+#include "tests/kernel_texts.h"
 #include "tests/op_case.h"
 
 namespace paoding::testing_program {
@@ -159,6 +160,15 @@ TEST(TextKernels, AddUpSortedIndicesWhateverTheyAre) {
     }
   }
   check(cases);
+}
+
+TEST(TextKernels, MoveRowsOfATableByPiecesOf16Bytes) {
+  Graph g;
+  const Value table = g.input("table", f32, {500, 512}), ids = g.input("ids", i64, {8, 5});
+  g.fetch("rows", gather(table, ids, 0));
+  std::string texts;
+  for (const std::string& text : kernel_texts(g)) texts += text;
+  EXPECT_NE(texts.find("(const uint4* a, const long long* ids, uint4* out,"), std::string::npos);
 }
 
 TEST(TextKernels, AddUpRowsThatAreCutIntoParts) {

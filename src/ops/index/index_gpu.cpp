@@ -43,6 +43,9 @@ std::string refusal(const KernelCall& call, const IndexOp& op) {
   return rows_refusal(call.outputs[0], axis, op.to_axes(call), "the result");
 }
 
+// An axis of one place has any stride: none, which hinders no vectors.
+std::int64_t stride_of(const JointAxis& axis) { return axis.extent == 1 ? 0 : axis.stride; }
+
 gpu::TextPlan plan(const KernelCall& call, const IndexOp& op) {
   const int axis = op.axis(call);
   const Rows from = *rows_of(call.inputs[op.values], axis, op.from_axes(call)),
@@ -54,8 +57,8 @@ gpu::TextPlan plan(const KernelCall& call, const IndexOp& op) {
   shape.range = (op.is_gather ? from : to).middle.extent;
   shape.count = (op.is_gather ? to : from).middle.extent;
   shape.padding = padding_row(call);
-  shape.from_outer = from.outer.stride, shape.from_middle = from.middle.stride;
-  shape.to_outer = to.outer.stride, shape.to_middle = to.middle.stride;
+  shape.from_outer = stride_of(from.outer), shape.from_middle = stride_of(from.middle);
+  shape.to_outer = stride_of(to.outer), shape.to_middle = stride_of(to.middle);
   shape.from_alignment = call.alignments[op.values];
   shape.to_alignment = call.alignments[call.inputs.size()];
   gpu::TextPlan made;
