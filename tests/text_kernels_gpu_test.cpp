@@ -166,9 +166,11 @@ TEST(TextKernels, MoveRowsOfATableByPiecesOf16Bytes) {
   Graph g;
   const Value table = g.input("table", f32, {500, 512}), ids = g.input("ids", i64, {8, 5});
   g.fetch("rows", gather(table, ids, 0));
+  g.fetch("sums", scatter_add(ids, g.input("updates", f32, {8, 5, 512}), 0, 500));
   std::string texts;
   for (const std::string& text : kernel_texts(g)) texts += text;
   EXPECT_NE(texts.find("(const uint4* a, const long long* ids, uint4* out,"), std::string::npos);
+  EXPECT_NE(texts.find("  scatter_listed<long long, float, 4>("), std::string::npos);
 }
 
 TEST(TextKernels, AddUpRowsThatAreCutIntoParts) {

@@ -15,9 +15,10 @@ constexpr int kThreads = 256;
 constexpr int kInFlight = 4;           // elements or pieces per thread
 constexpr std::int64_t kMaxScan = 64;  // indices per place that every element of the result looks through
 
-// No atomics on elements: a CTA owns 32 rows of the result, a warp of it 4. In scatter_rows its warps look through all
-// indices, a segment each, and list the positions that are its own, in order; in scatter_sorted it finds them side by
-// side, and rows with many of them are shared out.
+// No atomics on elements: a CTA owns rows of the result. In scatter_listed they are as many as make a CTA for each SM,
+// and it looks through all indices for its own once; in scatter_rows 32, of which a warp has 4, and its warps look
+// through all indices, a segment each, and list the positions that are its own, in order; in scatter_sorted it finds
+// them side by side, and rows with many of them are shared out.
 // The sizes that all kernels here have, and the text around them.
 class IndexText {
  public:
@@ -32,6 +33,7 @@ class IndexText {
     parts_.constants = fmt::format("constexpr int kInFlight = {};\n{}", kInFlight, k_index_fault_cu);
   }
 
+  void threads(int threads) { parts_.threads = threads; }
   void number(const std::string& name, std::int64_t value) { parts_.sizes.number(name, value); }
   void divisor(const std::string& name, std::int64_t value) { parts_.sizes.divisor(name, value); }
   void strides(std::int64_t unit) {
@@ -144,10 +146,42 @@ TextLaunch plan_row_sums(IndexText& made, const IndexShape& shape, const std::st
 
 bool is_empty(const IndexShape& shape) { return shape.outer * shape.range * shape.inner == 0; }
 
+// In scatter_listed.cu a row of a CTA's and a place are 16 bits each.
+constexpr std::int64_t kMostRowsOfCta = 1 << 16;
+constexpr int kListThreads = 1024;
+
+std::int64_t row_classes(const IndexShape& shape, std::int64_t tiles) {
+  return std::clamp<std::int64_t>(shape.sm_count / (tiles * shape.outer), 1, shape.range);
+}
+
+TextLaunch plan_scatter_listed(const IndexShape& shape) {
+  const std::int64_t vector = vector_of(shape), tiles = ceil_div(shape.inner, 32 * vector);
+  const std::int64_t classes = row_classes(shape, tiles), ctas = tiles * classes * shape.outer;
+  const std::int64_t capacity = std::max<std::int64_t>(pow2_ceil(shape.count), 4);
+  IndexText text(shape, shape.count, shape.range);
+  text.threads(kListThreads);
+  text.divisor("tiles", tiles), text.divisor("classes", classes);
+  text.wide_number("padding", shape.padding);
+  text.number("inner", shape.inner), text.number("count", shape.count), text.number("capacity", capacity);
+  text.strides(1);
+  const std::string call = fmt::format("scatter_listed<{}, {}, {}>(ids, updates, out, room.fault, size)",
+                                       stored_type(shape.index_dtype), stored_type(shape.dtype), vector);
+  TextLaunch plan = text.finish("scatter_listed", k_scatter_listed_cu, scatter_operands(shape), call, ctas);
+  const std::int64_t sum_bytes = std::max<std::int64_t>(size_bytes(shape.dtype), 4);
+  plan.shared_bytes = static_cast<unsigned>(4 * (kListThreads / 32 + capacity) + sum_bytes * vector * kListThreads);
+  return plan;
+}
+
+bool lists_indices(const IndexShape& shape) {
+  const std::int64_t tiles = ceil_div(shape.inner, 32 * vector_of(shape));
+  return shape.count <= kMostListed && ceil_div(shape.range, row_classes(shape, tiles)) <= kMostRowsOfCta;
+}
+
 }  // namespace
 
 TextLaunch plan_scatter_rows(const IndexShape& shape) {
   if (is_empty(shape)) return plan_check(shape, shape.count);
+  if (lists_indices(shape)) return plan_scatter_listed(shape);
   IndexText text(shape, shape.count, shape.range);
   return plan_row_sums(text, shape, "scatter_rows", k_scatter_rows_cu, scatter_operands(shape), 0,
                        "ids, updates, out, room.fault");

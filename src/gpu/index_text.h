@@ -21,7 +21,11 @@ struct IndexShape {
   std::int64_t from_outer = 0, from_middle = 0;           // of what is read: a or updates
   std::int64_t to_outer = 0, to_middle = 0;               // of the result
   std::int64_t from_alignment = 256, to_alignment = 256;  // bytes
+  std::int64_t sm_count = 132;                            // of the target
 };
+
+/// Indices that a CTA of plan_scatter_rows has room for in shared memory, if all are of its rows.
+inline constexpr std::int64_t kMostListed = 1 << 15;
 
 /// out[o, n, i] = a[o, ids[n], i]. Operands: a, ids, out.
 TextLaunch plan_gather_rows(const IndexShape& shape);

@@ -64,7 +64,12 @@ const std::vector<Case>& cases() {
         cases.push_back(make_case(kind, dtype, index, {1, 40, 9, 132}, 4, size_bytes(dtype)));
       }
     }
-    cases.push_back(make_case(Kind::scatter_rows, f32, i64, {1, 33, 5000, 8}));  // several chunks of indices
+    cases.push_back(make_case(Kind::scatter_rows, f32, i64, {1, 33, 40000, 8}));  // several chunks of indices
+    for (const DType dtype : {f32, bf16, f64, u8}) {  // rows that warps share, several chunks, several rows of a CTA
+      cases.push_back(make_case(Kind::scatter_rows, dtype, i64, {1, 3, 700, 136}, 0, 256, 1));
+      cases.push_back(make_case(Kind::scatter_rows, dtype, i32, {1, 700, 9000, 200}));
+    }
+    cases.push_back(make_case(Kind::scatter_rows, f32, i64, {40, 5, 2000, 520}));  // no more SMs than other CTAs
     for (const DType dtype : {f32, bf16}) {  // rows that parts of the list share, up to their last places
       for (const std::int64_t count : {64, 257, 2000}) {
         cases.push_back(make_case(Kind::scatter_sorted, dtype, i64, {2, 3, count, 136}, 0, 256, count % 2 ? 1 : -1));

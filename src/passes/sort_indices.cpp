@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // sort_indices: on a GPU every CTA of a scatter_add looks through all indices for those of its rows. Where that would
-// take longer, the indices are sorted first, and a CTA finds its own side by side:
+// take longer, which is where there are very many, the indices are sorted first, and a CTA finds its own side by side:
 //
 //   dw = scatter_add(ids, g) {extent=30000}
 // becomes
@@ -28,20 +28,26 @@ int axis_of(const Node& node) {
   return axis < 0 ? axis + node.types[0].shape.rank() : axis;
 }
 
-// How long the CTAs of gpu/scatter_rows.cu take to look through the indices: on an H200 87 us for 6,400 of them, as
-// many CTAs at once as the chip holds, whatever the rows hold.
+// How long the CTAs of gpu/scatter_listed.cu take to look through the indices, about one an SM, whatever the rows hold;
+// beyond what these have room for, those of gpu/scatter_rows.cu, as many at once as the chip holds: on an H200 87 us
+// for 6,400 indices.
 double looking_us(const Graph& graph, const Node& node, const Target& target) {
-  constexpr std::int64_t kRowsOfCta = 32, kBytesOfCta = 32 * 16;  // of the result
+  constexpr std::int64_t kMostListed = 1 << 15, kRowsOfCta = 32, kBytesOfCta = 32 * 16;  // of the result
   const Type &ids = graph.type(node.inputs[0]), &result = node.types[0];
   const std::int64_t rows = std::max<std::int64_t>(result.shape[axis_of(node)], 1);
   std::int64_t inner = 1;
   for (int axis = axis_of(node) + 1; axis < result.shape.rank(); ++axis) inner *= result.shape[axis];
   const std::int64_t tiles = (inner * size_bytes(result.dtype) + kBytesOfCta - 1) / kBytesOfCta;
   const std::int64_t outer = result.shape.elements() / std::max<std::int64_t>(rows * inner, 1);
+  const auto count = static_cast<double>(ids.shape.elements());
+  const double sms = std::max(target.sm_count, 1);
+  if (ids.shape.elements() <= kMostListed) {
+    constexpr double kListUs = 1.5, kListedUs = 3e-4;
+    return std::max(static_cast<double>(tiles * outer) / sms, 1.0) * (kListUs + kListedUs * count);
+  }
   const std::int64_t ctas = (rows + kRowsOfCta - 1) / kRowsOfCta * tiles * outer;
   constexpr double kIndexUs = 0.0136, kCtasOfSm = 8;
-  const double rounds = static_cast<double>(ctas) / (kCtasOfSm * std::max(target.sm_count, 1));
-  return std::max(rounds, 1.0) * static_cast<double>(ids.shape.elements()) * kIndexUs;
+  return std::max(static_cast<double>(ctas) / (kCtasOfSm * sms), 1.0) * count * kIndexUs;
 }
 
 constexpr double kGain = 1.25;  // that it takes to do so

@@ -10,7 +10,7 @@ namespace {
 
 const TargetPtr kH200 = std::make_shared<const Target>(named_target("h200"));
 
-constexpr std::int64_t kRows = 200'000, kIds = 3000;
+constexpr std::int64_t kRows = 200'000, kIds = 40'000;  // more than a CTA lists
 
 std::vector<double> some_ids(std::int64_t count, std::int64_t rows) {
   std::vector<double> ids;
@@ -43,7 +43,7 @@ TEST(SortIndices, OneSortServesAllThatReadTheSameIndices) {
   EXPECT_EQ(count_here(g, "scatter_add_sorted"), 3);
   EXPECT_EQ(count_here(g, "scatter_add") + count_here(g, "embedding_grad"), 0);
   ASSERT_EQ(notes.size(), 3u);
-  EXPECT_NE(notes[0].find("finds its 3000 indices sorted"), std::string::npos) << notes[0];
+  EXPECT_NE(notes[0].find("finds its 40000 indices sorted"), std::string::npos) << notes[0];
 }
 
 TEST(SortIndices, FewAreLookedThroughAndTheNoteSaysWhy) {
@@ -55,6 +55,14 @@ TEST(SortIndices, FewAreLookedThroughAndTheNoteSaysWhy) {
   EXPECT_NE(notes[0].find("looks through all 64 indices"), std::string::npos) << notes[0];
 }
 
+TEST(SortIndices, AsManyAsACtaListsAreLookedThroughHoweverManyRowsThereAre) {
+  Graph g;
+  g.fetch("a", scatter_add(g.input("ids", i64, {6400}), g.input("a", f32, {6400, 2}), 0, kRows));
+  sort_and_compare(g, kRows);
+  EXPECT_EQ(count_here(g, "scatter_add"), 1);
+  EXPECT_EQ(count_here(g, "sort"), 0);
+}
+
 TEST(SortIndices, ACpuNeedsNone) {
   Graph g;
   g.fetch("a", scatter_add(g.input("ids", i64, {kIds}), g.input("a", f32, {kIds, 2}), 0, kRows));
@@ -64,7 +72,7 @@ TEST(SortIndices, ACpuNeedsNone) {
 }
 
 TEST(SortIndices, IndicesThatALoopDoesNotChangeAreSortedInFrontOfIt) {
-  constexpr std::int64_t kFew = 2000, kMany = 200'000;
+  constexpr std::int64_t kFew = 40'000, kMany = 200'000;
   for (const bool is_sequence : {false, true}) {
     Graph g;
     const Value ids = g.input("ids", i64, is_sequence ? Shape{2, kFew} : Shape{kFew}), x = g.input("x", f32, {kFew});

@@ -61,6 +61,7 @@ gpu::TextPlan plan(const KernelCall& call, const IndexOp& op) {
   shape.to_outer = stride_of(to.outer), shape.to_middle = stride_of(to.middle);
   shape.from_alignment = call.alignments[op.values];
   shape.to_alignment = call.alignments[call.inputs.size()];
+  shape.sm_count = call.target->sm_count;
   gpu::TextPlan made;
   if (op.is_sorted) {
     made.launches = plan_scatter_sorted(shape);
