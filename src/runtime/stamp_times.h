@@ -54,7 +54,7 @@ class StampTimes {
   std::uint64_t recording() const { return recording_.load(std::memory_order_relaxed); }
   double budget() const { return budget_; }
 
-  /// Reads it where it is time to.
+  /// Reads it where it is time to, and tells some of what can be told: a thread that launches is kept for no long time.
   void look_at_clock(const gpu::GpuDevice& device);
   /// Right before it.
   ReplayLaunch next_launch(std::uint32_t run);
@@ -64,8 +64,10 @@ class StampTimes {
   struct Clock {
     std::unique_ptr<gpu::ClockReader> reader;
     gpu::ClockLine line;
-    std::int64_t next_ns = 0;  // when it is time
-    std::vector<StampedReplay> waiting;
+    std::int64_t next_ns = 0;                             // when it is time
+    std::multimap<std::uint64_t, StampedReplay> waiting;  // to be told, by the number of the launch
+    std::uint64_t told_to = 0;                            // those before lie between two readings
+    std::vector<StampedReplay> copies;                    // to be told, in any order
   };
   // What replays of a graph, and what a stream did, so far.
   struct Known {
@@ -80,7 +82,8 @@ class StampTimes {
   };
 
   void read(const gpu::GpuDevice& device, Clock* clock);
-  void tell(Clock* clock, bool is_over);
+  void place(Clock* clock, bool is_over);
+  void tell(Clock* clock, std::size_t most);
   void tell(const Clock& clock, const StampedReplay& replay);
   void tell_plain(const Clock& clock, const StampedReplay& replay, const StampedReplay* next);
   static std::int64_t host_ns(const Clock& clock, const StampedReplay& replay, std::int64_t gpu_ns);

@@ -13,6 +13,7 @@ using profile::steady_ns;
 constexpr std::int64_t kFirstNs = 100'000'000, kBetweenNs = 1'000'000'000;  // between readings of a clock
 constexpr std::int64_t kLateNs = 100'000'000;  // after which a replay that was launched before has been read
 constexpr std::int64_t kMostOffNs = 2'000;     // before the recording says so
+constexpr std::size_t kToldAtOnce = 2048;      // spans, some 0.2 ms
 
 }  // namespace
 
@@ -27,6 +28,8 @@ void StampTimes::start(double budget) {
   for (auto& [device, clock] : clocks_) {
     clock.line = {};
     clock.waiting.clear();
+    clock.copies.clear();
+    clock.told_to = 0;
     clock.next_ns = 0;
   }
   tracks_.clear();
@@ -42,9 +45,12 @@ void StampTimes::look_at_clock(const gpu::GpuDevice& device) {
   const std::int64_t now = steady_ns();
   const std::lock_guard lock(mutex_);
   Clock& clock = clocks_[device.index()];
-  if (!is_on_ || now < clock.next_ns) return;
-  read(device, &clock);
-  tell(&clock, false);
+  if (!is_on_) return;
+  if (now >= clock.next_ns) {
+    read(device, &clock);
+    place(&clock, false);
+  }
+  tell(&clock, kToldAtOnce);
 }
 
 void StampTimes::read(const gpu::GpuDevice& device, Clock* clock) {
@@ -58,19 +64,22 @@ void StampTimes::add(StampedReplay replay) {
   const std::lock_guard lock(mutex_);
   if (!is_on_) return;
   replay.seen_ns = steady_ns();
-  clocks_[replay.device].waiting.push_back(std::move(replay));
+  Clock& clock = clocks_[replay.device];
+  if (replay.is_copy) return clock.copies.push_back(std::move(replay));
+  clock.waiting.emplace_hint(clock.waiting.end(), replay.launch.number, std::move(replay));
 }
 
 void StampTimes::stop() {
   const std::lock_guard lock(mutex_);
   std::int64_t off = 0;
   for (auto& [device, clock] : clocks_) {
-    if (clock.waiting.empty() && clock.line.readings().empty()) continue;
+    if (clock.waiting.empty() && clock.copies.empty() && clock.line.readings().empty()) continue;
     const gpu::GpuDevice& of = gpu::GpuDevice::get(device);
     of.make_current();
     const std::size_t before = clock.line.readings().size();
     for (int tries = 0; tries < 3 && clock.line.readings().size() == before; ++tries) read(of, &clock);
-    tell(&clock, true);
+    place(&clock, true);
+    tell(&clock, SIZE_MAX);
     off = std::max(off, clock.line.residual_ns());
   }
   if (off > kMostOffNs) Recorder::add_note("ns that the clocks of GPU and host were apart from a line", off);
@@ -90,34 +99,45 @@ ReplayLaunch StampTimes::next_launch(std::uint32_t run) {
   return {run, launches_.fetch_add(1, std::memory_order_relaxed), steady_ns()};
 }
 
-// In the order in which they were launched, as far as it is known what came next.
-void StampTimes::tell(Clock* clock, bool is_over) {
+// As far as it is known what came next.
+void StampTimes::place(Clock* clock, bool is_over) {
   if (clock->line.readings().empty()) {
-    if (is_over) unplaced_ += std::exchange(clock->waiting, {}).size();
+    if (is_over) unplaced_ += std::exchange(clock->waiting, {}).size() + std::exchange(clock->copies, {}).size();
     return;
   }
-  std::ranges::sort(clock->waiting, {}, [](const StampedReplay& replay) { return replay.launch.number; });
+  std::erase_if(clock->copies, [&](const StampedReplay& copy) {
+    const bool is_placed = is_over || clock->line.covers(copy.end_ns);
+    if (is_placed) tell(*clock, copy);
+    return is_placed;
+  });
   // Stamped in full and with their ends only are read at different times: none in between may come later.
-  const auto is_early = [&](const StampedReplay& replay) {
-    return !replay.is_plain && clock->line.covers(replay.end_ns) && replay.launch.at_ns + kLateNs < steady_ns();
-  };
-  auto end = clock->waiting.end();
-  if (!is_over) {
-    end = std::find_if_not(clock->waiting.begin(), end,
-                           [&](const StampedReplay& replay) { return replay.is_plain || is_early(replay); });
-    while (end != clock->waiting.begin() && std::prev(end)->is_plain) --end;
+  for (const auto& [number, replay] : clock->waiting) {
+    if (replay.is_plain) continue;  // how long it took follows from what is behind it
+    const bool is_early = clock->line.covers(replay.end_ns) && replay.launch.at_ns + kLateNs < steady_ns();
+    if (!is_early) break;
+    clock->told_to = std::max(clock->told_to, number + 1);
   }
-  for (auto replay = clock->waiting.begin(); replay != end; ++replay) {
-    if (!replay->is_plain) {
-      tell(*clock, *replay);
-      continue;
+  if (is_over) clock->told_to = UINT64_MAX;
+}
+
+// In the order in which they were launched.
+void StampTimes::tell(Clock* clock, std::size_t most) {
+  auto& waiting = clock->waiting;
+  while (most > 0 && !waiting.empty() && waiting.begin()->first < clock->told_to) {
+    const auto first = waiting.begin();
+    const StampedReplay& replay = first->second;
+    if (replay.is_plain) {
+      const auto end = waiting.lower_bound(clock->told_to);
+      const auto next = std::find_if(first, end, [&](const auto& later) {
+        return !later.second.is_plain && later.second.stream == replay.stream;
+      });
+      tell_plain(*clock, replay, next == end ? nullptr : &next->second);
+    } else {
+      tell(*clock, replay);
     }
-    const auto next = std::find_if(replay, end, [&](const StampedReplay& later) {
-      return !later.is_plain && !later.is_copy && later.stream == replay->stream;
-    });
-    tell_plain(*clock, *replay, next == end ? nullptr : &*next);
+    most -= std::min(most, 1 + replay.marks.size());
+    waiting.erase(first);
   }
-  clock->waiting.erase(clock->waiting.begin(), end);
 }
 
 profile::TrackId StampTimes::track_of(const StampedReplay& replay) {

@@ -330,6 +330,28 @@ TEST_F(StampsOnAGpu, AreFewInRunsThatTheyWouldSlowDown) {
   }
 }
 
+// More than are told at once: what a reading of the clock has placed is told over the launches behind it.
+TEST_F(StampsOnAGpu, AreToldWholeHoweverManyLieBetweenTwoReadingsOfTheClock) {
+  Graph small;
+  small.fetch("y", exp(small.input("x", f32, {7})));
+  Program program(small, on_gpu());
+  program.run(to_tensors(small, make_feeds(small, 6)));
+  std::uint64_t runs = 0;
+  Profiler seen;
+  for (const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(2300);
+       std::chrono::steady_clock::now() < end; ++runs) {
+    program.run(), program.wait();
+  }
+  const std::string report = seen.stop();
+  EXPECT_GT(runs, 6000u) << "NOT CHECKED: as few are told at once";
+  const profile::Measures m = profile::measure(seen.trace());
+  EXPECT_EQ(m.replays, runs) << report;
+  std::uint64_t calls = 0;
+  for (const profile::Row& row : m.per_thread.at(0).rows) calls += row.name == "exp" ? row.calls : 0;
+  EXPECT_EQ(calls, runs) << report;
+  EXPECT_TRUE(has(report, "Not seen: nothing known to be missing")) << report;
+}
+
 TEST_F(StampsOnAGpu, StandAThousandRecordings) {
   const Counts of_one = kernels(record(1));
   const std::size_t bytes = pretend_gpu().bytes_in_use();
