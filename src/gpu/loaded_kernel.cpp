@@ -13,8 +13,7 @@
 
 namespace paoding::gpu {
 namespace {
-constexpr unsigned kSharedWithoutAsking = 48 << 10;  // bytes
-constexpr unsigned kPortableCluster = 8;             // CTAs
+constexpr unsigned kPortableCluster = 8;  // CTAs
 
 CUtensorMapDataType type_of(const BoxMap& map) {
   switch (map.dtype) {
@@ -60,6 +59,19 @@ CUtensorMap made_map(const BoxMap& map, void* memory) {
   return made;
 }
 
+// Needed above 48 KB, of which what the text declares by itself is a part. It holds for all that launch the function,
+// of other sizes too: never less than before.
+void ask_for_shared(CUfunction function, unsigned bytes) {
+  static std::mutex mutex;
+  static std::map<CUfunction, unsigned> asked;
+  const std::lock_guard lock(mutex);
+  unsigned& most = asked[function];
+  if (bytes <= most) return;
+  PD_CUDA(required_driver().cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                               static_cast<int>(bytes)));
+  most = bytes;
+}
+
 void* memory_of(const BoxMap& map, void* const* operands, const Room& room) {
   void* const start = map.operand == BoxMap::kWorkspace ? room.workspace : operands[map.operand];
   return static_cast<char*>(start) + map.offset;
@@ -83,10 +95,7 @@ LoadedKernel::LoadedKernel(const GpuDevice& device, const TextLaunch& launch, st
     : launch_(&launch), function_(load_kernel(device, launch.source, launch.entry)), operands_(operands) {
   const Driver& driver = required_driver();
   device.make_current();
-  if (launch.shared_bytes > kSharedWithoutAsking) {
-    PD_CUDA(driver.cuFuncSetAttribute(function_, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                      static_cast<int>(launch.shared_bytes)));
-  }
+  if (launch.shared_bytes > 0) ask_for_shared(function_, launch.shared_bytes);
   if (launch.cluster > kPortableCluster) {
     PD_CUDA(driver.cuFuncSetAttribute(function_, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1));
   }

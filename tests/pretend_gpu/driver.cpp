@@ -60,7 +60,7 @@ struct Call {
 
 CUresult launch(CUfunction kernel, const unsigned (&grid)[3], unsigned block, std::size_t shared, unsigned cluster,
                 bool is_together, CUstream stream, void** arguments) {
-  if (grid[1] != 1 || grid[2] != 1 || grid[0] == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (grid[1] != 1 || grid[2] != 1 || grid[0] == 0 || shared > kernel->shared_bytes) return CUDA_ERROR_INVALID_VALUE;
   // What uses memory that its CTAs share by a size of the launch's may have warps that wait for the copy engine.
   Call call{kernel, {}, grid[0], block, cluster, shared, is_together || shared > 0};
   for (std::size_t i = 0; i < kernel->sizes.size(); ++i) {
@@ -167,7 +167,12 @@ CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* 
   *function = &found;
   return CUDA_SUCCESS;
 }
-CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute, int) { return check_alive(); }
+CUresult cuFuncSetAttribute(CUfunction kernel, CUfunction_attribute attribute, int value) {
+  PD_ENTER(cuFuncSetAttribute);
+  const bool is_shared = attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+  if (is_shared) kernel->shared_bytes = static_cast<std::size_t>(value);
+  return CUDA_SUCCESS;
+}
 CUresult cuLaunchKernel(CUfunction kernel, unsigned x, unsigned y, unsigned z, unsigned block, unsigned, unsigned,
                         unsigned shared, CUstream stream, void** arguments, void**) {
   PD_ENTER(cuLaunchKernel);

@@ -352,6 +352,25 @@ TEST_F(StampsOnAGpu, AreToldWholeHoweverManyLieBetweenTwoReadingsOfTheClock) {
   EXPECT_TRUE(has(report, "Not seen: nothing known to be missing")) << report;
 }
 
+// Recorded runs are captured once more, when a smaller program of the same text has asked for its shared memory.
+TEST_F(StampsOnAGpu, AreLeftByLaunchesThatNeedMoreSharedMemoryThanOthersOfTheirText) {
+  const auto make = [](std::int64_t count) {
+    Graph g;
+    g.fetch("sums", scatter_add(g.input("ids", i64, {count}), g.input("x", f32, {count, 4}), 0, 3));
+    auto program = std::make_unique<Program>(g, on_gpu());
+    Tensors feeds = to_tensors(g, make_feeds(g, 2));
+    feeds["ids"] = Tensor::from(i64, {count}, Dense(static_cast<std::size_t>(count), 1.0));
+    program->run(feeds);
+    program->wait();
+    return program;
+  };
+  const auto large = make(9'000), small = make(5'000);
+  Profiler seen;
+  large->run(), large->wait();
+  const std::string report = seen.stop();
+  EXPECT_TRUE(has(report, "Not seen: nothing known to be missing")) << report;
+}
+
 TEST_F(StampsOnAGpu, StandAThousandRecordings) {
   const Counts of_one = kernels(record(1));
   const std::size_t bytes = pretend_gpu().bytes_in_use();
