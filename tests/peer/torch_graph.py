@@ -167,12 +167,18 @@ def promoted(function):
     return lambda *args: function(*args[:-1])
 
 
+def first_of_a_tie(function, a, b):
+    """torch.minimum and torch.maximum share the gradient of a tie, which ours gives to the first. Feeds have no ties, but a
+    graph may compare a value with itself."""
+    return torch.where(a == b, a, function(a, b))
+
+
 TORCH = {
     'add': lambda a, b, _: torch.add(a, b), 'sub': lambda a, b, _: torch.sub(a, b),
     'mul': lambda a, b, _: torch.mul(a, b), 'div': lambda a, b, _: torch.div(a, b), 'neg': lambda a, _: torch.neg(a),
     'abs': lambda a, _: torch.abs(a), 'exp': lambda a, _: torch.exp(a), 'log': lambda a, _: torch.log(a),
-    # torch.minimum shares the gradient of a tie; feeds have none.
-    'minimum': lambda a, b, _: torch.minimum(a, b), 'maximum': lambda a, b, _: torch.maximum(a, b),
+    'minimum': lambda a, b, _: first_of_a_tie(torch.minimum, a, b),
+    'maximum': lambda a, b, _: first_of_a_tie(torch.maximum, a, b),
     'sqrt': lambda a, _: torch.sqrt(a), 'rsqrt': lambda a, _: torch.rsqrt(a), 'tanh': lambda a, _: torch.tanh(a),
     'sigmoid': lambda a, _: torch.sigmoid(a), 'softplus': lambda a, _: torch.nn.functional.softplus(a, threshold=100),
     'less': lambda a, b, _: a < b, 'less_equal': lambda a, b, _: a <= b, 'equal': lambda a, b, _: a == b,
