@@ -52,7 +52,7 @@ class Emitter : public VectorAssembler, public FusedCode {
     for (const Instruction& i : run_.instructions) {
       const bool is_function = i.meaning.kind == Kind::prim && i.meaning.prim >= Prim::exp &&
                                i.meaning.prim <= Prim::erf && i.meaning.prim != Prim::sqrt;
-      work += is_function ? 20 : 1;
+      work += is_function ? 20 : i.meaning.kind == Kind::prefetch ? 0 : 1;
     }
     unroll_ = work > 40 ? 1 : work > 16 ? 2 : 4;
     while (unroll_ > 1 && layout_.vectors + sums * unroll_ > vectors_) unroll_ /= 2;
@@ -255,6 +255,7 @@ class Emitter : public VectorAssembler, public FusedCode {
         break;
       case Kind::convert: convert(m, step); break;
       case Kind::index: break;  // where it is compared
+      case Kind::prefetch: prefetch(instruction, part); break;
       case Kind::prim:
         step.target == FusedLayout::kNone ? compute(m.prim, step) : compare_index(instruction, step, part);
         break;
@@ -277,6 +278,13 @@ class Emitter : public VectorAssembler, public FusedCode {
   void store_value(DType stored, std::uint16_t slot, int value, int part, bool is_rest) {
     if (is_mask(value)) return store(at(slot, 1, part), mask(value), is_rest);
     store(stored, at(slot, static_cast<int>(size_bytes(stored)), part), vector(value), is_rest);
+  }
+
+  void prefetch(const Instruction& instruction, int part) {
+    constexpr int kLine = 64;
+    const int bytes = static_cast<int>(size_bytes(instruction.meaning.stored));
+    if (part * lanes() * bytes % kLine != 0) return;
+    prefetcht1(behind(at(instruction.a, bytes, part), instruction.meaning.ahead));
   }
 
   // ---- arithmetic ----------------------------------------------------------------------------
@@ -401,9 +409,10 @@ std::vector<std::uint32_t> key_of(const FusedRun& run, VectorIsa isa) {
   for (std::size_t i = 0; i < run.instructions.size(); ++i) {
     const Instruction& n = run.instructions[i];
     const Meaning& m = n.meaning;
-    for (const auto part : {static_cast<std::uint32_t>(m.kind), static_cast<std::uint32_t>(m.prim),
-                            static_cast<std::uint32_t>(m.combine), static_cast<std::uint32_t>(m.compute),
-                            static_cast<std::uint32_t>(m.stored), static_cast<std::uint32_t>(m.scalar_args)}) {
+    for (const auto part :
+         {static_cast<std::uint32_t>(m.kind), static_cast<std::uint32_t>(m.prim), static_cast<std::uint32_t>(m.combine),
+          static_cast<std::uint32_t>(m.compute), static_cast<std::uint32_t>(m.stored),
+          static_cast<std::uint32_t>(m.scalar_args), static_cast<std::uint32_t>(m.ahead)}) {
       key.push_back(part);
     }
     for (const std::uint32_t slot : {n.out, n.a, n.b, n.c}) key.push_back(slot);

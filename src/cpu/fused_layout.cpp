@@ -168,6 +168,10 @@ class LayoutBuilder {
     const Meaning& m = instruction.meaning;
     FusedLayout::Step& step = result_.steps[i];
     const std::uint16_t slots[3] = {instruction.a, instruction.b, instruction.c};
+    if (m.kind == Kind::prefetch) {
+      add_stream(instruction.a);
+      return true;
+    }
     for (int k = 0; m.kind != Kind::load && k < arity_of(m); ++k) {
       if (m.kind == Kind::prim && (m.scalar_args >> k & 1)) {
         step.args[k] = scalar(slots[k]);
@@ -268,7 +272,8 @@ bool is_fusable(const Instruction& instruction, bool single_row) {
   switch (m.kind) {
     case Kind::other: return false;
     case Kind::prim: return is_fusable_prim(m);
-    case Kind::index: return true;
+    case Kind::index:
+    case Kind::prefetch: return true;
     case Kind::load:
     case Kind::store:
       return m.stored == boolean || m.stored == f32 || m.stored == f64 || m.stored == f16 || m.stored == bf16;

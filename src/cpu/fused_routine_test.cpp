@@ -205,6 +205,13 @@ TEST_P(FusedRoutine, RoundsWhatIsStoredInHalfPrecision) {
   }
 }
 
+TEST_P(FusedRoutine, AsksForWhatLiesFarBehindATileAndReadsNoneOfIt) {
+  for (const DType stored : {DType::bf16, f32, f64}) {
+    const Meaning ahead{.kind = Kind::prefetch, .compute = boolean, .stored = stored, .ahead = 1 << 30};
+    expect_same({made(ahead, find_prefetch(), 1, 1), prim(Prim::add, f32, 5, 1, 2)}, Tiles(f32));
+  }
+}
+
 TEST_P(FusedRoutine, CountsTruth) {
   Tiles tiles(f32);
   tiles.make_bools(7);

@@ -3,6 +3,7 @@
 #include "cpu/group_kernel_nest.h"
 
 #include "base/check.h"
+#include "base/rounding.h"
 #include "cpu/group_kernel_phase.h"
 #include "cpu/group_kernel_stages.h"
 
@@ -25,7 +26,9 @@ class NestBuilder {
     nest_.phases.resize(stages.passes.size());
     for (std::size_t p = 0; p < stages.passes.size(); ++p) {
       nest_.phases[p].loops = inner;
-      build_phase(stages.passes[p], {&nest_, &nest_.phases[p], &pool_, slots, operands_, sharing, far});
+      PhaseSetting setting{&nest_, &nest_.phases[p], &pool_, slots, operands_, sharing, far, &group_, {}};
+      if (p > 0 && p + 1 == stages.passes.size()) setting.prefetches = prefetches(operands_ - group.outputs.size());
+      build_phase(stages.passes[p], setting);
     }
     nest_.slot_count = pool_.count();
     fuse();
@@ -117,6 +120,24 @@ class NestBuilder {
       return load.dtype == compute_dtype(load.dtype) && is_dense(group_, nest_, tile, load.strides);
     };
     return split_stages(group_, options);
+  }
+
+  // A group that reads its own reductions goes over a row more than once, so memory rests while it computes. Where each
+  // row begins a page, what the CPU fetches by itself begins anew with it too: the last phase asks for rows that come
+  // later. It gains nothing where rows share pages or are long.
+  std::vector<Prefetch> prefetches(std::size_t loads) const {
+    constexpr std::int64_t kPage = 4 << 10, kAhead = 2 * kPage;  // bytes
+    std::vector<Prefetch> found;
+    if (nest_.loops.empty() || nest_.loops.back().axis == group_.rank() - 1) return found;
+    const NestLoop& rows = nest_.loops.back();
+    const TileKind tile = tile_kind(group_, nest_, ~std::uint32_t{0});
+    for (std::size_t i = 0; i < loads; ++i) {
+      const GroupLoad& load = group_.loads[i];
+      const std::int64_t pitch = stride_along(load.strides, rows.axis) * rows.step * size_bytes(load.dtype);
+      if (pitch < kPage || pitch > kAhead || !is_dense(group_, nest_, tile, load.strides)) continue;
+      found.push_back({i, static_cast<std::int32_t>(round_up(kAhead, pitch))});
+    }
+    return found;
   }
 
   std::uint16_t place(const StageValue& value) {

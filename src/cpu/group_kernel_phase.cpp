@@ -97,6 +97,10 @@ void PhaseBuilder::emit_moves() {
   for (std::size_t o = 0; o < group_.outputs.size(); ++o) {
     moving[output_slot(o)] = {&group_.outputs[o].strides, size_bytes(group_.outputs[o].dtype)};
   }
+  for (const Prefetch& prefetch : setting_.prefetches) {
+    const GroupLoad& load = setting_.whole->loads[prefetch.load];
+    moving[setting_.slots[prefetch.load]] = {&load.strides, size_bytes(load.dtype)};
+  }
   for (NestLoop& loop : setting_.phase->loops) {
     for (const auto& [slot, by] : moving) move_along(loop, slot, *by.first, by.second);
   }

@@ -34,6 +34,12 @@ class SlotPool {
   std::vector<bool> registers_;
 };
 
+/// What is asked for while a phase runs: a load's elements that the nest's loops come to later.
+struct Prefetch {
+  std::size_t load = 0;    // an operand
+  std::int32_t ahead = 0;  // bytes
+};
+
 struct PhaseSetting {
   Nest* nest = nullptr;  // loops, tile and threads are chosen
   Phase* phase = nullptr;
@@ -41,7 +47,9 @@ struct PhaseSetting {
   std::vector<std::uint16_t> slots;  // of every operand, then of every stage value
   std::size_t operands = 0;          // that is, without stage values
   Sharing sharing = Sharing::possible;
-  std::vector<bool> far;  // of every operand, or empty: nobody touches it again while a cache would have it
+  std::vector<bool> far;         // of every operand, or empty: nobody touches it again while a cache would have it
+  const Group* whole = nullptr;  // all phases' group
+  std::vector<Prefetch> prefetches;
 };
 
 /// Fills setting.phase, and what is hoisted out of it into the nest's loops.

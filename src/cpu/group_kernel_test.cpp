@@ -4,6 +4,7 @@
 #include "cpu/group_kernel.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <cmath>
@@ -454,6 +455,31 @@ TEST(CpuGroupKernel, OutputsThatGoPastTheCachesAreWrittenWhole) {
   EXPECT_EQ(to.front(), -1);
   EXPECT_EQ(to.back(), -1);
   for (std::int64_t i = 0; i < n; ++i) ASSERT_EQ(to[i + 1], 2 * from[i]) << i;
+}
+
+TEST(CpuGroupKernel, RowsAskedForAheadChangeNothingAndNeedNotBeThere) {
+  const std::int64_t rows = 6, columns = 2 * 4096 / 4;  // two pages each, of f32
+  Case c;
+  c.group.extents = {rows, columns};
+  c.group.loads = {{f32, {columns, 1}}, {bf16, {columns, 1}}};
+  const Scalar x = make_input(&c.group.expr, 0, f32), y = make_input(&c.group.expr, 1, bf16);
+  const Scalar total = c.add_reduction(x * y * x.constant(0x1p-11), Combine::sum, 2);
+  c.add_output((exp(x) - total * y).id(), f32, 0, {columns, 1});
+  c.add_output((y * total).id(), f32, 1, {0, 1});
+  std::mt19937 random(1);
+  c.make_memory(random);
+  for (const int threads : {1, 3}) check_kernel(c, threads);
+
+  // Behind the last row of x nothing may be read.
+  const std::size_t bytes = c.memory[0].bytes.size(), page = 4096;
+  void* const mapped = mmap(nullptr, bytes + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(mapped, MAP_FAILED);
+  ASSERT_EQ(mprotect(static_cast<char*>(mapped) + bytes, page, PROT_NONE), 0);
+  std::memcpy(mapped, c.memory[0].bytes.data(), bytes);
+  std::vector<void*> operands = {mapped};
+  for (std::size_t i = 1; i < c.memory.size(); ++i) operands.push_back(c.memory[i].bytes.data());
+  CpuGroupKernel(c.group, 1).run(operands.data());
+  munmap(mapped, bytes + page);
 }
 
 TEST(CpuGroupKernel, SmallGroupsRunOnTheCallersThread) {

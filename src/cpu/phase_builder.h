@@ -77,6 +77,7 @@ class PhaseBuilder {
   void set_strides(const Strides& strides, Instruction* instruction) const;
   std::uint16_t spread(std::int32_t node, TileKind kind);
   void emit_output(std::size_t o);
+  void emit_prefetches();
 
   // ---- moves ----
 

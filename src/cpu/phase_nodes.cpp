@@ -132,7 +132,25 @@ void PhaseBuilder::emit_nodes() {
   }
   std::vector<Instruction>& tile = setting_.phase->tile;
   tile.insert(tile.end(), last_.begin(), last_.end());
+  emit_prefetches();
   for (std::int32_t i = 0; i < group_.expr.size(); ++i) release(i);
+}
+
+// In front, so that they are part of the first routine.
+void PhaseBuilder::emit_prefetches() {
+  std::vector<Instruction>& tile = setting_.phase->tile;
+  if (tile.empty()) return;
+  for (const Prefetch& prefetch : setting_.prefetches) {
+    Instruction instruction;
+    instruction.a = instruction.out = setting_.slots[prefetch.load];
+    instruction.routine = find_prefetch();
+    instruction.meaning = {.kind = Meaning::Kind::prefetch,
+                           .compute = boolean,
+                           .stored = setting_.whole->loads[prefetch.load].dtype,
+                           .ahead = prefetch.ahead};
+    set_kind(whole(), &instruction);
+    tile.insert(tile.begin(), instruction);
+  }
 }
 
 void PhaseBuilder::release(std::int32_t node) {

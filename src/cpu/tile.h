@@ -28,6 +28,7 @@ struct Meaning {
     accumulate,  // find_accumulate's
     reduce,      // find_reduce's
     index,       // find_index's
+    prefetch,    // find_prefetch's
   };
   Kind kind = Kind::other;
   Prim prim = Prim::constant;
@@ -35,7 +36,8 @@ struct Meaning {
   DType compute = DType::f32;  // of the arguments, for a prim of its last one
   DType stored = DType::f32;
   unsigned scalar_args = 0;
-  bool streams = false;  // a store that bypasses the caches
+  bool streams = false;    // a store that bypasses the caches
+  std::int32_t ahead = 0;  // bytes; of a prefetch
 
   friend bool operator==(const Meaning&, const Meaning&) = default;
 };
@@ -80,6 +82,8 @@ enum class Spacing : std::uint8_t { dense, strided };
 TileRoutine find_load(DType stored, Spacing spacing);
 /// out (operand of `stored` dtype) = a (compute dtype); `streaming` bypasses the caches where the spacing allows.
 TileRoutine find_store(DType stored, Spacing spacing, bool streaming);
+/// Asks for what lies `ahead` bytes behind a tile of `stored` elements at a.
+TileRoutine find_prefetch();
 /// out = a, which is one row (row_stride 0, col_stride 1), one column (1, 0) or one element (0, 0) of a compute dtype,
 /// in every row, column or element of `out`.
 TileRoutine find_spread(DType compute);

@@ -230,6 +230,15 @@ TileRoutine find_spread(DType compute) {
 
 TileRoutine find_index(DType compute) { return compute == i32 ? index<std::int32_t> : index<std::int64_t>; }
 
+TileRoutine find_prefetch() {
+  return [](const Instruction& self, char* const* slots, const TileShape& shape) {
+    constexpr std::int64_t kLine = 64;
+    const std::int64_t bytes = element_count(self, shape) * size_bytes(self.meaning.stored);
+    const char* const first = slots[self.a] + self.meaning.ahead;
+    for (std::int64_t at = 0; at < bytes; at += kLine) __builtin_prefetch(first + at, 0, 2);
+  };
+}
+
 void finish_streaming() { hwy::FlushStream(); }
 
 }  // namespace paoding
