@@ -38,14 +38,15 @@ class EndJoining {
       const bool is_kernel = step.kind == Step::Kind::kernel && step.operands.size() == step.reads + 1;
       if (is_kernel && ending_kernel(step.call.op->name) != nullptr) made_.insert(step.operands.back().slot);
     }
-    for (std::size_t i = 0; i < steps_.size(); ++i) {
-      if (steps_[i].kind == Step::Kind::group && steps_[i].group.reductions.empty()) join(i);
+    for (std::size_t i = 0; i < steps_.size();) {
+      const bool is_group = steps_[i].kind == Step::Kind::group && steps_[i].group.reductions.empty();
+      if (!is_group || !join(i)) ++i;  // where it joins there is one step less, and the next is here
     }
   }
 
  private:
   // The last kernel in front whose result the group reads goes first: others may be what it adds.
-  void join(std::size_t at) {
+  bool join(std::size_t at) {
     std::vector<std::pair<std::size_t, std::size_t>> makers;  // the step, the load
     for (std::size_t load = 0; load < steps_[at].reads; ++load) {
       if (!made_.contains(steps_[at].operands[load].slot)) continue;
@@ -56,9 +57,7 @@ class EndJoining {
       }
     }
     std::ranges::sort(makers, std::ranges::greater());
-    for (const auto& [maker, load] : makers) {
-      if (try_join(maker, at, load)) return;
-    }
+    return std::ranges::any_of(makers, [&](const auto& each) { return try_join(each.first, at, each.second); });
   }
 
   static bool touches(const Step& step, int slot) {

@@ -229,6 +229,16 @@ TEST(ConvEnd, LeavesWhatDoesNotGoOverTheResultAsItLies) {
             }),
             0);
   EXPECT_EQ(ends([](Graph& g, const Value& y) {  // needs a part of the result first
+// Two convolutions, and both groups behind the second: the first one's sums, and the end of the second.
+TEST(ConvEnd, OfTwoConvolutionsAreBothTaken) {
+  Graph g;
+  const Value y = conv2d(g.input("x", bf16, {2, 64, 16, 16}), g.input("w", bf16, {64, 64, 3, 3}));
+  fetch_sums(g, "sum", y);
+  fetch_sums(g, "bent", relu(conv2d(y, g.input("v", bf16, {64, 64, 1, 1}))));
+  const Plan plan = compile_plan(g, {}, chip_of(132)).plan;
+  EXPECT_EQ(std::ranges::count_if(plan.steps, has_end), 2) << to_string(plan);
+}
+
               const Value first = slice(slice(y, 2, 0, 1), 3, 0, 1);
               fetch_sums(g, "sum", y - first);
               fetch_convolved(g, "kept", y);
