@@ -56,13 +56,17 @@ class Taking {
     return graph_.parameter(name, made.dtype(), made.shape());
   }
 
-  // Kernels for convolutions of 16 bits on a GPU would put weights in this order in every run.
+  // Kernels for convolutions on a GPU would put weights in this order in every run: all of 16 bits, and those of f32 of
+  // which a CTA keeps no copy, if they can be read in whole pieces then.
   bool packs_weights(const Node& node) const {
+    constexpr std::int64_t kPieceBytes = 16, kKeptChannels = 64;
     const std::string& op = node.op->name;
     if (!target_.is_gpu() || (op != "conv2d" && op != "conv2d_bias" && op != "conv2d_add")) return false;
     const Type& weights = graph_.type(node.inputs[1]);
-    const bool has_taps = weights.shape[2] * weights.shape[3] > 1 && weights.shape[1] > 1;
-    return has_taps && size_bytes(weights.dtype) == 2 && node.attrs.get_int("groups") == 1;
+    const std::int64_t channels = weights.shape[1], size = size_bytes(weights.dtype);
+    if (weights.shape[2] * weights.shape[3] == 1 || channels == 1 || node.attrs.get_int("groups") != 1) return false;
+    const bool is_kept = std::max(weights.shape[0], channels) <= kKeptChannels;
+    return size == 2 || (weights.dtype == f32 && !is_kept && channels * size % kPieceBytes == 0);
   }
 
   enum class Kind : std::uint8_t { fed, free, parameter, view, computed };  // free: it follows from nothing

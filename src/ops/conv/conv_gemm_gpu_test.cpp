@@ -255,24 +255,58 @@ TEST(ConvByBoxes, ReadsWeightsWhereTheyLieAsItWouldPackThem) {
     EXPECT_EQ(expected.problem_with(got.at(name).to_doubles()), "") << name;
   }
 }
-TEST(ConvByBoxes, PackNoWeightsInRunsThatOnlyReadThem) {
+// Launches of the convolution of a program that computes from parameters alone what it may.
+std::size_t launches_of(const Case& c, CompileOptions options, Derive derive, std::size_t* derived = nullptr) {
   Graph g;
-  const Value x = g.input("x", f32, {2, 64, 9, 9}), w = g.parameter("w", f32, {64, 64, 3, 3});
-  g.fetch("y", relu(conv2d(x, w, g.parameter("b", f32, {64}))));
+  const Value x = g.input("x", f32, c.x), w = g.parameter("w", f32, c.w);
+  g.fetch("y", relu(conv2d(x, w, g.parameter("b", f32, {c.w[0]}), c.options)));
+  const CompiledPlan made = compile_plan(g, options, std::make_shared<const Target>(named_target("h200")), derive);
+  if (derived != nullptr) *derived = made.derived.names.size();
+  const auto step = std::ranges::find(made.plan.steps, Step::Kind::kernel, &Step::kind);
+  return step->text->launches.size();
+}
+TEST(ConvByBoxes, PackNoWeightsInRunsThatOnlyReadThem) {
   CompileOptions options;
   options.precision = bf16;
-  const auto chip = std::make_shared<const Target>(named_target("h200"));
-  const auto launches = [&](const CompiledPlan& compiled) {
-    std::vector<std::size_t> of_convolutions;
-    for (const Step& step : compiled.plan.steps) {
-      if (step.kind == Step::Kind::kernel) of_convolutions.push_back(step.text->launches.size());
+  const Case c{{2, 64, 9, 9}, {64, 64, 3, 3}};
+  std::size_t derived = 0;
+  EXPECT_EQ(launches_of(c, options, Derive::in_every_run), 2U);
+  EXPECT_EQ(launches_of(c, options, Derive::once, &derived), 1U);
+  EXPECT_EQ(derived, 1U);
+}
+TEST(ConvGemm, PacksNoWeightsInRunsThatOnlyReadThem) {
+  CompileOptions options;
+  for (const bool allow_tf32 : {false, true}) {
+    options.allow_tf32 = allow_tf32;
+    const Case many{{2, 72, 28, 28}, {72, 72, 3, 3}}, odd{{2, 70, 28, 28}, {72, 70, 3, 3}},
+        few{{2, 16, 28, 28}, {16, 16, 3, 3}};
+    std::size_t derived = 0;
+    EXPECT_EQ(launches_of(many, options, Derive::in_every_run), 2U);
+    EXPECT_EQ(launches_of(many, options, Derive::once, &derived), 1U);
+    EXPECT_EQ(derived, 1U);
+    launches_of(odd, options, Derive::once, &derived);
+    EXPECT_EQ(derived, 0U) << "70 channels are not whole pieces";
+    launches_of(few, options, Derive::once, &derived);
+    EXPECT_EQ(derived, 0U) << "a CTA keeps them";
+  }
+}
+// The weights lie in that order, as derived ones do.
+TEST(ConvGemm, IsRightByPackedWeights) {
+  Graph g;
+  const Value x = g.input("x", f32, {2, 72, 9, 7}), given = g.input("w", f32, {72, 3, 2, 72});
+  const Value w = transpose(given, std::array<std::int64_t, 4>{0, 3, 1, 2});
+  const Value y = conv2d(x, w, g.input("b", f32, {72}), {.padding = {1, 1, 1, 1}});
+  g.fetch("y", y + y);
+  for (const bool allow_tf32 : {false, true}) {
+    CompileOptions options;
+    options.allow_tf32 = allow_tf32;
+    const EmulatedProgram program(compile_plan(g, options, std::make_shared<const Target>(named_target("h200"))).plan);
+    const Feeds feeds = feeds_of(g, allow_tf32, 3);
+    const Tensors got = program.run(gpu::EmulatedKernels(program.kernels()), to_tensors(g, feeds), 1);
+    for (const auto& [name, expected] : expected_within(g, feeds, kFewRoundings)) {
+      EXPECT_EQ(expected.problem_with(got.at(name).to_doubles()), "") << name;
     }
-    return of_convolutions;
-  };
-  EXPECT_EQ(launches(compile_plan(g, options, chip)), std::vector<std::size_t>{2});
-  const CompiledPlan once = compile_plan(g, options, chip, Derive::once);
-  EXPECT_EQ(launches(once), std::vector<std::size_t>{1}) << to_string(once.plan);
-  EXPECT_EQ(once.derived.names.size(), 1U);
+  }
 }
 
 TEST(ConvByBoxes, IsRightInF16) { check_in_emulation(box_cases(), f16, false); }
