@@ -2,6 +2,7 @@
 // Products of boxes of 16-bit elements in shared memory (tensor_cores.cu), by groups of four warps of Hopper.
 #pragma once
 
+#include <array>
 #include <string>
 
 #include "paoding/types.h"
@@ -12,7 +13,7 @@ namespace paoding::gpu {
 /// of 8, up to 256) those of 16 k's of two boxes, and of products_wait(sum), behind which the sums may be read. A lane
 /// has of every 8 columns those of 2 (lane % 4) and the next, of rows lane / 4 and 8 more of its warp's 16. Rows of the
 /// boxes lie along what is added up, or, `is_across`, are one for every k, 64 elements, with 64 rows and columns more
-/// behind each box.
-std::string box_products(DType dtype, int columns, bool is_across);
+/// behind each box. Eight rows of either box lie so many rows behind the eight before: in parts of images more than 8.
+std::string box_products(DType dtype, int columns, bool is_across, std::array<int, 2> pitches = {8, 8});
 
 }  // namespace paoding::gpu

@@ -39,6 +39,9 @@ CUtensorMap made_map(const BoxMap& map, void* memory) {
   if (!map.windows) {
     std::vector<cuuint32_t> box(rank, 1);
     box.front() = in_row, box.back() = rows;
+    if (map.box_columns > 0) {
+      box[1] = static_cast<cuuint32_t>(map.box_columns), box[2] = rows / box[1], box[3] = 1;
+    }
     PD_CUDA(driver.cuTensorMapEncodeTiled(&made, type_of(map), rank, memory, extents.data(), stride_bytes.data(),
                                           box.data(), each.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
                                           CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,

@@ -7,6 +7,7 @@
 using emulation::Box;
 using emulation::box_of;
 using emulation::bring_box;
+using emulation::bring_patch;
 using emulation::bring_windows;
 using emulation::fence_for_copies;
 using emulation::fetch_map;
@@ -47,6 +48,16 @@ PD_DEVICE void bring_windows(T* to, const Map& map, int channel, int column, int
       "h"((unsigned short)tap_column), "h"((unsigned short)tap_row)
       : "memory");
 }
+// The channels from `channel` on of pixels of image `image`, from (row, column) on, as many as the box has rows and columns.
+template <class T>
+PD_DEVICE void bring_patch(T* to, const Map& map, int channel, int column, int row, int image,
+                           unsigned long long* mailbox) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], [%6];" ::
+          "r"(shared_address(to)),
+      "l"(&map), "r"(channel), "r"(column), "r"(row), "r"(image), "r"(shared_address(mailbox))
+      : "memory");
+}
 // What this thread has done to shared memory comes before what copies do to it that are asked for behind the next barrier.
 PD_DEVICE void fence_for_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 // Has the description of an operand brought near before it is used.
@@ -65,11 +76,12 @@ PD_DEVICE unsigned long long box_descriptor(Box box, int step) {
   return (unsigned long long)(1u << 30 | 64u) << 32 | (box + step * 2);
 }
 // Elements 16 `step` and up along K of a box of 16-bit elements: of rows that lie along K, or of rows of 64 that lie across
-// it, one for every k, with the boxes of the next 64 behind 64 k's.
-template <bool kIsAcross, class T> PD_DEVICE unsigned long long box_descriptor(const T* box, int step) {
+// it, one for every k, with the boxes of the next 64 behind 64 k's. Eight rows lie `pitch` rows behind the eight before,
+// and may begin at any row: which piece of 16 bytes is where follows from the address.
+template <bool kIsAcross, class T> PD_DEVICE unsigned long long box_descriptor(const T* box, int step, unsigned pitch) {
   const unsigned start = shared_address(box) >> 4 & 0x3fff;
-  const unsigned low = kIsAcross ? start + step * 128 | 512u << 16 : start + step * 2 | 1u << 16;
-  return (unsigned long long)(1u << 30 | 64u) << 32 | low;
+  const unsigned low = kIsAcross ? start + step * pitch * 16 | 512u << 16 : start + step * 2 | 1u << 16;
+  return (unsigned long long)(1u << 30 | pitch * 8) << 32 | low;
 }
 // For values that are worked out once: or the compiler does so again where it finds a register too dear.
 PD_DEVICE void keep(int& value) { asm volatile("" : "+r"(value)); }

@@ -94,6 +94,12 @@ void bring_windows(T* to, const Map& map, int channel, int column, int row, int 
                  words.first[1] + down % words.count[1] * words.step[1] + tap_row, image + down / words.count[1]};
   });
 }
+template <class T, class Map>
+void bring_patch(T* to, const Map& map, int channel, int column, int row, int image, unsigned long long* mailbox) {
+  bring(to, map, mailbox, [=](const BoxWords& words, int i) {
+    return Place{channel, column + i % int(words.box_columns), row + i / int(words.box_columns), image};
+  });
+}
 
 // ---- products: those that a warp has started, and the words of its lanes, as they were ----
 
@@ -155,16 +161,18 @@ struct BoxProduct {
   float* sum;
   int columns, step;
   const void *a, *b;
+  int pitch_a, pitch_b;
   bool is_across;
   float (*value_of)(unsigned bits);
 };
 inline std::map<const void*, std::deque<std::vector<BoxProduct>>> under_way;
 
 template <bool kIsAcross, std::size_t kSums>
-void add_box_product(float (&sum)[kSums], const void* a, const void* b, int step, float (*value_of)(unsigned)) {
+void add_box_product(float (&sum)[kSums], const void* a, const void* b, int step, float (*value_of)(unsigned),
+                     int pitch_a, int pitch_b) {
   auto& groups = under_way[this_thread()];
   if (groups.empty()) groups.emplace_back();
-  groups.back().push_back({sum, static_cast<int>(kSums * 2), step, a, b, kIsAcross, value_of});
+  groups.back().push_back({sum, static_cast<int>(kSums * 2), step, a, b, pitch_a, pitch_b, kIsAcross, value_of});
 }
 inline void products_start() {
   auto& groups = under_way[this_thread()];
@@ -177,17 +185,19 @@ inline void finish_box_products(std::size_t most_left) {
   auto& groups = under_way[this_thread()];
   for (; groups.size() > most_left + 1; groups.pop_front()) {
     for (const BoxProduct& product : groups.front()) {
-      const auto element = [&](const void* box, int across, int along) {
+      const auto element = [&](const void* box, int pitch, int across, int along) {
         const int row = product.is_across ? across / 64 * 64 + along : across;
         const int in_row = product.is_across ? across % 64 : along;
+        const char* const at = static_cast<const char*>(box) + (row / 8 * pitch + row % 8) * 128;
         std::uint16_t bits;
-        std::memcpy(&bits, static_cast<const char*>(box) + (row * 8 + (in_row / 8 ^ row % 8)) * 16 + in_row % 8 * 2, 2);
+        std::memcpy(&bits, at + (in_row / 8 ^ static_cast<int>(shared_address(at) / 128 % 8)) * 16 + in_row % 8 * 2, 2);
         return product.value_of(bits);
       };
       for (int i = 0; i < product.columns / 2; ++i) {
         const int row = warp * 16 + lane / 4 + i / 2 % 2 * 8, column = i / 4 * 8 + lane % 4 * 2 + i % 2;
         for (int k = product.step * 16; k < product.step * 16 + 16; ++k) {
-          product.sum[i] += element(product.a, row, k) * element(product.b, column, k);
+          product.sum[i] +=
+              element(product.a, product.pitch_a, row, k) * element(product.b, product.pitch_b, column, k);
         }
       }
     }

@@ -40,8 +40,13 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, cuui
   BoxWords words{};
   if (!describe(words, type, rank, memory, extents, stride_bytes)) return CUDA_ERROR_INVALID_VALUE;
   words.box_rows = box[rank - 1];
+  if (rank == 4 && box[1] > 1) {
+    if (std::max(box[1], box[2]) > 256 || box[3] != 1) return CUDA_ERROR_INVALID_VALUE;
+    words.box_rows = box[1] * box[2], words.box_columns = box[1];
+  }
   const bool is_row = box[0] * words.element_bytes == 128 && swizzle == CU_TENSOR_MAP_SWIZZLE_128B;  // all it emulates
-  if (!is_row || words.box_rows == 0 || words.box_rows > 256) return CUDA_ERROR_INVALID_VALUE;
+  if (!is_row || words.box_rows == 0 || (words.box_columns == 0 && words.box_rows > 256))
+    return CUDA_ERROR_INVALID_VALUE;
   std::memcpy(map, &words, sizeof(words));
   return CUDA_SUCCESS;
 }

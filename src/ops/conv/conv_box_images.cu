@@ -1,51 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 // out[window, column] = image[window, (tap, channel)] weights[column, (tap, channel)] of 16 bits: a convolution, or a phase
-// of its gradient for the image. One warp has the copy engine bring what one tap of kRows windows reads, 64 channels of
-// it, and the weights of that; two groups of four warps multiply 64 windows each by all kColumns columns. What stands
-// behind the convolution (conv_end_gpu.h) goes over the tile while it is in shared memory; a CTA has tile after tile then,
-// and the last CTA of its columns adds up what all of them found.
+// of its gradient for the image. One warp has the copy engine bring factors of kRows windows, by taps
+// (conv_box_windows.cu) or once for all of them (conv_box_patches.cu); two groups of four warps multiply 64 windows each by
+// all kColumns columns. What stands behind the convolution (conv_end_gpu.h) goes over the tile while it is in shared
+// memory; a CTA has tile after tile then, and the last CTA of its columns adds up what all of them found.
 
-constexpr int kRows = 128, kDepth = 64, kConsumers = 256;
-constexpr int kStageElements = (kRows + kColumns) * kDepth;
 constexpr int kOutStride = kColumns + 8;  // a warp's words go to different banks
 
-PD_DEVICE void bring_blocks(const Map& image, const Map& weights, Stored* stages, Mailboxes* mail, Turn& turn, int window,
-                            int column, const Sizes& size) {
-  const int w = next_coordinate(window, size.window_columns) * size.step_w + size.first_w;
-  const int h = next_coordinate(window, size.window_rows) * size.step_h + size.first_h;  // leaves the image
-  for (int k = 0; k < size.taps_h; ++k) {
-    for (int l = 0; l < size.taps_w; ++l) {
-      const int tap = size.first_tap + k * size.next_tap_h + l * size.next_tap_w;
-      for (int c = 0; c < size.channels; c += kDepth, turn.next()) {
-        wait_for(&mail->free[turn.stage], turn.round + 1);
-        unsigned long long* const full = &mail->full[turn.stage];
-        Stored* const to = stages + turn.stage * kStageElements;
-        mailbox_expect(full, kStageElements * 2);
-        bring_windows(to, image, c, w, h, window, l * size.tap_w, k * size.tap_h, full);
-        bring_box(to + kRows * kDepth, weights, c, tap, column, full);
-      }
-    }
+// What the bias adds to two neighbouring columns.
+PD_DEVICE void read_bias(float (&of_bias)[2], const Stored* bias, int column, const Sizes& size) {
+#pragma unroll
+  for (int k = 0; k < 2; ++k) {
+    of_bias[k] = 0;
+    if constexpr (kHasBias) of_bias[k] = column < size.columns ? load_one<true>(bias + column + k) : 0.0f;
   }
 }
 
-PD_DEVICE void multiply_blocks(float (&sum)[kColumns / 2], const Stored* stages, Mailboxes* mail, Turn& turn,
-                               const Sizes& size) {
-  const int group = threadIdx.x / 128;
-  unsigned long long* before = nullptr;  // the stage whose products may be under way
-  for (int block = 0; block < size.blocks; ++block, turn.next()) {
-    wait_for(&mail->full[turn.stage], turn.round);
-    const Stored* const image = stages + turn.stage * kStageElements + group * 64 * kDepth;
-    const Stored* const weights = stages + turn.stage * kStageElements + kRows * kDepth;
-    products_begin();
+// Sums of two neighbouring columns as they are stored.
+PD_DEVICE Pack<Stored, 2> rounded(const float* sum, const float (&of_bias)[2]) {
+  Draft<Stored, 2> made;
 #pragma unroll
-    for (int step = 0; step < kDepth / 16; ++step) add_product(sum, image, weights, step);
-    products_start();
-    products_wait_but_one();
-    if (before != nullptr && threadIdx.x % 32 == 0) mailbox_expect(before, 0);
-    before = &mail->free[turn.stage];
+  for (int k = 0; k < 2; ++k) {
+    const float value = sum[k] + of_bias[k];
+    made.put(k, kHasRelu && !kHasAdded && value < 0 ? 0.0f : value);
   }
-  products_wait(sum);
-  if (before != nullptr && threadIdx.x % 32 == 0) mailbox_expect(before, 0);
+  return made.pack();
 }
 
 // Leaves a warp's sums in the tile, rounded.
@@ -55,88 +34,131 @@ PD_DEVICE void lay_down(const float (&sum)[kColumns / 2], Stored* tile, const St
   Stored* const to = tile + (threadIdx.x / 32 * 16 + g) * kOutStride + t * 2;
 #pragma unroll
   for (int n = 0; n < kColumns / 8; ++n) {
-    float of_bias[2] = {0, 0};
-    if constexpr (kHasBias) {
-      const int column = first_column + n * 8 + t * 2;
-#pragma unroll
-      for (int k = 0; k < 2; ++k) of_bias[k] = column < size.columns ? load_one<true>(bias + column + k) : 0.0f;
-    }
+    float of_bias[2];
+    read_bias(of_bias, bias, first_column + n * 8 + t * 2, size);
 #pragma unroll
     for (int more = 0; more < 2; ++more) {
-      Draft<Stored, 2> made;
-#pragma unroll
-      for (int k = 0; k < 2; ++k) {
-        const float value = sum[n * 4 + more * 2 + k] + of_bias[k];
-        made.put(k, kHasRelu && !kHasAdded && value < 0 ? 0.0f : value);
-      }
-      store(to + more * 8 * kOutStride + n * 8, made);
+      store(to + more * 8 * kOutStride + n * 8, rounded(sum + n * 4 + more * 2, of_bias));
     }
   }
 }
 
-// Where what the window (h, w) of image n gives begins.
-PD_DEVICE int offset_of(int n, int h, int w, const Sizes& size) {
-  return size.out_first + n * size.out_n + h * size.out_h + w * size.out_w;
+// Where what a window gives begins.
+PD_DEVICE int offset_of(const Place& place, const Sizes& size) {
+  return size.out_first + place.n * size.out_n + place.h * size.out_h + place.w * size.out_w;
 }
 
 constexpr int kPieces = kColumns / 8;
 
-PD_DEVICE void write_out(const Stored* tile, int first_window, int first_column, const Stored* added, Stored* out,
+PD_DEVICE void write_piece(const Pack<Stored, 8>& pack, int to, const Stored* added, Stored* out) {
+  if constexpr (kHasAdded) {
+    Pack<Stored, 8> other;
+    load<true>(other, added + to);
+    Draft<Stored, 8> made;
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+      const float value = pack.get(k) + other.get(k);
+      made.put(k, kHasRelu && value < 0 ? 0.0f : value);
+    }
+    store(out + to, made);
+  } else {
+    store(out + to, pack);
+  }
+}
+
+PD_DEVICE void write_out(const Stored* laid, int tile, int first_column, const Stored* added, Stored* out,
                          const Sizes& size) {
   for (int i = threadIdx.x; i < kRows * kPieces; i += kThreads) {
     const int r = i / kPieces, column = first_column + i % kPieces * 8;
-    int window = first_window + r;
-    if (window >= size.windows || column >= size.columns) continue;
-    const int w = next_coordinate(window, size.window_columns), h = next_coordinate(window, size.window_rows);
-    const int to = offset_of(window, h, w, size) + column;
+    Place place;
+    if (column >= size.columns || !find_place(place, tile, r, size)) continue;
     Pack<Stored, 8> pack;
-    load<false>(pack, tile + r * kOutStride + i % kPieces * 8);
-    if constexpr (kHasAdded) {
-      Pack<Stored, 8> other;
-      load<true>(other, added + to);
-      Draft<Stored, 8> made;
+    load<false>(pack, laid + r * kOutStride + i % kPieces * 8);
+    write_piece(pack, offset_of(place, size) + column, added, out);
+  }
+}
+
+// Of words that four lanes have, four each, lane t gets word t of each.
+PD_DEVICE void turn_words(unsigned (&word)[4]) {
 #pragma unroll
-      for (int k = 0; k < 8; ++k) {
-        const float value = pack.get(k) + other.get(k);
-        made.put(k, kHasRelu && value < 0 ? 0.0f : value);
+  for (int apart = 1; apart < 4; apart *= 2) {
+    const bool is_upper = threadIdx.x & apart;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (i & apart) continue;
+      const unsigned got = __shfl_xor_sync(0xffffffffu, is_upper ? word[i] : word[i + apart], apart);
+      (is_upper ? word[i] : word[i + apart]) = got;
+    }
+  }
+}
+
+// Writes a warp's sums as they are in registers: of every four times 8 columns of a row, of which four lanes have two
+// each, a lane writes 8.
+PD_DEVICE void write_sums(const float (&sum)[kColumns / 2], int tile, int first_column, const Stored* bias,
+                          const Stored* added, Stored* out, const Sizes& size) {
+  const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  Place places[2];
+  bool are_there[2];
+#pragma unroll
+  for (int more = 0; more < 2; ++more) {
+    are_there[more] = find_place(places[more], tile, threadIdx.x / 32 * 16 + g + more * 8, size);
+  }
+#pragma unroll
+  for (int n = 0; n < kPieces; n += 4) {
+    Pack<Stored, 8> packs[2];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      float of_bias[2];
+      read_bias(of_bias, bias, first_column + (n + i) * 8 + t * 2, size);
+#pragma unroll
+      for (int more = 0; more < 2; ++more) {
+        packs[more].word[i] = rounded(sum + (n + i) * 4 + more * 2, of_bias).word[0];
       }
-      store(out + to, made);
-    } else {
-      store(out + to, pack);
+    }
+    const int column = first_column + (n + t) * 8;
+#pragma unroll
+    for (int more = 0; more < 2; ++more) {
+      turn_words(packs[more].word);
+      if (are_there[more] && column < size.columns) {
+        write_piece(packs[more], offset_of(places[more], size) + column, added, out);
+      }
     }
   }
 }
 
 #if PD_HAS_END
-// A thread stays at its 8 channels, and has what kAtOnce pixels read on the way together.
-PD_DEVICE void end_tile(const Stored* tile, int first_window, int first_column, const End& end, Stored* out,
+// A thread stays at its 8 channels, and has what kAtOnce pixels read on the way together. It adds up the tile's sums by
+// themselves, as there are registers for them while no products are under way.
+PD_DEVICE void end_tile(const Stored* laid, int tile, int first_column, const End& end, Stored* out,
                         float (&ended)[kSums + 1][8], const Sizes& size) {
   constexpr int kApart = kConsumers / kPieces;
   const int column = first_column + threadIdx.x % kPieces * 8;
   if (column >= size.columns) return;
   EndChannels channels;
   read_channels(channels, end, column, size);
+  float of_tile[kSums + 1][8] = {};
   for (int r = threadIdx.x / kPieces; r < kRows; r += kApart * kAtOnce) {
     EndPixel pixels[kAtOnce];
     Place places[kAtOnce];
     int at[kAtOnce];
 #pragma unroll
     for (int u = 0; u < kAtOnce; ++u) {
-      const int window = first_window + r + u * kApart;
-      places[u].n = window;
-      places[u].w = next_coordinate(places[u].n, size.window_columns);
-      places[u].h = next_coordinate(places[u].n, size.window_rows);
-      at[u] = window < size.windows ? offset_of(places[u].n, places[u].h, places[u].w, size) + column : -1;
+      at[u] = find_place(places[u], tile, r + u * kApart, size) ? offset_of(places[u], size) + column : -1;
       if (at[u] >= 0) read_pixel(pixels[u], end, at[u]);
     }
 #pragma unroll
     for (int u = 0; u < kAtOnce; ++u) {
       if (at[u] < 0) continue;
       Pack<Stored, 8> result;
-      load<false>(result, tile + (r + u * kApart) * kOutStride + threadIdx.x % kPieces * 8);
+      load<false>(result, laid + (r + u * kApart) * kOutStride + threadIdx.x % kPieces * 8);
       if constexpr (kIsKept) store(out + at[u], result);
-      finish_pixel(result, pixels[u], channels, end, at[u], places[u], column, ended, size);
+      finish_pixel(result, pixels[u], channels, end, at[u], places[u], column, of_tile, size);
     }
+  }
+#pragma unroll
+  for (int s = 0; s < kSums; ++s) {
+#pragma unroll
+    for (int v = 0; v < 8; ++v) ended[s][v] += of_tile[s][v];
   }
 }
 
@@ -180,7 +202,8 @@ PD_DEVICE void add_up_ends(const float (&ended)[kSums + 1][8], float* shared, in
 PD_DEVICE void convolve(const Map& image, const Map& weights, const Stored* bias, const Stored* added, Stored* out,
                         const End& end, const Room& room, const Sizes& size) {
   PD_DYNAMIC_SHARED(Stored, dynamic);
-  Stored* const stages = dynamic + (1024 - shared_address(dynamic) % 1024) % 1024 / 2;  // boxes want that
+  Stored* const kept = dynamic + (1024 - shared_address(dynamic) % 1024) % 1024 / 2;  // boxes want that
+  Stored* const stages = kept + kKeptElements;
   Mailboxes* const mail = (Mailboxes*)(stages + kStages * kStageElements);
   int tile = blockIdx.x;
   const int tile_n = next_coordinate(tile, size.tiles_n), first_column = tile_n * kColumns;
@@ -193,7 +216,6 @@ PD_DEVICE void convolve(const Map& image, const Map& weights, const Stored* bias
 
   const bool is_consumer = threadIdx.x < kConsumers;
   Turn turn;
-#if PD_HAS_END
   // Where the tile has a place of its own, boxes of the next are on their way while it is gone over; else it lies where
   // boxes come, of which there are more then.
   Stored* const own = kIsAhead ? (Stored*)(mail + 1) : stages;
@@ -201,34 +223,38 @@ PD_DEVICE void convolve(const Map& image, const Map& weights, const Stored* bias
     if constexpr (!kIsAhead) __syncthreads();
     else if (is_consumer) barrier_wait(1, kConsumers);
   };
+#if PD_HAS_END
   const int which = tile;
   float ended[kSums + 1][8] = {};
-  for (; tile * kRows < size.windows; tile += size.tiles_apart) {
+#endif
+  do {
     float sum[kColumns / 2];
 #pragma unroll
     for (int i = 0; i < kColumns / 2; ++i) sum[i] = 0;
-    if (is_consumer) multiply_blocks(sum, stages, mail, turn, size);
-    else if (threadIdx.x == kConsumers) bring_blocks(image, weights, stages, mail, turn, tile * kRows, first_column, size);
-    meet();
-    if (is_consumer) lay_down(sum, own, bias, first_column, size);
-    meet();
-    if (is_consumer) end_tile(own, tile * kRows, first_column, end, out, ended, size);
-    if constexpr (!kIsAhead) {
-      fence_for_copies();
+    if (is_consumer) multiply_blocks(sum, kept, stages, mail, turn, size);
+    else if (threadIdx.x == kConsumers) bring_blocks(image, weights, kept, stages, mail, turn, tile, first_column, size);
+#if !PD_HAS_END
+    if constexpr (kStays) {  // nobody waits for anybody but for what is brought
+      if (is_consumer) write_sums(sum, tile, first_column, bias, added, out, size);
+    } else
+#endif
+    {
       meet();
-    }
-  }
-  if constexpr (kSums > 0) add_up_ends(ended, (float*)own, tile_n, which, size.tiles_apart, end, room, size);
+      if (is_consumer) lay_down(sum, own, bias, first_column, size);
+      meet();
+#if PD_HAS_END
+      if (is_consumer) end_tile(own, tile, first_column, end, out, ended, size);
+      if constexpr (!kIsAhead) {
+        fence_for_copies();
+        meet();
+      }
 #else
-  const int first_window = tile * kRows;
-  float sum[kColumns / 2];
-#pragma unroll
-  for (int i = 0; i < kColumns / 2; ++i) sum[i] = 0;
-  if (is_consumer) multiply_blocks(sum, stages, mail, turn, size);
-  else if (threadIdx.x == kConsumers) bring_blocks(image, weights, stages, mail, turn, first_window, first_column, size);
-  __syncthreads();
-  if (is_consumer) lay_down(sum, stages, bias, first_column, size);
-  __syncthreads();
-  write_out(stages, first_window, first_column, added, out, size);
+      write_out(own, tile, first_column, added, out, size);
+#endif
+    }
+    tile += size.tiles_apart;
+  } while (kStays && tile < size.tiles);
+#if PD_HAS_END
+  if constexpr (kSums > 0) add_up_ends(ended, (float*)own, tile_n, which, size.tiles_apart, end, room, size);
 #endif
 }

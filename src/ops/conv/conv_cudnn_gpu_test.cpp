@@ -205,11 +205,14 @@ int chosen(const Case& c, DType dtype, bool tf32, const Target& target) {
 
 TEST(ConvByCudnn, IsPlannedWhereItWasFaster) {
   const Target& h200 = named_target("h200");
-  const Case usual{{64, 64, 14, 14}, {128, 64, 3, 3}, {.padding = {1, 1, 1, 1}}};
+  const Case usual{{64, 96, 14, 14}, {128, 96, 3, 3}, {.padding = {1, 1, 1, 1}}};
+  const Case by_patches{{64, 64, 14, 14}, {64, 64, 3, 3}, {.padding = {1, 1, 1, 1}}};
   const Case product{{64, 64, 14, 14}, {128, 64, 1, 1}};
   const Case strided{{64, 64, 28, 28}, {128, 64, 1, 1}, {.stride = {2, 2}}};
   EXPECT_EQ(chosen(usual, bf16, false, h200), 2) << "not the gradients for weights";
   EXPECT_EQ(chosen(usual, f16, false, h200), 2);
+  EXPECT_EQ(chosen(by_patches, bf16, false, h200), 0);
+  EXPECT_EQ(chosen(by_patches, f32, true, h200), 3);
   EXPECT_EQ(chosen(usual, f32, true, h200), 3);
   EXPECT_EQ(chosen(usual, f32, false, h200), 0) << "f32 that is not rounded";
   EXPECT_EQ(chosen(usual, f64, false, h200), 0);
@@ -222,9 +225,9 @@ TEST(ConvByCudnn, IsPlannedWhereItWasFaster) {
     change(c);
     return chosen(c, bf16, false, h200);
   };
-  EXPECT_EQ(without([](Case& c) { c.x = {63, 64, 14, 14}; }), 0) << "fewer windows than were measured";
+  EXPECT_EQ(without([](Case& c) { c.x = {63, 96, 14, 14}; }), 0) << "fewer windows than were measured";
   EXPECT_EQ(without([](Case& c) { c.x = {64, 56, 14, 14}, c.w = {128, 56, 3, 3}; }), 0) << "fewer channels";
-  EXPECT_EQ(without([](Case& c) { c.w = {128, 32, 3, 3}, c.options.groups = 2; }), 0);
+  EXPECT_EQ(without([](Case& c) { c.w = {128, 48, 3, 3}, c.options.groups = 2; }), 0);
 }
 
 TEST(ConvByCudnn, IsDeclinedWhereTheLibraryIsNotThere) {

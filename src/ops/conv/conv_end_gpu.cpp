@@ -139,10 +139,9 @@ std::string end_text(gpu::TextParts* parts, const KernelEnd& end) {
     results.push_back({fmt::format("out{}", o), group.outputs[o].value});
   }
   text.add("constexpr bool kIsKept = {};", end.is_kept);
-  const int images = images_of(end);
-  text.add("constexpr int kSums = {}, kAtOnce = {};", sums_of(end), images == 0 ? 4 : images < 4 ? 2 : 1);
+  // More images at once have no registers beside the sums.
+  text.add("constexpr int kSums = {}, kAtOnce = {};", sums_of(end), images_of(end) == 0 ? 4 : 1);
   text.raw(gpu::formula_text(group, "formula", results));
-  text.raw("struct Place { int n, h, w; };");
   text.raw("struct End {");
   for (std::size_t i = 1; i < group.loads.size(); ++i) {
     text.add("{};", gpu::input_parameter(group.loads[i].dtype, fmt::format("in{}", i)));

@@ -72,6 +72,12 @@ const std::vector<Case>& cases() {
   static const std::vector<Case> all = {
       {"statistics of one tap", {2, 40, 19, 17}, {72, 40, 1, 1}, bf16, {}, statistics},
       {"statistics of nine taps", {3, 32, 11, 9}, {40, 32, 3, 3}, f16, {.padding = {1, 1, 1, 1}}, statistics},
+      {"statistics of nine taps by patches",
+       {3, 32, 14, 15},
+       {72, 32, 3, 3},
+       f16,
+       {.padding = {1, 1, 1, 1}},
+       statistics},
       {"statistics of few channels",
        {2, 3, 21, 20},
        {64, 3, 7, 7},
@@ -82,6 +88,13 @@ const std::vector<Case>& cases() {
       {"what reads where it is", {3, 32, 9, 8}, {72, 32, 2, 2}, bf16, {}, numbered},
       {"a gradient's mask and sums", {3, 136, 13, 11}, {40, 136, 1, 1}, bf16, {}, masked_residual, true},
       {"the same of nine taps", {2, 64, 12, 13}, {40, 64, 3, 3}, f16, {.padding = {1, 1, 1, 1}}, masked_residual, true},
+      {"the same of many channels",
+       {2, 64, 12, 13},
+       {72, 64, 3, 3},
+       bf16,
+       {.padding = {1, 1, 1, 1}},
+       masked_residual,
+       true},
       {"phases of a gradient",
        {2, 40, 9, 11},
        {48, 40, 3, 3},
@@ -214,6 +227,16 @@ TEST(ConvEnd, CompilesInEitherPlaceOfTheTile) {
   }
 }
 
+// Two convolutions, and both groups behind the second: the first one's sums, and the end of the second.
+TEST(ConvEnd, OfTwoConvolutionsAreBothTaken) {
+  Graph g;
+  const Value y = conv2d(g.input("x", bf16, {2, 64, 16, 16}), g.input("w", bf16, {64, 64, 3, 3}));
+  fetch_sums(g, "sum", y);
+  fetch_sums(g, "bent", relu(conv2d(y, g.input("v", bf16, {64, 64, 1, 1}))));
+  const Plan plan = compile_plan(g, {}, chip_of(132)).plan;
+  EXPECT_EQ(std::ranges::count_if(plan.steps, has_end), 2) << to_string(plan);
+}
+
 // What another reads of the same memory, and what lies otherwise, stays a group of its own.
 TEST(ConvEnd, LeavesWhatDoesNotGoOverTheResultAsItLies) {
   const auto ends = [](void (*build)(Graph&, const Value&)) {
@@ -229,16 +252,6 @@ TEST(ConvEnd, LeavesWhatDoesNotGoOverTheResultAsItLies) {
             }),
             0);
   EXPECT_EQ(ends([](Graph& g, const Value& y) {  // needs a part of the result first
-// Two convolutions, and both groups behind the second: the first one's sums, and the end of the second.
-TEST(ConvEnd, OfTwoConvolutionsAreBothTaken) {
-  Graph g;
-  const Value y = conv2d(g.input("x", bf16, {2, 64, 16, 16}), g.input("w", bf16, {64, 64, 3, 3}));
-  fetch_sums(g, "sum", y);
-  fetch_sums(g, "bent", relu(conv2d(y, g.input("v", bf16, {64, 64, 1, 1}))));
-  const Plan plan = compile_plan(g, {}, chip_of(132)).plan;
-  EXPECT_EQ(std::ranges::count_if(plan.steps, has_end), 2) << to_string(plan);
-}
-
               const Value first = slice(slice(y, 2, 0, 1), 3, 0, 1);
               fetch_sums(g, "sum", y - first);
               fetch_convolved(g, "kept", y);

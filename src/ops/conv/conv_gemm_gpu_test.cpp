@@ -81,6 +81,18 @@ const std::vector<Case>& box_cases() {
   return all;
 }
 
+// Squares of windows whose taps read one patch: squares that end beside the result, more columns than a CTA has,
+// padding of all sides and dilation, the phases of a stride's gradient.
+const std::vector<Case>& patch_cases() {
+  static const std::vector<Case> all = {
+      {{2, 40, 14, 15}, {72, 40, 3, 3}, {.padding = {1, 1, 1, 1}}},
+      {{4, 64, 8, 16}, {48, 64, 3, 3}, {.padding = {1, 1, 1, 1}}},
+      {{1, 32, 17, 15}, {136, 32, 3, 2}, {.padding = {2, 1, 0, 2}, .dilation = {2, 1}}},
+      {{2, 48, 15, 16}, {64, 48, 3, 3}, {.stride = {2, 2}, .padding = {1, 1, 1, 1}}},
+  };
+  return all;
+}
+
 // Few channels, of which rows of taps are brought: with what lies beside the image, rows of taps apart.
 const std::vector<Case>& tap_row_cases() {
   static const std::vector<Case> all = {
@@ -226,6 +238,7 @@ TEST(ConvGemm, IsRightOnAGpu) {
 TEST(ConvByBoxes, IsRightOnAGpu) {
   if (Device::best().kind != DeviceKind::cuda) GTEST_SKIP() << "NOT CHECKED: no GPU here";
   std::vector<Case> all = box_cases();
+  all.insert(all.end(), patch_cases().begin(), patch_cases().end());
   all.insert(all.end(), tap_row_cases().begin(), tap_row_cases().end());
   all.push_back({{1, 64, 18, 17}, {64, 64, 3, 3}, {.padding = {1, 1, 1, 1}}});
   all.push_back({{3, 128, 14, 14}, {136, 128, 3, 3}, {.stride = {2, 2}, .padding = {1, 1, 1, 1}}});
@@ -238,6 +251,26 @@ TEST(ConvGemm, IsRightInBf16) { check_in_emulation(cases(), bf16, false); }
 TEST(ConvGemm, IsRightInF16) { check_in_emulation(cases(), f16, false); }
 
 TEST(ConvByBoxes, IsRightInBf16) { check_in_emulation(box_cases(), bf16, false); }
+TEST(ConvByBoxes, IsRightByPatches) { check_in_emulation(patch_cases(), bf16, false); }
+TEST(ConvByBoxes, BringsOnceWhatAllTapsRead) {
+  const auto by_patches = [](const Case& c) {
+    const Plan plan = plan_of(c, bf16, false, "h200");
+    int launches = 0;
+    for (const Step& step : plan.steps) {
+      if (step.kind != Step::Kind::kernel) continue;
+      launches += static_cast<int>(std::ranges::count_if(
+          step.text->launches, [](const auto& each) { return each.why.find("patches") != std::string::npos; }));
+    }
+    return launches;
+  };
+  EXPECT_EQ(by_patches(patch_cases()[0]), 1) << "forward; the gradient reads 72 channels";
+  EXPECT_EQ(by_patches(patch_cases()[1]), 3) << "whole squares: the gradient for weights too";
+  EXPECT_EQ(by_patches(patch_cases()[2]), 2) << "and that, but not for images";
+  EXPECT_EQ(by_patches(patch_cases()[3]), 3) << "the phases of more than a tap";
+  EXPECT_EQ(by_patches({{2, 64, 16, 16}, {64, 64, 5, 5}, {.padding = {2, 2, 2, 2}}}), 0) << "too many taps";
+  EXPECT_EQ(by_patches({{2, 64, 9, 9}, {64, 64, 3, 3}, {.padding = {1, 1, 1, 1}}}), 0) << "81 windows of 256";
+  EXPECT_EQ(by_patches({{2, 64, 16, 16}, {64, 64, 1, 1}}), 0);
+}
 TEST(ConvByBoxes, IsRightByRowsOfTaps) { check_in_emulation(tap_row_cases(), bf16, false); }
 TEST(ConvByBoxes, ReadsWeightsWhereTheyLieAsItWouldPackThem) {
   Graph g;
@@ -371,7 +404,7 @@ TEST(ConvGemm, CompilesForEveryTile) {
     for (const auto& [dtype, allow_tf32] : {std::pair{f32, false}, {f32, true}, {bf16, false}, {f16, false}}) {
       std::vector<Case> all = {cases()[0], cases()[1], cases()[3], cases()[6]};
       if (dtype == bf16) all.insert(all.end(), {grouped_cases()[0], grouped_cases()[2], grouped_cases()[4]});
-      if (dtype == bf16) all.insert(all.end(), {box_cases()[0], box_cases()[2], tap_row_cases()[0]});
+      if (dtype == bf16) all.insert(all.end(), {box_cases()[0], box_cases()[2], patch_cases()[0], tap_row_cases()[0]});
       for (const Case& c : all) {
         const Plan plan = plan_of(c, dtype, allow_tf32, target);
         for (const Step& step : plan.steps) {

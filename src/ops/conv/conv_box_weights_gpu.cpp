@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gradients for weights by boxes: the tile, and into how many parts its sums over windows are cut.
+#include <algorithm>
+
+#include "base/rounding.h"
+#include "cuda_text.h"
+#include "gpu/box_products.h"
+#include "ops/conv/conv_boxes_gpu.h"
+#include "ops/conv/conv_tap_rows_gpu.h"
+#include "ops/conv/conv_weight_sum_gpu.h"
+
+namespace paoding::boxes {
+namespace {
+
+constexpr int kThreads = 288;  // two groups of four warps that multiply, a warp that has boxes brought
+
+// Into how many parts the windows are cut: what takes the least time by how many blocks a CTA has, how many CTAs come
+// after each other, and the sums of all parts that are written and read.
+std::int64_t parts_of_windows(std::int64_t tiles, std::int64_t blocks, std::int64_t elements, std::int64_t at_once) {
+  constexpr double kBlock = 0.85, kStart = 3, kBytes = 3e6;  // us, us, bytes a us: fitted on an H200
+  std::int64_t best = 1;
+  double least = 0;
+  for (std::int64_t parts = 1; parts <= std::min<std::int64_t>(blocks, 128); ++parts) {
+    const double turns = double(ceil_div(tiles * parts, at_once)), each = double(ceil_div(blocks, parts));
+    const double takes = turns * (each * kBlock + kStart) + double(parts * elements * 8) / kBytes;
+    if (parts == 1 || takes < least) best = parts, least = takes;
+  }
+  return best;
+}
+
+// By squares of windows, whose patches all taps read: where squares are whole, as a window that is none would multiply
+// what is no number by 0.
+std::optional<Patch> patch_of_weights(const Walked& walked, const Walk& down, const Walk& across) {
+  constexpr std::int64_t kMostTaps = 9;  // whose sums fit the registers
+  if (down.windows % kSide != 0 || across.windows % kSide != 0) return {};
+  const std::optional<Patch> patch = Patch::of(walked, down, across);
+  return patch && patch->taps <= kMostTaps ? patch : std::nullopt;
+}
+
+gpu::TextPlan plan_weights_by_patches(const KernelCall& call, const Patch& patch) {
+  constexpr std::int64_t kChannels = 64, kGroups = 3, kStages = 8, kLeastSquares = 4;
+  constexpr std::int64_t kGradientBytes = kSide * kSide * kChannels * 2;
+  const ConvShape shape(call);
+  const Walked walked(shape);
+  const Walk down = Walk::forward(walked.axes[0]), across = Walk::forward(walked.axes[1]);
+  const std::int64_t stage_bytes = kGradientBytes + patch.bytes();
+  const std::int64_t stages = std::min<std::int64_t>(kStages, (call.target->shared_bytes - 2 * kAlign) / stage_bytes);
+  const std::array<int, 2> pitches{8, static_cast<int>(patch.columns)};
+  gpu::TextParts text = parts_of_text(shape, "conv2d_grad_weight", (kGroups * 4 + 1) * 32, stages,
+                                      gpu::box_products(shape.dtype, kChannels, true, pitches));
+  text.functions += k_conv_box_patch_weights_cu;
+  text.constants += tap_constants(down, across);
+  const std::int64_t squares = shape.batch * Patch::squares(down) * Patch::squares(across);
+  const std::int64_t tiles_m = ceil_div(shape.outputs, kChannels), tiles_n = ceil_div(walked.channels, kChannels);
+  const std::int64_t elements = shape.outputs * patch.taps * walked.channels;
+  const std::int64_t parts = std::clamp<std::int64_t>(call.target->sm_count / (tiles_m * tiles_n), 1,
+                                                      std::max<std::int64_t>(squares / kLeastSquares, 1));
+  auto& s = text.sizes;
+  s.divisor("square_rows", Patch::squares(down)), s.divisor("square_columns", Patch::squares(across));
+  s.number("rows", shape.outputs), s.number("channels", walked.channels);
+  s.divisor("tiles_m", tiles_m), s.divisor("tiles_n", tiles_n);
+  s.number("squares", squares), s.number("parts", parts), s.wide_number("elements", elements);
+  s.number("first_h", down.first), s.number("first_w", across.first);
+  text.ctas = tiles_m * tiles_n * parts;
+  for (const char* name : {"image", "gradient"}) text.operands.push_back(gpu::input_parameter(shape.dtype, name));
+  text.operands.push_back(gpu::output_parameter(shape.w.type.dtype, "out"));
+  text.maps = {"image_map", "gradient_map"};
+  text.call = "add_up(image_map, gradient_map, (float*)room.workspace, size)";
+  gpu::TextLaunch launch = gpu::make_text_kernel(text);
+  launch.is_alone = true;
+  launch.shared_bytes = shared_bytes(stages, stage_bytes);
+  launch.maps = {map_of(shape.x, 0, patch), map_of(shape.y, 1, Patch{})};
+  launch.why = fmt::format("{} tiles of 64 x 64 for {} taps by patches, windows in {} parts", tiles_m * tiles_n,
+                           patch.taps, parts);
+  gpu::TextPlan made;
+  made.launches.push_back(std::move(launch));
+  made.launches.push_back(plan_weight_sum(call, parts));
+  made.workspace_bytes = parts * elements * 4;
+  return made;
+}
+
+}  // namespace
+
+gpu::TextPlan plan_weights(const KernelCall& call) {
+  const ConvShape shape(call);
+  const Walked walked(shape);
+  if (const auto patch = patch_of_weights(walked, walked.walk(0, 0), walked.walk(1, 0)))
+    return plan_weights_by_patches(call, *patch);
+  const std::int64_t rows = shape.outputs, channels = walked.channels, taps = walked.taps();
+  const std::int64_t groups_m = rows <= 64 ? 1 : 2, stage_bytes = (groups_m + 2) * kChunk * kDepth * 2;
+  gpu::TextParts text = parts_of_text(shape, "conv2d_grad_weight", kThreads, stages_of(stage_bytes),
+                                      gpu::box_products(shape.dtype, groups_m == 2 ? 128 : 64, true));
+  text.functions += k_conv_box_weights_cu;
+  text.constants += fmt::format("constexpr int kGroupsM = {};\n", groups_m);
+  const Walk down = Walk::forward(walked.axes[0]), across = Walk::forward(walked.axes[1]);
+  const std::int64_t windows = shape.batch * down.windows * across.windows, blocks = ceil_div(windows, kDepth);
+  const std::int64_t chunks = taps * ceil_div(channels, kChunk);
+  const std::int64_t tiles_m = ceil_div(rows, groups_m * 64), tiles_n = ceil_div(chunks, 2),
+                     elements = rows * taps * channels;
+  const std::int64_t parts =
+      parts_of_windows(tiles_m * tiles_n, blocks, elements, ctas_of_sm(stage_bytes) * call.target->sm_count);
+  auto& s = text.sizes;
+  s.divisor("window_rows", down.windows), s.divisor("window_columns", across.windows);
+  s.number("rows", rows), s.number("channels", channels), s.number("taps", taps), s.number("chunks", chunks);
+  s.divisor("chunks_of_tap", ceil_div(channels, kChunk)), s.divisor("kernel_columns", walked.axes[1].kernel);
+  s.divisor("tiles_m", tiles_m), s.divisor("tiles_n", tiles_n);
+  s.number("blocks", blocks), s.number("parts", parts), s.wide_number("elements", elements);
+  for (const auto& [walk, end] : {std::pair{&down, "_h"}, {&across, "_w"}}) {
+    const auto field = [&](const char* name, std::int64_t value) { s.number(name + std::string(end), value); };
+    field("first", walk->first), field("step", walk->step), field("tap", walk->tap_step);
+  }
+  text.ctas = tiles_m * tiles_n * parts;
+  for (const char* name : {"image", "gradient"}) text.operands.push_back(gpu::input_parameter(shape.dtype, name));
+  text.operands.push_back(gpu::output_parameter(shape.w.type.dtype, "out"));
+  text.maps = {"image_map", "gradient_map"};
+  text.call = fmt::format("add_up(image_map, gradient_map, (float*){}, size)",
+                          walked.has_tap_rows ? "((char*)room.workspace + size.image_bytes_wide)" : "room.workspace");
+  if (walked.has_tap_rows) s.wide_number("image_bytes", walked.image_bytes);
+  gpu::TextLaunch launch = gpu::make_text_kernel(text);
+  launch.is_alone = true;
+  launch.shared_bytes = shared_bytes(stages_of(stage_bytes), stage_bytes);
+  const Windows pixels{{0, 0}, {1, 1}, {across.windows, down.windows}};
+  launch.maps = {map_of(shape, walked, windows_of(down, across), kDepth), map_of(shape.y, 1, pixels, kDepth)};
+  launch.why =
+      fmt::format("{} tiles of {} x 128 by boxes, windows in {} parts", tiles_m * tiles_n, groups_m * 64, parts);
+  gpu::TextPlan made;
+  if (walked.has_tap_rows) made.launches.push_back(plan_tap_rows(call));
+  made.launches.push_back(std::move(launch));
+  const std::int64_t channels_of_tap = walked.has_tap_rows ? TapRows::kChannels : channels;
+  made.launches.push_back(plan_weight_sum(call, parts, channels_of_tap, walked.image_bytes));
+  made.workspace_bytes = walked.image_bytes + parts * elements * 4;
+  return made;
+}
+
+}  // namespace paoding::boxes
