@@ -75,10 +75,11 @@ std::vector<Dense> conv2d(const Call& call) {
 std::vector<Dense> conv2d_bias(const Call& call) {
   Dense y = conv2d(call)[0];
   const Ints shape = call.result_shape();
-  const bool has_relu = std::get<std::string>(*call.node.attrs.find("activation")) == "relu";
+  const std::string& activation = std::get<std::string>(*call.node.attrs.find("activation"));
   for (std::size_t i = 0; i < y.size(); ++i) {
     y[i] += call.inputs[2][i / at(shape[2] * shape[3]) % at(shape[1])];
-    if (has_relu) y[i] = std::max(y[i], 0.0);
+    if (activation != "none") y[i] = std::max(y[i], 0.0);
+    if (activation == "relu6") y[i] = std::min(y[i], 6.0);
   }
   return {y};
 }

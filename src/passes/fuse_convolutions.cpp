@@ -68,6 +68,11 @@ class ConvolutionFusion {
     return {};
   }
 
+  bool is_relu6(Ref ref) const {
+    const Attrs& attrs = node(ref).attrs;
+    return is(ref, "hardtanh") && attrs.get_float("min") == 0 && attrs.get_float("max") == 6;
+  }
+
   void find_relus() {
     relu_of_.clear();
     for (NodeId id = 0; id < graph_.size(); ++id) {
@@ -151,12 +156,14 @@ class ConvolutionFusion {
     return reshape(graph_.value(ref), Shape{channels});
   }
 
-  // `ref` may be a bias sum, or the ReLU of one, or of a convolution that has its bias.
+  // `ref` may be a bias sum, or the ReLU of one, or of a convolution that has its bias; of one in groups, a ReLU6.
   Value fuse(Rewriter& rewriter, Ref ref) {
     if (is(ref, "add")) return fuse_bias(rewriter, ref);
-    const Ref argument = relu_argument(ref);
+    const bool has_limit = is_relu6(ref);
+    const Ref argument = has_limit ? input(ref) : relu_argument(ref);
     if (!argument.valid() || !is(argument, "conv2d_bias")) return {};
     const Node& conv = node(argument);
+    if (has_limit && conv.attrs.get_int("groups") == 1) return {};  // libraries' products have no limit
     if (std::get<std::string>(*conv.attrs.find("activation")) != "none") return {};
     // A new node counts as used once; how often the sum that it replaces was used is what matters.
     if (uses_of_bias_[argument.node] > 1) {
@@ -164,7 +171,7 @@ class ConvolutionFusion {
       return {};
     }
     Attrs attrs = conv.attrs;
-    attrs.set("activation", std::string("relu"));
+    attrs.set("activation", std::string(has_limit ? "relu6" : "relu"));
     ++relus_;
     return call(*conv.op,
                 std::array{graph_.value(conv.inputs[0]), graph_.value(conv.inputs[1]), graph_.value(conv.inputs[2])},

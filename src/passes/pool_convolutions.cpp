@@ -102,7 +102,9 @@ class ConvolutionPooling {
       return notes_.add(fmt::format("a pool stays behind {}: what it pools is needed elsewhere", node(image).label()));
     }
     const Node conv = node(image);
-    const bool has_relu = std::get<std::string>(*conv.attrs.find("activation")) == "relu";
+    const std::string& activation = std::get<std::string>(*conv.attrs.find("activation"));
+    if (activation == "relu6") return notes_.add(fmt::format("a pool stays behind {}: it has a limit", conv.label()));
+    const bool has_relu = activation == "relu";
     // What reads the index has to want 0 where the relu gives 0.
     for (const NodeId user : users(index)) {
       const Node& reader = graph_.node(user);

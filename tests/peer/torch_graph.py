@@ -211,7 +211,8 @@ def convolved(x, w, attrs):
 
 def convolved_with_bias(x, w, bias, attrs):
     y = convolved(x, w, attrs) + bias[:, None, None]
-    return torch.relu(y) if attrs.get('activation') == 'relu' else y
+    activation = attrs.get('activation')
+    return torch.relu(y) if activation == 'relu' else torch.clamp(y, 0, 6) if activation == 'relu6' else y
 
 
 def transposed(function, shape, like, dy):

@@ -80,8 +80,9 @@ std::vector<Type> infer_conv_bias(const OpCall& call) {
                                             to_string(Type{result.dtype, {result.shape[1]}})));
   }
   const std::string& activation = std::get<std::string>(*call.attrs.find("activation"));
-  if (activation != "none" && activation != "relu") {
-    call.fail(ErrorKind::argument, fmt::format("activation is '{}'; it must be none or relu", one_line(activation)));
+  if (activation != "none" && activation != "relu" && activation != "relu6") {
+    call.fail(ErrorKind::argument,
+              fmt::format("activation is '{}'; it must be none, relu or relu6", one_line(activation)));
   }
   return {result};
 }
@@ -157,9 +158,11 @@ Values conv_bias_gradient(const GradCall& call) {
   const Value &x = call.inputs[0], &w = call.inputs[1], &y = call.outputs[0];
   const Attrs& attrs = call.node.attrs;
   Value g = call.grads[0];
-  if (std::get<std::string>(*attrs.find("activation")) == "relu") {
+  const std::string& activation = std::get<std::string>(*attrs.find("activation"));
+  if (activation != "none") {
     const Value zero = full(call.graph, {}, 0, y.dtype());
     g = select(less_equal(y, zero), zero, g);
+    if (activation == "relu6") g = select(greater_equal(y, full(call.graph, {}, 6, y.dtype())), zero, g);
   }
   return {call.wanted[0] ? grad_input(g, w, x.shape(), attrs) : Value(),
           call.wanted[1] ? grad_weight(x, g, w.shape(), attrs) : Value(),
@@ -270,7 +273,7 @@ void register_convolution() {
 
   // ---- conv2d_bias ----
   std::vector<AttrSpec> bias_attrs =
-      conv_attrs({{.name = "activation", .example = std::string("none"), .doc = "none or relu"}});
+      conv_attrs({{.name = "activation", .example = std::string("none"), .doc = "none, relu or relu6"}});
   register_op({
       .name = "conv2d_bias",
       .summary = "activation(conv2d(x, w) + bias) in one kernel; fuse_convolutions makes it",
@@ -285,6 +288,7 @@ void register_convolution() {
             return OpCase{.shapes = {c.x, c.w, {c.w[0]}}, .attrs = with(c.attrs, "activation", std::string("relu"))};
           },
           {{.shapes = {{2, 3, 5, 6}, {4, 3, 3, 3}, {4}}},
+           {.shapes = {{2, 3, 5, 6}, {4, 3, 3, 3}, {4}}, .attrs = {{"activation", std::string("relu6")}}},
            {.shapes = {{2, 3, 5, 6}, {4, 3, 3, 3}, {3}}, .error = "bias is f32[3]"},
            {.shapes = {{2, 3, 5, 6}, {4, 3, 3, 3}, {4}},
             .attrs = {{"activation", std::string("mish")}},

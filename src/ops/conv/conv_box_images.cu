@@ -22,7 +22,7 @@ PD_DEVICE Pack<Stored, 2> rounded(const float* sum, const float (&of_bias)[2]) {
 #pragma unroll
   for (int k = 0; k < 2; ++k) {
     const float value = sum[k] + of_bias[k];
-    made.put(k, kHasRelu && !kHasAdded && value < 0 ? 0.0f : value);
+    made.put(k, kHasAdded ? value : activated(value));
   }
   return made.pack();
 }
@@ -58,7 +58,7 @@ PD_DEVICE void write_piece(const Pack<Stored, 8>& pack, int to, const Stored* ad
 #pragma unroll
     for (int k = 0; k < 8; ++k) {
       const float value = pack.get(k) + other.get(k);
-      made.put(k, kHasRelu && value < 0 ? 0.0f : value);
+      made.put(k, activated(value));
     }
     store(out + to, made);
   } else {

@@ -16,6 +16,7 @@ namespace {
 // All stages of a CTA, so that two CTAs, or three of few columns, fit an SM.
 constexpr std::int64_t kStageBytes = 96 << 10, kNarrowStageBytes = 72 << 10;
 constexpr std::int64_t kLeastChannels = 32;  // of fewer, most of a box of 64 would be zeros
+constexpr std::int64_t kLeastOfOneTap = 16;  // whose products take less time than what they make
 constexpr std::int64_t kMostOffset = std::int64_t{1} << 30;
 
 // An image [n, channels, h, w] whose channels lie innermost, as the copy engine wants it described.
@@ -102,10 +103,11 @@ std::string refusal(const KernelCall& call) {
   if (shape.is_empty()) return "an extent is 0";
   if (shape.groups > 1) return fmt::format("{} groups", shape.groups);
   const Walked walked(shape);
-  if (walked.channels < kLeastChannels || shape.outputs < kLeastChannels) {
-    return fmt::format("{} channels in and {} out, needed {}", shape.channels, shape.outputs, kLeastChannels);
-  }
   const bool is_weight = shape.kind == ConvKind::grad_weight;
+  const std::int64_t least = walked.taps() == 1 && !is_weight ? kLeastOfOneTap : kLeastChannels;
+  if (walked.channels < least || shape.outputs < kLeastChannels) {
+    return fmt::format("{} channels in and {} out, needed {}", shape.channels, shape.outputs, least);
+  }
   for (const std::size_t i : {std::size_t{0}, is_weight ? std::size_t{1} : call.alignments.size() - 1}) {
     const Layout& image = i < call.inputs.size() ? call.inputs[i] : call.outputs[0];
     if (gpu::reach_of(image) >= kMostOffset) return "offsets of 2^30 elements or more";

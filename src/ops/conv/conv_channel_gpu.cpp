@@ -10,6 +10,7 @@
 #include "gpu/text_kernel.h"
 #include "ops/all_kernels.h"
 #include "ops/conv/conv_shape.h"
+#include "ops/conv/conv_text_gpu.h"
 #include "ops/conv/conv_weight_sum_gpu.h"
 #include "ops/conv/window_gpu.h"
 
@@ -168,9 +169,9 @@ gpu::TextPlan plan_images(const KernelCall& call) {
   gpu::TextParts text = text_of(call, c);
   const auto& [vertical, horizontal] = c.shape.axes;
   text.constants += fmt::format(
-      "constexpr bool kIsBack = {}, kIsSpread = {}, kHasBias = {}, kHasRelu = {};\n"
+      "constexpr bool kIsBack = {}, kIsSpread = {}, kHasBias = {};\n{}"
       "constexpr int kSpreadH = {}, kSpreadW = {}, kRowsAtOnce = {}, kColumnsAtOnce = {};\n",
-      c.is_back, c.is_spread, c.shape.has_bias, c.shape.has_relu, c.is_spread ? vertical.stride : 1,
+      c.is_back, c.is_spread, c.shape.has_bias, activation_text(c.shape), c.is_spread ? vertical.stride : 1,
       c.is_spread ? horizontal.stride : 1, c.all_taps() <= kMostUnrolled ? vertical.kernel : 1,
       std::min<std::int64_t>(horizontal.kernel, kStrip));
   auto& s = text.sizes;

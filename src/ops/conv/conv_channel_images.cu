@@ -94,7 +94,7 @@ PD_DEVICE void convolve(const Stored* images, const Stored* weights, const Store
 #pragma unroll
       for (int v = 0; v < kVector; ++v) {
         const float value = sum[p][v] + added[v];
-        made.put(v, kHasRelu && value < 0 ? 0.0f : value);
+        made.put(v, activated(value));
       }
       store(to + p * size.of_window_w, made);
     }

@@ -54,6 +54,7 @@ void activation(Graph& g, const Value& y) {
   const Value bent = sigmoid(cast(y, f32) + per_channel(g, "b", y)) * cast(image(g, "r", y), f32);
   fetch_convolved(g, "bent", cast(bent, y.dtype()));
 }
+void limited(Graph& g, const Value& y) { fetch_convolved(g, "limited", hardtanh(y, 0, 6)); }
 void numbered(Graph& g, const Value& y) {
   Value numbers = full(g, {}, 0, f32);
   for (int axis = 0; axis < 4; ++axis) numbers = numbers * 3.0 + cast(iota(g, y.shape(), axis, i32), f32);
@@ -85,6 +86,7 @@ const std::vector<Case>& cases() {
        {.stride = {2, 2}, .padding = {3, 3, 3, 3}},
        statistics},
       {"an activation and a residual", {2, 32, 9, 8}, {136, 32, 3, 3}, bf16, {.stride = {2, 1}}, activation},
+      {"a limit behind few channels", {2, 24, 19, 17}, {104, 24, 1, 1}, f16, {}, limited},
       {"what reads where it is", {3, 32, 9, 8}, {72, 32, 2, 2}, bf16, {}, numbered},
       {"a gradient's mask and sums", {3, 136, 13, 11}, {40, 136, 1, 1}, bf16, {}, masked_residual, true},
       {"the same of nine taps", {2, 64, 12, 13}, {40, 64, 3, 3}, f16, {.padding = {1, 1, 1, 1}}, masked_residual, true},

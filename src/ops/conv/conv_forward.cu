@@ -22,6 +22,6 @@ PD_DEVICE void convolve(const T* x, const T* w, const T* bias, const T* added, T
   if constexpr (kHasAdded) {
     sum += load_one<true>(added + (p.n * size.added_n + p.c * size.added_c + p.h * size.added_h + p.w * size.added_w));
   }
-  if constexpr (kHasRelu) sum = sum > 0 ? sum : Compute<T>(0);
+  sum = activated(sum);
   store_one(y + (p.n * size.y_n + p.c * size.y_c + p.h * size.y_h + p.w * size.y_w), sum);
 }

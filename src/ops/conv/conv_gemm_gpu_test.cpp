@@ -348,6 +348,24 @@ TEST(ConvByChannel, IsRightInF32) { check_in_emulation(grouped_cases(), f32, fal
 TEST(ConvByChannel, IsRightInBf16) { check_in_emulation(grouped_cases(), bf16, false); }
 TEST(ConvByChannel, IsRightInF16) { check_in_emulation(grouped_cases(), f16, false); }
 
+TEST(ConvByChannel, LimitsWhatItMakes) {
+  for (const DType dtype : {f32, bf16}) {
+    Graph g;
+    const Value x = g.input("x", dtype, {2, 16, 9, 10}), w = g.input("w", dtype, {16, 1, 3, 3});
+    const Value y = conv2d(x * 4.0, w, g.input("b", dtype, {16}), {.padding = {1, 1, 1, 1}, .groups = 16});
+    const Value limited = hardtanh(y, 0, 6);
+    g.fetch("y", limited + limited);
+    const EmulatedProgram program(compile_plan(g, {}, std::make_shared<const Target>(named_target("h200"))).plan);
+    const Feeds feeds = make_feeds(g, 3);
+    const Tensors got = program.run(gpu::EmulatedKernels(program.kernels()), to_tensors(g, feeds), 1);
+    for (const auto& [name, expected] : expected_within(g, feeds, kFewRoundings)) {
+      EXPECT_EQ(expected.problem_with(got.at(name).to_doubles()), "") << name;
+    }
+    const std::vector<double> values = got.at("y").to_doubles();
+    EXPECT_EQ(*std::ranges::max_element(values), 12);
+  }
+}
+
 std::set<std::string> kernels_of(const Plan& plan) {
   std::set<std::string> names;
   for (const Step& step : plan.steps) {

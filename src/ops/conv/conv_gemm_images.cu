@@ -170,7 +170,7 @@ PD_DEVICE void convolve(const Stored* image, const Stored* weights, const Stored
         if constexpr (kHasAdded) {
           if (k < count) value += load_one<true>(added + (at + k * size.of_window_c));
         }
-        made.put(k, kHasRelu && value < 0 ? 0.0f : value);
+        made.put(k, activated(value));
       }
       Stored* const to = out + at;
       if constexpr (kIsOutInPairs) store(to, made);

@@ -79,6 +79,7 @@ class LoopConvolution : public PreparedKernel {
       Sum value = sums[j] + bias;
       if (shape_.has_added) value += Dtype::load(at(operands[3], shape_.added, n, o, i)[j * shape_.added.strides[3]]);
       if (shape_.has_relu) value = value > 0 ? value : Sum{0};
+      if (shape_.has_limit) value = value > 6 ? Sum{6} : value;
       to[j * shape_.y.strides[3]] = Dtype::store(value);
     }
   }

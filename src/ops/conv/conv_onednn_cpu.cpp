@@ -74,7 +74,10 @@ ConvDescs make_convolution(const ConvShape& shape, bool with_primitive, const dn
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   dnnl::post_ops ops;
   if (shape.has_added) ops.append_binary(dnnl::algorithm::binary_add, y);
-  if (shape.has_relu) ops.append_eltwise(1, dnnl::algorithm::eltwise_relu, 0, 0);
+  if (shape.has_limit)
+    ops.append_eltwise(1, dnnl::algorithm::eltwise_clip, 0, 6);
+  else if (shape.has_relu)
+    ops.append_eltwise(1, dnnl::algorithm::eltwise_relu, 0, 0);
   attr.set_post_ops(ops);
   using Forward = dnnl::convolution_forward;
   const auto forward_desc =

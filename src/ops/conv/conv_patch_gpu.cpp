@@ -11,6 +11,7 @@
 #include "gpu/text_kernel.h"
 #include "ops/all_kernels.h"
 #include "ops/conv/conv_shape.h"
+#include "ops/conv/conv_text_gpu.h"
 #include "ops/conv/conv_weight_sum_gpu.h"
 #include "ops/conv/window_gpu.h"
 
@@ -223,7 +224,7 @@ gpu::TextPlan plan_images(const KernelCall& call) {
   PatchText text(call, p);
   text.constant("int kColumns", p.tile_columns);
   text.constant("bool kIsByChannels", p.is_by_channels());
-  text.constant("bool kHasBias", shape.has_bias), text.constant("bool kHasRelu", shape.has_relu);
+  text.constant("bool kHasBias", shape.has_bias), text.constants += activation_text(shape);
   const std::size_t result = call.inputs.size();
   text.constant("bool kIsOutInPairs", gpu::channels_at_once(p.out, call.alignments[result], p.columns) > 1);
   const bool makes_index = shape.has_index && !p.is_back;

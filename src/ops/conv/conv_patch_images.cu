@@ -138,7 +138,7 @@ PD_DEVICE void store_sums(const float (&sum)[kTilesM][kTilesN][4], const Stored*
 #pragma unroll
       for (int k = 0; k < 2; ++k) {
         const float value = sum[i / 2][n][i % 2 * 2 + k] + added[k];
-        made.put(k, kHasRelu && value < 0 ? 0.0f : value);
+        made.put(k, activated(value));
       }
       Stored* const to = out + windows[i * 8 + g].out + column * size.of_window_c;
       if constexpr (kIsOutInPairs) store(to, made);
@@ -185,7 +185,7 @@ PD_DEVICE void store_largest(const float (&sum)[kTilesM][kTilesN][4], const Stor
           const int other = __shfl_xor_sync(0xffffffffu, member, 4 * beside);
           if (is_larger(candidate, other, value, member)) value = candidate, member = other;
         }
-        made.put(k, kHasRelu && value < 0 ? 0.0f : value);
+        made.put(k, activated(value));
         chosen.put(k, kHasRelu && value <= 0 ? kNoWindow : member);
       }
       const int r = first * 8 + g;

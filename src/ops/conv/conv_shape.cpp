@@ -38,7 +38,8 @@ ConvShape::ConvShape(const KernelCall& call) {
     if (has_added) added = call.inputs[3];
     if (has_bias) {
       bias = call.inputs[2];
-      has_relu = std::get<std::string>(*call.attrs.find("activation")) == "relu";
+      const std::string& activation = std::get<std::string>(*call.attrs.find("activation"));
+      has_relu = activation != "none", has_limit = activation == "relu6";
     }
   }
   dtype = x.type.dtype;

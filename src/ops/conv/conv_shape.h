@@ -20,7 +20,8 @@ struct ConvShape {
   Layout x, w, y;  // [N, C, H, W], [O, C / groups, KH, KW], [N, O, OH, OW]
   Layout bias;     // [O], with has_bias
   Layout added;    // as y, with has_added
-  bool has_bias = false, has_added = false, has_relu = false;
+  bool has_bias = false, has_added = false;
+  bool has_relu = false, has_limit = false;  // has_limit: of 6, relu6
   /// Of conv2d_pool and its gradients: windows that are pooled. y is what pools give then, [N, O, PH, PW], and so is
   /// the index, where it is read; has_bias says whether the gradient of the bias is.
   std::array<std::int64_t, 2> pool = {1, 1};

@@ -17,10 +17,21 @@ inline void add_image_operands(gpu::TextParts* parts, const ConvShape& shape, co
   parts->operands.push_back(gpu::output_parameter(shape.dtype, "out"));
 }
 
+/// kHasRelu, and activated(value).
+inline std::string activation_text(const ConvShape& shape) {
+  return fmt::format(R"(constexpr bool kHasRelu = {};
+template <class Value> PD_DEVICE Value activated(Value value) {{
+  if (kHasRelu && value < Value(0)) value = Value(0);
+  return {};
+}}
+)",
+                     shape.has_relu, shape.has_limit ? "value > Value(6) ? Value(6) : value" : "value");
+}
+
 /// The constants that say what happens to a sum before it is stored.
 inline std::string ending_constants(const ConvShape& shape) {
-  return fmt::format("constexpr bool kHasBias = {}, kHasAdded = {}, kHasRelu = {};\n", shape.has_bias, shape.has_added,
-                     shape.has_relu);
+  return fmt::format("constexpr bool kHasBias = {}, kHasAdded = {};\n{}", shape.has_bias, shape.has_added,
+                     activation_text(shape));
 }
 
 }  // namespace paoding
