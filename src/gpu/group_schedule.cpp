@@ -28,6 +28,8 @@ constexpr std::int64_t kSharedLoadBytes = 64 << 10;
 constexpr int kThreads = 256;
 // Of a CTA in a cluster, one an SM: a few have two, as clusters do not fit on every SM.
 constexpr int kClusterThreads = 512;
+// Rows of threads of such a CTA that sums columns: more take longer to meet than narrower loads to come.
+constexpr int kMostClusterRows = 64;
 // Beyond, memory is kept busier by many CTAs, and that is worth more (H200). Columns have more room: as many as a batch
 // of any usual length sums up, so that all lengths have one text.
 constexpr std::int64_t kMostClusterBytes = 64 << 20, kMostColumnClusterBytes = 256 << 20;
@@ -221,8 +223,12 @@ class Scheduler {
     }
     const bool may_be_ragged = s_.form == LoopForm::tile || s_.inner_axes.size() == 1;
     const std::size_t rows_held = s_.form != LoopForm::tile ? 0 : is_pointwise_ ? kMostHeldRows : group_.loads.size();
-    s_.vector = vector_of_streams(group_, used_, alignment_, most, may_be_ragged, rows_held);
+    use_vector(vector_of_streams(group_, used_, alignment_, most, may_be_ragged, rows_held));
+  }
+  void use_vector(int vector) {
+    s_.vector = vector;
     s_.is_ragged = extent(inner_) % s_.vector != 0;
+    s_.is_vector.clear();
     for (std::size_t i = 0; i < group_.operands(); ++i)
       s_.is_vector.push_back(s_.vector == 1 || fits_vector(i, s_.vector));
     std::vector<int> outer(s_.inner_axes.begin(), s_.inner_axes.end() - 1);
@@ -262,7 +268,8 @@ class Scheduler {
     if (s_.cluster == 1) return made;
     // Batches as long as each other, as nothing fills a short one's gaps; longer ones take the next launch's place.
     // Nothing else fills the gap behind a batch, so it is as long as 64 registers allow, for all lengths.
-    if (s_.form == LoopForm::tile) return made == kMaxUnroll && step <= 16 ? kMaxUnroll + 1 : made;
+    if (s_.form == LoopForm::tile)
+      return made < kMaxUnroll ? made : step <= 8 ? 13 : step <= 16 ? kMaxUnroll + 1 : made;
     const std::int64_t longest = std::min<std::int64_t>(made, step <= 16 ? 6 : 4);
     return static_cast<int>(ceil_div(steps, ceil_div(steps, longest)));
   }
@@ -377,6 +384,10 @@ class Scheduler {
       s_.cluster = choose_cluster(ceil_div(s_.inner_vectors, lanes) * grid_axis_product());
       if (s_.cluster == 1) continue;
       s_.lanes = lanes;
+      if (kClusterThreads / lanes > kMostClusterRows && s_.vector == kMaxVector) {
+        use_vector(kMaxVector / 2);
+        s_.lanes *= 2;
+      }
       return true;
     }
     return false;

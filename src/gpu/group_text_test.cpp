@@ -79,6 +79,7 @@ std::vector<Case> make_cases() {
     for (const DType dtype : {f32, bf16}) {
       add(make_case("rows of a cluster", lerp_grad({1, 140000}, dtype, {0, 0}, 0b10, 0), {}, nine));
       add(make_case("columns of a cluster", sums({5000, 16}, dtype, {0b01}), {}, nine));
+      add(make_case("columns of a cluster, by half a vector in 16 bits", sums({5000, 32}, dtype, {0b01}), {}, nine));
       add(make_case("everything by a cluster", sums({140001}, dtype, {0b1}), {}, nine));
     }
     add(make_case("combinations of columns by a cluster", reductions({5000, 16}, f64, 0b01), {}, nine));
@@ -464,6 +465,14 @@ TEST(GroupText, ElementsOf16BitsMoveBy16BytesBesideWiderValuesOfChannels) {
   EXPECT_EQ(vector_of(5, false), 4) << "as many take as long to load as the points";
   EXPECT_EQ(vector_of(1, true), 8);
   EXPECT_EQ(vector_of(5, true), 8);
+}
+
+TEST(GroupText, RowsOfThreadsOfAClusterAreFewEnoughToMeetSoon) {
+  const Group group = canonical(sums({6400, 512}, bf16, {0b01}));
+  const GroupSchedule s = schedule_group(group, std::vector<int>(group.operands(), 256), named_target("h200"));
+  EXPECT_EQ(s.cluster, 8) << s.why;
+  EXPECT_EQ(s.lanes * s.vector, 32) << s.why;  // 64 bytes of a row
+  EXPECT_EQ(s.rows, 64) << s.why;
 }
 
 TEST(GroupText, WritesNothingForEmptyOutputs) { EXPECT_EQ(make_case("", sums({0, 4}, f32, {0})).plan.grid[0], 0u); }
