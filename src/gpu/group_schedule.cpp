@@ -17,8 +17,9 @@ constexpr std::int64_t kSmallPoints = 64 << 10;
 constexpr std::int64_t kSplitBytes = 16 << 10;
 // More when it leaves a partial sum per column, until there is a wave of two CTAs per SM.
 constexpr std::int64_t kColumnSplitBytes = 32 << 10;
-// A reduction is split until the grid holds this many CTAs per SM: one wave, all resident.
-constexpr std::int64_t kCtasPerSm = 4;
+// A reduction is split until the grid holds this many CTAs per SM: one wave, all resident. Of a group that writes what
+// it reads too, times as many, with as much more in flight: all of one wave would read, and then all write.
+constexpr std::int64_t kCtasPerSm = 4, kMoreWhereWritten = 2;
 // A split column keeps its rows per CTA above this, so that partial sums stay below 5% of what is read.
 constexpr std::int64_t kRowsPerPartial = 40;
 // The last arriver reads at most this many partial elements of an output: 20 a thread.
@@ -281,10 +282,10 @@ class Scheduler {
     return bytes * group_.points();
   }
   /// Parts that each of `tiles` independent pieces of work is split into: none from two CTAs per SM on; else enough
-  /// for one wave, unless the parts get too small to be worth a partial sum.
-  std::int64_t choose_split(std::int64_t tiles) const {
+  /// for `waves`, unless the parts get too small to be worth a partial sum.
+  std::int64_t choose_split(std::int64_t tiles, std::int64_t waves = 1) const {
     if (s_.is_phase || tiles >= 2 * target_.sm_count) return 1;
-    const std::int64_t full = kCtasPerSm * target_.sm_count / tiles;
+    const std::int64_t full = waves * kCtasPerSm * target_.sm_count / tiles;
     std::int64_t by_bytes = read_bytes() / (tiles * kSplitBytes);
     if (has_sink(SinkKind::column)) {
       const std::int64_t two_per_sm = 2 * target_.sm_count / tiles;
@@ -484,10 +485,12 @@ class Scheduler {
       s_.inner_chunk = std::int64_t{s_.lanes} * s_.unroll;
     } else {
       const std::int64_t tiles = ceil_div(s_.serial_count, s_.rows) * grid_axis_product();
-      const std::int64_t split = s_.cluster > 1 ? s_.cluster : choose_split(tiles);
+      const std::int64_t more = has_sink(SinkKind::store) && s_.cluster == 1 ? kMoreWhereWritten : 1;
+      const std::int64_t split = s_.cluster > 1 ? s_.cluster : choose_split(tiles, more);
       const std::int64_t whole = std::min(s_.lanes, 32);
       s_.inner_chunk = ceil_div(ceil_div(s_.inner_vectors, split), whole) * whole;
       s_.unroll = choose_unroll(ceil_div(s_.inner_chunk, s_.lanes));
+      if (split > 1) s_.unroll = std::min(s_.unroll * static_cast<int>(more), kMaxUnroll);
     }
     for (std::size_t a = s_.grid_axes.size(); a-- > 0;) {
       s_.grid.push_back({GridDim::Over::axis, s_.grid_axes[a], extent(s_.grid_axes[a])});
