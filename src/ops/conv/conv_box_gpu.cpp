@@ -197,14 +197,15 @@ gpu::TextPlan plan_with_end(const KernelCall& call, const KernelEnd* end) {
 
 gpu::TextPlan plan_images(const KernelCall& call) { return plan_with_end(call, nullptr); }
 
-// What the end does not read and write again, and how much longer the kernel takes for having it: us, by how many tiles
-// a CTA has (measured on an H200, results/2026-11-25-convolutions.txt).
+// What the end does not read and write again, and how much longer the kernel takes than the one that has no end: us, by
+// how many tiles a CTA has (measured on an H200, results/2026-11-25-convolutions.txt). Images that the end reads take
+// no longer than in a kernel of its own (results/2026-11-25-convolutions-2.txt).
 double saved_us(const Target& target, const KernelEnd& end, std::int64_t bytes) {
   if (bytes <= target.last_cache_bytes) return double(bytes) / std::max(target.cached_bytes_per_us, 1e-3);
   return target.stream_us(double(bytes), end.is_kept ? 0 : double(bytes));
 }
 double lost_us(const KernelCall& call, const KernelEnd& end, const std::string& before) {
-  constexpr double kBlock = 0.45, kImage = 1.8;
+  constexpr double kBlock = 0.45;
   const ConvShape shape(call);
   const Walked walked(shape);
   const Layout& to = walked.is_back ? shape.x : shape.y;
@@ -214,8 +215,7 @@ double lost_us(const KernelCall& call, const KernelEnd& end, const std::string& 
       tiles.of_windows(to.type.shape[0], down, across) * tiles.of_columns(to) * walked.phases(0) * walked.phases(1);
   const double turns = double(all) / double(tiles.ctas_of_sm * call.target->sm_count);
   const std::int64_t blocks = tiles.patch ? 0 : walked.taps() * ceil_div(walked.channels, kDepth);
-  const double of_products = before == "boxes" ? 0 : double(blocks) * kBlock;
-  return turns * (of_products + images_of(end) * kImage);
+  return before == "boxes" ? 0 : turns * double(blocks) * kBlock;
 }
 
 std::string end_refusal_of(const KernelCall& call, const KernelEnd& end, const KernelImplementation& before) {
