@@ -156,14 +156,17 @@ class ConvolutionFusion {
     return reshape(graph_.value(ref), Shape{channels});
   }
 
-  // `ref` may be a bias sum, or the ReLU of one, or of a convolution that has its bias; of one in groups, a ReLU6.
+  // `ref` may be a bias sum, or the ReLU of one, or of a convolution that has its bias; or the ReLU6 of one that is no
+  // product.
   Value fuse(Rewriter& rewriter, Ref ref) {
     if (is(ref, "add")) return fuse_bias(rewriter, ref);
     const bool has_limit = is_relu6(ref);
     const Ref argument = has_limit ? input(ref) : relu_argument(ref);
     if (!argument.valid() || !is(argument, "conv2d_bias")) return {};
     const Node& conv = node(argument);
-    if (has_limit && conv.attrs.get_int("groups") == 1) return {};  // libraries' products have no limit
+    const Shape& weights = shape(conv.inputs[1]);
+    const bool is_product = conv.attrs.get_int("groups") == 1 && weights[2] * weights[3] == 1;
+    if (has_limit && is_product) return {};  // a library's, which has no limit behind it
     if (std::get<std::string>(*conv.attrs.find("activation")) != "none") return {};
     // A new node counts as used once; how often the sum that it replaces was used is what matters.
     if (uses_of_bias_[argument.node] > 1) {

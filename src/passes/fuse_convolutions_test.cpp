@@ -26,26 +26,27 @@ TEST(FuseConvolutions, TakesInBiasAndReluAndMasksByTheResult) {
   EXPECT_EQ(notes[0], "1 convolutions took in their bias, 1 of them a relu too");
 }
 
-// ReLU6, of convolutions in groups; a library's products, which others mostly are, have no limit.
-TEST(FuseConvolutions, TakesInALimitOfOneInGroups) {
-  for (const std::int64_t groups : {1, 4}) {
+// ReLU6; a library's products, which convolutions of one tap mostly are, have no limit.
+TEST(FuseConvolutions, TakesInALimitWhereItIsNoProduct) {
+  for (const auto& [groups, taps] : {std::pair<std::int64_t, std::int64_t>{1, 1}, {1, 3}, {4, 1}, {4, 3}}) {
+    const bool is_product = groups * taps == 1;
     Graph g;
     const Value x = g.input("x", f64, {2, 4, 5, 6}) * 9.0;
     const auto convolved = [&](const std::string& name) {
-      const Value w = g.input("w_" + name, f64, {4, 4 / groups, 3, 3});
+      const Value w = g.input("w_" + name, f64, {4, 4 / groups, taps, taps});
       return conv2d(x, w, g.input("b_" + name, f64, {4}), {.groups = groups});
     };
     g.fetch("y", hardtanh(convolved("y"), 0, 6));
     g.fetch("z", hardtanh(convolved("z"), 0, 5));
     run_and_compare(g, {merge_duplicates, simplify_views, fuse_convolutions});
-    EXPECT_EQ(count_here(g, "hardtanh"), groups == 1 ? 2 : 1);
+    EXPECT_EQ(count_here(g, "hardtanh"), is_product ? 2 : 1);
     int limits = 0;
     for (NodeId id = 0; id < g.size(); ++id) {
       const Node& node = g.node(id);
       if (node.op->name != "conv2d_bias") continue;
       limits += std::get<std::string>(*node.attrs.find("activation")) == "relu6" ? 1 : 0;
     }
-    EXPECT_EQ(limits, groups == 1 ? 0 : 1);
+    EXPECT_EQ(limits, is_product ? 0 : 1);
   }
 }
 
