@@ -108,8 +108,9 @@ void share_out(const LayerExtents& layer, const Matrix& matrix, Team* team) {
   team->steps = ceil_div(steps, team->parts);
   const std::int64_t sums = team->tiles * ceil_div(team->rows, 8) * 4;
   const std::int64_t beside = sums + 10 * (cells(*team) - 1);
+  const bool adds_up_much = layer.is_backward && cells(*team) > 2;  // over time: recurrence_backward_sums.cu
   const std::int64_t most = kMostKept + std::min((kSumsBeside - beside) / 4, kMostMore) + (team->is_by_groups ? 3 : 0) -
-                            (team->exchange == Exchange::memory ? 4 : 0);
+                            (team->exchange == Exchange::memory ? 4 : 0) - (adds_up_much ? 2 : 0);
   team->kept = std::min(team->tiles * team->steps, std::max<std::int64_t>(most, 1));
   team->depth_pieces = team->parts * team->steps * 2;
 }
