@@ -32,7 +32,8 @@ std::string refusal_of(const KernelCall& call, const CellForm& form, bool is_gra
     return "the library's products of bf16 on tiles are faster where each thread has many";
   }
   if (dtype != f32 && dtype != bf16) return "not of f32 or bf16";
-  if (is_gradient && call.attrs.get_bool("sums")) return "it adds nothing up over time";
+  const std::size_t gradients = form.cell == CellKind::rnn ? 2 : 3;
+  if (is_gradient && call.outputs.size() > gradients) return "it adds nothing up over time";
   if (form.cell == CellKind::lstm && call.inputs[is_gradient ? 2 : 3].type.dtype != f32) {
     return "the cell state is not f32";
   }
