@@ -76,7 +76,7 @@ class Scheduler {
     }
     order_grid();
     estimate_residents();
-    explain();
+    s_.why = describe(s_, target_, in_flight_kilobytes());
     return std::move(s_);
   }
   /// False once clusters were chosen and did not do.
@@ -556,26 +556,6 @@ class Scheduler {
       s_.resident_ctas = 8;
   }
 
-  void explain() {
-    std::string grid;
-    for (const GridDim& dim : s_.grid) {
-      const std::string name = dim.over == GridDim::Over::axis     ? fmt::format("axis {}", dim.axis)
-                               : dim.over == GridDim::Over::serial ? std::string("serial parts")
-                                                                   : std::string("inner parts");
-      grid += fmt::format("{}{} {}", grid.empty() ? "" : " x ", dim.count, name);
-    }
-    s_.why = fmt::format(
-        "{}{}: {} lanes x {} elements, {} rows, unroll {}{}{}; {} CTAs{}{}, {:.1f} per SM; "
-        "{} serial and {} inner steps per thread, {:.0f} KB in flight per SM",
-        s_.is_turned ? "turned " : "", s_.form == LoopForm::tile ? "tile" : "sweep", s_.lanes, s_.vector, s_.rows,
-        s_.unroll, s_.block > 1 ? fmt::format(", {} of axis {} per load", s_.block, s_.block_axis) : "",
-        s_.chunk > 1 ? fmt::format(", {} of axis {} per CTA", s_.chunk, s_.chunk_axis) : "", s_.ctas,
-        s_.cluster > 1 ? fmt::format(" in clusters of {}", s_.cluster) + (grid.empty() ? "" : " = ")
-        : grid.empty() ? ""
-                       : " = ",
-        grid, double(s_.ctas) / target_.sm_count, ceil_div(std::min(s_.serial_chunk, s_.serial_count), s_.rows),
-        ceil_div(std::min(s_.inner_chunk, s_.inner_vectors), s_.lanes), in_flight_kilobytes());
-  }
   double in_flight_kilobytes() const {
     const std::int64_t resident = std::min<std::int64_t>(ceil_div(s_.ctas, target_.sm_count), 1536 / s_.threads());
     const std::int64_t most = is_pointwise_ ? resident : std::min<std::int64_t>(resident, s_.resident_ctas);

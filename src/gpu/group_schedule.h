@@ -126,4 +126,7 @@ GroupSchedule schedule_group(const Group& group, std::span<const int> alignment,
 GroupSchedule schedule_staged(const Group& group, std::span<const int> alignment, const Target& target,
                               int phase_threads = 0);
 
+/// A schedule in words, but for `why`, which they are for (describe_schedule.cpp).
+std::string describe(const GroupSchedule& schedule, const Target& target, double in_flight_kilobytes);
+
 }  // namespace paoding::gpu
