@@ -63,6 +63,20 @@ TEST(SortIndices, AsManyAsACtaListsAreLookedThroughHoweverManyRowsThereAre) {
   EXPECT_EQ(count_here(g, "sort"), 0);
 }
 
+// A CTA counts its rows by 16 bits: of 132, where each has whole rows, 8,650,752 in all; of 33 for rows of 2 KB a
+// quarter.
+TEST(SortIndices, FewAreSortedWhereTheRowsAreMoreThanCtasCanList) {
+  for (const auto& [width, rows] : {std::pair<std::int64_t, std::int64_t>{64, 8'650'752}, {512, 2'162'688}}) {
+    for (const std::int64_t more : {0, 1}) {
+      Graph g;
+      g.fetch("a", scatter_add(g.input("ids", i64, {6400}), g.input("a", f32, {6400, width}), 0, rows + more));
+      PassNotes notes(kH200);
+      sort_indices(g, notes);
+      EXPECT_EQ(count_here(g, "sort"), more) << width;
+    }
+  }
+}
+
 TEST(SortIndices, ACpuNeedsNone) {
   Graph g;
   g.fetch("a", scatter_add(g.input("ids", i64, {kIds}), g.input("a", f32, {kIds, 2}), 0, kRows));
