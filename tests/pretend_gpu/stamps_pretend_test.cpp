@@ -349,7 +349,6 @@ TEST_F(StampsOnAGpu, AreToldWholeHoweverManyLieBetweenTwoReadingsOfTheClock) {
   std::uint64_t calls = 0;
   for (const profile::Row& row : m.per_thread.at(0).rows) calls += row.name == "exp" ? row.calls : 0;
   EXPECT_EQ(calls, runs) << report;
-  EXPECT_TRUE(has(report, "Not seen: nothing known to be missing")) << report;
 }
 
 // Recorded runs are captured once more, when a smaller program of the same text has asked for its shared memory.
