@@ -14,6 +14,17 @@ struct Turn {
   }
 };
 
+// By all threads of a CTA, before a stage is filled: thread `consumers` will fill them, of what two maps describe, and the
+// warps in front of it multiply.
+PD_DEVICE void open_stages(Mailboxes* mail, const Map& a, const Map& b, int consumers) {
+  if (threadIdx.x == consumers) fetch_map(a), fetch_map(b);
+  if (threadIdx.x < kStages) {
+    mailbox_init(&mail->full[threadIdx.x], 1);
+    mailbox_init(&mail->free[threadIdx.x], consumers / 32);
+  }
+  __syncthreads();
+}
+
 // Waits for the copy engine or for warps of this CTA, which come whatever others do.
 PD_DEVICE void wait_for(unsigned long long* mailbox, int round) {
   while (!mailbox_try_here(mailbox, round & 1)) {}

@@ -182,12 +182,7 @@ PD_DEVICE void product(const float* a, const float* b, float* out, const Map& a_
   Index tile = blockIdx.x / kCluster;
   const Index row = next_coordinate(tile, size.tiles_m) * kRows, column = tile * kColumns;
   const Index first = rank * size.blocks / kCluster, last = (rank + 1) * size.blocks / kCluster;
-  if (threadIdx.x == kConsumers) fetch_map(a_map), fetch_map(b_map);
-  if (threadIdx.x < kStages) {
-    mailbox_init(&mail->full[threadIdx.x], 1);
-    mailbox_init(&mail->free[threadIdx.x], 4 * kGroups);
-  }
-  __syncthreads();
+  open_stages(mail, a_map, b_map, kConsumers);
 
   const bool is_consumer = threadIdx.x < kConsumers;
   float sum[kRows / 2];

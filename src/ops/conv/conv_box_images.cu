@@ -207,12 +207,7 @@ PD_DEVICE void convolve(const Map& image, const Map& weights, const Stored* bias
   Mailboxes* const mail = (Mailboxes*)(stages + kStages * kStageElements);
   int tile = blockIdx.x;
   const int tile_n = next_coordinate(tile, size.tiles_n), first_column = tile_n * kColumns;
-  if (threadIdx.x == kConsumers) fetch_map(image), fetch_map(weights);
-  if (threadIdx.x < kStages) {
-    mailbox_init(&mail->full[threadIdx.x], 1);
-    mailbox_init(&mail->free[threadIdx.x], kConsumers / 32);
-  }
-  __syncthreads();
+  open_stages(mail, image, weights, kConsumers);
 
   const bool is_consumer = threadIdx.x < kConsumers;
   Turn turn;

@@ -61,12 +61,7 @@ PD_DEVICE void add_up(const Map& image, const Map& gradient, float* partial, con
   const int row = next_coordinate(part, size.tiles_m) * 64, channel = next_coordinate(part, size.tiles_n) * 64;
   const int first = (int)((long long)part * size.squares / size.parts);
   const int last = (int)((long long)(part + 1) * size.squares / size.parts);
-  if (threadIdx.x == kConsumers) fetch_map(image), fetch_map(gradient);
-  if (threadIdx.x < kStages) {
-    mailbox_init(&mail->full[threadIdx.x], 1);
-    mailbox_init(&mail->free[threadIdx.x], kConsumers / 32);
-  }
-  __syncthreads();
+  open_stages(mail, image, gradient, kConsumers);
   if (threadIdx.x >= kConsumers) {
     if (threadIdx.x == kConsumers) bring_squares(image, gradient, stages, mail, row, channel, first, last, size);
     return;

@@ -70,12 +70,7 @@ PD_DEVICE void add_up(const Map& image, const Map& gradient, float* partial, con
   const int row = next_coordinate(tile, size.tiles_m) * (64 * kGroupsM), chunk = next_coordinate(tile, size.tiles_n) * 2;
   const int first = (int)((long long)tile * size.blocks / size.parts);
   const int last = (int)((long long)(tile + 1) * size.blocks / size.parts);
-  if (threadIdx.x == kConsumers) fetch_map(image), fetch_map(gradient);
-  if (threadIdx.x < kStages) {
-    mailbox_init(&mail->full[threadIdx.x], 1);
-    mailbox_init(&mail->free[threadIdx.x], kConsumers / 32);
-  }
-  __syncthreads();
+  open_stages(mail, image, gradient, kConsumers);
   if (threadIdx.x >= kConsumers) {
     if (threadIdx.x == kConsumers) bring_blocks(image, gradient, stages, mail, row, chunk, first, last, size);
     return;
