@@ -7,6 +7,7 @@
 #include "base/rounding.h"
 #include "cuda_text.h"
 #include "gpu/text_kernel.h"
+#include "ops/index/listing.h"
 
 namespace paoding::gpu {
 namespace {
@@ -146,17 +147,12 @@ TextLaunch plan_row_sums(IndexText& made, const IndexShape& shape, const std::st
 
 bool is_empty(const IndexShape& shape) { return shape.outer * shape.range * shape.inner == 0; }
 
-// In scatter_listed.cu a row of a CTA's and a place are 16 bits each.
-constexpr std::int64_t kMostRowsOfCta = 1 << 16;
 constexpr int kListThreads = 1024;
-
-std::int64_t row_classes(const IndexShape& shape, std::int64_t tiles) {
-  return std::clamp<std::int64_t>(shape.sm_count / (tiles * shape.outer), 1, shape.range);
-}
 
 TextLaunch plan_scatter_listed(const IndexShape& shape) {
   const std::int64_t vector = vector_of(shape), tiles = ceil_div(shape.inner, 32 * vector);
-  const std::int64_t classes = row_classes(shape, tiles), ctas = tiles * classes * shape.outer;
+  const std::int64_t classes = row_classes(shape.range, tiles * shape.outer, shape.sm_count),
+                     ctas = tiles * classes * shape.outer;
   const std::int64_t capacity = std::max<std::int64_t>(pow2_ceil(shape.count), 4);
   IndexText text(shape, shape.count, shape.range);
   text.threads(kListThreads);
@@ -174,7 +170,7 @@ TextLaunch plan_scatter_listed(const IndexShape& shape) {
 
 bool lists_indices(const IndexShape& shape) {
   const std::int64_t tiles = ceil_div(shape.inner, 32 * vector_of(shape));
-  return shape.count <= kMostListed && ceil_div(shape.range, row_classes(shape, tiles)) <= kMostRowsOfCta;
+  return may_list(shape.count, shape.range, tiles * shape.outer, shape.sm_count);
 }
 
 }  // namespace

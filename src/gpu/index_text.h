@@ -24,9 +24,6 @@ struct IndexShape {
   std::int64_t sm_count = 132;                            // of the target
 };
 
-/// Indices that a CTA of plan_scatter_rows has room for in shared memory, if all are of its rows.
-inline constexpr std::int64_t kMostListed = 1 << 15;
-
 /// out[o, n, i] = a[o, ids[n], i]. Operands: a, ids, out.
 TextLaunch plan_gather_rows(const IndexShape& shape);
 /// out[o, n, i] = a[o, ids[o, n, i], i]. Operands: a, ids, out.

@@ -12,6 +12,7 @@
 #include <map>
 
 #include "base/check.h"
+#include "ops/index/listing.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
 #include "passes/pass.h"
@@ -32,7 +33,6 @@ int axis_of(const Node& node) {
 // beyond what these have room for, of indices or of rows, those of gpu/scatter_rows.cu, as many at once as the chip
 // holds: on an H200 87 us for 6,400 indices.
 double looking_us(const Graph& graph, const Node& node, const Target& target) {
-  constexpr std::int64_t kMostListed = 1 << 15, kRowsOfLister = 1 << 16;
   constexpr std::int64_t kRowsOfCta = 32, kBytesOfCta = 32 * 16;  // of the result
   const Type &ids = graph.type(node.inputs[0]), &result = node.types[0];
   const std::int64_t rows = std::max<std::int64_t>(result.shape[axis_of(node)], 1);
@@ -42,8 +42,7 @@ double looking_us(const Graph& graph, const Node& node, const Target& target) {
   const std::int64_t outer = result.shape.elements() / std::max<std::int64_t>(rows * inner, 1);
   const auto count = static_cast<double>(ids.shape.elements());
   const double sms = std::max(target.sm_count, 1);
-  const std::int64_t listers = std::max<std::int64_t>(target.sm_count / std::max<std::int64_t>(tiles * outer, 1), 1);
-  if (ids.shape.elements() <= kMostListed && (rows + listers - 1) / listers <= kRowsOfLister) {
+  if (may_list(ids.shape.elements(), rows, tiles * outer, target.sm_count)) {
     constexpr double kListUs = 1.5, kListedUs = 3e-4;
     return std::max(static_cast<double>(tiles * outer) / sms, 1.0) * (kListUs + kListedUs * count);
   }
