@@ -141,6 +141,16 @@ constexpr std::int64_t kPlaceBytes = 16;
 // take longer to bring than to multiply. So they are packed first, where so many tiles of windows read them.
 constexpr std::int64_t kWorthPacking = 8;
 
+// Where the tiles are fewer than the SMs, their sums are cut into parts for twice as many CTAs, of which each has
+// blocks enough to be worth its part of what is added up.
+constexpr std::int64_t kLeastBlocksOfPart = 8, kMostParts = 16;
+
+std::int64_t parts_of(std::int64_t tiles, std::int64_t blocks, const Target& target) {
+  if (tiles == 0 || tiles >= target.sm_count) return 1;
+  return std::clamp<std::int64_t>(2 * target.sm_count / tiles, 1,
+                                  std::clamp<std::int64_t>(blocks / kLeastBlocksOfPart, 1, kMostParts));
+}
+
 // ---- forward, and the gradient for the image ----
 
 gpu::TextPlan plan_images(const KernelCall& call) {
@@ -199,21 +209,23 @@ gpu::TextPlan plan_images(const KernelCall& call) {
                is_packed ? columns * weights.strides[0] : shape.outputs / shape.groups * shape.w.strides[0]);
   sizes.number("out_group", columns * out.stride(1));
   sizes.number("bias", shape.has_bias ? shape.bias.strides[0] : 0);
-  auto& parts = text.parts();
-  parts.ctas = ceil_div(windows, rows) * tiles_n;
-  add_image_operands(&parts, shape);
-  parts.call =
-      fmt::format("convolve(image, {}, {}, {}, out, size)", is_packed ? "(const Stored*)room.workspace" : "weights",
-                  shape.has_bias ? "bias" : "nullptr", shape.has_added ? "added" : "nullptr");
+  const std::int64_t tiles = ceil_div(windows, rows) * tiles_n, parts = parts_of(tiles, blocks, *call.target);
+  const std::int64_t parts_at = is_packed ? round_up(size_bytes(shape.w.type), kPlaceBytes) : 0;
+  text.constant("bool kHasParts", parts > 1);
+  sizes.divisor("parts", parts), sizes.wide_number("parts_at", parts_at);
+  text.parts().ctas = tiles * parts;
+  add_image_operands(&text.parts(), shape);
+  text.parts().call = fmt::format("convolve(image, {}, {}, {}, out, room, size)",
+                                  is_packed ? "(const Stored*)room.workspace" : "weights",
+                                  shape.has_bias ? "bias" : "nullptr", shape.has_added ? "added" : "nullptr");
   gpu::TextPlan made;
-  if (is_packed) {
-    made.launches.push_back(plan_weight_pack(call));
-    made.workspace_bytes = size_bytes(shape.w.type);
-  }
+  if (is_packed) made.launches.push_back(plan_weight_pack(call));
+  made.workspace_bytes = parts_at + (parts > 1 ? tiles * parts * rows * tile_columns * 4 : 0);
   made.launches.push_back(text.finish(k_conv_gemm_images_cu));
-  made.launches.back().why =
-      fmt::format("{} tiles of {} x {}{}{}", parts.ctas, rows, tile_columns,
-                  phases > 1 ? fmt::format(" in {} phases", phases) : "", is_packed ? ", weights packed" : "");
+  if (parts > 1) made.ticket_count = made.launches.back().ticket_count = tiles;
+  made.launches.back().why = fmt::format(
+      "{} tiles of {} x {}{}{}{}", tiles, rows, tile_columns, phases > 1 ? fmt::format(" in {} phases", phases) : "",
+      parts > 1 ? fmt::format(" in {} parts", parts) : "", is_packed ? ", weights packed" : "");
   return made;
 }
 

@@ -396,6 +396,21 @@ TEST(ConvGemm, IsChosenWhereItHasProducts) {
   EXPECT_EQ(kernels_of(plan_of(wide, bf16, false, "h200")), (std::set<std::string>{"by_channel"}));
 }
 
+// Tiles fewer than SMs leave most of the chip without work; parts of few blocks cost more than they gain.
+TEST(ConvGemm, SharesOutTheSumsOfFewTiles) {
+  const auto why_of = [](const Case& c) {
+    const Plan plan = plan_of(c, f32, false, "h200", false);
+    const auto step = std::ranges::find(plan.steps, Step::Kind::kernel, &Step::kind);
+    return step->text->launches.back().why;
+  };
+  EXPECT_EQ(why_of({{4, 512, 7, 7}, {512, 512, 3, 3}, {.padding = {1, 1, 1, 1}}}), "16 tiles of 64 x 128 in 16 parts");
+  EXPECT_EQ(why_of({{4, 256, 14, 14}, {256, 256, 3, 3}, {.padding = {1, 1, 1, 1}}}),
+            "26 tiles of 64 x 128 in 10 parts, weights packed");
+  EXPECT_EQ(why_of({{1, 24, 6, 6}, {24, 24, 1, 1}}), "1 tiles of 64 x 32") << "two blocks";
+  EXPECT_EQ(why_of({{64, 64, 28, 28}, {64, 64, 3, 3}, {.padding = {1, 1, 1, 1}}}),
+            "392 tiles of 128 x 64, weights packed");
+}
+
 // Single elements of 16 bits cannot be copied beside other work; those of 32 can, and channels that lie side by side.
 TEST(ConvGemm, PacksWeightsThatManyTilesRead) {
   const auto packs = [](const Case& c, DType dtype) {

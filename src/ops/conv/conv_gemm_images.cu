@@ -2,7 +2,8 @@
 // out[window, o] = image[window, (tap, channel)] weights[o, (tap, channel)]: a convolution, or its gradient for the image.
 // A CTA has kRows windows by kColumns columns o of one group; blocks of kDepth along (tap, channel) are on their way,
 // kStages of them, while warps, which have kWarpRows by kWarpColumns each, multiply one. A row of a block is 64 bytes in
-// shared memory, and 16 more from row to row, so that a warp's words come from different banks.
+// shared memory, and 16 more from row to row, so that a warp's words come from different banks. Where tiles are few, the
+// blocks of one are shared out to CTAs, its parts, of which the last to be done adds up what all came to, in their order.
 
 constexpr int kDepth = 64 / (int)sizeof(Stored), kStride = 80 / (int)sizeof(Stored);
 constexpr int kStageElements = (kRows + kColumns) * kStride;
@@ -99,14 +100,34 @@ PD_DEVICE void multiply(float (&sum)[kTilesM][kTilesN][4], const Stored* a, cons
   }
 }
 
+// False where another part of the tile is still under way.
+PD_DEVICE bool add_parts(float (&sum)[kTilesM][kTilesN][4], float* of_tile, unsigned* ticket, int part, int parts) {
+  constexpr int kPartElements = kTilesM * kTilesN * 4 * kThreads;
+  float* const own = of_tile + threadIdx.x * 4;
+#pragma unroll
+  for (int i = 0; i < kTilesM * kTilesN; ++i) {
+    const float (&from)[4] = sum[i / kTilesN][i % kTilesN];
+    *(float4*)(own + part * kPartElements + i * (kThreads * 4)) = {from[0], from[1], from[2], from[3]};
+  }
+  if (!is_last_arriver(ticket, parts)) return false;
+#pragma unroll
+  for (int i = 0; i < kTilesM * kTilesN; ++i) {
+    fold_parts<Sum>(sum[i / kTilesN][i % kTilesN], own + i * (kThreads * 4), parts, kPartElements);
+  }
+  return true;
+}
+
 PD_DEVICE void convolve(const Stored* image, const Stored* weights, const Stored* bias, const Stored* added, Stored* out,
-                        const Sizes& size) {
+                        const Room& room, const Sizes& size) {
   __shared__ uint4 stages[kStages * kStageElements * sizeof(Stored) / 16];
   __shared__ Place windows[kRows], taps[2][kDepth];
   int tile = blockIdx.x;
+  const int part = kHasParts ? next_coordinate(tile, size.parts) : 0, whole = tile;
   const int first_column = next_coordinate(tile, size.tiles_n) * kColumns, group = next_coordinate(tile, size.groups);
   const Phase phase = phase_at(kHasPhases ? next_coordinate(tile, size.phases) : 0, size);
-  const int blocks = kHasPhases ? (phase.depth + kDepth - 1) / kDepth : size.blocks;
+  const int all_blocks = kHasPhases ? (phase.depth + kDepth - 1) / kDepth : size.blocks;
+  const int first_block = kHasParts ? part * all_blocks / (int)size.parts.count : 0;
+  const int blocks = kHasParts ? (part + 1) * all_blocks / (int)size.parts.count : all_blocks;
   const int first_row = tile * kRows, warp = threadIdx.x / 32;
   const int warp_row = warp / kWarpsN * kWarpRows, warp_column = warp % kWarpsN * kWarpColumns;
   image += group * size.image_group, weights += group * size.weight_group + first_column * size.weight_n;
@@ -116,7 +137,7 @@ PD_DEVICE void convolve(const Stored* image, const Stored* weights, const Stored
     const int k = threadIdx.x - block * 32 % kThreads;  // warps take turns
     if (k >= 0 && k < kDepth) taps[block % 2][k] = tap_at(block * kDepth + k, phase, size);
   };
-  find_taps(0);
+  find_taps(first_block);
   __syncthreads();
   Place rows[kRowsOfThread];
 #pragma unroll
@@ -132,18 +153,24 @@ PD_DEVICE void convolve(const Stored* image, const Stored* weights, const Stored
     copies_end_group();
     find_taps(block + 1);
   };
-  for (int block = 0; block < kStages - 1; ++block) {
-    bring(block);
+  for (int i = 0; i < kStages - 1; ++i) {
+    bring(first_block + i);
     __syncthreads();
   }
   float sum[kTilesM][kTilesN][4];
   clear_sums(sum);
-  for (int block = 0; block < blocks; ++block) {
+  for (int block = first_block; block < blocks; ++block) {
     copies_wait<kStages - 2>();
     __syncthreads();
     bring(block + kStages - 1);
     const Stored* const from = stage(block);
     multiply(sum, from + warp_row * kStride, from + (kRows + warp_column) * kStride);
+  }
+  if constexpr (kHasParts) {
+    const int parts = (int)size.parts.count;
+    float* const of_tiles = (float*)((char*)room.workspace + size.parts_at_wide);
+    float* const of_tile = of_tiles + (long long)whole * parts * (kRows * kColumns);
+    if (!add_parts(sum, of_tile, room.tickets + whole, part, parts)) return;
   }
 
   const Lane lane;
