@@ -77,14 +77,7 @@ struct Words {
   }
 };
 
-// A number as two of TF32 (kIsExact): what it is to the nearest, and what is left of it, of which the tensor cores take
-// 11 bits. What is not finite leaves a NaN: as_meant() is behind that.
-PD_DEVICE float take_high(float& value) {
-  const float high = __uint_as_float((__float_as_uint(value) + 0x1000u) & ~0x1fffu);
-  value -= high;
-  return high;
-}
-// The rows of a in a stage become their high parts, and their low parts come to `low`, all in the same places.
+// The rows of a in a stage become their high parts (kIsExact), and their low parts come to `low`, all in the same places.
 PD_DEVICE void split_rows(float* rows, float* low) {
 #pragma unroll
   for (int i = 0; i < kRows * 8 / kConsumers; ++i) {

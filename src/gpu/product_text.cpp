@@ -114,8 +114,8 @@ TextLaunch plan_product(const ProductShape& shape, const ProductTile& tile) {
       "constexpr int kRows = {}, kGroups = {}, kCluster = {}, kStages = {};\n"
       "constexpr bool kIsTransposedB = {}, kIsSettledB = {}, kIsExact = {};\n",
       tile.rows, tile.groups, tile.cluster, e.stages, shape.is_transposed_b, shape.is_settled_b, shape.is_exact);
-  parts.functions =
-      std::string(k_exchange_cu) + k_tensor_cores_cu + k_box_stages_cu + product_functions(tile.rows) + k_product_cu;
+  parts.functions = std::string(k_exchange_cu) + k_tensor_cores_cu + k_box_stages_cu + k_exact_factors_cu +
+                    product_functions(tile.rows) + k_product_cu;
   parts.operands = {"const float* a", "const float* b", "float* out"};
   parts.maps = {"a_map", "b_map"};
   parts.call = "product(a, b, out, a_map, b_map, room, size)";

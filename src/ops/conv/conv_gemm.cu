@@ -76,11 +76,13 @@ template <int kCount> PD_DEVICE void copy_piece(Stored* to, const Stored* from, 
   else *to = is_there ? *from : Stored{};
 }
 
+PD_DEVICE bool is_on_image(const Place& row, const Place& column, const Sizes& size) {
+  const int h = row.h + column.h, w = row.w + column.w;
+  return (unsigned)h < (unsigned)size.image_rows && (unsigned)w < (unsigned)size.image_columns;
+}
 // The piece of the image that row and column say.
 PD_DEVICE void gather_piece(Stored* to, const Stored* image, const Place& row, const Place& column, const Sizes& size) {
-  const int h = row.h + column.h, w = row.w + column.w;
-  const bool is_there = (unsigned)h < (unsigned)size.image_rows && (unsigned)w < (unsigned)size.image_columns;
-  copy_piece<kPiece>(to, image + (row.offset + column.offset), is_there);
+  copy_piece<kPiece>(to, image + (row.offset + column.offset), is_on_image(row, column, size));
 }
 
 // The sums of a warp's tile: of every 16 by 8 a lane has rows g and g + 8, columns 2 t and 2 t + 1.
@@ -96,8 +98,38 @@ template <int kTilesM, int kTilesN> PD_DEVICE void clear_sums(float (&sum)[kTile
   }
 }
 
+// By three products each (exact_factors.cu), what is small first, as the tensor cores cut off what they add; for the same
+// reason they add up the products of one step alone.
+template <int kTilesM, int kTilesN>
+PD_DEVICE void add_exact_tiles(float (&sum)[kTilesM][kTilesN][4], unsigned (&a)[kTilesM][4], unsigned (&b)[kTilesN][2]) {
+  const auto split = [](unsigned& word) {
+    float rest = __uint_as_float(word);
+    word = __float_as_uint(take_high(rest));
+    return __float_as_uint(rest);
+  };
+  unsigned b_low[kTilesN][2];
+#pragma unroll
+  for (int n = 0; n < kTilesN; ++n) b_low[n][0] = split(b[n][0]), b_low[n][1] = split(b[n][1]);
+#pragma unroll
+  for (int m = 0; m < kTilesM; ++m) {
+    unsigned a_low[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) a_low[i] = split(a[m][i]);
+    float part[kTilesN][4] = {};
+#pragma unroll
+    for (int n = 0; n < kTilesN; ++n) add_tile<float>(part[n], a_low, b[n]);
+#pragma unroll
+    for (int n = 0; n < kTilesN; ++n) add_tile<float>(part[n], a[m], b_low[n]);
+#pragma unroll
+    for (int n = 0; n < kTilesN; ++n) add_tile<float>(part[n], a[m], b[n]);
+#pragma unroll
+    for (int i = 0; i < kTilesN * 4; ++i) sum[m][i / 4][i % 4] += part[i / 4][i % 4];
+  }
+}
+
 template <int kTilesM, int kTilesN>
 PD_DEVICE void add_tiles(float (&sum)[kTilesM][kTilesN][4], unsigned (&a)[kTilesM][4], unsigned (&b)[kTilesN][2]) {
+  if constexpr (kIsExact) return add_exact_tiles(sum, a, b);
   if constexpr (kSame<Stored, float>) {
 #pragma unroll
     for (int m = 0; m < kTilesM; ++m) {

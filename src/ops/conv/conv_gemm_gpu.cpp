@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions on the GPU as products of matrices that are gathered on the way (conv_gemm*.cu): on the tensor cores in
-// TF32, bf16 and f16, as plain products where f32 is not to be rounded. Images had better lie with their channels
-// innermost, so that 16 bytes are gathered at once. What is decided here: the tile of a CTA, how much a thread brings
-// at once, and into how many parts the sums of a gradient for weights are cut.
+// TF32, bf16 and f16, and by three products in TF32 where f32 is not to be rounded. Images had better lie with their
+// channels innermost, so that 16 bytes are gathered at once. What is decided here: the tile of a CTA, how much a thread
+// brings at once, and into how many parts the sums of a gradient for weights are cut.
 #include <algorithm>
 #include <numeric>
 
@@ -65,7 +65,7 @@ class ConvText {
     parts_.name = std::move(name);
     parts_.threads = threads;
     parts_.constants = fmt::format("using Stored = {};\n", gpu::stored_type(shape_.dtype));
-    constant("bool kIsPlain", shape_.dtype == DType::f32 && !call.allow_tf32);
+    constant("bool kIsExact", shape_.dtype == DType::f32 && !call.allow_tf32);
   }
 
   void constant(const std::string& what, std::int64_t value) {
@@ -114,7 +114,7 @@ class ConvText {
   }
 
   gpu::TextLaunch finish(std::string_view text) {
-    parts_.functions = fmt::format("{}{}{}", k_warp_products_cu, k_conv_gemm_cu, text);
+    parts_.functions = fmt::format("{}{}{}{}", k_warp_products_cu, k_exact_factors_cu, k_conv_gemm_cu, text);
     gpu::TextLaunch launch = gpu::make_text_kernel(parts_);
     launch.is_alone = true;
     return launch;
@@ -233,6 +233,7 @@ gpu::TextPlan plan_images(const KernelCall& call) {
 
 // Windows of a part: of less, adding up the parts takes longer than making them.
 constexpr std::int64_t kLeastWindows = 256, kLeastOfLarge = 512;
+constexpr std::int64_t kLeastOfFew = 128;  // where SMs have no tile otherwise
 
 // What a CTA has of a gradient for weights, and how its warps share it.
 struct WeightTile {
@@ -261,9 +262,8 @@ struct WeightTile {
     tile.warps = tile.warps_m * tile.warps_n;
     return tile;
   }
-  // Sums in f32 that are not rounded are lanes' work: fewer of them fit.
-  static WeightTile of(std::int64_t rows, std::int64_t depth, bool is_plain) {
-    return is_plain || rows <= 32 || depth < 64 ? small(rows, depth) : large(rows, depth);
+  static WeightTile of(std::int64_t rows, std::int64_t depth) {
+    return rows <= 32 || depth < 64 ? small(rows, depth) : large(rows, depth);
   }
   bool is_large() const { return warps_m * warps_n > 1; }
   std::int64_t block(std::int64_t element_size) const { return warps / (warps_m * warps_n) * 32 / element_size; }
@@ -276,14 +276,16 @@ gpu::TextPlan plan_weights(const KernelCall& call) {
   const std::int64_t windows = shape.batch * shape.axes[0].outputs * shape.axes[1].outputs;
   const std::int64_t depth = channels * shape.axes[0].kernel * shape.axes[1].kernel;
 
-  const WeightTile tile = WeightTile::of(rows, depth, shape.dtype == DType::f32 && !call.allow_tf32);
+  const WeightTile tile = WeightTile::of(rows, depth);
   const std::int64_t block = tile.block(size_bytes(shape.dtype)), tile_rows = tile.rows, tile_columns = tile.columns;
   ConvText text(call, "conv2d_grad_weight", 32 * tile.warps);
   const std::int64_t tiles_m = ceil_div(rows, tile_rows), tiles_n = ceil_div(depth, tile_columns);
   const std::int64_t blocks = ceil_div(windows, block), tiles = tiles_m * tiles_n * shape.groups;
   const std::int64_t least = tile.is_large() ? kLeastOfLarge : kLeastWindows * 2 / size_bytes(shape.dtype);
-  const std::int64_t parts = std::clamp<std::int64_t>(call.target->sm_count * 16 / tile.warps / tiles, 1,
-                                                      std::max<std::int64_t>(blocks * block / least, 1));
+  const std::int64_t sms = call.target->sm_count;
+  const std::int64_t worth =
+      std::clamp<std::int64_t>(sms * 16 / tile.warps / tiles, 1, std::max<std::int64_t>(blocks * block / least, 1));
+  const std::int64_t parts = std::max(worth, std::min(ceil_div(sms, tiles), blocks * block / kLeastOfFew));
   const std::int64_t in_row = tile_rows + 8 + (tile_columns % 32 == 8 ? tile_columns : tile_columns + 8);
   text.constant("int kRows", tile_rows), text.constant("int kColumns", tile_columns);
   text.constant("int kWarpsM", tile.warps_m), text.constant("int kWarpsN", tile.warps_n);

@@ -342,6 +342,24 @@ TEST(ConvGemm, IsRightByPackedWeights) {
   }
 }
 
+// Factors are taken apart, which leaves a NaN of what is not finite.
+TEST(ConvGemm, OfWhatIsNotFiniteInF32GivesWhatIsMeant) {
+  const Case c{{1, 40, 9, 8}, {24, 40, 3, 3}, {.padding = {1, 1, 1, 1}}};
+  Graph g;
+  build(g, c, f32, false);
+  const EmulatedProgram program(plan_of(c, f32, false, "h200", false));
+  Feeds feeds = make_feeds(g, 3);
+  const double infinite = std::numeric_limits<double>::infinity();
+  feeds.at("x")[100] = infinite, feeds.at("x")[2000] = std::nan(""), feeds.at("w")[500] = -infinite,
+  feeds.at("dy")[7] = infinite;
+  const Tensors got = program.run(gpu::EmulatedKernels(program.kernels()), to_tensors(g, feeds), 1);
+  for (const auto& [name, expected] : expected_within(g, feeds, kFewRoundings)) {
+    EXPECT_EQ(expected.problem_with(got.at(name).to_doubles()), "") << name;
+    EXPECT_TRUE(std::ranges::any_of(expected.values, [](double value) { return std::isfinite(value); })) << name;
+    EXPECT_TRUE(std::ranges::any_of(expected.values, [](double value) { return std::isinf(value); })) << name;
+  }
+}
+
 TEST(ConvByBoxes, IsRightInF16) { check_in_emulation(box_cases(), f16, false); }
 
 TEST(ConvByChannel, IsRightInF32) { check_in_emulation(grouped_cases(), f32, false); }

@@ -58,45 +58,22 @@ PD_DEVICE void bring_weights(Stored* to, const Stored* weights, const Place* tap
 // One block; a and b are where the warp's rows and columns of it begin.
 PD_DEVICE void multiply(float (&sum)[kTilesM][kTilesN][4], const Stored* a, const Stored* b) {
   const Lane lane;
-  if constexpr (kIsPlain) {
-#pragma unroll 1
-    for (int k = 0; k < kDepth; k += 4) {
-      Pack<float, 4> columns[kTilesN][2];
+  const unsigned* const a_words = (const unsigned*)a + lane.g * 20 + lane.t;
+  const unsigned* const b_words = (const unsigned*)b + lane.g * 20 + lane.t;
 #pragma unroll
-      for (int n = 0; n < kTilesN * 2; ++n) {
-        load<false>(columns[n / 2][n % 2], (const float*)b + (n / 2 * 8 + lane.t * 2 + n % 2) * kStride + k);
-      }
+  for (int step = 0; step < 16; step += 8) {
+    unsigned rows[kTilesM][4], columns[kTilesN][2];
 #pragma unroll
-      for (int m = 0; m < kTilesM * 2; ++m) {
-        Pack<float, 4> row;
-        load<false>(row, (const float*)a + (m / 2 * 16 + m % 2 * 8 + lane.g) * kStride + k);
+    for (int m = 0; m < kTilesM; ++m) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-#pragma unroll
-          for (int n = 0; n < kTilesN * 2; ++n) {
-            sum[m / 2][n / 2][m % 2 * 2 + n % 2] += row.get(i) * columns[n / 2][n % 2].get(i);
-          }
-        }
-      }
+      for (int i = 0; i < 4; ++i) rows[m][i] = a_words[(m * 16 + i % 2 * 8) * 20 + step + i / 2 * 4];
     }
-  } else {
-    const unsigned* const a_words = (const unsigned*)a + lane.g * 20 + lane.t;
-    const unsigned* const b_words = (const unsigned*)b + lane.g * 20 + lane.t;
 #pragma unroll
-    for (int step = 0; step < 16; step += 8) {
-      unsigned rows[kTilesM][4], columns[kTilesN][2];
+    for (int n = 0; n < kTilesN; ++n) {
 #pragma unroll
-      for (int m = 0; m < kTilesM; ++m) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) rows[m][i] = a_words[(m * 16 + i % 2 * 8) * 20 + step + i / 2 * 4];
-      }
-#pragma unroll
-      for (int n = 0; n < kTilesN; ++n) {
-#pragma unroll
-        for (int i = 0; i < 2; ++i) columns[n][i] = b_words[n * 8 * 20 + step + i * 4];
-      }
-      add_tiles(sum, rows, columns);
+      for (int i = 0; i < 2; ++i) columns[n][i] = b_words[n * 8 * 20 + step + i * 4];
     }
+    add_tiles(sum, rows, columns);
   }
 }
 
@@ -115,6 +92,19 @@ PD_DEVICE bool add_parts(float (&sum)[kTilesM][kTilesN][4], float* of_tile, unsi
     fold_parts<Sum>(sum[i / kTilesN][i % kTilesN], own + i * (kThreads * 4), parts, kPartElements);
   }
   return true;
+}
+
+// A sum, or, where that is no number since factors that are not finite were taken apart (kIsExact), the sum as it is meant.
+PD_DEVICE float as_meant(float sum, const Stored* image, const Stored* weights, const Place& window, const Phase& phase,
+                         const Sizes& size) {
+  if (!kIsExact || sum == sum) return sum;
+  sum = 0;
+  for (int k = 0; k < phase.depth; ++k) {
+    const Place tap = tap_at(k, phase, size);
+    if (!is_on_image(window, tap, size)) continue;
+    sum += load_one<false>(image + (window.offset + tap.offset)) * load_one<false>(weights + tap.other);
+  }
+  return sum;
 }
 
 PD_DEVICE void convolve(const Stored* image, const Stored* weights, const Stored* bias, const Stored* added, Stored* out,
@@ -193,7 +183,9 @@ PD_DEVICE void convolve(const Stored* image, const Stored* weights, const Stored
       Draft<Stored, 2> made;
 #pragma unroll
       for (int k = 0; k < 2; ++k) {
-        float value = sum[i / 2][n][i % 2 * 2 + k] + of_bias[k];
+        const Stored* const of_column = weights + (column - first_column + k) * size.weight_n;
+        const float meant = k < count ? as_meant(sum[i / 2][n][i % 2 * 2 + k], image, of_column, windows[row], phase, size) : 0;
+        float value = meant + of_bias[k];
         if constexpr (kHasAdded) {
           if (k < count) value += load_one<true>(added + (at + k * size.of_window_c));
         }

@@ -36,52 +36,47 @@ PD_DEVICE void bring_gradient(Stored* to, const Stored* gradient, const Place* w
 // What the warp has of a block; a and b are where its windows begin.
 PD_DEVICE void multiply(float (&sum)[kTilesM][kTilesN][4], const Stored* a, const Stored* b) {
   const Lane lane;
-  if constexpr (kIsPlain) {
-#pragma unroll 2
-    for (int k = 0; k < kStep; ++k) {
-      float rows[kTilesM * 2];
+  unsigned rows[kTilesM][4], columns[kTilesN][2];
+  if constexpr (sizeof(Stored) == 4) {
+    const unsigned *a_words = (const unsigned*)a, *b_words = (const unsigned*)b;
 #pragma unroll
-      for (int m = 0; m < kTilesM * 2; ++m) rows[m] = ((const float*)a)[k * kRowStride + m * 8 + lane.g];
+    for (int m = 0; m < kTilesM; ++m) {
 #pragma unroll
-      for (int n = 0; n < kTilesN; ++n) {
-        Pack<float, 2> columns;
-        load<false>(columns, (const float*)b + k * kColumnStride + n * 8 + lane.t * 2);
-#pragma unroll
-        for (int m = 0; m < kTilesM * 2; ++m) {
-          sum[m / 2][n][m % 2 * 2] += rows[m] * columns.get(0);
-          sum[m / 2][n][m % 2 * 2 + 1] += rows[m] * columns.get(1);
-        }
+      for (int i = 0; i < 4; ++i) {
+        rows[m][i] = a_words[(lane.t + i / 2 * 4) * kRowStride + m * 16 + i % 2 * 8 + lane.g];
       }
+    }
+#pragma unroll
+    for (int n = 0; n < kTilesN; ++n) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) columns[n][i] = b_words[(lane.t + i * 4) * kColumnStride + n * 8 + lane.g];
     }
   } else {
-    unsigned rows[kTilesM][4], columns[kTilesN][2];
-    if constexpr (sizeof(Stored) == 4) {
-      const unsigned *a_words = (const unsigned*)a, *b_words = (const unsigned*)b;
+    const int row = threadIdx.x % 8, square = threadIdx.x % 32 / 8;
 #pragma unroll
-      for (int m = 0; m < kTilesM; ++m) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          rows[m][i] = a_words[(lane.t + i / 2 * 4) * kRowStride + m * 16 + i % 2 * 8 + lane.g];
-        }
-      }
-#pragma unroll
-      for (int n = 0; n < kTilesN; ++n) {
-#pragma unroll
-        for (int i = 0; i < 2; ++i) columns[n][i] = b_words[(lane.t + i * 4) * kColumnStride + n * 8 + lane.g];
-      }
-    } else {
-      const int row = threadIdx.x % 8, square = threadIdx.x % 32 / 8;
-#pragma unroll
-      for (int m = 0; m < kTilesM; ++m) {
-        load_turned(rows[m], a + (square / 2 * 8 + row) * kRowStride + m * 16 + square % 2 * 8);
-      }
-#pragma unroll
-      for (int n = 0; n < kTilesN; ++n) {
-        load_turned(columns[n], b + (square % 2 * 8 + row) * kColumnStride + n * 8);
-      }
+    for (int m = 0; m < kTilesM; ++m) {
+      load_turned(rows[m], a + (square / 2 * 8 + row) * kRowStride + m * 16 + square % 2 * 8);
     }
-    add_tiles(sum, rows, columns);
+#pragma unroll
+    for (int n = 0; n < kTilesN; ++n) {
+      load_turned(columns[n], b + (square % 2 * 8 + row) * kColumnStride + n * 8);
+    }
   }
+  add_tiles(sum, rows, columns);
+}
+
+// A sum of the windows from `first` to `last`, or, where that is no number since factors that are not finite were taken
+// apart (kIsExact), the sum as it is meant. `gradient`: of the sum's row.
+PD_DEVICE float as_meant(float sum, const Stored* image, const Stored* gradient, int first, int last, const Place& tap,
+                         const Phase& phase, const Sizes& size) {
+  if (!kIsExact || sum == sum) return sum;
+  sum = 0;
+  for (int i = first; i < last && i < size.windows; ++i) {
+    const Place window = window_at(i, phase, size);
+    if (!is_on_image(window, tap, size)) continue;
+    sum += load_one<false>(gradient + window.other) * load_one<false>(image + (window.offset + tap.offset));
+  }
+  return sum;
 }
 
 PD_DEVICE void add_up(const Stored* image, const Stored* gradient, float* partial, const Sizes& size) {
@@ -147,8 +142,11 @@ PD_DEVICE void add_up(const Stored* image, const Stored* gradient, float* partia
     }
   };
   const auto store_sum = [&](int row, int column, float value) {
+    const Place& tap = taps[column];
     row += first_row, column += first_column;
-    if (row < size.rows && column < size.depth) partial[row * size.depth + column] = value;
+    if (row >= size.rows || column >= size.depth) return;
+    partial[row * size.depth + column] =
+        as_meant(value, image, gradient + row * size.of_window_c, first * kDepth, last * kDepth, tap, phase, size);
   };
   if constexpr (kWarpsK == 1) {
     for_each_sum(store_sum);
