@@ -4,7 +4,8 @@
 # file:line: what is wrong; any problem gives exit status 1. Without an option both kinds of checks run.
 #   --sources    first line, #pragma once, file sizes, dependencies between folders, file names, what classes of the
 #                public API say of threads, formatting
-#   --generated  files that are written by a program and committed are fresh (needs build/paoding, python3)
+#   --generated  files that are written by a program and committed are fresh (needs build/paoding, python3); what a build
+#                without CUDA is linked from is whole (needs the objects in build/)
 #   --format     no check: formats every C++ file in place
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -140,6 +141,26 @@ check_generated() {
   return $status
 }
 
+# What a build without CUDA is linked from uses nothing that only a build with it has: no symbol of src/gpu/ and *_gpu.cpp,
+# but in files that ask PAODING_WITH_CUDA, and those that cuda_missing.cpp answers. Looked for in the objects of $build.
+check_without_cuda() {
+  local objects=$build/CMakeFiles/paoding.dir present
+  mapfile -t present < <(cd "$objects" 2>/dev/null && find src -name '*.o' | while read -r file; do
+    [[ -f $OLDPWD/${file%.o} ]] && echo "$file"; done)
+  ((${#present[@]})) || return 0
+  (cd "$objects" && nm --print-file-name --format=posix "${present[@]}") 2>/dev/null | awk '
+    { file = $1; sub(/\.o:$/, "", file); ours = file !~ /^src\/gpu\// && file !~ /_gpu\.cpp$/ }
+    $3 ~ /^[A-TV-Zu]$/ { if (ours) defined[$2]; else of_gpu[$2] }
+    $3 == "U" && ours { user[$2] = file }
+    END { for (s in user) if ((s in of_gpu) && !(s in defined)) print user[s], s }' | sort | c++filt |
+    while read -r file symbol; do
+      local name=${symbol%%(*}
+      name=${name%%[*} name=${name##*::}
+      grep -q PAODING_WITH_CUDA "$file" || grep -qw "$name" src/runtime/cuda_missing.cpp ||
+        echo "$file:1: $symbol is not there without CUDA: name the file _gpu.cpp, or answer in src/runtime/cuda_missing.cpp"
+    done | awk '{ print } END { exit NR > 0 }'
+}
+
 status=0
 case "${1:-}" in
   --format)
@@ -157,6 +178,7 @@ if [[ ${1:-} != --generated ]]; then
 fi
 if [[ ${1:-} != --sources ]]; then
   check_generated || status=1
+  check_without_cuda || status=1
 fi
 ((status == 0)) && echo "check: ok"
 exit $status

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/chains.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <optional>
+
+#include "runtime/chains.h"
 
 namespace paoding {
 namespace {
