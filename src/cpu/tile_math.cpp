@@ -11,6 +11,7 @@
 //
 #include <limits>
 
+#include "base/clamp-inl.h"
 #include "cpu/tile_vector-inl.h"
 #include "hwy/contrib/math/math-inl.h"
 
@@ -47,28 +48,6 @@ template <class D, class V>
 HWY_INLINE hn::Vec<D> power_of_two(D d, V n) {
   const hn::RebindToSigned<D> di;
   return hn::BitCast(d, hn::Add(hn::ShiftLeft<23>(n), hn::Set(di, 0x3f800000)));
-}
-
-// The second argument for NaN, as x86's instructions have it; NEON's give the number, and Highway's fallback either.
-template <class V>
-HWY_INLINE V least(V a, V b) {
-#if HWY_TARGET == HWY_SCALAR
-  return V(a.raw < b.raw ? a.raw : b.raw);
-#elif HWY_TARGET == HWY_NEON
-  return hn::IfThenElse(hn::Lt(a, b), a, b);
-#else
-  return hn::Min(a, b);
-#endif
-}
-template <class V>
-HWY_INLINE V greatest(V a, V b) {
-#if HWY_TARGET == HWY_SCALAR
-  return V(a.raw > b.raw ? a.raw : b.raw);
-#elif HWY_TARGET == HWY_NEON
-  return hn::IfThenElse(hn::Gt(a, b), a, b);
-#else
-  return hn::Max(a, b);
-#endif
 }
 
 // In two steps, because neither 2^128 nor 2^-149 is a normal number.

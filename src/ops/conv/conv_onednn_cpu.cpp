@@ -154,7 +154,10 @@ std::string onednn_refusal(const ConvShape& shape) {
   if (std::string why = size_refusal(shape); !why.empty()) return why;
   try {
     const std::string name = make_convolution(shape, false).name;
-    return name.starts_with("ref") ? "it has only its reference loops for this convolution" : "";
+    if (name.starts_with("ref")) return "it has only its reference loops for this convolution";
+    // Of AArch64, for one: what is added to an image of channels inside comes from another element there (2.6.3).
+    if (shape.has_added && name == "gemm:ref") return "behind its products it adds an image wrongly";
+    return "";
   } catch (const dnnl::error& error) {
     return fmt::format("it has no such convolution here ({})", error.what());
   }

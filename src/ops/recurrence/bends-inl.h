@@ -8,6 +8,7 @@
 #define PAODING_BENDS_INL_H_
 #endif
 
+#include "base/clamp-inl.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -36,8 +37,7 @@ HWY_INLINE hn::Vec<D> exp_of_short_range(D d, hn::Vec<D> x) {
 template <class D>
 HWY_INLINE hn::Vec<D> sigmoid(D d, hn::Vec<D> x) {
   const auto one = hn::Set(d, 1.0F), most = hn::Set(d, 87.0F);
-  // x is the second operand: of two operands of which one is no number x86 takes that.
-  const auto power = hn::Max(hn::Neg(most), hn::Min(most, hn::Neg(x)));
+  const auto power = greatest(hn::Neg(most), least(most, hn::Neg(x)));  // what is no number is the second argument
   return hn::Div(one, hn::Add(one, exp_of_short_range(d, power)));
 }
 
