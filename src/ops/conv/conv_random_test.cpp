@@ -86,8 +86,10 @@ void build(Graph& g, const Case& c, DType dtype) {
   g.fetch("y", y), g.fetch("dx", made[0]), g.fetch("dw", made[1]);
 }
 
-// Sums of many products round off a part of their partial sums, which may be larger than they are in the end.
-constexpr double kFewRoundings = 16;
+// Sums of many products round off a part of their partial sums, which may be larger than they are in the end, and most
+// of all where few sums run at a time: with 16, a weight's gradient over 5,928 pixels is 1.2 times too far off on
+// AArch64.
+constexpr double kFewRoundings = 24;
 
 TEST(ConvolutionOfRandomShapes, IsRight) {
   constexpr int kCases = 40;
