@@ -7,7 +7,8 @@
 //   p = pack_weights(w) {rows = 64, elements = 524288};  scan(h0, p) [ .. matmul_packed(h, p) {rows = 64, ..} .. ]
 //
 // Weights are what a body reads as it is in every step, or a view of that: packed in front of the outermost loop that
-// does not change them, in every run anew. What many products outside of loops read is packed too.
+// does not change them, in every run anew. What many products outside of loops read is packed too, and parameters that
+// a program only reads for each product: that is done when they change, not in a run (runtime/derived.h).
 //
 // When it pays: measured with oneDNN 2.6.3 on a core of Sapphire Rapids, M from 5 to 640, weights from 16 KB to 7 MB. A
 // pack costs what it saves in 1.3 to 3.6 products in f32 and 2.1 to 5.9 in bf16 (whose products are faster, not its
@@ -33,6 +34,9 @@ namespace paoding {
 namespace {
 
 constexpr std::int64_t kLeastElements = 16'384;
+constexpr std::int64_t kMostRows = 640;  // of products of parameters: with more, packing is little of each
+// What such are packed for, if their order is that of the product: so programs of other extents share them.
+constexpr std::int64_t kUsualRows = 64;
 constexpr std::int64_t kShortRow = 512, kLeastElementsInShortRows = 131'072;  // of f32, not transposed
 
 std::int64_t least_uses(DType dtype) { return dtype == DType::f32 ? 4 : 6; }
@@ -59,6 +63,7 @@ struct Weights {
   PackedOrder order;
   std::int64_t rows, columns;
   std::int64_t uses;  // in a run
+  bool is_packed_once;
   std::vector<Product> products;
 
   bool are_those_of(const Weights& other) const {
@@ -71,7 +76,9 @@ struct Weights {
 
 class WeightPacking {
  public:
-  explicit WeightPacking(PassNotes& notes) : notes_(notes) {}
+  WeightPacking(Graph& graph, PassNotes& notes)
+      : notes_(notes),
+        derived_from_(notes.derives() && !graph.inputs().empty() && graph.assigns().empty() ? &graph : nullptr) {}
 
   // Nothing is changed before everything has been looked at.
   void find(Graph& graph, const std::vector<Loop>& loops) {
@@ -116,8 +123,8 @@ class WeightPacking {
 
   // Where the weights come from, through views and into the loops around the product.
   Weights trace(Graph& graph, NodeId id, const std::vector<Loop>& loops) {
-    Weights weights{&graph, graph.node(id).inputs[1], {}, graph.node(id).attrs.get_bool("transpose_b"), {}, 0, 0, 1,
-                    {}};
+    Weights weights{
+        &graph, graph.node(id).inputs[1], {}, graph.node(id).attrs.get_bool("transpose_b"), {}, 0, 0, 1, false, {}};
     Product product{&graph, id, {}};
     std::vector<const Node*> views;  // since the innermost body
     Ref ref = weights.source;
@@ -170,12 +177,18 @@ class WeightPacking {
     weights.columns = node.types[0].shape[1];
     weights.order = order_of(b.dtype, weights.rows, a.shape[1], weights.columns);
     if (weights.order.order.empty()) return decline("products here have no order of their own for them");
+    weights.is_packed_once = weights.home == derived_from_ && weights.rows <= kMostRows &&
+                             weights.home->node(weights.source.node).op->name == "parameter";
+    if (weights.is_packed_once && order_of(b.dtype, kUsualRows, a.shape[1], weights.columns) == weights.order) {
+      weights.rows = kUsualRows;
+    }
     std::vector<Weights>& list = found_[{index_of(weights.home), weights.source}];
     const auto it = std::ranges::find_if(list, [&](const Weights& other) { return other.are_those_of(weights); });
     if (it == list.end()) {
       list.push_back(std::move(weights));
     } else {
       it->uses += weights.uses;
+      it->is_packed_once |= weights.is_packed_once;
       it->products.push_back(std::move(weights.products[0]));
     }
   }
@@ -202,7 +215,7 @@ class WeightPacking {
     const Product& first = weights.products[0];
     const Node& node = first.graph->node(first.id);
     const DType dtype = node.types[0].dtype;
-    if (weights.uses < least_uses(dtype)) {
+    if (!weights.is_packed_once && weights.uses < least_uses(dtype)) {
       if (weights.uses > 1) {
         notes_.add(fmt::format("not packed: {}: read {} times, a pack pays from {}", text(weights), weights.uses,
                                least_uses(dtype)));
@@ -218,7 +231,8 @@ class WeightPacking {
         call("pack_weights", {value},
              {{"rows", weights.rows}, {"elements", weights.order.elements}, {"transpose", weights.is_transposed}});
     for (const Product& product : weights.products) multiply(product, packed.ref(), weights);
-    notes_.add(fmt::format("packed {}: read {} times", text(weights), weights.uses));
+    notes_.add(fmt::format("packed {}: read {} times{}", text(weights), weights.uses,
+                           weights.is_packed_once ? " in every run, packed when they change" : ""));
     return true;
   }
 
@@ -246,6 +260,7 @@ class WeightPacking {
   }
 
   PassNotes& notes_;
+  Graph* const derived_from_;  // of whose parameters something is made when they change; nullptr: of none
   std::map<const Graph*, std::map<NodeId, Ref>> constants_;  // by the scan's body
   std::map<Graph*, std::size_t> indices_;
   std::map<std::pair<std::size_t, Ref>, std::vector<Weights>> found_;  // by graph and source
@@ -270,7 +285,7 @@ bool reads_all_arguments(const Node& scan) {
 
 void pack_weights(Graph& graph, PassNotes& notes) {
   if (notes.target().is_gpu()) return;
-  WeightPacking packing(notes);
+  WeightPacking packing(graph, notes);
   packing.find(graph, {});
   if (!packing.pack()) return;
   // Loops no longer take the weights that only packed products read.

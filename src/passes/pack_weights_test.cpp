@@ -10,6 +10,9 @@
 #include "ops/scan/scan.h"
 #include "paoding/autodiff.h"
 #include "paoding/ops.h"
+#include "paoding/program.h"
+#include "runtime/compile.h"
+#include "runtime/target.h"
 #include "tests/pass_check.h"
 
 namespace paoding {
@@ -190,6 +193,56 @@ TEST(PackWeights, LeavesWeightsThatALoopCarries) {
   run_and_compare(r.graph, {pack_weights});
   EXPECT_EQ(count_here(r.graph, "pack_weights"), 0);
   EXPECT_EQ(count_here(body_of(r.graph), "matmul"), 1);
+}
+
+// y = x w, with w a parameter.
+void build_product(Graph& g, std::int64_t rows = kRows) {
+  g.fetch("y", matmul(g.input("x", f32, {rows, kWidth}), g.parameter("w", f32, {kWidth, kWidth})));
+}
+
+TEST(PackWeights, PacksParametersWhenTheyChangeWhereAProgramOnlyReadsThem) {
+  SKIP_WITHOUT_ORDER(f32);
+  const auto packed = [](const Graph& g, Derive derive, const CompileOptions& options = {}) {
+    const CompiledPlan made = compile_plan(g, options, target_of(Device()), derive);
+    EXPECT_EQ(count_here(*made.graph, "pack_weights"), 0);
+    EXPECT_EQ(count_here(*made.graph, "matmul_packed"), made.derived.names.size());
+    return made.derived.graph == nullptr ? std::string() : to_text(*made.derived.graph);
+  };
+  Graph g, larger, huge, writing;
+  build_product(g), build_product(larger, 7 * kRows), build_product(huge, 1000), build_product(writing);
+  writing.assign(writing.find("w"), writing.find("w") * 2.0);
+  EXPECT_TRUE(packed(g, Derive::once).find("pack_weights") != std::string::npos);
+  EXPECT_EQ(packed(larger, Derive::once), packed(g, Derive::once));  // so programs of one store share them
+  CompileOptions without;
+  without.disabled_passes = {"derive_once"};
+  EXPECT_EQ(packed(g, Derive::once, without), "");
+  EXPECT_EQ(packed(g, Derive::in_every_run), "");
+  EXPECT_EQ(packed(huge, Derive::once), "");
+  EXPECT_EQ(packed(writing, Derive::once), "");
+}
+
+TEST(PackWeights, PacksParametersAgainWhenTheyWereSet) {
+  Graph g;
+  build_product(g);
+  Parameters parameters(g);
+  Program program(g, {}, &parameters);
+  const auto number = [](std::size_t i) { return static_cast<double>(i * 7 % 11) - 5; };
+  std::vector<double> x(kRows * kWidth), w(kWidth * kWidth), expected(kRows * kWidth);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = number(i);
+  for (const std::size_t shift : {0, 3}) {
+    for (std::size_t i = 0; i < w.size(); ++i) w[i] = number(i / 3 + shift);
+    for (std::int64_t i = 0; i < kRows * kWidth; ++i) {
+      double& sum = expected[static_cast<std::size_t>(i)] = 0;
+      for (std::int64_t k = 0; k < kWidth; ++k) {
+        sum +=
+            x[static_cast<std::size_t>(i / kWidth * kWidth + k)] * w[static_cast<std::size_t>(k * kWidth + i % kWidth)];
+      }
+    }
+    parameters.set("w", Tensor::from(f32, {kWidth, kWidth}, w));
+    for (int run = 0; run < 2; ++run) {
+      EXPECT_EQ(program.run({{"x", Tensor::from(f32, {kRows, kWidth}, x)}}).at("y").to_doubles(), expected);
+    }
+  }
 }
 
 TEST(PackWeights, DoesNothingForAGpu) {

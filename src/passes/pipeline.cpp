@@ -86,7 +86,8 @@ const std::vector<Pass>& pipeline() {
       {"remake_masks", "a gradient that is masked for two kernels is masked by each, before groups would store it",
        remake_masks},
       {"fuse_groups", "elementwise ops and reductions that share an iteration space become one kernel", fuse_groups},
-      {"pack_weights", "weights that products of a loop read again and again lie as those want them; no other op could",
+      {"pack_weights",
+       "weights that products of a loop or of all runs read again and again lie as those want them; no other op could",
        pack_weights},
       {"derive_once",
        "what follows from parameters alone is made when they change, where a program only reads them; the program does "
@@ -125,7 +126,8 @@ std::vector<PassRecord> run_passes(Graph& graph, const PassOptions& options) {
   const auto run = [&](const Pass& pass) {
     poll();
     PassRecord record{.name = pass.name, .nodes_before = graph.size()};
-    PassNotes notes(options.target, options.precision, options.allow_tf32, !is_disabled("claim_composed"));
+    PassNotes notes(options.target, options.precision, options.allow_tf32, !is_disabled("claim_composed"),
+                    options.derives);
     const auto start = std::chrono::steady_clock::now();
     pass.run(graph, notes);
     record.milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();

@@ -55,6 +55,12 @@ CompiledPlan compile_plan(const Graph& source, const CompileOptions& options, Ta
   pass_options.target = target;
   pass_options.precision = options.precision;
   pass_options.allow_tf32 = options.allow_tf32;
+  const auto does = [&](const char* pass) {
+    const auto& disabled = options.disabled_passes;
+    return std::find(disabled.begin(), disabled.end(), pass) == disabled.end();
+  };
+  const bool derives = derive == Derive::once && does("derive_once");
+  pass_options.derives = derives;
   profile::Ticks since = profile::Recorder::now();
   const auto record = [&since](const std::string& part) {
     if (!profile::Recorder::active()) return;
@@ -75,17 +81,13 @@ CompiledPlan compile_plan(const Graph& source, const CompileOptions& options, Ta
     const std::string& name = graph.node(id).name.str();
     if (!given.contains(name)) compiled.shadows.emplace(name, shadowed(name));
   }
-  const auto does = [&](const char* pass) {
-    const auto& disabled = options.disabled_passes;
-    return std::find(disabled.begin(), disabled.end(), pass) == disabled.end();
-  };
   PlanOptions plan_options;
   plan_options.target = target;
   plan_options.allow_tf32 = options.allow_tf32;
   plan_options.choose_layouts = does("choose_layouts");
   plan_options.alias_views = does("alias_views");
   if (target->is_gpu()) plan_options.lower = [&](Step& step) { return lower_for_gpu(step, *target); };
-  if (derive == Derive::once && does("derive_once")) compiled.derived = take_derived(&graph, *target);
+  if (derives) compiled.derived = take_derived(&graph, *target);
   if (compiled.derived.graph != nullptr) compiled.derived_plan = make_plan(*compiled.derived.graph, plan_options);
   compiled.plan = make_plan(graph, plan_options);
   record("plan");
