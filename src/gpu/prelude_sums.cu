@@ -107,19 +107,24 @@ PD_DEVICE void combine_columns(const T (&sum)[kVector], void* shared) {
 
 // ---- Across CTAs: each leaves its partial results in the workspace, the last one to come combines them ----
 
-// True in the CTA that is the last of `parts` to arrive; the ticket is then zero again for the next launch. One thread's
-// fences serve all, as they are in a barrier with it.
+// Counts 0 to `last` and then from 0 again; true for the one that counts `last`. It sees all that those who counted
+// before, and threads that they were in a barrier with, had stored.
+PD_DEVICE bool counts_last(unsigned* ticket, unsigned last) {
+#ifdef PD_EMULATE
+  return atomicInc(ticket, last) == last;
+#else
+  unsigned before;
+  asm volatile("atom.inc.acq_rel.gpu.global.u32 %0, [%1], %2;" : "=r"(before) : "l"(ticket), "r"(last) : "memory");
+  return before == last;
+#endif
+}
+
+// True in the CTA that is the last of `parts` to arrive; the ticket is then zero again for the next launch. One thread
+// counts for all, as they are in a barrier with it.
 PD_DEVICE bool is_last_arriver(unsigned* ticket, unsigned parts) {
   __shared__ bool is_last;
   __syncthreads();
-  if (threadIdx.x == 0) {
-    __threadfence();
-    is_last = atomicAdd(ticket, 1u) == parts - 1;
-    if (is_last) {
-      *ticket = 0;
-      __threadfence();
-    }
-  }
+  if (threadIdx.x == 0) is_last = counts_last(ticket, parts - 1);
   __syncthreads();
   return is_last;
 }

@@ -331,6 +331,7 @@ inline unsigned __ballot_sync(unsigned, bool is_true) { return emulation::ballot
 inline int __popc(unsigned bits) { return std::popcount(bits); }
 inline int __ffs(int bits) { return std::countr_zero(static_cast<unsigned>(bits)) + 1; }  // of bits != 0
 inline unsigned atomicAdd(unsigned* at, unsigned value) { return std::exchange(*at, *at + value); }
+inline unsigned atomicInc(unsigned* at, unsigned last) { return std::exchange(*at, *at >= last ? 0 : *at + 1); }
 inline unsigned long long atomicMin(unsigned long long* at, unsigned long long value) {
   return std::exchange(*at, value < *at ? value : *at);
 }
