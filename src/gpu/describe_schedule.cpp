@@ -22,10 +22,8 @@ std::string describe(const GroupSchedule& s, const Target& target, double in_fli
       s.is_turned ? "turned " : "", s.form == LoopForm::tile ? "tile" : "sweep", s.lanes, s.vector, s.rows, s.unroll,
       s.block > 1 ? fmt::format(", {} of axis {} per load", s.block, s.block_axis) : "",
       s.chunk > 1 ? fmt::format(", {} of axis {} per CTA", s.chunk, s.chunk_axis) : "", s.ctas,
-      s.cluster > 1  ? fmt::format(" in clusters of {}", s.cluster) + (grid.empty() ? "" : " = ")
-      : grid.empty() ? ""
-                     : " = ",
-      grid, double(s.ctas) / target.sm_count, ceil_div(std::min(s.serial_chunk, s.serial_count), s.rows),
+      grid.empty() ? "" : " = ", grid, double(s.ctas) / target.sm_count,
+      ceil_div(std::min(s.serial_chunk, s.serial_count), s.rows),
       ceil_div(std::min(s.inner_chunk, s.inner_vectors), s.lanes), in_flight_kilobytes);
 }
 

@@ -15,7 +15,6 @@ using emulation::cluster_barrier;
 using emulation::cluster_rank;
 using emulation::fence_stores;
 using emulation::load_acquire;
-using emulation::load_peer;
 using emulation::load_relaxed;
 using emulation::mailbox_expect;
 using emulation::mailbox_init;
@@ -86,16 +85,6 @@ PD_DEVICE unsigned address_in(unsigned shared, unsigned rank) {
 }
 // The copy engine and the tensor cores see what this thread has stored in shared memory before.
 PD_DEVICE void copies_follow_stores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-// What lies there in the shared memory of CTA `rank` of the cluster: 4 or 8 bytes.
-template <class T> PD_DEVICE T load_peer(const T* at, unsigned rank) {
-  const unsigned address = address_in(shared_address(at), rank);
-  Pack<T, 1> pack;
-  if constexpr (sizeof(T) == 8) {
-    asm volatile("ld.shared::cluster.v2.u32 {%0, %1}, [%2];"
-                 : "=r"(pack.word[0]), "=r"(pack.word[1]) : "r"(address) : "memory");
-  } else asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(pack.word[0]) : "r"(address) : "memory");
-  return pack.get(0);
-}
 // A mailbox (an mbarrier) is in one phase after the other. A phase ends when `arrivals` threads have said how many bytes
 // they expect and these have come.
 PD_DEVICE void mailbox_init(unsigned long long* mailbox, unsigned arrivals) {
@@ -126,18 +115,6 @@ PD_DEVICE void send(unsigned* at, unsigned value, unsigned long long* mailbox, u
 
 #if !defined(PD_EMULATE) && __CUDA_ARCH__ < 900
 PD_DEVICE void copies_follow_stores() {}
-#endif
-
-#if defined(PD_EMULATE) || __CUDA_ARCH__ >= 900
-// Combines what lies at one place in all CTAs of the cluster, in their order.
-template <class Op, int kCluster, class T> PD_DEVICE T combine_peers(const T* at) {
-  T parts[kCluster];
-#pragma unroll
-  for (int rank = 0; rank < kCluster; ++rank) parts[rank] = load_peer(at, rank);
-#pragma unroll
-  for (int rank = 1; rank < kCluster; ++rank) parts[0] = Op::of(parts[0], parts[rank]);
-  return parts[0];
-}
 #endif
 
 #ifndef PD_MOST_POLLS

@@ -432,23 +432,7 @@ void KernelText::emit_element_store(std::size_t o, const std::string& value) {
   emit_final_store(o, axes, value, "j");
 }
 
-/// The CTAs of a cluster share out what is to be added up.
-void KernelText::emit_cluster_sums() {
-  k_.raw("cluster_barrier();");
-  for (const std::size_t o : parts_.at(0).outputs) {
-    k_.add("for (long long e = cluster_rank() * kThreads + threadIdx.x; e < {}; e += {} * kThreads) {{",
-           tile_elements_text(o), s_.cluster);
-    k_.add("if ({}) {{", emit_element_place(o));
-    k_.add("const {} sum = combine_peers<{}, {}>(out{}_part + e);", sum_type(o), op(o), s_.cluster, o);
-    emit_element_store(o, "sum");
-    k_.raw("}");
-    k_.raw("}");
-  }
-  k_.raw("cluster_barrier();  // others may still read this CTA's sums");
-}
-
 void KernelText::emit_last_arrivers() {
-  if (s_.cluster > 1) return emit_cluster_sums();
   for (std::size_t p = 0; p < parts_.size(); ++p) {
     k_.add("if (is_last_arriver(room.tickets + {} + tile{}, (unsigned)parts{})) {{",
            sizes_.wide_number(fmt::format("tickets{}", p), ticket_count_), p, p);

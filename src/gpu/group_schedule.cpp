@@ -27,13 +27,14 @@ constexpr std::int64_t kPartialsPerTile = 20 * 256;
 // A load with a larger footprint per CTA does not stay in L1 between the CTAs that share it.
 constexpr std::int64_t kSharedLoadBytes = 64 << 10;
 constexpr int kThreads = 256;
-// Of a CTA in a cluster, one an SM: a few have two, as clusters do not fit on every SM.
-constexpr int kClusterThreads = 512;
+// Of a CTA that shares a reduction with others so that there is one an SM. Clusters of them that add up out of each
+// other's shared memory are slower, which takes 1.3 us more for the loads alone (H200).
+constexpr int kSharerThreads = 512;
 // Rows of threads of such a CTA that sums columns: more take longer to meet than narrower loads to come.
-constexpr int kMostClusterRows = 64;
+constexpr int kMostSharerRows = 64;
 // Beyond, memory is kept busier by many CTAs, and that is worth more (H200). Columns have more room: as many as a batch
 // of any usual length sums up, so that all lengths have one text.
-constexpr std::int64_t kMostClusterBytes = 64 << 20, kMostColumnClusterBytes = 256 << 20;
+constexpr std::int64_t kMostSharedBytes = 64 << 20, kMostSharedColumnBytes = 256 << 20;
 constexpr int kMaxVector = 8;
 constexpr int kMaxUnroll = 8;
 // A pointwise group holds no more shared rows than this in vectors that are wider than theirs: loading them takes as
@@ -50,12 +51,11 @@ constexpr std::int64_t kLeastTurnedExtent = 32;
 
 class Scheduler {
  public:
-  Scheduler(const Group& group, std::span<const int> alignment, const Target& target, bool may_cluster,
-            int phase_threads)
+  Scheduler(const Group& group, std::span<const int> alignment, const Target& target, bool may_share, int phase_threads)
       : group_(group),
         alignment_(alignment),
         target_(target),
-        may_cluster_(may_cluster),
+        may_share_(may_share),
         phase_threads_(phase_threads),
         inner_(group.rank() - 1),
         used_(used_by(group, live_values(group, std::vector<bool>(group.outputs.size(), true))).loads) {
@@ -79,8 +79,8 @@ class Scheduler {
     s_.why = describe(s_, target_, in_flight_kilobytes());
     return std::move(s_);
   }
-  /// False once clusters were chosen and did not do.
-  bool may_cluster() const { return may_cluster_; }
+  /// False once CTAs were to share reductions, a CTA an SM, and that did not do.
+  bool may_share() const { return may_share_; }
 
  private:
   std::int64_t extent(int axis) const { return group_.extents[static_cast<std::size_t>(axis)]; }
@@ -256,21 +256,21 @@ class Scheduler {
     // Row sums in a tile are shuffles between two batches of loads, while nothing is in flight: larger batches.
     const bool pauses = s_.form == LoopForm::tile && has_sink(SinkKind::row);
     const std::int64_t wanted = target_.in_flight_bytes * (pauses ? 2 : 1);
-    const std::int64_t threads = s_.is_phase      ? phase_threads_
-                                 : is_pointwise_  ? 1536
-                                 : s_.cluster > 1 ? kClusterThreads
-                                                  : 1024;
+    const std::int64_t threads = s_.is_phase     ? phase_threads_
+                                 : is_pointwise_ ? 1536
+                                 : sharers_ > 1  ? kSharerThreads
+                                                 : 1024;
     const std::int64_t step = step_bytes();
     std::int64_t unroll = step == 0 ? 1 : pow2_ceil(ceil_div(wanted, threads * step));
     if (has_sink(SinkKind::column) && s_.vector > 4 && step > 0)
       unroll = std::max(unroll, std::min(kColumnUnroll, pow2_floor(kColumnUnrollBytes / step)));
     const std::int64_t most = std::min<std::int64_t>(pauses ? kMaxUnroll / 2 : kMaxUnroll, pow2_ceil(steps));
     const auto made = static_cast<int>(std::clamp<std::int64_t>(unroll, 1, most));
-    if (s_.cluster == 1) return made;
-    // Batches as long as each other, as nothing fills a short one's gaps; longer ones take the next launch's place.
-    // Nothing else fills the gap behind a batch, so it is as long as 64 registers allow, for all lengths.
-    if (s_.form == LoopForm::tile)
-      return made < kMaxUnroll ? made : step <= 8 ? 13 : step <= 16 ? kMaxUnroll + 1 : made;
+    if (sharers_ == 1) return made;
+    // Batches as long as each other, as nothing else fills a short one's gaps; longer ones take the next launch's
+    // place. Of columns they are as long as 64 registers allow in two (H200: of 16 bytes 7 are faster than 9), for all
+    // lengths.
+    if (s_.form == LoopForm::tile) return made < kMaxUnroll ? made : step <= 8 ? 13 : step <= 16 ? 7 : made;
     const std::int64_t longest = std::min<std::int64_t>(made, step <= 16 ? 6 : 4);
     return static_cast<int>(ceil_div(steps, ceil_div(steps, longest)));
   }
@@ -293,22 +293,21 @@ class Scheduler {
     }
     return std::max<std::int64_t>(1, std::min(full, by_bytes));
   }
-  /// CTAs of a cluster that share each of `tiles` reductions, where all of them together have about a CTA an SM; 1
-  /// where not. The last of some CTAs to come takes 2.5 us to add up their sums (H200), a cluster a third of that.
-  int choose_cluster(std::int64_t tiles) const {
-    if (!may_cluster_ || has_sink(SinkKind::spread)) return 1;
-    for (const int cluster : {8, 4, 2}) {
-      const std::int64_t ctas = tiles * cluster;
+  /// CTAs that share each of `tiles` reductions, where all of them together have about a CTA an SM; 1 where not.
+  int choose_sharers(std::int64_t tiles) const {
+    if (!may_share_ || has_sink(SinkKind::spread)) return 1;
+    for (const int sharers : {8, 4, 2}) {
+      const std::int64_t ctas = tiles * sharers;
       if (ctas > target_.sm_count * 97 / 100) continue;
-      const std::int64_t most = s_.form == LoopForm::tile ? kMostColumnClusterBytes : kMostClusterBytes;
+      const std::int64_t most = s_.form == LoopForm::tile ? kMostSharedColumnBytes : kMostSharedBytes;
       const bool pays = group_.min_bytes() <= most && read_bytes() >= ctas * kSplitBytes;
-      return pays && ctas >= target_.sm_count * 72 / 100 ? cluster : 1;
+      return pays && ctas >= target_.sm_count * 72 / 100 ? sharers : 1;
     }
     return 1;
   }
-  /// Whether the clusters have each reduction whole: the split is the one dimension of the grid that is reduced.
-  bool is_whole_in_clusters() const {
-    if (s_.grid.empty() || s_.grid[0].over == GridDim::Over::axis || s_.grid[0].count != s_.cluster) return false;
+  /// Whether the split is the one dimension of the grid that is reduced.
+  bool shares_whole_reductions() const {
+    if (s_.grid.empty() || s_.grid[0].over == GridDim::Over::axis || s_.grid[0].count != sharers_) return false;
     for (std::size_t o = 0; o < s_.sinks.size(); ++o) {
       if (s_.sinks[o] == SinkKind::store) continue;
       for (const GridDim& dim : s_.grid) {
@@ -342,8 +341,8 @@ class Scheduler {
       if (s_.is_phase && !has_sink(SinkKind::row)) {
         s_.lanes = static_cast<int>(std::min<std::int64_t>(phase_threads_ / 4, pow2_ceil(vectors)));
       } else if (has_sink(SinkKind::column) && !has_sink(SinkKind::row)) {
-        if (cluster_columns())
-          threads = kClusterThreads;
+        if (share_columns())
+          threads = kSharerThreads;
         else
           narrow_columns();
       }
@@ -363,8 +362,8 @@ class Scheduler {
       const std::int64_t ctas = tiles * ceil_div(s_.serial_count, batch);
       s_.serial_chunk = batch * std::clamp<std::int64_t>(ctas / (16 * target_.sm_count), 1, 8);
     } else {
-      std::int64_t split = s_.cluster > 1 ? s_.cluster : choose_split(tiles);
-      if (has_sink(SinkKind::column) && s_.cluster == 1)
+      std::int64_t split = sharers_ > 1 ? sharers_ : choose_split(tiles);
+      if (has_sink(SinkKind::column) && sharers_ == 1)
         split = std::min(split, std::max<std::int64_t>(1, s_.serial_count / kRowsPerPartial));
       s_.serial_chunk = ceil_div(ceil_div(s_.serial_count, split), s_.rows) * s_.rows;
     }
@@ -379,13 +378,13 @@ class Scheduler {
     }
   }
 
-  /// Tiles so narrow that a cluster each makes a CTA an SM, down to 64 bytes of a row.
-  bool cluster_columns() {
+  /// Tiles so narrow that a few CTAs each make a CTA an SM, down to 64 bytes of a row.
+  bool share_columns() {
     for (int lanes = s_.lanes; lanes >= 4; lanes /= 2) {
-      s_.cluster = choose_cluster(ceil_div(s_.inner_vectors, lanes) * grid_axis_product());
-      if (s_.cluster == 1) continue;
+      sharers_ = choose_sharers(ceil_div(s_.inner_vectors, lanes) * grid_axis_product());
+      if (sharers_ == 1) continue;
       s_.lanes = lanes;
-      if (kClusterThreads / lanes > kMostClusterRows && s_.vector == kMaxVector) {
+      if (kSharerThreads / lanes > kMostSharerRows && s_.vector == kMaxVector) {
         use_vector(kMaxVector / 2);
         s_.lanes *= 2;
       }
@@ -469,8 +468,8 @@ class Scheduler {
       const std::int64_t rows_at_once =
           std::min(pow2_ceil(s_.serial_count), std::int64_t{phase_threads_} / kPhaseLanes);
       s_.lanes = static_cast<int>(std::min(phase_threads_ / rows_at_once, pow2_ceil(s_.inner_vectors)));
-    } else if (s_.cluster = choose_cluster(rows); s_.cluster > 1) {
-      s_.lanes = threads = kClusterThreads;
+    } else if (sharers_ = choose_sharers(rows); sharers_ > 1) {
+      s_.lanes = threads = kSharerThreads;
     } else {
       // Enough rows give every warp its own; a few are shared by more warps, so that all SMs have work.
       s_.lanes = rows >= 32 * target_.sm_count ? 32 : rows >= 8 * target_.sm_count ? 128 : 256;
@@ -485,8 +484,8 @@ class Scheduler {
       s_.inner_chunk = std::int64_t{s_.lanes} * s_.unroll;
     } else {
       const std::int64_t tiles = ceil_div(s_.serial_count, s_.rows) * grid_axis_product();
-      const std::int64_t more = has_sink(SinkKind::store) && s_.cluster == 1 ? kMoreWhereWritten : 1;
-      const std::int64_t split = s_.cluster > 1 ? s_.cluster : choose_split(tiles, more);
+      const std::int64_t more = has_sink(SinkKind::store) && sharers_ == 1 ? kMoreWhereWritten : 1;
+      const std::int64_t split = sharers_ > 1 ? sharers_ : choose_split(tiles, more);
       const std::int64_t whole = std::min(s_.lanes, 32);
       s_.inner_chunk = ceil_div(ceil_div(s_.inner_vectors, split), whole) * whole;
       s_.unroll = choose_unroll(ceil_div(s_.inner_chunk, s_.lanes));
@@ -523,7 +522,7 @@ class Scheduler {
     };
     std::stable_sort(s_.grid.begin(), s_.grid.end(),
                      [&](const GridDim& a, const GridDim& b) { return reuse(a) > reuse(b); });
-    if (s_.cluster > 1) {  // whose CTAs are neighbours
+    if (sharers_ > 1) {  // whose CTAs are neighbours
       std::ranges::stable_partition(s_.grid, [&](const GridDim& dim) {
         return dim.over == (s_.form == LoopForm::tile ? GridDim::Over::serial : GridDim::Over::inner);
       });
@@ -548,9 +547,9 @@ class Scheduler {
       if (s_.sinks[o] == SinkKind::store || s_.sinks[o] == SinkKind::spread) words += size * s_.vector;
     }
     s_.resident_ctas = words <= 32 ? 4 : words <= 64 ? 3 : 2;
-    if (s_.cluster > 1) {
+    if (sharers_ > 1) {
       s_.resident_ctas = 2;
-      if (words > 56 || !is_whole_in_clusters()) s_.cluster = 1, may_cluster_ = false;
+      if (words > 56 || !shares_whole_reductions()) sharers_ = 1, may_share_ = false;
     }
     if (is_pointwise_ && !is_small_ && !s_.is_turned && !s_.is_wide && words <= 20 && group_.expr.size() <= 16)
       s_.resident_ctas = 8;
@@ -565,26 +564,27 @@ class Scheduler {
   const Group& group_;
   std::span<const int> alignment_;
   const Target& target_;
-  bool may_cluster_;
+  bool may_share_;
   int phase_threads_;
   int inner_;
   std::vector<bool> used_;
   bool is_pointwise_ = true;  // nothing is reduced
   bool is_small_ = false;     // pointwise, and latency decides
+  int sharers_ = 1;           // CTAs that share each reduction, where all of them are about a CTA an SM
   GroupSchedule s_;
 };
 
 }  // namespace
 
-// Whether clusters do shows when everything else has been chosen for them; where they do not, it is chosen anew.
+// Whether a CTA an SM does shows when everything else has been chosen for it; where it does not, it is chosen anew.
 GroupSchedule schedule_group(const Group& group, std::span<const int> alignment, const Target& target,
                              int phase_threads) {
   PD_ASSERT(group.rank() >= 1 && group.points() > 0, "an empty or rank 0 group is rewritten before it is scheduled");
   PD_ASSERT(alignment.size() == group.operands(), "one alignment per operand");
-  const bool may_cluster = target.major >= 9 && phase_threads == 0;
-  Scheduler clustered(group, alignment, target, may_cluster, phase_threads);
-  GroupSchedule schedule = clustered.run();
-  if (!may_cluster || clustered.may_cluster()) return schedule;
+  const bool may_share = target.major >= 9 && phase_threads == 0;
+  Scheduler shared(group, alignment, target, may_share, phase_threads);
+  GroupSchedule schedule = shared.run();
+  if (!may_share || shared.may_share()) return schedule;
   return Scheduler(group, alignment, target, false, 0).run();
 }
 

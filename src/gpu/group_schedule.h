@@ -68,7 +68,6 @@ struct GroupSchedule {
   bool is_ragged = false;                           // the last vector of the inner axis is not whole
   bool is_turned = false;  // a load lies along the serial axis: steps of a thread are neighbours, rows of a warp many
   bool is_wide = false;    // offsets need 64 bits
-  int cluster = 1;  // CTAs that add up each other's sums out of their shared memory: all parts of a split reduction
   std::int64_t ctas = 0;
   int resident_ctas = 4;  // per SM, for __launch_bounds__
   bool is_phase = false;  // of a chain: what it reads may have been written in the same launch

@@ -50,7 +50,7 @@ TextLaunch KernelText::run() {
 
 TextLaunch KernelText::finish(const std::string& formulas) {
   TextLaunch plan;
-  plan.source = comment() + std::string(kernel_prelude()) + (s_.cluster > 1 ? k_exchange_cu : "") +
+  plan.source = comment() + std::string(kernel_prelude()) +
                 "\n// ---- This group ----\n\nusing Index = " + (s_.is_wide ? "long long" : "int") + ";\n\n" +
                 sizes_.text() + "\n" + formulas + "\n";
   std::string kernel = signature() + k_.text() + "}\n";
@@ -60,8 +60,6 @@ TextLaunch KernelText::finish(const std::string& formulas) {
   plan.grid[0] = static_cast<unsigned>(s_.ctas);
   plan.block = static_cast<unsigned>(s_.threads());
   plan.sizes = sizes_.words();
-  plan.cluster = static_cast<unsigned>(s_.cluster);
-  plan.shared_bytes = static_cast<unsigned>(shared_bytes_);
   plan.workspace_bytes = workspace_bytes_;
   plan.ticket_count = ticket_count_;
   return plan;
@@ -268,7 +266,6 @@ void KernelText::emit_coordinates() {
     k_.add("const Index q_begin = {} * {};  // in vectors", inner_part, chunk);
     k_.add("const Index q_end = q_begin + {0} < {1} ? q_begin + {0} : {1};", chunk, vectors);
   }
-  if (s_.cluster > 1) return emit_parts_in_cluster();
   for (std::size_t p = 0; p < parts_.size(); ++p) {
     std::string part = "0", tile = "0";
     for (std::size_t d = s_.grid.size(); d-- > 0;) {
@@ -286,17 +283,6 @@ void KernelText::emit_coordinates() {
       k_.add("{0}* const out{1}_part = out{1}_tile + part{2} * {3};", sum_type(o), o, p, tile_elements_text(o));
       workspace_bytes_ += parts_[p].parts * parts_[p].tiles * tile_elements(o) * sum_bytes(o);
     }
-  }
-}
-
-/// A CTA's sums are in its shared memory, behind what it adds them up in.
-void KernelText::emit_parts_in_cluster() {
-  k_.raw("PD_DYNAMIC_SHARED(double, shared);");
-  shared_bytes_ = scratch_bytes();
-  for (const std::size_t o : parts_.at(0).outputs) {
-    k_.add("{0}* const out{1}_part = ({0}*)((char*)shared + {2});", sum_type(o), o,
-           sizes_.wide_number(fmt::format("out{}_shared", o), shared_bytes_));
-    shared_bytes_ += (tile_elements(o) * sum_bytes(o) + 7) / 8 * 8;
   }
 }
 
@@ -326,7 +312,7 @@ void KernelText::emit_sums() {
       k_.add("__shared__ {} out{}_rows[{}];  // row sums of the whole chunk", sum_type(o), o, s_.row_slots);
     }
   }
-  if (scratch_bytes() > 0 && s_.cluster == 1) k_.add("__shared__ double shared[{}];", scratch_bytes() / 8);
+  if (scratch_bytes() > 0) k_.add("__shared__ double shared[{}];", scratch_bytes() / 8);
 }
 
 namespace {

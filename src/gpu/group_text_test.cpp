@@ -74,16 +74,16 @@ std::vector<Case> make_cases() {
     add(make_case("spread", sums({5, 37, 100}, dtype, {0b001, 0b010}), {}, small));
   }
   {
-    Target nine = named_target("h200");  // SMs, for one cluster of eight
+    Target nine = named_target("h200");  // SMs, for eight CTAs that share
     nine.sm_count = 9;
     for (const DType dtype : {f32, bf16}) {
-      add(make_case("rows of a cluster", lerp_grad({1, 140000}, dtype, {0, 0}, 0b10, 0), {}, nine));
-      add(make_case("columns of a cluster", sums({5000, 16}, dtype, {0b01}), {}, nine));
-      add(make_case("columns of a cluster, by half a vector in 16 bits", sums({5000, 32}, dtype, {0b01}), {}, nine));
-      add(make_case("everything by a cluster", sums({140001}, dtype, {0b1}), {}, nine));
+      add(make_case("rows of a CTA an SM", lerp_grad({1, 140000}, dtype, {0, 0}, 0b10, 0), {}, nine));
+      add(make_case("columns of a CTA an SM", sums({5000, 16}, dtype, {0b01}), {}, nine));
+      add(make_case("columns of a CTA an SM, by half a vector in 16 bits", sums({5000, 32}, dtype, {0b01}), {}, nine));
+      add(make_case("everything by a CTA an SM", sums({140001}, dtype, {0b1}), {}, nine));
     }
-    add(make_case("combinations of columns by a cluster", reductions({5000, 16}, f64, 0b01), {}, nine));
-    add(make_case("channels of a cluster", sums({60, 2, 1500}, f32, {0b101}), {}, [&] {
+    add(make_case("combinations of columns of a CTA an SM", reductions({5000, 16}, f64, 0b01), {}, nine));
+    add(make_case("channels of a CTA an SM", sums({60, 2, 1500}, f32, {0b101}), {}, [&] {
       Target more = nine;
       more.sm_count = 17;
       return more;
@@ -397,8 +397,6 @@ TEST(GroupText, CasesTakeEverySchedule) {
     seen["block and chunk"] += s.block > 1 && s.chunk > 1;
     seen["ragged"] += s.is_ragged;
     seen["partial sums"] += c.plan.ticket_count > 0;
-    seen["tile cluster"] += s.cluster > 1 && s.form == LoopForm::tile;
-    seen["sweep cluster"] += s.cluster > 1 && s.form == LoopForm::sweep;
     seen["several serial axes"] += s.serial_axes.size() > 1;
     seen["several inner axes"] += s.inner_axes.size() > 1;
     seen["unrolled"] += s.unroll > 1;
@@ -406,27 +404,10 @@ TEST(GroupText, CasesTakeEverySchedule) {
     seen["turned, several serial axes"] += s.is_turned && s.serial_axes.size() > 1;
     seen["not a vector"] += std::count(s.is_vector.begin(), s.is_vector.end(), false) > 0;
   }
-  for (const char* road : {"tile store",
-                           "tile column",
-                           "tile row",
-                           "tile total",
-                           "tile spread",
-                           "sweep store",
-                           "sweep row",
-                           "sweep total",
-                           "block",
-                           "chunk",
-                           "block and chunk",
-                           "ragged",
-                           "partial sums",
-                           "tile cluster",
-                           "sweep cluster",
-                           "several serial axes",
-                           "several inner axes",
-                           "unrolled",
-                           "turned",
-                           "turned, several serial axes",
-                           "not a vector"}) {
+  for (const char* road :
+       {"tile store", "tile column", "tile row", "tile total", "tile spread", "sweep store", "sweep row", "sweep total",
+        "block", "chunk", "block and chunk", "ragged", "partial sums", "several serial axes", "several inner axes",
+        "unrolled", "turned", "turned, several serial axes", "not a vector"}) {
     EXPECT_GT(seen[road], 0) << road;
   }
 }
@@ -467,12 +448,19 @@ TEST(GroupText, ElementsOf16BitsMoveBy16BytesBesideWiderValuesOfChannels) {
   EXPECT_EQ(vector_of(5, true), 8);
 }
 
-TEST(GroupText, RowsOfThreadsOfAClusterAreFewEnoughToMeetSoon) {
-  const Group group = canonical(sums({6400, 512}, bf16, {0b01}));
-  const GroupSchedule s = schedule_group(group, std::vector<int>(group.operands(), 256), named_target("h200"));
-  EXPECT_EQ(s.cluster, 8) << s.why;
-  EXPECT_EQ(s.lanes * s.vector, 32) << s.why;  // 64 bytes of a row
-  EXPECT_EQ(s.rows, 64) << s.why;
+TEST(GroupText, ColumnsOfAFewMegabytesTakeOneCtaAnSmWhoseLastToComeAddsUp) {
+  const auto schedule = [](DType dtype) {
+    const Group group = canonical(sums({6400, 512}, dtype, {0b01}));
+    return schedule_group(group, std::vector<int>(group.operands(), 256), named_target("h200"));
+  };
+  for (const DType dtype : {f32, bf16}) {
+    const GroupSchedule s = schedule(dtype);
+    EXPECT_EQ(s.ctas, 128) << s.why;
+    EXPECT_EQ(s.lanes * s.vector, 32) << s.why;
+    EXPECT_EQ(s.rows, 64) << "few enough to meet soon: " << s.why;
+  }
+  EXPECT_EQ(schedule(f32).unroll, 7) << "all rows in two batches of loads";
+  EXPECT_EQ(schedule(bf16).unroll, 13) << "all rows in one";
 }
 
 TEST(GroupText, WritesNothingForEmptyOutputs) { EXPECT_EQ(make_case("", sums({0, 4}, f32, {0})).plan.grid[0], 0u); }

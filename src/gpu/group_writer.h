@@ -70,7 +70,6 @@ class KernelText {
   bool has_sums() const;
   void emit_coordinates();
   void emit_count(const std::string& target, const std::string& suffix);
-  void emit_parts_in_cluster();
   std::int64_t scratch_bytes() const;
   void emit_sums();
 
@@ -130,7 +129,6 @@ class KernelText {
   std::string emit_element_place(std::size_t o);
   void emit_element_store(std::size_t o, const std::string& value);
   void emit_last_arrivers();
-  void emit_cluster_sums();
 
   const Group& group_;
   const GroupSchedule& s_;
@@ -145,7 +143,7 @@ class KernelText {
   std::vector<int> part_group_;  // per output: index into parts_, or -1
   SizeFields sizes_;
   Lines k_;
-  std::int64_t workspace_bytes_ = 0, ticket_count_ = 0, shared_bytes_ = 0;
+  std::int64_t workspace_bytes_ = 0, ticket_count_ = 0;
 };
 
 }  // namespace paoding::gpu

@@ -146,11 +146,6 @@ template <class T>
 T* in_cta(T* at, Cta& cta) {
   return (T*)((char*)cta.shared.data() + ((char*)at - (char*)machine.cta->shared.data()));
 }
-template <class T>
-T load_peer(const T* at, unsigned rank) {
-  yield();
-  return *in_cta(const_cast<T*>(at), cta_of_rank(rank));
-}
 inline void send(unsigned* at, unsigned value, unsigned long long* mailbox, unsigned rank) {
   Cta& to = cta_of_rank(rank);
   together.late.push_back({in_cta(at, to), value, in_cta(mailbox, to), this_thread()});
