@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/cublaslt.h"
 
+#include <array>
 #include <limits>
 #include <map>
 #include <mutex>
@@ -199,7 +200,8 @@ Matmul::Layout Matmul::make_layout(DType dtype, const ColumnMajorMatrix& matrix,
   return layout;
 }
 
-Matmul::Matmul(const GpuDevice& device, const MatmulSpec& spec, std::size_t workspace_limit_bytes) : spec_(spec) {
+Matmul::Matmul(const GpuDevice& device, const MatmulSpec& spec, std::size_t workspace_limit_bytes, int algorithm)
+    : spec_(spec) {
   const ColumnMajorMatmul call = to_column_major(spec);
   const CublasLt& table = required_cublaslt();
   handle_ = handle_of(device);
@@ -229,10 +231,10 @@ Matmul::Matmul(const GpuDevice& device, const MatmulSpec& spec, std::size_t work
   first_ = make_layout(spec.b_dtype, call.first, spec.batch);
   second_ = make_layout(spec.a_dtype, call.second, spec.batch);
   result_ = make_layout(spec.c_dtype, call.result, spec.batch);
-  choose_algorithm(workspace_limit_bytes);
+  choose_algorithm(workspace_limit_bytes, algorithm);
 }
 
-void Matmul::choose_algorithm(std::size_t workspace_limit_bytes) {
+void Matmul::choose_algorithm(std::size_t workspace_limit_bytes, int algorithm) {
   const CublasLt& table = required_cublaslt();
   struct DestroyPreference {
     void operator()(cublasLtMatmulPreferenceOpaque_t* limits) const {
@@ -258,17 +260,22 @@ void Matmul::choose_algorithm(std::size_t workspace_limit_bytes) {
   set_alignment(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, result);
   set_alignment(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, result);
 
-  cublasLtMatmulHeuristicResult_t found{};
+  PD_ASSERT(algorithm >= 0 && algorithm <= kMostAlgorithms, "algorithms are counted");
+  std::array<cublasLtMatmulHeuristicResult_t, kMostAlgorithms> found{};
+  const std::size_t which = algorithm == 0 ? 0 : static_cast<std::size_t>(algorithm) - 1;
   int count = 0;
-  cublasStatus_t status = table.cublasLtMatmulAlgoGetHeuristic(handle_, product_.get(), first_.get(), second_.get(),
-                                                               result_.get(), result_.get(), made, 1, &found, &count);
-  if (status == CUBLAS_STATUS_SUCCESS && count > 0) status = found.state;
-  if (status != CUBLAS_STATUS_SUCCESS || count == 0) {
-    fail(ErrorKind::unsupported, "cublaslt: no algorithm within {} bytes of workspace ({}): {}", workspace_limit_bytes,
+  cublasStatus_t status = table.cublasLtMatmulAlgoGetHeuristic(
+      handle_, product_.get(), first_.get(), second_.get(), result_.get(), result_.get(), made,
+      algorithm == 0 ? 1 : kMostAlgorithms, found.data(), &count);
+  const bool is_there = count > static_cast<int>(which);
+  if (status == CUBLAS_STATUS_SUCCESS && is_there) status = found[which].state;
+  if (status != CUBLAS_STATUS_SUCCESS || !is_there) {
+    fail(ErrorKind::unsupported, "cublaslt: no algorithm{} within {} bytes of workspace ({}): {}",
+         algorithm == 0 ? "" : fmt::format(" {} of {}", algorithm, count), workspace_limit_bytes,
          table.cublasLtGetStatusName(status), to_string(spec_));
   }
-  algorithm_ = found.algo;
-  workspace_bytes_ = found.workspaceSize;
+  algorithm_ = found[which].algo;
+  workspace_bytes_ = found[which].workspaceSize;
 }
 
 void Matmul::run(CUstream stream, const void* a, const void* b, void* c, void* workspace, const void* bias,

@@ -108,12 +108,17 @@ struct ColumnMajorMatmul {
 /// leading dimension or stride that makes rows or results overlap.
 ColumnMajorMatmul to_column_major(const MatmulSpec& spec);
 
+/// Algorithms that the library is asked for where there may be another than its first.
+inline constexpr int kMostAlgorithms = 16;
+
 /// A prepared product on one GPU. Made when a program is planned; run() decides and allocates nothing.
 class Matmul {
  public:
   Matmul() = default;
   /// Error (device) without cuBLASLt; (unsupported), with the spec, when it has no algorithm within the limit.
-  Matmul(const GpuDevice& device, const MatmulSpec& spec, std::size_t workspace_limit_bytes);
+  /// `algorithm` 0 is the one that the library names when it is asked for one, 1 the first of those that it names when
+  /// it is asked for many.
+  Matmul(const GpuDevice& device, const MatmulSpec& spec, std::size_t workspace_limit_bytes, int algorithm = 0);
 
   /// Bytes that run() needs at a 256-byte aligned `workspace`; at most the limit given.
   std::size_t workspace_bytes() const { return workspace_bytes_; }
@@ -132,7 +137,7 @@ class Matmul {
   using Layout = std::unique_ptr<cublasLtMatrixLayoutOpaque_t, Destroy>;
 
   static Layout make_layout(DType dtype, const ColumnMajorMatrix& matrix, std::int64_t batch);
-  void choose_algorithm(std::size_t workspace_limit_bytes);
+  void choose_algorithm(std::size_t workspace_limit_bytes, int algorithm);
 
   MatmulSpec spec_;
   cublasLtHandle_t handle_ = nullptr;  // the device's, not owned

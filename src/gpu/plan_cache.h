@@ -13,7 +13,8 @@
 
 namespace paoding::gpu {
 
-/// A library's kernel and ours, timed on the device.
+/// A library's kernel and ours, timed on the device; or, of a product, the algorithm of a library that was fastest and
+/// the one that it names first.
 struct TimedChoice {
   bool is_library = false;  // it was the faster
   std::string engine;       // its best, or empty: it has none

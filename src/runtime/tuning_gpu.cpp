@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions by cuDNN's engines and by the first kernel of ours that takes them, each some runs of a graph, on memory
 // of their own. What was faster is kept in the PlanCache, which planning reads. An engine that gives other numbers than
-// ours is none (two of cuDNN 9.19's did: benchmarks/results/2026-11-24-cudnn.txt).
+// ours is none (two of cuDNN 9.19's did: benchmarks/results/2026-11-24-cudnn.txt). Products that cuBLASLt makes are
+// timed by the algorithms that its heuristics name, beside the one that it would take.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -16,6 +17,7 @@
 #include "gpu/text_kernel.h"
 #include "ops/conv/conv_cudnn_gpu.h"
 #include "ops/conv/conv_shape.h"
+#include "ops/matmul/matmul_gpu.h"
 #include "paoding/cancellation.h"
 #include "plan/host_steps.h"
 #include "runtime/tuning.h"
@@ -25,6 +27,7 @@ namespace {
 
 constexpr int kRunsOfAGraph = 5, kLaunches = 4;
 constexpr std::size_t kMostEngines = 4;
+constexpr int kMostAlgorithmsTimed = 8;
 constexpr std::size_t kComparedBytes = 1 << 20;  // of a result, at its beginning and at its end
 constexpr double kClearly = 0.97;                // ours shares launches, is stamped and asks whether the run has failed
 
@@ -225,6 +228,37 @@ std::string time_call(const gpu::GpuDevice& device, const KernelCall& call, cons
                      own.row->name, choice.own_us, wrong);
 }
 
+bool is_timed_product(const Step& step) {
+  const std::string_view op = step.call.op->name;
+  return step.kernel->name == kCublasLtRow && (op == "matmul" || op == "matmul_wide") &&
+         step.call.inputs[0].type.dtype != DType::f64;
+}
+
+std::string time_product(const gpu::GpuDevice& device, const KernelCall& call, const std::string& key) {
+  const auto kernels = cublaslt_kernels(call, Device::cuda(device.index()), kMostAlgorithmsTimed);
+  Bench bench(device, call, cublaslt_workspace_bytes(call), 0);
+  const std::vector<double> expected = bench.result(*kernels[0]);
+  gpu::TimedChoice choice;
+  choice.own_us = bench.time(*kernels[0]);
+  std::string times;
+  for (std::size_t i = 1; i < kernels.size(); ++i) {
+    CancelScope::poll();
+    if (!are_same(call, expected, bench.result(*kernels[i]))) {
+      times += " wrong";
+      continue;
+    }
+    const double us = bench.time(*kernels[i]);
+    times += fmt::format(" {:.1f}", us);
+    if (choice.engine.empty() || us < choice.library_us) choice.engine = std::to_string(i), choice.library_us = us;
+  }
+  choice.is_library = !choice.engine.empty() && choice.library_us < kClearly * choice.own_us;
+  gpu::PlanCache::shared().keep(key, choice);
+  return fmt::format("{}: timed {}{} by {}: cublaslt {:.1f} us, its algorithms{}{}", call.op->name,
+                     call.inputs[0].type.dtype == DType::f32 && call.allow_tf32 ? "TF32 " : "",
+                     to_string(call.inputs[0].type), to_string(call.inputs[1].type), choice.own_us, times,
+                     in_scope(call.scope));
+}
+
 }  // namespace
 
 std::vector<std::string> time_choices(const Plan& plan, const Device& device) {
@@ -233,12 +267,13 @@ std::vector<std::string> time_choices(const Plan& plan, const Device& device) {
   std::vector<std::string> notes;
   std::set<std::string> seen;
   for_each_kernel(*plan.target, plan.steps, [&](const Step& step) {
-    if (!has_cudnn_row(*step.call.op) || !cudnn_refusal(step.call).empty()) return;
-    const std::string key = timing_key(step.call);
+    const bool is_product = is_timed_product(step);
+    if (!is_product && (!has_cudnn_row(*step.call.op) || !cudnn_refusal(step.call).empty())) return;
+    const std::string key = is_product ? product_key(step.call) : timing_key(step.call);
     if (!seen.insert(key).second || gpu::PlanCache::shared().find(key)) return;
     CancelScope::poll();
     try {
-      notes.push_back(time_call(on, step.call, key));
+      notes.push_back(is_product ? time_product(on, step.call, key) : time_call(on, step.call, key));
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::unsupported && error.kind() != ErrorKind::device) throw;
       notes.push_back(

@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // matmul on the GPU: a kernel of our own for few rows in f32, cuBLASLt for all else.
+#include "ops/matmul/matmul_gpu.h"
+
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <limits>
 #include <numeric>
+#include <optional>
 
 #include "base/check.h"
+#include "base/one_line.h"
 #include "gpu/cublaslt.h"
+#include "gpu/plan_cache.h"
 #include "gpu/product_text.h"
 #include "gpu/text_kernel.h"
 #include "ops/all_kernels.h"
@@ -112,41 +118,68 @@ gpu::TextPlan plan_few_rows(const KernelCall& call) {
   return made;
 }
 
+using Offsets = std::array<std::int64_t, 3>;  // bytes from the start of a, b, c
+
+// One per launch.
+std::vector<Offsets> offsets_of(const MatmulShape& shape) {
+  std::int64_t count = 1;
+  for (std::size_t i = 0; i + 1 < shape.batch.size(); ++i) count *= shape.batch[i];
+  const MatmulOperand* operands[] = {&shape.a, &shape.b, &shape.c};
+  std::vector<Offsets> all;
+  for (std::int64_t index = 0; index < count; ++index) {
+    Offsets offsets{};
+    std::int64_t rest = index;
+    for (std::size_t axis = shape.batch.size() - std::min<std::size_t>(shape.batch.size(), 1); axis-- > 0;) {
+      for (std::size_t k = 0; k < 3; ++k) {
+        const std::int64_t size = size_bytes(k == 2 ? shape.result_dtype : shape.dtype);
+        offsets[k] += rest % shape.batch[axis] * operands[k]->batch_strides[axis] * size;
+      }
+      rest /= shape.batch[axis];
+    }
+    all.push_back(offsets);
+  }
+  return all;
+}
+
+gpu::MatmulSpec spec_of(const KernelCall& call, const std::vector<Offsets>& all_offsets) {
+  const MatmulShape shape(call);
+  gpu::MatmulSpec spec;
+  spec.a_dtype = spec.b_dtype = shape.dtype;
+  spec.c_dtype = shape.result_dtype;
+  spec.precision = shape.dtype == DType::f64                      ? gpu::MatmulPrecision::f64
+                   : shape.dtype == DType::f32 && call.allow_tf32 ? gpu::MatmulPrecision::tf32
+                                                                  : gpu::MatmulPrecision::f32;
+  spec.m = shape.m;
+  spec.n = shape.n;
+  spec.k = shape.k;
+  bool c_is_transposed = false;
+  blas_layout(shape.a, shape.m, shape.k, &spec.lda, &spec.transpose_a);
+  blas_layout(shape.b, shape.k, shape.n, &spec.ldb, &spec.transpose_b);
+  blas_layout(shape.c, shape.m, shape.n, &spec.ldc, &c_is_transposed);
+  // The innermost batch axis is the library's; others that do not merge with it are a launch each.
+  if (!shape.batch.empty()) {
+    spec.batch = shape.batch.back();
+    spec.stride_a = shape.a.batch_strides.back();
+    spec.stride_b = shape.b.batch_strides.back();
+    spec.stride_c = shape.c.batch_strides.back();
+  }
+  const auto alignment = [&](std::size_t i) {
+    std::int64_t bytes = std::min<std::int64_t>(call.alignments[i], 256);
+    for (const Offsets& offsets : all_offsets) bytes = std::gcd(bytes, offsets[i]);
+    return static_cast<int>(bytes);
+  };
+  spec.align_a = alignment(0);
+  spec.align_b = alignment(1);
+  spec.align_c = alignment(2);
+  return spec;
+}
+
 class CublasLtMatmul : public PreparedKernel {
  public:
-  CublasLtMatmul(const KernelCall& call, const Device& device) {
-    const MatmulShape shape(call);
-    gpu::MatmulSpec spec;
-    spec.a_dtype = spec.b_dtype = shape.dtype;
-    spec.c_dtype = shape.result_dtype;
-    spec.precision = shape.dtype == DType::f64                      ? gpu::MatmulPrecision::f64
-                     : shape.dtype == DType::f32 && call.allow_tf32 ? gpu::MatmulPrecision::tf32
-                                                                    : gpu::MatmulPrecision::f32;
-    spec.m = shape.m;
-    spec.n = shape.n;
-    spec.k = shape.k;
-    bool c_is_transposed = false;
-    blas_layout(shape.a, shape.m, shape.k, &spec.lda, &spec.transpose_a);
-    blas_layout(shape.b, shape.k, shape.n, &spec.ldb, &spec.transpose_b);
-    blas_layout(shape.c, shape.m, shape.n, &spec.ldc, &c_is_transposed);
-    // The innermost batch axis is the library's; others that do not merge with it are a launch each.
-    if (!shape.batch.empty()) {
-      spec.batch = shape.batch.back();
-      spec.stride_a = shape.a.batch_strides.back();
-      spec.stride_b = shape.b.batch_strides.back();
-      spec.stride_c = shape.c.batch_strides.back();
-    }
-    find_offsets(shape);
-    const auto alignment = [&](std::size_t i) {
-      std::int64_t bytes = std::min<std::int64_t>(call.alignments[i], 256);
-      for (const auto& offsets : offsets_) bytes = std::gcd(bytes, offsets[i]);
-      return static_cast<int>(bytes);
-    };
-    spec.align_a = alignment(0);
-    spec.align_b = alignment(1);
-    spec.align_c = alignment(2);
-    product_ = gpu::Matmul(gpu::GpuDevice::get(device.index), spec, static_cast<std::size_t>(workspace_limit(call)));
-  }
+  CublasLtMatmul(const KernelCall& call, const Device& device, int algorithm)
+      : offsets_(offsets_of(MatmulShape(call))),
+        product_(gpu::GpuDevice::get(device.index), spec_of(call, offsets_),
+                 static_cast<std::size_t>(workspace_limit(call)), algorithm) {}
 
   void run(const KernelRun& run) const override {
     const auto at = [&](std::size_t i, const Offsets& offsets) {
@@ -158,29 +191,39 @@ class CublasLtMatmul : public PreparedKernel {
   }
 
  private:
-  using Offsets = std::array<std::int64_t, 3>;  // bytes from the start of a, b, c
+  std::vector<Offsets> offsets_;  // one per launch
+  gpu::Matmul product_;
+};
 
-  void find_offsets(const MatmulShape& shape) {
-    std::int64_t count = 1;
-    for (std::size_t i = 0; i + 1 < shape.batch.size(); ++i) count *= shape.batch[i];
-    const MatmulOperand* operands[] = {&shape.a, &shape.b, &shape.c};
-    for (std::int64_t index = 0; index < count; ++index) {
-      Offsets offsets{};
-      std::int64_t rest = index;
-      for (std::size_t axis = shape.batch.size() - std::min<std::size_t>(shape.batch.size(), 1); axis-- > 0;) {
-        for (std::size_t k = 0; k < 3; ++k) {
-          const std::int64_t size = size_bytes(k == 2 ? shape.result_dtype : shape.dtype);
-          offsets[k] += rest % shape.batch[axis] * operands[k]->batch_strides[axis] * size;
-        }
-        rest /= shape.batch[axis];
-      }
-      offsets_.push_back(offsets);
+// What was timed for the call, where another algorithm than the library's first was faster.
+std::optional<gpu::TimedChoice> faster_algorithm(const KernelCall& call) {
+  auto timed = gpu::PlanCache::shared().find(product_key(call));
+  if (timed && !timed->is_library) timed.reset();
+  return timed;
+}
+
+std::string cublaslt_reason(const KernelCall& call) {
+  const auto timed = faster_algorithm(call);
+  if (!timed) return "";
+  return fmt::format("its algorithm {} took {:.1f} us, its first {:.1f}, when they were timed", timed->engine,
+                     timed->library_us, timed->own_us);
+}
+
+std::unique_ptr<PreparedKernel> prepare_cublaslt(const KernelCall& call, const Device& device) {
+  int algorithm = 0;
+  if (const auto timed = faster_algorithm(call)) {
+    const std::string& text = timed->engine;
+    std::from_chars(text.data(), text.data() + text.size(), algorithm);
+  }
+  if (algorithm >= 1 && algorithm <= gpu::kMostAlgorithms) {
+    try {
+      return std::make_unique<CublasLtMatmul>(call, device, algorithm);
+    } catch (const Error& error) {  // the library names fewer than it did
+      if (error.kind() != ErrorKind::unsupported) throw;
     }
   }
-
-  gpu::Matmul product_;
-  std::vector<Offsets> offsets_;  // one per launch
-};
+  return std::make_unique<CublasLtMatmul>(call, device, 0);
+}
 
 // A product over no elements is zero.
 class EmptyMatmul : public PreparedKernel {
@@ -199,16 +242,36 @@ class EmptyMatmul : public PreparedKernel {
 
 }  // namespace
 
+std::string product_key(const KernelCall& call) {
+  const Target& target = *call.target;
+  return one_line(fmt::format("{}, workspace {}, {} {} {} SMs, cublaslt {}",
+                              gpu::to_string(spec_of(call, offsets_of(MatmulShape(call)))), workspace_limit(call),
+                              target.name, target.arch(), target.sm_count, target.version_of("cublaslt")));
+}
+
+std::int64_t cublaslt_workspace_bytes(const KernelCall& call) { return workspace_limit(call); }
+
+std::vector<std::unique_ptr<PreparedKernel>> cublaslt_kernels(const KernelCall& call, const Device& device, int most) {
+  std::vector<std::unique_ptr<PreparedKernel>> kernels;
+  kernels.push_back(std::make_unique<CublasLtMatmul>(call, device, 0));
+  try {
+    for (int i = 1; i <= most; ++i) kernels.push_back(std::make_unique<CublasLtMatmul>(call, device, i));
+  } catch (const Error& error) {  // it names no more
+    if (error.kind() != ErrorKind::unsupported) throw;
+  }
+  return kernels;
+}
+
 void register_matmul_gpu() {
   gpu::register_text_kernel("matmul", "few_rows", few_rows_refusal, plan_few_rows);
   for (const char* op : {"matmul", "matmul_wide"}) {
-    register_kernel(op, {.name = "cublaslt",
+    register_kernel(op, {.name = kCublasLtRow,
                          .device = DeviceKind::cuda,
                          .refusal = cublaslt_refusal,
-                         .prepare = [](const KernelCall& call,
-                                       const Device& device) { return std::make_unique<CublasLtMatmul>(call, device); },
+                         .prepare = prepare_cublaslt,
                          .workspace_bytes = workspace_limit,
-                         .turned = turned_for_tf32});
+                         .turned = turned_for_tf32,
+                         .reason = cublaslt_reason});
     register_kernel(op, {"zero", DeviceKind::cuda,
                          [](const KernelCall& call) -> std::string {
                            if (!MatmulShape(call).is_empty()) return "no extent is 0";
