@@ -122,7 +122,8 @@ struct PrecisionFlag {
 };
 
 inline constexpr const char* kTuneHelp =
-    "On a GPU, time libraries' kernels beside our own where both will do, and keep what is faster for all programs";
+    "On a GPU, time libraries' kernels beside our own where both will do, and a library's for products, and keep what "
+    "is faster for all programs";
 
 /// --device, --no-pass, --tf32, --tune, --dtype, --explain.
 struct CompileFlags {

@@ -47,8 +47,8 @@ struct CompileOptions {
   Execution execution = Execution::captured;
   int repeats = 1;          // runs, one after the other, that one run() makes: for timing without launch gaps
   bool allow_tf32 = false;  // on a GPU: f32 products may round operands to TF32
-  /// On a GPU: where a library and a kernel of our own can do the same, a convolution, both are timed on the device, if
-  /// they were not before. What was faster is kept in the folder of compiled kernels, where every program finds it.
+  /// On a GPU: what a library and a kernel of our own can do, a convolution, or a library in many ways, a product, is
+  /// timed on the device once. What was faster is kept in the folder of compiled kernels, where every program finds it.
   bool tune = false;
   /// bf16 or f16: mixed precision. Products and convolutions of f32 take operands of that dtype, and what they read and
   /// make is kept in it; reductions, losses, statistics, what loops carry, gradients of parameters and parameters stay
