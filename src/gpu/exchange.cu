@@ -22,6 +22,7 @@ using emulation::mailbox_try;
 using emulation::send;
 using emulation::store_relaxed;
 using emulation::store_release;
+PD_DEVICE void cluster_leave() { cluster_barrier(); }
 PD_DEVICE void copies_follow_stores() {}
 #else
 // A barrier of so many threads: some wait for all, others only let them know that they have come.
@@ -76,6 +77,10 @@ PD_DEVICE unsigned cluster_rank() {
 }
 PD_DEVICE void cluster_barrier() {
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+// Nobody goes before all have come; what they have stored is not waited for.
+PD_DEVICE void cluster_leave() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
 PD_DEVICE unsigned shared_address(const void* at) { return (unsigned)__cvta_generic_to_shared(at); }
 PD_DEVICE unsigned address_in(unsigned shared, unsigned rank) {
