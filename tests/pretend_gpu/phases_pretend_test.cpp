@@ -60,7 +60,8 @@ TEST_F(PhasesOnAGpu, AreToldWhereTheyAreAskedFor) {
   for (const std::string op : {"lstm_recurrence", "lstm_recurrence_grad/lstm_recurrence_grad"}) {
     ASSERT_TRUE(with.contains(op)) << report_;
     double sum = 0;
-    for (const char* phase : {"waiting", "product", "gates", "exchange", "loads and stores"}) {
+    for (const char* phase :
+         {"weights", "launch before", "start", "waiting", "product", "gates", "exchange", "loads and stores", "end"}) {
       const auto found = with.find(op + "/" + phase);
       if (found != with.end()) sum += found->second;
     }

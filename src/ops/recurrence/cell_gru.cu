@@ -11,17 +11,19 @@ struct Operands {
 struct Cell {
   float h, bm, saved[4];
 
-  PD_DEVICE void start(const Operands& operands, const CellPlace& place, Index first) {
+  PD_DEVICE void start(const Operands& operands, const CellPlace& place) {
     h = load_one<true>(operands.h0 + place.at), bm = load_one<true>(operands.bm + place.unit);
-    if (operands.states != nullptr && place.finishes) store_one(operands.states + first + place.at, h);
+  }
+  // What it starts with, as the entry of [steps, batch, hidden] that begins at `first`.
+  PD_DEVICE void keep_start(const Operands& operands, const CellPlace& place, Index first) const {
+    if (operands.states != nullptr) store_one(operands.states + first + place.at, h);
   }
   PD_DEVICE void advance(const float (&x)[3], const float (&sum)[3]) {
     saved[0] = cell_sigmoid(x[0] + sum[0]), saved[1] = cell_sigmoid(x[1] + sum[1]), saved[3] = sum[2] + bm;
     finish(x[2]);
   }
   // The same where lane / 8 is the gate that a lane has: of every warp's threads together.
-  PD_DEVICE void advance_by_lanes(float x, float sum, bool counts) {
-    const int lane = threadIdx.x % 32;
+  PD_DEVICE void advance_by_lanes(float x, float sum, int lane, bool counts) {
     const float bent = cell_sigmoid(x + sum);
     const float r = __shfl_sync(~0u, bent, lane % 8), z = __shfl_sync(~0u, bent, 8 + lane % 8);
     const float of_m = __shfl_sync(~0u, sum, 16 + lane % 8), of_n = __shfl_sync(~0u, x, 16 + lane % 8);

@@ -15,9 +15,11 @@ struct Operands {
 struct Cell {
   float h, c, gates[4];
 
-  PD_DEVICE void start(const Operands& operands, const CellPlace& place, Index first) {
+  PD_DEVICE void start(const Operands& operands, const CellPlace& place) {
     h = load_one<true>(operands.h0 + place.at), c = load_one<true>(operands.c0 + place.at);
-    if (!place.finishes) return;
+  }
+  // What it starts with, as the entry of [steps, batch, hidden] that begins at `first`.
+  PD_DEVICE void keep_start(const Operands& operands, const CellPlace& place, Index first) const {
     if (operands.states != nullptr) store_one(operands.states + first + place.at, h);
     if (operands.cells != nullptr) store_one(operands.cells + first + place.at, c);
   }
@@ -27,8 +29,7 @@ struct Cell {
     finish();
   }
   // The same where lane / 8 is the gate that a lane has: of every warp's threads together.
-  PD_DEVICE void advance_by_lanes(float x, float sum, bool counts) {
-    const int lane = threadIdx.x % 32;
+  PD_DEVICE void advance_by_lanes(float x, float sum, int lane, bool counts) {
     const float bent = cell_sigmoid_or_tanh(x + sum, lane / 8 == 2);
     float of_lanes[4];
 #pragma unroll

@@ -11,15 +11,16 @@ struct Operands {
 struct Cell {
   float h;
 
-  PD_DEVICE void start(const Operands& operands, const CellPlace& place, Index first) {
-    h = load_one<true>(operands.h0 + place.at);
-    if (operands.states != nullptr && place.finishes) store_one(operands.states + first + place.at, h);
+  PD_DEVICE void start(const Operands& operands, const CellPlace& place) { h = load_one<true>(operands.h0 + place.at); }
+  // What it starts with, as the entry of [steps, batch, hidden] that begins at `first`.
+  PD_DEVICE void keep_start(const Operands& operands, const CellPlace& place, Index first) const {
+    if (operands.states != nullptr) store_one(operands.states + first + place.at, h);
   }
   PD_DEVICE void advance(const float (&x)[1], const float (&sum)[1]) {
     const float total = x[0] + sum[0];
     h = kIsRelu ? (total <= 0.0f ? 0.0f : total) : cell_tanh(total);  // not a number stays so
   }
-  PD_DEVICE void advance_by_lanes(float, float, bool) {}  // it has one gate
+  PD_DEVICE void advance_by_lanes(float, float, int, bool) {}  // it has one gate
   PD_DEVICE void keep(const Operands& operands, bool counts, Index after, Index, const CellPlace& place, int) const {
     if (operands.states != nullptr) store_one(operands.states + after + place.at, counts ? h : 0.0f);
   }

@@ -115,7 +115,7 @@ PD_DEVICE void take_step(const Operands& operands, const Stored* x, const Stored
   Cell cell;
   float from_x[kGates], from_h[kGates];
   if (place.unit < hidden) {
-    cell.start(operands, place, 0);
+    cell.start(operands, place);
 #pragma unroll
     for (int k = 0; k < kGates; ++k) from_x[k] = load_one<true>(operands.bias + k * hidden + place.unit);
   }

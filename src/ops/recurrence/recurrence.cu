@@ -143,6 +143,33 @@ template <class T> PD_DEVICE T* kept_known(T* value) {
   return value;
 }
 
+// A place in shared memory, found out here and now: else the compiler does so when it is needed, while others wait for
+// what comes of it.
+#ifdef PD_EMULATE
+using Place = unsigned char*;
+template <class T> PD_DEVICE Place place_of(T* at) { return (Place)at; }
+PD_DEVICE uint4 load_piece(Place at) { return *(const uint4*)at; }
+PD_DEVICE void store_piece(Place at, uint4 piece) { *(uint4*)at = piece; }
+#else
+using Place = unsigned;
+template <class T> PD_DEVICE Place place_of(T* at) {
+  Place place = address_in_shared(at);
+  asm volatile("" : "+r"(place));
+  return place;
+}
+PD_DEVICE uint4 load_piece(Place at) {
+  uint4 piece;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(piece.x), "=r"(piece.y), "=r"(piece.z), "=r"(piece.w) : "r"(at) : "memory");
+  return piece;
+}
+PD_DEVICE void store_piece(Place at, uint4 piece) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(piece.x), "r"(piece.y), "r"(piece.z),
+               "r"(piece.w)
+               : "memory");
+}
+#endif
+
 // Where a thread's cell is.
 struct CellPlace {
   Index at = -1;   // of its row and unit in [batch, hidden]; -1: there is none

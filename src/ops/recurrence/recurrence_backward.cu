@@ -38,6 +38,8 @@ PD_DEVICE void run_backward(const Operands& operands, const Room& room, const Si
   constexpr int hidden = kLayerHidden;  // so that places of gates are known
   const int rank = exchange.rank, batch = size.batch, last = size.steps;
   const bool is_reverse = kIsDirectionGiven ? size.is_reverse != 0 : kIsReverse;
+  PhaseClock clock;
+  clock.begin();
   WarpWeights weights;
   constexpr bool kBringsFirst = kIsSettled && kFewTeams == 0;
   if constexpr (!kBringsFirst) {
@@ -45,13 +47,13 @@ PD_DEVICE void run_backward(const Operands& operands, const Room& room, const Si
     if (is_called_off(room) || is_left_to_the_other(operands.lengths, size, (int*)shared.work)) return;
   }
   bring_weights(weights, shared, operands.u, rank, hidden);
+  clock.ended(kBringing);
   if constexpr (kBringsFirst) {
     await_launch_before();
     if (is_called_off(room)) return;
   }
+  clock.ended(kAwaiting);
   for (int i = threadIdx.x; i < kFactorBytes / 16; i += kThreads) ((uint4*)factors)[i] = make_uint4(0, 0, 0, 0);
-  PhaseClock clock;
-  clock.begin();
 
   CellSums sums;
   const int team = cta / kTeam, rounds = rounds_of(size);
@@ -101,6 +103,7 @@ PD_DEVICE void run_backward(const Operands& operands, const Room& room, const Si
       }
     };
 
+    clock.ended(kStarting);
     for (int step = 0; step < steps; ++step) {
       const int time = time_of(step);
       if (step > 0 && threadIdx.x < kFinishers) take_back(step - 1);
@@ -153,7 +156,8 @@ PD_DEVICE void run_backward(const Operands& operands, const Room& room, const Si
     }
     given += steps;
   }
-  clock.tell(room, cta);
   exchange.end(given);
   sums.end(operands.sums, (float*)shared.work, room, team, rank, hidden);
+  clock.ended(kEnding);
+  clock.tell(room, cta);
 }

@@ -46,8 +46,8 @@ struct Ahead {
 constexpr bool kAsksEarly = kKeepsSums && kCells * kLaneGates <= 8;
 
 template <class AnyCell, int kCount>
-PD_DEVICE void advance(AnyCell& cell, const float (&x)[kCount], const float (&sum)[kCount], bool counts) {
-  if constexpr (kHasGateLanes) cell.advance_by_lanes(x[0], sum[0], counts);
+PD_DEVICE void advance(AnyCell& cell, const float (&x)[kCount], const float (&sum)[kCount], int lane, bool counts) {
+  if constexpr (kHasGateLanes) cell.advance_by_lanes(x[0], sum[0], lane, counts);
   else if (counts) cell.advance(x, sum);
 }
 
@@ -62,20 +62,23 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
   const int rank = exchange.rank, batch = size.batch, last = size.steps;
   const bool is_reverse = kIsDirectionGiven ? size.is_reverse != 0 : kIsReverse;
   const bool takes_part = exchange.takes_part();
+  const int thread = kept_known((int)threadIdx.x), lane = kept_known(thread % 32);
   ForwardWeights weights;
+  PhaseClock clock;
+  clock.begin();
   constexpr bool kBringsFirst = kIsSettled && kFewTeams == 0;
   if constexpr (!kBringsFirst) {
     await_launch_before();
     if (is_called_off(room) || is_left_to_the_other(operands.lengths, size, (int*)shared.work)) return;
   }
   weights.bring(shared, operands.u, rank, hidden);
+  clock.ended(kBringing);
   if constexpr (kBringsFirst) {
     await_launch_before();
     if (is_called_off(room)) return;
   }
+  clock.ended(kAwaiting);
   for (int i = threadIdx.x; i < kStates * kStateBytes / 16; i += kThreads) ((uint4*)states)[i] = make_uint4(0, 0, 0, 0);
-  PhaseClock clock;
-  clock.begin();
 
   const int team = cta / kTeam, rounds = rounds_of(size);
   int given = 0;  // states, in the rounds before
@@ -85,9 +88,7 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
     const int steps = shared.rows->length[0] < last && kHasLengths ? shared.rows->length[0] : last;
     const auto time_of = [&](int step) { return is_reverse ? steps - 1 - step : step; };
 
-    // Everybody reads the whole of the state to start from. The other place may be where the next one comes by now.
-    bring_start(states + given % kStates * kStateBytes, operands.h0, *shared.rows, hidden);
-
+    // All loads are under way before the first of them is waited for.
     Cell cell[kCells];
     CellPlace place[kCells], first_place;
     first_place.find_first(*shared.rows, rank, hidden);
@@ -106,7 +107,7 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
         const bool is_there = kHasBias && place[i].unit < hidden && gate < kGates;
         bias[i % kBiases][k] = is_there ? load_one<true>(operands.bias + gate * hidden + place[i].unit) : 0.0f;
       }
-      if (place[i].at >= 0) cell[i].start(operands, place[i], is_reverse ? last * step_elements : 0);
+      if (place[i].at >= 0) cell[i].start(operands, place[i]);
     }
     const auto keep = [&](int i, int time) {
       const Index here = time * step_elements, after = is_reverse ? here : here + step_elements;
@@ -119,7 +120,6 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
         for (int time = steps; place[i].finishes && time < last; ++time) keep(i, time);
       }
     };
-    if (is_reverse) keep_behind();
     // What comes from the input, made numbers of when it is there: of this step and, where warps give what they made, of the
     // next one. That is asked for behind the products: polling does not begin before all that was asked for is there.
     Ahead ahead, next;
@@ -154,20 +154,30 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
       }
     };
     fetch(ahead, 0);
+    // Everybody reads the whole of the state to start from. The other place may be where the next one comes by now.
+    bring_start(states + given % kStates * kStateBytes, operands.h0, *shared.rows, hidden);
     copies_wait<0>();
     factors_stored();
     if (round == 0) exchange.begin();
     else __syncthreads();
+#pragma unroll
+    for (int i = 0; i < kCells; ++i) {
+      if (place[i].finishes) cell[i].keep_start(operands, place[i], is_reverse ? last * step_elements : 0);
+    }
+    if (is_reverse) keep_behind();
+    clock.ended(kStarting);
 
     for (int step = 0; step < steps && takes_part; ++step) {
       const int state = given + step;
       unsigned char* const before = states + state % kStates * kStateBytes;
       unsigned char* const after = states + (state + 1) % kStates * kStateBytes;
-      if (step > 0) exchange.take(before, state);
+      const Aim aim = exchange.aim(before, after, state);
+      weights.aim(before);
+      if (step > 0) exchange.take(aim, state);
       clock.ended(kWaiting);
       if constexpr (kAsksEarly) fetch(next, step + 1);
       float sum[kCells][kLaneGates];
-      if (!weights.multiply(sum, sums, before, place)) continue;
+      if (!weights.multiply(sum, sums, before, thread, place)) continue;
       clock.ended(kMultiplying);
       const int time = time_of(step);
 #pragma unroll
@@ -176,14 +186,14 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
         float x[kLaneGates];
 #pragma unroll
         for (int k = 0; k < kLaneGates; ++k) x[k] = ahead.x[i][k].get(0) + bias[i % kBiases][k];
-        advance(cell[i], x, sum[i], counts);
+        advance(cell[i], x, sum[i], lane, counts);
       }
       clock.ended(kInGates);
       if constexpr (kGivesEach) {
         float h[kCells];
 #pragma unroll
         for (int i = 0; i < kCells; ++i) h[i] = place[i].at >= 0 ? cell[i].h : 0.0f;
-        if (step + 1 < steps) exchange.give(h, word, after, state + 1);
+        if (step + 1 < steps) exchange.give(h, word, after, aim, state + 1);
       } else {
 #pragma unroll
         for (int i = 0; i < kCells; ++i) {
@@ -192,8 +202,9 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
         exchange.stored();
         if constexpr (kFinishers == 32) __syncwarp();
         else barrier_wait(2, kFinishers);
-        if (step + 1 < steps) exchange.give(after, state + 1);
+        if (step + 1 < steps) exchange.give(after, aim, state + 1);
       }
+      if (step > 0) exchange.taken(state);
       clock.ended(kGiving);
 #pragma unroll
       for (int i = 0; i < kCells; ++i) {
@@ -210,6 +221,7 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
     }
     given += steps > 0 ? steps - 1 : 0;
   }
-  clock.tell(room, cta);
   exchange.end(given + 1);
+  clock.ended(kEnding);
+  clock.tell(room, cta);
 }

@@ -10,18 +10,43 @@ constexpr int kStates = 2;  // places
 constexpr bool kIsOneCell = !kIsByLanes || kQuadUnits > 1;  // of a packet: its units are other lanes'
 constexpr int kPacket = kIsOneCell || kCells % 4 == 0 ? 4 : kCells % 2 == 0 ? 2 : 1;
 constexpr int kPacketBytes = kPacket * (int)sizeof(Factor), kTurns = (kRows * kTeam + 31) / 32;
+// Else pieces of the CTA's slice, by those that finish; where one of them has the same piece in each of few turns it knows
+// beforehand who gets it.
+constexpr int kSlicePieces = kSliceBytes / 16, kSends = kSlicePieces * (kTeam - 1);
+constexpr int kSendTurns = (kSends + kFinishers - 1) / kFinishers;
+constexpr bool kKnowsPeers = !kGivesEach && !kIsBulk && kTeam > 1 && kSendTurns <= 4 && kFinishers % kSlicePieces == 0;
+constexpr int kPeers = kKnowsPeers ? kSendTurns : 1;
+
+// Where this thread's part of a step's result goes.
+struct Aim {
+  Place at, mailbox;
+};
 
 struct StateExchange {
   unsigned long long* mailboxes;
-  int rank;
-  int own;    // of a state, where the first packet of this warp and lane lies in the first turn
-  Peer peer;  // whom this lane sends to
+  int rank, thread;
+  int own;             // of a state, where the first packet of this warp and lane lies in the first turn; or this thread's piece
+  Peer peers[kPeers];  // whom it is sent to
 
   PD_DEVICE StateExchange(const Shared& shared, const Room&, unsigned cta) : mailboxes(shared.mailboxes), rank(rank_in_team(cta)) {
+    thread = kept_known((int)threadIdx.x);
     if (kTeam > 1 && threadIdx.x < 2) mailbox_init(&mailboxes[threadIdx.x], 1);
     const int unit = rank * kUnits + threadIdx.x / 32 * kWarpUnits;
-    own = kept_known(unit / kInPiece * (kRows * 16) + unit % kInPiece * (int)sizeof(Factor) + threadIdx.x % 32 / kTeam * 16);
-    peer = kTeam > 1 ? (Peer)kept_known((int)peer_of(mailboxes, threadIdx.x % kTeam)) : 0;
+    if constexpr (kKnowsPeers) {
+      own = kept_known(rank * kSliceBytes + (int)threadIdx.x % kSlicePieces * 16);
+#pragma unroll
+      for (int turn = 0; turn < kPeers; ++turn) {
+        const int to = ((int)threadIdx.x + turn * kFinishers) / kSlicePieces;
+        peers[turn] = kept_known((int)peer_of(mailboxes, to < kTeam - 1 ? to + (to >= rank) : rank));
+      }
+    } else {
+      own = kept_known(unit / kInPiece * (kRows * 16) + unit % kInPiece * (int)sizeof(Factor) + threadIdx.x % 32 / kTeam * 16);
+      peers[0] = kTeam > 1 ? (Peer)kept_known((int)peer_of(mailboxes, threadIdx.x % kTeam)) : 0;
+    }
+  }
+  // For step `step`, between the states `before` and `after`.
+  PD_DEVICE Aim aim(unsigned char*, unsigned char* after, int step) const {
+    return {place_of(after + own), place_of(&mailboxes[(step + 1) % 2])};
   }
   PD_DEVICE void begin() const {
     if constexpr (kGivesEach && kTeam > 1) {  // of the first two states
@@ -33,36 +58,45 @@ struct StateExchange {
     return !kGivesEach || kTeam == 1 || (int)threadIdx.x / 32 * kWarpUnits < kUnits;
   }
   // For all threads: the state that step `step` begins with, of all units.
-  PD_DEVICE void take(unsigned char*, int step) const {
+  PD_DEVICE void take(const Aim&, int step) const {
     if constexpr (kTeam > 1) wait_for_mail(&mailboxes[step % 2], (step - 1) / 2);
     else __syncthreads();
     if constexpr (!kIsBulk) factors_stored();  // by others
-    if (kGivesEach && kTeam > 1 && threadIdx.x == 0) mailbox_expect(&mailboxes[step % 2], kSliceBytes * kTeam);
+  }
+  // Behind all that others wait for: the state that comes where that of step `step` came is expected.
+  PD_DEVICE void taken(int step) const {
+    if (kGivesEach && kTeam > 1 && thread == 0) mailbox_expect(&mailboxes[step % 2], kSliceBytes * kTeam);
   }
   PD_DEVICE void stored() const {
     if constexpr (kIsBulk || kIsByGroups) copies_follow_stores();
   }
   // This CTA's units of it, for those that finish; they have met since they stored it.
-  PD_DEVICE void give(unsigned char* state, int step) const {
+  PD_DEVICE void give(unsigned char* state, const Aim& aim, int step) const {
     unsigned char* const slice = state + rank * kSliceBytes;
     unsigned long long* const mailbox = &mailboxes[step % 2];
     if constexpr (kIsBulk) {
       copy_to_others([&](int to) { copy_to_peer(slice, slice, kSliceBytes, mailbox, to); }, rank);
+    } else if constexpr (kKnowsPeers) {
+      const uint4 piece = load_piece(aim.at);
+      const unsigned words[4] = {piece.x, piece.y, piece.z, piece.w};
+#pragma unroll
+      for (int turn = 0; turn < kPeers; ++turn) {
+        const bool is_there = (turn + 1) * kFinishers <= kSends || thread + turn * kFinishers < kSends;
+        if (is_there) send_words(aim.at, words, aim.mailbox, peers[turn]);
+      }
     } else {
-      constexpr int kSlicePieces = kSliceBytes / 16;
-      for (int i = threadIdx.x; i < kSlicePieces * (kTeam - 1); i += kFinishers) {
+      for (int i = threadIdx.x; i < kSends; i += kFinishers) {
         const int to = i / kSlicePieces;
         uint4* const piece = (uint4*)slice + i % kSlicePieces;
         send_piece(piece, *piece, mailbox, to + (to >= rank));
       }
     }
-    if (kTeam > 1 && threadIdx.x == 0) mailbox_expect(mailbox, kSliceBytes * (kTeam - 1));
+    if (kTeam > 1 && thread == 0) mailbox_expect(mailbox, kSliceBytes * (kTeam - 1));
   }
   PD_DEVICE int word_of(const CellPlace&) const { return -1; }
   // What this warp's threads have made of it.
-  PD_DEVICE void give(const float (&h)[kCells], const int (&)[kCells], unsigned char* state, int step) const {
-    const int lane = threadIdx.x % 32, first = threadIdx.x / 32 * kWarpUnits;
-    unsigned long long* const mailbox = &mailboxes[step % 2];
+  PD_DEVICE void give(const float (&h)[kCells], const int (&)[kCells], unsigned char* state, const Aim& aim, int) const {
+    const int lane = thread % 32, first = thread / 32 * kWarpUnits;
 #pragma unroll
     for (int packet = 0; packet < kWarpUnits / kPacket; ++packet) {
       const bool has_units = first + packet * kPacket < kUnits;
@@ -81,17 +115,17 @@ struct StateExchange {
         // A warp's units begin where a packet does: of 16 bits every other one in the middle of a piece.
         constexpr int kInPieces = 16 / kPacketBytes;
         const int begun = kInPieces == 1 ? 0 : own / kPacketBytes % kInPieces;
-        const int at = own + (begun + packet) / kInPieces * (kRows * 16) + ((begun + packet) % kInPieces - begun) * kPacketBytes;
-        unsigned char* const to = state + at + turn * (32 / kTeam) * 16;
+        const int behind = (begun + packet) / kInPieces * (kRows * 16) +
+                           ((begun + packet) % kInPieces - begun) * kPacketBytes + turn * (32 / kTeam) * 16;
         if (row < kRows && has_units) {
-          if constexpr (kTeam > 1) send_words(to, words, mailbox, peer);
-          else put_words(to, words);
+          if constexpr (kTeam > 1) send_words(aim.at + behind, words, aim.mailbox, peers[0]);
+          else put_words(state + own + behind, words);
         }
       }
     }
   }
   PD_DEVICE void end(int) const {
-    if constexpr (kTeam > 1) cluster_barrier();  // others may still send
+    if constexpr (kTeam > 1) cluster_leave();  // others may still send
   }
 
  private:

@@ -19,6 +19,15 @@ constexpr int kEachPieces = (kStatePieces + kThreads - 1) / kThreads, kAtOnce = 
 
 PD_DEVICE unsigned turned_over(unsigned word) { return word == ~0u ? 1u : ~word; }  // one NaN for another
 
+// What a thread asks for of the state that a step begins with, where that goes, and where what comes out does.
+struct Aim {
+  const uint4* from;
+  Place to;
+  unsigned mark;
+  unsigned* next;
+  unsigned next_mark;
+};
+
 struct StateExchange {
   uint4* places;   // [kPlaces][kStatePieces]
   unsigned* told;  // marks of each place's last use; or how many CTAs have had the last state
@@ -36,23 +45,25 @@ struct StateExchange {
     __syncthreads();
   }
   // For all threads: the state that step `step` begins with, of all units.
-  PD_DEVICE void take(unsigned char* state, int step) const {
+  PD_DEVICE void take(const Aim& aim, int step) const {
     if (!kIsMarked && is_tidier() && step % (kPlaces / 2) == 0) fence_stores();
     if constexpr (kIsMarked) pause_cycles(kPauseCycles);
-    const uint4* const from = places + step % kPlaces * kStatePieces;
-    const unsigned mark = mark_of(step);
 #pragma unroll 1
-    for (int first = threadIdx.x; first < kStatePieces; first += kAtOnce * kThreads) {
+    for (int first = 0; first < kStatePieces; first += kAtOnce * kThreads) {
       uint4 pieces[kAtOnce];
+      const auto is_asked = [&](int i) {
+        const int begin = first + i * kThreads;
+        return begin + kThreads <= kStatePieces || begin + (int)threadIdx.x < kStatePieces;
+      };
       const auto have_come = [&] {
         bool are_there = true;
 #pragma unroll
         for (int i = 0; i < kAtOnce; ++i) {
-          if (first + i * kThreads < kStatePieces) pieces[i] = load_relaxed(from + first + i * kThreads);
+          if (is_asked(i)) pieces[i] = load_relaxed(aim.from + first + i * kThreads);
         }
 #pragma unroll
         for (int i = 0; i < kAtOnce; ++i) {
-          if (first + i * kThreads < kStatePieces) are_there &= has_come(pieces[i], mark);
+          if (is_asked(i)) are_there &= has_come(pieces[i], aim.mark);
         }
         return are_there;
       };
@@ -60,10 +71,8 @@ struct StateExchange {
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
         const uint4& piece = pieces[i];
-        uint4* const to = (uint4*)state + first + i * kThreads;
-        if (first + i * kThreads < kStatePieces) {
-          *to = make_uint4(given(piece.x), given(piece.y), given(piece.z), given(piece.w));
-        }
+        const uint4 state = make_uint4(given(piece.x), given(piece.y), given(piece.z), given(piece.w));
+        if (is_asked(i)) store_piece(aim.to + (first + i * kThreads) * 16, state);
       }
     }
     factors_stored();
@@ -73,9 +82,16 @@ struct StateExchange {
       for (int i = threadIdx.x % 32; i < kSliceBytes / 16; i += 32) store_relaxed(slice + i, make_uint4(0, 0, 0, 0));
     }
   }
+  // For step `step`, between the states `before` and `after`.
+  PD_DEVICE Aim aim(unsigned char* before, unsigned char*, int step) const {
+    return {kept_known(places + step % kPlaces * kStatePieces + threadIdx.x), place_of((uint4*)before + threadIdx.x),
+            (unsigned)kept_known((int)mark_of(step)), kept_known((unsigned*)places + (step + 1) % kPlaces * (kStatePieces * 4)),
+            (unsigned)kept_known((int)mark_of(step + 1))};
+  }
+  PD_DEVICE void taken(int) const {}
   PD_DEVICE void stored() const {}
   // This CTA's units of it, for those that finish; they have met since they stored it.
-  PD_DEVICE void give(const unsigned char* state, int step) const {
+  PD_DEVICE void give(const unsigned char* state, const Aim&, int step) const {
     const uint4* const slice = (const uint4*)state + rank * (kSliceBytes / 16);
     uint4* const to = places + step % kPlaces * kStatePieces + rank * (kSliceBytes / 16);
     for (int i = threadIdx.x; i < kSliceBytes / 16; i += kFinishers) {
@@ -88,12 +104,10 @@ struct StateExchange {
     const bool is_mine = place.row < kRows && (!kHasGateLanes || CellPlace::gate_of(0) == 0);
     return is_mine ? (place.unit / 4 * kRows + place.row) * 4 + place.unit % 4 : -1;
   }
-  PD_DEVICE void give(const float (&h)[kCells], const int (&word)[kCells], unsigned char*, int step) const {
-    unsigned* const place = (unsigned*)places + step % kPlaces * (kStatePieces * 4);
-    const unsigned mark = mark_of(step);
+  PD_DEVICE void give(const float (&h)[kCells], const int (&word)[kCells], unsigned char*, const Aim& aim, int) const {
 #pragma unroll
     for (int i = 0; i < kCells; ++i) {
-      if (word[i] >= 0) store_relaxed(place + word[i], (__float_as_uint(h[i]) & ~1u) | mark);
+      if (word[i] >= 0) store_relaxed(aim.next + word[i], (__float_as_uint(h[i]) & ~1u) | aim.next_mark);
     }
   }
   // Who is last to have had the state that the last step began with makes its place zero; or marks are kept.

@@ -52,14 +52,15 @@ struct ForwardWeights {
     mine.are_there();
     __syncthreads();
   }
-  PD_DEVICE bool multiply(float (&of_cells)[kCells][kLaneGates], float* sums, const unsigned char* vectors,
+  PD_DEVICE void aim(unsigned char*) const {}
+  PD_DEVICE bool multiply(float (&of_cells)[kCells][kLaneGates], float* sums, const unsigned char* vectors, int thread,
                           const CellPlace (&place)[kCells]) const {
     if constexpr (kKeepsSums) {
       keep(of_cells, vectors);
       return true;
     } else {
       store(sums, vectors);
-      return gather_sums(of_cells, sums, place);
+      return gather_sums(of_cells, sums, thread, place);
     }
   }
 

@@ -252,7 +252,8 @@ class RecurrenceText : public gpu::TextParts {
     launch.ticket_count = team_.state_words + arrivals_;
     if (arrivals_ > 0) launch.workspace_bytes = sums_bytes_;
     if (tells_phases_) {
-      launch.phases = {"waiting", "product", "gates", "exchange", "loads and stores"};
+      launch.phases = {"weights",  "launch before",    "start", "waiting", "product", "gates",
+                       "exchange", "loads and stores", "end"};
       launch.phases_at = phases_at();
       launch.ticket_count = launch.phases_at + 2 * static_cast<std::int64_t>(launch.phases.size());
     }

@@ -1,7 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the time of all steps goes, as one thread sees it: ns by phase, added to those of earlier launches, where the
-// plan asks for it (kTellsPhases). Else nothing is left of it.
-enum Phase { kWaiting, kMultiplying, kInGates, kGiving, kStoring, kPhases };
+// Where the time goes before, in and behind the steps, as one thread sees it: ns by phase, added to those of earlier
+// launches, where the plan asks for it (kTellsPhases). Else nothing is left of it.
+enum Phase {
+  kBringing,  // weights
+  kAwaiting,  // the launch before
+  kStarting,
+  kWaiting,
+  kMultiplying,
+  kInGates,
+  kGiving,
+  kStoring,
+  kEnding,
+  kPhases
+};
 
 struct PhaseClock {
   unsigned long long since = 0, ns[kPhases] = {};

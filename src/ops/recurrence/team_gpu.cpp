@@ -136,13 +136,14 @@ bool count_shared(const LayerExtents& layer, const Target& target, Team* team) {
   const std::int64_t room = target.shared_bytes - kReservedBytes - head;
   team->shared_bytes = head + work;
   const std::int64_t gates = team->is_by_lanes || !team->keeps_sums ? layer.gates : 4;
-  const std::int64_t row = team->units * gates * size_bytes(layer.dtype) + (team->is_by_lanes ? 0 : 16);
+  const std::int64_t row = team->units * gates * factor_bytes(layer, *team) + (team->is_by_lanes ? 0 : 16);
+  const std::int64_t gaps = team->is_by_lanes ? team->units * gates * 16 : 0;  // recurrence_lanes.cu
   const std::int64_t rows = team->is_by_lanes   ? 128
                             : layer.is_backward ? team->warps * 16
                                                 : team->parts * 32 / size_bytes(layer.dtype);
-  team->staged = std::min(room / (row * rows), layer.is_backward ? team->tiles : team->steps);
+  team->staged = std::min((room - gaps) / (row * rows), layer.is_backward ? team->tiles : team->steps);
   if (team->is_narrow && team->staged < team->steps) team->staged -= team->staged % 2;  // it takes pairs of steps
-  team->work_bytes = std::max(work, team->staged * row * rows);
+  team->work_bytes = std::max(work, team->staged * row * rows + gaps);
   team->shared_bytes = head + team->work_bytes;
   return room >= work && team->staged > 0;
 }
