@@ -43,7 +43,7 @@ PD_DEVICE void bring_start(unsigned char* start, const Stored* h0, const TeamRow
 struct Ahead {
   Pack<Stored, 1> x[kCells][kLaneGates];
 };
-constexpr bool kAsksEarly = kKeepsSums && kCells * kLaneGates <= 8;
+constexpr bool kAsksEarly = kCells * kLaneGates <= 8 && (kKeepsSums || kRows <= 8);
 
 template <class AnyCell, int kCount>
 PD_DEVICE void advance(AnyCell& cell, const float (&x)[kCount], const float (&sum)[kCount], int lane, bool counts) {
@@ -120,8 +120,8 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
         for (int time = steps; place[i].finishes && time < last; ++time) keep(i, time);
       }
     };
-    // What comes from the input, made numbers of when it is there: of this step and, where warps give what they made, of the
-    // next one. That is asked for behind the products: polling does not begin before all that was asked for is there.
+    // What comes from the input, made numbers of when it is there: of this step and, of few rows, of the next one. That is
+    // asked for beside the products: polling does not begin before all that was asked for is there.
     Ahead ahead, next;
     const Stored* from[kCells];  // of the step that is asked for next, this thread's first gate
     const Index input_stride = (is_reverse ? -1 : 1) * step_elements * kGates;
