@@ -276,13 +276,13 @@ void Planner::plan_kernel(Frame& frame, NodeId id) {
     fail(ErrorKind::unsupported, "{}: no kernel for {} on this device{}{}", node.op->name, to_string(node.types[0]),
          in_scope(node.scope.str()), refusals.empty() ? "" : "\n" + refusals.back());
   }
+  if (turn_inputs(frame, &step, node)) make_call();
   if (step.kernel->reason) {
     if (const std::string reason = step.kernel->reason(step.call); !reason.empty()) {
       plan_.notes.push_back(
           fmt::format("{}: {} chosen: {}{}", node.op->name, step.kernel->name, reason, in_scope(node.scope.str())));
     }
   }
-  if (turn_inputs(frame, &step, node)) make_call();
   const std::vector<Operand> written(step.operands.begin() + static_cast<std::ptrdiff_t>(step.reads),
                                      step.operands.end());
   frame.steps->push_back(std::move(step));
