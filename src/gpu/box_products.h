@@ -14,6 +14,9 @@ namespace paoding::gpu {
 /// has of every 8 columns those of 2 (lane % 4) and the next, of rows lane / 4 and 8 more of its warp's 16. Rows of the
 /// boxes lie along what is added up, or, `is_across`, are one for every k, 64 elements, with 64 rows and columns more
 /// behind each box. Eight rows of either box lie so many rows behind the eight before: in parts of images more than 8.
-std::string box_products(DType dtype, int columns, bool is_across, std::array<int, 2> pitches = {8, 8});
+/// An instruction has at most `at_once` columns: of 256 it wants 154 registers when a kernel begins, whatever it takes
+/// later.
+std::string box_products(DType dtype, int columns, bool is_across, std::array<int, 2> pitches = {8, 8},
+                         int at_once = 256);
 
 }  // namespace paoding::gpu

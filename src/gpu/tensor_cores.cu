@@ -11,6 +11,7 @@ using emulation::bring_patch;
 using emulation::bring_windows;
 using emulation::fence_for_copies;
 using emulation::fetch_map;
+using emulation::give_registers;
 using emulation::keep;
 using emulation::load_remote;
 using emulation::mailbox_try_here;
@@ -18,6 +19,7 @@ using emulation::products_begin;
 using emulation::products_start;
 using emulation::products_wait_but_one;
 using emulation::shared_address;
+using emulation::take_registers;
 #else
 // The box of `map` at column x and row y comes to `to`, 1024 bytes aligned, and its bytes are counted in the mailbox.
 PD_DEVICE void bring_box(float* to, const Map& map, int x, int y, unsigned long long* mailbox) {
@@ -68,6 +70,14 @@ PD_DEVICE void products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "
 PD_DEVICE void products_start() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 // Until at most the last group of products is under way.
 PD_DEVICE void products_wait_but_one() { asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory"); }
+// How many registers threads have from here on, by all of a group of four warps: fewer than they came with, or more, of
+// those that others have given up or will.
+template <int kRegisters> PD_DEVICE void give_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+template <int kRegisters> PD_DEVICE void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
 // A box whose rows lie along K, as the tensor cores want it described: 128 bytes a row, 1024 from 8 rows to the next 8.
 // The low word says where it starts, and the next 8 words of its rows are 2 further on.
 using Box = unsigned;

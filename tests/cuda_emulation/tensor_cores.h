@@ -117,6 +117,10 @@ template <class Map>
 void fetch_map(const Map&) {}
 inline void fence_for_copies() {}
 inline void products_begin() {}
+template <int kRegisters>
+void give_registers() {}
+template <int kRegisters>
+void take_registers() {}
 using Box = const float*;
 inline Box box_of(const float* at) { return at; }
 inline void keep(int&) {}
