@@ -18,9 +18,14 @@ namespace paoding {
 namespace boxes {
 namespace {
 
-constexpr int kThreads = 288;  // two groups of four warps that multiply, a warp that has boxes brought
-constexpr std::int64_t kRows = 128;
-constexpr std::int64_t kTileBytes = 24 << 10;   // that a tile takes of those of the stages, at least
+// Of groups of four warps that have 64 windows each. The larger, the fewer bytes has L2 to bring, and the fewer CTAs
+// make something else while one stores what it made: where that is more than the result, two of them are faster.
+constexpr Tile kNarrow{128, 64, 3}, kUsual{128, 128, 2};
+constexpr std::array<Tile, 5> kTiles{{kUsual, {192, 128, 1}, {256, 128, 1}, {128, 256, 1}, {192, 256, 1}}};
+// Three groups with 128 sums a thread have too few registers, unless a fourth gives some up.
+constexpr int kRegisters = 160, kFewRegisters = 32;
+bool takes_registers(const Tile& tile) { return tile.rows == 192 && tile.columns == 256; }
+
 constexpr std::int64_t kKeptBytes = 110 << 10;  // weights of all taps and a stage of patches: two CTAs fit an SM
 constexpr std::int64_t kPartsAlignment = 256;
 
@@ -35,10 +40,24 @@ std::optional<Patch> patch_of(const Walked& walked, const Walk& down, const Walk
   return windows * 5 < of_squares * 3 ? std::nullopt : patch;
 }
 
+// How long all tiles of so many windows and columns take.
+double takes_us(const Target& target, const Tile& tile, std::int64_t windows, std::int64_t columns,
+                std::int64_t blocks) {
+  constexpr double kStart = 1.5;  // until the first stage is there and after the last
+  const std::int64_t tiles = ceil_div(windows, tile.rows) * ceil_div(columns, tile.columns);
+  return double(ceil_div(tiles, target.sm_count)) *
+         (double(blocks) * tile.stage_us() + kStart / double(tile.ctas_of_sm));
+}
+Tile fastest(const Target& target, std::int64_t windows, std::int64_t columns, std::int64_t blocks) {
+  return *std::ranges::min_element(kTiles, {},
+                                   [&](const Tile& tile) { return takes_us(target, tile, windows, columns, blocks); });
+}
+
 // How a launch goes over its windows: what a CTA makes at once, and of what.
 struct Tiles {
   std::optional<Patch> patch;  // none: tap by tap
-  std::int64_t columns, stage_bytes, stages, ctas_of_sm;
+  Tile tile;
+  std::int64_t stage_bytes, stages;
   bool is_ahead = false;  // the tile has a place of its own
 
   Tiles(const KernelCall& call, const Walked& walked, const Walk& down, const Walk& across, const KernelEnd* end)
@@ -46,46 +65,57 @@ struct Tiles {
     const ConvShape shape(call);
     const Layout &from = walked.is_back ? shape.y : shape.x, &to = walked.is_back ? shape.x : shape.y;
     if (patch) {
-      columns = kChunk, stage_bytes = kSquares * patch->bytes(), stages = 1, ctas_of_sm = 2;
+      tile = {kSquares * kSide * kSide, kChunk, 2}, stage_bytes = kSquares * patch->bytes(), stages = 1;
       return;
     }
-    columns = to.type.shape[1] <= 64 ? 64 : 128, stage_bytes = (kRows + columns) * kDepth * 2;
+    const std::int64_t columns = to.type.shape[1];
+    const bool stores_only = end == nullptr && !shape.has_added;
+    tile = columns <= kNarrow.columns ? kNarrow
+           : stores_only              ? fastest(*call.target, to.type.shape[0] * down.windows * across.windows, columns,
+                                                down.taps * across.taps * ceil_div(walked.channels, kDepth))
+                                      : kUsual;
+    stage_bytes = tile.stage_bytes();
     // What comes from memory is asked for while a tile is gone over; what L2 has comes soon enough, and an end that
     // reads images waits for those.
     is_ahead = end != nullptr && images_of(*end) == 0 && size_bytes(from.type) > call.target->last_cache_bytes;
-    stages = stages_of(stage_bytes, is_ahead ? kTileBytes : 0), ctas_of_sm = boxes::ctas_of_sm(stage_bytes);
+    stages = tile.stages(*call.target, own_bytes());
   }
   /// Of all phases, where there is one.
   Tiles(const KernelCall& call, const Walked& walked, const KernelEnd& end)
       : Tiles(call, walked, walked.walk(0, 0), walked.walk(1, 0), &end) {}
 
+  int consumers() const { return static_cast<int>(tile.rows / 64 * 128); }
+  int threads() const { return consumers() + (takes_registers(tile) ? 128 : 32); }
   std::int64_t of_windows(std::int64_t images, const Walk& down, const Walk& across) const {
     if (patch) return ceil_div(images * Patch::squares(down) * Patch::squares(across), kSquares);
-    return ceil_div(images * down.windows * across.windows, kRows);
+    return ceil_div(images * down.windows * across.windows, tile.rows);
   }
-  std::int64_t of_columns(const Layout& to) const { return ceil_div(to.type.shape[1], columns); }
+  std::int64_t of_columns(const Layout& to) const { return ceil_div(to.type.shape[1], tile.columns); }
   /// CTAs that have tiles of the same columns, at most: all that run at once.
   std::int64_t most_ctas(const Target& target, std::int64_t tiles_n) const {
-    return std::max<std::int64_t>(1, ctas_of_sm * target.sm_count / tiles_n);
+    return std::max<std::int64_t>(1, tile.ctas_of_sm * target.sm_count / tiles_n);
   }
-  /// Whether a CTA has tile after tile.
-  bool stay(const KernelEnd* end) const { return end != nullptr || patch; }
+  /// Whether a CTA has tile after tile: where no other on its SM multiplies while it stores one.
+  bool stay(const KernelEnd* end) const { return end != nullptr || patch || tile.ctas_of_sm == 1; }
+  std::int64_t own_bytes() const { return is_ahead ? tile.rows * (tile.columns + 8) * 2 : 0; }
   unsigned shared() const {
-    const std::int64_t tile = is_ahead ? kRows * (columns + 8) * 2 : 0, kept = patch ? kept_bytes(*patch) : 0;
-    return shared_bytes(stages, stage_bytes) + static_cast<unsigned>(tile + kept);
+    const std::int64_t kept = patch ? kept_bytes(*patch) : 0;
+    return shared_bytes(stages, stage_bytes) + static_cast<unsigned>(own_bytes() + kept);
   }
 };
 
 gpu::TextParts parts_of_images(const ConvShape& shape, const std::string& name, const Tiles& tiles, const Walk& down,
                                const Walk& across, const KernelEnd* end) {
   const auto pitch = static_cast<int>(tiles.patch ? tiles.patch->columns : 8);
-  gpu::TextParts parts =
-      parts_of_text(shape, name, kThreads, tiles.stages,
-                    gpu::box_products(shape.dtype, static_cast<int>(tiles.columns), false, {pitch, 8}));
+  gpu::TextParts parts = parts_of_text(shape, name, tiles.threads(), tiles.stages,
+                                       gpu::box_products(shape.dtype, static_cast<int>(tiles.tile.columns), false,
+                                                         {pitch, 8}, takes_registers(tiles.tile) ? 128 : 256));
   parts.constants += fmt::format(
-      "constexpr int kRows = {}, kDepth = {}, kConsumers = {}, kColumns = {};\nconstexpr bool kIsAhead = {};\n"
+      "constexpr int kRows = {}, kDepth = {}, kConsumers = {}, kColumns = {};\n"
+      "constexpr int kRegisters = {}, kFewRegisters = {};\nconstexpr bool kStays = {}, kIsAhead = {};\n"
       "{}#define PD_HAS_END {}\n",
-      kRows, kDepth, kThreads - 32, tiles.columns, tiles.is_ahead, ending_constants(shape), end != nullptr ? 1 : 0);
+      tiles.tile.rows, kDepth, tiles.consumers(), tiles.tile.columns, takes_registers(tiles.tile) ? kRegisters : 0,
+      kFewRegisters, tiles.stay(end), tiles.is_ahead, ending_constants(shape), end != nullptr ? 1 : 0);
   if (tiles.patch) {
     parts.constants += tap_constants(down, across);
   }
@@ -134,7 +164,7 @@ gpu::TextLaunch plan_phase(const KernelCall& call, const Walk& rows, const Walk&
                   end != nullptr ? end_argument(*end) : "End{}");
   std::int64_t ctas_of_columns = tiles_m;
   if (tiles.stay(end)) {
-    parts.resident_ctas = static_cast<int>(tiles.ctas_of_sm);
+    parts.resident_ctas = static_cast<int>(tiles.tile.ctas_of_sm);
     ctas_of_columns = std::min(tiles_m, tiles.most_ctas(*call.target, tiles_n));
   }
   s.number("tiles_apart", ctas_of_columns), s.wide_number("parts_at", parts_at);
@@ -146,15 +176,15 @@ gpu::TextLaunch plan_phase(const KernelCall& call, const Walk& rows, const Walk&
   for (std::int64_t& count : windows_walked.count) count = std::max<std::int64_t>(count, 1);
   const std::int64_t taps = walked.taps();
   launch.maps = {tiles.patch ? map_of(walked.is_back ? shape.y : shape.x, 0, *tiles.patch)
-                             : map_of(shape, walked, windows_walked, kRows),
+                             : map_of(shape, walked, windows_walked, tiles.tile.rows),
                  {.operand = is_packed ? BoxMap::kWorkspace : 1,
                   .offset = is_packed ? walked.image_bytes : 0,
                   .dtype = shape.dtype,
                   .extents = {channels, taps, all_columns},
                   .strides = {channels, taps * channels},
-                  .box_rows = static_cast<int>(tiles.columns),
+                  .box_rows = static_cast<int>(tiles.tile.columns),
                   .windows = {}}};
-  launch.why = fmt::format("{} tiles of {} x {} by {}{}", tiles_m * tiles_n, kRows, tiles.columns,
+  launch.why = fmt::format("{} tiles of {} x {} by {}{}", tiles_m * tiles_n, tiles.tile.rows, tiles.tile.columns,
                            tiles.patch ? "patches" : "boxes", is_packed ? ", weights packed" : "");
   return launch;
 }
@@ -183,7 +213,7 @@ gpu::TextPlan plan_with_end(const KernelCall& call, const KernelEnd* end) {
     const Tiles tiles(call, walked, *end);
     const std::int64_t tiles_n = tiles.of_columns(walked.is_back ? shape.x : shape.y);
     const std::int64_t parts = tiles_n * tiles.most_ctas(*call.target, tiles_n);
-    made.workspace_bytes = parts_at + parts * sums_of(*end) * tiles.columns * 4;
+    made.workspace_bytes = parts_at + parts * sums_of(*end) * tiles.tile.columns * 4;
     made.ticket_count = tiles_n;
   }
   for (std::int64_t i = 0; i < walked.phases(0); ++i) {
@@ -197,9 +227,10 @@ gpu::TextPlan plan_with_end(const KernelCall& call, const KernelEnd* end) {
 
 gpu::TextPlan plan_images(const KernelCall& call) { return plan_with_end(call, nullptr); }
 
-// What the end does not read and write again, and how much longer the kernel takes than the one that has no end: us, by
-// how many tiles a CTA has (measured on an H200, results/2026-11-25-convolutions.txt). Images that the end reads take
-// no longer than in a kernel of its own (results/2026-11-25-convolutions-2.txt).
+// What the end does not read and write again, and how much longer the kernel takes than the one that has no end, where
+// that is another's or goes by larger tiles: us, by how many tiles a CTA has (measured on an H200,
+// results/2026-11-25-convolutions.txt). Images that the end reads take no longer than in a kernel of its own
+// (results/2026-11-25-convolutions-2.txt).
 double saved_us(const Target& target, const KernelEnd& end, std::int64_t bytes) {
   if (bytes <= target.last_cache_bytes) return double(bytes) / std::max(target.cached_bytes_per_us, 1e-3);
   return target.stream_us(double(bytes), end.is_kept ? 0 : double(bytes));
@@ -213,9 +244,10 @@ double lost_us(const KernelCall& call, const KernelEnd& end, const std::string& 
   const Walk down = walked.walk(0, 0), across = walked.walk(1, 0);
   const std::int64_t all =
       tiles.of_windows(to.type.shape[0], down, across) * tiles.of_columns(to) * walked.phases(0) * walked.phases(1);
-  const double turns = double(all) / double(tiles.ctas_of_sm * call.target->sm_count);
+  const double turns = double(all) / double(tiles.tile.ctas_of_sm * call.target->sm_count);
   const std::int64_t blocks = tiles.patch ? 0 : walked.taps() * ceil_div(walked.channels, kDepth);
-  return before == "boxes" ? 0 : turns * double(blocks) * kBlock;
+  const Tiles alone(call, walked, down, across, nullptr);
+  return before == "boxes" && alone.tile == tiles.tile ? 0 : turns * double(blocks) * kBlock;
 }
 
 std::string end_refusal_of(const KernelCall& call, const KernelEnd& end, const KernelImplementation& before) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // out[window, column] = image[window, (tap, channel)] weights[column, (tap, channel)] of 16 bits: a convolution, or a phase
 // of its gradient for the image. One warp has the copy engine bring factors of kRows windows, by taps
-// (conv_box_windows.cu) or once for all of them (conv_box_patches.cu); two groups of four warps multiply 64 windows each by
+// (conv_box_windows.cu) or once for all of them (conv_box_patches.cu); groups of four warps multiply 64 windows each by
 // all kColumns columns. What stands behind the convolution (conv_end_gpu.h) goes over the tile while it is in shared
 // memory; a CTA has tile after tile then, and the last CTA of its columns adds up what all of them found.
 
@@ -68,7 +68,7 @@ PD_DEVICE void write_piece(const Pack<Stored, 8>& pack, int to, const Stored* ad
 
 PD_DEVICE void write_out(const Stored* laid, int tile, int first_column, const Stored* added, Stored* out,
                          const Sizes& size) {
-  for (int i = threadIdx.x; i < kRows * kPieces; i += kThreads) {
+  for (int i = threadIdx.x; i < kRows * kPieces; i += kConsumers) {
     const int r = i / kPieces, column = first_column + i % kPieces * 8;
     Place place;
     if (column >= size.columns || !find_place(place, tile, r, size)) continue;
@@ -209,46 +209,50 @@ PD_DEVICE void convolve(const Map& image, const Map& weights, const Stored* bias
   const int tile_n = next_coordinate(tile, size.tiles_n), first_column = tile_n * kColumns;
   open_stages(mail, image, weights, kConsumers);
 
-  const bool is_consumer = threadIdx.x < kConsumers;
-  Turn turn;
   // Where the tile has a place of its own, boxes of the next are on their way while it is gone over; else it lies where
   // boxes come, of which there are more then.
   Stored* const own = kIsAhead ? (Stored*)(mail + 1) : stages;
-  const auto meet = [&] {
-    if constexpr (!kIsAhead) __syncthreads();
-    else if (is_consumer) barrier_wait(1, kConsumers);
-  };
+  Turn turn;
 #if PD_HAS_END
+  constexpr bool kIsLaidDown = true;
   const int which = tile;
   float ended[kSums + 1][8] = {};
-#endif
-  do {
-    float sum[kColumns / 2];
-#pragma unroll
-    for (int i = 0; i < kColumns / 2; ++i) sum[i] = 0;
-    if (is_consumer) multiply_blocks(sum, kept, stages, mail, turn, size);
-    else if (threadIdx.x == kConsumers) bring_blocks(image, weights, kept, stages, mail, turn, tile, first_column, size);
-#if !PD_HAS_END
-    if constexpr (kStays) {  // nobody waits for anybody but for what is brought
-      if (is_consumer) write_sums(sum, tile, first_column, bias, added, out, size);
-    } else
-#endif
-    {
-      meet();
-      if (is_consumer) lay_down(sum, own, bias, first_column, size);
-      meet();
-#if PD_HAS_END
-      if (is_consumer) end_tile(own, tile, first_column, end, out, ended, size);
-      if constexpr (!kIsAhead) {
-        fence_for_copies();
-        meet();
-      }
 #else
-      write_out(own, tile, first_column, added, out, size);
+  constexpr bool kIsLaidDown = !kStays;  // else nobody waits for anybody but for what is brought
 #endif
-    }
-    tile += size.tiles_apart;
-  } while (kStays && tile < size.tiles);
+  if (threadIdx.x < kConsumers) {
+    if constexpr (kRegisters > 0) take_registers<kRegisters>();
+    do {
+      float sum[kColumns / 2];
+#pragma unroll
+      for (int i = 0; i < kColumns / 2; ++i) sum[i] = 0;
+      multiply_blocks(sum, kept, stages, mail, turn, size);
+      if constexpr (kIsLaidDown) {
+        barrier_wait(1, kConsumers);
+        lay_down(sum, own, bias, first_column, size);
+        barrier_wait(1, kConsumers);
+#if PD_HAS_END
+        end_tile(own, tile, first_column, end, out, ended, size);
+#else
+        write_out(own, tile, first_column, added, out, size);
+#endif
+        if constexpr (kStays && !kIsAhead) {
+          fence_for_copies();
+          __syncthreads();
+        }
+      } else {
+        write_sums(sum, tile, first_column, bias, added, out, size);
+      }
+      tile += size.tiles_apart;
+    } while (kStays && tile < size.tiles);
+  } else {
+    if constexpr (kRegisters > 0) give_registers<kFewRegisters>();
+    do {
+      if (threadIdx.x == kConsumers) bring_blocks(image, weights, kept, stages, mail, turn, tile, first_column, size);
+      if constexpr (kIsLaidDown && kStays && !kIsAhead) __syncthreads();
+      tile += size.tiles_apart;
+    } while (kStays && tile < size.tiles);
+  }
 #if PD_HAS_END
   if constexpr (kSums > 0) add_up_ends(ended, (float*)own, tile_n, which, size.tiles_apart, end, room, size);
 #endif

@@ -9,18 +9,18 @@ constexpr int kPatchColumns = kSide + (kTapsW - 1) * kTapW, kPatchRows = kSide +
 constexpr int kGradientElements = kSide * kSide * 64;
 constexpr int kStageElements = kGradientElements + (kPatchColumns * kPatchRows + 7) / 8 * 8 * 64;
 
-PD_DEVICE void bring_squares(const Map& image, const Map& gradient, Stored* stages, Mailboxes* mail, int row, int channel,
-                             int first, int last, const Sizes& size) {
+PD_DEVICE void bring_squares(const Map& image, const Map& gradient, Stored* stages, Mailboxes* mail,
+                             const Share& share, const Sizes& size) {
   Turn turn;
-  for (int square = first; square < last; ++square, turn.next()) {
+  for (int square = share.first; square < share.last; ++square, turn.next()) {
     wait_for(&mail->free[turn.stage], turn.round + 1);
     unsigned long long* const full = &mail->full[turn.stage];
     Stored* const to = stages + turn.stage * kStageElements;
     mailbox_expect(full, (kGradientElements + kPatchColumns * kPatchRows * 64) * 2);
     int n = square;
     const int w = next_coordinate(n, size.square_columns) * kSide, h = next_coordinate(n, size.square_rows) * kSide;
-    bring_patch(to, gradient, row, w, h, n, full);
-    bring_patch(to + kGradientElements, image, channel, w + size.first_w, h + size.first_h, n, full);
+    bring_patch(to, gradient, share.row, w, h, n, full);
+    bring_patch(to + kGradientElements, image, share.column, w + size.first_w, h + size.first_h, n, full);
   }
 }
 
@@ -57,13 +57,10 @@ PD_DEVICE void add_up(const Map& image, const Map& gradient, float* partial, con
   PD_DYNAMIC_SHARED(Stored, dynamic);
   Stored* const stages = dynamic + (1024 - shared_address(dynamic) % 1024) % 1024 / 2;  // boxes want that
   Mailboxes* const mail = (Mailboxes*)(stages + kStages * kStageElements);
-  int part = blockIdx.x;
-  const int row = next_coordinate(part, size.tiles_m) * 64, channel = next_coordinate(part, size.tiles_n) * 64;
-  const int first = (int)((long long)part * size.squares / size.parts);
-  const int last = (int)((long long)(part + 1) * size.squares / size.parts);
+  const Share share = share_of(blockIdx.x, size);
   open_stages(mail, image, gradient, kConsumers);
   if (threadIdx.x >= kConsumers) {
-    if (threadIdx.x == kConsumers) bring_squares(image, gradient, stages, mail, row, channel, first, last, size);
+    if (threadIdx.x == kConsumers) bring_squares(image, gradient, stages, mail, share, size);
     return;
   }
   float sum[kTapsOfGroup][32];
@@ -72,25 +69,11 @@ PD_DEVICE void add_up(const Map& image, const Map& gradient, float* partial, con
 #pragma unroll
     for (int k = 0; k < 32; ++k) sum[i][k] = 0;
   }
-  multiply_squares(sum, stages, mail, last - first);
-
-  const int lane = threadIdx.x % 32, first_tap = threadIdx.x / 128 * kTapsOfGroup;
-  const int first_row = row + threadIdx.x % 128 / 32 * 16 + lane / 4;
-  float* const to = partial + part * size.elements_wide;
+  multiply_squares(sum, stages, mail, share.last - share.first);
+  const int first_tap = threadIdx.x / 128 * kTapsOfGroup;
 #pragma unroll
   for (int i = 0; i < kTapsOfGroup; ++i) {
     if (first_tap + i >= kTaps) break;
-#pragma unroll
-    for (int n = 0; n < 8; ++n) {
-      const int c = channel + n * 8 + lane % 4 * 2;
-#pragma unroll
-      for (int more = 0; more < 2; ++more) {
-        const int r = first_row + more * 8;
-        if (r >= size.rows || c >= size.channels) continue;
-        Draft<float, 2> made;
-        made.put(0, sum[i][n * 4 + more * 2]), made.put(1, sum[i][n * 4 + more * 2 + 1]);
-        store(to + ((r * kTaps + first_tap + i) * size.channels + c), made);
-      }
-    }
+    leave_sums(partial, sum[i], share.part, share.row, first_tap + i, share.column, size);
   }
 }

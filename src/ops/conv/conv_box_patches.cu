@@ -8,7 +8,6 @@ constexpr int kPatchColumns = kSide + (kTapsW - 1) * kTapW, kPatchRows = kSide +
 constexpr int kPatchElements = (kPatchColumns * kPatchRows + 7) / 8 * 8 * kDepth;
 constexpr int kTapElements = kColumns * kDepth;
 constexpr int kStageElements = kSquares * kPatchElements, kKeptElements = kTapsH * kTapsW * kTapElements;
-constexpr bool kStays = true;
 
 struct Place {
   int n, h, w;

@@ -12,18 +12,34 @@
 namespace paoding::boxes {
 namespace {
 
-constexpr int kThreads = 288;  // two groups of four warps that multiply, a warp that has boxes brought
+// How the sums are shared out: to groups of four warps, one below the other or two beside each other where 64 rows are
+// all, that have all columns of a tile, or half of them; and the windows to so many parts.
+struct Shares {
+  Tile tile;
+  std::int64_t tiles_m, tiles_n, parts = 1;
+  double takes_us = 0;
 
-// Into how many parts the windows are cut: what takes the least time by how many blocks a CTA has, how many CTAs come
-// after each other, and the sums of all parts that are written and read.
-std::int64_t parts_of_windows(std::int64_t tiles, std::int64_t blocks, std::int64_t elements, std::int64_t at_once) {
-  constexpr double kBlock = 0.85, kStart = 3, kBytes = 3e6;  // us, us, bytes a us: fitted on an H200
-  std::int64_t best = 1;
-  double least = 0;
-  for (std::int64_t parts = 1; parts <= std::min<std::int64_t>(blocks, 128); ++parts) {
-    const double turns = double(ceil_div(tiles * parts, at_once)), each = double(ceil_div(blocks, parts));
-    const double takes = turns * (each * kBlock + kStart) + double(parts * elements * 8) / kBytes;
-    if (parts == 1 || takes < least) best = parts, least = takes;
+  std::int64_t groups_m() const { return tile.rows / 64; }
+  int threads() const { return static_cast<int>(std::max<std::int64_t>(groups_m(), 2) * 128 + 32); }
+};
+
+// What takes the least time by how many blocks a CTA has, how many CTAs come after each other, and the sums of all
+// parts that are written and read.
+Shares shares_of(const Target& target, std::int64_t rows, std::int64_t chunks, std::int64_t blocks,
+                 std::int64_t elements) {
+  constexpr double kStart = 3, kBytes = 3e6;  // us, bytes a us: fitted on an H200
+  constexpr std::array<Tile, 4> kTiles{{{64, 128, 3}, {128, 128, 2}, {128, 256, 1}, {256, 128, 1}}};
+  Shares best;
+  for (const Tile& tile : kTiles) {
+    if ((tile.rows == 64) != (rows <= 64)) continue;
+    Shares shares{tile, ceil_div(rows, tile.rows), ceil_div(chunks * kChunk, tile.columns)};
+    const std::int64_t at_once = tile.ctas_of_sm * target.sm_count;
+    for (shares.parts = 1; shares.parts <= std::min<std::int64_t>(blocks, 128); ++shares.parts) {
+      const double turns = double(ceil_div(shares.tiles_m * shares.tiles_n * shares.parts, at_once));
+      const double each = double(ceil_div(blocks, shares.parts)) * double(tile.ctas_of_sm) * tile.stage_us();
+      shares.takes_us = turns * (each + kStart) + double(shares.parts * elements * 8) / kBytes;
+      if (best.takes_us == 0 || shares.takes_us < best.takes_us) best = shares;
+    }
   }
   return best;
 }
@@ -37,6 +53,10 @@ std::optional<Patch> patch_of_weights(const Walked& walked, const Walk& down, co
   return patch && patch->taps <= kMostTaps ? patch : std::nullopt;
 }
 
+std::string tile_constants(std::int64_t rows, std::int64_t columns) {
+  return fmt::format("constexpr int kTileRows = {}, kTileColumns = {};\n", rows, columns);
+}
+
 gpu::TextPlan plan_weights_by_patches(const KernelCall& call, const Patch& patch) {
   constexpr std::int64_t kChannels = 64, kGroups = 3, kStages = 8, kLeastSquares = 4;
   constexpr std::int64_t kGradientBytes = kSide * kSide * kChannels * 2;
@@ -48,8 +68,8 @@ gpu::TextPlan plan_weights_by_patches(const KernelCall& call, const Patch& patch
   const std::array<int, 2> pitches{8, static_cast<int>(patch.columns)};
   gpu::TextParts text = parts_of_text(shape, "conv2d_grad_weight", (kGroups * 4 + 1) * 32, stages,
                                       gpu::box_products(shape.dtype, kChannels, true, pitches));
-  text.functions += k_conv_box_patch_weights_cu;
-  text.constants += tap_constants(down, across);
+  text.functions += std::string(k_conv_box_weight_shares_cu) + k_conv_box_patch_weights_cu;
+  text.constants += tap_constants(down, across) + tile_constants(kChannels, kChannels);
   const std::int64_t squares = shape.batch * Patch::squares(down) * Patch::squares(across);
   const std::int64_t tiles_m = ceil_div(shape.outputs, kChannels), tiles_n = ceil_div(walked.channels, kChannels);
   const std::int64_t elements = shape.outputs * patch.taps * walked.channels;
@@ -57,9 +77,9 @@ gpu::TextPlan plan_weights_by_patches(const KernelCall& call, const Patch& patch
                                                       std::max<std::int64_t>(squares / kLeastSquares, 1));
   auto& s = text.sizes;
   s.divisor("square_rows", Patch::squares(down)), s.divisor("square_columns", Patch::squares(across));
-  s.number("rows", shape.outputs), s.number("channels", walked.channels);
+  s.number("rows", shape.outputs), s.number("channels", walked.channels), s.number("taps", patch.taps);
   s.divisor("tiles_m", tiles_m), s.divisor("tiles_n", tiles_n);
-  s.number("squares", squares), s.number("parts", parts), s.wide_number("elements", elements);
+  s.number("blocks", squares), s.number("parts", parts), s.wide_number("elements", elements);
   s.number("first_h", down.first), s.number("first_w", across.first);
   text.ctas = tiles_m * tiles_n * parts;
   for (const char* name : {"image", "gradient"}) text.operands.push_back(gpu::input_parameter(shape.dtype, name));
@@ -87,18 +107,19 @@ gpu::TextPlan plan_weights(const KernelCall& call) {
   if (const auto patch = patch_of_weights(walked, walked.walk(0, 0), walked.walk(1, 0)))
     return plan_weights_by_patches(call, *patch);
   const std::int64_t rows = shape.outputs, channels = walked.channels, taps = walked.taps();
-  const std::int64_t groups_m = rows <= 64 ? 1 : 2, stage_bytes = (groups_m + 2) * kChunk * kDepth * 2;
-  gpu::TextParts text = parts_of_text(shape, "conv2d_grad_weight", kThreads, stages_of(stage_bytes),
-                                      gpu::box_products(shape.dtype, groups_m == 2 ? 128 : 64, true));
-  text.functions += k_conv_box_weights_cu;
-  text.constants += fmt::format("constexpr int kGroupsM = {};\n", groups_m);
   const Walk down = Walk::forward(walked.axes[0]), across = Walk::forward(walked.axes[1]);
   const std::int64_t windows = shape.batch * down.windows * across.windows, blocks = ceil_div(windows, kDepth);
-  const std::int64_t chunks = taps * ceil_div(channels, kChunk);
-  const std::int64_t tiles_m = ceil_div(rows, groups_m * 64), tiles_n = ceil_div(chunks, 2),
-                     elements = rows * taps * channels;
-  const std::int64_t parts =
-      parts_of_windows(tiles_m * tiles_n, blocks, elements, ctas_of_sm(stage_bytes) * call.target->sm_count);
+  const std::int64_t chunks = taps * ceil_div(channels, kChunk), elements = rows * taps * channels;
+  const Shares shares = shares_of(*call.target, rows, chunks, blocks, elements);
+  const std::int64_t tiles_m = shares.tiles_m, tiles_n = shares.tiles_n, parts = shares.parts,
+                     stage_bytes = shares.tile.stage_bytes(), stages = shares.tile.stages(*call.target);
+  const std::int64_t columns_of_group = shares.groups_m() == 1 ? shares.tile.columns / 2 : shares.tile.columns;
+  gpu::TextParts text = parts_of_text(shape, "conv2d_grad_weight", shares.threads(), stages,
+                                      gpu::box_products(shape.dtype, static_cast<int>(columns_of_group), true));
+  text.functions += std::string(k_conv_box_weight_shares_cu) + k_conv_box_weights_cu;
+  text.constants +=
+      fmt::format("constexpr int kGroupsM = {}, kChunks = {};\n", shares.groups_m(), shares.tile.columns / kChunk) +
+      tile_constants(shares.tile.rows, shares.tile.columns / kChunk);
   auto& s = text.sizes;
   s.divisor("window_rows", down.windows), s.divisor("window_columns", across.windows);
   s.number("rows", rows), s.number("channels", channels), s.number("taps", taps), s.number("chunks", chunks);
@@ -118,11 +139,11 @@ gpu::TextPlan plan_weights(const KernelCall& call) {
   if (walked.has_tap_rows) s.wide_number("image_bytes", walked.image_bytes);
   gpu::TextLaunch launch = gpu::make_text_kernel(text);
   launch.is_alone = true;
-  launch.shared_bytes = shared_bytes(stages_of(stage_bytes), stage_bytes);
+  launch.shared_bytes = shared_bytes(stages, stage_bytes);
   const Windows pixels{{0, 0}, {1, 1}, {across.windows, down.windows}};
   launch.maps = {map_of(shape, walked, windows_of(down, across), kDepth), map_of(shape.y, 1, pixels, kDepth)};
-  launch.why =
-      fmt::format("{} tiles of {} x 128 by boxes, windows in {} parts", tiles_m * tiles_n, groups_m * 64, parts);
+  launch.why = fmt::format("{} tiles of {} x {} by boxes, windows in {} parts", tiles_m * tiles_n, shares.tile.rows,
+                           shares.tile.columns, parts);
   gpu::TextPlan made;
   if (walked.has_tap_rows) made.launches.push_back(plan_tap_rows(call));
   made.launches.push_back(std::move(launch));

@@ -3,7 +3,6 @@
 // that, are a stage. Windows follow each other along rows, and from image to image.
 
 constexpr int kStageElements = (kRows + kColumns) * kDepth, kKeptElements = 0;
-constexpr bool kStays = PD_HAS_END;
 
 struct Place {
   int n, h, w;

@@ -13,8 +13,6 @@
 namespace paoding::boxes {
 namespace {
 
-// All stages of a CTA, so that two CTAs, or three of few columns, fit an SM.
-constexpr std::int64_t kStageBytes = 96 << 10, kNarrowStageBytes = 72 << 10;
 constexpr std::int64_t kLeastChannels = 32;  // of fewer, most of a box of 64 would be zeros
 constexpr std::int64_t kLeastOfOneTap = 16;  // whose products take less time than what they make
 constexpr std::int64_t kMostOffset = std::int64_t{1} << 30;
@@ -23,8 +21,6 @@ constexpr std::int64_t kMostOffset = std::int64_t{1} << 30;
 bool is_described(const Layout& image, std::int64_t alignment) {
   return gpu::channels_at_once(image, alignment, image.type.shape[1]) * size_bytes(image.type.dtype) == 16;
 }
-
-bool is_narrow(std::int64_t stage_bytes) { return stage_bytes < 32 << 10; }
 
 }  // namespace
 
@@ -133,10 +129,16 @@ std::string refusal(const KernelCall& call) {
   return "";
 }
 
-std::int64_t ctas_of_sm(std::int64_t stage_bytes) { return is_narrow(stage_bytes) ? 3 : 2; }
-std::int64_t stages_of(std::int64_t stage_bytes, std::int64_t other_bytes) {
-  return ((is_narrow(stage_bytes) ? kNarrowStageBytes : kStageBytes) - other_bytes) / stage_bytes;
+std::int64_t Tile::stages(const Target& target, std::int64_t other_bytes) const {
+  constexpr std::int64_t kOfSystem = 1 << 10;  // a CTA's
+  const std::int64_t each = (target.shared_bytes + kOfSystem) / ctas_of_sm - kOfSystem - kAlign;
+  return (each - other_bytes) / (stage_bytes() + kMailboxBytes);
 }
+double Tile::stage_us() const {
+  constexpr double kProducts = 4.05e6, kBytes = 71e3;  // a us and SM: of an H200
+  return std::max(double(rows * columns * kDepth) / kProducts, double(stage_bytes()) / kBytes);
+}
+
 unsigned shared_bytes(std::int64_t stages, std::int64_t stage_bytes) {
   return static_cast<unsigned>(kAlign + stages * (stage_bytes + kMailboxBytes));
 }

@@ -68,9 +68,18 @@ Windows windows_of(const Walk& rows, const Walk& columns);
 /// Why no launch by boxes does the call.
 std::string refusal(const KernelCall& call);
 
-/// CTAs that fit an SM, and how many stages each has then.
-std::int64_t ctas_of_sm(std::int64_t stage_bytes);
-std::int64_t stages_of(std::int64_t stage_bytes, std::int64_t other_bytes = 0);
+/// What a CTA makes at once of what two boxes have: so many rows, 64 to a group of four warps or to two, and columns.
+struct Tile {
+  std::int64_t rows, columns, ctas_of_sm;
+
+  bool operator==(const Tile&) const = default;
+  std::int64_t stage_bytes() const { return (rows + columns) * kDepth * 2; }
+  /// Stages of a CTA beside something else that it has in shared memory.
+  std::int64_t stages(const Target& target, std::int64_t other_bytes = 0) const;
+  /// How long an SM has of a stage: what its tensor cores take, or what L2 takes to bring it.
+  double stage_us() const;
+};
+
 unsigned shared_bytes(std::int64_t stages, std::int64_t stage_bytes);
 gpu::TextParts parts_of_text(const ConvShape& shape, std::string name, int threads, std::int64_t stages,
                              const std::string& products);

@@ -209,8 +209,10 @@ TEST(ConvByCudnn, IsPlannedWhereItWasFaster) {
   const Case by_patches{{64, 64, 14, 14}, {64, 64, 3, 3}, {.padding = {1, 1, 1, 1}}};
   const Case product{{64, 64, 14, 14}, {128, 64, 1, 1}};
   const Case strided{{64, 64, 28, 28}, {128, 64, 1, 1}, {.stride = {2, 2}}};
-  EXPECT_EQ(chosen(usual, bf16, false, h200), 2) << "not the gradients for weights";
-  EXPECT_EQ(chosen(usual, f16, false, h200), 2);
+  EXPECT_EQ(chosen(usual, bf16, false, h200), 1) << "for images alone";
+  EXPECT_EQ(chosen(usual, f16, false, h200), 1);
+  EXPECT_EQ(chosen({{64, 96, 28, 28}, {128, 96, 3, 3}, {.stride = {2, 2}, .padding = {1, 1, 1, 1}}}, bf16, false, h200),
+            2);
   EXPECT_EQ(chosen(by_patches, bf16, false, h200), 0);
   EXPECT_EQ(chosen(by_patches, f32, true, h200), 3);
   EXPECT_EQ(chosen(usual, f32, true, h200), 3);

@@ -271,6 +271,26 @@ TEST(ConvByBoxes, BringsOnceWhatAllTapsRead) {
   EXPECT_EQ(by_patches({{2, 64, 9, 9}, {64, 64, 3, 3}, {.padding = {1, 1, 1, 1}}}), 0) << "81 windows of 256";
   EXPECT_EQ(by_patches({{2, 64, 16, 16}, {64, 64, 1, 1}}), 0);
 }
+TEST(ConvByBoxes, TakesTheTilesThatAreDoneFirst) {
+  const auto tiles_of = [](const Shape& x, const Shape& w) {
+    Graph g;
+    const Value first =
+        conv2d(g.input("x", bf16, x), g.input("w", bf16, w), g.input("b", bf16, {w[0]}), {.padding = {1, 1, 1, 1}});
+    g.fetch("y", sum(conv2d(first, g.input("v", bf16, w), g.input("c", bf16, {w[0]}), {.padding = {1, 1, 1, 1}}),
+                     std::array<std::int64_t, 3>{0, 2, 3}));
+    const Plan plan = std::move(compile_plan(g, {}, std::make_shared<const Target>(named_target("h200"))).plan);
+    std::string why;
+    for (const Step& step : plan.steps) {
+      if (step.kind != Step::Kind::kernel || step.kernel->name != "boxes" || !why.empty()) continue;
+      why = step.text->launches.back().why;
+    }
+    return why.substr(0, why.find(" by "));
+  };
+  EXPECT_EQ(tiles_of({256, 128, 28, 28}, {128, 128, 3, 3}), "784 tiles of 256 x 128") << "5.9 of every SM";
+  EXPECT_EQ(tiles_of({256, 256, 14, 14}, {256, 256, 3, 3}), "262 tiles of 192 x 256") << "1.98";
+  EXPECT_EQ(tiles_of({256, 512, 7, 7}, {512, 512, 3, 3}), "132 tiles of 192 x 256") << "one";
+  EXPECT_EQ(tiles_of({2, 512, 7, 7}, {512, 512, 3, 3}), "4 tiles of 128 x 128") << "fewer than SMs";
+}
 TEST(ConvByBoxes, IsRightByRowsOfTaps) { check_in_emulation(tap_row_cases(), bf16, false); }
 TEST(ConvByBoxes, ReadsWeightsWhereTheyLieAsItWouldPackThem) {
   Graph g;
