@@ -158,6 +158,17 @@ PreparedCase::Loaded::Loaded(const Case& work, int sets, const CompileOptions& o
   set_all(program, parameters, *graph, feeds);
 }
 
+// How sets are compiled that are timed in one run. They do not need each other's results, so on a GPU their kernels
+// would run side by side, sharing launches; one set alone has nothing beside it.
+CompileOptions PreparedCase::for_sets(const Case& work, CompileOptions options, const Feeds& feeds) {
+  if (options.device.kind != DeviceKind::cuda) return options;
+  const auto launches = [&] { return Loaded(work, 1, options, feeds).program.report().launches; };
+  const std::int64_t shared = launches();
+  options.shares_launches = false;
+  if (launches() > shared) options.shares_launches = true;  // a set's own
+  return options;
+}
+
 PreparedCase::PreparedCase(const Case& work, const MeasureOptions& options, const MachineFacts& machine, Floors* floors)
     : work_(work), options_(options), machine_(machine), floors_(floors) {
   options_.compile.allow_tf32 = options.compile.allow_tf32 || work.tf32;
@@ -179,7 +190,7 @@ PreparedCase::PreparedCase(const Case& work, const MeasureOptions& options, cons
   try {
     const Feeds feeds = make_feeds(work, work.build, work.dtype);
     const bool is_small = work.need.footprint() < kHotBytes;
-    if (sets_ > 1) rotating_ = std::make_unique<Loaded>(work, sets_, compile, feeds);
+    if (sets_ > 1) rotating_ = std::make_unique<Loaded>(work, sets_, for_sets(work, compile, feeds), feeds);
     if (sets_ == 1 || is_small) single_ = std::make_unique<Loaded>(work, 1, compile, feeds);
     const CompileReport& report = program()->report();
     if (options_.on_compiled) options_.on_compiled(report);

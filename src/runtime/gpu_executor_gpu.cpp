@@ -56,7 +56,7 @@ class GpuExecutor : public Executor {
     host_.emplace(plan_, launches_, options, bases_, &feeds_);
     GatePlan gates = plan_gates(plan_, launches_, options.repeats, options.execution);
     if (is_captured_) {
-      joins_ = GpuJoins(launches_, bases_, gates.kinds(launches_), *plan_.target);
+      if (options.shares_launches) joins_ = GpuJoins(launches_, bases_, gates.kinds(launches_), *plan_.target);
       results_ = GpuResults(device_, plan_, bases_);
       order_ = order_of(launches_, gates, host_->launches(), results_.has_any());
       choices_ = GpuChoices(device_, launches_, order_, *plan_.target);

@@ -38,5 +38,19 @@ TEST(PretendGpu, GivesWhatACpuGivesWhateverRunsWhen) {
   }
 }
 
+TEST(PretendGpu, SharesLaunchesUnlessItIsNotTo) {
+  Graph g;
+  for (const std::string name : {"a", "b", "c"}) g.fetch("sum of " + name, sum(g.input(name, f32, {40, 30}), Ints{0}));
+  const Tensors feeds = to_tensors(g, make_feeds(g, 1));
+  CompileOptions options = on_gpu();
+  Program together(g, options);
+  options.shares_launches = false;
+  Program apart(g, options);
+  EXPECT_EQ(together.report().launches, 1);
+  EXPECT_EQ(apart.report().launches, 3);
+  const Tensors want = together.run(feeds), got = apart.run(feeds);
+  for (const auto& [name, tensor] : want) EXPECT_EQ(got.at(name).to_doubles(), tensor.to_doubles()) << name;
+}
+
 }  // namespace
 }  // namespace paoding::testing_program

@@ -9,7 +9,7 @@
 // that, so that who has it finds the place empty.
 
 constexpr bool kIsMarked = kGivesEach;
-constexpr int kPauseCycles = 100;  // as measured on an H200: pieces come no sooner
+constexpr int kPauseCycles = kIsMarked ? 100 : 0;  // as measured on an H200: pieces come no sooner
 constexpr int kStatePieces = kTeam * (kSliceBytes / 16), kPlaces = kIsMarked ? 2 : 8;
 // Places in shared memory; one where all threads meet between the products and what comes next.
 constexpr int kStates = kKeepsSums ? 2 : 1;
@@ -47,7 +47,7 @@ struct StateExchange {
   // For all threads: the state that step `step` begins with, of all units.
   PD_DEVICE void take(const Aim& aim, int step) const {
     if (!kIsMarked && is_tidier() && step % (kPlaces / 2) == 0) fence_stores();
-    pause_cycles(kPauseCycles);
+    if constexpr (kIsMarked) pause_cycles(kPauseCycles);
 #pragma unroll 1
     for (int first = 0; first < kStatePieces; first += kAtOnce * kThreads) {
       uint4 pieces[kAtOnce];
