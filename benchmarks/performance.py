@@ -145,7 +145,8 @@ def part(title, results, rows, picture):
     lines = [f"## {title}", ""]
     if not rows:
         return lines + ["Nothing is measured yet.", ""]
-    lines += [f"{results.get('machine', '')}; measured {days(rows)}; {versions(rows)}.", "", f"![]({picture})", ""]
+    lines += [f"{results.get('machine', '')}; measured {days(rows)}; {versions(rows)}.", ""]
+    lines += [f"![]({picture})", ""] if picture else []
     for section, name in SECTIONS.items():
         some = [row for row in rows if row["section"] == section]
         if some:
@@ -170,7 +171,7 @@ def threads_part():
             *scaling.table(by_threads()), ""]
 
 
-def page(gpu, cpu, small):
+def page(gpu, h100, cpu, small):
     lines = [
         "# Performance",
         "",
@@ -184,7 +185,8 @@ def page(gpu, cpu, small):
         "the bytes that must move over the rate measured for their kind of access (H200: read 4.6, read and written 4.15, in L2 10",
         "TB/s; CPU: a pass over the same bytes, as many read, written and updated in place), or the operations over the unit's rate",
         "(bf16 790, TF32 393 TFLOP/s; CPU: a product of 1024 x 1024), or for recurrent rows a count by hand; in brackets with what one kernel",
-        "takes whatever it does (1.3 us in a graph, 5.8 us with its caller waiting). PyTorch's outputs on the GPU are kept by",
+        "takes whatever it does (1.3 us in a graph, 5.8 us with its caller waiting). Sets of buffers are timed one behind the other: where a",
+        "set's kernels would run beside another's, as they did in cold rows of small kernels before 2026-11-26, they are kept apart. PyTorch's outputs on the GPU are kept by",
         "the graph, each set its own, so that nothing is allocated while it is timed; on the CPU PyTorch is measured as it is, with outputs given",
         "where the op takes them, compiled, and all of these with an allocator that keeps its pages. What it returns there is kept until the",
         "buffers' next turn; where it is dropped at once, it lies in the same memory again, and a cold row is cold for the inputs alone",
@@ -196,6 +198,8 @@ def page(gpu, cpu, small):
         "",
     ]
     lines += part("One NVIDIA H200", gpu, gpu["rows"], "pictures/performance_h200.svg")
+    # What single kernels are wanted to take is said for an H200.
+    lines += part("One NVIDIA H100", h100, [{**row, "goal_us": None} for row in h100["rows"]], None)
     for threads in sorted({row.get("threads") for row in cpu["rows"]}, key=lambda t: t or 0):
         rows = [row for row in cpu["rows"] if row.get("threads") == threads]
         lines += part(f"CPU, {threads} threads", cpu, rows, f"pictures/performance_cpu_{threads}.svg")
@@ -247,6 +251,12 @@ def find(results, case, cache=None, clock=None, threads=None):
     return None
 
 
+def on_either(gpu, case, clock):
+    """The cold row of the H200, or where it has none of the H100, and what to say of that."""
+    row = find(gpu, case, "cold", clock)
+    return (row, "") if row else (find(load("h100.json"), case, "cold", clock), " (H100)")
+
+
 def peer(row, *names):
     """The best of those peers whose names begin so."""
     if row is None:
@@ -261,9 +271,9 @@ def lerp_grad_table(gpu, cpu):
               "x [16,1,1,1], y [16,3,244,244], w [3,1,244]", "x [64,1,512,1], y [64,256,1,128], w [256,512,128]"]
     lines = ["| case | floor | **paoding** | torch.compile | PyTorch eager |", "|---|---|---|---|---|"]
     for number, label in enumerate(labels, 1):
-        row = find(gpu, f"lerp_grad/{number}", "cold", "gpu")
+        row, where = on_either(gpu, f"lerp_grad/{number}", "gpu")
         if row:
-            lines.append(f"| {label} | {us(row['floor_us'])} | **{us(row['ours_us'])}** "
+            lines.append(f"| {label}{where} | {us(row['floor_us'])} | **{us(row['ours_us'])}** "
                          f"| {us(peer(row, 'PyTorch compiled.*'))} | {us(peer(row, 'PyTorch(, graph)?'))} |")
     return lines
 
@@ -296,9 +306,9 @@ def gpu_table(gpu, cpu):
             ("layer_norm forward, bf16", "layer_norm/forward_bf16", "gpu")]
     lines = ["| | floor | **paoding** | PyTorch's best | PyTorch eager |", "|---|---|---|---|---|"]
     for label, name, clock in rows:
-        row = find(gpu, name, "cold", clock)
+        row, where = on_either(gpu, name, clock)
         if row:
-            lines.append(f"| {label} | {us(row['floor_us'])} | **{us(row['ours_us'])}** "
+            lines.append(f"| {label}{where} | {us(row['floor_us'])} | **{us(row['ours_us'])}** "
                          f"| {us(peer(row, 'PyTorch.*'))} | {us(peer(row, 'PyTorch', 'PyTorch, fused Adam', 'PyTorch, channels last'))} |")
     return lines
 
@@ -342,10 +352,10 @@ def main():
     checks = sys.argv[1:] == ["--check"]
     if sys.argv[1:] and not checks:
         raise SystemExit("usage: python3 benchmarks/performance.py [--check]")
-    gpu, cpu, small = load("h200.json"), load("cpu.json"), load("cpu_2_cores.json")
+    gpu, h100, cpu, small = (load(name) for name in ("h200.json", "h100.json", "cpu.json", "cpu_2_cores.json"))
     path = os.path.join(ROOT, "README.md")
     with open(path) as file:
-        written = {"README.md": readme(file.read(), gpu, cpu), "docs/performance.md": page(gpu, cpu, small)}
+        written = {"README.md": readme(file.read(), gpu, cpu), "docs/performance.md": page(gpu, h100, cpu, small)}
     if gpu["rows"]:
         written["docs/pictures/performance_h200.svg"] = plot(gpu["rows"], "One H200")
     for threads in sorted({row["threads"] for row in cpu["rows"]}):
