@@ -35,20 +35,10 @@ std::string key_of(const Graph& g) {
   return timing_key(convolution_of(compile_plan(g, {}, target_of(Device::cuda(0))).plan).call);
 }
 
-bool has_note(const Program& program, std::string_view part) {
-  return std::ranges::any_of(program.report().plan_notes, [&](const std::string& note) { return has(note, part); });
-}
-
-// Numbers of which every sum of products is one of 16 bits.
 void expect_right(Program& program, const Graph& g, std::int64_t height) {
-  Feeds feeds = make_feeds(g, 5);
-  for (auto& [name, numbers] : feeds) {
-    for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = i % 7 == 0 ? 1 : i % 5 == 0 ? -1 : 0;
-  }
   Graph wide;
   build(wide, height, f64);
-  EXPECT_EQ(program.run(to_tensors(g, feeds)).at("y").to_doubles(),
-            Program(wide).run(to_tensors(wide, feeds)).at("y").to_doubles());
+  expect_y_of(program, g, wide);
 }
 
 bool ran_by_cudnn() { return std::ranges::count(pretend_gpu().calls(), "cudnnBackendExecute") > 0; }

@@ -4,6 +4,9 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
+#include <string_view>
+
 #include "tests/pretend_gpu/pretend_gpu.h"
 #include "tests/program_check.h"
 
@@ -23,6 +26,21 @@ inline CompileOptions on_gpu(Execution execution = Execution::captured) {
   options.device = Device::cuda(0);
   options.execution = execution;
   return options;
+}
+
+inline bool has_note(const Program& program, std::string_view part) {
+  return std::ranges::any_of(program.report().plan_notes, [&](const std::string& note) { return has(note, part); });
+}
+
+/// That y is what `wide`, the same graph in f64, gives on the CPU for numbers of which every sum of products is one of
+/// 16 bits.
+inline void expect_y_of(Program& program, const Graph& g, const Graph& wide) {
+  Feeds feeds = make_feeds(g, 5);
+  for (auto& [name, numbers] : feeds) {
+    for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = i % 7 == 0 ? 1 : i % 5 == 0 ? -1 : 0;
+  }
+  EXPECT_EQ(program.run(to_tensors(g, feeds)).at("y").to_doubles(),
+            Program(wide).run(to_tensors(wide, feeds)).at("y").to_doubles());
 }
 
 /// A loop of kernels, and one behind it that is no group.
