@@ -160,10 +160,11 @@ PreparedCase::Loaded::Loaded(const Case& work, int sets, const CompileOptions& o
 
 // How sets are compiled that are timed in one run. They do not need each other's results, so on a GPU their kernels
 // would run side by side, sharing launches; one set alone has nothing beside it.
-CompileOptions PreparedCase::for_sets(const Case& work, CompileOptions options, const Feeds& feeds) {
+CompileOptions PreparedCase::for_sets(const Feeds& feeds) const {
+  CompileOptions options = options_.compile;
   if (options.device.kind != DeviceKind::cuda) return options;
-  const auto launches = [&] { return Loaded(work, 1, options, feeds).program.report().launches; };
-  const std::int64_t shared = launches();
+  const auto launches = [&] { return Loaded(work_, 1, options, feeds).program.report().launches; };
+  const std::int64_t shared = single_ ? single_->program.report().launches : launches();
   options.shares_launches = false;
   if (launches() > shared) options.shares_launches = true;  // a set's own
   return options;
@@ -190,8 +191,8 @@ PreparedCase::PreparedCase(const Case& work, const MeasureOptions& options, cons
   try {
     const Feeds feeds = make_feeds(work, work.build, work.dtype);
     const bool is_small = work.need.footprint() < kHotBytes;
-    if (sets_ > 1) rotating_ = std::make_unique<Loaded>(work, sets_, for_sets(work, compile, feeds), feeds);
     if (sets_ == 1 || is_small) single_ = std::make_unique<Loaded>(work, 1, compile, feeds);
+    if (sets_ > 1) rotating_ = std::make_unique<Loaded>(work, sets_, for_sets(feeds), feeds);
     const CompileReport& report = program()->report();
     if (options_.on_compiled) options_.on_compiled(report);
     known_.launches = static_cast<double>(report.launches) / (single_ ? 1 : sets_);

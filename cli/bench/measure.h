@@ -50,7 +50,7 @@ class PreparedCase {
     Parameters parameters;
     Program program;
   };
-  static CompileOptions for_sets(const Case& work, CompileOptions options, const Feeds& feeds);
+  CompileOptions for_sets(const Feeds& feeds) const;
   void check(const Feeds& feeds);
   Row row(bool is_cold, bool is_wall, const Samples& time, int sets);
   void make_sweep(std::int64_t bytes);
