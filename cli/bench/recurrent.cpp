@@ -257,8 +257,9 @@ std::vector<Asked> asked() {
   RecurrentLayers gru = forward(64, 1, 512), rnn = gru;
   RecurrentLayers both = forward(64, 1, 512), both_trained = training(64, 4, 256, 1);
   both.has_both_directions = both_trained.has_both_directions = true;
-  gru.kind = RecurrentKind::gru;
-  rnn.kind = RecurrentKind::rnn;
+  RecurrentLayers gru_trained = training(64, 1, 512, 1), rnn_trained = gru_trained;
+  gru.kind = gru_trained.kind = RecurrentKind::gru;
+  rnn.kind = rnn_trained.kind = RecurrentKind::rnn;
   return {
       {forward(64, 1, 128), {36, kNone, 25, 25}, {21, 21, 20, 20}},
       {forward(64, 1, 256), {44, kNone, 34, 34}, {26, 26, 22, 22}},
@@ -276,7 +277,12 @@ std::vector<Asked> asked() {
       {gru, {1.1 * 53, 0, 1.1 * 48, 0}, {}},  // within 10% of the LSTM
       {rnn, {1.1 * 53, 0, 1.1 * 48, 0}, {}},
       {both, {kNone, kNone, kNone, kNone}, {}},
-      {both_trained, {0, kNone, kNone, kNone}, {}},
+      {both_trained, {kNone, kNone, kNone, kNone}, {}},
+      {training(64, 1, 512, 1), {kNone, 0, 0, 0}, {}},
+      {training(64, 4, 512, 1), {kNone, 0, 0, 0}, {}},
+      {training(64, 8, 512, 1), {kNone, 0, 0, 0}, {}},
+      {gru_trained, {kNone, 0, 0, 0}, {}},
+      {rnn_trained, {kNone, 0, 0, 0}, {}},
   };
 }
 
@@ -300,9 +306,10 @@ Cases recurrent_cases() {
         c.cpu_goal = {.faster_2 = 2, .faster_16 = 2};
         c.on_cpu = true;
       }
-      if (row.layers.hidden == 512 && row.layers.batch == 1 && !row.layers.is_step && !row.layers.has_both_directions &&
-          (i == 0 || i == 2))
+      if (row.layers.hidden == 512 && row.layers.batch == 1 && !row.layers.is_step && !row.layers.is_training &&
+          !row.layers.has_both_directions && (i == 0 || i == 2)) {
         c.on_cpu = true;
+      }
       cases.push_back(std::move(c));
     }
   }

@@ -14,6 +14,8 @@ struct Cell {
   float dh, kept, d_n;  // the gradient of what leaves the step; what of it goes past the gates; n's
   // Of the step that is next, as stored until they are there: its r, z, n, m, the state it began with.
   Pack<Stored, 1> saved[4], h, dstate;
+  // Of the step that is prepared: what comes from its state; what of it goes past the gates, and to n; how steep they are.
+  float of_h, left, of_n, gate_r, slopes[2];
 
   PD_DEVICE void start(const Operands& operands, Index at) {
     dh = operands.dlast_h != nullptr ? load_one<true>(operands.dlast_h + at) : 0.0f;
@@ -29,15 +31,19 @@ struct Cell {
     if (operands.dstates != nullptr) load<true>(dstate, operands.dstates + step.here + place.at);
   }
   PD_DEVICE void take_back(float sum) { dh = sum + kept; }
+  PD_DEVICE void prepare(const Operands& operands) {
+    const float r = saved[0].get(0), z = saved[1].get(0), n = saved[2].get(0);
+    of_h = prepared(operands.dstates != nullptr ? dstate.get(0) : 0.0f), left = prepared(z);
+    of_n = prepared((1.0f - z) * (1.0f - n * n)), gate_r = prepared(r);
+    slopes[0] = prepared(saved[3].get(0) * (r * (1.0f - r))), slopes[1] = prepared((h.get(0) - n) * (z * (1.0f - z)));
+  }
   // Of the products' sums.
-  PD_DEVICE void retreat(const Operands& operands, float (&gradients)[3], bool counts) {
+  PD_DEVICE void retreat(const Operands&, float (&gradients)[3], bool counts) {
     d_n = 0;
     if (!counts) return;
-    const float r = saved[0].get(0), z = saved[1].get(0), n = saved[2].get(0);
-    const float of_h = operands.dstates != nullptr ? dh + dstate.get(0) : dh;
-    kept = of_h * z, d_n = (of_h - kept) * (1.0f - n * n);
-    gradients[0] = d_n * saved[3].get(0) * (r * (1.0f - r));
-    gradients[1] = of_h * (h.get(0) - n) * (z * (1.0f - z)), gradients[2] = d_n * r;
+    const float d_h = dh + of_h;
+    kept = d_h * left, d_n = d_h * of_n;
+    gradients[0] = d_n * slopes[0], gradients[1] = d_h * slopes[1], gradients[2] = d_n * gate_r;
   }
   PD_DEVICE void keep(const Operands& operands, const float (&gradients)[3], Index here, const CellPlace& place,
                       int hidden) const {

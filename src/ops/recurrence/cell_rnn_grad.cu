@@ -12,6 +12,7 @@ struct Cell {
   static constexpr int kSums = 1;
   float dh;                   // the gradient of what leaves the step
   Pack<Stored, 1> h, dstate;  // of the step that is next, as stored until they are there: the state behind it
+  float of_h, slope;          // of the step that is prepared: what comes from its state; how steep it is, or the state
 
   PD_DEVICE void start(const Operands& operands, Index at) {
     dh = operands.dlast_h != nullptr ? load_one<true>(operands.dlast_h + at) : 0.0f;
@@ -23,11 +24,14 @@ struct Cell {
     if (operands.dstates != nullptr) load<true>(dstate, operands.dstates + step.here + place.at);
   }
   PD_DEVICE void take_back(float sum) { dh = sum; }
+  PD_DEVICE void prepare(const Operands& operands) {
+    const float y = h.get(0);
+    of_h = prepared(operands.dstates != nullptr ? dstate.get(0) : 0.0f);
+    slope = prepared(kIsRelu ? y : 1.0f - y * y);
+  }
   // Of the sum that the state is made of.
-  PD_DEVICE void retreat(const Operands& operands, float (&gradients)[1], bool counts) {
-    if (!counts) return;
-    const float y = h.get(0), of_h = operands.dstates != nullptr ? dh + dstate.get(0) : dh;
-    gradients[0] = kIsRelu ? (y > 0.0f ? of_h : 0.0f) : of_h * (1.0f - y * y);
+  PD_DEVICE void retreat(const Operands&, float (&gradients)[1], bool counts) {
+    if (counts) gradients[0] = !kIsRelu ? (dh + of_h) * slope : slope > 0.0f ? dh + of_h : 0.0f;
   }
   PD_DEVICE void keep(const Operands& operands, const float (&gradients)[1], Index here, const CellPlace& place,
                       int) const {

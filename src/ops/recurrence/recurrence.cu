@@ -142,6 +142,13 @@ template <class T> PD_DEVICE T* kept_known(T* value) {
 #endif
   return value;
 }
+// Of a gradient's cell, found out while lanes wait for what comes back rather than behind that.
+PD_DEVICE float prepared(float value) {
+#ifndef PD_EMULATE
+  if constexpr (kIsByLanes) asm volatile("" : "+f"(value));
+#endif
+  return value;
+}
 
 // A place in shared memory, found out here and now: else the compiler does so when it is needed, while others wait for
 // what comes of it.
@@ -150,6 +157,8 @@ using Place = unsigned char*;
 template <class T> PD_DEVICE Place place_of(T* at) { return (Place)at; }
 PD_DEVICE uint4 load_piece(Place at) { return *(const uint4*)at; }
 PD_DEVICE void store_piece(Place at, uint4 piece) { *(uint4*)at = piece; }
+PD_DEVICE float load_word(Place at) { return *(const float*)at; }
+PD_DEVICE void store_word(Place at, float word) { *(float*)at = word; }
 #else
 using Place = unsigned;
 template <class T> PD_DEVICE Place place_of(T* at) {
@@ -167,6 +176,14 @@ PD_DEVICE void store_piece(Place at, uint4 piece) {
   asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(piece.x), "r"(piece.y), "r"(piece.z),
                "r"(piece.w)
                : "memory");
+}
+PD_DEVICE float load_word(Place at) {
+  float word;
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(word) : "r"(at) : "memory");
+  return word;
+}
+PD_DEVICE void store_word(Place at, float word) {
+  asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(word) : "memory");
 }
 #endif
 

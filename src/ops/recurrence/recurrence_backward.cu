@@ -1,59 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 // The gradient of a recurrent layer over time. Every step each thread has the gradients of its cells' gates from what
-// came back to them; the CTA multiplies these by its own units' weights, now turned over, which gives a part of what comes
-// back to every unit of the team; and each CTA gets its parts of all (PartExchange), which it adds up in the order of the
-// CTAs.
-
-constexpr int kFactorBytes = kDepthPieces * kRows * 16;
-
-// This warp's weights: of its rows, which are units that something comes back to, what belongs to this CTA's gates.
-PD_DEVICE void bring_weights(WarpWeights& weights, const Shared& shared, const Stored* u, int rank, int hidden) {
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  weights.begin(shared.weights);
-#pragma unroll
-  for (int begin = 0; begin < kTiles; begin += kStaged) {
-    if (begin > 0) __syncthreads();
-    stage_weights<kWarps, kTiles * 16, kStaged * 16>(shared.work, u, rank, begin * 16, hidden);
-    __syncthreads();
-#pragma unroll
-    for (int i = 0; i < kStaged * kSteps; ++i) {
-      const int tile = begin + i / kSteps, step = i % kSteps;
-      if (tile >= kTiles) continue;
-      const int row = (warp * kStaged + i / kSteps) * 16 + lane / 8 % 2 * 8 + lane % 8;
-      unsigned fragment[4];
-      load_squares(fragment, shared.work + row * kStageStride + step * 32 + lane / 16 * 16);
-      weights.put(tile * kSteps + step, fragment);
-    }
-  }
-  weights.are_there();
-  __syncthreads();
-}
+// came back to them, and gives them to be multiplied by the weights; what comes back from that to its cells it takes at the
+// start of the next one (BackwardProducts).
 
 // `cta`: of the layer's.
 PD_DEVICE void run_backward(const Operands& operands, const Room& room, const Sizes& size, unsigned cta) {
   PD_DYNAMIC_SHARED(unsigned char, memory);
   const Shared shared(memory);
-  unsigned char* const factors = shared.work;  // gradients of the gates: kDepthPieces pieces by kRows rows
-  PartExchange exchange(shared, factors + kFactorBytes, room, cta);
+  BackwardProducts products(shared, room, cta);
   constexpr int hidden = kLayerHidden;  // so that places of gates are known
-  const int rank = exchange.rank, batch = size.batch, last = size.steps;
+  const int rank = products.rank, batch = size.batch, last = size.steps;
   const bool is_reverse = kIsDirectionGiven ? size.is_reverse != 0 : kIsReverse;
   PhaseClock clock;
   clock.begin();
-  WarpWeights weights;
   constexpr bool kBringsFirst = kIsSettled && kFewTeams == 0;
   if constexpr (!kBringsFirst) {
     await_launch_before();
     if (is_called_off(room) || is_left_to_the_other(operands.lengths, size, (int*)shared.work)) return;
   }
-  bring_weights(weights, shared, operands.u, rank, hidden);
+  products.bring(operands.u, hidden);
   clock.ended(kBringing);
   if constexpr (kBringsFirst) {
     await_launch_before();
     if (is_called_off(room)) return;
   }
   clock.ended(kAwaiting);
-  for (int i = threadIdx.x; i < kFactorBytes / 16; i += kThreads) ((uint4*)factors)[i] = make_uint4(0, 0, 0, 0);
 
   CellSums sums;
   const int team = cta / kTeam, rounds = rounds_of(size);
@@ -76,8 +47,8 @@ PD_DEVICE void run_backward(const Operands& operands, const Room& room, const Si
       if (steps > 0) cell[i].fetch_end(operands, is_reverse ? 0 : steps * step_elements, place[i]);
     }
     const auto fetch = [&](int step) {
-      if (step >= steps) return;
-      const int time = time_of(step);
+      if (step >= steps && (!kIsByLanes || steps == 0)) return;
+      const int time = time_of(step < steps ? step : steps - 1);  // lanes ask without a branch: it would wait at its end
       const Index here = time * step_elements, next = here + step_elements;
 #pragma unroll
       for (int i = 0; i < kCells; ++i) {
@@ -89,25 +60,33 @@ PD_DEVICE void run_backward(const Operands& operands, const Room& room, const Si
       }
     };
     fetch(0);
-    if (round == 0) exchange.begin();
+    if (round == 0) products.begin(shared, place);
 
+    // What of a step does not wait for what comes back, when all is there that is loaded for it.
+    const auto prepare = [&](int step) {
+      if (step >= steps) return;
+#pragma unroll
+      for (int i = 0; i < kCells; ++i) cell[i].prepare(operands);
+    };
     // What came back from a step to the state before it.
     const auto take_back = [&](int step) {
-      exchange.wait(given + step);
       float sum[kCells];
       const auto counts = [&](int i) { return time_of(step) < place[i].length; };
-      exchange.take(sum, given + step, place, counts);
+      if (!products.take(sum, given + step, place, counts, clock)) return;
 #pragma unroll
       for (int i = 0; i < kCells; ++i) {
         if (!kHasLengths || counts(i)) cell[i].take_back(sum[i]);
       }
     };
 
+    if constexpr (kIsByLanes) prepare(0), fetch(1);
     clock.ended(kStarting);
     for (int step = 0; step < steps; ++step) {
       const int time = time_of(step);
-      if (step > 0 && threadIdx.x < kFinishers) take_back(step - 1);
+      if (step > 0) take_back(step - 1);
       clock.ended(kWaiting);
+      if (!products.has_cells()) continue;
+      if constexpr (!kIsByLanes) prepare(step);
       float gradients[kCells][kGates];
 #pragma unroll
       for (int i = 0; i < kCells; ++i) {
@@ -116,31 +95,14 @@ PD_DEVICE void run_backward(const Operands& operands, const Room& room, const Si
 #pragma unroll
         for (int gate = 0; gate < kGates && !counts; ++gate) gradients[i][gate] = 0;
       }
-#pragma unroll
-      for (int i = 0; i < kCells; ++i) {
-        if (place[i].at < 0) continue;
-#pragma unroll
-        for (int gate = 0; gate < kGates; ++gate) {
-          store_factor(factors, gate * kUnits + place[i].of_cta, place[i].row, gradients[i][gate]);
-        }
-      }
-      factors_stored();
-      __syncthreads();
-      clock.ended(kInGates);
-      Products products;
-      products.begin(weights, factors);
-      fetch(step + 1);
-      float sum[kTiles][kColumnTiles][4];
-      products.end(sum);
-      clock.ended(kMultiplying);
-      exchange.give(sum, given + step);
-      clock.ended(kGiving);
+      products.give(gradients, given + step, place, clock, [&] { fetch(step + 1); });
 #pragma unroll
       for (int i = 0; i < kCells; ++i) {
         if (place[i].at < 0) continue;
         cell[i].keep(operands, gradients[i], time * step_elements, place[i], hidden);
         sums.add(i, cell[i], gradients[i]);
       }
+      if constexpr (kIsByLanes) prepare(step + 1), fetch(step + 2);
       clock.ended(kStoring);
     }
     if (steps > 0) take_back(steps - 1);
@@ -156,7 +118,7 @@ PD_DEVICE void run_backward(const Operands& operands, const Room& room, const Si
     }
     given += steps;
   }
-  exchange.end(given);
+  products.end(given);
   sums.end(operands.sums, (float*)shared.work, room, team, rank, hidden);
   clock.ended(kEnding);
   clock.tell(room, cta);

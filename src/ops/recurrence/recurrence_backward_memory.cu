@@ -7,19 +7,18 @@ constexpr int kPartWords = kRows * kUnits, kPlaceWords = kTeam * kTeam * kPartWo
 
 struct PartExchange {
   unsigned* places;  // two of [kTeam to][kTeam from][kRows][kUnits]
-  unsigned* marks;   // of each place's last use
-  unsigned before[2];
+  PlaceMarks marks;
   int rank;
 
   PD_DEVICE PartExchange(const Shared&, void*, const Room& room, unsigned cta) : rank(rank_in_team(cta)) {
     const Index team = cta / kTeam;
-    places = room.tickets + team * (2 * kPlaceWords), marks = room.tickets + (Index)kTeams * (2 * kPlaceWords) + team * 2;
+    places = room.tickets + team * (2 * kPlaceWords);
+    marks.told = room.tickets + (Index)kTeams * (2 * kPlaceWords) + team * 2;
   }
   PD_DEVICE void begin() {
-    before[0] = load_relaxed(marks), before[1] = load_relaxed(marks + 1);
+    marks.begin();
     __syncthreads();
   }
-  PD_DEVICE unsigned mark_of(int step) const { return ((step % 2 == 0 ? before[0] : before[1]) + 1 + step / 2) & 1; }
 
   PD_DEVICE void wait(int) const {}
   template <class Counts>
@@ -31,7 +30,7 @@ struct PartExchange {
   }
   PD_DEVICE void give(const float (&sum)[kTiles][kColumnTiles][4], int step) const {
     unsigned* const place = places + step % 2 * kPlaceWords + rank * kPartWords;
-    const unsigned mark = mark_of(step);
+    const unsigned mark = marks.of(step);
     const int lane = threadIdx.x % 32, first_row = threadIdx.x / 32 * (kTiles * 16);
 #pragma unroll
     for (int i = 0; i < kTiles * 2; ++i) {
@@ -48,16 +47,14 @@ struct PartExchange {
   }
   PD_DEVICE void end(int steps) const {
     __syncthreads();  // everybody has begun: their last parts have come
-    if (rank != 0 || threadIdx.x >= 2 || (int)threadIdx.x >= steps) return;
-    const int last = steps - 1 - (steps - 1 - (int)threadIdx.x) % 2;  // that used the place
-    store_relaxed(marks + threadIdx.x, mark_of(last));
+    if (rank == 0) marks.end(steps);
   }
 
  private:
   PD_DEVICE float take(int step, const CellPlace& place) const {
     constexpr int kAtOnce = kTeam < 32 ? kTeam : 32;  // asked for without waiting for one after the other
     const unsigned* const from = places + step % 2 * kPlaceWords + rank * (kTeam * kPartWords) + place.row * kUnits + place.of_cta;
-    const unsigned mark = mark_of(step);
+    const unsigned mark = marks.of(step);
     float sum = 0;
 #pragma unroll
     for (int first = 0; first < kTeam; first += kAtOnce) {

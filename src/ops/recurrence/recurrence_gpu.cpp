@@ -96,7 +96,7 @@ struct Layer {
 };
 
 // Steps that a library's product and a kernel would take no longer for.
-constexpr double kMostStepUs = 6, kMostExactStepUs = 4;
+constexpr double kMostStepUs = 6, kMostExactStepUs = 4, kMostExactGradientUs = 8;
 
 std::string refusal(const KernelCall& call, const CellKind& kind, bool is_backward) {
   const Layer layer(call, kind, is_backward);
@@ -104,7 +104,6 @@ std::string refusal(const KernelCall& call, const CellKind& kind, bool is_backwa
   if (e.dtype == DType::f64) return "f64, for which it has no products";
   if (call.target->major < 8) return "its products come with compute capability 8";
   if (e.hidden == 0 || e.batch == 0 || layer.steps == 0) return "an extent is 0";
-  if (e.is_exact && is_backward) return "gradients in f32 that is not to be rounded";
   for (const Layout& input : call.inputs) {
     if (!input.is_dense()) return "an operand is not dense";
   }
@@ -116,8 +115,8 @@ std::string refusal(const KernelCall& call, const CellKind& kind, bool is_backwa
   std::string why_not;
   const std::optional<Team> team = choose_team(e, *call.target, &why_not);
   if (!team) return why_not;
-  if (team->step_us > (e.is_exact ? kMostExactStepUs : kMostStepUs))
-    return fmt::format("{:.1f} us a step expected of {}", team->step_us, team->text());
+  const double most = !e.is_exact ? kMostStepUs : is_backward ? kMostExactGradientUs : kMostExactStepUs;
+  if (team->step_us > most) return fmt::format("{:.1f} us a step expected of {}", team->step_us, team->text());
   return "";
 }
 
@@ -329,8 +328,9 @@ gpu::TextLaunch backward_launch(const KernelCall& call, const CellKind& kind, co
   text.call = fmt::format("run_backward({{{}}}, room, size, blockIdx.x)", fmt::join(names, ", "));
   const char* const exchange =
       team.exchange == Exchange::memory ? k_recurrence_backward_memory_cu : k_recurrence_backward_cluster_cu;
-  return text.finish(tiles_of(team) + exchange + kind.grad_text + k_recurrence_backward_sums_cu +
-                     k_recurrence_backward_cu);
+  const std::string products = team.is_by_lanes ? std::string(k_recurrence_backward_lanes_cu)
+                                                : tiles_of(team) + exchange + k_recurrence_backward_tiles_cu;
+  return text.finish(products + kind.grad_text + k_recurrence_backward_sums_cu + k_recurrence_backward_cu);
 }
 
 gpu::TextPlan plan_launches(const KernelCall& call, const CellKind& kind, bool is_backward) {

@@ -224,6 +224,27 @@ TEST(Recurrence, IsRightInTheEmulationByTeamsOfEveryKind) {
   expect_right_in_the_emulation(copied, one_cluster, 2);
 }
 
+// Gradients of few rows in f32 that nothing rounds: blocks in registers and in shared memory, one CTA and teams of
+// several, rows asked for in one go and in several, more cells than a warp has lanes, lengths of 0 and 1.
+TEST(Recurrence, GradientsInFullF32AreRightInTheEmulationUnderEverySchedule) {
+  Target target = named_target("h200");
+  target.sm_count = 6;
+  const auto training = [](std::int64_t steps, std::int64_t batch, std::int64_t hidden, bool has_lengths,
+                           bool is_reverse, Cell cell) {
+    return LayerCase{f32, false, steps, batch, hidden, has_lengths, is_reverse, true, cell};
+  };
+  const std::vector<std::pair<const char*, LayerCase>> teams = {
+      {"", training(1, 1, 1, false, false, lstm)},
+      {"of 6 CTAs;a CTA, by lanes", training(5, 1, 70, false, false, lstm)},
+      {"of 6 CTAs;a CTA, by lanes", training(4, 9, 45, true, true, gru)},
+      {"of 6 CTAs;a CTA, by lanes", training(2, 2, 200, false, true, lstm)},
+      {"of 3 CTAs;a CTA, by lanes", training(4, 5, 37, true, true, lstm)},
+      {"of 2 CTAs;a CTA, by lanes", training(3, 11, 100, true, false, rnn)},
+      {"of 1 CTAs;a CTA, by lanes", training(4, 14, 40, true, false, relu_rnn)},
+  };
+  expect_right_in_the_emulation(teams, target, 3);
+}
+
 // A GPU without clusters whose multiprocessors have little memory, so that teams need several of them.
 Target small_gpu() {
   Target target = gpu_target("small", 8, 0, 6, 1e5);
@@ -348,7 +369,7 @@ TEST(Recurrence, IsClaimedWhereItsWeightsFitTheChip) {
   EXPECT_EQ(claimant_of(in_bf16, "lstm_recurrence_grad"), "team");
   EXPECT_EQ(claimant_of(in_tf32, "lstm_recurrence_grad"), "team");
   EXPECT_EQ(claimant_of(exact, "lstm_recurrence"), "team");
-  EXPECT_EQ(claimant_of(exact, "lstm_recurrence_grad"), "") << "no products that do not round";
+  EXPECT_EQ(claimant_of(exact, "lstm_recurrence_grad"), "team");
   EXPECT_EQ(claimant_of(in_bf16, "lstm_recurrence", "a100"), "team") << "through memory, without clusters";
   for (const Cell cell : {lstm, gru, rnn, relu_rnn}) {
     const LayerCase large{f32, true, 64, 32, 1024, false, false, true, cell};

@@ -12,3 +12,18 @@ PD_DEVICE void pause_cycles(int cycles) {
 }
 
 PD_DEVICE int rank_in_team(unsigned cta) { return cta % kTeam; }
+
+// What tells uses of two places apart that are used in turn: a bit that changes from use to use, of step 0 first.
+struct PlaceMarks {
+  unsigned* told;  // of each place's last use
+  unsigned before[2];
+
+  PD_DEVICE void begin() { before[0] = load_relaxed(told), before[1] = load_relaxed(told + 1); }
+  PD_DEVICE unsigned of(int step) const { return ((step % 2 == 0 ? before[0] : before[1]) + 1 + step / 2) & 1; }
+  // Behind so many steps; for one CTA of a team, when all have begun.
+  PD_DEVICE void end(int steps) const {
+    if (threadIdx.x >= 2 || (int)threadIdx.x >= steps) return;
+    const int last = steps - 1 - (steps - 1 - (int)threadIdx.x) % 2;  // that used the place
+    store_relaxed(told + threadIdx.x, of(last));
+  }
+};

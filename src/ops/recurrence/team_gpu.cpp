@@ -40,6 +40,7 @@ double copies_us(std::int64_t ctas, double kilobytes) {
 // The same through memory, where what a training keeps of a step goes too.
 double memory_us(const LayerExtents& layer, const Team& team, double kilobytes) {
   if (team.keeps_sums) return (layer.is_training ? 0.95 : 0.6) + 0.035 * kilobytes;
+  if (team.is_by_lanes) return 0.8 + 0.03 * kilobytes;  // backward
   return (layer.is_backward ? 0.8 : layer.is_training ? 1.2 : 0.85) + 0.05 * kilobytes;
 }
 
@@ -55,6 +56,10 @@ struct Matrix {
     const std::int64_t gates = team.units * layer.gates, all = team.ctas * team.units;
     const bool is_by_units = team.keeps_sums && !team.is_by_lanes;  // a tile is four gates of four units
     rows = is_by_units ? team.units * 4 : round_up(layer.is_backward ? all : gates, 16);
+    if (layer.is_backward && team.is_by_lanes) {  // by which what comes back to its own units is made
+      rows = team.units, depth_bytes = layer.gates * all * 4;
+      return;
+    }
     depth_bytes = (layer.is_backward ? gates : all) * factor_bytes(layer, team);
   }
 };
@@ -65,6 +70,7 @@ std::int64_t fragment_bytes(const Team& team) { return team.is_by_lanes ? 2048 :
 // What a CTA gets from all others a step.
 std::int64_t got_bytes(const LayerExtents& layer, const Team& team) {
   if (!layer.is_backward) return team.ctas * team.units * factor_bytes(layer, team) * team.rows;
+  if (team.is_by_lanes) return team.depth_pieces * 16 * team.rows;
   if (team.exchange == Exchange::memory) return team.ctas * team.rows * team.units * 4;
   const bool is_in_pairs = size_bytes(layer.dtype) == 2;  // recurrence_backward_cluster.cu
   const std::int64_t gap = !is_in_pairs ? 4 : team.units % 16 == 0 ? 8 : 0;
@@ -82,6 +88,12 @@ void share_out(const LayerExtents& layer, const Matrix& matrix, Team* team) {
   team->parts = 1, team->warps = kMostWarps;
   if (team->is_by_lanes) {
     team->depth_pieces = matrix.depth_bytes / 16;
+    if (layer.is_backward) {  // all threads share out K
+      if (team->depth_pieces <= kMostWarps / 2 * 32) team->warps = kMostWarps / 2;
+      team->tiles = team->units / 4, team->steps = ceil_div(team->depth_pieces, team->warps * 32);
+      team->kept = std::min(team->tiles * team->steps, kMostKeptBlocks);
+      return;
+    }
     const std::int64_t quads = ceil_div(team->units, layer.gates == 1 ? 4 : 1);
     if (team->keeps_sums && quads <= kMostWarps / 2) team->warps = kMostWarps / 2;
     team->tiles = ceil_div(quads, team->warps), team->steps = ceil_div(team->depth_pieces, 32);
@@ -124,6 +136,7 @@ bool count_shared(const LayerExtents& layer, const Target& target, Team* team) {
   std::int64_t work = 0;
   if (layer.is_backward) {
     work = vectors + (team->exchange == Exchange::memory ? 0 : 4 * got_bytes(layer, *team));
+    if (team->is_by_lanes) work = 2 * team->warps * team->rows * team->units * 4;
     const bool is_of_one_unit = team->warps * 32 % team->units == 0;  // a thread's cells: recurrence_backward_sums.cu
     work = std::max(work, team->warps * 32 * (is_of_one_unit ? 1 : cells(*team)) * kMostSums * 4);
   } else {
@@ -134,7 +147,8 @@ bool count_shared(const LayerExtents& layer, const Target& target, Team* team) {
   const std::int64_t rest = (team->tiles * team->steps - team->kept) * team->warps * fragment_bytes(*team);
   const std::int64_t head = round_up(16 + team->rows * 8, 16) + rest;
   const std::int64_t room = target.shared_bytes - kReservedBytes - head;
-  team->shared_bytes = head + work;
+  team->shared_bytes = head + work, team->work_bytes = work;
+  if (layer.is_backward && team->is_by_lanes) return room >= work;  // weights go where they stay
   const std::int64_t gates = team->is_by_lanes || !team->keeps_sums ? layer.gates : 4;
   const std::int64_t row = team->units * gates * factor_bytes(layer, *team) + (team->is_by_lanes ? 0 : 16);
   const std::int64_t gaps = team->is_by_lanes ? team->units * gates * 16 : 0;  // recurrence_lanes.cu
@@ -176,6 +190,13 @@ double exchange_us(const LayerExtents& layer, const Team& team) {
 
 double step_us(const LayerExtents& layer, const Team& team) {
   const double exchange = exchange_us(layer, team);
+  if (team.is_by_lanes && layer.is_backward) {
+    const auto rows = static_cast<double>(team.rows),
+               blocks = static_cast<double>(team.tiles * team.steps * team.warps);
+    const auto rest = static_cast<double>((team.tiles * team.steps - team.kept) * team.warps);
+    const double sums = 120 + 30 * static_cast<double>(team.tiles) * rows;  // over the lanes
+    return exchange + 0.2 + (std::max(blocks * 512 * rows / 100, rest * 16 * rows) + sums) / kCyclesPerUs;
+  }
   if (team.is_by_lanes) {
     const auto products = static_cast<double>(team.tiles * team.steps * team.warps * 512 * team.rows);
     const auto rest = static_cast<double>((team.tiles * team.steps - team.kept) * team.warps * 16 * team.rows);
@@ -203,7 +224,8 @@ double step_us(const LayerExtents& layer, const Team& team) {
 std::int64_t state_words(const LayerExtents& layer, const Team& team) {
   if (team.exchange != Exchange::memory) return 0;
   const bool is_marked = layer.is_backward || team.keeps_sums;  // else places are emptied
-  const std::int64_t places = layer.is_backward ? 2 * team.ctas : is_marked ? 2 : kPlaces, marks = is_marked ? 2 : 1;
+  const std::int64_t used = is_marked ? 2 : kPlaces, marks = is_marked ? 2 : 1;
+  const std::int64_t places = layer.is_backward && !team.is_by_lanes ? used * team.ctas : used;
   return team.count * (places * (got_bytes(layer, team) / 4) + marks);
 }
 
@@ -262,12 +284,14 @@ std::vector<Team> possible_teams(const LayerExtents& layer, const Target& target
     Team team{.is_by_lanes = is_by_lanes, .is_by_groups = is_by_groups, .keeps_sums = keeps_sums};
     const std::int64_t least = is_by_lanes ? 4 : 8;  // units
     for (const std::int64_t ctas : {1, 2, 4, 8, 16}) {
-      if (target.major < 9) break;  // no clusters
+      if (target.major < 9) break;                  // no clusters
+      if (layer.is_backward && is_by_lanes) break;  // what is exchanged is more than their paths are good for
       team.ctas = ctas, team.units = round_up(ceil_div(layer.hidden, ctas), least);
       if (team.units * (ctas - 1) >= layer.hidden && ctas > 1) continue;  // the last would have nothing
       consider(team, teams_at_once(ctas, target));
     }
-    if (is_by_lanes != keeps_sums) return;  // what lanes keep goes through memory, and what tensor cores do not
+    // Forward what lanes keep goes through memory, and what tensor cores do not.
+    if (!layer.is_backward && is_by_lanes != keeps_sums) return;
     team.exchange = Exchange::memory;
     for (std::int64_t units = least; units < layer.hidden + least; units += least) {
       team.ctas = ceil_div(layer.hidden, units), team.units = units;
@@ -281,6 +305,7 @@ std::vector<Team> possible_teams(const LayerExtents& layer, const Target& target
   }
   if (!layer.is_backward && layer.dtype != DType::f64)
     consider_all(true, false, false), consider_all(true, false, true);
+  if (layer.is_backward && layer.is_exact) consider_all(true, false, false);
   if (const std::string wanted = env_text("PAODING_TEAM"); !wanted.empty()) keep_wanted(wanted, &teams);
   if (teams.empty() && why_not != nullptr) {
     *why_not = bytes == 0 ? fmt::format("{} rows are too many for products that do not round", layer.batch)

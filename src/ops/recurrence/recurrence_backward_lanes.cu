@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// What comes back from a step in f32, of few rows of the batch: nothing is rounded. A CTA has the weights that give what
+// comes back to its own units, rows of u, and every step gets the gradients of all gates, through memory. Threads share
+// out K: each asks for those pieces of the gradients that its weights are for and nothing else does, so they go from
+// memory into registers, and the CTA meets once a step, where the sums of its warps are added up.
+// A block is 16 weights: four units that something comes back to, by four units of a gate. The first blocks of a thread
+// are kept in registers, as many as there is room for, the others in shared memory.
+// A team has two places for the gradients, used in turn; the lowest bit of a word, a 2^24th of it, tells uses apart. Who
+// gives those of step s + 2 has had those of step s + 1 from everybody, who then had all of step s.
+
+constexpr int kGatePieces = kHidden / 4;                 // of a row; kDepthPieces of all gates
+constexpr int kPlacePieces = kRows * kDepthPieces;       // [kRows][kGates][kGatePieces]
+constexpr int kPartWords = kWarps * kRows * kUnits;      // sums of the warps
+constexpr int kPauseCycles = 100;                        // as forward
+// What a thread asks for without waiting for one after the other is of so many rows: 8 pieces, or 32 sums.
+constexpr int kOfPieces = kSteps < 8 ? 8 / kSteps : 1, kOfSums = kUnits < 32 ? 32 / kUnits : 1;
+constexpr int kMostAtOnce = kOfPieces < kOfSums ? kOfPieces : kOfSums, kRowsAtOnce = kRows < kMostAtOnce ? kRows : kMostAtOnce;
+
+// Sums over the lanes, each of whom has one of each: halves of them give away half of the sums, quarters half of what is
+// left, and so on. Lane n is left with sum n * kCount / 32.
+template <int kCount, int kReach = 16> PD_DEVICE float sum_over_lanes(const float (&sums)[kCount], int lane) {
+  if constexpr (kCount == 1) {
+    float sum = sums[0];
+#pragma unroll
+    for (int reach = kReach; reach > 0; reach /= 2) sum += __shfl_xor_sync(~0u, sum, reach);
+    return sum;
+  } else {
+    const bool is_high = lane & kReach;
+    float left[kCount / 2];
+#pragma unroll
+    for (int i = 0; i < kCount / 2; ++i) {
+      const float low = sums[i], high = sums[i + kCount / 2];
+      left[i] = (is_high ? high : low) + __shfl_xor_sync(~0u, is_high ? low : high, kReach);
+    }
+    return sum_over_lanes<kCount / 2, kReach / 2>(left, lane);
+  }
+}
+
+struct BackwardProducts {
+  static constexpr int kCount = kTiles * kSteps, kHere = kCount < kKept ? kCount : kKept;
+  float words[kHere][4][4];  // [block][unit that gets][element]
+  float4* rest;
+  unsigned* places;
+  PlaceMarks marks;
+  int rank, thread, lane;
+  // Of the first of two: this thread's first piece, what its cells give of their first gate; sums of its warp, of its cells.
+  const uint4* asked;
+  unsigned* given[kCells];
+  Place mine, of_warps[kCells];
+
+  PD_DEVICE BackwardProducts(const Shared& shared, const Room& room, unsigned cta) : rank(rank_in_team(cta)) {
+    constexpr Index kWords = kPlacePieces * 4;
+    const Index team = cta / kTeam;
+    thread = kept_known((int)threadIdx.x), lane = kept_known(thread % 32);
+    places = room.tickets + team * (2 * kWords), marks.told = room.tickets + kTeams * (2 * kWords) + team * 2;
+    rest = (float4*)shared.weights + thread, asked = kept_known((const uint4*)places + thread);
+    mine = place_of((float*)shared.work + thread / 32 * (kRows * kUnits));
+  }
+  PD_DEVICE void bring(const Stored* u, int hidden) {
+#pragma unroll
+    for (int block = 0; block < kCount; ++block) {
+      Pack<Stored, 4> rows[4];
+      const int piece = piece_of(block % kSteps), gate = piece / kGatePieces, from = piece % kGatePieces * 4;
+      const int units = piece < kDepthPieces ? hidden - from : 0;
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        const int unit = rank * kUnits + block / kSteps * 4 + k, count = unit < hidden ? units : 0;
+        const Stored* const at = u + (count > 0 ? (Index)unit * (kGates * hidden) + gate * hidden + from : 0);
+        if constexpr (kIsInPieces) load<true>(rows[k], at);
+        else load_each<true>(rows[k], at, 1, count < 4 ? count : 4);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const float word = i < count ? rows[k].get(i) : 0.0f;
+          if (block < kHere) words[block < kHere ? block : 0][k][i] = word;
+          else ((float*)(rest + ((block - kHere) * 4 + k) * kThreads))[i] = word;
+        }
+      }
+    }
+  }
+  PD_DEVICE void begin(const Shared& shared, const CellPlace (&place)[kCells]) {
+#pragma unroll
+    for (int i = 0; i < kCells; ++i) {
+      const CellPlace& cell = place[i];
+      const int row = cell.row < kRows ? cell.row : 0;
+      given[i] = kept_known(places + row * kGates * kHidden + cell.unit);
+      of_warps[i] = place_of((float*)shared.work + row * kUnits + cell.of_cta);
+    }
+    marks.begin();
+    __syncthreads();
+  }
+  PD_DEVICE bool has_cells() const { return thread < kFinishers; }
+  // The gradients of this thread's cells, and zeros where there is no cell.
+  template <class Beside>
+  PD_DEVICE void give(const float (&gradients)[kCells][kGates], int step, const CellPlace (&place)[kCells], PhaseClock& clock,
+                      const Beside&) const {
+    clock.ended(kInGates);
+    const unsigned mark = marks.of(step);
+#pragma unroll
+    for (int i = 0; i < kCells; ++i) {
+      if (place[i].row >= kRows) continue;
+      unsigned* const to = given[i] + step % 2 * (kPlacePieces * 4);
+#pragma unroll
+      for (int gate = 0; gate < kGates; ++gate) {
+        const float gradient = place[i].at < 0 ? 0.0f : gradients[i][gate];
+        store_relaxed(to + gate * kHidden, (__float_as_uint(gradient) & ~1u) | mark);
+      }
+    }
+    clock.ended(kGiving);
+  }
+  // For all threads: what came back from a step. False for those that have no cells.
+  template <class Counts>
+  PD_DEVICE bool take(float (&of_cells)[kCells], int step, const CellPlace (&)[kCells], const Counts&,
+                      PhaseClock& clock) const {
+    const uint4* const from = kept_known(asked + step % 2 * kPlacePieces);
+    const int parts = kept_known(step % 2 * (kPartWords * 4));
+    const unsigned mark = kept_known((int)marks.of(step));
+    if (!has_cells()) pause_cycles(kPauseCycles);  // others have had to do since they gave theirs
+#pragma unroll 1
+    for (int first = 0; first < kRows; first += kRowsAtOnce) {
+      uint4 pieces[kRowsAtOnce][kSteps];
+      const auto have_come = [&] {
+        unsigned wrong = 0;
+#pragma unroll
+        for (int i = 0; i < kRowsAtOnce * kSteps; ++i) {
+          const int n = i / kSteps, k = i % kSteps;
+          if (is_asked(first + n, k)) pieces[n][k] = load_relaxed(from + (first + n) * kDepthPieces + k * kThreads);
+          else pieces[n][k] = make_uint4(mark, mark, mark, mark);
+        }
+#pragma unroll
+        for (int i = 0; i < kRowsAtOnce * kSteps; ++i) {
+          const uint4& piece = pieces[i / kSteps][i % kSteps];
+          wrong |= (piece.x ^ mark) | (piece.y ^ mark) | (piece.z ^ mark) | (piece.w ^ mark);
+        }
+        return (wrong & 1) == 0;
+      };
+      while (!have_come()) {}
+      clock.ended(kWaiting);
+      multiply(mine + (parts + first * (kUnits * 4)), pieces, kRows - first);
+    }
+    __syncthreads();
+    if (!has_cells()) return false;
+#pragma unroll
+    for (int i = 0; i < kCells; ++i) {
+      float total[kWarps];
+#pragma unroll
+      for (int warp = 0; warp < kWarps; ++warp) total[warp] = load_word(of_warps[i] + (parts + warp * (kRows * kUnits * 4)));
+#pragma unroll
+      for (int half = kWarps / 2; half > 0; half /= 2) {
+#pragma unroll
+        for (int warp = 0; warp < half; ++warp) total[warp] += total[warp + half];
+      }
+      of_cells[i] = total[0];
+    }
+    clock.ended(kMultiplying);
+    return true;
+  }
+  PD_DEVICE void end(int steps) const {
+    __syncthreads();  // everybody has begun: their last gradients have come
+    if (rank == 0) marks.end(steps);
+  }
+
+ private:
+  PD_DEVICE int piece_of(int step) const { return thread + step * kThreads; }
+  PD_DEVICE bool is_asked(int row, int step) const {
+    const bool is_whole = (step + 1) * kThreads <= kDepthPieces, has_all = kRows % kRowsAtOnce == 0;
+    return (is_whole || piece_of(step) < kDepthPieces) && (has_all || row < kRows);
+  }
+  PD_DEVICE float4 weights(int block, int k) const {
+    if (block >= kHere) return rest[((block - kHere) * 4 + k) * kThreads];
+    const float (&w)[4] = words[block < kHere ? block : 0][k];
+    return {w[0], w[1], w[2], w[3]};
+  }
+  // Adds up this warp's products of so many rows, of those that are there.
+  PD_DEVICE void multiply(Place to, const uint4 (&pieces)[kRowsAtOnce][kSteps], int rows) const {
+    float part[kRowsAtOnce * kUnits];
+#pragma unroll
+    for (int i = 0; i < kRowsAtOnce * kUnits; ++i) part[i] = 0;
+#pragma unroll
+    for (int i = 0; i < kSteps * kTiles * 4; ++i) {
+      const int step = i / (kTiles * 4), unit = i % (kTiles * 4);
+      const float4 w = weights(unit / 4 * kSteps + step, unit % 4);
+#pragma unroll
+      for (int n = 0; n < kRowsAtOnce; ++n) {
+        const uint4& piece = pieces[n][step];
+        float& sum = part[n * kUnits + unit];
+        sum += w.x * __uint_as_float(piece.x & ~1u), sum += w.y * __uint_as_float(piece.y & ~1u);
+        sum += w.z * __uint_as_float(piece.z & ~1u), sum += w.w * __uint_as_float(piece.w & ~1u);
+      }
+    }
+    add_up<0>(to, part, rows * kUnits);
+  }
+  // Over the lanes, as many sums at a time as there are lanes, and a power of two.
+  template <int kFirst> PD_DEVICE void add_up(Place to, const float (&part)[kRowsAtOnce * kUnits], int count) const {
+    constexpr int kLeft = kRowsAtOnce * kUnits - kFirst;
+    constexpr int kSums = kLeft >= 32 ? 32 : kLeft >= 16 ? 16 : kLeft >= 8 ? 8 : 4;
+    if constexpr (kLeft > 0) {
+      float sums[kSums];
+#pragma unroll
+      for (int i = 0; i < kSums; ++i) sums[i] = part[kFirst + i];
+      const float total = sum_over_lanes(sums, lane);
+      const int i = kFirst + lane / (32 / kSums);
+      if (lane % (32 / kSums) == 0 && (kRows % kRowsAtOnce == 0 || i < count)) store_word(to + i * 4, total);
+      add_up<kFirst + kSums>(to, part, count);
+    }
+  }
+};

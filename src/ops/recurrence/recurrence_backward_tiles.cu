@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// The gradient's products by tensor cores. The CTA multiplies the gradients of its cells' gates by its own units' weights,
+// now turned over, which gives a part of what comes back to every unit of the team; and each CTA gets its parts of all
+// (PartExchange), which it adds up in the order of the CTAs.
+
+constexpr int kFactorBytes = kDepthPieces * kRows * 16;
+
+struct BackwardProducts {
+  const Shared& shared;
+  unsigned char* factors;  // gradients of the gates: kDepthPieces pieces by kRows rows
+  PartExchange exchange;
+  WarpWeights weights;
+  int rank;
+
+  PD_DEVICE BackwardProducts(const Shared& shared, const Room& room, unsigned cta)
+      : shared(shared), factors(shared.work), exchange(shared, shared.work + kFactorBytes, room, cta), rank(exchange.rank) {}
+  // This warp's weights: of its rows, which are units that something comes back to, what belongs to this CTA's gates.
+  PD_DEVICE void bring(const Stored* u, int hidden) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    weights.begin(shared.weights);
+#pragma unroll
+    for (int begin = 0; begin < kTiles; begin += kStaged) {
+      if (begin > 0) __syncthreads();
+      stage_weights<kWarps, kTiles * 16, kStaged * 16>(shared.work, u, rank, begin * 16, hidden);
+      __syncthreads();
+#pragma unroll
+      for (int i = 0; i < kStaged * kSteps; ++i) {
+        const int tile = begin + i / kSteps, step = i % kSteps;
+        if (tile >= kTiles) continue;
+        const int row = (warp * kStaged + i / kSteps) * 16 + lane / 8 % 2 * 8 + lane % 8;
+        unsigned fragment[4];
+        load_squares(fragment, shared.work + row * kStageStride + step * 32 + lane / 16 * 16);
+        weights.put(tile * kSteps + step, fragment);
+      }
+    }
+    weights.are_there();
+    __syncthreads();
+    for (int i = threadIdx.x; i < kFactorBytes / 16; i += kThreads) ((uint4*)factors)[i] = make_uint4(0, 0, 0, 0);
+  }
+  PD_DEVICE void begin(const Shared&, const CellPlace (&)[kCells]) { exchange.begin(); }
+  PD_DEVICE bool has_cells() const { return true; }  // or multiplies what others have
+  // For all threads: multiplies the gradients that this thread's cells make, and asks for the next step `beside` that.
+  template <class Beside>
+  PD_DEVICE void give(const float (&gradients)[kCells][kGates], int step, const CellPlace (&place)[kCells], PhaseClock& clock,
+                      const Beside& beside) {
+#pragma unroll
+    for (int i = 0; i < kCells; ++i) {
+      if (place[i].at < 0) continue;
+#pragma unroll
+      for (int gate = 0; gate < kGates; ++gate) {
+        store_factor(factors, gate * kUnits + place[i].of_cta, place[i].row, gradients[i][gate]);
+      }
+    }
+    factors_stored();
+    __syncthreads();
+    clock.ended(kInGates);
+    Products products;
+    products.begin(weights, factors);
+    beside();
+    float sum[kTiles][kColumnTiles][4];
+    products.end(sum);
+    clock.ended(kMultiplying);
+    exchange.give(sum, step);
+    clock.ended(kGiving);
+  }
+  // What came back from a step to this thread's cells. False for threads that have none.
+  template <class Counts>
+  PD_DEVICE bool take(float (&sum)[kCells], int step, const CellPlace (&place)[kCells], const Counts& counts, PhaseClock&) {
+    if (threadIdx.x >= kFinishers) return false;
+    exchange.wait(step);
+    exchange.take(sum, step, place, counts);
+    return true;
+  }
+  PD_DEVICE void end(int steps) { exchange.end(steps); }
+};
