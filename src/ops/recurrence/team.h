@@ -14,15 +14,15 @@
 
 namespace paoding {
 
-/// A layer, as far as its teams depend on it.
+/// A layer, as far as its teams depend on it. Backward, tensor cores multiply the gradients of a CTA's own gates, and
+/// what comes out is everybody's; lanes multiply those of all gates, and it is the CTA's own.
 struct LayerExtents {
   std::int64_t gates = 0;  // products per unit: 4 of an LSTM
   std::int64_t batch = 0, hidden = 0;
   DType dtype = DType::f32;
   bool is_exact = false;     // f32 that is not rounded to TF32
   bool is_training = false;  // forward: keeps what the gradient needs
-  bool is_backward = false;  // multiplies the gradients of its own gates, and what comes out is everybody's; lanes
-                             // those of all gates, and it is its own
+  bool is_backward = false;
   std::int64_t together = 1;  // layers like it that may share a launch, as the directions of one may
   std::int64_t rounds = 1;    // teams may have so many portions of the rows, one after the other
 };
@@ -40,10 +40,8 @@ struct Team {
   bool is_by_groups = false;         // four warps multiply together: recurrence_groups.cu
   bool keeps_sums = false;           // forward: a warp has all gates of its units, and sums end in their cells' threads
   bool is_narrow = false;            // forward: tensor cores get the vectors of rows that are there, and no others
-  // Of a warp: 16 rows of the matrix, 32 bytes along K; of lanes 4 rows, 512 bytes, or of their gradient 512 of each
-  // warp.
-  std::int64_t tiles = 0, steps = 0;
-  std::int64_t kept = 0;    // tiles by steps that are kept in registers
+  std::int64_t tiles = 0, steps = 0;  // of a warp: 16 rows of the matrix, 32 bytes along K (lanes: 4 rows, 512 bytes)
+  std::int64_t kept = 0;              // tiles by steps that are kept in registers
   std::int64_t staged = 0;  // steps (forward) or tiles (backward) of every warp that come at once at the start
   std::int64_t matrix_rows = 0, depth_pieces = 0, sum_stride = 0;  // pieces of 16 bytes along K
   Exchange exchange = Exchange::stores;
