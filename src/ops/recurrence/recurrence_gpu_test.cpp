@@ -510,6 +510,14 @@ TEST(Recurrence, IsRightOnAGpu) {
                              {f16, false, 4, 6, 900, true, true, true, gru},
                              {f32, true, 4, 8, 512, true, false, true, gru},
                              {f32, false, 9, 1, 512, false, true, false, gru},
+                             {f32, false, 12, 1, 512},
+                             {f32, false, 9, 5, 512, true, true},
+                             {f32, false, 5, 16, 700, false, true},
+                             {f32, false, 4, 2, 1024},
+                             {f32, false, 9, 8, 301, true, false, true, gru},
+                             {f32, false, 12, 3, 61, true, true, true, gru},
+                             {f32, false, 6, 13, 1000, true, false, true, rnn},
+                             {f32, false, 20, 1, 130, false, false, true, relu_rnn},
                              {bf16, false, 20, 1, 1024, false, false, true, rnn},
                              {f32, true, 4, 16, 700, true, true, true, rnn}});
   for (const LayerCase& c : cases) {
