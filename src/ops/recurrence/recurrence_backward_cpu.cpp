@@ -121,7 +121,7 @@ void run_backward_part(const RecurrenceWork& work, int thread, int team) {
   T* packed = static_cast<T*>(w.packed);
   const TileScope tiles(has_tiles<M>);
   if (packed != nullptr) {
-    for_blocks<4>(first_block, end_block,
+    for_blocks<4>(first_block, end_block, false,
                   [&](std::int64_t block, auto parts) { pack_transposed<M, parts>(w, block, packed + block * panel); });
   }
   const auto start_with = [&](const auto* given, float* to) {
@@ -146,7 +146,7 @@ void run_backward_part(const RecurrenceWork& work, int thread, int team) {
         continue;
       }
     }
-    for_multiplied<4>(w, thread, team, [&](std::int64_t block, auto parts) {
+    for_multiplied<4>(w, thread, team, turn, [&](std::int64_t block, auto parts) {
       send_back<Cell, M, parts>(w, t, block, packed + block * panel, d_gates);
     });
   }

@@ -166,7 +166,7 @@ void run_forward_part(const RecurrenceWork& work, int thread, int team) {
   // A few rows of u at a time, from end to end: columns block by block are a cache line of each page.
   constexpr std::int64_t kRowsTogether = 4;
   for (std::int64_t k = 0; packed != nullptr && k < depth; k += kRowsTogether) {
-    for_blocks<kBlocksTogether<Cell>>(first_block, end_block, [&](std::int64_t block, auto count) {
+    for_blocks<kBlocksTogether<Cell>>(first_block, end_block, false, [&](std::int64_t block, auto count) {
       pack_gates<Cell, M, count>(w, block, k, std::min(k + kRowsTogether, depth), packed + block * panel);
     });
   }
@@ -189,7 +189,7 @@ void run_forward_part(const RecurrenceWork& work, int thread, int team) {
         continue;
       }
     }
-    for_multiplied<kBlocksTogether<Cell>>(w, thread, team, [&](std::int64_t block, auto count) {
+    for_multiplied<kBlocksTogether<Cell>>(w, thread, team, turn, [&](std::int64_t block, auto count) {
       step_of_blocks<Cell, M, count>(w, t, turn, block, packed + block * panel);
     });
     if (!w.is_by_rows || turn + 1 == w.steps) w.barrier->wait(team);

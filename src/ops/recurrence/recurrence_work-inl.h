@@ -148,16 +148,19 @@ HWY_INLINE std::int64_t panel_at(std::int64_t k, std::int64_t column, std::int64
   return k * width + column;
 }
 
-// Calls work(block, count) for blocks first .. end - 1, as many at a time as kMost (1 or 4), 2 and 1; count is a
-// constant.
+// Calls work(block, count) for blocks first .. end - 1, kMost (1 or 4) at a time and what is left over half as many;
+// count is a constant. Backwards the same calls come the other way round.
 template <std::int64_t kMost, class Work>
-HWY_INLINE void for_blocks(std::int64_t first, std::int64_t end, const Work& work) {
-  if constexpr (kMost == 1) {
-    for (; first < end; ++first) work(first, std::integral_constant<std::int64_t, 1>());
-  } else {
-    for (; first + 4 <= end; first += 4) work(first, std::integral_constant<std::int64_t, 4>());
-    if (first + 2 <= end) work(first, std::integral_constant<std::int64_t, 2>()), first += 2;
-    if (first < end) work(first, std::integral_constant<std::int64_t, 1>());
+HWY_INLINE void for_blocks(std::int64_t first, std::int64_t end, bool is_backwards, const Work& work) {
+  const std::int64_t whole = (end - first) / kMost, rest = first + whole * kMost;
+  for (const bool is_rest : {is_backwards, !is_backwards}) {
+    if (is_rest) {
+      if constexpr (kMost > 1) for_blocks<kMost / 2>(rest, end, is_backwards, work);
+      continue;
+    }
+    for (std::int64_t i = 0; i < whole; ++i) {
+      work(first + (is_backwards ? whole - 1 - i : i) * kMost, std::integral_constant<std::int64_t, kMost>());
+    }
   }
 }
 
@@ -186,13 +189,16 @@ HWY_INLINE RecurrenceWork work_of(RecurrenceWork work, int thread, int team) {
   return work;
 }
 
-// for_blocks() of those that a thread multiplies, as many together as when they were packed: its own, or, where it has
-// rows of all units, everybody's.
+// for_blocks() of those that a thread multiplies in a step, as many together as when they were packed: its own, or,
+// where it has rows of all units, everybody's. Every other step goes backwards: it finds in a near cache what the one
+// before has read last, where always the same way what comes next would be what went first.
 template <std::int64_t kMost, class Work>
-HWY_INLINE void for_multiplied(const RecurrenceWork& w, int thread, int team, const Work& work) {
-  for (int by = 0; by < team; ++by) {
+HWY_INLINE void for_multiplied(const RecurrenceWork& w, int thread, int team, std::int64_t turn, const Work& work) {
+  const bool is_backwards = turn % 2 == 1;
+  for (int i = 0; i < team; ++i) {
+    const int by = is_backwards ? team - 1 - i : i;
     if (!w.is_by_rows && by != thread) continue;
-    for_blocks<kMost>(w.blocks() * by / team, w.blocks() * (by + 1) / team, work);
+    for_blocks<kMost>(w.blocks() * by / team, w.blocks() * (by + 1) / team, is_backwards, work);
   }
 }
 
