@@ -8,6 +8,7 @@
 #include <set>
 
 #include "group/lower.h"
+#include "ops/recurrence/packed_weights.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
 #include "runtime/compile.h"
@@ -30,7 +31,7 @@ class Taking {
     if (graph_.inputs().empty() || !graph_.assigns().empty()) return part;
     find_derived();
     find_wanted();
-    if (wanted_.empty() && packed_.empty()) return part;
+    if (wanted_.empty() && packed_.empty() && blocked_.empty()) return part;
     part.graph = std::make_unique<Graph>();
     std::map<Ref, Ref> replaced;
     for (const Ref ref : wanted_) {
@@ -39,6 +40,11 @@ class Taking {
     for (const auto& [ref, readers] : packed_) {
       const Value made = part.graph->value(copied(ref, part.graph.get()));
       const Value there = transpose(kept(transpose(made, kChannelsInside), &part), kChannelsBeforePixels);
+      for (const NodeId id : readers) graph_.mutable_node(id).inputs[1] = there.ref();
+    }
+    for (const auto& [ref, readers] : blocked_) {
+      const Value made = part.graph->value(copied(ref, part.graph.get()));
+      const Value there = kept(packed_weights(made, recurrence_depth(graph_.node(readers[0]))), &part);
       for (const NodeId id : readers) graph_.mutable_node(id).inputs[1] = there.ref();
     }
     graph_.replace(replaced);
@@ -67,6 +73,11 @@ class Taking {
     if (weights.shape[2] * weights.shape[3] == 1 || channels == 1 || node.attrs.get_int("groups") != 1) return false;
     const bool is_kept = std::max(weights.shape[0], channels) <= kKeptChannels;
     return size == 2 || (weights.dtype == f32 && !is_kept && channels * size % kPieceBytes == 0);
+  }
+
+  // Recurrences on a CPU would put what multiplies their state in blocks of units in every run; 0: not of this node.
+  std::int64_t recurrence_depth(const Node& node) const {
+    return node.inputs.size() < 2 ? 0 : packed_depth(node.op->name, graph_.type(node.inputs[1]), target_);
   }
 
   enum class Kind : std::uint8_t { fed, free, parameter, view, computed };  // free: it follows from nothing
@@ -121,6 +132,8 @@ class Taking {
       for (std::size_t i = 0; i < node.inputs.size(); ++i) {
         if (i == 1 && is_derived(node.inputs[i].node) && packs_weights(node)) {
           packed_[node.inputs[i]].push_back(id);
+        } else if (i == 1 && is_derived(node.inputs[i].node) && recurrence_depth(node) > 0) {
+          blocked_[node.inputs[i]].push_back(id);
         } else {
           want(node.inputs[i], want);
         }
@@ -158,7 +171,8 @@ class Taking {
   std::vector<Kind> kinds_;  // per node
   std::vector<Ref> wanted_;
   std::set<Ref> seen_;
-  std::map<Ref, std::vector<NodeId>> packed_;  // weights, and the convolutions that read them with channels inside
+  std::map<Ref, std::vector<NodeId>> packed_;   // weights, and the convolutions that read them with channels inside
+  std::map<Ref, std::vector<NodeId>> blocked_;  // weights, and the recurrences that read them in blocks of units
   std::map<NodeId, NodeId> copies_;
 };
 

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "ops/composition_gradient.h"
 #include "ops/families.h"
+#include "ops/recurrence/packed_weights.h"
 #include "ops/recurrence/steps.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
@@ -28,7 +29,7 @@ const RecurrenceForm& form() {
 // One call a statement below: the order of nodes must not depend on the compiler's order of evaluation.
 
 Values compose_gru(std::span<const Value> in, const Attrs& attrs) {
-  const Value &xw = in[0], &u = in[1], &bm = in[2], &h0 = in[3];
+  const Value &xw = in[0], &bm = in[2], &h0 = in[3], u = plain_weights(in[1], 3);
   const OptionalInputs given("gru_recurrence", in, attrs, 4);
   const Value& lengths = given.lengths;
   const RecurrenceShape shape("gru_recurrence", "xw", xw, 3, u, 3);
@@ -129,6 +130,7 @@ void register_gru_recurrence() {
                  .attrs = backwards,
                  .dtypes = {f32, f32, f32, f32, i32}},
                 {.shapes = {{1, 2, 15}, {5, 15}, {5}, {2, 5}}},
+                {.shapes = {{3, 2, 12}, {2, 2, 3, 2, 2}, {4}, {2, 4}}},
                 {.shapes = {{0, 2, 6}, {2, 6}, {2}, {2, 2}}},
                 {.shapes = {{3, 0, 6}, {2, 6}, {2}, {0, 2}}},
                 {.shapes = {{3, 2, 0}, {0, 0}, {0}, {2, 0}}},

@@ -5,6 +5,7 @@
 #include "base/one_line.h"
 #include "ops/composition_gradient.h"
 #include "ops/families.h"
+#include "ops/recurrence/packed_weights.h"
 #include "ops/recurrence/steps.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
@@ -28,7 +29,7 @@ const RecurrenceForm& form() {
 // One call a statement below: the order of nodes must not depend on the compiler's order of evaluation.
 
 Values compose_lstm(std::span<const Value> in, const Attrs& attrs) {
-  const Value &xw = in[0], &u = in[1], &h0 = in[2], &c0 = in[3];
+  const Value &xw = in[0], &h0 = in[2], &c0 = in[3], u = plain_weights(in[1], 4);
   const OptionalInputs given("lstm_recurrence", in, attrs, 4);
   const Value& lengths = given.lengths;
   const RecurrenceShape shape("lstm_recurrence", "xw", xw, 4, u, 4);
@@ -135,6 +136,8 @@ void register_lstm_recurrence() {
                  .attrs = backwards,
                  .dtypes = {f32, f32, f32, f32, i32}},
                 {.shapes = {{1, 2, 20}, {5, 20}, {2, 5}, {2, 5}}},
+                {.shapes = {{3, 2, 16}, {2, 2, 4, 2, 2}, {2, 4}, {2, 4}}},
+                {.shapes = {{3, 2, 16}, {2, 2, 3, 2, 2}, {2, 4}, {2, 4}}, .error = "needed is [4, 16]"},
                 {.shapes = {{0, 2, 8}, {2, 8}, {2, 2}, {2, 2}}},
                 {.shapes = {{3, 0, 8}, {2, 8}, {0, 2}, {0, 2}}},
                 {.shapes = {{3, 2, 0}, {0, 0}, {2, 0}, {2, 0}}},

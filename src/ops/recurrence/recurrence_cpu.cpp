@@ -8,6 +8,7 @@
 #include "cpu/team.h"
 #include "ops/all_kernels.h"
 #include "ops/kernel.h"
+#include "ops/recurrence/packed_weights.h"
 #include "ops/recurrence/recurrence_work.h"
 
 namespace paoding {
@@ -23,7 +24,8 @@ constexpr CellForm kForms[] = {{CellKind::lstm, "lstm", 4}, {CellKind::gru, "gru
 std::string refusal_of(const KernelCall& call, const CellForm& form, bool is_gradient) {
   const DType dtype = call.inputs[0].type.dtype;
   const Shape& saved = call.inputs[is_gradient ? 1 : 0].type.shape;  // steps, rows, ..
-  const std::int64_t hidden = call.inputs[is_gradient ? 0 : 1].type.shape[0];
+  const Type& u = call.inputs[is_gradient ? 0 : 1].type;
+  const std::int64_t hidden = hidden_of(u);
   // Where a step is short, what its regions cost is more than what the library's products gain.
   constexpr std::int64_t kMostByTiles = 1 << 21;  // multiplications of a step by a thread
   const std::int64_t multiplied = saved[1] * hidden * form.gates * hidden;
@@ -32,6 +34,11 @@ std::string refusal_of(const KernelCall& call, const CellForm& form, bool is_gra
     return "the library's products of bf16 on tiles are faster where each thread has many";
   }
   if (dtype != f32 && dtype != bf16) return "not of f32 or bf16";
+  if (are_packed(u)) {
+    const Type plain{dtype, {hidden, form.gates * hidden}};
+    if (is_gradient) return "u is packed as recurrences read it, not their gradients";
+    if (u.shape[4] != packed_depth(call.op->name, plain, *call.target)) return "u is packed in another order";
+  }
   const std::size_t gradients = form.cell == CellKind::rnn ? 2 : 3;
   if (is_gradient && call.outputs.size() > gradients) return "it adds nothing up over time";
   if (form.cell == CellKind::lstm && call.inputs[is_gradient ? 2 : 3].type.dtype != f32) {
@@ -48,46 +55,50 @@ std::string refusal_of(const KernelCall& call, const CellForm& form, bool is_gra
 
 class RecurrenceKernel : public PreparedKernel {
  public:
-  // `values` has steps and rows, u [H, gates * H]; a row of what is multiplied has `multiplied` numbers for a unit.
+  // `values` has steps and rows, u is [H, gates * H] or packed; a row of what is multiplied has `multiplied` numbers
+  // for a unit.
   RecurrenceKernel(const KernelCall& call, const CellForm& form, std::int64_t steps, std::int64_t rows, const Type& u,
                    std::int64_t multiplied)
-      : input_count_(call.inputs.size()) {
+      : input_count_(call.inputs.size()), is_given_packed_(are_packed(u)) {
     work_.cell = form.cell;
     work_.is_reverse = call.attrs.get_bool("reverse");
     work_.is_relu = form.cell == CellKind::rnn && call.attrs.get_bool("relu");
-    work_.steps = steps, work_.rows = rows, work_.hidden = u.shape[0];
-    const bool has_many = rows > kFewRows, is_long = steps >= kManySteps;
-    const bool has_pairs = call.target->has_bf16 && multiplies_pairs() && (has_many || is_long);
+    work_.steps = steps, work_.rows = rows, work_.hidden = hidden_of(u);
+    const bool has_many = rows > kFewRows, is_packed = has_many || steps >= kManySteps || is_given_packed_;
+    const bool has_pairs = call.target->has_bf16 && multiplies_pairs() && is_packed;
     work_.numbers = u.dtype == f32                     ? Numbers::f32
                     : has_many && call.target->has_amx ? Numbers::bf16_in_tiles
                     : has_pairs                        ? Numbers::bf16_in_pairs
                                                        : Numbers::bf16_as_f32;
-    work_.is_packed = has_many || is_long;
+    work_.is_packed = is_packed;
     for (const Layout& output : call.outputs) is_read_.push_back(output.type.shape.elements() > 0);
 
     const std::int64_t units = work_.blocks() * kUnitBlock, all = form.gates * work_.hidden;
     const std::int64_t width = RecurrenceWork::padded(work_.numbers, multiplied * work_.hidden);
-    const std::int64_t packed = work_.is_packed ? units * width * form.gates / multiplied : 0;
+    const std::int64_t packed = is_packed && !is_given_packed_ ? units * width * form.gates / multiplied : 0;
     packed_bytes_ = (packed * size_bytes(u.dtype) + 63) / 64 * 64;
     left_ = RecurrenceWork::padded_rows(work_.numbers, rows) *
             RecurrenceWork::stride_of(work_.numbers, multiplied * work_.hidden);
     state_ = rows * work_.hidden;
-    sums_ = work_.is_packed ? 0 : rows * all;
+    sums_ = is_packed ? 0 : rows * all;
     gates_ = all;
     constexpr std::int64_t kWorthThreads = 1 << 15;  // multiplications of a step
     const bool is_worth_it = rows * work_.hidden * all >= kWorthThreads;
     threads_ = is_worth_it ? static_cast<int>(std::min<std::int64_t>(max_threads(), work_.blocks())) : 1;
     constexpr std::int64_t kRowsOfThread = 16;  // so many multiply a panel about as fast as more
-    has_rows_for_all_ = work_.is_packed && work_.numbers != Numbers::bf16_in_tiles && rows >= kRowsOfThread * threads_;
+    has_rows_for_all_ = is_packed && work_.numbers != Numbers::bf16_in_tiles && rows >= kRowsOfThread * threads_;
   }
 
   std::int64_t scratch_bytes() const override { return packed_bytes_ + (2 * left_ + 2 * state_ + sums_ + gates_) * 4; }
 
  protected:
+  bool is_given_packed() const { return is_given_packed_; }
+
   RecurrenceWork work_of(const KernelRun& run) const {
     RecurrenceWork w = work_;
     auto* floats = reinterpret_cast<float*>(static_cast<std::byte*>(run.scratch) + packed_bytes_);
     w.packed = packed_bytes_ > 0 ? run.scratch : nullptr;
+    w.panels = w.packed;
     w.left[0] = floats, w.left[1] = floats + left_;
     w.c = floats + 2 * left_, w.d_h = w.c + state_, w.sums = w.d_h + state_;
     w.from_bias = w.sums + sums_;
@@ -129,6 +140,7 @@ class RecurrenceKernel : public PreparedKernel {
 
  private:
   const std::size_t input_count_;
+  const bool is_given_packed_;
   RecurrenceWork work_{};
   int threads_ = 1;
   bool has_rows_for_all_ = false;
@@ -148,6 +160,7 @@ class RecurrenceForward : public RecurrenceKernel {
     RecurrenceWork w = work_of(run);
     Operands next(*this, run);
     w.xw = next.input(), w.u = next.input();
+    if (is_given_packed()) w.panels = w.u;
     if (w.cell == CellKind::gru) w.bm = next.input();
     w.h0 = next.input();
     if (w.cell == CellKind::lstm) w.c0 = next.floats();

@@ -15,6 +15,7 @@
 
 #include "cpu/this_cpu.h"
 #include "ops/kernel.h"
+#include "ops/recurrence/packed_weights.h"
 #include "ops/recurrence/recurrence_work.h"
 #include "tests/pass_check.h"
 #include "tests/pretend_tiles.h"
@@ -162,6 +163,62 @@ TEST_P(RecurrencesOnCpu, AreTheRecurrenceInBf16) {
 
 INSTANTIATE_TEST_SUITE_P(Cells, RecurrencesOnCpu, testing::Values("lstm", "gru", "rnn", "relu"),
                          [](const auto& each) { return std::string(each.param); });
+
+// A layer whose weights are a parameter.
+void build_forward(Graph& g, const Case& c, DType dtype, DType wide) {
+  const std::int64_t H = c.hidden, G = c.gates();
+  const Value xw = g.input("xw", dtype, {c.steps, c.rows, G * H}), h0 = g.input("h0", dtype, {c.rows, H});
+  const Value u = g.parameter("u", dtype, {H, G * H});
+  const Value lengths = c.has_lengths ? g.input("lengths", i32, {c.rows}) : Value();
+  if (c.cell == "lstm") {
+    const Value c0 = g.input("c0", wide, {c.rows, H});
+    const LstmRecurrence made = lstm_recurrence(xw, u, h0, c0, lengths, c.is_reverse);
+    g.fetch("states", made.states), g.fetch("last_h", made.last_h), g.fetch("last_c", made.last_c);
+  } else {
+    const GruRecurrence made = gru_recurrence(xw, u, g.input("bm", dtype, {H}), h0, lengths, c.is_reverse);
+    g.fetch("states", made.states), g.fetch("last_h", made.last_h);
+  }
+}
+
+// Packed when they are set, and no longer in every run: what is read then is what was set last.
+void check_kept_weights(const Case& c, DType dtype, std::mt19937* random) {
+  SCOPED_TRACE(text_of(c) + ", " + std::string(to_string(dtype)));
+  Graph g, exact;
+  build_forward(g, c, dtype, f32), build_forward(exact, c, f64, f64);
+  const Feeds feeds = feeds_of(g, c, random, dtype);
+  Parameters parameters(g, Device::cpu()), exact_ones(exact, Device::cpu());
+  CompileOptions options;
+  options.device = Device::cpu();
+  Program program(g, options, &parameters), reference(exact, options, &exact_ones);
+  const std::string plan = program.plan_text();
+  EXPECT_TRUE(has(plan, fmt::format("[{},{},{},16,", c.hidden / 16,
+                                    c.hidden / packed_depth(c.op(), g.find("u").type(), this_cpu()), c.gates())))
+      << plan;
+  for (int time = 0; time < 2; ++time) {
+    const Shape shape{c.hidden, c.gates() * c.hidden};
+    Dense u;
+    for (std::int64_t i = 0; i < shape.elements(); ++i) u.push_back((static_cast<double>((*random)() % 65) - 32) / 256);
+    parameters.set("u", Tensor::from(dtype, shape, u)), exact_ones.set("u", Tensor::from(f64, shape, u));
+    const Tensors got = program.run(to_tensors(g, feeds)), wanted = reference.run(to_tensors(exact, feeds));
+    for (const auto& [name, tensor] : got) {
+      const Dense values = wanted.at(name).to_doubles();
+      const double error = dtype == f32 ? 4e-6 * static_cast<double>(c.steps) : 0.03;
+      expect_close(name, tensor.to_doubles(), values, error * (1 + largest(values)));
+    }
+  }
+}
+
+TEST(RecurrenceKernelsOnCpu, ReadWeightsThatAreKeptPacked) {
+  std::mt19937 random(4);
+  for (const char* cell : {"lstm", "gru"}) {
+    for (const std::int64_t hidden : {96, 160}) {
+      for (const std::int64_t rows : {1, 3, 6, 40}) {
+        const Case c{cell, hidden == 96 ? 3 : kManySteps, rows, hidden, rows == 3, rows == 6};
+        for (const DType dtype : {f32, bf16}) check_kept_weights(c, dtype, &random);
+      }
+    }
+  }
+}
 
 // What one step makes of sums from where a gate is 0 to where it is 1, of those that are no numbers, and of small ones.
 TEST(RecurrenceKernelsOnCpu, BendAsTheFunctionsOfTheStandardLibrary) {

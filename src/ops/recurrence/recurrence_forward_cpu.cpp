@@ -33,6 +33,8 @@ void pack_gates(const RecurrenceWork& w, std::int64_t block, std::int64_t first_
   constexpr std::int64_t G = Cell::kGates;
   constexpr std::int64_t kDeep = has_pairs<M> ? 2 : 1;
   const std::int64_t H = w.hidden;
+  const hn::CappedTag<T, kUnitBlock> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   panel += first_row * kBlocks * G * kUnitBlock;
   for (std::int64_t k = first_row; k < end_row; k += kDeep) {
     for (std::int64_t part = 0; part < kBlocks * G; ++part, panel += kDeep * kUnitBlock) {
@@ -41,8 +43,13 @@ void pack_gates(const RecurrenceWork& w, std::int64_t block, std::int64_t first_
       const std::int64_t count = std::clamp<std::int64_t>(H - first, 0, kUnitBlock);
       const std::int64_t depth = std::clamp<std::int64_t>(H - k, 0, kDeep);
       if (count == kUnitBlock && depth == kDeep) {
-        for (std::int64_t j = 0; j < kUnitBlock; ++j) {
-          for (std::int64_t i = 0; i < kDeep; ++i) panel[j * kDeep + i] = from[i * G * H + j];
+        for (std::int64_t j = 0; j < kUnitBlock; j += lanes) {
+          const auto above = hn::LoadU(d, from + j);
+          if constexpr (kDeep == 1) {
+            hn::StoreU(above, d, panel + j);
+          } else {
+            hn::StoreInterleaved2(above, hn::LoadU(d, from + G * H + j), d, panel + 2 * j);
+          }
         }
         continue;
       }
@@ -162,6 +169,7 @@ void run_forward_part(const RecurrenceWork& work, int thread, int team) {
   const std::int64_t depth = RecurrenceWork::padded(M::kNumbers, H), panel = depth * Cell::kGates * kUnitBlock;
   const std::int64_t begin = std::min(first_block * kUnitBlock, H), end = std::min(end_block * kUnitBlock, H);
   T* packed = static_cast<T*>(w.packed);
+  const T* panels = static_cast<const T*>(w.panels);
   const TileScope tiles(has_tiles<M>);
   // A few rows of u at a time, from end to end: columns block by block are a cache line of each page.
   constexpr std::int64_t kRowsTogether = 4;
@@ -190,7 +198,7 @@ void run_forward_part(const RecurrenceWork& work, int thread, int team) {
       }
     }
     for_multiplied<kBlocksTogether<Cell>>(w, thread, team, turn, [&](std::int64_t block, auto count) {
-      step_of_blocks<Cell, M, count>(w, t, turn, block, packed + block * panel);
+      step_of_blocks<Cell, M, count>(w, t, turn, block, panels + block * panel);
     });
     if (!w.is_by_rows || turn + 1 == w.steps) w.barrier->wait(team);
   }

@@ -12,6 +12,7 @@
 #include "gpu/square_products.h"
 #include "gpu/text_kernel.h"
 #include "ops/all_kernels.h"
+#include "ops/recurrence/packed_weights.h"
 #include "ops/recurrence/team.h"
 
 namespace paoding {
@@ -99,6 +100,7 @@ struct Layer {
 constexpr double kMostStepUs = 6, kMostExactStepUs = 4, kMostExactGradientUs = 8;
 
 std::string refusal(const KernelCall& call, const CellKind& kind, bool is_backward) {
+  if (are_packed(call.inputs[is_backward ? 0 : 1].type)) return "u is packed as a CPU reads it";
   const Layer layer(call, kind, is_backward);
   const LayerExtents& e = layer.extents;
   if (e.dtype == DType::f64) return "f64, for which it has no products";

@@ -50,11 +50,12 @@ struct RecurrenceWork {
   float* dc0;
 
   // ---- memory of the kernel ----
-  void* packed;      // u, as each thread reads its part
-  float* sums;       // [B, gates * H], where u is not packed
-  float* from_bias;  // [gates * H]: the bias, or zeros
-  void* left[2];     // what is multiplied: states [B, H] in front of and behind a step; gates' gradients [B, gates * H]
-  float *c, *d_h;    // [B, H]
+  void* packed;        // u, as each thread reads its part; null where it is not packed, or was before
+  const void* panels;  // u so packed, by whomever
+  float* sums;         // [B, gates * H], where u is not packed
+  float* from_bias;    // [gates * H]: the bias, or zeros
+  void* left[2];   // what is multiplied: states [B, H] in front of and behind a step; gates' gradients [B, gates * H]
+  float *c, *d_h;  // [B, H]
   TeamBarrier* barrier;
   std::int64_t first_row, end_row;  // that the thread steps through
 

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/one_line.h"
 #include "ops/composition_gradient.h"
+#include "ops/recurrence/packed_weights.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
 
@@ -172,8 +173,8 @@ Values gradient_over_time(const RecurrenceForm& form, const GradCall& call) {
   const Values& grads = call.grads;
   const auto is_given = [&](std::size_t result) { return grads[result].valid(); };
   const bool is_internal = std::any_of(form.internal.begin(), form.internal.end(), is_given);
-  if (call.node.attrs.get_bool("bias") || is_internal) return composition_gradient(call);
   const Value &u = call.inputs[1], &h0 = call.inputs[form.h0], &states = call.outputs[0];
+  if (call.node.attrs.get_bool("bias") || is_internal || are_packed(u.type())) return composition_gradient(call);
   const Value lengths = call.inputs.size() > form.inputs ? call.inputs[form.inputs] : Value();
   const bool is_reverse = call.node.attrs.get_bool("reverse");
   Values inputs = {u};

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/recurrence/packed_weights.h"
+
+#include <array>
+
+#include "ops/recurrence/recurrence_work.h"
+#include "paoding/ops.h"
+
+namespace paoding {
+namespace {
+
+constexpr int kPackedRank = 5;
+constexpr std::int64_t kLeastElements = 16'384;  // as of other weights that are packed: less saves next to nothing
+
+}  // namespace
+
+bool are_packed(const Type& u) { return u.shape.rank() == kPackedRank; }
+
+std::int64_t hidden_of(const Type& u) { return are_packed(u) ? u.shape[1] * u.shape[4] : u.shape[0]; }
+
+std::int64_t packed_depth(std::string_view op, const Type& u, const Target& target) {
+  // Of one gate blocks are multiplied some at a time, and which ones that are depends on the threads.
+  if (target.is_gpu() || (op != "lstm_recurrence" && op != "gru_recurrence")) return 0;
+  if (u.shape.rank() != 2 || u.shape.elements() < kLeastElements || u.shape[0] % kTileDepth != 0) return 0;
+  if (u.dtype == bf16) return target.has_bf16 && multiplies_pairs() ? 2 : 1;
+  return u.dtype == f32 ? 1 : 0;
+}
+
+Value packed_weights(const Value& u, std::int64_t depth) {
+  const std::int64_t hidden = u.shape()[0], gates = u.shape()[1] / hidden, blocks = hidden / kUnitBlock;
+  const Value parts = reshape(u, {hidden / depth, depth, gates, blocks, kUnitBlock});
+  return transpose(parts, std::array<std::int64_t, 5>{3, 0, 2, 4, 1});
+}
+
+Value plain_weights(const Value& u, std::int64_t gates) {
+  const Shape& packed = u.shape();
+  if (packed.rank() != kPackedRank || packed[2] != gates) return u;
+  const std::int64_t hidden = hidden_of(u.type());
+  if (packed[0] * packed[3] != hidden) return u;
+  return reshape(transpose(u, std::array<std::int64_t, 5>{1, 4, 2, 0, 3}), {hidden, gates * hidden});
+}
+
+}  // namespace paoding

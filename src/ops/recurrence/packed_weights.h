@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// u in the order in which a recurrence on the CPU multiplies it: blocks of units, of each the columns of all gates
+// together. Kernels put it so in every run; of parameters that a program only reads it is kept so (runtime/derived.h),
+// and the recurrence takes it in place of u.
+#pragma once
+
+#include "base/target.h"
+#include "paoding/graph.h"
+
+namespace paoding {
+
+/// How many numbers below each other lie side by side in that order, where the recurrence takes u so on the target; 0
+/// where it does not, or where it would gain nothing.
+std::int64_t packed_depth(std::string_view op, const Type& u, const Target& target);
+
+/// u [H, gates * H] as [H / kUnitBlock, H / depth, gates, kUnitBlock, depth].
+Value packed_weights(const Value& u, std::int64_t depth);
+/// u of so many gates as [H, gates * H], if that is packed or not.
+Value plain_weights(const Value& u, std::int64_t gates);
+bool are_packed(const Type& u);
+/// H of either.
+std::int64_t hidden_of(const Type& u);
+
+}  // namespace paoding
