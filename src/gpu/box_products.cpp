@@ -18,7 +18,8 @@ std::string operands_of(int first, int count) {
 
 }  // namespace
 
-std::string box_products(DType dtype, int columns, bool is_across, std::array<int, 2> pitches, int at_once) {
+std::string box_products(DType dtype, int columns, std::array<bool, 2> is_across, std::array<int, 2> pitches,
+                         int at_once) {
   const int sums = columns / 2, width = std::min(columns, at_once), of_width = width / 2;
   const char* const type = dtype == DType::bf16 ? "bf16" : "f16";
   std::string places, products;
@@ -26,27 +27,27 @@ std::string box_products(DType dtype, int columns, bool is_across, std::array<in
   for (int first = 0; first < columns; first += width) {
     const std::string box = first == 0 ? "b" : fmt::format("b + {}", first * 64);
     products += fmt::format(R"(
-  asm volatile("wgmma.mma_async.sync.aligned.m64n{0}k16.f32.{1}.{1} {{{2}}}, %{3}, %{4}, 1, 1, 1, {5}, {5};"
-               : {6}
-               : "l"(box_descriptor<{7}>(a, step, {8})), "l"(box_descriptor<{7}>({10}, step, {9})));)",
-                            width, type, places, of_width, of_width + 1, is_across ? 1 : 0,
-                            operands_of(first / 2, of_width), is_across, pitches[0], pitches[1], box);
+  asm volatile("wgmma.mma_async.sync.aligned.m64n{0}k16.f32.{1}.{1} {{{2}}}, %{3}, %{4}, 1, 1, 1, {5}, {6};"
+               : {7}
+               : "l"(box_descriptor<{8}>(a, step, {10})), "l"(box_descriptor<{9}>({12}, step, {11})));)",
+                            width, type, places, of_width, of_width + 1, is_across[0] ? 1 : 0, is_across[1] ? 1 : 0,
+                            operands_of(first / 2, of_width), is_across[0], is_across[1], pitches[0], pitches[1], box);
   }
   return fmt::format(R"(
 #ifdef PD_EMULATE
 PD_DEVICE void add_product(float (&sum)[{0}], const Stored* a, const Stored* b, int step) {{
-  emulation::add_box_product<{1}>(sum, a, b, step, [](unsigned bits) -> float {{ return value_of<Stored>(bits); }}, {2}, {3});
+  emulation::add_box_product<{1}, {2}>(sum, a, b, step, [](unsigned bits) -> float {{ return value_of<Stored>(bits); }}, {3}, {4});
 }}
 PD_DEVICE void products_wait(float (&)[{0}]) {{ emulation::finish_box_products(0); }}
 #else
-PD_DEVICE void add_product(float (&sum)[{0}], const Stored* a, const Stored* b, int step) {{{4}
+PD_DEVICE void add_product(float (&sum)[{0}], const Stored* a, const Stored* b, int step) {{{5}
 }}
 PD_DEVICE void products_wait(float (&sum)[{0}]) {{
-  asm volatile("wgmma.wait_group.sync.aligned 0;" : {5} : : "memory");
+  asm volatile("wgmma.wait_group.sync.aligned 0;" : {6} : : "memory");
 }}
 #endif
 )",
-                     sums, is_across, pitches[0], pitches[1], products, operands_of(0, sums));
+                     sums, is_across[0], is_across[1], pitches[0], pitches[1], products, operands_of(0, sums));
 }
 
 }  // namespace paoding::gpu

@@ -11,12 +11,12 @@ namespace paoding::gpu {
 
 /// The text of add_product(sum, a, b, step), which adds to a group's sums of 64 rows and `columns` columns (a multiple
 /// of 8, up to 256) those of 16 k's of two boxes, and of products_wait(sum), behind which the sums may be read. A lane
-/// has of every 8 columns those of 2 (lane % 4) and the next, of rows lane / 4 and 8 more of its warp's 16. Rows of the
-/// boxes lie along what is added up, or, `is_across`, are one for every k, 64 elements, with 64 rows and columns more
+/// has of every 8 columns those of 2 (lane % 4) and the next, of rows lane / 4 and 8 more of its warp's 16. Rows of a
+/// box lie along what is added up, or, `is_across`, are one for every k, 64 elements, with 64 rows or columns more
 /// behind each box. Eight rows of either box lie so many rows behind the eight before: in parts of images more than 8.
 /// An instruction has at most `at_once` columns: of 256 it wants 154 registers when a kernel begins, whatever it takes
 /// later.
-std::string box_products(DType dtype, int columns, bool is_across, std::array<int, 2> pitches = {8, 8},
+std::string box_products(DType dtype, int columns, std::array<bool, 2> is_across, std::array<int, 2> pitches = {8, 8},
                          int at_once = 256);
 
 }  // namespace paoding::gpu

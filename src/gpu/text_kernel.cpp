@@ -89,14 +89,15 @@ void register_text_kernel(const std::string& op, std::string name,
                           std::function<std::string(const KernelCall&)> refusal,
                           std::function<TextPlan(const KernelCall&)> plan, Faults faults, std::uint32_t channels_last,
                           std::uint32_t any_layout, std::vector<std::pair<std::size_t, std::size_t>> in_place,
-                          std::function<std::string(const KernelCall&)> reason) {
+                          std::function<std::string(const KernelCall&)> reason,
+                          std::function<std::uint32_t(const KernelCall&)> turned) {
   KernelImplementation implementation;
   implementation.name = std::move(name);
   implementation.device = DeviceKind::cuda;
   implementation.faults = faults;
   implementation.channels_last = channels_last, implementation.any_layout = any_layout;
   implementation.in_place = std::move(in_place);
-  implementation.reason = std::move(reason);
+  implementation.reason = std::move(reason), implementation.turned = std::move(turned);
   implementation.refusal = std::move(refusal);
   implementation.plan_text = [plan = std::move(plan), faults](const KernelCall& call) {
     TextPlan made = plan(call);

@@ -54,12 +54,14 @@ std::shared_ptr<const TextPlan> text_of(const Step& step, const Target& target);
 /// (H200). One that fills the chip loses by it.
 bool overlaps_before(const Target& target, const TextLaunch& launch);
 
-/// Appends to the op's table for GPUs. `channels_last`, `any_layout`, `in_place`, `reason`: see KernelImplementation.
+/// Appends to the op's table for GPUs. `channels_last`, `any_layout`, `in_place`, `reason`, `turned`: see
+/// KernelImplementation.
 void register_text_kernel(const std::string& op, std::string name,
                           std::function<std::string(const KernelCall&)> refusal,
                           std::function<TextPlan(const KernelCall&)> plan, Faults faults = Faults::none,
                           std::uint32_t channels_last = 0, std::uint32_t any_layout = 0,
                           std::vector<std::pair<std::size_t, std::size_t>> in_place = {},
-                          std::function<std::string(const KernelCall&)> reason = {});
+                          std::function<std::string(const KernelCall&)> reason = {},
+                          std::function<std::uint32_t(const KernelCall&)> turned = {});
 
 }  // namespace paoding::gpu

@@ -108,8 +108,9 @@ struct KernelImplementation {
   /// Results that may lie where an input of the same type does, as (result, input): an element of that is read by none
   /// but the thread that writes the result's there, and before it does.
   std::vector<std::pair<std::size_t, std::size_t>> in_place = {};
-  /// Bit i: input i, whose last two axes are a matrix, had better be copied first to lie by columns where it lies by
-  /// rows, or the other way round: what that takes is less than what it saves.
+  /// Bit i: input i had better be copied first: a matrix in its last two axes, to lie by columns where it lies by rows,
+  /// or the other way round, as what that takes is less than what it saves; weights of a convolution, to have their
+  /// channels innermost, as the kernel would copy them too, and others read them.
   std::function<std::uint32_t(const KernelCall&)> turned = {};
   /// Of a call that it accepts: why it is chosen, where that is worth a line (PAODING_EXPLAIN=1 prints it).
   std::function<std::string(const KernelCall&)> reason = {};

@@ -276,7 +276,12 @@ void Planner::plan_kernel(Frame& frame, NodeId id) {
     fail(ErrorKind::unsupported, "{}: no kernel for {} on this device{}{}", node.op->name, to_string(node.types[0]),
          in_scope(node.scope.str()), refusals.empty() ? "" : "\n" + refusals.back());
   }
-  if (turn_inputs(frame, &step, node)) make_call();
+  if (turn_inputs(frame, &step, node)) {
+    make_call();
+    std::vector<std::string> unused;
+    step.kernel = choose_kernel(step.call, &unused);
+    PD_ASSERT(step.kernel != nullptr, "what lies as a kernel wants it has one");
+  }
   if (step.kernel->reason) {
     if (const std::string reason = step.kernel->reason(step.call); !reason.empty()) {
       plan_.notes.push_back(

@@ -166,17 +166,18 @@ struct BoxProduct {
   int columns, step;
   const void *a, *b;
   int pitch_a, pitch_b;
-  bool is_across;
+  bool is_a_across, is_b_across;
   float (*value_of)(unsigned bits);
 };
 inline std::map<const void*, std::deque<std::vector<BoxProduct>>> under_way;
 
-template <bool kIsAcross, std::size_t kSums>
+template <bool kIsAAcross, bool kIsBAcross, std::size_t kSums>
 void add_box_product(float (&sum)[kSums], const void* a, const void* b, int step, float (*value_of)(unsigned),
                      int pitch_a, int pitch_b) {
   auto& groups = under_way[this_thread()];
   if (groups.empty()) groups.emplace_back();
-  groups.back().push_back({sum, static_cast<int>(kSums * 2), step, a, b, pitch_a, pitch_b, kIsAcross, value_of});
+  groups.back().push_back(
+      {sum, static_cast<int>(kSums * 2), step, a, b, pitch_a, pitch_b, kIsAAcross, kIsBAcross, value_of});
 }
 inline void products_start() {
   auto& groups = under_way[this_thread()];
@@ -189,9 +190,9 @@ inline void finish_box_products(std::size_t most_left) {
   auto& groups = under_way[this_thread()];
   for (; groups.size() > most_left + 1; groups.pop_front()) {
     for (const BoxProduct& product : groups.front()) {
-      const auto element = [&](const void* box, int pitch, int across, int along) {
-        const int row = product.is_across ? across / 64 * 64 + along : across;
-        const int in_row = product.is_across ? across % 64 : along;
+      const auto element = [&](const void* box, int pitch, bool is_across, int across, int along) {
+        const int row = is_across ? across / 64 * 64 + along : across;
+        const int in_row = is_across ? across % 64 : along;
         const char* const at = static_cast<const char*>(box) + (row / 8 * pitch + row % 8) * 128;
         std::uint16_t bits;
         std::memcpy(&bits, at + (in_row / 8 ^ static_cast<int>(shared_address(at) / 128 % 8)) * 16 + in_row % 8 * 2, 2);
@@ -200,8 +201,8 @@ inline void finish_box_products(std::size_t most_left) {
       for (int i = 0; i < product.columns / 2; ++i) {
         const int row = warp * 16 + lane / 4 + i / 2 % 2 * 8, column = i / 4 * 8 + lane % 4 * 2 + i % 2;
         for (int k = product.step * 16; k < product.step * 16 + 16; ++k) {
-          product.sum[i] +=
-              element(product.a, product.pitch_a, row, k) * element(product.b, product.pitch_b, column, k);
+          product.sum[i] += element(product.a, product.pitch_a, product.is_a_across, row, k) *
+                            element(product.b, product.pitch_b, product.is_b_across, column, k);
         }
       }
     }

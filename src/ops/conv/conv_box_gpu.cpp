@@ -26,6 +26,8 @@ constexpr std::array<Tile, 5> kTiles{{kUsual, {192, 128, 1}, {256, 128, 1}, {128
 constexpr int kRegisters = 160, kFewRegisters = 32;
 bool takes_registers(const Tile& tile) { return tile.rows == 192 && tile.columns == 256; }
 
+constexpr std::int64_t kLeastStages = 2, kMostAhead = 4;  // beside what ends read; pixels of a thread
+constexpr int kMostAtOnce = 2;                            // images of four pixels that have registers beside few sums
 constexpr std::int64_t kKeptBytes = 110 << 10;  // weights of all taps and a stage of patches: two CTAs fit an SM
 constexpr std::int64_t kPartsAlignment = 256;
 
@@ -58,10 +60,12 @@ struct Tiles {
   std::optional<Patch> patch;  // none: tap by tap
   Tile tile;
   std::int64_t stage_bytes, stages;
-  bool is_ahead = false;  // the tile has a place of its own
+  bool is_ahead = false;   // the tile has a place of its own
+  int images = 0;          // that an end reads,
+  std::int64_t ahead = 0;  // of so many pixels of each thread ahead
 
   Tiles(const KernelCall& call, const Walked& walked, const Walk& down, const Walk& across, const KernelEnd* end)
-      : patch(patch_of(walked, down, across)) {
+      : patch(patch_of(walked, down, across)), images(end != nullptr ? images_of(*end) : 0) {
     const ConvShape shape(call);
     const Layout &from = walked.is_back ? shape.y : shape.x, &to = walked.is_back ? shape.x : shape.y;
     if (patch) {
@@ -75,9 +79,13 @@ struct Tiles {
                                                 down.taps * across.taps * ceil_div(walked.channels, kDepth))
                                       : kUsual;
     stage_bytes = tile.stage_bytes();
-    // What comes from memory is asked for while a tile is gone over; what L2 has comes soon enough, and an end that
-    // reads images waits for those.
-    is_ahead = end != nullptr && images_of(*end) == 0 && size_bytes(from.type) > call.target->last_cache_bytes;
+    if (images > 0) {
+      const std::int64_t turns = tile.rows * tile.columns / 8 / consumers();
+      ahead = std::min({turns, kMostAhead, tile.bytes_beside(*call.target, kLeastStages) / bytes_ahead()});
+    }
+    // What comes from memory is asked for while a tile is gone over: the image, unless L2 has it, or those that an end
+    // reads.
+    is_ahead = end != nullptr && images == 0 && size_bytes(from.type) > call.target->last_cache_bytes;
     stages = tile.stages(*call.target, own_bytes());
   }
   /// Of all phases, where there is one.
@@ -97,7 +105,13 @@ struct Tiles {
   }
   /// Whether a CTA has tile after tile: where no other on its SM multiplies while it stores one.
   bool stay(const KernelEnd* end) const { return end != nullptr || patch || tile.ctas_of_sm == 1; }
-  std::int64_t own_bytes() const { return is_ahead ? tile.rows * (tile.columns + 8) * 2 : 0; }
+  std::int64_t bytes_ahead() const { return images * consumers() * 16; }  // of a pixel of each thread
+  std::int64_t own_bytes() const { return (is_ahead ? tile.rows * (tile.columns + 8) * 2 : 0) + ahead * bytes_ahead(); }
+  /// Pixels that a thread has registers for, of an end.
+  int at_once() const {
+    if (ahead > 0) return 1;
+    return images == 0 || (patch && images <= kMostAtOnce) ? 4 : 1;
+  }
   unsigned shared() const {
     const std::int64_t kept = patch ? kept_bytes(*patch) : 0;
     return shared_bytes(stages, stage_bytes) + static_cast<unsigned>(own_bytes() + kept);
@@ -107,20 +121,27 @@ struct Tiles {
 gpu::TextParts parts_of_images(const ConvShape& shape, const std::string& name, const Tiles& tiles, const Walk& down,
                                const Walk& across, const KernelEnd* end) {
   const auto pitch = static_cast<int>(tiles.patch ? tiles.patch->columns : 8);
-  gpu::TextParts parts = parts_of_text(shape, name, tiles.threads(), tiles.stages,
-                                       gpu::box_products(shape.dtype, static_cast<int>(tiles.tile.columns), false,
-                                                         {pitch, 8}, takes_registers(tiles.tile) ? 128 : 256));
+  const bool is_across = shape.kind == ConvKind::grad_input;
+  gpu::TextParts parts =
+      parts_of_text(shape, name, tiles.threads(), tiles.stages,
+                    gpu::box_products(shape.dtype, static_cast<int>(tiles.tile.columns), {false, is_across}, {pitch, 8},
+                                      takes_registers(tiles.tile) ? 128 : 256));
   parts.constants += fmt::format(
       "constexpr int kRows = {}, kDepth = {}, kConsumers = {}, kColumns = {};\n"
-      "constexpr int kRegisters = {}, kFewRegisters = {};\nconstexpr bool kStays = {}, kIsAhead = {};\n"
-      "{}#define PD_HAS_END {}\n",
+      "constexpr int kRegisters = {}, kFewRegisters = {};\nconstexpr bool kStays = {}, kIsAhead = {}, kIsAcross = {};\n"
+      "{}#define PD_HAS_END {}\n#define PD_AHEAD {}\n",
       tiles.tile.rows, kDepth, tiles.consumers(), tiles.tile.columns, takes_registers(tiles.tile) ? kRegisters : 0,
-      kFewRegisters, tiles.stay(end), tiles.is_ahead, ending_constants(shape), end != nullptr ? 1 : 0);
+      kFewRegisters, tiles.stay(end), tiles.is_ahead, is_across, ending_constants(shape), end != nullptr ? 1 : 0,
+      tiles.ahead);
+  if (tiles.ahead > 0) parts.functions += k_warp_products_cu;
   if (tiles.patch) {
     parts.constants += tap_constants(down, across);
   }
+  parts.functions += k_conv_box_filters_cu;
   parts.functions += tiles.patch ? k_conv_box_patches_cu : k_conv_box_windows_cu;
-  parts.functions += (end != nullptr ? end_text(&parts, *end) : text_without_end()) + k_conv_box_images_cu;
+  parts.functions += (end != nullptr ? end_text(&parts, *end, tiles.at_once(), tiles.ahead) + k_conv_end_sums_cu
+                                     : text_without_end()) +
+                     k_conv_box_images_cu;
   return parts;
 }
 
@@ -175,14 +196,16 @@ gpu::TextLaunch plan_phase(const KernelCall& call, const Walk& rows, const Walk&
   Windows windows_walked = windows_of(rows, columns);
   for (std::int64_t& count : windows_walked.count) count = std::max<std::int64_t>(count, 1);
   const std::int64_t taps = walked.taps();
+  // Weights [o, tap, channel]: gradients add up along o, which is across.
+  const std::int64_t inner = walked.is_back ? all_columns : channels, outer = walked.is_back ? channels : all_columns;
   launch.maps = {tiles.patch ? map_of(walked.is_back ? shape.y : shape.x, 0, *tiles.patch)
                              : map_of(shape, walked, windows_walked, tiles.tile.rows),
                  {.operand = is_packed ? BoxMap::kWorkspace : 1,
                   .offset = is_packed ? walked.image_bytes : 0,
                   .dtype = shape.dtype,
-                  .extents = {channels, taps, all_columns},
-                  .strides = {channels, taps * channels},
-                  .box_rows = static_cast<int>(tiles.tile.columns),
+                  .extents = {inner, taps, outer},
+                  .strides = {inner, taps * inner},
+                  .box_rows = static_cast<int>(walked.is_back ? kDepth : tiles.tile.columns),
                   .windows = {}}};
   launch.why = fmt::format("{} tiles of {} x {} by {}{}", tiles_m * tiles_n, tiles.tile.rows, tiles.tile.columns,
                            tiles.patch ? "patches" : "boxes", is_packed ? ", weights packed" : "");
@@ -193,19 +216,14 @@ gpu::TextPlan plan_with_end(const KernelCall& call, const KernelEnd* end) {
   const ConvShape shape(call);
   const Walked walked(shape);
   gpu::TextPlan made;
-  // Weights as [column, tap, channel]: those of one tap, or of a program that keeps them so, may lie there.
-  const Layout packed = packed_weights(shape);
-  bool is_packed = walked.is_back || call.alignments[1] % 16 != 0;
-  for (std::size_t axis = 0; axis < 4; ++axis) {
-    const bool is_one = shape.w.type.shape[static_cast<int>(axis)] == 1;
-    is_packed |= !is_one && shape.w.strides[axis] != packed.strides[axis];
-  }
+  // Weights as [o, tap, channel]: those of one tap, or of a program that keeps them so, may lie there.
+  const bool is_packed = !is_channels_last(shape.w) || call.alignments[1] % 16 != 0;
   if (walked.has_tap_rows) {
     const TapRows tap_rows(shape);
     made.launches = {plan_tap_rows(call, end), plan_weight_tap_rows(call, end)};
     made.workspace_bytes = tap_rows.image_bytes() + tap_rows.weight_bytes();
   } else if (is_packed) {
-    made.launches.push_back(plan_weight_pack(call, end));
+    made.launches.push_back(plan_forward_weight_pack(call, end));
     made.workspace_bytes = size_bytes(shape.w.type);
   }
   const std::int64_t parts_at = round_up(made.workspace_bytes, kPartsAlignment);
@@ -279,12 +297,15 @@ bool goes_by_patches(const KernelCall& call) {
 void register_convolution_box_gpu() {
   using namespace boxes;
   // Images, not weights and not the bias.
-  const auto add = [](const char* op, std::uint32_t images, gpu::TextPlan (*plan)(const KernelCall&)) {
-    gpu::register_text_kernel(op, "boxes", refusal, plan, Faults::none, images);
-  };
-  add("conv2d", 0b101, plan_images), add("conv2d_bias", 0b1001, plan_images), add("conv2d_add", 0b11001, plan_images);
-  add("conv2d_grad_input", 0b101, plan_images), add("conv2d_grad_weight", 0b011, plan_weights);
-  add("conv2d_grad_weight_wide", 0b011, plan_weights);
+  for (const auto& [op, images] : {std::pair{"conv2d", 0b101U},
+                                   {"conv2d_bias", 0b1001U},
+                                   {"conv2d_add", 0b11001U},
+                                   {"conv2d_grad_input", 0b101U}}) {
+    gpu::register_text_kernel(op, "boxes", refusal, plan_images, Faults::none, images, 0, {}, {}, turned_weights);
+  }
+  for (const char* op : {"conv2d_grad_weight", "conv2d_grad_weight_wide"}) {
+    gpu::register_text_kernel(op, "boxes", refusal, plan_weights, Faults::none, 0b011);
+  }
   for (const char* op : {"conv2d", "conv2d_bias", "conv2d_grad_input"}) {
     register_ending_kernel(
         op, {.name = "boxes", .refusal = end_refusal_of, .plan_text = [](const KernelCall& call, const KernelEnd& end) {

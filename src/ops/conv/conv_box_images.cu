@@ -127,74 +127,88 @@ PD_DEVICE void write_sums(const float (&sum)[kColumns / 2], int tile, int first_
 }
 
 #if PD_HAS_END
-// A thread stays at its 8 channels, and has what kAtOnce pixels read on the way together. It adds up the tile's sums by
-// themselves, as there are registers for them while no products are under way.
-PD_DEVICE void end_tile(const Stored* laid, int tile, int first_column, const End& end, Stored* out,
+constexpr int kApart = kConsumers / kPieces, kTurns = kRows / kApart;
+
+// Where the pixel is that a thread has in a turn of a tile, from its column on; -1: there is none.
+PD_DEVICE int pixel_at(Place& place, int tile, int turn, int column, const Sizes& size) {
+  return find_place(place, tile, threadIdx.x / kPieces + turn * kApart, size) ? offset_of(place, size) + column : -1;
+}
+
+PD_DEVICE void end_pixel(const Stored* laid, int turn, const EndPixel& pixel, const EndChannels& channels, const End& end,
+                         int at, const Place& place, int column, Stored* out, float (&sum)[kSums + 1][8],
+                         const Sizes& size) {
+  Pack<Stored, 8> result;
+  const int row = threadIdx.x / kPieces + turn * kApart;
+  load<false>(result, laid + row * kOutStride + threadIdx.x % kPieces * 8);
+  if constexpr (kIsKept) store(out + at, result);
+  finish_pixel(result, pixel, channels, end, at, place, column, sum, size);
+}
+
+#if PD_AHEAD > 0
+// What an end reads of PD_AHEAD pixels ahead is on its way while those before are gone over and products are made, from
+// tile to tile: each thread asks for it and takes it.
+struct Ahead {
+  char* slots;  // this thread's pieces of the first
+  int slot = 0;
+
+  PD_DEVICE char* place() const { return slots + slot * (kImages * kConsumers * 16); }
+  PD_DEVICE void next() {
+    if (++slot == PD_AHEAD) slot = 0;
+  }
+  // Into the place of now.
+  PD_DEVICE void ask(const End& end, int tile, int turn, int column, const Sizes& size) const {
+    if (turn >= kTurns) turn -= kTurns, tile += size.tiles_apart;
+    Place pixel;
+    const int at = column < size.columns ? pixel_at(pixel, tile, turn, column, size) : -1;
+    if (at >= 0) ask_pixel(place(), end, at);
+    copies_end_group();
+  }
+};
+#else
+struct Ahead {};
+#endif
+
+// A thread stays at its 8 channels, and has what kAtOnce pixels read on the way together, where nothing is ahead. It adds
+// up the tile's sums by themselves, as there are registers for them while no products are under way.
+PD_DEVICE void end_tile(const Stored* laid, int tile, int column, const End& end, Stored* out, Ahead& ahead,
                         float (&ended)[kSums + 1][8], const Sizes& size) {
-  constexpr int kApart = kConsumers / kPieces;
-  const int column = first_column + threadIdx.x % kPieces * 8;
   if (column >= size.columns) return;
   EndChannels channels;
   read_channels(channels, end, column, size);
   float of_tile[kSums + 1][8] = {};
-  for (int r = threadIdx.x / kPieces; r < kRows; r += kApart * kAtOnce) {
+#if PD_AHEAD > 0
+  for (int turn = 0; turn < kTurns; ++turn, ahead.next()) {
+    Place place;
+    const int at = pixel_at(place, tile, turn, column, size);
+    copies_wait<PD_AHEAD - 1>();
+    if (at >= 0) {
+      EndPixel pixel;
+      take_pixel(pixel, ahead.place());
+      end_pixel(laid, turn, pixel, channels, end, at, place, column, out, of_tile, size);
+    }
+    ahead.ask(end, tile, turn + PD_AHEAD, column, size);
+  }
+#else
+  for (int first = 0; first < kTurns; first += kAtOnce) {
     EndPixel pixels[kAtOnce];
     Place places[kAtOnce];
     int at[kAtOnce];
 #pragma unroll
     for (int u = 0; u < kAtOnce; ++u) {
-      at[u] = find_place(places[u], tile, r + u * kApart, size) ? offset_of(places[u], size) + column : -1;
+      at[u] = pixel_at(places[u], tile, first + u, column, size);
       if (at[u] >= 0) read_pixel(pixels[u], end, at[u]);
     }
 #pragma unroll
     for (int u = 0; u < kAtOnce; ++u) {
       if (at[u] < 0) continue;
-      Pack<Stored, 8> result;
-      load<false>(result, laid + (r + u * kApart) * kOutStride + threadIdx.x % kPieces * 8);
-      if constexpr (kIsKept) store(out + at[u], result);
-      finish_pixel(result, pixels[u], channels, end, at[u], places[u], column, of_tile, size);
+      end_pixel(laid, first + u, pixels[u], channels, end, at[u], places[u], column, out, of_tile, size);
     }
   }
+#endif
 #pragma unroll
   for (int s = 0; s < kSums; ++s) {
 #pragma unroll
     for (int v = 0; v < 8; ++v) ended[s][v] += of_tile[s][v];
-  }
-}
-
-// As is_last_arriver, by shared memory that is this CTA's own where the emulation runs all at once.
-PD_DEVICE bool is_last_of_columns(unsigned* ticket, unsigned of_columns, int* shared) {
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    __threadfence();
-    *shared = atomicAdd(ticket, 1u) == of_columns - 1;
-    if (*shared) {
-      *ticket = 0;
-      __threadfence();
-    }
-  }
-  __syncthreads();
-  const bool is_last = *shared;
-  __syncthreads();
-  return is_last;
-}
-
-// `of_columns`: the CTAs that have these columns; `which` of them this one is.
-PD_DEVICE void add_up_ends(const float (&ended)[kSums + 1][8], float* shared, int tile_n, int which, int of_columns,
-                           const End& end, const Room& room, const Sizes& size) {
-  constexpr int kElements = kSums * kColumns, kWidth = 64;
-  float* const parts = (float*)((char*)room.workspace + size.parts_at_wide) + (long long)tile_n * of_columns * kElements;
-  for (int s = 0; s < kSums; ++s) {
-    combine_columns<Sum, kPieces, kConsumers / kPieces>(ended[s], shared);
-    if (threadIdx.x < kColumns) parts[which * kElements + s * kColumns + threadIdx.x] = shared[threadIdx.x];
-  }
-  if (!is_last_of_columns(room.tickets + tile_n, (unsigned)of_columns, (int*)shared)) return;
-  for (int first = 0; first < kElements; first += kWidth) {
-    const int e = first + threadIdx.x % kWidth;
-    const float sum =
-        combine_parts<Sum, kConsumers>(parts + e, of_columns, kElements, threadIdx.x < kConsumers, kWidth, shared);
-    const int column = tile_n * kColumns + e % kColumns;
-    if (threadIdx.x < kWidth && column < size.columns) store_sum(end, e / kColumns, column, sum, size);
   }
 }
 #endif
@@ -215,8 +229,15 @@ PD_DEVICE void convolve(const Map& image, const Map& weights, const Stored* bias
   Turn turn;
 #if PD_HAS_END
   constexpr bool kIsLaidDown = true;
-  const int which = tile;
+  const int which = tile, column = first_column + (int)threadIdx.x % kPieces * 8;
   float ended[kSums + 1][8] = {};
+  Ahead ahead;
+#if PD_AHEAD > 0
+  ahead.slots = (char*)(mail + 1) + threadIdx.x * 16;
+  for (int turn = 0; threadIdx.x < kConsumers && turn < PD_AHEAD; ++turn, ahead.next()) {
+    ahead.ask(end, tile, turn, column, size);
+  }
+#endif
 #else
   constexpr bool kIsLaidDown = !kStays;  // else nobody waits for anybody but for what is brought
 #endif
@@ -232,7 +253,7 @@ PD_DEVICE void convolve(const Map& image, const Map& weights, const Stored* bias
         lay_down(sum, own, bias, first_column, size);
         barrier_wait(1, kConsumers);
 #if PD_HAS_END
-        end_tile(own, tile, first_column, end, out, ended, size);
+        end_tile(own, tile, column, end, out, ahead, ended, size);
 #else
         write_out(own, tile, first_column, added, out, size);
 #endif

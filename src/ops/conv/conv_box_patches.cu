@@ -37,7 +37,7 @@ PD_DEVICE void bring_blocks(const Map& image, const Map& weights, Stored* kept, 
     for (int k = 0; k < kTapsH; ++k) {
       for (int l = 0; l < kTapsW; ++l) {
         const int tap = size.first_tap + k * size.next_tap_h + l * size.next_tap_w;
-        bring_box(kept + (k * kTapsW + l) * kTapElements, weights, 0, tap, column, full);
+        bring_weights(kept + (k * kTapsW + l) * kTapElements, weights, 0, tap, column, full);
       }
     }
   }

@@ -67,7 +67,7 @@ gpu::TextPlan plan_weights_by_patches(const KernelCall& call, const Patch& patch
   const std::int64_t stages = std::min<std::int64_t>(kStages, (call.target->shared_bytes - 2 * kAlign) / stage_bytes);
   const std::array<int, 2> pitches{8, static_cast<int>(patch.columns)};
   gpu::TextParts text = parts_of_text(shape, "conv2d_grad_weight", (kGroups * 4 + 1) * 32, stages,
-                                      gpu::box_products(shape.dtype, kChannels, true, pitches));
+                                      gpu::box_products(shape.dtype, kChannels, {true, true}, pitches));
   text.functions += std::string(k_conv_box_weight_shares_cu) + k_conv_box_patch_weights_cu;
   text.constants += tap_constants(down, across) + tile_constants(kChannels, kChannels);
   const std::int64_t squares = shape.batch * Patch::squares(down) * Patch::squares(across);
@@ -115,7 +115,7 @@ gpu::TextPlan plan_weights(const KernelCall& call) {
                      stage_bytes = shares.tile.stage_bytes(), stages = shares.tile.stages(*call.target);
   const std::int64_t columns_of_group = shares.groups_m() == 1 ? shares.tile.columns / 2 : shares.tile.columns;
   gpu::TextParts text = parts_of_text(shape, "conv2d_grad_weight", shares.threads(), stages,
-                                      gpu::box_products(shape.dtype, static_cast<int>(columns_of_group), true));
+                                      gpu::box_products(shape.dtype, static_cast<int>(columns_of_group), {true, true}));
   text.functions += std::string(k_conv_box_weight_shares_cu) + k_conv_box_weights_cu;
   text.constants +=
       fmt::format("constexpr int kGroupsM = {}, kChunks = {};\n", shares.groups_m(), shares.tile.columns / kChunk) +

@@ -30,7 +30,7 @@ PD_DEVICE void bring_blocks(const Map& image, const Map& weights, Stored*, Store
         Stored* const to = stages + turn.stage * kStageElements;
         mailbox_expect(full, kStageElements * 2);
         bring_windows(to, image, c, w, h, window, l * size.tap_w, k * size.tap_h, full);
-        bring_box(to + kRows * kDepth, weights, c, tap, column, full);
+        bring_weights(to + kRows * kDepth, weights, c, tap, column, full);
       }
     }
   }

@@ -129,10 +129,9 @@ std::string refusal(const KernelCall& call) {
   return "";
 }
 
-std::int64_t Tile::stages(const Target& target, std::int64_t other_bytes) const {
+std::int64_t Tile::bytes_of_cta(const Target& target) const {
   constexpr std::int64_t kOfSystem = 1 << 10;  // a CTA's
-  const std::int64_t each = (target.shared_bytes + kOfSystem) / ctas_of_sm - kOfSystem - kAlign;
-  return (each - other_bytes) / (stage_bytes() + kMailboxBytes);
+  return (target.shared_bytes + kOfSystem) / ctas_of_sm - kOfSystem - kAlign;
 }
 double Tile::stage_us() const {
   constexpr double kProducts = 4.05e6, kBytes = 71e3;  // a us and SM: of an H200

@@ -75,7 +75,14 @@ struct Tile {
   bool operator==(const Tile&) const = default;
   std::int64_t stage_bytes() const { return (rows + columns) * kDepth * 2; }
   /// Stages of a CTA beside something else that it has in shared memory.
-  std::int64_t stages(const Target& target, std::int64_t other_bytes = 0) const;
+  std::int64_t stages(const Target& target, std::int64_t other_bytes = 0) const {
+    return (bytes_of_cta(target) - other_bytes) / (stage_bytes() + kMailboxBytes);
+  }
+  /// Beside so many stages.
+  std::int64_t bytes_beside(const Target& target, std::int64_t stages) const {
+    return bytes_of_cta(target) - stages * (stage_bytes() + kMailboxBytes);
+  }
+  std::int64_t bytes_of_cta(const Target& target) const;
   /// How long an SM has of a stage: what its tensor cores take, or what L2 takes to bring it.
   double stage_us() const;
 };

@@ -200,11 +200,12 @@ std::string cudnn_refusal(const KernelCall& call) {
 std::string timing_key(const KernelCall& call) {
   static const std::uint64_t own = [] {
     std::uint64_t hash = kFnvStart;
-    for (const char* text : {k_conv_box_images_cu, k_conv_box_patch_weights_cu, k_conv_box_patches_cu,
-                             k_conv_box_weights_cu, k_conv_box_windows_cu, k_conv_channel_cu, k_conv_channel_images_cu,
-                             k_conv_channel_weights_cu, k_conv_gemm_cu, k_conv_gemm_images_cu, k_conv_gemm_weights_cu,
-                             k_conv_patch_cu, k_conv_patch_images_cu, k_conv_patch_weights_cu, k_conv_tap_rows_cu,
-                             k_conv_weight_pack_cu, k_conv_weight_sum_cu, k_conv_weight_tap_rows_cu}) {
+    for (const char* text :
+         {k_conv_box_filters_cu, k_conv_box_images_cu, k_conv_box_patch_weights_cu, k_conv_box_patches_cu,
+          k_conv_box_weights_cu, k_conv_box_windows_cu, k_conv_channel_cu, k_conv_channel_images_cu,
+          k_conv_channel_weights_cu, k_conv_gemm_cu, k_conv_gemm_images_cu, k_conv_gemm_weights_cu, k_conv_patch_cu,
+          k_conv_patch_images_cu, k_conv_patch_weights_cu, k_conv_tap_rows_cu, k_conv_weight_pack_cu,
+          k_conv_weight_sum_cu, k_conv_weight_tap_rows_cu}) {
       hash = fnv1a(text, hash);
     }
     return hash;
@@ -240,17 +241,19 @@ std::vector<CudnnKernel> cudnn_kernels(const KernelCall& call, const Device& dev
 
 void register_convolution_cudnn_gpu() {
   // Images, not weights.
-  const auto add = [](const char* op, std::uint32_t images) {
+  using Turned = std::function<std::uint32_t(const KernelCall&)>;
+  const auto add = [](const char* op, std::uint32_t images, Turned turned) {
     register_kernel(op, {.name = kCudnnRow,
                          .device = DeviceKind::cuda,
                          .refusal = refusal,
                          .prepare = prepare,
                          .workspace_bytes = cudnn_workspace_bytes,
                          .channels_last = images,
+                         .turned = std::move(turned),
                          .reason = reason});
   };
-  add("conv2d", 0b101), add("conv2d_grad_input", 0b101);
-  add("conv2d_grad_weight", 0b011), add("conv2d_grad_weight_wide", 0b011);
+  add("conv2d", 0b101, turned_weights), add("conv2d_grad_input", 0b101, turned_weights);
+  add("conv2d_grad_weight", 0b011, {}), add("conv2d_grad_weight_wide", 0b011, {});
 }
 
 }  // namespace paoding

@@ -129,7 +129,7 @@ std::string end_argument(const KernelEnd& end) {
 
 std::string text_without_end() { return "constexpr int kSums = 0;\nstruct End {};\n"; }
 
-std::string end_text(gpu::TextParts* parts, const KernelEnd& end) {
+std::string end_text(gpu::TextParts* parts, const KernelEnd& end, int at_once, std::int64_t ahead) {
   const Group& group = end.group;
   const gpu::FormulaUse use = use_of(group);
   const std::vector<bool>& used = use.loads;
@@ -139,8 +139,7 @@ std::string end_text(gpu::TextParts* parts, const KernelEnd& end) {
     results.push_back({fmt::format("out{}", o), group.outputs[o].value});
   }
   text.add("constexpr bool kIsKept = {};", end.is_kept);
-  // More images at once have no registers beside the sums.
-  text.add("constexpr int kSums = {}, kAtOnce = {};", sums_of(end), images_of(end) == 0 ? 4 : 1);
+  text.add("constexpr int kSums = {}, kAtOnce = {}, kImages = {};", sums_of(end), at_once, images_of(end));
   text.raw(gpu::formula_text(group, "formula", results));
   text.raw("struct End {");
   for (std::size_t i = 1; i < group.loads.size(); ++i) {
@@ -186,13 +185,33 @@ std::string end_text(gpu::TextParts* parts, const KernelEnd& end) {
   }
   text.raw("}");
 
-  text.raw(
-      "PD_DEVICE void finish_pixel(const Pack<Stored, 8>& result, const EndPixel& pixel, const EndChannels& channels,");
-  text.raw("                            const End& end, Index at, const Place& place, int first,");
-  text.raw("                            float (&sum)[kSums + 1][8], const Sizes& size) {");
-  for (std::size_t o = 0; o < group.outputs.size(); ++o) {
-    if (!is_sum(group.outputs[o])) text.add("Draft<{}, 8> new{};", gpu::stored_type(group.outputs[o].dtype), o);
+  if (ahead > 0) {
+    // A thread's piece of each image, one image behind the other for all threads.
+    text.raw("PD_DEVICE void ask_pixel(char* slot, const End& end, Index at) {");
+    int image = 0;
+    for (std::size_t i = 1; i < group.loads.size(); ++i) {
+      if (!used[i] || !is_image(group, i)) continue;
+      text.add("copy_beside<{}>(slot + {} * kConsumers * 16, end.in{} + at, true);",
+               8 * size_bytes(group.loads[i].dtype), image++, i);
+    }
+    text.raw("}");
+    text.raw("PD_DEVICE void take_pixel(EndPixel& pixel, const char* slot) {");
+    image = 0;
+    for (std::size_t i = 1; i < group.loads.size(); ++i) {
+      if (!used[i] || !is_image(group, i)) continue;
+      text.add("load<false>(pixel.in{}, (const {}*)(slot + {} * kConsumers * 16));", i,
+               gpu::stored_type(group.loads[i].dtype), image++);
+    }
+    text.raw("}");
   }
+  text.raw("struct EndMade {");
+  for (std::size_t o = 0; o < group.outputs.size(); ++o) {
+    if (!is_sum(group.outputs[o])) text.add("Draft<{}, 8> out{};", gpu::stored_type(group.outputs[o].dtype), o);
+  }
+  text.raw("};");
+  text.raw("PD_DEVICE void make_pixel(EndMade& made, const Pack<Stored, 8>& result, const EndPixel& pixel,");
+  text.raw("                          const EndChannels& channels, const Place& place, int first,");
+  text.raw("                          float (&sum)[kSums + 1][8], const Sizes& size) {");
   text.raw("#pragma unroll");
   text.raw("for (int v = 0; v < 8; ++v) {");
   std::string arguments;
@@ -216,11 +235,17 @@ std::string end_text(gpu::TextParts* parts, const KernelEnd& end) {
     if (is_sum(group.outputs[o]))
       text.add("sum[{}][v] += made{};", sums++, o);
     else
-      text.add("new{0}.put(v, made{0});", o);
+      text.add("made.out{0}.put(v, made{0});", o);
   }
   text.raw("}");
+  text.raw("}");
+  text.raw("PD_DEVICE void finish_pixel(const Pack<Stored, 8>& result, const EndPixel& pixel,");
+  text.raw("                            const EndChannels& channels, const End& end, Index at, const Place& place,");
+  text.raw("                            int first, float (&sum)[kSums + 1][8], const Sizes& size) {");
+  text.raw("EndMade made;");
+  text.raw("make_pixel(made, result, pixel, channels, place, first, sum, size);");
   for (std::size_t o = 0; o < group.outputs.size(); ++o) {
-    if (!is_sum(group.outputs[o])) text.add("store(end.out{0} + at, new{0});", o);
+    if (!is_sum(group.outputs[o])) text.add("store(end.out{0} + at, made.out{0});", o);
   }
   text.raw("}");
 

@@ -21,8 +21,11 @@ int images_of(const KernelEnd& end);
 
 /// The operands behind the kernel's own inputs; "out", where the result is kept, among them.
 void add_end_operands(gpu::TextParts* parts, DType result, const KernelEnd& end);
-/// struct End with their pointers, and what a kernel does with them; sizes that it needs are added.
-std::string end_text(gpu::TextParts* parts, const KernelEnd& end);
+/// struct End with their pointers, and what a kernel does with them; sizes that it needs are added. Stands behind
+/// Stored and struct Place, and in front of conv_end_sums.cu where there may be sums. A thread has registers for what
+/// the end reads of `at_once` pixels, kAtOnce; of `ahead` others, where there are any, behind warp_products.cu, that is
+/// on its way to shared memory.
+std::string end_text(gpu::TextParts* parts, const KernelEnd& end, int at_once = 1, std::int64_t ahead = 0);
 /// An End of those operands.
 std::string end_argument(const KernelEnd& end);
 /// The same for a kernel without an end.

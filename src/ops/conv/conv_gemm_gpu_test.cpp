@@ -321,11 +321,30 @@ std::size_t launches_of(const Case& c, CompileOptions options, Derive derive, st
 TEST(ConvByBoxes, PackNoWeightsInRunsThatOnlyReadThem) {
   CompileOptions options;
   options.precision = bf16;
-  const Case c{{2, 64, 9, 9}, {64, 64, 3, 3}};
   std::size_t derived = 0;
-  EXPECT_EQ(launches_of(c, options, Derive::in_every_run), 2U);
-  EXPECT_EQ(launches_of(c, options, Derive::once, &derived), 1U);
+  launches_of({{2, 64, 9, 9}, {64, 64, 3, 3}}, options, Derive::once, &derived);
   EXPECT_EQ(derived, 1U);
+}
+// In front of all, where copies of several weights share a launch; those of one tap are read where they lie.
+TEST(ConvByBoxes, CopyWeightsOnceForAllThatReadThem) {
+  Graph g;
+  const Value x = g.input("x", f32, {2, 64, 9, 9}), first = g.parameter("first", f32, {72, 64, 3, 3}),
+              second = g.parameter("second", f32, {64, 72, 3, 3}), third = g.parameter("third", f32, {64, 64, 1, 1});
+  const Conv2dOptions padded{.padding = {1, 1, 1, 1}};
+  const Value y = conv2d(conv2d(conv2d(x, first, padded), second, padded), third);
+  const Values made = gradients(std::array{sum(square(y))}, std::array{x, first, second, third});
+  for (std::size_t i = 0; i < made.size(); ++i) g.fetch("d" + std::to_string(i), made[i]);
+  CompileOptions options;
+  options.precision = bf16;
+  const CompiledPlan compiled = compile_plan(g, options, std::make_shared<const Target>(named_target("h200")));
+  const std::vector<Step>& steps = compiled.plan.steps;
+  const auto is_copy = [](const Step& step) { return step.label.op == "copy_turned"; };
+  EXPECT_EQ(std::ranges::count_if(steps, is_copy), 2) << to_string(compiled.plan);
+  EXPECT_TRUE(is_copy(steps[0]) && is_copy(steps[1])) << to_string(compiled.plan);
+  for (const Step& step : steps) {
+    if (step.kind != Step::Kind::kernel || step.call.op->name.starts_with("conv2d_grad_weight")) continue;
+    EXPECT_EQ(step.text->launches.size(), 1U) << step.label.op;
+  }
 }
 TEST(ConvGemm, PacksNoWeightsInRunsThatOnlyReadThem) {
   CompileOptions options;

@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "base/rounding.h"
 #include "cuda_text.h"
+#include "ops/conv/conv_tap_rows_gpu.h"
 #include "ops/conv/conv_text_gpu.h"
 
 namespace paoding {
@@ -52,14 +53,17 @@ gpu::TextLaunch plan_pack(const ConvShape& shape, const KernelEnd* end) {
 
 }  // namespace
 
-gpu::TextLaunch plan_weight_pack(const KernelCall& call, const KernelEnd* end) {
-  return plan_pack(ConvShape(call), end);
+std::uint32_t turned_weights(const KernelCall& call) {
+  const ConvShape shape(call);
+  return is_few_channels(shape) || is_channels_last(shape.w) ? 0 : 0b10;
 }
 
-gpu::TextLaunch plan_forward_weight_pack(const KernelCall& call) {
+gpu::TextLaunch plan_weight_pack(const KernelCall& call) { return plan_pack(ConvShape(call), nullptr); }
+
+gpu::TextLaunch plan_forward_weight_pack(const KernelCall& call, const KernelEnd* end) {
   ConvShape shape(call);
   shape.kind = ConvKind::forward;
-  return plan_pack(shape, nullptr);
+  return plan_pack(shape, end);
 }
 
 }  // namespace paoding
