@@ -67,9 +67,10 @@ bool overlaps_before(const Target& target, const TextLaunch& launch) {
 
 std::shared_ptr<const TextPlan> text_of(const Step& step, const Target& target) {
   if (step.kind == Step::Kind::kernel && step.kernel->plan_text) {
-    auto text = std::make_shared<TextPlan>(has_end(step)
-                                               ? *ending_kernel(step.call.op->name)->plan_text(step.call, end_of(step))
-                                               : *step.kernel->plan_text(step.call));
+    const std::string& op = step.call.op->name;
+    auto text = std::make_shared<TextPlan>(step.has_start  ? *started_kernel(op)->plan_text(step.call, start_of(step))
+                                           : has_end(step) ? *ending_kernel(op)->plan_text(step.call, end_of(step))
+                                                           : *step.kernel->plan_text(step.call));
     overlap_launches(target, text.get());
     return text;
   }

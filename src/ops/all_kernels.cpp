@@ -21,6 +21,8 @@ void register_built_in_kernels() {
   register_convolution_gemm_gpu();
   register_convolution_channel_gpu();
   register_convolution_gpu();
+  register_pool_rows_gpu();
+  register_pool_blocks_gpu();
   register_pooling_gpu();
   register_sort_gpu();
   register_cumsum_gpu();

@@ -19,6 +19,8 @@ void register_convolution_box_gpu();
 void register_convolution_gemm_gpu();
 void register_convolution_channel_gpu();
 void register_convolution_gpu();
+void register_pool_rows_gpu();
+void register_pool_blocks_gpu();
 void register_pooling_gpu();
 void register_sort_gpu();
 void register_cumsum_gpu();

@@ -9,7 +9,7 @@
 #include "base/check.h"
 #include "base/one_line.h"
 #include "ops/all_kernels.h"
-#include "ops/kernel_end.h"
+#include "ops/kernel_start.h"
 
 namespace paoding {
 namespace {
@@ -18,6 +18,7 @@ struct KernelTable {
   std::mutex mutex;
   std::map<std::string, std::deque<KernelImplementation>> of_op;  // deque: addresses stay
   std::map<std::string, EndingKernel> ending;                     // by op
+  std::map<std::string, StartedKernel> started;
 };
 
 KernelTable& table() {
@@ -40,6 +41,18 @@ void register_kernel(std::string op, KernelImplementation implementation) {
 void register_ending_kernel(const std::string& op, EndingKernel kernel) {
   const std::lock_guard lock(table().mutex);
   table().ending.emplace(op, std::move(kernel));
+}
+
+void register_started_kernel(const std::string& op, StartedKernel kernel) {
+  const std::lock_guard lock(table().mutex);
+  table().started.emplace(op, std::move(kernel));
+}
+
+const StartedKernel* started_kernel(const std::string& op) {
+  register_once();
+  const std::lock_guard lock(table().mutex);
+  const auto found = table().started.find(op);
+  return found == table().started.end() ? nullptr : &found->second;
 }
 
 const EndingKernel* ending_kernel(const std::string& op) {

@@ -28,6 +28,8 @@ struct EndingKernel {
   /// Why it cannot take the end in, or had better not: `before` is what runs the call otherwise.
   std::function<std::string(const KernelCall&, const KernelEnd&, const KernelImplementation& before)> refusal;
   std::function<std::shared_ptr<const gpu::TextPlan>(const KernelCall&, const KernelEnd&)> plan_text;
+  /// What the kernel makes is made of much less: each group that takes it in makes it anew, and it is never kept.
+  bool is_remade = false;
 };
 
 /// At most one per op.

@@ -29,9 +29,59 @@ Group with_load_in_front(Group group, std::size_t first) {
   return group;
 }
 
-class EndJoining {
+class Joining {
  public:
-  explicit EndJoining(Plan* plan) : plan_(*plan), steps_(plan->steps) {}
+  explicit Joining(Plan* plan) : plan_(*plan), steps_(plan->steps) {}
+
+ protected:
+  static bool touches(const Step& step, int slot) {
+    bool found = false;
+    for_each_slot(step, [&](int touched, bool) { found |= touched == slot; });
+    return found;
+  }
+  static bool writes(const Step& step, int slot) {
+    bool found = false;
+    for_each_slot(step, [&](int touched, bool is_write) { found |= is_write && touched == slot; });
+    return found;
+  }
+  /// Whether anybody but these two steps, or behind the run, sees what is in the slot.
+  bool is_seen(int slot, std::size_t maker, std::size_t reader) const {
+    const bool is_given_back = std::ranges::any_of(plan_.fetches, [&](const Plan::Fetch& fetch) {
+      return fetch.operand.slot == slot ||
+             std::ranges::any_of(fetch.alternatives, [&](const Operand& each) { return each.slot == slot; });
+    });
+    bool is_seen = is_given_back || plan_.slots[static_cast<std::size_t>(slot)].kind != SlotKind::arena;
+    for (std::size_t i = 0; i < steps_.size(); ++i) is_seen |= i != maker && i != reader && touches(steps_[i], slot);
+    return is_seen;
+  }
+
+  /// Whether `moved` may run before or behind all steps between `first` and `last`.
+  bool may_pass(const Step& moved, std::size_t first, std::size_t last) const {
+    for (std::size_t i = first + 1; i < last; ++i) {
+      bool is_in_the_way = false;
+      for_each_slot(moved, [&](int slot, bool is_write) {
+        is_in_the_way |= is_write ? touches(steps_[i], slot) : writes(steps_[i], slot);
+      });
+      if (is_in_the_way) return false;
+    }
+    return true;
+  }
+
+  /// The implementation of that name, if it accepts the step's call; else nullptr.
+  static const KernelImplementation* accepting(const Step& kernel, const std::string& name) {
+    std::vector<std::string> unused;
+    const auto accepting = accepting_kernels(kernel.call, &unused);
+    const auto found = std::ranges::find(accepting, name, &KernelImplementation::name);
+    return found == accepting.end() ? nullptr : *found;
+  }
+
+  Plan& plan_;
+  std::vector<Step>& steps_;
+};
+
+class EndJoining : private Joining {
+ public:
+  using Joining::Joining;
 
   void run() {
     for (const Step& step : steps_) {
@@ -60,35 +110,6 @@ class EndJoining {
     return std::ranges::any_of(makers, [&](const auto& each) { return try_join(each.first, at, each.second); });
   }
 
-  static bool touches(const Step& step, int slot) {
-    bool found = false;
-    for_each_slot(step, [&](int touched, bool) { found |= touched == slot; });
-    return found;
-  }
-  static bool writes(const Step& step, int slot) {
-    bool found = false;
-    for_each_slot(step, [&](int touched, bool is_write) { found |= is_write && touched == slot; });
-    return found;
-  }
-  bool is_given_back(int slot) const {
-    return std::ranges::any_of(plan_.fetches, [&](const Plan::Fetch& fetch) {
-      return fetch.operand.slot == slot ||
-             std::ranges::any_of(fetch.alternatives, [&](const Operand& each) { return each.slot == slot; });
-    });
-  }
-
-  // Whether `moved` may run before or behind all steps between `first` and `last`.
-  bool may_pass(const Step& moved, std::size_t first, std::size_t last) const {
-    for (std::size_t i = first + 1; i < last; ++i) {
-      bool is_in_the_way = false;
-      for_each_slot(moved, [&](int slot, bool is_write) {
-        is_in_the_way |= is_write ? touches(steps_[i], slot) : writes(steps_[i], slot);
-      });
-      if (is_in_the_way) return false;
-    }
-    return true;
-  }
-
   bool try_join(std::size_t maker, std::size_t at, std::size_t load) {
     const Step &kernel = steps_[maker], &group = steps_[at];
     if (kernel.kind != Step::Kind::kernel || has_end(kernel) || kernel.operands.size() != kernel.reads + 1)
@@ -101,15 +122,15 @@ class EndJoining {
     for (std::size_t i = 0; i < group.operands.size(); ++i) {  // another part of what is not there yet, or in its place
       if (i != load && group.operands[i].slot == result.slot) return false;
     }
-    const bool sinks = may_pass(kernel, maker, at);
-    if (!sinks && !may_pass(group, maker, at)) return false;
-    bool is_kept =
-        is_given_back(result.slot) || plan_.slots[static_cast<std::size_t>(result.slot)].kind != SlotKind::arena;
-    for (std::size_t i = 0; i < steps_.size(); ++i) is_kept |= i != maker && i != at && touches(steps_[i], result.slot);
+    const bool is_read = is_seen(result.slot, maker, at);  // by others
+    const bool is_remade = ending->is_remade && is_read, is_kept = is_read && !is_remade;
 
     Step joined = kernel;
+    if (is_remade) joined.operands.pop_back();  // to be moved without what it writes, which the step that stays does
+    const bool sinks = may_pass(joined, maker, at);
+    if (!sinks && (is_remade || !may_pass(group, maker, at))) return false;
+    joined.operands.resize(joined.reads);
     joined.group = with_load_in_front(group.group, load);
-    joined.operands.pop_back();
     for (std::size_t i = 0; i < group.reads; ++i) {
       if (i != load) joined.operands.push_back(group.operands[i]);
     }
@@ -117,31 +138,91 @@ class EndJoining {
     if (is_kept) joined.operands.push_back(result);
     joined.operands.insert(joined.operands.end(), group.operands.begin() + static_cast<std::ptrdiff_t>(group.reads),
                            group.operands.end());
-    std::vector<std::string> unused;
-    const auto accepting = accepting_kernels(kernel.call, &unused);
-    const auto found = std::ranges::find(accepting, ending->name, &KernelImplementation::name);
-    if (found == accepting.end()) return false;
+    const KernelImplementation* const found = accepting(kernel, ending->name);
+    if (found == nullptr) return false;
     if (const std::string why = ending->refusal(kernel.call, end_of(joined), *kernel.kernel); !why.empty()) {
       plan_.notes.push_back(fmt::format("{}: {} behind it is no end of {}: {}{}", kernel.call.op->name, group.label.op,
                                         ending->name, why, in_scope(kernel.label.scope)));
       return false;
     }
-    joined.kernel = *found;
+    joined.kernel = found;
     joined.label.members = group.label.members;
     joined.label.member_bytes = group.label.member_bytes;
     steps_[sinks ? at : maker] = std::move(joined);
-    steps_.erase(steps_.begin() + static_cast<std::ptrdiff_t>(sinks ? maker : at));
+    if (!is_remade) steps_.erase(steps_.begin() + static_cast<std::ptrdiff_t>(sinks ? maker : at));
     return true;
   }
 
-  Plan& plan_;
-  std::vector<Step>& steps_;
   std::set<int> made_;  // slots of results of kernels that take ends in
+};
+
+class StartJoining : private Joining {
+ public:
+  using Joining::Joining;
+
+  void run() {
+    for (std::size_t at = 0; at < steps_.size();) {
+      if (!join(at)) ++at;  // where it joins there is one step less
+    }
+  }
+
+ private:
+  bool join(std::size_t at) {
+    const Step& kernel = steps_[at];
+    const bool is_kernel = kernel.kind == Step::Kind::kernel && !has_end(kernel) && !kernel.has_start;
+    if (!is_kernel || kernel.reads != 1) return false;
+    const StartedKernel* const started = started_kernel(kernel.call.op->name);
+    const Operand& read = kernel.operands[0];
+    if (started == nullptr) return false;
+    for (std::size_t maker = at; maker-- > 0;) {
+      if (writes(steps_[maker], read.slot)) return try_join(*started, maker, at);
+    }
+    return false;
+  }
+
+  bool try_join(const StartedKernel& started, std::size_t maker, std::size_t at) {
+    const Step &group = steps_[maker], &kernel = steps_[at];
+    const bool is_group = group.kind == Step::Kind::group && group.group.reductions.empty();
+    if (!is_group || group.operands.size() != group.reads + 1 || group.label.placement != kernel.label.placement)
+      return false;
+    const Operand& read = kernel.operands[0];
+    if (!is_same_place(group.operands.back(), read) || is_seen(read.slot, maker, at)) return false;
+    const auto lies_there = [&](const Operand& load) {
+      return load.layout.type == read.layout.type && load.layout.strides == read.layout.strides;
+    };
+    const auto image = std::ranges::find_if(
+        group.operands.begin(), group.operands.begin() + static_cast<std::ptrdiff_t>(group.reads), lies_there);
+    const auto load = static_cast<std::size_t>(image - group.operands.begin());
+    if (load == group.reads || !may_pass(group, maker, at)) return false;
+    Step joined = kernel;
+    joined.has_start = true, joined.reads = group.reads;
+    joined.group = with_load_in_front(group.group, load);
+    joined.operands = {*image};
+    for (std::size_t i = 0; i < group.reads; ++i) {
+      if (i != load) joined.operands.push_back(group.operands[i]);
+    }
+    joined.operands.insert(joined.operands.end(), kernel.operands.begin() + 1, kernel.operands.end());
+    const KernelImplementation* const found = accepting(kernel, started.name);
+    if (found == nullptr) return false;
+    if (const std::string why = started.refusal(kernel.call, start_of(joined)); !why.empty()) {
+      plan_.notes.push_back(fmt::format("{}: {} in front of it is no start of {}: {}{}", kernel.call.op->name,
+                                        group.label.op, started.name, why, in_scope(kernel.label.scope)));
+      return false;
+    }
+    joined.kernel = found;
+    joined.label.members = group.label.members;
+    joined.label.member_bytes = group.label.member_bytes;
+    steps_[at] = std::move(joined);
+    steps_.erase(steps_.begin() + static_cast<std::ptrdiff_t>(maker));
+    return true;
+  }
 };
 
 }  // namespace
 
-bool has_end(const Step& step) { return step.kind == Step::Kind::kernel && !step.group.outputs.empty(); }
+bool has_end(const Step& step) {
+  return step.kind == Step::Kind::kernel && !step.group.outputs.empty() && !step.has_start;
+}
 
 KernelEnd end_of(const Step& step) {
   const std::size_t outputs = step.group.outputs.size();
@@ -153,8 +234,17 @@ KernelEnd end_of(const Step& step) {
   return end;
 }
 
+KernelEnd start_of(const Step& step) {
+  KernelEnd start{step.group, false, {}};
+  for (std::size_t i = 1; i < step.reads; ++i) start.alignments.push_back(alignment_of(step.operands[i]));
+  start.alignments.push_back(kSlotAlignment);  // of what nobody writes
+  return start;
+}
+
 void join_ends(Plan* plan) {
-  if (plan->target->is_gpu()) EndJoining(plan).run();
+  if (!plan->target->is_gpu()) return;
+  EndJoining(plan).run();
+  StartJoining(plan).run();
 }
 
 }  // namespace paoding

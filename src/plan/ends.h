@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups that become the end of the kernel in front of them (ops/kernel_end.h).
+// Groups that become the end of the kernel in front of them (ops/kernel_end.h), or the start of the one behind
+// (ops/kernel_start.h).
 #pragma once
 
-#include "ops/kernel_end.h"
+#include "ops/kernel_start.h"
 #include "plan/plan.h"
 
 namespace paoding {
@@ -13,5 +14,7 @@ void join_ends(Plan* plan);
 /// What the step's group is to its kernel; the step is a kernel's that has an end.
 bool has_end(const Step& step);
 KernelEnd end_of(const Step& step);
+/// Of a step with `has_start`.
+KernelEnd start_of(const Step& step);
 
 }  // namespace paoding

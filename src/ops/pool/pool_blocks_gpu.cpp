@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gradients of max pools in 16 bits, with their channels innermost, by threads that have a block of pixels which the
+// same windows read, and the groups behind them in one kernel with them: the gradient has several times the elements
+// that it is made of, so each group makes it anew.
+#include <algorithm>
+
+#include "base/rounding.h"
+#include "cuda_text.h"
+#include "gpu/text_kernel.h"
+#include "ops/all_kernels.h"
+#include "ops/conv/conv_end_gpu.h"
+#include "ops/conv/window_gpu.h"
+#include "ops/pool/pool_shape.h"
+
+namespace paoding {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr std::int64_t kColumns = 64, kPiece = 8;  // channels of a CTA, of a thread
+constexpr int kCtasOfSm = 2;
+constexpr std::int64_t kMostWindows = 2, kMostStride = 2;  // along an axis: what a thread has registers for
+constexpr int kMostImages = 2;
+
+struct Spread {
+  PoolShape shape;
+  std::array<WindowAxis, 2> windows;
+
+  explicit Spread(const KernelCall& call) : shape(call) {
+    const Shape& image = shape.to.type.shape;
+    const auto& kernel = call.attrs.get_ints("kernel");
+    windows = window_axes(call.attrs, {image[2], image[3]}, {kernel[0], kernel[1]});
+  }
+  /// Blocks of pixels that the same windows read.
+  std::int64_t blocks(std::size_t axis) const {
+    return ceil_div(windows[axis].size + windows[axis].before, windows[axis].stride);
+  }
+  std::int64_t tiles_n() const { return ceil_div(shape.channels, kColumns); }
+  std::int64_t ctas_apart(const Target& target) const {
+    const std::int64_t rows = ceil_div(shape.batch * blocks(0) * blocks(1), kThreads / (kColumns / kPiece));
+    return std::min(rows, std::max<std::int64_t>(1, kCtasOfSm * target.sm_count / tiles_n()));
+  }
+};
+
+std::string refusal(const KernelCall& call) {
+  const Spread spread(call);
+  const PoolShape& shape = spread.shape;
+  if (shape.dtype != DType::bf16 && shape.dtype != DType::f16) return "not 16 bits";
+  if (shape.to.type.shape.elements() == 0) return "an extent is 0";
+  if (shape.index.type.dtype != DType::u8) return "what windows chose is no byte";
+  const std::array images{&shape.from, &shape.index, &shape.to};
+  for (std::size_t i = 0; i < images.size(); ++i) {
+    if (gpu::channels_at_once(*images[i], call.alignments[i], shape.channels) < kPiece)
+      return "an image's channels do not lie in whole pieces";
+    if (gpu::needs_wide_index(gpu::reach_of(*images[i]))) return "offsets of 64 bits";
+  }
+  for (const WindowAxis& axis : spread.windows) {
+    if (axis.dilation > 1) return "taps that are apart";
+    if (axis.stride > kMostStride || 1 + (axis.kernel - 1) / axis.stride > kMostWindows)
+      return fmt::format("windows of {} that move by {}", axis.kernel, axis.stride);
+  }
+  return "";
+}
+
+std::string end_refusal_of(const KernelCall& call, const KernelEnd& end, const KernelImplementation&) {
+  if (images_of(end) > kMostImages) return fmt::format("it reads {} images", images_of(end));
+  return end_refusal(call.outputs[0], end);
+}
+
+// The text of a gradient that is written as it is.
+std::string text_that_stores() {
+  return R"(constexpr int kSums = 0;
+struct End {
+  Stored* out;
+};
+struct EndChannels {};
+struct EndPixel {};
+PD_DEVICE void read_channels(EndChannels&, const End&, int, const Sizes&) {}
+PD_DEVICE void read_pixel(EndPixel&, const End&, Index) {}
+PD_DEVICE void finish_pixel(const Pack<Stored, 8>& result, const EndPixel&, const EndChannels&, const End& end, Index at,
+                            const Place&, int, float (&)[1][8], const Sizes&) {
+  store(end.out + at, result);
+}
+PD_DEVICE void store_sum(const End&, int, int, float, const Sizes&) {}
+)";
+}
+
+gpu::TextPlan plan(const KernelCall& call, const KernelEnd* end) {
+  const Spread spread(call);
+  const PoolShape& shape = spread.shape;
+  const auto& [down, across] = spread.windows;
+  gpu::TextParts parts;
+  parts.name = call.op->name;
+  parts.threads = kThreads, parts.resident_ctas = kCtasOfSm;
+  parts.constants = fmt::format(
+      "using Stored = {};\nconstexpr int kColumns = {}, kConsumers = kThreads;\n"
+      "constexpr int kKernelH = {}, kStrideH = {}, kBeforeH = {};\n"
+      "constexpr int kKernelW = {}, kStrideW = {}, kBeforeW = {};\n",
+      gpu::stored_type(shape.dtype), kColumns, down.kernel, down.stride, down.before, across.kernel, across.stride,
+      across.before);
+  parts.functions = "struct Place { int n, h, w; };\n" +
+                    (end != nullptr ? end_text(&parts, *end) : text_that_stores()) + k_conv_end_sums_cu +
+                    k_pool_blocks_cu;
+  auto& s = parts.sizes;
+  s.number("columns", shape.channels), s.divisor("tiles_n", spread.tiles_n());
+  s.number("blocks", shape.batch * spread.blocks(0) * spread.blocks(1));
+  s.divisor("block_rows", spread.blocks(0)), s.divisor("block_columns", spread.blocks(1));
+  s.number("rows", down.size), s.number("image_columns", across.size);
+  s.number("window_rows", down.outputs), s.number("window_columns", across.outputs);
+  gpu::add_strides(&s, "from", shape.from), gpu::add_strides(&s, "index", shape.index);
+  gpu::add_strides(&s, "to", shape.to);
+  const std::int64_t ctas_apart = spread.ctas_apart(*call.target);
+  s.number("ctas_apart", ctas_apart), s.wide_number("parts_at", 0);
+  parts.operands = {gpu::input_parameter(shape.dtype, "from"), gpu::input_parameter(shape.index.type.dtype, "chosen")};
+  if (end != nullptr) {
+    add_end_operands(&parts, shape.dtype, *end);
+  } else {
+    parts.operands.push_back(gpu::output_parameter(shape.dtype, "to"));
+  }
+  parts.call = fmt::format("spread(from, chosen, {}, room, size)", end != nullptr ? end_argument(*end) : "End{to}");
+  parts.ctas = ctas_apart * spread.tiles_n();
+  gpu::TextPlan made;
+  made.launches.push_back(gpu::make_text_kernel(parts));
+  made.launches.back().shared_bytes = kThreads / 32 * kColumns * 4;  // of sums, by warps
+  made.launches.back().why = fmt::format("{} CTAs by blocks of {} x {} pixels", parts.ctas, down.stride, across.stride);
+  if (end != nullptr && sums_of(*end) > 0) {
+    made.workspace_bytes = parts.ctas * sums_of(*end) * kColumns * 4;
+    made.ticket_count = spread.tiles_n();
+  }
+  return made;
+}
+
+}  // namespace
+
+void register_pool_blocks_gpu() {
+  gpu::register_text_kernel(
+      "max_pool2d_grad", "blocks", refusal, [](const KernelCall& call) { return plan(call, nullptr); }, Faults::none,
+      ~0u);
+  register_ending_kernel("max_pool2d_grad", {.name = "blocks",
+                                             .refusal = end_refusal_of,
+                                             .plan_text =
+                                                 [](const KernelCall& call, const KernelEnd& end) {
+                                                   return std::make_shared<const gpu::TextPlan>(plan(call, &end));
+                                                 },
+                                             .is_remade = true});
+}
+
+}  // namespace paoding

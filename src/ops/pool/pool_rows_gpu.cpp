@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// Max pools in 16 bits, with their channels innermost, by threads that keep what windows below each other share: of an
+// image, or of what the group in front makes of one (a norm and what bends it behind a network's first convolution,
+// which are the largest of all that it has).
+#include <algorithm>
+
+#include "base/rounding.h"
+#include "cuda_text.h"
+#include "gpu/text_kernel.h"
+#include "ops/all_kernels.h"
+#include "ops/conv/conv_end_gpu.h"
+#include "ops/conv/window_gpu.h"
+#include "ops/kernel_start.h"
+#include "ops/pool/pool_shape.h"
+
+namespace paoding {
+namespace {
+
+constexpr int kThreads = 256, kCtasOfSm = 2;
+constexpr std::int64_t kPiece = 8;                       // channels of a thread
+constexpr std::int64_t kMostWindows = 8;                 // of a thread
+constexpr std::int64_t kMostTaps = 3, kMostOverlap = 2;  // along an axis: of a window; windows that an element is in
+
+std::array<WindowAxis, 2> windows_of(const KernelCall& call, const PoolShape& shape) {
+  const Shape& image = shape.from.type.shape;
+  const auto& kernel = call.attrs.get_ints("kernel");
+  return window_axes(call.attrs, {image[2], image[3]}, {kernel[0], kernel[1]});
+}
+
+std::string refusal(const KernelCall& call) {
+  const PoolShape shape(call);
+  if (shape.dtype != DType::bf16 && shape.dtype != DType::f16) return "not 16 bits";
+  if (shape.to.type.shape.elements() == 0) return "an extent is 0";
+  if (shape.index.type.dtype != DType::u8) return "what windows choose is no byte";
+  const std::array images{&shape.from, &shape.to, &shape.index};
+  for (std::size_t i = 0; i < images.size(); ++i) {
+    if (gpu::channels_at_once(*images[i], call.alignments[i], shape.channels) < kPiece)
+      return "an image's channels do not lie in whole pieces";
+    if (gpu::needs_wide_index(gpu::reach_of(*images[i]))) return "offsets of 64 bits";
+  }
+  for (const WindowAxis& axis : windows_of(call, shape)) {
+    if (axis.dilation > 1) return "taps that are apart";
+    if (axis.kernel > kMostTaps || ceil_div(axis.kernel, axis.stride) > kMostOverlap)
+      return fmt::format("windows of {} that move by {}", axis.kernel, axis.stride);
+  }
+  return "";
+}
+
+std::string start_refusal(const KernelCall& call, const KernelEnd& start) {
+  if (images_of(start) > 0) return "it reads several images";
+  if (reads_places(start)) return "it reads where it is";
+  return end_refusal(call.inputs[0], start);
+}
+
+// The text of a pool that reads its image itself.
+std::string text_without_start() {
+  return text_without_end() + R"(struct EndChannels {};
+struct EndPixel {};
+struct EndMade {
+  Draft<Stored, 8> out0;
+};
+PD_DEVICE void read_channels(EndChannels&, const End&, int, const Sizes&) {}
+PD_DEVICE void read_pixel(EndPixel&, const End&, Index) {}
+PD_DEVICE void make_pixel(EndMade& made, const Pack<Stored, 8>& result, const EndPixel&, const EndChannels&, const Place&,
+                          int, float (&)[1][8], const Sizes&) {
+#pragma unroll
+  for (int v = 0; v < 8; ++v) made.out0.value[v] = result.get(v);
+}
+)";
+}
+
+gpu::TextPlan plan(const KernelCall& call, const KernelEnd* start) {
+  const PoolShape shape(call);
+  const auto [down, across] = windows_of(call, shape);
+  const std::int64_t windows = std::min(kMostWindows, down.outputs), parts = ceil_div(down.outputs, windows);
+  gpu::TextParts made;
+  made.name = call.op->name;
+  made.threads = kThreads, made.resident_ctas = kCtasOfSm;
+  made.constants = fmt::format(
+      "using Stored = {};\nconstexpr int kWindows = {};\n"
+      "constexpr int kKernelH = {}, kStrideH = {}, kBeforeH = {};\n"
+      "constexpr int kKernelW = {}, kStrideW = {}, kBeforeW = {};\n",
+      gpu::stored_type(shape.dtype), windows, down.kernel, down.stride, down.before, across.kernel, across.stride,
+      across.before);
+  made.functions = "struct Place { int n, h, w; };\n" +
+                   (start != nullptr ? end_text(&made, *start) : text_without_start()) + k_pool_rows_cu;
+  auto& s = made.sizes;
+  const std::int64_t pieces = shape.channels / kPiece, total = shape.batch * parts * across.outputs * pieces;
+  s.number("total", total), s.divisor("pieces", pieces), s.divisor("parts", parts);
+  s.number("rows", down.size), s.number("image_columns", across.size);
+  s.number("window_rows", down.outputs), s.divisor("window_columns", across.outputs);
+  gpu::add_strides(&s, "from", shape.from), gpu::add_strides(&s, "to", shape.to);
+  gpu::add_strides(&s, "index", shape.index);
+  made.operands = {gpu::input_parameter(shape.dtype, "image")};
+  std::string loads;
+  for (std::size_t i = 1; start != nullptr && i < start->group.loads.size(); ++i) {
+    made.operands.push_back(gpu::input_parameter(start->group.loads[i].dtype, fmt::format("start_in{}", i)));
+    loads += fmt::format("start_in{}, ", i);
+  }
+  made.operands.push_back(gpu::output_parameter(shape.dtype, "to"));
+  made.operands.push_back(gpu::output_parameter(shape.index.type.dtype, "choice"));
+  const std::string result = start != nullptr ? "nullptr" : "";  // nobody writes it
+  made.call = fmt::format("pool(image, End{{{}{}}}, to, choice, size)", loads, result);
+  made.ctas = ceil_div(total, kThreads);
+  gpu::TextPlan text;
+  text.launches.push_back(gpu::make_text_kernel(made));
+  text.launches.back().why = fmt::format("a thread has {} windows below each other", windows);
+  return text;
+}
+
+}  // namespace
+
+void register_pool_rows_gpu() {
+  gpu::register_text_kernel(
+      "max_pool2d", "rows", refusal, [](const KernelCall& call) { return plan(call, nullptr); }, Faults::none, ~0u);
+  register_started_kernel(
+      "max_pool2d",
+      {.name = "rows", .refusal = start_refusal, .plan_text = [](const KernelCall& call, const KernelEnd& start) {
+         return std::make_shared<const gpu::TextPlan>(plan(call, &start));
+       }});
+}
+
+}  // namespace paoding
