@@ -50,4 +50,49 @@ PD_DEVICE void products_wait(float (&sum)[{0}]) {{
                      sums, is_across[0], is_across[1], pitches[0], pitches[1], products, operands_of(0, sums));
 }
 
+std::string row_products(DType dtype, int columns) {
+  const char* const type = dtype == DType::bf16 ? "bf16" : "f16";
+  std::string places;
+  for (int i = 0; i < columns / 2; ++i) places += fmt::format("{}%{}", i == 0 ? "" : ", ", i);
+  return fmt::format(R"(
+#ifdef PD_EMULATE
+PD_DEVICE void add_row_product(float (&sum)[{0}], const Stored* a, const Stored* next, const Stored* b, int step) {{
+  emulation::add_row_product(sum, a, next, b, step, [](unsigned bits) -> float {{ return value_of<Stored>(bits); }});
+}}
+#else
+PD_DEVICE void add_row_product(float (&sum)[{0}], const Stored* a, const Stored* next, const Stored* b, int step) {{
+  asm volatile("wgmma.mma_async.sync.aligned.m64n{1}k16.f32.{2}.{2} {{{3}}}, %{0}, %{4}, 1, 1, 1, 0, 0;"
+               : {5}
+               : "l"(rows_descriptor(a, next)), "l"(box_descriptor<false>(b, step, 8)));
+}}
+#endif
+)",
+                     columns / 2, columns, type, places, columns / 2 + 1, operands_of(0, columns / 2));
+}
+
+std::string row_sums(DType dtype, int columns) {
+  const char* const type = dtype == DType::bf16 ? "bf16" : "f16";
+  std::string places;
+  for (int i = 0; i < columns / 2; ++i) places += fmt::format("{}%{}", i == 0 ? "" : ", ", i);
+  const std::string operands = operands_of(0, columns / 2);
+  return fmt::format(R"(
+#ifdef PD_EMULATE
+PD_DEVICE void add_rows_product(float (&sum)[{0}], const Stored* a, const Stored* b, int step) {{
+  emulation::add_rows_product(sum, a, b, step, [](unsigned bits) -> float {{ return value_of<Stored>(bits); }});
+}}
+PD_DEVICE void rows_wait(float (&)[{0}]) {{ emulation::finish_box_products(0); }}
+#else
+PD_DEVICE void add_rows_product(float (&sum)[{0}], const Stored* a, const Stored* b, int step) {{
+  asm volatile("wgmma.mma_async.sync.aligned.m64n{1}k16.f32.{2}.{2} {{{3}}}, %{0}, %{4}, 1, 1, 1, 1, 1;"
+               : {5}
+               : "l"(box_descriptor<true>(a, step, 8)), "l"(row_columns_descriptor(b)));
+}}
+PD_DEVICE void rows_wait(float (&sum)[{0}]) {{
+  asm volatile("wgmma.wait_group.sync.aligned 0;" : {5} : : "memory");
+}}
+#endif
+)",
+                     columns / 2, columns, type, places, columns / 2 + 1, operands);
+}
+
 }  // namespace paoding::gpu

@@ -19,4 +19,13 @@ namespace paoding::gpu {
 std::string box_products(DType dtype, int columns, std::array<bool, 2> is_across, std::array<int, 2> pitches = {8, 8},
                          int at_once = 256);
 
+/// The text of add_row_product(sum, a, next, b, step): the same products of 16 k's of a box b, rows along what is added
+/// up, with 64 rows of 8 k's each at a and at next, behind it, 16 bytes a row.
+std::string row_products(DType dtype, int columns);
+
+/// The text of add_rows_product(sum, a, b, step) and rows_wait(sum): products of 16 k's of a box a that lies across
+/// what is added up, and of rows at b, one for every k, of 8 columns in 16 bytes; the next 8 columns are those of the
+/// next row.
+std::string row_sums(DType dtype, int columns);
+
 }  // namespace paoding::gpu

@@ -44,8 +44,8 @@ CUtensorMap made_map(const BoxMap& map, void* memory) {
     }
     PD_CUDA(driver.cuTensorMapEncodeTiled(&made, type_of(map), rank, memory, extents.data(), stride_bytes.data(),
                                           box.data(), each.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
-                                          CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-                                          CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+                                          map.is_plain ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_128B,
+                                          CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
     return made;
   }
   int first[2], beyond[2];  // where the first window begins, and how far beyond the image windows do not begin any more

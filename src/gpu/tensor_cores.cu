@@ -22,7 +22,7 @@ using emulation::shared_address;
 using emulation::take_registers;
 #else
 // The box of `map` at column x and row y comes to `to`, 1024 bytes aligned, and its bytes are counted in the mailbox.
-PD_DEVICE void bring_box(float* to, const Map& map, int x, int y, unsigned long long* mailbox) {
+template <class T> PD_DEVICE void bring_box(T* to, const Map& map, int x, int y, unsigned long long* mailbox) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(
           shared_address(to)),
@@ -92,6 +92,15 @@ template <bool kIsAcross, class T> PD_DEVICE unsigned long long box_descriptor(c
   const unsigned start = shared_address(box) >> 4 & 0x3fff;
   const unsigned low = kIsAcross ? start + step * pitch * 16 | 512u << 16 : start + step * 2 | 1u << 16;
   return (unsigned long long)(1u << 30 | pitch * 8) << 32 | low;
+}
+// Rows of 8 elements along K of 16 bits, 16 bytes a row, and of the next 8, not in boxes.
+template <class T> PD_DEVICE unsigned long long rows_descriptor(const T* rows, const T* next) {
+  const unsigned start = shared_address(rows), apart = shared_address(next) - start;
+  return 8ull << 32 | (apart >> 4 & 0x3fff) << 16 | (start >> 4 & 0x3fff);
+}
+// Rows of 8 columns, 16 bytes a row, one for every k; a row has the next 8 columns of the one before it.
+template <class T> PD_DEVICE unsigned long long row_columns_descriptor(const T* rows) {
+  return 1ull << 32 | 8u << 16 | (shared_address(rows) >> 4 & 0x3fff);
 }
 // For values that are worked out once: or the compiler does so again where it finds a register too dear.
 PD_DEVICE void keep(int& value) { asm volatile("" : "+r"(value)); }

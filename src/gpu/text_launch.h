@@ -35,6 +35,7 @@ struct BoxMap {
   std::vector<std::int64_t> strides;  // of the others, in elements; multiples of 16 bytes
   int box_rows = 0;
   bool is_rounded = true;
+  bool is_plain = false;  // pieces stay in their places
   int box_columns =
       0;  // of an image: a box's rows are so many pixels of each of its rows; 0: it is no part of an image
   /// Of an image (channel, column, row, image): rows of a box are pixels that one tap of windows reads which follow
@@ -48,7 +49,7 @@ struct BoxMap {
 
   /// Rows of `columns` elements that lie side by side.
   static BoxMap matrix(int operand, std::int64_t rows, std::int64_t columns, std::int64_t row_stride, int box_rows) {
-    return {operand, 0, DType::f32, {columns, rows}, {row_stride}, box_rows, true, 0, {}};
+    return {operand, 0, DType::f32, {columns, rows}, {row_stride}, box_rows, true, false, 0, {}};
   }
 };
 

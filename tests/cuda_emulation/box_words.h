@@ -12,7 +12,8 @@ struct alignas(64) BoxWords {
   std::uint32_t element_bytes;
   std::int32_t rank;  // less than 0: f32 is not rounded
   std::uint64_t extents[4], strides[3];
-  std::uint32_t box_rows, box_columns, has_windows;  // columns: of a part of an image, or 0
+  std::uint32_t box_rows, box_columns;  // columns: of a part of an image, or 0
+  std::uint16_t has_windows, is_plain;
   std::int32_t first[2], step[2], count[2];
 };
 static_assert(sizeof(BoxWords) == 128);

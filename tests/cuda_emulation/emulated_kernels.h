@@ -70,7 +70,7 @@ inline emulation::BoxWords emulated_map(const BoxMap& map, const void* memory) {
   std::ranges::copy(map.strides, words.strides);
   words.box_rows = static_cast<std::uint32_t>(map.box_rows);
   words.box_columns = static_cast<std::uint32_t>(map.box_columns);
-  words.has_windows = map.windows.has_value();
+  words.has_windows = map.windows.has_value(), words.is_plain = map.is_plain;
   for (std::size_t i = 0; map.windows && i < 2; ++i) {
     words.first[i] = static_cast<std::int32_t>(map.windows->first[i]);
     words.step[i] = static_cast<std::int32_t>(map.windows->step[i]);

@@ -58,7 +58,8 @@ void bring(T* to, const Map& map, unsigned long long* mailbox, PlaceOf place_of)
             from = nullptr;
           }
         }
-        char* const there = reinterpret_cast<char*>(to) + (row * 8 + (i / in_piece ^ row % 8)) * 16 +
+        char* const there = reinterpret_cast<char*>(to) +
+                            (row * 8 + (i / in_piece ^ (words.is_plain ? 0 : row % 8))) * 16 +
                             i % in_piece * int(words.element_bytes);
         std::memset(there, 0, words.element_bytes);
         if (from != nullptr) std::memcpy(there, from, words.element_bytes);
@@ -168,6 +169,8 @@ struct BoxProduct {
   int pitch_a, pitch_b;
   bool is_a_across, is_b_across;
   float (*value_of)(unsigned bits);
+  const void* next = nullptr;  // of rows that are in no box
+  bool is_b_rows = false;      // in no box, 8 columns each
 };
 inline std::map<const void*, std::deque<std::vector<BoxProduct>>> under_way;
 
@@ -178,6 +181,20 @@ void add_box_product(float (&sum)[kSums], const void* a, const void* b, int step
   if (groups.empty()) groups.emplace_back();
   groups.back().push_back(
       {sum, static_cast<int>(kSums * 2), step, a, b, pitch_a, pitch_b, kIsAAcross, kIsBAcross, value_of});
+}
+template <std::size_t kSums>
+void add_row_product(float (&sum)[kSums], const void* a, const void* next, const void* b, int step,
+                     float (*value_of)(unsigned)) {
+  if (shared_address(next) <= shared_address(a)) std::abort();  // how far apart they are is not negative
+  auto& groups = under_way[this_thread()];
+  if (groups.empty()) groups.emplace_back();
+  groups.back().push_back({sum, static_cast<int>(kSums * 2), step, a, b, 8, 8, false, false, value_of, next});
+}
+template <std::size_t kSums>
+void add_rows_product(float (&sum)[kSums], const void* a, const void* b, int step, float (*value_of)(unsigned)) {
+  auto& groups = under_way[this_thread()];
+  if (groups.empty()) groups.emplace_back();
+  groups.back().push_back({sum, static_cast<int>(kSums * 2), step, a, b, 8, 8, true, false, value_of, nullptr, true});
 }
 inline void products_start() {
   auto& groups = under_way[this_thread()];
@@ -198,11 +215,25 @@ inline void finish_box_products(std::size_t most_left) {
         std::memcpy(&bits, at + (in_row / 8 ^ static_cast<int>(shared_address(at) / 128 % 8)) * 16 + in_row % 8 * 2, 2);
         return product.value_of(bits);
       };
+      const auto of_rows = [&](int row, int k) {
+        const char* const at = static_cast<const char*>(k % 16 < 8 ? product.a : product.next) + row * 16 + k % 8 * 2;
+        std::uint16_t bits;
+        std::memcpy(&bits, at, 2);
+        return product.value_of(bits);
+      };
+      const auto in_rows = [&](int column, int k) {
+        std::uint16_t bits;
+        std::memcpy(&bits, static_cast<const char*>(product.b) + (k % 16 + column / 8) * 16 + column % 8 * 2, 2);
+        return product.value_of(bits);
+      };
       for (int i = 0; i < product.columns / 2; ++i) {
         const int row = warp * 16 + lane / 4 + i / 2 % 2 * 8, column = i / 4 * 8 + lane % 4 * 2 + i % 2;
         for (int k = product.step * 16; k < product.step * 16 + 16; ++k) {
-          product.sum[i] += element(product.a, product.pitch_a, product.is_a_across, row, k) *
-                            element(product.b, product.pitch_b, product.is_b_across, column, k);
+          const float a = product.next != nullptr ? of_rows(row, k)
+                                                  : element(product.a, product.pitch_a, product.is_a_across, row, k);
+          const float b = product.is_b_rows ? in_rows(column, k)
+                                            : element(product.b, product.pitch_b, product.is_b_across, column, k);
+          product.sum[i] += a * b;
         }
       }
     }

@@ -44,7 +44,9 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, cuui
     if (std::max(box[1], box[2]) > 256 || box[3] != 1) return CUDA_ERROR_INVALID_VALUE;
     words.box_rows = box[1] * box[2], words.box_columns = box[1];
   }
-  const bool is_row = box[0] * words.element_bytes == 128 && swizzle == CU_TENSOR_MAP_SWIZZLE_128B;  // all it emulates
+  words.is_plain = swizzle == CU_TENSOR_MAP_SWIZZLE_NONE;
+  const bool is_known = words.is_plain || swizzle == CU_TENSOR_MAP_SWIZZLE_128B;
+  const bool is_row = box[0] * words.element_bytes == 128 && is_known;  // all it emulates
   if (!is_row || words.box_rows == 0 || (words.box_columns == 0 && words.box_rows > 256))
     return CUDA_ERROR_INVALID_VALUE;
   std::memcpy(map, &words, sizeof(words));

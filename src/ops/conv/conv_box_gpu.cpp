@@ -55,9 +55,26 @@ Tile fastest(const Target& target, std::int64_t windows, std::int64_t columns, s
                                    [&](const Tile& tile) { return takes_us(target, tile, windows, columns, blocks); });
 }
 
+// Rows of windows over an image of few channels: a stage has what one reads, or where it is gone over afterwards.
+struct Rows {
+  TapRows laid;
+  std::int64_t zeros_at, kept_bytes;
+
+  static std::optional<Rows> of(const ConvShape& shape, const Walked& walked) {
+    if (!walked.has_tap_rows) return {};
+    const TapRows laid(shape);
+    const std::int64_t of_tile = kNarrow.rows * (kNarrow.columns + 8) * 2;
+    const Rows rows{laid, round_up(std::max(laid.rows_brought * laid.row_bytes(), of_tile), kAlign),
+                    laid.kernel_rows * kChunk * kDepth * 2};
+    return laid.is_by_rows ? std::optional(rows) : std::nullopt;
+  }
+  std::int64_t stage_bytes() const { return zeros_at + kAlign; }
+};
+
 // How a launch goes over its windows: what a CTA makes at once, and of what.
 struct Tiles {
-  std::optional<Patch> patch;  // none: tap by tap
+  std::optional<Patch> patch;  // neither: tap by tap
+  std::optional<Rows> by_rows;
   Tile tile;
   std::int64_t stage_bytes, stages;
   bool is_ahead = false;   // the tile has a place of its own
@@ -65,11 +82,17 @@ struct Tiles {
   std::int64_t ahead = 0;  // of so many pixels of each thread ahead
 
   Tiles(const KernelCall& call, const Walked& walked, const Walk& down, const Walk& across, const KernelEnd* end)
-      : patch(patch_of(walked, down, across)), images(end != nullptr ? images_of(*end) : 0) {
+      : patch(patch_of(walked, down, across)),
+        by_rows(Rows::of(ConvShape(call), walked)),
+        images(end != nullptr ? images_of(*end) : 0) {
     const ConvShape shape(call);
     const Layout &from = walked.is_back ? shape.y : shape.x, &to = walked.is_back ? shape.x : shape.y;
     if (patch) {
       tile = {kSquares * kSide * kSide, kChunk, 2}, stage_bytes = kSquares * patch->bytes(), stages = 1;
+      return;
+    }
+    if (by_rows) {
+      tile = {kNarrow.rows, kNarrow.columns, 2}, stage_bytes = by_rows->stage_bytes(), stages = 1;
       return;
     }
     const std::int64_t columns = to.type.shape[1];
@@ -96,6 +119,7 @@ struct Tiles {
   int threads() const { return consumers() + (takes_registers(tile) ? 128 : 32); }
   std::int64_t of_windows(std::int64_t images, const Walk& down, const Walk& across) const {
     if (patch) return ceil_div(images * Patch::squares(down) * Patch::squares(across), kSquares);
+    if (by_rows) return images * down.windows;
     return ceil_div(images * down.windows * across.windows, tile.rows);
   }
   std::int64_t of_columns(const Layout& to) const { return ceil_div(to.type.shape[1], tile.columns); }
@@ -104,7 +128,7 @@ struct Tiles {
     return std::max<std::int64_t>(1, tile.ctas_of_sm * target.sm_count / tiles_n);
   }
   /// Whether a CTA has tile after tile: where no other on its SM multiplies while it stores one.
-  bool stay(const KernelEnd* end) const { return end != nullptr || patch || tile.ctas_of_sm == 1; }
+  bool stay(const KernelEnd* end) const { return end != nullptr || patch || by_rows || tile.ctas_of_sm == 1; }
   std::int64_t bytes_ahead() const { return images * consumers() * 16; }  // of a pixel of each thread
   std::int64_t own_bytes() const { return (is_ahead ? tile.rows * (tile.columns + 8) * 2 : 0) + ahead * bytes_ahead(); }
   /// Pixels that a thread has registers for, of an end.
@@ -113,7 +137,7 @@ struct Tiles {
     return images == 0 || (patch && images <= kMostAtOnce) ? 4 : 1;
   }
   unsigned shared() const {
-    const std::int64_t kept = patch ? kept_bytes(*patch) : 0;
+    const std::int64_t kept = patch ? kept_bytes(*patch) : by_rows ? by_rows->kept_bytes : 0;
     return shared_bytes(stages, stage_bytes) + static_cast<unsigned>(own_bytes() + kept);
   }
 };
@@ -134,11 +158,18 @@ gpu::TextParts parts_of_images(const ConvShape& shape, const std::string& name, 
       kFewRegisters, tiles.stay(end), tiles.is_ahead, is_across, ending_constants(shape), end != nullptr ? 1 : 0,
       tiles.ahead);
   if (tiles.ahead > 0) parts.functions += k_warp_products_cu;
-  if (tiles.patch) {
-    parts.constants += tap_constants(down, across);
+  if (tiles.patch) parts.constants += tap_constants(down, across);
+  if (tiles.by_rows) {
+    const auto& [laid, zeros_at, kept_bytes] = *tiles.by_rows;
+    parts.constants += fmt::format(
+        "constexpr int kKernelRows = {}, kKernelColumns = {}, kRowsBrought = {}, kRowApart = {};\n"
+        "constexpr int kPlanes = {}, kPlanePixels = {}, kStageElements = {}, kZerosAt = {};\n",
+        laid.kernel_rows, shape.axes[1].kernel, laid.rows_brought, laid.row_apart, laid.planes,
+        laid.columns / laid.planes, tiles.stage_bytes / 2, zeros_at / 2);
+    parts.functions += gpu::row_products(shape.dtype, static_cast<int>(tiles.tile.columns));
   }
   parts.functions += k_conv_box_filters_cu;
-  parts.functions += tiles.patch ? k_conv_box_patches_cu : k_conv_box_windows_cu;
+  parts.functions += tiles.patch ? k_conv_box_patches_cu : tiles.by_rows ? k_conv_box_rows_cu : k_conv_box_windows_cu;
   parts.functions += (end != nullptr ? end_text(&parts, *end, tiles.at_once(), tiles.ahead) + k_conv_end_sums_cu
                                      : text_without_end()) +
                      k_conv_box_images_cu;
@@ -159,6 +190,9 @@ gpu::TextLaunch plan_phase(const KernelCall& call, const Walk& rows, const Walk&
   if (tiles.patch) {
     s.number("images", images), s.number("window_rows", rows.windows), s.number("window_columns", columns.windows);
     s.divisor("square_rows", Patch::squares(rows)), s.divisor("square_columns", Patch::squares(columns));
+  } else if (tiles.by_rows) {
+    s.number("images", images), s.divisor("window_rows", rows.windows), s.number("window_columns", columns.windows);
+    s.number("laid_rows", tiles.by_rows->laid.rows);
   } else {
     s.number("windows", images * rows.windows * columns.windows);
     s.divisor("window_rows", std::max<std::int64_t>(rows.windows, 1));
@@ -208,7 +242,10 @@ gpu::TextLaunch plan_phase(const KernelCall& call, const Walk& rows, const Walk&
                   .box_rows = static_cast<int>(walked.is_back ? kDepth : tiles.tile.columns),
                   .windows = {}}};
   launch.why = fmt::format("{} tiles of {} x {} by {}{}", tiles_m * tiles_n, tiles.tile.rows, tiles.tile.columns,
-                           tiles.patch ? "patches" : "boxes", is_packed ? ", weights packed" : "");
+                           tiles.patch     ? "patches"
+                           : tiles.by_rows ? "rows of windows"
+                                           : "boxes",
+                           is_packed ? ", weights packed" : "");
   return launch;
 }
 
@@ -263,7 +300,7 @@ double lost_us(const KernelCall& call, const KernelEnd& end, const std::string& 
   const std::int64_t all =
       tiles.of_windows(to.type.shape[0], down, across) * tiles.of_columns(to) * walked.phases(0) * walked.phases(1);
   const double turns = double(all) / double(tiles.tile.ctas_of_sm * call.target->sm_count);
-  const std::int64_t blocks = tiles.patch ? 0 : walked.taps() * ceil_div(walked.channels, kDepth);
+  const std::int64_t blocks = tiles.patch || tiles.by_rows ? 0 : walked.taps() * ceil_div(walked.channels, kDepth);
   const Tiles alone(call, walked, down, across, nullptr);
   return before == "boxes" && alone.tile == tiles.tile ? 0 : turns * double(blocks) * kBlock;
 }

@@ -99,11 +99,61 @@ gpu::TextPlan plan_weights_by_patches(const KernelCall& call, const Patch& patch
   return made;
 }
 
+gpu::TextPlan plan_weights_by_rows(const KernelCall& call, const TapRows& laid) {
+  constexpr std::int64_t kChannels = 64, kGroups = 3, kMostStages = 8, kLeastRows = 4;
+  const ConvShape shape(call);
+  const Walked walked(shape);
+  const std::int64_t stage_bytes =
+      laid.windows * kChannels * 2 + round_up(laid.rows_brought * laid.row_bytes(), kAlign);
+  const std::int64_t stages =
+      std::min<std::int64_t>(kMostStages, (call.target->shared_bytes - 2 * kAlign) / stage_bytes);
+  gpu::TextParts text = parts_of_text(shape, "conv2d_grad_weight", (kGroups * 4 + 1) * 32, stages,
+                                      gpu::row_sums(shape.dtype, static_cast<int>(kChannels / laid.planes)));
+  text.functions += std::string(k_conv_box_weight_shares_cu) + k_conv_box_row_weights_cu;
+  text.constants += fmt::format(
+      "constexpr int kKernelRows = {}, kRowsBrought = {}, kRowApart = {}, kPlanes = {}, kPlanePixels = {}, kWindows = "
+      "{};\n",
+      laid.kernel_rows, laid.rows_brought, laid.row_apart, laid.planes, laid.columns / laid.planes, laid.windows);
+  text.constants += tile_constants(kChannels, kChannels);
+  const std::int64_t rows = shape.batch * shape.axes[0].outputs, tiles_m = ceil_div(shape.outputs, kChannels);
+  const std::int64_t elements = shape.outputs * laid.kernel_rows * laid.channels;
+  const std::int64_t parts =
+      std::clamp<std::int64_t>(call.target->sm_count / tiles_m, 1, std::max<std::int64_t>(rows / kLeastRows, 1));
+  auto& s = text.sizes;
+  s.divisor("window_rows", shape.axes[0].outputs), s.number("laid_rows", laid.rows);
+  s.number("step_h", shape.axes[0].stride);
+  s.number("rows", shape.outputs), s.number("channels", laid.channels), s.number("taps", laid.kernel_rows);
+  s.divisor("tiles_m", tiles_m), s.divisor("tiles_n", 1);
+  s.number("blocks", rows), s.number("parts", parts), s.wide_number("elements", elements);
+  s.wide_number("image_bytes", laid.image_bytes());
+  text.ctas = tiles_m * parts;
+  for (const char* name : {"image", "gradient"}) text.operands.push_back(gpu::input_parameter(shape.dtype, name));
+  text.operands.push_back(gpu::output_parameter(shape.w.type.dtype, "out"));
+  text.maps = {"image_map", "gradient_map"};
+  text.call = "add_up(image_map, gradient_map, (float*)((char*)room.workspace + size.image_bytes_wide), size)";
+  gpu::TextLaunch launch = gpu::make_text_kernel(text);
+  launch.is_alone = true;
+  launch.shared_bytes = shared_bytes(stages, stage_bytes);
+  launch.maps = {laid.map(), map_of(shape.y, 1, Patch{1, laid.windows})};
+  launch.why = fmt::format("{} tiles of 64 x 64 for {} rows of taps by rows of windows, in {} parts", tiles_m,
+                           laid.kernel_rows, parts);
+  gpu::TextPlan made;
+  made.launches.push_back(plan_tap_rows(call));
+  made.launches.push_back(std::move(launch));
+  made.launches.push_back(plan_weight_sum(call, parts, TapRows::kChannels, laid.image_bytes()));
+  made.workspace_bytes = laid.image_bytes() + parts * elements * 4;
+  return made;
+}
+
 }  // namespace
 
 gpu::TextPlan plan_weights(const KernelCall& call) {
   const ConvShape shape(call);
   const Walked walked(shape);
+  if (walked.has_tap_rows) {
+    const TapRows laid(shape);
+    if (laid.is_by_rows) return plan_weights_by_rows(call, laid);
+  }
   if (const auto patch = patch_of_weights(walked, walked.walk(0, 0), walked.walk(1, 0)))
     return plan_weights_by_patches(call, *patch);
   const std::int64_t rows = shape.outputs, channels = walked.channels, taps = walked.taps();

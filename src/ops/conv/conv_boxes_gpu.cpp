@@ -85,6 +85,7 @@ BoxMap map_of(const Layout& image, int operand, const Patch& patch) {
 BoxMap map_of(const ConvShape& shape, const Walked& walked, const Windows& windows, std::int64_t rows) {
   if (!walked.has_tap_rows) return map_of(walked.is_back ? shape.y : shape.x, 0, windows, rows);
   BoxMap map = TapRows(shape).map();
+  if (map.is_plain) return map;
   map.box_rows = static_cast<int>(rows), map.windows = windows;
   return map;
 }

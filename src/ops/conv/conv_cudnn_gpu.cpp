@@ -201,11 +201,12 @@ std::string timing_key(const KernelCall& call) {
   static const std::uint64_t own = [] {
     std::uint64_t hash = kFnvStart;
     for (const char* text :
-         {k_conv_box_filters_cu, k_conv_box_images_cu, k_conv_box_patch_weights_cu, k_conv_box_patches_cu,
-          k_conv_box_weights_cu, k_conv_box_windows_cu, k_conv_channel_cu, k_conv_channel_images_cu,
-          k_conv_channel_weights_cu, k_conv_gemm_cu, k_conv_gemm_images_cu, k_conv_gemm_weights_cu, k_conv_patch_cu,
-          k_conv_patch_images_cu, k_conv_patch_weights_cu, k_conv_tap_rows_cu, k_conv_weight_pack_cu,
-          k_conv_weight_sum_cu, k_conv_weight_tap_rows_cu}) {
+         {k_conv_box_filters_cu,       k_conv_box_images_cu,     k_conv_box_rows_cu,        k_conv_box_row_weights_cu,
+          k_conv_box_patch_weights_cu, k_conv_box_patches_cu,    k_conv_box_weights_cu,     k_conv_box_windows_cu,
+          k_conv_channel_cu,           k_conv_channel_images_cu, k_conv_channel_weights_cu, k_conv_gemm_cu,
+          k_conv_gemm_images_cu,       k_conv_gemm_weights_cu,   k_conv_patch_cu,           k_conv_patch_images_cu,
+          k_conv_patch_weights_cu,     k_conv_tap_rows_cu,       k_conv_weight_pack_cu,     k_conv_weight_sum_cu,
+          k_conv_weight_tap_rows_cu}) {
       hash = fnv1a(text, hash);
     }
     return hash;

@@ -103,6 +103,20 @@ const std::vector<Case>& tap_row_cases() {
   return all;
 }
 
+// Rows of up to 128 windows, which are tiles: odd and even numbers of taps, rows of taps that are apart, rows of one
+// plane.
+const std::vector<Case>& window_row_cases() {
+  static const std::vector<Case> all = {
+      {{1, 3, 9, 170}, {40, 3, 7, 7}, {.stride = {2, 2}, .padding = {3, 3, 3, 3}}},
+      {{2, 5, 6, 84}, {64, 5, 2, 8}},
+      {{1, 1, 9, 100}, {32, 1, 3, 5}, {.padding = {1, 0, 2, 2}, .dilation = {2, 1}}},
+      {{2, 4, 7, 256}, {48, 4, 4, 4}, {.stride = {3, 2}, .padding = {2, 1, 1, 1}}},
+      {{3, 3, 11, 192}, {64, 3, 7, 7}, {.stride = {2, 2}, .padding = {3, 3, 3, 3}}},
+      {{2, 7, 12, 78}, {40, 7, 2, 6}, {.padding = {1, 0, 4, 3}, .dilation = {3, 1}}},
+  };
+  return all;
+}
+
 // The three convolutions of a case. What is only fetched lies densely; what is used lies as it is wanted.
 void build(Graph& g, const Case& c, DType dtype, bool is_used) {
   const Value x = g.input("x", dtype, c.x), w = g.input("w", dtype, c.w), b = g.input("b", dtype, {c.w[0]});
@@ -240,6 +254,7 @@ TEST(ConvByBoxes, IsRightOnAGpu) {
   std::vector<Case> all = box_cases();
   all.insert(all.end(), patch_cases().begin(), patch_cases().end());
   all.insert(all.end(), tap_row_cases().begin(), tap_row_cases().end());
+  all.insert(all.end(), window_row_cases().begin(), window_row_cases().end());
   all.push_back({{1, 64, 18, 17}, {64, 64, 3, 3}, {.padding = {1, 1, 1, 1}}});
   all.push_back({{3, 128, 14, 14}, {136, 128, 3, 3}, {.stride = {2, 2}, .padding = {1, 1, 1, 1}}});
   check_on_a_gpu(all, {{bf16, false}, {f16, false}});
@@ -292,6 +307,26 @@ TEST(ConvByBoxes, TakesTheTilesThatAreDoneFirst) {
   EXPECT_EQ(tiles_of({2, 512, 7, 7}, {512, 512, 3, 3}), "4 tiles of 128 x 128") << "fewer than SMs";
 }
 TEST(ConvByBoxes, IsRightByRowsOfTaps) { check_in_emulation(tap_row_cases(), bf16, false); }
+TEST(ConvByBoxes, IsRightByRowsOfWindows) {
+  int of_weights = 0;
+  for (const Case& c : window_row_cases()) {
+    const Plan plan = plan_of(c, bf16, false, "h200");
+    const auto goes_by_rows = [](const Step& step) {
+      return step.kind == Step::Kind::kernel && step.text != nullptr &&
+             std::ranges::any_of(step.text->launches, [](const gpu::TextLaunch& launch) {
+               return launch.why.find("rows of windows") != std::string::npos;
+             });
+    };
+    int launches = 0;
+    for (const Step& step : plan.steps) {
+      if (!goes_by_rows(step)) continue;
+      (step.call.op->name == "conv2d_bias" ? launches : of_weights) += 1;
+    }
+    EXPECT_EQ(launches, 1) << to_string(plan);
+  }
+  EXPECT_EQ(of_weights, 3) << "of whole sixteens of windows";
+  check_in_emulation(window_row_cases(), bf16, false);
+}
 TEST(ConvByBoxes, ReadsWeightsWhereTheyLieAsItWouldPackThem) {
   Graph g;
   const Value x = g.input("x", bf16, {2, 40, 9, 7}), given = g.input("w", bf16, {72, 3, 2, 40});

@@ -12,6 +12,10 @@ namespace {
 constexpr int kThreads = 256;
 constexpr std::int64_t kMostInRow = 64;  // elements of a box
 constexpr std::int64_t kAlign = 256;
+// By rows of windows: of which a tile is one, for the columns that it has; phases of its pixels; pixels of 128 bytes,
+// of which a box has so many.
+constexpr std::int64_t kMostWindows = 128, kMostOutputs = 64, kMostKernelRows = 8, kMostStep = 2;
+constexpr std::int64_t kAlignedPixels = 8, kMostPieces = 256, kWindowsAtOnce = 16;  // of which none may be missing
 
 gpu::TextParts parts_of_text(const KernelCall& call, const ConvShape& shape, std::string name, std::int64_t units,
                              const KernelEnd* end) {
@@ -49,6 +53,15 @@ TapRows::TapRows(const ConvShape& shape)
       kernel_rows(shape.axes[0].kernel),
       dtype(shape.dtype) {
   columns = ceil_div((windows - 1) * step + shape.axes[1].kernel, step) * step;
+  if (step > kMostStep || (shape.kind == ConvKind::grad_weight && windows % kWindowsAtOnce != 0)) return;
+  if (outputs > kMostOutputs || kernel_rows > kMostKernelRows) return;  // whose weights a CTA keeps
+  if (windows > kMostWindows || windows * 5 < kMostWindows * 3) return;
+  const WindowAxis& down = shape.axes[0];
+  const std::int64_t of_row = round_up(columns, kAlignedPixels), brought = (kernel_rows - 1) * down.dilation + 1;
+  if (brought * of_row / kAlignedPixels > kMostPieces) return;
+  is_by_rows = true, planes = step, columns = of_row;
+  rows_above = down.before, rows_brought = brought, row_apart = down.dilation;
+  rows = (down.outputs - 1) * down.stride + brought;
 }
 
 std::int64_t TapRows::image_bytes() const {
@@ -56,7 +69,13 @@ std::int64_t TapRows::image_bytes() const {
 }
 
 gpu::BoxMap TapRows::map() const {
-  const std::int64_t row = columns * kChannels;
+  const std::int64_t row = columns * kChannels, piece = kAlignedPixels * kChannels;
+  if (is_by_rows) {
+    gpu::BoxMap pieces = gpu::BoxMap::matrix(gpu::BoxMap::kWorkspace, batch * rows * row / piece, piece, piece,
+                                             static_cast<int>(rows_brought * row / piece));
+    pieces.dtype = dtype, pieces.is_plain = true;
+    return pieces;
+  }
   return {.operand = gpu::BoxMap::kWorkspace,
           .dtype = dtype,
           .extents = {channels, windows, rows, batch},
@@ -70,7 +89,8 @@ gpu::TextLaunch plan_tap_rows(const KernelCall& call, const KernelEnd* end) {
   const std::int64_t pixels = rows.batch * rows.rows * rows.columns;
   gpu::TextParts parts = parts_of_text(call, shape, "conv2d_tap_rows", pixels, end);
   auto& s = parts.sizes;
-  s.number("pixels", pixels), s.divisor("columns", rows.columns), s.divisor("rows", rows.rows);
+  s.number("pixels", pixels), s.divisor("columns", rows.columns / rows.planes), s.divisor("planes", rows.planes);
+  s.divisor("rows", rows.rows), s.number("image_rows", shape.axes[0].size), s.number("before_h", rows.rows_above);
   s.number("before", shape.axes[1].before), s.number("image_columns", shape.axes[1].size);
   s.number("channels", shape.channels);
   gpu::add_strides(&s, "image", shape.x);

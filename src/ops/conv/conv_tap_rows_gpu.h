@@ -21,12 +21,18 @@ struct TapRows {
   std::int64_t rows, batch, step;
   std::int64_t outputs, kernel_rows;
   DType dtype;
+  /// Where a row of windows is brought at once: columns a stride apart lie side by side, rows above and below the image
+  /// are there too, and rows begin at multiples of 128 bytes.
+  bool is_by_rows = false;
+  std::int64_t planes = 1, rows_above = 0;
+  std::int64_t rows_brought = 0, row_apart = 1;  // for a row of windows; of its taps
 
   explicit TapRows(const ConvShape& shape);
   /// Bytes of the workspace: the image from its start on, and the weights behind it.
   std::int64_t image_bytes() const;
+  std::int64_t row_bytes() const { return columns * kChannels * size_bytes(dtype); }
   std::int64_t weight_bytes() const { return outputs * kernel_rows * channels * size_bytes(dtype); }
-  /// The image in the workspace, without rows of a box and windows.
+  /// The image in the workspace, without rows of a box and windows; or, by rows, as pieces of 128 bytes.
   gpu::BoxMap map() const;
 };
 
