@@ -134,6 +134,7 @@ struct BackwardProducts {
         return (wrong & 1) == 0;
       };
       while (!have_come()) {}
+      __syncwarp();  // or there is a second, slow way for the sums over the lanes, of lanes that have not met again
       clock.ended(kWaiting);
       multiply(mine + (parts + first * (kUnits * 4)), pieces, kRows - first);
     }
