@@ -110,6 +110,7 @@ void merge_products(Graph& graph, PassNotes& notes);
 void drop_unused(Graph& graph, PassNotes& notes);
 void mixed_precision(Graph& graph, PassNotes& notes);
 void widen_products(Graph& graph, PassNotes& notes);
+void join_rows(Graph& graph, PassNotes& notes);
 void align_products(Graph& graph, PassNotes& notes);
 void fold_norms(Graph& graph, PassNotes& notes);
 void fuse_convolutions(Graph& graph, PassNotes& notes);

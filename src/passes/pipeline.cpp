@@ -71,6 +71,10 @@ const std::vector<Pass>& pipeline() {
       {"widen_products",
        "no library multiplies f16 on the CPU, nor bf16 without AVX-512: casts around products, which groups then take",
        widen_products},
+      {"join_rows",
+       "weights' gradients of one layer become one product that fills a GPU: when types are what they stay, and before "
+       "rows are aligned",
+       join_rows},
       {"align_products",
        "rows of products begin where a GPU's library wants them: when types are what they stay, and before groups, "
        "which "

@@ -17,6 +17,7 @@
 #include "gpu/text_kernel.h"
 #include "ops/all_kernels.h"
 #include "ops/matmul/matmul_shape.h"
+#include "ops/matmul/product_rules.h"
 
 namespace paoding {
 namespace {
@@ -54,11 +55,6 @@ std::string cublaslt_refusal(const KernelCall& call) {
 
 // ---- Operands that are copied first ----
 
-// Tensor cores of Hopper take operands of TF32 along K only. Where both lie across it cuBLAS reaches about 170 TFLOP/s,
-// and 230 to 350 where one of them does (benchmarks/results/2026-11-22-recurrence-teams.txt, 2).
-constexpr double kAcrossRate = 170e6, kAlongRate = 230e6;  // operations a us
-constexpr double kCopyRate = 3e6, kCopyStart = 2;          // bytes read and written a us; us
-
 // The smaller operand, when both lie across K and a copy takes less than it saves.
 std::uint32_t turned_for_tf32(const KernelCall& call) {
   const MatmulShape shape(call);
@@ -66,18 +62,11 @@ std::uint32_t turned_for_tf32(const KernelCall& call) {
   std::int64_t ld;
   bool is_a_across = false, is_b_along = false;
   blas_layout(shape.a, shape.m, shape.k, &ld, &is_a_across), blas_layout(shape.b, shape.k, shape.n, &ld, &is_b_along);
-  if (!is_a_across || is_b_along) return 0;
-  const double operations =
-      2.0 * static_cast<double>(shape.m) * static_cast<double>(shape.n) * static_cast<double>(shape.k);
-  const double bytes = 4.0 * static_cast<double>(shape.k) * static_cast<double>(std::min(shape.m, shape.n));
-  const double saved = operations / kAcrossRate - operations / kAlongRate;
-  if (saved <= kCopyStart + 2 * bytes / kCopyRate) return 0;
+  if (!is_a_across || is_b_along || !turning_pays(shape.m, shape.n, shape.k)) return 0;
   return shape.m <= shape.n ? 1 : 2;
 }
 
 // ---- Few rows in f32, rounded to TF32 or not: text of paoding's own ----
-
-constexpr std::int64_t kMostRows = 256;  // beyond, larger tiles of the library's are ahead
 
 std::string few_rows_refusal(const KernelCall& call) {
   const MatmulShape shape(call);
@@ -85,7 +74,7 @@ std::string few_rows_refusal(const KernelCall& call) {
   if (call.target->major != 9) return "written for the tensor cores of compute capability 9";
   if (shape.is_empty()) return "an extent is 0";
   if (!shape.batch.empty()) return "a batch of products";
-  if (shape.m > kMostRows) return fmt::format("{} rows, {} at most", shape.m, kMostRows);
+  if (shape.m > kMostFewRows) return fmt::format("{} rows, {} at most", shape.m, kMostFewRows);
   std::int64_t ld;
   bool is_transposed;
   if (!blas_layout(shape.a, shape.m, shape.k, &ld, &is_transposed) || is_transposed) {
