@@ -116,6 +116,7 @@ void fold_norms(Graph& graph, PassNotes& notes);
 void fuse_convolutions(Graph& graph, PassNotes& notes);
 void pool_convolutions(Graph& graph, PassNotes& notes);
 void add_to_convolutions(Graph& graph, PassNotes& notes);
+void remake_casts(Graph& graph, PassNotes& notes);
 void remake_masks(Graph& graph, PassNotes& notes);
 void keep_reduced_axes(Graph& graph, PassNotes& notes);
 void fuse_groups(Graph& graph, PassNotes& notes);

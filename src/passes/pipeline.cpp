@@ -90,6 +90,10 @@ const std::vector<Pass>& pipeline() {
       {"remake_masks", "a gradient that is masked for two kernels is masked by each, before groups would store it",
        remake_masks},
       {"fuse_groups", "elementwise ops and reductions that share an iteration space become one kernel", fuse_groups},
+      {"remake_casts",
+       "what kernels would store in f32 of 16 bits that they read is cast by those that want it: when it is known what "
+       "would be stored",
+       remake_casts},
       {"pack_weights",
        "weights that products of a loop or of all runs read again and again lie as those want them; no other op could",
        pack_weights},
