@@ -76,6 +76,24 @@ TEST(JoinRows, OfTwoLayersInTf32TurnsFourFactorsForTwoProducts) {
             "lstm_recurrence_grad matmul[6400, 512] concat concat matmul[1024, 2048]");
 }
 
+TEST(JoinRows, LeavesAFactorAsAnotherProductReadsItAndHasOthersWrittenTurned) {
+  Graph g;
+  const Value x = tanh(g.input("x", f32, {6400, 512})), h = tanh(g.input("h", f32, {6400, 512}));
+  const Value d = g.input("d", f32, {6400, 2048});
+  g.fetch("y", matmul(x, g.input("w", f32, {512, 2048})));
+  g.fetch("dw", matmul(x, d, true)), g.fetch("du", matmul(h, d, true));
+  CompileOptions options;
+  options.allow_tf32 = true;
+  const Plan plan = compile_plan(g, options, std::make_shared<const Target>(named_target("h200"))).plan;
+  ASSERT_EQ(plan.steps.size(), 5U) << to_string(plan);
+  for (const Step& step : plan.steps) {
+    if (step.kind != Step::Kind::kernel) continue;
+    const bool is_joined = step.call.outputs[0].type.shape[0] == 1024;
+    EXPECT_TRUE(step.operands[0].layout.is_dense()) << "of the product of both as of the forward one";
+    EXPECT_EQ(step.operands[0].layout.type.shape, is_joined ? (Shape{1024, 6400}) : (Shape{6400, 512}));
+  }
+}
+
 TEST(JoinRows, IsRightOnAGpu) {
   PD_SKIP_WITHOUT_A_GPU();
   for (const Size& s : {Size{6, 8, 128, bf16}, {6, 8, 128, f16}, {5, 16, 64, bf16, true}, {100, 32, 256, f32}}) {

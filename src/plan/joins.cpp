@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "group/lower.h"
 #include "ops/views.h"
+#include "passes/count_uses.h"
 #include "plan/planner.h"
 
 namespace paoding {
@@ -74,6 +75,18 @@ std::optional<Operand> through(const Node& node, const Type& source, const Opera
   return operand;
 }
 
+// Whether `ref` sees in another order what others read as well, products as a rule: they want it as it is made.
+bool is_turned_for_one(const Graph& graph, Ref ref, const std::vector<int>& uses) {
+  bool is_turned = false, is_shared = false;
+  for (const Node* node = &graph.node(ref.node); node->op->kind == OpKind::view && node->inputs.size() == 1;
+       node = &graph.node(ref.node)) {
+    is_turned |= node->op->name == "transpose";
+    ref = node->inputs[0];
+    is_shared |= uses[static_cast<std::size_t>(ref.node)] > 1;
+  }
+  return is_turned && is_shared;
+}
+
 // Whether it is an output of a scan that no carry's history holds.
 bool is_only_stacked(const Node& scan, std::int32_t output) {
   const ScanView view(scan);
@@ -112,6 +125,7 @@ void Planner::propose_destination(Frame& frame, Ref ref, const Operand& where) c
 
 void Planner::assign_destinations(Frame& frame) {
   if (!options_.alias_views) return;
+  const std::vector<int> uses = count_uses(frame.graph);
   for (NodeId id = frame.graph.size() - 1; id >= 0; --id) {
     const Node& node = frame.graph.node(id);
     const Ref self{id, 0};
@@ -139,7 +153,9 @@ void Planner::assign_destinations(Frame& frame) {
     std::int64_t index = 0;
     for (const Ref& ref : node.inputs) {
       const Shape& shape = frame.graph.type(ref).shape;
-      propose_destination(frame, ref, sub_range(whole, start_at(shape.rank(), axis, index), shape));
+      if (!is_turned_for_one(frame.graph, ref, uses)) {
+        propose_destination(frame, ref, sub_range(whole, start_at(shape.rank(), axis, index), shape));
+      }
       index += shape[axis];
     }
   }
