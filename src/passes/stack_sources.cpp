@@ -25,6 +25,8 @@
 namespace paoding {
 namespace {
 
+constexpr std::int64_t kMostGrown = 4;  // times the part, of what is kept in its place to save a launch a step
+
 /// Elements begin .. end of one axis of a value.
 struct Part {
   int axis = -1;
@@ -202,6 +204,14 @@ class StackSources {
     return 2 * kept >= size_bytes(parts_.body.type(whole));
   }
 
+  // Whether it is carried as it is, so that to keep it for all steps copies nothing, where to keep the part alone is a
+  // launch a step.
+  bool saves_launches(Ref whole, const Part& p) const {
+    const bool is_next = std::ranges::any_of(parts_.carries, [&](const auto& carry) { return carry.next == whole; });
+    return is_next && notes_.target().is_gpu() &&
+           parts_.body.type(whole).shape[p.axis] <= kMostGrown * (p.end - p.begin);
+  }
+
   void widen_outputs() {
     const std::vector<ScanParts::Output> outputs = parts_.outputs;
     for (const ScanParts::Output& output : outputs) {
@@ -210,7 +220,7 @@ class StackSources {
       if (node == nullptr || instead_.contains(output.value)) continue;
       const Ref whole = node->inputs[0];
       const bool is_kept = parts_.output_of(whole) != nullptr;
-      if (is_kept || is_mostly_kept(whole)) stack_part(output.value, whole, p);
+      if (is_kept || is_mostly_kept(whole) || saves_launches(whole, p)) stack_part(output.value, whole, p);
     }
   }
 

@@ -61,6 +61,27 @@ TEST(StackSources, LeavesASmallPartOfALargeProductAlone) {
   EXPECT_EQ(g.node(only(g, "scan").inputs[0].node).op->name, "input");
 }
 
+TEST(StackSources, KeepsAllOfWhatIsCarriedForAThirdOfItOnAGpu) {
+  for (const bool is_gpu : {false, true}) {
+    Graph g;
+    const Value h0 = g.input("h0", f32, {2, 6}), w = g.input("w", f32, {6, 9});
+    const StepResult r = scan({h0}, {g.input("xs", f32, {5, 2, 6})}, [&](const Values& state, const Values& x) {
+      const Value p = matmul(state[0] + x[0], w);
+      return step({slice(p, 1, 3, 9)}, {slice(p, 1, 0, 3)});
+    });
+    g.fetch("ys", r.outputs[0]), g.fetch("last", r.carries[0]);
+    const auto feeds = random_feeds(g, 3);
+    const auto before = evaluate_graph(g, feeds);
+    PassNotes notes(std::make_shared<const Target>(is_gpu ? named_target("h200") : Target()));
+    stack_sources(g, notes);
+    verify(g, "stack_sources");
+    EXPECT_EQ(evaluate_graph(g, feeds), before);
+    const ScanView view(only(g, "scan"));
+    EXPECT_EQ(body_fetch(view.body, 0).op->name, "matmul") << "the carry";
+    EXPECT_EQ(body_fetch(view.body, 1).op->name, is_gpu ? "matmul" : "slice") << "what is stacked";
+  }
+}
+
 TEST(StackSources, JoinsWhatIsGivenAndCarriedBehindTheLoop) {
   Graph g;
   const Value h0 = g.input("h0", f32, {2, 3}), xs = g.input("xs", f32, {5, 2, 4});
