@@ -40,10 +40,11 @@ PD_DEVICE void bring_start(unsigned char* start, const Stored* h0, const TeamRow
   }
 }
 
+// What comes from the input in a step that is to come, where it is in registers; else InputAhead has it.
 struct Ahead {
   Pack<Stored, 1> x[kCells][kLaneGates];
 };
-constexpr bool kAsksEarly = kCells * kLaneGates <= 8 && (kKeepsSums || kRows <= 8);
+constexpr bool kAsksEarly = !kCopiesAhead && kCells * kLaneGates <= 8 && (kKeepsSums || kRows <= 8);
 
 template <class AnyCell, int kCount>
 PD_DEVICE void advance(AnyCell& cell, const float (&x)[kCount], const float (&sum)[kCount], int lane, bool counts) {
@@ -71,7 +72,10 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
     await_launch_before();
     if (is_called_off(room) || is_left_to_the_other(operands.lengths, size, (int*)shared.work)) return;
   }
+  InputAhead input;
+  input.bring(shared, operands, rank);
   weights.bring(shared, operands.u, rank, hidden);
+  input.turn();
   clock.ended(kBringing);
   if constexpr (kBringsFirst) {
     await_launch_before();
@@ -153,7 +157,12 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
         }
       }
     };
-    fetch(ahead, 0);
+    if constexpr (kCopiesAhead) {
+      input.find(sums, *shared.rows, rank, place);
+      input.start(operands, size, steps, time_of);
+    } else {
+      fetch(ahead, 0);
+    }
     // Everybody reads the whole of the state to start from. The other place may be where the next one comes by now.
     bring_start(states + given % kStates * kStateBytes, operands.h0, *shared.rows, hidden);
     copies_wait<0>();
@@ -185,7 +194,9 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
         const bool counts = !kHasLengths || time < place[i].length;
         float x[kLaneGates];
 #pragma unroll
-        for (int k = 0; k < kLaneGates; ++k) x[k] = ahead.x[i][k].get(0) + bias[i % kBiases][k];
+        for (int k = 0; k < kLaneGates; ++k) {
+          x[k] = (kCopiesAhead ? input.get(i, k, step) : ahead.x[i][k].get(0)) + bias[i % kBiases][k];
+        }
         advance(cell[i], x, sum[i], lane, counts);
       }
       clock.ended(kInGates);
@@ -211,6 +222,7 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
         if (place[i].finishes) keep(i, time);
       }
       if constexpr (kAsksEarly) ahead = next;
+      else if constexpr (kCopiesAhead) input.next(operands, size, step + 1, steps, time_of);
       else fetch(ahead, step + 1);
       clock.ended(kStoring);
     }

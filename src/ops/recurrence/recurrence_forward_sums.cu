@@ -5,7 +5,8 @@
 // The sums of this thread's cells. False for threads that have none: they go on to wait for what comes next.
 PD_DEVICE bool gather_sums(float (&of_cells)[kCells][kLaneGates], const float* sums, int thread,
                            const CellPlace (&place)[kCells]) {
-  if (thread >= kFinishers) {
+  InputAhead::are_there();
+  if (kFinishers < kThreads && thread >= kFinishers) {
     if constexpr (kStates > 1) barrier_pass(1, kThreads);
     else barrier_wait(1, kThreads);  // nobody reads the state any more
     return false;

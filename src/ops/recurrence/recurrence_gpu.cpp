@@ -220,6 +220,7 @@ class RecurrenceText : public gpu::TextParts {
          {std::pair("kIsExact", e.is_exact), std::pair("kIsByLanes", team.is_by_lanes),
           std::pair("kKeepsSums", team.keeps_sums), std::pair("kIsNarrow", team.is_narrow),
           std::pair("kIsByGroups", team.is_by_groups), std::pair("kIsInPieces", is_in_pieces),
+          std::pair("kCopiesAhead", team.copies_ahead && is_in_pieces && call.alignments[0] >= 16),
           std::pair("kIsBulk", team.exchange == Exchange::copies), std::pair("kHasLengths", layer.has_lengths),
           std::pair("kHasBias", layer.has_bias), std::pair("kTellsPhases", tells_phases_),
           std::pair("kIsRelu", layer.is_relu), std::pair("kSumsUp", layer.sums > 0),
@@ -307,8 +308,8 @@ gpu::TextLaunch forward_launch(const KernelCall& call, const CellKind& kind, con
       team.exchange == Exchange::memory ? k_recurrence_forward_memory_cu : k_recurrence_forward_cluster_cu;
   const std::string products =
       team.is_by_lanes ? std::string(k_recurrence_lanes_cu) : tiles_of(team) + k_recurrence_forward_tiles_cu;
-  return text.finish(std::string(exchange) + k_recurrence_forward_sums_cu + products + kind.text +
-                     k_recurrence_forward_cu);
+  return text.finish(std::string(exchange) + kind.text + k_recurrence_ahead_copied_cu + k_recurrence_forward_sums_cu +
+                     products + k_recurrence_forward_cu);
 }
 
 gpu::TextLaunch backward_launch(const KernelCall& call, const CellKind& kind, const Layer& layer, const Teams& teams,
