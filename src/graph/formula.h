@@ -21,4 +21,9 @@ std::vector<Type> infer_types(const OpCall& call);
 /// What a composed op consists of, added to `graph`; its name is the origin of the nodes.
 Values expand_composed(Graph& graph, const OpDef& op, std::span<const Value> inputs, const Attrs& attrs);
 
+/// As call(), in a body that is read from text: it sees no values but its own inputs, so nothing else says that it is
+/// one.
+Values call_in_body(const OpDef& op, std::span<const Value> inputs, const Attrs& attrs,
+                    std::vector<std::shared_ptr<Graph>> bodies, Graph* body);
+
 }  // namespace paoding

@@ -351,8 +351,9 @@ std::vector<Type> infer_types(const OpCall& call) {
   return {Type{result, shape}};
 }
 
-Values call(const OpDef& op, std::span<const Value> given, Attrs given_attrs,
-            std::vector<std::shared_ptr<Graph>> bodies, Graph* graph) {
+namespace {
+Values apply(const OpDef& op, std::span<const Value> given, const Attrs& given_attrs,
+             std::vector<std::shared_ptr<Graph>> bodies, Graph* graph, bool is_read_as_body) {
   check_arity(op, given.size());
   for (std::size_t i = 0; i < given.size(); ++i) {
     if (!given[i].valid()) fail(ErrorKind::argument, "{}: input {} is a Value without a node", op.name, i);
@@ -364,7 +365,8 @@ Values call(const OpDef& op, std::span<const Value> given, Attrs given_attrs,
   for (const Value& value : given) inputs.push_back(graph->capture(value));
   Attrs attrs = complete_attrs(op, given_attrs);
 
-  if (op.is_expanded_at_once() || (op.is_open_in_bodies && graph->parent != nullptr)) {
+  const bool is_body = is_read_as_body || graph->parent != nullptr;
+  if (op.is_expanded_at_once() || (op.is_open_in_bodies && is_body)) {
     return expand_composed(*graph, op, inputs, attrs);
   }
   if (op.kind == OpKind::formula) promote_inputs(op, &inputs);
@@ -387,6 +389,17 @@ Values call(const OpDef& op, std::span<const Value> given, Attrs given_attrs,
   Values results;
   for (std::int32_t i = 0; i < outputs; ++i) results.push_back(graph->value({id, i}));
   return results;
+}
+}  // namespace
+
+Values call(const OpDef& op, std::span<const Value> inputs, Attrs attrs, std::vector<std::shared_ptr<Graph>> bodies,
+            Graph* graph) {
+  return apply(op, inputs, attrs, std::move(bodies), graph, false);
+}
+
+Values call_in_body(const OpDef& op, std::span<const Value> inputs, const Attrs& attrs,
+                    std::vector<std::shared_ptr<Graph>> bodies, Graph* body) {
+  return apply(op, inputs, attrs, std::move(bodies), body, true);
 }
 
 Value call(std::string_view op, std::initializer_list<Value> inputs, Attrs attrs) {

@@ -328,5 +328,32 @@ TEST(RecognizeRecurrences, LetsAKernelClaimAUsersScan) {
   EXPECT_TRUE(has(program.plan_text(), "lstm_recurrence_grad s")) << program.plan_text();
 }
 
+TEST(RecognizeRecurrences, SeesAScanThatIsReadFromTextForItsGradientToo) {
+  const auto g = parse_graph(R"(paoding graph 1
+x = input f32[6,8,64]
+zero = input f32[8,128]
+w = input f32[64,512]
+u = input f32[128,512]
+b = input f32[512]
+h, c, ys = scan(zero, zero, x, w, u, b) {carries=2, sequences=1, length=6} [
+  h = input f32[8,128]
+  c = input f32[8,128]
+  x = input f32[8,64]
+  w = input f32[64,512]
+  u = input f32[128,512]
+  b = input f32[512]
+  next_h, next_c = lstm_cell(x, h, c, w, u, b) @"cell"
+  fetch h = next_h
+  fetch c = next_c
+  fetch y = next_h
+]
+loss = sum(ys)
+du = gradients(loss) by (u)
+fetch du
+)");
+  const Program program(*g, {.device = Device::cpu()});
+  EXPECT_TRUE(has(program.plan_text(), "lstm_recurrence_grad s")) << program.plan_text();
+}
+
 }  // namespace
 }  // namespace paoding::testing_program

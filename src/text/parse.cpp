@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/check.h"
+#include "graph/formula.h"
 #include "paoding/autodiff.h"
 #include "paoding/op.h"
 #include "text/part_reader.h"
@@ -223,7 +224,9 @@ class Parser : PartReader {
     const Attrs attrs = attributes(op);
     std::vector<std::shared_ptr<Graph>> bodies;
     while (peek().is('[')) bodies.push_back(body(names));
-    build(graph, names, left, at, &op, bodies, [&] { return call(op, inputs, attrs, bodies, &graph); });
+    build(graph, names, left, at, &op, bodies, [&] {
+      return depth_ > 0 ? call_in_body(op, inputs, attrs, bodies, &graph) : call(op, inputs, attrs, bodies, &graph);
+    });
   }
 
   // Reads the tail, runs `make` under its scope and origin, checks and names the results.
@@ -231,7 +234,7 @@ class Parser : PartReader {
   void build(Graph& graph, Names* names, const std::vector<Token>& left, const Token& at, const OpDef* op,
              const std::vector<std::shared_ptr<Graph>>& bodies, F make) {
     const Tail tail = read_tail();
-    const bool is_expanded = op == nullptr || op->is_expanded_at_once();
+    const bool is_expanded = op == nullptr || op->is_expanded_at_once() || (depth_ > 0 && op->is_open_in_bodies);
     if (is_expanded && !tail.origin.empty()) {
       fail_at(tail.at, fmt::format("{} is expanded into nodes that name their own origin", describe(at)));
     }
