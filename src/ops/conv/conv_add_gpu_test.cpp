@@ -4,8 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "gpu/driver.h"
-#include "tests/emulated_program.h"
-#include "tests/error_model.h"
+#include "tests/emulated_cases.h"
 
 namespace paoding::testing_program {
 namespace {
@@ -68,24 +67,17 @@ Feeds feeds_of(const Graph& g, const Case& c, unsigned seed) {
   return feeds;
 }
 
-void expect_right(const Graph& g, const Feeds& feeds, const Tensors& got, double allowed) {
-  for (const auto& [name, expected] : expected_within(g, feeds, allowed)) {
-    EXPECT_EQ(expected.problem_with(got.at(name).to_doubles()), "") << name;
-  }
-}
-
 // A sum of many hundred products rounds off a part of its partial sums; tensor cores cut off in every step of theirs.
 constexpr double kFewRoundings = 8, kManyCuts = 64;
 
 TEST(ConvAdd, IsRightInTheEmulationByEveryKernel) {
-  std::vector<std::unique_ptr<Graph>> graphs;
-  std::vector<std::unique_ptr<EmulatedProgram>> programs;
-  std::vector<const gpu::TextLaunch*> kernels;
+  EmulatedCases made;
+  unsigned seed = 0;
   const auto chip = std::make_shared<const Target>(named_target("h200"));
   for (const Case& c : cases()) {
-    graphs.push_back(std::make_unique<Graph>());
-    build(*graphs.back(), c);
-    Plan plan = std::move(compile_plan(*graphs.back(), options_of(c), chip).plan);
+    auto g = std::make_unique<Graph>();
+    build(*g, c);
+    Plan plan = std::move(compile_plan(*g, options_of(c), chip).plan);
     int found = 0;
     for (const Step& step : plan.steps) {
       if (step.kind != Step::Kind::kernel || step.call.op->name != "conv2d_add") continue;
@@ -93,15 +85,10 @@ TEST(ConvAdd, IsRightInTheEmulationByEveryKernel) {
       EXPECT_EQ(step.kernel->name, c.kernel) << to_string(c);
     }
     EXPECT_EQ(found, 1) << to_string(c) << "\n" << to_string(plan);
-    programs.push_back(std::make_unique<EmulatedProgram>(std::move(plan)));
-    for (const gpu::TextLaunch* kernel : programs.back()->kernels()) kernels.push_back(kernel);
+    Feeds feeds = feeds_of(*g, c, ++seed);
+    made.add(to_string(c), std::move(g), std::move(feeds), std::move(plan));
   }
-  const gpu::EmulatedKernels compiled(kernels);
-  for (std::size_t i = 0; i < cases().size(); ++i) {
-    SCOPED_TRACE(to_string(cases()[i]));
-    const Feeds feeds = feeds_of(*graphs[i], cases()[i], static_cast<unsigned>(i + 1));
-    expect_right(*graphs[i], feeds, programs[i]->run(compiled, to_tensors(*graphs[i], feeds), 7), kFewRoundings);
-  }
+  made.check(kFewRoundings);
 }
 
 TEST(ConvAdd, IsRightOnAGpu) {
@@ -113,14 +100,7 @@ TEST(ConvAdd, IsRightOnAGpu) {
     SCOPED_TRACE(to_string(c));
     Graph g;
     build(g, c);
-    CompileOptions options = options_of(c);
-    options.device = Device::best();
-    const Feeds feeds = feeds_of(g, c, 5);
-    const Tensors tensors = to_tensors(g, feeds);
-    Program program(g, options);
-    const Tensors got = program.run(tensors);
-    expect_right(g, feeds, got, kManyCuts);
-    expect_same_bits(got, program.run(tensors));
+    check_on_gpu(g, options_of(c), feeds_of(g, c, 5), kManyCuts);
   }
 }
 

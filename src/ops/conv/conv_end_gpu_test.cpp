@@ -10,8 +10,7 @@
 #include "paoding/autodiff.h"
 #include "paoding/ops.h"
 #include "plan/ends.h"
-#include "tests/emulated_program.h"
-#include "tests/error_model.h"
+#include "tests/emulated_cases.h"
 
 namespace paoding::testing_program {
 namespace {
@@ -131,29 +130,17 @@ TargetPtr chip_of(int sms, std::int64_t cache_bytes = 0) {
 }
 
 void check_in_emulation(int sms, std::int64_t cache_bytes) {
-  std::vector<std::unique_ptr<Graph>> graphs;
-  std::vector<std::unique_ptr<EmulatedProgram>> programs;
-  std::vector<const gpu::TextLaunch*> kernels;
+  EmulatedCases made;
+  unsigned seed = 0;
   for (const Case& c : cases()) {
-    graphs.push_back(std::make_unique<Graph>());
-    c.build(*graphs.back(), convolution(*graphs.back(), c));
-    Plan plan = std::move(compile_plan(*graphs.back(), {}, chip_of(sms, cache_bytes)).plan);
+    auto g = std::make_unique<Graph>();
+    c.build(*g, convolution(*g, c));
+    Plan plan = std::move(compile_plan(*g, {}, chip_of(sms, cache_bytes)).plan);
     EXPECT_EQ(std::ranges::count_if(plan.steps, has_end), 1) << c.what << "\n" << to_string(plan);
-    programs.push_back(std::make_unique<EmulatedProgram>(std::move(plan)));
-    EXPECT_EQ(programs.back()->library_op(), "") << c.what;
-    for (const gpu::TextLaunch* kernel : programs.back()->kernels()) kernels.push_back(kernel);
+    Feeds feeds = make_feeds(*g, ++seed);
+    made.add(c.what, std::move(g), std::move(feeds), std::move(plan));
   }
-  const gpu::EmulatedKernels compiled(kernels);
-  for (std::size_t i = 0; i < cases().size(); ++i) {
-    SCOPED_TRACE(cases()[i].what);
-    const Feeds feeds = make_feeds(*graphs[i], static_cast<unsigned>(i + 1));
-    const Tensors tensors = to_tensors(*graphs[i], feeds);
-    const Tensors got = programs[i]->run(compiled, tensors, 7);
-    for (const auto& [name, expected] : expected_within(*graphs[i], feeds, 16)) {
-      EXPECT_EQ(expected.problem_with(got.at(name).to_doubles()), "") << name;
-    }
-    expect_same_bits(got, programs[i]->run(compiled, tensors, 8));  // whoever comes last
-  }
+  made.check(16);
 }
 
 TEST(ConvEnd, IsRightWhereEveryCtaHasATile) { check_in_emulation(132, 1 << 20); }
@@ -203,16 +190,7 @@ TEST(ConvEnd, IsRightOnAGpu) {
     SCOPED_TRACE(c.what);
     Graph g;
     c.build(g, convolution(g, c));
-    CompileOptions options;
-    options.device = Device::best();
-    const Feeds feeds = make_feeds(g, 5);
-    const Tensors tensors = to_tensors(g, feeds);
-    Program program(g, options);
-    const Tensors got = program.run(tensors);
-    for (const auto& [name, expected] : expected_within(g, feeds, 64)) {
-      EXPECT_EQ(expected.problem_with(got.at(name).to_doubles()), "") << name;
-    }
-    expect_same_bits(got, program.run(tensors));
+    check_on_gpu(g, {}, make_feeds(g, 5), 64);
   }
 }
 

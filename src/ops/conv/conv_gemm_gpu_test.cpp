@@ -8,8 +8,7 @@
 #include "gpu/driver.h"
 #include "gpu/kernel_cache.h"
 #include "gpu/nvrtc.h"
-#include "tests/emulated_program.h"
-#include "tests/error_model.h"
+#include "tests/emulated_cases.h"
 
 namespace paoding::testing_program {
 namespace {
@@ -160,35 +159,17 @@ Plan plan_of(const Case& c, DType dtype, bool allow_tf32, const std::string& tar
 constexpr double kFewRoundings = 8;
 
 void check_in_emulation(const std::vector<Case>& cases, DType dtype, bool allow_tf32) {
-  struct Made {
-    std::unique_ptr<Graph> graph = std::make_unique<Graph>();
-    std::unique_ptr<EmulatedProgram> program;
-    std::string what;
-  };
-  std::vector<Made> all;
-  std::vector<const gpu::TextLaunch*> kernels;
+  EmulatedCases made;
+  unsigned seed = 0;
   for (const Case& c : cases) {
     for (const bool is_used : {false, true}) {
-      Made made;
-      build(*made.graph, c, dtype, is_used);
-      made.program = std::make_unique<EmulatedProgram>(plan_of(c, dtype, allow_tf32, "h200", is_used));
-      made.what = to_string(c);
-      for (const gpu::TextLaunch* kernel : made.program->kernels()) kernels.push_back(kernel);
-      all.push_back(std::move(made));
+      auto g = std::make_unique<Graph>();
+      build(*g, c, dtype, is_used);
+      Feeds feeds = feeds_of(*g, allow_tf32, ++seed);
+      made.add(to_string(c), std::move(g), std::move(feeds), plan_of(c, dtype, allow_tf32, "h200", is_used));
     }
   }
-  const gpu::EmulatedKernels compiled(kernels);
-  unsigned seed = 1;
-  for (const Made& made : all) {
-    SCOPED_TRACE(made.what);
-    const Feeds feeds = feeds_of(*made.graph, allow_tf32, seed);
-    const Tensors tensors = to_tensors(*made.graph, feeds), got = made.program->run(compiled, tensors, seed++);
-    for (const auto& [name, expected] : expected_within(*made.graph, feeds, kFewRoundings)) {
-      EXPECT_EQ(expected.problem_with(got.at(name).to_doubles()), "") << name;
-    }
-    expect_same_bits(got, made.program->run(compiled, tensors, seed++));
-    if (testing::Test::HasFailure()) return;
-  }
+  made.check(kFewRoundings);
 }
 
 void check_on_a_gpu(const std::vector<Case>& cases, const std::vector<std::pair<DType, bool>>& types) {
@@ -213,20 +194,9 @@ void check_on_a_gpu(const std::vector<Case>& cases, const std::vector<std::pair<
       SCOPED_TRACE(to_string(c) + (allow_tf32 ? " in TF32" : " in " + std::string(paoding::to_string(dtype))));
       Graph g;
       build(g, c, dtype, true);
-      const Feeds feeds = feeds_of(g, allow_tf32, 5);
       CompileOptions options;
-      options.device = Device::best();
       options.allow_tf32 = allow_tf32;
-      Program program(g, options);
-      const Tensors tensors = to_tensors(g, feeds), got = program.run(tensors);
-      for (auto [name, expected] : expected_within(g, feeds, kFewRoundings)) {
-        // Tensor cores cut sums off where the model, and the emulation, round them.
-        if (dtype != f32 || allow_tf32) {
-          for (double& limit : expected.limits) limit *= 2;
-        }
-        EXPECT_EQ(expected.problem_with(got.at(name).to_doubles()), "") << name;
-      }
-      expect_same_bits(got, program.run(tensors));
+      check_on_gpu(g, options, feeds_of(g, allow_tf32, 5), kFewRoundings, dtype != f32 || allow_tf32 ? 2 : 1);
     }
   }
 }

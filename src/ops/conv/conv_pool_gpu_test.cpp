@@ -9,8 +9,7 @@
 #include "gpu/kernel_cache.h"
 #include "gpu/nvrtc.h"
 #include "paoding/nn.h"
-#include "tests/emulated_program.h"
-#include "tests/error_model.h"
+#include "tests/emulated_cases.h"
 
 namespace paoding::testing_program {
 namespace {
@@ -91,42 +90,25 @@ Feeds feeds_of(const Graph& graph, unsigned seed) {
 constexpr double kFewRoundings = 8;  // partial sums may be larger than a sum is in the end
 
 TEST(ConvPool, IsRightInTheEmulation) {
-  struct Made {
-    std::unique_ptr<Graph> graph = std::make_unique<Graph>();
-    std::unique_ptr<EmulatedProgram> program;
-    std::string what;
-  };
-  std::vector<Made> all;
-  std::vector<const gpu::TextLaunch*> kernels;
+  EmulatedCases made;
+  unsigned seed = 0;
   for (const Case& c : cases()) {
     for (const bool is_small : {false, true}) {
       for (const char* unused : {"", "choose_layouts"}) {
         if (*unused != 0 && is_small) continue;
-        Made made;
-        build(*made.graph, c);
+        auto g = std::make_unique<Graph>();
+        build(*g, c);
         CompileOptions options = in_tf32();
         if (*unused != 0) options.disabled_passes = {unused};
-        Plan plan = plan_of(*made.graph, is_small, options);
+        Plan plan = plan_of(*g, is_small, options);
         EXPECT_EQ(ops_of(plan), c.options.stride[0] == 1 ? kPooled : kWithStride) << to_string(c);
-        made.program = std::make_unique<EmulatedProgram>(std::move(plan));
-        made.what = to_string(c) + (*unused != 0 ? ", channels outermost" : "");
-        for (const gpu::TextLaunch* kernel : made.program->kernels()) kernels.push_back(kernel);
-        all.push_back(std::move(made));
+        Feeds feeds = feeds_of(*g, ++seed);
+        made.add(to_string(c) + (*unused != 0 ? ", channels outermost" : ""), std::move(g), std::move(feeds),
+                 std::move(plan));
       }
     }
   }
-  const gpu::EmulatedKernels compiled(kernels);
-  unsigned seed = 1;
-  for (const Made& made : all) {
-    SCOPED_TRACE(made.what);
-    const Feeds feeds = feeds_of(*made.graph, seed);
-    const Tensors tensors = to_tensors(*made.graph, feeds), got = made.program->run(compiled, tensors, seed++);
-    for (const auto& [name, expected] : expected_within(*made.graph, feeds, kFewRoundings)) {
-      EXPECT_EQ(expected.problem_with(got.at(name).to_doubles()), "") << name;
-    }
-    expect_same_bits(got, made.program->run(compiled, tensors, seed++));
-    if (testing::Test::HasFailure()) return;
-  }
+  made.check(kFewRoundings);
 }
 
 TEST(ConvPool, IsRightOnAGpu) {
@@ -135,16 +117,7 @@ TEST(ConvPool, IsRightOnAGpu) {
     SCOPED_TRACE(to_string(c));
     Graph g;
     build(g, c);
-    const Feeds feeds = feeds_of(g, 5);
-    CompileOptions options = in_tf32();
-    options.device = Device::best();
-    Program program(g, options);
-    const Tensors tensors = to_tensors(g, feeds), got = program.run(tensors);
-    for (auto [name, expected] : expected_within(g, feeds, kFewRoundings)) {
-      for (double& limit : expected.limits) limit *= 2;  // tensor cores cut sums off where the model rounds them
-      EXPECT_EQ(expected.problem_with(got.at(name).to_doubles()), "") << name;
-    }
-    expect_same_bits(got, program.run(tensors));
+    check_on_gpu(g, in_tf32(), feeds_of(g, 5), kFewRoundings, 2);
   }
 }
 

@@ -9,8 +9,7 @@
 #include "paoding/autodiff.h"
 #include "paoding/ops.h"
 #include "plan/ends.h"
-#include "tests/emulated_program.h"
-#include "tests/error_model.h"
+#include "tests/emulated_cases.h"
 
 namespace paoding::testing_program {
 namespace {
@@ -92,30 +91,31 @@ struct Built {
     }
   }
   void check() {
-    std::vector<std::unique_ptr<EmulatedProgram>> programs;
-    std::vector<const gpu::TextLaunch*> kernels;
-    for (Plan& plan : plans) {
-      programs.push_back(std::make_unique<EmulatedProgram>(std::move(plan)));
-      EXPECT_EQ(programs.back()->library_op(), "");
-      for (const gpu::TextLaunch* kernel : programs.back()->kernels()) kernels.push_back(kernel);
+    EmulatedCases made;
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+      Feeds feeds = make_feeds(*graphs[i], static_cast<unsigned>(i + 1));
+      std::string what = to_string(graphs[i]->find("x").shape());
+      made.add(std::move(what), std::move(graphs[i]), std::move(feeds), std::move(plans[i]));
     }
-    const gpu::EmulatedKernels compiled(kernels);
-    for (std::size_t i = 0; i < programs.size(); ++i) {
-      SCOPED_TRACE(to_string(graphs[i]->find("x").shape()));
-      const Feeds feeds = make_feeds(*graphs[i], static_cast<unsigned>(i + 1));
-      const Tensors tensors = to_tensors(*graphs[i], feeds);
-      const Tensors got = programs[i]->run(compiled, tensors, 7);
-      for (const auto& [name, expected] : expected_within(*graphs[i], feeds, 16)) {
-        EXPECT_EQ(expected.problem_with(got.at(name).to_doubles()), "") << name;
-      }
-      expect_same_bits(got, programs[i]->run(compiled, tensors, 8));  // whoever comes last
-    }
+    made.check(16);
   }
 };
 std::function<bool(const Step&)> is_kernel(const char* op, const char* name) {
   return [=](const Step& step) {
     return step.kind == Step::Kind::kernel && step.call.op->name == op && step.kernel->name == name;
   };
+}
+
+void check_on_a_gpu(const std::vector<Case>& cases, std::initializer_list<void (*)(Graph& g, const Case& c)> builds) {
+  if (Device::best().kind != DeviceKind::cuda) GTEST_SKIP() << "NOT CHECKED: no GPU here";
+  for (const Case& c : cases) {
+    SCOPED_TRACE(to_string(c.x));
+    for (const auto& build : builds) {
+      Graph g;
+      build(g, c);
+      check_on_gpu(g, {}, make_feeds(g, 5), 64);
+    }
+  }
 }
 
 TEST(PoolByBlocks, GradientsThatTwoGroupsMakeByThemselvesAreRight) {
@@ -126,16 +126,17 @@ TEST(PoolByBlocks, GradientsThatTwoGroupsMakeByThemselvesAreRight) {
 }
 
 // As behind the first convolution of a network: a norm that has its statistics, and what bends it.
+void build_behind_group(Graph& g, const Case& c) {
+  const auto per_channel = [&](const char* name) {
+    return reshape(g.input(name, f32, {c.x[1]}), Shape{1, c.x[1], 1, 1});
+  };
+  const Value x = cast(image(g, "x", c.dtype, c.x), f32);
+  const Value made = cast(relu(x * per_channel("scale") + per_channel("shift")), c.dtype);
+  const auto [y, index] = max_pool2d_with_index(made, c.options);
+  g.fetch("y", conv2d(y, g.input("w", c.dtype, {8, c.x[1], 1, 1}))), fetch_image(g, "index", index);
+}
 TEST(PoolByRows, OfWhatAGroupInFrontMakesIsRight) {
-  Built built(row_cases(), [](Graph& g, const Case& c) {
-    const auto per_channel = [&](const char* name) {
-      return reshape(g.input(name, f32, {c.x[1]}), Shape{1, c.x[1], 1, 1});
-    };
-    const Value x = cast(image(g, "x", c.dtype, c.x), f32);
-    const Value made = cast(relu(x * per_channel("scale") + per_channel("shift")), c.dtype);
-    const auto [y, index] = max_pool2d_with_index(made, c.options);
-    g.fetch("y", conv2d(y, g.input("w", c.dtype, {8, c.x[1], 1, 1}))), fetch_image(g, "index", index);
-  });
+  Built built(row_cases(), build_behind_group);
   built.expect_each(1, [](const Step& step) { return step.has_start; });
   built.check();
 }
@@ -157,6 +158,9 @@ TEST(PoolByBlocks, IsRightAlone) {
   built.expect_each(1, is_kernel("max_pool2d_grad", "blocks"));
   built.check();
 }
+
+TEST(PoolByRows, IsRightOnAGpu) { check_on_a_gpu(row_cases(), {build_behind_group, build_alone}); }
+TEST(PoolByBlocks, IsRightOnAGpu) { check_on_a_gpu(cases(), {build, build_alone}); }
 
 // The largest of all is a NaN, the first of several, and of equal ones the first.
 TEST(PoolByRows, ChoosesAsTheCpuDoes) {

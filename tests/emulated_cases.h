@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Graphs whose kernels are checked against float64: several in the emulation, compiled in one go, or one as it runs on
+// the GPU that is here.
+#pragma once
+
+#include "tests/emulated_program.h"
+#include "tests/error_model.h"
+
+namespace paoding::testing_program {
+
+/// `limit_times`: tensor cores cut sums off where the model, and the emulation, round them.
+inline void expect_within(const Graph& g, const Feeds& feeds, const Tensors& got, double few_roundings,
+                          double limit_times = 1) {
+  for (auto [name, expected] : expected_within(g, feeds, few_roundings)) {
+    for (double& limit : expected.limits) limit *= limit_times;
+    EXPECT_EQ(expected.problem_with(got.at(name).to_doubles()), "") << name;
+  }
+}
+
+/// What runs give twice, CTAs in one order and in another.
+class EmulatedCases {
+ public:
+  void add(std::string what, std::unique_ptr<Graph> graph, Feeds feeds, Plan plan) {
+    auto program = std::make_unique<EmulatedProgram>(std::move(plan));
+    EXPECT_EQ(program->library_op(), "") << what;
+    cases_.push_back({std::move(what), std::move(graph), std::move(feeds), std::move(program)});
+  }
+  void check(double few_roundings) const {
+    std::vector<const gpu::TextLaunch*> kernels;
+    for (const Case& c : cases_) {
+      for (const gpu::TextLaunch* kernel : c.program->kernels()) kernels.push_back(kernel);
+    }
+    const gpu::EmulatedKernels compiled(kernels);
+    unsigned seed = 1;
+    for (const Case& c : cases_) {
+      SCOPED_TRACE(c.what);
+      const Tensors tensors = to_tensors(*c.graph, c.feeds), got = c.program->run(compiled, tensors, seed++);
+      expect_within(*c.graph, c.feeds, got, few_roundings);
+      expect_same_bits(got, c.program->run(compiled, tensors, seed++));
+      if (testing::Test::HasFailure()) return;
+    }
+  }
+
+ private:
+  struct Case {
+    std::string what;
+    std::unique_ptr<Graph> graph;
+    Feeds feeds;
+    std::unique_ptr<EmulatedProgram> program;
+  };
+  std::vector<Case> cases_;
+};
+
+/// Runs twice too.
+inline void check_on_gpu(const Graph& g, CompileOptions options, const Feeds& feeds, double few_roundings,
+                         double limit_times = 1) {
+  options.device = Device::best();
+  Program program(g, options);
+  const Tensors tensors = to_tensors(g, feeds), got = program.run(tensors);
+  expect_within(g, feeds, got, few_roundings, limit_times);
+  expect_same_bits(got, program.run(tensors));
+}
+
+}  // namespace paoding::testing_program
