@@ -16,22 +16,30 @@ std::string operands_of(int first, int count) {
   return list;
 }
 
+// %0, %1, .. of so many: where an instruction has its sums.
+std::string places_of(int count) {
+  std::string list;
+  for (int i = 0; i < count; ++i) list += fmt::format("{}%{}", i == 0 ? "" : ", ", i);
+  return list;
+}
+
+const char* type_of(DType dtype) { return dtype == DType::bf16 ? "bf16" : "f16"; }
+
 }  // namespace
 
 std::string box_products(DType dtype, int columns, std::array<bool, 2> is_across, std::array<int, 2> pitches,
                          int at_once) {
   const int sums = columns / 2, width = std::min(columns, at_once), of_width = width / 2;
-  const char* const type = dtype == DType::bf16 ? "bf16" : "f16";
-  std::string places, products;
-  for (int i = 0; i < of_width; ++i) places += fmt::format("{}%{}", i == 0 ? "" : ", ", i);
+  std::string products;
   for (int first = 0; first < columns; first += width) {
     const std::string box = first == 0 ? "b" : fmt::format("b + {}", first * 64);
     products += fmt::format(R"(
   asm volatile("wgmma.mma_async.sync.aligned.m64n{0}k16.f32.{1}.{1} {{{2}}}, %{3}, %{4}, 1, 1, 1, {5}, {6};"
                : {7}
                : "l"(box_descriptor<{8}>(a, step, {10})), "l"(box_descriptor<{9}>({12}, step, {11})));)",
-                            width, type, places, of_width, of_width + 1, is_across[0] ? 1 : 0, is_across[1] ? 1 : 0,
-                            operands_of(first / 2, of_width), is_across[0], is_across[1], pitches[0], pitches[1], box);
+                            width, type_of(dtype), places_of(of_width), of_width, of_width + 1, is_across[0] ? 1 : 0,
+                            is_across[1] ? 1 : 0, operands_of(first / 2, of_width), is_across[0], is_across[1],
+                            pitches[0], pitches[1], box);
   }
   return fmt::format(R"(
 #ifdef PD_EMULATE
@@ -51,9 +59,6 @@ PD_DEVICE void products_wait(float (&sum)[{0}]) {{
 }
 
 std::string row_products(DType dtype, int columns) {
-  const char* const type = dtype == DType::bf16 ? "bf16" : "f16";
-  std::string places;
-  for (int i = 0; i < columns / 2; ++i) places += fmt::format("{}%{}", i == 0 ? "" : ", ", i);
   return fmt::format(R"(
 #ifdef PD_EMULATE
 PD_DEVICE void add_row_product(float (&sum)[{0}], const Stored* a, const Stored* next, const Stored* b, int step) {{
@@ -67,14 +72,11 @@ PD_DEVICE void add_row_product(float (&sum)[{0}], const Stored* a, const Stored*
 }}
 #endif
 )",
-                     columns / 2, columns, type, places, columns / 2 + 1, operands_of(0, columns / 2));
+                     columns / 2, columns, type_of(dtype), places_of(columns / 2), columns / 2 + 1,
+                     operands_of(0, columns / 2));
 }
 
 std::string row_sums(DType dtype, int columns) {
-  const char* const type = dtype == DType::bf16 ? "bf16" : "f16";
-  std::string places;
-  for (int i = 0; i < columns / 2; ++i) places += fmt::format("{}%{}", i == 0 ? "" : ", ", i);
-  const std::string operands = operands_of(0, columns / 2);
   return fmt::format(R"(
 #ifdef PD_EMULATE
 PD_DEVICE void add_rows_product(float (&sum)[{0}], const Stored* a, const Stored* b, int step) {{
@@ -92,7 +94,8 @@ PD_DEVICE void rows_wait(float (&sum)[{0}]) {{
 }}
 #endif
 )",
-                     columns / 2, columns, type, places, columns / 2 + 1, operands);
+                     columns / 2, columns, type_of(dtype), places_of(columns / 2), columns / 2 + 1,
+                     operands_of(0, columns / 2));
 }
 
 }  // namespace paoding::gpu
