@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <string>
 
 #include "gpu/text_kernel.h"
@@ -22,6 +23,17 @@ inline std::string add_window(SizeFields* sizes, const std::string& name, const 
   return fmt::format("const Window {}{{{}, {}, {}, {}, {}, {}}};\n", name, sizes->number(name + "_size", axis.size),
                      small("_kernel", axis.kernel), small("_stride", axis.stride), small("_dilation", axis.dilation),
                      small("_before", axis.before), sizes->number(name + "_outputs", axis.outputs));
+}
+
+/// The constants kKernelH, kStrideH, kBeforeH, and the same of W.
+inline std::string window_constants(const std::array<WindowAxis, 2>& windows) {
+  std::string text;
+  for (std::size_t i = 0; i < 2; ++i) {
+    const char axis = "HW"[i];
+    text += fmt::format("constexpr int kKernel{0} = {1}, kStride{0} = {2}, kBefore{0} = {3};\n", axis,
+                        windows[i].kernel, windows[i].stride, windows[i].before);
+  }
+  return text;
 }
 
 /// The most channels of an image, up to 16 bytes of them, that can be moved at once where groups have `channels`.

@@ -91,12 +91,8 @@ gpu::TextPlan plan(const KernelCall& call, const KernelEnd* end) {
   gpu::TextParts parts;
   parts.name = call.op->name;
   parts.threads = kThreads, parts.resident_ctas = kCtasOfSm;
-  parts.constants = fmt::format(
-      "using Stored = {};\nconstexpr int kColumns = {}, kConsumers = kThreads;\n"
-      "constexpr int kKernelH = {}, kStrideH = {}, kBeforeH = {};\n"
-      "constexpr int kKernelW = {}, kStrideW = {}, kBeforeW = {};\n",
-      gpu::stored_type(shape.dtype), kColumns, down.kernel, down.stride, down.before, across.kernel, across.stride,
-      across.before);
+  parts.constants = fmt::format("using Stored = {};\nconstexpr int kColumns = {}, kConsumers = kThreads;\n{}",
+                                gpu::stored_type(shape.dtype), kColumns, gpu::window_constants(spread.windows));
   parts.functions = "struct Place { int n, h, w; };\n" +
                     (end != nullptr ? end_text(&parts, *end) : text_that_stores()) + k_conv_end_sums_cu +
                     k_pool_blocks_cu;

@@ -71,17 +71,14 @@ PD_DEVICE void make_pixel(EndMade& made, const Pack<Stored, 8>& result, const En
 
 gpu::TextPlan plan(const KernelCall& call, const KernelEnd* start) {
   const PoolShape shape(call);
-  const auto [down, across] = windows_of(call, shape);
+  const std::array<WindowAxis, 2> axes = windows_of(call, shape);
+  const auto& [down, across] = axes;
   const std::int64_t windows = std::min(kMostWindows, down.outputs), parts = ceil_div(down.outputs, windows);
   gpu::TextParts made;
   made.name = call.op->name;
   made.threads = kThreads, made.resident_ctas = kCtasOfSm;
-  made.constants = fmt::format(
-      "using Stored = {};\nconstexpr int kWindows = {};\n"
-      "constexpr int kKernelH = {}, kStrideH = {}, kBeforeH = {};\n"
-      "constexpr int kKernelW = {}, kStrideW = {}, kBeforeW = {};\n",
-      gpu::stored_type(shape.dtype), windows, down.kernel, down.stride, down.before, across.kernel, across.stride,
-      across.before);
+  made.constants = fmt::format("using Stored = {};\nconstexpr int kWindows = {};\n{}", gpu::stored_type(shape.dtype),
+                               windows, gpu::window_constants(axes));
   made.functions = "struct Place { int n, h, w; };\n" +
                    (start != nullptr ? end_text(&made, *start) : text_without_start()) + k_pool_rows_cu;
   auto& s = made.sizes;
