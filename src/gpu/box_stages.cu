@@ -2,6 +2,13 @@
 // Shared memory as kStages stages, which one thread has filled by the copy engine while warps multiply what is in others.
 // Stands behind tensor_cores.cu and kStages.
 
+// The CTA's dynamic shared memory from where boxes may lie: they want whole KBs.
+template <class T>
+PD_DEVICE T* shared_for_boxes() {
+  PD_DYNAMIC_SHARED(T, dynamic);
+  return dynamic + (1024 - shared_address(dynamic) % 1024) % 1024 / (int)sizeof(T);
+}
+
 struct Mailboxes {
   unsigned long long full[kStages], free[kStages];
 };

@@ -215,8 +215,7 @@ PD_DEVICE void end_tile(const Stored* laid, int tile, int column, const End& end
 
 PD_DEVICE void convolve(const Map& image, const Map& weights, const Stored* bias, const Stored* added, Stored* out,
                         const End& end, const Room& room, const Sizes& size) {
-  PD_DYNAMIC_SHARED(Stored, dynamic);
-  Stored* const kept = dynamic + (1024 - shared_address(dynamic) % 1024) % 1024 / 2;  // boxes want that
+  Stored* const kept = shared_for_boxes<Stored>();
   Stored* const stages = kept + kKeptElements;
   Mailboxes* const mail = (Mailboxes*)(stages + kStages * kStageElements);
   int tile = blockIdx.x;

@@ -9,29 +9,28 @@ constexpr int kGradientElements = kWindows * 64;
 constexpr int kStageElements = kGradientElements + (kBroughtElements + 511) / 512 * 512;
 constexpr int kSumsOfPlane = 32 / kPlanes;
 
-PD_DEVICE void bring_rows(const Map& image, const Map& gradient, Stored* stages, Mailboxes* mail, const Share& share,
-                          const Sizes& size) {
+PD_DEVICE void bring_rows(const Map& image, const Map& gradient, const Cta& cta, const Sizes& size) {
   Turn turn;
-  for (int row = share.first; row < share.last; ++row, turn.next()) {
-    wait_for(&mail->free[turn.stage], turn.round + 1);
-    unsigned long long* const full = &mail->full[turn.stage];
-    Stored* const to = stages + turn.stage * kStageElements;
+  for (int row = cta.share.first; row < cta.share.last; ++row, turn.next()) {
+    wait_for(&cta.mail->free[turn.stage], turn.round + 1);
+    unsigned long long* const full = &cta.mail->full[turn.stage];
+    Stored* const to = cta.stages + turn.stage * kStageElements;
     mailbox_expect(full, (kGradientElements + kBroughtElements) * 2);
     int n = row;
     const int h = next_coordinate(n, size.window_rows);
-    bring_patch(to, gradient, share.row, 0, h, n, full);
+    bring_patch(to, gradient, cta.share.row, 0, h, n, full);
     bring_box(to + kGradientElements, image, 0, (n * size.laid_rows + h * size.step_h) * (kRowElements / 64), full);
   }
 }
 
-PD_DEVICE void multiply_rows(float (&sum)[kRowsOfGroup][kPlanes][kSumsOfPlane], const Stored* stages, Mailboxes* mail,
-                             int rows) {
+PD_DEVICE void multiply_rows(float (&sum)[kRowsOfGroup][kPlanes][kSumsOfPlane], const Cta& cta) {
+  const int rows = cta.share.last - cta.share.first;
   const int first = (int)threadIdx.x / 128 * kRowsOfGroup;
   Turn turn;
   unsigned long long* before = nullptr;  // the stage whose products may be under way
   for (int row = 0; row < rows; ++row, turn.next()) {
-    wait_for(&mail->full[turn.stage], turn.round);
-    const Stored* const gradient = stages + turn.stage * kStageElements;
+    wait_for(&cta.mail->full[turn.stage], turn.round);
+    const Stored* const gradient = cta.stages + turn.stage * kStageElements;
     products_begin();
 #pragma unroll
     for (int i = 0; i < kRowsOfGroup; ++i) {
@@ -48,7 +47,7 @@ PD_DEVICE void multiply_rows(float (&sum)[kRowsOfGroup][kPlanes][kSumsOfPlane], 
     products_start();
     products_wait_but_one();
     if (before != nullptr && threadIdx.x % 32 == 0) mailbox_expect(before, 0);
-    before = &mail->free[turn.stage];
+    before = &cta.mail->free[turn.stage];
   }
 #pragma unroll
   for (int i = 0; i < kRowsOfGroup; ++i) {
@@ -58,13 +57,9 @@ PD_DEVICE void multiply_rows(float (&sum)[kRowsOfGroup][kPlanes][kSumsOfPlane], 
 }
 
 PD_DEVICE void add_up(const Map& image, const Map& gradient, float* partial, const Sizes& size) {
-  PD_DYNAMIC_SHARED(Stored, dynamic);
-  Stored* const stages = dynamic + (1024 - shared_address(dynamic) % 1024) % 1024 / 2;  // boxes want that
-  Mailboxes* const mail = (Mailboxes*)(stages + kStages * kStageElements);
-  const Share share = share_of(blockIdx.x, size);
-  open_stages(mail, image, gradient, kConsumers);
+  const Cta cta = open_cta<kConsumers, kStageElements>(image, gradient, size);
   if (threadIdx.x >= kConsumers) {
-    if (threadIdx.x == kConsumers) bring_rows(image, gradient, stages, mail, share, size);
+    if (threadIdx.x == kConsumers) bring_rows(image, gradient, cta, size);
     return;
   }
   float sum[kRowsOfGroup][kPlanes][kSumsOfPlane];
@@ -73,7 +68,7 @@ PD_DEVICE void add_up(const Map& image, const Map& gradient, float* partial, con
 #pragma unroll
     for (int k = 0; k < 32; ++k) sum[i][k / kSumsOfPlane][k % kSumsOfPlane] = 0;
   }
-  multiply_rows(sum, stages, mail, share.last - share.first);
+  multiply_rows(sum, cta);
   const int first = (int)threadIdx.x / 128 * kRowsOfGroup;
 #pragma unroll
   for (int i = 0; i < kRowsOfGroup; ++i) {
@@ -81,6 +76,6 @@ PD_DEVICE void add_up(const Map& image, const Map& gradient, float* partial, con
     float ordered[32];  // tap after tap, of either plane
 #pragma unroll
     for (int k = 0; k < 32; ++k) ordered[k] = sum[i][k / 4 % kPlanes][k / 4 / kPlanes * 4 + k % 4];
-    leave_sums(partial, ordered, share.part, share.row, first + i, 0, size);
+    leave_sums(partial, ordered, cta.share.part, cta.share.row, first + i, 0, size);
   }
 }

@@ -20,24 +20,23 @@ PD_DEVICE Chunk chunk_at(int chunk, const Sizes& size) {
   return at;
 }
 
-PD_DEVICE void bring_blocks(const Map& image, const Map& gradient, Stored* stages, Mailboxes* mail,
-                            const Share& share, const Sizes& size) {
+PD_DEVICE void bring_blocks(const Map& image, const Map& gradient, const Cta& cta, const Sizes& size) {
   // Beyond the last chunk, the last again: nobody reads it.
   Chunk at[kChunks];
 #pragma unroll
   for (int i = 0; i < kChunks; ++i) {
-    at[i] = chunk_at(share.column + i < size.chunks ? share.column + i : size.chunks - 1, size);
+    at[i] = chunk_at(cta.share.column + i < size.chunks ? cta.share.column + i : size.chunks - 1, size);
   }
   Turn turn;
-  for (int block = share.first; block < share.last; ++block, turn.next()) {
-    wait_for(&mail->free[turn.stage], turn.round + 1);
-    unsigned long long* const full = &mail->full[turn.stage];
-    Stored* const to = stages + turn.stage * kStageElements;
+  for (int block = cta.share.first; block < cta.share.last; ++block, turn.next()) {
+    wait_for(&cta.mail->free[turn.stage], turn.round + 1);
+    unsigned long long* const full = &cta.mail->full[turn.stage];
+    Stored* const to = cta.stages + turn.stage * kStageElements;
     mailbox_expect(full, kStageElements * 2);
     int window = block * kDepth;
     const int w = next_coordinate(window, size.window_columns), h = next_coordinate(window, size.window_rows);
 #pragma unroll
-    for (int i = 0; i < kGroupsM; ++i) bring_windows(to + i * kChunk, gradient, share.row + i * 64, w, h, window, 0, 0, full);
+    for (int i = 0; i < kGroupsM; ++i) bring_windows(to + i * kChunk, gradient, cta.share.row + i * 64, w, h, window, 0, 0, full);
 #pragma unroll
     for (int i = 0; i < kChunks; ++i) {
       bring_windows(to + (kGroupsM + i) * kChunk, image, at[i].channel, w * size.step_w + size.first_w,
@@ -47,46 +46,43 @@ PD_DEVICE void bring_blocks(const Map& image, const Map& gradient, Stored* stage
   }
 }
 
-PD_DEVICE void multiply_blocks(float (&sum)[kChunksOfGroup * 32], const Stored* stages, Mailboxes* mail, int blocks) {
+PD_DEVICE void multiply_blocks(float (&sum)[kChunksOfGroup * 32], const Cta& cta) {
+  const int blocks = cta.share.last - cta.share.first;
   const int group = threadIdx.x / 128, group_m = group / kGroupsN, group_n = group % kGroupsN;
   Turn turn;
   unsigned long long* before = nullptr;  // the stage whose products may be under way
   for (int block = 0; block < blocks; ++block, turn.next()) {
-    wait_for(&mail->full[turn.stage], turn.round);
-    const Stored* const gradient = stages + turn.stage * kStageElements + group_m * kChunk;
+    wait_for(&cta.mail->full[turn.stage], turn.round);
+    const Stored* const gradient = cta.stages + turn.stage * kStageElements + group_m * kChunk;
     const Stored* const image =
-        stages + turn.stage * kStageElements + (kGroupsM + group_n * kChunksOfGroup) * kChunk;
+        cta.stages + turn.stage * kStageElements + (kGroupsM + group_n * kChunksOfGroup) * kChunk;
     products_begin();
 #pragma unroll
     for (int step = 0; step < kDepth / 16; ++step) add_product(sum, gradient, image, step);
     products_start();
     products_wait_but_one();
     if (before != nullptr && threadIdx.x % 32 == 0) mailbox_expect(before, 0);
-    before = &mail->free[turn.stage];
+    before = &cta.mail->free[turn.stage];
   }
   products_wait(sum);
 }
 
 PD_DEVICE void add_up(const Map& image, const Map& gradient, float* partial, const Sizes& size) {
-  PD_DYNAMIC_SHARED(Stored, dynamic);
-  Stored* const stages = dynamic + (1024 - shared_address(dynamic) % 1024) % 1024 / 2;  // boxes want that
-  Mailboxes* const mail = (Mailboxes*)(stages + kStages * kStageElements);
-  const Share share = share_of(blockIdx.x, size);
-  open_stages(mail, image, gradient, kConsumers);
+  const Cta cta = open_cta<kConsumers, kStageElements>(image, gradient, size);
   if (threadIdx.x >= kConsumers) {
-    if (threadIdx.x == kConsumers) bring_blocks(image, gradient, stages, mail, share, size);
+    if (threadIdx.x == kConsumers) bring_blocks(image, gradient, cta, size);
     return;
   }
   float sum[kChunksOfGroup * 32];
 #pragma unroll
   for (int i = 0; i < kChunksOfGroup * 32; ++i) sum[i] = 0;
-  multiply_blocks(sum, stages, mail, share.last - share.first);
+  multiply_blocks(sum, cta);
   const int group = threadIdx.x / 128;
 #pragma unroll
   for (int i = 0; i < kChunksOfGroup; ++i) {
-    const int mine = share.column + group % kGroupsN * kChunksOfGroup + i;
+    const int mine = cta.share.column + group % kGroupsN * kChunksOfGroup + i;
     if (mine >= size.chunks) break;
     const Chunk at = chunk_at(mine, size);
-    leave_sums(partial, sum + i * 32, share.part, share.row + group / kGroupsN * 64, at.tap, at.channel, size);
+    leave_sums(partial, sum + i * 32, cta.share.part, cta.share.row + group / kGroupsN * 64, at.tap, at.channel, size);
   }
 }

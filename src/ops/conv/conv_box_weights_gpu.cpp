@@ -57,6 +57,42 @@ std::string tile_constants(std::int64_t rows, std::int64_t columns) {
   return fmt::format("constexpr int kTileRows = {}, kTileColumns = {};\n", rows, columns);
 }
 
+// The launches of a gradient whose sums, of tiles and parts of blocks, lie in the workspace: behind the image, where
+// that is laid out first.
+struct Counts {
+  std::int64_t rows, channels, taps;  // of the sums
+  std::int64_t tiles_m, tiles_n, blocks, parts;
+};
+gpu::TextPlan plan_sums(const KernelCall& call, gpu::TextParts* text, const Counts& counts, std::int64_t stages,
+                        std::int64_t stage_bytes, std::vector<BoxMap> maps, std::string why) {
+  const ConvShape shape(call);
+  const Walked walked(shape);
+  const std::int64_t elements = counts.rows * counts.taps * counts.channels;
+  auto& s = text->sizes;
+  s.number("rows", counts.rows), s.number("channels", counts.channels), s.number("taps", counts.taps);
+  s.divisor("tiles_m", counts.tiles_m), s.divisor("tiles_n", counts.tiles_n);
+  s.number("blocks", counts.blocks), s.number("parts", counts.parts);
+  s.wide_number("elements", elements);
+  if (walked.has_tap_rows) s.wide_number("image_bytes", walked.image_bytes);
+  text->ctas = counts.tiles_m * counts.tiles_n * counts.parts;
+  for (const char* name : {"image", "gradient"}) text->operands.push_back(gpu::input_parameter(shape.dtype, name));
+  text->operands.push_back(gpu::output_parameter(shape.w.type.dtype, "out"));
+  text->maps = {"image_map", "gradient_map"};
+  text->call = fmt::format("add_up(image_map, gradient_map, (float*){}, size)",
+                           walked.has_tap_rows ? "((char*)room.workspace + size.image_bytes_wide)" : "room.workspace");
+  gpu::TextLaunch launch = gpu::make_text_kernel(*text);
+  launch.is_alone = true;
+  launch.shared_bytes = shared_bytes(stages, stage_bytes);
+  launch.maps = std::move(maps), launch.why = std::move(why);
+  gpu::TextPlan made;
+  if (walked.has_tap_rows) made.launches.push_back(plan_tap_rows(call));
+  made.launches.push_back(std::move(launch));
+  const std::int64_t channels_of_tap = walked.has_tap_rows ? TapRows::kChannels : counts.channels;
+  made.launches.push_back(plan_weight_sum(call, counts.parts, channels_of_tap, walked.image_bytes));
+  made.workspace_bytes = walked.image_bytes + counts.parts * elements * 4;
+  return made;
+}
+
 gpu::TextPlan plan_weights_by_patches(const KernelCall& call, const Patch& patch) {
   constexpr std::int64_t kChannels = 64, kGroups = 3, kStages = 8, kLeastSquares = 4;
   constexpr std::int64_t kGradientBytes = kSide * kSide * kChannels * 2;
@@ -72,37 +108,20 @@ gpu::TextPlan plan_weights_by_patches(const KernelCall& call, const Patch& patch
   text.constants += tap_constants(down, across) + tile_constants(kChannels, kChannels);
   const std::int64_t squares = shape.batch * Patch::squares(down) * Patch::squares(across);
   const std::int64_t tiles_m = ceil_div(shape.outputs, kChannels), tiles_n = ceil_div(walked.channels, kChannels);
-  const std::int64_t elements = shape.outputs * patch.taps * walked.channels;
   const std::int64_t parts = std::clamp<std::int64_t>(call.target->sm_count / (tiles_m * tiles_n), 1,
                                                       std::max<std::int64_t>(squares / kLeastSquares, 1));
   auto& s = text.sizes;
   s.divisor("square_rows", Patch::squares(down)), s.divisor("square_columns", Patch::squares(across));
-  s.number("rows", shape.outputs), s.number("channels", walked.channels), s.number("taps", patch.taps);
-  s.divisor("tiles_m", tiles_m), s.divisor("tiles_n", tiles_n);
-  s.number("blocks", squares), s.number("parts", parts), s.wide_number("elements", elements);
   s.number("first_h", down.first), s.number("first_w", across.first);
-  text.ctas = tiles_m * tiles_n * parts;
-  for (const char* name : {"image", "gradient"}) text.operands.push_back(gpu::input_parameter(shape.dtype, name));
-  text.operands.push_back(gpu::output_parameter(shape.w.type.dtype, "out"));
-  text.maps = {"image_map", "gradient_map"};
-  text.call = "add_up(image_map, gradient_map, (float*)room.workspace, size)";
-  gpu::TextLaunch launch = gpu::make_text_kernel(text);
-  launch.is_alone = true;
-  launch.shared_bytes = shared_bytes(stages, stage_bytes);
-  launch.maps = {map_of(shape.x, 0, patch), map_of(shape.y, 1, Patch{})};
-  launch.why = fmt::format("{} tiles of 64 x 64 for {} taps by patches, windows in {} parts", tiles_m * tiles_n,
-                           patch.taps, parts);
-  gpu::TextPlan made;
-  made.launches.push_back(std::move(launch));
-  made.launches.push_back(plan_weight_sum(call, parts));
-  made.workspace_bytes = parts * elements * 4;
-  return made;
+  return plan_sums(call, &text, {shape.outputs, walked.channels, patch.taps, tiles_m, tiles_n, squares, parts}, stages,
+                   stage_bytes, {map_of(shape.x, 0, patch), map_of(shape.y, 1, Patch{})},
+                   fmt::format("{} tiles of 64 x 64 for {} taps by patches, windows in {} parts", tiles_m * tiles_n,
+                               patch.taps, parts));
 }
 
 gpu::TextPlan plan_weights_by_rows(const KernelCall& call, const TapRows& laid) {
   constexpr std::int64_t kChannels = 64, kGroups = 3, kMostStages = 8, kLeastRows = 4;
   const ConvShape shape(call);
-  const Walked walked(shape);
   const std::int64_t stage_bytes =
       laid.windows * kChannels * 2 + round_up(laid.rows_brought * laid.row_bytes(), kAlign);
   const std::int64_t stages =
@@ -116,33 +135,15 @@ gpu::TextPlan plan_weights_by_rows(const KernelCall& call, const TapRows& laid) 
       laid.kernel_rows, laid.rows_brought, laid.row_apart, laid.planes, laid.columns / laid.planes, laid.windows);
   text.constants += tile_constants(kChannels, kChannels);
   const std::int64_t rows = shape.batch * shape.axes[0].outputs, tiles_m = ceil_div(shape.outputs, kChannels);
-  const std::int64_t elements = shape.outputs * laid.kernel_rows * laid.channels;
   const std::int64_t parts =
       std::clamp<std::int64_t>(call.target->sm_count / tiles_m, 1, std::max<std::int64_t>(rows / kLeastRows, 1));
   auto& s = text.sizes;
   s.divisor("window_rows", shape.axes[0].outputs), s.number("laid_rows", laid.rows);
   s.number("step_h", shape.axes[0].stride);
-  s.number("rows", shape.outputs), s.number("channels", laid.channels), s.number("taps", laid.kernel_rows);
-  s.divisor("tiles_m", tiles_m), s.divisor("tiles_n", 1);
-  s.number("blocks", rows), s.number("parts", parts), s.wide_number("elements", elements);
-  s.wide_number("image_bytes", laid.image_bytes());
-  text.ctas = tiles_m * parts;
-  for (const char* name : {"image", "gradient"}) text.operands.push_back(gpu::input_parameter(shape.dtype, name));
-  text.operands.push_back(gpu::output_parameter(shape.w.type.dtype, "out"));
-  text.maps = {"image_map", "gradient_map"};
-  text.call = "add_up(image_map, gradient_map, (float*)((char*)room.workspace + size.image_bytes_wide), size)";
-  gpu::TextLaunch launch = gpu::make_text_kernel(text);
-  launch.is_alone = true;
-  launch.shared_bytes = shared_bytes(stages, stage_bytes);
-  launch.maps = {laid.map(), map_of(shape.y, 1, Patch{1, laid.windows})};
-  launch.why = fmt::format("{} tiles of 64 x 64 for {} rows of taps by rows of windows, in {} parts", tiles_m,
-                           laid.kernel_rows, parts);
-  gpu::TextPlan made;
-  made.launches.push_back(plan_tap_rows(call));
-  made.launches.push_back(std::move(launch));
-  made.launches.push_back(plan_weight_sum(call, parts, TapRows::kChannels, laid.image_bytes()));
-  made.workspace_bytes = laid.image_bytes() + parts * elements * 4;
-  return made;
+  return plan_sums(call, &text, {shape.outputs, laid.channels, laid.kernel_rows, tiles_m, 1, rows, parts}, stages,
+                   stage_bytes, {laid.map(), map_of(shape.y, 1, Patch{1, laid.windows})},
+                   fmt::format("{} tiles of 64 x 64 for {} rows of taps by rows of windows, in {} parts", tiles_m,
+                               laid.kernel_rows, parts));
 }
 
 }  // namespace
@@ -159,10 +160,9 @@ gpu::TextPlan plan_weights(const KernelCall& call) {
   const std::int64_t rows = shape.outputs, channels = walked.channels, taps = walked.taps();
   const Walk down = Walk::forward(walked.axes[0]), across = Walk::forward(walked.axes[1]);
   const std::int64_t windows = shape.batch * down.windows * across.windows, blocks = ceil_div(windows, kDepth);
-  const std::int64_t chunks = taps * ceil_div(channels, kChunk), elements = rows * taps * channels;
-  const Shares shares = shares_of(*call.target, rows, chunks, blocks, elements);
-  const std::int64_t tiles_m = shares.tiles_m, tiles_n = shares.tiles_n, parts = shares.parts,
-                     stage_bytes = shares.tile.stage_bytes(), stages = shares.tile.stages(*call.target);
+  const std::int64_t chunks = taps * ceil_div(channels, kChunk);
+  const Shares shares = shares_of(*call.target, rows, chunks, blocks, rows * taps * channels);
+  const std::int64_t stages = shares.tile.stages(*call.target);
   const std::int64_t columns_of_group = shares.groups_m() == 1 ? shares.tile.columns / 2 : shares.tile.columns;
   gpu::TextParts text = parts_of_text(shape, "conv2d_grad_weight", shares.threads(), stages,
                                       gpu::box_products(shape.dtype, static_cast<int>(columns_of_group), {true, true}));
@@ -171,36 +171,18 @@ gpu::TextPlan plan_weights(const KernelCall& call) {
       fmt::format("constexpr int kGroupsM = {}, kChunks = {};\n", shares.groups_m(), shares.tile.columns / kChunk) +
       tile_constants(shares.tile.rows, shares.tile.columns / kChunk);
   auto& s = text.sizes;
-  s.divisor("window_rows", down.windows), s.divisor("window_columns", across.windows);
-  s.number("rows", rows), s.number("channels", channels), s.number("taps", taps), s.number("chunks", chunks);
+  s.divisor("window_rows", down.windows), s.divisor("window_columns", across.windows), s.number("chunks", chunks);
   s.divisor("chunks_of_tap", ceil_div(channels, kChunk)), s.divisor("kernel_columns", walked.axes[1].kernel);
-  s.divisor("tiles_m", tiles_m), s.divisor("tiles_n", tiles_n);
-  s.number("blocks", blocks), s.number("parts", parts), s.wide_number("elements", elements);
   for (const auto& [walk, end] : {std::pair{&down, "_h"}, {&across, "_w"}}) {
     const auto field = [&](const char* name, std::int64_t value) { s.number(name + std::string(end), value); };
     field("first", walk->first), field("step", walk->step), field("tap", walk->tap_step);
   }
-  text.ctas = tiles_m * tiles_n * parts;
-  for (const char* name : {"image", "gradient"}) text.operands.push_back(gpu::input_parameter(shape.dtype, name));
-  text.operands.push_back(gpu::output_parameter(shape.w.type.dtype, "out"));
-  text.maps = {"image_map", "gradient_map"};
-  text.call = fmt::format("add_up(image_map, gradient_map, (float*){}, size)",
-                          walked.has_tap_rows ? "((char*)room.workspace + size.image_bytes_wide)" : "room.workspace");
-  if (walked.has_tap_rows) s.wide_number("image_bytes", walked.image_bytes);
-  gpu::TextLaunch launch = gpu::make_text_kernel(text);
-  launch.is_alone = true;
-  launch.shared_bytes = shared_bytes(stages, stage_bytes);
   const Windows pixels{{0, 0}, {1, 1}, {across.windows, down.windows}};
-  launch.maps = {map_of(shape, walked, windows_of(down, across), kDepth), map_of(shape.y, 1, pixels, kDepth)};
-  launch.why = fmt::format("{} tiles of {} x {} by boxes, windows in {} parts", tiles_m * tiles_n, shares.tile.rows,
-                           shares.tile.columns, parts);
-  gpu::TextPlan made;
-  if (walked.has_tap_rows) made.launches.push_back(plan_tap_rows(call));
-  made.launches.push_back(std::move(launch));
-  const std::int64_t channels_of_tap = walked.has_tap_rows ? TapRows::kChannels : channels;
-  made.launches.push_back(plan_weight_sum(call, parts, channels_of_tap, walked.image_bytes));
-  made.workspace_bytes = walked.image_bytes + parts * elements * 4;
-  return made;
+  return plan_sums(call, &text, {rows, channels, taps, shares.tiles_m, shares.tiles_n, blocks, shares.parts}, stages,
+                   shares.tile.stage_bytes(),
+                   {map_of(shape, walked, windows_of(down, across), kDepth), map_of(shape.y, 1, pixels, kDepth)},
+                   fmt::format("{} tiles of {} x {} by boxes, windows in {} parts", shares.tiles_m * shares.tiles_n,
+                               shares.tile.rows, shares.tile.columns, shares.parts));
 }
 
 }  // namespace paoding::boxes
