@@ -3,6 +3,7 @@
 // of our own. Only with CUDA's headers; needs no GPU.
 #pragma once
 
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -12,6 +13,16 @@
 #include "tests/kernel_texts.h"
 
 namespace paoding::testing_program {
+
+/// Seeds of schedules to compare with the first, of `count` in all, or of as many as PAODING_SCHEDULES says; from
+/// PAODING_FIRST_SCHEDULE on, so that processes beside each other try different ones.
+inline std::vector<unsigned> other_schedules(int count) {
+  const char *const asked = std::getenv("PAODING_SCHEDULES"), *const from = std::getenv("PAODING_FIRST_SCHEDULE");
+  if (asked != nullptr) count = std::atoi(asked);
+  std::vector<unsigned> seeds;
+  for (int i = 1; i < count; ++i) seeds.push_back(static_cast<unsigned>((from != nullptr ? std::atoi(from) : 1) + i));
+  return seeds;
+}
 
 class EmulatedProgram {
  public:

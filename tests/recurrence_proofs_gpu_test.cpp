@@ -174,7 +174,9 @@ TEST(RecurrenceProofs, ManyRunsHaveTheSameBits) {
   for (const Layer& c : {Layer{.steps = 64, .hidden = 512, .has_gradients = false},  // lanes, through memory
                          Layer{.dtype = bf16, .steps = 16, .rows = 32, .hidden = 512, .has_lengths = true},  // clusters
                          Layer{.cell = "gru", .is_tf32 = true, .steps = 8, .rows = 8, .hidden = 1024},
-                         Layer{.cell = "rnn", .dtype = f16, .steps = 24, .rows = 5, .hidden = 300}}) {
+                         Layer{.cell = "rnn", .dtype = f16, .steps = 24, .rows = 5, .hidden = 300},
+                         Layer{.steps = 32, .rows = 4, .hidden = 512},                       // gradients by lanes
+                         Layer{.is_tf32 = true, .steps = 20, .rows = 64, .hidden = 512}}) {  // input copied ahead
     Running made{c, std::make_unique<Graph>(), nullptr, {}};
     build(*made.graph, c, c.dtype);
     CompileOptions options = on_gpu();

@@ -94,7 +94,9 @@ TEST(CellStep, IsRightInTheEmulationUnderEverySchedule) {
     const Tensors tensors = to_tensors(*graph_of(c), feeds);
     const Tensors first = programs[i]->run(compiled, tensors, 1);
     expect_near(c, first, feeds, 1);
-    for (const unsigned seed : {2u, 3u}) expect_same_bits(first, programs[i]->run(compiled, tensors, seed));
+    for (const unsigned seed : other_schedules(3)) {
+      expect_same_bits(first, programs[i]->run(compiled, tensors, seed));
+    }
   }
 }
 
