@@ -92,6 +92,9 @@ def table(rows):
             lines.append(f"| `{row['case']}` | | – | | {us(row.get('floor_us'))} | | {us(row.get('goal_us'))} | | "
                          f"| waits for {row['waits_for']} |")
             continue
+        spread = span(row["ours_min_us"], row["ours_max_us"])
+        if row.get("ours_p99_us"):
+            spread += f", p99 {us(row['ours_p99_us'])}"
         floor = us(row.get("floor_us"))
         whole = row.get("floor_with_launch_us")
         share = percent(row.get("floor_us"), row["ours_us"])
@@ -100,7 +103,7 @@ def table(rows):
             share += f" ({percent(whole, row['ours_us'])})"
         lines.append(
             f"| `{row['case']}` | {row['cache']}, {row['clock']} | **{us(row['ours_us'])}** "
-            f"| {span(row['ours_min_us'], row['ours_max_us'])} | {floor} | {share} | {us(row.get('goal_us'))} "
+            f"| {spread} | {floor} | {share} | {us(row.get('goal_us'))} "
             f"| {row.get('best_other') or '–'} | {us(row.get('best_other_us'))} | {verdict(row)} |")
     return lines
 

@@ -160,7 +160,7 @@ void print_environment() {
   print("\nEnvironment (value, else what holds without one)\n");
   for (const EnvVariable& variable : env_variables()) {
     const auto value = env_value(variable.name);
-    print("  {:<20}{:<24}  {}\n", variable.name,
+    print("  {:<24}{:<24}  {}\n", variable.name,
           value ? "\"" + *value + "\"" : fmt::format("not set [{}]", variable.fallback), variable.meaning);
   }
 }

@@ -33,7 +33,7 @@ class HelpFormat : public CLI::Formatter {
 std::string env_table() {
   std::string text = "Environment:\n";
   for (const EnvVariable& variable : env_variables()) {
-    text += fmt::format("  {:<20}{} [{}]\n", variable.name, variable.meaning, variable.fallback);
+    text += fmt::format("  {:<24}{} [{}]\n", variable.name, variable.meaning, variable.fallback);
   }
   return text;
 }

@@ -214,6 +214,7 @@ Case recurrent_case(const RecurrentLayers& s, DType dtype, bool tf32) {
   c.tolerance = tolerance_of(dtype, tf32);
   c.feed = [s](const std::string& name, const Type& type) { return feed(s, name, type); };
   if (s.is_step) {
+    c.is_served = true;
     c.build = [s](Graph& graph, DType type, const std::string& suffix) { build_step(graph, s, type, suffix); };
     return c;
   }

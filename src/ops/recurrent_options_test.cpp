@@ -16,7 +16,7 @@ constexpr Kind kAll[] = {Kind::lstm, Kind::gru, Kind::gru_before, Kind::rnn};
 struct Layers {
   Kind kind = Kind::lstm;
   std::int64_t steps = 5, batch = 3, width = 4;
-  int sets = 1;
+  int sets = 1, first = 0;  // of parameters; the number of the first
   DType dtype = f64;
 };
 
@@ -26,7 +26,7 @@ RecurrentResult build(Graph& g, const Layers& s, RecurrentOptions options, const
   std::vector<RecurrentParameters> parameters;
   for (int i = 0; i < s.sets; ++i) {
     const std::int64_t features = i < 2 && options.bidirectional ? H : options.bidirectional ? 2 * H : H;
-    const std::string n = std::to_string(i);
+    const std::string n = std::to_string(s.first + i);
     const Value w = g.input("w" + n, s.dtype, {features, gates * H}), u = g.input("u" + n, s.dtype, {H, gates * H});
     parameters.push_back({w, dropout(u, drops_u), g.input("b" + n, s.dtype, {(s.kind == Kind::gru ? 4 : gates) * H})});
   }
@@ -75,6 +75,41 @@ TEST(RecurrentOptions, DropTheSameNumbersOfTheWeightsInAllSteps) {
     expect_same_bits(plain, with({.recurrent_dropout = 0.4, .training = false}, 0));
     EXPECT_NE(expected.at("outputs").to_doubles(), plain.at("outputs").to_doubles());
   }
+}
+
+// Two layers with dropout between them are two layers and a dropout, with the same numbers.
+TEST(RecurrentOptions, DropBetweenLayersWhatADropoutDrops) {
+  for (const Kind kind : kAll) {
+    const auto stacked = [&](const RecurrentOptions& options) {
+      const Layers s{.kind = kind, .sets = 2};
+      return run([&](Graph& g) { fetch_all(g, build(g, s, options, input_of(g, s))); });
+    };
+    const Tensors expected = run([&](Graph& g) {
+      const Layers lower{.kind = kind}, upper{.kind = kind, .first = 1};
+      const RecurrentResult below = build(g, lower, {}, input_of(g, lower));
+      RecurrentResult made = build(g, upper, {}, dropout(below.outputs, 0.4));
+      made.last_h.insert(made.last_h.begin(), below.last_h[0]);
+      made.last_c.insert(made.last_c.begin(), below.last_c.begin(), below.last_c.end());
+      fetch_all(g, made);
+    });
+    expect_same_bits(expected, stacked({.dropout = 0.4}));
+    const Tensors plain = stacked({});
+    expect_same_bits(plain, stacked({.dropout = 0.4, .training = false}));
+    EXPECT_NE(expected.at("outputs").to_doubles(), plain.at("outputs").to_doubles());
+  }
+}
+
+// Of dropout between layers only what the upper one reads has memory: no numbers, and no mask.
+TEST(RecurrentOptions, DropBetweenLayersWithoutAMask) {
+  const auto bytes = [](double chance) {
+    Graph g;
+    const Layers s{.steps = 50, .batch = 32, .width = 64, .sets = 2, .dtype = f32};
+    fetch_all(g, build(g, s, {.dropout = chance}, input_of(g, s)));
+    Parameters parameters(g, Device::cpu());
+    return Program(g, {.device = Device::cpu()}, &parameters).report().arena_bytes;
+  };
+  const std::int64_t states = 50 * 32 * 64 * 4;
+  EXPECT_LE(bytes(0.3), bytes(0) + states + states / 8);
 }
 
 // The layer written step by step: units keep `stays` of what they were.

@@ -278,7 +278,7 @@ TEST_F(Cli, OpsListsTheTable) {
 TEST_F(Cli, DoctorIsContentWithoutAGpu) {
   const Ran ran = run("doctor", "PAODING_CACHE_DIR=" + path("cache") + " PAODING_CUDA_PATH=/nonexistent");
   EXPECT_EQ(ran.code, 0) << ran.err;
-  for (const char* part : {"CPU", "SIMD", "GPUs", "PAODING_CUDA_PATH   \"/nonexistent\""}) {
+  for (const char* part : {"CPU", "SIMD", "GPUs", "PAODING_CUDA_PATH       \"/nonexistent\""}) {
     EXPECT_TRUE(has(ran.out, part)) << part << "\n" << ran.out;
   }
 #if PAODING_WITH_CUDA
