@@ -26,7 +26,7 @@ template <bool kAdds, class Left> PD_DEVICE void add_product(float (&sum)[{0}], 
   for (int i = 0; i < {0} && !kAdds; ++i) sum[i] = 0;
   emulation::add_square_product<4 / sizeof(Stored)>(sum, left, right, [](unsigned bits) -> float {{ return value_of<Stored>(bits); }});
 }}
-PD_DEVICE void products_wait(float (&)[{0}]) {{ emulation::finish_square_products(); }}
+template <int kMostLeft = 0> PD_DEVICE void products_wait(float (&)[{0}]) {{ emulation::finish_square_products(kMostLeft); }}
 #else
 using Squares = unsigned long long;
 PD_DEVICE Squares squares_of(const void* at, int along, int across) {{
@@ -43,8 +43,8 @@ template <bool kAdds> PD_DEVICE void add_product(float (&sum)[{0}], const unsign
 template <bool kAdds> PD_DEVICE void add_product(float (&sum)[{0}], Squares left, Squares right) {{
   asm volatile("{1}, %{2}, %{3}, %{4}, 1, 1{8};" : {9} : "l"(left), "l"(right), "n"(kAdds ? 1 : 0));
 }}
-PD_DEVICE void products_wait(float (&sum)[{0}]) {{
-  asm volatile("wgmma.wait_group.sync.aligned 0;" : {9} : : "memory");
+template <int kMostLeft = 0> PD_DEVICE void products_wait(float (&sum)[{0}]) {{
+  asm volatile("wgmma.wait_group.sync.aligned %{2};" : {9} : "n"(kMostLeft) : "memory");
 }}
 #endif
 )",

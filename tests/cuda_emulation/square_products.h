@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstring>
+#include <deque>
 #include <map>
 #include <vector>
 
@@ -37,7 +38,16 @@ struct SquareProduct {
   Squares left, right;
   float (*value_of)(unsigned bits);
 };
-inline std::map<const void*, std::vector<SquareProduct>> square_products;
+inline std::map<const void*, std::deque<std::vector<SquareProduct>>> square_products;  // groups of them
+inline void add_square_product(const SquareProduct& product) {
+  auto& groups = square_products[this_thread()];
+  if (groups.empty()) groups.emplace_back();
+  groups.back().push_back(product);
+}
+inline void start_square_products() {
+  auto& groups = square_products[this_thread()];
+  if (!groups.empty()) groups.emplace_back();
+}
 
 template <int kInWord, std::size_t kSums>
 void add_square_product(float (&sum)[kSums], const unsigned (&words)[4], Squares right, float (*value_of)(unsigned)) {
@@ -49,32 +59,34 @@ void add_square_product(float (&sum)[kSums], const unsigned (&words)[4], Squares
     std::memcpy(product.words[lane], reinterpret_cast<const void*>(machine.cta->slots[first + lane]), 16);
   }
   wait_warp();
-  square_products[this_thread()].push_back(product);
+  add_square_product(product);
 }
 template <int kInWord, std::size_t kSums>
 void add_square_product(float (&sum)[kSums], Squares left, Squares right, float (*value_of)(unsigned)) {
-  square_products[this_thread()].push_back({sum, static_cast<int>(kSums), kInWord, false, {}, left, right, value_of});
+  add_square_product({sum, static_cast<int>(kSums), kInWord, false, {}, left, right, value_of});
 }
 
-inline void finish_square_products() {
+inline void finish_square_products(std::size_t most_left) {
   yield();
   const int lane = machine.current % kWarp, warp = machine.current / kWarp % 4, g = lane / 4, t = lane % 4;
-  for (const SquareProduct& product : square_products[this_thread()]) {
-    // Of TF32 the last 13 bits are not seen.
-    const auto factor = [&](unsigned word, int i) {
-      return product.value_of(product.in_word == 1 ? word & ~0x1fffu : word >> (16 * i) & 0xffffu);
-    };
-    for (int i = 0; i < product.sums; ++i) {
-      const int half = i / 2 % 2, column = i / 4 * 8 + t * 2 + i % 2;
-      for (int word = 0; word < 8; ++word) {
-        const unsigned of_left = product.is_in_registers ? product.words[g * 4 + word % 4][half + word / 4 * 2]
-                                                         : word_of(product.left, warp * 16 + half * 8 + g, word);
-        const unsigned of_right = word_of(product.right, column, word);
-        for (int k = 0; k < product.in_word; ++k) product.sum[i] += factor(of_left, k) * factor(of_right, k);
+  auto& groups = square_products[this_thread()];
+  for (; groups.size() > most_left + 1; groups.pop_front()) {
+    for (const SquareProduct& product : groups.front()) {
+      // Of TF32 the last 13 bits are not seen.
+      const auto factor = [&](unsigned word, int i) {
+        return product.value_of(product.in_word == 1 ? word & ~0x1fffu : word >> (16 * i) & 0xffffu);
+      };
+      for (int i = 0; i < product.sums; ++i) {
+        const int half = i / 2 % 2, column = i / 4 * 8 + t * 2 + i % 2;
+        for (int word = 0; word < 8; ++word) {
+          const unsigned of_left = product.is_in_registers ? product.words[g * 4 + word % 4][half + word / 4 * 2]
+                                                           : word_of(product.left, warp * 16 + half * 8 + g, word);
+          const unsigned of_right = word_of(product.right, column, word);
+          for (int k = 0; k < product.in_word; ++k) product.sum[i] += factor(of_left, k) * factor(of_right, k);
+        }
       }
     }
   }
-  square_products[this_thread()].clear();
   wait_warp();
 }
 

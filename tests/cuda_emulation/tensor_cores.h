@@ -11,6 +11,7 @@
 #include <map>
 
 #include "box_words.h"
+#include "square_products.h"
 #include "waiting_ctas.h"
 
 struct alignas(16) float4 {
@@ -197,6 +198,7 @@ void add_rows_product(float (&sum)[kSums], const void* a, const void* b, int ste
   groups.back().push_back({sum, static_cast<int>(kSums * 2), step, a, b, 8, 8, true, false, value_of, nullptr, true});
 }
 inline void products_start() {
+  start_square_products();
   auto& groups = under_way[this_thread()];
   if (!groups.empty()) groups.emplace_back();
 }

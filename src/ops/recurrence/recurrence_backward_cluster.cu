@@ -9,6 +9,11 @@ constexpr int kRowsInWord = sizeof(Stored) == 2 ? 2 : 1, kPartRows = (kRows + kR
 constexpr int kPartStride = kRowsInWord == 1 ? kUnits + 4 : kUnits % 16 == 0 ? kUnits + 8 : kUnits;
 constexpr int kPartWords = kPartRows * kPartStride, kPartBytes = kPartWords * 4;
 constexpr int kExchangeBytes = 4 * kTeam * kPartBytes;
+// Where all that a CTA is given is made by one warp, that warp sends it, and no other waits for it: by groups, while the
+// products for the next CTA go on.
+constexpr int kWarpCtas = kTiles * 16 / kUnits;  // that a warp has parts for
+constexpr bool kGivesByWarps = kTeam > 1 && kTiles * 16 % kUnits == 0;
+constexpr int kPortions = kGivesByWarps && kIsByGroups && kUnits % 16 == 0 ? kWarpCtas : 1;
 
 struct PartExchange {
   unsigned long long* mailboxes;
@@ -21,7 +26,10 @@ struct PartExchange {
     if (threadIdx.x < 2) mailbox_init(&mailboxes[threadIdx.x], 1);
   }
   PD_DEVICE void begin() const { meet_team(); }
-  PD_DEVICE void wait(int step) const { wait_for_mail(&mailboxes[step % 2], step / 2); }
+  PD_DEVICE void wait(int step) const {
+    wait_for_mail(&mailboxes[step % 2], step / 2);
+    if constexpr (kGivesByWarps) __syncthreads();  // its own parts are there, and nobody reads the factors any more
+  }
   template <class Counts>
   PD_DEVICE void take(float (&sum)[kCells], int step, const CellPlace (&place)[kCells], const Counts&) const {
     const unsigned* const parts = come + step % 2 * (kTeam * kPartWords);
@@ -39,16 +47,23 @@ struct PartExchange {
       }
     }
   }
-  PD_DEVICE void give(const float (&sum)[kTiles][kColumnTiles][4], int step) const {
+  template <int kPortion> PD_DEVICE void give(const float (&sum)[kTiles][kColumnTiles][4], int step) const {
     unsigned* const parts = sent + step % 2 * (kTeam * kPartWords);
     unsigned* const there = come + (step % 2 * kTeam + rank) * kPartWords;  // in every CTA
     unsigned long long* const mailbox = &mailboxes[step % 2];
-    store_parts(sum, parts, there);
+    const auto copy = [&](int to) { copy_to_peer(there, parts + to * kPartWords, kPartBytes, mailbox, to); };
+    store_parts<kPortion>(sum, parts, there);
     if constexpr (kTeam > 1) copies_follow_stores();
-    __syncthreads();
-    copy_to_others(
-        [&](int to) { copy_to_peer(there, parts + to * kPartWords, kPartBytes, mailbox, to); }, rank);
-    if (threadIdx.x == 0) mailbox_expect(mailbox, kPartBytes * (kTeam - 1));
+    if constexpr (kGivesByWarps) {
+      constexpr int kCtas = kWarpCtas / kPortions;
+      const int lane = threadIdx.x % 32, to = threadIdx.x / 32 * kWarpCtas + kPortion * kCtas + lane;
+      __syncwarp();
+      if (lane < kCtas && to < kTeam && to != rank) copy(to);
+    } else {
+      __syncthreads();
+      copy_to_others(copy, rank);
+    }
+    if (kPortion + 1 == kPortions && threadIdx.x == 0) mailbox_expect(mailbox, kPartBytes * (kTeam - 1));
   }
   PD_DEVICE void end(int) const { meet_team(); }
 
@@ -61,12 +76,13 @@ struct PartExchange {
     else return value_of<Stored>(word >> (row % 2 * 16) & 0xffffu);
   }
   // Of 16 rows of a tile, 8 are units of one CTA.
+  template <int kPortion>
   PD_DEVICE void store_parts(const float (&sum)[kTiles][kColumnTiles][4], unsigned* parts, unsigned* own) const {
     const int lane = threadIdx.x % 32, first_row = threadIdx.x / 32 * (kTiles * 16);
     // Where a warp's rows are all of one CTA, or CTAs' all of one warp, it is known how they go on.
     constexpr bool kIsRegular = kTiles * 16 % kUnits == 0 || kUnits % (kTiles * 16) == 0;
 #pragma unroll
-    for (int i = 0; i < kTiles * 2; ++i) {
+    for (int i = kPortion * (kTiles * 2 / kPortions); i < (kPortion + 1) * (kTiles * 2 / kPortions); ++i) {
       const int row = first_row + i * 8;
       if (row >= kHidden) break;
       const int to = kIsRegular ? first_row / kUnits + i * 8 / kUnits : row / kUnits;

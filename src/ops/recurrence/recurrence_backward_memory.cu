@@ -4,6 +4,7 @@
 // Who gives the parts of step s + 2 has had those of step s + 1 from everybody, who then had all of step s.
 
 constexpr int kPartWords = kRows * kUnits, kPlaceWords = kTeam * kTeam * kPartWords, kExchangeBytes = 0;
+constexpr int kPortions = kIsByGroups ? kTiles : 1;  // what is given while products go on
 
 struct PartExchange {
   unsigned* places;  // two of [kTeam to][kTeam from][kRows][kUnits]
@@ -28,12 +29,12 @@ struct PartExchange {
       if (counts(i)) sum[i] = take(step, place[i]);
     }
   }
-  PD_DEVICE void give(const float (&sum)[kTiles][kColumnTiles][4], int step) const {
+  template <int kPortion> PD_DEVICE void give(const float (&sum)[kTiles][kColumnTiles][4], int step) const {
     unsigned* const place = places + step % 2 * kPlaceWords + rank * kPartWords;
     const unsigned mark = marks.of(step);
     const int lane = threadIdx.x % 32, first_row = threadIdx.x / 32 * (kTiles * 16);
 #pragma unroll
-    for (int i = 0; i < kTiles * 2; ++i) {
+    for (int i = kPortion * (kTiles * 2 / kPortions); i < (kPortion + 1) * (kTiles * 2 / kPortions); ++i) {
       const int row = first_row + i * 8;  // 8 units of one CTA
       if (row >= kHidden) break;
       unsigned* const to = place + row / kUnits * (kTeam * kPartWords) + row % kUnits + lane / 4;
@@ -43,7 +44,7 @@ struct PartExchange {
         if (n < kRows) store_relaxed(to + n * kUnits, (__float_as_uint(sum[i / 2][k / 2][i % 2 * 2 + k % 2]) & ~1u) | mark);
       }
     }
-    __syncthreads();  // nobody reads the factors any more
+    if constexpr (kPortion + 1 == kPortions) __syncthreads();  // nobody reads the factors any more
   }
   PD_DEVICE void end(int steps) const {
     __syncthreads();  // everybody has begun: their last parts have come

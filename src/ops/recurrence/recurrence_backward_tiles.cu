@@ -54,13 +54,11 @@ struct BackwardProducts {
     factors_stored();
     __syncthreads();
     clock.ended(kInGates);
-    Products products;
+    Products<kPortions> products;
     products.begin(weights, factors);
     beside();
     float sum[kTiles][kColumnTiles][4];
-    products.end(sum);
-    clock.ended(kMultiplying);
-    exchange.give(sum, step);
+    give_portions<0>(products, sum, step, clock);
     clock.ended(kGiving);
   }
   // What came back from a step to this thread's cells. False for threads that have none.
@@ -72,4 +70,15 @@ struct BackwardProducts {
     return true;
   }
   PD_DEVICE void end(int steps) { exchange.end(steps); }
+
+ private:
+  // What a portion of the products comes to is on its way while the next one goes on.
+  template <int kPortion>
+  PD_DEVICE void give_portions(Products<kPortions>& products, float (&sum)[kTiles][kColumnTiles][4], int step,
+                               PhaseClock& clock) {
+    products.template end<kPortion>(sum);
+    clock.ended(kMultiplying);
+    exchange.template give<kPortion>(sum, step);
+    if constexpr (kPortion + 1 < kPortions) give_portions<kPortion + 1>(products, sum, step, clock);
+  }
 };

@@ -69,9 +69,9 @@ struct ForwardWeights {
   // of the same. Each gives the other what it has of one row, and has all gates of the other row.
   PD_DEVICE void keep(float (&of_cells)[kCells][kLaneGates], const unsigned char* vectors) const {
     float sum[kTiles][kColumnTiles][4];
-    Products products;
+    Products<1> products;
     products.begin(mine, vectors);
-    products.end(sum);
+    products.end<0>(sum);
     const bool is_odd = threadIdx.x & 16;
 #pragma unroll
     for (int tile = 0; tile < kTiles; ++tile) {
@@ -88,9 +88,9 @@ struct ForwardWeights {
   }
   PD_DEVICE void store(float* sums, const unsigned char* vectors) const {
     float sum[kTiles][kColumnTiles][4];
-    Products products;
+    Products<1> products;
     products.begin(mine, vectors + part * (kSteps * 2 * kRows * 16));
-    products.end(sum);
+    products.end<0>(sum);
     const int lane = threadIdx.x % 32;
     float* const to = sums + part * (kRows * kSumStride) + first_row + lane / 4;
 #pragma unroll

@@ -10,17 +10,22 @@ struct WarpWeights {
   unsigned words[kHere][4];
   unsigned char* rest;  // of this group
 
+  // Those in registers are evenly among the others, which are read beside products by them: so many are in front of `i`.
+  static PD_DEVICE constexpr int here_before(int i) { return i * kHere / kCount; }
+  static PD_DEVICE constexpr bool is_here(int i) { return here_before(i + 1) > here_before(i); }
+
   PD_DEVICE void begin(uint4* shared) {
     rest = (unsigned char*)shared + threadIdx.x / 128 * ((kCount - kHere) * kFragmentBytes);
   }
   PD_DEVICE void put(int i, unsigned (&fragment)[4]) {
 #pragma unroll
     for (int word = 0; word < 4; ++word) fragment[word] = factor_bits(fragment[word]);
-    if (i < kHere) {
+    const int before = here_before(i);
+    if (is_here(i)) {
 #pragma unroll
-      for (int word = 0; word < 4; ++word) words[i < kHere ? i : 0][word] = fragment[word];
+      for (int word = 0; word < 4; ++word) words[before < kHere ? before : 0][word] = fragment[word];
     } else {
-      unsigned char* const squares = rest + (i - kHere) * kFragmentBytes + threadIdx.x % 32 * 4;
+      unsigned char* const squares = rest + (i - before) * kFragmentBytes + threadIdx.x % 32 * 4;
 #pragma unroll
       for (int word = 0; word < 4; ++word) {
         const int square = word / 2 * 8 + threadIdx.x / 32 % 4 * 2 + word % 2;
@@ -31,8 +36,10 @@ struct WarpWeights {
   PD_DEVICE void are_there() const { copies_follow_stores(); }
 };
 
-// The product of a warp's weights and the vectors of all rows, of which `first` is its first step's.
-struct Products {
+// The product of a warp's weights and the vectors of all rows, of which `first` is its first step's: of so many tiles after
+// the other, which end one after the other.
+template <int kPortions> struct Products {
+  static constexpr int kPortionTiles = kTiles / kPortions;
   static constexpr int kChains = kTiles == 1 && kSteps > 1 ? 2 : 1;  // sums that do not wait for each other
   float sums[kChains][kTiles][kColumnTiles * 4];
 
@@ -41,32 +48,39 @@ struct Products {
     const Squares rest = squares_of(weights.rest, 8 * kSquareBytes, kSquareBytes);
     products_begin();
 #pragma unroll
-    for (int step = 0; step < kSteps; ++step) {
+    for (int begin = 0; begin < kTiles; begin += kPortionTiles) {
 #pragma unroll
-      for (int tile = 0; tile < kTiles; ++tile) {
-        const int i = tile * kSteps + step;
-        float(&sum)[kColumnTiles * 4] = sums[step % kChains][tile];
-        const Squares right = squares_at(vectors, step * 2 * kRows);
-        if (step < kChains) add<false>(sum, weights, rest, i, right);
-        else add<true>(sum, weights, rest, i, right);
+      for (int step = 0; step < kSteps; ++step) {
+#pragma unroll
+        for (int tile = begin; tile < begin + kPortionTiles; ++tile) {
+          const int i = tile * kSteps + step;
+          float(&sum)[kColumnTiles * 4] = sums[step % kChains][tile];
+          const Squares right = squares_at(vectors, step * 2 * kRows);
+          if (step < kChains) add<false>(sum, weights, rest, i, right);
+          else add<true>(sum, weights, rest, i, right);
+        }
       }
+      products_start();
     }
-    products_start();
   }
   template <bool kAdds>
   static PD_DEVICE void add(float (&sum)[kColumnTiles * 4], const WarpWeights& weights, Squares rest, int i,
                             Squares right) {
     constexpr int kHere = WarpWeights::kHere;
-    if (i < kHere) add_product<kAdds>(sum, weights.words[i < kHere ? i : 0], right);
-    else add_product<kAdds>(sum, squares_at(rest, (i - kHere) * (kFragmentBytes / 16)), right);
+    const int before = WarpWeights::here_before(i);
+    if (WarpWeights::is_here(i)) add_product<kAdds>(sum, weights.words[before < kHere ? before : 0], right);
+    else add_product<kAdds>(sum, squares_at(rest, (i - before) * (kFragmentBytes / 16)), right);
   }
-  PD_DEVICE void end(float (&sum)[kTiles][kColumnTiles][4]) {
+  template <int kPortion> PD_DEVICE void end(float (&sum)[kTiles][kColumnTiles][4]) {
 #pragma unroll
-    for (int i = 0; i < kChains * kTiles; ++i) products_wait(sums[i / kTiles][i % kTiles]);
+    for (int tile = kPortion * kPortionTiles; tile < (kPortion + 1) * kPortionTiles; ++tile) {
 #pragma unroll
-    for (int i = 0; i < kTiles * kColumnTiles * 4; ++i) {
-      const float total = (&sums[0][0][0])[i];
-      (&sum[0][0][0])[i] = kChains == 1 ? total : total + (&sums[kChains - 1][0][0])[i];
+      for (int chain = 0; chain < kChains; ++chain) products_wait<kPortions - 1 - kPortion>(sums[chain][tile]);
+#pragma unroll
+      for (int i = 0; i < kColumnTiles * 4; ++i) {
+        const float total = sums[0][tile][i];
+        sum[tile][i / 4][i % 4] = kChains == 1 ? total : total + sums[kChains - 1][tile][i];
+      }
     }
   }
 };

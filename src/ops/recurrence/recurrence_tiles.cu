@@ -121,10 +121,13 @@ PD_DEVICE void multiply_by(float (&sum)[kTiles][kColumnTiles][4], const WarpWeig
 }
 
 // Where nothing goes on beside them, products are made when they are waited for.
-struct Products {
+template <int kPortions> struct Products {
   const WarpWeights* weights;
   const unsigned char* first;
 
   PD_DEVICE void begin(const WarpWeights& of, const unsigned char* vectors) { weights = &of, first = vectors; }
-  PD_DEVICE void end(float (&sum)[kTiles][kColumnTiles][4]) const { multiply_by(sum, *weights, first); }
+  template <int kPortion> PD_DEVICE void end(float (&sum)[kTiles][kColumnTiles][4]) const {
+    static_assert(kPortions == 1);
+    multiply_by(sum, *weights, first);
+  }
 };
