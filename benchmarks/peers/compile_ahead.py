@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles PyTorch's side of cases on the CPU, all at once, into Inductor's cache, so that benchmarks/compare finds it there
-and need not wait for one after the other.
+"""Compiles PyTorch's side of cases for the CPU or a GPU, all at once, into Inductor's cache, so that benchmarks/compare finds
+it there and need not wait for one after the other.
 
   paoding bench --list --device cpu --json cases.json
-  OMP_NUM_THREADS=16 python3 benchmarks/peers/compile_ahead.py cases.json SECONDS CASE..
+  OMP_NUM_THREADS=16 python3 benchmarks/peers/compile_ahead.py cases.json cpu SECONDS CASE..
 
-What is not done after SECONDS is ended, and what it may have left half-written in the cache is removed. The cache is
-TORCHINDUCTOR_CACHE_DIR. Prints how long each took, or why it is not compiled.
+For a GPU `cuda` in place of cpu, twice. What is not done after SECONDS is ended, and what it may have left half-written in
+the cache is removed. The cache is TORCHINDUCTOR_CACHE_DIR. Prints how long each took, or why it is not compiled.
 """
 import glob
 import json
@@ -29,7 +29,7 @@ def remove_what_was_being_linked():
 
 
 def main():
-    listed, seconds, names = sys.argv[1], float(sys.argv[2]), sys.argv[3:]
+    listed, device, seconds, names = sys.argv[1], sys.argv[2], float(sys.argv[3]), sys.argv[4:]
     with open(listed) as file:
         cases = {case["case"]: case for case in json.load(file)["rows"]}
     begin, started = time.monotonic(), {}
@@ -40,7 +40,7 @@ def main():
                 state = {"cache": "hot", "clock": "wall", "sets": 1, "swept": False}
                 file.write(json.dumps({"case": cases[name], "states": [state], "quick": True}) + "\n")
             with open(base + ".in") as asked, open(base + ".out", "w") as out, open(base + ".err", "w") as errors:
-                command = [sys.executable, os.path.join(HERE, "torch_peer.py"), "cpu"]
+                command = [sys.executable, os.path.join(HERE, "torch_peer.py"), device]
                 started[name] = base, subprocess.Popen(command, stdin=asked, stdout=out, stderr=errors, start_new_session=True,
                                                        env={**os.environ, "TORCH_WAYS": "compiled"})
         for name, (base, process) in started.items():
