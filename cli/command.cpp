@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 
 #include "base/check.h"
@@ -16,6 +17,17 @@ namespace paoding::cli {
 
 namespace {
 constexpr std::size_t kMostGraphBytes = 256 << 20;
+}
+
+CLI::Validator whole_number(std::int64_t least, std::int64_t most) {
+  const auto problem = [least, most](const std::string& text) {
+    std::int64_t value = 0;
+    const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
+    const bool is_whole = parsed.ec == std::errc() && parsed.ptr == text.data() + text.size();
+    if (is_whole && value >= least && value <= most) return std::string();
+    return fmt::format("'{}' is no whole number from {} to {}", text, least, most);
+  };
+  return {problem, ""};
 }
 
 void CompileFlags::add_to(CLI::App& app, bool has_dtype) {

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <stdexcept>
@@ -18,6 +19,7 @@
 namespace CLI {  // <CLI/CLI.hpp> costs seconds: only what adds options includes it
 class App;
 class Option;
+class Validator;
 }  // namespace CLI
 
 namespace paoding::cli {
@@ -49,6 +51,9 @@ inline constexpr int kOk = 0;
 inline constexpr int kFailed = 1;    // the work could not be done, or its result is wrong
 inline constexpr int kUsage = 2;     // the command line is wrong
 inline constexpr int kSignal = 128;  // and the number of the signal that ended it: 130 after Ctrl-C, 143 after SIGTERM
+
+/// Of an option: a whole number from `least` to `most`.
+CLI::Validator whole_number(std::int64_t least, std::int64_t most);
 
 /// Wrong use of the command line that the parser cannot see: exit code 2.
 class UsageError : public std::runtime_error {

@@ -51,7 +51,7 @@ void add_export(CLI::App& app, Commands* commands) {
   sub->add_option("file", command->out, "The file to write, model.pd for one")->required()->type_name("FILE");
   sub->add_flag("--latest", command->choice.latest, "Of a run's folder the latest checkpoint, not the best");
   sub->add_option("--beam", command->choice.search.beam, "Hypotheses that it keeps while searching; 1: greedy")
-      ->check(CLI::Range(1, 1000).description(""))
+      ->check(whole_number(1, 1000))
       ->type_name("N")
       ->capture_default_str();
   sub->footer(

@@ -146,7 +146,7 @@ void add_predict(CLI::App& app, Commands* commands) {
                               ->type_name("FILE")
                               ->default_str("-");
   sub->add_option("--best", command->choice.search.best, "Predictions per input, with their log probabilities")
-      ->check(CLI::Range(1, 1000).description(""))
+      ->check(whole_number(1, 1000))
       ->type_name("N")
       ->capture_default_str();
   sub->add_flag("--each-line", command->each_line, "Answer each line when it comes, as on a terminal: slower");
@@ -181,11 +181,11 @@ void add_evaluate(CLI::App& app, Commands* commands) {
       ->type_name("PART")
       ->capture_default_str();
   sub->add_option("--limit", command->limit, "At most so many examples; 0: all")
-      ->check(CLI::Range(0, 1 << 30).description(""))
+      ->check(whole_number(0, 1 << 30))
       ->type_name("N")
       ->capture_default_str();
   sub->add_option("--show", command->show, "Also show so many test examples")
-      ->check(CLI::Range(0, 1 << 30).description(""))
+      ->check(whole_number(0, 1 << 30))
       ->type_name("N")
       ->capture_default_str();
   commands->push_back({sub, [command] { return evaluate(*command); }});

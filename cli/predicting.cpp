@@ -29,14 +29,14 @@ std::unique_ptr<models::Task> task_of(const std::string& model) {
 void ModelChoice::add_to(CLI::App& app) {
   app.add_flag("--latest", latest, "Of a run's folder the latest checkpoint, not the best");
   beam_given = app.add_option("--beam", search.beam, "Hypotheses kept while searching; 1: greedy")
-                   ->check(CLI::Range(1, 1000).description(""))
+                   ->check(whole_number(1, 1000))
                    ->type_name("N")
                    ->capture_default_str();
   app.add_option("--device", device, "cpu, cuda, cuda:N or best")->type_name("DEVICE")->capture_default_str();
   app.add_flag("--tf32", allow_tf32, "On a GPU, products of f32 may round their operands to TF32");
   precision.add_to(app);
   app.add_option("--threads", threads, "Of the CPU; 0: OMP_NUM_THREADS, or all cores")
-      ->check(CLI::Range(0, 4096).description(""))
+      ->check(whole_number(0, 4096))
       ->type_name("N")
       ->capture_default_str();
 }

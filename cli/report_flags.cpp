@@ -21,7 +21,7 @@ void ReportFlags::add_to(CLI::App& sub) {
           ->type_name("BY")
           ->capture_default_str(),
       sub.add_option("--width", layout.width, "Names of the report's rows are cut to so many characters; 0 never")
-          ->check(CLI::Range(0, 1 << 20).description(""))
+          ->check(whole_number(0, 1 << 20))
           ->type_name("N")
           ->capture_default_str(),
       sub.add_flag("--rates", layout.rates, "Columns for the bytes and operations a second of every row"),

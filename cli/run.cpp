@@ -288,7 +288,7 @@ void add_run(CLI::App& app, Commands* commands) {
   options->feeds.add_to(*sub);
   sub->add_option("--fetch", options->fetch_path, "Write the fetches to this safetensors file")->type_name("FILE");
   sub->add_option("--repeat", options->repeat, "Runs to time, after the first")
-      ->check(CLI::Range(0, 1 << 30).description(""))
+      ->check(whole_number(0, 1 << 30))
       ->type_name("N")
       ->capture_default_str();
   options->compile.add_to(*sub);

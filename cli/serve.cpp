@@ -169,10 +169,7 @@ void add_serve(CLI::App& app, Commands* commands) {
   sub->add_option("file", command->choice.model, "A file that `paoding export` wrote")->required()->type_name("FILE");
   sub->add_option("--address", command->http.address, "IPv4 address to listen at")->capture_default_str();
   const auto number = [&](const char* name, auto& value, std::int64_t least, std::int64_t most, const char* meaning) {
-    sub->add_option(name, value, meaning)
-        ->check(CLI::Range(least, most).description(""))
-        ->type_name("N")
-        ->capture_default_str();
+    sub->add_option(name, value, meaning)->check(whole_number(least, most))->type_name("N")->capture_default_str();
   };
   number("--port", command->http.port, 0, 65535, "Port; 0: one that is free");
   number("--executors", command->executors, 0, 256, "Batches that run at a time; 0: 2 on a CPU, 1 on a GPU");

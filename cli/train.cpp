@@ -120,17 +120,17 @@ void add_train(CLI::App& app, Commands* commands) {
             ->type_name("NUMBER")
             ->capture_default_str();
     sub->add_option("--beam", r.search.beam, "Hypotheses kept when the test part is scored; 1: greedy")
-        ->check(CLI::Range(1, 1000).description(""))
+        ->check(whole_number(1, 1000))
         ->type_name("N")
         ->capture_default_str();
     sub->add_option("--show", r.show, "Test examples to show at the end")
-        ->check(CLI::Range(0, 1 << 30).description(""))
+        ->check(whole_number(0, 1 << 30))
         ->type_name("N")
         ->capture_default_str();
     sub->add_flag_callback(
         "--no-test", [&r] { r.test = false; }, "Do not score the test part at the end");
     sub->add_option("--profile", r.profile, "Show the Profiling Report of so many steps at the end, of the last epoch")
-        ->check(CLI::Range(0, 1 << 30).description(""))
+        ->check(whole_number(0, 1 << 30))
         ->type_name("N")
         ->capture_default_str();
     sub->add_option("--profile-steps", command->profile_steps,
@@ -148,7 +148,7 @@ void add_train(CLI::App& app, Commands* commands) {
     sub->add_flag("--tune", r.compile.tune, kTuneHelp);
     CLI::Option* threads =
         sub->add_option("--threads", command->threads, "Of the CPU; 0: OMP_NUM_THREADS, or all cores")
-            ->check(CLI::Range(0, 4096).description(""))
+            ->check(whole_number(0, 4096))
             ->type_name("N")
             ->capture_default_str();
     command->again = {data, save, device, threads};

@@ -124,7 +124,7 @@ CLI::App* add_own(CLI::App& parent, Commands* commands, const char* name, const 
 template <class Number>
 void add_size(CLI::App* sub, const char* name, Number& size, int most, const char* meaning) {
   sub->add_option(name, size, meaning)
-      ->check(CLI::Range(1, most).description(""))
+      ->check(whole_number(1, most))
       ->type_name("N")
       ->delimiter(',')
       ->allow_extra_args(false)
@@ -164,9 +164,7 @@ void add_lerp(CLI::App& parent, Commands* commands) {
       own, [](const OwnSizes& sizes, const BenchOptions& options) {
         return lerp_of(sizes, options.compile.options().device.kind == DeviceKind::cpu);
       });
-  sub->add_option("--case", own->lerp_case, "Only this case")
-      ->check(CLI::Range(1, 5).description(""))
-      ->type_name("1..5");
+  sub->add_option("--case", own->lerp_case, "Only this case")->check(whole_number(1, 5))->type_name("1..5");
   sub->add_option("--result", own->result, "Only dx+dy, dx, dy or forward")
       ->check(CLI::IsMember({"dx+dy", "dx", "dy", "forward"}).description(""))
       ->type_name("NAME");
@@ -315,7 +313,7 @@ void add_bench(CLI::App& app, Commands* commands) {
   sub->footer(
       "Examples:\n"
       "  paoding bench --list\n"
-      "  paoding bench --filter lerp_grad,adam --quick --json numbers.json\n"
+      "  paoding bench --filter lerp_grad/1,adam/10m_f32 --quick --json numbers.json\n"
       "  paoding bench lerp_grad --case 1 --quick\n"
       "  paoding bench lstm --quick                          an LSTM in every way there is to run it\n"
       "  paoding bench lstm_steps --batch 1 --device cpu");

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/check.h"
 #include "cli/bench/peer_rows.h"
 #include "cli/bench/recurrent.h"
 #include "cli/bench/table.h"
@@ -148,7 +149,11 @@ void print_ladder(const char* work, std::vector<Rung> rungs, double steps, std::
 
 int run_ladder(LadderOptions options) {
   if (!options.json_path.empty()) write_json(options.json_path, "{}");  // a wrong path is found before the work
-  if (!options.timelines.empty()) std::filesystem::create_directories(options.timelines);
+  if (!options.timelines.empty()) {
+    std::error_code problem;
+    std::filesystem::create_directories(options.timelines, problem);
+    if (problem) fail(ErrorKind::file, "{}: cannot make the folder: {}", options.timelines, problem.message());
+  }
   const Device device = options.compile.options().device;
   const MachineFacts machine = machine_facts(device);
   Floors floors(device, machine);
@@ -196,10 +201,7 @@ int run_ladder(LadderOptions options) {
 }
 
 void add_count(CLI::App* sub, const char* name, std::int64_t& count, int most, const char* meaning) {
-  sub->add_option(name, count, meaning)
-      ->check(CLI::Range(1, most).description(""))
-      ->type_name("N")
-      ->capture_default_str();
+  sub->add_option(name, count, meaning)->check(whole_number(1, most))->type_name("N")->capture_default_str();
 }
 
 }  // namespace

@@ -265,9 +265,15 @@ DType dtype_of(nb::handle object) {
   refuse(ErrorKind::dtype, "'" + text + "' is no dtype: f64, f32, f16, bf16, i64, i32, u8 and bool are");
 }
 
+std::vector<std::int64_t> integers_of(nb::handle object, const std::string& what) {
+  std::vector<std::int64_t> list(1);
+  if (PyLong_Check(object.ptr()) != 0 ? nb::try_cast(object, list[0]) : nb::try_cast(object, list)) return list;
+  refuse(ErrorKind::argument, what + " is " + nb::cast<std::string>(nb::repr(object)) +
+                                  ", needed is an integer of 64 bits or a list of such");
+}
+
 Shape shape_of(nb::handle object) {
-  if (PyLong_Check(object.ptr())) return Shape{nb::cast<std::int64_t>(object)};
-  const auto extents = nb::cast<std::vector<std::int64_t>>(object);
+  const auto extents = integers_of(object, "the shape");
   return Shape(std::span<const std::int64_t>(extents));
 }
 

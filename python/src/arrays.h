@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "handles.h"
 #include "paoding/device_tensor.h"
@@ -36,6 +37,8 @@ std::optional<DeviceArray> device_array_of(nb::handle object, const Device& devi
 
 /// "f32" or a DType.
 DType dtype_of(nb::handle object);
+/// A list of integers; of one integer, a list of that. `what`: its name in errors.
+std::vector<std::int64_t> integers_of(nb::handle object, const std::string& what);
 Shape shape_of(nb::handle object);
 /// An int stays one.
 Number number_of(nb::handle object);

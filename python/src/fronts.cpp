@@ -145,9 +145,7 @@ void bind_norms(nb::module_& module) {
   module.def(
       "layer_norm",
       [](const ValueHandle& x, const MaybeValue& gamma, const MaybeValue& beta, nb::object axis, double epsilon) {
-        std::vector<std::int64_t> list;
-        if (PyLong_Check(axis.ptr()) != 0) list = {nb::cast<std::int64_t>(axis)};
-        if (list.empty() && !axis.is_none()) list = nb::cast<std::vector<std::int64_t>>(axis);
+        const auto list = axis.is_none() ? std::vector<std::int64_t>() : integers_of(axis, "axis");
         return wrap(layer_norm(x, value_of(gamma), value_of(beta), list, epsilon));
       },
       "x"_a, "gamma"_a = nb::none(), "beta"_a = nb::none(), "axis"_a = nb::none(), "epsilon"_a = 1e-5,

@@ -7,6 +7,7 @@
 #include <array>
 #include <string>
 
+#include "arrays.h"
 #include "handles.h"
 #include "paoding/error.h"
 #include "paoding/ops.h"
@@ -17,11 +18,11 @@ namespace paoding::python {
 template <std::size_t count>
 std::array<std::int64_t, count> extents(nb::handle given, const char* name) {
   std::array<std::int64_t, count> all{};
+  const auto list = integers_of(given, name);
   if (PyLong_Check(given.ptr()) != 0) {
-    all.fill(nb::cast<std::int64_t>(given));
+    all.fill(list[0]);
     return all;
   }
-  const auto list = nb::cast<std::vector<std::int64_t>>(given);
   if (list.size() != count) {
     throw Error(ErrorKind::argument, std::string(name) + " has " + std::to_string(list.size()) +
                                          " numbers, needed is one or " + std::to_string(count));
@@ -33,7 +34,8 @@ std::array<std::int64_t, count> extents(nb::handle given, const char* name) {
 /// In front of and behind each axis: of a number, one for each axis, or all.
 template <std::size_t axes>
 std::array<std::int64_t, 2 * axes> padding_of(nb::handle given) {
-  if (PyLong_Check(given.ptr()) == 0 && nb::len(given) == 2 * axes) return extents<2 * axes>(given, "padding");
+  if (PyLong_Check(given.ptr()) == 0 && integers_of(given, "padding").size() == 2 * axes)
+    return extents<2 * axes>(given, "padding");
   const auto same = extents<axes>(given, "padding");
   std::array<std::int64_t, 2 * axes> all{};
   for (std::size_t i = 0; i < 2 * axes; ++i) all[i] = same[i / 2];

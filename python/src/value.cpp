@@ -77,11 +77,9 @@ ValueHandle power(nb::handle self, nb::handle other) {
   return one("pow", nb::make_tuple(self, other));
 }
 
-Ints ints_of(const nb::args& given) {
-  if (given.size() == 1 && PyLong_Check(nb::handle(given[0]).ptr()) == 0) return nb::cast<Ints>(given[0]);
-  Ints all;
-  for (nb::handle each : given) all.push_back(nb::cast<std::int64_t>(each));
-  return all;
+// As one list, or one by one.
+Ints ints_of(const nb::args& given, const char* what) {
+  return given.size() == 1 ? integers_of(given[0], what) : integers_of(given, what);
 }
 
 ValueHandle transposed(const ValueHandle& self, Ints axes) {
@@ -234,10 +232,14 @@ void bind_value(nb::module_& module) {
           "astype", [](const ValueHandle& self, nb::object dtype) { return wrap(cast(self, dtype_of(dtype))); },
           nb::arg("dtype"), nb::sig("def astype(self, dtype: DType | str) -> Value"))
       .def(
-          "reshape", [](const ValueHandle& self, const nb::args& shape) { return wrap(reshape(self, ints_of(shape))); },
+          "reshape",
+          [](const ValueHandle& self, const nb::args& shape) {
+            return wrap(reshape(self, ints_of(shape, "the shape")));
+          },
           nb::sig("def reshape(self, *shape: int | collections.abc.Sequence[int]) -> Value"))
       .def(
-          "transpose", [](const ValueHandle& self, const nb::args& axes) { return transposed(self, ints_of(axes)); },
+          "transpose",
+          [](const ValueHandle& self, const nb::args& axes) { return transposed(self, ints_of(axes, "axes")); },
           nb::sig("def transpose(self, *axes: int | collections.abc.Sequence[int]) -> Value"))
       .def_prop_ro("T", [](const ValueHandle& self) { return transposed(self, {}); });
   // NumPy's arrays leave operators with a Value to the Value.

@@ -252,6 +252,25 @@ def test_memory_that_cannot_be_read_is_refused():
         pd.Tensor(released)
 
 
+def test_what_should_be_integers_and_is_not_is_named():
+    with pd.Graph() as graph:
+        x = graph.input('x', pd.f32, (1, 4, 8, 8))
+        with pytest.raises(pd.ArgumentError, match="the shape is 'all', needed is an integer of 64 bits or a list"):
+            graph.input('y', pd.f32, 'all')
+        with pytest.raises(pd.ArgumentError, match='the shape is 18446744073709551616'):
+            x.reshape(1 << 64)
+        with pytest.raises(pd.ArgumentError, match=r'axes is \(0, 1.5, 2, 3\)'):
+            x.transpose(0, 1.5, 2, 3)
+        with pytest.raises(pd.ArgumentError, match="padding is 'same'"):
+            pd.nn.Conv2d('conv', 4, 8, 3, padding='same')
+        with pytest.raises(pd.ArgumentError, match='stride is 2.5'):
+            pd.nn.Conv2d('conv', 4, 8, 3, stride=2.5)
+        with pytest.raises(pd.ArgumentError, match="axis is 'last'"):
+            pd.layer_norm(x, axis='last')
+        with pytest.raises(pd.ArgumentError, match="conv2d 'conv': groups = 0, needs to be at least 1"):
+            pd.nn.Conv2d('conv', 4, 8, 3, groups=0)
+
+
 def test_programs_and_stores_that_do_not_belong_together_are_refused():
     graph, parameters, _ = training_program()
     with pd.Graph() as other:

@@ -72,10 +72,14 @@ Conv2d::Conv2d(Graph& graph, std::string_view name, std::int64_t inputs, std::in
                std::array<std::int64_t, 2> kernel, const Conv2dLayerOptions& options)
     : name_(name), conv_(options.conv) {
   const LayerCheck check("conv2d", name);
-  check.widths({{"inputs", inputs}, {"outputs", outputs}, {"kernel[0]", kernel[0]}, {"kernel[1]", kernel[1]}});
-  check.is_float(options.dtype);
   const std::int64_t groups = conv_.groups;
-  if (groups < 1 || inputs % groups != 0 || outputs % groups != 0) {
+  check.widths({{"inputs", inputs},
+                {"outputs", outputs},
+                {"kernel[0]", kernel[0]},
+                {"kernel[1]", kernel[1]},
+                {"groups", groups}});
+  check.is_float(options.dtype);
+  if (inputs % groups != 0 || outputs % groups != 0) {
     fail(ErrorKind::argument, "conv2d '{}': {} groups do not divide {} inputs and {} outputs", one_line(name), groups,
          inputs, outputs);
   }

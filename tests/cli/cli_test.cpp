@@ -302,8 +302,11 @@ TEST_F(Cli, BenchLstmChecksItsResultsAndWritesJson) {
     EXPECT_LT(double(row["error"]), 1e-4);
   }
   EXPECT_EQ(run("bench lstm_steps --dtype i32").code, 2);
-  EXPECT_EQ(run("bench lerp_grad --case 6").code, 2);
+  EXPECT_TRUE(has(run("bench lerp_grad --case 6").err, "--case: '6' is no whole number from 1 to 5"));
+  EXPECT_TRUE(has(run("bench lstm_steps --batch 1,x").err, "--batch: 'x' is no whole number from 1 to 65536"));
   EXPECT_EQ(run("bench lerp_grad --case 1 --json $D/no/x.json").code, 1);
+  const Ran nowhere = run("bench lstm --timelines $D/l.json/none");
+  EXPECT_TRUE(nowhere.code == 1 && has(nowhere.err, "/none: cannot make the folder: ")) << nowhere.err;
 }
 
 TEST_F(Cli, BenchComparesTrainingStepsWithFloat64) {

@@ -330,7 +330,7 @@ TEST_F(Train, WrongWordsAreExplained) {
       {"train g2p --threads -1", "--threads"},
       {"train g2p --save-minutes nan", "--save-minutes: 'nan' is no number from 0 to 1e6"},
       {"train g2p --save-minutes -1", "--save-minutes: '-1' is no number from 0 to 1e6"},
-      {"train g2p --show -1", "--show: Value -1 not in range 0 to 1073741824"},
+      {"train g2p --show -1", "--show: '-1' is no whole number from 0 to 1073741824"},
       {"train g2p --out \"\"", "--out: the name is empty"},
       {"predict g3p a", "no model named 'g3p' (did you mean 'g2p'?); there are: fashion, g2p, lm, translate"},
       {"predict g2p", "the checkpoint, or the run's folder, of the model 'g2p' is missing"},
