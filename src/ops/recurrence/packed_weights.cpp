@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/recurrence/packed_weights.h"
 
+#include <algorithm>
 #include <array>
 
 #include "ops/recurrence/recurrence_work.h"
@@ -19,24 +20,34 @@ bool are_packed(const Type& u) { return u.shape.rank() == kPackedRank; }
 std::int64_t hidden_of(const Type& u) { return are_packed(u) ? u.shape[1] * u.shape[4] : u.shape[0]; }
 
 std::int64_t packed_depth(std::string_view op, const Type& u, const Target& target) {
-  // Of one gate blocks are multiplied some at a time, and which ones that are depends on the threads.
-  if (target.is_gpu() || (op != "lstm_recurrence" && op != "gru_recurrence")) return 0;
+  const bool has_one_gate = op == "rnn_recurrence";
+  if (target.is_gpu() || (op != "lstm_recurrence" && op != "gru_recurrence" && !has_one_gate)) return 0;
   if (u.shape.rank() != 2 || u.shape.elements() < kLeastElements || u.shape[0] % kTileDepth != 0) return 0;
+  // Whole panels, and as many for each thread.
+  const std::int64_t panels = u.shape[0] / (blocks_together(1) * kUnitBlock), threads = std::max(target.threads, 1);
+  if (has_one_gate && (u.shape[0] % (blocks_together(1) * kUnitBlock) != 0 || panels % threads != 0)) return 0;
   if (u.dtype == bf16) return target.has_bf16 && multiplies_pairs() ? 2 : 1;
   return u.dtype == f32 ? 1 : 0;
 }
 
 Value packed_weights(const Value& u, std::int64_t depth) {
   const std::int64_t hidden = u.shape()[0], gates = u.shape()[1] / hidden, blocks = hidden / kUnitBlock;
+  if (gates == 1) {
+    const std::int64_t together = blocks_together(gates);
+    const Value parts = reshape(u, {hidden / depth, depth, blocks / together, together, kUnitBlock});
+    return transpose(parts, std::array<std::int64_t, 5>{2, 0, 3, 4, 1});
+  }
   const Value parts = reshape(u, {hidden / depth, depth, gates, blocks, kUnitBlock});
   return transpose(parts, std::array<std::int64_t, 5>{3, 0, 2, 4, 1});
 }
 
 Value plain_weights(const Value& u, std::int64_t gates) {
   const Shape& packed = u.shape();
-  if (packed.rank() != kPackedRank || packed[2] != gates) return u;
+  const std::int64_t together = blocks_together(gates);
+  if (packed.rank() != kPackedRank || packed[2] != gates * together) return u;
   const std::int64_t hidden = hidden_of(u.type());
-  if (packed[0] * packed[3] != hidden) return u;
+  if (packed[0] * packed[3] * together != hidden) return u;
+  if (gates == 1) return reshape(transpose(u, std::array<std::int64_t, 5>{1, 4, 0, 2, 3}), {hidden, hidden});
   return reshape(transpose(u, std::array<std::int64_t, 5>{1, 4, 2, 0, 3}), {hidden, gates * hidden});
 }
 

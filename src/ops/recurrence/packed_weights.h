@@ -13,7 +13,8 @@ namespace paoding {
 /// where it does not, or where it would gain nothing.
 std::int64_t packed_depth(std::string_view op, const Type& u, const Target& target);
 
-/// u [H, gates * H] as [H / kUnitBlock, H / depth, gates, kUnitBlock, depth].
+/// u [H, gates * H] as [H / kUnitBlock, H / depth, gates, kUnitBlock, depth]; of one gate the blocks of a panel take
+/// the place of gates: [H / (4 * kUnitBlock), H / depth, 4, kUnitBlock, depth].
 Value packed_weights(const Value& u, std::int64_t depth);
 /// u of so many gates as [H, gates * H], if that is packed or not.
 Value plain_weights(const Value& u, std::int64_t gates);

@@ -114,7 +114,7 @@ template <class Cell, class M>
 void run_backward_part(const RecurrenceWork& work, int thread, int team) {
   using T = typename M::Stored;
   const RecurrenceWork w = work_of(work, thread, team);
-  const std::int64_t first_block = w.blocks() * thread / team, end_block = w.blocks() * (thread + 1) / team;
+  const std::int64_t first_block = w.first_block(thread, team), end_block = w.first_block(thread + 1, team);
   const std::int64_t H = w.hidden, all = Cell::kGates * H, stride = RecurrenceWork::stride_of(M::kNumbers, all);
   const std::int64_t panel = RecurrenceWork::padded(M::kNumbers, all) * kUnitBlock;
   const std::int64_t begin = std::min(first_block * kUnitBlock, H), end = std::min(end_block * kUnitBlock, H);

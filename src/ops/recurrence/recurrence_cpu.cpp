@@ -71,6 +71,7 @@ class RecurrenceKernel : public PreparedKernel {
                     : has_pairs                        ? Numbers::bf16_in_pairs
                                                        : Numbers::bf16_as_f32;
     work_.is_packed = is_packed;
+    if (is_given_packed_) work_.blocks_of_panel = blocks_together(form.gates);
     for (const Layout& output : call.outputs) is_read_.push_back(output.type.shape.elements() > 0);
 
     const std::int64_t units = work_.blocks() * kUnitBlock, all = form.gates * work_.hidden;

@@ -174,8 +174,11 @@ void build_forward(Graph& g, const Case& c, DType dtype, DType wide) {
     const Value c0 = g.input("c0", wide, {c.rows, H});
     const LstmRecurrence made = lstm_recurrence(xw, u, h0, c0, lengths, c.is_reverse);
     g.fetch("states", made.states), g.fetch("last_h", made.last_h), g.fetch("last_c", made.last_c);
-  } else {
+  } else if (c.cell == "gru") {
     const GruRecurrence made = gru_recurrence(xw, u, g.input("bm", dtype, {H}), h0, lengths, c.is_reverse);
+    g.fetch("states", made.states), g.fetch("last_h", made.last_h);
+  } else {
+    const RnnRecurrence made = rnn_recurrence(xw, u, h0, lengths, c.is_reverse);
     g.fetch("states", made.states), g.fetch("last_h", made.last_h);
   }
 }
@@ -191,8 +194,11 @@ void check_kept_weights(const Case& c, DType dtype, std::mt19937* random) {
   options.device = Device::cpu();
   Program program(g, options, &parameters), reference(exact, options, &exact_ones);
   const std::string plan = program.plan_text();
-  EXPECT_TRUE(has(plan, fmt::format("[{},{},{},16,", c.hidden / 16,
-                                    c.hidden / packed_depth(c.op(), g.find("u").type(), this_cpu()), c.gates())))
+  const std::int64_t depth = packed_depth(c.op(), g.find("u").type(), this_cpu()),
+                     together = blocks_together(c.gates());
+  ASSERT_GT(depth, 0);
+  EXPECT_TRUE(
+      has(plan, fmt::format("[{},{},{},16,", c.hidden / (16 * together), c.hidden / depth, c.gates() * together)))
       << plan;
   for (int time = 0; time < 2; ++time) {
     const Shape shape{c.hidden, c.gates() * c.hidden};
@@ -210,14 +216,18 @@ void check_kept_weights(const Case& c, DType dtype, std::mt19937* random) {
 
 TEST(RecurrenceKernelsOnCpu, ReadWeightsThatAreKeptPacked) {
   std::mt19937 random(4);
-  for (const char* cell : {"lstm", "gru"}) {
-    for (const std::int64_t hidden : {96, 160}) {
+  const std::int64_t whole = 64 * std::max(this_cpu().threads, 2);  // panels of one gate for all threads
+  for (const auto& [cell, widths] :
+       {std::pair("lstm", std::array<std::int64_t, 2>{96, 160}), std::pair("gru", std::array<std::int64_t, 2>{96, 160}),
+        std::pair("rnn", std::array<std::int64_t, 2>{whole, 2 * whole})}) {
+    for (const std::int64_t hidden : widths) {
       for (const std::int64_t rows : {1, 3, 6, 40}) {
-        const Case c{cell, hidden == 96 ? 3 : kManySteps, rows, hidden, rows == 3, rows == 6};
+        const Case c{cell, hidden == widths[0] ? 3 : kManySteps, rows, hidden, rows == 3, rows == 6};
         for (const DType dtype : {f32, bf16}) check_kept_weights(c, dtype, &random);
       }
     }
   }
+  EXPECT_EQ(packed_depth("rnn_recurrence", {f32, {160, 160}}, this_cpu()), 0) << "no whole panels";
 }
 
 // What one step makes of sums from where a gate is 0 to where it is 1, of those that are no numbers, and of small ones.

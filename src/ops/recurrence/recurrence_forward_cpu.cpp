@@ -19,9 +19,8 @@ HWY_BEFORE_NAMESPACE();
 namespace paoding {
 namespace HWY_NAMESPACE {
 
-// Columns of one gate alone would be a quarter of what is multiplied at a time.
 template <class Cell>
-constexpr std::int64_t kBlocksTogether = Cell::kGates == 1 ? 4 : 1;
+constexpr std::int64_t kBlocksTogether = blocks_together(Cell::kGates);
 
 // Of so many unit blocks, rows first_row .. end_row - 1 of the panel [H, blocks * gates * kUnitBlock], filled up with
 // zeros.
@@ -164,7 +163,7 @@ template <class Cell, class M>
 void run_forward_part(const RecurrenceWork& work, int thread, int team) {
   using T = typename M::Stored;
   const RecurrenceWork w = work_of(work, thread, team);
-  const std::int64_t first_block = w.blocks() * thread / team, end_block = w.blocks() * (thread + 1) / team;
+  const std::int64_t first_block = w.first_block(thread, team), end_block = w.first_block(thread + 1, team);
   const std::int64_t H = w.hidden, size = w.rows * H, stride = RecurrenceWork::stride_of(M::kNumbers, H);
   const std::int64_t depth = RecurrenceWork::padded(M::kNumbers, H), panel = depth * Cell::kGates * kUnitBlock;
   const std::int64_t begin = std::min(first_block * kUnitBlock, H), end = std::min(end_block * kUnitBlock, H);

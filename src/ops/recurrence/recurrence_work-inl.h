@@ -198,7 +198,7 @@ HWY_INLINE void for_multiplied(const RecurrenceWork& w, int thread, int team, st
   for (int i = 0; i < team; ++i) {
     const int by = is_backwards ? team - 1 - i : i;
     if (!w.is_by_rows && by != thread) continue;
-    for_blocks<kMost>(w.blocks() * by / team, w.blocks() * (by + 1) / team, is_backwards, work);
+    for_blocks<kMost>(w.first_block(by, team), w.first_block(by + 1, team), is_backwards, work);
   }
 }
 

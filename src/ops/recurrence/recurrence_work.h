@@ -10,6 +10,8 @@ class TeamBarrier;
 
 /// Units of the hidden state are dealt out in blocks of so many: a vector of f32 on any CPU is a part of one.
 inline constexpr std::int64_t kUnitBlock = 16;
+/// Blocks that are multiplied at a time: of one gate alone a block would be a quarter of what is.
+constexpr std::int64_t blocks_together(std::int64_t gates) { return gates == 1 ? 4 : 1; }
 /// With so few rows u is read where it lies, unless there are many steps: packing takes as long as some of them.
 inline constexpr std::int64_t kFewRows = 4, kManySteps = 16;
 /// What the CPU multiplies at a time where it has tiles: so many rows of so many bf16 each.
@@ -50,10 +52,11 @@ struct RecurrenceWork {
   float* dc0;
 
   // ---- memory of the kernel ----
-  void* packed;        // u, as each thread reads its part; null where it is not packed, or was before
-  const void* panels;  // u so packed, by whomever
-  float* sums;         // [B, gates * H], where u is not packed
-  float* from_bias;    // [gates * H]: the bias, or zeros
+  void* packed;                      // u, as each thread reads its part; null where it is not packed, or was before
+  const void* panels;                // u so packed, by whomever
+  std::int64_t blocks_of_panel = 1;  // that are not dealt out one by one
+  float* sums;                       // [B, gates * H], where u is not packed
+  float* from_bias;                  // [gates * H]: the bias, or zeros
   void* left[2];   // what is multiplied: states [B, H] in front of and behind a step; gates' gradients [B, gates * H]
   float *c, *d_h;  // [B, H]
   TeamBarrier* barrier;
@@ -61,6 +64,10 @@ struct RecurrenceWork {
 
   std::int64_t gates() const { return cell == CellKind::lstm ? 4 : cell == CellKind::gru ? 3 : 1; }
   std::int64_t blocks() const { return (hidden + kUnitBlock - 1) / kUnitBlock; }
+  /// The first that a thread of a team has.
+  std::int64_t first_block(int thread, int team) const {
+    return thread == team ? blocks() : blocks() / blocks_of_panel * thread / team * blocks_of_panel;
+  }
   std::int64_t step_of(std::int64_t turn, bool is_backwards) const { return is_backwards ? steps - 1 - turn : turn; }
   bool counts(std::int64_t step, std::int64_t row) const { return lengths == nullptr || step < lengths[row]; }
   /// Of so many numbers that are multiplied, how many lie in a row, the last ones 0: an even count of pairs, whole

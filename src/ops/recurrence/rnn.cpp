@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "ops/composition_gradient.h"
 #include "ops/families.h"
+#include "ops/recurrence/packed_weights.h"
 #include "ops/recurrence/steps.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
@@ -27,7 +28,7 @@ const RecurrenceForm& form() {
 // One call a statement below: the order of nodes must not depend on the compiler's order of evaluation.
 
 Values compose_rnn(std::span<const Value> in, const Attrs& attrs) {
-  const Value &xw = in[0], &u = in[1], &h0 = in[2];
+  const Value &xw = in[0], &h0 = in[2], u = plain_weights(in[1], 1);
   const OptionalInputs given("rnn_recurrence", in, attrs, 3);
   const Value& lengths = given.lengths;
   const RecurrenceShape shape("rnn_recurrence", "xw", xw, 1, u, 1);
