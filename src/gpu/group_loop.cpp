@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The loop of a group's kernel, and how its sums leave the CTA.
+#include "base/check.h"
+#include "base/rounding.h"
 #include "gpu/group_writer.h"
 
 namespace paoding::gpu {
@@ -343,9 +345,9 @@ void KernelText::emit_columns() {
     if (!is_sink(o, SinkKind::column)) continue;
     const bool blocked = keeps_block(o);
     emit_block_loop(blocked);
-    k_.add("combine_columns<{}, kLanes, kRows>(out{}_sum[{}], shared);", op(o), o, block_index(blocked));
+    k_.add("gather_columns<{}, kLanes, kRows>(out{}_sum[{}], shared);", op(o), o, block_index(blocked));
     k_.raw("for (int c = threadIdx.x; c < kLanes * kVector; c += kThreads) {");
-    k_.add("const {0} sum = (({0}*)shared)[c];", sum_type(o));
+    k_.add("const {0} sum = column_of<{1}, kLanes, kRows, kVector>((const {0}*)shared, c);", sum_type(o), op(o));
     if (part_group_[o] >= 0) {
       k_.add("out{}_part[{}c] = sum;", o, blocked && s_.block > 1 ? "j * (kLanes * kVector) + " : "");
     } else {
@@ -432,8 +434,36 @@ void KernelText::emit_element_store(std::size_t o, const std::string& value) {
   emit_final_store(o, axes, value, "j");
 }
 
+/// Of what CTAs share, a CTA's first warps have 32 elements each: each counts for itself, so that its CTA need not
+/// meet, and its lanes combine the few parts of their own.
+void KernelText::emit_last_sharers(std::size_t p) {
+  std::int64_t most = 1;
+  for (const std::size_t o : parts_[p].outputs) most = std::max(most, tile_elements(o));
+  const std::int64_t warps = ceil_div(most, 32);
+  PD_ASSERT(warps * 32 <= s_.threads(), "a thread has one element");
+  k_.add("if (threadIdx.x < {} && is_last_warp(room.tickets + {} + tile{} * {} + threadIdx.x / 32, kSharers)) {{",
+         warps * 32, sizes_.wide_number(fmt::format("tickets{}", p), ticket_count_), p, warps);
+  ticket_count_ += parts_[p].tiles * warps;
+  k_.raw("const int e = threadIdx.x;");
+  for (const std::size_t o : parts_[p].outputs) {
+    k_.raw("{");
+    const std::string condition = emit_element_place(o);
+    k_.add("if (e < {} && {}) {{", tile_elements_text(o), condition);
+    k_.add("const {} sum = fold_parts<{}>(out{}_tile + e, kSharers, {});", sum_type(o), op(o), o,
+           tile_elements_text(o));
+    emit_element_store(o, "sum");
+    k_.raw("}");
+    k_.raw("}");
+  }
+  k_.raw("}");
+}
+
 void KernelText::emit_last_arrivers() {
   for (std::size_t p = 0; p < parts_.size(); ++p) {
+    if (s_.sharers > 1) {
+      emit_last_sharers(p);
+      continue;
+    }
     k_.add("if (is_last_arriver(room.tickets + {} + tile{}, (unsigned)parts{})) {{",
            sizes_.wide_number(fmt::format("tickets{}", p), ticket_count_), p, p);
     ticket_count_ += parts_[p].tiles;

@@ -76,6 +76,7 @@ class Scheduler {
     }
     order_grid();
     estimate_residents();
+    s_.sharers = sharers_;
     s_.why = describe(s_, target_, in_flight_kilobytes());
     return std::move(s_);
   }

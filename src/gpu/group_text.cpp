@@ -139,6 +139,7 @@ std::int64_t KernelText::tile_elements(std::size_t o) const {
 }
 
 std::string KernelText::tile_elements_text(std::size_t o) {
+  if (s_.sharers > 1) return std::to_string(tile_elements(o));  // of the tile's shape, whatever the group's is
   return sizes_.wide_number(fmt::format("out{}_tile", o), tile_elements(o));
 }
 
@@ -229,6 +230,7 @@ void KernelText::emit_coordinates() {
   k_.add("constexpr int kVector = {}, kLanes = {}, kRows = {}, kUnroll = {};", s_.vector, s_.lanes, s_.rows, s_.unroll);
   if (has_sums()) k_.raw("constexpr int kThreads = kLanes * kRows;");
   if (s_.block > 1) k_.add("constexpr int kBlock = {};", s_.block);
+  if (s_.sharers > 1) k_.add("constexpr int kSharers = {};", s_.sharers);
   k_.raw("const int lane = threadIdx.x % kLanes, row = threadIdx.x / kLanes;");
   std::string serial_part = "0", inner_part = "0";
   if (!s_.grid.empty()) k_.raw("Index rest = blockIdx.x;");
@@ -275,7 +277,7 @@ void KernelText::emit_coordinates() {
                                          sizes_.wide_number(fmt::format("grid{}_count", d), s_.grid[d].count), d);
     }
     k_.add("const long long tile{0} = {1}, part{0} = {2}, parts{0} = {3};  // of the partial sums", p, tile, part,
-           sizes_.wide_number(fmt::format("parts{}_count", p), parts_[p].parts));
+           s_.sharers > 1 ? "kSharers" : sizes_.wide_number(fmt::format("parts{}_count", p), parts_[p].parts));
     for (const std::size_t o : parts_[p].outputs) {
       workspace_bytes_ = (workspace_bytes_ + 255) / 256 * 256;
       k_.add("{0}* const out{1}_tile = ({0}*)((char*)room.workspace + {2}) + tile{3} * parts{3} * {4};", sum_type(o), o,

@@ -129,6 +129,7 @@ class KernelText {
   std::string emit_element_place(std::size_t o);
   void emit_element_store(std::size_t o, const std::string& value);
   void emit_last_arrivers();
+  void emit_last_sharers(std::size_t p);
 
   const Group& group_;
   const GroupSchedule& s_;

@@ -73,33 +73,42 @@ template <class Op, int kCount, class T> PD_DEVICE T combine_warps(const T* of_w
 }
 
 // Columns: threads are kRows rows of kLanes lanes, each with kVector neighbouring columns in `sum`.
-// Afterwards shared[c] holds the result of column c (kLanes * kVector of them), for every thread to read.
+// Afterwards column_of gives any thread the result of column c (kLanes * kVector of them).
+template <int kLanes, int kRows> inline constexpr int kRowsInWarp = kLanes >= 32 ? 1 : 32 / kLanes < kRows ? 32 / kLanes : kRows;
 template <class Op, int kLanes, int kRows, int kVector, class T>
-PD_DEVICE void combine_columns(const T (&sum)[kVector], void* shared) {
-  constexpr int kColumns = kLanes * kVector;
-  constexpr int kRowsInWarp = kLanes >= 32 ? 1 : 32 / kLanes < kRows ? 32 / kLanes : kRows;
-  constexpr int kPartRows = kRows / kRowsInWarp;
+PD_DEVICE void gather_columns(const T (&sum)[kVector], void* shared) {
+  constexpr int kInWarp = kRowsInWarp<kLanes, kRows>;
   T* part = (T*)shared;
   const int lane = threadIdx.x % kLanes, row = threadIdx.x / kLanes;
   __syncthreads();
 #pragma unroll
   for (int v = 0; v < kVector; ++v) {
     T value = sum[v];
-    if constexpr (kRowsInWarp > 1) {
+    if constexpr (kInWarp > 1) {
 #pragma unroll
-      for (int offset = kLanes * kRowsInWarp / 2; offset >= kLanes; offset /= 2) {
+      for (int offset = kLanes * kInWarp / 2; offset >= kLanes; offset /= 2) {
         value = Op::of(value, __shfl_xor_sync(0xffffffffu, value, offset));
       }
     }
-    if (row % kRowsInWarp == 0) part[row / kRowsInWarp * kColumns + lane * kVector + v] = value;
+    if (row % kInWarp == 0) part[row / kInWarp * (kLanes * kVector) + lane * kVector + v] = value;
   }
   __syncthreads();
-  if constexpr (kPartRows > 1) {
-    for (int c = threadIdx.x; c < kColumns; c += kLanes * kRows) {
-      T value = part[c];
+}
+template <class Op, int kLanes, int kRows, int kVector, class T> PD_DEVICE T column_of(const T* part, int c) {
+  T value = part[c];
 #pragma unroll
-      for (int r = 1; r < kPartRows; ++r) value = Op::of(value, part[r * kColumns + c]);
-      part[c] = value;
+  for (int r = 1; r < kRows / kRowsInWarp<kLanes, kRows>; ++r) value = Op::of(value, part[r * kLanes * kVector + c]);
+  return value;
+}
+
+// The same, and afterwards shared[c] holds the result of column c, for every thread to read.
+template <class Op, int kLanes, int kRows, int kVector, class T>
+PD_DEVICE void combine_columns(const T (&sum)[kVector], void* shared) {
+  gather_columns<Op, kLanes, kRows>(sum, shared);
+  if constexpr (kRows > kRowsInWarp<kLanes, kRows>) {
+    T* part = (T*)shared;
+    for (int c = threadIdx.x; c < kLanes * kVector; c += kLanes * kRows) {
+      part[c] = column_of<Op, kLanes, kRows, kVector>(part, c);
     }
     __syncthreads();
   }
@@ -127,6 +136,13 @@ PD_DEVICE bool is_last_arriver(unsigned* ticket, unsigned parts) {
   if (threadIdx.x == 0) is_last = counts_last(ticket, parts - 1);
   __syncthreads();
   return is_last;
+}
+
+// The same of whole warps that count for themselves, each of them what its own lanes have stored.
+PD_DEVICE bool is_last_warp(unsigned* ticket, unsigned parts) {
+  __syncwarp();
+  const bool is_last = threadIdx.x % 32 == 0 && counts_last(ticket, parts - 1);
+  return __shfl_sync(0xffffffffu, (int)is_last, 0) != 0;
 }
 
 // Combines an element of `parts` partial tiles of `elements` each, in index order whatever the order of arrival. `width` is
