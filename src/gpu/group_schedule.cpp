@@ -24,6 +24,8 @@ constexpr std::int64_t kCtasPerSm = 4, kMoreWhereWritten = 2;
 constexpr std::int64_t kRowsPerPartial = 40;
 // The last arriver reads at most this many partial elements of an output: 20 a thread.
 constexpr std::int64_t kPartialsPerTile = 20 * 256;
+// The same where that lets CTAs go through memory in order.
+constexpr std::int64_t kOrderedPartials = 32 * 256;
 // A load with a larger footprint per CTA does not stay in L1 between the CTAs that share it.
 constexpr std::int64_t kSharedLoadBytes = 64 << 10;
 constexpr int kThreads = 256;
@@ -123,7 +125,9 @@ class Scheduler {
         is_pointwise_ && !same.empty() && (extent(inner_) >= kLeastRowOfPoints || turned >= 0);
     s_.form = keeps_inner || (!is_pointwise_ && is_short) || is_rows_of_points ? LoopForm::tile : LoopForm::sweep;
     s_.inner_axes = {inner_};
-    if (s_.form == LoopForm::sweep) s_.inner_axes.insert(s_.inner_axes.begin(), same.begin(), same.end());
+    keeps_order_ = s_.form == LoopForm::sweep && may_keep_order(same, others);
+    std::vector<int>& same_are = keeps_order_ ? s_.grid_axes : s_.inner_axes;
+    if (s_.form == LoopForm::sweep) same_are.insert(same_are.begin(), same.begin(), same.end());
     if (s_.form == LoopForm::sweep && is_pointwise_) separate_shared(&s_.inner_axes);
 
     // The serial axes: one class, reduced by as many of the column outputs as possible, then the largest.
@@ -150,6 +154,22 @@ class Scheduler {
     s_.is_turned = at != s_.serial_axes.end();
     if (s_.is_turned) std::rotate(at, at + 1, s_.serial_axes.end());  // the fastest
     s_.serial_count = extent_product(s_.serial_axes);
+  }
+
+  /// Whether CTAs go through memory in its order, though the axes of a sum lie on both sides of the one that it keeps:
+  /// each leaves sums of a few rows of the inner axis. Worth more partial sums where as much is written as is read: a
+  /// sweep along both axes has its CTAs at places far apart.
+  bool may_keep_order(const std::vector<int>& same, const std::vector<int>& others) const {
+    if (same.empty() || others.size() != 1 || same.back() > others[0]) return false;
+    const bool stores =
+        std::ranges::any_of(group_.outputs, [](const GroupOutput& out) { return out.reduce_mask == 0; });
+    std::int64_t bytes = 1;  // of an element of the widest operand
+    for (std::size_t i = 0; i < group_.operands(); ++i) bytes = std::max(bytes, size_bytes(dtype(i)));
+    const std::int64_t vectors = extent(inner_) * bytes / 16, places = extent_product(same);
+    const bool fills_warps = vectors >= 64 && 4 * vectors >= 3 * ceil_div(vectors, 32) * 32;
+    const std::int64_t tiles = ceil_div(extent(others[0]), kThreads / 32);
+    return stores && fills_warps && places * (kThreads / 32) <= kOrderedPartials &&
+           tiles * places >= 12 * target_.sm_count;
   }
 
   /// The axis along which a load of a pointwise group lies whose elements are far apart along the inner one, as in a
@@ -490,7 +510,7 @@ class Scheduler {
       const std::int64_t whole = std::min(s_.lanes, 32);
       s_.inner_chunk = ceil_div(ceil_div(s_.inner_vectors, split), whole) * whole;
       s_.unroll = choose_unroll(ceil_div(s_.inner_chunk, s_.lanes));
-      if (split > 1) s_.unroll = std::min(s_.unroll * static_cast<int>(more), kMaxUnroll);
+      if (split > 1 || keeps_order_) s_.unroll = std::min(s_.unroll * static_cast<int>(more), kMaxUnroll);
     }
     for (std::size_t a = s_.grid_axes.size(); a-- > 0;) {
       s_.grid.push_back({GridDim::Over::axis, s_.grid_axes[a], extent(s_.grid_axes[a])});
@@ -571,6 +591,7 @@ class Scheduler {
   std::vector<bool> used_;
   bool is_pointwise_ = true;  // nothing is reduced
   bool is_small_ = false;     // pointwise, and latency decides
+  bool keeps_order_ = false;  // may_keep_order()
   int sharers_ = 1;           // CTAs that share each reduction, where all of them are about a CTA an SM
   GroupSchedule s_;
 };
