@@ -27,6 +27,10 @@ constexpr std::int64_t kFetchedWords = 56;
 constexpr std::int64_t kRegisters = 65536, kOtherRegisters = 28;
 // Fewer vectors than this in a row are not worth a shift; also as many as the elements around them have lanes.
 constexpr std::int64_t kShiftedVectors = 16;
+// Rows too long to be fetched a turn ahead have a CTA each, of so many threads or as many as hold a row in so few
+// vectors: few that wait for each other, many that read and write at different times. Of kernels written by hand for
+// 8,192 rows of 1,024, a warp a row took 20.4 us and 128 threads 18.7 (H200). From so many rows an SM on.
+constexpr std::int64_t kLanesOfCta = 128, kStepsOfCta = 4, kRowsToSpread = 16;
 constexpr int kRereadSteps = 4;  // vectors in flight per thread when rows are read again
 
 // Few distinct numbers of steps, so that rows of about one length share a text.
@@ -198,6 +202,10 @@ class StagedScheduler {
   /// Registers for a vector of held loads and of one value made of them.
   std::int64_t carrying_words() const { return held_words(s_.is_held) + s_.vector; }
   bool has_columns() const { return std::find(s_.sinks.begin(), s_.sinks.end(), SinkKind::column) != s_.sinks.end(); }
+  /// With results over all rows CTAs stay, and go from row to row.
+  bool is_persistent() const {
+    return has_columns() || std::find(s_.sinks.begin(), s_.sinks.end(), SinkKind::total) != s_.sinks.end();
+  }
 
   void choose_sweep() {
     s_.inner_axes = walk_, s_.serial_axes = kept_;
@@ -227,8 +235,12 @@ class StagedScheduler {
     }
     if (!s_.holds_rows)
       lanes = s_.row_count >= 2 * target_.sm_count ? std::min<std::int64_t>(512, most_threads_) : most_threads_;
+    const std::int64_t held = steps_of(lanes) * (vector_words() + held_words(s_.is_held));
+    has_cta_a_row_ = !s_.is_phase && s_.holds_rows && !is_persistent() && held > kFetchedWords &&
+                     s_.row_count >= kRowsToSpread * target_.sm_count;
+    while (has_cta_a_row_ && lanes < threads_ && (lanes < kLanesOfCta || steps_of(lanes) > kStepsOfCta)) lanes *= 2;
     s_.lanes = static_cast<int>(lanes);
-    s_.rows = std::max(1, threads_ / s_.lanes);
+    s_.rows = has_cta_a_row_ ? 1 : std::max(1, threads_ / s_.lanes);
     while (!s_.is_phase && s_.rows > 1 && s_.rows / 2 >= s_.row_count && s_.threads() > 32) s_.rows /= 2;
     s_.steps = s_.holds_rows ? static_cast<int>(steps_of(lanes)) : kRereadSteps;
     s_.blocks = ceil_div(s_.row_count, s_.rows);
@@ -343,8 +355,6 @@ class StagedScheduler {
   /// many too where registers allow them to fetch the rows of the next turn during one, which would else begin with a
   /// wait.
   void choose_grid() {
-    const bool is_persistent = std::ranges::any_of(
-        s_.sinks, [](SinkKind sink) { return sink == SinkKind::column || sink == SinkKind::total; });
     const auto choose_residents = [&](std::int64_t words) {
       // A row held by one warp is on its way all at once only where registers are left.
       const bool is_tight = words > 40 || (words >= kHeldWords && s_.lanes <= 32);
@@ -353,9 +363,10 @@ class StagedScheduler {
           static_cast<int>(std::max<std::int64_t>(1, residents * threads_ / std::max(threads_, s_.threads())));
     };
     const std::int64_t words = s_.steps * vector_words(), fetched = s_.steps * held_words(s_.is_held);
-    const bool may_fetch = s_.form == LoopForm::sweep && s_.holds_rows;
+    const bool may_fetch = s_.form == LoopForm::sweep && s_.holds_rows && !has_cta_a_row_;
     choose_residents(words + fetched);
-    if (may_fetch && !is_persistent) {  // without sums across rows more CTAs cost nothing, so as many as have registers
+    if (may_fetch &&
+        !is_persistent()) {  // without sums across rows more CTAs cost nothing, so as many as have registers
       const std::int64_t registers = words + fetched + kOtherRegisters;
       s_.resident_ctas = static_cast<int>(std::clamp<std::int64_t>(kRegisters / (s_.threads() * registers), 1, 3));
     }
@@ -363,7 +374,7 @@ class StagedScheduler {
     s_.fetches_ahead =
         !s_.is_phase && may_fetch && fetched > 0 && words + fetched <= kFetchedWords && s_.blocks >= 2 * wave();
     if (!s_.fetches_ahead) choose_residents(words);
-    s_.ctas = is_persistent || s_.fetches_ahead ? std::min(s_.blocks, wave()) : s_.blocks;
+    s_.ctas = is_persistent() || s_.fetches_ahead ? std::min(s_.blocks, wave()) : s_.blocks;
   }
 
   void explain() {
@@ -383,6 +394,7 @@ class StagedScheduler {
   int inner_;
   std::vector<int> stages_;
   std::vector<int> walk_, kept_;  // axes
+  bool has_cta_a_row_ = false;    // see kLanesOfCta
   GroupSchedule s_;
 };
 
