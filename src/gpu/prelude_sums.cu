@@ -142,6 +142,7 @@ PD_DEVICE bool is_last_arriver(unsigned* ticket, unsigned parts) {
 PD_DEVICE bool is_last_warp(unsigned* ticket, unsigned parts) {
   __syncwarp();
   const bool is_last = threadIdx.x % 32 == 0 && counts_last(ticket, parts - 1);
+  __syncwarp();
   return __shfl_sync(0xffffffffu, (int)is_last, 0) != 0;
 }
 
