@@ -64,6 +64,8 @@ std::vector<Case> make_cases() {
     add(make_case("sum over rows, narrow", sums({2000, 12}, dtype, {0b01}), {}, small));
     add(make_case("conv bias", sums({60, 4, 14, 14}, dtype, {0b1101}), {}, small));
     add(make_case("conv bias 7x7", sums({60, 6, 7, 7}, dtype, {0b1101}), {}, small));
+    add(make_case("conv bias beside what is summed", sums({60, 10, 28, 28}, dtype, {0, 0b1101}), {}, small));
+    add(make_case("conv bias of rows that end between vectors", sums({60, 10, 27, 29}, dtype, {0, 0b1101}), {}, small));
     add(make_case("rows and columns", sums({70, 260}, dtype, {0b01, 0b10, 0b00, 0b11}), {}, small));
     add(make_case("long rows", sums({3, 9000}, dtype, {0b10}), {}, small));
     add(make_case("short rows", sums({300, 10}, dtype, {0b10}), {}, small));
@@ -190,6 +192,8 @@ std::vector<Case> make_cases() {
       add(make_case("softmax of odd rows into even ones", flipped));
     }
     add(make_case("layer norm", layer_norm({30, 1024}, dtype, 2)));
+    add(make_case("layer norm, a CTA a row", layer_norm({70, 2048}, dtype, 2), {}, small));
+    add(make_case("layer norm, a CTA a row that ends anywhere", layer_norm({70, 2043}, dtype, 2), {}, small));
     add(make_case("layer norm of columns", layer_norm({1000, 30}, dtype, 1)));
     add(make_case("layer norm gradient", layer_norm_grad({300, 512}, dtype, 2), {}, small));
     add(make_case("layer norm gradient, odd", layer_norm_grad({70, 131}, dtype, 2), {}, small));
@@ -461,6 +465,30 @@ TEST(GroupText, ColumnsOfAFewMegabytesTakeOneCtaAnSmWhoseLastToComeAddsUp) {
   }
   EXPECT_EQ(schedule(f32).unroll, 7) << "all rows in two batches of loads";
   EXPECT_EQ(schedule(bf16).unroll, 13) << "all rows in one";
+}
+
+TEST(GroupText, ASumBesideWhatIsSummedGoesThroughMemoryInOrder) {
+  const auto schedule = [](std::initializer_list<std::uint32_t> masks) {
+    const Group group = canonical(sums({1000, 16, 28, 28}, f32, masks));
+    return schedule_group(group, std::vector<int>(group.operands(), 256), named_target("h200"));
+  };
+  const GroupSchedule in_order = schedule({0, 0b1101});
+  EXPECT_EQ(in_order.sinks[1], SinkKind::row) << "of the pixels, by a warp: " << in_order.why;
+  EXPECT_EQ(in_order.grid[0].over, GridDim::Over::serial) << "channels first, then images: " << in_order.why;
+  EXPECT_EQ(in_order.ctas, 2000) << in_order.why;
+  EXPECT_EQ(schedule({0b1101}).ctas, 128) << "what only reads leaves fewer partial sums";
+}
+
+TEST(GroupText, LongRowsHaveACtaEachWhereThereAreManyOfThem) {
+  const auto schedule = [](std::int64_t rows, std::int64_t row) {
+    const Group group = canonical(layer_norm({rows, row}, f32, 2));
+    return schedule_staged(group, std::vector<int>(group.operands(), 256), named_target("h200"));
+  };
+  const GroupSchedule many = schedule(8192, 1024);
+  EXPECT_EQ(many.ctas, 8192) << many.why;
+  EXPECT_EQ(many.threads(), 128) << many.why;
+  EXPECT_FALSE(many.fetches_ahead) << many.why;
+  EXPECT_GT(schedule(2000, 1024).rows, 1) << "so few are nearly all resident as it is";
 }
 
 TEST(GroupText, WritesNothingForEmptyOutputs) { EXPECT_EQ(make_case("", sums({0, 4}, f32, {0})).plan.grid[0], 0u); }
