@@ -319,11 +319,8 @@ std::vector<Type> infer_composed(const OpCall& call) {
   for (const Value& value : expand_composed(scratch, call.op, inputs, call.attrs)) types.push_back(value.type());
   return types;
 }
-}  // namespace
 
-std::vector<Type> infer_types(const OpCall& call) {
-  if (call.op.kind == OpKind::composed) return infer_composed(call);
-  if (call.op.kind != OpKind::formula) return call.op.infer(call);
+std::vector<Type> infer_formula(const OpCall& call) {
   Shape shape;
   std::vector<DType> dtypes;
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
@@ -349,6 +346,17 @@ std::vector<Type> infer_types(const OpCall& call) {
     call.fail(error.kind(), fmt::format("inputs are {}; {}", types, error.what()));
   }
   return {Type{result, shape}};
+}
+}  // namespace
+
+std::vector<Type> infer_types(const OpCall& call) {
+  if (call.op.kind == OpKind::composed) return infer_composed(call);
+  try {
+    return call.op.kind == OpKind::formula ? infer_formula(call) : call.op.infer(call);
+  } catch (const Error& error) {  // a Shape does not know whose it is
+    if (!std::string_view(error.what()).starts_with("shape: ")) throw;
+    call.fail(error.kind(), fmt::format("the result's {}", error.what()));
+  }
 }
 
 namespace {

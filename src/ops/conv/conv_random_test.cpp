@@ -122,7 +122,8 @@ TEST(ConvolutionOfRandomShapes, IsRefusedWhereItCannotBe) {
     });
   };
   constexpr std::int64_t kHuge = std::int64_t{1} << 31;
-  EXPECT_TRUE(has(refused({1 << 30, 1, 1 << 15, 1 << 15}, {1 << 30, 1, 1, 1}), "more than 2^62 elements"));
+  EXPECT_TRUE(has(refused({1 << 30, 1, 1 << 15, 1 << 15}, {1 << 30, 1, 1, 1}),
+                  "conv2d: the result's shape: [1073741824, 1073741824, 32768, 32768] has more than 2^62 elements"));
   EXPECT_TRUE(has(refused({1, 1, 4, 9}, {1, 1, 5, 3}), "height"));
   EXPECT_TRUE(
       has(refused({1, 1, 9, 9}, {1, 1, 3, 3}, {.padding = {kHuge, kHuge, kHuge << 31, kHuge << 31}}), "padding"));
