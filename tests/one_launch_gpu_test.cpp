@@ -23,5 +23,26 @@ TEST(OneLaunch, IsAFormulaBetweenElementwiseOpsOnAGpu) {
   EXPECT_GT(compared, 500);
 }
 
+TEST(OneLaunch, OfALargeGroupStartsEarlyWhereItReadsAsMuchAsItWrites) {
+  const auto starts_early = [](const std::string& target, bool has_gradients) {
+    Graph g;
+    const Shape shape = {16, 102400};
+    const Value x = g.input("x", f32, shape), y = g.input("y", f32, shape), w = g.input("w", f32, {1});
+    const Value blended = lerp(x, y, w);
+    if (has_gradients) {
+      const Values d = gradients(Values{blended}, Values{x, y}, Values{g.input("seed", f32, shape)});
+      g.fetch("dx", d[0]), g.fetch("dy", d[1]);
+    } else {
+      g.fetch("blended", blended);
+    }
+    const Plan plan = plan_for_gpu(g, {}, target);
+    EXPECT_EQ(plan.steps.size(), 1u);
+    return plan.steps.at(0).text->launches.at(0).overlaps_before;
+  };
+  EXPECT_TRUE(starts_early("h200", false));
+  EXPECT_FALSE(starts_early("h200", true)) << "one row is read, two are written";
+  EXPECT_FALSE(starts_early("a100", false)) << "which has no such launch";
+}
+
 }  // namespace
 }  // namespace paoding::testing_program

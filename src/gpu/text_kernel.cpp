@@ -83,6 +83,10 @@ std::shared_ptr<const TextPlan> text_of(const Step& step, const Target& target) 
   text->ticket_count = launch.ticket_count;
   if (launch.grid[0] != 0) text->launches.push_back(std::move(launch));
   overlap_launches(target, text.get());
+  // A group that fills the chip gains by it too, 0.3 us between two, where it does not write more than it reads (H100).
+  if (target.major >= 9 && step.group.min_read_bytes() >= step.group.min_written_bytes()) {
+    for (TextLaunch& each : text->launches) each.overlaps_before = true;
+  }
   return text;
 }
 
