@@ -12,9 +12,20 @@ constexpr int kGatePieces = kHidden / 4;                 // of a row; kDepthPiec
 constexpr int kPlacePieces = kRows * kDepthPieces;       // [kRows][kGates][kGatePieces]
 constexpr int kPartWords = kWarps * kRows * kUnits;      // sums of the warps
 constexpr int kPauseCycles = 100;                        // as forward
-// What a thread asks for without waiting for one after the other is of so many rows: 8 pieces, or 32 sums.
-constexpr int kOfPieces = kSteps < 8 ? 8 / kSteps : 1, kOfSums = kUnits < 32 ? 32 / kUnits : 1;
-constexpr int kMostAtOnce = kOfPieces < kOfSums ? kOfPieces : kOfSums, kRowsAtOnce = kRows < kMostAtOnce ? kRows : kMostAtOnce;
+
+// `high` or `low`, without a branch: with one, which the compiler makes of a few of these, each way has shuffles of its
+// own, and lanes that differ take both, one after the other.
+PD_DEVICE float one_of(bool is_high, float high, float low) {
+#ifdef PD_EMULATE
+  return is_high ? high : low;
+#else
+  float one;
+  asm("{\n.reg .pred is_high;\nsetp.ne.s32 is_high, %3, 0;\nselp.f32 %0, %1, %2, is_high;\n}"
+      : "=f"(one)
+      : "f"(high), "f"(low), "r"((int)is_high));
+  return one;
+#endif
+}
 
 // Sums over the lanes, each of whom has one of each: halves of them give away half of the sums, quarters half of what is
 // left, and so on. Lane n is left with sum n * kCount / 32.
@@ -30,7 +41,7 @@ template <int kCount, int kReach = 16> PD_DEVICE float sum_over_lanes(const floa
 #pragma unroll
     for (int i = 0; i < kCount / 2; ++i) {
       const float low = sums[i], high = sums[i + kCount / 2];
-      left[i] = (is_high ? high : low) + __shfl_xor_sync(~0u, is_high ? low : high, kReach);
+      left[i] = one_of(is_high, high, low) + __shfl_xor_sync(~0u, one_of(is_high, low, high), kReach);
     }
     return sum_over_lanes<kCount / 2, kReach / 2>(left, lane);
   }
@@ -115,28 +126,18 @@ struct BackwardProducts {
     const int parts = kept_known(step % 2 * (kPartWords * 4));
     const unsigned mark = kept_known((int)marks.of(step));
     if (!has_cells()) pause_cycles(kPauseCycles);  // others have had to do since they gave theirs
+    Asked asked_now;
+    ask(asked_now, from, 0, mark);
 #pragma unroll 1
-    for (int first = 0; first < kRows; first += kRowsAtOnce) {
-      uint4 pieces[kRowsAtOnce][kSteps];
-      const auto have_come = [&] {
-        unsigned wrong = 0;
-#pragma unroll
-        for (int i = 0; i < kRowsAtOnce * kSteps; ++i) {
-          const int n = i / kSteps, k = i % kSteps;
-          if (is_asked(first + n, k)) pieces[n][k] = load_relaxed(from + (first + n) * kDepthPieces + k * kThreads);
-          else pieces[n][k] = make_uint4(mark, mark, mark, mark);
-        }
-#pragma unroll
-        for (int i = 0; i < kRowsAtOnce * kSteps; ++i) {
-          const uint4& piece = pieces[i / kSteps][i % kSteps];
-          wrong |= (piece.x ^ mark) | (piece.y ^ mark) | (piece.z ^ mark) | (piece.w ^ mark);
-        }
-        return (wrong & 1) == 0;
-      };
-      while (!have_come()) {}
+    for (int first = 0; first < kRows; first += kAskedRows) {
+      while (!have_come(asked_now, mark)) ask(asked_now, from, first, mark);
       __syncwarp();  // or there is a second, slow way for the sums over the lanes, of lanes that have not met again
       clock.ended(kWaiting);
-      multiply(mine + (parts + first * (kUnits * 4)), pieces, kRows - first);
+      Asked asked_next = asked_now;  // which come while those are multiplied
+      const int next = first + kAskedRows;
+      if (next < kRows) ask(asked_next, from, next, mark);
+      multiply(mine + (parts + first * (kUnits * 4)), asked_now.pieces, kRows - first);
+      asked_now = asked_next;
     }
     __syncthreads();
     if (!has_cells()) return false;
@@ -161,9 +162,30 @@ struct BackwardProducts {
   }
 
  private:
+  // This thread's pieces of some rows.
+  struct Asked {
+    uint4 pieces[kAskedRows][kSteps];
+  };
+  PD_DEVICE void ask(Asked& asked, const uint4* from, int first, unsigned mark) const {
+#pragma unroll
+    for (int i = 0; i < kAskedRows * kSteps; ++i) {
+      const int n = i / kSteps, k = i % kSteps;
+      if (is_asked(first + n, k)) asked.pieces[n][k] = load_relaxed(from + (first + n) * kDepthPieces + k * kThreads);
+      else asked.pieces[n][k] = make_uint4(mark, mark, mark, mark);
+    }
+  }
+  static PD_DEVICE bool have_come(const Asked& asked, unsigned mark) {
+    unsigned wrong = 0;
+#pragma unroll
+    for (int i = 0; i < kAskedRows * kSteps; ++i) {
+      const uint4& piece = asked.pieces[i / kSteps][i % kSteps];
+      wrong |= (piece.x ^ mark) | (piece.y ^ mark) | (piece.z ^ mark) | (piece.w ^ mark);
+    }
+    return (wrong & 1) == 0;
+  }
   PD_DEVICE int piece_of(int step) const { return thread + step * kThreads; }
   PD_DEVICE bool is_asked(int row, int step) const {
-    const bool is_whole = (step + 1) * kThreads <= kDepthPieces, has_all = kRows % kRowsAtOnce == 0;
+    const bool is_whole = (step + 1) * kThreads <= kDepthPieces, has_all = kRows % kAskedRows == 0;
     return (is_whole || piece_of(step) < kDepthPieces) && (has_all || row < kRows);
   }
   PD_DEVICE float4 weights(int block, int k) const {
@@ -172,16 +194,16 @@ struct BackwardProducts {
     return {w[0], w[1], w[2], w[3]};
   }
   // Adds up this warp's products of so many rows, of those that are there.
-  PD_DEVICE void multiply(Place to, const uint4 (&pieces)[kRowsAtOnce][kSteps], int rows) const {
-    float part[kRowsAtOnce * kUnits];
+  PD_DEVICE void multiply(Place to, const uint4 (&pieces)[kAskedRows][kSteps], int rows) const {
+    float part[kAskedRows * kUnits];
 #pragma unroll
-    for (int i = 0; i < kRowsAtOnce * kUnits; ++i) part[i] = 0;
+    for (int i = 0; i < kAskedRows * kUnits; ++i) part[i] = 0;
 #pragma unroll
     for (int i = 0; i < kSteps * kTiles * 4; ++i) {
       const int step = i / (kTiles * 4), unit = i % (kTiles * 4);
       const float4 w = weights(unit / 4 * kSteps + step, unit % 4);
 #pragma unroll
-      for (int n = 0; n < kRowsAtOnce; ++n) {
+      for (int n = 0; n < kAskedRows; ++n) {
         const uint4& piece = pieces[n][step];
         float& sum = part[n * kUnits + unit];
         sum += w.x * __uint_as_float(piece.x & ~1u), sum += w.y * __uint_as_float(piece.y & ~1u);
@@ -191,8 +213,8 @@ struct BackwardProducts {
     add_up<0>(to, part, rows * kUnits);
   }
   // Over the lanes, as many sums at a time as there are lanes, and a power of two.
-  template <int kFirst> PD_DEVICE void add_up(Place to, const float (&part)[kRowsAtOnce * kUnits], int count) const {
-    constexpr int kLeft = kRowsAtOnce * kUnits - kFirst;
+  template <int kFirst> PD_DEVICE void add_up(Place to, const float (&part)[kAskedRows * kUnits], int count) const {
+    constexpr int kLeft = kAskedRows * kUnits - kFirst;
     constexpr int kSums = kLeft >= 32 ? 32 : kLeft >= 16 ? 16 : kLeft >= 8 ? 8 : 4;
     if constexpr (kLeft > 0) {
       float sums[kSums];
@@ -200,7 +222,7 @@ struct BackwardProducts {
       for (int i = 0; i < kSums; ++i) sums[i] = part[kFirst + i];
       const float total = sum_over_lanes(sums, lane);
       const int i = kFirst + lane / (32 / kSums);
-      if (lane % (32 / kSums) == 0 && (kRows % kRowsAtOnce == 0 || i < count)) store_word(to + i * 4, total);
+      if (lane % (32 / kSums) == 0 && (kRows % kAskedRows == 0 || i < count)) store_word(to + i * 4, total);
       add_up<kFirst + kSums>(to, part, count);
     }
   }

@@ -207,6 +207,7 @@ class RecurrenceText : public gpu::TextParts {
     constant("int kWarps", team.warps), constant("int kParts", team.parts);
     constant("int kTiles", team.tiles), constant("int kSteps", team.steps), constant("int kKept", team.kept);
     constant("int kStaged", std::max<std::int64_t>(team.staged, 1));
+    constant("int kAskedRows", team.asked_rows);
     constant("int kRestFragments", (team.tiles * team.steps - team.kept) * (team.is_by_lanes ? 4 : 1));
     constant("int kMatrixRows", team.matrix_rows), constant("int kDepthPieces", team.depth_pieces);
     constant("int kSumStride", team.sum_stride), constant("int kGates", e.gates);

@@ -42,8 +42,9 @@ struct Team {
   bool is_narrow = false;            // forward: tensor cores get the vectors of rows that are there, and no others
   std::int64_t tiles = 0, steps = 0;  // of a warp: 16 rows of the matrix, 32 bytes along K (lanes: 4 rows, 512 bytes)
   std::int64_t kept = 0;              // tiles by steps that are kept in registers
-  std::int64_t staged = 0;    // steps (forward) or tiles (backward) of every warp that come at once at the start
-  bool copies_ahead = false;  // forward: what comes from the input lies in shared memory, recurrence_ahead_copied.cu
+  std::int64_t staged = 0;      // steps (forward) or tiles (backward) of every warp that come at once at the start
+  std::int64_t asked_rows = 1;  // backward, by lanes: that a thread asks for together
+  bool copies_ahead = false;    // forward: what comes from the input lies in shared memory, recurrence_ahead_copied.cu
   std::int64_t matrix_rows = 0, depth_pieces = 0, sum_stride = 0;  // pieces of 16 bytes along K
   Exchange exchange = Exchange::stores;
   std::int64_t shared_bytes = 0, work_bytes = 0;  // what is free of it until the weights come

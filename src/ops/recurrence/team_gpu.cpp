@@ -17,6 +17,8 @@ constexpr std::int64_t kMostWarps = 8;
 constexpr std::int64_t kMostKept = 34, kMostMore = 8, kMostKeptBlocks = 8, kSumsBeside = 48;
 constexpr std::int64_t kPlaces = 8;           // for a state, recurrence_forward_memory.cu
 constexpr std::int64_t kMostRowsByLanes = 4;  // that keep sums, recurrence_lanes.cu
+// Of a gradient by lanes, what a thread has of several rows beside the weights that it keeps.
+constexpr std::int64_t kMostPiecesAtOnce = 8, kMostSumsAtOnce = 32;
 constexpr std::int64_t kMostRowsNarrow = 2;   // recurrence_tiles.cu: more would wait for each other's banks
 constexpr std::int64_t kMostRowsOfTiles = 8;  // the same of tensor cores, recurrence_forward_tiles.cu
 constexpr std::int64_t kReservedBytes = 1 << 10;
@@ -40,7 +42,7 @@ double copies_us(std::int64_t ctas, double kilobytes) {
 // The same through memory, where what a training keeps of a step goes too.
 double memory_us(const LayerExtents& layer, const Team& team, double kilobytes) {
   if (team.keeps_sums) return (layer.is_training ? 0.95 : 0.6) + 0.035 * kilobytes;
-  if (team.is_by_lanes) return 0.8 + 0.03 * kilobytes;  // backward
+  if (team.is_by_lanes) return 0.38 + 0.0024 * static_cast<double>(team.ctas) + 0.018 * kilobytes;  // backward
   return (layer.is_backward ? 0.8 : layer.is_training ? 1.2 : 0.85) + 0.05 * kilobytes;
 }
 
@@ -92,6 +94,8 @@ void share_out(const LayerExtents& layer, const Matrix& matrix, Team* team) {
       if (team->depth_pieces <= kMostWarps / 2 * 32) team->warps = kMostWarps / 2;
       team->tiles = team->units / 4, team->steps = ceil_div(team->depth_pieces, team->warps * 32);
       team->kept = std::min(team->tiles * team->steps, kMostKeptBlocks);
+      const std::int64_t most = std::min(kMostPiecesAtOnce / team->steps, kMostSumsAtOnce / team->units);
+      team->asked_rows = std::clamp<std::int64_t>(most, 1, team->rows);
       return;
     }
     const std::int64_t quads = ceil_div(team->units, layer.gates == 1 ? 4 : 1);
@@ -192,11 +196,11 @@ double exchange_us(const LayerExtents& layer, const Team& team) {
 double step_us(const LayerExtents& layer, const Team& team) {
   const double exchange = exchange_us(layer, team);
   if (team.is_by_lanes && layer.is_backward) {
-    const auto rows = static_cast<double>(team.rows),
-               blocks = static_cast<double>(team.tiles * team.steps * team.warps);
-    const auto rest = static_cast<double>((team.tiles * team.steps - team.kept) * team.warps);
-    const double sums = 120 + 30 * static_cast<double>(team.tiles) * rows;  // over the lanes
-    return exchange + 0.2 + (std::max(blocks * 512 * rows / 100, rest * 16 * rows) + sums) / kCyclesPerUs;
+    // Fitted to 19 teams on an H200: benchmarks/results/2026-11-26-recurrence-gradients-f32-2.txt.
+    const auto at_once = static_cast<double>(ceil_div(team.rows, team.asked_rows));
+    const auto products = static_cast<double>(team.tiles * team.steps * team.warps * 512 * team.rows);
+    const auto rest = static_cast<double>((team.tiles * team.steps - team.kept) * team.warps * 20);
+    return exchange + 0.23 * at_once + std::max(products / 100, rest * at_once) / kCyclesPerUs;
   }
   if (team.is_by_lanes) {
     const auto products = static_cast<double>(team.tiles * team.steps * team.warps * 512 * team.rows);

@@ -74,5 +74,14 @@ TEST(Team, OfALargeBatchAreAsManyAsRunAtOnce) {
   EXPECT_GE(team->count * team->ctas, 100);
 }
 
+// Timed by all that fit: benchmarks/results/2026-11-26-recurrence-gradients-f32-2.txt.
+TEST(Team, OfAGradientInFullF32AreThoseThatTookLeast) {
+  for (const auto& [batch, units] : {std::pair(1, 8), {2, 8}, {4, 16}, {8, 16}, {16, 16}, {32, 16}}) {
+    const auto team = team_of({.gates = 4, .batch = batch, .hidden = 512, .is_exact = true, .is_backward = true});
+    ASSERT_TRUE(team);
+    EXPECT_EQ(team->units, units) << batch << " rows: " << team->text();
+  }
+}
+
 }  // namespace
 }  // namespace paoding
