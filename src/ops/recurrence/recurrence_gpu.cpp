@@ -97,7 +97,7 @@ struct Layer {
 };
 
 // Steps that a library's product and a kernel would take no longer for.
-constexpr double kMostStepUs = 6, kMostExactStepUs = 4, kMostExactGradientUs = 8;
+constexpr double kMostStepUs = 6, kMostExactStepUs = 5.5, kMostExactGradientUs = 8;
 
 std::string refusal(const KernelCall& call, const CellKind& kind, bool is_backward) {
   if (are_packed(call.inputs[is_backward ? 0 : 1].type)) return "u is packed as a CPU reads it";
