@@ -28,9 +28,11 @@ std::vector<const Step*> products_of(const Plan& plan) {
   return products;
 }
 
-std::string kernel_for(Shape a, Shape b, bool allow_tf32, const char* target = "h200", DType dtype = f32) {
+std::string kernel_for(Shape a, Shape b, bool allow_tf32, const char* target = "h200", DType dtype = f32,
+                       bool is_b_along = false) {
   Graph graph;
-  graph.fetch("c", matmul(graph.input("a", dtype, std::move(a)), graph.input("b", dtype, std::move(b))));
+  graph.fetch("c",
+              matmul(graph.input("a", dtype, std::move(a)), graph.input("b", dtype, std::move(b)), false, is_b_along));
   const Plan plan = plan_of(graph, allow_tf32, target);
   return products_of(plan).at(0)->kernel->name;
 }
@@ -39,6 +41,10 @@ TEST(FewRows, AreOurOwnOnAChipThatHasTheInstructions) {
   EXPECT_EQ(kernel_for({128, 512}, {512, 2048}, true), "few_rows");
   EXPECT_EQ(kernel_for({1, 512}, {512, 2048}, true), "few_rows");
   EXPECT_EQ(kernel_for({128, 512}, {512, 2048}, false), "few_rows") << "as three products in TF32";
+  EXPECT_EQ(kernel_for({512, 512}, {512, 2048}, true), "cublaslt") << "the library has larger tiles";
+  EXPECT_EQ(kernel_for({1024, 512}, {512, 2048}, false), "few_rows") << "but those do not use tensor cores";
+  EXPECT_EQ(kernel_for({2048, 512}, {512, 2048}, false), "cublaslt") << "many rows";
+  EXPECT_EQ(kernel_for({2048, 512}, {2048, 512}, false, "h200", f32, true), "few_rows") << "along K";
   EXPECT_EQ(kernel_for({128, 512}, {512, 2048}, true, "a100"), "cublaslt") << "another chip";
   EXPECT_EQ(kernel_for({128, 512}, {512, 2048}, true, "h200", bf16), "cublaslt") << "another dtype";
   EXPECT_EQ(kernel_for({6400, 512}, {512, 2048}, true), "cublaslt") << "many rows";

@@ -74,9 +74,11 @@ std::string few_rows_refusal(const KernelCall& call) {
   if (call.target->major != 9) return "written for the tensor cores of compute capability 9";
   if (shape.is_empty()) return "an extent is 0";
   if (!shape.batch.empty()) return "a batch of products";
-  if (shape.m > kMostFewRows) return fmt::format("{} rows, {} at most", shape.m, kMostFewRows);
   std::int64_t ld;
-  bool is_transposed;
+  bool is_transposed = false;
+  const bool is_b_along = blas_layout(shape.b, shape.k, shape.n, &ld, &is_transposed) && is_transposed;
+  const std::int64_t most = call.allow_tf32 ? kMostFewRows : is_b_along ? kMostExactRowsAlong : kMostExactRows;
+  if (shape.m > most) return fmt::format("{} rows, {} at most", shape.m, most);
   if (!blas_layout(shape.a, shape.m, shape.k, &ld, &is_transposed) || is_transposed) {
     return "a's rows are not contiguous";
   }
