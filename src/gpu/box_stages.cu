@@ -16,18 +16,18 @@ struct Mailboxes {
 // The stage of a block, and how often the stages were gone through before it.
 struct Turn {
   int stage = 0, round = 0;
-  PD_DEVICE void next() {
-    if (++stage == kStages) stage = 0, ++round;
+  PD_DEVICE void next(int stages = 1) {  // no more than there are
+    if ((stage += stages) >= kStages) stage -= kStages, ++round;
   }
 };
 
 // By all threads of a CTA, before a stage is filled: thread `consumers` will fill them, of what two maps describe, and the
-// warps in front of it multiply.
-PD_DEVICE void open_stages(Mailboxes* mail, const Map& a, const Map& b, int consumers) {
+// warps in front of it multiply, in `parts` that take turns at stages.
+PD_DEVICE void open_stages(Mailboxes* mail, const Map& a, const Map& b, int consumers, int parts = 1) {
   if (threadIdx.x == consumers) fetch_map(a), fetch_map(b);
   if (threadIdx.x < kStages) {
     mailbox_init(&mail->full[threadIdx.x], 1);
-    mailbox_init(&mail->free[threadIdx.x], consumers / 32);
+    mailbox_init(&mail->free[threadIdx.x], consumers / parts / 32);
   }
   __syncthreads();
 }

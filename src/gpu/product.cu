@@ -2,14 +2,16 @@
 // out[m, n] = a[m, k] b[k, n] of f32 by the tensor cores, its factors rounded to TF32 (10 bits of mantissa), its sums in
 // f32; or (kIsExact) each factor as two of TF32, and three products, which leaves out 2^-21 of each. For few rows: what such a product waits for is its operands. One warp has the copy engine bring blocks of 32
 // along K, kStages under way; groups of four warps (kGroups) multiply 64 columns of b each by all kRows rows of a; and K
-// is shared out over the CTAs of a cluster, which then add up each other's sums, in one order, out of their shared
-// memory. The tensor cores want TF32 in shared memory with K innermost. b may have N there, so it is b that they get
+// is shared out over the CTAs of a cluster, and within one over kParts such sets of groups, which take its blocks in turn,
+// so that one has its factors ready while another's are multiplied. Sums are then added up in one order, out of the shared
+// memory of the cluster. The tensor cores want TF32 in shared memory with K innermost. b may have N there, so it is b that they get
 // from registers, as the 64 rows of b^T a^T, and a that stays in shared memory as it came.
 // A stage: kRows rows of a, then b's columns, or for b as [k, n] a box of 32 k's for every 32 columns.
 
-constexpr int kConsumers = 128 * kGroups, kColumns = 64 * kGroups, kBlockK = 32;
+constexpr int kOfPart = 128 * kGroups, kConsumers = kOfPart * kParts, kColumns = 64 * kGroups, kBlockK = 32;
 constexpr int kStageFloats = (kRows + kColumns) * kBlockK, kLowPlaces = kIsExact ? 3 : 0;
 constexpr int kOutStride = kColumns + 4;  // floats from row to row of the sums: a warp's go to different banks
+constexpr int kLowFloats = kLowPlaces * kRows * kBlockK;  // of a part
 
 // Where word `word` of row `row` of a box lies: pieces of 4 words have changed places.
 PD_DEVICE int in_box(int row, int word) { return row * 32 + ((word / 4 ^ row % 8) * 4 + word % 4); }
@@ -59,7 +61,7 @@ struct Words {
   int offset[kOffsets];
 
   PD_DEVICE Words() {
-    const int t = threadIdx.x % 4, column = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;
+    const int t = threadIdx.x % 4, column = threadIdx.x % kOfPart / 32 * 16 + threadIdx.x % 32 / 4;
 #pragma unroll
     for (int i = 0; i < kOffsets; ++i) {
       offset[i] = kIsTransposedB ? in_box(column, i * 4 + t)  // 4 k's each
@@ -80,15 +82,16 @@ struct Words {
 // The rows of a in a stage become their high parts (kIsExact), and their low parts come to `low`, all in the same places.
 PD_DEVICE void split_rows(float* rows, float* low) {
 #pragma unroll
-  for (int i = 0; i < kRows * 8 / kConsumers; ++i) {
-    float4* const at = (float4*)rows + i * kConsumers + threadIdx.x;
+  for (int i = 0; i < kRows * 8 / kOfPart; ++i) {
+    const int piece = i * kOfPart + threadIdx.x % kOfPart;
+    float4* const at = (float4*)rows + piece;
     float4 rest = *at;
     float4 high;
     high.x = take_high(rest.x), high.y = take_high(rest.y), high.z = take_high(rest.z), high.w = take_high(rest.w);
-    *at = high, ((float4*)low)[i * kConsumers + threadIdx.x] = rest;
+    *at = high, ((float4*)low)[piece] = rest;
   }
   copies_follow_stores();
-  barrier_wait(1, kConsumers);
+  barrier_wait(1 + threadIdx.x / kOfPart, kOfPart);
 }
 PD_DEVICE void split_words(unsigned (&words)[4][4], unsigned (&low)[4][4]) {
 #pragma unroll
@@ -99,24 +102,27 @@ PD_DEVICE void split_words(unsigned (&words)[4][4], unsigned (&low)[4][4]) {
   }
 }
 
-// The 64 columns of a group of warps, times all rows: a lane gets its columns for rows 2 t and 2 t + 1 of each 8. While
-// the tensor cores work on a block, the words of the next one are loaded. Exact products add up a block for itself, as the
+// The 64 columns of a group of warps, times all rows: a lane gets its columns for rows 2 t and 2 t + 1 of each 8, of the
+// blocks that are its part's. While the tensor cores work on a block, the words of the next one are loaded. Exact products add up a block for itself, as the
 // tensor cores cut off what they add; a block's low rows have places behind the stages, kLowPlaces in turn: a warp may be
 // at the products of a block while another has waited for them and makes the rows of the block behind the next.
-PD_DEVICE void multiply_blocks(float (&sum)[kRows / 2], float* stages, Mailboxes* mail, int blocks) {
+PD_DEVICE void multiply_blocks(float (&sum)[kRows / 2], float* stages, Mailboxes* mail, int all_blocks) {
+  const int of_part = threadIdx.x / kOfPart, blocks = (all_blocks - of_part + kParts - 1) / kParts;
   const Words lane;
   unsigned words[2][4][4], low[2][4][4];
   float part[kRows / 2];
-  float* low_rows = stages + kStages * kStageFloats;
+  float* const low_places = stages + kStages * kStageFloats + of_part * kLowFloats;
+  float* low_rows = low_places;
   Turn turn;
-  if (blocks == 0) return;
+  if (blocks <= 0) return;
+  turn.next(of_part);
   const auto load = [&](int i, int block) {
     float* const stage = stages + turn.stage * kStageFloats;
     wait_for(&mail->full[turn.stage], turn.round);
     lane.load(words[i], stage + kRows * kBlockK);
     if constexpr (kIsExact) {
       split_words(words[i], low[i]);
-      low_rows = stages + kStages * kStageFloats + block % kLowPlaces * (kRows * kBlockK);
+      low_rows = low_places + block % kLowPlaces * (kRows * kBlockK);
       split_rows(stage, low_rows);
     }
   };
@@ -141,7 +147,7 @@ PD_DEVICE void multiply_blocks(float (&sum)[kRows / 2], float* stages, Mailboxes
       for (int step = 0; step < 4; ++step) add_product(kIsExact ? part : sum, words[i][step], a, step);
       products_start();
       unsigned long long* const free = &mail->free[turn.stage];
-      turn.next();
+      turn.next(kParts);
       if (pair + i + 1 < blocks) load(1 - i, pair + i + 1);
       if constexpr (kIsExact) {
         products_wait(part);
@@ -170,12 +176,12 @@ PD_DEVICE float as_meant(float sum, const float* a, const float* b, Index row, I
 PD_DEVICE void product(const float* a, const float* b, float* out, const Map& a_map, const Map& b_map, const Room& room, const Sizes& size) {
   PD_DYNAMIC_SHARED(float, dynamic);
   float* const stages = dynamic + (1024 - shared_address(dynamic) % 1024) % 1024 / 4;  // boxes want that
-  Mailboxes* const mail = (Mailboxes*)(stages + kStages * kStageFloats + kLowPlaces * kRows * kBlockK);
+  Mailboxes* const mail = (Mailboxes*)(stages + kStages * kStageFloats + kParts * kLowFloats);
   const int rank = kCluster > 1 ? cluster_rank() : 0;
   Index tile = blockIdx.x / kCluster;
   const Index row = next_coordinate(tile, size.tiles_m) * kRows, column = tile * kColumns;
   const Index first = rank * size.blocks / kCluster, last = (rank + 1) * size.blocks / kCluster;
-  open_stages(mail, a_map, b_map, kConsumers);
+  open_stages(mail, a_map, b_map, kConsumers, kParts);
 
   const bool is_consumer = threadIdx.x < kConsumers;
   float sum[kRows / 2];
@@ -187,7 +193,7 @@ PD_DEVICE void product(const float* a, const float* b, float* out, const Map& a_
 
   if (is_consumer) {
     const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    float* const to = stages + threadIdx.x / 32 * 16 + g;
+    float* const to = stages + threadIdx.x / kOfPart * (kRows * kOutStride) + threadIdx.x % kOfPart / 32 * 16 + g;
 #pragma unroll
     for (int i = 0; i < kRows / 2; ++i) to[(i / 4 * 8 + t * 2 + i % 2) * kOutStride + i / 2 % 2 * 8] = sum[i];
   }
@@ -200,13 +206,14 @@ PD_DEVICE void product(const float* a, const float* b, float* out, const Map& a_
     for (int i = threadIdx.x; i < kShare; i += kConsumers) {
       const int r = (rank * kShare + i) / kInRow, c = (rank * kShare + i) % kInRow * 4;
       const float* const from = stages + r * kOutStride + c;
-      float4 parts[kCluster];
+      float4 parts[kCluster * kParts];
 #pragma unroll
-      for (int other = 0; other < kCluster; ++other) {
-        parts[other] = kCluster > 1 ? load_remote(from, other) : *(const float4*)from;
+      for (int i = 0; i < kCluster * kParts; ++i) {
+        const float* const part = from + i % kParts * (kRows * kOutStride);
+        parts[i] = kCluster > 1 ? load_remote(part, i / kParts) : *(const float4*)part;
       }
 #pragma unroll
-      for (int other = 1; other < kCluster; ++other) parts[0] = parts[0] + parts[other];
+      for (int i = 1; i < kCluster * kParts; ++i) parts[0] = parts[0] + parts[i];
       if (row + r < size.m && column + c < size.n) {
         const auto meant = [&](float sum, int more) { return as_meant(sum, a, b, row + r, column + c + more, size); };
         parts[0].x = meant(parts[0].x, 0), parts[0].y = meant(parts[0].y, 1);

@@ -23,9 +23,9 @@ struct Extents {
     columns = kColumnsOfGroup * tile.groups;
     blocks = ceil_div(shape.k, kBlockK);
     stage_bytes_ = (tile.rows + columns) * kBlockK * 4;
-    low_bytes_ = shape.is_exact ? kLowPlaces * tile.rows * kBlockK * 4 : 0;
+    low_bytes_ = shape.is_exact ? tile.parts * kLowPlaces * tile.rows * kBlockK * 4 : 0;
     stages = std::min(kMostStages, (kMostStageBytes - low_bytes_) / stage_bytes_);
-    sum_bytes_ = tile.rows * (columns + 4) * 4;
+    sum_bytes_ = tile.parts * tile.rows * (columns + 4) * 4;
     tiles_m = ceil_div(shape.m, tile.rows), tiles_n = ceil_div(shape.n, columns);
     ctas = tiles_m * tiles_n * tile.cluster;
   }
@@ -68,7 +68,8 @@ PD_DEVICE void products_wait(float (&sum)[{0}]) {{
 }  // namespace
 
 std::string to_string(const ProductTile& tile) {
-  return fmt::format("{} x {}, K over {} CTAs", tile.rows, kColumnsOfGroup * tile.groups, tile.cluster);
+  return fmt::format("{} x {}, K over {} CTAs{}", tile.rows, kColumnsOfGroup * tile.groups, tile.cluster,
+                     tile.parts == 1 ? "" : fmt::format(" of {} parts", tile.parts));
 }
 
 std::vector<ProductTile> product_tiles(bool is_exact) {
@@ -76,7 +77,10 @@ std::vector<ProductTile> product_tiles(bool is_exact) {
   for (const int rows : {32, 64, 128}) {
     for (const int groups : {1, 2}) {
       if (is_exact && (rows > 64 || groups > 1)) continue;  // two sums a row; low parts of rows are a group's own
-      for (const int cluster : {1, 2, 4, 8}) tiles.push_back({rows, groups, cluster});
+      for (const int cluster : {1, 2, 4, 8}) {
+        tiles.push_back({rows, groups, cluster});
+        if (groups == 1) tiles.push_back({rows, groups, cluster, 2});
+      }
     }
   }
   return tiles;
@@ -93,7 +97,8 @@ double product_us(const ProductShape& shape, const ProductTile& tile, const Targ
   const double group_rows = tile.rows * tile.groups / 64.0;
   // Fitted to 336 products on an H200: benchmarks/results/2026-11-22-products-of-few-rows.txt.
   const double exact_us = shape.is_exact ? 0.05 + 0.1 * group_rows : 0;  // not measured apart
-  const double block_us = exact_us + 0.157 + 0.0513 * group_rows + 0.0021 * e.stage_kilobytes() * share;
+  const double alone_us = exact_us + 0.157 + 0.0513 * group_rows + 0.0021 * e.stage_kilobytes() * share;
+  const double block_us = tile.parts == 1 ? alone_us : 0.6 * alone_us;  // not measured: one part's work hides another's
   const double start_us = tile.cluster > 1 ? 0.87 : 1.69, end_us = 1.17 + (tile.cluster > 1 ? 0.78 * group_rows : 0);
   return start_us + rounds * (blocks * block_us + end_us);
 }
@@ -109,11 +114,12 @@ TextLaunch plan_product(const ProductShape& shape, const ProductTile& tile) {
   const Extents e(shape, tile);
   TextParts parts;
   parts.name = "product";
-  parts.threads = 128 * tile.groups + 32;
+  parts.threads = 128 * tile.groups * tile.parts + 32;
   parts.constants = fmt::format(
-      "constexpr int kRows = {}, kGroups = {}, kCluster = {}, kStages = {};\n"
+      "constexpr int kRows = {}, kGroups = {}, kParts = {}, kCluster = {}, kStages = {};\n"
       "constexpr bool kIsTransposedB = {}, kIsSettledB = {}, kIsExact = {};\n",
-      tile.rows, tile.groups, tile.cluster, e.stages, shape.is_transposed_b, shape.is_settled_b, shape.is_exact);
+      tile.rows, tile.groups, tile.parts, tile.cluster, e.stages, shape.is_transposed_b, shape.is_settled_b,
+      shape.is_exact);
   parts.functions = std::string(k_exchange_cu) + k_tensor_cores_cu + k_box_stages_cu + k_exact_factors_cu +
                     product_functions(tile.rows) + k_product_cu;
   parts.operands = {"const float* a", "const float* b", "float* out"};

@@ -21,11 +21,12 @@ struct ProductShape {
 };
 
 /// How a product is shared out: a CTA has `rows` rows by 64 `groups` columns of the result, and a part of K, if the
-/// CTAs of a cluster share that out.
+/// CTAs of a cluster share that out; within it, `parts` sets of its groups take blocks along K in turn.
 struct ProductTile {
   int rows = 128;
   int groups = 1;  // of four warps
   int cluster = 1;
+  int parts = 1;
 
   friend bool operator==(const ProductTile&, const ProductTile&) = default;
 };
