@@ -108,7 +108,7 @@ struct ForwardWeights {
   static constexpr int kRowsAtOnce = kStaged * 128, kStride = kRowsAtOnce + 4;
   PD_DEVICE void stage(float* to, const Stored* u, int rank, int first, int hidden) const {
     constexpr unsigned kPieces = kUnits / 4, kAll = kGates * kRowsAtOnce * kPieces;
-    constexpr int kTurns = (kAll + kThreads - 1) / kThreads, kAhead = kTurns < 16 ? kTurns : 16;
+    constexpr int kTurns = (kAll + kThreads - 1) / kThreads, kAhead = kTurns < 32 ? kTurns : 32;
 #pragma unroll 1
     for (unsigned begin = threadIdx.x; begin < kAll; begin += kAhead * kThreads) {
       Pack<Stored, 4> piece[kAhead];
