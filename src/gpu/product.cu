@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// out[m, n] = a[m, k] b[k, n] of f32 by the tensor cores, its factors rounded to TF32 (10 bits of mantissa), its sums in
-// f32; or (kIsExact) each factor as two of TF32, and three products, which leaves out 2^-21 of each. For few rows: what such a product waits for is its operands. One warp has the copy engine bring blocks of 32
-// along K, kStages under way; groups of four warps (kGroups) multiply 64 columns of b each by all kRows rows of a; and K
-// is shared out over the CTAs of a cluster, and within one over kParts such sets of groups, which take its blocks in turn,
-// so that one has its factors ready while another's are multiplied. Sums are then added up in one order, out of the shared
-// memory of the cluster. The tensor cores want TF32 in shared memory with K innermost. b may have N there, so it is b that they get
-// from registers, as the 64 rows of b^T a^T, and a that stays in shared memory as it came.
+// out[m, n] = a[m, k] b[k, n] of f32 by the tensor cores, its factors rounded to TF32 (10 bits of mantissa), its sums
+// in f32; or (kIsExact) each factor as two of TF32, and three products, which leaves out 2^-21 of each. For few rows:
+// what such a product waits for is its operands. One warp has the copy engine bring blocks of 32 along K, kStages under
+// way; groups of four warps (kGroups) multiply 64 columns of b each by all kRows rows of a; and K is shared out over
+// the CTAs of a cluster, and within one over kParts such sets of groups, which take its blocks in turn, so that one has
+// its factors ready while another's are multiplied. Sums are then added up in one order, out of the shared memory of
+// the cluster. The tensor cores want TF32 in shared memory with K innermost. b may have N there, so it is b that they
+// get from registers, as the 64 rows of b^T a^T, and a that stays in shared memory as it came.
 // A stage: kRows rows of a, then b's columns, or for b as [k, n] a box of 32 k's for every 32 columns.
 
 constexpr int kOfPart = 128 * kGroups, kConsumers = kOfPart * kParts, kColumns = 64 * kGroups, kBlockK = 32;
@@ -102,10 +103,11 @@ PD_DEVICE void split_words(unsigned (&words)[4][4], unsigned (&low)[4][4]) {
   }
 }
 
-// The 64 columns of a group of warps, times all rows: a lane gets its columns for rows 2 t and 2 t + 1 of each 8, of the
-// blocks that are its part's. While the tensor cores work on a block, the words of the next one are loaded. Exact products add up a block for itself, as the
-// tensor cores cut off what they add; a block's low rows have places behind the stages, kLowPlaces in turn: a warp may be
-// at the products of a block while another has waited for them and makes the rows of the block behind the next.
+// The 64 columns of a group of warps, times all rows: a lane gets its columns for rows 2 t and 2 t + 1 of each 8, of
+// the blocks that are its part's. While the tensor cores work on a block, the words of the next one are loaded. Exact
+// products add up a block for itself, as the tensor cores cut off what they add; a block's low rows have places behind
+// the stages, kLowPlaces in turn: a warp may be at the products of a block while another has waited for them and makes
+// the rows of the block behind the next.
 PD_DEVICE void multiply_blocks(float (&sum)[kRows / 2], float* stages, Mailboxes* mail, int all_blocks) {
   const int of_part = threadIdx.x / kOfPart, blocks = (all_blocks - of_part + kParts - 1) / kParts;
   const Words lane;
