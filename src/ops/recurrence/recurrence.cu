@@ -14,18 +14,22 @@ constexpr int kHidden = kTeam * kUnits;                  // what is behind the l
 constexpr int kQuadUnits = kGates == 1 ? 4 : 1;
 constexpr int kQuads = (kUnits + kWarps * kQuadUnits - 1) / (kWarps * kQuadUnits);
 // Where sums are kept, a warp has all gates of units side by side: of four units a tile of the tensor cores, or of its quads.
-constexpr int kSharedCells = (kUnits * kRows + kThreads - 1) / kThreads;
+// A quad of gates: the lanes that have its sums bend them, each its own, and all of them finish the cell. Of few rows
+// that exchange through memory, lanes that fetch the sums out of shared memory are such quads too.
+constexpr bool kHasGateLanes = kGates > 1 && (kKeepsSums ? kIsByLanes : kIsMarked);
+constexpr int kLaneGates = kHasGateLanes ? 1 : kGates;   // of a thread's cell
+constexpr int kCellsAtOnce = kHasGateLanes ? kWarps * 8 : kThreads;
+constexpr int kSharedCells = (kUnits * kRows + kCellsAtOnce - 1) / kCellsAtOnce;
 constexpr int kCells = !kKeepsSums ? kSharedCells : kIsByLanes ? kQuads : kTiles;
 constexpr int kWarpUnits = kIsByLanes ? kQuads * kQuadUnits : kTiles * 4;
-constexpr bool kGivesEach = kKeepsSums && !kIsBulk;      // a warp gives what it made
-// A quad of gates: the lanes that have its sums bend them, each its own, and all of them finish the cell.
-constexpr bool kHasGateLanes = kKeepsSums && kIsByLanes && kGates > 1;
-constexpr int kLaneGates = kHasGateLanes ? 1 : kGates;   // of a thread's cell
+constexpr bool kGivesEach = (kKeepsSums || kIsMarked) && !kIsBulk;  // a warp gives what it made
 constexpr int kColumnTiles = (kRows + 7) / 8;
 constexpr int kStateBytes = kDepthPieces * kRows * 16;                // forward: what is multiplied each step,
 constexpr int kSliceBytes = kUnits / kInPiece * kRows * 16;           // and what of it a CTA makes
 // Threads that have cells, whole warps; all multiply.
-constexpr int kFinishers = kIsBulk || kKeepsSums || kCells > 1 ? kThreads : (kUnits * kRows + 31) / 32 * 32;
+constexpr int kWarpCells = kHasGateLanes ? 8 : 32;
+constexpr int kFinishers =
+    kIsBulk || kKeepsSums || kCells > 1 ? kThreads : (kUnits * kRows + kWarpCells - 1) / kWarpCells * 32;
 
 // As a factor of the products: tensor cores take f32 as TF32.
 PD_DEVICE unsigned factor_bits(unsigned bits) {
@@ -157,6 +161,7 @@ using Place = unsigned char*;
 template <class T> PD_DEVICE Place place_of(T* at) { return (Place)at; }
 PD_DEVICE uint4 load_piece(Place at) { return *(const uint4*)at; }
 PD_DEVICE void store_piece(Place at, uint4 piece) { *(uint4*)at = piece; }
+PD_DEVICE void store_piece(Place at, uint2 piece) { *(uint2*)at = piece; }
 PD_DEVICE float load_word(Place at) { return *(const float*)at; }
 PD_DEVICE void store_word(Place at, float word) { *(float*)at = word; }
 #else
@@ -176,6 +181,9 @@ PD_DEVICE void store_piece(Place at, uint4 piece) {
   asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(piece.x), "r"(piece.y), "r"(piece.z),
                "r"(piece.w)
                : "memory");
+}
+PD_DEVICE void store_piece(Place at, uint2 piece) {
+  asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(at), "r"(piece.x), "r"(piece.y) : "memory");
 }
 PD_DEVICE float load_word(Place at) {
   float word;
@@ -203,7 +211,8 @@ struct CellPlace {
       else row = lane % 4 * 2 + lane / 16, of_cta = first + i * 4 + lane / 4 % 4;
       if (of_cta >= kUnits) row = kRows;
     } else {  // units side by side
-      const int cell = threadIdx.x + i * kThreads;
+      const int in_warp = kHasGateLanes ? threadIdx.x / 32 * 8 + threadIdx.x % 8 : threadIdx.x;
+      const int cell = in_warp + i * kCellsAtOnce;
       row = cell / kUnits, of_cta = cell % kUnits;
     }
     row = kept_known(row), of_cta = kept_known(of_cta), unit = kept_known(rank * kUnits + of_cta);

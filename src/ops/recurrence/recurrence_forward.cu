@@ -98,7 +98,7 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
     first_place.find_first(*shared.rows, rank, hidden);
     int word[kCells];
     // Threads whose cells are of one unit have one bias.
-    constexpr int kBiases = !kKeepsSums && kThreads % kUnits == 0 ? 1 : kCells;
+    constexpr int kBiases = !kKeepsSums && kCellsAtOnce % kUnits == 0 ? 1 : kCells;
     float bias[kBiases][kLaneGates];
     const Index step_elements = (Index)batch * hidden;
 #pragma unroll

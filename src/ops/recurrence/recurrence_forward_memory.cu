@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // The state from step to step through memory.
-// Where warps give what they made (kGivesEach) it is f32, and the lowest bit of a word, a 2^24th of it, tells whether it is
-// of this use of its place or of the one before, as it changes with each. Two places are used in turn: who gives state
-// s + 2 has had s + 1 from everybody, who then had all of state s.
+// Of few rows (kIsMarked) warps give what they made, a word of each cell. It is f32, or what is multiplied in 16 bits the
+// higher half of it; and the lowest bit of a word, a 2^24th of it, tells whether it is of this use of its place or of the
+// one before, as it changes with each. Two places are used in turn: who gives state s + 2 has had s + 1 from everybody, who
+// then had all of state s.
 // Else a team has places for kPlaces of them in turn, which hold zeros until a state comes, with every bit turned over: no
 // state is a NaN of all ones, so no word of it is zero then. A CTA that has had all of state s knows that everybody has had
 // the one before, and makes its own part of that place zero again. Before it gives state s + kPlaces - 2 it has fenced
 // that, so that who has it finds the place empty.
 
-constexpr bool kIsMarked = kGivesEach;
-constexpr int kPauseCycles = kIsMarked ? 100 : 0;  // as measured on an H200: pieces come no sooner
-constexpr int kStatePieces = kTeam * (kSliceBytes / 16), kPlaces = kIsMarked ? 2 : 8;
+// As measured on an H200: pieces come no sooner. Who has no cell to finish begins to wait that much earlier.
+constexpr int kPauseCycles = kIsMarked ? 100 : 0, kIdlePauseCycles = kIsMarked ? 300 : 0;
+constexpr int kSlicePieces = kIsMarked ? kUnits / 4 * kRows : kSliceBytes / 16;
+constexpr int kStatePieces = kTeam * kSlicePieces, kPlaces = kIsMarked ? 2 : 8;
 // Places in shared memory; one where all threads meet between the products and what comes next.
-constexpr int kStates = kKeepsSums ? 2 : 1;
+constexpr int kStates = kIsMarked ? 2 : 1;
 
 // Pieces that a thread asks for without waiting for one after the other.
 constexpr int kEachPieces = (kStatePieces + kThreads - 1) / kThreads, kAtOnce = kEachPieces > 4 ? 8 : kEachPieces;
@@ -47,7 +49,7 @@ struct StateExchange {
   // For all threads: the state that step `step` begins with, of all units.
   PD_DEVICE void take(const Aim& aim, int step) const {
     if (!kIsMarked && is_tidier() && step % (kPlaces / 2) == 0) fence_stores();
-    if constexpr (kIsMarked) pause_cycles(kPauseCycles);
+    if constexpr (kIsMarked) pause_cycles((int)threadIdx.x < kFinishers ? kPauseCycles : kIdlePauseCycles);
 #pragma unroll 1
     for (int first = 0; first < kStatePieces; first += kAtOnce * kThreads) {
       uint4 pieces[kAtOnce];
@@ -71,20 +73,26 @@ struct StateExchange {
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
         const uint4& piece = pieces[i];
-        const uint4 state = make_uint4(given(piece.x), given(piece.y), given(piece.z), given(piece.w));
-        if (is_asked(i)) store_piece(aim.to + (first + i * kThreads) * 16, state);
+        if (!is_asked(i)) continue;
+        if constexpr (kIsHalved) {
+          const uint2 state = make_uint2(halves(piece.x, piece.y), halves(piece.z, piece.w));
+          store_piece(aim.to + (place_in_vectors(first + i * kThreads + threadIdx.x) - place_in_vectors(threadIdx.x)), state);
+        } else {
+          const uint4 state = make_uint4(given(piece.x), given(piece.y), given(piece.z), given(piece.w));
+          store_piece(aim.to + (first + i * kThreads) * 16, state);
+        }
       }
     }
     factors_stored();
     __syncthreads();
     if (!kIsMarked && is_tidier() && step > 1) {
-      uint4* const slice = places + (step - 1) % kPlaces * kStatePieces + rank * (kSliceBytes / 16);
-      for (int i = threadIdx.x % 32; i < kSliceBytes / 16; i += 32) store_relaxed(slice + i, make_uint4(0, 0, 0, 0));
+      uint4* const slice = places + (step - 1) % kPlaces * kStatePieces + rank * kSlicePieces;
+      for (int i = threadIdx.x % 32; i < kSlicePieces; i += 32) store_relaxed(slice + i, make_uint4(0, 0, 0, 0));
     }
   }
   // For step `step`, between the states `before` and `after`.
   PD_DEVICE Aim aim(unsigned char* before, unsigned char*, int step) const {
-    return {kept_known(places + step % kPlaces * kStatePieces + threadIdx.x), place_of((uint4*)before + threadIdx.x),
+    return {kept_known(places + step % kPlaces * kStatePieces + threadIdx.x), place_of(before + place_in_vectors(threadIdx.x)),
             (unsigned)kept_known((int)mark_of(step)), kept_known((unsigned*)places + (step + 1) % kPlaces * (kStatePieces * 4)),
             (unsigned)kept_known((int)mark_of(step + 1))};
   }
@@ -92,9 +100,9 @@ struct StateExchange {
   PD_DEVICE void stored() const {}
   // This CTA's units of it, for those that finish; they have met since they stored it.
   PD_DEVICE void give(const unsigned char* state, const Aim&, int step) const {
-    const uint4* const slice = (const uint4*)state + rank * (kSliceBytes / 16);
-    uint4* const to = places + step % kPlaces * kStatePieces + rank * (kSliceBytes / 16);
-    for (int i = threadIdx.x; i < kSliceBytes / 16; i += kFinishers) {
+    const uint4* const slice = (const uint4*)state + rank * kSlicePieces;
+    uint4* const to = places + step % kPlaces * kStatePieces + rank * kSlicePieces;
+    for (int i = threadIdx.x; i < kSlicePieces; i += kFinishers) {
       const uint4 piece = slice[i];
       store_relaxed(to + i, make_uint4(turned_over(piece.x), turned_over(piece.y), turned_over(piece.z), turned_over(piece.w)));
     }
@@ -107,7 +115,9 @@ struct StateExchange {
   PD_DEVICE void give(const float (&h)[kCells], const int (&word)[kCells], unsigned char*, const Aim& aim, int) const {
 #pragma unroll
     for (int i = 0; i < kCells; ++i) {
-      if (word[i] >= 0) store_relaxed(aim.next + word[i], (__float_as_uint(h[i]) & ~1u) | aim.next_mark);
+      unsigned bits = factor_bits(__float_as_uint(h[i])) & ~1u;
+      if constexpr (kIsHalved) bits = stored_bits<Stored>(h[i]) << 16;
+      if (word[i] >= 0) store_relaxed(aim.next + word[i], bits | aim.next_mark);
     }
   }
   // Who is last to have had the state that the last step began with makes its place zero; or marks are kept.
@@ -127,6 +137,13 @@ struct StateExchange {
   }
 
  private:
+  static constexpr bool kIsHalved = kIsMarked && sizeof(Factor) == 2;
+  // Of the words of 4 units, where what is multiplied lies.
+  static PD_DEVICE int place_in_vectors(int piece) {
+    if constexpr (!kIsHalved) return piece * 16;
+    else return kRows == 1 ? piece * 8 : piece / kRows / 2 * (kRows * 16) + piece % kRows * 16 + piece / kRows % 2 * 8;
+  }
+  static PD_DEVICE unsigned halves(unsigned low, unsigned high) { return low >> 16 | (high & 0xffff0000u); }
   static PD_DEVICE bool is_tidier() { return threadIdx.x >= kThreads - 32; }
   PD_DEVICE unsigned mark_of(int step) const { return ((step % 2 ? marks[1] : marks[0]) + 1 + (step - 1) / 2) & 1; }
   static PD_DEVICE bool has_come(const uint4& piece, unsigned mark) {

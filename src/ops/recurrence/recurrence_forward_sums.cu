@@ -13,14 +13,14 @@ PD_DEVICE bool gather_sums(float (&of_cells)[kCells][kLaneGates], const float* s
   }
   barrier_wait(1, kThreads);
 #pragma unroll
-  for (int i = 0; i < kCells * kGates; ++i) {
-    const CellPlace& at = place[i / kGates];
-    const int row = at.row < kRows ? at.row : 0;
-    const float* const first = sums + row * kSumStride + i % kGates * kUnits + at.of_cta;
+  for (int i = 0; i < kCells * kLaneGates; ++i) {
+    const CellPlace& at = place[i / kLaneGates];
+    const int row = at.row < kRows ? at.row : 0, gate = CellPlace::gate_of(i % kLaneGates);
+    const float* const first = sums + row * kSumStride + (gate < kGates ? gate : 0) * kUnits + at.of_cta;
     float total = first[0];
 #pragma unroll
     for (int p = 1; p < kParts; ++p) total += first[p * (kRows * kSumStride)];
-    of_cells[i / kGates][i % kGates % kLaneGates] = total;
+    of_cells[i / kLaneGates][i % kLaneGates] = total;
   }
   return true;
 }

@@ -219,8 +219,9 @@ class RecurrenceText : public gpu::TextParts {
     if (h0) is_in_pieces &= call.alignments[*h0] >= 16;
     for (const auto& [what, is] :
          {std::pair("kIsExact", e.is_exact), std::pair("kIsByLanes", team.is_by_lanes),
-          std::pair("kKeepsSums", team.keeps_sums), std::pair("kIsNarrow", team.is_narrow),
-          std::pair("kIsByGroups", team.is_by_groups), std::pair("kIsInPieces", is_in_pieces),
+          std::pair("kKeepsSums", team.keeps_sums), std::pair("kIsMarked", team.is_marked),
+          std::pair("kIsNarrow", team.is_narrow), std::pair("kIsByGroups", team.is_by_groups),
+          std::pair("kIsInPieces", is_in_pieces),
           std::pair("kCopiesAhead", team.copies_ahead && is_in_pieces && call.alignments[0] >= 16),
           std::pair("kIsBulk", team.exchange == Exchange::copies), std::pair("kHasLengths", layer.has_lengths),
           std::pair("kHasBias", layer.has_bias), std::pair("kTellsPhases", tells_phases_),

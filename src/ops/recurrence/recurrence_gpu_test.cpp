@@ -214,6 +214,10 @@ TEST(Recurrence, IsRightInTheEmulationByTeamsOfEveryKind) {
       {"by lanes, whole units, through memory", {bf16, false, 5, 1, 70, false, true, false, rnn}},
       {"by lanes, whole units, through memory", {f32, false, 1, 1, 20, false, false, false}},
       {"16 units a CTA, through memory", {bf16, false, 7, 2, 60, true, false, false}},
+      {"24 units a CTA, through memory", {f16, false, 6, 5, 70, true, true, false, gru}},
+      {"8 units a CTA, through memory", {f32, true, 5, 3, 61, true, true, false}},
+      {"8 units a CTA, through memory", {bf16, false, 6, 1, 200, true, false, false}},
+      {"8 units a CTA, through memory", {f32, true, 4, 8, 40, false, false, true, rnn}},
   };
   expect_right_in_the_emulation(teams, named_target("h200"), 3);
   Target one_cluster = named_target("h200");

@@ -39,6 +39,7 @@ struct Team {
   bool is_by_lanes = false;          // without tensor cores, in f32
   bool is_by_groups = false;         // four warps multiply together: recurrence_groups.cu
   bool keeps_sums = false;           // forward: a warp has all gates of its units, and sums end in their cells' threads
+  bool is_marked = false;            // forward, through memory: words tell which use of their place they are of
   bool is_narrow = false;            // forward: tensor cores get the vectors of rows that are there, and no others
   std::int64_t tiles = 0, steps = 0;  // of a warp: 16 rows of the matrix, 32 bytes along K (lanes: 4 rows, 512 bytes)
   std::int64_t kept = 0;              // tiles by steps that are kept in registers

@@ -21,6 +21,7 @@ constexpr std::int64_t kMostRowsByLanes = 4;  // that keep sums, recurrence_lane
 constexpr std::int64_t kMostPiecesAtOnce = 8, kMostSumsAtOnce = 32;
 constexpr std::int64_t kMostRowsNarrow = 2;   // recurrence_tiles.cu: more would wait for each other's banks
 constexpr std::int64_t kMostRowsOfTiles = 8;  // the same of tensor cores, recurrence_forward_tiles.cu
+constexpr std::int64_t kMostRowsMarked = 8;   // recurrence_forward_memory.cu: a word of each cell is given for itself
 constexpr std::int64_t kReservedBytes = 1 << 10;
 constexpr std::int64_t kMostSums = 4;  // of a unit over time, of a gradient
 constexpr double kCyclesPerUs = 1980;
@@ -41,7 +42,7 @@ double copies_us(std::int64_t ctas, double kilobytes) {
 
 // The same through memory, where what a training keeps of a step goes too.
 double memory_us(const LayerExtents& layer, const Team& team, double kilobytes) {
-  if (team.keeps_sums) return (layer.is_training ? 0.95 : 0.6) + 0.035 * kilobytes;
+  if (team.is_marked) return (layer.is_training ? 0.95 : 0.6) + 0.035 * kilobytes;
   if (team.is_by_lanes) return 0.38 + 0.0024 * static_cast<double>(team.ctas) + 0.018 * kilobytes;  // backward
   return (layer.is_backward ? 0.8 : layer.is_training ? 1.2 : 0.85) + 0.05 * kilobytes;
 }
@@ -71,7 +72,7 @@ std::int64_t fragment_bytes(const Team& team) { return team.is_by_lanes ? 2048 :
 
 // What a CTA gets from all others a step.
 std::int64_t got_bytes(const LayerExtents& layer, const Team& team) {
-  if (!layer.is_backward) return team.ctas * team.units * factor_bytes(layer, team) * team.rows;
+  if (!layer.is_backward) return team.ctas * team.units * (team.is_marked ? 4 : factor_bytes(layer, team)) * team.rows;
   if (team.is_by_lanes) return team.depth_pieces * 16 * team.rows;
   if (team.exchange == Exchange::memory) return team.ctas * team.rows * team.units * 4;
   const bool is_in_pairs = size_bytes(layer.dtype) == 2;  // recurrence_backward_cluster.cu
@@ -81,7 +82,7 @@ std::int64_t got_bytes(const LayerExtents& layer, const Team& team) {
 
 // Cells of a thread.
 std::int64_t cells(const Team& team) {
-  return team.keeps_sums ? team.tiles : ceil_div(team.units * team.rows, team.warps * 32);
+  return team.keeps_sums ? team.tiles : ceil_div(team.units * team.rows, team.warps * (team.is_marked ? 8 : 32));
 }
 
 void share_out(const LayerExtents& layer, const Matrix& matrix, Team* team) {
@@ -144,7 +145,7 @@ bool count_shared(const LayerExtents& layer, const Target& target, Team* team) {
     const bool is_of_one_unit = team->warps * 32 % team->units == 0;  // a thread's cells: recurrence_backward_sums.cu
     work = std::max(work, team->warps * 32 * (is_of_one_unit ? 1 : cells(*team)) * kMostSums * 4);
   } else {
-    const bool is_once = team->exchange == Exchange::memory && !team->keeps_sums;
+    const bool is_once = team->exchange == Exchange::memory && !team->is_marked;
     const std::int64_t sums = team->keeps_sums ? 0 : team->parts * team->rows * team->sum_stride * 4;
     const std::int64_t ahead = team->rows * layer.gates * team->units * size_bytes(layer.dtype);
     work = (is_once ? 1 : 2) * vectors + sums + (team->copies_ahead ? ahead : 0);
@@ -228,7 +229,7 @@ double step_us(const LayerExtents& layer, const Team& team) {
 // A word for each that is given in a place, and what tells uses apart.
 std::int64_t state_words(const LayerExtents& layer, const Team& team) {
   if (team.exchange != Exchange::memory) return 0;
-  const bool is_marked = layer.is_backward || team.keeps_sums;  // else places are emptied
+  const bool is_marked = layer.is_backward || team.is_marked;  // else places are emptied
   const std::int64_t used = is_marked ? 2 : kPlaces, marks = is_marked ? 2 : 1;
   const std::int64_t places = layer.is_backward && !team.is_by_lanes ? used * team.ctas : used;
   return team.count * (places * (got_bytes(layer, team) / 4) + marks);
@@ -274,6 +275,8 @@ std::vector<Team> possible_teams(const LayerExtents& layer, const Target& target
     // One row more a team costs less than a second round of teams.
     team.rows = std::max<std::int64_t>(ceil_div(layer.batch, at_once * layer.rounds), 1);
     team.count = std::min(ceil_div(layer.batch, team.rows), at_once);
+    const bool is_in_memory = !layer.is_backward && team.exchange == Exchange::memory;
+    team.is_marked = is_in_memory && !team.is_by_groups && team.rows <= kMostRowsMarked;
     if (team.keeps_sums && team.rows > (team.is_by_lanes ? kMostRowsByLanes : kMostRowsOfTiles)) return;
     share_out(layer, Matrix(layer, team), &team);
     // Of 16 bits that is 2 us of 152 slower than loads, which the compiler need not wait for too early.
