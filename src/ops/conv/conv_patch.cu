@@ -4,6 +4,12 @@
 // one after the other, size.tall_rows each. A patch is some of those rows, whole. A slot is a pixel's place in it.
 // Windows come in cells, kPoolRows by kPoolColumns of them that a pool makes one of; else a cell is a window.
 using Word = unsigned;
+constexpr int kInWord = 4 / (int)sizeof(Stored);
+
+// An element that lies anywhere, as a part of what the tensor cores take.
+PD_DEVICE Word bits_at(const Stored* at) {
+  return sizeof(Stored) == 4 ? *(const Word*)at : (Word)*(const unsigned short*)at;
+}
 
 constexpr int kWarpRows = kRows / 4;                                          // windows of one of 4 warps
 constexpr int kWarpCells = kWarpRows / (kPoolRows * kPoolColumns), kCells = 4 * kWarpCells;
@@ -48,6 +54,17 @@ template <int kCount> PD_DEVICE void round_words(Stored* at) {
   store(at, pack);
 }
 
+// Beside other work where there are 4 bytes, of which there are copies.
+template <int kCount> PD_DEVICE void bring_piece(Stored* to, const Stored* from, bool is_there) {
+  if constexpr (kCount * sizeof(Stored) >= 4) {
+    copy_beside<kCount * (int)sizeof(Stored)>(to, from, is_there);
+  } else {
+    Pack<Stored, kCount> pack{};
+    if (is_there) load<true>(pack, from);
+    store(to, pack);
+  }
+}
+
 // Calls visit(where in the patch, n, h, w, c, whether it is there) for the pieces of rows [first, last] of the tall image
 // that this thread has. Warps have rows, lanes what lies side by side in them.
 template <class Visit> PD_DEVICE void for_each_piece(int first, int last, const Sizes& size, Visit visit) {
@@ -69,7 +86,7 @@ template <class Visit> PD_DEVICE void for_each_piece(int first, int last, const 
 PD_DEVICE void bring_patch(Stored* patch, const Stored* images, int first, int last, const Sizes& size) {
   for_each_piece(first, last, size, [&](int to, int n, int h, int w, int c, bool is_there) {
     const int from = n * size.image_n + h * size.image_h + w * size.image_w + (kPiece == 1 ? c * size.image_c : c);
-    copy_beside<kPiece * (int)sizeof(Stored)>(patch + to, images + from, is_there);
+    bring_piece<kPiece>(patch + to, images + from, is_there);
   });
   copies_end_group();
 }

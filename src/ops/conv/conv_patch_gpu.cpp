@@ -4,6 +4,7 @@
 // images fit beside those of other CTAs, and how many CTAs share the windows.
 #include <algorithm>
 #include <bit>
+#include <numeric>
 
 #include "base/check.h"
 #include "base/rounding.h"
@@ -25,6 +26,7 @@ constexpr std::int64_t kReservedBytes = 1 << 10;  // of shared memory, per CTA
 // CTAs of an SM: what registers for 32 columns allow, and for more.
 constexpr std::int64_t kMostCtas = 8, kMostWideCtas = 4;
 constexpr std::int64_t kLongPart = 2 << 10;                      // of the sums of a gradient for weights
+constexpr std::int64_t kMostPooledChannels = 32;                 // in and out, where there are boxes
 constexpr std::int64_t kMostPoolRows = 2, kMostPoolColumns = 8;  // of a cell, which a warp's windows are to hold whole
 
 // A convolution as windows over images; its gradient for the images is one, of the taps in their opposite order.
@@ -76,7 +78,7 @@ struct Patch {
     if (is_by_channels())
       slot = channels + (is_weight && size == 4 ? (channels % 16 == 0 ? 8 : 0) : 16 / size);
     else if (shape.is_pooled)  // whatever the pieces are: a kernel is asked before they are known
-      slot = channels + (channels % 4 == 0 ? 4 : channels % 2 == 0 ? 2 : 0);
+      slot = channels + (channels % 2 == 0 ? std::gcd(channels, 16 / size) : 0);
     else
       slot = piece(call) > 1 ? channels + piece(call) : channels;
   }
@@ -130,11 +132,14 @@ std::string refusal(const KernelCall& call) {
   const Patch p(call);
   const ConvShape& shape = p.shape;
   if (shape.is_pooled) {
-    if (shape.dtype == DType::f16 || shape.dtype == DType::bf16) return "16 bits, of which it pools none";
     const auto [rows, columns] = shape.pool;
     if (!std::has_single_bit(static_cast<std::uint64_t>(rows)) || rows > kMostPoolRows ||
         !std::has_single_bit(static_cast<std::uint64_t>(columns)) || columns > kMostPoolColumns) {
       return fmt::format("pools of {} x {}: it has those of 1 or 2 by 1, 2, 4 or 8", rows, columns);
+    }
+    const bool has_boxes = call.target->major == 9 && shape.dtype != DType::f32;
+    if (has_boxes && std::max(p.channels, p.columns) > kMostPooledChannels) {
+      return fmt::format("{} channels to {} in 16 bits: by boxes, with a pool behind, as fast", p.channels, p.columns);
     }
   }
   if (shape.dtype == DType::f64) return "f64, for which it has no products";
@@ -150,15 +155,17 @@ std::string refusal(const KernelCall& call) {
   }
   if (!shape.is_pooled && p.channels > 1 && p.image.strides[1] != 1) return "the image's channels do not lie last";
   const std::int64_t size = size_bytes(shape.dtype);
-  if (!p.is_by_channels() && size < 4) return fmt::format("{} channels of 16 bits, no multiple of 16", p.channels);
-  if (p.piece(call) * size < 4) return "pixels do not start at multiples of 4 bytes";
+  if (!shape.is_pooled) {
+    if (!p.is_by_channels() && size < 4) return fmt::format("{} channels of 16 bits, no multiple of 16", p.channels);
+    if (p.piece(call) * size < 4) return "pixels do not start at multiples of 4 bytes";
+  }
   const std::int64_t reach = std::max({gpu::reach_of(shape.x), gpu::reach_of(shape.y), gpu::reach_of(shape.w)});
   if (std::max({reach, p.cells * p.cell[0] * p.cell[1], p.tall_rows, p.patch_columns}) >= kMostOffset ||
       shape.batch >= kMostOffset / p.tall_rows || p.patch_rows >= kMostOffset / p.patch_columns / p.slot) {
     return "offsets of 2^30 elements or more";
   }
   const bool is_weight = shape.kind == ConvKind::grad_weight;
-  if (is_weight && p.gradient_piece(call) * size < 4) {
+  if (is_weight && !shape.is_pooled && p.gradient_piece(call) * size < 4) {
     return "pixels of the gradient do not start at multiples of 4 bytes";
   }
   const std::int64_t bytes = is_weight ? WeightTile(p).shared_bytes(p) : p.shared_bytes();

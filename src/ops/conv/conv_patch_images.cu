@@ -4,7 +4,7 @@
 // each of its 4 warps has a quarter of them, and all columns. While the sums of a tile are stored the next patch comes.
 // What is stored may be the largest of each cell; what is read may be a pool's gradient, which its index spreads.
 
-constexpr int kTilesM = kWarpRows / 16, kTilesN = kColumns / 8, kInWord = 4 / (int)sizeof(Stored);
+constexpr int kTilesM = kWarpRows / 16, kTilesN = kColumns / 8;
 constexpr int kStep = 8 * kInWord;                                               // elements that are multiplied at once
 constexpr int kDepth = (kTaps * kChannels + kStep - 1) / kStep * kStep;          // of (tap, channel)
 constexpr int kWeightStride = kDepth + 4 * kInWord, kWeights = kColumns * kWeightStride;
@@ -96,7 +96,7 @@ PD_DEVICE void multiply_by_channels(float (&sum)[kTilesM][kTilesN][4], const Sto
   }
 }
 
-// Channels that are no whole step, of 4 bytes: word by word; `offsets` says where (tap, channel) k is, -1 behind the last.
+// Channels that are no whole step: element by element; `offsets` says where (tap, channel) k is, -1 behind the last.
 PD_DEVICE void multiply_by_words(float (&sum)[kTilesM][kTilesN][4], const Stored* patch, const Stored* weights,
                                  const Window* windows, const int* offsets) {
   const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
@@ -107,13 +107,21 @@ PD_DEVICE void multiply_by_words(float (&sum)[kTilesM][kTilesN][4], const Stored
   for (int k = 0; k < kDepth; k += kStep) {
     Fragments f;
     f.load_weights(weights, k);
-    const int at[] = {offsets[k + t], offsets[k + t + 4]};
+    int at[2][kInWord];
+#pragma unroll
+    for (int i = 0; i < 2 * kInWord; ++i) {
+      at[i / kInWord][i % kInWord] = offsets[k + (i / kInWord * 4 + t) * kInWord + i % kInWord];
+    }
 #pragma unroll
     for (int m = 0; m < kTilesM; ++m) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const int offset = at[i / 2];
-        f.rows[m][i] = offset < 0 ? 0u : *(const Word*)(from[m * 2 + i % 2] + offset);
+        f.rows[m][i] = 0;
+#pragma unroll
+        for (int j = 0; j < kInWord; ++j) {
+          const int offset = at[i / 2][j];
+          f.rows[m][i] |= offset < 0 ? 0u : bits_at(from[m * 2 + i % 2] + offset) << (16 * j);
+        }
       }
     }
     f.multiply(sum);

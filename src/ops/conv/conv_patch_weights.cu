@@ -8,6 +8,7 @@ constexpr int kWarps = kThreads / 32, kWarpsK = kWarps / kWarpsN;
 constexpr int kTilesM = kOutputs / 16, kTilesN = kColumns / kWarpsN / 8;
 constexpr int kStep = 32 / (int)sizeof(Stored);  // windows that are multiplied at once
 constexpr int kGradientStride = kOutputs + 8;
+constexpr bool kReadsWords = sizeof(Stored) == 4 || kChannels % 16 != 0;
 
 // Calls visit(where in shared memory, where in the gradient, whether it is there) for this thread's pieces of a tile.
 // Pixels of a gradient that lies densely are as far apart as their windows: nothing has to be looked up.
@@ -74,8 +75,9 @@ PD_DEVICE void add_up_bias(float* partial, float* shared, const float (&of_bias)
   partial[first_output + o] = sum;
 }
 
-// A step of windows: what is multiplied are `offsets` of their (tap, channel)s, a lane's column of each tile. In 4 bytes
-// a lane reads them itself; in 2 it says where rows of 8 begin, which the squares are turned out of.
+// A step of windows: what is multiplied are `offsets` of their (tap, channel)s, a lane's column of each tile. A lane
+// reads them itself, or, of 16 bits and whole steps of channels, says where rows of 8 begin, which the squares are turned
+// out of.
 PD_DEVICE void multiply(float (&sum)[kTilesM][kTilesN][4], const Stored* gradient, const Stored* patch,
                         const Window* windows, const int (&offsets)[kTilesN]) {
   const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
@@ -88,18 +90,31 @@ PD_DEVICE void multiply(float (&sum)[kTilesM][kTilesN][4], const Stored* gradien
         rows[m][i] = *(const Word*)(gradient + (t + i / 2 * 4) * kGradientStride + m * 16 + i % 2 * 8 + g);
       }
     }
-    const Stored *const first = patch + windows[t].slot * kSlot, *const second = patch + windows[t + 4].slot * kSlot;
-#pragma unroll
-    for (int n = 0; n < kTilesN; ++n) {
-      columns[n][0] = *(const Word*)(first + offsets[n]), columns[n][1] = *(const Word*)(second + offsets[n]);
-    }
   } else {
     const int row = lane % 8, square = lane / 8;
 #pragma unroll
     for (int m = 0; m < kTilesM; ++m) {
       load_turned(rows[m], gradient + (square / 2 * 8 + row) * kGradientStride + m * 16 + square % 2 * 8);
     }
-    const Stored* const from = patch + windows[square % 2 * 8 + row].slot * kSlot;
+  }
+  if constexpr (kReadsWords) {
+    const Stored* from[2][kInWord];
+#pragma unroll
+    for (int i = 0; i < 2 * kInWord; ++i) {
+      const Window& window = windows[(i / kInWord * 4 + t) * kInWord + i % kInWord];
+      from[i / kInWord][i % kInWord] = patch + window.slot * kSlot;
+    }
+#pragma unroll
+    for (int n = 0; n < kTilesN; ++n) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        columns[n][i] = 0;
+#pragma unroll
+        for (int j = 0; j < kInWord; ++j) columns[n][i] |= bits_at(from[i][j] + offsets[n]) << (16 * j);
+      }
+    }
+  } else {
+    const Stored* const from = patch + windows[lane / 8 % 2 * 8 + lane % 8].slot * kSlot;
 #pragma unroll
     for (int n = 0; n < kTilesN; ++n) load_turned(columns[n], from + offsets[n]);
   }
@@ -124,7 +139,7 @@ PD_DEVICE void add_up(const Stored* images, const Stored* gradient, const unsign
   int offsets[kTilesN];
 #pragma unroll
   for (int n = 0; n < kTilesN; ++n) {
-    const int k = first_column + warp_column + n * 8 + (sizeof(Stored) == 4 ? g : 0), tap = k / kChannels;
+    const int k = first_column + warp_column + n * 8 + (kReadsWords ? g : 0), tap = k / kChannels;
     offsets[n] = tap < kTaps ? tap_offset(tap / kKernelColumns, tap % kKernelColumns, size) + k % kChannels : 0;
   }
   float sum[kTilesM][kTilesN][4], of_bias[kGradientPiece];
@@ -140,7 +155,7 @@ PD_DEVICE void add_up(const Stored* images, const Stored* gradient, const unsign
     const int last = window_at(first_cell, kRows - 1, size).row + size.reach_h;
     const auto bring_gradient = [&] {
       for_each_gradient(windows, first_cell, first_output, size, [&](int to, int from, bool is_there) {
-        copy_beside<kGradientPiece * (int)sizeof(Stored)>(own_gradient + to, gradient + from, is_there);
+        bring_piece<kGradientPiece>(own_gradient + to, gradient + from, is_there);
       });
     };
     if constexpr (kIsGradientDense && !kIsPooled) bring_gradient();

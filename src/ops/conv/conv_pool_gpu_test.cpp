@@ -111,13 +111,32 @@ TEST(ConvPool, IsRightInTheEmulation) {
   made.check(kFewRoundings);
 }
 
+// Of a chip that has no boxes to take what has more channels.
+void check_in_emulation(DType dtype) {
+  EmulatedCases made;
+  unsigned seed = 0;
+  for (const Case& c : cases()) {
+    auto g = std::make_unique<Graph>();
+    build(*g, c, dtype);
+    Plan plan = plan_of(*g, true, {}, "a100");
+    EXPECT_EQ(ops_of(plan), c.options.stride[0] == 1 ? kPooled : kWithStride) << to_string(c);
+    Feeds feeds = make_feeds(*g, ++seed);
+    made.add(to_string(c), std::move(g), std::move(feeds), std::move(plan));
+  }
+  made.check(kFewRoundings);
+}
+TEST(ConvPool, IsRightInBf16) { check_in_emulation(bf16); }
+TEST(ConvPool, IsRightInF16) { check_in_emulation(f16); }
+
 TEST(ConvPool, IsRightOnAGpu) {
   if (Device::best().kind != DeviceKind::cuda) GTEST_SKIP() << "NOT CHECKED: no GPU here";
   for (const Case& c : cases()) {
     SCOPED_TRACE(to_string(c));
-    Graph g;
-    build(g, c);
-    check_on_gpu(g, in_tf32(), feeds_of(g, 5), kFewRoundings, 2);
+    for (const DType dtype : {f32, bf16, f16}) {
+      Graph g;
+      build(g, c, dtype);
+      check_on_gpu(g, in_tf32(), dtype == f32 ? feeds_of(g, 5) : make_feeds(g, 5), kFewRoundings, 2);
+    }
   }
 }
 
@@ -156,6 +175,11 @@ TEST(ConvPool, IsMadeOnlyWhereNobodyElseWantsWhatItLeavesOut) {
                                          "max_pool2d_grad"};
   EXPECT_EQ(ops(whole), kPooled);
   EXPECT_EQ(ops(whole, in_tf32(), "a100"), kPooled);
+  for (const char* chip : {"h200", "a100"}) {
+    EXPECT_EQ(ops([&](Graph& g) { build(g, plain, bf16); }, {}, chip), kPooled) << "16 bits";
+  }
+  EXPECT_EQ(ops([&](Graph& g) { build(g, cases()[2], bf16); }, {}, "a100"), kPooled);
+  EXPECT_EQ(ops([&](Graph& g) { build(g, cases()[2], bf16); }, {}), apart) << "boxes are as fast";
   EXPECT_EQ(ops(whole, in_tf32(), "t4"), apart) << "no copies beside other work";
   EXPECT_EQ(ops(whole, {}), apart) << "f32 that is not to be rounded";
   CompileOptions without = in_tf32();
@@ -189,9 +213,10 @@ TEST(ConvPool, CompilesForEveryTile) {
   if (gpu::nvrtc() == nullptr) GTEST_SKIP() << gpu::nvrtc_problem();
   std::set<std::string> seen;
   for (const auto& [arch, target] : {std::pair{"sm_80", "a100"}, {"sm_90a", "h200"}}) {
-    for (const Case& c : cases()) {
+    for (std::size_t i = 0; i < cases().size(); ++i) {
+      const Case& c = cases()[i];
       Graph g;
-      build(g, c);
+      build(g, c, i % 3 == 0 ? bf16 : f32);
       const Plan plan = plan_of(g, false, in_tf32(), target);
       for (const Step& step : plan.steps) {
         if (step.kind != Step::Kind::kernel) continue;
