@@ -3,6 +3,8 @@
 // the GPU that is here.
 #pragma once
 
+#include "gpu/driver.h"
+#include "gpu/kernel_cache.h"
 #include "tests/emulated_program.h"
 #include "tests/error_model.h"
 
@@ -51,14 +53,42 @@ class EmulatedCases {
   std::vector<Case> cases_;
 };
 
-/// Runs twice too.
-inline void check_on_gpu(const Graph& g, CompileOptions options, const Feeds& feeds, double few_roundings,
-                         double limit_times = 1) {
-  options.device = Device::best();
-  Program program(g, options);
-  const Tensors tensors = to_tensors(g, feeds), got = program.run(tensors);
-  expect_within(g, feeds, got, few_roundings, limit_times);
-  expect_same_bits(got, program.run(tensors));
-}
+/// The same on the GPU that is here; kernels are compiled side by side.
+class CasesOnGpu {
+ public:
+  void add(std::string what, std::unique_ptr<Graph> graph, Feeds feeds, CompileOptions options = {},
+           double limit_times = 1) {
+    options.device = Device::best();
+    cases_.push_back({std::move(what), std::move(graph), std::move(feeds), std::move(options), limit_times});
+  }
+  void check(double few_roundings) const {
+    const auto target = std::make_shared<const Target>(gpu::GpuDevice::get(0).target());
+    std::vector<std::string> sources;
+    for (const Case& c : cases_) {
+      for (const Step& step : compile_plan(*c.graph, c.options, target).plan.steps) {
+        if (step.text == nullptr) continue;
+        for (const gpu::TextLaunch& launch : step.text->launches) sources.push_back(launch.source);
+      }
+    }
+    gpu::KernelCache::shared().compile_all(sources, target->arch());
+    for (const Case& c : cases_) {
+      SCOPED_TRACE(c.what);
+      Program program(*c.graph, c.options);
+      const Tensors tensors = to_tensors(*c.graph, c.feeds), got = program.run(tensors);
+      expect_within(*c.graph, c.feeds, got, few_roundings, c.limit_times);
+      expect_same_bits(got, program.run(tensors));
+    }
+  }
+
+ private:
+  struct Case {
+    std::string what;
+    std::unique_ptr<Graph> graph;
+    Feeds feeds;
+    CompileOptions options;
+    double limit_times;
+  };
+  std::vector<Case> cases_;
+};
 
 }  // namespace paoding::testing_program

@@ -3,7 +3,6 @@
 // (By cuBLASLt: pretend_gpu/conv_product_pretend_test.cpp.)
 #include <gtest/gtest.h>
 
-#include "gpu/driver.h"
 #include "tests/emulated_cases.h"
 
 namespace paoding::testing_program {
@@ -96,12 +95,14 @@ TEST(ConvAdd, IsRightOnAGpu) {
   std::vector<Case> all = cases();
   all.push_back({{3, 64, 20, 20}, {256, 64, 1, 1}, bf16, false, "cublaslt"});
   all.push_back({{3, 64, 20, 20}, {256, 64, 1, 1}, f16, false, "cublaslt", {}, false});
+  CasesOnGpu made;
   for (const Case& c : all) {
-    SCOPED_TRACE(to_string(c));
-    Graph g;
-    build(g, c);
-    check_on_gpu(g, options_of(c), feeds_of(g, c, 5), kManyCuts);
+    auto g = std::make_unique<Graph>();
+    build(*g, c);
+    Feeds feeds = feeds_of(*g, c, 5);
+    made.add(to_string(c), std::move(g), std::move(feeds), options_of(c));
   }
+  made.check(kManyCuts);
 }
 
 }  // namespace

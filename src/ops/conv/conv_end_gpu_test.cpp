@@ -5,7 +5,6 @@
 
 #include <set>
 
-#include "gpu/driver.h"
 #include "gpu/nvrtc.h"
 #include "paoding/autodiff.h"
 #include "paoding/ops.h"
@@ -186,12 +185,14 @@ TEST(ConvEnd, OfABlockWithBatchNormsIsRight) {
 
 TEST(ConvEnd, IsRightOnAGpu) {
   if (Device::best().kind != DeviceKind::cuda) GTEST_SKIP() << "NOT CHECKED: no GPU here";
+  CasesOnGpu made;
   for (const Case& c : cases()) {
-    SCOPED_TRACE(c.what);
-    Graph g;
-    c.build(g, convolution(g, c));
-    check_on_gpu(g, {}, make_feeds(g, 5), 64);
+    auto g = std::make_unique<Graph>();
+    c.build(*g, convolution(*g, c));
+    Feeds feeds = make_feeds(*g, 5);
+    made.add(c.what, std::move(g), std::move(feeds));
   }
+  made.check(64);
 }
 
 TEST(ConvEnd, CompilesInEitherPlaceOfTheTile) {

@@ -5,8 +5,6 @@
 
 #include <random>
 
-#include "gpu/driver.h"
-#include "gpu/kernel_cache.h"
 #include "gpu/nvrtc.h"
 #include "tests/emulated_cases.h"
 
@@ -173,32 +171,19 @@ void check_in_emulation(const std::vector<Case>& cases, DType dtype, bool allow_
 }
 
 void check_on_a_gpu(const std::vector<Case>& cases, const std::vector<std::pair<DType, bool>>& types) {
-  const Target& target = gpu::GpuDevice::get(0).target();
-  std::vector<std::string> sources;  // compiled side by side
+  CasesOnGpu made;
   for (const auto& [dtype, allow_tf32] : types) {
     for (const Case& c : cases) {
-      Graph g;
-      build(g, c, dtype, true);
+      auto g = std::make_unique<Graph>();
+      build(*g, c, dtype, true);
       CompileOptions options;
       options.allow_tf32 = allow_tf32;
-      const Plan plan = compile_plan(g, options, std::make_shared<const Target>(target)).plan;
-      for (const Step& step : plan.steps) {
-        if (step.text == nullptr) continue;
-        for (const gpu::TextLaunch& launch : step.text->launches) sources.push_back(launch.source);
-      }
+      Feeds feeds = feeds_of(*g, allow_tf32, 5);
+      made.add(to_string(c) + (allow_tf32 ? " in TF32" : " in " + std::string(paoding::to_string(dtype))), std::move(g),
+               std::move(feeds), options, dtype != f32 || allow_tf32 ? 2 : 1);
     }
   }
-  gpu::KernelCache::shared().compile_all(sources, target.arch());
-  for (const auto& [dtype, allow_tf32] : types) {
-    for (const Case& c : cases) {
-      SCOPED_TRACE(to_string(c) + (allow_tf32 ? " in TF32" : " in " + std::string(paoding::to_string(dtype))));
-      Graph g;
-      build(g, c, dtype, true);
-      CompileOptions options;
-      options.allow_tf32 = allow_tf32;
-      check_on_gpu(g, options, feeds_of(g, allow_tf32, 5), kFewRoundings, dtype != f32 || allow_tf32 ? 2 : 1);
-    }
-  }
+  made.check(kFewRoundings);
 }
 
 // Also tiles of all sizes, and windows in many parts.

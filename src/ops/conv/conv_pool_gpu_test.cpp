@@ -5,8 +5,6 @@
 
 #include <random>
 
-#include "gpu/driver.h"
-#include "gpu/kernel_cache.h"
 #include "gpu/nvrtc.h"
 #include "paoding/nn.h"
 #include "tests/emulated_cases.h"
@@ -130,14 +128,17 @@ TEST(ConvPool, IsRightInF16) { check_in_emulation(f16); }
 
 TEST(ConvPool, IsRightOnAGpu) {
   if (Device::best().kind != DeviceKind::cuda) GTEST_SKIP() << "NOT CHECKED: no GPU here";
+  CasesOnGpu made;
   for (const Case& c : cases()) {
-    SCOPED_TRACE(to_string(c));
     for (const DType dtype : {f32, bf16, f16}) {
-      Graph g;
-      build(g, c, dtype);
-      check_on_gpu(g, in_tf32(), dtype == f32 ? feeds_of(g, 5) : make_feeds(g, 5), kFewRoundings, 2);
+      auto g = std::make_unique<Graph>();
+      build(*g, c, dtype);
+      Feeds feeds = dtype == f32 ? feeds_of(*g, 5) : make_feeds(*g, 5);
+      made.add(to_string(c) + " in " + std::string(paoding::to_string(dtype)), std::move(g), std::move(feeds),
+               in_tf32(), 2);
     }
   }
+  made.check(kFewRoundings);
 }
 
 // NaN, equal numbers and results of which none is above 0: as the pool behind a convolution has it.

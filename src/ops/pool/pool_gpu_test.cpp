@@ -108,14 +108,16 @@ std::function<bool(const Step&)> is_kernel(const char* op, const char* name) {
 
 void check_on_a_gpu(const std::vector<Case>& cases, std::initializer_list<void (*)(Graph& g, const Case& c)> builds) {
   if (Device::best().kind != DeviceKind::cuda) GTEST_SKIP() << "NOT CHECKED: no GPU here";
+  CasesOnGpu made;
   for (const Case& c : cases) {
-    SCOPED_TRACE(to_string(c.x));
     for (const auto& build : builds) {
-      Graph g;
-      build(g, c);
-      check_on_gpu(g, {}, make_feeds(g, 5), 64);
+      auto g = std::make_unique<Graph>();
+      build(*g, c);
+      Feeds feeds = make_feeds(*g, 5);
+      made.add(to_string(c.x), std::move(g), std::move(feeds));
     }
   }
+  made.check(64);
 }
 
 TEST(PoolByBlocks, GradientsThatTwoGroupsMakeByThemselvesAreRight) {
