@@ -100,9 +100,9 @@ std::string reason(const KernelCall& call) {
   return fmt::format("by a rule{}", ignored.empty() ? "" : fmt::format(" ({})", ignored));
 }
 
-// Where it was clearly faster on an H200, and nowhere else (benchmarks/results/2026-11-24-cudnn.txt and
-// 2026-11-26-convolutions.txt: ResNet-50's convolutions, 256 images), by the engine that the library names first.
-// Timing the call itself knows better.
+// Where it was clearly faster on an H200 or an H100, and nowhere else (benchmarks/results/2026-11-24-cudnn.txt,
+// 2026-11-26-convolutions.txt and 2026-11-26-convolutions-3.txt: ResNet-50's convolutions, 256 images), by the engine
+// that the library names first. Timing the call itself knows better.
 std::string rule_refusal(const KernelCall& call) {
   constexpr std::int64_t kLeastChannels = 64, kLeastWindows = 12544;  // of what was measured
   const ConvShape shape(call);
@@ -120,7 +120,10 @@ std::string rule_refusal(const KernelCall& call) {
   const bool is_one_tap = down.kernel * across.kernel == 1, is_strided = down.stride * across.stride > 1;
   if (is_one_tap && !is_strided) return "one tap, a product";
   if (shape.kind == ConvKind::forward && (shape.outputs > 128 || !is_strided)) return "ours is as fast forward";
-  return is_one_tap && shape.kind == ConvKind::grad_input ? "one tap: hardly faster than ours" : "";
+  if (shape.kind != ConvKind::grad_input) return "";
+  const std::int64_t most = is_strided ? 256 : 128;
+  if (std::min(shape.channels, shape.outputs) > most) return "ours is as fast for images of so many channels";
+  return is_one_tap ? "one tap: hardly faster than ours" : "";
 }
 
 class ConvCudnn : public PreparedKernel {

@@ -213,6 +213,8 @@ TEST(ConvByCudnn, IsPlannedWhereItWasFaster) {
   EXPECT_EQ(chosen(usual, f16, false, h200), 1);
   EXPECT_EQ(chosen({{64, 96, 28, 28}, {128, 96, 3, 3}, {.stride = {2, 2}, .padding = {1, 1, 1, 1}}}, bf16, false, h200),
             2);
+  EXPECT_EQ(chosen({{64, 256, 14, 14}, {256, 256, 3, 3}, {.padding = {1, 1, 1, 1}}}, bf16, false, h200), 0)
+      << "ours is as fast";
   EXPECT_EQ(chosen(by_patches, bf16, false, h200), 0);
   EXPECT_EQ(chosen(by_patches, f32, true, h200), 3);
   EXPECT_EQ(chosen(usual, f32, true, h200), 3);
