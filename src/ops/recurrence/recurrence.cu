@@ -18,8 +18,10 @@ constexpr int kQuads = (kUnits + kWarps * kQuadUnits - 1) / (kWarps * kQuadUnits
 // that exchange through memory, lanes that fetch the sums out of shared memory are such quads too.
 constexpr bool kHasGateLanes = kGates > 1 && (kKeepsSums ? kIsByLanes : kIsMarked);
 constexpr int kLaneGates = kHasGateLanes ? 1 : kGates;   // of a thread's cell
-constexpr int kCellsAtOnce = kHasGateLanes ? kWarps * 8 : kThreads;
-constexpr int kSharedCells = (kUnits * kRows + kCellsAtOnce - 1) / kCellsAtOnce;
+// Threads that share units: all of them, or those of a group that has its own (kIsApart).
+constexpr int kHalves = kIsApart ? 2 : 1, kTogether = kThreads / kHalves, kOwnUnits = kUnits / kHalves;
+constexpr int kCellsAtOnce = kHasGateLanes ? kWarps * 8 : kTogether;
+constexpr int kSharedCells = (kOwnUnits * kRows + kCellsAtOnce - 1) / kCellsAtOnce;
 constexpr int kCells = !kKeepsSums ? kSharedCells : kIsByLanes ? kQuads : kTiles;
 constexpr int kWarpUnits = kIsByLanes ? kQuads * kQuadUnits : kTiles * 4;
 constexpr bool kGivesEach = (kKeepsSums || kIsMarked) && !kIsBulk;  // a warp gives what it made
@@ -114,15 +116,15 @@ struct TeamRows {
 
 // Where things lie in shared memory. While the weights come, `work` is theirs too.
 struct Shared {
-  unsigned long long* mailboxes;  // two
+  unsigned long long* mailboxes;  // two, of each half of the units
   TeamRows* rows;
   uint4* weights;  // those that registers have no room for
   unsigned char* work;
 
   PD_DEVICE explicit Shared(unsigned char* memory) {
     mailboxes = (unsigned long long*)memory;
-    rows = (TeamRows*)(memory + 16);
-    weights = (uint4*)(memory + (16 + sizeof(TeamRows) + 15) / 16 * 16);
+    rows = (TeamRows*)(memory + 16 * kHalves);
+    weights = (uint4*)(memory + (16 * kHalves + sizeof(TeamRows) + 15) / 16 * 16);
     work = (unsigned char*)(weights + kWarps * kRestFragments * 32);
   }
 };
@@ -211,9 +213,9 @@ struct CellPlace {
       else row = lane % 4 * 2 + lane / 16, of_cta = first + i * 4 + lane / 4 % 4;
       if (of_cta >= kUnits) row = kRows;
     } else {  // units side by side
-      const int in_warp = kHasGateLanes ? threadIdx.x / 32 * 8 + threadIdx.x % 8 : threadIdx.x;
+      const int in_warp = kHasGateLanes ? threadIdx.x / 32 * 8 + threadIdx.x % 8 : threadIdx.x % kTogether;
       const int cell = in_warp + i * kCellsAtOnce;
-      row = cell / kUnits, of_cta = cell % kUnits;
+      row = cell / kOwnUnits, of_cta = threadIdx.x / kTogether * kOwnUnits + cell % kOwnUnits;
     }
     row = kept_known(row), of_cta = kept_known(of_cta), unit = kept_known(rank * kUnits + of_cta);
     if (row >= kRows || rows.row[row] < 0 || unit >= hidden) return;

@@ -4,8 +4,9 @@
 // which each thread that finishes has some.
 
 struct InputAhead {
-  static constexpr int kPieces = kUnits / kInPiece, kAll = kRows * kGates * kPieces;
-  static constexpr int kTurns = kCopiesAhead ? (kAll + kFinishers - 1) / kFinishers : 1;
+  static constexpr int kPieces = kOwnUnits / kInPiece, kAll = kRows * kGates * kPieces;
+  static constexpr int kSharers = kIsApart ? kTogether : kFinishers;
+  static constexpr int kTurns = kCopiesAhead ? (kAll + kSharers - 1) / kSharers : 1;
   Stored* to;
   Index from[kTurns];  // in the input of a step; less than 0 where there is no row or unit
   int own[kCells];     // where in the copies this thread's cells have their first gate
@@ -17,8 +18,9 @@ struct InputAhead {
     to = (Stored*)(sums + kParts * kRows * kSumStride);
 #pragma unroll
     for (int turn = 0; turn < kTurns; ++turn) {
-      const int i = threadIdx.x + turn * kFinishers, gate = i / kPieces % kGates, n = i / (kPieces * kGates);
-      const int unit = rank * kUnits + i % kPieces * kInPiece, row = n < kRows ? rows.row[n] : -1;
+      const int i = threadIdx.x % kSharers + turn * kSharers, gate = i / kPieces % kGates, n = i / (kPieces * kGates);
+      const int unit = rank * kUnits + threadIdx.x / kSharers * kOwnUnits + i % kPieces * kInPiece;
+      const int row = n < kRows ? rows.row[n] : -1;
       from[turn] = row < 0 || unit >= kLayerHidden ? -1 : ((Index)row * kGates + gate) * kLayerHidden + unit;
     }
 #pragma unroll
@@ -37,9 +39,10 @@ struct InputAhead {
     const Stored* const xw = operands.xw + time_of(step) * ((Index)size.batch * kLayerHidden * kGates);
 #pragma unroll
     for (int turn = 0; turn < kTurns; ++turn) {
-      const int i = threadIdx.x + turn * kFinishers;
+      const int i = threadIdx.x % kSharers + turn * kSharers;
+      const int at = i / kPieces * kUnits + threadIdx.x / kSharers * kOwnUnits + i % kPieces * kInPiece;
       const bool is_there = from[turn] >= 0;
-      if (threadIdx.x < kFinishers && i < kAll) copy_beside<16>(to + i * kInPiece, xw + (is_there ? from[turn] : 0), is_there);
+      if (threadIdx.x < kFinishers && i < kAll) copy_beside<16>(to + at, xw + (is_there ? from[turn] : 0), is_there);
     }
     copies_end_group();
   }

@@ -44,7 +44,8 @@ PD_DEVICE void bring_start(unsigned char* start, const Stored* h0, const TeamRow
 struct Ahead {
   Pack<Stored, 1> x[kCells][kLaneGates];
 };
-constexpr bool kAsksEarly = !kCopiesAhead && kCells * kLaneGates <= 8 && (kKeepsSums || kRows <= 8);
+constexpr bool kAsksEarly =
+    !kCopiesAhead && (kIsApart ? kCells * kLaneGates <= 12 : kCells * kLaneGates <= 8 && (kKeepsSums || kRows <= 8));
 
 template <class AnyCell, int kCount>
 PD_DEVICE void advance(AnyCell& cell, const float (&x)[kCount], const float (&sum)[kCount], int lane, bool counts) {
@@ -98,7 +99,7 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
     first_place.find_first(*shared.rows, rank, hidden);
     int word[kCells];
     // Threads whose cells are of one unit have one bias.
-    constexpr int kBiases = !kKeepsSums && kCellsAtOnce % kUnits == 0 ? 1 : kCells;
+    constexpr int kBiases = !kKeepsSums && kCellsAtOnce % kOwnUnits == 0 ? 1 : kCells;
     float bias[kBiases][kLaneGates];
     const Index step_elements = (Index)batch * hidden;
 #pragma unroll
@@ -186,7 +187,10 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
       clock.ended(kWaiting);
       if constexpr (kAsksEarly) fetch(next, step + 1);
       float sum[kCells][kLaneGates];
-      if (!weights.multiply(sum, sums, before, thread, place)) continue;
+      const auto await_half = [&] {
+        if (step > 0) exchange.take_half(state);
+      };
+      if (!weights.multiply(sum, sums, before, thread, place, await_half)) continue;
       clock.ended(kMultiplying);
       const int time = time_of(step);
 #pragma unroll
@@ -212,6 +216,7 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
         }
         exchange.stored();
         if constexpr (kFinishers == 32) __syncwarp();
+        else if constexpr (kIsApart) barrier_wait(3 + thread / kTogether, kTogether);
         else barrier_wait(2, kFinishers);
         if (step + 1 < steps) exchange.give(after, aim, state + 1);
       }

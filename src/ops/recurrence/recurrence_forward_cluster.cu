@@ -30,7 +30,7 @@ struct StateExchange {
 
   PD_DEVICE StateExchange(const Shared& shared, const Room&, unsigned cta) : mailboxes(shared.mailboxes), rank(rank_in_team(cta)) {
     thread = kept_known((int)threadIdx.x);
-    if (kTeam > 1 && threadIdx.x < 2) mailbox_init(&mailboxes[threadIdx.x], 1);
+    if (kTeam > 1 && threadIdx.x < 2 * kHalves) mailbox_init(&mailboxes[threadIdx.x], 1);
     const int unit = rank * kUnits + threadIdx.x / 32 * kWarpUnits;
     if constexpr (kKnowsPeers) {
       own = kept_known(rank * kSliceBytes + (int)threadIdx.x % kSlicePieces * 16);
@@ -63,6 +63,8 @@ struct StateExchange {
     else __syncthreads();
     if constexpr (!kIsBulk) factors_stored();  // by others
   }
+  // The other half of it.
+  PD_DEVICE void take_half(int step) const { wait_for_mail(&mailboxes[2 + step % 2], (step - 1) / 2); }
   // Behind all that others wait for: the state that comes where that of step `step` came is expected.
   PD_DEVICE void taken(int step) const {
     if (kGivesEach && kTeam > 1 && thread == 0) mailbox_expect(&mailboxes[step % 2], kSliceBytes * kTeam);
@@ -74,6 +76,14 @@ struct StateExchange {
   PD_DEVICE void give(unsigned char* state, const Aim& aim, int step) const {
     unsigned char* const slice = state + rank * kSliceBytes;
     unsigned long long* const mailbox = &mailboxes[step % 2];
+    if constexpr (kIsApart) {
+      constexpr int kHalfBytes = kSliceBytes / 2, kShares = kTogether / 32;
+      const int half = thread / kTogether, to = thread / 32 % kShares + thread % 32 * kShares;
+      unsigned char* const own = slice + half * kHalfBytes;
+      if (to < kTeam - 1) copy_to_peer(own, own, kHalfBytes, mailbox + half * 2, to + (to >= rank));
+      if (thread % kTogether == 0) mailbox_expect(mailbox + half * 2, kHalfBytes * (kTeam - 1));
+      return;
+    }
     if constexpr (kIsBulk) {
       copy_to_others([&](int to) { copy_to_peer(slice, slice, kSliceBytes, mailbox, to); }, rank);
     } else if constexpr (kKnowsPeers) {

@@ -96,6 +96,7 @@ struct StateExchange {
             (unsigned)kept_known((int)mark_of(step)), kept_known((unsigned*)places + (step + 1) % kPlaces * (kStatePieces * 4)),
             (unsigned)kept_known((int)mark_of(step + 1))};
   }
+  PD_DEVICE void take_half(int) const {}
   PD_DEVICE void taken(int) const {}
   PD_DEVICE void stored() const {}
   // This CTA's units of it, for those that finish; they have met since they stored it.

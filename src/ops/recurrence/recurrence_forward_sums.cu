@@ -11,7 +11,8 @@ PD_DEVICE bool gather_sums(float (&of_cells)[kCells][kLaneGates], const float* s
     else barrier_wait(1, kThreads);  // nobody reads the state any more
     return false;
   }
-  barrier_wait(1, kThreads);
+  if constexpr (kIsApart) barrier_wait(1 + thread / kTogether, kTogether);
+  else barrier_wait(1, kThreads);
 #pragma unroll
   for (int i = 0; i < kCells * kLaneGates; ++i) {
     const CellPlace& at = place[i / kLaneGates];

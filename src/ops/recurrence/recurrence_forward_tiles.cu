@@ -20,7 +20,10 @@ struct ForwardWeights {
 
   PD_DEVICE void bring(const Shared& shared, const Stored* u, int rank, int hidden) {
     const int lane = threadIdx.x % 32;
-    part = threadIdx.x / 32 / kGroups, first_row = threadIdx.x / 32 % kGroups * (kTiles * 16);
+    const int warp = threadIdx.x / 32;
+    part = warp / kGroups;
+    // Of a group that is apart each warp has a gate.
+    first_row = kIsApart ? warp % 4 * kUnits + warp / 4 * kOwnUnits : warp % kGroups * (kTiles * 16);
     mine.begin(shared.weights);
 #pragma unroll
     for (int begin = 0; begin < kSteps; begin += kStaged) {
@@ -53,13 +56,14 @@ struct ForwardWeights {
     __syncthreads();
   }
   PD_DEVICE void aim(unsigned char*) const {}
+  template <class Await>
   PD_DEVICE bool multiply(float (&of_cells)[kCells][kLaneGates], float* sums, const unsigned char* vectors, int thread,
-                          const CellPlace (&place)[kCells]) const {
+                          const CellPlace (&place)[kCells], const Await& await) const {
     if constexpr (kKeepsSums) {
       keep(of_cells, vectors);
       return true;
     } else {
-      store(sums, vectors);
+      store(sums, vectors, await);
       return gather_sums(of_cells, sums, thread, place);
     }
   }
@@ -86,11 +90,19 @@ struct ForwardWeights {
       for (int gate = 0; gate < kGates; ++gate) of_cells[tile < kCells ? tile : 0][gate] = gates[gate];
     }
   }
-  PD_DEVICE void store(float* sums, const unsigned char* vectors) const {
+  template <class Await> PD_DEVICE void store(float* sums, const unsigned char* vectors, const Await& await) const {
     float sum[kTiles][kColumnTiles][4];
     Products<1> products;
-    products.begin(mine, vectors + part * (kSteps * 2 * kRows * 16));
+    // The second group multiplies behind the first, which bends its gates and sends its half meanwhile.
+    if constexpr (kIsApart) {
+      if (threadIdx.x >= kTogether) barrier_wait(5, kThreads);
+    }
+    if constexpr (kIsApart) products.begin_halves(mine, vectors, await);
+    else products.begin(mine, vectors + part * (kSteps * 2 * kRows * 16));
     products.end<0>(sum);
+    if constexpr (kIsApart) {
+      if (threadIdx.x < kTogether) barrier_pass(5, kThreads);
+    }
     const int lane = threadIdx.x % 32;
     float* const to = sums + part * (kRows * kSumStride) + first_row + lane / 4;
 #pragma unroll

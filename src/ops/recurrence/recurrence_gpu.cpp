@@ -221,7 +221,7 @@ class RecurrenceText : public gpu::TextParts {
          {std::pair("kIsExact", e.is_exact), std::pair("kIsByLanes", team.is_by_lanes),
           std::pair("kKeepsSums", team.keeps_sums), std::pair("kIsMarked", team.is_marked),
           std::pair("kIsNarrow", team.is_narrow), std::pair("kIsByGroups", team.is_by_groups),
-          std::pair("kIsInPieces", is_in_pieces),
+          std::pair("kIsApart", team.is_apart), std::pair("kIsInPieces", is_in_pieces),
           std::pair("kCopiesAhead", team.copies_ahead && is_in_pieces && call.alignments[0] >= 16),
           std::pair("kIsBulk", team.exchange == Exchange::copies), std::pair("kHasLengths", layer.has_lengths),
           std::pair("kHasBias", layer.has_bias), std::pair("kTellsPhases", tells_phases_),

@@ -306,6 +306,18 @@ TEST(Recurrence, OfManyRowsIsRightInTheEmulationUnderEverySchedule) {
   expect_right_in_the_emulation(cases, target, 3);
 }
 
+// Clusters of 16 whose CTAs have two groups with units of their own: each sends its half of the state when it has it.
+TEST(Recurrence, GroupsWithUnitsOfTheirOwnAreRightInTheEmulationUnderEverySchedule) {
+  Target one_cluster = named_target("h200");
+  one_cluster.sm_count = 19;
+  const std::vector<std::pair<const char*, LayerCase>> cases = {
+      {"of 16 CTAs;groups apart", {bf16, false, 3, 10, 500, true, false, false}},
+      {"of 16 CTAs;groups apart", {f32, true, 3, 9, 512, false, true, false, lstm, true}},
+      {"of 16 CTAs;groups apart", {f16, false, 3, 11, 512}},
+  };
+  expect_right_in_the_emulation(cases, one_cluster, 3);
+}
+
 // Rows shared out by work: a second launch, whose teams have few rows at a time. Each of the two is right where the
 // lengths say that it is the one, and leaves memory alone where it is not.
 TEST(Recurrence, RowsWithLengthsHaveTheLaunchThatTakesLess) {

@@ -63,6 +63,32 @@ template <int kPortions> struct Products {
       products_start();
     }
   }
+  // The same, of K in two parts, halves of what each CTA has: the second when it is there.
+  template <class Await>
+  PD_DEVICE void begin_halves(const WarpWeights& weights, const unsigned char* first, const Await& await) {
+    const Squares vectors = squares_of(first, kRows * 16, kSquareBytes);
+    const Squares rest = squares_of(weights.rest, 8 * kSquareBytes, kSquareBytes);
+    constexpr int kCtaSteps = kSteps / kTeam, kHalfSteps = kCtaSteps / 2;
+    products_begin();
+#pragma unroll
+    for (int k = 0; k < kSteps; ++k) {
+      if (k == kSteps / 2) {
+        products_start();
+        await();
+      }
+      const int half = k / (kSteps / 2), in_half = k % (kSteps / 2);
+      const int step = in_half / kHalfSteps * kCtaSteps + half * kHalfSteps + in_half % kHalfSteps;
+#pragma unroll
+      for (int tile = 0; tile < kTiles; ++tile) {
+        const int i = tile * kSteps + step;
+        float(&sum)[kColumnTiles * 4] = sums[k % kChains][tile];
+        const Squares right = squares_at(vectors, step * 2 * kRows);
+        if (k < kChains) add<false>(sum, weights, rest, i, right);
+        else add<true>(sum, weights, rest, i, right);
+      }
+    }
+    products_start();
+  }
   template <bool kAdds>
   static PD_DEVICE void add(float (&sum)[kColumnTiles * 4], const WarpWeights& weights, Squares rest, int i,
                             Squares right) {

@@ -45,8 +45,9 @@ struct ForwardWeights {
     }
   }
   // The sums of this thread's cells.
+  template <class Await>
   PD_DEVICE bool multiply(float (&of_cells)[kCells][kLaneGates], float* sums, const unsigned char*, int thread,
-                          const CellPlace (&place)[kCells]) const {
+                          const CellPlace (&place)[kCells], const Await&) const {
     float mine[kQuads];  // of row lane % 8, and of row lane / 8 of the quad
 #pragma unroll
     for (int quad = 0; quad < kQuads; ++quad) mine[quad] = 0;

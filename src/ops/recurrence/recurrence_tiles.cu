@@ -126,6 +126,9 @@ template <int kPortions> struct Products {
   const unsigned char* first;
 
   PD_DEVICE void begin(const WarpWeights& of, const unsigned char* vectors) { weights = &of, first = vectors; }
+  template <class Await> PD_DEVICE void begin_halves(const WarpWeights& of, const unsigned char* vectors, const Await&) {
+    begin(of, vectors);
+  }
   template <int kPortion> PD_DEVICE void end(float (&sum)[kTiles][kColumnTiles][4]) const {
     static_assert(kPortions == 1);
     multiply_by(sum, *weights, first);

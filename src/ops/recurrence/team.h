@@ -45,6 +45,7 @@ struct Team {
   std::int64_t kept = 0;              // tiles by steps that are kept in registers
   std::int64_t staged = 0;      // steps (forward) or tiles (backward) of every warp that come at once at the start
   std::int64_t asked_rows = 1;  // backward, by lanes: that a thread asks for together
+  bool is_apart = false;        // forward, by groups: each has units of its own, and sends its half of the state
   bool copies_ahead = false;    // forward: what comes from the input lies in shared memory, recurrence_ahead_copied.cu
   std::int64_t matrix_rows = 0, depth_pieces = 0, sum_stride = 0;  // pieces of 16 bytes along K
   Exchange exchange = Exchange::stores;

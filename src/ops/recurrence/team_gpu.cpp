@@ -121,6 +121,13 @@ void share_out(const LayerExtents& layer, const Matrix& matrix, Team* team) {
          (tiles * team->parts < kMostWarps || steps / team->parts >= 16) && steps / team->parts >= 2) {
     team->parts *= 2;
   }
+  // Of weights that registers have no room for, and few rows, less is read of the vectors where warps have more tiles
+  // each.
+  const std::int64_t fragments = tiles * team->parts / kMostWarps * ceil_div(steps, team->parts);  // of a warp
+  const bool has_few_rows = shares_depth && team->exchange != Exchange::memory && team->rows <= 8;
+  const bool can_be_halved = team->parts > 1 && team->parts < kMostWarps && steps % (2 * team->parts) == 0 &&
+                             tiles % (kMostWarps / (2 * team->parts)) == 0;
+  if (has_few_rows && can_be_halved && fragments > kMostKept + kMostMore) team->parts *= 2;
   team->tiles = ceil_div(tiles, team->warps / team->parts);
   team->steps = ceil_div(steps, team->parts);
   const std::int64_t sums = team->tiles * ceil_div(team->rows, 8) * 4;
@@ -130,6 +137,13 @@ void share_out(const LayerExtents& layer, const Matrix& matrix, Team* team) {
                             (team->exchange == Exchange::memory ? 4 : 0) - (adds_up_much ? 2 : 0);
   team->kept = std::min(team->tiles * team->steps, std::max<std::int64_t>(most, 1));
   team->depth_pieces = team->parts * team->steps * 2;
+}
+
+// Whether two groups can have all gates of half of the units each, and wait for each other only for the state.
+bool can_be_apart(const LayerExtents& layer, const Team& team) {
+  const std::int64_t in_steps = 32 / size_bytes(layer.dtype);  // of K
+  return !layer.is_backward && team.is_by_groups && team.exchange == Exchange::copies && team.parts == 1 &&
+         layer.gates == 4 && team.units == team.tiles * 32 && team.units % (2 * in_steps) == 0;
 }
 
 // What lies in shared memory: places for what comes and goes, and weights; before the first step the weights come
@@ -151,7 +165,7 @@ bool count_shared(const LayerExtents& layer, const Target& target, Team* team) {
     work = (is_once ? 1 : 2) * vectors + sums + (team->copies_ahead ? ahead : 0);
   }
   const std::int64_t rest = (team->tiles * team->steps - team->kept) * team->warps * fragment_bytes(*team);
-  const std::int64_t head = round_up(16 + team->rows * 8, 16) + rest;
+  const std::int64_t mailboxes = team->is_apart ? 4 : 2, head = round_up(mailboxes * 8 + team->rows * 8, 16) + rest;
   const std::int64_t room = target.shared_bytes - kReservedBytes - head;
   team->shared_bytes = head + work, team->work_bytes = work;
   if (layer.is_backward && team->is_by_lanes) return room >= work;  // weights go where they stay
@@ -262,9 +276,9 @@ std::int64_t ctas_at_once(const Team& team, const Target& target) {
 
 std::string Team::shape() const {
   const char* const ways[] = {"", ", copied in bulk", ", through memory"};
-  return fmt::format("{} team{} of {} CTAs: {} rows, {} units a CTA{}{}{}", count, count == 1 ? "" : "s", ctas, rows,
+  return fmt::format("{} team{} of {} CTAs: {} rows, {} units a CTA{}{}{}{}", count, count == 1 ? "" : "s", ctas, rows,
                      units, is_by_lanes ? ", by lanes" : "", keeps_sums ? ", whole units" : "",
-                     ways[static_cast<int>(exchange)]);
+                     is_apart ? ", groups apart" : "", ways[static_cast<int>(exchange)]);
 }
 std::string Team::text() const { return fmt::format("{}; {:.2f} us a step expected", shape(), step_us); }
 
@@ -282,6 +296,7 @@ std::vector<Team> possible_teams(const LayerExtents& layer, const Target& target
     // Of 16 bits that is 2 us of 152 slower than loads, which the compiler need not wait for too early.
     team.copies_ahead = !layer.is_backward && team.is_by_groups && layer.dtype == DType::f32;
     if (team.exchange != Exchange::memory) choose_exchange(layer, &team);
+    team.is_apart = can_be_apart(layer, team);
     if (!count_shared(layer, target, &team)) {
       bytes = bytes == 0 ? team.shared_bytes : std::min(bytes, team.shared_bytes);
       return;
