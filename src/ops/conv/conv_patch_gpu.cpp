@@ -209,7 +209,7 @@ PatchText::PatchText(const KernelCall& call, const Patch& p) {
   constant("int kPoolRows", p.cell[0]), constant("int kPoolColumns", p.cell[1]);
   constant("int kSpreadRows", p.spread[0]), constant("int kSpreadColumns", p.spread[1]);
   constant("bool kIsPooled", shape.is_pooled && !p.is_back), constant("bool kIsSpread", shape.is_pooled && p.is_back);
-  constant("bool kHasIndex", shape.has_index);
+  constant("bool kHasIndex", shape.has_index), constant("bool kHasResult", shape.has_result);
   gpu::add_strides(&s, "index", shape.index);
   s.number("first_h", p.first[0]), s.number("first_w", p.first[1]);
   s.number("step_h", p.steps[0]), s.number("step_w", p.steps[1]);
@@ -233,7 +233,8 @@ gpu::TextPlan plan_images(const KernelCall& call) {
   text.constant("bool kIsByChannels", p.is_by_channels());
   text.constant("bool kHasBias", shape.has_bias), text.constants += activation_text(shape);
   const std::size_t result = call.inputs.size();
-  text.constant("bool kIsOutInPairs", gpu::channels_at_once(p.out, call.alignments[result], p.columns) > 1);
+  text.constant("bool kIsOutInPairs",
+                shape.has_result && gpu::channels_at_once(p.out, call.alignments[result], p.columns) > 1);
   const bool makes_index = shape.has_index && !p.is_back;
   text.constant("bool kIsIndexInPairs",
                 makes_index && gpu::channels_at_once(shape.index, call.alignments[result + 1], p.columns) > 1);

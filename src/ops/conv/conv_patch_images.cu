@@ -200,7 +200,7 @@ PD_DEVICE void store_largest(const float (&sum)[kTilesM][kTilesN][4], const Stor
       if (g % kPoolColumns != 0 || first_cell + member_at(r).cell >= size.cells || count <= 0) continue;
       Stored* const to = out + windows[r].out + column * size.of_window_c;
       if constexpr (kIsOutInPairs) store(to, made);
-      else store_each(to, size.of_window_c, count < 2 ? count : 2, made);
+      else if constexpr (kHasResult) store_each(to, size.of_window_c, count < 2 ? count : 2, made);
       if constexpr (kHasIndex) {
         unsigned char* const where = index + windows[r].index + column * size.index_c;
         if constexpr (kIsIndexInPairs) store(where, chosen);

@@ -3,6 +3,7 @@
 // float64, for pools that end within rows, tiles and pieces; which of them are made; that the texts compile.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <random>
 
 #include "gpu/nvrtc.h"
@@ -122,6 +123,25 @@ void check_in_emulation(DType dtype) {
     made.add(to_string(c), std::move(g), std::move(feeds), std::move(plan));
   }
   made.check(kFewRoundings);
+}
+// The index alone may be read; whole numbers, so that no rounding chooses another window.
+TEST(ConvPool, GivesItsIndexWhereNobodyReadsItsResult) {
+  EmulatedCases made;
+  for (const DType dtype : {f32, bf16}) {
+    auto g = std::make_unique<Graph>();
+    const Value x = g->input("x", dtype, {2, 4, 6, 8}), w = g->input("w", dtype, {8, 4, 3, 3}),
+                b = g->input("b", dtype, {8});
+    const Attrs attrs{{"padding", Ints{1, 1, 1, 1}}, {"activation", std::string("relu")}};
+    g->fetch("index", call(*find_op("conv2d_pool"), std::array{x, w, b}, attrs)[1]);
+    Plan plan = plan_of(*g, true, in_tf32(), "a100");
+    EXPECT_EQ(ops_of(plan).count("conv2d_pool"), 1U);
+    Feeds feeds = make_feeds(*g, 7);
+    for (auto& [name, values] : feeds) {
+      for (double& value : values) value = std::round(value * 4);
+    }
+    made.add(std::string("index in ") + to_string(dtype).data(), std::move(g), std::move(feeds), std::move(plan));
+  }
+  made.check(0);
 }
 TEST(ConvPool, IsRightInBf16) { check_in_emulation(bf16); }
 TEST(ConvPool, IsRightInF16) { check_in_emulation(f16); }

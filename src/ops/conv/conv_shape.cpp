@@ -20,6 +20,8 @@ ConvShape::ConvShape(const KernelCall& call) {
     w = is_forward ? b : is_weight ? result : call.inputs[2];
     index = is_forward ? call.outputs[1] : is_weight ? call.inputs[2] : b;
     has_index = index.type.shape.elements() > 0;
+    has_result = y.type.shape.elements() > 0;
+    if (is_forward && !has_result) y = index, y.type.dtype = x.type.dtype;
     if (is_forward) bias = call.inputs[2];
     if (is_weight) bias = call.outputs[1];
     has_bias = kind != ConvKind::grad_input && bias.type.shape.elements() > 0;

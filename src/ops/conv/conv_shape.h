@@ -26,7 +26,7 @@ struct ConvShape {
   /// the index, where it is read; has_bias says whether the gradient of the bias is.
   std::array<std::int64_t, 2> pool = {1, 1};
   Layout index;
-  bool is_pooled = false, has_index = false;
+  bool is_pooled = false, has_index = false, has_result = true;  // has_result: y is read, not the index alone
 
   explicit ConvShape(const KernelCall& call);
   bool is_empty() const;  // some extent is 0
