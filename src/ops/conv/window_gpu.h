@@ -49,6 +49,14 @@ inline int channels_at_once(const Layout& image, std::int64_t alignment, std::in
   return 1;
 }
 
+/// Why threads that have `piece` channels side by side cannot go through an image; empty when they can.
+inline std::string pieces_refusal(const Layout& image, std::int64_t alignment, std::int64_t channels,
+                                  std::int64_t piece) {
+  if (channels_at_once(image, alignment, channels) < piece) return "an image's channels do not lie in whole pieces";
+  if (needs_wide_index(reach_of(image))) return "offsets of 64 bits";
+  return "";
+}
+
 /// The strides of an image as name_n, name_c, name_h, name_w; zeros where there is none.
 inline void add_strides(SizeFields* sizes, const std::string& name, const Layout& layout) {
   const char* const axes[] = {"_n", "_c", "_h", "_w"};

@@ -34,9 +34,8 @@ std::string refusal(const KernelCall& call) {
   if (shape.index.type.dtype != DType::u8) return "what windows choose is no byte";
   const std::array images{&shape.from, &shape.to, &shape.index};
   for (std::size_t i = 0; i < images.size(); ++i) {
-    if (gpu::channels_at_once(*images[i], call.alignments[i], shape.channels) < kPiece)
-      return "an image's channels do not lie in whole pieces";
-    if (gpu::needs_wide_index(gpu::reach_of(*images[i]))) return "offsets of 64 bits";
+    const std::string why = gpu::pieces_refusal(*images[i], call.alignments[i], shape.channels, kPiece);
+    if (!why.empty()) return why;
   }
   for (const WindowAxis& axis : windows_of(call, shape)) {
     if (axis.dilation > 1) return "taps that are apart";
