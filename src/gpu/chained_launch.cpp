@@ -109,7 +109,7 @@ ChainPhase plan_phase(const Group& group, int axis, std::span<const int> alignme
   Target one_sm = target;
   one_sm.sm_count = 1;
   const int threads = threads_of(share_count(group, axis), target);
-  phase.launch = plan_group(canonical(share), aligned, one_sm, threads);
+  phase.launch = plan_group(canonical(share), aligned, one_sm, threads).launches.at(0);
   phase.refusal = refusal_of(phase.launch, threads);
   return phase;
 }

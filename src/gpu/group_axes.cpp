@@ -9,8 +9,9 @@
 namespace paoding::gpu {
 namespace {
 
-// The last arriver reads at most this many partial elements where CTAs go through memory in order: 32 a thread.
-constexpr std::int64_t kOrderedPartials = 32 * 256;
+// Where CTAs go through memory in order they leave at most so many parts of a sum, and rows are of so many vectors and
+// more: a warp's share of a CTA is one at least.
+constexpr std::int64_t kOrderedParts = 1 << 16, kOrderedVectors = 33;
 // Rows of points are walked down from this length on.
 constexpr std::int64_t kLeastRowOfPoints = 64;
 // A group reads along one axis and writes along another where both are this long.
@@ -70,10 +71,8 @@ bool Scheduler::may_keep_order(const std::vector<int>& same, const std::vector<i
   std::int64_t bytes = 1;  // of an element of the widest operand
   for (std::size_t i = 0; i < group_.operands(); ++i) bytes = std::max(bytes, size_bytes(dtype(i)));
   const std::int64_t vectors = extent(inner_) * bytes / 16, places = extent_product(same);
-  const bool fills_warps = vectors >= 64 && 4 * vectors >= 3 * ceil_div(vectors, 32) * 32;
   const std::int64_t tiles = ceil_div(extent(others[0]), kThreads / 32);
-  return stores && fills_warps && places * (kThreads / 32) <= kOrderedPartials &&
-         tiles * places >= 12 * target_.sm_count;
+  return stores && vectors >= kOrderedVectors && places <= kOrderedParts && tiles * places >= 12 * target_.sm_count;
 }
 
 int Scheduler::turned_axis(const std::vector<int>& axes) const {

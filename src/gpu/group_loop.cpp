@@ -371,6 +371,10 @@ void KernelText::emit_totals_and_rows() {
     const bool blocked = keeps_block(o);
     const std::string_view j = block_index(blocked);
     const bool is_total = is_sink(o, SinkKind::total), is_row = is_sink(o, SinkKind::row);
+    if (s_.adds_later && part_group_[o] >= 0) {
+      emit_leaving(o);
+      continue;
+    }
     if (is_total || (is_row && !is_tile_)) {
       emit_block_loop(blocked);
       k_.add("out{0}_sum[{1}] = combine_threads<{2}, {3}>(out{0}_sum[{1}], shared);", o, j, op(o),
@@ -459,7 +463,7 @@ void KernelText::emit_last_sharers(std::size_t p) {
 }
 
 void KernelText::emit_last_arrivers() {
-  for (std::size_t p = 0; p < parts_.size(); ++p) {
+  for (std::size_t p = 0; p < parts_.size() && !s_.adds_later; ++p) {
     if (s_.sharers > 1) {
       emit_last_sharers(p);
       continue;

@@ -16,6 +16,9 @@ constexpr std::int64_t kSmallPoints = 64 << 10;
 // A pointwise group holds no more shared rows than this in vectors that are wider than theirs: loading them takes as
 // long as the few rows of points that each thread has.
 constexpr std::size_t kMostHeldRows = 4;
+// From so many CTAs for each that is resident on, what they wait for tickets is more than the second launch takes: 1.1
+// us (H200).
+constexpr std::int64_t kWavesToAddLater = 2;
 
 }  // namespace
 
@@ -47,6 +50,12 @@ GroupSchedule Scheduler::run() {
   estimate_residents();
   s_.sharers = sharers_;
   s_.why = describe(s_, target_, in_flight_kilobytes());
+  if (has_partial_sums()) {
+    const std::string refusal = adding_later_refusal();
+    s_.adds_later = refusal.empty();
+    s_.why += s_.adds_later ? "; a second launch, which starts early, adds up what CTAs leave"
+                            : fmt::format("; the last CTA to come adds up, as {}", refusal);
+  }
   return std::move(s_);
 }
 
@@ -132,8 +141,28 @@ void Scheduler::estimate_residents() {
     s_.resident_ctas = 2;
     if (words > 56 || !shares_whole_reductions()) sharers_ = 1, may_share_ = false;
   }
-  if (is_pointwise_ && !is_small_ && !s_.is_turned && !s_.is_wide && words <= 20 && group_.expr.size() <= 16)
-    s_.resident_ctas = 8;
+  const bool is_light = !s_.is_turned && !s_.is_wide && words <= 20 && group_.expr.size() <= 16;
+  if (is_pointwise_ && !is_small_ && is_light) s_.resident_ctas = 8;
+  if (keeps_order_) s_.resident_ctas = std::max(1, s_.resident_ctas * (is_light ? 2 : 1) * kThreads / s_.threads());
+}
+
+bool Scheduler::has_partial_sums() const {
+  for (std::size_t o = 0; o < s_.sinks.size(); ++o) {
+    if (s_.sinks[o] == SinkKind::store) continue;
+    for (const GridDim& dim : s_.grid) {
+      if (reduces(group_.outputs[o], s_.sinks[o], dim)) return true;
+    }
+  }
+  return false;
+}
+
+std::string Scheduler::adding_later_refusal() const {
+  if (keeps_order_) return "";
+  if (target_.major < 9) return "launches of this chip do not start early";
+  if (!has_sink(SinkKind::store)) return "none has anything else to write";
+  if (s_.form != LoopForm::sweep) return "each has many sums";
+  const std::int64_t resident = s_.resident_ctas * target_.sm_count;
+  return s_.ctas < kWavesToAddLater * resident ? "hardly any waits for its ticket in another's place" : "";
 }
 
 double Scheduler::in_flight_kilobytes() const {

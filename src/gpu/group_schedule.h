@@ -63,6 +63,7 @@ struct GroupSchedule {
   int chunk_axis = -1;
   std::int64_t chunk = 1;                           // grid axis that a CTA loops over, summing rows in shared memory
   int row_slots = 0;                                // shared sums per output for that
+  bool adds_later = false;                          // a second launch adds up what CTAs leave (group_later_sums.cpp)
   int sharers = 1;                                  // CTAs that have a part of each reduction, about a CTA an SM in all
   std::int64_t serial_count = 1, serial_chunk = 1;  // serial indices in all and per CTA
   std::int64_t inner_vectors = 1, inner_chunk = 1;  // vectors in all (flattened inner axes) and per CTA

@@ -123,6 +123,12 @@ class Scheduler {
   void estimate_residents();
   double in_flight_kilobytes() const;
 
+  // ---- Who adds up what CTAs leave ----
+
+  bool has_partial_sums() const;
+  /// Why the last CTA to come adds up, not a second launch; "" where one does.
+  std::string adding_later_refusal() const;
+
   const Group& group_;
   std::span<const int> alignment_;
   const Target& target_;

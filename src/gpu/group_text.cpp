@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/rounding.h"
 #include "cuda_text.h"
 #include "gpu/group_writer.h"
 #include "gpu/kernel_prelude.h"
@@ -49,16 +50,21 @@ TextLaunch KernelText::run() {
 }
 
 TextLaunch KernelText::finish(const std::string& formulas) {
+  const std::string bounds = fmt::format("{}, {}", std::max(256, s_.threads()), s_.resident_ctas);
+  return finish((s_.adds_later ? k_later_sums_cu : std::string()) + formulas, signature(bounds), s_.ctas, s_.threads());
+}
+
+TextLaunch KernelText::finish(const std::string& functions, const std::string& head, std::int64_t ctas, int threads) {
   TextLaunch plan;
   plan.source = comment() + std::string(kernel_prelude()) +
                 "\n// ---- This group ----\n\nusing Index = " + (s_.is_wide ? "long long" : "int") + ";\n\n" +
-                sizes_.text() + "\n" + formulas + "\n";
-  std::string kernel = signature() + k_.text() + "}\n";
+                sizes_.text() + "\n" + functions + "\n";
+  std::string kernel = head + k_.text() + "}\n";
   plan.entry = fmt::format("group_{:016x}", fnv1a(kernel, fnv1a(plan.source)));
   kernel.replace(kernel.find("$entry"), 6, plan.entry);
   plan.source += kernel;
-  plan.grid[0] = static_cast<unsigned>(s_.ctas);
-  plan.block = static_cast<unsigned>(s_.threads());
+  plan.grid[0] = static_cast<unsigned>(ctas);
+  plan.block = static_cast<unsigned>(threads);
   plan.sizes = sizes_.words();
   plan.workspace_bytes = workspace_bytes_;
   plan.ticket_count = ticket_count_;
@@ -126,6 +132,13 @@ void KernelText::find_parts() {
     parts_[p].outputs.push_back(o);
     part_group_[o] = static_cast<int>(p);
   }
+  parts_at_.assign(group_.outputs.size(), 0);
+  for (const PartGroup& parts : parts_) {
+    for (const std::size_t o : parts.outputs) {
+      parts_at_[o] = (workspace_bytes_ + 255) / 256 * 256;
+      workspace_bytes_ = parts_at_[o] + parts.parts * parts.tiles * tile_elements(o) * sum_bytes(o);
+    }
+  }
 }
 
 std::int64_t KernelText::tile_elements(std::size_t o) const {
@@ -141,6 +154,11 @@ std::int64_t KernelText::tile_elements(std::size_t o) const {
 std::string KernelText::tile_elements_text(std::size_t o) {
   if (s_.sharers > 1) return std::to_string(tile_elements(o));  // of the tile's shape, whatever the group's is
   return sizes_.wide_number(fmt::format("out{}_tile", o), tile_elements(o));
+}
+
+std::string KernelText::parts_text(std::size_t o) {
+  return fmt::format("({}*)((char*)room.workspace + {})", sum_type(o),
+                     sizes_.wide_number(fmt::format("out{}_workspace", o), parts_at_[o]));
 }
 
 // ---- Text before the kernel ----
@@ -188,7 +206,7 @@ std::string KernelText::comment() const {
   return text;
 }
 
-std::string KernelText::signature() {
+std::string KernelText::signature(const std::string& bounds) {
   std::string params;
   for (std::size_t i = 0; i < group_.operands(); ++i) {
     const bool is_load = i < loads();
@@ -197,9 +215,9 @@ std::string KernelText::signature() {
                           may_alias_[i] ? "" : "__restrict__ ", is_load ? "in" : "out", is_load ? i : i - loads());
   }
   return fmt::format(
-      "extern \"C\" __global__ void __launch_bounds__({}, {}) $entry(\n{}    const Room room, "
+      "extern \"C\" __global__ void __launch_bounds__({}) $entry(\n{}    const Room room, "
       "const Sizes size) {{\n  await_launch_before();\n{}",
-      std::max(256, s_.threads()), s_.resident_ctas, params, kBegin);
+      bounds, params, kBegin);
 }
 
 // ---- Where this CTA and this thread stand ----
@@ -279,11 +297,10 @@ void KernelText::emit_coordinates() {
     k_.add("const long long tile{0} = {1}, part{0} = {2}, parts{0} = {3};  // of the partial sums", p, tile, part,
            s_.sharers > 1 ? "kSharers" : sizes_.wide_number(fmt::format("parts{}_count", p), parts_[p].parts));
     for (const std::size_t o : parts_[p].outputs) {
-      workspace_bytes_ = (workspace_bytes_ + 255) / 256 * 256;
-      k_.add("{0}* const out{1}_tile = ({0}*)((char*)room.workspace + {2}) + tile{3} * parts{3} * {4};", sum_type(o), o,
-             sizes_.wide_number(fmt::format("out{}_workspace", o), workspace_bytes_), p, tile_elements_text(o));
+      k_.add("{0}* const out{1}_tile = {2} + tile{3} * parts{3} * {4};", sum_type(o), o, parts_text(o), p,
+             tile_elements_text(o));
+      if (s_.adds_later) continue;
       k_.add("{0}* const out{1}_part = out{1}_tile + part{2} * {3};", sum_type(o), o, p, tile_elements_text(o));
-      workspace_bytes_ += parts_[p].parts * parts_[p].tiles * tile_elements(o) * sum_bytes(o);
     }
   }
 }
@@ -314,7 +331,7 @@ void KernelText::emit_sums() {
       k_.add("__shared__ {} out{}_rows[{}];  // row sums of the whole chunk", sum_type(o), o, s_.row_slots);
     }
   }
-  if (scratch_bytes() > 0) k_.add("__shared__ double shared[{}];", scratch_bytes() / 8);
+  if (scratch_bytes() > 0) k_.add("__shared__ double shared[{}];", ceil_div(scratch_bytes(), std::int64_t{8}));
 }
 
 namespace {
@@ -384,7 +401,7 @@ void put_row_inside(Group* group) {
 
 }  // namespace
 
-TextLaunch plan_group(const Group& canonical, std::span<const int> alignment, const Target& target, int phase_threads) {
+TextPlan plan_group(const Group& canonical, std::span<const int> alignment, const Target& target, int phase_threads) {
   Group group = canonical;
   std::vector<bool> is_live(group.outputs.size(), true);
   if (group.points() == 0) replace_empty(&group, &is_live);
@@ -395,12 +412,8 @@ TextLaunch plan_group(const Group& canonical, std::span<const int> alignment, co
     for (GroupIndex& index : group.indices) index.strides = {0};
   }
 
-  TextLaunch plan;
-  plan.floor_us = target.stream_us(double(canonical.min_read_bytes()), double(canonical.min_written_bytes()));
-  if (std::find(is_live.begin(), is_live.end(), true) == is_live.end()) {
-    plan.why = "empty: nothing to launch";
-    return plan;
-  }
+  TextPlan plan;
+  if (std::find(is_live.begin(), is_live.end(), true) == is_live.end()) return plan;
   const bool is_staged = !group.reductions.empty();
   if (is_staged) {
     if (const std::string why = staged_refusal(group); !why.empty()) {
@@ -414,15 +427,18 @@ TextLaunch plan_group(const Group& canonical, std::span<const int> alignment, co
     fail(ErrorKind::unsupported, "fused loop: {} CTAs for {} points, at most 2^31 - 1 fit a grid", schedule.ctas,
          group.points());
   }
-  const double floor_us = plan.floor_us;
-  plan = is_staged ? StagedText(group, schedule, is_live).run() : KernelText(group, schedule, is_live).run();
-  plan.floor_us = floor_us;
-  plan.leaves_stamp = true;
-  plan.why = schedule.why;
-  if (plan.workspace_bytes > 0) {
-    plan.why +=
-        fmt::format("; partial sums {:.1f} KB, {} tickets", double(plan.workspace_bytes) / 1024, plan.ticket_count);
+  TextLaunch launch =
+      is_staged ? StagedText(group, schedule, is_live).run() : KernelText(group, schedule, is_live).run();
+  launch.floor_us = target.stream_us(double(canonical.min_read_bytes()), double(canonical.min_written_bytes()));
+  launch.leaves_stamp = true;
+  launch.why = schedule.why;
+  if (launch.workspace_bytes > 0) {
+    launch.why +=
+        fmt::format("; partial sums {:.1f} KB, {} tickets", double(launch.workspace_bytes) / 1024, launch.ticket_count);
   }
+  plan.workspace_bytes = launch.workspace_bytes, plan.ticket_count = launch.ticket_count;
+  plan.launches.push_back(std::move(launch));
+  if (schedule.adds_later) plan.launches.push_back(KernelText(group, schedule, is_live).add_later());
   return plan;
 }
 

@@ -31,7 +31,9 @@ struct Case {
   Group group;                 // canonical
   std::vector<int> alignment;  // of each operand's start, in bytes
   Target chip;
-  TextLaunch plan;
+  TextPlan plan;
+
+  std::string why() const { return plan.launches.empty() ? "" : plan.launches[0].why; }
 };
 
 Case make_case(std::string name, const Group& group, std::vector<int> alignment = {},
@@ -66,6 +68,9 @@ std::vector<Case> make_cases() {
     add(make_case("conv bias 7x7", sums({60, 6, 7, 7}, dtype, {0b1101}), {}, small));
     add(make_case("conv bias beside what is summed", sums({60, 10, 28, 28}, dtype, {0, 0b1101}), {}, small));
     add(make_case("conv bias of rows that end between vectors", sums({60, 10, 27, 29}, dtype, {0, 0b1101}), {}, small));
+    add(make_case("channels that end between CTAs, and all, beside what is summed",
+                  sums({40, 21, 28, 28}, dtype, {0, 0b1101, 0b1111}), {}, one));
+    add(make_case("all beside what is summed", sums({70, 1200}, dtype, {0, 0b11}), {}, one));
     add(make_case("rows and columns", sums({70, 260}, dtype, {0b01, 0b10, 0b00, 0b11}), {}, small));
     add(make_case("long rows", sums({3, 9000}, dtype, {0b10}), {}, small));
     add(make_case("short rows", sums({300, 10}, dtype, {0b10}), {}, small));
@@ -217,13 +222,14 @@ std::vector<Case> make_cases() {
   const std::size_t count = cases.size();
   for (std::size_t i = 0; i < count; i += 5) {
     Case wide = cases[i];
-    const std::string narrow = "using Index = int;", entry = wide.plan.entry;
-    if (wide.plan.grid[0] == 0) continue;
     wide.name += ", 64-bit offsets";
-    wide.plan.source.replace(wide.plan.source.find(narrow), narrow.size(), "using Index = long long;");
-    wide.plan.entry += "_wide";
-    wide.plan.source.replace(wide.plan.source.find(entry), entry.size(), wide.plan.entry);
-    add(std::move(wide));
+    for (TextLaunch& launch : wide.plan.launches) {
+      const std::string narrow = "using Index = int;", entry = launch.entry;
+      launch.source.replace(launch.source.find(narrow), narrow.size(), "using Index = long long;");
+      launch.entry += "_wide";
+      launch.source.replace(launch.source.find(entry), entry.size(), launch.entry);
+    }
+    if (!wide.plan.launches.empty()) add(std::move(wide));
   }
   return cases;
 }
@@ -236,7 +242,9 @@ const std::vector<Case>& cases() {
 const EmulatedKernels& kernels() {
   static const EmulatedKernels made([] {
     std::vector<const TextLaunch*> plans;
-    for (const Case& c : cases()) plans.push_back(&c.plan);
+    for (const Case& c : cases()) {
+      for (const TextLaunch& launch : c.plan.launches) plans.push_back(&launch);
+    }
     return plans;
   }());
   return made;
@@ -305,7 +313,7 @@ double tolerance(const Group& group, const GroupOutput& output, double value) {
 }
 
 void check(const Case& c, unsigned seed) {
-  SCOPED_TRACE(c.name + "\n" + to_string(c.group) + c.plan.why);
+  SCOPED_TRACE(c.name + "\n" + to_string(c.group) + c.why());
   std::mt19937 rng(seed);
   std::vector<Operand> operands;
   for (std::size_t i = 0; i < c.group.operands(); ++i)
@@ -323,19 +331,17 @@ void check(const Case& c, unsigned seed) {
   std::vector<void*> arguments;
   for (Operand& operand : operands) arguments.push_back(&operand.pointer);
   arguments.push_back(&room);
-  std::vector<std::uint64_t> sizes = c.plan.sizes;
-  arguments.push_back(sizes.data());
-  std::vector<unsigned> order(c.plan.grid[0]);
-  std::iota(order.begin(), order.end(), 0u);
-
-  const Launch launch = c.plan.grid[0] ? kernels().find(c.plan.entry) : nullptr;
-  if (c.plan.grid[0]) {
-    ASSERT_NE(launch, nullptr) << kernels().log();
-  }
   for (int round = 0; round < 2; ++round) {  // the second finds what the first left behind
-    std::shuffle(order.begin(), order.end(), rng);
-    if (launch) {
-      ASSERT_EQ(launch(arguments.data(), c.plan.grid[0], c.plan.block, order.data()), 0)
+    for (const TextLaunch& kernel : c.plan.launches) {
+      const Launch launch = kernels().find(kernel.entry);
+      ASSERT_NE(launch, nullptr) << kernels().log();
+      std::vector<std::uint64_t> sizes = kernel.sizes;
+      std::vector<void*> all = arguments;
+      all.push_back(sizes.data());
+      std::vector<unsigned> order(kernel.grid[0]);
+      std::iota(order.begin(), order.end(), 0u);
+      std::shuffle(order.begin(), order.end(), rng);
+      ASSERT_EQ(launch(all.data(), kernel.grid[0], kernel.block, order.data()), 0)
           << "1: deadlock, 2: reads what nothing has written";
     }
     run_reference(c.group, pointers);
@@ -370,7 +376,11 @@ TEST(GroupText, GivesWhatTheReferenceGives) {
 }
 
 TEST(GroupText, DependsOnTheShapeClassOnly) {
-  auto source = [](const Group& group) { return make_case("", group).plan.source; };
+  auto source = [](const Group& group) {
+    std::string all;
+    for (const TextLaunch& launch : make_case("", group).plan.launches) all += launch.source;
+    return all;
+  };
   EXPECT_EQ(source(lerp_grad({16, 102400}, f32, {0, 0}, 0, 0)), source(lerp_grad({32, 204800}, f32, {0, 0}, 0, 0)));
   EXPECT_EQ(source(lerp_grad({16, 102400}, f32, {0, 0}, 2, 0)), source(lerp_grad({16, 114000}, f32, {0, 0}, 2, 0)));
   EXPECT_EQ(source(sums({6400, 2048}, f32, {1})), source(sums({12800, 2048}, f32, {1})));
@@ -382,9 +392,10 @@ TEST(GroupText, DependsOnTheShapeClassOnly) {
 // Said of every text that does, or a recording puts a stamp's kernel in front of it.
 TEST(GroupText, LeavesAStampAndSaysSo) {
   for (const Case& c : cases()) {
-    if (c.plan.grid[0] == 0) continue;
-    EXPECT_EQ(c.plan.leaves_stamp, c.plan.source.find("leave_stamp(room);\n") != std::string::npos) << c.name;
-    EXPECT_TRUE(c.plan.leaves_stamp) << c.name;
+    for (const TextLaunch& launch : c.plan.launches) {
+      EXPECT_EQ(launch.leaves_stamp, launch.source.find("leave_stamp(room);\n") != std::string::npos) << c.name;
+      EXPECT_TRUE(launch.leaves_stamp) << c.name;
+    }
   }
 }
 
@@ -400,7 +411,11 @@ TEST(GroupText, CasesTakeEverySchedule) {
     seen["chunk"] += s.chunk > 1;
     seen["block and chunk"] += s.block > 1 && s.chunk > 1;
     seen["ragged"] += s.is_ragged;
-    seen["partial sums"] += c.plan.ticket_count > 0;
+    seen["partial sums"] += c.plan.ticket_count > 0 && !s.adds_later;
+    for (const SinkKind sink : s.sinks) {
+      if (s.adds_later && sink != SinkKind::store)
+        ++seen["added up later, " + std::string(kinds[static_cast<int>(sink)])];
+    }
     seen["several serial axes"] += s.serial_axes.size() > 1;
     seen["several inner axes"] += s.inner_axes.size() > 1;
     seen["unrolled"] += s.unroll > 1;
@@ -408,10 +423,27 @@ TEST(GroupText, CasesTakeEverySchedule) {
     seen["turned, several serial axes"] += s.is_turned && s.serial_axes.size() > 1;
     seen["not a vector"] += std::count(s.is_vector.begin(), s.is_vector.end(), false) > 0;
   }
-  for (const char* road :
-       {"tile store", "tile column", "tile row", "tile total", "tile spread", "sweep store", "sweep row", "sweep total",
-        "block", "chunk", "block and chunk", "ragged", "partial sums", "several serial axes", "several inner axes",
-        "unrolled", "turned", "turned, several serial axes", "not a vector"}) {
+  for (const char* road : {"tile store",
+                           "tile column",
+                           "tile row",
+                           "tile total",
+                           "tile spread",
+                           "sweep store",
+                           "sweep row",
+                           "sweep total",
+                           "block",
+                           "chunk",
+                           "block and chunk",
+                           "ragged",
+                           "partial sums",
+                           "added up later, row",
+                           "added up later, total",
+                           "several serial axes",
+                           "several inner axes",
+                           "unrolled",
+                           "turned",
+                           "turned, several serial axes",
+                           "not a vector"}) {
     EXPECT_GT(seen[road], 0) << road;
   }
 }
@@ -419,7 +451,7 @@ TEST(GroupText, CasesTakeEverySchedule) {
 TEST(GroupText, StagedCasesTakeEveryRoad) {
   for (const std::string road : {"staged tile", "staged sweep", "held in registers", "read again", "a turn ahead",
                                  "first aligned element", "carried", "partial sums"}) {
-    const auto takes = [&](const Case& c) { return c.plan.why.find(road) != std::string::npos; };
+    const auto takes = [&](const Case& c) { return c.why().find(road) != std::string::npos; };
     EXPECT_TRUE(std::ranges::any_of(cases(), takes)) << road;
   }
 }
@@ -473,9 +505,11 @@ TEST(GroupText, ASumBesideWhatIsSummedGoesThroughMemoryInOrder) {
     return schedule_group(group, std::vector<int>(group.operands(), 256), named_target("h200"));
   };
   const GroupSchedule in_order = schedule({0, 0b1101});
-  EXPECT_EQ(in_order.sinks[1], SinkKind::row) << "of the pixels, by a warp: " << in_order.why;
+  EXPECT_EQ(in_order.sinks[1], SinkKind::row) << "of the pixels: " << in_order.why;
   EXPECT_EQ(in_order.grid[0].over, GridDim::Over::serial) << "channels first, then images: " << in_order.why;
-  EXPECT_EQ(in_order.ctas, 2000) << in_order.why;
+  EXPECT_EQ(in_order.lanes, 28 * 28 / 4) << "a vector a thread: " << in_order.why;
+  EXPECT_EQ(in_order.ctas, 8000) << "two channels of an image each: " << in_order.why;
+  EXPECT_TRUE(in_order.adds_later) << in_order.why;
   EXPECT_EQ(schedule({0b1101}).ctas, 128) << "what only reads leaves fewer partial sums";
 }
 
@@ -491,7 +525,9 @@ TEST(GroupText, LongRowsHaveACtaEachWhereThereAreManyOfThem) {
   EXPECT_GT(schedule(2000, 1024).rows, 1) << "so few are nearly all resident as it is";
 }
 
-TEST(GroupText, WritesNothingForEmptyOutputs) { EXPECT_EQ(make_case("", sums({0, 4}, f32, {0})).plan.grid[0], 0u); }
+TEST(GroupText, WritesNothingForEmptyOutputs) {
+  EXPECT_TRUE(make_case("", sums({0, 4}, f32, {0})).plan.launches.empty());
+}
 
 }  // namespace
 }  // namespace paoding::gpu

@@ -23,6 +23,8 @@ class KernelText {
  public:
   KernelText(const Group& group, const GroupSchedule& schedule, const std::vector<bool>& is_live);
   TextLaunch run();
+  /// The launch behind it, of a schedule that adds up later (group_later_sums.cpp).
+  TextLaunch add_later();
 
  protected:
   std::size_t loads() const { return group_.loads.size(); }
@@ -58,11 +60,15 @@ class KernelText {
   /// Partial sums per CTA of an output: a number in the text where the tile size is one, else a parameter.
   std::int64_t tile_elements(std::size_t o) const;
   std::string tile_elements_text(std::size_t o);
+  const PartGroup& parts_of(std::size_t o) const { return parts_[static_cast<std::size_t>(part_group_[o])]; }
+  /// Where they begin.
+  std::string parts_text(std::size_t o);
 
   // ---- Text before the kernel ----
 
   std::string comment() const;
-  std::string signature();
+  /// `bounds`: of the launch.
+  std::string signature(const std::string& bounds);
 
   // ---- Where this CTA and this thread stand ----
 
@@ -86,6 +92,7 @@ class KernelText {
   /// Index i of an element: `at` holds that of the vector.
   std::string index_argument(std::size_t i, const std::string& at);
   TextLaunch finish(const std::string& formulas);
+  TextLaunch finish(const std::string& functions, const std::string& head, std::int64_t ctas, int threads);
 
   std::string operands_at(std::size_t k) const;
   std::string pack_type(std::size_t operand, std::string_view kind = "Pack") const;
@@ -131,6 +138,14 @@ class KernelText {
   void emit_last_arrivers();
   void emit_last_sharers(std::size_t p);
 
+  // ---- A second launch that adds up (group_later_sums.cpp) ----
+
+  /// Sums of the output for which there are parts, and what one of its CTAs leaves: a part of each of its rows' sums,
+  /// beside the parts of the same sum that others leave.
+  std::int64_t left_sums(std::size_t o) const { return parts_of(o).tiles * tile_elements(o); }
+  void emit_leaving(std::size_t o);
+  void emit_later_sum(std::size_t o);
+
   const Group& group_;
   const GroupSchedule& s_;
   const std::vector<bool>& is_live_;
@@ -141,10 +156,12 @@ class KernelText {
   std::vector<std::size_t> offset_of_;  // per operand: which of them
   std::vector<bool> may_alias_;         // per operand: may share memory with another
   std::vector<PartGroup> parts_;
-  std::vector<int> part_group_;  // per output: index into parts_, or -1
+  std::vector<int> part_group_;         // per output: index into parts_, or -1
+  std::vector<std::int64_t> parts_at_;  // per output: bytes into the workspace
   SizeFields sizes_;
   Lines k_;
   std::int64_t workspace_bytes_ = 0, ticket_count_ = 0;
+  bool leaves_sums_ = false;  // in what threads have shared memory for
 };
 
 }  // namespace paoding::gpu

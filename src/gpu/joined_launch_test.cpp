@@ -24,7 +24,7 @@ struct Kernel {
   explicit Kernel(const Group& made, int sm_count = 132) : group(canonical(made)) {
     Target target = named_target("h200");
     target.sm_count = sm_count;
-    launch = plan_group(group, std::vector<int>(group.operands(), 256), target);
+    launch = plan_group(group, std::vector<int>(group.operands(), 256), target).launches.at(0);
   }
   JoinMember member() const { return {&launch, group.operands()}; }
 };

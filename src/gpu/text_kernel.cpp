@@ -77,11 +77,7 @@ std::shared_ptr<const TextPlan> text_of(const Step& step, const Target& target) 
   if (step.kind != Step::Kind::group) return nullptr;
   std::vector<int> alignment;
   for (const Operand& operand : step.operands) alignment.push_back(static_cast<int>(alignment_of(operand)));
-  TextLaunch launch = plan_group(canonical(step.group), alignment, target);
-  auto text = std::make_shared<TextPlan>();
-  text->workspace_bytes = launch.workspace_bytes;
-  text->ticket_count = launch.ticket_count;
-  if (launch.grid[0] != 0) text->launches.push_back(std::move(launch));
+  auto text = std::make_shared<TextPlan>(plan_group(canonical(step.group), alignment, target));
   overlap_launches(target, text.get());
   // A group that fills the chip gains by it too, 0.3 us between two, where it does not write more than it reads (H100).
   if (target.major >= 9 && step.group.min_read_bytes() >= step.group.min_written_bytes()) {
