@@ -64,29 +64,8 @@ std::int64_t piece_images(const ConvShape& shape, std::int64_t share) {
   return ceil_div(share, pieces);
 }
 
-// Of a composed op the first result may be one that nobody reads, which has no extents then.
-bool is_first_unread(const KernelCall& call) {
-  return call.op->kind == OpKind::composed && call.outputs[0].type.shape == Shape{0};
-}
-
-// With the extents that it would have.
-ConvShape shape_of(KernelCall call) {
-  if (is_first_unread(call)) {
-    Layout& first = call.outputs[0];
-    if (call.op->name == "conv2d_pool") {
-      first = channels_last({call.inputs[0].type.dtype, call.outputs[1].type.shape});
-    } else {
-      const auto& kernel = call.attrs.get_ints("kernel");
-      const Shape &x = call.inputs[0].type.shape, &dy = call.inputs[1].type.shape;
-      first = Layout::dense(
-          {call.outputs[1].type.dtype, {dy[1], x[1] / call.attrs.get_int("groups"), kernel[0], kernel[1]}});
-    }
-  }
-  return ConvShape(call);
-}
-
 std::string refusal_of(const KernelCall& call) {
-  const ConvShape shape = shape_of(call);
+  const ConvShape shape(call);
   const std::int64_t images = shape.batch;
   const int threads = call.target->threads > 0 ? call.target->threads : max_threads();
   if (!shape.is_pooled && threads == 1) return "there is one thread";
@@ -206,8 +185,7 @@ class Piece {
 class ConvolutionByImages : public PreparedKernel {
  public:
   explicit ConvolutionByImages(const KernelCall& call)
-      : shape_(shape_of(call)),
-        is_first_unread_(is_first_unread(call)),
+      : shape_(call),
         inputs_(call.inputs.size()),
         threads_(static_cast<int>(std::min<std::int64_t>(max_threads(), shape_.batch))) {
     if (shape_.is_pooled) {
@@ -226,14 +204,14 @@ class ConvolutionByImages : public PreparedKernel {
     parallel_for_threads([&](int thread) { run_thread(run.operands, scratch, thread); });
     if (!is_weight()) return;
     add_threads(scratch);
-    if (!is_first_unread_) weights_.run(run.operands, scratch);
+    if (shape_.has_result) weights_.run(run.operands, scratch);
     if (has_bias_sums()) add_bias_sums(run.operands, scratch);
   }
 
  private:
   bool is_weight() const { return shape_.kind == ConvKind::grad_weight; }
   bool is_forward() const { return shape_.kind == ConvKind::forward; }
-  bool is_pool_unread() const { return is_first_unread_ && is_forward(); }
+  bool is_pool_unread() const { return !shape_.has_result && is_forward(); }
   bool has_bias_sums() const { return shape_.is_pooled && is_weight() && shape_.has_bias; }
 
   template <class Work>
@@ -423,7 +401,6 @@ class ConvolutionByImages : public PreparedKernel {
   }
 
   ConvShape shape_;
-  bool is_first_unread_;
   std::size_t inputs_;
   int threads_;
   std::unique_ptr<PoolShape> pool_;

@@ -146,6 +146,7 @@ std::string refusal(const KernelCall& call) {
   if (shape.dtype == DType::f32 && !call.allow_tf32) return "f32 that is not to be rounded";
   if (call.target->major < 8) return "copies beside other work come with compute capability 8";
   if (shape.is_empty()) return "an extent is 0";
+  if (shape.kind == ConvKind::grad_weight && !shape.has_result) return "sums for weights that nobody reads";
   if (shape.groups > 1) return "several groups";
   if (p.is_back && std::max(shape.axes[0].stride, shape.axes[1].stride) > 1) {
     return "windows with a stride, whose gradients lie spread out";

@@ -20,10 +20,15 @@ ConvShape::ConvShape(const KernelCall& call) {
     w = is_forward ? b : is_weight ? result : call.inputs[2];
     index = is_forward ? call.outputs[1] : is_weight ? call.inputs[2] : b;
     has_index = index.type.shape.elements() > 0;
-    has_result = y.type.shape.elements() > 0;
-    if (is_forward && !has_result) y = index, y.type.dtype = x.type.dtype;
+    has_result = result.type.shape != Shape{0};
     if (is_forward) bias = call.inputs[2];
     if (is_weight) bias = call.outputs[1];
+    if (is_forward && !has_result) y = channels_last({x.type.dtype, index.type.shape});
+    if (is_weight && !has_result) {
+      const auto& kernel = call.attrs.get_ints("kernel");
+      const std::int64_t inputs = x.type.shape[1] / call.attrs.get_int("groups");
+      w = Layout::dense({bias.type.dtype, {y.type.shape[1], inputs, kernel[0], kernel[1]}});
+    }
     has_bias = kind != ConvKind::grad_input && bias.type.shape.elements() > 0;
     has_relu = is_forward && std::get<std::string>(*call.attrs.find("activation")) == "relu";
   } else if (op == "conv2d_grad_input") {

@@ -26,7 +26,9 @@ struct ConvShape {
   /// the index, where it is read; has_bias says whether the gradient of the bias is.
   std::array<std::int64_t, 2> pool = {1, 1};
   Layout index;
-  bool is_pooled = false, has_index = false, has_result = true;  // has_result: y is read, not the index alone
+  bool is_pooled = false, has_index = false;
+  /// Whether the first result is read, and not the second alone; of one that is not the layout is what it would be.
+  bool has_result = true;
 
   explicit ConvShape(const KernelCall& call);
   bool is_empty() const;  // some extent is 0
