@@ -176,8 +176,7 @@ PD_DEVICE float as_meant(float sum, const float* a, const float* b, Index row, I
 }
 
 PD_DEVICE void product(const float* a, const float* b, float* out, const Map& a_map, const Map& b_map, const Room& room, const Sizes& size) {
-  PD_DYNAMIC_SHARED(float, dynamic);
-  float* const stages = dynamic + (1024 - shared_address(dynamic) % 1024) % 1024 / 4;  // boxes want that
+  float* const stages = shared_for_boxes<float>();
   Mailboxes* const mail = (Mailboxes*)(stages + kStages * kStageFloats + kParts * kLowFloats);
   const int rank = kCluster > 1 ? cluster_rank() : 0;
   Index tile = blockIdx.x / kCluster;
