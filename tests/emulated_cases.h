@@ -23,11 +23,14 @@ inline void expect_within(const Graph& g, const Feeds& feeds, const Tensors& got
 class EmulatedCases {
  public:
   void add(std::string what, std::unique_ptr<Graph> graph, Feeds feeds, Plan plan) {
-    auto program = std::make_unique<EmulatedProgram>(std::move(plan));
+    add(std::move(what), std::move(graph), std::move(feeds), std::make_unique<EmulatedProgram>(std::move(plan)));
+  }
+  void add(std::string what, std::unique_ptr<Graph> graph, Feeds feeds, std::unique_ptr<EmulatedProgram> program) {
     EXPECT_EQ(program->library_op(), "") << what;
     cases_.push_back({std::move(what), std::move(graph), std::move(feeds), std::move(program)});
   }
-  void check(double few_roundings) const {
+  std::size_t size() const { return cases_.size(); }
+  void check(double few_roundings = 4) const {
     std::vector<const gpu::TextLaunch*> kernels;
     for (const Case& c : cases_) {
       for (const gpu::TextLaunch* kernel : c.program->kernels()) kernels.push_back(kernel);

@@ -2,53 +2,24 @@
 // Kernel ops that a GPU computes with text of our own, run on the CPU by cuda_emulation against the float64 reference:
 // every case of the op sweep that has one, with gradients, and sizes at which the kernels go other ways.
 #include "gpu/nvrtc.h"
-#include "tests/emulated_program.h"
-#include "tests/error_model.h"
+#include "tests/emulated_cases.h"
 #include "tests/kernel_texts.h"
 #include "tests/op_case.h"
 
 namespace paoding::testing_program {
 namespace {
 
-struct EmulatedCase {
-  std::string what;
-  std::unique_ptr<Graph> graph;
-  Feeds feeds;
-  std::unique_ptr<EmulatedProgram> program;
-};
-
-// Compiles all cases together, runs each and compares what it fetches.
-void check(const std::vector<EmulatedCase>& cases) {
-  std::vector<const gpu::TextLaunch*> kernels;
-  for (const EmulatedCase& c : cases) {
-    for (const gpu::TextLaunch* kernel : c.program->kernels()) kernels.push_back(kernel);
-  }
-  const gpu::EmulatedKernels compiled(kernels);
-  unsigned seed = 1;
-  for (const EmulatedCase& c : cases) {
-    SCOPED_TRACE(c.what);
-    const Tensors feeds = to_tensors(*c.graph, c.feeds);
-    const Tensors got = c.program->run(compiled, feeds, seed++);
-    for (const auto& [name, expected] : expected_within(*c.graph, c.feeds)) {
-      EXPECT_EQ(expected.problem_with(got.at(name).to_doubles()), "") << name;
-    }
-    expect_same_bits(got, c.program->run(compiled, feeds, seed++));
-    if (testing::Test::HasFailure()) return;
-  }
-}
-
-void add(std::vector<EmulatedCase>* cases, const std::string& what, const Graph& graph, const Feeds& feeds) {
-  EmulatedCase made{what, graph.clone(), feeds, std::make_unique<EmulatedProgram>(graph)};
-  if (!made.program->has_text_kernel()) return;
+void add(EmulatedCases* cases, const std::string& what, const Graph& graph, const Feeds& feeds) {
+  auto program = std::make_unique<EmulatedProgram>(graph);
+  if (!program->has_text_kernel()) return;
   // Not all products are of few rows, which are our own: where one is a library's, ProductText and the tests of the op
   // have the others.
-  if (made.program->library_op() == "matmul") return;
-  EXPECT_EQ(made.program->library_op(), "") << what;
-  cases->push_back(std::move(made));
+  if (program->library_op() == "matmul") return;
+  cases->add(what, graph.clone(), feeds, std::move(program));
 }
 
 void check_sweep(const std::vector<DType>& dtypes, bool has_chains) {
-  std::vector<EmulatedCase> cases;
+  EmulatedCases cases;
   std::set<std::string> ops;
   for (const DType dtype : dtypes) {
     for (const SweepCase& c : sweep_cases(dtype)) {
@@ -74,22 +45,22 @@ void check_sweep(const std::vector<DType>& dtypes, bool has_chains) {
        {"gather", "scatter_add_elements", "max_pool2d", "avg_pool2d", "cumsum", "sort", "topk", "conv2d"}) {
     EXPECT_TRUE(ops.contains(op) || !is_float(dtypes[0])) << op;
   }
-  check(cases);
+  cases.check();
 }
 
 TEST(TextKernels, OfTheSweepAreRightInF32) { check_sweep({f32}, true); }
 TEST(TextKernels, OfTheSweepAreRightInOtherFloats) { check_sweep({f64, bf16, f16}, false); }
 TEST(TextKernels, OfTheSweepAreRightInIntegers) { check_sweep({i64, i32, u8}, false); }
 
-void add_made(std::vector<EmulatedCase>* cases, const std::string& what, const std::function<void(Graph&)>& make) {
+void add_made(EmulatedCases* cases, const std::string& what, const std::function<void(Graph&)>& make) {
   Graph graph;
   make(graph);
   add(cases, what, graph, make_feeds(graph, 3));
-  EXPECT_FALSE(cases->empty());
+  EXPECT_GT(cases->size(), 0u);
 }
 
 TEST(TextKernels, SortRowsOfAnyLength) {
-  std::vector<EmulatedCase> cases;
+  EmulatedCases cases;
   for (const std::int64_t count : {1, 64, 65, 256, 257, 1024, 1025, 3000, 9000}) {
     for (const DType dtype : {f32, f64, i32, bf16, u8}) {
       if (count > 3000 && dtype != f32 && dtype != u8) continue;
@@ -106,7 +77,7 @@ TEST(TextKernels, SortRowsOfAnyLength) {
       });
     }
   }
-  check(cases);
+  cases.check();
 }
 
 TEST(TextKernels, SortNansAboveAllAndKeepTheOrderOfEquals) {
@@ -131,7 +102,7 @@ TEST(TextKernels, SortNansAboveAllAndKeepTheOrderOfEquals) {
 }
 
 TEST(TextKernels, AddUpSortedIndicesWhateverTheyAre) {
-  std::vector<EmulatedCase> cases;
+  EmulatedCases cases;
   struct Sizes {
     std::int64_t count, extent, inner;
     int spread;  // of ids: 1 is one row for all
@@ -152,14 +123,13 @@ TEST(TextKernels, AddUpSortedIndicesWhateverTheyAre) {
         for (std::size_t i = 0; i < feeds.at("ids").size(); ++i) {
           feeds.at("ids")[i] = static_cast<double>((i * i * 7 + i / 3) % static_cast<std::size_t>(s.spread));
         }
-        EmulatedCase made{fmt::format("{} ids of {}", s.count, s.extent), graph.clone(), feeds,
-                          std::make_unique<EmulatedProgram>(graph)};
-        EXPECT_TRUE(made.program->has_text_kernel());
-        cases.push_back(std::move(made));
+        auto program = std::make_unique<EmulatedProgram>(graph);
+        EXPECT_TRUE(program->has_text_kernel());
+        cases.add(fmt::format("{} ids of {}", s.count, s.extent), graph.clone(), feeds, std::move(program));
       }
     }
   }
-  check(cases);
+  cases.check();
 }
 
 TEST(TextKernels, MoveRowsOfATableByPiecesOf16Bytes) {
@@ -174,7 +144,7 @@ TEST(TextKernels, MoveRowsOfATableByPiecesOf16Bytes) {
 }
 
 TEST(TextKernels, AddUpRowsThatAreCutIntoParts) {
-  std::vector<EmulatedCase> cases;
+  EmulatedCases cases;
   for (const bool exclusive : {false, true}) {
     for (const bool reverse : {false, true}) {
       for (const Shape& shape : {Shape{1, 5000}, Shape{3, 1024}, Shape{5000, 3}, Shape{2, 300, 40}}) {
@@ -186,7 +156,7 @@ TEST(TextKernels, AddUpRowsThatAreCutIntoParts) {
     }
   }
   add_made(&cases, "cumsum i64", [](Graph& g) { g.fetch("y", cumsum(g.input("a", i64, {2, 3000}), 1)); });
-  check(cases);
+  cases.check();
 }
 
 TEST(TextKernels, LetAnInfinityReachOnlyWhatComesAfterIt) {
@@ -205,7 +175,7 @@ TEST(TextKernels, LetAnInfinityReachOnlyWhatComesAfterIt) {
 }
 
 TEST(TextKernels, PoolImagesThatLieInAnyOrder) {
-  std::vector<EmulatedCase> cases;
+  EmulatedCases cases;
   for (const bool is_last : {false, true}) {
     for (const DType dtype : {f32, bf16}) {
       add_made(&cases, fmt::format("pools {} {}", is_last, to_string(dtype)), [&](Graph& g) {
@@ -221,7 +191,7 @@ TEST(TextKernels, PoolImagesThatLieInAnyOrder) {
       });
     }
   }
-  check(cases);
+  cases.check();
 }
 
 TEST(TextKernels, NameAnIndexOutOfRangeAsTheCpuDoes) {
