@@ -7,18 +7,10 @@
 
 #include <climits>
 
-#include "hwy/base.h"
+#include "base/pause.h"
 
 namespace paoding {
 namespace {
-
-void pause() {
-#if HWY_ARCH_X86
-  __builtin_ia32_pause();
-#elif HWY_ARCH_ARM_A64
-  asm volatile("yield");
-#endif
-}
 
 // std::atomic's own yields before it sleeps, which gives the core away for milliseconds where others want it.
 long futex(std::atomic<std::uint32_t>* word, int operation, std::uint32_t value) {
@@ -39,7 +31,7 @@ void TeamBarrier::wait(int team) {
   constexpr int kSpins = 2000;  // as threads that wait for a region: more takes the core from who should come
   for (int spins = 0; spins < kSpins; ++spins) {
     if (turn_.load(std::memory_order_acquire) != turn) return;
-    pause();
+    pause_thread();
   }
   sleepers_.fetch_add(1, std::memory_order_seq_cst);
   while (turn_.load(std::memory_order_seq_cst) == turn) futex(&turn_, FUTEX_WAIT_PRIVATE, turn);

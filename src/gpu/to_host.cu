@@ -24,3 +24,22 @@ PD_DEVICE void log_value(const unsigned char* from, unsigned long long bytes, un
 PD_DEVICE void pack(unsigned char* to, const unsigned char* from, int bytes) {
   for (int i = threadIdx.x; i < bytes; i += kThreads) to[i] = from[i];
 }
+
+// Behind a run that is waited for: what is small and has to be elsewhere, results in the host's memory among it.
+PD_DEVICE void move_value(unsigned char* to, const unsigned char* from, int bytes) {
+  if ((((unsigned long long)to | (unsigned long long)from | (unsigned long long)bytes) & 15) == 0) {
+    for (int i = threadIdx.x; i < bytes / 16; i += kThreads) ((uint4*)to)[i] = ((const uint4*)from)[i];
+  } else {
+    for (int i = threadIdx.x; i < bytes; i += kThreads) to[i] = from[i];
+  }
+}
+// How many such runs there were; whoever reads that in the host's memory finds there what they have written.
+PD_DEVICE void tell_end(unsigned* told, unsigned count) {
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+#ifdef PD_EMULATE
+  *told = count;
+#else
+  asm volatile("fence.acq_rel.sys;\nst.release.sys.global.u32 [%0], %1;" ::"l"(told), "r"(count) : "memory");
+#endif
+}

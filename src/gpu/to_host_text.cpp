@@ -19,6 +19,29 @@ TextLaunch plan_log_value(std::int64_t room) {
   return make_text_kernel(parts);
 }
 
+TextLaunch plan_end(std::span<const std::int64_t> bytes, const Target& target) {
+  TextParts parts;
+  parts.name = "run_end";
+  parts.functions = k_to_host_cu;
+  parts.operands = {"unsigned* ended", "unsigned* told"};
+  // The counter is this kernel's alone, so it need not be waited for.
+  parts.call =
+      "const unsigned count = *ended + 1;\n  await_launch_before();\n  __syncthreads();\n"
+      "  if (threadIdx.x == 0) *ended = count;\n";
+  for (std::size_t i = 0; i < kMostMoved; ++i) {
+    parts.operands.push_back(fmt::format("unsigned char* to{}", i));
+    parts.operands.push_back(fmt::format("const unsigned char* from{}", i));
+    parts.call += fmt::format("  move_value(to{0}, from{0}, {1});\n", i,
+                              parts.sizes.number(fmt::format("bytes{}", i), i < bytes.size() ? bytes[i] : 0));
+  }
+  parts.call += "  tell_end(told, count)";
+  parts.awaits_launch_before = parts.leaves_stamp = true;
+  parts.ctas = 1;
+  TextLaunch launch = make_text_kernel(parts);
+  launch.overlaps_before = overlaps_before(target, launch);
+  return launch;
+}
+
 TextLaunch plan_pack(std::span<const std::int64_t> bytes, const Target& target) {
   TextParts parts;
   parts.name = "pack_results";

@@ -14,6 +14,7 @@
 #include "runtime/executor.h"
 #include "runtime/gpu_arena.h"
 #include "runtime/gpu_choices.h"
+#include "runtime/gpu_end.h"
 #include "runtime/gpu_feeds.h"
 #include "runtime/gpu_gate.h"
 #include "runtime/gpu_host.h"
@@ -60,6 +61,7 @@ class GpuExecutor : public Executor {
       results_ = GpuResults(device_, plan_, bases_);
       order_ = order_of(launches_, gates, host_->launches(), results_.has_any());
       choices_ = GpuChoices(device_, launches_, order_, *plan_.target);
+      end_ = GpuEnd(device_, plan_, launches_, order_, gates, joins_, bases_, !results_.has_any());
     }
     prepare_kernels();
     prints_ = GpuPrints(device_, launches_, options.on_print);
@@ -104,7 +106,9 @@ class GpuExecutor : public Executor {
     device_.make_current();
     wait();
     if (to->size_bytes() == 0) return;
-    if (const std::byte* there = results_.find(dense)) {
+    const std::byte* there = results_.find(dense);
+    if (there == nullptr) there = end_.find(dense);
+    if (there != nullptr) {
       std::memcpy(to->bytes(), there, static_cast<std::size_t>(to->size_bytes()));
       return;
     }
@@ -139,9 +143,14 @@ class GpuExecutor : public Executor {
     feeds_.take_over();
     if (!is_captured_) return run_stepwise(run);
     arena_->cancel.pace(expected_us_);
+    const bool tells_end = end_.begin_run();
+    if (tells_end && told_ == nullptr) [[unlikely]]
+      capture_told();
     try {
       bool is_first = true;
-      for (std::size_t s = 0; s < segments_.size(); is_first = false) s = run_segment(segments_[s], run, is_first);
+      for (std::size_t s = 0; s < segments_.size(); is_first = false) {
+        s = run_segment(segments_[s], run, is_first, tells_end);
+      }
     } catch (...) {
       gate_->leave_run();
       throw;
@@ -169,7 +178,8 @@ class GpuExecutor : public Executor {
 
  private:
   void wait(bool again) {
-    named([&] { arena_->cancel.wait_idle(); });
+    if (!end_.has_come()) named([&] { arena_->cancel.wait_idle(); });
+    end_.was_waited_for();
     gate_->check(gate_->last_run(), again);
   }
 
@@ -224,6 +234,17 @@ class GpuExecutor : public Executor {
     }
   }
 
+  void capture_told() {
+    const Piece& piece = segments_[0].piece;
+    end_.prepare();
+    told_ = std::make_unique<CapturedGraph>(
+        device_, arena_->graphs, order_, piece.first, piece.end,
+        [this](std::size_t k, CUstream stream, CUgraphConditionalHandle node) {
+          if (end_.leaves(k)) capture(k, stream, node, nullptr);
+        },
+        [this](CUstream stream) { end_.start(stream); });
+  }
+
   void capture(std::size_t k, CUstream stream, CUgraphConditionalHandle node, void* stamp) const {
     try {
       start(k, stream, node, stamp);
@@ -245,13 +266,16 @@ class GpuExecutor : public Executor {
   };
 
   // What comes next.
-  std::size_t run_segment(Segment& segment, std::uint32_t run, bool is_first) {
+  std::size_t run_segment(Segment& segment, std::uint32_t run, bool is_first, bool tells_end) {
     const Piece& piece = segment.piece;
     {
       const auto lock = gate_->lock();
       if (is_first) gate_->begin_run();
       if (piece.prints) prints_.clear();
-      if (piece.kind == Piece::Kind::graph) named([&] { segment.graph->launch(run, stream_.get()); });
+      if (piece.kind == Piece::Kind::graph) {
+        CapturedGraph* const instead = tells_end ? told_.get() : nullptr;
+        named([&] { end_.launched(segment.graph->launch(run, stream_.get(), instead)); });
+      }
     }
     if (piece.kind == Piece::Kind::host) {
       host_->run(order_[piece.first].launch, run, [this] { wait(true); });
@@ -319,7 +343,7 @@ class GpuExecutor : public Executor {
 
   void prepare_kernels() {
     std::vector<std::string> more;
-    for (const auto& texts : {joins_.sources(), choices_.sources(), results_.sources()}) {
+    for (const auto& texts : {joins_.sources(), choices_.sources(), results_.sources(), end_.sources()}) {
       more.insert(more.end(), texts.begin(), texts.end());
     }
     kernels_.prepare(device_, plan_, std::move(more));
@@ -552,6 +576,8 @@ class GpuExecutor : public Executor {
   std::optional<GpuKept> kept_;
   double expected_us_ = 0;         // of a run
   std::vector<Segment> segments_;  // of a captured run
+  GpuEnd end_;
+  std::unique_ptr<CapturedGraph> told_;  // what a run that tells its end launches
 };
 
 }  // namespace

@@ -25,21 +25,25 @@ class SeenGraph {
         seen_(device.index(), stretch.sites, graph_.nodes()),
         stamps_(device, &budget, order, stretch) {}
 
-  [[gnu::hot]] void launch(std::uint32_t run, CUstream stream) {
+  /// `instead`: launched in its place where nobody records; whether it was.
+  [[gnu::hot]] bool launch(std::uint32_t run, CUstream stream, CapturedGraph* instead = nullptr) {
     if (GpuTrace::is_wanted()) [[unlikely]] {
       is_seen_ = true;
-      return seen_.launch(run, graph_, stamps_, stream);
+      seen_.launch(run, graph_, stamps_, stream);
+      return false;
     }
+    CapturedGraph& graph = instead == nullptr ? graph_ : *instead;
     constexpr int kTimed = 16;
     if (alone_ == kTimed) [[likely]] {
-      graph_.launch(stream);
+      graph.launch(stream);
     } else {
       ++alone_;
       const profile::Ticks start = profile::Recorder::now();
-      graph_.launch(stream);
+      graph.launch(stream);
       seen_.note_alone(start);
     }
     if (std::exchange(is_seen_, false)) stamps_.rest();
+    return instead != nullptr;
   }
 
  private:

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <set>
+
+#include "base/pause.h"
+#include "gpu/to_host_text.h"
+#include "runtime/gpu_end.h"
+
+namespace paoding {
+namespace {
+
+constexpr std::size_t kMostLaunches = 64;           // of a run that is short enough to gain by it
+constexpr std::int64_t kMostPacked = 64 << 10;      // bytes of all results
+constexpr std::int64_t kMostMovedBytes = 16 << 10;  // of a copy at the end
+constexpr int kLooks = 2000;                        // about 100 us
+
+// One launch, in which nothing is chosen, and behind which the host has nothing to do.
+bool is_one_graph(const std::vector<Launch>& launches, const std::vector<Started>& order) {
+  const auto is_plain = [](const Started& entry) {
+    return entry.kind == Started::Kind::launch || entry.kind == Started::Kind::gate ||
+           entry.kind == Started::Kind::results;
+  };
+  const std::vector<Piece> pieces = pieces_of(launches, order);
+  return pieces.size() == 1 && !pieces[0].prints && std::ranges::all_of(order, is_plain);
+}
+
+// The bytes that a step copies as they are from one place to another; 0 where it does anything else.
+std::int64_t plainly_copied(const Step& step) {
+  if (step.kind != Step::Kind::group || step.operands.size() != 2 || step.group.operands() != 2) return 0;
+  const Group group = canonical(step.group);
+  const GroupLoad& load = group.loads[0];
+  const GroupOutput& output = group.outputs[0];
+  const bool is_whole = group.rank() == 1 && load.strides[0] == 1 && output.strides[0] == 1;
+  const ExprNode& value = group.expr.nodes()[static_cast<std::size_t>(output.value)];
+  const bool is_same = load.dtype == output.dtype && output.reduce_mask == 0 && value.prim == Prim::input;
+  return is_whole && is_same ? group.extents[0] * size_bytes(load.dtype) : 0;
+}
+
+}  // namespace
+
+GpuEnd::GpuEnd(const gpu::GpuDevice& device, const Plan& plan, const std::vector<Launch>& launches,
+               const std::vector<Started>& order, const GatePlan& gates, const GpuJoins& joins,
+               const std::vector<CUdeviceptr>& bases, bool packs)
+    : device_(&device), moved_from_(order.size()) {
+  if (launches.size() > kMostLaunches || !is_one_graph(launches, order)) return;
+  std::vector<std::int64_t> sizes;
+  addresses_ = {nullptr, nullptr};
+  const auto at = [&](int slot, std::int64_t offset) {
+    return reinterpret_cast<void*>(bases[static_cast<std::size_t>(slot)] + static_cast<CUdeviceptr>(offset));
+  };
+  std::set<int> made, read;  // slots, by copies that are moved
+  while (moved_from_ > 0 && !gates.has_gate() && sizes.size() < gpu::kMostMoved / 2) {
+    const Started& entry = order[moved_from_ - 1];
+    if (entry.kind != Started::Kind::launch) break;
+    const Launch& launch = launches[entry.launch];
+    const std::int64_t bytes = plainly_copied(*launch.step);
+    if (bytes == 0 || bytes > kMostMovedBytes) break;
+    const auto& [from, from_offset] = launch.addresses[0];
+    const auto& [to, to_offset] = launch.addresses[1];
+    if (from == to || made.contains(from) || made.contains(to) || read.contains(to)) break;
+    made.insert(to), read.insert(from);
+    addresses_.insert(addresses_.end(), {at(to, to_offset), at(from, from_offset)});
+    sizes.push_back(bytes);
+    --moved_from_;
+  }
+  const auto is_behind_another = [&](std::size_t launch) { return joins.has(launch) && !joins.is_first(launch); };
+  for (; !sizes.empty() && is_behind_another(order[moved_from_].launch); ++moved_from_) {
+    sizes.pop_back();
+    addresses_.resize(addresses_.size() - 2);
+  }
+  packed_bytes_ = kCounters;
+  for (const Plan::Fetch& fetch : plan.fetches) {
+    const Operand& operand = fetch.operand;
+    const std::int64_t bytes = size_bytes(operand.layout.type);
+    const bool fits = packed_bytes_ + bytes <= kCounters + kMostPacked && sizes.size() < gpu::kMostMoved;
+    if (!packs || !fits || bytes == 0 || made.contains(operand.slot)) continue;
+    if (!places_.emplace(std::pair(operand.slot, operand.offset), packed_bytes_).second) continue;  // fetched twice
+    packed_.emplace_back(addresses_.size(), packed_bytes_);
+    addresses_.insert(addresses_.end(), {nullptr, at(operand.slot, operand.offset)});
+    sizes.push_back(bytes);
+    packed_bytes_ += (bytes + 15) / 16 * 16;
+  }
+  addresses_.resize(2 + 2 * gpu::kMostMoved, nullptr);
+  text_ = std::make_unique<gpu::TextLaunch>(gpu::plan_end(sizes, *plan.target));
+}
+
+std::vector<std::string> GpuEnd::sources() const {
+  return text_ == nullptr ? std::vector<std::string>{} : std::vector<std::string>{text_->source};
+}
+
+void GpuEnd::prepare() {
+  kernel_ = std::make_unique<gpu::LoadedKernel>(*device_, *text_, addresses_.size());
+  memory_ = gpu::PinnedMemory(*device_, static_cast<std::size_t>(packed_bytes_));
+  std::memset(memory_.bytes(), 0, kCounters);
+  ended_ = gpu::DeviceMemory(*device_, sizeof(count_));
+  PD_CUDA(gpu::required_driver().cuMemcpyHtoD(ended_.address(), &count_, sizeof(count_)));
+  addresses_[0] = ended_.pointer(), addresses_[1] = memory_.bytes();
+  for (const auto& [address, place] : packed_) addresses_[address] = memory_.bytes() + place;
+}
+
+void GpuEnd::start(CUstream stream) const { kernel_->start(stream, addresses_.data(), {}); }
+
+bool GpuEnd::has_come() const {
+  if (!is_told_) return false;
+  const std::atomic_ref<unsigned> told(*reinterpret_cast<unsigned*>(memory_.bytes()));
+  for (int looks = 0; looks < kLooks; ++looks) {
+    if (told.load(std::memory_order_acquire) == count_) return true;
+    pause_thread();
+  }
+  return false;
+}
+
+const std::byte* GpuEnd::find(const Operand& result) const {
+  if (!is_told_) return nullptr;
+  const auto found = places_.find({result.slot, result.offset});
+  return found == places_.end() ? nullptr : memory_.bytes() + found->second;
+}
+
+}  // namespace paoding
