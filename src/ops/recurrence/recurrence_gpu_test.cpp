@@ -318,6 +318,41 @@ TEST(Recurrence, GroupsWithUnitsOfTheirOwnAreRightInTheEmulationUnderEverySchedu
   expect_right_in_the_emulation(cases, one_cluster, 3);
 }
 
+// The same of half as many CTAs and units, so that many schedules take little time; places are used again.
+TEST(Recurrence, FewerGroupsWithUnitsOfTheirOwnAreRightInTheEmulationUnderEverySchedule) {
+  Target one_cluster = named_target("h200");
+  one_cluster.sm_count = 9;
+  const std::vector<std::pair<const char*, LayerCase>> cases = {
+      {"of 8 CTAs;groups apart", {bf16, false, 4, 26, 256, true, true, false}},
+      {"of 8 CTAs;groups apart", {f32, true, 4, 17, 256, false, false, false, lstm, true}},
+  };
+  expect_right_in_the_emulation(cases, one_cluster, 2);
+}
+
+// A warp that makes what several CTAs are given sends one its part while it multiplies for the next.
+TEST(Recurrence, GradientsByPortionsAreRightInTheEmulationUnderEverySchedule) {
+  Target one_cluster = named_target("h200");
+  one_cluster.sm_count = 19;
+  const std::vector<std::pair<const char*, LayerCase>> cases = {
+      {"of 16 CTAs", {f16, false, 4, 10, 256, true, false}},
+      {"of 16 CTAs", {bf16, false, 3, 17, 250, true, true, true, gru}},
+  };
+  for (const auto& [words, c] : cases) {
+    int by_portions = 0;
+    setenv("PAODING_TEAM", words, 1);
+    for (const Step& step : plan_for_gpu(*graph_of(c), one_cluster, {}, c.is_tf32).steps) {
+      if (step.kind != Step::Kind::kernel || step.text == nullptr) continue;
+      for (const gpu::TextLaunch& launch : step.text->launches) {
+        by_portions +=
+            has_words(launch.source, "kIsByGroups = true;int kTiles = 2;int kUnits = 16;int kPortions") ? 1 : 0;
+      }
+    }
+    unsetenv("PAODING_TEAM");
+    EXPECT_EQ(by_portions, 1) << c.text();
+  }
+  expect_right_in_the_emulation(cases, one_cluster, 2);
+}
+
 // Rows shared out by work: a second launch, whose teams have few rows at a time. Each of the two is right where the
 // lengths say that it is the one, and leaves memory alone where it is not.
 TEST(Recurrence, RowsWithLengthsHaveTheLaunchThatTakesLess) {
