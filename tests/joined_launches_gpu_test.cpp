@@ -70,6 +70,32 @@ TEST(JoinedLaunches, OfSumsHaveWorkspacesOfTheirOwn) {
   both.run({});
 }
 
+TEST(JoinedLaunches, OfGroupsWithASumBesideWhatIsSummedAreFollowedByOneThatAddsUp) {
+  PD_SKIP_WITHOUT_A_GPU();
+  const Shape shape{800, 16, 9, 16};  // by as many CTAs as leave their sums to a second launch
+  BothWays both([&](Graph& g) {
+    for (int i = 0; i < 2; ++i) {
+      const std::string suffix = std::to_string(i);
+      const Value y = g.input("y" + suffix, f32, shape), dy = g.input("dy" + suffix, f32, shape);
+      const Value dx = where(greater(y, 0), dy, 0);
+      g.fetch("dx" + suffix, dx), g.fetch("sums" + suffix, sum(dx, Ints{0, 2, 3}));
+    }
+  });
+  const Plan plan = plan_for_gpu(both.graph);
+  ASSERT_EQ(plan.steps.size(), 2u);
+  for (const Step& step : plan.steps) EXPECT_EQ(step.text->launches.size(), 2u);
+  EXPECT_EQ(both.saved(), 1);
+  Tensors feeds;
+  for (int i = 0; i < 2; ++i) {
+    for (const char* name : {"y", "dy"}) {
+      Dense values(static_cast<std::size_t>(shape.elements()));
+      for (std::size_t k = 0; k < values.size(); ++k) values[k] = double((k * 7 + k / 11 + std::size_t(i)) % 5) - 2;
+      feeds.emplace(name + std::to_string(i), Tensor::from(f32, shape, values));
+    }
+  }
+  both.run(feeds);
+}
+
 TEST(JoinedLaunches, NeverHoldAKernelWithOneThatReadsItsResult) {
   PD_SKIP_WITHOUT_A_GPU();
   BothWays both([](Graph& g) {

@@ -44,8 +44,8 @@ class GpuJoins {
   // One text and its schedule, for every turn of the loop that its steps are in.
   struct Kernel {
     std::vector<const Step*> steps;
-    std::unique_ptr<gpu::SharedLaunch> shared;
-    std::unique_ptr<gpu::LoadedKernel> loaded;
+    std::vector<std::unique_ptr<gpu::SharedLaunch>> shared;  // one behind the other, as the steps' own
+    std::vector<gpu::LoadedKernel> loaded;
     std::string expected;  // of a chain
   };
   struct Join {

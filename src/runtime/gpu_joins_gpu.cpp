@@ -17,9 +17,29 @@ namespace {
 
 constexpr std::size_t kMostLaunches = 256;  // that are looked at together
 
-// A step that is one kernel of our own.
-const gpu::TextLaunch* only_kernel(const Step& step) {
-  return step.text != nullptr && step.text->launches.size() == 1 ? &step.text->launches[0] : nullptr;
+// Whether a step may go together with its likes: one kernel of our own, or a group and what adds up behind it.
+bool may_join(const Step& step) {
+  if (step.text == nullptr || step.text->launches.empty()) return false;
+  return step.text->launches.size() == 1 || step.kind == Step::Kind::group;
+}
+
+std::vector<gpu::JoinMember> members_of(const std::vector<const Step*>& steps, std::size_t kernel) {
+  std::vector<gpu::JoinMember> members;
+  for (const Step* step : steps) members.push_back({&step->text->launches[kernel], step->operands.size()});
+  return members;
+}
+
+// Whether what comes behind the steps' first kernels, which go together, does so too.
+bool all_join(const std::vector<const Step*>& steps) {
+  const std::size_t count = steps[0]->text->launches.size();
+  for (const Step* step : steps) {
+    if (step->text->launches.size() != count) return false;
+  }
+  for (std::size_t kernel = 1; kernel < count; ++kernel) {
+    const auto joined = gpu::joins_of(members_of(steps, kernel));
+    if (joined.size() != 1 || joined[0].size() != steps.size()) return false;
+  }
+  return true;
 }
 
 // "3 to 6, 9"
@@ -55,9 +75,10 @@ GpuJoins::GpuJoins(const std::vector<Launch>& launches, const std::vector<CUdevi
       phases.push_back(&chains.phase(launches[i].step, chain.axes[i - chain.begin]));
     }
     Kernel& kernel = kernels_[{steps, chain.axes}];
-    if (kernel.shared == nullptr) {
-      kernel = {steps, std::make_unique<gpu::ChainedLaunch>(phases, chain.shares, target), nullptr,
-                fmt::format("; {:.1f} us expected, {:.1f} apart", chain.chain_us, chain.alone_us)};
+    if (kernel.shared.empty()) {
+      kernel.steps = steps;
+      kernel.shared.push_back(std::make_unique<gpu::ChainedLaunch>(phases, chain.shares, target));
+      kernel.expected = fmt::format("; {:.1f} us expected, {:.1f} apart", chain.chain_us, chain.alone_us);
     }
     place_of_.resize(launches.size());
     add(std::move(places), &kernel);
@@ -65,24 +86,24 @@ GpuJoins::GpuJoins(const std::vector<Launch>& launches, const std::vector<CUdevi
   for (const auto& [begin, end] : independent_stretches(launches, addresses, kMostLaunches)) {
     std::map<int, std::vector<std::size_t>> of_kind;
     for (std::size_t i = begin; i < end; ++i) {
-      if (!is_chained[i] && only_kernel(*launches[i].step) != nullptr) of_kind[kind[i]].push_back(i);
+      if (!is_chained[i] && may_join(*launches[i].step)) of_kind[kind[i]].push_back(i);
     }
     for (const auto& [same, list] : of_kind) {
-      std::vector<gpu::JoinMember> members;
-      for (const std::size_t i : list) {
-        members.push_back({only_kernel(*launches[i].step), launches[i].step->operands.size()});
-      }
-      for (const std::vector<std::size_t>& joined : gpu::joins_of(members)) {
+      std::vector<const Step*> of_list;
+      for (const std::size_t i : list) of_list.push_back(launches[i].step);
+      for (const std::vector<std::size_t>& joined : gpu::joins_of(members_of(of_list, 0))) {
         std::vector<std::size_t> places;
         std::vector<const Step*> steps;
-        std::vector<gpu::JoinMember> each;
         for (const std::size_t place : joined) {
           places.push_back(list[place]);
-          steps.push_back(launches[list[place]].step);
-          each.push_back(members[place]);
+          steps.push_back(of_list[place]);
         }
+        if (!all_join(steps)) continue;
         Kernel& kernel = kernels_[{steps, {}}];
-        if (kernel.shared == nullptr) kernel = {steps, std::make_unique<gpu::JoinedLaunch>(each, target), nullptr, ""};
+        kernel.steps = steps;
+        for (std::size_t k = kernel.shared.size(); k < steps[0]->text->launches.size(); ++k) {
+          kernel.shared.push_back(std::make_unique<gpu::JoinedLaunch>(members_of(steps, k), target));
+        }
         place_of_.resize(launches.size());
         add(std::move(places), &kernel);
       }
@@ -98,8 +119,8 @@ void GpuJoins::take_notes(const std::vector<Launch>& launches, Chains* chains) {
     int& count = times[join.kernel];
     if (count == 0) continue;  // noted
     notes_.push_back(fmt::format("steps {}: {}{}{}", positions_of(join.kernel->steps),
-                                 join.kernel->shared->launch().why, count > 1 ? fmt::format(", {} times", count) : "",
-                                 join.kernel->expected));
+                                 join.kernel->shared[0]->launch().why,
+                                 count > 1 ? fmt::format(", {} times", count) : "", join.kernel->expected));
     count = 0;
   }
   std::set<std::pair<const Step*, const Step*>> noted;
@@ -134,13 +155,15 @@ void GpuJoins::add(std::vector<std::size_t> launches, Kernel* kernel) {
 
 std::vector<std::string> GpuJoins::sources() const {
   std::set<std::string> texts;
-  for (const auto& [steps, kernel] : kernels_) texts.insert(kernel.shared->launch().source);
+  for (const auto& [steps, kernel] : kernels_) {
+    for (const auto& shared : kernel.shared) texts.insert(shared->launch().source);
+  }
   return {texts.begin(), texts.end()};
 }
 
 void GpuJoins::load(const gpu::GpuDevice& device) {
   for (auto& [steps, kernel] : kernels_) {
-    kernel.loaded = std::make_unique<gpu::LoadedKernel>(device, kernel.shared->launch(), 0);
+    for (const auto& shared : kernel.shared) kernel.loaded.emplace_back(device, shared->launch(), 0);
   }
 }
 
@@ -156,9 +179,12 @@ void GpuJoins::start(std::size_t i, CUstream stream, const std::function<KernelR
   const KernelRun first = run_of(i);
   for (std::size_t m = 0; m < join.launches.size(); ++m) {
     const KernelRun run = run_of(join.launches[m]);
-    join.kernel->shared->place(m, run.operands, run.scratch, run.tickets);
+    for (const auto& shared : join.kernel->shared) shared->place(m, run.operands, run.scratch, run.tickets);
   }
-  join.kernel->loaded->start(stream, nullptr, {nullptr, nullptr, first.fault, first.failed, first.stamp});
+  void* stamp = first.stamp;
+  for (const gpu::LoadedKernel& kernel : join.kernel->loaded) {
+    kernel.start(stream, nullptr, {nullptr, nullptr, first.fault, first.failed, std::exchange(stamp, nullptr)});
+  }
 }
 
 std::vector<std::pair<std::size_t, profile::SiteId>> GpuJoins::sites() const {
@@ -168,7 +194,8 @@ std::vector<std::pair<std::size_t, profile::SiteId>> GpuJoins::sites() const {
     auto site = of_kernel.find(join.kernel);
     if (site == of_kernel.end()) {
       site =
-          of_kernel.emplace(join.kernel, sites_of_batch(join.kernel->steps, join.kernel->shared->launch().entry).kernel)
+          of_kernel
+              .emplace(join.kernel, sites_of_batch(join.kernel->steps, join.kernel->shared[0]->launch().entry).kernel)
               .first;
     }
     found.emplace_back(join.launches.front(), site->second);
