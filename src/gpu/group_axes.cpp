@@ -9,8 +9,7 @@
 namespace paoding::gpu {
 namespace {
 
-// Where CTAs go through memory in order they leave at most so many parts of a sum, and rows are of so many vectors and
-// more: a warp's share of a CTA is one at least.
+// Where CTAs go through memory in order they leave at most so many parts of a sum, and rows are longer than a warp.
 constexpr std::int64_t kOrderedParts = 1 << 16, kOrderedVectors = 33;
 // Rows of points are walked down from this length on.
 constexpr std::int64_t kLeastRowOfPoints = 64;
@@ -71,8 +70,10 @@ bool Scheduler::may_keep_order(const std::vector<int>& same, const std::vector<i
   std::int64_t bytes = 1;  // of an element of the widest operand
   for (std::size_t i = 0; i < group_.operands(); ++i) bytes = std::max(bytes, size_bytes(dtype(i)));
   const std::int64_t vectors = extent(inner_) * bytes / 16, places = extent_product(same);
-  const std::int64_t tiles = ceil_div(extent(others[0]), kThreads / 32);
-  return stores && vectors >= kOrderedVectors && places <= kOrderedParts && tiles * places >= 12 * target_.sm_count;
+  if (!stores || vectors < kOrderedVectors) return false;
+  const OrderedCta cta(vectors);
+  const std::int64_t parts = places * ceil_div(vectors, cta.lanes), tiles = ceil_div(extent(others[0]), cta.rows);
+  return parts <= kOrderedParts && tiles * parts >= 12 * target_.sm_count;
 }
 
 int Scheduler::turned_axis(const std::vector<int>& axes) const {

@@ -68,6 +68,7 @@ std::vector<Case> make_cases() {
     add(make_case("conv bias 7x7", sums({60, 6, 7, 7}, dtype, {0b1101}), {}, small));
     add(make_case("conv bias beside what is summed", sums({60, 10, 28, 28}, dtype, {0, 0b1101}), {}, small));
     add(make_case("conv bias of rows that end between vectors", sums({60, 10, 27, 29}, dtype, {0, 0b1101}), {}, small));
+    add(make_case("conv bias of rows longer than a CTA", sums({9, 3, 60, 61}, dtype, {0, 0b1101}), {}, small));
     add(make_case("channels that end between CTAs, and all, beside what is summed",
                   sums({40, 21, 28, 28}, dtype, {0, 0b1101, 0b1111}), {}, one));
     add(make_case("all beside what is summed", sums({70, 1200}, dtype, {0, 0b11}), {}, one));

@@ -19,9 +19,6 @@ constexpr std::int64_t kCtasPerSm = 4, kMoreWhereWritten = 2;
 constexpr std::int64_t kRowsPerPartial = 40;
 // The last arriver reads at most this many partial elements of an output: 20 a thread.
 constexpr std::int64_t kPartialsPerTile = 20 * 256;
-// Where CTAs go through memory in order each has about so many threads, of which each has a vector of whole rows, if
-// rows have no more: what holds up a CTA then is its last load. A warp a row took 0.4 us more of 36 (H200).
-constexpr int kOrderedThreads = 512;
 // A load with a larger footprint per CTA does not stay in L1 between the CTAs that share it.
 constexpr std::int64_t kSharedLoadBytes = 64 << 10;
 // Of a CTA that shares a reduction with others so that there is one an SM. Clusters of them that add up out of each
@@ -252,9 +249,9 @@ void Scheduler::choose_sweep() {
     const std::int64_t rows_at_once = std::min(pow2_ceil(s_.serial_count), std::int64_t{phase_threads_} / kPhaseLanes);
     s_.lanes = static_cast<int>(std::min(phase_threads_ / rows_at_once, pow2_ceil(s_.inner_vectors)));
   } else if (keeps_order_) {
-    const std::int64_t steps = ceil_div(s_.inner_vectors, kOrderedThreads);
-    s_.lanes = static_cast<int>(ceil_div(s_.inner_vectors, steps));
-    threads = s_.lanes * static_cast<int>(std::min(pow2_floor(kOrderedThreads / s_.lanes), pow2_ceil(s_.serial_count)));
+    const OrderedCta cta(s_.inner_vectors);
+    s_.lanes = static_cast<int>(cta.lanes);
+    threads = s_.lanes * static_cast<int>(std::min(cta.rows, pow2_ceil(s_.serial_count)));
   } else if (sharers_ = choose_sharers(rows); sharers_ > 1) {
     s_.lanes = threads = kSharerThreads;
   } else {
@@ -270,8 +267,7 @@ void Scheduler::choose_sweep() {
     s_.unroll = choose_unroll(ceil_div(s_.inner_vectors, s_.lanes));
     s_.inner_chunk = std::int64_t{s_.lanes} * s_.unroll;
   } else if (keeps_order_) {
-    s_.inner_chunk = s_.inner_vectors;
-    s_.unroll = static_cast<int>(std::min<std::int64_t>(ceil_div(s_.inner_vectors, s_.lanes), kMaxUnroll));
+    s_.inner_chunk = s_.lanes;
   } else {
     const std::int64_t tiles = ceil_div(s_.serial_count, s_.rows) * grid_axis_product();
     const std::int64_t more = has_sink(SinkKind::store) && sharers_ == 1 ? kMoreWhereWritten : 1;
