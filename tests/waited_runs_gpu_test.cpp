@@ -134,6 +134,16 @@ TEST(WaitedRuns, TellTheirEndFromTheFifthOn) {
   run(true);                                      // its graph is captured
   const std::pair told(kernels, std::size_t{0});  // one kernel more, but for the launch of the two copies
   for (int i = 0; i < 20; ++i) EXPECT_EQ(run(true), told);
+  for (int i = 0; i < 6; ++i) {  // nobody reads any more: only the copies at the end are left
+    both.program->run();
+    both.program->set_input(0, input(16, 1));
+    forget_calls();
+    both.program->wait();
+    EXPECT_EQ(waits(), 0u);
+  }
+  forget_calls();
+  both.program->fetch(0);
+  EXPECT_EQ(waits(), 1u) << "a copy, of what had not been asked for";
   for (int i = 0; i < 5; ++i) run(false);
   for (int i = 0; i < 4; ++i) EXPECT_EQ(run(true), std::pair(kernels, std::size_t{3}));
   EXPECT_EQ(run(true), told);

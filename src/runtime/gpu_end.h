@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The end of a run that somebody waits for at once. The driver's wait takes a microsecond longer than it takes to see
 // a word change in the host's memory, and a copy of a result seven: so where run after run is waited for before the
-// next is started, one more kernel behind the run copies small results into the host's memory and then counts up a word
-// there. It costs the GPU a microsecond, which a run that nobody waits for does not pay.
+// next is started, one more kernel behind the run counts up a word there, and where results of all of them were read it
+// copies the small ones into the host's memory in front of that. It costs the GPU a microsecond, which a run that
+// nobody waits for does not pay.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
@@ -30,21 +32,27 @@ class GpuEnd {
          const std::vector<CUdeviceptr>& bases, bool packs);
 
   std::vector<std::string> sources() const;
+  /// What a run does for who waits for it.
+  enum class Tells : std::uint8_t { nothing, its_end, results };
+  static constexpr std::size_t kKinds = 2;  // of graphs that tell something
+  static std::size_t kind(Tells tells) { return tells == Tells::results ? 1 : 0; }
   /// Before the first run that tells its end.
   void prepare();
   /// Whether entry `k` of the order is launched in a run that tells its end: else start() does what it does.
   bool leaves(std::size_t k) const { return k < moved_from_; }
   /// Behind all others.
-  void start(CUstream stream) const;
+  void start(Tells tells, CUstream stream) const;
 
-  /// Before a run: whether it had better tell its end.
-  bool begin_run() {
+  /// Before a run: what it had better tell.
+  Tells begin_run() {
     if (std::exchange(is_under_way_, true)) waited_ = 0;
-    return text_ != nullptr && waited_ >= kWaited;
+    read_ = std::exchange(is_read_, false) ? std::min(read_ + 1, kWaited) : 0;
+    if (waited_ < kWaited || texts_[0] == nullptr) return Tells::nothing;
+    return read_ < kWaited ? Tells::its_end : Tells::results;
   }
-  void launched(bool tells) {
-    is_told_ = tells;
-    if (tells) ++count_;
+  void launched(Tells told) {
+    told_ = told;
+    if (told != Tells::nothing) ++count_;
   }
   /// After a wait for the last run.
   void was_waited_for() {
@@ -54,7 +62,7 @@ class GpuEnd {
   /// Waits until the last run has ended, if that tells its end and is not long; false where the driver has to say so.
   bool has_come() const;
   /// The value as the last run left it, once that has been waited for; nullptr where it is not among what is there.
-  const std::byte* find(const Operand& result) const;
+  const std::byte* find(const Operand& result);
 
  private:
   static constexpr int kWaited = 4;              // runs that were waited for one after the other: so will the next
@@ -68,11 +76,12 @@ class GpuEnd {
   std::size_t moved_from_ = 0;
   gpu::PinnedMemory memory_;
   gpu::DeviceMemory ended_;
-  std::unique_ptr<gpu::TextLaunch> text_;
-  std::unique_ptr<gpu::LoadedKernel> kernel_;
-  unsigned count_ = 0;  // runs that told their end
-  int waited_ = 0;
-  bool is_under_way_ = false, is_told_ = false;
+  std::unique_ptr<gpu::TextLaunch> texts_[kKinds];  // one text, other sizes
+  std::unique_ptr<gpu::LoadedKernel> kernels_[kKinds];
+  unsigned count_ = 0;         // runs that told their end
+  int waited_ = 0, read_ = 0;  // runs one after the other, up to the last
+  bool is_under_way_ = false, is_read_ = false;
+  Tells told_ = Tells::nothing;  // by the last run
 };
 
 }  // namespace paoding

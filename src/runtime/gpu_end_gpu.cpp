@@ -70,6 +70,7 @@ GpuEnd::GpuEnd(const gpu::GpuDevice& device, const Plan& plan, const std::vector
     sizes.pop_back();
     addresses_.resize(addresses_.size() - 2);
   }
+  texts_[kind(Tells::its_end)] = std::make_unique<gpu::TextLaunch>(gpu::plan_end(sizes, *plan.target));
   packed_bytes_ = kCounters;
   for (const Plan::Fetch& fetch : plan.fetches) {
     const Operand& operand = fetch.operand;
@@ -83,15 +84,18 @@ GpuEnd::GpuEnd(const gpu::GpuDevice& device, const Plan& plan, const std::vector
     packed_bytes_ += (bytes + 15) / 16 * 16;
   }
   addresses_.resize(2 + 2 * gpu::kMostMoved, nullptr);
-  text_ = std::make_unique<gpu::TextLaunch>(gpu::plan_end(sizes, *plan.target));
+  texts_[kind(Tells::results)] = std::make_unique<gpu::TextLaunch>(gpu::plan_end(sizes, *plan.target));
 }
 
 std::vector<std::string> GpuEnd::sources() const {
-  return text_ == nullptr ? std::vector<std::string>{} : std::vector<std::string>{text_->source};
+  return texts_[0] == nullptr ? std::vector<std::string>{} : std::vector<std::string>{texts_[0]->source};
 }
 
 void GpuEnd::prepare() {
-  kernel_ = std::make_unique<gpu::LoadedKernel>(*device_, *text_, addresses_.size());
+  if (memory_.size_bytes() != 0) return;
+  for (std::size_t k = 0; k < kKinds; ++k) {
+    kernels_[k] = std::make_unique<gpu::LoadedKernel>(*device_, *texts_[k], addresses_.size());
+  }
   memory_ = gpu::PinnedMemory(*device_, static_cast<std::size_t>(packed_bytes_));
   std::memset(memory_.bytes(), 0, kCounters);
   ended_ = gpu::DeviceMemory(*device_, sizeof(count_));
@@ -100,10 +104,10 @@ void GpuEnd::prepare() {
   for (const auto& [address, place] : packed_) addresses_[address] = memory_.bytes() + place;
 }
 
-void GpuEnd::start(CUstream stream) const { kernel_->start(stream, addresses_.data(), {}); }
+void GpuEnd::start(Tells tells, CUstream stream) const { kernels_[kind(tells)]->start(stream, addresses_.data(), {}); }
 
 bool GpuEnd::has_come() const {
-  if (!is_told_) return false;
+  if (told_ == Tells::nothing) return false;
   const std::atomic_ref<unsigned> told(*reinterpret_cast<unsigned*>(memory_.bytes()));
   for (int looks = 0; looks < kLooks; ++looks) {
     if (told.load(std::memory_order_acquire) == count_) return true;
@@ -112,8 +116,9 @@ bool GpuEnd::has_come() const {
   return false;
 }
 
-const std::byte* GpuEnd::find(const Operand& result) const {
-  if (!is_told_) return nullptr;
+const std::byte* GpuEnd::find(const Operand& result) {
+  is_read_ = true;
+  if (told_ != Tells::results) return nullptr;
   const auto found = places_.find({result.slot, result.offset});
   return found == places_.end() ? nullptr : memory_.bytes() + found->second;
 }

@@ -143,13 +143,11 @@ class GpuExecutor : public Executor {
     feeds_.take_over();
     if (!is_captured_) return run_stepwise(run);
     arena_->cancel.pace(expected_us_);
-    const bool tells_end = end_.begin_run();
-    if (tells_end && told_ == nullptr) [[unlikely]]
-      capture_told();
+    const GpuEnd::Tells tells = end_.begin_run();
     try {
       bool is_first = true;
       for (std::size_t s = 0; s < segments_.size(); is_first = false) {
-        s = run_segment(segments_[s], run, is_first, tells_end);
+        s = run_segment(segments_[s], run, is_first, tells);
       }
     } catch (...) {
       gate_->leave_run();
@@ -234,15 +232,19 @@ class GpuExecutor : public Executor {
     }
   }
 
-  void capture_told() {
+  // The one graph of a run, with its end.
+  CapturedGraph* telling(GpuEnd::Tells tells) {
+    std::unique_ptr<CapturedGraph>& told = told_[GpuEnd::kind(tells)];
+    if (told != nullptr) return told.get();
     const Piece& piece = segments_[0].piece;
     end_.prepare();
-    told_ = std::make_unique<CapturedGraph>(
+    told = std::make_unique<CapturedGraph>(
         device_, arena_->graphs, order_, piece.first, piece.end,
         [this](std::size_t k, CUstream stream, CUgraphConditionalHandle node) {
           if (end_.leaves(k)) capture(k, stream, node, nullptr);
         },
-        [this](CUstream stream) { end_.start(stream); });
+        [this, tells](CUstream stream) { end_.start(tells, stream); });
+    return told.get();
   }
 
   void capture(std::size_t k, CUstream stream, CUgraphConditionalHandle node, void* stamp) const {
@@ -266,15 +268,18 @@ class GpuExecutor : public Executor {
   };
 
   // What comes next.
-  std::size_t run_segment(Segment& segment, std::uint32_t run, bool is_first, bool tells_end) {
+  std::size_t run_segment(Segment& segment, std::uint32_t run, bool is_first, GpuEnd::Tells tells) {
     const Piece& piece = segment.piece;
     {
       const auto lock = gate_->lock();
       if (is_first) gate_->begin_run();
       if (piece.prints) prints_.clear();
       if (piece.kind == Piece::Kind::graph) {
-        CapturedGraph* const instead = tells_end ? told_.get() : nullptr;
-        named([&] { end_.launched(segment.graph->launch(run, stream_.get(), instead)); });
+        CapturedGraph* const instead = tells == GpuEnd::Tells::nothing ? nullptr : telling(tells);
+        named([&] {
+          const bool is_it = segment.graph->launch(run, stream_.get(), instead);
+          end_.launched(is_it ? tells : GpuEnd::Tells::nothing);
+        });
       }
     }
     if (piece.kind == Piece::Kind::host) {
@@ -577,7 +582,7 @@ class GpuExecutor : public Executor {
   double expected_us_ = 0;         // of a run
   std::vector<Segment> segments_;  // of a captured run
   GpuEnd end_;
-  std::unique_ptr<CapturedGraph> told_;  // what a run that tells its end launches
+  std::unique_ptr<CapturedGraph> told_[GpuEnd::kKinds];  // what a run that tells something launches
 };
 
 }  // namespace
