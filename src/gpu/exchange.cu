@@ -22,6 +22,8 @@ using emulation::mailbox_try;
 using emulation::send;
 using emulation::store_relaxed;
 using emulation::store_release;
+PD_DEVICE void cluster_arrive() {}
+PD_DEVICE void cluster_wait() { cluster_barrier(); }
 PD_DEVICE void cluster_leave() { cluster_barrier(); }
 PD_DEVICE void copies_follow_stores() {}
 #else
@@ -78,6 +80,9 @@ PD_DEVICE unsigned cluster_rank() {
 PD_DEVICE void cluster_barrier() {
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
+// The same in two parts, of which the first orders nothing but mailbox_init(): a release waits for what is being loaded.
+PD_DEVICE void cluster_arrive() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
+PD_DEVICE void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 // Nobody goes before all have come; what they have stored is not waited for.
 PD_DEVICE void cluster_leave() {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");

@@ -15,7 +15,8 @@ struct StepMemory {
   unsigned sums[kRowsOfCta][kCluster][kUnits];  // of the rows that this CTA finishes, from every CTA
 };
 
-// This thread's pieces of rows first .. first + kChunk of the weights; `units` of a piece are there.
+// This thread's pieces of rows first .. first + kChunk of the weights; `units` of a piece are there. Loads of what does
+// not change the compiler would bring behind the next barrier, one by one to where they are used.
 PD_DEVICE void load_weights(Pack<Stored, kInPiece> (&piece)[kAhead], const Stored* column, int first, int depth,
                             Index stride, int units) {
 #pragma unroll
@@ -23,22 +24,32 @@ PD_DEVICE void load_weights(Pack<Stored, kInPiece> (&piece)[kAhead], const Store
     const int k = first + i * kLanes + threadIdx.x / kPieces;
     const Stored* const from = column + k * stride;
     if constexpr (!kIsInPieces) {
-      load_each<true>(piece[i], from, 1, k < depth ? units : 0);
+      load_each<false>(piece[i], from, 1, k < depth ? units : 0);
     } else if (units > 0 && k < depth) {
-      load<true>(piece[i], from);
+      load<false>(piece[i], from);
     } else {
       piece[i] = {};
     }
   }
 }
 
-// Elements first .. first + kChunk of every row, zeros behind the last.
-PD_DEVICE void stage_factors(float (&factors)[kRows][kChunk], const Stored* from, int first, int depth) {
+// Of elements first .. first + kChunk of every row, zeros behind the last, this thread's.
+using Factors = float[kRows][kChunk / kThreads];
+PD_DEVICE void load_factors(Factors& mine, const Stored* from, int first, int depth) {
 #pragma unroll
   for (int row = 0; row < kRows; ++row) {
-    for (int i = threadIdx.x; i < kChunk; i += kThreads) {
-      factors[row][i] = first + i < depth ? load_one<true>(from + (Index)row * depth + first + i) : 0.0f;
+#pragma unroll
+    for (int k = 0; k < kChunk / kThreads; ++k) {
+      const int i = first + k * kThreads + threadIdx.x;
+      mine[row][k] = i < depth ? load_one<true>(from + (Index)row * depth + i) : 0.0f;
     }
+  }
+}
+PD_DEVICE void stage_factors(float (&factors)[kRows][kChunk], const Factors& mine) {
+#pragma unroll
+  for (int row = 0; row < kRows; ++row) {
+#pragma unroll
+    for (int k = 0; k < kChunk / kThreads; ++k) factors[row][k * kThreads + threadIdx.x] = mine[row][k];
   }
 }
 
@@ -77,13 +88,27 @@ PD_DEVICE void take_step(const Operands& operands, const Stored* x, const Stored
   if (threadIdx.x == 0) mailbox_init(&memory.mailbox, 1);
 
   Pack<Stored, kInPiece> piece[kAhead];
-  if constexpr (!kIsSettled) await_launch_before();
-  load_weights(piece, column, 0, depth, stride, hidden - unit);
-  if constexpr (kIsSettled) await_launch_before();
+  Factors factor_of;
+  if constexpr (kIsSettled) load_weights(piece, column, 0, depth, stride, hidden - unit);
+  await_launch_before();
   if (threadIdx.x == 0) leave_stamp(room);
   if (is_called_off(room)) return;
-  stage_factors(memory.factors, factors, 0, depth);
-  cluster_barrier();  // all mailboxes are there too
+  cluster_arrive();
+  load_factors(factor_of, factors, 0, depth);
+  if constexpr (!kIsSettled) load_weights(piece, column, 0, depth, stride, hidden - unit);
+  const int mine = (kRows - rank + kCluster - 1) / kCluster;  // rows that this CTA finishes: rank, rank + kCluster ..
+  const int cell_row = threadIdx.x / kUnits, of_cta = threadIdx.x % kUnits;
+  const CellPlace place{(Index)(cell_row * kCluster + rank) * hidden + first_unit + of_cta, first_unit + of_cta};
+  const bool finishes = cell_row < mine && place.unit < hidden;
+  Cell cell;
+  float from_x[kGates], from_h[kGates];
+  if (finishes) {  // asked for now, it is there when the sums are
+    cell.start(operands, place);
+#pragma unroll
+    for (int k = 0; k < kGates; ++k) from_x[k] = load_one<true>(operands.bias + k * hidden + place.unit);
+  }
+  stage_factors(memory.factors, factor_of);
+  __syncthreads();
 
   float sum[kRows][kInPiece];
 #pragma unroll
@@ -100,31 +125,22 @@ PD_DEVICE void take_step(const Operands& operands, const Stored* x, const Stored
     }
     first += kChunk;
     if (first >= depth) break;
+    load_factors(factor_of, factors, first, depth);
     load_weights(piece, column, first, depth, stride, hidden - unit);
     __syncthreads();
-    stage_factors(memory.factors, factors, first, depth);
-    __syncthreads();
+    stage_factors(memory.factors, factor_of);
+      __syncthreads();
   }
 
-  const int mine = (kRows - rank + kCluster - 1) / kCluster;  // rows that this CTA finishes: rank, rank + kCluster ..
+  cluster_wait();  // all mailboxes are there
   if (threadIdx.x == 0 && mine > 0) mailbox_expect(&memory.mailbox, mine * kCluster * kUnits * 4);
   send_sums(sum, memory, rank);
-  const int row = threadIdx.x / kUnits, of_cta = threadIdx.x % kUnits;
-  const CellPlace place{(Index)(row * kCluster + rank) * hidden + first_unit + of_cta, first_unit + of_cta};
-  if (row >= mine) return;
-  Cell cell;
-  float from_x[kGates], from_h[kGates];
-  if (place.unit < hidden) {
-    cell.start(operands, place);
-#pragma unroll
-    for (int k = 0; k < kGates; ++k) from_x[k] = load_one<true>(operands.bias + k * hidden + place.unit);
-  }
+  if (!finishes) return;
   while (!mailbox_try(&memory.mailbox, 0)) {}
-  if (place.unit >= hidden) return;
 #pragma unroll
   for (int k = 0; k < kGates; ++k) {
-    from_x[k] += __uint_as_float(memory.sums[row][k][of_cta]);
-    from_h[k] = __uint_as_float(memory.sums[row][kGates + k][of_cta]);
+    from_x[k] += __uint_as_float(memory.sums[cell_row][k][of_cta]);
+    from_h[k] = __uint_as_float(memory.sums[cell_row][kGates + k][of_cta]);
   }
   cell.advance(from_x, from_h);
   cell.end(operands, place.at);
