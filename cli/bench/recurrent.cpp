@@ -259,6 +259,13 @@ std::vector<Asked> asked() {
   RecurrentLayers both = forward(64, 1, 512), both_trained = training(64, 4, 256, 1);
   both.has_both_directions = both_trained.has_both_directions = true;
   RecurrentLayers gru_trained = training(64, 1, 512, 1), rnn_trained = gru_trained;
+  const auto stacked = [&](std::int64_t batch, std::int64_t hidden, std::int64_t layers) {
+    RecurrentLayers s = forward(64, batch, hidden);
+    s.layers = layers;
+    return s;
+  };
+  RecurrentLayers gru_stacked = stacked(1, 512, 2);
+  gru_stacked.kind = RecurrentKind::gru;
   gru.kind = gru_trained.kind = RecurrentKind::gru;
   rnn.kind = rnn_trained.kind = RecurrentKind::rnn;
   return {
@@ -279,6 +286,11 @@ std::vector<Asked> asked() {
       {rnn, {1.1 * 53, 0, 1.1 * 48, 0}, {}},
       {both, {kNone, kNone, kNone, kNone}, {}},
       {both_trained, {kNone, kNone, kNone, kNone}, {}},
+      {stacked(1, 512, 2), {kNone, kNone, kNone, kNone}, {}},
+      {stacked(1, 512, 4), {kNone, kNone, kNone, kNone}, {}},
+      {stacked(1, 256, 4), {kNone, kNone, kNone, kNone}, {}},
+      {stacked(8, 512, 2), {0, kNone, kNone, kNone}, {}},
+      {gru_stacked, {kNone, 0, kNone, 0}, {}},
       {training(64, 1, 512, 1), {kNone, 0, 0, 0}, {}},
       {training(64, 4, 512, 1), {kNone, 0, 0, 0}, {}},
       {training(64, 8, 512, 1), {kNone, 0, 0, 0}, {}},
@@ -308,7 +320,7 @@ Cases recurrent_cases() {
         c.on_cpu = true;
       }
       if (row.layers.hidden == 512 && row.layers.batch == 1 && !row.layers.is_step && !row.layers.is_training &&
-          !row.layers.has_both_directions && (i == 0 || i == 2)) {
+          !row.layers.has_both_directions && row.layers.layers == 1 && (i == 0 || i == 2)) {
         c.on_cpu = true;
       }
       cases.push_back(std::move(c));
