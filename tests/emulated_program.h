@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program as it would run on a GPU, its kernels run on the CPU by cuda_emulation: groups and kernel ops that are text
-// of our own. Only with CUDA's headers; needs no GPU.
+// of our own, one by one, but layers of a stack in one launch. Only with CUDA's headers; needs no GPU.
 #pragma once
 
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
+#include <set>
 
+#include "gpu/stacked_launch.h"
 #include "gpu/text_launch.h"
+#include "runtime/stacks.h"
 #include "tests/cuda_emulation/emulated_kernels.h"
 #include "tests/kernel_texts.h"
 
@@ -28,6 +31,8 @@ class EmulatedProgram {
  public:
   explicit EmulatedProgram(const Graph& graph) : EmulatedProgram(plan_for_gpu(graph)) {}
   explicit EmulatedProgram(Plan plan) : plan_(std::move(plan)) {
+    launches_ = unroll(plan_);
+    add_stacks();
     add_kernels(plan_.steps);
     for (std::size_t i = 0; i < plan_.slots.size(); ++i) {
       if (plan_.slots[i].kind != SlotKind::state) continue;
@@ -45,8 +50,11 @@ class EmulatedProgram {
     for (const auto& text : texts_) {
       for (const gpu::TextLaunch& kernel : text->launches) kernels.push_back(&kernel);
     }
+    for (const auto& [begin, stack] : stacks_) kernels.push_back(&stack.launch->launch());
     return kernels;
   }
+  /// Launches of several layers.
+  std::size_t stacks() const { return stacks_.size(); }
 
   /// Memory holds garbage at first, but for what kernels keep from run to run, and CTAs run in an order that the seed
   /// decides. Throws what a kernel faults with.
@@ -71,14 +79,38 @@ class EmulatedProgram {
     };
     for (const auto& [name, slot] : plan_.inputs) write(slot, feeds.at(name));
     for (const auto& [slot, tensor] : plan_.constants) write(slot, tensor);
-    for (const Launch& launch : unroll(plan_)) {
-      const gpu::TextPlan& text = *launch.step->text;
+    const auto place = [&](int slot) { return slot < 0 ? nullptr : bases[static_cast<std::size_t>(slot)]; };
+    const auto operands_of = [&](const Launch& launch) {
       std::vector<char*> operands;
       for (const auto& [slot, offset] : launch.addresses) {
         operands.push_back(bases[static_cast<std::size_t>(slot)] + offset);
       }
+      return operands;
+    };
+    for (std::size_t l = 0; l < launches_.size(); ++l) {
+      const Launch& launch = launches_[l];
+      if (const auto found = stacks_.find(l); found != stacks_.end()) {
+        const auto& [stack, joined] = found->second;
+        for (std::size_t m = 0; m < stack.end() - stack.begin; ++m) {
+          const Launch& member = launches_[l + m];
+          std::vector<char*> operands = operands_of(member);
+          joined->place(m, reinterpret_cast<void**>(operands.data()), place(member.step->workspace),
+                        place(member.step->state));
+        }
+        gpu::Room room{};
+        const gpu::TextLaunch& kernel = joined->launch();
+        const gpu::Launch start = compiled.find(kernel.entry);
+        if (start == nullptr) throw std::runtime_error(compiled.log());
+        std::vector<std::uint64_t> sizes = kernel.sizes;
+        void* arguments[] = {&room, sizes.data()};
+        const unsigned scheduled = random();
+        EXPECT_EQ(start(arguments, kernel.grid[0], kernel.block, &scheduled), 0) << "deadlock: " << kernel.why;
+        l = stack.end() - 1;
+        continue;
+      }
+      const gpu::TextPlan& text = *launch.step->text;
+      std::vector<char*> operands = operands_of(launch);
       std::uint64_t fault[2] = {~0ull, ~0ull};
-      const auto place = [&](int slot) { return slot < 0 ? nullptr : bases[static_cast<std::size_t>(slot)]; };
       gpu::Room room{place(launch.step->workspace), place(launch.step->state), fault, nullptr};
       for (const gpu::TextLaunch& kernel : text.launches) {
         const gpu::Launch start = compiled.find(kernel.entry);
@@ -128,8 +160,27 @@ class EmulatedProgram {
     char* start_;
   };
 
+  void add_stacks() {
+    std::vector<std::byte*> bases;  // slots that need not be in the arena are far apart
+    for (std::size_t i = 0; i < plan_.slots.size(); ++i) {
+      const bool is_in_arena = plan_.slots[i].kind == SlotKind::arena;
+      bases.push_back(reinterpret_cast<std::byte*>(is_in_arena ? (std::int64_t{1} << 40) + plan_.slots[i].offset
+                                                               : static_cast<std::int64_t>(i + 2) << 40));
+    }
+    for (const Stack& stack : stacks_of(launches_, bases, std::vector<int>(launches_.size(), 0), nullptr)) {
+      std::vector<gpu::JoinMember> layers;
+      for (std::size_t i = stack.begin; i < stack.end(); ++i) {
+        const Step& step = *launches_[i].step;
+        in_stacks_.insert(&step);
+        if ((i - stack.begin) % 2 == 0) layers.push_back({step.text->launches.data(), step.operands.size()});
+      }
+      stacks_[stack.begin] = {stack, std::make_unique<gpu::StackedLaunch>(layers, kStackWeights, *plan_.target)};
+    }
+  }
+
   void add_kernels(const std::vector<Step>& steps) {
     for (const Step& step : steps) {
+      if (in_stacks_.contains(&step)) continue;
       for (const auto* body : step.bodies()) add_kernels(*body);
       if (step.text != nullptr) {
         texts_.push_back(step.text);
@@ -140,7 +191,15 @@ class EmulatedProgram {
     }
   }
 
+  struct StackOfLayers {
+    Stack stack;
+    std::unique_ptr<gpu::StackedLaunch> launch;
+  };
+
   Plan plan_;
+  std::vector<Launch> launches_;
+  std::map<std::size_t, StackOfLayers> stacks_;  // by their first launches
+  std::set<const Step*> in_stacks_;
   std::map<std::size_t, Memory> states_;  // by their slots
   std::vector<std::shared_ptr<const gpu::TextPlan>> texts_;
   std::string library_op_;

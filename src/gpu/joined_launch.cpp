@@ -104,10 +104,14 @@ JoinedLaunch::JoinedLaunch(const std::vector<JoinMember>& members, const Target&
 }
 
 void JoinedLaunch::place(std::size_t member, void* const* operands, void* workspace, void* tickets) {
-  std::uint64_t* words = launch_.sizes.data() + member * member_words_ + kBeforeOperands;
-  for (std::size_t i = 0; i < operands_; ++i) words[i] = reinterpret_cast<std::uint64_t>(operands[i]);
-  words[operands_] = reinterpret_cast<std::uint64_t>(workspace);
-  words[operands_ + 1] = reinterpret_cast<std::uint64_t>(tickets);
+  for (std::size_t i = 0; i < operands_; ++i) set_operand(member, i, operands[i]);
+  set_workspace(member, workspace), set_tickets(member, tickets);
 }
+
+void JoinedLaunch::set_operand(std::size_t member, std::size_t operand, void* at) {
+  launch_.sizes[member * member_words_ + kBeforeOperands + operand] = reinterpret_cast<std::uint64_t>(at);
+}
+void JoinedLaunch::set_workspace(std::size_t member, void* workspace) { set_operand(member, operands_, workspace); }
+void JoinedLaunch::set_tickets(std::size_t member, void* tickets) { set_operand(member, operands_ + 1, tickets); }
 
 }  // namespace paoding::gpu

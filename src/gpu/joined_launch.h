@@ -25,12 +25,19 @@ struct JoinMember {
 /// have room there at once.
 std::vector<std::vector<std::size_t>> joins_of(std::span<const JoinMember> kernels);
 
-class JoinedLaunch final : public SharedLaunch {
+class JoinedLaunch : public SharedLaunch {
  public:
   /// Of a list of joins_of().
   JoinedLaunch(const std::vector<JoinMember>& members, const Target& target);
 
   void place(std::size_t member, void* const* operands, void* workspace, void* tickets) override;
+
+ protected:
+  void set_operand(std::size_t member, std::size_t operand, void* at);
+  void set_workspace(std::size_t member, void* workspace);
+  void set_tickets(std::size_t member, void* tickets);
+  /// Among its sizes, the last of the kernel's own.
+  std::uint64_t& last_size(std::size_t member) { return launch_.sizes[(member + 1) * member_words_ - 1]; }
 
  private:
   std::size_t operands_ = 0, member_words_ = 0;  // of each member

@@ -69,6 +69,8 @@ struct TextLaunch {
   /// CTAs of this kind that run at once, where they stay to the end and leave the rest of the chip alone: as many share
   /// a launch, whatever they need of an SM. 0: it is not so.
   unsigned ctas_at_once = 0;
+  /// Of a layer that shares a launch with others above or below it: how many there are of them (stacked_launch.h).
+  std::int64_t stacked = 1;
   bool leaves_stamp = false;         // of when it began, in Room::stamp
   bool overlaps_before = false;      // may start before the launch in front of it has ended; waits for it by itself
   std::vector<std::uint64_t> sizes;  // the last argument

@@ -33,6 +33,9 @@ struct KernelCall {
   /// On a GPU. So many calls of the op stand side by side, this one and others that do not depend on each other, and
   /// may share a launch.
   std::int64_t together = 1;
+  /// On a GPU. So many calls of the op stand one above the other, this one among them: input 0 of one is a matrix's
+  /// product with result 0 of the one below, which nothing else reads. They may share a launch, each some steps behind.
+  std::int64_t stacked = 1;
 };
 
 /// What a kernel gets when it runs.

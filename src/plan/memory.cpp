@@ -92,18 +92,20 @@ struct Uses {
   // does one's small value lie where another's was: they may run share by share, one behind the other (group/share.h).
   // Kernels that share a launch keep all they have to themselves.
   static bool may_run_together(const Step& a, const Step& b) {
+    if (a.stack >= 0 && a.stack == b.stack) return true;
     if (a.kind == Step::Kind::group) return b.kind == Step::Kind::group;
     return a.shares_launch && b.shares_launch && a.call.op == b.call.op;
   }
   void hold(const Step& step, std::vector<int>* held) {
-    if (step.kind != Step::Kind::group && !step.shares_launch) return;
+    const bool keeps_all = step.shares_launch || step.stack >= 0;
+    if (step.kind != Step::Kind::group && !keeps_all) return;
     const auto add = [&](int slot) {
       const Slot& of = (*slots)[static_cast<std::size_t>(slot)];
-      if (of.kind != SlotKind::arena || (of.bytes > kHeldBytes && !step.shares_launch)) return;
+      if (of.kind != SlotKind::arena || (of.bytes > kHeldBytes && !keeps_all)) return;
       if (held->size() == kMostHeld) release(held);
       if (std::ranges::find(*held, slot) == held->end()) held->push_back(slot);
     };
-    if (step.workspace >= 0) add(step.workspace);
+    if (step.workspace >= 0 && step.stack < 0) add(step.workspace);  // a stack's products are not a library's
     if (!is_gpu) return;
     for (const Operand& operand : step.operands) add(operand.slot);
   }

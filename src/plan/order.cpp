@@ -176,16 +176,17 @@ std::vector<NodeId> node_order(const Graph& graph, NodeOrder order) {
   return ids;
 }
 
+bool are_alike(const Graph& graph, NodeId a, NodeId b) {
+  const Node &x = graph.node(a), &y = graph.node(b);
+  return x.op == y.op && x.types == y.types && x.inputs.size() == y.inputs.size() &&
+         std::ranges::equal(
+             x.inputs, y.inputs, {}, [&](Ref ref) { return graph.type(ref); },
+             [&](Ref ref) { return graph.type(ref); });
+}
+
 std::map<NodeId, std::int64_t> bring_together(const Graph& graph, std::vector<NodeId>* order) {
   std::map<NodeId, std::int64_t> counts;
   const auto is_claimed = [&](NodeId id) { return graph.node(id).op->kind == OpKind::composed; };
-  const auto are_alike = [&](NodeId a, NodeId b) {
-    const Node &x = graph.node(a), &y = graph.node(b);
-    return x.op == y.op && x.types == y.types && x.inputs.size() == y.inputs.size() &&
-           std::ranges::equal(
-               x.inputs, y.inputs, {}, [&](Ref ref) { return graph.type(ref); },
-               [&](Ref ref) { return graph.type(ref); });
-  };
   std::set<NodeId> placed;
   for (std::size_t begin = 0; begin < order->size();) {
     const NodeId first = (*order)[begin];
@@ -200,7 +201,7 @@ std::map<NodeId, std::int64_t> bring_together(const Graph& graph, std::vector<No
       const auto is_needed = [&](Ref ref) { return together.contains(ref.node) || behind.contains(ref.node); };
       if (std::ranges::any_of(inputs, is_needed)) {
         behind.insert(next);
-      } else if (is_claimed(next) && are_alike(first, next)) {
+      } else if (is_claimed(next) && are_alike(graph, first, next)) {
         together.insert(next), placed.insert(next);
         const auto from = order->begin() + static_cast<std::ptrdiff_t>(begin);
         std::stable_sort(from, order->begin() + static_cast<std::ptrdiff_t>(k) + 1, [&](NodeId a, NodeId b) {

@@ -19,6 +19,9 @@ enum class NodeOrder {
 /// All nodes of `graph` (not of its bodies) in this order. Deterministic; ties go by number.
 std::vector<NodeId> node_order(const Graph& graph, NodeOrder order);
 
+/// Whether two nodes do the same with values of the same types.
+bool are_alike(const Graph& graph, NodeId a, NodeId b);
+
 /// Moves what a kernel has claimed as a whole, such as a layer over time, to the next of its kind and shapes that does
 /// not depend on it, as the two directions of a layer do not: neighbours may share a launch. Of those that have such
 /// neighbours, how many they are together.

@@ -97,6 +97,9 @@ struct Step {
   std::shared_ptr<const gpu::TextPlan> text;
   int workspace = -1, state = -1;  // on a GPU: slots of memory that it needs beside its operands
   bool shares_launch = false;      // on a GPU, of kernel ops: may be in one launch with neighbours of the same op
+  /// On a GPU: kernel ops one above the other (KernelCall::stacked), and the products between them, have one number and
+  /// may be in one launch; -1: it is none of them.
+  int stack = -1;
 
   int loop = -1;  // Kind::loop: its number in LoopTerm::loop
   std::int64_t length = 0;

@@ -81,7 +81,7 @@ void lower_steps(const PlanOptions& options, std::vector<Step>& steps, std::opti
     step.shares_launch = step.kind == Step::Kind::kernel && needs.shares_launch;
     if (!needs.is_launched) continue;
     // What shares a launch has in front of it what that has.
-    if (before && needs.shares_launch) written.insert(before->begin(), before->end());
+    if (before && (needs.shares_launch || step.stack >= 0)) written.insert(before->begin(), before->end());
     before = std::move(written);
   }
 }
@@ -128,7 +128,10 @@ void Planner::plan_nodes(Frame& frame) {
   assign_destinations(frame);
   choose_layouts(frame);
   std::vector<NodeId> order = node_order(frame.graph, order_);
-  if (options_.target->is_gpu()) frame.together = bring_together(frame.graph, &order);
+  if (options_.target->is_gpu()) {
+    frame.together = bring_together(frame.graph, &order);
+    frame.stacks = bring_stacks_together(frame.graph, &order);
+  }
   for (NodeId id : order) plan_node(frame, id);
 }
 
@@ -246,6 +249,9 @@ void Planner::plan_kernel(Frame& frame, NodeId id) {
     const TargetPtr target = on_host ? std::make_shared<const Target>() : options_.target;
     step.call = {node.op, node.attrs, {}, {}, {}, options_.allow_tf32, node.scope.str(), target};
     if (const auto it = frame.together.find(id); it != frame.together.end()) step.call.together = it->second;
+    if (const auto it = frame.stacks.find(id); it != frame.stacks.end()) {
+      step.stack = it->second.stack, step.call.stacked = it->second.layers;
+    }
     for (std::size_t i = 0; i < step.operands.size(); ++i) {
       (i < step.reads ? step.call.inputs : step.call.outputs).push_back(step.operands[i].layout);
       step.call.alignments.push_back(alignment_of(step.operands[i]));

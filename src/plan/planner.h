@@ -10,6 +10,7 @@
 #include "ops/scan/scan.h"
 #include "plan/order.h"
 #include "plan/plan.h"
+#include "plan/stacks.h"
 
 namespace paoding {
 
@@ -44,6 +45,7 @@ class Planner {
     std::set<Ref> channels_last = {};              // images that are to lie with their channels innermost
     std::map<Ref, Operand> converted = {};         // copies of other images that lie so
     std::map<NodeId, std::int64_t> together = {};  // what stands side by side: bring_together(), order.h
+    std::map<NodeId, StackPlace> stacks = {};      // what stands one above the other
     std::map<Ref, Ref> rounded = {};  // results of groups that nothing but a rounding reads, and what that gives
   };
 

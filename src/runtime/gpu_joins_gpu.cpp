@@ -6,11 +6,13 @@
 
 #include "gpu/chained_launch.h"
 #include "gpu/joined_launch.h"
+#include "gpu/stacked_launch.h"
 #include "runtime/chains.h"
 #include "runtime/gpu_gate.h"
 #include "runtime/gpu_joins.h"
 #include "runtime/independent.h"
 #include "runtime/sites.h"
+#include "runtime/stacks.h"
 
 namespace paoding {
 namespace {
@@ -63,13 +65,13 @@ GpuJoins::GpuJoins(const std::vector<Launch>& launches, const std::vector<CUdevi
   std::vector<std::byte*> addresses;
   for (const CUdeviceptr base : bases) addresses.push_back(reinterpret_cast<std::byte*>(base));
   Chains chains(launches, addresses, kind, target);
-  std::vector<bool> is_chained(launches.size());
+  std::vector<bool> is_shared(launches.size());
   for (const Chain& chain : chains.all()) {
     std::vector<std::size_t> places;
     std::vector<const Step*> steps;
     std::vector<const gpu::ChainPhase*> phases;
     for (std::size_t i = chain.begin; i < chain.end(); ++i) {
-      is_chained[i] = true;
+      is_shared[i] = true;
       places.push_back(i);
       steps.push_back(launches[i].step);
       phases.push_back(&chains.phase(launches[i].step, chain.axes[i - chain.begin]));
@@ -83,10 +85,28 @@ GpuJoins::GpuJoins(const std::vector<Launch>& launches, const std::vector<CUdevi
     place_of_.resize(launches.size());
     add(std::move(places), &kernel);
   }
+  for (const Stack& stack : stacks_of(launches, addresses, kind, &notes_)) {
+    std::vector<std::size_t> places;
+    std::vector<const Step*> steps, layers;
+    for (std::size_t i = stack.begin; i < stack.end(); ++i) {
+      is_shared[i] = true;
+      places.push_back(i);
+      steps.push_back(launches[i].step);
+      const bool is_layer = (i - stack.begin) % 2 == 0;
+      if (is_layer) layers.push_back(launches[i].step);
+    }
+    Kernel& kernel = kernels_[{steps, {}}];
+    if (kernel.shared.empty()) {
+      kernel.steps = steps;
+      kernel.shared.push_back(std::make_unique<gpu::StackedLaunch>(members_of(layers, 0), kStackWeights, target));
+    }
+    place_of_.resize(launches.size());
+    add(std::move(places), &kernel);
+  }
   for (const auto& [begin, end] : independent_stretches(launches, addresses, kMostLaunches)) {
     std::map<int, std::vector<std::size_t>> of_kind;
     for (std::size_t i = begin; i < end; ++i) {
-      if (!is_chained[i] && may_join(*launches[i].step)) of_kind[kind[i]].push_back(i);
+      if (!is_shared[i] && may_join(*launches[i].step)) of_kind[kind[i]].push_back(i);
     }
     for (const auto& [same, list] : of_kind) {
       std::vector<const Step*> of_list;

@@ -2,22 +2,27 @@
 #include "runtime/independent.h"
 
 #include <algorithm>
-#include <cstdint>
 
 #include "gpu/text_launch.h"
 
 namespace paoding {
-namespace {
 
-// From the first to behind the last byte that an operand may touch.
-struct Extent {
-  std::intptr_t begin = 0, end = 0;
-  bool is_written = false;
-};
+Extent extent_of(const Launch& launch, std::size_t operand, const std::vector<std::byte*>& bases) {
+  const Layout& layout = launch.step->operands[operand].layout;
+  if (layout.type.shape.elements() == 0) return {};
+  const auto& [slot, offset] = launch.addresses[operand];
+  const auto start = reinterpret_cast<std::intptr_t>(bases[static_cast<std::size_t>(slot)] + offset);
+  const std::int64_t size = size_bytes(layout.type.dtype);
+  Extent extent{start, start + size, operand >= launch.step->reads};
+  for (int axis = 0; axis < layout.type.shape.rank(); ++axis) {
+    const std::int64_t last = std::max<std::int64_t>(layout.type.shape[axis] - 1, 0);
+    const std::int64_t span = last * layout.strides[static_cast<std::size_t>(axis)] * size;
+    (span < 0 ? extent.begin : extent.end) += span;
+  }
+  return extent;
+}
 
-using Extents = std::vector<Extent>;
-
-Extents extents_of(const Launch& launch, const std::vector<std::byte*>& bases) {
+Extents extents_of(const Launch& launch, const std::vector<std::byte*>& bases, std::size_t first) {
   Extents extents;
   if (const auto& text = launch.step->text) {
     for (const auto& [slot, bytes] : {std::pair(launch.step->workspace, text->workspace_bytes),
@@ -27,19 +32,9 @@ Extents extents_of(const Launch& launch, const std::vector<std::byte*>& bases) {
       extents.push_back({start, start + bytes, true});
     }
   }
-  for (std::size_t k = 0; k < launch.addresses.size(); ++k) {
-    const Layout& layout = launch.step->operands[k].layout;
-    if (layout.type.shape.elements() == 0) continue;
-    const auto& [slot, offset] = launch.addresses[k];
-    const auto start = reinterpret_cast<std::intptr_t>(bases[static_cast<std::size_t>(slot)] + offset);
-    const std::int64_t size = size_bytes(layout.type.dtype);
-    Extent extent{start, start + size, k >= launch.step->reads};
-    for (int axis = 0; axis < layout.type.shape.rank(); ++axis) {
-      const std::int64_t last = std::max<std::int64_t>(layout.type.shape[axis] - 1, 0);
-      const std::int64_t span = last * layout.strides[static_cast<std::size_t>(axis)] * size;
-      (span < 0 ? extent.begin : extent.end) += span;
-    }
-    extents.push_back(extent);
+  for (std::size_t k = first; k < launch.addresses.size(); ++k) {
+    const Extent extent = extent_of(launch, k, bases);
+    if (extent.begin < extent.end) extents.push_back(extent);
   }
   return extents;
 }
@@ -52,6 +47,16 @@ bool collide(const Extents& a, const Extents& b) {
   }
   return false;
 }
+
+std::vector<bool> targets_of(const std::vector<Launch>& launches) {
+  std::vector<bool> is_target(launches.size() + 1);
+  for (const Launch& launch : launches) {
+    for (const std::size_t target : launch.targets) is_target[target] = true;
+  }
+  return is_target;
+}
+
+namespace {
 
 bool may_run_beside(const Launch& launch) {
   if (launch.kind != Launch::Kind::run) return false;
@@ -72,10 +77,7 @@ std::vector<std::pair<std::size_t, std::size_t>> independent_stretches(const std
     begin = end;
   };
   // Where branches meet again a stretch ends: one may come there from elsewhere.
-  std::vector<bool> is_target(launches.size() + 1);
-  for (const Launch& launch : launches) {
-    for (const std::size_t target : launch.targets) is_target[target] = true;
-  }
+  const std::vector<bool> is_target = targets_of(launches);
   for (std::size_t i = 0; i < launches.size(); ++i) {
     const Launch& launch = launches[i];
     if (is_target[i]) close(i);

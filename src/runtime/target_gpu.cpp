@@ -30,6 +30,8 @@ StepNeeds lower_for_gpu(Step& step, const Target& target) {
     needs.state_bytes = 4 * step.text->ticket_count;
     needs.is_launched = !step.text->launches.empty();
   }
+  const bool is_layer = step.stack >= 0 && step.call.op->kind == OpKind::composed;
+  if (is_layer && (step.text->launches.size() != 1 || step.text->launches[0].stacked == 1)) step.stack = -1;
   if (step.kind == Step::Kind::print) needs.is_launched = false;
   if (step.kind != Step::Kind::kernel) return needs;
   // The chosen one may decline when it is prepared: there is room for all that come behind it.

@@ -40,9 +40,27 @@ PD_DEVICE void bring_start(unsigned char* start, const Stored* h0, const TeamRow
   }
 }
 
+// A layer whose input's part of all steps is there before the launch, and that nobody waits for. (Layers of a stack:
+// recurrence_stacked.cu.)
+struct Apart {
+  using Part = Pack<Stored, 1>;  // of a cell's gate
+  using Source = const Stored*;
+
+  PD_DEVICE Source input_of(const Operands& operands, int, Index time, Index elements) const {
+    return operands.xw + time * elements;
+  }
+  PD_DEVICE Index stride(bool is_reverse, Index elements) const { return is_reverse ? -elements : elements; }
+  static PD_DEVICE void ask(Part& part, Source from) { load<true>(part, from); }
+  static PD_DEVICE float number(const Part& part) { return part.get(0); }
+  template <class SourceOf> PD_DEVICE void await(Part (&)[kCells][kLaneGates], const SourceOf&) const {}
+  PD_DEVICE void begin(const CellPlace (&)[kCells]) {}
+  PD_DEVICE void give(const Cell (&)[kCells], const CellPlace (&)[kCells], int) const {}
+  PD_DEVICE void end() const {}
+};
+
 // What comes from the input in a step that is to come, where it is in registers; else InputAhead has it.
-struct Ahead {
-  Pack<Stored, 1> x[kCells][kLaneGates];
+template <class Part> struct Ahead {
+  Part x[kCells][kLaneGates];
 };
 constexpr bool kAsksEarly =
     !kCopiesAhead && (kIsApart ? kCells * kLaneGates <= 12 : kCells * kLaneGates <= 8 && (kKeepsSums || kRows <= 8));
@@ -53,8 +71,9 @@ PD_DEVICE void advance(AnyCell& cell, const float (&x)[kCount], const float (&su
   else if (counts) cell.advance(x, sum);
 }
 
-// `cta`: of the layer's.
-PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Sizes& size, unsigned cta) {
+// `cta`: of the layer's. `stack`: where the input's part comes from, and who waits for the states.
+template <class Stack>
+PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Sizes& size, unsigned cta, Stack stack) {
   PD_DYNAMIC_SHARED(unsigned char, memory);
   const Shared shared(memory);
   unsigned char* const states = states_of(shared);
@@ -101,7 +120,7 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
     // Threads whose cells are of one unit have one bias.
     constexpr int kBiases = !kKeepsSums && kCellsAtOnce % kOwnUnits == 0 ? 1 : kCells;
     float bias[kBiases][kLaneGates];
-    const Index step_elements = (Index)batch * hidden;
+    const Index step_elements = (Index)batch * hidden, input_elements = step_elements * kGates;
 #pragma unroll
     for (int i = 0; i < kCells; ++i) {
       place[i].find(i, *shared.rows, rank, hidden);
@@ -114,6 +133,7 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
       }
       if (place[i].at >= 0) cell[i].start(operands, place[i]);
     }
+    stack.begin(place);
     const auto keep = [&](int i, int time) {
       const Index here = time * step_elements, after = is_reverse ? here : here + step_elements;
       cell[i].keep(operands, !kHasLengths || time < place[i].length, after, here, place[i], hidden);
@@ -127,25 +147,25 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
     };
     // What comes from the input, made numbers of when it is there: of this step and, of few rows, of the next one. That is
     // asked for beside the products: polling does not begin before all that was asked for is there.
-    Ahead ahead, next;
-    const Stored* from[kCells];  // of the step that is asked for next, this thread's first gate
-    const Index input_stride = (is_reverse ? -1 : 1) * step_elements * kGates;
+    Ahead<typename Stack::Part> ahead, next;
+    typename Stack::Source from[kCells];  // of the step that is asked for next, this thread's first gate
+    const Index input_stride = stack.stride(is_reverse, input_elements);
 #pragma unroll
     for (int i = 0; i < kCells; ++i) {
       const int gate = CellPlace::gate_of(0) < kGates ? CellPlace::gate_of(0) : 0;
       const Index at = place[i].to_read(first_place).in_gates(kGates) + gate * hidden;
-      from[i] = operands.xw + (time_of(0) * step_elements * kGates + at);
+      from[i] = stack.input_of(operands, 0, time_of(0), input_elements) + at;
       if constexpr (kAsksEarly) from[i] = kept_known(from[i]);
     }
-    const auto fetch = [&](Ahead& to, int step) {
+    const auto fetch = [&](auto& to, int step) {
       if (step >= steps) return;
       const int time = time_of(step);
-      const Stored* const xw = operands.xw + time * step_elements * kGates;
+      const auto xw = stack.input_of(operands, step, time, input_elements);
 #pragma unroll
       for (int i = 0; i < kCells; ++i) {
         if constexpr (kAsksEarly) {
 #pragma unroll
-          for (int k = 0; k < kLaneGates; ++k) load<true>(to.x[i][k], from[i] + k * hidden);
+          for (int k = 0; k < kLaneGates; ++k) Stack::ask(to.x[i][k], from[i] + k * hidden);
           from[i] = kept_known(from[i] + input_stride);
           continue;
         }
@@ -154,7 +174,7 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
 #pragma unroll
         for (int k = 0; k < kLaneGates; ++k) {
           const int gate = CellPlace::gate_of(k) < kGates ? CellPlace::gate_of(k) : 0;
-          load<true>(to.x[i][k], xw + (at + gate * hidden));
+          Stack::ask(to.x[i][k], xw + (at + gate * hidden));
         }
       }
     };
@@ -193,13 +213,18 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
       if (!weights.multiply(sum, sums, before, thread, place, await_half)) continue;
       clock.ended(kMultiplying);
       const int time = time_of(step);
+      stack.await(ahead.x, [&](int i, int k) {
+        const int gate = CellPlace::gate_of(k) < kGates ? CellPlace::gate_of(k) : 0;
+        const Index at = place[i].to_read(first_place).in_gates(kGates) + gate * hidden;
+        return stack.input_of(operands, step, time, input_elements) + at;
+      });
 #pragma unroll
       for (int i = 0; i < kCells; ++i) {
         const bool counts = !kHasLengths || time < place[i].length;
         float x[kLaneGates];
 #pragma unroll
         for (int k = 0; k < kLaneGates; ++k) {
-          x[k] = (kCopiesAhead ? input.get(i, k, step) : ahead.x[i][k].get(0)) + bias[i % kBiases][k];
+          x[k] = (kCopiesAhead ? input.get(i, k, step) : Stack::number(ahead.x[i][k])) + bias[i % kBiases][k];
         }
         advance(cell[i], x, sum[i], lane, counts);
       }
@@ -221,6 +246,7 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
         if (step + 1 < steps) exchange.give(after, aim, state + 1);
       }
       if (step > 0) exchange.taken(state);
+      stack.give(cell, place, step);
       clock.ended(kGiving);
 #pragma unroll
       for (int i = 0; i < kCells; ++i) {
@@ -239,6 +265,7 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
     given += steps > 0 ? steps - 1 : 0;
   }
   exchange.end(given + 1);
+  stack.end();
   clock.ended(kEnding);
   clock.tell(room, cta);
 }

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The state from step to step through memory.
-// Of few rows (kIsMarked) warps give what they made, a word of each cell. It is f32, or what is multiplied in 16 bits the
-// higher half of it; and the lowest bit of a word, a 2^24th of it, tells whether it is of this use of its place or of the
-// one before, as it changes with each. Two places are used in turn: who gives state s + 2 has had s + 1 from everybody, who
-// then had all of state s.
+// Of few rows (kIsMarked) warps give what they made, a word of each cell (StateWords). Two places are used in turn: who
+// gives state s + 2 has had s + 1 from everybody, who then had all of state s.
 // Else a team has places for kPlaces of them in turn, which hold zeros until a state comes, with every bit turned over: no
 // state is a NaN of all ones, so no word of it is zero then. A CTA that has had all of state s knows that everybody has had
 // the one before, and makes its own part of that place zero again. Before it gives state s + kPlaces - 2 it has fenced
@@ -74,12 +72,11 @@ struct StateExchange {
       for (int i = 0; i < kAtOnce; ++i) {
         const uint4& piece = pieces[i];
         if (!is_asked(i)) continue;
-        if constexpr (kIsHalved) {
-          const uint2 state = make_uint2(halves(piece.x, piece.y), halves(piece.z, piece.w));
-          store_piece(aim.to + (place_in_vectors(first + i * kThreads + threadIdx.x) - place_in_vectors(threadIdx.x)), state);
+        if constexpr (kIsMarked) {
+          const int behind = place_in_vectors(first + i * kThreads + threadIdx.x) - place_in_vectors(threadIdx.x);
+          StateWords::store(aim.to + behind, piece);
         } else {
-          const uint4 state = make_uint4(given(piece.x), given(piece.y), given(piece.z), given(piece.w));
-          store_piece(aim.to + (first + i * kThreads) * 16, state);
+          store_piece(aim.to + (first + i * kThreads) * 16, make_uint4(~piece.x, ~piece.y, ~piece.z, ~piece.w));
         }
       }
     }
@@ -109,16 +106,11 @@ struct StateExchange {
     }
   }
   // Where warps give what they made, a cell of every thread: its word of a place, or less than 0.
-  PD_DEVICE int word_of(const CellPlace& place) const {
-    const bool is_mine = place.row < kRows && (!kHasGateLanes || CellPlace::gate_of(0) == 0);
-    return is_mine ? (place.unit / 4 * kRows + place.row) * 4 + place.unit % 4 : -1;
-  }
+  PD_DEVICE int word_of(const CellPlace& place) const { return StateWords::place_of(place); }
   PD_DEVICE void give(const float (&h)[kCells], const int (&word)[kCells], unsigned char*, const Aim& aim, int) const {
 #pragma unroll
     for (int i = 0; i < kCells; ++i) {
-      unsigned bits = factor_bits(__float_as_uint(h[i])) & ~1u;
-      if constexpr (kIsHalved) bits = stored_bits<Stored>(h[i]) << 16;
-      if (word[i] >= 0) store_relaxed(aim.next + word[i], bits | aim.next_mark);
+      if (word[i] >= 0) store_relaxed(aim.next + word[i], StateWords::made_of(h[i], aim.next_mark));
     }
   }
   // Who is last to have had the state that the last step began with makes its place zero; or marks are kept.
@@ -138,19 +130,11 @@ struct StateExchange {
   }
 
  private:
-  static constexpr bool kIsHalved = kIsMarked && sizeof(Factor) == 2;
-  // Of the words of 4 units, where what is multiplied lies.
-  static PD_DEVICE int place_in_vectors(int piece) {
-    if constexpr (!kIsHalved) return piece * 16;
-    else return kRows == 1 ? piece * 8 : piece / kRows / 2 * (kRows * 16) + piece % kRows * 16 + piece / kRows % 2 * 8;
-  }
-  static PD_DEVICE unsigned halves(unsigned low, unsigned high) { return low >> 16 | (high & 0xffff0000u); }
+  static PD_DEVICE int place_in_vectors(int piece) { return kIsMarked ? StateWords::place_in_vectors(piece) : piece * 16; }
   static PD_DEVICE bool is_tidier() { return threadIdx.x >= kThreads - 32; }
   PD_DEVICE unsigned mark_of(int step) const { return ((step % 2 ? marks[1] : marks[0]) + 1 + (step - 1) / 2) & 1; }
   static PD_DEVICE bool has_come(const uint4& piece, unsigned mark) {
-    const unsigned all = piece.x & piece.y & piece.z & piece.w, any = piece.x | piece.y | piece.z | piece.w;
-    if constexpr (kIsMarked) return ((mark ? all : ~any) & 1) != 0;
+    if constexpr (kIsMarked) return StateWords::have_come(piece, mark);
     else return piece.x != 0 && piece.y != 0 && piece.z != 0 && piece.w != 0;
   }
-  static PD_DEVICE unsigned given(unsigned word) { return kIsMarked ? word & ~1u : ~word; }
 };

@@ -87,9 +87,11 @@ struct Layer {
       for (const char* name : kind.given) given += call.attrs.get_bool(name) ? 1 : 0;
       if (&kind == &k_rnn) --steps;  // of its states one is the start
     }
+    extents.steps = steps;
     if (!is_backward) has_bias = call.attrs.get_bool("bias");
     if (has_bias) bias_dtype = call.inputs.back().type.dtype;
     has_lengths = call.inputs.size() > given + (has_bias ? 1 : 0);
+    if (!is_backward && !has_lengths && !env_flag("PAODING_PHASES")) extents.stacked = call.stacked;
     if (is_backward && call.attrs.get_bool("sums")) sums = call.outputs.back().type.shape.elements() / extents.hidden;
     if (sums > 0) sums_dtype = call.outputs.back().type.dtype;
     if (&kind == &k_lstm) state_dtype = call.inputs[is_backward ? 2 : 3].type.dtype;
@@ -130,7 +132,11 @@ std::string reason_of(const KernelCall& call, const CellKind& kind, bool is_back
   std::ranges::stable_sort(teams, {}, &Team::step_us);
   const Team chosen = *choose_team(layer.extents, *call.target, nullptr);
   std::string text = chosen.text();
-  if (chosen.step_us > teams.at(0).step_us) text += ", which leave room for the layer beside it";
+  if (shares_stack(layer.extents, chosen, *call.target)) {
+    text += fmt::format(", which leave room for all {} layers of the stack", call.stacked);
+  } else if (chosen.step_us > teams.at(0).step_us) {
+    text += ", which leave room for the layer beside it";
+  }
   std::set<std::pair<bool, std::int64_t>> told;
   told.emplace(chosen.exchange == Exchange::memory, chosen.exchange == Exchange::memory ? 0 : chosen.ctas);
   for (const Team& team : teams) {
@@ -234,8 +240,13 @@ class RecurrenceText : public gpu::TextParts {
     ctas = team.ctas * team.count;
     sizes.number("steps", layer.steps), sizes.number("batch", e.batch);
     sizes.number("is_reverse", layer.is_reverse ? 1 : 0);
+    if (!shares_stack(e, team, *call.target)) return;
+    stacked_ = e.stacked, stack_at_ = round_up(team.state_words, 4), stack_words_ = stack_words(e, team);
+    constant("int kStackAt", stack_at_);
+    sizes.number("part", 0);  // gpu/stacked_launch.h
   }
-  gpu::TextLaunch finish(const std::string& text) {
+  // Layers of a stack have one text more, and another call.
+  gpu::TextLaunch finish(const std::string& text, const std::string& stacked_call = "") {
     const bool is_cluster = team_.exchange != Exchange::memory;
     functions = std::string(k_exchange_cu) + k_warp_products_cu;
     if (team_.is_by_groups) {
@@ -247,13 +258,16 @@ class RecurrenceText : public gpu::TextParts {
     // A direction that the text knows takes no registers; layers that share a launch have one text.
     const std::string common = constants;
     constants = common + "constexpr bool kIsReverse = false, kIsDirectionGiven = true;\n";
-    const std::string shared = gpu::make_text_kernel(*this).source;
+    gpu::TextParts together = *this;
+    if (stacked_ > 1) together.functions += k_recurrence_stacked_cu, together.call = stacked_call;
+    const std::string shared = gpu::make_text_kernel(together).source;
     constants = common + fmt::format("constexpr bool kIsReverse = {}, kIsDirectionGiven = false;\n", is_reverse_);
     gpu::TextLaunch launch = gpu::make_text_kernel(*this);
     launch.shared_source = shared;
     if (is_cluster) launch.cluster = static_cast<unsigned>(team_.ctas);
     launch.is_cooperative = !is_cluster;
-    launch.ticket_count = team_.state_words + arrivals_;
+    launch.ticket_count = stacked_ > 1 ? stack_at_ + stack_words_ : team_.state_words + arrivals_;
+    launch.stacked = stacked_;
     if (arrivals_ > 0) launch.workspace_bytes = sums_bytes_;
     if (tells_phases_) {
       launch.phases = {"weights",  "launch before",    "start", "waiting", "product", "gates",
@@ -286,6 +300,7 @@ class RecurrenceText : public gpu::TextParts {
   const bool is_reverse_;
   const DType dtype_;
   std::int64_t sums_bytes_ = 0, arrivals_ = 0;  // of all teams' sums; counters of teams that have theirs
+  std::int64_t stacked_ = 1, stack_at_ = 0, stack_words_ = 0;
   std::string why_;
   const bool tells_phases_ = env_flag("PAODING_PHASES");
 };
@@ -305,13 +320,15 @@ gpu::TextLaunch forward_launch(const KernelCall& call, const CellKind& kind, con
   names.push_back(layer.has_lengths ? text.input(DType::i32, "lengths") : "nullptr");
   names.push_back(layer.has_bias ? text.input(layer.bias_dtype, "bias") : "nullptr");
   for (std::size_t i = 0; i < call.outputs.size(); ++i) names.push_back(text.output(call.outputs[i], kind.outputs[i]));
-  text.call = fmt::format("run_forward({{{}}}, room, size, blockIdx.x)", fmt::join(names, ", "));
+  text.call = fmt::format("run_forward({{{}}}, room, size, blockIdx.x, Apart{{}})", fmt::join(names, ", "));
+  const std::string stacked = fmt::format("run_stacked({{{}}}, room, size, blockIdx.x)", fmt::join(names, ", "));
   const char* const exchange =
       team.exchange == Exchange::memory ? k_recurrence_forward_memory_cu : k_recurrence_forward_cluster_cu;
   const std::string products =
       team.is_by_lanes ? std::string(k_recurrence_lanes_cu) : tiles_of(team) + k_recurrence_forward_tiles_cu;
-  return text.finish(std::string(exchange) + kind.text + k_recurrence_ahead_copied_cu + k_recurrence_forward_sums_cu +
-                     products + k_recurrence_forward_cu);
+  return text.finish(std::string(k_recurrence_words_cu) + exchange + kind.text + k_recurrence_ahead_copied_cu +
+                         k_recurrence_forward_sums_cu + products + k_recurrence_forward_cu,
+                     stacked);
 }
 
 gpu::TextLaunch backward_launch(const KernelCall& call, const CellKind& kind, const Layer& layer, const Teams& teams,

@@ -25,6 +25,8 @@ struct LayerExtents {
   bool is_backward = false;
   std::int64_t together = 1;  // layers like it that may share a launch, as the directions of one may
   std::int64_t rounds = 1;    // teams may have so many portions of the rows, one after the other
+  std::int64_t steps = 0;
+  std::int64_t stacked = 1;  // forward: layers one above the other that may share a launch, recurrence_stacked.cu
 };
 
 /// How what a CTA makes gets to the others of its team: into their shared memory by stores or by the copy engine,
@@ -61,6 +63,10 @@ struct Team {
 std::vector<Team> possible_teams(const LayerExtents& layer, const Target& target, std::string* why_not);
 /// Those of which a step of all layers that may share a launch takes least.
 std::optional<Team> choose_team(const LayerExtents& layer, const Target& target, std::string* why_not);
+/// Whether layers of a stack had better share a launch, by such teams.
+bool shares_stack(const LayerExtents& layer, const Team& team, const Target& target);
+/// Words of a layer that those of a stack meet in.
+std::int64_t stack_words(const LayerExtents& layer, const Team& team);
 /// Of teams like it, all that run at once.
 std::int64_t ctas_at_once(const Team& team, const Target& target);
 

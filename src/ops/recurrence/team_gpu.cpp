@@ -22,6 +22,10 @@ constexpr std::int64_t kMostPiecesAtOnce = 8, kMostSumsAtOnce = 32;
 constexpr std::int64_t kMostRowsNarrow = 2;   // recurrence_tiles.cu: more would wait for each other's banks
 constexpr std::int64_t kMostRowsOfTiles = 8;  // the same of tensor cores, recurrence_forward_tiles.cu
 constexpr std::int64_t kMostRowsMarked = 8;   // recurrence_forward_memory.cu: a word of each cell is given for itself
+constexpr std::int64_t kMostStackBytes = 64 << 20;  // of words that a layer of a stack hands on
+// A layer's launch, what is in front of its first step and the product of its input, which a stack has once; steps that
+// a layer of a stack is behind the one below; and what a step of all takes more than of one.
+constexpr double kLayerUs = 6, kStepsBehind = 3, kStackedStep = 1.1;
 constexpr std::int64_t kReservedBytes = 1 << 10;
 constexpr std::int64_t kMostSums = 4;  // of a unit over time, of a gradient
 constexpr double kCyclesPerUs = 1980;
@@ -249,6 +253,18 @@ std::int64_t state_words(const LayerExtents& layer, const Team& team) {
   return team.count * (places * (got_bytes(layer, team) / 4) + marks);
 }
 
+// Of each layer, and of what multiplies between two.
+std::int64_t teams_of_stack(const LayerExtents& layer) { return 2 * layer.stacked - 1; }
+
+// All layers one above the other, each in a launch of its own, or in one launch.
+double apart_us(const LayerExtents& layer, const Team& team) {
+  return static_cast<double>(layer.stacked) * (static_cast<double>(layer.steps) * team.step_us + kLayerUs);
+}
+double stacked_us(const LayerExtents& layer, const Team& team) {
+  const double steps = static_cast<double>(layer.steps) + kStepsBehind * static_cast<double>(layer.stacked - 1);
+  return steps * team.step_us * kStackedStep + kLayerUs;
+}
+
 // Those whose shape has all of the words between semicolons, if there are any.
 void keep_wanted(const std::string& words, std::vector<Team>* teams) {
   std::vector<Team> kept;
@@ -272,6 +288,19 @@ std::int64_t teams_in_memory(std::int64_t ctas, const Target& target) { return t
 std::int64_t ctas_at_once(const Team& team, const Target& target) {
   const auto at_once = team.exchange == Exchange::memory ? teams_in_memory : teams_at_once;
   return team.ctas * at_once(team.ctas, target);
+}
+
+std::int64_t stack_words(const LayerExtents& layer, const Team& team) {
+  const std::int64_t ctas = team.count * team.ctas;
+  return round_up(2 * ctas, 4) +
+         layer.steps * (ctas * team.units * team.rows + layer.batch * layer.hidden * layer.gates);
+}
+
+bool shares_stack(const LayerExtents& layer, const Team& team, const Target& target) {
+  const std::int64_t ctas = teams_of_stack(layer) * team.ctas * team.count;
+  return layer.stacked > 1 && layer.together == 1 && !team.is_by_groups && team.rows <= kMostRowsMarked &&
+         ctas <= ctas_at_once(team, target) && stack_words(layer, team) * 4 <= kMostStackBytes &&
+         stacked_us(layer, team) < apart_us(layer, team);
 }
 
 std::string Team::shape() const {
@@ -305,6 +334,12 @@ std::vector<Team> possible_teams(const LayerExtents& layer, const Target& target
     team.state_words = state_words(layer, team);
     teams.push_back(team);
   };
+  // Also fewer teams of more rows, so that all layers of a stack have room.
+  const auto consider_stacked = [&](const Team& team, std::int64_t at_once) {
+    consider(team, at_once);
+    const std::int64_t each = at_once / teams_of_stack(layer);
+    if (each > 0 && ceil_div(layer.batch, each) > ceil_div(layer.batch, at_once)) consider(team, each);
+  };
   const auto consider_all = [&](bool is_by_lanes, bool is_by_groups, bool keeps_sums) {
     Team team{.is_by_lanes = is_by_lanes, .is_by_groups = is_by_groups, .keeps_sums = keeps_sums};
     const std::int64_t least = is_by_lanes ? 4 : 8;  // units
@@ -313,14 +348,14 @@ std::vector<Team> possible_teams(const LayerExtents& layer, const Target& target
       if (layer.is_backward && is_by_lanes) break;  // what is exchanged is more than their paths are good for
       team.ctas = ctas, team.units = round_up(ceil_div(layer.hidden, ctas), least);
       if (team.units * (ctas - 1) >= layer.hidden && ctas > 1) continue;  // the last would have nothing
-      consider(team, teams_at_once(ctas, target));
+      consider_stacked(team, teams_at_once(ctas, target));
     }
     // Forward what lanes keep goes through memory, and what tensor cores do not.
     if (!layer.is_backward && is_by_lanes != keeps_sums) return;
     team.exchange = Exchange::memory;
     for (std::int64_t units = least; units < layer.hidden + least; units += least) {
       team.ctas = ceil_div(layer.hidden, units), team.units = units;
-      if (team.ctas <= target.sm_count) consider(team, teams_in_memory(team.ctas, target));
+      if (team.ctas <= target.sm_count) consider_stacked(team, teams_in_memory(team.ctas, target));
     }
   };
   if (!layer.is_exact) {
@@ -345,6 +380,7 @@ std::vector<Team> possible_teams(const LayerExtents& layer, const Target& target
 std::optional<Team> choose_team(const LayerExtents& layer, const Target& target, std::string* why_not) {
   const std::vector<Team> teams = possible_teams(layer, target, why_not);
   const auto us_of_all = [&](const Team& team) {  // two share a launch where the chip has room: shares_launch()
+    if (layer.stacked > 1) return shares_stack(layer, team, target) ? stacked_us(layer, team) : apart_us(layer, team);
     const bool is_shared = layer.together > 1 && 2 * team.ctas * team.count <= ctas_at_once(team, target);
     return team.step_us * static_cast<double>(is_shared ? ceil_div(layer.together, 2) : layer.together);
   };

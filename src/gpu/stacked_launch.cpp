@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/stacked_launch.h"
+
+#include <fmt/format.h>
+
+namespace paoding::gpu {
+namespace {
+
+// What Sizes::part says, as in recurrence_stacked.cu; it is the last size.
+constexpr std::uint64_t kHandsOn = 1, kHasBelow = 2, kIsInput = 4;
+
+constexpr std::size_t kWeights = 1;  // operand of a product
+
+std::vector<JoinMember> with_inputs(const std::vector<JoinMember>& layers) {
+  std::vector<JoinMember> members;
+  for (const JoinMember& layer : layers) {
+    if (!members.empty()) members.push_back(layer);
+    members.push_back(layer);
+  }
+  return members;
+}
+
+}  // namespace
+
+bool may_be_stacked(const TextLaunch& below, const TextLaunch& above) {
+  return below.stacked > 1 && below.stacked == above.stacked && below.block == above.block &&
+         below.grid[0] == above.grid[0] && below.sizes == above.sizes && own_text(below) == own_text(above);
+}
+
+StackedLaunch::StackedLaunch(const std::vector<JoinMember>& layers, std::size_t u, const Target& target)
+    : JoinedLaunch(with_inputs(layers), target), members_(2 * layers.size() - 1), u_(u) {
+  for (std::size_t m = 0; m < members_; ++m) {
+    const std::uint64_t of_layer = (m + 1 < members_ ? kHandsOn : 0) | (m > 0 ? kHasBelow : 0);
+    last_size(m) = m % 2 == 1 ? kIsInput : of_layer;
+  }
+  // Clusters begin in the order of their numbers, and none waits for one of a higher number.
+  if (launch_.cluster == 1) launch_.is_cooperative = true, launch_.overlaps_before = false;
+  launch_.why = fmt::format("{} layers of a stack in one launch: {} CTAs", layers.size(), launch_.grid[0]);
+}
+
+void StackedLaunch::place(std::size_t member, void* const* operands, void* workspace, void* tickets) {
+  if (member % 2 == 1) {
+    set_operand(member, u_, operands[kWeights]);
+    return;
+  }
+  JoinedLaunch::place(member, operands, workspace, tickets);
+  if (member > 0) set_tickets(member - 1, tickets);
+  if (member + 1 < members_) set_workspace(member + 1, tickets);  // where the states come from
+}
+
+}  // namespace paoding::gpu

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layers one above the other in one launch, each some steps behind the one below. What a layer above the first gets from
+// its input is multiplied in the same launch: by as many CTAs more, which keep the weights of the input as the layer's own
+// keep those of the state, and go on to the next step without waiting for anybody who reads what they made. States and
+// products go through memory, a word of each step's, which nobody else's takes: a layer never waits for the one above. So
+// whatever comes is made by CTAs of lower numbers. The mark of a word (StateWords; a product is f32) is of the launch.
+
+constexpr int kHandsOn = 1, kHasBelow = 2, kIsInput = 4;  // Sizes::part: what CTAs do
+constexpr int kLayerCtas = kTeams * kTeam, kTeamWords = kHidden * kRows;
+// Among the tickets: of each CTA of the layer, and of its input, the launches that it was in; states; products.
+PD_DEVICE unsigned* launches_of(const Room& room, bool is_input, unsigned cta) {
+  return room.tickets + kStackAt + (is_input ? kLayerCtas : 0) + cta;
+}
+PD_DEVICE unsigned* states_of_stack(unsigned* tickets) { return tickets + kStackAt + (2 * kLayerCtas + 3) / 4 * 4; }
+PD_DEVICE unsigned* products_of_stack(unsigned* tickets, const Sizes& size) {
+  return states_of_stack(tickets) + (Index)size.steps * (kTeams * kTeamWords);
+}
+
+// Which launch a CTA is in.
+struct LaunchMark {
+  unsigned* launches;
+  unsigned mark;
+
+  // Behind those before.
+  PD_DEVICE void begin(unsigned* own) {
+    launches = own;
+    mark = (load_relaxed(launches) + 1) & 1;
+  }
+  // When all threads have begun.
+  PD_DEVICE void end() const {
+    if (threadIdx.x == 0) store_relaxed(launches, mark);
+  }
+};
+
+// The lowest layer of a stack, and what is the same of all.
+struct Lowest : Apart {
+  unsigned* own;     // word of this CTA
+  unsigned* states;  // of the team, in the first step
+  bool hands_on;
+  LaunchMark launch;
+  int word[kCells];
+
+  PD_DEVICE Lowest(const Room& room, const Sizes& size, unsigned cta)
+      : own(launches_of(room, false, cta)), states(states_of_stack(room.tickets) + cta / kTeam * kTeamWords),
+        hands_on((size.part & kHandsOn) != 0) {}
+  PD_DEVICE void begin(const CellPlace (&place)[kCells]) {
+    launch.begin(own);
+#pragma unroll
+    for (int i = 0; i < kCells; ++i) word[i] = kept_known(StateWords::place_of(place[i]));
+  }
+  PD_DEVICE void give(const Cell (&cell)[kCells], const CellPlace (&place)[kCells], int step) const {
+    if (!hands_on) return;
+    unsigned* const to = states + (Index)step * (kTeams * kTeamWords);
+#pragma unroll
+    for (int i = 0; i < kCells; ++i) {
+      if (word[i] >= 0) store_relaxed(to + word[i], StateWords::made_of(place[i].at >= 0 ? cell[i].h : 0.0f, launch.mark));
+    }
+  }
+  PD_DEVICE void end() const { launch.end(); }
+};
+
+// A layer with one below.
+struct Above : Lowest {
+  using Part = unsigned;
+  using Source = const unsigned*;
+  const unsigned* products;
+
+  PD_DEVICE Above(const Room& room, const Sizes& size, unsigned cta) : Lowest(room, size, cta) {
+    products = products_of_stack(room.tickets, size);
+  }
+  PD_DEVICE Source input_of(const Operands&, int step, Index, Index elements) const { return products + step * elements; }
+  PD_DEVICE Index stride(bool, Index elements) const { return elements; }
+  static PD_DEVICE void ask(Part& part, Source from) { part = load_relaxed(from); }
+  static PD_DEVICE float number(Part part) { return __uint_as_float(part & ~1u); }
+  // What had not come when it was asked for.
+  template <class SourceOf>
+  PD_DEVICE void await(Part (&parts)[kCells][kLaneGates], const SourceOf& source_of) const {
+    unsigned others = 0;
+#pragma unroll
+    for (int i = 0; i < kCells * kLaneGates; ++i) others |= parts[i / kLaneGates][i % kLaneGates] ^ launch.mark;
+    if ((others & 1) == 0) return;
+#pragma unroll
+    for (int i = 0; i < kCells * kLaneGates; ++i) {
+      unsigned& part = parts[i / kLaneGates][i % kLaneGates];
+      const Source from = source_of(i / kLaneGates, i % kLaneGates);
+      while (((part ^ launch.mark) & 1) != 0) part = load_relaxed(from);
+    }
+  }
+};
+
+// The states of the layer below, of which each thread brings some pieces: those of the next step are asked for beside the
+// products.
+struct StatesBelow {
+  static constexpr int kPieces = kTeamWords / 4, kEach = (kPieces + kThreads - 1) / kThreads;
+  const uint4* from;
+  uint4 pieces[kEach];
+
+  PD_DEVICE StatesBelow(unsigned* tickets, int team) {
+    from = (const uint4*)(states_of_stack(tickets) + team * kTeamWords) + threadIdx.x;
+  }
+  static PD_DEVICE bool is_asked(int i) {
+    return (i + 1) * kThreads <= kPieces || i * kThreads + (int)threadIdx.x < kPieces;
+  }
+  PD_DEVICE const uint4* source_of(int i, int step) const {
+    return from + ((Index)step * (kTeams * kTeamWords / 4) + i * kThreads);
+  }
+  PD_DEVICE void ask(int step) {
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      if (is_asked(i)) pieces[i] = load_relaxed(source_of(i, step));
+    }
+  }
+  PD_DEVICE void take(unsigned char* vectors, int step, unsigned mark) {
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      if (!is_asked(i)) continue;
+      while (!StateWords::have_come(pieces[i], mark)) pieces[i] = load_relaxed(source_of(i, step));
+      StateWords::store(place_of(vectors + StateWords::place_in_vectors(i * kThreads + (int)threadIdx.x)), pieces[i]);
+    }
+    factors_stored();
+    __syncthreads();
+  }
+};
+
+// What a layer gets from its input, whose weights are in place of its own. `room.workspace`: the tickets of the layer
+// below.
+PD_DEVICE void run_input(const Operands& operands, const Room& room, const Sizes& size, unsigned cta) {
+  PD_DYNAMIC_SHARED(unsigned char, memory);
+  const Shared shared(memory);
+  unsigned char* const vectors = states_of(shared);
+  float* const sums = sums_of(shared);
+  const int rank = rank_in_team(cta), thread = kept_known((int)threadIdx.x), steps = size.steps;
+  if constexpr (!kIsSettled) {
+    await_launch_before();
+    if (is_called_off(room)) return;
+  }
+  ForwardWeights weights;
+  weights.bring(shared, operands.u, rank, kLayerHidden);
+  if constexpr (kIsSettled) {
+    await_launch_before();
+    if (is_called_off(room)) return;
+  }
+  LaunchMark launch;
+  launch.begin(launches_of(room, true, cta));
+  for (int i = threadIdx.x; i < 2 * kStateBytes / 16; i += kThreads) ((uint4*)vectors)[i] = make_uint4(0, 0, 0, 0);
+  shared.rows->find(nullptr, size, cta / kTeam);
+  CellPlace place[kCells];
+  const Index step_products = (Index)size.batch * (kLayerHidden * kGates);
+  unsigned* const products = products_of_stack(room.tickets, size);
+  Index to[kCells];  // this thread's first gate of the step that is made
+#pragma unroll
+  for (int i = 0; i < kCells; ++i) {
+    place[i].find(i, *shared.rows, rank, kLayerHidden);
+    to[i] = place[i].in_gates(kGates);
+  }
+  StatesBelow below((unsigned*)room.workspace, cta / kTeam);
+  below.ask(0);
+  for (int step = 0; step < steps; ++step) {
+    unsigned char* const state = vectors + step % 2 * kStateBytes;
+    below.take(state, step, launch.mark);
+    if (step + 1 < steps) below.ask(step + 1);
+    weights.aim(state);
+    float sum[kCells][kLaneGates];
+    if (!weights.multiply(sum, sums, state, thread, place, [] {})) continue;
+#pragma unroll
+    for (int i = 0; i < kCells * kLaneGates; ++i) {
+      const int cell = i / kLaneGates, gate = CellPlace::gate_of(i % kLaneGates);
+      const unsigned word = (__float_as_uint(sum[cell][i % kLaneGates]) & ~1u) | launch.mark;
+      if (place[cell].at < 0 || gate >= kGates) continue;
+      store_relaxed(products + (step * step_products + to[cell] + gate * kLayerHidden), word);
+    }
+  }
+  launch.end();
+}
+
+PD_DEVICE void run_stacked(const Operands& operands, const Room& room, const Sizes& size, unsigned cta) {
+  if (size.part == kIsInput) run_input(operands, room, size, cta);
+  else if ((size.part & kHasBelow) != 0) run_forward(operands, room, size, cta, Above(room, size, cta));
+  else run_forward(operands, room, size, cta, Lowest(room, size, cta));
+}

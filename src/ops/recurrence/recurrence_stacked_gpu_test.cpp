@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layers one above the other in one launch: emulated under several schedules against float64; which of them share one.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "gpu/nvrtc.h"
+#include "ops/recurrence/team.h"
+#include "tests/emulated_program.h"
+#include "tests/reference_evaluator.h"
+
+namespace paoding::testing_program {
+namespace {
+
+enum Cell { lstm, gru, rnn };
+
+struct StackCase {
+  DType dtype;
+  bool is_tf32;
+  std::int64_t layers, steps, batch, hidden;
+  Cell cell = lstm;
+  bool is_reverse = false, has_bias = false;
+
+  std::int64_t gates() const { return cell == lstm ? 4 : cell == gru ? 3 : 1; }
+  std::string text() const {
+    return fmt::format("{} layers of {}{} T {} B {} H {}, {} gates{}{}", layers, to_string(dtype),
+                       is_tf32 ? " as TF32" : "", steps, batch, hidden, gates(), is_reverse ? ", reverse" : "",
+                       has_bias ? ", with bias" : "");
+  }
+};
+
+// What the lowest layer gets from its input is fed, so that all but products between layers is text of our own.
+void build(Graph& g, const StackCase& c) {
+  const std::int64_t N = c.gates() * c.hidden;
+  const double scale = 1 / std::sqrt(static_cast<double>(c.hidden));
+  const std::string op = c.cell == lstm ? "lstm_recurrence" : c.cell == gru ? "gru_recurrence" : "rnn_recurrence";
+  const auto feed = [&](const char* name, std::int64_t layer, DType dtype, const Shape& shape) {
+    return g.input(name + std::to_string(layer), dtype, shape);
+  };
+  Value xw = feed("xw", 0, c.dtype, {c.steps, c.batch, N});
+  for (std::int64_t layer = 0; layer < c.layers; ++layer) {
+    Values inputs = {xw, feed("u", layer, c.dtype, {c.hidden, N}) * scale};
+    if (c.cell == gru) inputs.push_back(feed("bm", layer, c.dtype, {c.hidden}));
+    inputs.push_back(feed("h0", layer, c.dtype, {c.batch, c.hidden}));
+    if (c.cell == lstm) {
+      inputs.push_back(feed("c0", layer, c.dtype == f64 ? f64 : f32, {c.batch, c.hidden}));
+    }
+    if (c.has_bias) inputs.push_back(feed("bias", layer, c.dtype, {N}));
+    const Values made = call(*find_op(op), inputs, {{"reverse", c.is_reverse}, {"bias", c.has_bias}});
+    g.fetch("states" + std::to_string(layer), made[0]), g.fetch("last" + std::to_string(layer), made.back());
+    if (layer + 1 == c.layers) return;
+    const std::int64_t first = c.is_reverse ? 0 : 1;
+    const Value x = slice(made[0], 0, first, first + c.steps);
+    xw = matmul(x, feed("w", layer + 1, c.dtype, {c.hidden, N}) * scale);
+  }
+}
+
+double tolerance_of(const StackCase& c) {
+  if (c.dtype == bf16) return 3e-2;
+  return c.dtype == f16 || c.is_tf32 ? 4e-3 : 2e-6;
+}
+
+Feeds feeds_of(const Graph& g) {
+  Feeds feeds = make_feeds(g, 5);
+  for (const auto& [name, tensor] : to_tensors(g, feeds)) feeds.at(name) = tensor.to_doubles();  // as rounded
+  return feeds;
+}
+
+void expect_near(const StackCase& c, const Graph& g, const Tensors& got, const Feeds& feeds) {
+  for (const auto& [name, want] : evaluate_graph(g, feeds)) {
+    const std::vector<double> values = got.at(name).to_doubles();
+    double error = 0, size = 0;
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      error += (values[i] - want[i]) * (values[i] - want[i]);
+      size += want[i] * want[i];
+    }
+    EXPECT_LE(std::sqrt(error), tolerance_of(c) * std::sqrt(size) + 1e-12) << c.text() << ": " << name;
+  }
+}
+
+// By teams whose descriptions have the words in front of a case; three launches one after the other, whose words are
+// told from those of the one before.
+TEST(StackedRecurrence, IsRightInTheEmulationUnderEverySchedule) {
+  const std::vector<std::pair<const char*, StackCase>> cases = {
+      {"of 2 CTAs;a CTA, by lanes", {f32, false, 2, 5, 1, 20}},
+      {"of 2 CTAs;by lanes, whole units", {f32, false, 3, 4, 2, 37, lstm, true, true}},
+      {"of 4 CTAs;by lanes, whole units", {bf16, false, 2, 4, 1, 60, gru, false, true}},
+      {"of 2 CTAs;a CTA, by lanes", {f16, false, 3, 3, 1, 45, rnn, true}},
+      {"of 2 CTAs;a CTA", {bf16, false, 3, 4, 3, 40, lstm, false, true}},
+      {"of 4 CTAs;a CTA, whole units", {bf16, false, 2, 5, 1, 60}},
+      {"of 2 CTAs;a CTA, whole units", {f32, true, 2, 4, 2, 37, gru, true}},
+      {"of 1 CTAs;a CTA, whole units", {f16, false, 4, 3, 3, 24, lstm, false, true}},
+      {"by lanes, whole units, through memory", {f32, false, 3, 6, 1, 20}},
+      {"by lanes, whole units, through memory", {f16, false, 2, 4, 2, 30, gru, true, true}},
+      {"8 units a CTA, through memory", {f32, true, 2, 5, 3, 21, lstm, true, true}},
+      {"16 units a CTA, through memory", {bf16, false, 3, 4, 5, 40, lstm}},
+      {"8 units a CTA, through memory", {f16, false, 2, 1, 1, 20, rnn}},
+  };
+  Target target = named_target("h200");
+  target.sm_count = 40;
+  std::vector<std::unique_ptr<Graph>> graphs;
+  std::vector<std::unique_ptr<EmulatedProgram>> programs;
+  std::vector<const gpu::TextLaunch*> kernels;
+  for (const auto& [words, c] : cases) {
+    build(*graphs.emplace_back(std::make_unique<Graph>()), c);
+    setenv("PAODING_TEAM", words, 1);
+    programs.push_back(std::make_unique<EmulatedProgram>(plan_for_gpu(*graphs.back(), target, {}, c.is_tf32)));
+    unsetenv("PAODING_TEAM");
+    EXPECT_EQ(programs.back()->stacks(), 1u) << c.text();
+    EXPECT_EQ(programs.back()->library_op(), "") << c.text();
+    for (const gpu::TextLaunch* kernel : programs.back()->kernels()) kernels.push_back(kernel);
+  }
+  const gpu::EmulatedKernels compiled(kernels);
+  for (std::size_t i = 0; i < programs.size(); ++i) {
+    if (programs[i]->library_op() != "") continue;
+    const Feeds feeds = feeds_of(*graphs[i]);
+    const Tensors tensors = to_tensors(*graphs[i], feeds);
+    const Tensors first = programs[i]->run(compiled, tensors, 1);
+    expect_near(cases[i].second, *graphs[i], first, feeds);
+    for (const unsigned seed : other_schedules(3)) expect_same_bits(first, programs[i]->run(compiled, tensors, seed));
+  }
+}
+
+// How many launches a captured run has of the layers and the products between them.
+std::size_t stacks_in(const StackCase& c, const char* target = "h200") {
+  Graph g;
+  build(g, c);
+  return EmulatedProgram(plan_for_gpu(g, named_target(target), {}, c.is_tf32)).stacks();
+}
+
+TEST(StackedRecurrence, SharesALaunchWhereTheChipHasRoomForAllLayers) {
+  EXPECT_EQ(stacks_in({bf16, false, 2, 64, 1, 512}), 1u);
+  EXPECT_EQ(stacks_in({bf16, false, 4, 64, 1, 512}), 1u) << "seven clusters of 16";
+  EXPECT_EQ(stacks_in({bf16, false, 9, 64, 1, 512}), 0u) << "seventeen of 8";
+  EXPECT_EQ(stacks_in({f32, false, 2, 64, 1, 512}), 1u);
+  EXPECT_EQ(stacks_in({f32, true, 4, 64, 1, 256, gru}), 1u);
+  EXPECT_EQ(stacks_in({bf16, false, 2, 64, 128, 512}), 0u) << "too many rows";
+  EXPECT_EQ(stacks_in({f32, false, 2, 64, 1, 256}, "a100"), 1u) << "through memory, without clusters";
+}
+
+// The upper layer starts from the lower one's last state, so it cannot begin before that is there.
+TEST(StackedRecurrence, StaysApartWhereALayerNeedsMoreOfTheOneBelow) {
+  Graph g;
+  const auto weights = [&](const char* name, DType dtype, const Shape& shape) { return g.input(name, dtype, shape); };
+  const Value xw = g.input("xw", bf16, {20, 1, 256}), zero = g.input("h0", bf16, {1, 64});
+  const Value c0 = g.input("c0", f32, {1, 64});
+  const LstmRecurrence low = lstm_recurrence(xw, weights("u0", bf16, {64, 256}), zero, c0);
+  const Value above = matmul(slice(low.states, 0, 1, 21), weights("w", bf16, {64, 256}));
+  g.fetch("last", lstm_recurrence(above, weights("u1", bf16, {64, 256}), low.last_h, c0).last_h);
+  EXPECT_EQ(EmulatedProgram(plan_for_gpu(g)).stacks(), 0u);
+}
+
+}  // namespace
+}  // namespace paoding::testing_program

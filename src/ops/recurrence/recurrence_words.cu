@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// States of few rows as words in memory, one of each cell, that tell by themselves whether they have come: f32, or what is
+// multiplied in 16 bits the higher half of it; and the lowest bit, of f32 a 2^24th of it, is a mark that changes with each
+// use of the word's place. Words of four units of a row are a piece, behind which those of the other rows lie.
+struct StateWords {
+  static constexpr bool kAreHalved = sizeof(Factor) == 2;
+
+  // Of a thread's cell; less than 0 where it is another's.
+  static PD_DEVICE int place_of(const CellPlace& place) {
+    const bool is_mine = place.row < kRows && (!kHasGateLanes || CellPlace::gate_of(0) == 0);
+    return is_mine ? (place.unit / 4 * kRows + place.row) * 4 + place.unit % 4 : -1;
+  }
+  static PD_DEVICE unsigned made_of(float h, unsigned mark) {
+    unsigned bits = factor_bits(__float_as_uint(h)) & ~1u;
+    if constexpr (kAreHalved) bits = stored_bits<Stored>(h) << 16;
+    return bits | mark;
+  }
+  static PD_DEVICE bool have_come(const uint4& piece, unsigned mark) {
+    const unsigned all = piece.x & piece.y & piece.z & piece.w, any = piece.x | piece.y | piece.z | piece.w;
+    return ((mark ? all : ~any) & 1) != 0;
+  }
+  // Where in what is multiplied a piece lies, in bytes.
+  static PD_DEVICE int place_in_vectors(int piece) {
+    if constexpr (!kAreHalved) return piece * 16;
+    else return kRows == 1 ? piece * 8 : piece / kRows / 2 * (kRows * 16) + piece % kRows * 16 + piece / kRows % 2 * 8;
+  }
+  static PD_DEVICE void store(Place at, const uint4& piece) {
+    if constexpr (kAreHalved) store_piece(at, make_uint2(halves(piece.x, piece.y), halves(piece.z, piece.w)));
+    else store_piece(at, make_uint4(piece.x & ~1u, piece.y & ~1u, piece.z & ~1u, piece.w & ~1u));
+  }
+
+ private:
+  static PD_DEVICE unsigned halves(unsigned low, unsigned high) { return low >> 16 | (high & 0xffff0000u); }
+};
