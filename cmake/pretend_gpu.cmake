@@ -25,7 +25,7 @@ set(suite_prefix pretend_gpu/)
 add_test_binary(paoding_pretend_gpu_tests ${pretend_test_files} tests/failing_run_test.cpp
   tests/called_off_gpu_test.cpp tests/backward_batch_gpu_test.cpp tests/device_tensors_gpu_test.cpp tests/enqueued_runs_gpu_test.cpp tests/waited_runs_gpu_test.cpp tests/joined_launches_gpu_test.cpp
   tests/placed_graph_gpu_test.cpp tests/printing_runs_gpu_test.cpp tests/profiler_gpu_test.cpp tests/recurrent_c_gpu_test.cpp src/ops/conv/conv_cudnn_gpu_test.cpp src/runtime/find_nonfinite_test.cpp
-  tests/allocation_count.cpp)
+  tests/stacked_layers_gpu_test.cpp tests/allocation_count.cpp)
 unset(suite_prefix)
 add_dependencies(paoding_pretend_gpu_tests pretended_driver pretended_nvrtc)
 target_compile_definitions(paoding_pretend_gpu_tests PRIVATE PAODING_PRETEND_FOLDER="${pretend_folder}")

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recurrent layers one above the other in one launch of a captured run, beside the same step by step: what is between
-// two layers is made step by step there, and not stored, so that last bits may differ.
+// two layers is made step by step there, and not stored, so that last bits may differ. On the pretended GPU under many
+// schedules.
 #include <fmt/ranges.h>
 
 #include <cmath>
@@ -51,7 +52,7 @@ TEST_P(StackedLayers, GiveWhatTheyGiveOneByOne) {
     options.execution = Execution::stepwise;
     Program stepwise(graph, options, &stepwise_parameters);
     EXPECT_GE(stepwise.report().launches - captured.report().launches, 2 * (sizes.layers - 1));
-    for (int run = 0; run < 5; ++run) {  // words are told from those of the run before
+    for (int run = 0; run < 3; ++run) {  // words are told from those of the run before
       std::mt19937 random(static_cast<unsigned>(run));
       std::normal_distribution<double> draw(0, 1);
       Dense xs(static_cast<std::size_t>(sizes.steps * sizes.rows * sizes.units));
@@ -70,8 +71,8 @@ TEST_P(StackedLayers, GiveWhatTheyGiveOneByOne) {
 INSTANTIATE_TEST_SUITE_P(Recurrences, StackedLayers,
                          ::testing::Combine(::testing::Values(RecurrentKind::lstm, RecurrentKind::gru,
                                                               RecurrentKind::rnn),
-                                            ::testing::Values(f32, bf16, f16),
-                                            ::testing::Values(StackSizes{2, 33, 1, 512}, StackSizes{4, 20, 3, 100})));
+                                            ::testing::Values(f32, bf16),
+                                            ::testing::Values(StackSizes{2, 5, 1, 40}, StackSizes{3, 4, 3, 24})));
 
 }  // namespace
 }  // namespace paoding::testing_program
