@@ -71,8 +71,7 @@ TEST_P(StackedLayers, GiveWhatTheyGiveOneByOne) {
 INSTANTIATE_TEST_SUITE_P(Recurrences, StackedLayers,
                          ::testing::Combine(::testing::Values(RecurrentKind::lstm, RecurrentKind::gru,
                                                               RecurrentKind::rnn),
-                                            ::testing::Values(f32, bf16),
-                                            ::testing::Values(StackSizes{2, 5, 1, 40}, StackSizes{3, 4, 3, 24})));
+                                            ::testing::Values(f32, bf16), ::testing::Values(StackSizes{3, 4, 2, 24})));
 
 }  // namespace
 }  // namespace paoding::testing_program
