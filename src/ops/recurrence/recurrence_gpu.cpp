@@ -134,6 +134,12 @@ std::string reason_of(const KernelCall& call, const CellKind& kind, bool is_back
   std::string text = chosen.text();
   if (shares_stack(layer.extents, chosen, *call.target)) {
     text += fmt::format(", which leave room for all {} layers of the stack", call.stacked);
+  } else if (call.stacked > 1) {
+    text += layer.has_lengths ? ", alone in a launch: rows have lengths"
+                              : fmt::format(
+                                    ", alone in a launch: all {} layers of the stack at once have no room or "
+                                    "take longer",
+                                    call.stacked);
   } else if (chosen.step_us > teams.at(0).step_us) {
     text += ", which leave room for the layer beside it";
   }

@@ -140,6 +140,17 @@ TEST(StackedRecurrence, SharesALaunchWhereTheChipHasRoomForAllLayers) {
   EXPECT_EQ(stacks_in({f32, false, 2, 64, 1, 256}, "a100"), 1u) << "through memory, without clusters";
 }
 
+TEST(StackedRecurrence, SaysWhetherLayersShareALaunch) {
+  for (const auto& [layers, told] :
+       {std::pair{4, "leave room for all 4 layers of the stack"},
+        std::pair{9, "alone in a launch: all 9 layers of the stack at once have no room"}}) {
+    Graph g;
+    build(g, {bf16, false, layers, 64, 1, 512});
+    const std::vector<std::string> notes = plan_for_gpu(g).notes;
+    EXPECT_TRUE(std::ranges::any_of(notes, [&](const std::string& note) { return has(note, told); })) << told;
+  }
+}
+
 // The upper layer starts from the lower one's last state, so it cannot begin before that is there.
 TEST(StackedRecurrence, StaysApartWhereALayerNeedsMoreOfTheOneBelow) {
   Graph g;
