@@ -13,11 +13,12 @@ struct BackwardProducts {
   int rank;
 
   PD_DEVICE BackwardProducts(const Shared& shared, const Room& room, unsigned cta)
-      : shared(shared), factors(shared.work), exchange(shared, shared.work + kFactorBytes, room, cta), rank(exchange.rank) {}
+      : shared(shared), factors(shared.work), exchange(shared, shared.work + kFactorBytes, room, cta), rank(exchange.rank) {
+    weights.begin(shared, room, cta);
+  }
   // This warp's weights: of its rows, which are units that something comes back to, what belongs to this CTA's gates.
   PD_DEVICE void bring(const Stored* u, int hidden) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    weights.begin(shared.weights);
 #pragma unroll
     for (int begin = 0; begin < kTiles; begin += kStaged) {
       if (begin > 0) __syncthreads();

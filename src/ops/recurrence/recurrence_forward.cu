@@ -87,14 +87,14 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
   ForwardWeights weights;
   PhaseClock clock;
   clock.begin();
-  constexpr bool kBringsFirst = kIsSettled && kFewTeams == 0;
+  constexpr bool kBringsFirst = kIsSettled && kFewTeams == 0 && kStreamed == 0;
   if constexpr (!kBringsFirst) {
     await_launch_before();
     if (is_called_off(room) || is_left_to_the_other(operands.lengths, size, (int*)shared.work)) return;
   }
   InputAhead input;
   input.bring(shared, operands, rank);
-  weights.bring(shared, operands.u, rank, hidden);
+  weights.bring(shared, room, cta, operands.u, rank, hidden);
   input.turn();
   clock.ended(kBringing);
   if constexpr (kBringsFirst) {
@@ -264,6 +264,7 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
     }
     given += steps > 0 ? steps - 1 : 0;
   }
+  weights.end();
   exchange.end(given + 1);
   stack.end();
   clock.ended(kEnding);

@@ -18,13 +18,13 @@ struct ForwardWeights {
   WarpWeights mine;
   int part, first_row;
 
-  PD_DEVICE void bring(const Shared& shared, const Stored* u, int rank, int hidden) {
+  PD_DEVICE void bring(const Shared& shared, const Room& room, unsigned cta, const Stored* u, int rank, int hidden) {
     const int lane = threadIdx.x % 32;
     const int warp = threadIdx.x / 32;
     part = warp / kGroups;
     // Of a group that is apart each warp has a gate.
     first_row = kIsApart ? warp % 4 * kUnits + warp / 4 * kOwnUnits : warp % kGroups * (kTiles * 16);
-    mine.begin(shared.weights);
+    mine.begin(shared, room, cta);
 #pragma unroll
     for (int begin = 0; begin < kSteps; begin += kStaged) {
       if (begin > 0) __syncthreads();
@@ -54,8 +54,10 @@ struct ForwardWeights {
     }
     mine.are_there();
     __syncthreads();
+    mine.start();
   }
   PD_DEVICE void aim(unsigned char*) const {}
+  PD_DEVICE void end() const { mine.end(); }
   template <class Await>
   PD_DEVICE bool multiply(float (&of_cells)[kCells][kLaneGates], float* sums, const unsigned char* vectors, int thread,
                           const CellPlace (&place)[kCells], const Await& await) const {

@@ -100,6 +100,16 @@ struct Layer {
 
 // Steps that a library's product and a kernel would take no longer for.
 constexpr double kMostStepUs = 6, kMostExactStepUs = 5.5, kMostExactGradientUs = 8;
+// The same of more weights than L2 keeps, beside what reading them takes:
+// benchmarks/results/2026-11-26-recurrence-streamed.txt.
+constexpr double kLoopUs = 6, kExactLoopUs = 10;
+
+double loop_step_us(const LayerExtents& e, const Target& target) {
+  const double least = !e.is_exact ? kMostStepUs : e.is_backward ? kMostExactGradientUs : kMostExactStepUs;
+  const auto weights = static_cast<double>(e.gates * e.hidden * e.hidden * size_bytes(e.dtype));
+  if (weights <= kCacheShare * static_cast<double>(target.last_cache_bytes)) return least;
+  return (e.is_exact ? kExactLoopUs : kLoopUs) + weights / target.read_bytes_per_us;
+}
 
 std::string refusal(const KernelCall& call, const CellKind& kind, bool is_backward) {
   if (are_packed(call.inputs[is_backward ? 0 : 1].type)) return "u is packed as a CPU reads it";
@@ -119,8 +129,9 @@ std::string refusal(const KernelCall& call, const CellKind& kind, bool is_backwa
   std::string why_not;
   const std::optional<Team> team = choose_team(e, *call.target, &why_not);
   if (!team) return why_not;
-  const double most = !e.is_exact ? kMostStepUs : is_backward ? kMostExactGradientUs : kMostExactStepUs;
-  if (team->step_us > most) return fmt::format("{:.1f} us a step expected of {}", team->step_us, team->text());
+  const double loop_us = loop_step_us(e, *call.target);
+  const bool is_asked_for = !env_text("PAODING_TEAM").empty();  // whatever it takes
+  if (team->step_us > loop_us && !is_asked_for) return fmt::format("{}; {:.2f} of a product and a kernel", team->text(), loop_us);
   return "";
 }
 
@@ -220,9 +231,13 @@ class RecurrenceText : public gpu::TextParts {
     constant("int kTiles", team.tiles), constant("int kSteps", team.steps), constant("int kKept", team.kept);
     constant("int kStaged", std::max<std::int64_t>(team.staged, 1));
     constant("int kAskedRows", team.asked_rows);
-    constant("int kRestFragments", (team.tiles * team.steps - team.kept) * (team.is_by_lanes ? 4 : 1));
+    const std::int64_t pieces = fragment_pieces(e, team), of_group = team.group_fragments() * pieces;
+    constant("int kRestFragments", team.rest_fragments() * pieces);
+    constant("int kStreamed", team.streamed), constant("int kAhead", team.ahead);
+    constant("int kGroupPieces", of_group), constant("int kRingAt", team.ring_at);
     constant("int kMatrixRows", team.matrix_rows), constant("int kDepthPieces", team.depth_pieces);
     constant("int kSumStride", team.sum_stride), constant("int kGates", e.gates);
+    streamed_bytes_ = streamed_bytes(e, team);
     sums_bytes_ = team.count * team.ctas * team.units * layer.sums * 4;
     arrivals_ = layer.sums > 0 && team.count > 1 ? team.ctas : 0;
     constant("int kArrivedAt", team.state_words), constant("int kPhasesAt", phases_at());
@@ -260,7 +275,7 @@ class RecurrenceText : public gpu::TextParts {
       functions += k_tensor_cores_cu + gpu::square_products(dtype_, columns);
     }
     functions += std::string(k_cell_functions_cu) + k_recurrence_cu + k_recurrence_rounds_cu + k_recurrence_phases_cu +
-                 (is_cluster ? k_recurrence_cluster_cu : k_recurrence_memory_cu) + text;
+                 (is_cluster ? k_recurrence_cluster_cu : k_recurrence_memory_cu) + k_recurrence_stream_cu + text;
     // A direction that the text knows takes no registers; layers that share a launch have one text.
     const std::string common = constants;
     constants = common + "constexpr bool kIsReverse = false, kIsDirectionGiven = true;\n";
@@ -274,7 +289,7 @@ class RecurrenceText : public gpu::TextParts {
     launch.is_cooperative = !is_cluster;
     launch.ticket_count = stacked_ > 1 ? stack_at_ + stack_words_ : team_.state_words + arrivals_;
     launch.stacked = stacked_;
-    if (arrivals_ > 0) launch.workspace_bytes = sums_bytes_;
+    launch.workspace_bytes = arrivals_ > 0 ? sums_bytes_ : streamed_bytes_;
     if (tells_phases_) {
       launch.phases = {"weights",  "launch before",    "start", "waiting", "product", "gates",
                        "exchange", "loads and stores", "end"};
@@ -307,6 +322,7 @@ class RecurrenceText : public gpu::TextParts {
   const DType dtype_;
   std::int64_t sums_bytes_ = 0, arrivals_ = 0;  // of all teams' sums; counters of teams that have theirs
   std::int64_t stacked_ = 1, stack_at_ = 0, stack_words_ = 0;
+  std::int64_t streamed_bytes_ = 0;
   std::string why_;
   const bool tells_phases_ = env_flag("PAODING_PHASES");
 };

@@ -277,6 +277,23 @@ TEST(Recurrence, ThroughMemoryIsRightInTheEmulationUnderEverySchedule) {
   expect_right_in_the_emulation(cases_through_memory(), small_gpu(), 4);
 }
 
+// Weights that registers and shared memory have no room for: what is left over comes out of memory every step, through
+// rings of two groups and of more; of all cells, by lanes and by tensor cores, one row and several, two teams.
+TEST(Recurrence, ByWeightsOutOfMemoryIsRightInTheEmulationUnderEverySchedule) {
+  const std::vector<std::pair<const char*, LayerCase>> teams = {
+      {"by lanes, whole units;weights out of memory, 2 ahead", {f32, false, 4, 1, 300, false, false, false}},
+      {"by lanes, whole units;weights out of memory, 3 ahead", {f32, false, 3, 3, 290, true, true, false}},
+      {"by lanes, whole units;weights out of memory, 2 ahead", {f32, false, 3, 8, 330, true, false, false, gru}},
+      {"by lanes, whole units;weights out of memory", {f32, false, 3, 1, 850, false, true, false, rnn}},
+      {"a CTA, through memory;weights out of memory", {f32, true, 4, 1, 400, false, true, false}},
+      {"a CTA, through memory;weights out of memory", {bf16, false, 3, 5, 600, true, false, false}},
+      {"a CTA, through memory;weights out of memory", {f16, false, 3, 9, 700, true, true, false, gru}},
+  };
+  Target target = named_target("h200");
+  target.sm_count = 6;
+  expect_right_in_the_emulation(teams, target, 3);
+}
+
 // Teams of many rows: Hopper's groups of warps multiply, also by weights that registers have no room for.
 TEST(Recurrence, OfManyRowsIsRightInTheEmulationUnderEverySchedule) {
   Target target = named_target("h200");

@@ -14,8 +14,8 @@ struct WarpWeights {
   static PD_DEVICE constexpr int here_before(int i) { return i * kHere / kCount; }
   static PD_DEVICE constexpr bool is_here(int i) { return here_before(i + 1) > here_before(i); }
 
-  PD_DEVICE void begin(uint4* shared) {
-    rest = (unsigned char*)shared + threadIdx.x / 128 * ((kCount - kHere) * kFragmentBytes);
+  PD_DEVICE void begin(const Shared& shared, const Room&, unsigned) {
+    rest = (unsigned char*)shared.weights + threadIdx.x / 128 * ((kCount - kHere) * kFragmentBytes);
   }
   PD_DEVICE void put(int i, unsigned (&fragment)[4]) {
 #pragma unroll
@@ -34,6 +34,8 @@ struct WarpWeights {
     }
   }
   PD_DEVICE void are_there() const { copies_follow_stores(); }
+  PD_DEVICE void start() const {}
+  PD_DEVICE void end() const {}
 };
 
 // The product of a warp's weights and the vectors of all rows, of which `first` is its first step's: of so many tiles after

@@ -2,24 +2,32 @@
 // The products of a recurrence's forward direction in f32 for few rows of the batch: a warp's lanes share out K, and
 // nothing is rounded; weights of 16 bits are made f32 at the start. What a lane has of a quad, four rows of the matrix,
 // and 4 elements along K is a block of 16 weights; the first blocks are kept in registers, as many as there is room for,
-// the others in shared memory. Of at most 4 rows the sums of a cell end in its own thread (kKeepsSums), which saves two
+// the others in shared memory, and what that has no room for comes out of memory (recurrence_stream.cu, a block is a
+// group). Of at most 4 rows the sums of a cell end in its own thread (kKeepsSums), which saves two
 // barriers a step; otherwise in shared memory, as quads by the gates of a unit leave lanes without a cell.
 
 constexpr int kLanePieces = (kDepthPieces + 31) / 32;  // of 4 elements
 constexpr int kQuadRows = kQuadUnits == 1 ? kGates : 4;  // that have weights
 
 struct ForwardWeights {
-  static constexpr int kCount = kQuads * kLanePieces, kHere = kCount < kKept ? kCount : kKept;
+  // In the order in which they are multiplied by: piece * kQuads + quad.
+  static constexpr int kBlocks = kQuads * kLanePieces, kCount = kBlocks - kStreamed;
+  static constexpr int kHere = kCount < kKept ? kCount : kKept;
+  // Rows and pieces of the state that a lane has at a time: what comes out of memory is read once for all rows.
+  static constexpr int kAtOnce = kStreamed > 0 ? kRows : 1;
+  static constexpr int kPiecesAtOnce = kStreamed == 0 ? kLanePieces : kRows <= 2 ? 2 : 1;
   float words[kHere][4][4];  // [block][row][element]
   float4* rest;
+  StreamedWeights streamed;
   int lane, own;  // where in a state this lane's first piece lies
   Place first;    // where it lies of the state that is multiplied next
 
-  PD_DEVICE void bring(const Shared& shared, const Stored* u, int rank, int hidden) {
+  PD_DEVICE void bring(const Shared& shared, const Room& room, unsigned cta, const Stored* u, int rank, int hidden) {
     const int warp = threadIdx.x / 32;
     lane = kept_known((int)threadIdx.x % 32);
     own = kept_known((lane < kDepthPieces ? lane : 0) * (kRows * 16));
-    rest = (float4*)shared.weights + warp * ((kCount - kHere) * 4 * 32) + lane;
+    rest = (float4*)shared.weights + warp * ((kCount - kHere) * kQuadRows * 32) + lane;
+    streamed.begin(shared, room, cta);
 #pragma unroll
     for (int begin = 0; begin < kLanePieces; begin += kStaged) {
       if (begin > 0) __syncthreads();
@@ -28,21 +36,24 @@ struct ForwardWeights {
 #pragma unroll
       for (int i = 0; i < kQuads * kStaged; ++i) {
         const int quad = i / kStaged, piece = begin + i % kStaged;
-        if (piece < kLanePieces) put(quad * kLanePieces + piece, (const float*)shared.work + (i % kStaged * 32 + lane) * 4);
+        if (piece < kLanePieces) put(quad, piece, (const float*)shared.work + (i % kStaged * 32 + lane) * 4);
       }
     }
     __syncthreads();
+    streamed.start();
   }
   PD_DEVICE void aim(unsigned char* state) { first = place_of(state + own); }
-  // Adds the product by row k of the block's quad.
-  PD_DEVICE void add_product(float& sum, int block, int k, float4 h) const {
-    if (block < kHere) {
-      const float (&w)[4] = words[block < kHere ? block : 0][k];
-      sum += w[0] * h.x, sum += w[1] * h.y, sum += w[2] * h.z, sum += w[3] * h.w;
-    } else {
-      const float4 w = rest[((block - kHere) * 4 + k) * 32];
-      sum += w.x * h.x, sum += w.y * h.y, sum += w.z * h.z, sum += w.w * h.w;
+  PD_DEVICE void end() const { streamed.end(); }
+  // Row k of a block's quad.
+  PD_DEVICE float4 row_of(int block, int k) const {
+    const int i = own_block(block);
+    if (StreamedWeights::has(block, kBlocks)) {
+      const uint4 w = streamed.get(StreamedWeights::before(block, kBlocks), k);
+      return {__uint_as_float(w.x), __uint_as_float(w.y), __uint_as_float(w.z), __uint_as_float(w.w)};
     }
+    if (i >= kHere) return rest[((i - kHere) * kQuadRows + k) * 32];
+    const float (&w)[4] = words[i < kHere ? i : 0][k];
+    return {w[0], w[1], w[2], w[3]};
   }
   // The sums of this thread's cells.
   template <class Await>
@@ -52,43 +63,65 @@ struct ForwardWeights {
 #pragma unroll
     for (int quad = 0; quad < kQuads; ++quad) mine[quad] = 0;
 #pragma unroll
-    for (int n = 0; n < kRows; ++n) {
-      uint4 h[kLanePieces];
+    for (int begin = 0; begin < kRows; begin += kAtOnce) {
+      float4 h[kPiecesAtOnce][kAtOnce];
+      const auto load = [&](int piece) {
 #pragma unroll
-      for (int piece = 0; piece < kLanePieces; ++piece) {
-        const bool is_inside = (piece + 1) * 32 <= kDepthPieces || piece * 32 + lane < kDepthPieces;
-        // Behind the last weights are zero.
-        h[piece] = load_piece(first + (is_inside ? (piece * 32 * kRows + n) * 16 : n * 16));
-      }
-      float part[kQuads][4];
-#pragma unroll
-      for (int i = 0; i < kQuads * 4; ++i) part[i / 4][i % 4] = 0;
-#pragma unroll
-      for (int piece = 0; piece < kLanePieces; ++piece) {
-        const float4 of_piece = {__uint_as_float(h[piece].x), __uint_as_float(h[piece].y), __uint_as_float(h[piece].z),
-                                 __uint_as_float(h[piece].w)};
-#pragma unroll
-        for (int i = 0; i < kQuads * 4; ++i) {
-          if (i % 4 < kQuadRows) add_product(part[i / 4][i % 4], i / 4 * kLanePieces + piece, i % 4, of_piece);
+        for (int n = 0; n < kAtOnce; ++n) {
+          const bool is_inside = (piece + 1) * 32 <= kDepthPieces || piece * 32 + lane < kDepthPieces;
+          // Behind the last weights are zero.
+          const uint4 bits = load_piece(first + (is_inside ? (piece * 32 * kRows + begin + n) * 16 : (begin + n) * 16));
+          h[piece % kPiecesAtOnce][n] = {__uint_as_float(bits.x), __uint_as_float(bits.y), __uint_as_float(bits.z),
+                                         __uint_as_float(bits.w)};
         }
-      }
-      // Four sums over 32 lanes: first each half of the lanes gives away two of them, then each quarter one.
+      };
 #pragma unroll
-      for (int quad = 0; quad < kQuads; ++quad) {
-        const bool is_high = lane & 16, is_odd = lane & 8;
-        float a = is_high ? part[quad][2] : part[quad][0], b = is_high ? part[quad][3] : part[quad][1];
-        a += __shfl_xor_sync(~0u, is_high ? part[quad][0] : part[quad][2], 16);
-        b += __shfl_xor_sync(~0u, is_high ? part[quad][1] : part[quad][3], 16);
-        float total = is_odd ? b : a;
-        total += __shfl_xor_sync(~0u, is_odd ? a : b, 8);
-        total += __shfl_xor_sync(~0u, total, 4);
-        total += __shfl_xor_sync(~0u, total, 2);
-        total += __shfl_xor_sync(~0u, total, 1);
-        if constexpr (kKeepsSums) {
-          if (lane % 8 == n) mine[quad] = total;
-        } else {
-          const int unit = unit_of(quad, lane / 8), gate = gate_of(lane / 8);
-          if (lane % 8 == 0 && gate < kGates && unit < kUnits) sums[n * kSumStride + gate * kUnits + unit] = total;
+      for (int piece = 0; piece < kPiecesAtOnce && piece < kLanePieces; ++piece) load(piece);
+      float parts[kAtOnce][kQuads][4];
+#pragma unroll
+      for (int i = 0; i < kAtOnce * kQuads * 4; ++i) (&parts[0][0][0])[i] = 0;
+#pragma unroll
+      for (int piece = 0; piece < kLanePieces; ++piece) {
+#pragma unroll
+        for (int quad = 0; quad < kQuads; ++quad) {
+          const int block = piece * kQuads + quad;
+          const bool is_streamed = StreamedWeights::has(block, kBlocks);
+          if (is_streamed) streamed.await();
+#pragma unroll
+          for (int k = 0; k < kQuadRows; ++k) {
+            const float4 w = row_of(block, k);
+#pragma unroll
+            for (int n = 0; n < kAtOnce; ++n) {
+              const float4 of_piece = h[piece % kPiecesAtOnce][n];
+              float& sum = parts[n][quad][k];
+              sum += w.x * of_piece.x, sum += w.y * of_piece.y, sum += w.z * of_piece.z, sum += w.w * of_piece.w;
+            }
+          }
+          if (is_streamed) streamed.pass(StreamedWeights::before(block, kBlocks));
+        }
+        if (piece + kPiecesAtOnce < kLanePieces) load(piece + kPiecesAtOnce);
+      }
+#pragma unroll
+      for (int n = begin; n < begin + kAtOnce; ++n) {
+        const float (&part)[kQuads][4] = parts[n - begin];
+        // Four sums over 32 lanes: first each half of the lanes gives away two of them, then each quarter one.
+#pragma unroll
+        for (int quad = 0; quad < kQuads; ++quad) {
+          const bool is_high = lane & 16, is_odd = lane & 8;
+          float a = is_high ? part[quad][2] : part[quad][0], b = is_high ? part[quad][3] : part[quad][1];
+          a += __shfl_xor_sync(~0u, is_high ? part[quad][0] : part[quad][2], 16);
+          b += __shfl_xor_sync(~0u, is_high ? part[quad][1] : part[quad][3], 16);
+          float total = is_odd ? b : a;
+          total += __shfl_xor_sync(~0u, is_odd ? a : b, 8);
+          total += __shfl_xor_sync(~0u, total, 4);
+          total += __shfl_xor_sync(~0u, total, 2);
+          total += __shfl_xor_sync(~0u, total, 1);
+          if constexpr (kKeepsSums) {
+            if (lane % 8 == n) mine[quad] = total;
+          } else {
+            const int unit = unit_of(quad, lane / 8), gate = gate_of(lane / 8);
+            if (lane % 8 == 0 && gate < kGates && unit < kUnits) sums[n * kSumStride + gate * kUnits + unit] = total;
+          }
         }
       }
     }
@@ -99,6 +132,8 @@ struct ForwardWeights {
   }
 
  private:
+  // Of the blocks that stay.
+  static PD_DEVICE constexpr int own_block(int block) { return block - StreamedWeights::before(block, kBlocks); }
   // Of a quad's row.
   static PD_DEVICE int gate_of(int k) { return kQuadUnits == 1 ? k : 0; }
   static PD_DEVICE int unit_of(int quad, int k) {  // of the CTA
@@ -139,16 +174,21 @@ struct ForwardWeights {
     }
   }
   // A block, of which the lane's elements of the first row of the matrix are at `staged`.
-  PD_DEVICE void put(int block, const float* staged) {
+  PD_DEVICE void put(int quad, int piece, const float* staged) {
+    const int block = piece * kQuads + quad, i = own_block(block);
 #pragma unroll
     for (int k = 0; k < kQuadRows; ++k) {
-      const int unit = unit_of(block / kLanePieces, k);
+      const int unit = unit_of(quad, k);
       const float4 row = *(const float4*)(staged + (gate_of(k) * kUnits + (unit < kUnits ? unit : 0)) * kStride);
-      if (block < kHere) {
-        float (&to)[4] = words[block < kHere ? block : 0][k];
+      if (StreamedWeights::has(block, kBlocks)) {
+        const uint4 bits = make_uint4(__float_as_uint(row.x), __float_as_uint(row.y), __float_as_uint(row.z),
+                                      __float_as_uint(row.w));
+        streamed.put(StreamedWeights::before(block, kBlocks), k, bits);
+      } else if (i < kHere) {
+        float (&to)[4] = words[i < kHere ? i : 0][k];
         to[0] = row.x, to[1] = row.y, to[2] = row.z, to[3] = row.w;
       } else {
-        rest[((block - kHere) * 4 + k) * 32] = row;
+        rest[((i - kHere) * kQuadRows + k) * 32] = row;
       }
     }
   }

@@ -2,18 +2,33 @@
 // Products of a recurrence on the tensor cores, each warp's for itself, by weights that stay where they are.
 
 // What a warp has of a matrix of weights, as the tensor cores get it: kTiles tiles of 16 rows by kSteps steps along K.
-// The first of these fragments are kept in registers, as many as there is room for, the others in shared memory.
+// Those of kStreamed steps come out of memory. Of the others the first fragments are kept in registers, as many as there
+// is room for, the rest in shared memory.
 struct WarpWeights {
-  static constexpr int kCount = kTiles * kSteps, kHere = kCount < kKept ? kCount : kKept;
+  static constexpr int kOwnSteps = kSteps - kStreamed, kCount = kTiles * kOwnSteps;
+  static constexpr int kHere = kCount < kKept ? kCount : kKept;
   unsigned words[kHere][4];
   uint4* rest;
+  StreamedWeights streamed;
 
-  PD_DEVICE void begin(uint4* shared) {
-    rest = shared + threadIdx.x / 32 * ((kCount - kHere) * 32) + threadIdx.x % 32;
+  static PD_DEVICE constexpr bool is_streamed(int step) { return StreamedWeights::has(step, kSteps); }
+  static PD_DEVICE constexpr int group_of(int step) { return StreamedWeights::before(step, kSteps); }
+  // Of its fragments that stay; i is tile * kSteps + step.
+  static PD_DEVICE constexpr int own(int i) { return i / kSteps * kOwnSteps + i % kSteps - group_of(i % kSteps); }
+
+  PD_DEVICE void begin(const Shared& shared, const Room& room, unsigned cta) {
+    rest = shared.weights + threadIdx.x / 32 * ((kCount - kHere) * 32) + threadIdx.x % 32;
+    streamed.begin(shared, room, cta);
   }
   PD_DEVICE void put(int i, unsigned (&fragment)[4]) {
 #pragma unroll
     for (int word = 0; word < 4; ++word) fragment[word] = factor_bits(fragment[word]);
+    if (is_streamed(i % kSteps)) {
+      const uint4 piece = make_uint4(fragment[0], fragment[1], fragment[2], fragment[3]);
+      streamed.put(group_of(i % kSteps), i / kSteps, piece);
+      return;
+    }
+    i = own(i);
     if (i < kHere) {
 #pragma unroll
       for (int word = 0; word < 4; ++word) words[i < kHere ? i : 0][word] = fragment[word];
@@ -22,15 +37,19 @@ struct WarpWeights {
     }
   }
   PD_DEVICE void get(unsigned (&fragment)[4], int i) const {
-    if (i < kHere) {
+    const bool is_far = is_streamed(i % kSteps);
+    const int n = own(i);
+    if (!is_far && n < kHere) {
 #pragma unroll
-      for (int word = 0; word < 4; ++word) fragment[word] = words[i < kHere ? i : 0][word];
+      for (int word = 0; word < 4; ++word) fragment[word] = words[n < kHere ? n : 0][word];
     } else {
-      const uint4 piece = rest[(i - kHere) * 32];
+      const uint4 piece = is_far ? streamed.get(group_of(i % kSteps), i / kSteps) : rest[(n - kHere) * 32];
       fragment[0] = piece.x, fragment[1] = piece.y, fragment[2] = piece.z, fragment[3] = piece.w;
     }
   }
   PD_DEVICE void are_there() const {}
+  PD_DEVICE void start() { streamed.start(); }
+  PD_DEVICE void end() const { streamed.end(); }
 };
 
 #ifdef PD_EMULATE
@@ -93,6 +112,7 @@ PD_DEVICE void multiply_by(float (&sum)[kTiles][kColumnTiles][4], const WarpWeig
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       if (step + i >= kSteps) break;
+      if (weights.is_streamed(step + i)) weights.streamed.await();
 #pragma unroll
       for (int tile = 0; tile < kTiles; ++tile) {
         unsigned fragment[4];
@@ -103,6 +123,7 @@ PD_DEVICE void multiply_by(float (&sum)[kTiles][kColumnTiles][4], const WarpWeig
           add_tile<Stored>(sums[(step + i) % kChains][tile][column], fragment, pair);
         }
       }
+      if (weights.is_streamed(step + i)) weights.streamed.pass(weights.group_of(step + i));
     }
   }
 #pragma unroll

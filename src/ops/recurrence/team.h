@@ -29,6 +29,9 @@ struct LayerExtents {
   std::int64_t stacked = 1;  // forward: layers one above the other that may share a launch, recurrence_stacked.cu
 };
 
+/// Of L2, that weights stay in from step to step.
+constexpr double kCacheShare = 0.5;
+
 /// How what a CTA makes gets to the others of its team: into their shared memory by stores or by the copy engine,
 /// within a cluster; or through global memory.
 enum class Exchange { stores, copies, memory };
@@ -45,6 +48,9 @@ struct Team {
   bool is_narrow = false;            // forward: tensor cores get the vectors of rows that are there, and no others
   std::int64_t tiles = 0, steps = 0;  // of a warp: 16 rows of the matrix, 32 bytes along K (lanes: 4 rows, 512 bytes)
   std::int64_t kept = 0;              // tiles by steps that are kept in registers
+  // Forward, through memory: groups of fragments that come out of memory every step, recurrence_stream.cu; of tiles a
+  // group is a step's, of lanes a single block. So many of them are asked for ahead.
+  std::int64_t streamed = 0, ahead = 1, ring_at = 0;  // in the work
   std::int64_t staged = 0;      // steps (forward) or tiles (backward) of every warp that come at once at the start
   std::int64_t asked_rows = 1;  // backward, by lanes: that a thread asks for together
   bool is_apart = false;        // forward, by groups: each has units of its own, and sends its half of the state
@@ -55,10 +61,18 @@ struct Team {
   std::int64_t state_words = 0;  // of all teams, that what goes through memory lies in from launch to launch
   double step_us = 0;            // what a step is expected to take
 
+  std::int64_t groups() const { return is_by_lanes ? tiles * steps : steps; }
+  std::int64_t group_fragments() const { return is_by_lanes ? 1 : tiles; }
+  /// Of a warp, that lie in shared memory.
+  std::int64_t rest_fragments() const { return tiles * steps - kept - streamed * group_fragments(); }
   std::string shape() const;
   std::string text() const;  // and what it takes
 };
 
+/// Of a fragment of a warp's weights, that a lane has: 16 bytes each.
+std::int64_t fragment_pieces(const LayerExtents& layer, const Team& team);
+/// In memory, the weights of all CTAs that are read there every step.
+std::int64_t streamed_bytes(const LayerExtents& layer, const Team& team);
 /// All that fit, one for each number of CTAs and way of exchange; none when the weights do not fit, and then why.
 std::vector<Team> possible_teams(const LayerExtents& layer, const Target& target, std::string* why_not);
 /// Those of which a step of all layers that may share a launch takes least.

@@ -17,6 +17,8 @@ constexpr std::int64_t kMostWarps = 8;
 constexpr std::int64_t kMostKept = 34, kMostMore = 8, kMostKeptBlocks = 8, kSumsBeside = 48;
 constexpr std::int64_t kPlaces = 8;           // for a state, recurrence_forward_memory.cu
 constexpr std::int64_t kMostRowsByLanes = 4;  // that keep sums, recurrence_lanes.cu
+// Where weights come out of memory, once for all rows; registers of a thread that weights, sums and the state have.
+constexpr std::int64_t kMostRowsStreamed = 8, kBesideStreams = 160;
 // Of a gradient by lanes, what a thread has of several rows beside the weights that it keeps.
 constexpr std::int64_t kMostPiecesAtOnce = 8, kMostSumsAtOnce = 32;
 constexpr std::int64_t kMostRowsNarrow = 2;   // recurrence_tiles.cu: more would wait for each other's banks
@@ -29,6 +31,8 @@ constexpr double kLayerUs = 6, kStepsBehind = 3, kStackedStep = 1.1;
 constexpr std::int64_t kReservedBytes = 1 << 10;
 constexpr std::int64_t kMostSums = 4;  // of a unit over time, of a gradient
 constexpr double kCyclesPerUs = 1980;
+// Where weights come out of memory: that a step takes longer, and until a copy comes while many are under way.
+constexpr double kStreamingUs = 0.2, kCopyUs = 0.7;
 
 // Clusters that run at once: they lie within parts of the chip, some of whose multiprocessors are left over.
 std::int64_t teams_at_once(std::int64_t ctas, const Target& target) {
@@ -71,8 +75,12 @@ struct Matrix {
   }
 };
 
-// 16 rows by 32 bytes of a warp's matrix, or 16 weights a lane.
-std::int64_t fragment_bytes(const Team& team) { return team.is_by_lanes ? 2048 : 512; }
+// Of a warp.
+std::int64_t fragment_bytes(const LayerExtents& layer, const Team& team) { return fragment_pieces(layer, team) * 512; }
+// Of a CTA.
+std::int64_t group_bytes(const LayerExtents& layer, const Team& team) {
+  return team.group_fragments() * fragment_bytes(layer, team) * team.warps;
+}
 
 // What a CTA gets from all others a step.
 std::int64_t got_bytes(const LayerExtents& layer, const Team& team) {
@@ -106,6 +114,7 @@ void share_out(const LayerExtents& layer, const Matrix& matrix, Team* team) {
     const std::int64_t quads = ceil_div(team->units, layer.gates == 1 ? 4 : 1);
     if (team->keeps_sums && quads <= kMostWarps / 2) team->warps = kMostWarps / 2;
     team->tiles = ceil_div(quads, team->warps), team->steps = ceil_div(team->depth_pieces, 32);
+    if (team->tiles > 1) team->warps = ceil_div(quads, team->tiles);  // the others would have nothing
     team->kept = std::min(team->tiles * team->steps, kMostKeptBlocks);
     return;
   }
@@ -156,6 +165,7 @@ bool count_shared(const LayerExtents& layer, const Target& target, Team* team) {
   // Groups read whole tiles of rows.
   const std::int64_t more_rows = team->is_by_groups ? round_up(team->rows, 8) - team->rows : 0;
   const std::int64_t vectors = (team->depth_pieces * team->rows + more_rows) * 16;
+  const std::int64_t ring = team->streamed > 0 ? team->ahead * group_bytes(layer, *team) : 0;
   std::int64_t work = 0;
   if (layer.is_backward) {
     work = vectors + (team->exchange == Exchange::memory ? 0 : 4 * got_bytes(layer, *team));
@@ -166,9 +176,10 @@ bool count_shared(const LayerExtents& layer, const Target& target, Team* team) {
     const bool is_once = team->exchange == Exchange::memory && !team->is_marked;
     const std::int64_t sums = team->keeps_sums ? 0 : team->parts * team->rows * team->sum_stride * 4;
     const std::int64_t ahead = team->rows * layer.gates * team->units * size_bytes(layer.dtype);
-    work = (is_once ? 1 : 2) * vectors + sums + (team->copies_ahead ? ahead : 0);
+    team->ring_at = round_up((is_once ? 1 : 2) * vectors + sums + (team->copies_ahead ? ahead : 0), 16);
+    work = team->ring_at + ring;
   }
-  const std::int64_t rest = (team->tiles * team->steps - team->kept) * team->warps * fragment_bytes(*team);
+  const std::int64_t rest = team->rest_fragments() * team->warps * fragment_bytes(layer, *team);
   const std::int64_t mailboxes = team->is_apart ? 4 : 2, head = round_up(mailboxes * 8 + team->rows * 8, 16) + rest;
   const std::int64_t room = target.shared_bytes - kReservedBytes - head;
   team->shared_bytes = head + work, team->work_bytes = work;
@@ -223,7 +234,8 @@ double step_us(const LayerExtents& layer, const Team& team) {
   }
   if (team.is_by_lanes) {
     const auto products = static_cast<double>(team.tiles * team.steps * team.warps * 512 * team.rows);
-    const auto rest = static_cast<double>((team.tiles * team.steps - team.kept) * team.warps * 16 * team.rows);
+    const std::int64_t reads = team.streamed > 0 ? 1 : team.rows;  // of each block
+    const auto rest = static_cast<double>((team.tiles * team.steps - team.kept) * team.warps * 16 * reads);
     const auto sums = static_cast<double>(team.tiles * team.rows) * 250;  // over the lanes
     return exchange + (team.keeps_sums ? 0.07 : 0.15) + (std::max(products / 100, rest) + sums) / kCyclesPerUs;
   }
@@ -283,7 +295,54 @@ void keep_wanted(const std::string& words, std::vector<Team>* teams) {
 // The same of CTAs that meet in memory.
 std::int64_t teams_in_memory(std::int64_t ctas, const Target& target) { return target.sm_count / ctas; }
 
+// Blocks that stay in registers beside sums of all rows and two pieces of the state, or one: recurrence_lanes.cu.
+std::int64_t kept_beside_streams(const Team& team) {
+  const std::int64_t beside = team.rows * (team.tiles * 4 + (team.rows <= 2 ? 8 : 4));
+  return std::clamp<std::int64_t>((kBesideStreams - beside) / 16, 1, team.tiles * team.steps);
+}
+
+// As few of the weights out of memory as there is no room for. False where there would be no room for what goes on.
+bool stream_least(const LayerExtents& layer, const Target& target, Team* team) {
+  const auto fits = [&](std::int64_t turns) {  // of the ring
+    team->streamed = turns * team->ahead;
+    return count_shared(layer, target, team);
+  };
+  const std::int64_t most = (team->tiles * team->steps - team->kept) / (team->ahead * team->group_fragments());
+  std::int64_t few = 0, enough = most;
+  if (most == 0 || !fits(most)) return false;
+  while (enough - few > 1) (fits((few + enough) / 2) ? enough : few) = (few + enough) / 2;
+  return fits(enough);
+}
+
+// Copies under way at once.
+constexpr std::int64_t kLeastAheadBytes = 24 << 10, kMostAheadBytes = 100 << 10;
+
+// What a step's reads of memory take, if they never stop. Of more than L2 has room for, read in the same order every step,
+// it keeps the less the more they are.
+double streaming_us(const LayerExtents& layer, const Team& team, const Target& target) {
+  const auto all = static_cast<double>(streamed_bytes(layer, team)), ctas = static_cast<double>(team.ctas * team.count);
+  const double cache = kCacheShare * static_cast<double>(target.last_cache_bytes);
+  const double far = std::clamp(2 * (all - cache), 0.0, all);
+  const auto ahead = static_cast<double>(team.ahead * group_bytes(layer, team));
+  const double cached_rate = std::min(target.cached_bytes_per_us / target.sm_count, ahead / kCopyUs) * ctas;
+  return (all - far) / cached_rate + far / std::min(target.read_bytes_per_us, cached_rate);
+}
+
+// The same where weights come out of memory: what is asked for ahead comes during the exchange.
+double streamed_step_us(const LayerExtents& layer, const Team& team, const Target& target) {
+  const double streaming = streaming_us(layer, team, target), exchange = exchange_us(layer, team);
+  const double ahead = streaming * static_cast<double>(team.ahead) / static_cast<double>(team.streamed);
+  return std::max(exchange + std::max(step_us(layer, team) - exchange, streaming - ahead), streaming) + kStreamingUs;
+}
+
 }  // namespace
+
+std::int64_t fragment_pieces(const LayerExtents& layer, const Team& team) {
+  return !team.is_by_lanes ? 1 : layer.is_backward || layer.gates == 1 ? 4 : layer.gates;
+}
+std::int64_t streamed_bytes(const LayerExtents& layer, const Team& team) {
+  return team.count * team.ctas * team.streamed * group_bytes(layer, team);
+}
 
 std::int64_t ctas_at_once(const Team& team, const Target& target) {
   const auto at_once = team.exchange == Exchange::memory ? teams_in_memory : teams_at_once;
@@ -305,9 +364,11 @@ bool shares_stack(const LayerExtents& layer, const Team& team, const Target& tar
 
 std::string Team::shape() const {
   const char* const ways[] = {"", ", copied in bulk", ", through memory"};
-  return fmt::format("{} team{} of {} CTAs: {} rows, {} units a CTA{}{}{}{}", count, count == 1 ? "" : "s", ctas, rows,
-                     units, is_by_lanes ? ", by lanes" : "", keeps_sums ? ", whole units" : "",
-                     is_apart ? ", groups apart" : "", ways[static_cast<int>(exchange)]);
+  const std::string far =
+      streamed == 0 ? "" : fmt::format(", {} of {} groups of weights out of memory, {} ahead", streamed, groups(), ahead);
+  return fmt::format("{} team{} of {} CTAs: {} rows, {} units a CTA{}{}{}{}{}", count, count == 1 ? "" : "s", ctas,
+                     rows, units, is_by_lanes ? ", by lanes" : "", keeps_sums ? ", whole units" : "",
+                     is_apart ? ", groups apart" : "", ways[static_cast<int>(exchange)], far);
 }
 std::string Team::text() const { return fmt::format("{}; {:.2f} us a step expected", shape(), step_us); }
 
@@ -320,19 +381,31 @@ std::vector<Team> possible_teams(const LayerExtents& layer, const Target& target
     team.count = std::min(ceil_div(layer.batch, team.rows), at_once);
     const bool is_in_memory = !layer.is_backward && team.exchange == Exchange::memory;
     team.is_marked = is_in_memory && !team.is_by_groups && team.rows <= kMostRowsMarked;
-    if (team.keeps_sums && team.rows > (team.is_by_lanes ? kMostRowsByLanes : kMostRowsOfTiles)) return;
+    const std::int64_t most_by_lanes = team.exchange == Exchange::memory ? kMostRowsStreamed : kMostRowsByLanes;
+    if (team.keeps_sums && team.rows > (team.is_by_lanes ? most_by_lanes : kMostRowsOfTiles)) return;
     share_out(layer, Matrix(layer, team), &team);
     // Of 16 bits that is 2 us of 152 slower than loads, which the compiler need not wait for too early.
     team.copies_ahead = !layer.is_backward && team.is_by_groups && layer.dtype == DType::f32;
     if (team.exchange != Exchange::memory) choose_exchange(layer, &team);
     team.is_apart = can_be_apart(layer, team);
-    if (!count_shared(layer, target, &team)) {
-      bytes = bytes == 0 ? team.shared_bytes : std::min(bytes, team.shared_bytes);
+    team.state_words = state_words(layer, team);
+    const bool may_stay = !team.keeps_sums || !team.is_by_lanes || team.rows <= kMostRowsByLanes;
+    if (may_stay && count_shared(layer, target, &team)) {
+      team.step_us = step_us(layer, team);
+      teams.push_back(team);
       return;
     }
-    team.step_us = step_us(layer, team);
-    team.state_words = state_words(layer, team);
-    teams.push_back(team);
+    bytes = bytes == 0 ? team.shared_bytes : std::min(bytes, team.shared_bytes);
+    if (layer.is_backward || team.exchange != Exchange::memory || team.is_by_groups) return;
+    if (4 * team.ctas * team.count < 3 * target.sm_count) return;  // others would keep more
+    if (team.is_by_lanes) team.kept = kept_beside_streams(team);
+    const std::int64_t of_group = group_bytes(layer, team);
+    team.ahead = std::max<std::int64_t>(ceil_div(kLeastAheadBytes, of_group), 2);
+    for (; team.ahead * of_group <= kMostAheadBytes; ++team.ahead) {
+      if (!stream_least(layer, target, &team)) continue;
+      team.step_us = streamed_step_us(layer, team, target);
+      teams.push_back(team);
+    }
   };
   // Also fewer teams of more rows, so that all layers of a stack have room.
   const auto consider_stacked = [&](const Team& team, std::int64_t at_once) {

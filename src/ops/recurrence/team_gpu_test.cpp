@@ -22,6 +22,7 @@ TEST(Team, HasAPlaceForEveryRowAndUnitAndNeedsNoMoreThanThereIs) {
   int accepted = 0;
   for (int i = 0; i < 2000; ++i) {
     LayerExtents layer{.gates = i % 3 == 0 ? 1 : i % 3 + 2, .batch = up_to(300), .hidden = up_to(1600)};
+    if (i % 8 == 1) layer.batch = up_to(10), layer.hidden = up_to(5000);
     layer.dtype = i % 2 == 0 ? DType::f32 : DType::bf16;
     layer.is_exact = i % 4 == 0;
     layer.is_backward = i % 5 == 0;
@@ -37,6 +38,8 @@ TEST(Team, HasAPlaceForEveryRowAndUnitAndNeedsNoMoreThanThereIs) {
     EXPECT_LE(team->shared_bytes, h200.shared_bytes);
     EXPECT_LE(team->count * team->ctas, h200.sm_count) << "not all run at once";
     EXPECT_EQ(team->exchange == Exchange::memory, team->state_words > 0);
+    EXPECT_GE(team->rest_fragments(), 0);
+    EXPECT_EQ(team->streamed % team->ahead, 0) << "a group's place in the ring is not the same every step";
     const std::int64_t columns = team->units * layer.gates, all = team->ctas * team->units;
     if (team->is_by_lanes && layer.is_backward) {  // all threads share out K
       EXPECT_EQ(team->tiles * 4, team->units);
@@ -49,7 +52,7 @@ TEST(Team, HasAPlaceForEveryRowAndUnitAndNeedsNoMoreThanThereIs) {
     EXPECT_GE(team->depth_pieces * 16, depth);
     if (team->is_by_lanes) {
       if (team->keeps_sums) {
-        EXPECT_LE(team->rows, 4);
+        EXPECT_LE(team->rows, team->streamed > 0 ? 8 : 4);
       }
       EXPECT_GE(team->tiles * team->warps * (layer.gates == 1 ? 4 : 1), team->units);
       EXPECT_GE(team->steps * 512, depth);
@@ -61,9 +64,27 @@ TEST(Team, HasAPlaceForEveryRowAndUnitAndNeedsNoMoreThanThereIs) {
   EXPECT_GT(accepted, 1000);
 }
 
+TEST(Team, HasAsFewOfTheWeightsOutOfMemoryAsThereIsNoRoomFor) {
+  const auto streamed = [](std::int64_t hidden, DType dtype, std::int64_t batch = 1) {
+    const LayerExtents layer{
+        .gates = 4, .batch = batch, .hidden = hidden, .dtype = dtype, .is_exact = dtype == DType::f32};
+    const auto team = team_of(layer);
+    EXPECT_TRUE(team) << hidden;
+    return team ? static_cast<double>(streamed_bytes(layer, *team)) / 1e6 : -1;
+  };
+  EXPECT_EQ(streamed(1536, DType::f32), 0);
+  EXPECT_EQ(streamed(2048, DType::bf16), 0);
+  for (const auto& [hidden, dtype] : {std::pair(2048, DType::f32), {3072, DType::bf16}, {3072, DType::f32}}) {
+    const double all = 4.0 * hidden * hidden * static_cast<double>(size_bytes(dtype)) / 1e6;
+    EXPECT_GT(streamed(hidden, dtype), all - 132 * 0.36) << hidden;
+    EXPECT_LT(streamed(hidden, dtype), all - 132 * 0.24) << hidden;
+  }
+}
+
 TEST(Team, IsDeclinedWhereTheWeightsDoNotFit) {
   std::string why_not;
-  EXPECT_FALSE(team_of({.gates = 4, .batch = 1, .hidden = 4096, .dtype = DType::bf16}, "h200", &why_not));
+  const LayerExtents backward{.gates = 4, .batch = 1, .hidden = 4096, .dtype = DType::bf16, .is_backward = true};
+  EXPECT_FALSE(team_of(backward, "h200", &why_not));
   EXPECT_NE(why_not.find("the weights of 4096 units do not fit 132 CTAs"), std::string::npos) << why_not;
 }
 
