@@ -18,7 +18,7 @@ constexpr std::int64_t kMostKept = 34, kMostMore = 8, kMostKeptBlocks = 8, kSums
 constexpr std::int64_t kPlaces = 8;           // for a state, recurrence_forward_memory.cu
 constexpr std::int64_t kMostRowsByLanes = 4;  // that keep sums, recurrence_lanes.cu
 // Where weights come out of memory, once for all rows; registers of a thread that weights, sums and the state have.
-constexpr std::int64_t kMostRowsStreamed = 8, kBesideStreams = 160;
+constexpr std::int64_t kMostRowsStreamed = 8, kBesideStreams = 144;
 // Of a gradient by lanes, what a thread has of several rows beside the weights that it keeps.
 constexpr std::int64_t kMostPiecesAtOnce = 8, kMostSumsAtOnce = 32;
 constexpr std::int64_t kMostRowsNarrow = 2;   // recurrence_tiles.cu: more would wait for each other's banks
