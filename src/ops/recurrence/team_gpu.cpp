@@ -440,6 +440,9 @@ std::vector<Team> possible_teams(const LayerExtents& layer, const Target& target
     consider_all(true, false, false), consider_all(true, false, true);
   if (layer.is_backward && layer.is_exact) consider_all(true, false, false);
   if (const std::string wanted = env_text("PAODING_TEAM"); !wanted.empty()) keep_wanted(wanted, &teams);
+  // Where all weights have room, they stay: what several rows take of streams is not known well enough.
+  const auto is_streamed = [](const Team& team) { return team.streamed > 0; };
+  if (!std::ranges::all_of(teams, is_streamed)) std::erase_if(teams, is_streamed);
   if (teams.empty() && why_not != nullptr) {
     *why_not = bytes == 0 ? fmt::format("{} rows are too many for products that do not round", layer.batch)
                           : fmt::format(
