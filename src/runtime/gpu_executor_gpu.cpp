@@ -45,7 +45,7 @@ class GpuExecutor : public Executor {
         arena_(arena_for(options)),
         stream_(arena_->stream),
         is_captured_(options.execution == Execution::captured),
-        feeds_(device_, stream_),
+        feeds_(device_, stream_, plan),
         name_(options.name),
         on_step_(options.on_step),
         watcher_(options.watcher),
@@ -326,8 +326,11 @@ class GpuExecutor : public Executor {
       return own_.back().address();
     };
     for (const Slot& slot : plan_.slots) {
+      const CUdeviceptr packed = feeds_.packed_address(static_cast<int>(bases_.size()));
       if (slot.kind == SlotKind::parameter) {
         bases_.push_back(reinterpret_cast<CUdeviceptr>(parameters[next_parameter++]));
+      } else if (packed != 0) {
+        bases_.push_back(packed);
       } else if (slot.kind == SlotKind::input || slot.kind == SlotKind::state) {
         bases_.push_back(own(slot));
       } else {

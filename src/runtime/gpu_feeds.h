@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inputs on their way to the GPU. A small one is copied where the run stands in its stream. A large one is copied
-// beside the run that is under way, into a second place, and moves to its own, at the speed of the device's memory,
-// when the next run begins. The host's copy is pinned and there are two of it, so that nothing waits for the run
-// before.
+// Inputs on their way to the GPU. Small ones go together (packed_feeds.h); one that is larger is copied where the run
+// stands in its stream. A large one is copied beside the run that is under way, into a second place, and moves to its
+// own, at the speed of the device's memory, when the next run begins. The host's copy is pinned and there are two of
+// it, so that nothing waits for the run before.
 #pragma once
 
 #include <deque>
@@ -14,13 +14,18 @@
 #include "gpu/driver.h"
 #include "paoding/tensor.h"
 #include "runtime/device_tensor.h"
+#include "runtime/packed_feeds.h"
 
 namespace paoding {
 
 class GpuFeeds {
  public:
   /// `stream` is where runs are enqueued.
-  GpuFeeds(const gpu::GpuDevice& device, const gpu::Stream& stream) : device_(device), stream_(stream) {}
+  GpuFeeds(const gpu::GpuDevice& device, const gpu::Stream& stream, const Plan& plan)
+      : device_(device), stream_(stream), packed_(device, plan) {}
+
+  /// Where an input has to lie; 0 where it has memory of its own.
+  CUdeviceptr packed_address(int slot) const { return packed_.address_of(slot); }
 
   /// Memory that an input of this size needs beside its own.
   static std::int64_t more_bytes(std::int64_t bytes) { return bytes > kMostInline ? bytes : 0; }
@@ -34,6 +39,7 @@ class GpuFeeds {
   void let_go();
   /// In front of a run.
   void take_over() {
+    packed_.send(stream_.get());
     if (has_new_) move_new();
   }
 
@@ -63,6 +69,7 @@ class GpuFeeds {
   bool has_new_ = false;
   const gpu::GpuDevice& device_;
   const gpu::Stream& stream_;
+  PackedFeeds packed_;
   gpu::Stream aside_;
   std::map<int, Feed> feeds_;  // by slot
   std::deque<Held> held_;      // what is read, in the order of the stream

@@ -30,7 +30,7 @@ const void* GpuFeeds::staged(Staging& staging, const Tensor& tensor) {
 
 void GpuFeeds::write(int slot, const Tensor& tensor) {
   const auto bytes = static_cast<std::size_t>(tensor.size_bytes());
-  if (bytes == 0) return;
+  if (bytes == 0 || packed_.write(slot, tensor)) return;
   Feed& feed = feeds_.at(slot);
   const bool is_aside = feed.beside.size_bytes() != 0, is_pinned = tensor.size_bytes() <= kMostPinned;
   const gpu::Stream& stream = is_aside ? aside_ : stream_;
@@ -65,6 +65,7 @@ void GpuFeeds::write(int slot, const DeviceTensor& tensor, CUstream stream) {
                                                      stream_.get()));
   }
   feed.is_new = false;  // what lies beside is older
+  packed_.forget(slot);
   gpu::Event read;
   if (spare_.empty()) {
     read = gpu::Event(device_);

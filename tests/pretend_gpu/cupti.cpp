@@ -67,7 +67,7 @@ std::size_t put(std::uint8_t* at, const Ran& ran, CUpti_ActivityKind kind) {
     const bool from_host = ran.piece.kind == Piece::Kind::from_host, to_host = ran.piece.kind == Piece::Kind::to_host;
     record.srcKind = from_host ? host : static_cast<std::uint8_t>(CUPTI_ACTIVITY_MEMORY_KIND_DEVICE);
     record.dstKind = to_host ? host : static_cast<std::uint8_t>(CUPTI_ACTIVITY_MEMORY_KIND_DEVICE);
-    record.flags = CUPTI_ACTIVITY_FLAG_MEMCPY_ASYNC;
+    record.flags = CUPTI_ACTIVITY_FLAG_MEMCPY_ASYNC, record.bytes = ran.piece.bytes;
     record.copyKind = ran.piece.kind == Piece::Kind::from_host ? CUPTI_ACTIVITY_MEMCPY_KIND_HTOD
                       : ran.piece.kind == Piece::Kind::to_host ? CUPTI_ACTIVITY_MEMCPY_KIND_DTOH
                                                                : CUPTI_ACTIVITY_MEMCPY_KIND_DTOD;

@@ -243,13 +243,15 @@ CUresult cuMemcpyDtoH(void* to, CUdeviceptr from, std::size_t bytes) {
 CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void* from, std::size_t bytes, CUstream stream) {
   PD_ENTER(cuMemcpyHtoDAsync);
   if (gpu().is_pinned(from)) {
-    gpu().enqueue(stream, {.work = [=] { std::memcpy(pointer(to), from, bytes); }, .kind = Piece::Kind::from_host});
+    gpu().enqueue(
+        stream,
+        {.work = [=] { std::memcpy(pointer(to), from, bytes); }, .kind = Piece::Kind::from_host, .bytes = bytes});
   } else {
     const auto* first = static_cast<const char*>(from);
     const auto copy = [to, kept = std::vector<char>(first, first + bytes)] {
       std::memcpy(pointer(to), kept.data(), kept.size());
     };
-    gpu().enqueue(stream, {.work = copy, .kind = Piece::Kind::from_host, .is_pageable = true});
+    gpu().enqueue(stream, {.work = copy, .kind = Piece::Kind::from_host, .is_pageable = true, .bytes = bytes});
   }
   return CUDA_SUCCESS;
 }

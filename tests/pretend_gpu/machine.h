@@ -38,6 +38,7 @@ struct Piece {
   std::uint64_t node = 0;
   std::uint32_t graph = 0, correlation = 0;
   bool is_pageable = false;  // copies: the host's memory
+  std::uint64_t bytes = 0;   // of a copy from the host
 };
 
 struct CUgraph_st {

@@ -20,6 +20,74 @@ TEST(StreamsOnAGpu, ARunIsOneGraphLaunchAndNothingElse) {
   EXPECT_EQ(pretend_gpu().calls(), (std::vector<std::string>{"cuCtxSetCurrent", "cuGraphLaunch"}));
 }
 
+// Four inputs, the last of which is too large to go with the others.
+std::unique_ptr<Graph> graph_of_feeds() {
+  auto g = std::make_unique<Graph>();
+  const Value a = g->input("a", f32, {300}), b = g->input("b", f32, {1}), c = g->input("c", f32, {300});
+  const Value d = g->input("d", f32, {70, 300});
+  g->fetch("y", a * b + c + sum(d, Ints{0}));
+  return g;
+}
+
+Tensors feeds_of_run(int run) {
+  const Dense a(300, run + 1), b(1, 0.5 * run), c(300, -run), d(21'000, 0.25 * run);
+  return {{"a", Tensor::from(f32, {300}, a)},
+          {"b", Tensor::from(f32, {1}, b)},
+          {"c", Tensor::from(f32, {300}, c)},
+          {"d", Tensor::from(f32, {70, 300}, d)}};
+}
+
+TEST(StreamsOnAGpu, SmallFeedsGoTogetherInFrontOfTheRun) {
+  const auto g = graph_of_feeds();
+  Program program(*g, on_gpu());
+  program.run(feeds_of_run(0));
+  const auto copies_of = [&](const std::vector<const char*>& names) {
+    for (const char* name : names) program.set_input(program.input_index(name), feeds_of_run(1).at(name));
+    pretend_gpu().forget_calls();
+    program.run();
+    const std::vector<std::string> calls = pretend_gpu().calls();
+    EXPECT_EQ(calls.back(), "cuGraphLaunch");
+    return std::count(calls.begin(), calls.end(), "cuMemcpyHtoDAsync");
+  };
+  EXPECT_EQ(copies_of({"a", "b", "c"}), 1);
+  EXPECT_EQ(copies_of({"c", "b", "c"}), 1);
+  EXPECT_EQ(copies_of({"a", "c"}), 2) << "b lies between them";
+  EXPECT_EQ(copies_of({}), 0);
+}
+
+// The host goes on to feed and to run while the GPU is behind it.
+TEST(StreamsOnAGpu, EveryRunHasWhatItWasFed) {
+  const auto g = graph_of_feeds();
+  Program program(*g, on_gpu()), on_cpu(*g);
+  Graph of_kept;
+  of_kept.fetch("kept", full(of_kept, {300}, 7));
+  Program made(of_kept, on_gpu());
+  made.run();
+  const DeviceTensor kept = made.fetch_on_device(0);
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    pretend_gpu().schedule(seed, seed % 4);
+    std::vector<Fetched> later;
+    std::vector<Dense> want;
+    for (int run = 0; run < 6; ++run) {
+      Tensors feeds = feeds_of_run(run);
+      if (run % 3 == 1) feeds.erase("b"), feeds.erase("d");  // as they were
+      for (const auto& [name, tensor] : feeds) {
+        program.set_input(program.input_index(name), tensor), on_cpu.set_input(on_cpu.input_index(name), tensor);
+      }
+      if (run == 4) {  // in place of what came from the host
+        program.set_input(program.input_index("a"), kept);
+        on_cpu.set_input(on_cpu.input_index("a"), kept.to_host());
+      }
+      program.run(), on_cpu.run();
+      later.push_back(program.fetch_later(0));
+      want.push_back(on_cpu.fetch(0).to_doubles());
+    }
+    for (std::size_t run = 0; run < want.size(); ++run) {
+      EXPECT_EQ(later[run].value().to_doubles(), want[run]) << "run " << run << ", seed " << seed;
+    }
+  }
+}
+
 TEST(StreamsOnAGpu, ALargeFeedIsCopiedWhileARunIsUnderWay) {
   Graph g;
   build_training(g, 70'000);

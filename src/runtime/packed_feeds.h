@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small inputs, side by side on the GPU. What was written to them since the last run goes there in front of the next,
+// in one copy for every stretch of them. The host's image of them is not pinned: of so few bytes the driver has taken a
+// copy when its call returns, so that nothing is waited for before they are written again.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "gpu/driver.h"
+#include "paoding/tensor.h"
+#include "plan/plan.h"
+
+namespace paoding {
+
+class PackedFeeds {
+ public:
+  PackedFeeds(const gpu::GpuDevice& device, const Plan& plan);
+
+  /// Where the input of this slot lies; 0 where it is not among them.
+  CUdeviceptr address_of(int slot) const;
+  /// False where it is not among them.
+  bool write(int slot, const Tensor& tensor);
+  /// What was written to it is not to go.
+  void forget(int slot);
+  /// In front of a run in `stream`.
+  void send(CUstream stream) {
+    if (is_any_new_) send_new(stream);
+  }
+
+ private:
+  static constexpr std::int64_t kMost = std::int64_t{64}
+                                        << 10;  // of an input, and of a copy; of more, the driver would wait
+  struct Feed {
+    int slot;
+    std::int64_t first, end;  // bytes
+    bool is_new = false;
+  };
+  std::size_t index_of(int slot) const;
+  void send_new(CUstream stream);
+
+  const gpu::GpuDevice& device_;
+  bool is_any_new_ = false;
+  std::vector<Feed> feeds_;  // in the order of their bytes, and of their slots
+  std::vector<std::byte> image_;
+  gpu::DeviceMemory memory_;
+};
+
+}  // namespace paoding
