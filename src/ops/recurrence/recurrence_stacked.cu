@@ -135,7 +135,7 @@ PD_DEVICE void run_input(const Operands& operands, const Room& room, const Sizes
     if (is_called_off(room)) return;
   }
   ForwardWeights weights;
-  weights.bring(shared, operands.u, rank, kLayerHidden);
+  weights.bring(shared, room, cta, operands.u, rank, kLayerHidden);
   if constexpr (kIsSettled) {
     await_launch_before();
     if (is_called_off(room)) return;
@@ -159,7 +159,7 @@ PD_DEVICE void run_input(const Operands& operands, const Room& room, const Sizes
     unsigned char* const state = vectors + step % 2 * kStateBytes;
     below.take(state, step, launch.mark);
     if (step + 1 < steps) below.ask(step + 1);
-    weights.aim(state);
+    weights.aim(state, step + 1 == steps);
     float sum[kCells][kLaneGates];
     if (!weights.multiply(sum, sums, state, thread, place, [] {})) continue;
 #pragma unroll
@@ -170,6 +170,7 @@ PD_DEVICE void run_input(const Operands& operands, const Room& room, const Sizes
       store_relaxed(products + (step * step_products + to[cell] + gate * kLayerHidden), word);
     }
   }
+  weights.end();
   launch.end();
 }
 

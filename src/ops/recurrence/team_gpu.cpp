@@ -357,9 +357,9 @@ std::int64_t stack_words(const LayerExtents& layer, const Team& team) {
 
 bool shares_stack(const LayerExtents& layer, const Team& team, const Target& target) {
   const std::int64_t ctas = teams_of_stack(layer) * team.ctas * team.count;
-  return layer.stacked > 1 && layer.together == 1 && !team.is_by_groups && team.rows <= kMostRowsMarked &&
-         ctas <= ctas_at_once(team, target) && stack_words(layer, team) * 4 <= kMostStackBytes &&
-         stacked_us(layer, team) < apart_us(layer, team);
+  return layer.stacked > 1 && layer.together == 1 && !team.is_by_groups && team.streamed == 0 &&
+         team.rows <= kMostRowsMarked && ctas <= ctas_at_once(team, target) &&
+         stack_words(layer, team) * 4 <= kMostStackBytes && stacked_us(layer, team) < apart_us(layer, team);
 }
 
 std::string Team::shape() const {
