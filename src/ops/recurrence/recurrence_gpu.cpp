@@ -131,7 +131,8 @@ std::string refusal(const KernelCall& call, const CellKind& kind, bool is_backwa
   if (!team) return why_not;
   const double loop_us = loop_step_us(e, *call.target);
   const bool is_asked_for = !env_text("PAODING_TEAM").empty();  // whatever it takes
-  if (team->step_us > loop_us && !is_asked_for) return fmt::format("{}; {:.2f} of a product and a kernel", team->text(), loop_us);
+  if (team->step_us > loop_us && !is_asked_for)
+    return fmt::format("{}; {:.2f} of a product and a kernel", team->text(), loop_us);
   return "";
 }
 

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <sstream>
 
@@ -12,116 +11,10 @@
 #include "ops/recurrence/team.h"
 #include "tests/emulated_program.h"
 #include "tests/enqueued_runs.h"
-#include "tests/reference_evaluator.h"
+#include "tests/recurrence_layer.h"
 
 namespace paoding::testing_program {
 namespace {
-
-enum Cell { lstm, gru, rnn, relu_rnn };
-
-struct LayerCase {
-  DType dtype;
-  bool is_tf32;
-  std::int64_t steps, batch, hidden;
-  bool has_lengths = false, is_reverse = false, is_training = true;
-  Cell cell = lstm;
-  bool has_bias = false;  // forward only
-
-  // Whether gradients of biases are wanted, which are sums over steps and rows.
-  bool has_sums() const { return is_training && dtype != f64 && batch % 2 != 0; }
-  std::string op() const {
-    return cell == lstm ? "lstm_recurrence" : cell == gru ? "gru_recurrence" : "rnn_recurrence";
-  }
-  std::string text() const {
-    return fmt::format("{} of {}{} T {} B {} H {}{}{}{}", op(), to_string(dtype), is_tf32 ? " as TF32" : "", steps,
-                       batch, hidden, has_lengths ? ", lengths" : "", is_reverse ? ", reverse" : "",
-                       is_training ? ""
-                       : has_bias  ? ", forward with bias"
-                                   : ", forward");
-  }
-};
-
-// Its weights are of a size that keeps the gates where they work.
-// Without the gradient for the weights, a library's product over all steps, it is all kernels of our own.
-std::unique_ptr<Graph> graph_of(const LayerCase& c, bool has_weight_gradient = false) {
-  auto graph = std::make_unique<Graph>();
-  const DType wide = c.dtype == f64 ? f64 : f32;
-  const std::int64_t gates = c.cell == lstm ? 4 : c.cell == gru ? 3 : 1;
-  const Value xw = graph->input("xw", c.dtype, {c.steps, c.batch, gates * c.hidden});
-  const Value u = graph->input("u", c.dtype, {c.hidden, gates * c.hidden});
-  const Value scaled = u * (1 / std::sqrt(static_cast<double>(c.hidden)));
-  const Value h0 = graph->input("h0", c.dtype, {c.batch, c.hidden});
-  const Value lengths = c.has_lengths ? graph->input("lengths", i32, {c.batch}) : Value();
-  if (c.has_bias) {
-    Values inputs = {xw, scaled};
-    if (c.cell == gru) inputs.push_back(graph->input("bm", c.dtype, {c.hidden}));
-    inputs.push_back(h0);
-    if (c.cell == lstm) inputs.push_back(graph->input("c0", wide, {c.batch, c.hidden}));
-    if (c.has_lengths) inputs.push_back(lengths);
-    inputs.push_back(graph->input("bias", c.dtype, {gates * c.hidden}));
-    const Values made = call(*find_op(c.op()), inputs, {{"reverse", c.is_reverse}, {"bias", true}});
-    graph->fetch("states", made[0]), graph->fetch("last", made.back());
-    return graph;
-  }
-  Values results, wanted = {xw, h0};
-  std::vector<std::string> names = {"dxw", "dh0"};
-  if (c.cell == lstm) {
-    const Value c0 = graph->input("c0", wide, {c.batch, c.hidden});
-    const LstmRecurrence made = lstm_recurrence(xw, scaled, h0, c0, lengths, c.is_reverse);
-    graph->fetch("last_h", made.last_h);
-    results = {made.states, made.last_c};
-    wanted.push_back(c0), names.emplace_back("dc0");
-  } else if (c.cell == gru) {
-    const Value bm = graph->input("bm", c.dtype, {c.hidden});
-    const GruRecurrence made = gru_recurrence(xw, scaled, bm, h0, lengths, c.is_reverse);
-    results = {made.states, made.last_h};
-    if (has_weight_gradient || c.has_sums()) wanted.push_back(bm), names.emplace_back("dbm");
-  } else {
-    const RnnRecurrence made = rnn_recurrence(xw, scaled, h0, lengths, c.is_reverse, c.cell == relu_rnn);
-    results = {made.states, made.last_h};
-  }
-  graph->fetch("states", results[0]), graph->fetch("last", results[1]);
-  if (!c.is_training) return graph;
-  if (has_weight_gradient) wanted.push_back(scaled), names.emplace_back("du");
-  const Values seeds = {graph->input("dstates", c.dtype, {c.steps + 1, c.batch, c.hidden}),
-                        graph->input("dlast", results[1].dtype(), {c.batch, c.hidden})};
-  const Values grads = gradients(results, wanted, seeds);
-  for (std::size_t i = 0; i < names.size(); ++i) graph->fetch(names[i], grads[i]);
-  if (c.has_sums()) graph->fetch("dbias", sum(grads[0], std::array<std::int64_t, 2>{0, 1}));
-  return graph;
-}
-
-// Of the size of what is compared: sums over a step's rounded products, carried on.
-double tolerance_of(const LayerCase& c) {
-  if (c.dtype == bf16) return 3e-2;
-  return c.dtype == f16 || c.is_tf32 ? 4e-3 : 2e-6;
-}
-
-void expect_near(const LayerCase& c, const Tensors& got, const Feeds& feeds) {
-  for (const auto& [name, want] : evaluate_graph(*graph_of(c, got.contains("du")), feeds)) {
-    const std::vector<double> values = got.at(name).to_doubles();
-    double error = 0, size = 0;
-    for (std::size_t i = 0; i < want.size(); ++i) {
-      error += (values[i] - want[i]) * (values[i] - want[i]);
-      size += want[i] * want[i];
-    }
-    EXPECT_LE(std::sqrt(error), tolerance_of(c) * std::sqrt(size) + 1e-12) << c.text() << ": " << name;
-  }
-}
-
-Feeds feeds_of(const LayerCase& c) {
-  const auto graph = graph_of(c);
-  Feeds feeds = make_feeds(*graph, 5);
-  if (c.has_lengths) {
-    auto& lengths = feeds.at("lengths");
-    for (std::size_t i = 0; i < lengths.size(); ++i) {
-      lengths[i] = i == 0 ? 0 : static_cast<double>(1 + (i * 7) % static_cast<std::size_t>(c.steps));
-    }
-  }
-  // As the device rounds them.
-  for (const auto& [name, tensor] : to_tensors(*graph, feeds)) feeds.at(name) = tensor.to_doubles();
-  return feeds;
-}
 
 // One CTA and teams of several, weights in registers and in shared memory, odd extents, more rows than a tile has.
 const std::vector<LayerCase>& small_cases() {

@@ -317,8 +317,8 @@ bool stream_least(const LayerExtents& layer, const Target& target, Team* team) {
 // Copies under way at once.
 constexpr std::int64_t kLeastAheadBytes = 24 << 10, kMostAheadBytes = 100 << 10;
 
-// What a step's reads of memory take, if they never stop. Of more than L2 has room for, read in the same order every step,
-// it keeps the less the more they are.
+// What a step's reads of memory take, if they never stop. Of more than L2 has room for, read in the same order every
+// step, it keeps the less the more they are.
 double streaming_us(const LayerExtents& layer, const Team& team, const Target& target) {
   const auto all = static_cast<double>(streamed_bytes(layer, team)), ctas = static_cast<double>(team.ctas * team.count);
   const double cache = kCacheShare * static_cast<double>(target.last_cache_bytes);
@@ -365,7 +365,8 @@ bool shares_stack(const LayerExtents& layer, const Team& team, const Target& tar
 std::string Team::shape() const {
   const char* const ways[] = {"", ", copied in bulk", ", through memory"};
   const std::string far =
-      streamed == 0 ? "" : fmt::format(", {} of {} groups of weights out of memory, {} ahead", streamed, groups(), ahead);
+      streamed == 0 ? ""
+                    : fmt::format(", {} of {} groups of weights out of memory, {} ahead", streamed, groups(), ahead);
   return fmt::format("{} team{} of {} CTAs: {} rows, {} units a CTA{}{}{}{}{}", count, count == 1 ? "" : "s", ctas,
                      rows, units, is_by_lanes ? ", by lanes" : "", keeps_sums ? ", whole units" : "",
                      is_apart ? ", groups apart" : "", ways[static_cast<int>(exchange)], far);
