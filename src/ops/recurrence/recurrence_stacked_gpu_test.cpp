@@ -137,6 +137,7 @@ TEST(StackedRecurrence, SharesALaunchWhereTheChipHasRoomForAllLayers) {
   EXPECT_EQ(stacks_in({f32, false, 2, 64, 1, 512}), 1u);
   EXPECT_EQ(stacks_in({f32, true, 4, 64, 1, 256, gru}), 1u);
   EXPECT_EQ(stacks_in({bf16, false, 2, 64, 128, 512}), 0u) << "too many rows";
+  EXPECT_EQ(stacks_in({bf16, false, 2, 10, 64, 256}), 0u) << "the same, of g2p";
   EXPECT_EQ(stacks_in({f32, false, 2, 64, 1, 256}, "a100"), 1u) << "through memory, without clusters";
 }
 

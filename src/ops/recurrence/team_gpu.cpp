@@ -25,6 +25,7 @@ constexpr std::int64_t kMostRowsNarrow = 2;   // recurrence_tiles.cu: more would
 constexpr std::int64_t kMostRowsOfTiles = 8;  // the same of tensor cores, recurrence_forward_tiles.cu
 constexpr std::int64_t kMostRowsMarked = 8;   // recurrence_forward_memory.cu: a word of each cell is given for itself
 constexpr std::int64_t kMostStackBytes = 64 << 20;  // of words that a layer of a stack hands on
+constexpr std::int64_t kMostRowsOfStack = 8;        // of 64 two layers of 10 steps take 39.8 us together, some 30 apart
 // A layer's launch, what is in front of its first step and the product of its input, which a stack has once; steps that
 // a layer of a stack is behind the one below; and what a step of all takes more than of one.
 constexpr double kLayerUs = 6, kStepsBehind = 3, kStackedStep = 1.1;
@@ -358,7 +359,7 @@ std::int64_t stack_words(const LayerExtents& layer, const Team& team) {
 bool shares_stack(const LayerExtents& layer, const Team& team, const Target& target) {
   const std::int64_t ctas = teams_of_stack(layer) * team.ctas * team.count;
   return layer.stacked > 1 && layer.together == 1 && !team.is_by_groups && team.streamed == 0 &&
-         team.rows <= kMostRowsMarked && ctas <= ctas_at_once(team, target) &&
+         layer.batch <= kMostRowsOfStack && team.rows <= kMostRowsMarked && ctas <= ctas_at_once(team, target) &&
          stack_words(layer, team) * 4 <= kMostStackBytes && stacked_us(layer, team) < apart_us(layer, team);
 }
 
