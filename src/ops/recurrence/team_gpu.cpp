@@ -27,8 +27,9 @@ constexpr std::int64_t kMostRowsMarked = 8;   // recurrence_forward_memory.cu: a
 constexpr std::int64_t kMostStackBytes = 64 << 20;  // of words that a layer of a stack hands on
 constexpr std::int64_t kMostRowsOfStack = 8;        // of 64 two layers of 10 steps take 39.8 us together, some 30 apart
 // A layer's launch, what is in front of its first step and the product of its input, which a stack has once; steps that
-// a layer of a stack is behind the one below; and what a step of all takes more than of one.
-constexpr double kLayerUs = 6, kStepsBehind = 3, kStackedStep = 1.1;
+// a layer of a stack is behind the one below; what a step of all takes more than of one, and the more CTAs a layer has
+// (two of 512 units in f32: 82.5 us of 32 CTAs, 92.8 of 43).
+constexpr double kLayerUs = 6, kStepsBehind = 3, kStackedStep = 1.05, kStackedCta = 0.003;
 constexpr std::int64_t kReservedBytes = 1 << 10;
 constexpr std::int64_t kMostSums = 4;  // of a unit over time, of a gradient
 constexpr double kCyclesPerUs = 1980;
@@ -275,7 +276,7 @@ double apart_us(const LayerExtents& layer, const Team& team) {
 }
 double stacked_us(const LayerExtents& layer, const Team& team) {
   const double steps = static_cast<double>(layer.steps) + kStepsBehind * static_cast<double>(layer.stacked - 1);
-  return steps * team.step_us * kStackedStep + kLayerUs;
+  return steps * team.step_us * (kStackedStep + kStackedCta * static_cast<double>(team.ctas)) + kLayerUs;
 }
 
 // Those whose shape has all of the words between semicolons, if there are any.
