@@ -30,8 +30,8 @@ class PackedFeeds {
   }
 
  private:
-  static constexpr std::int64_t kMost = std::int64_t{64}
-                                        << 10;  // of an input, and of a copy; of more, the driver would wait
+  // Bytes of an input, and of a copy: of more the driver would wait.
+  static constexpr std::int64_t kMost = std::int64_t{64} << 10;
   struct Feed {
     int slot;
     std::int64_t first, end;  // bytes
