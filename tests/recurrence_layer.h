@@ -87,13 +87,15 @@ inline std::unique_ptr<Graph> graph_of(const LayerCase& c, bool has_weight_gradi
 }
 
 /// Of the size of what is compared: sums over a step's rounded products, carried on.
-inline double tolerance_of(const LayerCase& c) {
+template <class Case>
+double tolerance_of(const Case& c) {
   if (c.dtype == bf16) return 3e-2;
   return c.dtype == f16 || c.is_tf32 ? 4e-3 : 2e-6;
 }
 
-inline void expect_near(const LayerCase& c, const Tensors& got, const Feeds& feeds) {
-  for (const auto& [name, want] : evaluate_graph(*graph_of(c, got.contains("du")), feeds)) {
+template <class Case>
+void expect_near(const Case& c, const Graph& g, const Tensors& got, const Feeds& feeds) {
+  for (const auto& [name, want] : evaluate_graph(g, feeds)) {
     const std::vector<double> values = got.at(name).to_doubles();
     double error = 0, size = 0;
     for (std::size_t i = 0; i < want.size(); ++i) {
@@ -102,6 +104,10 @@ inline void expect_near(const LayerCase& c, const Tensors& got, const Feeds& fee
     }
     EXPECT_LE(std::sqrt(error), tolerance_of(c) * std::sqrt(size) + 1e-12) << c.text() << ": " << name;
   }
+}
+
+inline void expect_near(const LayerCase& c, const Tensors& got, const Feeds& feeds) {
+  expect_near(c, *graph_of(c, got.contains("du")), got, feeds);
 }
 
 inline Feeds feeds_of(const LayerCase& c) {

@@ -9,12 +9,10 @@
 #include "gpu/nvrtc.h"
 #include "ops/recurrence/team.h"
 #include "tests/emulated_program.h"
-#include "tests/reference_evaluator.h"
+#include "tests/recurrence_layer.h"
 
 namespace paoding::testing_program {
 namespace {
-
-enum Cell { lstm, gru, rnn };
 
 struct StackCase {
   DType dtype;
@@ -57,27 +55,10 @@ void build(Graph& g, const StackCase& c) {
   }
 }
 
-double tolerance_of(const StackCase& c) {
-  if (c.dtype == bf16) return 3e-2;
-  return c.dtype == f16 || c.is_tf32 ? 4e-3 : 2e-6;
-}
-
 Feeds feeds_of(const Graph& g) {
   Feeds feeds = make_feeds(g, 5);
   for (const auto& [name, tensor] : to_tensors(g, feeds)) feeds.at(name) = tensor.to_doubles();  // as rounded
   return feeds;
-}
-
-void expect_near(const StackCase& c, const Graph& g, const Tensors& got, const Feeds& feeds) {
-  for (const auto& [name, want] : evaluate_graph(g, feeds)) {
-    const std::vector<double> values = got.at(name).to_doubles();
-    double error = 0, size = 0;
-    for (std::size_t i = 0; i < want.size(); ++i) {
-      error += (values[i] - want[i]) * (values[i] - want[i]);
-      size += want[i] * want[i];
-    }
-    EXPECT_LE(std::sqrt(error), tolerance_of(c) * std::sqrt(size) + 1e-12) << c.text() << ": " << name;
-  }
 }
 
 // By teams whose descriptions have the words in front of a case; three launches one after the other, whose words are
