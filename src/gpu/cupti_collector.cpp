@@ -91,10 +91,9 @@ void add_record(const CUpti_Activity* record, Collection* all) {
     activity.is_from_host = copy->copyKind == CUPTI_ACTIVITY_MEMCPY_KIND_HTOD;
     activity.is_to_host = copy->copyKind == CUPTI_ACTIVITY_MEMCPY_KIND_DTOH;
     // What is asynchronous by its name waits where the host's memory is pageable, but for a few bytes to the GPU.
-    constexpr std::uint64_t kMostTaken = std::uint64_t{64} << 10;
     const auto is_pageable = [](std::uint8_t kind) { return kind == CUPTI_ACTIVITY_MEMORY_KIND_PAGEABLE; };
     activity.is_async = (copy->flags & CUPTI_ACTIVITY_FLAG_MEMCPY_ASYNC) != 0 && !is_pageable(copy->dstKind) &&
-                        (!is_pageable(copy->srcKind) || copy->bytes <= kMostTaken);
+                        (!is_pageable(copy->srcKind) || activity.bytes <= kMostTaken);
   } else if (record->kind == CUPTI_ACTIVITY_KIND_MEMSET) {
     const auto* fill = reinterpret_cast<const CUpti_ActivityMemset4*>(record);
     activity.kind = GpuActivity::Kind::memset;

@@ -30,8 +30,7 @@ class PackedFeeds {
   }
 
  private:
-  // Bytes of an input, and of a copy: of more the driver would wait.
-  static constexpr std::int64_t kMost = std::int64_t{64} << 10;
+  static constexpr std::int64_t kMost = gpu::kMostTaken;  // bytes of an input, and of a copy
   struct Feed {
     int slot;
     std::int64_t first, end;  // bytes
