@@ -40,6 +40,7 @@ PD_DEVICE void tell_end(unsigned* told, unsigned count) {
 #ifdef PD_EMULATE
   *told = count;
 #else
-  asm volatile("fence.acq_rel.sys;\nst.release.sys.global.u32 [%0], %1;" ::"l"(told), "r"(count) : "memory");
+  // It releases what all threads have written: a fence beside it would be a second one.
+  asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(told), "r"(count) : "memory");
 #endif
 }
