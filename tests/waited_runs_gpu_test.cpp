@@ -127,13 +127,16 @@ TEST(WaitedRuns, TellTheirEndFromTheFifthOn) {
     const std::size_t copies = count_calls("cuMemcpyDtoH") + count_calls("cuStreamSynchronize");
     return std::pair(pretend_gpu().kernels_run() - before, copies);
   };
+  const auto made = [] { return count_calls("cuGraphInstantiate") + count_calls("cuStreamBeginCapture"); };
   both.program->set_input(0, input(16, 0));
   const auto [kernels, calls] = run(true);
   EXPECT_EQ(calls, 3u);
   for (int i = 1; i < 4; ++i) EXPECT_EQ(run(true), std::pair(kernels, std::size_t{3}));
-  run(true);                                      // its graph is captured
   const std::pair told(kernels, std::size_t{0});  // one kernel more, but for the launch of the two copies
-  for (int i = 0; i < 20; ++i) EXPECT_EQ(run(true), told);
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(run(true), told);
+    EXPECT_EQ(made(), 0u) << "the graph that tells the end was there before the first run";
+  }
   for (int i = 0; i < 6; ++i) {  // nobody reads any more: only the copies at the end are left
     both.program->run();
     both.program->set_input(0, input(16, 1));
@@ -147,6 +150,21 @@ TEST(WaitedRuns, TellTheirEndFromTheFifthOn) {
   for (int i = 0; i < 5; ++i) run(false);
   for (int i = 0; i < 4; ++i) EXPECT_EQ(run(true), std::pair(kernels, std::size_t{3}));
   EXPECT_EQ(run(true), told);
+}
+
+// Graphs that tell an end are made beforehand where there is room for them: they drop none that runs.
+TEST(WaitedRuns, MakeTheGraphThatTellsTheirEndLaterWhereGraphsHaveNoRoom) {
+  CompileOptions options = on_gpu();
+  options.graph_bytes = 1;
+  forget_calls();
+  OnBoth both([](Graph& g) { build_step(g, 16); }, options);
+  EXPECT_EQ(count_calls("cuGraphInstantiate"), 1u);
+  for (int step = 0; step < 20; ++step) {
+    const Tensor x = input(16, step);
+    both.program->run({{"x", x}}), both.on_cpu->run({{"x", x}});
+    both.expect_same(fmt::format("step {}", step));
+  }
+  EXPECT_EQ(count_calls("cuGraphInstantiate"), 2u) << "one at a time";
 }
 
 // The word does not come where the device is lost: the driver says so.

@@ -36,7 +36,9 @@ class GpuEnd {
   enum class Tells : std::uint8_t { nothing, its_end, results };
   static constexpr std::size_t kKinds = 2;  // of graphs that tell something
   static std::size_t kind(Tells tells) { return tells == Tells::results ? 1 : 0; }
-  /// Before the first run that tells its end.
+  /// Whether a run may.
+  bool can(Tells tells) const { return tells != Tells::nothing && texts_[kind(tells)] != nullptr; }
+  /// Before it is started.
   void prepare();
   /// Whether entry `k` of the order is launched in a run that tells its end: else start() does what it does.
   bool leaves(std::size_t k) const { return k < moved_from_; }
@@ -47,8 +49,8 @@ class GpuEnd {
   Tells begin_run() {
     if (std::exchange(is_under_way_, true)) waited_ = 0;
     read_ = std::exchange(is_read_, false) ? std::min(read_ + 1, kWaited) : 0;
-    if (waited_ < kWaited || texts_[0] == nullptr) return Tells::nothing;
-    return read_ < kWaited ? Tells::its_end : Tells::results;
+    if (waited_ < kWaited || !can(Tells::its_end)) return Tells::nothing;
+    return read_ < kWaited || !can(Tells::results) ? Tells::its_end : Tells::results;
   }
   void launched(Tells told) {
     told_ = told;

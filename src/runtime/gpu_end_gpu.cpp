@@ -84,6 +84,7 @@ GpuEnd::GpuEnd(const gpu::GpuDevice& device, const Plan& plan, const std::vector
     packed_bytes_ += (bytes + 15) / 16 * 16;
   }
   addresses_.resize(2 + 2 * gpu::kMostMoved, nullptr);
+  if (packed_.empty()) return;
   texts_[kind(Tells::results)] = std::make_unique<gpu::TextLaunch>(gpu::plan_end(sizes, *plan.target));
 }
 
@@ -92,8 +93,8 @@ std::vector<std::string> GpuEnd::sources() const {
 }
 
 void GpuEnd::prepare() {
-  if (memory_.size_bytes() != 0) return;
   for (std::size_t k = 0; k < kKinds; ++k) {
+    if (texts_[k] == nullptr) continue;
     kernels_[k] = std::make_unique<gpu::LoadedKernel>(*device_, *texts_[k], addresses_.size());
   }
   memory_ = gpu::PinnedMemory(*device_, static_cast<std::size_t>(packed_bytes_));

@@ -225,6 +225,7 @@ class GpuExecutor : public Executor {
     for (Piece& piece : pieces_of(launches_, order_)) {
       Segment& segment = segments_.emplace_back(Segment{std::move(piece)});
       if (segment.piece.kind != Piece::Kind::graph) continue;
+      capture_told(segment.piece);
       const auto [first, end] = std::pair(segment.piece.first, segment.piece.end);
       segment.graph = std::make_unique<SeenGraph>(
           device_, arena_->graphs, order_,
@@ -232,19 +233,19 @@ class GpuExecutor : public Executor {
     }
   }
 
-  // The one graph of a run, with its end.
-  CapturedGraph* telling(GpuEnd::Tells tells) {
-    std::unique_ptr<CapturedGraph>& told = told_[GpuEnd::kind(tells)];
-    if (told != nullptr) return told.get();
-    const Piece& piece = segments_[0].piece;
-    end_.prepare();
-    told = std::make_unique<CapturedGraph>(
-        device_, arena_->graphs, order_, piece.first, piece.end,
-        [this](std::size_t k, CUstream stream, CUgraphConditionalHandle node) {
-          if (end_.leaves(k)) capture(k, stream, node, nullptr);
-        },
-        [this, tells](CUstream stream) { end_.start(tells, stream); });
-    return told.get();
+  // The one graph of a run, with its end: now, since the run that is the first to tell it is waited for. In front of
+  // the graph without, which is used first.
+  void capture_told(const Piece& piece) {
+    if (end_.can(GpuEnd::Tells::its_end)) end_.prepare();
+    for (const auto tells : {GpuEnd::Tells::results, GpuEnd::Tells::its_end}) {
+      if (!end_.can(tells)) continue;
+      told_[GpuEnd::kind(tells)] = std::make_unique<CapturedGraph>(
+          device_, arena_->graphs, order_, piece.first, piece.end,
+          [this](std::size_t k, CUstream stream, CUgraphConditionalHandle node) {
+            if (end_.leaves(k)) capture(k, stream, node, nullptr);
+          },
+          [this, tells](CUstream stream) { end_.start(tells, stream); });
+    }
   }
 
   void capture(std::size_t k, CUstream stream, CUgraphConditionalHandle node, void* stamp) const {
@@ -275,7 +276,7 @@ class GpuExecutor : public Executor {
       if (is_first) gate_->begin_run();
       if (piece.prints) prints_.clear();
       if (piece.kind == Piece::Kind::graph) {
-        CapturedGraph* const instead = tells == GpuEnd::Tells::nothing ? nullptr : telling(tells);
+        CapturedGraph* const instead = tells == GpuEnd::Tells::nothing ? nullptr : told_[GpuEnd::kind(tells)].get();
         named([&] {
           const bool is_it = segment.graph->launch(run, stream_.get(), instead);
           end_.launched(is_it ? tells : GpuEnd::Tells::nothing);

@@ -41,6 +41,9 @@ class GraphBudget {
     drop_to(most_);
   }
 
+  /// Whether another of so many bytes drops none.
+  bool has_room(std::int64_t bytes) const { return bytes_ + bytes <= most_; }
+
   /// All but the last used, where memory has run out.
   void drop_others() { drop_to(0); }
 
