@@ -19,12 +19,15 @@ namespace {
 struct StackSizes {
   int layers;
   std::int64_t steps, rows, units;
+  bool has_lengths = false;
 };
 
 void build(Graph& g, RecurrentKind kind, DType dtype, const StackSizes& s, bool is_training) {
   const nn::RecurrentLayerOptions layer{.layers = s.layers, .dtype = dtype};
   const Value xs = cast(g.input("xs", f32, {s.steps, s.rows, s.units}), dtype);
-  const auto outputs_of = [&](const nn::Recurrent& stack) { return stack(xs, {}).outputs; };
+  RecurrentOptions rows;
+  if (s.has_lengths) rows.lengths = g.input("lengths", i32, {s.rows});
+  const auto outputs_of = [&](const nn::Recurrent& stack) { return stack(xs, rows).outputs; };
   const Value ys = kind == RecurrentKind::lstm  ? outputs_of(nn::Lstm(g, "stack", s.units, s.units, layer))
                    : kind == RecurrentKind::gru ? outputs_of(nn::Gru(g, "stack", s.units, s.units, layer))
                                                 : outputs_of(nn::Rnn(g, "stack", s.units, s.units, layer));
@@ -57,7 +60,12 @@ TEST_P(StackedLayers, GiveWhatTheyGiveOneByOne) {
       std::normal_distribution<double> draw(0, 1);
       Dense xs(static_cast<std::size_t>(sizes.steps * sizes.rows * sizes.units));
       for (double& x : xs) x = draw(random);
-      const Tensors feeds{{"xs", Tensor::from(f32, {sizes.steps, sizes.rows, sizes.units}, xs)}};
+      Tensors feeds{{"xs", Tensor::from(f32, {sizes.steps, sizes.rows, sizes.units}, xs)}};
+      if (sizes.has_lengths) {  // the second run leaves what the first one made of later steps
+        Dense lengths(static_cast<std::size_t>(sizes.rows), run == 1 ? 1 : static_cast<double>(sizes.steps));
+        lengths[0] = 2;
+        feeds.emplace("lengths", Tensor::from(i32, {sizes.rows}, lengths));
+      }
       const Dense got = captured.run(feeds).at("ys").to_doubles(), want = stepwise.run(feeds).at("ys").to_doubles();
       double error = 0, size = 0;
       for (std::size_t i = 0; i < want.size(); ++i) {
@@ -71,7 +79,8 @@ TEST_P(StackedLayers, GiveWhatTheyGiveOneByOne) {
 INSTANTIATE_TEST_SUITE_P(Recurrences, StackedLayers,
                          ::testing::Combine(::testing::Values(RecurrentKind::lstm, RecurrentKind::gru,
                                                               RecurrentKind::rnn),
-                                            ::testing::Values(f32, bf16), ::testing::Values(StackSizes{3, 4, 2, 24})));
+                                            ::testing::Values(f32, bf16),
+                                            ::testing::Values(StackSizes{3, 4, 2, 24}, StackSizes{2, 5, 3, 24, true})));
 
 }  // namespace
 }  // namespace paoding::testing_program

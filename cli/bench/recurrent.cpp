@@ -265,7 +265,8 @@ std::vector<Asked> asked() {
     s.layers = layers;
     return s;
   };
-  RecurrentLayers gru_stacked = stacked(1, 512, 2);
+  RecurrentLayers gru_stacked = stacked(1, 512, 2), stacked_lengths = stacked(4, 512, 2);
+  stacked_lengths.has_lengths = true;
   gru.kind = gru_trained.kind = gru_stacked.kind = large_gru.kind = RecurrentKind::gru;
   rnn.kind = rnn_trained.kind = large_rnn.kind = RecurrentKind::rnn;
   return {
@@ -299,9 +300,11 @@ std::vector<Asked> asked() {
       {stacked(1, 256, 4), {kNone, kNone, kNone, kNone}, {}},
       {stacked(8, 512, 2), {0, kNone, kNone, kNone}, {}},
       {gru_stacked, {kNone, 0, kNone, 0}, {}},
+      {stacked_lengths, {kNone, 0, kNone, 0}, {}},
       {training(64, 1, 512, 1), {kNone, 0, 0, 0}, {}},
       {training(64, 4, 512, 1), {kNone, 0, 0, 0}, {}},
       {training(64, 8, 512, 1), {kNone, 0, 0, 0}, {}},
+      {training(64, 1, 512, 2), {kNone, 0, kNone, 0}, {}},
       {gru_trained, {kNone, 0, 0, 0}, {}},
       {rnn_trained, {kNone, 0, 0, 0}, {}},
   };

@@ -28,7 +28,7 @@ bool may_be_stacked(const TextLaunch& below, const TextLaunch& above) {
 }
 
 StackedLaunch::StackedLaunch(const std::vector<JoinMember>& layers, std::size_t u, const Target& target)
-    : JoinedLaunch(with_inputs(layers), target), members_(2 * layers.size() - 1), u_(u) {
+    : JoinedLaunch(with_inputs(layers), target), members_(2 * layers.size() - 1), operands_(layers[0].operands), u_(u) {
   for (std::size_t m = 0; m < members_; ++m) {
     const std::uint64_t of_layer = (m + 1 < members_ ? kHandsOn : 0) | (m > 0 ? kHasBelow : 0);
     last_size(m) = m % 2 == 1 ? kIsInput : of_layer;
@@ -44,7 +44,12 @@ void StackedLaunch::place(std::size_t member, void* const* operands, void* works
     return;
   }
   JoinedLaunch::place(member, operands, workspace, tickets);
-  if (member > 0) set_tickets(member - 1, tickets);
+  if (member > 0) {  // its input: the layer once more, but for the weights
+    for (std::size_t i = 0; i < operands_; ++i) {
+      if (i != u_) set_operand(member - 1, i, operands[i]);
+    }
+    set_tickets(member - 1, tickets);
+  }
   if (member + 1 < members_) set_workspace(member + 1, tickets);  // where the states come from
 }
 

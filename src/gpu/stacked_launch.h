@@ -23,7 +23,7 @@ class StackedLaunch final : public JoinedLaunch {
   void place(std::size_t member, void* const* operands, void* workspace, void* tickets) override;
 
  private:
-  std::size_t members_, u_;
+  std::size_t members_, operands_, u_;
 };
 
 }  // namespace paoding::gpu

@@ -18,6 +18,12 @@ bool is_plain_product(const Node& node) {
          !node.attrs.get_bool("transpose_b");
 }
 
+// Of their rows: what is no number to compute with.
+bool have_same_lengths(const Graph& graph, NodeId a, NodeId b) {
+  return std::ranges::equal(graph.node(a).inputs, graph.node(b).inputs,
+                            [&](Ref x, Ref y) { return is_float(graph.type(x).dtype) || x == y; });
+}
+
 // The layer below, and all that is between: the nodes on the way, the upper one first.
 struct Below {
   NodeId layer = -1;  // there is none
@@ -40,9 +46,9 @@ Below below(const Graph& graph, NodeId layer, const std::vector<int>& uses) {
   if (!is_plain_product(graph.node(product.node)) || !is_used_once(product)) return found;
   found.between.push_back(product.node), found.product = product.node;
   const Ref states = go_through_views(graph.node(product.node).inputs[0], false);
-  const bool are_states = states.output == 0 && is_layer(graph.node(states.node)) &&
-                          are_alike(graph, states.node, layer) &&
-                          graph.node(states.node).attrs == graph.node(layer).attrs;
+  const bool are_states =
+      states.output == 0 && is_layer(graph.node(states.node)) && are_alike(graph, states.node, layer) &&
+      graph.node(states.node).attrs == graph.node(layer).attrs && have_same_lengths(graph, states.node, layer);
   if (are_states) found.layer = states.node;
   return found;
 }

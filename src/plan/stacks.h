@@ -15,8 +15,8 @@ struct StackPlace {
 };
 
 /// Moves layers, and the products between two of them, together; of each, which stack it is of. Kernels have claimed
-/// the layers as a whole, they are alike, and nothing else reads the product of the one's states that is the other's
-/// input.
+/// the layers as a whole, they are alike, of the same lengths of rows, and nothing else reads the product of the one's
+/// states that is the other's input.
 std::map<NodeId, StackPlace> bring_stacks_together(const Graph& graph, std::vector<NodeId>* order);
 
 }  // namespace paoding

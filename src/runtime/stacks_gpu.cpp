@@ -47,6 +47,14 @@ std::string why_not_between(const Launch& below, const Launch& product, const La
   return "";
 }
 
+bool have_same_lengths(const Launch& a, const Launch& b, const std::vector<std::byte*>& bases) {
+  for (std::size_t k = 0; k < a.step->reads; ++k) {
+    const bool is_number = is_float(a.step->operands[k].layout.type.dtype);
+    if (!is_number && address(a, k, bases) != address(b, k, bases)) return false;
+  }
+  return true;
+}
+
 // The same of all launches from `begin` on to `end`.
 std::string why_not_together(const std::vector<Launch>& launches, std::size_t begin, std::size_t end,
                              const std::vector<std::byte*>& bases, const std::vector<int>& kind,
@@ -61,6 +69,7 @@ std::string why_not_together(const std::vector<Launch>& launches, std::size_t be
     if (kind[i] != kind[begin]) return "some of them write what a failed run leaves alone";
     const gpu::TextLaunch *lowest = layer_text(launches[begin]), *layer = layer_text(launches[i]);
     if (lowest == nullptr || layer == nullptr || !gpu::may_be_stacked(*lowest, *layer)) return "their teams differ";
+    if (!have_same_lengths(launches[begin], launches[i], bases)) return "the lengths of their rows differ";
     if (i > begin) {
       const std::string why = why_not_between(launches[i - 2], launches[i - 1], launches[i], bases);
       if (!why.empty()) return why;

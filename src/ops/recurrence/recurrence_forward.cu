@@ -55,6 +55,7 @@ struct Apart {
   template <class SourceOf> PD_DEVICE void await(Part (&)[kCells][kLaneGates], const SourceOf&) const {}
   PD_DEVICE void begin(const CellPlace (&)[kCells]) {}
   PD_DEVICE void give(const Cell (&)[kCells], const CellPlace (&)[kCells], int) const {}
+  PD_DEVICE void pass(int, int) const {}
   PD_DEVICE void end() const {}
 };
 
@@ -258,6 +259,7 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
       clock.ended(kStoring);
     }
     if (!is_reverse) keep_behind();
+    if constexpr (kHasLengths) stack.pass(steps, last);
 #pragma unroll
     for (int i = 0; i < kCells; ++i) {
       if (place[i].finishes) cell[i].end(operands, place[i].at);

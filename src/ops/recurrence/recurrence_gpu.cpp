@@ -91,7 +91,7 @@ struct Layer {
     if (!is_backward) has_bias = call.attrs.get_bool("bias");
     if (has_bias) bias_dtype = call.inputs.back().type.dtype;
     has_lengths = call.inputs.size() > given + (has_bias ? 1 : 0);
-    if (!is_backward && !has_lengths && !env_flag("PAODING_PHASES")) extents.stacked = call.stacked;
+    if (!is_backward && !env_flag("PAODING_PHASES")) extents.stacked = call.stacked;
     if (is_backward && call.attrs.get_bool("sums")) sums = call.outputs.back().type.shape.elements() / extents.hidden;
     if (sums > 0) sums_dtype = call.outputs.back().type.dtype;
     if (&kind == &k_lstm) state_dtype = call.inputs[is_backward ? 2 : 3].type.dtype;
@@ -147,11 +147,8 @@ std::string reason_of(const KernelCall& call, const CellKind& kind, bool is_back
   if (shares_stack(layer.extents, chosen, *call.target)) {
     text += fmt::format(", which leave room for all {} layers of the stack", call.stacked);
   } else if (call.stacked > 1) {
-    text += layer.has_lengths ? ", alone in a launch: rows have lengths"
-                              : fmt::format(
-                                    ", alone in a launch: all {} layers of the stack at once have no room or "
-                                    "take longer",
-                                    call.stacked);
+    text += fmt::format(", alone in a launch: all {} layers of the stack at once have no room or take longer",
+                        call.stacked);
   } else if (chosen.step_us > teams.at(0).step_us) {
     text += ", which leave room for the layer beside it";
   }
@@ -185,9 +182,10 @@ struct Teams {
   std::string refusal_of_few(const Layer& layer, const Target& target) {
     if (!layer.has_lengths) return "rows have all steps";
     if (env_flag("PAODING_PHASES")) return "phases are told of one launch";
+    if (shares_stack(layer.extents, all, target)) return "layers of a stack share a launch";
     if (all.exchange == Exchange::memory) return "they meet in memory that launches would share";
     LayerExtents extents = layer.extents;
-    extents.rounds = kRounds;
+    extents.rounds = kRounds, extents.stacked = 1;
     few = choose_team(extents, target, nullptr);
     if (!few || few->exchange == Exchange::memory) return "no clusters for fewer";
     if (few->count * few->rows >= extents.batch) return "there are teams for each of them";

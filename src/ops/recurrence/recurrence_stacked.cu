@@ -56,6 +56,18 @@ struct Lowest : Apart {
       if (word[i] >= 0) store_relaxed(to + word[i], StateWords::made_of(place[i].at >= 0 ? cell[i].h : 0.0f, launch.mark));
     }
   }
+  // Steps first .. end-1, which are not made: their words have the launch's mark too, or the one after the next would
+  // take what they were before for its own.
+  PD_DEVICE void pass(int first, int end) const {
+    if (!hands_on) return;
+    for (int step = first; step < end; ++step) {
+      unsigned* const to = states + (Index)step * (kTeams * kTeamWords);
+#pragma unroll
+      for (int i = 0; i < kCells; ++i) {
+        if (word[i] >= 0) store_relaxed(to + word[i], launch.mark);
+      }
+    }
+  }
   PD_DEVICE void end() const { launch.end(); }
 };
 
@@ -129,7 +141,7 @@ PD_DEVICE void run_input(const Operands& operands, const Room& room, const Sizes
   const Shared shared(memory);
   unsigned char* const vectors = states_of(shared);
   float* const sums = sums_of(shared);
-  const int rank = rank_in_team(cta), thread = kept_known((int)threadIdx.x), steps = size.steps;
+  const int rank = rank_in_team(cta), thread = kept_known((int)threadIdx.x), last = size.steps;
   if constexpr (!kIsSettled) {
     await_launch_before();
     if (is_called_off(room)) return;
@@ -143,7 +155,8 @@ PD_DEVICE void run_input(const Operands& operands, const Room& room, const Sizes
   LaunchMark launch;
   launch.begin(launches_of(room, true, cta));
   for (int i = threadIdx.x; i < 2 * kStateBytes / 16; i += kThreads) ((uint4*)vectors)[i] = make_uint4(0, 0, 0, 0);
-  shared.rows->find(nullptr, size, cta / kTeam);
+  shared.rows->find(operands.lengths, size, cta / kTeam);
+  const int steps = shared.rows->length[0] < last && kHasLengths ? shared.rows->length[0] : last;
   CellPlace place[kCells];
   const Index step_products = (Index)size.batch * (kLayerHidden * kGates);
   unsigned* const products = products_of_stack(room.tickets, size);
@@ -153,8 +166,14 @@ PD_DEVICE void run_input(const Operands& operands, const Room& room, const Sizes
     place[i].find(i, *shared.rows, rank, kLayerHidden);
     to[i] = place[i].in_gates(kGates);
   }
+  const auto give = [&](int i, int step, float product) {  // of each of this thread's cells' gates
+    const int cell = i / kLaneGates, gate = CellPlace::gate_of(i % kLaneGates);
+    const unsigned word = (__float_as_uint(product) & ~1u) | launch.mark;
+    if (place[cell].at < 0 || gate >= kGates) return;
+    store_relaxed(products + (step * step_products + to[cell] + gate * kLayerHidden), word);
+  };
   StatesBelow below((unsigned*)room.workspace, cta / kTeam);
-  below.ask(0);
+  if (steps > 0) below.ask(0);
   for (int step = 0; step < steps; ++step) {
     unsigned char* const state = vectors + step % 2 * kStateBytes;
     below.take(state, step, launch.mark);
@@ -163,12 +182,11 @@ PD_DEVICE void run_input(const Operands& operands, const Room& room, const Sizes
     float sum[kCells][kLaneGates];
     if (!weights.multiply(sum, sums, state, thread, place, [] {})) continue;
 #pragma unroll
-    for (int i = 0; i < kCells * kLaneGates; ++i) {
-      const int cell = i / kLaneGates, gate = CellPlace::gate_of(i % kLaneGates);
-      const unsigned word = (__float_as_uint(sum[cell][i % kLaneGates]) & ~1u) | launch.mark;
-      if (place[cell].at < 0 || gate >= kGates) continue;
-      store_relaxed(products + (step * step_products + to[cell] + gate * kLayerHidden), word);
-    }
+    for (int i = 0; i < kCells * kLaneGates; ++i) give(i, step, sum[i / kLaneGates][i % kLaneGates]);
+  }
+  for (int step = steps; kHasLengths && step < last; ++step) {
+#pragma unroll
+    for (int i = 0; i < kCells * kLaneGates; ++i) give(i, step, 0);
   }
   weights.end();
   launch.end();

@@ -19,13 +19,13 @@ struct StackCase {
   bool is_tf32;
   std::int64_t layers, steps, batch, hidden;
   Cell cell = lstm;
-  bool is_reverse = false, has_bias = false;
+  bool is_reverse = false, has_bias = false, has_lengths = false;
 
   std::int64_t gates() const { return cell == lstm ? 4 : cell == gru ? 3 : 1; }
   std::string text() const {
-    return fmt::format("{} layers of {}{} T {} B {} H {}, {} gates{}{}", layers, to_string(dtype),
+    return fmt::format("{} layers of {}{} T {} B {} H {}, {} gates{}{}{}", layers, to_string(dtype),
                        is_tf32 ? " as TF32" : "", steps, batch, hidden, gates(), is_reverse ? ", reverse" : "",
-                       has_bias ? ", with bias" : "");
+                       has_bias ? ", with bias" : "", has_lengths ? ", lengths" : "");
   }
 };
 
@@ -38,6 +38,7 @@ void build(Graph& g, const StackCase& c) {
     return g.input(name + std::to_string(layer), dtype, shape);
   };
   Value xw = feed("xw", 0, c.dtype, {c.steps, c.batch, N});
+  const Value lengths = c.has_lengths ? g.input("lengths", i32, {c.batch}) : Value();
   for (std::int64_t layer = 0; layer < c.layers; ++layer) {
     Values inputs = {xw, feed("u", layer, c.dtype, {c.hidden, N}) * scale};
     if (c.cell == gru) inputs.push_back(feed("bm", layer, c.dtype, {c.hidden}));
@@ -45,6 +46,7 @@ void build(Graph& g, const StackCase& c) {
     if (c.cell == lstm) {
       inputs.push_back(feed("c0", layer, c.dtype == f64 ? f64 : f32, {c.batch, c.hidden}));
     }
+    if (c.has_lengths) inputs.push_back(lengths);
     if (c.has_bias) inputs.push_back(feed("bias", layer, c.dtype, {N}));
     const Values made = call(*find_op(op), inputs, {{"reverse", c.is_reverse}, {"bias", c.has_bias}});
     g.fetch("states" + std::to_string(layer), made[0]), g.fetch("last" + std::to_string(layer), made.back());
@@ -55,14 +57,19 @@ void build(Graph& g, const StackCase& c) {
   }
 }
 
-Feeds feeds_of(const Graph& g) {
-  Feeds feeds = make_feeds(g, 5);
+// Every other of hardly any steps.
+Feeds feeds_of(const StackCase& c, const Graph& g, unsigned number) {
+  Feeds feeds = make_feeds(g, 5 + number);
+  for (std::int64_t row = 0; c.has_lengths && row < c.batch; ++row) {
+    const std::int64_t many = row == 0 ? c.steps : row * 7 % (c.steps + 1);
+    feeds.at("lengths")[static_cast<std::size_t>(row)] = static_cast<double>(number % 2 == 1 ? row % 2 : many);
+  }
   for (const auto& [name, tensor] : to_tensors(g, feeds)) feeds.at(name) = tensor.to_doubles();  // as rounded
   return feeds;
 }
 
-// By teams whose descriptions have the words in front of a case; three launches one after the other, whose words are
-// told from those of the one before.
+// By teams whose descriptions have the words in front of a case; launches one after the other, whose words are told
+// from those before, also of steps that the one in between did not make.
 TEST(StackedRecurrence, IsRightInTheEmulationUnderEverySchedule) {
   const std::vector<std::pair<const char*, StackCase>> cases = {
       {"of 2 CTAs;a CTA, by lanes", {f32, false, 2, 5, 1, 20}},
@@ -78,6 +85,11 @@ TEST(StackedRecurrence, IsRightInTheEmulationUnderEverySchedule) {
       {"8 units a CTA, through memory", {f32, true, 2, 5, 3, 21, lstm, true, true}},
       {"16 units a CTA, through memory", {bf16, false, 3, 4, 5, 40, lstm}},
       {"8 units a CTA, through memory", {f16, false, 2, 1, 1, 20, rnn}},
+      {"of 2 CTAs;by lanes, whole units", {f32, false, 3, 4, 2, 37, lstm, true, true, true}},
+      {"of 2 CTAs;a CTA, whole units", {f32, true, 2, 5, 1, 37, gru, false, false, true}},
+      {"3 teams of 1 CTAs: 1 rows", {bf16, false, 2, 5, 3, 24, lstm, false, true, true}},
+      {"by lanes, whole units, through memory", {f32, false, 2, 5, 3, 20, gru, true, true, true}},
+      {"8 units a CTA, through memory", {f16, false, 3, 4, 2, 20, lstm, false, false, true}},
   };
   Target target = named_target("h200");
   target.sm_count = 40;
@@ -96,11 +108,19 @@ TEST(StackedRecurrence, IsRightInTheEmulationUnderEverySchedule) {
   const gpu::EmulatedKernels compiled(kernels);
   for (std::size_t i = 0; i < programs.size(); ++i) {
     if (programs[i]->library_op() != "") continue;
-    const Feeds feeds = feeds_of(*graphs[i]);
-    const Tensors tensors = to_tensors(*graphs[i], feeds);
-    const Tensors first = programs[i]->run(compiled, tensors, 1);
-    expect_near(cases[i].second, *graphs[i], first, feeds);
-    for (const unsigned seed : other_schedules(3)) expect_same_bits(first, programs[i]->run(compiled, tensors, seed));
+    const StackCase& c = cases[i].second;
+    std::vector<Tensors> feeds, first;
+    for (unsigned number = 0; number < (c.has_lengths ? 3u : 1u); ++number) {
+      const Feeds fed = feeds_of(c, *graphs[i], number);
+      feeds.push_back(to_tensors(*graphs[i], fed));
+      first.push_back(programs[i]->run(compiled, feeds.back(), 1));
+      expect_near(c, *graphs[i], first.back(), fed);
+    }
+    for (const unsigned seed : other_schedules(3)) {
+      for (std::size_t k = 0; k < feeds.size(); ++k) {
+        expect_same_bits(first[k], programs[i]->run(compiled, feeds[k], seed));
+      }
+    }
   }
 }
 
@@ -131,6 +151,24 @@ TEST(StackedRecurrence, SaysWhetherLayersShareALaunch) {
     const std::vector<std::string> notes = plan_for_gpu(g).notes;
     EXPECT_TRUE(std::ranges::any_of(notes, [&](const std::string& note) { return has(note, told); })) << told;
   }
+}
+
+TEST(StackedRecurrence, SharesALaunchWhereRowsHaveTheSameLengthsInAllLayers) {
+  EXPECT_EQ(stacks_in({bf16, false, 2, 64, 4, 512, lstm, false, true, true}), 1u);
+  EXPECT_EQ(stacks_in({bf16, false, 2, 64, 64, 512, lstm, false, true, true}), 0u) << "too many rows";
+  Graph g;
+  const auto weights = [&](const std::string& name, DType dtype, const Shape& shape) {
+    return g.input(name, dtype, shape);
+  };
+  const Value h0 = g.input("h0", bf16, {2, 64}), c0 = g.input("c0", f32, {2, 64});
+  Value xw = g.input("xw", bf16, {20, 2, 256});
+  for (const std::string layer : {"0", "1"}) {
+    const LstmRecurrence made =
+        lstm_recurrence(xw, weights("u" + layer, bf16, {64, 256}), h0, c0, g.input("lengths" + layer, i32, {2}));
+    g.fetch("last" + layer, made.last_h);
+    xw = matmul(slice(made.states, 0, 1, 21), weights("w" + layer, bf16, {64, 256}));
+  }
+  EXPECT_EQ(EmulatedProgram(plan_for_gpu(g)).stacks(), 0u) << "lengths of its own";
 }
 
 // The upper layer starts from the lower one's last state, so it cannot begin before that is there.
