@@ -61,7 +61,8 @@ class GpuEnd {
     if (std::exchange(is_under_way_, false) && waited_ < kWaited) ++waited_;
   }
 
-  /// Waits until the last run has ended, if that tells its end and is not long; false where the driver has to say so.
+  /// Waits until the last run has ended, if that tells its end, and for a millisecond at most; false where the driver
+  /// has to say so.
   bool has_come() const;
   /// The value as the last run left it, once that has been waited for; nullptr where it is not among what is there.
   const std::byte* find(const Operand& result);

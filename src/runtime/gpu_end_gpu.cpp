@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kMostLaunches = 64;           // of a run that is short enough to gain by it
 constexpr std::int64_t kMostPacked = 64 << 10;      // bytes of all results
 constexpr std::int64_t kMostMovedBytes = 16 << 10;  // of a copy at the end
-constexpr int kLooks = 2000;                        // about 100 us
+constexpr int kLooks = 40'000;                      // about a millisecond: who asks the driver then is told 2 us later
 
 // One launch, in which nothing is chosen, and behind which the host has nothing to do.
 bool is_one_graph(const std::vector<Launch>& launches, const std::vector<Started>& order) {
