@@ -300,7 +300,7 @@ std::vector<Asked> asked() {
       {stacked(1, 256, 4), {kNone, kNone, kNone, kNone}, {}},
       {stacked(8, 512, 2), {0, kNone, kNone, kNone}, {}},
       {gru_stacked, {kNone, 0, kNone, 0}, {}},
-      {stacked_lengths, {kNone, 0, kNone, 0}, {}},
+      {stacked_lengths, {0, kNone, kNone, 0}, {}},
       {training(64, 1, 512, 1), {kNone, 0, 0, 0}, {}},
       {training(64, 4, 512, 1), {kNone, 0, 0, 0}, {}},
       {training(64, 8, 512, 1), {kNone, 0, 0, 0}, {}},
