@@ -23,6 +23,7 @@ using emulation::send;
 using emulation::store_relaxed;
 using emulation::store_release;
 PD_DEVICE void cluster_arrive() {}
+PD_DEVICE void cluster_arrive_stored() {}
 PD_DEVICE void cluster_wait() { cluster_barrier(); }
 PD_DEVICE void cluster_leave() { cluster_barrier(); }
 PD_DEVICE void copies_follow_stores() {}
@@ -82,6 +83,8 @@ PD_DEVICE void cluster_barrier() {
 }
 // The same in two parts, of which the first orders nothing but mailbox_init(): a release waits for what is being loaded.
 PD_DEVICE void cluster_arrive() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
+// And this one what this CTA has stored.
+PD_DEVICE void cluster_arrive_stored() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
 PD_DEVICE void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 // Nobody goes before all have come; what they have stored is not waited for.
 PD_DEVICE void cluster_leave() {
@@ -126,6 +129,9 @@ PD_DEVICE void send(unsigned* at, unsigned value, unsigned long long* mailbox, u
 #if !defined(PD_EMULATE) && __CUDA_ARCH__ < 900
 PD_DEVICE void copies_follow_stores() {}
 #endif
+
+// is_called_off() as a word that is asked for here, and waited for where it is looked at.
+PD_DEVICE unsigned called_off_word(const Room& room) { return room.failed != nullptr ? load_relaxed(room.failed) : 0; }
 
 #ifndef PD_MOST_POLLS
 #define PD_MOST_POLLS (1u << 22)  // about a second

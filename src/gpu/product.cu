@@ -190,6 +190,7 @@ PD_DEVICE void product(const float* a, const float* b, float* out, const Map& a_
   for (int i = 0; i < kRows / 2; ++i) sum[i] = 0;
   if (is_consumer) multiply_blocks(sum, stages, mail, last - first);
   else if (threadIdx.x == kConsumers) bring_blocks(a_map, b_map, stages, mail, row, column, first, last, room);
+  const unsigned called_off = is_consumer ? called_off_word(room) : 0;
   __syncthreads();
 
   if (is_consumer) {
@@ -202,7 +203,7 @@ PD_DEVICE void product(const float* a, const float* b, float* out, const Map& a_
   else __syncthreads();
 
   constexpr int kInRow = kColumns / 4, kShare = kRows * kInRow / kCluster;
-  if (is_consumer && !is_called_off(room)) {
+  if (is_consumer && called_off == 0) {
 #pragma unroll
     for (int i = threadIdx.x; i < kShare; i += kConsumers) {
       const int r = (rank * kShare + i) / kInRow, c = (rank * kShare + i) % kInRow * 4;
@@ -223,5 +224,5 @@ PD_DEVICE void product(const float* a, const float* b, float* out, const Map& a_
       }
     }
   }
-  if constexpr (kCluster > 1) cluster_barrier();  // others may still read this CTA's sums
+  if constexpr (kCluster > 1) cluster_leave();  // others may still read this CTA's sums
 }

@@ -24,7 +24,7 @@ struct Extents {
     blocks = ceil_div(shape.k, kBlockK);
     stage_bytes_ = (tile.rows + columns) * kBlockK * 4;
     low_bytes_ = shape.is_exact ? tile.parts * kLowPlaces * tile.rows * kBlockK * 4 : 0;
-    stages = std::min(kMostStages, (kMostStageBytes - low_bytes_) / stage_bytes_);
+    stages = std::min(kMostStages, (most_stage_bytes(tile) - low_bytes_) / stage_bytes_);
     sum_bytes_ = tile.parts * tile.rows * (columns + 4) * 4;
     tiles_m = ceil_div(shape.m, tile.rows), tiles_n = ceil_div(shape.n, columns);
     ctas = tiles_m * tiles_n * tile.cluster;
@@ -35,7 +35,8 @@ struct Extents {
   }
 
  private:
-  static constexpr std::int64_t kMostStageBytes = 192 << 10;
+  // Of few rows less than half of an SM's, so that what waits for the product may begin beside it.
+  static std::int64_t most_stage_bytes(const ProductTile& tile) { return (tile.rows == 32 ? 110 : 192) << 10; }
   std::int64_t stage_bytes_, low_bytes_, sum_bytes_;
 };
 

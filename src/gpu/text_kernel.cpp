@@ -62,7 +62,10 @@ void overlap_launches(const Target& target, TextPlan* text) {
 
 bool overlaps_before(const Target& target, const TextLaunch& launch) {
   const std::int64_t threads = std::int64_t{launch.grid[0]} * launch.grid[1] * launch.grid[2] * launch.block;
-  return target.major >= 9 && !launch.is_cooperative && threads <= std::int64_t{target.sm_count} * 1024;
+  // CTAs that wait for each other would share an SM, where those of the launch before still have others.
+  const bool may_share_sm = launch.shared_bytes <= half_of_shared(target);
+  if (launch.is_cooperative && may_share_sm) return false;
+  return target.major >= 9 && threads <= std::int64_t{target.sm_count} * 1024;
 }
 
 std::shared_ptr<const TextPlan> text_of(const Step& step, const Target& target) {

@@ -53,6 +53,8 @@ std::shared_ptr<const TextPlan> text_of(const Step& step, const Target& target);
 /// A launch that leaves room beside it may start while the one in front ends: 0.3 to 0.5 us less between two small ones
 /// (H200). One that fills the chip loses by it.
 bool overlaps_before(const Target& target, const TextLaunch& launch);
+/// Of an SM's shared memory: CTAs that have more of it do not share one.
+inline unsigned half_of_shared(const Target& target) { return static_cast<unsigned>(target.shared_bytes / 2); }
 
 /// Appends to the op's table for GPUs. `channels_last`, `any_layout`, `in_place`, `reason`, `turned`: see
 /// KernelImplementation.

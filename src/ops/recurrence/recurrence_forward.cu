@@ -91,19 +91,19 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
   constexpr bool kBringsFirst = kIsSettled && kFewTeams == 0 && kStreamed == 0;
   if constexpr (!kBringsFirst) {
     await_launch_before();
-    if (is_called_off(room) || is_left_to_the_other(operands.lengths, size, (int*)shared.work)) return;
+    if (is_left_to_the_other(operands.lengths, size, (int*)shared.work)) return;
   }
   InputAhead input;
   input.bring(shared, operands, rank);
   weights.bring(shared, room, cta, operands.u, rank, hidden);
   input.turn();
-  clock.ended(kBringing);
-  if constexpr (kBringsFirst) {
-    await_launch_before();
-    if (is_called_off(room)) return;
-  }
-  clock.ended(kAwaiting);
   for (int i = threadIdx.x; i < kStates * kStateBytes / 16; i += kThreads) ((uint4*)states)[i] = make_uint4(0, 0, 0, 0);
+  exchange.come();
+  clock.ended(kBringing);
+  if constexpr (kBringsFirst) await_launch_before();
+  clock.ended(kAwaiting);
+  const unsigned called_off = called_off_word(room);
+  exchange.ask();
 
   const int team = cta / kTeam, rounds = rounds_of(size);
   int given = 0;  // states, in the rounds before
@@ -188,6 +188,7 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
     // Everybody reads the whole of the state to start from. The other place may be where the next one comes by now.
     bring_start(states + given % kStates * kStateBytes, operands.h0, *shared.rows, hidden);
     copies_wait<0>();
+    if (called_off != 0) return;
     factors_stored();
     if (round == 0) exchange.begin();
     else __syncthreads();

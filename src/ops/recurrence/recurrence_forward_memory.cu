@@ -40,10 +40,12 @@ struct StateExchange {
     told = room.tickets + kTeams * (kPlaces * kStatePieces * 4) + team * (kIsMarked ? 2 : 1);
   }
   PD_DEVICE bool takes_part() const { return true; }
-  PD_DEVICE void begin() {
+  PD_DEVICE void come() const {}
+  // Marks are there when they are needed, behind what comes meanwhile.
+  PD_DEVICE void ask() {
     if constexpr (kIsMarked) marks[0] = load_relaxed(told), marks[1] = load_relaxed(told + 1);
-    __syncthreads();
   }
+  PD_DEVICE void begin() const { __syncthreads(); }
   // For all threads: the state that step `step` begins with, of all units.
   PD_DEVICE void take(const Aim& aim, int step) const {
     if (!kIsMarked && is_tidier() && step % (kPlaces / 2) == 0) fence_stores();

@@ -296,6 +296,8 @@ class RecurrenceText : public gpu::TextParts {
       launch.ticket_count = launch.phases_at + 2 * static_cast<std::int64_t>(launch.phases.size());
     }
     launch.shared_bytes = static_cast<unsigned>(team_.shared_bytes);
+    // A CTA has an SM for itself, whichever of them the launch before still has.
+    if (!is_cluster) launch.shared_bytes = std::max(launch.shared_bytes, gpu::half_of_shared(target_) + 16);
     launch.ctas_at_once = static_cast<unsigned>(ctas_at_once(team_, target_));
     launch.why = team_.text() + why_;
     return launch;
