@@ -47,6 +47,8 @@ TEST(FewRows, AreOurOwnOnAChipThatHasTheInstructions) {
   EXPECT_EQ(kernel_for({2048, 512}, {2048, 512}, false, "h200", f32, true), "few_rows") << "along K";
   EXPECT_EQ(kernel_for({128, 512}, {512, 2048}, true, "a100"), "cublaslt") << "another chip";
   EXPECT_EQ(kernel_for({128, 512}, {512, 2048}, true, "h200", bf16), "cublaslt") << "another dtype";
+  EXPECT_EQ(kernel_for({64, 128}, {128, 512}, true, "h200", bf16), "narrow_rows") << "all factors of a CTA at once";
+  EXPECT_EQ(kernel_for({64, 512}, {512, 2048}, true, "h200", bf16), "cublaslt") << "of a K that takes longer so";
   EXPECT_EQ(kernel_for({6400, 512}, {512, 2048}, true), "cublaslt") << "many rows";
   EXPECT_EQ(kernel_for({128, 510}, {510, 2048}, true), "cublaslt") << "rows that the copy engine cannot bring";
   EXPECT_EQ(kernel_for({128, 512}, {512, 2046}, true), "cublaslt") << "and results";

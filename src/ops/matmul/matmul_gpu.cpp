@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/one_line.h"
 #include "gpu/cublaslt.h"
+#include "gpu/narrow_product.h"
 #include "gpu/plan_cache.h"
 #include "gpu/product_text.h"
 #include "gpu/text_kernel.h"
@@ -106,6 +107,56 @@ gpu::TextPlan plan_few_rows(const KernelCall& call) {
   product.is_settled_b = (call.settled >> 1 & 1u) != 0;
   gpu::TextPlan made;
   made.launches.push_back(plan_product(product, choose_product_tile(product, *call.target)));
+  return made;
+}
+
+// From row to row, where rows are contiguous; else 0.
+std::int64_t row_stride_of(const MatmulOperand& operand, std::int64_t rows, std::int64_t columns) {
+  std::int64_t stride = 0;
+  bool is_transposed = false;
+  return blas_layout(operand, rows, columns, &stride, &is_transposed) && !is_transposed ? stride : 0;
+}
+
+// ---- Few rows of 16 bits: the same, where a CTA has room for all that it multiplies ----
+
+gpu::NarrowProduct narrow_product_of(const KernelCall& call) {
+  const MatmulShape shape(call);
+  gpu::NarrowProduct product{.dtype = shape.dtype, .m = shape.m, .n = shape.n, .k = shape.k};
+  product.a_stride = row_stride_of(shape.a, shape.m, shape.k),
+  product.b_stride = row_stride_of(shape.b, shape.k, shape.n);
+  product.out_stride = row_stride_of(shape.c, shape.m, shape.n);
+  product.is_settled_b = (call.settled >> 1 & 1u) != 0;
+  return product;
+}
+
+std::string narrow_rows_refusal(const KernelCall& call) {
+  const MatmulShape shape(call);
+  if (size_bytes(shape.dtype) != 2 || shape.result_dtype != shape.dtype) return "not a product of 16 bits in 16 bits";
+  if (call.target->major != 9) return "measured on compute capability 9";
+  if (shape.is_empty()) return "an extent is 0";
+  if (!shape.batch.empty()) return "a batch of products";
+  if (shape.m < kLeastNarrowRows || shape.m > kMostNarrowRows) {
+    return fmt::format("{} rows, not {} to {}", shape.m, kLeastNarrowRows, kMostNarrowRows);
+  }
+  if (shape.k > kMostNarrowDepth) return fmt::format("K of {}, {} at most", shape.k, kMostNarrowDepth);
+  const gpu::NarrowProduct product = narrow_product_of(call);
+  if (product.a_stride == 0 || product.b_stride == 0 || product.out_stride == 0)
+    return "an operand's rows are not contiguous";
+  for (const std::int64_t extent : {product.n, product.k, product.a_stride, product.b_stride, product.out_stride}) {
+    if (extent % 8 != 0) return "rows are not of multiples of 16 bytes";
+  }
+  for (int i = 0; i < 3; ++i) {
+    if (call.alignments[static_cast<std::size_t>(i)] % 16 != 0) return "rows do not start at multiples of 16 bytes";
+  }
+  const std::int64_t bytes = gpu::narrow_product_bytes(product);
+  if (bytes > call.target->shared_bytes) return fmt::format("a CTA's factors are {} bytes", bytes);
+  if (gpu::narrow_product_ctas(product) > call.target->sm_count) return "more CTAs than multiprocessors";
+  return "";
+}
+
+gpu::TextPlan plan_narrow_rows(const KernelCall& call) {
+  gpu::TextPlan made;
+  made.launches.push_back(plan_narrow_product(narrow_product_of(call)));
   return made;
 }
 
@@ -255,6 +306,7 @@ std::vector<std::unique_ptr<PreparedKernel>> cublaslt_kernels(const KernelCall& 
 
 void register_matmul_gpu() {
   gpu::register_text_kernel("matmul", "few_rows", few_rows_refusal, plan_few_rows);
+  gpu::register_text_kernel("matmul", "narrow_rows", narrow_rows_refusal, plan_narrow_rows);
   for (const char* op : {"matmul", "matmul_wide"}) {
     register_kernel(op, {.name = kCublasLtRow,
                          .device = DeviceKind::cuda,
