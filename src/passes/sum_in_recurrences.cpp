@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the gradient of a recurrence is added up to over steps and rows, the gradient of a bias, is added up by the
-// kernel that makes it, on a GPU: behind it, that would be a pass over all of it.
+// kernel that makes it: behind it, that would be a pass over all of it.
 //
 //   dxw, dh0, dc0 = lstm_recurrence_grad(..);  db = sum(dxw, axes=[0,1])
 // becomes
@@ -53,7 +53,6 @@ std::optional<std::int64_t> first_column(const Graph& graph, const Node& sum, No
 }  // namespace
 
 void sum_in_recurrences(Graph& graph, PassNotes& notes) {
-  if (!notes.target().is_gpu()) return;  // the CPU's kernel adds nothing up
   Rewriter rewriter(graph);
   for (NodeId id = 0; id < rewriter.first_new; ++id) {
     const Node& node = rewriter.enter(id);

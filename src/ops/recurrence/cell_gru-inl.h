@@ -79,6 +79,8 @@ struct GruCell {
       const auto put = [&](std::int64_t gate, auto of_x, auto of_h) {
         const auto x = rounded<T>(d, of_x), h = rounded<T>(d, of_h);
         store(d, h, made + gate * H + j);
+        add_up(w, d, gate, first + j, x);
+        if (gate == 2) add_up(w, d, 3, first + j, h);
         if (dxw != nullptr) store(d, x, dxw + gate * H + j);
         if (dhu != nullptr) store(d, h, dhu + gate * H + j);
       };

@@ -80,6 +80,7 @@ struct LstmCell {
       const auto put = [&](std::int64_t gate, auto value) {
         const auto kept = rounded<T>(d, value);
         store(d, kept, made + gate * H + j);
+        add_up(w, d, gate, first + j, kept);
         if (dxw != nullptr) store(d, kept, dxw + gate * H + j);
       };
       put(0, hn::Mul(hn::Mul(dc, g), hn::NegMulAdd(i, i, i)));

@@ -59,6 +59,7 @@ struct RnnCell {
       const auto slope = w.is_relu ? hn::IfThenElseZero(hn::Gt(y, hn::Zero(d)), one) : hn::NegMulAdd(y, y, one);
       const auto kept = rounded<T>(d, hn::Mul(dh, slope));
       store(d, kept, made + j);
+      add_up(w, d, 0, first + j, kept);
       if (dxw != nullptr) store(d, kept, dxw + j);
     });
   }

@@ -110,6 +110,37 @@ HWY_INLINE void send_back_few_rows(const RecurrenceWork& w, std::int64_t t, std:
   }
 }
 
+// What the latest steps add up to goes to what those before them do: of thousands of numbers one by one little would be
+// left of the last ones.
+HWY_INLINE void carry_totals(const RecurrenceWork& w, std::int64_t first, std::int64_t count) {
+  for (std::int64_t gate = 0; gate < w.biases(); ++gate) {
+    float* latest = w.totals + gate * w.hidden + first;
+    float* before = latest + w.biases() * w.hidden;
+    for_units(count, [&](auto d, std::int64_t j) {
+      store(d, hn::Add(load(d, before + j), load(d, latest + j)), before + j);
+      store(d, hn::Zero(d), latest + j);
+    });
+  }
+}
+
+// Units begin .. end - 1 of what the parts of all threads add up to.
+template <class M>
+void give_totals(const RecurrenceWork& w, int parts, std::int64_t begin, std::int64_t end) {
+  const std::int64_t H = w.hidden, all = w.biases() * H;
+  const auto put = [&](auto* to) {
+    for (std::int64_t gate = 0; gate < w.biases(); ++gate) {
+      for_units(end - begin, [&](auto d, std::int64_t j) {
+        const std::int64_t at = gate * H + begin + j;
+        auto total = load(d, w.totals + at);
+        for (int part = 1; part < 2 * parts; ++part) total = hn::Add(total, load(d, w.totals + part * all + at));
+        store(d, total, to + at);
+      });
+    }
+  };
+  if (w.is_dbias_wide) return put(static_cast<float*>(w.dbias));
+  put(static_cast<typename M::Stored*>(w.dbias));
+}
+
 template <class Cell, class M>
 void run_backward_part(const RecurrenceWork& work, int thread, int team) {
   using T = typename M::Stored;
@@ -132,6 +163,9 @@ void run_backward_part(const RecurrenceWork& work, int thread, int team) {
   start_with(w.dlast_c, w.c);
   if (thread == 0) fill_rows_up<M>(w, all);
   const std::int64_t first_unit = w.is_by_rows ? 0 : begin, units = w.is_by_rows ? H : end - begin;
+  for (std::int64_t gate = 0; w.totals != nullptr && gate < 2 * w.biases(); ++gate) {
+    std::fill_n(w.totals + gate * H + first_unit, units, 0.0F);
+  }
   if (w.is_by_rows) w.barrier->wait(team);
   for (std::int64_t turn = 0; turn < w.steps; ++turn) {
     const std::int64_t t = w.step_of(turn, !w.is_reverse);
@@ -139,6 +173,8 @@ void run_backward_part(const RecurrenceWork& work, int thread, int team) {
     for (std::int64_t row = w.first_row; row < w.end_row; ++row) {
       Cell::template retreat<M>(w, t, row, first_unit, units, d_gates + row * stride + first_unit);
     }
+    constexpr std::int64_t kStepsTogether = 16;
+    if (w.totals != nullptr && turn % kStepsTogether == kStepsTogether - 1) carry_totals(w, first_unit, units);
     if (!w.is_by_rows) w.barrier->wait(team);
     if constexpr (!has_pairs<M>) {
       if (!w.is_packed) {
@@ -153,6 +189,7 @@ void run_backward_part(const RecurrenceWork& work, int thread, int team) {
   if (w.is_by_rows) w.barrier->wait(team);
   if (w.dh0 != nullptr) copy_columns(w, begin, end, w.d_h, static_cast<T*>(w.dh0));
   if (w.dc0 != nullptr) copy_columns(w, begin, end, w.c, w.dc0);
+  if (w.totals != nullptr) give_totals<M>(work, w.is_by_rows ? team : 1, begin, end);
 }
 
 template <class Cell>

@@ -39,8 +39,6 @@ std::string refusal_of(const KernelCall& call, const CellForm& form, bool is_gra
     if (is_gradient) return "u is packed as recurrences read it, not their gradients";
     if (u.shape[4] != packed_depth(call.op->name, plain, *call.target)) return "u is packed in another order";
   }
-  const std::size_t gradients = form.cell == CellKind::rnn ? 2 : 3;
-  if (is_gradient && call.outputs.size() > gradients) return "it adds nothing up over time";
   if (form.cell == CellKind::lstm && call.inputs[is_gradient ? 2 : 3].type.dtype != f32) {
     return "the cell state is not f32";
   }
@@ -56,9 +54,9 @@ std::string refusal_of(const KernelCall& call, const CellForm& form, bool is_gra
 class RecurrenceKernel : public PreparedKernel {
  public:
   // `values` has steps and rows, u is [H, gates * H] or packed; a row of what is multiplied has `multiplied` numbers
-  // for a unit.
+  // for a unit; `adds_up`: the last result is what gradients add up to.
   RecurrenceKernel(const KernelCall& call, const CellForm& form, std::int64_t steps, std::int64_t rows, const Type& u,
-                   std::int64_t multiplied)
+                   std::int64_t multiplied, bool adds_up)
       : input_count_(call.inputs.size()), is_given_packed_(are_packed(u)) {
     work_.cell = form.cell;
     work_.is_reverse = call.attrs.get_bool("reverse");
@@ -88,9 +86,12 @@ class RecurrenceKernel : public PreparedKernel {
     threads_ = is_worth_it ? static_cast<int>(std::min<std::int64_t>(max_threads(), work_.blocks())) : 1;
     constexpr std::int64_t kRowsOfThread = 16;  // so many multiply a panel about as fast as more
     has_rows_for_all_ = is_packed && work_.numbers != Numbers::bf16_in_tiles && rows >= kRowsOfThread * threads_;
+    totals_ = adds_up ? 2 * work_.biases() * work_.hidden * (has_rows_for_all_ ? threads_ : 1) : 0;
   }
 
-  std::int64_t scratch_bytes() const override { return packed_bytes_ + (2 * left_ + 2 * state_ + sums_ + gates_) * 4; }
+  std::int64_t scratch_bytes() const override {
+    return packed_bytes_ + (2 * left_ + 2 * state_ + sums_ + gates_ + totals_) * 4;
+  }
 
  protected:
   bool is_given_packed() const { return is_given_packed_; }
@@ -102,7 +103,7 @@ class RecurrenceKernel : public PreparedKernel {
     w.panels = w.packed;
     w.left[0] = floats, w.left[1] = floats + left_;
     w.c = floats + 2 * left_, w.d_h = w.c + state_, w.sums = w.d_h + state_;
-    w.from_bias = w.sums + sums_;
+    w.from_bias = w.sums + sums_, w.totals = w.from_bias + gates_;
     return w;
   }
 
@@ -146,14 +147,14 @@ class RecurrenceKernel : public PreparedKernel {
   int threads_ = 1;
   bool has_rows_for_all_ = false;
   std::vector<bool> is_read_;
-  std::int64_t packed_bytes_, left_, state_, sums_, gates_;
+  std::int64_t packed_bytes_, left_, state_, sums_, gates_, totals_;
 };
 
 class RecurrenceForward : public RecurrenceKernel {
  public:
   RecurrenceForward(const KernelCall& call, const CellForm& form)
-      : RecurrenceKernel(call, form, call.inputs[0].type.shape[0], call.inputs[0].type.shape[1], call.inputs[1].type,
-                         1),
+      : RecurrenceKernel(call, form, call.inputs[0].type.shape[0], call.inputs[0].type.shape[1], call.inputs[1].type, 1,
+                         false),
         has_bias_(call.attrs.get_bool("bias")),
         is_bias_wide_(call.inputs.back().type.dtype == f32) {}
 
@@ -183,10 +184,12 @@ class RecurrenceBackward : public RecurrenceKernel {
  public:
   RecurrenceBackward(const KernelCall& call, const CellForm& form)
       : RecurrenceKernel(call, form, call.inputs[1].type.shape[0] - (form.cell == CellKind::rnn ? 1 : 0),
-                         call.inputs[1].type.shape[1], call.inputs[0].type, form.gates),
+                         call.inputs[1].type.shape[1], call.inputs[0].type, form.gates, call.attrs.get_bool("sums")),
         has_states_(call.attrs.get_bool("states")),
         has_last_h_(call.attrs.get_bool("last_h")),
-        has_last_c_(form.cell == CellKind::lstm && call.attrs.get_bool("last_c")) {}
+        has_last_c_(form.cell == CellKind::lstm && call.attrs.get_bool("last_c")),
+        adds_up_(call.attrs.get_bool("sums")),
+        is_dbias_wide_(call.outputs.back().type.dtype == f32) {}
 
   void run(const KernelRun& run) const override {
     RecurrenceWork w = work_of(run);
@@ -206,11 +209,13 @@ class RecurrenceBackward : public RecurrenceKernel {
     if (w.cell == CellKind::gru) w.dhu = next.result();
     w.dh0 = next.result();
     if (w.cell == CellKind::lstm) w.dc0 = next.float_result();
+    w.dbias = adds_up_ ? next.result() : nullptr, w.is_dbias_wide = is_dbias_wide_;
+    if (w.dbias == nullptr) w.totals = nullptr;
     run_parts<run_recurrence_backward>(&w);
   }
 
  private:
-  const bool has_states_, has_last_h_, has_last_c_;
+  const bool has_states_, has_last_h_, has_last_c_, adds_up_, is_dbias_wide_;
 };
 
 }  // namespace

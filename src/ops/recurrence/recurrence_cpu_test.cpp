@@ -38,7 +38,11 @@ struct Case {
 void build(Graph& g, const Case& c, DType dtype, DType wide) {
   const std::int64_t H = c.hidden, G = c.gates();
   Value xw = g.input("xw", dtype, {c.steps, c.rows, c.has_bias ? 3 : G * H}), x = xw;
-  if (c.has_bias) xw = matmul(x, g.input("w", dtype, {3, G * H})) + g.input("bias", dtype, {G * H});
+  Value bias;
+  if (c.has_bias) {
+    bias = g.input("bias", dtype, {G * H});
+    xw = matmul(x, g.input("w", dtype, {3, G * H})) + bias;
+  }
   const Value u = g.input("u", dtype, {H, G * H});
   const Value h0 = g.input("h0", dtype, {c.rows, H});
   const Value lengths = c.has_lengths ? g.input("lengths", i32, {c.rows}) : Value();
@@ -62,9 +66,10 @@ void build(Graph& g, const Case& c, DType dtype, DType wide) {
   }
   g.fetch("states", states);
   const Value weight = g.input("weight", dtype, states.shape());
+  if (c.has_bias) inputs.insert(inputs.begin(), bias);
   const Values grads = gradients(std::array{sum(cast(states * weight, wide)) + loss}, inputs);
-  const char* names[] = {"dxw", "du", "dh0", "d_fourth"};
-  for (std::size_t i = 0; i < grads.size(); ++i) g.fetch(names[i], grads[i]);
+  const char* names[] = {"dbias", "dxw", "du", "dh0", "d_fourth"};
+  for (std::size_t i = 0; i < grads.size(); ++i) g.fetch(names[i + (c.has_bias ? 0 : 1)], grads[i]);
 }
 
 // Weights small enough that gates work, as multiples of 2^-10, so that f32 has them too; or as bf16 has them.
@@ -104,6 +109,7 @@ void check(const Case& c, std::mt19937* random) {
   EXPECT_TRUE(has(plan, c.op() + " s") && has(plan, c.op() + "_grad s") && has(plan, "(team)")) << plan;
   const std::string line = plan.substr(plan.find(" " + c.op() + " s"));
   EXPECT_EQ(has(line.substr(0, line.find('\n')), "bias:"), c.has_bias) << plan;
+  EXPECT_FALSE(has(plan, "/sum s")) << "the gradient adds up those of biases\n" << plan;
   const Tensors got = program.run(to_tensors(g, feeds)), wanted = reference.run(to_tensors(exact, feeds));
   for (const auto& [name, tensor] : got) {
     const Dense values = wanted.at(name).to_doubles();
@@ -328,7 +334,8 @@ void check_lstm_in_bf16(std::int64_t rows, std::int64_t H, const Target& target)
   for (double& value : d_last_c) value *= 2;
   d_states.erase(d_states.begin(), d_states.begin() + rows * H);  // h0's own
   const std::vector<Tensor> back =
-      run_call("lstm_recurrence_grad", {{"states", true}, {"last_h", false}, {"last_c", true}, {"reverse", false}},
+      run_call("lstm_recurrence_grad",
+               {{"states", true}, {"last_h", false}, {"last_c", true}, {"reverse", false}, {"sums", false}},
                {u, made[2], made[1], Tensor::from(bf16, {T, rows, H}, d_states), Tensor::from(f32, state, d_last_c)},
                {{bf16, gates}, {bf16, {0}}, {f32, state}}, target);
   expect_close("dxw", back[0].to_doubles(), wanted.at("dxw").to_doubles(), 0.05);

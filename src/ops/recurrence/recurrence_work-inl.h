@@ -182,10 +182,11 @@ HWY_INLINE void for_rows(const RecurrenceWork& w, std::int64_t step, std::int64_
 
 // ---- threads ----
 
-// The work with the rows that a thread steps through.
+// The work with the rows that a thread steps through, and what it adds up.
 HWY_INLINE RecurrenceWork work_of(RecurrenceWork work, int thread, int team) {
   work.first_row = work.is_by_rows ? work.rows * thread / team : 0;
   work.end_row = work.is_by_rows ? work.rows * (thread + 1) / team : work.rows;
+  if (work.is_by_rows && work.totals != nullptr) work.totals += thread * 2 * work.biases() * work.hidden;
   return work;
 }
 
@@ -274,6 +275,14 @@ HWY_INLINE void clear_gates(const RecurrenceWork& w, std::int64_t count, typenam
       if (result != nullptr) std::fill_n(result + gate * w.hidden, count, typename M::Stored{});
     }
   }
+}
+
+// Adds to what units of gate `gate` add up to in the latest steps, if anybody reads that.
+template <class D>
+HWY_INLINE void add_up(const RecurrenceWork& w, D d, std::int64_t gate, std::int64_t unit, hn::Vec<D> value) {
+  if (w.totals == nullptr) return;
+  float* total = w.totals + gate * w.hidden + unit;
+  store(d, hn::Add(load(d, total), value), total);
 }
 
 // What fills the rows of `left` up behind `count` numbers.

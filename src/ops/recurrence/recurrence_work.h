@@ -50,6 +50,8 @@ struct RecurrenceWork {
   const float* dlast_c;
   void *dxw, *dhu, *dh0;
   float* dc0;
+  void* dbias;         // what the gates' gradients add up to over steps and rows, of a GRU's second bias behind them
+  bool is_dbias_wide;  // it is f32
 
   // ---- memory of the kernel ----
   void* packed;                      // u, as each thread reads its part; null where it is not packed, or was before
@@ -59,10 +61,12 @@ struct RecurrenceWork {
   float* from_bias;                  // [gates * H]: the bias, or zeros
   void* left[2];   // what is multiplied: states [B, H] in front of and behind a step; gates' gradients [B, gates * H]
   float *c, *d_h;  // [B, H]
+  float* totals;   // of each thread that has rows, or of all: dbias [2, biases * H]; null where nobody reads it
   TeamBarrier* barrier;
   std::int64_t first_row, end_row;  // that the thread steps through
 
   std::int64_t gates() const { return cell == CellKind::lstm ? 4 : cell == CellKind::gru ? 3 : 1; }
+  std::int64_t biases() const { return gates() + (cell == CellKind::gru ? 1 : 0); }
   std::int64_t blocks() const { return (hidden + kUnitBlock - 1) / kUnitBlock; }
   /// The first that a thread of a team has.
   std::int64_t first_block(int thread, int team) const {
