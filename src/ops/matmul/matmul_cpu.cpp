@@ -283,6 +283,7 @@ void register_matmul_cpu() {
         op, {.name = name, .device = DeviceKind::cpu, .refusal = refusal, .prepare = prepare, .faults = faults});
   };
   add("matmul", "vector", vector_matmul_refusal, prepare_vector_matmul);
+  add("matmul", "blocked", blocked_matmul_refusal, prepare_blocked_matmul);
   for (const char* op : {"matmul", "matmul_wide"}) {
     add(
         op, "onednn", onednn_matmul_refusal,
@@ -293,7 +294,6 @@ void register_matmul_cpu() {
         },
         Faults::possible);
   }
-  add("matmul", "blocked", blocked_matmul_refusal, prepare_blocked_matmul);
   add("matmul", "loops", loops_refusal, prepare_matmul_loops);
   add("matmul_wide", "loops", loops_refusal, prepare_matmul_loops);
 }

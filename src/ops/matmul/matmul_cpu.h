@@ -29,7 +29,7 @@ std::string onednn_size_refusal(DType dtype, const MatmulOperand& operand, std::
 /// Whether one thread is done with so many multiplications before a second has woken up.
 bool is_serial_product(std::int64_t multiplications);
 
-/// f64 in blocks that fit the caches.
+/// In blocks that fit the caches: f64, and of f32 where that is faster than oneDNN, gradients of weights.
 std::string blocked_matmul_refusal(const KernelCall& call);
 std::unique_ptr<PreparedKernel> prepare_blocked_matmul(const KernelCall& call, const Device& device);
 

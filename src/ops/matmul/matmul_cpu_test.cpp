@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "cpu/this_cpu.h"
 #include "tests/program_check.h"
 
 namespace paoding::testing_program {
@@ -52,6 +53,20 @@ TEST(MatmulOnTheCpu, OfManyRowsIsRightByBothRoutinesOfTheLibrary) {
     Graph g;
     build(g, c, f32);
     expect_right(g, "onednn", 1e-5);
+  }
+}
+
+// Rows and columns that fill no tile or panel, and a depth of several blocks.
+TEST(MatmulOnTheCpu, OfColumnsWithRowsIsRightInBlocks) {
+  if (this_cpu().isa != VectorIsa::avx512) GTEST_SKIP() << "the library has those";
+  const ProductCase cases[] = {{{512, 256}, {512, 1024}, true, false},
+                               {{520, 259}, {520, 1061}, true, false},
+                               {{1300, 530}, {1300, 1090}, true, false}};
+  for (const ProductCase& c : cases) {
+    SCOPED_TRACE(to_string(c.a) + " " + to_string(c.b));
+    Graph g;
+    build(g, c, f32);
+    expect_right(g, "blocked", 1e-5);
   }
 }
 
