@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "ops/recurrence/packed_weights.h"
 #include "tests/program_check.h"
 #include "tests/reference_evaluator.h"
 
@@ -20,7 +21,8 @@ struct LayerCase {
   std::int64_t steps, batch, hidden;
   bool has_lengths = false, is_reverse = false, is_training = true;
   Cell cell = lstm;
-  bool has_bias = false;  // forward only
+  bool has_bias = false;     // forward only
+  bool is_by_units = false;  // the weights, ops/recurrence/packed_weights.h; forward only
 
   // Whether gradients of biases are wanted, which are sums over steps and rows.
   bool has_sums() const { return is_training && dtype != f64 && batch % 2 != 0; }
@@ -28,11 +30,12 @@ struct LayerCase {
     return cell == lstm ? "lstm_recurrence" : cell == gru ? "gru_recurrence" : "rnn_recurrence";
   }
   std::string text() const {
-    return fmt::format("{} of {}{} T {} B {} H {}{}{}{}", op(), to_string(dtype), is_tf32 ? " as TF32" : "", steps,
+    return fmt::format("{} of {}{} T {} B {} H {}{}{}{}{}", op(), to_string(dtype), is_tf32 ? " as TF32" : "", steps,
                        batch, hidden, has_lengths ? ", lengths" : "", is_reverse ? ", reverse" : "",
                        is_training ? ""
                        : has_bias  ? ", forward with bias"
-                                   : ", forward");
+                                   : ", forward",
+                       is_by_units ? ", by units" : "");
   }
 };
 
@@ -44,7 +47,8 @@ inline std::unique_ptr<Graph> graph_of(const LayerCase& c, bool has_weight_gradi
   const std::int64_t gates = c.cell == lstm ? 4 : c.cell == gru ? 3 : 1;
   const Value xw = graph->input("xw", c.dtype, {c.steps, c.batch, gates * c.hidden});
   const Value u = graph->input("u", c.dtype, {c.hidden, gates * c.hidden});
-  const Value scaled = u * (1 / std::sqrt(static_cast<double>(c.hidden)));
+  const Value by_columns = u * (1 / std::sqrt(static_cast<double>(c.hidden)));
+  const Value scaled = c.is_by_units ? weights_by_units(by_columns) : by_columns;
   const Value h0 = graph->input("h0", c.dtype, {c.batch, c.hidden});
   const Value lengths = c.has_lengths ? graph->input("lengths", i32, {c.batch}) : Value();
   if (c.has_bias) {

@@ -64,6 +64,7 @@ void register_text_kernel(const std::string& op, std::string name,
                           std::uint32_t channels_last = 0, std::uint32_t any_layout = 0,
                           std::vector<std::pair<std::size_t, std::size_t>> in_place = {},
                           std::function<std::string(const KernelCall&)> reason = {},
-                          std::function<std::uint32_t(const KernelCall&)> turned = {});
+                          std::function<std::uint32_t(const KernelCall&)> turned = {},
+                          std::function<bool(const KernelCall&)> wants_by_units = {});
 
 }  // namespace paoding::gpu

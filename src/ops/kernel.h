@@ -115,6 +115,9 @@ struct KernelImplementation {
   /// or the other way round, as what that takes is less than what it saves; weights of a convolution, to have their
   /// channels innermost, as the kernel would copy them too, and others read them.
   std::function<std::uint32_t(const KernelCall&)> turned = {};
+  /// On a GPU, of a recurrence: whether its weights had better lie by units (packed_weights.h), where they are put so
+  /// but once.
+  std::function<bool(const KernelCall&)> wants_by_units = {};
   /// Of a call that it accepts: why it is chosen, where that is worth a line (PAODING_EXPLAIN=1 prints it).
   std::function<std::string(const KernelCall&)> reason = {};
   /// On a GPU, of a kernel that is paoding's own, in place of `prepare`: what it launches. No GPU is needed to say it.

@@ -87,7 +87,7 @@ CompiledPlan compile_plan(const Graph& source, const CompileOptions& options, Ta
   plan_options.choose_layouts = does("choose_layouts");
   plan_options.alias_views = does("alias_views");
   if (target->is_gpu()) plan_options.lower = [&](Step& step) { return lower_for_gpu(step, *target); };
-  if (derives) compiled.derived = take_derived(&graph, *target);
+  if (derives) compiled.derived = take_derived(&graph, target, options.allow_tf32);
   if (compiled.derived.graph != nullptr) compiled.derived_plan = make_plan(*compiled.derived.graph, plan_options);
   compiled.plan = make_plan(graph, plan_options);
   record("plan");

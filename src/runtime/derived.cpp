@@ -24,14 +24,15 @@ constexpr std::array<std::int64_t, 4> kChannelsInside{0, 2, 3, 1}, kChannelsBefo
 
 class Taking {
  public:
-  Taking(Graph* graph, const Target& target) : graph_(*graph), target_(target) {}
+  Taking(Graph* graph, const TargetPtr& target, bool allow_tf32)
+      : graph_(*graph), shared_target_(target), target_(*target), allows_tf32_(allow_tf32) {}
 
   DerivedPart run() {
     DerivedPart part;
     if (graph_.inputs().empty() || !graph_.assigns().empty()) return part;
     find_derived();
     find_wanted();
-    if (wanted_.empty() && packed_.empty() && blocked_.empty()) return part;
+    if (wanted_.empty() && packed_.empty() && blocked_.empty() && by_units_.empty()) return part;
     part.graph = std::make_unique<Graph>();
     std::map<Ref, Ref> replaced;
     for (const Ref ref : wanted_) {
@@ -45,6 +46,10 @@ class Taking {
     for (const auto& [ref, readers] : blocked_) {
       const Value made = part.graph->value(copied(ref, part.graph.get()));
       const Value there = kept(packed_weights(made, recurrence_depth(graph_.node(readers[0]))), &part);
+      for (const NodeId id : readers) graph_.mutable_node(id).inputs[1] = there.ref();
+    }
+    for (const auto& [ref, readers] : by_units_) {
+      const Value there = kept(weights_by_units(part.graph->value(copied(ref, part.graph.get()))), &part);
       for (const NodeId id : readers) graph_.mutable_node(id).inputs[1] = there.ref();
     }
     graph_.replace(replaced);
@@ -78,6 +83,30 @@ class Taking {
   // Recurrences on a CPU would put what multiplies their state in blocks of units in every run; 0: not of this node.
   std::int64_t recurrence_depth(const Node& node) const {
     return node.inputs.size() < 2 ? 0 : packed_depth(node.op->name, graph_.type(node.inputs[1]), target_);
+  }
+
+  // Of recurrences on a GPU: as their kernel says of what of their results is read. Layers of a stack may share a
+  // launch, which takes weights of both as they are: several of one direction are left alone.
+  bool wants_by_units(NodeId id) const {
+    const Node& node = graph_.node(id);
+    if (!target_.is_gpu() || node.inputs.size() < 2 || graph_.type(node.inputs[1]).shape.rank() != 2) return false;
+    KernelCall call{node.op, node.attrs, {}, {}, {}, allows_tf32_, node.scope.str(), shared_target_};
+    for (const Ref& ref : node.inputs) call.inputs.push_back(Layout::dense(graph_.type(ref)));
+    for (std::size_t i = 0; i < node.types.size(); ++i) {
+      const bool is_read = read_.contains({id, static_cast<int>(i)});
+      call.outputs.push_back(Layout::dense(is_read ? node.types[i] : Type{node.types[i].dtype, {0}}));
+    }
+    call.alignments.assign(call.inputs.size() + call.outputs.size(), kSlotAlignment);
+    std::vector<std::string> refusals;
+    const KernelImplementation* const kernel = choose_kernel(call, &refusals);
+    if (kernel == nullptr || !kernel->wants_by_units) return false;
+    for (NodeId other = 0; other < graph_.size(); ++other) {
+      const Node& like = graph_.node(other);
+      if (other == id || like.op != node.op) continue;
+      if (like.attrs.get_bool("reverse") == node.attrs.get_bool("reverse")) return false;
+      if (like.types == node.types) ++call.together;
+    }
+    return kernel->wants_by_units(call);
   }
 
   enum class Kind : std::uint8_t { fed, free, parameter, view, computed };  // free: it follows from nothing
@@ -119,6 +148,9 @@ class Taking {
   // Computed values that the rest reads, through views or not.
   void find_wanted() {
     std::set<NodeId> views;
+    for (NodeId id = 0; id < graph_.size(); ++id)
+      read_.insert(graph_.node(id).inputs.begin(), graph_.node(id).inputs.end());
+    for (const Graph::Fetch& fetch : graph_.fetches()) read_.insert(fetch.ref);
     const auto want = [&](Ref ref, const auto& again) -> void {
       if (kind(ref.node) == Kind::computed) {
         if (seen_.insert(ref).second) wanted_.push_back(ref);
@@ -134,6 +166,8 @@ class Taking {
           packed_[node.inputs[i]].push_back(id);
         } else if (i == 1 && is_derived(node.inputs[i].node) && recurrence_depth(node) > 0) {
           blocked_[node.inputs[i]].push_back(id);
+        } else if (i == 1 && is_derived(node.inputs[i].node) && wants_by_units(id)) {
+          by_units_[node.inputs[i]].push_back(id);
         } else {
           want(node.inputs[i], want);
         }
@@ -166,19 +200,27 @@ class Taking {
     return {copies_.at(wanted.node), wanted.output};
   }
 
+  static constexpr std::int64_t kSlotAlignment = 256;
+
   Graph& graph_;
+  const TargetPtr shared_target_;
   const Target& target_;
+  const bool allows_tf32_;
+  std::set<Ref> read_;       // by a node, or fetched
   std::vector<Kind> kinds_;  // per node
   std::vector<Ref> wanted_;
   std::set<Ref> seen_;
-  std::map<Ref, std::vector<NodeId>> packed_;   // weights, and the convolutions that read them with channels inside
-  std::map<Ref, std::vector<NodeId>> blocked_;  // weights, and the recurrences that read them in blocks of units
+  std::map<Ref, std::vector<NodeId>> packed_;    // weights, and the convolutions that read them with channels inside
+  std::map<Ref, std::vector<NodeId>> blocked_;   // weights, and the recurrences that read them in blocks of units
+  std::map<Ref, std::vector<NodeId>> by_units_;  // weights, and the recurrences that read them so
   std::map<NodeId, NodeId> copies_;
 };
 
 }  // namespace
 
-DerivedPart take_derived(Graph* graph, const Target& target) { return Taking(graph, target).run(); }
+DerivedPart take_derived(Graph* graph, const TargetPtr& target, bool allow_tf32) {
+  return Taking(graph, target, allow_tf32).run();
+}
 
 Derived& DerivedValues::at(const std::string& text) {
   const std::lock_guard lock(mutex_);

@@ -25,9 +25,9 @@ struct DerivedPart {
 };
 
 /// Takes it out of a graph that has been through the passes; there is none where the graph is fed nothing, or writes a
-/// parameter. What is much larger than what it is made of stays. Weights of convolutions are in it where kernels of the
-/// target want them in another order.
-DerivedPart take_derived(Graph* graph, const Target& target);
+/// parameter. What is much larger than what it is made of stays. Weights of convolutions and of recurrences are in it
+/// where kernels of the target want them in another order.
+DerivedPart take_derived(Graph* graph, const TargetPtr& target, bool allow_tf32 = false);
 
 /// Values of one such part, in the memory of a store.
 struct Derived {

@@ -10,12 +10,19 @@
 namespace paoding {
 namespace {
 
-constexpr int kPackedRank = 5;
+constexpr int kPackedRank = 5, kByUnitsRank = 3;
 constexpr std::int64_t kLeastElements = 16'384;  // as of other weights that are packed: less saves next to nothing
 
 }  // namespace
 
 bool are_packed(const Type& u) { return u.shape.rank() == kPackedRank; }
+
+bool are_by_units(const Type& u) { return u.shape.rank() == kByUnitsRank; }
+
+Value weights_by_units(const Value& u) {
+  const std::int64_t hidden = u.shape()[0];
+  return transpose(reshape(u, {hidden, u.shape()[1] / hidden, hidden}), std::array<std::int64_t, 3>{2, 1, 0});
+}
 
 std::int64_t hidden_of(const Type& u) { return are_packed(u) ? u.shape[1] * u.shape[4] : u.shape[0]; }
 
@@ -43,6 +50,9 @@ Value packed_weights(const Value& u, std::int64_t depth) {
 
 Value plain_weights(const Value& u, std::int64_t gates) {
   const Shape& packed = u.shape();
+  if (are_by_units(u.type()) && packed == Shape{packed[0], gates, packed[0]}) {
+    return reshape(transpose(u, std::array<std::int64_t, 3>{2, 1, 0}), {packed[0], gates * packed[0]});
+  }
   const std::int64_t together = blocks_together(gates);
   if (packed.rank() != kPackedRank || packed[2] != gates * together) return u;
   const std::int64_t hidden = hidden_of(u.type());

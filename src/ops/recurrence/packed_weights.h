@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // u in the order in which a recurrence on the CPU multiplies it: blocks of units, of each the columns of all gates
 // together. Kernels put it so in every run; of parameters that a program only reads it is kept so (runtime/derived.h),
-// and the recurrence takes it in place of u.
+// and the recurrence takes it in place of u. On a GPU a recurrence whose lanes multiply takes columns so kept.
 #pragma once
 
 #include "base/target.h"
@@ -19,6 +19,10 @@ Value packed_weights(const Value& u, std::int64_t depth);
 /// u of so many gates as [H, gates * H], if that is packed or not.
 Value plain_weights(const Value& u, std::int64_t gates);
 bool are_packed(const Type& u);
+
+/// u as lanes of a GPU multiply it: [H, gates, H], by units, of each its gates' columns one behind the other.
+Value weights_by_units(const Value& u);
+bool are_by_units(const Type& u);
 /// H of either.
 std::int64_t hidden_of(const Type& u);
 

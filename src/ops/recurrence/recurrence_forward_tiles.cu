@@ -25,8 +25,9 @@ struct ForwardWeights {
     // Of a group that is apart each warp has a gate.
     first_row = kIsApart ? warp % 4 * kUnits + warp / 4 * kOwnUnits : warp % kGroups * (kTiles * 16);
     mine.begin(shared, room, cta);
+    if constexpr (kIsByUnits) bring_rows(u, rank, hidden);
 #pragma unroll
-    for (int begin = 0; begin < kSteps; begin += kStaged) {
+    for (int begin = 0; !kIsByUnits && begin < kSteps; begin += kStaged) {
       if (begin > 0) __syncthreads();
       stage_weights<kParts, kSteps * kInStep, kStaged * kInStep>(shared.work, u, rank, begin * kInStep, hidden);
       __syncthreads();
@@ -71,6 +72,43 @@ struct ForwardWeights {
   }
 
  private:
+  // Where the weights lie by units ([H, gates, H]) and elements along K change places: what a lane has of a row in two
+  // steps is a piece of memory. By plain loads, many at once, which stay in front of the barrier.
+  PD_DEVICE void bring_rows(const Stored* u, int rank, int hidden) {
+    constexpr int kPairs = (kSteps + 1) / 2, kCount = kTiles * kPairs, kAsked = kCount < 8 ? kCount : 8;
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int begin = 0; begin < kCount; begin += kAsked) {
+      Pack<Stored, kInPiece> pieces[kAsked][2];  // of rows g and g + 8
+#pragma unroll
+      for (int i = 0; i < kAsked * 2; ++i) {
+        const int tile = (begin + i / 2) / kPairs, step = (begin + i / 2) % kPairs * 2, row = lane / 4 + i % 2 * 8;
+        const int of_cta = first_row / 4 + tile * 4 + row % 4, unit = rank * kUnits + of_cta, gate = row / 4;
+        const int element = depth_of(step, 0, lane % 4);
+        const bool is_there =
+            begin + i / 2 < kCount && of_cta < kUnits && unit < hidden && gate < kGates && element < hidden;
+        const Stored* const from = u + (is_there ? ((Index)unit * kGates + gate) * hidden + element : 0);
+        const int most = step + 1 < kSteps ? kInPiece : kInPiece / 2, left = is_there ? hidden - element : 0;
+        Pack<Stored, kInPiece>& piece = pieces[i / 2][i % 2];
+        if (kIsInPieces && step + 1 < kSteps) {
+          load<false>(piece, from);
+#pragma unroll
+          for (int k = 0; k < 4; ++k) piece.word[k] = is_there ? piece.word[k] : 0;
+        } else {
+          load_each<false>(piece, from, 1, left < most ? left : most);
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < kAsked; ++i) {
+        if (begin + i >= kCount) break;
+        const int at = (begin + i) / kPairs * kSteps + (begin + i) % kPairs * 2;
+        const unsigned(&low)[4] = pieces[i][0].word, (&high)[4] = pieces[i][1].word;
+        unsigned first[4] = {low[0], high[0], low[1], high[1]}, second[4] = {low[2], high[2], low[3], high[3]};
+        mine.put(at, first);
+        if ((begin + i) % kPairs * 2 + 1 < kSteps) mine.put(at + 1, second);
+      }
+    }
+  }
   // A tile is four gates of four units: half of the lanes have gates 0 and 2 of two rows of the batch, the others 1 and 3
   // of the same. Each gives the other what it has of one row, and has all gates of the other row.
   PD_DEVICE void keep(float (&of_cells)[kCells][kLaneGates], const unsigned char* vectors) const {

@@ -77,7 +77,7 @@ struct Layer {
     const Type& sequence = call.inputs[is_backward ? 1 : 0].type;
     extents.gates = kind.gates;
     extents.batch = sequence.shape[1], extents.hidden = u.shape[0];
-    extents.dtype = u.dtype;
+    extents.dtype = u.dtype, extents.is_by_units = are_by_units(u);
     extents.is_exact = u.dtype == DType::f32 && !call.allow_tf32;
     extents.is_backward = is_backward, extents.together = call.together;
     if (!is_backward && kind.saved) extents.is_training = call.outputs[*kind.saved].type.shape.elements() > 0;
@@ -91,12 +91,22 @@ struct Layer {
     if (!is_backward) has_bias = call.attrs.get_bool("bias");
     if (has_bias) bias_dtype = call.inputs.back().type.dtype;
     has_lengths = call.inputs.size() > given + (has_bias ? 1 : 0);
-    if (!is_backward && !env_flag("PAODING_PHASES")) extents.stacked = call.stacked;
+    const bool may_be_stacked = !is_backward && !extents.is_by_units;
+    if (may_be_stacked && !env_flag("PAODING_PHASES")) extents.stacked = call.stacked;
     if (is_backward && call.attrs.get_bool("sums")) sums = call.outputs.back().type.shape.elements() / extents.hidden;
     if (sums > 0) sums_dtype = call.outputs.back().type.dtype;
     if (&kind == &k_lstm) state_dtype = call.inputs[is_backward ? 2 : 3].type.dtype;
   }
 };
+
+// Lanes read whole pieces of the matrix's rows where weights lie by units; else columns of u, some bytes at a time.
+bool wants_by_units(const KernelCall& call, const CellKind& kind) {
+  const Layer layer(call, kind, false);
+  const LayerExtents& e = layer.extents;
+  if (e.is_by_units || e.hidden % (16 / size_bytes(e.dtype)) != 0) return false;
+  const std::optional<Team> team = choose_team(e, *call.target, nullptr);
+  return team && reads_by_units(*team);
+}
 
 // Steps that a library's product and a kernel would take no longer for.
 constexpr double kMostStepUs = 6, kMostExactStepUs = 5.5, kMostExactGradientUs = 8;
@@ -250,8 +260,9 @@ class RecurrenceText : public gpu::TextParts {
     for (const auto& [what, is] :
          {std::pair("kIsExact", e.is_exact), std::pair("kIsByLanes", team.is_by_lanes),
           std::pair("kKeepsSums", team.keeps_sums), std::pair("kIsMarked", team.is_marked),
-          std::pair("kIsNarrow", team.is_narrow), std::pair("kIsByGroups", team.is_by_groups),
-          std::pair("kIsApart", team.is_apart), std::pair("kIsInPieces", is_in_pieces),
+          std::pair("kIsByUnits", e.is_by_units), std::pair("kIsNarrow", team.is_narrow),
+          std::pair("kIsByGroups", team.is_by_groups), std::pair("kIsApart", team.is_apart),
+          std::pair("kIsInPieces", is_in_pieces),
           std::pair("kCopiesAhead", team.copies_ahead && is_in_pieces && call.alignments[0] >= 16),
           std::pair("kIsBulk", team.exchange == Exchange::copies), std::pair("kHasLengths", layer.has_lengths),
           std::pair("kHasBias", layer.has_bias), std::pair("kTellsPhases", tells_phases_),
@@ -406,7 +417,8 @@ void register_recurrence_gpu() {
     gpu::register_text_kernel(
         op, "team", [=](const KernelCall& call) { return refusal(call, *kind, false); },
         [=](const KernelCall& call) { return plan_launches(call, *kind, false); }, Faults::none, 0, 0, {},
-        [=](const KernelCall& call) { return reason_of(call, *kind, false); });
+        [=](const KernelCall& call) { return reason_of(call, *kind, false); }, {},
+        [=](const KernelCall& call) { return wants_by_units(call, *kind); });
     gpu::register_text_kernel(
         op + "_grad", "team", [=](const KernelCall& call) { return refusal(call, *kind, true); },
         [=](const KernelCall& call) { return plan_launches(call, *kind, true); }, Faults::none, 0, 0, {},

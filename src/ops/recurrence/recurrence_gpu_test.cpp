@@ -9,6 +9,7 @@
 
 #include "gpu/nvrtc.h"
 #include "ops/recurrence/team.h"
+#include "runtime/compile.h"
 #include "tests/emulated_program.h"
 #include "tests/enqueued_runs.h"
 #include "tests/recurrence_layer.h"
@@ -168,6 +169,36 @@ TEST(Recurrence, ThroughMemoryIsRightInTheEmulationUnderEverySchedule) {
     EXPECT_EQ(through_memory, c.is_training ? 2 : 1) << c.text();
   }
   expect_right_in_the_emulation(cases_through_memory(), small_gpu(), 4);
+}
+
+// Weights that lie as lanes read them: of all cells, in clusters and through memory, units that teams and warps have
+// more places than, K that lanes have more pieces for, blocks in registers, in shared memory and out of memory.
+TEST(Recurrence, ByWeightsThatLieByUnitsIsRightInTheEmulationUnderEverySchedule) {
+  const auto by_units = [](DType dtype, std::int64_t steps, std::int64_t batch, std::int64_t hidden, Cell cell,
+                           bool has_lengths = false, bool has_bias = false) {
+    return LayerCase{dtype, false, steps, batch, hidden, has_lengths, has_lengths, false, cell, has_bias, true};
+  };
+  LayerCase as_tf32 = by_units(f32, 4, 1, 60, lstm);
+  as_tf32.is_tf32 = true;
+  const std::vector<std::pair<const char*, LayerCase>> teams = {
+      {"of 4 CTAs;by lanes, whole units", by_units(f32, 4, 1, 40, lstm)},
+      {"of 2 CTAs;by lanes;a CTA, by lanes", by_units(f32, 3, 5, 72, gru, true)},
+      {"of 4 CTAs;by lanes, whole units", by_units(f16, 4, 3, 136, rnn)},
+      {"of 1 CTAs;by lanes, whole units", by_units(f32, 3, 2, 48, lstm, false, true)},
+      {"by lanes, whole units, through memory", by_units(bf16, 4, 2, 64, lstm)},
+      {"of 4 CTAs;a CTA, whole units", by_units(bf16, 4, 1, 128, lstm)},
+      {"of 4 CTAs;a CTA, whole units", as_tf32},
+      {"of 2 CTAs;a CTA, whole units", by_units(f16, 3, 2, 72, gru, true)},
+      {"of 1 CTAs;a CTA, whole units", by_units(bf16, 3, 1, 40, lstm, false, true)},
+      {"by lanes, whole units, through memory", by_units(f32, 4, 1, 300, gru, true, true)},
+      {"by lanes, whole units, through memory", by_units(f32, 5, 1, 128, lstm)},
+  };
+  expect_right_in_the_emulation(teams, named_target("h200"), 2);
+  const std::vector<std::pair<const char*, LayerCase>> streamed = {
+      {"by lanes, whole units;weights out of memory", by_units(f32, 3, 1, 300, lstm)}};
+  Target small = named_target("h200");
+  small.sm_count = 6;
+  expect_right_in_the_emulation(streamed, small, 2);
 }
 
 // Weights that registers and shared memory have no room for: what is left over comes out of memory every step, through
@@ -452,6 +483,49 @@ TEST(Recurrence, CompilesForGpusWithAndWithoutClusters) {
 }
 
 // Those whose text has the words of PAODING_LAYERS, if that is set: of few a sanitizer comes to an end.
+// The type of what a program's recurrences read as their weights.
+std::vector<Type> weights_read(const std::function<void(Graph&)>& make, bool allow_tf32) {
+  Graph graph;
+  make(graph);
+  CompileOptions options;
+  options.allow_tf32 = allow_tf32;
+  const auto target = std::make_shared<const Target>(named_target("h200"));
+  std::vector<Type> types;
+  const Plan plan = compile_plan(graph, options, target, Derive::once).plan;
+  for (const Step& step : plan.steps) {
+    if (step.kind == Step::Kind::kernel && step.call.op->name == "lstm_recurrence")
+      types.push_back(step.call.inputs[1].type);
+  }
+  return types;
+}
+
+// An LSTM of one row whose weights are parameters; several layers are a stack.
+void build_kept(Graph& graph, DType dtype, std::int64_t hidden, int layers = 1, bool is_bidirectional = false) {
+  std::vector<RecurrentParameters> parameters;
+  for (int i = 0; i < layers * (is_bidirectional ? 2 : 1); ++i) {
+    const auto named = [&](const char* name, Shape shape) {
+      return graph.parameter(fmt::format("{}{}", name, i), dtype, std::move(shape));
+    };
+    parameters.push_back(
+        {named("w", {hidden, 4 * hidden}), named("u", {hidden, 4 * hidden}), named("b", {4 * hidden})});
+  }
+  RecurrentOptions options;
+  options.bidirectional = is_bidirectional;
+  graph.fetch("y", paoding::lstm(graph.input("x", dtype, {64, 1, hidden}), parameters, options).outputs);
+}
+
+TEST(Recurrence, HasWeightsByUnitsWhereTheyAreKeptAndLanesMultiply) {
+  const auto of = [](DType dtype, std::int64_t hidden, bool allow_tf32, int layers, bool is_bidirectional) {
+    return weights_read([&](Graph& g) { build_kept(g, dtype, hidden, layers, is_bidirectional); }, allow_tf32);
+  };
+  EXPECT_EQ(of(f32, 1024, false, 1, false), std::vector<Type>({{f32, {1024, 4, 1024}}}));
+  EXPECT_EQ(of(bf16, 1024, false, 1, false), std::vector<Type>({{bf16, {1024, 4, 1024}}}));
+  EXPECT_EQ(of(bf16, 256, false, 1, false), std::vector<Type>({{bf16, {256, 4, 256}}})) << "lanes of tensor cores";
+  EXPECT_EQ(of(bf16, 512, false, 1, false), std::vector<Type>({{bf16, {512, 2048}}})) << "squares of them";
+  EXPECT_EQ(of(f32, 512, false, 1, true), std::vector<Type>(2, {f32, {512, 4, 512}})) << "two directions";
+  EXPECT_EQ(of(f32, 512, false, 2, false), std::vector<Type>(2, {f32, {512, 2048}})) << "a stack in one launch";
+}
+
 TEST(Recurrence, IsRightOnAGpu) {
   PD_SKIP_WITHOUT_A_GPU();
   const char* const words = std::getenv("PAODING_LAYERS");

@@ -28,15 +28,21 @@ struct ForwardWeights {
     own = kept_known((lane < kDepthPieces ? lane : 0) * (kRows * 16));
     rest = (float4*)shared.weights + warp * ((kCount - kHere) * kQuadRows * 32) + lane;
     streamed.begin(shared, room, cta);
+    if constexpr (kIsByUnits) bring_rows(u, rank, hidden);
 #pragma unroll
-    for (int begin = 0; begin < kLanePieces; begin += kStaged) {
+    for (int begin = 0; !kIsByUnits && begin < kLanePieces; begin += kStaged) {
       if (begin > 0) __syncthreads();
       stage((float*)shared.work, u, rank, begin * 128, hidden);
       __syncthreads();
 #pragma unroll
       for (int i = 0; i < kQuads * kStaged; ++i) {
         const int quad = i / kStaged, piece = begin + i % kStaged;
-        if (piece < kLanePieces) put(quad, piece, (const float*)shared.work + (i % kStaged * 32 + lane) * 4);
+        const float* const staged = (const float*)shared.work + (i % kStaged * 32 + lane) * 4;
+        if (piece >= kLanePieces) continue;
+        put(quad, piece, [&](int k) {
+          const int unit = unit_of(quad, k);
+          return *(const float4*)(staged + (gate_of(k) * kUnits + (unit < kUnits ? unit : 0)) * kStride);
+        });
       }
     }
     __syncthreads();
@@ -173,13 +179,50 @@ struct ForwardWeights {
       }
     }
   }
-  // A block, of which the lane's elements of the first row of the matrix are at `staged`.
-  PD_DEVICE void put(int quad, int piece, const float* staged) {
+  // Where the weights lie by units: [H, gates, H], so that a row of the matrix is one of memory. All that registers keep
+  // is asked for at once; by plain loads, which stay in front of the barrier.
+  PD_DEVICE void bring_rows(const Stored* u, int rank, int hidden) {
+    bring_blocks<kHere>(u, rank, hidden, 0);
+#pragma unroll
+    for (int first = kHere; first < kBlocks; first += 4) bring_blocks<4>(u, rank, hidden, first);
+  }
+  template <int kAsked> PD_DEVICE void bring_blocks(const Stored* u, int rank, int hidden, int first) {
+    constexpr bool kAreWhole = kTeam * kUnits == kLayerHidden && kLanePieces * 128 == kLayerHidden &&
+                               kWarps * kWarpUnits == kUnits;
+    Pack<Stored, 4> rows[kAsked][kQuadRows];
+    const auto is_there = [&](int block, int k) {
+      const int unit = unit_of(block % kQuads, k), element = (block / kQuads * 32 + lane) * 4;
+      return kAreWhole || (unit < kUnits && rank * kUnits + unit < hidden && element < hidden);
+    };
+#pragma unroll
+    for (int i = 0; i < kAsked; ++i) {
+#pragma unroll
+      for (int k = 0; k < kQuadRows; ++k) {
+        const int block = first + i, unit = rank * kUnits + unit_of(block % kQuads, k);
+        const Index row = (Index)unit * kGates + gate_of(k);
+        const int element = (block / kQuads * 32 + lane) * 4, elements = hidden - element;
+        const bool is_asked = block < kBlocks && is_there(block, k);
+        const Stored* const from = u + (is_asked ? row * hidden + element : 0);
+        if constexpr (kIsInPieces) load<false>(rows[i][k], from);
+        else load_each<false>(rows[i][k], from, 1, !is_asked ? 0 : elements < 4 ? elements : 4);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kAsked; ++i) {
+      const int block = first + i;
+      if (block >= kBlocks) break;
+      put(block % kQuads, block / kQuads, [&](int k) {
+        const Pack<Stored, 4>& row = rows[i][k];
+        return is_there(block, k) ? float4{row.get(0), row.get(1), row.get(2), row.get(3)} : float4{0, 0, 0, 0};
+      });
+    }
+  }
+  // A block, of which row_of(k) gives the lane's elements of row k.
+  template <class RowOf> PD_DEVICE void put(int quad, int piece, const RowOf& row_of) {
     const int block = piece * kQuads + quad, i = own_block(block);
 #pragma unroll
     for (int k = 0; k < kQuadRows; ++k) {
-      const int unit = unit_of(quad, k);
-      const float4 row = *(const float4*)(staged + (gate_of(k) * kUnits + (unit < kUnits ? unit : 0)) * kStride);
+      const float4 row = row_of(k);
       if (StreamedWeights::has(block, kBlocks)) {
         const uint4 bits = make_uint4(__float_as_uint(row.x), __float_as_uint(row.y), __float_as_uint(row.z),
                                       __float_as_uint(row.w));

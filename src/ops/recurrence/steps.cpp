@@ -174,7 +174,7 @@ Values gradient_over_time(const RecurrenceForm& form, const GradCall& call) {
   const auto is_given = [&](std::size_t result) { return grads[result].valid(); };
   const bool is_internal = std::any_of(form.internal.begin(), form.internal.end(), is_given);
   const Value &u = call.inputs[1], &h0 = call.inputs[form.h0], &states = call.outputs[0];
-  if (call.node.attrs.get_bool("bias") || is_internal || are_packed(u.type())) return composition_gradient(call);
+  if (call.node.attrs.get_bool("bias") || is_internal || u.shape().rank() != 2) return composition_gradient(call);
   const Value lengths = call.inputs.size() > form.inputs ? call.inputs[form.inputs] : Value();
   const bool is_reverse = call.node.attrs.get_bool("reverse");
   Values inputs = {u};

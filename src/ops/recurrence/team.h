@@ -26,6 +26,7 @@ struct LayerExtents {
   std::int64_t together = 1;  // layers like it that may share a launch, as the directions of one may
   std::int64_t rounds = 1;    // teams may have so many portions of the rows, one after the other
   std::int64_t steps = 0;
+  bool is_by_units = false;  // forward: weights lie by units, packed_weights.h
   std::int64_t stacked = 1;  // forward: layers one above the other that may share a launch, recurrence_stacked.cu
 };
 
@@ -69,6 +70,8 @@ struct Team {
   std::string text() const;  // and what it takes
 };
 
+/// Whether its lanes read weights that lie by units (packed_weights.h).
+inline bool reads_by_units(const Team& team) { return team.is_by_lanes || team.is_narrow; }
 /// Of a fragment of a warp's weights, that a lane has: 16 bytes each.
 std::int64_t fragment_pieces(const LayerExtents& layer, const Team& team);
 /// In memory, the weights of all CTAs that are read there every step.

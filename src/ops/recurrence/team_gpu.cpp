@@ -387,6 +387,7 @@ std::vector<Team> possible_teams(const LayerExtents& layer, const Target& target
     const std::int64_t most_by_lanes = team.exchange == Exchange::memory ? kMostRowsStreamed : kMostRowsByLanes;
     if (team.keeps_sums && team.rows > (team.is_by_lanes ? most_by_lanes : kMostRowsOfTiles)) return;
     share_out(layer, Matrix(layer, team), &team);
+    if (layer.is_by_units && !reads_by_units(team)) return;
     // Of 16 bits that is 2 us of 152 slower than loads, which the compiler need not wait for too early.
     team.copies_ahead = !layer.is_backward && team.is_by_groups && layer.dtype == DType::f32;
     if (team.exchange != Exchange::memory) choose_exchange(layer, &team);
