@@ -14,7 +14,7 @@ inline constexpr std::int64_t kMostFewRows = 256;
 /// K, and where it lies along it (benchmarks/results/2026-11-26-recurrence-gradients-f32-2.txt).
 inline constexpr std::int64_t kMostExactRows = 1024, kMostExactRowsAlong = 4096;
 /// Of 16 bits, where all factors of a CTA have room beside each other.
-inline constexpr std::int64_t kLeastNarrowRows = 33, kMostNarrowRows = 64, kMostNarrowDepth = 256;
+inline constexpr std::int64_t kLeastNarrowRows = 33, kMostNarrowRows = 64, kMostNarrowDepth = 128;
 
 // Tensor cores of Hopper take operands of TF32 along K only. Where both lie across it cuBLAS reaches about 170 TFLOP/s,
 // and 230 to 350 where one of them does (benchmarks/results/2026-11-22-recurrence-teams.txt, 2).

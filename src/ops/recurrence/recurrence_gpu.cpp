@@ -213,11 +213,7 @@ class RecurrenceText : public gpu::TextParts {
   // `u`: the operand that holds the weights; `h0`: that of the states to start from, where they are read as vectors.
   RecurrenceText(const KernelCall& call, const Layer& layer, const Teams& teams, bool is_few, std::size_t u,
                  std::optional<std::size_t> h0)
-      : team_(teams.of(is_few)),
-        target_(*call.target),
-        is_reverse_(layer.is_reverse),
-        is_forward_(!layer.extents.is_backward),
-        dtype_(layer.extents.dtype) {
+      : team_(teams.of(is_few)), target_(*call.target), is_reverse_(layer.is_reverse), dtype_(layer.extents.dtype) {
     const Team& team = team_;
     const auto nanoseconds = [](double us) { return static_cast<std::int64_t>(us * 1000); };
     if (layer.has_lengths) {
@@ -312,9 +308,7 @@ class RecurrenceText : public gpu::TextParts {
     }
     launch.shared_bytes = static_cast<unsigned>(team_.shared_bytes);
     // A CTA has an SM for itself, whichever of them the launch before still has.
-    if (!is_cluster || is_forward_) {
-      launch.shared_bytes = std::max(launch.shared_bytes, gpu::half_of_shared(target_) + 16);
-    }
+    if (!is_cluster) launch.shared_bytes = std::max(launch.shared_bytes, gpu::half_of_shared(target_) + 16);
     launch.ctas_at_once = static_cast<unsigned>(ctas_at_once(team_, target_));
     launch.why = team_.text() + why_;
     return launch;
@@ -336,7 +330,7 @@ class RecurrenceText : public gpu::TextParts {
 
   const Team& team_;
   const Target& target_;
-  const bool is_reverse_, is_forward_;
+  const bool is_reverse_;
   const DType dtype_;
   std::int64_t sums_bytes_ = 0, arrivals_ = 0;  // of all teams' sums; counters of teams that have theirs
   std::int64_t stacked_ = 1, stack_at_ = 0, stack_words_ = 0;
