@@ -48,17 +48,19 @@ struct StateExchange {
   PD_DEVICE Aim aim(unsigned char*, unsigned char* after, int step) const {
     return {place_of(after + own), place_of(&mailboxes[(step + 1) % 2])};
   }
-  // Its places and mailboxes are ready for what others send.
+  // Its places and mailboxes are ready for what others send: said early where warps give what they made. (Others took up
+  // to 0.4 us longer so.)
+  static constexpr bool kComesEarly = kTeam > 1 && kGivesEach;
   PD_DEVICE void come() const {
-    if constexpr (kTeam > 1) cluster_arrive_stored();
+    if constexpr (kComesEarly) cluster_arrive_stored();
   }
   PD_DEVICE void ask() const {}
   PD_DEVICE void begin() const {
     if constexpr (kGivesEach && kTeam > 1) {  // of the first two states
       if (threadIdx.x < 2) mailbox_expect(&mailboxes[threadIdx.x], kSliceBytes * kTeam);
     }
-    if constexpr (kTeam > 1) cluster_wait();
-    __syncthreads();
+    if constexpr (kComesEarly) cluster_wait(), __syncthreads();
+    else meet_team();
   }
   PD_DEVICE bool takes_part() const {
     return !kGivesEach || kTeam == 1 || (int)threadIdx.x / 32 * kWarpUnits < kUnits;
