@@ -274,11 +274,15 @@ class BlockedMatmul : public PreparedKernel {
 
 std::string blocked_matmul_refusal(const KernelCall& call) {
   constexpr std::int64_t kRows = 256, kColumns = 1024, kDeep = 512;  // fewer are the library's in as little time
+  constexpr int kFewThreads = 2;
   const MatmulShape shape(call);
   if (shape.is_empty()) return "an extent is 0";
   if (shape.dtype == DType::f64) return "";
   if (shape.dtype != DType::f32) return fmt::format("{} is neither f64 nor f32", to_string(shape.dtype));
   if (call.target->isa != VectorIsa::avx512) return "f32 without AVX-512 is the library's";
+  // With 16 a library is ahead in some of these shapes (benchmarks/results/2026-11-26-training-cpu.txt).
+  if (call.target->threads > kFewThreads)
+    return fmt::format("f32 with more than {} threads is the library's", kFewThreads);
   const bool is_of_weights = shape.a.row_stride == 1 && shape.b.column_stride == 1 && shape.c.column_stride == 1;
   if (!is_of_weights || !shape.batch.empty()) return "f32, and not columns of a with rows of b";
   if (shape.m >= kRows && shape.n >= kColumns && shape.k >= kDeep) return "";
