@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program as it would run on a GPU, its kernels run on the CPU by cuda_emulation: groups and kernel ops that are text
-// of our own, one by one, but layers of a stack in one launch. Only with CUDA's headers; needs no GPU.
+// of our own, one by one, but layers of a stack in one launch, and kernel ops side by side that share one. Only with
+// CUDA's headers; needs no GPU.
 #pragma once
 
 #include <cstdlib>
@@ -9,21 +10,23 @@
 #include <memory>
 #include <set>
 
+#include "gpu/joined_launch.h"
 #include "gpu/stacked_launch.h"
 #include "gpu/text_launch.h"
+#include "runtime/independent.h"
 #include "runtime/stacks.h"
 #include "tests/cuda_emulation/emulated_kernels.h"
 #include "tests/kernel_texts.h"
 
 namespace paoding::testing_program {
 
-/// Seeds of schedules to compare with the first, of `count` in all, or of as many as PAODING_SCHEDULES says; from
-/// PAODING_FIRST_SCHEDULE on, so that processes beside each other try different ones.
-inline std::vector<unsigned> other_schedules(int count) {
+/// Seeds of `count` schedules, or of as many as PAODING_SCHEDULES says; from PAODING_FIRST_SCHEDULE on, so that
+/// processes beside each other try different ones.
+inline std::vector<unsigned> schedules(int count) {
   const char *const asked = std::getenv("PAODING_SCHEDULES"), *const from = std::getenv("PAODING_FIRST_SCHEDULE");
   if (asked != nullptr) count = std::atoi(asked);
   std::vector<unsigned> seeds;
-  for (int i = 1; i < count; ++i) seeds.push_back(static_cast<unsigned>((from != nullptr ? std::atoi(from) : 1) + i));
+  for (int i = 0; i < count; ++i) seeds.push_back(static_cast<unsigned>((from != nullptr ? std::atoi(from) : 1) + i));
   return seeds;
 }
 
@@ -32,7 +35,7 @@ class EmulatedProgram {
   explicit EmulatedProgram(const Graph& graph) : EmulatedProgram(plan_for_gpu(graph)) {}
   explicit EmulatedProgram(Plan plan) : plan_(std::move(plan)) {
     launches_ = unroll(plan_);
-    add_stacks();
+    add_shared_launches();
     add_kernels(plan_.steps);
     for (std::size_t i = 0; i < plan_.slots.size(); ++i) {
       if (plan_.slots[i].kind != SlotKind::state) continue;
@@ -50,14 +53,16 @@ class EmulatedProgram {
     for (const auto& text : texts_) {
       for (const gpu::TextLaunch& kernel : text->launches) kernels.push_back(&kernel);
     }
-    for (const auto& [begin, stack] : stacks_) kernels.push_back(&stack.launch->launch());
+    for (const SharedSteps& shared : shared_) kernels.push_back(&shared.launch->launch());
     return kernels;
   }
   /// Launches of several layers.
-  std::size_t stacks() const { return stacks_.size(); }
+  std::size_t stacks() const { return stacks_; }
+  /// Launches that kernel ops side by side share.
+  std::size_t joins() const { return shared_.size() - stacks_; }
 
   /// Memory holds garbage at first, but for what kernels keep from run to run, and CTAs run in an order that the seed
-  /// decides. Throws what a kernel faults with.
+  /// decides. Throws what a kernel faults with, or that its CTAs wait for each other in vain.
   Tensors run(const gpu::EmulatedKernels& compiled, const Tensors& feeds, unsigned seed) const {
     std::mt19937 random(seed);
     std::vector<Memory> memories;
@@ -89,23 +94,17 @@ class EmulatedProgram {
     };
     for (std::size_t l = 0; l < launches_.size(); ++l) {
       const Launch& launch = launches_[l];
-      if (const auto found = stacks_.find(l); found != stacks_.end()) {
-        const auto& [stack, joined] = found->second;
-        for (std::size_t m = 0; m < stack.end() - stack.begin; ++m) {
-          const Launch& member = launches_[l + m];
+      if (const auto found = shared_at_.find(l); found != shared_at_.end()) {
+        const SharedSteps& shared = shared_[found->second];
+        if (shared.places[0] != l) continue;
+        for (std::size_t m = 0; m < shared.places.size(); ++m) {
+          const Launch& member = launches_[shared.places[m]];
           std::vector<char*> operands = operands_of(member);
-          joined->place(m, reinterpret_cast<void**>(operands.data()), place(member.step->workspace),
-                        place(member.step->state));
+          shared.launch->place(m, reinterpret_cast<void**>(operands.data()), place(member.step->workspace),
+                               place(member.step->state));
         }
         gpu::Room room{};
-        const gpu::TextLaunch& kernel = joined->launch();
-        const gpu::Launch start = compiled.find(kernel.entry);
-        if (start == nullptr) throw std::runtime_error(compiled.log());
-        std::vector<std::uint64_t> sizes = kernel.sizes;
-        void* arguments[] = {&room, sizes.data()};
-        const unsigned scheduled = random();
-        EXPECT_EQ(start(arguments, kernel.grid[0], kernel.block, &scheduled), 0) << "deadlock: " << kernel.why;
-        l = stack.end() - 1;
+        start(compiled, shared.launch->launch(), {&room}, random);
         continue;
       }
       const gpu::TextPlan& text = *launch.step->text;
@@ -113,23 +112,14 @@ class EmulatedProgram {
       std::uint64_t fault[2] = {~0ull, ~0ull};
       gpu::Room room{place(launch.step->workspace), place(launch.step->state), fault, nullptr};
       for (const gpu::TextLaunch& kernel : text.launches) {
-        const gpu::Launch start = compiled.find(kernel.entry);
-        if (start == nullptr) throw std::runtime_error(compiled.log());
         std::vector<void*> arguments;
         for (char*& operand : operands) arguments.push_back(&operand);
-        std::vector<std::uint64_t> sizes = kernel.sizes;
-        arguments.insert(arguments.end(), {&room, sizes.data()});
-        std::vector<emulation::BoxWords> maps;
-        for (const gpu::BoxMap& map : kernel.maps) {
+        arguments.push_back(&room);
+        start(compiled, kernel, std::move(arguments), random, [&](const gpu::BoxMap& map) {
           const bool is_operand = map.operand != gpu::BoxMap::kWorkspace;
           const void* const memory = is_operand ? operands[static_cast<std::size_t>(map.operand)] : room.workspace;
-          maps.push_back(gpu::emulated_map(map, static_cast<const char*>(memory) + map.offset));
-        }
-        for (auto& map : maps) arguments.push_back(&map);
-        std::vector<unsigned> order(kernel.grid[0]);
-        for (unsigned i = 0; i < kernel.grid[0]; ++i) order[i] = i;
-        std::shuffle(order.begin(), order.end(), random);
-        EXPECT_EQ(start(arguments.data(), kernel.grid[0], kernel.block, order.data()), 0) << "deadlock: " << kernel.why;
+          return gpu::emulated_map(map, static_cast<const char*>(memory) + map.offset);
+        });
       }
       if (text.raise && (fault[0] & fault[1]) != ~0ull) text.raise(fault);
     }
@@ -160,7 +150,28 @@ class EmulatedProgram {
     char* start_;
   };
 
-  void add_stacks() {
+  static emulation::BoxWords no_map(const gpu::BoxMap&) { return {}; }
+
+  // `arguments`: those in front of the sizes.
+  template <class MapOf = emulation::BoxWords (*)(const gpu::BoxMap&)>
+  static void start(const gpu::EmulatedKernels& compiled, const gpu::TextLaunch& kernel, std::vector<void*> arguments,
+                    std::mt19937& random, const MapOf& map_of = no_map) {
+    const gpu::Launch start = compiled.find(kernel.entry);
+    if (start == nullptr) throw std::runtime_error(compiled.log());
+    std::vector<std::uint64_t> sizes = kernel.sizes;
+    arguments.push_back(sizes.data());
+    std::vector<emulation::BoxWords> maps;
+    for (const gpu::BoxMap& map : kernel.maps) maps.push_back(map_of(map));
+    for (auto& map : maps) arguments.push_back(&map);
+    std::vector<unsigned> order(kernel.grid[0]);
+    for (unsigned i = 0; i < kernel.grid[0]; ++i) order[i] = i;
+    std::shuffle(order.begin(), order.end(), random);
+    if (gpu::is_together(kernel)) order[0] = static_cast<unsigned>(random());
+    const int rc = start(arguments.data(), kernel.grid[0], kernel.block, order.data());
+    if (rc != 0) throw gpu::EmulationFault(fmt::format("{}: {}", emulation::told_of(rc), kernel.why));
+  }
+
+  void add_shared_launches() {
     std::vector<std::byte*> bases;  // slots that need not be in the arena are far apart
     for (std::size_t i = 0; i < plan_.slots.size(); ++i) {
       const bool is_in_arena = plan_.slots[i].kind == SlotKind::arena;
@@ -168,19 +179,47 @@ class EmulatedProgram {
                                                                : static_cast<std::int64_t>(i + 2) << 40));
     }
     for (const Stack& stack : stacks_of(launches_, bases, std::vector<int>(launches_.size(), 0), nullptr)) {
+      std::vector<std::size_t> places;
       std::vector<gpu::JoinMember> layers;
       for (std::size_t i = stack.begin; i < stack.end(); ++i) {
-        const Step& step = *launches_[i].step;
-        in_stacks_.insert(&step);
-        if ((i - stack.begin) % 2 == 0) layers.push_back({step.text->launches.data(), step.operands.size()});
+        places.push_back(i);
+        if ((i - stack.begin) % 2 == 0) layers.push_back(member_of(i));
       }
-      stacks_[stack.begin] = {stack, std::make_unique<gpu::StackedLaunch>(layers, kStackWeights, *plan_.target)};
+      add(places, std::make_unique<gpu::StackedLaunch>(layers, kStackWeights, *plan_.target));
     }
+    stacks_ = shared_.size();
+    constexpr std::size_t kMostLaunches = 1000;
+    for (const auto& [begin, end] : independent_stretches(launches_, bases, kMostLaunches)) {
+      std::vector<std::size_t> places;
+      std::vector<gpu::JoinMember> members;
+      for (std::size_t i = begin; i < end; ++i) {
+        const Step& step = *launches_[i].step;
+        if (shared_at_.contains(i) || step.kind != Step::Kind::kernel || step.text == nullptr) continue;
+        if (step.text->launches.size() == 1) places.push_back(i), members.push_back(member_of(i));
+      }
+      for (const std::vector<std::size_t>& joined : gpu::joins_of(members)) {
+        std::vector<std::size_t> of_join;
+        std::vector<gpu::JoinMember> together;
+        for (const std::size_t m : joined) of_join.push_back(places[m]), together.push_back(members[m]);
+        add(of_join, std::make_unique<gpu::JoinedLaunch>(together, *plan_.target));
+      }
+    }
+  }
+  gpu::JoinMember member_of(std::size_t launch) const {
+    const Step& step = *launches_[launch].step;
+    return {step.text->launches.data(), step.operands.size()};
+  }
+  void add(const std::vector<std::size_t>& places, std::unique_ptr<gpu::SharedLaunch> launch) {
+    for (const std::size_t at : places) {
+      shared_at_[at] = shared_.size();
+      in_shared_.insert(launches_[at].step);
+    }
+    shared_.push_back({places, std::move(launch)});
   }
 
   void add_kernels(const std::vector<Step>& steps) {
     for (const Step& step : steps) {
-      if (in_stacks_.contains(&step)) continue;
+      if (in_shared_.contains(&step)) continue;
       for (const auto* body : step.bodies()) add_kernels(*body);
       if (step.text != nullptr) {
         texts_.push_back(step.text);
@@ -191,15 +230,18 @@ class EmulatedProgram {
     }
   }
 
-  struct StackOfLayers {
-    Stack stack;
-    std::unique_ptr<gpu::StackedLaunch> launch;
+  // Launches, by their places, that are one.
+  struct SharedSteps {
+    std::vector<std::size_t> places;
+    std::unique_ptr<gpu::SharedLaunch> launch;
   };
 
   Plan plan_;
   std::vector<Launch> launches_;
-  std::map<std::size_t, StackOfLayers> stacks_;  // by their first launches
-  std::set<const Step*> in_stacks_;
+  std::vector<SharedSteps> shared_;               // stacks first
+  std::map<std::size_t, std::size_t> shared_at_;  // which of them a launch is in
+  std::size_t stacks_ = 0;
+  std::set<const Step*> in_shared_;
   std::map<std::size_t, Memory> states_;  // by their slots
   std::vector<std::shared_ptr<const gpu::TextPlan>> texts_;
   std::string library_op_;

@@ -39,39 +39,43 @@ struct LayerCase {
   }
 };
 
-/// Its weights are of a size that keeps the gates where they work.
+/// Its weights are of a size that keeps the gates where they work. `suffix`: of the names of what is fed and fetched.
 /// Without the gradient for the weights, a library's product over all steps, it is all kernels of our own.
-inline std::unique_ptr<Graph> graph_of(const LayerCase& c, bool has_weight_gradient = false) {
-  auto graph = std::make_unique<Graph>();
+inline void add_layer(Graph* graph, const LayerCase& c, bool has_weight_gradient = false,
+                      const std::string& suffix = "") {
+  const auto input = [&](const char* name, DType dtype, const Shape& shape) {
+    return graph->input(name + suffix, dtype, shape);
+  };
+  const auto fetch = [&](const std::string& name, const Value& value) { graph->fetch(name + suffix, value); };
   const DType wide = c.dtype == f64 ? f64 : f32;
   const std::int64_t gates = c.cell == lstm ? 4 : c.cell == gru ? 3 : 1;
-  const Value xw = graph->input("xw", c.dtype, {c.steps, c.batch, gates * c.hidden});
-  const Value u = graph->input("u", c.dtype, {c.hidden, gates * c.hidden});
+  const Value xw = input("xw", c.dtype, {c.steps, c.batch, gates * c.hidden});
+  const Value u = input("u", c.dtype, {c.hidden, gates * c.hidden});
   const Value by_columns = u * (1 / std::sqrt(static_cast<double>(c.hidden)));
   const Value scaled = c.is_by_units ? weights_by_units(by_columns) : by_columns;
-  const Value h0 = graph->input("h0", c.dtype, {c.batch, c.hidden});
-  const Value lengths = c.has_lengths ? graph->input("lengths", i32, {c.batch}) : Value();
+  const Value h0 = input("h0", c.dtype, {c.batch, c.hidden});
+  const Value lengths = c.has_lengths ? input("lengths", i32, {c.batch}) : Value();
   if (c.has_bias) {
     Values inputs = {xw, scaled};
-    if (c.cell == gru) inputs.push_back(graph->input("bm", c.dtype, {c.hidden}));
+    if (c.cell == gru) inputs.push_back(input("bm", c.dtype, {c.hidden}));
     inputs.push_back(h0);
-    if (c.cell == lstm) inputs.push_back(graph->input("c0", wide, {c.batch, c.hidden}));
+    if (c.cell == lstm) inputs.push_back(input("c0", wide, {c.batch, c.hidden}));
     if (c.has_lengths) inputs.push_back(lengths);
-    inputs.push_back(graph->input("bias", c.dtype, {gates * c.hidden}));
+    inputs.push_back(input("bias", c.dtype, {gates * c.hidden}));
     const Values made = call(*find_op(c.op()), inputs, {{"reverse", c.is_reverse}, {"bias", true}});
-    graph->fetch("states", made[0]), graph->fetch("last", made.back());
-    return graph;
+    fetch("states", made[0]), fetch("last", made.back());
+    return;
   }
   Values results, wanted = {xw, h0};
   std::vector<std::string> names = {"dxw", "dh0"};
   if (c.cell == lstm) {
-    const Value c0 = graph->input("c0", wide, {c.batch, c.hidden});
+    const Value c0 = input("c0", wide, {c.batch, c.hidden});
     const LstmRecurrence made = lstm_recurrence(xw, scaled, h0, c0, lengths, c.is_reverse);
-    graph->fetch("last_h", made.last_h);
+    fetch("last_h", made.last_h);
     results = {made.states, made.last_c};
     wanted.push_back(c0), names.emplace_back("dc0");
   } else if (c.cell == gru) {
-    const Value bm = graph->input("bm", c.dtype, {c.hidden});
+    const Value bm = input("bm", c.dtype, {c.hidden});
     const GruRecurrence made = gru_recurrence(xw, scaled, bm, h0, lengths, c.is_reverse);
     results = {made.states, made.last_h};
     if (has_weight_gradient || c.has_sums()) wanted.push_back(bm), names.emplace_back("dbm");
@@ -79,14 +83,18 @@ inline std::unique_ptr<Graph> graph_of(const LayerCase& c, bool has_weight_gradi
     const RnnRecurrence made = rnn_recurrence(xw, scaled, h0, lengths, c.is_reverse, c.cell == relu_rnn);
     results = {made.states, made.last_h};
   }
-  graph->fetch("states", results[0]), graph->fetch("last", results[1]);
-  if (!c.is_training) return graph;
+  fetch("states", results[0]), fetch("last", results[1]);
+  if (!c.is_training) return;
   if (has_weight_gradient) wanted.push_back(scaled), names.emplace_back("du");
-  const Values seeds = {graph->input("dstates", c.dtype, {c.steps + 1, c.batch, c.hidden}),
-                        graph->input("dlast", results[1].dtype(), {c.batch, c.hidden})};
+  const Values seeds = {input("dstates", c.dtype, {c.steps + 1, c.batch, c.hidden}),
+                        input("dlast", results[1].dtype(), {c.batch, c.hidden})};
   const Values grads = gradients(results, wanted, seeds);
-  for (std::size_t i = 0; i < names.size(); ++i) graph->fetch(names[i], grads[i]);
-  if (c.has_sums()) graph->fetch("dbias", sum(grads[0], std::array<std::int64_t, 2>{0, 1}));
+  for (std::size_t i = 0; i < names.size(); ++i) fetch(names[i], grads[i]);
+  if (c.has_sums()) fetch("dbias", sum(grads[0], std::array<std::int64_t, 2>{0, 1}));
+}
+inline std::unique_ptr<Graph> graph_of(const LayerCase& c, bool has_weight_gradient = false) {
+  auto graph = std::make_unique<Graph>();
+  add_layer(graph.get(), c, has_weight_gradient);
   return graph;
 }
 
@@ -114,18 +122,18 @@ inline void expect_near(const LayerCase& c, const Tensors& got, const Feeds& fee
   expect_near(c, *graph_of(c, got.contains("du")), got, feeds);
 }
 
-inline Feeds feeds_of(const LayerCase& c) {
-  const auto graph = graph_of(c);
-  Feeds feeds = make_feeds(*graph, 5);
-  if (c.has_lengths) {
-    auto& lengths = feeds.at("lengths");
-    for (std::size_t i = 0; i < lengths.size(); ++i) {
-      lengths[i] = i == 0 ? 0 : static_cast<double>(1 + (i * 7) % static_cast<std::size_t>(c.steps));
+/// Lengths among them, of 0 and more.
+inline Feeds feeds_of(const LayerCase& c, const Graph& graph, unsigned seed = 5) {
+  Feeds feeds = make_feeds(graph, seed);
+  for (auto& [name, values] : feeds) {
+    for (std::size_t i = 0; i < values.size() && name.starts_with("lengths"); ++i) {
+      values[i] = i == 0 ? 0 : static_cast<double>(1 + (i * 7 + seed - 5) % static_cast<std::size_t>(c.steps));
     }
   }
   // As the device rounds them.
-  for (const auto& [name, tensor] : to_tensors(*graph, feeds)) feeds.at(name) = tensor.to_doubles();
+  for (const auto& [name, tensor] : to_tensors(graph, feeds)) feeds.at(name) = tensor.to_doubles();
   return feeds;
 }
+inline Feeds feeds_of(const LayerCase& c) { return feeds_of(c, *graph_of(c)); }
 
 }  // namespace paoding::testing_program

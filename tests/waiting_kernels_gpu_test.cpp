@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels whose CTAs wait for each other: an exchange in a cluster and a barrier over the grid, in the emulation under
-// many schedules and on a GPU, against the same chain computed on the host; and with a planted mistake each, which the
-// emulation has to find.
+// many schedules (PAODING_SCHEDULES of them) and on a GPU, against the same chain computed on the host; what tells the
+// host that a run has ended, with a CTA in the host's place; and with a planted mistake each, which the emulation has
+// to find.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -85,6 +86,38 @@ PD_DEVICE void pass_on(unsigned* out, const Room& room, const Sizes& size) {
 )cuda";
 }
 
+// The end of a run that is waited for: CTA 1 is the host, which takes the results when it is told.
+constexpr unsigned kMoved = 64, kEndThreads = 64;
+std::string end_text(bool meets) {
+  std::string text = k_to_host_cu;
+  const std::string meeting = "  __syncthreads();\n  if (threadIdx.x != 0) return;\n";
+  if (!meets) text.replace(text.find(meeting), meeting.size(), "  if (threadIdx.x != 0) return;\n");
+  return text + R"cuda(
+PD_DEVICE void end_run(unsigned* out, const Room& room, const Sizes&) {
+  unsigned *const to = out + 4, *const from = to + 64, *const seen = from + 64;
+  if (blockIdx.x == 0) {
+    from[threadIdx.x] = threadIdx.x * 22695477u;
+    __syncthreads();
+    move_value((unsigned char*)to, (const unsigned char*)from, 100);
+    move_value((unsigned char*)to + 112, (const unsigned char*)from + 112, 144);
+    tell_end(out, 1);
+  } else if (threadIdx.x == 0) {
+    if (!wait_until(room, [&] { return load_acquire(out) == 1; })) return;
+    for (int i = 0; i < 64; ++i) seen[i] = to[i];
+  }
+}
+)cuda";
+}
+std::vector<unsigned> ended() {
+  std::vector<unsigned> words = {1, 0x7f7f7f7f, 0x7f7f7f7f, 0x7f7f7f7f};
+  for (int part = 0; part < 3; ++part) {
+    for (unsigned i = 0; i < kMoved; ++i) {
+      words.push_back(part == 1 || i < 25 || i >= 28 ? i * 22695477u : 0x7f7f7f7f);
+    }
+  }
+  return words;
+}
+
 std::vector<unsigned> passed_on() {
   std::vector<unsigned> words(kGrid), all;
   std::iota(words.begin(), words.end(), 0u);
@@ -99,13 +132,13 @@ std::vector<unsigned> passed_on() {
 TextLaunch made(const std::string& name, const std::string& text, const std::string& before = "") {
   TextParts parts;
   parts.name = name;
-  parts.threads = kThreads;
+  parts.threads = name == "end_run" ? kEndThreads : kThreads;
   parts.sizes.number("steps", kSteps);
   parts.functions = before + k_exchange_cu + k_grid_barrier_cu + text;
   if (!before.empty()) parts.functions += "#undef PD_UNORDERED\n#undef PD_MOST_POLLS\n";  // not for those behind it
   parts.operands = {"unsigned* out"};
   parts.call = name + "(out, room, size)";
-  parts.ctas = name == "exchange" ? kCluster : kGrid;
+  parts.ctas = name == "exchange" ? kCluster : name == "end_run" ? 2 : kGrid;
   TextLaunch launch = make_text_kernel(parts);
   launch.is_cooperative = name != "exchange";
   launch.cluster = name == "exchange" ? kCluster : 1;
@@ -118,16 +151,22 @@ struct Kernels {
              barrier = made("pass_on", barrier_text()),
              // The planted mistake stands before the barrier that it is in.
       unordered = made("pass_on", barrier_text(), "#define PD_UNORDERED\n"),
-             stuck = made("pass_on", deserter_text(), "#define PD_MOST_POLLS 200\n");
-  EmulatedKernels emulated{{&exchange, &one_place, &barrier, &unordered, &stuck}};
+             stuck = made("pass_on", deserter_text(), "#define PD_MOST_POLLS 200\n"),
+             end = made("end_run", end_text(true)), early_end = made("end_run", end_text(false));
+  EmulatedKernels emulated{{&exchange, &one_place, &barrier, &unordered, &stuck, &end, &early_end}};
 };
 const Kernels& kernels() {
   static const Kernels* all = new Kernels;
   return *all;
 }
 
+unsigned schedules() {
+  const char* const asked = std::getenv("PAODING_SCHEDULES");
+  return asked != nullptr ? static_cast<unsigned>(std::atoi(asked)) : 300;
+}
+
 // How many of the schedules give something else than `want`, or end in a deadlock.
-int wrong_schedules(const TextLaunch& launch, const std::vector<unsigned>& want, unsigned count) {
+int wrong_schedules(const TextLaunch& launch, const std::vector<unsigned>& want, unsigned count = schedules()) {
   const Launch start = kernels().emulated.find(launch.entry);
   if (start == nullptr) throw std::runtime_error(kernels().emulated.log());
   int wrong = 0;
@@ -146,11 +185,19 @@ int wrong_schedules(const TextLaunch& launch, const std::vector<unsigned>& want,
 }
 
 TEST(WaitingKernels, AnExchangeInAClusterIsRightUnderEverySchedule) {
-  EXPECT_EQ(wrong_schedules(kernels().exchange, exchanged(), 300), 0);
+  EXPECT_EQ(wrong_schedules(kernels().exchange, exchanged()), 0);
 }
 
 TEST(WaitingKernels, AGridBarrierIsRightUnderEverySchedule) {
-  EXPECT_EQ(wrong_schedules(kernels().barrier, passed_on(), 300), 0);
+  EXPECT_EQ(wrong_schedules(kernels().barrier, passed_on()), 0);
+}
+
+TEST(WaitingKernels, AHostThatIsToldOfTheEndHasAllResultsUnderEverySchedule) {
+  EXPECT_EQ(wrong_schedules(kernels().end, ended()), 0);
+}
+
+TEST(WaitingKernels, TheEmulationFindsAnEndThatIsToldBeforeAllIsThere) {
+  EXPECT_GT(wrong_schedules(kernels().early_end, ended(), 300), 0);
 }
 
 TEST(WaitingKernels, TheEmulationFindsWordsThatAreOverwrittenBeforeTheyAreRead) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the emulation's copy engine has in place of a CUtensorMap.
+// What the emulation's copy engine has in place of a CUtensorMap, and what a launch of it returns.
 #pragma once
 
 #include <cstdint>
@@ -17,5 +17,13 @@ struct alignas(64) BoxWords {
   std::int32_t first[2], step[2], count[2];
 };
 static_assert(sizeof(BoxWords) == 128);
+
+enum Ended { kDone = 0, kDeadlock = 1, kReadUnwritten = 2, kIsGone = 3 };
+inline const char* told_of(int ended) {
+  return ended == kDone            ? "done"
+         : ended == kDeadlock      ? "CTAs wait for each other in vain"
+         : ended == kReadUnwritten ? "a CTA reads of others what none has written"
+                                   : "a CTA has ended when something is sent to it or copied from it";
+}
 
 }  // namespace emulation

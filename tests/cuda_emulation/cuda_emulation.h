@@ -13,13 +13,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <tuple>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include "base/half.h"
+#include "fibers.h"
 
 #define PD_EMULATE 1
 #define __device__
@@ -49,165 +48,6 @@ inline unsigned long long gpu_clock() {
   return static_cast<unsigned long long>(std::chrono::nanoseconds(host).count()) & ~31ull;
 }
 
-struct Index3 {
-  unsigned x = 0, y = 0, z = 0;
-};
-
-// ---- Fibers: a stack and a saved stack pointer each ----
-
-#if defined(__x86_64__)
-// Saves the callee-saved registers on the old stack, swaps stacks, restores them from the new one.
-extern "C" void pd_switch_stack(void** save, void* load);
-asm(R"(
-.text
-.weak pd_switch_stack
-.hidden pd_switch_stack
-pd_switch_stack:
-  pushq %rbp
-  pushq %rbx
-  pushq %r12
-  pushq %r13
-  pushq %r14
-  pushq %r15
-  movq %rsp, (%rdi)
-  movq %rsi, %rsp
-  popq %r15
-  popq %r14
-  popq %r13
-  popq %r12
-  popq %rbx
-  popq %rbp
-  ret
-)");
-#else
-#error "the fibers are written for x86-64"
-#endif
-
-constexpr std::size_t kStackBytes = 64 << 10;
-constexpr int kMaxThreads = 1024, kWarp = 32, kBarriers = 16;
-
-struct Free {
-  void operator()(char* memory) const { std::free(memory); }
-};
-
-struct Fiber {
-  void* stack_pointer = nullptr;
-  std::unique_ptr<char, Free> stack;
-  bool is_done = false;
-};
-
-/// A CTA that is under way.
-struct Cta {
-  Fiber fibers[kMaxThreads];
-  Index3 index;
-  int live = 0;
-  int waiting_block = 0, waiting_warp[kMaxThreads / kWarp] = {};
-  std::uint64_t block_round = 0, warp_round[kMaxThreads / kWarp] = {};
-  int waiting_some[kBarriers] = {};  // at barriers of some of the threads
-  std::uint64_t some_round[kBarriers] = {};
-  std::uint64_t slots[kMaxThreads] = {};
-  std::uint64_t cluster_arrived = 0, cluster_round = 0;
-  std::vector<std::uint64_t> shared;  // dynamic shared memory
-};
-
-struct Machine {
-  std::vector<std::unique_ptr<Cta>> ctas;  // those that run at once
-  Cta* cta = nullptr;                      // of the fiber that runs
-  int current = 0;                         // its number in it
-  void* home = nullptr;                    // where the scheduler's own stack stands
-  int threads = 0;
-  std::uint64_t progress = 0;
-  Index3 block_dim, grid_dim;
-  unsigned cluster = 1;
-  std::size_t shared_bytes = 0;
-  bool reads_unwritten = false;
-  void (*body)(void*) = nullptr;
-  void* body_argument = nullptr;
-};
-
-// Never destroyed: a program that still has work for the GPU as it ends launches kernels behind the destructors of
-// their library, which was loaded later than whatever launches them.
-inline Machine& machine = *new Machine;
-
-constexpr unsigned kUnwritten = 0x7f7f7f7f;
-
-inline void yield() { pd_switch_stack(&machine.cta->fibers[machine.current].stack_pointer, machine.home); }
-
-inline void fiber_main() {
-  machine.body(machine.body_argument);
-  machine.cta->fibers[machine.current].is_done = true;
-  --machine.cta->live;
-  ++machine.progress;
-  yield();
-}
-
-inline void wait_block() {
-  Cta& cta = *machine.cta;
-  const std::uint64_t round = cta.block_round;
-  ++machine.progress;
-  if (++cta.waiting_block == machine.threads) {
-    cta.waiting_block = 0;
-    ++cta.block_round;
-  }
-  while (cta.block_round == round) yield();
-}
-
-/// Says that this thread has come to a barrier of so many.
-inline void barrier_pass(int barrier, int threads) {
-  Cta& cta = *machine.cta;
-  ++machine.progress;
-  if (++cta.waiting_some[barrier] == threads) {
-    cta.waiting_some[barrier] = 0;
-    ++cta.some_round[barrier];
-  }
-}
-inline void barrier_wait(int barrier, int threads) {
-  const std::uint64_t round = machine.cta->some_round[barrier];
-  barrier_pass(barrier, threads);
-  while (machine.cta->some_round[barrier] == round) yield();
-}
-
-inline void wait_warp() {
-  Cta& cta = *machine.cta;
-  const int warp = machine.current / kWarp;
-  const std::uint64_t round = cta.warp_round[warp];
-  ++machine.progress;
-  if (++cta.waiting_warp[warp] == kWarp) {
-    cta.waiting_warp[warp] = 0;
-    ++cta.warp_round[warp];
-  }
-  while (cta.warp_round[warp] == round) yield();
-}
-
-/// Puts CTA number `index` where CTA `at` of those that run at once stands.
-inline void start_cta(std::size_t at, unsigned index) {
-  Machine& m = machine;
-  while (m.ctas.size() <= at) m.ctas.push_back(std::make_unique<Cta>());
-  Cta& cta = *m.ctas[at];
-  for (int t = 0; t < m.threads; ++t) {
-    Fiber& fiber = cta.fibers[t];
-    if (fiber.stack == nullptr) fiber.stack.reset(static_cast<char*>(std::aligned_alloc(64, kStackBytes)));
-    auto* top = reinterpret_cast<void**>(fiber.stack.get() + kStackBytes);
-    *--top = nullptr;  // the return address fiber_main would have: keeps the stack aligned as after a call
-    *--top = reinterpret_cast<void*>(&fiber_main);
-    for (int i = 0; i < 6; ++i) *--top = nullptr;
-    fiber.stack_pointer = top;
-    fiber.is_done = false;
-  }
-  cta.index = {index, 0, 0};
-  cta.live = m.threads;
-  cta.waiting_block = 0;
-  for (int& waiting : cta.waiting_warp) waiting = 0;
-  for (int& waiting : cta.waiting_some) waiting = 0;
-  cta.shared.assign((m.shared_bytes + 7) / 8, 0x7f7f7f7f7f7f7f7f);
-}
-
-inline void resume(Cta& cta, int thread) {
-  machine.cta = &cta;
-  machine.current = thread;
-  pd_switch_stack(&machine.home, cta.fibers[thread].stack_pointer);
-}
-
 /// The CTA's dynamic shared memory; of CTAs that run one after the other as much as a GPU has.
 inline void* dynamic_shared() {
   constexpr std::size_t kMostBytes = 227 << 10;
@@ -225,7 +65,8 @@ inline bool run_block(unsigned index) {
   while (cta.live > 0) {
     const std::uint64_t before = m.progress;
     for (int t = 0; t < m.threads; ++t) {
-      if (!cta.fibers[t].is_done) resume(cta, t);
+      if (idle > 0 && !cta.fibers[t].is_done) wake(cta, t / kWarp, 1u << (t % kWarp));
+      if ((cta.ready[t / kWarp] >> (t % kWarp) & 1) != 0) resume(cta, t);
     }
     idle = m.progress == before ? idle + 1 : 0;
     if (idle > 8 && cta.live > 0) return false;
@@ -269,6 +110,8 @@ struct Bound {
 
   void prepare(unsigned grid, unsigned block) {
     Machine& m = machine;
+    ++m.launches;
+    m.ready_warps.clear();
     m.threads = static_cast<int>(block);
     m.block_dim = {block, 1, 1};
     m.grid_dim = {grid, 1, 1};

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -58,7 +59,7 @@ inline double get(DType dtype, const char* at) {
 
 // ---- Kernels ----
 
-/// `order`: of the CTAs; of a kernel whose CTAs wait for each other, the scheduler's seed.
+/// `order`: of the CTAs; of a kernel whose CTAs run together, the scheduler's seed. Returns 0 or what went wrong.
 using Launch = int (*)(void** arguments, unsigned grid, unsigned block, const unsigned* order);
 
 inline emulation::BoxWords emulated_map(const BoxMap& map, const void* memory) {
@@ -77,6 +78,16 @@ inline emulation::BoxWords emulated_map(const BoxMap& map, const void* memory) {
     words.count[i] = static_cast<std::int32_t>(map.windows->count[i]);
   }
   return words;
+}
+
+/// What went wrong in a launch.
+class EmulationFault : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+inline bool is_together(const TextLaunch& launch) {
+  return launch.is_cooperative || launch.cluster != 1 || !launch.maps.empty();
 }
 
 /// All kernels as shared libraries, compiled in a few runs of g++ at once.
@@ -143,8 +154,7 @@ class EmulatedKernels {
  private:
   static std::string call_of(const TextLaunch& launch) {
     const std::string kernel = "in_" + launch.entry + "::" + launch.entry;
-    if (!launch.is_cooperative && launch.cluster == 1 && launch.maps.empty())
-      return "launch(" + kernel + ", a, g, b, o)";
+    if (!is_together(launch)) return "launch(" + kernel + ", a, g, b, o)";
     return "launch_together(" + kernel + ", a, g, b, " + std::to_string(launch.cluster) + ", " +
            std::to_string(launch.shared_bytes) + ", o[0])";
   }

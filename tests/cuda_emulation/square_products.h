@@ -5,7 +5,6 @@
 
 #include <cstring>
 #include <deque>
-#include <map>
 #include <vector>
 
 #include "waiting_ctas.h"
@@ -32,60 +31,68 @@ inline unsigned word_of(const Squares& squares, int row, int word) {
 
 struct SquareProduct {
   float* sum;
-  int sums, in_word;
+  int sums;
   bool is_in_registers;
-  unsigned words[32][4];  // of the warp's rows, where they are
+  unsigned words[4][4];  // of the four lanes that have this one's rows, where they are
   Squares left, right;
-  float (*value_of)(unsigned bits);
+  void (*multiply)(const SquareProduct&);
 };
-inline std::map<const void*, std::deque<std::vector<SquareProduct>>> square_products;  // groups of them
+// kInWord elements a word, of which Value says what they are worth; of TF32 the last 13 bits are not seen.
+template <int kInWord, class Value>
+void multiply_squares(const SquareProduct& product) {
+  const int lane = machine.current % kWarp, warp = machine.current / kWarp % 4, g = lane / 4, t = lane % 4;
+  const auto put = [](float* to, unsigned word) {
+    for (int i = 0; i < kInWord; ++i) to[i] = Value{}(kInWord == 1 ? word & ~0x1fffu : word >> (16 * i) & 0xffffu);
+  };
+  float left[2][8 * kInWord], right[8 * kInWord];
+  for (int half = 0; half < 2; ++half) {
+    for (int word = 0; word < 8; ++word) {
+      put(&left[half][word * kInWord], product.is_in_registers ? product.words[word % 4][half + word / 4 * 2]
+                                                               : word_of(product.left, warp * 16 + half * 8 + g, word));
+    }
+  }
+  for (int column = 0; column < product.sums / 2; ++column) {
+    const int of_tile = column / 2 * 8 + t * 2 + column % 2;
+    for (int word = 0; word < 8; ++word) put(&right[word * kInWord], word_of(product.right, of_tile, word));
+    for (int half = 0; half < 2; ++half) {
+      float& sum = product.sum[column / 2 * 4 + half * 2 + column % 2];
+      for (int k = 0; k < 8 * kInWord; ++k) sum += left[half][k] * right[k];
+    }
+  }
+}
+inline PerThread<std::deque<std::vector<SquareProduct>>> square_products;  // groups of them
 inline void add_square_product(const SquareProduct& product) {
-  auto& groups = square_products[this_thread()];
+  auto& groups = square_products.mine();
   if (groups.empty()) groups.emplace_back();
   groups.back().push_back(product);
 }
 inline void start_square_products() {
-  auto& groups = square_products[this_thread()];
+  auto& groups = square_products.mine();
   if (!groups.empty()) groups.emplace_back();
 }
 
-template <int kInWord, std::size_t kSums>
-void add_square_product(float (&sum)[kSums], const unsigned (&words)[4], Squares right, float (*value_of)(unsigned)) {
-  const int first = machine.current / kWarp * kWarp;
+template <int kInWord, std::size_t kSums, class Value>
+void add_square_product(float (&sum)[kSums], const unsigned (&words)[4], Squares right, Value) {
+  const int first = machine.current / 4 * 4;
   machine.cta->slots[machine.current] = reinterpret_cast<std::uint64_t>(&words);
   wait_warp();
-  SquareProduct product{sum, static_cast<int>(kSums), kInWord, true, {}, {}, right, value_of};
-  for (int lane = 0; lane < kWarp; ++lane) {
+  SquareProduct product{sum, static_cast<int>(kSums), true, {}, {}, right, multiply_squares<kInWord, Value>};
+  for (int lane = 0; lane < 4; ++lane) {
     std::memcpy(product.words[lane], reinterpret_cast<const void*>(machine.cta->slots[first + lane]), 16);
   }
   wait_warp();
   add_square_product(product);
 }
-template <int kInWord, std::size_t kSums>
-void add_square_product(float (&sum)[kSums], Squares left, Squares right, float (*value_of)(unsigned)) {
-  add_square_product({sum, static_cast<int>(kSums), kInWord, false, {}, left, right, value_of});
+template <int kInWord, std::size_t kSums, class Value>
+void add_square_product(float (&sum)[kSums], Squares left, Squares right, Value) {
+  add_square_product({sum, static_cast<int>(kSums), false, {}, left, right, multiply_squares<kInWord, Value>});
 }
 
 inline void finish_square_products(std::size_t most_left) {
   yield();
-  const int lane = machine.current % kWarp, warp = machine.current / kWarp % 4, g = lane / 4, t = lane % 4;
-  auto& groups = square_products[this_thread()];
+  auto& groups = square_products.mine();
   for (; groups.size() > most_left + 1; groups.pop_front()) {
-    for (const SquareProduct& product : groups.front()) {
-      // Of TF32 the last 13 bits are not seen.
-      const auto factor = [&](unsigned word, int i) {
-        return product.value_of(product.in_word == 1 ? word & ~0x1fffu : word >> (16 * i) & 0xffffu);
-      };
-      for (int i = 0; i < product.sums; ++i) {
-        const int half = i / 2 % 2, column = i / 4 * 8 + t * 2 + i % 2;
-        for (int word = 0; word < 8; ++word) {
-          const unsigned of_left = product.is_in_registers ? product.words[g * 4 + word % 4][half + word / 4 * 2]
-                                                           : word_of(product.left, warp * 16 + half * 8 + g, word);
-          const unsigned of_right = word_of(product.right, column, word);
-          for (int k = 0; k < product.in_word; ++k) product.sum[i] += factor(of_left, k) * factor(of_right, k);
-        }
-      }
-    }
+    for (const SquareProduct& product : groups.front()) product.multiply(product);
   }
   wait_warp();
 }

@@ -8,7 +8,6 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
-#include <map>
 
 #include "box_words.h"
 #include "square_products.h"
@@ -43,8 +42,7 @@ void bring(T* to, const Map& map, unsigned long long* mailbox, PlaceOf place_of)
   std::memcpy(&words, &map, sizeof(words));
   if (shared_address(to) % 1024 != 0) std::abort();  // as a GPU would fail
   std::memset(to, 0xff, words.box_rows * 128);
-  Cta* const cta = machine.cta;
-  together.coming.push_back([=] {
+  const auto come = [=] {
     const int in_piece = 16 / static_cast<int>(words.element_bytes);
     for (int row = 0; row < static_cast<int>(words.box_rows); ++row) {
       for (int i = 0; i < in_piece * 8; ++i) {
@@ -70,9 +68,9 @@ void bring(T* to, const Map& map, unsigned long long* mailbox, PlaceOf place_of)
         }
       }
     }
-    machine.cta = cta;
     arrive(mailbox, 0, 0u - static_cast<unsigned>(words.box_rows * 128));
-  });
+  };
+  together.copies.push_back({come, machine.cta});
   ++machine.progress;
   yield();
 }
@@ -112,8 +110,7 @@ struct Product {
   const float* box;
   int step;
 };
-inline std::map<const void*, std::vector<Product>> started;
-inline std::map<const void*, const unsigned*> shown;
+inline PerThread<std::vector<Product>> started;
 
 template <class Map>
 void fetch_map(const Map&) {}
@@ -132,14 +129,14 @@ inline void products_start();
 template <std::size_t kSums>
 void add_product(float (&sum)[kSums], const unsigned (&words)[4], const float* box, int step) {
   const int first = machine.current / kWarp * kWarp;
-  shown[this_thread()] = words;
+  machine.cta->slots[machine.current] = reinterpret_cast<std::uint64_t>(&words);
   wait_warp();
   Product product{sum, static_cast<int>(kSums * 2), {}, box, step};
   for (int lane = 0; lane < kWarp; ++lane) {
-    std::memcpy(product.words[lane], shown[&machine.cta->fibers[first + lane]], sizeof(product.words[lane]));
+    std::memcpy(product.words[lane], reinterpret_cast<const void*>(machine.cta->slots[first + lane]), 16);
   }
   wait_warp();
-  started[this_thread()].push_back(product);
+  started.mine().push_back(product);
 }
 
 template <std::size_t kSums>
@@ -147,7 +144,7 @@ void products_wait(float (&)[kSums]) {
   yield();
   const int lane = machine.current % kWarp, g = lane / 4, t = lane % 4;
   const auto factor = [](float value) { return std::bit_cast<float>(std::bit_cast<unsigned>(value) & ~0x1fffu); };
-  for (const Product& product : started[this_thread()]) {
+  for (const Product& product : started.mine()) {
     for (int i = 0; i < product.rows / 2; ++i) {
       const int of_words = g + i / 2 % 2 * 8, of_box = i / 4 * 8 + t * 2 + i % 2;
       for (int k = 0; k < 8; ++k) {
@@ -157,7 +154,7 @@ void products_wait(float (&)[kSums]) {
       }
     }
   }
-  started[this_thread()].clear();
+  started.mine().clear();
   wait_warp();
 }
 
@@ -173,12 +170,12 @@ struct BoxProduct {
   const void* next = nullptr;  // of rows that are in no box
   bool is_b_rows = false;      // in no box, 8 columns each
 };
-inline std::map<const void*, std::deque<std::vector<BoxProduct>>> under_way;
+inline PerThread<std::deque<std::vector<BoxProduct>>> under_way;
 
 template <bool kIsAAcross, bool kIsBAcross, std::size_t kSums>
 void add_box_product(float (&sum)[kSums], const void* a, const void* b, int step, float (*value_of)(unsigned),
                      int pitch_a, int pitch_b) {
-  auto& groups = under_way[this_thread()];
+  auto& groups = under_way.mine();
   if (groups.empty()) groups.emplace_back();
   groups.back().push_back(
       {sum, static_cast<int>(kSums * 2), step, a, b, pitch_a, pitch_b, kIsAAcross, kIsBAcross, value_of});
@@ -187,26 +184,26 @@ template <std::size_t kSums>
 void add_row_product(float (&sum)[kSums], const void* a, const void* next, const void* b, int step,
                      float (*value_of)(unsigned)) {
   if (shared_address(next) <= shared_address(a)) std::abort();  // how far apart they are is not negative
-  auto& groups = under_way[this_thread()];
+  auto& groups = under_way.mine();
   if (groups.empty()) groups.emplace_back();
   groups.back().push_back({sum, static_cast<int>(kSums * 2), step, a, b, 8, 8, false, false, value_of, next});
 }
 template <std::size_t kSums>
 void add_rows_product(float (&sum)[kSums], const void* a, const void* b, int step, float (*value_of)(unsigned)) {
-  auto& groups = under_way[this_thread()];
+  auto& groups = under_way.mine();
   if (groups.empty()) groups.emplace_back();
   groups.back().push_back({sum, static_cast<int>(kSums * 2), step, a, b, 8, 8, true, false, value_of, nullptr, true});
 }
 inline void products_start() {
   start_square_products();
-  auto& groups = under_way[this_thread()];
+  auto& groups = under_way.mine();
   if (!groups.empty()) groups.emplace_back();
 }
 
 inline void finish_box_products(std::size_t most_left) {
   yield();
   const int lane = machine.current % kWarp, warp = machine.current / kWarp % 4;
-  auto& groups = under_way[this_thread()];
+  auto& groups = under_way.mine();
   for (; groups.size() > most_left + 1; groups.pop_front()) {
     for (const BoxProduct& product : groups.front()) {
       const auto element = [&](const void* box, int pitch, bool is_across, int across, int along) {

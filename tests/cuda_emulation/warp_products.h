@@ -4,7 +4,6 @@
 #pragma once
 
 #include <deque>
-#include <map>
 
 #include "cuda_emulation.h"
 
@@ -17,10 +16,10 @@ struct Copy {
   unsigned char bytes[16];
   int count;
 };
-inline std::map<const void*, std::deque<std::vector<Copy>>> copies;
+inline PerThread<std::deque<std::vector<Copy>>> copies;
 
 inline std::deque<std::vector<Copy>>& groups_of_thread() {
-  auto& groups = copies[&machine.cta->fibers[machine.current]];
+  auto& groups = copies.mine();
   if (groups.empty()) groups.emplace_back();
   return groups;
 }
@@ -61,22 +60,24 @@ struct Fragments {
 template <int kInWord, class Value>
 void add_tile(float (&sum)[4], const unsigned (&a)[4], const unsigned (&b)[2], Value value_of) {
   const int lane = machine.current % kWarp, first = machine.current - lane, g = lane / 4, t = lane % 4;
-  const auto factor = [&](unsigned word, int i) {
-    return value_of(kInWord == 1 ? word & ~0x1fffu : word >> (16 * i) & 0xffffu);
-  };
   const Fragments mine{a, b};  // on this fiber's stack, where the others of its warp read it
   machine.cta->slots[machine.current] = reinterpret_cast<std::uint64_t>(&mine);
   wait_warp();
   const auto of_lane = [&](int other) {
     return *reinterpret_cast<const Fragments*>(machine.cta->slots[first + other]);
   };
-  for (int i = 0; i < 4; ++i) {
-    const int column = 2 * t + i % 2;
+  const auto put = [&](float* to, unsigned word) {
+    for (int i = 0; i < kInWord; ++i) to[i] = value_of(kInWord == 1 ? word & ~0x1fffu : word >> (16 * i) & 0xffffu);
+  };
+  float rows[2][8 * kInWord], columns[2][8 * kInWord];
+  for (int half = 0; half < 2; ++half) {
     for (int word = 0; word < 8; ++word) {
-      const unsigned of_a = of_lane(g * 4 + word % 4).a[i / 2 + word / 4 * 2];
-      const unsigned of_b = of_lane(column * 4 + word % 4).b[word / 4];
-      for (int k = 0; k < kInWord; ++k) sum[i] += factor(of_a, k) * factor(of_b, k);
+      put(&rows[half][word * kInWord], of_lane(g * 4 + word % 4).a[half + word / 4 * 2]);
+      put(&columns[half][word * kInWord], of_lane((2 * t + half) * 4 + word % 4).b[word / 4]);
     }
+  }
+  for (int i = 0; i < 4; ++i) {
+    for (int k = 0; k < 8 * kInWord; ++k) sum[i] += rows[i / 2][k] * columns[i % 2][k];
   }
   wait_warp();
 }

@@ -59,9 +59,11 @@ const Folder& folder() {
 // Another emulation is another version: kernels that are kept on disk are found by it.
 nvrtcResult nvrtcVersion(int* major, int* minor) {
   std::size_t hash = 0;
-  for (const char* name : {"tests/cuda_emulation/cuda_emulation.h", "tests/cuda_emulation/waiting_ctas.h",
-                           "tests/cuda_emulation/box_words.h", "tests/cuda_emulation/tensor_cores.h",
-                           "tests/pretend_gpu/emulated_kernel.h", "src/base/half.h"}) {
+  for (const char* name :
+       {"tests/cuda_emulation/cuda_emulation.h", "tests/cuda_emulation/fibers.h", "tests/cuda_emulation/late_stores.h",
+        "tests/cuda_emulation/schedules.h", "tests/cuda_emulation/waiting_ctas.h", "tests/cuda_emulation/box_words.h",
+        "tests/cuda_emulation/tensor_cores.h", "tests/cuda_emulation/warp_products.h",
+        "tests/cuda_emulation/square_products.h", "tests/pretend_gpu/emulated_kernel.h", "src/base/half.h"}) {
     hash = hash * 31 + std::hash<std::string>()(text_of(fs::path(PAODING_SOURCE_ROOT) / name));
   }
   *major = 13, *minor = static_cast<int>(hash % 100'000'000);

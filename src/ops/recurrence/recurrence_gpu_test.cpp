@@ -5,14 +5,12 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <sstream>
 
 #include "gpu/nvrtc.h"
 #include "ops/recurrence/team.h"
 #include "runtime/compile.h"
-#include "tests/emulated_program.h"
+#include "tests/emulated_layers.h"
 #include "tests/enqueued_runs.h"
-#include "tests/recurrence_layer.h"
 
 namespace paoding::testing_program {
 namespace {
@@ -37,51 +35,6 @@ const std::vector<LayerCase>& small_cases() {
       {f32, true, 3, 9, 24, true, false, true, relu_rnn},
   };
   return cases;
-}
-
-bool has_words(const std::string& text, const std::string& words) {
-  std::istringstream each(words);
-  for (std::string word; std::getline(each, word, ';');) {
-    if (!has(text, word)) return false;
-  }
-  return true;
-}
-
-// In so many orders in which CTAs run and what they send comes; the forward direction by teams whose descriptions have
-// the words in front of a case.
-void expect_right_in_the_emulation(const std::vector<std::pair<const char*, LayerCase>>& cases, const Target& target,
-                                   int runs) {
-  std::vector<std::unique_ptr<EmulatedProgram>> programs;
-  std::vector<const gpu::TextLaunch*> kernels;
-  for (const auto& [words, c] : cases) {
-    setenv("PAODING_TEAM", words, 1);
-    programs.push_back(std::make_unique<EmulatedProgram>(plan_for_gpu(*graph_of(c), target, {}, c.is_tf32)));
-    unsetenv("PAODING_TEAM");
-    bool is_one_such = words[0] == 0;
-    for (const gpu::TextLaunch* kernel : programs.back()->kernels()) {
-      is_one_such |= has_words(kernel->why, words);
-      kernels.push_back(kernel);
-    }
-    EXPECT_TRUE(is_one_such) << c.text() << ": no team has " << words;
-  }
-  const gpu::EmulatedKernels compiled(kernels);
-  for (std::size_t i = 0; i < programs.size(); ++i) {
-    const LayerCase& c = cases[i].second;
-    ASSERT_EQ(programs[i]->library_op(), "") << c.text();
-    const Feeds feeds = feeds_of(c);
-    const Tensors tensors = to_tensors(*graph_of(c), feeds);
-    const Tensors first = programs[i]->run(compiled, tensors, 1);
-    expect_near(c, first, feeds);
-    for (const unsigned seed : other_schedules(runs)) {
-      expect_same_bits(first, programs[i]->run(compiled, tensors, seed));
-    }
-  }
-}
-
-void expect_right_in_the_emulation(const std::vector<LayerCase>& cases, const Target& target, int runs) {
-  std::vector<std::pair<const char*, LayerCase>> any;
-  for (const LayerCase& c : cases) any.emplace_back("", c);
-  expect_right_in_the_emulation(any, target, runs);
 }
 
 TEST(Recurrence, IsRightInTheEmulationUnderEverySchedule) {
@@ -142,18 +95,13 @@ TEST(Recurrence, GradientsInFullF32AreRightInTheEmulationUnderEverySchedule) {
   expect_right_in_the_emulation(teams, target, 3);
 }
 
-// A GPU without clusters whose multiprocessors have little memory, so that teams need several of them.
-Target small_gpu() {
-  Target target = gpu_target("small", 8, 0, 6, 1e5);
-  target.shared_bytes = 64 << 10;
-  return target;
-}
-
+// With steps that use every one of a team's places three times, where there are more than two.
 const std::vector<LayerCase>& cases_through_memory() {
   static const std::vector<LayerCase> cases = {
       {bf16, false, 6, 3, 160, true, false},          {f32, true, 5, 2, 144, true, true},
       {f32, false, 4, 1, 100, false, false, false},   {f16, false, 1, 2, 160},
       {f16, false, 4, 9, 200, true, true, true, gru}, {f32, true, 5, 1, 300, false, false, true, rnn},
+      {f16, false, 22, 9, 200, true, false, false},
   };
   return cases;
 }
@@ -292,6 +240,30 @@ TEST(Recurrence, GradientsByPortionsAreRightInTheEmulationUnderEverySchedule) {
     EXPECT_EQ(by_portions, 1) << c.text();
   }
   expect_right_in_the_emulation(cases, one_cluster, 2);
+}
+
+// Both directions of a layer in one launch, forward and back, as teams of their own.
+TEST(Recurrence, OfBothDirectionsIsRightInTheEmulationUnderEverySchedule) {
+  const std::vector<LayerCase> cases = {
+      {bf16, false, 5, 2, 60, true},
+      {f32, true, 4, 9, 100, true, false, true, gru},
+      {f32, false, 5, 1, 45},
+      {f16, false, 4, 3, 130, false, false, false, rnn},
+  };
+  const Target target = named_target("h200");
+  std::vector<EmulatedLayer<LayerCase>> all;
+  for (const LayerCase& c : cases) {
+    LayerCase reverse = c;
+    reverse.is_reverse = true;
+    auto graph = std::make_unique<Graph>();
+    add_layer(graph.get(), c, false, "");
+    add_layer(graph.get(), reverse, false, "_reverse");
+    auto program = std::make_unique<EmulatedProgram>(plan_for_gpu(*graph, target, {}, c.is_tf32));
+    EXPECT_EQ(program->joins(), c.is_training ? 2u : 1u) << c.text();
+    const std::array<Feeds, 2> feeds = {feeds_of(c, *graph), feeds_of(c, *graph, 6)};
+    all.push_back({c, std::move(graph), std::move(program), feeds});
+  }
+  expect_right_under_schedules(all, 3);
 }
 
 // Rows shared out by work: a second launch, whose teams have few rows at a time. Each of the two is right where the

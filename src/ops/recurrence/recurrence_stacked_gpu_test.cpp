@@ -8,8 +8,8 @@
 
 #include "gpu/nvrtc.h"
 #include "ops/recurrence/team.h"
-#include "tests/emulated_program.h"
-#include "tests/recurrence_layer.h"
+#include "tests/emulated_layers.h"
+#include "tests/planted_mistakes.h"
 
 namespace paoding::testing_program {
 namespace {
@@ -68,10 +68,21 @@ Feeds feeds_of(const StackCase& c, const Graph& g, unsigned number) {
   return feeds;
 }
 
+using StackByTeam = std::pair<const char*, StackCase>;  // whose descriptions have such words
+
+Plan plan_by_team(const Graph& g, const StackByTeam& c) {
+  Target target = named_target("h200");
+  target.sm_count = 40;
+  setenv("PAODING_TEAM", c.first, 1);
+  Plan plan = plan_for_gpu(g, target, {}, c.second.is_tf32);
+  unsetenv("PAODING_TEAM");
+  return plan;
+}
+
 // By teams whose descriptions have the words in front of a case; launches one after the other, whose words are told
 // from those before, also of steps that the one in between did not make.
 TEST(StackedRecurrence, IsRightInTheEmulationUnderEverySchedule) {
-  const std::vector<std::pair<const char*, StackCase>> cases = {
+  const std::vector<StackByTeam> cases = {
       {"of 2 CTAs;a CTA, by lanes", {f32, false, 2, 5, 1, 20}},
       {"of 2 CTAs;by lanes, whole units", {f32, false, 3, 4, 2, 37, lstm, true, true}},
       {"of 4 CTAs;by lanes, whole units", {bf16, false, 2, 4, 1, 60, gru, false, true}},
@@ -91,37 +102,41 @@ TEST(StackedRecurrence, IsRightInTheEmulationUnderEverySchedule) {
       {"by lanes, whole units, through memory", {f32, false, 2, 5, 3, 20, gru, true, true, true}},
       {"8 units a CTA, through memory", {f16, false, 3, 4, 2, 20, lstm, false, false, true}},
   };
-  Target target = named_target("h200");
-  target.sm_count = 40;
-  std::vector<std::unique_ptr<Graph>> graphs;
-  std::vector<std::unique_ptr<EmulatedProgram>> programs;
-  std::vector<const gpu::TextLaunch*> kernels;
-  for (const auto& [words, c] : cases) {
-    build(*graphs.emplace_back(std::make_unique<Graph>()), c);
-    setenv("PAODING_TEAM", words, 1);
-    programs.push_back(std::make_unique<EmulatedProgram>(plan_for_gpu(*graphs.back(), target, {}, c.is_tf32)));
-    unsetenv("PAODING_TEAM");
-    EXPECT_EQ(programs.back()->stacks(), 1u) << c.text();
-    EXPECT_EQ(programs.back()->library_op(), "") << c.text();
-    for (const gpu::TextLaunch* kernel : programs.back()->kernels()) kernels.push_back(kernel);
+  std::vector<EmulatedLayer<StackCase>> all;
+  for (const StackByTeam& by_team : cases) {
+    auto graph = std::make_unique<Graph>();
+    build(*graph, by_team.second);
+    auto program = std::make_unique<EmulatedProgram>(plan_by_team(*graph, by_team));
+    EXPECT_EQ(program->stacks(), 1u) << by_team.second.text();
+    const std::array<Feeds, 2> feeds = {feeds_of(by_team.second, *graph, 0), feeds_of(by_team.second, *graph, 1)};
+    all.push_back({by_team.second, std::move(graph), std::move(program), feeds});
   }
-  const gpu::EmulatedKernels compiled(kernels);
-  for (std::size_t i = 0; i < programs.size(); ++i) {
-    if (programs[i]->library_op() != "") continue;
-    const StackCase& c = cases[i].second;
-    std::vector<Tensors> feeds, first;
-    for (unsigned number = 0; number < (c.has_lengths ? 3u : 1u); ++number) {
-      const Feeds fed = feeds_of(c, *graphs[i], number);
-      feeds.push_back(to_tensors(*graphs[i], fed));
-      first.push_back(programs[i]->run(compiled, feeds.back(), 1));
-      expect_near(c, *graphs[i], first.back(), fed);
-    }
-    for (const unsigned seed : other_schedules(3)) {
-      for (std::size_t k = 0; k < feeds.size(); ++k) {
-        expect_same_bits(first[k], programs[i]->run(compiled, feeds[k], seed));
-      }
-    }
+  expect_right_under_schedules(all, 3);
+}
+
+// Marks of a launch, waits for what comes from below, and the order in which states are there for the layer above.
+TEST(StackedRecurrence, MistakesAreFoundBySomeSchedule) {
+  const std::vector<std::pair<StackByTeam, std::vector<Mistake>>> exchanges = {
+      {{"of 2 CTAs;by lanes, whole units", {f32, false, 3, 4, 2, 37, lstm, true, true}},
+       {{"while (!StateWords::have_come(pieces[i], mark)) pieces[i] = load_relaxed(source_of(i, step));", ""},
+        {"while (((part ^ launch.mark) & 1) != 0) part = load_relaxed(from);", ""},
+        {"mark = (load_relaxed(launches) + 1) & 1;", "mark = 1;"},
+        {"    factors_stored();\n    __syncthreads();\n  }\n};", "    factors_stored();\n  }\n};"}}},
+      {{"8 units a CTA, through memory", {f32, true, 2, 5, 3, 21, lstm, true, true}},
+       {{"while (!StateWords::have_come(pieces[i], mark)) pieces[i] = load_relaxed(source_of(i, step));", ""},
+        {"mark = (load_relaxed(launches) + 1) & 1;", "mark = 1;"},
+        {"store_relaxed(launches, mark);", ";"}}},
+  };
+  PlantedMistakes mistakes;
+  for (const auto& [by_team, list] : exchanges) {
+    Graph g;
+    build(g, by_team.second);
+    const Plan plan = plan_by_team(g, by_team);
+    const std::array<Tensors, 2> feeds = {to_tensors(g, feeds_of(by_team.second, g, 0)),
+                                          to_tensors(g, feeds_of(by_team.second, g, 1))};
+    for (const Mistake& mistake : list) mistakes.plant("a stack", plan, feeds, mistake);
   }
+  mistakes.expect_found();
 }
 
 // How many launches a captured run has of the layers and the products between them.

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// That the schedules of the emulation find what they are for: mistakes planted in the text of each way that CTAs
+// exchange what they make, a wait, a barrier, a second place or an order of stores left out, show for some seed.
+#include <gtest/gtest.h>
+
+#include "tests/emulated_layers.h"
+#include "tests/planted_mistakes.h"
+
+namespace paoding::testing_program {
+namespace {
+
+struct Exchange {
+  const char* what;
+  TeamCase layer;
+  const char* text;  // what the kernel's text has
+  Target target;
+  std::vector<Mistake> mistakes;
+};
+
+Target chip_of(int sm_count) {
+  Target target = named_target("h200");
+  target.sm_count = sm_count;
+  return target;
+}
+
+// Of every cluster.
+const Mistake kWaitsForNoMail = {"while (!mailbox_try(mailbox, round & 1)) {}", ""};
+const Mistake kMeetsNobody = {"if constexpr (kTeam > 1) cluster_barrier();", "if constexpr (kTeam > 1) {}"};
+
+std::vector<Exchange> exchanges() {
+  const Target any = named_target("h200");
+  return {
+      {"words within a cluster, by warps",
+       {"of 4 CTAs;a CTA, whole units", {f16, false, 6, 1, 130, false, false, false, gru}},
+       "",
+       any,
+       {kWaitsForNoMail, kMeetsNobody, {"constexpr int kStates = 2;  // places", "constexpr int kStates = 1;"}}},
+      {"copies within a cluster",
+       {"of 16 CTAs;whole units, copied", {f32, true, 4, 6, 250, false, false, false}},
+       "",
+       chip_of(16),
+       {{"else barrier_wait(2, kFinishers);", "else {}"},
+        {"if constexpr (kTeam > 1) cluster_leave();", ""},
+        {"constexpr int kStates = 2;  // places", "constexpr int kStates = 1;"}}},
+      {"parts of gradients within a cluster",
+       {"", {bf16, false, 6, 20, 100}},
+       "",
+       any,
+       {kWaitsForNoMail, {"come + step % 2 * (kTeam * kPartWords)", "come"}}},
+      {"groups with units of their own",
+       {"of 8 CTAs;groups apart", {bf16, false, 4, 26, 256, true, true, false}},
+       "kIsApart = true",
+       chip_of(9),
+       {{"wait_for_mail(&mailboxes[2 + step % 2], (step - 1) / 2);", ""},
+        {"else if constexpr (kIsApart) barrier_wait(3 + thread / kTogether, kTogether);", ""},
+        {"constexpr int kStates = 2;  // places", "constexpr int kStates = 1;"}}},
+      {"gradients by portions",
+       {"of 16 CTAs", {f16, false, 4, 10, 256}},
+       "",
+       chip_of(19),
+       {kWaitsForNoMail,
+        {"      __syncwarp();\n      if (lane < kCtas", "      if (lane < kCtas"},
+        {"if constexpr (kGivesByWarps) __syncthreads();", ""},
+        {"PD_DEVICE void end(int) const { meet_team(); }", "PD_DEVICE void end(int) const {}"}}},
+      {"states through memory",
+       {"9 rows;through memory", {f16, false, 22, 9, 200, false, false, false}},
+       "kIsMarked = false",
+       small_gpu(),
+       {{"return piece.x != 0 && piece.y != 0 && piece.z != 0 && piece.w != 0;", "return piece.x != 0;"},
+        {"step % (kPlaces / 2) == 0) fence_stores();", "false) {}"},
+        {"if (!kIsMarked && is_tidier() && step > 1) {", "if (!kIsMarked && is_tidier() && step > 9) {"},
+        {"kPlaces = kIsMarked ? 2 : 8;", "kPlaces = 2;"}}},
+      {"words with marks through memory",
+       {"by lanes, whole units, through memory", {f32, false, 6, 2, 60, false, false, false}},
+       "",
+       any,
+       {{"const unsigned all = piece.x & piece.y & piece.z & piece.w, any = piece.x | piece.y | piece.z | piece.w;",
+         "const unsigned all = piece.x, any = piece.x;"},
+        {"kPlaces = kIsMarked ? 2 : 8;", "kPlaces = 1;"},
+        {"while (!have_come()) {}", "have_come();"}}},
+      {"parts of gradients through memory",
+       {"", {bf16, false, 6, 3, 160, true}},
+       "",
+       small_gpu(),
+       {{"while (!ask()) {}", "ask();"},
+        {"PlaceMarks marks;\n  int rank;\n\n  PD_DEVICE PartExchange",
+         "struct { unsigned* told; void begin() {} unsigned of(int) const { return 1; } void end(int) const {} } "
+         "marks;\n"
+         "  int rank;\n\n  PD_DEVICE PartExchange"},
+        {"if constexpr (kPortion + 1 == kPortions) __syncthreads();", ""}}},
+      {"gradients in full f32",
+       {"of 6 CTAs;a CTA, by lanes", {f32, false, 6, 2, 70}},
+       "",
+       chip_of(6),
+       {{"while (!have_come(asked_now, mark)) ask(asked_now, from, first, mark);", ""},
+        {"const int parts = kept_known(step % 2 * (kPartWords * 4));", "const int parts = 0;"},
+        {"unsigned* const to = given[i] + step % 2 * (kPlacePieces * 4);", "unsigned* const to = given[i];"}}},
+      {"weights out of memory",
+       {"by lanes, whole units;weights out of memory, 2 ahead", {f32, false, 3, 1, 300, false, false, false}},
+       "",
+       chip_of(6),
+       {{"copies_wait<kAhead - 1>();", "copies_wait<kAhead>();"}, {"ask((group + kAhead) % kGroups);", ""}}},
+      {"input copied ahead",
+       {"of 8 CTAs;groups apart", {f32, true, 4, 17, 256, false, false, false, lstm, true}},
+       "kCopiesAhead = true",
+       chip_of(9),
+       {{"if constexpr (kCopiesAhead) copies_wait<0>();", ""}}},
+  };
+}
+
+// Of exchanges whose names have the words of PAODING_LAYERS, if that is set.
+TEST(RecurrenceMistakes, AreFoundBySomeSchedule) {
+  const char* const words = std::getenv("PAODING_LAYERS");
+  PlantedMistakes mistakes;
+  for (const Exchange& exchange : exchanges()) {
+    if (words != nullptr && !has_words(exchange.what, words)) continue;
+    const LayerCase& c = exchange.layer.second;
+    const Plan plan = plan_by_team(exchange.layer, exchange.target);
+    EXPECT_TRUE(has_kernel(plan, exchange.layer.first, exchange.text)) << exchange.what << ": another team";
+    const auto graph = graph_of(c);
+    const std::array<Tensors, 2> feeds = {to_tensors(*graph, feeds_of(c, *graph)),
+                                          to_tensors(*graph, feeds_of(c, *graph, 6))};
+    for (const Mistake& mistake : exchange.mistakes) mistakes.plant(exchange.what, plan, feeds, mistake);
+  }
+  mistakes.expect_found();
+}
+
+}  // namespace
+}  // namespace paoding::testing_program
