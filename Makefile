@@ -4,6 +4,7 @@ PREFIX ?= /usr/local
 JOBS ?= $(shell nproc)
 WERROR ?= ON
 FUZZ_SECONDS ?= 60
+SCHEDULES ?= 2000
 CMAKE_ARGS ?=
 PYTHONS ?= python3
 # Suites that choose the CPU's instructions themselves.
@@ -11,7 +12,7 @@ FEWER_INSTRUCTIONS := ^(avx2|interpreted)/
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -ec
 .DEFAULT_GOAL := build
-.PHONY: build debug demo deps deps-docs deps-fuzz deps-tsan deps-gpu deps-python deps-aarch64 docs wheels test test-avx2 test-interpreted test-large install aarch64 asan tsan fuzz format check bundle clean help
+.PHONY: build debug demo deps deps-docs deps-fuzz deps-tsan deps-gpu deps-python deps-aarch64 docs wheels test test-avx2 test-interpreted test-large test-schedules install aarch64 asan tsan fuzz format check bundle clean help
 MAKEFLAGS += --no-print-directory
 
 # $(call build,preset,folder): configure (its report only when it fails) and compile.
@@ -70,6 +71,10 @@ test-interpreted: deps  ## Every test with the CPU's groups instruction by instr
 test-large: deps  ## The tests of kernels over more than 2^31 elements: minutes, and up to 6 GB of memory
 	$(call build,release,build)
 	@PAODING_LARGE_TESTS=1 build/paoding_tests --gtest_filter='LargeTensors.*'
+
+test-schedules: deps  ## How CTAs exchange what they make, emulated in SCHEDULES (2000) orders of each layer: hours of a core
+	$(call build,release,build)
+	@tools/run_schedules.sh build $(JOBS) $(SCHEDULES)
 
 install: deps     ## Build, then install headers, library and program under PREFIX (/usr/local)
 	$(call build,release,build)
