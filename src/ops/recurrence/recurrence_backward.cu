@@ -13,7 +13,7 @@ PD_DEVICE void run_backward(const Operands& operands, const Room& room, const Si
   const bool is_reverse = kIsDirectionGiven ? size.is_reverse != 0 : kIsReverse;
   PhaseClock clock;
   clock.begin();
-  constexpr bool kBringsFirst = kIsSettled && kFewTeams == 0;
+  constexpr bool kBringsFirst = kIsSettled && kFewTeams == 0 && kStreamed == 0;
   if constexpr (!kBringsFirst) {
     await_launch_before();
     if (is_called_off(room) || is_left_to_the_other(operands.lengths, size, (int*)shared.work)) return;
@@ -85,6 +85,7 @@ PD_DEVICE void run_backward(const Operands& operands, const Room& room, const Si
       const int time = time_of(step);
       if (step > 0) take_back(step - 1);
       clock.ended(kWaiting);
+      products.aim(step + 1 == steps);
       if (!products.has_cells()) continue;
       if constexpr (!kIsByLanes) prepare(step);
       float gradients[kCells][kGates];

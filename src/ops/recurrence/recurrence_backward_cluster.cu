@@ -26,6 +26,8 @@ struct PartExchange {
     if (threadIdx.x < 2) mailbox_init(&mailboxes[threadIdx.x], 1);
   }
   PD_DEVICE void begin() const { meet_team(); }
+  PD_DEVICE void give_gate(int, const CellPlace&, float, int) const {}
+  PD_DEVICE void take_gates(unsigned char*, int) const {}
   PD_DEVICE void wait(int step) const {
     wait_for_mail(&mailboxes[step % 2], step / 2);
     if constexpr (kGivesByWarps) __syncthreads();  // its own parts are there, and nobody reads the factors any more

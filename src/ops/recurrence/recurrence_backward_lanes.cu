@@ -3,8 +3,9 @@
 // comes back to its own units, rows of u, and every step gets the gradients of all gates, through memory. Threads share
 // out K: each asks for those pieces of the gradients that its weights are for and nothing else does, so they go from
 // memory into registers, and the CTA meets once a step, where the sums of its warps are added up.
-// A block is 16 weights: four units that something comes back to, by four units of a gate. The first blocks of a thread
-// are kept in registers, as many as there is room for, the others in shared memory.
+// A block is 16 weights: four units that something comes back to, by four units of a gate. Some blocks of a thread
+// are kept in registers, as many as there is room for, the others in shared memory, and what that has no room for comes
+// out of memory for each of kAskedRows (recurrence_stream.cu, a block is a group).
 // A team has two places for the gradients, used in turn; the lowest bit of a word, a 2^24th of it, tells uses apart. Who
 // gives those of step s + 2 has had those of step s + 1 from everybody, who then had all of step s.
 
@@ -48,9 +49,12 @@ template <int kCount, int kReach = 16> PD_DEVICE float sum_over_lanes(const floa
 }
 
 struct BackwardProducts {
-  static constexpr int kCount = kTiles * kSteps, kHere = kCount < kKept ? kCount : kKept;
+  // In the order in which they are multiplied by: step * kTiles + tile.
+  static constexpr int kBlocks = kTiles * kSteps, kCount = kBlocks - kStreamed;
+  static constexpr int kHere = kCount < kKept ? kCount : kKept;
   float words[kHere][4][4];  // [block][unit that gets][element]
   float4* rest;
+  StreamedWeights streamed;
   unsigned* places;
   PlaceMarks marks;
   int rank, thread, lane;
@@ -66,27 +70,27 @@ struct BackwardProducts {
     places = room.tickets + team * (2 * kWords), marks.told = room.tickets + kTeams * (2 * kWords) + team * 2;
     rest = (float4*)shared.weights + thread, asked = kept_known((const uint4*)places + thread);
     mine = place_of((float*)shared.work + thread / 32 * (kRows * kUnits));
+    streamed.begin(shared, room, cta);
   }
   PD_DEVICE void bring(const Stored* u, int hidden) {
 #pragma unroll
-    for (int block = 0; block < kCount; ++block) {
+    for (int block = 0; block < kBlocks; ++block) {
       Pack<Stored, 4> rows[4];
-      const int piece = piece_of(block % kSteps), gate = piece / kGatePieces, from = piece % kGatePieces * 4;
+      const int piece = piece_of(block / kTiles), gate = piece / kGatePieces, from = piece % kGatePieces * 4;
       const int units = piece < kDepthPieces ? hidden - from : 0;
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
-        const int unit = rank * kUnits + block / kSteps * 4 + k, count = unit < hidden ? units : 0;
+        const int unit = rank * kUnits + block % kTiles * 4 + k, count = unit < hidden ? units : 0;
         const Stored* const at = u + (count > 0 ? (Index)unit * (kGates * hidden) + gate * hidden + from : 0);
         if constexpr (kIsInPieces) load<true>(rows[k], at);
         else load_each<true>(rows[k], at, 1, count < 4 ? count : 4);
+        float row[4];
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const float word = i < count ? rows[k].get(i) : 0.0f;
-          if (block < kHere) words[block < kHere ? block : 0][k][i] = word;
-          else ((float*)(rest + ((block - kHere) * 4 + k) * kThreads))[i] = word;
-        }
+        for (int i = 0; i < 4; ++i) row[i] = i < count ? rows[k].get(i) : 0.0f;
+        put(block, k, row);
       }
     }
+    streamed.start();
   }
   PD_DEVICE void begin(const Shared& shared, const CellPlace (&place)[kCells]) {
 #pragma unroll
@@ -99,6 +103,7 @@ struct BackwardProducts {
     marks.begin();
     __syncthreads();
   }
+  PD_DEVICE void aim(bool is_last) { streamed.is_last = is_last; }
   PD_DEVICE bool has_cells() const { return thread < kFinishers; }
   // The gradients of this thread's cells, and zeros where there is no cell.
   template <class Beside>
@@ -157,6 +162,7 @@ struct BackwardProducts {
     return true;
   }
   PD_DEVICE void end(int steps) const {
+    streamed.end();
     __syncthreads();  // everybody has begun: their last gradients have come
     if (rank == 0) marks.end(steps);
   }
@@ -188,9 +194,28 @@ struct BackwardProducts {
     const bool is_whole = (step + 1) * kThreads <= kDepthPieces, has_all = kRows % kAskedRows == 0;
     return (is_whole || piece_of(step) < kDepthPieces) && (has_all || row < kRows);
   }
+  // Of the blocks that stay so many in front of `i` are kept in registers, evenly among those that are read meanwhile.
+  static PD_DEVICE constexpr int here_before(int i) { return i * kHere / kCount; }
+  static PD_DEVICE constexpr bool is_here(int i) { return here_before(i + 1) > here_before(i); }
+  static PD_DEVICE constexpr bool is_streamed(int block) { return StreamedWeights::has(block, kBlocks); }
+  static PD_DEVICE constexpr int group_of(int block) { return StreamedWeights::before(block, kBlocks); }
+  PD_DEVICE void put(int block, int k, const float (&row)[4]) {
+    const int i = block - group_of(block), here = here_before(i);
+    const float4 piece = {row[0], row[1], row[2], row[3]};
+    if (is_streamed(block)) {
+      streamed.put(group_of(block), k, piece);
+    } else if (is_here(i)) {
+#pragma unroll
+      for (int n = 0; n < 4; ++n) words[here < kHere ? here : 0][k][n] = row[n];
+    } else {
+      rest[((i - here) * 4 + k) * kThreads] = piece;
+    }
+  }
   PD_DEVICE float4 weights(int block, int k) const {
-    if (block >= kHere) return rest[((block - kHere) * 4 + k) * kThreads];
-    const float (&w)[4] = words[block < kHere ? block : 0][k];
+    const int i = block - group_of(block), here = here_before(i);
+    if (is_streamed(block)) return streamed.get_floats(group_of(block), k);
+    if (!is_here(i)) return rest[((i - here) * 4 + k) * kThreads];
+    const float (&w)[4] = words[here < kHere ? here : 0][k];
     return {w[0], w[1], w[2], w[3]};
   }
   // Adds up this warp's products of so many rows, of those that are there.
@@ -200,8 +225,9 @@ struct BackwardProducts {
     for (int i = 0; i < kAskedRows * kUnits; ++i) part[i] = 0;
 #pragma unroll
     for (int i = 0; i < kSteps * kTiles * 4; ++i) {
-      const int step = i / (kTiles * 4), unit = i % (kTiles * 4);
-      const float4 w = weights(unit / 4 * kSteps + step, unit % 4);
+      const int step = i / (kTiles * 4), unit = i % (kTiles * 4), block = i / 4;
+      if (i % 4 == 0 && is_streamed(block)) streamed.await();
+      const float4 w = weights(block, i % 4);
 #pragma unroll
       for (int n = 0; n < kAskedRows; ++n) {
         const uint4& piece = pieces[n][step];
@@ -209,6 +235,7 @@ struct BackwardProducts {
         sum += w.x * __uint_as_float(piece.x & ~1u), sum += w.y * __uint_as_float(piece.y & ~1u);
         sum += w.z * __uint_as_float(piece.z & ~1u), sum += w.w * __uint_as_float(piece.w & ~1u);
       }
+      if (i % 4 == 3 && is_streamed(block)) streamed.pass(group_of(block));
     }
     add_up<0>(to, part, rows * kUnits);
   }

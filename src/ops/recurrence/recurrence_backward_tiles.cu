@@ -18,40 +18,51 @@ struct BackwardProducts {
   }
   // This warp's weights: of its rows, which are units that something comes back to, what belongs to this CTA's gates.
   PD_DEVICE void bring(const Stored* u, int hidden) {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    constexpr int kOwnSteps = kSteps / kNeighbours;  // of a neighbour's gates
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, first_row = rank % kNeighbours * (kHidden / kNeighbours);
 #pragma unroll
     for (int begin = 0; begin < kTiles; begin += kStaged) {
-      if (begin > 0) __syncthreads();
-      stage_weights<kWarps, kTiles * 16, kStaged * 16>(shared.work, u, rank, begin * 16, hidden);
-      __syncthreads();
 #pragma unroll
-      for (int i = 0; i < kStaged * kSteps; ++i) {
-        const int tile = begin + i / kSteps, step = i % kSteps;
-        if (tile >= kTiles) continue;
-        const int row = (warp * kStaged + i / kSteps) * 16 + lane / 8 % 2 * 8 + lane % 8;
-        unsigned fragment[4];
-        load_squares(fragment, shared.work + row * kStageStride + step * 32 + lane / 16 * 16);
-        weights.put(tile * kSteps + step, fragment);
+      for (int neighbour = 0; neighbour < kNeighbours; ++neighbour) {
+        if (begin > 0 || neighbour > 0) __syncthreads();
+        const int from = rank - rank % kNeighbours + neighbour;
+        stage_weights<kWarps, kTiles * 16, kStaged * 16>(shared.work, u, from, first_row + begin * 16, hidden);
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < kStaged * kOwnSteps; ++i) {
+          const int tile = begin + i / kOwnSteps, step = i % kOwnSteps;
+          if (tile >= kTiles) continue;
+          const int row = (warp * kStaged + i / kOwnSteps) * 16 + lane / 8 % 2 * 8 + lane % 8;
+          unsigned fragment[4];
+          load_squares(fragment, shared.work + row * kStageStride + step * 32 + lane / 16 * 16);
+          weights.put(tile * kSteps + neighbour * kOwnSteps + step, fragment);
+        }
       }
     }
     weights.are_there();
     __syncthreads();
+    weights.start();
     for (int i = threadIdx.x; i < kFactorBytes / 16; i += kThreads) ((uint4*)factors)[i] = make_uint4(0, 0, 0, 0);
   }
   PD_DEVICE void begin(const Shared&, const CellPlace (&)[kCells]) { exchange.begin(); }
+  PD_DEVICE void aim(bool is_last) { weights.aim(is_last); }
   PD_DEVICE bool has_cells() const { return true; }  // or multiplies what others have
   // For all threads: multiplies the gradients that this thread's cells make, and asks for the next step `beside` that.
   template <class Beside>
   PD_DEVICE void give(const float (&gradients)[kCells][kGates], int step, const CellPlace (&place)[kCells], PhaseClock& clock,
                       const Beside& beside) {
+    const int first = rank % kNeighbours * (kGates * kUnits);  // among the gates of all neighbours
 #pragma unroll
     for (int i = 0; i < kCells; ++i) {
-      if (place[i].at < 0) continue;
+      if (place[i].row >= kRows) continue;
 #pragma unroll
       for (int gate = 0; gate < kGates; ++gate) {
-        store_factor(factors, gate * kUnits + place[i].of_cta, place[i].row, gradients[i][gate]);
+        const float gradient = place[i].at < 0 ? 0.0f : gradients[i][gate];
+        exchange.give_gate(gate, place[i], gradient, step);
+        if (place[i].at >= 0) store_factor(factors, first + gate * kUnits + place[i].of_cta, place[i].row, gradient);
       }
     }
+    exchange.take_gates(factors, step);
     factors_stored();
     __syncthreads();
     clock.ended(kInGates);
@@ -70,7 +81,10 @@ struct BackwardProducts {
     exchange.take(sum, step, place, counts);
     return true;
   }
-  PD_DEVICE void end(int steps) { exchange.end(steps); }
+  PD_DEVICE void end(int steps) {
+    weights.end();
+    exchange.end(steps);
+  }
 
  private:
   // What a portion of the products comes to is on its way while the next one goes on.

@@ -204,7 +204,7 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
       unsigned char* const before = states + state % kStates * kStateBytes;
       unsigned char* const after = states + (state + 1) % kStates * kStateBytes;
       const Aim aim = exchange.aim(before, after, state);
-      weights.aim(before);
+      weights.aim(before, step + 1 == steps);
       if (step > 0) exchange.take(aim, state);
       clock.ended(kWaiting);
       if constexpr (kAsksEarly) fetch(next, step + 1);

@@ -12,7 +12,7 @@ constexpr int kPauseCycles = kIsMarked ? 100 : 0, kIdlePauseCycles = kIsMarked ?
 constexpr int kSlicePieces = kIsMarked ? kUnits / 4 * kRows : kSliceBytes / 16;
 constexpr int kStatePieces = kTeam * kSlicePieces, kPlaces = kIsMarked ? 2 : 8;
 // Places in shared memory; one where all threads meet between the products and what comes next.
-constexpr int kStates = kIsMarked ? 2 : 1;
+constexpr int kStates = kIsOnce ? 1 : 2;
 
 // Pieces that a thread asks for without waiting for one after the other.
 constexpr int kEachPieces = (kStatePieces + kThreads - 1) / kThreads, kAtOnce = kEachPieces > 4 ? 8 : kEachPieces;

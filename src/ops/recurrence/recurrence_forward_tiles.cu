@@ -57,7 +57,7 @@ struct ForwardWeights {
     __syncthreads();
     mine.start();
   }
-  PD_DEVICE void aim(unsigned char*) const {}
+  PD_DEVICE void aim(unsigned char*, bool is_last) { mine.aim(is_last); }
   PD_DEVICE void end() const { mine.end(); }
   template <class Await>
   PD_DEVICE bool multiply(float (&of_cells)[kCells][kLaneGates], float* sums, const unsigned char* vectors, int thread,

@@ -112,12 +112,12 @@ bool wants_by_units(const KernelCall& call, const CellKind& kind) {
 constexpr double kMostStepUs = 6, kMostExactStepUs = 5.5, kMostExactGradientUs = 8;
 // The same of more weights than L2 keeps, beside what reading them takes:
 // benchmarks/results/2026-11-26-recurrence-streamed.txt.
-constexpr double kLoopUs = 6, kExactLoopUs = 10;
+constexpr double kLoopUs = 6, kExactLoopUs = 10, kCachedByLoop = 0.4;  // of L2
 
 double loop_step_us(const LayerExtents& e, const Target& target) {
   const double least = !e.is_exact ? kMostStepUs : e.is_backward ? kMostExactGradientUs : kMostExactStepUs;
   const auto weights = static_cast<double>(e.gates * e.hidden * e.hidden * size_bytes(e.dtype));
-  if (weights <= kCacheShare * static_cast<double>(target.last_cache_bytes)) return least;
+  if (weights <= kCachedByLoop * static_cast<double>(target.last_cache_bytes)) return least;
   return (e.is_exact ? kExactLoopUs : kLoopUs) + weights / target.read_bytes_per_us;
 }
 
@@ -239,10 +239,11 @@ class RecurrenceText : public gpu::TextParts {
     constant("int kWarps", team.warps), constant("int kParts", team.parts);
     constant("int kTiles", team.tiles), constant("int kSteps", team.steps), constant("int kKept", team.kept);
     constant("int kStaged", std::max<std::int64_t>(team.staged, 1));
-    constant("int kAskedRows", team.asked_rows);
-    const std::int64_t pieces = fragment_pieces(e, team), of_group = team.group_fragments() * pieces;
+    constant("int kAskedRows", team.asked_rows), constant("int kNeighbours", team.neighbours);
+    const std::int64_t pieces = fragment_pieces(e, team), of_group = team.group_fragments * pieces;
     constant("int kRestFragments", team.rest_fragments() * pieces);
     constant("int kStreamed", team.streamed), constant("int kAhead", team.ahead);
+    constant("int kNear", team.near);
     constant("int kGroupPieces", of_group), constant("int kRingAt", team.ring_at);
     constant("int kMatrixRows", team.matrix_rows), constant("int kDepthPieces", team.depth_pieces);
     constant("int kSumStride", team.sum_stride), constant("int kGates", e.gates);
@@ -256,9 +257,9 @@ class RecurrenceText : public gpu::TextParts {
     for (const auto& [what, is] :
          {std::pair("kIsExact", e.is_exact), std::pair("kIsByLanes", team.is_by_lanes),
           std::pair("kKeepsSums", team.keeps_sums), std::pair("kIsMarked", team.is_marked),
-          std::pair("kIsByUnits", e.is_by_units), std::pair("kIsNarrow", team.is_narrow),
-          std::pair("kIsByGroups", team.is_by_groups), std::pair("kIsApart", team.is_apart),
-          std::pair("kIsInPieces", is_in_pieces),
+          std::pair("kIsByUnits", e.is_by_units), std::pair("kIsOnce", team.is_once),
+          std::pair("kIsNarrow", team.is_narrow), std::pair("kIsByGroups", team.is_by_groups),
+          std::pair("kIsApart", team.is_apart), std::pair("kIsInPieces", is_in_pieces),
           std::pair("kCopiesAhead", team.copies_ahead && is_in_pieces && call.alignments[0] >= 16),
           std::pair("kIsBulk", team.exchange == Exchange::copies), std::pair("kHasLengths", layer.has_lengths),
           std::pair("kHasBias", layer.has_bias), std::pair("kTellsPhases", tells_phases_),
@@ -384,8 +385,9 @@ gpu::TextLaunch backward_launch(const KernelCall& call, const CellKind& kind, co
   text.call = fmt::format("run_backward({{{}}}, room, size, blockIdx.x)", fmt::join(names, ", "));
   const char* const exchange =
       team.exchange == Exchange::memory ? k_recurrence_backward_memory_cu : k_recurrence_backward_cluster_cu;
-  const std::string products = team.is_by_lanes ? std::string(k_recurrence_backward_lanes_cu)
-                                                : tiles_of(team) + exchange + k_recurrence_backward_tiles_cu;
+  const std::string products = team.is_by_lanes
+                                   ? std::string(k_recurrence_backward_lanes_cu)
+                                   : k_recurrence_words_cu + tiles_of(team) + exchange + k_recurrence_backward_tiles_cu;
   return text.finish(products + kind.grad_text + k_recurrence_backward_sums_cu + k_recurrence_backward_cu);
 }
 

@@ -150,20 +150,51 @@ TEST(Recurrence, ByWeightsThatLieByUnitsIsRightInTheEmulationUnderEverySchedule)
 }
 
 // Weights that registers and shared memory have no room for: what is left over comes out of memory every step, through
-// rings of two groups and of more; of all cells, by lanes and by tensor cores, one row and several, two teams.
+// rings of two groups and of more; of all cells, by lanes and by tensor cores, one row and several.
 TEST(Recurrence, ByWeightsOutOfMemoryIsRightInTheEmulationUnderEverySchedule) {
+  const char* const any = "weights out of memory";
   const std::vector<std::pair<const char*, LayerCase>> teams = {
-      {"by lanes, whole units;weights out of memory, 2 ahead", {f32, false, 4, 1, 300, false, false, false}},
-      {"by lanes, whole units;weights out of memory, 3 ahead", {f32, false, 3, 3, 290, true, true, false}},
-      {"by lanes, whole units;weights out of memory, 2 ahead", {f32, false, 3, 8, 330, true, false, false, gru}},
-      {"by lanes, whole units;weights out of memory", {f32, false, 3, 1, 850, false, true, false, rnn}},
-      {"a CTA, through memory;weights out of memory", {f32, true, 4, 1, 400, false, true, false}},
-      {"a CTA, through memory;weights out of memory", {bf16, false, 3, 5, 600, true, false, false}},
-      {"a CTA, through memory;weights out of memory", {f16, false, 3, 9, 700, true, true, false, gru}},
+      {"weights out of memory, 2 ahead", {f32, false, 4, 1, 210, false, false, false}},
+      {"weights out of memory, 2 ahead", {f32, false, 3, 3, 205, true, true, false}},
+      {"weights out of memory, 2 ahead", {f32, false, 3, 8, 230, true, false, false, gru}},
+      {any, {f32, false, 3, 1, 600, false, true, false, rnn}},
+      {any, {f32, true, 4, 1, 290, false, true, false}},
+      {any, {bf16, false, 3, 5, 420, true, false, false}},
+      {any, {f16, false, 3, 9, 490, true, true, false, gru}},
+      {any, {f32, false, 4, 1, 210}},
+      {any, {f32, false, 3, 3, 205, true, true, true, lstm}},
+      {any, {f32, false, 3, 2, 250, true, false, true, gru}},
   };
   Target target = named_target("h200");
-  target.sm_count = 6;
+  target.sm_count = 3;
+  for (const auto& [words, c] : teams) {
+    setenv("PAODING_TEAM", words, 1);
+    const Plan plan = plan_for_gpu(*graph_of(c), target, {}, c.is_tf32);
+    unsetenv("PAODING_TEAM");
+    int streamed = 0;
+    for (const Step& step : plan.steps) {
+      if (step.text != nullptr && has(step.text->launches[0].why, any)) ++streamed;
+    }
+    EXPECT_EQ(streamed, c.is_training ? 2 : 1) << c.text();
+  }
   expect_right_in_the_emulation(teams, target, 3);
+}
+
+// CTAs of a gradient that tell each other the gradients of their gates: two and four of them, all cells and types, one
+// row and several, units that are nobody's, weights that stay and weights that come out of memory.
+TEST(Recurrence, GradientsByNeighboursAreRightInTheEmulationUnderEverySchedule) {
+  const std::vector<std::pair<const char*, LayerCase>> teams = {
+      {"through memory, 2 neighbours", {f32, true, 6, 3, 60, true, true}},
+      {"through memory, 4 neighbours", {bf16, false, 5, 1, 64, false, false}},
+      {"through memory, 4 neighbours", {f16, false, 4, 9, 100, true, false, true, gru}},
+      {"through memory, 2 neighbours", {f32, true, 5, 17, 30, true, false, true, rnn}},
+  };
+  Target target = named_target("h200");
+  target.sm_count = 8;
+  expect_right_in_the_emulation(teams, target, 3);
+  target.sm_count = 4;
+  expect_right_in_the_emulation({{"2 neighbours;weights out of memory", {f32, true, 3, 9, 380, true, false}}}, target,
+                                2);
 }
 
 // Teams of many rows: Hopper's groups of warps multiply, also by weights that registers have no room for.
@@ -326,7 +357,7 @@ std::string claimant_of(const LayerCase& c, const std::string& op, const char* t
   return "";
 }
 
-TEST(Recurrence, IsClaimedWhereItsWeightsHaveRoomOrForwardComeOutOfMemory) {
+TEST(Recurrence, IsClaimedWhereItsWeightsHaveRoomOrComeOutOfMemory) {
   const LayerCase in_bf16{bf16, false, 64, 1, 512}, exact{f32, false, 64, 1, 256}, in_tf32{f32, true, 64, 32, 512};
   EXPECT_EQ(claimant_of(in_bf16, "lstm_recurrence"), "team");
   EXPECT_EQ(claimant_of(in_bf16, "lstm_recurrence_grad"), "team");
@@ -341,7 +372,8 @@ TEST(Recurrence, IsClaimedWhereItsWeightsHaveRoomOrForwardComeOutOfMemory) {
   }
   EXPECT_EQ(claimant_of({f64, false, 64, 1, 64}, "lstm_recurrence"), "");
   EXPECT_EQ(claimant_of({bf16, false, 64, 1, 4096}, "lstm_recurrence"), "team") << "out of memory";
-  EXPECT_EQ(claimant_of({bf16, false, 64, 1, 4096}, "lstm_recurrence_grad"), "") << "larger than the chip";
+  EXPECT_EQ(claimant_of({f32, true, 64, 8, 2048}, "lstm_recurrence_grad"), "team") << "out of memory";
+  EXPECT_EQ(claimant_of({bf16, false, 64, 256, 4096}, "lstm_recurrence_grad"), "") << "more rows than have room";
 }
 
 TEST(Recurrence, SaysItsTeamsAndWhatOthersWouldTake) {
@@ -528,7 +560,11 @@ TEST(Recurrence, IsRightOnAGpu) {
                              {f32, false, 6, 13, 1000, true, false, true, rnn},
                              {f32, false, 20, 1, 130, false, false, true, relu_rnn},
                              {bf16, false, 20, 1, 1024, false, false, true, rnn},
-                             {f32, true, 4, 16, 700, true, true, true, rnn}});
+                             {f32, true, 4, 16, 700, true, true, true, rnn},
+                             {f32, true, 3, 7, 2048, true, true},
+                             {f32, false, 3, 1, 2048},
+                             {bf16, false, 3, 12, 3000, true},
+                             {bf16, false, 3, 3, 3072, false, true, true, gru}});
   for (const LayerCase& c : cases) {
     if (words != nullptr && !has_words(c.text(), words)) continue;
     SCOPED_TRACE(c.text());

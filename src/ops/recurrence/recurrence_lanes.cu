@@ -48,7 +48,7 @@ struct ForwardWeights {
     __syncthreads();
     streamed.start();
   }
-  PD_DEVICE void aim(unsigned char* state) { first = place_of(state + own); }
+  PD_DEVICE void aim(unsigned char* state, bool is_last) { first = place_of(state + own), streamed.is_last = is_last; }
   PD_DEVICE void end() const { streamed.end(); }
   // Row k of a block's quad.
   PD_DEVICE float4 row_of(int block, int k) const {
@@ -132,6 +132,7 @@ struct ForwardWeights {
       }
     }
     if constexpr (!kKeepsSums) return gather_sums(of_cells, sums, thread, place);
+    if constexpr (kStates == 1) __syncthreads();  // nobody reads the state any more
 #pragma unroll
     for (int cell = 0; cell < kCells; ++cell) of_cells[cell][0] = mine[cell < kQuads ? cell : 0];
     return true;

@@ -178,7 +178,7 @@ PD_DEVICE void run_input(const Operands& operands, const Room& room, const Sizes
     unsigned char* const state = vectors + step % 2 * kStateBytes;
     below.take(state, step, launch.mark);
     if (step + 1 < steps) below.ask(step + 1);
-    weights.aim(state);
+    weights.aim(state, step + 1 == steps);
     float sum[kCells][kLaneGates];
     if (!weights.multiply(sum, sums, state, thread, place, [] {})) continue;
 #pragma unroll

@@ -2,19 +2,28 @@
 // Products of a recurrence on the tensor cores, each warp's for itself, by weights that stay where they are.
 
 // What a warp has of a matrix of weights, as the tensor cores get it: kTiles tiles of 16 rows by kSteps steps along K.
-// Those of kStreamed steps come out of memory. Of the others the first fragments are kept in registers, as many as there
-// is room for, the rest in shared memory.
+// Where some of it comes out of memory, it does so by groups of fragments that are multiplied by one after the other; and
+// of the others as many as registers have room for are spread evenly among those in shared memory, which take longer.
 struct WarpWeights {
-  static constexpr int kOwnSteps = kSteps - kStreamed, kCount = kTiles * kOwnSteps;
+  static constexpr int kGroups = kTiles * kSteps / kGroupPieces, kCount = kTiles * kSteps - kStreamed * kGroupPieces;
   static constexpr int kHere = kCount < kKept ? kCount : kKept;
   unsigned words[kHere][4];
   uint4* rest;
   StreamedWeights streamed;
 
-  static PD_DEVICE constexpr bool is_streamed(int step) { return StreamedWeights::has(step, kSteps); }
-  static PD_DEVICE constexpr int group_of(int step) { return StreamedWeights::before(step, kSteps); }
-  // Of its fragments that stay; i is tile * kSteps + step.
-  static PD_DEVICE constexpr int own(int i) { return i / kSteps * kOwnSteps + i % kSteps - group_of(i % kSteps); }
+  // Of fragment i, that is tile * kSteps + step.
+  static PD_DEVICE constexpr int turn_of(int i) { return i % kSteps * kTiles + i / kSteps; }
+  static PD_DEVICE constexpr int piece_of(int i) { return turn_of(i) % kGroupPieces; }
+  static PD_DEVICE constexpr bool is_streamed(int i) {
+    return StreamedWeights::has(turn_of(i) / kGroupPieces, kGroups);
+  }
+  static PD_DEVICE constexpr int group_of(int i) { return StreamedWeights::before(turn_of(i) / kGroupPieces, kGroups); }
+  // Of those that stay, how many are in front of it; and of as many those that registers have.
+  static PD_DEVICE constexpr int own(int i) { return kStreamed == 0 ? i : turn_of(i) - group_of(i) * kGroupPieces; }
+  static PD_DEVICE constexpr int here_before(int n) {
+    return kStreamed > 0 ? n * kHere / kCount : n < kHere ? n : kHere;
+  }
+  static PD_DEVICE constexpr bool is_here(int n) { return here_before(n + 1) > here_before(n); }
 
   PD_DEVICE void begin(const Shared& shared, const Room& room, unsigned cta) {
     rest = shared.weights + threadIdx.x / 32 * ((kCount - kHere) * 32) + threadIdx.x % 32;
@@ -23,32 +32,39 @@ struct WarpWeights {
   PD_DEVICE void put(int i, unsigned (&fragment)[4]) {
 #pragma unroll
     for (int word = 0; word < 4; ++word) fragment[word] = factor_bits(fragment[word]);
-    if (is_streamed(i % kSteps)) {
-      const uint4 piece = make_uint4(fragment[0], fragment[1], fragment[2], fragment[3]);
-      streamed.put(group_of(i % kSteps), i / kSteps, piece);
+    if (is_streamed(i)) {
+      streamed.put(group_of(i), piece_of(i), make_uint4(fragment[0], fragment[1], fragment[2], fragment[3]));
       return;
     }
-    i = own(i);
-    if (i < kHere) {
+    const int n = own(i), here = here_before(n);
+    if (is_here(n)) {
 #pragma unroll
-      for (int word = 0; word < 4; ++word) words[i < kHere ? i : 0][word] = fragment[word];
+      for (int word = 0; word < 4; ++word) words[here < kHere ? here : 0][word] = fragment[word];
     } else {
-      rest[(i - kHere) * 32] = make_uint4(fragment[0], fragment[1], fragment[2], fragment[3]);
+      rest[(n - here) * 32] = make_uint4(fragment[0], fragment[1], fragment[2], fragment[3]);
     }
   }
   PD_DEVICE void get(unsigned (&fragment)[4], int i) const {
-    const bool is_far = is_streamed(i % kSteps);
-    const int n = own(i);
-    if (!is_far && n < kHere) {
+    const bool is_far = is_streamed(i);
+    const int n = own(i), here = here_before(n);
+    if (!is_far && is_here(n)) {
 #pragma unroll
-      for (int word = 0; word < 4; ++word) fragment[word] = words[n < kHere ? n : 0][word];
+      for (int word = 0; word < 4; ++word) fragment[word] = words[here < kHere ? here : 0][word];
     } else {
-      const uint4 piece = is_far ? streamed.get(group_of(i % kSteps), i / kSteps) : rest[(n - kHere) * 32];
+      const uint4 piece = is_far ? streamed.get(group_of(i), piece_of(i)) : rest[(n - here) * 32];
       fragment[0] = piece.x, fragment[1] = piece.y, fragment[2] = piece.z, fragment[3] = piece.w;
     }
   }
+  // In front of a fragment, and behind it: its group has come, and is asked for again.
+  PD_DEVICE void await(int i) const {
+    if (is_streamed(i) && piece_of(i) == 0) streamed.await();
+  }
+  PD_DEVICE void pass(int i) const {
+    if (is_streamed(i) && piece_of(i) + 1 == kGroupPieces) streamed.pass(group_of(i));
+  }
   PD_DEVICE void are_there() const {}
   PD_DEVICE void start() { streamed.start(); }
+  PD_DEVICE void aim(bool is_last) { streamed.is_last = is_last; }
   PD_DEVICE void end() const { streamed.end(); }
 };
 
@@ -112,18 +128,19 @@ PD_DEVICE void multiply_by(float (&sum)[kTiles][kColumnTiles][4], const WarpWeig
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       if (step + i >= kSteps) break;
-      if (weights.is_streamed(step + i)) weights.streamed.await();
 #pragma unroll
       for (int tile = 0; tile < kTiles; ++tile) {
+        const int n = tile * kSteps + step + i;
         unsigned fragment[4];
-        weights.get(fragment, tile * kSteps + step + i);
+        weights.await(n);
+        weights.get(fragment, n);
 #pragma unroll
         for (int column = 0; column < kColumnTiles; ++column) {
           const unsigned pair[2] = {vectors[column][2 * i], vectors[column][2 * i + 1]};
           add_tile<Stored>(sums[(step + i) % kChains][tile][column], fragment, pair);
         }
+        weights.pass(n);
       }
-      if (weights.is_streamed(step + i)) weights.streamed.pass(weights.group_of(step + i));
     }
   }
 #pragma unroll

@@ -30,9 +30,6 @@ struct LayerExtents {
   std::int64_t stacked = 1;  // forward: layers one above the other that may share a launch, recurrence_stacked.cu
 };
 
-/// Of L2, that weights stay in from step to step.
-constexpr double kCacheShare = 0.5;
-
 /// How what a CTA makes gets to the others of its team: into their shared memory by stores or by the copy engine,
 /// within a cluster; or through global memory.
 enum class Exchange { stores, copies, memory };
@@ -46,12 +43,16 @@ struct Team {
   bool is_by_groups = false;         // four warps multiply together: recurrence_groups.cu
   bool keeps_sums = false;           // forward: a warp has all gates of its units, and sums end in their cells' threads
   bool is_marked = false;            // forward, through memory: words tell which use of their place they are of
+  bool is_once = false;              // forward, through memory: shared memory has one place for the state
   bool is_narrow = false;            // forward: tensor cores get the vectors of rows that are there, and no others
   std::int64_t tiles = 0, steps = 0;  // of a warp: 16 rows of the matrix, 32 bytes along K (lanes: 4 rows, 512 bytes)
   std::int64_t kept = 0;              // tiles by steps that are kept in registers
-  // Forward, through memory: groups of fragments that come out of memory every step, recurrence_stream.cu; of tiles a
-  // group is a step's, of lanes a single block. So many of them are asked for ahead.
+  // Through memory: groups of so many fragments that come out of memory every step, recurrence_stream.cu; of lanes a
+  // group is a single block, of tiles forward a step's, of a gradient a part of that. So many are asked for ahead.
+  std::int64_t group_fragments = 1;
   std::int64_t streamed = 0, ahead = 1, ring_at = 0;  // in the work
+  std::int64_t near = 0;                              // of those streamed, that L2 keeps
+  std::int64_t neighbours = 1;  // backward, by tiles through memory: that multiply the gradients of all their gates
   std::int64_t staged = 0;      // steps (forward) or tiles (backward) of every warp that come at once at the start
   std::int64_t asked_rows = 1;  // backward, by lanes: that a thread asks for together
   bool is_apart = false;        // forward, by groups: each has units of its own, and sends its half of the state
@@ -62,10 +63,10 @@ struct Team {
   std::int64_t state_words = 0;  // of all teams, that what goes through memory lies in from launch to launch
   double step_us = 0;            // what a step is expected to take
 
-  std::int64_t groups() const { return is_by_lanes ? tiles * steps : steps; }
-  std::int64_t group_fragments() const { return is_by_lanes ? 1 : tiles; }
+  std::int64_t groups() const { return tiles * steps / group_fragments; }
+  std::int64_t givers() const { return ctas / neighbours; }  // backward: of what a CTA gets, if lanes do not multiply
   /// Of a warp, that lie in shared memory.
-  std::int64_t rest_fragments() const { return tiles * steps - kept - streamed * group_fragments(); }
+  std::int64_t rest_fragments() const { return tiles * steps - kept - streamed * group_fragments; }
   std::string shape() const;
   std::string text() const;  // and what it takes
 };

@@ -35,6 +35,13 @@ constexpr std::int64_t kMostSums = 4;  // of a unit over time, of a gradient
 constexpr double kCyclesPerUs = 1980;
 // Where weights come out of memory: that a step takes longer, and until a copy comes while many are under way.
 constexpr double kStreamingUs = 0.2, kCopyUs = 0.7;
+constexpr double kStreamedGradient = 1.15;  // by tensor cores: that it takes longer than all that it does
+constexpr double kNeighboursUs = 0.9;       // until neighbours have each other's gates
+// Of L2: what it keeps from step to step of what comes round in the same order; up to where it had better do so untold;
+// what it keeps of more if it is told what. And how fast memory is where it keeps none.
+constexpr double kCacheShare = 0.5, kMostUntold = 0.8, kToldShare = 0.45, kRoundRate = 0.8;
+constexpr std::int64_t kMostRowsTwice = 2;       // beside streams
+constexpr std::int64_t kMostGroupFragments = 4;  // of a gradient, that come together
 
 // Clusters that run at once: they lie within parts of the chip, some of whose multiprocessors are left over.
 std::int64_t teams_at_once(std::int64_t ctas, const Target& target) {
@@ -50,11 +57,21 @@ double copies_us(std::int64_t ctas, double kilobytes) {
   return ctas <= 8 ? 0.40 + 0.02 * kilobytes : 0.60 + 0.017 * kilobytes;
 }
 
+// What a CTA of a gradient tells its neighbours a step.
+std::int64_t gate_bytes(const LayerExtents& layer, const Team& team) {
+  return team.rows * team.units * layer.gates * 4;
+}
+
 // The same through memory, where what a training keeps of a step goes too.
 double memory_us(const LayerExtents& layer, const Team& team, double kilobytes) {
   if (team.is_marked) return (layer.is_training ? 0.95 : 0.6) + 0.035 * kilobytes;
   if (team.is_by_lanes) return 0.38 + 0.0024 * static_cast<double>(team.ctas) + 0.018 * kilobytes;  // backward
-  return (layer.is_backward ? 0.8 : layer.is_training ? 1.2 : 0.85) + 0.05 * kilobytes;
+  if (team.neighbours > 1) kilobytes += gate_bytes(layer, team) / 1024.0 * static_cast<double>(team.neighbours - 1);
+  return (team.neighbours > 1 ? kNeighboursUs : 0) +
+         (layer.is_backward   ? 0.8
+          : layer.is_training ? 1.2
+                              : 0.85) +
+         0.05 * kilobytes;
 }
 
 // Of what weights are multiplied by: lanes take it as f32.
@@ -68,12 +85,12 @@ struct Matrix {
   Matrix(const LayerExtents& layer, const Team& team) {
     const std::int64_t gates = team.units * layer.gates, all = team.ctas * team.units;
     const bool is_by_units = team.keeps_sums && !team.is_by_lanes;  // a tile is four gates of four units
-    rows = is_by_units ? team.units * 4 : round_up(layer.is_backward ? all : gates, 16);
+    rows = is_by_units ? team.units * 4 : round_up(layer.is_backward ? all / team.neighbours : gates, 16);
     if (layer.is_backward && team.is_by_lanes) {  // by which what comes back to its own units is made
       rows = team.units, depth_bytes = layer.gates * all * 4;
       return;
     }
-    depth_bytes = (layer.is_backward ? gates : all) * factor_bytes(layer, team);
+    depth_bytes = (layer.is_backward ? gates * team.neighbours : all) * factor_bytes(layer, team);
   }
 };
 
@@ -81,14 +98,14 @@ struct Matrix {
 std::int64_t fragment_bytes(const LayerExtents& layer, const Team& team) { return fragment_pieces(layer, team) * 512; }
 // Of a CTA.
 std::int64_t group_bytes(const LayerExtents& layer, const Team& team) {
-  return team.group_fragments() * fragment_bytes(layer, team) * team.warps;
+  return team.group_fragments * fragment_bytes(layer, team) * team.warps;
 }
 
 // What a CTA gets from all others a step.
 std::int64_t got_bytes(const LayerExtents& layer, const Team& team) {
   if (!layer.is_backward) return team.ctas * team.units * (team.is_marked ? 4 : factor_bytes(layer, team)) * team.rows;
   if (team.is_by_lanes) return team.depth_pieces * 16 * team.rows;
-  if (team.exchange == Exchange::memory) return team.ctas * team.rows * team.units * 4;
+  if (team.exchange == Exchange::memory) return team.givers() * team.rows * team.units * 4;
   const bool is_in_pairs = size_bytes(layer.dtype) == 2;  // recurrence_backward_cluster.cu
   const std::int64_t gap = !is_in_pairs ? 4 : team.units % 16 == 0 ? 8 : 0;
   return team.ctas * (is_in_pairs ? ceil_div(team.rows, 2) : team.rows) * (team.units + gap) * 4;
@@ -174,11 +191,12 @@ bool count_shared(const LayerExtents& layer, const Target& target, Team* team) {
     if (team->is_by_lanes) work = 2 * team->warps * team->rows * team->units * 4;
     const bool is_of_one_unit = team->warps * 32 % team->units == 0;  // a thread's cells: recurrence_backward_sums.cu
     work = std::max(work, team->warps * 32 * (is_of_one_unit ? 1 : cells(*team)) * kMostSums * 4);
+    team->ring_at = round_up(work, 16);
+    if (ring > 0) work = team->ring_at + ring;
   } else {
-    const bool is_once = team->exchange == Exchange::memory && !team->is_marked;
     const std::int64_t sums = team->keeps_sums ? 0 : team->parts * team->rows * team->sum_stride * 4;
     const std::int64_t ahead = team->rows * layer.gates * team->units * size_bytes(layer.dtype);
-    team->ring_at = round_up((is_once ? 1 : 2) * vectors + sums + (team->copies_ahead ? ahead : 0), 16);
+    team->ring_at = round_up((team->is_once ? 1 : 2) * vectors + sums + (team->copies_ahead ? ahead : 0), 16);
     work = team->ring_at + ring;
   }
   const std::int64_t rest = team->rest_fragments() * team->warps * fragment_bytes(layer, *team);
@@ -239,7 +257,9 @@ double step_us(const LayerExtents& layer, const Team& team) {
     const std::int64_t reads = team.streamed > 0 ? 1 : team.rows;  // of each block
     const auto rest = static_cast<double>((team.tiles * team.steps - team.kept) * team.warps * 16 * reads);
     const auto sums = static_cast<double>(team.tiles * team.rows) * 250;  // over the lanes
-    return exchange + (team.keeps_sums ? 0.07 : 0.15) + (std::max(products / 100, rest) + sums) / kCyclesPerUs;
+    // The code of many rows is more than an SM keeps of it.
+    const double rate = team.streamed > 0 && team.rows > kMostRowsByLanes ? 33 : 100;
+    return exchange + (team.keeps_sums ? 0.07 : 0.15) + (std::max(products / rate, rest) + sums) / kCyclesPerUs;
   }
   const auto column_tiles = static_cast<double>(ceil_div(team.rows, 8));
   const auto fragments = static_cast<double>(team.warps * team.tiles * team.steps);
@@ -264,7 +284,8 @@ std::int64_t state_words(const LayerExtents& layer, const Team& team) {
   const bool is_marked = layer.is_backward || team.is_marked;  // else places are emptied
   const std::int64_t used = is_marked ? 2 : kPlaces, marks = is_marked ? 2 : 1;
   const std::int64_t places = layer.is_backward && !team.is_by_lanes ? used * team.ctas : used;
-  return team.count * (places * (got_bytes(layer, team) / 4) + marks);
+  const std::int64_t gates = team.neighbours > 1 ? places * gate_bytes(layer, team) : 0;
+  return team.count * (places * (got_bytes(layer, team) / 4) + gates / 4 + marks);
 }
 
 // Of each layer, and of what multiplies between two.
@@ -303,13 +324,22 @@ std::int64_t kept_beside_streams(const Team& team) {
   return std::clamp<std::int64_t>((kBesideStreams - beside) / 16, 1, team.tiles * team.steps);
 }
 
+// Of tiles those of a step, or of a gradient as many as these can be cut into evenly.
+std::int64_t fragments_of_group(const LayerExtents& layer, const Team& team) {
+  if (team.is_by_lanes) return 1;
+  if (!layer.is_backward) return team.tiles;
+  std::int64_t fragments = std::min(kMostGroupFragments, team.tiles);
+  while (team.tiles % fragments != 0) --fragments;
+  return fragments;
+}
+
 // As few of the weights out of memory as there is no room for. False where there would be no room for what goes on.
 bool stream_least(const LayerExtents& layer, const Target& target, Team* team) {
   const auto fits = [&](std::int64_t turns) {  // of the ring
     team->streamed = turns * team->ahead;
     return count_shared(layer, target, team);
   };
-  const std::int64_t most = (team->tiles * team->steps - team->kept) / (team->ahead * team->group_fragments());
+  const std::int64_t most = (team->tiles * team->steps - team->kept) / (team->ahead * team->group_fragments);
   std::int64_t few = 0, enough = most;
   if (most == 0 || !fits(most)) return false;
   while (enough - few > 1) (fits((few + enough) / 2) ? enough : few) = (few + enough) / 2;
@@ -317,24 +347,61 @@ bool stream_least(const LayerExtents& layer, const Target& target, Team* team) {
 }
 
 // Copies under way at once.
-constexpr std::int64_t kLeastAheadBytes = 24 << 10, kMostAheadBytes = 100 << 10;
+constexpr std::int64_t kLeastAheadBytes = 24 << 10, kMostAheadBytes = 48 << 10;
 
-// What a step's reads of memory take, if they never stop. Of more than L2 has room for, read in the same order every
-// step, it keeps the less the more they are.
+// What a step reads and writes in memory, two steps' worth of what is exchanged.
+double used_bytes(const LayerExtents& layer, const Team& team) {
+  return static_cast<double>(streamed_bytes(layer, team) + team.state_words * 4);
+}
+
+// Of the groups that come out of memory, those that L2 is told to keep from step to step; none where it does so untold,
+// or where kernels can't say which.
+std::int64_t near_groups(const LayerExtents& layer, const Team& team, const Target& target) {
+  const auto cache = static_cast<double>(target.last_cache_bytes);
+  if (target.major != 9 || used_bytes(layer, team) <= kMostUntold * cache) return 0;
+  const double share = kToldShare * cache / static_cast<double>(streamed_bytes(layer, team));
+  return static_cast<std::int64_t>(std::min(share, 1.0) * static_cast<double>(team.streamed));
+}
+
+// Of what is read every step, the part that is not in L2 any more when its turn comes.
+double far_share(const LayerExtents& layer, const Team& team, const Target& target) {
+  const double used = used_bytes(layer, team), cache = kCacheShare * static_cast<double>(target.last_cache_bytes);
+  return std::clamp(2 * (used - cache) / used, 0.0, 1.0);
+}
+
+// What a step's reads of memory take, if they never stop.
 double streaming_us(const LayerExtents& layer, const Team& team, const Target& target) {
   const auto all = static_cast<double>(streamed_bytes(layer, team)), ctas = static_cast<double>(team.ctas * team.count);
-  const double cache = kCacheShare * static_cast<double>(target.last_cache_bytes);
-  const double far = std::clamp(2 * (all - cache), 0.0, all);
   const auto ahead = static_cast<double>(team.ahead * group_bytes(layer, team));
   const double cached_rate = std::min(target.cached_bytes_per_us / target.sm_count, ahead / kCopyUs) * ctas;
-  return (all - far) / cached_rate + far / std::min(target.read_bytes_per_us, cached_rate);
+  if (team.near > 0 && !layer.is_backward) {
+    const double far = all * static_cast<double>(team.streamed - team.near) / static_cast<double>(team.streamed);
+    return (all - far) / cached_rate + far / target.read_bytes_per_us;
+  }
+  const double far = all * far_share(layer, team, target);
+  return (all - far) / cached_rate + far / std::min(kRoundRate * target.read_bytes_per_us, cached_rate);
 }
 
 // The same where weights come out of memory: what is asked for ahead comes during the exchange.
 double streamed_step_us(const LayerExtents& layer, const Team& team, const Target& target) {
-  const double streaming = streaming_us(layer, team, target), exchange = exchange_us(layer, team);
-  const double ahead = streaming * static_cast<double>(team.ahead) / static_cast<double>(team.streamed);
-  return std::max(exchange + std::max(step_us(layer, team) - exchange, streaming - ahead), streaming) + kStreamingUs;
+  // The gradient by lanes reads them again for rows that are not asked for together.
+  const std::int64_t turns = layer.is_backward && team.is_by_lanes ? ceil_div(team.rows, team.asked_rows) : 1;
+  const double streaming = streaming_us(layer, team, target) * static_cast<double>(turns);
+  const double exchange = exchange_us(layer, team), products = step_us(layer, team) - exchange;
+  if (layer.is_backward && !team.is_by_lanes) {
+    // Each part is written and read once; and hardly anything goes on beside something else.
+    const auto parts = static_cast<double>(got_bytes(layer, team) * team.ctas * team.count);
+    const double far = 2 * parts * far_share(layer, team, target) / target.read_bytes_per_us;
+    return kStreamedGradient * (exchange + far + products + streaming);
+  }
+  const double ahead = streaming * static_cast<double>(team.ahead) / static_cast<double>(team.streamed * turns);
+  return std::max(exchange + std::max(products, streaming - ahead), streaming) + kStreamingUs;
+}
+
+// Whether each one's gates are whole steps of what is multiplied, and its share of the units whole tiles.
+bool can_have_neighbours(const LayerExtents& layer, const Team& team) {
+  return layer.is_backward && !team.is_by_lanes && !team.is_by_groups && team.ctas > team.neighbours &&
+         team.units * layer.gates * size_bytes(layer.dtype) % 32 == 0 && team.givers() * team.units % 16 == 0;
 }
 
 }  // namespace
@@ -369,9 +436,10 @@ std::string Team::shape() const {
   const std::string far =
       streamed == 0 ? ""
                     : fmt::format(", {} of {} groups of weights out of memory, {} ahead", streamed, groups(), ahead);
-  return fmt::format("{} team{} of {} CTAs: {} rows, {} units a CTA{}{}{}{}{}", count, count == 1 ? "" : "s", ctas,
+  const std::string told = neighbours == 1 ? "" : fmt::format(", {} neighbours", neighbours);
+  return fmt::format("{} team{} of {} CTAs: {} rows, {} units a CTA{}{}{}{}{}{}", count, count == 1 ? "" : "s", ctas,
                      rows, units, is_by_lanes ? ", by lanes" : "", keeps_sums ? ", whole units" : "",
-                     is_apart ? ", groups apart" : "", ways[static_cast<int>(exchange)], far);
+                     is_apart ? ", groups apart" : "", ways[static_cast<int>(exchange)], told, far);
 }
 std::string Team::text() const { return fmt::format("{}; {:.2f} us a step expected", shape(), step_us); }
 
@@ -384,6 +452,7 @@ std::vector<Team> possible_teams(const LayerExtents& layer, const Target& target
     team.count = std::min(ceil_div(layer.batch, team.rows), at_once);
     const bool is_in_memory = !layer.is_backward && team.exchange == Exchange::memory;
     team.is_marked = is_in_memory && !team.is_by_groups && team.rows <= kMostRowsMarked;
+    team.is_once = is_in_memory && !team.is_marked;
     const std::int64_t most_by_lanes = team.exchange == Exchange::memory ? kMostRowsStreamed : kMostRowsByLanes;
     if (team.keeps_sums && team.rows > (team.is_by_lanes ? most_by_lanes : kMostRowsOfTiles)) return;
     share_out(layer, Matrix(layer, team), &team);
@@ -400,13 +469,18 @@ std::vector<Team> possible_teams(const LayerExtents& layer, const Target& target
       return;
     }
     bytes = bytes == 0 ? team.shared_bytes : std::min(bytes, team.shared_bytes);
-    if (layer.is_backward || team.exchange != Exchange::memory || team.is_by_groups) return;
-    if (4 * team.ctas * team.count < 3 * target.sm_count) return;  // others would keep more
-    if (team.is_by_lanes) team.kept = kept_beside_streams(team);
+    if (team.exchange != Exchange::memory || team.is_by_groups) return;
+    if (layer.is_backward && (team.count > 1 || (!team.is_by_lanes && team.neighbours == 1))) return;
+    if (3 * team.ctas * team.count < 2 * target.sm_count) return;  // others would keep more
+    // A second state would take room from weights; of few rows it takes none to speak of.
+    if (!layer.is_backward) team.is_once |= team.rows > kMostRowsTwice;
+    if (team.is_by_lanes && !layer.is_backward) team.kept = kept_beside_streams(team);
+    team.group_fragments = fragments_of_group(layer, team);
     const std::int64_t of_group = group_bytes(layer, team);
     team.ahead = std::max<std::int64_t>(ceil_div(kLeastAheadBytes, of_group), 2);
     for (; team.ahead * of_group <= kMostAheadBytes; ++team.ahead) {
       if (!stream_least(layer, target, &team)) continue;
+      team.near = near_groups(layer, team, target);
       team.step_us = streamed_step_us(layer, team, target);
       teams.push_back(team);
     }
@@ -431,8 +505,12 @@ std::vector<Team> possible_teams(const LayerExtents& layer, const Target& target
     if (!layer.is_backward && is_by_lanes != keeps_sums) return;
     team.exchange = Exchange::memory;
     for (std::int64_t units = least; units < layer.hidden + least; units += least) {
-      team.ctas = ceil_div(layer.hidden, units), team.units = units;
-      if (team.ctas <= target.sm_count) consider_stacked(team, teams_in_memory(team.ctas, target));
+      team.units = units;
+      for (const std::int64_t neighbours : {1, 2, 4}) {
+        team.neighbours = neighbours, team.ctas = round_up(ceil_div(layer.hidden, units), neighbours);
+        if (neighbours > 1 && !can_have_neighbours(layer, team)) continue;
+        if (team.ctas <= target.sm_count) consider_stacked(team, teams_in_memory(team.ctas, target));
+      }
     }
   };
   if (!layer.is_exact) {
