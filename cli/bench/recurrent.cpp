@@ -291,6 +291,11 @@ std::vector<Asked> asked() {
       {training(128, 32, 1024, 1), {0, 1700, 1050, 1050}, {0, 1200, 750, 750}},
       {training(1024, 16, 768, 1), {0, 6500, 3300, 3300}, {0, 5000, 2300, 2300}},
       {training(100, 64, 256, 1), {0, 500, 320, 320}, {0, 0, 120, 120}},
+      // Of weights that the chip has no room for.
+      {training(64, 1, 2048, 1), {kNone, kNone, 0, 0}, {}},
+      {training(64, 8, 2048, 1), {0, kNone, kNone, 0}, {}},
+      {training(50, 32, 1536, 1), {0, kNone, 0, 0}, {}},
+      {training(64, 16, 3072, 1), {0, 0, kNone, 0}, {}},
       {gru, {1.1 * 53, 0, 1.1 * 48, 0}, {}},  // within 10% of the LSTM
       {rnn, {1.1 * 53, 0, 1.1 * 48, 0}, {}},
       {both, {kNone, kNone, kNone, kNone}, {}},
