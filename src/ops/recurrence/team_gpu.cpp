@@ -7,6 +7,8 @@
 #include "base/rounding.h"
 #include "gpu/text_kernel.h"
 #include "ops/recurrence/team.h"
+#include "ops/recurrence/team_sizes.h"
+#include "ops/recurrence/team_times.h"
 
 namespace paoding {
 namespace {
@@ -15,8 +17,7 @@ constexpr std::int64_t kMostWarps = 8;
 // Fragments, of 4 words, and blocks, of 16, that the 255 registers of a thread have room for beside 48 sums; beside
 // fewer sums some more.
 constexpr std::int64_t kMostKept = 34, kMostMore = 8, kMostKeptBlocks = 8, kSumsBeside = 48;
-constexpr std::int64_t kPlaces = 8;           // for a state, recurrence_forward_memory.cu
-constexpr std::int64_t kMostRowsByLanes = 4;  // that keep sums, recurrence_lanes.cu
+constexpr std::int64_t kPlaces = 8;  // for a state, recurrence_forward_memory.cu
 // Where weights come out of memory, once for all rows; registers of a thread that weights, sums and the state have.
 constexpr std::int64_t kMostRowsStreamed = 8, kBesideStreams = 144;
 // Of a gradient by lanes, what a thread has of several rows beside the weights that it keeps.
@@ -26,20 +27,8 @@ constexpr std::int64_t kMostRowsOfTiles = 8;  // the same of tensor cores, recur
 constexpr std::int64_t kMostRowsMarked = 8;   // recurrence_forward_memory.cu: a word of each cell is given for itself
 constexpr std::int64_t kMostStackBytes = 64 << 20;  // of words that a layer of a stack hands on
 constexpr std::int64_t kMostRowsOfStack = 8;        // of 64 two layers of 10 steps take 39.8 us together, some 30 apart
-// A layer's launch, what is in front of its first step and the product of its input, which a stack has once; steps that
-// a layer of a stack is behind the one below; what a step of all takes more than of one, and the more CTAs a layer has
-// (two of 512 units in f32: 82.5 us of 32 CTAs, 92.8 of 43).
-constexpr double kLayerUs = 6, kStepsBehind = 3, kStackedStep = 1.05, kStackedCta = 0.003;
 constexpr std::int64_t kReservedBytes = 1 << 10;
-constexpr std::int64_t kMostSums = 4;  // of a unit over time, of a gradient
-constexpr double kCyclesPerUs = 1980;
-// Where weights come out of memory: that a step takes longer, and until a copy comes while many are under way.
-constexpr double kStreamingUs = 0.2, kCopyUs = 0.7;
-constexpr double kStreamedGradient = 1.15;  // by tensor cores: that it takes longer than all that it does
-constexpr double kNeighboursUs = 0.9;       // until neighbours have each other's gates
-// Of L2: what it keeps from step to step of what comes round in the same order; up to where it had better do so untold;
-// what it keeps of more if it is told what. And how fast memory is where it keeps none.
-constexpr double kCacheShare = 0.5, kMostUntold = 0.8, kToldShare = 0.45, kRoundRate = 0.8;
+constexpr std::int64_t kMostSums = 4;            // of a unit over time, of a gradient
 constexpr std::int64_t kMostRowsTwice = 2;       // beside streams
 constexpr std::int64_t kMostGroupFragments = 4;  // of a gradient, that come together
 
@@ -47,36 +36,6 @@ constexpr std::int64_t kMostGroupFragments = 4;  // of a gradient, that come tog
 std::int64_t teams_at_once(std::int64_t ctas, const Target& target) {
   const double usable = ctas >= 16 ? 0.85 : ctas >= 4 ? 0.91 : 1;  // 7 of 16, 15 of 8, 30 of 4 on an H200
   return std::max<std::int64_t>(static_cast<std::int64_t>(target.sm_count * usable / static_cast<double>(ctas)), 1);
-}
-
-// Until every CTA of a cluster has what all of them sent, so many bytes in all: fitted to measurements on an H200.
-double stores_us(std::int64_t ctas, double kilobytes) {
-  return ctas <= 4 ? 0.17 + 0.03 * kilobytes : ctas == 8 ? 0.19 + 0.037 * kilobytes : 0.21 + 0.09 * kilobytes;
-}
-double copies_us(std::int64_t ctas, double kilobytes) {
-  return ctas <= 8 ? 0.40 + 0.02 * kilobytes : 0.60 + 0.017 * kilobytes;
-}
-
-// What a CTA of a gradient tells its neighbours a step.
-std::int64_t gate_bytes(const LayerExtents& layer, const Team& team) {
-  return team.rows * team.units * layer.gates * 4;
-}
-
-// The same through memory, where what a training keeps of a step goes too.
-double memory_us(const LayerExtents& layer, const Team& team, double kilobytes) {
-  if (team.is_marked) return (layer.is_training ? 0.95 : 0.6) + 0.035 * kilobytes;
-  if (team.is_by_lanes) return 0.38 + 0.0024 * static_cast<double>(team.ctas) + 0.018 * kilobytes;  // backward
-  if (team.neighbours > 1) kilobytes += gate_bytes(layer, team) / 1024.0 * static_cast<double>(team.neighbours - 1);
-  return (team.neighbours > 1 ? kNeighboursUs : 0) +
-         (layer.is_backward   ? 0.8
-          : layer.is_training ? 1.2
-                              : 0.85) +
-         0.05 * kilobytes;
-}
-
-// Of what weights are multiplied by: lanes take it as f32.
-std::int64_t factor_bytes(const LayerExtents& layer, const Team& team) {
-  return team.is_by_lanes ? 4 : size_bytes(layer.dtype);
 }
 
 // The extents of the matrix that a CTA multiplies by.
@@ -93,28 +52,6 @@ struct Matrix {
     depth_bytes = (layer.is_backward ? gates * team.neighbours : all) * factor_bytes(layer, team);
   }
 };
-
-// Of a warp.
-std::int64_t fragment_bytes(const LayerExtents& layer, const Team& team) { return fragment_pieces(layer, team) * 512; }
-// Of a CTA.
-std::int64_t group_bytes(const LayerExtents& layer, const Team& team) {
-  return team.group_fragments * fragment_bytes(layer, team) * team.warps;
-}
-
-// What a CTA gets from all others a step.
-std::int64_t got_bytes(const LayerExtents& layer, const Team& team) {
-  if (!layer.is_backward) return team.ctas * team.units * (team.is_marked ? 4 : factor_bytes(layer, team)) * team.rows;
-  if (team.is_by_lanes) return team.depth_pieces * 16 * team.rows;
-  if (team.exchange == Exchange::memory) return team.givers() * team.rows * team.units * 4;
-  const bool is_in_pairs = size_bytes(layer.dtype) == 2;  // recurrence_backward_cluster.cu
-  const std::int64_t gap = !is_in_pairs ? 4 : team.units % 16 == 0 ? 8 : 0;
-  return team.ctas * (is_in_pairs ? ceil_div(team.rows, 2) : team.rows) * (team.units + gap) * 4;
-}
-
-// Cells of a thread.
-std::int64_t cells(const Team& team) {
-  return team.keeps_sums ? team.tiles : ceil_div(team.units * team.rows, team.warps * (team.is_marked ? 8 : 32));
-}
 
 void share_out(const LayerExtents& layer, const Matrix& matrix, Team* team) {
   team->matrix_rows = matrix.rows;
@@ -217,65 +154,10 @@ bool count_shared(const LayerExtents& layer, const Target& target, Team* team) {
   return room >= work && team->staged > 0;
 }
 
-// The same; what lanes give in packets of 4 or 8 bytes takes as long as if they were of 16.
-double sent_kilobytes(const LayerExtents& layer, const Team& team) {
-  const bool is_by_units = team.keeps_sums && team.is_by_lanes && layer.gates > 1;
-  const double more = !is_by_units || team.tiles % 4 == 0 ? 1 : team.tiles % 2 == 0 ? 2 : 4;
-  return static_cast<double>(got_bytes(layer, team)) / 1024 * more;
-}
-
 // Of a cluster: what takes less.
 void choose_exchange(const LayerExtents& layer, Team* team) {
-  const double kilobytes = static_cast<double>(got_bytes(layer, *team)) / 1024;
-  const bool is_copied =
-      layer.is_backward || copies_us(team->ctas, kilobytes) < stores_us(team->ctas, sent_kilobytes(layer, *team));
+  const bool is_copied = layer.is_backward || are_copies_faster(layer, *team);
   team->exchange = team->ctas > 1 && is_copied ? Exchange::copies : Exchange::stores;
-}
-
-double exchange_us(const LayerExtents& layer, const Team& team) {
-  if (team.ctas == 1) return 0;
-  const double kilobytes = static_cast<double>(got_bytes(layer, team)) / 1024;
-  switch (team.exchange) {
-    case Exchange::stores: return stores_us(team.ctas, sent_kilobytes(layer, team));
-    case Exchange::copies: return copies_us(team.ctas, kilobytes);
-    case Exchange::memory: return memory_us(layer, team, kilobytes);
-  }
-  return 0;
-}
-
-double step_us(const LayerExtents& layer, const Team& team) {
-  const double exchange = exchange_us(layer, team);
-  if (team.is_by_lanes && layer.is_backward) {
-    // Fitted to 19 teams on an H200: benchmarks/results/2026-11-26-recurrence-gradients-f32-2.txt.
-    const auto at_once = static_cast<double>(ceil_div(team.rows, team.asked_rows));
-    const auto products = static_cast<double>(team.tiles * team.steps * team.warps * 512 * team.rows);
-    const auto rest = static_cast<double>((team.tiles * team.steps - team.kept) * team.warps * 20);
-    return exchange + 0.23 * at_once + std::max(products / 100, rest * at_once) / kCyclesPerUs;
-  }
-  if (team.is_by_lanes) {
-    const auto products = static_cast<double>(team.tiles * team.steps * team.warps * 512 * team.rows);
-    const std::int64_t reads = team.streamed > 0 ? 1 : team.rows;  // of each block
-    const auto rest = static_cast<double>((team.tiles * team.steps - team.kept) * team.warps * 16 * reads);
-    const auto sums = static_cast<double>(team.tiles * team.rows) * 250;  // over the lanes
-    // The code of many rows is more than an SM keeps of it.
-    const double rate = team.streamed > 0 && team.rows > kMostRowsByLanes ? 33 : 100;
-    return exchange + (team.keeps_sums ? 0.07 : 0.15) + (std::max(products / rate, rest) + sums) / kCyclesPerUs;
-  }
-  const auto column_tiles = static_cast<double>(ceil_div(team.rows, 8));
-  const auto fragments = static_cast<double>(team.warps * team.tiles * team.steps);
-  const auto rest_fragments = static_cast<double>(team.warps * (team.tiles * team.steps - team.kept));
-  const auto more_cells = static_cast<double>(cells(team) - 1);
-  if (team.keeps_sums) {  // a warp that has all of K waits for what it reads of the vectors
-    const double vectors = static_cast<double>(team.warps * team.steps) * 3.4;
-    const double multiply = std::max(vectors, fragments * 1.6) + rest_fragments * 6;
-    return exchange + 0.145 + multiply / kCyclesPerUs + more_cells * 0.2;
-  }
-  // A group's product of 64 rows takes as long for few columns as for 24.
-  const double by_groups = fragments / 4 * std::max(12.0, column_tiles * 4) + rest_fragments / 4 * 6;
-  const double multiply = team.is_by_groups ? by_groups : fragments * column_tiles * 1.6;
-  const double vectors = team.is_by_groups ? 0 : static_cast<double>(team.warps * team.steps) * column_tiles * 2;
-  const double rest = team.is_by_groups ? 0 : rest_fragments * 6;
-  return exchange + 0.3 + std::max(multiply, vectors + rest) / kCyclesPerUs + more_cells * 0.1;
 }
 
 // A word for each that is given in a place, and what tells uses apart.
@@ -290,15 +172,6 @@ std::int64_t state_words(const LayerExtents& layer, const Team& team) {
 
 // Of each layer, and of what multiplies between two.
 std::int64_t teams_of_stack(const LayerExtents& layer) { return 2 * layer.stacked - 1; }
-
-// All layers one above the other, each in a launch of its own, or in one launch.
-double apart_us(const LayerExtents& layer, const Team& team) {
-  return static_cast<double>(layer.stacked) * (static_cast<double>(layer.steps) * team.step_us + kLayerUs);
-}
-double stacked_us(const LayerExtents& layer, const Team& team) {
-  const double steps = static_cast<double>(layer.steps) + kStepsBehind * static_cast<double>(layer.stacked - 1);
-  return steps * team.step_us * (kStackedStep + kStackedCta * static_cast<double>(team.ctas)) + kLayerUs;
-}
 
 // Those whose shape has all of the words between semicolons, if there are any.
 void keep_wanted(const std::string& words, std::vector<Team>* teams) {
@@ -348,55 +221,6 @@ bool stream_least(const LayerExtents& layer, const Target& target, Team* team) {
 
 // Copies under way at once.
 constexpr std::int64_t kLeastAheadBytes = 24 << 10, kMostAheadBytes = 48 << 10;
-
-// What a step reads and writes in memory, two steps' worth of what is exchanged.
-double used_bytes(const LayerExtents& layer, const Team& team) {
-  return static_cast<double>(streamed_bytes(layer, team) + team.state_words * 4);
-}
-
-// Of the groups that come out of memory, those that L2 is told to keep from step to step; none where it does so untold,
-// or where kernels can't say which.
-std::int64_t near_groups(const LayerExtents& layer, const Team& team, const Target& target) {
-  const auto cache = static_cast<double>(target.last_cache_bytes);
-  if (target.major != 9 || used_bytes(layer, team) <= kMostUntold * cache) return 0;
-  const double share = kToldShare * cache / static_cast<double>(streamed_bytes(layer, team));
-  return static_cast<std::int64_t>(std::min(share, 1.0) * static_cast<double>(team.streamed));
-}
-
-// Of what is read every step, the part that is not in L2 any more when its turn comes.
-double far_share(const LayerExtents& layer, const Team& team, const Target& target) {
-  const double used = used_bytes(layer, team), cache = kCacheShare * static_cast<double>(target.last_cache_bytes);
-  return std::clamp(2 * (used - cache) / used, 0.0, 1.0);
-}
-
-// What a step's reads of memory take, if they never stop.
-double streaming_us(const LayerExtents& layer, const Team& team, const Target& target) {
-  const auto all = static_cast<double>(streamed_bytes(layer, team)), ctas = static_cast<double>(team.ctas * team.count);
-  const auto ahead = static_cast<double>(team.ahead * group_bytes(layer, team));
-  const double cached_rate = std::min(target.cached_bytes_per_us / target.sm_count, ahead / kCopyUs) * ctas;
-  if (team.near > 0 && !layer.is_backward) {
-    const double far = all * static_cast<double>(team.streamed - team.near) / static_cast<double>(team.streamed);
-    return (all - far) / cached_rate + far / target.read_bytes_per_us;
-  }
-  const double far = all * far_share(layer, team, target);
-  return (all - far) / cached_rate + far / std::min(kRoundRate * target.read_bytes_per_us, cached_rate);
-}
-
-// The same where weights come out of memory: what is asked for ahead comes during the exchange.
-double streamed_step_us(const LayerExtents& layer, const Team& team, const Target& target) {
-  // The gradient by lanes reads them again for rows that are not asked for together.
-  const std::int64_t turns = layer.is_backward && team.is_by_lanes ? ceil_div(team.rows, team.asked_rows) : 1;
-  const double streaming = streaming_us(layer, team, target) * static_cast<double>(turns);
-  const double exchange = exchange_us(layer, team), products = step_us(layer, team) - exchange;
-  if (layer.is_backward && !team.is_by_lanes) {
-    // Each part is written and read once; and hardly anything goes on beside something else.
-    const auto parts = static_cast<double>(got_bytes(layer, team) * team.ctas * team.count);
-    const double far = 2 * parts * far_share(layer, team, target) / target.read_bytes_per_us;
-    return kStreamedGradient * (exchange + far + products + streaming);
-  }
-  const double ahead = streaming * static_cast<double>(team.ahead) / static_cast<double>(team.streamed * turns);
-  return std::max(exchange + std::max(products, streaming - ahead), streaming) + kStreamingUs;
-}
 
 // Whether each one's gates are whole steps of what is multiplied, and its share of the units whole tiles.
 bool can_have_neighbours(const LayerExtents& layer, const Team& team) {
