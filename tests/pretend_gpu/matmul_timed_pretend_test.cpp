@@ -16,7 +16,7 @@ namespace paoding::testing_program {
 namespace {
 
 void build(Graph& g, std::int64_t rows, DType dtype = bf16) {
-  const Value x = g.input("x", dtype, {rows, 24}), w = g.input("w", dtype, {24, 40});
+  const Value x = g.input("x", dtype, {rows, 136}), w = g.input("w", dtype, {136, 40});
   g.fetch("y", matmul(x, w));
 }
 
@@ -44,7 +44,7 @@ TEST(TimedProductOnAGpu, TimingKeepsWhatItFoundAndTimesOnce) {
   const Plan plan = compile_plan(g, {}, target).plan;
   const std::vector<std::string> notes = time_choices(plan, Device::cuda(0));
   ASSERT_EQ(notes.size(), 1u);
-  EXPECT_TRUE(has(notes[0], "matmul: timed bf16[50,24] by bf16[24,40]: cublaslt ")) << notes[0];
+  EXPECT_TRUE(has(notes[0], "matmul: timed bf16[50,136] by bf16[136,40]: cublaslt ")) << notes[0];
   const auto timed = gpu::PlanCache::shared().find(key);
   ASSERT_TRUE(timed);
   EXPECT_EQ(timed->engine, "1") << "the one that it names when it is asked for many";

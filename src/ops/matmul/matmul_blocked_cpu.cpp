@@ -279,15 +279,16 @@ std::string blocked_matmul_refusal(const KernelCall& call) {
   if (shape.is_empty()) return "an extent is 0";
   if (shape.dtype == DType::f64) return "";
   if (shape.dtype != DType::f32) return fmt::format("{} is neither f64 nor f32", to_string(shape.dtype));
+  const bool is_of_weights = shape.a.row_stride == 1 && shape.b.column_stride == 1 && shape.c.column_stride == 1;
+  if (!is_of_weights || !shape.batch.empty()) return "f32, and not columns of a with rows of b";
+  if (shape.m < kRows || shape.n < kColumns || shape.k < kDeep)
+    return fmt::format("{} x {} x {} of f32 is less than {} x {} x {}", shape.m, shape.n, shape.k, kRows, kColumns,
+                       kDeep);
   if (call.target->isa != VectorIsa::avx512) return "f32 without AVX-512 is the library's";
   // With 16 a library is ahead in some of these shapes (benchmarks/results/2026-11-26-training-cpu.txt).
   if (call.target->threads > kFewThreads)
     return fmt::format("f32 with more than {} threads is the library's", kFewThreads);
-  const bool is_of_weights = shape.a.row_stride == 1 && shape.b.column_stride == 1 && shape.c.column_stride == 1;
-  if (!is_of_weights || !shape.batch.empty()) return "f32, and not columns of a with rows of b";
-  if (shape.m >= kRows && shape.n >= kColumns && shape.k >= kDeep) return "";
-  return fmt::format("{} x {} x {} of f32 is less than {} x {} x {}", shape.m, shape.n, shape.k, kRows, kColumns,
-                     kDeep);
+  return "";
 }
 
 std::unique_ptr<PreparedKernel> prepare_blocked_matmul(const KernelCall& call, const Device&) {
