@@ -56,8 +56,8 @@ bool overlaps_before(const Target& target, const TextLaunch& launch);
 /// Of an SM's shared memory: CTAs that have more of it do not share one.
 inline unsigned half_of_shared(const Target& target) { return static_cast<unsigned>(target.shared_bytes / 2); }
 
-/// Appends to the op's table for GPUs. `channels_last`, `any_layout`, `in_place`, `reason`, `turned`: see
-/// KernelImplementation.
+/// Appends to the op's table for GPUs. `channels_last`, `any_layout`, `in_place`, `reason`, `turned`,
+/// `wants_by_units`: see KernelImplementation.
 void register_text_kernel(const std::string& op, std::string name,
                           std::function<std::string(const KernelCall&)> refusal,
                           std::function<TextPlan(const KernelCall&)> plan, Faults faults = Faults::none,

@@ -7,6 +7,9 @@
 
 namespace paoding {
 
+/// A call of the node whose operands are dense; nothing is said of where they begin.
+KernelCall dense_call(const Graph& graph, const Node& node, bool allow_tf32, const TargetPtr& target);
+
 /// The kernel that runs the node as a whole, where there is one; why others decline is noted. It is asked about dense
 /// operands of any alignment: the planner copies what turns out to lie otherwise, if the kernel wants that.
 const KernelImplementation* claimed_by(const Graph& graph, const Node& node, PassNotes& notes);

@@ -21,15 +21,11 @@ class CapturedGraph : public GraphBudget::Graph {
  public:
   /// Enqueues an entry of the order; `node` is the conditional node that a choice is for, else 0.
   using Start = std::function<void(std::size_t, CUstream, CUgraphConditionalHandle node)>;
-  /// Captures what the entries first .. end-1 start, none of which is in a body without the others. `budget` must
-  /// outlive it.
+  /// Captures what the entries first .. end-1 start, none of which is in a body without the others, and what `behind`
+  /// enqueues; one that has something behind may be launched in another's place, and so drops none of the budget.
+  /// `budget` must outlive it.
   CapturedGraph(const gpu::GpuDevice& device, GraphBudget& budget, const std::vector<Started>& order, std::size_t first,
-                std::size_t end, const Start& start)
-      : CapturedGraph(device, budget, order, first, end, start, {}, true) {}
-  /// The same, and what `behind` enqueues: one that may be launched in another's place, and so drops none.
-  CapturedGraph(const gpu::GpuDevice& device, GraphBudget& budget, const std::vector<Started>& order, std::size_t first,
-                std::size_t end, const Start& start, const std::function<void(CUstream)>& behind)
-      : CapturedGraph(device, budget, order, first, end, start, behind, false) {}
+                std::size_t end, const Start& start, const std::function<void(CUstream)>& behind = {});
   ~CapturedGraph() override;
   CapturedGraph(const CapturedGraph&) = delete;
   CapturedGraph& operator=(const CapturedGraph&) = delete;
@@ -58,9 +54,6 @@ class CapturedGraph : public GraphBudget::Graph {
 
  private:
   class Capture;
-  // `drops`: others of the budget, where it has no room.
-  CapturedGraph(const gpu::GpuDevice& device, GraphBudget& budget, const std::vector<Started>& order, std::size_t first,
-                std::size_t end, const Start& start, const std::function<void(CUstream)>& behind, bool drops);
   void instantiate(CUgraphExec* made, CUstream stream);
   void drop_twin();
   void destroy_twin();

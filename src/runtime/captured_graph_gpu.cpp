@@ -176,13 +176,13 @@ class CapturedGraph::Capture {
 
 CapturedGraph::CapturedGraph(const gpu::GpuDevice& device, GraphBudget& budget, const std::vector<Started>& order,
                              std::size_t first, std::size_t end, const Start& start,
-                             const std::function<void(CUstream)>& behind, bool drops)
+                             const std::function<void(CUstream)>& behind)
     : driver_(gpu::required_driver()), budget_(budget) {
   const gpu::Stream stream(device);  // a caller's may not be one that captures
   try {
     Capture(device, order, start, behind, this).run(stream.get(), first, end);
     bytes_ = static_cast<std::int64_t>(std::max<std::size_t>(nodes_.size(), 1)) * kGraphNodeBytes;
-    if (drops || budget_.has_room(bytes_)) {
+    if (!behind || budget_.has_room(bytes_)) {
       budget_.use(this, bytes_);
       instantiate(&exec_, stream.get());
       stream.wait_idle();

@@ -11,6 +11,8 @@
 #include "ops/recurrence/packed_weights.h"
 #include "paoding/op.h"
 #include "paoding/ops.h"
+#include "passes/claimed_by.h"
+#include "plan/slot_alignment.h"
 #include "runtime/compile.h"
 #include "runtime/parameter_store.h"
 
@@ -90,11 +92,10 @@ class Taking {
   bool wants_by_units(NodeId id) const {
     const Node& node = graph_.node(id);
     if (!target_.is_gpu() || node.inputs.size() < 2 || graph_.type(node.inputs[1]).shape.rank() != 2) return false;
-    KernelCall call{node.op, node.attrs, {}, {}, {}, allows_tf32_, node.scope.str(), shared_target_};
-    for (const Ref& ref : node.inputs) call.inputs.push_back(Layout::dense(graph_.type(ref)));
+    KernelCall call = dense_call(graph_, node, allows_tf32_, shared_target_);
     for (std::size_t i = 0; i < node.types.size(); ++i) {
       const bool is_read = read_.contains({id, static_cast<int>(i)});
-      call.outputs.push_back(Layout::dense(is_read ? node.types[i] : Type{node.types[i].dtype, {0}}));
+      if (!is_read) call.outputs[i] = Layout::dense(Type{node.types[i].dtype, {0}});
     }
     call.alignments.assign(call.inputs.size() + call.outputs.size(), kSlotAlignment);
     std::vector<std::string> refusals;
@@ -199,8 +200,6 @@ class Taking {
     }
     return {copies_.at(wanted.node), wanted.output};
   }
-
-  static constexpr std::int64_t kSlotAlignment = 256;
 
   Graph& graph_;
   const TargetPtr shared_target_;

@@ -110,6 +110,8 @@ gpu::TextPlan plan_few_rows(const KernelCall& call) {
   return made;
 }
 
+// ---- Few rows of 16 bits: the same, where a CTA has room for all that it multiplies ----
+
 // From row to row, where rows are contiguous; else 0.
 std::int64_t row_stride_of(const MatmulOperand& operand, std::int64_t rows, std::int64_t columns) {
   std::int64_t stride = 0;
@@ -117,12 +119,10 @@ std::int64_t row_stride_of(const MatmulOperand& operand, std::int64_t rows, std:
   return blas_layout(operand, rows, columns, &stride, &is_transposed) && !is_transposed ? stride : 0;
 }
 
-// ---- Few rows of 16 bits: the same, where a CTA has room for all that it multiplies ----
-
 gpu::NarrowProduct narrow_product_of(const KernelCall& call) {
   const MatmulShape shape(call);
   gpu::NarrowProduct product{.dtype = shape.dtype, .m = shape.m, .n = shape.n, .k = shape.k};
-  product.a_stride = row_stride_of(shape.a, shape.m, shape.k),
+  product.a_stride = row_stride_of(shape.a, shape.m, shape.k);
   product.b_stride = row_stride_of(shape.b, shape.k, shape.n);
   product.out_stride = row_stride_of(shape.c, shape.m, shape.n);
   product.is_settled_b = (call.settled >> 1 & 1u) != 0;
