@@ -53,10 +53,7 @@ struct ForwardWeights {
   // Row k of a block's quad.
   PD_DEVICE float4 row_of(int block, int k) const {
     const int i = own_block(block);
-    if (StreamedWeights::has(block, kBlocks)) {
-      const uint4 w = streamed.get(StreamedWeights::before(block, kBlocks), k);
-      return {__uint_as_float(w.x), __uint_as_float(w.y), __uint_as_float(w.z), __uint_as_float(w.w)};
-    }
+    if (StreamedWeights::has(block, kBlocks)) return streamed.get_floats(StreamedWeights::before(block, kBlocks), k);
     if (i >= kHere) return rest[((i - kHere) * kQuadRows + k) * 32];
     const float (&w)[4] = words[i < kHere ? i : 0][k];
     return {w[0], w[1], w[2], w[3]};
@@ -225,9 +222,7 @@ struct ForwardWeights {
     for (int k = 0; k < kQuadRows; ++k) {
       const float4 row = row_of(k);
       if (StreamedWeights::has(block, kBlocks)) {
-        const uint4 bits = make_uint4(__float_as_uint(row.x), __float_as_uint(row.y), __float_as_uint(row.z),
-                                      __float_as_uint(row.w));
-        streamed.put(StreamedWeights::before(block, kBlocks), k, bits);
+        streamed.put(StreamedWeights::before(block, kBlocks), k, row);
       } else if (i < kHere) {
         float (&to)[4] = words[i < kHere ? i : 0][k];
         to[0] = row.x, to[1] = row.y, to[2] = row.z, to[3] = row.w;
