@@ -56,6 +56,9 @@ struct Apart {
   PD_DEVICE void begin(const CellPlace (&)[kCells]) {}
   PD_DEVICE void give(const Cell (&)[kCells], const CellPlace (&)[kCells], int) const {}
   PD_DEVICE void pass(int, int) const {}
+  PD_DEVICE void start() const { await_launch_before(); }
+  PD_DEVICE void leave() const {}
+  PD_DEVICE void reach(int, unsigned) {}
   PD_DEVICE void end() const {}
 };
 
@@ -90,8 +93,8 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
   clock.begin();
   constexpr bool kBringsFirst = kIsSettled && kFewTeams == 0 && kStreamed == 0;
   if constexpr (!kBringsFirst) {
-    await_launch_before();
-    if (is_left_to_the_other(operands.lengths, size, (int*)shared.work)) return;
+    stack.start();
+    if (is_left_to_the_other(operands.lengths, size, (int*)shared.work)) return stack.leave();
   }
   InputAhead input;
   input.bring(shared, operands, rank);
@@ -100,7 +103,7 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
   for (int i = threadIdx.x; i < kStates * kStateBytes / 16; i += kThreads) ((uint4*)states)[i] = make_uint4(0, 0, 0, 0);
   exchange.come();
   clock.ended(kBringing);
-  if constexpr (kBringsFirst) await_launch_before();
+  if constexpr (kBringsFirst) stack.start();
   clock.ended(kAwaiting);
   const unsigned called_off = called_off_word(room);
   exchange.ask();
@@ -179,6 +182,7 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
         }
       }
     };
+    stack.reach(time_of(0), called_off);
     if constexpr (kCopiesAhead) {
       input.find(sums, *shared.rows, rank, place);
       input.start(operands, size, steps, time_of);
@@ -205,6 +209,7 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
       unsigned char* const after = states + (state + 1) % kStates * kStateBytes;
       const Aim aim = exchange.aim(before, after, state);
       weights.aim(before, step + 1 == steps);
+      stack.reach(time_of(step + 1 < steps ? step + 1 : step), 0);
       if (step > 0) exchange.take(aim, state);
       clock.ended(kWaiting);
       if constexpr (kAsksEarly) fetch(next, step + 1);

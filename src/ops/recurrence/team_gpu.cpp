@@ -326,7 +326,7 @@ std::vector<Team> possible_teams(const LayerExtents& layer, const Target& target
       consider_stacked(team, teams_at_once(ctas, target));
     }
     // Forward what lanes keep goes through memory, and what tensor cores do not.
-    if (!layer.is_backward && is_by_lanes != keeps_sums) return;
+    if (layer.is_in_clusters || (!layer.is_backward && is_by_lanes != keeps_sums)) return;
     team.exchange = Exchange::memory;
     for (std::int64_t units = least; units < layer.hidden + least; units += least) {
       team.units = units;
