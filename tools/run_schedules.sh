@@ -7,6 +7,8 @@ set -uo pipefail
 build=$1 jobs=$2 schedules=$3 first=${4:-1} at_once=50
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
+export PAODING_KERNELS=$folder/kernels  # compiled once, for all seeds of a test
+mkdir "$PAODING_KERNELS"
 
 mapfile -t tests < <("$build/paoding_tests" --gtest_list_tests --gtest_filter='*EmulationUnderEverySchedule:*EmulationByTeamsOfEveryKind' |
   awk '/^[^ ].*\.$/ { suite = $1 } /^  / { print suite $1 }')

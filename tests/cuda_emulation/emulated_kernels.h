@@ -90,50 +90,50 @@ inline bool is_together(const TextLaunch& launch) {
   return launch.is_cooperative || launch.cluster != 1 || !launch.maps.empty();
 }
 
-/// All kernels as shared libraries, compiled in a few runs of g++ at once.
+/// All kernels as shared libraries, compiled in a few runs of g++ at once. PAODING_KERNELS names a folder where they stay
+/// for others that have the same text, of the same headers.
 class EmulatedKernels {
  public:
   explicit EmulatedKernels(const std::vector<const TextLaunch*>& plans) {
-    std::string name = (std::filesystem::temp_directory_path() / "paoding_emulation_XXXXXX").string();
-    folder_ = mkdtemp(name.data());
     std::map<std::string, const TextLaunch*> kernels;
     for (const TextLaunch* plan : plans) {
       if (plan->grid[0] > 0) kernels[plan->entry] = plan;
     }
-    std::vector<std::ofstream> files;
-    for (std::size_t f = 0; f < kFiles; ++f) {
-      files.emplace_back(folder_ / ("kernels" + std::to_string(f) + ".cpp"));
-      files.back() << "#include \"square_products.h\"\n#include \"tensor_cores.h\"\n#include "
-                      "\"warp_products.h\"\n#pragma GCC diagnostic ignored "
-                      "\"-Wunknown-pragmas\"\n"
-                   << kernel_prelude();
-    }
+    std::string head =
+        "#include \"square_products.h\"\n#include \"tensor_cores.h\"\n#include \"warp_products.h\"\n"
+        "#pragma GCC diagnostic ignored \"-Wunknown-pragmas\"\n";
+    head += kernel_prelude();
+    Texts texts;
+    texts.fill(head);
     std::size_t next = 0;
     for (const auto& [entry, plan] : kernels) {
       std::string source = plan->source;  // the prelude is compiled once for all
       source.erase(source.find(kernel_prelude()), kernel_prelude().size());
-      files[next++ % kFiles] << "namespace in_" << entry << " {\n"
-                             << source << "}\nextern \"C\" int run_" << entry
-                             << "(void** a, unsigned g, unsigned b, const unsigned* o) { return emulation::"
-                             << call_of(*plan) << "; }\n";
+      texts[next++ % kFiles] += "namespace in_" + entry + " {\n" + source + "}\nextern \"C\" int run_" + entry +
+                                "(void** a, unsigned g, unsigned b, const unsigned* o) { return emulation::" +
+                                call_of(*plan) + "; }\n";
     }
-    files.clear();
-    std::string command = "cd " + folder_.string() + "; ";
-    for (std::size_t f = 0; f < kFiles; ++f) {
-      command += "(g++ -std=c++20 -O1 -w -fPIC -shared -I" + source_root().string() + "/src -I" +
-                 source_root().string() + "/tests/cuda_emulation kernels" + std::to_string(f) + ".cpp -o kernels" +
-                 std::to_string(f) + ".so > log" + std::to_string(f) + " 2>&1) & ";
+    const char* const kept = getenv("PAODING_KERNELS");
+    is_kept_ = kept != nullptr;
+    const std::filesystem::path under = is_kept_ ? kept : std::filesystem::temp_directory_path();
+    std::filesystem::path of_text = under / "kernels";
+    for (const std::string& text : texts) of_text += "_" + std::to_string(std::hash<std::string>()(text));
+    folder_ = of_text;
+    if (!is_kept_ || !std::filesystem::exists(of_text)) {
+      std::string name = (under / "paoding_emulation_XXXXXX").string();
+      folder_ = mkdtemp(name.data());
+      compile(texts);
     }
-    if (std::system((command + "wait").c_str()) != 0) return;
     for (std::size_t f = 0; f < kFiles; ++f) {
       const std::string file = (folder_ / ("kernels" + std::to_string(f) + ".so")).string();
       libraries_.push_back(dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL));
     }
+    std::error_code has_been_there;
+    if (is_kept_ && folder_ != of_text) std::filesystem::rename(folder_, of_text, has_been_there);
   }
   ~EmulatedKernels() {
-    if (getenv("PAODING_KEEP_KERNELS") != nullptr) return;
     std::error_code ignored;
-    std::filesystem::remove_all(folder_, ignored);
+    if (!is_kept_) std::filesystem::remove_all(folder_, ignored);
   }
   Launch find(const std::string& entry) const {
     for (void* library : libraries_) {
@@ -152,6 +152,19 @@ class EmulatedKernels {
   }
 
  private:
+  static constexpr std::size_t kFiles = 2;
+  using Texts = std::array<std::string, kFiles>;
+
+  void compile(const Texts& texts) const {
+    std::string command = "cd " + folder_.string() + "; ";
+    for (std::size_t f = 0; f < kFiles; ++f) {
+      std::ofstream(folder_ / ("kernels" + std::to_string(f) + ".cpp")) << texts[f];
+      command += "(g++ -std=c++20 -O1 -w -fPIC -shared -I" + source_root().string() + "/src -I" +
+                 source_root().string() + "/tests/cuda_emulation kernels" + std::to_string(f) + ".cpp -o kernels" +
+                 std::to_string(f) + ".so > log" + std::to_string(f) + " 2>&1) & ";
+    }
+    static_cast<void>(std::system((command + "wait").c_str()));  // what did not compile is not found: see log()
+  }
   static std::string call_of(const TextLaunch& launch) {
     const std::string kernel = "in_" + launch.entry + "::" + launch.entry;
     if (!is_together(launch)) return "launch(" + kernel + ", a, g, b, o)";
@@ -159,8 +172,8 @@ class EmulatedKernels {
            std::to_string(launch.shared_bytes) + ", o[0])";
   }
 
-  static constexpr std::size_t kFiles = 2;
   std::filesystem::path folder_;
+  bool is_kept_ = false;
   std::vector<void*> libraries_;
 };
 
