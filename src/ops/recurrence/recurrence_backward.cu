@@ -71,11 +71,10 @@ PD_DEVICE void run_backward(const Operands& operands, const Room& room, const Si
     // What came back from a step to the state before it.
     const auto take_back = [&](int step) {
       float sum[kCells];
-      const auto counts = [&](int i) { return time_of(step) < place[i].length; };
-      if (!products.take(sum, given + step, place, counts, clock)) return;
+      if (!products.take(sum, given + step, place, clock)) return;
 #pragma unroll
       for (int i = 0; i < kCells; ++i) {
-        if (!kHasLengths || counts(i)) cell[i].take_back(sum[i]);
+        if (!kHasLengths || time_of(step) < place[i].length) cell[i].take_back(sum[i]);
       }
     };
 

@@ -32,8 +32,7 @@ struct PartExchange {
     wait_for_mail(&mailboxes[step % 2], step / 2);
     if constexpr (kGivesByWarps) __syncthreads();  // its own parts are there, and nobody reads the factors any more
   }
-  template <class Counts>
-  PD_DEVICE void take(float (&sum)[kCells], int step, const CellPlace (&place)[kCells], const Counts&) const {
+  PD_DEVICE void take(float (&sum)[kCells], int step, const CellPlace (&place)[kCells]) const {
     const unsigned* const parts = come + step % 2 * (kTeam * kPartWords);
     int at[kCells];
 #pragma unroll

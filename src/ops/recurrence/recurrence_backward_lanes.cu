@@ -124,9 +124,7 @@ struct BackwardProducts {
     clock.ended(kGiving);
   }
   // For all threads: what came back from a step. False for those that have no cells.
-  template <class Counts>
-  PD_DEVICE bool take(float (&of_cells)[kCells], int step, const CellPlace (&)[kCells], const Counts&,
-                      PhaseClock& clock) const {
+  PD_DEVICE bool take(float (&of_cells)[kCells], int step, const CellPlace (&)[kCells], PhaseClock& clock) const {
     const uint4* const from = kept_known(asked + step % 2 * kPlacePieces);
     const int parts = kept_known(step % 2 * (kPartWords * 4));
     const unsigned mark = kept_known((int)marks.of(step));

@@ -68,11 +68,12 @@ struct PartExchange {
   }
 
   PD_DEVICE void wait(int) const {}
-  template <class Counts>
-  PD_DEVICE void take(float (&sum)[kCells], int step, const CellPlace (&place)[kCells], const Counts& counts) const {
+  // Of every step, whether it counts for the cell's row or not: a word that was never looked for may be late by a use of
+  // its place, and then has the mark of this one.
+  PD_DEVICE void take(float (&sum)[kCells], int step, const CellPlace (&place)[kCells]) const {
 #pragma unroll
     for (int i = 0; i < kCells; ++i) {
-      if (counts(i)) sum[i] = take(step, place[i]);
+      if (place[i].at >= 0) sum[i] = take(step, place[i]);
     }
   }
   template <int kPortion> PD_DEVICE void give(const float (&sum)[kTiles][kColumnTiles][4], int step) const {

@@ -74,11 +74,10 @@ struct BackwardProducts {
     clock.ended(kGiving);
   }
   // What came back from a step to this thread's cells. False for threads that have none.
-  template <class Counts>
-  PD_DEVICE bool take(float (&sum)[kCells], int step, const CellPlace (&place)[kCells], const Counts& counts, PhaseClock&) {
+  PD_DEVICE bool take(float (&sum)[kCells], int step, const CellPlace (&place)[kCells], PhaseClock&) {
     if (threadIdx.x >= kFinishers) return false;
     exchange.wait(step);
-    exchange.take(sum, step, place, counts);
+    exchange.take(sum, step, place);
     return true;
   }
   PD_DEVICE void end(int steps) {

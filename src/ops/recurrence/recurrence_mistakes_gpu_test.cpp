@@ -87,6 +87,12 @@ std::vector<Exchange> exchanges() {
          "marks;\n"
          "  int rank;\n\n  PD_DEVICE PartExchange"},
         {"if constexpr (kPortion + 1 == kPortions) __syncthreads();", ""}}},
+      {"parts of gradients by neighbours, rows with lengths",
+       {"through memory, 2 neighbours", {f32, true, 5, 9, 30, true, false, true, rnn}},
+       "kTeams = 1",
+       chip_of(4),
+       {{"while (!ask()) {}", "ask();"},
+        {"if (place[i].at >= 0) sum[i] = take(", "if (step + place[i].length >= 5) sum[i] = take("}}},
       {"gradients in full f32",
        {"of 6 CTAs;a CTA, by lanes", {f32, false, 6, 2, 70}},
        "",
