@@ -56,14 +56,14 @@ struct EmulatedLayer {
 };
 
 /// In so many orders: the first of each lot against float64, the others against that, bit by bit. Layers whose text has
-/// the words of PAODING_LAYERS, if that is set.
+/// the words of PAODING_LAYERS, if that is set. `looks_at_order`: see EmulatedKernels.
 template <class Case>
-void expect_right_under_schedules(const std::vector<EmulatedLayer<Case>>& all, int runs) {
+void expect_right_under_schedules(const std::vector<EmulatedLayer<Case>>& all, int runs, bool looks_at_order = false) {
   std::vector<const gpu::TextLaunch*> kernels;
   for (const auto& each : all) {
     for (const gpu::TextLaunch* kernel : each.program->kernels()) kernels.push_back(kernel);
   }
-  const gpu::EmulatedKernels compiled(kernels);
+  const gpu::EmulatedKernels compiled(kernels, looks_at_order);
   for (const auto& each : all) {
     const char* const words = std::getenv("PAODING_LAYERS");
     if (words != nullptr && !has_words(each.layer.text(), words)) continue;
@@ -85,16 +85,18 @@ void expect_right_under_schedules(const std::vector<EmulatedLayer<Case>>& all, i
   }
 }
 
+inline EmulatedLayer<LayerCase> emulated_layer(const TeamCase& by_team, const Target& target) {
+  const LayerCase& c = by_team.second;
+  const Plan plan = plan_by_team(by_team, target);
+  EXPECT_TRUE(has_kernel(plan, by_team.first, "")) << c.text() << ": no team has " << by_team.first;
+  auto graph = graph_of(c);
+  const std::array<Feeds, 2> feeds = {feeds_of(c, *graph), feeds_of(c, *graph, 6)};
+  return {c, std::move(graph), std::make_unique<EmulatedProgram>(plan), feeds};
+}
+
 inline void expect_right_in_the_emulation(const std::vector<TeamCase>& cases, const Target& target, int runs) {
   std::vector<EmulatedLayer<LayerCase>> all;
-  for (const TeamCase& by_team : cases) {
-    const LayerCase& c = by_team.second;
-    const Plan plan = plan_by_team(by_team, target);
-    EXPECT_TRUE(has_kernel(plan, by_team.first, "")) << c.text() << ": no team has " << by_team.first;
-    auto graph = graph_of(c);
-    const std::array<Feeds, 2> feeds = {feeds_of(c, *graph), feeds_of(c, *graph, 6)};
-    all.push_back({c, std::move(graph), std::make_unique<EmulatedProgram>(plan), feeds});
-  }
+  for (const TeamCase& by_team : cases) all.push_back(emulated_layer(by_team, target));
   expect_right_under_schedules(all, runs);
 }
 

@@ -4,6 +4,8 @@
 // CUDA's headers; needs no GPU.
 #pragma once
 
+#include <sys/mman.h>
+
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -136,18 +138,28 @@ class EmulatedProgram {
   }
 
  private:
-  // Aligned as the driver's memory is.
+  // Aligned as the driver's memory is, and where the emulation looks for it; nothing lies behind it.
   class Memory {
    public:
-    explicit Memory(std::int64_t bytes) : bytes_(static_cast<std::size_t>(bytes) + 512, 0x7f) {
-      start_ = bytes_.data();
-      while (reinterpret_cast<std::uintptr_t>(start_) % 256 != 0) ++start_;
+    explicit Memory(std::int64_t count) {
+      const std::size_t bytes = (static_cast<std::size_t>(count) + kSlack) / kPage * kPage + kPage;
+      static std::uintptr_t next = emulation::kCommonMemory;
+      void* const there = mmap(reinterpret_cast<void*>(next), bytes, PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+      if (there == MAP_FAILED) throw std::bad_alloc();
+      next += bytes + kPage;
+      start_ = {static_cast<char*>(there), Unmap{bytes}};
+      std::memset(there, 0x7f, bytes);
     }
-    char* start() const { return start_; }
+    char* start() const { return start_.get(); }
 
    private:
-    std::vector<char> bytes_;
-    char* start_;
+    static constexpr std::size_t kSlack = 512, kPage = 4096;
+    struct Unmap {
+      std::size_t bytes;
+      void operator()(char* start) const { munmap(start, bytes); }
+    };
+    std::unique_ptr<char, Unmap> start_;
   };
 
   static emulation::BoxWords no_map(const gpu::BoxMap&) { return {}; }

@@ -29,16 +29,16 @@ class PlantedMistakes {
     EXPECT_GT(planted, 0) << all_.back().what << ": not in the text";
   }
 
-  /// Each by one of a few schedules: results that are not those of the text as it is, or CTAs that wait in vain.
-  /// Prints which one where PAODING_SCHEDULES is set.
-  void expect_found() const {
+  /// Each by one of a few schedules: results that are not those of the text as it is, or CTAs that wait in vain; or
+  /// what is not ordered, if that is looked at. Prints which one where PAODING_SCHEDULES is set.
+  void expect_found(bool looks_at_order = false) const {
     std::vector<const gpu::TextLaunch*> kernels;
     for (const Planted& planted : all_) {
       for (const EmulatedProgram* program : {planted.right.get(), planted.wrong.get()}) {
         for (const gpu::TextLaunch* kernel : program->kernels()) kernels.push_back(kernel);
       }
     }
-    const gpu::EmulatedKernels compiled(kernels);
+    const gpu::EmulatedKernels compiled(kernels, looks_at_order);
     for (const Planted& planted : all_) {
       const std::array<Tensors, 2> want = {planted.right->run(compiled, planted.feeds[0], 1),
                                            planted.right->run(compiled, planted.feeds[1], 2)};

@@ -18,11 +18,15 @@ struct alignas(64) BoxWords {
 };
 static_assert(sizeof(BoxWords) == 128);
 
-enum Ended { kDone = 0, kDeadlock = 1, kReadUnwritten = 2, kIsGone = 3 };
+/// Where the memory lies that CTAs have in common, when their plain accesses are looked at (plain_accesses.h).
+constexpr std::uintptr_t kCommonMemory = 0x600000000000, kCommonBytes = std::uintptr_t{1} << 40;
+
+enum Ended { kDone = 0, kDeadlock = 1, kReadUnwritten = 2, kIsGone = 3, kIsUnordered = 4 };
 inline const char* told_of(int ended) {
   return ended == kDone            ? "done"
          : ended == kDeadlock      ? "CTAs wait for each other in vain"
          : ended == kReadUnwritten ? "a CTA reads of others what none has written"
+         : ended == kIsUnordered   ? "a CTA reads what another has stored, and nothing orders the two"
                                    : "a CTA has ended when something is sent to it or copied from it";
 }
 

@@ -90,16 +90,18 @@ inline bool is_together(const TextLaunch& launch) {
   return launch.is_cooperative || launch.cluster != 1 || !launch.maps.empty();
 }
 
-/// All kernels as shared libraries, compiled in a few runs of g++ at once. PAODING_KERNELS names a folder where they stay
-/// for others that have the same text, of the same headers.
+/// All kernels as shared libraries, compiled in a few runs of g++ at once. PAODING_KERNELS names a folder where they
+/// stay for others that have the same text, of the same headers. `looks_at_order`: a launch ends with kIsUnordered
+/// where CTAs read plainly what others have stored, and nothing orders the two.
 class EmulatedKernels {
  public:
-  explicit EmulatedKernels(const std::vector<const TextLaunch*>& plans) {
+  explicit EmulatedKernels(const std::vector<const TextLaunch*>& plans, bool looks_at_order = false) {
     std::map<std::string, const TextLaunch*> kernels;
     for (const TextLaunch* plan : plans) {
       if (plan->grid[0] > 0) kernels[plan->entry] = plan;
     }
-    std::string head =
+    std::string head = looks_at_order ? "#define PD_TELLS_PLAIN_ACCESSES\n#include \"plain_accesses.h\"\n" : "";
+    head +=
         "#include \"square_products.h\"\n#include \"tensor_cores.h\"\n#include \"warp_products.h\"\n"
         "#pragma GCC diagnostic ignored \"-Wunknown-pragmas\"\n";
     head += kernel_prelude();
@@ -109,9 +111,9 @@ class EmulatedKernels {
     for (const auto& [entry, plan] : kernels) {
       std::string source = plan->source;  // the prelude is compiled once for all
       source.erase(source.find(kernel_prelude()), kernel_prelude().size());
-      texts[next++ % kFiles] += "namespace in_" + entry + " {\n" + source + "}\nextern \"C\" int run_" + entry +
-                                "(void** a, unsigned g, unsigned b, const unsigned* o) { return emulation::" +
-                                call_of(*plan) + "; }\n";
+      texts[next++ % kFiles] +=
+          "namespace in_" + entry + " {\n" + source + "}\nextern \"C\" int run_" + entry +
+          "(void** a, unsigned g, unsigned b, const unsigned* o) { return emulation::" + call_of(*plan) + "; }\n";
     }
     const char* const kept = getenv("PAODING_KERNELS");
     is_kept_ = kept != nullptr;
@@ -122,7 +124,7 @@ class EmulatedKernels {
     if (!is_kept_ || !std::filesystem::exists(of_text)) {
       std::string name = (under / "paoding_emulation_XXXXXX").string();
       folder_ = mkdtemp(name.data());
-      compile(texts);
+      compile(texts, looks_at_order ? "-fsanitize=thread --param tsan-instrument-func-entry-exit=0 " : "");
     }
     for (std::size_t f = 0; f < kFiles; ++f) {
       const std::string file = (folder_ / ("kernels" + std::to_string(f) + ".so")).string();
@@ -155,13 +157,14 @@ class EmulatedKernels {
   static constexpr std::size_t kFiles = 2;
   using Texts = std::array<std::string, kFiles>;
 
-  void compile(const Texts& texts) const {
+  void compile(const Texts& texts, const std::string& option) const {
     std::string command = "cd " + folder_.string() + "; ";
     for (std::size_t f = 0; f < kFiles; ++f) {
       std::ofstream(folder_ / ("kernels" + std::to_string(f) + ".cpp")) << texts[f];
-      command += "(g++ -std=c++20 -O1 -w -fPIC -shared -I" + source_root().string() + "/src -I" +
-                 source_root().string() + "/tests/cuda_emulation kernels" + std::to_string(f) + ".cpp -o kernels" +
-                 std::to_string(f) + ".so > log" + std::to_string(f) + " 2>&1) & ";
+      const std::string name = "kernels" + std::to_string(f);
+      command += "(g++ -std=c++20 -O1 -w -fPIC " + option + "-I" + source_root().string() + "/src -I" +
+                 source_root().string() + "/tests/cuda_emulation -c " + name + ".cpp -o " + name +
+                 ".o && g++ -shared " + name + ".o -o " + name + ".so) > log" + std::to_string(f) + " 2>&1 & ";
     }
     static_cast<void>(std::system((command + "wait").c_str()));  // what did not compile is not found: see log()
   }

@@ -9,6 +9,10 @@
 #include <unordered_map>
 
 #include "cuda_emulation.h"
+#include "memory_order.h"
+
+// Of words that are read and written atomically, and so not by plain accesses.
+#define PD_ATOMICALLY __attribute__((no_sanitize_thread))
 
 namespace emulation {
 
@@ -137,7 +141,7 @@ inline void arrive(unsigned long long* mailbox, unsigned count, unsigned expecte
 
 // ---- what comes ----
 
-inline void deliver(std::size_t i) {
+PD_ATOMICALLY inline void deliver(std::size_t i) {
   LatePlace& place = together.places[i];
   *place.at = place.stores.front().value;
   place.stores.pop_front();
@@ -194,7 +198,7 @@ inline void release() {
 // ---- loads and stores ----
 
 inline void does_not_poll() { together.polls.mine().loads.clear(); }
-inline unsigned seen(const unsigned* at) {
+PD_ATOMICALLY inline unsigned seen(const unsigned* at) {
   const auto found = together.place_of.find(at);
   if (found == together.place_of.end()) return *at;
   const auto& stores = together.places[found->second].stores;
@@ -216,6 +220,7 @@ inline void before_load(const unsigned* at) {
 }
 inline unsigned load_now(const unsigned* at) {
   const unsigned value = seen(at);
+  memory_order.looks(at);
   together.polls.mine().loads.push_back({at, value});
   return value;
 }
@@ -223,7 +228,11 @@ inline unsigned load_relaxed(const unsigned* at) {
   before_load(at);
   return load_now(at);
 }
-inline unsigned load_acquire(const unsigned* at) { return load_relaxed(at); }
+inline unsigned load_acquire(const unsigned* at) {
+  const unsigned value = load_relaxed(at);
+  memory_order.acquires(at);
+  return value;
+}
 inline uint4 load_relaxed(const uint4* at) {
   const unsigned* const words = reinterpret_cast<const unsigned*>(at);
   before_load(words);
@@ -236,6 +245,8 @@ inline uint4 load_relaxed(const uint4* at) {
 }
 inline void store_relaxed(unsigned* at, unsigned value) {
   does_not_poll();
+  memory_order.stores_behind_fence(at);
+  memory_order.writes(at, sizeof(*at));
   const auto [found, is_new] = together.place_of.try_emplace(at, together.places.size());
   if (is_new) together.places.push_back({at, {}});
   together.places[found->second].stores.push_back({value, this_thread(), this_cta().met});
@@ -246,9 +257,13 @@ inline void store_relaxed(uint4* at, uint4 value) {
   const unsigned words[] = {value.x, value.y, value.z, value.w};
   for (int i = 0; i < 4; ++i) store_relaxed(reinterpret_cast<unsigned*>(at) + i, words[i]);
 }
-inline void fence_stores() { release(); }
-inline unsigned exchange_now(unsigned* at, unsigned value) {
+inline void fence_stores() {
+  release();
+  memory_order.fence();
+}
+PD_ATOMICALLY inline unsigned exchange_now(unsigned* at, unsigned value) {
   does_not_poll();
+  memory_order.writes(at, sizeof(*at));
   ++machine.progress;
   changed(at);
   return std::exchange(*at, value);
@@ -256,15 +271,20 @@ inline unsigned exchange_now(unsigned* at, unsigned value) {
 inline void store_release(unsigned* at, unsigned value) {
   maybe_yield();
   release();
+  memory_order.releases(at);
   exchange_now(at, value);
 }
-inline unsigned add_relaxed(unsigned* at, unsigned value) {
+PD_ATOMICALLY inline unsigned add_relaxed(unsigned* at, unsigned value) {
   maybe_yield();
+  memory_order.looks(at);
+  memory_order.stores_behind_fence(at);
   return exchange_now(at, *at + value);
 }
-inline unsigned add_release(unsigned* at, unsigned value) {
+PD_ATOMICALLY inline unsigned add_release(unsigned* at, unsigned value) {
   maybe_yield();
   release();
+  memory_order.looks(at);
+  memory_order.releases(at);
   return exchange_now(at, *at + value);
 }
 

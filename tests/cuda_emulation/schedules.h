@@ -190,6 +190,11 @@ int launch_together(void (*kernel)(P...), void** arguments, unsigned grid, unsig
   together.of_ctas.assign(grid, {});
   wake_parked();
   together.is_somebody_gone = false;
+#ifdef PD_TELLS_PLAIN_ACCESSES
+  memory_order.begin(true);
+#else
+  memory_order.begin(false);
+#endif
   Schedule schedule(seed);
   constexpr int kMostIdle = 1000;  // times that all who wait look again
   std::uint64_t last_progress = m.progress;
@@ -200,7 +205,7 @@ int launch_together(void (*kernel)(P...), void** arguments, unsigned grid, unsig
     } else if (together.has_late()) {
       schedule.have_come();
     } else if (std::none_of(m.ctas.begin(), m.ctas.end(), is_alive)) {
-      return together.is_somebody_gone ? kIsGone : kDone;
+      return together.is_somebody_gone ? kIsGone : memory_order.ends() ? kIsUnordered : kDone;
     } else {
       idle = m.progress == last_progress ? idle + 1 : 0;
       last_progress = m.progress;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // CTAs that wait for each other: all run at once, their threads as fibers that change places, by a seeded scheduler
 // (schedules.h), wherever one could see what another does (late_stores.h).
-// Not emulated: loads that see old values where an acquire is missing, and stores that are not relaxed ones being late.
+// Not emulated: loads that see old values where an acquire is missing, and plain stores that are late; memory_order.h
+// finds what could come of them.
 // Dynamic shared memory is each CTA's own; a `__shared__` variable would be one for all, and is not for such kernels.
 #pragma once
 
@@ -61,6 +62,7 @@ inline void cluster_barrier() {
   wait_block();
   release();
   std::uint64_t* const of_cluster = &cta_of_rank(0).cluster_arrived;
+  memory_order.releases(of_cluster);
   if (machine.current == 0) {
     ++machine.cta->cluster_arrived;
     changed(of_cluster);
@@ -72,6 +74,7 @@ inline void cluster_barrier() {
     return true;
   };
   while (!all_came()) park(1, [&](std::size_t) { return of_cluster; });
+  memory_order.acquires(of_cluster);
   wait_block();
   if (machine.current == 0) ++machine.cta->cluster_round;
   wait_block();

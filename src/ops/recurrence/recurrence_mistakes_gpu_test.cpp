@@ -130,5 +130,27 @@ TEST(RecurrenceMistakes, AreFoundBySomeSchedule) {
   mistakes.expect_found();
 }
 
+// What CTAs read plainly of what others have stored, sums of several teams above all, is behind what orders the two; of
+// mistakes in that, which no schedule shows as plain stores are never late in the emulation, every run says so.
+TEST(RecurrenceMistakes, InTheOrderOfPlainAccessesAreFound) {
+  const TeamCase by_teams = {"2 teams", {bf16, false, 3, 3, 40, true}};
+  std::vector<EmulatedLayer<LayerCase>> all;
+  all.push_back(emulated_layer(by_teams, chip_of(8)));
+  for (const Exchange& exchange : exchanges()) all.push_back(emulated_layer(exchange.layer, exchange.target));
+  expect_right_under_schedules(all, 1, true);
+  const Plan plan = plan_by_team(by_teams, chip_of(8));
+  const auto graph = graph_of(by_teams.second);
+  const std::array<Tensors, 2> feeds = {to_tensors(*graph, feeds_of(by_teams.second, *graph)),
+                                        to_tensors(*graph, feeds_of(by_teams.second, *graph, 6))};
+  PlantedMistakes mistakes;
+  for (const Mistake& mistake :
+       {Mistake{"add_release(arrived, 1)", "emulation::add_relaxed(arrived, 1)"},
+        Mistake{"if (is_last) fence_stores();", ""},
+        Mistake{"    __syncthreads();\n    unsigned* const arrived", "    unsigned* const arrived"}}) {
+    mistakes.plant("sums of several teams", plan, feeds, mistake);
+  }
+  mistakes.expect_found(true);
+}
+
 }  // namespace
 }  // namespace paoding::testing_program
