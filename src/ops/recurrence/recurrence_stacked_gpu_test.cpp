@@ -134,7 +134,7 @@ TEST(StackedRecurrence, MistakesAreFoundBySomeSchedule) {
     const Plan plan = plan_by_team(g, by_team);
     const std::array<Tensors, 2> feeds = {to_tensors(g, feeds_of(by_team.second, g, 0)),
                                           to_tensors(g, feeds_of(by_team.second, g, 1))};
-    for (const Mistake& mistake : list) mistakes.plant("a stack", plan, feeds, mistake);
+    mistakes.plant("a stack", plan, feeds, list);
   }
   mistakes.expect_found();
 }
