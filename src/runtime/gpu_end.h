@@ -25,6 +25,9 @@ namespace paoding {
 class GpuEnd {
  public:
   GpuEnd() = default;
+  ~GpuEnd();
+  GpuEnd(GpuEnd&&) = default;
+  GpuEnd& operator=(GpuEnd&&) = default;
   /// Nothing but of a short run without choices. It also does the copies that `order` ends with, where nothing calls
   /// them off, joined ones if all are. `packs`: small fetches are copied to the host.
   GpuEnd(const gpu::GpuDevice& device, const Plan& plan, const std::vector<Launch>& launches,

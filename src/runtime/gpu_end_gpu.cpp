@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstring>
+#include <mutex>
 #include <set>
 
 #include "base/pause.h"
@@ -15,6 +17,36 @@ constexpr std::size_t kMostLaunches = 64;           // of a run that is short en
 constexpr std::int64_t kMostPacked = 64 << 10;      // bytes of all results
 constexpr std::int64_t kMostMovedBytes = 16 << 10;  // of a copy at the end
 constexpr int kLooks = 40'000;                      // about a millisecond: who asks the driver then is told 2 us later
+
+// The driver takes more than a millisecond to lock pages, of which a program whose end is told needs a few: those of
+// programs that are no more are taken again.
+class Shelf {
+ public:
+  gpu::PinnedMemory take(const gpu::GpuDevice& device, std::size_t bytes) {
+    const std::size_t rounded = std::bit_ceil(std::max<std::size_t>(bytes, 4096));
+    const std::lock_guard lock(mutex_);
+    std::vector<gpu::PinnedMemory>& same = free_[{device.index(), rounded}];
+    if (same.empty()) return {device, rounded};
+    gpu::PinnedMemory taken = std::move(same.back());
+    same.pop_back();
+    return taken;
+  }
+  // What nobody writes any more.
+  void give(int device, gpu::PinnedMemory memory) {
+    const std::lock_guard lock(mutex_);
+    std::vector<gpu::PinnedMemory>& same = free_[{device, memory.size_bytes()}];
+    if (same.size() < kMostOfASize) same.push_back(std::move(memory));
+  }
+
+ private:
+  static constexpr std::size_t kMostOfASize = 8;
+  std::mutex mutex_;
+  std::map<std::pair<int, std::size_t>, std::vector<gpu::PinnedMemory>> free_;
+};
+Shelf& shelf() {
+  static Shelf* all = new Shelf;  // never destroyed: see driver_for_release()
+  return *all;
+}
 
 // One launch, in which nothing is chosen, and behind which the host has nothing to do.
 bool is_one_graph(const std::vector<Launch>& launches, const std::vector<Started>& order) {
@@ -88,6 +120,10 @@ GpuEnd::GpuEnd(const gpu::GpuDevice& device, const Plan& plan, const std::vector
   texts_[kind(Tells::results)] = std::make_unique<gpu::TextLaunch>(gpu::plan_end(sizes, *plan.target));
 }
 
+GpuEnd::~GpuEnd() {
+  if (memory_.bytes() != nullptr) shelf().give(device_->index(), std::move(memory_));
+}
+
 std::vector<std::string> GpuEnd::sources() const {
   return texts_[0] == nullptr ? std::vector<std::string>{} : std::vector<std::string>{texts_[0]->source};
 }
@@ -97,7 +133,7 @@ void GpuEnd::prepare() {
     if (texts_[k] == nullptr) continue;
     kernels_[k] = std::make_unique<gpu::LoadedKernel>(*device_, *texts_[k], addresses_.size());
   }
-  memory_ = gpu::PinnedMemory(*device_, static_cast<std::size_t>(packed_bytes_));
+  memory_ = shelf().take(*device_, static_cast<std::size_t>(packed_bytes_));
   std::memset(memory_.bytes(), 0, kCounters);
   ended_ = gpu::DeviceMemory(*device_, sizeof(count_));
   PD_CUDA(gpu::required_driver().cuMemcpyHtoD(ended_.address(), &count_, sizeof(count_)));
