@@ -91,7 +91,9 @@ class Taking {
   // launch, which takes weights of both as they are: several of one direction are left alone.
   bool wants_by_units(NodeId id) const {
     const Node& node = graph_.node(id);
-    if (!target_.is_gpu() || node.inputs.size() < 2 || graph_.type(node.inputs[1]).shape.rank() != 2) return false;
+    const bool may_be_one =
+        node.inputs.size() > 2 && node.types.size() > 1;  // and no product: kernels need not be asked
+    if (!target_.is_gpu() || !may_be_one || graph_.type(node.inputs[1]).shape.rank() != 2) return false;
     KernelCall call = dense_call(graph_, node, allows_tf32_, shared_target_);
     for (std::size_t i = 0; i < node.types.size(); ++i) {
       const bool is_read = read_.contains({id, static_cast<int>(i)});
