@@ -10,6 +10,11 @@
 constexpr int kInPiece = 16 / (int)sizeof(Factor);       // elements
 constexpr int kInStep = 2 * kInPiece;                    // elements along K that are multiplied at once
 constexpr int kHidden = kTeam * kUnits;                  // what is behind the last unit is zero
+// Forward, CTAs may share out K (recurrence_neighbours.cu): each has a part of the state, and multiplies it for all units
+// of its neighbours and its own.
+constexpr bool kSharesState = kIsOnce && kNeighbours > 1;
+constexpr int kMatrixUnits = kSharesState ? kNeighbours * kUnits : kUnits;
+constexpr int kStateUnits = kSharesState ? kHidden / kNeighbours : kHidden;
 // Where lanes multiply (recurrence_lanes.cu), a warp has quads: four rows of its matrix, the gates of one unit or of four.
 constexpr int kQuadUnits = kGates == 1 ? 4 : 1;
 constexpr int kQuads = (kUnits + kWarps * kQuadUnits - 1) / (kWarps * kQuadUnits);
@@ -31,7 +36,7 @@ constexpr int kSliceBytes = kUnits / kInPiece * kRows * 16;           // and wha
 // Threads that have cells, whole warps; all multiply.
 constexpr int kWarpCells = kHasGateLanes ? 8 : 32;
 constexpr int kFinishers =
-    kIsBulk || kKeepsSums || kCells > 1 ? kThreads : (kUnits * kRows + kWarpCells - 1) / kWarpCells * 32;
+    kIsBulk || kKeepsSums || kSharesState || kCells > 1 ? kThreads : (kUnits * kRows + kWarpCells - 1) / kWarpCells * 32;
 
 // As a factor of the products: tensor cores take f32 as TF32.
 PD_DEVICE unsigned factor_bits(unsigned bits) {
@@ -52,19 +57,19 @@ PD_DEVICE void factors_stored() {
 
 // Where sums are kept, columns of u are staged as the rows of a tile: four units of a gate, the same of the next one ..
 constexpr int kStageGates = kKeepsSums ? 4 : kGates, kStagePiece = kKeepsSums ? 4 : kInPiece;
-constexpr int kStageStride = kStageGates * kUnits * (int)sizeof(Stored) + 16;  // bytes; rows begin in different banks
+constexpr int kStageStride = kStageGates * kMatrixUnits * (int)sizeof(Stored) + 16;  // bytes; rows begin in different banks
 PD_DEVICE int staged_column(int gate, int unit) {
-  return kKeepsSums ? unit / 4 * 16 + gate * 4 + unit % 4 : gate * kUnits + unit;
+  return kKeepsSums ? unit / 4 * 16 + gate * 4 + unit % 4 : gate * kMatrixUnits + unit;
 }
 
-// Brings rows of u into shared memory, of each what belongs to this CTA's units: of kGroups groups of rows, kGroupRows
-// apart, kAtOnce each from the group's row `first` on. For all threads; they are there behind a barrier.
+// Brings rows of u into shared memory, of each what belongs to the units from `of` * kMatrixUnits on: of kGroups groups
+// of rows, kGroupRows apart, kAtOnce each from the group's row `first` on. For all threads; they are there behind a barrier.
 template <int kGroups, int kGroupRows, int kAtOnce>
-PD_DEVICE void stage_weights(unsigned char* stage, const Stored* u, int rank, int first, int hidden) {
-  constexpr int kPiece = kIsInPieces ? kStagePiece : 1, kPieces = kUnits / kPiece, kLines = kGroups * kAtOnce;
+PD_DEVICE void stage_weights(unsigned char* stage, const Stored* u, int of, int first, int hidden) {
+  constexpr int kPiece = kIsInPieces ? kStagePiece : 1, kPieces = kMatrixUnits / kPiece, kLines = kGroups * kAtOnce;
   for (int i = threadIdx.x; i < kLines * kStageGates * kPieces; i += kThreads) {
     const int piece = i % kPieces, gate = i / kPieces % kStageGates, line = i / (kPieces * kStageGates);
-    const int row = line / kAtOnce * kGroupRows + first + line % kAtOnce, unit = rank * kUnits + piece * kPiece;
+    const int row = line / kAtOnce * kGroupRows + first + line % kAtOnce, unit = of * kMatrixUnits + piece * kPiece;
     const bool is_there = row < hidden && unit < hidden && gate < kGates;
     Stored* const to = (Stored*)(stage + line * kStageStride) + staged_column(gate, piece * kPiece);
     const Stored* const from = u + (is_there ? (Index)row * (kGates * hidden) + gate * hidden + unit : 0);

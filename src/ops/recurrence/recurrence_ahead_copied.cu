@@ -13,9 +13,9 @@ struct InputAhead {
 
   PD_DEVICE void bring(const Shared&, const Operands&, int) const {}
   PD_DEVICE void turn() const {}
-  // For rows that begin; `sums` is in front of where copies lie.
-  PD_DEVICE void find(float* sums, const TeamRows& rows, int rank, const CellPlace (&place)[kCells]) {
-    to = (Stored*)(sums + kParts * kRows * kSumStride);
+  // For rows that begin, and where copies lie.
+  PD_DEVICE void find(unsigned char* copies, const TeamRows& rows, int rank, const CellPlace (&place)[kCells]) {
+    to = (Stored*)copies;
 #pragma unroll
     for (int turn = 0; turn < kTurns; ++turn) {
       const int i = threadIdx.x % kSharers + turn * kSharers, gate = i / kPieces % kGates, n = i / (kPieces * kGates);

@@ -83,9 +83,10 @@ struct PartExchange {
     const int lane = threadIdx.x % 32, first_row = threadIdx.x / 32 * (kTiles * 16);
 #pragma unroll
     for (int i = kPortion * (kTiles * 2 / kPortions); i < (kPortion + 1) * (kTiles * 2 / kPortions); ++i) {
-      const int row = first_row + i * 8;  // 8 units of one CTA
-      if (row >= kGivers * kUnits) break;
-      unsigned* const to = place + row / kUnits * (kGivers * kPartWords) + row % kUnits + lane / 4;
+      const int row = first_row + i * 8 + (kUnits % 8 == 0 ? 0 : lane / 4);  // 8 units of one CTA, or of any
+      if (first_row + i * 8 >= kGivers * kUnits) break;
+      const int unit = row % kUnits + (kUnits % 8 == 0 ? lane / 4 : 0);
+      unsigned* const to = place + row / kUnits * (kGivers * kPartWords) + unit;
 #pragma unroll
       for (int k = 0; k < kColumnTiles * 2; ++k) {
         const int n = k / 2 * 8 + lane % 4 * 2 + k % 2;

@@ -7,13 +7,26 @@
 // What lies in shared memory behind what all recurrences have there; where weights are staged at first.
 PD_DEVICE unsigned char* states_of(const Shared& shared) { return shared.work; }  // kStates
 PD_DEVICE float* sums_of(const Shared& shared) {  // [kParts][kRows][kSumStride]
-  return (float*)(shared.work + kStates * kStateBytes);
+  return (float*)(shared.work + (kSharesState ? 0 : kStates * kStateBytes));
+}
+// Where the state is shared out, what this CTA makes of the next one.
+PD_DEVICE unsigned char* slice_of(const Shared& shared) {
+  constexpr int kSumBytes = kParts * kRows * kSumStride * 4;
+  constexpr int kTileBytes = kStateBytes + (kIsByGroups ? (kColumnTiles * 8 - kRows) * 16 : 0);
+  return shared.work + (kTileBytes > kSumBytes ? kTileBytes : kSumBytes);
+}
+PD_DEVICE unsigned char* behind_sums(const Shared& shared) {
+  return kSharesState ? slice_of(shared) + kSliceBytes : (unsigned char*)(sums_of(shared) + kParts * kRows * kSumStride);
 }
 
-// Rows of [batch, hidden] as vectors to multiply; for all threads, which wait for their copies.
-PD_DEVICE void bring_start(unsigned char* start, const Stored* h0, const TeamRows& rows, int hidden) {
+// Rows of [batch, hidden], of each the units that this CTA multiplies, as vectors to multiply; for all threads, which wait
+// for their copies.
+PD_DEVICE void bring_start(unsigned char* start, const Stored* h0, const TeamRows& rows, int rank, int hidden) {
+  const int behind = kSharesState ? rank % kNeighbours * kStateUnits : 0, left = hidden - behind;
+  const int units = left < kStateUnits ? left : kStateUnits;
+  h0 += behind;
   if constexpr (kIsInPieces && sizeof(Factor) == 2) {
-    const int pieces = hidden / kInPiece;  // of a row
+    const int pieces = units / kInPiece;  // of a row
     for (int i = threadIdx.x; i < kRows * pieces; i += kThreads) {
       const int n = i / pieces, piece = i % pieces, row = rows.row[n];
       const Stored* const from = h0 + (row >= 0 ? (Index)row * hidden + piece * kInPiece : 0);
@@ -24,7 +37,7 @@ PD_DEVICE void bring_start(unsigned char* start, const Stored* h0, const TeamRow
   }
   constexpr int kAtOnce = kRows < 8 ? kRows : 8;
   for (int first = 0; first < kRows; first += kAtOnce) {
-    for (int unit = threadIdx.x; unit < hidden; unit += kThreads) {
+    for (int unit = threadIdx.x; unit < units; unit += kThreads) {
       Pack<Stored, 1> h[kAtOnce];
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
@@ -101,6 +114,9 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
   weights.bring(shared, room, cta, operands.u, rank, hidden);
   input.turn();
   for (int i = threadIdx.x; i < kStates * kStateBytes / 16; i += kThreads) ((uint4*)states)[i] = make_uint4(0, 0, 0, 0);
+  for (int i = threadIdx.x; kSharesState && i < kSliceBytes / 16; i += kThreads) {
+    ((uint4*)slice_of(shared))[i] = make_uint4(0, 0, 0, 0);
+  }
   exchange.come();
   clock.ended(kBringing);
   if constexpr (kBringsFirst) stack.start();
@@ -184,13 +200,13 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
     };
     stack.reach(time_of(0), called_off);
     if constexpr (kCopiesAhead) {
-      input.find(sums, *shared.rows, rank, place);
+      input.find(behind_sums(shared), *shared.rows, rank, place);
       input.start(operands, size, steps, time_of);
     } else {
       fetch(ahead, 0);
     }
     // Everybody reads the whole of the state to start from. The other place may be where the next one comes by now.
-    bring_start(states + given % kStates * kStateBytes, operands.h0, *shared.rows, hidden);
+    bring_start(states + given % kStates * kStateBytes, operands.h0, *shared.rows, rank, hidden);
     copies_wait<0>();
     if (called_off != 0) return;
     factors_stored();
@@ -206,7 +222,9 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
     for (int step = 0; step < steps && takes_part; ++step) {
       const int state = given + step;
       unsigned char* const before = states + state % kStates * kStateBytes;
-      unsigned char* const after = states + (state + 1) % kStates * kStateBytes;
+      // As if all of it lay there.
+      unsigned char* const after = kSharesState ? slice_of(shared) - rank * kSliceBytes
+                                                : states + (state + 1) % kStates * kStateBytes;
       const Aim aim = exchange.aim(before, after, state);
       weights.aim(before, step + 1 == steps);
       stack.reach(time_of(step + 1 < steps ? step + 1 : step), 0);
@@ -218,6 +236,7 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
         if (step > 0) exchange.take_half(state);
       };
       if (!weights.multiply(sum, sums, before, thread, place, await_half)) continue;
+      exchange.share(sum, sums, place, state);
       clock.ended(kMultiplying);
       const int time = time_of(step);
       stack.await(ahead.x, [&](int i, int k) {

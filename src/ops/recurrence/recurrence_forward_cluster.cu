@@ -111,6 +111,7 @@ struct StateExchange {
     }
     if (kTeam > 1 && thread == 0) mailbox_expect(mailbox, kSliceBytes * (kTeam - 1));
   }
+  PD_DEVICE void share(float (&)[kCells][kLaneGates], const float*, const CellPlace (&)[kCells], int) const {}
   PD_DEVICE int word_of(const CellPlace&) const { return -1; }
   // What this warp's threads have made of it.
   PD_DEVICE void give(const float (&h)[kCells], const int (&)[kCells], unsigned char* state, const Aim& aim, int) const {

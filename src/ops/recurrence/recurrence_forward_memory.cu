@@ -5,17 +5,21 @@
 // Else a team has places for kPlaces of them in turn, which hold zeros until a state comes, with every bit turned over: no
 // state is a NaN of all ones, so no word of it is zero then. A CTA that has had all of state s knows that everybody has had
 // the one before, and makes its own part of that place zero again. Before it gives state s + kPlaces - 2 it has fenced
-// that, so that who has it finds the place empty.
+// that, so that who has it finds the place empty. (Where the state is shared out it takes a step more until everybody has
+// had one: who makes the next had sums of all its neighbours, of the parts of all that these have.)
 
 // As measured on an H200: pieces come no sooner. Who has no cell to finish begins to wait that much earlier.
 constexpr int kPauseCycles = kIsMarked ? 100 : 0, kIdlePauseCycles = kIsMarked ? 300 : 0;
 constexpr int kSlicePieces = kIsMarked ? kUnits / 4 * kRows : kSliceBytes / 16;
 constexpr int kStatePieces = kTeam * kSlicePieces, kPlaces = kIsMarked ? 2 : 8;
+constexpr int kTakenPieces = kSharesState ? kStatePieces / kNeighbours : kStatePieces;  // by a CTA
+constexpr int kUntilHad = kSharesState ? 2 : 1;  // steps, by everybody
 // Places in shared memory; one where all threads meet between the products and what comes next.
 constexpr int kStates = kIsOnce ? 1 : 2;
 
 // Pieces that a thread asks for without waiting for one after the other.
-constexpr int kEachPieces = (kStatePieces + kThreads - 1) / kThreads, kAtOnce = kEachPieces > 4 ? 8 : kEachPieces;
+constexpr int kEachPieces = (kTakenPieces + kThreads - 1) / kThreads;
+constexpr int kAtOnce = kEachPieces <= (kSharesState ? 12 : 4) ? kEachPieces : 8;
 
 PD_DEVICE unsigned turned_over(unsigned word) { return word == ~0u ? 1u : ~word; }  // one NaN for another
 
@@ -33,29 +37,34 @@ struct StateExchange {
   unsigned* told;  // marks of each place's last use; or how many CTAs have had the last state
   unsigned marks[2];
   int rank;
+  NeighbourSums sums;
+  int multiplied = 0;  // steps
 
   PD_DEVICE StateExchange(const Shared&, const Room& room, unsigned cta) : rank(rank_in_team(cta)) {
     const int team = cta / kTeam;
     places = kept_known((uint4*)room.tickets + team * (kPlaces * kStatePieces));
-    told = room.tickets + kTeams * (kPlaces * kStatePieces * 4) + team * (kIsMarked ? 2 : 1);
+    uint4* const behind = (uint4*)room.tickets + kTeams * (kPlaces * kStatePieces);
+    told = (unsigned*)(behind + kTeams * NeighbourSums::kTeamPieces) + team * ((kIsMarked ? 2 : 1) + NeighbourSums::kMarks);
+    sums.find(behind + team * NeighbourSums::kTeamPieces, told + 1, rank);
   }
   PD_DEVICE bool takes_part() const { return true; }
   PD_DEVICE void come() const {}
   // Marks are there when they are needed, behind what comes meanwhile.
   PD_DEVICE void ask() {
     if constexpr (kIsMarked) marks[0] = load_relaxed(told), marks[1] = load_relaxed(told + 1);
+    sums.ask();
   }
   PD_DEVICE void begin() const { __syncthreads(); }
-  // For all threads: the state that step `step` begins with, of all units.
+  // For all threads: the state that step `step` begins with, of all units or its part of them.
   PD_DEVICE void take(const Aim& aim, int step) const {
     if (!kIsMarked && is_tidier() && step % (kPlaces / 2) == 0) fence_stores();
     if constexpr (kIsMarked) pause_cycles((int)threadIdx.x < kFinishers ? kPauseCycles : kIdlePauseCycles);
 #pragma unroll 1
-    for (int first = 0; first < kStatePieces; first += kAtOnce * kThreads) {
+    for (int first = 0; first < kTakenPieces; first += kAtOnce * kThreads) {
       uint4 pieces[kAtOnce];
       const auto is_asked = [&](int i) {
         const int begin = first + i * kThreads;
-        return begin + kThreads <= kStatePieces || begin + (int)threadIdx.x < kStatePieces;
+        return begin + kThreads <= kTakenPieces || begin + (int)threadIdx.x < kTakenPieces;
       };
       const auto have_come = [&] {
         bool are_there = true;
@@ -84,16 +93,24 @@ struct StateExchange {
     }
     factors_stored();
     __syncthreads();
-    if (!kIsMarked && is_tidier() && step > 1) {
-      uint4* const slice = places + (step - 1) % kPlaces * kStatePieces + rank * kSlicePieces;
+    if (!kIsMarked && is_tidier() && step > kUntilHad) {
+      uint4* const slice = places + (step - kUntilHad) % kPlaces * kStatePieces + rank * kSlicePieces;
       for (int i = threadIdx.x % 32; i < kSlicePieces; i += 32) store_relaxed(slice + i, make_uint4(0, 0, 0, 0));
     }
   }
   // For step `step`, between the states `before` and `after`.
   PD_DEVICE Aim aim(unsigned char* before, unsigned char*, int step) const {
-    return {kept_known(places + step % kPlaces * kStatePieces + threadIdx.x), place_of(before + place_in_vectors(threadIdx.x)),
+    const int first = kSharesState ? rank % kNeighbours * kTakenPieces : 0;
+    return {kept_known(places + step % kPlaces * kStatePieces + first + threadIdx.x), place_of(before + place_in_vectors(threadIdx.x)),
             (unsigned)kept_known((int)mark_of(step)), kept_known((unsigned*)places + (step + 1) % kPlaces * (kStatePieces * 4)),
             (unsigned)kept_known((int)mark_of(step + 1))};
+  }
+  // The sums of this thread's cells, where neighbours have parts of them; for all threads, behind a barrier.
+  PD_DEVICE void share(float (&of_cells)[kCells][kLaneGates], const float* own, const CellPlace (&place)[kCells],
+                       int step) {
+    if constexpr (!kSharesState) return;
+    sums.share(of_cells, own, place, step);
+    multiplied = step + 1;
   }
   PD_DEVICE void take_half(int) const {}
   PD_DEVICE void taken(int) const {}
@@ -115,8 +132,10 @@ struct StateExchange {
       if (word[i] >= 0) store_relaxed(aim.next + word[i], StateWords::made_of(h[i], aim.next_mark));
     }
   }
-  // Who is last to have had the state that the last step began with makes its place zero; or marks are kept.
+  // Who is last to have had the state that the last step began with makes places zero that still have one; or marks are
+  // kept.
   PD_DEVICE void end(int steps) const {
+    if constexpr (kSharesState) sums.end(multiplied);
     if (steps < 2) return;
     if constexpr (kIsMarked) {  // everybody has begun: their last states have come
       const int last = steps - 1 - (steps - 1 - (int)threadIdx.x) % 2;  // state that used the place
@@ -126,8 +145,10 @@ struct StateExchange {
     __syncthreads();
     const bool is_last = threadIdx.x == 0 && add_release(told, 1) == kTeam - 1;
     if (__syncthreads_or(is_last) == 0) return;
-    uint4* const place = places + (steps - 1) % kPlaces * kStatePieces;
-    for (int i = threadIdx.x; i < kStatePieces; i += kThreads) place[i] = make_uint4(0, 0, 0, 0);
+    for (int state = steps > kUntilHad ? steps - kUntilHad : 1; state < steps; ++state) {
+      uint4* const place = places + state % kPlaces * kStatePieces;
+      for (int i = threadIdx.x; i < kStatePieces; i += kThreads) place[i] = make_uint4(0, 0, 0, 0);
+    }
     if (threadIdx.x == 0) *told = 0;
   }
 

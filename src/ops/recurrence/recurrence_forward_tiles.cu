@@ -26,10 +26,11 @@ struct ForwardWeights {
     first_row = kIsApart ? warp % 4 * kUnits + warp / 4 * kOwnUnits : warp % kGroups * (kTiles * 16);
     mine.begin(shared, room, cta);
     if constexpr (kIsByUnits) bring_rows(u, rank, hidden);
+    const int of = kSharesState ? rank / kNeighbours : rank, first = kSharesState ? rank % kNeighbours * kStateUnits : 0;
 #pragma unroll
     for (int begin = 0; !kIsByUnits && begin < kSteps; begin += kStaged) {
       if (begin > 0) __syncthreads();
-      stage_weights<kParts, kSteps * kInStep, kStaged * kInStep>(shared.work, u, rank, begin * kInStep, hidden);
+      stage_weights<kParts, kSteps * kInStep, kStaged * kInStep>(shared.work, u, of, first + begin * kInStep, hidden);
       __syncthreads();
 #pragma unroll
       for (int i = 0; i < kTiles * kStaged; ++i) {
@@ -67,7 +68,10 @@ struct ForwardWeights {
       return true;
     } else {
       store(sums, vectors, await);
-      return gather_sums(of_cells, sums, thread, place);
+      if constexpr (!kSharesState) return gather_sums(of_cells, sums, thread, place);
+      InputAhead::are_there();
+      __syncthreads();
+      return true;  // neighbours have the rest of the sums
     }
   }
 
@@ -143,6 +147,7 @@ struct ForwardWeights {
     if constexpr (kIsApart) {
       if (threadIdx.x < kTogether) barrier_pass(5, kThreads);
     }
+    if constexpr (kSharesState) __syncthreads();  // sums lie where the state was
     const int lane = threadIdx.x % 32;
     float* const to = sums + part * (kRows * kSumStride) + first_row + lane / 4;
 #pragma unroll

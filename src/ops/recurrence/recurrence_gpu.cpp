@@ -393,8 +393,9 @@ void add_forward(const KernelCall& call, const CellKind& kind, const Layer& laye
   const char* const input = layer.has_product ? "WithProduct(room, size)" : "Apart{}";
   text.call = fmt::format("run_forward({{{}}}, room, size, blockIdx.x, {})", fmt::join(names, ", "), input);
   const std::string stacked = fmt::format("run_stacked({{{}}}, room, size, blockIdx.x)", fmt::join(names, ", "));
-  const char* const exchange =
-      team.exchange == Exchange::memory ? k_recurrence_forward_memory_cu : k_recurrence_forward_cluster_cu;
+  const std::string exchange = team.exchange == Exchange::memory
+                                   ? std::string(k_recurrence_neighbours_cu) + k_recurrence_forward_memory_cu
+                                   : k_recurrence_forward_cluster_cu;
   const std::string products =
       team.is_by_lanes ? std::string(k_recurrence_lanes_cu) : tiles_of(team) + k_recurrence_forward_tiles_cu;
   if (layer.has_product && !is_few) {

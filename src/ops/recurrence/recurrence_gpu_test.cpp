@@ -188,6 +188,31 @@ TEST(Recurrence, GradientsByNeighboursAreRightInTheEmulationUnderEverySchedule) 
                                 2);
 }
 
+// CTAs that share out K of a layer's products and tell each other what theirs come to: two and four of them, with groups
+// of warps and without, all cells and types, units that are nobody's, weights that stay and weights out of memory, steps
+// that use every place of a state three times.
+TEST(Recurrence, ByNeighboursThatShareTheStateIsRightInTheEmulationUnderEverySchedule) {
+  const auto forward = [](DType dtype, std::int64_t steps, std::int64_t batch, std::int64_t hidden, bool has_lengths,
+                          bool is_reverse, Cell cell = lstm, bool has_bias = false) {
+    return LayerCase{dtype, dtype == f32, steps, batch, hidden, has_lengths, is_reverse, false, cell, has_bias};
+  };
+  const std::vector<std::pair<const char*, LayerCase>> teams = {
+      {"through memory, 2 neighbours", forward(f32, 22, 9, 60, true, true)},
+      {"through memory, 4 neighbours", forward(bf16, 5, 17, 64, false, false, lstm, true)},
+      {"through memory, 4 neighbours", forward(f16, 4, 9, 100, true, false, gru)},
+      {"through memory, 2 neighbours", forward(f32, 3, 33, 30, false, true, rnn)},
+      {"4 units a CTA, through memory, 4 neighbours", forward(f32, 1, 10, 32, false, false)},
+      {"4 units a CTA, through memory, 4 neighbours", forward(f32, 2, 10, 30, true, false)},
+      {"4 units a CTA, through memory, 2 neighbours", {f32, true, 3, 12, 30, true, false}},
+  };
+  Target target = named_target("h200");
+  target.sm_count = 8;
+  expect_right_in_the_emulation(teams, target, 3);
+  target.sm_count = 4;
+  expect_right_in_the_emulation({{"2 neighbours;weights out of memory", forward(f32, 3, 9, 380, true, false)}}, target,
+                                2);
+}
+
 // Teams of many rows: Hopper's groups of warps multiply, also by weights that registers have no room for.
 TEST(Recurrence, OfManyRowsIsRightInTheEmulationUnderEverySchedule) {
   Target target = named_target("h200");

@@ -36,7 +36,7 @@ struct LayerExtents {
 enum class Exchange { stores, copies, memory };
 
 struct Team {
-  std::int64_t ctas = 0, units = 0;  // of a CTA; a multiple of 8, or of 4 in f32 that lanes multiply
+  std::int64_t ctas = 0, units = 0;  // of a CTA; a multiple of 8, or of 4 in f32 that lanes multiply or neighbours
   std::int64_t warps = 0;            // of a CTA
   std::int64_t rows = 0, count = 0;  // of the batch that a team has; teams
   std::int64_t parts = 0;            // of K
@@ -53,7 +53,9 @@ struct Team {
   std::int64_t group_fragments = 1;
   std::int64_t streamed = 0, ahead = 1, ring_at = 0;  // in the work
   std::int64_t near = 0;                              // of those streamed, that L2 keeps
-  std::int64_t neighbours = 1;  // backward, by tiles through memory: that multiply the gradients of all their gates
+  // Of tiles through memory, CTAs that share out the matrix of all their units: backward each has all their gates, forward
+  // a part of K.
+  std::int64_t neighbours = 1;
   std::int64_t staged = 0;      // steps (forward) or tiles (backward) of every warp that come at once at the start
   std::int64_t asked_rows = 1;  // backward, by lanes: that a thread asks for together
   bool is_apart = false;        // forward, by groups: each has units of its own, and sends its half of the state
@@ -65,7 +67,8 @@ struct Team {
   double step_us = 0;            // what a step is expected to take
 
   std::int64_t groups() const { return tiles * steps / group_fragments; }
-  std::int64_t givers() const { return ctas / neighbours; }  // backward: of what a CTA gets, if lanes do not multiply
+  std::int64_t givers() const { return ctas / neighbours; }  // of what a CTA gets, if lanes do not multiply
+  bool shares_state() const { return is_once && neighbours > 1; }
   /// Of a warp, that lie in shared memory.
   std::int64_t rest_fragments() const { return tiles * steps - kept - streamed * group_fragments; }
   std::string shape() const;

@@ -44,12 +44,13 @@ struct Matrix {
   Matrix(const LayerExtents& layer, const Team& team) {
     const std::int64_t gates = team.units * layer.gates, all = team.ctas * team.units;
     const bool is_by_units = team.keeps_sums && !team.is_by_lanes;  // a tile is four gates of four units
-    rows = is_by_units ? team.units * 4 : round_up(layer.is_backward ? all / team.neighbours : gates, 16);
+    const std::int64_t of_neighbours = layer.is_backward ? all / team.neighbours : gates * team.neighbours;
+    rows = is_by_units ? team.units * 4 : round_up(of_neighbours, 16);
     if (layer.is_backward && team.is_by_lanes) {  // by which what comes back to its own units is made
       rows = team.units, depth_bytes = layer.gates * all * 4;
       return;
     }
-    depth_bytes = (layer.is_backward ? gates * team.neighbours : all) * factor_bytes(layer, team);
+    depth_bytes = (layer.is_backward ? gates * team.neighbours : all / team.neighbours) * factor_bytes(layer, team);
   }
 };
 
@@ -133,7 +134,9 @@ bool count_shared(const LayerExtents& layer, const Target& target, Team* team) {
   } else {
     const std::int64_t sums = team->keeps_sums ? 0 : team->parts * team->rows * team->sum_stride * 4;
     const std::int64_t ahead = team->rows * layer.gates * team->units * size_bytes(layer.dtype);
-    team->ring_at = round_up((team->is_once ? 1 : 2) * vectors + sums + (team->copies_ahead ? ahead : 0), 16);
+    const std::int64_t slice = team->units * team->rows * factor_bytes(layer, *team);
+    const std::int64_t apart = (team->is_once ? 1 : 2) * vectors + sums, shared = std::max(vectors, sums) + slice;
+    team->ring_at = round_up((team->shares_state() ? shared : apart) + (team->copies_ahead ? ahead : 0), 16);
     work = team->ring_at + ring;
   }
   const std::int64_t rest = team->rest_fragments() * team->warps * fragment_bytes(layer, *team);
@@ -142,7 +145,8 @@ bool count_shared(const LayerExtents& layer, const Target& target, Team* team) {
   team->shared_bytes = head + work, team->work_bytes = work;
   if (layer.is_backward && team->is_by_lanes) return room >= work;  // weights go where they stay
   const std::int64_t gates = team->is_by_lanes || !team->keeps_sums ? layer.gates : 4;
-  const std::int64_t row = team->units * gates * factor_bytes(layer, *team) + (team->is_by_lanes ? 0 : 16);
+  const std::int64_t matrix_units = team->units * (team->shares_state() ? team->neighbours : 1);
+  const std::int64_t row = matrix_units * gates * factor_bytes(layer, *team) + (team->is_by_lanes ? 0 : 16);
   const std::int64_t gaps = team->is_by_lanes ? team->units * gates * 16 : 0;  // recurrence_lanes.cu
   const std::int64_t rows = team->is_by_lanes   ? 128
                             : layer.is_backward ? team->warps * 16
@@ -163,6 +167,10 @@ void choose_exchange(const LayerExtents& layer, Team* team) {
 // A word for each that is given in a place, and what tells uses apart.
 std::int64_t state_words(const LayerExtents& layer, const Team& team) {
   if (team.exchange != Exchange::memory) return 0;
+  if (team.shares_state()) {  // recurrence_neighbours.cu
+    const std::int64_t sums = 2 * team.ctas * (team.neighbours - 1) * team.rows * team.units * 4;
+    return team.count * (kPlaces * (got_bytes(layer, team) / 4) + sums + 1 + 2 * team.givers());
+  }
   const bool is_marked = layer.is_backward || team.is_marked;  // else places are emptied
   const std::int64_t used = is_marked ? 2 : kPlaces, marks = is_marked ? 2 : 1;
   const std::int64_t places = layer.is_backward && !team.is_by_lanes ? used * team.ctas : used;
@@ -222,10 +230,12 @@ bool stream_least(const LayerExtents& layer, const Target& target, Team* team) {
 // Copies under way at once.
 constexpr std::int64_t kLeastAheadBytes = 24 << 10, kMostAheadBytes = 48 << 10;
 
-// Whether each one's gates are whole steps of what is multiplied, and its share of the units whole tiles.
+// Whether what each one multiplies is whole steps, and backward its share of the units whole tiles.
 bool can_have_neighbours(const LayerExtents& layer, const Team& team) {
-  return layer.is_backward && !team.is_by_lanes && !team.is_by_groups && team.ctas > team.neighbours &&
-         team.units * layer.gates * size_bytes(layer.dtype) % 32 == 0 && team.givers() * team.units % 16 == 0;
+  if (team.is_by_lanes || team.keeps_sums || team.ctas <= team.neighbours) return false;
+  if (!layer.is_backward) return team.givers() * team.units * size_bytes(layer.dtype) % 32 == 0;
+  return !team.is_by_groups && team.units * layer.gates * size_bytes(layer.dtype) % 32 == 0 &&
+         team.givers() * team.units % 16 == 0;
 }
 
 }  // namespace
@@ -279,7 +289,10 @@ std::vector<Team> possible_teams(const LayerExtents& layer, const Target& target
     team.is_once = is_in_memory && !team.is_marked;
     const std::int64_t most_by_lanes = team.exchange == Exchange::memory ? kMostRowsStreamed : kMostRowsByLanes;
     if (team.keeps_sums && team.rows > (team.is_by_lanes ? most_by_lanes : kMostRowsOfTiles)) return;
-    share_out(layer, Matrix(layer, team), &team);
+    if (!layer.is_backward && team.neighbours > 1 && team.is_marked) return;
+    const Matrix matrix(layer, team);
+    share_out(layer, matrix, &team);
+    if (team.shares_state() && team.depth_pieces * 16 != matrix.depth_bytes) return;  // some would be another's
     if (layer.is_by_units && !reads_by_units(team)) return;
     // Of 16 bits that is 2 us of 152 slower than loads, which the compiler need not wait for too early.
     team.copies_ahead = !layer.is_backward && team.is_by_groups && layer.dtype == DType::f32;
@@ -328,9 +341,12 @@ std::vector<Team> possible_teams(const LayerExtents& layer, const Target& target
     // Forward what lanes keep goes through memory, and what tensor cores do not.
     if (layer.is_in_clusters || (!layer.is_backward && is_by_lanes != keeps_sums)) return;
     team.exchange = Exchange::memory;
-    for (std::int64_t units = least; units < layer.hidden + least; units += least) {
+    const bool has_quads = !is_by_lanes && layer.dtype == DType::f32;  // pieces of 4 units, which neighbours can have
+    const std::int64_t fewest = has_quads ? 4 : least;
+    for (std::int64_t units = fewest; units < layer.hidden + fewest; units += fewest) {
       team.units = units;
       for (const std::int64_t neighbours : {1, 2, 4}) {
+        if (units % least != 0 && neighbours == 1) continue;
         team.neighbours = neighbours, team.ctas = round_up(ceil_div(layer.hidden, units), neighbours);
         if (neighbours > 1 && !can_have_neighbours(layer, team)) continue;
         if (team.ctas <= target.sm_count) consider_stacked(team, teams_in_memory(team.ctas, target));

@@ -48,8 +48,12 @@ TEST(Team, HasAPlaceForEveryRowAndUnitAndNeedsNoMoreThanThereIs) {
       continue;
     }
     EXPECT_GE(team->matrix_rows * team->neighbours, layer.is_backward ? all : columns);
-    const std::int64_t depth =
-        (layer.is_backward ? columns * team->neighbours : all) * (team->is_by_lanes ? 4 : size_bytes(layer.dtype));
+    if (team->shares_state()) {
+      EXPECT_GE(team->matrix_rows, columns * team->neighbours);
+      EXPECT_EQ(team->depth_pieces * 16 * team->neighbours, all * size_bytes(layer.dtype));
+    }
+    const std::int64_t depth = (layer.is_backward ? columns * team->neighbours : all / team->neighbours) *
+                               (team->is_by_lanes ? 4 : size_bytes(layer.dtype));
     EXPECT_GE(team->depth_pieces * 16, depth);
     if (team->is_by_lanes) {
       if (team->keeps_sums) {

@@ -33,7 +33,12 @@ double copies_us(std::int64_t ctas, double kilobytes) {
 double memory_us(const LayerExtents& layer, const Team& team, double kilobytes) {
   if (team.is_marked) return (layer.is_training ? 0.95 : 0.6) + 0.035 * kilobytes;
   if (team.is_by_lanes) return 0.38 + 0.0024 * static_cast<double>(team.ctas) + 0.018 * kilobytes;  // backward
-  if (team.neighbours > 1) kilobytes += gate_bytes(layer, team) / 1024.0 * static_cast<double>(team.neighbours - 1);
+  if (team.shares_state()) {
+    const auto sums = static_cast<double>((team.neighbours - 1) * team.rows * team.units * 16) / 1024;
+    kilobytes = kilobytes / static_cast<double>(team.neighbours) + sums;
+  } else if (team.neighbours > 1) {
+    kilobytes += gate_bytes(layer, team) / 1024.0 * static_cast<double>(team.neighbours - 1);
+  }
   return (team.neighbours > 1 ? kNeighboursUs : 0) +
          (layer.is_backward   ? 0.8
           : layer.is_training ? 1.2
