@@ -283,6 +283,7 @@ std::vector<Asked> asked() {
       {large_gru, {kNone, 0, kNone, 0}, {}},
       {large_rnn, {kNone, 0, 0, 0}, {}},
       {forward(64, 8, 512), {0, 100, 60, 60}, {}},
+      {forward(50, 32, 1536), {0, kNone, 0, 0}, {}},
       {forward(64, 32, 512), {kNone, 130, 85, 85}, {0, 0, 60, 60}},
       {forward(100, 64, 512), {kNone, kNone, 130, kNone}, {}},
       {lengths, {kNone, kNone, 0.75 * 130, kNone}, {}},

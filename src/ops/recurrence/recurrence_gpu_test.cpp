@@ -577,7 +577,9 @@ TEST(Recurrence, IsRightOnAGpu) {
                              {f32, false, 20, 1, 130, false, false, true, relu_rnn},
                              {bf16, false, 20, 1, 1024, false, false, true, rnn},
                              {f32, true, 4, 16, 700, true, true, true, rnn},
-                             {f32, true, 3, 7, 2048, true, true}});
+                             {f32, true, 3, 7, 2048, true, true},
+                             {f32, true, 12, 20, 1536, true, true},
+                             {bf16, false, 11, 17, 1400, true, false, true, gru}});
   for (const LayerCase& c : cases) {
     if (words != nullptr && !has_words(c.text(), words)) continue;
     SCOPED_TRACE(c.text());
