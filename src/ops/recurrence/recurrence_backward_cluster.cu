@@ -16,6 +16,7 @@ constexpr bool kGivesByWarps = kTeam > 1 && kTiles * 16 % kUnits == 0;
 constexpr int kPortions = kGivesByWarps && kIsByGroups && kUnits % 16 == 0 ? kWarpCtas : 1;
 
 struct PartExchange {
+  static constexpr bool kIsTogether = false;  // each takes those of its cells
   unsigned long long* mailboxes;
   unsigned* come;  // two of [kTeam][kPartRows][kPartStride], from each CTA, its own too
   unsigned* sent;  // the same for each other CTA

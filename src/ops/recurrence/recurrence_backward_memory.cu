@@ -7,18 +7,38 @@
 // the same way as parts do. (A CTA gets its parts from one of each kNeighbours, who had the gradients of all of them, who had
 // all parts of the step before.)
 
-constexpr int kPartWords = kRows * kUnits, kExchangeBytes = 0;
+// Rows of a unit lie side by side, as lanes have them, who thus store whole sectors; and 16 bytes of them are taken at once.
+// Of few rows each word is for itself.
+constexpr int kPartPiece = kRows <= 2 ? 1 : 4, kPartRows = (kRows + kPartPiece - 1) / kPartPiece * kPartPiece;
+constexpr int kPartWords = kPartRows * kUnits, kExchangeBytes = 0;
 constexpr int kGivers = kTeam / kNeighbours;  // of parts to a CTA; and CTAs that one gives to
-constexpr int kGateWords = kPartWords * kGates;
+constexpr int kGateWords = kRows * kUnits * kGates;
 constexpr int kPlaceWords = kTeam * (kGivers * kPartWords + (kNeighbours > 1 ? kGateWords : 0));
 constexpr int kPortions = kIsByGroups ? kTiles : 1;  // what is given while products go on
+// Threads that share out the givers of a piece, and where in shared memory they leave what each adds up.
+constexpr int kPartPieces = kPartWords / kPartPiece;
+constexpr int kPartSharers = kPartPieces >= kThreads ? 1 : kThreads / kPartPieces < kGivers ? kThreads / kPartPieces : kGivers;
+constexpr int kTotalStride = kPartRows + kPartPiece, kTotalWords = kUnits * kTotalStride;
+
+#ifdef PD_EMULATE
+PD_DEVICE void store_relaxed(unsigned* at, unsigned first, unsigned second) {
+  store_relaxed(at, first), store_relaxed(at + 1, second);
+}
+#else
+PD_DEVICE void store_relaxed(unsigned* at, unsigned first, unsigned second) {
+  asm volatile("st.relaxed.gpu.global.v2.u32 [%0], {%1, %2};" ::"l"(at), "r"(first), "r"(second) : "memory");
+}
+#endif
 
 struct PartExchange {
-  unsigned* places;  // two of [kTeam to][kGivers from][kRows][kUnits]; behind them [kTeam from][gates / 4][kRows][4]
+  static constexpr bool kIsTogether = true;  // all threads take parts
+  unsigned* places;  // two of [kTeam to][kGivers from][kUnits][kPartRows]; behind them [kTeam from][kGates][kRows][kUnits]
+  float* totals;     // [kPartSharers][kUnits][kTotalStride]
   PlaceMarks marks;
   int rank;
 
-  PD_DEVICE PartExchange(const Shared&, void*, const Room& room, unsigned cta) : rank(rank_in_team(cta)) {
+  PD_DEVICE PartExchange(const Shared&, void* work, const Room& room, unsigned cta)
+      : totals((float*)work), rank(rank_in_team(cta)) {
     const Index team = cta / kTeam;
     places = room.tickets + team * (2 * kPlaceWords);
     marks.told = room.tickets + (Index)kTeams * (2 * kPlaceWords) + team * 2;
@@ -31,16 +51,15 @@ struct PartExchange {
   // A gradient of a gate of this CTA's, for its neighbours.
   PD_DEVICE void give_gate(int gate, const CellPlace& place, float gradient, int step) const {
     if constexpr (kNeighbours == 1) return;
-    const int element = gate * kUnits + place.of_cta;
     unsigned bits = factor_bits(__float_as_uint(gradient)) & ~1u;
     if constexpr (sizeof(Factor) == 2) bits = stored_bits<Stored>(gradient) << 16;
-    store_relaxed(gates_of(rank, step) + (element / 4 * kRows + place.row) * 4 + element % 4, bits | marks.of(step));
+    store_relaxed(gates_of(rank, step) + (gate * kRows + place.row) * kUnits + place.of_cta, bits | marks.of(step));
   }
   // Those of its neighbours, into what is multiplied; for all threads.
   PD_DEVICE void take_gates(unsigned char* factors, int step) const {
     if constexpr (kNeighbours == 1) return;
     constexpr int kPieces = kGateWords / 4, kAll = (kNeighbours - 1) * kPieces, kEach = kAll / kThreads + 1;
-    constexpr int kAtOnce = kEach < 4 ? kEach : 4;
+    constexpr int kAtOnce = kEach <= 6 ? kEach : 4;
     const unsigned mark = marks.of(step);
     const int own = rank % kNeighbours;
 #pragma unroll 1
@@ -62,18 +81,38 @@ struct PartExchange {
       for (int i = 0; i < kAtOnce; ++i) {
         const int piece = first + i * kThreads, neighbour = piece / kPieces, from = neighbour + (neighbour >= own ? 1 : 0);
         if (piece >= kAll) continue;
-        StateWords::store(place_of(factors + StateWords::place_in_vectors(from * kPieces + piece % kPieces)), pieces[i]);
+        constexpr int kQuads = kUnits / 4;  // of a row and gate
+        const int quad = piece % kQuads, row = piece / kQuads % kRows, gate = piece / (kQuads * kRows) % kGates;
+        const int to = ((from * kGates + gate) * kQuads + quad) * kRows + row;
+        StateWords::store(place_of(factors + StateWords::place_in_vectors(to)), pieces[i]);
       }
     }
   }
 
-  PD_DEVICE void wait(int) const {}
-  // Of every step, whether it counts for the cell's row or not: a word that was never looked for may be late by a use of
-  // its place, and then has the mark of this one.
-  PD_DEVICE void take(float (&sum)[kCells], int step, const CellPlace (&place)[kCells]) const {
+  // For all threads: adds up the parts of a step. All of them, whether the step counts for their rows or not: a word that was
+  // never looked for may be late by a use of its place, and then has the mark of this one.
+  PD_DEVICE void wait(int step) const {
+    const unsigned* const parts = places + step % 2 * kPlaceWords + rank * (kGivers * kPartWords);
+    const unsigned mark = marks.of(step);
+#pragma unroll 1
+    for (int i = threadIdx.x; i < kPartSharers * kPartPieces; i += kThreads) {
+      const int sharer = i / kPartPieces, piece = i % kPartPieces, unit = piece / (kPartRows / kPartPiece);
+      float sum[kPartPiece] = {};
+      add_up(sum, parts + piece * kPartPiece, sharer, mark);
+      float* const to = totals + sharer * kTotalWords + piece * kPartPiece + unit * (kTotalStride - kPartRows);
+#pragma unroll
+      for (int k = 0; k < kPartPiece; ++k) to[k] = sum[k];
+    }
+    __syncthreads();
+  }
+  PD_DEVICE void take(float (&sum)[kCells], int, const CellPlace (&place)[kCells]) const {
 #pragma unroll
     for (int i = 0; i < kCells; ++i) {
-      if (place[i].at >= 0) sum[i] = take(step, place[i]);
+      if (place[i].at < 0) continue;
+      const float* const first = totals + place[i].of_cta * kTotalStride + place[i].row;
+      sum[i] = first[0];
+#pragma unroll
+      for (int sharer = 1; sharer < kPartSharers; ++sharer) sum[i] += first[sharer * kTotalWords];
     }
   }
   template <int kPortion> PD_DEVICE void give(const float (&sum)[kTiles][kColumnTiles][4], int step) const {
@@ -86,11 +125,19 @@ struct PartExchange {
       const int row = first_row + i * 8 + (kUnits % 8 == 0 ? 0 : lane / 4);  // 8 units of one CTA, or of any
       if (first_row + i * 8 >= kGivers * kUnits) break;
       const int unit = row % kUnits + (kUnits % 8 == 0 ? lane / 4 : 0);
-      unsigned* const to = place + row / kUnits * (kGivers * kPartWords) + unit;
+      unsigned* const to = place + row / kUnits * (kGivers * kPartWords) + unit * kPartRows;
 #pragma unroll
-      for (int k = 0; k < kColumnTiles * 2; ++k) {
-        const int n = k / 2 * 8 + lane % 4 * 2 + k % 2;
-        if (n < kRows) store_relaxed(to + n * kUnits, (__float_as_uint(sum[i / 2][k / 2][i % 2 * 2 + k % 2]) & ~1u) | mark);
+      for (int tile = 0; tile < kColumnTiles; ++tile) {
+        const int n = tile * 8 + lane % 4 * 2;
+        const float(&both)[4] = sum[i / 2][tile];
+        const unsigned first = (__float_as_uint(both[i % 2 * 2]) & ~1u) | mark;
+        const unsigned second = (__float_as_uint(both[i % 2 * 2 + 1]) & ~1u) | mark;
+        if constexpr (kPartPiece > 1) {
+          if (n < kPartRows) store_relaxed(to + n, first, second);
+        } else {
+          if (n < kRows) store_relaxed(to + n, first);
+          if (n + 1 < kRows) store_relaxed(to + n + 1, second);
+        }
       }
     }
     if constexpr (kPortion + 1 == kPortions) __syncthreads();  // nobody reads the factors any more
@@ -104,32 +151,40 @@ struct PartExchange {
   PD_DEVICE unsigned* gates_of(int from, int step) const {
     return places + step % 2 * kPlaceWords + kTeam * (kGivers * kPartWords) + from * kGateWords;
   }
-  PD_DEVICE float take(int step, const CellPlace& place) const {
-    constexpr int kAtOnce = kGivers < 32 ? kGivers : 32;  // asked for without waiting for one after the other
-    const unsigned* const from = places + step % 2 * kPlaceWords + rank * (kGivers * kPartWords) + place.row * kUnits + place.of_cta;
-    const unsigned mark = marks.of(step);
-    float sum = 0;
+  // Of those of one of its sharers, in the order of the givers.
+  static PD_DEVICE void add_up(float (&sum)[kPartPiece], const unsigned* from, int sharer, unsigned mark) {
+    constexpr int kEach = (kGivers + kPartSharers - 1) / kPartSharers;
+    constexpr int kMost = 32 / kPartPiece, kAtOnce = kEach < kMost ? kEach : kMost;  // without waiting for one after the other
+    const auto is_there = [&](int i) { return kGivers % kPartSharers == 0 || i * kPartSharers + sharer < kGivers; };
 #pragma unroll
-    for (int first = 0; first < kGivers; first += kAtOnce) {
-      unsigned words[kAtOnce];
+    for (int first = 0; first < kEach; first += kAtOnce) {
+      unsigned words[kAtOnce][kPartPiece];
       const auto ask = [&] {
         unsigned wrong = 0;
 #pragma unroll
         for (int i = 0; i < kAtOnce; ++i) {
-          if (first + i < kGivers) words[i] = load_relaxed(from + (first + i) * kPartWords);
+          if (first + i < kEach && is_there(first + i)) {
+            load(words[i], from + ((first + i) * kPartSharers + sharer) * kPartWords);
+          }
         }
 #pragma unroll
-        for (int i = 0; i < kAtOnce; ++i) {
-          if (first + i < kGivers) wrong |= words[i] ^ mark;
+        for (int i = 0; i < kAtOnce * kPartPiece; ++i) {
+          const int giver = first + i / kPartPiece;
+          if (giver < kEach && is_there(giver)) wrong |= words[i / kPartPiece][i % kPartPiece] ^ mark;
         }
         return (wrong & 1) == 0;
       };
       while (!ask()) {}
 #pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        if (first + i < kGivers) sum += __uint_as_float(words[i] & ~1u);
+      for (int i = 0; i < kAtOnce * kPartPiece; ++i) {
+        const int giver = first + i / kPartPiece;
+        if (giver < kEach && is_there(giver)) sum[i % kPartPiece] += __uint_as_float(words[i / kPartPiece][i % kPartPiece] & ~1u);
       }
     }
-    return sum;
+  }
+  static PD_DEVICE void load(unsigned (&words)[1], const unsigned* from) { words[0] = load_relaxed(from); }
+  static PD_DEVICE void load(unsigned (&words)[4], const unsigned* from) {
+    const uint4 piece = load_relaxed((const uint4*)from);
+    words[0] = piece.x, words[1] = piece.y, words[2] = piece.z, words[3] = piece.w;
   }
 };

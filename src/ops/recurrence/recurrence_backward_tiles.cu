@@ -75,8 +75,9 @@ struct BackwardProducts {
   }
   // What came back from a step to this thread's cells. False for threads that have none.
   PD_DEVICE bool take(float (&sum)[kCells], int step, const CellPlace (&place)[kCells], PhaseClock&) {
-    if (threadIdx.x >= kFinishers) return false;
+    if (threadIdx.x >= kFinishers && !PartExchange::kIsTogether) return false;
     exchange.wait(step);
+    if (threadIdx.x >= kFinishers) return false;
     exchange.take(sum, step, place);
     return true;
   }

@@ -125,7 +125,7 @@ bool count_shared(const LayerExtents& layer, const Target& target, Team* team) {
   const std::int64_t ring = team->streamed > 0 ? team->ahead * group_bytes(layer, *team) : 0;
   std::int64_t work = 0;
   if (layer.is_backward) {
-    work = vectors + (team->exchange == Exchange::memory ? 0 : 4 * got_bytes(layer, *team));
+    work = vectors + (team->exchange == Exchange::memory ? total_bytes(*team) : 4 * got_bytes(layer, *team));
     if (team->is_by_lanes) work = 2 * team->warps * team->rows * team->units * 4;
     const bool is_of_one_unit = team->warps * 32 % team->units == 0;  // a thread's cells: recurrence_backward_sums.cu
     work = std::max(work, team->warps * 32 * (is_of_one_unit ? 1 : cells(*team)) * kMostSums * 4);
@@ -362,9 +362,12 @@ std::vector<Team> possible_teams(const LayerExtents& layer, const Target& target
     consider_all(true, false, false), consider_all(true, false, true);
   if (layer.is_backward && layer.is_exact) consider_all(true, false, false);
   if (const std::string wanted = env_text("PAODING_TEAM"); !wanted.empty()) keep_wanted(wanted, &teams);
-  // Where all weights have room, they stay: what several rows take of streams is not known well enough.
+  // Where all weights have room, they stay, forward by whom has all of the state if it can: what others take is not known
+  // well enough.
   const auto is_streamed = [](const Team& team) { return team.streamed > 0; };
+  const auto shares = [](const Team& team) { return team.streamed > 0 || team.shares_state(); };
   if (!std::ranges::all_of(teams, is_streamed)) std::erase_if(teams, is_streamed);
+  if (!std::ranges::all_of(teams, shares)) std::erase_if(teams, shares);
   if (teams.empty() && why_not != nullptr) {
     *why_not = bytes == 0 ? fmt::format("{} rows are too many for products that do not round", layer.batch)
                           : fmt::format(

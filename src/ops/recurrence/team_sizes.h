@@ -2,6 +2,8 @@
 // Bytes of a team, and cells of a thread: what its fit (team_gpu.cpp) and its times (team_times_gpu.cpp) follow from.
 #pragma once
 
+#include <algorithm>
+
 #include "base/rounding.h"
 #include "ops/recurrence/team.h"
 
@@ -28,11 +30,19 @@ inline std::int64_t gate_bytes(const LayerExtents& layer, const Team& team) {
   return team.rows * team.units * layer.gates * 4;
 }
 
+// Through memory, of a unit's parts; and where threads leave what they add up of these (recurrence_backward_memory.cu).
+inline std::int64_t part_rows(const Team& team) { return team.rows <= 2 ? team.rows : round_up(team.rows, 4); }
+inline std::int64_t total_bytes(const Team& team) {
+  const std::int64_t piece = team.rows <= 2 ? 1 : 4, pieces = part_rows(team) / piece * team.units;
+  const std::int64_t sharers = std::clamp<std::int64_t>(team.warps * 32 / pieces, 1, team.givers());
+  return sharers * team.units * (part_rows(team) + piece) * 4;
+}
+
 // What a CTA gets from all others a step.
 inline std::int64_t got_bytes(const LayerExtents& layer, const Team& team) {
   if (!layer.is_backward) return team.ctas * team.units * (team.is_marked ? 4 : factor_bytes(layer, team)) * team.rows;
   if (team.is_by_lanes) return team.depth_pieces * 16 * team.rows;
-  if (team.exchange == Exchange::memory) return team.givers() * team.rows * team.units * 4;
+  if (team.exchange == Exchange::memory) return team.givers() * part_rows(team) * team.units * 4;
   const bool is_in_pairs = size_bytes(layer.dtype) == 2;  // recurrence_backward_cluster.cu
   const std::int64_t gap = !is_in_pairs ? 4 : team.units % 16 == 0 ? 8 : 0;
   return team.ctas * (is_in_pairs ? ceil_div(team.rows, 2) : team.rows) * (team.units + gap) * 4;
