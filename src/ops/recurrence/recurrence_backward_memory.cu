@@ -103,7 +103,7 @@ struct PartExchange {
 #pragma unroll
       for (int k = 0; k < kPartPiece; ++k) to[k] = sum[k];
     }
-    __syncthreads();
+    __syncthreads();  // and nobody reads the factors any more
   }
   PD_DEVICE void take(float (&sum)[kCells], int, const CellPlace (&place)[kCells]) const {
 #pragma unroll
@@ -140,7 +140,6 @@ struct PartExchange {
         }
       }
     }
-    if constexpr (kPortion + 1 == kPortions) __syncthreads();  // nobody reads the factors any more
   }
   PD_DEVICE void end(int steps) const {
     __syncthreads();  // everybody has begun: their last parts have come

@@ -188,9 +188,9 @@ TEST(Recurrence, GradientsByNeighboursAreRightInTheEmulationUnderEverySchedule) 
                                 2);
 }
 
-// CTAs that share out K of a layer's products and tell each other what theirs come to: two and four of them, with groups
-// of warps and without, all cells and types, units that are nobody's, weights that stay and weights out of memory, steps
-// that use every place of a state three times.
+// CTAs that share out K of a layer's products and tell each other what theirs come to: two and four of them, with
+// groups of warps and without, all cells and types, units that are nobody's, weights that stay and weights out of
+// memory, steps that use every place of a state three times.
 TEST(Recurrence, ByNeighboursThatShareTheStateIsRightInTheEmulationUnderEverySchedule) {
   const auto forward = [](DType dtype, std::int64_t steps, std::int64_t batch, std::int64_t hidden, bool has_lengths,
                           bool is_reverse, Cell cell = lstm, bool has_bias = false) {

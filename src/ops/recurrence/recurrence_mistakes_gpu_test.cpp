@@ -67,7 +67,7 @@ std::vector<Exchange> exchanges() {
        small_gpu(),
        {{"return piece.x != 0 && piece.y != 0 && piece.z != 0 && piece.w != 0;", "return piece.x != 0;"},
         {"step % (kPlaces / 2) == 0) fence_stores();", "false) {}"},
-        {"if (!kIsMarked && is_tidier() && step > 1) {", "if (!kIsMarked && is_tidier() && step > 9) {"},
+        {"is_tidier() && step > kUntilHad) {", "is_tidier() && step > 9) {"},
         {"kPlaces = kIsMarked ? 2 : 8;", "kPlaces = 2;"}}},
       {"a state that neighbours share out",
        {"4 units a CTA, through memory, 4 neighbours", {f32, true, 24, 9, 60, false, false, false}},
@@ -94,13 +94,13 @@ std::vector<Exchange> exchanges() {
          "struct { unsigned* told; void begin() {} unsigned of(int) const { return 1; } void end(int) const {} } "
          "marks;\n"
          "  int rank;\n\n  PD_DEVICE PartExchange"},
-        {"if constexpr (kPortion + 1 == kPortions) __syncthreads();", ""}}},
+        {"__syncthreads();  // and nobody reads", "// nobody reads"}}},
       {"parts of gradients by neighbours, rows with lengths",
        {"through memory, 2 neighbours", {f32, true, 5, 9, 30, true, false, true, rnn}},
        "kTeams = 1",
        chip_of(4),
        {{"while (!ask()) {}", "ask();"},
-        {"if (place[i].at >= 0) sum[i] = take(", "if (step + place[i].length >= 5) sum[i] = take("}}},
+        {"add_up(sum, parts", "if (piece % 3 != 2 || step > 2) add_up(sum, parts"}}},  // of the shortest row
       {"gradients in full f32",
        {"of 6 CTAs;a CTA, by lanes", {f32, false, 6, 2, 70}},
        "",

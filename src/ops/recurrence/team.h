@@ -53,8 +53,8 @@ struct Team {
   std::int64_t group_fragments = 1;
   std::int64_t streamed = 0, ahead = 1, ring_at = 0;  // in the work
   std::int64_t near = 0;                              // of those streamed, that L2 keeps
-  // Of tiles through memory, CTAs that share out the matrix of all their units: backward each has all their gates, forward
-  // a part of K.
+  // Of tiles through memory, CTAs that share out the matrix of all their units: backward each has all their gates,
+  // forward a part of K.
   std::int64_t neighbours = 1;
   std::int64_t staged = 0;      // steps (forward) or tiles (backward) of every warp that come at once at the start
   std::int64_t asked_rows = 1;  // backward, by lanes: that a thread asks for together

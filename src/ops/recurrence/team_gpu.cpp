@@ -362,8 +362,8 @@ std::vector<Team> possible_teams(const LayerExtents& layer, const Target& target
     consider_all(true, false, false), consider_all(true, false, true);
   if (layer.is_backward && layer.is_exact) consider_all(true, false, false);
   if (const std::string wanted = env_text("PAODING_TEAM"); !wanted.empty()) keep_wanted(wanted, &teams);
-  // Where all weights have room, they stay, forward by whom has all of the state if it can: what others take is not known
-  // well enough.
+  // Where all weights have room, they stay, forward by whom has all of the state if it can: what others take is not
+  // known well enough.
   const auto is_streamed = [](const Team& team) { return team.streamed > 0; };
   const auto shares = [](const Team& team) { return team.streamed > 0 || team.shares_state(); };
   if (!std::ranges::all_of(teams, is_streamed)) std::erase_if(teams, is_streamed);
