@@ -7,9 +7,13 @@
 // the same way as parts do. (A CTA gets its parts from one of each kNeighbours, who had the gradients of all of them, who had
 // all parts of the step before.)
 
-// Rows of a unit lie side by side, as lanes have them, who thus store whole sectors; and 16 bytes of them are taken at once.
-// Of few rows each word is for itself.
-constexpr int kPartPiece = kRows <= 2 ? 1 : 4, kPartRows = (kRows + kPartPiece - 1) / kPartPiece * kPartPiece;
+// Rows of a unit lie side by side, in an order that has what a lane has of two tiles in 16 bytes: so lanes store whole
+// sectors. As many are taken at once. Of few rows each word is for itself.
+constexpr int kPartPiece = kRows <= 2 ? 1 : 4, kPairedRows = kColumnTiles / 2 * 16;
+constexpr int kPartRows = kPairedRows >= kRows ? kPairedRows : (kRows + kPartPiece - 1) / kPartPiece * kPartPiece;
+PD_DEVICE int part_place(int row) {  // among those of a unit
+  return row < kPairedRows ? row / 16 * 16 + row % 8 / 2 * 4 + row / 8 % 2 * 2 + row % 2 : row;
+}
 constexpr int kPartWords = kPartRows * kUnits, kExchangeBytes = 0;
 constexpr int kGivers = kTeam / kNeighbours;  // of parts to a CTA; and CTAs that one gives to
 constexpr int kGateWords = kRows * kUnits * kGates;
@@ -20,15 +24,13 @@ constexpr int kPartPieces = kPartWords / kPartPiece;
 constexpr int kPartSharers = kPartPieces >= kThreads ? 1 : kThreads / kPartPieces < kGivers ? kThreads / kPartPieces : kGivers;
 constexpr int kTotalStride = kPartRows + kPartPiece, kTotalWords = kUnits * kTotalStride;
 
+PD_DEVICE void store_both(unsigned* at, unsigned first, unsigned second) {
 #ifdef PD_EMULATE
-PD_DEVICE void store_relaxed(unsigned* at, unsigned first, unsigned second) {
   store_relaxed(at, first), store_relaxed(at + 1, second);
-}
 #else
-PD_DEVICE void store_relaxed(unsigned* at, unsigned first, unsigned second) {
   asm volatile("st.relaxed.gpu.global.v2.u32 [%0], {%1, %2};" ::"l"(at), "r"(first), "r"(second) : "memory");
-}
 #endif
+}
 
 struct PartExchange {
   static constexpr bool kIsTogether = true;  // all threads take parts
@@ -109,7 +111,7 @@ struct PartExchange {
 #pragma unroll
     for (int i = 0; i < kCells; ++i) {
       if (place[i].at < 0) continue;
-      const float* const first = totals + place[i].of_cta * kTotalStride + place[i].row;
+      const float* const first = totals + place[i].of_cta * kTotalStride + part_place(place[i].row);
       sum[i] = first[0];
 #pragma unroll
       for (int sharer = 1; sharer < kPartSharers; ++sharer) sum[i] += first[sharer * kTotalWords];
@@ -127,16 +129,18 @@ struct PartExchange {
       const int unit = row % kUnits + (kUnits % 8 == 0 ? lane / 4 : 0);
       unsigned* const to = place + row / kUnits * (kGivers * kPartWords) + unit * kPartRows;
 #pragma unroll
-      for (int tile = 0; tile < kColumnTiles; ++tile) {
+      for (int tile = 0; tile < kColumnTiles; tile += 2) {
+        const auto word = [&](int k) {  // of this tile, and of the next
+          return (__float_as_uint(sum[i / 2][tile + k / 2 < kColumnTiles ? tile + k / 2 : tile][i % 2 * 2 + k % 2]) & ~1u) | mark;
+        };
         const int n = tile * 8 + lane % 4 * 2;
-        const float(&both)[4] = sum[i / 2][tile];
-        const unsigned first = (__float_as_uint(both[i % 2 * 2]) & ~1u) | mark;
-        const unsigned second = (__float_as_uint(both[i % 2 * 2 + 1]) & ~1u) | mark;
-        if constexpr (kPartPiece > 1) {
-          if (n < kPartRows) store_relaxed(to + n, first, second);
+        if (tile + 1 < kColumnTiles) {
+          store_relaxed((uint4*)(to + tile * 8 + lane % 4 * 4), make_uint4(word(0), word(1), word(2), word(3)));
+        } else if constexpr (kPartPiece > 1) {
+          if (n < kPartRows) store_both(to + n, word(0), word(1));
         } else {
-          if (n < kRows) store_relaxed(to + n, first);
-          if (n + 1 < kRows) store_relaxed(to + n + 1, second);
+          if (n < kRows) store_relaxed(to + n, word(0));
+          if (n + 1 < kRows) store_relaxed(to + n + 1, word(1));
         }
       }
     }

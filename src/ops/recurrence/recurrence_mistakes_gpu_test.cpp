@@ -99,8 +99,7 @@ std::vector<Exchange> exchanges() {
        {"through memory, 2 neighbours", {f32, true, 5, 9, 30, true, false, true, rnn}},
        "kTeams = 1",
        chip_of(4),
-       {{"while (!ask()) {}", "ask();"},
-        {"add_up(sum, parts", "if (piece % 3 != 2 || step > 2) add_up(sum, parts"}}},  // of the shortest row
+       {{"while (!ask()) {}", "ask();"}}},
       {"gradients in full f32",
        {"of 6 CTAs;a CTA, by lanes", {f32, false, 6, 2, 70}},
        "",

@@ -234,8 +234,7 @@ constexpr std::int64_t kLeastAheadBytes = 24 << 10, kMostAheadBytes = 48 << 10;
 bool can_have_neighbours(const LayerExtents& layer, const Team& team) {
   if (team.is_by_lanes || team.keeps_sums || team.ctas <= team.neighbours) return false;
   if (!layer.is_backward) return team.givers() * team.units * size_bytes(layer.dtype) % 32 == 0;
-  return !team.is_by_groups && team.units * layer.gates * size_bytes(layer.dtype) % 32 == 0 &&
-         team.givers() * team.units % 16 == 0;
+  return team.units * layer.gates * size_bytes(layer.dtype) % 32 == 0 && team.givers() * team.units % 16 == 0;
 }
 
 }  // namespace

@@ -31,7 +31,10 @@ inline std::int64_t gate_bytes(const LayerExtents& layer, const Team& team) {
 }
 
 // Through memory, of a unit's parts; and where threads leave what they add up of these (recurrence_backward_memory.cu).
-inline std::int64_t part_rows(const Team& team) { return team.rows <= 2 ? team.rows : round_up(team.rows, 4); }
+inline std::int64_t part_rows(const Team& team) {
+  const std::int64_t paired = ceil_div(team.rows, 8) / 2 * 16;
+  return team.rows <= 2 ? team.rows : paired >= team.rows ? paired : round_up(team.rows, 4);
+}
 inline std::int64_t total_bytes(const Team& team) {
   const std::int64_t piece = team.rows <= 2 ? 1 : 4, pieces = part_rows(team) / piece * team.units;
   const std::int64_t sharers = std::clamp<std::int64_t>(team.warps * 32 / pieces, 1, team.givers());
