@@ -114,6 +114,9 @@ bool wants_by_units(const KernelCall& call, const CellKind& kind) {
 
 // Steps that a library's product and a kernel would take no longer for.
 constexpr double kMostStepUs = 6, kMostExactStepUs = 5.5, kMostExactGradientUs = 8;
+// Forward, beside what the tensor cores' products take to read weights that L2 keeps:
+// benchmarks/results/2026-11-26-recurrence-streamed-rows.txt.
+constexpr double kCachedBytesPerUs = 5.5e6;
 // The same of more weights than L2 keeps, beside what reading them takes:
 // benchmarks/results/2026-11-26-recurrence-streamed.txt.
 constexpr double kLoopUs = 6, kExactLoopUs = 10, kCachedByLoop = 0.4;  // of L2
@@ -121,7 +124,8 @@ constexpr double kLoopUs = 6, kExactLoopUs = 10, kCachedByLoop = 0.4;  // of L2
 double loop_step_us(const LayerExtents& e, const Target& target) {
   const double least = !e.is_exact ? kMostStepUs : e.is_backward ? kMostExactGradientUs : kMostExactStepUs;
   const auto weights = static_cast<double>(e.gates * e.hidden * e.hidden * size_bytes(e.dtype));
-  if (weights <= kCachedByLoop * static_cast<double>(target.last_cache_bytes)) return least;
+  const double reading = e.is_exact || e.is_backward ? 0 : weights / kCachedBytesPerUs;
+  if (weights <= kCachedByLoop * static_cast<double>(target.last_cache_bytes)) return least + reading;
   return (e.is_exact ? kExactLoopUs : kLoopUs) + weights / target.read_bytes_per_us;
 }
 
