@@ -54,12 +54,14 @@ struct BackwardProducts {
     const int first = rank % kNeighbours * (kGates * kUnits);  // among the gates of all neighbours
 #pragma unroll
     for (int i = 0; i < kCells; ++i) {
-      if (place[i].row >= kRows) continue;
+      // Of rows that are not there neighbours get zeros.
+      const bool is_there = place[i].at >= 0;
+      if (!is_there && (kNeighbours == 1 || place[i].row >= kRows)) continue;
 #pragma unroll
       for (int gate = 0; gate < kGates; ++gate) {
-        const float gradient = place[i].at < 0 ? 0.0f : gradients[i][gate];
+        const float gradient = is_there ? gradients[i][gate] : 0.0f;
         exchange.give_gate(gate, place[i], gradient, step);
-        if (place[i].at >= 0) store_factor(factors, first + gate * kUnits + place[i].of_cta, place[i].row, gradient);
+        if (is_there) store_factor(factors, first + gate * kUnits + place[i].of_cta, place[i].row, gradient);
       }
     }
     exchange.take_gates(factors, step);
