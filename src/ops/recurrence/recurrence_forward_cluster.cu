@@ -10,11 +10,11 @@ constexpr int kStates = 2;  // places
 constexpr bool kIsOneCell = !kIsByLanes || kQuadUnits > 1;  // of a packet: its units are other lanes'
 constexpr int kPacket = kIsOneCell || kCells % 4 == 0 ? 4 : kCells % 2 == 0 ? 2 : 1;
 constexpr int kPacketBytes = kPacket * (int)sizeof(Factor), kTurns = (kRows * kTeam + 31) / 32;
-// Else pieces of the CTA's slice, by those that finish; where one of them has the same piece in each of few turns it knows
-// beforehand who gets it.
+// Else pieces of the CTA's slice, by those that finish; of few turns one of them knows beforehand who gets which.
 constexpr int kSlicePieces = kSliceBytes / 16, kSends = kSlicePieces * (kTeam - 1);
 constexpr int kSendTurns = (kSends + kFinishers - 1) / kFinishers;
-constexpr bool kKnowsPeers = !kGivesEach && !kIsBulk && kTeam > 1 && kSendTurns <= 4 && kFinishers % kSlicePieces == 0;
+constexpr bool kHasOnePiece = kFinishers % kSlicePieces == 0;  // the same in all turns
+constexpr bool kKnowsPeers = !kGivesEach && !kIsBulk && kTeam > 1 && kSendTurns <= (kHasOnePiece ? 4 : 2);
 constexpr int kPeers = kKnowsPeers ? kSendTurns : 1;
 
 // Where this thread's part of a step's result goes.
@@ -27,6 +27,7 @@ struct StateExchange {
   int rank, thread;
   int own;             // of a state, where the first packet of this warp and lane lies in the first turn; or this thread's piece
   Peer peers[kPeers];  // whom it is sent to
+  int next;            // how far behind it this thread's piece of the second turn is
 
   PD_DEVICE StateExchange(const Shared& shared, const Room&, unsigned cta) : mailboxes(shared.mailboxes), rank(rank_in_team(cta)) {
     thread = kept_known((int)threadIdx.x);
@@ -39,6 +40,8 @@ struct StateExchange {
         const int to = ((int)threadIdx.x + turn * kFinishers) / kSlicePieces;
         peers[turn] = kept_known((int)peer_of(mailboxes, to < kTeam - 1 ? to + (to >= rank) : rank));
       }
+      const int second = ((int)threadIdx.x + kFinishers) % kSlicePieces;
+      next = kHasOnePiece ? 0 : kept_known((second - (int)threadIdx.x % kSlicePieces) * 16);
     } else {
       own = kept_known(unit / kInPiece * (kRows * 16) + unit % kInPiece * (int)sizeof(Factor) + threadIdx.x % 32 / kTeam * 16);
       peers[0] = kTeam > 1 ? (Peer)kept_known((int)peer_of(mailboxes, threadIdx.x % kTeam)) : 0;
@@ -95,12 +98,14 @@ struct StateExchange {
     if constexpr (kIsBulk) {
       copy_to_others([&](int to) { copy_to_peer(slice, slice, kSliceBytes, mailbox, to); }, rank);
     } else if constexpr (kKnowsPeers) {
-      const uint4 piece = load_piece(aim.at);
-      const unsigned words[4] = {piece.x, piece.y, piece.z, piece.w};
+      uint4 piece = load_piece(aim.at);
 #pragma unroll
       for (int turn = 0; turn < kPeers; ++turn) {
+        const Place at = aim.at + turn * next;
+        if (turn > 0 && !kHasOnePiece) piece = load_piece(at);
+        const unsigned words[4] = {piece.x, piece.y, piece.z, piece.w};
         const bool is_there = (turn + 1) * kFinishers <= kSends || thread + turn * kFinishers < kSends;
-        if (is_there) send_words(aim.at, words, aim.mailbox, peers[turn]);
+        if (is_there) send_words(at, words, aim.mailbox, peers[turn]);
       }
     } else {
       for (int i = threadIdx.x; i < kSends; i += kFinishers) {
