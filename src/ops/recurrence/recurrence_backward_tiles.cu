@@ -66,6 +66,7 @@ struct BackwardProducts {
     }
     exchange.take_gates(factors, step);
     factors_stored();
+    weights.ask();  // not before its cells are finished, which need the registers
     __syncthreads();
     clock.ended(kInGates);
     Products<kPortions> products;

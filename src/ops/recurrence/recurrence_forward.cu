@@ -82,6 +82,9 @@ template <class Part> struct Ahead {
 constexpr bool kAsksEarly =
     !kCopiesAhead && (kIsApart ? kCells * kLaneGates <= 12 : kCells * kLaneGates <= 8 && (kKeepsSums || kRows <= 8));
 
+// What a thread asks for itself: much of it while groups multiply, little in front of that.
+constexpr bool kAsksBeside = kIsByGroups && kCells * kLaneGates > 8;
+
 template <class AnyCell, int kCount>
 PD_DEVICE void advance(AnyCell& cell, const float (&x)[kCount], const float (&sum)[kCount], int lane, bool counts) {
   if constexpr (kHasGateLanes) cell.advance_by_lanes(x[0], sum[0], lane, counts);
@@ -230,12 +233,15 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
       stack.reach(time_of(step + 1 < steps ? step + 1 : step), 0);
       if (step > 0) exchange.take(aim, state);
       clock.ended(kWaiting);
-      if constexpr (kAsksEarly) fetch(next, step + 1);
+      if constexpr (kAsksEarly && !kAsksBeside) fetch(next, step + 1);
       float sum[kCells][kLaneGates];
       const auto await_half = [&] {
         if (step > 0) exchange.take_half(state);
       };
-      if (!weights.multiply(sum, sums, before, thread, place, await_half)) continue;
+      const auto beside = [&] {
+        if constexpr (kAsksEarly && kAsksBeside) fetch(next, step + 1);
+      };
+      if (!weights.multiply(sum, sums, before, thread, place, await_half, beside)) continue;
       exchange.share(sum, sums, place, state);
       clock.ended(kMultiplying);
       const int time = time_of(step);

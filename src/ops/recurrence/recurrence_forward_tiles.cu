@@ -58,16 +58,17 @@ struct ForwardWeights {
     __syncthreads();
     mine.start();
   }
-  PD_DEVICE void aim(unsigned char*, bool is_last) { mine.aim(is_last); }
+  PD_DEVICE void aim(unsigned char*, bool is_last) { mine.aim(is_last), mine.ask(); }
   PD_DEVICE void end() const { mine.end(); }
-  template <class Await>
+  // `await`: for the other half of the vectors; `beside`: goes on meanwhile, where groups multiply.
+  template <class Await, class Beside>
   PD_DEVICE bool multiply(float (&of_cells)[kCells][kLaneGates], float* sums, const unsigned char* vectors, int thread,
-                          const CellPlace (&place)[kCells], const Await& await) const {
+                          const CellPlace (&place)[kCells], const Await& await, const Beside& beside) const {
     if constexpr (kKeepsSums) {
       keep(of_cells, vectors);
       return true;
     } else {
-      store(sums, vectors, await);
+      store(sums, vectors, await, beside);
       if constexpr (!kSharesState) return gather_sums(of_cells, sums, thread, place);
       InputAhead::are_there();
       __syncthreads();
@@ -134,29 +135,37 @@ struct ForwardWeights {
       for (int gate = 0; gate < kGates; ++gate) of_cells[tile < kCells ? tile : 0][gate] = gates[gate];
     }
   }
-  template <class Await> PD_DEVICE void store(float* sums, const unsigned char* vectors, const Await& await) const {
+  template <class Await, class Beside>
+  PD_DEVICE void store(float* sums, const unsigned char* vectors, const Await& await, const Beside& beside) const {
     float sum[kTiles][kColumnTiles][4];
     Products<1> products;
     // The second group multiplies behind the first, which bends its gates and sends its half meanwhile.
+    const bool is_second = kIsApart && threadIdx.x >= kTogether;
     if constexpr (kIsApart) {
-      if (threadIdx.x >= kTogether) barrier_wait(5, kThreads);
+      if (is_second) barrier_wait(5, kThreads);
+      products.begin_halves(mine, vectors, await);
+      if (!is_second) barrier_pass(5, kThreads);
+    } else {
+      products.begin(mine, vectors + part * (kSteps * 2 * kRows * 16));
     }
-    if constexpr (kIsApart) products.begin_halves(mine, vectors, await);
-    else products.begin(mine, vectors + part * (kSteps * 2 * kRows * 16));
+    beside();
     products.end<0>(sum);
-    if constexpr (kIsApart) {
-      if (threadIdx.x < kTogether) barrier_pass(5, kThreads);
-    }
     if constexpr (kSharesState) __syncthreads();  // sums lie where the state was
     const int lane = threadIdx.x % 32;
-    float* const to = sums + part * (kRows * kSumStride) + first_row + lane / 4;
+    float* const to = sums + part * (kRows * kSumStride) + first_row + lane / 4 * (kArePaired ? 2 : 1);
 #pragma unroll
     for (int tile = 0; tile < kTiles; ++tile) {
-      if (first_row + tile * 16 >= kMatrixRows) break;
+      if (!kArePaired && first_row + tile * 16 >= kMatrixRows) break;
 #pragma unroll
       for (int i = 0; i < kColumnTiles * 4; ++i) {
         const int n = i / 4 * 8 + lane % 4 * 2 + i % 2;
-        if (n < kRows) to[n * kSumStride + tile * 16 + i / 2 % 2 * 8] = sum[tile][i / 4][i % 4];
+        const float(&of_tile)[4] = sum[tile][i / 4];
+        if constexpr (kArePaired) {
+          const uint2 pair = make_uint2(__float_as_uint(of_tile[i % 2]), __float_as_uint(of_tile[i % 2 + 2]));
+          if (i % 4 < 2 && n < kRows) *(uint2*)(to + n * kSumStride + tile * 16) = pair;
+        } else {
+          if (n < kRows) to[n * kSumStride + tile * 16 + i / 2 % 2 * 8] = of_tile[i % 4];
+        }
       }
     }
   }

@@ -254,6 +254,18 @@ TEST(Recurrence, GroupsWithUnitsOfTheirOwnAreRightInTheEmulationUnderEverySchedu
   expect_right_in_the_emulation(cases, one_cluster, 3);
 }
 
+// Few rows of many units: registers have no room for all weights, of which some are asked for before the state is
+// there; and threads that send two pieces of their CTA's slice.
+TEST(Recurrence, OfFewRowsAndManyUnitsIsRightInTheEmulationUnderEverySchedule) {
+  Target one_cluster = named_target("h200");
+  one_cluster.sm_count = 19;
+  const std::vector<std::pair<const char*, LayerCase>> cases = {
+      {"of 16 CTAs: 3 rows, 48 units a CTA", {bf16, false, 4, 3, 768, true}}};
+  EXPECT_TRUE(
+      has_kernel(plan_by_team(cases[0], one_cluster), cases[0].first, "kIsByGroups = false;kRestFragments = 32"));
+  expect_right_in_the_emulation(cases, one_cluster, 2);
+}
+
 // The same of half as many CTAs and units, so that many schedules take little time; places are used again.
 TEST(Recurrence, FewerGroupsWithUnitsOfTheirOwnAreRightInTheEmulationUnderEverySchedule) {
   Target one_cluster = named_target("h200");

@@ -59,9 +59,9 @@ struct ForwardWeights {
     return {w[0], w[1], w[2], w[3]};
   }
   // The sums of this thread's cells.
-  template <class Await>
+  template <class Await, class Beside>
   PD_DEVICE bool multiply(float (&of_cells)[kCells][kLaneGates], float* sums, const unsigned char*, int thread,
-                          const CellPlace (&place)[kCells], const Await&) const {
+                          const CellPlace (&place)[kCells], const Await&, const Beside&) const {
     float mine[kQuads];  // of row lane % 8, and of row lane / 8 of the quad
 #pragma unroll
     for (int quad = 0; quad < kQuads; ++quad) mine[quad] = 0;

@@ -180,7 +180,7 @@ PD_DEVICE void run_input(const Operands& operands, const Room& room, const Sizes
     if (step + 1 < steps) below.ask(step + 1);
     weights.aim(state, step + 1 == steps);
     float sum[kCells][kLaneGates];
-    if (!weights.multiply(sum, sums, state, thread, place, [] {})) continue;
+    if (!weights.multiply(sum, sums, state, thread, place, [] {}, [] {})) continue;
 #pragma unroll
     for (int i = 0; i < kCells * kLaneGates; ++i) give(i, step, sum[i / kLaneGates][i % kLaneGates]);
   }

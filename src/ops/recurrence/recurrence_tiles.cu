@@ -3,11 +3,14 @@
 
 // What a warp has of a matrix of weights, as the tensor cores get it: kTiles tiles of 16 rows by kSteps steps along K.
 // Where some of it comes out of memory, it does so by groups of fragments that are multiplied by one after the other; and
-// of the others as many as registers have room for are spread evenly among those in shared memory, which take longer.
+// of the others as many as registers have room for are spread evenly among those in shared memory, which take longer. Of
+// 16 bits the first of these come into registers that sums will have, before that which is multiplied is there.
 struct WarpWeights {
   static constexpr int kGroups = kTiles * kSteps / kGroupPieces, kCount = kTiles * kSteps - kStreamed * kGroupPieces;
-  static constexpr int kHere = kCount < kKept ? kCount : kKept;
-  unsigned words[kHere][4];
+  static constexpr int kHere = kCount < kKept ? kCount : kKept, kMostAsked = kStreamed == 0 && sizeof(Factor) == 2 ? 4 : 0;
+  static constexpr int kAsked = kCount - kHere < kMostAsked ? kCount - kHere : kMostAsked;
+  static constexpr bool kAreSpread = kStreamed > 0 || kAsked > 0;
+  unsigned words[kHere][4], asked[kAsked > 0 ? kAsked : 1][4];
   uint4* rest;
   StreamedWeights streamed;
 
@@ -19,10 +22,8 @@ struct WarpWeights {
   }
   static PD_DEVICE constexpr int group_of(int i) { return StreamedWeights::before(turn_of(i) / kGroupPieces, kGroups); }
   // Of those that stay, how many are in front of it; and of as many those that registers have.
-  static PD_DEVICE constexpr int own(int i) { return kStreamed == 0 ? i : turn_of(i) - group_of(i) * kGroupPieces; }
-  static PD_DEVICE constexpr int here_before(int n) {
-    return kStreamed > 0 ? n * kHere / kCount : n < kHere ? n : kHere;
-  }
+  static PD_DEVICE constexpr int own(int i) { return kAreSpread ? turn_of(i) - group_of(i) * kGroupPieces : i; }
+  static PD_DEVICE constexpr int here_before(int n) { return kAreSpread ? n * kHere / kCount : n < kHere ? n : kHere; }
   static PD_DEVICE constexpr bool is_here(int n) { return here_before(n + 1) > here_before(n); }
 
   PD_DEVICE void begin(const Shared& shared, const Room& room, unsigned cta) {
@@ -50,9 +51,20 @@ struct WarpWeights {
     if (!is_far && is_here(n)) {
 #pragma unroll
       for (int word = 0; word < 4; ++word) fragment[word] = words[here < kHere ? here : 0][word];
+    } else if (!is_far && n - here < kAsked) {
+#pragma unroll
+      for (int word = 0; word < 4; ++word) fragment[word] = asked[n - here < kAsked ? n - here : 0][word];
     } else {
       const uint4 piece = is_far ? streamed.get(group_of(i), piece_of(i)) : rest[(n - here) * 32];
       fragment[0] = piece.x, fragment[1] = piece.y, fragment[2] = piece.z, fragment[3] = piece.w;
+    }
+  }
+  // In front of all of them.
+  PD_DEVICE void ask() {
+#pragma unroll
+    for (int i = 0; i < kAsked; ++i) {
+      const uint4 piece = rest[i * 32];
+      asked[i][0] = piece.x, asked[i][1] = piece.y, asked[i][2] = piece.z, asked[i][3] = piece.w;
     }
   }
   // In front of a fragment, and behind it: its group has come, and is asked for again.
@@ -64,7 +76,9 @@ struct WarpWeights {
   }
   PD_DEVICE void are_there() const {}
   PD_DEVICE void start() { streamed.start(); }
-  PD_DEVICE void aim(bool is_last) { streamed.is_last = is_last; }
+  PD_DEVICE void aim(bool is_last) {
+    if constexpr (kStreamed > 0) streamed.is_last = is_last;  // else that nobody reads it would arrange the loop otherwise
+  }
   PD_DEVICE void end() const { streamed.end(); }
 };
 
