@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The backward part of a thread: of its units it makes the gradients of the gates, and of all gates' gradients, for
-// which the threads meet once a step, what goes on to its states. Or it has rows of all units.
+// which the threads of its group of rows meet once a step, what goes on to its states.
 #ifndef HWY_DISABLED_TARGETS
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
 #endif
@@ -17,14 +17,15 @@ HWY_BEFORE_NAMESPACE();
 namespace paoding {
 namespace HWY_NAMESPACE {
 
-// Of the units of up to four blocks: panel [gates * H, kParts * kUnitBlock] of u transposed, filled up with zeros.
+// Of the units of up to four blocks: the group's rows of the panel [gates * H, kParts * kUnitBlock] of u transposed,
+// filled up with zeros.
 template <class M, std::int64_t kParts>
 void pack_transposed(const RecurrenceWork& w, std::int64_t block, typename M::Stored* panel) {
   const auto* u = static_cast<const typename M::Stored*>(w.u);
   constexpr std::int64_t kWidth = kParts * kUnitBlock, kTogether = 16;  // columns: a cache line of u
   const std::int64_t all = w.gates() * w.hidden, padded = RecurrenceWork::padded(M::kNumbers, all);
-  const std::int64_t first = block * kUnitBlock;
-  for (std::int64_t k = 0; k < padded; k += kTogether) {
+  const std::int64_t first = block * kUnitBlock, end_packed = first_packed(w, w.group + 1, padded, kTogether);
+  for (std::int64_t k = first_packed(w, w.group, padded, kTogether); k < end_packed; k += kTogether) {
     const std::int64_t end = std::min(k + kTogether, all);
     for (std::int64_t j = 0; j < kWidth; ++j) {
       const auto* from = u + (first + j) * all;
@@ -123,16 +124,16 @@ HWY_INLINE void carry_totals(const RecurrenceWork& w, std::int64_t first, std::i
   }
 }
 
-// Units begin .. end - 1 of what the parts of all threads add up to.
+// Units begin .. end - 1 of what all groups add up to, of the first group.
 template <class M>
-void give_totals(const RecurrenceWork& w, int parts, std::int64_t begin, std::int64_t end) {
+void give_totals(const RecurrenceWork& w, std::int64_t begin, std::int64_t end) {
   const std::int64_t H = w.hidden, all = w.biases() * H;
   const auto put = [&](auto* to) {
     for (std::int64_t gate = 0; gate < w.biases(); ++gate) {
       for_units(end - begin, [&](auto d, std::int64_t j) {
         const std::int64_t at = gate * H + begin + j;
         auto total = load(d, w.totals + at);
-        for (int part = 1; part < 2 * parts; ++part) total = hn::Add(total, load(d, w.totals + part * all + at));
+        for (int part = 1; part < 2 * w.row_groups; ++part) total = hn::Add(total, load(d, w.totals + part * all + at));
         store(d, total, to + at);
       });
     }
@@ -144,52 +145,57 @@ void give_totals(const RecurrenceWork& w, int parts, std::int64_t begin, std::in
 template <class Cell, class M>
 void run_backward_part(const RecurrenceWork& work, int thread, int team) {
   using T = typename M::Stored;
-  const RecurrenceWork w = work_of(work, thread, team);
-  const std::int64_t first_block = w.first_block(thread, team), end_block = w.first_block(thread + 1, team);
+  RecurrenceWork w = work_of(work, thread, team);
   const std::int64_t H = w.hidden, all = Cell::kGates * H, stride = RecurrenceWork::stride_of(M::kNumbers, all);
   const std::int64_t panel = RecurrenceWork::padded(M::kNumbers, all) * kUnitBlock;
-  const std::int64_t begin = std::min(first_block * kUnitBlock, H), end = std::min(end_block * kUnitBlock, H);
+  const std::int64_t begin = std::min(w.first_own * kUnitBlock, H), end = std::min(w.end_own * kUnitBlock, H);
   T* packed = static_cast<T*>(w.packed);
   const TileScope tiles(has_tiles<M>);
   if (packed != nullptr) {
-    for_blocks<4>(first_block, end_block, false,
+    for_blocks<4>(w.first_own, w.end_own, false,
                   [&](std::int64_t block, auto parts) { pack_transposed<M, parts>(w, block, packed + block * panel); });
   }
   const auto start_with = [&](const auto* given, float* to) {
     if (given != nullptr) return copy_columns(w, begin, end, given, to);
-    for (std::int64_t row = 0; row < w.rows; ++row) std::fill(to + row * H + begin, to + row * H + end, 0.0F);
+    for (std::int64_t row = w.first_row; row < w.end_row; ++row) std::fill_n(to + row * H + begin, end - begin, 0.0F);
   };
   start_with(static_cast<const T*>(w.dlast_h), w.d_h);
   start_with(w.dlast_c, w.c);
   if (thread == 0) fill_rows_up<M>(w, all);
-  const std::int64_t first_unit = w.is_by_rows ? 0 : begin, units = w.is_by_rows ? H : end - begin;
   for (std::int64_t gate = 0; w.totals != nullptr && gate < 2 * w.biases(); ++gate) {
-    std::fill_n(w.totals + gate * H + first_unit, units, 0.0F);
+    std::fill(w.totals + gate * H + begin, w.totals + gate * H + end, 0.0F);
   }
-  if (w.is_by_rows) w.barrier->wait(team);
+  if (w.row_groups > 1) wait_for_all(w);  // for what they have packed
+  // Of a GRU the gradients of h u differ from those of xw.
+  void*& made = w.cell == CellKind::gru ? w.dhu : w.dxw;
+  const bool are_made_multiplied = are_multiplied_there<M>(w, made, all);
+  auto* const all_made = static_cast<typename M::Left*>(made);
+  if (are_made_multiplied) made = nullptr;  // written once
   for (std::int64_t turn = 0; turn < w.steps; ++turn) {
     const std::int64_t t = w.step_of(turn, !w.is_reverse);
-    auto* d_gates = static_cast<typename M::Left*>(w.left[turn % 2]);
+    auto* d_gates =
+        are_made_multiplied ? all_made + t * w.rows * all : static_cast<typename M::Left*>(w.left[turn % 2]);
     for (std::int64_t row = w.first_row; row < w.end_row; ++row) {
-      Cell::template retreat<M>(w, t, row, first_unit, units, d_gates + row * stride + first_unit);
+      Cell::template retreat<M>(w, t, row, begin, end - begin, d_gates + row * stride + begin);
     }
     constexpr std::int64_t kStepsTogether = 16;
-    if (w.totals != nullptr && turn % kStepsTogether == kStepsTogether - 1) carry_totals(w, first_unit, units);
-    if (!w.is_by_rows) w.barrier->wait(team);
+    if (w.totals != nullptr && turn % kStepsTogether == kStepsTogether - 1) carry_totals(w, begin, end - begin);
+    wait_for_group(w);
     if constexpr (!has_pairs<M>) {
       if (!w.is_packed) {
         send_back_few_rows<Cell, T>(w, t, begin, end, d_gates);
         continue;
       }
     }
-    for_multiplied<4>(w, thread, team, turn, [&](std::int64_t block, auto parts) {
+    for_multiplied<4>(w, turn, [&](std::int64_t block, auto parts) {
       send_back<Cell, M, parts>(w, t, block, packed + block * panel, d_gates);
     });
   }
-  if (w.is_by_rows) w.barrier->wait(team);
   if (w.dh0 != nullptr) copy_columns(w, begin, end, w.d_h, static_cast<T*>(w.dh0));
   if (w.dc0 != nullptr) copy_columns(w, begin, end, w.c, w.dc0);
-  if (w.totals != nullptr) give_totals<M>(work, w.is_by_rows ? team : 1, begin, end);
+  if (w.totals == nullptr) return;
+  if (w.row_groups > 1) wait_for_all(w);
+  if (w.group == 0) give_totals<M>(w, begin, end);
 }
 
 template <class Cell>

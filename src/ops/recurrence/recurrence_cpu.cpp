@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The recurrences over time and their gradients on the CPU, each as one region for all steps:
 // recurrence_forward_cpu.cpp and recurrence_backward_cpu.cpp.
+#include <unistd.h>
+
 #include <algorithm>
+#include <memory>
+#include <type_traits>
 
 #include "base/check.h"
 #include "cpu/parallel.h"
@@ -52,6 +56,21 @@ std::string refusal_of(const KernelCall& call, const CellForm& form, bool is_gra
   return "";
 }
 
+// Of how many groups of rows threads are, each of which reads all of the weights: as many as there are rows for, since
+// the threads of one wait for each other every step; but where a thread of fewer finds its part of the weights in its
+// second cache, and one of more would not, of so few.
+int row_groups_of(int threads, std::int64_t rows, std::int64_t weight_bytes) {
+  constexpr std::int64_t kRowsOfGroup = 16;  // so many multiply a panel about as fast as more
+  const std::int64_t cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  int most = 1, most_in_cache = 0;
+  for (int groups = 1; groups <= threads; ++groups) {
+    if (threads % groups != 0 || (groups > 1 && rows < kRowsOfGroup * groups)) continue;
+    most = groups;
+    if (weight_bytes * groups / threads <= cache) most_in_cache = groups;
+  }
+  return most_in_cache > 0 ? most_in_cache : most;
+}
+
 class RecurrenceKernel : public PreparedKernel {
  public:
   // `values` has steps and rows, u is [H, gates * H] or packed; a row of what is multiplied has `multiplied` numbers
@@ -85,13 +104,14 @@ class RecurrenceKernel : public PreparedKernel {
     constexpr std::int64_t kWorthThreads = 1 << 15;  // multiplications of a step
     const bool is_worth_it = rows * work_.hidden * all >= kWorthThreads;
     threads_ = is_worth_it ? static_cast<int>(std::min<std::int64_t>(max_threads(), work_.blocks())) : 1;
-    constexpr std::int64_t kRowsOfThread = 16;  // so many multiply a panel about as fast as more
-    has_rows_for_all_ = is_packed && work_.numbers != Numbers::bf16_in_tiles && rows >= kRowsOfThread * threads_;
-    totals_ = adds_up ? 2 * work_.biases() * work_.hidden * (has_rows_for_all_ ? threads_ : 1) : 0;
+    if (is_packed && work_.numbers != Numbers::bf16_in_tiles) {
+      row_groups_ = row_groups_of(threads_, rows, all * work_.hidden * size_bytes(u.dtype));
+    }
+    totals_ = adds_up ? 2 * work_.biases() * work_.hidden * row_groups_ : 0;
   }
 
   std::int64_t scratch_bytes() const override {
-    return packed_bytes_ + (2 * left_ + 2 * state_ + sums_ + gates_ + totals_) * 4;
+    return packed_bytes_ + barrier_bytes() + (2 * left_ + 2 * state_ + sums_ + gates_ + totals_) * 4;
   }
 
  protected:
@@ -99,7 +119,8 @@ class RecurrenceKernel : public PreparedKernel {
 
   RecurrenceWork work_of(const KernelRun& run) const {
     RecurrenceWork w = work_;
-    auto* floats = reinterpret_cast<float*>(static_cast<std::byte*>(run.scratch) + packed_bytes_);
+    auto* floats = reinterpret_cast<float*>(static_cast<std::byte*>(run.scratch) + packed_bytes_ + barrier_bytes());
+    w.barriers = reinterpret_cast<TeamBarrier*>(static_cast<std::byte*>(run.scratch) + packed_bytes_);
     w.packed = packed_bytes_ > 0 ? run.scratch : nullptr;
     w.panels = w.packed;
     w.left[0] = floats, w.left[1] = floats + left_;
@@ -132,9 +153,8 @@ class RecurrenceKernel : public PreparedKernel {
 
   template <void (*kPart)(const RecurrenceWork&, int, int)>
   void run_parts(RecurrenceWork* w) const {
-    TeamBarrier barrier;
-    w->barrier = &barrier;
-    w->is_by_rows = has_rows_for_all_ && w->lengths == nullptr;  // rows that end early are others' to wait for
+    w->row_groups = w->lengths == nullptr ? row_groups_ : 1;  // rows that end early are others' to wait for
+    std::uninitialized_value_construct_n(w->barriers, row_groups_ + 1);
     const auto body = [](int thread, int team, void* work) noexcept {
       kPart(*static_cast<const RecurrenceWork*>(work), thread, team);
     };
@@ -142,11 +162,14 @@ class RecurrenceKernel : public PreparedKernel {
   }
 
  private:
+  static_assert(std::is_trivially_destructible_v<TeamBarrier>);
+  std::int64_t barrier_bytes() const { return (row_groups_ + 1) * static_cast<std::int64_t>(sizeof(TeamBarrier)); }
+
   const std::size_t input_count_;
   const bool is_given_packed_;
   RecurrenceWork work_{};
   int threads_ = 1;
-  bool has_rows_for_all_ = false;
+  int row_groups_ = 1;
   std::vector<bool> is_read_;
   std::int64_t packed_bytes_, left_, state_, sums_, gates_, totals_;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The forward part of a thread: it has units of the hidden state, keeps their columns of u packed, which stay in its
-// cache, and computes their gates and states; the threads meet once a step, when all states of it are there. Or it has
-// rows of all units.
+// cache, and computes their gates and states; the threads meet once a step, when all states of it are there. Where
+// there are rows enough, threads form groups, which have rows of their own and meet no other.
 #ifndef HWY_DISABLED_TARGETS
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
 #endif
@@ -140,7 +140,7 @@ HWY_INLINE void step_of_few_rows(const RecurrenceWork& w, std::int64_t t, std::i
   }
 }
 
-// Of its units, which nobody else reads.
+// Of its units, for all groups.
 template <class Cell, class M>
 void take_bias(const RecurrenceWork& w, std::int64_t begin, std::int64_t end) {
   for (std::int64_t gate = 0; gate < Cell::kGates; ++gate) {
@@ -162,22 +162,23 @@ void take_bias(const RecurrenceWork& w, std::int64_t begin, std::int64_t end) {
 template <class Cell, class M>
 void run_forward_part(const RecurrenceWork& work, int thread, int team) {
   using T = typename M::Stored;
-  const RecurrenceWork w = work_of(work, thread, team);
-  const std::int64_t first_block = w.first_block(thread, team), end_block = w.first_block(thread + 1, team);
+  RecurrenceWork w = work_of(work, thread, team);
   const std::int64_t H = w.hidden, size = w.rows * H, stride = RecurrenceWork::stride_of(M::kNumbers, H);
   const std::int64_t depth = RecurrenceWork::padded(M::kNumbers, H), panel = depth * Cell::kGates * kUnitBlock;
-  const std::int64_t begin = std::min(first_block * kUnitBlock, H), end = std::min(end_block * kUnitBlock, H);
+  const std::int64_t begin = std::min(w.first_own * kUnitBlock, H), end = std::min(w.end_own * kUnitBlock, H);
   T* packed = static_cast<T*>(w.packed);
   const T* panels = static_cast<const T*>(w.panels);
   const TileScope tiles(has_tiles<M>);
   // A few rows of u at a time, from end to end: columns block by block are a cache line of each page.
   constexpr std::int64_t kRowsTogether = 4;
-  for (std::int64_t k = 0; packed != nullptr && k < depth; k += kRowsTogether) {
-    for_blocks<kBlocksTogether<Cell>>(first_block, end_block, false, [&](std::int64_t block, auto count) {
+  const std::int64_t first_packed_row = first_packed(w, w.group, depth, kRowsTogether);
+  const std::int64_t end_packed_row = first_packed(w, w.group + 1, depth, kRowsTogether);
+  for (std::int64_t k = first_packed_row; packed != nullptr && k < end_packed_row; k += kRowsTogether) {
+    for_blocks<kBlocksTogether<Cell>>(w.first_own, w.end_own, false, [&](std::int64_t block, auto count) {
       pack_gates<Cell, M, count>(w, block, k, std::min(k + kRowsTogether, depth), packed + block * panel);
     });
   }
-  take_bias<Cell, M>(w, begin, end);
+  if (w.group == 0) take_bias<Cell, M>(w, begin, end);
   auto* h = static_cast<typename M::Left*>(w.left[0]);
   copy_columns(w, begin, end, static_cast<const T*>(w.h0), H, h, stride);
   if (thread == 0) fill_rows_up<M>(w, H);
@@ -186,20 +187,27 @@ void run_forward_part(const RecurrenceWork& work, int thread, int team) {
   const std::int64_t start = (w.is_reverse ? w.steps : 0) * size;
   if (w.states != nullptr) copy_columns(w, begin, end, h, stride, static_cast<T*>(w.states) + start, H);
   if (w.cells != nullptr) copy_columns(w, begin, end, w.c, w.cells + start);
-  w.barrier->wait(team);
+  wait_for_all(w);
+  const bool are_states_multiplied = are_multiplied_there<M>(w, w.states, H);
   for (std::int64_t turn = 0; turn < w.steps; ++turn) {
     const std::int64_t t = w.step_of(turn, w.is_reverse);
+    if (are_states_multiplied) {
+      auto* states = static_cast<typename M::Left*>(work.states);
+      w.left[turn % 2] = states + (w.is_reverse ? t + 1 : t) * size;
+      w.left[(turn + 1) % 2] = states + (w.is_reverse ? t : t + 1) * size;
+      w.states = nullptr;  // written once
+    }
     if constexpr (!has_pairs<M>) {
       if (!w.is_packed) {
         step_of_few_rows<Cell, M>(w, t, turn, begin, end);
-        w.barrier->wait(team);
+        wait_for_group(w);
         continue;
       }
     }
-    for_multiplied<kBlocksTogether<Cell>>(w, thread, team, turn, [&](std::int64_t block, auto count) {
+    for_multiplied<kBlocksTogether<Cell>>(w, turn, [&](std::int64_t block, auto count) {
       step_of_blocks<Cell, M, count>(w, t, turn, block, panels + block * panel);
     });
-    if (!w.is_by_rows || turn + 1 == w.steps) w.barrier->wait(team);
+    wait_for_group(w);
   }
   h = static_cast<typename M::Left*>(w.left[w.steps % 2]);
   if (w.last_h != nullptr) copy_columns(w, begin, end, h, stride, static_cast<T*>(w.last_h), H);

@@ -65,6 +65,7 @@ constexpr std::int64_t tile_rows(std::int64_t parts) {
 // What is left of the value where it is stored as T.
 template <class T, class D>
 HWY_INLINE hn::Vec<D> rounded(D d, hn::Vec<D> value) {
+  if constexpr (std::is_same_v<T, float>) return value;
   T stored[kUnitBlock];
   store(d, value, stored);
   return load(d, stored);
@@ -182,25 +183,41 @@ HWY_INLINE void for_rows(const RecurrenceWork& w, std::int64_t step, std::int64_
 
 // ---- threads ----
 
-// The work with the rows that a thread steps through, and what it adds up.
+// The work with a thread's place in it.
 HWY_INLINE RecurrenceWork work_of(RecurrenceWork work, int thread, int team) {
-  work.first_row = work.is_by_rows ? work.rows * thread / team : 0;
-  work.end_row = work.is_by_rows ? work.rows * (thread + 1) / team : work.rows;
-  if (work.is_by_rows && work.totals != nullptr) work.totals += thread * 2 * work.biases() * work.hidden;
+  if (team % work.row_groups != 0) work.row_groups = 1;  // fewer threads than there were to be
+  work.members = team / work.row_groups;
+  work.group = thread / work.members, work.member = thread % work.members;
+  work.first_row = work.rows * work.group / work.row_groups;
+  work.end_row = work.rows * (work.group + 1) / work.row_groups;
+  work.first_own = work.first_block(work.member, work.members);
+  work.end_own = work.first_block(work.member + 1, work.members);
+  if (work.totals != nullptr) work.totals += work.group * 2 * work.biases() * work.hidden;
   return work;
 }
 
-// for_blocks() of those that a thread multiplies in a step, as many together as when they were packed: its own, or,
-// where it has rows of all units, everybody's. Every other step goes backwards: it finds in a near cache what the one
-// before has read last, where always the same way what comes next would be what went first.
+// Those who include this have cpu/team.h.
+HWY_INLINE void wait_for_all(const RecurrenceWork& w) { w.barriers[0].wait(w.members * w.row_groups); }
+HWY_INLINE void wait_for_group(const RecurrenceWork& w) { w.barriers[1 + w.group].wait(w.members); }
+
+// Of `count` rows of a panel that the groups pack together, the first of a group: a multiple of `unit`.
+HWY_INLINE std::int64_t first_packed(const RecurrenceWork& w, int group, std::int64_t count, std::int64_t unit) {
+  return std::min((count + unit - 1) / unit * group / w.row_groups * unit, count);
+}
+
+// for_blocks() of those that a thread multiplies in a step. Every other step goes backwards: it finds in a near cache
+// what the one before has read last, where always the same way what comes next would be what went first.
 template <std::int64_t kMost, class Work>
-HWY_INLINE void for_multiplied(const RecurrenceWork& w, int thread, int team, std::int64_t turn, const Work& work) {
-  const bool is_backwards = turn % 2 == 1;
-  for (int i = 0; i < team; ++i) {
-    const int by = is_backwards ? team - 1 - i : i;
-    if (!w.is_by_rows && by != thread) continue;
-    for_blocks<kMost>(w.first_block(by, team), w.first_block(by + 1, team), is_backwards, work);
-  }
+HWY_INLINE void for_multiplied(const RecurrenceWork& w, std::int64_t turn, const Work& work) {
+  for_blocks<kMost>(w.first_own, w.end_own, turn % 2 == 1, work);
+}
+
+// Whether what a step leaves in `result`, rows of `count` numbers, is multiplied where it lies: it is the same numbers,
+// as dense, and those of all rows. Else it is written to `left` as well.
+template <class M>
+HWY_INLINE bool are_multiplied_there(const RecurrenceWork& w, const void* result, std::int64_t count) {
+  if (has_tiles<M> || !std::is_same_v<typename M::Stored, typename M::Left>) return false;
+  return result != nullptr && w.lengths == nullptr && RecurrenceWork::stride_of(M::kNumbers, count) == count;
 }
 
 // ---- states ----
@@ -295,11 +312,11 @@ HWY_INLINE void fill_rows_up(const RecurrenceWork& w, std::int64_t count) {
   }
 }
 
-// Copies columns of [B, H] between types and strides.
+// Copies columns of a group's rows of [B, H] between types and strides.
 template <class From, class To>
 HWY_INLINE void copy_columns(const RecurrenceWork& w, std::int64_t begin, std::int64_t end, const From* from,
                              std::int64_t stride, To* to, std::int64_t to_stride) {
-  for (std::int64_t row = 0; row < w.rows; ++row) {
+  for (std::int64_t row = w.first_row; row < w.end_row; ++row) {
     const From* first = from + row * stride + begin;
     To* target = to + row * to_stride + begin;
     for_units(end - begin, [&](auto d, std::int64_t j) { store(d, load(d, first + j), target + j); });

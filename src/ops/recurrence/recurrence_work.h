@@ -32,7 +32,7 @@ struct RecurrenceWork {
   CellKind cell;
   Numbers numbers;
   bool is_reverse, is_relu, is_packed;
-  bool is_by_rows;  // each thread has rows of all units and hands nothing on; else units of all rows
+  int row_groups;  // that threads form: each steps through rows of its own, for all units
   std::int64_t steps, rows, hidden;
   const std::int32_t* lengths;  // null: all steps count
   const void *u, *xw, *h0;
@@ -61,9 +61,13 @@ struct RecurrenceWork {
   float* from_bias;                  // [gates * H]: the bias, or zeros
   void* left[2];   // what is multiplied: states [B, H] in front of and behind a step; gates' gradients [B, gates * H]
   float *c, *d_h;  // [B, H]
-  float* totals;   // of each thread that has rows, or of all: dbias [2, biases * H]; null where nobody reads it
-  TeamBarrier* barrier;
-  std::int64_t first_row, end_row;  // that the thread steps through
+  float* totals;   // of each group: dbias [2, biases * H]; null where nobody reads it
+  TeamBarrier* barriers;  // of all threads, then of each group's
+
+  // ---- of a thread ----
+  int group, member, members;       // of its group
+  std::int64_t first_row, end_row;  // of its group
+  std::int64_t first_own, end_own;  // blocks of units: of its own in its group
 
   std::int64_t gates() const { return cell == CellKind::lstm ? 4 : cell == CellKind::gru ? 3 : 1; }
   std::int64_t biases() const { return gates() + (cell == CellKind::gru ? 1 : 0); }
