@@ -401,9 +401,9 @@ def gru_cell(x: ValueLike, h: ValueLike, w: ValueLike, u: ValueLike, b: ValueLik
     return call_one('gru_cell', (x, h, w, u, b), {'reset_after': reset_after})
 
 
-def gru_recurrence(xw: ValueLike, u: ValueLike, bm: ValueLike, h0: ValueLike, lengths: ValueLike | None = None, bias: ValueLike | None = None, w: ValueLike | None = None, *, reverse: bool = False, has_bias: bool = False, product: bool = False) -> tuple[Value, ...]:
+def gru_recurrence(xw: ValueLike, u: ValueLike, bm: ValueLike, h0: ValueLike, lengths: ValueLike | None = None, bias: ValueLike | None = None, *, reverse: bool = False, has_bias: bool = False) -> tuple[Value, ...]:
     """a GRU over time: gates r, z of xw_t + h u, n = tanh(xw_n + r m), m = h u_n + bm; h' = n + z (h - n)."""
-    return call_all('gru_recurrence', (xw, u, bm, h0, lengths, bias, w), {'reverse': reverse, 'bias': has_bias, 'product': product})
+    return call_all('gru_recurrence', (xw, u, bm, h0, lengths, bias), {'reverse': reverse, 'bias': has_bias})
 
 
 def gru_recurrence_grad(u: ValueLike, saved: ValueLike, states: ValueLike, dstates: ValueLike | None = None, dlast_h: ValueLike | None = None, lengths: ValueLike | None = None, *, has_states: bool = False, last_h: bool = False, reverse: bool = False, sums: bool = False, sums_dtype: DType | str = DType.f32) -> tuple[Value, ...]:
@@ -531,9 +531,9 @@ def lstm_cell(x: ValueLike, h: ValueLike, c: ValueLike, w: ValueLike, u: ValueLi
     return call_all('lstm_cell', (x, h, c, w, u, b), {})
 
 
-def lstm_recurrence(xw: ValueLike, u: ValueLike, h0: ValueLike, c0: ValueLike, lengths: ValueLike | None = None, bias: ValueLike | None = None, w: ValueLike | None = None, *, reverse: bool = False, has_bias: bool = False, product: bool = False) -> tuple[Value, ...]:
+def lstm_recurrence(xw: ValueLike, u: ValueLike, h0: ValueLike, c0: ValueLike, lengths: ValueLike | None = None, bias: ValueLike | None = None, *, reverse: bool = False, has_bias: bool = False) -> tuple[Value, ...]:
     """an LSTM over time: gates i, f, g, o of xw_t + h u; c' = f c + i g, h' = o tanh(c')."""
-    return call_all('lstm_recurrence', (xw, u, h0, c0, lengths, bias, w), {'reverse': reverse, 'bias': has_bias, 'product': product})
+    return call_all('lstm_recurrence', (xw, u, h0, c0, lengths, bias), {'reverse': reverse, 'bias': has_bias})
 
 
 def lstm_recurrence_grad(u: ValueLike, gates: ValueLike, cells: ValueLike, dstates: ValueLike | None = None, dlast_h: ValueLike | None = None, dlast_c: ValueLike | None = None, lengths: ValueLike | None = None, *, states: bool = False, last_h: bool = False, last_c: bool = False, reverse: bool = False, sums: bool = False, sums_dtype: DType | str = DType.f32) -> tuple[Value, ...]:
@@ -676,9 +676,9 @@ def rnn_cell(x: ValueLike, h: ValueLike, w: ValueLike, u: ValueLike, b: ValueLik
     return call_one('rnn_cell', (x, h, w, u, b), {'relu': relu})
 
 
-def rnn_recurrence(xw: ValueLike, u: ValueLike, h0: ValueLike, lengths: ValueLike | None = None, bias: ValueLike | None = None, w: ValueLike | None = None, *, reverse: bool = False, relu: bool = False, has_bias: bool = False, product: bool = False) -> tuple[Value, ...]:
+def rnn_recurrence(xw: ValueLike, u: ValueLike, h0: ValueLike, lengths: ValueLike | None = None, bias: ValueLike | None = None, *, reverse: bool = False, relu: bool = False, has_bias: bool = False) -> tuple[Value, ...]:
     """the plain recurrence over time: h' = tanh(xw_t + h u), or relu of the sum."""
-    return call_all('rnn_recurrence', (xw, u, h0, lengths, bias, w), {'reverse': reverse, 'relu': relu, 'bias': has_bias, 'product': product})
+    return call_all('rnn_recurrence', (xw, u, h0, lengths, bias), {'reverse': reverse, 'relu': relu, 'bias': has_bias})
 
 
 def rnn_recurrence_grad(u: ValueLike, states: ValueLike, dstates: ValueLike | None = None, dlast_h: ValueLike | None = None, lengths: ValueLike | None = None, *, has_states: bool = False, last_h: bool = False, reverse: bool = False, relu: bool = False, sums: bool = False, sums_dtype: DType | str = DType.f32) -> tuple[Value, ...]:

@@ -112,7 +112,6 @@ void mixed_precision(Graph& graph, PassNotes& notes);
 void widen_products(Graph& graph, PassNotes& notes);
 void join_rows(Graph& graph, PassNotes& notes);
 void align_products(Graph& graph, PassNotes& notes);
-void multiply_in_recurrences(Graph& graph, PassNotes& notes);
 void fold_norms(Graph& graph, PassNotes& notes);
 void fuse_convolutions(Graph& graph, PassNotes& notes);
 void pool_convolutions(Graph& graph, PassNotes& notes);

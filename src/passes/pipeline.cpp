@@ -80,9 +80,6 @@ const std::vector<Pass>& pipeline() {
        "which "
        "write between padding as well",
        align_products},
-      {"multiply_in_recurrences",
-       "the product of the input of all steps is made beside the steps, on a GPU: when types are what they stay",
-       multiply_in_recurrences},
       {"pool_convolutions",
        "windows are pooled by the convolution that makes them; when types are what they stay, and before "
        "groups take what becomes a part of it",

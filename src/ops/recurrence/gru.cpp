@@ -29,10 +29,9 @@ const RecurrenceForm& form() {
 // One call a statement below: the order of nodes must not depend on the compiler's order of evaluation.
 
 Values compose_gru(std::span<const Value> in, const Attrs& attrs) {
-  const Value &bm = in[2], &h0 = in[3], u = plain_weights(in[1], 3);
+  const Value &xw = in[0], &bm = in[2], &h0 = in[3], u = plain_weights(in[1], 3);
   const OptionalInputs given("gru_recurrence", in, attrs, 4);
   const Value& lengths = given.lengths;
-  const Value xw = input_of_steps("gru_recurrence", in[0], given.w);
   const RecurrenceShape shape("gru_recurrence", "xw", xw, 3, u, 3);
   const std::int64_t hidden = shape.hidden;
   shape.check("bm", bm, {hidden}, shape.dtype);
@@ -114,8 +113,8 @@ void register_gru_recurrence() {
       .name = "gru_recurrence",
       .summary = "a GRU over time: gates r, z of xw_t + h u, n = tanh(xw_n + r m), m = h u_n + bm; h' = n + z (h - n)",
       .kind = OpKind::composed,
-      .inputs = {"xw", "u", "bm", "h0", "lengths", "bias", "w"},
-      .optional_inputs = 3,
+      .inputs = {"xw", "u", "bm", "h0", "lengths", "bias"},
+      .optional_inputs = 2,
       .attrs = form().attrs(),
       .gradient = [](const GradCall& call) { return gradient_over_time(form(), call); },
       .compose = compose_gru,
@@ -124,7 +123,6 @@ void register_gru_recurrence() {
                  .attrs = {{"reverse", true}, {"bias", true}},
                  .dtypes = {f32, f32, f32, f32, i32, f32}},
                 {.shapes = {{3, 2, 9}, {3, 9}, {3}, {2, 3}}, .attrs = {{"bias", true}}, .error = "bias is missing"},
-                {.shapes = {{3, 2, 4}, {3, 9}, {3}, {2, 3}, {4, 9}}, .attrs = {{"product", true}}},
                 {.shapes = {{3, 2, 9}, {3, 9}, {3}, {2, 3}}},
                 {.shapes = {{4, 3, 3}, {1, 3}, {1}, {3, 1}, {3}}, .dtypes = {f32, f32, f32, f32, i32}},
                 {.shapes = {{2, 1, 6}, {2, 6}, {2}, {1, 2}}, .attrs = backwards},

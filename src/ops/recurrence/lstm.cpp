@@ -29,10 +29,9 @@ const RecurrenceForm& form() {
 // One call a statement below: the order of nodes must not depend on the compiler's order of evaluation.
 
 Values compose_lstm(std::span<const Value> in, const Attrs& attrs) {
-  const Value &h0 = in[2], &c0 = in[3], u = plain_weights(in[1], 4);
+  const Value &xw = in[0], &h0 = in[2], &c0 = in[3], u = plain_weights(in[1], 4);
   const OptionalInputs given("lstm_recurrence", in, attrs, 4);
   const Value& lengths = given.lengths;
-  const Value xw = input_of_steps("lstm_recurrence", in[0], given.w);
   const RecurrenceShape shape("lstm_recurrence", "xw", xw, 4, u, 4);
   const std::int64_t hidden = shape.hidden;
   shape.check("h0", h0, {shape.rows, hidden}, shape.dtype);
@@ -118,8 +117,8 @@ void register_lstm_recurrence() {
       .name = "lstm_recurrence",
       .summary = "an LSTM over time: gates i, f, g, o of xw_t + h u; c' = f c + i g, h' = o tanh(c')",
       .kind = OpKind::composed,
-      .inputs = {"xw", "u", "h0", "c0", "lengths", "bias", "w"},
-      .optional_inputs = 3,
+      .inputs = {"xw", "u", "h0", "c0", "lengths", "bias"},
+      .optional_inputs = 2,
       .attrs = form().attrs(),
       .gradient = [](const GradCall& call) { return gradient_over_time(form(), call); },
       .compose = compose_lstm,
@@ -130,11 +129,6 @@ void register_lstm_recurrence() {
                 {.shapes = {{3, 2, 12}, {3, 12}, {2, 3}, {2, 3}},
                  .attrs = {{"bias", true}},
                  .error = "bias is missing"},
-                {.shapes = {{3, 2, 5}, {3, 12}, {2, 3}, {2, 3}, {5, 12}}, .attrs = {{"product", true}}},
-                {.shapes = {{4, 3, 5}, {2, 8}, {3, 2}, {3, 2}, {3}, {8}, {5, 8}},
-                 .attrs = {{"reverse", true}, {"bias", true}, {"product", true}},
-                 .dtypes = {f32, f32, f32, f32, i32, f32, f32}},
-                {.shapes = {{3, 2, 5}, {3, 12}, {2, 3}, {2, 3}}, .attrs = {{"product", true}}, .error = "w is missing"},
                 {.shapes = {{3, 2, 12}, {3, 12}, {2, 3}, {2, 3}}},
                 {.shapes = {{4, 3, 4}, {1, 4}, {3, 1}, {3, 1}, {3}}, .dtypes = {f32, f32, f32, f32, i32}},
                 {.shapes = {{2, 1, 8}, {2, 8}, {1, 2}, {1, 2}}, .attrs = backwards},

@@ -26,7 +26,6 @@ struct CellForm {
 constexpr CellForm kForms[] = {{CellKind::lstm, "lstm", 4}, {CellKind::gru, "gru", 3}, {CellKind::rnn, "rnn", 1}};
 
 std::string refusal_of(const KernelCall& call, const CellForm& form, bool is_gradient) {
-  if (!is_gradient && call.attrs.get_bool("product")) return "its input's product is another kernel's";
   const DType dtype = call.inputs[0].type.dtype;
   const Shape& saved = call.inputs[is_gradient ? 1 : 0].type.shape;  // steps, rows, ..
   const Type& u = call.inputs[is_gradient ? 0 : 1].type;

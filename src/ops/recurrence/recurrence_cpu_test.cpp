@@ -273,7 +273,7 @@ TEST(RecurrenceKernelsOnCpu, BendAsTheFunctionsOfTheStandardLibrary) {
 
 TEST(RecurrenceKernelsOnCpu, LeaveLargeProductsOf16BitsToTheLibraryWhereItHasTiles) {
   const std::int64_t B = 32, H = 512;
-  KernelCall call{find_op("lstm_recurrence"), {{"reverse", false}, {"bias", false}, {"product", false}}, {}, {}, {}, false, "", {}};
+  KernelCall call{find_op("lstm_recurrence"), {{"reverse", false}, {"bias", false}}, {}, {}, {}, false, "", {}};
   for (const Type& type : {Type{bf16, {3, B, 4 * H}}, Type{bf16, {H, 4 * H}}, Type{bf16, {B, H}}, Type{f32, {B, H}}}) {
     call.inputs.push_back(Layout::dense(type));
   }
@@ -325,7 +325,7 @@ void check_lstm_in_bf16(std::int64_t rows, std::int64_t H, const Target& target)
   const Shape state{rows, H}, states{T + 1, rows, H}, gates{T, rows, 4 * H};
   const Tensor u = tensor("u", bf16, {H, 4 * H});
   const std::vector<Tensor> made =
-      run_call("lstm_recurrence", {{"reverse", false}, {"bias", false}, {"product", false}},
+      run_call("lstm_recurrence", {{"reverse", false}, {"bias", false}},
                {tensor("xw", bf16, gates), u, tensor("h0", bf16, state), tensor("c0", f32, state)},
                {{bf16, states}, {f32, states}, {bf16, gates}, {bf16, state}, {f32, state}}, target);
   expect_close("states", made[0].to_doubles(), wanted.at("states").to_doubles(), 0.02);

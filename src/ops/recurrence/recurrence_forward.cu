@@ -69,9 +69,6 @@ struct Apart {
   PD_DEVICE void begin(const CellPlace (&)[kCells]) {}
   PD_DEVICE void give(const Cell (&)[kCells], const CellPlace (&)[kCells], int) const {}
   PD_DEVICE void pass(int, int) const {}
-  PD_DEVICE void start() const { await_launch_before(); }
-  PD_DEVICE void leave() const {}
-  PD_DEVICE void reach(int, unsigned) {}
   PD_DEVICE void end() const {}
 };
 
@@ -109,8 +106,8 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
   clock.begin();
   constexpr bool kBringsFirst = kIsSettled && kFewTeams == 0 && kStreamed == 0;
   if constexpr (!kBringsFirst) {
-    stack.start();
-    if (is_left_to_the_other(operands.lengths, size, (int*)shared.work)) return stack.leave();
+    await_launch_before();
+    if (is_left_to_the_other(operands.lengths, size, (int*)shared.work)) return;
   }
   InputAhead input;
   input.bring(shared, operands, rank);
@@ -122,7 +119,7 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
   }
   exchange.come();
   clock.ended(kBringing);
-  if constexpr (kBringsFirst) stack.start();
+  if constexpr (kBringsFirst) await_launch_before();
   clock.ended(kAwaiting);
   const unsigned called_off = called_off_word(room);
   exchange.ask();
@@ -201,7 +198,6 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
         }
       }
     };
-    stack.reach(time_of(0), called_off);
     if constexpr (kCopiesAhead) {
       input.find(behind_sums(shared), *shared.rows, rank, place);
       input.start(operands, size, steps, time_of);
@@ -230,7 +226,6 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
                                                 : states + (state + 1) % kStates * kStateBytes;
       const Aim aim = exchange.aim(before, after, state);
       weights.aim(before, step + 1 == steps);
-      stack.reach(time_of(step + 1 < steps ? step + 1 : step), 0);
       if (step > 0) exchange.take(aim, state);
       clock.ended(kWaiting);
       if constexpr (kAsksEarly && !kAsksBeside) fetch(next, step + 1);

@@ -13,7 +13,6 @@
 #include "gpu/text_kernel.h"
 #include "ops/all_kernels.h"
 #include "ops/recurrence/packed_weights.h"
-#include "ops/recurrence/recurrence_beside_gpu.h"
 #include "ops/recurrence/team.h"
 
 namespace paoding {
@@ -65,7 +64,7 @@ const CellKind k_rnn{.op = "rnn_recurrence",
 struct Layer {
   LayerExtents extents;
   std::int64_t steps = 0;
-  bool has_lengths = false, has_bias = false, has_product = false, is_reverse = false, is_relu = false;
+  bool has_lengths = false, has_bias = false, is_reverse = false, is_relu = false;
   DType bias_dtype = DType::f32;
   DType state_dtype = DType::f32;  // of what cells hold on to
   std::int64_t sums = 0;           // backward: what is added up over steps and rows, of a unit
@@ -80,7 +79,7 @@ struct Layer {
     extents.batch = sequence.shape[1], extents.hidden = u.shape[0];
     extents.dtype = u.dtype, extents.is_by_units = are_by_units(u);
     extents.is_exact = u.dtype == DType::f32 && !call.allow_tf32;
-    extents.is_backward = is_backward;
+    extents.is_backward = is_backward, extents.together = call.together;
     if (!is_backward && kind.saved) extents.is_training = call.outputs[*kind.saved].type.shape.elements() > 0;
     steps = sequence.shape[0];
     std::size_t given = is_backward ? kind.grad_inputs.size() : kind.inputs.size();
@@ -89,13 +88,10 @@ struct Layer {
       if (&kind == &k_rnn) --steps;  // of its states one is the start
     }
     extents.steps = steps;
-    if (!is_backward) has_bias = call.attrs.get_bool("bias"), has_product = call.attrs.get_bool("product");
-    const std::size_t last = (has_bias ? 1 : 0) + (has_product ? 1 : 0);
-    if (has_bias) bias_dtype = call.inputs[call.inputs.size() - last].type.dtype;
-    has_lengths = call.inputs.size() > given + last;
-    extents.is_in_clusters = has_product;
-    if (!has_product) extents.together = call.together;
-    const bool may_be_stacked = !is_backward && !has_product && !extents.is_by_units;
+    if (!is_backward) has_bias = call.attrs.get_bool("bias");
+    if (has_bias) bias_dtype = call.inputs.back().type.dtype;
+    has_lengths = call.inputs.size() > given + (has_bias ? 1 : 0);
+    const bool may_be_stacked = !is_backward && !extents.is_by_units;
     if (may_be_stacked && !env_flag("PAODING_PHASES")) extents.stacked = call.stacked;
     if (is_backward && call.attrs.get_bool("sums")) sums = call.outputs.back().type.shape.elements() / extents.hidden;
     if (sums > 0) sums_dtype = call.outputs.back().type.dtype;
@@ -146,29 +142,12 @@ std::string refusal(const KernelCall& call, const CellKind& kind, bool is_backwa
     return "more rows or steps than it counts";
   std::string why_not;
   const std::optional<Team> team = choose_team(e, *call.target, &why_not);
-  if (!team) return (layer.has_product ? "no clusters to make its input's product beside: " : "") + why_not;
+  if (!team) return why_not;
   const double loop_us = loop_step_us(e, *call.target);
   const bool is_asked_for = !env_text("PAODING_TEAM").empty();  // whatever it takes
   if (team->step_us > loop_us && !is_asked_for)
     return fmt::format("{}; {:.2f} of a product and a kernel", team->text(), loop_us);
-  if (layer.has_product && env_flag("PAODING_PHASES")) return "phases are told of one launch";
-  return layer.has_product ? InputProduct(call, e, *team).refusal() : "";
-}
-
-// Why the product of a layer's input had better be made in front of it.
-std::string drawback(const KernelCall& call, const CellKind& kind) {
-  const Layer layer(call, kind, false);
-  if (!layer.has_product) return "";
-  const Team team = *choose_team(layer.extents, *call.target, nullptr);
-  const InputProduct product(call, layer.extents, team);
-  if (const std::string asked = env_text("PAODING_BESIDE"); !asked.empty()) {
-    return asked == "never" ? "PAODING_BESIDE=never" : "";
-  }
-  if (2 * team.ctas * team.count <= ctas_at_once(team, *call.target))
-    return "its clusters leave room for another layer";
-  LayerExtents apart = layer.extents;
-  apart.is_in_clusters = false;
-  return product.drawback(choose_team(apart, *call.target, nullptr)->step_us);
+  return "";
 }
 
 // Why its teams are as they are: the best of each other way to exchange, and with each other number of CTAs of a
@@ -187,7 +166,6 @@ std::string reason_of(const KernelCall& call, const CellKind& kind, bool is_back
   } else if (chosen.step_us > teams.at(0).step_us) {
     text += ", which leave room for the layer beside it";
   }
-  if (layer.has_product) text += InputProduct(call, layer.extents, chosen).text();
   std::set<std::pair<bool, std::int64_t>> told;
   told.emplace(chosen.exchange == Exchange::memory, chosen.exchange == Exchange::memory ? 0 : chosen.ctas);
   for (const Team& team : teams) {
@@ -286,18 +264,12 @@ class RecurrenceText : public gpu::TextParts {
           std::pair("kIsByUnits", e.is_by_units), std::pair("kIsOnce", team.is_once),
           std::pair("kIsNarrow", team.is_narrow), std::pair("kIsByGroups", team.is_by_groups),
           std::pair("kIsApart", team.is_apart), std::pair("kIsInPieces", is_in_pieces),
-          std::pair("kCopiesAhead",
-                    team.copies_ahead && is_in_pieces && (layer.has_product || call.alignments[0] >= 16)),
+          std::pair("kCopiesAhead", team.copies_ahead && is_in_pieces && call.alignments[0] >= 16),
           std::pair("kIsBulk", team.exchange == Exchange::copies), std::pair("kHasLengths", layer.has_lengths),
           std::pair("kHasBias", layer.has_bias), std::pair("kTellsPhases", tells_phases_),
           std::pair("kIsRelu", layer.is_relu), std::pair("kSumsUp", layer.sums > 0),
-          std::pair("kIsSettled", layer.has_product || (call.settled >> u & 1u) != 0)}) {
+          std::pair("kIsSettled", (call.settled >> u & 1u) != 0)}) {
       constants += fmt::format("constexpr bool {} = {};\n", what, is);
-    }
-    if (layer.has_product) {
-      const InputProduct product(call, e, teams.all);
-      constants += product.constants(product_at()), product_words_ = product.words();
-      product.add_sizes(&sizes);
     }
     is_wide = gpu::needs_wide_index((layer.steps + 1) * e.batch * e.hidden * e.gates);
     awaits_launch_before = true;
@@ -340,11 +312,8 @@ class RecurrenceText : public gpu::TextParts {
       launch.ticket_count = launch.phases_at + 2 * static_cast<std::int64_t>(launch.phases.size());
     }
     launch.shared_bytes = static_cast<unsigned>(team_.shared_bytes);
-    if (product_words_ > 0) launch.ticket_count = product_at() + product_words_;
-    // A CTA has an SM for itself, whichever of them the launch before, or the product beside it, still has.
-    if (!is_cluster || product_words_ > 0) {
-      launch.shared_bytes = std::max(launch.shared_bytes, gpu::half_of_shared(target_) + 16);
-    }
+    // A CTA has an SM for itself, whichever of them the launch before still has.
+    if (!is_cluster) launch.shared_bytes = std::max(launch.shared_bytes, gpu::half_of_shared(target_) + 16);
     launch.ctas_at_once = static_cast<unsigned>(ctas_at_once(team_, target_));
     launch.why = team_.text() + why_;
     return launch;
@@ -358,8 +327,6 @@ class RecurrenceText : public gpu::TextParts {
     operands.push_back(gpu::output_parameter(layout.type.dtype, parameter));
     return layout.type.shape.elements() == 0 ? "nullptr" : parameter;
   }
-  // Words that the launch of the input's product and this one meet in, behind all others.
-  std::int64_t product_at() const { return team_.state_words + arrivals_; }
 
  private:
   void constant(const char* what, std::int64_t value) { constants += fmt::format("constexpr {} = {};\n", what, value); }
@@ -372,16 +339,15 @@ class RecurrenceText : public gpu::TextParts {
   const DType dtype_;
   std::int64_t sums_bytes_ = 0, arrivals_ = 0;  // of all teams' sums; counters of teams that have theirs
   std::int64_t stacked_ = 1, stack_at_ = 0, stack_words_ = 0;
-  std::int64_t streamed_bytes_ = 0, product_words_ = 0;
+  std::int64_t streamed_bytes_ = 0;
   std::string why_;
   const bool tells_phases_ = env_flag("PAODING_PHASES");
 };
 
 std::string tiles_of(const Team& team) { return team.is_by_groups ? k_recurrence_groups_cu : k_recurrence_tiles_cu; }
 
-// Appends the launch; in front of the first one that of the input's product, where the layer has it.
-void add_forward(const KernelCall& call, const CellKind& kind, const Layer& layer, const Teams& teams, bool is_few,
-                 std::vector<gpu::TextLaunch>* launches) {
+gpu::TextLaunch forward_launch(const KernelCall& call, const CellKind& kind, const Layer& layer, const Teams& teams,
+                               bool is_few) {
   const Team& team = teams.of(is_few);
   const auto h0 =
       static_cast<std::size_t>(std::ranges::find(kind.inputs, std::string_view("h0")) - kind.inputs.begin());
@@ -392,30 +358,21 @@ void add_forward(const KernelCall& call, const CellKind& kind, const Layer& laye
   }
   names.push_back(layer.has_lengths ? text.input(DType::i32, "lengths") : "nullptr");
   names.push_back(layer.has_bias ? text.input(layer.bias_dtype, "bias") : "nullptr");
-  if (layer.has_product) text.input(layer.extents.dtype, "w"), names[0] = "(const Stored*)room.workspace";
   for (std::size_t i = 0; i < call.outputs.size(); ++i) names.push_back(text.output(call.outputs[i], kind.outputs[i]));
-  const char* const input = layer.has_product ? "WithProduct(room, size)" : "Apart{}";
-  text.call = fmt::format("run_forward({{{}}}, room, size, blockIdx.x, {})", fmt::join(names, ", "), input);
+  text.call = fmt::format("run_forward({{{}}}, room, size, blockIdx.x, Apart{{}})", fmt::join(names, ", "));
   const std::string stacked = fmt::format("run_stacked({{{}}}, room, size, blockIdx.x)", fmt::join(names, ", "));
   const std::string exchange = team.exchange == Exchange::memory
                                    ? std::string(k_recurrence_neighbours_cu) + k_recurrence_forward_memory_cu
                                    : k_recurrence_forward_cluster_cu;
   const std::string products =
       team.is_by_lanes ? std::string(k_recurrence_lanes_cu) : tiles_of(team) + k_recurrence_forward_tiles_cu;
-  if (layer.has_product && !is_few) {
-    const InputProduct product(call, layer.extents, team);
-    launches->push_back(product.launch(text.operands, text.product_at(), layer.is_reverse));
-  }
-  const std::string beside =
-      layer.has_product ? std::string(k_recurrence_beside_cu) + k_recurrence_beside_forward_cu : "";
-  launches->push_back(text.finish(std::string(k_recurrence_words_cu) + exchange + kind.text +
-                                      k_recurrence_ahead_copied_cu + k_recurrence_forward_sums_cu + products +
-                                      k_recurrence_forward_cu + beside,
-                                  stacked));
+  return text.finish(std::string(k_recurrence_words_cu) + exchange + kind.text + k_recurrence_ahead_copied_cu +
+                         k_recurrence_forward_sums_cu + products + k_recurrence_forward_cu,
+                     stacked);
 }
 
-void add_backward(const KernelCall& call, const CellKind& kind, const Layer& layer, const Teams& teams, bool is_few,
-                  std::vector<gpu::TextLaunch>* launches) {
+gpu::TextLaunch backward_launch(const KernelCall& call, const CellKind& kind, const Layer& layer, const Teams& teams,
+                                bool is_few) {
   const Team& team = teams.of(is_few);
   RecurrenceText text(call, layer, teams, is_few, 0, {});
   std::vector<std::string> names;
@@ -436,17 +393,16 @@ void add_backward(const KernelCall& call, const CellKind& kind, const Layer& lay
   const std::string products = team.is_by_lanes
                                    ? std::string(k_recurrence_backward_lanes_cu)
                                    : k_recurrence_words_cu + tiles_of(team) + exchange + k_recurrence_backward_tiles_cu;
-  launches->push_back(
-      text.finish(products + kind.grad_text + k_recurrence_backward_sums_cu + k_recurrence_backward_cu));
+  return text.finish(products + kind.grad_text + k_recurrence_backward_sums_cu + k_recurrence_backward_cu);
 }
 
 gpu::TextPlan plan_launches(const KernelCall& call, const CellKind& kind, bool is_backward) {
   const Layer layer(call, kind, is_backward);
   const Teams teams(layer, *call.target);
-  const auto add = is_backward ? add_backward : add_forward;
+  const auto launch = is_backward ? backward_launch : forward_launch;
   gpu::TextPlan made;
-  add(call, kind, layer, teams, false, &made.launches);
-  if (teams.few) add(call, kind, layer, teams, true, &made.launches);
+  made.launches.push_back(launch(call, kind, layer, teams, false));
+  if (teams.few) made.launches.push_back(launch(call, kind, layer, teams, true));
   for (const gpu::TextLaunch& each : made.launches) {
     made.ticket_count = std::max(made.ticket_count, each.ticket_count);
     made.workspace_bytes = std::max(made.workspace_bytes, each.workspace_bytes);
@@ -463,8 +419,7 @@ void register_recurrence_gpu() {
         op, "team", [=](const KernelCall& call) { return refusal(call, *kind, false); },
         [=](const KernelCall& call) { return plan_launches(call, *kind, false); }, Faults::none, 0, 0, {},
         [=](const KernelCall& call) { return reason_of(call, *kind, false); }, {},
-        [=](const KernelCall& call) { return wants_by_units(call, *kind); },
-        [=](const KernelCall& call) { return drawback(call, *kind); });
+        [=](const KernelCall& call) { return wants_by_units(call, *kind); });
     gpu::register_text_kernel(
         op + "_grad", "team", [=](const KernelCall& call) { return refusal(call, *kind, true); },
         [=](const KernelCall& call) { return plan_launches(call, *kind, true); }, Faults::none, 0, 0, {},

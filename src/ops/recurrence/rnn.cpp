@@ -28,10 +28,9 @@ const RecurrenceForm& form() {
 // One call a statement below: the order of nodes must not depend on the compiler's order of evaluation.
 
 Values compose_rnn(std::span<const Value> in, const Attrs& attrs) {
-  const Value &h0 = in[2], u = plain_weights(in[1], 1);
+  const Value &xw = in[0], &h0 = in[2], u = plain_weights(in[1], 1);
   const OptionalInputs given("rnn_recurrence", in, attrs, 3);
   const Value& lengths = given.lengths;
-  const Value xw = input_of_steps("rnn_recurrence", in[0], given.w);
   const RecurrenceShape shape("rnn_recurrence", "xw", xw, 1, u, 1);
   shape.check("h0", h0, {shape.rows, shape.hidden}, shape.dtype);
   shape.check_lengths(lengths), shape.check_bias(given.bias, shape.hidden);
@@ -94,8 +93,8 @@ void register_rnn_recurrence() {
       .name = "rnn_recurrence",
       .summary = "the plain recurrence over time: h' = tanh(xw_t + h u), or relu of the sum",
       .kind = OpKind::composed,
-      .inputs = {"xw", "u", "h0", "lengths", "bias", "w"},
-      .optional_inputs = 3,
+      .inputs = {"xw", "u", "h0", "lengths", "bias"},
+      .optional_inputs = 2,
       .attrs = form().attrs(),
       .gradient = [](const GradCall& call) { return gradient_over_time(form(), call); },
       .compose = compose_rnn,
@@ -104,7 +103,6 @@ void register_rnn_recurrence() {
                  .attrs = {{"reverse", true}, {"bias", true}},
                  .dtypes = {f32, f32, f32, i32, f32}},
                 {.shapes = {{3, 2, 3}, {3, 3}, {2, 3}}, .attrs = {{"bias", true}}, .error = "bias is missing"},
-                {.shapes = {{3, 2, 4}, {3, 3}, {2, 3}, {4, 3}}, .attrs = {{"product", true}}},
                 {.shapes = {{3, 2, 3}, {3, 3}, {2, 3}}},
                 {.shapes = {{3, 2, 3}, {3, 3}, {2, 3}}, .attrs = {{"relu", true}}},
                 {.shapes = {{4, 3, 1}, {1, 1}, {3, 1}, {3}}, .dtypes = {f32, f32, f32, i32}},

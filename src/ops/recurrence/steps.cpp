@@ -57,26 +57,11 @@ Value RecurrenceShape::counted(const Value& lengths) const {
 OptionalInputs::OptionalInputs(std::string_view op, std::span<const Value> inputs, const Attrs& attrs,
                                std::size_t first) {
   std::size_t next = first;
-  const bool has_bias = attrs.get_bool("bias"), has_product = attrs.get_bool("product");
-  const auto take = [&](const char* name) {
-    if (next == inputs.size()) fail(ErrorKind::argument, "{}: {} is missing", op, name);
-    return inputs[next++];
-  };
-  if (inputs.size() > first + (has_bias ? 1 : 0) + (has_product ? 1 : 0)) lengths = inputs[next++];
-  if (has_bias) bias = take("bias");
-  if (has_product) w = take("w");
+  const bool has_bias = attrs.get_bool("bias");
+  if (inputs.size() > first + (has_bias ? 1 : 0)) lengths = inputs[next++];
+  if (has_bias && next == inputs.size()) fail(ErrorKind::argument, "{}: bias is missing", op);
+  if (has_bias) bias = inputs[next++];
   if (next < inputs.size()) fail(ErrorKind::argument, "{}: has {} inputs, takes {}", op, inputs.size(), next);
-}
-
-Value input_of_steps(std::string_view op, const Value& given, const Value& w) {
-  if (!w.valid()) return given;
-  const Shape& x = given.shape();
-  if (x.rank() != 3) {
-    fail(ErrorKind::shape, "{}: x has shape {}, needed is [T, B, F]{}", op, to_string(x),
-         in_scope(given.graph().scope.str()));
-  }
-  const Value product = matmul(reshape(given, Shape{x[0] * x[1], x[2]}), w);
-  return reshape(product, Shape{x[0], x[1], w.shape()[1]});
 }
 
 Value with_bias(const Value& xw, const Value& bias, DType wide) {
@@ -167,11 +152,7 @@ const AttrSpec& relu_attr() {
 std::vector<AttrSpec> RecurrenceForm::attrs() const {
   std::vector<AttrSpec> made = {reverse()};
   if (has_relu) made.push_back(relu_attr());
-  made.push_back(
-      {.name = "bias", .example = false, .doc = "the last input, or the one before w, is added to xw of every step"});
-  made.push_back({.name = "product",
-                  .example = false,
-                  .doc = "xw is the product of the first input, x [T, B, F], and the last, w"});
+  made.push_back({.name = "bias", .example = false, .doc = "the last input is added to xw of every step"});
   return made;
 }
 
@@ -193,8 +174,7 @@ Values gradient_over_time(const RecurrenceForm& form, const GradCall& call) {
   const auto is_given = [&](std::size_t result) { return grads[result].valid(); };
   const bool is_internal = std::any_of(form.internal.begin(), form.internal.end(), is_given);
   const Value &u = call.inputs[1], &h0 = call.inputs[form.h0], &states = call.outputs[0];
-  const bool has_more = call.node.attrs.get_bool("bias") || call.node.attrs.get_bool("product");
-  if (has_more || is_internal || u.shape().rank() != 2) return composition_gradient(call);
+  if (call.node.attrs.get_bool("bias") || is_internal || u.shape().rank() != 2) return composition_gradient(call);
   const Value lengths = call.inputs.size() > form.inputs ? call.inputs[form.inputs] : Value();
   const bool is_reverse = call.node.attrs.get_bool("reverse");
   Values inputs = {u};

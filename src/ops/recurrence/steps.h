@@ -35,14 +35,12 @@ struct RecurrenceShape {
 };
 
 /// The last inputs of a recurrence, each of which may be absent: lengths, then, where the attribute `bias` says so,
-/// what is added to every step's xw, and where `product` says so, w, of whose product with input 0 xw consists.
+/// what is added to every step's xw.
 struct OptionalInputs {
-  Value lengths, bias, w;
-  /// Of those from `first` on. Error (argument) when one that an attribute names is missing or there is one more.
+  Value lengths, bias;
+  /// Of those from `first` on. Error (argument) when the bias is missing or there is one more.
   OptionalInputs(std::string_view op, std::span<const Value> inputs, const Attrs& attrs, std::size_t first);
 };
-/// xw of all steps: input 0, or its product with w where there is one.
-Value input_of_steps(std::string_view op, const Value& given, const Value& w);
 /// xw of a step, wide, with the bias where there is one.
 Value with_bias(const Value& xw, const Value& bias, DType wide);
 

@@ -26,9 +26,8 @@ struct LayerExtents {
   std::int64_t together = 1;  // layers like it that may share a launch, as the directions of one may
   std::int64_t rounds = 1;    // teams may have so many portions of the rows, one after the other
   std::int64_t steps = 0;
-  bool is_by_units = false;     // forward: weights lie by units, packed_weights.h
-  std::int64_t stacked = 1;     // forward: layers one above the other that may share a launch, recurrence_stacked.cu
-  bool is_in_clusters = false;  // teams that meet in memory will not do
+  bool is_by_units = false;  // forward: weights lie by units, packed_weights.h
+  std::int64_t stacked = 1;  // forward: layers one above the other that may share a launch, recurrence_stacked.cu
 };
 
 /// How what a CTA makes gets to the others of its team: into their shared memory by stores or by the copy engine,

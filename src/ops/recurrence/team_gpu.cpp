@@ -338,7 +338,7 @@ std::vector<Team> possible_teams(const LayerExtents& layer, const Target& target
       consider_stacked(team, teams_at_once(ctas, target));
     }
     // Forward what lanes keep goes through memory, and what tensor cores do not.
-    if (layer.is_in_clusters || (!layer.is_backward && is_by_lanes != keeps_sums)) return;
+    if (!layer.is_backward && is_by_lanes != keeps_sums) return;
     team.exchange = Exchange::memory;
     const bool has_quads = !is_by_lanes && layer.dtype == DType::f32;  // pieces of 4 units, which neighbours can have
     const std::int64_t fewest = has_quads ? 4 : least;
