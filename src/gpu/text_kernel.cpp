@@ -95,8 +95,7 @@ void register_text_kernel(const std::string& op, std::string name,
                           std::uint32_t any_layout, std::vector<std::pair<std::size_t, std::size_t>> in_place,
                           std::function<std::string(const KernelCall&)> reason,
                           std::function<std::uint32_t(const KernelCall&)> turned,
-                          std::function<bool(const KernelCall&)> wants_by_units,
-                          std::function<std::string(const KernelCall&)> drawback) {
+                          std::function<bool(const KernelCall&)> wants_by_units) {
   KernelImplementation implementation;
   implementation.name = std::move(name);
   implementation.device = DeviceKind::cuda;
@@ -105,7 +104,6 @@ void register_text_kernel(const std::string& op, std::string name,
   implementation.in_place = std::move(in_place);
   implementation.reason = std::move(reason), implementation.turned = std::move(turned);
   implementation.wants_by_units = std::move(wants_by_units);
-  implementation.drawback = std::move(drawback);
   implementation.refusal = std::move(refusal);
   implementation.plan_text = [plan = std::move(plan), faults](const KernelCall& call) {
     TextPlan made = plan(call);

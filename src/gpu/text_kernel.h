@@ -57,7 +57,7 @@ bool overlaps_before(const Target& target, const TextLaunch& launch);
 inline unsigned half_of_shared(const Target& target) { return static_cast<unsigned>(target.shared_bytes / 2); }
 
 /// Appends to the op's table for GPUs. `channels_last`, `any_layout`, `in_place`, `reason`, `turned`,
-/// `wants_by_units`, `drawback`: see KernelImplementation.
+/// `wants_by_units`: see KernelImplementation.
 void register_text_kernel(const std::string& op, std::string name,
                           std::function<std::string(const KernelCall&)> refusal,
                           std::function<TextPlan(const KernelCall&)> plan, Faults faults = Faults::none,
@@ -65,7 +65,6 @@ void register_text_kernel(const std::string& op, std::string name,
                           std::vector<std::pair<std::size_t, std::size_t>> in_place = {},
                           std::function<std::string(const KernelCall&)> reason = {},
                           std::function<std::uint32_t(const KernelCall&)> turned = {},
-                          std::function<bool(const KernelCall&)> wants_by_units = {},
-                          std::function<std::string(const KernelCall&)> drawback = {});
+                          std::function<bool(const KernelCall&)> wants_by_units = {});
 
 }  // namespace paoding::gpu

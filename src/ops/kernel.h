@@ -120,8 +120,6 @@ struct KernelImplementation {
   std::function<bool(const KernelCall&)> wants_by_units = {};
   /// Of a call that it accepts: why it is chosen, where that is worth a line (PAODING_EXPLAIN=1 prints it).
   std::function<std::string(const KernelCall&)> reason = {};
-  /// Of a call that it accepts, which a pass could make of several nodes: why these had better stay.
-  std::function<std::string(const KernelCall&)> drawback = {};
   /// On a GPU, of a kernel that is paoding's own, in place of `prepare`: what it launches. No GPU is needed to say it.
   std::function<std::shared_ptr<const gpu::TextPlan>(const KernelCall&)> plan_text = {};
 };

@@ -22,16 +22,6 @@ const KernelImplementation* claimed_by(const Graph& graph, const Node& node, Pas
   return claimant;
 }
 
-std::string drawback_of(const KernelImplementation& kernel, const Graph& graph, const Node& node,
-                        const std::vector<bool>& is_read, const PassNotes& notes) {
-  if (!kernel.drawback) return "";
-  KernelCall call = dense_call(graph, node, notes.allow_tf32(), notes.shared_target());
-  for (std::size_t k = 0; k < is_read.size(); ++k) {
-    if (!is_read[k]) call.outputs[k] = Layout::dense({call.outputs[k].type.dtype, {0}});
-  }
-  return kernel.drawback(call);
-}
-
 const KernelImplementation* expected_kernel(const Graph& graph, const Node& node, const PassNotes& notes) {
   constexpr std::int64_t kSlotAlignment = 256;
   const DeviceKind device = notes.target().is_gpu() ? DeviceKind::cuda : DeviceKind::cpu;

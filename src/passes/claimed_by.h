@@ -14,11 +14,6 @@ KernelCall dense_call(const Graph& graph, const Node& node, bool allow_tf32, con
 /// operands of any alignment: the planner copies what turns out to lie otherwise, if the kernel wants that.
 const KernelImplementation* claimed_by(const Graph& graph, const Node& node, PassNotes& notes);
 
-/// Why the kernel, which accepts the node, had rather that the node is not made of what it is made of
-/// (KernelImplementation::drawback); `is_read`: which of its results something reads.
-std::string drawback_of(const KernelImplementation& kernel, const Graph& graph, const Node& node,
-                        const std::vector<bool>& is_read, const PassNotes& notes);
-
 /// The kernel that is expected to run the node in the end: asked about images that lie as kernels of the op want them,
 /// as the planner will try to have it, each at the start of a slot. Nothing is noted.
 const KernelImplementation* expected_kernel(const Graph& graph, const Node& node, const PassNotes& notes);
