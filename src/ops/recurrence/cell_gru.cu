@@ -31,6 +31,13 @@ struct Cell {
     saved[0] = r, saved[1] = z, saved[3] = of_m + bm;
     finish(of_n);
   }
+  // The same of lanes that have two, below 16 the gates 0 and 2, the others 1: those below have the cell.
+  PD_DEVICE void advance_by_pairs(const float (&x)[2], const float (&sum)[2], int, bool counts) {
+    const float bent = cell_sigmoid(x[0] + sum[0]), other = __shfl_xor_sync(~0u, bent, 16);
+    if (!counts) return;
+    saved[0] = bent, saved[1] = other, saved[3] = sum[1] + bm;
+    finish(x[1]);
+  }
   PD_DEVICE void finish(float of_n) {
     saved[2] = cell_tanh(of_n + saved[0] * saved[3]);
     h = saved[2] + saved[1] * (h - saved[2]);

@@ -39,6 +39,14 @@ struct Cell {
     for (int gate = 0; gate < 4; ++gate) gates[gate] = of_lanes[gate];
     finish();
   }
+  // The same of lanes that have two, below 16 the gates 0 and 2, the others 1 and 3: those below have the cell.
+  PD_DEVICE void advance_by_pairs(const float (&x)[2], const float (&sum)[2], int lane, bool counts) {
+    const float first = cell_sigmoid(x[0] + sum[0]), second = cell_sigmoid_or_tanh(x[1] + sum[1], lane < 16);
+    const float other_first = __shfl_xor_sync(~0u, first, 16), other_second = __shfl_xor_sync(~0u, second, 16);
+    if (!counts) return;
+    gates[0] = first, gates[1] = other_first, gates[2] = second, gates[3] = other_second;
+    finish();
+  }
   PD_DEVICE void finish() {
     c = gates[1] * c + gates[0] * gates[2];
     h = gates[3] * cell_tanh(c);

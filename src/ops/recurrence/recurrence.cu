@@ -22,7 +22,9 @@ constexpr int kQuads = (kUnits + kWarps * kQuadUnits - 1) / (kWarps * kQuadUnits
 // A quad of gates: the lanes that have its sums bend them, each its own, and all of them finish the cell. Of few rows
 // that exchange through memory, lanes that fetch the sums out of shared memory are such quads too.
 constexpr bool kHasGateLanes = kGates > 1 && (kKeepsSums ? kIsByLanes : kIsMarked);
-constexpr int kLaneGates = kHasGateLanes ? 1 : kGates;   // of a thread's cell
+// Of one row's sums that the tensor cores leave in registers a lane has two gates of a cell, and another lane the others.
+constexpr bool kHasGatePairs = kKeepsSums && !kIsByLanes && kRows == 1;
+constexpr int kLaneGates = kHasGateLanes ? 1 : kHasGatePairs ? 2 : kGates;  // of a thread's cell
 // Threads that share units: all of them, or those of a group that has its own (kIsApart).
 constexpr int kHalves = kIsApart ? 2 : 1, kTogether = kThreads / kHalves, kOwnUnits = kUnits / kHalves;
 constexpr int kCellsAtOnce = kHasGateLanes ? kWarps * 8 : kTogether;
@@ -166,6 +168,7 @@ PD_DEVICE float prepared(float value) {
 #ifdef PD_EMULATE
 using Place = unsigned char*;
 template <class T> PD_DEVICE Place place_of(T* at) { return (Place)at; }
+template <class T> PD_DEVICE Place place_in_shared(T* at) { return (Place)at; }
 PD_DEVICE uint4 load_piece(Place at) { return *(const uint4*)at; }
 PD_DEVICE void store_piece(Place at, uint4 piece) { *(uint4*)at = piece; }
 PD_DEVICE void store_piece(Place at, uint2 piece) { *(uint2*)at = piece; }
@@ -173,6 +176,7 @@ PD_DEVICE float load_word(Place at) { return *(const float*)at; }
 PD_DEVICE void store_word(Place at, float word) { *(float*)at = word; }
 #else
 using Place = unsigned;
+template <class T> PD_DEVICE Place place_in_shared(T* at) { return address_in_shared(at); }
 template <class T> PD_DEVICE Place place_of(T* at) {
   Place place = address_in_shared(at);
   asm volatile("" : "+r"(place));
@@ -215,7 +219,7 @@ struct CellPlace {
     if constexpr (kKeepsSums) {  // where their sums are
       const int lane = threadIdx.x % 32, first = threadIdx.x / 32 * kWarpUnits;
       if constexpr (kIsByLanes) row = lane % 8, of_cta = first + i * kQuadUnits + lane / 8 % kQuadUnits;
-      else row = lane % 4 * 2 + lane / 16, of_cta = first + i * 4 + lane / 4 % 4;
+      else row = lane % 4 * 2 + (kHasGatePairs ? 0 : lane / 16), of_cta = first + i * 4 + lane / 4 % 4;
       if (of_cta >= kUnits) row = kRows;
     } else {  // units side by side
       const int in_warp = kHasGateLanes ? threadIdx.x / 32 * 8 + threadIdx.x % 8 : threadIdx.x % kTogether;
@@ -225,10 +229,13 @@ struct CellPlace {
     row = kept_known(row), of_cta = kept_known(of_cta), unit = kept_known(rank * kUnits + of_cta);
     if (row >= kRows || rows.row[row] < 0 || unit >= hidden) return;
     at = (Index)rows.row[row] * hidden + unit, length = rows.length[row];
-    finishes = !kHasGateLanes || gate_of(0) == 0;
+    finishes = gate_of(0) == 0;
   }
   // The k-th of those that this thread has of its cell.
-  static PD_DEVICE int gate_of(int k) { return kHasGateLanes ? threadIdx.x % 32 / 8 : k; }
+  static PD_DEVICE int gate_of(int k) {
+    const int lane = threadIdx.x % 32;
+    return kHasGateLanes ? lane / 8 : kHasGatePairs ? lane / 16 + 2 * k : k;
+  }
   // Of cell `i` of the threads of a warp: which has unit `unit` of row `row`.
   static PD_DEVICE int lane_of(int unit, int row) {
     if constexpr (!kIsByLanes) return (row % 2 * 4 + unit) * 4 + row / 2;

@@ -7,8 +7,10 @@ using emulation::copy_to_peer;
 using emulation::send_piece;
 using Peer = unsigned;
 PD_DEVICE Peer peer_of(const void*, unsigned rank) { return rank; }
-template <int kWords> PD_DEVICE void send_words(Place at, const unsigned (&words)[kWords], Place mailbox, Peer peer) {
-  for (int i = 0; i < kWords; ++i) send((unsigned*)at + i, words[i], (unsigned long long*)mailbox, peer);
+PD_DEVICE Place place_at(Place here, Peer) { return here; }
+template <int kWords>
+PD_DEVICE void send_words(Place at, const unsigned (&words)[kWords], Place mailbox, Peer peer, bool is_there) {
+  for (int i = 0; i < kWords && is_there; ++i) send((unsigned*)at + i, words[i], (unsigned long long*)mailbox, peer);
 }
 #else
 // Puts 16 bytes where `at` is in CTA `rank` of the cluster, and counts them in the mailbox there.
@@ -22,21 +24,25 @@ PD_DEVICE void send_piece(uint4* at, uint4 value, unsigned long long* mailbox, u
 // How far from an address here the same one of CTA `rank` is, for one that is sent to again and again.
 using Peer = unsigned;
 PD_DEVICE Peer peer_of(const void* at, unsigned rank) { return address_in(shared_address(at), rank) - shared_address(at); }
-// send_piece() of 1, 2 or 4 words.
-PD_DEVICE void send_words(Place at, const unsigned (&words)[1], Place mailbox, Peer peer) {
-  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(peer + at),
-               "r"(words[0]), "r"(peer + mailbox)
+PD_DEVICE Place place_at(Place here, Peer peer) { return peer + here; }
+// send_piece() of 1, 2 or 4 words to where they and the mailbox lie at the peer, if they are there.
+PD_DEVICE void send_words(Place at, const unsigned (&words)[1], Place mailbox, Peer, bool is_there) {
+  if (!is_there) return;
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(at), "r"(words[0]),
+               "r"(mailbox)
                : "memory");
 }
-PD_DEVICE void send_words(Place at, const unsigned (&words)[2], Place mailbox, Peer peer) {
-  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1, %2}, [%3];" ::"r"(peer + at),
-               "r"(words[0]), "r"(words[1]), "r"(peer + mailbox)
+PD_DEVICE void send_words(Place at, const unsigned (&words)[2], Place mailbox, Peer, bool is_there) {
+  if (!is_there) return;
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1, %2}, [%3];" ::"r"(at),
+               "r"(words[0]), "r"(words[1]), "r"(mailbox)
                : "memory");
 }
-PD_DEVICE void send_words(Place at, const unsigned (&words)[4], Place mailbox, Peer peer) {
+PD_DEVICE void send_words(Place at, const unsigned (&words)[4], Place mailbox, Peer, bool is_there) {
+  if (!is_there) return;
   asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
-                   peer + at),
-               "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3]), "r"(peer + mailbox)
+                   at),
+               "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3]), "r"(mailbox)
                : "memory");
 }
 // The copy engine brings so many bytes from here to where `to` is in CTA `rank`.

@@ -85,6 +85,7 @@ constexpr bool kAsksBeside = kIsByGroups && kCells * kLaneGates > 8;
 template <class AnyCell, int kCount>
 PD_DEVICE void advance(AnyCell& cell, const float (&x)[kCount], const float (&sum)[kCount], int lane, bool counts) {
   if constexpr (kHasGateLanes) cell.advance_by_lanes(x[0], sum[0], lane, counts);
+  else if constexpr (kHasGatePairs) cell.advance_by_pairs(x, sum, lane, counts);
   else if (counts) cell.advance(x, sum);
 }
 
@@ -177,15 +178,18 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
       from[i] = stack.input_of(operands, 0, time_of(0), input_elements) + at;
       if constexpr (kAsksEarly) from[i] = kept_known(from[i]);
     }
-    const auto fetch = [&](auto& to, int step) {
-      if (step >= steps) return;
+    const auto fetch = [&](auto& to, int step, bool is_there) {
+      if (!is_there) return;
       const int time = time_of(step);
       const auto xw = stack.input_of(operands, step, time, input_elements);
 #pragma unroll
       for (int i = 0; i < kCells; ++i) {
         if constexpr (kAsksEarly) {
 #pragma unroll
-          for (int k = 0; k < kLaneGates; ++k) Stack::ask(to.x[i][k], from[i] + k * hidden);
+          for (int k = 0; k < kLaneGates; ++k) {
+            const int gate = CellPlace::gate_of(k), behind = kHasGatePairs ? 2 : 1;  // from one to the next
+            Stack::ask(to.x[i][k], from[i] + (gate < kGates ? k * behind * hidden : 0));
+          }
           from[i] = kept_known(from[i] + input_stride);
           continue;
         }
@@ -202,7 +206,7 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
       input.find(behind_sums(shared), *shared.rows, rank, place);
       input.start(operands, size, steps, time_of);
     } else {
-      fetch(ahead, 0);
+      fetch(ahead, 0, steps > 0);
     }
     // Everybody reads the whole of the state to start from. The other place may be where the next one comes by now.
     bring_start(states + given % kStates * kStateBytes, operands.h0, *shared.rows, rank, hidden);
@@ -218,23 +222,27 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
     if (is_reverse) keep_behind();
     clock.ended(kStarting);
 
-    for (int step = 0; step < steps && takes_part; ++step) {
+    // Counted down, so that whether a step is the last need not be found out from what the launch was given.
+    [[maybe_unused]] int left = steps;
+    for (int step = 0; (kIsNarrow ? left > 0 : step < steps) && takes_part; ++step) {
+      const bool is_last = kIsNarrow ? left == 1 : step + 1 >= steps;
+      if constexpr (kIsNarrow) left = kept_known(left - 1);
       const int state = given + step;
       unsigned char* const before = states + state % kStates * kStateBytes;
       // As if all of it lay there.
       unsigned char* const after = kSharesState ? slice_of(shared) - rank * kSliceBytes
                                                 : states + (state + 1) % kStates * kStateBytes;
       const Aim aim = exchange.aim(before, after, state);
-      weights.aim(before, step + 1 == steps);
+      weights.aim(before, is_last);
       if (step > 0) exchange.take(aim, state);
       clock.ended(kWaiting);
-      if constexpr (kAsksEarly && !kAsksBeside) fetch(next, step + 1);
+      if constexpr (kAsksEarly && !kAsksBeside) fetch(next, step + 1, !is_last);
       float sum[kCells][kLaneGates];
       const auto await_half = [&] {
         if (step > 0) exchange.take_half(state);
       };
       const auto beside = [&] {
-        if constexpr (kAsksEarly && kAsksBeside) fetch(next, step + 1);
+        if constexpr (kAsksEarly && kAsksBeside) fetch(next, step + 1, !is_last);
       };
       if (!weights.multiply(sum, sums, before, thread, place, await_half, beside)) continue;
       exchange.share(sum, sums, place, state);
@@ -260,7 +268,8 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
         float h[kCells];
 #pragma unroll
         for (int i = 0; i < kCells; ++i) h[i] = place[i].at >= 0 ? cell[i].h : 0.0f;
-        if (step + 1 < steps) exchange.give(h, word, after, aim, state + 1);
+        // Without a branch, which lanes would have to meet behind.
+        if (kIsNarrow || !is_last) exchange.give(h, word, after, aim, state + 1, kIsNarrow && is_last);
       } else {
 #pragma unroll
         for (int i = 0; i < kCells; ++i) {
@@ -270,7 +279,7 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
         if constexpr (kFinishers == 32) __syncwarp();
         else if constexpr (kIsApart) barrier_wait(3 + thread / kTogether, kTogether);
         else barrier_wait(2, kFinishers);
-        if (step + 1 < steps) exchange.give(after, aim, state + 1);
+        if (!is_last) exchange.give(after, aim, state + 1);
       }
       if (step > 0) exchange.taken(state);
       stack.give(cell, place, step);
@@ -281,7 +290,7 @@ PD_DEVICE void run_forward(const Operands& operands, const Room& room, const Siz
       }
       if constexpr (kAsksEarly) ahead = next;
       else if constexpr (kCopiesAhead) input.next(operands, size, step + 1, steps, time_of);
-      else fetch(ahead, step + 1);
+      else fetch(ahead, step + 1, !is_last);
       clock.ended(kStoring);
     }
     if (!is_reverse) keep_behind();

@@ -17,10 +17,11 @@ constexpr bool kHasOnePiece = kFinishers % kSlicePieces == 0;  // the same in al
 constexpr bool kKnowsPeers = !kGivesEach && !kIsBulk && kTeam > 1 && kSendTurns <= (kHasOnePiece ? 4 : 2);
 constexpr int kPeers = kKnowsPeers ? kSendTurns : 1;
 
-// Where this thread's part of a step's result goes.
+// Where this thread's part of a step's result goes: of one CTA, where warps give what they made and a lane has one peer.
 struct Aim {
   Place at, mailbox;
 };
+constexpr bool kIsOnePeer = kGivesEach && kTeam > 1 && kIsNarrow;
 
 struct StateExchange {
   unsigned long long* mailboxes;
@@ -28,6 +29,7 @@ struct StateExchange {
   int own;             // of a state, where the first packet of this warp and lane lies in the first turn; or this thread's piece
   Peer peers[kPeers];  // whom it is sent to
   int next;            // how far behind it this thread's piece of the second turn is
+  Aim aims[2];         // of steps in turn, found out beforehand
 
   PD_DEVICE StateExchange(const Shared& shared, const Room&, unsigned cta) : mailboxes(shared.mailboxes), rank(rank_in_team(cta)) {
     thread = kept_known((int)threadIdx.x);
@@ -46,9 +48,14 @@ struct StateExchange {
       own = kept_known(unit / kInPiece * (kRows * 16) + unit % kInPiece * (int)sizeof(Factor) + threadIdx.x % 32 / kTeam * 16);
       peers[0] = kTeam > 1 ? (Peer)kept_known((int)peer_of(mailboxes, threadIdx.x % kTeam)) : 0;
     }
+#pragma unroll
+    for (int i = 0; i < 2 && kIsOnePeer; ++i) {
+      aims[i] = {place_at(place_of(shared.work + i * kStateBytes + own), peers[0]), place_at(place_of(&mailboxes[i]), peers[0])};
+    }
   }
   // For step `step`, between the states `before` and `after`.
   PD_DEVICE Aim aim(unsigned char*, unsigned char* after, int step) const {
+    if constexpr (kIsOnePeer) return step % 2 ? aims[0] : aims[1];
     return {place_of(after + own), place_of(&mailboxes[(step + 1) % 2])};
   }
   // Its places and mailboxes are ready for what others send: said early where warps give what they made. (Others took up
@@ -105,7 +112,7 @@ struct StateExchange {
         if (turn > 0 && !kHasOnePiece) piece = load_piece(at);
         const unsigned words[4] = {piece.x, piece.y, piece.z, piece.w};
         const bool is_there = (turn + 1) * kFinishers <= kSends || thread + turn * kFinishers < kSends;
-        if (is_there) send_words(at, words, aim.mailbox, peers[turn]);
+        send_words(place_at(at, peers[turn]), words, place_at(aim.mailbox, peers[turn]), peers[turn], is_there);
       }
     } else {
       for (int i = threadIdx.x; i < kSends; i += kFinishers) {
@@ -119,7 +126,7 @@ struct StateExchange {
   PD_DEVICE void share(float (&)[kCells][kLaneGates], const float*, const CellPlace (&)[kCells], int) const {}
   PD_DEVICE int word_of(const CellPlace&) const { return -1; }
   // What this warp's threads have made of it.
-  PD_DEVICE void give(const float (&h)[kCells], const int (&)[kCells], unsigned char* state, const Aim& aim, int) const {
+  PD_DEVICE void give(const float (&h)[kCells], const int (&)[kCells], unsigned char* state, const Aim& aim, int, bool is_last) const {
     const int lane = thread % 32, first = thread / 32 * kWarpUnits;
 #pragma unroll
     for (int packet = 0; packet < kWarpUnits / kPacket; ++packet) {
@@ -141,10 +148,10 @@ struct StateExchange {
         const int begun = kInPieces == 1 ? 0 : own / kPacketBytes % kInPieces;
         const int behind = (begun + packet) / kInPieces * (kRows * 16) +
                            ((begun + packet) % kInPieces - begun) * kPacketBytes + turn * (32 / kTeam) * 16;
-        if (row < kRows && has_units) {
-          if constexpr (kTeam > 1) send_words(aim.at + behind, words, aim.mailbox, peers[0]);
-          else put_words(state + own + behind, words);
-        }
+        const bool is_there = row < kRows && has_units && !is_last;
+        if constexpr (kIsOnePeer) send_words(aim.at + behind, words, aim.mailbox, peers[0], is_there);
+        else if constexpr (kTeam > 1) send_words(place_at(aim.at + behind, peers[0]), words, place_at(aim.mailbox, peers[0]), peers[0], is_there);
+        else if (is_there) put_words(state + own + behind, words);
       }
     }
   }

@@ -126,10 +126,10 @@ struct StateExchange {
   }
   // Where warps give what they made, a cell of every thread: its word of a place, or less than 0.
   PD_DEVICE int word_of(const CellPlace& place) const { return StateWords::place_of(place); }
-  PD_DEVICE void give(const float (&h)[kCells], const int (&word)[kCells], unsigned char*, const Aim& aim, int) const {
+  PD_DEVICE void give(const float (&h)[kCells], const int (&word)[kCells], unsigned char*, const Aim& aim, int, bool is_last) const {
 #pragma unroll
     for (int i = 0; i < kCells; ++i) {
-      if (word[i] >= 0) store_relaxed(aim.next + word[i], StateWords::made_of(h[i], aim.next_mark));
+      if (word[i] >= 0 && !is_last) store_relaxed(aim.next + word[i], StateWords::made_of(h[i], aim.next_mark));
     }
   }
   // Who is last to have had the state that the last step began with makes places zero that still have one; or marks are

@@ -115,12 +115,18 @@ struct ForwardWeights {
     }
   }
   // A tile is four gates of four units: half of the lanes have gates 0 and 2 of two rows of the batch, the others 1 and 3
-  // of the same. Each gives the other what it has of one row, and has all gates of the other row.
+  // of the same. Each gives the other what it has of one row, and has all gates of the other row; of one row, of which half
+  // the lanes would have nothing, each keeps what it has, and bends it first.
   PD_DEVICE void keep(float (&of_cells)[kCells][kLaneGates], const unsigned char* vectors) const {
     float sum[kTiles][kColumnTiles][4];
     Products<1> products;
     products.begin(mine, vectors);
     products.end<0>(sum);
+    if constexpr (kHasGatePairs) {
+#pragma unroll
+      for (int i = 0; i < kCells * 2; ++i) of_cells[i / 2][i % 2] = sum[i / 2][0][i % 2 * 2];
+      return;
+    }
     const bool is_odd = threadIdx.x & 16;
 #pragma unroll
     for (int tile = 0; tile < kTiles; ++tile) {

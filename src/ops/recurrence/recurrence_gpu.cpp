@@ -273,6 +273,9 @@ class RecurrenceText : public gpu::TextParts {
     }
     is_wide = gpu::needs_wide_index((layer.steps + 1) * e.batch * e.hidden * e.gates);
     awaits_launch_before = true;
+    // Who waits for what few rows' steps load has registers for all of it: else the compiler has one load wait for the
+    // other.
+    if (!e.is_backward && team.is_narrow) resident_ctas = 1;
     ctas = team.ctas * team.count;
     sizes.number("steps", layer.steps), sizes.number("batch", e.batch);
     sizes.number("is_reverse", layer.is_reverse ? 1 : 0);

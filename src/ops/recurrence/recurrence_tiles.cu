@@ -83,24 +83,24 @@ struct WarpWeights {
 };
 
 #ifdef PD_EMULATE
-PD_DEVICE void load_there(unsigned (&words)[4], const unsigned char* at, bool is_there) {
+PD_DEVICE void load_there(unsigned (&words)[4], Place at, bool is_there) {
   for (int i = 0; i < 4; ++i) words[i] = is_there ? ((const unsigned*)at)[i] : ~0u;
 }
-PD_DEVICE void load_there(unsigned (&words)[2], const unsigned char* at, bool is_there) {
+PD_DEVICE void load_there(unsigned (&words)[2], Place at, bool is_there) {
   for (int i = 0; i < 2; ++i) words[i] = is_there ? ((const unsigned*)at)[i] : ~0u;
 }
 #else
 // What is not there goes into sums that nobody reads.
-PD_DEVICE void load_there(unsigned (&words)[4], const unsigned char* at, bool is_there) {
+PD_DEVICE void load_there(unsigned (&words)[4], Place at, bool is_there) {
   asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %5, 0;\n@p ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];\n}"
                : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
-               : "r"(address_in_shared(at)), "r"((int)is_there)
+               : "r"(at), "r"((int)is_there)
                : "memory");
 }
-PD_DEVICE void load_there(unsigned (&words)[2], const unsigned char* at, bool is_there) {
+PD_DEVICE void load_there(unsigned (&words)[2], Place at, bool is_there) {
   asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %3, 0;\n@p ld.shared.v2.u32 {%0, %1}, [%2];\n}"
                : "=r"(words[0]), "=r"(words[1])
-               : "r"(address_in_shared(at)), "r"((int)is_there)
+               : "r"(at), "r"((int)is_there)
                : "memory");
 }
 #endif
@@ -121,6 +121,7 @@ PD_DEVICE void multiply_by(float (&sum)[kTiles][kColumnTiles][4], const WarpWeig
     squares[tile] = first + (lane / 8 * kRows + (row < kRows ? row : kRows - 1)) * 16;
   }
   const bool is_there = lane / 4 < kRows;
+  const Place row = place_in_shared(first) + lane / 4 * 16;
 #pragma unroll
   for (int step = 0; step < kSteps; step += 2) {
     unsigned vectors[kColumnTiles][4];
@@ -130,9 +131,9 @@ PD_DEVICE void multiply_by(float (&sum)[kTiles][kColumnTiles][4], const WarpWeig
       const unsigned char* const at = squares[tile] + step * 2 * kRows * 16;
       unsigned half[2];
       if constexpr (kIsNarrow) {
-        const unsigned char* const row = first + (step * 2 * kRows + lane / 4) * 16;
-        if (is_pair) load_there(vectors[tile], row + lane % 4 * (kRows * 16), is_there);
-        else load_there(half, row + lane % 4 / 2 * (kRows * 16) + lane % 2 * 8, is_there);
+        const int behind = step * 2 * (kRows * 16);
+        if (is_pair) load_there(vectors[tile], row + (lane % 4 * (kRows * 16) + behind), is_there);
+        else load_there(half, row + (lane % 4 / 2 * (kRows * 16) + lane % 2 * 8 + behind), is_there);
       } else {
         if (is_pair) load_squares(vectors[tile], at);
         else load_squares(half, at);
@@ -151,7 +152,7 @@ PD_DEVICE void multiply_by(float (&sum)[kTiles][kColumnTiles][4], const WarpWeig
 #pragma unroll
         for (int column = 0; column < kColumnTiles; ++column) {
           const unsigned pair[2] = {vectors[column][2 * i], vectors[column][2 * i + 1]};
-          add_tile<Stored>(sums[(step + i) % kChains][tile][column], fragment, pair);
+          add_tile<Stored>(sums[(!kIsNarrow || kSteps / 2 < kChains ? step + i : step / 2) % kChains][tile][column], fragment, pair);
         }
         weights.pass(n);
       }
@@ -163,10 +164,14 @@ PD_DEVICE void multiply_by(float (&sum)[kTiles][kColumnTiles][4], const WarpWeig
     for (int column = 0; column < kColumnTiles; ++column) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        float total = sums[0][tile][column][i];
 #pragma unroll
-        for (int chain = 1; chain < kChains; ++chain) total += sums[chain][tile][column][i];
-        sum[tile][column][i] = total;
+        for (int apart = 1; apart < kChains; apart *= 2) {
+#pragma unroll
+          for (int chain = 0; chain + apart < kChains; chain += 2 * apart) {
+            sums[chain][tile][column][i] += sums[chain + apart][tile][column][i];
+          }
+        }
+        sum[tile][column][i] = sums[0][tile][column][i];
       }
     }
   }

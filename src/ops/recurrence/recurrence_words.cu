@@ -7,7 +7,7 @@ struct StateWords {
 
   // Of a thread's cell; less than 0 where it is another's.
   static PD_DEVICE int place_of(const CellPlace& place) {
-    const bool is_mine = place.row < kRows && (!kHasGateLanes || CellPlace::gate_of(0) == 0);
+    const bool is_mine = place.row < kRows && CellPlace::gate_of(0) == 0;
     return is_mine ? (place.unit / 4 * kRows + place.row) * 4 + place.unit % 4 : -1;
   }
   static PD_DEVICE unsigned made_of(float h, unsigned mark) {
