@@ -16,6 +16,8 @@ constexpr int kTakenPieces = kSharesState ? kStatePieces / kNeighbours : kStateP
 constexpr int kUntilHad = kSharesState ? 2 : 1;  // steps, by everybody
 // Places in shared memory; one where all threads meet between the products and what comes next.
 constexpr int kStates = kIsOnce ? 1 : 2;
+// Pieces are stored beside the look at them, come or not: nobody reads the place before all have. (In 16 bits slower.)
+constexpr bool kStoresBeside = kIsMarked && kIsByLanes && sizeof(Stored) == 4 && kStates == 2;
 
 // Pieces that a thread asks for without waiting for one after the other.
 constexpr int kEachPieces = (kTakenPieces + kThreads - 1) / kThreads;
@@ -66,6 +68,15 @@ struct StateExchange {
         const int begin = first + i * kThreads;
         return begin + kThreads <= kTakenPieces || begin + (int)threadIdx.x < kTakenPieces;
       };
+      const auto store = [&](int i) {
+        const uint4& piece = pieces[i];
+        if constexpr (kIsMarked) {
+          const int behind = place_in_vectors(first + i * kThreads + threadIdx.x) - place_in_vectors(threadIdx.x);
+          StateWords::store(aim.to + behind, piece);
+        } else {
+          store_piece(aim.to + (first + i * kThreads) * 16, make_uint4(~piece.x, ~piece.y, ~piece.z, ~piece.w));
+        }
+      };
       const auto have_come = [&] {
         bool are_there = true;
 #pragma unroll
@@ -74,21 +85,16 @@ struct StateExchange {
         }
 #pragma unroll
         for (int i = 0; i < kAtOnce; ++i) {
-          if (is_asked(i)) are_there &= has_come(pieces[i], aim.mark);
+          if (!is_asked(i)) continue;
+          if constexpr (kStoresBeside) store(i);
+          are_there &= has_come(pieces[i], aim.mark);
         }
         return are_there;
       };
       while (!have_come()) {}
 #pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        const uint4& piece = pieces[i];
-        if (!is_asked(i)) continue;
-        if constexpr (kIsMarked) {
-          const int behind = place_in_vectors(first + i * kThreads + threadIdx.x) - place_in_vectors(threadIdx.x);
-          StateWords::store(aim.to + behind, piece);
-        } else {
-          store_piece(aim.to + (first + i * kThreads) * 16, make_uint4(~piece.x, ~piece.y, ~piece.z, ~piece.w));
-        }
+      for (int i = 0; i < kAtOnce && !kStoresBeside; ++i) {
+        if (is_asked(i)) store(i);
       }
     }
     factors_stored();
