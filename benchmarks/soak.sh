@@ -8,7 +8,7 @@
 set -u
 tests=$1/paoding_tests runs=${2:-100000} most=${3:-300}
 # The other process: kernels that take most of the chip, begun at any time, until it is ended.
-OMP_NUM_THREADS=2 "$tests" --gtest_filter=Recurrence.IsRightOnAGpu --gtest_repeat=-1 >/dev/null 2>&1 &
+OMP_NUM_THREADS=2 "$tests" --gtest_filter='Layers/RecurrentLayer.*' --gtest_repeat=-1 >/dev/null 2>&1 &
 other=$!
 trap 'kill "$other" 2>/dev/null' EXIT
 PAODING_SOAK_RUNS=$runs timeout "$most" "$tests" --gtest_filter=RecurrenceProofs.ManyRunsHaveTheSameBits

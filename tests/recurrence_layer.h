@@ -39,6 +39,28 @@ struct LayerCase {
   }
 };
 
+/// One CTA and teams of several, weights in registers and in shared memory, odd extents, more rows than a tile has.
+inline const std::vector<LayerCase>& small_layers() {
+  static const std::vector<LayerCase> cases = {
+      {f32, true, 4, 6, 40, true, true},
+      {bf16, false, 4, 3, 37, true},
+      {f16, false, 2, 40, 24},
+      {f32, false, 3, 2, 45, true, false, false},
+      {f16, false, 1, 1, 1},
+      {f32, false, 5, 3, 130, true, true, false},
+      {f32, true, 3, 2, 130, true, true},
+      {bf16, false, 2, 20, 100},
+      {f32, true, 3, 5, 37, true, true, true, gru},
+      {bf16, false, 3, 20, 72, false, false, true, gru},
+      {f32, false, 3, 2, 45, true, false, false, gru},
+      {f16, false, 3, 3, 130, true, true, true, rnn},
+      {f32, true, 3, 9, 40, true, false, false, lstm, true},
+      {bf16, false, 3, 2, 40, false, true, false, gru, true},
+      {f32, true, 3, 9, 24, true, false, true, relu_rnn},
+  };
+  return cases;
+}
+
 /// Its weights are of a size that keeps the gates where they work. `suffix`: of the names of what is fed and fetched.
 /// Without the gradient for the weights, a library's product over all steps, it is all kernels of our own.
 inline void add_layer(Graph* graph, const LayerCase& c, bool has_weight_gradient = false,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recurrent layers whose CTAs keep the weights: emulated under several schedules, and on a GPU, against float64; which
-// layers are claimed, and what the text of each kind compiles to.
+// Recurrent layers whose CTAs keep the weights: emulated under several schedules, against float64; which layers are
+// claimed, and what the text of each kind compiles to.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,30 +15,8 @@
 namespace paoding::testing_program {
 namespace {
 
-// One CTA and teams of several, weights in registers and in shared memory, odd extents, more rows than a tile has.
-const std::vector<LayerCase>& small_cases() {
-  static const std::vector<LayerCase> cases = {
-      {f32, true, 4, 6, 40, true, true},
-      {bf16, false, 4, 3, 37, true},
-      {f16, false, 2, 40, 24},
-      {f32, false, 3, 2, 45, true, false, false},
-      {f16, false, 1, 1, 1},
-      {f32, false, 5, 3, 130, true, true, false},
-      {f32, true, 3, 2, 130, true, true},
-      {bf16, false, 2, 20, 100},
-      {f32, true, 3, 5, 37, true, true, true, gru},
-      {bf16, false, 3, 20, 72, false, false, true, gru},
-      {f32, false, 3, 2, 45, true, false, false, gru},
-      {f16, false, 3, 3, 130, true, true, true, rnn},
-      {f32, true, 3, 9, 40, true, false, false, lstm, true},
-      {bf16, false, 3, 2, 40, false, true, false, gru, true},
-      {f32, true, 3, 9, 24, true, false, true, relu_rnn},
-  };
-  return cases;
-}
-
 TEST(Recurrence, IsRightInTheEmulationUnderEverySchedule) {
-  expect_right_in_the_emulation(small_cases(), named_target("h200"), 2);
+  expect_right_in_the_emulation(small_layers(), named_target("h200"), 2);
 }
 
 // Teams that are not the fastest of such small layers: words of their descriptions, and layers of all cells and types.
@@ -514,7 +492,6 @@ TEST(Recurrence, CompilesForGpusWithAndWithoutClusters) {
   }
 }
 
-// Those whose text has the words of PAODING_LAYERS, if that is set: of few a sanitizer comes to an end.
 // The type of what a program's recurrences read as their weights.
 std::vector<Type> weights_read(const std::function<void(Graph&)>& make, bool allow_tf32) {
   Graph graph;
@@ -556,55 +533,6 @@ TEST(Recurrence, HasWeightsByUnitsWhereTheyAreKeptAndLanesMultiply) {
   EXPECT_EQ(of(bf16, 512, false, 1, false), std::vector<Type>({{bf16, {512, 2048}}})) << "squares of them";
   EXPECT_EQ(of(f32, 512, false, 1, true), std::vector<Type>(2, {f32, {512, 4, 512}})) << "two directions";
   EXPECT_EQ(of(f32, 512, false, 2, false), std::vector<Type>(2, {f32, {512, 2048}})) << "a stack in one launch";
-}
-
-TEST(Recurrence, IsRightOnAGpu) {
-  PD_SKIP_WITHOUT_A_GPU();
-  const char* const words = std::getenv("PAODING_LAYERS");
-  std::vector<LayerCase> cases = small_cases();
-  cases.insert(cases.end(), {{bf16, false, 3, 2, 512},
-                             {f32, false, 3, 1, 300, false, true, false},
-                             {f16, false, 3, 20, 200, true, true},
-                             {bf16, false, 3, 128, 512},
-                             {f32, true, 4, 33, 512, true},
-                             {f16, false, 4, 16, 768},
-                             {bf16, false, 5, 70, 333, true, true},
-                             {f32, false, 8, 1, 512, false, false, false},
-                             {bf16, false, 300, 5, 128, true},
-                             {f32, true, 20, 8, 256, true, true},
-                             {bf16, false, 4, 9, 1024, true, false},
-                             {f32, true, 3, 5, 1024, false, true},
-                             {f32, false, 9, 1, 1024, false, false, false},
-                             {f32, true, 2, 128, 512, true},
-                             {f16, false, 4, 6, 900, true, true, true, gru},
-                             {f32, true, 4, 8, 512, true, false, true, gru},
-                             {f32, false, 9, 1, 512, false, true, false, gru},
-                             {f32, false, 12, 1, 512},
-                             {f32, false, 9, 5, 512, true, true},
-                             {f32, false, 5, 16, 700, false, true},
-                             {f32, false, 4, 2, 1024},
-                             {f32, false, 9, 8, 301, true, false, true, gru},
-                             {f32, false, 12, 3, 61, true, true, true, gru},
-                             {f32, false, 6, 13, 1000, true, false, true, rnn},
-                             {f32, false, 20, 1, 130, false, false, true, relu_rnn},
-                             {bf16, false, 20, 1, 1024, false, false, true, rnn},
-                             {f32, true, 4, 16, 700, true, true, true, rnn},
-                             {f32, true, 3, 7, 2048, true, true},
-                             {f32, true, 4, 17, 1536, true, true},
-                             {bf16, false, 5, 17, 1400, true, false, true, gru}});
-  for (const LayerCase& c : cases) {
-    if (words != nullptr && !has_words(c.text(), words)) continue;
-    SCOPED_TRACE(c.text());
-    CompileOptions options = on_gpu();
-    options.allow_tf32 = c.is_tf32;
-    const auto graph = graph_of(c, true);
-    Program program(*graph, options);
-    const Feeds feeds = feeds_of(c);
-    const Tensors tensors = to_tensors(*graph, feeds);
-    const Tensors first = program.run(tensors);
-    expect_near(c, first, feeds);
-    for (int i = 0; i < 3; ++i) expect_same_bits(first, program.run(tensors));
-  }
 }
 
 }  // namespace
