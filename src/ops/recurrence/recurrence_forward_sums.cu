@@ -2,9 +2,9 @@
 // What the forward direction's products come to, by way of sums[kParts][kRows][kSumStride] in shared memory, where warps
 // have left them.
 
-// Two rows of a tile, 8 apart, that a lane has lie side by side where groups are apart. (Where warps multiply other rows took
-// up to 15% longer so.)
-constexpr bool kArePaired = kIsApart;
+// Two rows of a tile, 8 apart, that a lane has lie side by side where groups are apart, or rows have lengths. (Where warps
+// multiply others took up to 15% longer so.)
+constexpr bool kArePaired = kIsApart || (kHasLengths && kRows > 4 && kMatrixRows % 16 == 0 && !kSharesState);
 PD_DEVICE int place_of_sum(int row) { return kArePaired ? row / 16 * 16 + row % 8 * 2 + row / 8 % 2 : row; }
 
 // The sums of this thread's cells. False for threads that have none: they go on to wait for what comes next.

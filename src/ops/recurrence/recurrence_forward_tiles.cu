@@ -161,7 +161,7 @@ struct ForwardWeights {
     float* const to = sums + part * (kRows * kSumStride) + first_row + lane / 4 * (kArePaired ? 2 : 1);
 #pragma unroll
     for (int tile = 0; tile < kTiles; ++tile) {
-      if (!kArePaired && first_row + tile * 16 >= kMatrixRows) break;
+      if (!kIsApart && first_row + tile * 16 >= kMatrixRows) break;
 #pragma unroll
       for (int i = 0; i < kColumnTiles * 4; ++i) {
         const int n = i / 4 * 8 + lane % 4 * 2 + i % 2;
