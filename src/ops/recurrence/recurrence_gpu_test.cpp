@@ -10,7 +10,6 @@
 #include "ops/recurrence/team.h"
 #include "runtime/compile.h"
 #include "tests/emulated_layers.h"
-#include "tests/enqueued_runs.h"
 
 namespace paoding::testing_program {
 namespace {
