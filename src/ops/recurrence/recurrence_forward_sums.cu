@@ -4,7 +4,8 @@
 
 // Two rows of a tile, 8 apart, that a lane has lie side by side where groups are apart, or rows have lengths. (Where warps
 // multiply others took up to 15% longer so.)
-constexpr bool kArePaired = kIsApart || (kHasLengths && kRows > 4 && kMatrixRows % 16 == 0 && !kSharesState);
+constexpr bool kMayBePaired = kRows > 4 && !kIsByLanes && kMatrixRows % 16 == 0 && !kSharesState;
+constexpr bool kArePaired = kIsApart || (kHasLengths && kMayBePaired);
 PD_DEVICE int place_of_sum(int row) { return kArePaired ? row / 16 * 16 + row % 8 * 2 + row / 8 % 2 : row; }
 
 // The sums of this thread's cells. False for threads that have none: they go on to wait for what comes next.

@@ -49,6 +49,11 @@ TEST(Recurrence, IsRightInTheEmulationByTeamsOfEveryKind) {
   const std::vector<std::pair<const char*, LayerCase>> copied = {
       {"of 16 CTAs;whole units, copied", {f32, true, 3, 6, 250, true, false, false}}};
   expect_right_in_the_emulation(copied, one_cluster, 2);
+  Target two_teams = named_target("h200");
+  two_teams.sm_count = 2;
+  const std::vector<std::pair<const char*, LayerCase>> of_more_rows = {
+      {"2 teams of 1 CTAs: 6 rows, 32 units a CTA, by lanes", {f32, false, 3, 12, 30, true, true, false}}};
+  expect_right_in_the_emulation(of_more_rows, two_teams, 2);
 }
 
 // Gradients of few rows in f32 that nothing rounds: blocks in registers and in shared memory, one CTA and teams of
