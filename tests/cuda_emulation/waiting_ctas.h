@@ -32,11 +32,23 @@ template <class T>
 T* in_cta(T* at, Cta& cta) {
   return (T*)((char*)cta.shared.data() + ((char*)at - (char*)machine.cta->shared.data()));
 }
+// To where a word and the mailbox that counts it lie in the shared memory of one of the cluster's CTAs.
+inline void send_to(unsigned* there, unsigned value, unsigned long long* mailbox) {
+  const auto has = [](const Cta& cta, const void* at) {
+    return at >= cta.shared.data() && at < cta.shared.data() + cta.shared.size();
+  };
+  for (unsigned rank = 0; rank < machine.cluster; ++rank) {
+    Cta& to = cta_of_rank(rank);
+    if (!has(to, there) || !has(to, mailbox)) continue;
+    together.words.push_back({there, value, mailbox, &to});
+    ++machine.progress;
+    return maybe_yield();
+  }
+  std::abort();
+}
 inline void send(unsigned* at, unsigned value, unsigned long long* mailbox, unsigned rank) {
   Cta& to = cta_of_rank(rank);
-  together.words.push_back({in_cta(at, to), value, in_cta(mailbox, to), &to});
-  ++machine.progress;
-  maybe_yield();
+  send_to(in_cta(at, to), value, in_cta(mailbox, to));
 }
 inline void send_piece(uint4* at, uint4 value, unsigned long long* mailbox, unsigned rank) {
   const unsigned words[] = {value.x, value.y, value.z, value.w};

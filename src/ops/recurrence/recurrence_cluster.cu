@@ -7,10 +7,12 @@ using emulation::copy_to_peer;
 using emulation::send_piece;
 using Peer = unsigned;
 PD_DEVICE Peer peer_of(const void*, unsigned rank) { return rank; }
-PD_DEVICE Place place_at(Place here, Peer) { return here; }
+PD_DEVICE Place place_at(Place here, Peer peer) { return emulation::in_cta(here, emulation::cta_of_rank(peer)); }
 template <int kWords>
-PD_DEVICE void send_words(Place at, const unsigned (&words)[kWords], Place mailbox, Peer peer, bool is_there) {
-  for (int i = 0; i < kWords && is_there; ++i) send((unsigned*)at + i, words[i], (unsigned long long*)mailbox, peer);
+PD_DEVICE void send_words(Place at, const unsigned (&words)[kWords], Place mailbox, bool is_there) {
+  for (int i = 0; i < kWords && is_there; ++i) {
+    emulation::send_to((unsigned*)at + i, words[i], (unsigned long long*)mailbox);
+  }
 }
 #else
 // Puts 16 bytes where `at` is in CTA `rank` of the cluster, and counts them in the mailbox there.
@@ -26,19 +28,19 @@ using Peer = unsigned;
 PD_DEVICE Peer peer_of(const void* at, unsigned rank) { return address_in(shared_address(at), rank) - shared_address(at); }
 PD_DEVICE Place place_at(Place here, Peer peer) { return peer + here; }
 // send_piece() of 1, 2 or 4 words to where they and the mailbox lie at the peer, if they are there.
-PD_DEVICE void send_words(Place at, const unsigned (&words)[1], Place mailbox, Peer, bool is_there) {
+PD_DEVICE void send_words(Place at, const unsigned (&words)[1], Place mailbox, bool is_there) {
   if (!is_there) return;
   asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(at), "r"(words[0]),
                "r"(mailbox)
                : "memory");
 }
-PD_DEVICE void send_words(Place at, const unsigned (&words)[2], Place mailbox, Peer, bool is_there) {
+PD_DEVICE void send_words(Place at, const unsigned (&words)[2], Place mailbox, bool is_there) {
   if (!is_there) return;
   asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1, %2}, [%3];" ::"r"(at),
                "r"(words[0]), "r"(words[1]), "r"(mailbox)
                : "memory");
 }
-PD_DEVICE void send_words(Place at, const unsigned (&words)[4], Place mailbox, Peer, bool is_there) {
+PD_DEVICE void send_words(Place at, const unsigned (&words)[4], Place mailbox, bool is_there) {
   if (!is_there) return;
   asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
                    at),

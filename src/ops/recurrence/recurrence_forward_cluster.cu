@@ -112,7 +112,7 @@ struct StateExchange {
         if (turn > 0 && !kHasOnePiece) piece = load_piece(at);
         const unsigned words[4] = {piece.x, piece.y, piece.z, piece.w};
         const bool is_there = (turn + 1) * kFinishers <= kSends || thread + turn * kFinishers < kSends;
-        send_words(place_at(at, peers[turn]), words, place_at(aim.mailbox, peers[turn]), peers[turn], is_there);
+        send_words(place_at(at, peers[turn]), words, place_at(aim.mailbox, peers[turn]), is_there);
       }
     } else {
       for (int i = threadIdx.x; i < kSends; i += kFinishers) {
@@ -149,8 +149,9 @@ struct StateExchange {
         const int behind = (begun + packet) / kInPieces * (kRows * 16) +
                            ((begun + packet) % kInPieces - begun) * kPacketBytes + turn * (32 / kTeam) * 16;
         const bool is_there = row < kRows && has_units && !is_last;
-        if constexpr (kIsOnePeer) send_words(aim.at + behind, words, aim.mailbox, peers[0], is_there);
-        else if constexpr (kTeam > 1) send_words(place_at(aim.at + behind, peers[0]), words, place_at(aim.mailbox, peers[0]), peers[0], is_there);
+        if constexpr (kIsOnePeer) send_words(aim.at + behind, words, aim.mailbox, is_there);
+        else if constexpr (kTeam > 1)
+          send_words(place_at(aim.at + behind, peers[0]), words, place_at(aim.mailbox, peers[0]), is_there);
         else if (is_there) put_words(state + own + behind, words);
       }
     }
