@@ -52,6 +52,14 @@ PD_DEVICE void store_factor(unsigned char* vectors, int element, int row, float 
   else *(unsigned short*)at = (unsigned short)stored_bits<Stored>(value);
 }
 
+// Forward, where shared memory has [kParts][kRows][kSumStride] sums: those of all parts of K.
+PD_DEVICE float sum_of_parts(const float* first) {
+  float total = first[0];
+#pragma unroll
+  for (int part = 1; part < kParts; ++part) total += first[part * (kRows * kSumStride)];
+  return total;
+}
+
 // Behind stores of what is multiplied, in front of the barrier that products wait for.
 PD_DEVICE void factors_stored() {
   if constexpr (kIsByGroups) copies_follow_stores();

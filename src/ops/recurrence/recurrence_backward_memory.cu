@@ -64,6 +64,7 @@ struct PartExchange {
     constexpr int kAtOnce = kEach <= 6 ? kEach : 4;
     const unsigned mark = marks.of(step);
     const int own = rank % kNeighbours;
+    const auto giver_of = [&](int piece) { return piece / kPieces + (piece / kPieces >= own ? 1 : 0); };
 #pragma unroll 1
     for (int first = threadIdx.x; first < kAll; first += kAtOnce * kThreads) {
       uint4 pieces[kAtOnce];
@@ -71,7 +72,7 @@ struct PartExchange {
         unsigned wrong = 0;
 #pragma unroll
         for (int i = 0; i < kAtOnce; ++i) {
-          const int piece = first + i * kThreads, neighbour = piece / kPieces, from = neighbour + (neighbour >= own ? 1 : 0);
+          const int piece = first + i * kThreads, from = giver_of(piece);
           if (piece >= kAll) continue;
           pieces[i] = load_relaxed((const uint4*)gates_of(rank - own + from, step) + piece % kPieces);
           wrong |= (pieces[i].x ^ mark) | (pieces[i].y ^ mark) | (pieces[i].z ^ mark) | (pieces[i].w ^ mark);
@@ -81,7 +82,7 @@ struct PartExchange {
       while (!ask()) {}
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
-        const int piece = first + i * kThreads, neighbour = piece / kPieces, from = neighbour + (neighbour >= own ? 1 : 0);
+        const int piece = first + i * kThreads, from = giver_of(piece);
         if (piece >= kAll) continue;
         constexpr int kQuads = kUnits / 4;  // of a row and gate
         const int quad = piece % kQuads, row = piece / kQuads % kRows, gate = piece / (kQuads * kRows) % kGates;

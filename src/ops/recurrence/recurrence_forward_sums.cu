@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the forward direction's products come to, by way of sums[kParts][kRows][kSumStride] in shared memory, where warps
-// have left them.
+// What the forward direction's products come to, by way of shared memory, where warps have left them (sum_of_parts).
 
 // Two rows of a tile, 8 apart, that a lane has lie side by side where groups are apart, or rows have lengths. (Where warps
 // multiply others took up to 15% longer so.)
@@ -24,10 +23,7 @@ PD_DEVICE bool gather_sums(float (&of_cells)[kCells][kLaneGates], const float* s
     const CellPlace& at = place[i / kLaneGates];
     const int row = at.row < kRows ? at.row : 0, gate = CellPlace::gate_of(i % kLaneGates);
     const float* const first = sums + row * kSumStride + place_of_sum((gate < kGates ? gate : 0) * kUnits + at.of_cta);
-    float total = first[0];
-#pragma unroll
-    for (int p = 1; p < kParts; ++p) total += first[p * (kRows * kSumStride)];
-    of_cells[i / kLaneGates][i % kLaneGates] = total;
+    of_cells[i / kLaneGates][i % kLaneGates] = sum_of_parts(first);
   }
   return true;
 }

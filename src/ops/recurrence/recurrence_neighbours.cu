@@ -55,11 +55,7 @@ struct NeighbourSums {
  private:
   static PD_DEVICE bool has_cell(int i) { return (int)threadIdx.x + i * kThreads < kCellCount; }
   static PD_DEVICE float sum_of(const float* sums, const CellPlace& place, int gate, int neighbour) {
-    const float* const first = sums + place.row * kSumStride + gate * kMatrixUnits + neighbour * kUnits + place.of_cta;
-    float total = first[0];
-#pragma unroll
-    for (int part = 1; part < kParts; ++part) total += first[part * (kRows * kSumStride)];
-    return total;
+    return sum_of_parts(sums + place.row * kSumStride + gate * kMatrixUnits + neighbour * kUnits + place.of_cta);
   }
   PD_DEVICE void take(float (&of_cells)[kCells][kLaneGates], const uint4* from, unsigned mark) const {
     uint4 pieces[kCells][kOthers];
