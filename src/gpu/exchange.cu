@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What CTAs that wait for each other are written with: words in global memory that others see in order, and words sent
-// into the shared memory of the other CTAs of a cluster. Waiting is bounded: what does not come in time is a fault, not a
-// GPU that hangs.
+// into the shared memory of the other CTAs of a cluster. CTAs wait only for those that run with them, so no wait has a
+// limit.
 
 #ifdef PD_EMULATE
 #ifdef PD_UNORDERED  // a mistake that a test plants
@@ -14,14 +14,12 @@ using emulation::barrier_wait;
 using emulation::cluster_barrier;
 using emulation::cluster_rank;
 using emulation::fence_stores;
-using emulation::load_acquire;
 using emulation::load_relaxed;
 using emulation::mailbox_expect;
 using emulation::mailbox_init;
 using emulation::mailbox_try;
 using emulation::send;
 using emulation::store_relaxed;
-using emulation::store_release;
 PD_DEVICE void cluster_arrive() {}
 PD_DEVICE void cluster_arrive_stored() {}
 PD_DEVICE void cluster_wait() { cluster_barrier(); }
@@ -38,11 +36,6 @@ PD_DEVICE void barrier_pass(int barrier, int threads) {
 PD_DEVICE unsigned load_relaxed(const unsigned* at) {
   unsigned value;
   asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(at) : "memory");
-  return value;
-}
-PD_DEVICE unsigned load_acquire(const unsigned* at) {
-  unsigned value;
-  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(at) : "memory");
   return value;
 }
 PD_DEVICE void store_relaxed(unsigned* at, unsigned value) {
@@ -63,9 +56,6 @@ PD_DEVICE void store_relaxed(uint4* at, uint4 value) {
 // What this thread stored before is seen before what it stores next, and what threads do that it meets.
 PD_DEVICE void fence_stores() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 // Others that see it see all that this thread, and threads it was in a barrier with, stored before.
-PD_DEVICE void store_release(unsigned* at, unsigned value) {
-  asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(at), "r"(value) : "memory");
-}
 PD_DEVICE unsigned add_release(unsigned* at, unsigned value) {
   unsigned before;
   asm volatile("atom.add.release.gpu.global.u32 %0, [%1], %2;" : "=r"(before) : "l"(at), "r"(value) : "memory");
@@ -132,18 +122,3 @@ PD_DEVICE void copies_follow_stores() {}
 
 // is_called_off() as a word that is asked for here, and waited for where it is looked at.
 PD_DEVICE unsigned called_off_word(const Room& room) { return room.failed != nullptr ? load_relaxed(room.failed) : 0; }
-
-#ifndef PD_MOST_POLLS
-#define PD_MOST_POLLS (1u << 22)  // about a second
-#endif
-
-// Polls until `is_there()`. False when it does not come, or another of the launch's threads has given up: then the launch
-// has left a fault, and has to end.
-template <class Condition> PD_DEVICE bool wait_until(const Room& room, Condition is_there) {
-  for (unsigned polls = 1; polls <= PD_MOST_POLLS; ++polls) {
-    if (is_there()) return true;
-    if (polls % 1024 == 0 && load_relaxed((const unsigned*)room.fault) == 0) return false;
-  }
-  atomicMin(room.fault, 0ull);
-  return false;
-}

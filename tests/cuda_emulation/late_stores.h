@@ -268,12 +268,6 @@ PD_ATOMICALLY inline unsigned exchange_now(unsigned* at, unsigned value) {
   changed(at);
   return std::exchange(*at, value);
 }
-inline void store_release(unsigned* at, unsigned value) {
-  maybe_yield();
-  release();
-  memory_order.releases(at);
-  exchange_now(at, value);
-}
 PD_ATOMICALLY inline unsigned add_relaxed(unsigned* at, unsigned value) {
   maybe_yield();
   memory_order.looks(at);
