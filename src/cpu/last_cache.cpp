@@ -2,7 +2,9 @@
 #include "cpu/last_cache.h"
 
 #include <sched.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -58,5 +60,7 @@ std::int64_t last_cache_bytes() {
   const std::int64_t bytes = last_cache_bytes(may_use);
   return bytes > 0 ? bytes : 32 << 20;
 }
+
+std::int64_t second_cache_bytes() { return std::max<std::int64_t>(sysconf(_SC_LEVEL2_CACHE_SIZE), 0); }
 
 }  // namespace paoding

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much the last caches hold that threads of this process can reach. What the C library says is the whole socket's,
-// of which a virtual machine or a CPU with caches for some cores each has a part.
+// How much the last caches hold that threads of this process can reach, and the second one of each. What the C library
+// says of the last ones is the whole socket's, of which a virtual machine or a CPU with caches for some cores each has
+// a part.
 #pragma once
 
 #include <cstdint>
@@ -14,5 +15,7 @@ namespace paoding {
 std::int64_t last_cache_bytes(const std::function<bool(int processor)>& may_use, const std::string& root = "");
 /// Of this process; of systems that do not say, 32 MB.
 std::int64_t last_cache_bytes();
+/// The bytes of the second cache of a processor; 0 where the system does not say.
+std::int64_t second_cache_bytes();
 
 }  // namespace paoding

@@ -50,5 +50,10 @@ TEST(LastCache, IsTheSecondWhereThereIsNoThird) {
   EXPECT_EQ(last_cache_bytes(any, folder.path().string()), 2 << 20);
 }
 
+TEST(SecondCache, IsNoLargerThanTheLast) {
+  EXPECT_GE(second_cache_bytes(), 0);
+  EXPECT_LE(second_cache_bytes(), last_cache_bytes());
+}
+
 }  // namespace
 }  // namespace paoding

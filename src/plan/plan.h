@@ -170,6 +170,10 @@ struct PlanOptions {
 /// would have more than kMaxLaunches launches, or memory would be more than kMaxPlanBytes.
 Plan make_plan(const Graph& graph, const PlanOptions& options);
 
+/// On the CPU: puts results of kernels that may lie where an input does (KernelImplementation::in_place) there, where
+/// nothing reads the input later.
+void write_over_inputs(Plan* plan);
+
 /// Gives arena slots their offsets: greedy by size, lowest offset that no slot alive at the same time covers.
 void place_slots(Plan* plan);
 

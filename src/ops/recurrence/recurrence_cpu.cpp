@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The recurrences over time and their gradients on the CPU, each as one region for all steps:
 // recurrence_forward_cpu.cpp and recurrence_backward_cpu.cpp.
-#include <unistd.h>
-
 #include <algorithm>
 #include <memory>
 #include <type_traits>
 
 #include "base/check.h"
+#include "cpu/last_cache.h"
 #include "cpu/parallel.h"
 #include "cpu/team.h"
 #include "ops/all_kernels.h"
@@ -60,7 +59,7 @@ std::string refusal_of(const KernelCall& call, const CellForm& form, bool is_gra
 // second cache, and one of more would not, of so few.
 int row_groups_of(int threads, std::int64_t rows, std::int64_t weight_bytes) {
   constexpr std::int64_t kRowsOfGroup = 16;  // so many multiply a panel about as fast as more
-  const std::int64_t cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  const std::int64_t cache = second_cache_bytes();
   int most = 1, most_in_cache = 0;
   for (int groups = 1; groups <= threads; ++groups) {
     if (threads % groups != 0 || (groups > 1 && rows < kRowsOfGroup * groups)) continue;
@@ -246,18 +245,22 @@ class RecurrenceBackward : public RecurrenceKernel {
 void register_recurrence_cpu() {
   for (const CellForm& form : kForms) {
     const std::string op = std::string(form.name) + "_recurrence";
-    register_kernel(op,
-                    {.name = "team",
-                     .device = DeviceKind::cpu,
-                     .refusal = [&form](const KernelCall& call) { return refusal_of(call, form, false); },
-                     .prepare = [&form](const KernelCall& call,
-                                        const Device&) { return std::make_unique<RecurrenceForward>(call, form); }});
+    // What an LSTM saves may lie where xw does, and the gradients of that where what was saved does.
+    using InPlace = decltype(KernelImplementation::in_place);
+    const bool is_lstm = form.cell == CellKind::lstm;
+    register_kernel(op, {.name = "team",
+                         .device = DeviceKind::cpu,
+                         .refusal = [&form](const KernelCall& call) { return refusal_of(call, form, false); },
+                         .prepare = [&form](const KernelCall& call,
+                                            const Device&) { return std::make_unique<RecurrenceForward>(call, form); },
+                         .in_place = is_lstm ? InPlace{{2, 0}} : InPlace{}});
     register_kernel(op + "_grad",
                     {.name = "team",
                      .device = DeviceKind::cpu,
                      .refusal = [&form](const KernelCall& call) { return refusal_of(call, form, true); },
                      .prepare = [&form](const KernelCall& call,
-                                        const Device&) { return std::make_unique<RecurrenceBackward>(call, form); }});
+                                        const Device&) { return std::make_unique<RecurrenceBackward>(call, form); },
+                     .in_place = is_lstm ? InPlace{{0, 1}} : InPlace{}});
   }
 }
 

@@ -60,13 +60,19 @@ void pack_gates(const RecurrenceWork& w, std::int64_t block, std::int64_t first_
   }
 }
 
-// Of the input's product a row's units are a line of each gate, far apart, which nothing fetches ahead by itself: they
-// are on their way while h is multiplied.
+// Of the input's product a row's units are a line of each gate, of the states that a step leaves one line, all far
+// apart, which nothing fetches ahead by itself: they are on their way while h is multiplied.
 template <class Cell, class M, std::int64_t kBlocks>
-HWY_INLINE void ask_for_sums(const RecurrenceWork& w, std::int64_t t, std::int64_t row, std::int64_t block) {
-  const auto* xw = Places<M>(w, t, row, block * kUnitBlock).gates(w.xw);
-  for (std::int64_t gate = 0; gate < Cell::kGates; ++gate) {
-    for (std::int64_t b = 0; b < kBlocks; ++b) hwy::Prefetch(xw + gate * w.hidden + b * kUnitBlock);
+HWY_INLINE void ask_for_lines(const RecurrenceWork& w, std::int64_t t, std::int64_t turn, std::int64_t row,
+                              std::int64_t block) {
+  const Places<M> places(w, t, row, block * kUnitBlock);
+  const auto* xw = places.gates(w.xw);
+  const auto* next_h = places.left(w.left[(turn + 1) % 2]);
+  const float* cells = places.entry(w.cells);
+  for (std::int64_t b = 0; b < kBlocks; ++b) {
+    for (std::int64_t gate = 0; gate < Cell::kGates; ++gate) hwy::Prefetch(xw + gate * w.hidden + b * kUnitBlock);
+    hwy::Prefetch(next_h + b * kUnitBlock);
+    if (cells != nullptr) hwy::Prefetch(cells + b * kUnitBlock);
   }
 }
 
@@ -78,7 +84,7 @@ HWY_INLINE void step_of_blocks(const RecurrenceWork& w, std::int64_t t, std::int
   const auto* h = static_cast<const typename M::Left*>(w.left[turn % 2]);
   HWY_ALIGN float tile[tile_rows<M>(kParts) * kWidth];
   for_rows<M>(w, t, tile_rows<M>(kParts), [&](std::int64_t row, std::int64_t end_row, bool is_counted) {
-    for (std::int64_t r = row; r < end_row; ++r) ask_for_sums<Cell, M, kBlocks>(w, t, r, block);
+    for (std::int64_t r = row; r < end_row; ++r) ask_for_lines<Cell, M, kBlocks>(w, t, turn, r, block);
     if (is_counted) multiply<M, kParts>(end_row - row, h + row * stride, stride, w.hidden, panel, tile);
     for (std::int64_t r = row; r < end_row; ++r) {
       for (std::int64_t b = 0; b < kBlocks; ++b) {
