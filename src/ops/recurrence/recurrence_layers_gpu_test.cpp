@@ -42,7 +42,8 @@ std::vector<LayerCase> all_layers() {
                                          {f32, true, 4, 16, 700, true, true, true, rnn},
                                          {f32, true, 3, 7, 2048, true, true},
                                          {f32, true, 4, 17, 1536, true, true},
-                                         {bf16, false, 5, 17, 1400, true, false, true, gru}};
+                                         {bf16, false, 5, 17, 1400, true, false, true, gru},
+                                         {f32, false, 4, 300, 96, true, true, false}};
   layers.insert(layers.end(), larger.begin(), larger.end());
   return layers;
 }
