@@ -44,7 +44,7 @@ Plan plan_of(const Graph& g) { return std::move(compile_plan(g, {}, target_of(De
 TEST(WriteOver, GatesLieWhereTheInputsProductDidAndTheirGradientsWhereTheyDid) {
   Graph g;
   const Layer layer = build_layer(g);
-  const Values grads = gradients(layer.loss, layer.inputs);
+  const Values grads = gradients(std::array{layer.loss}, layer.inputs);
   for (std::size_t i = 0; i < grads.size(); ++i) g.fetch("d" + std::to_string(i), grads[i]);
   const Plan plan = plan_of(g);
   EXPECT_EQ(notes_of(plan), 2) << to_string(plan);
@@ -58,7 +58,7 @@ TEST(WriteOver, LeavesWhatIsReadLaterOrFetched) {
   for (const bool is_fetched : {true, false}) {
     Graph g;
     const Layer layer = build_layer(g);
-    g.fetch("w", gradients(layer.loss, layer.inputs)[1]);
+    g.fetch("w", gradients(std::array{layer.loss}, layer.inputs)[1]);
     g.fetch("product", is_fetched ? layer.xw : layer.xw * layer.loss);
     const Plan plan = plan_of(g);
     const Step& forward = step_of(plan, "lstm_recurrence");
@@ -71,7 +71,7 @@ TEST(WriteOver, LeavesWhatIsFed) {
   Graph g;
   const Value xw = g.input("xw", f32, {T, B, 4 * H}), u = g.input("u", f32, {H, 4 * H});
   const LstmRecurrence made = lstm_recurrence(xw, u, g.input("h0", f32, {B, H}), g.input("c0", f32, {B, H}), {}, false);
-  g.fetch("xw", gradients(sum(made.states), std::array{xw})[0]);
+  g.fetch("xw", gradients(sum(made.states), {xw})[0]);
   EXPECT_EQ(notes_of(plan_of(g)), 0) << "neither is an input's memory written, nor what is fetched moved";
 }
 
