@@ -237,7 +237,7 @@ TEST(RecurrentOptions, LongSequencesTrainInLittleMemory) {
   for (const auto& [name, tensor] : made[0])
     expect_close(name, made[1].at(name).to_doubles(), tensor.to_doubles(), 1e-4);
   const std::int64_t outputs = s.steps * s.batch * s.width * 4;
-  EXPECT_GT(bytes[0], 10 * outputs);  // four gates, what they were made of, cells
+  EXPECT_GT(bytes[0], 6 * outputs);  // four gates, written over what they were made of, states, cells
   EXPECT_LT(bytes[1], 5 * outputs);
 }
 

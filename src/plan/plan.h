@@ -48,7 +48,7 @@ inline constexpr std::int64_t kMaxLaunches = std::int64_t{1} << 22;
 /// A piece of memory.
 struct Slot {
   SlotKind kind = SlotKind::arena;
-  std::string name;  // of the input or parameter; else of the node whose result it holds
+  std::string name;  // of the input or parameter; else of the nodes whose results it holds, one after the other
   std::int64_t bytes = 0;
   std::int64_t offset = 0;  // in the arena
   int first = 0;            // position of the first step that writes it

@@ -64,6 +64,8 @@ void write_over_inputs(Plan* plan) {
       if (made.layout.type != old.layout.type || of_made.first != here || of_old.last != here) continue;
       plan->notes.push_back(
           one_line(fmt::format("{}: result {} is written over input {}", step.label.op, result, input)));
+      Slot& slot = plan->slots[static_cast<std::size_t>(to)];
+      slot.name += ", then " + plan->slots[static_cast<std::size_t>(from)].name;
       of_old.last = of_made.last;
       for (int later = here; later <= of_old.last; ++later) {
         move_slot(&plan->steps[static_cast<std::size_t>(later)], from, to);
