@@ -149,6 +149,7 @@ def part(title, results, rows, picture):
     if not rows:
         return lines + ["Nothing is measured yet.", ""]
     lines += [f"{results.get('machine', '')}; measured {days(rows)}; {versions(rows)}.", ""]
+    lines += [results["note"], ""] if "note" in results else []
     lines += [f"![]({picture})", ""] if picture else []
     for section, name in SECTIONS.items():
         some = [row for row in rows if row["section"] == section]
