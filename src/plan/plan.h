@@ -48,12 +48,13 @@ inline constexpr std::int64_t kMaxLaunches = std::int64_t{1} << 22;
 /// A piece of memory.
 struct Slot {
   SlotKind kind = SlotKind::arena;
-  std::string name;  // of the input or parameter; else of the nodes whose results it holds, one after the other
+  std::string name;  // of the input or parameter; else of the node whose result it holds
   std::int64_t bytes = 0;
-  std::int64_t offset = 0;  // in the arena
-  int first = 0;            // position of the first step that writes it
-  int last = -1;            // position of the last step that reads it
-  bool is_fetched = false;  // lives to the end of the run
+  std::int64_t offset = 0;       // in the arena
+  int first = 0;                 // position of the first step that writes it
+  int last = -1;                 // position of the last step that reads it
+  bool is_fetched = false;       // lives to the end of the run
+  bool is_written_over = false;  // holds results of several nodes, one after the other: "matmul, then lstm_recurrence"
   /// First and last positions in between at which it holds nothing yet, in their order: a result of a branch, while a
   /// branch that comes later in the plan has not written it.
   std::vector<std::pair<int, int>> gaps;

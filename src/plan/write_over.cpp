@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Results that are written over an input which nothing reads behind their step: half the memory, and on the CPU half
-// the cache lines, which were brought for the input.
+// Results that are written over an input which nothing reads behind their step: of the two half the memory, in lines
+// that are in the cache already.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ std::vector<Touched> touched_slots(const Plan& plan) {
   return touched;
 }
 
-// Whether the operand is all of a slot that lives within a run, which the step touches but there.
+// Whether the operand is all of a slot that lives within a run, and the step touches that nowhere else.
 bool is_whole_slot(const Plan& plan, const Step& step, const Operand& operand) {
   const Slot& slot = plan.slots[static_cast<std::size_t>(operand.slot)];
   const auto is_there = [&](const Operand& other) { return other.slot == operand.slot; };
@@ -62,10 +62,11 @@ void write_over_inputs(Plan* plan) {
       Touched &of_made = touched[static_cast<std::size_t>(from)], &of_old = touched[static_cast<std::size_t>(to)];
       if (!is_whole_slot(*plan, step, made) || !is_whole_slot(*plan, step, old)) continue;
       if (made.layout.type != old.layout.type || of_made.first != here || of_old.last != here) continue;
-      plan->notes.push_back(
-          one_line(fmt::format("{}: result {} is written over input {}", step.label.op, result, input)));
+      plan->notes.push_back(one_line(fmt::format("{}: result {} is written over input {}{}", step.label.op, result,
+                                                 input, in_scope(step.label.scope))));
       Slot& slot = plan->slots[static_cast<std::size_t>(to)];
       slot.name += ", then " + plan->slots[static_cast<std::size_t>(from)].name;
+      slot.is_written_over = true;
       of_old.last = of_made.last;
       for (int later = here; later <= of_old.last; ++later) {
         move_slot(&plan->steps[static_cast<std::size_t>(later)], from, to);

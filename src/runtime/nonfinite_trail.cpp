@@ -204,6 +204,8 @@ void NonfiniteTrail::after(const Launch& launch, const Read& read) {
     event.values.push_back(std::move(value));
   }
   if (!event.reads.empty() || !event.writes.empty()) events_.push_back(std::move(event));
+  for (std::size_t k = step.reads; k < step.operands.size(); ++k)
+    last_writer_[launch.addresses[k].first] = step.label.op;
 }
 
 void NonfiniteTrail::name(const Launch& launch, std::size_t operand, NonfiniteValue* value) const {
@@ -226,7 +228,8 @@ void NonfiniteTrail::add_reads(const Launch& launch, const Read& read, Nonfinite
     const Tensor tensor = kept == kept_.end() ? read(k) : kept->second;
     const Slot& slot = plan_.slots[static_cast<std::size_t>(launch.addresses[k].first)];
     ValueRead seen;
-    seen.name = one_line(slot.name);
+    const auto writer = last_writer_.find(launch.addresses[k].first);
+    seen.name = one_line(slot.is_written_over && writer != last_writer_.end() ? writer->second : slot.name);
     if (slot.kind == SlotKind::parameter) seen.name = fmt::format("parameter '{}'", seen.name);
     const auto is_this = [&](const auto& input) { return input.second == launch.addresses[k].first; };
     if (std::any_of(plan_.inputs.begin(), plan_.inputs.end(), is_this))

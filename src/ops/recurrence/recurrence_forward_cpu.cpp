@@ -60,8 +60,8 @@ void pack_gates(const RecurrenceWork& w, std::int64_t block, std::int64_t first_
   }
 }
 
-// Of the input's product a row's units are a line of each gate, of the states that a step leaves one line, all far
-// apart, which nothing fetches ahead by itself: they are on their way while h is multiplied.
+// Of the input's product a row's units are a line of each gate, of the states and cells that a step leaves a line each,
+// all far apart, which nothing fetches ahead by itself: they are on their way while h is multiplied.
 template <class Cell, class M, std::int64_t kBlocks>
 HWY_INLINE void ask_for_lines(const RecurrenceWork& w, std::int64_t t, std::int64_t turn, std::int64_t row,
                               std::int64_t block) {

@@ -2,7 +2,7 @@
 // What the forward direction's products come to, by way of shared memory, where warps have left them (sum_of_parts).
 
 // Two rows of a tile, 8 apart, that a lane has lie side by side where groups are apart, or rows of 16 bits have lengths.
-// (Where warps multiply others took up to 15% longer so, TF32 with lengths 4%.)
+// (Where warps multiply others took up to 15% longer so; TF32 with lengths gained in one build and lost in another.)
 constexpr bool kMayBePaired = kRows > 4 && !kIsByLanes && kMatrixRows % 16 == 0 && !kSharesState;
 constexpr bool kArePaired = kIsApart || (kHasLengths && sizeof(Stored) == 2 && kMayBePaired);
 PD_DEVICE int place_of_sum(int row) { return kArePaired ? row / 16 * 16 + row % 8 * 2 + row / 8 % 2 : row; }
