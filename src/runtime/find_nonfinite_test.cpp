@@ -112,6 +112,20 @@ TEST_P(FindNonfinite, NamesProductsAndTheirInputs) {
   EXPECT_FALSE(report.first.reads[1].at.has_value());
 }
 
+// On the CPU gates are written over their input's product, and gradients over the gates.
+TEST_P(FindNonfinite, NamesWhatWasReadWhereResultsAreWrittenOverEachOther) {
+  Case c;
+  const Value x = c.input("x", {2, 1, 1}, {1, 1}), w = c.input("w", {1, 4}, {1, 1, 1, 1}),
+              u = c.input("u", {1, 4}, {4, 4, 4, 4});
+  const Value start = c.input("start", {1, 1}, {0}), seed = c.input("seed", {3, 1, 1}, {3e38, 3e38, 3e38});
+  const LstmRecurrence made = lstm_recurrence(matmul(x, w), u, start, start);
+  c.g.fetch("dw", gradients(std::array{made.states}, std::array{w}, std::array{seed})[0]);
+  const NonfiniteReport report = c.found();
+  EXPECT_TRUE(has(report.first.name, "lstm_recurrence_grad")) << report.first.name;
+  ASSERT_GE(report.first.reads.size(), 2u);
+  EXPECT_EQ(report.first.reads[1].name, "lstm_recurrence") << to_text(report);
+}
+
 TEST_P(FindNonfinite, FollowsAnInfinityToTheNanThatItBecame) {
   Case c;
   const Value x = c.input("x", {2}, {1, 200});
