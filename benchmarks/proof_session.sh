@@ -46,7 +46,7 @@ $(grep -c '^\[  FAILED .*)$' "$log") failed, $((SECONDS - start)) s"
   } 9>"$lock"
   rm "$log"
 }
-numbers='^(cold:|warm:|the largest alone|the first time|again, with|1\.5 times|graph launch|[0-9]+ launches|[0-9]+ stopped|[0-9]+ killed|stopped after|a barrier)'
+numbers='^(cold:|warm:|the largest alone|the first time|again, with|1\.5 times|graph launch|[0-9]+ launches|[0-9]+ stopped|[0-9]+ killed|stopped after)'
 
 {
   row "$("$bundle/paoding" --version)" "$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader)"

@@ -4,59 +4,16 @@
 // in the very step that makes the new one, element by element, may. Else the value waits in the arena and is copied at
 // the end.
 #include <algorithm>
-#include <unordered_map>
 
 #include "base/check.h"
 #include "base/one_line.h"
 #include "plan/host_steps.h"
 #include "plan/planner.h"
+#include "plan/slot_uses.h"
 #include "plan/step_work.h"
 
 namespace paoding {
 namespace {
-
-// Where the steps of a list, and those inside them, touch each slot: a write is settled without going over the whole
-// plan again.
-class SlotUses {
- public:
-  struct Use {
-    std::size_t step;  // of the list
-    Operand* operand;
-    bool is_write;
-  };
-
-  explicit SlotUses(std::vector<Step>& steps) {
-    for (std::size_t i = 0; i < steps.size(); ++i) add(steps[i], i);
-  }
-
-  /// In the order of the steps.
-  const std::vector<Use>& of(int slot) const {
-    static const std::vector<Use> none;
-    const auto it = uses_.find(slot);
-    return it == uses_.end() ? none : it->second;
-  }
-
-  /// Everything that touches `from` touches `to` instead.
-  void move(int from, int to) {
-    for (const Use& use : uses_[from]) use.operand->slot = to;
-    std::vector<Use> both;
-    std::ranges::merge(uses_[to], uses_[from], std::back_inserter(both), {}, &Use::step, &Use::step);
-    uses_[to] = std::move(both);
-    uses_.erase(from);
-  }
-
- private:
-  void add(Step& step, std::size_t number) {
-    for (std::size_t i = 0; i < step.operands.size(); ++i) {
-      uses_[step.operands[i].slot].push_back({number, &step.operands[i], i >= step.reads});
-    }
-    for (std::vector<Step>* body : step.bodies()) {
-      for (Step& inner : *body) add(inner, number);
-    }
-  }
-
-  std::unordered_map<int, std::vector<Use>> uses_;
-};
 
 bool same_strides(const Group& group, const std::vector<std::int64_t>& a, const std::vector<std::int64_t>& b) {
   for (std::size_t axis = 0; axis < group.extents.size(); ++axis) {

@@ -204,8 +204,10 @@ void NonfiniteTrail::after(const Launch& launch, const Read& read) {
     event.values.push_back(std::move(value));
   }
   if (!event.reads.empty() || !event.writes.empty()) events_.push_back(std::move(event));
-  for (std::size_t k = step.reads; k < step.operands.size(); ++k)
-    last_writer_[launch.addresses[k].first] = step.label.op;
+  for (std::size_t k = step.reads; k < step.operands.size(); ++k) {
+    const int slot = launch.addresses[k].first;
+    if (plan_.slots[static_cast<std::size_t>(slot)].is_written_over) last_writer_[slot] = step.label.op;
+  }
 }
 
 void NonfiniteTrail::name(const Launch& launch, std::size_t operand, NonfiniteValue* value) const {
@@ -229,7 +231,7 @@ void NonfiniteTrail::add_reads(const Launch& launch, const Read& read, Nonfinite
     const Slot& slot = plan_.slots[static_cast<std::size_t>(launch.addresses[k].first)];
     ValueRead seen;
     const auto writer = last_writer_.find(launch.addresses[k].first);
-    seen.name = one_line(slot.is_written_over && writer != last_writer_.end() ? writer->second : slot.name);
+    seen.name = one_line(writer != last_writer_.end() ? writer->second : slot.name);
     if (slot.kind == SlotKind::parameter) seen.name = fmt::format("parameter '{}'", seen.name);
     const auto is_this = [&](const auto& input) { return input.second == launch.addresses[k].first; };
     if (std::any_of(plan_.inputs.begin(), plan_.inputs.end(), is_this))

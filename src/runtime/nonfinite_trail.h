@@ -91,7 +91,7 @@ class NonfiniteTrail : public LaunchWatcher {
   std::set<int> bad_slots_;                          // that something not finite was ever in
   std::vector<Event> events_;                        // in their order
   std::map<int, std::vector<std::size_t>> writers_;  // events, by the slots they wrote to
-  std::map<int, std::string> last_writer_;           // its op, by the slots that it wrote to
+  std::map<int, std::string> last_writer_;           // its op, by slots that results are written over in
   std::vector<Bad> reads_;                           // of the launch under way
   std::map<std::size_t, Tensor> kept_;               // what it writes over, by its operands
 };
