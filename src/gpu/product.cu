@@ -163,16 +163,41 @@ PD_DEVICE void multiply_blocks(float (&sum)[kRows / 2], float* stages, Mailboxes
   }
 }
 
-// A sum, or, where that is no number since factors that are not finite were taken apart (kIsExact), the product as it is
-// meant, one factor behind the other.
-PD_DEVICE float as_meant(float sum, const float* a, const float* b, Index row, Index column, const Sizes& size) {
-  if (!kIsExact || sum == sum) return sum;
-  const float* const of_a = a + row * size.a_stride_wide;
-  sum = 0;
-  for (Index k = 0; k < size.k; ++k) {
-    sum += of_a[k] * (kIsTransposedB ? b[column * size.b_stride_wide + k] : b[k * size.b_stride_wide + column]);
+// Sums of four columns, and where one is NaN, as it is when a non-finite factor was split (kIsExact), the product without
+// splitting. Factors are loaded kAhead at a time, since each comes from L2 at best. NaN stays NaN whatever is added, so the
+// loop ends as soon as all four are: operands that are NaN all over cost a few loads more.
+PD_DEVICE float4 without_splitting(const float4& sums, const float* a, const float* b, Index row, Index column,
+                                   const Sizes& size) {
+  constexpr int kAhead = 32;
+  const auto are_numbers = [](const float4& of) { return of.x == of.x && of.y == of.y && of.z == of.z && of.w == of.w; };
+  const auto are_nan = [](const float4& of) { return of.x != of.x && of.y != of.y && of.z != of.z && of.w != of.w; };
+  if (!kIsExact || are_numbers(sums)) return sums;
+  a += row * size.a_stride_wide, b += column * (kIsTransposedB ? size.b_stride_wide : 1);
+  float4 plain = {0, 0, 0, 0};
+  for (Index begin = 0; begin < size.k && !are_nan(plain); begin += kAhead) {
+    float of_a[kAhead];
+    float4 of_b[kAhead];
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) {
+      const Index k = begin + i;
+      of_a[i] = 0, of_b[i] = {0, 0, 0, 0};
+      if (k >= size.k) continue;
+      of_a[i] = a[k];
+      if constexpr (kIsTransposedB) {
+        const auto stride = size.b_stride_wide;
+        of_b[i] = {b[k], b[stride + k], b[2 * stride + k], b[3 * stride + k]};
+      } else {
+        of_b[i] = *(const float4*)(b + k * size.b_stride_wide);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) {
+      plain.x += of_a[i] * of_b[i].x, plain.y += of_a[i] * of_b[i].y;
+      plain.z += of_a[i] * of_b[i].z, plain.w += of_a[i] * of_b[i].w;
+    }
   }
-  return sum;
+  const auto chosen = [](float sum, float instead) { return sum == sum ? sum : instead; };
+  return {chosen(sums.x, plain.x), chosen(sums.y, plain.y), chosen(sums.z, plain.z), chosen(sums.w, plain.w)};
 }
 
 PD_DEVICE void product(const float* a, const float* b, float* out, const Map& a_map, const Map& b_map, const Room& room, const Sizes& size) {
@@ -217,10 +242,8 @@ PD_DEVICE void product(const float* a, const float* b, float* out, const Map& a_
 #pragma unroll
       for (int i = 1; i < kCluster * kParts; ++i) parts[0] = parts[0] + parts[i];
       if (row + r < size.m && column + c < size.n) {
-        const auto meant = [&](float sum, int more) { return as_meant(sum, a, b, row + r, column + c + more, size); };
-        parts[0].x = meant(parts[0].x, 0), parts[0].y = meant(parts[0].y, 1);
-        parts[0].z = meant(parts[0].z, 2), parts[0].w = meant(parts[0].w, 3);
-        *(float4*)(out + (row + r) * size.out_stride_wide + column + c) = parts[0];
+        const float4 sums = without_splitting(parts[0], a, b, row + r, column + c, size);
+        *(float4*)(out + (row + r) * size.out_stride_wide + column + c) = sums;
       }
     }
   }

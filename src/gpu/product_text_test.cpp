@@ -4,6 +4,8 @@
 #include "gpu/product_text.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <array>
 #include <bit>
@@ -148,40 +150,76 @@ TEST(ProductText, GivesProductsInTheEmulation) {
   }
 }
 
-// Infinite factors and those that are no numbers, in f32 that is not rounded: what the sum of products is.
-TEST(ProductText, IsWhatIsMeantOfFactorsThatAreNotFinite) {
-  const ProductShape shape{
-      .m = 20, .n = 68, .k = 100, .a_stride = 100, .b_stride = 68, .out_stride = 68, .is_exact = true};
-  Product factors(shape);
-  constexpr float kInfinite = std::numeric_limits<float>::infinity();
-  factors.a[3 * 100 + 7] = kInfinite, factors.a[5 * 100 + 99] = std::nanf(""), factors.b[40 * 68 + 9] = -kInfinite;
-  factors.a[8 * 100 + 40] = 0;  // times the infinite one
-  const Case one(shape, {32, 1, 2}, std::make_shared<const Product>(factors));
+// The emulated kernel's result; it reads the factors by `maps_of`, and sums without splitting through `a` and `b`.
+std::vector<float> emulated_product(const Case& one, const Product& maps_of, const float* a, const float* b) {
   const EmulatedKernels emulated({&one.launch});
-  std::vector<float> out(factors.want.size(), kPoison);
-  const float *a = factors.a.data(), *b = factors.b.data();
+  const Launch start = emulated.find(one.launch.entry);
+  if (start == nullptr) throw std::runtime_error(emulated.log());
+  std::vector<float> out(maps_of.want.size(), kPoison);
   float* to = out.data();
   Room room;
   std::vector<std::uint64_t> sizes = one.launch.sizes;
-  auto a_map = emulated_map(one.launch.maps[0], a), b_map = emulated_map(one.launch.maps[1], b);
+  auto a_map = emulated_map(one.launch.maps[0], maps_of.a.data());
+  auto b_map = emulated_map(one.launch.maps[1], maps_of.b.data());
   void* arguments[] = {&a, &b, &to, &room, sizes.data(), &a_map, &b_map};
   const unsigned seed = 1;
-  const Launch start = emulated.find(one.launch.entry);
-  ASSERT_NE(start, nullptr) << emulated.log();
-  ASSERT_EQ(start(arguments, one.launch.grid[0], one.launch.block, &seed), 0);
-  for (int i = 0; i < 20; ++i) {
-    for (int j = 0; j < 68; ++j) {
-      double sum = 0;
-      for (int k = 0; k < 100; ++k) sum += double(a[i * 100 + k]) * double(b[k * 68 + j]);
-      const float got = out[static_cast<std::size_t>(i * 68 + j)];
-      if (std::isfinite(sum)) {
-        EXPECT_NEAR(got, sum, 2e-5) << i << ", " << j;
-      } else {
-        EXPECT_EQ(std::isnan(got), std::isnan(sum)) << i << ", " << j;
-        EXPECT_TRUE(std::isnan(sum) || double(got) == sum) << i << ", " << j;
+  EXPECT_EQ(start(arguments, one.launch.grid[0], one.launch.block, &seed), 0);
+  return out;
+}
+
+TEST(ProductText, GivesIeeeSumsOfNonFiniteFactorsInExactF32) {
+  for (const bool is_transposed_b : {false, true}) {
+    const std::int64_t b_stride = is_transposed_b ? 100 : 68;
+    const ProductShape shape{.m = 20,
+                             .n = 68,
+                             .k = 100,
+                             .a_stride = 100,
+                             .b_stride = b_stride,
+                             .out_stride = 68,
+                             .is_transposed_b = is_transposed_b,
+                             .is_exact = true};
+    Product factors(shape);
+    const auto of_b = [&](int k, int j) -> float& {
+      return factors.b[static_cast<std::size_t>(is_transposed_b ? j * b_stride + k : k * b_stride + j)];
+    };
+    constexpr float kInfinite = std::numeric_limits<float>::infinity();
+    factors.a[3 * 100 + 7] = kInfinite, factors.a[5 * 100 + 99] = std::nanf(""), of_b(40, 9) = -kInfinite;
+    factors.a[8 * 100 + 40] = 0;                                   // times the infinite one
+    for (int j = 0; j < 4; ++j) of_b(60, 20 + j) = std::nanf("");  // four columns that end their sum early
+    const Case one(shape, {32, 1, 2}, std::make_shared<const Product>(factors));
+    const std::vector<float> out = emulated_product(one, factors, factors.a.data(), factors.b.data());
+    for (int i = 0; i < 20; ++i) {
+      for (int j = 0; j < 68; ++j) {
+        double sum = 0;
+        for (int k = 0; k < 100; ++k) sum += double(factors.a[static_cast<std::size_t>(i * 100 + k)]) * of_b(k, j);
+        const float got = out[static_cast<std::size_t>(i * 68 + j)];
+        if (std::isfinite(sum)) {
+          EXPECT_NEAR(got, sum, 2e-5) << i << ", " << j;
+        } else {
+          EXPECT_EQ(std::isnan(got), std::isnan(sum)) << i << ", " << j;
+          EXPECT_TRUE(std::isnan(sum) || double(got) == sum) << i << ", " << j;
+        }
       }
     }
   }
+}
+
+// Factors that are NaN all over must not make a product many times as long. Only the first 32 factors of the row
+// can be read through the pointer: a kernel that went on behind the NaN would fault.
+TEST(ProductText, StopsTheSumWithoutSplittingAtANaN) {
+  const ProductShape shape{
+      .m = 1, .n = 4, .k = 2048, .a_stride = 2048, .b_stride = 4, .out_stride = 4, .is_exact = true};
+  Product factors(shape);
+  factors.a[0] = std::nanf("");
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  void* const mapped = mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(mapped, MAP_FAILED);
+  ASSERT_EQ(mprotect(static_cast<char*>(mapped) + page, page, PROT_NONE), 0);
+  float* const a = reinterpret_cast<float*>(static_cast<char*>(mapped) + page) - 32;
+  std::copy_n(factors.a.begin(), 32, a);
+  const Case one(shape, {32, 1, 1});
+  for (const float got : emulated_product(one, factors, a, factors.b.data())) EXPECT_TRUE(std::isnan(got));
+  munmap(mapped, 2 * page);
 }
 
 TEST(ProductText, CompilesForEveryTile) {

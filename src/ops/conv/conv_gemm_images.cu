@@ -94,12 +94,13 @@ PD_DEVICE bool add_parts(float (&sum)[kTilesM][kTilesN][4], float* of_tile, unsi
   return true;
 }
 
-// A sum, or, where that is no number since factors that are not finite were taken apart (kIsExact), the sum as it is meant.
-PD_DEVICE float as_meant(float sum, const Stored* image, const Stored* weights, const Place& window, const Phase& phase,
+// A sum, or where it is NaN, as it is when a non-finite factor was split (kIsExact), the sum without splitting. NaN stays NaN
+// whatever is added, so the loop ends there.
+PD_DEVICE float without_splitting(float sum, const Stored* image, const Stored* weights, const Place& window, const Phase& phase,
                          const Sizes& size) {
   if (!kIsExact || sum == sum) return sum;
   sum = 0;
-  for (int k = 0; k < phase.depth; ++k) {
+  for (int k = 0; k < phase.depth && sum == sum; ++k) {
     const Place tap = tap_at(k, phase, size);
     if (!is_on_image(window, tap, size)) continue;
     sum += load_one<false>(image + (window.offset + tap.offset)) * load_one<false>(weights + tap.other);
@@ -184,8 +185,10 @@ PD_DEVICE void convolve(const Stored* image, const Stored* weights, const Stored
 #pragma unroll
       for (int k = 0; k < 2; ++k) {
         const Stored* const of_column = weights + (column - first_column + k) * size.weight_n;
-        const float meant = k < count ? as_meant(sum[i / 2][n][i % 2 * 2 + k], image, of_column, windows[row], phase, size) : 0;
-        float value = meant + of_bias[k];
+        float value = of_bias[k];
+        if (k < count) {
+          value += without_splitting(sum[i / 2][n][i % 2 * 2 + k], image, of_column, windows[row], phase, size);
+        }
         if constexpr (kHasAdded) {
           if (k < count) value += load_one<true>(added + (at + k * size.of_window_c));
         }

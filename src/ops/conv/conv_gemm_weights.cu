@@ -65,13 +65,13 @@ PD_DEVICE void multiply(float (&sum)[kTilesM][kTilesN][4], const Stored* a, cons
   add_tiles(sum, rows, columns);
 }
 
-// A sum of the windows from `first` to `last`, or, where that is no number since factors that are not finite were taken
-// apart (kIsExact), the sum as it is meant. `gradient`: of the sum's row.
-PD_DEVICE float as_meant(float sum, const Stored* image, const Stored* gradient, int first, int last, const Place& tap,
+// A sum over the windows from `first` to `last`, or where it is NaN, as it is when a non-finite factor was split (kIsExact),
+// the sum without splitting, whose loop ends at the first NaN. `gradient`: of the sum's row.
+PD_DEVICE float without_splitting(float sum, const Stored* image, const Stored* gradient, int first, int last, const Place& tap,
                          const Phase& phase, const Sizes& size) {
   if (!kIsExact || sum == sum) return sum;
   sum = 0;
-  for (int i = first; i < last && i < size.windows; ++i) {
+  for (int i = first; i < last && i < size.windows && sum == sum; ++i) {
     const Place window = window_at(i, phase, size);
     if (!is_on_image(window, tap, size)) continue;
     sum += load_one<false>(gradient + window.other) * load_one<false>(image + (window.offset + tap.offset));
@@ -146,7 +146,7 @@ PD_DEVICE void add_up(const Stored* image, const Stored* gradient, float* partia
     row += first_row, column += first_column;
     if (row >= size.rows || column >= size.depth) return;
     partial[row * size.depth + column] =
-        as_meant(value, image, gradient + row * size.of_window_c, first * kDepth, last * kDepth, tap, phase, size);
+        without_splitting(value, image, gradient + row * size.of_window_c, first * kDepth, last * kDepth, tap, phase, size);
   };
   if constexpr (kWarpsK == 1) {
     for_each_sum(store_sum);
