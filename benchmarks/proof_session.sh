@@ -52,13 +52,13 @@ numbers='^(cold:|warm:|the largest alone|the first time|again, with|1\.5 times|g
   row "$("$bundle/paoding" --version)" "$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader)"
   if has compile; then
     kept=$cache cache=$(mktemp -d)
-    tests compile_cold 'TranslationOnGpu.Compiles*'
-    tests compile_warm 'TranslationOnGpu.Compiles*'
+    PAODING_ALONE=1 tests compile_cold 'TranslationOnGpu.Compiles*'
+    PAODING_ALONE=1 tests compile_warm 'TranslationOnGpu.Compiles*'
     PAODING_CACHE_DIR=$cache "$bundle/paoding" bench --device cuda --quick --filter bind/seq2seq_tf32,compile/seq2seq_tf32 |
       tee -a "$out/log.txt" | grep seq2seq_tf32 | sed 's/^/    /' >>"$out/table.txt"
     cache=$kept
   fi
-  if has shapes; then tests shapes 'TranslationOnGpu.Binds*'; fi
+  if has shapes; then PAODING_ALONE=1 tests shapes 'TranslationOnGpu.Binds*'; fi
   if has host; then tests host 'ProgramOnGpu.RunCosts*'; fi
   if has faults; then
     tests faults 'GpuFaults.*:FaultingKernelOnGpu*:WaitingKernels.*OnAGpu:FailingRun.*:EnqueuedRuns.*:CalledOff.*:PrintingRuns.*:Readback.*'

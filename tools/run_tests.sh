@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# tools/run_tests.sh BUILD [JOBS [OPTION..]]: runs ctest, with these options too, with failures shown. What is printed last
-# is ctest's own count ("100% tests passed, 0 tests failed out of 41"), after its list of failures, so that the end says
-# how it went.
+# tools/run_tests.sh BUILD [JOBS [OPTION..]]: runs ctest, with these options too, with failures shown. A test that asks for
+# the CUDA driver but is in no pattern of tests/gpu_tests.txt, so that it would never run on a GPU, is an error too. What is
+# printed last is ctest's own count ("100% tests passed, 0 tests failed out of 41"), after its list of failures, so that
+# the end says how it went.
 set -euo pipefail
 build=${1:?usage: tools/run_tests.sh BUILD [JOBS [OPTION..]]}
 jobs=${2:-$(nproc)}
@@ -13,5 +14,29 @@ if [[ ! -x $build/paoding_tests ]]; then
   exit 1
 fi
 export TSAN_OPTIONS="suppressions=$PWD/tools/tsan.supp:ignore_noninstrumented_modules=1:${TSAN_OPTIONS:-}"
+PAODING_WANTS_GPU=$(mktemp) last_line=$(mktemp)
+export PAODING_WANTS_GPU
+trap 'rm -f "$PAODING_WANTS_GPU" "$last_line"' EXIT
+
+# check_gpu_tests: whether every test that asked for the driver is named in tests/gpu_tests.txt.
+check_gpu_tests() {
+  local patterns test pattern status=0
+  mapfile -t patterns < <(sed -E '/^(#|$)/d; s/^-//; s/ .*//' tests/gpu_tests.txt)
+  while read -r test; do
+    for pattern in "${patterns[@]}"; do
+      # shellcheck disable=SC2053  # a pattern, not a word
+      [[ $test == $pattern ]] && continue 2
+    done
+    echo "run_tests: $test asks for a GPU, but no line of tests/gpu_tests.txt is about it"
+    status=1
+  done < <(sort -u "$PAODING_WANTS_GPU")
+  return $status
+}
+
+status=0
 ctest --test-dir "$build" --output-on-failure --no-tests=error --parallel "$jobs" "${options[@]}" |
-  awk '/tests passed, [0-9]+ tests failed out of/ { last = $0; next } { print; fflush() } END { if (last) print last }'
+  awk -v last_line="$last_line" '/tests passed, [0-9]+ tests failed out of/ { print > last_line; next } { print; fflush() }' ||
+  status=$?
+check_gpu_tests || status=1
+cat "$last_line"
+exit $status

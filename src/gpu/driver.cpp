@@ -4,12 +4,15 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <utility>
 #include <vector>
+
+#include "gpu/driver_use.h"
 
 namespace paoding::gpu {
 namespace {
@@ -74,6 +77,8 @@ std::int64_t attribute(const Driver& table, CUdevice_attribute which, CUdevice d
   return value;
 }
 
+std::atomic<bool> is_asked_for = false;
+
 }  // namespace
 
 bool load_functions(const Library& library, Driver* driver, std::string* problem) {
@@ -107,9 +112,12 @@ bool load_functions(const Library& library, Driver* driver, std::string* problem
 }
 
 const Driver* driver() {
+  if (!is_asked_for.load(std::memory_order_relaxed)) is_asked_for.store(true, std::memory_order_relaxed);
   const LoadedDriver& loaded = loaded_driver();
   return loaded.usable ? &loaded.table : nullptr;
 }
+
+bool take_driver_use() noexcept { return is_asked_for.exchange(false); }
 
 const std::string& driver_problem() { return loaded_driver().problem; }
 

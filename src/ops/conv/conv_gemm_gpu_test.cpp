@@ -171,6 +171,7 @@ void check_in_emulation(const std::vector<Case>& cases, DType dtype, bool allow_
 }
 
 void check_on_a_gpu(const std::vector<Case>& cases, const std::vector<std::pair<DType, bool>>& types) {
+  if (Device::best().kind != DeviceKind::cuda) GTEST_SKIP() << "NOT CHECKED: no GPU here";
   CasesOnGpu made;
   for (const auto& [dtype, allow_tf32] : types) {
     for (const Case& c : cases) {
@@ -186,9 +187,8 @@ void check_on_a_gpu(const std::vector<Case>& cases, const std::vector<std::pair<
   made.check(kFewRoundings);
 }
 
-// Also tiles of all sizes, and windows in many parts.
-TEST(ConvGemm, IsRightOnAGpu) {
-  if (Device::best().kind != DeviceKind::cuda) GTEST_SKIP() << "NOT CHECKED: no GPU here";
+// Also tiles of all sizes, and windows in many parts. A test for each type: compiling their kernels takes long.
+void check_gemms_on_a_gpu(DType dtype, bool allow_tf32) {
   check_on_a_gpu({cases()[0],
                   cases()[3],
                   cases()[5],
@@ -201,19 +201,24 @@ TEST(ConvGemm, IsRightOnAGpu) {
                   grouped_cases()[2],
                   grouped_cases()[4],
                   {{4, 96, 28, 28}, {96, 1, 7, 7}, {.padding = {3, 3, 3, 3}, .groups = 96}}},
-                 {{f32, false}, {f32, true}, {bf16, false}, {f16, false}});
+                 {{dtype, allow_tf32}});
 }
+TEST(ConvGemm, IsRightOnAGpuInF32) { check_gemms_on_a_gpu(f32, false); }
+TEST(ConvGemm, IsRightOnAGpuInTf32) { check_gemms_on_a_gpu(f32, true); }
+TEST(ConvGemm, IsRightOnAGpuInBf16) { check_gemms_on_a_gpu(bf16, false); }
+TEST(ConvGemm, IsRightOnAGpuInF16) { check_gemms_on_a_gpu(f16, false); }
 
-TEST(ConvByBoxes, IsRightOnAGpu) {
-  if (Device::best().kind != DeviceKind::cuda) GTEST_SKIP() << "NOT CHECKED: no GPU here";
+void check_boxes_on_a_gpu(DType dtype) {
   std::vector<Case> all = box_cases();
   all.insert(all.end(), patch_cases().begin(), patch_cases().end());
   all.insert(all.end(), tap_row_cases().begin(), tap_row_cases().end());
   all.insert(all.end(), window_row_cases().begin(), window_row_cases().end());
   all.push_back({{1, 64, 18, 17}, {64, 64, 3, 3}, {.padding = {1, 1, 1, 1}}});
   all.push_back({{3, 128, 14, 14}, {136, 128, 3, 3}, {.stride = {2, 2}, .padding = {1, 1, 1, 1}}});
-  check_on_a_gpu(all, {{bf16, false}, {f16, false}});
+  check_on_a_gpu(all, {{dtype, false}});
 }
+TEST(ConvByBoxes, IsRightOnAGpuInBf16) { check_boxes_on_a_gpu(bf16); }
+TEST(ConvByBoxes, IsRightOnAGpuInF16) { check_boxes_on_a_gpu(f16); }
 
 TEST(ConvGemm, IsRightInF32) { check_in_emulation(cases(), f32, false); }
 TEST(ConvGemm, IsRightInTf32) { check_in_emulation(cases(), f32, true); }
