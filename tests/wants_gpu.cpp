@@ -17,7 +17,8 @@ class WantsGpu : public testing::EmptyTestEventListener {
   explicit WantsGpu(const char* path) : path_(path) {}
 
  private:
-  // What the names of tests depend on is asked for before any of them; what a suite asks for counts as its first test's.
+  // What the names of tests depend on is asked for before any of them; what a suite asks for counts as its first
+  // test's.
   void OnTestProgramStart(const testing::UnitTest&) override { take_driver_use(); }
   void OnTestEnd(const testing::TestInfo& test) override {
     if (take_driver_use()) std::ofstream(path_, std::ios::app) << test.test_suite_name() << '.' << test.name() << '\n';
