@@ -168,7 +168,7 @@ PD_DEVICE void multiply_blocks(float (&sum)[kRows / 2], float* stages, Mailboxes
 // loop ends as soon as all four are: operands that are NaN all over cost a few loads more.
 PD_DEVICE float4 without_splitting(const float4& sums, const float* a, const float* b, Index row, Index column,
                                    const Sizes& size) {
-  constexpr int kAhead = 32;
+  constexpr int kAhead = 16;
   const auto are_numbers = [](const float4& of) { return of.x == of.x && of.y == of.y && of.z == of.z && of.w == of.w; };
   const auto are_nan = [](const float4& of) { return of.x != of.x && of.y != of.y && of.z != of.z && of.w != of.w; };
   if (!kIsExact || are_numbers(sums)) return sums;

@@ -204,7 +204,7 @@ TEST(ProductText, GivesIeeeSumsOfNonFiniteFactorsInExactF32) {
   }
 }
 
-// Factors that are NaN all over must not make a product many times as long. Only the first 32 factors of the row
+// Factors that are NaN all over must not make a product many times as long. Only the first 16 factors of the row
 // can be read through the pointer: a kernel that went on behind the NaN would fault.
 TEST(ProductText, StopsTheSumWithoutSplittingAtANaN) {
   const ProductShape shape{
@@ -215,8 +215,8 @@ TEST(ProductText, StopsTheSumWithoutSplittingAtANaN) {
   void* const mapped = mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(mapped, MAP_FAILED);
   ASSERT_EQ(mprotect(static_cast<char*>(mapped) + page, page, PROT_NONE), 0);
-  float* const a = reinterpret_cast<float*>(static_cast<char*>(mapped) + page) - 32;
-  std::copy_n(factors.a.begin(), 32, a);
+  float* const a = reinterpret_cast<float*>(static_cast<char*>(mapped) + page) - 16;
+  std::copy_n(factors.a.begin(), 16, a);
   const Case one(shape, {32, 1, 1});
   for (const float got : emulated_product(one, factors, a, factors.b.data())) EXPECT_TRUE(std::isnan(got));
   munmap(mapped, 2 * page);
