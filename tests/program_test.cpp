@@ -3,6 +3,7 @@
 // what compiling and running cost.
 #include <algorithm>
 #include <chrono>
+#include <limits>
 
 #include "tests/allocation_count.h"
 #include "tests/program_check.h"
@@ -316,12 +317,17 @@ double best_of(int tries, const std::function<void()>& action) {
   return best;
 }
 
+// Of ten runs, the fewest of several times: a thread allocates its own memory when it first gets work, which on busy
+// cores may be late.
 std::int64_t allocations_of_runs(Program& program, const Graph& graph) {
   program.run(to_tensors(graph, make_feeds(graph, 1)));
-  program.run();
-  const AllocationCount allocations;
-  for (int i = 0; i < 10; ++i) program.run();
-  return allocations.count();
+  std::int64_t fewest = std::numeric_limits<std::int64_t>::max();
+  for (int time = 0; time < 20 && fewest > 0; ++time) {
+    const AllocationCount allocations;
+    for (int i = 0; i < 10; ++i) program.run();
+    fewest = std::min(fewest, allocations.count());
+  }
+  return fewest;
 }
 
 TEST(RunCost, AllocationsAreCounted) {

@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <set>
 #include <sstream>
 
 #include "tests/allocation_count.h"
@@ -49,7 +48,7 @@ class MemoryLimits : public ::testing::Test {
     command << "ulimit -c 0; ";
     if (megabytes > 0) command << "ulimit -v " << megabytes * 1024 << "; ";
     command << environment << " exec " << program_.string() << " run " << (folder_.path() / graph).string()
-            << " --random 7 >/dev/null 2>" << err.string() << " </dev/null";
+            << " --random 7 --device cpu >/dev/null 2>" << err.string() << " </dev/null";
     // A shell of its own, so that a signal is seen as one.
     const int status = std::system(("exec bash -c '" + command.str() + "'").c_str());
     std::ifstream file(err);
@@ -62,23 +61,23 @@ class MemoryLimits : public ::testing::Test {
   fs::path program_;
 };
 
-// The loader itself stops below the first of these sizes.
+// The loader itself stops below the first of these sizes; how much is enough depends on the libraries of the machine.
 TEST_F(MemoryLimits, EndInOneErrorOrInSuccess) {
   for (const char* environment : {"OMP_NUM_THREADS=1", "OMP_NUM_THREADS=4"}) {
     for (const char* graph : {"group.txt", "product.txt", "conv.txt"}) {
-      std::set<int> codes;
-      for (int megabytes = 50; megabytes <= 230; megabytes += 9) {
+      int enough = 0;
+      for (int megabytes = 50; megabytes <= 1000 && enough < 3; megabytes += 9) {
         const Ended ended = run(graph, megabytes, environment);
         SCOPED_TRACE(std::string(environment) + " " + graph + " in " + std::to_string(megabytes) + " MB: " + ended.err);
         EXPECT_EQ(ended.signal, 0);
         if (ended.code == 127) continue;  // the loader: "error while loading shared libraries"
-        codes.insert(ended.code);
+        if (ended.code == 0) ++enough;
         if (ended.code == 0) continue;
         EXPECT_EQ(ended.code, 1);
         EXPECT_TRUE(ended.err.starts_with("paoding: ")) << "not an error of paoding's";
         EXPECT_TRUE(has(ended.err, "ulimit -v leaves")) << "does not say what there is";
       }
-      EXPECT_TRUE(codes.contains(0)) << environment << " " << graph << ": no limit was enough";
+      EXPECT_EQ(enough, 3) << environment << " " << graph << ": no limit was enough";
     }
   }
 }

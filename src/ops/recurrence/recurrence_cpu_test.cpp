@@ -203,8 +203,10 @@ void check_kept_weights(const Case& c, DType dtype, std::mt19937* random) {
   const std::int64_t depth = packed_depth(c.op(), g.find("u").type(), this_cpu()),
                      together = blocks_together(c.gates());
   ASSERT_GT(depth, 0);
-  EXPECT_TRUE(
-      has(plan, fmt::format("[{},{},{},16,", c.hidden / (16 * together), c.hidden / depth, c.gates() * together)))
+  // With AMX the library's products of many rows of bf16 are faster, and read weights in an order of their own.
+  const bool is_by_tiles = dtype == bf16 && this_cpu().has_amx && has(plan, "matmul_packed");
+  EXPECT_TRUE(is_by_tiles || has(plan, fmt::format("[{},{},{},16,", c.hidden / (16 * together), c.hidden / depth,
+                                                   c.gates() * together)))
       << plan;
   for (int time = 0; time < 2; ++time) {
     const Shape shape{c.hidden, c.gates() * c.hidden};
