@@ -2,8 +2,9 @@
 """What tools/gpu_tests.sh runs, and what came of it.
 
 gpu_tests.py filter               the patterns of tests/gpu_tests.txt as one --gtest_filter
-gpu_tests.py entries PROGRAM      a CTestTestfile of the tests that PROGRAM lists on stdin, some to a process
-gpu_tests.py result OUT BUNDLE GPU SECONDS TESTS JOBS    OUT/gpu_suite.json from OUT/gpu_tests.log"""
+gpu_tests.py entries PROGRAM EVERY    a CTestTestfile of the tests that PROGRAM lists on stdin, some to a process; of the
+                                  op sweep, which is most of them, every EVERY-th
+gpu_tests.py result OUT BUNDLE GPU SECONDS JOBS EVERY    OUT/gpu_suite.json from OUT/gpu_tests.log"""
 
 import datetime
 import fnmatch
@@ -14,6 +15,7 @@ import sys
 
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 PROCESS_TESTS = 32
+SWEEP = 'OpSweepOnGpu'
 
 
 def patterns() -> tuple[dict[str, int], list[str]]:
@@ -31,7 +33,7 @@ def patterns() -> tuple[dict[str, int], list[str]]:
     return run, left_out
 
 
-def entries(program: str, listed: str) -> str:
+def entries(program: str, listed: str, every: int) -> str:
     """Tests that take long get processes of their own, which are started first."""
     run, _ = patterns()
     own = {pattern: count for pattern, count in run.items() if count}
@@ -57,7 +59,10 @@ def entries(program: str, listed: str) -> str:
             ' FAIL_REGULAR_EXPRESSION "NOT CHECKED: no GPU here")'
         )
 
+    groups[SWEEP] = groups.get(SWEEP, [])[::every]
     for name, tests in groups.items():
+        if not tests:
+            continue
         most = next(count for pattern, count in own.items() if fnmatch.fnmatchcase(tests[0], pattern))
         for i in range(0, len(tests), most):
             add(name if i == 0 else f'{name}#{i // most + 1}', tests[i : i + most], 1000 // most)
@@ -66,21 +71,21 @@ def entries(program: str, listed: str) -> str:
     return '\n'.join(lines) + '\n'
 
 
-def result(out: str, bundle: str, gpu: str, seconds: str, tests: str, jobs: str) -> None:
+def result(out: str, bundle: str, gpu: str, seconds: str, jobs: str, every: str) -> None:
     log = pathlib.Path(out, 'gpu_tests.log').read_text(errors='replace')
-    ended = re.findall(r'Test +#\d+: (\S+) \.*(?:\*\*\*| +)([A-Z][A-Za-z ]*?) +([\d.]+) sec', log)
+    ended = re.findall(r'^ *\d+/\d+ Test +#\d+: (\S+) \.*(?:\*+)? *(\S+).*? ([\d.]+) sec$', log, re.MULTILINE)
     slowest = sorted(((float(time), name) for name, _, time in ended), reverse=True)[:20]
     commit = pathlib.Path(bundle, 'commit')
     name, driver = gpu.split(', ')
     made = {
-        'command': f'tools/gpu_tests.sh BUNDLE OUT {jobs}',
+        'command': f'tools/gpu_tests.sh BUNDLE OUT {jobs} {every}',
         'date': datetime.date.today().isoformat(),
         'commit': commit.read_text().strip() if commit.exists() else 'unknown',
         'gpu': name,
         'driver': driver,
         'jobs': int(jobs),
         'seconds': int(seconds),
-        'tests': int(tests),
+        'tests': sum(int(count) for count in re.findall(r'\[=+\] (\d+) tests? from .* ran\.', log)),
         'processes': len(ended),
         'failed': sorted(name for name, how, _ in ended if how != 'Passed'),
         'slowest_seconds': {name: time for time, name in slowest},
@@ -93,6 +98,6 @@ if __name__ == '__main__':
         run, left_out = patterns()
         print(':'.join(run) + ':-' + ':'.join([*left_out, '*DISABLED_*']))
     elif sys.argv[1] == 'entries':
-        print(entries(sys.argv[2], sys.stdin.read()), end='')
+        print(entries(sys.argv[2], sys.stdin.read(), int(sys.argv[3])), end='')
     else:
         result(*sys.argv[2:])
