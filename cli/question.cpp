@@ -3,13 +3,18 @@
 
 #include <simdjson.h>
 
+#include <utility>
+
 #include "base/check.h"
 #include "base/one_line.h"
+#include "media_type.h"
 
 namespace paoding::cli {
 namespace {
 
 constexpr std::size_t kMostLineBytes = 16 << 10;
+
+bool is_json_type(std::string_view content_type) { return is_same_word(media_type(content_type), "application/json"); }
 
 [[noreturn]] void wrong(const std::string& what) { throw Error(ErrorKind::argument, what); }
 
@@ -21,10 +26,14 @@ Question json_question(const std::string& body) {
   Question question{{}, 1, true};
   simdjson::dom::object object;
   if (root.get(object) != simdjson::SUCCESS) wrong("the body is no JSON object with \"inputs\"");
-  bool has_inputs = false;
+  bool has_inputs = false, has_best = false;
+  // Of two members of one name other programs take the last, or the first.
+  const auto is_first = [](bool* has, std::string_view name) {
+    if (std::exchange(*has, true)) wrong(fmt::format("there is more than one \"{}\"", name));
+  };
   for (const auto& [key, value] : object) {
     if (key == "inputs") {
-      has_inputs = true;
+      is_first(&has_inputs, key);
       simdjson::dom::array items;
       std::string_view text;
       if (value.get(text) == simdjson::SUCCESS) {
@@ -38,6 +47,7 @@ Question json_question(const std::string& body) {
         wrong("\"inputs\" are no text and no list of texts");
       }
     } else if (key == "best") {
+      is_first(&has_best, key);
       if (value.get(question.best) != simdjson::SUCCESS) wrong("\"best\" is no whole number");
     } else {
       wrong(fmt::format("there is no member \"{}\"; a request has \"inputs\" and \"best\"", one_line(key)));
@@ -110,8 +120,18 @@ bool decode_base64(std::string_view text, std::string* bytes) {
   return (bits & ((1u << count) - 1)) == 0;  // what is left over stands for nothing
 }
 
+bool is_media_type_known(std::string_view content_type, const QuestionLimits& limits) {
+  const std::string_view type = media_type(content_type);
+  if (type.empty() || is_json_type(content_type)) return true;
+  for (const std::string_view any : {"application/octet-stream", "application/x-www-form-urlencoded"}) {
+    if (is_same_word(type, any)) return true;
+  }
+  const std::string_view kind = type.substr(0, type.find('/'));
+  return is_same_word(kind, limits.input_bytes > 0 ? "image" : "text");
+}
+
 Question question_of(const HttpRequest& request, const QuestionLimits& limits) {
-  const bool is_json = request.content_type.starts_with("application/json"), is_image = limits.input_bytes > 0;
+  const bool is_json = is_json_type(request.content_type), is_image = limits.input_bytes > 0;
   const auto image_bytes = static_cast<std::size_t>(limits.input_bytes);
   Question question = is_json    ? json_question(request.body)
                       : is_image ? image_question(request.body, image_bytes)

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "http_server.h"
+#include "http_message.h"
 
 namespace paoding::cli {
 
@@ -23,6 +23,10 @@ struct QuestionLimits {
   std::int64_t best = 1;
   std::size_t inputs = 4096;
 };
+
+/// Whether a body of this Content-Type can be a question: JSON; text, of lines; images, of their bytes; and what
+/// clients say when nobody told them what it is.
+bool is_media_type_known(std::string_view content_type, const QuestionLimits& limits);
 
 /// Of JSON {"inputs": .., "best": ..}, whose images are base64; of lines of text; of the bytes of images, one behind
 /// the other. Error (argument) in words for who asked.

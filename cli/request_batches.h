@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Requests that wait are answered together: a batch begins when an executor is free and the oldest of them has waited
-// as long as it may, or there are enough.
+// as long as it may, or there are enough. What nobody waits for anymore is not run, or called off.
 #pragma once
 
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <exception>
 #include <functional>
+#include <list>
 #include <mutex>
 #include <span>
 #include <string>
@@ -16,29 +16,42 @@
 #include <vector>
 
 #include "models/task.h"
+#include "paoding/cancellation.h"
 
 namespace paoding::cli {
 
 struct BatchOptions {
-  std::size_t most_lines = 64;               // of a batch
-  std::chrono::microseconds wait{2000};      // for others, while there are fewer
-  std::size_t most_waiting = 4096;           // lines; what comes beyond is refused
-  std::chrono::milliseconds most_age{5000};  // what has waited longer is refused, not answered
+  std::size_t most_lines = 64;                    // of a batch
+  std::chrono::microseconds wait{2000};           // for others, while there are fewer
+  std::size_t most_waiting = 4096;                // lines; what comes beyond is refused
+  std::chrono::milliseconds most_age{5000};       // what has waited longer is refused, not answered
+  std::chrono::milliseconds most_run{10000};      // of one run of the model: what takes longer is called off
+  std::chrono::milliseconds most_last_run{5000};  // the same, once finish() is called
+};
+
+/// What is said about a line.
+struct LineAnswer {
+  models::Predictions predictions;
+  std::string remark = {};  // what of the line the model cannot make use of
 };
 
 /// What became of a request.
 struct BatchResult {
   enum class Kind { answered, wrong, failed, too_late };
   Kind kind = Kind::answered;
-  std::vector<models::Predictions> predictions = {};
+  std::vector<LineAnswer> answers = {};
   std::string problem = {};
 };
 
 class RequestBatches {
  public:
-  /// Answers lines; called by one thread at a time, each its own.
-  using Predict = std::function<std::vector<models::Predictions>(std::span<const std::string> lines)>;
+  /// Called before each run of the model, whose time begins then. Error (cancelled) when nobody waits for it.
+  using BeforeRun = std::function<void()>;
+  /// Answers lines; called by one thread at a time, each its own, within a CancelScope.
+  using Predict =
+      std::function<std::vector<LineAnswer>(std::span<const std::string> lines, const BeforeRun& before_run)>;
   using Done = std::function<void(BatchResult)>;
+  using IsAwaited = std::function<bool()>;
 
   struct Executor {
     std::function<void()> begin;  // called once, in its thread, before anything is answered
@@ -51,13 +64,15 @@ class RequestBatches {
   RequestBatches(const RequestBatches&) = delete;
   RequestBatches& operator=(const RequestBatches&) = delete;
 
-  /// `done` is called once, in another thread. False, and no call, when too many lines wait.
-  bool add(std::vector<std::string> lines, Done done);
-  /// Answers what waits, and takes nothing more.
+  /// `done` is called at most once, in another thread: not when nobody waits anymore, and not when there is no memory
+  /// for a result; what it holds is let go of in any case. False, and no call, when too many lines wait.
+  bool add(
+      std::vector<std::string> lines, Done done, IsAwaited is_awaited = [] { return true; });
+  /// Answers what waits, and takes nothing more. Returns when it is done, whatever the model does.
   void finish();
 
   struct Counts {
-    std::int64_t batches = 0, lines = 0, waiting_lines = 0;
+    std::int64_t batches = 0, lines = 0, waiting_lines = 0, left_requests = 0;
   };
   Counts counts() const;
 
@@ -66,22 +81,41 @@ class RequestBatches {
   struct Request {
     std::vector<std::string> lines;
     Done done;
+    IsAwaited is_awaited;
     Clock::time_point arrived;
   };
-  void work(const Executor& executor);
-  std::vector<Request> next_batch();
-  static void answer(const Predict& predict, std::vector<Request> requests);
+  using Requests = std::list<Request>;  // from one to another without an allocation, which could fail
+
+  // An executor's thread, and what it runs: who watches calls it off.
+  struct Worker {
+    Executor executor;
+    Cancellation stop;
+    const Requests* running = nullptr;  // null: nothing
+    Clock::time_point latest = {};      // for the run under way
+    std::thread thread = {};
+  };
+
+  void work(Worker& worker) noexcept;
+  bool next_batch(Requests* batch);
+  void drop_what_left(Requests* left);
+  void refuse_what_is_old(Requests* batch);
+  void answer(Worker& worker, Requests batch) noexcept;
+  void answer_all(Worker& worker, Requests& batch);
+  BatchResult result_of(Worker& worker, const Requests& running, std::span<const std::string> lines);
+  void keep_watch() noexcept;
+  Clock::time_point latest_end() const;
 
   const BatchOptions options_;
   mutable std::mutex mutex_;
-  std::condition_variable arrived_;
-  std::deque<Request> waiting_;
+  std::condition_variable arrived_, began_;
+  Requests waiting_;
   std::size_t waiting_lines_ = 0;
-  bool is_over_ = false;
-  std::size_t begun_ = 0;
+  bool is_over_ = false, is_watch_over_ = false;
+  std::size_t begun_ = 0, running_ = 0;
   std::exception_ptr problem_;  // of a begin()
   Counts counts_;
-  std::vector<std::thread> threads_;
+  std::list<Worker> workers_;
+  std::thread watch_;
 };
 
 }  // namespace paoding::cli

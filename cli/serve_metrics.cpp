@@ -17,11 +17,12 @@ std::string header(const char* name, const char* kind, const char* meaning) {
 void ServeMetrics::count(int status, std::chrono::nanoseconds latency) {
   const auto known = std::find(kStatuses.begin(), kStatuses.end(), status);
   if (known != kStatuses.end()) ++statuses_[static_cast<std::size_t>(known - kStatuses.begin())];
+  ++total_;
+  if (latency.count() < 0) return;
   const double seconds = std::chrono::duration<double>(latency).count();
   const auto bound = std::lower_bound(kBounds.begin(), kBounds.end(), seconds);
   ++latencies_[static_cast<std::size_t>(bound - kBounds.begin())];
   nanoseconds_ += latency.count();
-  ++total_;
 }
 
 std::string ServeMetrics::text(const RequestBatches::Counts& batches, std::int64_t connections) const {
@@ -43,6 +44,7 @@ std::string ServeMetrics::text(const RequestBatches::Counts& batches, std::int64
   };
   number("batches_total", "counter", "Batches that were run.", batches.batches);
   number("lines_total", "counter", "Inputs that were in them.", batches.lines);
+  number("left_requests_total", "counter", "Requests whose client left before they were run.", batches.left_requests);
   number("waiting_lines", "gauge", "Inputs that wait for an executor.", batches.waiting_lines);
   number("connections", "gauge", "Connections that are open.", connections);
   return text;

@@ -16,10 +16,6 @@ find_library(SENTENCEPIECE_TRAIN_LIBRARY sentencepiece_train REQUIRED)
 find_path(ZSTD_INCLUDE_DIR zstd.h REQUIRED)
 find_library(ZSTD_LIBRARY zstd REQUIRED)
 
-# Of `paoding serve` alone.
-find_path(MICROHTTPD_INCLUDE_DIR microhttpd.h REQUIRED)
-find_library(MICROHTTPD_LIBRARY microhttpd REQUIRED)
-
 add_library(paoding_libraries INTERFACE)
 target_include_directories(paoding_libraries SYSTEM INTERFACE
   ${DNNL_INCLUDE_DIR} ${SENTENCEPIECE_INCLUDE_DIR} ${ZSTD_INCLUDE_DIR})

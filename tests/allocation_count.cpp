@@ -16,8 +16,16 @@
 namespace {
 std::atomic<bool> is_counting{false};
 std::atomic<std::int64_t> allocations{0};
-[[maybe_unused]] void note_allocation() {
+std::atomic<std::int64_t> left_until_failure{-1};  // < 0: none fails
+thread_local bool is_spared = false;
+
+// False when this one must fail.
+[[maybe_unused]] bool note_allocation() {
   if (is_counting.load(std::memory_order_relaxed)) allocations.fetch_add(1, std::memory_order_relaxed);
+  if (left_until_failure.load(std::memory_order_relaxed) < 0 || is_spared) return true;
+  if (left_until_failure.fetch_sub(1, std::memory_order_relaxed) != 0) return true;
+  errno = ENOMEM;
+  return false;
 }
 }  // namespace
 
@@ -29,27 +37,27 @@ void* __libc_realloc(void*, std::size_t);         // NOLINT
 void* __libc_memalign(std::size_t, std::size_t);  // NOLINT
 
 void* malloc(std::size_t size) {
-  note_allocation();
+  if (!note_allocation()) return nullptr;
   return __libc_malloc(size);
 }
 void* calloc(std::size_t count, std::size_t size) {
-  note_allocation();
+  if (!note_allocation()) return nullptr;
   return __libc_calloc(count, size);
 }
 void* realloc(void* old, std::size_t size) {
-  note_allocation();
+  if (!note_allocation()) return nullptr;
   return __libc_realloc(old, size);
 }
 void* memalign(std::size_t alignment, std::size_t size) {
-  note_allocation();
+  if (!note_allocation()) return nullptr;
   return __libc_memalign(alignment, size);
 }
 void* aligned_alloc(std::size_t alignment, std::size_t size) {
-  note_allocation();
+  if (!note_allocation()) return nullptr;
   return __libc_memalign(alignment, size);
 }
 int posix_memalign(void** result, std::size_t alignment, std::size_t size) {
-  note_allocation();
+  if (!note_allocation()) return ENOMEM;
   void* const made = __libc_memalign(alignment, size);
   if (made == nullptr) return ENOMEM;
   *result = made;
@@ -66,6 +74,15 @@ AllocationCount::AllocationCount() {
 }
 AllocationCount::~AllocationCount() { is_counting = false; }
 std::int64_t AllocationCount::count() const { return allocations; }
+FailingAllocation::FailingAllocation(std::int64_t number) {
+  is_spared = true;
+  left_until_failure = number;
+}
+FailingAllocation::~FailingAllocation() {
+  left_until_failure = -1;
+  is_spared = false;
+}
+bool FailingAllocation::has_failed() const { return left_until_failure < 0; }
 bool AllocationCount::works() { return PD_COUNTS_ALLOCATIONS != 0; }
 
 }  // namespace paoding::testing_program

@@ -12,20 +12,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-class Serve : public ServingRun {
- protected:
-  void SetUp() override {
-    ServingRun::SetUp();
-    ASSERT_EQ(shell("paoding train g2p --hidden=24 --layers=1 --batch-size=8 --epochs=10 --learning-rate 0.02 "
-                    "--dropout 0 --show 0 --out a")
-                  .code,
-              0);
-    const Ran made = shell("paoding export a g2p.pd");
-    ASSERT_EQ(made.code, 0) << made.err;
-    EXPECT_TRUE(has(made.out, "g2p.pd: g2p of step ")) << made.out;
-  }
-  void start(const std::vector<std::string>& options) { ServingRun::start("g2p.pd", options); }
-};
+using Serve = ServingWords;
 
 TEST_F(Serve, AModelFilePredictsWhatItsCheckpointDoes) {
   folder_.write("words.txt", "bada\nkeno\n\nxyz\nlasesa\n");

@@ -29,8 +29,11 @@ class ServingRun : public TrainingRun {
       close(ends[0]);
       if (chdir(folder_.path().c_str()) != 0) _exit(1);
       setenv("OMP_NUM_THREADS", "2", 1);
-      std::vector<std::string> words{"paoding", "serve", model, "--port", "0"};
+      std::vector<std::string> words{"paoding", "serve", model};
       words.insert(words.end(), options.begin(), options.end());
+      if (std::find(options.begin(), options.end(), "--port") == options.end()) {
+        words.insert(words.end(), {"--port", "0"});
+      }
       std::vector<char*> arguments;
       for (std::string& word : words) arguments.push_back(word.data());
       arguments.push_back(nullptr);
@@ -41,15 +44,18 @@ class ServingRun : public TrainingRun {
     out_ = ends[0];
     std::string line;
     for (char c = 0; c != '\n' && read(out_, &c, 1) == 1;) line += c;
-    const std::size_t at = line.find("127.0.0.1:");
+    const std::size_t at = line.find("/predict: ");
     ASSERT_NE(at, std::string::npos) << line;
-    port_ = std::stoi(line.substr(at + 10));
+    port_ = std::stoi(line.substr(line.rfind(':', at) + 1));
   }
-  // The exit code after a signal.
+  // The exit code after a signal; -1 when another one ends it, within a minute.
   int end(int signal = SIGTERM) {
     kill(server_, signal);
     int status = 0;
-    waitpid(server_, &status, 0);
+    for (int i = 0; waitpid(server_, &status, WNOHANG) == 0; ++i) {
+      if (i == 6000) kill(server_, SIGKILL);
+      usleep(10'000);
+    }
     server_ = 0;
     close(out_);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
@@ -101,6 +107,22 @@ class ServingRun : public TrainingRun {
 
   pid_t server_ = 0;
   int out_ = -1, port_ = 0;
+};
+
+/// With a small g2p model in g2p.pd, of the run in a.
+class ServingWords : public ServingRun {
+ protected:
+  void SetUp() override {
+    ServingRun::SetUp();
+    ASSERT_EQ(shell("paoding train g2p --hidden=24 --layers=1 --batch-size=8 --epochs=10 --learning-rate 0.02 "
+                    "--dropout 0 --show 0 --out a")
+                  .code,
+              0);
+    const Ran made = shell("paoding export a g2p.pd");
+    ASSERT_EQ(made.code, 0) << made.err;
+    EXPECT_TRUE(has(made.out, "g2p.pd: g2p of step ")) << made.out;
+  }
+  void start(const std::vector<std::string>& options) { ServingRun::start("g2p.pd", options); }
 };
 
 }  // namespace paoding
