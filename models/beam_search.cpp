@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/beam_search.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
 
 #include "models/task.h"
+#include "paoding/error.h"
 
 namespace paoding::models {
 namespace {
@@ -83,6 +86,9 @@ std::vector<std::vector<Hypothesis>> hypotheses(Program& program, std::int64_t e
           made.words.push_back(word);
         }
         at = parents.data<std::int64_t>()[place];
+        if (at < 0 || at >= K) {  // a model file's graph may say anything
+          throw Error(ErrorKind::argument, fmt::format("a hypothesis goes on from hypothesis {} of {}", at, K));
+        }
       }
       std::reverse(made.words.begin(), made.words.end());
       rows[static_cast<std::size_t>(b)].push_back(std::move(made));

@@ -125,12 +125,10 @@ class FashionPredictor : public Predictor {
         }),
         programs_(trained.graphs_of("classify", build_), trained.compile, trained.parameters) {}
 
-  GraphTexts graphs(const SearchOptions&) const override {
-    GraphTexts texts;
-    for (const std::int64_t rows : kBatches) {
-      texts[graph_name("classify", {rows})] = to_text(*build_({rows}));
-    }
-    return texts;
+  Graphs graphs(const SearchOptions&) const override {
+    Graphs all;
+    for (const std::int64_t rows : kBatches) all[graph_name("classify", {rows})] = build_({rows});
+    return all;
   }
   void prepare(const SearchOptions&) override {
     for (const std::int64_t rows : kBatches) programs_.at({rows});

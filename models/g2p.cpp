@@ -195,7 +195,7 @@ class G2pPredictor : public Predictor {
     return all;
   }
 
-  GraphTexts graphs(const SearchOptions& search) const override { return search_.graphs(search.beam); }
+  Graphs graphs(const SearchOptions& search) const override { return search_.graphs(search.beam); }
   void prepare(const SearchOptions& search) override { search_.prepare(search.beam); }
 
   std::string remark(const std::string& line) const override {

@@ -203,10 +203,10 @@ class LmPredictor : public Predictor {
         }),
         programs_(trained.graphs_of("search", build_), trained.compile, trained.parameters) {}
 
-  GraphTexts graphs(const SearchOptions& search) const override {
-    GraphTexts texts;
-    for (const Programs::Key& key : keys(search)) texts[graph_name("search", key)] = to_text(*build_(key));
-    return texts;
+  Graphs graphs(const SearchOptions& search) const override {
+    Graphs all;
+    for (const Programs::Key& key : keys(search)) all[graph_name("search", key)] = build_(key);
+    return all;
   }
   void prepare(const SearchOptions& search) override {
     for (const Programs::Key& key : keys(search)) programs_.at(key);

@@ -193,10 +193,10 @@ std::vector<Programs::Key> PairSearch::keys(std::int64_t beam) const {
   return all;
 }
 
-GraphTexts PairSearch::graphs(std::int64_t beam) const {
-  GraphTexts texts;
-  for (const Programs::Key& key : keys(beam)) texts[graph_name("search", key)] = to_text(*build_(key));
-  return texts;
+Graphs PairSearch::graphs(std::int64_t beam) const {
+  Graphs all;
+  for (const Programs::Key& key : keys(beam)) all[graph_name("search", key)] = build_(key);
+  return all;
 }
 
 void PairSearch::prepare(std::int64_t beam) {

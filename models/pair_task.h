@@ -49,7 +49,7 @@ class PairSearch {
   /// The hypotheses of each source, the best first. Sources longer than the longest bucket are cut.
   std::vector<std::vector<Hypothesis>> operator()(std::span<const Sequence> sources, std::int64_t beam,
                                                   bool packs = false);
-  GraphTexts graphs(std::int64_t beam) const;
+  Graphs graphs(std::int64_t beam) const;
   void prepare(std::int64_t beam);
 
  private:

@@ -21,6 +21,53 @@ ModelOptions options_of(const CompileOptions& compile) {
   throw Error(ErrorKind::file, fmt::format("{}: {}", path.string(), what));
 }
 
+std::string text_of(const std::vector<std::pair<std::string, Type>>& values) {
+  std::string text;
+  for (const auto& [name, type] : values) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", printable(name, ""), to_string(type));
+  }
+  return text.empty() ? "none" : text;
+}
+
+// What a graph shows to who runs it, in order: inputs are fed and results taken by their places.
+struct Signature {
+  std::vector<std::pair<std::string, Type>> inputs, results, parameters;
+  explicit Signature(const Graph& graph) {
+    for (const NodeId id : graph.inputs()) inputs.emplace_back(graph.node(id).name.str(), graph.node(id).types[0]);
+    for (const Graph::Fetch& fetch : graph.fetches()) results.emplace_back(fetch.name, graph.type(fetch.ref));
+    for (const NodeId id : graph.parameters()) {
+      parameters.emplace_back(graph.node(id).name.str(), graph.node(id).types[0]);
+    }
+    std::sort(parameters.begin(), parameters.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  }
+};
+
+// A task's own graphs, which its options and vocabularies make, say what those of the file must be to be used by it.
+void check_graphs(const std::filesystem::path& path, const Model& model, const Graphs& needed) {
+  for (const auto& [name, graph] : needed) {
+    std::unique_ptr<Graph> stored;
+    try {
+      stored = model.graph(name);
+    } catch (const Error& error) {
+      throw Error(ErrorKind::file, error.what());
+    }
+    const Signature is(*stored), wanted(*graph);
+    const auto check = [&](const char* what, const auto& got, const auto& want) {
+      if (got == want) return;
+      useless(path, fmt::format(
+                        "its graph '{}' has the {} {}; by its name, and the file's options and vocabulary, they are {}",
+                        name, what, text_of(got), text_of(want)));
+    };
+    check("inputs", is.inputs, wanted.inputs);
+    check("results", is.results, wanted.results);
+    for (std::size_t i = 0; i < std::min(is.parameters.size(), wanted.parameters.size()); ++i) {
+      if (is.parameters[i] == wanted.parameters[i]) continue;
+      check("parameters", std::vector{is.parameters[i]}, std::vector{wanted.parameters[i]});
+    }
+    check("parameters", is.parameters, wanted.parameters);
+  }
+}
+
 }  // namespace
 
 Served::Served(const std::filesystem::path& path, const CompileOptions& compile)
@@ -48,6 +95,13 @@ Served::Served(const std::filesystem::path& path, const CompileOptions& compile)
   } catch (const Error& error) {
     useless(path, error.what());
   }
+  Graphs needed;
+  try {
+    needed = task_->predictor({})->graphs({.beam = beam_, .best = 1});
+  } catch (const Error& error) {
+    useless(path, fmt::format("its options make no graph: {}", error.what()));
+  }
+  check_graphs(path, model_, needed);
 }
 
 std::unique_ptr<Predictor> Served::predictor(std::function<void()> before_run) const {
@@ -61,9 +115,9 @@ ModelFile exported(Task& task, const Predictor& predictor, const Parameters& sto
   for (const Option& option : task.options()) file.options[option.name] = text_of(option);
   file.options["beam"] = std::to_string(beam);
   file.files = task.files();
-  file.graphs = predictor.graphs({.beam = beam, .best = 1});
-  for (const auto& [name, text] : file.graphs) {
-    const std::unique_ptr<Graph> graph = parse_graph(text);
+  seal_files(&file);
+  for (const auto& [name, graph] : predictor.graphs({.beam = beam, .best = 1})) {
+    file.graphs[name] = to_text(*graph);
     for (const NodeId id : graph->parameters()) {
       const std::string& parameter = graph->node(id).name.str();
       if (!file.parameters.contains(parameter)) file.parameters[parameter] = store.get(parameter);

@@ -14,7 +14,8 @@ namespace paoding::models {
 /// Its weights are there once; predictors, of which each is for one thread, have programs of their own.
 class Served {
  public:
-  /// Errors: as Model::load; (file) when it names no task that there is, or is not what that task can use.
+  /// Errors: as Model::load; (file) when it names no task that there is, or is not what that task can use: its
+  /// vocabulary and options are not those of its graphs, or a graph has other inputs than its name says.
   Served(const std::filesystem::path& path, const CompileOptions& compile);
 
   const Task& task() const { return *task_; }

@@ -74,8 +74,8 @@ struct Trained {
   Programs::Build graphs_of(std::string_view entry, Programs::Build build) const;
 };
 
-/// Graphs in text form by graph_name(): what a model file has.
-using GraphTexts = std::map<std::string, std::string>;
+/// By graph_name(): what a model file has.
+using Graphs = std::map<std::string, std::unique_ptr<Graph>>;
 
 struct SearchOptions {
   std::int64_t beam = 1;
@@ -101,7 +101,7 @@ class Predictor {
   /// What of a line the model cannot make use of, in words: letters that it never saw, what is too long. "": nothing.
   virtual std::string remark(const std::string&) const { return {}; }
   /// Every graph that predicting with so many hypotheses needs.
-  virtual GraphTexts graphs(const SearchOptions& search) const = 0;
+  virtual Graphs graphs(const SearchOptions& search) const = 0;
   /// Compiles all of them now rather than when they are needed.
   virtual void prepare(const SearchOptions& search) = 0;
 };

@@ -147,7 +147,7 @@ class TranslatePredictor : public Predictor {
     return predictions_of(found, search.best, [&](const Sequence& pieces) { return task_.target().decode(pieces); });
   }
 
-  GraphTexts graphs(const SearchOptions& search) const override { return search_.graphs(search.beam); }
+  Graphs graphs(const SearchOptions& search) const override { return search_.graphs(search.beam); }
   void prepare(const SearchOptions& search) override { search_.prepare(search.beam); }
 
   std::string remark(const std::string& line) const override {

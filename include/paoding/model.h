@@ -32,8 +32,13 @@ struct ModelFile {
   std::map<std::string, Tensor> parameters = {};
 };
 
-/// "search[12,64]": the graph of an entry point for a shape.
+/// "search[12,64]": the graph of an entry point for a shape. Where an entry point has several such graphs, every extent
+/// in which their inputs differ is one of the name's numbers.
 std::string graph_name(std::string_view entry, const std::vector<std::int64_t>& shape);
+
+/// Adds to `options` what `files` are now ("crc32:letters.txt"). Weights know nothing of the vocabulary they were
+/// trained with: a Model of a sealed file whose files are others is an Error, not one that gives other answers.
+void seal_files(ModelFile* model);
 
 /// The file appears whole or not at all. Error (file) when it cannot be written or a text is not UTF-8, (argument) when
 /// there is no graph, or a parameter's name begins with "file:".
@@ -54,8 +59,9 @@ struct ModelOptions {
 /// their CancelScope lets them. Copies are the same model.
 class Model {
  public:
-  /// Errors: as load_model_file and Parameters; (file) a graph that is none, or whose parameters are not the file's;
-  /// (argument) no executor.
+  /// Errors: as load_model_file and Parameters; (file) a graph that is none, whose parameters are not the file's, or
+  /// whose inputs are not those of its name; a weight that is no finite number; files that are not as seal_files() saw
+  /// them; (argument) no executor.
   static Model load(const std::filesystem::path& path, const Device& device = Device::cpu());
   static Model load(const std::filesystem::path& path, const ModelOptions& options);
   explicit Model(ModelFile file, const ModelOptions& options = {}, std::string_view name = "model");

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Model files: safetensors with the graphs' text in the metadata.
+#include "io/model_file.h"
+
+#include <algorithm>
 #include <cstring>
 
 #include "base/check.h"
 #include "io/manifest.h"
 #include "io/safetensors.h"
-#include "paoding/model.h"
 
 namespace paoding {
 namespace {
@@ -13,6 +15,7 @@ namespace {
 constexpr std::string_view kFormat = "paoding model", kVersion = "1";
 constexpr std::string_view kFile = "file:", kGraph = "graph:", kOption = "option:", kNote = "note:";
 constexpr const char* kSeal = "crc32";
+constexpr std::string_view kFileSeal = "crc32:";  // of an option
 using Texts = std::map<std::string, std::string>;
 
 // Of every name, type and byte, in their order.
@@ -31,6 +34,29 @@ std::string seal_of(const std::map<std::string, Tensor>& tensors, const Texts& m
     seal.add(tensor.bytes(), static_cast<std::size_t>(tensor.size_bytes()));
   }
   return checkpoints::crc_text(seal.crc);
+}
+
+std::string seal_of(const std::string& bytes) {
+  checkpoints::Seal seal;
+  seal.add(bytes.data(), bytes.size());
+  return checkpoints::crc_text(seal.crc);
+}
+
+// Whether all bits of an exponent are set, which those of a finite number never are.
+template <class Bits>
+bool has_nonfinite(const Tensor& tensor, Bits exponent) {
+  const auto* const first = reinterpret_cast<const Bits*>(tensor.bytes());
+  return std::any_of(first, first + tensor.shape().elements(),
+                     [&](Bits bits) { return (bits & exponent) == exponent; });
+}
+bool has_nonfinite(const Tensor& tensor) {
+  switch (tensor.dtype()) {
+    case DType::f64: return has_nonfinite(tensor, std::uint64_t{0x7ff0'0000'0000'0000});
+    case DType::f32: return has_nonfinite(tensor, std::uint32_t{0x7f80'0000});
+    case DType::f16: return has_nonfinite(tensor, std::uint16_t{0x7c00});
+    case DType::bf16: return has_nonfinite(tensor, std::uint16_t{0x7f80});
+    default: return false;
+  }
 }
 
 Tensor bytes_tensor(const std::string& bytes) {
@@ -87,6 +113,30 @@ ModelFile model_of(const std::string& file, SafetensorsFile read) {
 }
 
 }  // namespace
+
+void seal_files(ModelFile* model) {
+  for (const auto& [name, bytes] : model->files) model->options[std::string(kFileSeal) + name] = seal_of(bytes);
+}
+
+void check_sealed_files(const ModelFile& model, std::string_view name) {
+  for (const auto& [key, crc] : model.options) {
+    if (!key.starts_with(kFileSeal)) continue;
+    const auto found = model.files.find(key.substr(kFileSeal.size()));
+    const std::string computed = found == model.files.end() ? "missing" : seal_of(found->second);
+    if (crc == computed) continue;
+    fail(ErrorKind::file,
+         "{}: its file '{}' is not the one that its weights were trained with: the checksum is {}, and was {}", name,
+         safetensors::shown(key.substr(kFileSeal.size())), computed, safetensors::shown(crc));
+  }
+}
+
+void check_finite_parameters(const ModelFile& model, std::string_view name) {
+  for (const auto& [parameter, tensor] : model.parameters) {
+    if (!has_nonfinite(tensor)) continue;
+    fail(ErrorKind::file, "{}: the parameter '{}' has a NaN or an infinity: what such a model says means nothing", name,
+         safetensors::shown(parameter));
+  }
+}
 
 std::string graph_name(std::string_view entry, const std::vector<std::int64_t>& shape) {
   return fmt::format("{}[{}]", entry, fmt::join(shape, ","));

@@ -3,14 +3,17 @@
 #include "paoding/model.h"
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <optional>
 #include <set>
+#include <tuple>
 
 #include "base/check.h"
 #include "base/one_line.h"
+#include "io/model_file.h"
 #include "paoding/cancellation.h"
 
 namespace paoding {
@@ -60,11 +63,14 @@ struct Model::State {
       fail(ErrorKind::argument, "{}: executors = {}, needs to be at least 1", name, options.executors);
     }
     options.compile.assign = false;
+    check_sealed_files(file, name);
+    check_finite_parameters(file, name);
     Graph all;  // of every graph's parameters
     for (const auto& [graph_name, text] : file.graphs) {
       entries[graph_name] = parsed(graph_name, text);
       declare(*entries[graph_name].graph, &all);
     }
+    check_names();
     parameters.emplace(all, options.compile.device);
     try {
       restore(&all);
@@ -85,6 +91,51 @@ struct Model::State {
       if (error.kind() == ErrorKind::cancelled) throw;
       fail(ErrorKind::file, "{}: graph '{}': {}", name, one_line(graph_name), error.what());
     }
+  }
+
+  // The numbers of "search[12,64]"; none when the name has no such brackets.
+  static std::set<std::int64_t> shape_of(std::string_view graph_name) {
+    std::set<std::int64_t> numbers;
+    const std::size_t open = graph_name.find('[');
+    if (open == graph_name.npos || !graph_name.ends_with(']')) return {};
+    std::string_view rest = graph_name.substr(open + 1);
+    while (!rest.empty()) {
+      std::int64_t number = 0;
+      const auto read = std::from_chars(rest.data(), rest.data() + rest.size(), number);
+      if (read.ec != std::errc() || (*read.ptr != ',' && *read.ptr != ']')) return {};
+      numbers.insert(number);
+      rest.remove_prefix(static_cast<std::size_t>(read.ptr - rest.data()) + 1);
+    }
+    return numbers;
+  }
+
+  // Graphs are chosen by their names too: one under the name of another would be fed what it does not take.
+  void check_names() const {
+    // Of the inputs of each entry point, by name, rank and axis: the least and the largest.
+    std::map<std::tuple<std::string_view, std::string_view, int, int>, std::pair<std::int64_t, std::int64_t>> extents;
+    const auto for_each_extent = [&](const auto& visit) {
+      for (const auto& [graph_name, entry] : entries) {
+        const std::set<std::int64_t> numbers = shape_of(graph_name);
+        if (numbers.empty()) continue;
+        for (const auto& [input, type] : entry.inputs) {
+          for (int axis = 0; axis < type.shape.rank(); ++axis) {
+            const std::int64_t extent = type.shape[axis];
+            auto& seen = extents.try_emplace({entry_of(graph_name), input, type.shape.rank(), axis}, extent, extent)
+                             .first->second;
+            visit(seen, extent, numbers, graph_name, input);
+          }
+        }
+      }
+    };
+    for_each_extent([](auto& seen, std::int64_t extent, const auto&...) {
+      seen = {std::min(seen.first, extent), std::max(seen.second, extent)};
+    });
+    for_each_extent([&](const auto& seen, std::int64_t extent, const auto& numbers, const auto& graph,
+                        const auto& input) {
+      if (seen.first == seen.second || numbers.contains(extent)) return;
+      fail(ErrorKind::file, "{}: graph '{}': an extent of its input '{}' is {}, which is none of its name's numbers",
+           name, one_line(graph), one_line(input), extent);
+    });
   }
 
   void declare(const Graph& graph, Graph* all) const {

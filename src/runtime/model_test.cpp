@@ -2,8 +2,10 @@
 // Model files: what is written is read, what is damaged is said; models called by name and by several threads.
 #include "paoding/model.h"
 
+#include <cmath>
 #include <cstring>
 #include <fstream>
+#include <limits>
 #include <thread>
 
 #include "paoding/cancellation.h"
@@ -119,6 +121,56 @@ TEST(Model, SaysWhichPartOfItsFileIsWrong) {
   model.graphs["other"] = "paoding graph 1\ny = nothing()\n";
   EXPECT_TRUE(has(message_of([&] { Model(model, {}, "m"); }), "m: graph 'other': "));
   EXPECT_TRUE(has(message_of([&] { Model(small_model(), {.executors = 0}, "m"); }), "executors = 0"));
+}
+
+TEST(Model, RefusesWeightsThatAreNoNumbers) {
+  const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  for (const DType dtype : {f64, f32, f16, bf16}) {
+    for (const double value : {0.0, -65504.0, 1.0 / 3, inf, -inf, nan}) {
+      Graph g;
+      g.fetch("y", g.parameter("w", dtype, {3}) + 0.0);
+      ModelFile model{.model = "weights"};
+      model.graphs["weights"] = to_text(g);
+      model.parameters["w"] = Tensor::from(dtype, {3}, Dense{1, 2, value});
+      const std::string said = message_of([&] { Model(model, {}, "m"); });
+      EXPECT_EQ(said, std::isfinite(value)
+                          ? "no error"
+                          : "m: the parameter 'w' has a NaN or an infinity: what such a model says means nothing")
+          << value;
+    }
+  }
+}
+
+TEST(Model, RefusesFilesThatItsWeightsWereNotTrainedWith) {
+  const TemporaryFolder folder;
+  ModelFile model = small_model();
+  seal_files(&model);
+  EXPECT_EQ(model.options.size(), 2u);
+  EXPECT_EQ(message_of([&] { Model(model, {}, "m"); }), "no error");
+  for (const std::string& other : {std::string("b\na\0\xff", 5), std::string("a\nb"), std::string()}) {
+    model.files["letters.txt"] = other;
+    save_model(folder.path() / "a.pd", model);
+    EXPECT_TRUE(
+        has(message_of([&] { Model::load(folder.path() / "a.pd"); }),
+            "a.pd: its file 'letters.txt' is not the one that its weights were trained with: the checksum is "));
+  }
+  model.files.clear();
+  EXPECT_TRUE(has(message_of([&] { Model(model, {}, "m"); }), "trained with: the checksum is missing, and was "));
+}
+
+TEST(Model, RefusesGraphsWithOtherInputsThanTheirNamesSay) {
+  ModelFile model = small_model();
+  model.graphs[graph_name("scale", {7, 9})] = scaled(7);  // a number more is what the author makes of it
+  EXPECT_EQ(message_of([&] { Model(model, {}, "m"); }), "no error");
+  std::swap(model.graphs["scale[1]"], model.graphs["scale[3]"]);
+  EXPECT_EQ(message_of([&] { Model(model, {}, "m"); }),
+            "m: graph 'scale[1]': an extent of its input 'x' is 3, which is none of its name's numbers");
+  // Of one graph, and of names without numbers, nothing is known.
+  for (const char* name : {"one[5]", "other[]", "other[a]", "other[1", "third[99999999999999999999]"}) {
+    ModelFile single = small_model();
+    single.graphs[name] = scaled(2);
+    EXPECT_EQ(message_of([&] { Model(single, {}, "m"); }), "no error") << name;
+  }
 }
 
 TEST(Model, IsCalledByManyThreadsAtOnce) {
