@@ -189,9 +189,7 @@ class G2pPredictor : public Predictor {
     for (const std::string& line : lines) sources.push_back(task_.spell(lower(line)));
     const auto found = search_(sources, std::max(search.beam, search.best), search.packs);
     auto all = predictions_of(found, search.best, [&](const Sequence& words) { return task_.say(words); });
-    for (std::size_t i = 0; i < lines.size(); ++i) {
-      if (lines[i].empty()) all[i] = {Prediction{}};  // nothing is said, for certain; no word there is empty
-    }
+    say_nothing_of_nothing(sources, &all);
     return all;
   }
 
@@ -200,17 +198,13 @@ class G2pPredictor : public Predictor {
 
   std::string remark(const std::string& line) const override {
     const std::vector<std::string> letters = data::characters(lower(line), "word '" + printable(line, "") + "'");
-    std::vector<std::string> unknown;
+    std::vector<std::string> unseen;
     for (const std::string& letter : letters) {
-      const bool is_new = std::find(unknown.begin(), unknown.end(), letter) == unknown.end();
-      if (task_.letters().find(letter) < 0 && is_new) unknown.push_back(letter);
+      if (task_.letters().find(letter) < 0) unseen.push_back(letter);
     }
-    std::string text;
-    if (!unknown.empty()) text = fmt::format("never seen in training: '{}'", fmt::join(unknown, "', '"));
-    if (const std::int64_t most = task_.most_letters(); static_cast<std::int64_t>(letters.size()) > most) {
-      text += fmt::format("{}{} letters, only the first {} count", text.empty() ? "" : "; ", letters.size(), most);
-    }
-    return text;
+    const std::int64_t count = std::ssize(letters), most = task_.most_letters();
+    return with_remark(remark_of_unseen(unseen),
+                       count > most ? fmt::format("{} letters, only the first {} count", count, most) : "");
   }
 
  private:

@@ -143,6 +143,7 @@ class Lm : public Task {
     options.dropout = is_training ? dropout_ : 0;
     return LanguageModel(graph, options);
   }
+  bool is_unseen(std::string_view word) const { return words_.find(word) < 0; }
   Sequence numbers(const std::vector<std::string>& words) const {
     Sequence made;
     for (const std::string& word : words) made.push_back(std::max<std::int64_t>(0, words_.find(word)));
@@ -238,7 +239,21 @@ class LmPredictor : public Predictor {
     std::vector<Sequence> beginnings;
     for (const std::string& line : lines) beginnings.push_back(task_.numbers(words_of(line)));
     const auto found = continued(beginnings, std::max(search.beam, search.best));
-    return predictions_of(found, search.best, [&](const Sequence& words) { return task_.text(words); });
+    std::vector<Predictions> all =
+        predictions_of(found, search.best, [&](const Sequence& words) { return task_.text(words); });
+    say_nothing_of_nothing(beginnings, &all);
+    return all;
+  }
+
+  std::string remark(const std::string& line) const override {
+    const std::vector<std::string> words = words_of(line);
+    std::vector<std::string> unseen;
+    for (const std::string& word : words) {
+      if (task_.is_unseen(word)) unseen.push_back(word);
+    }
+    const std::int64_t count = std::ssize(words), most = task_.bounds().back() - 1;
+    return with_remark(remark_of_unseen(unseen),
+                       count > most ? fmt::format("{} words, only the last {} count", count, most) : "");
   }
 
  private:

@@ -2,8 +2,12 @@
 // From what a model found to what people read.
 #pragma once
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include "models/beam_search.h"
@@ -18,6 +22,33 @@ std::vector<T> spread(const std::vector<T>& items, std::int64_t count) {
   std::vector<T> some;
   for (std::size_t i = 0; i < wanted; ++i) some.push_back(items[i * items.size() / wanted]);
   return some;
+}
+
+/// What never was in the training's examples, each named once: "never seen in training: 'x', 'y'"; "" for none.
+inline std::string remark_of_unseen(const std::vector<std::string>& unseen) {
+  constexpr std::size_t kNamed = 20;
+  std::vector<std::string> each;
+  for (const std::string& one : unseen) {
+    if (std::find(each.begin(), each.end(), one) == each.end()) each.push_back(one);
+  }
+  if (each.empty()) return "";
+  const std::size_t more = each.size() - std::min(each.size(), kNamed);
+  each.resize(each.size() - more);
+  return fmt::format("never seen in training: '{}'{}", fmt::join(each, "', '"),
+                     more > 0 ? fmt::format(" and {} more", more) : "");
+}
+
+/// What a remark says with another thing to say.
+inline std::string with_remark(std::string remark, const std::string& more) {
+  return remark.empty() || more.empty() ? remark + more : remark + "; " + more;
+}
+
+/// Of nothing nothing is said, for certain: an input of no words or letters has an empty prediction.
+template <class Source>
+void say_nothing_of_nothing(const std::vector<Source>& sources, std::vector<Predictions>* all) {
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    if (sources[i].empty()) (*all)[i] = {Prediction{}};
+  }
 }
 
 /// The first `best` hypotheses of each row as predictions; `text` makes words one.

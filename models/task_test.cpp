@@ -155,6 +155,31 @@ TEST_P(EveryTask, IsMadeAgainByItsFiles) {
     EXPECT_EQ(other->buckets(part), task_->buckets(part));
 }
 
+// Whatever its weights are: what stands beside an empty line, or how many there are, is all the same.
+TEST_P(EveryTask, SaysNothingOfNothingAndRemarksWhatItNeverSaw) {
+  if (!task_->predicts_lines()) GTEST_SKIP() << "it predicts from pictures";
+  const auto predictor = task_->predictor({&*parameters_, {}});
+  const std::string known = GetParam() == "g2p" ? "abba" : GetParam() == "lm" ? "the light" : "small library";
+  for (const bool packs : {false, true}) {
+    for (const std::vector<std::string>& lines : {std::vector<std::string>{""}, {"", known, ""}, {known, ""}}) {
+      const auto found = predictor->predict(lines, {.beam = 3, .best = 2, .packs = packs});
+      for (std::size_t i = 0; i < lines.size(); ++i) {
+        ASSERT_EQ(found[i].size(), lines[i].empty() ? 1U : 2U);
+        if (!lines[i].empty()) continue;
+        EXPECT_EQ(found[i][0].text, "");
+        EXPECT_EQ(found[i][0].log_probability, 0);
+      }
+    }
+  }
+  EXPECT_EQ(predictor->remark(""), "");
+  EXPECT_EQ(predictor->remark(known), "");
+  EXPECT_EQ(predictor->remark(known + " \u00e9 \u00e9").substr(0, 22), "never seen in training");
+  EXPECT_NE(predictor->remark(known + " \u00e9").find("'\u00e9'"), std::string::npos);
+  std::string many = known;
+  for (int i = 0; i < 25; ++i) many += std::string(" \xf0\x9f\x98") + static_cast<char>(0x80 + i);
+  EXPECT_NE(predictor->remark(many).find(" more"), std::string::npos) << predictor->remark(many);
+}
+
 TEST_P(EveryTask, IsScoredOnEveryPart) {
   const auto predictor = task_->predictor({&*parameters_, {}});
   for (const Part part : {Part::train, Part::validation, Part::test}) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <set>
 
 #include "models/all_tasks.h"
 #include "models/pair_task.h"
@@ -14,6 +15,7 @@
 #include "paoding/data/corpora.h"
 #include "paoding/data/metrics.h"
 #include "paoding/data/sentence_pieces.h"
+#include "paoding/data/vocabulary.h"
 #include "paoding/error.h"
 #include "paoding/printable.h"
 
@@ -143,18 +145,32 @@ class TranslatePredictor : public Predictor {
   }
 
   std::vector<Predictions> predict(std::span<const std::string> lines, const SearchOptions& search) override {
-    const auto found = search_(pieces_of(lines), std::max(search.beam, search.best), search.packs);
-    return predictions_of(found, search.best, [&](const Sequence& pieces) { return task_.target().decode(pieces); });
+    const std::vector<Sequence> sources = pieces_of(lines);
+    const auto found = search_(sources, std::max(search.beam, search.best), search.packs);
+    const auto text = [&](const Sequence& pieces) { return task_.target().decode(pieces); };
+    std::vector<Predictions> all = predictions_of(found, search.best, text);
+    say_nothing_of_nothing(sources, &all);
+    return all;
   }
 
   Graphs graphs(const SearchOptions& search) const override { return search_.graphs(search.beam); }
   void prepare(const SearchOptions& search) override { search_.prepare(search.beam); }
 
   std::string remark(const std::string& line) const override {
-    const std::size_t pieces = task_.source().encode(line).size();
-    const std::int64_t most = task_.most_pieces();
-    if (static_cast<std::int64_t>(pieces) <= most) return "";
-    return fmt::format("{} pieces of words, only the first {} count", pieces, most);
+    const Sequence pieces = task_.source().encode(line);
+    const auto is_unknown = [](const Sequence& some) {
+      return std::find(some.begin(), some.end(), data::SentencePieces::kUnknown) != some.end();
+    };
+    std::vector<std::string> unseen;
+    if (is_unknown(pieces)) {
+      const auto characters = data::characters(line, "sentence '" + printable(line, "") + "'");
+      for (const std::string& character : std::set(characters.begin(), characters.end())) {
+        if (is_unknown(task_.source().encode(character))) unseen.push_back(character);
+      }
+    }
+    const std::int64_t count = std::ssize(pieces), most = task_.most_pieces();
+    return with_remark(remark_of_unseen(unseen),
+                       count > most ? fmt::format("{} pieces of words, only the first {} count", count, most) : "");
   }
 
  private:
