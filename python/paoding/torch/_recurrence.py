@@ -264,7 +264,8 @@ class Direction(torch.autograd.Function):
         first = 0 if is_reverse else batch * hidden
         # In the memory of the states, but no view of them, which nobody could write to. It is saved beside them, so that
         # a backward pass after such a write is refused.
-        output = x.new_empty(0).set_(states, first, (steps, batch, hidden), (batch * hidden, hidden, 1))
+        output: Any = x.new_empty(0)  # PyTorch's types know set_ of a tensor without extents only
+        output.set_(states, first, (steps, batch, hidden), (batch * hidden, hidden, 1))
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*read, w, u, lengths, states, saved, output)
         ctx.cell, ctx.is_reverse = cell, is_reverse
