@@ -224,15 +224,3 @@ class RNN(_Recurrent):
             raise ValueError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
         super().__init__(f'RNN_{nonlinearity.upper()}', input_size, hidden_size, num_layers, *args, **kwargs)
         self.nonlinearity = nonlinearity
-
-
-_OURS: dict[type[torch.nn.Module], type[torch.nn.Module]] = {torch.nn.LSTM: LSTM, torch.nn.GRU: GRU, torch.nn.RNN: RNN}
-
-
-def accelerate(model: torch.nn.Module) -> torch.nn.Module:
-    """`model` itself, whose torch.nn.LSTM, GRU and RNN are ours from now on, with the parameters that they have."""
-    for module in model.modules():
-        ours = _OURS.get(type(module))
-        if ours is not None:
-            module.__class__ = ours
-    return model
