@@ -7,6 +7,7 @@ import paoding as pd
 
 torch = pytest.importorskip('torch', reason='not run: no PyTorch here (pip install torch)')
 from torch.autograd import forward_ad
+from torch.nn.utils.rnn import PackedSequence
 
 import paoding.torch as pt
 from torch_layers import KINDS, flat, states_of, twins
@@ -180,6 +181,29 @@ def test_what_stands_behind_a_rows_end_has_no_part_in_any_derivative(kind):
     torch.testing.assert_close(torch.func.grad(by_lengths)(broken), torch.func.grad(row_by_row)(x), **EXACT)
 
 
+@pytest.mark.parametrize('kind, options', KINDS[:4])
+@pytest.mark.parametrize('transform', [torch.func.jacfwd, torch.func.jacrev, torch.func.hessian])
+def test_packed_sequences_have_derivatives_too(kind, options, transform):
+    ours, _ = doubles(kind, bidirectional=True, **options)
+    batch_sizes, lengths = torch.tensor([3, 2, 1]), torch.tensor([3, 2, 1])
+    rows = torch.tensor([0, 1, 2, 3, 4, 6])  # of steps and rows of the batch, flat
+    data = torch.randn(6, 5, dtype=torch.float64)
+
+    def packed(data):
+        return flat(ours(PackedSequence(data, batch_sizes)))
+
+    def padded(data):
+        x = torch.zeros(9, 5, dtype=torch.float64).index_copy(0, rows, data).reshape(3, 3, 5)
+        output, *last = flat(ours(x, lengths=lengths))
+        return output.flatten(0, 1)[rows], *last
+
+    def curved(f):
+        return lambda data: sum((each * each.sin()).sum() for each in f(data))
+
+    torch.testing.assert_close(transform(curved(packed))(data), transform(curved(padded))(data), **EXACT)
+    torch.testing.assert_close(transform(packed)(data), [*transform(padded)(data)], **EXACT)
+
+
 def test_torch_compile_of_transforms_is_what_they_are():
     ours, _ = twins('LSTM')
     x, v = torch.randn(3, 2, 5), torch.randn(3, 2, 5)
@@ -274,6 +298,35 @@ def test_a_function_is_vmapped_by_a_call_of_each():
         return torch.func.vmap(torch.func.grad(lambda b: f(a, b, t)[0].square().sum()), in_dims=1)(many)
 
     torch.testing.assert_close(gradients(ours), gradients(theirs), **EXACT)
+
+
+@pytest.mark.parametrize(
+    'build, shapes',
+    [
+        (lambda x, w: pd.conv2d(x, w), [(1, 2, 4, 4), (2, 2, 3, 3)]),
+        (lambda x, w: pd.layer_norm(x, w, w), [(3, 4), (4,)]),
+        (lambda xw, u: pd.ops.gru_recurrence(xw, u, pd.zeros(2, pd.f64), pd.zeros((2, 2), pd.f64))[0], [(3, 2, 6), (2, 6)]),
+        (lambda x: pd.cond(pd.sum(x) < 0, lambda: x * x * x, lambda: pd.sin(x)), [(3,)]),
+        (lambda x: pd.while_loop(lambda v: pd.sum(v * v) < 50.0, lambda v: v * 1.5, x, max_iterations=20), [(3,)]),
+    ],
+    ids=['conv2d', 'layer_norm', 'gru_recurrence', 'cond', 'while_loop'],
+)
+def test_the_derivatives_of_graphs_of_all_kinds_are_finite_differences(build, shapes):
+    with pd.Graph() as graph:
+        graph.fetch('y', build(*(graph.input(f'x{i}', pd.f64, shape) for i, shape in enumerate(shapes))))
+    function = pt.function(graph)
+    inputs = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
+    assert torch.autograd.gradcheck(function, inputs, check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(function, inputs)
+
+
+def test_a_loop_without_a_limit_has_no_derivative_in_forward_mode_either():
+    with pd.Graph() as graph:
+        x = graph.input('x', pd.f64, ())
+        graph.fetch('y', pd.while_loop(lambda v: v < 100, lambda v: v * 2, x))
+    x = torch.tensor(3.0, dtype=torch.float64)
+    with pytest.raises(pd.UnsupportedError, match='max_iterations'):
+        torch.func.jvp(pt.function(graph), (x,), (x,))
 
 
 def test_the_derivatives_of_a_recurrence_in_a_function_are_finite_differences():

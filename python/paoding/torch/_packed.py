@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A PackedSequence as steps of rows that end, and back. While ops are written down as ops of our own: of PyTorch's nobody
-knows, before they run, how large their results are."""
+knows, before they run, how large their results are. Under transforms by indices, as PyTorch's have no forward mode."""
 
 from __future__ import annotations
 
@@ -16,6 +16,11 @@ from ._ways import Way
 def padded(packed: PackedSequence, hx: Any, way: Way) -> tuple[Tensor, Tensor]:
     """[T, B, ..] and the rows' lengths [B]. Only what runs knows B from the sequence itself."""
     data, batch_sizes, sorted_indices, _ = packed
+    if way == 'steps':
+        counts = torch.arange(int(batch_sizes[0])) < batch_sizes.unsqueeze(1)
+        # Rows of the data lie step by step.
+        index = torch.where(counts, counts.flatten().cumsum(0).view(counts.shape) - 1, 0).to(data.device)
+        return torch.where(counts.unsqueeze(2).to(data.device), data[index], 0), counts.sum(0)
     if way != 'op':
         return _pad(data, batch_sizes)
     batch = -1
@@ -32,6 +37,9 @@ def packed(xs: Tensor, lengths: Tensor, rows: int, way: Way) -> Tensor:
     if way == 'op':
         data: Tensor = pack_padded(xs, lengths, rows)
         return data
+    if way == 'steps':
+        counts = torch.arange(xs.shape[0]).unsqueeze(1) < lengths
+        return xs.flatten(0, 1).index_select(0, counts.flatten().nonzero()[:, 0].to(xs.device))
     return _pack(xs, lengths)
 
 
