@@ -111,6 +111,7 @@ class _Function:
             self.results.append((name, _DTYPES[value.dtype], value.shape))
         self.wanted = [i for i, place in enumerate(self.inputs) if place[1].is_floating_point]
         self.seeded = [i for i, place in enumerate(self.results) if place[1].is_floating_point]
+        self._names = list(names)
         self._compiled: Kernels[_Placed | _Fed] = Kernels(_MOST_COMPILED)
         self._backward: _Function | None = None
         self._tangents: _Function | None = None
@@ -179,9 +180,8 @@ class _Function:
     def run(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         device = self.check(tensors)
         allow_tf32 = self._may_round(device)
-        names = [name for name, _, _ in self.results]
         with at(device):
-            made = self._compiled.at(allow_tf32, device, lambda: _compiled(self._graph, device, allow_tf32, names))
+            made = self._compiled.at(allow_tf32, device, lambda: _compiled(self._graph, device, allow_tf32, self._names))
             return made.run(tensors)
 
     def empty(self, device: torch.device) -> list[Tensor]:
